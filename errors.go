@@ -1,0 +1,242 @@
+package toll
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// Code is the stable, machine-readable name of an error, for example "BCK.PROTOCOL.0003". Clients branch on it alone.
+type Code string
+
+// Category groups codes by who can do something about them.
+type Category string
+
+// Categories of errors (wire contract, section 3).
+const (
+	CategoryValidation  Category = "validation"
+	CategoryAuth        Category = "auth"
+	CategoryBusiness    Category = "business"
+	CategoryIntegration Category = "integration"
+	CategoryInternal    Category = "internal"
+)
+
+// CodeInfo is one row of the table of error codes.
+type CodeInfo struct {
+	Code     Code
+	Status   int // HTTP status of the answer
+	Category Category
+	// Retryable says that the same call may succeed later.
+	Retryable bool
+	// Message is the default message: one sentence, safe to show.
+	Message string
+}
+
+var codeTable = func() map[Code]CodeInfo {
+	m := make(map[Code]CodeInfo, len(codes))
+	for _, c := range codes {
+		m[c.Code] = c
+	}
+	return m
+}()
+
+// Codes returns the table of error codes in its documented order.
+func Codes() []CodeInfo { return append([]CodeInfo(nil), codes...) }
+
+// Info returns the row of the code; an unknown code has the row of [CodeInternal].
+func (c Code) Info() CodeInfo {
+	if i, ok := codeTable[c]; ok {
+		return i
+	}
+	return codeTable[CodeInternal]
+}
+
+// Fault names one wrong member of a request.
+type Fault struct {
+	// Path is the member, dotted from the root of the body, for example "priceConfig.amounts[0]".
+	Path string `json:"path"`
+	// Message says what is wrong with it.
+	Message string `json:"message"`
+}
+
+// Error is the one error of the public surface. It is what the service answers and what clients get back.
+// The message and the hint are safe to show: they never carry a key, an access token or inside detail.
+type Error struct {
+	Code    Code
+	Message string // one sentence; empty means the default of the code
+	Hint    string // the next step, may be empty
+	Details string // the thing concerned, for example "planId 11111"; may be empty
+	// Params are machine-readable details, sent as JSON in a string.
+	Params map[string]any
+	// Reason is the x402 reason word of a refused verify or settle, for example "insufficient_funds".
+	Reason string
+	// Status overrides the HTTP status of the code when it is not 0.
+	Status int
+	// RetryAfterSecs is the Retry-After to send, 0 when there is none.
+	RetryAfterSecs int
+	// CorrelationID is set on errors that came from a service.
+	CorrelationID string
+	// Err is the cause. It is logged, never sent.
+	Err error
+}
+
+// Errorf returns an error with this code and message.
+func Errorf(code Code, format string, args ...any) *Error {
+	e := &Error{Code: code, Message: fmt.Sprintf(format, args...)}
+	for _, a := range args {
+		if err, ok := a.(error); ok {
+			e.Err = err
+		}
+	}
+	return e
+}
+
+// NewError returns an error with this code and its default message.
+func NewError(code Code) *Error { return &Error{Code: code} }
+
+// WithHint returns a copy with the hint.
+func (e *Error) WithHint(hint string) *Error { c := *e; c.Hint = hint; return &c }
+
+// WithDetails returns a copy that names the thing concerned.
+func (e *Error) WithDetails(format string, args ...any) *Error {
+	c := *e
+	c.Details = fmt.Sprintf(format, args...)
+	return &c
+}
+
+// WithParam returns a copy with one more machine-readable detail.
+func (e *Error) WithParam(name string, value any) *Error {
+	c := *e
+	c.Params = make(map[string]any, len(e.Params)+1)
+	for k, v := range e.Params {
+		c.Params[k] = v
+	}
+	c.Params[name] = value
+	return &c
+}
+
+// WithReason returns a copy with the x402 reason word.
+func (e *Error) WithReason(reason string) *Error { c := *e; c.Reason = reason; return &c }
+
+// WithCause returns a copy with the cause, which is logged and never sent.
+func (e *Error) WithCause(err error) *Error { c := *e; c.Err = err; return &c }
+
+// Text returns the message, or the default message of the code.
+func (e *Error) Text() string {
+	if e.Message != "" {
+		return e.Message
+	}
+	return e.Code.Info().Message
+}
+
+// HTTPStatus returns the HTTP status of the answer.
+func (e *Error) HTTPStatus() int {
+	if e.Status != 0 {
+		return e.Status
+	}
+	return e.Code.Info().Status
+}
+
+// Error implements error. It holds no cause, so that printing it leaks nothing.
+func (e *Error) Error() string {
+	var b strings.Builder
+	b.WriteString(string(e.Code))
+	b.WriteString(": ")
+	b.WriteString(e.Text())
+	if e.Details != "" {
+		b.WriteString(" (" + e.Details + ")")
+	}
+	return b.String()
+}
+
+// Unwrap returns the cause.
+func (e *Error) Unwrap() error { return e.Err }
+
+// Is reports whether the target is an error with the same code, so that errors.Is works with the sentinels.
+func (e *Error) Is(target error) bool {
+	t, ok := target.(*Error)
+	return ok && t.Code == e.Code
+}
+
+// AsError returns err as an *Error: itself, one that it wraps, or an internal error around it. nil stays nil.
+func AsError(err error) *Error {
+	if err == nil {
+		return nil
+	}
+	var e *Error
+	if errors.As(err, &e) {
+		return e
+	}
+	return &Error{Code: CodeInternal, Err: err}
+}
+
+// Sentinels for errors.Is.
+var (
+	ErrNotAuthenticated    error = NewError(CodeNotAuthenticated)
+	ErrInsufficientCredits error = NewError(CodeInsufficientCredits)
+	ErrPlanNotFound        error = NewError(CodePlanNotFound)
+	ErrAgentNotFound       error = NewError(CodeAgentNotFound)
+	ErrNotPlanOwner        error = NewError(CodeNotPlanOwner)
+	ErrSettleConflict      error = NewError(CodeSettleConflict)
+	ErrSettlementPending   error = NewError(CodeSettlementPending)
+	ErrPaymentRequired     error = NewError(CodePaymentRequired)
+	ErrRateLimited         error = NewError(CodeRateLimited)
+)
+
+// ErrorBody is the wire form of an error (wire contract, section 3).
+type ErrorBody struct {
+	Code          Code     `json:"code"`
+	Message       string   `json:"message"`
+	HTTPStatus    int      `json:"httpStatus"`
+	Category      Category `json:"category"`
+	Hint          string   `json:"hint,omitempty"`
+	Details       string   `json:"details,omitempty"`
+	Retryable     bool     `json:"retryable"`
+	CorrelationID string   `json:"correlationId"`
+	DocsURL       string   `json:"docsUrl,omitempty"`
+	Params        string   `json:"params,omitempty"`
+}
+
+// Body returns the wire form. docsBase is the address of the page of errors, without the anchor; empty leaves docsUrl out.
+func (e *Error) Body(correlationID, docsBase string) ErrorBody {
+	i := e.Code.Info()
+	b := ErrorBody{
+		Code: e.Code, Message: e.Text(), HTTPStatus: e.HTTPStatus(), Category: i.Category, Hint: e.Hint,
+		Details: e.Details, Retryable: i.Retryable, CorrelationID: correlationID,
+	}
+	if docsBase != "" {
+		b.DocsURL = docsBase + "#" + strings.ToLower(strings.ReplaceAll(string(e.Code), ".", "-"))
+	}
+	if len(e.Params) > 0 {
+		if p, err := json.Marshal(e.Params); err == nil {
+			b.Params = string(p)
+		}
+	}
+	return b
+}
+
+// Err returns the error that the wire form stands for.
+func (b ErrorBody) Err() *Error {
+	e := &Error{
+		Code: b.Code, Message: b.Message, Hint: b.Hint, Details: b.Details, Status: b.HTTPStatus,
+		CorrelationID: b.CorrelationID,
+	}
+	if b.Params != "" {
+		_ = json.Unmarshal([]byte(b.Params), &e.Params) // params only decorate: unreadable ones are left out
+	}
+	return e
+}
+
+// Faults returns a 400 that names every wrong member of a body; nil when there is none.
+func Faults(faults []Fault) *Error {
+	if len(faults) == 0 {
+		return nil
+	}
+	e := NewError(CodeBadRequest).WithParam("errors", faults)
+	e.Message = faults[0].Path + ": " + faults[0].Message
+	if len(faults) > 1 {
+		e.Message = fmt.Sprintf("%s (and %d more)", e.Message, len(faults)-1)
+	}
+	return e
+}

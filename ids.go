@@ -1,0 +1,279 @@
+package toll
+
+import (
+	"bytes"
+	"crypto/rand"
+	"encoding/hex"
+	"fmt"
+	"math/big"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// PlanID identifies a plan: the decimal text of a uint256 above zero, without leading zeros, at most 78 digits.
+type PlanID string
+
+// AgentID identifies an agent: the decimal text of a uint256 above zero, without leading zeros, at most 78 digits.
+type AgentID string
+
+var maxUint256 = new(big.Int).Sub(new(big.Int).Lsh(big.NewInt(1), 256), big.NewInt(1))
+
+const maxUint256Text = "115792089237316195423570985008687907853269984665640564039457584007913129639935"
+
+func validID(s string) bool {
+	if s == "" || s[0] == '0' || len(s) > len(maxUint256Text) {
+		return false
+	}
+	for i := range len(s) {
+		if s[i] < '0' || s[i] > '9' {
+			return false
+		}
+	}
+	return len(s) < len(maxUint256Text) || s <= maxUint256Text
+}
+
+func badID(kind, s string) *Error {
+	return Errorf(CodeBadID, "The %s is not the decimal text of a uint256 above zero.", kind).WithDetails("%s %s", kind, clip(s))
+}
+
+// ParsePlanID returns the plan id in s, or an error with [CodeBadID].
+func ParsePlanID(s string) (PlanID, error) {
+	if !validID(s) {
+		return "", badID("planId", s)
+	}
+	return PlanID(s), nil
+}
+
+// ParseAgentID returns the agent id in s, or an error with [CodeBadID].
+func ParseAgentID(s string) (AgentID, error) {
+	if !validID(s) {
+		return "", badID("agentId", s)
+	}
+	return AgentID(s), nil
+}
+
+func newID() string {
+	for {
+		var b [32]byte
+		_, _ = rand.Read(b[:]) // crypto/rand.Read never fails since Go 1.24
+		if n := new(big.Int).SetBytes(b[:]); n.Sign() > 0 {
+			return n.String()
+		}
+	}
+}
+
+// NewPlanID returns a fresh random plan id.
+func NewPlanID() PlanID { return PlanID(newID()) }
+
+// NewAgentID returns a fresh random agent id.
+func NewAgentID() AgentID { return AgentID(newID()) }
+
+// UnmarshalJSON takes a string only: 2^53 would round an id sent as a JSON number. null means absent.
+func (id *PlanID) UnmarshalJSON(b []byte) error {
+	s, absent, err := jsonString(b, "planId")
+	if err != nil || absent {
+		return err
+	}
+	*id, err = ParsePlanID(s)
+	return err
+}
+
+// UnmarshalJSON takes a string only: 2^53 would round an id sent as a JSON number. null means absent.
+func (id *AgentID) UnmarshalJSON(b []byte) error {
+	s, absent, err := jsonString(b, "agentId")
+	if err != nil || absent {
+		return err
+	}
+	*id, err = ParseAgentID(s)
+	return err
+}
+
+func jsonString(b []byte, kind string) (s string, absent bool, err error) {
+	if string(b) == "null" {
+		return "", true, nil
+	}
+	if len(b) < 2 || b[0] != '"' || bytes.IndexByte(b, '\\') >= 0 {
+		return "", false, badID(kind, string(b))
+	}
+	return string(b[1 : len(b)-1]), false, nil
+}
+
+// Address is the 20 bytes of an EVM address. The zero value is the zero address, which owns nothing.
+type Address [20]byte
+
+// ParseAddress returns the address in s: 0x and 40 hexadecimal digits of any case, or an error with [CodeBadAddress].
+// The EIP-55 checksum is not required, as callers send any case.
+func ParseAddress(s string) (Address, error) {
+	var a Address
+	if len(s) != 42 || s[0] != '0' || s[1] != 'x' {
+		return a, Errorf(CodeBadAddress, "An address is 0x and 40 hexadecimal digits.").WithDetails("address %s", clip(s))
+	}
+	if _, err := hex.Decode(a[:], []byte(s[2:])); err != nil {
+		return Address{}, Errorf(CodeBadAddress, "An address is 0x and 40 hexadecimal digits.").WithDetails("address %s", clip(s))
+	}
+	return a, nil
+}
+
+// MustAddress is ParseAddress for constants; it panics on malformed text.
+func MustAddress(s string) Address {
+	a, err := ParseAddress(s)
+	if err != nil {
+		panic(err)
+	}
+	return a
+}
+
+// Lower returns the address in lower case, the form that is stored and hashed.
+func (a Address) Lower() string {
+	var b [42]byte
+	b[0], b[1] = '0', 'x'
+	hex.Encode(b[2:], a[:])
+	return string(b[:])
+}
+
+// String returns the address with the checksum case of EIP-55.
+func (a Address) String() string {
+	var b [42]byte
+	b[0], b[1] = '0', 'x'
+	hex.Encode(b[2:], a[:])
+	h := Keccak256(b[2:])
+	for i := range 40 {
+		nibble := h[i/2] >> (4 * (1 - i%2)) & 0xf
+		if c := b[2+i]; c >= 'a' && nibble >= 8 {
+			b[2+i] = c - 'a' + 'A'
+		}
+	}
+	return string(b[:])
+}
+
+// IsZero reports whether a is the zero address.
+func (a Address) IsZero() bool { return a == Address{} }
+
+// MarshalText writes the EIP-55 form.
+func (a Address) MarshalText() ([]byte, error) { return []byte(a.String()), nil }
+
+// UnmarshalText takes any case.
+func (a *Address) UnmarshalText(b []byte) error {
+	v, err := ParseAddress(string(b))
+	if err == nil {
+		*a = v
+	}
+	return err
+}
+
+// Hash is 32 bytes written as 0x and 64 lower-case hexadecimal digits: key ids, permission hashes, transactions.
+type Hash [32]byte
+
+// NewHash returns 32 random bytes.
+func NewHash() Hash {
+	var h Hash
+	_, _ = rand.Read(h[:]) // crypto/rand.Read never fails since Go 1.24
+	return h
+}
+
+// ParseHash returns the hash in s, of any case, or an error with [CodeBadRequest].
+func ParseHash(s string) (Hash, error) {
+	var h Hash
+	if len(s) != 66 || s[0] != '0' || s[1] != 'x' {
+		return h, Errorf(CodeBadRequest, "A hash is 0x and 64 hexadecimal digits.").WithDetails("hash %s", clip(s))
+	}
+	if _, err := hex.Decode(h[:], []byte(s[2:])); err != nil {
+		return Hash{}, Errorf(CodeBadRequest, "A hash is 0x and 64 hexadecimal digits.").WithDetails("hash %s", clip(s))
+	}
+	return h, nil
+}
+
+// String returns 0x and 64 lower-case hexadecimal digits.
+func (h Hash) String() string { return "0x" + hex.EncodeToString(h[:]) }
+
+// IsZero reports whether all bytes are zero.
+func (h Hash) IsZero() bool { return h == Hash{} }
+
+// MarshalText writes the lower-case form.
+func (h Hash) MarshalText() ([]byte, error) { return []byte(h.String()), nil }
+
+// UnmarshalText takes any case.
+func (h *Hash) UnmarshalText(b []byte) error {
+	v, err := ParseHash(string(b))
+	if err == nil {
+		*h = v
+	}
+	return err
+}
+
+// NewUUID returns a fresh random UUID (RFC 9562, version 4) in lower case.
+func NewUUID() string {
+	var b [16]byte
+	_, _ = rand.Read(b[:]) // crypto/rand.Read never fails since Go 1.24
+	b[6] = b[6]&0x0f | 0x40
+	b[8] = b[8]&0x3f | 0x80
+	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
+}
+
+// ParseUUID returns the UUID in s in lower case, or an error with [CodeBadUUID].
+func ParseUUID(s string) (string, error) {
+	bad := len(s) != 36
+	for i := 0; !bad && i < 36; i++ {
+		c := s[i] | 0x20
+		if i == 8 || i == 13 || i == 18 || i == 23 {
+			bad = s[i] != '-'
+		} else {
+			bad = (s[i] < '0' || s[i] > '9') && (c < 'a' || c > 'f')
+		}
+	}
+	if bad {
+		return "", NewError(CodeBadUUID).WithDetails("uuid %s", clip(s))
+	}
+	return strings.ToLower(s), nil
+}
+
+// Time is a moment on the wire: ISO 8601 in UTC with milliseconds, for example 2026-11-21T01:52:18.322Z.
+type Time struct{ time.Time }
+
+// At returns t as a wire time.
+func At(t time.Time) Time { return Time{t} }
+
+// AtPtr returns t as a wire time, nil when t is zero.
+func AtPtr(t time.Time) *Time {
+	if t.IsZero() {
+		return nil
+	}
+	return &Time{t}
+}
+
+const timeLayout = "2006-01-02T15:04:05.000Z"
+
+// MarshalJSON writes UTC with milliseconds.
+func (t Time) MarshalJSON() ([]byte, error) {
+	return strconv.AppendQuote(nil, t.UTC().Format(timeLayout)), nil
+}
+
+// UnmarshalJSON takes any ISO 8601 time with an offset.
+func (t *Time) UnmarshalJSON(b []byte) error {
+	if string(b) == "null" {
+		return nil
+	}
+	s, err := strconv.Unquote(string(b))
+	if err == nil {
+		t.Time, err = time.Parse(time.RFC3339Nano, s)
+	}
+	if err != nil {
+		return Errorf(CodeBadRequest, "A time is ISO 8601 with an offset.")
+	}
+	t.Time = t.UTC()
+	return nil
+}
+
+// clip bounds text of a caller before it enters an error: at most 80 bytes, visible ASCII only, as it may be echoed into logs and headers.
+func clip(s string) string {
+	if len(s) > 80 {
+		s = s[:80] + "..."
+	}
+	return strings.Map(func(r rune) rune {
+		if r < 0x20 || r > 0x7e {
+			return '?'
+		}
+		return r
+	}, s)
+}

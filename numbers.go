@@ -1,0 +1,176 @@
+package toll
+
+import (
+	"math"
+	"math/big"
+	"strconv"
+)
+
+// Credits is a count of units of use, 0 to 2^63-1. On the wire it is a decimal string; a JSON integer is accepted and
+// read exactly.
+type Credits int64
+
+// MaxCredits is the largest balance, price or limit in credits.
+const MaxCredits Credits = math.MaxInt64
+
+func badNumber(what, s string) *Error {
+	return Errorf(CodeBadNumber, "%s must be a whole number in range, without sign, fraction, exponent or leading zero.", what).
+		WithDetails("value %s", clip(s))
+}
+
+// decimal reports whether s is digits without leading zeros, the one grammar of numbers: ^(0|[1-9][0-9]*)$.
+func decimal(s string) bool {
+	if s == "" || (s[0] == '0' && len(s) > 1) {
+		return false
+	}
+	for i := range len(s) {
+		if s[i] < '0' || s[i] > '9' {
+			return false
+		}
+	}
+	return true
+}
+
+// jsonDigits returns the digits of a JSON integer or decimal string.
+func jsonDigits(b []byte) string {
+	if len(b) >= 2 && b[0] == '"' && b[len(b)-1] == '"' {
+		return string(b[1 : len(b)-1])
+	}
+	return string(b)
+}
+
+// ParseCredits returns the credits in s, or an error with [CodeBadNumber].
+func ParseCredits(s string) (Credits, error) {
+	if decimal(s) && len(s) <= 19 {
+		if n, err := strconv.ParseInt(s, 10, 64); err == nil {
+			return Credits(n), nil
+		}
+	}
+	return 0, badNumber("An amount of credits", s)
+}
+
+// String returns the decimal text.
+func (c Credits) String() string { return strconv.FormatInt(int64(c), 10) }
+
+// Ptr returns a pointer to a copy.
+func (c Credits) Ptr() *Credits { return &c }
+
+// MarshalJSON writes a decimal string.
+func (c Credits) MarshalJSON() ([]byte, error) { return []byte(`"` + c.String() + `"`), nil }
+
+// UnmarshalJSON takes a decimal string or a JSON integer.
+func (c *Credits) UnmarshalJSON(b []byte) error {
+	if string(b) == "null" {
+		return nil
+	}
+	v, err := ParseCredits(jsonDigits(b))
+	if err == nil {
+		*c = v
+	}
+	return err
+}
+
+// Units is an amount of a token in its base units, 0 to 2^256-1 (6 decimals for USDC, EURC and fiat, 18 for the native
+// token). The zero value is 0. On the wire it is a decimal string; a JSON integer is accepted and read exactly.
+type Units struct{ n *big.Int }
+
+// ParseUnits returns the units in s, or an error with [CodeBadNumber].
+func ParseUnits(s string) (Units, error) {
+	if !decimal(s) || len(s) > len(maxUint256Text) || (len(s) == len(maxUint256Text) && s > maxUint256Text) {
+		return Units{}, badNumber("An amount of token units", s)
+	}
+	n, _ := new(big.Int).SetString(s, 10)
+	return Units{n}, nil
+}
+
+// UnitsOf returns n units; a negative n is 0.
+func UnitsOf(n int64) Units { return Units{big.NewInt(max(n, 0))} }
+
+// Int returns a copy as a big integer.
+func (u Units) Int() *big.Int {
+	if u.n == nil {
+		return new(big.Int)
+	}
+	return new(big.Int).Set(u.n)
+}
+
+// IsZero reports whether u is 0.
+func (u Units) IsZero() bool { return u.n == nil || u.n.Sign() == 0 }
+
+// Cmp compares u and v: -1, 0 or 1.
+func (u Units) Cmp(v Units) int { return u.Int().Cmp(v.Int()) }
+
+// Add returns u + v, and false when the sum is 2^256 or more.
+func (u Units) Add(v Units) (Units, bool) {
+	s := new(big.Int).Add(u.Int(), v.Int())
+	return Units{s}, s.Cmp(maxUint256) <= 0
+}
+
+// String returns the decimal text.
+func (u Units) String() string {
+	if u.n == nil {
+		return "0"
+	}
+	return u.n.String()
+}
+
+// MarshalJSON writes a decimal string.
+func (u Units) MarshalJSON() ([]byte, error) { return []byte(`"` + u.String() + `"`), nil }
+
+// UnmarshalJSON takes a decimal string or a JSON integer.
+func (u *Units) UnmarshalJSON(b []byte) error {
+	if string(b) == "null" {
+		return nil
+	}
+	v, err := ParseUnits(jsonDigits(b))
+	if err == nil {
+		*u = v
+	}
+	return err
+}
+
+// Int is a whole number 0 to 2^63-1 that is a JSON number in answers and is accepted as a number or a decimal string.
+type Int int64
+
+// UnmarshalJSON takes a JSON integer or a decimal string.
+func (i *Int) UnmarshalJSON(b []byte) error {
+	if string(b) == "null" {
+		return nil
+	}
+	s := jsonDigits(b)
+	if !decimal(s) || len(s) > 19 {
+		return badNumber("The value", s)
+	}
+	n, err := strconv.ParseInt(s, 10, 64)
+	if err != nil {
+		return badNumber("The value", s)
+	}
+	*i = Int(n)
+	return nil
+}
+
+// Bool is a boolean that is accepted as a JSON boolean or as "true" or "false".
+type Bool bool
+
+// UnmarshalJSON takes true, false, "true" and "false".
+func (v *Bool) UnmarshalJSON(b []byte) error {
+	switch string(b) {
+	case "null":
+	case "true", `"true"`:
+		*v = true
+	case "false", `"false"`:
+		*v = false
+	default:
+		return Errorf(CodeBadRequest, "The value must be true or false.")
+	}
+	return nil
+}
+
+// Cents formats a whole number of hundredths with two decimals: 12345 is "123.45".
+func formatFixed(n *big.Int, decimals int) string {
+	s := n.String()
+	for len(s) <= decimals {
+		s = "0" + s
+	}
+	return s[:len(s)-decimals] + "." + s[len(s)-decimals:]
+}

@@ -1,0 +1,171 @@
+package x402
+
+import (
+	"context"
+	"encoding/json"
+
+	"github.com/tollhq/toll"
+)
+
+// PaymentRequired says what a request costs (wire contract, section 15).
+type PaymentRequired struct {
+	X402Version int                        `json:"x402Version"`
+	Error       string                     `json:"error,omitempty"`
+	Resource    Resource                   `json:"resource"`
+	Accepts     []Requirements             `json:"accepts"`
+	Extensions  map[string]json.RawMessage `json:"extensions"`
+}
+
+// Resource is the thing that is paid for.
+type Resource struct {
+	URL         string `json:"url"`
+	Description string `json:"description,omitempty"`
+	MimeType    string `json:"mimeType,omitempty"`
+}
+
+// Requirements is one way to pay, an entry of accepts. Amount, Asset, PayTo and MaxTimeoutSeconds may be missing on input.
+type Requirements struct {
+	Scheme            string            `json:"scheme"`
+	Network           string            `json:"network"`
+	Amount            string            `json:"amount,omitempty"` // most credits that the request may burn, decimal
+	Asset             string            `json:"asset,omitempty"`
+	PayTo             string            `json:"payTo,omitempty"`
+	MaxTimeoutSeconds toll.Int          `json:"maxTimeoutSeconds,omitzero"` // 1 to 900, life of the hold
+	PlanID            string            `json:"planId"`
+	Extra             RequirementsExtra `json:"extra"`
+}
+
+// RequirementsExtra is the extra member of requirements.
+type RequirementsExtra struct {
+	Version  string `json:"version,omitempty"` // "1"
+	PlanID   string `json:"planId,omitempty"`
+	AgentID  string `json:"agentId,omitempty"`
+	HTTPVerb string `json:"httpVerb,omitempty"`
+}
+
+// Terms is what a server must know of a plan to ask for payment.
+type Terms struct {
+	PlanID    toll.PlanID
+	PlanName  string
+	Scheme    string // for example "svc:erc4337"
+	Network   string // for example "eip155:84532"
+	PayTo     string
+	MinAmount toll.Credits
+	MaxAmount toll.Credits
+	IsTime    bool
+	OrderURL  string // where to buy more, may be empty
+}
+
+// VerifyRequest asks whether a request is payable (wire contract, section 16, spec body).
+type VerifyRequest struct {
+	PaymentRequired PaymentRequired
+	AccessToken     string        // in any of the three forms
+	MaxAmount       *toll.Credits // credits to check; nil: the maximum of the plan
+	Hold            bool          // set the credits aside
+	HoldSecs        int           // 1 to 900, 0 = 60
+	AgentRequestID  string        // optional, chosen by the caller
+}
+
+// VerifyResponse is the verdict, for a refusal too. Its members follow the wire contract, section 16.
+type VerifyResponse struct {
+	IsValid        bool          `json:"isValid"`
+	InvalidReason  string        `json:"invalidReason,omitempty"`
+	InvalidMessage string        `json:"invalidMessage,omitempty"`
+	Code           toll.Code     `json:"code,omitempty"`
+	Payer          string        `json:"payer,omitempty"`
+	Network        string        `json:"network,omitempty"`
+	AgentRequestID string        `json:"agentRequestId,omitempty"`
+	PlanID         toll.PlanID   `json:"planId,omitempty"`
+	AgentID        toll.AgentID  `json:"agentId,omitempty"`
+	Amount         *toll.Credits `json:"amount,omitempty"`
+	URLMatching    string        `json:"urlMatching,omitempty"`
+	VerbMatching   string        `json:"verbMatching,omitempty"`
+	AgentRequest   *AgentRequest `json:"agentRequest,omitempty"`
+	Extra          *VerifyExtra  `json:"extra,omitempty"`
+}
+
+// AgentRequest describes the request to the agent that serves it.
+type AgentRequest struct {
+	AgentRequestID string       `json:"agentRequestId"`
+	AgentName      string       `json:"agentName"`
+	AgentID        toll.AgentID `json:"agentId"`
+	Balance        toll.Balance `json:"balance"`
+	URLMatching    string       `json:"urlMatching"`
+	VerbMatching   string       `json:"verbMatching"`
+	Batch          bool         `json:"batch"`
+}
+
+// VerifyExtra carries the request id, and the hold when one was taken.
+type VerifyExtra struct {
+	AgentRequestID string        `json:"agentRequestId"`
+	HeldAmount     *toll.Credits `json:"heldAmount,omitempty"`
+	HoldExpiresAt  *toll.Time    `json:"holdExpiresAt,omitempty"`
+}
+
+// SettleRequest burns credits (wire contract, section 17, spec body).
+type SettleRequest struct {
+	PaymentRequired PaymentRequired
+	AccessToken     string
+	MaxAmount       *toll.Credits // nil: the held amount, else the maximum of the plan; 0 burns nothing and releases the hold
+	AgentRequestID  string        // idempotency id; empty: the nonce names the request, else each call is a new one
+	Batch           bool
+}
+
+// SettleResponse is the receipt, or a refusal with Success false. All its numbers are strings.
+type SettleResponse struct {
+	Success          bool                       `json:"success"`
+	ErrorReason      string                     `json:"errorReason,omitempty"`
+	ErrorMessage     string                     `json:"errorMessage,omitempty"`
+	Code             toll.Code                  `json:"code,omitempty"`
+	Transaction      string                     `json:"transaction"` // commitment id of the ledger entry; "" on a refusal
+	Network          string                     `json:"network"`
+	Payer            string                     `json:"payer,omitempty"`
+	CreditsRedeemed  *toll.Credits              `json:"creditsRedeemed,omitempty"`
+	RemainingBalance *toll.Credits              `json:"remainingBalance,omitempty"`
+	Amount           *toll.Credits              `json:"amount,omitempty"`
+	OrderTx          string                     `json:"orderTx,omitempty"`
+	Extra            *SettleExtra               `json:"extra,omitempty"`
+	Extensions       map[string]json.RawMessage `json:"extensions,omitempty"`
+	// Replayed says that the answer is the stored one of an earlier call; it travels in the header Idempotency-Replayed.
+	Replayed bool `json:"-"`
+	// Raw is the answer as received or stored, byte for byte.
+	Raw []byte `json:"-"`
+}
+
+// SettleExtra repeats the receipt for clients that read extra, with the ids of the request.
+type SettleExtra struct {
+	AgentRequestID   string        `json:"agentRequestId,omitempty"`
+	PlanID           toll.PlanID   `json:"planId,omitempty"`
+	AgentID          toll.AgentID  `json:"agentId,omitempty"`
+	CreditsRedeemed  *toll.Credits `json:"creditsRedeemed,omitempty"`
+	RemainingBalance *toll.Credits `json:"remainingBalance,omitempty"`
+	OrderTx          string        `json:"orderTx,omitempty"`
+	RequestedAmount  *toll.Credits `json:"requestedAmount,omitempty"` // only when the bounds of the plan changed it
+}
+
+// ReleaseRequest gives a hold back without a burn.
+type ReleaseRequest struct {
+	AgentRequestID string `json:"agentRequestId"`
+}
+
+// ReleaseResponse is the answer to a release; a repeat gets the same one.
+type ReleaseResponse struct {
+	Success        bool         `json:"success"`
+	AgentRequestID string       `json:"agentRequestId"`
+	Status         string       `json:"status"` // released or lapsed
+	Released       toll.Credits `json:"released"`
+}
+
+// Facilitator decides about payments. A Go client satisfies it over HTTP, the service in process; middleware and tests
+// are built on it alone.
+//
+// A verdict, refusals included, is an answer with a nil error. An error is a *toll.Error and means that the call itself
+// failed, so that the subscriber is not to blame. For Settle there are three outcomes: success, refusal (Success false
+// with any reason but settlement_pending), and unknown (settlement_pending, or an error): repeat an unknown one with the
+// same AgentRequestID, which never burns twice.
+type Facilitator interface {
+	Terms(ctx context.Context, plan toll.PlanID) (*Terms, error)
+	Verify(ctx context.Context, req *VerifyRequest) (*VerifyResponse, error)
+	Settle(ctx context.Context, req *SettleRequest) (*SettleResponse, error)
+	Release(ctx context.Context, req *ReleaseRequest) (*ReleaseResponse, error)
+}

@@ -1,0 +1,108 @@
+// Package x402 speaks version 2 of the x402 payment protocol: its objects, header and _meta names, strict decoding and
+// exact encoding, the three forms of an access token, and the [Facilitator] seam that agents are built on.
+package x402
+
+// Namespace is the set of brand words on the wire. Nothing else in the project spells them, so that another value serves
+// clients of another brand unchanged.
+type Namespace struct {
+	Scheme string // scheme prefix, reason infix, asset prefix and JWT claim object: "svc"
+	Header string // header prefix: "Service"
+	Word   string // word in paths and _meta keys: "service"
+}
+
+// Default is the namespace of the interface specification.
+var Default = Namespace{Scheme: "svc", Header: "Service", Word: "service"}
+
+// SchemeCrypto is the scheme of plans that are bought on chain.
+func (n Namespace) SchemeCrypto() string { return n.Scheme + ":erc4337" }
+
+// SchemeCard is the scheme of plans that are bought with a card.
+func (n Namespace) SchemeCard() string { return n.Scheme + ":card-delegation" }
+
+// Asset is the asset of payment requirements: credits.
+func (n Namespace) Asset() string { return n.Scheme + ":credits" }
+
+// PlanExtension is the extension that says where a plan is bought.
+func (n Namespace) PlanExtension() string { return n.Scheme + "-plan" }
+
+// CreditsExtension is the extension of a settlement that carries credits.
+func (n Namespace) CreditsExtension() string { return n.Scheme + "-credits" }
+
+// HeaderVersion is the request and response header of the API version.
+func (n Namespace) HeaderVersion() string { return n.Header + "-Version" }
+
+// HeaderResolvedFrom is the response header that says where the version came from.
+func (n Namespace) HeaderResolvedFrom() string { return n.Header + "-Version-Resolved-From" }
+
+// HeaderRequestID is the response header of a streamed paid answer.
+func (n Namespace) HeaderRequestID() string { return n.Header + "-Request-Id" }
+
+// ReasonSignature is the reason of an access token that does not verify.
+func (n Namespace) ReasonSignature() string { return "invalid_" + n.Scheme + "_payload_signature" }
+
+// ReasonExpired is the reason of an expired access token.
+func (n Namespace) ReasonExpired() string { return "invalid_" + n.Scheme + "_payload_expired" }
+
+// ReasonRevoked is the reason of a revoked access token.
+func (n Namespace) ReasonRevoked() string { return "invalid_" + n.Scheme + "_payload_revoked" }
+
+// ReasonUnknown is the reason of an access token without a permission.
+func (n Namespace) ReasonUnknown() string { return "invalid_" + n.Scheme + "_payload_unknown" }
+
+// ReasonPlanMismatch is the reason of an access token for another plan.
+func (n Namespace) ReasonPlanMismatch() string { return "invalid_" + n.Scheme + "_plan_mismatch" }
+
+// ReasonAgentMismatch is the reason of an access token for another agent.
+func (n Namespace) ReasonAgentMismatch() string { return "invalid_" + n.Scheme + "_agent_mismatch" }
+
+// ReasonResourceMismatch is the reason of a url and verb that the agent does not have.
+func (n Namespace) ReasonResourceMismatch() string {
+	return "invalid_" + n.Scheme + "_resource_mismatch"
+}
+
+// Reason words of the standard and of this service that carry no brand word (wire contract, section 16).
+const (
+	ReasonInvalidPayload      = "invalid_payload"
+	ReasonInvalidVersion      = "invalid_x402_version"
+	ReasonInvalidRequirements = "invalid_payment_requirements"
+	ReasonUnsupportedScheme   = "unsupported_scheme"
+	ReasonInvalidNetwork      = "invalid_network"
+	ReasonAgentInactive       = "agent_inactive"
+	ReasonInsufficientFunds   = "insufficient_funds"
+	ReasonPlanExpired         = "plan_expired"
+	ReasonRedemptionLimit     = "redemption_limit_reached"
+	ReasonOrderLimit          = "order_limit_reached"
+	ReasonInFlight            = "payment_in_flight"
+	ReasonDuplicate           = "duplicate_settlement"
+	ReasonConflict            = "settle_conflict"
+	ReasonIdentifierConflict  = "payment_identifier_conflict"
+	ReasonHoldExpired         = "hold_expired"
+	ReasonTooManyHolds        = "too_many_holds"
+	ReasonExceedsAmount       = "settlement_exceeds_amount"
+	ReasonAmountOutOfRange    = "amount_out_of_range"
+	ReasonUnauthorizedServer  = "unauthorized_server"
+	ReasonPending             = "settlement_pending"
+	ReasonVerifyFault         = "unexpected_verify_error"
+	ReasonSettleFault         = "unexpected_settle_error"
+	ReasonRateLimited         = "rate_limited"
+	ReasonPlanUnlisted        = "plan_unlisted"
+	ReasonTrialUsed           = "trial_used"
+	ReasonDelegationNotFound  = "delegation_not_found"
+	ReasonPaymentDeclined     = "payment_declined"
+	ReasonPaymentUnavailable  = "payment_method_unavailable"
+	ReasonKeyNotAllowed       = "key_not_allowed"
+	ReasonDelegationRevoked   = "delegation_revoked"
+	ReasonDelegationExpired   = "delegation_expired"
+	ReasonDelegationExhausted = "delegation_exhausted"
+	ReasonDelegationShort     = "delegation_insufficient"
+)
+
+// Version is the protocol version of every object here.
+const Version = 2
+
+// Headers of the HTTP transport, in the lower case in which they are documented.
+const (
+	HeaderSignature = "payment-signature" // request: the access token
+	HeaderRequired  = "payment-required"  // 402: base64 of a PaymentRequired
+	HeaderResponse  = "payment-response"  // paid answer: base64 of a SettleResponse
+)
