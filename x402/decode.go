@@ -1,0 +1,422 @@
+package x402
+
+import (
+	"bytes"
+	"encoding"
+	stdjson "encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"reflect"
+	"strconv"
+	"strings"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/tollhq/toll"
+)
+
+// MaxDepth is the deepest nesting of arrays and objects that Decode takes (wire contract, section 1).
+const MaxDepth = 32
+
+// maxFaults bounds the report about one body, so that a hostile body cannot make a large answer.
+const maxFaults = 64
+
+// Decode reads strict JSON into v, a pointer to a zero value. Refused are duplicate names, invalid UTF-8 (also lone
+// surrogates and a byte order mark), bytes after the value and nesting beyond [MaxDepth]. Names are compared exactly;
+// unknown members are ignored; null is the same as absent.
+//
+// The error is a *toll.Error whose params.errors names every member of a wrong type. Its code is that of the first
+// malformed id, address, number or UUID, else [toll.CodeBadRequest]. After an error v holds nothing of use.
+func Decode(data []byte, v any) error {
+	if err := checkDepth(data); err != nil {
+		return err
+	}
+	if b, ok := v.(body); ok {
+		return b.decodeBody(data)
+	}
+	return decode(data, v)
+}
+
+// DecodeRequired is Decode for a body in which the named members must be there and not null. A name may be dotted, for
+// example "plan.priceConfig". Missing members are reported beside the wrong ones.
+func DecodeRequired(data []byte, v any, required ...string) error {
+	err := Decode(data, v)
+	var e *toll.Error
+	if errors.As(err, &e) && e.Params["errors"] == nil {
+		return err
+	}
+	if errors.As(err, &e) && isSyntaxFault(e) {
+		return err
+	}
+	var r report
+	r.add("", err)
+	for _, path := range required {
+		if !isPresent(data, path) {
+			r.add(path, errMissing)
+		}
+	}
+	return r.err()
+}
+
+var errMissing = toll.Errorf(toll.CodeBadRequest, "is required")
+
+// body is an object with dialects or with text inside: it decodes itself in one pass, without the validating pass that
+// UnmarshalJSON would cost.
+type body interface{ decodeBody(data []byte) error }
+
+func decode(data []byte, v any) error {
+	err := json.Unmarshal(data, v)
+	if err == nil && (len(data) == 0 || data[0] != 'n') {
+		return nil
+	}
+	return explain(data, v, err)
+}
+
+// explain finds everything that is wrong with data, which did not fit v.
+func explain(data []byte, v any, cause error) error {
+	if err := checkSyntax(data); err != nil {
+		return err
+	}
+	t := reflect.TypeOf(v).Elem()
+	var r report
+	if isNull(data) {
+		if t.Kind() != reflect.Struct && t.Kind() != reflect.Map {
+			return nil
+		}
+		r.add("", toll.Errorf(toll.CodeBadRequest, "must be an object"))
+		return r.err()
+	}
+	r.walk(bytes.TrimSpace(data), t, "")
+	if err := r.err(); err != nil {
+		return err
+	}
+	return toll.NewError(toll.CodeBadRequest).WithCause(cause)
+}
+
+func isNull(raw []byte) bool { return string(bytes.TrimSpace(raw)) == "null" }
+
+// checkDepth needs no parser: brackets are counted, outside of strings only when there are enough of them to matter.
+func checkDepth(data []byte) error {
+	if bytes.Count(data, []byte("{"))+bytes.Count(data, []byte("[")) <= MaxDepth {
+		return nil
+	}
+	depth, inString := 0, false
+	for i := 0; i < len(data); i++ {
+		switch c := data[i]; {
+		case inString && c == '\\':
+			i++
+		case c == '"':
+			inString = !inString
+		case inString:
+		case c == '{' || c == '[':
+			if depth++; depth > MaxDepth {
+				return syntaxFault("", "is nested deeper than "+strconv.Itoa(MaxDepth))
+			}
+		case c == '}' || c == ']':
+			depth--
+		}
+	}
+	return nil
+}
+
+// checkSyntax reads the whole text, as the fast path stops at its first fault.
+func checkSyntax(data []byte) error {
+	dec := jsontext.NewDecoder(bytes.NewReader(data))
+	_, err := dec.ReadValue()
+	if err == nil {
+		if _, err = dec.ReadToken(); errors.Is(err, io.EOF) {
+			return nil
+		}
+		return syntaxFault("", "has bytes after its end")
+	}
+	path := ""
+	why := err
+	var syn *jsontext.SyntacticError
+	if errors.As(err, &syn) {
+		path, why = dotted(syn.JSONPointer), syn.Err
+	}
+	switch {
+	case errors.Is(err, jsontext.ErrDuplicateName):
+		return syntaxFault(path, "is there twice")
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		return syntaxFault("", "is not complete JSON")
+	}
+	return syntaxFault(path, "is not strict JSON ("+clip(why.Error())+")")
+}
+
+const syntaxHint = "Send UTF-8 JSON (RFC 8259) without duplicate names, at most 32 levels deep."
+
+func syntaxFault(path, message string) error {
+	var r report
+	r.add(path, &toll.Error{Code: toll.CodeBadRequest, Message: message})
+	e := r.error()
+	e.Hint = syntaxHint
+	return e
+}
+
+func isSyntaxFault(e *toll.Error) bool { return e.Hint == syntaxHint }
+
+// report collects faults in the order of the text.
+type report struct {
+	faults   []toll.Fault
+	specific *toll.Error // first fault with a code of its own
+	at       string      // path of specific
+	fields   map[reflect.Type]map[string]reflect.Type
+}
+
+func (r *report) full() bool { return len(r.faults) >= maxFaults }
+
+func (r *report) add(path string, err error) {
+	if err == nil || r.full() {
+		return
+	}
+	var e *toll.Error
+	if !errors.As(err, &e) {
+		r.faults = append(r.faults, toll.Fault{Path: path, Message: "has the wrong type"})
+		return
+	}
+	at := path
+	if sub, ok := e.Params["errors"].([]toll.Fault); ok {
+		for i, f := range sub {
+			f.Path = join(path, f.Path)
+			if i == 0 {
+				at = f.Path
+			}
+			r.faults = append(r.faults, f)
+		}
+	} else {
+		r.faults = append(r.faults, toll.Fault{Path: path, Message: e.Text()})
+	}
+	if r.specific == nil && e.Code != toll.CodeBadRequest {
+		r.specific, r.at = e, at
+	}
+}
+
+func (r *report) err() error {
+	if e := r.error(); e != nil {
+		return e
+	}
+	return nil
+}
+
+func (r *report) error() *toll.Error {
+	e := toll.Faults(r.faults)
+	if e == nil {
+		return nil
+	}
+	if r.faults[0].Path == "" {
+		e.Message = strings.Replace(e.Message, ": ", "The body ", 1)
+	}
+	if s := r.specific; s != nil {
+		e.Code, e.Details, e.Hint = s.Code, s.Details, s.Hint
+		e.Message = s.Text()
+		if len(r.faults) > 1 && s.Params["errors"] == nil {
+			e.Message = fmt.Sprintf("%s: %s (and %d more)", r.at, s.Text(), len(r.faults)-1)
+		}
+	}
+	return e
+}
+
+// explainer is a value that takes several forms and can say itself what is wrong with one.
+type explainer interface{ explain(raw []byte) error }
+
+var (
+	explainerType       = reflect.TypeFor[explainer]()
+	textUnmarshalerType = reflect.TypeFor[encoding.TextUnmarshaler]()
+	unmarshalerType     = reflect.TypeFor[stdjson.Unmarshaler]()
+)
+
+// walk compares raw, which is valid JSON, with the type member by member.
+func (r *report) walk(raw []byte, t reflect.Type, path string) {
+	if r.full() || isNull(raw) {
+		return
+	}
+	p := reflect.PointerTo(t)
+	switch {
+	case p.Implements(explainerType):
+		r.add(path, reflect.New(t).Interface().(explainer).explain(raw))
+		return
+	case p.Implements(unmarshalerType):
+		r.add(path, reflect.New(t).Interface().(stdjson.Unmarshaler).UnmarshalJSON(raw))
+		return
+	case p.Implements(textUnmarshalerType) && raw[0] != '"':
+		// A number where an address belongs gets the code of a malformed address.
+		r.add(path, reflect.New(t).Interface().(encoding.TextUnmarshaler).UnmarshalText(raw))
+		return
+	case p.Implements(textUnmarshalerType):
+		r.leaf(raw, t, path, "must be a string")
+		return
+	}
+	switch t.Kind() {
+	case reflect.Pointer:
+		r.walk(raw, t.Elem(), path)
+	case reflect.Struct:
+		r.walkObject(raw, path, func(name string) reflect.Type { return r.fieldsOf(t)[name] })
+	case reflect.Map:
+		r.walkObject(raw, path, func(string) reflect.Type { return t.Elem() })
+	case reflect.Slice, reflect.Array:
+		if t.Elem().Kind() == reflect.Uint8 {
+			r.leaf(raw, t, path, "must be base64 text")
+			return
+		}
+		r.walkArray(raw, t.Elem(), path)
+	case reflect.String:
+		r.leaf(raw, t, path, "must be a string")
+	case reflect.Bool:
+		r.leaf(raw, t, path, "must be true or false")
+	case reflect.Interface:
+		r.leaf(raw, t, path, "has the wrong type")
+	default:
+		r.leaf(raw, t, path, "must be a number in range")
+	}
+}
+
+func (r *report) leaf(raw []byte, t reflect.Type, path, message string) {
+	err := json.Unmarshal(raw, reflect.New(t).Interface())
+	if err == nil {
+		return
+	}
+	var e *toll.Error
+	if !errors.As(err, &e) {
+		e = &toll.Error{Code: toll.CodeBadRequest, Message: message}
+		if k := t.Kind(); k >= reflect.Int && k <= reflect.Float64 {
+			e.Code = toll.CodeBadNumber
+		}
+	}
+	r.add(path, e)
+}
+
+func (r *report) walkObject(raw []byte, path string, typeOf func(name string) reflect.Type) {
+	if raw[0] != '{' {
+		r.add(path, &toll.Error{Code: toll.CodeBadRequest, Message: "must be an object"})
+		return
+	}
+	eachMember(raw, func(name string, value []byte) bool {
+		if t := typeOf(name); t != nil {
+			r.walk(value, t, join(path, clip(name)))
+		}
+		return !r.full()
+	})
+}
+
+func (r *report) walkArray(raw []byte, elem reflect.Type, path string) {
+	if raw[0] != '[' {
+		r.add(path, &toll.Error{Code: toll.CodeBadRequest, Message: "must be an array"})
+		return
+	}
+	dec := jsontext.NewDecoder(bytes.NewReader(raw))
+	_, _ = dec.ReadToken()
+	for i := 0; !r.full(); i++ {
+		v, err := dec.ReadValue()
+		if err != nil {
+			return
+		}
+		r.walk(v, elem, path+"["+strconv.Itoa(i)+"]")
+	}
+}
+
+// fieldsOf returns the members of a struct by name, those of embedded structs included.
+func (r *report) fieldsOf(t reflect.Type) map[string]reflect.Type {
+	if m, ok := r.fields[t]; ok {
+		return m
+	}
+	m := make(map[string]reflect.Type)
+	for i := range t.NumField() {
+		f := t.Field(i)
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		switch {
+		case name == "-":
+		case name != "":
+			m[name] = f.Type
+		case f.Anonymous && f.Type.Kind() == reflect.Struct:
+			for n, ft := range r.fieldsOf(f.Type) {
+				if _, ok := m[n]; !ok {
+					m[n] = ft
+				}
+			}
+		case f.IsExported():
+			m[f.Name] = f.Type
+		}
+	}
+	if r.fields == nil {
+		r.fields = make(map[reflect.Type]map[string]reflect.Type)
+	}
+	r.fields[t] = m
+	return m
+}
+
+// eachMember calls f for each member of a valid object until f returns false.
+func eachMember(raw []byte, f func(name string, value []byte) bool) {
+	dec := jsontext.NewDecoder(bytes.NewReader(raw))
+	if tok, err := dec.ReadToken(); err != nil || tok.Kind() != '{' {
+		return
+	}
+	for {
+		tok, err := dec.ReadToken()
+		if err != nil || tok.Kind() != '"' {
+			return
+		}
+		name := tok.String()
+		v, err := dec.ReadValue()
+		if err != nil || !f(name, v) {
+			return
+		}
+	}
+}
+
+// isPresent reports whether the member at the dotted path is there and not null.
+func isPresent(raw []byte, path string) bool {
+	name, rest, more := strings.Cut(path, ".")
+	found := false
+	eachMember(raw, func(n string, value []byte) bool {
+		if n != name {
+			return true
+		}
+		found = !isNull(value) && (!more || isPresent(value, rest))
+		return false
+	})
+	return found
+}
+
+func join(path, name string) string {
+	if path == "" || name == "" || name[0] == '[' {
+		return path + name
+	}
+	return path + "." + name
+}
+
+func dotted(p jsontext.Pointer) string {
+	path := ""
+	for tok := range p.Tokens() {
+		if _, err := strconv.Atoi(tok); err == nil {
+			tok = "[" + tok + "]"
+		}
+		path = join(path, clip(tok))
+	}
+	return path
+}
+
+// clip bounds text of a caller before it enters an error: at most 80 bytes of visible ASCII.
+func clip(s string) string {
+	if len(s) > 80 {
+		s = s[:80] + "..."
+	}
+	return strings.Map(func(c rune) rune {
+		if c < 0x20 || c > 0x7e {
+			return '?'
+		}
+		return c
+	}, s)
+}
+
+// Encode writes v as compact JSON: members of structs in their order, those of maps sorted, no HTML escaping, invalid
+// UTF-8 replaced. A nil slice is [] and a nil map {}.
+func Encode(v any) ([]byte, error) {
+	b, err := json.Marshal(v, json.Deterministic(true), jsontext.AllowInvalidUTF8(true))
+	if err != nil {
+		return nil, toll.NewError(toll.CodeInternal).WithCause(err)
+	}
+	return b, nil
+}

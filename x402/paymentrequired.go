@@ -1,0 +1,142 @@
+package x402
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"strings"
+
+	"github.com/tollhq/toll"
+)
+
+// Options shape a PaymentRequired (wire contract, section 15). The zero value of each leaves its member out or takes it
+// from the plan.
+type Options struct {
+	Namespace      Namespace        // zero: Default
+	Environment    toll.Environment // network of entries without a plan; zero: sandbox
+	Endpoint       string           // resource.url
+	AgentID        toll.AgentID
+	HTTPVerb       string
+	Scheme         string // wins over the plan
+	Network        string // wins over the plan
+	Description    string
+	MimeType       string
+	Error          string
+	Amount         *toll.Credits // most credits that the request may burn; nil: the maximum of the plan
+	MaxTimeoutSecs int           // 1 to 900, life of the hold; 0: 60
+	Extensions     map[string]json.RawMessage
+	Minimal        bool // scheme, network, planId and extra only
+}
+
+// NewPaymentRequired returns what a server asks for: one entry per plan in this order, or one entry without a plan.
+func NewPaymentRequired(terms []*Terms, o Options) *PaymentRequired {
+	if o.Namespace == (Namespace{}) {
+		o.Namespace = Default
+	}
+	if o.Environment == "" {
+		o.Environment = toll.Sandbox
+	}
+	if o.MaxTimeoutSecs == 0 {
+		o.MaxTimeoutSecs = 60
+	}
+	if len(terms) == 0 {
+		terms = []*Terms{{}}
+	}
+	p := &PaymentRequired{
+		X402Version: Version, Error: o.Error,
+		Resource:   Resource{URL: o.Endpoint, Description: o.Description, MimeType: o.MimeType},
+		Accepts:    make([]Requirements, 0, len(terms)),
+		Extensions: o.Extensions,
+	}
+	if p.Extensions == nil {
+		p.Extensions = map[string]json.RawMessage{}
+	}
+	for _, t := range terms {
+		p.Accepts = append(p.Accepts, o.entry(t))
+	}
+	return p
+}
+
+func (o *Options) entry(t *Terms) Requirements {
+	r := Requirements{
+		Scheme:  first(o.Scheme, t.Scheme, o.Namespace.SchemeCrypto()),
+		Network: first(o.Network, t.Network),
+		PlanID:  string(t.PlanID),
+		Extra:   RequirementsExtra{Version: "1", AgentID: string(o.AgentID), HTTPVerb: o.HTTPVerb},
+	}
+	if r.Network == "" {
+		r.Network = o.Environment.Network()
+		if r.Scheme == o.Namespace.SchemeCard() {
+			r.Network = o.Environment.CardNetwork()
+		}
+	}
+	if o.Minimal {
+		return r
+	}
+	r.Extra.PlanID = string(t.PlanID)
+	switch {
+	case o.Amount != nil:
+		r.Amount = o.Amount.String()
+	case t.MaxAmount > 0:
+		r.Amount = t.MaxAmount.String()
+	}
+	r.Asset = o.Namespace.Asset()
+	r.PayTo = first(t.PayTo, "merchant")
+	r.MaxTimeoutSeconds = toll.Int(o.MaxTimeoutSecs)
+	return r
+}
+
+func first(words ...string) string {
+	for _, w := range words {
+		if w != "" {
+			return w
+		}
+	}
+	return ""
+}
+
+// EncodeHeader returns the base64 (standard alphabet, padded) of the compact JSON of v: the value of payment-required
+// and payment-response.
+func EncodeHeader(v any) (string, error) {
+	b, err := Encode(v)
+	if err != nil {
+		return "", err
+	}
+	return base64.StdEncoding.EncodeToString(b), nil
+}
+
+// DecodeHeader reads a header value into v: base64 of JSON in either alphabet, padded or not, or the JSON itself.
+func DecodeHeader(s string, v any) error {
+	if strings.HasPrefix(s, "{") {
+		return Decode([]byte(s), v)
+	}
+	b, ok := decodeBase64(s)
+	if !ok || len(b) == 0 {
+		return toll.Errorf(toll.CodeBadRequest, "The header is neither base64 of JSON nor JSON.")
+	}
+	return Decode(b, v)
+}
+
+// DecodePaymentRequired takes the object, a JSON string that holds its JSON, or a JSON string that holds the base64 of
+// its JSON. Errors: [toll.CodeBadRequest] and the codes of members, [toll.CodeBadX402Version].
+func DecodePaymentRequired(raw []byte) (*PaymentRequired, error) {
+	if err := checkDepth(raw); err != nil {
+		return nil, err
+	}
+	var f requiredField
+	p := new(PaymentRequired)
+	f.into = p
+	if err := decode(raw, &f); err != nil {
+		return nil, err
+	}
+	if !f.set {
+		return nil, toll.Errorf(toll.CodeBadRequest, "paymentRequired is required")
+	}
+	return p, p.check()
+}
+
+func (p *PaymentRequired) check() error {
+	if p.X402Version != Version {
+		return toll.NewError(toll.CodeBadX402Version)
+	}
+	return nil
+}

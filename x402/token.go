@@ -1,0 +1,274 @@
+package x402
+
+import (
+	"encoding/base64"
+
+	"strings"
+
+	"github.com/tollhq/toll"
+)
+
+// MaxTokenBytes is the largest access token in any form, one header line (wire contract, section 21).
+const MaxTokenBytes = 8 << 10
+
+// Renderings of an access token (wire contract, section 14).
+const (
+	RenderingJWT  = "jwt"  // the compact JWS
+	RenderingX402 = "x402" // base64 of a PaymentPayload
+)
+
+// Token is an access token taken apart. Only the JWS is signed: everything else is a claim of the sender that must agree
+// with it (see [Token.Contradicts]).
+type Token struct {
+	JWS               string
+	Rendering         string         // RenderingJWT or RenderingX402
+	Nonce             string         // payload.nonce, "" when absent
+	PaymentIdentifier string         // id of the extension payment-identifier, "" when absent
+	ResourceURL       string         // resource.url, "" when absent
+	Accepted          *Requirements  // nil when absent
+	Authorization     *Authorization // nil when absent
+}
+
+// Authorization is who pays for what, inside an access token.
+type Authorization struct {
+	From    string `json:"from,omitempty"`
+	PlanID  string `json:"planId,omitempty"`
+	AgentID string `json:"agentId,omitempty"`
+}
+
+// Signed are the claims of a verified access token that the outer object must agree with.
+type Signed struct {
+	From            toll.Address
+	PlanID          toll.PlanID
+	AgentID         toll.AgentID // "" when the token is not bound to one agent
+	Scheme, Network string
+}
+
+type paymentPayload struct {
+	X402Version toll.Int           `json:"x402Version"`
+	Resource    *Resource          `json:"resource,omitempty"`
+	Accepted    *Requirements      `json:"accepted,omitempty"`
+	Payload     *tokenPayload      `json:"payload"`
+	Extensions  *payloadExtensions `json:"extensions"`
+}
+
+type tokenPayload struct {
+	Signature     string         `json:"signature"`
+	Authorization *Authorization `json:"authorization,omitempty"`
+	Nonce         *string        `json:"nonce,omitempty"`
+}
+
+type payloadExtensions struct {
+	PaymentIdentifier *struct {
+		Info *struct {
+			ID *string `json:"id"`
+		} `json:"info"`
+	} `json:"payment-identifier,omitempty"`
+}
+
+// DecodeToken takes an access token in any form: the compact JWS, the base64 (standard or URL alphabet, padded or not)
+// of a PaymentPayload, or its JSON text. The signature is not looked at. Errors: [toll.CodeTokenUndecodable],
+// [toll.CodeBadX402Version].
+func DecodeToken(s string) (*Token, error) {
+	if len(s) > MaxTokenBytes {
+		return nil, undecodable("it is larger than 8 KiB")
+	}
+	if strings.HasPrefix(s, "{") {
+		return decodePayload([]byte(s))
+	}
+	if isJWS(s) {
+		return &Token{JWS: s, Rendering: RenderingJWT}, nil
+	}
+	b, ok := decodeBase64(s)
+	if !ok || len(b) == 0 || b[0] != '{' {
+		return nil, undecodable("it is neither a JWS, nor base64 of a JSON object, nor a JSON object")
+	}
+	return decodePayload(b)
+}
+
+func decodePayload(b []byte) (*Token, error) {
+	var p paymentPayload
+	if err := Decode(b, &p); err != nil {
+		return nil, undecodable("the payment payload is malformed").WithCause(err)
+	}
+	if p.X402Version != Version {
+		return nil, toll.NewError(toll.CodeBadX402Version)
+	}
+	if p.Payload == nil || !isJWS(p.Payload.Signature) {
+		return nil, undecodable("payload.signature is not a JWS")
+	}
+	t := &Token{
+		JWS: p.Payload.Signature, Rendering: RenderingX402,
+		Accepted: p.Accepted, Authorization: p.Payload.Authorization,
+	}
+	if p.Resource != nil {
+		t.ResourceURL = p.Resource.URL
+	}
+	if n := p.Payload.Nonce; n != nil {
+		if !ValidNonce(*n) {
+			return nil, undecodable("payload.nonce is not 1 to 128 of A-Z a-z 0-9 . _ : ~ -")
+		}
+		t.Nonce = *n
+	}
+	if e := p.Extensions; e != nil && e.PaymentIdentifier != nil && e.PaymentIdentifier.Info != nil && e.PaymentIdentifier.Info.ID != nil {
+		if !ValidPaymentIdentifier(*e.PaymentIdentifier.Info.ID) {
+			return nil, undecodable("the payment identifier is not 16 to 128 of A-Z a-z 0-9 _ -")
+		}
+		t.PaymentIdentifier = *e.PaymentIdentifier.Info.ID
+	}
+	return t, nil
+}
+
+func undecodable(why string) *toll.Error {
+	return toll.Errorf(toll.CodeTokenUndecodable, "The access token cannot be decoded: %s.", why)
+}
+
+// Classes of bytes in tokens, one table so that each check is one pass.
+const (
+	classBase64URL = 1 << iota
+	classNonce
+)
+
+var classes = func() (t [256]uint8) {
+	for c := range 256 {
+		switch b := byte(c); {
+		case b >= '0' && b <= '9', b >= 'A' && b <= 'Z', b >= 'a' && b <= 'z', b == '-', b == '_':
+			t[c] = classBase64URL | classNonce
+		case b == '.', b == ':', b == '~':
+			t[c] = classNonce
+		}
+	}
+	return
+}()
+
+func isJWS(s string) bool {
+	dots := 0
+	for i := range len(s) {
+		if classes[s[i]]&classBase64URL == 0 {
+			if s[i] != '.' || dots == 2 {
+				return false
+			}
+			dots++
+		}
+	}
+	return dots == 2
+}
+
+func allOf(s string, class uint8, least, most int) bool {
+	if len(s) < least || len(s) > most {
+		return false
+	}
+	for i := range len(s) {
+		if classes[s[i]]&class == 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// ValidNonce reports whether s can be a payload nonce: 1 to 128 of A-Z a-z 0-9 . _ : ~ -
+func ValidNonce(s string) bool { return allOf(s, classNonce, 1, 128) }
+
+// ValidPaymentIdentifier reports whether s can be the id of the extension payment-identifier: 16 to 128 of A-Z a-z 0-9 _ -
+func ValidPaymentIdentifier(s string) bool { return allOf(s, classBase64URL, 16, 128) }
+
+// decodeBase64 takes the standard or the URL alphabet, padded or not. Line breaks and stray bits are refused.
+func decodeBase64(s string) ([]byte, bool) {
+	enc := base64.RawStdEncoding
+	if strings.ContainsAny(s, "-_") {
+		enc = base64.RawURLEncoding
+	}
+	if n := len(s); n > 0 && n%4 == 0 && s[n-1] == '=' {
+		s = strings.TrimSuffix(s[:n-1], "=")
+	}
+	if strings.ContainsAny(s, "\r\n") {
+		return nil, false
+	}
+	b, err := enc.Strict().DecodeString(s)
+	return b, err == nil
+}
+
+// Contradicts returns the first member of the outer object that disagrees with the signed claims, for example
+// "accepted.planId", and "" when all agree. The network "stripe" equals "stripe:" and the environment.
+func (t *Token) Contradicts(c Signed, env toll.Environment) string {
+	if a := t.Authorization; a != nil {
+		if a.From != "" {
+			if from, err := toll.ParseAddress(a.From); err != nil || from != c.From {
+				return "payload.authorization.from"
+			}
+		}
+		if a.PlanID != "" && a.PlanID != string(c.PlanID) {
+			return "payload.authorization.planId"
+		}
+		if a.AgentID != "" && a.AgentID != string(c.AgentID) {
+			return "payload.authorization.agentId"
+		}
+	}
+	if a := t.Accepted; a != nil {
+		if a.Scheme != "" && a.Scheme != c.Scheme {
+			return "accepted.scheme"
+		}
+		if a.Network != "" && !SameNetwork(a.Network, c.Network, env) {
+			return "accepted.network"
+		}
+		if a.PlanID != "" && a.PlanID != string(c.PlanID) {
+			return "accepted.planId"
+		}
+		if a.Extra.PlanID != "" && a.Extra.PlanID != string(c.PlanID) {
+			return "accepted.extra.planId"
+		}
+		if a.Extra.AgentID != "" && c.AgentID != "" && a.Extra.AgentID != string(c.AgentID) {
+			return "accepted.extra.agentId"
+		}
+	}
+	return ""
+}
+
+// SameNetwork reports whether two networks are equal: "stripe" and "stripe:" with this environment are.
+func SameNetwork(a, b string, env toll.Environment) bool {
+	if a == "stripe" {
+		a = env.CardNetwork()
+	}
+	if b == "stripe" {
+		b = env.CardNetwork()
+	}
+	return a == b
+}
+
+// EncodeToken returns the x402 rendering of a JWS: base64 of a PaymentPayload with this nonce, which for the token as it
+// is issued is its jti.
+func EncodeToken(jws string, accepted Requirements, auth Authorization, nonce string) string {
+	p := struct {
+		X402Version int          `json:"x402Version"`
+		Accepted    Requirements `json:"accepted"`
+		Payload     tokenPayload `json:"payload"`
+		Extensions  struct{}     `json:"extensions"`
+	}{Version, accepted, tokenPayload{Signature: jws, Authorization: &auth, Nonce: &nonce}, struct{}{}}
+	b, err := Encode(&p)
+	if err != nil {
+		panic(err) // strings and integers always encode
+	}
+	return base64.StdEncoding.EncodeToString(b)
+}
+
+// WithNonce returns the x402 rendering of a token of any form with another nonce, so that it pays for one request only.
+// The signature is not checked: claims that are needed come out of the JWS as they are.
+func WithNonce(token, nonce string) (string, error) {
+	if !ValidNonce(nonce) {
+		return "", toll.Errorf(toll.CodeBadRequest, "A nonce is 1 to 128 of A-Z a-z 0-9 . _ : ~ -")
+	}
+	t, err := DecodeToken(token)
+	if err != nil {
+		return "", err
+	}
+	var claims struct {
+		Accepted      Requirements  `json:"accepted"`
+		Authorization Authorization `json:"authorization"`
+	}
+	part := strings.Split(t.JWS, ".")[1]
+	b, err := base64.RawURLEncoding.DecodeString(part)
+	if err != nil || Decode(b, &claims) != nil {
+		return "", undecodable("its claims are not JSON")
+	}
+	return EncodeToken(t.JWS, claims.Accepted, claims.Authorization, nonce), nil
+}
