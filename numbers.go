@@ -166,7 +166,7 @@ func (v *Bool) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// Cents formats a whole number of hundredths with two decimals: 12345 is "123.45".
+// formatFixed writes n with its last digits behind a point: 12345 with 2 decimals is "123.45".
 func formatFixed(n *big.Int, decimals int) string {
 	s := n.String()
 	for len(s) <= decimals {

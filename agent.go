@@ -1,0 +1,71 @@
+package toll
+
+import (
+	"log/slog"
+	"time"
+)
+
+// Limits of an agent (wire contract, section 1).
+const (
+	MaxEndpoints     = 256
+	MaxPlansPerAgent = 64
+)
+
+// AgentAPI is how an agent is reached.
+type AgentAPI struct {
+	Endpoints          EndpointList `json:"endpoints"`
+	OpenEndpoints      []string     `json:"openEndpoints"`
+	AgentDefinitionURL string       `json:"agentDefinitionUrl,omitempty"`
+	AuthType           string       `json:"authType"` // none, basic, oauth or bearer
+	StrictEndpoints    bool         `json:"strictEndpoints"`
+	HasCredentials     bool         `json:"hasCredentials"` // upstream secrets are stored, write-only
+}
+
+// Credentials are the upstream secrets of an agent. They are write-only: no record shows them. They are sealed before they
+// are stored, and print as a fixed word.
+type Credentials struct {
+	Username string            `json:"username,omitempty"`
+	Password string            `json:"password,omitempty"`
+	Token    string            `json:"token,omitempty"`
+	APIKey   string            `json:"apiKey,omitempty"`
+	Headers  map[string]string `json:"headers,omitempty"`
+}
+
+const redacted = "[credentials]"
+
+// String hides the secrets.
+func (Credentials) String() string { return redacted }
+
+// GoString hides the secrets.
+func (Credentials) GoString() string { return redacted }
+
+// LogValue hides the secrets.
+func (Credentials) LogValue() slog.Value { return slog.StringValue(redacted) }
+
+// PlanRef names a plan of an agent.
+type PlanRef struct {
+	PlanID PlanID `json:"planId"`
+	Name   string `json:"name"`
+}
+
+// Agent is the paid service of a builder. Its JSON is the union of both dialects (wire contract, section 7).
+type Agent struct {
+	ID        AgentID
+	Owner     Address
+	Metadata  Metadata
+	API       AgentAPI
+	Plans     []PlanRef
+	IsListed  bool
+	CreatedAt time.Time
+	UpdatedAt time.Time
+}
+
+// HasPlan reports whether the plan is attached.
+func (a *Agent) HasPlan(id PlanID) bool {
+	for _, p := range a.Plans {
+		if p.PlanID == id {
+			return true
+		}
+	}
+	return false
+}

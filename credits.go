@@ -1,0 +1,269 @@
+package toll
+
+import (
+	"strconv"
+	"strings"
+)
+
+// AccessLimit says what limits the use of a plan.
+type AccessLimit string
+
+// Access limits.
+const (
+	LimitCredits AccessLimit = "credits" // every request burns credits
+	LimitTime    AccessLimit = "time"    // requests burn nothing while the period runs
+)
+
+// Usual lengths of plans, in seconds. A month and a year are those of the Gregorian calendar, on average.
+const (
+	DaySecs   = 86_400
+	WeekSecs  = 604_800
+	MonthSecs = 2_629_746
+	YearSecs  = 31_557_600
+)
+
+// RedemptionSubscriber is the default redemption type: the access token of the subscriber allows the burn.
+const RedemptionSubscriber = 4
+
+// CreditsConfig is what an order grants and what a request burns, in the stored form (wire contract, section 8, dialect B).
+type CreditsConfig struct {
+	IsRedemptionAmountFixed bool     `json:"isRedemptionAmountFixed"` // true: every request burns MinAmount, and MaxAmount is equal
+	RedemptionType          int      `json:"redemptionType"`          // 0 global role, 1 owner, 2 plan role, 4 subscriber; recorded only
+	OnchainMirror           bool     `json:"onchainMirror"`
+	DurationSecs            Units    `json:"durationSecs"` // life of a bought lot in seconds, 0 = no end
+	Amount                  Credits  `json:"amount"`       // credits per order, >= 1
+	MinAmount               Credits  `json:"minAmount"`    // bounds per request, 1 <= min <= max
+	MaxAmount               Credits  `json:"maxAmount"`
+	NFTAddress              *Address `json:"nftAddress,omitempty"` // accepted and returned, unused
+}
+
+// RedemptionInput is a redemption type as it is sent: 0, 1, 2 or 4, that as a string, or the word fixed or dynamic.
+type RedemptionInput struct {
+	Type int
+	Word string // "fixed" or "dynamic", which also set the flag isRedemptionAmountFixed; "" for a number
+}
+
+// UnmarshalJSON takes the forms of the type.
+func (r *RedemptionInput) UnmarshalJSON(b []byte) error {
+	switch s := strings.ToLower(jsonDigits(b)); s {
+	case "null":
+	case "0", "1", "2", "4":
+		*r = RedemptionInput{Type: int(s[0] - '0')}
+	case "fixed", "dynamic":
+		*r = RedemptionInput{Type: RedemptionSubscriber, Word: s}
+	default:
+		return Errorf(CodeBadRequest, "A redemption type is 0, 1, 2, 4, fixed or dynamic.").WithDetails("value %s", clip(s))
+	}
+	return nil
+}
+
+// MarshalJSON writes the word, else the number.
+func (r RedemptionInput) MarshalJSON() ([]byte, error) {
+	if r.Word != "" {
+		return strconv.AppendQuote(nil, r.Word), nil
+	}
+	return strconv.AppendInt(nil, int64(r.Type), 10), nil
+}
+
+// LimitInput is accessLimit as it is sent: a word is the access limit, a number is the most orders that a plan takes, the
+// other meaning of the name.
+type LimitInput struct {
+	Limit     AccessLimit // "" when a number was sent
+	MaxOrders *Int
+}
+
+// UnmarshalJSON takes credits or time in any case, a JSON integer or a decimal string.
+func (l *LimitInput) UnmarshalJSON(b []byte) error {
+	switch s := strings.ToLower(jsonDigits(b)); s {
+	case "null":
+	case string(LimitCredits), string(LimitTime):
+		*l = LimitInput{Limit: AccessLimit(s)}
+	default:
+		if s == "" || s[0] < '0' || s[0] > '9' {
+			return Errorf(CodeBadRequest, "accessLimit is credits, time, or the maximum number of orders.").WithDetails("value %s", clip(s))
+		}
+		var n Int
+		if err := n.UnmarshalJSON(b); err != nil {
+			return err
+		}
+		*l = LimitInput{MaxOrders: &n}
+	}
+	return nil
+}
+
+// MarshalJSON writes the word, else the number.
+func (l LimitInput) MarshalJSON() ([]byte, error) {
+	if l.MaxOrders != nil {
+		return strconv.AppendInt(nil, int64(*l.MaxOrders), 10), nil
+	}
+	return strconv.AppendQuote(nil, string(l.Limit)), nil
+}
+
+// CreditsInput is a credits configuration as it is sent, in any dialect; a member that is nil was absent or null. See
+// [NormalizeCredits].
+type CreditsInput struct {
+	// All dialects.
+	Amount *Credits `json:"amount,omitzero"`
+	// Dialects A and B.
+	MinAmount *Credits `json:"minAmount,omitzero"`
+	// Dialect A: FIXED or EXPIRABLE, and seconds.
+	CreditsType       *string `json:"creditsType,omitzero"`
+	DurationOfThePlan *Units  `json:"durationOfThePlan,omitzero"`
+	// Dialect B.
+	IsRedemptionAmountFixed *Bool            `json:"isRedemptionAmountFixed,omitzero"`
+	RedemptionType          *RedemptionInput `json:"redemptionType,omitzero"`
+	OnchainMirror           *Bool            `json:"onchainMirror,omitzero"`
+	DurationSecs            *Units           `json:"durationSecs,omitzero"`
+	MaxAmount               *Credits         `json:"maxAmount,omitzero"`
+	NFTAddress              *Address         `json:"nftAddress,omitzero"`
+	// File of the command line: both words are credits or time, duration is in seconds.
+	SubscriptionType   *string  `json:"subscriptionType,omitzero"`
+	AccessType         *string  `json:"accessType,omitzero"`
+	MinCreditsToCharge *Credits `json:"minCreditsToCharge,omitzero"`
+	MaxCreditsToCharge *Credits `json:"maxCreditsToCharge,omitzero"`
+	Duration           *Units   `json:"duration,omitzero"`
+}
+
+// NormalizeCredits turns a credits configuration of any dialect into the stored form, and derives the access limit;
+// members of dialect B beat those of A, and those beat the file's. fileAmount is amountOfCredits of a price file.
+//
+// Errors are 400 with params.path: [CodeBadCreditsConfig], [CodeBadNumber], or [CodeBadRequest] with the list of malformed
+// members.
+func NormalizeCredits(in CreditsInput, fileAmount *Credits) (CreditsConfig, AccessLimit, error) {
+	var f faultList
+	c, limit := normalizeCredits(in, fileAmount, "", "creditsConfig", &f)
+	if err := f.err(); err != nil {
+		return CreditsConfig{}, "", err
+	}
+	return c, limit, nil
+}
+
+// normalizeCredits works with the access limit that the body names, "" when it names none.
+func normalizeCredits(in CreditsInput, fileAmount *Credits, limit AccessLimit, path string, f *faultList) (CreditsConfig, AccessLimit) {
+	bad := func(member, format string, args ...any) {
+		f.contradiction(CodeBadCreditsConfig, at(path, member), format, args...)
+	}
+	kind := creditsKind(in, path, f)
+	file := fileLimit(in, path, f)
+	if file == LimitTime {
+		fileAmount = nil
+	}
+	c := CreditsConfig{
+		RedemptionType: RedemptionSubscriber, OnchainMirror: in.OnchainMirror != nil && bool(*in.OnchainMirror),
+		Amount: first(1, in.Amount, fileAmount), MinAmount: first(1, in.MinAmount, in.MinCreditsToCharge), NFTAddress: in.NFTAddress,
+	}
+	switch {
+	case in.MaxAmount != nil:
+		c.MaxAmount = *in.MaxAmount
+	case in.CreditsType == nil && in.MaxCreditsToCharge != nil:
+		c.MaxAmount = *in.MaxCreditsToCharge
+	default:
+		c.MaxAmount = c.MinAmount
+	}
+
+	switch {
+	case in.DurationSecs != nil:
+		c.DurationSecs = *in.DurationSecs
+	case kind == "EXPIRABLE":
+		c.DurationSecs = orZero(in.DurationOfThePlan)
+	case kind == "" && file != LimitCredits:
+		c.DurationSecs = orZero(in.Duration)
+	}
+	if kind == "EXPIRABLE" && c.DurationSecs.IsZero() {
+		bad("durationOfThePlan", "EXPIRABLE needs a duration above 0.")
+	}
+	if file == LimitTime && c.DurationSecs.IsZero() {
+		bad("duration", "A time plan needs a duration above 0.")
+	}
+
+	if limit == "" {
+		limit = file
+	}
+	if limit == "" {
+		limit = LimitCredits
+		if !c.DurationSecs.IsZero() {
+			limit = LimitTime
+		}
+	}
+	c.IsRedemptionAmountFixed = c.MinAmount == c.MaxAmount && limit != LimitTime && kind != "EXPIRABLE"
+	if in.IsRedemptionAmountFixed != nil {
+		c.IsRedemptionAmountFixed = bool(*in.IsRedemptionAmountFixed)
+	}
+	if r := in.RedemptionType; r != nil {
+		c.RedemptionType = r.Type
+		if r.Word != "" {
+			c.IsRedemptionAmountFixed = r.Word == "fixed"
+		}
+	}
+
+	for _, n := range []struct {
+		member string
+		value  Credits
+	}{{"amount", c.Amount}, {"minAmount", c.MinAmount}, {"maxAmount", c.MaxAmount}} {
+		if n.value < 1 {
+			f.contradiction(CodeBadNumber, at(path, n.member), "%s must be at least 1.", n.member)
+		}
+	}
+	if c.MinAmount > c.MaxAmount {
+		bad("maxAmount", "maxAmount is below minAmount.")
+	}
+	if limit == LimitTime && c.DurationSecs.IsZero() {
+		bad("durationSecs", "A time plan needs a duration above 0.")
+	}
+	if limit == LimitTime && c.IsRedemptionAmountFixed {
+		bad("isRedemptionAmountFixed", "A time plan burns nothing per request: isRedemptionAmountFixed must be false.")
+	}
+	if c.IsRedemptionAmountFixed {
+		c.MaxAmount = c.MinAmount
+	}
+	return c, limit
+}
+
+// first returns the first value that is there.
+func first(def Credits, values ...*Credits) Credits {
+	for _, v := range values {
+		if v != nil {
+			return *v
+		}
+	}
+	return def
+}
+
+// creditsKind returns FIXED, EXPIRABLE, or "" when dialect A does not say.
+func creditsKind(in CreditsInput, path string, f *faultList) string {
+	if in.CreditsType == nil {
+		if in.DurationOfThePlan != nil && !in.DurationOfThePlan.IsZero() {
+			return "EXPIRABLE"
+		}
+		return ""
+	}
+	word := strings.ToUpper(*in.CreditsType)
+	if word != "FIXED" && word != "EXPIRABLE" {
+		f.add(at(path, "creditsType"), "must be FIXED or EXPIRABLE")
+		return "FIXED"
+	}
+	return word
+}
+
+// fileLimit returns the access limit that the two words of a credits file name, "" when neither is there.
+func fileLimit(in CreditsInput, path string, f *faultList) AccessLimit {
+	var limit AccessLimit
+	for _, w := range []struct {
+		member string
+		value  *string
+	}{{"subscriptionType", in.SubscriptionType}, {"accessType", in.AccessType}} {
+		if w.value == nil {
+			continue
+		}
+		l := AccessLimit(strings.ToLower(*w.value))
+		switch {
+		case l != LimitCredits && l != LimitTime:
+			f.add(at(path, w.member), "must be credits or time")
+		case limit != "" && l != limit:
+			f.contradiction(CodeBadCreditsConfig, at(path, w.member), "subscriptionType and accessType differ.")
+		default:
+			limit = l
+		}
+	}
+	return limit
+}

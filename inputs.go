@@ -1,0 +1,391 @@
+package toll
+
+import (
+	"encoding/json"
+	"strings"
+	"time"
+)
+
+// PlanInput is the body that registers a plan, in both dialects: name, description and tags are flat in dialect A and in
+// metadataAttributes in dialect B, and B beats A. A member that is nil was absent or null.
+type PlanInput struct {
+	Name          *string        `json:"name,omitzero"`
+	Description   *string        `json:"description,omitzero"`
+	Tags          []string       `json:"tags,omitzero"`
+	Metadata      *MetadataInput `json:"metadataAttributes,omitzero"`
+	PriceConfig   *PriceInput    `json:"priceConfig,omitzero"`
+	CreditsConfig *CreditsInput  `json:"creditsConfig,omitzero"`
+	AccessLimit   *LimitInput    `json:"accessLimit,omitzero"`
+	MaxOrders     *Int           `json:"maxOrders,omitzero"`
+	IsTrialPlan   *Bool          `json:"isTrialPlan,omitzero"`
+	// Nonce names the registration: the same caller, nonce and body again is the same plan.
+	Nonce *Units `json:"nonce,omitzero"`
+	// Currency is copied into the price when that names none.
+	Currency *string `json:"currency,omitzero"`
+}
+
+// Plan returns the plan that the body registers, listed and with a fresh id. caller is its owner and the default receiver.
+//
+// Errors are 400: [CodeBadRequest] with every missing and malformed member, or those of [NormalizePrice] and
+// [NormalizeCredits].
+func (in PlanInput) Plan(caller Address, env Environment, now time.Time) (Plan, error) {
+	var f faultList
+	p := in.plan(planPaths{metadata: in.metadataPath(), root: ""}, caller, now, &f)
+	if p.Metadata.Name == "" {
+		f.add(at(in.metadataPath(), "name"), "is required")
+	}
+	if err := f.err(); err != nil {
+		return Plan{}, err
+	}
+	return p, nil
+}
+
+func (in PlanInput) metadataPath() string {
+	if in.Metadata != nil {
+		return "metadataAttributes"
+	}
+	return ""
+}
+
+// planPaths are where the parts of a plan lie in a body, to name them in errors.
+type planPaths struct{ metadata, root string }
+
+func (in PlanInput) plan(paths planPaths, caller Address, now time.Time, f *faultList) Plan {
+	meta := orZero(in.Metadata).or(in.Name, in.Description, in.Tags)
+	p := Plan{
+		ID: NewPlanID(), Owner: caller, Metadata: meta.normalize(paths.metadata, now, f), IsListed: true,
+		IsTrial:   bool(orZero(in.IsTrialPlan) || orZero(meta.IsTrialPlan)),
+		CreatedAt: now.UTC(), UpdatedAt: now.UTC(),
+	}
+	limit, maxOrders := in.limits(meta, paths, f)
+	p.MaxOrders = maxOrders
+
+	pricePath, creditsPath := at(paths.root, "priceConfig"), at(paths.root, "creditsConfig")
+	if in.PriceConfig == nil {
+		f.add(pricePath, "is required")
+	}
+	if in.CreditsConfig == nil {
+		f.add(creditsPath, "is required")
+	}
+	if in.PriceConfig == nil || in.CreditsConfig == nil {
+		return p
+	}
+	price := *in.PriceConfig
+	if price.Currency == nil {
+		price.Currency = in.Currency
+	}
+	p.Price = normalizePrice(price, caller, pricePath, f)
+	p.Credits, p.AccessLimit = normalizeCredits(*in.CreditsConfig, price.AmountOfCredits, limit, creditsPath, f)
+	checkTopUp(&p, creditsPath, f)
+	return p
+}
+
+// limits reads accessLimit and maxOrders from all the places where they may stand.
+func (in PlanInput) limits(meta MetadataInput, paths planPaths, f *faultList) (AccessLimit, int64) {
+	var limit AccessLimit
+	orders := in.MaxOrders
+	for _, l := range []struct {
+		path  string
+		value *LimitInput
+	}{{at(paths.root, "accessLimit"), in.AccessLimit}, {at(paths.metadata, "accessLimit"), meta.AccessLimit}} {
+		if l.value == nil {
+			continue
+		}
+		if limit == "" {
+			limit = l.value.Limit
+		}
+		if n := l.value.MaxOrders; n != nil {
+			if orders != nil && *orders != *n {
+				f.contradiction(CodeBadCreditsConfig, l.path, "The number in accessLimit differs from maxOrders.")
+			}
+			orders = n
+		}
+	}
+	if orders != nil && *orders < 1 {
+		f.contradiction(CodeBadNumber, at(paths.root, "maxOrders"), "The maximum number of orders must be at least 1.")
+	}
+	return limit, int64(orZero(orders))
+}
+
+// checkTopUp proves that the dearest request of a pay-as-you-go plan has a price below 2^256.
+func checkTopUp(p *Plan, path string, f *faultList) {
+	if !p.IsPayAsYouGo() || f.err() != nil {
+		return
+	}
+	n := p.Price.Total().Int()
+	if n.Mul(n, UnitsOf(int64(p.Credits.MaxAmount)).Int()).Cmp(maxUint256) > 0 {
+		f.contradiction(CodeBadNumber, at(path, "maxAmount"), "The price of maxAmount credits is 2^256 base units or more.")
+	}
+}
+
+// AgentAPIInput is how an agent is reached, as it is sent. Username, Password, Token, APIKey and Headers are upstream secrets.
+type AgentAPIInput struct {
+	Endpoints          EndpointList      `json:"endpoints,omitzero"`
+	OpenEndpoints      []string          `json:"openEndpoints,omitzero"`
+	AgentDefinitionURL *string           `json:"agentDefinitionUrl,omitzero"`
+	AuthType           *string           `json:"authType,omitzero"`
+	Username           *string           `json:"username,omitzero"`
+	Password           *string           `json:"password,omitzero"`
+	Token              *string           `json:"token,omitzero"`
+	APIKey             *string           `json:"apiKey,omitzero"`
+	Headers            map[string]string `json:"headers,omitzero"`
+	StrictEndpoints    *Bool             `json:"strictEndpoints,omitzero"`
+}
+
+// PlanIDs is a list of plan ids: an array, or one string with commas.
+type PlanIDs []PlanID
+
+// UnmarshalJSON takes both forms; a wrong id is an error with [CodeBadID].
+func (l *PlanIDs) UnmarshalJSON(b []byte) error {
+	if string(b) == "null" {
+		return nil
+	}
+	var texts []string
+	if s, _, err := jsonString(b, "planId"); err == nil {
+		for t := range strings.SplitSeq(s, ",") {
+			if t = strings.TrimSpace(t); t != "" {
+				texts = append(texts, t)
+			}
+		}
+	} else if err := json.Unmarshal(b, &texts); err != nil {
+		return badID("planId", string(b))
+	}
+	out := make(PlanIDs, 0, len(texts))
+	for _, t := range texts {
+		id, err := ParsePlanID(t)
+		if err != nil {
+			return err
+		}
+		out = append(out, id)
+	}
+	*l = out
+	return nil
+}
+
+// AgentInput is the body that registers an agent, in both dialects: flat in A, in metadataAttributes and
+// agentApiAttributes in B, and B beats A. A member that is nil was absent or null.
+type AgentInput struct {
+	Name               *string        `json:"name,omitzero"`
+	Description        *string        `json:"description,omitzero"`
+	Tags               []string       `json:"tags,omitzero"`
+	Endpoints          EndpointList   `json:"endpoints,omitzero"`
+	OpenEndpoints      []string       `json:"openEndpoints,omitzero"`
+	AgentDefinitionURL *string        `json:"agentDefinitionUrl,omitzero"`
+	AuthType           *string        `json:"authType,omitzero"`
+	StrictEndpoints    *Bool          `json:"strictEndpoints,omitzero"`
+	Metadata           *MetadataInput `json:"metadataAttributes,omitzero"`
+	API                *AgentAPIInput `json:"agentApiAttributes,omitzero"`
+	Plans              PlanIDs        `json:"plans,omitzero"`
+}
+
+// Agent returns the agent that the body registers, listed and with a fresh id, and its upstream secrets, nil when there are
+// none. Its plans carry no names yet: the caller must own each, which only the store can tell.
+//
+// Errors are 400: [CodeBadRequest] with every missing and malformed member.
+func (in AgentInput) Agent(caller Address, now time.Time) (Agent, *Credentials, error) {
+	var f faultList
+	path := ""
+	if in.Metadata != nil {
+		path = "metadataAttributes"
+	}
+	a, secrets := in.agent(agentPaths{metadata: path, api: in.apiPath()}, caller, now, &f)
+	if a.Metadata.Name == "" {
+		f.add(at(path, "name"), "is required")
+	}
+	if err := f.err(); err != nil {
+		return Agent{}, nil, err
+	}
+	return a, secrets, nil
+}
+
+func (in AgentInput) apiPath() string {
+	if in.API != nil {
+		return "agentApiAttributes"
+	}
+	return ""
+}
+
+type agentPaths struct{ metadata, api string }
+
+func (in AgentInput) agent(paths agentPaths, caller Address, now time.Time, f *faultList) (Agent, *Credentials) {
+	api := orZero(in.API)
+	if api.Endpoints == nil {
+		api.Endpoints = in.Endpoints
+	}
+	if api.OpenEndpoints == nil {
+		api.OpenEndpoints = in.OpenEndpoints
+	}
+	if api.AgentDefinitionURL == nil {
+		api.AgentDefinitionURL = in.AgentDefinitionURL
+	}
+	if api.AuthType == nil {
+		api.AuthType = in.AuthType
+	}
+	if api.StrictEndpoints == nil {
+		api.StrictEndpoints = in.StrictEndpoints
+	}
+	secrets := api.credentials()
+	a := Agent{
+		ID: NewAgentID(), Owner: caller, IsListed: true, CreatedAt: now.UTC(), UpdatedAt: now.UTC(),
+		Metadata: orZero(in.Metadata).or(in.Name, in.Description, in.Tags).normalize(paths.metadata, now, f),
+		API:      api.normalize(paths.api, f),
+		Plans:    make([]PlanRef, 0, len(in.Plans)),
+	}
+	a.API.HasCredentials = secrets != nil
+	for _, id := range in.Plans {
+		if !a.HasPlan(id) {
+			a.Plans = append(a.Plans, PlanRef{PlanID: id})
+		}
+	}
+	if len(a.Plans) > MaxPlansPerAgent {
+		f.add("plans", "has more than %d plans", MaxPlansPerAgent)
+	}
+	return a, secrets
+}
+
+func (in AgentAPIInput) credentials() *Credentials {
+	c := Credentials{
+		Username: orZero(in.Username), Password: orZero(in.Password), Token: orZero(in.Token), APIKey: orZero(in.APIKey), Headers: in.Headers,
+	}
+	if c.Username == "" && c.Password == "" && c.Token == "" && c.APIKey == "" && len(c.Headers) == 0 {
+		return nil
+	}
+	return &c
+}
+
+func (in AgentAPIInput) normalize(path string, f *faultList) AgentAPI {
+	a := AgentAPI{
+		Endpoints: in.Endpoints, OpenEndpoints: in.OpenEndpoints, AgentDefinitionURL: orZero(in.AgentDefinitionURL),
+		AuthType: strings.ToLower(orZero(in.AuthType)), StrictEndpoints: bool(orZero(in.StrictEndpoints)),
+	}
+	if a.Endpoints == nil {
+		a.Endpoints = EndpointList{}
+	}
+	if a.OpenEndpoints == nil {
+		a.OpenEndpoints = []string{}
+	}
+	if len(a.Endpoints) > MaxEndpoints {
+		f.add(at(path, "endpoints"), "has more than %d endpoints", MaxEndpoints)
+	}
+	if len(a.OpenEndpoints) > MaxEndpoints {
+		f.add(at(path, "openEndpoints"), "has more than %d endpoints", MaxEndpoints)
+	}
+	for i, e := range a.Endpoints {
+		checkURL(e.URL, at(path, index("endpoints", i)), f)
+	}
+	for i, u := range a.OpenEndpoints {
+		checkURL(u, at(path, index("openEndpoints", i)), f)
+	}
+	if a.AgentDefinitionURL != "" {
+		checkURL(a.AgentDefinitionURL, at(path, "agentDefinitionUrl"), f)
+	}
+	switch a.AuthType {
+	case "":
+		a.AuthType = "none"
+	case "none", "basic", "oauth", "bearer":
+	default:
+		f.add(at(path, "authType"), "must be none, basic, oauth or bearer")
+	}
+	return a
+}
+
+// AgentPlanInput is the body that registers an agent and its plan in one call: in dialect A five objects of which none has
+// a required member, in dialect B plan and agent. B beats A member by member.
+type AgentPlanInput struct {
+	AgentMetadata *MetadataInput `json:"agentMetadata,omitzero"`
+	AgentAPI      *AgentAPIInput `json:"agentApi,omitzero"`
+	PlanMetadata  *MetadataInput `json:"planMetadata,omitzero"`
+	PriceConfig   *PriceInput    `json:"priceConfig,omitzero"`
+	CreditsConfig *CreditsInput  `json:"creditsConfig,omitzero"`
+	AccessLimit   *LimitInput    `json:"accessLimit,omitzero"`
+	MaxOrders     *Int           `json:"maxOrders,omitzero"`
+	IsTrialPlan   *Bool          `json:"isTrialPlan,omitzero"`
+	Nonce         *Units         `json:"nonce,omitzero"`
+	Currency      *string        `json:"currency,omitzero"`
+	Plan          *PlanInput     `json:"plan,omitzero"`
+	Agent         *AgentInput    `json:"agent,omitzero"`
+}
+
+// Registration is what a body of the combined call makes: the plan is attached to the agent.
+type Registration struct {
+	Agent       Agent
+	Plan        Plan
+	Credentials *Credentials // upstream secrets of the agent, nil when there are none
+	Nonce       *Units
+}
+
+// Registration returns the agent and the plan that the body registers.
+//
+// Errors are 400: [CodeBadRequest] with every missing and malformed member, or those of [NormalizePrice] and
+// [NormalizeCredits].
+func (in AgentPlanInput) Registration(caller Address, env Environment, now time.Time) (Registration, error) {
+	var f faultList
+	nested := in.Plan != nil || in.Agent != nil
+	paths := planPaths{metadata: "planMetadata"}
+	agentAt := agentPaths{metadata: "agentMetadata", api: "agentApi"}
+	if nested {
+		paths = planPaths{metadata: "plan.metadataAttributes", root: "plan"}
+		agentAt = agentPaths{metadata: "agent.metadataAttributes", api: "agent.agentApiAttributes"}
+	}
+	need := func(member string, there bool) {
+		if !there {
+			f.add(member, "is required")
+		}
+	}
+	if nested {
+		need("plan", in.Plan != nil || in.PriceConfig != nil && in.CreditsConfig != nil)
+		need("agent", in.Agent != nil || in.AgentMetadata != nil || in.AgentAPI != nil)
+	} else {
+		need("agentMetadata", in.AgentMetadata != nil)
+		need("agentApi", in.AgentAPI != nil)
+		need("planMetadata", in.PlanMetadata != nil)
+	}
+
+	plan := in.planInput()
+	r := Registration{Nonce: plan.Nonce}
+	r.Plan = plan.plan(paths, caller, now, &f)
+	agent := orZero(in.Agent)
+	if agent.Metadata == nil {
+		agent.Metadata = in.AgentMetadata
+	}
+	if agent.API == nil {
+		agent.API = in.AgentAPI
+	}
+	r.Agent, r.Credentials = agent.agent(agentAt, caller, now, &f)
+	if !r.Agent.HasPlan(r.Plan.ID) {
+		r.Agent.Plans = append(r.Agent.Plans, PlanRef{PlanID: r.Plan.ID, Name: r.Plan.Metadata.Name})
+	}
+	if err := f.err(); err != nil {
+		return Registration{}, err
+	}
+	return r, nil
+}
+
+func (in AgentPlanInput) planInput() PlanInput {
+	p := orZero(in.Plan)
+	if p.Metadata == nil {
+		p.Metadata = in.PlanMetadata
+	}
+	if p.PriceConfig == nil {
+		p.PriceConfig = in.PriceConfig
+	}
+	if p.CreditsConfig == nil {
+		p.CreditsConfig = in.CreditsConfig
+	}
+	if p.AccessLimit == nil {
+		p.AccessLimit = in.AccessLimit
+	}
+	if p.MaxOrders == nil {
+		p.MaxOrders = in.MaxOrders
+	}
+	if p.IsTrialPlan == nil || !bool(*p.IsTrialPlan) {
+		p.IsTrialPlan = in.IsTrialPlan
+	}
+	if p.Nonce == nil {
+		p.Nonce = in.Nonce
+	}
+	if p.Currency == nil {
+		p.Currency = in.Currency
+	}
+	return p
+}

@@ -1,0 +1,74 @@
+package toll
+
+import "encoding/json"
+
+// Lot is a part of a balance that was granted together and ends together.
+type Lot struct {
+	Amount    Credits `json:"amount"`
+	Remaining Credits `json:"remaining"`
+	ExpiresAt *Time   `json:"expiresAt"` // null: never
+}
+
+// Balance is what a subscriber has of a plan (wire contract, section 10).
+type Balance struct {
+	PlanID            PlanID          `json:"planId"`
+	PlanName          string          `json:"planName"`
+	PlanType          AccessLimit     `json:"planType"`
+	HolderAddress     Address         `json:"holderAddress"`
+	Balance           Credits         `json:"balance"` // held credits included
+	Held              Credits         `json:"held"`
+	Available         Credits         `json:"available"` // balance - held
+	CreditsContract   Address         `json:"creditsContract"`
+	IsSubscriber      bool            `json:"isSubscriber"`
+	IsSubscriberAlias bool            `json:"is_subscriber"`  // equal to IsSubscriber, for clients that read this spelling
+	PricePerCredit    json.RawMessage `json:"pricePerCredit"` // a JSON number
+	Batch             bool            `json:"batch"`
+	Total             Credits         `json:"total"` // granted
+	Used              Credits         `json:"used"`  // burned
+	Remaining         Credits         `json:"remaining"`
+	ExpiresAt         *Time           `json:"expiresAt"` // end of the last lot; null: none ends
+	Lots              []Lot           `json:"lots,omitempty"`
+}
+
+// OrderStatus is the state of an order.
+type OrderStatus string
+
+// States of an order. Credits are there from confirmed on; free and card orders skip the middle.
+const (
+	OrderCreated   OrderStatus = "created"
+	OrderSigned    OrderStatus = "signed"
+	OrderSent      OrderStatus = "sent"
+	OrderIncluded  OrderStatus = "included"
+	OrderConfirmed OrderStatus = "confirmed"
+	OrderFinal     OrderStatus = "final"
+	OrderFailed    OrderStatus = "failed"
+)
+
+// Order is a purchase of a plan (wire contract, section 10).
+type Order struct {
+	Success        bool           `json:"success"`
+	OrderID        string         `json:"orderId"` // UUID
+	Status         OrderStatus    `json:"status"`
+	PlanID         PlanID         `json:"planId"`
+	TxHash         string         `json:"txHash"` // chain transaction; entry id for free plans; "" while none exists
+	CreditsGranted Credits        `json:"creditsGranted"`
+	Amount         Units          `json:"amount"`
+	Currency       string         `json:"currency"`
+	Balance        *Balance       `json:"balance,omitempty"`
+	FailureReason  string         `json:"failureReason,omitempty"`
+	Message        string         `json:"message"`
+	HTTPStatus     int            `json:"httpStatus"`
+	Data           map[string]any `json:"data"`
+	When           Time           `json:"when"`
+}
+
+// ActResult is the answer to a change that returns no record (wire contract, section 4).
+type ActResult struct {
+	Success    bool           `json:"success"`
+	Code       Code           `json:"code,omitempty"` // only when the record was in the wanted state already
+	Message    string         `json:"message"`
+	TxHash     Hash           `json:"txHash"`
+	HTTPStatus int            `json:"httpStatus"`
+	Data       map[string]any `json:"data"`
+	When       Time           `json:"when"`
+}

@@ -1,0 +1,104 @@
+package toll
+
+import "encoding/json"
+
+// PermissionStatus is the state of a permission.
+type PermissionStatus string
+
+// States of a permission, an API key or another record that ends.
+const (
+	StatusActive    PermissionStatus = "Active"
+	StatusRevoked   PermissionStatus = "Revoked"
+	StatusExpired   PermissionStatus = "Expired"
+	StatusExhausted PermissionStatus = "Exhausted"
+)
+
+// PermissionUse is one settlement under a permission.
+type PermissionUse struct {
+	Transaction     Hash    `json:"transaction"`
+	AgentRequestID  string  `json:"agentRequestId"`
+	CreditsRedeemed Credits `json:"creditsRedeemed"`
+	CreatedAt       Time    `json:"createdAt"`
+}
+
+// Permission is what one access token may spend (wire contract, section 13). The names orderLimit, planCost and
+// creditsPerOrder are not free: a version gate owns them.
+type Permission struct {
+	PermissionHash    Hash             `json:"permissionHash"`
+	PlanID            PlanID           `json:"planId"`
+	OwnerAddress      Address          `json:"ownerAddress"`
+	SubscriberAddress Address          `json:"subscriberAddress"`
+	AgentID           *AgentID         `json:"agentId"`
+	AllowedAgents     []AgentID        `json:"allowedAgents"`
+	Scheme            string           `json:"scheme"`
+	Network           string           `json:"network"`
+	DelegationID      *string          `json:"delegationId"`
+	MaxCredits        *Credits         `json:"maxCredits"`
+	UsedCredits       Credits          `json:"usedCredits"`
+	RemainingCredits  *Credits         `json:"remainingCredits"`
+	MaxOrders         *int64           `json:"maxOrders"`
+	UsedOrders        int64            `json:"usedOrders"`
+	Status            PermissionStatus `json:"status"`
+	Metadata          json.RawMessage  `json:"metadata,omitempty"`
+	Transactions      []PermissionUse  `json:"transactions"`
+	CreatedAt         Time             `json:"createdAt"`
+	ExpiresAt         Time             `json:"expiresAt"`
+	APIKeyID          *Hash            `json:"apiKeyId"`
+}
+
+// AccessToken is the answer to the creation of a permission (wire contract, section 13). The token is shown once.
+type AccessToken struct {
+	AccessToken       string           `json:"accessToken"`
+	Token             string           `json:"token"` // equal
+	TokenFormat       string           `json:"tokenFormat"`
+	PermissionHash    Hash             `json:"permissionHash"`
+	PlanID            PlanID           `json:"planId"`
+	AgentID           *AgentID         `json:"agentId"`
+	SubscriberAddress Address          `json:"subscriberAddress"`
+	DelegationID      *string          `json:"delegationId"`
+	Scheme            string           `json:"scheme"`
+	Network           string           `json:"network"`
+	MaxCredits        *Credits         `json:"maxCredits"`
+	UsedCredits       Credits          `json:"usedCredits"`
+	Status            PermissionStatus `json:"status"`
+	CreatedAt         Time             `json:"createdAt"`
+	ExpiresAt         Time             `json:"expiresAt"`
+}
+
+// APIKey is the record of an API key (wire contract, section 6). Key is there once, in the answer that creates it.
+type APIKey struct {
+	ID         Hash             `json:"id"`
+	Name       *string          `json:"name"`
+	Prefix     string           `json:"prefix"`
+	Tail       string           `json:"tail"` // last 6 characters of the key
+	Address    Address          `json:"address"`
+	Version    string           `json:"version"` // pinned API version, MAJOR.MINOR
+	Status     PermissionStatus `json:"status"`
+	CreatedAt  Time             `json:"createdAt"`
+	ExpiresAt  *Time            `json:"expiresAt"`
+	LastUsedAt *Time            `json:"lastUsedAt"`
+	Key        string           `json:"key,omitempty"`
+}
+
+// Settlement is the stored outcome of one request (wire contract, section 18).
+type Settlement struct {
+	AgentRequestID   string          `json:"agentRequestId"`
+	Status           string          `json:"status"` // held, settled, pending, released or lapsed
+	PlanID           PlanID          `json:"planId"`
+	AgentID          *AgentID        `json:"agentId"`
+	Payer            Address         `json:"payer"`
+	Network          string          `json:"network"`
+	Transaction      *Hash           `json:"transaction"`
+	Amount           *Credits        `json:"amount"`
+	CreditsRedeemed  *Credits        `json:"creditsRedeemed"`
+	RemainingBalance *Credits        `json:"remainingBalance"`
+	HeldAmount       Credits         `json:"heldAmount"`
+	OrderTx          *Hash           `json:"orderTx"`
+	MirrorTx         *Hash           `json:"mirrorTx"`
+	PermissionHash   Hash            `json:"permissionHash"`
+	Resource         *string         `json:"resource"`
+	CreatedAt        Time            `json:"createdAt"`
+	HoldExpiresAt    *Time           `json:"holdExpiresAt"`
+	SettledAt        *Time           `json:"settledAt"`
+	Receipt          json.RawMessage `json:"receipt,omitempty"`
+}

@@ -1,0 +1,314 @@
+package toll
+
+import (
+	"encoding/json"
+	"math/big"
+	"strings"
+)
+
+// Currencies of prices. USD and EUR are paid by card, USDC and EURC are tokens, ETH is how the native token is named
+// when a record is read.
+const (
+	CurrencyUSD  = "USD"
+	CurrencyEUR  = "EUR"
+	CurrencyUSDC = "USDC"
+	CurrencyEURC = "EURC"
+	CurrencyETH  = "ETH"
+)
+
+// Tokens that have a currency of their own, on Base Sepolia (sandbox) and Base (live). All have 6 decimals.
+var (
+	USDCSandbox = MustAddress("0x036CbD53842c5426634e7929541eC2318f3dCF7e")
+	USDCLive    = MustAddress("0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913")
+	EURCSandbox = MustAddress("0x808456652fdb597867f38412077A9182bf77359F")
+	EURCLive    = MustAddress("0x60a3E35Cc302bFA44Cb288Bc5a4F316Fdb1adb42")
+)
+
+// PayAsYouGoTemplate marks the price of a plan whose credits are bought request by request. It is no contract: it is the
+// last 20 bytes of keccak256("toll:PayAsYouGoTemplate"), which clients read from GET /.
+var PayAsYouGoTemplate = MustAddress("0x1FCcaBF8D461cCc8259CB09aE54b4Ff9a90718B3")
+
+// Limits of a price. A fiat price is a sum in 6 decimals: 1.00 to 999,999.99.
+const (
+	MaxReceivers = 10
+	MinFiatUnits = 1_000_000
+	MaxFiatUnits = 999_999_990_000
+	fiatCent     = 10_000
+)
+
+// USDC returns the USDC token of the environment.
+func (e Environment) USDC() Address {
+	if e == Live {
+		return USDCLive
+	}
+	return USDCSandbox
+}
+
+// EURC returns the EURC token of the environment.
+func (e Environment) EURC() Address {
+	if e == Live {
+		return EURCLive
+	}
+	return EURCSandbox
+}
+
+// tokenCurrency returns USDC or EURC for their tokens on either network, else "".
+func tokenCurrency(token Address) string {
+	switch token {
+	case USDCSandbox, USDCLive:
+		return CurrencyUSDC
+	case EURCSandbox, EURCLive:
+		return CurrencyEURC
+	}
+	return ""
+}
+
+// Price is what an order of a plan costs, in the stored form (wire contract, section 8, dialect B).
+type Price struct {
+	TokenAddress         Address   `json:"tokenAddress"` // zero: native token (crypto) or none (fiat, free)
+	Amounts              []Units   `json:"amounts"`      // one per receiver; the price is their sum
+	Receivers            []Address `json:"receivers"`
+	ContractAddress      Address   `json:"contractAddress"`
+	FeeController        Address   `json:"feeController"`
+	ExternalPriceAddress Address   `json:"externalPriceAddress"`
+	TemplateAddress      Address   `json:"templateAddress"` // zero, or PayAsYouGoTemplate
+	IsCrypto             bool      `json:"isCrypto"`        // false: fiat
+	Currency             string    `json:"currency,omitempty"`
+}
+
+// Total returns the sum of the amounts; normalised prices stay below 2^256.
+func (p Price) Total() Units {
+	var t Units
+	for _, a := range p.Amounts {
+		t, _ = t.Add(a)
+	}
+	return t
+}
+
+// IsFree reports whether an order costs nothing.
+func (p Price) IsFree() bool { return p.Total().IsZero() }
+
+// Decimals returns how many digits of an amount lie behind the decimal point: 18 for the native token, else 6. Tokens
+// other than USDC and EURC count as 6, as prices of this service are in stablecoins of that size.
+func (p Price) Decimals() int {
+	if p.IsCrypto && p.TokenAddress.IsZero() {
+		return 18
+	}
+	return 6
+}
+
+// CurrencyName returns USD, EUR, USDC, EURC, ETH, or the address of a token without a name.
+func (p Price) CurrencyName() string {
+	switch {
+	case p.Currency != "":
+		return p.Currency
+	case !p.IsCrypto:
+		return CurrencyUSD
+	case p.TokenAddress.IsZero():
+		return CurrencyETH
+	}
+	if c := tokenCurrency(p.TokenAddress); c != "" {
+		return c
+	}
+	return p.TokenAddress.String()
+}
+
+// Text returns the price in whole currency units, exactly and with two decimals at least: "2.00".
+func (p Price) Text() string { return FormatAmount(p.Total(), p.Decimals()) }
+
+// PayToken returns the token in which the price is paid in this environment: the zero address for the native token and
+// for fiat, and this network's USDC or EURC where the plan names that of the other network.
+func (p Price) PayToken(env Environment) Address {
+	switch tokenCurrency(p.TokenAddress) {
+	case CurrencyUSDC:
+		return env.USDC()
+	case CurrencyEURC:
+		return env.EURC()
+	}
+	return p.TokenAddress
+}
+
+// PricePerCredit returns the price of one credit in whole currency units as a JSON number: 0 for a free plan. It is
+// computed on integers. It is exact where the division ends within 12 digits below the base unit of the token, and cut
+// off there where it does not (1.00 for 3 credits is 0.333333333333333333).
+func PricePerCredit(p *Plan) json.RawMessage {
+	const below = 12
+	total, amount := p.Price.Total(), max(p.Credits.Amount, 1)
+	if total.IsZero() {
+		return json.RawMessage("0")
+	}
+	n := total.Int()
+	n.Mul(n, new(big.Int).Exp(big.NewInt(10), big.NewInt(below), nil))
+	n.Quo(n, big.NewInt(int64(amount)))
+	s := strings.TrimRight(formatFixed(n, p.Price.Decimals()+below), "0")
+	return json.RawMessage(strings.TrimSuffix(s, "."))
+}
+
+// PriceInput is a price as it is sent, in any dialect; a member that is nil was absent or null. See [NormalizePrice].
+type PriceInput struct {
+	// Dialects A and B.
+	TokenAddress *Address  `json:"tokenAddress,omitzero"`
+	Amounts      []Units   `json:"amounts,omitzero"`
+	Receivers    []Address `json:"receivers,omitzero"`
+	// Dialect A: FREE or FIXED_PRICE.
+	PriceType *string `json:"priceType,omitzero"`
+	// Dialect B.
+	IsCrypto             *Bool    `json:"isCrypto,omitzero"`
+	Currency             *string  `json:"currency,omitzero"`
+	TemplateAddress      *Address `json:"templateAddress,omitzero"`
+	ContractAddress      *Address `json:"contractAddress,omitzero"`
+	FeeController        *Address `json:"feeController,omitzero"`
+	ExternalPriceAddress *Address `json:"externalPriceAddress,omitzero"`
+	// File of the command line.
+	Price           *Units   `json:"price,omitzero"`
+	AmountOfCredits *Credits `json:"amountOfCredits,omitzero"`
+}
+
+// NormalizePrice turns a price of any dialect into the stored form; members of dialect B beat those of A, and those beat
+// the file's. The one receiver of one amount defaults to the caller. The second result is amountOfCredits of the file, nil
+// when it is absent: pass it to [NormalizeCredits].
+//
+// Errors are 400 with params.path: [CodeBadPriceConfig], [CodeFiatPriceTooHigh], [CodeFiatPriceTooLow], [CodeBadNumber],
+// or [CodeBadRequest] with the list of malformed members.
+func NormalizePrice(in PriceInput, caller Address, env Environment) (Price, *Credits, error) {
+	var f faultList
+	p := normalizePrice(in, caller, "priceConfig", &f)
+	if err := f.err(); err != nil {
+		return Price{}, nil, err
+	}
+	return p, in.AmountOfCredits, nil
+}
+
+func orZero[T any](p *T) (v T) {
+	if p != nil {
+		v = *p
+	}
+	return v
+}
+
+func normalizePrice(in PriceInput, caller Address, path string, f *faultList) Price {
+	bad := func(member, format string, args ...any) {
+		f.contradiction(CodeBadPriceConfig, at(path, member), format, args...)
+	}
+	p := Price{
+		TokenAddress: orZero(in.TokenAddress), Amounts: in.Amounts, Receivers: in.Receivers,
+		TemplateAddress: orZero(in.TemplateAddress), IsCrypto: in.IsCrypto == nil || bool(*in.IsCrypto),
+		Currency: strings.ToUpper(orZero(in.Currency)),
+	}
+	if p.Amounts == nil && in.Price != nil {
+		p.Amounts = []Units{*in.Price}
+	}
+	for i, a := range p.Amounts {
+		if a.n == nil {
+			f.add(at(path, index("amounts", i)), "must be a whole number")
+			return p
+		}
+	}
+
+	switch word := strings.ToUpper(orZero(in.PriceType)); {
+	case in.PriceType == nil:
+	case word == "FREE":
+		if !p.IsFree() {
+			bad("priceType", "A free price has no amounts.")
+		}
+		p.Amounts, p.Receivers = nil, nil
+	case word != "FIXED_PRICE":
+		f.add(at(path, "priceType"), "must be FIXED_PRICE or FREE")
+	case p.Amounts == nil:
+		f.add(at(path, "amounts"), "is required for FIXED_PRICE")
+	case len(p.Amounts) == 0:
+		bad("amounts", "A fixed price needs an amount.")
+	}
+
+	if p.Receivers == nil && len(p.Amounts) == 1 {
+		p.Receivers = []Address{caller}
+	}
+	checkShares(&p, path, f)
+	for _, c := range []struct {
+		member  string
+		address *Address
+	}{{"contractAddress", in.ContractAddress}, {"feeController", in.FeeController}, {"externalPriceAddress", in.ExternalPriceAddress}} {
+		if !orZero(c.address).IsZero() {
+			bad(c.member, "Prices that a contract computes are not supported: %s must be the zero address.", c.member)
+		}
+	}
+	if !p.TemplateAddress.IsZero() {
+		if p.TemplateAddress != PayAsYouGoTemplate {
+			bad("templateAddress", "The only template is PayAsYouGoTemplate.")
+		}
+		if p.IsFree() {
+			bad("templateAddress", "Credits that are bought request by request need a price.")
+		}
+	}
+	checkCurrency(&p, path, f)
+	if p.Amounts == nil {
+		p.Amounts = []Units{}
+	}
+	if p.Receivers == nil {
+		p.Receivers = []Address{}
+	}
+	return p
+}
+
+// checkShares proves that every amount has one receiver that can be paid, and that the sum fits.
+func checkShares(p *Price, path string, f *faultList) {
+	if len(p.Receivers) != len(p.Amounts) {
+		f.contradiction(CodeBadPriceConfig, at(path, "receivers"), "There must be as many receivers as amounts.")
+	}
+	if len(p.Receivers) > MaxReceivers {
+		f.contradiction(CodeBadPriceConfig, at(path, "receivers"), "There may be at most %d receivers.", MaxReceivers)
+	}
+	for i, r := range p.Receivers {
+		if r.IsZero() {
+			f.contradiction(CodeBadPriceConfig, at(path, index("receivers", i)), "The zero address cannot receive.")
+		}
+	}
+	var sum Units
+	for i, a := range p.Amounts {
+		s, ok := sum.Add(a)
+		if !ok {
+			f.contradiction(CodeBadPriceConfig, at(path, index("amounts", i)), "The price is 2^256 base units or more.")
+			return
+		}
+		sum = s
+	}
+}
+
+// checkCurrency fills in the currency, proves that it fits the token, and holds a fiat price to its limits.
+func checkCurrency(p *Price, path string, f *faultList) {
+	bad := func(member, format string, args ...any) {
+		f.contradiction(CodeBadPriceConfig, at(path, member), format, args...)
+	}
+	if p.IsCrypto {
+		own := tokenCurrency(p.TokenAddress)
+		switch p.Currency {
+		case "", own:
+			p.Currency = own
+		case CurrencyUSDC, CurrencyEURC:
+			bad("currency", "tokenAddress is not the %s token.", p.Currency)
+		case CurrencyUSD, CurrencyEUR:
+			bad("currency", "%s is paid by card: isCrypto must be false.", p.Currency)
+		default:
+			bad("currency", "The currency must be USD, EUR, USDC or EURC.")
+		}
+		return
+	}
+	switch p.Currency {
+	case "":
+		p.Currency = CurrencyUSD
+	case CurrencyUSD, CurrencyEUR:
+	default:
+		bad("currency", "A fiat price is in USD or EUR.")
+	}
+	if !p.TokenAddress.IsZero() {
+		bad("tokenAddress", "A fiat price has no token.")
+	}
+	switch total := p.Total(); {
+	case total.Cmp(UnitsOf(MaxFiatUnits)) > 0:
+		f.contradiction(CodeFiatPriceTooHigh, at(path, "amounts"), "%s", CodeFiatPriceTooHigh.Info().Message)
+	case total.Cmp(UnitsOf(MinFiatUnits)) < 0:
+		f.contradiction(CodeFiatPriceTooLow, at(path, "amounts"), "%s", CodeFiatPriceTooLow.Info().Message)
+	case new(big.Int).Rem(total.Int(), big.NewInt(fiatCent)).Sign() != 0:
+		bad("amounts", "A card is charged in whole cents: the sum must be a multiple of %d.", fiatCent)
+	}
+}
