@@ -1,0 +1,178 @@
+// Package gate knows the versions of the API: which ones exist, which one a request means, and how bodies of an older
+// version become bodies of the newest and back. The rest of the service speaks the newest shapes only.
+package gate
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Version is an API version, MAJOR.MINOR. Patch releases never change the API, so they have no place here.
+type Version struct{ Major, Minor int }
+
+// Range of the versions that are served. The floor is supported without an end.
+var (
+	Floor   = Version{1, 0}
+	Current = Version{1, 1}
+)
+
+// From names the source of an effective version.
+type From string
+
+// Sources of a version, the first one that is there wins.
+const (
+	FromHeader   From = "header"
+	FromKey      From = "apiKey"
+	FromFallback From = "fallback"
+)
+
+// ErrVersion is the cause of every version that cannot be served.
+var ErrVersion = errors.New("unknown or out-of-range API version")
+
+// maxVersionBytes bounds a version text before it is looked at.
+const maxVersionBytes = 32
+
+// String returns MAJOR.MINOR.
+func (v Version) String() string { return fmt.Sprintf("%d.%d", v.Major, v.Minor) }
+
+// Before reports whether v is older than w.
+func (v Version) Before(w Version) bool {
+	return v.Major < w.Major || v.Major == w.Major && v.Minor < w.Minor
+}
+
+// Parse returns the version in s: 1.0, v1.0 or 1.0.7, whose patch part is ignored. The error wraps [ErrVersion] when s
+// is something else or names a version outside the served range.
+func Parse(s string) (Version, error) {
+	v, ok := scan(s)
+	if !ok {
+		return Version{}, fmt.Errorf("%w: not MAJOR.MINOR", ErrVersion)
+	}
+	if v.Before(Floor) || Current.Before(v) {
+		return Version{}, fmt.Errorf("%w: %s is not between %s and %s", ErrVersion, v, Floor, Current)
+	}
+	return v, nil
+}
+
+func scan(s string) (v Version, ok bool) {
+	if len(s) > maxVersionBytes {
+		return v, false
+	}
+	rest := strings.TrimPrefix(s, "v")
+	parts := [3]int{}
+	n := 0
+	for {
+		head, tail, more := strings.Cut(rest, ".")
+		if n == len(parts) {
+			return v, false
+		}
+		if parts[n], ok = number(head); !ok {
+			return v, false
+		}
+		n++
+		if !more {
+			break
+		}
+		rest = tail
+	}
+	return Version{parts[0], parts[1]}, n >= 2
+}
+
+// number reads 0 to 99999 without leading zeros.
+func number(s string) (n int, ok bool) {
+	if s == "" || len(s) > 5 || len(s) > 1 && s[0] == '0' {
+		return 0, false
+	}
+	for i := range len(s) {
+		if s[i] < '0' || s[i] > '9' {
+			return 0, false
+		}
+		n = n*10 + int(s[i]-'0')
+	}
+	return n, true
+}
+
+// Resolve returns the version that applies to a request: the one of its version header, else the pin of its API key,
+// else the floor. header holds the values of all header lines; pin is empty without a key. When the header or the pin
+// cannot be used, the error wraps [ErrVersion], and version and source are those that the next source gives.
+func Resolve(header []string, pin string) (Version, From, error) {
+	var bad error
+	if len(header) == 1 {
+		v, err := Parse(header[0])
+		if err == nil {
+			return v, FromHeader, nil
+		}
+		bad = err
+	} else if len(header) > 1 {
+		bad = fmt.Errorf("%w: the header is there %d times", ErrVersion, len(header))
+	}
+	if pin != "" {
+		v, err := Parse(pin)
+		if err == nil {
+			return v, FromKey, bad
+		}
+		if bad == nil {
+			bad = err
+		}
+	}
+	return Floor, FromFallback, bad
+}
+
+// Change is one difference between a version and the one before it.
+type Change struct {
+	// Since is the version that brought the change.
+	Since Version
+	// Summary is the sentence of the changelog.
+	Summary string
+	// Ops are the ids of the operations that it touches.
+	Ops []string
+	// Up makes a request body of an older version into one of Since. nil when requests do not differ.
+	Up func(body []byte) ([]byte, error)
+	// Down makes a response body of Since into one of the version before. nil when responses do not differ.
+	Down func(body []byte) ([]byte, error)
+}
+
+// changes holds every change, oldest release first. One file per release fills it.
+var changes = slices.Concat(release1_1)
+
+// Changes returns every change, oldest release first.
+func Changes() []Change { return slices.Clone(changes) }
+
+// Gated returns the versions that brought at least one change, oldest first.
+func Gated() []Version {
+	var out []Version
+	for _, c := range changes {
+		if len(out) == 0 || out[len(out)-1] != c.Since {
+			out = append(out, c.Since)
+		}
+	}
+	return out
+}
+
+// Up makes the request body of an operation, sent in version v, into the newest shape. A body that is not JSON comes
+// back as it is, for the decoder to refuse.
+func Up(op string, v Version, body []byte) ([]byte, error) {
+	var err error
+	for _, c := range changes {
+		if c.Up != nil && v.Before(c.Since) && slices.Contains(c.Ops, op) {
+			if body, err = c.Up(body); err != nil {
+				return nil, fmt.Errorf("gate %s, %s: %w", c.Since, op, err)
+			}
+		}
+	}
+	return body, nil
+}
+
+// Down makes the newest response body of an operation into the shape of version v.
+func Down(op string, v Version, body []byte) ([]byte, error) {
+	var err error
+	for _, c := range slices.Backward(changes) {
+		if c.Down != nil && v.Before(c.Since) && slices.Contains(c.Ops, op) {
+			if body, err = c.Down(body); err != nil {
+				return nil, fmt.Errorf("gate %s, %s: %w", c.Since, op, err)
+			}
+		}
+	}
+	return body, nil
+}
