@@ -73,7 +73,6 @@ func endpointItem(item json.RawMessage) ([]Endpoint, error) {
 	}
 	var out []Endpoint
 	var pair struct{ verb, url *string }
-	var unknown bool
 	for d.More() {
 		t, err := d.Token()
 		if err != nil {
@@ -90,8 +89,7 @@ func endpointItem(item json.RawMessage) ([]Endpoint, error) {
 		verb := strings.ToUpper(name)
 		known := slices.Contains(Verbs, verb)
 		if !known && name != "verb" && name != "url" {
-			unknown = true
-			continue
+			continue // unknown members are ignored, as everywhere
 		}
 		var s string
 		if raw[0] != '"' || json.Unmarshal(raw, &s) != nil {
@@ -110,7 +108,7 @@ func endpointItem(item json.RawMessage) ([]Endpoint, error) {
 	if pair.verb != nil && pair.url != nil && slices.Contains(Verbs, *pair.verb) {
 		return append(out, Endpoint{Verb: *pair.verb, URL: *pair.url}), nil
 	}
-	if pair.verb != nil || pair.url != nil || len(out) == 0 || unknown {
+	if pair.verb != nil || pair.url != nil || len(out) == 0 {
 		return nil, badEndpoint()
 	}
 	return out, nil

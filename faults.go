@@ -1,9 +1,6 @@
 package toll
 
-import (
-	"errors"
-	"fmt"
-)
+import "fmt"
 
 // faultList gathers what is wrong with one body. Missing and malformed members are reported all at once, a contradiction
 // is reported alone, as its code says more than a list would.
@@ -14,8 +11,8 @@ type faultList struct {
 
 // at joins the path of an object and the name of a member of it.
 func at(path, member string) string {
-	if path == "" {
-		return member
+	if path == "" || member == "" {
+		return path + member
 	}
 	return path + "." + member
 }
@@ -28,19 +25,6 @@ func (f *faultList) add(path, format string, args ...any) {
 func (f *faultList) contradiction(code Code, path, format string, args ...any) {
 	if f.first == nil {
 		f.first = Errorf(code, format, args...).WithParam("path", path)
-	}
-}
-
-// take files an error that another part of the body gave.
-func (f *faultList) take(err error) {
-	var e *Error
-	if !errors.As(err, &e) {
-		return
-	}
-	if list, ok := e.Params["errors"].([]Fault); ok {
-		f.faults = append(f.faults, list...)
-	} else if f.first == nil {
-		f.first = e
 	}
 }
 

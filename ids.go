@@ -162,6 +162,17 @@ func (a *Address) UnmarshalText(b []byte) error {
 	return err
 }
 
+// UnmarshalJSON takes a string only, so that a number is an error of the same code as malformed text. null means absent.
+func (a *Address) UnmarshalJSON(b []byte) error {
+	if string(b) == "null" {
+		return nil
+	}
+	if len(b) < 2 || b[0] != '"' {
+		return Errorf(CodeBadAddress, "An address is 0x and 40 hexadecimal digits.").WithDetails("address %s", clip(string(b)))
+	}
+	return a.UnmarshalText(b[1 : len(b)-1])
+}
+
 // Hash is 32 bytes written as 0x and 64 lower-case hexadecimal digits: key ids, permission hashes, transactions.
 type Hash [32]byte
 

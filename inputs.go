@@ -28,7 +28,7 @@ type PlanInput struct {
 //
 // Errors are 400: [CodeBadRequest] with every missing and malformed member, or those of [NormalizePrice] and
 // [NormalizeCredits].
-func (in PlanInput) Plan(caller Address, env Environment, now time.Time) (Plan, error) {
+func (in PlanInput) Plan(caller Address, now time.Time) (Plan, error) {
 	var f faultList
 	p := in.plan(planPaths{metadata: in.metadataPath(), root: ""}, caller, now, &f)
 	if p.Metadata.Name == "" {
@@ -184,18 +184,23 @@ type AgentInput struct {
 // Errors are 400: [CodeBadRequest] with every missing and malformed member.
 func (in AgentInput) Agent(caller Address, now time.Time) (Agent, *Credentials, error) {
 	var f faultList
-	path := ""
-	if in.Metadata != nil {
-		path = "metadataAttributes"
-	}
-	a, secrets := in.agent(agentPaths{metadata: path, api: in.apiPath()}, caller, now, &f)
+	paths := agentPaths{metadata: in.metadataPath(), api: in.apiPath()}
+	a, secrets := in.agent(paths, caller, now, &f)
+	a.checkPlans("plans", &f)
 	if a.Metadata.Name == "" {
-		f.add(at(path, "name"), "is required")
+		f.add(at(paths.metadata, "name"), "is required")
 	}
 	if err := f.err(); err != nil {
 		return Agent{}, nil, err
 	}
 	return a, secrets, nil
+}
+
+func (in AgentInput) metadataPath() string {
+	if in.Metadata != nil {
+		return "metadataAttributes"
+	}
+	return ""
 }
 
 func (in AgentInput) apiPath() string {
@@ -237,10 +242,13 @@ func (in AgentInput) agent(paths agentPaths, caller Address, now time.Time, f *f
 			a.Plans = append(a.Plans, PlanRef{PlanID: id})
 		}
 	}
-	if len(a.Plans) > MaxPlansPerAgent {
-		f.add("plans", "has more than %d plans", MaxPlansPerAgent)
-	}
 	return a, secrets
+}
+
+func (a *Agent) checkPlans(path string, f *faultList) {
+	if len(a.Plans) > MaxPlansPerAgent {
+		f.add(path, "has more than %d plans", MaxPlansPerAgent)
+	}
 }
 
 func (in AgentAPIInput) credentials() *Credentials {
@@ -290,7 +298,7 @@ func (in AgentAPIInput) normalize(path string, f *faultList) AgentAPI {
 }
 
 // AgentPlanInput is the body that registers an agent and its plan in one call: in dialect A five objects of which none has
-// a required member, in dialect B plan and agent. B beats A member by member.
+// a required member, in dialect B plan and agent. An object of B beats the same one of A.
 type AgentPlanInput struct {
 	AgentMetadata *MetadataInput `json:"agentMetadata,omitzero"`
 	AgentAPI      *AgentAPIInput `json:"agentApi,omitzero"`
@@ -318,14 +326,14 @@ type Registration struct {
 //
 // Errors are 400: [CodeBadRequest] with every missing and malformed member, or those of [NormalizePrice] and
 // [NormalizeCredits].
-func (in AgentPlanInput) Registration(caller Address, env Environment, now time.Time) (Registration, error) {
+func (in AgentPlanInput) Registration(caller Address, now time.Time) (Registration, error) {
 	var f faultList
 	nested := in.Plan != nil || in.Agent != nil
 	paths := planPaths{metadata: "planMetadata"}
 	agentAt := agentPaths{metadata: "agentMetadata", api: "agentApi"}
 	if nested {
-		paths = planPaths{metadata: "plan.metadataAttributes", root: "plan"}
-		agentAt = agentPaths{metadata: "agent.metadataAttributes", api: "agent.agentApiAttributes"}
+		paths = planPaths{metadata: at("plan", orZero(in.Plan).metadataPath()), root: "plan"}
+		agentAt = agentPaths{metadata: at("agent", orZero(in.Agent).metadataPath()), api: at("agent", orZero(in.Agent).apiPath())}
 	}
 	need := func(member string, there bool) {
 		if !there {
@@ -352,9 +360,8 @@ func (in AgentPlanInput) Registration(caller Address, env Environment, now time.
 		agent.API = in.AgentAPI
 	}
 	r.Agent, r.Credentials = agent.agent(agentAt, caller, now, &f)
-	if !r.Agent.HasPlan(r.Plan.ID) {
-		r.Agent.Plans = append(r.Agent.Plans, PlanRef{PlanID: r.Plan.ID, Name: r.Plan.Metadata.Name})
-	}
+	r.Agent.Plans = append(r.Agent.Plans, PlanRef{PlanID: r.Plan.ID, Name: r.Plan.Metadata.Name})
+	r.Agent.checkPlans("agent.plans", &f)
 	if err := f.err(); err != nil {
 		return Registration{}, err
 	}

@@ -149,6 +149,31 @@ func (i *Int) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
+// ExactInt is the digits of a whole number of any size that is a JSON integer on the wire, in answers that froze that form.
+// Readers must not take it through a float.
+type ExactInt string
+
+// MarshalJSON writes the digits.
+func (i ExactInt) MarshalJSON() ([]byte, error) {
+	if !decimal(string(i)) {
+		return nil, badNumber("The value", string(i))
+	}
+	return []byte(i), nil
+}
+
+// UnmarshalJSON takes a JSON integer or a decimal string.
+func (i *ExactInt) UnmarshalJSON(b []byte) error {
+	if string(b) == "null" {
+		return nil
+	}
+	s := jsonDigits(b)
+	if !decimal(s) {
+		return badNumber("The value", s)
+	}
+	*i = ExactInt(s)
+	return nil
+}
+
 // Bool is a boolean that is accepted as a JSON boolean or as "true" or "false".
 type Bool bool
 

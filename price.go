@@ -170,7 +170,7 @@ type PriceInput struct {
 //
 // Errors are 400 with params.path: [CodeBadPriceConfig], [CodeFiatPriceTooHigh], [CodeFiatPriceTooLow], [CodeBadNumber],
 // or [CodeBadRequest] with the list of malformed members.
-func NormalizePrice(in PriceInput, caller Address, env Environment) (Price, *Credits, error) {
+func NormalizePrice(in PriceInput, caller Address) (Price, *Credits, error) {
 	var f faultList
 	p := normalizePrice(in, caller, "priceConfig", &f)
 	if err := f.err(); err != nil {

@@ -1,0 +1,260 @@
+package toll
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"time"
+)
+
+// PlanRecord is the wire form of a plan: nested for the clients of dialect B, with flat copies for those of dialect A
+// (wire contract, section 7). It is how a [Plan] reads and writes JSON, and is exported for the schema of it.
+type PlanRecord struct {
+	ID               PlanID       `json:"id"`
+	PlanID           PlanID       `json:"planId"`
+	Name             string       `json:"name"`
+	Description      string       `json:"description"`
+	Owner            Address      `json:"owner"`
+	IsListed         bool         `json:"isListed"`
+	AccessLimit      AccessLimit  `json:"accessLimit"`
+	MaxOrders        *int64       `json:"maxOrders"`
+	OrgID            *string      `json:"orgId"`            // always null
+	OrganizationName *string      `json:"organizationName"` // always null
+	PriceConfig      FlatPrice    `json:"priceConfig"`
+	CreditsConfig    FlatCredits  `json:"creditsConfig"`
+	Metadata         PlanMetadata `json:"metadata"`
+	Registry         PlanRegistry `json:"registry"`
+}
+
+// FlatPrice is the copy of a price in dialect A. Amounts are JSON integers of up to 78 digits, to be read exactly.
+type FlatPrice struct {
+	PriceType    string        `json:"priceType"`
+	TokenAddress Address       `json:"tokenAddress"`
+	Amounts      []ExactInt `json:"amounts"`
+	Receivers    []Address     `json:"receivers"`
+}
+
+// FlatCredits is the copy of a credits configuration in dialect A. Its numbers are JSON integers, to be read exactly.
+type FlatCredits struct {
+	CreditsType       string      `json:"creditsType"`
+	Amount            int64       `json:"amount"`
+	MinAmount         int64       `json:"minAmount"`
+	MaxAmount         int64       `json:"maxAmount"`
+	DurationOfThePlan ExactInt `json:"durationOfThePlan"`
+}
+
+// MainRecord is metadata.main. Price and IsTrialPlan are there for plans only.
+type MainRecord struct {
+	Name           string          `json:"name"`
+	Description    string          `json:"description"`
+	Author         string          `json:"author,omitempty"`
+	License        string          `json:"license,omitempty"`
+	Tags           []string        `json:"tags"`
+	Integration    string          `json:"integration,omitempty"`
+	SampleLink     string          `json:"sampleLink,omitempty"`
+	APIDescription string          `json:"apiDescription,omitempty"`
+	DateCreated    Time            `json:"dateCreated"`
+	CustomData     json.RawMessage `json:"customData,omitempty"`
+	Price          string          `json:"price,omitempty"` // whole currency units, "2.00"
+	IsTrialPlan    *bool           `json:"isTrialPlan,omitempty"`
+}
+
+// CurationRecord is metadata.curation.
+type CurationRecord struct {
+	IsListed bool `json:"isListed"`
+}
+
+// PlanMetadata is the metadata of a plan record.
+type PlanMetadata struct {
+	Main     MainRecord     `json:"main"`
+	Plan     PlanFacts      `json:"plan"`
+	Curation CurationRecord `json:"curation"`
+}
+
+// PlanFacts is metadata.plan. FiatPaymentProvider is there for fiat plans only, and is what clients name as network then.
+type PlanFacts struct {
+	AccessLimit         AccessLimit `json:"accessLimit"`
+	IsTrialPlan         bool        `json:"isTrialPlan"`
+	Currency            string      `json:"currency"`
+	FiatPaymentProvider string      `json:"fiatPaymentProvider,omitempty"`
+}
+
+// PlanRegistry is the stored form of a plan. LastUpdated is in epoch milliseconds.
+type PlanRegistry struct {
+	Owner       Address       `json:"owner"`
+	Price       Price         `json:"price"`
+	Credits     CreditsConfig `json:"credits"`
+	LastUpdated int64         `json:"lastUpdated"`
+}
+
+// Record returns the wire form of the plan.
+func (p *Plan) Record() PlanRecord {
+	price := p.Price
+	price.Amounts, price.Receivers = present(price.Amounts), present(price.Receivers)
+	facts := PlanFacts{AccessLimit: p.AccessLimit, IsTrialPlan: p.IsTrial, Currency: price.CurrencyName()}
+	if !price.IsCrypto {
+		facts.FiatPaymentProvider = "stripe"
+	}
+	r := PlanRecord{
+		ID: p.ID, PlanID: p.ID, Name: p.Metadata.Name, Description: p.Metadata.Description, Owner: p.Owner, IsListed: p.IsListed,
+		AccessLimit: p.AccessLimit, PriceConfig: price.flat(), CreditsConfig: p.Credits.flat(),
+		Metadata: PlanMetadata{Main: p.Metadata.record(p.CreatedAt), Plan: facts, Curation: CurationRecord{p.IsListed}},
+		Registry: PlanRegistry{Owner: p.Owner, Price: price, Credits: p.Credits, LastUpdated: p.UpdatedAt.UnixMilli()},
+	}
+	if p.MaxOrders > 0 {
+		r.MaxOrders = &p.MaxOrders
+	}
+	r.Metadata.Main.Price = price.Text()
+	r.Metadata.Main.IsTrialPlan = &p.IsTrial
+	return r
+}
+
+// present returns an empty list for none, as lists on the wire are never null.
+func present[S ~[]E, E any](s S) S {
+	if s == nil {
+		return S{}
+	}
+	return s
+}
+
+func (p Price) flat() FlatPrice {
+	f := FlatPrice{PriceType: "FIXED_PRICE", TokenAddress: p.TokenAddress, Receivers: p.Receivers, Amounts: make([]ExactInt, len(p.Amounts))}
+	if p.IsFree() {
+		f.PriceType = "FREE"
+	}
+	for i, a := range p.Amounts {
+		f.Amounts[i] = ExactInt(a.String())
+	}
+	return f
+}
+
+func (c CreditsConfig) flat() FlatCredits {
+	f := FlatCredits{
+		CreditsType: "FIXED", Amount: int64(c.Amount), MinAmount: int64(c.MinAmount), MaxAmount: int64(c.MaxAmount),
+		DurationOfThePlan: ExactInt(c.DurationSecs.String()),
+	}
+	if !c.DurationSecs.IsZero() {
+		f.CreditsType = "EXPIRABLE"
+	}
+	return f
+}
+
+func (m Metadata) record(created time.Time) MainRecord {
+	r := MainRecord{
+		Name: m.Name, Description: m.Description, Author: m.Author, License: m.License, Tags: present(m.Tags), Integration: m.Integration,
+		SampleLink: m.SampleLink, APIDescription: m.APIDescription, DateCreated: At(created), CustomData: m.CustomData,
+	}
+	if m.DateCreated != nil {
+		r.DateCreated = *m.DateCreated
+	}
+	return r
+}
+
+func (r MainRecord) metadata() Metadata {
+	m := Metadata{
+		Name: r.Name, Description: r.Description, Author: r.Author, License: r.License, Tags: r.Tags, Integration: r.Integration,
+		SampleLink: r.SampleLink, APIDescription: r.APIDescription, CustomData: r.CustomData,
+	}
+	if !r.DateCreated.IsZero() {
+		m.DateCreated = &r.DateCreated
+	}
+	if len(m.Tags) == 0 {
+		m.Tags = nil
+	}
+	return m
+}
+
+// MarshalJSON writes the record of the wire contract, section 7.
+func (p Plan) MarshalJSON() ([]byte, error) { return encode(p.Record()) }
+
+// UnmarshalJSON reads the record. Flat copies are ignored, but for the id, the access limit and maxOrders, which are there
+// once. CreatedAt is dateCreated, which is the only time of creation that the record has.
+func (p *Plan) UnmarshalJSON(b []byte) error {
+	var r PlanRecord
+	if err := json.Unmarshal(b, &r); err != nil {
+		return err
+	}
+	*p = Plan{
+		ID: cmp.Or(r.PlanID, r.ID), Owner: r.Registry.Owner, Metadata: r.Metadata.Main.metadata(), Price: r.Registry.Price,
+		Credits: r.Registry.Credits, AccessLimit: cmp.Or(r.Metadata.Plan.AccessLimit, r.AccessLimit), IsTrial: r.Metadata.Plan.IsTrialPlan,
+		IsListed: r.Metadata.Curation.IsListed, CreatedAt: r.Metadata.Main.DateCreated.Time, UpdatedAt: time.UnixMilli(r.Registry.LastUpdated).UTC(),
+	}
+	if r.MaxOrders != nil {
+		p.MaxOrders = *r.MaxOrders
+	}
+	return nil
+}
+
+// AgentRecord is the wire form of an agent, with flat copies as in [PlanRecord].
+type AgentRecord struct {
+	ID                 AgentID       `json:"id"`
+	AgentID            AgentID       `json:"agentId"`
+	Name               string        `json:"name"`
+	Description        string        `json:"description"`
+	Tags               []string      `json:"tags"`
+	Owner              Address       `json:"owner"`
+	IsListed           bool          `json:"isListed"`
+	Endpoints          EndpointList  `json:"endpoints"`
+	AgentDefinitionURL string        `json:"agentDefinitionUrl,omitempty"`
+	Plans              []PlanRef     `json:"plans"`
+	Metadata           AgentMetadata `json:"metadata"`
+	Registry           AgentRegistry `json:"registry"`
+}
+
+// AgentMetadata is the metadata of an agent record.
+type AgentMetadata struct {
+	Main     MainRecord     `json:"main"`
+	Agent    AgentAPI       `json:"agent"`
+	Curation CurationRecord `json:"curation"`
+}
+
+// AgentRegistry names the owner and the plans of an agent. LastUpdated is in epoch milliseconds.
+type AgentRegistry struct {
+	Owner       Address  `json:"owner"`
+	Plans       []PlanID `json:"plans"`
+	LastUpdated int64    `json:"lastUpdated"`
+}
+
+// Record returns the wire form of the agent.
+func (a *Agent) Record() AgentRecord {
+	api := a.API
+	api.Endpoints, api.OpenEndpoints, api.AuthType = present(api.Endpoints), present(api.OpenEndpoints), cmp.Or(api.AuthType, "none")
+	main := a.Metadata.record(a.CreatedAt)
+	r := AgentRecord{
+		ID: a.ID, AgentID: a.ID, Name: a.Metadata.Name, Description: a.Metadata.Description, Tags: main.Tags, Owner: a.Owner,
+		IsListed: a.IsListed, Endpoints: api.Endpoints, AgentDefinitionURL: api.AgentDefinitionURL, Plans: present(a.Plans),
+		Metadata: AgentMetadata{Main: main, Agent: api, Curation: CurationRecord{a.IsListed}},
+		Registry: AgentRegistry{Owner: a.Owner, Plans: make([]PlanID, len(a.Plans)), LastUpdated: a.UpdatedAt.UnixMilli()},
+	}
+	for i, p := range a.Plans {
+		r.Registry.Plans[i] = p.PlanID
+	}
+	return r
+}
+
+// MarshalJSON writes the record of the wire contract, section 7.
+func (a Agent) MarshalJSON() ([]byte, error) { return encode(a.Record()) }
+
+// UnmarshalJSON reads the record. CreatedAt is dateCreated, as in [Plan.UnmarshalJSON].
+func (a *Agent) UnmarshalJSON(b []byte) error {
+	var r AgentRecord
+	if err := json.Unmarshal(b, &r); err != nil {
+		return err
+	}
+	*a = Agent{
+		ID: cmp.Or(r.AgentID, r.ID), Owner: r.Registry.Owner, Metadata: r.Metadata.Main.metadata(), API: r.Metadata.Agent, Plans: r.Plans,
+		IsListed: r.Metadata.Curation.IsListed, CreatedAt: r.Metadata.Main.DateCreated.Time, UpdatedAt: time.UnixMilli(r.Registry.LastUpdated).UTC(),
+	}
+	return nil
+}
+
+// encode writes v as compact JSON without the HTML escapes of encoding/json, which change urls.
+func encode(v any) ([]byte, error) {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(v); err != nil {
+		return nil, err
+	}
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
+}
