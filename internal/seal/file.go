@@ -1,0 +1,105 @@
+package seal
+
+import (
+	"bytes"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+)
+
+// FromFile returns the ring of the master key in a file: 64 hexadecimal digits and an optional line end, in a regular
+// file that neither group nor others may touch. With create, a missing file is made with a fresh key; of several
+// processes that do so at once, all get the key of one.
+func FromFile(path string, create bool) (*Ring, error) {
+	r, err := read(path)
+	if !create || !errors.Is(err, fs.ErrNotExist) {
+		return r, err
+	}
+	if err := write(path); err != nil {
+		return nil, fmt.Errorf("seal: master key: %w", err)
+	}
+	return read(path)
+}
+
+func read(path string) (*Ring, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("seal: master key: %w", err)
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, fmt.Errorf("seal: master key: %w", err)
+	}
+	if !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("seal: master key %s is not a regular file", path)
+	}
+	if mode := info.Mode().Perm(); mode&0o077 != 0 && runtime.GOOS != "windows" {
+		return nil, fmt.Errorf("seal: master key %s has mode %04o; others can touch it: chmod 600 it", path, mode)
+	}
+	text, err := io.ReadAll(io.LimitReader(f, 128))
+	if err != nil {
+		return nil, fmt.Errorf("seal: master key: %w", err)
+	}
+	text = bytes.TrimSuffix(bytes.TrimSuffix(text, []byte("\n")), []byte("\r"))
+	var master [32]byte
+	if len(text) != 2*len(master) {
+		return nil, fmt.Errorf("seal: master key %s is not 64 hexadecimal digits", path)
+	}
+	if _, err := hex.Decode(master[:], text); err != nil {
+		return nil, fmt.Errorf("seal: master key %s is not 64 hexadecimal digits", path)
+	}
+	if master == [32]byte{} {
+		return nil, fmt.Errorf("seal: master key %s is all zero", path)
+	}
+	return New(master), nil
+}
+
+// write makes the file appear at once, complete and on disk, unless it is there: a key that a crash takes away would
+// take with it all that was sealed.
+func write(path string) error {
+	dir := filepath.Dir(path)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	tmp, err := os.CreateTemp(dir, ".master-key-*") // mode 0600, opened with O_EXCL
+	if err != nil {
+		return err
+	}
+	defer os.Remove(tmp.Name())
+	var master [32]byte
+	_, _ = rand.Read(master[:]) // crypto/rand.Read never fails since Go 1.24
+	_, err = tmp.WriteString(hex.EncodeToString(master[:]) + "\n")
+	if err == nil {
+		err = tmp.Sync()
+	}
+	if e := tmp.Close(); err == nil {
+		err = e
+	}
+	if err != nil {
+		return err
+	}
+	// A link, unlike a rename, does not replace the key of another process.
+	if err := os.Link(tmp.Name(), path); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	return syncDir(dir)
+}
+
+func syncDir(dir string) error {
+	if runtime.GOOS == "windows" {
+		return nil // directories cannot be opened for this there
+	}
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	return d.Sync()
+}

@@ -1,0 +1,117 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"modernc.org/sqlite"
+	sqlite3 "modernc.org/sqlite/lib"
+
+	"github.com/tollhq/toll"
+)
+
+var (
+	// ErrNotFound says that there is no such row.
+	ErrNotFound = errors.New("store: not found")
+	// ErrUnknownOutcome says that the answer to a commit was lost: the transaction may be there or not.
+	ErrUnknownOutcome = errors.New("store: the outcome of the commit is unknown")
+)
+
+// IsUnique reports whether err is the violation of a primary key or a unique index.
+func IsUnique(err error) bool {
+	if pg, ok := errors.AsType[*pgconn.PgError](err); ok {
+		return pg.Code == "23505"
+	}
+	if lite, ok := errors.AsType[*sqlite.Error](err); ok {
+		return lite.Code() == sqlite3.SQLITE_CONSTRAINT_UNIQUE || lite.Code() == sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY
+	}
+	return false
+}
+
+// IsRetryable reports whether the transaction that failed with err is certainly not committed and may succeed when run
+// again: a serialization failure, a deadlock, a lock that was not to be had, a lost connection.
+func IsRetryable(err error) bool {
+	return err != nil && !errors.Is(err, ErrUnknownOutcome) && (isContention(err) || isUnavailable(err))
+}
+
+func isContention(err error) bool {
+	if pg, ok := errors.AsType[*pgconn.PgError](err); ok {
+		switch pg.Code {
+		case "40001", "40P01", "55P03": // serialization_failure, deadlock_detected, lock_not_available
+			return true
+		}
+		return false
+	}
+	if lite, ok := errors.AsType[*sqlite.Error](err); ok {
+		primary := lite.Code() & 0xff
+		return primary == sqlite3.SQLITE_BUSY || primary == sqlite3.SQLITE_LOCKED
+	}
+	return false
+}
+
+func isUnavailable(err error) bool {
+	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return false
+	}
+	if pg, ok := errors.AsType[*pgconn.PgError](err); ok {
+		switch pg.Code {
+		case "57P01", "57P02", "57P03", // the server stops or starts
+			"53300", // too many connections
+			"25006": // a replica: the primary has moved
+			return true
+		}
+		return len(pg.Code) == 5 && pg.Code[:2] == "08" // connection exception
+	}
+	if lite, ok := errors.AsType[*sqlite.Error](err); ok {
+		switch lite.Code() & 0xff {
+		case sqlite3.SQLITE_IOERR, sqlite3.SQLITE_FULL, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY:
+			return true
+		}
+		return false
+	}
+	if _, ok := errors.AsType[*pgconn.ConnectError](err); ok {
+		return true
+	}
+	if _, ok := errors.AsType[net.Error](err); ok {
+		return true
+	}
+	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed) || pgconn.SafeToRetry(err)
+}
+
+// MapError returns err as this package reports it: [ErrNotFound] for a missing row, [toll.CodeDatabaseUnavailable]
+// around contention and lost connections, others as they are.
+func MapError(err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, pgx.ErrNoRows):
+		return ErrNotFound
+	case errors.Is(err, toll.NewError(toll.CodeDatabaseUnavailable)):
+		return err
+	case isContention(err), isUnavailable(err):
+		return toll.NewError(toll.CodeDatabaseUnavailable).WithCause(err)
+	}
+	return err
+}
+
+// MapCommitError is [MapError] for the failure of a commit: unless the database said that it rolled back, the error
+// is [ErrUnknownOutcome] as well.
+func MapCommitError(err error) error {
+	if err == nil {
+		return nil
+	}
+	if errors.Is(err, pgx.ErrTxCommitRollback) {
+		return err
+	}
+	if _, ok := errors.AsType[*pgconn.PgError](err); ok && !isUnavailable(err) {
+		return MapError(err)
+	}
+	if isContention(err) { // SQLite keeps a transaction open whose commit found the file locked
+		return MapError(err)
+	}
+	return toll.NewError(toll.CodeDatabaseUnavailable).WithCause(errors.Join(ErrUnknownOutcome, err))
+}

@@ -1,0 +1,102 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// Stmt is one statement of a pipelined trip.
+type Stmt struct {
+	SQL  string
+	Args []any
+	// Row is called for every row of the result; nil drops them.
+	Row func(scan func(dest ...any) error) error
+}
+
+// Pipe is one connection to PostgreSQL of its own on which several statements make one trip to the server. It reconnects
+// after a failure. It is not safe for concurrent use.
+type Pipe struct {
+	cfg  *pgx.ConnConfig
+	conn *pgx.Conn
+}
+
+// NewPipe returns a pipe that connects at its first use. It exists on PostgreSQL only.
+//
+// Its planner is held to index scans and nested loops: the ledger looks rows up by arrays of keys, and on a table that has
+// grown since it was last analyzed the planner would prefer to read it whole.
+func (s *Store) NewPipe() *Pipe {
+	cfg := s.Pool().Config().ConnConfig.Copy()
+	for _, name := range []string{"enable_seqscan", "enable_hashjoin", "enable_mergejoin", "enable_material", "jit"} {
+		cfg.RuntimeParams[name] = "off"
+	}
+	return &Pipe{cfg: cfg}
+}
+
+// Run sends the statements in one trip and reads their results in order. The first error ends it, and the connection is
+// left with its transaction aborted, or closed; Reset makes it usable again.
+func (p *Pipe) Run(ctx context.Context, stmts ...Stmt) error {
+	if p.conn == nil || p.conn.IsClosed() {
+		conn, err := pgx.ConnectConfig(ctx, p.cfg)
+		if err != nil {
+			return MapError(err)
+		}
+		p.conn = conn
+	}
+	var b pgx.Batch
+	for _, s := range stmts {
+		b.Queue(s.SQL, s.Args...)
+	}
+	res := p.conn.SendBatch(ctx, &b)
+	for i, s := range stmts {
+		if err := readResult(res, s); err != nil {
+			return errors.Join(fmt.Errorf("statement %d of a pipeline: %w", i+1, MapError(err)), closing(res))
+		}
+	}
+	return MapError(res.Close())
+}
+
+// closing drops the error of closing a result that already failed: it repeats the first one.
+func closing(res pgx.BatchResults) error { _ = res.Close(); return nil }
+
+func readResult(res pgx.BatchResults, s Stmt) error {
+	if s.Row == nil {
+		_, err := res.Exec()
+		return err
+	}
+	rows, err := res.Query()
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		if err := s.Row(rows.Scan); err != nil {
+			return err
+		}
+	}
+	return rows.Err()
+}
+
+// Reset rolls back whatever is open, or drops the connection when that fails.
+func (p *Pipe) Reset() {
+	if p.conn == nil || p.conn.IsClosed() {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+	defer cancel()
+	if _, err := p.conn.Exec(ctx, "rollback"); err != nil {
+		_ = p.conn.Close(ctx)
+	}
+}
+
+// Close ends the connection.
+func (p *Pipe) Close() {
+	if p.conn != nil {
+		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+		defer cancel()
+		_ = p.conn.Close(ctx)
+	}
+}

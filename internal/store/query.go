@@ -1,0 +1,163 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// Querier reads: a [Store] outside of a transaction, or a [Tx].
+type Querier interface {
+	Query(ctx context.Context, q string, args ...any) (*Rows, error)
+	QueryRow(ctx context.Context, q string, args ...any) *Row
+}
+
+// Rows is the result of a query. Close it before the next statement of the same transaction.
+type Rows struct {
+	pg   pgx.Rows
+	lite *sql.Rows
+}
+
+// Next moves to the next row.
+func (r *Rows) Next() bool {
+	if r.pg != nil {
+		return r.pg.Next()
+	}
+	return r.lite.Next()
+}
+
+// Scan copies the row.
+func (r *Rows) Scan(dest ...any) error {
+	if r.pg != nil {
+		return r.pg.Scan(dest...)
+	}
+	return r.lite.Scan(dest...)
+}
+
+// Close ends the query. It may be called twice.
+func (r *Rows) Close() {
+	if r.pg != nil {
+		r.pg.Close()
+	} else {
+		_ = r.lite.Close() // Err tells what went wrong
+	}
+}
+
+// Err returns what ended the rows early, nil after the last one.
+func (r *Rows) Err() error {
+	if r.pg != nil {
+		return MapError(r.pg.Err())
+	}
+	return MapError(r.lite.Err())
+}
+
+// Row is the first row of a query.
+type Row struct {
+	rows *Rows
+	err  error
+}
+
+// Scan copies the row and ends the query; [ErrNotFound] when there is none.
+func (r *Row) Scan(dest ...any) error {
+	if r.err != nil {
+		return r.err
+	}
+	defer r.rows.Close()
+	if !r.rows.Next() {
+		if err := r.rows.Err(); err != nil {
+			return err
+		}
+		return ErrNotFound
+	}
+	if err := r.rows.Scan(dest...); err != nil {
+		return err
+	}
+	r.rows.Close()
+	return r.rows.Err()
+}
+
+// Query reads outside of a transaction.
+func (s *Store) Query(ctx context.Context, q string, args ...any) (*Rows, error) {
+	if s.pool == nil {
+		return s.lite.query(ctx, q, args)
+	}
+	rows, err := s.pool.Query(ctx, q, args...)
+	if err != nil {
+		return nil, MapError(err)
+	}
+	return &Rows{pg: rows}, nil
+}
+
+// QueryRow reads one row outside of a transaction.
+func (s *Store) QueryRow(ctx context.Context, q string, args ...any) *Row {
+	rows, err := s.Query(ctx, q, args...)
+	return &Row{rows: rows, err: err}
+}
+
+// positional is a statement whose placeholders are bare question marks, and the arguments that they stand for.
+// The SQLite driver compares the names of numbered placeholders one by one; bare ones it counts.
+type positional struct {
+	text  string
+	order []int // nil: the arguments as they are
+}
+
+func (p *positional) args(args []any) []any {
+	if p.order == nil {
+		return args
+	}
+	out := make([]any, len(p.order))
+	for i, n := range p.order {
+		if n <= len(args) {
+			out[i] = args[n-1]
+		}
+	}
+	return out
+}
+
+var positionals sync.Map // string -> *positional; statements are a fixed set
+
+func toPositional(q string) *positional {
+	if p, ok := positionals.Load(q); ok {
+		return p.(*positional)
+	}
+	p := parsePositional(q)
+	positionals.Store(q, p)
+	return p
+}
+
+func parsePositional(q string) *positional {
+	var b strings.Builder
+	var order []int
+	plain, quoted := true, false
+	for i := 0; i < len(q); i++ {
+		c := q[i]
+		if c == '\'' {
+			quoted = !quoted
+		}
+		if c != '$' || quoted {
+			b.WriteByte(c)
+			continue
+		}
+		j := i + 1
+		for j < len(q) && q[j] >= '0' && q[j] <= '9' {
+			j++
+		}
+		n, err := strconv.Atoi(q[i+1 : j])
+		if err != nil || n == 0 {
+			b.WriteByte(c)
+			continue
+		}
+		b.WriteByte('?')
+		order = append(order, n)
+		plain = plain && n == len(order)
+		i = j - 1
+	}
+	if plain {
+		order = nil
+	}
+	return &positional{text: b.String(), order: order}
+}

@@ -1,0 +1,214 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	_ "modernc.org/sqlite" // the driver "sqlite"
+)
+
+const (
+	sqliteReaders      = 8
+	sqliteStatements   = 512 // cached for each side; more are prepared for one use
+	serviceBusyTimeout = 10 * time.Second
+	adminBusyTimeout   = 30 * time.Second
+)
+
+// lite is an open SQLite database: one connection that writes, some that read.
+type lite struct {
+	writer  *writer
+	db      *sql.DB // of the writer
+	readers *sql.DB
+	service *fileLock // nil with Admin
+
+	mu    sync.RWMutex
+	stmts map[string]*sql.Stmt // of the readers
+}
+
+func openSQLite(ctx context.Context, cfg Config, log *slog.Logger) (_ *lite, err error) {
+	if err := os.MkdirAll(cfg.Data, 0o700); err != nil {
+		return nil, fmt.Errorf("store: data directory: %w", err)
+	}
+	dir, err := filepath.Abs(cfg.Data)
+	if err != nil {
+		return nil, fmt.Errorf("store: data directory: %w", err)
+	}
+	path := filepath.Join(dir, "toll.db")
+	// SQLite would make the file readable by everybody; its side files copy the mode.
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("store: database file: %w", err)
+	}
+	if err := f.Close(); err != nil {
+		return nil, fmt.Errorf("store: database file: %w", err)
+	}
+
+	l := &lite{stmts: map[string]*sql.Stmt{}}
+	defer func() {
+		if err != nil {
+			_ = l.close() // the first error counts
+		}
+	}()
+
+	turn, err := openLock(filepath.Join(dir, "toll.turn"))
+	if err != nil {
+		return nil, err
+	}
+	l.writer = &writer{busy: make(chan struct{}, 1), stmts: map[string]*sql.Stmt{}, turn: turn, admin: cfg.Admin}
+
+	timeout := serviceBusyTimeout
+	if cfg.Admin {
+		timeout = adminBusyTimeout
+	}
+	// Who opens takes the turn first, so that finding out whether a service runs, and the migration, are not disturbed.
+	if err := turn.lock(ctx, timeout); err != nil {
+		return nil, fmt.Errorf("store: %s is busy: %w", dir, err)
+	}
+	defer turn.unlock()
+	service, err := openLock(filepath.Join(dir, "toll.lock"))
+	if err != nil {
+		return nil, err
+	}
+	free, err := service.tryLock()
+	switch {
+	case err != nil:
+		_ = service.close() // the first error counts
+		return nil, err
+	case !cfg.Admin && !free:
+		_ = service.close() // the first error counts
+		return nil, fmt.Errorf("store: another service works on %s; stop it first, or use PostgreSQL for several", dir)
+	case !cfg.Admin:
+		l.service = service
+	default:
+		if err := service.close(); err != nil {
+			return nil, err
+		}
+	}
+
+	l.db, err = sql.Open("sqlite", sqliteDSN(path, timeout,
+		"journal_mode(WAL)", "synchronous(FULL)", "fullfsync(1)", "checkpoint_fullfsync(1)",
+		"foreign_keys(1)", "cache_size(-65536)", "wal_autocheckpoint(4000)", "temp_store(MEMORY)"))
+	if err != nil {
+		return nil, err
+	}
+	l.db.SetMaxOpenConns(1)
+	l.db.SetConnMaxLifetime(0)
+	if err := migrateSQLite(ctx, l.db, cfg.Admin && !free, log); err != nil {
+		return nil, err
+	}
+	if l.writer.conn, err = l.db.Conn(ctx); err != nil {
+		return nil, MapError(err)
+	}
+	if err := assertSQLite(ctx, l.writer.conn); err != nil {
+		return nil, err
+	}
+
+	l.readers, err = sql.Open("sqlite", sqliteDSN(path, timeout, "query_only(1)", "cache_size(-16384)", "temp_store(MEMORY)"))
+	if err != nil {
+		return nil, err
+	}
+	l.readers.SetMaxOpenConns(sqliteReaders)
+	l.readers.SetMaxIdleConns(sqliteReaders)
+	return l, nil
+}
+
+func sqliteDSN(path string, busy time.Duration, pragmas ...string) string {
+	q := url.Values{"_pragma": append([]string{fmt.Sprintf("busy_timeout(%d)", busy.Milliseconds())}, pragmas...)}
+	return (&url.URL{Scheme: "file", Path: path, RawQuery: q.Encode()}).String()
+}
+
+func assertSQLite(ctx context.Context, conn *sql.Conn) error {
+	var journal string
+	var synchronous int
+	if err := conn.QueryRowContext(ctx, "PRAGMA journal_mode").Scan(&journal); err != nil {
+		return MapError(err)
+	}
+	if err := conn.QueryRowContext(ctx, "PRAGMA synchronous").Scan(&synchronous); err != nil {
+		return MapError(err)
+	}
+	return checkSQLite(journal, synchronous)
+}
+
+// checkSQLite refuses settings under which a committed transaction may be lost.
+func checkSQLite(journal string, synchronous int) error {
+	if !strings.EqualFold(journal, "wal") {
+		return fmt.Errorf("store: SQLite journal_mode is %q, not WAL; the file system of the data directory may not allow it", journal)
+	}
+	if synchronous < 2 {
+		return fmt.Errorf("store: SQLite synchronous is %d, not FULL (2): committed credits could be lost", synchronous)
+	}
+	return nil
+}
+
+func (l *lite) close() error {
+	var errs []error
+	for _, s := range l.stmts {
+		errs = append(errs, s.Close())
+	}
+	if l.readers != nil {
+		errs = append(errs, l.readers.Close())
+	}
+	if l.writer != nil {
+		errs = append(errs, l.writer.close())
+	}
+	if l.db != nil {
+		errs = append(errs, l.db.Close())
+	}
+	if l.service != nil {
+		errs = append(errs, l.service.close())
+	}
+	return errors.Join(errs...)
+}
+
+func (l *lite) query(ctx context.Context, q string, args []any) (*Rows, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	// A context that can end costs two goroutines for each query; reads are short.
+	ctx = context.WithoutCancel(ctx)
+	p := toPositional(q)
+	stmt, err := l.prepare(ctx, p.text)
+	if err != nil {
+		return nil, MapError(err)
+	}
+	var rows *sql.Rows
+	if stmt != nil {
+		rows, err = stmt.QueryContext(ctx, p.args(args)...)
+	} else {
+		rows, err = l.readers.QueryContext(ctx, p.text, p.args(args)...)
+	}
+	if err != nil {
+		return nil, MapError(err)
+	}
+	return &Rows{lite: rows}, nil
+}
+
+// prepare returns the cached statement, nil when the cache is full.
+func (l *lite) prepare(ctx context.Context, text string) (*sql.Stmt, error) {
+	l.mu.RLock()
+	stmt, full := l.stmts[text], len(l.stmts) >= sqliteStatements
+	l.mu.RUnlock()
+	if stmt != nil || full {
+		return stmt, nil
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if stmt := l.stmts[text]; stmt != nil {
+		return stmt, nil
+	}
+	stmt, err := l.readers.PrepareContext(ctx, text)
+	if err != nil {
+		return nil, err
+	}
+	l.stmts[text] = stmt
+	return stmt, nil
+}

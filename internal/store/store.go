@@ -1,0 +1,110 @@
+// Package store keeps the records of the service in one SQL database, SQLite or PostgreSQL. SQL is one portable text
+// with $1..$N placeholders; each table has a file with its statements. Times are microseconds since 1970 in UTC, 0 for
+// none.
+package store
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// Engine is the kind of database.
+type Engine string
+
+// Engines.
+const (
+	SQLite   Engine = "sqlite"
+	Postgres Engine = "postgres"
+)
+
+// Config says where the database is.
+type Config struct {
+	// Data is the directory of the embedded database file toll.db. It is made, readable by its owner alone, when missing.
+	Data string
+	// Database is the postgres:// address of a database, including its secrets. It wins over Data.
+	Database string
+	// Admin opens for local administration beside a running service: it takes no service lock and waits up to 30 s for
+	// its turn to write.
+	Admin bool
+	// Partitions above 0 makes the ledger tables of a new PostgreSQL database hash partitioned by account. For tests.
+	Partitions int
+	// Log may be nil.
+	Log *slog.Logger
+}
+
+// Store is an open database. It is safe for concurrent use.
+type Store struct {
+	engine Engine
+	log    *slog.Logger
+	lite   *lite
+	pool   *pgxpool.Pool
+}
+
+// Open opens the database, refuses one that does not keep what it commits, and brings its schema up to date. Several
+// processes may do this at once. It fails when the schema is newer than this program, and, except with Admin, when
+// another service works on the same directory.
+func Open(ctx context.Context, cfg Config) (*Store, error) {
+	s := &Store{engine: SQLite, log: cfg.Log}
+	if s.log == nil {
+		s.log = slog.New(slog.DiscardHandler)
+	}
+	var err error
+	switch {
+	case cfg.Database != "":
+		s.engine = Postgres
+		s.pool, err = openPostgres(ctx, cfg, s.log)
+	case cfg.Data != "":
+		s.lite, err = openSQLite(ctx, cfg, s.log)
+	default:
+		err = errors.New("store: neither a data directory nor a database is configured")
+	}
+	if err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// Engine returns the kind of database.
+func (s *Store) Engine() Engine { return s.engine }
+
+// Pool returns the PostgreSQL connections, nil on SQLite. Errors of its use go through [MapError] or, from a commit,
+// [MapCommitError].
+func (s *Store) Pool() *pgxpool.Pool { return s.pool }
+
+// Ping reports whether the database answers.
+func (s *Store) Ping(ctx context.Context) error {
+	if s.pool != nil {
+		return MapError(s.pool.Ping(ctx))
+	}
+	var one int64
+	return s.QueryRow(ctx, "SELECT 1").Scan(&one)
+}
+
+// Close waits for running transactions and closes the database. The store cannot be used afterwards.
+func (s *Store) Close() error {
+	if s.pool != nil {
+		s.pool.Close()
+		return nil
+	}
+	return s.lite.close()
+}
+
+// Micros returns t as stored: microseconds since 1970, 0 for the zero time.
+func Micros(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return t.UnixMicro()
+}
+
+// FromMicros returns the time that is stored as n, the zero time for 0.
+func FromMicros(n int64) time.Time {
+	if n == 0 {
+		return time.Time{}
+	}
+	return time.UnixMicro(n).UTC()
+}

@@ -1,0 +1,119 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// Tx is a running write transaction. It is not safe for concurrent use, and one result of a query is open at a time.
+type Tx struct {
+	pg   pgx.Tx
+	lite *writer
+}
+
+// txAttempts bounds how often a transaction that met contention or a lost connection is run.
+const txAttempts = 8
+
+// Tx runs f in a write transaction and commits when it returns nil; otherwise, and on a panic, it rolls back and
+// returns the error of f. f is run again after a serialization failure, a deadlock or a lost connection, so it must
+// not change anything but the database. f must not start another transaction of the store. An error that is
+// [ErrUnknownOutcome] may stand for a commit.
+func (s *Store) Tx(ctx context.Context, f func(tx *Tx) error) error {
+	if s.pool == nil {
+		return s.lite.writer.tx(ctx, f)
+	}
+	for attempt := 1; ; attempt++ {
+		err := s.txPostgres(ctx, f)
+		if attempt == txAttempts || !IsRetryable(err) {
+			return MapError(err)
+		}
+		pause := time.Duration(1+rand.Int64N(int64(2)<<attempt)) * time.Millisecond
+		s.log.DebugContext(ctx, "transaction runs again", "attempt", attempt, "pause", pause, "cause", cause(err))
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+func cause(err error) string {
+	for {
+		inner := errors.Unwrap(err)
+		if inner == nil {
+			return err.Error()
+		}
+		err = inner
+	}
+}
+
+func (s *Store) txPostgres(ctx context.Context, f func(tx *Tx) error) (err error) {
+	tx, err := s.pool.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.ReadCommitted})
+	if err != nil {
+		return err
+	}
+	done := false
+	defer func() {
+		if !done {
+			// The caller's time may be over; the connection is to be left clean all the same.
+			end, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+			defer cancel()
+			_ = tx.Rollback(end) // a connection that cannot roll back is closed by the pool
+		}
+	}()
+	if err := f(&Tx{pg: tx}); err != nil {
+		return err
+	}
+	done = true
+	return MapCommitError(tx.Commit(ctx))
+}
+
+// Engine returns the kind of database.
+func (t *Tx) Engine() Engine {
+	if t.pg != nil {
+		return Postgres
+	}
+	return SQLite
+}
+
+// ForUpdate is the end of a SELECT that locks its rows: empty on SQLite, whose transactions are alone anyway.
+func (t *Tx) ForUpdate() string {
+	if t.pg != nil {
+		return " FOR UPDATE"
+	}
+	return ""
+}
+
+// Exec runs a statement and returns the number of rows that it changed. After an error the transaction must end.
+func (t *Tx) Exec(ctx context.Context, q string, args ...any) (int64, error) {
+	if t.pg == nil {
+		return t.lite.exec(q, args)
+	}
+	tag, err := t.pg.Exec(ctx, q, args...)
+	if err != nil {
+		return 0, MapError(err)
+	}
+	return tag.RowsAffected(), nil
+}
+
+// Query reads in the transaction.
+func (t *Tx) Query(ctx context.Context, q string, args ...any) (*Rows, error) {
+	if t.pg == nil {
+		return t.lite.query(q, args)
+	}
+	rows, err := t.pg.Query(ctx, q, args...)
+	if err != nil {
+		return nil, MapError(err)
+	}
+	return &Rows{pg: rows}, nil
+}
+
+// QueryRow reads one row in the transaction.
+func (t *Tx) QueryRow(ctx context.Context, q string, args ...any) *Row {
+	rows, err := t.Query(ctx, q, args...)
+	return &Row{rows: rows, err: err}
+}
