@@ -1,0 +1,159 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"iter"
+	"net/http"
+	"time"
+
+	"github.com/tollhq/toll"
+)
+
+type tokenBody struct {
+	PlanID           toll.PlanID     `json:"planId"`
+	AgentID          toll.AgentID    `json:"agentId,omitempty"`
+	AllowedAgents    []toll.AgentID  `json:"allowedAgents,omitempty"`
+	RedemptionLimit  *toll.Credits   `json:"redemptionLimit,omitempty"`
+	OrderLimit       *int64          `json:"orderLimit,omitempty"`
+	ExpiresInSecs    int64           `json:"expiresInSecs,omitempty"`
+	Metadata         json.RawMessage `json:"metadata,omitempty"`
+	DelegationConfig *delegationBody `json:"delegationConfig,omitempty"`
+	TokenFormat      string          `json:"tokenFormat,omitempty"`
+	Resource         string          `json:"resource,omitempty"`
+}
+
+type delegationBody struct {
+	DelegationID string `json:"delegationId"`
+}
+
+// TokenOption shapes an access token.
+type TokenOption func(*tokenBody)
+
+// WithAgent binds the access token to one agent.
+func WithAgent(id toll.AgentID) TokenOption { return func(b *tokenBody) { b.AgentID = id } }
+
+// WithAgents lists the agents at which the access token is good.
+func WithAgents(ids ...toll.AgentID) TokenOption {
+	return func(b *tokenBody) { b.AllowedAgents = ids }
+}
+
+// WithRedemptionLimit bounds the credits that the access token may burn in its life.
+func WithRedemptionLimit(n toll.Credits) TokenOption {
+	return func(b *tokenBody) { b.RedemptionLimit = &n }
+}
+
+// WithOrderLimit bounds the orders that the access token may cause; 0 allows none.
+func WithOrderLimit(n int64) TokenOption { return func(b *tokenBody) { b.OrderLimit = &n } }
+
+// WithExpiry sets the life of the access token, 60 s to 365 days, default one day.
+func WithExpiry(d time.Duration) TokenOption {
+	return func(b *tokenBody) { b.ExpiresInSecs = int64(d / time.Second) }
+}
+
+// WithDelegation lets the access token buy credits through a delegation.
+func WithDelegation(id string) TokenOption {
+	return func(b *tokenBody) { b.DelegationConfig = &delegationBody{id} }
+}
+
+// WithTokenFormat chooses the rendering: "jwt" or "x402".
+func WithTokenFormat(f string) TokenOption { return func(b *tokenBody) { b.TokenFormat = f } }
+
+// WithResource adds a resource to the audience.
+func WithResource(u string) TokenOption { return func(b *tokenBody) { b.Resource = u } }
+
+// WithMetadata stores a JSON object with the permission.
+func WithMetadata(object json.RawMessage) TokenOption {
+	return func(b *tokenBody) { b.Metadata = object }
+}
+
+// AccessToken creates a permission and its access token for the caller. The token is shown here only. Without a delegation
+// it spends existing credits and free plans.
+func (c *Client) AccessToken(ctx context.Context, plan toll.PlanID, opts ...TokenOption) (*toll.AccessToken, error) {
+	b := tokenBody{PlanID: plan}
+	for _, o := range opts {
+		o(&b)
+	}
+	var out toll.AccessToken
+	if err := c.post(ctx, api("/x402/permissions"), b, &out); err != nil {
+		return nil, err
+	}
+	return &out, nil
+}
+
+// Permissions lists what the caller's access tokens may spend.
+func (c *Client) Permissions(ctx context.Context, opts ...ListOption) iter.Seq2[*toll.Permission, error] {
+	return list(ctx, c, api("/x402/permissions"), "permissions", opts, same[toll.Permission])
+}
+
+// Permission returns one permission with its last settlements.
+func (c *Client) Permission(ctx context.Context, hash toll.Hash) (*toll.Permission, error) {
+	var out toll.Permission
+	if err := c.get(ctx, api("/x402/permissions/%s", hash.String()), &out); err != nil {
+		return nil, err
+	}
+	return &out, nil
+}
+
+// RevokePermission ends a permission at once. Open holds of it still settle.
+func (c *Client) RevokePermission(ctx context.Context, hash toll.Hash) error {
+	_, err := c.do(ctx, call{method: http.MethodDelete, path: api("/x402/permissions/%s", hash.String())}, nil)
+	return err
+}
+
+// KeyParams is an API key to create.
+type KeyParams struct {
+	Name      string        // at most 100 characters
+	ExpiresIn time.Duration // at least 60 s; 0: never
+	Version   string        // pinned API version; "": the current one
+	Prefix    string        // one of the prefixes of the service; "": the operator's
+}
+
+// CreateKey creates an API key for the caller. Key is in this answer only.
+func (c *Client) CreateKey(ctx context.Context, p KeyParams) (*toll.APIKey, error) {
+	in := struct {
+		Name    string `json:"name,omitempty"`
+		Secs    int64  `json:"expiresInSecs,omitempty"`
+		Version string `json:"version,omitempty"`
+		Prefix  string `json:"prefix,omitempty"`
+	}{p.Name, int64(p.ExpiresIn / time.Second), p.Version, p.Prefix}
+	var out toll.APIKey
+	if err := c.post(ctx, api("/api-keys"), in, &out); err != nil {
+		return nil, err
+	}
+	return &out, nil
+}
+
+// Keys lists the API keys of the caller.
+func (c *Client) Keys(ctx context.Context, opts ...ListOption) iter.Seq2[*toll.APIKey, error] {
+	return list(ctx, c, api("/api-keys"), "apiKeys", opts, same[toll.APIKey])
+}
+
+// Key returns the record of an API key.
+func (c *Client) Key(ctx context.Context, id toll.Hash) (*toll.APIKey, error) {
+	var out toll.APIKey
+	if err := c.get(ctx, api("/api-keys/%s", id.String()), &out); err != nil {
+		return nil, err
+	}
+	return &out, nil
+}
+
+// UpdateKey changes the name or the pinned API version of a key; nil leaves a member as it is.
+func (c *Client) UpdateKey(ctx context.Context, id toll.Hash, name, version *string) (*toll.APIKey, error) {
+	in := struct {
+		Name    *string `json:"name,omitempty"`
+		Version *string `json:"version,omitempty"`
+	}{name, version}
+	var out toll.APIKey
+	_, err := c.do(ctx, call{method: http.MethodPatch, path: api("/api-keys/%s", id.String()), body: in}, &out)
+	if err != nil {
+		return nil, err
+	}
+	return &out, nil
+}
+
+// RevokeKey ends an API key at once.
+func (c *Client) RevokeKey(ctx context.Context, id toll.Hash) error {
+	_, err := c.do(ctx, call{method: http.MethodDelete, path: api("/api-keys/%s", id.String())}, nil)
+	return err
+}

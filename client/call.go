@@ -1,0 +1,259 @@
+package client
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/x402"
+)
+
+const maxAnswer = 16 << 20
+
+func parseBase(address string) (*url.URL, error) {
+	u, err := url.Parse(strings.TrimSpace(address))
+	if err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
+		// The address itself stays out of the error: it may hold a password.
+		return nil, errors.New("the address of the service must be an absolute http or https URL without user, query and fragment")
+	}
+	u.Path = strings.TrimSuffix(strings.TrimRight(u.Path, "/"), "/api/v1")
+	u.RawPath = ""
+	return u, nil
+}
+
+// call is one call of the API.
+type call struct {
+	method string
+	path   string // below the base, path segments escaped
+	query  url.Values
+	body   any
+	// again says that a repeat cannot do anything twice: reads, and acts that carry an idempotency key or id.
+	again bool
+	// key is the Idempotency-Key, "" for none.
+	key string
+	// exempt leaves the version header out.
+	exempt bool
+}
+
+// answer is what the service said, whatever its status.
+type answer struct {
+	status int
+	header http.Header
+	body   []byte
+}
+
+func api(format string, segments ...string) string {
+	args := make([]any, len(segments))
+	for i, s := range segments {
+		args[i] = url.PathEscape(s)
+	}
+	return "/api/v1" + fmt.Sprintf(format, args...)
+}
+
+// do sends the call, decodes a 2xx body into out (nil: ignored) and turns any other answer into a *toll.Error.
+func (c *Client) do(ctx context.Context, cl call, out any) (*answer, error) {
+	a, err := c.send(ctx, cl)
+	if err != nil {
+		return nil, err
+	}
+	if a.status < 200 || a.status > 299 {
+		return a, a.err()
+	}
+	if out == nil || len(a.body) == 0 {
+		return a, nil
+	}
+	if err := x402.Decode(a.body, out); err != nil {
+		return a, unreadable(a, err)
+	}
+	return a, nil
+}
+
+func unreadable(a *answer, err error) *toll.Error {
+	e := toll.NewError(toll.CodeInternal).WithCause(err)
+	e.Message = "The service sent an answer that cannot be read."
+	e.Status = http.StatusBadGateway
+	e.CorrelationID = a.correlationID()
+	return e
+}
+
+func (c *Client) send(ctx context.Context, cl call) (*answer, error) {
+	if c.baseErr != nil {
+		return nil, toll.NewError(toll.CodeBadRequest).WithDetails("%s", c.baseErr).WithCause(c.baseErr)
+	}
+	var body []byte
+	if cl.body != nil {
+		var err error
+		if body, err = x402.Encode(cl.body); err != nil {
+			return nil, toll.AsError(err)
+		}
+	}
+	for attempt := 0; ; attempt++ {
+		a, err := c.once(ctx, cl, body)
+		wait, ok := c.again(ctx, cl, attempt, a, err)
+		if !ok {
+			return a, err
+		}
+		status := 0
+		if a != nil {
+			status = a.status
+		}
+		c.log.InfoContext(ctx, "repeating a call", "method", cl.method, "attempt", attempt+1, "status", status, "wait", wait)
+		select {
+		case <-ctx.Done():
+			return a, err
+		case <-c.sleep(wait):
+		}
+	}
+}
+
+// again says whether to repeat the call, and after how long.
+func (c *Client) again(ctx context.Context, cl call, attempt int, a *answer, err error) (time.Duration, bool) {
+	if !cl.again || attempt >= c.retries || ctx.Err() != nil {
+		return 0, false
+	}
+	wait := min(100*time.Millisecond<<(2*min(attempt, 4)), c.maxWait)
+	if err != nil {
+		return wait, true
+	}
+	switch a.status {
+	case http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+		if secs := a.retryAfter(); secs > 0 {
+			wait = time.Duration(secs) * time.Second
+			if wait > c.maxWait {
+				return 0, false
+			}
+		}
+		if end, ok := ctx.Deadline(); ok && time.Until(end) <= wait {
+			return 0, false
+		}
+		return wait, true
+	}
+	return 0, false
+}
+
+func (c *Client) once(ctx context.Context, cl call, body []byte) (*answer, error) {
+	if c.timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, c.timeout)
+		defer cancel()
+	}
+	address := c.base.String() + cl.path
+	if len(cl.query) > 0 {
+		address += "?" + cl.query.Encode()
+	}
+	var r io.Reader
+	if body != nil {
+		r = bytes.NewReader(body)
+	}
+	req, err := http.NewRequestWithContext(ctx, cl.method, address, r)
+	if err != nil {
+		return nil, toll.NewError(toll.CodeBadRequest).WithCause(err)
+	}
+	h := req.Header
+	if body != nil {
+		h.Set("Content-Type", "application/json")
+	}
+	h.Set("Accept", "application/json")
+	h.Set("User-Agent", c.userAgent)
+	if c.key != "" {
+		h.Set("Authorization", "Bearer "+c.key)
+	}
+	if c.version != "" && !cl.exempt {
+		h.Set(c.names.HeaderVersion(), c.version)
+	}
+	if cl.key != "" {
+		h.Set("Idempotency-Key", cl.key)
+	}
+	res, err := c.http.Do(req)
+	if err != nil {
+		return nil, c.unreachable(err)
+	}
+	defer res.Body.Close()
+	b, err := io.ReadAll(io.LimitReader(res.Body, maxAnswer+1))
+	if err != nil {
+		return nil, c.unreachable(err)
+	}
+	if len(b) > maxAnswer {
+		return nil, c.unreachable(errors.New("the answer is longer than 16 MiB"))
+	}
+	return &answer{status: res.StatusCode, header: res.Header, body: b}, nil
+}
+
+// unreachable is a call without an answer: whether it was carried out is unknown.
+func (c *Client) unreachable(err error) *toll.Error {
+	e := toll.NewError(toll.CodeUnavailable)
+	e.Message = "The service did not answer."
+	var ue *url.Error
+	if errors.As(err, &ue) {
+		err = ue.Err // the address may carry ids that logs should not
+	}
+	return e.WithCause(err)
+}
+
+func (a *answer) correlationID() string {
+	id := a.header.Get("x-correlation-id")
+	if len(id) > 128 || strings.ContainsFunc(id, func(r rune) bool { return r <= ' ' || r > '~' }) {
+		return ""
+	}
+	return id
+}
+
+// retryAfter returns the seconds that the service asks to wait, 0 when it does not say.
+func (a *answer) retryAfter() int {
+	v := strings.TrimSpace(a.header.Get("Retry-After"))
+	if n, err := strconv.Atoi(v); err == nil && n > 0 {
+		return min(n, 86400)
+	}
+	return 0
+}
+
+// err returns the typed error of an answer that is not 2xx. A body that is no error of the service, such as the page of a
+// proxy between, is named by its status alone.
+func (a *answer) err() *toll.Error {
+	var b toll.ErrorBody
+	var e *toll.Error
+	if x402.Decode(a.body, &b) == nil && b.Code != "" {
+		e = b.Err()
+	} else {
+		e = toll.NewError(codeOfStatus(a.status))
+		e.Message = fmt.Sprintf("The service answered %d without an error of its own.", a.status)
+	}
+	e.Status = a.status
+	e.RetryAfterSecs = a.retryAfter()
+	if e.CorrelationID == "" {
+		e.CorrelationID = a.correlationID()
+	}
+	return e
+}
+
+func codeOfStatus(status int) toll.Code {
+	switch status {
+	case http.StatusBadRequest:
+		return toll.CodeBadRequest
+	case http.StatusUnauthorized:
+		return toll.CodeNotAuthenticated
+	case http.StatusForbidden:
+		return toll.CodeForbidden
+	case http.StatusPaymentRequired:
+		return toll.CodePaymentRequired
+	case http.StatusNotFound:
+		return toll.CodePathNotFound
+	case http.StatusMethodNotAllowed:
+		return toll.CodeMethodNotAllowed
+	case http.StatusRequestEntityTooLarge:
+		return toll.CodeBodyTooLarge
+	case http.StatusTooManyRequests:
+		return toll.CodeRateLimited
+	case http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+		return toll.CodeUnavailable
+	}
+	return toll.CodeInternal
+}

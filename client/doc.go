@@ -1,0 +1,2 @@
+// Package client is the Go SDK over HTTP.
+package client

@@ -1,0 +1,141 @@
+package client
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/x402"
+)
+
+var _ x402.Facilitator = (*Client)(nil)
+
+// Terms returns what a server must know of a plan to ask for payment.
+func (c *Client) Terms(ctx context.Context, id toll.PlanID) (*x402.Terms, error) {
+	p, err := c.Plan(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	env, network, err := c.home(ctx)
+	if err != nil {
+		return nil, err
+	}
+	t := &x402.Terms{
+		PlanID: p.ID, PlanName: p.Metadata.Name, Scheme: c.names.SchemeCrypto(), Network: network, PayTo: p.PayTo().String(),
+		MinAmount: p.Credits.MinAmount, MaxAmount: p.Credits.MaxAmount, IsTime: p.IsTime(),
+	}
+	if !p.Price.IsCrypto && !p.Price.IsFree() {
+		t.Scheme, t.Network = c.names.SchemeCard(), env.CardNetwork()
+	}
+	return t, nil
+}
+
+// home returns the environment of the service, which never changes while it runs under one address.
+func (c *Client) home(ctx context.Context) (toll.Environment, string, error) {
+	if i := c.info.Load(); i != nil {
+		return i.Environment, i.Network, nil
+	}
+	i, err := c.Info(ctx)
+	if err != nil {
+		return "", "", err
+	}
+	if i.Network == "" {
+		i.Network = i.Environment.Network()
+	}
+	c.info.Store(i)
+	return i.Environment, i.Network, nil
+}
+
+// Verify asks whether a request is payable. A refusal is an answer with a nil error. It is repeated only when that cannot
+// take a second hold.
+func (c *Client) Verify(ctx context.Context, req *x402.VerifyRequest) (*x402.VerifyResponse, error) {
+	a, err := c.send(ctx, call{
+		method: http.MethodPost, path: api("/x402/verify"), body: req, again: !req.Hold || req.AgentRequestID != "",
+	})
+	if err != nil {
+		return nil, err
+	}
+	if !verdict(a.status) {
+		return nil, a.err()
+	}
+	var v x402.VerifyResponse
+	if err := x402.Decode(a.body, &v); err != nil {
+		if a.status == http.StatusOK {
+			return nil, unreadable(a, err)
+		}
+		return nil, a.err()
+	}
+	if a.status != http.StatusOK {
+		e := a.err()
+		if failed(v.InvalidReason) {
+			return nil, e
+		}
+		v.IsValid = false
+		v.Code = e.Code
+		if v.InvalidMessage == "" {
+			v.InvalidMessage = e.Text()
+		}
+	}
+	return &v, nil
+}
+
+// failed says whether a reason is about the call and not about the payment.
+func failed(reason string) bool {
+	return reason == "" || reason == x402.ReasonRateLimited || reason == x402.ReasonUnauthorizedServer
+}
+
+// verdict says whether an answer of verify or settle with this status can judge the payment. All others are failures of
+// the call: the key of the caller, a limit, the service.
+func verdict(status int) bool {
+	switch status {
+	case http.StatusOK, http.StatusBadRequest, http.StatusPaymentRequired, http.StatusForbidden,
+		http.StatusNotFound, http.StatusConflict, http.StatusTooManyRequests:
+		return true
+	}
+	return false
+}
+
+// Settle burns credits. With an AgentRequestID it is repeated as often as is needed: the service burns once. An error means
+// that the outcome is unknown; so does errorReason settlement_pending.
+func (c *Client) Settle(ctx context.Context, req *x402.SettleRequest) (*x402.SettleResponse, error) {
+	a, err := c.send(ctx, call{
+		method: http.MethodPost, path: api("/x402/settle"), body: req, again: req.AgentRequestID != "",
+	})
+	if err != nil {
+		return nil, err
+	}
+	if !verdict(a.status) && a.status != http.StatusServiceUnavailable {
+		return nil, a.err()
+	}
+	var s x402.SettleResponse
+	if err := x402.Decode(a.body, &s); err != nil {
+		if a.status == http.StatusOK {
+			return nil, unreadable(a, err)
+		}
+		return nil, a.err()
+	}
+	if a.status != http.StatusOK {
+		e := a.err()
+		if failed(s.ErrorReason) || (a.status == http.StatusServiceUnavailable && s.ErrorReason != x402.ReasonPending) {
+			return nil, e
+		}
+		s.Success = false
+		s.Code = e.Code
+		if s.ErrorMessage == "" {
+			s.ErrorMessage = e.Text()
+		}
+	}
+	s.Raw = a.body
+	s.Replayed = a.header.Get("Idempotency-Replayed") == "true"
+	return &s, nil
+}
+
+// Release gives a hold back without a burn. A repeat gets the same answer.
+func (c *Client) Release(ctx context.Context, req *x402.ReleaseRequest) (*x402.ReleaseResponse, error) {
+	var out x402.ReleaseResponse
+	_, err := c.do(ctx, call{method: http.MethodPost, path: api("/x402/release"), body: req, again: true}, &out)
+	if err != nil {
+		return nil, err
+	}
+	return &out, nil
+}

@@ -1,0 +1,254 @@
+package client
+
+import (
+	"encoding/json"
+	"sort"
+	"time"
+
+	"github.com/tollhq/toll"
+)
+
+// planRecord is a plan as read (wire contract, section 7). The nested part is enough: the flat members are copies.
+type planRecord struct {
+	PlanID    toll.PlanID `json:"planId"`
+	MaxOrders *toll.Int   `json:"maxOrders"`
+	Metadata  struct {
+		Main struct {
+			toll.Metadata
+			IsTrialPlan toll.Bool `json:"isTrialPlan"`
+		} `json:"main"`
+		Plan struct {
+			AccessLimit toll.AccessLimit `json:"accessLimit"`
+		} `json:"plan"`
+		Curation curation `json:"curation"`
+	} `json:"metadata"`
+	Registry struct {
+		Owner       toll.Address       `json:"owner"`
+		Price       toll.Price         `json:"price"`
+		Credits     toll.CreditsConfig `json:"credits"`
+		LastUpdated toll.Int           `json:"lastUpdated"` // epoch milliseconds
+	} `json:"registry"`
+}
+
+type curation struct {
+	IsListed bool `json:"isListed"`
+}
+
+func (r *planRecord) plan() (*toll.Plan, error) {
+	p := &toll.Plan{
+		ID: r.PlanID, Owner: r.Registry.Owner, Metadata: r.Metadata.Main.Metadata, Price: r.Registry.Price,
+		Credits: r.Registry.Credits, AccessLimit: r.Metadata.Plan.AccessLimit, IsTrial: bool(r.Metadata.Main.IsTrialPlan),
+		IsListed: r.Metadata.Curation.IsListed, UpdatedAt: time.UnixMilli(int64(r.Registry.LastUpdated)).UTC(),
+	}
+	if r.MaxOrders != nil {
+		p.MaxOrders = int64(*r.MaxOrders)
+	}
+	if t := p.Metadata.DateCreated; t != nil {
+		p.CreatedAt = t.Time
+	}
+	if p.ID == "" {
+		return nil, toll.Errorf(toll.CodeInternal, "The service sent a plan without an id.")
+	}
+	return p, nil
+}
+
+// agentRecord is an agent as read (wire contract, section 7).
+type agentRecord struct {
+	AgentID  toll.AgentID   `json:"agentId"`
+	Plans    []toll.PlanRef `json:"plans"`
+	Metadata struct {
+		Main  toll.Metadata `json:"main"`
+		Agent struct {
+			Endpoints          []map[string]string `json:"endpoints"`
+			OpenEndpoints      []string            `json:"openEndpoints"`
+			AgentDefinitionURL string              `json:"agentDefinitionUrl"`
+			AuthType           string              `json:"authType"`
+			StrictEndpoints    bool                `json:"strictEndpoints"`
+			HasCredentials     bool                `json:"hasCredentials"`
+		} `json:"agent"`
+		Curation curation `json:"curation"`
+	} `json:"metadata"`
+	Registry struct {
+		Owner       toll.Address `json:"owner"`
+		LastUpdated toll.Int     `json:"lastUpdated"`
+	} `json:"registry"`
+}
+
+func (r *agentRecord) agent() (*toll.Agent, error) {
+	a := &toll.Agent{
+		ID: r.AgentID, Owner: r.Registry.Owner, Metadata: r.Metadata.Main, Plans: r.Plans,
+		IsListed: r.Metadata.Curation.IsListed, UpdatedAt: time.UnixMilli(int64(r.Registry.LastUpdated)).UTC(),
+		API: toll.AgentAPI{
+			OpenEndpoints: r.Metadata.Agent.OpenEndpoints, AgentDefinitionURL: r.Metadata.Agent.AgentDefinitionURL,
+			AuthType: r.Metadata.Agent.AuthType, StrictEndpoints: r.Metadata.Agent.StrictEndpoints,
+			HasCredentials: r.Metadata.Agent.HasCredentials,
+		},
+	}
+	for _, m := range r.Metadata.Agent.Endpoints {
+		verbs := make([]string, 0, len(m))
+		for v := range m {
+			verbs = append(verbs, v)
+		}
+		sort.Strings(verbs)
+		for _, v := range verbs {
+			a.API.Endpoints = append(a.API.Endpoints, toll.Endpoint{Verb: v, URL: m[v]})
+		}
+	}
+	if t := a.Metadata.DateCreated; t != nil {
+		a.CreatedAt = t.Time
+	}
+	if a.ID == "" {
+		return nil, toll.Errorf(toll.CodeInternal, "The service sent an agent without an id.")
+	}
+	return a, nil
+}
+
+// PlanParams is a plan to register (wire contract, sections 8 and 10).
+type PlanParams struct {
+	Metadata    toll.Metadata
+	Price       toll.Price         // the zero value is a free plan
+	Credits     toll.CreditsConfig // zero Amount, MinAmount and MaxAmount: 1
+	AccessLimit toll.AccessLimit   // "": time when Credits.DurationSecs is above 0, else credits
+	MaxOrders   int64              // 0 = no limit
+	IsTrial     bool
+	// Nonce makes the registration repeatable: the same caller, nonce and content gives the same plan. A decimal uint256.
+	Nonce string
+}
+
+type planBody struct {
+	MetadataAttributes toll.Metadata      `json:"metadataAttributes"`
+	PriceConfig        priceBody          `json:"priceConfig"`
+	CreditsConfig      toll.CreditsConfig `json:"creditsConfig"`
+	AccessLimit        toll.AccessLimit   `json:"accessLimit,omitempty"`
+	MaxOrders          int64              `json:"maxOrders,omitempty"`
+	IsTrialPlan        bool               `json:"isTrialPlan,omitempty"`
+	Nonce              string             `json:"nonce,omitempty"`
+}
+
+type priceBody struct {
+	TokenAddress    toll.Address   `json:"tokenAddress"`
+	Amounts         []toll.Units   `json:"amounts"`
+	Receivers       []toll.Address `json:"receivers"`
+	TemplateAddress toll.Address   `json:"templateAddress"`
+	IsCrypto        bool           `json:"isCrypto"`
+	Currency        string         `json:"currency,omitempty"`
+}
+
+func (p *PlanParams) body() planBody {
+	price := priceBody{
+		TokenAddress: p.Price.TokenAddress, Amounts: p.Price.Amounts, Receivers: p.Price.Receivers,
+		TemplateAddress: p.Price.TemplateAddress, IsCrypto: p.Price.IsCrypto, Currency: p.Price.Currency,
+	}
+	if p.Price.IsFree() {
+		price.IsCrypto = true
+		price.Amounts, price.Receivers = []toll.Units{}, []toll.Address{}
+	}
+	cr := p.Credits
+	if cr.Amount == 0 {
+		cr.Amount = 1
+	}
+	if cr.MinAmount == 0 {
+		cr.MinAmount = 1
+	}
+	if cr.MaxAmount == 0 {
+		cr.MaxAmount = cr.MinAmount
+	}
+	if cr.RedemptionType == 0 {
+		cr.RedemptionType = 4
+	}
+	if cr.MinAmount == cr.MaxAmount && p.AccessLimit != toll.LimitTime && cr.DurationSecs.IsZero() {
+		cr.IsRedemptionAmountFixed = true
+	}
+	return planBody{
+		MetadataAttributes: p.Metadata, PriceConfig: price, CreditsConfig: cr, AccessLimit: p.AccessLimit,
+		MaxOrders: p.MaxOrders, IsTrialPlan: p.IsTrial, Nonce: p.Nonce,
+	}
+}
+
+// AgentParams is an agent to register (wire contract, section 9).
+type AgentParams struct {
+	Metadata toll.Metadata
+	API      toll.AgentAPI // HasCredentials is not sent
+	// Credentials are what a caller of the agent needs; the service keeps them and never returns them.
+	Credentials Credentials
+	Plans       []toll.PlanID // plans of the caller, for RegisterAgent
+}
+
+// Credentials are the upstream secrets of an agent.
+type Credentials struct {
+	Username string
+	Password string
+	Token    string
+	APIKey   string
+	Headers  map[string]string
+}
+
+type agentBody struct {
+	MetadataAttributes toll.Metadata `json:"metadataAttributes"`
+	AgentAPIAttributes agentAPIBody  `json:"agentApiAttributes"`
+	Plans              []toll.PlanID `json:"plans,omitempty"`
+}
+
+type agentAPIBody struct {
+	Endpoints          []map[string]string `json:"endpoints"`
+	OpenEndpoints      []string            `json:"openEndpoints,omitempty"`
+	AgentDefinitionURL string              `json:"agentDefinitionUrl,omitempty"`
+	AuthType           string              `json:"authType,omitempty"`
+	Username           string              `json:"username,omitempty"`
+	Password           string              `json:"password,omitempty"`
+	Token              string              `json:"token,omitempty"`
+	APIKey             string              `json:"apiKey,omitempty"`
+	Headers            map[string]string   `json:"headers,omitempty"`
+	StrictEndpoints    bool                `json:"strictEndpoints,omitempty"`
+}
+
+func (p *AgentParams) body() agentBody {
+	b := agentBody{MetadataAttributes: p.Metadata, Plans: p.Plans, AgentAPIAttributes: agentAPIBody{
+		Endpoints: []map[string]string{}, OpenEndpoints: p.API.OpenEndpoints, AgentDefinitionURL: p.API.AgentDefinitionURL,
+		AuthType: p.API.AuthType, StrictEndpoints: p.API.StrictEndpoints, Username: p.Credentials.Username,
+		Password: p.Credentials.Password, Token: p.Credentials.Token, APIKey: p.Credentials.APIKey, Headers: p.Credentials.Headers,
+	}}
+	for _, e := range p.API.Endpoints {
+		b.AgentAPIAttributes.Endpoints = append(b.AgentAPIAttributes.Endpoints, map[string]string{e.Verb: e.URL})
+	}
+	return b
+}
+
+// Registered names what a registration made.
+type Registered struct {
+	PlanID  toll.PlanID  `json:"planId"`  // "" when no plan was registered
+	AgentID toll.AgentID `json:"agentId"` // "" when no agent was registered
+	TxHash  toll.Hash    `json:"txHash"`
+}
+
+// Info describes the service.
+type Info struct {
+	Name        string           `json:"name"`
+	Version     string           `json:"version"` // release
+	Environment toll.Environment `json:"environment"`
+	Network     string           `json:"network"`
+	APIBase     string           `json:"apiBase"`
+	APIVersion  struct {
+		Current string `json:"current"`
+		Floor   string `json:"floor"`
+	} `json:"apiVersion"`
+	Deployment json.RawMessage `json:"deployment,omitempty"`
+}
+
+// Health is the answer of a process that lives.
+type Health struct {
+	Status    string    `json:"status"`
+	Service   string    `json:"service"`
+	Version   string    `json:"version"`
+	Timestamp toll.Time `json:"timestamp"`
+}
+
+// Versions says which API versions there are, and which one this client gets.
+type Versions struct {
+	Current                 string   `json:"current"`
+	Floor                   string   `json:"floor"`
+	GatedVersions           []string `json:"gatedVersions"`
+	YourPinnedVersion       string   `json:"yourPinnedVersion"`
+	YourEffectiveVersion    string   `json:"yourEffectiveVersion"`
+	YourVersionResolvedFrom string   `json:"yourVersionResolvedFrom"`
+}

@@ -1,0 +1,215 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"iter"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/tollhq/toll"
+)
+
+// Call is the way to an operation that has no method here: path begins with "/", in is sent as JSON (nil: no body) and a
+// 2xx body is decoded into out (nil: ignored; *json.RawMessage: as sent). GET is repeated when that is safe, nothing else.
+func (c *Client) Call(ctx context.Context, method, path string, query url.Values, in, out any) error {
+	cl := call{method: method, path: path, query: query, body: in, again: method == http.MethodGet}
+	if raw, ok := out.(*json.RawMessage); ok {
+		a, err := c.do(ctx, cl, nil)
+		if err == nil {
+			*raw = a.body
+		}
+		return err
+	}
+	_, err := c.do(ctx, cl, out)
+	return err
+}
+
+func (c *Client) get(ctx context.Context, path string, out any) error {
+	_, err := c.do(ctx, call{method: http.MethodGet, path: path, again: true}, out)
+	return err
+}
+
+func (c *Client) post(ctx context.Context, path string, in, out any) error {
+	_, err := c.do(ctx, call{method: http.MethodPost, path: path, body: in, key: idempotencyKey(ctx)}, out)
+	return err
+}
+
+type idempotencyContext struct{}
+
+// WithIdempotencyKey makes the next creation under this context repeatable: the service answers the same key and content
+// with the stored answer for 24 hours. 1 to 255 visible ASCII characters.
+func WithIdempotencyKey(ctx context.Context, key string) context.Context {
+	return context.WithValue(ctx, idempotencyContext{}, key)
+}
+
+func idempotencyKey(ctx context.Context) string {
+	k, _ := ctx.Value(idempotencyContext{}).(string)
+	return k
+}
+
+// RegisterAgentWithPlan registers an agent and a plan for it: both or nothing.
+func (c *Client) RegisterAgentWithPlan(ctx context.Context, agent AgentParams, plan PlanParams) (*Registered, error) {
+	in := struct {
+		Agent agentBody `json:"agent"`
+		Plan  planBody  `json:"plan"`
+	}{agent.body(), plan.body()}
+	in.Agent.Plans = nil
+	return registered(c, ctx, "/protocol/agents/plans", in)
+}
+
+// RegisterAgent registers an agent for plans of the caller.
+func (c *Client) RegisterAgent(ctx context.Context, agent AgentParams) (*Registered, error) {
+	return registered(c, ctx, "/protocol/agents", agent.body())
+}
+
+// RegisterPlan registers a plan. Its price and credits never change afterwards.
+func (c *Client) RegisterPlan(ctx context.Context, plan PlanParams) (*Registered, error) {
+	return registered(c, ctx, "/protocol/plans", plan.body())
+}
+
+func registered(c *Client, ctx context.Context, path string, in any) (*Registered, error) {
+	var out Registered
+	if err := c.post(ctx, api(path), in, &out); err != nil {
+		return nil, err
+	}
+	return &out, nil
+}
+
+// Plan returns a plan.
+func (c *Client) Plan(ctx context.Context, id toll.PlanID) (*toll.Plan, error) {
+	var r planRecord
+	if err := c.get(ctx, api("/protocol/plans/%s", string(id)), &r); err != nil {
+		return nil, err
+	}
+	return r.plan()
+}
+
+// Plans lists the plans of the caller.
+func (c *Client) Plans(ctx context.Context, opts ...ListOption) iter.Seq2[*toll.Plan, error] {
+	return list(ctx, c, api("/protocol/plans"), "plans", opts, (*planRecord).plan)
+}
+
+// Agent returns an agent.
+func (c *Client) Agent(ctx context.Context, id toll.AgentID) (*toll.Agent, error) {
+	var r agentRecord
+	if err := c.get(ctx, api("/protocol/agents/%s", string(id)), &r); err != nil {
+		return nil, err
+	}
+	return r.agent()
+}
+
+// Agents lists the agents of the caller.
+func (c *Client) Agents(ctx context.Context, opts ...ListOption) iter.Seq2[*toll.Agent, error] {
+	return list(ctx, c, api("/protocol/agents"), "agents", opts, (*agentRecord).agent)
+}
+
+// AgentPlans lists the plans of an agent.
+func (c *Client) AgentPlans(ctx context.Context, id toll.AgentID, opts ...ListOption) iter.Seq2[*toll.Plan, error] {
+	return list(ctx, c, api("/protocol/agents/%s/plans", string(id)), "plans", opts, (*planRecord).plan)
+}
+
+// PlanAgents lists the agents of a plan.
+func (c *Client) PlanAgents(ctx context.Context, id toll.PlanID, opts ...ListOption) iter.Seq2[*toll.Agent, error] {
+	return list(ctx, c, api("/protocol/plans/%s/agents", string(id)), "agents", opts, (*agentRecord).agent)
+}
+
+// OrderPlan buys a plan for the caller. An order that is still under way has no credits yet: its Status says so.
+func (c *Client) OrderPlan(ctx context.Context, id toll.PlanID) (*toll.Order, error) {
+	var out toll.Order
+	if err := c.post(ctx, api("/protocol/plans/%s/order", string(id)), nil, &out); err != nil {
+		return nil, err
+	}
+	return &out, nil
+}
+
+// Mint grants credits of the caller's own plan to a holder. They end after life; 0 means never.
+func (c *Client) Mint(ctx context.Context, id toll.PlanID, holder toll.Address, amount toll.Credits, life time.Duration) (*toll.ActResult, error) {
+	var out toll.ActResult
+	var err error
+	if life <= 0 {
+		err = c.post(ctx, api("/protocol/plans/mint"), struct {
+			PlanID   toll.PlanID  `json:"planId"`
+			Amount   toll.Credits `json:"amount"`
+			Receiver toll.Address `json:"creditsReceiver"`
+		}{id, amount, holder}, &out)
+	} else {
+		err = c.post(ctx, api("/protocol/plans/mintExpirable"), struct {
+			PlanID   toll.PlanID  `json:"planId"`
+			Amount   toll.Credits `json:"creditsAmount"`
+			Receiver toll.Address `json:"creditsReceiver"`
+			Secs     int64        `json:"creditsDuration"`
+		}{id, amount, holder, max(int64(life/time.Second), 1)}, &out)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &out, nil
+}
+
+// Balance returns what the caller has of a plan.
+func (c *Client) Balance(ctx context.Context, id toll.PlanID) (*toll.Balance, error) {
+	return c.balance(ctx, api("/protocol/plans/%s/balance", string(id)))
+}
+
+// BalanceOf returns what an address has of a plan.
+func (c *Client) BalanceOf(ctx context.Context, id toll.PlanID, holder toll.Address) (*toll.Balance, error) {
+	return c.balance(ctx, api("/protocol/plans/%s/balance/%s", string(id), holder.String()))
+}
+
+func (c *Client) balance(ctx context.Context, path string) (*toll.Balance, error) {
+	var out toll.Balance
+	if err := c.get(ctx, path, &out); err != nil {
+		return nil, err
+	}
+	return &out, nil
+}
+
+// Info returns what the service says about itself.
+func (c *Client) Info(ctx context.Context) (*Info, error) {
+	var out Info
+	if err := c.get(ctx, "/", &out); err != nil {
+		return nil, err
+	}
+	return &out, nil
+}
+
+// Health reports whether the service lives.
+func (c *Client) Health(ctx context.Context) (*Health, error) {
+	var out Health
+	if err := c.get(ctx, "/health", &out); err != nil {
+		return nil, err
+	}
+	return &out, nil
+}
+
+// Versions returns the API versions and the one that this client gets.
+func (c *Client) Versions(ctx context.Context) (*Versions, error) {
+	var out Versions
+	if err := c.get(ctx, api("/meta/versions"), &out); err != nil {
+		return nil, err
+	}
+	return &out, nil
+}
+
+// Settlement returns the outcome of a request: who may see it are the plan's owner and the subscriber.
+func (c *Client) Settlement(ctx context.Context, agentRequestID string) (*toll.Settlement, error) {
+	var out toll.Settlement
+	if err := c.get(ctx, api("/x402/settlements/%s", agentRequestID), &out); err != nil {
+		return nil, err
+	}
+	return &out, nil
+}
+
+// SettlementByTransaction returns the outcome of the request whose receipt names this transaction.
+func (c *Client) SettlementByTransaction(ctx context.Context, transaction string) (*toll.Settlement, error) {
+	var out toll.Settlement
+	_, err := c.do(ctx, call{
+		method: http.MethodGet, path: api("/x402/settlements"), query: url.Values{"transaction": {transaction}}, again: true,
+	}, &out)
+	if err != nil {
+		return nil, err
+	}
+	return &out, nil
+}

@@ -1,0 +1,218 @@
+package paid
+
+import (
+	"log/slog"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/x402"
+)
+
+// Bounds and defaults of the middleware (wire contract, sections 1 and 21).
+const (
+	DefaultHoldSecs  = 60       // life of a hold
+	MaxHoldSecs      = 900      // longest hold that the service gives
+	DefaultMaxBuffer = 8 << 20  // bytes of an answer that waits for its settlement in memory
+	DefaultMaxBody   = 10 << 20 // bytes of a request body
+	DefaultTimeout   = 30 * time.Second
+)
+
+// Response is what a handler answered, for a function that prices it.
+type Response struct {
+	Status int
+	Header http.Header // the handler's headers; changes have no effect
+	// Body is the whole answer; nil when Streamed, as nothing is kept then.
+	Body []byte
+	// Size is the number of body bytes: of a stream, those that were written before it ended or was cut.
+	Size     int64
+	Streamed bool
+}
+
+// Option configures a paid route.
+type Option func(*config)
+
+type config struct {
+	plan        toll.PlanID
+	agent       toll.AgentID
+	credits     toll.Credits
+	creditsFunc func(*http.Request, Response) toll.Credits
+	maxCredits  *toll.Credits
+	scheme      string
+	network     string
+	description string
+	mimeType    string
+	publicURL   string
+	namespace   x402.Namespace
+
+	hold          bool
+	holdSecs      int
+	maxBuffer     int64
+	maxBody       int64
+	expiredStatus int
+	tokenHeaders  []string
+	timeout       time.Duration
+
+	beforeVerify   func(*http.Request) error
+	afterVerify    func(*http.Request, *x402.VerifyResponse)
+	afterSettle    func(*http.Request, *x402.SettleResponse)
+	onPaymentError func(http.ResponseWriter, *http.Request, *toll.Error) bool
+	onUnsettled    func(Unsettled)
+
+	queue     *Queue
+	transport http.RoundTripper
+	log       *slog.Logger
+	clock     func() time.Time
+
+	// flushEventsOnly is set for the proxy, whose reverse proxy flushes every answer without a length: only event streams
+	// are streams there, so that all other answers keep their receipt.
+	flushEventsOnly bool
+}
+
+func newConfig(opts []Option) *config {
+	c := &config{
+		credits: 1, hold: true, holdSecs: DefaultHoldSecs, maxBuffer: DefaultMaxBuffer, maxBody: DefaultMaxBody,
+		expiredStatus: http.StatusPaymentRequired, tokenHeaders: []string{x402.HeaderSignature}, timeout: DefaultTimeout,
+		namespace: x402.Default, log: slog.New(slog.DiscardHandler), clock: time.Now,
+	}
+	for _, o := range opts {
+		if o != nil {
+			o(c)
+		}
+	}
+	if _, err := toll.ParsePlanID(string(c.plan)); err != nil {
+		panic("paid: a route needs paid.Plan with a plan id")
+	}
+	if c.queue == nil {
+		c.queue = NewQueue()
+	}
+	return c
+}
+
+// Plan names the plan whose credits pay for the route. Every route needs it.
+func Plan(id toll.PlanID) Option { return func(c *config) { c.plan = id } }
+
+// Agent names the agent that serves the route. It binds payments to the agent's endpoints.
+func Agent(id toll.AgentID) Option { return func(c *config) { c.agent = id } }
+
+// Credits sets what one answer costs, default 1. The service brings it into the bounds of the plan.
+func Credits(n toll.Credits) Option {
+	return func(c *config) { c.credits, c.creditsFunc = max(n, 0), nil }
+}
+
+// CreditsFunc prices the answer after the handler ran. What it returns is capped at the held amount; 0 or less burns
+// nothing. It must not block. Bound it with MaxCredits, else the maximum of the plan is held.
+func CreditsFunc(f func(r *http.Request, resp Response) toll.Credits) Option {
+	return func(c *config) { c.creditsFunc = f }
+}
+
+// MaxCredits bounds what a CreditsFunc may charge, and so what is held. Default: the maximum of the plan.
+func MaxCredits(n toll.Credits) Option { return func(c *config) { c.maxCredits = max(n, 0).Ptr() } }
+
+// Scheme overrides the payment scheme, by default the one of the plan.
+func Scheme(s string) Option { return func(c *config) { c.scheme = s } }
+
+// Network overrides the network, by default the one of the plan.
+func Network(s string) Option { return func(c *config) { c.network = s } }
+
+// Description describes the resource in a 402.
+func Description(s string) Option { return func(c *config) { c.description = s } }
+
+// MimeType names the type of the answer in a 402.
+func MimeType(s string) Option { return func(c *config) { c.mimeType = s } }
+
+// PublicURL is the absolute base under which the world reaches this server, for example "https://agent.example.com". The
+// resource of a payment is this base, the path and the query; without a base it is the path alone. The Host header and
+// forwarding headers are never used. A base that is not an absolute http or https URL panics.
+func PublicURL(base string) Option {
+	u, err := url.Parse(base)
+	if err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") || u.RawQuery != "" || u.Fragment != "" || u.User != nil {
+		panic("paid: PublicURL needs an absolute http or https URL without user, query and fragment")
+	}
+	base = strings.TrimRight(base, "/")
+	return func(c *config) { c.publicURL = base }
+}
+
+// Namespace sets the brand words on the wire, default [x402.Default].
+func Namespace(n x402.Namespace) Option { return func(c *config) { c.namespace = n } }
+
+// Hold says whether verify sets the credits aside before the handler runs, default true. Without it a settlement may be
+// refused after the work is done, and answers never stream.
+func Hold(on bool) Option { return func(c *config) { c.hold = on } }
+
+// HoldSecs is the life of the hold in seconds, 1 to 900, default 60. It bounds how long an answer may stream.
+func HoldSecs(n int) Option {
+	return func(c *config) { c.holdSecs = min(max(n, 1), MaxHoldSecs) }
+}
+
+// MaxBuffer is how many bytes of an answer wait in memory for the settlement, default 8 MiB. A longer answer streams on
+// its hold.
+func MaxBuffer(n int64) Option { return func(c *config) { c.maxBuffer = max(n, 0) } }
+
+// MaxBody is the largest request body in bytes, default 10 MiB; a larger one is 413. Less than 0 means no limit.
+func MaxBody(n int64) Option { return func(c *config) { c.maxBody = n } }
+
+// ExpiredStatus is the status for an expired, revoked or badly signed access token: 402 (default) or 401.
+func ExpiredStatus(status int) Option {
+	if status != http.StatusPaymentRequired && status != http.StatusUnauthorized {
+		panic("paid: ExpiredStatus is 402 or 401")
+	}
+	return func(c *config) { c.expiredStatus = status }
+}
+
+// TokenHeaders lists the request headers that may carry the access token, default "payment-signature". "authorization"
+// is read as a bearer token. They are removed from the request that the handler sees.
+func TokenHeaders(names ...string) Option {
+	names = append([]string(nil), names...)
+	return func(c *config) { c.tokenHeaders = names }
+}
+
+// Timeout bounds each call to the facilitator, default 30 s.
+func Timeout(d time.Duration) Option { return func(c *config) { c.timeout = d } }
+
+// BeforeVerify runs before the payment is verified. An error refuses the request: a [*toll.Error] with its own status,
+// anything else with 500. The request carries no access token.
+func BeforeVerify(f func(r *http.Request) error) Option {
+	return func(c *config) { c.beforeVerify = f }
+}
+
+// AfterVerify runs after every verdict, refusals included.
+func AfterVerify(f func(r *http.Request, verdict *x402.VerifyResponse)) Option {
+	return func(c *config) { c.afterVerify = f }
+}
+
+// AfterSettle runs after every settlement: a success, a refusal, or an outcome that is still unknown
+// (errorReason settlement_pending). A stream that settles late from the queue comes here again.
+func AfterSettle(f func(r *http.Request, receipt *x402.SettleResponse)) Option {
+	return func(c *config) { c.afterSettle = f }
+}
+
+// OnPaymentError may answer in place of a 402. It returns whether it did; headers that it set without answering are kept.
+// The payment-required and payment-response headers are set before it runs.
+func OnPaymentError(f func(w http.ResponseWriter, r *http.Request, e *toll.Error) bool) Option {
+	return func(c *config) { c.onPaymentError = f }
+}
+
+// OnUnsettled is the alarm for streams that were delivered and could not be settled at once. It is called when a stream
+// enters the queue, and once more, with Final set, when the queue gives up.
+func OnUnsettled(f func(Unsettled)) Option { return func(c *config) { c.onUnsettled = f } }
+
+// WithQueue shares a queue of unsettled streams, so that a program can drain it before it exits.
+func WithQueue(q *Queue) Option { return func(c *config) { c.queue = q } }
+
+// Transport is how [Proxy] reaches its upstream.
+func Transport(t http.RoundTripper) Option { return func(c *config) { c.transport = t } }
+
+// Log receives what the builder should know. Access tokens are never logged.
+func Log(l *slog.Logger) Option {
+	return func(c *config) {
+		if l != nil {
+			c.log = l
+		}
+	}
+}
+
+// Clock replaces the clock, for tests.
+func Clock(now func() time.Time) Option { return func(c *config) { c.clock = now } }
