@@ -1,14 +1,275 @@
 package x402
 
-import "github.com/tollhq/toll"
+import (
+	"net/url"
+	"strings"
 
-// Pattern is the url of a registered endpoint, ready to be matched.
-type Pattern struct{ text string }
+	"github.com/tollhq/toll"
+)
 
-// ParsePattern reads the url of an endpoint.
-func ParsePattern(url string) (Pattern, error) { return Pattern{url}, nil }
+// MaxURLBytes bounds the urls that are compared.
+const MaxURLBytes = 8 << 10
 
-// MatchEndpoint returns the registered url and verb that the url and verb of a request fall under.
+// Pattern is the url of a registered endpoint, ready to be matched in time linear in the url.
+type Pattern struct {
+	text     string // as registered
+	target          // scheme, host and kind; path is unused
+	segments []segment
+	rest     bool // a wildcard stands at the end
+	prefix   string
+	rank     int // 0 literal, 1 with parameters, 2 with a wildcard
+}
+
+type segment struct {
+	literal string
+	param   bool
+}
+
+// target is a url in the form in which urls are compared.
+type target struct {
+	scheme string // http, https, mcp, or "" for a path
+	host   string // lower case, without the default port
+	kind   string // mcp: tools, resources or prompts; prompts count as tools
+	path   string // decoded once, "" or "/" and segments; mcp: the name
+}
+
+func badURL(why string) error {
+	return toll.Errorf(toll.CodeBadRequest, "The url %s.", why)
+}
+
+// ParsePattern reads the url of an endpoint: absolute (http, https, mcp) or a path. ":name" and "{name}" match one
+// segment, "*" at the end of the url and "(.*)" at its end match the rest. Errors: [toll.CodeBadRequest].
+func ParsePattern(text string) (Pattern, error) {
+	t, err := parseTarget(text)
+	if err != nil {
+		return Pattern{}, err
+	}
+	p := Pattern{text: text, target: t}
+	path := t.path
+	for {
+		cut := strings.TrimSuffix(strings.TrimSuffix(path, "(.*)"), "*")
+		if cut == path {
+			break
+		}
+		path, p.rest, p.rank = cut, true, 2
+	}
+	if t.scheme != "mcp" && strings.ContainsAny(path, "*") {
+		return Pattern{}, badURL("has a wildcard before its end")
+	}
+	all := strings.Split(path, "/")
+	if p.rest {
+		// What stands between the last slash and the wildcard is the beginning of the rest, unless it is a parameter.
+		last := all[len(all)-1]
+		if !isParameter(last) {
+			p.prefix = last
+		}
+		all = all[:len(all)-1]
+	}
+	for _, s := range all {
+		switch {
+		case isParameter(s):
+			p.rank = max(p.rank, 1)
+			p.segments = append(p.segments, segment{param: true})
+			continue
+		case t.scheme != "mcp" && (strings.ContainsAny(s, "{}") || strings.HasPrefix(s, ":")):
+			return Pattern{}, badURL("has a parameter that is not a whole segment")
+		}
+		p.segments = append(p.segments, segment{literal: s})
+	}
+	return p, nil
+}
+
+// isParameter reports whether a segment is :name or {name}.
+func isParameter(s string) bool {
+	switch {
+	case len(s) > 2 && s[0] == '{' && s[len(s)-1] == '}':
+		return allOf(s[1:len(s)-1], classBase64URL, 1, MaxURLBytes)
+	case len(s) > 1 && s[0] == ':':
+		return allOf(s[1:], classBase64URL, 1, MaxURLBytes)
+	}
+	return false
+}
+
+// String returns the url as it was registered.
+func (p Pattern) String() string { return p.text }
+
+// Match reports whether a url falls under the pattern. An absolute url falls under a path on any host; a path falls
+// under an absolute http or https pattern by its path. Malformed urls, and those that two readers could read
+// differently (user information, empty or dot segments, encoded slashes, backslashes, control characters), never match.
+func (p Pattern) Match(text string) bool {
+	t, err := parseTarget(text)
+	return err == nil && p.match(t)
+}
+
+func (p *Pattern) match(t target) bool {
+	if p.scheme == "mcp" || t.scheme == "mcp" {
+		if p.scheme != t.scheme || p.host != t.host || p.kind != t.kind {
+			return false
+		}
+	} else if p.scheme != "" && t.scheme != "" && (p.scheme != t.scheme || p.host != t.host) {
+		return false
+	}
+	path := t.path
+	for i, s := range p.segments {
+		seg, rest, more := strings.Cut(path, "/")
+		if s.param && seg == "" || !s.param && seg != s.literal {
+			return false
+		}
+		if path = rest; !more {
+			// The url is read to its end: a wildcard behind a slash may stand for nothing.
+			return i == len(p.segments)-1 && (!p.rest || p.prefix == "")
+		}
+	}
+	return p.rest && strings.HasPrefix(path, p.prefix)
+}
+
+// parseTarget brings a url into the form in which urls are compared (wire contract, section 16).
+func parseTarget(s string) (target, error) {
+	if len(s) > MaxURLBytes {
+		return target{}, badURL("is longer than 8 KiB")
+	}
+	if len(s) > 6 && strings.EqualFold(s[:6], "mcp://") {
+		return parseMCP(s[6:])
+	}
+	u, err := url.Parse(s)
+	if err != nil {
+		return target{}, badURL("is malformed")
+	}
+	t := target{scheme: u.Scheme, path: u.Path} // url.Parse lowers the scheme
+	switch {
+	case u.User != nil:
+		return target{}, badURL("carries user information")
+	case t.scheme == "" && u.Host == "" && strings.HasPrefix(s, "/") && !strings.HasPrefix(s, "//"):
+	case (t.scheme == "http" || t.scheme == "https") && u.Hostname() != "":
+		t.host = lowerASCII(u.Host)
+		port := ":80"
+		if t.scheme == "https" {
+			port = ":443"
+		}
+		t.host = strings.TrimSuffix(strings.TrimSuffix(t.host, port), ":")
+	default:
+		return target{}, badURL("is neither absolute (http, https, mcp) nor a path")
+	}
+	if u.RawPath != "" && strings.Contains(strings.ToLower(u.RawPath), "%2f") {
+		return target{}, badURL("has an encoded slash")
+	}
+	t.path = strings.TrimSuffix(t.path, "/")
+	return t, checkPath(t.path)
+}
+
+// checkPath refuses paths that the agent behind may read differently.
+func checkPath(path string) error {
+	if path == "" {
+		return nil
+	}
+	start := 1
+	for i := 1; i <= len(path); i++ {
+		if i < len(path) && path[i] != '/' {
+			if c := path[i]; c < 0x20 || c == 0x7f || c == '\\' {
+				return badURL("has a control character or a backslash in its path")
+			}
+			continue
+		}
+		switch path[start:i] {
+		case "":
+			return badURL("has an empty segment")
+		case ".", "..":
+			return badURL("has a dot segment")
+		}
+		start = i + 1
+	}
+	return nil
+}
+
+// parseMCP reads <server>/<kind>/<name>, each percent-decoded once. The name of a resource is its URI, so slashes, queries
+// and fragments belong to it.
+func parseMCP(s string) (target, error) {
+	host, rest, ok := strings.Cut(s, "/")
+	kind, name, ok2 := strings.Cut(rest, "/")
+	if !ok || !ok2 || host == "" || name == "" {
+		return target{}, badURL("is not mcp://server/type/name")
+	}
+	switch kind {
+	case "tools", "prompts":
+		// Deployed servers send tools/ for prompts as well.
+		kind = "tools"
+		if i := strings.IndexAny(name, "?#"); i >= 0 {
+			name = name[:i]
+		}
+		name = strings.TrimSuffix(name, "/")
+	case "resources":
+	default:
+		return target{}, badURL("names neither tools, resources nor prompts")
+	}
+	host, err := url.PathUnescape(host)
+	if err == nil {
+		name, err = url.PathUnescape(name)
+	}
+	if err != nil || name == "" {
+		return target{}, badURL("is malformed")
+	}
+	return target{scheme: "mcp", host: lowerASCII(host), kind: kind, path: name}, nil
+}
+
+// lowerASCII leaves other letters alone, as some of them would become ASCII.
+func lowerASCII(s string) string {
+	for i := range len(s) {
+		if s[i] >= 'A' && s[i] <= 'Z' {
+			b := []byte(s)
+			for j := i; j < len(b); j++ {
+				if b[j] >= 'A' && b[j] <= 'Z' {
+					b[j] += 'a' - 'A'
+				}
+			}
+			return string(b)
+		}
+	}
+	return s
+}
+
+// Endpoints are the endpoints of an agent, ready to be matched. They are safe for use by many goroutines.
+type Endpoints struct {
+	verbs    []string // as registered
+	lower    []string
+	patterns []Pattern
+}
+
+// NewEndpoints prepares the endpoints of an agent. Urls that cannot be read match nothing.
+func NewEndpoints(list []toll.Endpoint) *Endpoints {
+	es := &Endpoints{}
+	for _, e := range list {
+		if p, err := ParsePattern(e.URL); err == nil {
+			es.verbs = append(es.verbs, e.Verb)
+			es.lower = append(es.lower, lowerASCII(e.Verb))
+			es.patterns = append(es.patterns, p)
+		}
+	}
+	return es
+}
+
+// Match returns the registered url and verb that a request falls under: among those that match, a url without parameters
+// wins over one with, and that over one with a wildcard, then the first. An empty verb matches every verb, and on mcp
+// urls verbs are not compared.
+func (es *Endpoints) Match(url, verb string) (pattern, matchedVerb string, ok bool) {
+	t, err := parseTarget(url)
+	if err != nil {
+		return "", "", false
+	}
+	verb = lowerASCII(verb)
+	best := 3
+	for i := range es.patterns {
+		p := &es.patterns[i]
+		if verb != "" && t.scheme != "mcp" && verb != es.lower[i] {
+			continue
+		}
+		if p.rank < best && p.match(t) {
+			pattern, matchedVerb, ok, best = p.text, es.verbs[i], true, p.rank
+		}
+	}
+	return pattern, matchedVerb, ok
+}
+
+// MatchEndpoint is [Endpoints.Match] for one url.
 func MatchEndpoint(endpoints []toll.Endpoint, url, verb string) (pattern, matchedVerb string, ok bool) {
-	return "", "", false
+	return NewEndpoints(endpoints).Match(url, verb)
 }

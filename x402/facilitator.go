@@ -9,7 +9,7 @@ import (
 
 // PaymentRequired says what a request costs (wire contract, section 15).
 type PaymentRequired struct {
-	X402Version int                        `json:"x402Version"`
+	X402Version toll.Int                   `json:"x402Version"`
 	Error       string                     `json:"error,omitempty"`
 	Resource    Resource                   `json:"resource"`
 	Accepts     []Requirements             `json:"accepts"`
@@ -37,10 +37,11 @@ type Requirements struct {
 
 // RequirementsExtra is the extra member of requirements.
 type RequirementsExtra struct {
-	Version  string `json:"version,omitempty"` // "1"
-	PlanID   string `json:"planId,omitempty"`
-	AgentID  string `json:"agentId,omitempty"`
-	HTTPVerb string `json:"httpVerb,omitempty"`
+	Version     string `json:"version,omitempty"` // "1"
+	PlanID      string `json:"planId,omitempty"`
+	AgentID     string `json:"agentId,omitempty"`
+	HTTPVerb    string `json:"httpVerb,omitempty"`
+	PaymentFlow string `json:"paymentFlow,omitempty"` // never sent; any other than "authorization" is refused
 }
 
 // Terms is what a server must know of a plan to ask for payment.

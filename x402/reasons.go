@@ -1,8 +1,12 @@
 package x402
 
-import "github.com/tollhq/toll"
+import (
+	"strings"
 
-// Act is the call that a fault belongs to.
+	"github.com/tollhq/toll"
+)
+
+// Act is the call that an error belongs to.
 type Act string
 
 // Acts.
@@ -11,63 +15,98 @@ const (
 	ActSettle Act = "settle"
 )
 
-type reasonCode struct {
-	reason string
-	code   toll.Code
-}
-
 // reasons is the table of reason words and codes (wire contract, section 16). Where several words share a code, the
-// first is the answer for the code; where several codes share a word, the first is the answer for the word.
-func (n Namespace) reasons() []reasonCode {
-	return []reasonCode{
-		{n.ReasonSignature(), toll.CodeTokenSignature},
-		{n.ReasonExpired(), toll.CodePermissionExpired},
-		{n.ReasonRevoked(), toll.CodePermissionRevoked},
-		{n.ReasonUnknown(), toll.CodePermissionUnknown},
-		{n.ReasonPlanMismatch(), toll.CodePlanMismatch},
-		{n.ReasonAgentMismatch(), toll.CodeAgentMismatch},
-		{n.ReasonResourceMismatch(), toll.CodeEndpointMismatch},
-		{ReasonInvalidRequirements, toll.CodeBadRequirements},
-		{ReasonUnsupportedScheme, toll.CodeUnsupportedScheme},
-		{ReasonInvalidNetwork, toll.CodeUnsupportedScheme},
-		{ReasonAgentInactive, toll.CodeAgentUnlisted},
-		{ReasonInsufficientFunds, toll.CodeInsufficientCredits},
-		{ReasonPlanExpired, toll.CodePlanPeriodOver},
-		{ReasonRedemptionLimit, toll.CodeRedemptionLimit},
-		{ReasonOrderLimit, toll.CodeOrderLimit},
-		{ReasonInvalidPayload, toll.CodeTokenUndecodable},
-		{ReasonInvalidVersion, toll.CodeBadX402Version},
-		{ReasonRateLimited, toll.CodeRateLimited},
-		{ReasonDelegationNotFound, toll.CodeDelegationNotFound},
-		{ReasonDelegationRevoked, toll.CodeDelegationRevoked},
-		{ReasonDelegationExpired, toll.CodeDelegationExpired},
-		{ReasonDelegationExhausted, toll.CodeDelegationExhausted},
-		{ReasonDelegationShort, toll.CodeDelegationInsufficient},
-		{ReasonPaymentUnavailable, toll.CodePaymentMethodUnusable},
-		{ReasonPaymentUnavailable, toll.CodePaymentMethodRevoked},
-		{ReasonPaymentDeclined, toll.CodeTopUpRefused},
-		{ReasonKeyNotAllowed, toll.CodePaymentMethodNotAllowed},
-		{ReasonPlanUnlisted, toll.CodePlanUnlisted},
-		{ReasonTrialUsed, toll.CodeTrialUsed},
-		{ReasonInFlight, toll.CodeRequestUsed},
-		{ReasonDuplicate, toll.CodeRequestUsed},
-		{ReasonConflict, toll.CodeSettleConflict},
-		{ReasonIdentifierConflict, toll.CodeSettleConflict},
-		{ReasonHoldExpired, toll.CodeHoldExpired},
-		{ReasonTooManyHolds, toll.CodeTooManyHolds},
-		{ReasonExceedsAmount, toll.CodeAmountOutOfRange},
-		{ReasonAmountOutOfRange, toll.CodeAmountOutOfRange},
-		{ReasonUnauthorizedServer, toll.CodeNotPlanOwner},
-		{ReasonUnauthorizedServer, toll.CodeNotAgentOwner},
-		{ReasonPending, toll.CodeSettlementPending},
-		{ReasonVerifyFault, toll.CodeInternal},
-		{ReasonSettleFault, toll.CodeInternal},
-	}
+// first is the word of the code; where several codes share a word, the first is the code of the word.
+var reasons = []struct {
+	word    string
+	branded bool // the word follows "invalid_<scheme prefix>_"
+	code    toll.Code
+}{
+	{"payload_signature", true, toll.CodeTokenSignature},
+	{"payload_expired", true, toll.CodePermissionExpired},
+	{"payload_revoked", true, toll.CodePermissionRevoked},
+	{"payload_unknown", true, toll.CodePermissionUnknown},
+	{"plan_mismatch", true, toll.CodePlanMismatch},
+	{"agent_mismatch", true, toll.CodeAgentMismatch},
+	{"resource_mismatch", true, toll.CodeEndpointMismatch},
+	{ReasonInvalidRequirements, false, toll.CodeBadRequirements},
+	{ReasonInvalidRequirements, false, toll.CodePaymentPlanNotFound},
+	{ReasonInvalidRequirements, false, toll.CodePaymentAgentNotFound},
+	{ReasonUnsupportedScheme, false, toll.CodeUnsupportedScheme},
+	{ReasonInvalidNetwork, false, toll.CodeUnsupportedScheme},
+	{ReasonAgentInactive, false, toll.CodeAgentUnlisted},
+	{ReasonInsufficientFunds, false, toll.CodeInsufficientCredits},
+	{ReasonPlanExpired, false, toll.CodePlanPeriodOver},
+	{ReasonRedemptionLimit, false, toll.CodeRedemptionLimit},
+	{ReasonOrderLimit, false, toll.CodeOrderLimit},
+	{ReasonInvalidPayload, false, toll.CodeTokenUndecodable},
+	{ReasonInvalidVersion, false, toll.CodeBadX402Version},
+	{ReasonRateLimited, false, toll.CodeRateLimited},
+	{ReasonDelegationNotFound, false, toll.CodeDelegationNotFound},
+	{ReasonDelegationRevoked, false, toll.CodeDelegationRevoked},
+	{ReasonDelegationExpired, false, toll.CodeDelegationExpired},
+	{ReasonDelegationExhausted, false, toll.CodeDelegationExhausted},
+	{ReasonDelegationShort, false, toll.CodeDelegationInsufficient},
+	{ReasonPaymentUnavailable, false, toll.CodePaymentMethodUnusable},
+	{ReasonPaymentUnavailable, false, toll.CodePaymentMethodRevoked},
+	{ReasonPaymentDeclined, false, toll.CodeTopUpRefused},
+	{ReasonKeyNotAllowed, false, toll.CodePaymentMethodNotAllowed},
+	{ReasonPlanUnlisted, false, toll.CodePlanUnlisted},
+	{ReasonTrialUsed, false, toll.CodeTrialUsed},
+	{ReasonInFlight, false, toll.CodeRequestUsed},
+	{ReasonDuplicate, false, toll.CodeRequestUsed},
+	{ReasonConflict, false, toll.CodeSettleConflict},
+	{ReasonIdentifierConflict, false, toll.CodeSettleConflict},
+	{ReasonHoldExpired, false, toll.CodeHoldExpired},
+	{ReasonTooManyHolds, false, toll.CodeTooManyHolds},
+	{ReasonExceedsAmount, false, toll.CodeAmountOutOfRange},
+	{ReasonAmountOutOfRange, false, toll.CodeAmountOutOfRange},
+	{ReasonUnauthorizedServer, false, toll.CodeNotPlanOwner},
+	{ReasonUnauthorizedServer, false, toll.CodeNotAgentOwner},
+	{ReasonPending, false, toll.CodeSettlementPending},
+	{ReasonVerifyFault, false, toll.CodeInternal},
+	{ReasonSettleFault, false, toll.CodeInternal},
 }
 
-// ReasonOf returns the reason word of an error in an act: the one it carries, else the one of its code, else the one of
+// ReasonOf returns the reason word of an error in an act: the one that it carries, else that of its code, else that of
 // its status.
-func ReasonOf(n Namespace, err *toll.Error, act Act) string { return "" }
+func ReasonOf(n Namespace, err *toll.Error, act Act) string {
+	if err.Reason != "" {
+		return err.Reason
+	}
+	status := err.HTTPStatus()
+	switch code := string(err.Code); {
+	case err.Code == toll.CodeInternal:
+	case strings.HasPrefix(code, "BCK.AUTH."), strings.HasPrefix(code, "BCK.APIKEY."):
+		return ReasonUnauthorizedServer
+	default:
+		for _, r := range reasons {
+			if r.code == err.Code {
+				if r.branded {
+					return "invalid_" + n.Scheme + "_" + r.word
+				}
+				return r.word
+			}
+		}
+	}
+	switch {
+	case status == 429:
+		return ReasonRateLimited
+	case status < 500:
+		return ReasonInvalidPayload
+	case act == ActSettle:
+		return ReasonSettleFault
+	}
+	return ReasonVerifyFault
+}
 
-// CodeOf returns the code of a reason word; an unknown word has the code of an internal fault.
-func CodeOf(n Namespace, reason string) toll.Code { return "" }
+// CodeOf returns the code of a reason word; a word that is not in the table has that of an internal fault.
+func CodeOf(n Namespace, reason string) toll.Code {
+	word, branded := strings.CutPrefix(reason, "invalid_"+n.Scheme+"_")
+	for _, r := range reasons {
+		if r.branded == branded && r.word == word {
+			return r.code
+		}
+	}
+	return toll.CodeInternal
+}

@@ -1,0 +1,107 @@
+package x402
+
+import (
+	"reflect"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/tollhq/toll"
+)
+
+// looseRequirements is what is accepted for Requirements: amounts also as integers, ids checked, and "" or 0 for what a
+// client met in a minimal entry (wire contract, section 15).
+type looseRequirements struct {
+	Scheme            string         `json:"scheme"`
+	Network           string         `json:"network"`
+	Amount            looseAmount    `json:"amount"`
+	Asset             string         `json:"asset"`
+	PayTo             string         `json:"payTo"`
+	MaxTimeoutSeconds looseInt       `json:"maxTimeoutSeconds"`
+	PlanID            loosePlanID    `json:"planId"`
+	Extra             looseRequExtra `json:"extra"`
+}
+
+type looseRequExtra struct {
+	Version     string       `json:"version"`
+	PlanID      loosePlanID  `json:"planId"`
+	AgentID     looseAgentID `json:"agentId"`
+	HTTPVerb    string       `json:"httpVerb"`
+	PaymentFlow string       `json:"paymentFlow"`
+}
+
+// UnmarshalJSONFrom implements the streaming form of json.Unmarshaler.
+func (r *Requirements) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
+	var l looseRequirements
+	if err := json.UnmarshalDecode(dec, &l); err != nil {
+		return err
+	}
+	*r = Requirements{
+		Scheme: l.Scheme, Network: l.Network, Amount: string(l.Amount), Asset: l.Asset, PayTo: l.PayTo,
+		MaxTimeoutSeconds: toll.Int(l.MaxTimeoutSeconds), PlanID: string(l.PlanID),
+		Extra: RequirementsExtra{
+			Version: l.Extra.Version, PlanID: string(l.Extra.PlanID), AgentID: string(l.Extra.AgentID),
+			HTTPVerb: l.Extra.HTTPVerb, PaymentFlow: l.Extra.PaymentFlow,
+		},
+	}
+	return nil
+}
+
+func (r *Requirements) explain(raw []byte) error {
+	var rep report
+	rep.walk(raw, reflect.TypeFor[looseRequirements](), "")
+	return rep.err()
+}
+
+func isBlank(b []byte) bool { return string(b) == "null" || string(b) == `""` }
+
+type looseAmount string
+
+// UnmarshalJSON takes a decimal string or an integer below 2^256, or "".
+func (a *looseAmount) UnmarshalJSON(b []byte) error {
+	if isBlank(b) {
+		return nil
+	}
+	if len(b) > 1 && b[0] == '"' {
+		b = b[1 : len(b)-1]
+	}
+	if c, err := toll.ParseCredits(string(b)); err == nil {
+		*a = looseAmount(c.String())
+		return nil
+	}
+	u, err := toll.ParseUnits(string(b)) // entries of other schemes count in base units
+	if err == nil {
+		*a = looseAmount(u.String())
+	}
+	return err
+}
+
+type looseInt toll.Int
+
+// UnmarshalJSON takes an integer, its decimal string, or "".
+func (i *looseInt) UnmarshalJSON(b []byte) error {
+	if isBlank(b) {
+		return nil
+	}
+	return (*toll.Int)(i).UnmarshalJSON(b)
+}
+
+type loosePlanID toll.PlanID
+
+// UnmarshalJSON takes a plan id, or "".
+func (id *loosePlanID) UnmarshalJSON(b []byte) error {
+	if isBlank(b) {
+		return nil
+	}
+	return (*toll.PlanID)(id).UnmarshalJSON(b)
+}
+
+type looseAgentID toll.AgentID
+
+// UnmarshalJSON takes an agent id, or "".
+func (id *looseAgentID) UnmarshalJSON(b []byte) error {
+	if isBlank(b) {
+		return nil
+	}
+	return (*toll.AgentID)(id).UnmarshalJSON(b)
+}
