@@ -1,0 +1,66 @@
+package ledger
+
+import (
+	"context"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/store"
+)
+
+const accountColumns = `account_id, plan_id, subscriber, balance, held, open_holds, minted, burned, expired, taken_back,
+	returned, seq, commitment, next_lot_end, next_hold_end, period_end, orders, updated_at`
+
+const (
+	sqlAccount = `SELECT ` + accountColumns + ` FROM accounts WHERE account_id = $1`
+	// SQLite has one writer, so its transaction is the lock.
+	sqlAccountLock  = sqlAccount + ` FOR UPDATE`
+	sqlAccountsLock = `SELECT ` + accountColumns + ` FROM accounts WHERE account_id = ANY($1) ORDER BY account_id FOR UPDATE`
+
+	sqlAccountMake = `INSERT INTO accounts (` + accountColumns + `)
+		VALUES ($1, $2, $3, 0, 0, 0, 0, 0, 0, 0, 0, 0, $4, $5, $5, 0, 0, 0) ON CONFLICT (account_id) DO NOTHING`
+
+	sqlAccountSave = `UPDATE accounts SET balance = $2, held = $3, open_holds = $4, minted = $5, burned = $6, expired = $7,
+		taken_back = $8, returned = $9, seq = $10, commitment = $11, next_lot_end = $12, next_hold_end = $13, period_end = $14,
+		orders = $15, updated_at = $16 WHERE account_id = $1`
+	sqlAccountsSave = `UPDATE accounts a SET balance = u.balance, held = u.held, open_holds = u.open_holds, minted = u.minted,
+		burned = u.burned, expired = u.expired, taken_back = u.taken_back, returned = u.returned, seq = u.seq,
+		commitment = u.commitment, next_lot_end = u.next_lot_end, next_hold_end = u.next_hold_end, period_end = u.period_end,
+		orders = u.orders, updated_at = u.updated_at
+		FROM unnest($1::bytea[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[], $8::bigint[],
+			$9::bigint[], $10::bigint[], $11::bytea[], $12::bigint[], $13::bigint[], $14::bigint[], $15::bigint[], $16::bigint[])
+		AS u(account_id, balance, held, open_holds, minted, burned, expired, taken_back, returned, seq, commitment,
+			next_lot_end, next_hold_end, period_end, orders, updated_at)
+		WHERE a.account_id = u.account_id`
+)
+
+type scanFunc = func(dest ...any) error
+
+func scanAccount(scan scanFunc, a *Account) error {
+	var id, commitment []byte
+	var subscriber string
+	var updated int64
+	err := scan(&id, &a.Plan, &subscriber, &a.Balance, &a.Held, &a.OpenHolds, &a.Minted, &a.Burned, &a.Expired, &a.TakenBack,
+		&a.Returned, &a.Seq, &commitment, &a.nextLotEnd, &a.nextHoldEnd, &a.periodEnd, &a.Orders, &updated)
+	if err != nil {
+		return err
+	}
+	copy(a.ID[:], id)
+	copy(a.Commitment[:], commitment)
+	a.UpdatedAt = micro(updated)
+	a.Subscriber, err = toll.ParseAddress(subscriber)
+	return err
+}
+
+// row returns the columns that change, in the order of sqlAccountSave.
+func (a *Account) row() []any {
+	return []any{
+		a.ID[:], int64(a.Balance), int64(a.Held), a.OpenHolds, int64(a.Minted), int64(a.Burned), int64(a.Expired),
+		int64(a.TakenBack), int64(a.Returned), a.Seq, a.Commitment[:], a.nextLotEnd, a.nextHoldEnd, a.periodEnd, a.Orders,
+		a.UpdatedAt.UnixMicro(),
+	}
+}
+
+func makeAccount(ctx context.Context, tx *store.Tx, g *group) error {
+	_, err := tx.Exec(ctx, sqlAccountMake, g.id[:], string(g.needs.plan), g.needs.subscriber.Lower(), make([]byte, 32), int64(never))
+	return err
+}

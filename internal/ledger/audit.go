@@ -1,0 +1,210 @@
+package ledger
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/tollhq/toll"
+)
+
+// Finding is a broken invariant.
+type Finding struct {
+	Invariant string // its id in the list of invariants, for example "I1"
+	Account   AccountID
+	Detail    string
+}
+
+func (f Finding) String() string {
+	return fmt.Sprintf("%s: account %s: %s", f.Invariant, f.Account, f.Detail)
+}
+
+// Audit proves, account by account, what the ledger promises: conservation, balance against entries and lots, holds within
+// the balance, one burn per request, limits of permissions, and the chain of commitments. It reads each account twice when
+// a writer was at it meanwhile, so it may run beside traffic.
+func (l *Ledger) Audit(ctx context.Context) ([]Finding, error) {
+	var findings []Finding
+	var after []byte
+	for {
+		rows, err := l.st.Query(ctx, `SELECT `+accountColumns+` FROM accounts WHERE account_id > $1 ORDER BY account_id LIMIT 500`, bytesOrEmpty(after))
+		if err != nil {
+			return nil, err
+		}
+		var page []Account
+		if err := each(rows, func() error {
+			var a Account
+			err := scanAccount(rows.Scan, &a)
+			page = append(page, a)
+			return err
+		}); err != nil {
+			return nil, err
+		}
+		if len(page) == 0 {
+			return findings, nil
+		}
+		for _, a := range page {
+			found, err := l.auditAccount(ctx, a)
+			if err != nil {
+				return nil, err
+			}
+			findings = append(findings, found...)
+		}
+		after = page[len(page)-1].ID[:]
+	}
+}
+
+func bytesOrEmpty(b []byte) []byte {
+	if b == nil {
+		return []byte{}
+	}
+	return b
+}
+
+// auditAccount retries while the account moves under it.
+func (l *Ledger) auditAccount(ctx context.Context, a Account) ([]Finding, error) {
+	for {
+		found, err := l.auditOnce(ctx, a)
+		if err != nil {
+			return nil, err
+		}
+		now, err := l.Account(ctx, a.ID)
+		if err != nil || (now.Seq == a.Seq && now.Held == a.Held && now.OpenHolds == a.OpenHolds) {
+			return found, err
+		}
+		a = now
+	}
+}
+
+type auditor struct {
+	a     Account
+	found []Finding
+}
+
+func (x *auditor) check(ok bool, invariant, format string, args ...any) {
+	if !ok {
+		x.found = append(x.found, Finding{invariant, x.a.ID, fmt.Sprintf(format, args...)})
+	}
+}
+
+func (l *Ledger) auditOnce(ctx context.Context, a Account) ([]Finding, error) {
+	x := &auditor{a: a}
+	x.check(a.ID == NewAccountID(a.Plan, a.Subscriber), "I1", "id does not belong to plan %s and subscriber %s", a.Plan, a.Subscriber)
+	x.check(a.Minted-a.Burned-a.Expired-a.TakenBack+a.Returned == a.Balance, "I1", "minted %d + returned %d != balance %d + burned %d + expired %d + taken back %d",
+		a.Minted, a.Returned, a.Balance, a.Burned, a.Expired, a.TakenBack)
+	x.check(a.Held >= 0 && a.Held <= a.Balance, "I3", "held %d, balance %d", a.Held, a.Balance)
+	for _, step := range []func(context.Context, *auditor) error{l.auditEntries, l.auditLots, l.auditRequests, l.auditPermissions} {
+		if err := step(ctx, x); err != nil {
+			return nil, err
+		}
+	}
+	return x.found, nil
+}
+
+func (l *Ledger) auditEntries(ctx context.Context, x *auditor) error {
+	var previous Entry
+	sums := map[Kind]toll.Credits{}
+	burns := map[string]int{}
+	for {
+		rows, err := l.st.Query(ctx, sqlEntriesAfter, x.a.ID[:], previous.Seq, 1000)
+		if err != nil {
+			return err
+		}
+		n := 0
+		if err := each(rows, func() error {
+			var e Entry
+			if err := scanEntry(rows.Scan, &e); err != nil {
+				return err
+			}
+			if e.Seq > x.a.Seq {
+				return nil
+			}
+			n++
+			x.check(e.Seq == previous.Seq+1, "I19", "entry %d follows entry %d", e.Seq, previous.Seq)
+			x.check(e.AtMicros >= previous.AtMicros, "I19", "entry %d is earlier than the one before", e.Seq)
+			x.check(e.Commitment == e.commit(previous.Commitment), "I19", "the commitment of entry %d does not recompute", e.Seq)
+			x.check(e.BalanceAfter == previous.BalanceAfter+toll.Credits(e.Kind.sign())*e.Amount, "I2", "balance after entry %d is %d", e.Seq, e.BalanceAfter)
+			sums[e.Kind] += e.Amount
+			if e.Kind == KindBurn {
+				burns[e.Ref]++
+				x.check(burns[e.Ref] == 1, "I5", "request %s was burned twice", e.Ref)
+			}
+			previous = e
+			return nil
+		}); err != nil {
+			return err
+		}
+		if n < 1000 {
+			break
+		}
+	}
+	x.check(previous.Seq == x.a.Seq, "I19", "the last entry is %d, the account says %d", previous.Seq, x.a.Seq)
+	x.check(previous.Commitment == x.a.Commitment, "I19", "the last commitment is not that of the account")
+	x.check(previous.BalanceAfter == x.a.Balance, "I2", "entries sum to %d, the balance is %d", previous.BalanceAfter, x.a.Balance)
+	for kind, want := range map[Kind]toll.Credits{
+		KindMint: x.a.Minted, KindBurn: x.a.Burned, KindExpire: x.a.Expired, KindTakeBack: x.a.TakenBack, KindReturn: x.a.Returned,
+	} {
+		x.check(sums[kind] == want, "I1", "entries of kind %s sum to %d, the account says %d", kind, sums[kind], want)
+	}
+	return nil
+}
+
+func (l *Ledger) auditLots(ctx context.Context, x *auditor) error {
+	var sum, n, bad int64
+	err := l.st.QueryRow(ctx, `SELECT CAST(COALESCE(SUM(remaining), 0) AS BIGINT), COUNT(*),
+		CAST(COALESCE(SUM(CASE WHEN remaining < 0 OR remaining > granted THEN 1 ELSE 0 END), 0) AS BIGINT)
+		FROM lots WHERE account_id = $1`, x.a.ID[:]).Scan(&sum, &n, &bad)
+	x.check(sum == int64(x.a.Balance), "I2", "%d lots sum to %d, the balance is %d", n, sum, x.a.Balance)
+	x.check(bad == 0, "I3", "%d lots are out of range", bad)
+	return err
+}
+
+func (l *Ledger) auditRequests(ctx context.Context, x *auditor) error {
+	var held, open, burned, settled, earliest int64
+	err := l.st.QueryRow(ctx, `SELECT CAST(COALESCE(SUM(CASE WHEN state = 1 THEN held ELSE 0 END), 0) AS BIGINT),
+		CAST(COALESCE(SUM(CASE WHEN state = 1 THEN 1 ELSE 0 END), 0) AS BIGINT),
+		CAST(COALESCE(SUM(CASE WHEN state = 2 THEN amount ELSE 0 END), 0) AS BIGINT),
+		CAST(COALESCE(SUM(CASE WHEN state = 2 THEN 1 ELSE 0 END), 0) AS BIGINT),
+		CAST(COALESCE(MIN(CASE WHEN state = 1 THEN hold_ends_at ELSE NULL END), $2) AS BIGINT)
+		FROM requests WHERE account_id = $1`, x.a.ID[:], int64(never)).Scan(&held, &open, &burned, &settled, &earliest)
+	if err != nil {
+		return err
+	}
+	x.check(held == int64(x.a.Held), "I3", "open holds sum to %d, the account says %d", held, x.a.Held)
+	x.check(open == x.a.OpenHolds, "I3", "%d holds are open, the account says %d", open, x.a.OpenHolds)
+	x.check(burned == int64(x.a.Burned), "I5", "settlements sum to %d, the account burned %d", burned, x.a.Burned)
+	x.check(earliest >= x.a.nextHoldEnd, "I3", "a hold ends before the account expects one")
+	var unmatched int64
+	err = l.st.QueryRow(ctx, `SELECT COUNT(*) FROM requests r WHERE r.account_id = $1 AND r.state = 2 AND NOT EXISTS (
+		SELECT 1 FROM entries e WHERE e.account_id = r.account_id AND e.seq = r.entry_seq AND e.kind = 2 AND e.amount = r.amount
+			AND e.ref = r.agent_request_id)`, x.a.ID[:]).Scan(&unmatched)
+	x.check(unmatched == 0, "I5", "%d settlements have no burn of their amount", unmatched)
+	if err != nil {
+		return err
+	}
+	var lost int64
+	err = l.st.QueryRow(ctx, `SELECT COUNT(*) FROM entries e WHERE e.account_id = $1 AND e.kind = 2 AND NOT EXISTS (
+		SELECT 1 FROM requests r WHERE r.account_id = e.account_id AND r.agent_request_id = e.ref AND r.state = 2)`, x.a.ID[:]).Scan(&lost)
+	x.check(lost == 0, "I7", "%d burns have no settled request", lost)
+	return err
+}
+
+func (l *Ledger) auditPermissions(ctx context.Context, x *auditor) error {
+	rows, err := l.st.Query(ctx, `SELECT p.redemption_limit, p.redeemed, p.held, p.open_holds,
+		CAST(COALESCE((SELECT SUM(r.amount) FROM requests r WHERE r.account_id = p.account_id AND r.permission_hash = p.permission_hash AND r.state = 2), 0) AS BIGINT),
+		CAST(COALESCE((SELECT SUM(r.held) FROM requests r WHERE r.account_id = p.account_id AND r.permission_hash = p.permission_hash AND r.state = 1), 0) AS BIGINT),
+		(SELECT COUNT(*) FROM requests r WHERE r.account_id = p.account_id AND r.permission_hash = p.permission_hash AND r.state = 1)
+		FROM permissions p WHERE p.account_id = $1`, x.a.ID[:])
+	if err != nil {
+		return err
+	}
+	return each(rows, func() error {
+		var limit *int64
+		var redeemed, held, open, burns, holds, count int64
+		if err := rows.Scan(&limit, &redeemed, &held, &open, &burns, &holds, &count); err != nil {
+			return err
+		}
+		x.check(redeemed == burns, "I10", "a permission counts %d redeemed, its burns sum to %d", redeemed, burns)
+		x.check(held == holds && open == count, "I10", "a permission counts %d held in %d holds, there are %d in %d", held, open, holds, count)
+		x.check(limit == nil || redeemed+held <= *limit, "I10", "a permission used %d and holds %d of %v", redeemed, held, limit)
+		return nil
+	})
+}

@@ -1,0 +1,91 @@
+package ledger
+
+import (
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha1"
+	"crypto/sha256"
+	"encoding/base32"
+	"encoding/binary"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/tollhq/toll"
+)
+
+// AccountID names the account of one plan and subscriber. It is never changed once made.
+type AccountID [16]byte
+
+// namespace is permanent: see docs/decisions, "What is permanent".
+var namespace = [16]byte{0x1b, 0x3a, 0x7f, 0x82, 0xcb, 0x86, 0x4d, 0x04, 0x9f, 0x76, 0x5b, 0x2e, 0x88, 0x90, 0x66, 0xc5}
+
+// NewAccountID returns the UUIDv5 (RFC 9562, section 5.5) of planId + "/" + lower-case address.
+func NewAccountID(plan toll.PlanID, subscriber toll.Address) AccountID {
+	h := sha1.New()
+	h.Write(namespace[:])
+	h.Write([]byte(plan))
+	h.Write([]byte("/"))
+	h.Write([]byte(subscriber.Lower()))
+	var id AccountID
+	copy(id[:], h.Sum(nil))
+	id[6] = id[6]&0x0f | 0x50
+	id[8] = id[8]&0x3f | 0x80
+	return id
+}
+
+// String returns the UUID text.
+func (id AccountID) String() string {
+	return fmt.Sprintf("%x-%x-%x-%x-%x", id[:4], id[4:6], id[6:8], id[8:10], id[10:])
+}
+
+// RequestPrefix begins every request id that this service issues. A foreign id that begins with it is refused.
+const RequestPrefix = "req_"
+
+// requestEncoding keeps the order of the bytes, so that ids sort by time.
+var requestEncoding = base32.NewEncoding("0123456789abcdefghijklmnopqrstuv").WithPadding(base32.NoPadding)
+
+const (
+	requestMAC   = 8                    // bytes of the MAC
+	requestBytes = 16 + 16 + requestMAC // UUIDv7, account, MAC
+	requestText  = requestBytes * 8 / 5 // 40 bytes are 64 characters, without a rest
+	requestLen   = len(RequestPrefix) + requestText
+)
+
+// requestIDs issues and recognises request ids.
+type requestIDs struct{ key []byte }
+
+func (r requestIDs) mac(body []byte) []byte {
+	m := hmac.New(sha256.New, r.key)
+	m.Write([]byte("toll/request-id/1"))
+	m.Write(body)
+	return m.Sum(nil)[:requestMAC]
+}
+
+// issue returns a fresh id: UUIDv7 (RFC 9562, section 5.7), account, MAC. It sorts by time, routes to its account
+// without an index, and cannot be guessed or forged.
+func (r requestIDs) issue(account AccountID, now time.Time) string {
+	var b [requestBytes]byte
+	var ms [8]byte
+	binary.BigEndian.PutUint64(ms[:], uint64(now.UnixMilli()))
+	copy(b[:6], ms[2:])
+	_, _ = rand.Read(b[6:16]) // crypto/rand.Read never fails since Go 1.24
+	b[6] = b[6]&0x0f | 0x70
+	b[8] = b[8]&0x3f | 0x80
+	copy(b[16:32], account[:])
+	copy(b[32:], r.mac(b[:32]))
+	return RequestPrefix + requestEncoding.EncodeToString(b[:])
+}
+
+// account returns the account inside an id that this service issued; ours is false for any other text.
+func (r requestIDs) account(id string) (account AccountID, ours bool) {
+	if len(id) != requestLen || !strings.HasPrefix(id, RequestPrefix) {
+		return AccountID{}, false
+	}
+	b, err := requestEncoding.DecodeString(id[len(RequestPrefix):])
+	if err != nil || !hmac.Equal(b[32:], r.mac(b[:32])) {
+		return AccountID{}, false
+	}
+	copy(account[:], b[16:32])
+	return account, true
+}

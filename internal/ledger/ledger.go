@@ -1,0 +1,173 @@
+package ledger
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/store"
+)
+
+// Config is what a ledger needs besides its store.
+type Config struct {
+	Clock func() time.Time // nil: the clock of the system
+	Log   *slog.Logger     // nil: discard
+	// MACKey authenticates the request ids that this ledger issues: at least 16 bytes, the same in every process.
+	MACKey []byte
+	// QueueSize bounds the operations that wait for the writer; 0 is 8,192. Beyond it operations fail with ErrBusy.
+	QueueSize int
+	// Flushers is the number of writers on PostgreSQL; an account always goes to the same one. 0 is 1. SQLite has one.
+	Flushers int
+}
+
+// Ledger is the only writer of credits. Many may work on one PostgreSQL database, in any number of processes.
+type Ledger struct {
+	st       *store.Store
+	clock    func() time.Time
+	log      *slog.Logger
+	ids      requestIDs
+	flushers []*flusher
+}
+
+// New starts the writer of a store. Close stops it.
+func New(st *store.Store, cfg Config) *Ledger {
+	l := &Ledger{st: st, clock: cfg.Clock, log: cfg.Log, ids: requestIDs{cfg.MACKey}}
+	if l.clock == nil {
+		l.clock = time.Now
+	}
+	if l.log == nil {
+		l.log = slog.New(slog.DiscardHandler)
+	}
+	queue := cfg.QueueSize
+	if queue <= 0 {
+		queue = 8192
+	}
+	n := 1
+	if st.Engine() == store.Postgres && cfg.Flushers > 1 {
+		n = cfg.Flushers
+	}
+	for range n {
+		f := newFlusher(l, queue)
+		l.flushers = append(l.flushers, f)
+		go f.run()
+	}
+	return l
+}
+
+// Close lets the waiting operations finish and stops the writer. Operations that come later fail with ErrClosed.
+func (l *Ledger) Close(ctx context.Context) error {
+	for _, f := range l.flushers {
+		f.close()
+	}
+	for _, f := range l.flushers {
+		select {
+		case <-f.done:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return nil
+}
+
+func (l *Ledger) flusherOf(id AccountID) *flusher {
+	return l.flushers[int(id[15])%len(l.flushers)]
+}
+
+// do hands an operation to the writer and waits until it is committed or refused.
+func do[T any](ctx context.Context, l *Ledger, op operation) (T, error) {
+	var none T
+	answer, err := l.flusherOf(op.accountID()).submit(ctx, op)
+	if err != nil {
+		return none, err
+	}
+	t, _ := answer.(T) // operations without an answer give nil
+	return t, nil
+}
+
+// Mint grants credits. Refusals: Overflow, NotFirst, Conflict (same ref, other amount).
+func (l *Ledger) Mint(ctx context.Context, op MintOp) (Minted, error) {
+	m, err := do[Minted](ctx, l, mint{op})
+	if err != nil {
+		return m, err
+	}
+	return l.withTransaction(ctx, op, m)
+}
+
+// MintWith is Mint with more writes in the same transaction: also runs under the lock of the account, after the entry was
+// decided and only when it is new, and its error rolls everything back. It is for orders: the credits and the record of
+// the order appear together or not at all.
+func (l *Ledger) MintWith(ctx context.Context, op MintOp, also func(tx *store.Tx, m Minted) error) (Minted, error) {
+	m, err := alone(ctx, l, mint{op}, also)
+	if err != nil {
+		return m, err
+	}
+	return l.withTransaction(ctx, op, m)
+}
+
+// withTransaction names the entry of a mint that was there already.
+func (l *Ledger) withTransaction(ctx context.Context, op MintOp, m Minted) (Minted, error) {
+	if !m.Replayed {
+		return m, nil
+	}
+	e, err := l.Entry(ctx, NewAccountID(op.Plan, op.Subscriber), m.seq)
+	m.Transaction = e.Commitment
+	return m, err
+}
+
+// Hold sets credits aside. Refusals: InFlight, Duplicate, Conflict, PermissionUnknown, PermissionRevoked,
+// PermissionExpired, RedemptionLimit, PeriodOver, Insufficient, TooManyHolds.
+func (l *Ledger) Hold(ctx context.Context, op HoldOp) (Held, error) {
+	o := &hold{HoldOp: op}
+	if o.RequestID == "" {
+		o.RequestID, o.issued = l.ids.issue(o.accountID(), l.clock()), true
+	}
+	return do[Held](ctx, l, o)
+}
+
+// Settle burns the credits of a request once; the same request again gets the stored answer. Refusals: Conflict,
+// HoldExpired, Insufficient, RedemptionLimit, and without a hold those of [Ledger.Hold] about permission and period.
+func (l *Ledger) Settle(ctx context.Context, op SettleOp) (Settled, error) {
+	o := &settle{SettleOp: op}
+	if o.RequestID == "" {
+		o.RequestID, o.issued = l.ids.issue(o.accountID(), l.clock()), true
+	}
+	return do[Settled](ctx, l, o)
+}
+
+// Release gives a hold back and ends its request; a repeat gets the same answer. Refusals: UnknownRequest, SettledAlready.
+func (l *Ledger) Release(ctx context.Context, account AccountID, requestID string) (Released, error) {
+	return do[Released](ctx, l, release{account, requestID})
+}
+
+// Reverse takes back what is left of the lot of an order whose payment was reversed. What open holds need of it is taken
+// when they end. A repeat moves nothing. Refusals: NotMinted.
+func (l *Ledger) Reverse(ctx context.Context, account AccountID, ref string) (TakenBack, error) {
+	return do[TakenBack](ctx, l, reverse{account, ref})
+}
+
+// Restore undoes a Reverse. A repeat moves nothing. Refusals: NotMinted, Overflow.
+func (l *Ledger) Restore(ctx context.Context, account AccountID, ref string) (TakenBack, error) {
+	return do[TakenBack](ctx, l, restore{account, ref})
+}
+
+// RevokePermission ends a permission at once. Open holds under it still settle. Refusals: PermissionUnknown,
+// PermissionRevoked.
+func (l *Ledger) RevokePermission(ctx context.Context, plan toll.PlanID, subscriber toll.Address, hash toll.Hash, at time.Time) error {
+	_, err := do[any](ctx, l, revoke{NewAccountID(plan, subscriber), hash, at})
+	return err
+}
+
+// Touch writes what time has done to an account: lapsed holds and ended lots.
+func (l *Ledger) Touch(ctx context.Context, account AccountID) error {
+	_, err := do[any](ctx, l, touch{account})
+	return err
+}
+
+// NewRequestID issues an agentRequestId of the account. Nothing is stored.
+func (l *Ledger) NewRequestID(account AccountID) string { return l.ids.issue(account, l.clock()) }
+
+// AccountOfRequestID returns the account inside an agentRequestId; ours is false for an id that this service did not issue.
+func (l *Ledger) AccountOfRequestID(id string) (account AccountID, ours bool) {
+	return l.ids.account(id)
+}

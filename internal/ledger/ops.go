@@ -1,0 +1,400 @@
+package ledger
+
+import (
+	"bytes"
+	"math"
+	"time"
+
+	"github.com/tollhq/toll"
+)
+
+func refuse(kind Refused) error { return &Refusal{Kind: kind} }
+
+func (s *state) insufficient(needed toll.Credits) error {
+	return &Refusal{
+		Kind: Insufficient, Needed: needed, Available: s.account.Available(), NeverOrdered: s.account.periodEnd == 0,
+	}
+}
+
+type mint struct{ MintOp }
+
+func (o mint) accountID() AccountID { return NewAccountID(o.Plan, o.Subscriber) }
+
+func (o mint) needs(n *needs) {
+	n.plan, n.subscriber = o.Plan, o.Subscriber
+	n.refs = append(n.refs, o.Ref)
+}
+
+func (o mint) apply(s *state, _ bool) (any, error) {
+	if known := s.refs[o.Ref]; known != nil {
+		if known.granted != o.Amount {
+			return nil, refuse(Conflict)
+		}
+		return Minted{Balance: s.account.Balance, Replayed: true, seq: known.id}, nil
+	}
+	a := &s.account
+	if o.FirstOnly && a.Orders > 0 {
+		return nil, refuse(NotFirst)
+	}
+	if o.Amount > toll.MaxCredits-a.Balance || o.Amount > toll.MaxCredits-a.Minted-a.Returned {
+		return nil, refuse(Overflow)
+	}
+	e := s.enter(KindMint, o.Amount, o.Ref)
+	l := &lotRow{id: e.Seq, ref: o.Ref, granted: o.Amount, remaining: o.Amount, endsAt: micros(o.EndsAt, never), changed: true}
+	s.refs[o.Ref] = l
+	s.addLot(l)
+	a.periodEnd = max(a.periodEnd, l.endsAt)
+	if o.Order {
+		a.Orders++
+	}
+	a.nextLotEnd = min(a.nextLotEnd, l.endsAt)
+	return Minted{Transaction: e.Commitment, Balance: a.Balance, seq: e.Seq}, s.endLots()
+}
+
+type hold struct {
+	HoldOp
+	issued bool // the id was made for this call
+}
+
+func (o *hold) accountID() AccountID { return NewAccountID(o.Plan, o.Subscriber) }
+
+func (o *hold) needs(n *needs) {
+	n.requests = append(n.requests, o.RequestID)
+	n.keys = append(n.keys, o.Keys...)
+	n.perms = append(n.perms, o.Permission)
+}
+
+func (o *hold) apply(s *state, retried bool) (any, error) {
+	id := o.RequestID
+	if o.issued {
+		id = ""
+	}
+	r, id, ok := s.find(id, o.Keys)
+	if id == "" {
+		id = o.RequestID
+		r = s.requests[id]
+	}
+	a := &s.account
+	switch {
+	case !ok:
+		return nil, refuse(Conflict)
+	case r == nil:
+	case retried && r.ID == o.RequestID && o.sameAs(r):
+		return Held{RequestID: r.ID, Amount: r.Held, Until: r.HoldEndsAt, Account: *a}, nil
+	case r.State == StateHeld:
+		return nil, refuse(InFlight)
+	default:
+		return nil, refuse(Duplicate)
+	}
+	p, err := s.usable(o.Permission)
+	if err != nil {
+		return nil, err
+	}
+	if !p.allows(o.Amount, 0) {
+		return nil, refuse(RedemptionLimit)
+	}
+	if err := s.covers(o.Amount, o.IsTime); err != nil {
+		return nil, err
+	}
+	if p.OpenHolds >= MaxHoldsPerPermission || a.OpenHolds >= MaxHoldsPerAccount {
+		return nil, refuse(TooManyHolds)
+	}
+	a.Held += o.Amount
+	a.OpenHolds++
+	a.nextHoldEnd = min(a.nextHoldEnd, o.Until.UnixMicro())
+	s.accountChanged = true
+	p.Held += o.Amount
+	p.OpenHolds++
+	p.changed = true
+	s.file(&requestRow{changed: true, Request: Request{
+		Account: a.ID, ID: id, State: StateHeld, Permission: o.Permission, Agent: o.Agent, Resource: o.Resource,
+		Held: o.Amount, HoldEndsAt: o.Until, CreatedAt: micro(s.now),
+	}}, o.Keys)
+	return Held{RequestID: id, Amount: o.Amount, Until: o.Until, Account: *a}, nil
+}
+
+// sameAs reports whether the stored hold is the one that an earlier attempt of this very call wrote.
+func (o *hold) sameAs(r *requestRow) bool {
+	return r.State == StateHeld && r.Permission == o.Permission && r.Held == o.Amount && r.Resource == o.Resource &&
+		r.HoldEndsAt.UnixMicro() == o.Until.UnixMicro()
+}
+
+// covers reports whether the account can give n credits that nothing was set aside for. An account that never ordered
+// covers nothing, not even 0.
+func (s *state) covers(n toll.Credits, isTime bool) error {
+	a := &s.account
+	switch {
+	case isTime && !a.Subscribed(micro(s.now)):
+		return &Refusal{Kind: PeriodOver, NeverOrdered: a.periodEnd == 0}
+	case a.periodEnd == 0 || n > a.Available():
+		return s.insufficient(n)
+	}
+	return nil
+}
+
+// usable returns the permission when it may be used now.
+func (s *state) usable(h toll.Hash) (*permissionRow, error) {
+	p := s.perms[h]
+	switch {
+	case p == nil:
+		return nil, refuse(PermissionUnknown)
+	case !p.RevokedAt.IsZero():
+		return nil, refuse(PermissionRevoked)
+	case s.now >= p.ExpiresAt.UnixMicro():
+		return nil, refuse(PermissionExpired)
+	}
+	return p, nil
+}
+
+// allows reports whether the redemption limit leaves room for n credits, when its own hold of that many is given back.
+func (p *permissionRow) allows(n, own toll.Credits) bool {
+	if p.RedemptionLimit == nil {
+		return true
+	}
+	used := p.Redeemed + p.Held - own
+	return n <= *p.RedemptionLimit && used <= *p.RedemptionLimit-n
+}
+
+type settle struct {
+	SettleOp
+	issued bool // the id was made for this call
+}
+
+func (o *settle) accountID() AccountID { return NewAccountID(o.Plan, o.Subscriber) }
+
+func (o *settle) needs(n *needs) {
+	n.requests = append(n.requests, o.RequestID)
+	n.keys = append(n.keys, o.Keys...)
+	n.perms = append(n.perms, o.Permission)
+}
+
+func (o *settle) apply(s *state, _ bool) (any, error) {
+	id := o.RequestID
+	if o.issued {
+		id = ""
+	}
+	r, id, ok := s.find(id, o.Keys)
+	if !ok {
+		return nil, refuse(Conflict)
+	}
+	if id == "" {
+		id = o.RequestID
+		r = s.requests[id]
+	}
+	if r == nil {
+		return o.fresh(s, id)
+	}
+	switch r.State {
+	case StateSettled:
+		if r.Content != o.Content {
+			return nil, refuse(Conflict)
+		}
+		return Settled{Receipt: Receipt{RequestID: r.ID, Amount: r.Amount, At: r.EndedAt}, Answer: r.Answer, Replayed: true}, nil
+	case StateHeld, StateLapsed:
+		if r.Permission != o.Permission || r.Agent != o.Agent || r.Resource != o.Resource {
+			return nil, refuse(Conflict)
+		}
+		return o.held(s, r)
+	}
+	return nil, refuse(Conflict)
+}
+
+// fresh settles a request that was not held.
+func (o *settle) fresh(s *state, id string) (any, error) {
+	p, err := s.usable(o.Permission)
+	if err != nil {
+		return nil, err
+	}
+	if !p.allows(o.Amount, 0) {
+		return nil, refuse(RedemptionLimit)
+	}
+	if err := s.covers(o.Amount, o.IsTime); err != nil {
+		return nil, err
+	}
+	if err := s.canBurn(o.Amount, 0); err != nil {
+		return nil, err
+	}
+	r := &requestRow{Request: Request{
+		Account: s.account.ID, ID: id, Permission: o.Permission, Agent: o.Agent, Resource: o.Resource, CreatedAt: micro(s.now),
+	}}
+	s.file(r, o.Keys)
+	return o.finish(s, r, p, o.Amount, 0)
+}
+
+// held settles a request whose hold is open or has lapsed. Expiry and revocation of the access token do not stop an open
+// hold; a lapsed one is honoured while its credits are there, until an hour after the end of the token.
+func (o *settle) held(s *state, r *requestRow) (any, error) {
+	p := s.perms[r.Permission]
+	if p == nil {
+		return nil, refuse(PermissionUnknown)
+	}
+	amount := o.Amount
+	if o.UseHeld {
+		amount = r.Held
+	}
+	own := r.Held
+	if r.State == StateLapsed {
+		if s.now > p.ExpiresAt.Add(lateSettle).UnixMicro() {
+			return nil, refuse(HoldExpired)
+		}
+		own = 0
+	}
+	if !p.allows(amount, own) {
+		return nil, refuse(RedemptionLimit)
+	}
+	if extra := amount - own; extra > 0 && extra > s.account.Available() {
+		return nil, s.insufficient(amount)
+	}
+	if err := s.canBurn(amount, own); err != nil {
+		return nil, err
+	}
+	if r.State == StateHeld {
+		s.endHold(r, StateSettled)
+	}
+	return o.finish(s, r, p, amount, own)
+}
+
+func (o *settle) finish(s *state, r *requestRow, p *permissionRow, amount, underHold toll.Credits) (any, error) {
+	s.burn(amount, underHold)
+	e := s.enter(KindBurn, amount, r.ID)
+	p.Redeemed += amount
+	p.changed = true
+	rec := Receipt{RequestID: r.ID, Transaction: e.Commitment, Amount: amount, Balance: s.account.Balance, At: micro(s.now)}
+	r.State, r.Content, r.Amount, r.EntrySeq, r.EndedAt = StateSettled, o.Content, amount, e.Seq, rec.At
+	r.Answer = bytes.Clone(o.Render(rec))
+	r.changed = true
+	return Settled{Receipt: rec, Answer: r.Answer}, s.endLots()
+}
+
+type release struct {
+	account   AccountID
+	requestID string
+}
+
+func (o release) accountID() AccountID { return o.account }
+
+func (o release) needs(n *needs) {
+	n.requests = append(n.requests, o.requestID)
+	n.releases = append(n.releases, o.requestID)
+}
+
+func (o release) apply(s *state, _ bool) (any, error) {
+	r := s.requests[o.requestID]
+	if r == nil {
+		return nil, refuse(UnknownRequest)
+	}
+	switch r.State {
+	case StateSettled:
+		return nil, refuse(SettledAlready)
+	case StateHeld:
+		s.endHold(r, StateReleased)
+		if err := s.endLots(); err != nil {
+			return nil, err
+		}
+	}
+	return Released{RequestID: r.ID, Status: r.State, Amount: r.Held}, nil
+}
+
+type revoke struct {
+	account    AccountID
+	permission toll.Hash
+	at         time.Time
+}
+
+func (o revoke) accountID() AccountID { return o.account }
+func (o revoke) needs(n *needs)       { n.perms = append(n.perms, o.permission) }
+
+func (o revoke) apply(s *state, _ bool) (any, error) {
+	p := s.perms[o.permission]
+	if p == nil {
+		return nil, refuse(PermissionUnknown)
+	}
+	if !p.RevokedAt.IsZero() {
+		return nil, refuse(PermissionRevoked)
+	}
+	p.RevokedAt = o.at
+	p.changed = true
+	return nil, nil
+}
+
+// reverse takes the lot of an order back, as its payment was reversed. What open holds need follows when they end.
+type reverse struct {
+	account AccountID
+	ref     string
+}
+
+func (o reverse) accountID() AccountID { return o.account }
+func (o reverse) needs(n *needs)       { n.refs = append(n.refs, o.ref) }
+
+func (o reverse) apply(s *state, _ bool) (any, error) {
+	l := s.refs[o.ref]
+	if l == nil {
+		return nil, refuse(NotMinted)
+	}
+	if l.oldEnd != 0 {
+		return TakenBack{Balance: s.account.Balance}, nil
+	}
+	s.dropLot(l)
+	l.oldEnd, l.endsAt, l.changed = l.endsAt, min(l.endsAt, s.now), true
+	s.accountChanged = true
+	before := s.account.TakenBack
+	if l.remaining > 0 {
+		s.addLot(l)
+		s.account.nextLotEnd = min(s.account.nextLotEnd, l.endsAt)
+	}
+	if err := s.endLots(); err != nil {
+		return nil, err
+	}
+	return s.moved(s.account.TakenBack - before), nil
+}
+
+// restore undoes a reversal: what was taken back returns, until the end that the lot had.
+type restore struct {
+	account AccountID
+	ref     string
+}
+
+func (o restore) accountID() AccountID { return o.account }
+func (o restore) needs(n *needs)       { n.refs = append(n.refs, o.ref) }
+
+func (o restore) apply(s *state, _ bool) (any, error) {
+	l := s.refs[o.ref]
+	if l == nil {
+		return nil, refuse(NotMinted)
+	}
+	if l.oldEnd == 0 {
+		return TakenBack{Balance: s.account.Balance}, nil
+	}
+	back := l.taken
+	if back > math.MaxInt64-s.account.Balance || back > toll.MaxCredits-s.account.Minted-s.account.Returned {
+		return nil, refuse(Overflow)
+	}
+	s.dropLot(l)
+	l.endsAt, l.oldEnd, l.taken, l.changed = l.oldEnd, 0, 0, true
+	l.remaining += back
+	s.accountChanged = true
+	if back > 0 {
+		s.enter(KindReturn, back, l.ref)
+	}
+	if l.remaining > 0 {
+		s.addLot(l)
+		s.account.nextLotEnd = min(s.account.nextLotEnd, l.endsAt)
+	}
+	answer := s.moved(back)
+	return answer, s.endLots()
+}
+
+func (s *state) moved(n toll.Credits) TakenBack {
+	t := TakenBack{Amount: n, Balance: s.account.Balance}
+	if n > 0 {
+		t.Transaction = s.account.Commitment
+	}
+	return t
+}
+
+// touch only makes the writer tidy the account up.
+type touch struct{ account AccountID }
+
+func (o touch) accountID() AccountID                { return o.account }
+func (o touch) needs(*needs)                        {}
+func (o touch) apply(s *state, _ bool) (any, error) { return nil, nil }

@@ -1,0 +1,120 @@
+package ledger
+
+import (
+	"encoding/json"
+
+	"github.com/tollhq/toll"
+)
+
+const permissionColumns = `permission_hash, plan_id, subscriber, agent_id, allowed_agents, scheme, network, delegation_id,
+	redemption_limit, order_limit, redeemed, held, open_holds, orders, metadata, api_key_id, created_at, expires_at, revoked_at`
+
+const (
+	sqlPermission = `SELECT ` + permissionColumns + ` FROM permissions WHERE account_id = $1 AND permission_hash = $2`
+
+	sqlPermissionsOf = `SELECT u.account_id, p.* FROM unnest($1::bytea[], $2::bytea[]) AS u(account_id, permission_hash),
+		LATERAL (SELECT ` + permissionColumns + ` FROM permissions
+			WHERE account_id = u.account_id AND permission_hash = u.permission_hash LIMIT 1) p`
+	sqlPermissionsOfRequests = `SELECT u.account_id, p.* FROM unnest($1::bytea[], $2::text[]) AS u(account_id, agent_request_id),
+		LATERAL (SELECT permission_hash FROM requests
+			WHERE account_id = u.account_id AND agent_request_id = u.agent_request_id LIMIT 1) r,
+		LATERAL (SELECT ` + permissionColumns + ` FROM permissions
+			WHERE account_id = u.account_id AND permission_hash = r.permission_hash LIMIT 1) p`
+
+	sqlPermissionByHash = `SELECT ` + permissionColumns + ` FROM permissions WHERE permission_hash = $1`
+
+	sqlPermissionAdd = `INSERT INTO permissions (account_id, ` + permissionColumns + `)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20)`
+	sqlPermissionSave = `UPDATE permissions SET redeemed = $3, held = $4, open_holds = $5, orders = $6, revoked_at = $7
+		WHERE account_id = $1 AND permission_hash = $2`
+	sqlPermissionsSave = `UPDATE permissions p SET redeemed = u.redeemed, held = u.held, open_holds = u.open_holds,
+			orders = u.orders, revoked_at = u.revoked_at
+		FROM unnest($1::bytea[], $2::bytea[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[])
+			AS u(account_id, permission_hash, redeemed, held, open_holds, orders, revoked_at)
+		WHERE p.account_id = u.account_id AND p.permission_hash = u.permission_hash`
+)
+
+type permissionScan struct {
+	hash                          []byte
+	subscriber, agents, key, meta string
+	limit, orders                 *int64
+	created, expires, revoked     int64
+}
+
+func (s *permissionScan) into(p *Permission) []any {
+	return []any{
+		&s.hash, &p.Plan, &s.subscriber, &p.Agent, &s.agents, &p.Scheme, &p.Network, &p.DelegationID, &s.limit, &s.orders,
+		&p.Redeemed, &p.Held, &p.OpenHolds, &p.Orders, &s.meta, &s.key, &s.created, &s.expires, &s.revoked,
+	}
+}
+
+func (s *permissionScan) finish(p *Permission) (err error) {
+	copy(p.Hash[:], s.hash)
+	if p.Subscriber, err = toll.ParseAddress(s.subscriber); err != nil {
+		return err
+	}
+	if s.agents != "" {
+		if err := json.Unmarshal([]byte(s.agents), &p.AllowedAgents); err != nil {
+			return err
+		}
+	}
+	if s.limit != nil {
+		p.RedemptionLimit = toll.Credits(*s.limit).Ptr()
+	}
+	p.OrderLimit = s.orders
+	if s.meta != "" {
+		p.Metadata = []byte(s.meta)
+	}
+	if s.key != "" {
+		h, err := toll.ParseHash(s.key)
+		if err != nil {
+			return err
+		}
+		p.APIKeyID = &h
+	}
+	p.CreatedAt, p.ExpiresAt = micro(s.created), micro(s.expires)
+	if s.revoked != 0 {
+		p.RevokedAt = micro(s.revoked)
+	}
+	return nil
+}
+
+func scanPermission(scan scanFunc, p *Permission, before ...any) error {
+	var s permissionScan
+	if err := scan(append(before, s.into(p)...)...); err != nil {
+		return err
+	}
+	return s.finish(p)
+}
+
+// row returns all columns, in the order of sqlPermissionAdd.
+func (p *Permission) row() ([]any, error) {
+	agents := ""
+	if len(p.AllowedAgents) > 0 {
+		b, err := json.Marshal(p.AllowedAgents)
+		if err != nil {
+			return nil, err
+		}
+		agents = string(b)
+	}
+	key := ""
+	if p.APIKeyID != nil {
+		key = p.APIKeyID.String()
+	}
+	var limit *int64
+	if p.RedemptionLimit != nil {
+		n := int64(*p.RedemptionLimit)
+		limit = &n
+	}
+	id := p.Account()
+	return []any{
+		id[:], p.Hash[:], string(p.Plan), p.Subscriber.Lower(), string(p.Agent), agents, p.Scheme, p.Network, p.DelegationID,
+		limit, p.OrderLimit, int64(p.Redeemed), int64(p.Held), p.OpenHolds, p.Orders, string(p.Metadata), key,
+		p.CreatedAt.UnixMicro(), p.ExpiresAt.UnixMicro(), micros(p.RevokedAt, 0),
+	}, nil
+}
+
+// use returns the columns that change, in the order of sqlPermissionSave.
+func (p *Permission) use(account []byte) []any {
+	return []any{account, p.Hash[:], int64(p.Redeemed), int64(p.Held), p.OpenHolds, p.Orders, micros(p.RevokedAt, 0)}
+}

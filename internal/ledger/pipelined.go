@@ -1,0 +1,354 @@
+package ledger
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/store"
+)
+
+// pipelined decides and writes a batch in two trips to PostgreSQL: lock and read, write and commit.
+func (w *writer) pipelined(ctx context.Context, gs []*group, depth int, retried bool) ([][]outcome, error) {
+	if err := w.makeAccounts(ctx, gs); err != nil {
+		w.pipe.Reset()
+		return nil, err
+	}
+	read := newReading(gs)
+	if err := w.pipe.Run(ctx, read.statements(depth)...); err != nil {
+		w.pipe.Reset()
+		return nil, err
+	}
+	for _, g := range gs {
+		g.state.lotsAll = len(g.state.lots) < depth
+	}
+	if due := read.due(); due != nil {
+		if err := w.pipe.Run(ctx, due...); err != nil {
+			w.pipe.Reset()
+			return nil, err
+		}
+		if perms := read.duePermissions(); perms != nil {
+			if err := w.pipe.Run(ctx, perms...); err != nil {
+				w.pipe.Reset()
+				return nil, err
+			}
+		}
+	}
+	outcomes := make([][]outcome, len(gs))
+	changed := false
+	for i, g := range gs {
+		out, err := apply(g.state, g.ops, retried)
+		if err != nil {
+			w.pipe.Reset()
+			return nil, err
+		}
+		outcomes[i] = out
+		changed = changed || g.changed()
+	}
+	if !changed {
+		w.pipe.Reset()
+		return outcomes, nil
+	}
+	if err := w.pipe.Run(ctx, writing(gs)...); err != nil {
+		w.pipe.Reset()
+		return nil, store.MapCommitError(err)
+	}
+	return outcomes, nil
+}
+
+// makeAccounts adds the rows of accounts that a mint may open, in a transaction of their own: made inside the batch they
+// would be locked before accounts that sort earlier, and two processes could wait for each other.
+func (w *writer) makeAccounts(ctx context.Context, gs []*group) error {
+	var stmts []store.Stmt
+	for _, g := range gs {
+		if g.needs.plan != "" {
+			stmts = append(stmts, store.Stmt{SQL: sqlAccountMake, Args: []any{
+				g.id[:], string(g.needs.plan), g.needs.subscriber.Lower(), make([]byte, 32), int64(never),
+			}})
+		}
+	}
+	if stmts == nil {
+		return nil
+	}
+	return w.pipe.Run(ctx, stmts...)
+}
+
+// reading collects what one batch reads.
+type reading struct {
+	byID     map[AccountID]*group
+	accounts [][]byte
+	gs       []*group
+}
+
+func newReading(gs []*group) *reading {
+	r := &reading{byID: make(map[AccountID]*group, len(gs)), gs: gs}
+	for _, g := range gs {
+		r.byID[g.id] = g
+		r.accounts = append(r.accounts, g.id[:])
+	}
+	return r
+}
+
+func (r *reading) group(id []byte) (*group, error) {
+	if g := r.byID[AccountID(id)]; g != nil {
+		return g, nil
+	}
+	return nil, fmt.Errorf("ledger: the store answered with an account that was not asked for: %x", id)
+}
+
+// pairs returns two arrays: the account and the key of everything that the groups need of one kind.
+func pairs[T any](gs []*group, of func(*needs) []T) (accounts [][]byte, keys []T) {
+	for _, g := range gs {
+		for _, k := range of(&g.needs) {
+			accounts = append(accounts, g.id[:])
+			keys = append(keys, k)
+		}
+	}
+	return accounts, keys
+}
+
+func (r *reading) statements(depth int) []store.Stmt {
+	stmts := []store.Stmt{
+		{SQL: "begin"},
+		{SQL: sqlAccountsLock, Args: []any{r.accounts}, Row: r.account},
+		{SQL: sqlLotsOf, Args: []any{r.accounts, depth}, Row: func(scan func(...any) error) error {
+			return r.lot(scan, func(g *group, l *lotRow) { g.state.lots = append(g.state.lots, l) })
+		}},
+	}
+	if accounts, ids := pairs(r.gs, func(n *needs) []string { return n.requests }); ids != nil {
+		stmts = append(stmts, store.Stmt{SQL: sqlRequestsOf, Args: []any{accounts, ids}, Row: r.request})
+	}
+	if accounts, ids := pairs(r.gs, func(n *needs) []string { return n.releases }); ids != nil {
+		stmts = append(stmts, store.Stmt{SQL: sqlPermissionsOfRequests, Args: []any{accounts, ids}, Row: r.permission})
+	}
+	if accounts, keys := pairs(r.gs, func(n *needs) []string { return n.keys }); keys != nil {
+		stmts = append(stmts,
+			store.Stmt{SQL: sqlKeysOf, Args: []any{accounts, keys}, Row: r.key},
+			store.Stmt{SQL: sqlRequestsByKey, Args: []any{accounts, keys}, Row: r.request})
+	}
+	if accounts, hashes := pairs(r.gs, func(n *needs) [][]byte { return n.permBytes() }); hashes != nil {
+		stmts = append(stmts, store.Stmt{SQL: sqlPermissionsOf, Args: []any{accounts, hashes}, Row: r.permission})
+	}
+	if accounts, refs := pairs(r.gs, func(n *needs) []string { return n.refs }); refs != nil {
+		stmts = append(stmts, store.Stmt{SQL: sqlLotsByRef, Args: []any{accounts, refs}, Row: func(scan func(...any) error) error {
+			return r.lot(scan, func(g *group, l *lotRow) { g.addRef(l) })
+		}})
+	}
+	return stmts
+}
+
+func (n *needs) permBytes() [][]byte {
+	seen := make(map[toll.Hash]bool, len(n.perms))
+	var out [][]byte
+	for i := range n.perms {
+		if !seen[n.perms[i]] {
+			seen[n.perms[i]] = true
+			out = append(out, n.perms[i][:])
+		}
+	}
+	return out
+}
+
+func (r *reading) account(scan func(...any) error) error {
+	var a Account
+	if err := scanAccount(scan, &a); err != nil {
+		return err
+	}
+	g, err := r.group(a.ID[:])
+	if err == nil {
+		g.state.account = a
+	}
+	return err
+}
+
+func (r *reading) lot(scan func(...any) error, add func(*group, *lotRow)) error {
+	var id []byte
+	l := &lotRow{}
+	if err := scan(append([]any{&id}, l.scanInto()...)...); err != nil {
+		return err
+	}
+	g, err := r.group(id)
+	if err == nil {
+		add(g, l)
+	}
+	return err
+}
+
+func (r *reading) request(scan func(...any) error) error {
+	row := &requestRow{stored: true}
+	if err := scanRequest(scan, &row.Request); err != nil {
+		return err
+	}
+	g, err := r.group(row.Account[:])
+	if err == nil && g.state.requests[row.ID] == nil {
+		g.state.requests[row.ID] = row
+	}
+	return err
+}
+
+func (r *reading) key(scan func(...any) error) error {
+	var id []byte
+	var key, requestID string
+	if err := scan(&id, &key, &requestID); err != nil {
+		return err
+	}
+	g, err := r.group(id)
+	if err == nil {
+		g.state.keys[key] = requestID
+	}
+	return err
+}
+
+func (r *reading) permission(scan func(...any) error) error {
+	var id []byte
+	p := &permissionRow{}
+	if err := scanPermission(scan, &p.Permission, &id); err != nil {
+		return err
+	}
+	g, err := r.group(id)
+	if err == nil && g.state.perms[p.Hash] == nil {
+		g.state.perms[p.Hash] = p
+	}
+	return err
+}
+
+// due returns the statements that read the holds at their end, nil when no account has one.
+func (r *reading) due() []store.Stmt {
+	var accounts [][]byte
+	var dues []*group
+	var now int64
+	for _, g := range r.gs {
+		if at := g.state.dueAt(); g.state.account.nextHoldEnd <= at {
+			accounts = append(accounts, g.id[:])
+			dues = append(dues, g)
+			now = max(now, at)
+		}
+	}
+	if accounts == nil {
+		return nil
+	}
+	// One time serves them all, so that no hold falls between the two queries.
+	for _, g := range dues {
+		g.state.now = now
+	}
+	return []store.Stmt{
+		{SQL: sqlRequestsDueOf, Args: []any{accounts, now}, Row: func(scan func(...any) error) error {
+			row := &requestRow{stored: true}
+			if err := scanRequest(scan, &row.Request); err != nil {
+				return err
+			}
+			g, err := r.group(row.Account[:])
+			if err == nil {
+				g.addDue(row)
+			}
+			return err
+		}},
+		{SQL: sqlNextDueOf, Args: []any{accounts, now}, Row: func(scan func(...any) error) error {
+			var id []byte
+			var next int64
+			if err := scan(&id, &next); err != nil {
+				return err
+			}
+			g, err := r.group(id)
+			if err == nil {
+				g.state.nextDue = next
+			}
+			return err
+		}},
+	}
+}
+
+// duePermissions returns the statement that reads the permissions of the holds at their end.
+func (r *reading) duePermissions() []store.Stmt {
+	var accounts, hashes [][]byte
+	for _, g := range r.gs {
+		for _, d := range g.state.due {
+			if g.state.perms[d.Permission] == nil {
+				accounts = append(accounts, g.id[:])
+				hashes = append(hashes, d.Permission[:])
+			}
+		}
+	}
+	if hashes == nil {
+		return nil
+	}
+	return []store.Stmt{{SQL: sqlPermissionsOf, Args: []any{accounts, hashes}, Row: r.permission}}
+}
+
+// columns turns rows into one array per column, the form of a bulk write.
+type columns struct{ cols []any }
+
+func (c *columns) add(row []any) {
+	if c.cols == nil {
+		c.cols = make([]any, len(row))
+		for i, v := range row {
+			switch v.(type) {
+			case []byte:
+				c.cols[i] = [][]byte(nil)
+			case string:
+				c.cols[i] = []string(nil)
+			default:
+				c.cols[i] = []int64(nil)
+			}
+		}
+	}
+	for i, v := range row {
+		switch v := v.(type) {
+		case []byte:
+			c.cols[i] = append(c.cols[i].([][]byte), v)
+		case string:
+			c.cols[i] = append(c.cols[i].([]string), v)
+		case int64:
+			c.cols[i] = append(c.cols[i].([]int64), v)
+		default:
+			panic(fmt.Sprintf("ledger: a column of type %T", v))
+		}
+	}
+}
+
+// writing returns the statements that write what the batch changed, and commit it.
+func writing(gs []*group) []store.Stmt {
+	var accounts, lots, entries, added, ended, keys, perms columns
+	for _, g := range gs {
+		s := g.state
+		if s.accountChanged {
+			accounts.add(s.account.row())
+		}
+		for _, l := range s.changedLots() {
+			lots.add(l.row(g.id[:]))
+		}
+		for i := range s.entries {
+			entries.add(s.entries[i].row())
+		}
+		for _, r := range s.requests {
+			switch {
+			case !r.changed:
+			case r.stored:
+				ended.add(r.end())
+			default:
+				added.add(r.row())
+			}
+		}
+		for _, k := range s.newKeys {
+			keys.add([]any{g.id[:], k.key, k.requestID})
+		}
+		for _, p := range s.perms {
+			if p.changed {
+				perms.add(p.use(g.id[:]))
+			}
+		}
+	}
+	var stmts []store.Stmt
+	for _, w := range []struct {
+		sql string
+		c   columns
+	}{
+		{sqlAccountsSave, accounts}, {sqlLotsSave, lots}, {sqlEntriesAdd, entries}, {sqlRequestsAdd, added},
+		{sqlRequestsEnd, ended}, {sqlKeysAdd, keys}, {sqlPermissionsSave, perms},
+	} {
+		if w.c.cols != nil {
+			stmts = append(stmts, store.Stmt{SQL: w.sql, Args: w.c.cols})
+		}
+	}
+	return append(stmts, store.Stmt{SQL: "commit"})
+}

@@ -1,0 +1,250 @@
+package ledger
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/store"
+)
+
+const (
+	sqlSnapshot = `SELECT a.account_id, a.plan_id, a.subscriber, a.balance, a.held, a.open_holds, a.minted, a.burned, a.expired,
+			a.taken_back, a.returned, a.seq, a.commitment, a.next_lot_end, a.next_hold_end, a.period_end, a.orders, a.updated_at
+		FROM accounts a WHERE a.account_id = $1`
+	sqlPermissionUses = `SELECT e.commitment, r.agent_request_id, r.amount, r.ended_at FROM requests r, entries e
+		WHERE r.account_id = $1 AND r.permission_hash = $2 AND r.state = 2 AND e.account_id = $1 AND e.seq = r.entry_seq
+		ORDER BY r.created_at DESC, r.agent_request_id DESC LIMIT $3`
+	sqlStale = `SELECT account_id FROM accounts WHERE next_lot_end <= $1
+		UNION SELECT account_id FROM accounts WHERE next_hold_end <= $1 LIMIT $2`
+)
+
+// Account returns an account as last written, the zero value when it does not exist. What time has done to it since is
+// not in it: see [Account.Stale].
+func (l *Ledger) Account(ctx context.Context, id AccountID) (Account, error) {
+	var a Account
+	err := scanAccount(l.st.QueryRow(ctx, sqlSnapshot, id[:]).Scan, &a)
+	if errors.Is(err, store.ErrNotFound) {
+		return Account{}, nil
+	}
+	return a, err
+}
+
+// Lots returns the lots of an account with credits left, in burn order, at most 1,000.
+func (l *Ledger) Lots(ctx context.Context, id AccountID) ([]Lot, error) {
+	rows, err := l.st.Query(ctx, sqlLots, id[:], 1000)
+	if err != nil {
+		return nil, err
+	}
+	var out []Lot
+	err = each(rows, func() error {
+		var r lotRow
+		if err := rows.Scan(r.scanInto()...); err != nil {
+			return err
+		}
+		lot := Lot{ID: r.id, Ref: r.ref, Granted: r.granted, Remaining: r.remaining}
+		if r.endsAt != never {
+			lot.EndsAt = micro(r.endsAt)
+		}
+		out = append(out, lot)
+		return nil
+	})
+	return out, err
+}
+
+// Snapshot returns an account and one permission of it: zero values for what does not exist.
+func (l *Ledger) Snapshot(ctx context.Context, id AccountID, permission toll.Hash) (Account, Permission, error) {
+	a, err := l.Account(ctx, id)
+	if err != nil {
+		return a, Permission{}, err
+	}
+	var p Permission
+	err = scanPermission(l.st.QueryRow(ctx, sqlPermission, id[:], permission[:]).Scan, &p)
+	if errors.Is(err, store.ErrNotFound) {
+		return a, Permission{}, nil
+	}
+	return a, p, err
+}
+
+// CreatePermission stores a permission.
+func (l *Ledger) CreatePermission(ctx context.Context, p Permission) error {
+	row, err := p.row()
+	if err != nil {
+		return err
+	}
+	return l.st.Tx(ctx, func(tx *store.Tx) error {
+		_, err := tx.Exec(ctx, sqlPermissionAdd, row...)
+		return err
+	})
+}
+
+// PermissionByHash returns a permission, store.ErrNotFound when there is none. It names no account: on a sharded store it
+// asks every shard.
+func (l *Ledger) PermissionByHash(ctx context.Context, hash toll.Hash) (Permission, error) {
+	var p Permission
+	err := scanPermission(l.st.QueryRow(ctx, sqlPermissionByHash, hash[:]).Scan, &p)
+	return p, err
+}
+
+// PermissionFilter selects permissions of a subscriber.
+type PermissionFilter struct {
+	Subscriber toll.Address
+	Plan       toll.PlanID           // "": all plans
+	Status     toll.PermissionStatus // "": all
+	Limit      int                   // 1 to 100
+	Offset     int
+	Ascending  bool
+}
+
+func (f PermissionFilter) where(now time.Time) (string, []any, error) {
+	where := []string{"subscriber = $1"}
+	args := []any{f.Subscriber.Lower()}
+	add := func(cond string, v any) {
+		args = append(args, v)
+		where = append(where, strings.ReplaceAll(cond, "$?", fmt.Sprintf("$%d", len(args))))
+	}
+	if f.Plan != "" {
+		add("plan_id = $?", string(f.Plan))
+	}
+	const usedUp = "redemption_limit IS NOT NULL AND redeemed >= redemption_limit"
+	us := now.UnixMicro()
+	switch f.Status {
+	case "":
+	case toll.StatusRevoked:
+		where = append(where, "revoked_at > 0")
+	case toll.StatusExpired:
+		add("revoked_at = 0 AND expires_at <= $?", us)
+	case toll.StatusExhausted:
+		add("revoked_at = 0 AND expires_at > $? AND "+usedUp, us)
+	case toll.StatusActive:
+		add("revoked_at = 0 AND expires_at > $? AND NOT ("+usedUp+")", us)
+	default:
+		return "", nil, toll.Errorf(toll.CodeBadRequest, "The status is not one of Active, Revoked, Expired, Exhausted.")
+	}
+	return strings.Join(where, " AND "), args, nil
+}
+
+// Permissions returns the permissions that the filter selects, by time of creation, and how many there are in all.
+func (l *Ledger) Permissions(ctx context.Context, f PermissionFilter) ([]Permission, int, error) {
+	where, args, err := f.where(l.clock())
+	if err != nil {
+		return nil, 0, err
+	}
+	var total int
+	if err := l.st.QueryRow(ctx, `SELECT count(*) FROM permissions WHERE `+where, args...).Scan(&total); err != nil {
+		return nil, 0, err
+	}
+	dir := "DESC"
+	if f.Ascending {
+		dir = "ASC"
+	}
+	args = append(args, f.Limit, f.Offset)
+	rows, err := l.st.Query(ctx, fmt.Sprintf(`SELECT %s FROM permissions WHERE %s ORDER BY created_at %s, permission_hash %s
+		LIMIT $%d OFFSET $%d`, permissionColumns, where, dir, dir, len(args)-1, len(args)), args...)
+	if err != nil {
+		return nil, 0, err
+	}
+	var out []Permission
+	err = each(rows, func() error {
+		var p Permission
+		if err := scanPermission(rows.Scan, &p); err != nil {
+			return err
+		}
+		out = append(out, p)
+		return nil
+	})
+	return out, total, err
+}
+
+// PermissionUses returns the last n settlements under a permission, newest first.
+func (l *Ledger) PermissionUses(ctx context.Context, id AccountID, hash toll.Hash, n int) ([]toll.PermissionUse, error) {
+	rows, err := l.st.Query(ctx, sqlPermissionUses, id[:], hash[:], n)
+	if err != nil {
+		return nil, err
+	}
+	out := []toll.PermissionUse{}
+	err = each(rows, func() error {
+		var u toll.PermissionUse
+		var commitment []byte
+		var at int64
+		if err := rows.Scan(&commitment, &u.AgentRequestID, &u.CreditsRedeemed, &at); err != nil {
+			return err
+		}
+		copy(u.Transaction[:], commitment)
+		u.CreatedAt = toll.At(micro(at))
+		out = append(out, u)
+		return nil
+	})
+	return out, err
+}
+
+// Request returns a request, store.ErrNotFound when there is none.
+func (l *Ledger) Request(ctx context.Context, id AccountID, requestID string) (Request, error) {
+	var r Request
+	err := scanRequest(l.st.QueryRow(ctx, sqlRequest, id[:], requestID).Scan, &r)
+	return r, err
+}
+
+// RequestOfKey returns the request that a payload nonce ("n:" + nonce) or a payment identifier ("p:" + id) names,
+// store.ErrNotFound when there is none.
+func (l *Ledger) RequestOfKey(ctx context.Context, id AccountID, key string) (Request, error) {
+	var requestID string
+	if err := l.st.QueryRow(ctx, sqlKey, id[:], key).Scan(&requestID); err != nil {
+		return Request{}, err
+	}
+	return l.Request(ctx, id, requestID)
+}
+
+// RequestByTransaction returns the request that an entry settled, store.ErrNotFound when there is none. It names no
+// account: on a sharded store it asks every shard.
+func (l *Ledger) RequestByTransaction(ctx context.Context, tx toll.Hash) (Request, error) {
+	var e Entry
+	if err := scanEntry(l.st.QueryRow(ctx, sqlEntryByTx, tx[:]).Scan, &e); err != nil {
+		return Request{}, err
+	}
+	if e.Kind != KindBurn {
+		return Request{}, store.ErrNotFound
+	}
+	return l.Request(ctx, e.Account, e.Ref)
+}
+
+// Entry returns an entry of an account, store.ErrNotFound when there is none.
+func (l *Ledger) Entry(ctx context.Context, id AccountID, seq int64) (Entry, error) {
+	var e Entry
+	err := scanEntry(l.st.QueryRow(ctx, sqlEntry, id[:], seq).Scan, &e)
+	return e, err
+}
+
+// sweepSlice bounds the accounts that one sweep touches, so that a mass expiry is worked off in slices beside the traffic.
+const sweepSlice = 256
+
+// Sweep lapses the holds and ends the lots that are over, of at most 256 accounts, and returns how many it touched. An
+// account whose ended lot is kept by an open hold is found again until the hold ends.
+func (l *Ledger) Sweep(ctx context.Context) (int, error) {
+	rows, err := l.st.Query(ctx, sqlStale, l.clock().UnixMicro(), sweepSlice)
+	if err != nil {
+		return 0, err
+	}
+	var ids []AccountID
+	if err := each(rows, func() error {
+		var b []byte
+		if err := rows.Scan(&b); err != nil {
+			return err
+		}
+		ids = append(ids, AccountID(b))
+		return nil
+	}); err != nil {
+		return 0, err
+	}
+	errs := make(chan error, len(ids))
+	for _, id := range ids {
+		go func() { errs <- l.Touch(ctx, id) }()
+	}
+	for range ids {
+		err = errors.Join(err, <-errs)
+	}
+	return len(ids), err
+}

@@ -1,0 +1,93 @@
+package ledger
+
+const requestColumns = `account_id, agent_request_id, state, content, permission_hash, agent_id, resource, held, amount,
+	hold_ends_at, created_at, ended_at, entry_seq, answer`
+
+const (
+	sqlRequest    = `SELECT ` + requestColumns + ` FROM requests WHERE account_id = $1 AND agent_request_id = $2`
+	sqlRequestsOf = `SELECT r.* FROM unnest($1::bytea[], $2::text[]) AS u(account_id, agent_request_id),
+		LATERAL (SELECT ` + requestColumns + ` FROM requests
+			WHERE account_id = u.account_id AND agent_request_id = u.agent_request_id LIMIT 1) r`
+
+	sqlKey    = `SELECT agent_request_id FROM request_keys WHERE account_id = $1 AND request_key = $2`
+	sqlKeysOf = `SELECT u.account_id, u.request_key, k.agent_request_id
+		FROM unnest($1::bytea[], $2::text[]) AS u(account_id, request_key),
+		LATERAL (SELECT agent_request_id FROM request_keys
+			WHERE account_id = u.account_id AND request_key = u.request_key LIMIT 1) k`
+	sqlRequestsByKey = `SELECT r.* FROM unnest($1::bytea[], $2::text[]) AS u(account_id, request_key),
+		LATERAL (SELECT account_id, agent_request_id FROM request_keys
+			WHERE account_id = u.account_id AND request_key = u.request_key LIMIT 1) k,
+		LATERAL (SELECT ` + requestColumns + ` FROM requests
+			WHERE account_id = k.account_id AND agent_request_id = k.agent_request_id LIMIT 1) r`
+
+	sqlRequestsDue = `SELECT ` + requestColumns + ` FROM requests WHERE account_id = $1 AND state = 1 AND hold_ends_at <= $2
+		ORDER BY hold_ends_at`
+	sqlRequestsDueOf = `SELECT r.* FROM unnest($1::bytea[]) AS u(account_id),
+		LATERAL (SELECT ` + requestColumns + ` FROM requests
+			WHERE account_id = u.account_id AND state = 1 AND hold_ends_at <= $2 ORDER BY hold_ends_at LIMIT 1000) r`
+	sqlNextDue = `SELECT hold_ends_at FROM requests WHERE account_id = $1 AND state = 1 AND hold_ends_at > $2
+		ORDER BY hold_ends_at LIMIT 1`
+	sqlNextDueOf = `SELECT u.account_id, r.hold_ends_at FROM unnest($1::bytea[]) AS u(account_id),
+		LATERAL (SELECT hold_ends_at FROM requests
+			WHERE account_id = u.account_id AND state = 1 AND hold_ends_at > $2 ORDER BY hold_ends_at LIMIT 1) r`
+
+	sqlRequestAdd = `INSERT INTO requests (` + requestColumns + `)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)`
+	sqlRequestEnd = `UPDATE requests SET state = $3, content = $4, amount = $5, ended_at = $6, entry_seq = $7, answer = $8
+		WHERE account_id = $1 AND agent_request_id = $2`
+	sqlRequestsAdd = `INSERT INTO requests (` + requestColumns + `)
+		SELECT * FROM unnest($1::bytea[], $2::text[], $3::bigint[], $4::bytea[], $5::bytea[], $6::text[], $7::text[], $8::bigint[],
+			$9::bigint[], $10::bigint[], $11::bigint[], $12::bigint[], $13::bigint[], $14::bytea[])`
+	sqlRequestsEnd = `UPDATE requests r SET state = u.state, content = u.content, amount = u.amount, ended_at = u.ended_at,
+			entry_seq = u.entry_seq, answer = u.answer
+		FROM unnest($1::bytea[], $2::text[], $3::bigint[], $4::bytea[], $5::bigint[], $6::bigint[], $7::bigint[], $8::bytea[])
+			AS u(account_id, agent_request_id, state, content, amount, ended_at, entry_seq, answer)
+		WHERE r.account_id = u.account_id AND r.agent_request_id = u.agent_request_id`
+
+	sqlKeyAdd  = `INSERT INTO request_keys (account_id, request_key, agent_request_id) VALUES ($1, $2, $3)`
+	sqlKeysAdd = `INSERT INTO request_keys (account_id, request_key, agent_request_id)
+		SELECT * FROM unnest($1::bytea[], $2::text[], $3::text[])`
+)
+
+func scanRequest(scan scanFunc, r *Request) error {
+	var account, content, permission []byte
+	var holdEnds, created, ended int64
+	err := scan(&account, &r.ID, &r.State, &content, &permission, &r.Agent, &r.Resource, &r.Held, &r.Amount, &holdEnds, &created,
+		&ended, &r.EntrySeq, &r.Answer)
+	if err != nil {
+		return err
+	}
+	copy(r.Account[:], account)
+	copy(r.Content[:], content)
+	copy(r.Permission[:], permission)
+	r.CreatedAt = micro(created)
+	if holdEnds != 0 {
+		r.HoldEndsAt = micro(holdEnds)
+	}
+	if ended != 0 {
+		r.EndedAt = micro(ended)
+	}
+	return nil
+}
+
+func (r *Request) answerBytes() []byte {
+	if r.Answer == nil {
+		return []byte{}
+	}
+	return r.Answer
+}
+
+// row returns all columns, in the order of requestColumns.
+func (r *Request) row() []any {
+	return []any{
+		r.Account[:], r.ID, int64(r.State), r.Content[:], r.Permission[:], string(r.Agent), r.Resource, int64(r.Held),
+		int64(r.Amount), micros(r.HoldEndsAt, 0), r.CreatedAt.UnixMicro(), micros(r.EndedAt, 0), r.EntrySeq, r.answerBytes(),
+	}
+}
+
+// end returns the columns that change, in the order of sqlRequestEnd.
+func (r *Request) end() []any {
+	return []any{
+		r.Account[:], r.ID, int64(r.State), r.Content[:], int64(r.Amount), micros(r.EndedAt, 0), r.EntrySeq, r.answerBytes(),
+	}
+}

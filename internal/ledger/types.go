@@ -1,0 +1,303 @@
+package ledger
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/tollhq/toll"
+)
+
+// never is the end of what does not end, in microseconds; it sorts last on both engines, which NULL does not.
+const never = math.MaxInt64
+
+// Limits of open holds (wire contract, section 16).
+const (
+	MaxHoldsPerPermission = 64
+	MaxHoldsPerAccount    = 256
+)
+
+// lateSettle is how long after the end of its access token a lapsed hold may still be settled.
+const lateSettle = time.Hour
+
+// Account is the state of one (plan, subscriber) pair. The zero value is an account that never ordered.
+type Account struct {
+	ID         AccountID
+	Plan       toll.PlanID
+	Subscriber toll.Address
+	Balance    toll.Credits // held credits included
+	Held       toll.Credits
+	OpenHolds  int64
+	Minted     toll.Credits
+	Burned     toll.Credits
+	Expired    toll.Credits
+	TakenBack  toll.Credits
+	Returned   toll.Credits
+	Seq        int64     // number of entries
+	Commitment toll.Hash // of the last entry
+	Orders     int64     // orders made
+	UpdatedAt  time.Time
+
+	nextLotEnd  int64 // earliest end of a lot with credits, never when none ends
+	nextHoldEnd int64 // not later than the earliest end of an open hold, never when none is open
+	periodEnd   int64 // latest end of a lot, 0 when there was none
+}
+
+// Available is what can be held or burned now: balance less holds.
+func (a Account) Available() toll.Credits { return a.Balance - a.Held }
+
+// Subscribed reports whether a lot runs at t: bought, and not at its end, whatever is left in it.
+func (a Account) Subscribed(t time.Time) bool { return a.periodEnd > t.UnixMicro() }
+
+// PeriodEnd is the end of the last lot; zero when none ends or none was bought.
+func (a Account) PeriodEnd() time.Time {
+	if a.periodEnd == 0 || a.periodEnd == never {
+		return time.Time{}
+	}
+	return micro(a.periodEnd)
+}
+
+// Stale reports whether a lot or a hold of the account ended at or before t, so that the next writer will change it.
+func (a Account) Stale(t time.Time) bool {
+	return a.nextLotEnd <= t.UnixMicro() || a.nextHoldEnd <= t.UnixMicro()
+}
+
+// Lot is credits granted together, with one end.
+type Lot struct {
+	ID        int64 // seq of the entry that minted it
+	Ref       string
+	Granted   toll.Credits
+	Remaining toll.Credits
+	EndsAt    time.Time // zero: never
+}
+
+// Permission is what one access token may spend.
+type Permission struct {
+	Hash            toll.Hash
+	Plan            toll.PlanID
+	Subscriber      toll.Address
+	Agent           toll.AgentID // "" when not bound to one agent
+	AllowedAgents   []toll.AgentID
+	Scheme          string
+	Network         string
+	DelegationID    string        // "" when there is none
+	RedemptionLimit *toll.Credits // credits that it may burn in its life, holds counted; nil: no limit
+	OrderLimit      *int64        // top-up orders that it may cause; nil: no limit
+	Redeemed        toll.Credits
+	Held            toll.Credits
+	OpenHolds       int64
+	Orders          int64
+	Metadata        []byte     // a JSON object, or empty
+	APIKeyID        *toll.Hash // key that created it
+	CreatedAt       time.Time
+	ExpiresAt       time.Time
+	RevokedAt       time.Time // zero: not revoked
+}
+
+// Account returns the account that the permission spends from.
+func (p Permission) Account() AccountID { return NewAccountID(p.Plan, p.Subscriber) }
+
+// State is the state of a request. A request that was never seen has none.
+type State int64
+
+// States of a request; no other moves than held to settled, released or lapsed, lapsed to settled, and none to settled.
+const (
+	StateHeld     State = 1
+	StateSettled  State = 2
+	StateReleased State = 3
+	StateLapsed   State = 4
+)
+
+// String returns the word of the wire.
+func (s State) String() string {
+	switch s {
+	case StateHeld:
+		return "held"
+	case StateSettled:
+		return "settled"
+	case StateReleased:
+		return "released"
+	case StateLapsed:
+		return "lapsed"
+	}
+	return "new"
+}
+
+// Request is one handler run and at most one burn.
+type Request struct {
+	Account    AccountID
+	ID         string
+	State      State
+	Content    [32]byte // hash of what was settled
+	Permission toll.Hash
+	Agent      toll.AgentID
+	Resource   string
+	Held       toll.Credits // what the hold set aside, kept after it ended
+	Amount     toll.Credits // what was burned
+	HoldEndsAt time.Time    // zero when there was no hold
+	CreatedAt  time.Time
+	EndedAt    time.Time // settled, released or lapsed at; zero while held
+	EntrySeq   int64     // the burn
+	Answer     []byte    // the stored answer of the settlement
+}
+
+// Refusal is a decision against an operation. It changed nothing.
+type Refusal struct {
+	Kind         Refused
+	Needed       toll.Credits // for Insufficient
+	Available    toll.Credits // for Insufficient
+	NeverOrdered bool         // for Insufficient
+}
+
+// Refused is the kind of a refusal.
+type Refused string
+
+// Kinds of refusals.
+const (
+	Insufficient      Refused = "insufficient credits"
+	PeriodOver        Refused = "period over"
+	RedemptionLimit   Refused = "redemption limit reached"
+	PermissionUnknown Refused = "permission unknown"
+	PermissionRevoked Refused = "permission revoked"
+	PermissionExpired Refused = "permission expired"
+	InFlight          Refused = "request in flight"
+	Duplicate         Refused = "request used"
+	Conflict          Refused = "request has other content"
+	HoldExpired       Refused = "hold expired"
+	TooManyHolds      Refused = "too many open holds"
+	Overflow          Refused = "balance would overflow"
+	NotFirst          Refused = "account has an order already"
+	SettledAlready    Refused = "request is settled"
+	UnknownRequest    Refused = "request unknown"
+	NotMinted         Refused = "no lot of this order"
+)
+
+func (r *Refusal) Error() string {
+	if r.Kind == Insufficient {
+		return fmt.Sprintf("ledger: %s: %d needed, %d available", r.Kind, r.Needed, r.Available)
+	}
+	return "ledger: " + string(r.Kind)
+}
+
+// Is matches refusals of the same kind.
+func (r *Refusal) Is(target error) bool {
+	t, ok := target.(*Refusal)
+	return ok && t.Kind == r.Kind
+}
+
+// IsRefused reports whether err is a refusal of this kind.
+func IsRefused(err error, kind Refused) bool {
+	var r *Refusal
+	return errors.As(err, &r) && r.Kind == kind
+}
+
+// Faults that are no decision about the operation.
+var (
+	// ErrBusy says that the queue of the writer is full. Nothing was changed.
+	ErrBusy = errors.New("ledger: the queue is full")
+	// ErrUnknownOutcome says that the store failed around a commit: the operation may have happened or not. The same
+	// operation with the same id gets the truth.
+	ErrUnknownOutcome = errors.New("ledger: the outcome is not known")
+	// ErrClosed says that the ledger is shutting down. Nothing was changed.
+	ErrClosed = errors.New("ledger: closed")
+)
+
+// MintOp grants a lot of credits.
+type MintOp struct {
+	Plan       toll.PlanID
+	Subscriber toll.Address
+	Amount     toll.Credits // >= 1
+	EndsAt     time.Time    // zero: never
+	Ref        string       // order id or "mint:<uuid>", unique per account: a repeat is replayed
+	Order      bool         // counts as an order of the account
+	FirstOnly  bool         // refuse when the account has an order already
+}
+
+// Minted is the answer to a mint.
+type Minted struct {
+	Transaction toll.Hash
+	Balance     toll.Credits
+	Replayed    bool // the lot of this ref was there already
+
+	seq int64
+}
+
+// HoldOp sets credits aside for a request.
+type HoldOp struct {
+	Plan       toll.PlanID
+	Subscriber toll.Address
+	Agent      toll.AgentID
+	Permission toll.Hash
+	RequestID  string   // "": one is issued
+	Keys       []string // "n:" + nonce, "p:" + payment identifier: each names one request of the account
+	Resource   string
+	Amount     toll.Credits
+	IsTime     bool // a time plan: amount 0, the period must run
+	Until      time.Time
+}
+
+// Held is the answer to a hold.
+type Held struct {
+	RequestID string
+	Amount    toll.Credits
+	Until     time.Time
+	Account   Account // after the hold
+}
+
+// SettleOp burns the credits of a request, once.
+type SettleOp struct {
+	Plan       toll.PlanID
+	Subscriber toll.Address
+	Agent      toll.AgentID
+	Permission toll.Hash
+	RequestID  string   // "": the keys name the request, else one is issued and this call is a new request
+	Keys       []string // as in HoldOp
+	Resource   string
+	Content    [32]byte     // hash of what makes the request the same: equal content replays, other content conflicts
+	Amount     toll.Credits // credits to burn, brought into the bounds of the plan by the caller
+	UseHeld    bool         // no amount was asked for: burn what is held, Amount when nothing is
+	IsTime     bool
+	// Render makes the answer that is stored with the burn and replayed byte for byte. It must be pure.
+	Render func(Receipt) []byte
+}
+
+// Receipt is what a settlement decided.
+type Receipt struct {
+	RequestID   string
+	Transaction toll.Hash // commitment of the entry
+	Amount      toll.Credits
+	Balance     toll.Credits // after the burn
+	At          time.Time
+}
+
+// Settled is the answer to a settle.
+type Settled struct {
+	Receipt
+	Answer   []byte
+	Replayed bool
+}
+
+// Released is the answer to a release.
+type Released struct {
+	RequestID string
+	Status    State // StateReleased or StateLapsed
+	Amount    toll.Credits
+}
+
+// TakenBack is the answer to a take back or a return.
+type TakenBack struct {
+	Amount      toll.Credits // moved by this call; the rest of a lot that holds need is taken when they end
+	Transaction toll.Hash    // zero when nothing moved
+	Balance     toll.Credits
+}
+
+func micro(us int64) time.Time { return time.UnixMicro(us).UTC() }
+
+// micros is the stored form of a time; zero is the given value.
+func micros(t time.Time, zero int64) int64 {
+	if t.IsZero() {
+		return zero
+	}
+	return t.UnixMicro()
+}

@@ -1,0 +1,318 @@
+package ledger
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/store"
+)
+
+const (
+	// maxBatch bounds the operations of one commit.
+	maxBatch = 512
+	// maxAttempts bounds how often a batch is tried against a store that fails in passing.
+	maxAttempts = 6
+	// batchTimeout bounds one attempt, so that a store that hangs turns into an unknown outcome.
+	batchTimeout = 20 * time.Second
+)
+
+// lotDepths are how many lots of an account are read: the first ones serve nearly always, and an account with thousands
+// of lots costs no more than one with a single lot.
+var lotDepths = []int{32, 1024, 1 << 30}
+
+// call is one waiting operation.
+type call struct {
+	ctx  context.Context
+	op   operation
+	done chan outcome
+}
+
+// flusher applies the operations of its accounts in groups.
+type flusher struct {
+	l     *Ledger
+	limit int
+	wake  chan struct{}
+	done  chan struct{}
+
+	mu     sync.Mutex
+	queue  []*call
+	closed bool
+}
+
+func newFlusher(l *Ledger, limit int) *flusher {
+	return &flusher{l: l, limit: limit, wake: make(chan struct{}, 1), done: make(chan struct{})}
+}
+
+func (f *flusher) submit(ctx context.Context, op operation) (any, error) {
+	c := &call{ctx: ctx, op: op, done: make(chan outcome, 1)}
+	f.mu.Lock()
+	switch {
+	case f.closed:
+		f.mu.Unlock()
+		return nil, ErrClosed
+	case len(f.queue) >= f.limit:
+		f.mu.Unlock()
+		return nil, ErrBusy
+	}
+	f.queue = append(f.queue, c)
+	f.mu.Unlock()
+	select {
+	case f.wake <- struct{}{}:
+	default:
+	}
+	select {
+	case o := <-c.done:
+		return o.answer, o.err
+	case <-ctx.Done():
+		return nil, fmt.Errorf("%w: %w", ErrUnknownOutcome, ctx.Err())
+	}
+}
+
+func (f *flusher) close() {
+	f.mu.Lock()
+	f.closed = true
+	f.mu.Unlock()
+	select {
+	case f.wake <- struct{}{}:
+	default:
+	}
+}
+
+// take returns what waits, at most a batch, without the operations whose callers have gone.
+func (f *flusher) take() (batch []*call, closed bool) {
+	f.mu.Lock()
+	n := min(len(f.queue), maxBatch)
+	batch = slices.Clone(f.queue[:n])
+	rest := copy(f.queue, f.queue[n:])
+	clear(f.queue[rest:])
+	f.queue = f.queue[:rest]
+	closed = f.closed
+	f.mu.Unlock()
+	return slices.DeleteFunc(batch, func(c *call) bool { return c.ctx.Err() != nil }), closed
+}
+
+func (f *flusher) run() {
+	defer close(f.done)
+	w := newWriter(f.l)
+	defer w.close()
+	for range f.wake {
+		for {
+			batch, closed := f.take()
+			if len(batch) == 0 {
+				f.mu.Lock()
+				empty := len(f.queue) == 0
+				f.mu.Unlock()
+				if closed && empty {
+					return
+				}
+				if empty {
+					break
+				}
+				continue
+			}
+			f.process(w, batch)
+		}
+	}
+}
+
+func (f *flusher) process(w *writer, batch []*call) {
+	err := w.commit(batch)
+	if err == nil {
+		return
+	}
+	if len(batch) > 1 && !errors.Is(err, ErrUnknownOutcome) && !passing(err) {
+		f.l.log.Warn("a batch of the ledger failed and is taken apart", "operations", len(batch), "err", err)
+		for _, c := range batch {
+			f.process(w, []*call{c})
+		}
+		return
+	}
+	for _, c := range batch {
+		c.done <- outcome{err: err}
+	}
+}
+
+// group is the operations on one account.
+type group struct {
+	id    AccountID
+	calls []*call
+	ops   []operation
+	needs needs
+	state *state
+}
+
+// groups sorts a batch by account, in the order in which every process locks them.
+func groups(batch []*call) []*group {
+	byID := make(map[AccountID]*group, len(batch))
+	var gs []*group
+	for _, c := range batch {
+		id := c.op.accountID()
+		g := byID[id]
+		if g == nil {
+			g = &group{id: id}
+			byID[id] = g
+			gs = append(gs, g)
+		}
+		g.calls = append(g.calls, c)
+		g.ops = append(g.ops, c.op)
+		c.op.needs(&g.needs)
+	}
+	slices.SortFunc(gs, func(a, b *group) int { return bytes.Compare(a.id[:], b.id[:]) })
+	return gs
+}
+
+func (g *group) reset(now int64) {
+	g.state = &state{
+		now:      now,
+		account:  Account{nextLotEnd: never, nextHoldEnd: never},
+		requests: map[string]*requestRow{},
+		keys:     map[string]string{},
+		perms:    map[toll.Hash]*permissionRow{},
+		refs:     map[string]*lotRow{},
+		nextDue:  never,
+	}
+}
+
+func (g *group) changed() bool {
+	if g.state.accountChanged {
+		return true
+	}
+	for _, p := range g.state.perms {
+		if p.changed {
+			return true
+		}
+	}
+	return false
+}
+
+// writer commits batches on one connection.
+type writer struct {
+	l    *Ledger
+	pipe *store.Pipe // PostgreSQL; nil on SQLite
+}
+
+func newWriter(l *Ledger) *writer {
+	w := &writer{l: l}
+	if l.st.Engine() == store.Postgres {
+		w.pipe = l.st.NewPipe()
+	}
+	return w
+}
+
+func (w *writer) close() {
+	if w.pipe != nil {
+		w.pipe.Close()
+	}
+}
+
+// commit decides and writes a batch and answers its callers. An error means that none of them was answered.
+func (w *writer) commit(batch []*call) error {
+	gs := groups(batch)
+	depth, retried := 0, false
+	for attempt := 1; ; attempt++ {
+		outcomes, err := w.attempt(gs, lotDepths[depth], retried)
+		switch {
+		case err == nil:
+			for i, g := range gs {
+				for j, c := range g.calls {
+					c.done <- outcomes[i][j]
+				}
+			}
+			return nil
+		case errors.Is(err, errNeedLots) && depth < len(lotDepths)-1:
+			depth++
+			attempt--
+		case !passing(err):
+			return err
+		case attempt >= maxAttempts:
+			if retried {
+				return fmt.Errorf("%w: %w", ErrUnknownOutcome, err)
+			}
+			return err
+		default:
+			w.l.log.Warn("a batch of the ledger is tried again", "attempt", attempt, "operations", len(batch), "err", err)
+			retried = true
+			time.Sleep(time.Duration(5<<attempt) * time.Millisecond)
+		}
+	}
+}
+
+// passing reports whether the batch may be tried again: every operation is known by its id, so that one which was committed
+// after all is recognised.
+func passing(err error) bool {
+	return store.IsRetryable(err) || errors.Is(err, store.ErrUnknownOutcome)
+}
+
+func (w *writer) attempt(gs []*group, depth int, retried bool) ([][]outcome, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), batchTimeout)
+	defer cancel()
+	now := w.l.clock().UnixMicro()
+	for _, g := range gs {
+		g.reset(now)
+	}
+	if w.pipe != nil {
+		return w.pipelined(ctx, gs, depth, retried)
+	}
+	var outcomes [][]outcome
+	err := w.l.st.Tx(ctx, func(tx *store.Tx) error {
+		outcomes = outcomes[:0]
+		for _, g := range gs {
+			g.reset(now)
+			if err := load(ctx, tx, g, depth); err != nil {
+				return err
+			}
+			out, err := apply(g.state, g.ops, retried)
+			if err != nil {
+				return err
+			}
+			if err := save(ctx, tx, g); err != nil {
+				return err
+			}
+			outcomes = append(outcomes, out)
+		}
+		return nil
+	})
+	return outcomes, err
+}
+
+// alone runs one mint in a transaction of its own, together with other writes.
+func alone(ctx context.Context, l *Ledger, op mint, also func(tx *store.Tx, m Minted) error) (Minted, error) {
+	depth := 0
+	for attempt := 1; ; attempt++ {
+		var answer Minted
+		err := l.st.Tx(ctx, func(tx *store.Tx) error {
+			g := &group{id: op.accountID(), ops: []operation{op}}
+			op.needs(&g.needs)
+			g.reset(l.clock().UnixMicro())
+			if err := load(ctx, tx, g, lotDepths[depth]); err != nil {
+				return err
+			}
+			out, err := apply(g.state, g.ops, attempt > 1)
+			if err != nil {
+				return err
+			}
+			if out[0].err != nil {
+				return out[0].err
+			}
+			answer = out[0].answer.(Minted)
+			if err := save(ctx, tx, g); err != nil || answer.Replayed {
+				return err
+			}
+			return also(tx, answer)
+		})
+		switch {
+		case errors.Is(err, errNeedLots) && depth < len(lotDepths)-1:
+			depth++
+		case errors.Is(err, store.ErrUnknownOutcome) && attempt >= maxAttempts:
+			return answer, fmt.Errorf("%w: %w", ErrUnknownOutcome, err)
+		case !errors.Is(err, store.ErrUnknownOutcome):
+			return answer, err
+		}
+	}
+}
