@@ -1,0 +1,246 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/tollhq/toll"
+)
+
+const agentColumns = "a.agent_id, a.owner, a.metadata, a.api, a.sealed_credentials IS NOT NULL, a.is_listed, a.created_at, a.updated_at"
+
+func agentSorts() map[Sort]string {
+	return map[Sort]string{SortCreated: "a.created_at", SortUpdated: "a.updated_at", SortName: "a.name"}
+}
+
+// storedAPI is how the api column is written. Its names are not the wire's, which may change.
+type storedAPI struct {
+	Endpoints     []storedEndpoint `json:"endpoints,omitempty"`
+	OpenEndpoints []string         `json:"open,omitempty"`
+	Definition    string           `json:"definition,omitempty"`
+	AuthType      string           `json:"auth,omitempty"`
+	Strict        bool             `json:"strict,omitempty"`
+}
+
+type storedEndpoint struct {
+	Verb string `json:"verb"`
+	URL  string `json:"url"`
+}
+
+func encodeAPI(api toll.AgentAPI) (string, error) {
+	s := storedAPI{
+		OpenEndpoints: api.OpenEndpoints, Definition: api.AgentDefinitionURL, AuthType: api.AuthType, Strict: api.StrictEndpoints,
+	}
+	for _, e := range api.Endpoints {
+		s.Endpoints = append(s.Endpoints, storedEndpoint(e))
+	}
+	return encode(s)
+}
+
+func decodeAPI(text string) (toll.AgentAPI, error) {
+	var s storedAPI
+	if err := json.Unmarshal([]byte(text), &s); err != nil {
+		return toll.AgentAPI{}, err
+	}
+	api := toll.AgentAPI{
+		OpenEndpoints: s.OpenEndpoints, AgentDefinitionURL: s.Definition, AuthType: s.AuthType, StrictEndpoints: s.Strict,
+	}
+	for _, e := range s.Endpoints {
+		api.Endpoints = append(api.Endpoints, toll.Endpoint(e))
+	}
+	return api, nil
+}
+
+// InsertAgent adds an agent and attaches its plans, which exist. sealedCredentials are its upstream secrets, nil for
+// none.
+func InsertAgent(ctx context.Context, tx *Tx, a *toll.Agent, sealedCredentials []byte) error {
+	metadata, err := encode(a.Metadata)
+	if err != nil {
+		return err
+	}
+	api, err := encodeAPI(a.API)
+	if err != nil {
+		return err
+	}
+	_, err = tx.Exec(ctx, `INSERT INTO agents (agent_id, owner, name, metadata, api, sealed_credentials, is_listed, created_at, updated_at)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)`, string(a.ID), a.Owner.Lower(), a.Metadata.Name, metadata, api, sealedCredentials,
+		a.IsListed, Micros(a.CreatedAt), Micros(a.UpdatedAt))
+	if err != nil {
+		return err
+	}
+	for _, p := range a.Plans {
+		if _, err := AttachPlan(ctx, tx, a.ID, p.PlanID); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// UpdateAgent stores the metadata, the API, the listing and the time of the update. [ErrNotFound] when there is no such
+// agent.
+func UpdateAgent(ctx context.Context, tx *Tx, a *toll.Agent) error {
+	metadata, err := encode(a.Metadata)
+	if err != nil {
+		return err
+	}
+	api, err := encodeAPI(a.API)
+	if err != nil {
+		return err
+	}
+	n, err := tx.Exec(ctx, "UPDATE agents SET name = $2, metadata = $3, api = $4, is_listed = $5, updated_at = $6 WHERE agent_id = $1",
+		string(a.ID), a.Metadata.Name, metadata, api, a.IsListed, Micros(a.UpdatedAt))
+	if err == nil && n == 0 {
+		return ErrNotFound
+	}
+	return err
+}
+
+// SetAgentCredentials stores the sealed upstream secrets of an agent, nil for none.
+func SetAgentCredentials(ctx context.Context, tx *Tx, id toll.AgentID, sealed []byte) error {
+	n, err := tx.Exec(ctx, "UPDATE agents SET sealed_credentials = $2 WHERE agent_id = $1", string(id), sealed)
+	if err == nil && n == 0 {
+		return ErrNotFound
+	}
+	return err
+}
+
+// AgentCredentials returns the sealed upstream secrets of an agent, nil for none.
+func AgentCredentials(ctx context.Context, q Querier, id toll.AgentID) ([]byte, error) {
+	var sealed []byte
+	err := q.QueryRow(ctx, "SELECT sealed_credentials FROM agents WHERE agent_id = $1", string(id)).Scan(&sealed)
+	return sealed, err
+}
+
+// AgentByID returns an agent with its plans, or [ErrNotFound].
+func AgentByID(ctx context.Context, q Querier, id toll.AgentID) (*toll.Agent, error) {
+	return oneAgent(ctx, q, id, "")
+}
+
+// AgentForUpdate is [AgentByID] for an agent that the transaction is going to change: nobody else changes it meanwhile.
+func AgentForUpdate(ctx context.Context, tx *Tx, id toll.AgentID) (*toll.Agent, error) {
+	return oneAgent(ctx, tx, id, tx.ForUpdate())
+}
+
+func oneAgent(ctx context.Context, q Querier, id toll.AgentID, lock string) (*toll.Agent, error) {
+	a, err := scanAgent(q.QueryRow(ctx, "SELECT "+agentColumns+" FROM agents a WHERE a.agent_id = $1"+lock, string(id)).Scan)
+	if err != nil {
+		return nil, err
+	}
+	return a, addPlans(ctx, q, []*toll.Agent{a})
+}
+
+// AgentsOfOwner lists the agents of an address.
+func AgentsOfOwner(ctx context.Context, q Querier, owner toll.Address, p Page) (List[*toll.Agent], error) {
+	return selectAgents(ctx, q, Listing{Table: "agents a", Where: "a.owner = $1", Args: []any{owner.Lower()}}, p)
+}
+
+// AgentsOfPlan lists the agents to which a plan is attached.
+func AgentsOfPlan(ctx context.Context, q Querier, id toll.PlanID, p Page) (List[*toll.Agent], error) {
+	return selectAgents(ctx, q, Listing{
+		Table: "agents a JOIN agent_plans l ON l.agent_id = a.agent_id", Where: "l.plan_id = $1", Args: []any{string(id)},
+	}, p)
+}
+
+func selectAgents(ctx context.Context, q Querier, l Listing, p Page) (List[*toll.Agent], error) {
+	l.Columns, l.ID, l.Sorts = agentColumns, "a.agent_id", agentSorts()
+	list, err := Select(ctx, q, l, p, scanAgent)
+	if err != nil {
+		return list, err
+	}
+	return list, addPlans(ctx, q, list.Items)
+}
+
+// AgentIDsOfPlan returns the first n agents to which a plan is attached, by id.
+func AgentIDsOfPlan(ctx context.Context, q Querier, id toll.PlanID, n int) ([]toll.AgentID, error) {
+	rows, err := q.Query(ctx, "SELECT agent_id FROM agent_plans WHERE plan_id = $1 ORDER BY agent_id LIMIT $2", string(id), int64(n))
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var ids []toll.AgentID
+	for rows.Next() {
+		var id string
+		if err := rows.Scan(&id); err != nil {
+			return nil, err
+		}
+		ids = append(ids, toll.AgentID(id))
+	}
+	return ids, rows.Err()
+}
+
+// AttachPlan attaches a plan to an agent, after those that it has, and reports whether it was not attached before.
+func AttachPlan(ctx context.Context, tx *Tx, agent toll.AgentID, plan toll.PlanID) (added bool, err error) {
+	var last int64
+	err = tx.QueryRow(ctx, "SELECT COALESCE(MAX(position), 0) FROM agent_plans WHERE agent_id = $1", string(agent)).Scan(&last)
+	if err != nil {
+		return false, err
+	}
+	n, err := tx.Exec(ctx, `INSERT INTO agent_plans (agent_id, plan_id, position) VALUES ($1, $2, $3)
+		ON CONFLICT (agent_id, plan_id) DO NOTHING`, string(agent), string(plan), last+1)
+	return n == 1, err
+}
+
+// DetachPlan detaches a plan from an agent and reports whether it was attached.
+func DetachPlan(ctx context.Context, tx *Tx, agent toll.AgentID, plan toll.PlanID) (removed bool, err error) {
+	n, err := tx.Exec(ctx, "DELETE FROM agent_plans WHERE agent_id = $1 AND plan_id = $2", string(agent), string(plan))
+	return n == 1, err
+}
+
+// addPlans reads the plans of at most a page of agents in one query.
+func addPlans(ctx context.Context, q Querier, agents []*toll.Agent) error {
+	if len(agents) == 0 {
+		return nil
+	}
+	byID := make(map[string]*toll.Agent, len(agents))
+	// A few lengths of the list, filled up by repeating an id, keep the number of statements small.
+	n := 1
+	for n < len(agents) {
+		n *= 10
+	}
+	args, marks := make([]any, n), make([]string, n)
+	for i := range n {
+		a := agents[min(i, len(agents)-1)]
+		args[i], marks[i] = string(a.ID), fmt.Sprintf("$%d", i+1)
+		byID[string(a.ID)] = a
+	}
+	rows, err := q.Query(ctx, `SELECT l.agent_id, l.plan_id, p.name FROM agent_plans l JOIN plans p ON p.plan_id = l.plan_id
+		WHERE l.agent_id IN (`+strings.Join(marks, ", ")+`) ORDER BY l.agent_id, l.position, l.plan_id`, args...)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var agent, plan, name string
+		if err := rows.Scan(&agent, &plan, &name); err != nil {
+			return err
+		}
+		a := byID[agent]
+		a.Plans = append(a.Plans, toll.PlanRef{PlanID: toll.PlanID(plan), Name: name})
+	}
+	return rows.Err()
+}
+
+func scanAgent(scan func(dest ...any) error) (*toll.Agent, error) {
+	var a toll.Agent
+	var id, owner, metadata, api string
+	var hasCredentials bool
+	var created, updated int64
+	err := scan(&id, &owner, &metadata, &api, &hasCredentials, &a.IsListed, &created, &updated)
+	if err != nil {
+		return nil, err
+	}
+	a.ID, a.CreatedAt, a.UpdatedAt = toll.AgentID(id), FromMicros(created), FromMicros(updated)
+	if a.Owner, err = toll.ParseAddress(owner); err != nil {
+		return nil, err
+	}
+	if err := json.Unmarshal([]byte(metadata), &a.Metadata); err != nil {
+		return nil, fmt.Errorf("store: agent %s: %w", id, err)
+	}
+	if a.API, err = decodeAPI(api); err != nil {
+		return nil, fmt.Errorf("store: agent %s: %w", id, err)
+	}
+	a.API.HasCredentials = hasCredentials
+	return &a, nil
+}

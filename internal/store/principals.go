@@ -1,0 +1,50 @@
+package store
+
+import (
+	"context"
+	"time"
+
+	"github.com/tollhq/toll"
+)
+
+// Principal owns an address. SealedKey is the private key of the address, sealed.
+type Principal struct {
+	Address   toll.Address
+	Name      string // unique; "" for none
+	SealedKey []byte
+	CreatedAt time.Time
+}
+
+// InsertPrincipal adds a principal. The error is [IsUnique] when the address or the name is taken.
+func InsertPrincipal(ctx context.Context, tx *Tx, p Principal) error {
+	_, err := tx.Exec(ctx, "INSERT INTO principals (address, name, sealed_key, created_at) VALUES ($1, $2, $3, $4)",
+		p.Address.Lower(), optional(p.Name), blob(p.SealedKey), Micros(p.CreatedAt))
+	return err
+}
+
+const principalColumns = "SELECT address, name, sealed_key, created_at FROM principals WHERE "
+
+// PrincipalByAddress returns the owner of an address, or [ErrNotFound].
+func PrincipalByAddress(ctx context.Context, q Querier, a toll.Address) (Principal, error) {
+	return scanPrincipal(q.QueryRow(ctx, principalColumns+"address = $1", a.Lower()))
+}
+
+// PrincipalByName returns the principal with this name, or [ErrNotFound].
+func PrincipalByName(ctx context.Context, q Querier, name string) (Principal, error) {
+	return scanPrincipal(q.QueryRow(ctx, principalColumns+"name = $1", name))
+}
+
+func scanPrincipal(row *Row) (p Principal, err error) {
+	var address string
+	var name *string
+	var created int64
+	if err := row.Scan(&address, &name, &p.SealedKey, &created); err != nil {
+		return Principal{}, err
+	}
+	if name != nil {
+		p.Name = *name
+	}
+	p.CreatedAt = FromMicros(created)
+	p.Address, err = toll.ParseAddress(address)
+	return p, err
+}
