@@ -1,0 +1,549 @@
+package ledger_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/ledger"
+	"github.com/tollhq/toll/internal/store"
+	"github.com/tollhq/toll/internal/store/storetest"
+)
+
+var (
+	plan       = toll.PlanID("11")
+	subscriber = toll.MustAddress("0xf39Fd6e51aad88F6F4ce6aB8827279cffFb92266")
+	start      = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+)
+
+// clock is set by the test.
+type clock struct{ us atomic.Int64 }
+
+func newClock() *clock               { c := &clock{}; c.us.Store(start.UnixMicro()); return c }
+func (c *clock) now() time.Time      { return time.UnixMicro(c.us.Load()).UTC() }
+func (c *clock) add(d time.Duration) { c.us.Add(d.Microseconds()) }
+
+type bench struct {
+	testing.TB
+	*ledger.Ledger
+	clock *clock
+	ctx   context.Context
+}
+
+// open starts a ledger whose invariants are checked when the test ends.
+func open(t testing.TB, st *store.Store) *bench {
+	t.Helper()
+	c := newClock()
+	l := ledger.New(st, ledger.Config{Clock: c.now, MACKey: []byte("0123456789abcdef0123456789abcdef")})
+	t.Cleanup(func() {
+		audit(t, l)
+		if err := l.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	return &bench{t, l, c, context.Background()}
+}
+
+func audit(t testing.TB, l *ledger.Ledger) {
+	t.Helper()
+	found, err := l.Audit(context.Background())
+	if err != nil {
+		t.Error(err)
+	}
+	for _, f := range found {
+		t.Error(f)
+	}
+}
+
+func (b *bench) must(err error) {
+	b.Helper()
+	if err != nil {
+		b.Fatal(err)
+	}
+}
+
+func (b *bench) refused(err error, kind ledger.Refused) {
+	b.Helper()
+	if !ledger.IsRefused(err, kind) {
+		b.Fatalf("got %v, want the refusal %q", err, kind)
+	}
+}
+
+func (b *bench) mint(n toll.Credits, end time.Time) ledger.Minted {
+	b.Helper()
+	m, err := b.Mint(b.ctx, ledger.MintOp{Plan: plan, Subscriber: subscriber, Amount: n, EndsAt: end, Ref: toll.NewUUID(), Order: true})
+	b.must(err)
+	return m
+}
+
+func (b *bench) permission(limit toll.Credits) toll.Hash {
+	b.Helper()
+	p := ledger.Permission{
+		Hash: toll.NewHash(), Plan: plan, Subscriber: subscriber, Scheme: "svc:erc4337", Network: "eip155:84532",
+		CreatedAt: b.clock.now(), ExpiresAt: b.clock.now().Add(24 * time.Hour),
+	}
+	if limit > 0 {
+		p.RedemptionLimit = &limit
+	}
+	b.must(b.CreatePermission(b.ctx, p))
+	return p.Hash
+}
+
+func (b *bench) holdOp(perm toll.Hash, n toll.Credits) ledger.HoldOp {
+	return ledger.HoldOp{
+		Plan: plan, Subscriber: subscriber, Permission: perm, Resource: "https://a.example/ask", Amount: n,
+		Until: b.clock.now().Add(time.Minute),
+	}
+}
+
+func settleOp(perm toll.Hash, id string, n toll.Credits) ledger.SettleOp {
+	op := ledger.SettleOp{
+		Plan: plan, Subscriber: subscriber, Permission: perm, RequestID: id, Resource: "https://a.example/ask", Amount: n,
+		Render: render,
+	}
+	op.Content = [32]byte{byte(n), byte(n >> 8), 1}
+	return op
+}
+
+func render(r ledger.Receipt) []byte {
+	return fmt.Appendf(nil, `{"transaction":%q,"amount":"%d","balance":"%d","id":%q}`, r.Transaction, r.Amount, r.Balance, r.RequestID)
+}
+
+func (b *bench) balance(balance, held toll.Credits) {
+	b.Helper()
+	a, err := b.Account(b.ctx, ledger.NewAccountID(plan, subscriber))
+	b.must(err)
+	if a.Balance != balance || a.Held != held {
+		b.Fatalf("balance %d, held %d; want %d, %d", a.Balance, a.Held, balance, held)
+	}
+}
+
+func TestPaidCall(t *testing.T) {
+	storetest.Each(t, func(t *testing.T, st *store.Store) {
+		b := open(t, st)
+		b.mint(100, time.Time{})
+		perm := b.permission(0)
+		h, err := b.Hold(b.ctx, b.holdOp(perm, 10))
+		b.must(err)
+		b.balance(100, 10)
+		first, err := b.Settle(b.ctx, settleOp(perm, h.RequestID, 3))
+		b.must(err)
+		b.balance(97, 0)
+		again, err := b.Settle(b.ctx, settleOp(perm, h.RequestID, 3))
+		b.must(err)
+		if !again.Replayed || string(again.Answer) != string(first.Answer) {
+			t.Fatalf("replay is %s, first was %s", again.Answer, first.Answer)
+		}
+		_, err = b.Settle(b.ctx, settleOp(perm, h.RequestID, 4))
+		b.refused(err, ledger.Conflict)
+		_, err = b.Release(b.ctx, ledger.NewAccountID(plan, subscriber), h.RequestID)
+		b.refused(err, ledger.SettledAlready)
+		op := b.holdOp(perm, 1)
+		op.RequestID = h.RequestID
+		_, err = b.Hold(b.ctx, op)
+		b.refused(err, ledger.Duplicate)
+		r, err := b.RequestByTransaction(b.ctx, first.Transaction)
+		b.must(err)
+		if r.ID != h.RequestID || r.Amount != 3 || r.Held != 10 {
+			t.Fatalf("found %+v", r)
+		}
+		uses, err := b.PermissionUses(b.ctx, r.Account, perm, 10)
+		b.must(err)
+		if len(uses) != 1 || uses[0].Transaction != first.Transaction {
+			t.Fatalf("uses are %+v", uses)
+		}
+	})
+}
+
+func TestMintIsReplayedByItsRef(t *testing.T) {
+	storetest.Each(t, func(t *testing.T, st *store.Store) {
+		b := open(t, st)
+		op := ledger.MintOp{Plan: plan, Subscriber: subscriber, Amount: 5, Ref: "order-1", Order: true}
+		first, err := b.Mint(b.ctx, op)
+		b.must(err)
+		again, err := b.Mint(b.ctx, op)
+		b.must(err)
+		if !again.Replayed || again.Transaction != first.Transaction {
+			t.Fatalf("got %+v after %+v", again, first)
+		}
+		op.Amount = 6
+		_, err = b.Mint(b.ctx, op)
+		b.refused(err, ledger.Conflict)
+		_, err = b.Mint(b.ctx, ledger.MintOp{Plan: plan, Subscriber: subscriber, Amount: 5, Ref: "order-2", FirstOnly: true})
+		b.refused(err, ledger.NotFirst)
+		b.balance(5, 0)
+	})
+}
+
+func TestMintWithRollsBackWithItsOtherWrites(t *testing.T) {
+	storetest.Each(t, func(t *testing.T, st *store.Store) {
+		b := open(t, st)
+		boom := errors.New("boom")
+		op := ledger.MintOp{Plan: plan, Subscriber: subscriber, Amount: 5, Ref: "order-1", Order: true}
+		_, err := b.MintWith(b.ctx, op, func(*store.Tx, ledger.Minted) error { return boom })
+		if !errors.Is(err, boom) {
+			t.Fatal(err)
+		}
+		b.balance(0, 0)
+		ran := 0
+		for range 2 {
+			_, err = b.MintWith(b.ctx, op, func(*store.Tx, ledger.Minted) error { ran++; return nil })
+			b.must(err)
+		}
+		b.balance(5, 0)
+		if ran != 1 {
+			t.Fatalf("the other writes ran %d times", ran)
+		}
+	})
+}
+
+func TestT42_Overflow(t *testing.T) {
+	storetest.Each(t, func(t *testing.T, st *store.Store) {
+		b := open(t, st)
+		b.mint(toll.MaxCredits, time.Time{})
+		_, err := b.Mint(b.ctx, ledger.MintOp{Plan: plan, Subscriber: subscriber, Amount: 1, Ref: "one"})
+		b.refused(err, ledger.Overflow)
+		perm := b.permission(0)
+		_, err = b.Hold(b.ctx, b.holdOp(perm, toll.MaxCredits-1))
+		b.must(err)
+		_, err = b.Hold(b.ctx, b.holdOp(perm, toll.MaxCredits-1))
+		b.refused(err, ledger.Insufficient)
+		b.balance(toll.MaxCredits, toll.MaxCredits-1)
+		limited := b.permission(toll.MaxCredits)
+		_, err = b.Hold(b.ctx, b.holdOp(limited, 1))
+		b.must(err)
+		_, err = b.Hold(b.ctx, b.holdOp(limited, toll.MaxCredits))
+		b.refused(err, ledger.RedemptionLimit)
+	})
+}
+
+func TestT46_BurnOrder(t *testing.T) {
+	storetest.Each(t, func(t *testing.T, st *store.Store) {
+		b := open(t, st)
+		soon := b.clock.now().Add(time.Hour)
+		b.mint(10, time.Time{}) // lot 1, never ends
+		b.mint(10, soon)        // lot 2
+		b.mint(10, soon)        // lot 3, ends together with lot 2
+		perm := b.permission(0)
+		for i, want := range [][]toll.Credits{{10, 3, 10}, {10, 0, 6}, {9, 0, 0}} {
+			_, err := b.Settle(b.ctx, settleOp(perm, fmt.Sprint("r", i), 7))
+			b.must(err)
+			lots, err := b.Lots(b.ctx, ledger.NewAccountID(plan, subscriber))
+			b.must(err)
+			left := make([]toll.Credits, 3)
+			for _, l := range lots {
+				left[l.ID-1] = l.Remaining
+			}
+			if fmt.Sprint(left) != fmt.Sprint(want) {
+				t.Fatalf("after burn %d the lots have %v, want %v", i+1, left, want)
+			}
+		}
+	})
+}
+
+func TestT47_ExpiryUnderHold(t *testing.T) {
+	for _, settles := range []bool{true, false} {
+		storetest.Each(t, func(t *testing.T, st *store.Store) {
+			b := open(t, st)
+			b.mint(10, b.clock.now().Add(10*time.Second))
+			perm := b.permission(0)
+			h, err := b.Hold(b.ctx, b.holdOp(perm, 4))
+			b.must(err)
+			b.clock.add(11 * time.Second)
+			id := ledger.NewAccountID(plan, subscriber)
+			b.must(b.Touch(b.ctx, id))
+			b.balance(4, 4)
+			_, err = b.Settle(b.ctx, settleOp(perm, "other", 1))
+			b.refused(err, ledger.Insufficient)
+			if settles {
+				_, err = b.Settle(b.ctx, settleOp(perm, h.RequestID, 4))
+				b.must(err)
+			} else {
+				b.clock.add(time.Minute)
+				n, err := b.Sweep(b.ctx)
+				b.must(err)
+				if n != 1 {
+					t.Fatalf("swept %d accounts", n)
+				}
+			}
+			b.balance(0, 0)
+			a, err := b.Account(b.ctx, id)
+			b.must(err)
+			want := toll.Credits(6)
+			if !settles {
+				want = 10
+			}
+			if a.Expired != want || a.Seq != 3 {
+				t.Fatalf("expired %d with %d entries, want %d with 3", a.Expired, a.Seq, want)
+			}
+		})
+	}
+}
+
+func TestT48_ClockSetBack(t *testing.T) {
+	storetest.Each(t, func(t *testing.T, st *store.Store) {
+		b := open(t, st)
+		b.mint(10, b.clock.now().Add(time.Minute))
+		b.clock.add(2 * time.Minute)
+		id := ledger.NewAccountID(plan, subscriber)
+		b.must(b.Touch(b.ctx, id))
+		b.clock.add(-2 * time.Hour)
+		b.must(b.Touch(b.ctx, id))
+		b.balance(0, 0)
+		a, err := b.Account(b.ctx, id)
+		b.must(err)
+		if a.Expired != 10 || a.Seq != 2 {
+			t.Fatalf("expired %d with %d entries, want 10 with 2", a.Expired, a.Seq)
+		}
+	})
+}
+
+func TestT31_LapseAgainstSettle(t *testing.T) {
+	storetest.Each(t, func(t *testing.T, st *store.Store) {
+		b := open(t, st)
+		perm := b.permission(0)
+		b.mint(1000, time.Time{})
+		id := ledger.NewAccountID(plan, subscriber)
+		for i := range 100 {
+			h, err := b.Hold(b.ctx, b.holdOp(perm, 5))
+			b.must(err)
+			b.clock.add(time.Minute + time.Duration(i%21-10)*100*time.Microsecond)
+			var wg sync.WaitGroup
+			wg.Add(2)
+			var settleErr error
+			go func() { defer wg.Done(); _ = b.Touch(b.ctx, id) }()
+			go func() { defer wg.Done(); _, settleErr = b.Settle(b.ctx, settleOp(perm, h.RequestID, 5)) }()
+			wg.Wait()
+			b.must(settleErr) // a late settle is honoured while the credits are there
+			b.balance(toll.Credits(1000-5*(i+1)), 0)
+		}
+	})
+}
+
+func TestT30_ReleaseAgainstSettle(t *testing.T) {
+	storetest.Each(t, func(t *testing.T, st *store.Store) {
+		b := open(t, st)
+		perm := b.permission(0)
+		b.mint(1000, time.Time{})
+		burned := toll.Credits(0)
+		for range 100 {
+			h, err := b.Hold(b.ctx, b.holdOp(perm, 5))
+			b.must(err)
+			var wg sync.WaitGroup
+			wg.Add(2)
+			var settleErr, releaseErr error
+			go func() { defer wg.Done(); _, settleErr = b.Settle(b.ctx, settleOp(perm, h.RequestID, 5)) }()
+			go func() {
+				defer wg.Done()
+				_, releaseErr = b.Release(b.ctx, ledger.NewAccountID(plan, subscriber), h.RequestID)
+			}()
+			wg.Wait()
+			switch {
+			case settleErr == nil && ledger.IsRefused(releaseErr, ledger.SettledAlready):
+				burned += 5
+			case releaseErr == nil && ledger.IsRefused(settleErr, ledger.Conflict):
+			default:
+				t.Fatalf("settle: %v, release: %v", settleErr, releaseErr)
+			}
+			b.balance(1000-burned, 0)
+		}
+	})
+}
+
+func TestT32_HoldExhaustion(t *testing.T) {
+	storetest.Each(t, func(t *testing.T, st *store.Store) {
+		b := open(t, st)
+		b.mint(1000, time.Time{})
+		perms := []toll.Hash{b.permission(0), b.permission(0), b.permission(0), b.permission(0), b.permission(0)}
+		for i, perm := range perms {
+			for n := range ledger.MaxHoldsPerPermission + 1 {
+				_, err := b.Hold(b.ctx, b.holdOp(perm, 1))
+				if i == 4 || n == ledger.MaxHoldsPerPermission {
+					b.refused(err, ledger.TooManyHolds)
+					break
+				}
+				b.must(err)
+			}
+		}
+		b.balance(1000, ledger.MaxHoldsPerAccount)
+		b.clock.add(time.Hour)
+		if _, err := b.Sweep(b.ctx); err != nil {
+			t.Fatal(err)
+		}
+		b.balance(1000, 0)
+	})
+}
+
+func TestT52_ManyLots(t *testing.T) {
+	storetest.Each(t, func(t *testing.T, st *store.Store) {
+		b := open(t, st)
+		const lots = 10_000
+		var wg sync.WaitGroup
+		var failed atomic.Int64
+		for w := range 50 {
+			wg.Go(func() {
+				for i := range lots / 50 {
+					end := start.Add(time.Duration(24*(i%7+1)) * time.Hour)
+					if _, err := b.Mint(b.ctx, ledger.MintOp{Plan: plan, Subscriber: subscriber, Amount: 3, EndsAt: end, Ref: fmt.Sprint(w, "-", i)}); err != nil {
+						failed.Add(1)
+					}
+				}
+			})
+		}
+		wg.Wait()
+		if failed.Load() > 0 {
+			t.Fatalf("%d mints failed", failed.Load())
+		}
+		perm := b.permission(0)
+		for i := range 1000 {
+			_, err := b.Settle(b.ctx, settleOp(perm, fmt.Sprint("s", i), 5))
+			b.must(err)
+		}
+		b.balance(3*lots-5000, 0)
+		_, err := b.Settle(b.ctx, settleOp(perm, "across", 2*lots)) // a burn over thousands of lots
+		b.must(err)
+		b.balance(3*lots-5000-2*lots, 0)
+		b.clock.add(8 * 24 * time.Hour)
+		b.must(b.Touch(b.ctx, ledger.NewAccountID(plan, subscriber)))
+		b.balance(0, 0)
+	})
+}
+
+func TestNonceNamesOneRequest(t *testing.T) {
+	storetest.Each(t, func(t *testing.T, st *store.Store) {
+		b := open(t, st)
+		b.mint(100, time.Time{})
+		perm := b.permission(0)
+		op := b.holdOp(perm, 5)
+		op.Keys = []string{"n:one", "p:pay"}
+		h, err := b.Hold(b.ctx, op)
+		b.must(err)
+		_, err = b.Hold(b.ctx, op)
+		b.refused(err, ledger.InFlight)
+		s := settleOp(perm, "", 5)
+		s.Keys = []string{"n:one"}
+		first, err := b.Settle(b.ctx, s)
+		b.must(err)
+		if first.RequestID != h.RequestID {
+			t.Fatalf("the nonce named %s, the hold was %s", first.RequestID, h.RequestID)
+		}
+		s.Keys = []string{"p:pay", "n:fresh"}
+		again, err := b.Settle(b.ctx, s)
+		b.must(err)
+		if !again.Replayed {
+			t.Fatal("the payment identifier did not find the settlement")
+		}
+		_, err = b.Hold(b.ctx, op)
+		b.refused(err, ledger.Duplicate)
+		s.RequestID = "another"
+		_, err = b.Settle(b.ctx, s)
+		b.refused(err, ledger.Conflict)
+		b.balance(95, 0)
+	})
+}
+
+func TestHotAccountBurnsExactly(t *testing.T) {
+	storetest.Each(t, func(t *testing.T, st *store.Store) {
+		b := open(t, st)
+		b.mint(20, time.Time{})
+		perm := b.permission(0)
+		var ok, refused atomic.Int64
+		var wg sync.WaitGroup
+		for i := range 64 {
+			wg.Go(func() {
+				_, err := b.Settle(b.ctx, settleOp(perm, fmt.Sprint("r", i), 1))
+				switch {
+				case err == nil:
+					ok.Add(1)
+				case ledger.IsRefused(err, ledger.Insufficient):
+					refused.Add(1)
+				default:
+					t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+		if ok.Load() != 20 || refused.Load() != 44 {
+			t.Fatalf("%d burned, %d refused", ok.Load(), refused.Load())
+		}
+		b.balance(0, 0)
+	})
+}
+
+// Two processes share one database: neither deadlocks, and one id burns once.
+func TestTwoLedgersOneDatabase(t *testing.T) {
+	st, cfg := storetest.OpenVariant(t, storetest.Postgres)
+	other := storetest.OpenConfig(t, cfg)
+	b, c := open(t, st), open(t, other)
+	perm := b.permission(0)
+	b.mint(1000, time.Time{})
+	answers := make(chan string, 200)
+	var wg sync.WaitGroup
+	for i := range 200 {
+		l := b.Ledger
+		if i%2 == 1 {
+			l = c.Ledger
+		}
+		wg.Go(func() {
+			s, err := l.Settle(context.Background(), settleOp(perm, "one", 7))
+			if err != nil {
+				t.Error(err)
+			}
+			answers <- string(s.Answer)
+		})
+	}
+	wg.Wait()
+	close(answers)
+	want := <-answers
+	for a := range answers {
+		if a != want {
+			t.Fatalf("%s and %s", a, want)
+		}
+	}
+	b.balance(993, 0)
+	for i := range 200 {
+		l := b.Ledger
+		if i%2 == 1 {
+			l = c.Ledger
+		}
+		wg.Go(func() {
+			p := toll.PlanID(fmt.Sprint(100 + i%10))
+			if _, err := l.Mint(context.Background(), ledger.MintOp{Plan: p, Subscriber: subscriber, Amount: 1, Ref: fmt.Sprint("m", i)}); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+}
+
+func TestRequestIDs(t *testing.T) {
+	st, _ := storetest.Open(t, store.SQLite)
+	b := open(t, st)
+	id := ledger.NewAccountID(plan, subscriber)
+	last := ""
+	for range 100 {
+		b.clock.add(time.Millisecond)
+		r := b.NewRequestID(id)
+		if got, ours := b.AccountOfRequestID(r); !ours || got != id {
+			t.Fatalf("%s is of account %s, ours %v", r, got, ours)
+		}
+		if r <= last {
+			t.Fatalf("%s does not sort after %s", r, last)
+		}
+		last = r
+	}
+	for i := len(ledger.RequestPrefix); i < len(last); i++ {
+		forged := []byte(last)
+		if forged[i]++; forged[i] > 'v' {
+			forged[i] = '0'
+		}
+		if _, ours := b.AccountOfRequestID(string(forged)); ours {
+			t.Fatalf("%s passes for ours", forged)
+		}
+	}
+}
