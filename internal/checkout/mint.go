@@ -1,0 +1,42 @@
+package checkout
+
+import (
+	"context"
+	"errors"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/ledger"
+	"github.com/tollhq/toll/internal/store"
+)
+
+// Mint grants credits of a plan to a holder, without an order and without a price, by the owner of the plan. They end
+// after this many seconds, or never for 0. Errors: [toll.CodeMintNotPositive], [toll.CodePlanNotFound],
+// [toll.CodeNotPlanOwner], [toll.CodeBadAddress] for the zero address, [toll.CodeCreditsOverflow].
+func (c *Checkout) Mint(
+	ctx context.Context, caller toll.Address, id toll.PlanID, holder toll.Address, amount toll.Credits, durationSecs toll.Units,
+) (*toll.ActResult, error) {
+	plan, err := store.PlanByID(ctx, c.store, id)
+	switch {
+	case errors.Is(err, store.ErrNotFound):
+		return nil, toll.NewError(toll.CodePlanNotFound).WithDetails("planId %s", id)
+	case err != nil:
+		return nil, fault(err)
+	case plan.Owner != caller:
+		return nil, toll.NewError(toll.CodeNotPlanOwner).WithDetails("planId %s", id)
+	case amount <= 0:
+		return nil, toll.NewError(toll.CodeMintNotPositive)
+	case holder.IsZero():
+		return nil, toll.Errorf(toll.CodeBadAddress, "The zero address cannot hold credits.")
+	}
+	now := c.clock().UTC()
+	m, err := c.ledger.Mint(ctx, ledger.MintOp{
+		Plan: id, Subscriber: holder, Amount: amount, EndsAt: toll.LotEnd(now, durationSecs), Ref: "mint:" + toll.NewUUID(),
+	})
+	if err != nil {
+		return nil, fault(err)
+	}
+	return &toll.ActResult{
+		Success: true, Message: "Credits minted.", TxHash: m.Transaction, HTTPStatus: 200, When: toll.At(now),
+		Data: map[string]any{"planId": id, "holderAddress": holder, "amount": amount, "balance": m.Balance},
+	}, nil
+}

@@ -1,0 +1,199 @@
+// Package facilitator decides about payments: verify, settle, release, and the permissions that access tokens carry.
+//
+// What a payment may do is decided twice. The checks that need no lock (who asks, the access token, plan, agent, endpoint)
+// are made here, on records that are at most a second old; everything that other requests of the account could change is
+// decided by the ledger, under the lock of the account. Verify without a hold is advice and uses a snapshot; a "no" from
+// a cached snapshot is confirmed by a fresh read, so that a purchase made anywhere shows at once.
+package facilitator
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/auth"
+	"github.com/tollhq/toll/internal/checkout"
+	"github.com/tollhq/toll/internal/ledger"
+	"github.com/tollhq/toll/internal/store"
+	"github.com/tollhq/toll/x402"
+)
+
+const (
+	// snapshotTTL is how old a plan, an agent, an account or a permission may be where a stale "yes" is harmless.
+	snapshotTTL = time.Second
+	// boundTTL is how long the agents of a permission are kept: they never change.
+	boundTTL = time.Hour
+
+	planBound       = 1 << 14
+	agentBound      = 1 << 14
+	snapshotBound   = 1 << 16
+	permissionBound = 1 << 16
+)
+
+// Deps is what a facilitator is built on.
+type Deps struct {
+	Store       *store.Store
+	Ledger      *ledger.Ledger
+	Auth        *auth.Auth
+	Checkout    *checkout.Checkout
+	Namespace   x402.Namespace   // zero: x402.Default
+	Environment toll.Environment // zero: toll.Sandbox
+	Clock       func() time.Time // nil: the clock of the system
+	Log         *slog.Logger     // nil: discard
+	WebURL      string           // base of the pages where plans are bought, may be empty
+	TokenFormat string           // default rendering of access tokens: "jwt" (also for "") or "x402"
+}
+
+// Facilitator verifies and settles payments. It keeps nothing that another process could not have changed, but for what
+// its caches hold for at most a second.
+type Facilitator struct {
+	store       *store.Store
+	ledger      *ledger.Ledger
+	auth        *auth.Auth
+	checkout    *checkout.Checkout
+	ns          x402.Namespace
+	env         toll.Environment
+	clock       func() time.Time
+	log         *slog.Logger
+	webURL      string
+	tokenFormat string
+
+	plans     *cache[toll.PlanID, *toll.Plan]
+	agents    *cache[toll.AgentID, *toll.Agent]
+	agentsOf  *cache[toll.PlanID, []toll.AgentID] // at most two, to know whether there is just one
+	snapshots *cache[snapshotKey, snapshot]
+	bound     *cache[snapshotKey, []toll.AgentID] // the agents that a permission allows; nil: any
+}
+
+type snapshotKey struct {
+	account    ledger.AccountID
+	permission toll.Hash
+}
+
+type snapshot struct {
+	account    ledger.Account
+	permission ledger.Permission
+}
+
+// New returns a facilitator.
+func New(d Deps) *Facilitator {
+	f := &Facilitator{
+		store: d.Store, ledger: d.Ledger, auth: d.Auth, checkout: d.Checkout, ns: d.Namespace, env: d.Environment,
+		clock: d.Clock, log: d.Log, webURL: d.WebURL, tokenFormat: d.TokenFormat,
+	}
+	if f.ns == (x402.Namespace{}) {
+		f.ns = x402.Default
+	}
+	if f.env == "" {
+		f.env = toll.Sandbox
+	}
+	if f.clock == nil {
+		f.clock = time.Now
+	}
+	if f.log == nil {
+		f.log = slog.New(slog.DiscardHandler)
+	}
+	if f.tokenFormat == "" {
+		f.tokenFormat = formatJWT
+	}
+	f.plans = newCache(f.clock, snapshotTTL, planBound, func(ctx context.Context, id toll.PlanID) (*toll.Plan, error) {
+		return store.PlanByID(ctx, f.store, id)
+	})
+	f.agents = newCache(f.clock, snapshotTTL, agentBound, func(ctx context.Context, id toll.AgentID) (*toll.Agent, error) {
+		return store.AgentByID(ctx, f.store, id)
+	})
+	f.agentsOf = newCache(f.clock, snapshotTTL, planBound, func(ctx context.Context, id toll.PlanID) ([]toll.AgentID, error) {
+		return store.AgentIDsOfPlan(ctx, f.store, id, 2)
+	})
+	f.snapshots = newCache(f.clock, snapshotTTL, snapshotBound, f.snapshot)
+	f.bound = newCache(f.clock, boundTTL, permissionBound, func(ctx context.Context, k snapshotKey) ([]toll.AgentID, error) {
+		_, p, err := f.ledger.Snapshot(ctx, k.account, k.permission)
+		return p.AllowedAgents, err
+	})
+	return f
+}
+
+// ForgetPlan makes a change of this process to a plan count at once; other processes see it within a second.
+func (f *Facilitator) ForgetPlan(id toll.PlanID) {
+	f.plans.forget(id)
+	f.agentsOf.forget(id)
+}
+
+// ForgetAgent makes a change of this process to an agent count at once; other processes see it within a second. When
+// plans were attached or detached, forget those too.
+func (f *Facilitator) ForgetAgent(id toll.AgentID) { f.agents.forget(id) }
+
+// As returns the facilitator as the caller with this address sees it, for middleware in the same process.
+func (f *Facilitator) As(caller toll.Address) x402.Facilitator { return as{f, caller} }
+
+type as struct {
+	f      *Facilitator
+	caller toll.Address
+}
+
+func (a as) Terms(ctx context.Context, plan toll.PlanID) (*x402.Terms, error) {
+	return a.f.Terms(ctx, plan)
+}
+
+func (a as) Verify(ctx context.Context, req *x402.VerifyRequest) (*x402.VerifyResponse, error) {
+	return a.f.Verify(ctx, a.caller, req)
+}
+
+func (a as) Settle(ctx context.Context, req *x402.SettleRequest) (*x402.SettleResponse, error) {
+	return a.f.Settle(ctx, a.caller, req)
+}
+
+func (a as) Release(ctx context.Context, req *x402.ReleaseRequest) (*x402.ReleaseResponse, error) {
+	return a.f.Release(ctx, a.caller, req)
+}
+
+// Terms returns what a server must know of a plan to ask for payment, or an error with [toll.CodePlanNotFound].
+func (f *Facilitator) Terms(ctx context.Context, id toll.PlanID) (*x402.Terms, error) {
+	p, err := f.plan(ctx, id, toll.CodePlanNotFound)
+	if err != nil {
+		return nil, err
+	}
+	t := &x402.Terms{
+		PlanID: p.ID, PlanName: p.Metadata.Name, PayTo: p.PayTo().String(), MinAmount: p.Credits.MinAmount,
+		MaxAmount: p.Credits.MaxAmount, IsTime: p.IsTime(),
+	}
+	t.Scheme, t.Network = f.schemeOf(p)
+	if f.webURL != "" {
+		t.OrderURL = f.webURL + "/plans/" + string(p.ID)
+	}
+	return t, nil
+}
+
+// schemeOf returns how a plan is bought, in the form of payment requirements.
+func (f *Facilitator) schemeOf(p *toll.Plan) (scheme, network string) {
+	if p.Price.IsCrypto {
+		return f.ns.SchemeCrypto(), f.env.Network()
+	}
+	return f.ns.SchemeCard(), f.env.CardNetwork()
+}
+
+// snapshot reads an account and a permission. What time has done to the account is written first, so that ended credits
+// do not count and those of lapsed holds do.
+func (f *Facilitator) snapshot(ctx context.Context, k snapshotKey) (s snapshot, err error) {
+	s.account, s.permission, err = f.ledger.Snapshot(ctx, k.account, k.permission)
+	if err != nil || !s.account.Stale(f.clock()) || s.account.Seq == 0 {
+		return s, err
+	}
+	if err = f.ledger.Touch(ctx, k.account); err != nil {
+		return s, err
+	}
+	s.account, s.permission, err = f.ledger.Snapshot(ctx, k.account, k.permission)
+	return s, err
+}
+
+// plan returns a plan, or an error with this code when there is none.
+func (f *Facilitator) plan(ctx context.Context, id toll.PlanID, unknown toll.Code) (*toll.Plan, *toll.Error) {
+	p, _, err := f.plans.get(ctx, id)
+	return found(p, err, unknown, "planId "+string(id))
+}
+
+func (f *Facilitator) agent(ctx context.Context, id toll.AgentID) (*toll.Agent, *toll.Error) {
+	a, _, err := f.agents.get(ctx, id)
+	return found(a, err, toll.CodePaymentAgentNotFound, "agentId "+string(id))
+}

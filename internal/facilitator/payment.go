@@ -1,0 +1,358 @@
+package facilitator
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/auth"
+	"github.com/tollhq/toll/internal/ledger"
+	"github.com/tollhq/toll/internal/store"
+	"github.com/tollhq/toll/x402"
+)
+
+// payment is a verify or settle request that has been read: whose access token, for what.
+type payment struct {
+	token   *x402.Token
+	claims  auth.Claims
+	expired bool // the access token verifies but for its end
+	entry   *x402.Requirements
+	plan    *toll.Plan
+	url     string
+	account ledger.AccountID
+	agentID toll.AgentID // of the entry, else of the access token; "" when neither names one
+	agent   *toll.Agent  // nil when the entry names none
+	keys    []string     // that name the request, see ledger.HoldOp
+
+	urlMatching, verbMatching string
+}
+
+// wireNetwork is a network in the form of x402 objects, which want a colon.
+func (f *Facilitator) wireNetwork(network string) string {
+	if network == cardNetwork {
+		return f.env.CardNetwork()
+	}
+	return network
+}
+
+// cardNetwork is the network of card plans in records and access tokens.
+const cardNetwork = "stripe"
+
+// read makes the checks of verify and settle that do not depend on the state of the request, in the order of the wire
+// contract, section 16: body, access token decodable, entry of accepts, plan, caller, signature. What it returns beside
+// an error says as much as could be read.
+func (f *Facilitator) read(ctx context.Context, caller toll.Address, required *x402.PaymentRequired, token, requestID string) (*payment, *toll.Error) {
+	p := &payment{url: required.Resource.URL}
+	if err := checkBody(required, token, requestID); err != nil {
+		return p, err
+	}
+	var err error
+	if p.token, err = x402.DecodeToken(token); err != nil {
+		return p, withReason(err)
+	}
+	// The claims are needed before the signature counts, because a wrong plan or a wrong caller is told first.
+	claims, signature := f.auth.VerifyToken(p.token.JWS)
+	switch {
+	case signature == nil:
+		p.claims = *claims
+	case claims != nil && errors.Is(signature, toll.NewError(toll.CodePermissionExpired)):
+		p.claims, p.expired, signature = *claims, true, nil
+	default:
+		if p.claims, err = auth.DecodeUnverified(p.token.JWS); err != nil {
+			return p, f.badSignature(signature)
+		}
+	}
+	if err := f.match(p, required.Accepts); err != nil {
+		return p, err
+	}
+	var e *toll.Error
+	if p.plan, e = f.plan(ctx, p.claims.PlanID, toll.CodePaymentPlanNotFound); e != nil {
+		return p, e
+	}
+	if p.plan.Owner != caller {
+		return p, refuse(toll.CodeNotPlanOwner, x402.ReasonUnauthorizedServer, "")
+	}
+	if signature != nil {
+		return p, f.badSignature(signature)
+	}
+	if e := f.agree(p); e != nil {
+		return p, e
+	}
+	p.account = ledger.NewAccountID(p.claims.PlanID, p.claims.Subscriber)
+	p.agentID = p.claims.AgentID
+	if id := p.entry.Extra.AgentID; id != "" {
+		p.agentID = toll.AgentID(id)
+	}
+	// The rendering as it was issued carries the jti as its nonce: that names no request.
+	if n := p.token.Nonce; n != "" && !strings.EqualFold(n, p.claims.Hash.String()) {
+		p.keys = append(p.keys, "n:"+n)
+	}
+	if id := p.token.PaymentIdentifier; id != "" {
+		p.keys = append(p.keys, "p:"+id)
+	}
+	return p, nil
+}
+
+func checkBody(required *x402.PaymentRequired, token, requestID string) *toll.Error {
+	if required.X402Version != x402.Version {
+		return refuse(toll.CodeBadX402Version, x402.ReasonInvalidVersion, "")
+	}
+	if token == "" {
+		return malformed("x402AccessToken", "is required")
+	}
+	if requestID != "" && !x402.ValidRequestID(requestID) {
+		return malformed("agentRequestId", "must be 1 to 128 visible ASCII characters")
+	}
+	return nil
+}
+
+// malformed is a refused body: a 400, whatever the act.
+func malformed(path, message string) *toll.Error {
+	return toll.Faults([]toll.Fault{{Path: path, Message: message}}).WithReason(x402.ReasonInvalidPayload)
+}
+
+func withReason(err error) *toll.Error {
+	e := toll.AsError(err)
+	if e.Code == toll.CodeBadX402Version {
+		return e.WithReason(x402.ReasonInvalidVersion)
+	}
+	return e.WithReason(x402.ReasonInvalidPayload)
+}
+
+func (f *Facilitator) badSignature(cause error) *toll.Error {
+	e := toll.AsError(cause)
+	if e.Code == toll.CodeTokenSignature || e.Code == toll.CodeTokenUndecodable {
+		return refuse(toll.CodeTokenSignature, f.ns.ReasonSignature(), "").WithCause(cause)
+	}
+	if e.Code == toll.CodePermissionExpired {
+		return e.WithReason(f.ns.ReasonExpired())
+	}
+	return e
+}
+
+// match finds the entry of accepts that fits the access token. Where only the scheme or only the network differs, the
+// refusal says so.
+func (f *Facilitator) match(p *payment, accepts []x402.Requirements) *toll.Error {
+	var plan, scheme bool
+	for i := range accepts {
+		r := &accepts[i]
+		id := r.PlanID
+		if id == "" {
+			id = r.Extra.PlanID
+		}
+		if id != string(p.claims.PlanID) || (r.Extra.PlanID != "" && r.Extra.PlanID != id) {
+			continue
+		}
+		plan = true
+		if r.Scheme != p.claims.Scheme {
+			continue
+		}
+		scheme = true
+		if x402.SameNetwork(r.Network, p.claims.Network, f.env) {
+			p.entry = r
+			return nil
+		}
+	}
+	switch {
+	case scheme:
+		return refuse(toll.CodeUnsupportedScheme, x402.ReasonInvalidNetwork, "The network of the access token is not accepted.")
+	case plan:
+		return refuse(toll.CodeUnsupportedScheme, x402.ReasonUnsupportedScheme, "The scheme of the access token is not accepted.")
+	}
+	return refuse(toll.CodePlanMismatch, f.ns.ReasonPlanMismatch(), "")
+}
+
+// agree compares what the sender wrote around the access token with what was signed.
+func (f *Facilitator) agree(p *payment) *toll.Error {
+	c := &p.claims
+	path := p.token.Contradicts(x402.Signed{
+		From: c.Subscriber, PlanID: c.PlanID, AgentID: c.AgentID, Scheme: c.Scheme, Network: c.Network,
+	}, f.env)
+	var e *toll.Error
+	switch path {
+	case "":
+		return nil
+	case "accepted.scheme":
+		e = refuse(toll.CodeUnsupportedScheme, x402.ReasonUnsupportedScheme, "")
+	case "accepted.network":
+		e = refuse(toll.CodeUnsupportedScheme, x402.ReasonInvalidNetwork, "")
+	case "accepted.planId", "accepted.extra.planId":
+		e = refuse(toll.CodePlanMismatch, f.ns.ReasonPlanMismatch(), "")
+	case "accepted.extra.agentId":
+		e = refuse(toll.CodeAgentMismatch, f.ns.ReasonAgentMismatch(), "")
+	default:
+		e = refuse(toll.CodeTokenSignature, f.ns.ReasonSignature(), "")
+	}
+	e.Message = "The payment payload contradicts its access token: " + path + "."
+	return e
+}
+
+// bind checks the agent, the endpoint and the end of the access token. None of these stops a request that was held while
+// they were in order.
+func (f *Facilitator) bind(ctx context.Context, p *payment) *toll.Error {
+	if p.expired {
+		return refuse(toll.CodePermissionExpired, f.ns.ReasonExpired(), "")
+	}
+	err := f.bindAgent(ctx, p)
+	if err == nil {
+		err = f.bindEndpoint(p)
+	}
+	if err == nil || err.Reason == "" {
+		return err
+	}
+	// A revoked or unknown access token is told before what is wrong with the agent.
+	s, _, serr := f.snapshots.get(ctx, snapshotKey{p.account, p.claims.Hash})
+	if serr != nil {
+		return toll.AsError(serr)
+	}
+	if e := f.usable(&s.permission); e != nil {
+		return e
+	}
+	return err
+}
+
+func (f *Facilitator) bindAgent(ctx context.Context, p *payment) *toll.Error {
+	mismatch := refuse(toll.CodeAgentMismatch, f.ns.ReasonAgentMismatch(), "")
+	var allowed []toll.AgentID
+	if p.claims.AgentID != "" {
+		allowed = []toll.AgentID{p.claims.AgentID}
+	} else {
+		var err error
+		if allowed, _, err = f.bound.get(ctx, snapshotKey{p.account, p.claims.Hash}); err != nil {
+			return toll.AsError(err)
+		}
+	}
+	if p.entry.Extra.AgentID == "" {
+		return f.bindOnlyAgent(ctx, p, allowed)
+	}
+	id, err := toll.ParseAgentID(p.entry.Extra.AgentID)
+	if err != nil {
+		return malformed("paymentRequired.accepts.extra.agentId", "must be the decimal text of a uint256 above zero")
+	}
+	a, e := f.agent(ctx, id)
+	if e != nil {
+		return e
+	}
+	p.agent = a
+	switch {
+	case !a.HasPlan(p.plan.ID):
+		mismatch.Message = "The agent does not have this plan."
+		return mismatch
+	case !a.IsListed:
+		return refuse(toll.CodeAgentUnlisted, x402.ReasonAgentInactive, "")
+	case len(allowed) > 0 && !slices.Contains(allowed, id):
+		mismatch.Message = "The access token is for another agent."
+		return mismatch
+	}
+	return nil
+}
+
+// bindOnlyAgent lets an access token that is bound to agents pass an entry that names none only where it could mean no
+// other: the plan has one agent, and the token is for it.
+func (f *Facilitator) bindOnlyAgent(ctx context.Context, p *payment, allowed []toll.AgentID) *toll.Error {
+	if len(allowed) == 0 {
+		return nil
+	}
+	ids, _, err := f.agentsOf.get(ctx, p.plan.ID)
+	if err != nil {
+		return toll.AsError(err)
+	}
+	if len(ids) != 1 || !slices.Contains(allowed, ids[0]) {
+		e := refuse(toll.CodeAgentMismatch, f.ns.ReasonAgentMismatch(), "")
+		e.Message = "The access token is bound to an agent, and the payment requirements name none."
+		return e
+	}
+	a, e := f.agent(ctx, ids[0])
+	if e != nil {
+		return e
+	}
+	if !a.IsListed {
+		return refuse(toll.CodeAgentUnlisted, x402.ReasonAgentInactive, "")
+	}
+	return nil
+}
+
+func (f *Facilitator) bindEndpoint(p *payment) *toll.Error {
+	p.urlMatching, p.verbMatching = p.url, p.entry.Extra.HTTPVerb
+	if p.agent == nil || len(p.agent.API.Endpoints) == 0 {
+		return nil
+	}
+	if !isAbsolute(p.url) {
+		if !p.agent.API.StrictEndpoints {
+			return nil
+		}
+		if p.url == "" {
+			return refuse(toll.CodeBadRequirements, x402.ReasonInvalidRequirements, "A strict agent needs resource.url.")
+		}
+	}
+	pattern, verb, ok := x402.MatchEndpoint(p.agent.API.Endpoints, p.url, p.entry.Extra.HTTPVerb)
+	if !ok {
+		return refuse(toll.CodeEndpointMismatch, f.ns.ReasonResourceMismatch(), "")
+	}
+	p.urlMatching, p.verbMatching = pattern, verb
+	return nil
+}
+
+func isAbsolute(url string) bool {
+	scheme, _, ok := strings.Cut(url, ":")
+	if !ok {
+		return false
+	}
+	switch strings.ToLower(scheme) {
+	case "http", "https", "mcp":
+		return true
+	}
+	return false
+}
+
+// usable checks a permission as the ledger does, for advice.
+func (f *Facilitator) usable(p *ledger.Permission) *toll.Error {
+	switch {
+	case p.Hash.IsZero():
+		return refuse(toll.CodePermissionUnknown, f.ns.ReasonUnknown(), "")
+	case !p.RevokedAt.IsZero():
+		return refuse(toll.CodePermissionRevoked, f.ns.ReasonRevoked(), "")
+	case !f.clock().Before(p.ExpiresAt):
+		return refuse(toll.CodePermissionExpired, f.ns.ReasonExpired(), "")
+	}
+	return nil
+}
+
+// foreign reports whether an agentRequestId belongs to another account, or pretends to be one of ours.
+func (f *Facilitator) foreign(account ledger.AccountID, id string) bool {
+	if !strings.HasPrefix(id, ledger.RequestPrefix) {
+		return false
+	}
+	of, ours := f.ledger.AccountOfRequestID(id)
+	return !ours || of != account
+}
+
+// known returns the request that the id or one of the keys names, if it has left the state new.
+func (f *Facilitator) known(ctx context.Context, p *payment, id string) (ledger.Request, bool, error) {
+	if id != "" {
+		r, err := f.ledger.Request(ctx, p.account, id)
+		if err == nil || !errors.Is(err, store.ErrNotFound) {
+			return r, err == nil, err
+		}
+	}
+	for _, k := range p.keys {
+		r, err := f.ledger.RequestOfKey(ctx, p.account, k)
+		if err == nil || !errors.Is(err, store.ErrNotFound) {
+			return r, err == nil, err
+		}
+	}
+	return ledger.Request{}, false, nil
+}
+
+// found turns the result of a read into a record or an error with this code.
+func found[T any](v *T, err error, unknown toll.Code, details string) (*T, *toll.Error) {
+	switch {
+	case err == nil:
+		return v, nil
+	case errors.Is(err, store.ErrNotFound):
+		return nil, toll.NewError(unknown).WithDetails("%s", details)
+	}
+	return nil, toll.AsError(err)
+}

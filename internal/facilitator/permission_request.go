@@ -1,0 +1,164 @@
+package facilitator
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+	"time"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/x402"
+)
+
+// PermissionRequest asks for a permission and its access token (wire contract, section 13).
+type PermissionRequest struct {
+	PlanID          toll.PlanID
+	AgentID         toll.AgentID   // "": not bound to one agent
+	AllowedAgents   []toll.AgentID // at most 64
+	RedemptionLimit *toll.Credits  // nil: no limit
+	OrderLimit      *int64         // nil: no limit of its own
+	ExpiresInSecs   *int64         // 60 to 365 days; nil: see ExpiresAt
+	ExpiresAt       time.Time      // zero: a day from now
+	Metadata        json.RawMessage
+	Scheme          string // "": that of the plan
+	Network         string // "": that of the plan
+	HasDelegation   bool   // delegationConfig was sent
+	TokenFormat     string // "jwt", "x402", or "": the default
+	Resource        string // further audience, "" for none
+	Nested          bool   // asked in dialect B, whose clients decode base64 JSON
+}
+
+// permissionBody has the members of both dialects.
+type permissionBody struct {
+	PlanID          *toll.PlanID    `json:"planId"`
+	AgentID         *toll.AgentID   `json:"agentId"`
+	AllowedAgents   []toll.AgentID  `json:"allowedAgents"`
+	RedemptionLimit *toll.Credits   `json:"redemptionLimit"`
+	MaxCredits      *toll.Credits   `json:"maxCredits"`
+	OrderLimit      *toll.Int       `json:"orderLimit"`
+	Expiration      *toll.Int       `json:"expiration"`
+	ExpiresInSecs   *toll.Int       `json:"expiresInSecs"`
+	ExpiresAt       *toll.Time      `json:"expiresAt"`
+	Metadata        json.RawMessage `json:"metadata"`
+	Scheme          *string         `json:"scheme"`
+	Network         *string         `json:"network"`
+	Delegation      json.RawMessage `json:"delegationConfig"`
+	TokenFormat     *string         `json:"tokenFormat"`
+	Resource        *string         `json:"resource"`
+	Accepted        *struct {
+		Scheme  *string      `json:"scheme"`
+		Network *string      `json:"network"`
+		PlanID  *toll.PlanID `json:"planId"`
+		Extra   *struct {
+			PlanID  *toll.PlanID  `json:"planId"`
+			AgentID *toll.AgentID `json:"agentId"`
+		} `json:"extra"`
+	} `json:"accepted"`
+}
+
+// UnmarshalJSON reads both dialects; the members of accepted must not contradict those beside it. All faults are named at
+// once.
+func (r *PermissionRequest) UnmarshalJSON(data []byte) error {
+	var b permissionBody
+	if err := x402.Decode(data, &b); err != nil {
+		return err
+	}
+	*r = PermissionRequest{
+		AllowedAgents: b.AllowedAgents, RedemptionLimit: b.RedemptionLimit, HasDelegation: isGiven(b.Delegation),
+		Nested: b.Accepted != nil,
+	}
+	var faults []toll.Fault
+	bad := func(path, message string) { faults = append(faults, toll.Fault{Path: path, Message: message}) }
+	set(&r.PlanID, b.PlanID, "planId", bad)
+	set(&r.AgentID, b.AgentID, "agentId", bad)
+	set(&r.Scheme, b.Scheme, "scheme", bad)
+	set(&r.Network, b.Network, "network", bad)
+	if a := b.Accepted; a != nil {
+		set(&r.PlanID, a.PlanID, "accepted.planId", bad)
+		set(&r.Scheme, a.Scheme, "accepted.scheme", bad)
+		set(&r.Network, a.Network, "accepted.network", bad)
+		if a.Extra != nil {
+			set(&r.PlanID, a.Extra.PlanID, "accepted.extra.planId", bad)
+			set(&r.AgentID, a.Extra.AgentID, "accepted.extra.agentId", bad)
+		}
+	}
+	if r.PlanID == "" {
+		bad("planId", "is required")
+	}
+	if len(r.AllowedAgents) > maxAllowedAgents {
+		bad("allowedAgents", "holds more than 64 agents")
+	}
+	if r.RedemptionLimit == nil {
+		r.RedemptionLimit = b.MaxCredits
+	}
+	if b.OrderLimit != nil {
+		n := int64(*b.OrderLimit)
+		r.OrderLimit = &n
+	}
+	for _, secs := range []*toll.Int{b.Expiration, b.ExpiresInSecs} {
+		if secs != nil && r.ExpiresInSecs == nil {
+			n := int64(*secs)
+			r.ExpiresInSecs = &n
+		}
+	}
+	if b.ExpiresAt != nil {
+		r.ExpiresAt = b.ExpiresAt.Time
+	}
+	if isGiven(b.Metadata) {
+		if b.Metadata[0] != '{' {
+			bad("metadata", "must be an object")
+		}
+		if len(b.Metadata) > maxMetadata {
+			bad("metadata", "is larger than 16 KiB")
+		}
+		r.Metadata = b.Metadata
+	}
+	if b.TokenFormat != nil {
+		r.TokenFormat = strings.ToLower(*b.TokenFormat)
+		if r.TokenFormat != formatJWT && r.TokenFormat != formatX402 {
+			bad("tokenFormat", "must be jwt or x402")
+		}
+	}
+	if b.Resource != nil && *b.Resource != "" {
+		r.Resource = *b.Resource
+		if !validResource(r.Resource) {
+			bad("resource", "must be an absolute url without user and fragment, at most 2048 characters")
+		}
+	}
+	if len(faults) > 0 {
+		return toll.Faults(faults)
+	}
+	return nil
+}
+
+func isGiven(raw json.RawMessage) bool {
+	raw = bytes.TrimSpace(raw)
+	return len(raw) > 0 && string(raw) != "null"
+}
+
+// set takes a member that may be sent in several places.
+func set[T ~string](into *T, v *T, path string, bad func(path, message string)) {
+	switch {
+	case v == nil || *v == "":
+	case *into != "" && *into != *v:
+		bad(path, "contradicts the same member elsewhere in the body")
+	default:
+		*into = *v
+	}
+}
+
+// end returns when the access token ends, in whole seconds.
+func (r *PermissionRequest) end(now time.Time) (time.Time, error) {
+	secs := int64(defaultTokenSecs)
+	switch {
+	case r.ExpiresInSecs != nil:
+		secs = *r.ExpiresInSecs
+	case !r.ExpiresAt.IsZero():
+		secs = r.ExpiresAt.Unix() - now.Unix()
+	}
+	if secs < minTokenSecs || secs > maxTokenSecs {
+		return time.Time{}, toll.Errorf(toll.CodeBadNumber, "An access token lives 60 seconds to 365 days.").
+			WithParam("path", "expiration")
+	}
+	return now.Add(time.Duration(secs) * time.Second).UTC(), nil
+}

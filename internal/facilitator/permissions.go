@@ -1,0 +1,274 @@
+package facilitator
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/auth"
+	"github.com/tollhq/toll/internal/ledger"
+	"github.com/tollhq/toll/internal/store"
+	"github.com/tollhq/toll/x402"
+)
+
+const (
+	formatJWT  = x402.RenderingJWT
+	formatX402 = x402.RenderingX402
+
+	minTokenSecs     = 60
+	maxTokenSecs     = 365 * toll.DaySecs
+	defaultTokenSecs = toll.DaySecs
+
+	maxMetadata      = 16 << 10 // bytes
+	maxAllowedAgents = 64
+	maxResource      = 2048 // characters
+	recentUses       = 100  // settlements shown with one permission
+)
+
+// CreatePermission makes a permission of the caller and its access token, which is shown this once. Errors:
+// [toll.CodePaymentPlanNotFound], [toll.CodePaymentAgentNotFound], [toll.CodeAgentMismatch] for an agent without the
+// plan, [toll.CodeWrongNetwork], [toll.CodeUnsupportedScheme], [toll.CodeBadNumber] for a life out of bounds, and
+// [toll.CodeDelegationNotFound], as no delegation exists yet.
+func (f *Facilitator) CreatePermission(ctx context.Context, caller auth.Caller, req *PermissionRequest) (*toll.AccessToken, error) {
+	if req.HasDelegation {
+		return nil, toll.NewError(toll.CodeDelegationNotFound).
+			WithHint("This release has no delegations: leave delegationConfig out, and the access token spends existing credits and free plans.")
+	}
+	plan, e := f.plan(ctx, req.PlanID, toll.CodePaymentPlanNotFound)
+	if e != nil {
+		return nil, e
+	}
+	p := ledger.Permission{
+		Hash: toll.NewHash(), Plan: plan.ID, Subscriber: caller.Address, Agent: req.AgentID, AllowedAgents: req.AllowedAgents,
+		RedemptionLimit: req.RedemptionLimit, OrderLimit: req.OrderLimit, Metadata: req.Metadata,
+	}
+	var err error
+	if p.Scheme, p.Network, err = f.permissionScheme(plan, req); err != nil {
+		return nil, err
+	}
+	if err := f.permissionAgents(ctx, plan, &p); err != nil {
+		return nil, err
+	}
+	// Claims count whole seconds, and the ledger ends the permission in the same moment as the access token.
+	now := f.clock().UTC()
+	p.CreatedAt = now.Truncate(time.Microsecond)
+	if p.ExpiresAt, err = req.end(now.Truncate(time.Second)); err != nil {
+		return nil, err
+	}
+	claims := auth.Claims{
+		Subscriber: p.Subscriber, Hash: p.Hash, IssuedAt: now.Truncate(time.Second), ExpiresAt: p.ExpiresAt, PlanID: plan.ID,
+		AgentID: p.Agent, RedemptionLimit: p.RedemptionLimit, OrderLimit: p.OrderLimit, Scheme: p.Scheme, Network: p.Network,
+	}
+	if req.Resource != "" {
+		claims.Audience = []string{req.Resource}
+	}
+	jws, err := f.auth.SignToken(claims)
+	if err != nil {
+		return nil, toll.AsError(err)
+	}
+	if err := f.ledger.CreatePermission(ctx, p); err != nil {
+		return nil, f.refusedBy(err)
+	}
+	return f.accessToken(&p, req, jws), nil
+}
+
+func (f *Facilitator) accessToken(p *ledger.Permission, req *PermissionRequest, jws string) *toll.AccessToken {
+	t := &toll.AccessToken{
+		AccessToken: jws, TokenFormat: req.TokenFormat, PermissionHash: p.Hash, PlanID: p.Plan, SubscriberAddress: p.Subscriber,
+		Scheme: p.Scheme, Network: p.Network, MaxCredits: p.RedemptionLimit, Status: toll.StatusActive,
+		CreatedAt: toll.At(p.CreatedAt), ExpiresAt: toll.At(p.ExpiresAt),
+	}
+	if p.Agent != "" {
+		t.AgentID = &p.Agent
+	}
+	if t.TokenFormat == "" {
+		t.TokenFormat = f.tokenFormat
+		// Clients that ask in the nested form decode base64 JSON.
+		if req.Nested {
+			t.TokenFormat = formatX402
+		}
+	}
+	if t.TokenFormat == formatX402 {
+		t.AccessToken = x402.EncodeToken(jws,
+			x402.Requirements{
+				Scheme: p.Scheme, Network: p.Network, PlanID: string(p.Plan),
+				Extra: x402.RequirementsExtra{Version: "1", AgentID: string(p.Agent)},
+			},
+			x402.Authorization{From: p.Subscriber.String(), PlanID: string(p.Plan), AgentID: string(p.Agent)}, p.Hash.String())
+	}
+	t.Token = t.AccessToken
+	return t
+}
+
+// permissionScheme returns scheme and network in the form of records; what the request names must be what the plan has.
+func (f *Facilitator) permissionScheme(plan *toll.Plan, req *PermissionRequest) (scheme, network string, err error) {
+	scheme, network = f.schemeOf(plan)
+	if req.Scheme != "" && req.Scheme != scheme {
+		return "", "", toll.Errorf(toll.CodeUnsupportedScheme, "The scheme of this plan is %s.", scheme)
+	}
+	if req.Network != "" && !x402.SameNetwork(req.Network, network, f.env) {
+		return "", "", toll.Errorf(toll.CodeWrongNetwork, "The network of this plan is %s.", network)
+	}
+	if !plan.Price.IsCrypto {
+		network = cardNetwork
+	}
+	return scheme, network, nil
+}
+
+// permissionAgents checks that every agent has the plan. A permission for one agent is bound to it.
+func (f *Facilitator) permissionAgents(ctx context.Context, plan *toll.Plan, p *ledger.Permission) error {
+	slices.Sort(p.AllowedAgents)
+	p.AllowedAgents = slices.Compact(p.AllowedAgents)
+	if p.Agent == "" && len(p.AllowedAgents) == 1 {
+		p.Agent = p.AllowedAgents[0]
+	}
+	if p.Agent != "" && len(p.AllowedAgents) > 0 && !slices.Contains(p.AllowedAgents, p.Agent) {
+		return toll.Errorf(toll.CodeAgentMismatch, "agentId is not among allowedAgents.")
+	}
+	ids := p.AllowedAgents
+	if p.Agent != "" && len(ids) == 0 {
+		ids = []toll.AgentID{p.Agent}
+	}
+	for _, id := range ids {
+		a, e := f.agent(ctx, id)
+		if e != nil {
+			return e
+		}
+		if !a.HasPlan(plan.ID) {
+			return toll.Errorf(toll.CodeAgentMismatch, "The agent does not have this plan.").WithDetails("agentId %s", id)
+		}
+	}
+	return nil
+}
+
+// Permissions returns a page of the caller's permissions.
+func (f *Facilitator) Permissions(ctx context.Context, caller toll.Address, q PermissionQuery) (store.List[*toll.Permission], error) {
+	none := store.List[*toll.Permission]{Items: []*toll.Permission{}}
+	filter := ledger.PermissionFilter{Subscriber: caller, Plan: q.PlanID}
+	if q.Status != "" {
+		i := slices.IndexFunc(permissionStates, func(s toll.PermissionStatus) bool { return strings.EqualFold(string(s), q.Status) })
+		if i < 0 {
+			return none, toll.Faults([]toll.Fault{{Path: "status", Message: "must be Active, Revoked, Expired or Exhausted"}})
+		}
+		filter.Status = permissionStates[i]
+	}
+	number, size := max(q.Page.Number, 1), q.Page.Size
+	if size == 0 {
+		size = 10
+	}
+	filter.Limit, filter.Offset, filter.Ascending = size, (number-1)*size, q.Page.Ascending
+	items, total, err := f.ledger.Permissions(ctx, filter)
+	if err != nil {
+		return none, toll.AsError(err)
+	}
+	out := store.List[*toll.Permission]{Items: make([]*toll.Permission, 0, len(items)), Total: int64(total)}
+	for i := range items {
+		out.Items = append(out.Items, f.record(&items[i], nil))
+	}
+	return out, nil
+}
+
+var permissionStates = []toll.PermissionStatus{
+	toll.StatusActive, toll.StatusRevoked, toll.StatusExpired, toll.StatusExhausted,
+}
+
+// PermissionQuery selects permissions. The zero value selects the first page of all.
+type PermissionQuery struct {
+	PlanID toll.PlanID
+	Status string // a word of toll.PermissionStatus in any case
+	Page   store.Page
+}
+
+// Permission returns a permission of the caller with its last settlements, or [toll.CodePermissionNotFound].
+func (f *Facilitator) Permission(ctx context.Context, caller toll.Address, hash toll.Hash) (*toll.Permission, error) {
+	p, err := f.permissionOf(ctx, caller, hash)
+	if err != nil {
+		return nil, err
+	}
+	uses, err := f.ledger.PermissionUses(ctx, p.Account(), hash, recentUses)
+	if err != nil {
+		return nil, toll.AsError(err)
+	}
+	return f.record(p, uses), nil
+}
+
+// RevokePermission ends a permission of the caller: in this process at once, in others within a second. Open holds under
+// it still settle. Errors: [toll.CodePermissionNotFound], [toll.CodePermissionAlreadyRevoked].
+func (f *Facilitator) RevokePermission(ctx context.Context, caller toll.Address, hash toll.Hash) error {
+	p, err := f.permissionOf(ctx, caller, hash)
+	if err != nil {
+		return err
+	}
+	err = f.ledger.RevokePermission(ctx, p.Plan, p.Subscriber, hash, f.clock().UTC().Truncate(time.Microsecond))
+	switch {
+	case ledger.IsRefused(err, ledger.PermissionRevoked):
+		return toll.NewError(toll.CodePermissionAlreadyRevoked)
+	case ledger.IsRefused(err, ledger.PermissionUnknown):
+		return toll.NewError(toll.CodePermissionNotFound)
+	case err != nil:
+		return f.refusedBy(err)
+	}
+	f.snapshots.forget(snapshotKey{p.Account(), hash})
+	return nil
+}
+
+func (f *Facilitator) permissionOf(ctx context.Context, caller toll.Address, hash toll.Hash) (*ledger.Permission, error) {
+	p, err := f.ledger.PermissionByHash(ctx, hash)
+	if errors.Is(err, store.ErrNotFound) || err == nil && p.Subscriber != caller {
+		return nil, toll.NewError(toll.CodePermissionNotFound)
+	}
+	if err != nil {
+		return nil, toll.AsError(err)
+	}
+	return &p, nil
+}
+
+func (f *Facilitator) record(p *ledger.Permission, uses []toll.PermissionUse) *toll.Permission {
+	r := &toll.Permission{
+		PermissionHash: p.Hash, PlanID: p.Plan, OwnerAddress: p.Subscriber, SubscriberAddress: p.Subscriber,
+		AllowedAgents: p.AllowedAgents, Scheme: p.Scheme, Network: p.Network, MaxCredits: p.RedemptionLimit,
+		UsedCredits: p.Redeemed, MaxOrders: p.OrderLimit, UsedOrders: p.Orders, Status: toll.StatusActive,
+		Metadata: json.RawMessage(p.Metadata), Transactions: uses, CreatedAt: toll.At(p.CreatedAt),
+		ExpiresAt: toll.At(p.ExpiresAt), APIKeyID: p.APIKeyID,
+	}
+	if uses == nil {
+		r.Transactions = []toll.PermissionUse{}
+	}
+	if p.Agent != "" {
+		r.AgentID = &p.Agent
+	}
+	if p.DelegationID != "" {
+		r.DelegationID = &p.DelegationID
+	}
+	if p.RedemptionLimit != nil {
+		r.RemainingCredits = (*p.RedemptionLimit - p.Redeemed).Ptr()
+	}
+	switch {
+	case !p.RevokedAt.IsZero():
+		r.Status = toll.StatusRevoked
+	case !f.clock().Before(p.ExpiresAt):
+		r.Status = toll.StatusExpired
+	case p.RedemptionLimit != nil && p.Redeemed >= *p.RedemptionLimit:
+		r.Status = toll.StatusExhausted
+	}
+	return r
+}
+
+// Balance returns what a holder has of a plan; see [checkout.Checkout.Balance]. Errors: [toll.CodePlanNotFound].
+func (f *Facilitator) Balance(ctx context.Context, id toll.PlanID, holder toll.Address, withLots bool) (*toll.Balance, error) {
+	plan, e := f.plan(ctx, id, toll.CodePlanNotFound)
+	if e != nil {
+		return nil, e
+	}
+	return f.checkout.Balance(ctx, plan, holder, withLots)
+}
+
+func validResource(s string) bool {
+	u, err := url.Parse(s)
+	return err == nil && len(s) <= maxResource && u.Scheme != "" && u.Host != "" && u.User == nil && u.Fragment == ""
+}

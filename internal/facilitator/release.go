@@ -1,0 +1,170 @@
+package facilitator
+
+import (
+	"context"
+	"errors"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/ledger"
+	"github.com/tollhq/toll/internal/store"
+	"github.com/tollhq/toll/x402"
+)
+
+// request is a stored request with what it belongs to.
+type request struct {
+	ledger.Request
+	account ledger.Account
+	plan    *toll.Plan
+}
+
+// Release gives a hold back without a burn and ends its request; a repeat gets the same answer. Only the owner of the plan
+// may. Errors: [toll.CodeSettlementNotFound] also for requests of other builders, [toll.CodeReleaseOfSettled].
+func (f *Facilitator) Release(ctx context.Context, caller toll.Address, req *x402.ReleaseRequest) (*x402.ReleaseResponse, error) {
+	r, err := f.lookup(ctx, req.AgentRequestID, func(_ toll.Address, owner toll.Address) bool { return caller == owner })
+	if err != nil {
+		return nil, err
+	}
+	out, err := f.ledger.Release(ctx, r.Request.Account, r.ID)
+	switch {
+	case ledger.IsRefused(err, ledger.SettledAlready):
+		return nil, toll.NewError(toll.CodeReleaseOfSettled).WithDetails("agentRequestId %s", r.ID)
+	case ledger.IsRefused(err, ledger.UnknownRequest):
+		return nil, noSettlement()
+	case err != nil:
+		return nil, f.refusedBy(err)
+	}
+	f.snapshots.forget(snapshotKey{r.Request.Account, r.Permission})
+	return &x402.ReleaseResponse{
+		Success: true, AgentRequestID: out.RequestID, Status: out.Status.String(), Released: out.Amount,
+	}, nil
+}
+
+// Settlement returns the stored outcome of a request to the owner of its plan and to its subscriber; for everybody else
+// it does not exist: [toll.CodeSettlementNotFound].
+func (f *Facilitator) Settlement(ctx context.Context, caller toll.Address, id string) (*toll.Settlement, error) {
+	r, err := f.lookup(ctx, id, party(caller))
+	if err != nil {
+		return nil, err
+	}
+	return f.settlement(ctx, r)
+}
+
+// SettlementByTransaction is [Facilitator.Settlement] by the transaction in the receipt.
+func (f *Facilitator) SettlementByTransaction(ctx context.Context, caller toll.Address, tx toll.Hash) (*toll.Settlement, error) {
+	found, err := f.ledger.RequestByTransaction(ctx, tx)
+	if errors.Is(err, store.ErrNotFound) {
+		return nil, noSettlement()
+	}
+	if err != nil {
+		return nil, toll.AsError(err)
+	}
+	r, err := f.allowed(ctx, found, party(caller))
+	if err != nil {
+		return nil, err
+	}
+	return f.settlement(ctx, r)
+}
+
+// noSettlement is the one answer for what is not there and for what is not the caller's.
+func noSettlement() *toll.Error { return toll.NewError(toll.CodeSettlementNotFound) }
+
+func party(caller toll.Address) func(subscriber, owner toll.Address) bool {
+	return func(subscriber, owner toll.Address) bool { return caller == subscriber || caller == owner }
+}
+
+// lookup finds the request with this id that the caller may see. An id that this service issued names its account; one
+// that a caller chose is unique within an account only, and the newest that the caller may see is taken.
+func (f *Facilitator) lookup(ctx context.Context, id string, may func(subscriber, owner toll.Address) bool) (*request, error) {
+	if !x402.ValidRequestID(id) {
+		return nil, noSettlement()
+	}
+	var candidates []ledger.Request
+	account, ours := f.ledger.AccountOfRequestID(id)
+	if ours {
+		r, err := f.ledger.Request(ctx, account, id)
+		if err == nil {
+			candidates = append(candidates, r)
+		} else if !errors.Is(err, store.ErrNotFound) {
+			return nil, toll.AsError(err)
+		}
+	} else if !f.foreign(account, id) {
+		var err error
+		if candidates, err = f.requestsByID(ctx, id, maxSameID); err != nil {
+			return nil, toll.AsError(err)
+		}
+	}
+	for _, c := range candidates {
+		r, err := f.allowed(ctx, c, may)
+		if err == nil {
+			return r, nil
+		}
+		if !errors.Is(err, noSettlement()) {
+			return nil, err
+		}
+	}
+	return nil, noSettlement()
+}
+
+// maxSameID bounds how many accounts with the same id of a caller's choice are looked at.
+const maxSameID = 64
+
+func (f *Facilitator) allowed(ctx context.Context, r ledger.Request, may func(subscriber, owner toll.Address) bool) (*request, error) {
+	a, err := f.ledger.Account(ctx, r.Account)
+	if err != nil {
+		return nil, toll.AsError(err)
+	}
+	if a.Plan == "" {
+		return nil, noSettlement()
+	}
+	plan, e := f.plan(ctx, a.Plan, toll.CodeSettlementNotFound)
+	if e != nil {
+		return nil, e
+	}
+	if !may(a.Subscriber, plan.Owner) {
+		return nil, noSettlement()
+	}
+	return &request{Request: r, account: a, plan: plan}, nil
+}
+
+func (f *Facilitator) settlement(ctx context.Context, r *request) (*toll.Settlement, error) {
+	_, perm, err := f.ledger.Snapshot(ctx, r.Request.Account, r.Permission)
+	if err != nil {
+		return nil, toll.AsError(err)
+	}
+	s := &toll.Settlement{
+		AgentRequestID: r.ID, Status: r.State.String(), PlanID: r.plan.ID, Payer: r.account.Subscriber,
+		Network: f.wireNetwork(perm.Network), HeldAmount: r.Held, PermissionHash: r.Permission, CreatedAt: toll.At(r.CreatedAt),
+		HoldExpiresAt: toll.AtPtr(r.HoldEndsAt),
+	}
+	if r.Agent != "" {
+		s.AgentID = &r.Agent
+	}
+	if r.Resource != "" {
+		s.Resource = &r.Resource
+	}
+	switch r.State {
+	case ledger.StateHeld:
+		// The ledger writes the lapse when it next touches the account; for readers it is over already.
+		if !f.clock().Before(r.HoldEndsAt) {
+			s.Status = ledger.StateLapsed.String()
+		}
+	case ledger.StateSettled:
+		var receipt x402.SettleResponse
+		if err := x402.Decode(r.Answer, &receipt); err != nil {
+			return nil, toll.NewError(toll.CodeInternal).WithCause(err)
+		}
+		tx, err := toll.ParseHash(receipt.Transaction)
+		if err != nil {
+			return nil, toll.NewError(toll.CodeInternal).WithCause(err)
+		}
+		s.Transaction, s.Amount, s.CreditsRedeemed = &tx, r.Amount.Ptr(), r.Amount.Ptr()
+		s.RemainingBalance, s.SettledAt, s.Receipt = receipt.RemainingBalance, toll.AtPtr(r.EndedAt), r.Answer
+		if h, err := toll.ParseHash(receipt.OrderTx); err == nil {
+			s.OrderTx = &h
+		}
+	}
+	return s, nil
+}
+
+// requestsByID waits for the ledger's read by id alone.
+func (f *Facilitator) requestsByID(context.Context, string, int) ([]ledger.Request, error) { return nil, nil }

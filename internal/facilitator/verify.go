@@ -1,0 +1,214 @@
+package facilitator
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/checkout"
+	"github.com/tollhq/toll/internal/ledger"
+	"github.com/tollhq/toll/x402"
+)
+
+// Verify says whether a request is payable, and with Hold sets its credits aside. It burns nothing; a free plan that was
+// never ordered is ordered here. A refusal is an answer. An error is a *toll.Error with a reason word and means that the
+// call was wrong or failed: 400, 403, 404, 409 (settle_conflict), 429 (too_many_holds), 5xx.
+func (f *Facilitator) Verify(ctx context.Context, caller toll.Address, req *x402.VerifyRequest) (*x402.VerifyResponse, error) {
+	if req.HoldSecs < 0 || req.HoldSecs > x402.MaxHoldSecs {
+		return nil, malformed("holdSecs", "must be 1 to 900")
+	}
+	p, e := f.read(ctx, caller, &req.PaymentRequired, req.AccessToken, req.AgentRequestID)
+	if e != nil {
+		return f.refusedVerify(ctx, p, e)
+	}
+	if e = f.bind(ctx, p); e != nil {
+		return f.refusedVerify(ctx, p, e)
+	}
+	if f.foreign(p.account, req.AgentRequestID) {
+		return f.refusedVerify(ctx, p, refuse(toll.CodeSettleConflict, x402.ReasonConflict, ""))
+	}
+	asked := p.plan.Credits.MaxAmount
+	if req.MaxAmount != nil {
+		asked = *req.MaxAmount
+	}
+	amount := p.plan.Effective(asked)
+	var resp *x402.VerifyResponse
+	if req.Hold {
+		resp, e = f.verifyWithHold(ctx, p, req, amount)
+	} else {
+		resp, e = f.verifyNow(ctx, p, req, amount)
+	}
+	if e != nil {
+		return f.refusedVerify(ctx, p, e)
+	}
+	return resp, nil
+}
+
+// verifyWithHold lets the ledger decide. A free plan that was never ordered is ordered when credits are short.
+func (f *Facilitator) verifyWithHold(ctx context.Context, p *payment, req *x402.VerifyRequest, amount toll.Credits) (*x402.VerifyResponse, *toll.Error) {
+	secs := req.HoldSecs
+	if secs == 0 {
+		secs = x402.DefaultHoldSecs
+	}
+	op := ledger.HoldOp{
+		Plan: p.plan.ID, Subscriber: p.claims.Subscriber, Agent: p.agentID, Permission: p.claims.Hash,
+		RequestID: req.AgentRequestID, Keys: p.keys, Resource: p.url, Amount: amount, IsTime: p.plan.IsTime(),
+		Until: f.clock().Add(time.Duration(secs) * time.Second).Truncate(time.Microsecond),
+	}
+	held, err := f.ledger.Hold(ctx, op)
+	if err != nil {
+		ordered, oe := f.orderFree(ctx, p, err)
+		if oe != nil {
+			return nil, oe
+		}
+		if ordered {
+			held, err = f.ledger.Hold(ctx, op)
+		}
+	}
+	if err != nil {
+		return nil, f.refusedBy(err)
+	}
+	f.snapshots.forget(snapshotKey{p.account, p.claims.Hash})
+	resp := f.valid(p, &held.Account, held.RequestID, amount)
+	resp.Extra.HeldAmount = held.Amount.Ptr()
+	resp.Extra.HoldExpiresAt = toll.AtPtr(held.Until)
+	return resp, nil
+}
+
+// verifyNow gives advice from a snapshot. A refusal from a cached one is confirmed by a fresh read.
+func (f *Facilitator) verifyNow(ctx context.Context, p *payment, req *x402.VerifyRequest, amount toll.Credits) (*x402.VerifyResponse, *toll.Error) {
+	if req.AgentRequestID != "" || len(p.keys) > 0 {
+		r, ok, err := f.known(ctx, p, req.AgentRequestID)
+		switch {
+		case err != nil:
+			return nil, toll.AsError(err)
+		case ok && r.State == ledger.StateHeld:
+			return nil, refuse(toll.CodeRequestUsed, x402.ReasonInFlight, "")
+		case ok:
+			return nil, refuse(toll.CodeRequestUsed, x402.ReasonDuplicate, "")
+		}
+	}
+	k := snapshotKey{p.account, p.claims.Hash}
+	s, cached, err := f.snapshots.get(ctx, k)
+	if err != nil {
+		return nil, toll.AsError(err)
+	}
+	refusal := f.advise(&s, p, amount)
+	if refusal != nil && cached {
+		if s, err = f.snapshots.fresh(ctx, k); err != nil {
+			return nil, toll.AsError(err)
+		}
+		refusal = f.advise(&s, p, amount)
+	}
+	if refusal != nil {
+		ordered, e := f.orderFree(ctx, p, refusal)
+		if e != nil {
+			return nil, e
+		}
+		if ordered {
+			if s, err = f.snapshots.fresh(ctx, k); err != nil {
+				return nil, toll.AsError(err)
+			}
+			refusal = f.advise(&s, p, amount)
+		}
+	}
+	if refusal != nil {
+		return nil, f.refusedBy(refusal)
+	}
+	id := req.AgentRequestID
+	if id == "" {
+		id = f.ledger.NewRequestID(p.account)
+	}
+	return f.valid(p, &s.account, id, amount), nil
+}
+
+// advise judges a snapshot as the ledger would: nil, or a *ledger.Refusal.
+func (f *Facilitator) advise(s *snapshot, p *payment, amount toll.Credits) error {
+	perm, now := &s.permission, f.clock()
+	switch {
+	case perm.Hash.IsZero():
+		return &ledger.Refusal{Kind: ledger.PermissionUnknown}
+	case !perm.RevokedAt.IsZero():
+		return &ledger.Refusal{Kind: ledger.PermissionRevoked}
+	case !now.Before(perm.ExpiresAt):
+		return &ledger.Refusal{Kind: ledger.PermissionExpired}
+	case perm.RedemptionLimit != nil && amount > *perm.RedemptionLimit-perm.Redeemed-perm.Held:
+		return &ledger.Refusal{Kind: ledger.RedemptionLimit}
+	case p.plan.IsTime() && !s.account.Subscribed(now):
+		return &ledger.Refusal{Kind: ledger.PeriodOver, NeverOrdered: s.account.Orders == 0}
+	case amount > s.account.Available():
+		return &ledger.Refusal{
+			Kind: ledger.Insufficient, Needed: amount, Available: s.account.Available(), NeverOrdered: s.account.Orders == 0,
+		}
+	}
+	return nil
+}
+
+// orderFree makes the first order of a free plan when that is what a refused request lacks. ordered says that the same
+// request may now pass.
+func (f *Facilitator) orderFree(ctx context.Context, p *payment, refusal error) (ordered bool, e *toll.Error) {
+	if !p.plan.Price.IsFree() || p.plan.IsPayAsYouGo() ||
+		!ledger.IsRefused(refusal, ledger.Insufficient) && !ledger.IsRefused(refusal, ledger.PeriodOver) {
+		return false, nil
+	}
+	a, err := f.ledger.Account(ctx, p.account)
+	if err != nil {
+		return false, toll.AsError(err)
+	}
+	if a.Orders > 0 {
+		return false, nil
+	}
+	err = f.checkout.EnsureFree(ctx, p.plan, p.claims.Subscriber)
+	if err == nil {
+		f.snapshots.forget(snapshotKey{p.account, p.claims.Hash})
+		return true, nil
+	}
+	e = toll.AsError(err)
+	switch e.Code {
+	case toll.CodePlanUnlisted:
+		return false, e.WithReason(x402.ReasonPlanUnlisted)
+	case toll.CodeTrialUsed:
+		return false, e.WithReason(x402.ReasonTrialUsed)
+	case toll.CodePlanSoldOut:
+		return false, e.WithReason(x402.ReasonInsufficientFunds)
+	}
+	return false, f.refusedBy(err)
+}
+
+func (f *Facilitator) valid(p *payment, a *ledger.Account, requestID string, amount toll.Credits) *x402.VerifyResponse {
+	resp := &x402.VerifyResponse{
+		IsValid: true, Payer: p.claims.Subscriber.String(), Network: f.wireNetwork(p.claims.Network), AgentRequestID: requestID,
+		PlanID: p.plan.ID, AgentID: p.agentID, Amount: &amount, URLMatching: p.urlMatching, VerbMatching: p.verbMatching,
+		Extra: &x402.VerifyExtra{AgentRequestID: requestID},
+	}
+	if p.agent != nil {
+		resp.AgentRequest = &x402.AgentRequest{
+			AgentRequestID: requestID, AgentName: p.agent.Metadata.Name, AgentID: p.agent.ID,
+			Balance:     checkout.BalanceOf(p.plan, p.claims.Subscriber, a, f.clock()),
+			URLMatching: p.urlMatching, VerbMatching: p.verbMatching,
+		}
+	}
+	return resp
+}
+
+// refusedVerify is the verdict, or the error that is none.
+func (f *Facilitator) refusedVerify(ctx context.Context, p *payment, e *toll.Error) (*x402.VerifyResponse, error) {
+	if !isVerdict(e) {
+		return nil, f.fault(ctx, x402.ActVerify, e)
+	}
+	resp := &x402.VerifyResponse{InvalidReason: e.Reason, InvalidMessage: e.Text(), Code: e.Code}
+	if !p.claims.Subscriber.IsZero() {
+		resp.Payer, resp.Network = p.claims.Subscriber.String(), f.wireNetwork(p.claims.Network)
+	}
+	return resp, nil
+}
+
+// fault completes an error that leaves verify or settle: a reason word for the union of bodies, a log line for what the
+// caller cannot mend.
+func (f *Facilitator) fault(ctx context.Context, act x402.Act, e *toll.Error) *toll.Error {
+	if e.HTTPStatus() >= 500 {
+		f.log.ErrorContext(ctx, string(act)+" failed", "code", string(e.Code), "error", fmt.Sprint(e.Err))
+	}
+	return e.WithReason(x402.ReasonOf(f.ns, e, act))
+}
