@@ -1,0 +1,248 @@
+package auth
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	stdjson "encoding/json"
+	"errors"
+	"time"
+
+	"github.com/go-jose/go-jose/v4/json"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/store"
+)
+
+// KeyParams says what a new API key is like.
+type KeyParams struct {
+	Name string // at most 100 printable characters; empty = none
+	// ExpiresAt is when the key ends, cut to whole seconds; zero = never.
+	ExpiresAt time.Time
+	// Version is the pinned API version, MAJOR.MINOR, checked by the caller; empty is [Config.Version].
+	Version string
+	// Prefix is one that this service uses: the environment or the operator's word; empty is the latter.
+	Prefix string
+}
+
+// KeyUpdate names what changes of an API key. At least one member must be set.
+type KeyUpdate struct {
+	SetName bool    // change the name to Name
+	Name    *string // nil clears the name
+	Version *string // new pin, checked by the caller
+}
+
+// keyClaims is the payload of the JWT of an API key without the claim that names the environment: the name of that one
+// is configuration.
+type keyClaims struct {
+	Issuer        string       `json:"iss"`
+	Subject       toll.Address `json:"sub"`
+	ID            toll.Hash    `json:"jti"`
+	IssuedAt      *int64       `json:"iat"`
+	ExpiresAt     *int64       `json:"exp,omitempty"`
+	Observability string       `json:"o11y"`
+}
+
+type environmentClaim struct {
+	Environment toll.Environment `json:"environment"`
+}
+
+// reserved are the members that a claim object cannot be named after.
+var reserved = map[string]bool{
+	"iss": true, "sub": true, "aud": true, "jti": true, "iat": true, "exp": true, "nbf": true, "o11y": true,
+	"x402Version": true, "planId": true, "agentId": true, "authorization": true, "credits": true, "accepted": true,
+}
+
+func (a *Auth) encodeKey(c keyClaims) ([]byte, error) {
+	head, err := encodeExact(c)
+	if err != nil {
+		return nil, err
+	}
+	tail, err := stdjson.Marshal(map[string]environmentClaim{a.claimObject: {a.environment}})
+	if err != nil {
+		return nil, err
+	}
+	return append(append(bytes.TrimSuffix(head, []byte("}")), ','), tail[1:]...), nil
+}
+
+// decodeKey reads the payload of an API key. The error is a *toll.Error.
+func (a *Auth) decodeKey(payload []byte) (*keyClaims, toll.Environment, error) {
+	var members map[string]json.RawMessage
+	if err := decodeStrict(payload, &members); err != nil {
+		return nil, "", toll.NewError(toll.CodeKeyMalformed)
+	}
+	if members["aud"] != nil || members["x402Version"] != nil {
+		return nil, "", toll.NewError(toll.CodeKeyForeign).WithHint("This is an access token; an API key belongs here.")
+	}
+	var c keyClaims
+	if err := decodeStrict(payload, &c); err != nil || c.Subject.IsZero() || c.ID.IsZero() || c.Observability == "" {
+		return nil, "", toll.NewError(toll.CodeKeyMalformed)
+	}
+	var env environmentClaim
+	if raw := members[a.claimObject]; raw == nil || decodeStrict(raw, &env) != nil || c.IssuedAt == nil {
+		return nil, "", toll.NewError(toll.CodeKeyForeign)
+	}
+	return &c, env.Environment, nil
+}
+
+// CreateKey makes an API key of the owner. The answer is the only place where its text ever is. Errors:
+// [toll.CodeKeyExpiryPast], [toll.CodeBadRequest].
+func (a *Auth) CreateKey(ctx context.Context, owner toll.Address, p KeyParams) (toll.APIKey, error) {
+	now := a.clock()
+	if !validName(p.Name) {
+		return toll.APIKey{}, toll.Errorf(toll.CodeBadRequest, "A name is at most 100 printable characters.")
+	}
+	if p.Prefix == "" {
+		p.Prefix = a.prefix
+	}
+	if p.Prefix != a.prefix && p.Prefix != string(a.environment) {
+		return toll.APIKey{}, toll.Errorf(toll.CodeBadRequest, "The prefix must be one that this service uses.")
+	}
+	if p.Version == "" {
+		p.Version = a.version
+	}
+	ends := p.ExpiresAt.Truncate(time.Second)
+	if !p.ExpiresAt.IsZero() && (!ends.After(now) || ends.Unix() > lastSecond) {
+		return toll.APIKey{}, toll.NewError(toll.CodeKeyExpiryPast)
+	}
+
+	id := toll.NewHash()
+	word := make([]byte, 8)
+	_, _ = rand.Read(word) // never fails since Go 1.24
+	payload, err := a.encodeKey(keyClaims{
+		Issuer: a.Issuer(), Subject: owner, ID: id, IssuedAt: unixPtr(now), ExpiresAt: unixPtr(ends),
+		Observability: hex.EncodeToString(word),
+	})
+	if err != nil {
+		return toll.APIKey{}, err
+	}
+	signer, err := a.keys().signer(now)
+	if err != nil {
+		return toll.APIKey{}, err
+	}
+	jwt := signer.sign(payload)
+	sum := sha256.Sum256([]byte(jwt))
+	row := store.APIKey{
+		ID: id, Address: owner, Hash: sum[:], Name: p.Name, Prefix: p.Prefix, Tail: jwt[len(jwt)-6:],
+		Version: p.Version, CreatedAt: now, ExpiresAt: ends,
+	}
+	if err := a.store.Tx(ctx, func(tx *store.Tx) error { return store.InsertAPIKey(ctx, tx, row) }); err != nil {
+		return toll.APIKey{}, err
+	}
+	k := a.record(&row)
+	k.Key = p.Prefix + ":" + jwt
+	return k, nil
+}
+
+// record is the public form of a row, without the key.
+func (a *Auth) record(row *store.APIKey) toll.APIKey {
+	k := toll.APIKey{
+		ID: row.ID, Prefix: row.Prefix, Tail: row.Tail, Address: row.Address, Version: row.Version,
+		Status: keyStatus(row, a.clock()), CreatedAt: toll.At(row.CreatedAt),
+		ExpiresAt: toll.AtPtr(row.ExpiresAt), LastUsedAt: toll.AtPtr(row.LastUsedAt),
+	}
+	if row.Name != "" {
+		k.Name = &row.Name
+	}
+	return k
+}
+
+func keyStatus(row *store.APIKey, now time.Time) toll.PermissionStatus {
+	switch {
+	case !row.RevokedAt.IsZero():
+		return toll.StatusRevoked
+	case !row.ExpiresAt.IsZero() && !now.Before(row.ExpiresAt):
+		return toll.StatusExpired
+	}
+	return toll.StatusActive
+}
+
+// Key returns an API key of the owner, or an error with [toll.CodeKeyNotFound], for a key of someone else too.
+func (a *Auth) Key(ctx context.Context, owner toll.Address, id toll.Hash) (toll.APIKey, error) {
+	row, err := ownedKey(ctx, a.store, owner, id)
+	if err != nil {
+		return toll.APIKey{}, err
+	}
+	return a.record(&row), nil
+}
+
+// Keys lists the API keys of the owner, revoked and expired ones too.
+func (a *Auth) Keys(ctx context.Context, owner toll.Address, page store.Page) (store.List[toll.APIKey], error) {
+	rows, err := store.APIKeys(ctx, a.store, owner, page)
+	if err != nil {
+		return store.List[toll.APIKey]{}, err
+	}
+	list := store.List[toll.APIKey]{Items: make([]toll.APIKey, len(rows.Items)), Total: rows.Total, Next: rows.Next}
+	for i := range rows.Items {
+		list.Items[i] = a.record(&rows.Items[i])
+	}
+	return list, nil
+}
+
+func ownedKey(ctx context.Context, q store.Querier, owner toll.Address, id toll.Hash) (store.APIKey, error) {
+	row, err := store.APIKeyByID(ctx, q, id)
+	if errors.Is(err, store.ErrNotFound) || err == nil && row.Address != owner {
+		return store.APIKey{}, toll.NewError(toll.CodeKeyNotFound).WithDetails("id %s", id)
+	}
+	return row, err
+}
+
+// UpdateKey changes name and pin of an API key. Errors: [toll.CodeKeyNothingToUpdate], [toll.CodeKeyNotFound],
+// [toll.CodeBadRequest].
+func (a *Auth) UpdateKey(ctx context.Context, owner toll.Address, id toll.Hash, u KeyUpdate) (toll.APIKey, error) {
+	if !u.SetName && u.Version == nil {
+		return toll.APIKey{}, toll.NewError(toll.CodeKeyNothingToUpdate)
+	}
+	if u.SetName && u.Name != nil && !validName(*u.Name) {
+		return toll.APIKey{}, toll.Errorf(toll.CodeBadRequest, "A name is at most 100 printable characters.")
+	}
+	return a.changeKey(ctx, owner, id, func(tx *store.Tx, row *store.APIKey) error {
+		if u.SetName {
+			row.Name = ""
+			if u.Name != nil {
+				row.Name = *u.Name
+			}
+		}
+		if u.Version != nil {
+			row.Version = *u.Version
+		}
+		return store.UpdateAPIKey(ctx, tx, id, row.Name, row.Version)
+	})
+}
+
+// RevokeKey ends an API key, at once in this process and within a second in others. Errors: [toll.CodeKeyNotFound],
+// [toll.CodeKeyAlreadyRevoked].
+func (a *Auth) RevokeKey(ctx context.Context, owner toll.Address, id toll.Hash) (toll.APIKey, error) {
+	return a.changeKey(ctx, owner, id, func(tx *store.Tx, row *store.APIKey) error {
+		if !row.RevokedAt.IsZero() {
+			return toll.NewError(toll.CodeKeyAlreadyRevoked).WithDetails("id %s", id)
+		}
+		row.RevokedAt = a.clock()
+		first, err := store.RevokeAPIKey(ctx, tx, id, row.RevokedAt)
+		if err == nil && !first {
+			return toll.NewError(toll.CodeKeyAlreadyRevoked).WithDetails("id %s", id)
+		}
+		return err
+	})
+}
+
+// changeKey runs a change while no read of the key can bring an older row into the cache.
+func (a *Auth) changeKey(ctx context.Context, owner toll.Address, id toll.Hash, change func(*store.Tx, *store.APIKey) error) (toll.APIKey, error) {
+	var row store.APIKey
+	err := a.alone(ctx, id, func() error {
+		defer a.records.drop(id) // also after an error: the commit may have happened
+		return a.store.Tx(ctx, func(tx *store.Tx) error {
+			var err error
+			if row, err = ownedKey(ctx, tx, owner, id); err != nil {
+				return err
+			}
+			return change(tx, &row)
+		})
+	})
+	if err != nil {
+		return toll.APIKey{}, err
+	}
+	return a.record(&row), nil
+}

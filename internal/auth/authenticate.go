@@ -1,0 +1,165 @@
+package auth
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/store"
+)
+
+// maxAuthorization bounds the line in bytes, as the header block of a request is bounded.
+const maxAuthorization = 16 << 10
+
+// signatureLife is how long a good signature of an API key is remembered.
+const signatureLife = time.Hour
+
+// Caller is who sent a request.
+type Caller struct {
+	Address toll.Address
+	KeyID   toll.Hash
+	Version string // API version pinned on the key, MAJOR.MINOR
+}
+
+// errKey is the one answer to a key of ours that is not good any more, or never was: it does not tell which.
+var errKey = toll.NewError(toll.CodeNotAuthenticated)
+
+// Authenticate returns who sent the Authorization lines of a request. It makes no query for a key that this service
+// did not sign, and at most one a second for one that it did. Errors are *toll.Error: 400 for two lines and for NUL,
+// [toll.CodeHeadersTooLarge], [toll.CodeNotAuthenticated] (also without a line), [toll.CodeBadAuthorization],
+// [toll.CodeKeyWrongEnvironment], [toll.CodeKeyMalformed], [toll.CodeKeyForeign], [toll.CodeDatabaseUnavailable].
+func (a *Auth) Authenticate(ctx context.Context, authorization []string) (Caller, error) {
+	jwt, err := a.bearer(authorization)
+	if err != nil {
+		return Caller{}, err
+	}
+	now := a.clock()
+	sum := sha256.Sum256([]byte(jwt))
+	claims, err := a.keySigned(jwt, sum, now)
+	if err != nil {
+		return Caller{}, err
+	}
+	row, err := a.keyRecord(ctx, claims.ID, now)
+	if err != nil {
+		return Caller{}, err
+	}
+	// One test of all reasons, so that each takes the same way to the same answer.
+	expired := claims.ExpiresAt != nil && now.Unix() >= *claims.ExpiresAt
+	if row == nil || expired || !bytes.Equal(row.Hash, sum[:]) || row.Address != claims.Subject || keyStatus(row, now) != toll.StatusActive {
+		return Caller{}, errKey
+	}
+	a.noteUse(row, now)
+	return Caller{Address: row.Address, KeyID: row.ID, Version: row.Version}, nil
+}
+
+// bearer returns the JWT in the Authorization lines.
+func (a *Auth) bearer(lines []string) (string, error) {
+	switch len(lines) {
+	case 0:
+		return "", errKey
+	case 1:
+	default:
+		return "", toll.Errorf(toll.CodeBadRequest, "There is more than one Authorization line.")
+	}
+	line := lines[0]
+	if strings.IndexByte(line, 0) >= 0 {
+		return "", toll.Errorf(toll.CodeBadRequest, "The Authorization line holds a NUL byte.")
+	}
+	if len(line) > maxAuthorization {
+		return "", toll.NewError(toll.CodeHeadersTooLarge)
+	}
+	scheme, key, ok := strings.Cut(line, " ")
+	key = strings.Trim(key, " ")
+	if !ok || !strings.EqualFold(scheme, "Bearer") || key == "" || strings.ContainsAny(key, " \t") {
+		return "", toll.NewError(toll.CodeBadAuthorization)
+	}
+	prefix, jwt, ok := strings.Cut(key, ":")
+	if !ok {
+		return key, nil
+	}
+	if prefix == string(otherEnvironment(a.environment)) {
+		return "", toll.NewError(toll.CodeKeyWrongEnvironment)
+	}
+	if !prefixSyntax.MatchString(prefix) {
+		return "", toll.NewError(toll.CodeKeyMalformed)
+	}
+	return jwt, nil
+}
+
+// keySigned returns the claims of an API key that this service signed for this environment. It makes no query.
+func (a *Auth) keySigned(jwt string, sum [32]byte, now time.Time) (*keyClaims, error) {
+	ks := a.keys()
+	if c, ok := a.signatures.get(sum, now); ok {
+		return c, nil
+	}
+	_, segment, _, ok := splitCompact(jwt)
+	if !ok {
+		return nil, toll.NewError(toll.CodeKeyMalformed)
+	}
+	payload, ok := decodeSegment(segment)
+	if !ok {
+		return nil, toll.NewError(toll.CodeKeyMalformed)
+	}
+	claims, env, err := a.decodeKey(payload)
+	if err != nil {
+		return nil, err
+	}
+	_, key, err := ks.open(jwt)
+	if err != nil {
+		return nil, toll.NewError(toll.CodeKeyForeign).WithCause(err)
+	}
+	if env != a.environment {
+		return nil, toll.NewError(toll.CodeKeyWrongEnvironment)
+	}
+	if !ks.issuers[claims.Issuer] {
+		if ks = a.refreshKeys(time.Second); !ks.issuers[claims.Issuer] {
+			return nil, toll.NewError(toll.CodeKeyForeign).WithCause(errForeignIssuer)
+		}
+	}
+	if !key.passes(time.Unix(*claims.IssuedAt, 0)) {
+		return nil, toll.NewError(toll.CodeKeyForeign).WithCause(errRetiredKey)
+	}
+	a.signatures.put(sum, claims, now.Add(signatureLife), now)
+	return claims, nil
+}
+
+// keyRecord returns the row of an API key, at most a second old; nil when there is none.
+func (a *Auth) keyRecord(ctx context.Context, id toll.Hash, now time.Time) (*store.APIKey, error) {
+	if row, ok := a.records.get(id, now); ok {
+		return row, nil
+	}
+	var row *store.APIKey
+	err := a.alone(ctx, id, func() error {
+		now := a.clock()
+		var ok bool
+		if row, ok = a.records.get(id, now); ok {
+			return nil // read by whoever was first
+		}
+		found, err := store.APIKeyByID(ctx, a.store, id)
+		switch {
+		case err == nil:
+			row = &found
+		case !errors.Is(err, store.ErrNotFound):
+			return err
+		}
+		a.records.put(id, row, now.Add(snapshotLife), now)
+		return nil
+	})
+	return row, err
+}
+
+// alone runs f while no other call reads or changes a key of the same shard.
+func (a *Auth) alone(ctx context.Context, id toll.Hash, f func() error) error {
+	slot := a.reads[id[0]%cacheShards]
+	select {
+	case slot <- struct{}{}:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	defer func() { <-slot }()
+	return f()
+}

@@ -1,0 +1,77 @@
+package auth
+
+import (
+	"context"
+	"errors"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/decred/dcrd/dcrec/secp256k1/v4"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/store"
+)
+
+// CreatePrincipal returns the address of the principal of this name, which is made on first use: a fresh secp256k1
+// wallet key, sealed, whose address it is. An empty name makes a principal without one, a new one each time. A name is
+// at most 100 printable characters.
+func (a *Auth) CreatePrincipal(ctx context.Context, name string) (toll.Address, error) {
+	if !validName(name) {
+		return toll.Address{}, toll.Errorf(toll.CodeBadRequest, "A name is at most 100 printable characters.")
+	}
+	if name != "" {
+		if addr, err := a.PrincipalByName(ctx, name); !errors.Is(err, store.ErrNotFound) {
+			return addr, err
+		}
+	}
+	key, err := secp256k1.GeneratePrivateKey()
+	if err != nil {
+		return toll.Address{}, err
+	}
+	defer key.Zero()
+	addr := walletAddress(key.PubKey())
+	sealed, err := a.ring.Seal(key.Serialize(), a.walletAAD(addr))
+	if err != nil {
+		return toll.Address{}, err
+	}
+	err = a.store.Tx(ctx, func(tx *store.Tx) error {
+		return store.InsertPrincipal(ctx, tx, store.Principal{Address: addr, Name: name, SealedKey: sealed, CreatedAt: a.clock()})
+	})
+	if store.IsUnique(err) {
+		return a.PrincipalByName(ctx, name) // another process made it meanwhile
+	}
+	if err != nil {
+		return toll.Address{}, err
+	}
+	return addr, nil
+}
+
+// PrincipalByName returns the address of a principal, or store.ErrNotFound.
+func (a *Auth) PrincipalByName(ctx context.Context, name string) (toll.Address, error) {
+	p, err := store.PrincipalByName(ctx, a.store, name)
+	if err != nil {
+		return toll.Address{}, err
+	}
+	return p.Address, nil
+}
+
+// walletAAD binds a wallet key to its address and environment.
+func (a *Auth) walletAAD(addr toll.Address) []byte { return a.aad("wallet", addr.Lower()) }
+
+// walletAddress returns the last 20 bytes of the Keccak-256 hash of the uncompressed public key without its first byte.
+func walletAddress(pub *secp256k1.PublicKey) toll.Address {
+	h := toll.Keccak256(pub.SerializeUncompressed()[1:])
+	return toll.Address(h[12:])
+}
+
+func validName(s string) bool {
+	if !utf8.ValidString(s) || utf8.RuneCountInString(s) > 100 {
+		return false
+	}
+	for _, r := range s {
+		if !unicode.IsPrint(r) {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,290 @@
+package auth
+
+import (
+	"bytes"
+	"context"
+	"crypto"
+	"crypto/ed25519"
+	"crypto/rand"
+	"encoding/base64"
+	stdjson "encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+
+	"github.com/tollhq/toll/internal/store"
+)
+
+const (
+	// publishFirst is how long a key stands in the JWKS before it signs, when another one can sign meanwhile.
+	publishFirst = 10 * time.Minute
+	// retireGrace lies between the last signature of a key and its retirement: every process has read the change by then,
+	// and clocks half a minute apart do not matter.
+	retireGrace = 2 * time.Minute
+	// longestToken is the longest life of an access token; a retired key stays in the JWKS for it.
+	longestToken = 365 * 24 * time.Hour
+)
+
+type signingKey struct {
+	id        string
+	public    ed25519.PublicKey
+	private   ed25519.PrivateKey
+	header    string // first part of a JWS
+	createdAt time.Time
+	retiredAt time.Time // zero: not retired
+}
+
+// passes reports whether a text signed at this moment is good: a retired key vouches only for what came before.
+func (k *signingKey) passes(issuedAt time.Time) bool {
+	return k.retiredAt.IsZero() || issuedAt.Before(k.retiredAt)
+}
+
+func (k *signingKey) signs(now time.Time) bool {
+	return k.retiredAt.IsZero() || now.Before(k.retiredAt.Add(-retireGrace))
+}
+
+// keySet is one reading of signing keys and issuers. It never changes.
+type keySet struct {
+	keys     []*signingKey // oldest first
+	byID     map[string]*signingKey
+	byHeader map[string]*signingKey
+	issuers  map[string]bool
+	issuer   string // current
+	jwks     []byte
+	loadedAt time.Time
+}
+
+// signer returns the oldest key that signs, so that the next one has been published for long when its turn comes.
+func (ks *keySet) signer(now time.Time) (*signingKey, error) {
+	for _, k := range ks.keys {
+		if k.signs(now) {
+			return k, nil
+		}
+	}
+	return nil, errors.New("auth: every signing key is retired: add one")
+}
+
+// keys returns the current set. One that is old is read again by whoever comes first; when that fails the old one
+// serves for a while.
+func (a *Auth) keys() *keySet {
+	ks := a.set.Load()
+	if !ks.olderThan(refreshEvery, a.clock()) {
+		return ks
+	}
+	return a.refreshKeys(refreshEvery)
+}
+
+func (ks *keySet) olderThan(d time.Duration, now time.Time) bool {
+	age := now.Sub(ks.loadedAt)
+	return age >= d || age < -d
+}
+
+func (a *Auth) refreshKeys(age time.Duration) *keySet {
+	a.refresh.Lock()
+	defer a.refresh.Unlock()
+	old, now := a.set.Load(), a.clock()
+	if !old.olderThan(age, now) {
+		return old
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+	defer cancel()
+	set, err := a.load(ctx, old)
+	if err != nil || len(set.keys) == 0 || set.issuer == "" {
+		a.log.Warn("signing keys could not be read again; the earlier ones serve on", "error", err)
+		again := *old
+		again.loadedAt = now.Add(-refreshEvery + 2*time.Second)
+		a.set.Store(&again)
+		return &again
+	}
+	a.install(old, set)
+	return set
+}
+
+// install makes a set current. What was verified under other terms is forgotten.
+func (a *Auth) install(old, set *keySet) {
+	a.set.Store(set)
+	if !sameTerms(old, set) {
+		a.tokens.clear()
+		a.signatures.clear()
+	}
+}
+
+func sameTerms(a, b *keySet) bool {
+	return slices.EqualFunc(a.keys, b.keys, func(x, y *signingKey) bool {
+		return x.id == y.id && x.retiredAt.Equal(y.retiredAt)
+	})
+}
+
+// load reads keys and issuers. Private keys that are open already are not opened again.
+func (a *Auth) load(ctx context.Context, old *keySet) (*keySet, error) {
+	set := &keySet{
+		byID: make(map[string]*signingKey), byHeader: make(map[string]*signingKey), issuers: make(map[string]bool),
+		loadedAt: a.clock(),
+	}
+	rows, err := store.SigningKeys(ctx, a.store)
+	if err != nil {
+		return nil, err
+	}
+	for _, row := range rows {
+		k := &signingKey{
+			id: row.KID, public: row.Public, header: headerSegment(row.KID),
+			createdAt: row.CreatedAt, retiredAt: row.RetiredAt,
+		}
+		if old != nil && old.byID[k.id] != nil {
+			k.private = old.byID[k.id].private
+		} else if k.private, err = a.openSigningKey(row); err != nil {
+			return nil, err
+		}
+		set.keys = append(set.keys, k)
+		set.byID[k.id] = k
+		set.byHeader[k.header] = k
+	}
+	slices.SortFunc(set.keys, func(x, y *signingKey) int {
+		if c := x.createdAt.Compare(y.createdAt); c != 0 {
+			return c
+		}
+		return strings.Compare(x.id, y.id)
+	})
+	issuers, err := storedIssuers(ctx, a.store)
+	if err != nil {
+		return nil, err
+	}
+	for _, iss := range issuers {
+		set.issuers[iss] = true
+		set.issuer = iss
+	}
+	set.jwks, err = publicKeys(set.keys, set.loadedAt)
+	return set, err
+}
+
+// openSigningKey checks that the stored public key and key id are those of the sealed seed: whoever can write to the
+// database but lacks the master key cannot bring in a key.
+func (a *Auth) openSigningKey(row store.SigningKey) (ed25519.PrivateKey, error) {
+	seed, err := a.ring.Open(row.Sealed, a.aad("signing-key", row.KID))
+	if err != nil || len(seed) != ed25519.SeedSize {
+		return nil, fmt.Errorf("the master key does not open signing key %s: use the master key file of the first start", row.KID)
+	}
+	private := ed25519.NewKeyFromSeed(seed)
+	public := private.Public().(ed25519.PublicKey)
+	kid, err := thumbprint(public)
+	if err != nil {
+		return nil, err
+	}
+	if !bytes.Equal(public, row.Public) || kid != row.KID {
+		return nil, fmt.Errorf("signing key %s was changed in the database", row.KID)
+	}
+	return private, nil
+}
+
+// thumbprint returns the key id of a public key (RFC 7638 with SHA-256).
+func thumbprint(public ed25519.PublicKey) (string, error) {
+	sum, err := (&jose.JSONWebKey{Key: public}).Thumbprint(crypto.SHA256)
+	if err != nil {
+		return "", err
+	}
+	return base64.RawURLEncoding.EncodeToString(sum), nil
+}
+
+func publicKeys(keys []*signingKey, now time.Time) ([]byte, error) {
+	doc := jose.JSONWebKeySet{Keys: []jose.JSONWebKey{}}
+	for _, k := range keys {
+		if k.retiredAt.IsZero() || now.Before(k.retiredAt.Add(longestToken)) {
+			doc.Keys = append(doc.Keys, jose.JSONWebKey{Key: k.public, KeyID: k.id, Use: "sig", Algorithm: string(jose.EdDSA)})
+		}
+	}
+	return stdjson.Marshal(doc)
+}
+
+// JWKS returns the document of public keys: those that sign, those that will, and those whose tokens may still be valid.
+func (a *Auth) JWKS() []byte { return a.keys().jwks }
+
+func (a *Auth) newSigningKey(ctx context.Context, tx *store.Tx, now time.Time) (string, error) {
+	seed := make([]byte, ed25519.SeedSize)
+	_, _ = rand.Read(seed) // never fails since Go 1.24
+	return a.putSigningKey(ctx, tx, seed, now)
+}
+
+func (a *Auth) putSigningKey(ctx context.Context, tx *store.Tx, seed []byte, now time.Time) (string, error) {
+	public := ed25519.NewKeyFromSeed(seed).Public().(ed25519.PublicKey)
+	kid, err := thumbprint(public)
+	if err != nil {
+		return "", err
+	}
+	sealed, err := a.ring.Seal(seed, a.aad("signing-key", kid))
+	if err != nil {
+		return "", err
+	}
+	return kid, store.InsertSigningKey(ctx, tx, store.SigningKey{KID: kid, Public: public, Sealed: sealed, CreatedAt: now})
+}
+
+// AddSigningKey makes a key that is published at once and signs when all older ones are retired. It returns its id.
+func (a *Auth) AddSigningKey(ctx context.Context) (string, error) {
+	var kid string
+	err := a.store.Tx(ctx, func(tx *store.Tx) error {
+		var err error
+		kid, err = a.newSigningKey(ctx, tx, a.clock())
+		return err
+	})
+	if err != nil {
+		return "", err
+	}
+	return kid, a.readKeysNow(ctx)
+}
+
+// RetireSigningKey ends the use of a key. It signs until two minutes before the retirement, and what it signed before
+// stays valid until its own end. A zero moment is the first at which nobody notices: when the next key has been
+// published for ten minutes, and two minutes later. A moment in the past refuses what the key signed since then. The
+// last key cannot be retired.
+func (a *Auth) RetireSigningKey(ctx context.Context, kid string, at time.Time) error {
+	err := a.store.Tx(ctx, func(tx *store.Tx) error {
+		rows, err := store.SigningKeys(ctx, tx)
+		if err != nil {
+			return err
+		}
+		known := false
+		var next time.Time
+		for _, row := range rows {
+			switch {
+			case row.KID == kid:
+				known = true
+			case row.RetiredAt.IsZero() && (next.IsZero() || row.CreatedAt.Before(next)):
+				next = row.CreatedAt
+			}
+		}
+		if !known {
+			return fmt.Errorf("auth: there is no signing key %q", kid)
+		}
+		if next.IsZero() {
+			return errors.New("auth: the last signing key cannot be retired: add one first")
+		}
+		when := at
+		if when.IsZero() {
+			when = a.clock()
+			if ready := next.Add(publishFirst); when.Before(ready) {
+				when = ready
+			}
+			when = when.Add(retireGrace)
+		}
+		return store.RetireSigningKey(ctx, tx, kid, when)
+	})
+	if err != nil {
+		return err
+	}
+	return a.readKeysNow(ctx)
+}
+
+// readKeysNow shows this instance's own change at once.
+func (a *Auth) readKeysNow(ctx context.Context) error {
+	a.refresh.Lock()
+	defer a.refresh.Unlock()
+	old := a.set.Load()
+	set, err := a.load(ctx, old)
+	if err == nil {
+		a.install(old, set)
+	}
+	return err
+}

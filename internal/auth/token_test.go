@@ -1,0 +1,598 @@
+package auth
+
+import (
+	"bytes"
+	"context"
+	"crypto/ed25519"
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/sha512"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"hash"
+	"math/big"
+	"net/http"
+	"net/http/httptest"
+	"runtime"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+
+	"github.com/tollhq/toll"
+)
+
+func TestWorkedExample(t *testing.T) {
+	a, _ := known(t)
+	c, err := a.VerifyToken(exampleJWS)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, err := exampleClaims.encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, _ := c.encode(); !bytes.Equal(got, want) || string(got) != examplePayload {
+		t.Errorf("claims differ:\n%s\n%s", got, examplePayload)
+	}
+	jws, err := a.SignToken(exampleClaims)
+	if err != nil || jws != exampleJWS {
+		t.Errorf("SignToken: %v, equal bytes: %t", err, jws == exampleJWS)
+	}
+	bare := exampleClaims
+	bare.Issuer, bare.Audience = "", nil
+	if jws, err := a.SignToken(bare); err != nil || jws != exampleJWS {
+		t.Errorf("SignToken does not fill in issuer and audience: %v", err)
+	}
+	if d, err := DecodeUnverified(exampleJWS); err != nil || d.Hash != exampleClaims.Hash {
+		t.Errorf("DecodeUnverified: %v, %+v", err, d)
+	}
+	// The library that others use agrees, with the document that we publish.
+	obj, err := jose.ParseSignedCompact(exampleJWS, []jose.SignatureAlgorithm{jose.EdDSA})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var set jose.JSONWebKeySet
+	if err := decodeStrict(a.JWKS(), &set); err != nil {
+		t.Fatal(err)
+	}
+	if payload, err := obj.Verify(set); err != nil || string(payload) != examplePayload {
+		t.Errorf("go-jose: %v", err)
+	}
+}
+
+func TestClaimsRoundTrip(t *testing.T) {
+	a, _ := known(t)
+	orders := int64(0)
+	c := exampleClaims
+	c.AgentID, c.RedemptionLimit, c.OrderLimit = "", nil, &orders
+	c.Audience = []string{"https://agent.example/a?b=1&c=<2>"}
+	c.NotBefore = time.Unix(issuedAt+1, 0).UTC()
+	jws, err := a.SignToken(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := a.VerifyToken(jws)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := []string{testIssuer + "/x402", "https://agent.example/a?b=1&c=<2>"}; !slices.Equal(got.Audience, want) {
+		t.Errorf("audience %q", got.Audience)
+	}
+	if got.AgentID != "" || got.RedemptionLimit != nil || got.OrderLimit == nil || *got.OrderLimit != 0 || !got.NotBefore.Equal(c.NotBefore) {
+		t.Errorf("claims %+v", got)
+	}
+	for name, change := range map[string]func(*Claims){
+		"no plan":       func(c *Claims) { c.PlanID = "" },
+		"no hash":       func(c *Claims) { c.Hash = toll.Hash{} },
+		"no subscriber": func(c *Claims) { c.Subscriber = toll.Address{} },
+		"no end":        func(c *Claims) { c.ExpiresAt = time.Time{} },
+		"ends at start": func(c *Claims) { c.ExpiresAt = c.IssuedAt },
+		"no scheme":     func(c *Claims) { c.Scheme = "" },
+		"too long":      func(c *Claims) { c.Audience = []string{strings.Repeat("a", 8<<10)} },
+	} {
+		c := exampleClaims
+		change(&c)
+		if _, err := a.SignToken(c); err == nil {
+			t.Errorf("%s: signed", name)
+		}
+	}
+}
+
+func TestT01_UnsignedJWS(t *testing.T) {
+	a, _ := known(t)
+	for _, alg := range []string{`"alg":"none",`, `"alg":"None",`, `"alg":"NONE",`, `"alg":"nOnE",`, ``, `"alg":"",`, `"alg":null,`, `"alg":["EdDSA"],`} {
+		header := "{" + alg + `"typ":"JWT","kid":"` + testKID + `"}`
+		refusedToken(t, a, header+" unsigned", b64(header)+"."+b64(examplePayload)+".")
+		refusedToken(t, a, header+" signed", signed(ownKey(), header, examplePayload))
+	}
+	refusedToken(t, a, "empty third part", exampleJWS[:strings.LastIndexByte(exampleJWS, '.')+1])
+	refusedToken(t, a, "no third part", exampleJWS[:strings.LastIndexByte(exampleJWS, '.')])
+	refusedToken(t, a, "zero signature", exampleJWS[:strings.LastIndexByte(exampleJWS, '.')+1]+strings.Repeat("A", 86))
+	refusedToken(t, a, "empty", "")
+}
+
+func TestT02_AlgorithmConfusion(t *testing.T) {
+	a, _ := known(t)
+	public := ownKey().Public().(ed25519.PublicKey)
+	der, err := x509.MarshalPKIXPublicKey(public)
+	if err != nil {
+		t.Fatal(err)
+	}
+	jwk, err := (&jose.JSONWebKey{Key: public, KeyID: testKID}).MarshalJSON()
+	if err != nil {
+		t.Fatal(err)
+	}
+	secrets := map[string][]byte{
+		"raw": public, "base64url": []byte(base64.RawURLEncoding.EncodeToString(public)),
+		"pem": pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der}), "der": der, "jwk": jwk,
+	}
+	for alg, h := range map[string]func() hash.Hash{"HS256": sha256.New, "HS384": sha512.New384, "HS512": sha512.New, "EdDSA": sha512.New} {
+		for kind, secret := range secrets {
+			text := b64(`{"alg":"`+alg+`","typ":"JWT","kid":"`+testKID+`"}`) + "." + b64(examplePayload)
+			mac := hmac.New(h, secret)
+			mac.Write([]byte(text))
+			refusedToken(t, a, alg+" "+kind, text+"."+base64.RawURLEncoding.EncodeToString(mac.Sum(nil)))
+		}
+	}
+	for _, alg := range []string{"ES256", "RS256", "PS256", "Ed25519", "EDDSA", "eddsa", "Ed448"} {
+		refusedToken(t, a, alg, signed(ownKey(), `{"alg":"`+alg+`","typ":"JWT","kid":"`+testKID+`"}`, examplePayload))
+	}
+	text := b64(ownHeader) + "." + b64(examplePayload)
+	ed448 := make([]byte, 114)
+	_, _ = rand.Read(ed448)
+	refusedToken(t, a, "EdDSA over Ed448", text+"."+base64.RawURLEncoding.EncodeToString(ed448))
+	refusedToken(t, a, "type JOSE", signed(ownKey(), `{"alg":"EdDSA","typ":"JOSE","kid":"`+testKID+`"}`, examplePayload))
+	refusedToken(t, a, "no type", signed(ownKey(), `{"alg":"EdDSA","kid":"`+testKID+`"}`, examplePayload))
+	refusedToken(t, a, "algorithm twice", signed(ownKey(), `{"alg":"none","alg":"EdDSA","typ":"JWT","kid":"`+testKID+`"}`, examplePayload))
+	refusedToken(t, a, "member case", signed(ownKey(), `{"Alg":"EdDSA","typ":"JWT","kid":"`+testKID+`"}`, examplePayload))
+}
+
+func TestT03_KeyInsideTheJWS(t *testing.T) {
+	a, _ := known(t)
+	var asked atomic.Int64
+	evil := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { asked.Add(1) }))
+	defer evil.Close()
+	_, attacker, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	public := attacker.Public().(ed25519.PublicKey)
+	kid, err := thumbprint(public)
+	if err != nil {
+		t.Fatal(err)
+	}
+	jwk, err := (&jose.JSONWebKey{Key: public, KeyID: kid}).MarshalJSON()
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1)}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, public, attacker)
+	if err != nil {
+		t.Fatal(err)
+	}
+	members := map[string]string{
+		"jwk": `"jwk":` + string(jwk), "jku": `"jku":"` + evil.URL + `"`, "x5u": `"x5u":"` + evil.URL + `"`,
+		"x5c": `"x5c":["` + base64.StdEncoding.EncodeToString(der) + `"]`,
+	}
+	for name, member := range members {
+		for _, id := range []string{testKID, kid} {
+			refusedToken(t, a, name+" "+id, signed(attacker, `{"alg":"EdDSA","typ":"JWT","kid":"`+id+`",`+member+`}`, examplePayload))
+		}
+		refusedToken(t, a, name+" without kid", signed(attacker, `{"alg":"EdDSA","typ":"JWT",`+member+`}`, examplePayload))
+		// Beside our own signature the member means nothing.
+		if _, err := a.VerifyToken(signed(ownKey(), `{"alg":"EdDSA","typ":"JWT","kid":"`+testKID+`",`+member+`}`, examplePayload)); err != nil {
+			t.Errorf("%s beside our signature: %v", name, err)
+		}
+	}
+	if n := asked.Load(); n != 0 {
+		t.Errorf("%d requests to an address in a header", n)
+	}
+}
+
+func TestT04_KeyID(t *testing.T) {
+	a, clock := known(t)
+	ctx := context.Background()
+	_, attacker, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	foreign, err := thumbprint(attacker.Public().(ed25519.PublicKey))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, kid := range map[string]string{
+		"absent": "", "unknown": `,"kid":"` + foreign + `"`, "10 KB": `,"kid":"` + strings.Repeat("k", 10<<10) + `"`,
+		"path": `,"kid":"../../x"`, "sql": `,"kid":"' OR 1=1--"`, "offer key": `,"kid":"did:web:pay.example.com#offers"`,
+		"number": `,"kid":1`, "null": `,"kid":null`, "empty": `,"kid":""`, "object": `,"kid":{"$ne":""}`,
+		"prefix": `,"kid":"` + testKID[:42] + `"`, "case": `,"kid":"` + strings.ToLower(testKID) + `"`,
+	} {
+		header := `{"alg":"EdDSA","typ":"JWT"` + kid + `}`
+		refusedToken(t, a, name+", our signature", signed(ownKey(), header, examplePayload))
+		refusedToken(t, a, name+", foreign signature", signed(attacker, header, examplePayload))
+	}
+
+	if _, err := a.AddSigningKey(ctx); err != nil {
+		t.Fatal(err)
+	}
+	payload := func(iat int64) string {
+		return strings.Replace(strings.Replace(examplePayload, "1795226400", fmt.Sprint(iat), 1), "1795230000", fmt.Sprint(iat+36000), 1)
+	}
+	remembered := signed(ownKey(), ownHeader, payload(clock.now().Unix()))
+	before := signed(ownKey(), ownHeader, payload(clock.now().Unix()-1))
+	for _, jws := range []string{remembered, before} {
+		if _, err := a.VerifyToken(jws); err != nil {
+			t.Fatal(err)
+		}
+	}
+	retired := clock.now()
+	clock.add(10 * time.Second)
+	if err := a.RetireSigningKey(ctx, testKID, retired); err != nil {
+		t.Fatal(err)
+	}
+	refusedToken(t, a, "retired key, remembered", remembered)
+	if _, err := a.VerifyToken(before); err != nil {
+		t.Errorf("retired key, signed before: %v", err)
+	}
+	refusedToken(t, a, "retired key, signed at its retirement", signed(ownKey(), ownHeader, payload(retired.Unix())))
+	refusedToken(t, a, "retired key, signed after", signed(ownKey(), ownHeader, payload(retired.Unix()+5)))
+}
+
+// order is the order of the prime subgroup of edwards25519.
+var order, _ = new(big.Int).SetString("7237005577332262213973186563042994240857116359379907606001950938285454250989", 10)
+
+func littleEndian(n *big.Int) []byte {
+	b := n.FillBytes(make([]byte, 32))
+	slices.Reverse(b)
+	return b
+}
+
+func fromLittleEndian(b []byte) *big.Int {
+	c := slices.Clone(b)
+	slices.Reverse(c)
+	return new(big.Int).SetBytes(c)
+}
+
+func TestT05_MalleableSignature(t *testing.T) {
+	a, _ := known(t)
+	if _, err := a.VerifyToken(exampleJWS); err != nil {
+		t.Fatal(err)
+	}
+	dot := strings.LastIndexByte(exampleJWS, '.')
+	text, sig := exampleJWS[:dot], mustDecode(exampleJWS[dot+1:])
+	with := func(sig []byte) string { return text + "." + base64.RawURLEncoding.EncodeToString(sig) }
+
+	s := fromLittleEndian(sig[32:])
+	for i := int64(1); i < 8; i++ {
+		shifted := new(big.Int).Add(s, new(big.Int).Mul(order, big.NewInt(i)))
+		refusedToken(t, a, fmt.Sprintf("S+%dL", i), with(append(slices.Clone(sig[:32]), littleEndian(shifted)...)))
+	}
+	if len(smallOrderPoints) != 8 {
+		t.Errorf("%d points of small order, want 8", len(smallOrderPoints))
+	}
+	for r := range smallOrderPoints {
+		for _, s := range [][]byte{sig[32:], make([]byte, 32)} {
+			refusedToken(t, a, "R "+hex.EncodeToString(r[:]), with(append(slices.Clone(r[:]), s...)))
+		}
+	}
+	// With the private key a signature over the identity can be made that crypto/ed25519 takes: S = k·a. Every other
+	// point of small order lies outside the subgroup and cannot.
+	digest := sha512.Sum512(testSeed)
+	digest[0] &= 248
+	digest[31] = digest[31]&127 | 64
+	for r := range smallOrderPoints {
+		h := sha512.New()
+		h.Write(r[:])
+		h.Write(ownKey().Public().(ed25519.PublicKey))
+		h.Write([]byte(text))
+		k := new(big.Int).Mod(fromLittleEndian(h.Sum(nil)), order)
+		k.Mul(k, fromLittleEndian(digest[:32])).Mod(k, order)
+		forged := append(slices.Clone(r[:]), littleEndian(k)...)
+		identity := r == [32]byte{1}
+		if got := ed25519.Verify(ownKey().Public().(ed25519.PublicKey), []byte(text), forged); got != identity {
+			t.Errorf("crypto/ed25519 takes R %x: %t", r, got)
+		}
+		refusedToken(t, a, fmt.Sprintf("made with R %x", r), with(forged))
+	}
+	for i := range sig {
+		for bit := range 8 {
+			flipped := slices.Clone(sig)
+			flipped[i] ^= 1 << bit
+			refusedToken(t, a, fmt.Sprintf("signature bit %d.%d", i, bit), with(flipped))
+		}
+	}
+	for i := range exampleJWS {
+		for bit := range 8 {
+			flipped := []byte(exampleJWS)
+			flipped[i] ^= 1 << bit
+			refusedToken(t, a, fmt.Sprintf("character %d bit %d", i, bit), string(flipped))
+		}
+	}
+	for i := range exampleJWS {
+		refusedToken(t, a, fmt.Sprintf("first %d", i), exampleJWS[:i])
+	}
+	// The signature has 4 unused bits, so 15 other last characters decode to the same 64 bytes.
+	const alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
+	same := 0
+	for _, c := range alphabet {
+		other := exampleJWS[:len(exampleJWS)-1] + string(c)
+		b, err := base64.RawURLEncoding.DecodeString(other[dot+1:])
+		if err == nil && bytes.Equal(b, sig) {
+			same++
+		}
+		if other != exampleJWS {
+			refusedToken(t, a, "last character "+string(c), other)
+		}
+	}
+	if same != 16 {
+		t.Errorf("%d last characters decode to the signature, want 16", same)
+	}
+	for _, junk := range []string{"=", "==", "\n", "\r\n", " ", "\t", "\x00", ".", "A", "+", "/", "é"} {
+		for _, at := range []int{0, 5, strings.IndexByte(exampleJWS, '.'), dot, dot + 1, len(exampleJWS)} {
+			refusedToken(t, a, fmt.Sprintf("%q at %d", junk, at), exampleJWS[:at]+junk+exampleJWS[at:])
+		}
+	}
+	refusedToken(t, a, "standard alphabet", strings.NewReplacer("-", "+", "_", "/").Replace(exampleJWS))
+}
+
+func TestT06_ClaimGames(t *testing.T) {
+	a, clock := known(t)
+	swap := func(old, new string) string {
+		t.Helper()
+		if !strings.Contains(examplePayload, old) {
+			t.Fatalf("the example lacks %s", old)
+		}
+		return strings.Replace(examplePayload, old, new, 1)
+	}
+	plan := `"planId":"44742763076047497640080230236781474129970992727896593861997347135613135571071"`
+	agent := `,"agentId":"50637310539380773994947796286606926419362223513940385288598954542035389945899"`
+	inAuthorization := func(old, new string) string {
+		i := strings.Index(examplePayload, `"authorization"`)
+		return examplePayload[:i] + strings.Replace(examplePayload[i:], old, new, 1)
+	}
+	inAccepted := func(old, new string) string {
+		i := strings.Index(examplePayload, `"accepted"`)
+		return examplePayload[:i] + strings.Replace(examplePayload[i:], old, new, 1)
+	}
+	now := clock.now().Unix()
+	bad := map[string]string{
+		"exp absent":          swap(`,"exp":1795230000`, ``),
+		"exp null":            swap(`"exp":1795230000`, `"exp":null`),
+		"exp text":            swap(`"exp":1795230000`, `"exp":"1795230000"`),
+		"exp float":           swap(`"exp":1795230000`, `"exp":1795230000.5`),
+		"exp whole float":     swap(`"exp":1795230000`, `"exp":1795230000.0`),
+		"exp exponent":        swap(`"exp":1795230000`, `"exp":2e9`),
+		"exp 1e400":           swap(`"exp":1795230000`, `"exp":1e400`),
+		"exp negative":        swap(`"exp":1795230000`, `"exp":-1`),
+		"exp below iat":       swap(`"exp":1795230000`, `"exp":1795226399`),
+		"exp equal iat":       swap(`"exp":1795230000`, `"exp":1795226400`),
+		"exp 2^63":            swap(`"exp":1795230000`, `"exp":9223372036854775808`),
+		"exp 2^63-1":          swap(`"exp":1795230000`, `"exp":9223372036854775807`),
+		"exp year 10000":      swap(`"exp":1795230000`, `"exp":253402300800`),
+		"exp twice":           swap(`"exp":1795230000`, `"exp":1795230000,"exp":1795230000`),
+		"exp in other case":   swap(`"exp":1795230000`, `"Exp":1795230000`),
+		"exp array":           swap(`"exp":1795230000`, `"exp":[1795230000]`),
+		"iat absent":          swap(`"iat":1795226400,`, ``),
+		"iat text":            swap(`"iat":1795226400`, `"iat":"1795226400"`),
+		"iat float":           swap(`"iat":1795226400`, `"iat":1795226400.1`),
+		"iat negative":        swap(`"iat":1795226400`, `"iat":-5`),
+		"iat in 61 s":         swap(`"iat":1795226400`, fmt.Sprintf(`"iat":%d`, now+61)),
+		"nbf in 61 s":         swap(`"exp":`, fmt.Sprintf(`"nbf":%d,"exp":`, now+61)),
+		"nbf text":            swap(`"exp":`, `"nbf":"1795226400","exp":`),
+		"nbf 1e3":             swap(`"exp":`, `"nbf":1e3,"exp":`),
+		"planId twice":        swap(plan, plan+","+plan),
+		"planId other twice":  swap(plan, plan+`,"planId":"7"`),
+		"planId escaped":      swap(plan, plan+`,"plan\u0049d":"7"`),
+		"planId number":       swap(plan, `"planId":7`),
+		"planId absent":       swap(plan+",", ``),
+		"planId zero":         swap(plan, `"planId":"0"`),
+		"inner planId twice":  inAuthorization(plan, plan+","+plan),
+		"foreign iss":         swap(`"iss":"https://pay.example.com/api/v1"`, `"iss":"https://evil.example/api/v1"`),
+		"iss with slash":      swap(`"iss":"https://pay.example.com/api/v1"`, `"iss":"https://pay.example.com/api/v1/"`),
+		"iss absent":          swap(`"iss":"https://pay.example.com/api/v1",`, ``),
+		"iss array":           swap(`"iss":"https://pay.example.com/api/v1"`, `"iss":["https://pay.example.com/api/v1"]`),
+		"foreign aud":         swap(`"aud":"https://pay.example.com/api/v1/x402"`, `"aud":"https://evil.example/x402"`),
+		"aud is iss":          swap(`"aud":"https://pay.example.com/api/v1/x402"`, `"aud":"https://pay.example.com/api/v1"`),
+		"foreign auds":        swap(`"aud":"https://pay.example.com/api/v1/x402"`, `"aud":["https://evil.example/x402"]`),
+		"aud empty":           swap(`"aud":"https://pay.example.com/api/v1/x402"`, `"aud":[]`),
+		"aud null":            swap(`"aud":"https://pay.example.com/api/v1/x402"`, `"aud":null`),
+		"aud number":          swap(`"aud":"https://pay.example.com/api/v1/x402"`, `"aud":1`),
+		"aud mixed":           swap(`"aud":"https://pay.example.com/api/v1/x402"`, `"aud":["https://pay.example.com/api/v1/x402",1]`),
+		"other sub":           swap(`"sub":"0xf39Fd6e51aad88F6F4ce6aB8827279cffFb92266"`, `"sub":"0xf39Fd6e51aad88F6F4ce6aB8827279cffFb92267"`),
+		"other subscriber":    swap(`"subscriberAddress":"0xf39Fd6e51aad88F6F4ce6aB8827279cffFb92266"`, `"subscriberAddress":"0xf39Fd6e51aad88F6F4ce6aB8827279cffFb92267"`),
+		"other from":          inAuthorization("92266", "92267"),
+		"zero subscriber":     strings.ReplaceAll(examplePayload, "0xf39Fd6e51aad88F6F4ce6aB8827279cffFb92266", "0x0000000000000000000000000000000000000000"),
+		"authorized plan":     inAuthorization("571071", "571072"),
+		"authorized agent":    inAuthorization("945899", "945898"),
+		"no authorized agent": inAuthorization(agent, ""),
+		"accepted plan":       inAccepted("571071", "571072"),
+		"accepted agent":      inAccepted("945899", "945898"),
+		"accepted absent":     examplePayload[:strings.Index(examplePayload, `,"accepted"`)] + "}",
+		"extra version":       inAccepted(`"version":"1"`, `"version":"2"`),
+		"other network":       inAccepted("eip155:84532", "eip155:8453"),
+		"other card network":  inAccepted("eip155:84532", "stripe:live"),
+		"x402Version 1":       swap(`"x402Version":2`, `"x402Version":1`),
+		"x402Version text":    swap(`"x402Version":2`, `"x402Version":"2"`),
+		"x402Version 2.0":     swap(`"x402Version":2`, `"x402Version":2.0`),
+		"x402Version absent":  swap(`"x402Version":2,`, ``),
+		"jti absent":          swap(`"jti":"0x6c3b18ddf7a73dc7d0ca526b18463d408337396a7b445dbb6f35df6cfc2b2634",`, ``),
+		"jti short":           swap(`2634"`, `26"`),
+		"limit negative":      swap(`"redemptionLimit":"100"`, `"redemptionLimit":"-1"`),
+		"limit float":         swap(`"redemptionLimit":"100"`, `"redemptionLimit":1.5`),
+		"limit huge":          swap(`"redemptionLimit":"100"`, `"redemptionLimit":"9223372036854775808"`),
+		"orders text":         swap(`"redemptionLimit":"100"`, `"orderLimit":"1"`),
+		"orders negative":     swap(`"redemptionLimit":"100"`, `"orderLimit":-1`),
+		"bad UTF-8":           swap("svc:erc4337", "svc:\xff"),
+		"trailing bytes":      examplePayload + "{}",
+		"array":               "[" + examplePayload + "]",
+		"text":                `"` + strings.ReplaceAll(examplePayload, `"`, `\"`) + `"`,
+		"null":                "null",
+		"nothing":             " ",
+		"API key":             `{"iss":"https://pay.example.com/api/v1","sub":"0xf39Fd6e51aad88F6F4ce6aB8827279cffFb92266","jti":"0x6c3b18ddf7a73dc7d0ca526b18463d408337396a7b445dbb6f35df6cfc2b2634","iat":1795226400,"exp":1795230000,"o11y":"x","svc":{"environment":"sandbox"}}`,
+	}
+	for name, payload := range bad {
+		if payload == examplePayload {
+			t.Fatalf("%s: nothing changed", name)
+		}
+		refusedToken(t, a, name, signed(ownKey(), ownHeader, payload))
+	}
+	good := map[string]string{
+		"the example":           examplePayload,
+		"iat in 60 s":           swap(`"iat":1795226400`, fmt.Sprintf(`"iat":%d`, now+60)),
+		"nbf in 60 s":           swap(`"exp":`, fmt.Sprintf(`"nbf":%d,"exp":`, now+60)),
+		"aud among others":      swap(`"aud":"https://pay.example.com/api/v1/x402"`, `"aud":["https://agent.example","https://pay.example.com/api/v1/x402"]`),
+		"address in lower case": strings.Replace(examplePayload, "0xf39Fd6e51aad88F6F4ce6aB8827279cffFb92266", "0xf39fd6e51aad88f6f4ce6ab8827279cfffb92266", 1),
+		"unknown member":        swap(`"x402Version":2`, `"x402Version":2,"sessionKeys":[{"a":1}]`),
+		"no agent":              strings.ReplaceAll(examplePayload, agent, ""),
+		"null agent":            swap(agent+`,"sub`, `,"agentId":null,"sub`),
+	}
+	good["null agent"] = strings.ReplaceAll(examplePayload, agent, `,"agentId":null`)
+	for name, payload := range good {
+		if _, err := a.VerifyToken(signed(ownKey(), ownHeader, payload)); err != nil {
+			t.Errorf("%s: %v: %v", name, err, errors.Unwrap(err))
+		}
+	}
+
+	end := time.Unix(issuedAt+3600, 0)
+	for _, c := range []struct {
+		at   time.Time
+		want toll.Code
+	}{
+		{end.Add(-time.Second), ""}, {end.Add(-time.Microsecond), ""},
+		{end, toll.CodePermissionExpired}, {end.Add(time.Second), toll.CodePermissionExpired},
+		{end.Add(-time.Second), ""}, // set back
+		{time.Unix(issuedAt-60, 0), ""}, {time.Unix(issuedAt-61, 0), toll.CodeTokenSignature},
+	} {
+		for _, cached := range []bool{false, true} {
+			clock.set(c.at)
+			if !cached {
+				a.tokens.clear()
+			}
+			claims, err := a.VerifyToken(exampleJWS)
+			if got := code(t, err); got != c.want {
+				t.Errorf("at exp%+v, cached %t: %q, want %q", c.at.Sub(end), cached, got, c.want)
+			}
+			// An expired token comes with its claims, as a held request may still settle; nothing else does.
+			if (claims != nil) != (c.want != toll.CodeTokenSignature) {
+				t.Errorf("at exp%+v, cached %t: claims %t", c.at.Sub(end), cached, claims != nil)
+			}
+		}
+	}
+	clock.set(end.Add(time.Hour))
+	refusedToken(t, a, "expired and foreign", signed(ownKey(), ownHeader, bad["foreign aud"]))
+}
+
+func TestT07_ExoticJOSE(t *testing.T) {
+	a, _ := known(t)
+	with := func(members string) string {
+		return signed(ownKey(), `{"alg":"EdDSA","typ":"JWT","kid":"`+testKID+`"`+members+`}`, examplePayload)
+	}
+	sig := exampleJWS[strings.LastIndexByte(exampleJWS, '.')+1:]
+	nested := signed(ownKey(), `{"alg":"EdDSA","typ":"JWT","cty":"JWT","kid":"`+testKID+`"}`, exampleJWS)
+	deep := strings.Repeat(`{"a":`, 1000) + "1" + strings.Repeat("}", 1000)
+	exotic := map[string]string{
+		"crit":            with(`,"crit":["exp"],"exp":1`),
+		"crit b64":        with(`,"crit":["b64"],"b64":true`),
+		"crit empty":      with(`,"crit":[]`),
+		"crit null":       with(`,"crit":null`),
+		"b64 false":       with(`,"b64":false`),
+		"b64 false, crit": with(`,"b64":false,"crit":["b64"]`),
+		"zip":             with(`,"zip":"DEF"`),
+		"raw payload":     b64(`{"alg":"EdDSA","typ":"JWT","b64":false,"crit":["b64"],"kid":"`+testKID+`"}`) + "." + examplePayload + "." + sig,
+		"JWE":             b64(`{"alg":"dir","enc":"A256GCM"}`) + "..AAAA.AAAA.AAAA",
+		"JWE, five parts": exampleJWS + ".AAAA.AAAA",
+		"flattened JSON":  `{"protected":"` + b64(ownHeader) + `","payload":"` + b64(examplePayload) + `","signature":"` + sig + `"}`,
+		"general JSON":    `{"payload":"` + b64(examplePayload) + `","signatures":[{"protected":"` + b64(ownHeader) + `","signature":"` + sig + `"}]}`,
+		"nested JWS":      nested,
+		"nested, no cty":  signed(ownKey(), ownHeader, exampleJWS),
+		"10,000 dots":     strings.Repeat(".", 10000),
+		"8,000 dots":      strings.Repeat(".", 8000),
+		"100 KB header":   b64(`{"alg":"EdDSA","typ":"JWT","kid":"`+testKID+`","x":"`+strings.Repeat("x", 100<<10)+`"}`) + "." + b64(examplePayload) + "." + sig,
+		"5 KB header":     b64(`{"alg":"EdDSA","typ":"JWT","kid":"`+strings.Repeat("x", 3<<10)+`"}`) + "." + b64(examplePayload) + "." + sig,
+		"many members":    b64("{"+strings.Repeat(`"a":1,`, 500)+`"kid":"x"}`) + "." + b64(examplePayload) + "." + sig,
+		"deep header":     b64(deep[:4000]) + "." + b64(examplePayload) + "." + sig,
+		"deep, closed":    b64(`{"kid":"`+testKID+`","a":`+deep[:0]+strings.Repeat("[", 800)+strings.Repeat("]", 800)+"}") + ".e30." + sig,
+		"x5c bomb":        b64(`{"alg":"EdDSA","typ":"JWT","kid":"x","x5c":["`+strings.Repeat("MIIB", 500)+`"]}`) + ".e30." + sig,
+		"1 MB":            strings.Repeat("A", 1<<20),
+	}
+	for name, jws := range exotic {
+		refusedToken(t, a, name, jws)
+		var before, after runtime.MemStats
+		best := time.Hour
+		const runs = 20
+		runtime.ReadMemStats(&before)
+		for range runs {
+			began := time.Now()
+			_, _ = a.VerifyToken(jws)
+			best = min(best, time.Since(began))
+		}
+		runtime.ReadMemStats(&after)
+		if each := (after.TotalAlloc - before.TotalAlloc) / runs; best > time.Millisecond || each > 64<<10 {
+			t.Errorf("%s: %v and %d bytes, want < 1 ms and < 64 KiB", name, best, each)
+		}
+	}
+}
+
+func TestTokenCacheIsBounded(t *testing.T) {
+	a, clock := known(t)
+	a.tokens = newCache[*Claims](640)
+	for i := range 3000 {
+		c := exampleClaims
+		c.Hash = toll.NewHash()
+		c.ExpiresAt = c.IssuedAt.Add(time.Duration(200+i) * time.Second)
+		jws, err := a.SignToken(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := a.VerifyToken(jws); err != nil {
+			t.Fatal(err)
+		}
+		if n := a.tokens.len(); n > 640 {
+			t.Fatalf("%d tokens in a cache of 640", n)
+		}
+	}
+	if n := a.tokens.len(); n < 500 {
+		t.Errorf("%d tokens kept of 640", n)
+	}
+	if _, err := a.VerifyToken(exampleJWS); err != nil {
+		t.Fatal(err)
+	}
+	clock.add(time.Hour)
+	sum := sha256.Sum256([]byte(exampleJWS))
+	if _, ok := a.tokens.get(sum, clock.now()); ok {
+		t.Error("a token is remembered after its end")
+	}
+	clock.add(-time.Hour)
+	if _, ok := a.tokens.get(sum, clock.now()); ok {
+		t.Error("a token that ended was not dropped")
+	}
+}
+
+func BenchmarkVerifyTokenHit(b *testing.B) {
+	a, _ := known(b)
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := a.VerifyToken(exampleJWS); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func BenchmarkVerifyTokenMiss(b *testing.B) {
+	a, _ := known(b)
+	b.ReportAllocs()
+	for b.Loop() {
+		a.tokens.clear()
+		if _, err := a.VerifyToken(exampleJWS); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
