@@ -28,18 +28,18 @@ type PlanRecord struct {
 
 // FlatPrice is the copy of a price in dialect A. Amounts are JSON integers of up to 78 digits, to be read exactly.
 type FlatPrice struct {
-	PriceType    string        `json:"priceType"`
-	TokenAddress Address       `json:"tokenAddress"`
+	PriceType    string     `json:"priceType"`
+	TokenAddress Address    `json:"tokenAddress"`
 	Amounts      []ExactInt `json:"amounts"`
-	Receivers    []Address     `json:"receivers"`
+	Receivers    []Address  `json:"receivers"`
 }
 
 // FlatCredits is the copy of a credits configuration in dialect A. Its numbers are JSON integers, to be read exactly.
 type FlatCredits struct {
-	CreditsType       string      `json:"creditsType"`
-	Amount            int64       `json:"amount"`
-	MinAmount         int64       `json:"minAmount"`
-	MaxAmount         int64       `json:"maxAmount"`
+	CreditsType       string   `json:"creditsType"`
+	Amount            int64    `json:"amount"`
+	MinAmount         int64    `json:"minAmount"`
+	MaxAmount         int64    `json:"maxAmount"`
 	DurationOfThePlan ExactInt `json:"durationOfThePlan"`
 }
 

@@ -1,0 +1,90 @@
+package toll_test
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+
+	json "github.com/go-json-experiment/json"
+
+	"github.com/tollhq/toll"
+)
+
+// Every constant has a row, so that no error falls back to a 500 unseen.
+func TestCodes_Table(t *testing.T) {
+	src, err := os.ReadFile("codes.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	consts := regexp.MustCompile(`(?m)^\tCode\w+\s+Code = "(BCK\.[A-Z0-9]+\.\d+)"`).FindAllSubmatch(src, -1)
+	rows := map[toll.Code]bool{}
+	for _, i := range toll.Codes() {
+		if rows[i.Code] {
+			t.Errorf("%s has two rows", i.Code)
+		}
+		rows[i.Code] = true
+		if i.Message == "" || !strings.HasSuffix(i.Message, ".") {
+			t.Errorf("%s: the message %q is no sentence", i.Code, i.Message)
+		}
+		if i.Status == 422 || i.Status != 0 && (i.Status < 200 || i.Status > 599) {
+			t.Errorf("%s: status %d", i.Code, i.Status)
+		}
+	}
+	if len(consts) != len(rows) {
+		t.Errorf("%d constants, %d rows", len(consts), len(rows))
+	}
+	for _, c := range consts {
+		if !rows[toll.Code(c[1])] {
+			t.Errorf("%s has no row", c[1])
+		}
+	}
+	if i := toll.Code("BCK.NEW.0001").Info(); i.Status != 500 {
+		t.Errorf("an unknown code has status %d", i.Status)
+	}
+}
+
+func TestError_Body(t *testing.T) {
+	cause := errors.New("canary of the inside")
+	e := toll.NewError(toll.CodePlanNotFound).WithDetails("planId %s", "11111").WithHint("Check the id.").WithParam("planId", "11111").WithCause(cause)
+	b, err := json.Marshal(e.Body("1019366f", "https://pay.example.com/docs/errors"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := `{"code":"BCK.PROTOCOL.0003","message":"No plan has this id.","httpStatus":404,"category":"business","hint":"Check the id.","details":"planId 11111",` +
+		`"retryable":false,"correlationId":"1019366f","docsUrl":"https://pay.example.com/docs/errors#bck-protocol-0003","params":"{\"planId\":\"11111\"}"}`
+	if string(b) != want {
+		t.Errorf("got %s\nwant %s", b, want)
+	}
+	if strings.Contains(e.Error()+string(b), "canary") {
+		t.Error("the cause is shown")
+	}
+	var body toll.ErrorBody
+	if err := json.Unmarshal(b, &body); err != nil {
+		t.Fatal(err)
+	}
+	back := fmt.Errorf("over the wire: %w", body.Err())
+	if !errors.Is(back, toll.ErrPlanNotFound) || errors.Is(back, toll.ErrAgentNotFound) {
+		t.Errorf("%v is not what it was", back)
+	}
+	if got := toll.AsError(back); got.Params["planId"] != "11111" || got.CorrelationID != "1019366f" {
+		t.Errorf("%+v", got)
+	}
+	if got := toll.AsError(cause); got.Code != toll.CodeInternal || strings.Contains(got.Error(), "canary") {
+		t.Errorf("a foreign error became %v", got)
+	}
+	if toll.AsError(nil) != nil {
+		t.Error("no error became one")
+	}
+}
+
+// The With methods copy, so that the sentinels stay as they are.
+func TestError_WithCopies(t *testing.T) {
+	base := toll.NewError(toll.CodeBadNumber).WithParam("a", 1)
+	_ = base.WithParam("b", 2).WithHint("h").WithDetails("d").WithReason("r")
+	if len(base.Params) != 1 || base.Hint != "" || base.Details != "" || base.Reason != "" {
+		t.Errorf("%+v changed", base)
+	}
+}
