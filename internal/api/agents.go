@@ -1,0 +1,224 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/store"
+)
+
+var registrationCodes = []toll.Code{
+	toll.CodeBadNumber, toll.CodeBadCreditsConfig, toll.CodeBadPriceConfig, toll.CodeFiatPriceTooHigh, toll.CodeFiatPriceTooLow, toll.CodeBadAddress,
+}
+
+func agentRoutes() []route {
+	const at = Base + "/protocol/agents"
+	return []route{
+		{
+			op: "registerAgent", method: "POST", path: at, auth: keyed, tag: "Agents", summary: "Register an agent, with plans of the caller attached",
+			action: takes((*handler).registerAgent), codes: []toll.Code{toll.CodeBadID, toll.CodeNotPlanOwner, toll.CodePlanNotFound},
+		},
+		{
+			op: "registerAgentWithPlan", method: "POST", path: at + "/plans", auth: keyed, tag: "Agents", summary: "Register an agent and its plan, both or neither",
+			action: takes((*handler).registerAgentWithPlan), codes: append([]toll.Code{toll.CodeNonceConflict}, registrationCodes...),
+		},
+		{
+			op: "listAgents", method: "GET", path: at, auth: keyed, tag: "Agents", summary: "Agents of the caller",
+			action: reads((*handler).listAgents), query: paging, codes: []toll.Code{toll.CodeBadPage},
+		},
+		{
+			op: "readAgent", method: "GET", path: at + "/{agentId}", auth: open, tag: "Agents", summary: "One agent",
+			action: reads((*handler).readAgent), codes: []toll.Code{toll.CodeBadID, toll.CodeAgentNotFound},
+		},
+		{
+			op: "listPlansOfAgent", method: "GET", path: at + "/{agentId}/plans", auth: open, tag: "Agents", summary: "Plans of an agent",
+			action: reads((*handler).listPlansOfAgent), query: paging, codes: []toll.Code{toll.CodeBadID, toll.CodeBadPage, toll.CodePlansOfUnknownAgent},
+		},
+	}
+}
+
+// AgentRegistered is the answer to the registration of an agent.
+type AgentRegistered struct {
+	Success bool         `json:"success"`
+	AgentID toll.AgentID `json:"agentId"`
+	TxHash  toll.Hash    `json:"txHash"`
+	Data    AgentData    `json:"data"`
+}
+
+// AgentData repeats the id for clients that read it there.
+type AgentData struct {
+	AgentID toll.AgentID `json:"agentId"`
+}
+
+func (h *handler) registerAgent(c *call, in *toll.AgentInput) (*AgentRegistered, error) {
+	agent, secrets, err := in.Agent(c.caller.Address, h.now())
+	if err != nil {
+		return nil, err
+	}
+	sealed, err := h.sealCredentials(agent.ID, secrets)
+	if err != nil {
+		return nil, err
+	}
+	ctx := c.r.Context()
+	err = h.Store.Tx(ctx, func(tx *store.Tx) error {
+		if err := ownPlans(ctx, tx, c.caller.Address, agent.Plans); err != nil {
+			return err
+		}
+		return store.InsertAgent(ctx, tx, &agent, sealed)
+	})
+	if err != nil {
+		return nil, err
+	}
+	h.forgetPlans(agent.Plans)
+	return &AgentRegistered{Success: true, AgentID: agent.ID, TxHash: recordID("agent", string(agent.ID)), Data: AgentData{agent.ID}}, nil
+}
+
+// ownPlans proves that the plans exist and belong to the owner.
+func ownPlans(ctx context.Context, q store.Querier, owner toll.Address, plans []toll.PlanRef) error {
+	for _, p := range plans {
+		plan, err := planByID(ctx, q, p.PlanID, toll.CodePlanNotFound)
+		if err != nil {
+			return err
+		}
+		if plan.Owner != owner {
+			return toll.NewError(toll.CodeNotPlanOwner).WithDetails("planId %s", p.PlanID)
+		}
+	}
+	return nil
+}
+
+// forgetPlans makes what the facilitator remembers about the agents of these plans count no more.
+func (h *handler) forgetPlans(plans []toll.PlanRef) {
+	for _, p := range plans {
+		h.Facilitator.ForgetPlan(p.PlanID)
+	}
+}
+
+// sealCredentials returns the upstream secrets as they are stored, bound to their agent.
+func (h *handler) sealCredentials(id toll.AgentID, secrets *toll.Credentials) ([]byte, error) {
+	if secrets == nil {
+		return nil, nil
+	}
+	if h.Seal == nil {
+		return nil, toll.Errorf(toll.CodeInternal, "This service cannot store upstream credentials.")
+	}
+	plain, err := json.Marshal(secrets)
+	if err != nil {
+		return nil, err
+	}
+	return h.Seal(plain, []byte("agent-credentials/"+string(id)))
+}
+
+// AgentAndPlanRegistered is the answer to the registration of an agent with its plan.
+type AgentAndPlanRegistered struct {
+	Success bool             `json:"success"`
+	AgentID toll.AgentID     `json:"agentId"`
+	PlanID  toll.PlanID      `json:"planId"`
+	TxHash  toll.Hash        `json:"txHash"`
+	Data    AgentAndPlanData `json:"data"`
+}
+
+// AgentAndPlanData repeats the ids for clients that read them there.
+type AgentAndPlanData struct {
+	AgentID toll.AgentID `json:"agentId"`
+	PlanID  toll.PlanID  `json:"planId"`
+}
+
+func (h *handler) registerAgentWithPlan(c *call, in *toll.AgentPlanInput) (*AgentAndPlanRegistered, error) {
+	r, err := in.Registration(c.caller.Address, h.now())
+	if err != nil {
+		return nil, err
+	}
+	sealed, err := h.sealCredentials(r.Agent.ID, r.Credentials)
+	if err != nil {
+		return nil, err
+	}
+	ctx := c.r.Context()
+	agentID, planID := r.Agent.ID, r.Plan.ID
+	earlier, err := h.onceByNonce(c, "registerAgentWithPlan", &r.Plan, r.Nonce, in, func(tx *store.Tx) error {
+		others := make([]toll.PlanRef, 0, len(r.Agent.Plans))
+		for _, p := range r.Agent.Plans {
+			if p.PlanID != r.Plan.ID {
+				others = append(others, p)
+			}
+		}
+		if err := ownPlans(ctx, tx, c.caller.Address, others); err != nil {
+			return err
+		}
+		return store.InsertAgent(ctx, tx, &r.Agent, sealed)
+	})
+	if err != nil {
+		return nil, err
+	}
+	if earlier != nil {
+		agents, err := store.AgentsOfPlan(ctx, h.Store, earlier.ID, store.Page{Size: 1, Ascending: true})
+		if err != nil {
+			return nil, err
+		}
+		if len(agents.Items) == 0 {
+			return nil, toll.NewError(toll.CodeNonceConflict)
+		}
+		agentID, planID = agents.Items[0].ID, earlier.ID
+	} else {
+		h.forgetPlans(r.Agent.Plans)
+	}
+	return &AgentAndPlanRegistered{
+		Success: true, AgentID: agentID, PlanID: planID, TxHash: recordID("agent", string(agentID)), Data: AgentAndPlanData{agentID, planID},
+	}, nil
+}
+
+// AgentList is a list of agents.
+type AgentList struct {
+	Agents []*toll.Agent `json:"agents"`
+	Paging
+}
+
+func (h *handler) listAgents(c *call) (*AgentList, error) {
+	p, _, err := c.page()
+	if err != nil {
+		return nil, err
+	}
+	list, err := store.AgentsOfOwner(c.r.Context(), h.Store, c.caller.Address, p)
+	if err != nil {
+		return nil, err
+	}
+	return &AgentList{Agents: list.Items, Paging: pagingOf(p, list)}, nil
+}
+
+func (h *handler) readAgent(c *call) (*toll.Agent, error) {
+	id, err := toll.ParseAgentID(c.param("agentId"))
+	if err != nil {
+		return nil, err
+	}
+	return agentByID(c.r.Context(), h.Store, id, toll.CodeAgentNotFound)
+}
+
+func (h *handler) listPlansOfAgent(c *call) (*PlanList, error) {
+	id, err := toll.ParseAgentID(c.param("agentId"))
+	if err != nil {
+		return nil, err
+	}
+	p, _, err := c.page()
+	if err != nil {
+		return nil, err
+	}
+	if _, err := agentByID(c.r.Context(), h.Store, id, toll.CodePlansOfUnknownAgent); err != nil {
+		return nil, err
+	}
+	list, err := store.PlansOfAgent(c.r.Context(), h.Store, id, p)
+	if err != nil {
+		return nil, err
+	}
+	return &PlanList{Plans: list.Items, Paging: pagingOf(p, list)}, nil
+}
+
+// agentByID returns the agent, or an error with the code for one that is not there.
+func agentByID(ctx context.Context, q store.Querier, id toll.AgentID, none toll.Code) (*toll.Agent, error) {
+	a, err := store.AgentByID(ctx, q, id)
+	if errors.Is(err, store.ErrNotFound) {
+		return nil, toll.NewError(none).WithDetails("agentId %s", id)
+	}
+	return a, err
+}

@@ -1,0 +1,95 @@
+// Package api is the REST surface: one table of routes, and around it the things that every answer has in common. It
+// reads records from the store and leaves acts on credits to the rooms that know their rules.
+package api
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/auth"
+	"github.com/tollhq/toll/internal/checkout"
+	"github.com/tollhq/toll/internal/facilitator"
+	"github.com/tollhq/toll/internal/gate"
+	"github.com/tollhq/toll/internal/ledger"
+	"github.com/tollhq/toll/internal/store"
+	"github.com/tollhq/toll/x402"
+)
+
+// Base is the path under which the API lives. Documents about the service lie at the root.
+const Base = "/api/v1"
+
+// Deps is what the API is built on.
+type Deps struct {
+	Store       *store.Store
+	Auth        *auth.Auth
+	Facilitator *facilitator.Facilitator
+	Checkout    *checkout.Checkout
+	Ledger      *ledger.Ledger
+	// Seal hides upstream secrets of agents at rest, bound to the second argument. nil: agents with such secrets are refused.
+	Seal        func(plain, aad []byte) ([]byte, error)
+	Namespace   x402.Namespace   // zero: x402.Default
+	Environment toll.Environment // zero: toll.Sandbox
+	// PublicURL is the address of the service as callers know it, without a path. Host and forwarding headers are never
+	// believed.
+	PublicURL string
+	Release   string                                  // version of the program
+	Clock     func() time.Time                        // nil: the clock of the machine
+	Log       *slog.Logger                            // nil: silence
+	Ready     func(context.Context) map[string]string // words ok, failing and off by check; nil: the database alone
+	// BodyTimeout is how long a request body may take to arrive, 0 = 30 s.
+	BodyTimeout time.Duration
+}
+
+type handler struct {
+	Deps
+	log          *slog.Logger
+	authenticate func(context.Context, []string) (auth.Caller, error)
+	routes       *router
+	network      string
+	docsBase     string
+	bodyTimeout  time.Duration
+
+	versionHeader, fromHeader string // in the form of http.Header keys
+	versionTexts              map[gate.Version][]string
+	corsMethods, corsHeaders  []string
+	exposed                   []string
+
+	documents documents
+}
+
+// New returns the whole public handler: the documents at the root and the API under [Base].
+func New(d Deps) http.Handler {
+	h := newHandler(d, table())
+	h.authenticate = d.Auth.Authenticate
+	return h
+}
+
+func newHandler(d Deps, routes []route) *handler {
+	if d.Namespace == (x402.Namespace{}) {
+		d.Namespace = x402.Default
+	}
+	if d.Environment == "" {
+		d.Environment = toll.Sandbox
+	}
+	if d.Clock == nil {
+		d.Clock = time.Now
+	}
+	if d.BodyTimeout == 0 {
+		d.BodyTimeout = bodyTimeout
+	}
+	d.PublicURL = strings.TrimRight(d.PublicURL, "/")
+	h := &handler{
+		Deps: d, log: d.Log, network: d.Environment.Network(), docsBase: d.PublicURL + "/docs/errors", bodyTimeout: d.BodyTimeout,
+		routes: newRouter(routes),
+	}
+	if h.log == nil {
+		h.log = slog.New(slog.DiscardHandler)
+	}
+	h.prepareHeaders()
+	h.documents = newDocuments(routes, d.Namespace)
+	return h
+}

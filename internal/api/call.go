@@ -1,0 +1,212 @@
+package api
+
+import (
+	"errors"
+	"io"
+	"mime"
+	"net"
+	"net/http"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/auth"
+	"github.com/tollhq/toll/internal/gate"
+	"github.com/tollhq/toll/x402"
+)
+
+// call is one request on its way through the service.
+type call struct {
+	h *handler
+	w http.ResponseWriter
+	r *http.Request
+
+	resource *resource // nil: no such path
+	route    *route    // nil until the method is known
+	params   [2]param
+
+	caller  auth.Caller
+	known   bool  // the API key is valid
+	authErr error // why there is no caller
+
+	version       gate.Version
+	from          gate.From
+	correlationID string
+
+	status  int                  // of a success, 0 for the status of the route
+	refused *x402.SettleResponse // a refusal that is answered as an error
+	written bool
+}
+
+type param struct{ name, value string }
+
+// union says which members an error needs beside those of every error.
+type union int
+
+const (
+	unionNone union = iota
+	unionVerify
+	unionSettle
+)
+
+func (c *call) union() union {
+	if c.resource == nil {
+		return unionNone
+	}
+	return c.resource.union
+}
+
+func (c *call) op() string {
+	if c.route == nil {
+		return ""
+	}
+	return c.route.op
+}
+
+// param returns a segment of the path by its name in the route.
+func (c *call) param(name string) string {
+	for _, p := range c.params {
+		if p.name == name {
+			return p.value
+		}
+	}
+	return ""
+}
+
+// decode reads the body into v: size, media type, older shapes, then the strict decoder.
+func (c *call) decode(v any) error {
+	body, err := c.readBody()
+	if err != nil {
+		return err
+	}
+	if len(body) == 0 {
+		body = []byte("{}")
+	}
+	if c.version.Before(gate.Current) {
+		if body, err = gate.Up(c.route.op, c.version, body); err != nil {
+			return toll.NewError(toll.CodeVersionGateFailed).WithCause(err)
+		}
+	}
+	if r, ok := v.(interface{ required() []string }); ok {
+		return x402.DecodeRequired(body, v, r.required()...)
+	}
+	return x402.Decode(body, v)
+}
+
+// readBody returns the body, at most 1 MiB, that arrives in time. A body that is refused closes the connection, as what
+// follows it there cannot be trusted to be a request.
+func (c *call) readBody() ([]byte, error) {
+	n := c.r.ContentLength
+	if n == 0 {
+		return nil, nil
+	}
+	if n > maxBodyBytes {
+		c.w.Header()["Connection"] = closing
+		return nil, toll.NewError(toll.CodeBodyTooLarge)
+	}
+	conn, canWait := c.w.(interface{ SetReadDeadline(time.Time) error })
+	if canWait {
+		canWait = conn.SetReadDeadline(time.Now().Add(c.h.bodyTimeout)) == nil
+	}
+	var body []byte
+	var err error
+	if n > 0 {
+		body = make([]byte, n)
+		_, err = io.ReadFull(c.r.Body, body)
+	} else {
+		body, err = io.ReadAll(io.LimitReader(c.r.Body, maxBodyBytes+1))
+	}
+	if canWait {
+		_ = conn.SetReadDeadline(time.Time{}) // the connection outlives this body
+	}
+	if err != nil {
+		c.w.Header()["Connection"] = closing
+		return nil, bodyError(err)
+	}
+	if len(body) > maxBodyBytes {
+		c.w.Header()["Connection"] = closing
+		return nil, toll.NewError(toll.CodeBodyTooLarge)
+	}
+	if len(body) == 0 {
+		return nil, nil
+	}
+	return body, checkMediaType(c.r.Header)
+}
+
+func bodyError(err error) error {
+	var timeout net.Error
+	if errors.Is(err, os.ErrDeadlineExceeded) || errors.As(err, &timeout) && timeout.Timeout() {
+		return toll.NewError(toll.CodeRequestTimeout)
+	}
+	return toll.Errorf(toll.CodeBadRequest, "The body could not be read.").WithCause(err)
+}
+
+// checkMediaType takes JSON in UTF-8, as it is, or no type at all.
+func checkMediaType(h http.Header) error {
+	if len(h["Content-Encoding"]) > 0 && !strings.EqualFold(h["Content-Encoding"][0], "identity") {
+		return toll.Errorf(toll.CodeMediaType, "A compressed body is not taken.")
+	}
+	types := h["Content-Type"]
+	if len(types) == 0 || len(types) == 1 && (types[0] == "application/json" || types[0] == "") {
+		return nil
+	}
+	if len(types) == 1 {
+		media, params, err := mime.ParseMediaType(types[0])
+		charset := params["charset"]
+		if err == nil && (media == "application/json" || strings.HasSuffix(media, "+json")) && (charset == "" || strings.EqualFold(charset, "utf-8")) {
+			return nil
+		}
+	}
+	return toll.NewError(toll.CodeMediaType)
+}
+
+// document is an answer that is not JSON of ours.
+type document struct {
+	contentType []string
+	body        []byte
+}
+
+// stored is a JSON answer that leaves byte for byte as it is.
+type stored []byte
+
+// reply writes a success.
+func (c *call) reply(answer any) {
+	status := c.status
+	if status == 0 {
+		status = c.route.success()
+	}
+	switch a := answer.(type) {
+	case document:
+		c.write(status, a.contentType, a.body)
+		return
+	case stored:
+		c.write(status, jsonType, a)
+		return
+	}
+	body, err := x402.Encode(answer)
+	if err != nil {
+		c.fail(toll.NewError(toll.CodeInternal).WithCause(err))
+		return
+	}
+	if c.version.Before(gate.Current) {
+		if body, err = gate.Down(c.route.op, c.version, body); err != nil {
+			c.fail(toll.NewError(toll.CodeVersionGateFailed).WithCause(err))
+			return
+		}
+	}
+	c.write(status, jsonType, body)
+}
+
+// write sends an answer. net/http finds the length of short ones by itself.
+func (c *call) write(status int, contentType []string, body []byte) {
+	c.written = true
+	header := c.w.Header()
+	header["Content-Type"] = contentType
+	if len(body) > 1024 {
+		header["Content-Length"] = []string{strconv.Itoa(len(body))}
+	}
+	c.w.WriteHeader(status)
+	_, _ = c.w.Write(body) // the caller has gone; there is nobody to tell
+}

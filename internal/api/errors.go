@@ -1,0 +1,81 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"strconv"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/x402"
+)
+
+// fail is the only place that writes an error body. Whatever is not a *toll.Error leaves as a 500 that says nothing of
+// its cause; the log has the cause under the same correlation id.
+func (c *call) fail(err error) {
+	e := toll.AsError(err)
+	status := e.HTTPStatus()
+	c.log(e, status)
+	header := c.w.Header()
+	switch {
+	case status == http.StatusUnauthorized:
+		header["Www-Authenticate"] = bearer
+	case status == http.StatusTooManyRequests, status == http.StatusServiceUnavailable:
+		header["Retry-After"] = []string{strconv.Itoa(max(e.RetryAfterSecs, 1))}
+	}
+	body, err := x402.Encode(c.errorBody(e))
+	if err != nil { // params that cannot be written, for example
+		c.h.log.Error("write error body", "err", err, "correlationId", c.correlationID)
+		body = []byte(`{"code":"` + string(toll.CodeInternal) + `","httpStatus":500}`)
+	}
+	c.write(status, jsonType, body)
+}
+
+func (c *call) log(e *toll.Error, status int) {
+	if e.Err == nil && status < http.StatusInternalServerError {
+		return
+	}
+	level := slog.LevelDebug
+	if status >= http.StatusInternalServerError && !errors.Is(e.Err, context.Canceled) {
+		level = slog.LevelError
+	}
+	c.h.log.LogAttrs(c.r.Context(), level, "call failed", slog.String("code", string(e.Code)), slog.Int("status", status),
+		slog.String("method", c.r.Method), slog.String("op", c.op()), slog.Any("err", e.Err), slog.String("correlationId", c.correlationID))
+}
+
+// verdict is the part of an error body that x402 clients read; stock servers would otherwise hand the whole body on to
+// the subscriber (wire contract, end of section 16).
+type verdict struct {
+	toll.ErrorBody
+	IsValid       *bool   `json:"isValid,omitzero"`
+	InvalidReason string  `json:"invalidReason,omitzero"`
+	Success       *bool   `json:"success,omitzero"`
+	ErrorReason   string  `json:"errorReason,omitzero"`
+	ErrorMessage  string  `json:"errorMessage,omitzero"`
+	Transaction   *string `json:"transaction,omitzero"`
+	Network       *string `json:"network,omitzero"`
+	Payer         string  `json:"payer,omitzero"`
+}
+
+func (c *call) errorBody(e *toll.Error) any {
+	body := e.Body(c.correlationID, c.h.docsBase)
+	no := false
+	switch c.union() {
+	case unionVerify:
+		return verdict{ErrorBody: body, IsValid: &no, InvalidReason: x402.ReasonOf(c.h.Namespace, e, x402.ActVerify)}
+	case unionSettle:
+		v := verdict{
+			ErrorBody: body, Success: &no, ErrorReason: x402.ReasonOf(c.h.Namespace, e, x402.ActSettle), ErrorMessage: body.Message,
+			Transaction: new(string), Network: &c.h.network,
+		}
+		if s := c.refused; s != nil {
+			v.Transaction, v.Payer = &s.Transaction, s.Payer
+			if s.Network != "" {
+				v.Network = &s.Network
+			}
+		}
+		return v
+	}
+	return body
+}

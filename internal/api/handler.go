@@ -1,0 +1,240 @@
+package api
+
+import (
+	"errors"
+	"net/http"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/gate"
+)
+
+// Limits of a request (wire contract, section 1).
+const (
+	maxHeaderBytes = 16 << 10
+	maxHeaderLines = 200
+	maxURLBytes    = 8 << 10
+	maxBodyBytes   = 1 << 20
+	// bodyTimeout is how long a body may take to arrive.
+	bodyTimeout = 30 * time.Second
+)
+
+// NewServer returns an HTTP server for the handler of [New]. Its own limits lie above those that the handler enforces, as
+// what net/http refuses by itself has no error body and no version headers.
+func NewServer(h http.Handler) *http.Server {
+	return &http.Server{
+		Handler:                      h,
+		MaxHeaderBytes:               64 << 10,
+		ReadHeaderTimeout:            15 * time.Second,
+		IdleTimeout:                  2 * time.Minute,
+		DisableGeneralOptionsHandler: true,
+	}
+}
+
+// Values of headers that never change. The slices are shared by all answers and never written to.
+var (
+	jsonType     = []string{"application/json"}
+	htmlType     = []string{"text/html; charset=utf-8"}
+	noStore      = []string{"no-store"}
+	publicHour   = []string{"public, max-age=3600"}
+	anyOrigin    = []string{"*"}
+	bearer       = []string{"Bearer"}
+	noSniff      = []string{"nosniff"}
+	yes          = []string{"true"}
+	closing      = []string{"close"}
+	preflightAge = []string{"86400"}
+)
+
+// ServeHTTP is the outermost layer: whatever happens inside, the answer has the headers of every answer, and an error
+// has the one shape of errors.
+func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	c := &call{h: h, w: w, r: r}
+	defer c.rescue()
+	c.correlationID = correlationID(r.Header)
+	header := w.Header()
+	header["X-Correlation-Id"] = []string{c.correlationID}
+	header["Cache-Control"] = noStore
+	header["X-Content-Type-Options"] = noSniff
+	header["Access-Control-Allow-Origin"] = anyOrigin
+	header["Access-Control-Expose-Headers"] = h.exposed
+	c.resource = h.routes.find(r.URL.EscapedPath(), c)
+	c.apply(gate.Floor, gate.FromFallback)
+
+	asked := r.Header[h.versionHeader]
+	if err := checkSize(r); err != nil {
+		version, from, _ := gate.Resolve(asked, "")
+		c.apply(version, from)
+		c.w.Header()["Connection"] = closing
+		c.fail(err)
+		return
+	}
+	c.authenticate()
+	version, from, err := gate.Resolve(asked, c.caller.Version)
+	c.apply(version, from)
+	if r.Method == http.MethodOptions {
+		c.preflight()
+		return
+	}
+	if err != nil && !c.resource.anyVersion() {
+		c.fail(badVersion(err))
+		return
+	}
+	c.serve()
+}
+
+// serve answers a request whose version is known.
+func (c *call) serve() {
+	if c.resource == nil {
+		c.fail(toll.NewError(toll.CodePathNotFound))
+		return
+	}
+	route := c.resource.route(c.r.Method)
+	if route == nil {
+		c.w.Header()["Allow"] = c.resource.allow
+		c.fail(toll.NewError(toll.CodeMethodNotAllowed))
+		return
+	}
+	c.route = route
+	if c.authErr != nil && (route.auth != open || c.badRequest()) {
+		c.fail(c.authErr)
+		return
+	}
+	answer, err := route.action.run(c.h, c)
+	if err != nil {
+		c.fail(err)
+		return
+	}
+	c.reply(answer)
+}
+
+// badRequest reports whether the credentials are not merely wrong but make the request ambiguous, which no route takes.
+func (c *call) badRequest() bool {
+	var e *toll.Error
+	return errors.As(c.authErr, &e) && e.HTTPStatus() == http.StatusBadRequest
+}
+
+// authenticate looks the API key up, once. Routes without one read the outcome only for its version.
+func (c *call) authenticate() {
+	lines := c.r.Header["Authorization"]
+	if len(lines) == 0 {
+		c.authErr = errNoKey
+		return
+	}
+	c.caller, c.authErr = c.h.authenticate(c.r.Context(), lines)
+	c.known = c.authErr == nil
+}
+
+var errNoKey error = toll.NewError(toll.CodeNotAuthenticated)
+
+func (c *call) apply(v gate.Version, from gate.From) {
+	c.version, c.from = v, from
+	header := c.w.Header()
+	header[c.h.versionHeader] = c.h.versionText(v)
+	header[c.h.fromHeader] = fromText[from]
+}
+
+var fromText = map[gate.From][]string{
+	gate.FromHeader:   {string(gate.FromHeader)},
+	gate.FromKey:      {string(gate.FromKey)},
+	gate.FromFallback: {string(gate.FromFallback)},
+}
+
+// versionText returns the header value of a version, ready made for those between floor and current.
+func (h *handler) versionText(v gate.Version) []string {
+	if text, ok := h.versionTexts[v]; ok {
+		return text
+	}
+	return []string{v.String()}
+}
+
+func badVersion(err error) *toll.Error {
+	return toll.NewError(toll.CodeVersionUnknown).WithCause(err).
+		WithHint("Versions " + gate.Floor.String() + " to " + gate.Current.String() + " are served; GET /api/v1/meta/versions tells more.")
+}
+
+// preflight answers OPTIONS of every path alike: browsers ask before they send, and read errors only of what they sent.
+func (c *call) preflight() {
+	header := c.w.Header()
+	header["Access-Control-Allow-Methods"] = c.h.corsMethods
+	header["Access-Control-Allow-Headers"] = c.h.corsHeaders
+	header["Access-Control-Max-Age"] = preflightAge
+	if c.resource != nil {
+		header["Allow"] = c.resource.allow
+	}
+	c.w.WriteHeader(http.StatusNoContent)
+}
+
+// rescue turns a panic into a 500. Nothing is written before a handler returns, so the answer is still ours.
+func (c *call) rescue() {
+	p := recover()
+	if p == nil {
+		return
+	}
+	if p == http.ErrAbortHandler { //nolint:errorlint // net/http compares it like this too
+		panic(p)
+	}
+	c.h.log.Error("panic", "panic", p, "stack", string(debug.Stack()), "op", c.op(), "correlationId", c.correlationID)
+	if c.written {
+		panic(http.ErrAbortHandler)
+	}
+	c.fail(toll.NewError(toll.CodeInternal))
+}
+
+// checkSize refuses what is larger than the documented limits. The request line is no part of the header block; Host is.
+func checkSize(r *http.Request) error {
+	if len(r.RequestURI) > maxURLBytes {
+		return toll.NewError(toll.CodeURITooLong)
+	}
+	const separators = len(": ") + len("\r\n")
+	lines, size := 0, 0
+	if r.Host != "" {
+		lines, size = 1, len("Host")+len(r.Host)+separators
+	}
+	for name, values := range r.Header {
+		lines += len(values)
+		for _, v := range values {
+			size += len(name) + len(v) + separators
+		}
+	}
+	if lines > maxHeaderLines || size > maxHeaderBytes {
+		return toll.NewError(toll.CodeHeadersTooLarge)
+	}
+	return nil
+}
+
+// correlationID returns the caller's id when it is 1 to 128 visible ASCII characters, sent once, else a fresh one.
+func correlationID(h http.Header) string {
+	values, ok := h["X-Correlation-Id"]
+	if !ok {
+		values = h["X-Request-Id"]
+	}
+	if len(values) == 1 && len(values[0]) > 0 && len(values[0]) <= 128 && strings.IndexFunc(values[0], invisible) < 0 {
+		return values[0]
+	}
+	return toll.NewUUID()
+}
+
+func invisible(r rune) bool { return r <= ' ' || r > '~' }
+
+func (h *handler) prepareHeaders() {
+	h.versionHeader = http.CanonicalHeaderKey(h.Namespace.HeaderVersion())
+	h.fromHeader = http.CanonicalHeaderKey(h.Namespace.HeaderResolvedFrom())
+	h.versionTexts = map[gate.Version][]string{}
+	for _, v := range append(gate.Gated(), gate.Floor, gate.Current) {
+		h.versionTexts[v] = []string{v.String()}
+	}
+	h.corsMethods = []string{"GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"}
+	h.corsHeaders = []string{strings.Join([]string{
+		"Authorization", "Content-Type", "Accept", h.Namespace.HeaderVersion(), "x-correlation-id", "x-request-id",
+		"Idempotency-Key", "X-Current-Org-Id", "payment-signature",
+	}, ", ")}
+	h.exposed = []string{strings.Join(slices.Concat([]string{
+		h.Namespace.HeaderVersion(), h.Namespace.HeaderResolvedFrom(), "x-correlation-id", "Cache-Control", "Deprecation",
+	}, []string{
+		"RateLimit-Limit", "RateLimit-Remaining", "RateLimit-Reset", "Retry-After", "Location", "Idempotency-Replayed",
+		"payment-required", "payment-response",
+	}), ", ")}
+}

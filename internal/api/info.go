@@ -1,0 +1,136 @@
+package api
+
+import (
+	"net/http"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/gate"
+)
+
+func infoRoutes() []route {
+	return []route{
+		{op: "readInfo", method: "GET", path: "/", auth: open, tag: "Service", summary: "What this service is", action: reads((*handler).info)},
+		{op: "readHealth", method: "GET", path: "/health", auth: open, tag: "Service", summary: "200 while the process lives", action: reads((*handler).health)},
+		{op: "readReady", method: "GET", path: "/ready", auth: open, tag: "Service", summary: "200 while requests can be served, else 503", action: reads((*handler).ready)},
+		{op: "readJWKS", method: "GET", path: "/.well-known/jwks.json", auth: open, tag: "Service", summary: "Public keys of API keys and access tokens", action: readsAs[JWKS]((*handler).jwks)},
+		{op: "readOpenAPI", method: "GET", path: "/openapi.json", auth: open, tag: "Service", summary: "This document", action: page((*handler).openAPI)},
+		{op: "readDocs", method: "GET", path: "/docs", auth: open, tag: "Service", summary: "This document as a page", action: page((*handler).docsPage)},
+		{op: "readErrorDocs", method: "GET", path: "/docs/errors", auth: open, tag: "Service", summary: "Every error code as a page", action: page((*handler).errorsPage)},
+		{
+			op: "readVersions", method: "GET", path: Base + "/meta/versions", auth: keyed, tag: "Service", anyVersion: true,
+			summary: "Versions of the API, and the one that applies to the caller", action: reads((*handler).versions),
+		},
+	}
+}
+
+// Info says what a service is (wire contract, section 5).
+type Info struct {
+	Name        string           `json:"name"`
+	Version     string           `json:"version"`
+	Environment toll.Environment `json:"environment"`
+	Network     string           `json:"network"`
+	APIBase     string           `json:"apiBase"`
+	APIVersion  VersionRange     `json:"apiVersion"`
+	Deployment  Deployment       `json:"deployment"`
+}
+
+// VersionRange is the range of API versions that are served.
+type VersionRange struct {
+	Current string `json:"current"`
+	Floor   string `json:"floor"`
+}
+
+// Deployment names the chain and the contracts that are used. Markers are names under contracts that are no contracts.
+type Deployment struct {
+	Version   string                  `json:"version"`
+	ChainID   int64                   `json:"chainId"`
+	Contracts map[string]toll.Address `json:"contracts"`
+	Markers   []string                `json:"markers"`
+}
+
+func (h *handler) info(*call) (*Info, error) {
+	return &Info{
+		Name: "toll", Version: h.Release, Environment: h.Environment, Network: h.network, APIBase: h.PublicURL + Base,
+		APIVersion: VersionRange{Current: gate.Current.String(), Floor: gate.Floor.String()},
+		Deployment: Deployment{
+			Version: h.Release, ChainID: h.Environment.ChainID(), Markers: []string{"PayAsYouGoTemplate"},
+			Contracts: map[string]toll.Address{
+				"PayAsYouGoTemplate": toll.PayAsYouGoTemplate, "USDC": h.Environment.USDC(), "EURC": h.Environment.EURC(),
+			},
+		},
+	}, nil
+}
+
+// Health is the answer of a living process.
+type Health struct {
+	Status    string    `json:"status"`
+	Service   string    `json:"service"`
+	Version   string    `json:"version"`
+	Timestamp toll.Time `json:"timestamp"`
+}
+
+func (h *handler) health(*call) (*Health, error) {
+	return &Health{Status: "ok", Service: "toll", Version: h.Release, Timestamp: toll.At(h.Clock())}, nil
+}
+
+// Readiness tells what works. Only the database decides the status.
+type Readiness struct {
+	Status string            `json:"status" enum:"ready,not_ready"`
+	Checks map[string]string `json:"checks"`
+}
+
+func (h *handler) ready(c *call) (*Readiness, error) {
+	checks := map[string]string{"database": "ok", "chain": "off", "card": "off"}
+	if h.Ready != nil {
+		checks = h.Ready(c.r.Context())
+	} else if err := h.Store.Ping(c.r.Context()); err != nil {
+		checks["database"] = "failing"
+	}
+	if checks["database"] != "ok" {
+		c.status = http.StatusServiceUnavailable
+		c.w.Header()["Retry-After"] = []string{"1"}
+		return &Readiness{Status: "not_ready", Checks: checks}, nil
+	}
+	return &Readiness{Status: "ready", Checks: checks}, nil
+}
+
+// JWKS is a set of public keys (RFC 7517).
+type JWKS struct {
+	Keys []JWK `json:"keys"`
+}
+
+// JWK is one public key.
+type JWK struct {
+	KeyType   string `json:"kty"`
+	Curve     string `json:"crv"`
+	X         string `json:"x"`
+	KeyID     string `json:"kid"`
+	Use       string `json:"use"`
+	Algorithm string `json:"alg"`
+}
+
+func (h *handler) jwks(c *call) (stored, error) {
+	c.w.Header()["Cache-Control"] = publicHour
+	return h.Auth.JWKS(), nil
+}
+
+// Versions is what a caller can ask about API versions. It has no older shapes.
+type Versions struct {
+	Current                 string    `json:"current"`
+	Floor                   string    `json:"floor"`
+	GatedVersions           []string  `json:"gatedVersions"`
+	YourPinnedVersion       string    `json:"yourPinnedVersion"`
+	YourEffectiveVersion    string    `json:"yourEffectiveVersion"`
+	YourVersionResolvedFrom gate.From `json:"yourVersionResolvedFrom" enum:"header,apiKey,fallback"`
+}
+
+func (h *handler) versions(c *call) (*Versions, error) {
+	v := &Versions{
+		Current: gate.Current.String(), Floor: gate.Floor.String(), GatedVersions: []string{}, YourPinnedVersion: c.caller.Version,
+		YourEffectiveVersion: c.version.String(), YourVersionResolvedFrom: c.from,
+	}
+	for _, g := range gate.Gated() {
+		v.GatedVersions = append(v.GatedVersions, g.String())
+	}
+	return v, nil
+}

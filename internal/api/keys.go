@@ -1,0 +1,155 @@
+package api
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/auth"
+	"github.com/tollhq/toll/internal/gate"
+)
+
+func keyRoutes() []route {
+	const at = Base + "/api-keys"
+	return []route{
+		{
+			op: "createKey", method: "POST", path: at, auth: keyed, status: 201, tag: "API keys", summary: "Create an API key of the caller; its text is shown once",
+			action: takes((*handler).createKey), codes: []toll.Code{toll.CodeKeyExpiryPast, toll.CodeBadNumber},
+		},
+		{
+			op: "listKeys", method: "GET", path: at, auth: keyed, tag: "API keys", summary: "API keys of the caller",
+			action: reads((*handler).listKeys), query: paging, codes: []toll.Code{toll.CodeBadPage},
+		},
+		{
+			op: "readKey", method: "GET", path: at + "/{id}", auth: self, tag: "API keys", summary: "One API key",
+			action: reads((*handler).readKey), codes: []toll.Code{toll.CodeKeyNotFound},
+		},
+		{
+			op: "updateKey", method: "PATCH", path: at + "/{id}", auth: self, tag: "API keys", summary: "Change the name or the pinned API version",
+			action: takes((*handler).updateKey), codes: []toll.Code{toll.CodeKeyNothingToUpdate, toll.CodeKeyNotFound},
+		},
+		{
+			op: "revokeKey", method: "DELETE", path: at + "/{id}", auth: self, tag: "API keys", summary: "Revoke an API key, at once",
+			action: reads((*handler).revokeKey), codes: []toll.Code{toll.CodeKeyNotFound, toll.CodeKeyAlreadyRevoked},
+		},
+	}
+}
+
+// KeyInput creates an API key.
+type KeyInput struct {
+	Name          *string    `json:"name,omitzero" maxLength:"100"`
+	ExpiresAt     *toll.Time `json:"expiresAt,omitzero"`
+	ExpiresInSecs *toll.Int  `json:"expiresInSecs,omitzero" minimum:"60" doc:"Instead of expiresAt."`
+	Version       *string    `json:"version,omitzero" doc:"Pinned API version. Default the current one."`
+	Prefix        *string    `json:"prefix,omitzero" doc:"One of the prefixes of this service. Default the operator's."`
+}
+
+// maxKeySecs keeps the end of a key within the years that a time on the wire has.
+const maxKeySecs = 100 * toll.YearSecs
+
+func (h *handler) createKey(c *call, in *KeyInput) (*toll.APIKey, error) {
+	p := auth.KeyParams{Version: gate.Current.String()}
+	if in.Name != nil {
+		p.Name = *in.Name
+	}
+	if in.Prefix != nil {
+		p.Prefix = *in.Prefix
+	}
+	if in.Version != nil {
+		v, err := gate.Parse(*in.Version)
+		if err != nil {
+			return nil, badVersion(err)
+		}
+		p.Version = v.String()
+	}
+	switch {
+	case in.ExpiresAt != nil && in.ExpiresInSecs != nil:
+		return nil, toll.Faults([]toll.Fault{{Path: "expiresInSecs", Message: "stands beside expiresAt"}})
+	case in.ExpiresAt != nil:
+		p.ExpiresAt = in.ExpiresAt.Time
+	case in.ExpiresInSecs != nil:
+		if *in.ExpiresInSecs < 60 || *in.ExpiresInSecs > maxKeySecs {
+			return nil, toll.Faults([]toll.Fault{{Path: "expiresInSecs", Message: "must be 60 to 100 years"}})
+		}
+		p.ExpiresAt = h.now().Add(time.Duration(*in.ExpiresInSecs) * time.Second)
+	}
+	k, err := h.Auth.CreateKey(c.r.Context(), c.caller.Address, p)
+	if err != nil {
+		return nil, err
+	}
+	return &k, nil
+}
+
+// KeyList is a list of API keys.
+type KeyList struct {
+	APIKeys []toll.APIKey `json:"apiKeys"`
+	Paging
+}
+
+func (h *handler) listKeys(c *call) (*KeyList, error) {
+	p, _, err := c.page()
+	if err != nil {
+		return nil, err
+	}
+	list, err := h.Auth.Keys(c.r.Context(), c.caller.Address, p)
+	if err != nil {
+		return nil, err
+	}
+	return &KeyList{APIKeys: list.Items, Paging: pagingOf(p, list)}, nil
+}
+
+func (h *handler) readKey(c *call) (*toll.APIKey, error) {
+	id, err := toll.ParseHash(c.param("id"))
+	if err != nil {
+		return nil, err
+	}
+	k, err := h.Auth.Key(c.r.Context(), c.caller.Address, id)
+	return &k, err
+}
+
+// KeyChange changes an API key. At least one member must be there; a null name clears it.
+type KeyChange struct {
+	Name    json.RawMessage `json:"name,omitzero" doc:"A string of at most 100 characters; null clears it."`
+	Version *string         `json:"version,omitzero" doc:"Pinned API version."`
+}
+
+func (h *handler) updateKey(c *call, in *KeyChange) (*toll.APIKey, error) {
+	id, err := toll.ParseHash(c.param("id"))
+	if err != nil {
+		return nil, err
+	}
+	var u auth.KeyUpdate
+	if u.SetName = len(in.Name) > 0; u.SetName {
+		if err := json.Unmarshal(in.Name, &u.Name); err != nil {
+			return nil, toll.Faults([]toll.Fault{{Path: "name", Message: "must be a string or null"}})
+		}
+	}
+	if in.Version != nil {
+		v, err := gate.Parse(*in.Version)
+		if err != nil {
+			return nil, badVersion(err)
+		}
+		text := v.String()
+		u.Version = &text
+	}
+	k, err := h.Auth.UpdateKey(c.r.Context(), c.caller.Address, id, u)
+	return &k, err
+}
+
+// KeyRevoked is the answer to the revocation of an API key.
+type KeyRevoked struct {
+	Success bool                  `json:"success"`
+	ID      toll.Hash             `json:"id"`
+	Status  toll.PermissionStatus `json:"status"`
+}
+
+func (h *handler) revokeKey(c *call) (*KeyRevoked, error) {
+	id, err := toll.ParseHash(c.param("id"))
+	if err != nil {
+		return nil, err
+	}
+	if _, err := h.Auth.RevokeKey(c.r.Context(), c.caller.Address, id); err != nil {
+		return nil, err
+	}
+	return &KeyRevoked{Success: true, ID: id, Status: toll.StatusRevoked}, nil
+}

@@ -1,0 +1,178 @@
+package api
+
+import (
+	"bytes"
+	"encoding/json"
+	"net/http"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/gate"
+	"github.com/tollhq/toll/x402"
+)
+
+// documents are the texts that say what the service does. They are made once, of the route table and the table of codes.
+type documents struct {
+	openAPI, docs, errors []byte
+}
+
+func newDocuments(routes []route, ns x402.Namespace) documents {
+	api := describe(routes, ns)
+	var text bytes.Buffer
+	enc := json.NewEncoder(&text)
+	enc.SetEscapeHTML(false)
+	enc.SetIndent("", "  ")
+	if err := enc.Encode(api); err != nil {
+		panic(err) // the document has no part that a request could reach
+	}
+	return documents{openAPI: text.Bytes(), docs: renderDocs(api), errors: renderErrors()}
+}
+
+func (h *handler) openAPI(*call) (document, error) {
+	return document{jsonType, h.documents.openAPI}, nil
+}
+
+var parameters = regexp.MustCompile(`\{(\w+)\}`)
+
+// describe makes the OpenAPI document of the routes. It is the same on every installation, but for the brand words.
+func describe(routes []route, ns x402.Namespace) *huma.OpenAPI {
+	registry := newSchemas()
+	api := &huma.OpenAPI{
+		OpenAPI: "3.1.0",
+		Info: &huma.Info{
+			Title: "Toll", Version: gate.Current.String(), License: &huma.License{Name: "Apache-2.0", Identifier: "Apache-2.0"},
+			Description: "Plans, credits and payments for agents. Every answer carries `" + ns.HeaderVersion() + "` and `" + ns.HeaderResolvedFrom() +
+				"`; every error has the shape of Error, and clients branch on its code alone (see /docs/errors). Unknown members are ignored, on both sides.",
+		},
+		Servers: []*huma.Server{{URL: "/"}},
+		Paths:   map[string]*huma.PathItem{},
+	}
+	failure := &huma.MediaType{Schema: registry.of(errorType)}
+	for i := range routes {
+		r := &routes[i]
+		op := &huma.Operation{
+			OperationID: r.op, Summary: r.summary, Tags: []string{r.tag}, Deprecated: r.retired,
+			Parameters: pathParameters(r), Responses: map[string]*huma.Response{},
+		}
+		for _, q := range r.query {
+			op.Parameters = append(op.Parameters, &huma.Param{Name: q.name, In: "query", Description: q.description, Schema: &huma.Schema{Type: huma.TypeString}})
+		}
+		if strings.HasPrefix(r.path, Base) {
+			op.Parameters = append(op.Parameters, &huma.Param{Ref: "#/components/parameters/Version"})
+		}
+		op.Security = []map[string][]string{{"apiKey": {}}}
+		if r.auth == open {
+			op.Security = []map[string][]string{}
+		}
+		op.Extensions = map[string]any{"x-auth": string(r.auth)}
+		if r.action.in != nil {
+			op.RequestBody = &huma.RequestBody{Content: map[string]*huma.MediaType{"application/json": {Schema: registry.of(r.action.in)}}}
+		}
+		if !r.retired {
+			op.Responses[strconv.Itoa(r.success())] = success(r, registry)
+		}
+		for status, codes := range r.failures() {
+			op.Responses[strconv.Itoa(status)] = &huma.Response{
+				Description: strings.Join(codes, ", "), Content: map[string]*huma.MediaType{"application/json": failure},
+			}
+		}
+		addOperation(api, r, op)
+	}
+	api.Components = &huma.Components{
+		Schemas: registry, SecuritySchemes: map[string]*huma.SecurityScheme{
+			"apiKey": {Type: "http", Scheme: "bearer", Description: "Authorization: Bearer <API key>, its prefix included."},
+		},
+		Parameters: map[string]*huma.Param{
+			"Version": {
+				Name: ns.HeaderVersion(), In: "header", Schema: &huma.Schema{Type: huma.TypeString, Examples: []any{gate.Current.String()}},
+				Description: "API version, MAJOR.MINOR. Default the pin of the API key, else " + gate.Floor.String() + ".",
+			},
+		},
+	}
+	registry.finish()
+	return api
+}
+
+func success(r *route, registry schemas) *huma.Response {
+	res := &huma.Response{Description: "OK"}
+	switch {
+	case r.action.out != nil:
+		res.Content = map[string]*huma.MediaType{"application/json": {Schema: registry.of(r.action.out)}}
+	case r.path == "/openapi.json":
+		res.Content = map[string]*huma.MediaType{"application/json": {Schema: &huma.Schema{Type: huma.TypeObject}}}
+	default:
+		res.Content = map[string]*huma.MediaType{"text/html": {Schema: &huma.Schema{Type: huma.TypeString}}}
+	}
+	return res
+}
+
+// failures returns the codes that the route may give, by status. Size, method, overload and faults go without saying.
+func (r *route) failures() map[int][]string {
+	codes := slices.Clone(r.codes)
+	if !r.anyVersion {
+		codes = append(codes, toll.CodeVersionUnknown)
+	}
+	if r.auth != open {
+		codes = append(codes, toll.CodeNotAuthenticated)
+	}
+	if r.action.in != nil {
+		codes = append(codes, toll.CodeBadRequest)
+	}
+	out := map[int][]string{}
+	for _, c := range codes {
+		status := c.Info().Status
+		if !slices.Contains(out[status], string(c)) {
+			out[status] = append(out[status], string(c))
+			slices.Sort(out[status])
+		}
+	}
+	return out
+}
+
+func pathParameters(r *route) []*huma.Param {
+	var out []*huma.Param
+	for _, m := range parameters.FindAllStringSubmatch(r.path, -1) {
+		var schema *huma.Schema
+		switch m[1] {
+		case "planId":
+			schema = planIDShape{}.Schema(nil)
+		case "agentId":
+			schema = agentIDShape{}.Schema(nil)
+		case "address":
+			schema = addressShape{}.Schema(nil)
+		case "hash", "id":
+			schema = hashShape{}.Schema(nil)
+		case "orderId":
+			schema = &huma.Schema{Type: huma.TypeString, Format: "uuid"}
+		default:
+			schema = &huma.Schema{Type: huma.TypeString}
+		}
+		out = append(out, &huma.Param{Name: m[1], In: "path", Required: true, Schema: schema})
+	}
+	return out
+}
+
+func addOperation(api *huma.OpenAPI, r *route, op *huma.Operation) {
+	item := api.Paths[r.path]
+	if item == nil {
+		item = &huma.PathItem{}
+		api.Paths[r.path] = item
+	}
+	switch r.method {
+	case http.MethodGet:
+		item.Get = op
+	case http.MethodPost:
+		item.Post = op
+	case http.MethodPut:
+		item.Put = op
+	case http.MethodPatch:
+		item.Patch = op
+	case http.MethodDelete:
+		item.Delete = op
+	}
+}

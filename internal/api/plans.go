@@ -1,0 +1,183 @@
+package api
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"time"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/store"
+	"github.com/tollhq/toll/x402"
+)
+
+func planRoutes() []route {
+	const at = Base + "/protocol/plans"
+	return []route{
+		{
+			op: "registerPlan", method: "POST", path: at, auth: keyed, tag: "Plans", summary: "Register a plan",
+			action: takes((*handler).registerPlan), codes: append([]toll.Code{toll.CodeNonceConflict}, registrationCodes...),
+		},
+		{
+			op: "listPlans", method: "GET", path: at, auth: keyed, tag: "Plans", summary: "Plans of the caller",
+			action: reads((*handler).listPlans), query: paging, codes: []toll.Code{toll.CodeBadPage},
+		},
+		{
+			op: "readPlan", method: "GET", path: at + "/{planId}", auth: open, tag: "Plans", summary: "One plan",
+			action: reads((*handler).readPlan), codes: []toll.Code{toll.CodeBadID, toll.CodePlanNotFound},
+		},
+		{
+			op: "listAgentsOfPlan", method: "GET", path: at + "/{planId}/agents", auth: open, tag: "Plans", summary: "Agents of a plan",
+			action: reads((*handler).listAgentsOfPlan), query: paging, codes: []toll.Code{toll.CodeBadID, toll.CodeBadPage, toll.CodeAgentsOfUnknownPlan},
+		},
+		{
+			op: "readBalance", method: "GET", path: at + "/{planId}/balance", auth: keyed, tag: "Plans", summary: "Balance of the caller",
+			action: reads((*handler).readBalance), codes: []toll.Code{toll.CodeBadID, toll.CodePlanNotFound},
+		},
+		{
+			op: "readBalanceOf", method: "GET", path: at + "/{planId}/balance/{address}", auth: open, tag: "Plans",
+			summary: "Balance of an address; its lots only for the holder and the owner of the plan",
+			action:  reads((*handler).readBalanceOf), codes: []toll.Code{toll.CodeBadID, toll.CodeBadAddress, toll.CodePlanNotFound},
+		},
+	}
+}
+
+// now is the time of a record that is written, as exact as it is stored.
+func (h *handler) now() time.Time { return h.Clock().UTC().Truncate(time.Microsecond) }
+
+// recordID is the transaction of an act that touches no chain and no ledger entry: the hash of what it made.
+func recordID(kind, id string) toll.Hash { return sha256.Sum256([]byte("toll/" + kind + "/" + id)) }
+
+// PlanRegistered is the answer to the registration of a plan.
+type PlanRegistered struct {
+	Success bool        `json:"success"`
+	PlanID  toll.PlanID `json:"planId"`
+	TxHash  toll.Hash   `json:"txHash"`
+}
+
+func (h *handler) registerPlan(c *call, in *toll.PlanInput) (*PlanRegistered, error) {
+	plan, err := in.Plan(c.caller.Address, h.now())
+	if err != nil {
+		return nil, err
+	}
+	earlier, err := h.onceByNonce(c, "registerPlan", &plan, in.Nonce, in, func(*store.Tx) error { return nil })
+	if err != nil {
+		return nil, err
+	}
+	id := plan.ID
+	if earlier != nil {
+		id = earlier.ID
+	}
+	return &PlanRegistered{Success: true, PlanID: id, TxHash: recordID("plan", string(id))}, nil
+}
+
+// onceByNonce stores a plan, and what also writes, in one transaction. With a nonce the same caller, nonce and body again
+// stores nothing and returns the plan of the first time; another body is a conflict. Bodies are the same when they decode
+// to the same, whatever their blanks and order.
+func (h *handler) onceByNonce(c *call, op string, plan *toll.Plan, nonce *toll.Units, body any, also func(tx *store.Tx) error) (earlier *toll.Plan, err error) {
+	ctx := c.r.Context()
+	name := ""
+	var sum []byte
+	if nonce != nil {
+		name = nonce.String()
+		text, err := x402.Encode(body)
+		if err != nil {
+			return nil, err
+		}
+		hash := sha256.Sum256(append([]byte(op+"\n"), text...))
+		sum = hash[:]
+	}
+	err = h.Store.Tx(ctx, func(tx *store.Tx) error {
+		if err := store.InsertPlan(ctx, tx, plan, name, sum); err != nil {
+			return err
+		}
+		return also(tx)
+	})
+	if nonce == nil || !store.IsUnique(err) {
+		return nil, err
+	}
+	earlier, first, err := store.PlanByNonce(ctx, h.Store, c.caller.Address, name)
+	if err != nil {
+		return nil, err
+	}
+	if !bytes.Equal(first, sum) {
+		return nil, toll.NewError(toll.CodeNonceConflict).WithDetails("nonce %s", name)
+	}
+	return earlier, nil
+}
+
+// PlanList is a list of plans.
+type PlanList struct {
+	Plans []*toll.Plan `json:"plans"`
+	Paging
+}
+
+func (h *handler) listPlans(c *call) (*PlanList, error) {
+	p, _, err := c.page()
+	if err != nil {
+		return nil, err
+	}
+	list, err := store.PlansOfOwner(c.r.Context(), h.Store, c.caller.Address, p)
+	if err != nil {
+		return nil, err
+	}
+	return &PlanList{Plans: list.Items, Paging: pagingOf(p, list)}, nil
+}
+
+func (h *handler) readPlan(c *call) (*toll.Plan, error) { return h.plan(c, toll.CodePlanNotFound) }
+
+// plan returns the plan in the path.
+func (h *handler) plan(c *call, none toll.Code) (*toll.Plan, error) {
+	id, err := toll.ParsePlanID(c.param("planId"))
+	if err != nil {
+		return nil, err
+	}
+	return planByID(c.r.Context(), h.Store, id, none)
+}
+
+// planByID returns the plan, or an error with the code for one that is not there.
+func planByID(ctx context.Context, q store.Querier, id toll.PlanID, none toll.Code) (*toll.Plan, error) {
+	p, err := store.PlanByID(ctx, q, id)
+	if errors.Is(err, store.ErrNotFound) {
+		return nil, toll.NewError(none).WithDetails("planId %s", id)
+	}
+	return p, err
+}
+
+func (h *handler) listAgentsOfPlan(c *call) (*AgentList, error) {
+	p, _, err := c.page()
+	if err != nil {
+		return nil, err
+	}
+	plan, err := h.plan(c, toll.CodeAgentsOfUnknownPlan)
+	if err != nil {
+		return nil, err
+	}
+	list, err := store.AgentsOfPlan(c.r.Context(), h.Store, plan.ID, p)
+	if err != nil {
+		return nil, err
+	}
+	return &AgentList{Agents: list.Items, Paging: pagingOf(p, list)}, nil
+}
+
+func (h *handler) readBalance(c *call) (*toll.Balance, error) {
+	plan, err := h.plan(c, toll.CodePlanNotFound)
+	if err != nil {
+		return nil, err
+	}
+	return h.Checkout.Balance(c.r.Context(), plan, c.caller.Address, true)
+}
+
+func (h *handler) readBalanceOf(c *call) (*toll.Balance, error) {
+	holder, err := toll.ParseAddress(c.param("address"))
+	if err != nil {
+		return nil, err
+	}
+	plan, err := h.plan(c, toll.CodePlanNotFound)
+	if err != nil {
+		return nil, err
+	}
+	withLots := c.known && (c.caller.Address == holder || c.caller.Address == plan.Owner)
+	return h.Checkout.Balance(c.r.Context(), plan, holder, withLots)
+}

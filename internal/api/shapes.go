@@ -1,0 +1,218 @@
+package api
+
+import (
+	"encoding/json"
+	"reflect"
+	"strings"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/facilitator"
+	"github.com/tollhq/toll/x402"
+)
+
+// Types of the wire that reflection cannot see through, as schemas. What a member may be in a request beyond that stands
+// in its description.
+type (
+	creditsShape   struct{}
+	unitsShape     struct{}
+	exactShape     struct{}
+	intShape       struct{}
+	boolShape      struct{}
+	planIDShape    struct{}
+	agentIDShape   struct{}
+	addressShape   struct{}
+	hashShape      struct{}
+	timeShape      struct{}
+	rawShape       struct{}
+	limitShape     struct{}
+	typeShape      struct{}
+	endpointsShape struct{}
+	planIDsShape   struct{}
+	anyObjectShape struct{}
+)
+
+func text(pattern, description string) *huma.Schema {
+	return &huma.Schema{Type: huma.TypeString, Pattern: pattern, Description: description}
+}
+
+func oneOf(description string, of ...*huma.Schema) *huma.Schema {
+	return &huma.Schema{OneOf: of, Description: description}
+}
+
+func (creditsShape) Schema(huma.Registry) *huma.Schema {
+	return text(`^(0|[1-9][0-9]{0,18})$`, "Credits, 0 to 2^63-1. A request may also send a JSON integer.")
+}
+
+func (unitsShape) Schema(huma.Registry) *huma.Schema {
+	return text(`^(0|[1-9][0-9]{0,77})$`, "Token base units or seconds, 0 to 2^256-1. A request may also send a JSON integer.")
+}
+
+func (exactShape) Schema(huma.Registry) *huma.Schema {
+	return &huma.Schema{Type: huma.TypeInteger, Description: "An integer of up to 78 digits, to be read exactly."}
+}
+
+func (intShape) Schema(huma.Registry) *huma.Schema {
+	zero := 0.0
+	return &huma.Schema{Type: huma.TypeInteger, Minimum: &zero, Description: "A request may also send it as a decimal string."}
+}
+
+func (boolShape) Schema(huma.Registry) *huma.Schema {
+	return &huma.Schema{Type: huma.TypeBoolean, Description: `A request may also send "true" or "false".`}
+}
+
+func (planIDShape) Schema(huma.Registry) *huma.Schema {
+	return text(`^[1-9][0-9]{0,77}$`, "Id of a plan: a uint256 above zero as decimal text.")
+}
+
+func (agentIDShape) Schema(huma.Registry) *huma.Schema {
+	return text(`^[1-9][0-9]{0,77}$`, "Id of an agent: a uint256 above zero as decimal text.")
+}
+
+func (addressShape) Schema(huma.Registry) *huma.Schema {
+	return text(`^0x[0-9a-fA-F]{40}$`, "Address with the case of EIP-55. A request may use any case.")
+}
+
+func (hashShape) Schema(huma.Registry) *huma.Schema {
+	return text(`^0x[0-9a-f]{64}$`, "32 bytes in lower-case hex. A request may use any case.")
+}
+
+func (timeShape) Schema(huma.Registry) *huma.Schema {
+	return &huma.Schema{Type: huma.TypeString, Format: "date-time", Description: "ISO 8601. Answers are in UTC with milliseconds."}
+}
+
+func (rawShape) Schema(huma.Registry) *huma.Schema { return &huma.Schema{} }
+
+func (anyObjectShape) Schema(huma.Registry) *huma.Schema {
+	return &huma.Schema{Type: huma.TypeObject, AdditionalProperties: true}
+}
+
+func (limitShape) Schema(huma.Registry) *huma.Schema {
+	return oneOf("A word is the access limit, a number is maxOrders.",
+		&huma.Schema{Type: huma.TypeString, Enum: []any{string(toll.LimitCredits), string(toll.LimitTime)}}, &huma.Schema{Type: huma.TypeInteger})
+}
+
+func (typeShape) Schema(huma.Registry) *huma.Schema {
+	return oneOf("Recorded; fixed and dynamic also set isRedemptionAmountFixed.",
+		&huma.Schema{Type: huma.TypeInteger, Enum: []any{0, 1, 2, 4}}, &huma.Schema{Type: huma.TypeString})
+}
+
+func (endpointsShape) Schema(huma.Registry) *huma.Schema {
+	return &huma.Schema{
+		Type: huma.TypeArray, Description: `One object per verb, {"POST": "https://..."}. A request may also send {"verb": "POST", "url": "https://..."}.`,
+		Items: &huma.Schema{Type: huma.TypeObject, AdditionalProperties: &huma.Schema{Type: huma.TypeString}},
+	}
+}
+
+func (planIDsShape) Schema(r huma.Registry) *huma.Schema {
+	return oneOf("An array, or one string with commas.",
+		&huma.Schema{Type: huma.TypeArray, Items: planIDShape{}.Schema(r)}, &huma.Schema{Type: huma.TypeString})
+}
+
+// verifyShape and settleShape are the bodies that their decoders take.
+type verifyShape struct {
+	PaymentRequired x402.PaymentRequired `json:"paymentRequired" doc:"An object, or a string with its JSON or the base64 of its JSON."`
+	AccessToken     string               `json:"x402AccessToken" doc:"The access token in any of its three forms, or a PaymentPayload object."`
+	MaxAmount       *toll.Credits        `json:"maxAmount,omitempty" doc:"Credits to check. Default the maximum of the plan."`
+	Hold            *toll.Bool           `json:"hold,omitempty" doc:"Set the credits aside."`
+	HoldSecs        *toll.Int            `json:"holdSecs,omitempty" minimum:"1" maximum:"900" doc:"Life of the hold in seconds. Default 60."`
+	AgentRequestID  string               `json:"agentRequestId,omitempty" minLength:"1" maxLength:"128" doc:"Id of the request, chosen by the caller."`
+}
+
+type settleShape struct {
+	PaymentRequired x402.PaymentRequired `json:"paymentRequired" doc:"An object, or a string with its JSON or the base64 of its JSON."`
+	AccessToken     string               `json:"x402AccessToken" doc:"The access token in any of its three forms, or a PaymentPayload object."`
+	MaxAmount       *toll.Credits        `json:"maxAmount,omitempty" doc:"Credits to burn. Default what is held, else the maximum of the plan. 0 burns nothing and releases the hold."`
+	AgentRequestID  string               `json:"agentRequestId,omitempty" minLength:"1" maxLength:"128" doc:"Idempotency id. Without one each call is a new request, unless the payload names it."`
+	Batch           *toll.Bool           `json:"batch,omitempty" doc:"Recorded only."`
+}
+
+var errorType = reflect.TypeFor[verdict]()
+
+// aliases maps a type to what its schema is made of.
+func aliases() map[reflect.Type]reflect.Type {
+	return map[reflect.Type]reflect.Type{
+		reflect.TypeFor[toll.Credits]():         reflect.TypeFor[creditsShape](),
+		reflect.TypeFor[toll.Units]():           reflect.TypeFor[unitsShape](),
+		reflect.TypeFor[toll.ExactInt]():        reflect.TypeFor[exactShape](),
+		reflect.TypeFor[toll.Int]():             reflect.TypeFor[intShape](),
+		reflect.TypeFor[toll.Bool]():            reflect.TypeFor[boolShape](),
+		reflect.TypeFor[toll.PlanID]():          reflect.TypeFor[planIDShape](),
+		reflect.TypeFor[toll.AgentID]():         reflect.TypeFor[agentIDShape](),
+		reflect.TypeFor[toll.Address]():         reflect.TypeFor[addressShape](),
+		reflect.TypeFor[toll.Hash]():            reflect.TypeFor[hashShape](),
+		reflect.TypeFor[toll.Time]():            reflect.TypeFor[timeShape](),
+		reflect.TypeFor[json.RawMessage]():      reflect.TypeFor[rawShape](),
+		reflect.TypeFor[toll.LimitInput]():      reflect.TypeFor[limitShape](),
+		reflect.TypeFor[toll.RedemptionInput](): reflect.TypeFor[typeShape](),
+		reflect.TypeFor[toll.EndpointList]():    reflect.TypeFor[endpointsShape](),
+		reflect.TypeFor[toll.PlanIDs]():         reflect.TypeFor[planIDsShape](),
+		reflect.TypeFor[toll.Plan]():            reflect.TypeFor[toll.PlanRecord](),
+		reflect.TypeFor[toll.Agent]():           reflect.TypeFor[toll.AgentRecord](),
+		reflect.TypeFor[x402.VerifyRequest]():   reflect.TypeFor[verifyShape](),
+		reflect.TypeFor[x402.SettleRequest]():   reflect.TypeFor[settleShape](),
+		reflect.TypeFor[map[string]any]():       reflect.TypeFor[anyObjectShape](),
+
+		reflect.TypeFor[facilitator.PermissionRequest](): reflect.TypeFor[permissionShape](),
+	}
+}
+
+// schemas makes the schemas of types, as components with one name each.
+type schemas struct{ huma.Registry }
+
+const schemaPrefix = "#/components/schemas/"
+
+func newSchemas() schemas {
+	names := map[string]string{"verifyShape": "VerifyRequest", "settleShape": "SettleRequest", "permissionShape": "PermissionRequest",
+		"acceptedShape": "Accepted", "acceptedExtraShape": "AcceptedExtra", "verdict": "Error", "PlanRecord": "Plan", "AgentRecord": "Agent"}
+	r := huma.NewMapRegistry(schemaPrefix, func(t reflect.Type, hint string) string {
+		if name, ok := names[strings.TrimPrefix(t.Name(), "*")]; ok {
+			return name
+		}
+		return huma.DefaultSchemaNamer(t, hint)
+	})
+	for t, shape := range aliases() {
+		r.RegisterTypeAlias(t, shape)
+	}
+	return schemas{r}
+}
+
+func (s schemas) of(t reflect.Type) *huma.Schema { return s.Schema(t, true, "") }
+
+// finish corrects what reflection says of objects: more members may come with every release, and a member without
+// omitempty that is a pointer may be null.
+func (s schemas) finish() map[string]*huma.Schema {
+	for name, schema := range s.Map() {
+		schema.AdditionalProperties = nil
+		if t := s.TypeFromRef(schemaPrefix + name); t != nil && t.Kind() == reflect.Struct {
+			markNulls(schema, t)
+		}
+		for _, p := range schema.Properties {
+			if p.Type == huma.TypeArray {
+				p.Nullable = false
+			}
+		}
+	}
+	return s.Map()
+}
+
+func markNulls(schema *huma.Schema, t reflect.Type) {
+	for i := range t.NumField() {
+		f := t.Field(i)
+		if f.Anonymous && f.Type.Kind() == reflect.Struct {
+			markNulls(schema, f.Type)
+			continue
+		}
+		name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
+		p := schema.Properties[name]
+		if p == nil || f.Type.Kind() != reflect.Pointer || strings.Contains(options, "omit") {
+			continue
+		}
+		if p.Ref != "" {
+			schema.Properties[name] = &huma.Schema{AnyOf: []*huma.Schema{{Ref: p.Ref}, {Type: "null"}}, Description: p.Description}
+		} else if p.Type != "" {
+			p.Nullable = true
+		}
+	}
+}

@@ -1,0 +1,118 @@
+package api
+
+import (
+	"net/http"
+	"reflect"
+
+	"github.com/tollhq/toll"
+)
+
+// access says who may call a route. Ownership of a single record is checked by its action.
+type access string
+
+const (
+	open   access = "none"  // answers without a key
+	keyed  access = "key"   // any valid API key
+	owners access = "owner" // a key whose address owns the plan or agent, else 403
+	self   access = "self"  // the record belongs to the address of the key, else 404
+	ends   access = "ends"  // plan owner or subscriber, else 404
+)
+
+// route is one row of the table that drives the router, the decoder, the errors and the OpenAPI document.
+type route struct {
+	op         string // operation id
+	method     string
+	path       string
+	auth       access
+	summary    string
+	tag        string
+	action     action
+	status     int // of a success, 0 = 200
+	query      []query
+	codes      []toll.Code // errors beside those that every route may give
+	anyVersion bool        // an unusable version header is passed over
+	union      union
+	retired    bool
+}
+
+func (r *route) success() int {
+	if r.status == 0 {
+		return http.StatusOK
+	}
+	return r.status
+}
+
+// query is a parameter of the query string.
+type query struct{ name, description string }
+
+// action is what a route does, with the shapes that the document shows.
+type action struct {
+	in, out reflect.Type // nil: no body; no JSON
+	run     func(h *handler, c *call) (any, error)
+}
+
+// reads makes an action of a function that takes no body.
+func reads[Out any](f func(h *handler, c *call) (Out, error)) action {
+	return action{out: reflect.TypeFor[Out](), run: func(h *handler, c *call) (any, error) {
+		out, err := f(h, c)
+		if err != nil {
+			return nil, err
+		}
+		return out, nil
+	}}
+}
+
+// takes makes an action of a function that takes a JSON body.
+func takes[In, Out any](f func(h *handler, c *call, in *In) (Out, error)) action {
+	return action{in: reflect.TypeFor[In](), out: reflect.TypeFor[Out](), run: func(h *handler, c *call) (any, error) {
+		in := new(In)
+		if err := c.decode(in); err != nil {
+			return nil, err
+		}
+		out, err := f(h, c, in)
+		if err != nil {
+			return nil, err
+		}
+		return out, nil
+	}}
+}
+
+// readsAs is reads for a function that answers in the shape of Out, but not with one.
+func readsAs[Out, Any any](f func(h *handler, c *call) (Any, error)) action {
+	a := reads(f)
+	a.out = reflect.TypeFor[Out]()
+	return a
+}
+
+// replyAs makes an action whose function decides itself what is written, for example stored bytes, in the shape of Out.
+func replyAs[In, Out any](f func(h *handler, c *call, in *In) (any, error)) action {
+	a := takes(f)
+	a.out = reflect.TypeFor[Out]()
+	return a
+}
+
+// page is an action that answers a document of another type than JSON.
+func page(f func(h *handler, c *call) (document, error)) action {
+	a := reads(f)
+	a.out = nil
+	return a
+}
+
+var paging = []query{
+	{"page", "Page number, 1-based. Default 1."},
+	{"pageSize", "Records a page, 1 to 100. Default 10. `offset` and `limit` mean the same; pageSize wins."},
+	{"offset", "Records a page, an older name of pageSize. It is a size, not a skip."},
+	{"limit", "Records a page, another name of pageSize."},
+	{"sortBy", "created (default), updated or name."},
+	{"sortOrder", "desc (default) or asc."},
+	{"cursor", "Continues where nextCursor of an earlier answer points, in the same order; page is ignored."},
+}
+
+// table returns every route of the service.
+func table() []route {
+	var all []route
+	for _, part := range [][]route{infoRoutes(), agentRoutes(), planRoutes(), orderRoutes(), paymentRoutes(), permissionRoutes(), keyRoutes(), retiredRoutes()} {
+		all = append(all, part...)
+	}
+	return all
+}
