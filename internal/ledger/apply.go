@@ -65,6 +65,7 @@ type operation interface {
 
 // needs names what must be read for the operations on one account.
 type needs struct {
+	retried    bool        // an earlier attempt may have been committed, so that fresh ids must be looked up as well
 	plan       toll.PlanID // set when the account may have to be made
 	subscriber toll.Address
 	requests   []string

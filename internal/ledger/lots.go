@@ -1,9 +1,12 @@
 package ledger
 
+import "strconv"
+
 const lotColumns = `lot_id, ref, granted, remaining, ends_at, taken, old_end`
 
 const (
-	sqlLots = `SELECT ` + lotColumns + ` FROM lots WHERE account_id = $1 AND remaining > 0 ORDER BY ends_at, lot_id LIMIT $2`
+	// The limit is not a parameter: SQLite plans a statement again whenever a bound limit changes hands.
+	sqlLots = `SELECT ` + lotColumns + ` FROM lots WHERE account_id = $1 AND remaining > 0 ORDER BY ends_at, lot_id LIMIT `
 	// A join on unnest would let the planner read the whole table once it has grown.
 	sqlLotsOf = `SELECT u.account_id, l.lot_id, l.ref, l.granted, l.remaining, l.ends_at, l.taken, l.old_end
 		FROM unnest($1::bytea[]) AS u(account_id), LATERAL (SELECT * FROM lots WHERE account_id = u.account_id AND remaining > 0
@@ -23,6 +26,15 @@ const (
 			taken = excluded.taken, old_end = excluded.old_end`
 )
 
+// sqlLotsTo are the statements that read the first lots, one for each of lotDepths.
+var sqlLotsTo = func() map[int]string {
+	m := make(map[int]string, len(lotDepths))
+	for _, n := range lotDepths {
+		m[n] = sqlLots + strconv.Itoa(n)
+	}
+	return m
+}()
+
 func (l *lotRow) scanInto() []any {
 	return []any{&l.id, &l.ref, &l.granted, &l.remaining, &l.endsAt, &l.taken, &l.oldEnd}
 }
@@ -31,7 +43,7 @@ func (l *lotRow) row(account []byte) []any {
 	return []any{account, l.id, l.ref, int64(l.granted), int64(l.remaining), l.endsAt, int64(l.taken), l.oldEnd}
 }
 
-// lotByID keeps one value per lot, whichever query found it.
+// addRef keeps one value per lot, whichever query found it.
 func (g *group) addRef(l *lotRow) {
 	for _, known := range g.state.lots {
 		if known.id == l.id {

@@ -59,7 +59,9 @@ type hold struct {
 func (o *hold) accountID() AccountID { return NewAccountID(o.Plan, o.Subscriber) }
 
 func (o *hold) needs(n *needs) {
-	n.requests = append(n.requests, o.RequestID)
+	if !o.issued || n.retried {
+		n.requests = append(n.requests, o.RequestID)
+	}
 	n.keys = append(n.keys, o.Keys...)
 	n.perms = append(n.perms, o.Permission)
 }
@@ -163,7 +165,9 @@ type settle struct {
 func (o *settle) accountID() AccountID { return NewAccountID(o.Plan, o.Subscriber) }
 
 func (o *settle) needs(n *needs) {
-	n.requests = append(n.requests, o.RequestID)
+	if !o.issued || n.retried {
+		n.requests = append(n.requests, o.RequestID)
+	}
 	n.keys = append(n.keys, o.Keys...)
 	n.perms = append(n.perms, o.Permission)
 }

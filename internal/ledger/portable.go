@@ -24,7 +24,7 @@ func load(ctx context.Context, tx *store.Tx, g *group, depth int) error {
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
 		return err
 	}
-	rows, err := tx.Query(ctx, sqlLots, id, depth)
+	rows, err := tx.Query(ctx, sqlLotsTo[depth], id)
 	if err != nil {
 		return err
 	}

@@ -33,9 +33,9 @@ func (l *Ledger) Account(ctx context.Context, id AccountID) (Account, error) {
 	return a, err
 }
 
-// Lots returns the lots of an account with credits left, in burn order, at most 1,000.
+// Lots returns the lots of an account with credits left, in burn order, at most 1,024.
 func (l *Ledger) Lots(ctx context.Context, id AccountID) ([]Lot, error) {
-	rows, err := l.st.Query(ctx, sqlLots, id[:], 1000)
+	rows, err := l.st.Query(ctx, sqlLotsTo[lotDepths[1]], id[:])
 	if err != nil {
 		return nil, err
 	}

@@ -148,14 +148,14 @@ type group struct {
 }
 
 // groups sorts a batch by account, in the order in which every process locks them.
-func groups(batch []*call) []*group {
+func groups(batch []*call, retried bool) []*group {
 	byID := make(map[AccountID]*group, len(batch))
 	var gs []*group
 	for _, c := range batch {
 		id := c.op.accountID()
 		g := byID[id]
 		if g == nil {
-			g = &group{id: id}
+			g = &group{id: id, needs: needs{retried: retried}}
 			byID[id] = g
 			gs = append(gs, g)
 		}
@@ -213,8 +213,8 @@ func (w *writer) close() {
 
 // commit decides and writes a batch and answers its callers. An error means that none of them was answered.
 func (w *writer) commit(batch []*call) error {
-	gs := groups(batch)
 	depth, retried := 0, false
+	gs := groups(batch, retried)
 	for attempt := 1; ; attempt++ {
 		outcomes, err := w.attempt(gs, lotDepths[depth], retried)
 		switch {
@@ -238,6 +238,7 @@ func (w *writer) commit(batch []*call) error {
 		default:
 			w.l.log.Warn("a batch of the ledger is tried again", "attempt", attempt, "operations", len(batch), "err", err)
 			retried = true
+			gs = groups(batch, retried)
 			time.Sleep(time.Duration(5<<attempt) * time.Millisecond)
 		}
 	}
@@ -287,7 +288,7 @@ func alone(ctx context.Context, l *Ledger, op mint, also func(tx *store.Tx, m Mi
 	for attempt := 1; ; attempt++ {
 		var answer Minted
 		err := l.st.Tx(ctx, func(tx *store.Tx) error {
-			g := &group{id: op.accountID(), ops: []operation{op}}
+			g := &group{id: op.accountID(), ops: []operation{op}, needs: needs{retried: attempt > 1}}
 			op.needs(&g.needs)
 			g.reset(l.clock().UnixMicro())
 			if err := load(ctx, tx, g, lotDepths[depth]); err != nil {

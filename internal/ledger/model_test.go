@@ -1,0 +1,393 @@
+package ledger_test
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/ledger"
+	"github.com/tollhq/toll/internal/store"
+	"github.com/tollhq/toll/internal/store/storetest"
+)
+
+var modelSteps = flag.Int("model-steps", 1500, "steps of the model test on each store")
+
+// model is the books kept the slow and obvious way: one subscriber, lists searched from the front, sums made anew.
+type model struct {
+	now      time.Time
+	lots     []*modelLot // in order of creation
+	requests map[string]*modelRequest
+	perms    map[toll.Hash]*modelPermission
+	orders   int
+}
+
+type modelLot struct {
+	ref      string
+	granted  toll.Credits
+	left     toll.Credits
+	end      time.Time // zero: never
+	reversed bool
+	oldEnd   time.Time
+	taken    toll.Credits
+}
+
+type modelRequest struct {
+	state  string
+	held   toll.Credits
+	until  time.Time
+	perm   toll.Hash
+	amount toll.Credits
+	answer string
+}
+
+type modelPermission struct {
+	limit   toll.Credits // 0: none
+	used    toll.Credits
+	expires time.Time
+	revoked bool
+}
+
+func (m *model) balance() (n toll.Credits) {
+	for _, l := range m.lots {
+		n += l.left
+	}
+	return n
+}
+
+func (m *model) held(perm *toll.Hash) (n toll.Credits, count int) {
+	for _, r := range m.requests {
+		if r.state == "held" && (perm == nil || r.perm == *perm) {
+			n += r.held
+			count++
+		}
+	}
+	return n, count
+}
+
+func (m *model) available() toll.Credits { h, _ := m.held(nil); return m.balance() - h }
+
+// ordered returns the lots soonest end first, never-ending last, ties in order of creation.
+func (m *model) ordered() []*modelLot {
+	ls := slices.Clone(m.lots)
+	slices.SortStableFunc(ls, func(a, b *modelLot) int {
+		switch {
+		case a.end.Equal(b.end):
+			return 0
+		case a.end.IsZero():
+			return 1
+		case b.end.IsZero():
+			return -1
+		}
+		return a.end.Compare(b.end)
+	})
+	return ls
+}
+
+func (m *model) tick() {
+	for _, r := range m.requests {
+		if r.state == "held" && !r.until.After(m.now) {
+			r.state = "lapsed"
+		}
+	}
+	for _, l := range m.ordered() {
+		if m.over(l) {
+			lose := min(l.left, m.available())
+			l.left -= lose
+			if l.reversed {
+				l.taken += lose
+			}
+		}
+	}
+}
+
+func (m *model) over(l *modelLot) bool { return !l.end.IsZero() && !l.end.After(m.now) }
+
+func (m *model) burn(n, under toll.Credits) {
+	for _, l := range m.ordered() {
+		take := min(l.left, n)
+		if m.over(l) {
+			take = min(take, under)
+		}
+		l.left -= take
+		n -= take
+		under -= min(take, under)
+	}
+	if n != 0 {
+		panic("the model burned more than there is")
+	}
+}
+
+func (m *model) usable(h toll.Hash, n, own toll.Credits) ledger.Refused {
+	p := m.perms[h]
+	switch {
+	case p == nil:
+		return ledger.PermissionUnknown
+	case p.revoked:
+		return ledger.PermissionRevoked
+	case !m.now.Before(p.expires):
+		return ledger.PermissionExpired
+	}
+	return m.limited(h, n, own)
+}
+
+func (m *model) limited(h toll.Hash, n, own toll.Credits) ledger.Refused {
+	p := m.perms[h]
+	held, _ := m.held(&h)
+	if p.limit > 0 && p.used+held-own+n > p.limit {
+		return ledger.RedemptionLimit
+	}
+	return ""
+}
+
+func (m *model) hold(id string, h toll.Hash, n toll.Credits, until time.Time) ledger.Refused {
+	if r := m.requests[id]; r != nil {
+		if r.state == "held" {
+			return ledger.InFlight
+		}
+		return ledger.Duplicate
+	}
+	if no := m.usable(h, n, 0); no != "" {
+		return no
+	}
+	if len(m.lots) == 0 || n > m.available() {
+		return ledger.Insufficient
+	}
+	if _, open := m.held(&h); open >= ledger.MaxHoldsPerPermission {
+		return ledger.TooManyHolds
+	}
+	if _, open := m.held(nil); open >= ledger.MaxHoldsPerAccount {
+		return ledger.TooManyHolds
+	}
+	m.requests[id] = &modelRequest{state: "held", held: n, until: until, perm: h}
+	return ""
+}
+
+func (m *model) settle(id string, h toll.Hash, n toll.Credits) (no ledger.Refused, replay bool) {
+	r := m.requests[id]
+	own := toll.Credits(0)
+	switch {
+	case r == nil:
+		if no := m.usable(h, n, 0); no != "" {
+			return no, false
+		}
+		if len(m.lots) == 0 || n > m.available() {
+			return ledger.Insufficient, false
+		}
+		r = &modelRequest{perm: h}
+		m.requests[id] = r
+	case r.state == "settled":
+		if r.perm != h || r.amount != n {
+			return ledger.Conflict, false
+		}
+		return "", true
+	case r.state == "released" || r.perm != h:
+		return ledger.Conflict, false
+	default:
+		if r.state == "held" {
+			own = r.held
+		} else if m.now.After(m.perms[h].expires.Add(time.Hour)) {
+			return ledger.HoldExpired, false
+		}
+		if no := m.limited(h, n, own); no != "" {
+			return no, false
+		}
+		if n-own > max(m.available(), 0) {
+			return ledger.Insufficient, false
+		}
+	}
+	m.burn(n, own)
+	m.perms[h].used += n
+	r.state, r.amount = "settled", n
+	m.tick()
+	return "", false
+}
+
+func (m *model) release(id string) (no ledger.Refused, status string) {
+	r := m.requests[id]
+	switch {
+	case r == nil:
+		return ledger.UnknownRequest, ""
+	case r.state == "settled":
+		return ledger.SettledAlready, ""
+	case r.state == "held":
+		r.state = "released"
+		m.tick()
+	}
+	return "", r.state
+}
+
+// TestT43_WrongBooks drives random operations against the model and compares every answer and the whole state.
+func TestT43_WrongBooks(t *testing.T) {
+	storetest.Each(t, func(t *testing.T, st *store.Store) {
+		seed := uint64(time.Now().UnixNano())
+		t.Logf("seed %d", seed)
+		b := open(t, st)
+		runModel(b, rand.New(rand.NewPCG(seed, 1)), *modelSteps)
+	})
+}
+
+func runModel(b *bench, rnd *rand.Rand, steps int) {
+	m := &model{now: b.clock.now(), requests: map[string]*modelRequest{}, perms: map[toll.Hash]*modelPermission{}}
+	var perms []toll.Hash
+	account := ledger.NewAccountID(plan, subscriber)
+	newPermission := func() {
+		limit := toll.Credits(0)
+		if rnd.IntN(2) == 0 {
+			limit = toll.Credits(1 + rnd.IntN(200))
+		}
+		h := b.permission(limit)
+		perms = append(perms, h)
+		m.perms[h] = &modelPermission{limit: limit, expires: b.clock.now().Add(24 * time.Hour)}
+	}
+	newPermission()
+	ids := func() string { return fmt.Sprint("r", max(0, len(m.requests)-8+rnd.IntN(10))) }
+	anyPerm := func() toll.Hash {
+		if rnd.IntN(50) == 0 {
+			return toll.Hash{1}
+		}
+		return perms[max(0, len(perms)-4)+rnd.IntN(min(4, len(perms)))]
+	}
+	for step := range steps {
+		if d := time.Duration(rnd.IntN(30)) * time.Second; rnd.IntN(3) == 0 {
+			b.clock.add(d)
+		} else if rnd.IntN(200) == 0 {
+			b.clock.add(time.Duration(rnd.IntN(30)) * time.Hour)
+		}
+		m.now = b.clock.now()
+		m.tick()
+		var what string
+		var err error
+		var want ledger.Refused
+		switch k := rnd.IntN(100); {
+		case k < 10:
+			n, ref := toll.Credits(1+rnd.IntN(60)), fmt.Sprint("o", len(m.lots))
+			l := &modelLot{ref: ref, granted: n, left: n}
+			if rnd.IntN(3) > 0 {
+				l.end = m.now.Add(time.Duration(1+rnd.IntN(4)) * 20 * time.Second)
+			}
+			what = fmt.Sprintf("mint %d until %v", n, l.end)
+			_, err = b.Mint(b.ctx, ledger.MintOp{Plan: plan, Subscriber: subscriber, Amount: n, EndsAt: l.end, Ref: ref, Order: true})
+			m.lots = append(m.lots, l)
+		case k < 40:
+			id, h, n := ids(), anyPerm(), toll.Credits(rnd.IntN(12))
+			until := m.now.Add(time.Duration(1+rnd.IntN(60)) * time.Second)
+			what = fmt.Sprintf("hold %s %d", id, n)
+			op := b.holdOp(h, n)
+			op.RequestID, op.Until = id, until
+			_, err = b.Hold(b.ctx, op)
+			want = m.hold(id, h, n, until)
+		case k < 75:
+			id, h, n := ids(), anyPerm(), toll.Credits(rnd.IntN(15))
+			if r := m.requests[id]; r != nil && rnd.IntN(10) > 0 {
+				h = r.perm
+				if r.state == "settled" && rnd.IntN(2) == 0 {
+					n = r.amount
+				}
+			}
+			what = fmt.Sprintf("settle %s %d", id, n)
+			var s ledger.Settled
+			s, err = b.Settle(b.ctx, contentOf(settleOp(h, id, n)))
+			var replay bool
+			want, replay = m.settle(id, h, n)
+			if err == nil && want == "" {
+				r := m.requests[id]
+				if s.Replayed != replay || (replay && string(s.Answer) != r.answer) {
+					b.Fatalf("step %d: %s: replayed %v, want %v: %s", step, what, s.Replayed, replay, s.Answer)
+				}
+				r.answer = string(s.Answer)
+			}
+		case k < 85:
+			id := ids()
+			what = "release " + id
+			var r ledger.Released
+			r, err = b.Release(b.ctx, account, id)
+			var status string
+			want, status = m.release(id)
+			if err == nil && r.Status.String() != status {
+				b.Fatalf("step %d: %s: %s, want %s", step, what, r.Status, status)
+			}
+		case k < 88:
+			newPermission()
+		case k < 90:
+			h := anyPerm()
+			what = "revoke"
+			err = b.RevokePermission(b.ctx, plan, subscriber, h, m.now)
+			switch p := m.perms[h]; {
+			case p == nil:
+				want = ledger.PermissionUnknown
+			case p.revoked:
+				want = ledger.PermissionRevoked
+			default:
+				p.revoked = true
+			}
+		case k < 95 && len(m.lots) > 0:
+			l := m.lots[rnd.IntN(len(m.lots))]
+			what = "reverse " + l.ref
+			_, err = b.Reverse(b.ctx, account, l.ref)
+			if !l.reversed {
+				l.reversed, l.oldEnd = true, l.end
+				if !m.over(l) {
+					l.end = m.now
+				}
+				m.tick()
+			}
+		case len(m.lots) > 0:
+			l := m.lots[rnd.IntN(len(m.lots))]
+			what = "restore " + l.ref
+			_, err = b.Restore(b.ctx, account, l.ref)
+			if l.reversed {
+				l.reversed, l.end = false, l.oldEnd
+				l.left += l.taken
+				l.taken = 0
+				m.tick()
+			}
+		}
+		if (want == "" && err != nil) || (want != "" && !ledger.IsRefused(err, want)) {
+			b.Fatalf("step %d: %s: got %v, want %q", step, what, err, want)
+		}
+		m.compare(b, step, what)
+	}
+}
+
+// contentOf makes the content depend on permission and amount, as the facilitator does.
+func contentOf(op ledger.SettleOp) ledger.SettleOp {
+	copy(op.Content[2:], op.Permission[:16])
+	return op
+}
+
+func (m *model) compare(b *bench, step int, what string) {
+	b.Helper()
+	id := ledger.NewAccountID(plan, subscriber)
+	if a, err := b.Account(context.Background(), id); err != nil {
+		b.Fatal(err)
+	} else if a.Stale(m.now) {
+		b.must(b.Touch(b.ctx, id))
+	}
+	a, err := b.Account(context.Background(), id)
+	b.must(err)
+	held, open := m.held(nil)
+	if a.Balance != m.balance() || a.Held != held || a.OpenHolds != int64(open) {
+		b.Fatalf("step %d: %s: balance %d held %d in %d, want %d, %d in %d", step, what, a.Balance, a.Held, a.OpenHolds, m.balance(), held, open)
+	}
+	lots, err := b.Lots(context.Background(), id)
+	b.must(err)
+	var want []*modelLot
+	for _, l := range m.ordered() {
+		if l.left > 0 {
+			want = append(want, l)
+		}
+	}
+	if len(lots) != len(want) {
+		b.Fatalf("step %d: %s: %d lots, want %d", step, what, len(lots), len(want))
+	}
+	for i, l := range lots {
+		if l.Ref != want[i].ref || l.Remaining != want[i].left {
+			b.Fatalf("step %d: %s: lot %d is %s with %d, want %s with %d", step, what, i, l.Ref, l.Remaining, want[i].ref, want[i].left)
+		}
+	}
+}
