@@ -2,62 +2,489 @@ package paid
 
 import (
 	"context"
+	"errors"
 	"net/http"
-	"net/url"
 	"time"
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/x402"
 )
 
-// Handler puts a price on h: every request to it is paid.
+// Handler puts a price on h: every request that reaches it is paid. See the package documentation for the order of steps.
+// It panics without [Plan].
 func Handler(f x402.Facilitator, h http.Handler, opts ...Option) http.Handler {
-	_ = newConfig(opts)
-	return h
+	return newGate(f, h, newConfig(opts))
 }
 
-// Unsettled is a stream that was delivered and is not settled.
-type Unsettled struct {
-	AgentRequestID string
-	PlanID         toll.PlanID
-	Payer          string
-	Credits        toll.Credits
-	Bytes          int64 // body bytes that were delivered
-	Attempts       int
-	Since          time.Time
-	Final          bool // the queue has given up
-	Err            error
+type gate struct {
+	f     x402.Facilitator
+	next  http.Handler
+	c     *config
+	terms termsCache
 }
 
-// Queue holds streams that wait for their settlement.
-type Queue struct{}
+func newGate(f x402.Facilitator, next http.Handler, c *config) *gate {
+	if _, err := toll.ParsePlanID(string(c.plan)); err != nil {
+		panic("paid: a paid route needs paid.Plan with a plan id")
+	}
+	return &gate{f: f, next: next, c: c, terms: termsCache{turn: make(chan struct{}, 1)}}
+}
 
-// NewQueue returns an empty queue.
-func NewQueue() *Queue { return &Queue{} }
+func (g *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if _, err := cleanPath(r.URL); err != nil {
+		writeError(w, err, correlationID(r.Header))
+		return
+	}
+	g.serve(w, r)
+}
 
-// Len returns how many streams wait.
-func (q *Queue) Len() int { return 0 }
+// serve handles a request whose path was read already.
+func (g *gate) serve(w http.ResponseWriter, r *http.Request) {
+	x := &exchange{gate: g, w: w, correlation: correlationID(r.Header)}
+	if r.ProtoMajor == 1 && len(r.TransferEncoding) > 0 {
+		// The server has silently dropped a Content-Length that stood beside it. Nothing that follows on this connection
+		// can be trusted to be a request of its own.
+		w.Header().Set("Connection", "close")
+	}
+	if err := checkRequest(r, g.c.maxBody); err != nil {
+		x.fail(err)
+		return
+	}
+	cred, err := takeCredential(r.Header, g.c.tokenHeaders)
+	if err != nil {
+		x.fail(err)
+		return
+	}
+	clean := r.WithContext(r.Context())
+	clean.Header = r.Header.Clone()
+	stripRequest(clean.Header, g.c.tokenHeaders)
+	x.r = clean
 
-// Drain tries to settle everything that waits, and returns when the queue is empty or ctx ends.
-func (q *Queue) Drain(ctx context.Context) error { return nil }
+	if g.c.beforeVerify != nil {
+		if err := g.c.beforeVerify(clean); err != nil {
+			x.fail(toll.AsError(err))
+			return
+		}
+	}
+	if !x.price() || !x.pay(cred) {
+		return
+	}
+	x.run()
+}
 
-// Route is one entry of a price list.
-type Route struct{}
+// exchange is one request on its way through the gate.
+type exchange struct {
+	*gate
+	w           http.ResponseWriter
+	r           *http.Request // without the credential
+	correlation string
 
-// At is a paid route with a key "METHOD /path".
-func At(key string, opts ...Option) Route { return Route{} }
+	terms    *x402.Terms
+	required *x402.PaymentRequired
+	token    string
+	payment  Payment
+	holdEnd  time.Time // when the hold ends at the latest that we may rely on; zero without a hold
+}
 
-// Free is a route with a key "METHOD /path" that costs nothing.
-func Free(key string) Route { return Route{} }
+func (x *exchange) fail(e *toll.Error) { writeError(x.w, e, x.correlation) }
 
-// Default is the paid route for everything that no key matches.
-func Default(opts ...Option) Route { return Route{} }
+// price reads the terms of the plan and says what the request costs.
+func (x *exchange) price() bool {
+	t, err := x.gate.terms.of(x.r.Context(), x.f, x.c)
+	if err != nil {
+		x.faulty("reading the terms of the plan", err)
+		return false
+	}
+	x.terms = t
+	verb := x.r.Method
+	if verb == http.MethodHead {
+		verb = http.MethodGet
+	}
+	amount := x.asked()
+	if amount == nil {
+		amount = t.MaxAmount.Ptr()
+	}
+	x.required = x402.NewPaymentRequired([]*x402.Terms{t}, x402.Options{
+		Namespace: x.c.namespace, Endpoint: x.resource(), AgentID: x.c.agent, HTTPVerb: verb, Scheme: x.c.scheme,
+		Network: x.c.network, Description: x.c.description, MimeType: x.c.mimeType, Amount: amount,
+		MaxTimeoutSecs: x.c.holdSecs,
+	})
+	return true
+}
 
-// With holds options of all routes.
-func With(opts ...Option) Route { return Route{} }
+// asked returns the credits to verify: the fixed price, or the bound of a function; nil is the maximum of the plan.
+func (x *exchange) asked() *toll.Credits {
+	if x.c.creditsFunc != nil {
+		return x.c.maxCredits
+	}
+	return x.c.credits.Ptr()
+}
 
-// Routes puts prices on parts of next; what matches no key passes untouched.
-func Routes(f x402.Facilitator, next http.Handler, routes ...Route) http.Handler { return next }
+func (x *exchange) resource() string {
+	path := x.r.URL.EscapedPath()
+	if x.c.publicURL == "" {
+		return path
+	}
+	if x.r.URL.RawQuery != "" {
+		path += "?" + x.r.URL.RawQuery
+	}
+	return x.c.publicURL + path
+}
 
-// Proxy is a reverse proxy with a price list.
-func Proxy(f x402.Facilitator, upstream *url.URL, routes ...Route) http.Handler { return nil }
+// pay verifies the credential with a hold. It answers when the request is not paid.
+func (x *exchange) pay(cred credential) bool {
+	switch {
+	case cred.v1:
+		x.refuse(x402.ReasonInvalidVersion, toll.NewError(toll.CodeBadX402Version), nil)
+		return false
+	case cred.token == "":
+		x.refuse("", toll.NewError(toll.CodePaymentRequired), nil)
+		return false
+	}
+	if _, err := x402.DecodeToken(cred.token); err != nil {
+		e := toll.AsError(err)
+		reason := x402.ReasonInvalidPayload
+		if e.Code == toll.CodeBadX402Version {
+			reason = x402.ReasonInvalidVersion
+		}
+		x.refuse(reason, e, nil)
+		return false
+	}
+	x.token = cred.token
+
+	// The hold's own end is on the clock of the service. Counted from before the call, ours is never later.
+	holdEnd := x.c.clock().Add(time.Duration(x.c.holdSecs) * time.Second)
+	req := &x402.VerifyRequest{PaymentRequired: *x.required, AccessToken: x.token, MaxAmount: x.asked(), Hold: x.c.hold}
+	if x.c.hold {
+		req.HoldSecs = x.c.holdSecs
+	}
+	// A client that leaves must not leave a hold behind that nobody knows of.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(x.r.Context()), x.c.timeout)
+	v, err := x.f.Verify(ctx, req)
+	cancel()
+	if err != nil {
+		x.faulty("verify", err)
+		return false
+	}
+	if x.c.afterVerify != nil {
+		x.c.afterVerify(x.r, v)
+	}
+	if !v.IsValid {
+		x.unpaid(v)
+		return false
+	}
+	x.payment = Payment{
+		Payer: v.Payer, PlanID: x.c.plan, AgentID: x.c.agent, AgentRequestID: v.AgentRequestID, Verdict: v,
+	}
+	if v.AgentID != "" {
+		x.payment.AgentID = v.AgentID
+	}
+	if v.Amount != nil {
+		x.payment.Held = *v.Amount
+	}
+	held := v.Extra != nil && v.Extra.HeldAmount != nil
+	if held {
+		x.payment.Held = *v.Extra.HeldAmount
+	}
+	if v.AgentRequestID == "" || (x.c.hold && !held && x.payment.Held > 0) {
+		x.faulty("verify", errors.New("the facilitator confirmed a payment without an id or without its hold"))
+		x.release()
+		return false
+	}
+	if x.c.hold {
+		x.holdEnd = holdEnd
+	}
+	if x.r.Context().Err() != nil {
+		x.release()
+		return false
+	}
+	return true
+}
+
+// unpaid answers a refusal of verify.
+func (x *exchange) unpaid(v *x402.VerifyResponse) {
+	e := toll.NewError(v.Code)
+	if v.Code == "" {
+		e.Code = toll.CodePaymentRequired
+	}
+	e.Message = sentence(v.InvalidMessage)
+	switch v.InvalidReason {
+	case x402.ReasonConflict, x402.ReasonIdentifierConflict:
+		e.Status = http.StatusConflict
+		x.fail(e)
+	case x402.ReasonTooManyHolds, x402.ReasonRateLimited:
+		e.Status = http.StatusTooManyRequests
+		x.fail(e)
+	case x402.ReasonPending:
+		e.Status = http.StatusServiceUnavailable
+		x.fail(e)
+	case x402.ReasonUnauthorizedServer, x402.ReasonVerifyFault:
+		x.faulty("verify", e)
+	default:
+		if v.Code == toll.CodePaymentPlanNotFound || v.Code == toll.CodePaymentAgentNotFound {
+			x.faulty("verify", e)
+			return
+		}
+		x.refuse(v.InvalidReason, e, nil)
+	}
+}
+
+// refuse answers 402: what is asked for, why the payment was not taken, and the failed receipt when there is one.
+func (x *exchange) refuse(reason string, e *toll.Error, receipt *x402.SettleResponse) {
+	p := *x.required
+	p.Error = "Payment required"
+	if reason != "" {
+		p.Error = reason + ": " + sentence(e.Text())
+	}
+	if shortOfCredits(reason) && x.terms.OrderURL != "" {
+		if raw, err := x402.Encode(map[string]any{"info": map[string]string{"planId": string(x.c.plan), "orderUrl": x.terms.OrderURL}}); err == nil {
+			p.Extensions = map[string]rawJSON{x.c.namespace.PlanExtension(): raw}
+		}
+	}
+	e.Status = http.StatusPaymentRequired
+	h := x.w.Header()
+	if n := x.c.namespace; x.c.expiredStatus == http.StatusUnauthorized && receipt == nil &&
+		(reason == n.ReasonExpired() || reason == n.ReasonRevoked() || reason == n.ReasonSignature()) {
+		e.Status = http.StatusUnauthorized
+		h.Set("WWW-Authenticate", `Bearer error="invalid_token"`)
+	}
+	if v, err := requiredHeader(&p); err == nil {
+		h.Set(x402.HeaderRequired, v)
+	}
+	if receipt != nil {
+		h.Set(x402.HeaderResponse, receiptHeader(receipt))
+	}
+	expose(h)
+	h.Set("Cache-Control", "no-store")
+	if x.c.onPaymentError != nil && x.c.onPaymentError(x.w, x.r, e) {
+		return
+	}
+	b, err := paymentRequiredBody(&p, e.Body(x.correlation, ""))
+	if err != nil {
+		x.fail(toll.AsError(err))
+		return
+	}
+	writeJSON(x.w, e.Status, b, x.correlation)
+}
+
+func shortOfCredits(reason string) bool {
+	switch reason {
+	case x402.ReasonInsufficientFunds, x402.ReasonRedemptionLimit, x402.ReasonOrderLimit, x402.ReasonPlanExpired,
+		x402.ReasonDelegationExhausted, x402.ReasonDelegationShort, x402.ReasonDelegationExpired, x402.ReasonDelegationRevoked,
+		x402.ReasonDelegationNotFound:
+		return true
+	}
+	return false
+}
+
+// faulty answers a call to the facilitator that failed: 429 is passed on, everything else is 503, since the subscriber is
+// not to blame. The builder finds the reason in the log.
+func (x *exchange) faulty(what string, err error) {
+	cause := toll.AsError(err)
+	if cause.HTTPStatus() == http.StatusTooManyRequests {
+		e := toll.NewError(toll.CodeRateLimited)
+		e.RetryAfterSecs = cause.RetryAfterSecs
+		x.fail(e)
+		return
+	}
+	x.c.log.Error("paid: a call to the facilitator failed", "call", what, "plan", string(x.c.plan), "correlationId", x.correlation,
+		"error", cause.Error(), "facilitatorCorrelationId", cause.CorrelationID)
+	e := toll.NewError(toll.CodeUnavailable)
+	e.Message = "The payment service cannot be reached. Nothing was charged."
+	if cause.Code == toll.CodeSettlementPending {
+		e = toll.NewError(cause.Code)
+	}
+	e.RetryAfterSecs = cause.RetryAfterSecs
+	x.fail(e)
+}
+
+// run lets the handler work and then decides what becomes of its answer.
+func (x *exchange) run() {
+	a := newWriter(x.w)
+	a.max, a.stream, a.only, a.head = x.c.maxBuffer, x.c.hold, x.c.flushEventsOnly, x.r.Method == http.MethodHead
+	ctx, cancel := context.WithCancelCause(withPayment(x.r.Context(), x.payment))
+	defer cancel(nil)
+
+	var guard holdGuard
+	defer guard.stop()
+	a.begin = func() error {
+		if err := x.r.Context().Err(); err != nil {
+			return err
+		}
+		left := x.holdEnd.Sub(x.c.clock())
+		if left <= 0 {
+			return ErrHoldEnded
+		}
+		guard.start(left, func() {
+			a.cut.Store(true)
+			cancel(ErrHoldEnded)
+			_ = a.rc.SetWriteDeadline(time.Unix(1, 0)) // wakes a write that a slow reader blocks
+		})
+		return nil
+	}
+	a.mark = func(h http.Header) {
+		if success(a.status) {
+			h.Set(x.c.namespace.HeaderRequestID(), x.payment.AgentRequestID)
+		}
+	}
+	r := x.r.WithContext(ctx)
+	in := &body{ReadCloser: r.Body}
+	if r.Body != nil && x.c.maxBody >= 0 {
+		in.ReadCloser = http.MaxBytesReader(x.w, r.Body, x.c.maxBody)
+		r.Body = in
+	}
+
+	returned := false
+	defer func() {
+		a.close()
+		guard.stop()
+		switch {
+		case a.streaming:
+			x.endStream(a, returned)
+		case !returned:
+			x.release()
+		}
+	}()
+	x.next.ServeHTTP(a, r)
+	returned = true
+	a.close()
+	if !a.streaming {
+		x.endBuffered(a, in)
+	}
+}
+
+// endBuffered decides about an answer of which nothing has left.
+func (x *exchange) endBuffered(a *writer, in *body) {
+	switch {
+	case x.r.Context().Err() != nil:
+		x.release()
+	case in.tooLarge:
+		x.release()
+		x.fail(toll.NewError(toll.CodeBodyTooLarge))
+	case a.broken() || a.status == http.StatusSwitchingProtocols:
+		x.release()
+		x.c.log.Error("paid: the handler's answer cannot be sent", "correlationId", x.correlation, "agentRequestId", x.payment.AgentRequestID,
+			"error", a.err, "declared", a.declared, "written", a.size)
+		x.fail(toll.NewError(toll.CodeInternal))
+	case !success(a.status):
+		x.release()
+		a.commit(func(http.Header) {})
+	default:
+		x.settleBuffered(a)
+	}
+}
+
+func (x *exchange) settleBuffered(a *writer) {
+	amount := x.amount(Response{Status: a.status, Header: a.sent, Body: a.buf.Bytes(), Size: a.size})
+	s, known := x.settle(amount, settleTries)
+	switch {
+	case !known:
+		x.pending(s)
+	case s.Success:
+		a.commit(func(h http.Header) { setReceipt(h, s) })
+	default:
+		x.release()
+		x.settleRefused(s)
+	}
+}
+
+// settleRefused answers a refused settlement. None of the handler's answer leaves.
+func (x *exchange) settleRefused(s *x402.SettleResponse) {
+	e := toll.NewError(s.Code)
+	if s.Code == "" {
+		e.Code = toll.CodePaymentRequired
+	}
+	e.Message = sentence(s.ErrorMessage)
+	x.c.log.Warn("paid: the settlement was refused", "correlationId", x.correlation, "agentRequestId", x.payment.AgentRequestID,
+		"reason", s.ErrorReason, "code", string(s.Code))
+	if s.ErrorReason == x402.ReasonUnauthorizedServer {
+		x.w.Header().Set(x402.HeaderResponse, receiptHeader(s))
+		x.faulty("settle", e)
+		return
+	}
+	x.refuse(s.ErrorReason, e, s)
+}
+
+// pending answers a settlement whose outcome is unknown. It is never a 402, which would make a client pay again.
+func (x *exchange) pending(s *x402.SettleResponse) {
+	h := x.w.Header()
+	setReceipt(h, s)
+	e := toll.NewError(toll.CodeSettlementPending).WithDetails("agentRequestId %s", x.payment.AgentRequestID)
+	e.Status = http.StatusServiceUnavailable
+	x.fail(e)
+}
+
+// amount prices an answer, within what is held.
+func (x *exchange) amount(resp Response) toll.Credits {
+	if x.c.creditsFunc == nil {
+		return x.c.credits
+	}
+	resp.Header = resp.Header.Clone()
+	return min(max(x.c.creditsFunc(x.r, resp), 0), x.payment.Held)
+}
+
+// holdGuard cuts a stream when its hold ends.
+type holdGuard struct {
+	timer *time.Timer
+	fired chan struct{}
+}
+
+func (g *holdGuard) start(after time.Duration, cut func()) {
+	fired := make(chan struct{})
+	g.fired = fired
+	g.timer = time.AfterFunc(after, func() {
+		defer close(fired)
+		cut()
+	})
+}
+
+// stop waits for a cut under way: afterwards the connection may belong to the next request.
+func (g *holdGuard) stop() {
+	if g.timer != nil && !g.timer.Stop() {
+		<-g.fired
+	}
+}
+
+// endStream settles a stream: at its end, and at an abort when some of it was delivered.
+func (x *exchange) endStream(a *writer, returned bool) {
+	whole := returned && !a.broken() && !a.cut.Load() && x.r.Context().Err() == nil
+	switch {
+	case !success(a.status), !whole && a.delivered == 0:
+		x.release()
+	default:
+		x.settleStream(a)
+	}
+	if whole {
+		a.putTrailers(a.trailers())
+		return
+	}
+	if returned {
+		// The end of the answer is missing: only a broken connection tells the client so.
+		panic(http.ErrAbortHandler)
+	}
+}
+
+func (x *exchange) settleStream(a *writer) {
+	amount := x.payment.Held
+	if x.c.creditsFunc == nil {
+		amount = x.c.credits
+	}
+	func() {
+		defer func() {
+			if v := recover(); v != nil {
+				// What was delivered costs something, and what was held is what the subscriber agreed to.
+				x.c.log.Error("paid: the price of a stream panicked; the held amount is charged", "agentRequestId", x.payment.AgentRequestID)
+			}
+		}()
+		amount = x.amount(Response{Status: a.status, Header: a.sent, Size: a.delivered, Streamed: true})
+	}()
+	s, known := x.settle(amount, 1)
+	if known && s.Success {
+		return
+	}
+	u := Unsettled{
+		AgentRequestID: x.payment.AgentRequestID, PlanID: x.payment.PlanID, Payer: x.payment.Payer, Credits: amount,
+		Bytes: a.delivered, Attempts: 1, Since: x.c.clock(), Reason: s.ErrorReason, Final: known,
+	}
+	x.c.queue.add(x, u)
+}

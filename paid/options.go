@@ -82,9 +82,6 @@ func newConfig(opts []Option) *config {
 			o(c)
 		}
 	}
-	if _, err := toll.ParsePlanID(string(c.plan)); err != nil {
-		panic("paid: a route needs paid.Plan with a plan id")
-	}
 	if c.queue == nil {
 		c.queue = NewQueue()
 	}

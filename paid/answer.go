@@ -1,0 +1,178 @@
+package paid
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/x402"
+)
+
+const (
+	maxRequiredBytes = 6 << 10 // of a payment-required value (x402 page, section 4.3)
+	maxErrorText     = 300
+	defaultRetrySecs = 5
+)
+
+// writeError answers with the error body of the wire contract, section 3.
+func writeError(w http.ResponseWriter, e *toll.Error, correlation string) {
+	b, err := x402.Encode(e.Body(correlation, ""))
+	if err != nil {
+		b = []byte(`{"code":"` + string(toll.CodeInternal) + `"}`)
+	}
+	h := w.Header()
+	if e.HTTPStatus() == http.StatusMethodNotAllowed {
+		h.Set("Allow", allowed)
+	}
+	retryAfter(h, e)
+	writeJSON(w, e.HTTPStatus(), b, correlation)
+}
+
+func retryAfter(h http.Header, e *toll.Error) {
+	secs := e.RetryAfterSecs
+	if s := e.HTTPStatus(); secs <= 0 && (s == http.StatusTooManyRequests || s == http.StatusServiceUnavailable) {
+		secs = defaultRetrySecs
+	}
+	if secs > 0 {
+		h.Set("Retry-After", strconv.Itoa(secs))
+	}
+}
+
+func writeJSON(w http.ResponseWriter, status int, b []byte, correlation string) {
+	h := w.Header()
+	h.Set("Content-Type", "application/json")
+	h.Set("Content-Length", strconv.Itoa(len(b)))
+	h.Set("Cache-Control", "no-store")
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("X-Correlation-Id", correlation)
+	w.WriteHeader(status)
+	_, _ = w.Write(b) // a client that left needs no error
+}
+
+// paymentRequiredBody is one object with the members of both: people and simple clients read the body, others the header.
+func paymentRequiredBody(p *x402.PaymentRequired, e toll.ErrorBody) ([]byte, error) {
+	a, err := x402.Encode(p)
+	if err != nil {
+		return nil, err
+	}
+	b, err := x402.Encode(e)
+	if err != nil {
+		return nil, err
+	}
+	return append(append(a[:len(a)-1], ','), b[1:]...), nil
+}
+
+// requiredHeader encodes what is asked for. A resource that makes the value longer than proxies take is shortened to what
+// comes before its query, and then left out.
+func requiredHeader(p *x402.PaymentRequired) (string, error) {
+	short := *p
+	for _, cut := range []func(){
+		func() {},
+		func() { short.Resource.URL, _, _ = strings.Cut(short.Resource.URL, "?") },
+		func() { short.Resource.URL = "" },
+		func() { short.Resource.Description, short.Error = "", "Payment required" },
+		func() { short.Extensions = map[string]json.RawMessage{} },
+	} {
+		cut()
+		v, err := x402.EncodeHeader(&short)
+		if err != nil || len(v) <= maxRequiredBytes {
+			return v, err
+		}
+	}
+	return x402.EncodeHeader(&short)
+}
+
+// receiptHeader encodes a settle answer: the bytes of the service when they are known, so that they equal the stored ones.
+func receiptHeader(s *x402.SettleResponse) string {
+	if len(s.Raw) > 0 && len(s.Raw) <= maxRequiredBytes {
+		return base64.StdEncoding.EncodeToString(s.Raw)
+	}
+	v, err := x402.EncodeHeader(s)
+	if err != nil {
+		return ""
+	}
+	return v
+}
+
+func setReceipt(h http.Header, s *x402.SettleResponse) {
+	h.Set(x402.HeaderResponse, receiptHeader(s))
+	expose(h)
+}
+
+// expose lets scripts of another origin read the payment headers, where the answer is open to them at all.
+func expose(h http.Header) {
+	if h.Get("Access-Control-Allow-Origin") != "" {
+		h.Add("Access-Control-Expose-Headers", x402.HeaderRequired+", "+x402.HeaderResponse)
+	}
+}
+
+// keepPrivate keeps a paid answer out of caches that serve others, whatever the handler allowed.
+func keepPrivate(h http.Header) {
+	var directives []string
+	for _, v := range h.Values("Cache-Control") {
+		for _, d := range splitQuoted(v) {
+			name, _, _ := strings.Cut(strings.ToLower(d), "=")
+			switch strings.TrimSpace(name) {
+			case "", "public", "s-maxage", "proxy-revalidate", "private":
+			default:
+				directives = append(directives, d)
+			}
+		}
+	}
+	h.Set("Cache-Control", strings.Join(append([]string{"private"}, directives...), ", "))
+	for name := range h {
+		// RFC 9213 and its forerunners speak to caches of a content network over the head of Cache-Control.
+		n := strings.ToLower(name)
+		if strings.HasSuffix(n, "cdn-cache-control") || n == "surrogate-control" || n == "edge-control" || n == "x-accel-expires" {
+			delete(h, name)
+		}
+	}
+	vary := h.Values("Vary")
+	for _, name := range []string{x402.HeaderSignature, "authorization"} {
+		if !slices.ContainsFunc(vary, func(v string) bool {
+			return slices.ContainsFunc(strings.Split(v, ","), func(s string) bool {
+				s = strings.TrimSpace(s)
+				return s == "*" || strings.EqualFold(s, name)
+			})
+		}) {
+			vary = append(vary, name)
+		}
+	}
+	h["Vary"] = []string{strings.Join(vary, ", ")}
+}
+
+// splitQuoted splits a list at the commas outside quotes.
+func splitQuoted(v string) []string {
+	var out []string
+	quoted, start := false, 0
+	for i := 0; i < len(v); i++ {
+		switch {
+		case v[i] == '\\' && quoted:
+			i++
+		case v[i] == '"':
+			quoted = !quoted
+		case v[i] == ',' && !quoted:
+			out = append(out, strings.TrimSpace(v[start:i]))
+			start = i + 1
+		}
+	}
+	return append(out, strings.TrimSpace(v[start:]))
+}
+
+// sentence bounds text of the facilitator before it goes into an answer, and keeps control characters out of it.
+func sentence(s string) string {
+	s = strings.Map(func(r rune) rune {
+		if r < 0x20 || r == 0x7f || r == '\u2028' || r == '\u2029' || r == '\ufffd' {
+			return ' '
+		}
+		return r
+	}, s)
+	if len(s) > maxErrorText {
+		s = strings.ToValidUTF8(s[:maxErrorText], "") + "..."
+	}
+	return s
+}

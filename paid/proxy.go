@@ -1,0 +1,129 @@
+package paid
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"strings"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/x402"
+)
+
+// Proxy puts a price on an HTTP upstream without code in it: a reverse proxy with a price list. What no key matches takes
+// the [Default] route, and without one is 404.
+//
+// The upstream sees the path as it was priced, its own Host, and X-Forwarded-For, -Proto and (with [PublicURL]) -Host as this
+// proxy knows them; what the client sent there is dropped, as are the payment and headers that rewrite paths or methods.
+// Options of the proxy itself (transport, log, public address, limits) are those of [With].
+//
+// Only event streams stream; other answers wait for their settlement up to [MaxBuffer].
+func Proxy(f x402.Facilitator, upstream *url.URL, routes ...Route) http.Handler {
+	if upstream == nil || upstream.Host == "" || (upstream.Scheme != "http" && upstream.Scheme != "https") {
+		panic("paid: Proxy needs an absolute http or https URL")
+	}
+	p := &proxy{c: newConfig(sharedOptions(routes)), upstream: *upstream}
+	next := p.reverse()
+	p.table = newTable(f, next, routes, []Option{func(c *config) { c.flushEventsOnly = true }})
+	return p
+}
+
+type proxy struct {
+	c        *config
+	upstream url.URL
+	table    *table
+}
+
+func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	correlation := correlationID(r.Header)
+	segments, err := cleanPath(r.URL)
+	if err == nil && strings.Contains(r.URL.Path, ";") {
+		// Some servers cut parameters off the path, and would see another one than was priced.
+		err = toll.Errorf(toll.CodeBadRequest, "The path is malformed.")
+	}
+	if err == nil {
+		err = checkRequest(r, p.c.maxBody)
+	}
+	if err == nil && overridesMethod(r) && p.table.paidPath(segments) {
+		err = toll.NewError(toll.CodeMethodNotAllowed)
+	}
+	if err != nil {
+		writeError(w, err, correlation)
+		return
+	}
+	e, values := p.table.match(r.Method, segments)
+	if e == nil {
+		writeError(w, toll.NewError(toll.CodePathNotFound), correlation)
+		return
+	}
+	// One reading of the path from here on: resource, price and upstream see the same.
+	out := r.WithContext(r.Context())
+	u := *r.URL
+	u.Path, u.RawPath = "/"+strings.Join(segments, "/"), ""
+	if strings.HasSuffix(r.URL.Path, "/") && u.Path != "/" {
+		u.Path += "/"
+	}
+	out.URL = &u
+	if e.gate == nil {
+		out.Header = r.Header.Clone()
+		stripRequest(out.Header, p.c.tokenHeaders)
+	}
+	e.serve(w, withValues(out, e, values))
+}
+
+func (p *proxy) reverse() http.Handler {
+	transport := p.c.transport
+	if transport == nil {
+		t := http.DefaultTransport.(*http.Transport).Clone()
+		t.MaxIdleConnsPerHost = 64
+		transport = t
+	}
+	return &httputil.ReverseProxy{
+		Transport: transport,
+		ErrorLog:  slog.NewLogLogger(p.c.log.Handler(), slog.LevelWarn),
+		Rewrite:   p.rewrite,
+		ModifyResponse: func(res *http.Response) error {
+			if res.StatusCode == http.StatusSwitchingProtocols {
+				return errors.New("the upstream changed the protocol")
+			}
+			stripAnswer(res.Header)
+			return nil
+		},
+		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) {
+			if errors.Is(err, context.Canceled) && r.Context().Err() != nil {
+				return
+			}
+			p.c.log.Error("paid: the upstream failed", "error", err)
+			e := toll.NewError(toll.CodeUnavailable)
+			e.Message, e.Status = "The upstream did not answer.", http.StatusBadGateway
+			writeError(w, e, correlationID(r.Header))
+		},
+	}
+}
+
+func (p *proxy) rewrite(pr *httputil.ProxyRequest) {
+	h := pr.Out.Header
+	for name := range h {
+		if n := dashed(name); strings.HasPrefix(n, "x-forwarded") || n == "forwarded" || n == "x-real-ip" || n == "true-client-ip" {
+			delete(h, name)
+		}
+	}
+	pr.Out.Trailer = nil // a payment header could travel there too
+	pr.SetURL(&p.upstream)
+	if ip, _, err := net.SplitHostPort(pr.In.RemoteAddr); err == nil {
+		h.Set("X-Forwarded-For", ip)
+	}
+	proto := "http"
+	if pr.In.TLS != nil {
+		proto = "https"
+	}
+	if public, err := url.Parse(p.c.publicURL); err == nil && public.Host != "" {
+		proto = public.Scheme
+		h.Set("X-Forwarded-Host", public.Host)
+	}
+	h.Set("X-Forwarded-Proto", proto)
+}

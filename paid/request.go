@@ -1,0 +1,243 @@
+package paid
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/x402"
+)
+
+// Limits of a request (wire contract, section 1).
+const (
+	maxURLBytes    = 8 << 10
+	maxHeaderBytes = 16 << 10
+	maxHeaderLines = 200
+	maxTokenBytes  = 8 << 10
+)
+
+const allowed = "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"
+
+// checkRequest refuses what has no place in front of a paid handler, whatever it pays.
+func checkRequest(r *http.Request, maxBody int64) *toll.Error {
+	target := r.RequestURI
+	if target == "" {
+		target = r.URL.RequestURI()
+	}
+	if len(target) > maxURLBytes {
+		return toll.NewError(toll.CodeURITooLong)
+	}
+	size, lines := len(r.Host)+len("Host: \r\n"), 1
+	for name, values := range r.Header {
+		for _, v := range values {
+			size += len(name) + len(v) + len(": \r\n")
+			lines++
+		}
+	}
+	if size > maxHeaderBytes || lines > maxHeaderLines {
+		return toll.NewError(toll.CodeHeadersTooLarge)
+	}
+	switch {
+	case r.Method == http.MethodConnect, r.Method == http.MethodTrace:
+		return toll.NewError(toll.CodeMethodNotAllowed)
+	case upgrades(r.Header):
+		// Behind an upgrade nobody counts what is delivered.
+		return toll.Errorf(toll.CodeMethodNotAllowed, "A paid route does not change the protocol of a connection.")
+	case maxBody >= 0 && r.ContentLength > maxBody:
+		return toll.NewError(toll.CodeBodyTooLarge)
+	}
+	return nil
+}
+
+// upgrades reports whether a request asks for another protocol. An offer of h2c, which clients make by themselves, may be
+// ignored.
+func upgrades(h http.Header) bool {
+	for _, v := range h.Values("Upgrade") {
+		for p := range strings.SplitSeq(v, ",") {
+			if p = strings.TrimSpace(p); p != "" && !strings.EqualFold(p, "h2c") {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// cleanPath reads a path the one way in which it is priced and forwarded: percent-decoded once, without empty and dot
+// segments. What a router behind could read in another way is an error.
+func cleanPath(u *url.URL) (segments []string, err *toll.Error) {
+	bad := func() ([]string, *toll.Error) {
+		return nil, toll.Errorf(toll.CodeBadRequest, "The path is malformed.")
+	}
+	raw := u.EscapedPath()
+	if raw == "" {
+		raw = "/"
+	}
+	lower := strings.ToLower(raw)
+	if raw[0] != '/' || strings.Contains(lower, "%2f") || strings.Contains(lower, "%5c") || strings.Contains(raw, `\`) {
+		return bad()
+	}
+	path, uerr := url.PathUnescape(raw)
+	if uerr != nil || !utf8.ValidString(path) || strings.ContainsFunc(path, func(r rune) bool { return r < 0x20 || r == 0x7f }) {
+		return bad()
+	}
+	for s := range strings.SplitSeq(path, "/") {
+		switch s {
+		case "", ".":
+		case "..":
+			segments = segments[:max(len(segments)-1, 0)]
+		default:
+			segments = append(segments, s)
+		}
+	}
+	return segments, nil
+}
+
+// credential is what a request offers as payment.
+type credential struct {
+	token string // "" when there is none
+	// v1 says that the request speaks version 1 of the protocol.
+	v1 bool
+}
+
+// takeCredential reads the one access token of a request. Its errors are 400 for contradicting credentials and 431 for a
+// token that is too long.
+func takeCredential(h http.Header, names []string) (credential, *toll.Error) {
+	var c credential
+	for _, name := range names {
+		values := h.Values(name)
+		if len(values) > 1 {
+			return c, toll.Errorf(toll.CodeBadRequest, "The header %s must be sent once.", strings.ToLower(name))
+		}
+		if len(values) == 0 {
+			continue
+		}
+		v := strings.TrimSpace(values[0])
+		if strings.EqualFold(name, "Authorization") {
+			var ok bool
+			if v, ok = bearer(v); !ok {
+				continue
+			}
+		}
+		switch {
+		case v == "":
+		case len(v) > maxTokenBytes:
+			return c, toll.Errorf(toll.CodeHeadersTooLarge, "The access token is longer than 8 KiB.")
+		case c.token == "":
+			c.token = v
+		case !sameToken(c.token, v):
+			return c, toll.Errorf(toll.CodeBadRequest, "The request carries two different access tokens.")
+		}
+	}
+	c.v1 = len(h.Values("X-Payment")) > 0
+	if c.v1 && c.token != "" {
+		return c, toll.Errorf(toll.CodeBadRequest, "The request carries payments of two versions of the protocol.")
+	}
+	return c, nil
+}
+
+func bearer(v string) (string, bool) {
+	scheme, token, ok := strings.Cut(v, " ")
+	if !ok || !strings.EqualFold(scheme, "Bearer") {
+		return "", false
+	}
+	return strings.TrimSpace(token), true
+}
+
+// sameToken compares two renderings of a token by what is signed.
+func sameToken(a, b string) bool {
+	if a == b {
+		return true
+	}
+	ta, errA := x402.DecodeToken(a)
+	tb, errB := x402.DecodeToken(b)
+	return errA == nil && errB == nil && ta.JWS == tb.JWS && (ta.Nonce == tb.Nonce || ta.Nonce == "" || tb.Nonce == "")
+}
+
+// Headers that belong to the payment, to settlement overrides of other software, or that change what a router behind the
+// gate would read as path and method. They are stripped whatever their spelling: servers behind CGI-like layers take
+// "_" for "-".
+var strippedAnswer = map[string]bool{
+	"payment-signature": true, "payment-required": true, "payment-response": true, "x-payment": true,
+	"x-payment-response": true, "settlement-overrides": true,
+}
+
+var strippedRequest = map[string]bool{
+	"x-http-method-override": true, "x-http-method": true, "x-method-override": true, "x-original-url": true,
+	"x-rewrite-url": true, "x-original-uri": true, "upgrade": true, "http2-settings": true,
+	// A conditional request would be answered with 304, which tells for nothing that the paid answer is unchanged.
+	"if-none-match": true, "if-modified-since": true,
+}
+
+func dashed(name string) string { return strings.ReplaceAll(strings.ToLower(name), "_", "-") }
+
+func stripAnswer(h http.Header) {
+	for name := range h {
+		n := dashed(strings.TrimPrefix(name, http.TrailerPrefix))
+		if strippedAnswer[n] {
+			delete(h, name)
+		}
+	}
+}
+
+// stripRequest removes from h what the handler must not see. tokenHeaders are those that may carry the access token.
+func stripRequest(h http.Header, tokenHeaders []string) {
+	for name, values := range h {
+		n := dashed(name)
+		if strippedAnswer[n] || strippedRequest[n] {
+			delete(h, name)
+			continue
+		}
+		for _, t := range tokenHeaders {
+			if n != dashed(t) {
+				continue
+			}
+			if n == "authorization" {
+				if _, ok := bearer(strings.TrimSpace(values[0])); !ok {
+					continue // another scheme is no payment and belongs to the handler
+				}
+			}
+			delete(h, name)
+		}
+	}
+}
+
+// overridesMethod reports whether a request asks a router to take it for one with another method.
+func overridesMethod(r *http.Request) bool {
+	for name := range r.Header {
+		switch dashed(name) {
+		case "x-http-method-override", "x-http-method", "x-method-override":
+			return true
+		}
+	}
+	return strings.Contains(strings.ToLower(r.URL.RawQuery), "_method=")
+}
+
+// correlationID is the id of the request for logs and error bodies: the caller's when it is harmless, else a fresh one.
+func correlationID(h http.Header) string {
+	for _, name := range []string{"X-Correlation-Id", "X-Request-Id"} {
+		v := h.Get(name)
+		if v != "" && len(v) <= 128 && !strings.ContainsFunc(v, func(r rune) bool { return r <= ' ' || r > '~' }) {
+			return v
+		}
+	}
+	return toll.NewUUID()
+}
+
+// body is a request body that remembers that it was too long.
+type body struct {
+	io.ReadCloser
+	tooLarge bool
+}
+
+func (b *body) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	var m *http.MaxBytesError
+	if errors.As(err, &m) {
+		b.tooLarge = true
+	}
+	return n, err
+}

@@ -1,0 +1,306 @@
+package paid
+
+import (
+	"bytes"
+	"errors"
+	"mime"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Errors that a handler gets from its ResponseWriter.
+var (
+	// ErrHoldEnded says that the answer was cut because the hold that pays for it ended.
+	ErrHoldEnded = errors.New("paid: the hold that pays for this answer has ended")
+	// ErrTooLarge says that the answer is longer than MaxBuffer and may not stream.
+	ErrTooLarge = errors.New("paid: the answer is longer than the buffer and cannot stream")
+
+	errEnded = errors.New("paid: the request is over")
+)
+
+// writer is what a paid handler writes to. It keeps the answer until it is settled, or lets it flow on the strength of
+// the hold. It has none of the side doors of the server's writer: no Unwrap, no Hijack, no ReadFrom.
+type writer struct {
+	w      http.ResponseWriter // touched only by a stream, or after the decision
+	rc     *http.ResponseController
+	max    int64
+	stream bool // the route may stream
+	only   bool // only event streams flush
+	head   bool
+	// begin is called once, before the first byte of a stream leaves, and sets the headers of its own. It may refuse.
+	begin func() error
+	mark  func(http.Header)
+	cut   atomic.Bool // the hold is over: nothing may be written any more
+
+	mu        sync.Mutex
+	header    http.Header // what the handler sees and changes
+	sent      http.Header // as it was when the status was written
+	status    int
+	events    bool  // the answer is an event stream
+	declared  int64 // Content-Length that the handler named, -1 without
+	buf       bytes.Buffer
+	size      int64 // bytes that the handler wrote
+	streaming bool
+	delivered int64 // body bytes that the server took from a stream
+	err       error // why nothing more can be written
+	closed    bool
+}
+
+func newWriter(w http.ResponseWriter) *writer {
+	return &writer{w: w, rc: http.NewResponseController(w), header: w.Header().Clone(), declared: -1}
+}
+
+// Header implements [http.ResponseWriter].
+func (a *writer) Header() http.Header {
+	if a.header == nil {
+		a.header = http.Header{}
+	}
+	return a.header
+}
+
+// WriteHeader implements [http.ResponseWriter]. Informational statuses are dropped: their headers would leave unpaid.
+func (a *writer) WriteHeader(status int) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.writeHeader(status)
+}
+
+func (a *writer) writeHeader(status int) {
+	if status < 100 || status > 999 {
+		panic("paid: invalid status " + strconv.Itoa(status))
+	}
+	if a.closed || a.status != 0 || (status < 200 && status != http.StatusSwitchingProtocols) {
+		return
+	}
+	a.status = status
+	a.sent = a.Header().Clone()
+	a.events = isEvents(a.sent)
+	if v := a.sent.Get("Content-Length"); v != "" {
+		if n, err := strconv.ParseInt(v, 10, 64); err == nil && n >= 0 {
+			a.declared = n
+		} else {
+			a.sent.Del("Content-Length")
+		}
+	}
+}
+
+// Write implements [http.ResponseWriter].
+func (a *writer) Write(p []byte) (int, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.closed {
+		return 0, errEnded
+	}
+	if a.err != nil {
+		return 0, a.err
+	}
+	if a.status == 0 {
+		a.writeHeader(http.StatusOK)
+	}
+	if !bodyAllowed(a.status) {
+		return 0, http.ErrBodyNotAllowed
+	}
+	if a.declared >= 0 && !a.head && a.size+int64(len(p)) > a.declared {
+		return 0, http.ErrContentLength
+	}
+	if !a.streaming && ((a.stream && a.events) || int64(a.buf.Len()+len(p)) > a.max) {
+		if err := a.startStream(); err != nil {
+			return 0, err
+		}
+	}
+	a.size += int64(len(p))
+	if !a.streaming {
+		return a.buf.Write(p)
+	}
+	n, err := a.pass(p)
+	if err == nil && a.events {
+		err = a.flush()
+	}
+	return n, err
+}
+
+// Flush implements [http.Flusher].
+func (a *writer) Flush() { _ = a.FlushError() }
+
+// FlushError is Flush with the error that [http.ResponseController] wants. On a route that cannot stream, it does nothing.
+func (a *writer) FlushError() error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.closed {
+		return errEnded
+	}
+	if a.err != nil {
+		return a.err
+	}
+	if a.status == 0 {
+		a.writeHeader(http.StatusOK)
+	}
+	if a.streaming {
+		return a.flush()
+	}
+	if !a.stream || (a.only && !a.events) {
+		return nil
+	}
+	if err := a.startStream(); err != nil {
+		return err
+	}
+	return a.flush()
+}
+
+// SetReadDeadline lets a handler bound the reading of its request.
+func (a *writer) SetReadDeadline(t time.Time) error { return a.rc.SetReadDeadline(t) }
+
+// EnableFullDuplex lets a handler read its request while it answers.
+func (a *writer) EnableFullDuplex() error { return a.rc.EnableFullDuplex() }
+
+// startStream lets everything flow from here on.
+func (a *writer) startStream() error {
+	if !a.stream || !bodyAllowed(a.status) {
+		a.err = ErrTooLarge
+		return a.err
+	}
+	if err := a.begin(); err != nil {
+		a.err = err
+		return err
+	}
+	a.streaming = true
+	putHeader(a.w.Header(), a.sent)
+	a.mark(a.w.Header())
+	a.w.WriteHeader(a.status)
+	if a.buf.Len() > 0 {
+		p := a.buf.Bytes()
+		_, err := a.pass(p)
+		a.buf = bytes.Buffer{}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (a *writer) pass(p []byte) (int, error) {
+	if a.cut.Load() {
+		a.err = ErrHoldEnded
+		return 0, a.err
+	}
+	n, err := a.w.Write(p)
+	a.delivered += int64(n)
+	if err != nil {
+		a.fail(err)
+		return n, a.err
+	}
+	return n, nil
+}
+
+func (a *writer) flush() error {
+	if a.cut.Load() {
+		a.err = ErrHoldEnded
+		return a.err
+	}
+	if err := a.rc.Flush(); err != nil && !errors.Is(err, http.ErrNotSupported) {
+		a.fail(err)
+		return a.err
+	}
+	return nil
+}
+
+func (a *writer) fail(err error) {
+	a.err = err
+	if a.cut.Load() {
+		a.err = ErrHoldEnded
+	}
+}
+
+// close ends the writer: what a goroutine of the handler writes later goes nowhere.
+func (a *writer) close() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.status == 0 {
+		a.writeHeader(http.StatusOK)
+	}
+	a.closed = true
+}
+
+// broken reports an answer that the server could not send as the handler wrote it.
+func (a *writer) broken() bool {
+	return a.err != nil || (a.declared >= 0 && a.size != a.declared && !a.head && bodyAllowed(a.status))
+}
+
+// commit sends a buffered answer with these extra headers.
+func (a *writer) commit(extra func(http.Header)) {
+	h := a.w.Header()
+	putHeader(h, a.sent)
+	trailers := a.trailers()
+	switch {
+	case !bodyAllowed(a.status):
+		h.Del("Content-Length")
+	case a.head:
+		if a.declared < 0 && a.buf.Len() > 0 {
+			h.Set("Content-Length", strconv.Itoa(a.buf.Len()))
+		}
+	case len(trailers) > 0:
+		h.Del("Content-Length")
+	default:
+		h.Set("Content-Length", strconv.Itoa(a.buf.Len()))
+	}
+	extra(h)
+	a.w.WriteHeader(a.status)
+	if bodyAllowed(a.status) && a.buf.Len() > 0 {
+		_, _ = a.w.Write(a.buf.Bytes()) // a client that left has its receipt under the request id
+	}
+	a.putTrailers(trailers)
+}
+
+// trailers returns what the handler set as trailers, with the names under which the server takes them.
+func (a *writer) trailers() http.Header {
+	t := http.Header{}
+	for _, v := range a.sent.Values("Trailer") {
+		for name := range strings.SplitSeq(v, ",") {
+			name = http.CanonicalHeaderKey(strings.TrimSpace(name))
+			if values, ok := a.header[name]; ok {
+				t[name] = values
+			}
+		}
+	}
+	for name, values := range a.header {
+		if strings.HasPrefix(name, http.TrailerPrefix) {
+			t[name] = values
+		}
+	}
+	stripAnswer(t)
+	return t
+}
+
+func (a *writer) putTrailers(t http.Header) {
+	h := a.w.Header()
+	for name, values := range t {
+		h[name] = values
+	}
+}
+
+// putHeader replaces all of to by what the handler answered, without what is not its own to say.
+func putHeader(to, from http.Header) {
+	clear(to)
+	for name, values := range from {
+		if !strings.HasPrefix(name, http.TrailerPrefix) {
+			to[name] = values
+		}
+	}
+	stripAnswer(to)
+	keepPrivate(to)
+}
+
+func isEvents(h http.Header) bool {
+	t, _, err := mime.ParseMediaType(h.Get("Content-Type"))
+	return err == nil && t == "text/event-stream"
+}
+
+func bodyAllowed(status int) bool {
+	return status >= 200 && status != http.StatusNoContent && status != http.StatusNotModified
+}
+
+func success(status int) bool { return status >= 200 && status <= 299 }
