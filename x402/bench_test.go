@@ -1,0 +1,60 @@
+package x402_test
+
+import (
+	"testing"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/x402"
+)
+
+// BenchmarkVerifyBody is what each verify pays for decoding: the body, then its access token.
+func BenchmarkVerifyBody(b *testing.B) {
+	required := golden(b, "payment-required.json")
+	for name, tok := range map[string]string{"jwt": golden(b, "worked-example.jwt"), "x402": golden(b, "worked-example.x402")} {
+		body := []byte(`{"paymentRequired":` + required + `,"x402AccessToken":"` + tok + `","maxAmount":"5","hold":true}`)
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			b.SetBytes(int64(len(body)))
+			for b.Loop() {
+				var r x402.VerifyRequest
+				if err := x402.Decode(body, &r); err != nil {
+					b.Fatal(err)
+				}
+				if _, err := x402.DecodeToken(r.AccessToken); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+func BenchmarkSettleAnswer(b *testing.B) {
+	five := toll.Credits(5)
+	r := x402.SettleResponse{
+		Success: true, Transaction: jti, Network: "eip155:84532", Payer: payer, CreditsRedeemed: &five, RemainingBalance: &five, Amount: &five,
+		Extra: &x402.SettleExtra{AgentRequestID: "req_xk7yftfphzlb7gnockbagt7ga4_qlz6truv3rvy2gyr", PlanID: planID, AgentID: agentID, CreditsRedeemed: &five, RemainingBalance: &five},
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := x402.Encode(&r); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func BenchmarkMatchEndpoint(b *testing.B) {
+	list := []toll.Endpoint{{Verb: "POST", URL: "https://agent.example.com/ask"}, {Verb: "GET", URL: "https://agent.example.com/t/:id"}}
+	es := x402.NewEndpoints(list)
+	b.Run("prepared", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			es.Match("https://agent.example.com/ask", "POST")
+		}
+	})
+	b.Run("once", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			x402.MatchEndpoint(list, "https://agent.example.com/ask", "POST")
+		}
+	})
+}
