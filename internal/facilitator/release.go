@@ -167,4 +167,6 @@ func (f *Facilitator) settlement(ctx context.Context, r *request) (*toll.Settlem
 }
 
 // requestsByID waits for the ledger's read by id alone.
-func (f *Facilitator) requestsByID(context.Context, string, int) ([]ledger.Request, error) { return nil, nil }
+func (f *Facilitator) requestsByID(context.Context, string, int) ([]ledger.Request, error) {
+	return nil, nil
+}

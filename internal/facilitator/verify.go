@@ -2,6 +2,7 @@ package facilitator
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -157,7 +158,10 @@ func (f *Facilitator) orderFree(ctx context.Context, p *payment, refusal error) 
 		return false, toll.AsError(err)
 	}
 	if a.Orders > 0 {
-		return false, nil
+		// The order may have come from another request between the refusal and this read.
+		var r *ledger.Refusal
+		errors.As(refusal, &r)
+		return r.Kind == ledger.PeriodOver && a.Subscribed(f.clock()) || r.Kind == ledger.Insufficient && a.Available() >= r.Needed, nil
 	}
 	err = f.checkout.EnsureFree(ctx, p.plan, p.claims.Subscriber)
 	if err == nil {
