@@ -1,6 +1,9 @@
 package toll
 
-import "math/bits"
+import (
+	"encoding/binary"
+	"math/bits"
+)
 
 // keccakRounds are the round constants of Keccak-f[1600] (FIPS 202, section 3.2.5).
 var keccakRounds = [24]uint64{
@@ -10,34 +13,72 @@ var keccakRounds = [24]uint64{
 	0x000000000000800a, 0x800000008000000a, 0x8000000080008081, 0x8000000000008080, 0x0000000080000001, 0x8000000080008008,
 }
 
-var (
-	keccakRotations = [24]int{1, 3, 6, 10, 15, 21, 28, 36, 45, 55, 2, 14, 27, 41, 56, 8, 25, 43, 62, 18, 39, 61, 20, 44}
-	keccakLanes     = [24]int{10, 7, 11, 17, 18, 3, 5, 16, 8, 21, 24, 4, 15, 23, 19, 13, 12, 2, 20, 14, 22, 9, 6, 1}
-)
-
+// keccakF is the permutation Keccak-f[1600] (FIPS 202, section 3.2). Each round is written out lane by lane, as indices that
+// the compiler knows make it several times as fast: theta into c and d, rho and pi into b, then chi and iota.
 func keccakF(a *[25]uint64) {
-	var c [5]uint64
 	for _, rc := range keccakRounds {
-		for x := range 5 {
-			c[x] = a[x] ^ a[x+5] ^ a[x+10] ^ a[x+15] ^ a[x+20]
-		}
-		for x := range 5 {
-			d := c[(x+4)%5] ^ bits.RotateLeft64(c[(x+1)%5], 1)
-			for y := 0; y < 25; y += 5 {
-				a[y+x] ^= d
-			}
-		}
-		t := a[1]
-		for i, lane := range keccakLanes {
-			t, a[lane] = a[lane], bits.RotateLeft64(t, keccakRotations[i])
-		}
-		for y := 0; y < 25; y += 5 {
-			copy(c[:], a[y:y+5])
-			for x := range 5 {
-				a[y+x] = c[x] ^ (^c[(x+1)%5] & c[(x+2)%5])
-			}
-		}
-		a[0] ^= rc
+		c0 := a[0] ^ a[5] ^ a[10] ^ a[15] ^ a[20]
+		c1 := a[1] ^ a[6] ^ a[11] ^ a[16] ^ a[21]
+		c2 := a[2] ^ a[7] ^ a[12] ^ a[17] ^ a[22]
+		c3 := a[3] ^ a[8] ^ a[13] ^ a[18] ^ a[23]
+		c4 := a[4] ^ a[9] ^ a[14] ^ a[19] ^ a[24]
+		d0 := c4 ^ bits.RotateLeft64(c1, 1)
+		d1 := c0 ^ bits.RotateLeft64(c2, 1)
+		d2 := c1 ^ bits.RotateLeft64(c3, 1)
+		d3 := c2 ^ bits.RotateLeft64(c4, 1)
+		d4 := c3 ^ bits.RotateLeft64(c0, 1)
+
+		b0 := a[0] ^ d0
+		b1 := bits.RotateLeft64(a[6]^d1, 44)
+		b2 := bits.RotateLeft64(a[12]^d2, 43)
+		b3 := bits.RotateLeft64(a[18]^d3, 21)
+		b4 := bits.RotateLeft64(a[24]^d4, 14)
+		b5 := bits.RotateLeft64(a[3]^d3, 28)
+		b6 := bits.RotateLeft64(a[9]^d4, 20)
+		b7 := bits.RotateLeft64(a[10]^d0, 3)
+		b8 := bits.RotateLeft64(a[16]^d1, 45)
+		b9 := bits.RotateLeft64(a[22]^d2, 61)
+		b10 := bits.RotateLeft64(a[1]^d1, 1)
+		b11 := bits.RotateLeft64(a[7]^d2, 6)
+		b12 := bits.RotateLeft64(a[13]^d3, 25)
+		b13 := bits.RotateLeft64(a[19]^d4, 8)
+		b14 := bits.RotateLeft64(a[20]^d0, 18)
+		b15 := bits.RotateLeft64(a[4]^d4, 27)
+		b16 := bits.RotateLeft64(a[5]^d0, 36)
+		b17 := bits.RotateLeft64(a[11]^d1, 10)
+		b18 := bits.RotateLeft64(a[17]^d2, 15)
+		b19 := bits.RotateLeft64(a[23]^d3, 56)
+		b20 := bits.RotateLeft64(a[2]^d2, 62)
+		b21 := bits.RotateLeft64(a[8]^d3, 55)
+		b22 := bits.RotateLeft64(a[14]^d4, 39)
+		b23 := bits.RotateLeft64(a[15]^d0, 41)
+		b24 := bits.RotateLeft64(a[21]^d1, 2)
+
+		a[0] = b0 ^ (b2 &^ b1) ^ rc
+		a[1] = b1 ^ (b3 &^ b2)
+		a[2] = b2 ^ (b4 &^ b3)
+		a[3] = b3 ^ (b0 &^ b4)
+		a[4] = b4 ^ (b1 &^ b0)
+		a[5] = b5 ^ (b7 &^ b6)
+		a[6] = b6 ^ (b8 &^ b7)
+		a[7] = b7 ^ (b9 &^ b8)
+		a[8] = b8 ^ (b5 &^ b9)
+		a[9] = b9 ^ (b6 &^ b5)
+		a[10] = b10 ^ (b12 &^ b11)
+		a[11] = b11 ^ (b13 &^ b12)
+		a[12] = b12 ^ (b14 &^ b13)
+		a[13] = b13 ^ (b10 &^ b14)
+		a[14] = b14 ^ (b11 &^ b10)
+		a[15] = b15 ^ (b17 &^ b16)
+		a[16] = b16 ^ (b18 &^ b17)
+		a[17] = b17 ^ (b19 &^ b18)
+		a[18] = b18 ^ (b15 &^ b19)
+		a[19] = b19 ^ (b16 &^ b15)
+		a[20] = b20 ^ (b22 &^ b21)
+		a[21] = b21 ^ (b23 &^ b22)
+		a[22] = b22 ^ (b24 &^ b23)
+		a[23] = b23 ^ (b20 &^ b24)
+		a[24] = b24 ^ (b21 &^ b20)
 	}
 }
 
@@ -49,11 +90,7 @@ func Keccak256(data []byte) [32]byte {
 	var a [25]uint64
 	absorb := func(block []byte) {
 		for i := range rate / 8 {
-			var w uint64
-			for j := 7; j >= 0; j-- {
-				w = w<<8 | uint64(block[i*8+j])
-			}
-			a[i] ^= w
+			a[i] ^= binary.LittleEndian.Uint64(block[i*8:])
 		}
 		keccakF(&a)
 	}
@@ -68,9 +105,7 @@ func Keccak256(data []byte) [32]byte {
 	absorb(last[:])
 	var out [32]byte
 	for i := range 4 {
-		for j := range 8 {
-			out[i*8+j] = byte(a[i] >> (8 * j))
-		}
+		binary.LittleEndian.PutUint64(out[i*8:], a[i])
 	}
 	return out
 }

@@ -62,3 +62,10 @@ func TestPayAsYouGoTemplate(t *testing.T) {
 		t.Errorf("the marker is %s, want %s", toll.PayAsYouGoTemplate, got)
 	}
 }
+
+func BenchmarkAddress_String(b *testing.B) {
+	a := toll.MustAddress("0x70997970C51812dc3A010C7d01b50e0d17dc79C8")
+	for b.Loop() {
+		_ = a.String()
+	}
+}
