@@ -187,3 +187,5 @@ func refusedToken(t testing.TB, a *Auth, name, jws string) {
 func logTo(w *strings.Builder) *slog.Logger {
 	return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: slog.LevelDebug}))
 }
+
+func ring() *seal.Ring { return seal.New(testMaster) }

@@ -225,8 +225,16 @@ func (a *Auth) putSigningKey(ctx context.Context, tx *store.Tx, seed []byte, now
 func (a *Auth) AddSigningKey(ctx context.Context) (string, error) {
 	var kid string
 	err := a.store.Tx(ctx, func(tx *store.Tx) error {
-		var err error
-		kid, err = a.newSigningKey(ctx, tx, a.clock())
+		rows, err := store.SigningKeys(ctx, tx)
+		if err != nil {
+			return err
+		}
+		// Keys take their turns in the order of their times, also when this clock is behind that of another process.
+		now := a.clock()
+		if n := len(rows); n > 0 && !rows[n-1].CreatedAt.Before(now) {
+			now = rows[n-1].CreatedAt.Add(time.Microsecond)
+		}
+		kid, err = a.newSigningKey(ctx, tx, now)
 		return err
 	})
 	if err != nil {

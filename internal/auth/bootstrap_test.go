@@ -1,0 +1,396 @@
+package auth
+
+import (
+	"bytes"
+	"context"
+	"crypto/ed25519"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/decred/dcrd/dcrec/secp256k1/v4"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/seal"
+	"github.com/tollhq/toll/internal/store"
+	"github.com/tollhq/toll/internal/store/storetest"
+)
+
+type publicKey struct{ Kty, Crv, X, Kid, Use, Alg, D string }
+
+func published(t testing.TB, a *Auth) map[string]publicKey {
+	t.Helper()
+	var doc struct{ Keys []publicKey }
+	if err := json.Unmarshal(a.JWKS(), &doc); err != nil {
+		t.Fatal(err)
+	}
+	keys := make(map[string]publicKey, len(doc.Keys))
+	for _, k := range doc.Keys {
+		x, err := base64.RawURLEncoding.DecodeString(k.X)
+		if err != nil || k.Kty != "OKP" || k.Crv != "Ed25519" || k.Use != "sig" || k.Alg != "EdDSA" || k.D != "" {
+			t.Errorf("key %+v", k)
+		}
+		if kid, err := thumbprint(ed25519.PublicKey(x)); err != nil || kid != k.Kid {
+			t.Errorf("kid %s is not the thumbprint %s", k.Kid, kid)
+		}
+		keys[k.Kid] = k
+	}
+	return keys
+}
+
+func TestBootstrapOnce(t *testing.T) {
+	storetest.Each(t, func(t *testing.T, st *store.Store) {
+		const starters = 8
+		all := make([]*Auth, starters)
+		errs := make([]error, starters)
+		var wg sync.WaitGroup
+		gate := make(chan struct{})
+		for i := range starters {
+			wg.Go(func() {
+				<-gate
+				cfg, _ := testConfig()
+				cfg.Issuer = testIssuer + "/" + string(rune('a'+i)) // each listens on a port of its own
+				all[i], errs[i] = Bootstrap(context.Background(), st, seal.New(testMaster), cfg)
+			})
+		}
+		close(gate)
+		wg.Wait()
+		for i, a := range all {
+			if errs[i] != nil {
+				t.Fatal(errs[i])
+			}
+			defer stop(t, a)
+			if a.Issuer() != all[0].Issuer() || !bytes.Equal(a.MACKey(), all[0].MACKey()) || !bytes.Equal(a.JWKS(), all[0].JWKS()) {
+				t.Errorf("process %d differs: %s", i, a.Issuer())
+			}
+		}
+		if len(all[0].MACKey()) != 32 || bytes.Equal(all[0].MACKey(), make([]byte, 32)) {
+			t.Errorf("MAC key %x", all[0].MACKey())
+		}
+		if n := len(published(t, all[0])); n != 2 {
+			t.Errorf("%d keys published, want 2", n)
+		}
+		c := exampleClaims
+		c.Issuer, c.Audience = "", nil
+		jws, err := all[1].SignToken(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := all[2].VerifyToken(jws); err != nil {
+			t.Errorf("token of another process: %v", err)
+		}
+	})
+}
+
+func TestBootstrapRefuses(t *testing.T) {
+	storetest.Each(t, func(t *testing.T, st *store.Store) {
+		cfg, _ := testConfig()
+		try := func(master [32]byte, change func(*Config)) error {
+			c := cfg
+			change(&c)
+			a, err := Bootstrap(t.Context(), st, seal.New(master), c)
+			if err == nil {
+				stop(t, a)
+			}
+			return err
+		}
+		if err := try(testMaster, func(c *Config) { c.Issuer = "" }); err == nil || !strings.Contains(err.Error(), "address") {
+			t.Errorf("first start without an address: %v", err)
+		}
+		if err := try(testMaster, func(*Config) {}); err != nil {
+			t.Fatal(err)
+		}
+		for name, c := range map[string]struct {
+			master [32]byte
+			change func(*Config)
+			want   string
+		}{
+			"other environment":    {testMaster, func(c *Config) { c.Environment = toll.Live }, `belongs to the environment "sandbox"`},
+			"unknown environment":  {testMaster, func(c *Config) { c.Environment = "test" }, "neither sandbox nor live"},
+			"wrong master key":     {[32]byte{9}, func(*Config) {}, "master key"},
+			"no claim object":      {testMaster, func(c *Config) { c.ClaimObject = "" }, "claim object"},
+			"claim object iss":     {testMaster, func(c *Config) { c.ClaimObject = "iss" }, "claim object"},
+			"prefix":               {testMaster, func(c *Config) { c.Prefix = "A:b" }, "prefix"},
+			"other prefix":         {testMaster, func(c *Config) { c.Prefix = "live" }, "prefix"},
+			"public address empty": {testMaster, func(c *Config) { c.Issuer, c.IssuerGiven = "", true }, "address"},
+			"public address ftp":   {testMaster, func(c *Config) { c.Issuer, c.IssuerGiven = "ftp://x", true }, "URL"},
+			"public address user":  {testMaster, func(c *Config) { c.Issuer, c.IssuerGiven = "https://u:p@x", true }, "URL"},
+		} {
+			err := try(c.master, c.change)
+			if err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("%s: %v, want it to name %q", name, err, c.want)
+			}
+		}
+		if err := try(testMaster, func(c *Config) { c.Environment, c.Issuer = "", "" }); err != nil {
+			t.Errorf("later start with nothing said: %v", err)
+		}
+	})
+}
+
+// A row that was not written under the master key does not become a signing key.
+func TestSigningKeyOfTheDatabaseWriter(t *testing.T) {
+	st := sqliteStore(t)
+	cfg, clock := testConfig()
+	a := start(t, st, cfg)
+	public := ownKey().Public().(ed25519.PublicKey)
+	rows, err := store.SigningKeys(t.Context(), st)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := st.Tx(t.Context(), func(tx *store.Tx) error {
+		return store.InsertSigningKey(t.Context(), tx, store.SigningKey{KID: testKID, Public: public, Sealed: rows[0].Sealed, CreatedAt: clock.now()})
+	}); err != nil {
+		t.Fatal(err)
+	}
+	clock.add(time.Minute)
+	refusedToken(t, a, "key put into the database", exampleJWS)
+	if _, ok := published(t, a)[testKID]; ok {
+		t.Error("published")
+	}
+	if _, err := Bootstrap(t.Context(), st, seal.New(testMaster), cfg); err == nil {
+		t.Error("a start takes the key")
+	}
+}
+
+func TestPublicAddressReplacesTheIssuer(t *testing.T) {
+	storetest.Each(t, func(t *testing.T, st *store.Store) {
+		cfg, clock := testConfig()
+		cfg.Issuer = "http://127.0.0.1:4000/api/v1"
+		first := start(t, st, cfg)
+		token := func(a *Auth) string {
+			t.Helper()
+			c := exampleClaims
+			c.Issuer, c.Audience, c.Hash = "", nil, toll.NewHash()
+			jws, err := a.SignToken(c)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return jws
+		}
+		old := token(first)
+
+		cfg.Issuer = "http://127.0.0.1:5000/api/v1"
+		if again := start(t, st, cfg); again.Issuer() != first.Issuer() {
+			t.Errorf("another port changed the issuer to %s", again.Issuer())
+		}
+		cfg.Issuer, cfg.IssuerGiven = testIssuer+"/", true
+		second := start(t, st, cfg)
+		if second.Issuer() != testIssuer {
+			t.Fatalf("issuer %s", second.Issuer())
+		}
+		clock.add(2 * time.Second)
+		for name, a := range map[string]*Auth{"first": first, "second": second} {
+			for kind, jws := range map[string]string{"old": old, "new": token(second)} {
+				if _, err := a.VerifyToken(jws); err != nil {
+					t.Errorf("%s process, %s token: %v: %v", name, kind, err, errors.Unwrap(err))
+				}
+			}
+		}
+		cfg.Issuer, cfg.IssuerGiven = "", false
+		if third := start(t, st, cfg); third.Issuer() != testIssuer {
+			t.Errorf("a later start without an address has %s", third.Issuer())
+		}
+		clock.add(time.Minute)
+		if first.Issuer() != testIssuer {
+			t.Errorf("the first process still has %s", first.Issuer())
+		}
+		for range 3 {
+			cfg.Issuer, cfg.IssuerGiven = testIssuer, true
+			start(t, st, cfg)
+		}
+		if list, err := storedIssuers(t.Context(), st); err != nil || len(list) != 2 {
+			t.Errorf("issuers %q, %v", list, err)
+		}
+	})
+}
+
+func TestPrincipals(t *testing.T) {
+	storetest.Each(t, func(t *testing.T, st *store.Store) {
+		cfg, _ := testConfig()
+		a, b := start(t, st, cfg), start(t, st, cfg)
+		const callers = 16
+		addresses := make([]toll.Address, callers)
+		errs := make([]error, callers)
+		var wg sync.WaitGroup
+		for i := range callers {
+			wg.Go(func() {
+				addresses[i], errs[i] = []*Auth{a, b}[i%2].CreatePrincipal(context.Background(), "alice")
+			})
+		}
+		wg.Wait()
+		for i := range callers {
+			if errs[i] != nil || addresses[i] != addresses[0] || addresses[i].IsZero() {
+				t.Errorf("caller %d: %s, %v", i, addresses[i], errs[i])
+			}
+		}
+		if got, err := b.PrincipalByName(t.Context(), "alice"); err != nil || got != addresses[0] {
+			t.Errorf("by name: %s, %v", got, err)
+		}
+		if _, err := a.PrincipalByName(t.Context(), "bob"); !errors.Is(err, store.ErrNotFound) {
+			t.Errorf("unknown name: %v", err)
+		}
+		one, err1 := a.CreatePrincipal(t.Context(), "")
+		two, err2 := a.CreatePrincipal(t.Context(), "")
+		if err1 != nil || err2 != nil || one == two {
+			t.Errorf("without a name: %s %v, %s %v", one, err1, two, err2)
+		}
+		for _, name := range []string{strings.Repeat("a", 101), "a\x00b", "a\nb", "a\xff"} {
+			if _, err := a.CreatePrincipal(t.Context(), name); code(t, err) != toll.CodeBadRequest {
+				t.Errorf("name %q: %v", name, err)
+			}
+		}
+
+		p, err := store.PrincipalByAddress(t.Context(), st, addresses[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		ring := seal.New(testMaster)
+		plain, err := ring.Open(p.SealedKey, a.walletAAD(p.Address))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if walletAddress(secp256k1.PrivKeyFromBytes(plain).PubKey()) != p.Address {
+			t.Error("the sealed key is not that of the address")
+		}
+		if bytes.Contains(p.SealedKey, plain) {
+			t.Error("the key is in the clear")
+		}
+		if _, err := ring.Open(p.SealedKey, a.walletAAD(one)); err == nil {
+			t.Error("the key opens for another address")
+		}
+		live := &Auth{environment: toll.Live}
+		if _, err := ring.Open(p.SealedKey, live.walletAAD(p.Address)); err == nil {
+			t.Error("the key opens in the other environment")
+		}
+	})
+}
+
+// The address of a known private key: the first account of the mnemonic that every development chain uses, which is
+// the subscriber of the worked example.
+func TestWalletAddress(t *testing.T) {
+	var key [32]byte
+	copy(key[:], mustHex("ac0974bec39a17e36ba4a6b4d238ff944bacb478cbed5efcae784d7bf4f2ff80"))
+	if got := walletAddress(secp256k1.PrivKeyFromBytes(key[:]).PubKey()); got != exampleClaims.Subscriber {
+		t.Errorf("address %s, want %s", got, exampleClaims.Subscriber)
+	}
+}
+
+func mustHex(s string) []byte {
+	h := mustHash("0x" + s)
+	return h[:]
+}
+
+func TestT18_SigningKeyRotation(t *testing.T) {
+	storetest.Each(t, func(t *testing.T, st *store.Store) {
+		cfg, clock := testConfig()
+		late := clockAt(clock.now().Add(-30 * time.Second)) // instances 30 s apart
+		a := start(t, st, cfg)
+		cfg.Clock = late.now
+		b := start(t, st, cfg)
+		both := []*Auth{a, b}
+		signers := make(map[string]int)
+		traffic := func() {
+			t.Helper()
+			for i, from := range both {
+				c := exampleClaims
+				c.Hash, c.IssuedAt, c.ExpiresAt = toll.NewHash(), time.Time{}, clock.now().Add(24*time.Hour)
+				jws, err := from.SignToken(c)
+				if err != nil {
+					t.Fatal(err)
+				}
+				kid, err := headerKeyID(jws[:strings.IndexByte(jws, '.')])
+				if err != nil {
+					t.Fatal(err)
+				}
+				signers[kid]++
+				if _, ok := published(t, both[1-i])[kid]; !ok {
+					t.Fatalf("%s: signed with a key that the other instance does not publish", clock.now())
+				}
+				for _, to := range both {
+					if _, err := to.VerifyToken(jws); err != nil {
+						t.Fatalf("%s: refused: %v: %v", clock.now(), err, errors.Unwrap(err))
+					}
+				}
+			}
+		}
+		pass := func(d time.Duration) {
+			t.Helper()
+			for ; d > 0; d -= 10 * time.Second {
+				clock.add(10 * time.Second)
+				late.add(10 * time.Second)
+				traffic()
+			}
+		}
+		traffic()
+		first := a.keys().keys[0].id
+		for kid := range signers {
+			if kid != first {
+				t.Errorf("%s signs, not the oldest key %s", kid, first)
+			}
+		}
+		added, err := a.AddSigningKey(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(published(t, a)) != 3 {
+			t.Error("the new key is not published at once")
+		}
+		if err := a.RetireSigningKey(t.Context(), first, time.Time{}); err != nil {
+			t.Fatal(err)
+		}
+		second := a.keys().keys[1].id
+		pass(9 * time.Minute)
+		if signers[second] != 0 {
+			t.Error("the next key signs before it has been published for ten minutes")
+		}
+		pass(4 * time.Minute)
+		if signers[second] == 0 || signers[added] != 0 {
+			t.Errorf("signers %v, want %s now", signers, second)
+		}
+		if err := b.RetireSigningKey(t.Context(), second, time.Time{}); err != nil {
+			t.Fatal(err)
+		}
+		pass(5 * time.Minute)
+		if signers[added] == 0 {
+			t.Errorf("signers %v, want %s now", signers, added)
+		}
+		if err := a.RetireSigningKey(t.Context(), added, time.Time{}); err == nil {
+			t.Error("the last key was retired")
+		}
+		if err := a.RetireSigningKey(t.Context(), "nobody", time.Time{}); err == nil {
+			t.Error("an unknown key was retired")
+		}
+		if n := len(published(t, b)); n != 3 {
+			t.Errorf("%d keys published, want 3: tokens of retired ones are valid", n)
+		}
+		if strings.Contains(string(a.JWKS()), `"d"`) {
+			t.Error("the document holds private keys")
+		}
+		clock.add(longestToken + time.Hour)
+		if n := len(published(t, a)); n != 1 {
+			t.Errorf("%d keys published a year later, want 1", n)
+		}
+	})
+}
+
+// A database that is away costs one failed read in two seconds, and the known keys serve on.
+func TestKeysServeOnWithoutTheDatabase(t *testing.T) {
+	st, err := store.Open(t.Context(), store.Config{Data: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg, clock := testConfig()
+	putKey(t, st, toll.Sandbox, testSeed, clock.now())
+	a := start(t, st, cfg)
+	if err := st.Close(); err != nil {
+		t.Fatal(err)
+	}
+	clock.add(time.Minute)
+	if _, err := a.VerifyToken(exampleJWS); err != nil {
+		t.Errorf("%v: %v", err, errors.Unwrap(err))
+	}
+}
