@@ -25,7 +25,8 @@ const maxFaults = 64
 
 // Decode reads strict JSON into v, a pointer to a zero value. Refused are duplicate names, invalid UTF-8 (also lone
 // surrogates and a byte order mark), bytes after the value and nesting beyond [MaxDepth]. Names are compared exactly;
-// unknown members are ignored; null is the same as absent.
+// unknown members are ignored; null is the same as absent, and in an array the zero value. To tell null from absent, decode
+// into a map of json.RawMessage first.
 //
 // The error is a *toll.Error whose params.errors names every member of a wrong type. Its code is that of the first
 // malformed id, address, number or UUID, else [toll.CodeBadRequest]. After an error v holds nothing of use.
@@ -44,11 +45,8 @@ func Decode(data []byte, v any) error {
 func DecodeRequired(data []byte, v any, required ...string) error {
 	err := Decode(data, v)
 	var e *toll.Error
-	if errors.As(err, &e) && e.Params["errors"] == nil {
-		return err
-	}
-	if errors.As(err, &e) && isSyntaxFault(e) {
-		return err
+	if errors.As(err, &e) && (e.Params["errors"] == nil || e.Hint == syntaxHint) {
+		return err // text that cannot be read has no members to miss
 	}
 	var r report
 	r.add("", err)
@@ -68,7 +66,7 @@ type body interface{ decodeBody(data []byte) error }
 
 func decode(data []byte, v any) error {
 	err := json.Unmarshal(data, v)
-	if err == nil && (len(data) == 0 || data[0] != 'n') {
+	if err == nil && !startsNull(data) {
 		return nil
 	}
 	return explain(data, v, err)
@@ -93,6 +91,16 @@ func explain(data []byte, v any, cause error) error {
 		return err
 	}
 	return toll.NewError(toll.CodeBadRequest).WithCause(cause)
+}
+
+// startsNull is for valid JSON.
+func startsNull(data []byte) bool {
+	for _, c := range data {
+		if c > ' ' {
+			return c == 'n'
+		}
+	}
+	return false
 }
 
 func isNull(raw []byte) bool { return string(bytes.TrimSpace(raw)) == "null" }
@@ -155,8 +163,6 @@ func syntaxFault(path, message string) error {
 	e.Hint = syntaxHint
 	return e
 }
-
-func isSyntaxFault(e *toll.Error) bool { return e.Hint == syntaxHint }
 
 // report collects faults in the order of the text.
 type report struct {

@@ -122,6 +122,7 @@ func TestT96_JSONDifferentials(t *testing.T) {
 		"text":                     `"{}"`,
 		"number":                   `1`,
 		"null":                     `null`,
+		"null after blanks":        "\n null",
 		"leading zero":             `{"x":01}`,
 		"plus":                     `{"x":+1}`,
 		"bare fraction":            `{"x":.5}`,

@@ -1,5 +1,3 @@
-// Package x402 speaks version 2 of the x402 payment protocol: its objects, header and _meta names, strict decoding and
-// exact encoding, the three forms of an access token, and the [Facilitator] seam that agents are built on.
 package x402
 
 // Namespace is the set of brand words on the wire. Nothing else in the project spells them, so that another value serves
