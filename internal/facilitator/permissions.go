@@ -157,18 +157,13 @@ func (f *Facilitator) Permissions(ctx context.Context, caller toll.Address, q Pe
 		}
 		filter.Status = permissionStates[i]
 	}
-	number, size := max(q.Page.Number, 1), q.Page.Size
-	if size == 0 {
-		size = 10
-	}
-	filter.Limit, filter.Offset, filter.Ascending = size, (number-1)*size, q.Page.Ascending
-	items, total, err := f.ledger.Permissions(ctx, filter)
+	list, err := f.ledger.Permissions(ctx, filter, q.Page)
 	if err != nil {
 		return none, toll.AsError(err)
 	}
-	out := store.List[*toll.Permission]{Items: make([]*toll.Permission, 0, len(items)), Total: int64(total)}
-	for i := range items {
-		out.Items = append(out.Items, f.record(&items[i], nil))
+	out := store.List[*toll.Permission]{Items: make([]*toll.Permission, 0, len(list.Items)), Total: list.Total, Next: list.Next}
+	for i := range list.Items {
+		out.Items = append(out.Items, f.record(&list.Items[i], nil))
 	}
 	return out, nil
 }

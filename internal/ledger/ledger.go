@@ -3,6 +3,7 @@ package ledger
 import (
 	"context"
 	"log/slog"
+	"strings"
 	"time"
 
 	"github.com/tollhq/toll"
@@ -119,6 +120,9 @@ func (l *Ledger) withTransaction(ctx context.Context, op MintOp, m Minted) (Mint
 // PermissionExpired, RedemptionLimit, PeriodOver, Insufficient, TooManyHolds.
 func (l *Ledger) Hold(ctx context.Context, op HoldOp) (Held, error) {
 	o := &hold{HoldOp: op}
+	if l.foreign(op.RequestID, o.accountID()) {
+		return Held{}, refuse(Conflict)
+	}
 	if o.RequestID == "" {
 		o.RequestID, o.issued = l.ids.issue(o.accountID(), l.clock()), true
 	}
@@ -129,6 +133,9 @@ func (l *Ledger) Hold(ctx context.Context, op HoldOp) (Held, error) {
 // HoldExpired, Insufficient, RedemptionLimit, and without a hold those of [Ledger.Hold] about permission and period.
 func (l *Ledger) Settle(ctx context.Context, op SettleOp) (Settled, error) {
 	o := &settle{SettleOp: op}
+	if l.foreign(op.RequestID, o.accountID()) {
+		return Settled{}, refuse(Conflict)
+	}
 	if o.RequestID == "" {
 		o.RequestID, o.issued = l.ids.issue(o.accountID(), l.clock()), true
 	}
@@ -162,6 +169,16 @@ func (l *Ledger) RevokePermission(ctx context.Context, plan toll.PlanID, subscri
 func (l *Ledger) Touch(ctx context.Context, account AccountID) error {
 	_, err := do[any](ctx, l, touch{account})
 	return err
+}
+
+// foreign reports whether the id looks like one of ours but was not issued for this account. Used or not, it is refused
+// in the same way, so that ids reveal nothing.
+func (l *Ledger) foreign(id string, account AccountID) bool {
+	if !strings.HasPrefix(id, RequestPrefix) {
+		return false
+	}
+	of, ours := l.ids.account(id)
+	return !ours || of != account
 }
 
 // NewRequestID issues an agentRequestId of the account. Nothing is stored.

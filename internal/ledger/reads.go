@@ -94,9 +94,6 @@ type PermissionFilter struct {
 	Subscriber toll.Address
 	Plan       toll.PlanID           // "": all plans
 	Status     toll.PermissionStatus // "": all
-	Limit      int                   // 1 to 100
-	Offset     int
-	Ascending  bool
 }
 
 func (f PermissionFilter) where(now time.Time) (string, []any, error) {
@@ -127,36 +124,21 @@ func (f PermissionFilter) where(now time.Time) (string, []any, error) {
 	return strings.Join(where, " AND "), args, nil
 }
 
-// Permissions returns the permissions that the filter selects, by time of creation, and how many there are in all.
-func (l *Ledger) Permissions(ctx context.Context, f PermissionFilter) ([]Permission, int, error) {
+// Permissions returns a part of the permissions that the filter selects. They sort by time of creation only.
+func (l *Ledger) Permissions(ctx context.Context, f PermissionFilter, page store.Page) (store.List[Permission], error) {
 	where, args, err := f.where(l.clock())
 	if err != nil {
-		return nil, 0, err
+		return store.List[Permission]{}, err
 	}
-	var total int
-	if err := l.st.QueryRow(ctx, `SELECT count(*) FROM permissions WHERE `+where, args...).Scan(&total); err != nil {
-		return nil, 0, err
+	listing := store.Listing{
+		Table: "permissions", Columns: permissionColumns, Where: where, Args: args, ID: "permission_hash",
+		Sorts: map[store.Sort]string{store.SortCreated: "created_at"},
 	}
-	dir := "DESC"
-	if f.Ascending {
-		dir = "ASC"
-	}
-	args = append(args, f.Limit, f.Offset)
-	rows, err := l.st.Query(ctx, fmt.Sprintf(`SELECT %s FROM permissions WHERE %s ORDER BY created_at %s, permission_hash %s
-		LIMIT $%d OFFSET $%d`, permissionColumns, where, dir, dir, len(args)-1, len(args)), args...)
-	if err != nil {
-		return nil, 0, err
-	}
-	var out []Permission
-	err = each(rows, func() error {
+	return store.Select(ctx, l.st, listing, page, func(scan func(dest ...any) error) (Permission, error) {
 		var p Permission
-		if err := scanPermission(rows.Scan, &p); err != nil {
-			return err
-		}
-		out = append(out, p)
-		return nil
+		err := scanPermission(scan, &p)
+		return p, err
 	})
-	return out, total, err
 }
 
 // PermissionUses returns the last n settlements under a permission, newest first.
@@ -196,6 +178,23 @@ func (l *Ledger) RequestOfKey(ctx context.Context, id AccountID, key string) (Re
 		return Request{}, err
 	}
 	return l.Request(ctx, id, requestID)
+}
+
+// RequestsByID returns the requests with an id that callers chose, which may stand in several accounts: newest first, at
+// most limit. It names no account: on a sharded store it asks every shard.
+func (l *Ledger) RequestsByID(ctx context.Context, requestID string, limit int) ([]Request, error) {
+	rows, err := l.st.Query(ctx, sqlRequestsByID, requestID, limit)
+	if err != nil {
+		return nil, err
+	}
+	var out []Request
+	err = each(rows, func() error {
+		var r Request
+		err := scanRequest(rows.Scan, &r)
+		out = append(out, r)
+		return err
+	})
+	return out, err
 }
 
 // RequestByTransaction returns the request that an entry settled, store.ErrNotFound when there is none. It names no

@@ -9,6 +9,9 @@ const (
 		LATERAL (SELECT ` + requestColumns + ` FROM requests
 			WHERE account_id = u.account_id AND agent_request_id = u.agent_request_id LIMIT 1) r`
 
+	sqlRequestsByID = `SELECT ` + requestColumns + ` FROM requests WHERE agent_request_id = $1
+		ORDER BY created_at DESC LIMIT $2`
+
 	sqlKey    = `SELECT agent_request_id FROM request_keys WHERE account_id = $1 AND request_key = $2`
 	sqlKeysOf = `SELECT u.account_id, u.request_key, k.agent_request_id
 		FROM unnest($1::bytea[], $2::text[]) AS u(account_id, request_key),
