@@ -1,0 +1,314 @@
+package checkout_test
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/checkout"
+	"github.com/tollhq/toll/internal/ledger"
+	"github.com/tollhq/toll/internal/store"
+	"github.com/tollhq/toll/internal/store/storetest"
+)
+
+var (
+	owner  = toll.MustAddress("0x70997970C51812dc3A010C7d01b50e0d17dc79C8")
+	holder = toll.MustAddress("0xf39Fd6e51aad88F6F4ce6aB8827279cffFb92266")
+	other  = toll.MustAddress("0x90F79bf6EB2c4f870365E785982E1f101E93b906")
+	start  = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+)
+
+// shop is a checkout, or two of different processes on one database.
+type shop struct {
+	*testing.T
+	ctx     context.Context
+	store   *store.Store
+	ledgers []*ledger.Ledger
+	rooms   []*checkout.Checkout
+	now     atomic.Int64 // microseconds
+}
+
+func (s *shop) clock() time.Time { return time.UnixMicro(s.now.Load()).UTC() }
+
+func (s *shop) at(i int) *checkout.Checkout { return s.rooms[i%len(s.rooms)] }
+
+func each(t *testing.T, f func(s *shop)) {
+	t.Helper()
+	for _, v := range storetest.Variants() {
+		t.Run(string(v), func(t *testing.T) {
+			s := &shop{T: t, ctx: context.Background()}
+			s.now.Store(start.UnixMicro())
+			cfg := storetest.Config(t, v)
+			processes := 2
+			if v == storetest.SQLite {
+				processes = 1
+			}
+			for range processes {
+				s.store = storetest.OpenConfig(t, cfg)
+				l := ledger.New(s.store, ledger.Config{Clock: s.clock, MACKey: []byte("0123456789abcdef0123456789abcdef")})
+				s.ledgers = append(s.ledgers, l)
+				s.rooms = append(s.rooms, checkout.New(checkout.Deps{Store: s.store, Ledger: l, Clock: s.clock}))
+				t.Cleanup(func() {
+					found, err := l.Audit(context.Background())
+					if err := errors.Join(err, l.Close(context.Background())); err != nil || len(found) > 0 {
+						t.Error(err, found)
+					}
+				})
+			}
+			f(s)
+		})
+	}
+}
+
+func (s *shop) must(err error) {
+	s.Helper()
+	if err != nil {
+		s.Fatal(err)
+	}
+}
+
+func (s *shop) code(err error, want toll.Code) {
+	s.Helper()
+	if !errors.Is(err, toll.NewError(want)) {
+		s.Fatalf("got the error %v, want %s", err, want)
+	}
+}
+
+// plan registers a free plan of 100 credits, as f changes it.
+func (s *shop) plan(f func(p *toll.Plan)) *toll.Plan {
+	s.Helper()
+	p := &toll.Plan{
+		ID: toll.NewPlanID(), Owner: owner, Metadata: toll.Metadata{Name: "Basic"}, Price: toll.Price{IsCrypto: true},
+		Credits:     toll.CreditsConfig{RedemptionType: 4, Amount: 100, MinAmount: 1, MaxAmount: 1},
+		AccessLimit: toll.LimitCredits, IsListed: true, CreatedAt: s.clock(), UpdatedAt: s.clock(),
+	}
+	if f != nil {
+		f(p)
+	}
+	s.must(s.store.Tx(s.ctx, func(tx *store.Tx) error { return store.InsertPlan(s.ctx, tx, p, "", nil) }))
+	return p
+}
+
+func (s *shop) account(p *toll.Plan, holder toll.Address) ledger.Account {
+	s.Helper()
+	a, err := s.ledgers[0].Account(s.ctx, ledger.NewAccountID(p.ID, holder))
+	s.must(err)
+	return a
+}
+
+func (s *shop) orders(p *toll.Plan) int64 {
+	s.Helper()
+	n, err := store.OrdersOfPlan(s.ctx, s.store, p.ID)
+	s.must(err)
+	return n
+}
+
+func TestOrderOfFreePlan(t *testing.T) {
+	each(t, func(s *shop) {
+		p := s.plan(func(p *toll.Plan) { p.Credits.DurationSecs = toll.UnitsOf(3600) })
+		o, err := s.at(0).Order(s.ctx, holder, p)
+		s.must(err)
+		end := start.Add(time.Hour)
+		if !o.Success || o.Status != toll.OrderConfirmed || o.CreditsGranted != 100 || !o.Amount.IsZero() || o.PlanID != p.ID ||
+			o.Balance.Balance != 100 || !o.Balance.IsSubscriber || !o.Balance.ExpiresAt.Equal(end) || o.HTTPStatus != 200 {
+			t.Fatalf("%+v", o)
+		}
+		if _, err := toll.ParseHash(o.TxHash); err != nil || o.TxHash != s.account(p, holder).Commitment.String() {
+			t.Fatalf("the transaction %s is not the entry", o.TxHash)
+		}
+		// Ordering again by asking buys again.
+		_, err = s.at(1).Order(s.ctx, holder, p)
+		s.must(err)
+		if a := s.account(p, holder); a.Orders != 2 || a.Balance != 200 || s.orders(p) != 2 {
+			t.Fatalf("%+v", a)
+		}
+		for _, caller := range []toll.Address{holder, owner} {
+			again, err := s.at(1).OrderByID(s.ctx, caller, o.OrderID)
+			s.must(err)
+			if again.TxHash != o.TxHash || again.CreditsGranted != 100 || again.Balance.Balance != 200 {
+				t.Fatalf("%+v", again)
+			}
+		}
+		_, err = s.at(0).OrderByID(s.ctx, other, o.OrderID)
+		s.code(err, toll.CodeOrderNotFound)
+		_, err = s.at(0).OrderByID(s.ctx, holder, toll.NewUUID())
+		s.code(err, toll.CodeOrderNotFound)
+		_, err = s.at(0).OrderByID(s.ctx, holder, "x")
+		s.code(err, toll.CodeBadUUID)
+	})
+}
+
+func TestOrderRefusals(t *testing.T) {
+	each(t, func(s *shop) {
+		for code, f := range map[toll.Code]func(p *toll.Plan){
+			toll.CodeChainUnreachable:      func(p *toll.Plan) { p.Price.Amounts = []toll.Units{toll.UnitsOf(1)} },
+			toll.CodeFiatPlanOnCryptoRoute: func(p *toll.Plan) { p.Price.IsCrypto, p.Price.Amounts = false, []toll.Units{toll.UnitsOf(1_000_000)} },
+			toll.CodePlanUnlisted:          func(p *toll.Plan) { p.IsListed = false },
+		} {
+			p := s.plan(f)
+			_, err := s.at(0).Order(s.ctx, holder, p)
+			s.code(err, code)
+			if a := s.account(p, holder); a.Seq != 0 || s.orders(p) != 0 {
+				t.Fatalf("%s left %+v", code, a)
+			}
+		}
+		paygo := s.plan(func(p *toll.Plan) { p.Price.TemplateAddress = other })
+		_, err := s.at(0).Order(s.ctx, holder, paygo)
+		s.code(err, toll.CodeChainUnreachable)
+		fiat := s.plan(func(p *toll.Plan) { p.Price.IsCrypto, p.Price.Amounts = false, []toll.Units{toll.UnitsOf(1_000_000)} })
+		s.code(s.at(0).Fiat(s.ctx, holder, fiat), toll.CodeCardOff)
+		s.code(s.at(0).Fiat(s.ctx, holder, paygo), toll.CodeCheckoutWrongPlan)
+
+		// The caller read the plan before it was unlisted.
+		stale := s.plan(nil)
+		now := *stale
+		now.IsListed = false
+		s.must(s.store.Tx(s.ctx, func(tx *store.Tx) error { return store.UpdatePlan(s.ctx, tx, &now) }))
+		_, err = s.at(0).Order(s.ctx, holder, stale)
+		s.code(err, toll.CodePlanUnlisted)
+		s.code(s.at(0).EnsureFree(s.ctx, stale, holder), toll.CodePlanUnlisted)
+		if a := s.account(stale, holder); a.Seq != 0 || s.orders(stale) != 0 {
+			t.Fatalf("a refused order left %+v", a)
+		}
+
+		full := s.plan(func(p *toll.Plan) { p.Credits.Amount = toll.MaxCredits })
+		_, err = s.at(0).Order(s.ctx, holder, full)
+		s.must(err)
+		_, err = s.at(0).Order(s.ctx, holder, full)
+		s.code(err, toll.CodeCreditsOverflow)
+		if s.orders(full) != 1 {
+			t.Fatal("a refused order was counted")
+		}
+	})
+}
+
+func TestTrialOnce(t *testing.T) {
+	each(t, func(s *shop) {
+		p := s.plan(func(p *toll.Plan) { p.IsTrial = true })
+		var made atomic.Int64
+		atOnce(16, func(i int) {
+			_, err := s.at(i).Order(s.ctx, holder, p)
+			if err == nil {
+				made.Add(1)
+			} else if !errors.Is(err, toll.NewError(toll.CodeTrialUsed)) {
+				s.Error(err)
+			}
+		})
+		if a := s.account(p, holder); made.Load() != 1 || a.Balance != 100 || s.orders(p) != 1 {
+			t.Fatalf("%d made, %+v", made.Load(), a)
+		}
+		_, err := s.at(0).Order(s.ctx, other, p)
+		s.must(err)
+	})
+}
+
+func TestMaxOrders(t *testing.T) {
+	each(t, func(s *shop) {
+		p := s.plan(func(p *toll.Plan) { p.MaxOrders = 5 })
+		holders := make([]toll.Address, 20)
+		for i := range holders {
+			holders[i] = toll.Address{19: byte(i + 1)}
+		}
+		var made atomic.Int64
+		atOnce(len(holders), func(i int) {
+			_, err := s.at(i).Order(s.ctx, holders[i], p)
+			if err == nil {
+				made.Add(1)
+			} else if !errors.Is(err, toll.NewError(toll.CodePlanSoldOut)) {
+				s.Error(err)
+			}
+		})
+		if made.Load() != 5 || s.orders(p) != 5 {
+			t.Fatalf("%d made, %d counted", made.Load(), s.orders(p))
+		}
+		credits := toll.Credits(0)
+		for _, h := range holders {
+			credits += s.account(p, h).Balance
+		}
+		if credits != 500 {
+			t.Fatalf("%d credits", credits)
+		}
+		s.code(s.at(0).EnsureFree(s.ctx, p, other), toll.CodePlanSoldOut)
+	})
+}
+
+func TestEnsureFreeOnce(t *testing.T) {
+	each(t, func(s *shop) {
+		p := s.plan(nil)
+		atOnce(32, func(i int) {
+			if err := s.at(i).EnsureFree(s.ctx, p, holder); err != nil {
+				s.Error(err)
+			}
+		})
+		if a := s.account(p, holder); a.Orders != 1 || a.Balance != 100 || s.orders(p) != 1 {
+			t.Fatalf("%+v", a)
+		}
+		priced := s.plan(func(p *toll.Plan) { p.Price.Amounts = []toll.Units{toll.UnitsOf(1)} })
+		if err := s.at(0).EnsureFree(s.ctx, priced, holder); err == nil {
+			t.Fatal("a priced plan was ordered for free")
+		}
+	})
+}
+
+func TestT42_MintByOwner(t *testing.T) {
+	each(t, func(s *shop) {
+		p := s.plan(nil)
+		r, err := s.at(0).Mint(s.ctx, owner, p.ID, holder, 7, toll.Units{})
+		s.must(err)
+		if !r.Success || r.TxHash.IsZero() || r.Data["balance"] != toll.Credits(7) {
+			t.Fatalf("%+v", r)
+		}
+		_, err = s.at(1).Mint(s.ctx, owner, p.ID, holder, 5, toll.UnitsOf(60))
+		s.must(err)
+		b, err := s.at(0).Balance(s.ctx, p, holder, true)
+		s.must(err)
+		if b.Balance != 12 || b.Total != 12 || len(b.Lots) != 2 || b.Lots[0].Remaining != 5 || b.Lots[1].ExpiresAt != nil || b.ExpiresAt != nil {
+			t.Fatalf("%+v", b)
+		}
+		s.now.Add(time.Minute.Microseconds())
+		b, err = s.at(1).Balance(s.ctx, p, holder, true)
+		s.must(err)
+		if b.Balance != 7 || b.Available != 7 || len(b.Lots) != 1 || !b.IsSubscriber {
+			t.Fatalf("%+v", b)
+		}
+		_, err = s.at(0).Mint(s.ctx, owner, p.ID, holder, 0, toll.Units{})
+		s.code(err, toll.CodeMintNotPositive)
+		_, err = s.at(0).Mint(s.ctx, holder, p.ID, holder, 1, toll.Units{})
+		s.code(err, toll.CodeNotPlanOwner)
+		_, err = s.at(0).Mint(s.ctx, owner, toll.NewPlanID(), holder, 1, toll.Units{})
+		s.code(err, toll.CodePlanNotFound)
+		_, err = s.at(0).Mint(s.ctx, owner, p.ID, toll.Address{}, 1, toll.Units{})
+		s.code(err, toll.CodeBadAddress)
+		_, err = s.at(0).Mint(s.ctx, owner, p.ID, other, toll.MaxCredits, toll.Units{})
+		s.must(err)
+		_, err = s.at(0).Mint(s.ctx, owner, p.ID, other, 1, toll.Units{})
+		s.code(err, toll.CodeCreditsOverflow)
+		if a := s.account(p, other); a.Balance != toll.MaxCredits {
+			t.Fatalf("%+v", a)
+		}
+		none, err := s.at(0).Balance(s.ctx, p, owner, true)
+		s.must(err)
+		if none.Balance != 0 || none.IsSubscriber || none.Lots == nil {
+			t.Fatalf("%+v", none)
+		}
+	})
+}
+
+// atOnce releases n goroutines by one barrier and waits for them.
+func atOnce(n int, f func(i int)) {
+	gate, done := make(chan struct{}), make(chan struct{})
+	for i := range n {
+		go func() {
+			<-gate
+			f(i)
+			done <- struct{}{}
+		}()
+	}
+	close(gate)
+	for range n {
+		<-done
+	}
+}
