@@ -1,0 +1,102 @@
+package cli
+
+import (
+	"encoding/json"
+	"net/http"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+var agentColumns = []column{{"AGENT", "agentId"}, {"NAME", "name"}, {"LISTED", "isListed"}, {"CREATED", "metadata.main.dateCreated"}}
+
+func (a *app) agentsCommand() *cobra.Command {
+	return group("agents", "Agents that take payment", "",
+		a.agentsList("list"), a.agentsGet("get"), a.agentsPlans("plans"), a.agentsCreate("create"), a.agentsCreateWithPlan("create-with-plan"),
+		hidden("get-agents", a.agentsList("list")), hidden("get-agent", a.agentsGet("get")), hidden("get-agent-plans", a.agentsPlans("plans")),
+		hidden("register-agent", a.agentsCreate("create")), hidden("register-agent-and-plan", a.agentsCreateWithPlan("create-with-plan")),
+	)
+}
+
+func (a *app) agentsList(use string) *cobra.Command {
+	return a.listCommand(use, "List your agents", "agents", agentColumns, func([]string) string { return "/protocol/agents" })
+}
+
+func (a *app) agentsGet(use string) *cobra.Command {
+	return command(use+" AGENT", "Show an agent", func(cmd *cobra.Command, args []string) error {
+		return a.get(cmd.Context(), segments("protocol", "agents", args[0]), nil)
+	})
+}
+
+func (a *app) agentsPlans(use string) *cobra.Command {
+	return a.listCommand(use+" AGENT", "List the plans of an agent", "plans", planColumns, func(args []string) string {
+		return segments("protocol", "agents", args[0], "plans")
+	})
+}
+
+func (a *app) agentsCreate(use string) *cobra.Command {
+	var metadata, api string
+	var plans []string
+	c := command(use, "Register an agent for plans that exist", nil)
+	c.Example = `toll agents create --agent-metadata '{"name":"Ask"}' --agent-api api.json --payment-plans 4474,5063`
+	c.Flags().StringVar(&metadata, "agent-metadata", "", "name, description and so on, as JSON")
+	c.Flags().StringVar(&api, "agent-api", "", "endpoints and so on, as JSON")
+	c.Flags().StringArrayVar(&plans, "payment-plans", nil, "plan ids: a list, or one with commas")
+	require(c, "agent-metadata", "agent-api", "payment-plans")
+	c.RunE = func(cmd *cobra.Command, _ []string) error {
+		in := body{"plans": planList(plans)}
+		if err := in.json(a, "metadataAttributes", "agent-metadata", metadata); err != nil {
+			return err
+		}
+		if err := in.json(a, "agentApiAttributes", "agent-api", api); err != nil {
+			return err
+		}
+		return a.send(cmd.Context(), http.MethodPost, "/protocol/agents", in)
+	}
+	return c
+}
+
+// planList takes ids apart that were given in several flags, with commas, or as a JSON array.
+func planList(given []string) []string {
+	ids := []string{}
+	for _, g := range given {
+		var list []string
+		if json.Unmarshal([]byte(g), &list) == nil {
+			ids = append(ids, list...)
+			continue
+		}
+		for id := range strings.FieldsFuncSeq(g, func(r rune) bool { return r == ',' || r == ' ' }) {
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}
+
+func (a *app) agentsCreateWithPlan(use string) *cobra.Command {
+	var agentMetadata, agentAPI, planMetadata, price, credits, limit string
+	c := command(use, "Register an agent and its plan in one act", nil)
+	c.Example = `toll agents create-with-plan --agent-metadata agent.json --agent-api api.json \
+  --plan-metadata '{"name":"Basic"}' --price-config '{"priceType":"FREE"}' --credits-config '{"amount":100,"minAmount":1}'`
+	f := c.Flags()
+	f.StringVar(&agentMetadata, "agent-metadata", "", "name, description and so on of the agent, as JSON")
+	f.StringVar(&agentAPI, "agent-api", "", "endpoints and so on, as JSON")
+	f.StringVar(&planMetadata, "plan-metadata", "", "name, description and so on of the plan, as JSON")
+	f.StringVar(&price, "price-config", "", "price, as JSON")
+	f.StringVar(&credits, "credits-config", "", "credits, as JSON")
+	f.StringVar(&limit, "access-limit", "", "credits, time, or the maximum number of orders")
+	require(c, "agent-metadata", "agent-api", "plan-metadata", "price-config", "credits-config")
+	c.RunE = func(cmd *cobra.Command, _ []string) error {
+		in := body{}
+		in.text("accessLimit", limit)
+		for _, m := range []struct{ name, flag, arg string }{
+			{"agentMetadata", "agent-metadata", agentMetadata}, {"agentApi", "agent-api", agentAPI}, {"planMetadata", "plan-metadata", planMetadata},
+			{"priceConfig", "price-config", price}, {"creditsConfig", "credits-config", credits},
+		} {
+			if err := in.json(a, m.name, m.flag, m.arg); err != nil {
+				return err
+			}
+		}
+		return a.send(cmd.Context(), http.MethodPost, "/protocol/agents/plans", in)
+	}
+	return c
+}

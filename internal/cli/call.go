@@ -1,0 +1,224 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/client"
+	"github.com/tollhq/toll/x402"
+)
+
+// callTokenLife is the life of an access token that is made for one call.
+const callTokenLife = 5 * time.Minute
+
+type callFlags struct {
+	method, data, token, plan, agent, limit string
+	headers                                 []string
+	timeout                                 time.Duration
+}
+
+func (a *app) callCommand() *cobra.Command {
+	var f callFlags
+	c := command("call URL", "Call a paid url", nil)
+	c.Long = `Call a paid url: the answer goes to stdout, the receipt to stderr.
+
+With --plan an access token for this call alone is made with your API key; --token takes one that you have. Without
+either the call is made unpaid, and what the server asks for is shown.`
+	c.Example = `toll call https://agent.example.com/ask --plan 4474 --data '{"prompt":"hello"}'`
+	fl := c.Flags()
+	fl.StringVarP(&f.method, "method", "X", "", "HTTP method; default GET, or POST with data")
+	fl.StringVarP(&f.data, "data", "d", "", "body; @path reads it from a file, - from stdin")
+	fl.StringArrayVarP(&f.headers, "header", "H", nil, "further header, as 'name: value'")
+	fl.StringVar(&f.plan, "plan", "", "plan that pays")
+	fl.StringVar(&f.token, "token", "", "access token that pays; - reads it from stdin, @path from a file")
+	fl.StringVar(&f.agent, "agent-id", "", "the one agent at which the access token shall be good")
+	fl.StringVar(&f.limit, "max-credits", "", "most credits that the call may cost")
+	fl.DurationVar(&f.timeout, "timeout", 2*time.Minute, "time for the whole call")
+	c.RunE = func(cmd *cobra.Command, args []string) error { return a.callURL(cmd.Context(), args[0], f) }
+	return c
+}
+
+func (a *app) callURL(ctx context.Context, address string, f callFlags) error {
+	if f.plan != "" && f.token != "" {
+		return usagef("give --plan or --token, not both")
+	}
+	ctx, cancel := context.WithTimeout(ctx, f.timeout)
+	defer cancel()
+	req, err := a.callRequest(ctx, address, f)
+	if err != nil {
+		return err
+	}
+	token, err := a.callToken(ctx, f)
+	if err != nil {
+		return err
+	}
+	if token != "" {
+		req.Header.Set(x402.HeaderSignature, token)
+	}
+	// A redirect would carry the token to another address, and the answer would come from it.
+	h := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	res, err := h.Do(req)
+	if err != nil {
+		return fmt.Errorf("the call failed, and its outcome is not known: %w", err)
+	}
+	defer res.Body.Close()
+	return a.callAnswer(res)
+}
+
+func (a *app) callRequest(ctx context.Context, address string, f callFlags) (*http.Request, error) {
+	var content io.Reader
+	kind := "text/plain; charset=utf-8"
+	method := strings.ToUpper(f.method)
+	if f.data != "" {
+		data, _, err := a.argument(f.data, false)
+		if err != nil {
+			return nil, err
+		}
+		if json.Valid(data) {
+			kind = "application/json"
+		}
+		content = bytes.NewReader(data)
+		method = first(method, http.MethodPost)
+	}
+	req, err := http.NewRequestWithContext(ctx, first(method, http.MethodGet), address, content)
+	if err != nil || req.URL.Host == "" {
+		return nil, usagef("the url is not an absolute http or https url")
+	}
+	req.Header.Set("User-Agent", "toll-cli/"+release())
+	if content != nil {
+		req.Header.Set("Content-Type", kind)
+	}
+	for _, line := range f.headers {
+		name, value, ok := strings.Cut(line, ":")
+		if !ok || strings.TrimSpace(name) == "" {
+			return nil, usagef("a header is written as 'name: value'")
+		}
+		req.Header.Set(strings.TrimSpace(name), strings.TrimSpace(value))
+	}
+	return req, nil
+}
+
+func (a *app) callToken(ctx context.Context, f callFlags) (string, error) {
+	if f.token != "" {
+		b, _, err := a.argument(f.token, false)
+		return strings.TrimSpace(string(b)), err
+	}
+	if f.plan == "" {
+		return "", nil
+	}
+	plan, err := toll.ParsePlanID(f.plan)
+	if err != nil {
+		return "", err
+	}
+	opts := []client.TokenOption{client.WithExpiry(callTokenLife)}
+	if f.agent != "" {
+		agent, err := toll.ParseAgentID(f.agent)
+		if err != nil {
+			return "", err
+		}
+		opts = append(opts, client.WithAgent(agent))
+	}
+	if f.limit != "" {
+		n, err := toll.ParseCredits(f.limit)
+		if err != nil {
+			return "", err
+		}
+		opts = append(opts, client.WithRedemptionLimit(n))
+	}
+	t, err := a.client().AccessToken(ctx, plan, opts...)
+	if err != nil {
+		return "", err
+	}
+	return t.AccessToken, nil
+}
+
+func (a *app) callAnswer(res *http.Response) error {
+	if res.StatusCode >= 300 {
+		return a.callRefused(res)
+	}
+	if a.set.output != formatQuiet {
+		if _, err := io.Copy(a.out, res.Body); err != nil {
+			return fmt.Errorf("the answer was cut off: %w", err)
+		}
+	}
+	a.receipt(res.Header)
+	return nil
+}
+
+// receipt shows what the call cost.
+func (a *app) receipt(h http.Header) {
+	value := h.Get(x402.HeaderResponse)
+	if value == "" {
+		if id := h.Get(x402.Default.HeaderRequestID()); id != "" {
+			a.say("receipt", "request %s: see toll x402 settlement", id)
+		}
+		return
+	}
+	var s x402.SettleResponse
+	if err := x402.DecodeHeader(value, &s); err != nil {
+		a.say("warning", "the receipt cannot be read")
+		return
+	}
+	if a.asJSON() {
+		if b, err := x402.Encode(&s); err == nil {
+			fmt.Fprintln(a.err, string(b))
+		}
+		return
+	}
+	if !s.Success {
+		a.say("not paid", "%s", first(s.ErrorMessage, s.ErrorReason))
+		return
+	}
+	var burned, left toll.Credits
+	if s.CreditsRedeemed != nil {
+		burned = *s.CreditsRedeemed
+	}
+	if s.RemainingBalance != nil {
+		left = *s.RemainingBalance
+	}
+	a.say("receipt", "%s credits, %s left, transaction %s", burned, left, s.Transaction)
+}
+
+// callRefused reports an answer that is no success. Its body is not data, so it goes to stderr.
+func (a *app) callRefused(res *http.Response) error {
+	text, err := io.ReadAll(io.LimitReader(res.Body, maxArgument))
+	if err != nil {
+		return fmt.Errorf("the answer was cut off: %w", err)
+	}
+	if a.asJSON() && json.Valid(text) {
+		var b bytes.Buffer
+		if json.Indent(&b, text, "", "  ") == nil {
+			fmt.Fprintln(a.err, b.String())
+		}
+		return printed(exitOfStatus(res.StatusCode))
+	}
+	a.say("answer", "%s", res.Status)
+	var p x402.PaymentRequired
+	if value := res.Header.Get(x402.HeaderRequired); value != "" && x402.DecodeHeader(value, &p) == nil {
+		a.say("refused", "%s", first(p.Error, "Payment required"))
+		for _, r := range p.Accepts {
+			a.say("asks for", "at most %s credits of plan %s (%s on %s)", first(r.Amount, "?"), first(r.PlanID, r.Extra.PlanID), r.Scheme, r.Network)
+		}
+		a.say("hint", "toll call with --plan pays with your credits of that plan.")
+		a.receipt(res.Header)
+		return printed(exitOfStatus(res.StatusCode))
+	}
+	if len(text) > 0 {
+		a.say("", "%s", text)
+	}
+	code := exitOfStatus(res.StatusCode)
+	if code == exitDone {
+		return errors.New("the answer is not a success")
+	}
+	return printed(code)
+}

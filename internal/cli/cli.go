@@ -1,0 +1,89 @@
+// Package cli is the command line. Commands talk to the service through the public client, but for serve, dev and the
+// administration of a database on this machine.
+//
+// Data goes to stdout and everything else to stderr. Settings come from flags, else the environment, else the
+// configuration file. Exit codes are those of [exitCode].
+package cli
+
+import (
+	"context"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/charmbracelet/fang"
+	"github.com/spf13/cobra"
+)
+
+// app is one run of the program.
+type app struct {
+	in       io.Reader
+	out, err io.Writer
+	getenv   func(string) string
+	flags    globalFlags
+	set      settings
+}
+
+// globalFlags are the flags of every command.
+type globalFlags struct {
+	profile, output, url, keyFile string
+	quiet, verbose, yes, noColor  bool
+}
+
+// Main runs the command line of this process and returns its exit code.
+func Main(args []string) int {
+	// The first signal ends the work in order, the second one the process.
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop)
+	defer stop()
+	return run(ctx, args, &app{in: os.Stdin, out: os.Stdout, err: os.Stderr, getenv: os.Getenv})
+}
+
+func run(ctx context.Context, args []string, a *app) int {
+	root := a.root()
+	root.SetArgs(args)
+	root.SetIn(a.in)
+	root.SetOut(a.out)
+	root.SetErr(a.err)
+	err := fang.Execute(ctx, root, fang.WithVersion(release()), fang.WithErrorHandler(func(_ io.Writer, _ fang.Styles, err error) {
+		a.report(err)
+	}))
+	return exitCode(err)
+}
+
+func (a *app) root() *cobra.Command {
+	root := group("toll", "Metering and payments for AI agents and services", "")
+	root.Long = `Metering and payments for AI agents and services.
+
+Data goes to stdout, everything else to stderr. Settings come from flags, else from TOLL_API_KEY, TOLL_URL,
+TOLL_ENVIRONMENT, TOLL_PROFILE and TOLL_OUTPUT, else from the file that TOLL_CONFIG names.
+
+Exit codes: 0 done, 1 failed, 2 usage, 3 not signed in, 4 payment required, 5 not found, 6 conflict, 7 try again.`
+	f := root.PersistentFlags()
+	f.StringVarP(&a.flags.profile, "profile", "p", "", "profile of the configuration file")
+	f.StringVarP(&a.flags.output, "output", "o", "", "table, json, ndjson, csv or quiet")
+	f.StringVarP(&a.flags.output, "format", "f", "", "the same as --output")
+	f.BoolVarP(&a.flags.quiet, "quiet", "q", false, "print no data")
+	f.BoolVarP(&a.flags.verbose, "verbose", "v", false, "say more on stderr")
+	f.StringVar(&a.flags.url, "url", "", "address of the service")
+	f.StringVar(&a.flags.keyFile, "api-key-file", "", "file that holds the API key")
+	f.BoolVar(&a.flags.yes, "yes", false, "do not ask")
+	f.BoolVar(&a.flags.noColor, "no-color", false, "no colour")
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
+	root.PersistentPreRunE = func(cmd *cobra.Command, args []string) error {
+		if err := a.fromEnvironment(cmd); err != nil {
+			return err
+		}
+		if err := checkRequired(cmd); err != nil {
+			return err
+		}
+		return a.load()
+	}
+	root.AddCommand(
+		a.serveCommand(), a.devCommand(), a.keysCommand(), a.agentsCommand(), a.plansCommand(), a.tokensCommand(), a.x402Command(),
+		a.callCommand(), a.gateCommand(), a.versionsCommand(), a.versionCommand(),
+	)
+	root.AddCommand(a.deployedCommands()...)
+	return root
+}

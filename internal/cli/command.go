@@ -1,0 +1,123 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// usageError is a command line that cannot be carried out as it is written.
+type usageError struct{ error }
+
+func (e usageError) Unwrap() error { return e.error }
+
+func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
+
+// group is a command that only holds others.
+func group(use, short, long string, sub ...*cobra.Command) *cobra.Command {
+	c := &cobra.Command{Use: use, Short: short, Long: long, Args: cobra.ArbitraryArgs}
+	c.RunE = func(cmd *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return cmd.Help()
+		}
+		err := fmt.Sprintf("unknown command %q for %q", args[0], cmd.CommandPath())
+		if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
+			err += "; did you mean " + strings.Join(near, ", ") + "?"
+		}
+		return usageError{errors.New(err)}
+	}
+	c.SuggestionsMinimumDistance = 2
+	c.AddCommand(sub...)
+	return c
+}
+
+// args checks the arguments of a command against the words in its use line: PLAN is required, [PLAN] is not.
+func args(cmd *cobra.Command, got []string) error {
+	var least, most int
+	for _, word := range strings.Fields(cmd.Use)[1:] {
+		most++
+		if !strings.HasPrefix(word, "[") {
+			least++
+		}
+	}
+	switch {
+	case len(got) < least:
+		return usagef("%s needs %s", cmd.CommandPath(), strings.Join(strings.Fields(cmd.Use)[1+len(got):1+least], " "))
+	case len(got) > most:
+		return usagef("%s takes no argument %q", cmd.CommandPath(), got[most])
+	}
+	return nil
+}
+
+// command makes a command whose arguments are those of its use line.
+func command(use, short string, run func(cmd *cobra.Command, args []string) error) *cobra.Command {
+	return &cobra.Command{Use: use, Short: short, Args: args, RunE: run}
+}
+
+// hidden makes a command under a deployed name: it works like the one that is shown, and is left out of help.
+func hidden(use string, c *cobra.Command) *cobra.Command {
+	_, rest, _ := strings.Cut(c.Use, " ")
+	c.Use = strings.TrimSpace(use + " " + rest)
+	c.Hidden = true
+	return c
+}
+
+const (
+	annotationRequired = "toll-required"
+	annotationEnv      = "toll-env"
+)
+
+// require marks flags that must be given.
+func require(cmd *cobra.Command, names ...string) {
+	for _, name := range names {
+		annotate(cmd.Flags(), name, annotationRequired, "yes")
+		f := cmd.Flags().Lookup(name)
+		f.Usage += " (required)"
+	}
+}
+
+// env names the environment variable that stands in for a flag. Its value is not shown by help: it may be a secret.
+func env(cmd *cobra.Command, name, variable string) {
+	annotate(cmd.Flags(), name, annotationEnv, variable)
+	f := cmd.Flags().Lookup(name)
+	f.Usage += " (" + variable + ")"
+}
+
+func annotate(flags *pflag.FlagSet, name, annotation, value string) {
+	if err := flags.SetAnnotation(name, annotation, []string{value}); err != nil {
+		panic(err) // the flag is defined next to this call
+	}
+}
+
+func checkRequired(cmd *cobra.Command) error {
+	var missing []string
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		if len(f.Annotations[annotationRequired]) > 0 && !f.Changed {
+			missing = append(missing, "--"+f.Name)
+		}
+	})
+	if len(missing) > 0 {
+		return usagef("%s needs %s", cmd.CommandPath(), strings.Join(missing, ", "))
+	}
+	return nil
+}
+
+// fromEnvironment fills flags that were not given from their variables.
+func (a *app) fromEnvironment(cmd *cobra.Command) error {
+	var err error
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		variables := f.Annotations[annotationEnv]
+		if len(variables) == 0 || f.Changed || err != nil {
+			return
+		}
+		if v := a.getenv(variables[0]); v != "" {
+			if e := f.Value.Set(v); e != nil {
+				err = usagef("%s cannot be read: it is no value of --%s", variables[0], f.Name)
+			}
+		}
+	})
+	return err
+}

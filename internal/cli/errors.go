@@ -1,0 +1,117 @@
+package cli
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+
+	"github.com/tollhq/toll"
+)
+
+// Exit codes (wire contract, section 24).
+const (
+	exitDone        = 0
+	exitFailed      = 1
+	exitUsage       = 2
+	exitNotSignedIn = 3
+	exitPayment     = 4
+	exitNotFound    = 5
+	exitConflict    = 6
+	exitTryAgain    = 7
+)
+
+// printed is an outcome that was shown already and only decides the exit code.
+type printed int
+
+func (printed) Error() string { return "" }
+
+func exitCode(err error) int {
+	var shown printed
+	var usage usageError
+	var e *toll.Error
+	switch {
+	case err == nil:
+		return exitDone
+	case errors.As(err, &shown):
+		return int(shown)
+	case errors.As(err, &usage):
+		return exitUsage
+	case errors.As(err, &e):
+		if e.Code == toll.CodeUnavailable && e.Status == 0 {
+			return exitFailed // nothing answered
+		}
+		return exitOfStatus(e.HTTPStatus())
+	default:
+		return exitFailed
+	}
+}
+
+func exitOfStatus(status int) int {
+	switch status {
+	case http.StatusUnauthorized:
+		return exitNotSignedIn
+	case http.StatusPaymentRequired:
+		return exitPayment
+	case http.StatusNotFound:
+		return exitNotFound
+	case http.StatusConflict:
+		return exitConflict
+	case http.StatusTooManyRequests, http.StatusServiceUnavailable:
+		return exitTryAgain
+	}
+	if status >= 200 && status < 300 {
+		return exitDone
+	}
+	return exitFailed
+}
+
+// report writes an error to stderr: as the error body when the output is JSON, else for a person.
+func (a *app) report(err error) {
+	var shown printed
+	if errors.As(err, &shown) {
+		return
+	}
+	var usage usageError
+	var e *toll.Error
+	isTyped := errors.As(err, &e)
+	if a.asJSON() {
+		body := map[string]any{"code": "CLI.FAILED", "message": err.Error()}
+		if errors.As(err, &usage) {
+			body["code"] = "CLI.USAGE"
+		}
+		var out any = body
+		if isTyped {
+			out = e.Body(e.CorrelationID, "")
+		}
+		b, merr := json.MarshalIndent(out, "", "  ")
+		if merr == nil {
+			fmt.Fprintln(a.err, string(b))
+			return
+		}
+	}
+	if !isTyped {
+		a.say("error", "%s", err)
+		if errors.As(err, &usage) {
+			a.say("", "Run with --help to see what is possible.")
+		}
+		return
+	}
+	a.say("error", "%s", e)
+	if e.Hint != "" {
+		a.say("hint", "%s", e.Hint)
+	}
+	if e.Err != nil {
+		a.say("cause", "%s", e.Err)
+	}
+	if faults, ok := e.Params["errors"]; ok {
+		b, _ := json.Marshal(faults) // what was decoded from JSON goes back to JSON
+		a.say("errors", "%s", b)
+	}
+	if exitCode(err) == exitNotSignedIn && a.set.key == "" {
+		a.say("hint", "No API key is set: use TOLL_API_KEY, --api-key-file or the configuration file.")
+	}
+	if a.flags.verbose && e.CorrelationID != "" {
+		a.say("id", "%s", e.CorrelationID)
+	}
+}

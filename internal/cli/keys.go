@@ -1,0 +1,120 @@
+package cli
+
+import (
+	"encoding/json"
+	"net/http"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tollhq/toll/internal/server"
+)
+
+func (a *app) keysCommand() *cobra.Command {
+	columns := []column{
+		{"ID", "id"}, {"NAME", "name"}, {"KEY", "prefix"}, {"TAIL", "tail"}, {"VERSION", "version"}, {"STATUS", "status"},
+		{"LAST USED", "lastUsedAt"}, {"EXPIRES", "expiresAt"},
+	}
+	return group("keys", "API keys", "",
+		a.keysCreate(),
+		a.listCommand("list", "List your API keys", "apiKeys", columns, func([]string) string { return "/api-keys" }),
+		command("get ID", "Show an API key", func(cmd *cobra.Command, args []string) error {
+			return a.get(cmd.Context(), segments("api-keys", args[0]), nil)
+		}),
+		a.keysUpdate(),
+		command("revoke ID", "End an API key", func(cmd *cobra.Command, args []string) error {
+			return a.send(cmd.Context(), http.MethodDelete, segments("api-keys", args[0]), nil)
+		}),
+	)
+}
+
+func (a *app) keysCreate() *cobra.Command {
+	var (
+		cfg       server.Config
+		local     bool
+		key       server.KeyRequest
+		expiresIn string
+	)
+	c := command("create", "Create an API key", nil)
+	c.Long = `Create an API key. It is shown this once.
+
+With --local the key is made on the database itself, before the first start of the service or beside it; the account is
+made on its first use.`
+	c.Example = "toll keys create --name ci\ntoll keys create --local --data ./toll-data --account alice -o json"
+	f := c.Flags()
+	f.StringVar(&key.Name, "name", "", "name of the key")
+	f.StringVar(&expiresIn, "expires-in", "", "life: seconds, or 12h, 30m; default without end")
+	f.StringVar(&key.Version, "api-version", "", "pinned API version; default the current one")
+	f.StringVar(&key.Prefix, "prefix", "", "prefix of the key, one that the service uses")
+	f.BoolVar(&local, "local", false, "work on the database of this machine")
+	f.StringVar(&key.Account, "account", "", "name of the account, with --local")
+	storeFlags(c, &cfg)
+	c.RunE = func(cmd *cobra.Command, _ []string) error {
+		life, err := seconds("expires-in", expiresIn)
+		if err != nil {
+			return err
+		}
+		if !local {
+			for _, name := range []string{"account", "data", "database", "master-key-file"} {
+				if cmd.Flags().Changed(name) {
+					return usagef("--%s goes with --local", name)
+				}
+			}
+			in := body{}
+			in.text("name", key.Name)
+			in.text("version", key.Version)
+			in.text("prefix", key.Prefix)
+			if life > 0 {
+				in["expiresInSecs"] = int64(life / time.Second)
+			}
+			return a.send(cmd.Context(), http.MethodPost, "/api-keys", in)
+		}
+		if key.Account == "" {
+			return usagef("toll keys create --local needs --account")
+		}
+		key.ExpiresIn = life
+		cfg.Release = release()
+		record, err := server.CreateLocalKey(cmd.Context(), cfg, key)
+		if err != nil {
+			return err
+		}
+		b, err := json.Marshal(record)
+		if err != nil {
+			return err
+		}
+		return a.record(b)
+	}
+	return c
+}
+
+func (a *app) keysUpdate() *cobra.Command {
+	var name, version string
+	c := command("update ID", "Change the name or the API version of a key", nil)
+	c.Flags().StringVar(&name, "name", "", "new name")
+	c.Flags().StringVar(&version, "api-version", "", "new pinned API version")
+	c.RunE = func(cmd *cobra.Command, args []string) error {
+		in := body{}
+		in.text("name", name)
+		in.text("version", version)
+		if cmd.Flags().Changed("name") && name == "" {
+			in["name"] = nil
+		}
+		return a.send(cmd.Context(), http.MethodPatch, segments("api-keys", args[0]), in)
+	}
+	return c
+}
+
+// seconds reads a time span: whole seconds, or a text such as 12h30m.
+func seconds(flag, value string) (time.Duration, error) {
+	if value == "" {
+		return 0, nil
+	}
+	if isDigits(value) {
+		value += "s"
+	}
+	d, err := time.ParseDuration(value)
+	if err != nil || d <= 0 || d%time.Second != 0 {
+		return 0, usagef("--%s must be seconds, or a time such as 12h", flag)
+	}
+	return d, nil
+}

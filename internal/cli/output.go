@@ -1,0 +1,255 @@
+package cli
+
+import (
+	"bytes"
+	"encoding/csv"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+
+	"charm.land/lipgloss/v2"
+)
+
+// column is a column of a list: its title and the member that it shows, dotted from the item.
+type column struct{ title, path string }
+
+// say writes a line for a person to stderr. The word in front may be empty.
+func (a *app) say(word, format string, args ...any) {
+	text := clean(fmt.Sprintf(format, args...))
+	if word == "" {
+		fmt.Fprintln(a.err, text)
+		return
+	}
+	if isTerminal(a.err) && a.mayColour() {
+		style := lipgloss.NewStyle().Bold(true)
+		if word == "error" {
+			style = style.Foreground(lipgloss.Red)
+		}
+		word = style.Render(word)
+	}
+	fmt.Fprintf(a.err, "%s: %s\n", word, text)
+}
+
+func (a *app) asJSON() bool {
+	output := first(a.set.output, strings.ToLower(a.flags.output), strings.ToLower(a.getenv("TOLL_OUTPUT")))
+	return output == formatJSON || output == formatNDJSON
+}
+
+// record writes one record. body is an answer as received.
+func (a *app) record(body []byte) error {
+	switch a.set.output {
+	case formatQuiet:
+		return nil
+	case formatJSON:
+		return a.writeJSON(body)
+	case formatNDJSON:
+		return a.writeCompact(body)
+	}
+	members, err := membersOf(body)
+	if err != nil {
+		return err
+	}
+	if a.set.output == formatCSV {
+		var names, values []string
+		for _, m := range members {
+			names, values = append(names, m.name), append(values, text(m.value))
+		}
+		return writeCSV(a.out, [][]string{names, values})
+	}
+	rows := make([][]string, 0, len(members))
+	for _, m := range members {
+		rows = append(rows, []string{m.name, text(m.value)})
+	}
+	return a.writeRows(nil, rows)
+}
+
+// list writes a page of records, the member of body with this name.
+func (a *app) list(body []byte, member string, columns []column) error {
+	switch a.set.output {
+	case formatQuiet:
+		return nil
+	case formatJSON:
+		return a.writeJSON(body)
+	}
+	var page map[string]json.RawMessage
+	if err := json.Unmarshal(body, &page); err != nil {
+		return unreadable(err)
+	}
+	var items []json.RawMessage
+	if err := json.Unmarshal(page[member], &items); err != nil {
+		return unreadable(err)
+	}
+	return a.items(items, columns)
+}
+
+func (a *app) items(items []json.RawMessage, columns []column) error {
+	if a.set.output == formatNDJSON {
+		for _, item := range items {
+			if err := a.writeCompact(item); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	titles := make([]string, len(columns))
+	for i, c := range columns {
+		titles[i] = c.title
+	}
+	var rows [][]string
+	for _, item := range items {
+		row := make([]string, len(columns))
+		for i, c := range columns {
+			row[i] = at(item, c.path)
+		}
+		rows = append(rows, row)
+	}
+	if a.set.output == formatCSV {
+		return writeCSV(a.out, append([][]string{titles}, rows...))
+	}
+	return a.writeRows(titles, rows)
+}
+
+func unreadable(err error) error {
+	return fmt.Errorf("the service sent an answer that cannot be read: %w", err)
+}
+
+func (a *app) writeJSON(body []byte) error {
+	var b bytes.Buffer
+	if err := json.Indent(&b, body, "", "  "); err != nil {
+		return unreadable(err)
+	}
+	b.WriteByte('\n')
+	_, err := a.out.Write(b.Bytes())
+	return err
+}
+
+func (a *app) writeCompact(body []byte) error {
+	var b bytes.Buffer
+	if err := json.Compact(&b, body); err != nil {
+		return unreadable(err)
+	}
+	b.WriteByte('\n')
+	_, err := a.out.Write(b.Bytes())
+	return err
+}
+
+// writeRows writes rows aligned and titled on a terminal, and separated by tabs without a title in a pipe.
+func (a *app) writeRows(titles []string, rows [][]string) error {
+	var b strings.Builder
+	if !a.set.terminal {
+		for _, row := range rows {
+			for i, cell := range row {
+				if i > 0 {
+					b.WriteByte('\t')
+				}
+				b.WriteString(clean(cell))
+			}
+			b.WriteByte('\n')
+		}
+		_, err := io.WriteString(a.out, b.String())
+		return err
+	}
+	widths := map[int]int{}
+	all := rows
+	if titles != nil {
+		all = append([][]string{titles}, rows...)
+	}
+	for _, row := range all {
+		for i, cell := range row {
+			widths[i] = max(widths[i], lipgloss.Width(clean(cell)))
+		}
+	}
+	title := lipgloss.NewStyle().Bold(true)
+	for n, row := range all {
+		for i, cell := range row {
+			cell = clean(cell)
+			pad := ""
+			if i < len(row)-1 {
+				pad = strings.Repeat(" ", widths[i]-lipgloss.Width(cell)+2)
+			}
+			if a.set.colour && (titles != nil && n == 0 || titles == nil && i == 0) {
+				cell = title.Render(cell)
+			}
+			b.WriteString(cell + pad)
+		}
+		b.WriteByte('\n')
+	}
+	_, err := io.WriteString(a.out, b.String())
+	return err
+}
+
+func writeCSV(w io.Writer, rows [][]string) error {
+	c := csv.NewWriter(w)
+	if err := c.WriteAll(rows); err != nil {
+		return err
+	}
+	return c.Error()
+}
+
+// clean takes away what would steer a terminal or break a line: names and descriptions are written by strangers.
+func clean(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r < ' ' || r >= 0x7f && r < 0xa0 || r >= 0x202a && r <= 0x202e || r >= 0x2066 && r <= 0x2069 {
+			return ' '
+		}
+		return r
+	}, s)
+}
+
+type jsonMember struct {
+	name  string
+	value json.RawMessage
+}
+
+// membersOf returns the members of an object in their order.
+func membersOf(body []byte) ([]jsonMember, error) {
+	dec := json.NewDecoder(bytes.NewReader(body))
+	if t, err := dec.Token(); err != nil || t != json.Delim('{') {
+		return nil, unreadable(fmt.Errorf("not an object"))
+	}
+	var members []jsonMember
+	for dec.More() {
+		name, err := dec.Token()
+		if err != nil {
+			return nil, unreadable(err)
+		}
+		m := jsonMember{name: name.(string)} // the name of a member is a string
+		if err := dec.Decode(&m.value); err != nil {
+			return nil, unreadable(err)
+		}
+		members = append(members, m)
+	}
+	return members, nil
+}
+
+// at returns the text of a member of an object, dotted from it.
+func at(item json.RawMessage, path string) string {
+	for name := range strings.SplitSeq(path, ".") {
+		var object map[string]json.RawMessage
+		if json.Unmarshal(item, &object) != nil {
+			return ""
+		}
+		item = object[name]
+	}
+	return text(item)
+}
+
+// text returns a value for people: strings without quotes, null as nothing, numbers digit by digit, the rest as JSON.
+func text(value json.RawMessage) string {
+	value = bytes.TrimSpace(value)
+	if len(value) == 0 || string(value) == "null" {
+		return ""
+	}
+	if value[0] == '"' {
+		var s string
+		if json.Unmarshal(value, &s) == nil {
+			return s
+		}
+	}
+	var b bytes.Buffer
+	if json.Compact(&b, value) != nil {
+		return string(value)
+	}
+	return b.String()
+}

@@ -1,0 +1,155 @@
+package cli
+
+import (
+	"net/http"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+var planColumns = []column{
+	{"PLAN", "planId"}, {"NAME", "name"}, {"LIMIT", "accessLimit"}, {"PRICE", "metadata.main.price"}, {"CURRENCY", "metadata.plan.currency"},
+	{"CREDITS", "registry.credits.amount"}, {"LISTED", "isListed"},
+}
+
+func (a *app) plansCommand() *cobra.Command {
+	register := func(use, kind string, trial bool) *cobra.Command {
+		return hidden(use, a.plansCreate("create", kind, trial))
+	}
+	return group("plans", "Plans: what agents sell", "",
+		a.plansList("list"), a.plansGet("get"), a.plansBalance("balance"), a.plansAgents("agents"), a.plansCreate("create", "", false),
+		a.plansOrder("order"), a.plansMint("mint"),
+		hidden("get-plans", a.plansList("list")), hidden("get-plan", a.plansGet("get")), hidden("get-plan-balance", a.plansBalance("balance")),
+		hidden("get-agents-associated-to-a-plan", a.plansAgents("agents")),
+		register("register-plan", "", false), register("register-credits-plan", "credits", false), register("register-time-plan", "time", false),
+		register("register-credits-trial-plan", "credits", true), register("register-time-trial-plan", "time", true),
+		hidden("order-plan", a.plansOrder("order")),
+		hidden("mint-plan-credits", a.plansMint("mint")), hidden("mint-plan-expirable", a.plansMint("mint")),
+	)
+}
+
+func (a *app) plansList(use string) *cobra.Command {
+	return a.listCommand(use, "List your plans", "plans", planColumns, func([]string) string { return "/protocol/plans" })
+}
+
+func (a *app) plansGet(use string) *cobra.Command {
+	return command(use+" PLAN", "Show a plan", func(cmd *cobra.Command, args []string) error {
+		return a.get(cmd.Context(), segments("protocol", "plans", args[0]), nil)
+	})
+}
+
+func (a *app) plansBalance(use string) *cobra.Command {
+	var address string
+	c := command(use+" PLAN", "Show what you, or an address, have of a plan", func(cmd *cobra.Command, args []string) error {
+		path := []string{"protocol", "plans", args[0], "balance"}
+		if address != "" {
+			path = append(path, address)
+		}
+		return a.get(cmd.Context(), segments(path...), nil)
+	})
+	c.Flags().StringVar(&address, "account-address", "", "address of the holder; default your own")
+	return c
+}
+
+func (a *app) plansAgents(use string) *cobra.Command {
+	return a.listCommand(use+" PLAN", "List the agents of a plan", "agents", agentColumns, func(args []string) string {
+		return segments("protocol", "plans", args[0], "agents")
+	})
+}
+
+// plansCreate registers a plan. kind and trial are set by deployed names.
+func (a *app) plansCreate(use, kind string, trial bool) *cobra.Command {
+	var metadata, price, credits, nonce, limit, maxOrders string
+	c := command(use, "Register a plan", nil)
+	c.Long = "Register a plan. Its price and credits never change afterwards."
+	c.Example = `toll plans create --plan-metadata '{"name":"Basic"}' --price-config '{"priceType":"FREE"}' --credits-config '{"amount":100}'`
+	f := c.Flags()
+	f.StringVar(&metadata, "plan-metadata", "", "name, description and so on, as JSON")
+	f.StringVar(&price, "price-config", "", "price, as JSON")
+	f.StringVar(&credits, "credits-config", "", "credits, as JSON")
+	f.StringVar(&nonce, "nonce", "", "number that makes the registration repeatable")
+	f.StringVar(&limit, "access-limit", "", "credits, time, or the maximum number of orders")
+	f.StringVar(&maxOrders, "max-orders", "", "maximum number of orders")
+	f.StringVar(&kind, "type", kind, "credits or time")
+	f.BoolVar(&trial, "trial", trial, "one order per address, ever")
+	require(c, "plan-metadata", "price-config", "credits-config")
+	c.RunE = func(cmd *cobra.Command, _ []string) error {
+		in := body{}
+		for _, m := range []struct{ name, flag, arg string }{
+			{"metadataAttributes", "plan-metadata", metadata}, {"priceConfig", "price-config", price}, {"creditsConfig", "credits-config", credits},
+		} {
+			if err := in.json(a, m.name, m.flag, m.arg); err != nil {
+				return err
+			}
+		}
+		if err := in.digits("nonce", "nonce", nonce); err != nil {
+			return err
+		}
+		if err := in.digits("maxOrders", "max-orders", maxOrders); err != nil {
+			return err
+		}
+		switch kind = strings.ToLower(kind); {
+		case kind != "" && kind != "credits" && kind != "time":
+			return usagef("--type is credits or time")
+		case isDigits(limit): // a number is the maximum of orders, and leaves the word to --type
+			in["maxOrders"] = limit
+			in.text("accessLimit", kind)
+		default:
+			in.text("accessLimit", first(limit, kind))
+		}
+		if trial {
+			in["isTrialPlan"] = true
+		}
+		return a.send(cmd.Context(), http.MethodPost, "/protocol/plans", in)
+	}
+	return c
+}
+
+func (a *app) plansOrder(use string) *cobra.Command {
+	var delegation string
+	c := command(use+" PLAN", "Buy a plan", func(cmd *cobra.Command, args []string) error {
+		in := body{}
+		in.text("delegationId", delegation)
+		got, err := a.call(cmd.Context(), http.MethodPost, segments("protocol", "plans", args[0], "order"), nil, in)
+		if err != nil {
+			return err
+		}
+		if err := a.record(got); err != nil {
+			return err
+		}
+		switch at(got, "status") {
+		case "failed":
+			return printed(exitPayment)
+		case "created", "signed", "sent", "included":
+			return printed(exitTryAgain)
+		}
+		return nil
+	})
+	c.Flags().StringVar(&delegation, "delegation-id", "", "delegation that pays")
+	return c
+}
+
+func (a *app) plansMint(use string) *cobra.Command {
+	var amount, receiver, duration string
+	c := command(use+" PLAN", "Give credits of your plan to an address", nil)
+	f := c.Flags()
+	f.StringVar(&amount, "credits-amount", "", "credits to give")
+	f.StringVar(&receiver, "credits-receiver", "", "address that gets them")
+	f.StringVar(&duration, "credits-duration", "", "seconds until they end; default without end")
+	require(c, "credits-amount", "credits-receiver")
+	c.RunE = func(cmd *cobra.Command, args []string) error {
+		path, amountName := "/protocol/plans/mint", "amount"
+		if duration != "" {
+			path, amountName = "/protocol/plans/mintExpirable", "creditsAmount"
+		}
+		in := body{"planId": args[0], "creditsReceiver": receiver}
+		if err := in.digits(amountName, "credits-amount", amount); err != nil {
+			return err
+		}
+		if err := in.digits("creditsDuration", "credits-duration", duration); err != nil {
+			return err
+		}
+		return a.send(cmd.Context(), http.MethodPost, path, in)
+	}
+	return c
+}

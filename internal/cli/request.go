@@ -1,0 +1,209 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"net/url"
+	"strconv"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+const apiBase = "/api/v1"
+
+// call makes a call of the API and returns the answer as received, so that its numbers stay exact.
+func (a *app) call(ctx context.Context, method, path string, query url.Values, in any) (json.RawMessage, error) {
+	var body json.RawMessage
+	err := a.client().Call(ctx, method, apiBase+path, query, in, &body)
+	return body, err
+}
+
+// get reads one record and prints it.
+func (a *app) get(ctx context.Context, path string, query url.Values) error {
+	body, err := a.call(ctx, http.MethodGet, path, query, nil)
+	if err != nil {
+		return err
+	}
+	return a.record(body)
+}
+
+// send makes a change and prints its answer.
+func (a *app) send(ctx context.Context, method, path string, in any) error {
+	body, err := a.call(ctx, method, path, nil, in)
+	if err != nil {
+		return err
+	}
+	return a.record(body)
+}
+
+// paging are the flags of lists.
+type paging struct {
+	page, size        int
+	sortBy, sortOrder string
+	all               bool
+	pagination        string // JSON {"page":1,"offset":10}
+}
+
+func (p *paging) bind(f *pflag.FlagSet) {
+	f.IntVar(&p.page, "page", 0, "page number, from 1")
+	f.IntVar(&p.size, "offset", 0, "records a page, 1 to 100")
+	f.StringVar(&p.sortBy, "sort-by", "", "created, updated or name")
+	f.StringVar(&p.sortOrder, "sort-order", "", "asc or desc")
+	f.BoolVar(&p.all, "all", false, "every page")
+	f.StringVar(&p.pagination, "pagination", "", `page and size as JSON: {"page":1,"offset":10}`)
+	f.String("org-id", "", "accepted and ignored")
+}
+
+func (p *paging) query(a *app) (url.Values, error) {
+	q := url.Values{}
+	if p.pagination != "" {
+		raw, err := a.objectArgument("pagination", p.pagination)
+		if err != nil {
+			return nil, err
+		}
+		members, err := membersOf(raw)
+		if err != nil {
+			return nil, err
+		}
+		for _, m := range members {
+			q.Set(m.name, text(m.value))
+		}
+	}
+	set := func(name, value string) {
+		if value != "" && value != "0" {
+			q.Set(name, value)
+		}
+	}
+	set("page", strconv.Itoa(p.page))
+	set("pageSize", strconv.Itoa(p.size))
+	set("sortBy", p.sortBy)
+	set("sortOrder", p.sortOrder)
+	if p.all && !q.Has("pageSize") {
+		q.Set("pageSize", "100")
+	}
+	return q, nil
+}
+
+// listCommand is a command that prints a list: path is made of the arguments.
+func (a *app) listCommand(use, short, member string, columns []column, path func(args []string) string, extra ...string) *cobra.Command {
+	var p paging
+	filters := map[string]*string{}
+	c := command(use, short, func(cmd *cobra.Command, args []string) error {
+		q, err := p.query(a)
+		if err != nil {
+			return err
+		}
+		for name, value := range filters {
+			if *value != "" {
+				q.Set(name, *value)
+			}
+		}
+		if p.all {
+			return a.listAll(cmd.Context(), path(args), q, member, columns)
+		}
+		body, err := a.call(cmd.Context(), http.MethodGet, path(args), q, nil)
+		if err != nil {
+			return err
+		}
+		return a.list(body, member, columns)
+	})
+	p.bind(c.Flags())
+	for i := 0; i+1 < len(extra); i += 2 {
+		filters[extra[i+1]] = c.Flags().String(extra[i], "", "only those with this "+extra[i])
+	}
+	return c
+}
+
+// listAll follows the cursors. As JSON the answer is one object with the member alone.
+func (a *app) listAll(ctx context.Context, path string, q url.Values, member string, columns []column) error {
+	items := []json.RawMessage{}
+	for {
+		body, err := a.call(ctx, http.MethodGet, path, q, nil)
+		if err != nil {
+			return err
+		}
+		var page map[string]json.RawMessage
+		var some []json.RawMessage
+		var next *string
+		if err := json.Unmarshal(body, &page); err != nil {
+			return unreadable(err)
+		}
+		if err := json.Unmarshal(page[member], &some); err != nil {
+			return unreadable(err)
+		}
+		if raw, ok := page["nextCursor"]; ok {
+			if err := json.Unmarshal(raw, &next); err != nil {
+				return unreadable(err)
+			}
+		}
+		items = append(items, some...)
+		if next == nil || *next == "" || len(some) == 0 {
+			break
+		}
+		q.Del("page")
+		q.Set("cursor", *next)
+	}
+	if a.set.output == formatJSON {
+		b, err := json.Marshal(map[string]any{member: items, "total": len(items)})
+		if err != nil {
+			return err
+		}
+		return a.writeJSON(b)
+	}
+	if a.set.output == formatQuiet {
+		return nil
+	}
+	return a.items(items, columns)
+}
+
+// segments joins a path of words, escaping each.
+func segments(words ...string) string {
+	var path string
+	for _, w := range words {
+		path += "/" + url.PathEscape(w)
+	}
+	return path
+}
+
+// body collects the members of a request that were given.
+type body map[string]any
+
+func (b body) text(name, value string) {
+	if value != "" {
+		b[name] = value
+	}
+}
+
+func (b body) json(a *app, name, flag, arg string) error {
+	if arg == "" {
+		return nil
+	}
+	raw, err := a.objectArgument(flag, arg)
+	if err == nil {
+		b[name] = raw
+	}
+	return err
+}
+
+// digits adds a number as a decimal string, in which no digit is lost.
+func (b body) digits(name, flag, value string) error {
+	if value == "" {
+		return nil
+	}
+	if !isDigits(value) {
+		return usagef("--%s must be a number without sign, fraction and exponent", flag)
+	}
+	b[name] = value
+	return nil
+}
+
+func isDigits(s string) bool {
+	for _, r := range s {
+		if r < '0' || r > '9' {
+			return false
+		}
+	}
+	return s != ""
+}

@@ -1,0 +1,152 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/server"
+)
+
+// storeFlags say which database a command works on.
+func storeFlags(cmd *cobra.Command, cfg *server.Config) {
+	f := cmd.Flags()
+	f.StringVar(&cfg.Data, "data", "", "data directory; default "+server.DefaultData+" unless --database is set")
+	f.StringVar(&cfg.Database, "database", "", "postgres:// address")
+	f.StringVar(&cfg.MasterKeyFile, "master-key-file", "", "file with the key that seals secrets")
+	env(cmd, "data", "TOLL_DATA")
+	env(cmd, "database", "TOLL_DATABASE")
+	env(cmd, "master-key-file", "TOLL_MASTER_KEY_FILE")
+}
+
+type serveFlags struct {
+	cfg                     server.Config
+	environment             string
+	metricsListen, logLevel string
+}
+
+func (a *app) serveCommand() *cobra.Command {
+	var f serveFlags
+	c := command("serve", "Run the service", func(cmd *cobra.Command, _ []string) error { return a.serve(cmd.Context(), f) })
+	c.Long = `Run the service. It listens once its database is up to date, and is ready when GET /health answers 200.
+
+Without --database everything lies in one directory, for one process. With PostgreSQL any number of processes may run;
+all of them need the same master key file. SIGTERM ends it in order: what is in flight is finished first.`
+	c.Example = "toll serve --data ./toll-data\ntoll serve --database postgres://… --public-url https://pay.example.com"
+	storeFlags(c, &f.cfg)
+	fl := c.Flags()
+	fl.StringVar(&f.cfg.Listen, "listen", server.DefaultListen, "address to listen on")
+	fl.StringVar(&f.cfg.PublicURL, "public-url", "", "address under which callers reach the service; default that of the first start")
+	fl.StringVar(&f.environment, "environment", "", "sandbox or live; default that of the database, else sandbox")
+	fl.StringVar(&f.cfg.KeyPrefix, "key-prefix", "", "prefix of new API keys; default the environment")
+	fl.StringVar(&f.cfg.TokenFormat, "token-format", "", "default rendering of access tokens, jwt or x402")
+	fl.StringVar(&f.metricsListen, "metrics-listen", "", "address of the operator's listener with /metrics; off by default")
+	fl.StringVar(&f.logLevel, "log-level", "info", "debug, info, warn or error")
+	for name, variable := range map[string]string{
+		"listen": "TOLL_LISTEN", "public-url": "TOLL_PUBLIC_URL", "environment": "TOLL_ENVIRONMENT", "key-prefix": "TOLL_KEY_PREFIX",
+		"token-format": "TOLL_TOKEN_FORMAT", "metrics-listen": "TOLL_METRICS_LISTEN", "log-level": "TOLL_LOG_LEVEL",
+	} {
+		env(c, name, variable)
+	}
+	return c
+}
+
+func (a *app) serve(ctx context.Context, f serveFlags) (err error) {
+	log, err := newLog(a.err, f.logLevel)
+	if err != nil {
+		return err
+	}
+	cfg := f.cfg
+	cfg.Environment, cfg.Release, cfg.Log = toll.Environment(strings.ToLower(f.environment)), release(), log
+	cfg.Metrics = f.metricsListen != ""
+
+	ln, err := a.reserve(ctx, cfg.Listen)
+	if err != nil {
+		return err
+	}
+	if ln != nil {
+		defer ln.Close()
+		cfg.Listen = ln.Addr().String()
+	}
+	s, err := server.New(ctx, cfg)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		err = errors.Join(err, s.Close(context.WithoutCancel(ctx)))
+		log.Info("stopped")
+	}()
+	if ln == nil {
+		if ln, err = listen(ctx, cfg.Listen); err != nil {
+			return err
+		}
+	}
+	log.Info("serving", "listen", ln.Addr().String(), "url", s.PublicURL(), "environment", s.Environment(), "database", s.Engine(), "version", cfg.Release)
+	return serveBoth(ctx, s, ln, f.metricsListen, log)
+}
+
+// reserve finds out whether the address can be had before the database is opened, as a first start writes it there. It
+// keeps the listener only when the port is chosen by the system: nothing listens before the migrations have run.
+func (a *app) reserve(ctx context.Context, address string) (net.Listener, error) {
+	ln, err := listen(ctx, address)
+	if err != nil {
+		return nil, err
+	}
+	if _, port, _ := net.SplitHostPort(address); port == "0" || port == "" {
+		return ln, nil
+	}
+	return nil, ln.Close()
+}
+
+func listen(ctx context.Context, address string) (net.Listener, error) {
+	var c net.ListenConfig
+	ln, err := c.Listen(ctx, "tcp", address)
+	if err != nil {
+		return nil, fmt.Errorf("listen: %w", err)
+	}
+	return ln, nil
+}
+
+// serveBoth serves callers and, when it is wanted, the operator. The end of one ends both.
+func serveBoth(ctx context.Context, s *server.Server, ln net.Listener, metricsListen string, log *slog.Logger) error {
+	if metricsListen == "" {
+		return s.Serve(ctx, ln)
+	}
+	own, err := listen(ctx, metricsListen)
+	if err != nil {
+		return errors.Join(err, ln.Close())
+	}
+	log.Info("metrics", "listen", own.Addr().String())
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	done := make(chan error, 1)
+	go func() {
+		defer cancel()
+		done <- s.ServeMetrics(ctx, own)
+	}()
+	err = s.Serve(ctx, ln)
+	cancel()
+	return errors.Join(err, <-done)
+}
+
+// newLog writes JSON lines. No line of any level carries a key or a token: levels choose how much is said, not what.
+func newLog(w io.Writer, level string) (*slog.Logger, error) {
+	var l slog.Level
+	if err := l.UnmarshalText([]byte(level)); err != nil {
+		return nil, usagef("the log level is debug, info, warn or error")
+	}
+	return slog.New(slog.NewJSONHandler(w, &slog.HandlerOptions{Level: l, ReplaceAttr: func(_ []string, at slog.Attr) slog.Attr {
+		if at.Key == slog.TimeKey {
+			at.Value = slog.StringValue(at.Value.Time().UTC().Format(time.RFC3339Nano))
+		}
+		return at
+	}})), nil
+}

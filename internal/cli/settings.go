@@ -1,0 +1,151 @@
+package cli
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/client"
+)
+
+// Output formats.
+const (
+	formatTable  = "table"
+	formatJSON   = "json"
+	formatNDJSON = "ndjson"
+	formatCSV    = "csv"
+	formatQuiet  = "quiet"
+)
+
+var formats = []string{formatTable, formatJSON, formatNDJSON, formatCSV, formatQuiet}
+
+// settings are what a run goes by: flag, else environment, else configuration file, else default.
+type settings struct {
+	key, url string
+	env      toll.Environment
+	output   string
+	terminal bool // stdout is a terminal
+	colour   bool // and may be coloured
+}
+
+// configFile is the configuration file. Unknown members are kept for later releases.
+type configFile struct {
+	Profiles map[string]struct {
+		APIKey      string `json:"apiKey"`
+		Environment string `json:"environment"`
+		URL         string `json:"url"`
+	} `json:"profiles"`
+	ActiveProfile string `json:"activeProfile"`
+}
+
+func (a *app) load() error {
+	s := &a.set
+	s.output = first(a.flags.output, a.getenv("TOLL_OUTPUT"), formatTable)
+	if a.flags.quiet {
+		s.output = formatQuiet
+	}
+	s.output = strings.ToLower(s.output)
+	if !slices.Contains(formats, s.output) {
+		s.output = formatTable
+		return usagef("the output is one of %s", strings.Join(formats, ", "))
+	}
+	s.terminal = isTerminal(a.out)
+	s.colour = s.terminal && a.mayColour()
+
+	path, named := a.configPath()
+	file, err := a.readConfig(path, named)
+	if err != nil {
+		return err
+	}
+	name := first(a.flags.profile, a.getenv("TOLL_PROFILE"), file.ActiveProfile, "default")
+	profile, ok := file.Profiles[name]
+	if !ok && (a.flags.profile != "" || a.getenv("TOLL_PROFILE") != "") {
+		return usagef("%s has no profile %q", path, name)
+	}
+	var keyInFile string
+	if a.flags.keyFile != "" {
+		b, err := os.ReadFile(a.flags.keyFile)
+		if err != nil {
+			return fmt.Errorf("API key file: %w", err)
+		}
+		keyInFile = strings.TrimSpace(string(b))
+	}
+	s.key = first(keyInFile, strings.TrimSpace(a.getenv("TOLL_API_KEY")), profile.APIKey)
+	s.url = first(a.flags.url, a.getenv("TOLL_URL"), profile.URL)
+	s.env = toll.Environment(first(a.getenv("TOLL_ENVIRONMENT"), profile.Environment))
+	return nil
+}
+
+func (a *app) mayColour() bool {
+	return !a.flags.noColor && a.getenv("NO_COLOR") == "" && a.getenv("TERM") != "dumb"
+}
+
+func (a *app) configPath() (path string, named bool) {
+	if p := a.getenv("TOLL_CONFIG"); p != "" {
+		return p, true
+	}
+	dir := a.getenv("XDG_CONFIG_HOME")
+	if dir == "" {
+		home := a.getenv("HOME")
+		if home == "" {
+			return "", false
+		}
+		dir = filepath.Join(home, ".config")
+	}
+	return filepath.Join(dir, "toll", "config.json"), false
+}
+
+func (a *app) readConfig(path string, named bool) (configFile, error) {
+	var c configFile
+	if path == "" {
+		return c, nil
+	}
+	b, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) && !named {
+		return c, nil
+	}
+	if err != nil {
+		return c, fmt.Errorf("configuration: %w", err)
+	}
+	if info, err := os.Stat(path); err == nil && info.Mode().Perm()&0o077 != 0 && runtime.GOOS != "windows" {
+		a.say("warning", "%s can be read by others: chmod 600 it", path)
+	}
+	if err := json.Unmarshal(b, &c); err != nil {
+		return c, fmt.Errorf("configuration: %s is not JSON as expected", path) // its text holds a key
+	}
+	return c, nil
+}
+
+// client returns a client by the settings.
+func (a *app) client() *client.Client {
+	opts := []client.Option{client.WithUserAgent("toll-cli/" + release())}
+	if a.set.url != "" {
+		opts = append(opts, client.WithURL(a.set.url))
+	}
+	return client.New(a.set.key, opts...)
+}
+
+func first(words ...string) string {
+	for _, w := range words {
+		if w != "" {
+			return w
+		}
+	}
+	return ""
+}
+
+func isTerminal(w any) bool {
+	f, ok := w.(*os.File)
+	if !ok {
+		return false
+	}
+	info, err := f.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0
+}

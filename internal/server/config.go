@@ -1,0 +1,172 @@
+// Package server puts the rooms together: a configuration becomes a store, the rooms on it, one HTTP handler, and the work
+// in the background. It is the only room that knows all others.
+package server
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net"
+	"net/url"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"time"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/x402"
+)
+
+const (
+	// DefaultListen is where the service listens when nothing else is said.
+	DefaultListen = "127.0.0.1:8402"
+	// DefaultData is the data directory when neither a directory nor a database is named.
+	DefaultData = "toll-data"
+	// masterKeyName is the master key in a data directory.
+	masterKeyName = "master.key"
+	// databaseName is the embedded database in a data directory.
+	databaseName = "toll.db"
+)
+
+// Config is what an operator decides. The zero value is a sandbox on an embedded database in [DefaultData].
+type Config struct {
+	// Data is the directory of the embedded database and of the master key. Empty is [DefaultData], or none when Database
+	// is set.
+	Data string
+	// Database is the postgres:// address of a database; it wins over the embedded one.
+	Database string
+	// Listen is the address on which the service is going to listen, empty for [DefaultListen]. The public address of a
+	// first start is made of it; nothing is opened here.
+	Listen string
+	// PublicURL is the address under which callers reach the service, and the issuer of new tokens. Empty keeps that of
+	// the first start.
+	PublicURL string
+	// Environment is sandbox or live. Empty is that of the database, at the first start sandbox.
+	Environment toll.Environment
+	// MasterKeyFile holds the key that seals secrets: 64 hexadecimal digits, mode 0600. Empty is a file in Data, made at
+	// the first start; live refuses that.
+	MasterKeyFile string
+	// KeyPrefix is the prefix of new API keys, [a-z0-9-]{1,32}; empty is the environment.
+	KeyPrefix string
+	// TokenFormat is the default rendering of access tokens, "jwt" (also for "") or "x402".
+	TokenFormat string
+	// Namespace are the brand words on the wire; zero is [x402.Default].
+	Namespace x402.Namespace
+	// Release is the version of the program.
+	Release string
+	// Metrics counts requests for [Server.Metrics].
+	Metrics bool
+	// Clock tells the time; nil is the clock of the machine.
+	Clock func() time.Time
+	// Log is where the service reports; nil is silence. No line carries a key or a token.
+	Log *slog.Logger
+}
+
+func (c Config) withDefaults() Config {
+	if c.Data == "" && c.Database == "" {
+		c.Data = DefaultData
+	}
+	if c.Listen == "" {
+		c.Listen = DefaultListen
+	}
+	if c.Namespace == (x402.Namespace{}) {
+		c.Namespace = x402.Default
+	}
+	if c.Release == "" {
+		c.Release = "dev"
+	}
+	if c.Clock == nil {
+		c.Clock = time.Now
+	}
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	return c
+}
+
+// check refuses what would be wrong or careless whatever the database holds.
+func (c Config) check() error {
+	switch c.Environment {
+	case "", toll.Sandbox, toll.Live:
+	default:
+		return fmt.Errorf("the environment %q is neither sandbox nor live", c.Environment)
+	}
+	if c.Database != "" && !strings.HasPrefix(c.Database, "postgres://") && !strings.HasPrefix(c.Database, "postgresql://") {
+		// The text may hold a password, so it is not repeated.
+		return errors.New("the database must be a postgres:// address; an embedded database is chosen by its data directory")
+	}
+	if c.Database != "" && c.masterKeyPath() == "" {
+		return errors.New("a database needs a master key: set TOLL_MASTER_KEY_FILE (--master-key-file) to a file with 64 hexadecimal digits " +
+			"and mode 0600, the same for every process, or name the data directory that holds it (--data)")
+	}
+	switch c.TokenFormat {
+	case "", "jwt", "x402":
+	default:
+		return fmt.Errorf("the token format %q is neither jwt nor x402", c.TokenFormat)
+	}
+	if c.Database == "" {
+		return checkMode(filepath.Join(c.Data, databaseName))
+	}
+	return nil
+}
+
+// checkMode refuses a database file that others can read. It is made with the right mode; a copy may have lost it.
+func checkMode(path string) error {
+	if runtime.GOOS == "windows" {
+		return nil
+	}
+	info, err := os.Stat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("database file: %w", err)
+	}
+	if mode := info.Mode().Perm(); mode&0o077 != 0 {
+		return fmt.Errorf("database file %s has mode %04o; others can read it: chmod 600 it", path, mode)
+	}
+	return nil
+}
+
+// checkLive refuses what is careless once money is real.
+func (c Config) checkLive(publicURL string) error {
+	if c.MasterKeyFile == "" {
+		return errors.New("live needs a master key of your own: set TOLL_MASTER_KEY_FILE (--master-key-file) to a file with 64 hexadecimal " +
+			"digits and mode 0600, kept outside the data directory and its backups")
+	}
+	u, err := url.Parse(publicURL)
+	if err != nil || u.Scheme != "https" && !isLoopback(u.Hostname()) {
+		return fmt.Errorf("live needs a public address with https, and this one is %s: set TOLL_PUBLIC_URL (--public-url)", publicURL)
+	}
+	return nil
+}
+
+func isLoopback(host string) bool {
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
+}
+
+func (c Config) masterKeyPath() string {
+	switch {
+	case c.MasterKeyFile != "":
+		return c.MasterKeyFile
+	case c.Data != "":
+		return filepath.Join(c.Data, masterKeyName)
+	default:
+		return ""
+	}
+}
+
+// listenURL is the public address of a service that nobody named one for.
+func (c Config) listenURL() string {
+	host, port, err := net.SplitHostPort(c.Listen)
+	if err != nil {
+		return "http://" + c.Listen
+	}
+	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
+		host = "127.0.0.1" // every interface is no address that a caller could use
+	}
+	return "http://" + net.JoinHostPort(host, port)
+}

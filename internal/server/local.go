@@ -1,0 +1,82 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/auth"
+	"github.com/tollhq/toll/internal/gate"
+)
+
+// KeyRequest asks for an API key of an account that is known by its name.
+type KeyRequest struct {
+	// Account is the name of the account, which is made on its first use; 1 to 100 printable characters.
+	Account string
+	// Name of the key, may be empty.
+	Name string
+	// ExpiresIn is the life of the key, at least 60 s; 0 = it does not end.
+	ExpiresIn time.Duration
+	// Version is the pinned API version; empty is the current one.
+	Version string
+	// Prefix of the key, empty for the one of the service.
+	Prefix string
+}
+
+// CreateLocalKey makes an API key on the database itself: the first one, or one for an operator who has none. It works
+// before the first start and beside a running service.
+func CreateLocalKey(ctx context.Context, cfg Config, req KeyRequest) (toll.APIKey, error) {
+	cfg = cfg.withDefaults()
+	if err := req.check(); err != nil {
+		return toll.APIKey{}, err
+	}
+	f, err := open(ctx, cfg, true)
+	if err != nil {
+		return toll.APIKey{}, err
+	}
+	key, err := createKey(ctx, f.auth, cfg.Clock(), req)
+	return key, errors.Join(err, f.close(context.WithoutCancel(ctx)))
+}
+
+// CreateKey makes an API key of a named account of the running service.
+func (s *Server) CreateKey(ctx context.Context, req KeyRequest) (toll.APIKey, error) {
+	if err := req.check(); err != nil {
+		return toll.APIKey{}, err
+	}
+	return createKey(ctx, s.base.auth, s.cfg.Clock(), req)
+}
+
+func (r KeyRequest) check() error {
+	if r.Account == "" {
+		return errors.New("the account has no name")
+	}
+	if r.ExpiresIn != 0 && r.ExpiresIn < time.Minute {
+		return toll.NewError(toll.CodeKeyExpiryPast).WithDetails("a key lives at least 60 seconds")
+	}
+	if r.Version != "" {
+		if _, err := gate.Parse(r.Version); err != nil {
+			return toll.NewError(toll.CodeVersionUnknown).WithCause(err)
+		}
+	}
+	return nil
+}
+
+func createKey(ctx context.Context, a *auth.Auth, now time.Time, req KeyRequest) (toll.APIKey, error) {
+	params := auth.KeyParams{Name: req.Name, Prefix: req.Prefix}
+	if req.Version != "" {
+		v, err := gate.Parse(req.Version)
+		if err != nil {
+			return toll.APIKey{}, toll.NewError(toll.CodeVersionUnknown).WithCause(err)
+		}
+		params.Version = v.String()
+	}
+	if req.ExpiresIn > 0 {
+		params.ExpiresAt = now.Add(req.ExpiresIn)
+	}
+	address, err := a.CreatePrincipal(ctx, req.Account)
+	if err != nil {
+		return toll.APIKey{}, err
+	}
+	return a.CreateKey(ctx, address, params)
+}

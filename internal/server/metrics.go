@@ -1,0 +1,146 @@
+package server
+
+import (
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/tollhq/toll/internal/api"
+	"github.com/tollhq/toll/internal/store"
+)
+
+// metrics counts what an operator watches. Every label has a fixed set of values, whatever callers send, and none names
+// an account, a plan or a key.
+type metrics struct {
+	registry *prometheus.Registry
+	seconds  map[string]prometheus.Observer
+	answers  map[string]*[6]prometheus.Counter // by operation, by class of the status
+	inFlight prometheus.Gauge
+	swept    prometheus.Counter
+}
+
+// operations are the values of the label operation: the acts on credits, then groups of routes by the first segments of
+// their path.
+var operations = []struct{ name, prefix string }{
+	{"verify", "/x402/verify"}, {"settle", "/x402/settle"}, {"release", "/x402/release"},
+	{"settlements", "/x402/settlements"}, {"permissions", "/x402/permissions"},
+	{"agents", "/protocol/agents"}, {"plans", "/protocol/plans"}, {"orders", "/protocol/orders"},
+	{"api-keys", "/api-keys"}, {"versions", "/meta/versions"},
+}
+
+const otherOperation = "other"
+
+var statusClasses = [6]string{"0xx", "1xx", "2xx", "3xx", "4xx", "5xx"}
+
+func newMetrics(st *store.Store) *metrics {
+	m := &metrics{
+		registry: prometheus.NewRegistry(),
+		seconds:  map[string]prometheus.Observer{},
+		answers:  map[string]*[6]prometheus.Counter{},
+		inFlight: prometheus.NewGauge(prometheus.GaugeOpts{Name: "toll_http_requests_in_flight", Help: "Requests that are being answered."}),
+		swept:    prometheus.NewCounter(prometheus.CounterOpts{Name: "toll_swept_accounts_total", Help: "Accounts in which the sweeper ended a hold or a lot."}),
+	}
+	answers := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "toll_http_answers_total", Help: "Answers by operation and class of the status.",
+	}, []string{"operation", "status"})
+	seconds := prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Name: "toll_http_answer_seconds", Help: "Time to answer by operation.",
+		Buckets: []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 10, 30},
+	}, []string{"operation"})
+	m.registry.MustRegister(answers, seconds, m.inFlight, m.swept, collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	if pool := st.Pool(); pool != nil {
+		gauge := func(name, help string, value func() float64) {
+			m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, value))
+		}
+		gauge("toll_database_connections", "Open connections to the database.", func() float64 { return float64(pool.Stat().TotalConns()) })
+		gauge("toll_database_connections_used", "Connections to the database that are in use.", func() float64 { return float64(pool.Stat().AcquiredConns()) })
+	}
+	for _, name := range operationNames() {
+		m.seconds[name] = seconds.WithLabelValues(name)
+		m.answers[name] = &[6]prometheus.Counter{}
+		for i, class := range statusClasses {
+			if i >= 2 {
+				m.answers[name][i] = answers.WithLabelValues(name, class)
+			}
+		}
+	}
+	return m
+}
+
+func operationNames() []string {
+	names := []string{otherOperation}
+	for _, op := range operations {
+		names = append(names, op.name)
+	}
+	return names
+}
+
+func operationOf(path string) string {
+	rest, ok := strings.CutPrefix(path, api.Base)
+	if !ok {
+		return otherOperation
+	}
+	for _, op := range operations {
+		if after, ok := strings.CutPrefix(rest, op.prefix); ok && (after == "" || after[0] == '/') {
+			return op.name
+		}
+	}
+	return otherOperation
+}
+
+// count wraps a handler.
+func (m *metrics) count(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		began := time.Now()
+		m.inFlight.Inc()
+		c := counted{ResponseWriter: w, status: http.StatusInternalServerError}
+		defer func() {
+			m.inFlight.Dec()
+			op := operationOf(r.URL.Path)
+			m.seconds[op].Observe(time.Since(began).Seconds())
+			if answers := m.answers[op][min(max(c.status/100, 2), 5)]; answers != nil {
+				answers.Inc()
+			}
+		}()
+		next.ServeHTTP(&c, r)
+	})
+}
+
+// counted remembers the status of an answer; a handler that panics before one counts as a failure.
+type counted struct {
+	http.ResponseWriter
+	status int
+	wrote  bool
+}
+
+func (c *counted) WriteHeader(status int) {
+	if !c.wrote && status >= http.StatusOK {
+		c.status, c.wrote = status, true
+	}
+	c.ResponseWriter.WriteHeader(status)
+}
+
+func (c *counted) Write(b []byte) (int, error) {
+	if !c.wrote {
+		c.status, c.wrote = http.StatusOK, true
+	}
+	return c.ResponseWriter.Write(b)
+}
+
+// Unwrap is for [http.ResponseController].
+func (c *counted) Unwrap() http.ResponseWriter { return c.ResponseWriter }
+
+// Metrics returns the handler of the operator's own listener: /metrics in the text form of Prometheus. It must not be
+// reachable for callers of the service.
+func (s *Server) Metrics() http.Handler {
+	mux := http.NewServeMux()
+	if s.metrics != nil {
+		mux.Handle("GET /metrics", promhttp.HandlerFor(s.metrics.registry, promhttp.HandlerOpts{}))
+	}
+	return mux
+}

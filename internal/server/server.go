@@ -1,0 +1,139 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/api"
+	"github.com/tollhq/toll/internal/checkout"
+	"github.com/tollhq/toll/internal/facilitator"
+	"github.com/tollhq/toll/internal/ledger"
+	"github.com/tollhq/toll/x402"
+)
+
+// Times of a shutdown. Their sum stays below 25 s, and so below the 30 s after which supervisors kill.
+const (
+	drainTime = 18 * time.Second // for requests in flight
+	closeTime = 5 * time.Second  // for the ledger's queue and last notes
+)
+
+// Server is a running service, but for the listener. It is made by [New] and ends with [Server.Close].
+type Server struct {
+	cfg         Config
+	base        *foundation
+	ledger      *ledger.Ledger
+	checkout    *checkout.Checkout
+	facilitator *facilitator.Facilitator
+	handler     http.Handler
+	metrics     *metrics // nil: not wanted
+
+	stopWork context.CancelFunc
+	work     sync.WaitGroup
+	closing  sync.Once
+	closeErr error
+}
+
+// New opens the database, brings its schema up to date, and starts the work in the background. The caller listens
+// afterwards. Errors say what to set.
+func New(ctx context.Context, cfg Config) (*Server, error) {
+	cfg = cfg.withDefaults()
+	base, err := open(ctx, cfg, false)
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{cfg: cfg, base: base}
+	a := base.auth
+	s.ledger = ledger.New(base.store, ledger.Config{Clock: cfg.Clock, Log: cfg.Log, MACKey: a.MACKey()})
+	s.checkout = checkout.New(checkout.Deps{Store: base.store, Ledger: s.ledger, Clock: cfg.Clock})
+	s.facilitator = facilitator.New(facilitator.Deps{
+		Store: base.store, Ledger: s.ledger, Auth: a, Checkout: s.checkout, Namespace: cfg.Namespace, Environment: a.Environment(),
+		Clock: cfg.Clock, Log: cfg.Log, TokenFormat: cfg.TokenFormat,
+	})
+	s.handler = api.New(api.Deps{
+		Store: base.store, Auth: a, Facilitator: s.facilitator, Checkout: s.checkout, Ledger: s.ledger, Namespace: cfg.Namespace,
+		Environment: a.Environment(), PublicURL: s.PublicURL(), Release: cfg.Release, Clock: cfg.Clock, Log: cfg.Log, Ready: s.ready,
+	})
+	if cfg.Metrics {
+		s.metrics = newMetrics(base.store)
+		s.handler = s.metrics.count(s.handler)
+	}
+	work, stop := context.WithCancel(context.WithoutCancel(ctx))
+	s.stopWork = stop
+	s.work.Go(func() { s.sweep(work) })
+	return s, nil
+}
+
+// Handler returns the public handler: documents at the root and the API.
+func (s *Server) Handler() http.Handler { return s.handler }
+
+// PublicURL returns the address under which callers reach the service, without a path of the API.
+func (s *Server) PublicURL() string { return publicURL(s.base.auth.Issuer()) }
+
+// Environment returns the environment of the database.
+func (s *Server) Environment() toll.Environment { return s.base.auth.Environment() }
+
+// Engine returns the word of the database: "sqlite" or "postgres".
+func (s *Server) Engine() string { return string(s.base.store.Engine()) }
+
+// Facilitator returns the facilitator as a caller sees it, without a network between.
+func (s *Server) Facilitator(caller toll.Address) x402.Facilitator { return s.facilitator.As(caller) }
+
+// ready says what works. Only the database decides whether requests can be served.
+func (s *Server) ready(ctx context.Context) map[string]string {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	checks := map[string]string{"database": "ok", "chain": "off", "card": "off"}
+	if err := s.base.store.Ping(ctx); err != nil {
+		checks["database"] = "failing"
+	}
+	return checks
+}
+
+// Serve answers requests on the listener until ctx ends. Then it takes no more, lets those in flight finish, settles in
+// the queue included, and returns nil; what takes longer than 18 s is cut off, and is an error. Close comes after.
+func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
+	return serve(ctx, api.NewServer(s.handler), ln)
+}
+
+// ServeMetrics is [Server.Serve] for the operator's own listener.
+func (s *Server) ServeMetrics(ctx context.Context, ln net.Listener) error {
+	return serve(ctx, &http.Server{Handler: s.Metrics(), ReadHeaderTimeout: 5 * time.Second, WriteTimeout: 30 * time.Second}, ln)
+}
+
+func serve(ctx context.Context, h *http.Server, ln net.Listener) error {
+	failed := make(chan error, 1)
+	go func() { failed <- h.Serve(ln) }()
+	select {
+	case err := <-failed:
+		return err
+	case <-ctx.Done():
+	}
+	drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTime)
+	defer cancel()
+	err := h.Shutdown(drain)
+	if err != nil {
+		err = errors.Join(err, h.Close())
+	}
+	if e := <-failed; !errors.Is(e, http.ErrServerClosed) {
+		err = errors.Join(err, e)
+	}
+	return err
+}
+
+// Close ends the work in the background, empties the queue of the ledger and closes the database. Callers have stopped
+// serving before. It may be called more than once.
+func (s *Server) Close(ctx context.Context) error {
+	s.closing.Do(func() {
+		ctx, cancel := context.WithTimeout(ctx, closeTime)
+		defer cancel()
+		s.stopWork()
+		s.work.Wait()
+		s.closeErr = errors.Join(s.ledger.Close(ctx), s.base.close(ctx))
+	})
+	return s.closeErr
+}

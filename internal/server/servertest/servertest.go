@@ -1,0 +1,245 @@
+// Package servertest runs the real program as processes of its own, for tests that end, kill and restart it.
+package servertest
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/client"
+)
+
+// Main runs the tests of a package that needs the program:
+//
+//	func TestMain(m *testing.M) { os.Exit(servertest.Main(m)) }
+func Main(m *testing.M) int {
+	dir, err := os.MkdirTemp("", "toll-program-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer os.RemoveAll(dir)
+	program = filepath.Join(dir, "toll")
+	return m.Run()
+}
+
+var (
+	program string // path of the program, once it is built
+	build   sync.Once
+	built   error
+)
+
+// Program returns the path of the program, which is built on first use. TestMain must have called [Main].
+func Program(t testing.TB) string {
+	t.Helper()
+	if program == "" {
+		t.Fatal("TestMain does not call servertest.Main")
+	}
+	build.Do(func() {
+		args := []string{"build", "-o", program}
+		if raceEnabled {
+			args = append(args, "-race")
+		}
+		out, err := exec.Command("go", append(args, "github.com/tollhq/toll/cmd/toll")...).CombinedOutput()
+		if err != nil {
+			built = fmt.Errorf("go build: %w\n%s", err, out)
+		}
+	})
+	if built != nil {
+		t.Fatal(built)
+	}
+	return program
+}
+
+// Options say which service a process is.
+type Options struct {
+	Data     string // directory of the embedded database
+	Database string // postgres:// address, wins
+	// MasterKeyFile is shared by all processes on one Database. With Data alone it may be empty.
+	MasterKeyFile string
+	Listen        string   // empty: a free port on the loopback
+	Args          []string // further arguments of toll serve
+	Env           []string // further environment, NAME=value
+}
+
+func (o Options) store() []string {
+	var args []string
+	if o.Data != "" {
+		args = append(args, "--data", o.Data)
+	}
+	if o.Database != "" {
+		args = append(args, "--database", o.Database)
+	}
+	if o.MasterKeyFile != "" {
+		args = append(args, "--master-key-file", o.MasterKeyFile)
+	}
+	return args
+}
+
+// Process is a running service.
+type Process struct {
+	URL     string
+	Log     *Log // stderr
+	cmd     *exec.Cmd
+	exited  chan struct{}
+	exitErr error
+}
+
+// Log collects what a process writes. It is safe for concurrent use.
+type Log struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+// Write implements io.Writer.
+func (l *Log) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+// String returns everything so far.
+func (l *Log) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+// Start runs toll serve and returns when it is healthy. What still runs when the test ends is killed.
+func Start(t testing.TB, o Options) *Process {
+	t.Helper()
+	p := Launch(t, o)
+	if err := p.WaitHealthy(30 * time.Second); err != nil {
+		t.Fatalf("%v\n%s", err, p.Log)
+	}
+	return p
+}
+
+// Launch runs toll serve and does not wait.
+func Launch(t testing.TB, o Options) *Process {
+	t.Helper()
+	if o.Listen == "" {
+		o.Listen = FreeAddress(t)
+	}
+	args := append([]string{"serve", "--listen", o.Listen}, o.store()...)
+	p := &Process{URL: "http://" + o.Listen, Log: &Log{}, cmd: exec.Command(Program(t), append(args, o.Args...)...), exited: make(chan struct{})}
+	p.cmd.Stderr = p.Log
+	p.cmd.Stdout = p.Log
+	p.cmd.Env = append(environment(), o.Env...)
+	if err := p.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		p.exitErr = p.cmd.Wait()
+		close(p.exited)
+	}()
+	t.Cleanup(p.Kill)
+	return p
+}
+
+// environment is that of the test without the settings of who runs it.
+func environment() []string {
+	var env []string
+	for _, e := range os.Environ() {
+		if len(e) > 5 && e[:5] == "TOLL_" {
+			continue
+		}
+		env = append(env, e)
+	}
+	return append(env, "TOLL_CONFIG="+os.DevNull+"-none", "HOME="+os.TempDir())
+}
+
+// FreeAddress returns an address on the loopback on which nothing listens.
+func FreeAddress(t testing.TB) string {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	return ln.Addr().String()
+}
+
+// WaitHealthy returns when GET /health is 200.
+func (p *Process) WaitHealthy(limit time.Duration) error {
+	h := &http.Client{Timeout: time.Second}
+	for end := time.Now().Add(limit); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+		select {
+		case <-p.exited:
+			return fmt.Errorf("the service ended: %w", p.exitErr)
+		default:
+		}
+		res, err := h.Get(p.URL + "/health")
+		if err != nil {
+			continue
+		}
+		_ = res.Body.Close()
+		if res.StatusCode == http.StatusOK {
+			return nil
+		}
+	}
+	return fmt.Errorf("the service is not healthy after %v", limit)
+}
+
+// PID returns the id of the process.
+func (p *Process) PID() int { return p.cmd.Process.Pid }
+
+// Kill ends the process at once, as kill -9 does, and waits for its end.
+func (p *Process) Kill() {
+	_ = p.cmd.Process.Kill() // it may have ended
+	<-p.exited
+}
+
+// Signal sends a signal.
+func (p *Process) Signal(s syscall.Signal) error { return p.cmd.Process.Signal(s) }
+
+// Exited is closed when the process has ended.
+func (p *Process) Exited() <-chan struct{} { return p.exited }
+
+// Wait returns the exit code, or an error when the process still runs after the limit.
+func (p *Process) Wait(limit time.Duration) (int, error) {
+	select {
+	case <-p.exited:
+		return p.cmd.ProcessState.ExitCode(), nil
+	case <-time.After(limit):
+		return 0, errors.New("the process still runs")
+	}
+}
+
+// Key makes an API key of an account on the database of the options, as an operator does it, before or beside the service.
+func Key(t testing.TB, o Options, account string) toll.APIKey {
+	t.Helper()
+	args := append([]string{"keys", "create", "--local", "--account", account, "-o", "json"}, o.store()...)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, Program(t), args...)
+	cmd.Env = append(environment(), o.Env...)
+	var problems bytes.Buffer
+	cmd.Stderr = &problems
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("toll keys create: %v\n%s", err, &problems)
+	}
+	var key toll.APIKey
+	if err := json.Unmarshal(out, &key); err != nil || key.Key == "" {
+		t.Fatalf("toll keys create printed no key: %v", err)
+	}
+	return key
+}
+
+// Client returns a client of the process.
+func (p *Process) Client(key string, opts ...client.Option) *client.Client {
+	return client.New(key, append([]client.Option{client.WithURL(p.URL)}, opts...)...)
+}

@@ -1,0 +1,42 @@
+package server
+
+import (
+	"context"
+	"math/rand/v2"
+	"time"
+)
+
+const (
+	sweepEvery = time.Second
+	// sweepShare bounds the work of one turn, so that a long backlog after a restart leaves the writer to the callers.
+	sweepShare = 300 * time.Millisecond
+)
+
+// sweep lapses holds and ends lots that are over, in slices, until ctx ends. Any number of processes may do this on one
+// database: what one has done, the others do not find.
+func (s *Server) sweep(ctx context.Context) {
+	for {
+		// The jitter keeps processes that were started together apart.
+		pause := sweepEvery/2 + rand.N(sweepEvery)
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(pause):
+		}
+		for began := time.Now(); time.Since(began) < sweepShare; {
+			n, err := s.ledger.Sweep(ctx)
+			if s.metrics != nil {
+				s.metrics.swept.Add(float64(n))
+			}
+			if err != nil && ctx.Err() == nil {
+				s.cfg.Log.Warn("sweep", "error", err.Error())
+			}
+			if err != nil || n == 0 || n < sweepSlice {
+				break
+			}
+		}
+	}
+}
+
+// sweepSlice is how many accounts a full slice of the ledger holds; fewer mean that nothing more is due.
+const sweepSlice = 256
