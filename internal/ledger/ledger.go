@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/tollhq/toll"
@@ -29,6 +30,8 @@ type Ledger struct {
 	log      *slog.Logger
 	ids      requestIDs
 	flushers []*flusher
+	// failpoint is set by tests that stop or kill the writer at a step.
+	failpoint atomic.Pointer[func(at string)]
 }
 
 // New starts the writer of a store. Close stops it.
@@ -73,6 +76,12 @@ func (l *Ledger) Close(ctx context.Context) error {
 
 func (l *Ledger) flusherOf(id AccountID) *flusher {
 	return l.flushers[int(id[15])%len(l.flushers)]
+}
+
+func (l *Ledger) at(step string) {
+	if f := l.failpoint.Load(); f != nil {
+		(*f)(step)
+	}
 }
 
 // do hands an operation to the writer and waits until it is committed or refused.

@@ -34,10 +34,11 @@ func (w *writer) pipelined(ctx context.Context, gs []*group, depth int, retried 
 			}
 		}
 	}
+	w.l.at("locked")
 	outcomes := make([][]outcome, len(gs))
 	changed := false
 	for i, g := range gs {
-		out, err := apply(g.state, g.ops, retried)
+		out, err := decide(g, retried)
 		if err != nil {
 			w.pipe.Reset()
 			return nil, err
@@ -49,10 +50,21 @@ func (w *writer) pipelined(ctx context.Context, gs []*group, depth int, retried 
 		w.pipe.Reset()
 		return outcomes, nil
 	}
-	if err := w.pipe.Run(ctx, writing(gs)...); err != nil {
+	w.l.at("decided")
+	stmts := writing(gs)
+	if w.l.failpoint.Load() != nil {
+		if err := w.pipe.Run(ctx, stmts...); err != nil {
+			w.pipe.Reset()
+			return nil, err
+		}
+		w.l.at("written")
+		stmts = nil
+	}
+	if err := w.pipe.Run(ctx, append(stmts, store.Stmt{SQL: "commit"})...); err != nil {
 		w.pipe.Reset()
 		return nil, store.MapCommitError(err)
 	}
+	w.l.at("committed")
 	return outcomes, nil
 }
 
@@ -306,7 +318,7 @@ func (c *columns) add(row []any) {
 	}
 }
 
-// writing returns the statements that write what the batch changed, and commit it.
+// writing returns the statements that write what the batch changed.
 func writing(gs []*group) []store.Stmt {
 	var accounts, lots, entries, added, ended, keys, perms columns
 	for _, g := range gs {
@@ -350,5 +362,5 @@ func writing(gs []*group) []store.Stmt {
 			stmts = append(stmts, store.Stmt{SQL: w.sql, Args: w.c.cols})
 		}
 	}
-	return append(stmts, store.Stmt{SQL: "commit"})
+	return stmts
 }

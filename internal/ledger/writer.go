@@ -257,6 +257,7 @@ func (w *writer) attempt(gs []*group, depth int, retried bool) ([][]outcome, err
 	for _, g := range gs {
 		g.reset(now)
 	}
+	w.l.at("begin")
 	if w.pipe != nil {
 		return w.pipelined(ctx, gs, depth, retried)
 	}
@@ -268,18 +269,34 @@ func (w *writer) attempt(gs []*group, depth int, retried bool) ([][]outcome, err
 			if err := load(ctx, tx, g, depth); err != nil {
 				return err
 			}
-			out, err := apply(g.state, g.ops, retried)
+			w.l.at("locked")
+			out, err := decide(g, retried)
 			if err != nil {
 				return err
 			}
+			w.l.at("decided")
 			if err := save(ctx, tx, g); err != nil {
 				return err
 			}
 			outcomes = append(outcomes, out)
 		}
+		w.l.at("written")
 		return nil
 	})
+	if err == nil {
+		w.l.at("committed")
+	}
 	return outcomes, err
+}
+
+// decide is apply, in which a panic of one operation is an error of its batch, which is then taken apart.
+func decide(g *group, retried bool) (out []outcome, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("ledger: an operation panicked: %v", p)
+		}
+	}()
+	return apply(g.state, g.ops, retried)
 }
 
 // alone runs one mint in a transaction of its own, together with other writes.
@@ -294,7 +311,7 @@ func alone(ctx context.Context, l *Ledger, op mint, also func(tx *store.Tx, m Mi
 			if err := load(ctx, tx, g, lotDepths[depth]); err != nil {
 				return err
 			}
-			out, err := apply(g.state, g.ops, attempt > 1)
+			out, err := decide(g, attempt > 1)
 			if err != nil {
 				return err
 			}

@@ -1,0 +1,308 @@
+package ledger_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/ledger"
+	"github.com/tollhq/toll/internal/store"
+	"github.com/tollhq/toll/internal/store/storetest"
+)
+
+// The crash tests run this test binary again as a child that kills itself at a failpoint, and look at what it left.
+const (
+	envPoint    = "TOLL_CRASH_POINT"
+	envAct      = "TOLL_CRASH_ACT"
+	envData     = "TOLL_CRASH_DATA"
+	envDatabase = "TOLL_CRASH_DATABASE"
+	envPerm     = "TOLL_CRASH_PERMISSION"
+	envRequest  = "TOLL_CRASH_REQUEST"
+)
+
+func TestMain(m *testing.M) {
+	if point := os.Getenv(envPoint); point != "" {
+		crashChild(point)
+		return
+	}
+	os.Exit(m.Run())
+}
+
+func crashChild(point string) {
+	ctx := context.Background()
+	st, err := store.Open(ctx, store.Config{Data: os.Getenv(envData), Database: os.Getenv(envDatabase)})
+	if err != nil {
+		fmt.Println("error", err)
+		return
+	}
+	perm, err := toll.ParseHash(os.Getenv(envPerm))
+	if err != nil {
+		fmt.Println("error", err)
+		return
+	}
+	c := newClock()
+	l := ledger.New(st, ledger.Config{Clock: c.now, MACKey: []byte("0123456789abcdef0123456789abcdef")})
+	ledger.SetFailpoint(l, func(at string) {
+		if at == point {
+			_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+			select {}
+		}
+	})
+	id := os.Getenv(envRequest)
+	switch os.Getenv(envAct) {
+	case "hold":
+		_, err = l.Hold(ctx, ledger.HoldOp{
+			Plan: plan, Subscriber: subscriber, Permission: perm, RequestID: id, Resource: "https://a.example/ask", Amount: 5,
+			Until: c.now().Add(time.Minute),
+		})
+	case "settle":
+		_, err = l.Settle(ctx, settleOp(perm, id, 5))
+	case "release":
+		_, err = l.Release(ctx, ledger.NewAccountID(plan, subscriber), id)
+	case "sweep":
+		c.add(time.Hour)
+		_, err = l.Sweep(ctx)
+	case "mint":
+		_, err = l.Mint(ctx, ledger.MintOp{Plan: plan, Subscriber: subscriber, Amount: 5, Ref: id})
+	}
+	fmt.Println("survived", err)
+}
+
+// crash runs one act in a child that dies at the failpoint.
+func crash(t *testing.T, cfg store.Config, act, point string, perm toll.Hash, id string) {
+	t.Helper()
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), envPoint+"="+point, envAct+"="+act, envData+"="+cfg.Data, envDatabase+"="+cfg.Database,
+		envPerm+"="+perm.String(), envRequest+"="+id)
+	out, err := cmd.CombinedOutput()
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) || exit.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL {
+		t.Fatalf("the child did not die at %s: %v: %s", point, err, out)
+	}
+}
+
+var crashPoints = []string{"begin", "locked", "decided", "written", "committed"}
+
+// eachCrash gives every act and failpoint a fresh store with 100 credits, closed while the child runs.
+func eachCrash(t *testing.T, f func(t *testing.T, point string, run func(act string, perm toll.Hash, id string), b func() *bench)) {
+	for _, v := range []storetest.Variant{storetest.SQLite, storetest.Postgres} {
+		for _, point := range crashPoints {
+			t.Run(fmt.Sprintf("%s/%s", v, point), func(t *testing.T) {
+				cfg := storetest.Config(t, v)
+				var st *store.Store
+				var l *bench
+				reopen := func() *bench {
+					if l == nil {
+						var err error
+						if st, err = store.Open(context.Background(), cfg); err != nil {
+							t.Fatal(err)
+						}
+						c := newClock()
+						l = &bench{t, ledger.New(st, ledger.Config{Clock: c.now, MACKey: []byte("0123456789abcdef0123456789abcdef")}), c, context.Background()}
+					}
+					return l
+				}
+				stop := func() {
+					if l != nil {
+						audit(t, l.Ledger)
+						_ = l.Close(context.Background())
+						_ = st.Close()
+						l = nil
+					}
+				}
+				defer stop()
+				run := func(act string, perm toll.Hash, id string) {
+					stop()
+					crash(t, cfg, act, point, perm, id)
+				}
+				reopen().mint(100, time.Time{})
+				f(t, point, run, reopen)
+			})
+		}
+	}
+}
+
+func TestF01_VerifyWithHoldKilled(t *testing.T) {
+	eachCrash(t, func(t *testing.T, point string, run func(string, toll.Hash, string), b func() *bench) {
+		perm := b().permission(50)
+		run("hold", perm, "r1")
+		r, err := b().Request(context.Background(), ledger.NewAccountID(plan, subscriber), "r1")
+		switch {
+		case errors.Is(err, store.ErrNotFound) && point != "committed":
+			b().balance(100, 0)
+		case err == nil && r.State == ledger.StateHeld && point == "committed":
+			b().balance(100, 5)
+			b().clock.add(time.Hour)
+			if _, err := b().Sweep(context.Background()); err != nil {
+				t.Fatal(err)
+			}
+			b().balance(100, 0)
+		default:
+			t.Fatalf("after %s: %v, %v", point, r.State, err)
+		}
+	})
+}
+
+func TestF02_SettleKilled(t *testing.T) {
+	eachCrash(t, func(t *testing.T, point string, run func(string, toll.Hash, string), b func() *bench) {
+		perm := b().permission(0)
+		op := b().holdOp(perm, 5)
+		op.RequestID = "r1"
+		_, err := b().Hold(context.Background(), op)
+		b().must(err)
+		run("settle", perm, "r1")
+		first, err := b().Settle(context.Background(), settleOp(perm, "r1", 5))
+		b().must(err)
+		if first.Replayed != (point == "committed") {
+			t.Fatalf("after %s the retry was replayed: %v", point, first.Replayed)
+		}
+		again, err := b().Settle(context.Background(), settleOp(perm, "r1", 5))
+		b().must(err)
+		if string(again.Answer) != string(first.Answer) {
+			t.Fatalf("%s and %s", again.Answer, first.Answer)
+		}
+		b().balance(95, 0)
+	})
+}
+
+func TestF06_ReleaseAndSweepKilled(t *testing.T) {
+	for _, act := range []string{"release", "sweep"} {
+		t.Run(act, func(t *testing.T) {
+			eachCrash(t, func(t *testing.T, point string, run func(string, toll.Hash, string), b func() *bench) {
+				perm := b().permission(0)
+				op := b().holdOp(perm, 5)
+				op.RequestID = "r1"
+				_, err := b().Hold(context.Background(), op)
+				b().must(err)
+				run(act, perm, "r1")
+				b().clock.add(time.Hour)
+				var wg sync.WaitGroup
+				for range 2 { // two sweepers
+					wg.Go(func() { _, _ = b().Sweep(context.Background()) })
+				}
+				wg.Wait()
+				b().balance(100, 0)
+			})
+		})
+	}
+}
+
+func TestMintKilled(t *testing.T) {
+	eachCrash(t, func(t *testing.T, _ string, run func(string, toll.Hash, string), b func() *bench) {
+		run("mint", toll.Hash{}, "order-1")
+		_, err := b().Mint(context.Background(), ledger.MintOp{Plan: plan, Subscriber: subscriber, Amount: 5, Ref: "order-1"})
+		b().must(err)
+		b().balance(105, 0)
+	})
+}
+
+// TestF03_GroupCommit puts a poisoned operation and a cancelled caller among others.
+func TestF03_GroupCommit(t *testing.T) {
+	storetest.Each(t, func(t *testing.T, st *store.Store) {
+		b := open(t, st)
+		b.mint(100, time.Time{})
+		perm := b.permission(0)
+		release := make(chan struct{})
+		var once sync.Once
+		entered := make(chan struct{})
+		ledger.SetFailpoint(b.Ledger, func(at string) {
+			if at == "begin" {
+				once.Do(func() { close(entered); <-release })
+			}
+		})
+		first := make(chan error, 1)
+		go func() { _, err := b.Settle(b.ctx, settleOp(perm, "first", 1)); first <- err }()
+		<-entered // the writer is busy: what comes now waits for one batch
+		results := make(chan error, 10)
+		for i := range 10 {
+			go func() { _, err := b.Settle(b.ctx, settleOp(perm, fmt.Sprint("r", i), 1)); results <- err }()
+		}
+		poisoned := make(chan error, 1)
+		go func() {
+			op := settleOp(perm, "poison", 1)
+			op.Render = func(ledger.Receipt) []byte { panic("poisoned") }
+			_, err := b.Settle(b.ctx, op)
+			poisoned <- err
+		}()
+		ctx, cancel := context.WithCancel(b.ctx)
+		gone := make(chan error, 1)
+		go func() { _, err := b.Settle(ctx, settleOp(perm, "gone", 1)); gone <- err }()
+		for ledger.Waiting(b.Ledger) < 12 {
+			time.Sleep(time.Millisecond)
+		}
+		cancel()
+		if err := <-gone; !errors.Is(err, ledger.ErrUnknownOutcome) {
+			t.Errorf("a cancelled caller got %v", err)
+		}
+		close(release)
+		if err := <-first; err != nil {
+			t.Error(err)
+		}
+		for range 10 {
+			if err := <-results; err != nil {
+				t.Error(err)
+			}
+		}
+		if err := <-poisoned; err == nil {
+			t.Error("the poisoned operation passed")
+		}
+		b.balance(89, 0)
+		if _, err := b.Request(b.ctx, ledger.NewAccountID(plan, subscriber), "gone"); !errors.Is(err, store.ErrNotFound) {
+			t.Errorf("the operation of the caller who had gone: %v", err)
+		}
+	})
+}
+
+// TestF15_QueueIsBounded fills the queue while the store stands still.
+func TestF15_QueueIsBounded(t *testing.T) {
+	storetest.Each(t, func(t *testing.T, st *store.Store) {
+		l := ledger.New(st, ledger.Config{MACKey: []byte("0123456789abcdef"), QueueSize: 4})
+		release := make(chan struct{})
+		entered := make(chan struct{})
+		var once sync.Once
+		ledger.SetFailpoint(l, func(at string) {
+			if at == "begin" {
+				once.Do(func() { close(entered); <-release })
+			}
+		})
+		mint := func(ref string) error {
+			_, err := l.Mint(context.Background(), ledger.MintOp{Plan: plan, Subscriber: subscriber, Amount: 1, Ref: ref})
+			return err
+		}
+		results := make(chan error, 5)
+		go func() { results <- mint("m0") }()
+		<-entered
+		for i := range 4 {
+			go func() { results <- mint(fmt.Sprint("m", i+1)) }()
+		}
+		for ledger.Waiting(l) < 4 {
+			time.Sleep(time.Millisecond)
+		}
+		if err := mint("too many"); !errors.Is(err, ledger.ErrBusy) {
+			t.Errorf("got %v, want %v", err, ledger.ErrBusy)
+		}
+		close(release)
+		for range 5 {
+			if err := <-results; err != nil {
+				t.Error(err)
+			}
+		}
+		a, err := l.Account(context.Background(), ledger.NewAccountID(plan, subscriber))
+		if err != nil || a.Balance != 5 {
+			t.Errorf("balance %d, %v", a.Balance, err)
+		}
+		if err := l.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+		if err := mint("late"); !errors.Is(err, ledger.ErrClosed) {
+			t.Errorf("got %v, want %v", err, ledger.ErrClosed)
+		}
+	})
+}

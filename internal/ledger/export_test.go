@@ -1,0 +1,15 @@
+package ledger
+
+// SetFailpoint makes the writer call f at its steps: begin, locked, decided, written, committed.
+func SetFailpoint(l *Ledger, f func(at string)) { l.failpoint.Store(&f) }
+
+// Waiting returns how many operations wait for the writer.
+func Waiting(l *Ledger) int {
+	n := 0
+	for _, f := range l.flushers {
+		f.mu.Lock()
+		n += len(f.queue)
+		f.mu.Unlock()
+	}
+	return n
+}
