@@ -35,6 +35,7 @@ func (f *Facilitator) refusedBy(err error) *toll.Error {
 		e := refuse(toll.CodeInsufficientCredits, x402.ReasonInsufficientFunds,
 			fmt.Sprintf("%d credits needed, %d available.", r.Needed, r.Available))
 		if r.NeverOrdered {
+			// It has nothing to draw on even for a request of 0 credits.
 			e.Message += " The subscriber has never ordered this plan."
 		}
 		return e

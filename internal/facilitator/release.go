@@ -20,7 +20,11 @@ type request struct {
 // Release gives a hold back without a burn and ends its request; a repeat gets the same answer. Only the owner of the plan
 // may. Errors: [toll.CodeSettlementNotFound] also for requests of other builders, [toll.CodeReleaseOfSettled].
 func (f *Facilitator) Release(ctx context.Context, caller toll.Address, req *x402.ReleaseRequest) (*x402.ReleaseResponse, error) {
-	r, err := f.lookup(ctx, req.AgentRequestID, func(_ toll.Address, owner toll.Address) bool { return caller == owner })
+	all, err := f.lookup(ctx, req.AgentRequestID, func(_ toll.Address, owner toll.Address) bool { return caller == owner })
+	if err != nil {
+		return nil, err
+	}
+	r, err := toRelease(all)
 	if err != nil {
 		return nil, err
 	}
@@ -42,11 +46,11 @@ func (f *Facilitator) Release(ctx context.Context, caller toll.Address, req *x40
 // Settlement returns the stored outcome of a request to the owner of its plan and to its subscriber; for everybody else
 // it does not exist: [toll.CodeSettlementNotFound].
 func (f *Facilitator) Settlement(ctx context.Context, caller toll.Address, id string) (*toll.Settlement, error) {
-	r, err := f.lookup(ctx, id, party(caller))
+	all, err := f.lookup(ctx, id, party(caller))
 	if err != nil {
 		return nil, err
 	}
-	return f.settlement(ctx, r)
+	return f.settlement(ctx, all[0])
 }
 
 // SettlementByTransaction is [Facilitator.Settlement] by the transaction in the receipt.
@@ -72,9 +76,9 @@ func party(caller toll.Address) func(subscriber, owner toll.Address) bool {
 	return func(subscriber, owner toll.Address) bool { return caller == subscriber || caller == owner }
 }
 
-// lookup finds the request with this id that the caller may see. An id that this service issued names its account; one
-// that a caller chose is unique within an account only, and the newest that the caller may see is taken.
-func (f *Facilitator) lookup(ctx context.Context, id string, may func(subscriber, owner toll.Address) bool) (*request, error) {
+// lookup finds the requests with this id that the caller may see, newest first, at least one. An id that this service
+// issued names its account; one that a caller chose is unique within an account only.
+func (f *Facilitator) lookup(ctx context.Context, id string, may func(subscriber, owner toll.Address) bool) ([]*request, error) {
 	if !x402.ValidRequestID(id) {
 		return nil, noSettlement()
 	}
@@ -89,20 +93,43 @@ func (f *Facilitator) lookup(ctx context.Context, id string, may func(subscriber
 		}
 	} else if !f.foreign(account, id) {
 		var err error
-		if candidates, err = f.requestsByID(ctx, id, maxSameID); err != nil {
+		if candidates, err = f.ledger.RequestsByID(ctx, id, maxSameID); err != nil {
 			return nil, toll.AsError(err)
 		}
 	}
+	var out []*request
 	for _, c := range candidates {
 		r, err := f.allowed(ctx, c, may)
 		if err == nil {
-			return r, nil
-		}
-		if !errors.Is(err, noSettlement()) {
+			out = append(out, r)
+		} else if !errors.Is(err, noSettlement()) {
 			return nil, err
 		}
 	}
-	return nil, noSettlement()
+	if len(out) == 0 {
+		return nil, noSettlement()
+	}
+	return out, nil
+}
+
+// toRelease takes the one open hold, else the newest request. An id that a builder gave to open holds of two subscribers
+// names neither: releasing the wrong one would leave a handler unpaid.
+func toRelease(all []*request) (*request, error) {
+	var open *request
+	for _, r := range all {
+		if r.State != ledger.StateHeld {
+			continue
+		}
+		if open != nil {
+			return nil, toll.Errorf(toll.CodeSettleConflict, "This agentRequestId names open holds of several accounts.").
+				WithHint("Let verify issue the ids, or make them unique; the holds end by themselves.")
+		}
+		open = r
+	}
+	if open == nil {
+		open = all[0]
+	}
+	return open, nil
 }
 
 // maxSameID bounds how many accounts with the same id of a caller's choice are looked at.
@@ -164,9 +191,4 @@ func (f *Facilitator) settlement(ctx context.Context, r *request) (*toll.Settlem
 		}
 	}
 	return s, nil
-}
-
-// requestsByID waits for the ledger's read by id alone.
-func (f *Facilitator) requestsByID(context.Context, string, int) ([]ledger.Request, error) {
-	return nil, nil
 }

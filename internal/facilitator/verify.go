@@ -137,10 +137,10 @@ func (f *Facilitator) advise(s *snapshot, p *payment, amount toll.Credits) error
 	case perm.RedemptionLimit != nil && amount > *perm.RedemptionLimit-perm.Redeemed-perm.Held:
 		return &ledger.Refusal{Kind: ledger.RedemptionLimit}
 	case p.plan.IsTime() && !s.account.Subscribed(now):
-		return &ledger.Refusal{Kind: ledger.PeriodOver, NeverOrdered: s.account.Orders == 0}
-	case amount > s.account.Available():
+		return &ledger.Refusal{Kind: ledger.PeriodOver, NeverOrdered: s.account.Seq == 0}
+	case s.account.Seq == 0 || amount > s.account.Available():
 		return &ledger.Refusal{
-			Kind: ledger.Insufficient, Needed: amount, Available: s.account.Available(), NeverOrdered: s.account.Orders == 0,
+			Kind: ledger.Insufficient, Needed: amount, Available: s.account.Available(), NeverOrdered: s.account.Seq == 0,
 		}
 	}
 	return nil
