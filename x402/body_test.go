@@ -35,6 +35,10 @@ func TestVerifyBody(t *testing.T) {
 			}
 		}
 	}
+	const least = `{"paymentRequired":{"x402Version":2,"resource":{"url":""},"accepts":[],"extensions":{}},"x402AccessToken":"a.b.c"}`
+	if got := encode(t, &x402.VerifyRequest{PaymentRequired: x402.PaymentRequired{X402Version: 2}, AccessToken: "a.b.c"}); got != least {
+		t.Errorf("what is not set is written: %s", got)
+	}
 	// A value that was used before keeps nothing of it.
 	if err := x402.Decode(spec(t, `,"maxAmount":null,"hold":null,"holdSecs":null,"agentRequestId":null,"paymentPayload":null`), &r); err != nil ||
 		r.MaxAmount != nil || r.Hold || r.HoldSecs != 0 || r.AgentRequestID != "" {

@@ -247,10 +247,6 @@ func (r *report) walk(raw []byte, t reflect.Type, path string) {
 	case p.Implements(unmarshalerType):
 		r.add(path, reflect.New(t).Interface().(stdjson.Unmarshaler).UnmarshalJSON(raw))
 		return
-	case p.Implements(textUnmarshalerType) && raw[0] != '"':
-		// A number where an address belongs gets the code of a malformed address.
-		r.add(path, reflect.New(t).Interface().(encoding.TextUnmarshaler).UnmarshalText(raw))
-		return
 	case p.Implements(textUnmarshalerType):
 		r.leaf(raw, t, path, "must be a string")
 		return

@@ -282,6 +282,7 @@ func TestDecodeReportsAllFaultsAtOnce(t *testing.T) {
 		{`{"ByName":{"a":{"limit":"x"},"b":3}}`, "ByName.a.limit ByName.b", toll.CodeBadNumber},
 		{`{"inner":[],"tags":{},"note":1,"plain":1.5,"ratio":"x"}`, "inner tags note plain ratio", toll.CodeBadNumber},
 		{`{"plain":99999999999999999999}`, "plain", toll.CodeBadNumber},
+		{`{"owner":null,"key":null,"credits":null,"inner":null,"tags":null,"note":null,"name":5,"Any":null}`, "name", toll.CodeBadRequest},
 		{`[]`, "", toll.CodeBadRequest},
 	} {
 		err := x402.Decode([]byte(c.text), new(record))

@@ -122,14 +122,10 @@ func DecodePaymentRequired(raw []byte) (*PaymentRequired, error) {
 	if err := checkDepth(raw); err != nil {
 		return nil, err
 	}
-	var f requiredField
 	p := new(PaymentRequired)
-	f.into = p
+	f := requiredField{into: p}
 	if err := decode(raw, &f); err != nil {
 		return nil, err
-	}
-	if !f.set {
-		return nil, toll.Errorf(toll.CodeBadRequest, "paymentRequired is required")
 	}
 	return p, p.check()
 }

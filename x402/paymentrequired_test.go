@@ -98,6 +98,7 @@ func TestDecodePaymentRequired(t *testing.T) {
 		"none":      {`{"accepts":[]}`, toll.CodeBadX402Version, ""},
 		"members":   {`{"x402Version":2,"resource":{"url":1},"accepts":[{"scheme":1,"extra":{"version":1}},5]}`, toll.CodeBadRequest, "resource.url accepts[0].scheme accepts[0].extra.version accepts[1]"},
 		"in text":   {`"{\"x402Version\":2,\"accepts\":[{\"planId\":1}]}"`, toll.CodeBadID, "accepts[0].planId"},
+		"deeper":    {`{"x402Version":2,"x":` + strings.Repeat("[", 40) + strings.Repeat("]", 40) + `}`, toll.CodeBadRequest, ""},
 		"deep":      {strconv.Quote(`{"x402Version":2,"x":` + strings.Repeat("[", 40) + strings.Repeat("]", 40) + `}`), toll.CodeBadRequest, ""},
 	} {
 		_, err := x402.DecodePaymentRequired([]byte(c.raw))
