@@ -56,7 +56,7 @@ func TestPatterns(t *testing.T) {
 		"https://a.example/":                 {"https://a.example https://a.example/", "https://a.example/x"},
 		"https://A.example:443/x/":           {"https://a.example/x", "https://a.example/y"},
 		"https://a.example/x%20y":            {"https://a.example/x%20y", "https://a.example/x+y"},
-		"/":                                  {"/ https://any.example http://any.example/", "/x"},
+		"/":                                  {"/ https://any.example http://any.example/", "/x // //? ///"},
 		"/ask":                               {"/ask /ask/ https://any.example/ask http://other:8080/ask?x", "/asks mcp://s/tools/ask"},
 		"/t/:id":                             {"/t/1 /t/a%20b /t/: /t/1/", "/t /t/ /t/1/2 /t/%2f"},
 		"/t/{id}/go":                         {"/t/1/go", "/t/go /t//go /t/1/2/go /t/1/stop"},
