@@ -6,24 +6,25 @@ const lotColumns = `lot_id, ref, granted, remaining, ends_at, taken, old_end`
 
 const (
 	// The limit is not a parameter: SQLite plans a statement again whenever a bound limit changes hands.
-	sqlLots = `SELECT ` + lotColumns + ` FROM lots WHERE account_id = $1 AND remaining > 0 ORDER BY ends_at, lot_id LIMIT `
+	sqlLots = `SELECT ` + lotColumns + ` FROM lots WHERE account_id = $1 AND open = 1 ORDER BY ends_at, lot_id LIMIT `
 	// A join on unnest would let the planner read the whole table once it has grown.
 	sqlLotsOf = `SELECT u.account_id, l.lot_id, l.ref, l.granted, l.remaining, l.ends_at, l.taken, l.old_end
-		FROM unnest($1::bytea[]) AS u(account_id), LATERAL (SELECT * FROM lots WHERE account_id = u.account_id AND remaining > 0
+		FROM unnest($1::bytea[]) AS u(account_id), LATERAL (SELECT * FROM lots WHERE account_id = u.account_id AND open = 1
 			ORDER BY ends_at, lot_id LIMIT $2) l ORDER BY l.account_id, l.ends_at, l.lot_id`
 	sqlLotByRef  = `SELECT ` + lotColumns + ` FROM lots WHERE account_id = $1 AND ref = $2`
 	sqlLotsByRef = `SELECT u.account_id, l.lot_id, l.ref, l.granted, l.remaining, l.ends_at, l.taken, l.old_end
 		FROM unnest($1::bytea[], $2::text[]) AS u(account_id, ref),
 		LATERAL (SELECT * FROM lots WHERE account_id = u.account_id AND ref = u.ref LIMIT 1) l`
 
-	sqlLotSave = `INSERT INTO lots (account_id, lot_id, ref, granted, remaining, ends_at, taken, old_end)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
+	sqlLotSave = `INSERT INTO lots (account_id, lot_id, ref, granted, remaining, ends_at, taken, old_end, open)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
 		ON CONFLICT (account_id, lot_id) DO UPDATE SET remaining = excluded.remaining, ends_at = excluded.ends_at,
-			taken = excluded.taken, old_end = excluded.old_end`
-	sqlLotsSave = `INSERT INTO lots (account_id, lot_id, ref, granted, remaining, ends_at, taken, old_end)
-		SELECT * FROM unnest($1::bytea[], $2::bigint[], $3::text[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[], $8::bigint[])
+			taken = excluded.taken, old_end = excluded.old_end, open = excluded.open`
+	sqlLotsSave = `INSERT INTO lots (account_id, lot_id, ref, granted, remaining, ends_at, taken, old_end, open)
+		SELECT * FROM unnest($1::bytea[], $2::bigint[], $3::text[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[], $8::bigint[],
+			$9::bigint[])
 		ON CONFLICT (account_id, lot_id) DO UPDATE SET remaining = excluded.remaining, ends_at = excluded.ends_at,
-			taken = excluded.taken, old_end = excluded.old_end`
+			taken = excluded.taken, old_end = excluded.old_end, open = excluded.open`
 )
 
 // sqlLotsTo are the statements that read the first lots, one for each of lotDepths.
@@ -40,7 +41,11 @@ func (l *lotRow) scanInto() []any {
 }
 
 func (l *lotRow) row(account []byte) []any {
-	return []any{account, l.id, l.ref, int64(l.granted), int64(l.remaining), l.endsAt, int64(l.taken), l.oldEnd}
+	open := int64(0)
+	if l.remaining > 0 {
+		open = 1
+	}
+	return []any{account, l.id, l.ref, int64(l.granted), int64(l.remaining), l.endsAt, int64(l.taken), l.oldEnd, open}
 }
 
 // addRef keeps one value per lot, whichever query found it.

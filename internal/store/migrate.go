@@ -25,14 +25,18 @@ const migrationLock = 0x746f6c6c
 // words are what differs between the engines in the text of a migration.
 func words(e Engine, partitions int) *strings.Replacer {
 	if e == SQLite {
-		return strings.NewReplacer("{{BYTES}}", "BLOB", "{{TEXT}}", "TEXT", "{{ROWID}}", " WITHOUT ROWID", "{{PARTITION}}", "")
+		return strings.NewReplacer("{{BYTES}}", "BLOB", "{{TEXT}}", "TEXT", "{{ROWID}}", " WITHOUT ROWID", "{{PARTITION}}", "",
+			"{{ROOM}}", "")
 	}
-	partition := ""
+	// Rows that change with every settlement get room on their page, so that a new version needs no new index entry.
+	// A partitioned table takes no storage parameter.
+	partition, room := "", " WITH (fillfactor = 50)"
 	if partitions > 0 {
-		partition = " PARTITION BY HASH (account_id)"
+		partition, room = " PARTITION BY HASH (account_id)", ""
 	}
 	// Texts that are sorted compare by bytes on both engines.
-	return strings.NewReplacer("{{BYTES}}", "BYTEA", "{{TEXT}}", `TEXT COLLATE "C"`, "{{ROWID}}", "", "{{PARTITION}}", partition)
+	return strings.NewReplacer("{{BYTES}}", "BYTEA", "{{TEXT}}", `TEXT COLLATE "C"`, "{{ROWID}}", "", "{{PARTITION}}", partition,
+		"{{ROOM}}", room)
 }
 
 // rendered is a file system whose files have the words of one engine.

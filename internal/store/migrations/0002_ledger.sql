@@ -3,8 +3,8 @@
 -- One row per (plan, subscriber). The counters prove conservation in every committed state.
 CREATE TABLE accounts (
     account_id      {{BYTES}} NOT NULL,
-    plan_id         TEXT      NOT NULL,
-    subscriber      TEXT      NOT NULL,
+    plan_id         {{TEXT}}  NOT NULL,
+    subscriber      {{TEXT}}  NOT NULL,
     balance         BIGINT    NOT NULL CHECK (balance >= 0),
     held            BIGINT    NOT NULL CHECK (held >= 0),
     open_holds      BIGINT    NOT NULL CHECK (open_holds >= 0),
@@ -23,27 +23,29 @@ CREATE TABLE accounts (
     PRIMARY KEY (account_id),
     CHECK (held <= balance),
     CHECK (minted - burned - expired - taken_back + returned = balance)
-){{PARTITION}};
+){{PARTITION}}{{ROOM}}{{ROWID}};
 CREATE INDEX accounts_subscriber ON accounts (subscriber, plan_id);
 CREATE INDEX accounts_plan ON accounts (plan_id);
 CREATE INDEX accounts_lot_end ON accounts (next_lot_end);
 CREATE INDEX accounts_hold_end ON accounts (next_hold_end);
 
 -- Lots are numbered by the entry that minted them, so that ties of their end burn in order of creation. A lot whose order
--- was reversed ends at that moment: taken is what was taken back so far, old_end its end before (0 = not reversed).
+-- was reversed ends at that moment: taken is what was taken back so far, old_end its end before (0 = not reversed). open
+-- is 1 while there are credits left: an index on remaining itself would have to change with every burn.
 CREATE TABLE lots (
     account_id {{BYTES}} NOT NULL,
     lot_id     BIGINT    NOT NULL,
-    ref        TEXT      NOT NULL,
+    ref        {{TEXT}}  NOT NULL,
     granted    BIGINT    NOT NULL CHECK (granted >= 0),
     remaining  BIGINT    NOT NULL CHECK (remaining >= 0),
     ends_at    BIGINT    NOT NULL,
     taken      BIGINT    NOT NULL CHECK (taken >= 0),
     old_end    BIGINT    NOT NULL,
+    open       BIGINT    NOT NULL,
     PRIMARY KEY (account_id, lot_id),
     CHECK (remaining <= granted)
-){{PARTITION}};
-CREATE INDEX lots_burn_order ON lots (account_id, ends_at, lot_id) WHERE remaining > 0;
+){{PARTITION}}{{ROOM}}{{ROWID}};
+CREATE INDEX lots_burn_order ON lots (account_id, ends_at, lot_id) WHERE open = 1;
 CREATE UNIQUE INDEX lots_ref ON lots (account_id, ref);
 
 CREATE TABLE entries (
@@ -52,17 +54,17 @@ CREATE TABLE entries (
     kind          BIGINT    NOT NULL,
     amount        BIGINT    NOT NULL CHECK (amount >= 0),
     balance_after BIGINT    NOT NULL CHECK (balance_after >= 0),
-    ref           TEXT      NOT NULL,
+    ref           {{TEXT}}  NOT NULL,
     at            BIGINT    NOT NULL,
     commitment    {{BYTES}} NOT NULL,
     PRIMARY KEY (account_id, seq)
-){{PARTITION}};
+){{PARTITION}}{{ROWID}};
 CREATE INDEX entries_commitment ON entries (commitment);
 
 -- One row per request, from hold to settlement. entry_seq is 0 until a settlement.
 CREATE TABLE requests (
     account_id       {{BYTES}} NOT NULL,
-    agent_request_id TEXT      NOT NULL,
+    agent_request_id {{TEXT}}  NOT NULL,
     state            BIGINT    NOT NULL,
     content          {{BYTES}} NOT NULL,
     permission_hash  {{BYTES}} NOT NULL,
@@ -83,16 +85,16 @@ CREATE INDEX requests_permission ON requests (account_id, permission_hash, creat
 -- A payload nonce or payment identifier names one request of an account.
 CREATE TABLE request_keys (
     account_id       {{BYTES}} NOT NULL,
-    request_key      TEXT      NOT NULL,
-    agent_request_id TEXT      NOT NULL,
+    request_key      {{TEXT}}  NOT NULL,
+    agent_request_id {{TEXT}}  NOT NULL,
     PRIMARY KEY (account_id, request_key)
-){{PARTITION}};
+){{PARTITION}}{{ROWID}};
 
 CREATE TABLE permissions (
     account_id       {{BYTES}} NOT NULL,
     permission_hash  {{BYTES}} NOT NULL,
-    plan_id          TEXT      NOT NULL,
-    subscriber       TEXT      NOT NULL,
+    plan_id          {{TEXT}}  NOT NULL,
+    subscriber       {{TEXT}}  NOT NULL,
     agent_id         TEXT      NOT NULL,
     allowed_agents   TEXT      NOT NULL,
     scheme           TEXT      NOT NULL,
@@ -111,6 +113,6 @@ CREATE TABLE permissions (
     revoked_at       BIGINT    NOT NULL,
     PRIMARY KEY (account_id, permission_hash),
     CHECK (redemption_limit IS NULL OR redeemed + held <= redemption_limit)
-){{PARTITION}};
+){{PARTITION}}{{ROOM}}{{ROWID}};
 CREATE INDEX permissions_hash ON permissions (permission_hash);
 CREATE INDEX permissions_subscriber ON permissions (subscriber, created_at);
