@@ -1,7 +1,221 @@
 package cli
 
-import "github.com/spf13/cobra"
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/client"
+	"github.com/tollhq/toll/internal/server"
+	"github.com/tollhq/toll/paid"
+)
+
+type devFlags struct {
+	data, listen, agentListen, logLevel string
+	once                                bool
+}
 
 func (a *app) devCommand() *cobra.Command {
-	return command("dev", "Try everything on this machine", func(*cobra.Command, []string) error { return nil })
+	var f devFlags
+	c := command("dev", "A whole market on this machine: service, builder, subscriber, paid agent", nil)
+	c.Long = `Start a service on an embedded database, with a builder, a plan, an agent that takes payment, and a subscriber. One call
+is paid and one is refused before your eyes; then everything stays up, with commands to paste, until Ctrl-C.`
+	fl := c.Flags()
+	fl.StringVar(&f.data, "data", "", "data directory to keep; default one that is removed at the end")
+	fl.StringVar(&f.listen, "listen", "127.0.0.1:0", "address of the service; port 0 is a free one")
+	fl.StringVar(&f.agentListen, "agent-listen", "127.0.0.1:0", "address of the agent; port 0 is a free one")
+	fl.StringVar(&f.logLevel, "log-level", "warn", "what the service says on stderr: debug, info, warn or error")
+	fl.BoolVar(&f.once, "once", false, "end after the demonstration")
+	c.RunE = func(cmd *cobra.Command, _ []string) error { return a.dev(cmd.Context(), f) }
+	return c
+}
+
+func (a *app) dev(ctx context.Context, f devFlags) (err error) {
+	log, err := newLog(a.err, f.logLevel)
+	if err != nil {
+		return err
+	}
+	if f.data == "" {
+		if f.data, err = os.MkdirTemp("", "toll-dev-"); err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, os.RemoveAll(f.data)) }()
+	}
+	m, err := a.openMarket(ctx, f, log)
+	if err != nil {
+		return err
+	}
+	// The people in the demonstration call over HTTP, so what serves them ends after them.
+	serving, stop := context.WithCancel(context.WithoutCancel(ctx))
+	ended := make(chan error, 2)
+	go func() { ended <- m.service.Serve(serving, m.serviceListener) }()
+	go func() { ended <- m.serveAgent(serving) }()
+	defer func() {
+		stop()
+		err = errors.Join(err, <-ended, <-ended, m.queue.Drain(context.WithoutCancel(ctx)), m.service.Close(context.WithoutCancel(ctx)))
+	}()
+	if err := m.seed(ctx); err != nil {
+		return err
+	}
+	if err := a.demonstrate(ctx, m); err != nil {
+		return err
+	}
+	if f.once {
+		return nil
+	}
+	a.say("", "Everything stays up. Ctrl-C ends it.")
+	<-ctx.Done()
+	return nil
+}
+
+// market is everything that toll dev runs.
+type market struct {
+	dir             string
+	service         *server.Server
+	serviceListener net.Listener
+	agentListener   net.Listener
+	agent           http.Handler // set by seed
+	agentReady      chan struct{}
+	queue           *paid.Queue
+	log             *slog.Logger
+	runs            chan struct{} // one for each time the agent worked
+
+	builder, subscriber, visitor person
+	planID                       toll.PlanID
+	agentID                      toll.AgentID
+}
+
+// person is an account with an API key.
+type person struct {
+	address toll.Address
+	keyFile string
+	client  *client.Client
+}
+
+const devAgentPath = "/stats"
+
+func (m *market) url() string      { return "http://" + m.serviceListener.Addr().String() }
+func (m *market) agentURL() string { return "http://" + m.agentListener.Addr().String() + devAgentPath }
+
+func (a *app) openMarket(ctx context.Context, f devFlags, log *slog.Logger) (_ *market, err error) {
+	m := &market{dir: f.data, queue: paid.NewQueue(), log: log, agentReady: make(chan struct{}), runs: make(chan struct{}, 1024)}
+	if m.serviceListener, err = listen(ctx, f.listen); err != nil {
+		return nil, err
+	}
+	if m.agentListener, err = listen(ctx, f.agentListen); err != nil {
+		return nil, errors.Join(err, m.serviceListener.Close())
+	}
+	m.service, err = server.New(ctx, server.Config{
+		Data: f.data, Listen: m.serviceListener.Addr().String(), PublicURL: m.url(), Release: release(), Log: log,
+	})
+	if err != nil {
+		return nil, errors.Join(err, m.serviceListener.Close(), m.agentListener.Close())
+	}
+	return m, nil
+}
+
+func (m *market) serveAgent(ctx context.Context) error {
+	h := &http.Server{ReadHeaderTimeout: 15 * time.Second, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		select {
+		case <-m.agentReady:
+			m.agent.ServeHTTP(w, r)
+		case <-r.Context().Done():
+		}
+	})}
+	failed := make(chan error, 1)
+	go func() { failed <- h.Serve(m.agentListener) }()
+	select {
+	case err := <-failed:
+		return err
+	case <-ctx.Done():
+	}
+	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+	defer cancel()
+	return h.Shutdown(end)
+}
+
+// seed makes the people, the plan and the agent.
+func (m *market) seed(ctx context.Context) error {
+	for name, p := range map[string]*person{"builder": &m.builder, "subscriber": &m.subscriber, "visitor": &m.visitor} {
+		key, err := m.service.CreateKey(ctx, server.KeyRequest{Account: "dev-" + name, Name: "toll dev", ExpiresIn: 7 * 24 * time.Hour})
+		if err != nil {
+			return err
+		}
+		p.address = key.Address
+		p.keyFile = filepath.Join(m.dir, name+".key")
+		p.client = client.New(key.Key, client.WithURL(m.url()))
+		if err := os.WriteFile(p.keyFile, []byte(key.Key+"\n"), 0o600); err != nil {
+			return err
+		}
+	}
+	c := m.builder.client
+	registered, err := c.RegisterAgentWithPlan(ctx,
+		client.AgentParams{
+			Metadata: toll.Metadata{Name: "Text statistics", Description: "Counts what is in a text", Tags: []string{"text"}},
+			// A path without a host, so that the agent may move to another port.
+			API: toll.AgentAPI{Endpoints: toll.EndpointList{{Verb: http.MethodPost, URL: devAgentPath}}},
+		},
+		client.PlanParams{
+			Metadata: toll.Metadata{Name: "Text statistics, 100 credits", Description: "One credit for each started 200 characters"},
+			Price: toll.Price{
+				TokenAddress: toll.Sandbox.USDC(), Amounts: []toll.Units{toll.UnitsOf(1_000_000)}, Receivers: []toll.Address{m.builder.address}, IsCrypto: true,
+			},
+			Credits: toll.CreditsConfig{Amount: 100, MinAmount: 1, MaxAmount: devMaxCredits},
+		})
+	if err != nil {
+		return err
+	}
+	m.planID, m.agentID = registered.PlanID, registered.AgentID
+	mux := http.NewServeMux()
+	mux.Handle("POST "+devAgentPath, paid.Handler(c, m.counted(http.HandlerFunc(statisticsAgent)),
+		paid.Plan(m.planID), paid.Agent(m.agentID), paid.CreditsFunc(statisticsPrice), paid.MaxCredits(devMaxCredits),
+		paid.PublicURL("http://"+m.agentListener.Addr().String()), paid.Description("Statistics of a text"), paid.MimeType("application/json"),
+		paid.Log(m.log), paid.WithQueue(m.queue)))
+	m.agent = mux
+	close(m.agentReady)
+	return nil
+}
+
+func (m *market) counted(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		select {
+		case m.runs <- struct{}{}:
+		default: // nobody counts any more
+		}
+		h.ServeHTTP(w, r)
+	})
+}
+
+// program is how the person who reads this started the program, for commands to paste.
+func program() string {
+	path, err := os.Executable()
+	if err != nil {
+		return "toll"
+	}
+	if strings.Contains(filepath.ToSlash(path), "/go-build") && filepath.Base(path) == "toll" {
+		return "go run ./cmd/toll"
+	}
+	if filepath.Base(os.Args[0]) == os.Args[0] {
+		return quote(os.Args[0])
+	}
+	return quote(path)
+}
+
+// quote makes a word of a shell.
+func quote(s string) string {
+	if s != "" && !strings.ContainsFunc(s, func(r rune) bool {
+		return !strings.ContainsRune("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./:=,@%+", r)
+	}) {
+		return s
+	}
+	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
 }

@@ -158,7 +158,8 @@ func environment() []string {
 		}
 		env = append(env, e)
 	}
-	return append(env, "TOLL_CONFIG="+os.DevNull+"-none", "HOME="+os.TempDir())
+	home := filepath.Dir(program) // holds no configuration file
+	return append(env, "XDG_CONFIG_HOME="+home, "HOME="+home)
 }
 
 // FreeAddress returns an address on the loopback on which nothing listens.

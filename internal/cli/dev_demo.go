@@ -1,0 +1,257 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+
+	"charm.land/lipgloss/v2"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/client"
+	"github.com/tollhq/toll/x402"
+)
+
+const (
+	devText = "Metering turns a call into an entry. An entry that is on disk is never lost, never doubled, never negative. " +
+		"The agent asks, the ledger holds, the work is done, the ledger burns; whoever repeats a call gets the same answer. " +
+		"That is all there is to it."
+	devGift       = 10 // credits that the builder gives to the subscriber
+	devTokenHours = 1
+)
+
+// stage prints the demonstration.
+type stage struct {
+	out    io.Writer
+	colour bool
+	step   int
+}
+
+func (s *stage) style(text string, of func(lipgloss.Style) lipgloss.Style) string {
+	if !s.colour {
+		return text
+	}
+	return of(lipgloss.NewStyle()).Render(text)
+}
+
+func bold(st lipgloss.Style) lipgloss.Style  { return st.Bold(true) }
+func faint(st lipgloss.Style) lipgloss.Style { return st.Faint(true) }
+func green(st lipgloss.Style) lipgloss.Style { return st.Foreground(lipgloss.Green) }
+func red(st lipgloss.Style) lipgloss.Style   { return st.Foreground(lipgloss.Red) }
+
+func (s *stage) title(text string) { fmt.Fprintf(s.out, "\n%s\n\n", s.style(text, bold)) }
+
+func (s *stage) heading(text string) {
+	s.step++
+	s.title(fmt.Sprintf("%d  %s", s.step, text))
+}
+
+// facts prints names and values, aligned.
+func (s *stage) facts(pairs ...string) {
+	var width int
+	for i := 0; i < len(pairs); i += 2 {
+		width = max(width, len(pairs[i]))
+	}
+	for i := 0; i+1 < len(pairs); i += 2 {
+		fmt.Fprintf(s.out, "   %s  %s\n", s.style(pairs[i]+strings.Repeat(" ", width-len(pairs[i])), faint), pairs[i+1])
+	}
+}
+
+func (s *stage) block(text string) {
+	for line := range strings.SplitSeq(strings.TrimRight(text, "\n"), "\n") {
+		fmt.Fprintf(s.out, "   %s\n", line)
+	}
+}
+
+func (s *stage) status(res *answer) {
+	paint := red
+	if res.status < 300 {
+		paint = green
+	}
+	fmt.Fprintf(s.out, "   %s\n", s.style(fmt.Sprintf("%d %s", res.status, http.StatusText(res.status)), paint))
+}
+
+// answer is what the agent said.
+type answer struct {
+	status  int
+	body    []byte
+	terms   *x402.PaymentRequired // what it asks for, nil when it asks for nothing
+	receipt *x402.SettleResponse  // nil without one
+}
+
+// ask calls the agent. An empty token pays nothing.
+func (m *market) ask(ctx context.Context, token string) (*answer, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, m.agentURL(), strings.NewReader(devText))
+	if err != nil {
+		return nil, err
+	}
+	req.Header.Set("Content-Type", "text/plain; charset=utf-8")
+	if token != "" {
+		req.Header.Set(x402.HeaderSignature, token)
+	}
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	defer res.Body.Close()
+	out := &answer{status: res.StatusCode}
+	if out.body, err = io.ReadAll(res.Body); err != nil {
+		return nil, err
+	}
+	if v := res.Header.Get(x402.HeaderRequired); v != "" {
+		out.terms = new(x402.PaymentRequired)
+		if err := x402.DecodeHeader(v, out.terms); err != nil {
+			return nil, err
+		}
+	}
+	if v := res.Header.Get(x402.HeaderResponse); v != "" {
+		out.receipt = new(x402.SettleResponse)
+		if err := x402.DecodeHeader(v, out.receipt); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+func (m *market) worked() int { return len(m.runs) }
+
+// demonstrate shows one paid call and two refused ones, and prints what to paste. That a step does not do what it shows is
+// an error, so that the demonstration is a test as well.
+func (a *app) demonstrate(ctx context.Context, m *market) error {
+	s := &stage{out: a.out, colour: a.set.colour}
+	s.title("toll dev: a service, a builder, an agent that takes payment, a subscriber")
+	s.facts(
+		"service", m.url()+"   docs "+m.url()+"/docs",
+		"agent", "POST "+m.agentURL()+"   statistics of a text, 1 credit for each started 200 characters",
+		"plan", string(m.planID)+"   100 credits for 1.00 USDC",
+		"agent id", string(m.agentID),
+		"builder", m.builder.address.String()+"   owns plan and agent",
+		"subscriber", m.subscriber.address.String()+"   buys",
+		"data", m.dir,
+	)
+	for _, act := range []func(context.Context, *stage) error{m.showUnpaid, m.showCredits, m.showPaid, m.showBroke} {
+		if err := act(ctx, s); err != nil {
+			return err
+		}
+	}
+	return m.showCommands(ctx, s)
+}
+
+func (m *market) showUnpaid(ctx context.Context, s *stage) error {
+	s.heading("A call without payment is answered with the price")
+	res, err := m.ask(ctx, "")
+	if err != nil {
+		return err
+	}
+	s.status(res)
+	if res.status != http.StatusPaymentRequired || res.terms == nil || len(res.terms.Accepts) == 0 || m.worked() != 0 {
+		return fmt.Errorf("an unpaid call was answered %d", res.status)
+	}
+	r := res.terms.Accepts[0]
+	s.facts("error", res.terms.Error, "scheme", r.Scheme+" on "+r.Network, "amount", "at most "+r.Amount+" "+r.Asset,
+		"pay to", r.PayTo, "plan", shortID(first(r.PlanID, r.Extra.PlanID)), "resource", res.terms.Resource.URL)
+	return nil
+}
+
+func (m *market) showCredits(ctx context.Context, s *stage) error {
+	s.heading(fmt.Sprintf("The builder gives the subscriber %d credits", devGift))
+	act, err := m.builder.client.Mint(ctx, m.planID, m.subscriber.address, devGift, 0)
+	if err != nil {
+		return err
+	}
+	s.facts("transaction", act.TxHash.String())
+	return nil
+}
+
+func (m *market) showPaid(ctx context.Context, s *stage) error {
+	s.heading("The subscriber gets an access token, and the same call is paid")
+	token, err := m.token(ctx, m.subscriber)
+	if err != nil {
+		return err
+	}
+	before, err := m.subscriber.client.Balance(ctx, m.planID)
+	if err != nil {
+		return err
+	}
+	s.facts("access token", shortToken(token.AccessToken), "permission", token.PermissionHash.String(), "balance before", before.Balance.String()+" credits")
+	fmt.Fprintln(s.out)
+	res, err := m.ask(ctx, token.AccessToken)
+	if err != nil {
+		return err
+	}
+	s.status(res)
+	s.block(string(res.body))
+	after, err := m.subscriber.client.Balance(ctx, m.planID)
+	if err != nil {
+		return err
+	}
+	r := res.receipt
+	if res.status != http.StatusOK || r == nil || !r.Success || r.CreditsRedeemed == nil || r.Extra == nil || m.worked() != 1 {
+		return fmt.Errorf("the paid call was answered %d", res.status)
+	}
+	fmt.Fprintln(s.out)
+	s.facts("receipt", r.CreditsRedeemed.String()+" credits", "transaction", r.Transaction, "request", r.Extra.AgentRequestID,
+		"balance after", after.Balance.String()+" credits")
+	if *r.CreditsRedeemed < 1 || before.Balance-after.Balance != *r.CreditsRedeemed {
+		return errors.New("the balances before and after do not differ by the receipt")
+	}
+	return nil
+}
+
+func (m *market) showBroke(ctx context.Context, s *stage) error {
+	s.heading("A visitor without credits is refused, and the agent does not work for nothing")
+	token, err := m.token(ctx, m.visitor)
+	if err != nil {
+		return err
+	}
+	res, err := m.ask(ctx, token.AccessToken)
+	if err != nil {
+		return err
+	}
+	s.status(res)
+	if res.status != http.StatusPaymentRequired || res.terms == nil || m.worked() != 1 {
+		return fmt.Errorf("the call without credits was answered %d", res.status)
+	}
+	s.facts("error", res.terms.Error, "agent ran", fmt.Sprintf("%d time, for the paid call", m.worked()))
+	return nil
+}
+
+func (m *market) token(ctx context.Context, p person) (*toll.AccessToken, error) {
+	return p.client.AccessToken(ctx, m.planID, client.WithAgent(m.agentID), client.WithExpiry(devTokenHours*time.Hour))
+}
+
+// showCommands prints three commands. The access token in the first one and the keys that the others read are made for
+// this market only.
+func (m *market) showCommands(ctx context.Context, s *stage) error {
+	token, err := m.token(ctx, m.subscriber)
+	if err != nil {
+		return err
+	}
+	s.title("Paste into another terminal")
+	access := fmt.Sprintf(" --url %s --api-key-file %s", m.url(), quote(m.subscriber.keyFile))
+	for _, c := range []struct{ what, line string }{
+		{"a paid call with an access token, good for an hour", fmt.Sprintf("curl -sS -X POST %s -H 'content-type: text/plain' -H '%s: %s' --data %s",
+			m.agentURL(), x402.HeaderSignature, token.AccessToken, quote("Any text will do. Try your own!"))},
+		{"the same with the command line, which gets a token and shows the receipt", fmt.Sprintf("%s call %s --plan %s --data %s%s",
+			program(), m.agentURL(), m.planID, quote("Any text will do. Try your own!"), access)},
+		{"what is left", fmt.Sprintf("%s plans balance %s%s", program(), m.planID, access)},
+	} {
+		fmt.Fprintf(s.out, "%s\n%s\n\n", s.style("# "+c.what, faint), c.line)
+	}
+	return nil
+}
+
+func shortID(id string) string {
+	if len(id) <= 12 {
+		return id
+	}
+	return id[:5] + "…" + id[len(id)-5:]
+}
+
+func shortToken(t string) string {
+	return fmt.Sprintf("%s…%s   %d characters, for this plan and agent, good for an hour", t[:min(24, len(t))], t[max(0, len(t)-6):], len(t))
+}

@@ -1,0 +1,235 @@
+// Package tolltest runs a whole service inside a test: a builder with a plan and an agent, subscribers with credits, and a
+// clock that the test moves. Nothing is mocked; the service lies on an embedded database in a directory of its own.
+//
+//	svc := tolltest.New(t)
+//	h := paid.Handler(svc.Facilitator(), ask, paid.Plan(svc.Plan()), paid.Agent(svc.Agent()), paid.Credits(2))
+//	ann := svc.Subscriber(10)
+//	req.Header.Set("payment-signature", ann.AccessToken)
+package tolltest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/client"
+	"github.com/tollhq/toll/internal/server"
+	"github.com/tollhq/toll/x402"
+)
+
+// Option changes what the service begins with.
+type Option func(*options)
+
+type options struct {
+	plan  client.PlanParams
+	agent client.AgentParams
+	start time.Time
+}
+
+// WithPlan replaces the plan of the builder, by default one with a price, 100 credits an order and 1 to 10 credits a
+// request. Subscribers of a plan with a price have what [Service.Subscriber] gives them; a free one is ordered on demand.
+func WithPlan(p client.PlanParams) Option { return func(o *options) { o.plan = p } }
+
+// WithAgent replaces the agent of the builder, by default one without endpoints, which may be paid for anything.
+func WithAgent(a client.AgentParams) Option { return func(o *options) { o.agent = a } }
+
+// WithStart sets the first moment of the clock, by default the one of the machine.
+func WithStart(t time.Time) Option { return func(o *options) { o.start = t } }
+
+// Service is a running service. It is safe for concurrent use.
+type Service struct {
+	tb      testing.TB // nil for a service of Start
+	server  *server.Server
+	url     string
+	dir     string
+	base    time.Time
+	offset  atomic.Int64 // nanoseconds by which Advance has moved the clock
+	stop    context.CancelFunc
+	stopped chan error
+	once    sync.Once
+	ended   error
+
+	builder toll.APIKey
+	client  *client.Client
+	plan    toll.PlanID
+	agent   toll.AgentID
+	people  atomic.Int64
+}
+
+// New starts a service that ends with the test. What goes wrong fails the test.
+func New(t testing.TB, opts ...Option) *Service {
+	t.Helper()
+	s, err := Start(opts...)
+	if err != nil {
+		t.Fatalf("tolltest: %v", err)
+	}
+	s.tb = t
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Errorf("tolltest: %v", err)
+		}
+	})
+	return s
+}
+
+// Start is [New] for programs and examples, which have no test: the caller closes the service, and what goes wrong later
+// panics.
+func Start(opts ...Option) (_ *Service, err error) {
+	o := options{
+		plan: client.PlanParams{
+			Metadata: toll.Metadata{Name: "Test plan"},
+			Price:    toll.Price{TokenAddress: toll.Sandbox.USDC(), Amounts: []toll.Units{toll.UnitsOf(1_000_000)}, IsCrypto: true},
+			Credits:  toll.CreditsConfig{Amount: 100, MinAmount: 1, MaxAmount: 10},
+		},
+		agent: client.AgentParams{Metadata: toll.Metadata{Name: "Test agent"}},
+		start: time.Now(),
+	}
+	for _, opt := range opts {
+		opt(&o)
+	}
+	s := &Service{base: o.start, stopped: make(chan error, 1)}
+	began := time.Now()
+	clock := func() time.Time { return s.base.Add(time.Since(began) + time.Duration(s.offset.Load())) }
+
+	if s.dir, err = os.MkdirTemp("", "tolltest-"); err != nil {
+		return nil, err
+	}
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, errors.Join(err, os.RemoveAll(s.dir))
+	}
+	s.url = "http://" + ln.Addr().String()
+	ctx, stop := context.WithCancel(context.Background())
+	s.stop = stop
+	if s.server, err = server.New(ctx, server.Config{Data: s.dir, Listen: ln.Addr().String(), Clock: clock}); err != nil {
+		stop()
+		return nil, errors.Join(err, ln.Close(), os.RemoveAll(s.dir))
+	}
+	go func() { s.stopped <- s.server.Serve(ctx, ln) }()
+	if err := s.seed(ctx, o); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	return s, nil
+}
+
+func (s *Service) seed(ctx context.Context, o options) (err error) {
+	if s.builder, err = s.server.CreateKey(ctx, server.KeyRequest{Account: "builder"}); err != nil {
+		return err
+	}
+	s.client = client.New(s.builder.Key, client.WithURL(s.url))
+	if price := &o.plan.Price; len(price.Amounts) == 1 && len(price.Receivers) == 0 {
+		price.Receivers = []toll.Address{s.builder.Address}
+	}
+	registered, err := s.client.RegisterAgentWithPlan(ctx, o.agent, o.plan)
+	if err != nil {
+		return err
+	}
+	s.plan, s.agent = registered.PlanID, registered.AgentID
+	return nil
+}
+
+// Close ends the service and removes its data. A service of [New] is closed by its test.
+func (s *Service) Close() error {
+	s.once.Do(func() {
+		s.stop()
+		s.ended = errors.Join(<-s.stopped, s.server.Close(context.Background()), os.RemoveAll(s.dir))
+	})
+	return s.ended
+}
+
+// URL returns the address of the service.
+func (s *Service) URL() string { return s.url }
+
+// Plan returns the plan of the builder.
+func (s *Service) Plan() toll.PlanID { return s.plan }
+
+// Agent returns the agent of the builder, to which the plan is attached.
+func (s *Service) Agent() toll.AgentID { return s.agent }
+
+// Builder returns the address of the builder.
+func (s *Service) Builder() toll.Address { return s.builder.Address }
+
+// Client returns a client with the builder's key, over HTTP.
+func (s *Service) Client() *client.Client { return s.client }
+
+// Facilitator returns the facilitator as the builder sees it, without a network between. [Service.Client] is one as well,
+// over HTTP.
+func (s *Service) Facilitator() x402.Facilitator { return s.server.Facilitator(s.builder.Address) }
+
+// Advance moves the clock of the service forward: access tokens and holds end, credits expire.
+func (s *Service) Advance(d time.Duration) {
+	if d < 0 {
+		s.fail(errors.New("the clock does not go back"))
+	}
+	s.offset.Add(int64(d))
+}
+
+// Subscriber is someone who buys.
+type Subscriber struct {
+	Address toll.Address
+	// AccessToken pays with the credits of the subscriber, at every agent of the plan, for a day of the service's clock.
+	AccessToken string
+	// Permission is what the access token may spend.
+	Permission toll.Hash
+	// Client has the subscriber's key.
+	Client *client.Client
+
+	svc *Service
+}
+
+// Subscriber returns a new subscriber with credits of the builder's plan, 0 for none.
+func (s *Service) Subscriber(credits toll.Credits, opts ...client.TokenOption) *Subscriber {
+	s.helper()
+	ctx := context.Background()
+	key, err := s.server.CreateKey(ctx, server.KeyRequest{Account: "subscriber " + strconv.FormatInt(s.people.Add(1), 10)})
+	if err != nil {
+		s.fail(err)
+		return nil
+	}
+	if credits > 0 {
+		if _, err := s.client.Mint(ctx, s.plan, key.Address, credits, 0); err != nil {
+			s.fail(err)
+		}
+	}
+	sub := &Subscriber{Address: key.Address, Client: client.New(key.Key, client.WithURL(s.url)), svc: s}
+	token, err := sub.Client.AccessToken(ctx, s.plan, opts...)
+	if err != nil {
+		s.fail(err)
+		return nil
+	}
+	sub.AccessToken, sub.Permission = token.AccessToken, token.PermissionHash
+	return sub
+}
+
+// Balance returns the credits that the subscriber has of the builder's plan, held ones included.
+func (sub *Subscriber) Balance() toll.Credits {
+	sub.svc.helper()
+	b, err := sub.Client.Balance(context.Background(), sub.svc.plan)
+	if err != nil {
+		sub.svc.fail(err)
+		return 0
+	}
+	return b.Balance
+}
+
+func (s *Service) helper() {
+	if s.tb != nil {
+		s.tb.Helper()
+	}
+}
+
+func (s *Service) fail(err error) {
+	s.helper()
+	if s.tb == nil {
+		panic(fmt.Sprintf("tolltest: %v", err))
+	}
+	s.tb.Fatalf("tolltest: %v", err)
+}

@@ -1,0 +1,86 @@
+package tolltest_test
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/client"
+	"github.com/tollhq/toll/paid"
+	"github.com/tollhq/toll/tolltest"
+	"github.com/tollhq/toll/x402"
+)
+
+func pay(h http.Handler, token string) *httptest.ResponseRecorder {
+	req := httptest.NewRequest(http.MethodGet, "/ask", nil)
+	if token != "" {
+		req.Header.Set(x402.HeaderSignature, token)
+	}
+	res := httptest.NewRecorder()
+	h.ServeHTTP(res, req)
+	return res
+}
+
+func answers(runs *int) http.Handler {
+	return http.HandlerFunc(func(http.ResponseWriter, *http.Request) { *runs++ })
+}
+
+func TestBothFacilitatorsBurnFromOneBalance(t *testing.T) {
+	svc := tolltest.New(t)
+	var runs int
+	inProcess := paid.Handler(svc.Facilitator(), answers(&runs), paid.Plan(svc.Plan()), paid.Agent(svc.Agent()), paid.Credits(2))
+	overHTTP := paid.Handler(svc.Client(), answers(&runs), paid.Plan(svc.Plan()), paid.Agent(svc.Agent()), paid.Credits(2))
+	ann, bob := svc.Subscriber(4), svc.Subscriber(0)
+	for i, h := range []http.Handler{inProcess, overHTTP} {
+		if res := pay(h, ann.AccessToken); res.Code != http.StatusOK {
+			t.Fatalf("paid call %d: %d %s", i, res.Code, res.Body)
+		}
+	}
+	if got := ann.Balance(); got != 0 {
+		t.Errorf("balance is %v, want 0", got)
+	}
+	for _, token := range []string{ann.AccessToken, bob.AccessToken, ""} {
+		if res := pay(overHTTP, token); res.Code != http.StatusPaymentRequired {
+			t.Errorf("without credits or token: %d", res.Code)
+		}
+	}
+	if runs != 2 {
+		t.Errorf("the handler ran %d times, want 2", runs)
+	}
+}
+
+func TestAdvanceEndsAccessTokens(t *testing.T) {
+	svc := tolltest.New(t, tolltest.WithStart(time.Date(2031, 5, 1, 12, 0, 0, 0, time.UTC)))
+	var runs int
+	h := paid.Handler(svc.Facilitator(), answers(&runs), paid.Plan(svc.Plan()), paid.Credits(1))
+	ann := svc.Subscriber(5, client.WithExpiry(time.Hour))
+	if res := pay(h, ann.AccessToken); res.Code != http.StatusOK {
+		t.Fatalf("before the end: %d %s", res.Code, res.Body)
+	}
+	svc.Advance(time.Hour)
+	res := pay(h, ann.AccessToken)
+	if res.Code != http.StatusPaymentRequired || !strings.Contains(res.Body.String(), string(toll.CodePermissionExpired)) {
+		t.Errorf("after the end: %d %s", res.Code, res.Body)
+	}
+	if got := ann.Balance(); got != 4 || runs != 1 {
+		t.Errorf("balance %v after %d runs, want 4 after 1", got, runs)
+	}
+}
+
+func TestWithPlanAndAgent(t *testing.T) {
+	svc := tolltest.New(t,
+		tolltest.WithPlan(client.PlanParams{Metadata: toll.Metadata{Name: "Free"}, Credits: toll.CreditsConfig{Amount: 7, MinAmount: 1, MaxAmount: 1}}),
+		tolltest.WithAgent(client.AgentParams{Metadata: toll.Metadata{Name: "Other"}}))
+	var runs int
+	h := paid.Handler(svc.Facilitator(), answers(&runs), paid.Plan(svc.Plan()), paid.Agent(svc.Agent()), paid.Credits(1))
+	ann := svc.Subscriber(0)
+	if res := pay(h, ann.AccessToken); res.Code != http.StatusOK {
+		t.Fatalf("a free plan is ordered on demand: %d %s", res.Code, res.Body)
+	}
+	if got := ann.Balance(); got != 6 {
+		t.Errorf("balance is %v, want 6", got)
+	}
+}
