@@ -60,10 +60,16 @@ type Facilitator struct {
 	tokenFormat string
 
 	plans     *cache[toll.PlanID, *toll.Plan]
-	agents    *cache[toll.AgentID, *toll.Agent]
+	agents    *cache[toll.AgentID, *agentRecord]
 	agentsOf  *cache[toll.PlanID, []toll.AgentID] // at most two, to know whether there is just one
 	snapshots *cache[snapshotKey, snapshot]
 	bound     *cache[snapshotKey, []toll.AgentID] // the agents that a permission allows; nil: any
+}
+
+// agentRecord is an agent with its endpoints ready to be matched.
+type agentRecord struct {
+	*toll.Agent
+	endpoints *x402.Endpoints
 }
 
 type snapshotKey struct {
@@ -100,8 +106,12 @@ func New(d Deps) *Facilitator {
 	f.plans = newCache(f.clock, snapshotTTL, planBound, func(ctx context.Context, id toll.PlanID) (*toll.Plan, error) {
 		return store.PlanByID(ctx, f.store, id)
 	})
-	f.agents = newCache(f.clock, snapshotTTL, agentBound, func(ctx context.Context, id toll.AgentID) (*toll.Agent, error) {
-		return store.AgentByID(ctx, f.store, id)
+	f.agents = newCache(f.clock, snapshotTTL, agentBound, func(ctx context.Context, id toll.AgentID) (*agentRecord, error) {
+		a, err := store.AgentByID(ctx, f.store, id)
+		if err != nil {
+			return nil, err
+		}
+		return &agentRecord{a, x402.NewEndpoints(a.API.Endpoints)}, nil
 	})
 	f.agentsOf = newCache(f.clock, snapshotTTL, planBound, func(ctx context.Context, id toll.PlanID) ([]toll.AgentID, error) {
 		return store.AgentIDsOfPlan(ctx, f.store, id, 2)
@@ -193,7 +203,8 @@ func (f *Facilitator) plan(ctx context.Context, id toll.PlanID, unknown toll.Cod
 	return found(p, err, unknown, "planId "+string(id))
 }
 
-func (f *Facilitator) agent(ctx context.Context, id toll.AgentID) (*toll.Agent, *toll.Error) {
-	a, _, err := f.agents.get(ctx, id)
-	return found(a, err, toll.CodePaymentAgentNotFound, "agentId "+string(id))
+func (f *Facilitator) agent(ctx context.Context, id toll.AgentID) (a *agentRecord, cached bool, e *toll.Error) {
+	a, cached, err := f.agents.get(ctx, id)
+	a, e = found(a, err, toll.CodePaymentAgentNotFound, "agentId "+string(id))
+	return a, cached, e
 }

@@ -23,8 +23,9 @@ type payment struct {
 	url     string
 	account ledger.AccountID
 	agentID toll.AgentID // of the entry, else of the access token; "" when neither names one
-	agent   *toll.Agent  // nil when the entry names none
+	agent   *agentRecord // nil when the entry names none
 	keys    []string     // that name the request, see ledger.HoldOp
+	cached  bool         // the agent was not read for this request
 
 	urlMatching, verbMatching string
 }
@@ -195,9 +196,12 @@ func (f *Facilitator) bind(ctx context.Context, p *payment) *toll.Error {
 	if p.expired {
 		return refuse(toll.CodePermissionExpired, f.ns.ReasonExpired(), "")
 	}
-	err := f.bindAgent(ctx, p)
-	if err == nil {
-		err = f.bindEndpoint(p)
+	err := f.bindNow(ctx, p)
+	if err != nil && p.cached {
+		// Somebody else may have listed the agent or given it the plan a moment ago.
+		f.agents.forget(p.agentID)
+		f.agentsOf.forget(p.plan.ID)
+		err = f.bindNow(ctx, p)
 	}
 	if err == nil || err.Reason == "" {
 		return err
@@ -211,6 +215,13 @@ func (f *Facilitator) bind(ctx context.Context, p *payment) *toll.Error {
 		return e
 	}
 	return err
+}
+
+func (f *Facilitator) bindNow(ctx context.Context, p *payment) *toll.Error {
+	if err := f.bindAgent(ctx, p); err != nil {
+		return err
+	}
+	return f.bindEndpoint(p)
 }
 
 func (f *Facilitator) bindAgent(ctx context.Context, p *payment) *toll.Error {
@@ -231,11 +242,11 @@ func (f *Facilitator) bindAgent(ctx context.Context, p *payment) *toll.Error {
 	if err != nil {
 		return malformed("paymentRequired.accepts.extra.agentId", "must be the decimal text of a uint256 above zero")
 	}
-	a, e := f.agent(ctx, id)
+	a, cached, e := f.agent(ctx, id)
 	if e != nil {
 		return e
 	}
-	p.agent = a
+	p.agent, p.cached = a, cached
 	switch {
 	case !a.HasPlan(p.plan.ID):
 		mismatch.Message = "The agent does not have this plan."
@@ -255,19 +266,21 @@ func (f *Facilitator) bindOnlyAgent(ctx context.Context, p *payment, allowed []t
 	if len(allowed) == 0 {
 		return nil
 	}
-	ids, _, err := f.agentsOf.get(ctx, p.plan.ID)
+	ids, cached, err := f.agentsOf.get(ctx, p.plan.ID)
 	if err != nil {
 		return toll.AsError(err)
 	}
+	p.cached = cached
 	if len(ids) != 1 || !slices.Contains(allowed, ids[0]) {
 		e := refuse(toll.CodeAgentMismatch, f.ns.ReasonAgentMismatch(), "")
 		e.Message = "The access token is bound to an agent, and the payment requirements name none."
 		return e
 	}
-	a, e := f.agent(ctx, ids[0])
+	a, agentCached, e := f.agent(ctx, ids[0])
 	if e != nil {
 		return e
 	}
+	p.cached = cached || agentCached
 	if !a.IsListed {
 		return refuse(toll.CodeAgentUnlisted, x402.ReasonAgentInactive, "")
 	}
@@ -287,7 +300,7 @@ func (f *Facilitator) bindEndpoint(p *payment) *toll.Error {
 			return refuse(toll.CodeBadRequirements, x402.ReasonInvalidRequirements, "A strict agent needs resource.url.")
 		}
 	}
-	pattern, verb, ok := x402.MatchEndpoint(p.agent.API.Endpoints, p.url, p.entry.Extra.HTTPVerb)
+	pattern, verb, ok := p.agent.endpoints.Match(p.url, p.entry.Extra.HTTPVerb)
 	if !ok {
 		return refuse(toll.CodeEndpointMismatch, f.ns.ReasonResourceMismatch(), "")
 	}

@@ -135,7 +135,8 @@ func (f *Facilitator) permissionAgents(ctx context.Context, plan *toll.Plan, p *
 		ids = []toll.AgentID{p.Agent}
 	}
 	for _, id := range ids {
-		a, e := f.agent(ctx, id)
+		read, err := f.agents.fresh(ctx, id)
+		a, e := found(read, err, toll.CodePaymentAgentNotFound, "agentId "+string(id))
 		if e != nil {
 			return e
 		}

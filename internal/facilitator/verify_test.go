@@ -271,6 +271,25 @@ func TestPurchaseElsewhereShowsAtOnce(t *testing.T) {
 	})
 }
 
+// What another process did to an agent a moment ago does not refuse a request.
+func TestAgentListedElsewhereShowsAtOnce(t *testing.T) {
+	each(t, func(s *scene) {
+		p := s.plan(nil)
+		a := s.agent(func(a *toll.Agent) { a.IsListed = false })
+		s.mint(p, s1, 100)
+		c := s.call(p, a, s.token(p, s1, nil))
+		v, err := c.verify(s.at(1), held)
+		s.invalid(v, err, "invalid_svc_agent_mismatch")
+		s.must(s.one().store.Tx(s.ctx, func(tx *store.Tx) error { _, err := store.AttachPlan(s.ctx, tx, a.ID, p.ID); return err }))
+		v, err = c.verify(s.at(1), held)
+		s.invalid(v, err, x402.ReasonAgentInactive)
+		a.IsListed = true
+		s.must(s.one().store.Tx(s.ctx, func(tx *store.Tx) error { return store.UpdateAgent(s.ctx, tx, a) }))
+		v, err = c.verify(s.at(1), held)
+		s.valid(v, err)
+	})
+}
+
 // Ended credits do not count, and those of lapsed holds do, without anybody having swept.
 func TestVerifySeesTime(t *testing.T) {
 	each(t, func(s *scene) {
@@ -381,8 +400,7 @@ func TestT11_StolenAtAnotherAgent(t *testing.T) {
 		}
 
 		b := s.agent(func(a *toll.Agent) { a.API.Endpoints[0].URL = "https://b.example/ask" }, p)
-		s.clock.add(time.Second)
-		s.one().ForgetPlan(p.ID)
+		s.clock.add(time.Second) // that an agent was added elsewhere is seen within a second
 		c := s.call(p, b, bound)
 		c.required.Resource.URL = "https://b.example/ask"
 		v, err = c.verify(s.one(), held)
