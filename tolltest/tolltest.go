@@ -233,3 +233,9 @@ func (s *Service) fail(err error) {
 	}
 	s.tb.Fatalf("tolltest: %v", err)
 }
+
+// NewKey returns a new API key of the account with this name, which is made on its first use. The builder's account is
+// called "builder".
+func (s *Service) NewKey(account string) (toll.APIKey, error) {
+	return s.server.CreateKey(context.Background(), server.KeyRequest{Account: account})
+}

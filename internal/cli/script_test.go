@@ -1,0 +1,195 @@
+package cli_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/tollhq/toll/internal/cli"
+	"github.com/tollhq/toll/paid"
+	"github.com/tollhq/toll/tolltest"
+)
+
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){"toll": func() { os.Exit(cli.Main(os.Args[1:])) }})
+}
+
+// TestScript runs the scripts in testdata/script. Each has a service of its own, with a builder whose key is in the
+// environment, a subscriber with 20 credits, an agent that takes payment, and a plain service to put a gate before.
+func TestScript(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir:                 "testdata/script",
+		RequireExplicitExec: true,
+		Setup:               setup,
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"exits": exits, "capture": capture, "member": member, "healthy": healthy,
+		},
+	})
+}
+
+func setup(env *testscript.Env) error {
+	svc, err := tolltest.Start()
+	if err != nil {
+		return err
+	}
+	env.Defer(func() {
+		if err := svc.Close(); err != nil {
+			env.T().Log(err)
+		}
+	})
+	paidAgent := httptest.NewServer(paid.Handler(svc.Facilitator(), http.HandlerFunc(echo),
+		paid.Plan(svc.Plan()), paid.Agent(svc.Agent()), paid.Credits(2)))
+	env.Defer(paidAgent.Close)
+	plain := httptest.NewServer(http.HandlerFunc(echo))
+	env.Defer(plain.Close)
+	builder, err := svc.NewKey("builder")
+	if err != nil {
+		return err
+	}
+	subscriber, err := svc.NewKey("buyer")
+	if err != nil {
+		return err
+	}
+	if _, err := svc.Client().Mint(context.Background(), svc.Plan(), subscriber.Address, 20, 0); err != nil {
+		return err
+	}
+	for name, key := range map[string]string{"builder.key": builder.Key, "subscriber.key": subscriber.Key} {
+		if err := os.WriteFile(filepath.Join(env.WorkDir, name), []byte(key), 0o600); err != nil {
+			return err
+		}
+	}
+	env.Setenv("HOME", env.WorkDir)
+	env.Setenv("TOLL_URL", svc.URL())
+	env.Setenv("TOLL_API_KEY", builder.Key)
+	env.Setenv("SUBSCRIBER_KEY", subscriber.Key)
+	env.Setenv("SUBSCRIBER", subscriber.Address.String())
+	env.Setenv("BUILDER", builder.Address.String())
+	env.Setenv("PLAN", string(svc.Plan()))
+	env.Setenv("AGENT", string(svc.Agent()))
+	env.Setenv("AGENT_URL", paidAgent.URL)
+	env.Setenv("UPSTREAM", plain.URL)
+	for _, name := range []string{"LISTEN", "LISTEN2"} {
+		address, err := freeAddress()
+		if err != nil {
+			return err
+		}
+		env.Setenv(name, address)
+	}
+	return nil
+}
+
+// echo answers with what was sent, and says so when a request still carries its access token.
+func echo(w http.ResponseWriter, r *http.Request) {
+	if r.Header.Get("payment-signature") != "" {
+		http.Error(w, "the access token arrived", http.StatusInternalServerError)
+		return
+	}
+	switch r.URL.Path {
+	case "/missing":
+		http.NotFound(w, r)
+	case "/elsewhere":
+		http.Redirect(w, r, "/ask", http.StatusFound)
+	default:
+		b, _ := io.ReadAll(r.Body)
+		fmt.Fprintf(w, "%s %s [%s]\n", r.Method, r.URL.Path, b)
+	}
+}
+
+func freeAddress() (string, error) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	return ln.Addr().String(), ln.Close()
+}
+
+// exits CODE COMMAND... runs a command that must end with this code.
+func exits(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: exits CODE COMMAND...")
+	}
+	want, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	err = ts.Exec(args[1], args[2:]...)
+	got := 0
+	var exit *exec.ExitError
+	if errors.As(err, &exit) {
+		got = exit.ExitCode()
+	} else if err != nil {
+		ts.Fatalf("%v", err)
+	}
+	if got != want {
+		ts.Fatalf("exit code %d, want %d", got, want)
+	}
+}
+
+// capture NAME MEMBER sets a variable to a member of the JSON on stdout, dotted from its root.
+func capture(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: capture NAME MEMBER")
+	}
+	ts.Setenv(args[0], memberOf(ts, "stdout", args[1]))
+}
+
+// member FILE MEMBER VALUE compares a member of the JSON in a file, stdout or stderr.
+func member(ts *testscript.TestScript, neg bool, args []string) {
+	if len(args) != 3 {
+		ts.Fatalf("usage: member FILE MEMBER VALUE")
+	}
+	if got := memberOf(ts, args[0], args[1]); (got == args[2]) == neg {
+		ts.Fatalf("%s is %q", args[1], got)
+	}
+}
+
+func memberOf(ts *testscript.TestScript, file, path string) string {
+	dec := json.NewDecoder(strings.NewReader(ts.ReadFile(file)))
+	dec.UseNumber()
+	var v any
+	ts.Check(dec.Decode(&v))
+	for name := range strings.SplitSeq(path, ".") {
+		switch at := v.(type) {
+		case map[string]any:
+			v = at[name]
+		case []any:
+			i, err := strconv.Atoi(name)
+			if err != nil || i >= len(at) {
+				ts.Fatalf("no %s in %s", name, file)
+			}
+			v = at[i]
+		default:
+			ts.Fatalf("no %s in %s", path, file)
+		}
+	}
+	return fmt.Sprint(v)
+}
+
+// healthy URL waits until a service answers there.
+func healthy(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: healthy URL")
+	}
+	h := &http.Client{Timeout: time.Second}
+	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+		res, err := h.Get(args[0])
+		if err != nil {
+			continue
+		}
+		_ = res.Body.Close()
+		return
+	}
+	ts.Fatalf("nothing answers at %s", args[0])
+}
