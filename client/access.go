@@ -14,11 +14,11 @@ type tokenBody struct {
 	PlanID           toll.PlanID     `json:"planId"`
 	AgentID          toll.AgentID    `json:"agentId,omitempty"`
 	AllowedAgents    []toll.AgentID  `json:"allowedAgents,omitempty"`
-	RedemptionLimit  *toll.Credits   `json:"redemptionLimit,omitempty"`
-	OrderLimit       *int64          `json:"orderLimit,omitempty"`
-	ExpiresInSecs    int64           `json:"expiresInSecs,omitempty"`
+	RedemptionLimit  *toll.Credits   `json:"redemptionLimit,omitzero"`
+	OrderLimit       *int64          `json:"orderLimit,omitzero"`
+	ExpiresInSecs    int64           `json:"expiresInSecs,omitzero"`
 	Metadata         json.RawMessage `json:"metadata,omitempty"`
-	DelegationConfig *delegationBody `json:"delegationConfig,omitempty"`
+	DelegationConfig *delegationBody `json:"delegationConfig,omitzero"`
 	TokenFormat      string          `json:"tokenFormat,omitempty"`
 	Resource         string          `json:"resource,omitempty"`
 }
@@ -113,7 +113,7 @@ type KeyParams struct {
 func (c *Client) CreateKey(ctx context.Context, p KeyParams) (*toll.APIKey, error) {
 	in := struct {
 		Name    string `json:"name,omitempty"`
-		Secs    int64  `json:"expiresInSecs,omitempty"`
+		Secs    int64  `json:"expiresInSecs,omitzero"`
 		Version string `json:"version,omitempty"`
 		Prefix  string `json:"prefix,omitempty"`
 	}{p.Name, int64(p.ExpiresIn / time.Second), p.Version, p.Prefix}
@@ -141,8 +141,8 @@ func (c *Client) Key(ctx context.Context, id toll.Hash) (*toll.APIKey, error) {
 // UpdateKey changes the name or the pinned API version of a key; nil leaves a member as it is.
 func (c *Client) UpdateKey(ctx context.Context, id toll.Hash, name, version *string) (*toll.APIKey, error) {
 	in := struct {
-		Name    *string `json:"name,omitempty"`
-		Version *string `json:"version,omitempty"`
+		Name    *string `json:"name,omitzero"`
+		Version *string `json:"version,omitzero"`
 	}{name, version}
 	var out toll.APIKey
 	_, err := c.do(ctx, call{method: http.MethodPatch, path: api("/api-keys/%s", id.String()), body: in}, &out)

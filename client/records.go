@@ -120,15 +120,15 @@ type planBody struct {
 	PriceConfig        priceBody          `json:"priceConfig"`
 	CreditsConfig      toll.CreditsConfig `json:"creditsConfig"`
 	AccessLimit        toll.AccessLimit   `json:"accessLimit,omitempty"`
-	MaxOrders          int64              `json:"maxOrders,omitempty"`
-	IsTrialPlan        bool               `json:"isTrialPlan,omitempty"`
+	MaxOrders          int64              `json:"maxOrders,omitzero"`
+	IsTrialPlan        bool               `json:"isTrialPlan,omitzero"`
 	Nonce              string             `json:"nonce,omitempty"`
 }
 
 type priceBody struct {
 	TokenAddress    toll.Address   `json:"tokenAddress"`
 	Amounts         []toll.Units   `json:"amounts"`
-	Receivers       []toll.Address `json:"receivers"`
+	Receivers       []toll.Address `json:"receivers,omitempty"` // absent: the caller, when there is one amount
 	TemplateAddress toll.Address   `json:"templateAddress"`
 	IsCrypto        bool           `json:"isCrypto"`
 	Currency        string         `json:"currency,omitempty"`
@@ -199,7 +199,7 @@ type agentAPIBody struct {
 	Token              string              `json:"token,omitempty"`
 	APIKey             string              `json:"apiKey,omitempty"`
 	Headers            map[string]string   `json:"headers,omitempty"`
-	StrictEndpoints    bool                `json:"strictEndpoints,omitempty"`
+	StrictEndpoints    bool                `json:"strictEndpoints,omitzero"`
 }
 
 func (p *AgentParams) body() agentBody {
