@@ -158,7 +158,7 @@ func environment() []string {
 		}
 		env = append(env, e)
 	}
-	home := filepath.Dir(program) // holds no configuration file
+	home := filepath.Join(filepath.Dir(program), "home") // holds no configuration file
 	return append(env, "XDG_CONFIG_HOME="+home, "HOME="+home)
 }
 
