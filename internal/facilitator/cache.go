@@ -123,25 +123,12 @@ func (c *cache[K, V]) keep(k K, e entry[V]) {
 	c.entries[k] = e
 }
 
-// put stores what the caller has just been told by a write.
-func (c *cache[K, V]) put(k K, v V) {
-	now := c.clock()
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.taint(k)
-	c.keep(k, entry[V]{v, now})
-}
-
 // forget drops the value: this process has changed what it was read from.
 func (c *cache[K, V]) forget(k K) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.taint(k)
 	delete(c.entries, k)
-}
-
-// taint keeps reads that are under way from being stored: they may have begun before the change.
-func (c *cache[K, V]) taint(k K) {
+	// A read that is under way may have begun before the change.
 	if f := c.flights[k]; f != nil {
 		f.stale = true
 	}

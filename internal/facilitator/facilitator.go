@@ -27,7 +27,7 @@ const (
 
 	planBound       = 1 << 14
 	agentBound      = 1 << 14
-	snapshotBound   = 1 << 16
+	accountBound    = 1 << 16
 	permissionBound = 1 << 16
 )
 
@@ -59,11 +59,13 @@ type Facilitator struct {
 	webURL      string
 	tokenFormat string
 
-	plans     *cache[toll.PlanID, *toll.Plan]
-	agents    *cache[toll.AgentID, *agentRecord]
-	agentsOf  *cache[toll.PlanID, []toll.AgentID] // at most two, to know whether there is just one
-	snapshots *cache[snapshotKey, snapshot]
-	bound     *cache[snapshotKey, []toll.AgentID] // the agents that a permission allows; nil: any
+	plans    *cache[toll.PlanID, *toll.Plan]
+	agents   *cache[toll.AgentID, *agentRecord]
+	agentsOf *cache[toll.PlanID, []toll.AgentID] // at most two, to know whether there is just one
+	// Accounts and permissions apart: what one access token burns shows to all tokens of the account.
+	accounts    *cache[ledger.AccountID, ledger.Account]
+	permissions *cache[permissionKey, ledger.Permission]
+	bound       *cache[permissionKey, []toll.AgentID] // the agents that a permission allows; nil: any
 }
 
 // agentRecord is an agent with its endpoints ready to be matched.
@@ -72,14 +74,9 @@ type agentRecord struct {
 	endpoints *x402.Endpoints
 }
 
-type snapshotKey struct {
-	account    ledger.AccountID
-	permission toll.Hash
-}
-
-type snapshot struct {
-	account    ledger.Account
-	permission ledger.Permission
+type permissionKey struct {
+	account ledger.AccountID
+	hash    toll.Hash
 }
 
 // New returns a facilitator.
@@ -116,9 +113,13 @@ func New(d Deps) *Facilitator {
 	f.agentsOf = newCache(f.clock, snapshotTTL, planBound, func(ctx context.Context, id toll.PlanID) ([]toll.AgentID, error) {
 		return store.AgentIDsOfPlan(ctx, f.store, id, 2)
 	})
-	f.snapshots = newCache(f.clock, snapshotTTL, snapshotBound, f.snapshot)
-	f.bound = newCache(f.clock, boundTTL, permissionBound, func(ctx context.Context, k snapshotKey) ([]toll.AgentID, error) {
-		_, p, err := f.ledger.Snapshot(ctx, k.account, k.permission)
+	f.accounts = newCache(f.clock, snapshotTTL, accountBound, f.readAccount)
+	f.permissions = newCache(f.clock, snapshotTTL, permissionBound, func(ctx context.Context, k permissionKey) (ledger.Permission, error) {
+		_, p, err := f.ledger.Snapshot(ctx, k.account, k.hash)
+		return p, err
+	})
+	f.bound = newCache(f.clock, boundTTL, permissionBound, func(ctx context.Context, k permissionKey) ([]toll.AgentID, error) {
+		_, p, err := f.ledger.Snapshot(ctx, k.account, k.hash)
 		return p.AllowedAgents, err
 	})
 	return f
@@ -183,18 +184,23 @@ func (f *Facilitator) schemeOf(p *toll.Plan) (scheme, network string) {
 	return f.ns.SchemeCard(), f.env.CardNetwork()
 }
 
-// snapshot reads an account and a permission. What time has done to the account is written first, so that ended credits
-// do not count and those of lapsed holds do.
-func (f *Facilitator) snapshot(ctx context.Context, k snapshotKey) (s snapshot, err error) {
-	s.account, s.permission, err = f.ledger.Snapshot(ctx, k.account, k.permission)
-	if err != nil || !s.account.Stale(f.clock()) || s.account.Seq == 0 {
-		return s, err
+// readAccount writes what time has done to the account first, so that ended credits do not count and those of lapsed holds
+// do.
+func (f *Facilitator) readAccount(ctx context.Context, id ledger.AccountID) (ledger.Account, error) {
+	a, err := f.ledger.Account(ctx, id)
+	if err != nil || !a.Stale(f.clock()) || a.Seq == 0 {
+		return a, err
 	}
-	if err = f.ledger.Touch(ctx, k.account); err != nil {
-		return s, err
+	if err := f.ledger.Touch(ctx, id); err != nil {
+		return a, err
 	}
-	s.account, s.permission, err = f.ledger.Snapshot(ctx, k.account, k.permission)
-	return s, err
+	return f.ledger.Account(ctx, id)
+}
+
+// changed forgets what this process has just changed.
+func (f *Facilitator) changed(account ledger.AccountID, permission toll.Hash) {
+	f.accounts.forget(account)
+	f.permissions.forget(permissionKey{account, permission})
 }
 
 // plan returns a plan, or an error with this code when there is none.

@@ -30,6 +30,8 @@ type payment struct {
 	urlMatching, verbMatching string
 }
 
+func (p *payment) permission() permissionKey { return permissionKey{p.account, p.claims.Hash} }
+
 // wireNetwork is a network in the form of x402 objects, which want a colon.
 func (f *Facilitator) wireNetwork(network string) string {
 	if network == cardNetwork {
@@ -207,12 +209,12 @@ func (f *Facilitator) bind(ctx context.Context, p *payment) *toll.Error {
 		return err
 	}
 	// A revoked or unknown access token is told before what is wrong with the agent.
-	s, _, serr := f.snapshots.get(ctx, snapshotKey{p.account, p.claims.Hash})
-	if serr != nil {
-		return toll.AsError(serr)
+	perm, _, perr := f.permissions.get(ctx, p.permission())
+	if perr != nil {
+		return toll.AsError(perr)
 	}
-	if e := f.usable(&s.permission); e != nil {
-		return e
+	if refusal := f.usable(&perm); refusal != nil {
+		return f.refusedBy(refusal)
 	}
 	return err
 }
@@ -231,7 +233,7 @@ func (f *Facilitator) bindAgent(ctx context.Context, p *payment) *toll.Error {
 		allowed = []toll.AgentID{p.claims.AgentID}
 	} else {
 		var err error
-		if allowed, _, err = f.bound.get(ctx, snapshotKey{p.account, p.claims.Hash}); err != nil {
+		if allowed, _, err = f.bound.get(ctx, p.permission()); err != nil {
 			return toll.AsError(err)
 		}
 	}
@@ -320,15 +322,15 @@ func isAbsolute(url string) bool {
 	return false
 }
 
-// usable checks a permission as the ledger does, for advice.
-func (f *Facilitator) usable(p *ledger.Permission) *toll.Error {
+// usable checks a permission as the ledger does, for advice: nil, or a *ledger.Refusal.
+func (f *Facilitator) usable(p *ledger.Permission) error {
 	switch {
 	case p.Hash.IsZero():
-		return refuse(toll.CodePermissionUnknown, f.ns.ReasonUnknown(), "")
+		return &ledger.Refusal{Kind: ledger.PermissionUnknown}
 	case !p.RevokedAt.IsZero():
-		return refuse(toll.CodePermissionRevoked, f.ns.ReasonRevoked(), "")
+		return &ledger.Refusal{Kind: ledger.PermissionRevoked}
 	case !f.clock().Before(p.ExpiresAt):
-		return refuse(toll.CodePermissionExpired, f.ns.ReasonExpired(), "")
+		return &ledger.Refusal{Kind: ledger.PermissionExpired}
 	}
 	return nil
 }

@@ -209,7 +209,7 @@ func (f *Facilitator) RevokePermission(ctx context.Context, caller toll.Address,
 	case err != nil:
 		return f.refusedBy(err)
 	}
-	f.snapshots.forget(snapshotKey{p.Account(), hash})
+	f.changed(p.Account(), hash)
 	return nil
 }
 

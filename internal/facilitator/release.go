@@ -37,7 +37,7 @@ func (f *Facilitator) Release(ctx context.Context, caller toll.Address, req *x40
 	case err != nil:
 		return nil, f.refusedBy(err)
 	}
-	f.snapshots.forget(snapshotKey{r.Request.Account, r.Permission})
+	f.changed(r.Request.Account, r.Permission)
 	return &x402.ReleaseResponse{
 		Success: true, AgentRequestID: out.RequestID, Status: out.Status.String(), Released: out.Amount,
 	}, nil

@@ -54,7 +54,7 @@ func (f *Facilitator) Settle(ctx context.Context, caller toll.Address, req *x402
 		}
 		return f.refusedSettle(ctx, p, f.refusedBy(err))
 	}
-	f.snapshots.forget(snapshotKey{p.account, p.claims.Hash})
+	f.changed(p.account, p.claims.Hash)
 	resp := new(x402.SettleResponse)
 	if settled.Replayed {
 		if err := x402.Decode(settled.Answer, resp); err != nil {

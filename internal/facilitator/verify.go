@@ -70,7 +70,7 @@ func (f *Facilitator) verifyWithHold(ctx context.Context, p *payment, req *x402.
 	if err != nil {
 		return nil, f.refusedBy(err)
 	}
-	f.snapshots.forget(snapshotKey{p.account, p.claims.Hash})
+	f.changed(p.account, p.claims.Hash)
 	resp := f.valid(p, &held.Account, held.RequestID, amount)
 	resp.Extra.HeldAmount = held.Amount.Ptr()
 	resp.Extra.HoldExpiresAt = toll.AtPtr(held.Until)
@@ -90,17 +90,21 @@ func (f *Facilitator) verifyNow(ctx context.Context, p *payment, req *x402.Verif
 			return nil, refuse(toll.CodeRequestUsed, x402.ReasonDuplicate, "")
 		}
 	}
-	k := snapshotKey{p.account, p.claims.Hash}
-	s, cached, err := f.snapshots.get(ctx, k)
+	// The account first: its read gives the permission back what lapsed holds had set aside.
+	account, accountCached, err := f.accounts.get(ctx, p.account)
 	if err != nil {
 		return nil, toll.AsError(err)
 	}
-	refusal := f.advise(&s, p, amount)
-	if refusal != nil && cached {
-		if s, err = f.snapshots.fresh(ctx, k); err != nil {
+	perm, permCached, err := f.permissions.get(ctx, p.permission())
+	if err != nil {
+		return nil, toll.AsError(err)
+	}
+	refusal := f.advise(&account, &perm, p, amount)
+	if refusal != nil && (permCached || accountCached) {
+		refusal, err = f.adviseAnew(ctx, &account, &perm, p, amount)
+		if err != nil {
 			return nil, toll.AsError(err)
 		}
-		refusal = f.advise(&s, p, amount)
 	}
 	if refusal != nil {
 		ordered, e := f.orderFree(ctx, p, refusal)
@@ -108,10 +112,9 @@ func (f *Facilitator) verifyNow(ctx context.Context, p *payment, req *x402.Verif
 			return nil, e
 		}
 		if ordered {
-			if s, err = f.snapshots.fresh(ctx, k); err != nil {
+			if refusal, err = f.adviseAnew(ctx, &account, &perm, p, amount); err != nil {
 				return nil, toll.AsError(err)
 			}
-			refusal = f.advise(&s, p, amount)
 		}
 	}
 	if refusal != nil {
@@ -121,29 +124,34 @@ func (f *Facilitator) verifyNow(ctx context.Context, p *payment, req *x402.Verif
 	if id == "" {
 		id = f.ledger.NewRequestID(p.account)
 	}
-	return f.valid(p, &s.account, id, amount), nil
+	return f.valid(p, &account, id, amount), nil
 }
 
-// advise judges a snapshot as the ledger would: nil, or a *ledger.Refusal.
-func (f *Facilitator) advise(s *snapshot, p *payment, amount toll.Credits) error {
-	perm, now := &s.permission, f.clock()
+// advise judges as the ledger would: nil, or a *ledger.Refusal.
+func (f *Facilitator) advise(a *ledger.Account, perm *ledger.Permission, p *payment, amount toll.Credits) error {
+	if err := f.usable(perm); err != nil {
+		return err
+	}
 	switch {
-	case perm.Hash.IsZero():
-		return &ledger.Refusal{Kind: ledger.PermissionUnknown}
-	case !perm.RevokedAt.IsZero():
-		return &ledger.Refusal{Kind: ledger.PermissionRevoked}
-	case !now.Before(perm.ExpiresAt):
-		return &ledger.Refusal{Kind: ledger.PermissionExpired}
 	case perm.RedemptionLimit != nil && amount > *perm.RedemptionLimit-perm.Redeemed-perm.Held:
 		return &ledger.Refusal{Kind: ledger.RedemptionLimit}
-	case p.plan.IsTime() && !s.account.Subscribed(now):
-		return &ledger.Refusal{Kind: ledger.PeriodOver, NeverOrdered: s.account.Seq == 0}
-	case s.account.Seq == 0 || amount > s.account.Available():
-		return &ledger.Refusal{
-			Kind: ledger.Insufficient, Needed: amount, Available: s.account.Available(), NeverOrdered: s.account.Seq == 0,
-		}
+	case p.plan.IsTime() && !a.Subscribed(f.clock()):
+		return &ledger.Refusal{Kind: ledger.PeriodOver, NeverOrdered: a.Seq == 0}
+	case a.Seq == 0 || amount > a.Available():
+		return &ledger.Refusal{Kind: ledger.Insufficient, Needed: amount, Available: a.Available(), NeverOrdered: a.Seq == 0}
 	}
 	return nil
+}
+
+// adviseAnew reads again what may have changed elsewhere.
+func (f *Facilitator) adviseAnew(ctx context.Context, a *ledger.Account, perm *ledger.Permission, p *payment, amount toll.Credits) (refusal, err error) {
+	if *a, err = f.accounts.fresh(ctx, p.account); err != nil {
+		return nil, err
+	}
+	if *perm, err = f.permissions.fresh(ctx, p.permission()); err != nil {
+		return nil, err
+	}
+	return f.advise(a, perm, p, amount), nil
 }
 
 // orderFree makes the first order of a free plan when that is what a refused request lacks. ordered says that the same
@@ -165,7 +173,7 @@ func (f *Facilitator) orderFree(ctx context.Context, p *payment, refusal error) 
 	}
 	err = f.checkout.EnsureFree(ctx, p.plan, p.claims.Subscriber)
 	if err == nil {
-		f.snapshots.forget(snapshotKey{p.account, p.claims.Hash})
+		f.changed(p.account, p.claims.Hash)
 		return true, nil
 	}
 	e = toll.AsError(err)
