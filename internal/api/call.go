@@ -106,10 +106,6 @@ func (c *call) readBody() ([]byte, error) {
 		c.w.Header()["Connection"] = closing
 		return nil, toll.NewError(toll.CodeBodyTooLarge)
 	}
-	conn, canWait := c.w.(interface{ SetReadDeadline(time.Time) error })
-	if canWait {
-		canWait = conn.SetReadDeadline(time.Now().Add(c.h.bodyTimeout)) == nil
-	}
 	var body []byte
 	var err error
 	if n > 0 {
@@ -117,9 +113,6 @@ func (c *call) readBody() ([]byte, error) {
 		_, err = io.ReadFull(c.r.Body, body)
 	} else {
 		body, err = io.ReadAll(io.LimitReader(c.r.Body, maxBodyBytes+1))
-	}
-	if canWait {
-		_ = conn.SetReadDeadline(time.Time{}) // the connection outlives this body
 	}
 	if err != nil {
 		c.w.Header()["Connection"] = closing
@@ -129,10 +122,19 @@ func (c *call) readBody() ([]byte, error) {
 		c.w.Header()["Connection"] = closing
 		return nil, toll.NewError(toll.CodeBodyTooLarge)
 	}
+	c.deadline(time.Time{}) // the connection outlives this body
 	if len(body) == 0 {
 		return nil, nil
 	}
 	return body, checkMediaType(c.r.Header)
+}
+
+// deadline says until when the body must have arrived. It also holds for a body that nobody reads, which net/http reads
+// away before it takes the next request.
+func (c *call) deadline(t time.Time) {
+	if conn, ok := c.w.(interface{ SetReadDeadline(time.Time) error }); ok {
+		_ = conn.SetReadDeadline(t) // a connection without deadlines has other guards
+	}
 }
 
 func bodyError(err error) error {

@@ -64,7 +64,13 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c.apply(gate.Floor, gate.FromFallback)
 
 	asked := r.Header[h.versionHeader]
-	if err := checkSize(r); err != nil {
+	if r.ContentLength != 0 {
+		c.deadline(time.Now().Add(h.bodyTimeout))
+	}
+	if closeAfter(r) {
+		header["Connection"] = closing
+	}
+	if err := checkMessage(r); err != nil {
 		version, from, _ := gate.Resolve(asked, "")
 		c.apply(version, from)
 		c.w.Header()["Connection"] = closing
@@ -183,8 +189,12 @@ func (c *call) rescue() {
 	c.fail(toll.NewError(toll.CodeInternal))
 }
 
-// checkSize refuses what is larger than the documented limits. The request line is no part of the header block; Host is.
-func checkSize(r *http.Request) error {
+// checkMessage refuses what [Listen] did, and what is larger than the documented limits. The request line is no part of
+// the header block; Host is.
+func checkMessage(r *http.Request) error {
+	if e := refusal(r.RequestURI); e != nil {
+		return e
+	}
 	if len(r.RequestURI) > maxURLBytes {
 		return toll.NewError(toll.CodeURITooLong)
 	}

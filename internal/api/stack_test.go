@@ -1,0 +1,296 @@
+package api_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/api"
+	"github.com/tollhq/toll/internal/auth"
+	"github.com/tollhq/toll/internal/checkout"
+	"github.com/tollhq/toll/internal/facilitator"
+	"github.com/tollhq/toll/internal/ledger"
+	"github.com/tollhq/toll/internal/seal"
+	"github.com/tollhq/toll/internal/store"
+	"github.com/tollhq/toll/internal/store/storetest"
+)
+
+// publicURL is what the service is told about itself. It is never the address that tests connect to.
+const publicURL = "https://pay.example.com"
+
+// stack is a whole service in one process, behind a real HTTP server.
+type stack struct {
+	t      testing.TB
+	url    string
+	store  *store.Store
+	ledger *ledger.Ledger
+	auth   *auth.Auth
+	fac    *facilitator.Facilitator
+	clock  *clock
+	log    *lockedBuffer
+
+	b1, b2, s1 actor
+}
+
+// actor is somebody with an address and an API key.
+type actor struct {
+	address toll.Address
+	key     string
+	keyID   toll.Hash
+}
+
+type clock struct {
+	mu sync.Mutex
+	at time.Time
+}
+
+func (c *clock) now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.at
+}
+
+func (c *clock) advance(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.at = c.at.Add(d)
+}
+
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *lockedBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *lockedBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+// each runs f on a stack of every database.
+func each(t *testing.T, f func(t *testing.T, s *stack)) {
+	t.Helper()
+	storetest.Each(t, func(t *testing.T, st *store.Store) { f(t, newStackOn(t, st)) })
+}
+
+func newStack(t testing.TB) *stack {
+	t.Helper()
+	st, _ := storetest.Open(t, store.SQLite)
+	return newStackOn(t, st)
+}
+
+func newStackOn(t testing.TB, st *store.Store) *stack {
+	t.Helper()
+	ctx := context.Background()
+	s := &stack{t: t, store: st, clock: &clock{at: time.Date(2026, 11, 21, 1, 52, 17, 872_000_000, time.UTC)}, log: &lockedBuffer{}}
+	log := slog.New(slog.NewTextHandler(s.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	ring := seal.New([32]byte{1, 2, 3})
+	var err error
+	s.auth, err = auth.Bootstrap(ctx, st, ring, auth.Config{
+		Environment: toll.Sandbox, Issuer: publicURL + api.Base, ClaimObject: "svc", Clock: s.clock.now, Log: log, Version: "1.0",
+	})
+	must(t, err)
+	s.ledger = ledger.New(st, ledger.Config{Clock: s.clock.now, Log: log, MACKey: s.auth.MACKey()})
+	desk := checkout.New(checkout.Deps{Store: st, Ledger: s.ledger, Clock: s.clock.now})
+	s.fac = facilitator.New(facilitator.Deps{
+		Store: st, Ledger: s.ledger, Auth: s.auth, Checkout: desk, Environment: toll.Sandbox, Clock: s.clock.now, Log: log,
+	})
+	handler := api.New(api.Deps{
+		Store: st, Auth: s.auth, Facilitator: s.fac, Checkout: desk, Ledger: s.ledger, Seal: ring.Seal, Environment: toll.Sandbox,
+		PublicURL: publicURL, Release: "1.1.0", Clock: s.clock.now, Log: log, BodyTimeout: 300 * time.Millisecond,
+	})
+	server := httptest.NewUnstartedServer(nil)
+	server.Listener = api.Listen(server.Listener)
+	server.Config = api.NewServer(handler)
+	server.Config.ErrorLog = slog.NewLogLogger(log.Handler(), slog.LevelDebug)
+	server.Start()
+	s.url = server.URL
+	t.Cleanup(func() {
+		server.Close()
+		if err := s.ledger.Close(ctx); err != nil {
+			t.Errorf("close ledger: %v", err)
+		}
+		if err := s.auth.Close(ctx); err != nil {
+			t.Errorf("close auth: %v", err)
+		}
+	})
+	s.b1, s.b2, s.s1 = s.actor("builder one"), s.actor("builder two"), s.actor("subscriber")
+	return s
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (s *stack) actor(name string) actor {
+	s.t.Helper()
+	address, err := s.auth.CreatePrincipal(context.Background(), name)
+	must(s.t, err)
+	return s.keyOf(address, "")
+}
+
+func (s *stack) keyOf(address toll.Address, version string) actor {
+	s.t.Helper()
+	k, err := s.auth.CreateKey(context.Background(), address, auth.KeyParams{Version: version})
+	must(s.t, err)
+	return actor{address, k.Key, k.ID}
+}
+
+// answer is an HTTP answer that has been read.
+type answer struct {
+	status int
+	header http.Header
+	body   []byte
+}
+
+func (a answer) code() string {
+	var e struct{ Code string }
+	_ = json.Unmarshal(a.body, &e)
+	return e.Code
+}
+
+// member returns a member of a JSON answer by its dotted name.
+func (a answer) member(t testing.TB, path string) any {
+	t.Helper()
+	var v any
+	dec := json.NewDecoder(bytes.NewReader(a.body))
+	dec.UseNumber()
+	if err := dec.Decode(&v); err != nil {
+		t.Fatalf("not JSON: %v: %s", err, a.body)
+	}
+	for name := range strings.SplitSeq(path, ".") {
+		m, ok := v.(map[string]any)
+		if !ok {
+			t.Fatalf("no %s in %s", path, a.body)
+		}
+		v = m[name]
+	}
+	return v
+}
+
+func (a answer) text(t testing.TB, path string) string {
+	t.Helper()
+	v, _ := a.member(t, path).(string)
+	return v
+}
+
+// do sends a request. Headers come in pairs; an actor's key is sent when it has one.
+func (s *stack) do(who actor, method, path, body string, headers ...string) answer {
+	s.t.Helper()
+	var r io.Reader
+	if body != "" {
+		r = strings.NewReader(body)
+	}
+	req, err := http.NewRequest(method, s.url+path, r)
+	must(s.t, err)
+	if body != "" {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	if who.key != "" {
+		req.Header.Set("Authorization", "Bearer "+who.key)
+	}
+	for i := 0; i < len(headers); i += 2 {
+		req.Header[http.CanonicalHeaderKey(headers[i])] = append(req.Header[http.CanonicalHeaderKey(headers[i])], headers[i+1])
+	}
+	return s.send(req)
+}
+
+var plainClient = &http.Client{
+	Timeout:       20 * time.Second,
+	CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+}
+
+func (s *stack) send(req *http.Request) answer {
+	s.t.Helper()
+	res, err := plainClient.Do(req)
+	must(s.t, err)
+	defer func() { _ = res.Body.Close() }()
+	b, err := io.ReadAll(res.Body)
+	must(s.t, err)
+	a := answer{res.StatusCode, res.Header, b}
+	checkHeaders(s.t, a)
+	return a
+}
+
+// checkHeaders holds every answer to what every answer has.
+func checkHeaders(t testing.TB, a answer) {
+	t.Helper()
+	for _, name := range []string{"Service-Version", "Service-Version-Resolved-From", "X-Correlation-Id", "Cache-Control", "Access-Control-Allow-Origin"} {
+		if len(a.header.Values(name)) != 1 || a.header.Get(name) == "" {
+			t.Errorf("header %s: %q (status %d)", name, a.header.Values(name), a.status)
+		}
+	}
+	if a.status >= 400 && len(a.body) > 0 && a.header.Get("Content-Type") == "application/json" {
+		var e toll.ErrorBody
+		if err := json.Unmarshal(a.body, &e); err != nil || e.Code == "" || e.Message == "" || e.HTTPStatus != a.status || e.Category == "" ||
+			e.CorrelationID != a.header.Get("X-Correlation-Id") {
+			if e.Code != "" || a.status != http.StatusServiceUnavailable {
+				t.Errorf("not the one error shape (status %d): %s", a.status, a.body)
+			}
+		}
+	}
+	if a.status >= 300 && a.status < 400 {
+		t.Errorf("redirect %d to %s", a.status, a.header.Get("Location"))
+	}
+}
+
+const base = api.Base
+
+// plan registers a plan and returns its id.
+func (s *stack) plan(who actor, body string) string {
+	s.t.Helper()
+	a := s.do(who, "POST", base+"/protocol/plans", body)
+	if a.status != 200 {
+		s.t.Fatalf("register plan: %d %s", a.status, a.body)
+	}
+	return a.text(s.t, "planId")
+}
+
+// freePlan is a free plan of 100 credits, 5 per request.
+const freePlan = `{"name":"Free","priceConfig":{"priceType":"FREE"},"creditsConfig":{"creditsType":"FIXED","amount":100,"minAmount":5}}`
+
+// pricedPlan costs one USDC.
+const pricedPlan = `{"name":"Basic","description":"100 calls","priceConfig":{"priceType":"FIXED_PRICE","tokenAddress":"0x036CbD53842c5426634e7929541eC2318f3dCF7e","amounts":[1000000]},"creditsConfig":{"creditsType":"FIXED","amount":100,"minAmount":5}}`
+
+func (s *stack) agent(who actor, planID string) string {
+	s.t.Helper()
+	a := s.do(who, "POST", base+"/protocol/agents", `{"name":"Ask","endpoints":[{"POST":"https://agent.example.com/ask"}],"plans":["`+planID+`"]}`)
+	if a.status != 200 {
+		s.t.Fatalf("register agent: %d %s", a.status, a.body)
+	}
+	return a.text(s.t, "agentId")
+}
+
+// token returns an access token of the subscriber for the plan.
+func (s *stack) token(who actor, planID string) (token, hash string) {
+	s.t.Helper()
+	a := s.do(who, "POST", base+"/x402/permissions", `{"planId":"`+planID+`"}`)
+	if a.status != 201 {
+		s.t.Fatalf("permission: %d %s", a.status, a.body)
+	}
+	return a.text(s.t, "accessToken"), a.text(s.t, "permissionHash")
+}
+
+// paymentBody is a verify or settle body; more are members to add, each with a leading comma.
+func paymentBody(planID, token, more string) string {
+	return `{"paymentRequired":{"x402Version":2,"resource":{"url":"https://agent.example.com/ask"},"accepts":[{"scheme":"svc:erc4337","network":"eip155:84532","planId":"` +
+		planID + `","extra":{"version":"1"}}],"extensions":{}},"x402AccessToken":"` + token + `"` + more + `}`
+}
