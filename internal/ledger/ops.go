@@ -262,6 +262,7 @@ func (o *settle) finish(s *state, r *requestRow, p *permissionRow, amount, under
 	s.burn(amount, underHold)
 	e := s.enter(KindBurn, amount, r.ID)
 	p.Redeemed += amount
+	r.previousBurn, p.lastBurn = p.lastBurn, e.Seq
 	p.changed = true
 	rec := Receipt{RequestID: r.ID, Transaction: e.Commitment, Amount: amount, Balance: s.account.Balance, At: micro(s.now)}
 	r.State, r.Content, r.Amount, r.EntrySeq, r.EndedAt = StateSettled, o.Content, amount, e.Seq, rec.At

@@ -7,7 +7,8 @@ import (
 )
 
 const permissionColumns = `permission_hash, plan_id, subscriber, agent_id, allowed_agents, scheme, network, delegation_id,
-	redemption_limit, order_limit, redeemed, held, open_holds, orders, metadata, api_key_id, created_at, expires_at, revoked_at`
+	redemption_limit, order_limit, redeemed, held, open_holds, orders, metadata, api_key_id, created_at, expires_at, revoked_at,
+	last_burn`
 
 const (
 	sqlPermission = `SELECT ` + permissionColumns + ` FROM permissions WHERE account_id = $1 AND permission_hash = $2`
@@ -24,13 +25,14 @@ const (
 	sqlPermissionByHash = `SELECT ` + permissionColumns + ` FROM permissions WHERE permission_hash = $1`
 
 	sqlPermissionAdd = `INSERT INTO permissions (account_id, ` + permissionColumns + `)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20)`
-	sqlPermissionSave = `UPDATE permissions SET redeemed = $3, held = $4, open_holds = $5, orders = $6, revoked_at = $7
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, 0)`
+	sqlPermissionSave = `UPDATE permissions SET redeemed = $3, held = $4, open_holds = $5, orders = $6, revoked_at = $7,
+		last_burn = $8
 		WHERE account_id = $1 AND permission_hash = $2`
 	sqlPermissionsSave = `UPDATE permissions p SET redeemed = u.redeemed, held = u.held, open_holds = u.open_holds,
-			orders = u.orders, revoked_at = u.revoked_at
-		FROM unnest($1::bytea[], $2::bytea[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[])
-			AS u(account_id, permission_hash, redeemed, held, open_holds, orders, revoked_at)
+			orders = u.orders, revoked_at = u.revoked_at, last_burn = u.last_burn
+		FROM unnest($1::bytea[], $2::bytea[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[], $8::bigint[])
+			AS u(account_id, permission_hash, redeemed, held, open_holds, orders, revoked_at, last_burn)
 		WHERE p.account_id = u.account_id AND p.permission_hash = u.permission_hash`
 )
 
@@ -45,6 +47,7 @@ func (s *permissionScan) into(p *Permission) []any {
 	return []any{
 		&s.hash, &p.Plan, &s.subscriber, &p.Agent, &s.agents, &p.Scheme, &p.Network, &p.DelegationID, &s.limit, &s.orders,
 		&p.Redeemed, &p.Held, &p.OpenHolds, &p.Orders, &s.meta, &s.key, &s.created, &s.expires, &s.revoked,
+		&p.lastBurn,
 	}
 }
 
@@ -116,5 +119,5 @@ func (p *Permission) row() ([]any, error) {
 
 // use returns the columns that change, in the order of sqlPermissionSave.
 func (p *Permission) use(account []byte) []any {
-	return []any{account, p.Hash[:], int64(p.Redeemed), int64(p.Held), p.OpenHolds, p.Orders, micros(p.RevokedAt, 0)}
+	return []any{account, p.Hash[:], int64(p.Redeemed), int64(p.Held), p.OpenHolds, p.Orders, micros(p.RevokedAt, 0), p.lastBurn}
 }

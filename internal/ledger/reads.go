@@ -15,9 +15,14 @@ const (
 	sqlSnapshot = `SELECT a.account_id, a.plan_id, a.subscriber, a.balance, a.held, a.open_holds, a.minted, a.burned, a.expired,
 			a.taken_back, a.returned, a.seq, a.commitment, a.next_lot_end, a.next_hold_end, a.period_end, a.orders, a.updated_at
 		FROM accounts a WHERE a.account_id = $1`
-	sqlPermissionUses = `SELECT e.commitment, r.agent_request_id, r.amount, r.ended_at FROM requests r, entries e
-		WHERE r.account_id = $1 AND r.permission_hash = $2 AND r.state = 2 AND e.account_id = $1 AND e.seq = r.entry_seq
-		ORDER BY r.created_at DESC, r.agent_request_id DESC LIMIT $3`
+	sqlPermissionUses = `WITH RECURSIVE uses(seq, n) AS (
+			SELECT last_burn, CAST(1 AS BIGINT) FROM permissions WHERE account_id = $1 AND permission_hash = $2 AND last_burn > 0
+			UNION ALL
+			SELECT r.previous_burn, u.n + 1 FROM uses u JOIN entries e ON e.account_id = $1 AND e.seq = u.seq
+				JOIN requests r ON r.account_id = $1 AND r.agent_request_id = e.ref
+				WHERE r.previous_burn > 0 AND u.n < $3)
+		SELECT e.commitment, e.ref, e.amount, e.at FROM uses u JOIN entries e ON e.account_id = $1 AND e.seq = u.seq
+		ORDER BY e.seq DESC`
 	sqlStale = `SELECT account_id FROM accounts WHERE next_lot_end <= $1
 		UNION SELECT account_id FROM accounts WHERE next_hold_end <= $1 LIMIT $2`
 )
@@ -201,7 +206,7 @@ func (l *Ledger) RequestsByID(ctx context.Context, requestID string, limit int) 
 // account: on a sharded store it asks every shard.
 func (l *Ledger) RequestByTransaction(ctx context.Context, tx toll.Hash) (Request, error) {
 	var e Entry
-	if err := scanEntry(l.st.QueryRow(ctx, sqlEntryByTx, tx[:]).Scan, &e); err != nil {
+	if err := scanEntry(l.st.QueryRow(ctx, sqlEntryByTx, txPrefix(tx), tx[:]).Scan, &e); err != nil {
 		return Request{}, err
 	}
 	if e.Kind != KindBurn {

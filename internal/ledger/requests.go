@@ -1,7 +1,7 @@
 package ledger
 
 const requestColumns = `account_id, agent_request_id, state, content, permission_hash, agent_id, resource, held, amount,
-	hold_ends_at, created_at, ended_at, entry_seq, answer`
+	hold_ends_at, created_at, ended_at, entry_seq, answer, previous_burn`
 
 const (
 	sqlRequest    = `SELECT ` + requestColumns + ` FROM requests WHERE account_id = $1 AND agent_request_id = $2`
@@ -35,16 +35,17 @@ const (
 			WHERE account_id = u.account_id AND state = 1 AND hold_ends_at > $2 ORDER BY hold_ends_at LIMIT 1) r`
 
 	sqlRequestAdd = `INSERT INTO requests (` + requestColumns + `)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)`
-	sqlRequestEnd = `UPDATE requests SET state = $3, content = $4, amount = $5, ended_at = $6, entry_seq = $7, answer = $8
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)`
+	sqlRequestEnd = `UPDATE requests SET state = $3, content = $4, amount = $5, ended_at = $6, entry_seq = $7, answer = $8,
+		previous_burn = $9
 		WHERE account_id = $1 AND agent_request_id = $2`
 	sqlRequestsAdd = `INSERT INTO requests (` + requestColumns + `)
 		SELECT * FROM unnest($1::bytea[], $2::text[], $3::bigint[], $4::bytea[], $5::bytea[], $6::text[], $7::text[], $8::bigint[],
-			$9::bigint[], $10::bigint[], $11::bigint[], $12::bigint[], $13::bigint[], $14::bytea[])`
+			$9::bigint[], $10::bigint[], $11::bigint[], $12::bigint[], $13::bigint[], $14::bytea[], $15::bigint[])`
 	sqlRequestsEnd = `UPDATE requests r SET state = u.state, content = u.content, amount = u.amount, ended_at = u.ended_at,
-			entry_seq = u.entry_seq, answer = u.answer
-		FROM unnest($1::bytea[], $2::text[], $3::bigint[], $4::bytea[], $5::bigint[], $6::bigint[], $7::bigint[], $8::bytea[])
-			AS u(account_id, agent_request_id, state, content, amount, ended_at, entry_seq, answer)
+			entry_seq = u.entry_seq, answer = u.answer, previous_burn = u.previous_burn
+		FROM unnest($1::bytea[], $2::text[], $3::bigint[], $4::bytea[], $5::bigint[], $6::bigint[], $7::bigint[], $8::bytea[], $9::bigint[])
+			AS u(account_id, agent_request_id, state, content, amount, ended_at, entry_seq, answer, previous_burn)
 		WHERE r.account_id = u.account_id AND r.agent_request_id = u.agent_request_id`
 
 	sqlKeyAdd  = `INSERT INTO request_keys (account_id, request_key, agent_request_id) VALUES ($1, $2, $3)`
@@ -56,7 +57,7 @@ func scanRequest(scan scanFunc, r *Request) error {
 	var account, content, permission []byte
 	var holdEnds, created, ended int64
 	err := scan(&account, &r.ID, &r.State, &content, &permission, &r.Agent, &r.Resource, &r.Held, &r.Amount, &holdEnds, &created,
-		&ended, &r.EntrySeq, &r.Answer)
+		&ended, &r.EntrySeq, &r.Answer, &r.previousBurn)
 	if err != nil {
 		return err
 	}
@@ -85,6 +86,7 @@ func (r *Request) row() []any {
 	return []any{
 		r.Account[:], r.ID, int64(r.State), r.Content[:], r.Permission[:], string(r.Agent), r.Resource, int64(r.Held),
 		int64(r.Amount), micros(r.HoldEndsAt, 0), r.CreatedAt.UnixMicro(), micros(r.EndedAt, 0), r.EntrySeq, r.answerBytes(),
+		r.previousBurn,
 	}
 }
 
@@ -92,5 +94,6 @@ func (r *Request) row() []any {
 func (r *Request) end() []any {
 	return []any{
 		r.Account[:], r.ID, int64(r.State), r.Content[:], int64(r.Amount), micros(r.EndedAt, 0), r.EntrySeq, r.answerBytes(),
+		r.previousBurn,
 	}
 }

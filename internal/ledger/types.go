@@ -93,6 +93,8 @@ type Permission struct {
 	CreatedAt       time.Time
 	ExpiresAt       time.Time
 	RevokedAt       time.Time // zero: not revoked
+
+	lastBurn int64 // seq of the last burn under it, 0 when there is none
 }
 
 // Account returns the account that the permission spends from.
@@ -140,6 +142,8 @@ type Request struct {
 	EndedAt    time.Time // settled, released or lapsed at; zero while held
 	EntrySeq   int64     // the burn
 	Answer     []byte    // the stored answer of the settlement
+
+	previousBurn int64 // the burn before under the same permission, 0 when it is the first
 }
 
 // Refusal is a decision against an operation. It changed nothing.

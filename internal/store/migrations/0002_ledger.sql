@@ -48,6 +48,7 @@ CREATE TABLE lots (
 CREATE INDEX lots_burn_order ON lots (account_id, ends_at, lot_id) WHERE open = 1;
 CREATE UNIQUE INDEX lots_ref ON lots (account_id, ref);
 
+-- tx is the first 8 bytes of the commitment: an index on them is a third of the size.
 CREATE TABLE entries (
     account_id    {{BYTES}} NOT NULL,
     seq           BIGINT    NOT NULL,
@@ -57,11 +58,13 @@ CREATE TABLE entries (
     ref           {{TEXT}}  NOT NULL,
     at            BIGINT    NOT NULL,
     commitment    {{BYTES}} NOT NULL,
+    tx            BIGINT    NOT NULL,
     PRIMARY KEY (account_id, seq)
 ){{PARTITION}}{{ROWID}};
-CREATE INDEX entries_commitment ON entries (commitment);
+CREATE INDEX entries_tx ON entries (tx);
 
--- One row per request, from hold to settlement. entry_seq is 0 until a settlement.
+-- One row per request, from hold to settlement. entry_seq is 0 until a settlement; previous_burn is the entry of the
+-- settlement before under the same permission, so that its uses are a chain and need no index.
 CREATE TABLE requests (
     account_id       {{BYTES}} NOT NULL,
     agent_request_id {{TEXT}}  NOT NULL,
@@ -76,11 +79,11 @@ CREATE TABLE requests (
     created_at       BIGINT    NOT NULL,
     ended_at         BIGINT    NOT NULL,
     entry_seq        BIGINT    NOT NULL,
+    previous_burn    BIGINT    NOT NULL,
     answer           {{BYTES}} NOT NULL,
     PRIMARY KEY (agent_request_id, account_id)
 ){{PARTITION}};
 CREATE INDEX requests_open ON requests (account_id, hold_ends_at) WHERE state = 1;
-CREATE INDEX requests_permission ON requests (account_id, permission_hash, created_at);
 
 -- A payload nonce or payment identifier names one request of an account.
 CREATE TABLE request_keys (
@@ -106,6 +109,7 @@ CREATE TABLE permissions (
     held             BIGINT    NOT NULL CHECK (held >= 0),
     open_holds       BIGINT    NOT NULL CHECK (open_holds >= 0),
     orders           BIGINT    NOT NULL,
+    last_burn        BIGINT    NOT NULL,
     metadata         TEXT      NOT NULL,
     api_key_id       TEXT      NOT NULL,
     created_at       BIGINT    NOT NULL,

@@ -1,0 +1,96 @@
+package ledger_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/ledger"
+	"github.com/tollhq/toll/internal/store"
+	"github.com/tollhq/toll/internal/store/storetest"
+)
+
+func TestUsesOfAPermissionAreAChain(t *testing.T) {
+	storetest.Each(t, func(t *testing.T, st *store.Store) {
+		b := open(t, st)
+		b.mint(100, time.Time{})
+		perms := []toll.Hash{b.permission(0), b.permission(0), b.permission(0)}
+		for i := range 10 {
+			_, err := b.Settle(b.ctx, settleOp(perms[i%2], fmt.Sprint("r", i), toll.Credits(i+1)))
+			b.must(err)
+		}
+		id := ledger.NewAccountID(plan, subscriber)
+		for i, want := range [][]string{{"r8", "r6", "r4"}, {"r9", "r7", "r5"}, {}} {
+			uses, err := b.PermissionUses(b.ctx, id, perms[i], 3)
+			b.must(err)
+			got := []string{}
+			for _, u := range uses {
+				got = append(got, u.AgentRequestID)
+				r, err := b.RequestByTransaction(b.ctx, u.Transaction)
+				b.must(err)
+				if r.ID != u.AgentRequestID || r.Amount != u.CreditsRedeemed {
+					t.Fatalf("%+v leads to %+v", u, r)
+				}
+			}
+			if fmt.Sprint(got) != fmt.Sprint(want) {
+				t.Fatalf("uses of permission %d are %v, want %v", i, got, want)
+			}
+		}
+	})
+}
+
+// TestAuditFindsFaults plants one fault at a time behind the back of the ledger.
+func TestAuditFindsFaults(t *testing.T) {
+	faults := map[string]string{
+		"UPDATE lots SET remaining = remaining - 1":                                            "I2",
+		"UPDATE accounts SET balance = balance + 1, minted = minted + 1":                       "I2",
+		"UPDATE accounts SET held = held - 1":                                                  "I3",
+		"UPDATE accounts SET open_holds = 5":                                                   "I3",
+		"UPDATE accounts SET next_hold_end = 9223372036854775807":                              "I3",
+		"UPDATE entries SET amount = amount + 1 WHERE kind = 2":                                "I19",
+		"UPDATE entries SET ref = 'other' WHERE kind = 2":                                      "I7",
+		"UPDATE entries SET at = at - 1 WHERE seq = 2":                                         "I19",
+		"DELETE FROM entries WHERE seq = 2":                                                    "I5",
+		"UPDATE requests SET amount = amount + 1 WHERE state = 2":                              "I5",
+		"UPDATE requests SET state = 3 WHERE state = 2":                                        "I7",
+		"UPDATE permissions SET redeemed = redeemed + 1":                                       "I10",
+		"UPDATE permissions SET held = held + 1, open_holds = open_holds + 1":                  "I10",
+		"UPDATE accounts SET burned = burned + 1, minted = minted + 1":                         "I1",
+		"UPDATE accounts SET subscriber = '0x0000000000000000000000000000000000000001'":        "I1",
+		"UPDATE entries SET commitment = (SELECT e.commitment FROM entries e WHERE e.seq = 1)": "I19",
+	}
+	for fault, want := range faults {
+		t.Run(want+" "+fault, func(t *testing.T) {
+			st, _ := storetest.Open(t, store.SQLite)
+			l := ledger.New(st, ledger.Config{MACKey: make([]byte, 32)})
+			defer l.Close(context.Background())
+			c := newClock()
+			b := &bench{t, l, c, context.Background()}
+			b.clock.us.Store(time.Now().UnixMicro())
+			b.mint(100, time.Time{})
+			perm := b.permission(0)
+			_, err := b.Settle(b.ctx, settleOp(perm, "r1", 5))
+			b.must(err)
+			_, err = b.Hold(b.ctx, b.holdOp(perm, 5))
+			b.must(err)
+			audit(t, l)
+			b.must(st.Tx(b.ctx, func(tx *store.Tx) error {
+				n, err := tx.Exec(b.ctx, fault)
+				if n == 0 && err == nil {
+					t.Fatal("the fault changed nothing")
+				}
+				return err
+			}))
+			found, err := l.Audit(b.ctx)
+			b.must(err)
+			for _, f := range found {
+				if f.Invariant == want {
+					return
+				}
+			}
+			t.Fatalf("found %v, want a finding of %s", found, want)
+		})
+	}
+}
