@@ -123,7 +123,7 @@ func (m *market) worked() int { return len(m.runs) }
 // an error, so that the demonstration is a test as well.
 func (a *app) demonstrate(ctx context.Context, m *market) error {
 	s := &stage{out: a.out, colour: a.set.colour}
-	s.title("toll dev: a service, a builder, an agent that takes payment, a subscriber")
+	s.title("A market on this machine: a service, a builder, an agent that takes payment, a subscriber")
 	s.facts(
 		"service", m.url()+"   docs "+m.url()+"/docs",
 		"agent", "POST "+m.agentURL()+"   statistics of a text, 1 credit for each started 200 characters",

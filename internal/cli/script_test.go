@@ -36,7 +36,7 @@ func TestScript(t *testing.T) {
 		RequireExplicitExec: true,
 		Setup:               setup,
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"exits": exits, "capture": capture, "member": member, "healthy": healthy,
+			"exits": exits, "capture": capture, "member": member, "healthy": healthy, "appears": appears,
 		},
 	})
 }
@@ -192,4 +192,19 @@ func healthy(ts *testscript.TestScript, neg bool, args []string) {
 		return
 	}
 	ts.Fatalf("nothing answers at %s", args[0])
+}
+
+// appears FILE TEXT waits until a file holds a text.
+func appears(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: appears FILE TEXT")
+	}
+	var b []byte
+	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+		b, _ = os.ReadFile(ts.MkAbs(args[0])) // it may not be there yet
+		if strings.Contains(string(b), args[1]) {
+			return
+		}
+	}
+	ts.Fatalf("%s does not hold %q:\n%s", args[0], args[1], b)
 }

@@ -31,6 +31,7 @@ type Server struct {
 	facilitator *facilitator.Facilitator
 	handler     http.Handler
 	metrics     *metrics // nil: not wanted
+	probe       probe
 
 	stopWork context.CancelFunc
 	work     sync.WaitGroup
@@ -65,6 +66,7 @@ func New(ctx context.Context, cfg Config) (*Server, error) {
 	work, stop := context.WithCancel(context.WithoutCancel(ctx))
 	s.stopWork = stop
 	s.work.Go(func() { s.sweep(work) })
+	s.work.Go(func() { s.probe.run(work, s) })
 	return s, nil
 }
 
@@ -88,7 +90,7 @@ func (s *Server) ready(ctx context.Context) map[string]string {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
 	checks := map[string]string{"database": "ok", "chain": "off", "card": "off"}
-	if err := s.base.store.Ping(ctx); err != nil {
+	if err := s.base.store.Ping(ctx); err != nil || s.probe.failing(time.Now()) {
 		checks["database"] = "failing"
 	}
 	return checks
@@ -97,7 +99,7 @@ func (s *Server) ready(ctx context.Context) map[string]string {
 // Serve answers requests on the listener until ctx ends. Then it takes no more, lets those in flight finish, settles in
 // the queue included, and returns nil; what takes longer than 18 s is cut off, and is an error. Close comes after.
 func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
-	return serve(ctx, api.NewServer(s.handler), ln)
+	return serve(ctx, api.NewServer(s.handler), api.Listen(ln))
 }
 
 // ServeMetrics is [Server.Serve] for the operator's own listener.

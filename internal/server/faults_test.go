@@ -1,0 +1,389 @@
+package server_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/client"
+	"github.com/tollhq/toll/internal/ledger"
+	"github.com/tollhq/toll/internal/server"
+	"github.com/tollhq/toll/internal/server/servertest"
+	"github.com/tollhq/toll/internal/store"
+	"github.com/tollhq/toll/internal/store/storetest"
+	"github.com/tollhq/toll/x402"
+)
+
+// tally keeps what became of requests, by id.
+type tally struct {
+	mu      sync.Mutex
+	answers map[string]string // settled: id to transaction
+	unknown map[string]bool   // no answer, or one that says to repeat
+	refused []string          // anything else
+}
+
+func newTally() *tally { return &tally{answers: map[string]string{}, unknown: map[string]bool{}} }
+
+func (y *tally) add(id string, res *x402.SettleResponse, err error) {
+	y.mu.Lock()
+	defer y.mu.Unlock()
+	var e *toll.Error
+	switch {
+	case err == nil && res.Success:
+		y.answers[id] = res.Transaction
+		delete(y.unknown, id)
+	case err == nil && res.ErrorReason == x402.ReasonPending:
+		y.unknown[id] = true
+	case err == nil:
+		y.refused = append(y.refused, fmt.Sprintf("%s: %s %s", id, res.Code, res.ErrorMessage))
+	case errors.As(err, &e) && e.HTTPStatus() == http.StatusServiceUnavailable:
+		y.unknown[id] = true
+	default:
+		y.refused = append(y.refused, fmt.Sprintf("%s: %v", id, err))
+	}
+}
+
+// repeat settles what is unknown again, and everything that was answered, and compares.
+func (y *tally) repeat(t *testing.T, c *stand) {
+	t.Helper()
+	for _, r := range y.refused {
+		t.Errorf("refused: %s", r)
+	}
+	settled := map[string]string{}
+	for id, tx := range y.answers {
+		settled[id] = tx
+	}
+	for id := range y.unknown {
+		settled[id] = ""
+	}
+	for id, tx := range settled {
+		res, err := c.settle(t.Context(), id)
+		if err != nil || !res.Success || tx != "" && res.Transaction != tx {
+			t.Fatalf("repeat of %s: %+v %v, first %s", id, res, err, tx)
+		}
+	}
+	b := c.balance(t)
+	if int(b.Used) != len(settled) || b.Held != 0 || b.Balance != b.Total-b.Used {
+		t.Errorf("%d requests, and %v burned, %v held, %v of %v left", len(settled), b.Used, b.Held, b.Balance, b.Total)
+	}
+}
+
+// load settles with n workers, each request with an id of its own, until ctx ends.
+func load(ctx context.Context, n int, y *tally, c func(worker int) *stand) (running *sync.WaitGroup, done *atomic.Int64) {
+	running, done = new(sync.WaitGroup), new(atomic.Int64)
+	for worker := range n {
+		running.Go(func() {
+			for i := 0; ctx.Err() == nil; i++ {
+				id := fmt.Sprintf("w%d-%d", worker, i)
+				res, err := c(worker).settle(context.WithoutCancel(ctx), id)
+				y.add(id, res, err)
+				done.Add(1)
+				if err != nil {
+					time.Sleep(5 * time.Millisecond) // nothing listens for a moment
+				}
+			}
+		})
+	}
+	return running, done
+}
+
+func TestF22_ShutdownUnderLoad(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, o servertest.Options) {
+		builder, subscriber := servertest.Key(t, o, "builder"), servertest.Key(t, o, "subscriber")
+		p := servertest.Start(t, o)
+		c := newStand(t, p.URL, builder, subscriber, 1_000_000)
+		y := newTally()
+		ctx, stop := context.WithCancel(t.Context())
+		running, done := load(ctx, 32, y, func(int) *stand { return c })
+		eventually(t, 20*time.Second, "load", func() bool { return done.Load() > 300 })
+		began := time.Now()
+		if err := p.Signal(syscall.SIGTERM); err != nil {
+			t.Fatal(err)
+		}
+		code, err := p.Wait(25 * time.Second)
+		took := time.Since(began)
+		stop()
+		running.Wait()
+		if err != nil || code != 0 {
+			t.Fatalf("exit %d after %v: %v\n%s", code, took, err, p.Log)
+		}
+		// Who found the door closed, or sent into a closing connection, has no answer; everybody else has one.
+		t.Logf("ended in %v: %d answered, %d to repeat", took, len(y.answers), len(y.unknown))
+		if len(y.answers) < 300 {
+			t.Errorf("only %d answers", len(y.answers))
+		}
+		again := servertest.Start(t, o)
+		y.repeat(t, c.on(again.URL, builder, subscriber))
+	})
+}
+
+func TestF22_RollingRestart(t *testing.T) {
+	cfg := storetest.Config(t, storetest.Postgres)
+	o := servertest.Options{Database: cfg.Database, MasterKeyFile: freshMasterKey(t)}
+	builder, subscriber := servertest.Key(t, o, "builder"), servertest.Key(t, o, "subscriber")
+	var mu sync.Mutex
+	processes := []*servertest.Process{servertest.Start(t, o), servertest.Start(t, o)}
+	c := newStand(t, processes[0].URL, builder, subscriber, 1_000_000)
+	stands := []*stand{c, c.on(processes[1].URL, builder, subscriber)}
+	y := newTally()
+	ctx, stop := context.WithCancel(t.Context())
+	running, done := load(ctx, 16, y, func(worker int) *stand {
+		mu.Lock()
+		defer mu.Unlock()
+		return stands[worker%2]
+	})
+	for i := range processes {
+		target := done.Load() + 200
+		eventually(t, 20*time.Second, "load", func() bool { return done.Load() > target })
+		if err := processes[i].Signal(syscall.SIGTERM); err != nil {
+			t.Fatal(err)
+		}
+		if code, err := processes[i].Wait(25 * time.Second); err != nil || code != 0 {
+			t.Fatalf("exit %d: %v\n%s", code, err, processes[i].Log)
+		}
+		p := servertest.Start(t, o)
+		mu.Lock()
+		processes[i], stands[i] = p, c.on(p.URL, builder, subscriber)
+		mu.Unlock()
+	}
+	target := done.Load() + 200
+	eventually(t, 20*time.Second, "load after the restarts", func() bool { return done.Load() > target })
+	stop()
+	running.Wait()
+	y.repeat(t, stands[0])
+}
+
+// F23: a start with many holds that ended meanwhile is ready soon, and works them off beside its callers.
+func TestF23_StartWithManyDueHolds(t *testing.T) {
+	const accounts, holds = 600, 10
+	o := servertest.Options{Data: t.TempDir()}
+	cfg := server.Config{Data: o.Data}
+	past := time.Now().Add(-time.Hour)
+	seedHolds(t, cfg, past, accounts, holds)
+
+	began := time.Now()
+	p := servertest.Start(t, o)
+	if took := time.Since(began); took > 5*time.Second {
+		t.Errorf("ready after %v", took)
+	}
+	builder, subscriber := servertest.Key(t, o, "builder"), servertest.Key(t, o, "subscriber")
+	c := newStand(t, p.URL, builder, subscriber, 10)
+	if res, err := c.settle(t.Context(), "one"); err != nil || !res.Success {
+		t.Errorf("settle beside the backlog: %+v %v", res, err)
+	}
+	st, err := store.Open(t.Context(), store.Config{Data: o.Data, Admin: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer st.Close()
+	eventually(t, 30*time.Second, "every due hold has lapsed", func() bool {
+		var open int64
+		if err := st.QueryRow(t.Context(), "SELECT COALESCE(SUM(held), 0) FROM accounts").Scan(&open); err != nil {
+			t.Fatal(err)
+		}
+		return open == 0
+	})
+}
+
+// seedHolds leaves holds on a database, as a service did that worked in the past and was gone when they ended.
+func seedHolds(t *testing.T, cfg server.Config, past time.Time, accounts, holds int) {
+	t.Helper()
+	cfg.Clock = func() time.Time { return past }
+	if _, err := server.CreateLocalKey(t.Context(), cfg, server.KeyRequest{Account: "seed"}); err != nil {
+		t.Fatal(err)
+	}
+	st, err := store.Open(t.Context(), store.Config{Data: cfg.Data})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer st.Close()
+	l := ledger.New(st, ledger.Config{Clock: cfg.Clock, MACKey: make([]byte, 32)})
+	plan := toll.NewPlanID()
+	var running sync.WaitGroup
+	failed := make(chan error, accounts)
+	for i := range accounts {
+		running.Go(func() {
+			var buyer toll.Address
+			buyer[0], buyer[1] = byte(i), byte(i>>8)
+			_, err := l.Mint(t.Context(), ledger.MintOp{Plan: plan, Subscriber: buyer, Amount: 100, Ref: "seed"})
+			hash := toll.NewHash()
+			if err == nil {
+				err = l.CreatePermission(t.Context(), ledger.Permission{
+					Hash: hash, Plan: plan, Subscriber: buyer, Scheme: "svc:erc4337", Network: "eip155:84532", CreatedAt: past, ExpiresAt: past.Add(time.Hour),
+				})
+			}
+			for range holds {
+				if err == nil {
+					_, err = l.Hold(t.Context(), ledger.HoldOp{Plan: plan, Subscriber: buyer, Permission: hash, Amount: 1, Until: past.Add(time.Minute)})
+				}
+			}
+			failed <- err
+		})
+	}
+	running.Wait()
+	for range accounts {
+		if err := <-failed; err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := l.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// F15: a store that stands still for a while refuses nobody falsely; one that stands still for long says so, and recovers.
+func TestF15_StoreSlow(t *testing.T) {
+	t.Parallel() // it mostly waits
+	eachDatabase(t, func(t *testing.T, o servertest.Options) {
+		t.Parallel()
+		s, url := start(t, server.Config{Data: o.Data, Database: o.Database, MasterKeyFile: o.MasterKeyFile})
+		builder, subscriber := keys(t, s)
+		c := newStand(t, url, builder, subscriber, 1000)
+		// A caller who gives up does not free the store; these wait longer than it stands still.
+		c.builder = client.New(builder.Key, client.WithURL(url), client.WithRetries(0), client.WithTimeout(time.Minute))
+		y := newTally()
+		calls := func(prefix string, n int) *sync.WaitGroup {
+			var running sync.WaitGroup
+			for i := range n {
+				running.Go(func() {
+					id := fmt.Sprintf("%s-%d", prefix, i)
+					res, err := c.settle(t.Context(), id)
+					y.add(id, res, err)
+				})
+			}
+			return &running
+		}
+
+		unlock := lockStore(t, o)
+		short := calls("short", 50)
+		time.Sleep(2 * time.Second)
+		unlock()
+		short.Wait()
+		if len(y.answers) != 50 {
+			t.Errorf("after a stop of 2 s: %d answered, %d to repeat, refused %v", len(y.answers), len(y.unknown), y.refused)
+		}
+
+		unlock = lockStore(t, o)
+		long := calls("long", 50)
+		if o.Database == "" { // a locked table of PostgreSQL is no sign of ill health
+			eventually(t, 10*time.Second, "not ready", func() bool { return status(t, url+"/ready") == http.StatusServiceUnavailable })
+		}
+		if got := status(t, url+"/health"); got != http.StatusOK {
+			t.Errorf("health: %d", got)
+		}
+		time.Sleep(9 * time.Second)
+		unlock()
+		long.Wait()
+		eventually(t, 10*time.Second, "ready", func() bool { return status(t, url+"/ready") == http.StatusOK })
+		y.repeat(t, c)
+	})
+}
+
+// lockStore makes every writer wait until the answer is called.
+func lockStore(t *testing.T, o servertest.Options) (unlock func()) {
+	t.Helper()
+	ctx := context.Background()
+	if o.Database == "" {
+		db, err := sql.Open("sqlite", "file:"+filepath.Join(o.Data, "toll.db")+"?_pragma=busy_timeout(10000)")
+		if err != nil {
+			t.Fatal(err)
+		}
+		conn, err := db.Conn(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := conn.ExecContext(ctx, "BEGIN IMMEDIATE"); err != nil {
+			t.Fatal(err)
+		}
+		return func() {
+			if _, err := conn.ExecContext(ctx, "ROLLBACK"); err != nil {
+				t.Error(err)
+			}
+			if err := errors.Join(conn.Close(), db.Close()); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	cfg, err := pgx.ParseConfig(o.Database)
+	if err != nil {
+		t.Fatal(err)
+	}
+	delete(cfg.RuntimeParams, "pool_max_conns")
+	conn, err := pgx.ConnectConfig(ctx, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tx, err := conn.Begin(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tx.Exec(ctx, "LOCK TABLE accounts IN ACCESS EXCLUSIVE MODE"); err != nil {
+		t.Fatal(err)
+	}
+	return func() {
+		if err := errors.Join(tx.Rollback(ctx), conn.Close(ctx)); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// F16: with a full disk nothing is acknowledged that is not on it, and the next start finds all that was.
+func TestF16_DiskFull(t *testing.T) {
+	shell, err := exec.LookPath("bash")
+	if err != nil {
+		t.Skip("no shell with ulimit")
+	}
+	o := servertest.Options{Data: t.TempDir()}
+	builder, subscriber := servertest.Key(t, o, "builder"), servertest.Key(t, o, "subscriber")
+	listen := servertest.FreeAddress(t)
+	// No file of the process may grow beyond 600 KiB: writes fail as on a full disk.
+	cmd := exec.Command(shell, "-c", `ulimit -f 600; exec "$0" serve --data "$1" --listen "$2"`, servertest.Program(t), o.Data, listen)
+	log := &servertest.Log{}
+	cmd.Stderr = log
+	cmd.Env = append(os.Environ(), "TOLL_CONFIG=", "TOLL_DATABASE=")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = cmd.Process.Kill(); _ = cmd.Wait() }() // it is killed on purpose
+	url := "http://" + listen
+	eventually(t, 20*time.Second, "healthy", func() bool {
+		res, err := http.Get(url + "/health")
+		if err != nil {
+			return false
+		}
+		return res.Body.Close() == nil
+	})
+	c := newStand(t, url, builder, subscriber, 1_000_000)
+	y := newTally()
+	for i := 0; len(y.unknown) < 20; i++ {
+		if i == 20_000 {
+			t.Fatal("the disk does not get full")
+		}
+		id := fmt.Sprintf("r%d", i)
+		res, err := c.settle(t.Context(), id)
+		y.add(id, res, err)
+		if len(y.refused) > 0 {
+			t.Fatalf("refused: %v\n%s", y.refused, log)
+		}
+	}
+	if len(y.answers) == 0 {
+		t.Fatal("nothing was answered before the disk was full")
+	}
+	_ = cmd.Process.Kill()
+	_ = cmd.Wait()
+	p := servertest.Start(t, o)
+	y.repeat(t, c.on(p.URL, builder, subscriber))
+}

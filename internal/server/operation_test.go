@@ -1,0 +1,272 @@
+package server_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/client"
+	"github.com/tollhq/toll/internal/server"
+	"github.com/tollhq/toll/internal/server/servertest"
+	"github.com/tollhq/toll/internal/store/storetest"
+)
+
+func TestT166_InnerPages(t *testing.T) {
+	s, url := start(t, server.Config{Data: t.TempDir(), Metrics: true})
+	builder, _ := keys(t, s)
+	for _, path := range []string{"/metrics", "/metrics/", "/debug/pprof/", "/debug/vars", "/api/v1/metrics"} {
+		if got := status(t, url+path); got != http.StatusNotFound {
+			t.Errorf("%s on the public side: %d", path, got)
+		}
+	}
+	c := client.New(builder.Key, client.WithURL(url))
+	if _, err := c.Versions(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{"/api/v1/x402/verify", "/api/v1/x402/verify/" + builder.Key, "/api/v1/hostile-" + builder.Tail, "/x"} {
+		status(t, url+path)
+	}
+
+	inner, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- s.ServeMetrics(ctx, inner) }()
+	defer func() { stop(); <-done }()
+	res, err := http.Get("http://" + inner.Addr().String() + "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	text, err := io.ReadAll(res.Body)
+	if err != nil || res.StatusCode != http.StatusOK {
+		t.Fatalf("metrics: %d %v", res.StatusCode, err)
+	}
+	for _, want := range []string{`toll_http_answers_total{operation="versions",status="2xx"} 1`, `toll_http_answers_total{operation="verify",status="4xx"} 2`, "toll_http_requests_in_flight 0"} {
+		if !strings.Contains(string(text), want) {
+			t.Errorf("metrics lack %s", want)
+		}
+	}
+	for _, secret := range []string{builder.Key, builder.Tail, "hostile"} {
+		if strings.Contains(string(text), secret) {
+			t.Errorf("metrics hold what a caller sent")
+		}
+	}
+	if got := status(t, "http://"+inner.Addr().String()+"/api/v1/protocol/plans"); got != http.StatusNotFound {
+		t.Errorf("the API answers on the operator's listener: %d", got)
+	}
+}
+
+func TestT170_CarelessConfiguration(t *testing.T) {
+	weak := freshMasterKey(t)
+	if err := os.Chmod(weak, 0o640); err != nil {
+		t.Fatal(err)
+	}
+	open := t.TempDir()
+	if err := os.WriteFile(filepath.Join(open, "toll.db"), nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for name, tc := range map[string]struct {
+		cfg  server.Config
+		says string
+	}{
+		"live with a generated master key": {server.Config{Data: t.TempDir(), Environment: toll.Live, PublicURL: "https://pay.example.com"}, "TOLL_MASTER_KEY_FILE"},
+		"live over http":                   {server.Config{Data: t.TempDir(), Environment: toll.Live, MasterKeyFile: freshMasterKey(t), PublicURL: "http://pay.example.com"}, "TOLL_PUBLIC_URL"},
+		"database without master key":      {server.Config{Database: "postgres://u:canary@127.0.0.1:1/x"}, "TOLL_MASTER_KEY_FILE"},
+		"database of another kind":         {server.Config{Database: "mysql://u:canary@127.0.0.1:1/x"}, "postgres://"},
+		"master key that others read":      {server.Config{Data: t.TempDir(), MasterKeyFile: weak}, "chmod 600"},
+		"database that others read":        {server.Config{Data: open}, "chmod 600"},
+		"missing master key":               {server.Config{Data: t.TempDir(), MasterKeyFile: weak + ".missing"}, "TOLL_MASTER_KEY_FILE"},
+		"unknown environment":              {server.Config{Data: t.TempDir(), Environment: "moon"}, "sandbox"},
+		"public address that is none":      {server.Config{Data: t.TempDir(), PublicURL: "pay.example.com"}, "http"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, err := server.New(t.Context(), tc.cfg)
+			if err == nil {
+				_ = s.Close(context.Background())
+				t.Fatal("it starts")
+			}
+			if !strings.Contains(err.Error(), tc.says) || strings.Contains(err.Error(), "canary") {
+				t.Errorf("error: %v", err)
+			}
+		})
+	}
+	t.Run("live as it should be", func(t *testing.T) {
+		s, err := server.New(t.Context(), server.Config{Data: t.TempDir(), Environment: toll.Live, MasterKeyFile: freshMasterKey(t), PublicURL: "https://pay.example.com"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s.PublicURL() != "https://pay.example.com" || s.Environment() != toll.Live {
+			t.Errorf("url %s, environment %s", s.PublicURL(), s.Environment())
+		}
+		if err := s.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A ledger on asynchronous commit does not start.
+func TestT170_AsynchronousCommit(t *testing.T) {
+	cfg := storetest.Config(t, storetest.Postgres)
+	s, err := server.New(t.Context(), server.Config{Database: cfg.Database + "&options=-c%20synchronous_commit%3Doff", MasterKeyFile: freshMasterKey(t)})
+	if err == nil {
+		_ = s.Close(context.Background())
+		t.Fatal("it starts")
+	}
+	var says bool // the error for callers is general; its causes are for the operator
+	for cause := err; cause != nil && !says; cause = errors.Unwrap(cause) {
+		says = strings.Contains(cause.Error(), "synchronous_commit")
+	}
+	if !says {
+		t.Errorf("error: %v", err)
+	}
+}
+
+func TestAddressOfFirstStartStays(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, o servertest.Options) {
+		cfg := server.Config{Data: o.Data, Database: o.Database, MasterKeyFile: o.MasterKeyFile}
+		urlOf := func(listen, public string) string {
+			t.Helper()
+			c := cfg
+			c.Listen, c.PublicURL = listen, public
+			s, err := server.New(t.Context(), c)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer s.Close(context.Background())
+			return s.PublicURL()
+		}
+		// What local administration guesses is no first start.
+		if _, err := server.CreateLocalKey(t.Context(), cfg, server.KeyRequest{Account: "ann"}); err != nil {
+			t.Fatal(err)
+		}
+		for _, step := range []struct{ listen, public, want string }{
+			{"127.0.0.1:9001", "", "http://127.0.0.1:9001"},
+			{"127.0.0.1:9002", "", "http://127.0.0.1:9001"},
+			{"127.0.0.1:9002", "https://pay.example.com/", "https://pay.example.com"},
+			{"127.0.0.1:9003", "", "https://pay.example.com"},
+		} {
+			if got := urlOf(step.listen, step.public); got != step.want {
+				t.Errorf("listening on %s with %q: %s, want %s", step.listen, step.public, got, step.want)
+			}
+		}
+	})
+}
+
+func TestTwoProcessesOnOneDatabase(t *testing.T) {
+	cfg := storetest.Config(t, storetest.Postgres)
+	first := server.Config{Database: cfg.Database, MasterKeyFile: freshMasterKey(t), Listen: "127.0.0.1:9001"}
+	a, urlA := start(t, first)
+	second := first
+	second.Listen = "127.0.0.1:9002"
+	b, urlB := start(t, second)
+	if a.PublicURL() != b.PublicURL() {
+		t.Errorf("%s and %s", a.PublicURL(), b.PublicURL())
+	}
+	builder, subscriber := keys(t, a)
+	standA := newStand(t, urlA, builder, subscriber, 2)
+	standB := standA.on(urlB, builder, subscriber)
+	for i, c := range []*stand{standA, standB} {
+		if res, err := c.settle(t.Context(), []string{"one", "two"}[i]); err != nil || !res.Success {
+			t.Fatalf("settle through process %d: %+v %v", i, res, err)
+		}
+	}
+	if res, err := standA.settle(t.Context(), "three"); err != nil || res.Success {
+		t.Errorf("a third credit: %+v %v", res, err)
+	}
+
+	other := first
+	other.MasterKeyFile = freshMasterKey(t)
+	if s, err := server.New(t.Context(), other); err == nil {
+		_ = s.Close(context.Background())
+		t.Error("a process with another master key starts")
+	} else if !strings.Contains(err.Error(), "master key") {
+		t.Errorf("error: %v", err)
+	}
+}
+
+func TestF17_SecondProcess(t *testing.T) {
+	o := servertest.Options{Data: t.TempDir()}
+	first := servertest.Start(t, o)
+	second := servertest.Launch(t, o)
+	code, err := second.Wait(20 * time.Second)
+	if err != nil || code == 0 || !strings.Contains(second.Log.String(), "another service") {
+		t.Errorf("the second process: code %d, %v\n%s", code, err, second.Log)
+	}
+	if got := status(t, first.URL+"/health"); got != http.StatusOK {
+		t.Errorf("the first process: %d", got)
+	}
+	// The lock goes with the process, however that ends.
+	first.Kill()
+	servertest.Start(t, o)
+}
+
+// I25: after the run nothing is left.
+func TestI25_NothingIsLeft(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, o servertest.Options) {
+		before := descriptors(t)
+		leaks := goleak.IgnoreCurrent()
+		for range 3 {
+			s, err := server.New(t.Context(), server.Config{Data: o.Data, Database: o.Database, MasterKeyFile: o.MasterKeyFile, Metrics: true})
+			if err != nil {
+				t.Fatal(err)
+			}
+			ln, err := net.Listen("tcp", "127.0.0.1:0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx, stop := context.WithCancel(t.Context())
+			done := make(chan error, 1)
+			go func() { done <- s.Serve(ctx, ln) }()
+			builder, subscriber := keys(t, s)
+			c := newStand(t, "http://"+ln.Addr().String(), builder, subscriber, 5)
+			if res, err := c.settle(t.Context(), toll.NewUUID()); err != nil || !res.Success {
+				t.Fatalf("settle: %+v %v", res, err)
+			}
+			stop()
+			if err := errors.Join(<-done, s.Close(context.Background()), s.Close(context.Background())); err != nil {
+				t.Fatal(err)
+			}
+		}
+		http.DefaultClient.CloseIdleConnections()
+		if err := goleak.Find(leaks); err != nil {
+			t.Error(err)
+		}
+		eventually(t, 5*time.Second, "no descriptor is left", func() bool { runtime.GC(); return descriptors(t) <= before })
+		if o.Data == "" {
+			return
+		}
+		entries, err := os.ReadDir(o.Data)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range entries {
+			if !slices.Contains([]string{"toll.db", "toll.lock", "toll.turn", "master.key"}, e.Name()) {
+				t.Errorf("%s is left", e.Name())
+			}
+		}
+	})
+}
+
+func descriptors(t *testing.T) int {
+	t.Helper()
+	entries, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Skip("this system does not list descriptors")
+	}
+	return len(entries)
+}
