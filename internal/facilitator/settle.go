@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/json"
-	"errors"
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/ledger"
@@ -48,10 +47,6 @@ func (f *Facilitator) Settle(ctx context.Context, caller toll.Address, req *x402
 		}
 	}
 	if err != nil {
-		// The operation may be in the writer's hands when its caller goes away.
-		if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
-			err = ledger.ErrUnknownOutcome
-		}
 		return f.refusedSettle(ctx, p, f.refusedBy(err))
 	}
 	f.changed(p.account, p.claims.Hash)

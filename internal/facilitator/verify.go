@@ -219,7 +219,7 @@ func (f *Facilitator) refusedVerify(ctx context.Context, p *payment, e *toll.Err
 // fault completes an error that leaves verify or settle: a reason word for the union of bodies, a log line for what the
 // caller cannot mend.
 func (f *Facilitator) fault(ctx context.Context, act x402.Act, e *toll.Error) *toll.Error {
-	if e.HTTPStatus() >= 500 {
+	if e.HTTPStatus() >= 500 && ctx.Err() == nil { // a caller that went away is no fault
 		f.log.ErrorContext(ctx, string(act)+" failed", "code", string(e.Code), "error", fmt.Sprint(e.Err))
 	}
 	return e.WithReason(x402.ReasonOf(f.ns, e, act))
