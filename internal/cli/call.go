@@ -42,7 +42,7 @@ either the call is made unpaid, and what the server asks for is shown.`
 	fl.StringVar(&f.plan, "plan", "", "plan that pays")
 	fl.StringVar(&f.token, "token", "", "access token that pays; - reads it from stdin, @path from a file")
 	fl.StringVar(&f.agent, "agent-id", "", "the one agent at which the access token shall be good")
-	fl.StringVar(&f.limit, "max-credits", "", "most credits that the call may cost")
+	fl.StringVar(&f.limit, "max-credits", "", "most credits that the call may cost; default the most that the plan asks for a request")
 	fl.DurationVar(&f.timeout, "timeout", 2*time.Minute, "time for the whole call")
 	c.RunE = func(cmd *cobra.Command, args []string) error { return a.callURL(cmd.Context(), args[0], f) }
 	return c
@@ -128,14 +128,24 @@ func (a *app) callToken(ctx context.Context, f callFlags) (string, error) {
 		}
 		opts = append(opts, client.WithAgent(agent))
 	}
+	c := a.client()
 	if f.limit != "" {
 		n, err := toll.ParseCredits(f.limit)
 		if err != nil {
 			return "", err
 		}
 		opts = append(opts, client.WithRedemptionLimit(n))
+	} else {
+		// The token goes to a server that may keep it; what it can burn is one request.
+		terms, err := c.Terms(ctx, plan)
+		if err != nil {
+			return "", err
+		}
+		if !terms.IsTime {
+			opts = append(opts, client.WithRedemptionLimit(terms.MaxAmount))
+		}
 	}
-	t, err := a.client().AccessToken(ctx, plan, opts...)
+	t, err := c.AccessToken(ctx, plan, opts...)
 	if err != nil {
 		return "", err
 	}

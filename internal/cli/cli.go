@@ -78,7 +78,10 @@ Exit codes: 0 done, 1 failed, 2 usage, 3 not signed in, 4 payment required, 5 no
 		if err := checkRequired(cmd); err != nil {
 			return err
 		}
-		return a.load()
+		if err := a.loadOutput(); err != nil || cmd.Annotations[annotationNoProfile] != "" {
+			return err
+		}
+		return a.loadProfile()
 	}
 	root.AddCommand(
 		a.serveCommand(), a.devCommand(), a.keysCommand(), a.agentsCommand(), a.plansCommand(), a.tokensCommand(), a.x402Command(),

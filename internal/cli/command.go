@@ -68,6 +68,8 @@ func hidden(use string, c *cobra.Command) *cobra.Command {
 const (
 	annotationRequired = "toll-required"
 	annotationEnv      = "toll-env"
+	// annotationNoProfile marks commands that call no service, which a broken configuration file must not stop.
+	annotationNoProfile = "toll-no-profile"
 )
 
 // require marks flags that must be given.

@@ -29,6 +29,7 @@ func (a *app) devCommand() *cobra.Command {
 	c := command("dev", "A whole market on this machine: service, builder, subscriber, paid agent", nil)
 	c.Long = `Start a service on an embedded database, with a builder, a plan, an agent that takes payment, and a subscriber. One call
 is paid and one is refused before your eyes; then everything stays up, with commands to paste, until Ctrl-C.`
+	c.Annotations = map[string]string{annotationNoProfile: "yes"}
 	fl := c.Flags()
 	fl.StringVar(&f.data, "data", "", "data directory to keep; default one that is removed at the end")
 	fl.StringVar(&f.listen, "listen", "127.0.0.1:0", "address of the service; port 0 is a free one")

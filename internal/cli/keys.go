@@ -55,7 +55,7 @@ made on its first use.`
 			return err
 		}
 		if !local {
-			for _, name := range []string{"account", "data", "database", "master-key-file"} {
+			for _, name := range []string{"account", "data", "database", "master-key-file", "environment", "key-prefix"} {
 				if cmd.Flags().Changed(name) {
 					return usagef("--%s goes with --local", name)
 				}
@@ -73,7 +73,7 @@ made on its first use.`
 			return usagef("toll keys create --local needs --account")
 		}
 		key.ExpiresIn = life
-		cfg.Release = release()
+		cfg.Release, cfg.KeyPrefix = release(), first(key.Prefix, cfg.KeyPrefix)
 		record, err := server.CreateLocalKey(cmd.Context(), cfg, key)
 		if err != nil {
 			return err

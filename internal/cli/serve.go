@@ -16,12 +16,16 @@ import (
 	"github.com/tollhq/toll/internal/server"
 )
 
-// storeFlags say which database a command works on.
+// storeFlags say which database a command works on, and what a first start writes there.
 func storeFlags(cmd *cobra.Command, cfg *server.Config) {
 	f := cmd.Flags()
+	f.StringVar((*string)(&cfg.Environment), "environment", "", "sandbox or live; default that of the database, else sandbox")
+	f.StringVar(&cfg.KeyPrefix, "key-prefix", "", "prefix of new API keys; default the environment")
 	f.StringVar(&cfg.Data, "data", "", "data directory; default "+server.DefaultData+" unless --database is set")
 	f.StringVar(&cfg.Database, "database", "", "postgres:// address")
 	f.StringVar(&cfg.MasterKeyFile, "master-key-file", "", "file with the key that seals secrets")
+	env(cmd, "environment", "TOLL_ENVIRONMENT")
+	env(cmd, "key-prefix", "TOLL_KEY_PREFIX")
 	env(cmd, "data", "TOLL_DATA")
 	env(cmd, "database", "TOLL_DATABASE")
 	env(cmd, "master-key-file", "TOLL_MASTER_KEY_FILE")
@@ -29,7 +33,6 @@ func storeFlags(cmd *cobra.Command, cfg *server.Config) {
 
 type serveFlags struct {
 	cfg                     server.Config
-	environment             string
 	metricsListen, logLevel string
 }
 
@@ -41,17 +44,16 @@ func (a *app) serveCommand() *cobra.Command {
 Without --database everything lies in one directory, for one process. With PostgreSQL any number of processes may run;
 all of them need the same master key file. SIGTERM ends it in order: what is in flight is finished first.`
 	c.Example = "toll serve --data ./toll-data\ntoll serve --database postgres://… --public-url https://pay.example.com"
+	c.Annotations = map[string]string{annotationNoProfile: "yes"}
 	storeFlags(c, &f.cfg)
 	fl := c.Flags()
 	fl.StringVar(&f.cfg.Listen, "listen", server.DefaultListen, "address to listen on")
 	fl.StringVar(&f.cfg.PublicURL, "public-url", "", "address under which callers reach the service; default that of the first start")
-	fl.StringVar(&f.environment, "environment", "", "sandbox or live; default that of the database, else sandbox")
-	fl.StringVar(&f.cfg.KeyPrefix, "key-prefix", "", "prefix of new API keys; default the environment")
 	fl.StringVar(&f.cfg.TokenFormat, "token-format", "", "default rendering of access tokens, jwt or x402")
 	fl.StringVar(&f.metricsListen, "metrics-listen", "", "address of the operator's listener with /metrics; off by default")
 	fl.StringVar(&f.logLevel, "log-level", "info", "debug, info, warn or error")
 	for name, variable := range map[string]string{
-		"listen": "TOLL_LISTEN", "public-url": "TOLL_PUBLIC_URL", "environment": "TOLL_ENVIRONMENT", "key-prefix": "TOLL_KEY_PREFIX",
+		"listen": "TOLL_LISTEN", "public-url": "TOLL_PUBLIC_URL",
 		"token-format": "TOLL_TOKEN_FORMAT", "metrics-listen": "TOLL_METRICS_LISTEN", "log-level": "TOLL_LOG_LEVEL",
 	} {
 		env(c, name, variable)
@@ -65,7 +67,7 @@ func (a *app) serve(ctx context.Context, f serveFlags) (err error) {
 		return err
 	}
 	cfg := f.cfg
-	cfg.Environment, cfg.Release, cfg.Log = toll.Environment(strings.ToLower(f.environment)), release(), log
+	cfg.Environment, cfg.Release, cfg.Log = toll.Environment(strings.ToLower(string(cfg.Environment))), release(), log
 	cfg.Metrics = f.metricsListen != ""
 
 	ln, err := a.reserve(ctx, cfg.Listen)

@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/client"
 )
 
@@ -29,7 +28,6 @@ var formats = []string{formatTable, formatJSON, formatNDJSON, formatCSV, formatQ
 // settings are what a run goes by: flag, else environment, else configuration file, else default.
 type settings struct {
 	key, url string
-	env      toll.Environment
 	output   string
 	terminal bool // stdout is a terminal
 	colour   bool // and may be coloured
@@ -45,7 +43,7 @@ type configFile struct {
 	ActiveProfile string `json:"activeProfile"`
 }
 
-func (a *app) load() error {
+func (a *app) loadOutput() error {
 	s := &a.set
 	s.output = first(a.flags.output, a.getenv("TOLL_OUTPUT"), formatTable)
 	if a.flags.quiet {
@@ -58,7 +56,11 @@ func (a *app) load() error {
 	}
 	s.terminal = isTerminal(a.out)
 	s.colour = s.terminal && a.mayColour()
+	return nil
+}
 
+func (a *app) loadProfile() error {
+	s := &a.set
 	path, named := a.configPath()
 	file, err := a.readConfig(path, named)
 	if err != nil {
@@ -79,7 +81,6 @@ func (a *app) load() error {
 	}
 	s.key = first(keyInFile, strings.TrimSpace(a.getenv("TOLL_API_KEY")), profile.APIKey)
 	s.url = first(a.flags.url, a.getenv("TOLL_URL"), profile.URL)
-	s.env = toll.Environment(first(a.getenv("TOLL_ENVIRONMENT"), profile.Environment))
 	return nil
 }
 

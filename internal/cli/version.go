@@ -25,7 +25,7 @@ func release() string {
 }
 
 func (a *app) versionCommand() *cobra.Command {
-	return command("version", "Version of this program", func(*cobra.Command, []string) error {
+	c := command("version", "Version of this program", func(*cobra.Command, []string) error {
 		b, err := json.Marshal(struct {
 			Name       string `json:"name"`
 			Version    string `json:"version"`
@@ -38,6 +38,8 @@ func (a *app) versionCommand() *cobra.Command {
 		}
 		return a.record(b)
 	})
+	c.Annotations = map[string]string{annotationNoProfile: "yes"}
+	return c
 }
 
 func (a *app) versionsCommand() *cobra.Command {

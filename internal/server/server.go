@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"net"
 	"net/http"
 	"sync"
@@ -99,7 +100,9 @@ func (s *Server) ready(ctx context.Context) map[string]string {
 // Serve answers requests on the listener until ctx ends. Then it takes no more, lets those in flight finish, settles in
 // the queue included, and returns nil; what takes longer than 18 s is cut off, and is an error. Close comes after.
 func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
-	return serve(ctx, api.NewServer(s.handler), api.Listen(ln))
+	h := api.NewServer(s.handler)
+	h.ErrorLog = slog.NewLogLogger(s.cfg.Log.Handler(), slog.LevelDebug)
+	return serve(ctx, h, api.Listen(ln))
 }
 
 // ServeMetrics is [Server.Serve] for the operator's own listener.
