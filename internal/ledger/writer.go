@@ -228,6 +228,8 @@ func (w *writer) commit(batch []*call) error {
 		case errors.Is(err, errNeedLots) && depth < len(lotDepths)-1:
 			depth++
 			attempt--
+		case errors.Is(err, store.ErrFlush):
+			return fmt.Errorf("%w: %w", ErrUnknownOutcome, err)
 		case !passing(err):
 			return err
 		case attempt >= maxAttempts:

@@ -14,6 +14,7 @@ import (
 	"github.com/tollhq/toll/internal/checkout"
 	"github.com/tollhq/toll/internal/facilitator"
 	"github.com/tollhq/toll/internal/ledger"
+	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/x402"
 )
 
@@ -98,11 +99,25 @@ func (s *Server) ready(ctx context.Context) map[string]string {
 }
 
 // Serve answers requests on the listener until ctx ends. Then it takes no more, lets those in flight finish, settles in
-// the queue included, and returns nil; what takes longer than 18 s is cut off, and is an error. Close comes after.
+// the queue included, and returns nil; what takes longer than 18 s is cut off, and is an error. It also ends, with
+// [store.ErrFlush], when the disk can no longer be trusted. Close comes after.
 func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 	h := api.NewServer(s.handler)
 	h.ErrorLog = slog.NewLogLogger(s.cfg.Log.Handler(), slog.LevelDebug)
-	return serve(ctx, h, api.Listen(ln))
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	go func() {
+		select {
+		case <-s.base.store.Failed():
+			stop(store.ErrFlush)
+		case <-ctx.Done():
+		}
+	}()
+	err := serve(ctx, h, api.Listen(ln))
+	if errors.Is(context.Cause(ctx), store.ErrFlush) {
+		err = errors.Join(store.ErrFlush, err)
+	}
+	return err
 }
 
 // ServeMetrics is [Server.Serve] for the operator's own listener.

@@ -19,7 +19,16 @@ var (
 	ErrNotFound = errors.New("store: not found")
 	// ErrUnknownOutcome says that the answer to a commit was lost: the transaction may be there or not.
 	ErrUnknownOutcome = errors.New("store: the outcome of the commit is unknown")
+	// ErrFlush says that the operating system could not put a commit on disk. It may have dropped what it could not
+	// write, and a second flush would succeed without it, so nothing is written any more until a restart has read the
+	// file anew. PostgreSQL restarts itself for the same reason.
+	ErrFlush = errors.New("store: a commit could not be flushed to disk; the service must be restarted")
 )
+
+func isFlushFailure(err error) bool {
+	lite, ok := errors.AsType[*sqlite.Error](err)
+	return ok && (lite.Code() == sqlite3.SQLITE_IOERR_FSYNC || lite.Code() == sqlite3.SQLITE_IOERR_DIR_FSYNC)
+}
 
 // IsUnique reports whether err is the violation of a primary key or a unique index.
 func IsUnique(err error) bool {
@@ -35,7 +44,7 @@ func IsUnique(err error) bool {
 // IsRetryable reports whether the transaction that failed with err is certainly not committed and may succeed when run
 // again: a serialization failure, a deadlock, a lock that was not to be had, a lost connection.
 func IsRetryable(err error) bool {
-	return err != nil && !errors.Is(err, ErrUnknownOutcome) && (isContention(err) || isUnavailable(err))
+	return err != nil && !errors.Is(err, ErrUnknownOutcome) && !errors.Is(err, ErrFlush) && (isContention(err) || isUnavailable(err))
 }
 
 func isContention(err error) bool {

@@ -63,7 +63,8 @@ func openSQLite(ctx context.Context, cfg Config, log *slog.Logger) (_ *lite, err
 	if err != nil {
 		return nil, err
 	}
-	l.writer = &writer{busy: make(chan struct{}, 1), stmts: map[string]*sql.Stmt{}, turn: turn, admin: cfg.Admin}
+	l.writer = &writer{busy: make(chan struct{}, 1), stmts: map[string]*sql.Stmt{}, turn: turn, admin: cfg.Admin,
+		failed: make(chan struct{})}
 
 	timeout := serviceBusyTimeout
 	if cfg.Admin {

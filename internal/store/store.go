@@ -84,6 +84,15 @@ func (s *Store) Ping(ctx context.Context) error {
 	return s.QueryRow(ctx, "SELECT 1").Scan(&one)
 }
 
+// Failed is closed when a commit could not be flushed to disk: the process must end, see [ErrFlush]. It is nil on
+// PostgreSQL, which looks after itself.
+func (s *Store) Failed() <-chan struct{} {
+	if s.lite == nil {
+		return nil
+	}
+	return s.lite.writer.failed
+}
+
 // Close waits for running transactions and closes the database. The store cannot be used afterwards.
 func (s *Store) Close() error {
 	if s.pool != nil {

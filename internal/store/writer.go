@@ -22,6 +22,8 @@ type writer struct {
 	stmts map[string]*sql.Stmt
 	turn  *fileLock
 	admin bool
+
+	failed chan struct{} // closed when the file can no longer be trusted to keep what is committed
 }
 
 var errClosed = errors.New("store: closed")
@@ -35,6 +37,11 @@ func (w *writer) tx(ctx context.Context, f func(tx *Tx) error) (err error) {
 	defer func() { <-w.busy }()
 	if w.conn == nil {
 		return errClosed
+	}
+	select {
+	case <-w.failed:
+		return ErrFlush
+	default:
 	}
 	if w.admin {
 		if err := w.turn.lock(ctx, adminBusyTimeout); err != nil {
@@ -61,6 +68,10 @@ func (w *writer) tx(ctx context.Context, f func(tx *Tx) error) (err error) {
 		return MapError(err)
 	}
 	if _, err := stmt.ExecContext(context.Background()); err != nil {
+		if isFlushFailure(err) {
+			close(w.failed)
+			return errors.Join(ErrFlush, err)
+		}
 		return MapCommitError(err)
 	}
 	committed = true
