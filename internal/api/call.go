@@ -132,9 +132,7 @@ func (c *call) readBody() ([]byte, error) {
 // deadline says until when the body must have arrived. It also holds for a body that nobody reads, which net/http reads
 // away before it takes the next request.
 func (c *call) deadline(t time.Time) {
-	if conn, ok := c.w.(interface{ SetReadDeadline(time.Time) error }); ok {
-		_ = conn.SetReadDeadline(t) // a connection without deadlines has other guards
-	}
+	_ = http.NewResponseController(c.w).SetReadDeadline(t) // a connection without deadlines has other guards
 }
 
 func bodyError(err error) error {

@@ -84,7 +84,7 @@ func describe(routes []route, ns x402.Namespace) *huma.OpenAPI {
 		addOperation(api, r, op)
 	}
 	api.Components = &huma.Components{
-		Schemas: registry, SecuritySchemes: map[string]*huma.SecurityScheme{
+		Schemas: registry.Registry, SecuritySchemes: map[string]*huma.SecurityScheme{
 			"apiKey": {Type: "http", Scheme: "bearer", Description: "Authorization: Bearer <API key>, its prefix included."},
 		},
 		Parameters: map[string]*huma.Param{
@@ -111,6 +111,11 @@ func success(r *route, registry schemas) *huma.Response {
 	return res
 }
 
+// keyCodes are the faults of an API key.
+var keyCodes = []toll.Code{
+	toll.CodeNotAuthenticated, toll.CodeBadAuthorization, toll.CodeKeyForeign, toll.CodeKeyMalformed, toll.CodeKeyWrongEnvironment,
+}
+
 // failures returns the codes that the route may give, by status. Size, method, overload and faults go without saying.
 func (r *route) failures() map[int][]string {
 	codes := slices.Clone(r.codes)
@@ -118,7 +123,7 @@ func (r *route) failures() map[int][]string {
 		codes = append(codes, toll.CodeVersionUnknown)
 	}
 	if r.auth != open {
-		codes = append(codes, toll.CodeNotAuthenticated)
+		codes = append(codes, keyCodes...)
 	}
 	if r.action.in != nil {
 		codes = append(codes, toll.CodeBadRequest)

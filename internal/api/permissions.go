@@ -1,14 +1,10 @@
 package api
 
 import (
-	"encoding/base64"
 	"encoding/json"
-	"strconv"
-	"strings"
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/facilitator"
-	"github.com/tollhq/toll/internal/store"
 )
 
 func permissionRoutes() []route {
@@ -53,11 +49,6 @@ func (h *handler) listPermissions(c *call) (*PermissionList, error) {
 	if err != nil {
 		return nil, err
 	}
-	if p.Cursor != "" {
-		if p, err = pageOfCursor(p); err != nil {
-			return nil, err
-		}
-	}
 	asked := facilitator.PermissionQuery{Status: q.Get("status"), Page: p}
 	if id := q.Get("planId"); id != "" {
 		if asked.PlanID, err = toll.ParsePlanID(id); err != nil {
@@ -68,29 +59,7 @@ func (h *handler) listPermissions(c *call) (*PermissionList, error) {
 	if err != nil {
 		return nil, err
 	}
-	if list.Next == "" && int64(p.Number)*int64(p.Size) < list.Total {
-		list.Next = cursorOfPage(p)
-	}
 	return &PermissionList{Permissions: list.Items, Paging: pagingOf(p, list)}, nil
-}
-
-// The ledger pages by number. A cursor of permissions is therefore the next number and the order.
-func cursorOfPage(p store.Page) string {
-	order := "d"
-	if p.Ascending {
-		order = "a"
-	}
-	return base64.RawURLEncoding.EncodeToString([]byte(order + strconv.Itoa(p.Number+1)))
-}
-
-func pageOfCursor(p store.Page) (store.Page, error) {
-	text, err := base64.RawURLEncoding.DecodeString(p.Cursor)
-	number, ok := whole(strings.TrimLeft(string(text), "ad"), 1<<31-1)
-	if err != nil || !ok {
-		return p, toll.Errorf(toll.CodeBadPage, "The cursor was not issued by this service.")
-	}
-	p.Number, p.Ascending, p.Cursor = number, text[0] == 'a', ""
-	return p, nil
 }
 
 func (h *handler) readPermission(c *call) (*toll.Permission, error) {
@@ -146,6 +115,7 @@ type acceptedShape struct {
 }
 
 type acceptedExtraShape struct {
+	Version string        `json:"version,omitempty"`
 	PlanID  *toll.PlanID  `json:"planId,omitempty"`
 	AgentID *toll.AgentID `json:"agentId,omitempty"`
 }

@@ -44,6 +44,9 @@ func newRouter(table []route) *router {
 		res.routes = append(res.routes, t)
 		res.union = max(res.union, t.union)
 	}
+	for _, candidates := range r.dynamic {
+		slices.SortStableFunc(candidates, func(a, b *resource) int { return a.parameters() - b.parameters() })
+	}
 	for _, res := range byPath {
 		methods := []string{http.MethodOptions}
 		for _, t := range res.routes {
@@ -56,6 +59,17 @@ func newRouter(table []route) *router {
 		res.allow = []string{strings.Join(slices.Compact(methods), ", ")}
 	}
 	return r
+}
+
+// parameters is the number of segments that any text fits: paths with fewer are tried first.
+func (res *resource) parameters() int {
+	n := 0
+	for _, s := range res.segments {
+		if strings.HasPrefix(s, "{") {
+			n++
+		}
+	}
+	return n
 }
 
 func split(path string) []string { return strings.Split(strings.Trim(path, "/"), "/") }

@@ -167,7 +167,10 @@ func newSchemas() schemas {
 	names := map[string]string{"verifyShape": "VerifyRequest", "settleShape": "SettleRequest", "permissionShape": "PermissionRequest",
 		"acceptedShape": "Accepted", "acceptedExtraShape": "AcceptedExtra", "verdict": "Error", "PlanRecord": "Plan", "AgentRecord": "Agent"}
 	r := huma.NewMapRegistry(schemaPrefix, func(t reflect.Type, hint string) string {
-		if name, ok := names[strings.TrimPrefix(t.Name(), "*")]; ok {
+		if t.Kind() == reflect.Pointer {
+			t = t.Elem()
+		}
+		if name, ok := names[t.Name()]; ok {
 			return name
 		}
 		return huma.DefaultSchemaNamer(t, hint)
@@ -206,7 +209,11 @@ func markNulls(schema *huma.Schema, t reflect.Type) {
 		}
 		name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
 		p := schema.Properties[name]
-		if p == nil || f.Type.Kind() != reflect.Pointer || strings.Contains(options, "omit") {
+		switch {
+		case p == nil || f.Type.Kind() != reflect.Pointer:
+			continue
+		case strings.Contains(options, "omit"):
+			p.Nullable = false
 			continue
 		}
 		if p.Ref != "" {

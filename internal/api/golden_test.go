@@ -1,0 +1,296 @@
+package api_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/tollhq/toll/internal/api"
+)
+
+// update rewrites the golden files: go test ./internal/api -run 'Golden|Document' -update
+var update = flag.Bool("update", false, "rewrite golden files")
+
+// exchange is one request with its answer, as it stands in a golden file.
+type exchange struct {
+	Request  message `json:"request"`
+	Response message `json:"response"`
+}
+
+type message struct {
+	Line    string            `json:"line"` // method and path, or status
+	Headers map[string]string `json:"headers,omitempty"`
+	Body    json.RawMessage   `json:"body,omitempty"`
+}
+
+// recorder keeps exchanges by operation. What differs from run to run (ids, keys, hashes) becomes a name, numbered in
+// the order of appearance.
+type recorder struct {
+	s     *stack
+	names map[string]string
+	count map[string]int
+	files map[string][]exchange // by version/operation
+}
+
+var volatile = regexp.MustCompile(`0x[0-9a-f]{64}|0x[0-9a-fA-F]{40}|req_[0-9a-z]+|\b[1-9][0-9]{60,77}\b|[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|sandbox:eyJ[\w.-]+|eyJ[\w+/=.-]{20,}`)
+
+func (r *recorder) name(text string) string {
+	return volatile.ReplaceAllStringFunc(text, func(v string) string {
+		if n, ok := r.names[v]; ok {
+			return n
+		}
+		kind := "id"
+		switch {
+		case strings.HasPrefix(v, "0x") && len(v) == 66:
+			kind = "hash"
+		case strings.HasPrefix(v, "0x"):
+			if a := strings.TrimLeft(v[2:], "0"); a == "" || wellKnown[v] {
+				return v
+			}
+			kind = "address"
+		case strings.HasPrefix(v, "req_"):
+			kind = "reqid"
+		case strings.HasPrefix(v, "sandbox:"):
+			kind = "apikey"
+		case strings.HasPrefix(v, "eyJ"):
+			kind = "token"
+		case strings.Contains(v, "-"):
+			kind = "uuid"
+		}
+		r.count[kind]++
+		r.names[v] = fmt.Sprintf("<%s %d>", kind, r.count[kind])
+		return r.names[v]
+	})
+}
+
+// wellKnown addresses are part of the contract.
+var wellKnown = map[string]bool{
+	"0x036CbD53842c5426634e7929541eC2318f3dCF7e": true, "0x808456652fdb597867f38412077A9182bf77359F": true, "0x1FCcaBF8D461cCc8259CB09aE54b4Ff9a90718B3": true,
+}
+
+var tails = regexp.MustCompile(`"tail":"[^"]*"|"(x|kid)":"[^"]*"`)
+
+func (r *recorder) call(version, op string, who actor, method, path, body string) answer {
+	r.s.t.Helper()
+	a := r.s.do(who, method, path, body, "Service-Version", version, "x-correlation-id", op)
+	e := exchange{Request: message{Line: method + " " + r.name(path)}, Response: message{Line: fmt.Sprint(a.status), Headers: map[string]string{}}}
+	if body != "" {
+		e.Request.Body = json.RawMessage(r.name(body))
+		if !json.Valid([]byte(body)) {
+			e.Request.Body = json.RawMessage(fmt.Sprintf("%q", body))
+		}
+	}
+	for _, h := range []string{"Content-Type", "Cache-Control", "Deprecation", "Idempotency-Replayed", "Retry-After", "Service-Version", "Service-Version-Resolved-From", "Location", "Www-Authenticate"} {
+		if v := a.header.Get(h); v != "" {
+			e.Response.Headers[h] = v
+		}
+	}
+	if a.header.Get("Content-Type") == "application/json" {
+		text := tails.ReplaceAllStringFunc(string(a.body), func(m string) string {
+			name, _, _ := strings.Cut(m, ":")
+			return name + `:"<text>"`
+		})
+		e.Response.Body = json.RawMessage(r.name(text))
+	}
+	key := version + "/" + op
+	r.files[key] = append(r.files[key], e)
+	return a
+}
+
+// TestGolden holds the wire shapes still. A member that is renamed, added or lost shows here, and below the current
+// version it is a change that needs a gate.
+func TestGolden(t *testing.T) {
+	files := map[string][]exchange{}
+	for _, version := range []string{"1.0", "1.1"} {
+		s := newStack(t)
+		r := &recorder{s: s, names: map[string]string{}, count: map[string]int{}, files: files}
+		record(r, version)
+	}
+	dir := filepath.Join("..", "..", "testdata", "wire")
+	for key, exchanges := range files {
+		text, err := encodeGolden(exchanges)
+		must(t, err)
+		compareGolden(t, filepath.Join(dir, key+".json"), text)
+	}
+	for _, r := range api.Routes() {
+		if pages := []string{"readDocs", "readErrorDocs", "readOpenAPI"}; slices.Contains(pages, r.Operation) {
+			continue
+		}
+		if files["1.1/"+r.Operation] == nil {
+			t.Errorf("no golden exchange of %s", r.Operation)
+		}
+	}
+	old, err := filepath.Glob(filepath.Join(dir, "*", "*.json"))
+	must(t, err)
+	for _, path := range old {
+		rel, _ := filepath.Rel(dir, path)
+		if rel == filepath.Join("1.1", "plan.json") || rel == filepath.Join("1.1", "agent.json") {
+			continue // records, held by the root package
+		}
+		if files[strings.TrimSuffix(filepath.ToSlash(rel), ".json")] == nil {
+			t.Errorf("%s belongs to no operation", rel)
+		}
+	}
+}
+
+func encodeGolden(v any) ([]byte, error) {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	enc.SetIndent("", "  ")
+	err := enc.Encode(v)
+	return b.Bytes(), err
+}
+
+func compareGolden(t *testing.T, path string, got []byte) {
+	t.Helper()
+	if *update {
+		must(t, os.MkdirAll(filepath.Dir(path), 0o755))
+		must(t, os.WriteFile(path, got, 0o644))
+		return
+	}
+	want, err := os.ReadFile(path)
+	must(t, err)
+	if !bytes.Equal(got, want) {
+		t.Errorf("%s differs (go test ./internal/api -update rewrites it):\n%s", filepath.Base(path), firstDifference(string(want), string(got)))
+	}
+}
+
+func firstDifference(want, got string) string {
+	w, g := strings.Split(want, "\n"), strings.Split(got, "\n")
+	for i := range min(len(w), len(g)) {
+		if w[i] != g[i] {
+			return fmt.Sprintf("line %d\n- %s\n+ %s", i+1, w[i], g[i])
+		}
+	}
+	return fmt.Sprintf("%d lines, %d before", len(g), len(w))
+}
+
+// record makes the exchanges of a version: every operation, its usual errors, both dialects.
+func record(r *recorder, version string) {
+	s, t := r.s, r.s.t
+	call := func(op string, who actor, method, path, body string) answer {
+		if !strings.HasPrefix(path, "/.") && path != "/" && path != "/health" && path != "/ready" {
+			path = base + path
+		}
+		return r.call(version, op, who, method, path, body)
+	}
+	call("readInfo", actor{}, "GET", "/", "")
+	call("readHealth", actor{}, "GET", "/health", "")
+	call("readReady", actor{}, "GET", "/ready", "")
+	call("readJWKS", actor{}, "GET", "/.well-known/jwks.json", "")
+	call("readVersions", s.b1, "GET", "/meta/versions", "")
+	call("readVersions", actor{}, "GET", "/meta/versions", "")
+
+	call("registerPlan", s.b1, "POST", "/protocol/plans", pricedPlan)
+	free := call("registerPlan", s.b1, "POST", "/protocol/plans", `{"metadataAttributes":{"name":"Free","description":"A free plan","tags":["ai"],"customData":{"a":1}},"priceConfig":{"amounts":[],"receivers":[],"isCrypto":true},"creditsConfig":{"isRedemptionAmountFixed":false,"redemptionType":4,"proofRequired":true,"durationSecs":"0","amount":"100","minAmount":"1","maxAmount":"10"},"nonce":"7","isTrialPlan":false}`).text(t, "planId")
+	call("registerPlan", s.b1, "POST", "/protocol/plans", `{"metadataAttributes":{"name":"Free"},"priceConfig":{},"creditsConfig":{},"nonce":"7"}`)
+	call("registerPlan", s.b1, "POST", "/protocol/plans", `{"name":7,"priceConfig":{"amounts":["1","+2"]}}`)
+	call("registerPlan", s.b1, "POST", "/protocol/plans", `{"name":"Card","priceConfig":{"isCrypto":false,"amounts":["100000"]},"creditsConfig":{}}`)
+	call("registerPlan", actor{}, "POST", "/protocol/plans", pricedPlan)
+	timed := call("registerPlan", s.b1, "POST", "/protocol/plans", `{"name":"Day","priceConfig":{"priceType":"FREE"},"creditsConfig":{"creditsType":"EXPIRABLE","durationOfThePlan":86400}}`).text(t, "planId")
+	s.clock.advance(1e9)
+	agent := call("registerAgent", s.b1, "POST", "/protocol/agents", `{"name":"Ask","description":"Ask the agent","tags":["ai"],"endpoints":[{"POST":"https://agent.example.com/ask"},{"verb":"get","url":"https://agent.example.com/items/:id"}],"agentDefinitionUrl":"https://agent.example.com/openapi.json","plans":["`+free+`"]}`).text(t, "agentId")
+	call("registerAgent", s.b1, "POST", "/protocol/agents", `{"metadataAttributes":{"name":"Nested"},"agentApiAttributes":{"endpoints":[{"POST":"/ask","GET":"/ask"}],"authType":"bearer","token":"upstream-secret","strictEndpoints":true},"plans":"`+free+`"}`)
+	call("registerAgent", s.b2, "POST", "/protocol/agents", `{"name":"Thief","plans":["`+free+`"]}`)
+	call("registerAgentWithPlan", s.b1, "POST", "/protocol/agents/plans", `{"agentMetadata":{"name":"Both"},"agentApi":{"endpoints":[{"POST":"https://agent.example.com/both"}]},"planMetadata":{"name":"Both plan"},"priceConfig":{"priceType":"FIXED_PRICE","tokenAddress":"0x036CbD53842c5426634e7929541eC2318f3dCF7e","amounts":[1000000]},"creditsConfig":{"creditsType":"FIXED","amount":100,"minAmount":5}}`)
+	call("registerAgentWithPlan", s.b1, "POST", "/protocol/agents/plans", `{"plan":{"metadataAttributes":{"name":"Nested plan"},"priceConfig":{},"creditsConfig":{}},"agent":{"metadataAttributes":{"name":"Nested agent"},"agentApiAttributes":{}}}`)
+	call("registerAgentWithPlan", s.b1, "POST", "/protocol/agents/plans", `{"agentMetadata":{}}`)
+	call("listPlans", s.b1, "GET", "/protocol/plans?page=1&offset=2&sortBy=name&sortOrder=asc", "")
+	call("listPlans", s.b1, "GET", "/protocol/plans?page=0", "")
+	call("readPlan", actor{}, "GET", "/protocol/plans/"+free, "")
+	call("readPlan", actor{}, "GET", "/protocol/plans/"+timed, "")
+	call("readPlan", actor{}, "GET", "/protocol/plans/11111", "")
+	call("readPlan", actor{}, "GET", "/protocol/plans/007", "")
+	call("listAgentsOfPlan", actor{}, "GET", "/protocol/plans/"+free+"/agents?pageSize=1&sortBy=name", "")
+	call("listAgentsOfPlan", actor{}, "GET", "/protocol/plans/11111/agents", "")
+	call("listAgents", s.b1, "GET", "/protocol/agents?pageSize=1&sortBy=name&sortOrder=asc", "")
+	call("readAgent", actor{}, "GET", "/protocol/agents/"+agent, "")
+	call("readAgent", actor{}, "GET", "/protocol/agents/11111", "")
+	call("listPlansOfAgent", actor{}, "GET", "/protocol/agents/"+agent+"/plans", "")
+	call("listPlansOfAgent", actor{}, "GET", "/protocol/agents/11111/plans", "")
+
+	call("readBalanceOf", actor{}, "GET", "/protocol/plans/"+free+"/balance/"+s.s1.address.Lower(), "")
+	order := call("orderPlan", s.s1, "POST", "/protocol/plans/"+free+"/order", "").text(t, "orderId")
+	call("orderPlan", s.s1, "POST", "/protocol/plans/11111/order", "")
+	priced := s.plan(s.b1, pricedPlan)
+	call("orderPlan", s.s1, "POST", "/protocol/plans/"+priced+"/order", "")
+	card := s.plan(s.b1, `{"name":"Card","priceConfig":{"isCrypto":false,"amounts":["1000000"]},"creditsConfig":{}}`)
+	call("orderPlan", s.s1, "POST", "/protocol/plans/"+card+"/order", "")
+	call("readPlan", actor{}, "GET", "/protocol/plans/"+card, "")
+	call("readOrder", s.s1, "GET", "/protocol/orders/"+order, "")
+	call("readOrder", s.b2, "GET", "/protocol/orders/"+order, "")
+	call("mintCredits", s.b1, "POST", "/protocol/plans/mint", `{"planId":"`+free+`","amount":"10","creditsReceiver":"`+s.s1.address.Lower()+`"}`)
+	call("mintCredits", s.s1, "POST", "/protocol/plans/mint", `{"planId":"`+free+`","amount":"10","holderAddress":"`+s.s1.address.Lower()+`"}`)
+	call("mintCredits", s.b1, "POST", "/protocol/plans/mint", `{}`)
+	call("mintExpirableCredits", s.b1, "POST", "/protocol/plans/mintExpirable", `{"planId":"`+free+`","creditsAmount":5,"creditsReceiver":"`+s.s1.address.Lower()+`","creditsDuration":3600}`)
+	call("readBalance", s.s1, "GET", "/protocol/plans/"+free+"/balance", "")
+
+	permission := call("createPermission", s.s1, "POST", "/x402/permissions", `{"planId":"`+free+`","agentId":"`+agent+`","redemptionLimit":"50","orderLimit":1,"expiration":3600,"metadata":{"for":"tests"}}`)
+	s.clock.advance(1e9)
+	nested := call("createPermission", s.s1, "POST", "/x402/permissions", `{"accepted":{"scheme":"svc:erc4337","network":"eip155:84532","planId":"`+free+`","extra":{"version":"1","agentId":"`+agent+`"}}}`)
+	call("createPermission", s.s1, "POST", "/x402/permissions", `{"planId":"11111"}`)
+	call("createPermission", s.s1, "POST", "/x402/permissions", `{}`)
+	token, hash := permission.text(t, "accessToken"), permission.text(t, "permissionHash")
+
+	verified := call("verify", s.b1, "POST", "/x402/verify", agentBody(free, agent, token, `,"maxAmount":"3","hold":true,"holdSecs":120`))
+	id := verified.text(t, "agentRequestId")
+	call("verify", s.b1, "POST", "/x402/verify", agentBody(free, agent, nested.text(t, "accessToken"), ""))
+	call("verify", s.b1, "POST", "/x402/verify", agentBody(free, agent, token, `,"agentRequestId":"`+id+`"`))
+	call("verify", s.b1, "POST", "/x402/verify", agentBody(free, agent, "nonsense", ""))
+	call("verify", s.b2, "POST", "/x402/verify", agentBody(free, agent, token, ""))
+	call("verify", actor{}, "POST", "/x402/verify", "{}")
+	call("verify", s.b1, "POST", "/x402/verify", "{}")
+	call("readSettlement", s.b1, "GET", "/x402/settlements/"+id, "")
+	settled := call("settle", s.b1, "POST", "/x402/settle", agentBody(free, agent, token, `,"maxAmount":"2","agentRequestId":"`+id+`"`))
+	call("settle", s.b1, "POST", "/x402/settle", agentBody(free, agent, token, `,"maxAmount":"2","agentRequestId":"`+id+`"`))
+	call("settle", s.b1, "POST", "/x402/settle", agentBody(free, agent, token, `,"maxAmount":"4","agentRequestId":"`+id+`"`))
+	call("settle", s.b1, "POST", "/x402/settle", agentBody(free, agent, token, `,"maxAmount":"99"`))
+	call("settle", s.b2, "POST", "/x402/settle", agentBody(free, agent, token, ""))
+	call("settle", actor{}, "POST", "/x402/settle", "{}")
+	call("settle", s.b1, "POST", "/x402/settle", "[")
+	call("settle", s.b1, "GET", "/x402/settle", "")
+	call("readSettlement", s.s1, "GET", "/x402/settlements/"+id, "")
+	call("readSettlement", s.b2, "GET", "/x402/settlements/"+id, "")
+	call("findSettlement", s.s1, "GET", "/x402/settlements?transaction="+settled.text(t, "transaction"), "")
+	call("findSettlement", s.s1, "GET", "/x402/settlements", "")
+	held := s.do(s.b1, "POST", base+"/x402/verify", agentBody(free, agent, token, `,"hold":true`)).text(t, "agentRequestId")
+	call("release", s.b1, "POST", "/x402/release", `{"agentRequestId":"`+held+`"}`)
+	call("release", s.b1, "POST", "/x402/release", `{"agentRequestId":"`+id+`"}`)
+	call("release", s.b1, "POST", "/x402/release", `{}`)
+
+	call("listPermissions", s.s1, "GET", "/x402/permissions?status=active&planId="+free+"&sortOrder=asc&limit=1", "")
+	call("readPermission", s.s1, "GET", "/x402/permissions/"+hash, "")
+	call("readPermission", s.b1, "GET", "/x402/permissions/"+hash, "")
+	call("revokePermission", s.s1, "DELETE", "/x402/permissions/"+hash, "")
+	call("revokePermission", s.s1, "DELETE", "/x402/permissions/"+hash, "")
+	call("settle", s.b1, "POST", "/x402/settle", agentBody(free, agent, token, ""))
+
+	key := call("createKey", s.s1, "POST", "/api-keys", `{"name":"ci","expiresInSecs":86400,"version":"1.0"}`).text(t, "id")
+	call("createKey", s.s1, "POST", "/api-keys", `{"expiresAt":"2001-01-01T00:00:00Z"}`)
+	call("listKeys", s.s1, "GET", "/api-keys?sortBy=name&sortOrder=desc&limit=1", "")
+	call("readKey", s.s1, "GET", "/api-keys/"+key, "")
+	call("readKey", s.b1, "GET", "/api-keys/"+key, "")
+	call("updateKey", s.s1, "PATCH", "/api-keys/"+key, `{"name":null,"version":"1.1"}`)
+	call("updateKey", s.s1, "PATCH", "/api-keys/"+key, `{}`)
+	call("revokeKey", s.s1, "DELETE", "/api-keys/"+key, "")
+	call("revokeKey", s.s1, "DELETE", "/api-keys/"+key, "")
+
+	call("retiredRedeem", actor{}, "POST", "/protocol/plans/redeem", "")
+	call("retiredBurn", actor{}, "POST", "/protocol/plans/burn", "")
+	call("retiredInitialize", actor{}, "POST", "/protocol/agents/initialize/1", "")
+	call("retiredToken", actor{}, "GET", "/protocol/token/1/2", "")
+	call("retiredValidate", actor{}, "GET", "/protocol/token/validate/1", "")
+}
+
+// agentBody is paymentBody for a request that names its agent.
+func agentBody(planID, agentID, token, more string) string {
+	return strings.Replace(paymentBody(planID, token, more), `"version":"1"`, `"version":"1","agentId":"`+agentID+`","httpVerb":"POST"`, 1)
+}

@@ -1,0 +1,277 @@
+package api_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/api"
+)
+
+// The document of the repository is the one that the service serves.
+func TestDocument(t *testing.T) {
+	s := newStack(t)
+	compareGolden(t, filepath.Join("..", "..", "docs", "openapi.json"), s.do(actor{}, "GET", "/openapi.json", "").body)
+}
+
+// The document and the route table name the same operations.
+func TestDocumentNamesEveryRoute(t *testing.T) {
+	s := newStack(t)
+	documented := s.operations(t)
+	routes := api.Routes()
+	for _, r := range routes {
+		if !slices.Contains(documented, operation{r.Operation, r.Method, r.Path}) {
+			t.Errorf("%s %s (%s) is not documented", r.Method, r.Path, r.Operation)
+		}
+	}
+	for _, o := range documented {
+		if !slices.ContainsFunc(routes, func(r api.RouteInfo) bool { return r.Operation == o.id && r.Method == o.method && r.Path == o.path }) {
+			t.Errorf("%s %s (%s) is documented and no route", o.method, o.path, o.id)
+		}
+	}
+	seen := map[string]bool{}
+	for _, o := range documented {
+		if seen[o.id] {
+			t.Errorf("the operation id %s is there twice", o.id)
+		}
+		seen[o.id] = true
+	}
+}
+
+// Whatever the golden exchanges answer fits the schema of its status, and no member of it is missing there.
+func TestAnswersFitTheDocument(t *testing.T) {
+	doc := document(t)
+	files, err := filepath.Glob(filepath.Join("..", "..", "testdata", "wire", "1.1", "*.json"))
+	must(t, err)
+	checked := 0
+	for _, file := range files {
+		op := strings.TrimSuffix(filepath.Base(file), ".json")
+		responses := doc.responses(op)
+		if responses == nil {
+			continue // a record of the root package
+		}
+		raw, err := os.ReadFile(file)
+		must(t, err)
+		var exchanges []exchange
+		must(t, json.Unmarshal(raw, &exchanges))
+		for _, e := range exchanges {
+			response, ok := responses[e.Response.Line].(map[string]any)
+			if !ok {
+				if e.Response.Line != "405" { // goes without saying
+					t.Errorf("%s: %s answers %s, which is not documented", op, e.Request.Line, e.Response.Line)
+				}
+				continue
+			}
+			content, _ := response["content"].(map[string]any)
+			media, _ := content["application/json"].(map[string]any)
+			for _, fault := range doc.check(media["schema"], decodeAny(t, e.Response.Body), op+" "+e.Response.Line) {
+				t.Error(fault)
+			}
+			if code, _ := decodeAny(t, e.Response.Body).(map[string]any)["code"].(string); code != "" && e.Response.Line >= "400" {
+				if description, _ := response["description"].(string); !strings.Contains(description, code) {
+					t.Errorf("%s: %s is not among the documented codes of %s: %s", op, code, e.Response.Line, description)
+				}
+			}
+			checked++
+		}
+	}
+	if checked < 80 {
+		t.Errorf("only %d answers were checked", checked)
+	}
+}
+
+// Bodies that are taken fit the schema of the request.
+func TestRequestsFitTheDocument(t *testing.T) {
+	doc := document(t)
+	files, err := filepath.Glob(filepath.Join("..", "..", "testdata", "wire", "1.1", "*.json"))
+	must(t, err)
+	for _, file := range files {
+		op := strings.TrimSuffix(filepath.Base(file), ".json")
+		if doc.responses(op) == nil {
+			continue
+		}
+		raw, err := os.ReadFile(file)
+		must(t, err)
+		var exchanges []exchange
+		must(t, json.Unmarshal(raw, &exchanges))
+		for _, e := range exchanges {
+			if e.Request.Body == nil || e.Response.Line >= "300" {
+				continue
+			}
+			schema := doc.request(op)
+			if schema == nil {
+				t.Errorf("%s takes a body and documents none", op)
+				continue
+			}
+			for _, fault := range doc.check(schema, decodeAny(t, e.Request.Body), op+" request") {
+				// Names of golden files stand for values; requests may also use other forms than the schema's and old names.
+				if !strings.Contains(fault, "does not match") && !strings.Contains(fault, "proofRequired") && !strings.Contains(fault, "is not of type") {
+					t.Error(fault)
+				}
+			}
+		}
+	}
+}
+
+type openAPI map[string]any
+
+func document(t *testing.T) openAPI {
+	t.Helper()
+	raw, err := os.ReadFile(filepath.Join("..", "..", "docs", "openapi.json"))
+	must(t, err)
+	var doc openAPI
+	must(t, json.Unmarshal(raw, &doc))
+	return doc
+}
+
+func (d openAPI) operation(id string) map[string]any {
+	for _, item := range d["paths"].(map[string]any) {
+		for _, op := range item.(map[string]any) {
+			if o := op.(map[string]any); o["operationId"] == id {
+				return o
+			}
+		}
+	}
+	return nil
+}
+
+func (d openAPI) responses(id string) map[string]any {
+	r, _ := d.operation(id)["responses"].(map[string]any)
+	return r
+}
+
+func (d openAPI) request(id string) any {
+	body, _ := d.operation(id)["requestBody"].(map[string]any)
+	content, _ := body["content"].(map[string]any)
+	media, _ := content["application/json"].(map[string]any)
+	return media["schema"]
+}
+
+func decodeAny(t *testing.T, raw []byte) (v any) {
+	t.Helper()
+	dec := json.NewDecoder(bytes.NewReader(raw))
+	dec.UseNumber()
+	must(t, dec.Decode(&v))
+	return v
+}
+
+// check is as much of JSON Schema as the document uses, and stricter in one thing: a member must be in the schema.
+func (d openAPI) check(schema, v any, path string) (faults []string) {
+	s, ok := schema.(map[string]any)
+	if !ok || len(s) == 0 {
+		if !ok {
+			return []string{path + ": no schema"}
+		}
+		return nil
+	}
+	if ref, ok := s["$ref"].(string); ok {
+		name := strings.TrimPrefix(ref, "#/components/schemas/")
+		return d.check(d["components"].(map[string]any)["schemas"].(map[string]any)[name], v, path)
+	}
+	for _, several := range []string{"oneOf", "anyOf"} {
+		if of, ok := s[several].([]any); ok {
+			var first []string
+			for _, one := range of {
+				f := d.check(one, v, path)
+				if len(f) == 0 {
+					return nil
+				}
+				if first == nil {
+					first = f
+				}
+			}
+			return first
+		}
+	}
+	if !hasType(s["type"], v) {
+		return []string{path + ": " + strings.TrimSpace(string(mustJSON(v))) + " is not of type " + string(mustJSON(s["type"]))}
+	}
+	switch v := v.(type) {
+	case map[string]any:
+		properties, _ := s["properties"].(map[string]any)
+		required, _ := s["required"].([]any)
+		for _, name := range required {
+			if _, ok := v[name.(string)]; !ok {
+				faults = append(faults, path+": no "+name.(string))
+			}
+		}
+		for name, member := range v {
+			if p, ok := properties[name]; ok {
+				faults = append(faults, d.check(p, member, path+"."+name)...)
+			} else if more, ok := s["additionalProperties"].(map[string]any); ok {
+				faults = append(faults, d.check(more, member, path+"."+name)...)
+			} else if s["additionalProperties"] != true {
+				faults = append(faults, path+"."+name+" is not documented")
+			}
+		}
+	case []any:
+		for _, item := range v {
+			faults = append(faults, d.check(s["items"], item, path+"[]")...)
+		}
+	case string:
+		if pattern, ok := s["pattern"].(string); ok && !strings.HasPrefix(v, "<") && !regexp.MustCompile(pattern).MatchString(v) {
+			faults = append(faults, path+": "+v+" does not match "+pattern)
+		}
+		if enum, ok := s["enum"].([]any); ok && !slices.Contains(enum, any(v)) {
+			faults = append(faults, path+": "+v+" is not in the enumeration")
+		}
+	}
+	return faults
+}
+
+func hasType(want, v any) bool {
+	if list, ok := want.([]any); ok {
+		return slices.ContainsFunc(list, func(one any) bool { return hasType(one, v) })
+	}
+	switch v := v.(type) {
+	case nil:
+		return want == "null"
+	case bool:
+		return want == "boolean"
+	case string:
+		return want == "string"
+	case json.Number:
+		return want == "number" || want == "integer" && !strings.ContainsAny(v.String(), ".eE")
+	case []any:
+		return want == "array"
+	}
+	return want == "object"
+}
+
+func mustJSON(v any) []byte {
+	b, _ := json.Marshal(v)
+	return b
+}
+
+// Every code has its row on the page that docsUrl points to, and the pages need nothing from elsewhere.
+func TestPages(t *testing.T) {
+	s := newStack(t)
+	docs, errors := s.do(actor{}, "GET", "/docs", ""), s.do(actor{}, "GET", "/docs/errors", "")
+	for _, c := range toll.Codes() {
+		anchor := `id="` + strings.ToLower(strings.ReplaceAll(string(c.Code), ".", "-")) + `"`
+		if !strings.Contains(string(errors.body), anchor) {
+			t.Errorf("%s has no row", c.Code)
+		}
+	}
+	for _, r := range api.Routes() {
+		if !strings.Contains(string(docs.body), `id="`+r.Operation+`"`) {
+			t.Errorf("%s is not on the page", r.Operation)
+		}
+	}
+	for _, a := range []answer{docs, errors} {
+		if a.status != 200 || a.header.Get("Content-Type") != "text/html; charset=utf-8" || !strings.Contains(a.header.Get("Content-Security-Policy"), "default-src 'none'") {
+			t.Errorf("%d %v", a.status, a.header)
+		}
+		for _, outside := range []string{"http://", "https://", "<script", "src=", "@import", "url("} {
+			if strings.Contains(strings.ToLower(string(a.body)), outside) && !(outside == "https://" && strings.Contains(string(a.body), "https://...")) {
+				t.Errorf("a page needs something from elsewhere: %s", outside)
+			}
+		}
+	}
+}
