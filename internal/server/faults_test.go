@@ -120,11 +120,50 @@ func TestF22_ShutdownUnderLoad(t *testing.T) {
 		if err != nil || code != 0 {
 			t.Fatalf("exit %d after %v: %v\n%s", code, took, err, p.Log)
 		}
-		// Who found the door closed, or sent into a closing connection, has no answer; everybody else has one.
+		// Who found the door closed, or stood in it, has no answer and repeats.
 		t.Logf("ended in %v: %d answered, %d to repeat", took, len(y.answers), len(y.unknown))
 		if len(y.answers) < 300 {
 			t.Errorf("only %d answers", len(y.answers))
 		}
+		again := servertest.Start(t, o)
+		y.repeat(t, c.on(again.URL, builder, subscriber))
+	})
+}
+
+// What is in flight when the signal comes is answered, also when the store keeps it waiting.
+func TestF22_InFlightIsAnswered(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, o servertest.Options) {
+		const calls = 48
+		builder, subscriber := servertest.Key(t, o, "builder"), servertest.Key(t, o, "subscriber")
+		p := servertest.Start(t, o)
+		c := newStand(t, p.URL, builder, subscriber, 1000)
+		y := newTally()
+		if res, err := c.settle(t.Context(), "warm"); err != nil || !res.Success { // what it reads is in memory now
+			t.Fatalf("%+v %v", res, err)
+		}
+		unlock := lockStore(t, o)
+		var running sync.WaitGroup
+		for i := range calls {
+			running.Go(func() {
+				id := fmt.Sprintf("r%d", i)
+				res, err := c.settle(t.Context(), id)
+				y.add(id, res, err)
+			})
+		}
+		time.Sleep(700 * time.Millisecond)
+		if err := p.Signal(syscall.SIGTERM); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(500 * time.Millisecond)
+		unlock()
+		running.Wait()
+		if code, err := p.Wait(25 * time.Second); err != nil || code != 0 {
+			t.Fatalf("exit %d: %v\n%s", code, err, p.Log)
+		}
+		if len(y.answers) != calls {
+			t.Errorf("%d of %d were answered, %d are unknown", len(y.answers), calls, len(y.unknown))
+		}
+		y.answers["warm"] = ""
 		again := servertest.Start(t, o)
 		y.repeat(t, c.on(again.URL, builder, subscriber))
 	})
