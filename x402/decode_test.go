@@ -30,11 +30,8 @@ type record struct {
 	Ratio    float64         `json:"ratio"`
 	Any      any             `json:"any"`
 	ByName   map[string]inner
-	embedded `json:"-"`
 	Common
 }
-
-type embedded struct{}
 
 type Common struct {
 	Note string `json:"note"`

@@ -23,7 +23,6 @@ type model struct {
 	lots     []*modelLot // in order of creation
 	requests map[string]*modelRequest
 	perms    map[toll.Hash]*modelPermission
-	orders   int
 }
 
 type modelLot struct {
