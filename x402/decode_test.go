@@ -13,23 +13,23 @@ import (
 
 // record has a member of each kind that bodies have.
 type record struct {
-	PlanID   toll.PlanID     `json:"planId"`
-	Agents   []toll.AgentID  `json:"agents"`
-	Owner    *toll.Address   `json:"owner"`
-	Key      toll.Hash       `json:"key"`
-	Credits  toll.Credits    `json:"credits"`
-	Price    toll.Units      `json:"price"`
-	Count    toll.Int        `json:"count"`
-	Listed   toll.Bool       `json:"listed"`
-	Name     string          `json:"name"`
-	Tags     []string        `json:"tags"`
-	At       *toll.Time      `json:"at"`
-	Custom   json.RawMessage `json:"custom"`
-	Inner    *inner          `json:"inner"`
-	Plain    int             `json:"plain"`
-	Ratio    float64         `json:"ratio"`
-	Any      any             `json:"any"`
-	ByName   map[string]inner
+	PlanID  toll.PlanID     `json:"planId"`
+	Agents  []toll.AgentID  `json:"agents"`
+	Owner   *toll.Address   `json:"owner"`
+	Key     toll.Hash       `json:"key"`
+	Credits toll.Credits    `json:"credits"`
+	Price   toll.Units      `json:"price"`
+	Count   toll.Int        `json:"count"`
+	Listed  toll.Bool       `json:"listed"`
+	Name    string          `json:"name"`
+	Tags    []string        `json:"tags"`
+	At      *toll.Time      `json:"at"`
+	Custom  json.RawMessage `json:"custom"`
+	Inner   *inner          `json:"inner"`
+	Plain   int             `json:"plain"`
+	Ratio   float64         `json:"ratio"`
+	Any     any             `json:"any"`
+	ByName  map[string]inner
 	Common
 }
 
