@@ -28,17 +28,20 @@ func FromFile(path string, create bool) (*Ring, error) {
 }
 
 func read(path string) (*Ring, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, fmt.Errorf("seal: master key: %w", err)
-	}
-	defer f.Close()
-	info, err := f.Stat()
+	info, err := os.Stat(path) // before it is opened: a pipe would wait for its writer
 	if err != nil {
 		return nil, fmt.Errorf("seal: master key: %w", err)
 	}
 	if !info.Mode().IsRegular() {
 		return nil, fmt.Errorf("seal: master key %s is not a regular file", path)
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("seal: master key: %w", err)
+	}
+	defer f.Close()
+	if info, err = f.Stat(); err != nil {
+		return nil, fmt.Errorf("seal: master key: %w", err)
 	}
 	if mode := info.Mode().Perm(); mode&0o077 != 0 && runtime.GOOS != "windows" {
 		return nil, fmt.Errorf("seal: master key %s has mode %04o; others can touch it: chmod 600 it", path, mode)
