@@ -21,6 +21,6 @@ bench: ## side-by-side benchmarks: a table, and JSON in bench/results
 	go run ./bench
 
 lint: ## gofmt, vet, staticcheck
-	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { gofmt -l $$(git ls-files '*.go'); exit 1; }
+	@test -z "$$(gofmt -l .)" || { gofmt -l .; exit 1; }
 	go vet ./...
 	go run honnef.co/go/tools/cmd/staticcheck@v0.8.2 ./...

@@ -18,7 +18,7 @@ if grep -nE '^(replace|exclude)' go.mod; then
     say "go.mod has a replace or an exclude line, so that go install of the module fails for everybody else"
     exit 1
 fi
-bad=$(gofmt -l $(git ls-files '*.go'))
+bad=$(gofmt -l .)
 if [ -n "$bad" ]; then
     say "gofmt would change: $bad"
     exit 1
