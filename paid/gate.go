@@ -306,7 +306,6 @@ func (x *exchange) run() {
 	defer cancel(nil)
 
 	var guard holdGuard
-	defer guard.stop()
 	a.begin = func() error {
 		if err := x.r.Context().Err(); err != nil {
 			return err
@@ -375,7 +374,14 @@ func (x *exchange) endBuffered(a *writer, in *body) {
 }
 
 func (x *exchange) settleBuffered(a *writer) {
+	priced := false
+	defer func() {
+		if !priced { // the builder's function panicked
+			x.release()
+		}
+	}()
 	amount := x.amount(Response{Status: a.status, Header: a.sent, Body: a.buf.Bytes(), Size: a.size})
+	priced = true
 	s, known := x.settle(amount, settleTries)
 	switch {
 	case !known:
@@ -443,6 +449,7 @@ func (g *holdGuard) stop() {
 	if g.timer != nil && !g.timer.Stop() {
 		<-g.fired
 	}
+	g.timer = nil
 }
 
 // endStream settles a stream: at its end, and at an abort when some of it was delivered.

@@ -1,0 +1,484 @@
+package paid_test
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/paid"
+	"github.com/tollhq/toll/x402"
+)
+
+// fronts are the ways to put a price on POST /ask. Each is a fresh handler with the work behind it.
+func fronts(t *testing.T, d *desk, h *work) map[string]string {
+	t.Helper()
+	log, _ := logs(t)
+	opts := []paid.Option{paid.Plan(plan), paid.Agent(agent), paid.Credits(2), paid.MaxBody(64), log}
+	mux := http.NewServeMux()
+	mux.Handle("POST /ask", h)
+	inner := serve(t, mux)
+	upstream, err := url.Parse(inner.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := serve(t, h)
+	anyPath, _ := url.Parse(all.URL)
+	return map[string]string{
+		"handler":           serve(t, paid.Handler(d, h, opts...)).Listener.Addr().String(),
+		"handler of a mux":  serve(t, paid.Handler(d, mux, opts...)).Listener.Addr().String(),
+		"routes":            serve(t, paid.Routes(d, mux, paid.At("POST /ask", opts...))).Listener.Addr().String(),
+		"proxy":             serve(t, paid.Proxy(d, upstream, paid.With(opts...), paid.At("POST /ask"))).Listener.Addr().String(),
+		"proxy, default":    serve(t, paid.Proxy(d, anyPath, paid.With(opts...), paid.Default())).Listener.Addr().String(),
+		"proxy, catch-all ": serve(t, paid.Proxy(d, anyPath, paid.With(opts...), paid.At("POST /ask"))).Listener.Addr().String(),
+	}
+}
+
+// TestT14_CredentialInTheWrongPlace offers the token everywhere but in the header.
+func TestT14_CredentialInTheWrongPlace(t *testing.T) {
+	d := newDesk(100)
+	h := &work{t: t}
+	for name, addr := range fronts(t, d, h) {
+		for _, text := range []string{
+			"POST /ask?token=" + token + " HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: 0\r\n\r\n",
+			"POST /ask?payment-signature=" + token + " HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: 0\r\n\r\n",
+			"POST /ask HTTP/1.1\r\nHost: a\r\nConnection: close\r\nCookie: payment-signature=" + token + "\r\nContent-Length: 0\r\n\r\n",
+			"POST /ask HTTP/1.1\r\nHost: a\r\nConnection: close\r\nReferer: http://a/?" + token + "\r\nContent-Length: 0\r\n\r\n",
+			"POST /ask HTTP/1.1\r\nHost: a\r\nConnection: close\r\nAuthorization: Bearer " + token + "\r\nContent-Length: 0\r\n\r\n",
+		} {
+			if got := statuses(raw(t, addr, text)); len(got) != 1 || got[0] != "402" {
+				t.Errorf("%s %.60q: %v", name, text, got)
+			}
+		}
+	}
+	if h.count() != 0 {
+		t.Errorf("%d runs", h.count())
+	}
+}
+
+// TestT88_Smuggling sends messages that two servers could read in two ways. The text after them must not become a request.
+func TestT88_Smuggling(t *testing.T) {
+	d := newDesk(1000)
+	h := &work{t: t}
+	addrs := fronts(t, d, h)
+	second := "POST /ask HTTP/1.1\r\nHost: a\r\nPayment-Signature: " + token + "\r\nContent-Length: 0\r\n\r\n"
+	head := "POST /ask HTTP/1.1\r\nHost: a\r\n"
+	for name, text := range map[string]string{
+		"CL and TE":          head + "Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+		"two CL":             head + "Content-Length: 5\r\nContent-Length: 0\r\n\r\n",
+		"TE xchunked":        head + "Transfer-Encoding: xchunked\r\n\r\n0\r\n\r\n",
+		"TE twice":           head + "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+		"bare LF in chunk":   head + "Transfer-Encoding: chunked\r\n\r\n1\na\r\n0\r\n\r\n",
+		"chunk extension":    head + "Transfer-Encoding: chunked\r\n\r\n1;" + strings.Repeat("x", 1<<20) + "\r\na\r\n0\r\n\r\n",
+		"CL with plus":       head + "Content-Length: +0\r\n\r\n",
+		"space before colon": head + "Content-Length : 0\r\n\r\n",
+		"folded first line":  "POST /ask HTTP/1.1\r\n Host: a\r\n\r\n",
+	} {
+		for front, addr := range addrs {
+			before := d.count("verify")
+			got := statuses(raw(t, addr, text+second))
+			if len(got) > 1 || (len(got) == 1 && got[0][0] != '4' && got[0] != "501") {
+				t.Errorf("%s, %s: %v", front, name, got)
+			}
+			if d.count("verify") != before {
+				t.Errorf("%s, %s: the text behind became a request", front, name)
+			}
+		}
+	}
+	if h.count() != 0 {
+		t.Errorf("%d runs", h.count())
+	}
+}
+
+// TestT89_TwoCredentials.
+func TestT89_TwoCredentials(t *testing.T) {
+	const other = "b3RoZXI.b3RoZXI.b3RoZXI"
+	d := newDesk(100)
+	h := &work{t: t}
+	log, _ := logs(t)
+	bearer := serve(t, paid.Handler(d, h, paid.Plan(plan), paid.Credits(2), log, paid.TokenHeaders("payment-signature", "Authorization"))).Listener.Addr().String()
+	plain := paidServer(t, d, h).Listener.Addr().String()
+	x402form := x402.EncodeToken(token, x402.Requirements{Scheme: "svc:erc4337", Network: "eip155:84532", PlanID: string(plan)}, x402.Authorization{}, "")
+	for _, c := range []struct {
+		name, addr, headers, want string
+		runs                      int
+	}{
+		{"twice", plain, "Payment-Signature: " + token + "\r\nPayment-Signature: " + other, "400", 0},
+		{"twice, equal", plain, "Payment-Signature: " + token + "\r\nPAYMENT-SIGNATURE: " + token, "400", 0},
+		{"comma", plain, "Payment-Signature: " + token + ", " + other, "402", 0},
+		{"underscore", plain, "Payment_Signature: " + token, "402", 0},
+		{"with version 1", plain, "Payment-Signature: " + token + "\r\nX-PAYMENT: e30=", "400", 0},
+		{"other bearer", bearer, "Payment-Signature: " + token + "\r\nAuthorization: Bearer " + other, "400", 0},
+		{"bearer not listed", plain, "Payment-Signature: " + token + "\r\nAuthorization: Bearer b3RoZXI", "200", 1},
+		{"equal bearer", bearer, "Payment-Signature: " + token + "\r\nAuthorization: bearer " + token, "200", 1},
+		{"other rendering", bearer, "Payment-Signature: " + x402form + "\r\nAuthorization: Bearer " + token, "200", 1},
+		{"bearer alone", bearer, "Authorization: BEARER " + token, "200", 1},
+		{"basic is none", bearer, "Authorization: Basic " + token, "402", 0},
+	} {
+		if c.name == "basic is none" { // the handler would rightly see it
+			c.headers = "Authorization: Basic dTpw"
+		}
+		before := h.count()
+		got := statuses(raw(t, c.addr, "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n"+c.headers+"\r\n\r\n"))
+		if len(got) != 1 || got[0] != c.want || h.count()-before != c.runs {
+			t.Errorf("%s: %v, %d runs", c.name, got, h.count()-before)
+		}
+	}
+}
+
+// TestT90_InternalHeaders sends and answers what other software takes for an order.
+func TestT90_InternalHeaders(t *testing.T) {
+	d := newDesk(100)
+	h := &work{t: t, f: func(w http.ResponseWriter, r *http.Request) {
+		for name := range r.Header {
+			switch strings.ReplaceAll(strings.ToLower(name), "_", "-") {
+			case "settlement-overrides", "payment-response", "payment-required", "x-payment-response", "payment-signature":
+				t.Errorf("%s reaches the handler", name)
+			}
+		}
+		w.Header().Set("Settlement-Overrides", `{"amount":"0"}`)
+		w.Header().Set("PAYMENT-RESPONSE", "forged")
+		w.Header().Set("X-Payment-Response", "forged")
+		w.Header()["payment_response"] = []string{"forged"}
+		fmt.Fprint(w, content)
+	}}
+	for name, addr := range fronts(t, d, h) {
+		out := raw(t, addr, "POST /ask HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: 0\r\nSettlement-Overrides: {\"amount\":\"0\"}\r\n"+
+			"settlement_overrides: x\r\nPayment-Response: x\r\nX-Payment-Response: x\r\nPayment_Signature: x\r\nPayment-Signature: "+token+"\r\n\r\n")
+		lower := strings.ToLower(out)
+		if !strings.HasPrefix(out, "HTTP/1.1 200") || strings.Contains(lower, "settlement-overrides") || strings.Contains(out, "forged") ||
+			strings.Count(lower, "payment-response:") != 1 {
+			t.Errorf("%s: %q", name, out)
+		}
+	}
+	n := h.count()
+	d.want(t, toll.Credits(2*n), n, 0)
+}
+
+// TestT91_Sizes.
+func TestT91_Sizes(t *testing.T) {
+	d := newDesk(1000)
+	h := &work{t: t, f: func(w http.ResponseWriter, r *http.Request) {
+		if _, err := io.Copy(io.Discard, r.Body); err != nil {
+			return // a handler that ignores the error must not turn it into a paid answer
+		}
+		fmt.Fprint(w, content)
+	}}
+	pay := "Payment-Signature: " + token + "\r\n"
+	lines := func(n int) (s string) {
+		for i := range n {
+			s += fmt.Sprintf("X-%d: 1\r\n", i)
+		}
+		return s
+	}
+	chunk := fmt.Sprintf("%x\r\n%s\r\n", 32, strings.Repeat("x", 32))
+	for name, addr := range fronts(t, d, h) {
+		for _, c := range []struct{ what, text, want string }{
+			{"headers", "POST /ask HTTP/1.1\r\nHost: a\r\nConnection: close\r\n" + pay + "X-A: " + strings.Repeat("x", 16<<10) + "\r\nContent-Length: 0\r\n\r\n", "431"},
+			{"token", "POST /ask HTTP/1.1\r\nHost: a\r\nConnection: close\r\nPayment-Signature: " + strings.Repeat("x", 8<<10+1) + "\r\nContent-Length: 0\r\n\r\n", "431"},
+			{"url", "POST /ask?" + strings.Repeat("x", 8<<10) + " HTTP/1.1\r\nHost: a\r\nConnection: close\r\n" + pay + "Content-Length: 0\r\n\r\n", "414"},
+			{"lines", "POST /ask HTTP/1.1\r\nHost: a\r\nConnection: close\r\n" + pay + lines(198) + "Content-Length: 0\r\n\r\n", "431"},
+			{"body", "POST /ask HTTP/1.1\r\nHost: a\r\nConnection: close\r\n" + pay + "Content-Length: 65\r\n\r\n" + strings.Repeat("x", 65), "413"},
+			{"chunked without end", "POST /ask HTTP/1.1\r\nHost: a\r\nConnection: close\r\n" + pay + "Transfer-Encoding: chunked\r\n\r\n" + strings.Repeat(chunk, 4096), "413"},
+		} {
+			out := raw(t, addr, c.text)
+			got := statuses(out)
+			if len(got) != 1 || got[0] != c.want || strings.Contains(out, content) {
+				// An upstream whose connection broke on the cut body makes the proxy's own 413.
+				t.Errorf("%s, %s: %v", name, c.what, got)
+			}
+		}
+	}
+	if d.burned != 0 || d.held != 0 {
+		t.Errorf("burned %d, held %d", d.burned, d.held)
+	}
+}
+
+// TestT92_PaywallByPath asks for the paid path in every spelling, without paying.
+func TestT92_PaywallByPath(t *testing.T) {
+	d := newDesk(100)
+	h := &work{t: t}
+	for name, addr := range fronts(t, d, h) {
+		for _, target := range []string{
+			"/ask", "//ask", "/./ask", "/ask/", "/ASK", "/%61sk", "/ask%2f", "/ask%2F", "/ask%00", "/ask;a", "/ask%3ba", "/ask%", "/ask%0a", `\ask`, `/\ask`, "/%5cask",
+			"http://evil.example/ask", "http://evil.example//ask", "/ａｓｋ", "/%EF%BD%81sk", "/x/..%2fask", "/x/../ask", "/x/%2e%2e/ask", "/..//ask", "/ask/.",
+			"/ask?x=/../free", "/ask%23", "/%2561sk", "/ask%20", "*", "/ask%ff",
+		} {
+			got := statuses(raw(t, addr, "POST "+target+" HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"))
+			ok := len(got) == 1 && (got[0] == "400" || got[0] == "402" || got[0] == "404")
+			if name == "routes" && len(got) == 1 && strings.HasPrefix(got[0], "3") {
+				ok = true // the standard mux redirects what it cleans, and runs nothing
+			}
+			if !ok {
+				t.Errorf("%s, %s: %v", name, target, got)
+			}
+		}
+	}
+	if h.count() != 0 {
+		t.Errorf("%d runs", h.count())
+	}
+}
+
+// TestT93_Verbs.
+func TestT93_Verbs(t *testing.T) {
+	d := newDesk(100)
+	h := &work{t: t}
+	ws := "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
+	for name, addr := range fronts(t, d, h) {
+		for _, c := range []struct{ line, headers string }{
+			{"HEAD /ask", ""}, {"OPTIONS /ask", ""}, {"TRACE /ask", ""}, {"post /ask", ""}, {"BREW /ask", ""}, {"CONNECT /ask", ""},
+			{"GET /ask", "X-HTTP-Method-Override: POST\r\n"}, {"GET /ask?_method=POST", ""}, {"GET /ask", "x_http_method_override: POST\r\n"},
+			{"GET /ask", ws}, {"POST /ask", ws}, {"POST /ask", ws + "Payment-Signature: " + token + "\r\n"},
+		} {
+			out := raw(t, addr, c.line+" HTTP/1.1\r\nHost: a\r\nConnection: close\r\n"+c.headers+"Content-Length: 0\r\n\r\n")
+			got := statuses(out)
+			ok := len(got) == 1 && (got[0] == "402" || got[0] == "405" || got[0] == "404" || got[0] == "400")
+			if !ok || strings.Contains(out, fmt.Sprintf("Content-Length: %d\r\n", len(content))) || strings.Contains(out, content) {
+				t.Errorf("%s, %s %q: %v", name, c.line, c.headers, got)
+			}
+		}
+	}
+	if h.count() != 0 {
+		t.Errorf("%d runs", h.count())
+	}
+}
+
+// TestT93_HeadIsPaid proves that a paid HEAD costs what GET costs and names the length, an unpaid one neither.
+func TestT93_HeadIsPaid(t *testing.T) {
+	d := newDesk(100)
+	s := serve(t, paid.Routes(d, &work{t: t}, paid.At("GET /ask", paid.Plan(plan), paid.Credits(2))))
+	if r := send(t, "HEAD", s.URL+"/ask"); r.status != 402 || r.header.Get("Content-Length") == fmt.Sprint(len(content)) {
+		t.Errorf("%+v", r)
+	}
+	r := send(t, "HEAD", s.URL+"/ask", sig, token)
+	if r.status != 200 || r.body != "" || r.header.Get("Content-Length") != fmt.Sprint(len(content)) || !r.receipt(t).Success {
+		t.Errorf("%+v", r)
+	}
+	d.want(t, 2, 1, 0)
+}
+
+// sideDoors are what a handler could try to reach the connection around the gate.
+func TestT93_SideDoors(t *testing.T) {
+	d := newDesk(100)
+	s := paidServer(t, d, &work{t: t, f: func(w http.ResponseWriter, r *http.Request) {
+		if _, ok := w.(http.Hijacker); ok {
+			t.Error("the writer can be hijacked")
+		}
+		if _, ok := w.(io.ReaderFrom); ok {
+			t.Error("the writer reads around the buffer")
+		}
+		if _, ok := w.(interface{ Unwrap() http.ResponseWriter }); ok {
+			t.Error("the writer can be unwrapped")
+		}
+		if _, _, err := http.NewResponseController(w).Hijack(); err == nil {
+			t.Error("the controller hijacks")
+		}
+		w.WriteHeader(http.StatusContinue)
+		w.WriteHeader(http.StatusProcessing)
+		w.WriteHeader(http.StatusInternalServerError)
+		fmt.Fprint(w, "own error")
+	}})
+	out := raw(t, s.Listener.Addr().String(), "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nPayment-Signature: "+token+"\r\n\r\n")
+	if strings.Join(statuses(out), " ") != "500" || !strings.Contains(out, "own error") {
+		t.Errorf("%q", out)
+	}
+	d.want(t, 0, 0, 1)
+}
+
+// TestT94_ForwardingHeaders proves that what a peer claims about host and scheme goes nowhere.
+func TestT94_ForwardingHeaders(t *testing.T) {
+	d := newDesk(100)
+	h := &work{t: t, f: func(w http.ResponseWriter, r *http.Request) {
+		for name, values := range r.Header {
+			if strings.Contains(strings.Join(values, ""), "evil") {
+				t.Errorf("%s: %v reaches the upstream", name, values)
+			}
+		}
+		if strings.Contains(r.Host, "evil") {
+			t.Errorf("Host %s", r.Host)
+		}
+		fmt.Fprint(w, content)
+	}}
+	up := serve(t, h)
+	u, _ := url.Parse(up.URL)
+	public := paid.PublicURL("https://agent.example.com")
+	s := serve(t, paid.Proxy(d, u, paid.With(paid.Plan(plan), public), paid.Default()))
+	req, _ := http.NewRequest("GET", s.URL+"/ask", nil)
+	req.Host = "evil.example"
+	for _, n := range []string{"X-Forwarded-Host", "X-Forwarded-For", "X-Forwarded-Proto", "X-Forwarded-Prefix", "Forwarded", "X-Real-IP", "X-Original-URL", "X-Rewrite-URL", "X_Forwarded_Host"} {
+		req.Header.Set(n, "evil.example")
+	}
+	req.Header.Set(sig, token)
+	if r := do(t, req); r.status != 200 || d.resource[0] != "https://agent.example.com/ask" {
+		t.Errorf("%+v, resource %v", r, d.resource)
+	}
+	req.Header.Del(sig)
+	if r := do(t, req); r.status != 402 || strings.Contains(r.body, "evil") {
+		t.Errorf("%+v", r)
+	}
+	plain := paidServer(t, d, &work{t: t})
+	req, _ = http.NewRequest("GET", plain.URL+"/ask", nil)
+	req.Host = "evil.example"
+	if r := do(t, req); r.status != 402 || strings.Contains(r.body, "evil") || !strings.Contains(r.body, `"url":"/ask"`) {
+		t.Errorf("%+v", r)
+	}
+}
+
+// TestT95_ResponseSplitting.
+func TestT95_ResponseSplitting(t *testing.T) {
+	d := newDesk(100)
+	d.refuse = &x402.VerifyResponse{
+		InvalidReason: x402.ReasonInsufficientFunds, Code: toll.CodeInsufficientCredits,
+		InvalidMessage: "a\r\nSet-Cookie: x=1\u2028b\x00c\xff" + strings.Repeat("long ", 2000),
+	}
+	d.orderURL = "https://pay.example.com/\r\nX-Evil: 1"
+	h := paid.Handler(d, &work{t: t}, paid.Plan(plan), paid.Description("d\r\nX-Evil: 2\u2028"))
+	for _, id := range []string{"ok-1", "a b", "a\r\nX-Evil: 3", "\u2028", strings.Repeat("x", 129), "\x00"} {
+		r := httptest.NewRequest("GET", "/", nil)
+		r.Header.Set(sig, token)
+		r.Header.Set("x-correlation-id", id)
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		if w.Code != 402 {
+			t.Fatalf("%d", w.Code)
+		}
+		for name, values := range w.Header() {
+			for _, v := range values {
+				if strings.ContainsFunc(v, func(r rune) bool { return r < ' ' || r > '~' }) || len(v) > 6<<10 {
+					t.Errorf("%s: %q", name, v)
+				}
+			}
+		}
+		if got := w.Header().Get("X-Correlation-Id"); (got == id) != (id == "ok-1") {
+			t.Errorf("correlation id %q for %q", got, id)
+		}
+	}
+}
+
+// TestT99_SharedCache puts a conforming cache in front: what one subscriber pays, nobody else gets.
+func TestT99_SharedCache(t *testing.T) {
+	d := newDesk(100)
+	h := &work{t: t, f: func(w http.ResponseWriter, r *http.Request) {
+		for _, c := range []string{"public, max-age=3600", "s-maxage=3600"} {
+			w.Header().Add("Cache-Control", c)
+		}
+		w.Header().Set("Expires", time.Now().Add(time.Hour).UTC().Format(http.TimeFormat))
+		if r.URL.Path == "/missing" {
+			w.WriteHeader(404)
+		}
+		fmt.Fprint(w, content)
+	}}
+	stored := map[string]reply{}
+	s := paidServer(t, d, h)
+	through := func(path string, header ...string) reply {
+		if r, ok := stored[path]; ok {
+			return r
+		}
+		r := send(t, "GET", s.URL+path, header...)
+		cc := r.header.Get("Cache-Control")
+		if !strings.Contains(cc, "no-store") && !strings.Contains(cc, "private") {
+			stored[path] = r
+		}
+		return r
+	}
+	for _, path := range []string{"/ask", "/missing"} {
+		through(path, sig, token)
+		if r := through(path); r.status != 402 || strings.Contains(r.body, content) {
+			t.Errorf("%s: a stranger gets %+v", path, r)
+		}
+	}
+}
+
+// TestT100_RangesAndConditions.
+func TestT100_RangesAndConditions(t *testing.T) {
+	d := newDesk(100)
+	h := &work{t: t, f: func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("ETag", `"1"`)
+		http.ServeContent(w, r, "a.txt", time.Unix(1700000000, 0), strings.NewReader(content))
+	}}
+	s := paidServer(t, d, h)
+	for i, c := range []struct {
+		name, value string
+		status      int
+		body        string
+	}{
+		{"Range", "bytes=0-3", 206, content[:4]},
+		{"If-None-Match", `"1"`, 200, content},
+		{"If-Modified-Since", "Sun, 01 Nov 2026 00:00:00 GMT", 200, content},
+		{"Range", "bytes=900-", 416, "invalid range: failed to overlap\n"},
+	} {
+		if r := send(t, "GET", s.URL, c.name, c.value); r.status != 402 || strings.Contains(r.body, content[:4]) {
+			t.Errorf("%s unpaid: %+v", c.name, r)
+		}
+		r := send(t, "GET", s.URL, c.name, c.value, sig, token)
+		if r.status != c.status || r.body != c.body {
+			t.Errorf("%s: %+v", c.name, r)
+		}
+		if burns := min(i+1, 3); d.burned != toll.Credits(2*burns) {
+			t.Errorf("%s: burned %d", c.name, d.burned)
+		}
+	}
+	d.want(t, 6, 3, 1)
+}
+
+// TestT102_EarlyClose closes the connection before, in and after the handler.
+func TestT102_EarlyClose(t *testing.T) {
+	for _, when := range []string{"before", "in", "after", "in the answer"} {
+		t.Run(when, func(t *testing.T) {
+			d := newDesk(100)
+			left, entered := make(chan struct{}), make(chan struct{}, 1)
+			hang := func() { entered <- struct{}{}; <-left }
+			h := &work{t: t, f: func(w http.ResponseWriter, r *http.Request) {
+				if when == "in" {
+					hang()
+					<-r.Context().Done()
+				}
+				fmt.Fprint(w, strings.Repeat(content, 100000))
+			}}
+			d.before = func(op string, _ int) error {
+				if (when == "before" && op == "verify") || (when == "after" && op == "settle") {
+					hang()
+				}
+				return nil
+			}
+			s := paidServer(t, d, h)
+			c, err := net.Dial("tcp", s.Listener.Addr().String())
+			if err != nil {
+				t.Fatal(err)
+			}
+			fmt.Fprintf(c, "GET / HTTP/1.1\r\nHost: a\r\nPayment-Signature: %s\r\n\r\n", token)
+			if when == "in the answer" {
+				if _, err := bufio.NewReader(c).ReadString('\n'); err != nil {
+					t.Fatal(err)
+				}
+				c.Close()
+			} else {
+				<-entered
+				c.Close()
+				time.Sleep(50 * time.Millisecond) // the server notices in the background
+				close(left)
+			}
+			eventually(t, "one outcome", func() bool {
+				d.mu.Lock()
+				defer d.mu.Unlock()
+				q := d.requests["req_0001"]
+				return q != nil && (q.state == "settled" || q.state == "released")
+			})
+			if when == "before" || when == "in" {
+				d.want(t, 0, 0, 1)
+			} else {
+				d.want(t, 2, 1, 0)
+			}
+			if when == "before" && h.count() != 0 {
+				t.Error("the handler ran for nobody")
+			}
+		})
+	}
+}
