@@ -1,0 +1,175 @@
+package toll_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/tollhq/toll"
+
+// room says what the packages of one directory may import directly, besides the standard library.
+type room struct {
+	ours  string   // rooms of this module, by directory; "toll" is the root
+	third []string // modules, or packages of modules, of others
+	tests []string // the same, for test files only, besides testLibraries
+}
+
+// rooms is the table of docs/ARCHITECTURE.md. A directory that is not in it is a fault: say here what it may import.
+var rooms = map[string]room{
+	"toll": {tests: []string{"github.com/go-json-experiment/json", "golang.org/x/crypto/sha3"}},
+	"x402": {ours: "toll", third: []string{"github.com/go-json-experiment/json"}},
+
+	"client":   {ours: "toll x402"},
+	"paid":     {ours: "toll x402"},
+	"tolltest": {ours: "toll x402 client internal/server"},
+
+	"internal/gate":            {},
+	"internal/seal":            {},
+	"internal/store":           {ours: "toll", third: []string{"github.com/jackc/pgx/v5", "modernc.org/sqlite", "github.com/pressly/goose/v3"}},
+	"internal/store/storetest": {ours: "toll internal/store", third: []string{"github.com/jackc/pgx/v5"}},
+	"internal/ledger":          {ours: "toll internal/store"},
+	// secp256k1 makes the wallet key of a principal, whose address it has from the first moment.
+	"internal/auth":        {ours: "toll internal/seal internal/store", third: []string{"github.com/go-jose/go-jose/v4", "github.com/decred/dcrd/dcrec/secp256k1/v4"}},
+	"internal/checkout":    {ours: "toll internal/store internal/ledger"},
+	"internal/facilitator": {ours: "toll x402 internal/store internal/ledger internal/auth internal/checkout"},
+	"internal/api": {
+		ours:  "toll x402 internal/gate internal/store internal/ledger internal/auth internal/facilitator internal/checkout",
+		third: []string{"github.com/danielgtaylor/huma/v2"},
+	},
+	"internal/server": {
+		ours: "toll x402 internal/gate internal/seal internal/store internal/ledger internal/auth internal/facilitator internal/checkout " +
+			"internal/api",
+		third: []string{"github.com/prometheus/client_golang"},
+		tests: []string{"github.com/jackc/pgx/v5", "golang.org/x/sys/unix"},
+	},
+	"internal/server/servertest": {ours: "toll client"},
+	"internal/cli": {
+		ours:  "toll x402 client paid internal/server",
+		third: []string{"github.com/spf13/cobra", "github.com/spf13/pflag", "github.com/charmbracelet/fang", "charm.land/lipgloss/v2"},
+	},
+	"cmd/toll": {ours: "internal/cli"},
+
+	// bench measures the program from outside, and some rooms from inside.
+	"bench": {
+		ours:  "toll x402 client paid internal/seal internal/store internal/ledger internal/auth internal/facilitator internal/checkout internal/server",
+		third: []string{"github.com/jackc/pgx/v5"},
+	},
+	"scripts/testsum": {},
+}
+
+// testLibraries may be imported by the tests of any room.
+var testLibraries = []string{
+	"github.com/google/go-cmp", "github.com/rogpeppe/go-internal/testscript", "go.uber.org/goleak", "pgregory.net/rapid",
+}
+
+// testRooms hold what tests of other rooms use; only they and test files import "testing".
+var testRooms = []string{"tolltest", "internal/store/storetest", "internal/server/servertest"}
+
+// publicRooms are imported by other people, so their tests see what those see.
+var publicRooms = []string{"toll", "x402", "client", "paid", "tolltest"}
+
+// rulesRooms decide about credits, money and access: their time comes from a clock that is given to them, and their
+// numbers are exact.
+var rulesRooms = []string{
+	"toll", "x402", "internal/gate", "internal/seal", "internal/store", "internal/ledger", "internal/auth", "internal/checkout",
+	"internal/facilitator",
+}
+
+// strictRooms read messages of others, with the one strict decoder.
+var strictRooms = []string{"x402", "client", "paid", "internal/facilitator"}
+
+// sqlRooms hold all SQL. Tests and measurements may use it to look behind the rooms.
+var sqlRooms = []string{"internal/store", "internal/store/storetest", "internal/ledger", "bench"}
+
+// speakingRooms write to the terminal.
+var speakingRooms = []string{"internal/cli", "cmd/toll", "bench", "scripts/testsum"}
+
+// skips are the tests that may be skipped, by file, with what is missing then. CI=true takes a skip for a failure.
+var skips = map[string]string{
+	"internal/store/storetest/storetest.go": "a PostgreSQL",
+	"internal/server/faults_test.go":        "a shell with ulimit",
+	"internal/server/operation_test.go":     "a system that lists descriptors",
+}
+
+func TestRooms(t *testing.T) {
+	for _, f := range newHouse(module, rooms).check(t, ".") {
+		t.Error(f)
+	}
+}
+
+// TestRooms_Bad shows the checker a house that breaks every rule: the faults must be those that the comments there want.
+func TestRooms_Bad(t *testing.T) {
+	dir := filepath.Join("testdata", "rooms", "bad")
+	bad := newHouse("example.org/bad", map[string]room{
+		"toll":         {},
+		"x402":         {ours: "toll"},
+		"internal/api": {ours: "toll x402", third: []string{"example.com/allowed"}},
+		"gone":         {},
+	})
+	bad.testLibraries = []string{"example.com/testing"}
+	var got []string
+	for _, f := range bad.check(t, dir) {
+		got = append(got, f.String())
+	}
+	var want []string
+	wanted := regexp.MustCompile("// want `([^`]*)`")
+	for _, file := range goFiles(t, dir) {
+		text, err := os.ReadFile(filepath.Join(dir, file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, line := range strings.Split(string(text), "\n") {
+			for _, m := range wanted.FindAllStringSubmatch(line, -1) {
+				want = append(want, file+":"+strconv.Itoa(i+1)+": "+m[1])
+			}
+		}
+	}
+	want = append(want, "gone:0: no such room: strike it from the table")
+	slices.Sort(got)
+	slices.Sort(want)
+	for _, f := range got {
+		if !slices.Contains(want, f) {
+			t.Errorf("not wanted: %s", f)
+		}
+	}
+	for _, f := range want {
+		if !slices.Contains(got, f) {
+			t.Errorf("not found: %s", f)
+		}
+	}
+}
+
+// linked returns which of the heavy packages a program links that imports the given ones.
+func linked(t *testing.T, packages ...string) []string {
+	t.Helper()
+	out, err := exec.Command("go", append([]string{"list", "-deps", "-f", "{{if not .Standard}}{{.ImportPath}}{{end}}"}, packages...)...).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var heavy []string
+	for _, p := range strings.Fields(string(out)) {
+		if !within(p, module) && !within(p, "github.com/go-json-experiment/json") || strings.HasPrefix(p, module+"/internal/") {
+			heavy = append(heavy, p)
+		}
+	}
+	return heavy
+}
+
+// Agent builders link the public rooms: nothing but the standard library and the JSON decoder comes with them.
+func TestRooms_PublicRoomsAreLight(t *testing.T) {
+	if heavy := linked(t, ".", "./x402", "./client", "./paid"); len(heavy) > 0 {
+		t.Errorf("x402, client and paid link %s", strings.Join(heavy, ", "))
+	}
+	heavy := linked(t, "./internal/server")
+	for _, p := range []string{"github.com/jackc/pgx/v5", "modernc.org/sqlite", "github.com/danielgtaylor/huma/v2", module + "/internal/store"} {
+		if !slices.Contains(heavy, p) {
+			t.Errorf("the check does not see that internal/server links %s", p)
+		}
+	}
+}

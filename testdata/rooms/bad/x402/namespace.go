@@ -1,0 +1,3 @@
+package x402
+
+const prefix = "svc"
