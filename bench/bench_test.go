@@ -1,0 +1,151 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// TestMain lets the test program be a process under test, as the command itself is.
+func TestMain(m *testing.M) {
+	if os.Getenv(childEnv) != "" {
+		if err := childMain(os.Stdin, os.Stdout); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+func TestHistogramKnowsValuesTo2Percent(t *testing.T) {
+	for v := uint64(0); v < 1<<32; v += v/50 + 1 {
+		if c := ceiling(bucketOf(v)); c < v || float64(c-v) > 0.02*float64(v) {
+			t.Fatalf("%d us is in the bucket that ends at %d", v, c)
+		}
+	}
+	var a, b histogram
+	for i := range 1000 {
+		a.add(time.Duration(i) * time.Millisecond)
+		b.add(time.Hour)
+	}
+	if p := a.quantile(0.5).Milliseconds(); p < 490 || p > 510 {
+		t.Errorf("median of 0 to 999 ms is %d ms", p)
+	}
+	a.merge(&b)
+	if p := a.quantile(0.99); a.total != 2000 || p < 59*time.Minute || p > 61*time.Minute {
+		t.Errorf("p99 of %d values is %v, want an hour", a.total, p)
+	}
+}
+
+func TestRequestIDsAreNeverTheSame(t *testing.T) {
+	var mu sync.Mutex
+	seen := map[string]int{}
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		b, _ := io.ReadAll(r.Body)
+		mu.Lock()
+		seen[string(b)]++
+		mu.Unlock()
+		_, _ = w.Write([]byte("fine"))
+	}))
+	defer s.Close()
+	m := &market{}
+	addr := strings.TrimPrefix(s.URL, "http://")
+	ls, err := lanes([]string{"a", "b"}, func(string) (message, error) { return m.post(addr, "/", idText) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := &load{addr: addr, lanes: ls, want: []byte("fine")}
+	answered := 0
+	for range 2 {
+		got := l.run(10*time.Millisecond, 100*time.Millisecond)
+		if got.fault != nil || got.done == 0 || got.done > got.answered {
+			t.Fatalf("%d of %d answers, %v", got.done, got.answered, got.fault)
+		}
+		answered += got.answered
+	}
+	if len(seen) != answered {
+		t.Errorf("%d ids in %d requests", len(seen), answered)
+	}
+}
+
+func TestRefusalsFailASlice(t *testing.T) {
+	for name, h := range map[string]http.HandlerFunc{
+		"status":  func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "fine", http.StatusPaymentRequired) },
+		"content": func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(`{"isValid":false}`)) },
+		"chunks": func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = w.Write([]byte("fine"))
+			_ = http.NewResponseController(w).Flush()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := httptest.NewServer(h)
+			defer s.Close()
+			l := &load{addr: strings.TrimPrefix(s.URL, "http://"), lanes: [][]message{{{raw: []byte("GET / HTTP/1.1\r\nHost: x\r\n\r\n")}}}, want: []byte("fine")}
+			if got := l.run(0, 50*time.Millisecond); got.fault == nil || got.done > 0 {
+				t.Errorf("%d answers were taken, %v", got.done, got.fault)
+			}
+			if l.once() == nil {
+				t.Error("once took it")
+			}
+		})
+	}
+}
+
+// TestRun is a whole run, as short as it can be: every scenario answers, and the ledgers are clean.
+func TestRun(t *testing.T) {
+	dir := t.TempDir()
+	results, profiles := filepath.Join(dir, "results", "latest.json"), filepath.Join(dir, "profiles")
+	args := []string{"-rounds", "1", "-seconds", "0.2", "-accounts", "64", "-data", dir, "-json", results, "-profile", profiles}
+	if os.Getenv("TOLL_TEST_POSTGRES") == "" {
+		args = append(args, "-no-postgres")
+	}
+	var out, errs bytes.Buffer
+	if err := run(context.Background(), args, &out, &errs); err != nil {
+		t.Fatalf("%v\n%s%s", err, &out, &errs)
+	}
+	text, err := os.ReadFile(results)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var r report
+	if err := json.Unmarshal(text, &r); err != nil {
+		t.Fatal(err)
+	}
+	for _, w := range r.Rows {
+		if w.Missing == "" && (w.PerSec == 0 || w.P50 == 0 || w.P99 < w.P50) {
+			t.Errorf("%s: %+v", w.Name, w)
+		}
+		if w.Missing != "" && !strings.Contains(out.String(), "MISSING "+w.Name) {
+			t.Errorf("%s is missing silently", w.Name)
+		}
+	}
+	echo, settle := r.row(yardstick).InOut, r.row("settle-sqlite").InOut
+	if diff := echo[1] - settle[1]; diff < -32 || diff > 32 {
+		t.Errorf("an answer of the echo has %d bytes, one of settle %d", echo[1], settle[1])
+	}
+	if len(r.Audits) == 0 || r.Audits[0].Burns < 2 {
+		t.Errorf("audits: %+v", r.Audits)
+	}
+	if p, _ := filepath.Glob(filepath.Join(profiles, "paid-sqlite.agent-sqlite.0.pprof")); len(p) != 1 {
+		t.Error("no profile of the agent")
+	}
+}
+
+func TestArguments(t *testing.T) {
+	for _, args := range [][]string{{"-rounds", "0"}, {"-accounts", "63"}, {"-scenario", "no such"}, {"-scenario", "("}, {"more"}} {
+		if err := run(context.Background(), args, io.Discard, io.Discard); err == nil {
+			t.Errorf("%q were taken", args)
+		}
+	}
+}

@@ -1,0 +1,237 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"sync"
+	"time"
+)
+
+// message is a request, ready to be written. A connection writes its own messages only, so it may change their ids.
+type message struct {
+	raw []byte
+	id  int // where the 16 digits of the request id stand, 0 = nowhere
+}
+
+// load is what the connections send.
+type load struct {
+	addr  string
+	lanes [][]message // of each connection, sent in turn
+	want  []byte      // stands in every body that is a success
+	limit int         // requests of a connection in one slice, 0 = as many as it can
+	// seen gets the body of every success; it is valid until seen returns.
+	seen func(lane int, body []byte)
+
+	sent []uint64 // of each connection, over all slices
+}
+
+// slice is what one slice of time showed.
+type slice struct {
+	window   time.Duration // that was measured
+	done     int           // in the window
+	answered int           // warm-up and stragglers included
+	latency  histogram
+	size     int   // of the body of an answer
+	fault    error // the first
+}
+
+func (s *slice) rate() float64 { return float64(s.done) / s.window.Seconds() }
+
+// number writes the digits of the id: the count of the connection, then the connection, so that ids ascend with time.
+func (m message) number(count uint64, lane int) {
+	if m.id == 0 {
+		return
+	}
+	var b [8]byte
+	for i, v := 5, count; i >= 0; i, v = i-1, v>>8 {
+		b[i] = byte(v)
+	}
+	b[6], b[7] = byte(lane>>8), byte(lane)
+	hex.Encode(m.raw[m.id:m.id+16], b[:])
+}
+
+// run sends for a warm-up that is not measured, and then for the length of the window. Every request that was begun is
+// waited for.
+func (l *load) run(warm, window time.Duration) *slice {
+	if l.sent == nil {
+		l.sent = make([]uint64, len(l.lanes))
+	}
+	out := &slice{window: window}
+	conns := make([]*connection, len(l.lanes))
+	for i := range conns {
+		c, err := dial(l.addr, time.Now().Add(warm+window+time.Minute))
+		if err != nil {
+			out.fault = errors.Join(out.fault, err)
+			return out
+		}
+		defer c.close()
+		conns[i] = c
+	}
+	var begin, end time.Time
+	parts := make([]slice, len(l.lanes))
+	start := make(chan struct{})
+	var wg sync.WaitGroup
+	for i := range conns {
+		wg.Go(func() {
+			<-start
+			l.work(i, conns[i], begin, end, &parts[i])
+		})
+	}
+	begin = time.Now().Add(warm)
+	end = begin.Add(window)
+	close(start)
+	wg.Wait()
+	for i := range parts {
+		p := &parts[i]
+		out.done += p.done
+		out.answered += p.answered
+		out.size = max(out.size, p.size)
+		out.latency.merge(&p.latency)
+		if out.fault == nil {
+			out.fault = p.fault
+		}
+	}
+	return out
+}
+
+func (l *load) work(lane int, c *connection, begin, end time.Time, out *slice) {
+	mine := l.lanes[lane]
+	before := time.Now()
+	for n := 0; before.Before(end); n++ {
+		if l.limit > 0 && n == l.limit {
+			out.fault = errors.New("the limit of a slice was reached; take more -accounts or fewer -seconds")
+			return
+		}
+		count := l.sent[lane]
+		l.sent[lane]++
+		m := mine[count%uint64(len(mine))]
+		m.number(count, lane)
+		body, err := c.exchange(m.raw, l.want)
+		if err != nil {
+			out.fault = err
+			return
+		}
+		if l.seen != nil {
+			l.seen(lane, body)
+		}
+		after := time.Now()
+		out.size = len(body)
+		out.answered++
+		if !before.Before(begin) && !after.After(end) {
+			out.done++
+			out.latency.add(after.Sub(before))
+		}
+		before = after
+	}
+}
+
+// once sends every message once, outside of what is measured.
+func (l *load) once() error {
+	faults := make([]error, len(l.lanes))
+	var wg sync.WaitGroup
+	for i, mine := range l.lanes {
+		wg.Go(func() {
+			if len(mine) == 0 {
+				return
+			}
+			c, err := dial(l.addr, time.Now().Add(5*time.Minute))
+			if err != nil {
+				faults[i] = err
+				return
+			}
+			defer c.close()
+			for _, m := range mine {
+				if _, faults[i] = c.exchange(m.raw, l.want); faults[i] != nil {
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	return errors.Join(faults...)
+}
+
+// connection is HTTP/1.1 with keep-alive and nothing else: the generator shares its processors with the service.
+type connection struct {
+	net.Conn
+	r *bufio.Reader
+}
+
+func dial(addr string, deadline time.Time) (*connection, error) {
+	c, err := net.DialTimeout("tcp", addr, 5*time.Second)
+	if err != nil {
+		return nil, err
+	}
+	return &connection{c, bufio.NewReaderSize(c, 32<<10)}, c.SetDeadline(deadline)
+}
+
+func (c *connection) close() { _ = c.Close() } // nothing is under way
+
+// exchange returns the body of a success, valid until the next exchange. Any other status, and a body without want, is an
+// error.
+func (c *connection) exchange(raw, want []byte) ([]byte, error) {
+	if _, err := c.Write(raw); err != nil {
+		return nil, err
+	}
+	status, length, err := c.head()
+	if err != nil {
+		return nil, err
+	}
+	body, err := c.r.Peek(length)
+	if err != nil {
+		return nil, fmt.Errorf("body of %d bytes: %w", length, err)
+	}
+	if _, err := c.r.Discard(length); err != nil {
+		return nil, err
+	}
+	if status < 200 || status > 299 || !bytes.Contains(body, want) {
+		return nil, fmt.Errorf("answer %d: %.300s", status, body)
+	}
+	return body, nil
+}
+
+var (
+	contentLength = []byte("content-length:")
+	encoding      = []byte("transfer-encoding:")
+)
+
+func (c *connection) head() (status, length int, err error) {
+	line, err := c.r.ReadSlice('\n')
+	if err != nil {
+		return 0, 0, err
+	}
+	if len(line) < 12 || !bytes.HasPrefix(line, []byte("HTTP/1.1 ")) {
+		return 0, 0, fmt.Errorf("not a status line: %.80q", line)
+	}
+	if status, err = strconv.Atoi(string(line[9:12])); err != nil {
+		return 0, 0, err
+	}
+	length = -1
+	for {
+		if line, err = c.r.ReadSlice('\n'); err != nil {
+			return 0, 0, err
+		}
+		line = bytes.TrimRight(line, "\r\n")
+		switch {
+		case len(line) == 0 && length < 0:
+			return 0, 0, errors.New("an answer without Content-Length")
+		case len(line) == 0:
+			return status, length, nil
+		case hasFold(line, contentLength):
+			if length, err = strconv.Atoi(string(bytes.TrimSpace(line[len(contentLength):]))); err != nil {
+				return 0, 0, err
+			}
+		case hasFold(line, encoding):
+			return 0, 0, errors.New("an answer in chunks")
+		}
+	}
+}
+
+func hasFold(line, lower []byte) bool {
+	return len(line) > len(lower) && bytes.EqualFold(line[:len(lower)], lower)
+}

@@ -1,0 +1,348 @@
+// Command bench measures the service side by side with handlers that do less, on loopback and with 64 connections:
+//
+//	go run ./bench
+//
+// The service, the agent and the echo handlers are processes of their own, as in production; this one only loads them, in
+// rounds of short slices, so that whatever else the machine does meets all rows alike. Only ratios mean anything on
+// another machine. At the end every ledger is audited, and its burns are counted against the answered settlements.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"regexp"
+	"runtime"
+	"runtime/debug"
+	"time"
+)
+
+func main() {
+	if os.Getenv(childEnv) != "" {
+		if err := childMain(os.Stdin, os.Stdout); err != nil {
+			fmt.Fprintln(os.Stderr, "bench:", err)
+			os.Exit(1)
+		}
+		return
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	err := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	stop()
+	if errors.Is(err, flag.ErrHelp) {
+		os.Exit(2)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+type options struct {
+	rounds    int
+	seconds   float64
+	accounts  int
+	scenarios string
+	profiles  string
+	json      string
+	data      string
+	noDB      bool
+}
+
+func parse(args []string, errs io.Writer) (o options, err error) {
+	f := flag.NewFlagSet("bench", flag.ContinueOnError)
+	f.SetOutput(errs)
+	f.IntVar(&o.rounds, "rounds", 5, "`number` of rounds; a row is the median of its rounds")
+	f.Float64Var(&o.seconds, "seconds", 2, "`length` of a slice, one for each scenario and round")
+	f.IntVar(&o.accounts, "accounts", 1000, "`number` of subscribers, at least 64")
+	f.StringVar(&o.scenarios, "scenario", "", "regular `expression` of the scenarios to run, empty for all; json-echo always runs")
+	f.StringVar(&o.profiles, "profile", "", "`directory` for CPU profiles of the processes under test, one for each slice")
+	f.StringVar(&o.json, "json", "bench/results/latest.json", "`file` for the results, empty for none")
+	f.StringVar(&o.data, "data", "", "`directory` in which the databases are made, empty for that of temporary files")
+	f.BoolVar(&o.noDB, "no-postgres", false, "leave PostgreSQL out")
+	if err := f.Parse(args); err != nil {
+		return o, err
+	}
+	if f.NArg() > 0 || o.rounds < 1 || o.seconds <= 0 || o.accounts < connections {
+		f.Usage()
+		return o, errors.New("rounds and seconds are positive, accounts at least 64, and there are no other arguments")
+	}
+	return o, nil
+}
+
+// bench is one run.
+type bench struct {
+	options
+	dir     string
+	errs    io.Writer
+	report  *report
+	cluster *cluster
+	markets map[string]*market
+	echo    *process
+	chosen  []*scenario
+	loads   map[*scenario]*load
+}
+
+func run(ctx context.Context, args []string, out, errs io.Writer) (err error) {
+	o, err := parse(args, errs)
+	if err != nil {
+		return err
+	}
+	match, err := regexp.Compile(o.scenarios)
+	if err != nil {
+		return err
+	}
+	b := &bench{options: o, errs: errs, markets: map[string]*market{}, loads: map[*scenario]*load{}}
+	if b.chosen, err = choose(b.all(), match.MatchString); err != nil {
+		return err
+	}
+	if b.dir, err = os.MkdirTemp(o.data, "toll-bench-"); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(b.dir)) }()
+	b.report = &report{
+		Commit: commit(), Go: runtime.Version(), System: system(), CPUs: runtime.NumCPU(), Started: time.Now().UTC(), LoadBefore: loadAverage(),
+		Connections: connections, Accounts: o.accounts, Rounds: o.rounds, Seconds: o.seconds, Profiled: o.profiles != "",
+	}
+	if b.report.FlushMicros, err = flushMicros(b.dir); err != nil {
+		return err
+	}
+	err = b.prepare(ctx)
+	if err == nil {
+		err = b.measure(ctx)
+	}
+	if e := b.close(); err != nil || e != nil {
+		return errors.Join(err, e)
+	}
+	b.report.LoadAfter = loadAverage()
+	b.report.sum()
+	if err := b.report.table(out); err != nil {
+		return err
+	}
+	if o.json != "" {
+		if err := b.report.write(o.json); err != nil {
+			return err
+		}
+	}
+	if len(b.report.Faults) > 0 {
+		return errors.New("the run failed")
+	}
+	return nil
+}
+
+func (b *bench) say(format string, args ...any) { fmt.Fprintf(b.errs, "bench: "+format+"\n", args...) }
+
+// prepare starts what the chosen scenarios need.
+func (b *bench) prepare(ctx context.Context) error {
+	if b.profiles != "" {
+		if err := os.MkdirAll(b.profiles, 0o755); err != nil {
+			return err
+		}
+	}
+	want, agents, why := map[string]bool{}, map[string]bool{}, ""
+	for _, s := range b.chosen {
+		want[s.engine] = true
+		agents[s.engine] = agents[s.engine] || s.agent
+	}
+	if want[postgres] {
+		var err error
+		if b.noDB {
+			err = errors.New("left out by -no-postgres")
+		} else {
+			b.cluster, err = openCluster(ctx)
+		}
+		if err != nil {
+			why = "no PostgreSQL: " + err.Error()
+			b.say("%s", why)
+		}
+	}
+	if !want[sqlite] && b.cluster == nil {
+		want[sqlite] = true // someone must make tokens for the echo
+	}
+	for _, engine := range []string{sqlite, postgres} {
+		r := serviceRole{Data: b.dir + "/" + engine}
+		if engine == postgres && b.cluster != nil {
+			r.Database = b.cluster.database
+		}
+		if !want[engine] || engine == postgres && b.cluster == nil {
+			continue
+		}
+		if err := os.Mkdir(r.Data, 0o700); err != nil {
+			return err
+		}
+		b.say("filling a market on %s", engine)
+		m, err := openMarket(ctx, engine, r, b.accounts, agents[engine])
+		if err != nil {
+			return err
+		}
+		b.markets[engine] = m
+	}
+	var err error
+	if b.echo, err = spawn("echo", role{Echo: &echoRole{Answer: b.anyMarket().sample}}); err != nil {
+		return err
+	}
+	return b.loadUp(why)
+}
+
+func (b *bench) anyMarket() *market {
+	if m := b.markets[postgres]; m != nil {
+		return m
+	}
+	return b.markets[sqlite]
+}
+
+func (b *bench) loadUp(why string) error {
+	for _, s := range b.chosen {
+		w := &row{Name: s.name, About: s.about, Goal: s.goal, Of: s.of}
+		b.report.Rows = append(b.report.Rows, w)
+		if s.engine != "" && b.markets[s.engine] == nil {
+			w.Missing = why
+			continue
+		}
+		l, err := s.load(b)
+		if err != nil {
+			return err
+		}
+		first := l.lanes[0][0].raw
+		w.InOut[0] = len(first)
+		b.loads[s] = l
+	}
+	return nil
+}
+
+// under returns the processes that a scenario loads.
+func (b *bench) under(s *scenario) []*process {
+	if s.engine == "" {
+		return []*process{b.echo}
+	}
+	m := b.markets[s.engine]
+	if s.agent {
+		return []*process{m.service, m.agent}
+	}
+	return []*process{m.service}
+}
+
+func (b *bench) measure(ctx context.Context) error {
+	debug.SetGCPercent(400) // the generator keeps little and must not compete for the processors
+	for round := range b.rounds {
+		for _, s := range b.chosen {
+			if b.loads[s] == nil {
+				continue
+			}
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			if err := b.slice(s, round); err != nil {
+				return fmt.Errorf("%s: %w", s.name, err)
+			}
+		}
+		b.say("round %d of %d", round+1, b.rounds)
+	}
+	return nil
+}
+
+// warmUp of every slice: connections, caches and the processors' clocks.
+const warmUp = 300 * time.Millisecond
+
+func (b *bench) slice(s *scenario, round int) error {
+	procs, w := b.under(s), b.report.row(s.name)
+	used := func() (sum time.Duration, err error) {
+		for _, p := range procs {
+			d, err := p.cpu()
+			if err != nil {
+				return 0, err
+			}
+			sum += d
+		}
+		return sum, nil
+	}
+	before, err := used()
+	if err != nil {
+		return err
+	}
+	own := cpuTime()
+	var got *slice
+	work := func() { got = b.loads[s].run(warmUp, time.Duration(b.seconds*float64(time.Second))) }
+	var faults []error
+	if b.profiles != "" {
+		for _, p := range procs {
+			inner := work
+			work = func() { faults = append(faults, p.profile(b.profiles, s.name, round, inner)) }
+		}
+	}
+	work()
+	own = cpuTime() - own
+	after, err := used()
+	if err = errors.Join(append(faults, err)...); err != nil {
+		return err
+	}
+	if s.burns {
+		b.markets[s.engine].settled += got.answered
+	}
+	if got.fault != nil {
+		b.report.Faults = append(b.report.Faults, fmt.Sprintf("%s, round %d: %v", s.name, round+1, got.fault))
+	}
+	each := func(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1e3 / float64(max(got.answered, 1)) }
+	w.Rates = append(w.Rates, got.rate())
+	w.p50s = append(w.p50s, float64(got.latency.quantile(0.5).Microseconds()))
+	w.p99s = append(w.p99s, float64(got.latency.quantile(0.99).Microseconds()))
+	w.cpus, w.loads = append(w.cpus, each(after-before)), append(w.loads, each(own))
+	w.InOut[1] = got.size
+	if s.rest != nil {
+		return s.rest()
+	}
+	return nil
+}
+
+// close ends everything, and proves the ledgers.
+func (b *bench) close() error {
+	var faults []error
+	if b.echo != nil {
+		_, err := b.echo.quit()
+		faults = append(faults, err)
+	}
+	for _, engine := range []string{sqlite, postgres} {
+		m := b.markets[engine]
+		if m == nil {
+			continue
+		}
+		if m.agent != nil {
+			_, err := m.agent.quit()
+			faults = append(faults, err)
+		}
+		b.say("auditing %s", engine)
+		a, err := m.service.quit()
+		if err != nil {
+			faults = append(faults, err)
+			continue
+		}
+		p := &proof{Engine: engine, Answered: m.settled, Burns: a.Burns, Findings: a.Findings}
+		b.report.Audits = append(b.report.Audits, p)
+		if p.Burns != int64(p.Answered) {
+			b.report.Faults = append(b.report.Faults, fmt.Sprintf("%s: %d settles were answered, but there are %d burns", engine, p.Answered, p.Burns))
+		}
+		for _, f := range p.Findings {
+			b.report.Faults = append(b.report.Faults, engine+": "+f)
+		}
+	}
+	if b.cluster != nil {
+		faults = append(faults, b.cluster.close())
+	}
+	return errors.Join(faults...)
+}
+
+func commit() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return ""
+	}
+	for _, s := range info.Settings {
+		if s.Key == "vcs.revision" {
+			return s.Value
+		}
+	}
+	return ""
+}

@@ -1,0 +1,186 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+)
+
+// report is what a run has shown, and the form of its JSON.
+type report struct {
+	Commit      string    `json:"commit,omitempty"`
+	Go          string    `json:"go"`
+	System      string    `json:"system"`
+	CPUs        int       `json:"cpus"`
+	Started     time.Time `json:"started"`
+	LoadBefore  string    `json:"loadBefore,omitempty"` // of the machine, over 1, 5 and 15 minutes
+	LoadAfter   string    `json:"loadAfter,omitempty"`
+	FlushMicros float64   `json:"flushMicros"` // median of a 4 KiB write with fsync in the data directory
+	Connections int       `json:"connections"`
+	Accounts    int       `json:"accounts"`
+	Rounds      int       `json:"rounds"`
+	Seconds     float64   `json:"seconds"` // of a slice
+	Profiled    bool      `json:"profiled,omitempty"`
+	Rows        []*row    `json:"scenarios"`
+	Audits      []*proof  `json:"audits"`
+	Faults      []string  `json:"faults,omitempty"`
+}
+
+type row struct {
+	Name    string    `json:"name"`
+	About   string    `json:"about"`
+	Missing string    `json:"missing,omitempty"` // why nothing was measured
+	PerSec  float64   `json:"requestsPerSecond"` // medians over the rounds
+	P50     float64   `json:"p50Micros"`
+	P99     float64   `json:"p99Micros"`
+	Ratio   float64   `json:"ratio"`        // to json-echo in the same round
+	Of      string    `json:"of,omitempty"` // the goal's row, when it is another
+	OfRatio float64   `json:"ofRatio,omitempty"`
+	Goal    float64   `json:"goal,omitempty"`
+	CPU     float64   `json:"cpuMicros"` // per request, of the processes under test without the database's
+	LoadCPU float64   `json:"generatorCpuMicros"`
+	Rates   []float64 `json:"rounds"`
+	InOut   [2]int    `json:"bytes"` // of a request and of its answer's body
+	p50s    []float64
+	p99s    []float64
+	cpus    []float64
+	loads   []float64
+}
+
+// proof compares the answers with the ledger.
+type proof struct {
+	Engine   string   `json:"engine"`
+	Answered int      `json:"answeredSettles"`
+	Burns    int64    `json:"burns"`
+	Findings []string `json:"findings,omitempty"`
+}
+
+func median(v []float64) float64 {
+	if len(v) == 0 {
+		return 0
+	}
+	v = slices.Sorted(slices.Values(v))
+	return (v[(len(v)-1)/2] + v[len(v)/2]) / 2
+}
+
+func ratios(a, b []float64) []float64 {
+	var out []float64
+	for i := range min(len(a), len(b)) {
+		if b[i] > 0 {
+			out = append(out, a[i]/b[i])
+		}
+	}
+	return out
+}
+
+func (r *report) row(name string) *row {
+	for _, w := range r.Rows {
+		if w.Name == name {
+			return w
+		}
+	}
+	return &row{}
+}
+
+// sum turns rounds into medians.
+func (r *report) sum() {
+	base := r.row(yardstick).Rates
+	for _, w := range r.Rows {
+		w.PerSec, w.P50, w.P99 = median(w.Rates), median(w.p50s), median(w.p99s)
+		w.CPU, w.LoadCPU = median(w.cpus), median(w.loads)
+		w.Ratio = median(ratios(w.Rates, base))
+		if w.Of != "" {
+			w.OfRatio = median(ratios(w.Rates, r.row(w.Of).Rates))
+		}
+	}
+}
+
+func (r *report) table(out io.Writer) error {
+	fmt.Fprintf(out, "%s on %s, %d processors, %d connections, %d accounts, %d rounds of %gs, flush %.0f us, load before %s, after %s\n\n",
+		r.Go, r.System, r.CPUs, r.Connections, r.Accounts, r.Rounds, r.Seconds, r.FlushMicros, r.LoadBefore, r.LoadAfter)
+	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(t, "scenario\treq/s\tp50 ms\tp99 ms\tratio\tgoal\tcpu us\tgenerator us\t")
+	for _, w := range r.Rows {
+		if w.Missing != "" {
+			fmt.Fprintf(t, "%s\tMISSING\t\t\t\t\t\t\t\n", w.Name)
+			continue
+		}
+		fmt.Fprintf(t, "%s\t%.0f\t%.2f\t%.2f\t%.2f\t%s\t%.0f\t%.0f\t\n", w.Name, w.PerSec, w.P50/1e3, w.P99/1e3, w.Ratio, w.goal(), w.CPU, w.LoadCPU)
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	fmt.Fprintln(out)
+	for _, w := range r.Rows {
+		if w.Missing != "" {
+			fmt.Fprintf(out, "MISSING %s: %s\n", w.Name, w.Missing)
+		}
+	}
+	for _, p := range r.Audits {
+		fmt.Fprintf(out, "%s: %d answered settles, %d burns, %d findings of the audit\n", p.Engine, p.Answered, p.Burns, len(p.Findings))
+	}
+	for _, f := range r.Faults {
+		fmt.Fprintln(out, "FAILED", f)
+	}
+	return nil
+}
+
+func (w *row) goal() string {
+	switch {
+	case w.Goal == 0 || w.Name == yardstick:
+		return ""
+	case w.Of != "":
+		return fmt.Sprintf("%.2f of %s: %.2f", w.Goal, w.Of, w.OfRatio)
+	}
+	return fmt.Sprintf("%.2f", w.Goal)
+}
+
+func (r *report) write(path string) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return err
+	}
+	b, err := json.MarshalIndent(r, "", "  ")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(path, append(b, '\n'), 0o644)
+}
+
+func loadAverage() string {
+	b, err := os.ReadFile("/proc/loadavg")
+	if err != nil {
+		return "unknown"
+	}
+	return strings.Join(strings.Fields(string(b))[:3], " ")
+}
+
+// flushMicros says what durability costs here: without it rates of two machines tell nothing.
+func flushMicros(dir string) (float64, error) {
+	f, err := os.CreateTemp(dir, "flush-")
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = f.Close(); _ = os.Remove(f.Name()) }()
+	page := make([]byte, 4096)
+	var took []float64
+	for range 50 {
+		begin := time.Now()
+		if _, err := f.Write(page); err != nil {
+			return 0, err
+		}
+		if err := f.Sync(); err != nil {
+			return 0, err
+		}
+		took = append(took, float64(time.Since(begin).Nanoseconds())/1e3)
+	}
+	return median(took), nil
+}
+
+func system() string { return runtime.GOOS + "/" + runtime.GOARCH }
