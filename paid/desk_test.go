@@ -224,6 +224,22 @@ func (d *desk) want(t *testing.T, burned toll.Credits, settled, released int) {
 	}
 }
 
+// spent returns what was burned, after the settlements that follow a stream.
+func (d *desk) spent() toll.Credits {
+	for range 200 {
+		d.mu.Lock()
+		held, burned := d.held, d.burned
+		d.mu.Unlock()
+		if held == 0 {
+			return burned
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.burned
+}
+
 func (d *desk) count(op string) int {
 	d.mu.Lock()
 	defer d.mu.Unlock()

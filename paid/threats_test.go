@@ -97,7 +97,6 @@ func TestT88_Smuggling(t *testing.T) {
 	}
 }
 
-// TestT89_TwoCredentials.
 func TestT89_TwoCredentials(t *testing.T) {
 	const other = "b3RoZXI.b3RoZXI.b3RoZXI"
 	d := newDesk(100)
@@ -162,7 +161,6 @@ func TestT90_InternalHeaders(t *testing.T) {
 	d.want(t, toll.Credits(2*n), n, 0)
 }
 
-// TestT91_Sizes.
 func TestT91_Sizes(t *testing.T) {
 	d := newDesk(1000)
 	h := &work{t: t, f: func(w http.ResponseWriter, r *http.Request) {
@@ -196,8 +194,8 @@ func TestT91_Sizes(t *testing.T) {
 			}
 		}
 	}
-	if d.burned != 0 || d.held != 0 {
-		t.Errorf("burned %d, held %d", d.burned, d.held)
+	if n := d.spent(); n != 0 {
+		t.Errorf("burned %d", n)
 	}
 }
 
@@ -226,7 +224,6 @@ func TestT92_PaywallByPath(t *testing.T) {
 	}
 }
 
-// TestT93_Verbs.
 func TestT93_Verbs(t *testing.T) {
 	d := newDesk(100)
 	h := &work{t: t}
@@ -264,7 +261,7 @@ func TestT93_HeadIsPaid(t *testing.T) {
 	d.want(t, 2, 1, 0)
 }
 
-// sideDoors are what a handler could try to reach the connection around the gate.
+// TestT93_SideDoors is what a handler could try to reach the connection around the gate.
 func TestT93_SideDoors(t *testing.T) {
 	d := newDesk(100)
 	s := paidServer(t, d, &work{t: t, f: func(w http.ResponseWriter, r *http.Request) {
@@ -331,7 +328,6 @@ func TestT94_ForwardingHeaders(t *testing.T) {
 	}
 }
 
-// TestT95_ResponseSplitting.
 func TestT95_ResponseSplitting(t *testing.T) {
 	d := newDesk(100)
 	d.refuse = &x402.VerifyResponse{
@@ -396,7 +392,6 @@ func TestT99_SharedCache(t *testing.T) {
 	}
 }
 
-// TestT100_RangesAndConditions.
 func TestT100_RangesAndConditions(t *testing.T) {
 	d := newDesk(100)
 	h := &work{t: t, f: func(w http.ResponseWriter, r *http.Request) {
@@ -421,8 +416,8 @@ func TestT100_RangesAndConditions(t *testing.T) {
 		if r.status != c.status || r.body != c.body {
 			t.Errorf("%s: %+v", c.name, r)
 		}
-		if burns := min(i+1, 3); d.burned != toll.Credits(2*burns) {
-			t.Errorf("%s: burned %d", c.name, d.burned)
+		if burns := min(i+1, 3); d.spent() != toll.Credits(2*burns) {
+			t.Errorf("%s: burned %d", c.name, d.spent())
 		}
 	}
 	d.want(t, 6, 3, 1)
