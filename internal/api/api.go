@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/http"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/tollhq/toll"
@@ -58,7 +59,7 @@ type handler struct {
 	corsMethods, corsHeaders  []string
 	exposed                   []string
 
-	documents documents
+	documents func() documents // made when they are first asked for
 }
 
 // New returns the whole public handler: the documents at the root and the API under [Base].
@@ -90,6 +91,6 @@ func newHandler(d Deps, routes []route) *handler {
 		h.log = slog.New(slog.DiscardHandler)
 	}
 	h.prepareHeaders()
-	h.documents = newDocuments(routes, d.Namespace)
+	h.documents = sync.OnceValue(func() documents { return newDocuments(routes, d.Namespace) })
 	return h
 }

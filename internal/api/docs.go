@@ -23,12 +23,12 @@ var pagePolicyHeader = []string{pagePolicy}
 
 func (h *handler) docsPage(c *call) (document, error) {
 	c.w.Header()["Content-Security-Policy"] = pagePolicyHeader
-	return document{htmlType, h.documents.docs}, nil
+	return document{htmlType, h.documents().docs}, nil
 }
 
 func (h *handler) errorsPage(c *call) (document, error) {
 	c.w.Header()["Content-Security-Policy"] = pagePolicyHeader
-	return document{htmlType, h.documents.errors}, nil
+	return document{htmlType, h.documents().errors}, nil
 }
 
 func render(name string, data any) []byte {

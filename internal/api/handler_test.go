@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/auth"
@@ -199,6 +200,32 @@ func TestOrderOfChecks(t *testing.T) {
 	}
 	if res, _ := ask(t, s, "POST", "/x/1", "good"); res.StatusCode != 200 || !entered {
 		t.Errorf("%d", res.StatusCode)
+	}
+}
+
+// The time for a body is no time for the work: what takes longer goes on, and so does its connection.
+func TestSlowWork(t *testing.T) {
+	h := newHandler(Deps{BodyTimeout: 40 * time.Millisecond}, []route{{op: "x", method: "POST", path: "/x", auth: open, tag: "Test", action: takes(func(_ *handler, c *call, _ *struct{}) (*struct{}, error) {
+		select {
+		case <-c.r.Context().Done():
+			return nil, c.r.Context().Err()
+		case <-time.After(150 * time.Millisecond):
+			return &struct{}{}, nil
+		}
+	})}})
+	s := httptest.NewUnstartedServer(nil)
+	s.Config, s.Listener = NewServer(h), Listen(s.Listener)
+	s.Start()
+	defer s.Close()
+	for range 2 {
+		res, err := s.Client().Post(s.URL+"/x", "application/json", strings.NewReader("{}"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = res.Body.Close()
+		if res.StatusCode != 200 {
+			t.Errorf("%d", res.StatusCode)
+		}
 	}
 }
 

@@ -244,7 +244,7 @@ func inspect(b []byte) (size int, f framing) {
 			}
 		}
 	}
-	if lengths > 1 || encodings > 1 || lengths+encodings > 1 || f.chunked && old {
+	if lengths+encodings > 1 || f.chunked && old {
 		return size, ambiguous
 	}
 	return size, f

@@ -16,7 +16,7 @@ import (
 	"github.com/tollhq/toll/x402"
 )
 
-// documents are the texts that say what the service does. They are made once, of the route table and the table of codes.
+// documents are the texts that say what the service does. They are made of the route table and the table of codes.
 type documents struct {
 	openAPI, docs, errors []byte
 }
@@ -34,7 +34,7 @@ func newDocuments(routes []route, ns x402.Namespace) documents {
 }
 
 func (h *handler) openAPI(*call) (document, error) {
-	return document{jsonType, h.documents.openAPI}, nil
+	return document{jsonType, h.documents().openAPI}, nil
 }
 
 var parameters = regexp.MustCompile(`\{(\w+)\}`)

@@ -157,3 +157,36 @@ func TestUpstreamSecretsAreWriteOnly(t *testing.T) {
 		t.Error("the secret is in the clear")
 	}
 }
+
+// A member with two names is taken under either, and not with two values.
+func TestNamesOfOneMember(t *testing.T) {
+	s := newStack(t)
+	plan := s.plan(s.b1, freePlan)
+	one, two := `"`+s.s1.address.String()+`"`, `"`+s.b2.address.String()+`"`
+	for _, tt := range []struct {
+		path, members string
+		status        int
+	}{
+		{"mint", `"amount":1,"creditsReceiver":` + one, 200},
+		{"mint", `"amount":1,"holderAddress":` + strings.ToLower(one), 200},
+		{"mint", `"amount":1,"creditsReceiver":` + one + `,"holderAddress":` + strings.ToLower(one), 200},
+		{"mint", `"amount":1,"creditsReceiver":` + one + `,"holderAddress":` + two, 400},
+		{"mint", `"amount":1`, 400},
+		{"mintExpirable", `"amount":1,"creditsReceiver":` + one, 200},
+		{"mintExpirable", `"creditsAmount":"2","holderAddress":` + one + `,"creditsDuration":"60"`, 200},
+		{"mintExpirable", `"creditsAmount":1,"amount":"1","creditsReceiver":` + one, 200},
+		{"mintExpirable", `"creditsAmount":1,"amount":2,"creditsReceiver":` + one, 400},
+		{"mintExpirable", `"creditsReceiver":` + one, 400},
+		{"mintExpirable", `"amount":1,"creditsReceiver":` + one + `,"expirationBlock":5`, 400},
+		{"mintExpirable", `"amount":1,"creditsReceiver":` + one + `,"expirationBlock":null`, 200},
+		{"mint", `"amount":1,"creditsReceiver":"0x0000000000000000000000000000000000000000"`, 400},
+	} {
+		if a := s.do(s.b1, "POST", base+"/protocol/plans/"+tt.path, `{"planId":"`+plan+`",`+tt.members+`}`); a.status != tt.status {
+			t.Errorf("%s %s: %d %s", tt.path, tt.members, a.status, a.body)
+		}
+	}
+	a := s.do(s.s1, "GET", base+"/protocol/plans/"+plan+"/balance", "")
+	if a.text(t, "balance") != "8" || !strings.Contains(string(a.body), `"lots":[{"amount":"2","remaining":"2","expiresAt":"2026-11-21T01:53:17.872Z"}`) {
+		t.Errorf("%s", a.body)
+	}
+}

@@ -29,14 +29,15 @@ const publicURL = "https://pay.example.com"
 
 // stack is a whole service in one process, behind a real HTTP server.
 type stack struct {
-	t      testing.TB
-	url    string
-	store  *store.Store
-	ledger *ledger.Ledger
-	auth   *auth.Auth
-	fac    *facilitator.Facilitator
-	clock  *clock
-	log    *lockedBuffer
+	t       testing.TB
+	url     string
+	handler http.Handler
+	store   *store.Store
+	ledger  *ledger.Ledger
+	auth    *auth.Auth
+	fac     *facilitator.Facilitator
+	clock   *clock
+	log     *lockedBuffer
 
 	b1, b2, s1 actor
 }
@@ -114,6 +115,7 @@ func newStackOn(t testing.TB, st *store.Store) *stack {
 		Store: st, Auth: s.auth, Facilitator: s.fac, Checkout: desk, Ledger: s.ledger, Seal: ring.Seal, Environment: toll.Sandbox,
 		PublicURL: publicURL, Release: "1.1.0", Clock: s.clock.now, Log: log, BodyTimeout: 300 * time.Millisecond,
 	})
+	s.handler = handler
 	server := httptest.NewUnstartedServer(nil)
 	server.Listener = api.Listen(server.Listener)
 	server.Config = api.NewServer(handler)
