@@ -14,6 +14,8 @@ import (
 // fileLock is a lock between processes on an open file. The system lets go of it when the process ends.
 type fileLock struct{ f *os.File }
 
+const lockPoll = time.Millisecond
+
 var errLocked = errors.New("store: another process holds the lock for too long")
 
 func openLock(path string) (*fileLock, error) {
@@ -43,7 +45,7 @@ func (l *fileLock) tryLock() (bool, error) { return l.flock(syscall.LOCK_EX) }
 
 func (l *fileLock) wait(ctx context.Context, how int, limit time.Duration) error {
 	over := time.After(limit)
-	for pause := time.Millisecond; ; pause = min(2*pause, 10*time.Millisecond) {
+	for {
 		ok, err := l.flock(how)
 		if ok || err != nil {
 			return err
@@ -53,7 +55,7 @@ func (l *fileLock) wait(ctx context.Context, how int, limit time.Duration) error
 			return ctx.Err()
 		case <-over:
 			return errLocked
-		case <-time.After(pause):
+		case <-time.After(lockPoll):
 		}
 	}
 }

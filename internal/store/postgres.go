@@ -41,7 +41,10 @@ func openPostgres(ctx context.Context, cfg Config, log *slog.Logger) (_ *pgxpool
 		}
 	}()
 	if err := pool.Ping(ctx); err != nil {
-		return nil, MapError(err)
+		if refused, ok := errors.AsType[refusedSettings](err); ok {
+			return nil, refused
+		}
+		return nil, fmt.Errorf("store: %s port %d: %w (%s)", pc.ConnConfig.Host, pc.ConnConfig.Port, MapError(err), cause(err))
 	}
 	if err := migratePostgres(ctx, pool, cfg.Partitions, log); err != nil {
 		return nil, err
@@ -62,8 +65,10 @@ func assertPostgres(ctx context.Context, conn *pgconn.PgConn) error {
 	return checkPostgres(settings)
 }
 
-// errNotDurable is a database that may lose what it has committed, or mangle it.
-var errNotDurable = errors.New("store: the settings of the database are refused")
+// refusedSettings says which setting of a database may lose what was committed, or mangle it.
+type refusedSettings string
+
+func (r refusedSettings) Error() string { return "store: the database is refused: " + string(r) }
 
 // checkPostgres refuses settings under which a committed transaction may be lost. synchronous_commit may be on, local,
 // remote_write or remote_apply: all of them flush the commit to the disk of the server.
@@ -71,11 +76,11 @@ func checkPostgres(settings map[string]string) error {
 	for _, name := range []string{"fsync", "synchronous_commit", "full_page_writes"} {
 		switch settings[name] {
 		case "", "off":
-			return fmt.Errorf("%w: %s is off, so that committed credits could be lost; switch it on", errNotDurable, name)
+			return refusedSettings(name + " is off, so that committed credits could be lost; switch it on")
 		}
 	}
 	if e := settings["server_encoding"]; e != "UTF8" {
-		return fmt.Errorf("%w: its encoding is %s, not UTF8", errNotDurable, e)
+		return refusedSettings("its encoding is " + e + ", not UTF8")
 	}
 	return nil
 }

@@ -41,13 +41,20 @@ func (s *Store) Tx(ctx context.Context, f func(tx *Tx) error) error {
 	}
 }
 
+// cause returns the text of the innermost error. Those around it, of the driver, name the whole connection.
 func cause(err error) string {
 	for {
-		inner := errors.Unwrap(err)
-		if inner == nil {
-			return err.Error()
+		switch e := err.(type) { //nolint:errorlint // each layer is looked at
+		case interface{ Unwrap() []error }:
+			all := e.Unwrap()
+			err = all[len(all)-1]
+		default:
+			inner := errors.Unwrap(err)
+			if inner == nil {
+				return err.Error()
+			}
+			err = inner
 		}
-		err = inner
 	}
 }
 

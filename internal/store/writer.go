@@ -11,6 +11,9 @@ import (
 // must not stop it.
 const turnWait = 2 * time.Second
 
+// adminPause is how long an administrator stays away after its turn, several polls of the service's wait for it.
+const adminPause = 5 * time.Millisecond
+
 // writer is the one connection of a process that writes to SQLite, with its prepared statements.
 //
 // SQLite wakes who waits for its lock by polling, and a busy service takes the lock back long before the next poll of
@@ -29,6 +32,9 @@ type writer struct {
 var errClosed = errors.New("store: closed")
 
 func (w *writer) tx(ctx context.Context, f func(tx *Tx) error) (err error) {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
 	select {
 	case w.busy <- struct{}{}:
 	case <-ctx.Done():
@@ -47,7 +53,10 @@ func (w *writer) tx(ctx context.Context, f func(tx *Tx) error) (err error) {
 		if err := w.turn.lock(ctx, adminBusyTimeout); err != nil {
 			return err
 		}
-		defer w.turn.unlock()
+		defer func() {
+			w.turn.unlock()
+			time.Sleep(adminPause)
+		}()
 	} else if err := w.turn.pass(ctx, turnWait); err != nil {
 		return err
 	}

@@ -110,14 +110,9 @@ func createDatabase(t testing.TB, dsn string) string {
 // Exec runs a statement on a PostgreSQL database over a connection of its own, beside all rules of the store.
 func Exec(t testing.TB, dsn, statement string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second) // also in cleanup, when t.Context() is over
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute) // also in cleanup, when t.Context() is over
 	defer cancel()
-	cfg, err := pgx.ParseConfig(dsn)
-	if err != nil {
-		t.Fatal("not an address of PostgreSQL")
-	}
-	delete(cfg.RuntimeParams, "pool_max_conns") // known to the pool alone
-	conn, err := pgx.ConnectConfig(ctx, cfg)
+	conn, err := pgx.ConnectConfig(ctx, ConnConfig(t, dsn))
 	if err != nil {
 		t.Fatalf("connect: %v", err)
 	}
@@ -125,4 +120,15 @@ func Exec(t testing.TB, dsn, statement string) {
 	if _, err := conn.Exec(ctx, statement); err != nil {
 		t.Fatalf("%s: %v", statement, err)
 	}
+}
+
+// ConnConfig returns the settings of a single connection to a database that [Config] made.
+func ConnConfig(t testing.TB, dsn string) *pgx.ConnConfig {
+	t.Helper()
+	cfg, err := pgx.ParseConfig(dsn)
+	if err != nil {
+		t.Fatal("not an address of PostgreSQL")
+	}
+	delete(cfg.RuntimeParams, "pool_max_conns") // known to the pool alone
+	return cfg
 }
