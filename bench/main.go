@@ -263,7 +263,7 @@ func (b *bench) slice(s *scenario, round int) error {
 	if err != nil {
 		return err
 	}
-	own := cpuTime()
+	own, database := cpuTime(), b.cluster.cpuTime()
 	var got *slice
 	work := func() { got = b.loads[s].run(warmUp, time.Duration(b.seconds*float64(time.Second))) }
 	var faults []error
@@ -274,7 +274,7 @@ func (b *bench) slice(s *scenario, round int) error {
 		}
 	}
 	work()
-	own = cpuTime() - own
+	own, database = cpuTime()-own, b.cluster.cpuTime()-database
 	after, err := used()
 	if err = errors.Join(append(faults, err)...); err != nil {
 		return err
@@ -290,6 +290,9 @@ func (b *bench) slice(s *scenario, round int) error {
 	w.p50s = append(w.p50s, float64(got.latency.quantile(0.5).Microseconds()))
 	w.p99s = append(w.p99s, float64(got.latency.quantile(0.99).Microseconds()))
 	w.cpus, w.loads = append(w.cpus, each(after-before)), append(w.loads, each(own))
+	if s.engine == postgres {
+		w.bases = append(w.bases, each(database))
+	}
 	w.InOut[1] = got.size
 	if s.rest != nil {
 		return s.rest()

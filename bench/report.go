@@ -41,10 +41,12 @@ type row struct {
 	P50     float64   `json:"p50Micros"`
 	P99     float64   `json:"p99Micros"`
 	Ratio   float64   `json:"ratio"`        // to json-echo in the same round
+	Share   float64   `json:"cpuShare"`     // processor time of a json-echo by that of a request, generator and database included
 	Of      string    `json:"of,omitempty"` // the goal's row, when it is another
 	OfRatio float64   `json:"ofRatio,omitempty"`
 	Goal    float64   `json:"goal,omitempty"`
-	CPU     float64   `json:"cpuMicros"` // per request, of the processes under test without the database's
+	CPU     float64   `json:"cpuMicros"`                   // per request, of the processes under test
+	BaseCPU float64   `json:"databaseCpuMicros,omitempty"` // of the backends of PostgreSQL
 	LoadCPU float64   `json:"generatorCpuMicros"`
 	Rates   []float64 `json:"rounds"`
 	InOut   [2]int    `json:"bytes"` // of a request and of its answer's body
@@ -52,6 +54,7 @@ type row struct {
 	p99s    []float64
 	cpus    []float64
 	loads   []float64
+	bases   []float64
 }
 
 // proof compares the answers with the ledger.
@@ -91,11 +94,17 @@ func (r *report) row(name string) *row {
 
 // sum turns rounds into medians.
 func (r *report) sum() {
-	base := r.row(yardstick).Rates
 	for _, w := range r.Rows {
 		w.PerSec, w.P50, w.P99 = median(w.Rates), median(w.p50s), median(w.p99s)
-		w.CPU, w.LoadCPU = median(w.cpus), median(w.loads)
-		w.Ratio = median(ratios(w.Rates, base))
+		w.CPU, w.LoadCPU, w.BaseCPU = median(w.cpus), median(w.loads), median(w.bases)
+	}
+	echo := r.row(yardstick)
+	for _, w := range r.Rows {
+		w.Ratio = median(ratios(w.Rates, echo.Rates))
+		if all := w.CPU + w.LoadCPU + w.BaseCPU; all > 0 {
+			// What the ratio would be if nobody ever waited: steady on a machine that others use.
+			w.Share = (echo.CPU + echo.LoadCPU) / all
+		}
 		if w.Of != "" {
 			w.OfRatio = median(ratios(w.Rates, r.row(w.Of).Rates))
 		}
@@ -106,13 +115,13 @@ func (r *report) table(out io.Writer) error {
 	fmt.Fprintf(out, "%s on %s, %d processors, %d connections, %d accounts, %d rounds of %gs, flush %.0f us, load before %s, after %s\n\n",
 		r.Go, r.System, r.CPUs, r.Connections, r.Accounts, r.Rounds, r.Seconds, r.FlushMicros, r.LoadBefore, r.LoadAfter)
 	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "scenario\treq/s\tp50 ms\tp99 ms\tratio\tgoal\tcpu us\tgenerator us\t")
+	fmt.Fprintln(t, "scenario\treq/s\tp50 ms\tp99 ms\tratio\tgoal\tcpu share\tcpu us\tdatabase us\tgenerator us\t")
 	for _, w := range r.Rows {
 		if w.Missing != "" {
-			fmt.Fprintf(t, "%s\tMISSING\t\t\t\t\t\t\t\n", w.Name)
+			fmt.Fprintf(t, "%s\tMISSING\t\t\t\t\t\t\t\t\t\n", w.Name)
 			continue
 		}
-		fmt.Fprintf(t, "%s\t%.0f\t%.2f\t%.2f\t%.2f\t%s\t%.0f\t%.0f\t\n", w.Name, w.PerSec, w.P50/1e3, w.P99/1e3, w.Ratio, w.goal(), w.CPU, w.LoadCPU)
+		fmt.Fprintf(t, "%s\t%.0f\t%.2f\t%.2f\t%.2f\t%s\t%.2f\t%.0f\t%.0f\t%.0f\t\n", w.Name, w.PerSec, w.P50/1e3, w.P99/1e3, w.Ratio, w.goal(), w.Share, w.CPU, w.BaseCPU, w.LoadCPU)
 	}
 	if err := t.Flush(); err != nil {
 		return err
