@@ -272,6 +272,7 @@ func runModel(b *bench, rnd *rand.Rand, steps int) {
 			what = fmt.Sprintf("mint %d until %v", n, l.end)
 			_, err = b.Mint(b.ctx, ledger.MintOp{Plan: plan, Subscriber: subscriber, Amount: n, EndsAt: l.end, Ref: ref, Order: true})
 			m.lots = append(m.lots, l)
+			m.tick() // the fresh credits cover what an ended lot was kept for
 		case k < 40:
 			id, h, n := ids(), anyPerm(), toll.Credits(rnd.IntN(12))
 			until := m.now.Add(time.Duration(1+rnd.IntN(60)) * time.Second)
