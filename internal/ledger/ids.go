@@ -83,7 +83,8 @@ func (r requestIDs) account(id string) (account AccountID, ours bool) {
 		return AccountID{}, false
 	}
 	b, err := requestEncoding.DecodeString(id[len(RequestPrefix):])
-	if err != nil || !hmac.Equal(b[32:], r.mac(b[:32])) {
+	// The decoder skips line breaks, so that the bytes may be fewer.
+	if err != nil || len(b) != requestBytes || !hmac.Equal(b[32:], r.mac(b[:32])) {
 		return AccountID{}, false
 	}
 	copy(account[:], b[16:32])
