@@ -227,24 +227,18 @@ func (r *reading) permission(scan func(...any) error) error {
 // due returns the statements that read the holds at their end, nil when no account has one.
 func (r *reading) due() []store.Stmt {
 	var accounts [][]byte
-	var dues []*group
-	var now int64
+	var times []int64 // each account has its own: what a fast clock wrote to one must end nothing of another
 	for _, g := range r.gs {
 		if at := g.state.dueAt(); g.state.account.nextHoldEnd <= at {
 			accounts = append(accounts, g.id[:])
-			dues = append(dues, g)
-			now = max(now, at)
+			times = append(times, at)
 		}
 	}
 	if accounts == nil {
 		return nil
 	}
-	// One time serves them all, so that no hold falls between the two queries.
-	for _, g := range dues {
-		g.state.now = now
-	}
 	return []store.Stmt{
-		{SQL: sqlRequestsDueOf, Args: []any{accounts, now}, Row: func(scan func(...any) error) error {
+		{SQL: sqlRequestsDueOf, Args: []any{accounts, times}, Row: func(scan func(...any) error) error {
 			row := &requestRow{stored: true}
 			if err := scanRequest(scan, &row.Request); err != nil {
 				return err
@@ -255,7 +249,7 @@ func (r *reading) due() []store.Stmt {
 			}
 			return err
 		}},
-		{SQL: sqlNextDueOf, Args: []any{accounts, now}, Row: func(scan func(...any) error) error {
+		{SQL: sqlNextDueOf, Args: []any{accounts, times}, Row: func(scan func(...any) error) error {
 			var id []byte
 			var next int64
 			if err := scan(&id, &next); err != nil {

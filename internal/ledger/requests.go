@@ -25,14 +25,14 @@ const (
 
 	sqlRequestsDue = `SELECT ` + requestColumns + ` FROM requests WHERE account_id = $1 AND state = 1 AND hold_ends_at <= $2
 		ORDER BY hold_ends_at`
-	sqlRequestsDueOf = `SELECT r.* FROM unnest($1::bytea[]) AS u(account_id),
+	sqlRequestsDueOf = `SELECT r.* FROM unnest($1::bytea[], $2::bigint[]) AS u(account_id, at),
 		LATERAL (SELECT ` + requestColumns + ` FROM requests
-			WHERE account_id = u.account_id AND state = 1 AND hold_ends_at <= $2 ORDER BY hold_ends_at LIMIT 1000) r`
+			WHERE account_id = u.account_id AND state = 1 AND hold_ends_at <= u.at ORDER BY hold_ends_at LIMIT 1000) r`
 	sqlNextDue = `SELECT hold_ends_at FROM requests WHERE account_id = $1 AND state = 1 AND hold_ends_at > $2
 		ORDER BY hold_ends_at LIMIT 1`
-	sqlNextDueOf = `SELECT u.account_id, r.hold_ends_at FROM unnest($1::bytea[]) AS u(account_id),
+	sqlNextDueOf = `SELECT u.account_id, r.hold_ends_at FROM unnest($1::bytea[], $2::bigint[]) AS u(account_id, at),
 		LATERAL (SELECT hold_ends_at FROM requests
-			WHERE account_id = u.account_id AND state = 1 AND hold_ends_at > $2 ORDER BY hold_ends_at LIMIT 1) r`
+			WHERE account_id = u.account_id AND state = 1 AND hold_ends_at > u.at ORDER BY hold_ends_at LIMIT 1) r`
 
 	sqlRequestAdd = `INSERT INTO requests (` + requestColumns + `)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)`
