@@ -1,5 +1,7 @@
 package ledger
 
+import "time"
+
 // SetFailpoint makes the writer call f at its steps: begin, locked, decided, written, committed.
 func SetFailpoint(l *Ledger, f func(at string)) { l.failpoint.Store(&f) }
 
@@ -13,3 +15,9 @@ func Waiting(l *Ledger) int {
 	}
 	return n
 }
+
+// Failpoint returns what [SetFailpoint] set.
+func Failpoint(l *Ledger) func(at string) { return *l.failpoint.Load() }
+
+// SetBatchTimeout bounds an attempt of the writer; set it before the first operation.
+func SetBatchTimeout(l *Ledger, d time.Duration) { l.batchTimeout = d }

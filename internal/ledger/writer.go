@@ -17,8 +17,7 @@ const (
 	// maxBatch bounds the operations of one commit.
 	maxBatch = 512
 	// maxAttempts bounds how often a batch is tried against a store that fails in passing.
-	maxAttempts = 6
-	// batchTimeout bounds one attempt, so that a store that hangs turns into an unknown outcome.
+	maxAttempts  = 6
 	batchTimeout = 20 * time.Second
 )
 
@@ -31,6 +30,9 @@ type call struct {
 	ctx  context.Context
 	op   operation
 	done chan outcome
+
+	retried bool // an earlier attempt failed
+	unknown bool // an earlier attempt may have been committed
 }
 
 // flusher applies the operations of its accounts in groups.
@@ -126,16 +128,38 @@ func (f *flusher) process(w *writer, batch []*call) {
 	if err == nil {
 		return
 	}
-	if len(batch) > 1 && !errors.Is(err, ErrUnknownOutcome) && !passing(err) {
+	if parts := apart(batch, err); parts != nil {
 		f.l.log.Warn("a batch of the ledger failed and is taken apart", "operations", len(batch), "err", err)
-		for _, c := range batch {
-			f.process(w, []*call{c})
+		for _, part := range parts {
+			f.process(w, part)
 		}
 		return
 	}
 	for _, c := range batch {
 		c.done <- outcome{err: err}
 	}
+}
+
+// apart returns the parts in which a failed batch is tried again, nil when it is not. A failure of one operation leaves
+// the others alone; an account that somebody else keeps locked costs one attempt, however many operations wait for it.
+func apart(batch []*call, err error) (parts [][]*call) {
+	switch {
+	case len(batch) == 1 || errors.Is(err, ErrUnknownOutcome) || passing(err):
+		return nil
+	case errors.Is(err, context.DeadlineExceeded):
+		gs := groups(batch, false)
+		if len(gs) == 1 {
+			return nil
+		}
+		for _, g := range gs {
+			parts = append(parts, g.calls)
+		}
+		return parts
+	}
+	for _, c := range batch {
+		parts = append(parts, []*call{c})
+	}
+	return parts
 }
 
 // group is the operations on one account.
@@ -213,7 +237,9 @@ func (w *writer) close() {
 
 // commit decides and writes a batch and answers its callers. An error means that none of them was answered.
 func (w *writer) commit(batch []*call) error {
-	depth, retried := 0, false
+	depth := 0
+	retried := slices.ContainsFunc(batch, func(c *call) bool { return c.retried })
+	unknown := slices.ContainsFunc(batch, func(c *call) bool { return c.unknown })
 	gs := groups(batch, retried)
 	for attempt := 1; ; attempt++ {
 		outcomes, err := w.attempt(gs, lotDepths[depth], retried)
@@ -231,6 +257,9 @@ func (w *writer) commit(batch []*call) error {
 		case errors.Is(err, store.ErrFlush):
 			return fmt.Errorf("%w: %w", ErrUnknownOutcome, err)
 		case !passing(err):
+			if unknown && apart(batch, err) == nil {
+				return fmt.Errorf("%w: %w", ErrUnknownOutcome, err)
+			}
 			return err
 		case attempt >= maxAttempts:
 			if retried {
@@ -239,7 +268,10 @@ func (w *writer) commit(batch []*call) error {
 			return err
 		default:
 			w.l.log.Warn("a batch of the ledger is tried again", "attempt", attempt, "operations", len(batch), "err", err)
-			retried = true
+			retried, unknown = true, unknown || errors.Is(err, store.ErrUnknownOutcome)
+			for _, c := range batch {
+				c.retried, c.unknown = true, unknown
+			}
 			gs = groups(batch, retried)
 			time.Sleep(time.Duration(5<<attempt) * time.Millisecond)
 		}
@@ -253,7 +285,7 @@ func passing(err error) bool {
 }
 
 func (w *writer) attempt(gs []*group, depth int, retried bool) ([][]outcome, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), batchTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), w.l.batchTimeout)
 	defer cancel()
 	now := w.l.clock().UnixMicro()
 	for _, g := range gs {
@@ -261,7 +293,11 @@ func (w *writer) attempt(gs []*group, depth int, retried bool) ([][]outcome, err
 	}
 	w.l.at("begin")
 	if w.pipe != nil {
-		return w.pipelined(ctx, gs, depth, retried)
+		outcomes, err := w.pipelined(ctx, gs, depth, retried)
+		if err != nil && ctx.Err() != nil && !errors.Is(err, store.ErrUnknownOutcome) {
+			err = toll.NewError(toll.CodeDatabaseUnavailable).WithCause(errors.Join(ctx.Err(), err))
+		}
+		return outcomes, err
 	}
 	var outcomes [][]outcome
 	err := w.l.st.Tx(ctx, func(tx *store.Tx) error {
@@ -303,7 +339,7 @@ func decide(g *group, retried bool) (out []outcome, err error) {
 
 // alone runs one mint in a transaction of its own, together with other writes.
 func alone(ctx context.Context, l *Ledger, op mint, also func(tx *store.Tx, m Minted) error) (Minted, error) {
-	depth := 0
+	depth, unknown := 0, false
 	for attempt := 1; ; attempt++ {
 		var answer Minted
 		err := l.st.Tx(ctx, func(tx *store.Tx) error {
@@ -318,9 +354,11 @@ func alone(ctx context.Context, l *Ledger, op mint, also func(tx *store.Tx, m Mi
 				return err
 			}
 			if out[0].err != nil {
+				unknown = false // decided under the lock, which an attempt that may be committed has let go of
 				return out[0].err
 			}
 			answer = out[0].answer.(Minted)
+			unknown = unknown && answer.Replayed
 			if err := save(ctx, tx, g); err != nil || answer.Replayed {
 				return err
 			}
@@ -329,9 +367,11 @@ func alone(ctx context.Context, l *Ledger, op mint, also func(tx *store.Tx, m Mi
 		switch {
 		case errors.Is(err, errNeedLots) && depth < len(lotDepths)-1:
 			depth++
-		case errors.Is(err, store.ErrUnknownOutcome) && attempt >= maxAttempts:
+		case errors.Is(err, store.ErrUnknownOutcome) && attempt < maxAttempts && ctx.Err() == nil:
+			unknown = true
+		case err != nil && (unknown || errors.Is(err, store.ErrUnknownOutcome) || errors.Is(err, store.ErrFlush)):
 			return answer, fmt.Errorf("%w: %w", ErrUnknownOutcome, err)
-		case !errors.Is(err, store.ErrUnknownOutcome):
+		default:
 			return answer, err
 		}
 	}
