@@ -30,13 +30,15 @@ type Ledger struct {
 	log      *slog.Logger
 	ids      requestIDs
 	flushers []*flusher
+	// batchTimeout bounds one attempt of the writer, so that a store that hangs becomes an error.
+	batchTimeout time.Duration
 	// failpoint is set by tests that stop or kill the writer at a step.
 	failpoint atomic.Pointer[func(at string)]
 }
 
 // New starts the writer of a store. Close stops it.
 func New(st *store.Store, cfg Config) *Ledger {
-	l := &Ledger{st: st, clock: cfg.Clock, log: cfg.Log, ids: requestIDs{cfg.MACKey}}
+	l := &Ledger{st: st, clock: cfg.Clock, log: cfg.Log, ids: requestIDs{cfg.MACKey}, batchTimeout: batchTimeout}
 	if l.clock == nil {
 		l.clock = time.Now
 	}
@@ -128,7 +130,7 @@ func (l *Ledger) withTransaction(ctx context.Context, op MintOp, m Minted) (Mint
 // Hold sets credits aside. Refusals: InFlight, Duplicate, Conflict, PermissionUnknown, PermissionRevoked,
 // PermissionExpired, RedemptionLimit, PeriodOver, Insufficient, TooManyHolds.
 func (l *Ledger) Hold(ctx context.Context, op HoldOp) (Held, error) {
-	o := &hold{HoldOp: op}
+	o := &hold{HoldOp: op, life: op.Until.Sub(l.clock())}
 	if l.foreign(op.RequestID, o.accountID()) {
 		return Held{}, refuse(Conflict)
 	}
@@ -170,7 +172,7 @@ func (l *Ledger) Restore(ctx context.Context, account AccountID, ref string) (Ta
 // RevokePermission ends a permission at once. Open holds under it still settle. Refusals: PermissionUnknown,
 // PermissionRevoked.
 func (l *Ledger) RevokePermission(ctx context.Context, plan toll.PlanID, subscriber toll.Address, hash toll.Hash, at time.Time) error {
-	_, err := do[any](ctx, l, revoke{NewAccountID(plan, subscriber), hash, at})
+	_, err := do[any](ctx, l, revoke{plan, subscriber, hash, at.Truncate(time.Microsecond)})
 	return err
 }
 

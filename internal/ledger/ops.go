@@ -53,7 +53,14 @@ func (o mint) apply(s *state, _ bool) (any, error) {
 
 type hold struct {
 	HoldOp
-	issued bool // the id was made for this call
+	life   time.Duration // how long the caller meant it to live
+	issued bool          // the id was made for this call
+}
+
+// until is the end of a hold that begins at now, the time of the account: a slow clock or a wait for the writer must not
+// shorten it.
+func (o *hold) until(now int64) time.Time {
+	return micro(max(o.Until.UnixMicro(), now+o.life.Microseconds()))
 }
 
 func (o *hold) accountID() AccountID { return NewAccountID(o.Plan, o.Subscriber) }
@@ -101,24 +108,25 @@ func (o *hold) apply(s *state, retried bool) (any, error) {
 	if p.OpenHolds >= MaxHoldsPerPermission || a.OpenHolds >= MaxHoldsPerAccount {
 		return nil, refuse(TooManyHolds)
 	}
+	until := o.until(s.now)
 	a.Held += o.Amount
 	a.OpenHolds++
-	a.nextHoldEnd = min(a.nextHoldEnd, o.Until.UnixMicro())
+	a.nextHoldEnd = min(a.nextHoldEnd, until.UnixMicro())
 	s.accountChanged = true
 	p.Held += o.Amount
 	p.OpenHolds++
 	p.changed = true
 	s.file(&requestRow{changed: true, Request: Request{
 		Account: a.ID, ID: id, State: StateHeld, Permission: o.Permission, Agent: o.Agent, Resource: o.Resource,
-		Held: o.Amount, HoldEndsAt: o.Until, CreatedAt: micro(s.now),
+		Held: o.Amount, HoldEndsAt: until, CreatedAt: micro(s.now),
 	}}, o.Keys)
-	return Held{RequestID: id, Amount: o.Amount, Until: o.Until, Account: *a}, nil
+	return Held{RequestID: id, Amount: o.Amount, Until: until, Account: *a}, nil
 }
 
 // sameAs reports whether the stored hold is the one that an earlier attempt of this very call wrote.
 func (o *hold) sameAs(r *requestRow) bool {
 	return r.State == StateHeld && r.Permission == o.Permission && r.Held == o.Amount && r.Resource == o.Resource &&
-		r.HoldEndsAt.UnixMicro() == o.Until.UnixMicro()
+		r.HoldEndsAt.Equal(o.until(r.CreatedAt.UnixMicro()))
 }
 
 // covers reports whether the account can give n credits that nothing was set aside for. An account that never ordered
@@ -255,6 +263,7 @@ func (o *settle) held(s *state, r *requestRow) (any, error) {
 	if r.State == StateHeld {
 		s.endHold(r, StateSettled)
 	}
+	s.file(r, o.Keys) // keys that the hold did not have name this request from now on
 	return o.finish(s, r, p, amount, own)
 }
 
@@ -301,20 +310,29 @@ func (o release) apply(s *state, _ bool) (any, error) {
 }
 
 type revoke struct {
-	account    AccountID
+	plan       toll.PlanID
+	subscriber toll.Address
 	permission toll.Hash
-	at         time.Time
+	at         time.Time // whole microseconds
 }
 
-func (o revoke) accountID() AccountID { return o.account }
-func (o revoke) needs(n *needs)       { n.perms = append(n.perms, o.permission) }
+func (o revoke) accountID() AccountID { return NewAccountID(o.plan, o.subscriber) }
 
-func (o revoke) apply(s *state, _ bool) (any, error) {
+// needs makes the account of a subscriber who never ordered: its row is the lock of its permissions.
+func (o revoke) needs(n *needs) {
+	n.plan, n.subscriber = o.plan, o.subscriber
+	n.perms = append(n.perms, o.permission)
+}
+
+func (o revoke) apply(s *state, retried bool) (any, error) {
 	p := s.perms[o.permission]
 	if p == nil {
 		return nil, refuse(PermissionUnknown)
 	}
 	if !p.RevokedAt.IsZero() {
+		if retried && p.RevokedAt.Equal(o.at) {
+			return nil, nil
+		}
 		return nil, refuse(PermissionRevoked)
 	}
 	p.RevokedAt = o.at

@@ -237,8 +237,8 @@ type HoldOp struct {
 	Keys       []string // "n:" + nonce, "p:" + payment identifier: each names one request of the account
 	Resource   string
 	Amount     toll.Credits
-	IsTime     bool // a time plan: amount 0, the period must run
-	Until      time.Time
+	IsTime     bool      // a time plan: amount 0, the period must run
+	Until      time.Time // its distance from now counts from the time of the account when that is ahead
 }
 
 // Held is the answer to a hold.

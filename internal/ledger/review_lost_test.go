@@ -1,0 +1,173 @@
+package ledger_test
+
+import (
+	"context"
+	"errors"
+	"net/url"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/ledger"
+	"github.com/tollhq/toll/internal/store"
+	"github.com/tollhq/toll/internal/store/storetest"
+)
+
+// TestF04_RevokeAnsweredAfterLostCommit: the writer finds its own revocation when it tries again.
+func TestF04_RevokeAnsweredAfterLostCommit(t *testing.T) {
+	lostCommit(t, func(b *bench, l *ledger.Ledger, perm toll.Hash) {
+		b.must(l.RevokePermission(b.ctx, plan, subscriber, perm, b.clock.now()))
+		b.refused(l.RevokePermission(b.ctx, plan, subscriber, perm, b.clock.now().Add(time.Second)), ledger.PermissionRevoked)
+	})
+}
+
+// TestF04_HoldFoundWhenBatchTakenApart: after a commit whose answer was lost, the batch fails for another reason and is
+// taken apart. Its members still know that they may have been committed.
+func TestF04_HoldFoundWhenBatchTakenApart(t *testing.T) {
+	lostCommit(t, func(b *bench, l *ledger.Ledger, perm toll.Hash) {
+		busy, begun := make(chan struct{}), make(chan struct{})
+		var mu sync.Mutex
+		begins := 0
+		previous := ledger.Failpoint(l)
+		ledger.SetFailpoint(l, func(at string) {
+			mu.Lock()
+			if at == "begin" {
+				begins++
+			}
+			n := begins
+			mu.Unlock()
+			switch {
+			case at == "begin" && n == 1:
+				close(begun)
+				<-busy
+			case at == "begin" && n == 3:
+				b.mint(5000, time.Time{}) // now the poisoned member is no longer refused
+			case n >= 2:
+				previous(at)
+			}
+		})
+		go func() { _ = l.Touch(b.ctx, ledger.NewAccountID(plan, subscriber)) }()
+		<-begun
+		op := b.holdOp(perm, 5)
+		op.RequestID = "mine"
+		held := make(chan error, 1)
+		go func() { _, err := l.Hold(b.ctx, op); held <- err }()
+		bad := settleOp(perm, "bad", 1000)
+		bad.Render = func(ledger.Receipt) []byte { panic("poison") }
+		settled := make(chan error, 1)
+		go func() { _, err := l.Settle(b.ctx, bad); settled <- err }()
+		for ledger.Waiting(l) < 2 {
+			time.Sleep(time.Millisecond)
+		}
+		close(busy)
+		b.must(<-held)
+		if err := <-settled; err == nil || ledger.IsRefused(err, ledger.Insufficient) {
+			t.Errorf("the poisoned settle got %v", err)
+		}
+	})
+}
+
+// lostCommit runs f on a ledger whose next commit loses its answer.
+func lostCommit(t *testing.T, f func(b *bench, l *ledger.Ledger, perm toll.Hash)) {
+	t.Helper()
+	cfg := storetest.Config(t, storetest.Postgres)
+	dsn, err := url.Parse(cfg.Database)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := newWire(t, dsn.Host)
+	b := open(t, storetest.OpenConfig(t, cfg))
+	dsn.Host = w.Addr().String()
+	through, err := store.Open(context.Background(), store.Config{Database: dsn.String()})
+	b.must(err)
+	defer through.Close()
+	b.mint(100, time.Time{})
+	perm := b.permission(0)
+	l := ledger.New(through, ledger.Config{Clock: b.clock.now, MACKey: []byte("0123456789abcdef0123456789abcdef")})
+	defer func() {
+		if err := l.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+	}()
+	// A connection prepares its statements at their first use; only after that is a commit a single message.
+	_, err = l.Settle(b.ctx, settleOp(perm, "warm", 1))
+	b.must(err)
+	b.must(l.RevokePermission(b.ctx, plan, subscriber, b.permission(0), b.clock.now()))
+	onFirst(l, "written", func() { w.deaf.Store(true) })
+	f(b, l, perm)
+}
+
+// TestF15_LockedAccountStopsNobodyElse: who keeps an account locked for too long stops that account, with an answer that
+// says that the database was not to be had, and no other account.
+func TestF15_LockedAccountStopsNobodyElse(t *testing.T) {
+	st, _ := storetest.OpenVariant(t, storetest.Postgres)
+	b := open(t, st)
+	ledger.SetBatchTimeout(b.Ledger, 500*time.Millisecond)
+	b.mint(100, time.Time{})
+	perm := b.permission(0)
+	_, err := b.Mint(b.ctx, ledger.MintOp{Plan: plan, Subscriber: otherSubscriber, Amount: 1, Ref: "first"})
+	b.must(err)
+	id := ledger.NewAccountID(plan, subscriber)
+	done, locked := make(chan struct{}), make(chan struct{})
+	released := make(chan error, 1)
+	go func() {
+		released <- st.Tx(b.ctx, func(tx *store.Tx) error {
+			var n int64
+			err := tx.QueryRow(b.ctx, "SELECT balance FROM accounts WHERE account_id = $1 FOR UPDATE", id[:]).Scan(&n)
+			close(locked)
+			<-done
+			return err
+		})
+	}()
+	<-locked
+	defer func() { close(done); b.must(<-released) }()
+	const n = 8
+	errs := make(chan error, n)
+	for i := range n {
+		go func() { _, err := b.Settle(b.ctx, settleOp(perm, string(rune('a'+i)), 1)); errs <- err }()
+	}
+	began := time.Now()
+	other := make(chan error, 1)
+	go func() {
+		_, err := b.Mint(b.ctx, ledger.MintOp{Plan: plan, Subscriber: otherSubscriber, Amount: 1, Ref: "second"})
+		other <- err
+	}()
+	for range n {
+		if err := <-errs; !errors.Is(err, toll.NewError(toll.CodeDatabaseUnavailable)) {
+			t.Errorf("got %v, want %s", err, toll.CodeDatabaseUnavailable)
+		}
+	}
+	b.must(<-other)
+	if d := time.Since(began); d > 2500*time.Millisecond {
+		t.Errorf("%d operations on one locked account kept the writer for %v", n, d)
+	}
+}
+
+// TestMintWithKeepsUnknownOutcome: when the answer to a commit was lost and the retry fails for another reason, the caller
+// must not be told that nothing happened.
+func TestMintWithKeepsUnknownOutcome(t *testing.T) {
+	cfg := storetest.Config(t, storetest.Postgres)
+	dsn, err := url.Parse(cfg.Database)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := newWire(t, dsn.Host)
+	b := open(t, storetest.OpenConfig(t, cfg))
+	dsn.Host = w.Addr().String()
+	through, err := store.Open(context.Background(), store.Config{Database: dsn.String()})
+	b.must(err)
+	defer through.Close()
+	l := ledger.New(through, ledger.Config{Clock: b.clock.now, MACKey: []byte("0123456789abcdef0123456789abcdef")})
+	defer func() {
+		if err := l.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+	}()
+	_, err = l.MintWith(b.ctx, ledger.MintOp{Plan: plan, Subscriber: subscriber, Amount: 1, Ref: "order", Order: true},
+		func(*store.Tx, ledger.Minted) error { w.deaf.Store(true); w.down.Store(true); return nil })
+	if !errors.Is(err, ledger.ErrUnknownOutcome) {
+		t.Errorf("got %v, want %v", err, ledger.ErrUnknownOutcome)
+	}
+	b.balance(1, 0)
+}
