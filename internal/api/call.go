@@ -122,15 +122,14 @@ func (c *call) readBody() ([]byte, error) {
 		c.w.Header()["Connection"] = closing
 		return nil, toll.NewError(toll.CodeBodyTooLarge)
 	}
-	c.deadline(time.Time{}) // the connection outlives this body
 	if len(body) == 0 {
 		return nil, nil
 	}
 	return body, checkMediaType(c.r.Header)
 }
 
-// deadline says until when the body must have arrived. It also holds for a body that nobody reads, which net/http reads
-// away before it takes the next request.
+// deadline says until when the body must have arrived; net/http lifts it at the end of the body. It also holds for a body
+// that nobody reads, which net/http reads away before it takes the next request.
 func (c *call) deadline(t time.Time) {
 	_ = http.NewResponseController(c.w).SetReadDeadline(t) // a connection without deadlines has other guards
 }

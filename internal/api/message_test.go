@@ -20,6 +20,11 @@ import (
 // raw sends bytes over TCP and returns the answers until the connection ends, or until it has been silent for a while.
 func (s *stack) raw(t *testing.T, parts ...string) (answers []answer, closed bool) {
 	t.Helper()
+	return s.rawFor(t, 700*time.Millisecond, parts...)
+}
+
+func (s *stack) rawFor(t *testing.T, silence time.Duration, parts ...string) (answers []answer, closed bool) {
+	t.Helper()
 	conn, err := net.Dial("tcp", strings.TrimPrefix(s.url, "http://"))
 	must(t, err)
 	defer func() { _ = conn.Close() }()
@@ -31,7 +36,7 @@ func (s *stack) raw(t *testing.T, parts ...string) (answers []answer, closed boo
 	}()
 	r := bufio.NewReader(conn)
 	for {
-		must(t, conn.SetReadDeadline(time.Now().Add(700*time.Millisecond)))
+		must(t, conn.SetReadDeadline(time.Now().Add(silence)))
 		res, err := http.ReadResponse(r, nil)
 		if err != nil {
 			var timeout net.Error
@@ -230,17 +235,17 @@ func TestT91_Sizes(t *testing.T) {
 	})
 	t.Run("slow body", func(t *testing.T) {
 		start := time.Now()
-		answers, closed := s.raw(t, "POST "+base+"/protocol/plans HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer "+s.b1.key+"\r\nContent-Length: 100\r\n\r\n{")
+		answers, closed := s.rawFor(t, 4*time.Second, "POST "+base+"/protocol/plans HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer "+s.b1.key+"\r\nContent-Length: 100\r\n\r\n{")
 		if len(answers) != 1 || answers[0].status != 408 || answers[0].code() != "BCK.HTTP.408" || !closed {
 			t.Fatalf("closed %v: %+v", closed, answers)
 		}
 		checkHeaders(t, answers[0])
-		if time.Since(start) > 5*time.Second {
+		if time.Since(start) > 10*time.Second {
 			t.Error("it took too long")
 		}
 	})
 	t.Run("slow body that nobody reads", func(t *testing.T) {
-		answers, closed := s.raw(t, "POST "+base+"/nothing HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{")
+		answers, closed := s.rawFor(t, 4*time.Second, "POST "+base+"/nothing HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{")
 		if len(answers) != 1 || answers[0].status != 404 || !closed {
 			t.Fatalf("closed %v: %+v", closed, answers)
 		}

@@ -113,7 +113,7 @@ func newStackOn(t testing.TB, st *store.Store) *stack {
 	})
 	handler := api.New(api.Deps{
 		Store: st, Auth: s.auth, Facilitator: s.fac, Checkout: desk, Ledger: s.ledger, Seal: ring.Seal, Environment: toll.Sandbox,
-		PublicURL: publicURL, Release: "1.1.0", Clock: s.clock.now, Log: log, BodyTimeout: 300 * time.Millisecond,
+		PublicURL: publicURL, Release: "1.1.0", Clock: s.clock.now, Log: log, BodyTimeout: time.Second,
 	})
 	s.handler = handler
 	server := httptest.NewUnstartedServer(nil)
