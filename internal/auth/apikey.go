@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"crypto/rand"
-	"crypto/sha256"
 	"encoding/hex"
 	stdjson "encoding/json"
 	"errors"
@@ -123,7 +122,7 @@ func (a *Auth) CreateKey(ctx context.Context, owner toll.Address, p KeyParams) (
 		return toll.APIKey{}, err
 	}
 	jwt := signer.sign(payload)
-	sum := sha256.Sum256([]byte(jwt))
+	sum := sumOf(jwt)
 	row := store.APIKey{
 		ID: id, Address: owner, Hash: sum[:], Name: p.Name, Prefix: p.Prefix, Tail: jwt[len(jwt)-6:],
 		Version: p.Version, CreatedAt: now, ExpiresAt: ends,

@@ -207,6 +207,68 @@ func TestRevocationUnderLoad(t *testing.T) {
 	})
 }
 
+// A change of a key waits for a read of the same key, which would otherwise put the older row into the cache after it.
+func TestChangeWaitsForRead(t *testing.T) {
+	a, _ := known(t)
+	k := newKey(t, a, KeyParams{})
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	if err := a.alone(t.Context(), k.ID, func() error {
+		_, err := a.RevokeKey(ctx, k.Address, k.ID)
+		return err
+	}); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("revocation beside a read: %v", err)
+	}
+	if got := try(t, a, "Bearer "+k.Key); got != "" {
+		t.Errorf("the key: %s", got)
+	}
+	if _, err := a.RevokeKey(t.Context(), k.Address, k.ID); err != nil {
+		t.Error(err)
+	}
+}
+
+// The end that was signed counts, whatever the row says, and so does the retirement of the key that signed.
+func TestSignedEndAndRetiredSigner(t *testing.T) {
+	st := sqliteStore(t)
+	cfg, clock := testConfig()
+	putKey(t, st, toll.Sandbox, testSeed, clock.now())
+	a := start(t, st, cfg)
+	k := newKey(t, a, KeyParams{ExpiresAt: clock.now().Add(time.Minute)})
+	lasting := newKey(t, a, KeyParams{})
+	if err := st.Tx(t.Context(), func(tx *store.Tx) error {
+		_, err := tx.Exec(t.Context(), "UPDATE api_keys SET expires_at = 0")
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	clock.add(2 * time.Minute)
+	if got := try(t, a, "Bearer "+k.Key); got != toll.CodeNotAuthenticated {
+		t.Errorf("after the signed end: %q", got)
+	}
+
+	if _, err := a.AddSigningKey(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	later := newKey(t, a, KeyParams{})
+	for _, key := range []toll.APIKey{lasting, later} {
+		if got := try(t, a, "Bearer "+key.Key); got != "" {
+			t.Fatal(got)
+		}
+	}
+	if err := a.RetireSigningKey(t.Context(), testKID, clock.now()); err != nil {
+		t.Fatal(err)
+	}
+	for _, when := range []string{"remembered", "read again"} {
+		if got := try(t, a, "Bearer "+lasting.Key); got != "" {
+			t.Errorf("%s: signed before the retirement: %s", when, got)
+		}
+		if got := try(t, a, "Bearer "+later.Key); got != toll.CodeKeyForeign {
+			t.Errorf("%s: signed at the retirement: %q", when, got)
+		}
+		a.signatures.clear()
+	}
+}
+
 func TestT09_EnvironmentMix(t *testing.T) {
 	cfg, clock := testConfig()
 	start1 := func(env toll.Environment, issuer string) *Auth {
@@ -331,6 +393,7 @@ func TestT15_APIKeySyntax(t *testing.T) {
 		{"unsigned", []string{"Bearer " + b64(`{"alg":"none"}`) + "." + b64(claims) + "." + b64("x")}, toll.CodeKeyForeign},
 		{"signed again, other text", []string{"Bearer " + edit(`"iat":`, `"x":1,"iat":`)}, toll.CodeNotAuthenticated},
 		{"9 KB", []string{"Bearer sandbox:" + strings.Repeat("a", 9<<10)}, toll.CodeKeyMalformed},
+		{"9 KB, well signed", []string{"Bearer " + edit(`"o11y":"`, `"o11y":"`+strings.Repeat("a", 7<<10))}, toll.CodeKeyMalformed},
 		{"20 KB", []string{"Bearer sandbox:" + strings.Repeat("a", 20<<10)}, toll.CodeHeadersTooLarge},
 	} {
 		if got := try(t, a, c.lines...); got != c.want {

@@ -156,6 +156,64 @@ func TestSigningKeyOfTheDatabaseWriter(t *testing.T) {
 	}
 }
 
+func TestPublicKeyChangedInTheDatabase(t *testing.T) {
+	st := sqliteStore(t)
+	cfg, _ := testConfig()
+	start(t, st, cfg)
+	if err := st.Tx(t.Context(), func(tx *store.Tx) error {
+		_, err := tx.Exec(t.Context(), "UPDATE signing_keys SET public = $1", []byte(ownKey().Public().(ed25519.PublicKey)))
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Bootstrap(t.Context(), st, ring(), cfg); err == nil || !strings.Contains(err.Error(), "changed in the database") {
+		t.Errorf("start: %v", err)
+	}
+}
+
+// Services that start at once, each with a public address of its own: tokens of all of them are good everywhere.
+func TestPublicAddressesAtOnce(t *testing.T) {
+	storetest.Each(t, func(t *testing.T, st *store.Store) {
+		cfg, clock := testConfig()
+		start(t, st, cfg)
+		const starters = 6
+		all := make([]*Auth, starters)
+		errs := make([]error, starters)
+		var wg sync.WaitGroup
+		for i := range starters {
+			wg.Go(func() {
+				c := cfg
+				c.Issuer, c.IssuerGiven = "https://"+string(rune('a'+i))+".example.com/api/v1", true
+				all[i], errs[i] = Bootstrap(context.Background(), st, seal.New(testMaster), c)
+			})
+		}
+		wg.Wait()
+		for i := range all {
+			if errs[i] != nil {
+				t.Fatal(errs[i])
+			}
+			defer stop(t, all[i])
+		}
+		clock.add(time.Minute)
+		for i, a := range all {
+			if want := "https://" + string(rune('a'+i)) + ".example.com/api/v1"; a.Issuer() != want {
+				t.Errorf("issuer %s, want %s", a.Issuer(), want)
+			}
+			c := exampleClaims
+			c.Issuer, c.Audience = "", nil
+			jws, err := a.SignToken(c)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for j, b := range all {
+				if _, err := b.VerifyToken(jws); err != nil {
+					t.Errorf("token of %d at %d: %v", i, j, errors.Unwrap(err))
+				}
+			}
+		}
+	})
+}
+
 func TestPublicAddressReplacesTheIssuer(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, st *store.Store) {
 		cfg, clock := testConfig()

@@ -2,6 +2,7 @@ package auth
 
 import (
 	"crypto/ed25519"
+	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
 	stdjson "encoding/json"
@@ -49,6 +50,13 @@ func splitCompact(jws string) (header, payload, signature string, ok bool) {
 	}
 	header, payload, signature = jws[:dots[0]], jws[dots[0]+1:dots[1]], jws[dots[1]+1:]
 	return header, payload, signature, header != "" && payload != "" && signature != ""
+}
+
+// sumOf returns the SHA-256 of a text, the key under which what is known of it is remembered. A text of usual length is
+// hashed on the stack: this is most of the price of a hit.
+func sumOf(text string) [32]byte {
+	var buf [2048]byte
+	return sha256.Sum256(append(buf[:0], text...))
 }
 
 // decodeSegment refuses padding and a last character with unused bits set.

@@ -22,8 +22,8 @@ import (
 const (
 	// publishFirst is how long a key stands in the JWKS before it signs, when another one can sign meanwhile.
 	publishFirst = 10 * time.Minute
-	// retireGrace lies between the last signature of a key and its retirement: every process has read the change by then,
-	// and clocks half a minute apart do not matter.
+	// retireGrace is how long before its moment a retirement is written: every process has read it by then, also one that
+	// missed a reading or whose clock is half a minute behind.
 	retireGrace = 2 * time.Minute
 	// longestToken is the longest life of an access token; a retired key stays in the JWKS for it.
 	longestToken = 365 * 24 * time.Hour
@@ -38,13 +38,10 @@ type signingKey struct {
 	retiredAt time.Time // zero: not retired
 }
 
-// passes reports whether a text signed at this moment is good: a retired key vouches only for what came before.
-func (k *signingKey) passes(issuedAt time.Time) bool {
-	return k.retiredAt.IsZero() || issuedAt.Before(k.retiredAt)
-}
-
-func (k *signingKey) signs(now time.Time) bool {
-	return k.retiredAt.IsZero() || now.Before(k.retiredAt.Add(-retireGrace))
+// passes reports whether the key signs at this moment, and what it signed then is good: a retired key vouches only for
+// what came before.
+func (k *signingKey) passes(at time.Time) bool {
+	return k.retiredAt.IsZero() || at.Before(k.retiredAt)
 }
 
 // keySet is one reading of signing keys and issuers. It never changes.
@@ -61,7 +58,7 @@ type keySet struct {
 // signer returns the oldest key that signs, so that the next one has been published for long when its turn comes.
 func (ks *keySet) signer(now time.Time) (*signingKey, error) {
 	for _, k := range ks.keys {
-		if k.signs(now) {
+		if k.passes(now) {
 			return k, nil
 		}
 	}
@@ -243,10 +240,10 @@ func (a *Auth) AddSigningKey(ctx context.Context) (string, error) {
 	return kid, a.readKeysNow(ctx)
 }
 
-// RetireSigningKey ends the use of a key. It signs until two minutes before the retirement, and what it signed before
-// stays valid until its own end. A zero moment is the first at which nobody notices: when the next key has been
-// published for ten minutes, and two minutes later. A moment in the past refuses what the key signed since then. The
-// last key cannot be retired.
+// RetireSigningKey ends the use of a key at a moment. What it signed before stays valid until its own end; what it
+// signed since is refused. A zero moment is the first at which nobody notices: two minutes after the next key has been
+// published for ten minutes, at least two minutes from now. A retired key keeps its moment. The last key cannot be
+// retired.
 func (a *Auth) RetireSigningKey(ctx context.Context, kid string, at time.Time) error {
 	err := a.store.Tx(ctx, func(tx *store.Tx) error {
 		rows, err := store.SigningKeys(ctx, tx)

@@ -396,6 +396,7 @@ func TestT06_ClaimGames(t *testing.T) {
 		"planId zero":         swap(plan, `"planId":"0"`),
 		"inner planId twice":  inAuthorization(plan, plan+","+plan),
 		"foreign iss":         swap(`"iss":"https://pay.example.com/api/v1"`, `"iss":"https://evil.example/api/v1"`),
+		"foreign iss and aud": strings.ReplaceAll(examplePayload, "pay.example.com", "evil.example"),
 		"iss with slash":      swap(`"iss":"https://pay.example.com/api/v1"`, `"iss":"https://pay.example.com/api/v1/"`),
 		"iss absent":          swap(`"iss":"https://pay.example.com/api/v1",`, ``),
 		"iss array":           swap(`"iss":"https://pay.example.com/api/v1"`, `"iss":["https://pay.example.com/api/v1"]`),
