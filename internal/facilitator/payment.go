@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/auth"
@@ -104,6 +105,10 @@ func checkBody(required *x402.PaymentRequired, token, requestID string) *toll.Er
 	}
 	if token == "" {
 		return malformed("x402AccessToken", "is required")
+	}
+	// What PostgreSQL cannot store would fail there, together with the batch that it came in.
+	if url := required.Resource.URL; strings.IndexByte(url, 0) >= 0 || !utf8.ValidString(url) {
+		return malformed("paymentRequired.resource.url", "must be UTF-8 without NUL")
 	}
 	if requestID != "" && !x402.ValidRequestID(requestID) {
 		return malformed("agentRequestId", "must be 1 to 128 visible ASCII characters")
