@@ -49,8 +49,9 @@ func renderErrors() []byte { return render("errors.html", toll.Codes()) }
 type docsOperation struct {
 	Method, Path string
 	*huma.Operation
-	Body      *huma.Schema
-	Responses []docsResponse
+	Parameters []*huma.Param // references resolved
+	Body       *huma.Schema
+	Responses  []docsResponse
 }
 
 type docsResponse struct {
@@ -87,6 +88,12 @@ func renderDocs(api *huma.OpenAPI) []byte {
 				continue
 			}
 			d := docsOperation{Method: o.method, Path: path, Operation: o.op}
+			for _, p := range o.op.Parameters {
+				if p.Ref != "" {
+					p = api.Components.Parameters[strings.TrimPrefix(p.Ref, parameterPrefix)]
+				}
+				d.Parameters = append(d.Parameters, p)
+			}
 			if o.op.RequestBody != nil {
 				d.Body = bodyOf(o.op.RequestBody.Content)
 			}

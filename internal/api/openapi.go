@@ -37,6 +37,8 @@ func (h *handler) openAPI(*call) (document, error) {
 	return document{jsonType, h.documents().openAPI}, nil
 }
 
+const parameterPrefix = "#/components/parameters/"
+
 var parameters = regexp.MustCompile(`\{(\w+)\}`)
 
 // describe makes the OpenAPI document of the routes. It is the same on every installation, but for the brand words.
@@ -63,7 +65,7 @@ func describe(routes []route, ns x402.Namespace) *huma.OpenAPI {
 			op.Parameters = append(op.Parameters, &huma.Param{Name: q.name, In: "query", Description: q.description, Schema: &huma.Schema{Type: huma.TypeString}})
 		}
 		if strings.HasPrefix(r.path, Base) {
-			op.Parameters = append(op.Parameters, &huma.Param{Ref: "#/components/parameters/Version"})
+			op.Parameters = append(op.Parameters, &huma.Param{Ref: parameterPrefix + "Version"})
 		}
 		op.Security = []map[string][]string{{"apiKey": {}}}
 		if r.auth == open {
