@@ -1,0 +1,197 @@
+package toll_test
+
+import (
+	"flag"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+var updateDocs = flag.Bool("update", false, "rewrite the rooms in the table of docs/TESTING.md")
+
+func markdown(t *testing.T) map[string]string {
+	t.Helper()
+	pages := map[string]string{}
+	err := filepath.WalkDir(".", func(p string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if name := d.Name(); d.IsDir() && p != "." && (strings.HasPrefix(name, ".") || name == "node_modules" || name == "testdata") {
+			return filepath.SkipDir
+		}
+		if strings.HasSuffix(p, ".md") {
+			text, err := os.ReadFile(p)
+			if err != nil {
+				return err
+			}
+			pages[filepath.ToSlash(p)] = string(text)
+		}
+		return nil
+	})
+	if err != nil || len(pages) == 0 {
+		t.Fatal("no pages", err)
+	}
+	return pages
+}
+
+// Links between the pages lead somewhere, and every decision record is in the index.
+func TestDocs_Links(t *testing.T) {
+	link := regexp.MustCompile(`\]\(([^)\s]+)\)`)
+	pages := markdown(t)
+	for page, text := range pages {
+		for _, m := range link.FindAllStringSubmatch(text, -1) {
+			target, _, _ := strings.Cut(m[1], "#")
+			if target == "" || strings.Contains(target, "://") || strings.HasPrefix(target, "mailto:") {
+				continue
+			}
+			if _, err := os.Stat(filepath.Join(filepath.Dir(page), filepath.FromSlash(target))); err != nil {
+				t.Errorf("%s: a link leads nowhere: %s", page, m[1])
+			}
+		}
+	}
+	index := pages["docs/decisions/README.md"]
+	numbers := map[string]string{}
+	for page := range pages {
+		name, ok := strings.CutPrefix(page, "docs/decisions/")
+		if !ok || name == "README.md" {
+			continue
+		}
+		if !strings.Contains(index, "("+name+")") {
+			t.Errorf("docs/decisions/README.md does not list %s", name)
+		}
+		number, _, _ := strings.Cut(name, "-")
+		if other, twice := numbers[number]; twice {
+			t.Errorf("two decisions have the number %s: %s and %s", number, name, other)
+		}
+		numbers[number] = name
+	}
+}
+
+// The table of rooms in docs/ARCHITECTURE.md is the one that TestRooms enforces.
+func TestDocs_Rooms(t *testing.T) {
+	row := regexp.MustCompile("(?m)^\\| `([a-z0-9/]+)` \\| [^|]+ \\| ([^|]*)\\| [^|]*\\|$")
+	documented := map[string]string{}
+	for _, m := range row.FindAllStringSubmatch(markdown(t)["docs/ARCHITECTURE.md"], -1) {
+		documented[m[1]] = strings.Join(sorted(strings.Split(strings.TrimSpace(m[2]), ", ")), ", ")
+	}
+	for name, r := range rooms {
+		short := strings.TrimPrefix(name, "internal/")
+		want := strings.Join(sorted(strings.Fields(strings.ReplaceAll(r.ours, "internal/", ""))), ", ")
+		if got, ok := documented[short]; !ok || got != want {
+			t.Errorf("room %s imports %q, docs/ARCHITECTURE.md says %q", short, want, got)
+		}
+		delete(documented, short)
+	}
+	for name := range documented {
+		t.Errorf("docs/ARCHITECTURE.md has a room %s, which does not exist", name)
+	}
+}
+
+func sorted(s []string) []string {
+	slices.Sort(s)
+	return s
+}
+
+// covered are the threats of which the present slice has to have a test: "T01 T04-T07" and so on.
+const covered = "T01-T07 T09-T17 T19 T22 T23 T25-T35 T41-T50 T52 T88-T100 F01-F09 F15-F18 F22 F23"
+
+func ids(t *testing.T, ranges string) []string {
+	t.Helper()
+	var out []string
+	for _, r := range strings.Fields(ranges) {
+		first, last, ok := strings.Cut(r, "-")
+		if !ok {
+			last = first
+		}
+		from, err1 := strconv.Atoi(first[1:])
+		to, err2 := strconv.Atoi(last[1:])
+		if err1 != nil || err2 != nil || from > to {
+			t.Fatalf("not a range: %s", r)
+		}
+		for n := from; n <= to; n++ {
+			out = append(out, fmt.Sprintf("%c%02d", first[0], n))
+		}
+	}
+	return out
+}
+
+var (
+	threatTest = regexp.MustCompile(`(?m)^func Test([TF]\d{2,3})_\w+\(t \*testing\.T\)`)
+	threatRow  = regexp.MustCompile(`(?m)^\| ([TF]\d{2,3}) \| (.*?) \| (.*?) \|$`)
+)
+
+// threatTests returns, for each threat, the rooms that have a test of it.
+func threatTests(t *testing.T) map[string][]string {
+	t.Helper()
+	rooms := map[string]map[string]bool{}
+	for _, file := range goFiles(t, ".") {
+		if !strings.HasSuffix(file, "_test.go") {
+			continue
+		}
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		room := strings.TrimPrefix(filepath.ToSlash(filepath.Dir(file)), "internal/")
+		if room == "." {
+			room = "toll"
+		}
+		for _, m := range threatTest.FindAllStringSubmatch(string(text), -1) {
+			if rooms[m[1]] == nil {
+				rooms[m[1]] = map[string]bool{}
+			}
+			rooms[m[1]][room] = true
+		}
+	}
+	out := map[string][]string{}
+	for id, in := range rooms {
+		out[id] = slices.Sorted(maps.Keys(in))
+	}
+	return out
+}
+
+// Every threat of the slice has a test with its name, and docs/TESTING.md claims no test that is not there. Rewrite the
+// table with go test -run TestDocs_Threats . -update
+func TestDocs_Threats(t *testing.T) {
+	tests := threatTests(t)
+	for _, id := range ids(t, covered) {
+		if len(tests[id]) == 0 {
+			t.Errorf("no test is named Test%s_...", id)
+		}
+	}
+	const page = "docs/TESTING.md"
+	text, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if *updateDocs {
+		text = threatRow.ReplaceAllFunc(text, func(row []byte) []byte {
+			m := threatRow.FindStringSubmatch(string(row))
+			return fmt.Appendf(nil, "| %s | %s | %s |", m[1], m[2], strings.Join(tests[m[1]], ", "))
+		})
+		if err := os.WriteFile(page, text, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	listed := map[string]bool{}
+	for _, m := range threatRow.FindAllStringSubmatch(string(text), -1) {
+		listed[m[1]] = true
+		for _, room := range strings.Split(m[3], ", ") {
+			if !slices.Contains(tests[m[1]], room) {
+				t.Errorf("%s says that %s is tested in %q; run this test with -update", page, m[1], room)
+			}
+		}
+	}
+	for id := range tests {
+		if !listed[id] {
+			t.Errorf("%s has no row for %s", page, id)
+		}
+	}
+}
