@@ -435,6 +435,27 @@ func TestT18_SigningKeyRotation(t *testing.T) {
 	})
 }
 
+// While one caller reads the keys again, others go on with the ones they have.
+func TestReadingKeysHoldsUpOneCaller(t *testing.T) {
+	a, clock := known(t)
+	clock.add(refreshEvery)
+	a.refresh.Lock() // as a read that hangs would
+	done := make(chan error, 1)
+	go func() {
+		_, err := a.VerifyToken(exampleJWS)
+		done <- err
+	}()
+	select {
+	case err := <-done:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(5 * time.Second):
+		t.Error("a caller waits for the read of another")
+	}
+	a.refresh.Unlock()
+}
+
 // A database that is away costs one failed read in two seconds, and the known keys serve on.
 func TestKeysServeOnWithoutTheDatabase(t *testing.T) {
 	st, err := store.Open(t.Context(), store.Config{Data: t.TempDir()})

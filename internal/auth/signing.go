@@ -68,9 +68,17 @@ func (ks *keySet) signer(now time.Time) (*signingKey, error) {
 // keys returns the current set. One that is old is read again by whoever comes first; when that fails the old one
 // serves for a while.
 func (a *Auth) keys() *keySet {
-	ks := a.set.Load()
-	if !ks.olderThan(refreshEvery, a.clock()) {
+	ks, now := a.set.Load(), a.clock()
+	if !ks.olderThan(refreshEvery, now) {
 		return ks
+	}
+	if !ks.olderThan(2*refreshEvery, now) {
+		// A database that hangs holds up one caller, not all.
+		if !a.refresh.TryLock() {
+			return ks
+		}
+		defer a.refresh.Unlock()
+		return a.reread(refreshEvery)
 	}
 	return a.refreshKeys(refreshEvery)
 }
@@ -83,6 +91,10 @@ func (ks *keySet) olderThan(d time.Duration, now time.Time) bool {
 func (a *Auth) refreshKeys(age time.Duration) *keySet {
 	a.refresh.Lock()
 	defer a.refresh.Unlock()
+	return a.reread(age)
+}
+
+func (a *Auth) reread(age time.Duration) *keySet {
 	old, now := a.set.Load(), a.clock()
 	if !old.olderThan(age, now) {
 		return old
@@ -93,7 +105,7 @@ func (a *Auth) refreshKeys(age time.Duration) *keySet {
 	if err != nil || len(set.keys) == 0 || set.issuer == "" {
 		a.log.Warn("signing keys could not be read again; the earlier ones serve on", "error", err)
 		again := *old
-		again.loadedAt = now.Add(-refreshEvery + 2*time.Second)
+		again.loadedAt = a.clock().Add(-refreshEvery + 2*time.Second)
 		a.set.Store(&again)
 		return &again
 	}
