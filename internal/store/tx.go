@@ -15,6 +15,9 @@ type Tx struct {
 	lite *writer
 }
 
+// commitWait bounds how long the answer to a commit is waited for.
+const commitWait = 10 * time.Second
+
 // txAttempts bounds how often a transaction that met contention or a lost connection is run.
 const txAttempts = 8
 
@@ -76,7 +79,10 @@ func (s *Store) txPostgres(ctx context.Context, f func(tx *Tx) error) (err error
 		return err
 	}
 	done = true
-	return MapCommitError(tx.Commit(ctx))
+	// A caller that leaves now would only make the outcome unknown.
+	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), commitWait)
+	defer cancel()
+	return MapCommitError(tx.Commit(end))
 }
 
 // Engine returns the kind of database.

@@ -84,6 +84,10 @@ func TestTx(t *testing.T) {
 		if err := st.Tx(over, func(tx *store.Tx) error { return put(ctx, tx, "a", "4") }); !errors.Is(err, context.Canceled) || store.IsRetryable(err) {
 			t.Errorf("after the caller left: %v", err)
 		}
+		late, leave := context.WithCancel(ctx)
+		if err := st.Tx(late, func(tx *store.Tx) error { defer leave(); return put(late, tx, "a", "6") }); err != nil || setting(t, st, "a") != "6" {
+			t.Errorf("the caller left before the commit: %v, %q is there", err, setting(t, st, "a"))
+		}
 		if err := st.Tx(ctx, func(tx *store.Tx) error { _, err := tx.Exec(ctx, "SELEKT"); return err }); err == nil || store.IsRetryable(err) {
 			t.Errorf("nonsense: %v", err)
 		}
