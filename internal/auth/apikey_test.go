@@ -3,7 +3,6 @@ package auth
 import (
 	"bytes"
 	"context"
-	"crypto/ed25519"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
@@ -166,6 +165,7 @@ func TestAPIKeyLife(t *testing.T) {
 }
 
 // While callers use a key, its revocation takes effect at once in the process that does it, and within a second in others.
+
 func TestRevocationUnderLoad(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, st *store.Store) {
 		cfg, clock := testConfig()
@@ -208,6 +208,7 @@ func TestRevocationUnderLoad(t *testing.T) {
 }
 
 // A change of a key waits for a read of the same key, which would otherwise put the older row into the cache after it.
+
 func TestChangeWaitsForRead(t *testing.T) {
 	a, _ := known(t)
 	k := newKey(t, a, KeyParams{})
@@ -228,6 +229,7 @@ func TestChangeWaitsForRead(t *testing.T) {
 }
 
 // The end that was signed counts, whatever the row says, and so does the retirement of the key that signed.
+
 func TestSignedEndAndRetiredSigner(t *testing.T) {
 	st := sqliteStore(t)
 	cfg, clock := testConfig()
@@ -266,224 +268,6 @@ func TestSignedEndAndRetiredSigner(t *testing.T) {
 			t.Errorf("%s: signed at the retirement: %q", when, got)
 		}
 		a.signatures.clear()
-	}
-}
-
-func TestT09_EnvironmentMix(t *testing.T) {
-	cfg, clock := testConfig()
-	start1 := func(env toll.Environment, issuer string) *Auth {
-		st := sqliteStore(t)
-		putKey(t, st, env, testSeed, clock.now())
-		c := cfg
-		c.Environment, c.Issuer = env, issuer
-		return start(t, st, c)
-	}
-	sandbox := start1(toll.Sandbox, testIssuer)
-	for name, live := range map[string]*Auth{
-		"own address": start1(toll.Live, "https://live.example.com/api/v1"), "same address": start1(toll.Live, testIssuer),
-	} {
-		k := newKey(t, sandbox, KeyParams{})
-		if got := try(t, live, "Bearer "+k.Key); got != toll.CodeKeyWrongEnvironment {
-			t.Errorf("%s: sandbox key: %q", name, got)
-		}
-		for _, line := range []string{"Bearer " + jwtOf(k), "Bearer acme:" + jwtOf(k), "Bearer live:" + jwtOf(k)} {
-			if got := try(t, live, line); got.Info().Status != 401 || got == toll.CodeNotAuthenticated {
-				t.Errorf("%s: sandbox key without its prefix: %q", name, got)
-			}
-		}
-		if got := try(t, sandbox, "Bearer "+newKey(t, live, KeyParams{}).Key); got != toll.CodeKeyWrongEnvironment {
-			t.Errorf("%s: live key: %q", name, got)
-		}
-		jws, err := sandbox.SignToken(exampleClaims)
-		if err != nil {
-			t.Fatal(err)
-		}
-		refusedToken(t, live, name+": sandbox token", jws)
-		c := exampleClaims
-		c.Issuer, c.Audience, c.Network = "", nil, toll.Live.Network()
-		if jws, err = live.SignToken(c); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := live.VerifyToken(jws); err != nil {
-			t.Errorf("%s: live token at home: %v", name, err)
-		}
-		refusedToken(t, sandbox, name+": live token", jws)
-	}
-}
-
-func TestT15_APIKeySyntax(t *testing.T) {
-	a, _ := known(t)
-	k := newKey(t, a, KeyParams{})
-	jwt := jwtOf(k)
-	access, err := a.SignToken(exampleClaims)
-	if err != nil {
-		t.Fatal(err)
-	}
-	claims := payloadOf(t, jwt)
-	drop := func(member string) string {
-		t.Helper()
-		var m map[string]json.RawMessage
-		if err := json.Unmarshal([]byte(claims), &m); err != nil || m[member] == nil {
-			t.Fatalf("%v, %s", err, claims)
-		}
-		delete(m, member)
-		b, err := json.Marshal(m)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return signed(ownKey(), ownHeader, string(b))
-	}
-	edit := func(old, new string) string {
-		t.Helper()
-		if !strings.Contains(claims, old) {
-			t.Fatalf("%s lacks %s", claims, old)
-		}
-		return signed(ownKey(), ownHeader, strings.Replace(claims, old, new, 1))
-	}
-	for _, c := range []struct {
-		name  string
-		lines []string
-		want  toll.Code
-	}{
-		{"the key", []string{"Bearer " + k.Key}, ""},
-		{"lower case", []string{"bearer " + k.Key}, ""},
-		{"upper case", []string{"BEARER " + k.Key}, ""},
-		{"bare JWT", []string{"Bearer " + jwt}, ""},
-		{"any other word", []string{"Bearer acme-2:" + jwt}, ""},
-		{"two spaces", []string{"Bearer  " + k.Key}, ""},
-		{"no line", nil, toll.CodeNotAuthenticated},
-		{"two lines", []string{"Bearer " + k.Key, "Bearer " + k.Key}, toll.CodeBadRequest},
-		{"two lines, one empty", []string{"Bearer " + k.Key, ""}, toll.CodeBadRequest},
-		{"NUL in the key", []string{"Bearer " + k.Key + "\x00"}, toll.CodeBadRequest},
-		{"NUL in the scheme", []string{"Bea\x00rer " + k.Key}, toll.CodeBadRequest},
-		{"empty line", []string{""}, toll.CodeBadAuthorization},
-		{"no key", []string{"Bearer "}, toll.CodeBadAuthorization},
-		{"scheme alone", []string{"Bearer"}, toll.CodeBadAuthorization},
-		{"key alone", []string{k.Key}, toll.CodeBadAuthorization},
-		{"Basic", []string{"Basic " + k.Key}, toll.CodeBadAuthorization},
-		{"tab", []string{"Bearer\t" + k.Key}, toll.CodeBadAuthorization},
-		{"tab before the key", []string{"Bearer \t" + k.Key}, toll.CodeBadAuthorization},
-		{"tab after the key", []string{"Bearer " + k.Key + "\t"}, toll.CodeBadAuthorization},
-		{"two words", []string{"Bearer " + k.Key + " x"}, toll.CodeBadAuthorization},
-		{"two keys", []string{"Bearer " + k.Key + ", Bearer " + k.Key}, toll.CodeBadAuthorization},
-		{"other environment", []string{"Bearer live:" + jwt}, toll.CodeKeyWrongEnvironment},
-		{"other environment, no JWT", []string{"Bearer live:x"}, toll.CodeKeyWrongEnvironment},
-		{"two colons", []string{"Bearer sandbox:" + k.Key}, toll.CodeKeyMalformed},
-		{"two prefixes", []string{"Bearer sandbox:live:" + jwt}, toll.CodeKeyMalformed},
-		{"no prefix", []string{"Bearer :" + jwt}, toll.CodeKeyMalformed},
-		{"long prefix", []string{"Bearer " + strings.Repeat("a", 33) + ":" + jwt}, toll.CodeKeyMalformed},
-		{"prefix in upper case", []string{"Bearer SANDBOX:" + jwt}, toll.CodeKeyMalformed},
-		{"no JWT", []string{"Bearer sandbox:abc"}, toll.CodeKeyMalformed},
-		{"nothing after the prefix", []string{"Bearer sandbox:"}, toll.CodeKeyMalformed},
-		{"two parts", []string{"Bearer " + jwt[:strings.LastIndexByte(jwt, '.')]}, toll.CodeKeyMalformed},
-		{"padded", []string{"Bearer " + jwt + "="}, toll.CodeKeyMalformed},
-		{"control character", []string{"Bearer " + jwt + "\x01"}, toll.CodeKeyMalformed},
-		{"payload is no JSON", []string{"Bearer " + signed(ownKey(), ownHeader, "hello")}, toll.CodeKeyMalformed},
-		{"without sub", []string{"Bearer " + drop("sub")}, toll.CodeKeyMalformed},
-		{"without jti", []string{"Bearer " + drop("jti")}, toll.CodeKeyMalformed},
-		{"without o11y", []string{"Bearer " + drop("o11y")}, toll.CodeKeyMalformed},
-		{"jti twice", []string{"Bearer " + edit(`"jti":`, `"jti":"`+k.ID.String()+`","jti":`)}, toll.CodeKeyMalformed},
-		{"without environment", []string{"Bearer " + drop("svc")}, toll.CodeKeyForeign},
-		{"without iat", []string{"Bearer " + drop("iat")}, toll.CodeKeyForeign},
-		{"environment changed", []string{"Bearer " + edit("sandbox", "live")}, toll.CodeKeyWrongEnvironment},
-		{"foreign issuer", []string{"Bearer " + edit("pay.example.com", "pay.example.org")}, toll.CodeKeyForeign},
-		{"access token", []string{"Bearer " + access}, toll.CodeKeyForeign},
-		{"access token with prefix", []string{"Bearer sandbox:" + access}, toll.CodeKeyForeign},
-		{"bad signature", []string{"Bearer " + jwt[:len(jwt)-8] + "AAAAAAAA"}, toll.CodeKeyForeign},
-		{"unsigned", []string{"Bearer " + b64(`{"alg":"none"}`) + "." + b64(claims) + "." + b64("x")}, toll.CodeKeyForeign},
-		{"signed again, other text", []string{"Bearer " + edit(`"iat":`, `"x":1,"iat":`)}, toll.CodeNotAuthenticated},
-		{"9 KB", []string{"Bearer sandbox:" + strings.Repeat("a", 9<<10)}, toll.CodeKeyMalformed},
-		{"9 KB, well signed", []string{"Bearer " + edit(`"o11y":"`, `"o11y":"`+strings.Repeat("a", 7<<10))}, toll.CodeKeyMalformed},
-		{"20 KB", []string{"Bearer sandbox:" + strings.Repeat("a", 20<<10)}, toll.CodeHeadersTooLarge},
-	} {
-		if got := try(t, a, c.lines...); got != c.want {
-			t.Errorf("%s: %q, want %q", c.name, got, c.want)
-		}
-	}
-	for want, c := range map[toll.Code]int{
-		toll.CodeBadRequest: 400, toll.CodeNotAuthenticated: 401, toll.CodeBadAuthorization: 401, toll.CodeKeyMalformed: 401,
-		toll.CodeKeyForeign: 401, toll.CodeKeyWrongEnvironment: 401, toll.CodeHeadersTooLarge: 431,
-	} {
-		if got := want.Info().Status; got != c {
-			t.Errorf("%s has status %d, want %d", want, got, c)
-		}
-	}
-}
-
-func TestT16_ExistenceOracle(t *testing.T) {
-	st := sqliteStore(t)
-	cfg, clock := testConfig()
-	putKey(t, st, toll.Sandbox, testSeed, clock.now())
-	a := start(t, st, cfg)
-	ctx := t.Context()
-	good := newKey(t, a, KeyParams{})
-	revoked := newKey(t, a, KeyParams{})
-	ended := newKey(t, a, KeyParams{ExpiresAt: clock.now().Add(time.Minute)})
-	if _, err := a.RevokeKey(ctx, revoked.Address, revoked.ID); err != nil {
-		t.Fatal(err)
-	}
-	clock.add(time.Hour)
-	other := toll.NewHash().String()
-	unknown := signed(ownKey(), ownHeader, strings.Replace(payloadOf(t, jwtOf(good)), good.ID.String(), other, 1))
-	_, stranger, err := ed25519.GenerateKey(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	badKnown := signed(stranger, ownHeader, payloadOf(t, jwtOf(good)))
-	badUnknown := signed(stranger, ownHeader, payloadOf(t, unknown))
-
-	for name, set := range map[string]map[string]string{
-		"well signed":  {"unknown": unknown, "revoked": jwtOf(revoked), "expired": jwtOf(ended)},
-		"badly signed": {"known": badKnown, "unknown": badUnknown},
-	} {
-		want := toll.CodeNotAuthenticated
-		if name == "badly signed" {
-			want = toll.CodeKeyForeign
-		}
-		for _, cold := range []bool{false, true} {
-			const samples = 2000
-			times := map[string][]time.Duration{}
-			bodies := map[string]bool{}
-			for i := range samples {
-				for kind, jwt := range set { // in random order
-					if cold && i%8 == 0 { // the store is asked
-						clock.add(2 * time.Second)
-					} else if cold {
-						continue
-					}
-					began := time.Now()
-					_, err := a.Authenticate(ctx, []string{"Bearer " + jwt})
-					times[kind] = append(times[kind], time.Since(began))
-					if got := code(t, err); got != want {
-						t.Fatalf("%s, %s: %q, want %q", name, kind, got, want)
-					}
-					body, err := json.Marshal(toll.AsError(err).Body("", ""))
-					if err != nil {
-						t.Fatal(err)
-					}
-					bodies[string(body)] = true
-				}
-			}
-			if len(bodies) != 1 {
-				t.Errorf("%s: %d different answers", name, len(bodies))
-			}
-			var low, high time.Duration
-			for kind, all := range times {
-				slices.Sort(all)
-				median := all[len(all)/2]
-				t.Logf("%s, cold %t, %s: median %v", name, cold, kind, median)
-				if low == 0 || median < low {
-					low = median
-				}
-				high = max(high, median)
-			}
-			if high > 3*low {
-				t.Errorf("%s, cold %t: medians from %v to %v", name, cold, low, high)
-			}
-		}
-	}
-	if got := try(t, a, "Bearer "+good.Key); got != "" {
-		t.Errorf("the good key: %s", got)
 	}
 }
 
@@ -622,107 +406,4 @@ func TestNoSecretInLogsAndErrors(t *testing.T) {
 	}
 }
 
-func TestLastUse(t *testing.T) {
-	storetest.Each(t, func(t *testing.T, st *store.Store) {
-		cfg, clock := testConfig()
-		a := start(t, st, cfg)
-		k := newKey(t, a, KeyParams{})
-		used := func() time.Time {
-			t.Helper()
-			row, err := store.APIKeyByID(t.Context(), st, k.ID)
-			if err != nil {
-				t.Fatal(err)
-			}
-			return row.LastUsedAt
-		}
-		began := clock.now()
-		for range 59 {
-			if got := try(t, a, "Bearer "+k.Key); got != "" {
-				t.Fatal(got)
-			}
-			clock.add(time.Second)
-		}
-		wait := func(want time.Time) {
-			t.Helper()
-			for end := time.Now().Add(5 * time.Second); !used().Equal(want); time.Sleep(2 * time.Millisecond) {
-				if time.Now().After(end) {
-					t.Fatalf("last use %v, want %v", used(), want)
-				}
-			}
-		}
-		wait(began)
-		clock.add(time.Second)
-		second := clock.now()
-		for range 30 {
-			if got := try(t, a, "Bearer "+k.Key); got != "" {
-				t.Fatal(got)
-			}
-			clock.add(time.Second)
-		}
-		wait(second)
-		clock.add(time.Minute)
-		last := clock.now()
-		if got := try(t, a, "Bearer "+k.Key); got != "" {
-			t.Fatal(got)
-		}
-		stop(t, a) // writes what waits
-		if !used().Equal(last) {
-			t.Errorf("last use %v after the end, want %v", used(), last)
-		}
-	})
-}
-
 // Keys that this service did not sign cause no query, and a signed one causes one a second.
-func TestQueriesOfAuthenticate(t *testing.T) {
-	st, err := store.Open(t.Context(), store.Config{Data: t.TempDir()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	cfg, clock := testConfig()
-	a, err := Bootstrap(t.Context(), st, ring(), cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	k := newKey(t, a, KeyParams{})
-	if got := try(t, a, "Bearer "+k.Key); got != "" {
-		t.Fatal(got)
-	}
-	stop(t, a)
-	if err := st.Close(); err != nil { // from here on a query fails
-		t.Fatal(err)
-	}
-	_, stranger, err := ed25519.GenerateKey(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for range 100 {
-		forged := strings.Replace(payloadOf(t, jwtOf(k)), k.ID.String(), toll.NewHash().String(), 1)
-		for _, kid := range []string{a.keys().keys[0].id, "unknown"} {
-			if got := try(t, a, "Bearer "+signed(stranger, `{"alg":"EdDSA","typ":"JWT","kid":"`+kid+`"}`, forged)); got != toll.CodeKeyForeign {
-				t.Fatal(got)
-			}
-		}
-	}
-	clock.add(999 * time.Millisecond)
-	if got := try(t, a, "Bearer "+k.Key); got != "" {
-		t.Errorf("within a second: %s", got)
-	}
-	clock.add(time.Millisecond)
-	if _, err := a.Authenticate(t.Context(), []string{"Bearer " + k.Key}); err == nil || errors.Is(err, toll.ErrNotAuthenticated) {
-		t.Errorf("after a second without a database: %v", err)
-	}
-}
-
-func BenchmarkAuthenticateHit(b *testing.B) {
-	a, _ := known(b)
-	k := newKey(b, a, KeyParams{})
-	lines := []string{"Bearer " + k.Key}
-	b.ReportAllocs()
-	b.RunParallel(func(pb *testing.PB) {
-		for pb.Next() {
-			if _, err := a.Authenticate(context.Background(), lines); err != nil {
-				b.Fatal(err)
-			}
-		}
-	})
-}
