@@ -17,6 +17,7 @@ type state struct {
 	requests map[string]*requestRow
 	keys     map[string]string // payload nonce or payment identifier -> request id
 	perms    map[toll.Hash]*permissionRow
+	ends     map[int64]int64    // end of every lot by its id, when a reversal moves the end of the period
 	refs     map[string]*lotRow // lots by ref, for the refs that the operations name; nil value: there is none
 	due      []*requestRow      // open holds at their end
 	nextDue  int64              // earliest end of the other open holds
@@ -73,6 +74,7 @@ type needs struct {
 	keys       []string
 	perms      []toll.Hash
 	refs       []string
+	ends       bool // the ends of all lots
 }
 
 // outcome is the decision on one operation.

@@ -44,6 +44,9 @@ func (o mint) apply(s *state, _ bool) (any, error) {
 	s.refs[o.Ref] = l
 	s.addLot(l)
 	a.periodEnd = max(a.periodEnd, l.endsAt)
+	if s.ends != nil {
+		s.ends[l.id] = l.endsAt
+	}
 	if o.Order {
 		a.Orders++
 	}
@@ -347,7 +350,7 @@ type reverse struct {
 }
 
 func (o reverse) accountID() AccountID { return o.account }
-func (o reverse) needs(n *needs)       { n.refs = append(n.refs, o.ref) }
+func (o reverse) needs(n *needs)       { n.refs, n.ends = append(n.refs, o.ref), true }
 
 func (o reverse) apply(s *state, _ bool) (any, error) {
 	l := s.refs[o.ref]
@@ -359,7 +362,7 @@ func (o reverse) apply(s *state, _ bool) (any, error) {
 	}
 	s.dropLot(l)
 	l.oldEnd, l.endsAt, l.changed = l.endsAt, min(l.endsAt, s.now), true
-	s.accountChanged = true
+	s.movePeriod(l)
 	before := s.account.TakenBack
 	if l.remaining > 0 {
 		s.addLot(l)
@@ -378,7 +381,7 @@ type restore struct {
 }
 
 func (o restore) accountID() AccountID { return o.account }
-func (o restore) needs(n *needs)       { n.refs = append(n.refs, o.ref) }
+func (o restore) needs(n *needs)       { n.refs, n.ends = append(n.refs, o.ref), true }
 
 func (o restore) apply(s *state, _ bool) (any, error) {
 	l := s.refs[o.ref]
@@ -395,7 +398,7 @@ func (o restore) apply(s *state, _ bool) (any, error) {
 	s.dropLot(l)
 	l.endsAt, l.oldEnd, l.taken, l.changed = l.oldEnd, 0, 0, true
 	l.remaining += back
-	s.accountChanged = true
+	s.movePeriod(l)
 	if back > 0 {
 		s.enter(KindReturn, back, l.ref)
 	}
@@ -405,6 +408,16 @@ func (o restore) apply(s *state, _ bool) (any, error) {
 	}
 	answer := s.moved(back)
 	return answer, s.endLots()
+}
+
+// movePeriod sets the end of the period anew after the end of a lot was moved.
+func (s *state) movePeriod(l *lotRow) {
+	s.ends[l.id] = l.endsAt
+	s.account.periodEnd = 0
+	for _, end := range s.ends {
+		s.account.periodEnd = max(s.account.periodEnd, end)
+	}
+	s.accountChanged = true
 }
 
 func (s *state) moved(n toll.Credits) TakenBack {

@@ -146,6 +146,15 @@ func (r *reading) statements(depth int) []store.Stmt {
 			return r.lot(scan, func(g *group, l *lotRow) { g.addRef(l) })
 		}})
 	}
+	var moved [][]byte
+	for _, g := range r.gs {
+		if g.needs.ends {
+			moved = append(moved, g.id[:])
+		}
+	}
+	if moved != nil {
+		stmts = append(stmts, store.Stmt{SQL: sqlLotEndsOf, Args: []any{moved}, Row: r.lotEnd})
+	}
 	return stmts
 }
 
@@ -182,6 +191,19 @@ func (r *reading) lot(scan func(...any) error, add func(*group, *lotRow)) error 
 	g, err := r.group(id)
 	if err == nil {
 		add(g, l)
+	}
+	return err
+}
+
+func (r *reading) lotEnd(scan func(...any) error) error {
+	var id []byte
+	var lot, end int64
+	if err := scan(&id, &lot, &end); err != nil {
+		return err
+	}
+	g, err := r.group(id)
+	if err == nil {
+		g.state.ends[lot] = end
 	}
 	return err
 }

@@ -45,6 +45,20 @@ func load(ctx context.Context, tx *store.Tx, g *group, depth int) error {
 			return err
 		}
 	}
+	if g.needs.ends {
+		rows, err := tx.Query(ctx, sqlLotEnds, id)
+		if err != nil {
+			return err
+		}
+		if err := each(rows, func() error {
+			var lot, end int64
+			err := rows.Scan(&lot, &end)
+			s.ends[lot] = end
+			return err
+		}); err != nil {
+			return err
+		}
+	}
 	for _, key := range g.needs.keys {
 		var requestID string
 		switch err := tx.QueryRow(ctx, sqlKey, id, key).Scan(&requestID); {

@@ -201,6 +201,9 @@ func (g *group) reset(now int64) {
 		refs:     map[string]*lotRow{},
 		nextDue:  never,
 	}
+	if g.needs.ends {
+		g.state.ends = map[int64]int64{}
+	}
 }
 
 func (g *group) changed() bool {
