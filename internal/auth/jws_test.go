@@ -117,6 +117,7 @@ func TestT03_KeyInsideTheJWS(t *testing.T) {
 	}
 }
 
+// order is the order of the prime subgroup of edwards25519.
 var order, _ = new(big.Int).SetString("7237005577332262213973186563042994240857116359379907606001950938285454250989", 10)
 
 func littleEndian(n *big.Int) []byte {

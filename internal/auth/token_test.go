@@ -143,8 +143,6 @@ func TestT04_KeyID(t *testing.T) {
 	refusedToken(t, a, "retired key, signed after", signed(ownKey(), ownHeader, payload(retired.Unix()+5)))
 }
 
-// order is the order of the prime subgroup of edwards25519.
-
 func TestT06_ClaimGames(t *testing.T) {
 	a, clock := known(t)
 	swap := func(old, new string) string {
