@@ -405,5 +405,3 @@ func TestNoSecretInLogsAndErrors(t *testing.T) {
 		}
 	}
 }
-
-// Keys that this service did not sign cause no query, and a signed one causes one a second.

@@ -283,6 +283,7 @@ func TestLastUse(t *testing.T) {
 	})
 }
 
+// Keys that this service did not sign cause no query, and a signed one causes one a second.
 func TestQueriesOfAuthenticate(t *testing.T) {
 	st, err := store.Open(t.Context(), store.Config{Data: t.TempDir()})
 	if err != nil {
