@@ -91,6 +91,16 @@ func isUnavailable(err error) bool {
 	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed) || pgconn.SafeToRetry(err)
 }
 
+// badText is what PostgreSQL makes of text with a NUL, which SQLite would store.
+func badText() *toll.Error {
+	return toll.Errorf(toll.CodeBadRequest, "Text cannot hold the character U+0000 or bytes that are not UTF-8.")
+}
+
+func isBadText(err error) bool {
+	pg, ok := errors.AsType[*pgconn.PgError](err)
+	return ok && pg.Code == "22021" // character_not_in_repertoire
+}
+
 // MapError returns err as this package reports it: [ErrNotFound] for a missing row, [toll.CodeDatabaseUnavailable]
 // around contention and lost connections, others as they are.
 func MapError(err error) error {
@@ -101,6 +111,8 @@ func MapError(err error) error {
 		return ErrNotFound
 	case errors.Is(err, toll.NewError(toll.CodeDatabaseUnavailable)):
 		return err
+	case isBadText(err):
+		return badText().WithCause(err)
 	case isContention(err), isUnavailable(err):
 		return toll.NewError(toll.CodeDatabaseUnavailable).WithCause(err)
 	}

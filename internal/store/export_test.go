@@ -6,9 +6,10 @@ import "errors"
 var (
 	CheckSQLite     = checkSQLite
 	CheckPostgres   = checkPostgres
-	ParsePositional = func(q string, args ...any) (string, []any) {
+	ParsePositional = func(q string, args ...any) (string, []any, error) {
 		p := parsePositional(q)
-		return p.text, p.args(args)
+		args, err := p.args(args)
+		return p.text, args, err
 	}
 	MigrateFrom    = migrateFrom
 	ErrNewerSchema = errNewerSchema

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"unicode/utf8"
 
 	"github.com/jackc/pgx/v5"
 )
@@ -105,9 +106,14 @@ type positional struct {
 	order []int // nil: the arguments as they are
 }
 
-func (p *positional) args(args []any) []any {
+func (p *positional) args(args []any) ([]any, error) {
+	for _, a := range args {
+		if s, ok := a.(string); ok && (strings.IndexByte(s, 0) >= 0 || !utf8.ValidString(s)) {
+			return nil, badText()
+		}
+	}
 	if p.order == nil {
-		return args
+		return args, nil
 	}
 	out := make([]any, len(p.order))
 	for i, n := range p.order {
@@ -115,7 +121,7 @@ func (p *positional) args(args []any) []any {
 			out[i] = args[n-1]
 		}
 	}
-	return out
+	return out, nil
 }
 
 var positionals sync.Map // string -> *positional; statements are a fixed set

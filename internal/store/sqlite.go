@@ -177,15 +177,19 @@ func (l *lite) query(ctx context.Context, q string, args []any) (*Rows, error) {
 	// A context that can end costs two goroutines for each query; reads are short.
 	ctx = context.WithoutCancel(ctx)
 	p := toPositional(q)
+	args, err := p.args(args)
+	if err != nil {
+		return nil, err
+	}
 	stmt, err := l.prepare(ctx, p.text)
 	if err != nil {
 		return nil, MapError(err)
 	}
 	var rows *sql.Rows
 	if stmt != nil {
-		rows, err = stmt.QueryContext(ctx, p.args(args)...)
+		rows, err = stmt.QueryContext(ctx, args...)
 	} else {
-		rows, err = l.readers.QueryContext(ctx, p.text, p.args(args)...)
+		rows, err = l.readers.QueryContext(ctx, p.text, args...)
 	}
 	if err != nil {
 		return nil, MapError(err)

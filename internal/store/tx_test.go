@@ -122,6 +122,21 @@ func TestValues(t *testing.T) {
 	})
 }
 
+// Text that one engine cannot store, neither does the other.
+func TestBadText(t *testing.T) {
+	storetest.Each(t, func(t *testing.T, st *store.Store) {
+		for _, text := range []string{"a\x00b", "a\xff"} {
+			err := st.Tx(t.Context(), func(tx *store.Tx) error { return put(t.Context(), tx, text, "") })
+			_, readErr := store.Setting(t.Context(), st, text)
+			for _, err := range []error{err, readErr} {
+				if !errors.Is(err, toll.NewError(toll.CodeBadRequest)) || store.IsRetryable(err) {
+					t.Errorf("%q: %v", text, err)
+				}
+			}
+		}
+	})
+}
+
 func TestPositional(t *testing.T) {
 	for _, c := range []struct {
 		q    string
@@ -135,8 +150,8 @@ func TestPositional(t *testing.T) {
 		{"$12 $1", []any{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}, "? ?", []any{12, 1}},
 		{"$ $x $0", nil, "$ $x $0", nil},
 	} {
-		text, args := store.ParsePositional(c.q, c.args...)
-		if text != c.text || !reflect.DeepEqual(args, c.want) {
+		text, args, err := store.ParsePositional(c.q, c.args...)
+		if err != nil || text != c.text || !reflect.DeepEqual(args, c.want) {
 			t.Errorf("%s: %s %v, want %s %v", c.q, text, args, c.text, c.want)
 		}
 	}

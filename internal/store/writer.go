@@ -121,6 +121,10 @@ func (w *writer) prepare(text string) (stmt *sql.Stmt, once bool, err error) {
 // exec does not end with the caller's context: a transaction is short, and one that runs is finished.
 func (w *writer) exec(q string, args []any) (int64, error) {
 	p := toPositional(q)
+	args, err := p.args(args)
+	if err != nil {
+		return 0, err
+	}
 	stmt, once, err := w.prepare(p.text)
 	if err != nil {
 		return 0, MapError(err)
@@ -128,7 +132,7 @@ func (w *writer) exec(q string, args []any) (int64, error) {
 	if once {
 		defer stmt.Close()
 	}
-	res, err := stmt.ExecContext(context.Background(), p.args(args)...)
+	res, err := stmt.ExecContext(context.Background(), args...)
 	if err != nil {
 		return 0, MapError(err)
 	}
@@ -138,6 +142,10 @@ func (w *writer) exec(q string, args []any) (int64, error) {
 
 func (w *writer) query(q string, args []any) (*Rows, error) {
 	p := toPositional(q)
+	args, err := p.args(args)
+	if err != nil {
+		return nil, err
+	}
 	stmt, once, err := w.prepare(p.text)
 	if err != nil {
 		return nil, MapError(err)
@@ -145,7 +153,7 @@ func (w *writer) query(q string, args []any) (*Rows, error) {
 	if once {
 		defer stmt.Close() // takes effect after the rows
 	}
-	rows, err := stmt.QueryContext(context.Background(), p.args(args)...)
+	rows, err := stmt.QueryContext(context.Background(), args...)
 	if err != nil {
 		return nil, MapError(err)
 	}
