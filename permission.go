@@ -29,7 +29,7 @@ type Permission struct {
 	OwnerAddress      Address          `json:"ownerAddress"`
 	SubscriberAddress Address          `json:"subscriberAddress"`
 	AgentID           *AgentID         `json:"agentId"`
-	AllowedAgents     []AgentID        `json:"allowedAgents"`
+	AllowedAgents     AgentIDs         `json:"allowedAgents"` // nil, null on the wire: any agent of the plan
 	Scheme            string           `json:"scheme"`
 	Network           string           `json:"network"`
 	DelegationID      *string          `json:"delegationId"`
@@ -101,4 +101,15 @@ type Settlement struct {
 	HoldExpiresAt    *Time           `json:"holdExpiresAt"`
 	SettledAt        *Time           `json:"settledAt"`
 	Receipt          json.RawMessage `json:"receipt,omitempty"`
+}
+
+// AgentIDs is a list of agents in which none is not the same as an empty list.
+type AgentIDs []AgentID
+
+// MarshalJSON writes null for nil.
+func (ids AgentIDs) MarshalJSON() ([]byte, error) {
+	if ids == nil {
+		return []byte("null"), nil
+	}
+	return json.Marshal([]AgentID(ids))
 }

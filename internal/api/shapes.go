@@ -184,17 +184,17 @@ func newSchemas() schemas {
 func (s schemas) of(t reflect.Type) *huma.Schema { return s.Schema(t, true, "") }
 
 // finish corrects what reflection says of objects: more members may come with every release, and a member without
-// omitempty that is a pointer may be null.
+// omitempty that is a pointer, or the list of agents, may be null.
 func (s schemas) finish() map[string]*huma.Schema {
 	for name, schema := range s.Map() {
 		schema.AdditionalProperties = nil
-		if t := s.TypeFromRef(schemaPrefix + name); t != nil && t.Kind() == reflect.Struct {
-			markNulls(schema, t)
-		}
 		for _, p := range schema.Properties {
 			if p.Type == huma.TypeArray {
 				p.Nullable = false
 			}
+		}
+		if t := s.TypeFromRef(schemaPrefix + name); t != nil && t.Kind() == reflect.Struct {
+			markNulls(schema, t)
 		}
 	}
 	return s.Map()
@@ -210,7 +210,7 @@ func markNulls(schema *huma.Schema, t reflect.Type) {
 		name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
 		p := schema.Properties[name]
 		switch {
-		case p == nil || f.Type.Kind() != reflect.Pointer:
+		case p == nil || f.Type.Kind() != reflect.Pointer && f.Type != reflect.TypeFor[toll.AgentIDs]():
 			continue
 		case strings.Contains(options, "omit"):
 			p.Nullable = false

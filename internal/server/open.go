@@ -23,6 +23,7 @@ const settingProvisional = "provisional_issuer"
 type foundation struct {
 	store *store.Store
 	auth  *auth.Auth
+	ring  *seal.Ring
 }
 
 func (f *foundation) close(ctx context.Context) error {
@@ -69,6 +70,7 @@ func open(ctx context.Context, cfg Config, admin bool) (_ *foundation, err error
 	if err != nil {
 		return nil, err
 	}
+	f.ring = ring
 	if f.auth, err = bootstrap(ctx, cfg, st, ring, admin); err != nil {
 		return nil, err
 	}
