@@ -1,6 +1,6 @@
 # make prints these targets.
 .DEFAULT_GOAL := help
-.PHONY: help test test-short crash fuzz bench lint
+.PHONY: help test test-short crash fuzz bench lint clean
 
 help: ## print this
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -21,6 +21,8 @@ bench: ## side-by-side benchmarks: a table, and JSON in bench/results
 	go run ./bench
 
 lint: ## gofmt, vet, staticcheck
-	@test -z "$$(gofmt -l .)" || { gofmt -l .; exit 1; }
-	go vet ./...
-	go run honnef.co/go/tools/cmd/staticcheck@v0.8.2 ./...
+	sh scripts/test.sh -lint
+
+clean: ## remove what builds, tests and benchmarks leave here; data directories stay
+	rm -rf toll bench/results
+	find . -type f \( -name '*.test' -o -name '*.prof' \) -exec rm -f {} +

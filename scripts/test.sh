@@ -1,59 +1,115 @@
 #!/bin/sh
-# Passes every test: format, vet, staticcheck, build, and all suites on SQLite, PostgreSQL and hash-partitioned PostgreSQL
-# with the race detector. It installs PostgreSQL through apt when it is missing and may, starts a cluster of its own, and
-# stops it at the end. What cannot be had is named and its suites are skipped, visibly; with CI=true that is a failure.
+# Passes every test: format, vet, staticcheck, build, the demonstration, and all suites with the race detector on SQLite,
+# PostgreSQL and hash-partitioned PostgreSQL. As root on Debian it installs what is missing through apt. PostgreSQL is a
+# cluster of its own, which is gone at the end, whatever happens. What cannot be had is named and its suites are skipped,
+# visibly; with CI=true that is a failure.
 #
-#   scripts/test.sh              everything
-#   scripts/test.sh -short       without the race detector, and with fewer rounds of the crash tests
+#   scripts/test.sh [PACKAGES]          everything, or the tests of some packages
+#   scripts/test.sh -short [PACKAGES]   without the race detector
+#   scripts/test.sh -lint               format, vet and staticcheck alone
 set -eu
 cd "$(dirname "$0")/.."
+began=$(date +%s)
 
 say() { echo "test.sh: $*" >&2; }
+die() { say "$*"; exit 1; }
 short=
-if [ "${1:-}" = -short ]; then short=1; fi
+lint=
+case ${1:-} in
+-short) short=1 && shift ;;
+-lint) lint=1 && shift ;;
+-*) die "$1 is not known; there are -short and -lint" ;;
+esac
+[ $# -gt 0 ] || set -- ./...
 strict=
 if [ "${CI:-}" = true ]; then strict=-strict; fi
+# A checkout may belong to another user, of which Go would ask git.
+export GOFLAGS="${GOFLAGS:+$GOFLAGS }-buildvcs=false"
 
-if grep -nE '^(replace|exclude)' go.mod; then
-    say "go.mod has a replace or an exclude line, so that go install of the module fails for everybody else"
-    exit 1
-fi
-bad=$(gofmt -l .)
-if [ -n "$bad" ]; then
-    say "gofmt would change: $bad"
-    exit 1
-fi
-say "vet, staticcheck, build"
-go vet ./...
-go run honnef.co/go/tools/cmd/staticcheck@v0.8.2 ./...
-go build ./...
-
-dir=
+# Runs one step; what it prints is shown when it fails.
+work=$(mktemp -d)
+chmod 755 "$work"
+log=$work/log
+cluster=
+tests=
 stop() {
-    if [ -n "$dir" ]; then sh scripts/postgres.sh stop "$dir" || true; fi
+    if [ -n "$tests" ]; then kill -- "$tests" 2>/dev/null || true; fi
+    if [ -n "$cluster" ]; then sh scripts/postgres.sh stop "$cluster" || true; fi
+    rm -rf "$work"
 }
 trap stop EXIT
-trap 'exit 130' INT TERM
+trap 'exit 130' INT
+trap 'exit 143' TERM HUP
+step() {
+    what=$1
+    shift
+    start=$(date +%s)
+    if ! "$@" >"$log" 2>&1; then
+        cat "$log" >&2
+        die "$what: failed"
+    fi
+    say "$what: ok, $(($(date +%s) - start)) s"
+}
+
+command -v go >/dev/null || die "go is missing: see https://go.dev/doc/install for the version in go.mod"
+race=
+if [ -z "$short$lint" ]; then
+    race=-race
+    if ! command -v "${CC:-gcc}" >/dev/null; then
+        if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
+            say "installing gcc, which the race detector needs"
+            apt-get update -qq >&2
+            DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends gcc libc6-dev >&2
+        else
+            die "the race detector needs gcc: install gcc and libc6-dev, or run scripts/test.sh -short"
+        fi
+    fi
+fi
+
+formatted() { out=$(gofmt -l .) && [ -z "$out" ] || { echo "gofmt would change: $out"; return 1; }; }
+# go install of a version of the module refuses these lines.
+installable() { ! grep -nE '^[[:space:]]*(replace|exclude)' go.mod; }
+step "module can be installed" installable
+step gofmt formatted
+step vet go vet ./...
+# Pinned, and not in go.mod: users of the module do not depend on it.
+staticcheck=honnef.co/go/tools/cmd/staticcheck@v0.8.2
+if go run $staticcheck -version >"$log" 2>&1; then
+    step staticcheck go run $staticcheck ./...
+elif [ -n "$strict" ]; then
+    cat "$log" >&2
+    die "staticcheck is not to be had"
+else
+    say "staticcheck is not to be had: SKIPPED"
+fi
+if [ -n "$lint" ]; then exit 0; fi
+step build go build ./...
+step "demonstration (toll dev --once)" go run ./cmd/toll dev --once
+
 if [ -z "${TOLL_TEST_POSTGRES:-}" ]; then
-    parent=$(mktemp -d)
-    chmod 755 "$parent"
-    if dsn=$(sh scripts/postgres.sh start "$parent/cluster"); then
-        dir=$parent/cluster
+    cluster=$work/cluster
+    if dsn=$(sh scripts/postgres.sh start "$cluster"); then
         export TOLL_TEST_POSTGRES="$dsn"
     else
+        cluster=
         say "PostgreSQL is not to be had: the suites postgres and partitioned are SKIPPED"
     fi
 fi
 
-say "tests"
-race=-race
-args=
-if [ -n "$short" ]; then
-    race=
-    args="-short"
-fi
-status=0
 # One package at a time: the crash and shutdown tests run services under load, and two of them on two cores starve
 # each other.
-{ go test $race $args -json -timeout 25m -p 1 -count=1 ./... || true; } | go run ./scripts/testsum $strict || status=$?
+say "tests"
+mkfifo "$work/events"
+go build -o "$work/testsum" ./scripts/testsum
+# In a group of its own, so that stop reaches the services that tests have started.
+group=$(command -v setsid || true)
+$group go test $race ${short:+-short} -json -timeout 20m -p 1 -count=1 "$@" >"$work/events" &
+tests=$!
+if [ -n "$group" ]; then tests=-$tests; fi
+"$work/testsum" $strict <"$work/events" &
+sum=$!
+status=0
+wait "$sum" || status=$?
+tests=
+say "done in $(($(date +%s) - began)) s"
 exit $status

@@ -1,6 +1,6 @@
 // Testsum reads the output of go test -json and prints what a person wants to see of it: a line for every package, the
-// output of every test that failed, the name of every test that was skipped, and the counts. It fails when a test failed,
-// or, with -strict, when one was skipped.
+// output of every test that failed, the name of every test that was skipped, how each suite went, and the counts. It fails
+// when a test failed, or, with -strict, when a test was skipped or a suite did not run.
 package main
 
 import (
@@ -13,25 +13,53 @@ import (
 	"strings"
 )
 
+// suites are the stores on which tests run, as subtests of these names.
+var suites = []string{"sqlite", "postgres", "partitioned"}
+
 type event struct {
-	Action     string
-	Package    string
-	ImportPath string // of a package that does not build
-	Test       string
-	Elapsed    float64
-	Output     string
+	Action  string
+	Package string
+	Test    string
+	Elapsed float64
+	Output  string
 }
 
 type test struct{ pkg, name string }
 
+type counts struct{ passed, failed, skipped int }
+
+func (c *counts) add(action string) {
+	switch action {
+	case "pass":
+		c.passed++
+	case "fail":
+		c.failed++
+	case "skip":
+		c.skipped++
+	}
+}
+
+func (c counts) String() string {
+	return fmt.Sprintf("%d passed, %d failed, %d skipped", c.passed, c.failed, c.skipped)
+}
+
+type summary struct {
+	output map[test][]string
+	times  map[test]float64
+	all    counts
+	suites map[string]*counts
+	skips  []string
+	broken []string // packages that failed
+}
+
 func main() {
-	strict := flag.Bool("strict", false, "fail when a test was skipped")
+	strict := flag.Bool("strict", false, "fail when a test was skipped or a suite did not run")
 	slow := flag.Int("slow", 10, "how many of the slowest tests to name")
 	flag.Parse()
-	output := map[test][]string{}
-	times := map[test]float64{}
-	var passed, failed, skipped int
-	var skips, broken []string
+	s := summary{output: map[test][]string{}, times: map[test]float64{}, suites: map[string]*counts{}}
+	for _, name := range suites {
+		s.suites[name] = &counts{}
+	}
 	in := bufio.NewScanner(os.Stdin)
 	in.Buffer(make([]byte, 1<<20), 16<<20)
 	for in.Scan() {
@@ -40,66 +68,99 @@ func main() {
 			fmt.Println(in.Text()) // not an event: go itself has something to say
 			continue
 		}
-		t := test{e.Package, e.Test}
-		switch e.Action {
-		case "output":
-			output[t] = append(output[t], e.Output)
-		case "build-output":
-			fmt.Print(e.Output)
-		case "pass", "fail", "skip":
-			if e.Test == "" {
-				if e.Action == "fail" {
-					broken = append(broken, e.Package)
-					fmt.Print(strings.Join(output[t], ""))
-				}
-				if e.Action != "skip" {
-					fmt.Printf("%-5s %s  %.1fs\n", map[string]string{"pass": "ok", "fail": "FAIL"}[e.Action], e.Package, e.Elapsed)
-				}
-				delete(output, t)
-				continue
-			}
-			times[t] = e.Elapsed
-			switch e.Action {
-			case "pass":
-				passed++
-			case "fail":
-				failed++
-				fmt.Print(strings.Join(output[t], ""))
-			case "skip":
-				skipped++
-				skips = append(skips, e.Package+" "+e.Test+"\n"+strings.Join(output[t], ""))
-			}
-			delete(output, t)
-		}
+		s.event(e)
 	}
-	for t, out := range output { // a test that never ended: its process died
-		if t.name != "" {
-			failed++
-			fmt.Printf("never ended: %s %s\n%s", t.pkg, t.name, strings.Join(out, ""))
-		}
+	if err := in.Err(); err != nil {
+		fmt.Println("testsum:", err)
+		s.broken = append(s.broken, "(the output of go test)")
 	}
-	printSlow(times, *slow)
-	for _, s := range skips {
-		fmt.Print("skipped: ", s)
-	}
-	if len(broken) > 0 {
-		fmt.Println("failed packages:", strings.Join(broken, " "))
-	}
-	fmt.Printf("%d passed, %d failed, %d skipped\n", passed, failed, skipped)
-	if failed > 0 || len(broken) > 0 || passed == 0 || *strict && skipped > 0 {
+	if !s.print(*slow, *strict) {
 		os.Exit(1)
 	}
 }
 
-func printSlow(times map[test]float64, n int) {
+func (s *summary) event(e event) {
+	t := test{e.Package, e.Test}
+	switch e.Action {
+	case "output":
+		s.output[t] = append(s.output[t], e.Output)
+	case "build-output":
+		fmt.Print(e.Output)
+	case "pass", "fail", "skip":
+		text := strings.Join(s.output[t], "")
+		delete(s.output, t)
+		if e.Test == "" {
+			s.pkg(e, text)
+			return
+		}
+		s.times[t] = e.Elapsed
+		s.all.add(e.Action)
+		for part := range strings.SplitSeq(e.Test, "/") {
+			if c := s.suites[part]; c != nil {
+				c.add(e.Action)
+			}
+		}
+		if e.Action == "fail" {
+			fmt.Print(text)
+		}
+		if e.Action == "skip" {
+			s.skips = append(s.skips, e.Package+" "+e.Test+"\n"+text)
+		}
+	}
+}
+
+func (s *summary) pkg(e event, text string) {
+	switch e.Action {
+	case "pass":
+		fmt.Printf("ok    %s  %.1fs\n", e.Package, e.Elapsed)
+	case "fail":
+		s.broken = append(s.broken, e.Package)
+		fmt.Printf("%sFAIL  %s  %.1fs\n", text, e.Package, e.Elapsed)
+	}
+}
+
+// print returns whether everything passed.
+func (s *summary) print(slow int, strict bool) bool {
+	for t, out := range s.output { // a test that never ended: its process died
+		if t.name != "" {
+			s.all.failed++
+			fmt.Printf("never ended: %s %s\n%s", t.pkg, t.name, strings.Join(out, ""))
+		}
+	}
+	s.printSlow(slow)
+	for _, text := range s.skips {
+		fmt.Print("skipped: ", text)
+	}
+	ok := s.all.failed == 0 && len(s.broken) == 0 && s.all.passed > 0
+	if len(s.broken) > 0 {
+		fmt.Println("failed packages:", strings.Join(s.broken, " "))
+	}
+	for _, name := range suites {
+		c := s.suites[name]
+		note := ""
+		if c.passed == 0 {
+			note = "   DID NOT RUN"
+			ok = ok && !strict
+		}
+		fmt.Printf("suite %-12s %s%s\n", name+":", c, note)
+	}
+	if strict && s.all.skipped > 0 {
+		fmt.Println("CI=true allows no skipped test")
+		ok = false
+	}
+	fmt.Println(s.all)
+	return ok
+}
+
+func (s *summary) printSlow(n int) {
 	var ts []test
-	for t := range times {
+	for t := range s.times {
 		if !strings.Contains(t.name, "/") {
 			ts = append(ts, t)
 		}
 	}
-	sort.Slice(ts, func(i, j int) bool { return times[ts[i]] > times[ts[j]] })
+	sort.Slice(ts, func(i, j int) bool { return s.times[ts[i]] > s.times[ts[j]] })
 	for _, t := range ts[:min(n, len(ts))] {
-		fmt.Printf("slow: %6.1fs %s %s\n", times[t], t.pkg, t.name)
+		fmt.Printf("slow: %6.1fs %s %s\n", s.times[t], t.pkg, t.name)
 	}
 }
