@@ -83,7 +83,7 @@ func (c *Client) AccessToken(ctx context.Context, plan toll.PlanID, opts ...Toke
 
 // Permissions lists what the caller's access tokens may spend.
 func (c *Client) Permissions(ctx context.Context, opts ...ListOption) iter.Seq2[*toll.Permission, error] {
-	return list(ctx, c, api("/x402/permissions"), "permissions", opts, same[toll.Permission])
+	return list[toll.Permission](ctx, c, api("/x402/permissions"), "permissions", opts)
 }
 
 // Permission returns one permission with its last settlements.
@@ -126,7 +126,7 @@ func (c *Client) CreateKey(ctx context.Context, p KeyParams) (*toll.APIKey, erro
 
 // Keys lists the API keys of the caller.
 func (c *Client) Keys(ctx context.Context, opts ...ListOption) iter.Seq2[*toll.APIKey, error] {
-	return list(ctx, c, api("/api-keys"), "apiKeys", opts, same[toll.APIKey])
+	return list[toll.APIKey](ctx, c, api("/api-keys"), "apiKeys", opts)
 }
 
 // Key returns the record of an API key.

@@ -37,6 +37,8 @@ type call struct {
 	body   any
 	// again says that a repeat cannot do anything twice: reads, and acts that carry an idempotency key or id.
 	again bool
+	// refused narrows again to answers that say that nothing was done: a lost answer is not repeated.
+	refused bool
 	// key is the Idempotency-Key, "" for none.
 	key string
 	// exempt leaves the version header out.
@@ -121,7 +123,10 @@ func (c *Client) again(ctx context.Context, cl call, attempt int, a *answer, err
 	}
 	wait := min(100*time.Millisecond<<(2*min(attempt, 4)), c.maxWait)
 	if err != nil {
-		return wait, true
+		return wait, !cl.refused
+	}
+	if cl.refused && (a.status == http.StatusBadGateway || a.status == http.StatusGatewayTimeout) {
+		return 0, false
 	}
 	switch a.status {
 	case http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:

@@ -47,10 +47,12 @@ func (c *Client) home(ctx context.Context) (toll.Environment, string, error) {
 }
 
 // Verify asks whether a request is payable. A refusal is an answer with a nil error. It is repeated only when that cannot
-// take a second hold.
+// take a second hold: without a hold, or with an id of the caller after an answer that says that nothing was done.
 func (c *Client) Verify(ctx context.Context, req *x402.VerifyRequest) (*x402.VerifyResponse, error) {
 	a, err := c.send(ctx, call{
 		method: http.MethodPost, path: api("/x402/verify"), body: req, again: !req.Hold || req.AgentRequestID != "",
+		// A hold whose answer was lost is in flight, and a repeat would be refused for that.
+		refused: req.Hold,
 	})
 	if err != nil {
 		return nil, err

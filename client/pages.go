@@ -55,24 +55,22 @@ func (p *page[T]) items(member string) []T {
 }
 
 // list follows the cursors of a list. An error ends it, after the records before it.
-func list[R, T any](ctx context.Context, c *Client, path, member string, opts []ListOption, of func(*R) (T, error)) iter.Seq2[T, error] {
-	return func(yield func(T, error) bool) {
-		var none T
+func list[T any](ctx context.Context, c *Client, path, member string, opts []ListOption) iter.Seq2[*T, error] {
+	return func(yield func(*T, error) bool) {
 		q := url.Values{"pageSize": {"100"}}
 		for _, o := range opts {
 			o(q)
 		}
 		seen := map[string]bool{}
 		for {
-			var p page[R]
+			var p page[T]
 			if _, err := c.do(ctx, call{method: http.MethodGet, path: path, query: q, again: true}, &p); err != nil {
-				yield(none, err)
+				yield(nil, err)
 				return
 			}
 			items := p.items(member)
 			for i := range items {
-				v, err := of(&items[i])
-				if !yield(v, err) || err != nil {
+				if !yield(&items[i], nil) {
 					return
 				}
 			}
@@ -80,7 +78,7 @@ func list[R, T any](ctx context.Context, c *Client, path, member string, opts []
 				return
 			}
 			if seen[*p.NextCursor] {
-				yield(none, toll.Errorf(toll.CodeInternal, "The service repeats a page of a list."))
+				yield(nil, toll.Errorf(toll.CodeInternal, "The service repeats a page of a list."))
 				return
 			}
 			seen[*p.NextCursor] = true
@@ -88,5 +86,3 @@ func list[R, T any](ctx context.Context, c *Client, path, member string, opts []
 		}
 	}
 }
-
-func same[T any](v *T) (*T, error) { return v, nil }

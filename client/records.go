@@ -2,106 +2,9 @@ package client
 
 import (
 	"encoding/json"
-	"sort"
-	"time"
 
 	"github.com/tollhq/toll"
 )
-
-// planRecord is a plan as read (wire contract, section 7). The nested part is enough: the flat members are copies.
-type planRecord struct {
-	PlanID    toll.PlanID `json:"planId"`
-	MaxOrders *toll.Int   `json:"maxOrders"`
-	Metadata  struct {
-		Main struct {
-			toll.Metadata
-			IsTrialPlan toll.Bool `json:"isTrialPlan"`
-		} `json:"main"`
-		Plan struct {
-			AccessLimit toll.AccessLimit `json:"accessLimit"`
-		} `json:"plan"`
-		Curation curation `json:"curation"`
-	} `json:"metadata"`
-	Registry struct {
-		Owner       toll.Address       `json:"owner"`
-		Price       toll.Price         `json:"price"`
-		Credits     toll.CreditsConfig `json:"credits"`
-		LastUpdated toll.Int           `json:"lastUpdated"` // epoch milliseconds
-	} `json:"registry"`
-}
-
-type curation struct {
-	IsListed bool `json:"isListed"`
-}
-
-func (r *planRecord) plan() (*toll.Plan, error) {
-	p := &toll.Plan{
-		ID: r.PlanID, Owner: r.Registry.Owner, Metadata: r.Metadata.Main.Metadata, Price: r.Registry.Price,
-		Credits: r.Registry.Credits, AccessLimit: r.Metadata.Plan.AccessLimit, IsTrial: bool(r.Metadata.Main.IsTrialPlan),
-		IsListed: r.Metadata.Curation.IsListed, UpdatedAt: time.UnixMilli(int64(r.Registry.LastUpdated)).UTC(),
-	}
-	if r.MaxOrders != nil {
-		p.MaxOrders = int64(*r.MaxOrders)
-	}
-	if t := p.Metadata.DateCreated; t != nil {
-		p.CreatedAt = t.Time
-	}
-	if p.ID == "" {
-		return nil, toll.Errorf(toll.CodeInternal, "The service sent a plan without an id.")
-	}
-	return p, nil
-}
-
-// agentRecord is an agent as read (wire contract, section 7).
-type agentRecord struct {
-	AgentID  toll.AgentID   `json:"agentId"`
-	Plans    []toll.PlanRef `json:"plans"`
-	Metadata struct {
-		Main  toll.Metadata `json:"main"`
-		Agent struct {
-			Endpoints          []map[string]string `json:"endpoints"`
-			OpenEndpoints      []string            `json:"openEndpoints"`
-			AgentDefinitionURL string              `json:"agentDefinitionUrl"`
-			AuthType           string              `json:"authType"`
-			StrictEndpoints    bool                `json:"strictEndpoints"`
-			HasCredentials     bool                `json:"hasCredentials"`
-		} `json:"agent"`
-		Curation curation `json:"curation"`
-	} `json:"metadata"`
-	Registry struct {
-		Owner       toll.Address `json:"owner"`
-		LastUpdated toll.Int     `json:"lastUpdated"`
-	} `json:"registry"`
-}
-
-func (r *agentRecord) agent() (*toll.Agent, error) {
-	a := &toll.Agent{
-		ID: r.AgentID, Owner: r.Registry.Owner, Metadata: r.Metadata.Main, Plans: r.Plans,
-		IsListed: r.Metadata.Curation.IsListed, UpdatedAt: time.UnixMilli(int64(r.Registry.LastUpdated)).UTC(),
-		API: toll.AgentAPI{
-			OpenEndpoints: r.Metadata.Agent.OpenEndpoints, AgentDefinitionURL: r.Metadata.Agent.AgentDefinitionURL,
-			AuthType: r.Metadata.Agent.AuthType, StrictEndpoints: r.Metadata.Agent.StrictEndpoints,
-			HasCredentials: r.Metadata.Agent.HasCredentials,
-		},
-	}
-	for _, m := range r.Metadata.Agent.Endpoints {
-		verbs := make([]string, 0, len(m))
-		for v := range m {
-			verbs = append(verbs, v)
-		}
-		sort.Strings(verbs)
-		for _, v := range verbs {
-			a.API.Endpoints = append(a.API.Endpoints, toll.Endpoint{Verb: v, URL: m[v]})
-		}
-	}
-	if t := a.Metadata.DateCreated; t != nil {
-		a.CreatedAt = t.Time
-	}
-	if a.ID == "" {
-		return nil, toll.Errorf(toll.CodeInternal, "The service sent an agent without an id.")
-	}
-	return a, nil
-}
 
 // PlanParams is a plan to register (wire contract, sections 8 and 10).
 type PlanParams struct {
@@ -170,17 +73,8 @@ type AgentParams struct {
 	Metadata toll.Metadata
 	API      toll.AgentAPI // HasCredentials is not sent
 	// Credentials are what a caller of the agent needs; the service keeps them and never returns them.
-	Credentials Credentials
+	Credentials toll.Credentials
 	Plans       []toll.PlanID // plans of the caller, for RegisterAgent
-}
-
-// Credentials are the upstream secrets of an agent.
-type Credentials struct {
-	Username string
-	Password string
-	Token    string
-	APIKey   string
-	Headers  map[string]string
 }
 
 type agentBody struct {

@@ -79,40 +79,40 @@ func registered(c *Client, ctx context.Context, path string, in any) (*Registere
 
 // Plan returns a plan.
 func (c *Client) Plan(ctx context.Context, id toll.PlanID) (*toll.Plan, error) {
-	var r planRecord
-	if err := c.get(ctx, api("/protocol/plans/%s", string(id)), &r); err != nil {
+	var out toll.Plan
+	if err := c.get(ctx, api("/protocol/plans/%s", string(id)), &out); err != nil {
 		return nil, err
 	}
-	return r.plan()
+	return &out, nil
 }
 
 // Plans lists the plans of the caller.
 func (c *Client) Plans(ctx context.Context, opts ...ListOption) iter.Seq2[*toll.Plan, error] {
-	return list(ctx, c, api("/protocol/plans"), "plans", opts, (*planRecord).plan)
+	return list[toll.Plan](ctx, c, api("/protocol/plans"), "plans", opts)
 }
 
 // Agent returns an agent.
 func (c *Client) Agent(ctx context.Context, id toll.AgentID) (*toll.Agent, error) {
-	var r agentRecord
-	if err := c.get(ctx, api("/protocol/agents/%s", string(id)), &r); err != nil {
+	var out toll.Agent
+	if err := c.get(ctx, api("/protocol/agents/%s", string(id)), &out); err != nil {
 		return nil, err
 	}
-	return r.agent()
+	return &out, nil
 }
 
 // Agents lists the agents of the caller.
 func (c *Client) Agents(ctx context.Context, opts ...ListOption) iter.Seq2[*toll.Agent, error] {
-	return list(ctx, c, api("/protocol/agents"), "agents", opts, (*agentRecord).agent)
+	return list[toll.Agent](ctx, c, api("/protocol/agents"), "agents", opts)
 }
 
 // AgentPlans lists the plans of an agent.
 func (c *Client) AgentPlans(ctx context.Context, id toll.AgentID, opts ...ListOption) iter.Seq2[*toll.Plan, error] {
-	return list(ctx, c, api("/protocol/agents/%s/plans", string(id)), "plans", opts, (*planRecord).plan)
+	return list[toll.Plan](ctx, c, api("/protocol/agents/%s/plans", string(id)), "plans", opts)
 }
 
 // PlanAgents lists the agents of a plan.
 func (c *Client) PlanAgents(ctx context.Context, id toll.PlanID, opts ...ListOption) iter.Seq2[*toll.Agent, error] {
-	return list(ctx, c, api("/protocol/plans/%s/agents", string(id)), "agents", opts, (*agentRecord).agent)
+	return list[toll.Agent](ctx, c, api("/protocol/plans/%s/agents", string(id)), "agents", opts)
 }
 
 // OrderPlan buys a plan for the caller. An order that is still under way has no credits yet: its Status says so.

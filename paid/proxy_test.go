@@ -128,6 +128,9 @@ func TestRoutes(t *testing.T) {
 	if r := send(t, "GET", s.URL+"/a%2fb"); r.status != 400 {
 		t.Errorf("%+v", r)
 	}
+	if out := raw(t, s.Listener.Addr().String(), "get /items/1 HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"); strings.Join(statuses(out), "") != "402" {
+		t.Errorf("another case of the method: %q", out)
+	}
 	if r := send(t, "POST", s.URL+"/items/1?_METHOD=GET"); r.status != 405 {
 		t.Errorf("%+v", r)
 	}

@@ -224,6 +224,27 @@ func TestT92_PaywallByPath(t *testing.T) {
 	}
 }
 
+// TestT92_PaidPathsAreReadOnce: not even a payment opens a path that two routers read in two ways.
+func TestT92_PaidPathsAreReadOnce(t *testing.T) {
+	d := newDesk(100)
+	h := &work{t: t}
+	for name, addr := range fronts(t, d, h) {
+		targets := []string{"/ask%2f", "/ask%00", "/ask%0a", "/%5cask", "/ask%ff", "/ask%7f", `/x\ask`}
+		if strings.HasPrefix(name, "proxy") { // an upstream may cut parameters off
+			targets = append(targets, "/ask;a", "/ask%3ba")
+		}
+		for _, target := range targets {
+			out := raw(t, addr, "POST "+target+" HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: 0\r\nPayment-Signature: "+token+"\r\n\r\n")
+			if got := statuses(out); len(got) != 1 || got[0] != "400" {
+				t.Errorf("%s, %s: %v", name, target, got)
+			}
+		}
+	}
+	if h.count() != 0 || d.count("verify") != 0 {
+		t.Errorf("%d runs, %d verified", h.count(), d.count("verify"))
+	}
+}
+
 func TestT93_Verbs(t *testing.T) {
 	d := newDesk(100)
 	h := &work{t: t}
@@ -335,7 +356,14 @@ func TestT95_ResponseSplitting(t *testing.T) {
 		InvalidMessage: "a\r\nSet-Cookie: x=1\u2028b\x00c\xff" + strings.Repeat("long ", 2000),
 	}
 	d.orderURL = "https://pay.example.com/\r\nX-Evil: 1"
-	h := paid.Handler(d, &work{t: t}, paid.Plan(plan), paid.Description("d\r\nX-Evil: 2\u2028"))
+	h := paid.Handler(d, &work{t: t}, paid.Plan(plan), paid.Description("d\r\nX-Evil: 2\u2028"), paid.PublicURL("https://agent.example.com"))
+	for _, target := range []string{"/?" + strings.Repeat("q", 8000), "/" + strings.Repeat("p", 8000)} {
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, httptest.NewRequest("GET", target, nil))
+		if n := len(w.Header().Get("payment-required")); w.Code != 402 || n == 0 || n > 6<<10 {
+			t.Errorf("status %d, payment-required of %d bytes", w.Code, n)
+		}
+	}
 	for _, id := range []string{"ok-1", "a b", "a\r\nX-Evil: 3", "\u2028", strings.Repeat("x", 129), "\x00"} {
 		r := httptest.NewRequest("GET", "/", nil)
 		r.Header.Set(sig, token)
@@ -351,6 +379,10 @@ func TestT95_ResponseSplitting(t *testing.T) {
 					t.Errorf("%s: %q", name, v)
 				}
 			}
+		}
+		var p x402.PaymentRequired
+		if err := x402.DecodeHeader(w.Header().Get("payment-required"), &p); err != nil || strings.ContainsAny(p.Error, "\r\n\x00\u2028") {
+			t.Errorf("error %q, %v", p.Error, err)
 		}
 		if got := w.Header().Get("X-Correlation-Id"); (got == id) != (id == "ok-1") {
 			t.Errorf("correlation id %q for %q", got, id)

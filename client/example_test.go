@@ -1,0 +1,94 @@
+package client_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/client"
+	"github.com/tollhq/toll/x402"
+)
+
+// stand-in for a service, so that the examples run anywhere; tolltest.New starts a real one.
+func standIn() *httptest.Server {
+	mux := http.NewServeMux()
+	answer := func(pattern string, status int, body string) {
+		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
+			w.WriteHeader(status)
+			fmt.Fprint(w, body)
+		})
+	}
+	answer("GET /api/v1/protocol/plans/4474/balance", 200, `{"planId":"4474","planName":"Basic","planType":"credits","balance":"100","held":"5","available":"95"}`)
+	answer("GET /api/v1/protocol/plans/1", 404, errorBody)
+	answer("GET /api/v1/protocol/plans", 200, `{"plans":[{"planId":"4474","metadata":{"main":{"name":"Basic"}}},{"planId":"4475","metadata":{"main":{"name":"Pro"}}}],"nextCursor":null}`)
+	answer("POST /api/v1/x402/settle", 200, `{"success":true,"transaction":"0xab","network":"eip155:84532","creditsRedeemed":"2","remainingBalance":"98"}`)
+	return httptest.NewServer(mux)
+}
+
+func ExampleClient_Balance() {
+	service := standIn()
+	defer service.Close()
+	c := client.New("sandbox:key", client.WithURL(service.URL))
+
+	b, err := c.Balance(context.Background(), "4474")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(b.PlanName, b.Balance, "of which held", b.Held)
+	// Output: Basic 100 of which held 5
+}
+
+func ExampleClient_Plans() {
+	service := standIn()
+	defer service.Close()
+	c := client.New("sandbox:key", client.WithURL(service.URL))
+
+	for plan, err := range c.Plans(context.Background()) {
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		fmt.Println(plan.ID, plan.Metadata.Name)
+	}
+	// Output:
+	// 4474 Basic
+	// 4475 Pro
+}
+
+func ExampleClient_Plan_error() {
+	service := standIn()
+	defer service.Close()
+	c := client.New("sandbox:key", client.WithURL(service.URL))
+
+	_, err := c.Plan(context.Background(), "1")
+	var e *toll.Error
+	if errors.Is(err, toll.ErrPlanNotFound) && errors.As(err, &e) {
+		fmt.Println(e.Code, e.HTTPStatus(), e.CorrelationID)
+	}
+	// Output: BCK.PROTOCOL.0003 404 corr-1
+}
+
+// A settlement has three outcomes. What is unknown is repeated with the same id, which never burns twice.
+func ExampleClient_Settle() {
+	service := standIn()
+	defer service.Close()
+	c := client.New("sandbox:key", client.WithURL(service.URL))
+
+	s, err := c.Settle(context.Background(), &x402.SettleRequest{
+		PaymentRequired: *x402.NewPaymentRequired([]*x402.Terms{{PlanID: "4474"}}, x402.Options{Endpoint: "https://agent.example.com/ask"}),
+		AccessToken:     "the access token of the request", AgentRequestID: "req_1", MaxAmount: toll.Credits(2).Ptr(),
+	})
+	switch {
+	case err != nil || s.ErrorReason == x402.ReasonPending:
+		fmt.Println("unknown: repeat it with the same id")
+	case !s.Success:
+		fmt.Println("refused:", s.ErrorReason)
+	default:
+		fmt.Println("burned", s.CreditsRedeemed, "left", s.RemainingBalance)
+	}
+	// Output: burned 2 left 98
+}
