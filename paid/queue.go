@@ -84,10 +84,12 @@ func (q *Queue) add(x *exchange, u Unsettled) {
 			q.idle = make(chan struct{})
 		}
 		q.waiting++
-		go q.work(x, u)
 	}
 	q.mu.Unlock()
-	alarm(x, u)
+	alarm(x, u) // before the work begins, so that the alarm of its end is never the first
+	if !u.Final {
+		go q.work(x, u)
+	}
 }
 
 func alarm(x *exchange, u Unsettled) {
