@@ -52,17 +52,17 @@ func TestF07_AgentDies(t *testing.T) {
 			if strings.Contains(out, content) {
 				t.Errorf("content without its answer: %q", out)
 			}
-			d.mu.Lock()
-			defer d.mu.Unlock()
 			// The lookup by id shows what happened; a hold that nobody could give back lapses.
-			q := d.requests["req_0001"]
 			want := map[string]string{
 				"after verify": "held", "in the handler": "released", "after the handler": "held",
 				"after settle sent": "settled", "after settle answer": "settled",
 			}[when]
-			if q.state != want {
-				t.Errorf("state %s, want %s", q.state, want)
-			}
+			eventually(t, want, func() bool {
+				d.mu.Lock()
+				defer d.mu.Unlock()
+				q := d.requests["req_0001"]
+				return q != nil && q.state == want
+			})
 		})
 	}
 }
