@@ -151,11 +151,10 @@ func (c *Checkout) render(ctx context.Context, plan *toll.Plan, o *store.Order) 
 		Data: map[string]any{"orderId": o.ID, "planId": o.Plan},
 	}
 	if o.Status == toll.OrderConfirmed || o.Status == toll.OrderFinal {
-		b, err := c.Balance(ctx, plan, o.Subscriber, false)
-		if err != nil {
-			return nil, err
+		// The order stands whatever this read brings: a failure here must not invite a second order.
+		if b, err := c.Balance(ctx, plan, o.Subscriber, false); err == nil {
+			out.Balance = b
 		}
-		out.Balance = b
 	}
 	return out, nil
 }

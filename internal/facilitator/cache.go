@@ -2,6 +2,7 @@ package facilitator
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"time"
 )
@@ -92,7 +93,7 @@ func (c *cache[K, V]) run(ctx context.Context, k K, before, f *flight[V]) {
 		<-before.done
 	}
 	at := c.clock()
-	f.value, f.err = c.load(ctx, k)
+	f.value, f.err = c.loaded(ctx, k)
 	c.mu.Lock()
 	if f.err == nil && !f.stale {
 		c.keep(k, entry[V]{f.value, at})
@@ -104,6 +105,16 @@ func (c *cache[K, V]) run(ctx context.Context, k K, before, f *flight[V]) {
 	}
 	c.mu.Unlock()
 	close(f.done)
+}
+
+// loaded turns a panic of load into an error: it runs in a goroutine that no request recovers.
+func (c *cache[K, V]) loaded(ctx context.Context, k K) (v V, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("facilitator: a read panicked: %v", p)
+		}
+	}()
+	return c.load(ctx, k)
 }
 
 // keep stores an entry; a full cache first loses what is over, else any one.

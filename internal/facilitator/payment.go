@@ -99,12 +99,18 @@ func (f *Facilitator) read(ctx context.Context, caller toll.Address, required *x
 	return p, nil
 }
 
+// maxResourceURL bounds what is stored with every request: the longest url that the service itself takes.
+const maxResourceURL = 8 << 10 // bytes
+
 func checkBody(required *x402.PaymentRequired, token, requestID string) *toll.Error {
 	if required.X402Version != x402.Version {
 		return refuse(toll.CodeBadX402Version, x402.ReasonInvalidVersion, "")
 	}
 	if token == "" {
 		return malformed("x402AccessToken", "is required")
+	}
+	if len(required.Resource.URL) > maxResourceURL {
+		return malformed("paymentRequired.resource.url", "must be at most 8,192 bytes")
 	}
 	// What PostgreSQL cannot store would fail there, together with the batch that it came in.
 	if url := required.Resource.URL; strings.IndexByte(url, 0) >= 0 || !utf8.ValidString(url) {

@@ -47,7 +47,12 @@ func (f *Facilitator) Settle(ctx context.Context, caller toll.Address, req *x402
 		}
 	}
 	if err != nil {
-		return f.refusedSettle(ctx, p, f.refusedBy(err))
+		resp, fault := f.refusedSettle(ctx, p, f.refusedBy(err))
+		// A call that nothing names is repeated by the id that it got, else the repeat would be another request.
+		if resp != nil && resp.Code == toll.CodeSettlementPending && req.AgentRequestID == "" && len(p.keys) == 0 {
+			resp.Extra = &x402.SettleExtra{AgentRequestID: settled.RequestID}
+		}
+		return resp, fault
 	}
 	f.changed(p.account, p.claims.Hash)
 	resp := new(x402.SettleResponse)

@@ -72,9 +72,12 @@ func bytesOrEmpty(b []byte) []byte {
 	return b
 }
 
+// auditTries bounds the audits of an account that never stands still.
+const auditTries = 100
+
 // auditAccount retries while the account moves under it.
 func (l *Ledger) auditAccount(ctx context.Context, a Account) ([]Finding, error) {
-	for {
+	for range auditTries {
 		found, err := l.auditOnce(ctx, a)
 		if err != nil {
 			return nil, err
@@ -85,6 +88,7 @@ func (l *Ledger) auditAccount(ctx context.Context, a Account) ([]Finding, error)
 		}
 		a = now
 	}
+	return nil, fmt.Errorf("ledger: account %s changed during each of %d audits", a.ID, auditTries)
 }
 
 type auditor struct {

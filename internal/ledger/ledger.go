@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"strings"
 	"sync/atomic"
@@ -142,6 +143,7 @@ func (l *Ledger) Hold(ctx context.Context, op HoldOp) (Held, error) {
 
 // Settle burns the credits of a request once; the same request again gets the stored answer. Refusals: Conflict,
 // HoldExpired, Insufficient, RedemptionLimit, and without a hold those of [Ledger.Hold] about permission and period.
+// ErrUnknownOutcome comes with the id to repeat the call with.
 func (l *Ledger) Settle(ctx context.Context, op SettleOp) (Settled, error) {
 	o := &settle{SettleOp: op}
 	if l.foreign(op.RequestID, o.accountID()) {
@@ -150,7 +152,11 @@ func (l *Ledger) Settle(ctx context.Context, op SettleOp) (Settled, error) {
 	if o.RequestID == "" {
 		o.RequestID, o.issued = l.ids.issue(o.accountID(), l.clock()), true
 	}
-	return do[Settled](ctx, l, o)
+	s, err := do[Settled](ctx, l, o)
+	if errors.Is(err, ErrUnknownOutcome) {
+		s.RequestID = o.RequestID
+	}
+	return s, err
 }
 
 // Release gives a hold back and ends its request; a repeat gets the same answer. Refusals: UnknownRequest, SettledAlready.

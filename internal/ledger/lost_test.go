@@ -3,6 +3,7 @@ package ledger_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/url"
@@ -104,12 +105,12 @@ func TestF04_ConnectionLostInCommit(t *testing.T) {
 	for _, stays := range []bool{false, true} {
 		id := "back"
 		if stays {
-			id = "down"
+			id = "" // nothing names the request: the error says how to repeat it
 		}
 		c := newClock()
 		l := ledger.New(through, ledger.Config{Clock: c.now, MACKey: []byte("0123456789abcdef0123456789abcdef")})
 		// A connection prepares its statements at their first use; only after that is a commit a single message.
-		_, err := l.Settle(context.Background(), settleOp(perm, "warm "+id, 1))
+		_, err := l.Settle(context.Background(), settleOp(perm, fmt.Sprint("warm ", stays), 1))
 		truth.must(err)
 		var once sync.Once
 		ledger.SetFailpoint(l, func(at string) {
@@ -123,6 +124,7 @@ func TestF04_ConnectionLostInCommit(t *testing.T) {
 				t.Fatalf("got %v, want %v", err, ledger.ErrUnknownOutcome)
 			}
 			w.down.Store(false)
+			id = s.RequestID
 		} else if err != nil || !s.Replayed {
 			t.Fatalf("replayed %v, %v", s.Replayed, err)
 		}

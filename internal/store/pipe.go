@@ -35,6 +35,8 @@ func (s *Store) NewPipe() *Pipe {
 		cfg.RuntimeParams[name] = "off"
 	}
 	cfg.RuntimeParams["plan_cache_mode"] = "force_generic_plan"
+	// A process that vanishes between its two trips must not keep its accounts locked until TCP notices.
+	cfg.RuntimeParams["idle_in_transaction_session_timeout"] = "10s"
 	return &Pipe{cfg: cfg}
 }
 

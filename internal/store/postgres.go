@@ -26,6 +26,9 @@ func openPostgres(ctx context.Context, cfg Config, log *slog.Logger) (_ *pgxpool
 	if !strings.Contains(cfg.Database, "connect_timeout") {
 		pc.ConnConfig.ConnectTimeout = 5 * time.Second
 	}
+	if pc.ConnConfig.RuntimeParams["idle_in_transaction_session_timeout"] == "" {
+		pc.ConnConfig.RuntimeParams["idle_in_transaction_session_timeout"] = "30s"
+	}
 	if pc.ConnConfig.RuntimeParams["application_name"] == "" {
 		pc.ConnConfig.RuntimeParams["application_name"] = "toll"
 	}
