@@ -304,34 +304,47 @@ func (r *reading) duePermissions() []store.Stmt {
 }
 
 // columns turns rows into one array per column, the form of a bulk write.
-type columns struct{ cols []any }
+type columns struct{ cols []column }
+
+// column is the values of one column: the slice of its type is used, the others stay nil.
+type column struct {
+	bytes [][]byte
+	texts []string
+	ints  []int64
+}
 
 func (c *columns) add(row []any) {
 	if c.cols == nil {
-		c.cols = make([]any, len(row))
-		for i, v := range row {
-			switch v.(type) {
-			case []byte:
-				c.cols[i] = [][]byte(nil)
-			case string:
-				c.cols[i] = []string(nil)
-			default:
-				c.cols[i] = []int64(nil)
-			}
-		}
+		c.cols = make([]column, len(row))
 	}
 	for i, v := range row {
+		col := &c.cols[i]
 		switch v := v.(type) {
 		case []byte:
-			c.cols[i] = append(c.cols[i].([][]byte), v)
+			col.bytes = append(col.bytes, v)
 		case string:
-			c.cols[i] = append(c.cols[i].([]string), v)
+			col.texts = append(col.texts, v)
 		case int64:
-			c.cols[i] = append(c.cols[i].([]int64), v)
+			col.ints = append(col.ints, v)
 		default:
 			panic(fmt.Sprintf("ledger: a column of type %T", v))
 		}
 	}
+}
+
+func (c *columns) args() []any {
+	args := make([]any, len(c.cols))
+	for i, col := range c.cols {
+		switch {
+		case col.bytes != nil:
+			args[i] = col.bytes
+		case col.texts != nil:
+			args[i] = col.texts
+		default:
+			args[i] = col.ints
+		}
+	}
+	return args
 }
 
 // writing returns the statements that write what the batch changed.
@@ -375,7 +388,7 @@ func writing(gs []*group) []store.Stmt {
 		{sqlRequestsEnd, ended}, {sqlKeysAdd, keys}, {sqlPermissionsSave, perms},
 	} {
 		if w.c.cols != nil {
-			stmts = append(stmts, store.Stmt{SQL: w.sql, Args: w.c.cols})
+			stmts = append(stmts, store.Stmt{SQL: w.sql, Args: w.c.args()})
 		}
 	}
 	return stmts
