@@ -9,7 +9,6 @@
 #   scripts/test.sh -lint               format, vet and staticcheck alone
 set -eu
 cd "$(dirname "$0")/.."
-began=$(date +%s)
 
 say() { echo "test.sh: $*" >&2; }
 die() { say "$*"; exit 1; }
@@ -111,5 +110,4 @@ sum=$!
 status=0
 wait "$sum" || status=$?
 tests=
-say "done in $(($(date +%s) - began)) s"
 exit $status

@@ -11,6 +11,7 @@ import (
 	"os"
 	"sort"
 	"strings"
+	"time"
 )
 
 // suites are the stores on which tests run, as subtests of these names.
@@ -44,6 +45,7 @@ func (c counts) String() string {
 }
 
 type summary struct {
+	began  time.Time
 	output map[test][]string
 	times  map[test]float64
 	all    counts
@@ -56,7 +58,7 @@ func main() {
 	strict := flag.Bool("strict", false, "fail when a test was skipped or a suite did not run")
 	slow := flag.Int("slow", 10, "how many of the slowest tests to name")
 	flag.Parse()
-	s := summary{output: map[test][]string{}, times: map[test]float64{}, suites: map[string]*counts{}}
+	s := summary{began: time.Now(), output: map[test][]string{}, times: map[test]float64{}, suites: map[string]*counts{}}
 	for _, name := range suites {
 		s.suites[name] = &counts{}
 	}
@@ -148,6 +150,7 @@ func (s *summary) print(slow int, strict bool) bool {
 		fmt.Println("CI=true allows no skipped test")
 		ok = false
 	}
+	fmt.Printf("all packages took %s\n", time.Since(s.began).Round(time.Second))
 	fmt.Println(s.all)
 	return ok
 }
