@@ -132,10 +132,15 @@ func (a Address) Lower() string {
 	return string(b[:])
 }
 
+const zeroAddress = "0x0000000000000000000000000000000000000000"
+
 // String returns the address with the checksum case of EIP-55.
 func (a Address) String() string {
 	var b [42]byte
 	b[0], b[1] = '0', 'x'
+	if a.IsZero() {
+		return zeroAddress // it has no letters to set
+	}
 	hex.Encode(b[2:], a[:])
 	h := Keccak256(b[2:])
 	for i := range 40 {

@@ -106,7 +106,7 @@ func TestRefusalsFailASlice(t *testing.T) {
 func TestRun(t *testing.T) {
 	dir := t.TempDir()
 	results, profiles := filepath.Join(dir, "results", "latest.json"), filepath.Join(dir, "profiles")
-	args := []string{"-rounds", "1", "-seconds", "0.2", "-accounts", "64", "-data", dir, "-json", results, "-profile", profiles}
+	args := []string{"-rounds", "1", "-seconds", "1", "-accounts", "64", "-data", dir, "-json", results, "-profile", profiles}
 	if os.Getenv("TOLL_TEST_POSTGRES") == "" {
 		args = append(args, "-no-postgres")
 	}

@@ -181,6 +181,7 @@ func logger() *slog.Logger {
 }
 
 func (s *serviceRole) open(ctx context.Context, addr string) (*underTest, error) {
+	server.TuneMemory()
 	svc, err := server.New(ctx, server.Config{Data: s.Data, Database: s.Database, Listen: addr, Metrics: true, Log: logger()})
 	if err != nil {
 		return nil, err

@@ -97,7 +97,7 @@ func New(key string, opts ...Option) *Client {
 		key = os.Getenv("TOLL_API_KEY")
 	}
 	c := &Client{
-		key: strings.TrimSpace(key), http: http.DefaultClient, timeout: defaultTimeout, version: Version,
+		key: strings.TrimSpace(key), http: &http.Client{Transport: newTransport()}, timeout: defaultTimeout, version: Version,
 		userAgent: defaultAgent, retries: 2, maxWait: 5 * time.Second, names: x402.Default,
 		log: slog.New(slog.DiscardHandler), sleep: time.After,
 	}
@@ -117,6 +117,19 @@ func New(key string, opts ...Option) *Client {
 	h.Timeout = 0
 	c.http = &h
 	return c
+}
+
+// newTransport keeps a connection for each of many concurrent calls to the one service: the default transport keeps two,
+// and an agent under load would dial for every other verify and settle.
+func newTransport() http.RoundTripper {
+	d, ok := http.DefaultTransport.(*http.Transport)
+	if !ok { // somebody replaced it, and knows why
+		return http.DefaultTransport
+	}
+	t := d.Clone()
+	t.MaxIdleConnsPerHost = 256
+	t.MaxIdleConns = 256
+	return t
 }
 
 // URL returns the address of the service.

@@ -78,6 +78,7 @@ func (a *app) serve(ctx context.Context, f serveFlags) (err error) {
 		defer ln.Close()
 		cfg.Listen = ln.Addr().String()
 	}
+	server.TuneMemory()
 	s, err := server.New(ctx, cfg)
 	if err != nil {
 		return err

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/json"
+	"fmt"
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/ledger"
@@ -35,7 +36,8 @@ func (f *Facilitator) Settle(ctx context.Context, caller toll.Address, req *x402
 			return f.refusedSettle(ctx, p, e)
 		}
 	}
-	op := f.settleOp(p, req)
+	resp := new(x402.SettleResponse)
+	op := f.settleOp(p, req, resp)
 	settled, err := f.ledger.Settle(ctx, op)
 	if err != nil {
 		ordered, oe := f.orderFree(ctx, p, err)
@@ -47,6 +49,7 @@ func (f *Facilitator) Settle(ctx context.Context, caller toll.Address, req *x402
 		}
 	}
 	if err != nil {
+		// The writer may still fill resp, when its caller has gone.
 		resp, fault := f.refusedSettle(ctx, p, f.refusedBy(err))
 		// A call that nothing names is repeated by the id that it got, else the repeat would be another request.
 		if resp != nil && resp.Code == toll.CodeSettlementPending && req.AgentRequestID == "" && len(p.keys) == 0 {
@@ -55,30 +58,30 @@ func (f *Facilitator) Settle(ctx context.Context, caller toll.Address, req *x402
 		return resp, fault
 	}
 	f.changed(p.account, p.claims.Hash)
-	resp := new(x402.SettleResponse)
 	if settled.Replayed {
 		if err := x402.Decode(settled.Answer, resp); err != nil {
 			return f.refusedSettle(ctx, p, toll.NewError(toll.CodeInternal).WithCause(err))
 		}
-	} else {
-		resp = f.receipt(p, requested(p, req), settled.Receipt)
 	}
 	resp.Raw, resp.Replayed = settled.Answer, settled.Replayed
 	return resp, nil
 }
 
-func (f *Facilitator) settleOp(p *payment, req *x402.SettleRequest) ledger.SettleOp {
+// settleOp is the operation of a settle. answer is filled when the ledger has decided.
+func (f *Facilitator) settleOp(p *payment, req *x402.SettleRequest, answer *x402.SettleResponse) ledger.SettleOp {
 	asked := p.plan.Credits.MaxAmount
 	if req.MaxAmount != nil {
 		asked = *req.MaxAmount
 	}
-	raised := requested(p, req)
+	// All callers wait while the writer decides, so what does not depend on its decision is made before.
+	receipt := f.receipt(p, requested(p, req))
 	return ledger.SettleOp{
 		Plan: p.plan.ID, Subscriber: p.claims.Subscriber, Agent: p.agentID, Permission: p.claims.Hash,
 		RequestID: req.AgentRequestID, Keys: p.keys, Resource: p.url, Content: f.content(p, req),
 		Amount: p.plan.Effective(asked), UseHeld: req.MaxAmount == nil, IsTime: p.plan.IsTime(),
 		Render: func(r ledger.Receipt) []byte {
-			b, err := x402.Encode(f.receipt(p, raised, r))
+			*answer = receipt(r)
+			b, err := x402.Encode(answer)
 			if err != nil {
 				panic(err) // strings and numbers always encode
 			}
@@ -95,31 +98,23 @@ func requested(p *payment, req *x402.SettleRequest) *toll.Credits {
 	return req.MaxAmount
 }
 
-// receipt is the answer to a settlement, the one that is stored and repeated. It depends on its arguments alone.
-func (f *Facilitator) receipt(p *payment, raised *toll.Credits, r ledger.Receipt) *x402.SettleResponse {
-	amount, balance := r.Amount, r.Balance
-	info, err := x402.Encode(struct {
-		Info struct {
-			CreditsRedeemed  toll.Credits `json:"creditsRedeemed"`
-			RemainingBalance toll.Credits `json:"remainingBalance"`
-			AgentRequestID   string       `json:"agentRequestId"`
-		} `json:"info"`
-	}{struct {
-		CreditsRedeemed  toll.Credits `json:"creditsRedeemed"`
-		RemainingBalance toll.Credits `json:"remainingBalance"`
-		AgentRequestID   string       `json:"agentRequestId"`
-	}{amount, balance, r.RequestID}})
-	if err != nil {
-		panic(err) // strings and numbers always encode
-	}
-	return &x402.SettleResponse{
-		Success: true, Transaction: r.Transaction.String(), Network: f.wireNetwork(p.claims.Network), Payer: p.claims.Subscriber.String(),
-		CreditsRedeemed: &amount, RemainingBalance: &balance, Amount: &amount,
-		Extra: &x402.SettleExtra{
-			AgentRequestID: r.RequestID, PlanID: p.plan.ID, AgentID: p.agentID, CreditsRedeemed: &amount,
-			RemainingBalance: &balance, RequestedAmount: raised,
-		},
-		Extensions: map[string]json.RawMessage{f.ns.CreditsExtension(): info},
+// receipt makes the answer to a settlement, the one that is stored and repeated. It depends on its arguments alone.
+func (f *Facilitator) receipt(p *payment, raised *toll.Credits) func(ledger.Receipt) x402.SettleResponse {
+	network, payer, extension := f.wireNetwork(p.claims.Network), p.claims.Subscriber.String(), f.ns.CreditsExtension()
+	plan, agent := p.plan.ID, p.agentID
+	return func(r ledger.Receipt) x402.SettleResponse {
+		amount, balance := r.Amount, r.Balance
+		// Request ids are visible ASCII, for which Go and JSON quote alike.
+		info := fmt.Appendf(nil, `{"info":{"creditsRedeemed":"%d","remainingBalance":"%d","agentRequestId":%q}}`, amount, balance, r.RequestID)
+		return x402.SettleResponse{
+			Success: true, Transaction: r.Transaction.String(), Network: network, Payer: payer,
+			CreditsRedeemed: &amount, RemainingBalance: &balance, Amount: &amount,
+			Extra: &x402.SettleExtra{
+				AgentRequestID: r.RequestID, PlanID: plan, AgentID: agent, CreditsRedeemed: &amount,
+				RemainingBalance: &balance, RequestedAmount: raised,
+			},
+			Extensions: map[string]json.RawMessage{extension: info},
+		}
 	}
 }
 

@@ -44,7 +44,7 @@ func SigningKeys(ctx context.Context, q Querier) ([]SigningKey, error) {
 // RetireSigningKey notes since when a key signs no more; a key that is retired keeps its time. [ErrNotFound] when there
 // is no such key.
 func RetireSigningKey(ctx context.Context, tx *Tx, kid string, at time.Time) error {
-	n, err := tx.Exec(ctx, "UPDATE signing_keys SET retired_at = CASE WHEN retired_at = 0 THEN $2 ELSE retired_at END WHERE kid = $1", kid, Micros(at))
+	n, err := tx.Exec(ctx, "UPDATE signing_keys SET retired_at = CASE WHEN retired_at = 0 OR retired_at > $2 THEN $2 ELSE retired_at END WHERE kid = $1", kid, Micros(at))
 	if err == nil && n == 0 {
 		return ErrNotFound
 	}
