@@ -385,8 +385,12 @@ func TestT95_ResponseSplitting(t *testing.T) {
 	if a := s.do(actor{}, "GET", "/health", "", "x-correlation-id", "mine", "x-request-id", "other"); a.header.Get("X-Correlation-Id") != "mine" {
 		t.Errorf("x-request-id won: %q", a.header.Get("X-Correlation-Id"))
 	}
-	evil := `a\r\nSet-Cookie: x=1\r\n\r\n\u0000\u2028\u0085`
+	evil := `a\r\nSet-Cookie: x=1\r\n\r\n\u2028\u0085`
 	plan := s.plan(s.b1, strings.Replace(freePlan, `"Free"`, `"`+evil+`"`, 1))
+	zero := s.do(s.b1, "POST", base+"/protocol/plans", strings.Replace(freePlan, `"Free"`, `"a\u0000b"`, 1))
+	if zero.status != http.StatusBadRequest || zero.code() != string(toll.CodeBadRequest) {
+		t.Errorf("a plan name with U+0000: %d %s", zero.status, zero.body)
+	}
 	for _, a := range []answer{
 		s.do(actor{}, "GET", base+"/protocol/plans/"+plan, ""),
 		s.do(s.s1, "POST", base+"/protocol/plans/"+plan+"/order", ""),
