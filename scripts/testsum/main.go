@@ -54,14 +54,19 @@ type summary struct {
 	broken []string // packages that failed
 }
 
+func newSummary() *summary {
+	s := &summary{began: time.Now(), output: map[test][]string{}, times: map[test]float64{}, suites: map[string]*counts{}}
+	for _, name := range suites {
+		s.suites[name] = &counts{}
+	}
+	return s
+}
+
 func main() {
 	strict := flag.Bool("strict", false, "fail when a test was skipped or a suite did not run")
 	slow := flag.Int("slow", 10, "how many of the slowest tests to name")
 	flag.Parse()
-	s := summary{began: time.Now(), output: map[test][]string{}, times: map[test]float64{}, suites: map[string]*counts{}}
-	for _, name := range suites {
-		s.suites[name] = &counts{}
-	}
+	s := newSummary()
 	in := bufio.NewScanner(os.Stdin)
 	in.Buffer(make([]byte, 1<<20), 16<<20)
 	for in.Scan() {
