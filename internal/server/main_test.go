@@ -2,9 +2,16 @@ package server_test
 
 import (
 	"os"
+	"strings"
 	"testing"
 
 	"github.com/tollhq/toll/internal/server/servertest"
 )
 
-func TestMain(m *testing.M) { os.Exit(servertest.Main(m)) }
+func TestMain(m *testing.M) {
+	if point, ok := strings.CutPrefix(os.Getenv(envAgentPoint), "at "); ok {
+		killedAgent(point)
+		return
+	}
+	os.Exit(servertest.Main(m))
+}

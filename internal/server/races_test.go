@@ -13,7 +13,9 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/client"
+	"github.com/tollhq/toll/internal/ledger"
 	"github.com/tollhq/toll/internal/server/servertest"
+	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/internal/store/storetest"
 	"github.com/tollhq/toll/paid"
 	"github.com/tollhq/toll/x402"
@@ -40,6 +42,7 @@ func eachScene(t *testing.T, price toll.Credits, f func(s *scene)) {
 }
 
 func newScene(t *testing.T, opts servertest.Options, processes int, price toll.Credits) *scene {
+	t.Cleanup(func() { auditAfter(t, opts) }) // after the services have ended, as cleanups run backwards
 	s := &scene{T: t, builder: servertest.Key(t, opts, "builder"), sub: servertest.Key(t, opts, "subscriber")}
 	for range processes {
 		s.services = append(s.services, servertest.Start(t, opts))
@@ -54,6 +57,25 @@ func newScene(t *testing.T, opts servertest.Options, processes int, price toll.C
 	}
 	s.plan = reg.PlanID
 	return s
+}
+
+// auditAfter proves the invariants of the books that a test left.
+func auditAfter(t *testing.T, opts servertest.Options) {
+	st, err := store.Open(context.Background(), store.Config{Data: opts.Data, Database: opts.Database})
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	defer st.Close()
+	l := ledger.New(st, ledger.Config{MACKey: make([]byte, 32)})
+	defer l.Close(context.Background())
+	found, err := l.Audit(context.Background())
+	if err != nil {
+		t.Error(err)
+	}
+	for _, f := range found {
+		t.Error(f)
+	}
 }
 
 func (s *scene) asBuilder(i int) *client.Client {
