@@ -77,6 +77,16 @@ type needs struct {
 	ends       bool // the ends of all lots
 }
 
+// request adds the request of a hold or a settle. An id that was issued for this call is looked up only when an earlier
+// attempt may have filed it.
+func (n *needs) request(id string, issued bool, keys []string, permission toll.Hash) {
+	if !issued || n.retried {
+		n.requests = append(n.requests, id)
+	}
+	n.keys = append(n.keys, keys...)
+	n.perms = append(n.perms, permission)
+}
+
 // outcome is the decision on one operation.
 type outcome struct {
 	answer any
@@ -265,9 +275,13 @@ func (s *state) dropLot(l *lotRow) {
 	s.lots = slices.DeleteFunc(s.lots, func(o *lotRow) bool { return o == l })
 }
 
-// find returns the request that the id and the keys name: nil when it is new. The id is the one under which a new request
-// would be filed. ok is false when the keys name another request than the id.
-func (s *state) find(id string, keys []string) (r *requestRow, filed string, ok bool) {
+// find returns the request that the id and the keys name, nil when it is new, and the id under which it is filed. An id
+// that was issued for this call gives way to the one that a key names. ok is false when the keys name another request than
+// an id that the caller gave.
+func (s *state) find(given string, issued bool, keys []string) (r *requestRow, id string, ok bool) {
+	if !issued {
+		id = given
+	}
 	for _, k := range keys {
 		known, found := s.keys[k]
 		if !found {
@@ -277,6 +291,9 @@ func (s *state) find(id string, keys []string) (r *requestRow, filed string, ok 
 			return nil, id, false
 		}
 		id = known
+	}
+	if id == "" {
+		id = given
 	}
 	return s.requests[id], id, true
 }

@@ -69,23 +69,11 @@ func (o *hold) until(now int64) time.Time {
 func (o *hold) accountID() AccountID { return NewAccountID(o.Plan, o.Subscriber) }
 
 func (o *hold) needs(n *needs) {
-	if !o.issued || n.retried {
-		n.requests = append(n.requests, o.RequestID)
-	}
-	n.keys = append(n.keys, o.Keys...)
-	n.perms = append(n.perms, o.Permission)
+	n.request(o.RequestID, o.issued, o.Keys, o.Permission)
 }
 
 func (o *hold) apply(s *state, retried bool) (any, error) {
-	id := o.RequestID
-	if o.issued {
-		id = ""
-	}
-	r, id, ok := s.find(id, o.Keys)
-	if id == "" {
-		id = o.RequestID
-		r = s.requests[id]
-	}
+	r, id, ok := s.find(o.RequestID, o.issued, o.Keys)
 	a := &s.account
 	switch {
 	case !ok:
@@ -176,25 +164,13 @@ type settle struct {
 func (o *settle) accountID() AccountID { return NewAccountID(o.Plan, o.Subscriber) }
 
 func (o *settle) needs(n *needs) {
-	if !o.issued || n.retried {
-		n.requests = append(n.requests, o.RequestID)
-	}
-	n.keys = append(n.keys, o.Keys...)
-	n.perms = append(n.perms, o.Permission)
+	n.request(o.RequestID, o.issued, o.Keys, o.Permission)
 }
 
 func (o *settle) apply(s *state, _ bool) (any, error) {
-	id := o.RequestID
-	if o.issued {
-		id = ""
-	}
-	r, id, ok := s.find(id, o.Keys)
+	r, id, ok := s.find(o.RequestID, o.issued, o.Keys)
 	if !ok {
 		return nil, refuse(Conflict)
-	}
-	if id == "" {
-		id = o.RequestID
-		r = s.requests[id]
 	}
 	if r == nil {
 		return o.fresh(s, id)
