@@ -20,7 +20,7 @@ type request struct {
 // Release gives a hold back without a burn and ends its request; a repeat gets the same answer. Only the owner of the plan
 // may. Errors: [toll.CodeSettlementNotFound] also for requests of other builders, [toll.CodeReleaseOfSettled].
 func (f *Facilitator) Release(ctx context.Context, caller toll.Address, req *x402.ReleaseRequest) (*x402.ReleaseResponse, error) {
-	all, err := f.lookup(ctx, req.AgentRequestID, func(_ toll.Address, owner toll.Address) bool { return caller == owner })
+	all, err := f.lookup(ctx, caller, req.AgentRequestID, func(_ toll.Address, owner toll.Address) bool { return caller == owner })
 	if err != nil {
 		return nil, err
 	}
@@ -46,7 +46,7 @@ func (f *Facilitator) Release(ctx context.Context, caller toll.Address, req *x40
 // Settlement returns the stored outcome of a request to the owner of its plan and to its subscriber; for everybody else
 // it does not exist: [toll.CodeSettlementNotFound].
 func (f *Facilitator) Settlement(ctx context.Context, caller toll.Address, id string) (*toll.Settlement, error) {
-	all, err := f.lookup(ctx, id, party(caller))
+	all, err := f.lookup(ctx, caller, id, party(caller))
 	if err != nil {
 		return nil, err
 	}
@@ -78,7 +78,7 @@ func party(caller toll.Address) func(subscriber, owner toll.Address) bool {
 
 // lookup finds the requests with this id that the caller may see, newest first, at least one. An id that this service
 // issued names its account; one that a caller chose is unique within an account only.
-func (f *Facilitator) lookup(ctx context.Context, id string, may func(subscriber, owner toll.Address) bool) ([]*request, error) {
+func (f *Facilitator) lookup(ctx context.Context, caller toll.Address, id string, may func(subscriber, owner toll.Address) bool) ([]*request, error) {
 	if !x402.ValidRequestID(id) {
 		return nil, noSettlement()
 	}
@@ -93,7 +93,7 @@ func (f *Facilitator) lookup(ctx context.Context, id string, may func(subscriber
 		}
 	} else if !f.foreign(account, id) {
 		var err error
-		if candidates, err = f.ledger.RequestsByID(ctx, id, maxSameID); err != nil {
+		if candidates, err = f.ledger.RequestsByID(ctx, id, caller, maxSameID); err != nil {
 			return nil, toll.AsError(err)
 		}
 	}

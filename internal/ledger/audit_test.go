@@ -94,3 +94,31 @@ func TestAuditFindsFaults(t *testing.T) {
 		})
 	}
 }
+
+// TestT27_IdsCannotBeCrowdedOut lets a stranger use the same caller-chosen id in many accounts of its own.
+func TestT27_IdsCannotBeCrowdedOut(t *testing.T) {
+	storetest.Each(t, func(t *testing.T, st *store.Store) {
+		b := open(t, st)
+		b.mint(10, time.Time{})
+		op := b.holdOp(b.permission(0), 1)
+		op.RequestID = "mine"
+		_, err := b.Hold(b.ctx, op)
+		b.must(err)
+		stranger := toll.Address{9}
+		for i := range 20 {
+			b.clock.add(time.Millisecond)
+			p := toll.PlanID(fmt.Sprint(1000 + i))
+			_, err := b.Mint(b.ctx, ledger.MintOp{Plan: p, Subscriber: stranger, Amount: 1, Ref: "m"})
+			b.must(err)
+			perm := ledger.Permission{Hash: toll.NewHash(), Plan: p, Subscriber: stranger, ExpiresAt: b.clock.now().Add(time.Hour)}
+			b.must(b.CreatePermission(b.ctx, perm))
+			_, err = b.Hold(b.ctx, ledger.HoldOp{Plan: p, Subscriber: stranger, Permission: perm.Hash, RequestID: "mine", Amount: 1, Until: b.clock.now().Add(time.Minute)})
+			b.must(err)
+		}
+		mine, err := b.RequestsByID(b.ctx, "mine", subscriber, 10)
+		b.must(err)
+		if len(mine) != 1 || mine[0].Account != ledger.NewAccountID(plan, subscriber) {
+			t.Fatalf("found %d requests, want the one of the subscriber", len(mine))
+		}
+	})
+}

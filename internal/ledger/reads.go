@@ -185,10 +185,11 @@ func (l *Ledger) RequestOfKey(ctx context.Context, id AccountID, key string) (Re
 	return l.Request(ctx, id, requestID)
 }
 
-// RequestsByID returns the requests with an id that callers chose, which may stand in several accounts: newest first, at
-// most limit. It names no account: on a sharded store it asks every shard.
-func (l *Ledger) RequestsByID(ctx context.Context, requestID string, limit int) ([]Request, error) {
-	rows, err := l.st.Query(ctx, sqlRequestsByID, requestID, limit)
+// RequestsByID returns the requests with an id that callers chose, which may stand in several accounts, as far as the party
+// is their subscriber or owns their plan: newest first, at most limit. It names no account: on a sharded store it asks
+// every shard.
+func (l *Ledger) RequestsByID(ctx context.Context, requestID string, party toll.Address, limit int) ([]Request, error) {
+	rows, err := l.st.Query(ctx, sqlRequestsByID, requestID, party.Lower(), limit)
 	if err != nil {
 		return nil, err
 	}

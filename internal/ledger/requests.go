@@ -9,8 +9,12 @@ const (
 		LATERAL (SELECT ` + requestColumns + ` FROM requests
 			WHERE account_id = u.account_id AND agent_request_id = u.agent_request_id LIMIT 1) r`
 
-	sqlRequestsByID = `SELECT ` + requestColumns + ` FROM requests WHERE agent_request_id = $1
-		ORDER BY created_at DESC LIMIT $2`
+	// Only what the party may see counts, so that a stranger who uses the same id cannot crowd it out.
+	sqlRequestsByID = `SELECT r.account_id, r.agent_request_id, r.state, r.content, r.permission_hash, r.agent_id, r.resource,
+			r.held, r.amount, r.hold_ends_at, r.created_at, r.ended_at, r.entry_seq, r.answer, r.previous_burn
+		FROM requests r JOIN accounts a ON a.account_id = r.account_id LEFT JOIN plans p ON p.plan_id = a.plan_id
+		WHERE r.agent_request_id = $1 AND (a.subscriber = $2 OR p.owner = $2)
+		ORDER BY r.created_at DESC LIMIT $3`
 
 	sqlKey    = `SELECT agent_request_id FROM request_keys WHERE account_id = $1 AND request_key = $2`
 	sqlKeysOf = `SELECT u.account_id, u.request_key, k.agent_request_id
