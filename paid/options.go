@@ -4,6 +4,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
+	"os"
 	"strings"
 	"time"
 
@@ -75,7 +76,8 @@ func newConfig(opts []Option) *config {
 	c := &config{
 		credits: 1, hold: true, holdSecs: DefaultHoldSecs, maxBuffer: DefaultMaxBuffer, maxBody: DefaultMaxBody,
 		expiredStatus: http.StatusPaymentRequired, tokenHeaders: []string{x402.HeaderSignature}, timeout: DefaultTimeout,
-		namespace: x402.Default, log: slog.New(slog.DiscardHandler), clock: time.Now,
+		namespace: x402.Default, clock: time.Now,
+		log: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})),
 	}
 	for _, o := range opts {
 		if o != nil {
@@ -202,7 +204,8 @@ func WithQueue(q *Queue) Option { return func(c *config) { c.queue = q } }
 // Transport is how [Proxy] reaches its upstream.
 func Transport(t http.RoundTripper) Option { return func(c *config) { c.transport = t } }
 
-// Log receives what the builder should know. Access tokens are never logged.
+// Log receives what the builder should know: above all, why the service refuses the agent's own key, plan or agent, which
+// callers only see as 503. The default writes warnings and errors to stderr. Access tokens are never logged.
 func Log(l *slog.Logger) Option {
 	return func(c *config) {
 		if l != nil {

@@ -199,6 +199,17 @@ func (a *app) receipt(h http.Header) {
 	a.say("receipt", "%s credits, %s left, transaction %s", burned, left, s.Transaction)
 }
 
+// hintOf names the next step after a 402 whose error begins with a reason word.
+func hintOf(reason string) string {
+	switch word, _, _ := strings.Cut(reason, ":"); word {
+	case x402.ReasonInsufficientFunds, x402.ReasonPlanExpired:
+		return "toll plans order PLAN gets credits of a free plan; those of other plans are minted by their owner."
+	case x402.ReasonRedemptionLimit, x402.Default.ReasonExpired(), x402.Default.ReasonRevoked(), x402.Default.ReasonSignature(), x402.Default.ReasonUnknown():
+		return "toll tokens create PLAN makes a new access token."
+	}
+	return "toll call with --plan pays with your credits of that plan."
+}
+
 // callRefused reports an answer that is no success. Its body is not data, so it goes to stderr.
 func (a *app) callRefused(res *http.Response) error {
 	text, err := io.ReadAll(io.LimitReader(res.Body, maxArgument))
@@ -219,7 +230,7 @@ func (a *app) callRefused(res *http.Response) error {
 		for _, r := range p.Accepts {
 			a.say("asks for", "at most %s credits of plan %s (%s on %s)", first(r.Amount, "?"), first(r.PlanID, r.Extra.PlanID), r.Scheme, r.Network)
 		}
-		a.say("hint", "toll call with --plan pays with your credits of that plan.")
+		a.say("hint", "%s", hintOf(p.Error))
 		a.receipt(res.Header)
 		return printed(exitOfStatus(res.StatusCode))
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/client"
 	"github.com/tollhq/toll/paid"
 )
 
@@ -87,6 +88,9 @@ func (a *app) gate(ctx context.Context, f gateFlags) error {
 	if err != nil {
 		return err
 	}
+	if err := ownsPlan(ctx, c, plan); err != nil {
+		return err
+	}
 	ln, err := listen(ctx, f.listen)
 	if err != nil {
 		return err
@@ -103,6 +107,24 @@ func (a *app) gate(ctx context.Context, f gateFlags) error {
 	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), 20*time.Second)
 	defer cancel()
 	return errors.Join(h.Shutdown(end), queue.Drain(end))
+}
+
+// ownsPlan tells a missing, wrong or foreign key at the start. Callers would see it as a service that cannot be reached.
+func ownsPlan(ctx context.Context, c *client.Client, id toll.PlanID) error {
+	plan, err := c.Plan(ctx, id)
+	if err != nil {
+		return err
+	}
+	for key, err := range c.Keys(ctx, client.PageSize(1)) {
+		if err != nil {
+			return err
+		}
+		if key.Address != plan.Owner {
+			return toll.NewError(toll.CodeNotPlanOwner).WithHint("The gate takes payment with the API key of the builder who owns the plan.")
+		}
+		return nil
+	}
+	return toll.NewError(toll.CodeNotAuthenticated)
 }
 
 // priceList reads the flags of routes.
