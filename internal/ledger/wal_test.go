@@ -1,0 +1,70 @@
+package ledger_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/tollhq/toll/internal/ledger"
+	"github.com/tollhq/toll/internal/store"
+	"github.com/tollhq/toll/internal/store/storetest"
+)
+
+// TestF17_WriteAheadLogCut opens copies of a database whose write-ahead log ends at a random byte, as after a power cut in
+// the middle of a write: every settlement that was acknowledged before that byte is there, and the books are intact.
+func TestF17_WriteAheadLogCut(t *testing.T) {
+	st, cfg := storetest.Open(t, store.SQLite)
+	b := open(t, st)
+	b.mint(1000, time.Time{})
+	perm := b.permission(0)
+	wal := filepath.Join(cfg.Data, "toll.db-wal")
+	size := func() int64 {
+		t.Helper()
+		info, err := os.Stat(wal)
+		b.must(err)
+		return info.Size()
+	}
+	start := size()
+	acknowledged := []int64{} // size of the log after each settlement
+	for i := range 40 {
+		_, err := b.Settle(b.ctx, settleOp(perm, fmt.Sprint("r", i), 1))
+		b.must(err)
+		acknowledged = append(acknowledged, size())
+	}
+	main, err := os.ReadFile(filepath.Join(cfg.Data, "toll.db"))
+	b.must(err)
+	log, err := os.ReadFile(wal)
+	b.must(err)
+	if size() != int64(len(log)) || acknowledged[0] <= start {
+		t.Fatal("the log was checkpointed in between: the test proves nothing")
+	}
+	for range 30 {
+		cut := start + rand.Int64N(int64(len(log))-start+1)
+		dir := t.TempDir()
+		b.must(os.WriteFile(filepath.Join(dir, "toll.db"), main, 0o600))
+		b.must(os.WriteFile(filepath.Join(dir, "toll.db-wal"), log[:cut], 0o600))
+		copied, err := store.Open(context.Background(), store.Config{Data: dir})
+		if err != nil {
+			t.Fatalf("cut at %d of %d: %v", cut, len(log), err)
+		}
+		l := ledger.New(copied, ledger.Config{Clock: b.clock.now, MACKey: []byte("0123456789abcdef0123456789abcdef")})
+		audit(t, l)
+		want := 0
+		for _, end := range acknowledged {
+			if end <= cut {
+				want++
+			}
+		}
+		a, err := l.Account(context.Background(), ledger.NewAccountID(plan, subscriber))
+		b.must(err)
+		if int(a.Burned) < want {
+			t.Errorf("cut at %d of %d: %d settlements are left, %d were acknowledged", cut, len(log), a.Burned, want)
+		}
+		b.must(l.Close(context.Background()))
+		b.must(copied.Close())
+	}
+}
