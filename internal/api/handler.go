@@ -180,7 +180,7 @@ func (c *call) rescue() {
 	if p == nil {
 		return
 	}
-	if p == http.ErrAbortHandler { //nolint:errorlint // net/http compares it like this too
+	if p == http.ErrAbortHandler { // net/http compares it like this too
 		panic(p)
 	}
 	c.h.log.Error("panic", "panic", p, "stack", string(debug.Stack()), "op", c.op(), "correlationId", c.correlationID)

@@ -47,7 +47,7 @@ func (s *Store) Tx(ctx context.Context, f func(tx *Tx) error) error {
 // cause returns the text of the innermost error. Those around it, of the driver, name the whole connection.
 func cause(err error) string {
 	for {
-		switch e := err.(type) { //nolint:errorlint // each layer is looked at
+		switch e := err.(type) { // each layer is looked at
 		case interface{ Unwrap() []error }:
 			all := e.Unwrap()
 			err = all[len(all)-1]

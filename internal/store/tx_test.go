@@ -46,7 +46,7 @@ func TestTx(t *testing.T) {
 			}
 			return no
 		})
-		if err != no { //nolint:errorlint // the very error of the caller
+		if err != no { // the very error of the caller
 			t.Errorf("got %v", err)
 		}
 		func() {
