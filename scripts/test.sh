@@ -25,20 +25,25 @@ if [ "${CI:-}" = true ]; then strict=-strict; fi
 # A checkout may belong to another user, of which Go would ask git.
 export GOFLAGS="${GOFLAGS:+$GOFLAGS }-buildvcs=false"
 
-# Runs one step; what it prints is shown when it fails.
 work=$(mktemp -d)
-chmod 755 "$work"
+mkdir "$work/tmp"
+chmod 755 "$work" "$work/tmp" # for the user of PostgreSQL
+export TMPDIR="$work/tmp" # of what is killed nothing stays either
 log=$work/log
 cluster=
 tests=
 stop() {
-    if [ -n "$tests" ]; then kill -- "$tests" 2>/dev/null || true; fi
+    if [ -n "$tests" ]; then
+        kill -- "$tests" 2>/dev/null || true
+        wait || true
+    fi
     if [ -n "$cluster" ]; then sh scripts/postgres.sh stop "$cluster" || true; fi
     rm -rf "$work"
 }
 trap stop EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM HUP
+# Runs one step; what it prints is shown when it fails.
 step() {
     what=$1
     shift
