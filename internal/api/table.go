@@ -111,7 +111,10 @@ var paging = []query{
 // table returns every route of the service.
 func table() []route {
 	var all []route
-	for _, part := range [][]route{infoRoutes(), agentRoutes(), planRoutes(), orderRoutes(), paymentRoutes(), permissionRoutes(), keyRoutes(), retiredRoutes()} {
+	for _, part := range [][]route{
+		infoRoutes(), agentRoutes(), planRoutes(), orderRoutes(), paymentRoutes(), permissionRoutes(), subTaskRoutes(), delegationRoutes(),
+		keyRoutes(), eventRoutes(), sandboxRoutes(), retiredRoutes(),
+	} {
 		all = append(all, part...)
 	}
 	return all
