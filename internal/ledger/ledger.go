@@ -111,7 +111,7 @@ func (l *Ledger) Mint(ctx context.Context, op MintOp) (Minted, error) {
 // decided and only when it is new, and its error rolls everything back. It is for orders: the credits and the record of
 // the order appear together or not at all.
 func (l *Ledger) MintWith(ctx context.Context, op MintOp, also func(tx *store.Tx, m Minted) error) (Minted, error) {
-	m, err := alone(ctx, l, mint{op}, also)
+	m, err := alone(ctx, l, mint{op}, also, nil)
 	if err != nil {
 		return m, err
 	}

@@ -76,13 +76,20 @@ func (l *Ledger) Snapshot(ctx context.Context, id AccountID, permission toll.Has
 
 // CreatePermission stores a permission.
 func (l *Ledger) CreatePermission(ctx context.Context, p Permission) error {
+	return l.CreatePermissionWith(ctx, p, nil)
+}
+
+// CreatePermissionWith is CreatePermission with more writes in the same transaction; nil for none.
+func (l *Ledger) CreatePermissionWith(ctx context.Context, p Permission, also func(tx *store.Tx) error) error {
 	row, err := p.row()
 	if err != nil {
 		return err
 	}
 	return l.st.Tx(ctx, func(tx *store.Tx) error {
-		_, err := tx.Exec(ctx, sqlPermissionAdd, row...)
-		return err
+		if _, err := tx.Exec(ctx, sqlPermissionAdd, row...); err != nil || also == nil {
+			return err
+		}
+		return also(tx)
 	})
 }
 

@@ -162,6 +162,7 @@ const (
 	Insufficient      Refused = "insufficient credits"
 	PeriodOver        Refused = "period over"
 	RedemptionLimit   Refused = "redemption limit reached"
+	OrderLimit        Refused = "order limit reached"
 	PermissionUnknown Refused = "permission unknown"
 	PermissionRevoked Refused = "permission revoked"
 	PermissionExpired Refused = "permission expired"

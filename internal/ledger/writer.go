@@ -340,17 +340,26 @@ func decide(g *group, retried bool) (out []outcome, err error) {
 	return apply(g.state, g.ops, retried)
 }
 
-// alone runs one mint in a transaction of its own, together with other writes.
-func alone(ctx context.Context, l *Ledger, op mint, also func(tx *store.Tx, m Minted) error) (Minted, error) {
+// alone runs one operation in a transaction of its own, together with other writes. What an attempt whose commit was lost
+// may have left is recognised by recorded, or by the operation itself, whose answer then says that it was replayed.
+func alone[T any](
+	ctx context.Context, l *Ledger, op operation, also func(tx *store.Tx, answer T) error, recorded func(tx *store.Tx) (bool, error),
+) (T, error) {
 	depth, unknown := 0, false
 	for attempt := 1; ; attempt++ {
-		var answer Minted
+		var answer T
 		err := l.st.Tx(ctx, func(tx *store.Tx) error {
 			g := &group{id: op.accountID(), ops: []operation{op}, needs: needs{retried: attempt > 1}}
 			op.needs(&g.needs)
 			g.reset(l.clock().UnixMicro())
 			if err := load(ctx, tx, g, lotDepths[depth]); err != nil {
 				return err
+			}
+			if recorded != nil {
+				if done, err := recorded(tx); err != nil || done {
+					unknown = unknown && !done
+					return err
+				}
 			}
 			out, err := decide(g, attempt > 1)
 			if err != nil {
@@ -360,9 +369,10 @@ func alone(ctx context.Context, l *Ledger, op mint, also func(tx *store.Tx, m Mi
 				unknown = false // decided under the lock, which an attempt that may be committed has let go of
 				return out[0].err
 			}
-			answer = out[0].answer.(Minted)
-			unknown = unknown && answer.Replayed
-			if err := save(ctx, tx, g); err != nil || answer.Replayed {
+			answer = out[0].answer.(T)
+			replayed := wasReplayed(answer)
+			unknown = unknown && replayed
+			if err := save(ctx, tx, g); err != nil || replayed {
 				return err
 			}
 			return also(tx, answer)
@@ -378,4 +388,9 @@ func alone(ctx context.Context, l *Ledger, op mint, also func(tx *store.Tx, m Mi
 			return answer, err
 		}
 	}
+}
+
+func wasReplayed(answer any) bool {
+	m, ok := answer.(Minted)
+	return ok && m.Replayed
 }
