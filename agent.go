@@ -5,10 +5,11 @@ import (
 	"time"
 )
 
-// Limits of an agent (wire contract, section 1).
+// Limits of an agent (wire contract, section 1). That of upstream secrets is the header block in which they travel.
 const (
-	MaxEndpoints     = 256
-	MaxPlansPerAgent = 64
+	MaxEndpoints        = 256
+	MaxPlansPerAgent    = 64
+	MaxCredentialsBytes = 16 << 10
 )
 
 // AgentAPI is how an agent is reached.

@@ -138,8 +138,8 @@ func validURL(s string) bool {
 
 func checkURL(s, path string, f *faultList) {
 	switch {
-	case len(s) > MaxURLBytes:
-		f.add(path, "is longer than %d characters", MaxURLBytes)
+	case utf8.RuneCountInString(s) > MaxURLRunes:
+		f.add(path, "is longer than %d characters", MaxURLRunes)
 	case !validURL(s):
 		f.add(path, "must be an absolute http, https or mcp url, or a path that starts with /")
 	}

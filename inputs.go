@@ -1,9 +1,13 @@
 package toll
 
 import (
+	"cmp"
 	"encoding/json"
+	"maps"
+	"slices"
 	"strings"
 	"time"
+	"unicode"
 )
 
 // PlanInput is the body that registers a plan, in both dialects: name, description and tags are flat in dialect A and in
@@ -220,15 +224,9 @@ func (in AgentInput) agent(paths agentPaths, caller Address, now time.Time, f *f
 	if api.OpenEndpoints == nil {
 		api.OpenEndpoints = in.OpenEndpoints
 	}
-	if api.AgentDefinitionURL == nil {
-		api.AgentDefinitionURL = in.AgentDefinitionURL
-	}
-	if api.AuthType == nil {
-		api.AuthType = in.AuthType
-	}
-	if api.StrictEndpoints == nil {
-		api.StrictEndpoints = in.StrictEndpoints
-	}
+	api.AgentDefinitionURL = cmp.Or(api.AgentDefinitionURL, in.AgentDefinitionURL)
+	api.AuthType = cmp.Or(api.AuthType, in.AuthType)
+	api.StrictEndpoints = cmp.Or(api.StrictEndpoints, in.StrictEndpoints)
 	secrets := api.credentials()
 	a := Agent{
 		ID: NewAgentID(), Owner: caller, IsListed: true, CreatedAt: now.UTC(), UpdatedAt: now.UTC(),
@@ -294,7 +292,33 @@ func (in AgentAPIInput) normalize(path string, f *faultList) AgentAPI {
 	default:
 		f.add(at(path, "authType"), "must be none, basic, oauth or bearer")
 	}
+	in.checkSecrets(path, f)
 	return a
+}
+
+// checkSecrets proves that the upstream secrets can travel in headers.
+func (in AgentAPIInput) checkSecrets(path string, f *faultList) {
+	size := 0
+	check := func(member, s string) {
+		size += len(s)
+		if strings.ContainsFunc(s, unicode.IsControl) {
+			f.add(at(path, member), "holds a control character")
+		}
+	}
+	check("username", orZero(in.Username))
+	check("password", orZero(in.Password))
+	check("token", orZero(in.Token))
+	check("apiKey", orZero(in.APIKey))
+	for _, name := range slices.Sorted(maps.Keys(in.Headers)) {
+		if name == "" || strings.Trim(strings.ToLower(name), "abcdefghijklmnopqrstuvwxyz0123456789!#$%&'*+-.^_`|~") != "" {
+			f.add(at(path, "headers"), "has a name that is none of a header")
+			continue
+		}
+		check("headers."+name, name+in.Headers[name])
+	}
+	if size > MaxCredentialsBytes {
+		f.add(path, "has upstream secrets of more than %d bytes", MaxCredentialsBytes)
+	}
 }
 
 // AgentPlanInput is the body that registers an agent and its plan in one call: in dialect A five objects of which none has
@@ -353,12 +377,7 @@ func (in AgentPlanInput) Registration(caller Address, now time.Time) (Registrati
 	r := Registration{Nonce: plan.Nonce}
 	r.Plan = plan.plan(paths, caller, now, &f)
 	agent := orZero(in.Agent)
-	if agent.Metadata == nil {
-		agent.Metadata = in.AgentMetadata
-	}
-	if agent.API == nil {
-		agent.API = in.AgentAPI
-	}
+	agent.Metadata, agent.API = cmp.Or(agent.Metadata, in.AgentMetadata), cmp.Or(agent.API, in.AgentAPI)
 	r.Agent, r.Credentials = agent.agent(agentAt, caller, now, &f)
 	r.Agent.Plans = append(r.Agent.Plans, PlanRef{PlanID: r.Plan.ID, Name: r.Plan.Metadata.Name})
 	r.Agent.checkPlans("agent.plans", &f)
@@ -370,29 +389,15 @@ func (in AgentPlanInput) Registration(caller Address, now time.Time) (Registrati
 
 func (in AgentPlanInput) planInput() PlanInput {
 	p := orZero(in.Plan)
-	if p.Metadata == nil {
-		p.Metadata = in.PlanMetadata
+	p.Metadata = cmp.Or(p.Metadata, in.PlanMetadata)
+	p.PriceConfig = cmp.Or(p.PriceConfig, in.PriceConfig)
+	p.CreditsConfig = cmp.Or(p.CreditsConfig, in.CreditsConfig)
+	p.AccessLimit = cmp.Or(p.AccessLimit, in.AccessLimit)
+	p.MaxOrders = cmp.Or(p.MaxOrders, in.MaxOrders)
+	if !orZero(p.IsTrialPlan) {
+		p.IsTrialPlan = in.IsTrialPlan // it counts wherever it is true
 	}
-	if p.PriceConfig == nil {
-		p.PriceConfig = in.PriceConfig
-	}
-	if p.CreditsConfig == nil {
-		p.CreditsConfig = in.CreditsConfig
-	}
-	if p.AccessLimit == nil {
-		p.AccessLimit = in.AccessLimit
-	}
-	if p.MaxOrders == nil {
-		p.MaxOrders = in.MaxOrders
-	}
-	if p.IsTrialPlan == nil || !bool(*p.IsTrialPlan) {
-		p.IsTrialPlan = in.IsTrialPlan
-	}
-	if p.Nonce == nil {
-		p.Nonce = in.Nonce
-	}
-	if p.Currency == nil {
-		p.Currency = in.Currency
-	}
+	p.Nonce = cmp.Or(p.Nonce, in.Nonce)
+	p.Currency = cmp.Or(p.Currency, in.Currency)
 	return p
 }

@@ -177,7 +177,7 @@ func TestAgentInput_Faults(t *testing.T) {
 		"other host":      {`{"name":"a","endpoints":[{"GET":"//evil.example/ask"}]}`, "endpoints[0]"},
 		"blank":           {`{"name":"a","openEndpoints":["/a b"]}`, "openEndpoints[0]"},
 		"definition":      {`{"name":"a","agentApiAttributes":{"agentDefinitionUrl":"javascript:alert(1)"}}`, "agentApiAttributes.agentDefinitionUrl"},
-		"long url":        {`{"name":"a","endpoints":[{"GET":"/` + strings.Repeat("x", toll.MaxURLBytes) + `"}]}`, "endpoints[0]"},
+		"long url":        {`{"name":"a","endpoints":[{"GET":"/` + strings.Repeat("x", toll.MaxURLRunes) + `"}]}`, "endpoints[0]"},
 		"many":            {`{"name":"a","endpoints":[` + strings.Repeat(`{"GET":"/a"},`, toll.MaxEndpoints) + `{"GET":"/a"}]}`, "endpoints"},
 		"auth type":       {`{"name":"a","authType":"magic"}`, "authType"},
 		"plans, too many": {`{"name":"a","plans":"1` + manyIDs(65) + `"}`, "plans"},

@@ -14,7 +14,7 @@ const (
 	MaxTags             = 64
 	MaxTagRunes         = 64
 	MaxCustomDataBytes  = 16 << 10
-	MaxURLBytes         = 2048
+	MaxURLRunes         = 2048
 )
 
 // Metadata describes a plan or an agent to people.
@@ -80,7 +80,7 @@ func (in MetadataInput) normalize(path string, now time.Time, f *faultList) Meta
 	m := Metadata{
 		Name: text("name", in.Name, MaxNameRunes), Description: long("description", in.Description),
 		Author: text("author", in.Author, MaxNameRunes), License: text("license", in.License, MaxNameRunes), Tags: in.Tags,
-		Integration: text("integration", in.Integration, MaxNameRunes), SampleLink: text("sampleLink", in.SampleLink, MaxURLBytes),
+		Integration: text("integration", in.Integration, MaxNameRunes), SampleLink: text("sampleLink", in.SampleLink, MaxURLRunes),
 		APIDescription: long("apiDescription", in.APIDescription), DateCreated: in.DateCreated,
 	}
 	if len(m.Tags) > MaxTags {

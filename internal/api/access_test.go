@@ -59,6 +59,8 @@ func TestT17_PrivilegeMatrix(t *testing.T) {
 	request, transaction := settled.text(t, "extra.agentRequestId"), settled.text(t, "transaction")
 	held := s.do(s.b1, "POST", base+"/x402/verify", paymentBody(plan, token, `,"hold":true`)).text(t, "agentRequestId")
 
+	loose, spare := s.plan(s.b1, freePlan), s.plan(s.b1, freePlan)
+	spareAgent := s.agent(s.b1, spare)
 	revoked := s.keyOf(s.b1.address, "1.1")
 	_, err := s.auth.RevokeKey(context.Background(), s.b1.address, revoked.keyID)
 	must(t, err)
@@ -87,6 +89,8 @@ func TestT17_PrivilegeMatrix(t *testing.T) {
 		"registerPlan": {keyed, freePlan}, "listPlans": {keyed, ""}, "readPlan": {open, ""}, "listAgentsOfPlan": {open, ""}, "readBalance": {keyed, ""}, "readBalanceOf": {open, ""},
 		"orderPlan": {keyed, "{}"}, "readOrder": {parties, ""}, "mintCredits": {owned, mint}, "mintExpirableCredits": {owned, mint},
 		"verify": {owned, paymentBody(plan, token, "")}, "settle": {owned, paymentBody(plan, token, "")}, "release": {mine, `{"agentRequestId":"` + held + `"}`},
+		"updateAgent": {owned, `{"description":"changed"}`}, "setAgentListed": {owned, ""}, "attachPlan": {owned, ""}, "detachPlan": {owned, ""},
+		"updatePlan": {owned, `{"description":"changed"}`}, "setPlanListed": {owned, ""},
 		"readSettlement": {parties, ""}, "findSettlement": {parties, ""},
 		"createPermission": {created, `{"planId":"` + plan + `"}`}, "listPermissions": {keyed, ""}, "readPermission": {mine, ""}, "revokePermission": {mine, ""},
 		"createKey": {created, `{}`}, "listKeys": {keyed, ""}, "readKey": {mine, ""}, "updateKey": {mine, `{"name":"y"}`}, "revokeKey": {mine, ""},
@@ -94,6 +98,7 @@ func TestT17_PrivilegeMatrix(t *testing.T) {
 	}
 	changes := map[string]bool{
 		"registerAgent": true, "registerAgentWithPlan": true, "registerPlan": true, "orderPlan": true, "mintCredits": true, "mintExpirableCredits": true,
+		"updateAgent": true, "setAgentListed": true, "attachPlan": true, "detachPlan": true, "updatePlan": true, "setPlanListed": true,
 		"settle": true, "release": true, "createPermission": true, "revokePermission": true, "createKey": true, "updateKey": true, "revokeKey": true,
 	}
 	documented := 0
@@ -104,7 +109,14 @@ func TestT17_PrivilegeMatrix(t *testing.T) {
 			t.Errorf("%s is not in the matrix", op.id)
 			continue
 		}
-		path := strings.NewReplacer("{agentId}", agent, "{planId}", plan, "{address}", s.s1.address.String(), "{orderId}", order, "{agentRequestId}", request).Replace(op.path)
+		agent, plan := agent, plan // those that other rows need stay as they are
+		switch op.id {
+		case "attachPlan":
+			plan = loose
+		case "detachPlan", "updateAgent", "setAgentListed", "updatePlan", "setPlanListed":
+			agent, plan = spareAgent, spare
+		}
+		path := strings.NewReplacer("{state}", "false", "{agentId}", agent, "{planId}", plan, "{address}", s.s1.address.String(), "{orderId}", order, "{agentRequestId}", request).Replace(op.path)
 		key, hash := s.b1.keyID.String(), permission
 		switch op.id {
 		case "findSettlement":

@@ -108,7 +108,7 @@ func (h *handler) sealCredentials(id toll.AgentID, secrets *toll.Credentials) ([
 	if err != nil {
 		return nil, err
 	}
-	return h.Seal(plain, []byte("agent-credentials/"+string(id)))
+	return h.Seal(plain, credentialsOf(id))
 }
 
 // AgentAndPlanRegistered is the answer to the registration of an agent with its plan.

@@ -30,8 +30,10 @@ type Deps struct {
 	Facilitator *facilitator.Facilitator
 	Checkout    *checkout.Checkout
 	Ledger      *ledger.Ledger
-	// Seal hides upstream secrets of agents at rest, bound to the second argument. nil: agents with such secrets are refused.
+	// Seal hides upstream secrets of agents at rest, bound to the second argument, and Open reads them again. nil: agents
+	// with such secrets are refused.
 	Seal        func(plain, aad []byte) ([]byte, error)
+	Open        func(sealed, aad []byte) ([]byte, error)
 	Namespace   x402.Namespace   // zero: x402.Default
 	Environment toll.Environment // zero: toll.Sandbox
 	// PublicURL is the address of the service as callers know it, without a path. Host and forwarding headers are never

@@ -123,8 +123,10 @@ func TestGolden(t *testing.T) {
 		if pages := []string{"readDocs", "readErrorDocs", "readOpenAPI"}; slices.Contains(pages, r.Operation) {
 			continue
 		}
-		if files["1.1/"+r.Operation] == nil {
-			t.Errorf("no golden exchange of %s", r.Operation)
+		for _, version := range []string{"1.0", "1.1"} {
+			if files[version+"/"+r.Operation] == nil {
+				t.Errorf("no golden exchange of %s in %s", r.Operation, version)
+			}
 		}
 	}
 	old, err := filepath.Glob(filepath.Join(dir, "*", "*.json"))
@@ -217,6 +219,8 @@ func record(r *recorder, version string) {
 	call("listPlansOfAgent", actor{}, "GET", "/protocol/agents/"+agent+"/plans", "")
 	call("listPlansOfAgent", actor{}, "GET", "/protocol/agents/11111/plans", "")
 
+	recordChanges(s, call, free, agent)
+
 	call("readBalanceOf", actor{}, "GET", "/protocol/plans/"+free+"/balance/"+s.s1.address.Lower(), "")
 	order := call("orderPlan", s.s1, "POST", "/protocol/plans/"+free+"/order", "").text(t, "orderId")
 	call("orderPlan", s.s1, "POST", "/protocol/plans/11111/order", "")
@@ -288,6 +292,43 @@ func record(r *recorder, version string) {
 	call("retiredInitialize", actor{}, "POST", "/protocol/agents/initialize/1", "")
 	call("retiredToken", actor{}, "GET", "/protocol/token/1/2", "")
 	call("retiredValidate", actor{}, "GET", "/protocol/token/validate/1", "")
+}
+
+// recordChanges are the routes that change agents and plans.
+func recordChanges(s *stack, call func(op string, who actor, method, path, body string) answer, plan, agent string) {
+	at, loose := "/protocol/agents/"+agent, s.plan(s.b1, freePlan)
+	call("updateAgent", s.b1, "PUT", at, `{"metadataAttributes":{"description":"Ask the agent anything","license":"MIT","customData":{"a":[1]}},"agentApiAttributes":{"authType":"bearer","token":"upstream-secret"}}`)
+	call("updateAgent", s.b1, "PUT", at, `{"description":"Ask","tags":null,"metadataAttributes":{"license":null,"customData":null},"agentApiAttributes":{"authType":null,"token":null}}`)
+	call("readAgent", s.b1, "GET", at, "")
+	call("updateAgent", s.b1, "PUT", at, `{"description":"Ask the agent","tags":["ai"]}`)
+	call("updateAgent", s.b1, "PUT", at, `{}`)
+	call("updateAgent", s.b1, "PUT", at, `{"name":null,"agentApiAttributes":{"endpoints":[{"POST":"ask"}],"authType":"magic"}}`)
+	call("updateAgent", s.b2, "PUT", at, `{}`)
+	call("updateAgent", s.b1, "PUT", "/protocol/agents/11111", `{}`)
+	call("setAgentListed", s.b1, "PUT", at+"/list/false", "")
+	call("setAgentListed", s.b1, "PUT", at+"/list/false", "")
+	call("readAgent", actor{}, "GET", at, "")
+	call("setAgentListed", s.b1, "PUT", at+"/list/true", "")
+	call("setAgentListed", s.b1, "PUT", at+"/list/maybe", "")
+	call("setAgentListed", s.b2, "PUT", at+"/list/true", "")
+	call("attachPlan", s.b1, "POST", at+"/plan/"+loose, "")
+	call("attachPlan", s.b1, "POST", at+"/plan/"+loose, "")
+	call("attachPlan", s.b2, "POST", at+"/plan/"+loose, "")
+	call("attachPlan", s.b1, "POST", at+"/plan/"+s.plan(s.b2, freePlan), "")
+	call("attachPlan", s.b1, "POST", at+"/plan/11111", "")
+	call("detachPlan", s.b1, "DELETE", at+"/plan/"+loose, "")
+	call("detachPlan", s.b1, "DELETE", at+"/plan/"+loose, "")
+	call("detachPlan", s.b2, "DELETE", at+"/plan/"+plan, "")
+	call("updatePlan", s.b1, "PUT", "/protocol/plans/"+loose, `{"name":"Loose","description":"New","tags":["a"],"maxOrders":5}`)
+	call("updatePlan", s.b1, "PUT", "/protocol/plans/"+loose, `{"metadataAttributes":{"name":"Looser","description":null},"priceConfig":{"priceType":"FREE"},"creditsConfig":{"amount":"100"},"maxOrders":null}`)
+	call("readPlan", actor{}, "GET", "/protocol/plans/"+loose, "")
+	call("updatePlan", s.b1, "PUT", "/protocol/plans/"+loose, `{"creditsConfig":{"amount":101}}`)
+	call("updatePlan", s.b1, "PUT", "/protocol/plans/"+loose, `{}`)
+	call("updatePlan", s.s1, "PUT", "/protocol/plans/"+loose, `{"name":"Mine"}`)
+	call("setPlanListed", s.b1, "PUT", "/protocol/plans/"+loose+"/list/false", "")
+	call("setPlanListed", s.b1, "PUT", "/protocol/plans/"+loose+"/list/false", "")
+	call("orderPlan", s.s1, "POST", "/protocol/plans/"+loose+"/order", "")
+	call("setPlanListed", s.b1, "PUT", "/protocol/plans/"+loose+"/list/true", "")
 }
 
 // agentBody is paymentBody for a request that names its agent.

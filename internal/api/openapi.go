@@ -154,6 +154,8 @@ func pathParameters(r *route) []*huma.Param {
 			schema = addressShape{}.Schema(nil)
 		case "hash", "id":
 			schema = hashShape{}.Schema(nil)
+		case "state":
+			schema = &huma.Schema{Type: huma.TypeString, Enum: []any{"true", "false"}}
 		case "orderId":
 			schema = &huma.Schema{Type: huma.TypeString, Format: "uuid"}
 		default:

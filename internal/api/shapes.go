@@ -33,6 +33,15 @@ type (
 	anyObjectShape struct{}
 )
 
+// nullable is a member of an update.
+type nullable[T any] struct{}
+
+func (nullable[T]) Schema(r huma.Registry) *huma.Schema {
+	s := *r.Schema(reflect.TypeFor[T](), true, "")
+	s.Nullable = s.Type != ""
+	return &s
+}
+
 func text(pattern, description string) *huma.Schema {
 	return &huma.Schema{Type: huma.TypeString, Pattern: pattern, Description: description}
 }
@@ -153,6 +162,15 @@ func aliases() map[reflect.Type]reflect.Type {
 		reflect.TypeFor[x402.VerifyRequest]():   reflect.TypeFor[verifyShape](),
 		reflect.TypeFor[x402.SettleRequest]():   reflect.TypeFor[settleShape](),
 		reflect.TypeFor[map[string]any]():       reflect.TypeFor[anyObjectShape](),
+
+		reflect.TypeFor[toll.Change[string]]():            reflect.TypeFor[nullable[string]](),
+		reflect.TypeFor[toll.Change[[]string]]():          reflect.TypeFor[nullable[[]string]](),
+		reflect.TypeFor[toll.Change[toll.Int]]():          reflect.TypeFor[nullable[toll.Int]](),
+		reflect.TypeFor[toll.Change[toll.Bool]]():         reflect.TypeFor[nullable[toll.Bool]](),
+		reflect.TypeFor[toll.Change[toll.Time]]():         reflect.TypeFor[nullable[toll.Time]](),
+		reflect.TypeFor[toll.Change[toll.EndpointList]](): reflect.TypeFor[nullable[toll.EndpointList]](),
+		reflect.TypeFor[toll.Change[json.RawMessage]]():   reflect.TypeFor[nullable[map[string]any]](),
+		reflect.TypeFor[toll.Change[map[string]string]](): reflect.TypeFor[nullable[map[string]string]](),
 
 		reflect.TypeFor[facilitator.PermissionRequest](): reflect.TypeFor[permissionShape](),
 	}

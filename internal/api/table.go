@@ -112,7 +112,7 @@ var paging = []query{
 func table() []route {
 	var all []route
 	for _, part := range [][]route{
-		infoRoutes(), agentRoutes(), planRoutes(), orderRoutes(), paymentRoutes(), permissionRoutes(), subTaskRoutes(), delegationRoutes(),
+		infoRoutes(), agentRoutes(), planRoutes(), changeRoutes(), orderRoutes(), paymentRoutes(), permissionRoutes(), subTaskRoutes(), delegationRoutes(),
 		keyRoutes(), eventRoutes(), sandboxRoutes(), retiredRoutes(),
 	} {
 		all = append(all, part...)

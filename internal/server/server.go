@@ -60,7 +60,7 @@ func New(ctx context.Context, cfg Config) (*Server, error) {
 	s.handler = api.New(api.Deps{
 		Store: base.store, Auth: a, Facilitator: s.facilitator, Checkout: s.checkout, Ledger: s.ledger, Namespace: cfg.Namespace,
 		Environment: a.Environment(), PublicURL: s.PublicURL(), Release: cfg.Release, Clock: cfg.Clock, Log: cfg.Log, Ready: s.ready,
-		Seal: base.ring.Seal,
+		Seal: base.ring.Seal, Open: base.ring.Open,
 	})
 	if cfg.Metrics {
 		s.metrics = newMetrics(base.store)

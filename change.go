@@ -1,0 +1,111 @@
+package toll
+
+import (
+	"encoding/json"
+	"errors"
+	"maps"
+	"slices"
+)
+
+// Change is a member of an update (PUT and PATCH): the zero value keeps what is stored, [Clear] clears it, [SetTo] replaces
+// it. On the wire these are an absent member, null and a value.
+type Change[T any] struct {
+	IsSet bool // the member is there
+	Value *T   // nil: null
+}
+
+// SetTo returns the change that replaces a member.
+func SetTo[T any](v T) Change[T] { return Change[T]{IsSet: true, Value: &v} }
+
+// Clear returns the change that clears a member.
+func Clear[T any]() Change[T] { return Change[T]{IsSet: true} }
+
+// IsZero reports whether the member is absent, which keeps it out of the JSON.
+func (c Change[T]) IsZero() bool { return !c.IsSet }
+
+// MarshalJSON writes the value, or null.
+func (c Change[T]) MarshalJSON() ([]byte, error) {
+	if c.Value == nil {
+		return []byte("null"), nil
+	}
+	return encode(*c.Value)
+}
+
+// UnmarshalJSON takes null and whatever T takes.
+func (c *Change[T]) UnmarshalJSON(b []byte) error {
+	*c = Change[T]{IsSet: true}
+	if string(b) == "null" {
+		return nil
+	}
+	c.Value = new(T)
+	return json.Unmarshal(b, c.Value)
+}
+
+// onto puts the change on a member of which nil means that there is none.
+func (c Change[T]) onto(member **T) {
+	if c.IsSet {
+		*member = c.Value
+	}
+}
+
+// ontoList is [Change.onto] for a list or a map, whose nil needs no pointer.
+func ontoList[T any](c Change[T], member *T) {
+	if c.IsSet {
+		*member = orZero(c.Value)
+	}
+}
+
+// or returns the change, or the other one when it is absent.
+func (c Change[T]) or(other Change[T]) Change[T] {
+	if c.IsSet {
+		return c
+	}
+	return other
+}
+
+// clearer is a [Change] of any type, for an object of changes that is null as a whole.
+type clearer interface{ clear() }
+
+func (c *Change[T]) clear() { *c = Change[T]{IsSet: true} }
+
+// decodeChanges reads an object of changes; null clears each of them. Names are compared exactly, which encoding/json does
+// not do. The error names every wrong member.
+func decodeChanges(b []byte, members map[string]any) error {
+	if string(b) == "null" {
+		for _, m := range members {
+			if c, ok := m.(clearer); ok {
+				c.clear()
+			}
+		}
+		return nil
+	}
+	var raw map[string]json.RawMessage
+	if err := json.Unmarshal(b, &raw); err != nil {
+		return Errorf(CodeBadRequest, "must be an object")
+	}
+	var f faultList
+	code := CodeBadRequest
+	for _, name := range slices.Sorted(maps.Keys(raw)) {
+		into, known := members[name]
+		if !known {
+			continue
+		}
+		err := json.Unmarshal(raw[name], into)
+		var e *Error
+		switch {
+		case err == nil:
+		case errors.As(err, &e):
+			f.add(name, "%s", e.Text())
+			if code == CodeBadRequest {
+				code = e.Code
+			}
+		default:
+			f.add(name, "has the wrong type")
+		}
+	}
+	if e := Faults(f.faults); e != nil {
+		e.Code = code
+		return e
+	}
+	return nil
+}

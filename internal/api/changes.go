@@ -1,0 +1,320 @@
+package api
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"strconv"
+	"time"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/store"
+	"github.com/tollhq/toll/x402"
+)
+
+// changeRoutes are the routes that change agents and plans.
+func changeRoutes() []route {
+	const agents, plans = Base + "/protocol/agents/{agentId}", Base + "/protocol/plans/{planId}"
+	agentCodes := []toll.Code{toll.CodeBadID, toll.CodeNotAgentOwner, toll.CodeAgentNotFound}
+	planCodes := []toll.Code{toll.CodeBadID, toll.CodeNotPlanOwner, toll.CodePlanNotFound}
+	return []route{
+		{
+			op: "updateAgent", method: "PUT", path: agents, auth: owners, tag: "Agents",
+			summary: "Change an agent: a member that is there replaces the stored one, null clears it", action: takes((*handler).updateAgent), codes: agentCodes,
+		},
+		{
+			op: "setAgentListed", method: "PUT", path: agents + "/list/{state}", auth: owners, tag: "Agents",
+			summary: "List (true) or unlist (false) an agent; unlisted ones fail verify", action: reads((*handler).setAgentListed),
+			codes: append([]toll.Code{toll.CodeBadRequest}, agentCodes...),
+		},
+		{
+			op: "attachPlan", method: "POST", path: agents + "/plan/{planId}", auth: owners, tag: "Agents", summary: "Attach a plan of the caller to an agent of the caller",
+			action: reads((*handler).attachPlan), codes: append([]toll.Code{toll.CodeBadRequest, toll.CodeNotPlanOwner, toll.CodePlanNotFound}, agentCodes...),
+		},
+		{
+			op: "detachPlan", method: "DELETE", path: agents + "/plan/{planId}", auth: owners, tag: "Agents", summary: "Detach a plan from an agent",
+			action: reads((*handler).detachPlan), codes: append([]toll.Code{toll.CodePlanNotAttached, toll.CodePlanNotFound}, agentCodes...),
+		},
+		{
+			op: "updatePlan", method: "PUT", path: plans, auth: owners, tag: "Plans",
+			summary: "Change what describes a plan, and its order limit; price and credits never change", action: takes((*handler).updatePlan),
+			codes: append([]toll.Code{toll.CodeBadNumber, toll.CodePlanTermsFixed}, planCodes...),
+		},
+		{
+			op: "setPlanListed", method: "PUT", path: plans + "/list/{state}", auth: owners, tag: "Plans",
+			summary: "List (true) or unlist (false) a plan; unlisted ones take no orders", action: reads((*handler).setPlanListed),
+			codes: append([]toll.Code{toll.CodeBadRequest}, planCodes...),
+		},
+	}
+}
+
+// acted is the answer to a change of a record. Its transaction names the state that the record has now: the hash of what it
+// is and of when it last changed.
+func (h *handler) acted(kind, id string, changed time.Time, message string, data map[string]any) *toll.ActResult {
+	return &toll.ActResult{
+		Success: true, Message: message, HTTPStatus: 200, Data: data, When: toll.At(h.now()),
+		TxHash: recordID(kind, id+"/"+strconv.FormatInt(changed.UnixMicro(), 10)),
+	}
+}
+
+// changeAgent runs a change of an agent of the caller in a transaction, while nobody else changes it. The change reports
+// whether it changed anything; only then the record is written.
+func (h *handler) changeAgent(c *call, change func(ctx context.Context, tx *store.Tx, a *toll.Agent) (bool, error)) (*toll.Agent, error) {
+	id, err := toll.ParseAgentID(c.param("agentId"))
+	if err != nil {
+		return nil, err
+	}
+	var agent *toll.Agent
+	ctx := c.r.Context()
+	err = h.Store.Tx(ctx, func(tx *store.Tx) error {
+		a, err := store.AgentForUpdate(ctx, tx, id)
+		if errors.Is(err, store.ErrNotFound) {
+			return toll.NewError(toll.CodeAgentNotFound).WithDetails("agentId %s", id)
+		}
+		if err != nil {
+			return err
+		}
+		if a.Owner != c.caller.Address {
+			return toll.NewError(toll.CodeNotAgentOwner).WithDetails("agentId %s", id)
+		}
+		agent = a
+		changed, err := change(ctx, tx, a)
+		if err != nil || !changed {
+			return err
+		}
+		a.UpdatedAt = h.after(a.UpdatedAt)
+		return store.UpdateAgent(ctx, tx, a)
+	})
+	// Also after an error: the commit may have happened.
+	h.Facilitator.ForgetAgent(id)
+	return agent, err
+}
+
+// changePlan is [handler.changeAgent] for a plan.
+func (h *handler) changePlan(c *call, change func(p *toll.Plan) (bool, error)) (*toll.Plan, error) {
+	id, err := toll.ParsePlanID(c.param("planId"))
+	if err != nil {
+		return nil, err
+	}
+	var plan *toll.Plan
+	ctx := c.r.Context()
+	err = h.Store.Tx(ctx, func(tx *store.Tx) error {
+		p, err := store.PlanForUpdate(ctx, tx, id)
+		if errors.Is(err, store.ErrNotFound) {
+			return toll.NewError(toll.CodePlanNotFound).WithDetails("planId %s", id)
+		}
+		if err != nil {
+			return err
+		}
+		if p.Owner != c.caller.Address {
+			return toll.NewError(toll.CodeNotPlanOwner).WithDetails("planId %s", id)
+		}
+		plan = p
+		changed, err := change(p)
+		if err != nil || !changed {
+			return err
+		}
+		p.UpdatedAt = h.after(p.UpdatedAt)
+		return store.UpdatePlan(ctx, tx, p)
+	})
+	h.Facilitator.ForgetPlan(id)
+	return plan, err
+}
+
+// after returns the time of a change that follows one at t, later than that whatever the clock says, so that two states of a
+// record never have one time.
+func (h *handler) after(t time.Time) time.Time {
+	now := h.now()
+	if !now.After(t) {
+		now = t.Add(time.Microsecond)
+	}
+	return now
+}
+
+func (h *handler) updateAgent(c *call, in *toll.AgentUpdate) (*toll.ActResult, error) {
+	agent, err := h.changeAgent(c, func(ctx context.Context, tx *store.Tx, a *toll.Agent) (bool, error) {
+		var stored *toll.Credentials
+		if in.ChangesCredentials() && a.API.HasCredentials {
+			var err error
+			if stored, err = h.openCredentials(ctx, tx, a.ID); err != nil {
+				return false, err
+			}
+		}
+		updated, secrets, err := in.Apply(*a, stored)
+		if err != nil {
+			return false, err
+		}
+		changed, err := differ(a, &updated)
+		if err != nil {
+			return false, err
+		}
+		if in.ChangesCredentials() {
+			sealed, err := h.sealCredentials(a.ID, secrets)
+			if err != nil {
+				return false, err
+			}
+			if err := store.SetAgentCredentials(ctx, tx, a.ID, sealed); err != nil {
+				return false, err
+			}
+			changed = true
+		}
+		*a = updated
+		return changed, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return h.acted("agent", string(agent.ID), agent.UpdatedAt, "The agent is updated.", map[string]any{"agentId": agent.ID}), nil
+}
+
+// openCredentials returns the upstream secrets of an agent.
+func (h *handler) openCredentials(ctx context.Context, q store.Querier, id toll.AgentID) (*toll.Credentials, error) {
+	sealed, err := store.AgentCredentials(ctx, q, id)
+	if err != nil || sealed == nil {
+		return nil, err
+	}
+	if h.Open == nil {
+		return nil, toll.Errorf(toll.CodeInternal, "This service cannot read upstream credentials.")
+	}
+	plain, err := h.Open(sealed, credentialsOf(id))
+	if err != nil {
+		return nil, err
+	}
+	var c toll.Credentials
+	if err := json.Unmarshal(plain, &c); err != nil {
+		return nil, errors.New("api: stored upstream credentials are no JSON") // the error of the decoder could quote them
+	}
+	return &c, nil
+}
+
+func credentialsOf(id toll.AgentID) []byte { return []byte("agent-credentials/" + string(id)) }
+
+// differ reports whether two records differ on the wire.
+func differ(a, b any) (bool, error) {
+	x, err := x402.Encode(a)
+	if err != nil {
+		return false, err
+	}
+	y, err := x402.Encode(b)
+	return !bytes.Equal(x, y), err
+}
+
+func (h *handler) updatePlan(c *call, in *toll.PlanUpdate) (*toll.ActResult, error) {
+	plan, err := h.changePlan(c, func(p *toll.Plan) (bool, error) {
+		updated, err := in.Apply(*p)
+		if err != nil {
+			return false, err
+		}
+		changed, err := differ(p, &updated)
+		*p = updated
+		return changed, err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return h.acted("plan", string(plan.ID), plan.UpdatedAt, "The plan is updated.", map[string]any{"planId": plan.ID}), nil
+}
+
+// state reads the wanted listing state in the path.
+func (c *call) state() (bool, error) {
+	switch c.param("state") {
+	case "true":
+		return true, nil
+	case "false":
+		return false, nil
+	}
+	return false, toll.Errorf(toll.CodeBadRequest, "The last part of the path must be true or false.")
+}
+
+func (h *handler) setAgentListed(c *call) (*toll.ActResult, error) {
+	want, err := c.state()
+	if err != nil {
+		return nil, err
+	}
+	already := false
+	agent, err := h.changeAgent(c, func(_ context.Context, _ *store.Tx, a *toll.Agent) (bool, error) {
+		already = a.IsListed == want
+		a.IsListed = want
+		return !already, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return h.listed("agent", string(agent.ID), agent.UpdatedAt, want, already, toll.CodeAgentListedAlready, map[string]any{"agentId": agent.ID, "isListed": want}), nil
+}
+
+func (h *handler) setPlanListed(c *call) (*toll.ActResult, error) {
+	want, err := c.state()
+	if err != nil {
+		return nil, err
+	}
+	already := false
+	plan, err := h.changePlan(c, func(p *toll.Plan) (bool, error) {
+		already = p.IsListed == want
+		p.IsListed = want
+		return !already, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return h.listed("plan", string(plan.ID), plan.UpdatedAt, want, already, toll.CodePlanListedAlready, map[string]any{"planId": plan.ID, "isListed": want}), nil
+}
+
+func (h *handler) listed(kind, id string, changed time.Time, want, already bool, code toll.Code, data map[string]any) *toll.ActResult {
+	message := "The " + kind + " is listed."
+	if !want {
+		message = "The " + kind + " is unlisted."
+	}
+	r := h.acted(kind, id, changed, message, data)
+	if already {
+		r.Code, r.Message = code, code.Info().Message
+	}
+	return r
+}
+
+func (h *handler) attachPlan(c *call) (*toll.ActResult, error) {
+	planID, err := toll.ParsePlanID(c.param("planId"))
+	if err != nil {
+		return nil, err
+	}
+	agent, err := h.changeAgent(c, func(ctx context.Context, tx *store.Tx, a *toll.Agent) (bool, error) {
+		if err := ownPlans(ctx, tx, c.caller.Address, []toll.PlanRef{{PlanID: planID}}); err != nil {
+			return false, err
+		}
+		if a.HasPlan(planID) {
+			return false, nil
+		}
+		if len(a.Plans) >= toll.MaxPlansPerAgent {
+			return false, toll.Faults([]toll.Fault{{Path: "planId", Message: "the agent has " + strconv.Itoa(toll.MaxPlansPerAgent) + " plans, the most that one may have"}})
+		}
+		return store.AttachPlan(ctx, tx, a.ID, planID)
+	})
+	h.Facilitator.ForgetPlan(planID)
+	if err != nil {
+		return nil, err
+	}
+	return h.acted("agent", string(agent.ID), agent.UpdatedAt, "The agent has the plan.", map[string]any{"agentId": agent.ID, "planId": planID}), nil
+}
+
+func (h *handler) detachPlan(c *call) (*toll.ActResult, error) {
+	planID, err := toll.ParsePlanID(c.param("planId"))
+	if err != nil {
+		return nil, err
+	}
+	agent, err := h.changeAgent(c, func(ctx context.Context, tx *store.Tx, a *toll.Agent) (bool, error) {
+		if _, err := planByID(ctx, tx, planID, toll.CodePlanNotFound); err != nil {
+			return false, err
+		}
+		removed, err := store.DetachPlan(ctx, tx, a.ID, planID)
+		if err == nil && !removed {
+			err = toll.NewError(toll.CodePlanNotAttached).WithDetails("agentId %s, planId %s", a.ID, planID)
+		}
+		return removed, err
+	})
+	h.Facilitator.ForgetPlan(planID)
+	if err != nil {
+		return nil, err
+	}
+	return h.acted("agent", string(agent.ID), agent.UpdatedAt, "The agent has the plan no more.", map[string]any{"agentId": agent.ID, "planId": planID}), nil
+}

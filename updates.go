@@ -1,0 +1,322 @@
+package toll
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+	"time"
+)
+
+// MetadataUpdate changes what describes a plan or an agent. Null in place of the whole object clears every member of it.
+// IsTrialPlan and AccessLimit never change; they are taken when they say what is so.
+type MetadataUpdate struct {
+	Name           Change[string]          `json:"name,omitzero"`
+	Description    Change[string]          `json:"description,omitzero"`
+	Author         Change[string]          `json:"author,omitzero"`
+	License        Change[string]          `json:"license,omitzero"`
+	Tags           Change[[]string]        `json:"tags,omitzero"`
+	Integration    Change[string]          `json:"integration,omitzero"`
+	SampleLink     Change[string]          `json:"sampleLink,omitzero"`
+	APIDescription Change[string]          `json:"apiDescription,omitzero"`
+	DateCreated    Change[Time]            `json:"dateCreated,omitzero"`
+	CustomData     Change[json.RawMessage] `json:"customData,omitzero"`
+	IsTrialPlan    *Bool                   `json:"isTrialPlan,omitzero"`
+	AccessLimit    *LimitInput             `json:"accessLimit,omitzero"`
+}
+
+// UnmarshalJSON tells null from absent, for the object and for its members.
+func (u *MetadataUpdate) UnmarshalJSON(b []byte) error {
+	return decodeChanges(b, map[string]any{
+		"name": &u.Name, "description": &u.Description, "author": &u.Author, "license": &u.License, "tags": &u.Tags,
+		"integration": &u.Integration, "sampleLink": &u.SampleLink, "apiDescription": &u.APIDescription, "dateCreated": &u.DateCreated,
+		"customData": &u.CustomData, "isTrialPlan": &u.IsTrialPlan, "accessLimit": &u.AccessLimit,
+	})
+}
+
+// apply returns the metadata with the changes; those of dialect A have been filled in.
+func (u MetadataUpdate) apply(m Metadata, path string, created time.Time, f *faultList) Metadata {
+	in := m.input()
+	for _, c := range []struct {
+		change Change[string]
+		member **string
+	}{
+		{u.Name, &in.Name}, {u.Description, &in.Description}, {u.Author, &in.Author}, {u.License, &in.License},
+		{u.Integration, &in.Integration}, {u.SampleLink, &in.SampleLink}, {u.APIDescription, &in.APIDescription},
+	} {
+		c.change.onto(c.member)
+	}
+	ontoList(u.Tags, &in.Tags)
+	u.DateCreated.onto(&in.DateCreated)
+	ontoList(u.CustomData, &in.CustomData)
+	if u.Name.IsSet && orZero(u.Name.Value) == "" {
+		f.add(at(path, "name"), "is required and cannot be cleared")
+	}
+	return in.normalize(path, created, f)
+}
+
+// input returns the metadata as a body would send it.
+func (m Metadata) input() MetadataInput {
+	return MetadataInput{
+		Name: &m.Name, Description: &m.Description, Author: &m.Author, License: &m.License, Tags: m.Tags, Integration: &m.Integration,
+		SampleLink: &m.SampleLink, APIDescription: &m.APIDescription, DateCreated: m.DateCreated, CustomData: m.CustomData,
+	}
+}
+
+// PlanUpdate is the body that changes a plan, in both dialects: name, description and tags are flat in A and in
+// metadataAttributes in B, and B beats A. Price and credits of a plan never change: members of them are taken when they say
+// what is so.
+type PlanUpdate struct {
+	Name        Change[string]   `json:"name,omitzero"`
+	Description Change[string]   `json:"description,omitzero"`
+	Tags        Change[[]string] `json:"tags,omitzero"`
+	Metadata    MetadataUpdate   `json:"metadataAttributes,omitzero"`
+	// MaxOrders is the most orders that the plan takes; null lifts the limit.
+	MaxOrders     Change[Int]   `json:"maxOrders,omitzero"`
+	AccessLimit   *LimitInput   `json:"accessLimit,omitzero"`
+	PriceConfig   *PriceInput   `json:"priceConfig,omitzero"`
+	CreditsConfig *CreditsInput `json:"creditsConfig,omitzero"`
+	IsTrialPlan   *Bool         `json:"isTrialPlan,omitzero"`
+	Currency      *string       `json:"currency,omitzero"`
+}
+
+// Apply returns the plan with the changes. UpdatedAt stays: whether anything changed is for the caller to see.
+//
+// Errors: 400 [CodeBadRequest] with every malformed member, 400 [CodeBadNumber], 409 [CodePlanTermsFixed] with params.path.
+func (in PlanUpdate) Apply(p Plan) (Plan, error) {
+	var f faultList
+	path := ""
+	if in.Metadata != (MetadataUpdate{}) {
+		path = "metadataAttributes"
+	}
+	u := in.Metadata
+	u.Name, u.Description, u.Tags = u.Name.or(in.Name), u.Description.or(in.Description), u.Tags.or(in.Tags)
+	orders := in.MaxOrders
+	for _, l := range []*LimitInput{in.AccessLimit, u.AccessLimit} {
+		if l != nil && l.MaxOrders != nil && !orders.IsSet {
+			orders = SetTo(*l.MaxOrders)
+		}
+	}
+	if orders.IsSet {
+		if orders.Value != nil && *orders.Value < 1 {
+			f.contradiction(CodeBadNumber, "maxOrders", "The maximum number of orders must be at least 1; null lifts the limit.")
+		}
+		p.MaxOrders = int64(orZero(orders.Value))
+	}
+	p.Metadata = u.apply(p.Metadata, path, p.CreatedAt, &f)
+	if err := f.err(); err != nil {
+		return Plan{}, err
+	}
+	if member := in.otherTerms(&p); member != "" {
+		return Plan{}, NewError(CodePlanTermsFixed).WithDetails("planId %s", p.ID).WithParam("path", member)
+	}
+	return p, nil
+}
+
+// otherTerms returns the first member of price, credits or kind that differs from what the plan has; "" when none does.
+func (in PlanUpdate) otherTerms(p *Plan) string {
+	limit := func(l *LimitInput) bool { return l == nil || l.Limit == "" || l.Limit == p.AccessLimit }
+	trial := func(b *Bool) bool { return b == nil || bool(*b) == p.IsTrial }
+	for _, c := range []struct {
+		member string
+		same   bool
+	}{
+		{"accessLimit", limit(in.AccessLimit)}, {"metadataAttributes.accessLimit", limit(in.Metadata.AccessLimit)},
+		{"isTrialPlan", trial(in.IsTrialPlan)}, {"metadataAttributes.isTrialPlan", trial(in.Metadata.IsTrialPlan)},
+		{"currency", in.Currency == nil || strings.EqualFold(*in.Currency, p.Price.CurrencyName())},
+	} {
+		if !c.same {
+			return c.member
+		}
+	}
+	if in.PriceConfig != nil {
+		if m := in.PriceConfig.differs(p); m != "" && !in.PriceConfig.registers(p) {
+			return "priceConfig." + m
+		}
+	}
+	if in.CreditsConfig != nil {
+		if m := in.CreditsConfig.differs(p); m != "" && !in.CreditsConfig.registers(p, in) {
+			return "creditsConfig." + m
+		}
+	}
+	return ""
+}
+
+// registers reports whether the price, sent to a registration, would give that of the plan.
+func (in PriceInput) registers(p *Plan) bool {
+	var f faultList
+	return equalJSON(normalizePrice(in, p.Owner, "", &f), p.Price) && f.err() == nil
+}
+
+// registers reports whether the credits, sent to a registration with the rest of the body, would give those of the plan.
+func (in CreditsInput) registers(p *Plan, rest PlanUpdate) bool {
+	var f faultList
+	c, limit := normalizeCredits(in, orZero(rest.PriceConfig).AmountOfCredits, orZero(rest.AccessLimit).Limit, "", &f)
+	return limit == p.AccessLimit && equalJSON(c, p.Credits) && f.err() == nil
+}
+
+func equalJSON(a, b any) bool {
+	x, err := encode(a)
+	y, err2 := encode(b)
+	return err == nil && err2 == nil && bytes.Equal(x, y)
+}
+
+func same[T comparable](sent *T, stored T) bool { return sent == nil || *sent == stored }
+
+func sameUnits(sent *Units, stored Units) bool { return sent == nil || sent.Cmp(stored) == 0 }
+
+// differs returns the first member, of any dialect, that is not what the plan has.
+func (in PriceInput) differs(p *Plan) string {
+	amounts := in.Amounts == nil || len(in.Amounts) == len(p.Price.Amounts) || (Price{Amounts: in.Amounts}).IsFree() && p.Price.IsFree()
+	if in.Amounts != nil && len(in.Amounts) == len(p.Price.Amounts) {
+		for i, a := range in.Amounts {
+			amounts = amounts && a.Cmp(p.Price.Amounts[i]) == 0
+		}
+	}
+	receivers := in.Receivers == nil || len(in.Receivers) == len(p.Price.Receivers)
+	if in.Receivers != nil && receivers {
+		for i, r := range in.Receivers {
+			receivers = receivers && r == p.Price.Receivers[i]
+		}
+	}
+	kind := "FIXED_PRICE"
+	if p.Price.IsFree() {
+		kind = "FREE"
+	}
+	for _, c := range []struct {
+		member string
+		same   bool
+	}{
+		{"tokenAddress", same(in.TokenAddress, p.Price.TokenAddress)}, {"amounts", amounts}, {"receivers", receivers},
+		{"priceType", in.PriceType == nil || strings.EqualFold(*in.PriceType, kind)}, {"isCrypto", same(in.IsCrypto, Bool(p.Price.IsCrypto))},
+		{"currency", in.Currency == nil || strings.EqualFold(*in.Currency, p.Price.CurrencyName())},
+		{"templateAddress", same(in.TemplateAddress, p.Price.TemplateAddress)}, {"contractAddress", same(in.ContractAddress, p.Price.ContractAddress)},
+		{"feeController", same(in.FeeController, p.Price.FeeController)},
+		{"externalPriceAddress", same(in.ExternalPriceAddress, p.Price.ExternalPriceAddress)},
+		{"price", sameUnits(in.Price, p.Price.Total())}, {"amountOfCredits", same(in.AmountOfCredits, p.Credits.Amount)},
+	} {
+		if !c.same {
+			return c.member
+		}
+	}
+	return ""
+}
+
+// differs returns the first member, of any dialect, that is not what the plan has.
+func (in CreditsInput) differs(p *Plan) string {
+	c := p.Credits
+	limit := func(s *string) bool { return s == nil || strings.EqualFold(*s, string(p.AccessLimit)) }
+	kind := in.RedemptionType
+	for _, m := range []struct {
+		member string
+		same   bool
+	}{
+		{"amount", same(in.Amount, c.Amount)}, {"minAmount", same(in.MinAmount, c.MinAmount)}, {"maxAmount", same(in.MaxAmount, c.MaxAmount)},
+		{"creditsType", in.CreditsType == nil || strings.EqualFold(*in.CreditsType, c.flat().CreditsType)},
+		{"durationOfThePlan", sameUnits(in.DurationOfThePlan, c.DurationSecs)}, {"durationSecs", sameUnits(in.DurationSecs, c.DurationSecs)},
+		{"duration", sameUnits(in.Duration, c.DurationSecs)},
+		{"isRedemptionAmountFixed", same(in.IsRedemptionAmountFixed, Bool(c.IsRedemptionAmountFixed))},
+		{"redemptionType", kind == nil || kind.Type == c.RedemptionType && (kind.Word == "" || (kind.Word == "fixed") == c.IsRedemptionAmountFixed)},
+		{"onchainMirror", same(in.OnchainMirror, Bool(c.OnchainMirror))},
+		{"nftAddress", in.NFTAddress == nil || *in.NFTAddress == orZero(c.NFTAddress)},
+		{"subscriptionType", limit(in.SubscriptionType)}, {"accessType", limit(in.AccessType)},
+		{"minCreditsToCharge", same(in.MinCreditsToCharge, c.MinAmount)}, {"maxCreditsToCharge", same(in.MaxCreditsToCharge, c.MaxAmount)},
+	} {
+		if !m.same {
+			return m.member
+		}
+	}
+	return ""
+}
+
+// AgentAPIUpdate changes how an agent is reached. Null in place of the whole object clears every member of it, upstream
+// secrets included.
+type AgentAPIUpdate struct {
+	Endpoints          Change[EndpointList]      `json:"endpoints,omitzero"`
+	OpenEndpoints      Change[[]string]          `json:"openEndpoints,omitzero"`
+	AgentDefinitionURL Change[string]            `json:"agentDefinitionUrl,omitzero"`
+	AuthType           Change[string]            `json:"authType,omitzero"`
+	Username           Change[string]            `json:"username,omitzero"`
+	Password           Change[string]            `json:"password,omitzero"`
+	Token              Change[string]            `json:"token,omitzero"`
+	APIKey             Change[string]            `json:"apiKey,omitzero"`
+	Headers            Change[map[string]string] `json:"headers,omitzero"`
+	StrictEndpoints    Change[Bool]              `json:"strictEndpoints,omitzero"`
+}
+
+// UnmarshalJSON tells null from absent, for the object and for its members.
+func (u *AgentAPIUpdate) UnmarshalJSON(b []byte) error {
+	return decodeChanges(b, map[string]any{
+		"endpoints": &u.Endpoints, "openEndpoints": &u.OpenEndpoints, "agentDefinitionUrl": &u.AgentDefinitionURL, "authType": &u.AuthType,
+		"username": &u.Username, "password": &u.Password, "token": &u.Token, "apiKey": &u.APIKey, "headers": &u.Headers,
+		"strictEndpoints": &u.StrictEndpoints,
+	})
+}
+
+// AgentUpdate is the body that changes an agent, in both dialects: flat in A, in metadataAttributes and agentApiAttributes
+// in B, and B beats A.
+type AgentUpdate struct {
+	Name               Change[string]       `json:"name,omitzero"`
+	Description        Change[string]       `json:"description,omitzero"`
+	Tags               Change[[]string]     `json:"tags,omitzero"`
+	Endpoints          Change[EndpointList] `json:"endpoints,omitzero"`
+	OpenEndpoints      Change[[]string]     `json:"openEndpoints,omitzero"`
+	AgentDefinitionURL Change[string]       `json:"agentDefinitionUrl,omitzero"`
+	AuthType           Change[string]       `json:"authType,omitzero"`
+	StrictEndpoints    Change[Bool]         `json:"strictEndpoints,omitzero"`
+	Metadata           MetadataUpdate       `json:"metadataAttributes,omitzero"`
+	API                AgentAPIUpdate       `json:"agentApiAttributes,omitzero"`
+}
+
+// ChangesCredentials reports whether [AgentUpdate.Apply] needs the upstream secrets that are stored.
+func (in AgentUpdate) ChangesCredentials() bool {
+	u := in.API
+	return u.Username.IsSet || u.Password.IsSet || u.Token.IsSet || u.APIKey.IsSet || u.Headers.IsSet
+}
+
+// Apply returns the agent with the changes, and its upstream secrets, nil for none. stored are those that it has; they
+// matter only when [AgentUpdate.ChangesCredentials]. UpdatedAt stays: whether anything changed is for the caller to see.
+//
+// Errors are 400: [CodeBadRequest] with every malformed member.
+func (in AgentUpdate) Apply(a Agent, stored *Credentials) (Agent, *Credentials, error) {
+	var f faultList
+	metadataPath, apiPath := "", ""
+	if in.Metadata != (MetadataUpdate{}) {
+		metadataPath = "metadataAttributes"
+	}
+	if in.API != (AgentAPIUpdate{}) {
+		apiPath = "agentApiAttributes"
+	}
+	m, u := in.Metadata, in.API
+	m.Name, m.Description, m.Tags = m.Name.or(in.Name), m.Description.or(in.Description), m.Tags.or(in.Tags)
+	a.Metadata = m.apply(a.Metadata, metadataPath, a.CreatedAt, &f)
+
+	secrets := orZero(stored)
+	strict := Bool(a.API.StrictEndpoints)
+	api := AgentAPIInput{
+		Endpoints: a.API.Endpoints, OpenEndpoints: a.API.OpenEndpoints, AgentDefinitionURL: &a.API.AgentDefinitionURL, AuthType: &a.API.AuthType,
+		StrictEndpoints: &strict, Username: &secrets.Username, Password: &secrets.Password, Token: &secrets.Token, APIKey: &secrets.APIKey,
+		Headers: secrets.Headers,
+	}
+	ontoList(u.Endpoints.or(in.Endpoints), &api.Endpoints)
+	ontoList(u.OpenEndpoints.or(in.OpenEndpoints), &api.OpenEndpoints)
+	u.AgentDefinitionURL.or(in.AgentDefinitionURL).onto(&api.AgentDefinitionURL)
+	u.AuthType.or(in.AuthType).onto(&api.AuthType)
+	u.StrictEndpoints.or(in.StrictEndpoints).onto(&api.StrictEndpoints)
+	u.Username.onto(&api.Username)
+	u.Password.onto(&api.Password)
+	u.Token.onto(&api.Token)
+	u.APIKey.onto(&api.APIKey)
+	ontoList(u.Headers, &api.Headers)
+
+	had := a.API.HasCredentials
+	a.API = api.normalize(apiPath, &f)
+	changed := api.credentials()
+	a.API.HasCredentials = changed != nil
+	if !in.ChangesCredentials() {
+		a.API.HasCredentials, changed = had, stored
+	}
+	if err := f.err(); err != nil {
+		return Agent{}, nil, err
+	}
+	return a, changed, nil
+}
