@@ -31,19 +31,23 @@ type message struct {
 }
 
 // recorder keeps exchanges by operation. What differs from run to run (ids, keys, hashes) becomes a name, numbered in
-// the order of appearance.
+// the order of appearance in its file, so that a new exchange changes no other file.
 type recorder struct {
 	s     *stack
-	names map[string]string
-	count map[string]int
+	names map[string]*names
 	files map[string][]exchange // by version/operation
+}
+
+type names struct {
+	of    map[string]string
+	count map[string]int
 }
 
 var volatile = regexp.MustCompile(`0x[0-9a-f]{64}|0x[0-9a-fA-F]{40}|req_[0-9a-z]+|\b[1-9][0-9]{60,77}\b|[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|sandbox:eyJ[\w.-]+|eyJ[\w+/=.-]{20,}`)
 
-func (r *recorder) name(text string) string {
+func (r *names) name(text string) string {
 	return volatile.ReplaceAllStringFunc(text, func(v string) string {
-		if n, ok := r.names[v]; ok {
+		if n, ok := r.of[v]; ok {
 			return n
 		}
 		kind := "id"
@@ -65,8 +69,8 @@ func (r *recorder) name(text string) string {
 			kind = "uuid"
 		}
 		r.count[kind]++
-		r.names[v] = fmt.Sprintf("<%s %d>", kind, r.count[kind])
-		return r.names[v]
+		r.of[v] = fmt.Sprintf("<%s %d>", kind, r.count[kind])
+		return r.of[v]
 	})
 }
 
@@ -80,9 +84,15 @@ var tails = regexp.MustCompile(`"tail":"[^"]*"|"(x|kid)":"[^"]*"`)
 func (r *recorder) call(version, op string, who actor, method, path, body string) answer {
 	r.s.t.Helper()
 	a := r.s.do(who, method, path, body, "Service-Version", version, "x-correlation-id", op)
-	e := exchange{Request: message{Line: method + " " + r.name(path)}, Response: message{Line: fmt.Sprint(a.status), Headers: map[string]string{}}}
+	key := version + "/" + op
+	n := r.names[key]
+	if n == nil {
+		n = &names{map[string]string{}, map[string]int{}}
+		r.names[key] = n
+	}
+	e := exchange{Request: message{Line: method + " " + n.name(path)}, Response: message{Line: fmt.Sprint(a.status), Headers: map[string]string{}}}
 	if body != "" {
-		e.Request.Body = json.RawMessage(r.name(body))
+		e.Request.Body = json.RawMessage(n.name(body))
 		if !json.Valid([]byte(body)) {
 			e.Request.Body = json.RawMessage(fmt.Sprintf("%q", body))
 		}
@@ -97,9 +107,8 @@ func (r *recorder) call(version, op string, who actor, method, path, body string
 			name, _, _ := strings.Cut(m, ":")
 			return name + `:"<text>"`
 		})
-		e.Response.Body = json.RawMessage(r.name(text))
+		e.Response.Body = json.RawMessage(n.name(text))
 	}
-	key := version + "/" + op
 	r.files[key] = append(r.files[key], e)
 	return a
 }
@@ -110,7 +119,7 @@ func TestGolden(t *testing.T) {
 	files := map[string][]exchange{}
 	for _, version := range []string{"1.0", "1.1"} {
 		s := newStack(t)
-		r := &recorder{s: s, names: map[string]string{}, count: map[string]int{}, files: files}
+		r := &recorder{s: s, names: map[string]*names{}, files: files}
 		record(r, version)
 	}
 	dir := filepath.Join("..", "..", "testdata", "wire")
@@ -175,7 +184,8 @@ func firstDifference(want, got string) string {
 	return fmt.Sprintf("%d lines, %d before", len(g), len(w))
 }
 
-// record makes the exchanges of a version: every operation, its usual errors, both dialects.
+// record makes the exchanges of a version: every operation, its usual errors, both dialects. A topic that needs nothing of
+// the others has a function of its own, as recordChanges.
 func record(r *recorder, version string) {
 	s, t := r.s, r.s.t
 	call := func(op string, who actor, method, path, body string) answer {
