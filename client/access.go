@@ -75,7 +75,7 @@ func (c *Client) AccessToken(ctx context.Context, plan toll.PlanID, opts ...Toke
 		o(&b)
 	}
 	var out toll.AccessToken
-	if err := c.post(ctx, api("/x402/permissions"), b, &out); err != nil {
+	if err := c.create(ctx, api("/x402/permissions"), b, &out); err != nil {
 		return nil, err
 	}
 	return &out, nil
@@ -97,8 +97,7 @@ func (c *Client) Permission(ctx context.Context, hash toll.Hash) (*toll.Permissi
 
 // RevokePermission ends a permission at once. Open holds of it still settle.
 func (c *Client) RevokePermission(ctx context.Context, hash toll.Hash) error {
-	_, err := c.do(ctx, call{method: http.MethodDelete, path: api("/x402/permissions/%s", hash.String())}, nil)
-	return err
+	return c.remove(ctx, api("/x402/permissions/%s", hash.String()), nil)
 }
 
 // KeyParams is an API key to create.
@@ -118,7 +117,7 @@ func (c *Client) CreateKey(ctx context.Context, p KeyParams) (*toll.APIKey, erro
 		Prefix  string `json:"prefix,omitempty"`
 	}{p.Name, int64(p.ExpiresIn / time.Second), p.Version, p.Prefix}
 	var out toll.APIKey
-	if err := c.post(ctx, api("/api-keys"), in, &out); err != nil {
+	if err := c.create(ctx, api("/api-keys"), in, &out); err != nil {
 		return nil, err
 	}
 	return &out, nil
@@ -145,7 +144,7 @@ func (c *Client) UpdateKey(ctx context.Context, id toll.Hash, name, version *str
 		Version *string `json:"version,omitzero"`
 	}{name, version}
 	var out toll.APIKey
-	_, err := c.do(ctx, call{method: http.MethodPatch, path: api("/api-keys/%s", id.String()), body: in}, &out)
+	_, err := c.do(ctx, call{method: http.MethodPatch, path: api("/api-keys/%s", id.String()), body: in, again: true}, &out)
 	if err != nil {
 		return nil, err
 	}
@@ -154,6 +153,5 @@ func (c *Client) UpdateKey(ctx context.Context, id toll.Hash, name, version *str
 
 // RevokeKey ends an API key at once.
 func (c *Client) RevokeKey(ctx context.Context, id toll.Hash) error {
-	_, err := c.do(ctx, call{method: http.MethodDelete, path: api("/api-keys/%s", id.String())}, nil)
-	return err
+	return c.remove(ctx, api("/api-keys/%s", id.String()), nil)
 }

@@ -39,7 +39,7 @@ type call struct {
 	again bool
 	// refused narrows again to answers that say that nothing was done: a lost answer is not repeated.
 	refused bool
-	// key is the Idempotency-Key, "" for none.
+	// key is the Idempotency-Key, "" for none. Under it a call that still runs is asked for again.
 	key string
 	// exempt leaves the version header out.
 	exempt bool
@@ -68,6 +68,9 @@ func (c *Client) do(ctx context.Context, cl call, out any) (*answer, error) {
 	}
 	if a.status < 200 || a.status > 299 {
 		return a, a.err()
+	}
+	if a.header.Get("Deprecation") == "true" && c.deprecated.CompareAndSwap(false, true) {
+		c.log.WarnContext(ctx, "the service took a deprecated form", "method", cl.method, "path", cl.path)
 	}
 	if out == nil || len(a.body) == 0 {
 		return a, nil
@@ -129,6 +132,10 @@ func (c *Client) again(ctx context.Context, cl call, attempt int, a *answer, err
 		return 0, false
 	}
 	switch a.status {
+	case http.StatusConflict:
+		if cl.key != "" && a.err().Code == toll.CodeIdempotencyRunning {
+			return wait, true
+		}
 	case http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
 		if secs := a.retryAfter(); secs > 0 {
 			wait = time.Duration(secs) * time.Second

@@ -17,7 +17,7 @@ const Version = "1.1"
 
 const (
 	defaultURL     = "http://127.0.0.1:8402"
-	defaultTimeout = 30 * time.Second
+	defaultTimeout = 45 * time.Second // above the 30 s for which the service may wait for an order
 	defaultAgent   = "toll-go"
 )
 
@@ -36,6 +36,8 @@ type Client struct {
 	log       *slog.Logger
 	sleep     func(d time.Duration) <-chan time.Time
 	info      atomic.Pointer[Info]
+	// deprecated says that a deprecated form was reported.
+	deprecated atomic.Bool
 }
 
 // Option configures a client.
@@ -62,7 +64,7 @@ func WithHTTPClient(h *http.Client) Option {
 // WithVersion overrides the API version that is asked for; "" leaves it to the API key.
 func WithVersion(v string) Option { return func(c *Client) { c.version = v } }
 
-// WithTimeout bounds one attempt of a call, default 30 s; 0 leaves it to the context.
+// WithTimeout bounds one attempt of a call, default 45 s; 0 leaves it to the context.
 func WithTimeout(d time.Duration) Option { return func(c *Client) { c.timeout = max(d, 0) } }
 
 // WithRetries sets how often a call that is safe to repeat is repeated after 429, 502, 503, 504 and failures of the

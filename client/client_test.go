@@ -157,52 +157,76 @@ func TestRepeats(t *testing.T) {
 	hold := &x402.VerifyRequest{AccessToken: token, Hold: true}
 	named := &x402.VerifyRequest{AccessToken: token, Hold: true, AgentRequestID: "r-1"}
 	open := &x402.VerifyRequest{AccessToken: token}
-	acts := map[string]struct {
-		do    func(*client.Client) error
-		calls int
-	}{
-		"read": {func(c *client.Client) error { _, err := c.Plan(ctx, plan); return err }, 3},
-		"list": {func(c *client.Client) error { return firstOf(c.Plans(ctx)) }, 3},
+	type act struct {
+		do      func(*client.Client) error
+		calls   int
+		creates bool // with an Idempotency-Key
+	}
+	acts := map[string]act{
+		"read": {func(c *client.Client) error { _, err := c.Plan(ctx, plan); return err }, 3, false},
+		"list": {func(c *client.Client) error { return firstOf(c.Plans(ctx)) }, 3, false},
 		"settle with id": {func(c *client.Client) error {
 			_, err := c.Settle(ctx, &x402.SettleRequest{AgentRequestID: "r-1"})
 			return err
-		}, 3},
-		"settle without id": {func(c *client.Client) error { _, err := c.Settle(ctx, &x402.SettleRequest{}); return err }, 1},
+		}, 3, false},
+		"settle without id": {func(c *client.Client) error { _, err := c.Settle(ctx, &x402.SettleRequest{}); return err }, 1, false},
 		"release": {func(c *client.Client) error {
 			_, err := c.Release(ctx, &x402.ReleaseRequest{AgentRequestID: "r-1"})
 			return err
-		}, 3},
-		"verify":                {func(c *client.Client) error { _, err := c.Verify(ctx, open); return err }, 3},
-		"verify with hold":      {func(c *client.Client) error { _, err := c.Verify(ctx, hold); return err }, 1},
-		"verify with hold, id":  {func(c *client.Client) error { _, err := c.Verify(ctx, named); return err }, 3},
-		"order":                 {func(c *client.Client) error { _, err := c.OrderPlan(ctx, plan); return err }, 1},
-		"registration":          {func(c *client.Client) error { _, err := c.RegisterPlan(ctx, client.PlanParams{}); return err }, 1},
-		"mint":                  {func(c *client.Client) error { _, err := c.Mint(ctx, plan, toll.Address{1}, 1, 0); return err }, 1},
-		"token":                 {func(c *client.Client) error { _, err := c.AccessToken(ctx, plan); return err }, 1},
-		"revoke":                {func(c *client.Client) error { return c.RevokePermission(ctx, toll.Hash{1}) }, 1},
-		"call of another route": {func(c *client.Client) error { return c.Call(ctx, "POST", "/x", nil, nil, nil) }, 1},
+		}, 3, false},
+		"verify":               {func(c *client.Client) error { _, err := c.Verify(ctx, open); return err }, 3, false},
+		"verify with hold":     {func(c *client.Client) error { _, err := c.Verify(ctx, hold); return err }, 1, false},
+		"verify with hold, id": {func(c *client.Client) error { _, err := c.Verify(ctx, named); return err }, 3, false},
+		"order":                {func(c *client.Client) error { _, err := c.OrderPlan(ctx, plan); return err }, 3, true},
+		"registration":         {func(c *client.Client) error { _, err := c.RegisterPlan(ctx, client.PlanParams{}); return err }, 3, true},
+		"mint":                 {func(c *client.Client) error { _, err := c.Mint(ctx, plan, toll.Address{1}, 1, 0); return err }, 3, true},
+		"token":                {func(c *client.Client) error { _, err := c.AccessToken(ctx, plan); return err }, 3, true},
+		"revoke":               {func(c *client.Client) error { return c.RevokePermission(ctx, toll.Hash{1}) }, 3, false},
+		"key":                  {func(c *client.Client) error { _, err := c.CreateKey(ctx, client.KeyParams{}); return err }, 3, true},
+		"checkout":             {func(c *client.Client) error { _, err := c.Checkout(ctx, plan, client.CheckoutParams{}); return err }, 3, true},
+		"delegation": {func(c *client.Client) error {
+			_, err := c.CreateDelegation(ctx, client.DelegationParams{})
+			return err
+		}, 3, true},
+		"update":                {func(c *client.Client) error { _, err := c.UpdatePlan(ctx, plan, toll.PlanUpdate{}); return err }, 3, false},
+		"attach":                {func(c *client.Client) error { _, err := c.AttachPlan(ctx, agent, plan); return err }, 3, false},
+		"detach":                {func(c *client.Client) error { _, err := c.DetachPlan(ctx, agent, plan); return err }, 3, false},
+		"clock":                 {func(c *client.Client) error { _, err := c.AdvanceClock(ctx, time.Hour); return err }, 1, false},
+		"call of another route": {func(c *client.Client) error { return c.Call(ctx, "POST", "/x", nil, nil, nil) }, 1, false},
 	}
 	for name, act := range acts {
 		for _, f := range []struct {
 			what    string
 			status  int
 			header  map[string]string
+			body    string
 			repeats bool
 		}{
-			{"broken connection", 0, nil, true},
-			{"503", 503, map[string]string{"Retry-After": "0"}, true},
-			{"429", 429, nil, true},
-			{"long wait", 503, map[string]string{"Retry-After": "60"}, false},
-			{"500", 500, nil, false},
-			{"400", 400, nil, false},
+			{"broken connection", 0, nil, "", true},
+			{"503", 503, map[string]string{"Retry-After": "0"}, "", true},
+			{"429", 429, nil, "", true},
+			{"long wait", 503, map[string]string{"Retry-After": "60"}, "", false},
+			{"500", 500, nil, "", false},
+			{"400", 400, nil, "", false},
+			{"conflict", 409, nil, `{"code":"BCK.COMMON.0901","message":"Other body."}`, false},
+			{"still running", 409, nil, `{"code":"BCK.COMMON.0902","message":"Running."}`, true},
 		} {
-			s := serve(t, func(int, sent) (int, map[string]string, string) { return f.status, f.header, "" })
+			s := serve(t, func(int, sent) (int, map[string]string, string) { return f.status, f.header, f.body })
 			want := 1
 			if f.repeats {
 				want = act.calls
 			}
-			if f.what == "broken connection" && name == "verify with hold, id" {
-				want = 1 // the hold may be there, and a repeat would be refused as in flight
+			switch name {
+			case "verify with hold, id", "revoke", "detach":
+				if f.what == "broken connection" {
+					want = 1 // it may be done, and a repeat would be refused for that
+				}
+			}
+			if f.what == "still running" {
+				want = 1
+				if act.creates {
+					want = 3
+				}
 			}
 			err := act.do(s.client(client.WithHTTPClient(&http.Client{Transport: &http.Transport{DisableKeepAlives: true}})))
 			var e *toll.Error
@@ -302,6 +326,30 @@ func TestIdempotencyKey(t *testing.T) {
 	}
 	if got := s.sent[0].header.Get("Idempotency-Key"); got != "once-1" {
 		t.Errorf("Idempotency-Key %q", got)
+	}
+
+	// Without a key of the caller each creation has its own, and its repeats the same.
+	s = serve(t, func(n int, _ sent) (int, map[string]string, string) {
+		if n%2 == 1 {
+			return 0, nil, ""
+		}
+		return 201, nil, `{"accessToken":"a.b.c"}`
+	})
+	c := s.client(client.WithHTTPClient(&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}))
+	for range 2 {
+		if _, err := c.AccessToken(context.Background(), plan); err != nil {
+			t.Fatal(err)
+		}
+	}
+	keys := make([]string, 0, 4)
+	for _, one := range s.sent {
+		keys = append(keys, one.header.Get("Idempotency-Key"))
+	}
+	if len(keys) != 4 || keys[0] == "" || keys[0] != keys[1] || keys[2] != keys[3] || keys[0] == keys[2] {
+		t.Errorf("keys %q", keys)
+	}
+	if _, err := s.client().Plan(context.Background(), plan); err != nil && s.sent[len(s.sent)-1].header.Get("Idempotency-Key") != "" {
+		t.Error("a read has a key")
 	}
 }
 

@@ -2,12 +2,16 @@ package client
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"iter"
 	"net/http"
 	"net/url"
 	"strconv"
+	"time"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/x402"
 )
 
 // ListOption shapes a list.
@@ -27,31 +31,25 @@ func Ascending() ListOption { return func(q url.Values) { q.Set("sortOrder", "as
 // OfPlan keeps the permissions of one plan.
 func OfPlan(id toll.PlanID) ListOption { return func(q url.Values) { q.Set("planId", string(id)) } }
 
+// Accessible keeps what this API key can use now: active delegations with a budget, payment methods that it may charge.
+func Accessible() ListOption { return func(q url.Values) { q.Set("accessible", "true") } }
+
+// OfProvider keeps the payment methods of one provider.
+func OfProvider(p toll.Provider) ListOption {
+	return func(q url.Values) { q.Set("provider", string(p)) }
+}
+
+// Since keeps the events from this moment on.
+func Since(t time.Time) ListOption {
+	return func(q url.Values) { q.Set("since", t.UTC().Format("2006-01-02T15:04:05.000Z")) }
+}
+
+// Filter sets a parameter of a list that has no option of its own.
+func Filter(name, value string) ListOption { return func(q url.Values) { q.Set(name, value) } }
+
 // WithStatus keeps the permissions in one state.
 func WithStatus(s toll.PermissionStatus) ListOption {
 	return func(q url.Values) { q.Set("status", string(s)) }
-}
-
-// page is one answer of a list, whose records are under one of these names.
-type page[T any] struct {
-	Plans       []T     `json:"plans"`
-	Agents      []T     `json:"agents"`
-	Permissions []T     `json:"permissions"`
-	APIKeys     []T     `json:"apiKeys"`
-	NextCursor  *string `json:"nextCursor"`
-}
-
-func (p *page[T]) items(member string) []T {
-	switch member {
-	case "plans":
-		return p.Plans
-	case "agents":
-		return p.Agents
-	case "permissions":
-		return p.Permissions
-	default:
-		return p.APIKeys
-	}
 }
 
 // list follows the cursors of a list. An error ends it, after the records before it.
@@ -63,26 +61,39 @@ func list[T any](ctx context.Context, c *Client, path, member string, opts []Lis
 		}
 		seen := map[string]bool{}
 		for {
-			var p page[T]
-			if _, err := c.do(ctx, call{method: http.MethodGet, path: path, query: q, again: true}, &p); err != nil {
+			var p map[string]json.RawMessage
+			a, err := c.do(ctx, call{method: http.MethodGet, path: path, query: q, again: true}, &p)
+			if err != nil {
 				yield(nil, err)
 				return
 			}
-			items := p.items(member)
+			var items []T
+			var next *string
+			if err := errors.Join(x402.Decode(p[member], &items), decodeOptional(p["nextCursor"], &next)); err != nil {
+				yield(nil, unreadable(a, err))
+				return
+			}
 			for i := range items {
 				if !yield(&items[i], nil) {
 					return
 				}
 			}
-			if p.NextCursor == nil || *p.NextCursor == "" {
+			if next == nil || *next == "" {
 				return
 			}
-			if seen[*p.NextCursor] {
+			if seen[*next] {
 				yield(nil, toll.Errorf(toll.CodeInternal, "The service repeats a page of a list."))
 				return
 			}
-			seen[*p.NextCursor] = true
-			q.Set("cursor", *p.NextCursor)
+			seen[*next] = true
+			q.Set("cursor", *next)
 		}
 	}
+}
+
+func decodeOptional(b json.RawMessage, out any) error {
+	if len(b) == 0 {
+		return nil
+	}
+	return x402.Decode(b, out)
 }

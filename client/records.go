@@ -10,7 +10,7 @@ import (
 type PlanParams struct {
 	Metadata    toll.Metadata
 	Price       toll.Price         // the zero value is a free plan
-	Credits     toll.CreditsConfig // zero Amount, MinAmount and MaxAmount: 1
+	Credits     toll.CreditsConfig // zero Amount, MinAmount and MaxAmount: 1; zero RedemptionType: 4
 	AccessLimit toll.AccessLimit   // "": time when Credits.DurationSecs is above 0, else credits
 	MaxOrders   int64              // 0 = no limit
 	IsTrial     bool
@@ -29,17 +29,21 @@ type planBody struct {
 }
 
 type priceBody struct {
-	TokenAddress    toll.Address   `json:"tokenAddress"`
-	Amounts         []toll.Units   `json:"amounts"`
-	Receivers       []toll.Address `json:"receivers,omitempty"` // absent: the caller, when there is one amount
-	TemplateAddress toll.Address   `json:"templateAddress"`
-	IsCrypto        bool           `json:"isCrypto"`
-	Currency        string         `json:"currency,omitempty"`
+	TokenAddress         toll.Address   `json:"tokenAddress"`
+	Amounts              []toll.Units   `json:"amounts"`
+	Receivers            []toll.Address `json:"receivers,omitempty"` // absent: the caller, when there is one amount
+	ContractAddress      toll.Address   `json:"contractAddress,omitzero"`
+	FeeController        toll.Address   `json:"feeController,omitzero"`
+	ExternalPriceAddress toll.Address   `json:"externalPriceAddress,omitzero"`
+	TemplateAddress      toll.Address   `json:"templateAddress"`
+	IsCrypto             bool           `json:"isCrypto"`
+	Currency             string         `json:"currency,omitempty"`
 }
 
 func (p *PlanParams) body() planBody {
 	price := priceBody{
 		TokenAddress: p.Price.TokenAddress, Amounts: p.Price.Amounts, Receivers: p.Price.Receivers,
+		ContractAddress: p.Price.ContractAddress, FeeController: p.Price.FeeController, ExternalPriceAddress: p.Price.ExternalPriceAddress,
 		TemplateAddress: p.Price.TemplateAddress, IsCrypto: p.Price.IsCrypto, Currency: p.Price.Currency,
 	}
 	if p.Price.IsFree() {
@@ -56,10 +60,13 @@ func (p *PlanParams) body() planBody {
 	if cr.MaxAmount == 0 {
 		cr.MaxAmount = cr.MinAmount
 	}
-	if cr.RedemptionType == 0 {
-		cr.RedemptionType = 4
+	// The builders of package toll set the redemption type, and so what they made goes as it is; a configuration that was
+	// written by hand gets what the service would take for its missing members.
+	byHand := cr.RedemptionType == 0
+	if byHand {
+		cr.RedemptionType = toll.RedemptionSubscriber
 	}
-	if cr.MinAmount == cr.MaxAmount && p.AccessLimit != toll.LimitTime && cr.DurationSecs.IsZero() {
+	if byHand && cr.MinAmount == cr.MaxAmount && p.AccessLimit != toll.LimitTime && cr.DurationSecs.IsZero() {
 		cr.IsRedemptionAmountFixed = true
 	}
 	return planBody{

@@ -6,7 +6,6 @@ import (
 	"iter"
 	"net/http"
 	"net/url"
-	"time"
 
 	"github.com/tollhq/toll"
 )
@@ -14,7 +13,7 @@ import (
 // Call is the way to an operation that has no method here: path begins with "/", in is sent as JSON (nil: no body) and a
 // 2xx body is decoded into out (nil: ignored; *json.RawMessage: as sent). GET is repeated when that is safe, nothing else.
 func (c *Client) Call(ctx context.Context, method, path string, query url.Values, in, out any) error {
-	cl := call{method: method, path: path, query: query, body: in, again: method == http.MethodGet}
+	cl := call{method: method, path: path, query: query, body: in, again: method == http.MethodGet, key: idempotencyKey(ctx)}
 	if raw, ok := out.(*json.RawMessage); ok {
 		a, err := c.do(ctx, cl, nil)
 		if err == nil {
@@ -31,15 +30,36 @@ func (c *Client) get(ctx context.Context, path string, out any) error {
 	return err
 }
 
-func (c *Client) post(ctx context.Context, path string, in, out any) error {
-	_, err := c.do(ctx, call{method: http.MethodPost, path: path, body: in, key: idempotencyKey(ctx)}, out)
+// create is for routes that honour Idempotency-Key: a repeat under the same key gets the answer of the first call.
+func (c *Client) create(ctx context.Context, path string, in, out any) error {
+	key := idempotencyKey(ctx)
+	if key == "" {
+		key = toll.NewUUID()
+	}
+	_, err := c.do(ctx, call{method: http.MethodPost, path: path, body: in, again: true, key: key}, out)
+	return err
+}
+
+// act is for changes that come to the same when they are repeated.
+func (c *Client) act(ctx context.Context, method, path string, in any) (*toll.ActResult, error) {
+	var out toll.ActResult
+	if _, err := c.do(ctx, call{method: method, path: path, body: in, again: true}, &out); err != nil {
+		return nil, err
+	}
+	return &out, nil
+}
+
+// remove is for removals of which a repeat is refused: it is repeated only after an answer that says that nothing was done.
+func (c *Client) remove(ctx context.Context, path string, out any) error {
+	_, err := c.do(ctx, call{method: http.MethodDelete, path: path, again: true, refused: true}, out)
 	return err
 }
 
 type idempotencyContext struct{}
 
-// WithIdempotencyKey makes the next creation under this context repeatable: the service answers the same key and content
-// with the stored answer for 24 hours. 1 to 255 visible ASCII characters.
+// WithIdempotencyKey makes the next creation under this context repeatable beyond this process: the service answers the same
+// key and content with the stored answer for 24 hours. 1 to 255 visible ASCII characters. Without it every creation has a
+// key of its own, so that a client can repeat it when an answer is lost.
 func WithIdempotencyKey(ctx context.Context, key string) context.Context {
 	return context.WithValue(ctx, idempotencyContext{}, key)
 }
@@ -71,7 +91,7 @@ func (c *Client) RegisterPlan(ctx context.Context, plan PlanParams) (*Registered
 
 func registered(c *Client, ctx context.Context, path string, in any) (*Registered, error) {
 	var out Registered
-	if err := c.post(ctx, api(path), in, &out); err != nil {
+	if err := c.create(ctx, api(path), in, &out); err != nil {
 		return nil, err
 	}
 	return &out, nil
@@ -113,39 +133,6 @@ func (c *Client) AgentPlans(ctx context.Context, id toll.AgentID, opts ...ListOp
 // PlanAgents lists the agents of a plan.
 func (c *Client) PlanAgents(ctx context.Context, id toll.PlanID, opts ...ListOption) iter.Seq2[*toll.Agent, error] {
 	return list[toll.Agent](ctx, c, api("/protocol/plans/%s/agents", string(id)), "agents", opts)
-}
-
-// OrderPlan buys a plan for the caller. An order that is still under way has no credits yet: its Status says so.
-func (c *Client) OrderPlan(ctx context.Context, id toll.PlanID) (*toll.Order, error) {
-	var out toll.Order
-	if err := c.post(ctx, api("/protocol/plans/%s/order", string(id)), nil, &out); err != nil {
-		return nil, err
-	}
-	return &out, nil
-}
-
-// Mint grants credits of the caller's own plan to a holder. They end after life; 0 means never.
-func (c *Client) Mint(ctx context.Context, id toll.PlanID, holder toll.Address, amount toll.Credits, life time.Duration) (*toll.ActResult, error) {
-	var out toll.ActResult
-	var err error
-	if life <= 0 {
-		err = c.post(ctx, api("/protocol/plans/mint"), struct {
-			PlanID   toll.PlanID  `json:"planId"`
-			Amount   toll.Credits `json:"amount"`
-			Receiver toll.Address `json:"creditsReceiver"`
-		}{id, amount, holder}, &out)
-	} else {
-		err = c.post(ctx, api("/protocol/plans/mintExpirable"), struct {
-			PlanID   toll.PlanID  `json:"planId"`
-			Amount   toll.Credits `json:"creditsAmount"`
-			Receiver toll.Address `json:"creditsReceiver"`
-			Secs     int64        `json:"creditsDuration"`
-		}{id, amount, holder, max(int64(life/time.Second), 1)}, &out)
-	}
-	if err != nil {
-		return nil, err
-	}
-	return &out, nil
 }
 
 // Balance returns what the caller has of a plan.

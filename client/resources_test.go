@@ -2,6 +2,7 @@ package client_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/url"
@@ -139,6 +140,61 @@ func TestGoldenRequests(t *testing.T) {
 		func() { firstOf(c.PlanAgents(ctx, plan)) },
 		func() { c.Versions(ctx) },
 		func() { c.Info(ctx) },
+		func() {
+			price, _ := toll.PriceFiat(toll.UnitsOf(2_000_000), holder, toll.CurrencyEUR)
+			c.RegisterPlan(ctx, client.PlanParams{Metadata: toll.Metadata{Name: "Card"}, Price: price, Credits: toll.CreditsDynamic(100, 1, 1)})
+		},
+		func() { c.UpdatePlan(ctx, plan, toll.PlanUpdate{}) },
+		func() {
+			c.UpdatePlan(ctx, plan, toll.PlanUpdate{
+				Metadata:  toll.MetadataUpdate{Name: toll.SetTo("Better"), Tags: toll.SetTo([]string{}), CustomData: toll.Clear[json.RawMessage]()},
+				MaxOrders: toll.Clear[toll.Int](),
+			})
+		},
+		func() {
+			c.UpdateAgent(ctx, agent, toll.AgentUpdate{
+				Metadata: toll.MetadataUpdate{Description: toll.SetTo("Asks")},
+				API: toll.AgentAPIUpdate{
+					Endpoints: toll.SetTo(toll.EndpointList{{Verb: "POST", URL: "https://agent.example.com/ask"}}), Token: toll.Clear[string](),
+				},
+			})
+		},
+		func() { c.SetPlanListed(ctx, plan, true) },
+		func() { c.SetAgentListed(ctx, agent, false) },
+		func() { c.AttachPlan(ctx, agent, plan) },
+		func() { c.DetachPlan(ctx, agent, plan) },
+		func() { c.OrderPlan(ctx, plan, client.PaidBy("d-1")) },
+		func() { c.Order(ctx, "o-1") },
+		func() { c.WaitOrder(ctx, "o-1") },
+		func() {
+			c.Checkout(ctx, plan, client.CheckoutParams{SessionType: "hosted", SuccessURL: "https://a.example.com/done"})
+		},
+		func() {
+			c.CreateDelegation(ctx, client.DelegationParams{Provider: toll.ProviderCrypto, SpendingLimit: 1000, Lifetime: time.Hour, Currency: "usdc"})
+		},
+		func() {
+			c.CreateDelegation(ctx, client.DelegationParams{
+				Provider: toll.ProviderCard, SpendingLimit: 1000, Lifetime: time.Hour, Currency: "usd", PaymentMethodID: "pm_1", PlanID: plan,
+				MaxTransactions: 3, APIKeyID: &toll.Hash{1}, AllowedRecipients: []toll.Address{holder}, MerchantAccountID: "acct_1",
+			})
+		},
+		func() { firstOf(c.Delegations(ctx, client.Accessible())) },
+		func() { c.Delegation(ctx, "d-1") },
+		func() { c.RevokeDelegation(ctx, "d-1") },
+		func() { firstOf(c.DelegationTransactions(ctx, "d-1", client.PageSize(5))) },
+		func() { c.PaymentMethods(ctx, client.Accessible(), client.OfProvider(toll.ProviderCard)) },
+		func() {
+			c.UpdatePaymentMethod(ctx, "pm_1", client.PaymentMethodUpdate{
+				Alias: toll.Clear[string](), AllowedAPIKeyIDs: toll.SetTo([]toll.Hash{{1}}),
+			})
+		},
+		func() { c.RemovePaymentMethod(ctx, "pm_1") },
+		func() {
+			c.RecordSubTask(ctx, client.SubTask{AgentRequestID: "r-1", Credits: 2, Tag: "search", Status: "SUCCESS", Metadata: []byte(`{"a":1}`)})
+		},
+		func() { firstOf(c.SubTasks(ctx, "r-1")) },
+		func() { c.Clock(ctx) },
+		func() { c.AdvanceClock(ctx, 90*time.Minute) },
 	} {
 		f()
 	}

@@ -1,0 +1,139 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"iter"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/tollhq/toll"
+)
+
+// DelegationParams is a new delegation: a limit on the money that access tokens may spend.
+type DelegationParams struct {
+	Provider      toll.Provider
+	SpendingLimit toll.Cents
+	Lifetime      time.Duration // 60 s to 365 days
+	Currency      string        // usdc or eurc (erc4337), usd or eur (stripe)
+	// PaymentMethodID is one of [Client.PaymentMethods], required for cards.
+	PaymentMethodID string
+	PlanID          toll.PlanID // binds it to one plan; "": any
+	MaxTransactions int64       // 0 = no limit
+	APIKeyID        *toll.Hash  // only this key may use it
+	// AllowedRecipients are the only addresses that are paid; nil for any. erc4337 only.
+	AllowedRecipients []toll.Address
+	MerchantAccountID string // only this account; stripe only
+}
+
+type delegationParams struct {
+	Provider                toll.Provider  `json:"provider"`
+	SpendingLimitCents      toll.Cents     `json:"spendingLimitCents"`
+	DurationSecs            int64          `json:"durationSecs"`
+	Currency                string         `json:"currency"`
+	ProviderPaymentMethodID string         `json:"providerPaymentMethodId,omitempty"`
+	PlanID                  toll.PlanID    `json:"planId,omitempty"`
+	MaxTransactions         int64          `json:"maxTransactions,omitzero"`
+	APIKeyID                *toll.Hash     `json:"apiKeyId,omitzero"`
+	AllowedRecipients       []toll.Address `json:"allowedRecipients,omitempty"`
+	MerchantAccountID       string         `json:"merchantAccountId,omitempty"`
+}
+
+// CreateDelegation makes a delegation of the caller. [WithDelegation] and [PaidBy] spend it.
+func (c *Client) CreateDelegation(ctx context.Context, p DelegationParams) (*toll.DelegationCreated, error) {
+	var out toll.DelegationCreated
+	if err := c.create(ctx, api("/delegation/create"), delegationParams{
+		Provider: p.Provider, SpendingLimitCents: p.SpendingLimit, DurationSecs: int64(p.Lifetime / time.Second), Currency: p.Currency,
+		ProviderPaymentMethodID: p.PaymentMethodID, PlanID: p.PlanID, MaxTransactions: p.MaxTransactions, APIKeyID: p.APIKeyID,
+		AllowedRecipients: p.AllowedRecipients, MerchantAccountID: p.MerchantAccountID,
+	}, &out); err != nil {
+		return nil, err
+	}
+	return &out, nil
+}
+
+// Delegations returns the delegations of the caller; [Accessible] keeps those that this key can spend now.
+func (c *Client) Delegations(ctx context.Context, opts ...ListOption) iter.Seq2[*toll.Delegation, error] {
+	return list[toll.Delegation](ctx, c, api("/delegation"), "delegations", opts)
+}
+
+// Delegation returns one delegation of the caller, with its details.
+func (c *Client) Delegation(ctx context.Context, id string) (*toll.Delegation, error) {
+	var out toll.Delegation
+	if err := c.get(ctx, api("/delegation/%s", id), &out); err != nil {
+		return nil, err
+	}
+	return &out, nil
+}
+
+// RevokeDelegation ends a delegation and the permissions that use it. Again it is the same answer.
+func (c *Client) RevokeDelegation(ctx context.Context, id string) (*toll.ActResult, error) {
+	return c.act(ctx, http.MethodDelete, api("/delegation/%s", id), nil)
+}
+
+// DelegationTransactions returns what a delegation paid, or was to pay.
+func (c *Client) DelegationTransactions(ctx context.Context, id string, opts ...ListOption) iter.Seq2[*toll.DelegationTransaction, error] {
+	return list[toll.DelegationTransaction](ctx, c, api("/delegation/%s/transactions", id), "transactions", opts)
+}
+
+// PaymentMethods returns the cards of the caller, then the wallet. Of the options [Accessible] and [OfProvider] count.
+func (c *Client) PaymentMethods(ctx context.Context, opts ...ListOption) ([]toll.PaymentMethod, error) {
+	q := url.Values{}
+	for _, o := range opts {
+		o(q)
+	}
+	var out []toll.PaymentMethod
+	if _, err := c.do(ctx, call{method: http.MethodGet, path: api("/payment-methods"), query: q, again: true}, &out); err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// PaymentMethodUpdate changes a payment method: members that are not set stay.
+type PaymentMethodUpdate struct {
+	Alias            toll.Change[string]      `json:"alias,omitzero"`
+	AllowedAPIKeyIDs toll.Change[[]toll.Hash] `json:"allowedApiKeyIds,omitzero"` // cleared or empty: every key
+}
+
+// UpdatePaymentMethod changes name and keys of a card or of the wallet.
+func (c *Client) UpdatePaymentMethod(ctx context.Context, id string, u PaymentMethodUpdate) (*toll.PaymentMethod, error) {
+	var out toll.PaymentMethod
+	_, err := c.do(ctx, call{method: http.MethodPatch, path: api("/payment-methods/%s", id), body: u, again: true}, &out)
+	if err != nil {
+		return nil, err
+	}
+	return &out, nil
+}
+
+// RemovePaymentMethod revokes a card and the delegations on it. The wallet stays.
+func (c *Client) RemovePaymentMethod(ctx context.Context, id string) error {
+	return c.remove(ctx, api("/payment-methods/%s", id), nil)
+}
+
+// SubTask is a part of the work for a request. It is recorded and burns nothing; settle with a margin reads its credits.
+type SubTask struct {
+	ID             string          `json:"subTaskId,omitempty"` // UUID, set by the service
+	AgentRequestID string          `json:"agentRequestId"`
+	Credits        toll.Credits    `json:"creditsToRedeem"`
+	Tag            string          `json:"tag,omitempty"`         // at most 256 characters
+	Description    string          `json:"description,omitempty"` // at most 16 KiB
+	Status         string          `json:"status,omitempty"`      // SUCCESS, FAILED or PENDING, also for ""
+	Metadata       json.RawMessage `json:"metadata,omitempty"`    // an object of at most 16 KiB
+	CreatedAt      *toll.Time      `json:"createdAt,omitempty"`   // set by the service
+}
+
+// RecordSubTask records a part of a request to an agent of the caller.
+func (c *Client) RecordSubTask(ctx context.Context, t SubTask) (*toll.ActResult, error) {
+	t.ID, t.CreatedAt = "", nil
+	var out toll.ActResult
+	if err := c.create(ctx, api("/protocol/agent-sub-tasks"), t, &out); err != nil {
+		return nil, err
+	}
+	return &out, nil
+}
+
+// SubTasks returns the recorded parts of a request.
+func (c *Client) SubTasks(ctx context.Context, agentRequestID string, opts ...ListOption) iter.Seq2[*SubTask, error] {
+	return list[SubTask](ctx, c, api("/protocol/agent-sub-tasks"), "subTasks", append(opts, Filter("agentRequestId", agentRequestID)))
+}

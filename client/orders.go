@@ -1,0 +1,108 @@
+package client
+
+import (
+	"context"
+	"time"
+
+	"github.com/tollhq/toll"
+)
+
+// OrderOption says how an order is paid.
+type OrderOption func(*orderBody)
+
+type orderBody struct {
+	DelegationID string `json:"delegationId,omitempty"`
+}
+
+// PaidBy names the delegation that pays; without one the caller's wallet does.
+func PaidBy(delegationID string) OrderOption {
+	return func(b *orderBody) { b.DelegationID = delegationID }
+}
+
+// OrderPlan buys a plan for the caller. The service waits a while for the credits; an order that is still under way then has
+// none yet, as its Status says: see [Client.WaitOrder].
+func (c *Client) OrderPlan(ctx context.Context, id toll.PlanID, opts ...OrderOption) (*toll.Order, error) {
+	var b orderBody
+	for _, o := range opts {
+		o(&b)
+	}
+	var body any
+	if b != (orderBody{}) {
+		body = b
+	}
+	var out toll.Order
+	if err := c.create(ctx, api("/protocol/plans/%s/order", string(id)), body, &out); err != nil {
+		return nil, err
+	}
+	return &out, nil
+}
+
+// Order returns an order of the caller, or of a plan of the caller.
+func (c *Client) Order(ctx context.Context, orderID string) (*toll.Order, error) {
+	var out toll.Order
+	if err := c.get(ctx, api("/protocol/orders/%s", orderID), &out); err != nil {
+		return nil, err
+	}
+	return &out, nil
+}
+
+// WaitOrder asks for an order until its credits are there or it has failed, which Success tells, or ctx ends. When ctx ends
+// first the error wraps that of ctx and the order is the last one that was seen.
+func (c *Client) WaitOrder(ctx context.Context, orderID string) (*toll.Order, error) {
+	var last *toll.Order
+	for wait := 100 * time.Millisecond; ; wait = min(2*wait, 2*time.Second) {
+		o, err := c.Order(ctx, orderID)
+		if err != nil {
+			return last, err
+		}
+		switch last = o; o.Status {
+		case toll.OrderConfirmed, toll.OrderFinal, toll.OrderFailed:
+			return o, nil
+		}
+		select {
+		case <-ctx.Done():
+			return o, toll.Errorf(toll.CodeUnavailable, "The order was still under way.").WithDetails("orderId %s", orderID).WithCause(ctx.Err())
+		case <-c.sleep(wait):
+		}
+	}
+}
+
+// CheckoutParams asks for a page on which a person pays.
+type CheckoutParams struct {
+	SessionType string `json:"sessionType,omitempty"` // "embedded" (also for "") or "hosted"
+	SuccessURL  string `json:"successUrl,omitempty"`  // where the browser goes afterwards
+	CancelURL   string `json:"cancelUrl,omitempty"`
+}
+
+// Checkout makes an order of a plan with a fiat price and the page that takes its payment. Nobody needs a key to open it.
+func (c *Client) Checkout(ctx context.Context, id toll.PlanID, p CheckoutParams) (*toll.Checkout, error) {
+	var out toll.Checkout
+	if err := c.create(ctx, api("/protocol/plans/%s/checkout", string(id)), p, &out); err != nil {
+		return nil, err
+	}
+	return &out, nil
+}
+
+// Mint grants credits of the caller's own plan to a holder. They end after life; 0 means never.
+func (c *Client) Mint(ctx context.Context, id toll.PlanID, holder toll.Address, amount toll.Credits, life time.Duration) (*toll.ActResult, error) {
+	var out toll.ActResult
+	var err error
+	if life <= 0 {
+		err = c.create(ctx, api("/protocol/plans/mint"), struct {
+			PlanID   toll.PlanID  `json:"planId"`
+			Amount   toll.Credits `json:"amount"`
+			Receiver toll.Address `json:"creditsReceiver"`
+		}{id, amount, holder}, &out)
+	} else {
+		err = c.create(ctx, api("/protocol/plans/mintExpirable"), struct {
+			PlanID   toll.PlanID  `json:"planId"`
+			Amount   toll.Credits `json:"creditsAmount"`
+			Receiver toll.Address `json:"creditsReceiver"`
+			Secs     int64        `json:"creditsDuration"`
+		}{id, amount, holder, max(int64(life/time.Second), 1)}, &out)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &out, nil
+}

@@ -1,0 +1,51 @@
+package client_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/client"
+)
+
+func orderBody(status toll.OrderStatus) string {
+	return fmt.Sprintf(`{"success":%t,"orderId":"o-1","status":"%s","planId":"4474","txHash":"","creditsGranted":"0","amount":"0","currency":"USDC","message":"","httpStatus":200,"data":{},"when":"2026-11-21T01:52:18.322Z"}`,
+		status != toll.OrderFailed, status)
+}
+
+func TestWaitOrder(t *testing.T) {
+	for _, end := range []toll.OrderStatus{toll.OrderConfirmed, toll.OrderFinal, toll.OrderFailed} {
+		s := serve(t, func(n int, _ sent) (int, map[string]string, string) {
+			switch n {
+			case 1:
+				return 200, nil, orderBody(toll.OrderCreated)
+			case 2:
+				return 503, nil, errorBody
+			case 3:
+				return 200, nil, orderBody(toll.OrderSent)
+			}
+			return 200, nil, orderBody(end)
+		})
+		o, err := s.client().WaitOrder(context.Background(), "o-1")
+		if err != nil || o.Status != end || o.Success != (end != toll.OrderFailed) || s.calls() != 4 {
+			t.Errorf("%s: %+v, %v, %d calls", end, o, err, s.calls())
+		}
+	}
+	s := serve(t, always(200, orderBody(toll.OrderSent)))
+	ctx, cancel := context.WithTimeout(context.Background(), 150*time.Millisecond)
+	defer cancel()
+	if o, err := s.client().WaitOrder(ctx, "o-1"); !errors.Is(err, context.DeadlineExceeded) || o == nil || o.Status != toll.OrderSent {
+		t.Errorf("%+v, %v", o, err)
+	}
+}
+
+// The service answers 202 with the order while it is under way.
+func TestOrderUnderWay(t *testing.T) {
+	s := serve(t, always(202, orderBody(toll.OrderCreated)))
+	if o, err := s.client().OrderPlan(context.Background(), plan, client.PaidBy("d-1")); err != nil || o.Status != toll.OrderCreated || s.calls() != 1 {
+		t.Errorf("%+v, %v", o, err)
+	}
+}

@@ -1,0 +1,36 @@
+package client
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/tollhq/toll"
+)
+
+// Clock is the time of a sandbox.
+type Clock struct {
+	Now        toll.Time `json:"now"`
+	OffsetSecs int64     `json:"offsetSecs"` // seconds by which it is ahead of the clock of the machine
+}
+
+// Clock returns the time of the sandbox. A live service has no such route.
+func (c *Client) Clock(ctx context.Context) (*Clock, error) {
+	var out Clock
+	if err := c.get(ctx, api("/sandbox/clock"), &out); err != nil {
+		return nil, err
+	}
+	return &out, nil
+}
+
+// AdvanceClock moves the time of the whole sandbox forward, in whole seconds. It needs the key of an operator.
+func (c *Client) AdvanceClock(ctx context.Context, d time.Duration) (*Clock, error) {
+	in := struct {
+		Secs int64 `json:"advanceSecs"`
+	}{int64(d / time.Second)}
+	var out Clock
+	if _, err := c.do(ctx, call{method: http.MethodPost, path: api("/sandbox/clock"), body: in}, &out); err != nil {
+		return nil, err
+	}
+	return &out, nil
+}
