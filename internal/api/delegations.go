@@ -1,3 +1,182 @@
 package api
 
-func delegationRoutes() []route { return nil }
+import (
+	"strings"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/checkout"
+)
+
+func delegationRoutes() []route {
+	const at, methods = Base + "/delegation", Base + "/payment-methods"
+	one := []toll.Code{toll.CodeBadUUID, toll.CodeUnknownDelegation}
+	return []route{
+		{
+			op: "createDelegation", method: "POST", path: at + "/create", auth: keyed, status: 201, tag: "Delegations",
+			summary: "Set a limit on money up to which access tokens may buy plans", action: takes((*handler).createDelegation),
+			codes: []toll.Code{
+				toll.CodeBadID, toll.CodeBadAddress, toll.CodeBadNumber, toll.CodeBadProvider, toll.CodeDelegationIncomplete, toll.CodeProviderMismatch,
+				toll.CodeUnsupportedScheme, toll.CodePaymentMethodUnusable, toll.CodePaymentMethodRevoked, toll.CodePaymentMethodNotAllowed,
+				toll.CodePaymentMethodNotFound, toll.CodePlanNotFound, toll.CodeKeyNotFound, toll.CodeChainUnreachable,
+			},
+		},
+		{
+			op: "signDelegation", method: "POST", path: at + "/{delegationId}/signature", auth: self, tag: "Delegations",
+			summary: "Hand in the signature of an account that the caller holds", action: takes((*handler).signDelegation),
+			codes: append([]toll.Code{toll.CodeChainUnreachable}, one...),
+		},
+		{
+			op: "listDelegations", method: "GET", path: at, auth: keyed, tag: "Delegations", summary: "Delegations of the caller",
+			action: reads((*handler).listDelegations), codes: []toll.Code{toll.CodeBadPage, toll.CodeBadRequest}, query: append([]query{accessible}, paging...),
+		},
+		{
+			op: "readDelegation", method: "GET", path: at + "/{delegationId}", auth: self, tag: "Delegations", summary: "One delegation",
+			action: reads((*handler).readDelegation), codes: one,
+		},
+		{
+			op: "revokeDelegation", method: "DELETE", path: at + "/{delegationId}", auth: self, tag: "Delegations",
+			summary: "End a delegation and the permissions that name it", action: reads((*handler).revokeDelegation), codes: one,
+		},
+		{
+			op: "listDelegationTransactions", method: "GET", path: at + "/{delegationId}/transactions", auth: self, tag: "Delegations",
+			summary: "Payments under a delegation", action: reads((*handler).listDelegationTransactions), codes: append([]toll.Code{toll.CodeBadPage}, one...),
+			query: paging,
+		},
+		{
+			op: "listPaymentMethods", method: "GET", path: methods, auth: keyed, tag: "Payment methods", summary: "Cards of the caller, and the wallet",
+			action: reads((*handler).listPaymentMethods), codes: []toll.Code{toll.CodeBadProvider, toll.CodeBadRequest},
+			query: []query{accessible, {"provider", "stripe or erc4337. Default both."}},
+		},
+		{
+			op: "updatePaymentMethod", method: "PATCH", path: methods + "/{paymentMethodId}", auth: self, tag: "Payment methods",
+			summary: "Name a payment method, or keep it for some API keys", action: takes((*handler).updatePaymentMethod),
+			codes: []toll.Code{toll.CodePaymentMethodNotFound, toll.CodeKeyNotFound},
+		},
+		{
+			op: "deletePaymentMethod", method: "DELETE", path: methods + "/{paymentMethodId}", auth: self, tag: "Payment methods",
+			summary: "Remove a card, with the delegations that pay with it", action: reads((*handler).deletePaymentMethod),
+			codes: []toll.Code{toll.CodePaymentMethodNotFound, toll.CodeForbidden},
+		},
+	}
+}
+
+var accessible = query{"accessible", "true: only what the API key of the call can pay with now."}
+
+func (c *call) owner() checkout.Owner {
+	return checkout.Owner{Address: c.caller.Address, KeyID: c.caller.KeyID}
+}
+
+func (h *handler) createDelegation(c *call, in *toll.DelegationInput) (*toll.DelegationCreated, error) {
+	return h.Checkout.CreateDelegation(c.r.Context(), c.owner(), *in, nil)
+}
+
+// DelegationSignature is the signature of an account that the caller holds.
+type DelegationSignature struct {
+	Signature     string `json:"signature" doc:"Hex, over the typed data of the delegation."`
+	Authorization any    `json:"authorization,omitzero" doc:"Signed EIP-7702 authorization."`
+}
+
+func (*DelegationSignature) required() []string { return []string{"signature"} }
+
+func (h *handler) signDelegation(c *call, _ *DelegationSignature) (*toll.Delegation, error) {
+	if _, err := h.Checkout.Delegation(c.r.Context(), c.caller.Address, c.param("delegationId")); err != nil {
+		return nil, err
+	}
+	return nil, toll.NewError(toll.CodeChainUnreachable).WithHint("Accounts that you hold need the chain, which is not configured here. No delegation waits for a signature.")
+}
+
+// DelegationList is a list of delegations.
+type DelegationList struct {
+	Delegations []*toll.Delegation `json:"delegations"`
+	Paging
+}
+
+func (h *handler) listDelegations(c *call) (*DelegationList, error) {
+	p, q, err := c.page()
+	if err != nil {
+		return nil, err
+	}
+	usable, err := flag(q, "accessible")
+	if err != nil {
+		return nil, err
+	}
+	list, err := h.Checkout.Delegations(c.r.Context(), c.owner(), usable, p)
+	if err != nil {
+		return nil, err
+	}
+	return &DelegationList{Delegations: list.Items, Paging: pagingOf(p, list)}, nil
+}
+
+func (h *handler) readDelegation(c *call) (*toll.Delegation, error) {
+	return h.Checkout.Delegation(c.r.Context(), c.caller.Address, c.param("delegationId"))
+}
+
+func (h *handler) revokeDelegation(c *call) (*toll.ActResult, error) {
+	return h.Checkout.RevokeDelegation(c.r.Context(), c.caller.Address, c.param("delegationId"))
+}
+
+// DelegationTransactionList is a list of payments.
+type DelegationTransactionList struct {
+	Transactions []*toll.DelegationTransaction `json:"transactions"`
+	Paging
+}
+
+func (h *handler) listDelegationTransactions(c *call) (*DelegationTransactionList, error) {
+	p, _, err := c.page()
+	if err != nil {
+		return nil, err
+	}
+	list, err := h.Checkout.DelegationTransactions(c.r.Context(), c.caller.Address, c.param("delegationId"), p)
+	if err != nil {
+		return nil, err
+	}
+	return &DelegationTransactionList{Transactions: list.Items, Paging: pagingOf(p, list)}, nil
+}
+
+func (h *handler) listPaymentMethods(c *call) ([]toll.PaymentMethod, error) {
+	q, err := c.values()
+	if err != nil {
+		return nil, err
+	}
+	usable, err := flag(q, "accessible")
+	if err != nil {
+		return nil, err
+	}
+	provider := toll.Provider(strings.ToLower(q.Get("provider")))
+	switch provider {
+	case "", toll.ProviderCrypto, toll.ProviderCard:
+	default:
+		return nil, toll.NewError(toll.CodeBadProvider).WithHint("The providers are erc4337 and stripe.")
+	}
+	return h.Checkout.PaymentMethods(c.r.Context(), c.owner(), usable, provider)
+}
+
+func (h *handler) updatePaymentMethod(c *call, in *toll.PaymentMethodChange) (*toll.PaymentMethod, error) {
+	return h.Checkout.ChangePaymentMethod(c.r.Context(), c.owner(), c.param("paymentMethodId"), *in)
+}
+
+// PaymentMethodRemoved is the answer to the removal of a card.
+type PaymentMethodRemoved struct {
+	Success bool `json:"success"`
+}
+
+func (h *handler) deletePaymentMethod(c *call) (*PaymentMethodRemoved, error) {
+	if err := h.Checkout.RemovePaymentMethod(c.r.Context(), c.owner(), c.param("paymentMethodId")); err != nil {
+		return nil, err
+	}
+	return &PaymentMethodRemoved{Success: true}, nil
+}
+
+// flag reads a parameter that is true or false; absent is false.
+func flag(q map[string][]string, name string) (bool, error) {
+	values, ok := q[name]
+	switch {
+	case !ok:
+		return false, nil
+	case len(values) == 1 && strings.EqualFold(values[0], "true"):
+		return true, nil
+	case len(values) == 1 && (strings.EqualFold(values[0], "false") || values[0] == ""):
+		return false, nil
+	}
+	return false, toll.Faults([]toll.Fault{{Path: name, Message: "must be true or false, once"}})
+}

@@ -2,9 +2,18 @@ package api
 
 import (
 	"encoding/json"
+	"errors"
+	"net/http"
+	"strings"
+	"time"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/checkout"
+	"github.com/tollhq/toll/internal/store"
 )
+
+// orderWait is how long the answer to an order waits for its credits.
+const orderWait = 30 * time.Second
 
 func orderRoutes() []route {
 	const at = Base + "/protocol/plans"
@@ -13,8 +22,23 @@ func orderRoutes() []route {
 			op: "orderPlan", method: "POST", path: at + "/{planId}/order", auth: keyed, tag: "Orders", summary: "Buy a plan for the caller",
 			action: takes((*handler).orderPlan), codes: []toll.Code{
 				toll.CodeBadID, toll.CodeBadUUID, toll.CodePlanNotFound, toll.CodeFiatPlanOnCryptoRoute, toll.CodePlanUnlisted, toll.CodePlanSoldOut,
-				toll.CodeTrialUsed, toll.CodeCreditsOverflow, toll.CodeChainUnreachable,
+				toll.CodeTrialUsed, toll.CodeCreditsOverflow, toll.CodeOrderLacksMoney, toll.CodeDelegationNotFound, toll.CodeDelegationRevoked,
+				toll.CodeDelegationExpired, toll.CodeDelegationExhausted, toll.CodeDelegationInsufficient, toll.CodeDelegationPlanMismatch,
+				toll.CodePaymentMethodRevoked, toll.CodePaymentMethodNotAllowed, toll.CodeUnsupportedScheme, toll.CodeChainUnreachable,
+				toll.CodeChainToken, toll.CodeChainNativeDelegation, toll.CodeChainBalance, toll.CodeChainForeignCode,
 			},
+		},
+		{
+			op: "openCheckout", method: "POST", path: at + "/{planId}/checkout", auth: keyed, tag: "Orders",
+			summary: "Open a page on which a person pays a fiat plan", action: takes((*handler).openCheckout), codes: checkoutCodes,
+		},
+		{
+			op: "openStripePayment", method: "POST", path: Base + "/fiat/stripe/payment", auth: keyed, tag: "Orders",
+			summary: "Open a page on which a person pays a fiat plan", action: takes((*handler).openStripePayment), codes: checkoutCodes,
+		},
+		{
+			op: "receiveStripeEvent", method: "POST", path: Base + "/fiat/stripe/webhook", auth: open, tag: "Orders",
+			summary: "Events of the card processor", action: reads((*handler).receiveStripeEvent), codes: []toll.Code{toll.CodeCardOff},
 		},
 		{
 			op: "readOrder", method: "GET", path: Base + "/protocol/orders/{orderId}", auth: ends, tag: "Orders", summary: "One order",
@@ -35,14 +59,22 @@ var mintCodes = []toll.Code{
 	toll.CodeBadID, toll.CodeBadAddress, toll.CodeBadNumber, toll.CodeMintNotPositive, toll.CodeCreditsOverflow, toll.CodeNotPlanOwner, toll.CodePlanNotFound,
 }
 
-// OrderInput is the body of an order, all of it optional.
-type OrderInput struct {
-	DelegationID *string `json:"delegationId,omitzero" format:"uuid" doc:"Limit on money to pay with. A free plan needs none."`
+var checkoutCodes = []toll.Code{
+	toll.CodeBadID, toll.CodePlanNotFound, toll.CodeCheckoutWrongPlan, toll.CodeCheckoutFailed, toll.CodePlanUnlisted, toll.CodePlanSoldOut,
+	toll.CodeTrialUsed, toll.CodeCreditsOverflow, toll.CodeCardOff, toll.CodeCardUnreachable,
 }
 
+// OrderInput is the body of an order, all of it optional.
+type OrderInput struct {
+	DelegationID *string `json:"delegationId,omitzero" doc:"Limit on money to pay with: its id, or its signed reference. A free plan needs none."`
+}
+
+// orderPlan answers 202 when the order is not decided in time.
 func (h *handler) orderPlan(c *call, in *OrderInput) (*toll.Order, error) {
+	delegation := ""
 	if in.DelegationID != nil {
-		if _, err := toll.ParseUUID(*in.DelegationID); err != nil {
+		var err error
+		if delegation, err = h.Checkout.DelegationID(c.caller.Address, *in.DelegationID); err != nil {
 			return nil, err
 		}
 	}
@@ -50,7 +82,83 @@ func (h *handler) orderPlan(c *call, in *OrderInput) (*toll.Order, error) {
 	if err != nil {
 		return nil, err
 	}
-	return h.Checkout.Order(c.r.Context(), c.caller.Address, plan)
+	o, err := h.Checkout.Order(c.r.Context(), checkout.OrderRequest{
+		Caller: c.caller.Address, APIKeyID: c.caller.KeyID, Plan: plan, DelegationID: delegation, Wait: orderWait,
+	}, nil)
+	if err != nil {
+		return nil, err
+	}
+	if o.HTTPStatus == http.StatusAccepted {
+		c.status = http.StatusAccepted
+		header := c.w.Header()
+		header["Location"] = []string{Base + "/protocol/orders/" + o.OrderID}
+		header["Retry-After"] = []string{"2"}
+	}
+	return o, nil
+}
+
+// CheckoutInput says how the page is made on which a person pays.
+type CheckoutInput struct {
+	SessionType *string `json:"sessionType,omitzero" enum:"embedded,hosted" doc:"Default embedded."`
+	SuccessURL  *string `json:"successUrl,omitzero" format:"uri" doc:"Where the person goes after the payment."`
+	CancelURL   *string `json:"cancelUrl,omitzero" format:"uri" doc:"Where the person goes without one."`
+}
+
+// StripePaymentInput is a checkout that names its plan.
+type StripePaymentInput struct {
+	PlanID toll.PlanID `json:"planId"`
+	CheckoutInput
+}
+
+func (*StripePaymentInput) required() []string { return []string{"planId"} }
+
+func (h *handler) openCheckout(c *call, in *CheckoutInput) (*toll.Checkout, error) {
+	plan, err := h.plan(c, toll.CodePlanNotFound)
+	if err != nil {
+		return nil, err
+	}
+	return h.openPage(c, plan, in)
+}
+
+func (h *handler) openStripePayment(c *call, in *StripePaymentInput) (*toll.Checkout, error) {
+	plan, err := store.PlanByID(c.r.Context(), h.Store, in.PlanID)
+	if errors.Is(err, store.ErrNotFound) {
+		return nil, toll.NewError(toll.CodePlanNotFound).WithDetails("planId %s", in.PlanID)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return h.openPage(c, plan, &in.CheckoutInput)
+}
+
+func (h *handler) openPage(c *call, plan *toll.Plan, in *CheckoutInput) (*toll.Checkout, error) {
+	r := checkout.FiatRequest{Caller: c.caller.Address, Plan: plan, Wait: orderWait}
+	if in.SessionType != nil {
+		switch strings.ToLower(*in.SessionType) {
+		case "hosted":
+			r.Session.Hosted = true
+		case "embedded", "":
+		default:
+			return nil, toll.Faults([]toll.Fault{{Path: "sessionType", Message: "must be embedded or hosted"}})
+		}
+	}
+	if in.SuccessURL != nil {
+		r.Session.SuccessURL = *in.SuccessURL
+	}
+	if in.CancelURL != nil {
+		r.Session.CancelURL = *in.CancelURL
+	}
+	return h.Checkout.Fiat(c.r.Context(), r, nil)
+}
+
+// StripeEventReceived is the answer to an event of the card processor.
+type StripeEventReceived struct {
+	Received bool `json:"received"`
+}
+
+// receiveStripeEvent refuses: without a card rail nobody could check the signature of an event.
+func (h *handler) receiveStripeEvent(*call) (*StripeEventReceived, error) {
+	return nil, toll.NewError(toll.CodeCardOff)
 }
 
 func (h *handler) readOrder(c *call) (*toll.Order, error) {
@@ -85,7 +193,7 @@ func (h *handler) mint(c *call, in *MintInput) (*toll.ActResult, error) {
 	if err != nil {
 		return nil, err
 	}
-	return h.Checkout.Mint(c.r.Context(), c.caller.Address, in.PlanID, holder, in.Amount, toll.Units{})
+	return h.Checkout.Mint(c.r.Context(), c.caller.Address, in.PlanID, holder, in.Amount, toll.Units{}, nil)
 }
 
 func (h *handler) mintExpirable(c *call, in *MintExpirableInput) (*toll.ActResult, error) {
@@ -100,7 +208,7 @@ func (h *handler) mintExpirable(c *call, in *MintExpirableInput) (*toll.ActResul
 	if err != nil {
 		return nil, err
 	}
-	return h.Checkout.Mint(c.r.Context(), c.caller.Address, in.PlanID, holder, amount, in.CreditsDuration)
+	return h.Checkout.Mint(c.r.Context(), c.caller.Address, in.PlanID, holder, amount, in.CreditsDuration, nil)
 }
 
 // either returns a member that has two names: it must be there, and not with two values.

@@ -109,7 +109,7 @@ func (s *shop) orders(p *toll.Plan) int64 {
 func TestOrderOfFreePlan(t *testing.T) {
 	each(t, func(s *shop) {
 		p := s.plan(func(p *toll.Plan) { p.Credits.DurationSecs = toll.UnitsOf(3600) })
-		o, err := s.at(0).Order(s.ctx, holder, p)
+		o, err := s.at(0).Order(s.ctx, checkout.OrderRequest{Caller: holder, Plan: p}, nil)
 		s.must(err)
 		end := start.Add(time.Hour)
 		if !o.Success || o.Status != toll.OrderConfirmed || o.CreditsGranted != 100 || !o.Amount.IsZero() || o.PlanID != p.ID ||
@@ -120,7 +120,7 @@ func TestOrderOfFreePlan(t *testing.T) {
 			t.Fatalf("the transaction %s is not the entry", o.TxHash)
 		}
 		// Ordering again by asking buys again.
-		_, err = s.at(1).Order(s.ctx, holder, p)
+		_, err = s.at(1).Order(s.ctx, checkout.OrderRequest{Caller: holder, Plan: p}, nil)
 		s.must(err)
 		if a := s.account(p, holder); a.Orders != 2 || a.Balance != 200 || s.orders(p) != 2 {
 			t.Fatalf("%+v", a)
@@ -149,25 +149,24 @@ func TestOrderRefusals(t *testing.T) {
 			toll.CodePlanUnlisted:          func(p *toll.Plan) { p.IsListed = false },
 		} {
 			p := s.plan(f)
-			_, err := s.at(0).Order(s.ctx, holder, p)
+			_, err := s.at(0).Order(s.ctx, checkout.OrderRequest{Caller: holder, Plan: p}, nil)
 			s.code(err, code)
 			if a := s.account(p, holder); a.Seq != 0 || s.orders(p) != 0 {
 				t.Fatalf("%s left %+v", code, a)
 			}
 		}
-		paygo := s.plan(func(p *toll.Plan) { p.Price.TemplateAddress = other })
-		_, err := s.at(0).Order(s.ctx, holder, paygo)
-		s.code(err, toll.CodeChainUnreachable)
 		fiat := s.plan(func(p *toll.Plan) { p.Price.IsCrypto, p.Price.Amounts = false, []toll.Units{toll.UnitsOf(1_000_000)} })
-		s.code(s.at(0).Fiat(s.ctx, holder, fiat), toll.CodeCardOff)
-		s.code(s.at(0).Fiat(s.ctx, holder, paygo), toll.CodeCheckoutWrongPlan)
+		_, err := s.at(0).Fiat(s.ctx, checkout.FiatRequest{Caller: holder, Plan: fiat}, nil)
+		s.code(err, toll.CodeCardOff)
+		_, err = s.at(0).Fiat(s.ctx, checkout.FiatRequest{Caller: holder, Plan: s.plan(func(p *toll.Plan) { p.Price.Amounts = []toll.Units{toll.UnitsOf(1)} })}, nil)
+		s.code(err, toll.CodeCheckoutWrongPlan)
 
 		// The caller read the plan before it was unlisted.
 		stale := s.plan(nil)
 		now := *stale
 		now.IsListed = false
 		s.must(s.store.Tx(s.ctx, func(tx *store.Tx) error { return store.UpdatePlan(s.ctx, tx, &now) }))
-		_, err = s.at(0).Order(s.ctx, holder, stale)
+		_, err = s.at(0).Order(s.ctx, checkout.OrderRequest{Caller: holder, Plan: stale}, nil)
 		s.code(err, toll.CodePlanUnlisted)
 		s.code(s.at(0).EnsureFree(s.ctx, stale, holder), toll.CodePlanUnlisted)
 		if a := s.account(stale, holder); a.Seq != 0 || s.orders(stale) != 0 {
@@ -175,9 +174,9 @@ func TestOrderRefusals(t *testing.T) {
 		}
 
 		full := s.plan(func(p *toll.Plan) { p.Credits.Amount = toll.MaxCredits })
-		_, err = s.at(0).Order(s.ctx, holder, full)
+		_, err = s.at(0).Order(s.ctx, checkout.OrderRequest{Caller: holder, Plan: full}, nil)
 		s.must(err)
-		_, err = s.at(0).Order(s.ctx, holder, full)
+		_, err = s.at(0).Order(s.ctx, checkout.OrderRequest{Caller: holder, Plan: full}, nil)
 		s.code(err, toll.CodeCreditsOverflow)
 		if s.orders(full) != 1 {
 			t.Fatal("a refused order was counted")
@@ -190,7 +189,7 @@ func TestTrialOnce(t *testing.T) {
 		p := s.plan(func(p *toll.Plan) { p.IsTrial = true })
 		var made atomic.Int64
 		atOnce(16, func(i int) {
-			_, err := s.at(i).Order(s.ctx, holder, p)
+			_, err := s.at(i).Order(s.ctx, checkout.OrderRequest{Caller: holder, Plan: p}, nil)
 			if err == nil {
 				made.Add(1)
 			} else if !errors.Is(err, toll.NewError(toll.CodeTrialUsed)) {
@@ -200,7 +199,7 @@ func TestTrialOnce(t *testing.T) {
 		if a := s.account(p, holder); made.Load() != 1 || a.Balance != 100 || s.orders(p) != 1 {
 			t.Fatalf("%d made, %+v", made.Load(), a)
 		}
-		_, err := s.at(0).Order(s.ctx, other, p)
+		_, err := s.at(0).Order(s.ctx, checkout.OrderRequest{Caller: other, Plan: p}, nil)
 		s.must(err)
 	})
 }
@@ -214,7 +213,7 @@ func TestMaxOrders(t *testing.T) {
 		}
 		var made atomic.Int64
 		atOnce(len(holders), func(i int) {
-			_, err := s.at(i).Order(s.ctx, holders[i], p)
+			_, err := s.at(i).Order(s.ctx, checkout.OrderRequest{Caller: holders[i], Plan: p}, nil)
 			if err == nil {
 				made.Add(1)
 			} else if !errors.Is(err, toll.NewError(toll.CodePlanSoldOut)) {
@@ -256,12 +255,12 @@ func TestEnsureFreeOnce(t *testing.T) {
 func TestT42_MintByOwner(t *testing.T) {
 	each(t, func(s *shop) {
 		p := s.plan(nil)
-		r, err := s.at(0).Mint(s.ctx, owner, p.ID, holder, 7, toll.Units{})
+		r, err := s.at(0).Mint(s.ctx, owner, p.ID, holder, 7, toll.Units{}, nil)
 		s.must(err)
 		if !r.Success || r.TxHash.IsZero() || r.Data["balance"] != toll.Credits(7) {
 			t.Fatalf("%+v", r)
 		}
-		_, err = s.at(1).Mint(s.ctx, owner, p.ID, holder, 5, toll.UnitsOf(60))
+		_, err = s.at(1).Mint(s.ctx, owner, p.ID, holder, 5, toll.UnitsOf(60), nil)
 		s.must(err)
 		b, err := s.at(0).Balance(s.ctx, p, holder, true)
 		s.must(err)
@@ -274,17 +273,17 @@ func TestT42_MintByOwner(t *testing.T) {
 		if b.Balance != 7 || b.Available != 7 || len(b.Lots) != 1 || !b.IsSubscriber {
 			t.Fatalf("%+v", b)
 		}
-		_, err = s.at(0).Mint(s.ctx, owner, p.ID, holder, 0, toll.Units{})
+		_, err = s.at(0).Mint(s.ctx, owner, p.ID, holder, 0, toll.Units{}, nil)
 		s.code(err, toll.CodeMintNotPositive)
-		_, err = s.at(0).Mint(s.ctx, holder, p.ID, holder, 1, toll.Units{})
+		_, err = s.at(0).Mint(s.ctx, holder, p.ID, holder, 1, toll.Units{}, nil)
 		s.code(err, toll.CodeNotPlanOwner)
-		_, err = s.at(0).Mint(s.ctx, owner, toll.NewPlanID(), holder, 1, toll.Units{})
+		_, err = s.at(0).Mint(s.ctx, owner, toll.NewPlanID(), holder, 1, toll.Units{}, nil)
 		s.code(err, toll.CodePlanNotFound)
-		_, err = s.at(0).Mint(s.ctx, owner, p.ID, toll.Address{}, 1, toll.Units{})
+		_, err = s.at(0).Mint(s.ctx, owner, p.ID, toll.Address{}, 1, toll.Units{}, nil)
 		s.code(err, toll.CodeBadAddress)
-		_, err = s.at(0).Mint(s.ctx, owner, p.ID, other, toll.MaxCredits, toll.Units{})
+		_, err = s.at(0).Mint(s.ctx, owner, p.ID, other, toll.MaxCredits, toll.Units{}, nil)
 		s.must(err)
-		_, err = s.at(0).Mint(s.ctx, owner, p.ID, other, 1, toll.Units{})
+		_, err = s.at(0).Mint(s.ctx, owner, p.ID, other, 1, toll.Units{}, nil)
 		s.code(err, toll.CodeCreditsOverflow)
 		if a := s.account(p, other); a.Balance != toll.MaxCredits {
 			t.Fatalf("%+v", a)

@@ -10,10 +10,11 @@ import (
 )
 
 // Mint grants credits of a plan to a holder, without an order and without a price, by the owner of the plan. They end
-// after this many seconds, or never for 0. Errors: [toll.CodeMintNotPositive], [toll.CodePlanNotFound],
+// after this many seconds, or never for 0. also runs in the same transaction, with the answer. Errors: [toll.CodeMintNotPositive], [toll.CodePlanNotFound],
 // [toll.CodeNotPlanOwner], [toll.CodeBadAddress] for the zero address, [toll.CodeCreditsOverflow].
 func (c *Checkout) Mint(
 	ctx context.Context, caller toll.Address, id toll.PlanID, holder toll.Address, amount toll.Credits, durationSecs toll.Units,
+	also func(*store.Tx, *toll.ActResult) error,
 ) (*toll.ActResult, error) {
 	plan, err := store.PlanByID(ctx, c.store, id)
 	switch {
@@ -29,14 +30,23 @@ func (c *Checkout) Mint(
 		return nil, toll.Errorf(toll.CodeBadAddress, "The zero address cannot hold credits.")
 	}
 	now := c.clock().UTC()
-	m, err := c.ledger.Mint(ctx, ledger.MintOp{
+	op := ledger.MintOp{
 		Plan: id, Subscriber: holder, Amount: amount, EndsAt: toll.LotEnd(now, durationSecs), Ref: "mint:" + toll.NewUUID(),
-	})
+	}
+	answer := func(m ledger.Minted) *toll.ActResult {
+		return &toll.ActResult{
+			Success: true, Message: "Credits minted.", TxHash: m.Transaction, HTTPStatus: 200, When: toll.At(now),
+			Data: map[string]any{"planId": id, "holderAddress": holder, "amount": amount, "balance": m.Balance},
+		}
+	}
+	var m ledger.Minted
+	if also == nil {
+		m, err = c.ledger.Mint(ctx, op)
+	} else {
+		m, err = c.ledger.MintWith(ctx, op, func(tx *store.Tx, m ledger.Minted) error { return also(tx, answer(m)) })
+	}
 	if err != nil {
 		return nil, fault(err)
 	}
-	return &toll.ActResult{
-		Success: true, Message: "Credits minted.", TxHash: m.Transaction, HTTPStatus: 200, When: toll.At(now),
-		Data: map[string]any{"planId": id, "holderAddress": holder, "amount": amount, "balance": m.Balance},
-	}, nil
+	return answer(m), nil
 }

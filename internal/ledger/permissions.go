@@ -24,6 +24,9 @@ const (
 
 	sqlPermissionByHash = `SELECT ` + permissionColumns + ` FROM permissions WHERE permission_hash = $1`
 
+	sqlPermissionsOfDelegation = `SELECT ` + permissionColumns + ` FROM permissions
+		WHERE subscriber = $1 AND delegation_id = $2 AND revoked_at = 0 LIMIT $3`
+
 	sqlPermissionAdd = `INSERT INTO permissions (account_id, ` + permissionColumns + `)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, 0)`
 	sqlPermissionSave = `UPDATE permissions SET redeemed = $3, held = $4, open_holds = $5, orders = $6, revoked_at = $7,

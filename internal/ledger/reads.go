@@ -260,3 +260,20 @@ func (l *Ledger) Sweep(ctx context.Context) (int, error) {
 	}
 	return len(ids), err
 }
+
+// PermissionsOfDelegation returns permissions of a subscriber that name the delegation and are not revoked, at most limit. It
+// names no account: on a sharded store it asks every shard.
+func (l *Ledger) PermissionsOfDelegation(ctx context.Context, subscriber toll.Address, delegation string, limit int) ([]Permission, error) {
+	rows, err := l.st.Query(ctx, sqlPermissionsOfDelegation, subscriber.Lower(), delegation, limit)
+	if err != nil {
+		return nil, err
+	}
+	var out []Permission
+	err = each(rows, func() error {
+		var p Permission
+		err := scanPermission(rows.Scan, &p)
+		out = append(out, p)
+		return err
+	})
+	return out, err
+}

@@ -30,6 +30,9 @@ var fanOut = map[string]string{
 	"Ledger.Audit":        "the auditor goes through all accounts",
 	"Ledger.auditOrphans": "the auditor goes through all accounts",
 	"OrderByID":           "an order id does not name an account",
+	"DueOrders":           "the reconciler looks for orders that are not decided",
+
+	"sqlPermissionsOfDelegation": "a delegation that is revoked ends permissions of several plans",
 }
 
 // composed are the functions that build a statement from parts which are checked where they are written.

@@ -21,29 +21,69 @@ type Order struct {
 	FailureReason string
 	CreatedAt     time.Time
 	UpdatedAt     time.Time
+
+	Open          bool       // not decided yet
+	OpenKey       string     // of the open orders of an account each has another; "" once it is finished
+	Rail          string     // what pays it; "" when nothing is paid
+	DelegationID  string     // "" when none pays
+	Cents         int64      // what it takes of the delegation
+	Permission    *toll.Hash // the permission on which it counts
+	RequestID     string     // the request for which it was made, "" for none
+	Session       string     // JSON of the page on which a person pays, "" for none
+	FailureCode   toll.Code
+	FailureParams string    // JSON, or ""
+	TryAt         time.Time // when it is to be looked at while it is open
+	Tries         int64
 }
 
 const orderColumns = `order_id, account_id, plan_id, subscriber, status, tx_hash, credits, amount, currency, failure_reason,
-	created_at, updated_at`
+	created_at, updated_at, open_key, rail, delegation_id, cents, permission_hash, request_id, session, failure_code, failure_params,
+	try_at, tries`
 
-// InsertOrder adds an order.
+// openKey keeps an empty key apart from none.
+func (o *Order) openKey() *string {
+	if !o.Open {
+		return nil
+	}
+	key := "k" + o.OpenKey
+	return &key
+}
+
+// InsertOrder adds an order. The error is [IsUnique] when the account has an open order of this key.
 func InsertOrder(ctx context.Context, tx *Tx, o *Order) error {
-	_, err := tx.Exec(ctx, "INSERT INTO orders ("+orderColumns+") VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)",
+	var permission []byte
+	if o.Permission != nil {
+		permission = o.Permission[:]
+	}
+	_, err := tx.Exec(ctx, "INSERT INTO orders ("+orderColumns+`) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14,
+		$15, $16, $17, $18, $19, $20, $21, $22, $23)`,
 		o.ID, o.Account[:], string(o.Plan), o.Subscriber.Lower(), string(o.Status), o.TxHash, int64(o.Credits), o.Amount.String(),
-		o.Currency, o.FailureReason, Micros(o.CreatedAt), Micros(o.UpdatedAt))
+		o.Currency, o.FailureReason, Micros(o.CreatedAt), Micros(o.UpdatedAt), o.openKey(), optional(o.Rail), optional(o.DelegationID), o.Cents,
+		permission, optional(o.RequestID), optional(o.Session), optional(string(o.FailureCode)), optional(o.FailureParams), Micros(o.TryAt), o.Tries)
 	return err
 }
 
-// UpdateOrder stores the status, the transaction, the credits, the reason of a failure and the time of the update.
-// [ErrNotFound] when the account has no such order.
+// UpdateOrder stores the status, the transaction, the credits, what is known of a failure, the page, whether it is open, when
+// it is looked at again and the time of the update. [ErrNotFound] when the account has no such order.
 func UpdateOrder(ctx context.Context, tx *Tx, o *Order) error {
-	n, err := tx.Exec(ctx, `UPDATE orders SET status = $3, tx_hash = $4, credits = $5, failure_reason = $6, updated_at = $7
+	n, err := tx.Exec(ctx, `UPDATE orders SET status = $3, tx_hash = $4, credits = $5, failure_reason = $6, updated_at = $7, open_key = $8,
+		session = $9, failure_code = $10, failure_params = $11, try_at = $12, tries = $13
 		WHERE account_id = $1 AND order_id = $2`,
-		o.Account[:], o.ID, string(o.Status), o.TxHash, int64(o.Credits), o.FailureReason, Micros(o.UpdatedAt))
+		o.Account[:], o.ID, string(o.Status), o.TxHash, int64(o.Credits), o.FailureReason, Micros(o.UpdatedAt), o.openKey(),
+		optional(o.Session), optional(string(o.FailureCode)), optional(o.FailureParams), Micros(o.TryAt), o.Tries)
 	if err == nil && n == 0 {
 		return ErrNotFound
 	}
 	return err
+}
+
+// ClaimOrder moves the time at which an open order is looked at again, and counts the try. It reports whether the order was
+// still to be looked at when it was read: of several processes one gets it.
+func ClaimOrder(ctx context.Context, tx *Tx, o *Order, until time.Time) (bool, error) {
+	n, err := tx.Exec(ctx, `UPDATE orders SET try_at = $3, tries = tries + 1
+		WHERE account_id = $1 AND order_id = $2 AND open_key IS NOT NULL AND try_at = $4`,
+		o.Account[:], o.ID, Micros(until), Micros(o.TryAt))
+	return n == 1, err
 }
 
 // OrderOfAccount returns an order of an account, or [ErrNotFound].
@@ -51,23 +91,84 @@ func OrderOfAccount(ctx context.Context, q Querier, account [16]byte, id string)
 	return scanOrder(q.QueryRow(ctx, "SELECT "+orderColumns+" FROM orders WHERE account_id = $1 AND order_id = $2", account[:], id).Scan)
 }
 
+// OrderForUpdate is [OrderOfAccount] for an order that the transaction is going to change: nobody else changes it meanwhile.
+func OrderForUpdate(ctx context.Context, tx *Tx, account [16]byte, id string) (*Order, error) {
+	return scanOrder(tx.QueryRow(ctx, "SELECT "+orderColumns+" FROM orders WHERE account_id = $1 AND order_id = $2"+tx.ForUpdate(),
+		account[:], id).Scan)
+}
+
+// OpenOrder returns the open order of an account with this key, or [ErrNotFound].
+func OpenOrder(ctx context.Context, q Querier, account [16]byte, key string) (*Order, error) {
+	return scanOrder(q.QueryRow(ctx, "SELECT "+orderColumns+" FROM orders WHERE account_id = $1 AND open_key = $2", account[:], "k"+key).Scan)
+}
+
+// OrdersOfRequest returns the orders that were made for a request, the oldest first.
+func OrdersOfRequest(ctx context.Context, q Querier, account [16]byte, requestID string) ([]*Order, error) {
+	rows, err := q.Query(ctx, "SELECT "+orderColumns+" FROM orders WHERE account_id = $1 AND request_id = $2 ORDER BY created_at, order_id",
+		account[:], requestID)
+	return scanOrders(rows, err)
+}
+
+// DueOrders returns open orders that are to be looked at, at most limit, the longest waiting first. It asks every part of a
+// distributed database.
+func DueOrders(ctx context.Context, q Querier, now time.Time, limit int) ([]*Order, error) {
+	rows, err := q.Query(ctx, "SELECT "+orderColumns+" FROM orders WHERE open_key IS NOT NULL AND try_at <= $1 ORDER BY try_at LIMIT $2",
+		Micros(now), int64(limit))
+	return scanOrders(rows, err)
+}
+
 // OrderByID returns an order of whatever account, or [ErrNotFound]. It asks every part of a distributed database.
 func OrderByID(ctx context.Context, q Querier, id string) (*Order, error) {
 	return scanOrder(q.QueryRow(ctx, "SELECT "+orderColumns+" FROM orders WHERE order_id = $1", id).Scan)
 }
 
+// given returns what a column holds, the zero value for NULL.
+func given[T any](v *T) (t T) {
+	if v != nil {
+		t = *v
+	}
+	return t
+}
+
+func scanOrders(rows *Rows, err error) ([]*Order, error) {
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var out []*Order
+	for rows.Next() {
+		o, err := scanOrder(rows.Scan)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, o)
+	}
+	return out, rows.Err()
+}
+
 func scanOrder(scan func(dest ...any) error) (*Order, error) {
 	var o Order
-	var account []byte
+	var account, permission []byte
 	var plan, subscriber, status, amount string
+	var openKey, rail, delegation, request, session, code, params *string
 	var credits, created, updated int64
-	err := scan(&o.ID, &account, &plan, &subscriber, &status, &o.TxHash, &credits, &amount, &o.Currency, &o.FailureReason, &created, &updated)
+	var cents, tryAt, tries *int64
+	err := scan(&o.ID, &account, &plan, &subscriber, &status, &o.TxHash, &credits, &amount, &o.Currency, &o.FailureReason, &created, &updated,
+		&openKey, &rail, &delegation, &cents, &permission, &request, &session, &code, &params, &tryAt, &tries)
 	if err != nil {
 		return nil, err
 	}
 	copy(o.Account[:], account)
 	o.Plan, o.Status, o.Credits = toll.PlanID(plan), toll.OrderStatus(status), toll.Credits(credits)
-	o.CreatedAt, o.UpdatedAt = FromMicros(created), FromMicros(updated)
+	o.CreatedAt, o.UpdatedAt, o.TryAt = FromMicros(created), FromMicros(updated), FromMicros(given(tryAt))
+	o.Rail, o.DelegationID, o.RequestID, o.Session, o.FailureParams = given(rail), given(delegation), given(request), given(session), given(params)
+	o.FailureCode, o.Cents, o.Tries = toll.Code(given(code)), given(cents), given(tries)
+	if openKey != nil {
+		o.Open, o.OpenKey = true, (*openKey)[1:]
+	}
+	if len(permission) == len(toll.Hash{}) {
+		o.Permission = (*toll.Hash)(permission)
+	}
 	if o.Subscriber, err = toll.ParseAddress(subscriber); err != nil {
 		return nil, err
 	}

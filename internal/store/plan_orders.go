@@ -28,3 +28,9 @@ func OrdersOfPlan(ctx context.Context, q Querier, plan toll.PlanID) (int64, erro
 	}
 	return n, err
 }
+
+// UncountOrder gives the place of a failed order back.
+func UncountOrder(ctx context.Context, tx *Tx, plan toll.PlanID) error {
+	_, err := tx.Exec(ctx, "UPDATE plan_orders SET orders = orders - 1 WHERE plan_id = $1", string(plan))
+	return err
+}

@@ -1,0 +1,207 @@
+package toll
+
+import (
+	"encoding/json"
+	"strconv"
+)
+
+// MaxCents is the largest sum of money in cents that a request may name.
+const MaxCents Cents = 1_000_000_000_000
+
+// Cents is a sum of money in cents of a currency. On the wire it is a decimal string; a JSON integer is accepted.
+type Cents int64
+
+// String returns the decimal text.
+func (c Cents) String() string { return strconv.FormatInt(int64(c), 10) }
+
+// MarshalJSON writes a decimal string.
+func (c Cents) MarshalJSON() ([]byte, error) { return []byte(`"` + c.String() + `"`), nil }
+
+// UnmarshalJSON takes a decimal string or a JSON integer, 0 to [MaxCents].
+func (c *Cents) UnmarshalJSON(b []byte) error {
+	if string(b) == "null" {
+		return nil
+	}
+	s := jsonDigits(b)
+	if !decimal(s) || len(s) > len("1000000000000") {
+		return badNumber("A sum in cents", s)
+	}
+	n, err := strconv.ParseInt(s, 10, 64)
+	if err != nil || Cents(n) > MaxCents {
+		return badNumber("A sum in cents", s)
+	}
+	*c = Cents(n)
+	return nil
+}
+
+// Provider is how a delegation pays.
+type Provider string
+
+// Providers.
+const (
+	ProviderCrypto Provider = "erc4337" // the wallet of the subscriber
+	ProviderCard   Provider = "stripe"  // an enrolled card
+)
+
+// StatusPending is the state of a delegation that waits for its signature; the other states are those of a permission.
+const StatusPending PermissionStatus = "Pending"
+
+// Delegation is a limit on money: who holds it lets access tokens buy plans up to it (wire contract, section 11).
+type Delegation struct {
+	DelegationID            string           `json:"delegationId"` // UUID
+	Provider                Provider         `json:"provider"`
+	ProviderPaymentMethodID string           `json:"providerPaymentMethodId"` // the address of the wallet for crypto
+	Status                  PermissionStatus `json:"status"`
+	SpendingLimitCents      Cents            `json:"spendingLimitCents"`
+	AmountSpentCents        Cents            `json:"amountSpentCents"`
+	RemainingBudgetCents    Cents            `json:"remainingBudgetCents"` // without what orders under way will take
+	Currency                string           `json:"currency"`             // usdc, eurc, usd or eur
+	TransactionCount        int64            `json:"transactionCount"`     // orders, those under way included
+	ExpiresAt               Time             `json:"expiresAt"`
+	CreatedAt               Time             `json:"createdAt"`
+	APIKeyID                *Hash            `json:"apiKeyId"` // null: every key
+	PlanID                  *PlanID          `json:"planId"`   // null: every plan
+	MerchantAccountID       *string          `json:"merchantAccountId"`
+	MaxTransactions         *int64           `json:"maxTransactions"` // null: no limit
+	LastUsedAt              *Time            `json:"lastUsedAt"`
+	AllowedRecipients       []Address        `json:"allowedRecipients"` // empty: every receiver
+}
+
+// DelegationCreated is the answer to the creation of a delegation.
+type DelegationCreated struct {
+	DelegationID      string           `json:"delegationId"`
+	DelegationIDAlias string           `json:"delegation_id"`   // equal
+	DelegationToken   *string          `json:"delegationToken"` // a signed reference, for cards only
+	Status            PermissionStatus `json:"status"`
+	ExpiresAt         Time             `json:"expiresAt"`
+}
+
+// TransactionStatus is the state of a payment under a delegation.
+type TransactionStatus string
+
+// States of a payment.
+const (
+	TransactionPending   TransactionStatus = "pending"
+	TransactionSucceeded TransactionStatus = "succeeded"
+	TransactionFailed    TransactionStatus = "failed"
+)
+
+// DelegationTransaction is one order that a delegation paid, or was to pay.
+type DelegationTransaction struct {
+	ID                    string            `json:"id"` // UUID
+	DelegationID          string            `json:"delegationId"`
+	ProviderTransactionID string            `json:"providerTransactionId"` // "" while none exists
+	AmountCents           Cents             `json:"amountCents"`
+	Currency              string            `json:"currency"`
+	Status                TransactionStatus `json:"status"`
+	FailureReason         *string           `json:"failureReason"`
+	OrderID               string            `json:"orderId"`
+	CreatedAt             Time              `json:"createdAt"`
+}
+
+// PaymentMethod is a card or the wallet of an account (wire contract, section 12).
+type PaymentMethod struct {
+	ID               string           `json:"id"`
+	Type             string           `json:"type"`  // card or crypto_wallet
+	Brand            string           `json:"brand"` // "ethereum" for the wallet
+	Last4            string           `json:"last4"`
+	ExpMonth         int64            `json:"expMonth"` // 0 for the wallet
+	ExpYear          int64            `json:"expYear"`
+	Alias            *string          `json:"alias"`
+	Provider         Provider         `json:"provider"`
+	Status           PermissionStatus `json:"status"`
+	AllowedAPIKeyIDs *[]Hash          `json:"allowedApiKeyIds"` // null: every key
+	OrgID            *string          `json:"orgId"`
+}
+
+// Types of payment methods.
+const (
+	PaymentCard   = "card"
+	PaymentWallet = "crypto_wallet"
+)
+
+// Checkout is a page on which a person pays an order (wire contract, section 10).
+type Checkout struct {
+	Result  CheckoutSession `json:"result"`
+	OrderID string          `json:"orderId"`
+}
+
+// CheckoutSession is the page itself. The times are seconds since 1970.
+type CheckoutSession struct {
+	SessionID         string `json:"stripeCheckoutSessionId"`
+	Link              string `json:"checkoutLink"`
+	URL               string `json:"checkoutUrl"` // equal
+	ClientReferenceID string `json:"clientReferenceId"`
+	PaymentStatus     string `json:"paymentStatus"` // unpaid or paid
+	CreatedAt         int64  `json:"linkCreatedAt"`
+	ExpiresAt         int64  `json:"linkExpiresAt"`
+}
+
+// DelegationInput asks for a delegation. Every member may be sent in camelCase and in snake_case; see
+// [DelegationInput.Merge].
+type DelegationInput struct {
+	Provider                *string   `json:"provider,omitzero"`
+	SpendingLimitCents      *Cents    `json:"spendingLimitCents,omitzero"`
+	DurationSecs            *Int      `json:"durationSecs,omitzero"`
+	Currency                *string   `json:"currency,omitzero"`
+	ProviderPaymentMethodID *string   `json:"providerPaymentMethodId,omitzero"`
+	PlanID                  *PlanID   `json:"planId,omitzero"`
+	MaxTransactions         *Int      `json:"maxTransactions,omitzero"`
+	APIKeyID                *Hash     `json:"apiKeyId,omitzero"`
+	AllowedRecipients       []Address `json:"allowedRecipients,omitzero"`
+	OwnerAccount            *Address  `json:"ownerAccount,omitzero"`
+	MerchantAccountID       *string   `json:"merchantAccountId,omitzero"`
+
+	SpendingLimitCentsSnake      *Cents    `json:"spending_limit_cents,omitzero"`
+	DurationSecsSnake            *Int      `json:"duration_secs,omitzero"`
+	ProviderPaymentMethodIDSnake *string   `json:"provider_payment_method_id,omitzero"`
+	PlanIDSnake                  *PlanID   `json:"plan_id,omitzero"`
+	MaxTransactionsSnake         *Int      `json:"max_transactions,omitzero"`
+	APIKeyIDSnake                *Hash     `json:"api_key_id,omitzero"`
+	AllowedRecipientsSnake       []Address `json:"allowed_recipients,omitzero"`
+	OwnerAccountSnake            *Address  `json:"owner_account,omitzero"`
+	MerchantAccountIDSnake       *string   `json:"merchant_account_id,omitzero"`
+}
+
+// Merge returns the input with its members under their camelCase names alone. A member that is there under both names
+// with two values is a fault.
+func (in DelegationInput) Merge() (DelegationInput, []Fault) {
+	var faults []Fault
+	twice := func(path string, differs bool) {
+		if differs {
+			faults = append(faults, Fault{Path: path, Message: "differs from the same member in camelCase"})
+		}
+	}
+	twice("spending_limit_cents", merge(&in.SpendingLimitCents, &in.SpendingLimitCentsSnake))
+	twice("duration_secs", merge(&in.DurationSecs, &in.DurationSecsSnake))
+	twice("provider_payment_method_id", merge(&in.ProviderPaymentMethodID, &in.ProviderPaymentMethodIDSnake))
+	twice("plan_id", merge(&in.PlanID, &in.PlanIDSnake))
+	twice("max_transactions", merge(&in.MaxTransactions, &in.MaxTransactionsSnake))
+	twice("api_key_id", merge(&in.APIKeyID, &in.APIKeyIDSnake))
+	twice("owner_account", merge(&in.OwnerAccount, &in.OwnerAccountSnake))
+	twice("merchant_account_id", merge(&in.MerchantAccountID, &in.MerchantAccountIDSnake))
+	if in.AllowedRecipients == nil {
+		in.AllowedRecipients = in.AllowedRecipientsSnake
+	}
+	in.AllowedRecipientsSnake = nil
+	return in, faults
+}
+
+// merge moves the second into the first and reports whether both were there with two values.
+func merge[T comparable](into, from **T) (differs bool) {
+	if *from == nil {
+		return false
+	}
+	if *into == nil {
+		*into = *from
+	}
+	differs = **into != **from
+	*from = nil
+	return differs
+}
+
+// PaymentMethodChange changes a payment method; null clears a member, and one that is absent stays.
+type PaymentMethodChange struct {
+	Alias            json.RawMessage `json:"alias,omitzero" doc:"A string of at most 100 characters; null clears it."`
+	AllowedAPIKeyIDs json.RawMessage `json:"allowedApiKeyIds,omitzero" doc:"Ids of the API keys that may use it; null or an empty array lets every key."`
+}

@@ -1,0 +1,491 @@
+package checkout
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/ledger"
+	"github.com/tollhq/toll/internal/store"
+)
+
+const (
+	minDelegationSecs = 60
+	maxRecipients     = 64
+	maxMethodID       = 255 // characters
+	// useDelegation is the use of the signed references to delegations.
+	useDelegation = "delegation"
+	// revokeSlice bounds the permissions that are revoked between two looks at them.
+	revokeSlice = 100
+)
+
+// Owner is who asks about delegations and payment methods.
+type Owner struct {
+	Address toll.Address
+	KeyID   toll.Hash // the API key of the call
+}
+
+// CreateDelegation makes a limit on money. also runs in the same transaction, with the answer. Errors:
+// [toll.CodeDelegationIncomplete], [toll.CodeBadProvider], [toll.CodeBadNumber], [toll.CodeUnsupportedScheme] for a currency
+// that the provider does not pay, [toll.CodePaymentMethodNotFound], [toll.CodeProviderMismatch],
+// [toll.CodePaymentMethodUnusable], [toll.CodePaymentMethodRevoked], [toll.CodePaymentMethodNotAllowed],
+// [toll.CodePlanNotFound], [toll.CodeKeyNotFound], [toll.CodeChainUnreachable] for an account that the caller holds.
+func (c *Checkout) CreateDelegation(
+	ctx context.Context, caller Owner, in toll.DelegationInput, also func(*store.Tx, *toll.DelegationCreated) error,
+) (*toll.DelegationCreated, error) {
+	d, err := c.newDelegation(ctx, caller, in)
+	if err != nil {
+		return nil, err
+	}
+	out := &toll.DelegationCreated{
+		DelegationID: d.ID, DelegationIDAlias: d.ID, Status: toll.StatusActive, ExpiresAt: toll.At(d.ExpiresAt),
+	}
+	if d.Provider == toll.ProviderCard && c.deps.SignReference != nil {
+		text, err := c.deps.SignReference(useDelegation, d.Owner, d.ID, d.ExpiresAt)
+		if err != nil {
+			return nil, toll.AsError(err)
+		}
+		out.DelegationToken = &text
+	}
+	err = c.store.Tx(ctx, func(tx *store.Tx) error {
+		if err := store.InsertDelegation(ctx, tx, d); err != nil || also == nil {
+			return err
+		}
+		return also(tx, out)
+	})
+	if err != nil {
+		return nil, fault(err)
+	}
+	return out, nil
+}
+
+// newDelegation checks what is asked for: first what is missing, then what is wrong in itself, then what it names.
+func (c *Checkout) newDelegation(ctx context.Context, caller Owner, in toll.DelegationInput) (*store.Delegation, error) {
+	in, faults := in.Merge()
+	if err := toll.Faults(faults); err != nil {
+		return nil, err
+	}
+	if err := incomplete(&in); err != nil {
+		return nil, err
+	}
+	now := c.now()
+	d := &store.Delegation{
+		ID: toll.NewUUID(), Owner: caller.Address, Provider: toll.Provider(strings.ToLower(*in.Provider)), Currency: strings.ToLower(*in.Currency),
+		Limit: int64(*in.SpendingLimitCents), APIKeyID: in.APIKeyID, AllowedReceivers: in.AllowedRecipients, CreatedAt: now,
+	}
+	if err := c.checkNumbers(&in); err != nil {
+		return nil, err
+	}
+	d.ExpiresAt = now.Add(time.Duration(*in.DurationSecs) * time.Second)
+	if in.MaxTransactions != nil {
+		d.MaxTransactions = int64(*in.MaxTransactions)
+	}
+	if err := checkProvider(d, &in); err != nil {
+		return nil, err
+	}
+	if in.ProviderPaymentMethodID != nil {
+		d.PaymentMethod = *in.ProviderPaymentMethodID
+	}
+	if in.MerchantAccountID != nil {
+		d.MerchantAccount = *in.MerchantAccountID
+	}
+	if in.PlanID != nil {
+		d.Plan = *in.PlanID
+		if _, err := store.PlanByID(ctx, c.store, d.Plan); errors.Is(err, store.ErrNotFound) {
+			return nil, toll.NewError(toll.CodePlanNotFound).WithDetails("planId %s", d.Plan)
+		} else if err != nil {
+			return nil, fault(err)
+		}
+	}
+	if d.APIKeyID != nil {
+		if err := c.ownKey(ctx, caller.Address, *d.APIKeyID); err != nil {
+			return nil, err
+		}
+	}
+	if err := c.chooseMethod(ctx, caller, d); err != nil {
+		return nil, err
+	}
+	if in.OwnerAccount != nil {
+		return nil, toll.NewError(toll.CodeChainUnreachable).
+			WithHint("An account that you hold needs the chain, which is not configured here: leave ownerAccount out.")
+	}
+	return d, nil
+}
+
+func incomplete(in *toll.DelegationInput) error {
+	var faults []toll.Fault
+	need := func(path string, there bool) {
+		if !there {
+			faults = append(faults, toll.Fault{Path: path, Message: "is required"})
+		}
+	}
+	need("provider", in.Provider != nil && *in.Provider != "")
+	need("spendingLimitCents", in.SpendingLimitCents != nil)
+	need("durationSecs", in.DurationSecs != nil)
+	need("currency", in.Currency != nil && *in.Currency != "")
+	isCard := in.Provider != nil && strings.EqualFold(*in.Provider, string(toll.ProviderCard))
+	need("providerPaymentMethodId", !isCard || in.ProviderPaymentMethodID != nil && *in.ProviderPaymentMethodID != "")
+	if len(faults) == 0 {
+		return nil
+	}
+	e := toll.Faults(faults)
+	e.Code = toll.CodeDelegationIncomplete
+	return e
+}
+
+func (c *Checkout) checkNumbers(in *toll.DelegationInput) error {
+	var faults []toll.Fault
+	between := func(path string, n, least, most int64) {
+		if n < least || n > most {
+			faults = append(faults, toll.Fault{Path: path, Message: fmt.Sprintf("must be %d to %d", least, most)})
+		}
+	}
+	between("spendingLimitCents", int64(*in.SpendingLimitCents), 1, c.deps.MaxSpendingCents)
+	between("durationSecs", int64(*in.DurationSecs), minDelegationSecs, c.deps.MaxDelegationSecs)
+	if in.MaxTransactions != nil {
+		between("maxTransactions", int64(*in.MaxTransactions), 1, 1<<53)
+	}
+	if len(faults) == 0 {
+		return nil
+	}
+	e := toll.Faults(faults)
+	e.Code = toll.CodeBadNumber
+	return e
+}
+
+func checkProvider(d *store.Delegation, in *toll.DelegationInput) error {
+	currencies := map[toll.Provider][]string{toll.ProviderCrypto: {"usdc", "eurc"}, toll.ProviderCard: {"usd", "eur"}}[d.Provider]
+	if currencies == nil {
+		return toll.NewError(toll.CodeBadProvider).WithHint("The providers are erc4337 and stripe.")
+	}
+	if !slices.Contains(currencies, d.Currency) {
+		return toll.Errorf(toll.CodeUnsupportedScheme, "A delegation of this provider is in %s.", strings.Join(currencies, " or "))
+	}
+	var faults []toll.Fault
+	bad := func(path, message string) { faults = append(faults, toll.Fault{Path: path, Message: message}) }
+	if d.Provider == toll.ProviderCard {
+		if len(in.AllowedRecipients) > 0 {
+			bad("allowedRecipients", "is for erc4337 alone")
+		}
+		if in.OwnerAccount != nil {
+			bad("ownerAccount", "is for erc4337 alone")
+		}
+	} else if in.MerchantAccountID != nil {
+		bad("merchantAccountId", "is for stripe alone")
+	}
+	if len(in.AllowedRecipients) > maxRecipients {
+		bad("allowedRecipients", fmt.Sprintf("holds more than %d addresses", maxRecipients))
+	}
+	for path, text := range map[string]*string{"providerPaymentMethodId": in.ProviderPaymentMethodID, "merchantAccountId": in.MerchantAccountID} {
+		if text != nil && len([]rune(*text)) > maxMethodID {
+			bad(path, fmt.Sprintf("is longer than %d characters", maxMethodID))
+		}
+	}
+	if len(faults) > 0 {
+		return toll.Faults(faults)
+	}
+	return nil
+}
+
+func (c *Checkout) ownKey(ctx context.Context, owner toll.Address, id toll.Hash) error {
+	k, err := store.APIKeyByID(ctx, c.store, id)
+	if errors.Is(err, store.ErrNotFound) || err == nil && k.Address != owner {
+		return toll.NewError(toll.CodeKeyNotFound).WithDetails("apiKeyId %s", id)
+	}
+	return fault(err)
+}
+
+// chooseMethod finds what the delegation pays with: a card of the caller, or the wallet.
+func (c *Checkout) chooseMethod(ctx context.Context, caller Owner, d *store.Delegation) error {
+	asked, err := toll.ParseAddress(d.PaymentMethod)
+	isWallet := err == nil && asked == caller.Address
+	if d.Provider == toll.ProviderCrypto && (isWallet || d.PaymentMethod == "") {
+		d.PaymentMethod = caller.Address.Lower()
+	} else {
+		m, err := store.PaymentMethodByID(ctx, c.store, caller.Address, d.PaymentMethod)
+		switch {
+		case errors.Is(err, store.ErrNotFound) && !isWallet:
+			return toll.NewError(toll.CodePaymentMethodNotFound)
+		case err != nil && !errors.Is(err, store.ErrNotFound):
+			return fault(err)
+		case isWallet, m.Provider != d.Provider:
+			return toll.NewError(toll.CodeProviderMismatch)
+		}
+	}
+	return c.methodUsable(ctx, c.store, d, &caller.KeyID, c.now())
+}
+
+// record is a delegation as its owner sees it.
+func (c *Checkout) record(d *store.Delegation) *toll.Delegation {
+	r := &toll.Delegation{
+		DelegationID: d.ID, Provider: d.Provider, ProviderPaymentMethodID: d.PaymentMethod, Status: d.Status(c.now()),
+		SpendingLimitCents: toll.Cents(d.Limit), AmountSpentCents: toll.Cents(d.Spent), RemainingBudgetCents: toll.Cents(d.Remaining()),
+		Currency: d.Currency, TransactionCount: d.Transactions, ExpiresAt: toll.At(d.ExpiresAt), CreatedAt: toll.At(d.CreatedAt),
+		APIKeyID: d.APIKeyID, LastUsedAt: toll.AtPtr(d.LastUsedAt), AllowedRecipients: d.AllowedReceivers,
+	}
+	if d.Provider == toll.ProviderCrypto {
+		r.ProviderPaymentMethodID = d.Owner.String()
+	}
+	if d.Plan != "" {
+		r.PlanID = &d.Plan
+	}
+	if d.MerchantAccount != "" {
+		r.MerchantAccountID = &d.MerchantAccount
+	}
+	if d.MaxTransactions > 0 {
+		r.MaxTransactions = &d.MaxTransactions
+	}
+	return r
+}
+
+// ownDelegation returns a delegation of its owner, or [toll.CodeUnknownDelegation].
+func (c *Checkout) ownDelegation(ctx context.Context, owner toll.Address, id string) (*store.Delegation, error) {
+	id, err := toll.ParseUUID(id)
+	if err != nil {
+		return nil, err
+	}
+	d, err := store.DelegationByID(ctx, c.store, id)
+	if errors.Is(err, store.ErrNotFound) || err == nil && d.Owner != owner {
+		return nil, toll.NewError(toll.CodeUnknownDelegation).WithDetails("delegationId %s", id)
+	}
+	return d, fault(err)
+}
+
+// Delegation returns a delegation to its owner, or [toll.CodeUnknownDelegation].
+func (c *Checkout) Delegation(ctx context.Context, owner toll.Address, id string) (*toll.Delegation, error) {
+	d, err := c.ownDelegation(ctx, owner, id)
+	if err != nil {
+		return nil, err
+	}
+	return c.record(d), nil
+}
+
+// Delegations lists the delegations of the caller; usable leaves those that the API key of the call can pay with now.
+func (c *Checkout) Delegations(ctx context.Context, caller Owner, usable bool, p store.Page) (store.List[*toll.Delegation], error) {
+	var only *store.Usable
+	if usable {
+		only = &store.Usable{At: c.now(), Key: caller.KeyID}
+		methods, err := store.PaymentMethods(ctx, c.store, caller.Address)
+		if err != nil {
+			return store.List[*toll.Delegation]{}, fault(err)
+		}
+		for _, m := range methods {
+			if methodRefused(m, &caller.KeyID, c.now()) != nil {
+				only.Without = append(only.Without, m.ID)
+			}
+		}
+	}
+	list, err := store.DelegationsOfOwner(ctx, c.store, caller.Address, only, p)
+	if err != nil {
+		return store.List[*toll.Delegation]{}, fault(err)
+	}
+	out := store.List[*toll.Delegation]{Items: make([]*toll.Delegation, 0, len(list.Items)), Total: list.Total, Next: list.Next}
+	for _, d := range list.Items {
+		out.Items = append(out.Items, c.record(d))
+	}
+	return out, nil
+}
+
+// DelegationTransactions lists the payments under a delegation of the owner.
+func (c *Checkout) DelegationTransactions(ctx context.Context, owner toll.Address, id string, p store.Page) (store.List[*toll.DelegationTransaction], error) {
+	d, err := c.ownDelegation(ctx, owner, id)
+	if err != nil {
+		return store.List[*toll.DelegationTransaction]{}, err
+	}
+	list, err := store.DelegationTransactions(ctx, c.store, d.ID, p)
+	return list, fault(err)
+}
+
+// DelegationID returns the id in a text that names a delegation: the id itself, or a signed reference. Errors:
+// [toll.CodeBadUUID], and [toll.CodeDelegationNotFound] for a reference that is not one of ours or of another owner.
+func (c *Checkout) DelegationID(owner toll.Address, text string) (string, error) {
+	if strings.Count(text, ".") != 2 || c.deps.OpenReference == nil {
+		return toll.ParseUUID(text)
+	}
+	of, id, err := c.deps.OpenReference(useDelegation, text)
+	if err != nil || of != owner {
+		return "", toll.NewError(toll.CodeDelegationNotFound).WithCause(err)
+	}
+	return id, nil
+}
+
+// UsableDelegation reports whether an order of the plan could be paid with the delegation now; the id may be a signed
+// reference. Errors: [toll.CodeBadUUID], [toll.CodeDelegationNotFound], [toll.CodeDelegationRevoked],
+// [toll.CodeDelegationExpired], [toll.CodeDelegationExhausted], [toll.CodeDelegationInsufficient],
+// [toll.CodeDelegationPlanMismatch] (also for a receiver that it does not pay), [toll.CodeUnsupportedScheme] for another
+// provider or currency, [toll.CodePaymentMethodUnusable], [toll.CodePaymentMethodRevoked], and
+// [toll.CodePaymentMethodNotAllowed] for another API key.
+func (c *Checkout) UsableDelegation(ctx context.Context, owner toll.Address, key *toll.Hash, id string, plan *toll.Plan) error {
+	d, err := c.delegationOf(ctx, c.store, owner, id)
+	if err != nil {
+		return err
+	}
+	if err := c.usable(ctx, c.store, d, owner, key, plan, c.now()); err != nil {
+		return err
+	}
+	amount := plan.Price.Total()
+	if plan.IsPayAsYouGo() {
+		amount = toll.UnitsOf(1)
+	}
+	return affordsAll(d, amount, 1)
+}
+
+// delegationOf returns a delegation to pay with, or [toll.CodeDelegationNotFound].
+func (c *Checkout) delegationOf(ctx context.Context, q store.Querier, owner toll.Address, text string) (*store.Delegation, error) {
+	id, err := c.DelegationID(owner, text)
+	if err != nil {
+		return nil, err
+	}
+	d, err := store.DelegationByID(ctx, q, id)
+	if errors.Is(err, store.ErrNotFound) || err == nil && d.Owner != owner {
+		return nil, toll.NewError(toll.CodeDelegationNotFound).WithDetails("delegationId %s", id)
+	}
+	return d, fault(err)
+}
+
+// usable reports whether a delegation may pay for a plan, whatever the plan costs.
+func (c *Checkout) usable(
+	ctx context.Context, q store.Querier, d *store.Delegation, owner toll.Address, key *toll.Hash, plan *toll.Plan, now time.Time,
+) error {
+	provider := toll.ProviderCard
+	if plan.Price.IsCrypto {
+		provider = toll.ProviderCrypto
+	}
+	refuse := func(code toll.Code) *toll.Error { return toll.NewError(code).WithDetails("delegationId %s", d.ID) }
+	switch {
+	case d.Owner != owner:
+		return refuse(toll.CodeDelegationNotFound)
+	case !d.RevokedAt.IsZero():
+		return refuse(toll.CodeDelegationRevoked)
+	case !now.Before(d.ExpiresAt):
+		return refuse(toll.CodeDelegationExpired)
+	case d.Plan != "" && d.Plan != plan.ID:
+		return refuse(toll.CodeDelegationPlanMismatch)
+	case d.Provider != provider:
+		return toll.Errorf(toll.CodeUnsupportedScheme, "The delegation is of the provider %s, the plan needs %s.", d.Provider, provider)
+	case d.Currency != currencyOf(plan, c.env):
+		return toll.Errorf(toll.CodeUnsupportedScheme, "The delegation is in %s, the plan is not.", d.Currency)
+	case d.APIKeyID != nil && (key == nil || *key != *d.APIKeyID):
+		return refuse(toll.CodePaymentMethodNotAllowed)
+	}
+	if len(d.AllowedReceivers) > 0 {
+		for _, r := range plan.Price.Receivers {
+			if !slices.Contains(d.AllowedReceivers, r) {
+				return toll.Errorf(toll.CodeDelegationPlanMismatch, "The delegation does not pay a receiver of this plan.").WithDetails("receiver %s", r)
+			}
+		}
+	}
+	return c.methodUsable(ctx, q, d, key, now)
+}
+
+// currencyOf returns the currency of delegations that pay for a plan, "" when none does.
+func currencyOf(plan *toll.Plan, env toll.Environment) string {
+	if !plan.Price.IsCrypto {
+		return strings.ToLower(plan.Price.CurrencyName())
+	}
+	switch plan.Price.PayToken(env) {
+	case env.USDC():
+		return "usdc"
+	case env.EURC():
+		return "eurc"
+	}
+	return ""
+}
+
+// affords returns what an order takes of a delegation, in cents.
+func affords(d *store.Delegation, amount toll.Units) (int64, error) {
+	cents, ok := centsOf(amount)
+	switch {
+	case d.Remaining() == 0, d.MaxTransactions > 0 && d.Transactions >= d.MaxTransactions:
+		return 0, toll.NewError(toll.CodeDelegationExhausted).WithDetails("delegationId %s", d.ID)
+	case !ok, cents > d.Remaining():
+		return 0, toll.NewError(toll.CodeDelegationInsufficient).WithDetails("delegationId %s", d.ID)
+	}
+	return cents, nil
+}
+
+// affordsAll reports whether a delegation pays for several orders.
+func affordsAll(d *store.Delegation, amount toll.Units, orders int64) error {
+	cents, err := affords(d, amount)
+	switch {
+	case err != nil:
+		return err
+	case cents > 0 && orders > d.Remaining()/cents:
+		return toll.NewError(toll.CodeDelegationInsufficient).WithDetails("delegationId %s", d.ID)
+	case d.MaxTransactions > 0 && orders > d.MaxTransactions-d.Transactions:
+		return toll.NewError(toll.CodeDelegationExhausted).WithDetails("delegationId %s", d.ID)
+	}
+	return nil
+}
+
+// RevokeDelegation ends a delegation at once, and the permissions that name it; a repeat gets the same answer. Orders under
+// way are finished. Errors: [toll.CodeBadUUID], [toll.CodeUnknownDelegation].
+func (c *Checkout) RevokeDelegation(ctx context.Context, owner toll.Address, id string) (*toll.ActResult, error) {
+	d, err := c.ownDelegation(ctx, owner, id)
+	if err != nil {
+		return nil, err
+	}
+	err = c.store.Tx(ctx, func(tx *store.Tx) error {
+		if d, err = store.DelegationForUpdate(ctx, tx, d.ID); err != nil || !d.RevokedAt.IsZero() {
+			return err
+		}
+		d.RevokedAt, d.Revoking = c.now(), true
+		return store.UpdateDelegation(ctx, tx, d)
+	})
+	c.at("revoked")
+	if err == nil && d.Revoking {
+		err = c.revokePermissions(ctx, d)
+	}
+	if err != nil {
+		return nil, fault(err)
+	}
+	return &toll.ActResult{
+		Success: true, Message: "The delegation is revoked.", TxHash: sha256.Sum256([]byte("toll/delegation-revoked/" + d.ID)), HTTPStatus: 200,
+		When: toll.At(d.RevokedAt), Data: map[string]any{"delegationId": d.ID, "status": toll.StatusRevoked},
+	}, nil
+}
+
+// revokePermissions revokes the permissions that name a revoked delegation. What a crash leaves, the reconciler finds.
+func (c *Checkout) revokePermissions(ctx context.Context, d *store.Delegation) error {
+	for {
+		list, err := c.ledger.PermissionsOfDelegation(ctx, d.Owner, d.ID, revokeSlice)
+		if err != nil {
+			return err
+		}
+		for _, p := range list {
+			err := c.ledger.RevokePermission(ctx, p.Plan, p.Subscriber, p.Hash, d.RevokedAt)
+			if err != nil && !ledger.IsRefused(err, ledger.PermissionRevoked) {
+				return err
+			}
+			c.at("permission revoked")
+		}
+		if len(list) < revokeSlice {
+			break
+		}
+	}
+	return c.store.Tx(ctx, func(tx *store.Tx) error {
+		now, err := store.DelegationForUpdate(ctx, tx, d.ID)
+		if err != nil {
+			return err
+		}
+		now.Revoking = false
+		return store.UpdateDelegation(ctx, tx, now)
+	})
+}
+
+func (c *Checkout) finishRevocations(ctx context.Context) error {
+	left, err := store.RevokingDelegations(ctx, c.store, dueOrders)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, d := range left {
+		errs = append(errs, c.revokePermissions(ctx, d))
+	}
+	return errors.Join(errs...)
+}

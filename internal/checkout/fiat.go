@@ -1,0 +1,101 @@
+package checkout
+
+import (
+	"context"
+	"net/url"
+	"time"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/store"
+)
+
+// maxReturnURL bounds an address to which a person is sent back, in characters.
+const maxReturnURL = 2048
+
+// FiatRequest asks for a page on which a person pays a fiat plan.
+type FiatRequest struct {
+	Caller  toll.Address
+	Plan    *toll.Plan
+	Session SessionInput
+	Wait    time.Duration // how long the answer may wait for the page
+}
+
+// Fiat opens a page on which a person pays the plan. The credits come when the card processor reports the payment. also runs
+// in the transaction that records the order. Errors: [toll.CodeCheckoutWrongPlan] for a plan that is free or priced in
+// tokens, [toll.CodePlanUnlisted], [toll.CodePlanSoldOut], [toll.CodeTrialUsed], [toll.CodeCardOff],
+// [toll.CodeCheckoutFailed], [toll.CodeCardUnreachable].
+func (c *Checkout) Fiat(ctx context.Context, r FiatRequest, also func(*store.Tx, *toll.Order) error) (*toll.Checkout, error) {
+	plan := r.Plan
+	switch {
+	case plan.Price.IsCrypto, plan.Price.IsFree():
+		return nil, toll.NewError(toll.CodeCheckoutWrongPlan)
+	case !plan.IsListed:
+		return nil, unlisted(plan)
+	}
+	if err := r.Session.check(); err != nil {
+		return nil, err
+	}
+	o, err := c.place(ctx, &intent{
+		plan: plan, subscriber: r.Caller, credits: plan.Credits.Amount, amount: plan.Price.Total(), session: &r.Session, also: also,
+	})
+	if err != nil {
+		return nil, err
+	}
+	if o, err = c.await(ctx, o, r.Wait); err != nil {
+		return nil, toll.AsError(err).WithParam("orderId", o.ID)
+	}
+	if o.Status == toll.OrderFailed {
+		e := failure(o)
+		if o.FailureCode == "" {
+			e.Code = toll.CodeCheckoutFailed
+		}
+		return nil, e
+	}
+	return c.checkoutOf(o)
+}
+
+// checkoutOf renders the page of an order.
+func (c *Checkout) checkoutOf(o *store.Order) (*toll.Checkout, error) {
+	pg, err := pageOf(o)
+	if err != nil {
+		return nil, fault(err)
+	}
+	if pg.URL == "" && o.Open {
+		return nil, toll.NewError(toll.CodeCardUnreachable).WithParam("orderId", o.ID).
+			WithHint("The order is recorded; repeat the call with the same Idempotency-Key, or begin anew.")
+	}
+	paid := "unpaid"
+	if o.Status == toll.OrderConfirmed || o.Status == toll.OrderFinal {
+		paid = "paid"
+	}
+	return &toll.Checkout{OrderID: o.ID, Result: toll.CheckoutSession{
+		SessionID: pg.ID, Link: pg.URL, URL: pg.URL, ClientReferenceID: o.ID, PaymentStatus: paid, CreatedAt: pg.CreatedAt, ExpiresAt: pg.ExpiresAt,
+	}}, nil
+}
+
+// CheckoutByOrder returns the page of an order of the caller, or [toll.CodeOrderNotFound].
+func (c *Checkout) CheckoutByOrder(ctx context.Context, caller toll.Address, id string) (*toll.Checkout, error) {
+	o, err := store.OrderByID(ctx, c.store, id)
+	if err != nil || o.Subscriber != caller || o.Session == "" {
+		return nil, toll.NewError(toll.CodeOrderNotFound).WithDetails("orderId %s", id)
+	}
+	return c.checkoutOf(o)
+}
+
+// check refuses addresses that no person could be sent to.
+func (s *SessionInput) check() error {
+	var faults []toll.Fault
+	for _, a := range []struct{ path, url string }{{"successUrl", s.SuccessURL}, {"cancelUrl", s.CancelURL}} {
+		if a.url == "" {
+			continue
+		}
+		u, err := url.Parse(a.url)
+		if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || u.User != nil || len(a.url) > maxReturnURL {
+			faults = append(faults, toll.Fault{Path: a.path, Message: "must be an absolute http or https url without user, at most 2048 characters"})
+		}
+	}
+	if len(faults) > 0 {
+		return toll.Faults(faults)
+	}
+	return nil
+}

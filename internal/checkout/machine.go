@@ -1,0 +1,420 @@
+package checkout
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/ledger"
+	"github.com/tollhq/toll/internal/store"
+)
+
+const (
+	// payTimeout bounds one call of a rail.
+	payTimeout = 30 * time.Second
+	// finishTimeout bounds the second transaction of an order.
+	finishTimeout = 15 * time.Second
+	// pollEvery is how often who waits for an order of another process looks at it.
+	pollEvery = 150 * time.Millisecond
+	// dueOrders and driveAtOnce bound one turn of the reconciler.
+	dueOrders   = 128
+	driveAtOnce = 16
+	// personEvery is how often a page is asked for whose person has not paid yet.
+	personEvery = 15 * time.Second
+)
+
+// page is the stored form of the page on which a person pays.
+type page struct {
+	Input     SessionInput `json:"input"`
+	ID        string       `json:"id,omitempty"`
+	URL       string       `json:"url,omitempty"`
+	CreatedAt int64        `json:"createdAt,omitempty"` // seconds since 1970
+	ExpiresAt int64        `json:"expiresAt,omitempty"`
+}
+
+func pageOf(o *store.Order) (p page, err error) {
+	if o.Session != "" {
+		err = json.Unmarshal([]byte(o.Session), &p)
+	}
+	return p, err
+}
+
+// run is the work of this process on an order.
+type run struct {
+	done chan struct{}
+	err  error // what stopped it before the order was decided; set before done is closed
+}
+
+// drive has an open order paid in the background, unless this process is at it.
+func (c *Checkout) drive(o *store.Order) *run {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if r := c.runs[o.ID]; r != nil {
+		return r
+	}
+	r := &run{done: make(chan struct{})}
+	if c.closed {
+		r.err = ledger.ErrClosed
+		close(r.done)
+		return r
+	}
+	c.runs[o.ID] = r
+	c.running.Go(func() {
+		r.err = c.work1(o)
+		c.mu.Lock()
+		delete(c.runs, o.ID)
+		c.mu.Unlock()
+		close(r.done)
+	})
+	return r
+}
+
+func (c *Checkout) runOf(id string) *run {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.runs[id]
+}
+
+// work1 goes on with an order until it is decided, a person must act, or the rail gives no answer.
+func (c *Checkout) work1(o *store.Order) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("checkout: a payment panicked: %v", p)
+			c.log.Error("a payment panicked", "order", o.ID, "panic", p)
+		}
+	}()
+	plan, err := store.PlanByID(c.work, c.store, o.Plan)
+	if err != nil {
+		return err
+	}
+	for try := 0; ; try++ {
+		c.at("pay")
+		p, err := c.pay(plan, o)
+		c.at("paid")
+		if c.work.Err() != nil {
+			return c.work.Err()
+		}
+		switch {
+		case err == nil && p.decided():
+			err = c.finish(plan, o, &p)
+		case err == nil:
+			return c.note(o, &p, nil)
+		}
+		if err == nil {
+			return nil
+		}
+		// An answer that got lost is asked for again at once; a rail that cannot be used is not.
+		if e, ok := errors.AsType[*toll.Error](err); ok && e.HTTPStatus() == 503 || try == 2 {
+			return errors.Join(err, c.note(o, &p, err))
+		}
+		select {
+		case <-time.After(time.Duration(20<<(2*try)) * time.Millisecond):
+		case <-c.work.Done():
+			return c.work.Err()
+		}
+	}
+}
+
+func (c *Checkout) pay(plan *toll.Plan, o *store.Order) (Payment, error) {
+	rail := c.rails.byName(o.Rail)
+	if rail == nil {
+		return Payment{}, railMissing(o.Rail)
+	}
+	ctx, cancel := context.WithTimeout(c.work, payTimeout)
+	defer cancel()
+	pg, err := pageOf(o)
+	if err != nil {
+		return Payment{}, err
+	}
+	if pg.URL != "" {
+		return rail.Outcome(ctx, o.ID)
+	}
+	p := Purchase{
+		OrderID: o.ID, Plan: plan, Subscriber: o.Subscriber, Credits: o.Credits, Amounts: plan.Price.Amounts, Receivers: plan.Price.Receivers,
+		Total: o.Amount, DelegationID: o.DelegationID,
+	}
+	if o.Session != "" {
+		p.Session = &pg.Input
+	}
+	if plan.IsPayAsYouGo() {
+		p.Amounts = make([]toll.Units, len(plan.Price.Amounts))
+		for i, a := range plan.Price.Amounts {
+			p.Amounts[i] = times(a, o.Credits)
+		}
+	}
+	if o.DelegationID != "" {
+		d, err := store.DelegationByID(ctx, c.store, o.DelegationID)
+		if err != nil {
+			return Payment{}, err
+		}
+		p.PaymentMethod = d.PaymentMethod
+	}
+	return rail.Pay(ctx, p)
+}
+
+// finish writes what the rail decided, once, whoever else does the same.
+func (c *Checkout) finish(plan *toll.Plan, o *store.Order, p *Payment) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.work), finishTimeout)
+	defer cancel()
+	c.at("finish")
+	var err error
+	if p.Status == toll.OrderFailed {
+		err = c.fail(ctx, o, p)
+	} else {
+		err = c.confirm(ctx, plan, o, p)
+	}
+	c.at("finished")
+	return err
+}
+
+// confirm mints the credits of a paid order. An order that had failed and was paid after all gets them too: the money moved.
+func (c *Checkout) confirm(ctx context.Context, plan *toll.Plan, o *store.Order, p *Payment) error {
+	now := c.now()
+	op := ledger.MintOp{Plan: o.Plan, Subscriber: o.Subscriber, Amount: o.Credits, EndsAt: plan.LotEnd(now), Ref: o.ID, Order: true}
+	_, err := c.ledger.MintWith(ctx, op, func(tx *store.Tx, m ledger.Minted) error {
+		next, err := store.OrderForUpdate(ctx, tx, o.Account, o.ID)
+		if err != nil {
+			return err
+		}
+		late := !next.Open
+		if late {
+			c.log.Error("an order that had failed is paid", "order", o.ID)
+			if _, _, err := store.CountOrder(ctx, tx, o.Plan, 0); err != nil {
+				return err
+			}
+		}
+		next.Status, next.Open, next.UpdatedAt = toll.OrderConfirmed, false, now
+		next.FailureReason, next.FailureCode, next.FailureParams = "", "", ""
+		if next.TxHash = p.TxHash; next.TxHash == "" {
+			next.TxHash = m.Transaction.String()
+		}
+		if err := store.UpdateOrder(ctx, tx, next); err != nil || next.DelegationID == "" {
+			return err
+		}
+		d, err := store.DelegationForUpdate(ctx, tx, next.DelegationID)
+		if err != nil {
+			return err
+		}
+		if late {
+			d.Spent += min(next.Cents, d.Remaining())
+			d.Transactions++
+		} else {
+			d.Reserved -= next.Cents
+			d.Spent += next.Cents
+		}
+		if err := store.UpdateDelegation(ctx, tx, d); err != nil {
+			return err
+		}
+		return store.UpdateDelegationTransaction(ctx, tx, d.ID, o.ID, toll.TransactionSucceeded, p.providerID(), "")
+	})
+	if err != nil {
+		c.log.Error("a paid order has no credits yet", "order", o.ID, "err", err)
+	}
+	return err
+}
+
+func (p *Payment) providerID() string {
+	if p.ProviderID != "" {
+		return p.ProviderID
+	}
+	return p.TxHash
+}
+
+// fail gives back all that an order took.
+func (c *Checkout) fail(ctx context.Context, o *store.Order, p *Payment) error {
+	params := ""
+	if len(p.Params) > 0 {
+		text, err := json.Marshal(p.Params)
+		if err != nil {
+			return err
+		}
+		params = string(text)
+	}
+	op := ledger.OrderOp{Plan: o.Plan, Subscriber: o.Subscriber, Recorded: func(tx *store.Tx) (bool, error) {
+		now, err := store.OrderOfAccount(ctx, tx, o.Account, o.ID)
+		return err == nil && !now.Open, err
+	}}
+	if o.Permission != nil {
+		op.Permission = *o.Permission
+	}
+	return c.ledger.UndoOrderWith(ctx, op, func(tx *store.Tx) error {
+		next, err := store.OrderForUpdate(ctx, tx, o.Account, o.ID)
+		if err != nil {
+			return err
+		}
+		next.Status, next.Open, next.UpdatedAt = toll.OrderFailed, false, c.now()
+		next.TxHash, next.FailureReason, next.FailureCode, next.FailureParams = p.TxHash, p.FailureReason, p.FailureCode, params
+		if next.FailureReason == "" {
+			next.FailureReason = (&toll.Error{Code: failure(next).Code}).Text()
+		}
+		if err := store.UncountOrder(ctx, tx, o.Plan); err != nil {
+			return err
+		}
+		if next.DelegationID != "" {
+			d, err := store.DelegationForUpdate(ctx, tx, next.DelegationID)
+			if err != nil {
+				return err
+			}
+			d.Reserved -= next.Cents
+			d.Transactions--
+			if err := store.UpdateDelegation(ctx, tx, d); err != nil {
+				return err
+			}
+			if err := store.UpdateDelegationTransaction(ctx, tx, d.ID, o.ID, toll.TransactionFailed, p.providerID(), next.FailureReason); err != nil {
+				return err
+			}
+		}
+		return store.UpdateOrder(ctx, tx, next)
+	})
+}
+
+// note keeps what is known of an order that is not decided, and says when it is looked at again.
+func (c *Checkout) note(o *store.Order, p *Payment, cause error) error {
+	if cause != nil {
+		c.log.Warn("an order waits for its rail", "order", o.ID, "rail", o.Rail, "tries", o.Tries, "err", cause)
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.work), finishTimeout)
+	defer cancel()
+	return c.store.Tx(ctx, func(tx *store.Tx) error {
+		next, err := store.OrderForUpdate(ctx, tx, o.Account, o.ID)
+		if err != nil || !next.Open {
+			return err
+		}
+		pause := min(time.Second<<min(max(next.Tries-1, 0), 6), time.Minute)
+		switch p.Status {
+		case toll.OrderSigned, toll.OrderSent, toll.OrderIncluded:
+			next.Status = p.Status
+			pause = 2 * time.Second
+		}
+		if p.TxHash != "" {
+			next.TxHash = p.TxHash
+		}
+		if p.CheckoutURL != "" {
+			pg, err := pageOf(next)
+			if err != nil {
+				return err
+			}
+			pg.ID, pg.URL, pg.CreatedAt, pg.ExpiresAt = p.SessionID, p.CheckoutURL, p.CreatedAt.Unix(), p.ExpiresAt.Unix()
+			text, err := json.Marshal(pg)
+			if err != nil {
+				return err
+			}
+			next.Session = string(text)
+			pause = personEvery
+		}
+		next.TryAt, next.UpdatedAt = c.now().Add(pause), c.now()
+		return store.UpdateOrder(ctx, tx, next)
+	})
+}
+
+// await returns an order when it is decided, when a person must act, or when the time is over. The error is that of a rail
+// which cannot be used now; the order is then open, and is returned too.
+func (c *Checkout) await(ctx context.Context, o *store.Order, wait time.Duration) (*store.Order, error) {
+	ctx, cancel := context.WithTimeout(ctx, wait)
+	defer cancel()
+	for {
+		now, err := store.OrderOfAccount(context.WithoutCancel(ctx), c.store, o.Account, o.ID)
+		if err != nil {
+			return o, fault(err)
+		}
+		o = now
+		pg, err := pageOf(o)
+		if err != nil {
+			return o, fault(err)
+		}
+		if !o.Open || pg.URL != "" || ctx.Err() != nil {
+			return o, nil
+		}
+		var done <-chan struct{}
+		r := c.runOf(o.ID)
+		if r == nil && !c.now().Before(o.TryAt) {
+			if r, err = c.claim(ctx, o); err != nil {
+				return o, fault(err)
+			}
+		}
+		if r != nil {
+			done = r.done
+		}
+		select {
+		case <-done:
+			if e, ok := errors.AsType[*toll.Error](r.err); ok && e.HTTPStatus() == 503 {
+				if now, err := store.OrderOfAccount(context.WithoutCancel(ctx), c.store, o.Account, o.ID); err == nil && !now.Open {
+					return now, nil
+				}
+				return o, e
+			}
+			if r.err != nil {
+				pause(ctx, pollEvery)
+			}
+		case <-time.After(pollEvery):
+		case <-ctx.Done():
+		}
+	}
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	select {
+	case <-time.After(d):
+	case <-ctx.Done():
+	}
+}
+
+// claim goes on with an order that is due, unless another process has just begun to; then it returns nil.
+func (c *Checkout) claim(ctx context.Context, o *store.Order) (*run, error) {
+	if r := c.runOf(o.ID); r != nil {
+		return r, nil
+	}
+	claimed := false
+	err := c.store.Tx(ctx, func(tx *store.Tx) (err error) {
+		claimed, err = store.ClaimOrder(ctx, tx, o, c.now().Add(lease))
+		return err
+	})
+	if err != nil || !claimed {
+		return nil, err
+	}
+	return c.drive(o), nil
+}
+
+// Reconcile goes on with what a crash or a rail left open: orders without a decision, and revoked delegations whose
+// permissions are not all revoked. It works off one slice and returns how many orders it went on with; any number of
+// processes may do this on one database.
+func (c *Checkout) Reconcile(ctx context.Context) (int, error) {
+	due, err := store.DueOrders(ctx, c.store, c.now(), dueOrders)
+	if err != nil {
+		return 0, fault(err)
+	}
+	var mu sync.Mutex
+	var errs []error
+	n := 0
+	var wg sync.WaitGroup
+	slots := make(chan struct{}, driveAtOnce)
+	for _, o := range due {
+		if c.rails.byName(o.Rail) == nil {
+			continue // until an operator configures it again
+		}
+		slots <- struct{}{}
+		wg.Go(func() {
+			defer func() { <-slots }()
+			r, err := c.claim(ctx, o)
+			if r != nil {
+				select {
+				case <-r.done:
+				case <-ctx.Done():
+				}
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			if r != nil {
+				n++
+			}
+			errs = append(errs, err)
+		})
+	}
+	wg.Wait()
+	errs = append(errs, c.finishRevocations(ctx))
+	return n, fault(errors.Join(errs...))
+}

@@ -1,0 +1,203 @@
+package checkout
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"time"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/ledger"
+	"github.com/tollhq/toll/internal/store"
+)
+
+// OrderRequest asks for a plan.
+type OrderRequest struct {
+	Caller       toll.Address
+	APIKeyID     toll.Hash // the key of the caller, which a delegation may ask for
+	Plan         *toll.Plan
+	DelegationID string        // limit on money to pay with, or its signed reference; "": the wallet of the caller pays
+	Wait         time.Duration // how long the answer may wait for the credits
+}
+
+// Order buys a plan for the caller. The answer of a paid plan has status 202 in it while the payment is not decided after
+// Wait. also runs in the transaction that records the order, with the order as it is then: confirmed when it is free, else
+// created. While an order of the caller for this plan is open, a second one is answered with it.
+//
+// Errors: [toll.CodeFiatPlanOnCryptoRoute], [toll.CodePlanUnlisted], [toll.CodePlanSoldOut], [toll.CodeTrialUsed],
+// [toll.CodeCreditsOverflow], [toll.CodeChainUnreachable], those of [Checkout.UsableDelegation], and the code with which the
+// rail refused.
+func (c *Checkout) Order(ctx context.Context, r OrderRequest, also func(*store.Tx, *toll.Order) error) (*toll.Order, error) {
+	plan := r.Plan
+	switch {
+	case !plan.IsListed:
+		return nil, unlisted(plan)
+	case !plan.Price.IsCrypto:
+		return nil, toll.NewError(toll.CodeFiatPlanOnCryptoRoute).WithHint("Use the checkout of the plan.")
+	case plan.IsPayAsYouGo():
+		return c.orderFree(ctx, plan, r.Caller, 0, false, also)
+	case plan.Price.IsFree():
+		return c.orderFree(ctx, plan, r.Caller, plan.Credits.Amount, plan.IsTrial, also)
+	}
+	in := intent{
+		plan: plan, subscriber: r.Caller, credits: plan.Credits.Amount, amount: plan.Price.Total(), delegation: r.DelegationID,
+		key: &r.APIKeyID, also: also,
+	}
+	if in.delegation != "" && plan.Price.TokenAddress.IsZero() {
+		return nil, toll.NewError(toll.CodeChainNativeDelegation).WithDetails("planId %s", plan.ID)
+	}
+	o, err := c.place(ctx, &in)
+	if err != nil {
+		return nil, err
+	}
+	return c.answer(ctx, plan, o, r.Wait)
+}
+
+// answer waits for an order and renders it.
+func (c *Checkout) answer(ctx context.Context, plan *toll.Plan, o *store.Order, wait time.Duration) (*toll.Order, error) {
+	o, err := c.await(ctx, o, wait)
+	if err != nil {
+		e := toll.AsError(err)
+		return nil, e.WithParam("orderId", o.ID).WithHint("The order is recorded and goes on by itself: read it, or repeat the call, which gives the same order.")
+	}
+	if o.Status == toll.OrderFailed {
+		return nil, failure(o)
+	}
+	out := c.render(ctx, plan, o)
+	if o.Open {
+		out.HTTPStatus = 202
+	}
+	return out, nil
+}
+
+// failure is the error that a failed order stands for.
+func failure(o *store.Order) *toll.Error {
+	e := &toll.Error{Code: o.FailureCode}
+	if e.Code == "" {
+		e.Code = toll.CodeOrderLacksMoney
+	}
+	if o.FailureParams != "" {
+		_ = json.Unmarshal([]byte(o.FailureParams), &e.Params) // params only decorate: unreadable ones are left out
+	}
+	if o.FailureReason != "" {
+		e = e.WithDetails("%s", o.FailureReason)
+	}
+	return e.WithParam("orderId", o.ID)
+}
+
+// EnsureFree makes the first order of a free plan for a holder who has none. Any number of callers, in any number of
+// processes, make one order; later orders come only from [Checkout.Order]. Errors: [toll.CodePlanUnlisted],
+// [toll.CodePlanSoldOut], [toll.CodeCreditsOverflow].
+func (c *Checkout) EnsureFree(ctx context.Context, plan *toll.Plan, holder toll.Address) error {
+	if !plan.Price.IsFree() || plan.IsPayAsYouGo() {
+		return toll.Errorf(toll.CodeInternal, "The plan is not free.")
+	}
+	_, err := c.orderFree(ctx, plan, holder, plan.Credits.Amount, true, nil)
+	if errors.Is(err, toll.NewError(toll.CodeTrialUsed)) {
+		return nil
+	}
+	return err
+}
+
+// orderFree records an order that costs nothing, with its credits: those of a free plan, or none, which opens a
+// pay-as-you-go account.
+func (c *Checkout) orderFree(
+	ctx context.Context, plan *toll.Plan, holder toll.Address, credits toll.Credits, firstOnly bool, also func(*store.Tx, *toll.Order) error,
+) (*toll.Order, error) {
+	now := c.now()
+	o := &store.Order{
+		ID: toll.NewUUID(), Account: ledger.NewAccountID(plan.ID, holder), Plan: plan.ID, Subscriber: holder,
+		Status: toll.OrderConfirmed, Credits: credits, Currency: plan.Price.CurrencyName(), CreatedAt: now, UpdatedAt: now,
+	}
+	op := ledger.MintOp{
+		Plan: plan.ID, Subscriber: holder, Amount: credits, EndsAt: plan.LotEnd(now), Ref: o.ID, Order: true, FirstOnly: firstOnly,
+	}
+	m, err := c.ledger.MintWith(ctx, op, func(tx *store.Tx, m ledger.Minted) error {
+		if err := takePlace(ctx, tx, plan.ID); err != nil {
+			return err
+		}
+		o.TxHash = m.Transaction.String()
+		if err := store.InsertOrder(ctx, tx, o); err != nil || also == nil {
+			return err
+		}
+		// The balance is read after the commit; the credits are known now.
+		return also(tx, rendered(o))
+	})
+	if ledger.IsRefused(err, ledger.NotFirst) {
+		return nil, toll.NewError(toll.CodeTrialUsed).WithDetails("planId %s", plan.ID)
+	}
+	if err != nil {
+		return nil, fault(err)
+	}
+	o.TxHash = m.Transaction.String()
+	return c.render(ctx, plan, o), nil
+}
+
+// takePlace counts an order of a plan. Listing and limit count as they are now, not as the caller read them.
+func takePlace(ctx context.Context, tx *store.Tx, id toll.PlanID) error {
+	current, err := store.PlanByID(ctx, tx, id)
+	if err != nil {
+		return err
+	}
+	if !current.IsListed {
+		return unlisted(current)
+	}
+	_, ok, err := store.CountOrder(ctx, tx, id, current.MaxOrders)
+	if err != nil {
+		return err
+	}
+	if !ok {
+		return toll.NewError(toll.CodePlanSoldOut).WithDetails("planId %s", id)
+	}
+	return nil
+}
+
+func unlisted(plan *toll.Plan) *toll.Error {
+	return toll.NewError(toll.CodePlanUnlisted).WithDetails("planId %s", plan.ID)
+}
+
+// OrderByID returns an order to its subscriber and to the owner of its plan; for everybody else it does not exist:
+// [toll.CodeOrderNotFound].
+func (c *Checkout) OrderByID(ctx context.Context, caller toll.Address, id string) (*toll.Order, error) {
+	id, err := toll.ParseUUID(id)
+	if err != nil {
+		return nil, err
+	}
+	none := toll.NewError(toll.CodeOrderNotFound).WithDetails("orderId %s", id)
+	o, err := store.OrderByID(ctx, c.store, id)
+	if errors.Is(err, store.ErrNotFound) {
+		return nil, none
+	}
+	if err != nil {
+		return nil, fault(err)
+	}
+	plan, err := store.PlanByID(ctx, c.store, o.Plan)
+	if err != nil {
+		return nil, fault(err)
+	}
+	if caller != o.Subscriber && caller != plan.Owner {
+		return nil, none
+	}
+	return c.render(ctx, plan, o), nil
+}
+
+// render returns an order with the balance of its subscriber, when it brought credits.
+func (c *Checkout) render(ctx context.Context, plan *toll.Plan, o *store.Order) *toll.Order {
+	out := rendered(o)
+	if o.Status == toll.OrderConfirmed || o.Status == toll.OrderFinal {
+		// The order stands whatever this read brings: a failure here must not invite a second order.
+		if b, err := c.Balance(ctx, plan, o.Subscriber, false); err == nil {
+			out.Balance = b
+		}
+	}
+	return out
+}
+
+func rendered(o *store.Order) *toll.Order {
+	return &toll.Order{
+		Success: o.Status != toll.OrderFailed, OrderID: o.ID, Status: o.Status, PlanID: o.Plan, TxHash: o.TxHash,
+		CreditsGranted: o.Credits, Amount: o.Amount, Currency: o.Currency, FailureReason: o.FailureReason,
+		Message: "The order is " + string(o.Status) + ".", HTTPStatus: 200, When: toll.At(o.UpdatedAt),
+		Data: map[string]any{"orderId": o.ID, "planId": o.Plan},
+	}
+}

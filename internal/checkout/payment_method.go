@@ -1,0 +1,203 @@
+package checkout
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/store"
+)
+
+const (
+	maxAlias       = 100 // characters
+	maxAllowedKeys = 64
+)
+
+// methodRefused says why a payment method cannot pay for a key, nil when it can.
+func methodRefused(m *store.PaymentMethod, key *toll.Hash, now time.Time) *toll.Error {
+	switch {
+	case !m.RevokedAt.IsZero():
+		return toll.NewError(toll.CodePaymentMethodRevoked)
+	case m.ExpYear > 0 && !now.Before(time.Date(int(m.ExpYear), time.Month(m.ExpMonth)+1, 1, 0, 0, 0, 0, time.UTC)):
+		return toll.Errorf(toll.CodePaymentMethodUnusable, "The card has expired.")
+	case len(m.AllowedKeys) > 0 && (key == nil || !slices.Contains(m.AllowedKeys, *key)):
+		return toll.NewError(toll.CodePaymentMethodNotAllowed)
+	}
+	return nil
+}
+
+func (c *Checkout) methodUsable(ctx context.Context, q store.Querier, d *store.Delegation, key *toll.Hash, now time.Time) error {
+	m, err := store.PaymentMethodByID(ctx, q, d.Owner, d.PaymentMethod)
+	if errors.Is(err, store.ErrNotFound) {
+		if d.Provider == toll.ProviderCrypto {
+			return nil // a wallet has a row only when its owner noted something
+		}
+		return toll.NewError(toll.CodePaymentMethodUnusable)
+	}
+	if err != nil {
+		return fault(err)
+	}
+	if e := methodRefused(m, key, now); e != nil {
+		return e
+	}
+	return nil
+}
+
+// wallet is the payment method that everybody has.
+func wallet(owner toll.Address, now time.Time) *store.PaymentMethod {
+	text := owner.String()
+	return &store.PaymentMethod{
+		Owner: owner, ID: owner.Lower(), Provider: toll.ProviderCrypto, Brand: "ethereum", Last4: text[len(text)-4:], CreatedAt: now,
+	}
+}
+
+func summary(m *store.PaymentMethod) toll.PaymentMethod {
+	out := toll.PaymentMethod{
+		ID: m.ID, Type: toll.PaymentCard, Brand: m.Brand, Last4: m.Last4, ExpMonth: m.ExpMonth, ExpYear: m.ExpYear, Provider: m.Provider,
+		Status: toll.StatusActive,
+	}
+	if len(m.AllowedKeys) > 0 {
+		out.AllowedAPIKeyIDs = &m.AllowedKeys
+	}
+	if m.Provider == toll.ProviderCrypto {
+		out.Type, out.ID = toll.PaymentWallet, m.Owner.String()
+	}
+	if m.Alias != "" {
+		out.Alias = &m.Alias
+	}
+	if !m.RevokedAt.IsZero() {
+		out.Status = toll.StatusRevoked
+	}
+	return out
+}
+
+// PaymentMethods returns the cards of the caller, the oldest first, and then the wallet. usable leaves those with which the
+// API key of the call can pay now; provider "" leaves all.
+func (c *Checkout) PaymentMethods(ctx context.Context, caller Owner, usable bool, provider toll.Provider) ([]toll.PaymentMethod, error) {
+	all, err := store.PaymentMethods(ctx, c.store, caller.Address)
+	if err != nil {
+		return nil, fault(err)
+	}
+	own := wallet(caller.Address, c.now())
+	cards := slices.DeleteFunc(all, func(m *store.PaymentMethod) bool {
+		if m.Provider == toll.ProviderCrypto {
+			own = m
+		}
+		return m.Provider == toll.ProviderCrypto
+	})
+	out := []toll.PaymentMethod{}
+	for _, m := range append(cards, own) {
+		if (provider == "" || m.Provider == provider) && (!usable || methodRefused(m, &caller.KeyID, c.now()) == nil) {
+			out = append(out, summary(m))
+		}
+	}
+	return out, nil
+}
+
+// methodID returns the stored id of a payment method, and whether it is the wallet of the owner.
+func methodID(owner toll.Address, id string) (string, bool) {
+	if a, err := toll.ParseAddress(id); err == nil && a == owner {
+		return owner.Lower(), true
+	}
+	return id, false
+}
+
+// ChangePaymentMethod sets the alias and the API keys that may use a payment method. Errors:
+// [toll.CodePaymentMethodNotFound], [toll.CodeKeyNotFound], [toll.CodeBadRequest].
+func (c *Checkout) ChangePaymentMethod(ctx context.Context, caller Owner, id string, in toll.PaymentMethodChange) (*toll.PaymentMethod, error) {
+	alias, keys, err := readChange(in)
+	if err != nil {
+		return nil, err
+	}
+	for _, k := range keys {
+		if err := c.ownKey(ctx, caller.Address, k); err != nil {
+			return nil, err
+		}
+	}
+	id, isWallet := methodID(caller.Address, id)
+	var out toll.PaymentMethod
+	err = c.store.Tx(ctx, func(tx *store.Tx) error {
+		m, err := store.PaymentMethodForUpdate(ctx, tx, caller.Address, id)
+		if errors.Is(err, store.ErrNotFound) {
+			if !isWallet {
+				return toll.NewError(toll.CodePaymentMethodNotFound)
+			}
+			m, err = wallet(caller.Address, c.now()), nil
+		}
+		if err != nil {
+			return err
+		}
+		if alias != nil {
+			m.Alias = *alias
+		}
+		if len(in.AllowedAPIKeyIDs) > 0 {
+			m.AllowedKeys = keys
+		}
+		out = summary(m)
+		return store.PutPaymentMethod(ctx, tx, m)
+	})
+	if err != nil {
+		return nil, fault(err)
+	}
+	return &out, nil
+}
+
+// readChange returns the new alias, nil when it stays, and the new keys.
+func readChange(in toll.PaymentMethodChange) (alias *string, keys []toll.Hash, err error) {
+	var faults []toll.Fault
+	if len(in.Alias) > 0 {
+		if err := json.Unmarshal(in.Alias, &alias); err != nil || alias != nil && (utf8.RuneCountInString(*alias) > maxAlias || !printable(*alias)) {
+			faults = append(faults, toll.Fault{Path: "alias", Message: "must be a text of at most 100 printable characters, or null"})
+		}
+		if alias == nil {
+			alias = new(string)
+		}
+	}
+	if len(in.AllowedAPIKeyIDs) > 0 {
+		if err := json.Unmarshal(in.AllowedAPIKeyIDs, &keys); err != nil || len(keys) > maxAllowedKeys {
+			faults = append(faults, toll.Fault{Path: "allowedApiKeyIds", Message: "must be an array of at most 64 ids of API keys, or null"})
+		}
+		slices.SortFunc(keys, func(a, b toll.Hash) int { return strings.Compare(a.String(), b.String()) })
+		keys = slices.Compact(keys)
+	}
+	if len(faults) > 0 {
+		return nil, nil, toll.Faults(faults)
+	}
+	return alias, keys, nil
+}
+
+func printable(s string) bool {
+	return utf8.ValidString(s) && strings.IndexFunc(s, func(r rune) bool { return r < ' ' || r == 0x7f }) < 0
+}
+
+// RemovePaymentMethod revokes a card and the delegations that pay with it; a repeat changes nothing. Errors:
+// [toll.CodePaymentMethodNotFound], and [toll.CodeForbidden] for the wallet.
+func (c *Checkout) RemovePaymentMethod(ctx context.Context, caller Owner, id string) error {
+	id, isWallet := methodID(caller.Address, id)
+	if isWallet {
+		return toll.Errorf(toll.CodeForbidden, "The wallet cannot be removed.").WithHint("Revoke the delegations that pay with it.")
+	}
+	err := c.store.Tx(ctx, func(tx *store.Tx) error {
+		m, err := store.PaymentMethodForUpdate(ctx, tx, caller.Address, id)
+		if errors.Is(err, store.ErrNotFound) {
+			return toll.NewError(toll.CodePaymentMethodNotFound)
+		}
+		if err != nil || !m.RevokedAt.IsZero() {
+			return err
+		}
+		m.RevokedAt = c.now()
+		if err := store.PutPaymentMethod(ctx, tx, m); err != nil {
+			return err
+		}
+		return store.RevokeDelegationsOf(ctx, tx, caller.Address, id, m.RevokedAt)
+	})
+	if err != nil {
+		return fault(err)
+	}
+	return fault(c.finishRevocations(ctx))
+}

@@ -1,0 +1,234 @@
+package checkout
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"math/big"
+	"time"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/ledger"
+	"github.com/tollhq/toll/internal/store"
+)
+
+// lease is how long an order is left to the process that works on it. Two that work on one order do no harm: the rail and
+// the ledger know it by its id.
+const lease = 10 * time.Second
+
+// intent is an order that somebody wants.
+type intent struct {
+	plan       *toll.Plan
+	subscriber toll.Address
+	credits    toll.Credits // what it grants; of a pay-as-you-go plan decided under the lock
+	amount     toll.Units   // what it costs
+	delegation string       // id or reference; "" for none
+	key        *toll.Hash   // the API key that uses the delegation
+	session    *SessionInput
+	also       func(*store.Tx, *toll.Order) error
+	topUp      *TopUp // nil: somebody asked for the order
+}
+
+// openKey keeps orders apart that may be open at the same time. An account has one, but for pages, on which a person may
+// never act, and for pay-as-you-go plans, whose orders are as large as their requests.
+func (in *intent) openKey(id string) string {
+	switch {
+	case in.topUp != nil && in.plan.IsPayAsYouGo():
+		if in.topUp.RequestID != "" {
+			return "request/" + in.topUp.RequestID
+		}
+		return "order/" + id
+	case in.session != nil && !in.plan.IsTrial:
+		return "order/" + id
+	}
+	return ""
+}
+
+var errEnough = errors.New("checkout: the account has what the request needs")
+
+// place records an order and takes what it needs, in one transaction, and has it paid in the background. It returns an open
+// order of the account instead when there is one, or what was bought for the request of a top-up; nil when a top-up is not
+// needed any more.
+func (c *Checkout) place(ctx context.Context, in *intent) (*store.Order, error) {
+	plan := in.plan
+	name, rail := c.rails.of(plan)
+	if rail == nil {
+		return nil, railMissing(name)
+	}
+	delegation := ""
+	if in.delegation != "" {
+		var err error
+		if delegation, err = c.DelegationID(in.subscriber, in.delegation); err != nil {
+			return nil, err
+		}
+	}
+	account := ledger.NewAccountID(plan.ID, in.subscriber)
+	id, found := toll.NewUUID(), (*store.Order)(nil)
+	op := ledger.OrderOp{Plan: plan.ID, Subscriber: in.subscriber, FirstOnly: plan.IsTrial}
+	if in.topUp != nil {
+		op.Permission = in.topUp.Permission
+	}
+	op.Recorded = func(tx *store.Tx) (bool, error) {
+		var err error
+		if found, err = c.findOrder(ctx, tx, in, account, id); err != nil || found == nil {
+			return false, err
+		}
+		if found.ID != id && in.also != nil {
+			return true, in.also(tx, rendered(found))
+		}
+		return true, nil
+	}
+	c.at("place")
+	err := c.ledger.OrderWith(ctx, op, func(tx *store.Tx, a ledger.Account) error {
+		now := c.now()
+		o := &store.Order{
+			ID: id, Account: account, Plan: plan.ID, Subscriber: in.subscriber, Status: toll.OrderCreated, Credits: in.credits,
+			Amount: in.amount, Currency: plan.Price.CurrencyName(), CreatedAt: now, UpdatedAt: now,
+			Open: true, OpenKey: in.openKey(id), Rail: name, DelegationID: delegation, TryAt: now.Add(lease), Tries: 1,
+		}
+		if t := in.topUp; t != nil {
+			if !t.lacks(&a, c.now()) {
+				return errEnough
+			}
+			o.RequestID = t.RequestID
+			if !t.Permission.IsZero() {
+				o.Permission = &t.Permission
+			}
+			if plan.IsPayAsYouGo() {
+				o.Credits = t.Needed - a.Available()
+				o.Amount = times(plan.Price.Total(), o.Credits)
+			}
+		}
+		if o.Credits > toll.MaxCredits-a.Balance || o.Credits > toll.MaxCredits-a.Minted-a.Returned {
+			return toll.NewError(toll.CodeCreditsOverflow)
+		}
+		if in.session != nil {
+			text, err := json.Marshal(page{Input: *in.session})
+			if err != nil {
+				return err
+			}
+			o.Session = string(text)
+		}
+		if err := takePlace(ctx, tx, plan.ID); err != nil {
+			return err
+		}
+		if delegation != "" {
+			if err := c.reserve(ctx, tx, in, o); err != nil {
+				return err
+			}
+		}
+		if err := store.InsertOrder(ctx, tx, o); err != nil {
+			return err
+		}
+		found = o
+		if in.also == nil {
+			return nil
+		}
+		return in.also(tx, rendered(o))
+	})
+	if errors.Is(err, errEnough) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fault(err)
+	}
+	c.at("placed")
+	if found.ID == id {
+		c.drive(found)
+	}
+	return found, nil
+}
+
+func railMissing(name string) *toll.Error {
+	if name == railCard {
+		return toll.NewError(toll.CodeCardOff)
+	}
+	return toll.NewError(toll.CodeChainUnreachable)
+}
+
+// findOrder returns the order that serves the intent already, under the lock of the account; nil when there is none.
+func (c *Checkout) findOrder(ctx context.Context, tx *store.Tx, in *intent, account ledger.AccountID, id string) (*store.Order, error) {
+	o, err := store.OrderOfAccount(ctx, tx, account, id)
+	if !errors.Is(err, store.ErrNotFound) {
+		return o, err // of an attempt whose commit got lost
+	}
+	if t := in.topUp; t != nil && t.RequestID != "" {
+		if o, err = orderOfRequest(ctx, tx, account, t.RequestID, t.had); err != nil || o != nil {
+			return o, err
+		}
+	}
+	o, err = store.OpenOrder(ctx, tx, account, in.openKey(id))
+	if errors.Is(err, store.ErrNotFound) {
+		return nil, nil
+	}
+	if err == nil && in.plan.IsTrial && in.topUp == nil && (in.session == nil || o.Session == "") {
+		return nil, toll.NewError(toll.CodeTrialUsed).WithDetails("planId %s", in.plan.ID).WithParam("orderId", o.ID).
+			WithHint("An order of it is under way.")
+	}
+	return o, err
+}
+
+// orderOfRequest returns the nth order, from 0, that was made for a request and did not fail; nil when there is none.
+func orderOfRequest(ctx context.Context, q store.Querier, account ledger.AccountID, requestID string, n int) (*store.Order, error) {
+	all, err := store.OrdersOfRequest(ctx, q, account, requestID)
+	if err != nil {
+		return nil, err
+	}
+	for _, o := range all {
+		if o.Status == toll.OrderFailed {
+			continue
+		}
+		if n--; n < 0 {
+			return o, nil
+		}
+	}
+	return nil, nil
+}
+
+// times returns n times the units. A product beyond 2^256-1 is a sum that no delegation has.
+func times(u toll.Units, n toll.Credits) toll.Units {
+	p := new(big.Int).Mul(u.Int(), big.NewInt(int64(n)))
+	v, err := toll.ParseUnits(p.String())
+	if err != nil {
+		v, _ = toll.ParseUnits(new(big.Int).Sub(new(big.Int).Lsh(big.NewInt(1), 256), big.NewInt(1)).String())
+	}
+	return v
+}
+
+// centsOf returns what an amount of a currency with 6 decimals takes of a delegation, rounded up; false when that is more
+// than any delegation has.
+func centsOf(u toll.Units) (int64, bool) {
+	n := u.Int()
+	n.Add(n, big.NewInt(9_999)).Quo(n, big.NewInt(10_000))
+	return n.Int64(), n.IsInt64() && n.Int64() <= int64(toll.MaxCents)
+}
+
+// reserve takes what an order costs from its delegation.
+func (c *Checkout) reserve(ctx context.Context, tx *store.Tx, in *intent, o *store.Order) error {
+	d, err := store.DelegationForUpdate(ctx, tx, o.DelegationID)
+	if errors.Is(err, store.ErrNotFound) {
+		return toll.NewError(toll.CodeDelegationNotFound)
+	}
+	if err != nil {
+		return err
+	}
+	now := c.now()
+	if err := c.usable(ctx, tx, d, in.subscriber, in.key, in.plan, now); err != nil {
+		return err
+	}
+	cents, err := affords(d, o.Amount)
+	if err != nil {
+		return err
+	}
+	o.Cents = cents
+	d.Reserved += cents
+	d.Transactions++
+	d.LastUsedAt = now
+	if err := store.UpdateDelegation(ctx, tx, d); err != nil {
+		return err
+	}
+	return store.InsertDelegationTransaction(ctx, tx, &toll.DelegationTransaction{
+		ID: toll.NewUUID(), DelegationID: d.ID, AmountCents: toll.Cents(cents), Currency: d.Currency, Status: toll.TransactionPending,
+		OrderID: o.ID, CreatedAt: toll.At(now),
+	})
+}

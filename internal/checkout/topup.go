@@ -1,0 +1,196 @@
+package checkout
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/ledger"
+	"github.com/tollhq/toll/internal/store"
+)
+
+// TopUp is what one request does about credits that are missing. Make one value for a request and hand it to
+// [Checkout.TopUp] again while the ledger refuses: it remembers what was bought for the request, so that the same request,
+// repeated or raced, buys once.
+type TopUp struct {
+	Plan         *toll.Plan
+	Subscriber   toll.Address
+	Permission   toll.Hash // the permission of the access token: its order limit counts
+	DelegationID string
+	APIKeyID     *toll.Hash // the key that created the permission; nil: not known
+	// Needed is what has to be available to the request, in all; beyond its own hold when it has one. A pay-as-you-go plan
+	// sells exactly what is missing of it. It does not count for a time plan, which needs a running period.
+	Needed    toll.Credits
+	RequestID string        // the request, or another name that its repeats have too; "": every call is a new one
+	Wait      time.Duration // bounds this call
+
+	had int // orders that this value was answered with
+}
+
+// lacks reports whether an account does not have what the request needs.
+func (t *TopUp) lacks(a *ledger.Account, now time.Time) bool {
+	if t.Plan.IsTime() {
+		return !a.Subscribed(now)
+	}
+	return a.Seq == 0 || a.Available() < t.Needed
+}
+
+// TopUp buys the plan once through the delegation, or waits for an order of the account that is under way, or finds that
+// nothing is missing any more. orderTx is the transaction of the order, "" when none was made. Afterwards the ledger decides.
+//
+// Errors: [toll.CodeDelegationNotFound], [toll.CodeDelegationRevoked], [toll.CodeDelegationExpired],
+// [toll.CodeDelegationExhausted], [toll.CodeDelegationInsufficient], [toll.CodeDelegationPlanMismatch],
+// [toll.CodeUnsupportedScheme], [toll.CodePaymentMethodUnusable], [toll.CodePaymentMethodRevoked],
+// [toll.CodePaymentMethodNotAllowed], [toll.CodeOrderLimit], [toll.CodePermissionUnknown], [toll.CodePermissionRevoked],
+// [toll.CodePermissionExpired], [toll.CodePlanUnlisted], [toll.CodePlanSoldOut], [toll.CodeTrialUsed],
+// [toll.CodeCreditsOverflow]; [toll.CodeTopUpRefused] with the code of the rail in its details; the 503 of a rail that cannot
+// be used, [toll.CodeCardOff]; and [toll.CodeSettlementPending], with params.transaction, while the order is not decided.
+func (c *Checkout) TopUp(ctx context.Context, t *TopUp) (orderTx string, err error) {
+	if t.DelegationID == "" {
+		return "", toll.NewError(toll.CodeDelegationNotFound)
+	}
+	in := intent{
+		plan: t.Plan, subscriber: t.Subscriber, credits: t.Plan.Credits.Amount, amount: t.Plan.Price.Total(), delegation: t.DelegationID,
+		key: t.APIKeyID, topUp: t,
+	}
+	o, err := c.openTopUp(ctx, &in)
+	if err == nil && o == nil {
+		o, err = c.place(ctx, &in)
+	}
+	if err != nil || o == nil {
+		return "", err
+	}
+	if o, err = c.await(ctx, o, t.Wait); err != nil {
+		return "", err
+	}
+	switch {
+	case o.Status == toll.OrderFailed:
+		return "", topUpRefused(o)
+	case o.Open:
+		return "", toll.NewError(toll.CodeSettlementPending).WithParam("transaction", o.TxHash)
+	}
+	if o.RequestID == t.RequestID {
+		t.had++
+	}
+	return o.TxHash, nil
+}
+
+// openTopUp returns an order under way for which the request can wait, without a transaction: most callers of an empty account
+// come here. What it does not see, [Checkout.place] finds under the lock.
+func (c *Checkout) openTopUp(ctx context.Context, in *intent) (*store.Order, error) {
+	if in.plan.IsPayAsYouGo() {
+		return nil, nil
+	}
+	if err := c.UsableDelegation(ctx, in.subscriber, in.key, in.delegation, in.plan); err != nil && !isBudget(err) {
+		return nil, err
+	}
+	o, err := store.OpenOrder(ctx, c.store, ledger.NewAccountID(in.plan.ID, in.subscriber), "")
+	if errors.Is(err, store.ErrNotFound) {
+		return nil, nil
+	}
+	return o, fault(err)
+}
+
+// isBudget reports whether a delegation is refused for what orders under way have taken of it.
+func isBudget(err error) bool {
+	return errors.Is(err, toll.NewError(toll.CodeDelegationExhausted)) || errors.Is(err, toll.NewError(toll.CodeDelegationInsufficient))
+}
+
+// topUpRefused is the error of a top-up whose order failed: codes of delegations as they are, all others in the details.
+func topUpRefused(o *store.Order) *toll.Error {
+	e := failure(o)
+	switch e.Code {
+	case toll.CodeDelegationNotFound, toll.CodeDelegationRevoked, toll.CodeDelegationExpired, toll.CodeDelegationExhausted,
+		toll.CodeDelegationInsufficient, toll.CodeUnsupportedScheme:
+		return e
+	}
+	refused := toll.NewError(toll.CodeTopUpRefused).WithDetails("%s: %s", e.Code, o.FailureReason)
+	refused.Params = e.Params
+	return refused
+}
+
+// CanTopUp reports whether orders through the delegation could bring what the request needs, several if need be: nil when
+// they could, or when nothing is missing. It spends nothing and promises nothing. Errors are those of [Checkout.TopUp].
+func (c *Checkout) CanTopUp(ctx context.Context, t TopUp) error {
+	account := ledger.NewAccountID(t.Plan.ID, t.Subscriber)
+	a, permission, err := c.ledger.Snapshot(ctx, account, t.Permission)
+	if err != nil {
+		return fault(err)
+	}
+	if !t.lacks(&a, c.now()) {
+		return nil
+	}
+	if t.DelegationID == "" {
+		return toll.NewError(toll.CodeDelegationNotFound)
+	}
+	if name, rail := c.rails.of(t.Plan); rail == nil {
+		return railMissing(name)
+	}
+	d, err := c.delegationOf(ctx, c.store, t.Subscriber, t.DelegationID)
+	if err != nil {
+		return err
+	}
+	if err := c.usable(ctx, c.store, d, t.Subscriber, t.APIKeyID, t.Plan, c.now()); err != nil {
+		return err
+	}
+	current, err := store.PlanByID(ctx, c.store, t.Plan.ID)
+	if err != nil {
+		return fault(err)
+	}
+	if !current.IsListed {
+		return unlisted(current)
+	}
+	missing := t.Needed - a.Available()
+	if !t.Plan.IsPayAsYouGo() && !t.Plan.IsTime() {
+		o, err := store.OpenOrder(ctx, c.store, account, "")
+		if err == nil {
+			missing -= min(o.Credits, missing)
+		} else if !errors.Is(err, store.ErrNotFound) {
+			return fault(err)
+		}
+	}
+	orders, amount := int64(1), t.Plan.Price.Total()
+	switch {
+	case t.Plan.IsPayAsYouGo():
+		amount = times(amount, missing)
+	case t.Plan.IsTime():
+	case t.Plan.Credits.Amount <= 0:
+		return toll.NewError(toll.CodeInsufficientCredits)
+	default:
+		orders = int64((missing-1)/t.Plan.Credits.Amount) + 1
+		if missing <= 0 {
+			return nil
+		}
+	}
+	if t.Plan.IsTrial && (a.Orders > 0 || orders > 1) {
+		return toll.NewError(toll.CodeTrialUsed)
+	}
+	if limit := permission.OrderLimit; limit != nil && orders > *limit-permission.Orders {
+		return toll.NewError(toll.CodeOrderLimit)
+	}
+	if current.MaxOrders > 0 {
+		n, err := store.OrdersOfPlan(ctx, c.store, current.ID)
+		if err != nil {
+			return fault(err)
+		}
+		if orders > current.MaxOrders-n {
+			return toll.NewError(toll.CodePlanSoldOut)
+		}
+	}
+	return affordsAll(d, amount, orders)
+}
+
+// OrderOfRequest returns the last order that was made for a request and did not fail, or [store.ErrNotFound].
+func (c *Checkout) OrderOfRequest(ctx context.Context, account ledger.AccountID, requestID string) (*store.Order, error) {
+	all, err := store.OrdersOfRequest(ctx, c.store, account, requestID)
+	if err != nil {
+		return nil, err
+	}
+	for i := len(all) - 1; i >= 0; i-- {
+		if all[i].Status != toll.OrderFailed {
+			return all[i], nil
+		}
+	}
+	return nil, store.ErrNotFound
+}
