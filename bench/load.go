@@ -9,6 +9,7 @@ import (
 	"net"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -72,20 +73,22 @@ func (l *load) run(warm, window time.Duration) *slice {
 		defer c.close()
 		conns[i] = c
 	}
-	var begin, end time.Time
+	var w stretch
 	parts := make([]slice, len(l.lanes))
 	start := make(chan struct{})
 	var wg sync.WaitGroup
 	for i := range conns {
 		wg.Go(func() {
 			<-start
-			l.work(i, conns[i], begin, end, &parts[i])
+			l.work(i, conns[i], &w, &parts[i])
 		})
 	}
-	begin = time.Now().Add(warm)
-	end = begin.Add(window)
+	w.zero = time.Now()
+	w.begin.Store(int64(warm))
+	w.end.Store(int64(warm + window))
 	close(start)
 	wg.Wait()
+	out.window = time.Duration(w.end.Load() - w.begin.Load())
 	for i := range parts {
 		p := &parts[i]
 		out.done += p.done
@@ -99,12 +102,30 @@ func (l *load) run(warm, window time.Duration) *slice {
 	return out
 }
 
-func (l *load) work(lane int, c *connection, begin, end time.Time, out *slice) {
+// stretch is the part of a slice that is measured, in nanoseconds since zero. What a lane may send is bounded for some
+// loads: on a fast machine the warm-up is cut short by the first that has used a quarter of it, and the stretch by the first
+// that has used it up.
+type stretch struct {
+	zero       time.Time
+	begin, end atomic.Int64
+}
+
+func (w *stretch) now() int64 { return int64(time.Since(w.zero)) }
+
+func lower(v *atomic.Int64, to int64) {
+	for old := v.Load(); to < old && !v.CompareAndSwap(old, to); old = v.Load() {
+	}
+}
+
+func (l *load) work(lane int, c *connection, w *stretch, out *slice) {
 	mine := l.lanes[lane]
-	before := time.Now()
-	for n := 0; before.Before(end); n++ {
+	before := w.now()
+	for n := 0; before < w.end.Load(); n++ {
+		if l.limit > 0 && n == l.limit/4 && before < w.begin.Load() {
+			lower(&w.begin, before)
+		}
 		if l.limit > 0 && n == l.limit {
-			out.fault = errors.New("the limit of a slice was reached; take more -accounts or fewer -seconds")
+			lower(&w.end, before)
 			return
 		}
 		count := l.sent[lane]
@@ -119,12 +140,12 @@ func (l *load) work(lane int, c *connection, begin, end time.Time, out *slice) {
 		if l.seen != nil {
 			l.seen(lane, body)
 		}
-		after := time.Now()
+		after := w.now()
 		out.size = len(body)
 		out.answered++
-		if !before.Before(begin) && !after.After(end) {
+		if before >= w.begin.Load() && after <= w.end.Load() {
 			out.done++
-			out.latency.add(after.Sub(before))
+			out.latency.add(time.Duration(after - before))
 		}
 		before = after
 	}
