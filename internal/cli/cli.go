@@ -12,7 +12,6 @@ import (
 	"os/signal"
 	"syscall"
 
-	"github.com/charmbracelet/fang"
 	"github.com/spf13/cobra"
 )
 
@@ -46,9 +45,10 @@ func run(ctx context.Context, args []string, a *app) int {
 	root.SetIn(a.in)
 	root.SetOut(a.out)
 	root.SetErr(a.err)
-	err := fang.Execute(ctx, root, fang.WithVersion(release()), fang.WithErrorHandler(func(_ io.Writer, _ fang.Styles, err error) {
+	err := root.ExecuteContext(ctx)
+	if err != nil {
 		a.report(err)
-	}))
+	}
 	return exitCode(err)
 }
 
@@ -62,7 +62,7 @@ TOLL_ENVIRONMENT, TOLL_PROFILE and TOLL_OUTPUT, else from the file that TOLL_CON
 Exit codes: 0 done, 1 failed, 2 usage, 3 not signed in, 4 payment required, 5 not found, 6 conflict, 7 try again.`
 	f := root.PersistentFlags()
 	f.StringVarP(&a.flags.profile, "profile", "p", "", "profile of the configuration file")
-	f.StringVarP(&a.flags.output, "output", "o", "", "table, json, ndjson, csv or quiet")
+	f.StringVarP(&a.flags.output, "output", "o", "", "table (default), json, ndjson, csv or quiet")
 	f.StringVarP(&a.flags.output, "format", "f", "", "the same as --output")
 	f.BoolVarP(&a.flags.quiet, "quiet", "q", false, "print no data")
 	f.BoolVarP(&a.flags.verbose, "verbose", "v", false, "say more on stderr")
@@ -70,6 +70,11 @@ Exit codes: 0 done, 1 failed, 2 usage, 3 not signed in, 4 payment required, 5 no
 	f.StringVar(&a.flags.keyFile, "api-key-file", "", "file that holds the API key")
 	f.BoolVar(&a.flags.yes, "yes", false, "do not ask")
 	f.BoolVar(&a.flags.noColor, "no-color", false, "no colour")
+	root.Version = release()
+	root.SilenceUsage, root.SilenceErrors = true, true
+	root.CompletionOptions.DisableDefaultCmd = true
+	root.SetHelpFunc(a.help)
+	root.SetHelpCommand(a.helpCommand())
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	root.PersistentPreRunE = func(cmd *cobra.Command, args []string) error {
 		if err := a.fromEnvironment(cmd); err != nil {
@@ -85,8 +90,9 @@ Exit codes: 0 done, 1 failed, 2 usage, 3 not signed in, 4 payment required, 5 no
 	}
 	root.AddCommand(
 		a.serveCommand(), a.devCommand(), a.keysCommand(), a.agentsCommand(), a.plansCommand(), a.tokensCommand(), a.x402Command(),
-		a.callCommand(), a.gateCommand(), a.versionsCommand(), a.versionCommand(),
+		a.callCommand(), a.gateCommand(), a.versionsCommand(), a.versionCommand(), a.configCommand(), a.completionCommand(), a.manCommand(),
 	)
 	root.AddCommand(a.deployedCommands()...)
+	completeFlags(root)
 	return root
 }

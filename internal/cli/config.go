@@ -1,0 +1,386 @@
+package cli
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tollhq/toll"
+)
+
+func (a *app) configCommand() *cobra.Command {
+	c := group("config", "Profiles: API key and address of a service", `Profiles: API key and address of a service, kept in one file that only you can read.
+
+Settings come from flags, else from the environment, else from the active profile.`,
+		a.configInit(), a.configSet(), a.configShow(), a.configUse())
+	for _, sub := range c.Commands() {
+		sub.Annotations = map[string]string{annotationNoProfile: "yes"} // they must work on a profile that is not there yet
+	}
+	return c
+}
+
+// document is a JSON object whose members keep their text.
+type document map[string]json.RawMessage
+
+// configuration is the configuration file. What this release does not know stays in it.
+type configuration struct {
+	path     string
+	top      document
+	profiles map[string]document
+}
+
+const defaultProfile = "default"
+
+func (a *app) openConfig() (*configuration, error) {
+	path, _ := a.configPath()
+	if path == "" {
+		return nil, errors.New("there is no home directory for the configuration file: name one with TOLL_CONFIG")
+	}
+	c := &configuration{path: path, top: document{}, profiles: map[string]document{}}
+	b, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return c, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("configuration: %w", err)
+	}
+	if json.Unmarshal(b, &c.top) != nil || c.top == nil {
+		return nil, fmt.Errorf("configuration: %s is not JSON as expected", path) // its text holds a key
+	}
+	if raw, ok := c.top["profiles"]; ok && json.Unmarshal(raw, &c.profiles) != nil {
+		return nil, fmt.Errorf("configuration: the profiles of %s are not JSON as expected", path)
+	}
+	return c, nil
+}
+
+// save writes the file, readable by its owner alone. A reader sees the old file or the new one.
+func (c *configuration) save() (err error) {
+	if c.top["profiles"], err = json.Marshal(c.profiles); err != nil {
+		return err
+	}
+	b, err := json.MarshalIndent(c.top, "", "  ")
+	if err != nil {
+		return err
+	}
+	dir := filepath.Dir(c.path)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return fmt.Errorf("configuration: %w", err)
+	}
+	f, err := os.CreateTemp(dir, ".config-*") // of mode 0600
+	if err != nil {
+		return fmt.Errorf("configuration: %w", err)
+	}
+	defer func() {
+		if err != nil {
+			_ = os.Remove(f.Name()) // the first error counts
+		}
+	}()
+	_, err = f.Write(append(b, '\n'))
+	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
+		return fmt.Errorf("configuration: %w", err)
+	}
+	if err := os.Rename(f.Name(), c.path); err != nil {
+		return fmt.Errorf("configuration: %w", err)
+	}
+	return nil
+}
+
+func (d document) text(name string) string { return text(d[name]) }
+
+func (d document) set(name, value string) {
+	if value == "" {
+		delete(d, name)
+		return
+	}
+	b, _ := json.Marshal(value) // a string always has JSON
+	d[name] = b
+}
+
+// active is the profile that commands use: that of the flag, of the environment, of the file.
+func (a *app) active(c *configuration) string {
+	return first(a.flags.profile, a.getenv("TOLL_PROFILE"), c.top.text("activeProfile"), defaultProfile)
+}
+
+// profile returns a profile, which is made when it is missing.
+func (c *configuration) profile(name string) document {
+	if c.profiles[name] == nil {
+		c.profiles[name] = document{}
+	}
+	return c.profiles[name]
+}
+
+// Settings of a profile.
+const (
+	settingKey         = "apiKey"
+	settingEnvironment = "environment"
+	settingURL         = "url"
+)
+
+// saveProfile puts settings into a profile of the configuration file, makes it the active one when there is none, and
+// returns the path of the file. Empty values stay as they are.
+func (a *app) saveProfile(name string, values map[string]string) (string, error) {
+	c, err := a.openConfig()
+	if err != nil {
+		return "", err
+	}
+	p := c.profile(name)
+	for _, setting := range slices.Sorted(maps.Keys(values)) {
+		if values[setting] == "" {
+			continue
+		}
+		if err := checkSetting(setting, values[setting]); err != nil {
+			return "", err
+		}
+		p.set(setting, values[setting])
+	}
+	if c.top.text("activeProfile") == "" {
+		c.top.set("activeProfile", name)
+	}
+	return c.path, c.save()
+}
+
+func checkSetting(name, value string) error {
+	switch name {
+	case settingEnvironment:
+		if e := toll.Environment(value); e != toll.Sandbox && e != toll.Live {
+			return usagef("the environment is sandbox or live")
+		}
+	case settingURL:
+		u, err := url.Parse(value)
+		if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || u.User != nil {
+			return usagef("the url is an absolute http or https url")
+		}
+	case settingKey:
+		if strings.ContainsFunc(value, func(r rune) bool { return r <= ' ' || r > '~' }) {
+			return usagef("the API key has a character that no key has") // and is not repeated
+		}
+	}
+	return nil
+}
+
+func (a *app) configInit() *cobra.Command {
+	var key, environment, address string
+	var ask bool
+	c := command("init", "Write a profile", nil)
+	c.Long = "Write a profile, by default the active one. The file that is printed is the one really used."
+	c.Example = "toll config init --url https://pay.example.com --api-key @key.txt\ntoll config init -i"
+	f := c.Flags()
+	f.StringVar(&key, "api-key", "", "API key; - reads it from stdin, @path from a file")
+	f.StringVar(&environment, "environment", "", "sandbox (default) or live")
+	f.StringVar(&address, "url", "", "address of the service")
+	f.BoolVarP(&ask, "interactive", "i", false, "ask for what is not given")
+	c.RunE = func(cmd *cobra.Command, _ []string) error {
+		if key != "" {
+			b, _, err := a.argument(key, false)
+			if err != nil {
+				return err
+			}
+			key = strings.TrimSpace(string(b))
+		}
+		if ask {
+			in := bufio.NewReader(a.in)
+			for _, q := range []struct {
+				question string
+				value    *string
+			}{{"Address of the service", &address}, {"Environment, sandbox or live", &environment}, {"API key", &key}} {
+				if *q.value != "" {
+					continue
+				}
+				fmt.Fprintf(a.err, "%s: ", q.question)
+				line, err := in.ReadString('\n')
+				if err != nil && line == "" {
+					return errors.New("stdin ended before all questions were answered")
+				}
+				*q.value = strings.TrimSpace(line)
+			}
+		}
+		file, err := a.openConfig()
+		if err != nil {
+			return err
+		}
+		name := a.active(file)
+		was := file.profile(name)
+		environment = strings.ToLower(first(environment, was.text(settingEnvironment), string(toll.Sandbox)))
+		if _, err := a.saveProfile(name, map[string]string{settingKey: key, settingEnvironment: environment, settingURL: address}); err != nil {
+			return err
+		}
+		return a.showProfile(name)
+	}
+	return c
+}
+
+// settingOf reads the key of config set: apiKey, environment and url of the active profile, activeProfile, or
+// profiles.NAME.KEY. The key of an API key may carry the prefix that plugins give it, as in xyzApiKey.
+func (a *app) settingOf(c *configuration, key string) (profile, name string, err error) {
+	profile, name = a.active(c), key
+	if rest, ok := strings.CutPrefix(key, "profiles."); ok {
+		if profile, name, ok = cutLast(rest, "."); !ok || profile == "" {
+			return "", "", usagef("a setting of a profile is written as profiles.NAME.KEY")
+		}
+	} else if key == "activeProfile" {
+		return "", key, nil
+	}
+	if word, ok := strings.CutSuffix(name, "ApiKey"); ok && word != "" && !strings.ContainsFunc(word, func(r rune) bool { return r < 'a' || r > 'z' }) {
+		name = settingKey
+	}
+	switch name {
+	case settingKey, settingEnvironment, settingURL:
+		return profile, name, nil
+	}
+	return "", "", usagef("%q is no setting: there are apiKey, environment, url, activeProfile and profiles.NAME.KEY", key)
+}
+
+func (a *app) configSet() *cobra.Command {
+	c := command("set KEY VALUE", "Change a setting of the active profile", nil)
+	c.Long = `Change a setting: apiKey, environment or url of the active profile, activeProfile, or profiles.NAME.KEY.
+
+A value of - is read from stdin, @path from a file, which keeps an API key out of the history of the shell. An empty value
+takes the setting away.`
+	c.Example = "toll config set url https://pay.example.com\ntoll config set profiles.live.apiKey @live.key"
+	c.RunE = func(_ *cobra.Command, args []string) error {
+		c, err := a.openConfig()
+		if err != nil {
+			return err
+		}
+		profile, name, err := a.settingOf(c, args[0])
+		if err != nil {
+			return err
+		}
+		b, _, err := a.argument(args[1], false)
+		if err != nil {
+			return err
+		}
+		value := strings.TrimSpace(string(b))
+		if name == "activeProfile" {
+			return a.useProfile(value)
+		}
+		if value != "" {
+			if err := checkSetting(name, value); err != nil {
+				return err
+			}
+		}
+		c.profile(profile).set(name, value)
+		if err := c.save(); err != nil {
+			return err
+		}
+		return a.showProfile(profile)
+	}
+	return c
+}
+
+func (a *app) configUse() *cobra.Command {
+	return command("use PROFILE", "Make a profile the active one", func(_ *cobra.Command, args []string) error { return a.useProfile(args[0]) })
+}
+
+func (a *app) useProfile(name string) error {
+	c, err := a.openConfig()
+	if err != nil {
+		return err
+	}
+	if c.profiles[name] == nil {
+		return usagef("%s has no profile %q", c.path, name)
+	}
+	c.top.set("activeProfile", name)
+	if err := c.save(); err != nil {
+		return err
+	}
+	return a.showProfile(name)
+}
+
+func (a *app) configShow() *cobra.Command {
+	var all bool
+	c := command("show", "Show the active profile, with its API key masked", nil)
+	c.Flags().BoolVarP(&all, "all", "a", false, "every profile")
+	c.RunE = func(*cobra.Command, []string) error {
+		c, err := a.openConfig()
+		if err != nil {
+			return err
+		}
+		if !all {
+			return a.showProfile(a.active(c))
+		}
+		var items []json.RawMessage
+		for _, name := range slices.Sorted(maps.Keys(c.profiles)) {
+			b, err := json.Marshal(a.shown(c, name))
+			if err != nil {
+				return err
+			}
+			items = append(items, b)
+		}
+		if a.set.output == formatJSON {
+			b, err := json.Marshal(map[string]any{"path": c.path, "activeProfile": a.active(c), "profiles": nonNil(items)})
+			if err != nil {
+				return err
+			}
+			return a.writeJSON(b)
+		}
+		if a.set.output == formatQuiet {
+			return nil
+		}
+		return a.items(items, []column{
+			{"PROFILE", "profile"}, {"ACTIVE", "active"}, {"ENVIRONMENT", "environment"}, {"URL", "url"}, {"API KEY", "apiKey"},
+		})
+	}
+	return c
+}
+
+func nonNil(items []json.RawMessage) []json.RawMessage {
+	if items == nil {
+		return []json.RawMessage{}
+	}
+	return items
+}
+
+type shownProfile struct {
+	Path        string `json:"path"`
+	Profile     string `json:"profile"`
+	Active      bool   `json:"active"`
+	Environment string `json:"environment"`
+	URL         string `json:"url"`
+	APIKey      string `json:"apiKey"` // masked
+}
+
+func (a *app) shown(c *configuration, name string) shownProfile {
+	p := c.profiles[name]
+	return shownProfile{
+		Path: c.path, Profile: name, Active: name == a.active(c), Environment: p.text(settingEnvironment), URL: p.text(settingURL),
+		APIKey: masked(p.text(settingKey)),
+	}
+}
+
+func (a *app) showProfile(name string) error {
+	c, err := a.openConfig()
+	if err != nil {
+		return err
+	}
+	b, err := json.Marshal(a.shown(c, name))
+	if err != nil {
+		return err
+	}
+	return a.record(b)
+}
+
+// masked shows of an API key what lists of keys show: its prefix and its last 6 characters.
+func masked(key string) string {
+	if key == "" {
+		return ""
+	}
+	prefix, secret, ok := strings.Cut(key, ":")
+	if !ok {
+		prefix, secret = "", key
+	}
+	if len(secret) < 24 {
+		return prefix + ":…"
+	}
+	return prefix + ":…" + secret[len(secret)-6:]
+}
