@@ -1,6 +1,7 @@
 package toll
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -31,6 +32,8 @@ type CodeInfo struct {
 	Retryable bool
 	// Message is the default message: one sentence, safe to show.
 	Message string
+	// Hint is the default hint: the next step of who meets the error.
+	Hint string
 }
 
 var codeTable = func() map[Code]CodeInfo {
@@ -65,7 +68,7 @@ type Fault struct {
 type Error struct {
 	Code    Code
 	Message string // one sentence; empty means the default of the code
-	Hint    string // the next step, may be empty
+	Hint    string // the next step; empty means the default of the code
 	Details string // the thing concerned, for example "planId 11111"; may be empty
 	// Params are machine-readable details, sent as JSON in a string.
 	Params map[string]any
@@ -202,7 +205,7 @@ type ErrorBody struct {
 func (e *Error) Body(correlationID, docsBase string) ErrorBody {
 	i := e.Code.Info()
 	b := ErrorBody{
-		Code: e.Code, Message: e.Text(), HTTPStatus: e.HTTPStatus(), Category: i.Category, Hint: e.Hint,
+		Code: e.Code, Message: e.Text(), HTTPStatus: e.HTTPStatus(), Category: i.Category, Hint: cmp.Or(e.Hint, i.Hint),
 		Details: e.Details, Retryable: i.Retryable, CorrelationID: correlationID,
 	}
 	if docsBase != "" {

@@ -29,6 +29,9 @@ func TestCodes_Table(t *testing.T) {
 		if i.Message == "" || !strings.HasSuffix(i.Message, ".") {
 			t.Errorf("%s: the message %q is no sentence", i.Code, i.Message)
 		}
+		if i.Status >= 400 && !strings.HasSuffix(i.Hint, ".") {
+			t.Errorf("%s: the hint %q names no next step", i.Code, i.Hint)
+		}
 		if i.Status == 422 || i.Status != 0 && (i.Status < 200 || i.Status > 599) {
 			t.Errorf("%s: status %d", i.Code, i.Status)
 		}

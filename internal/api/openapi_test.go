@@ -3,6 +3,7 @@ package api_test
 import (
 	"bytes"
 	"encoding/json"
+	"html/template"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -257,6 +258,11 @@ func TestPages(t *testing.T) {
 		anchor := `id="` + strings.ToLower(strings.ReplaceAll(string(c.Code), ".", "-")) + `"`
 		if !strings.Contains(string(errors.body), anchor) {
 			t.Errorf("%s has no row", c.Code)
+		}
+		for _, text := range []string{c.Message, c.Hint} {
+			if !strings.Contains(string(errors.body), "<td>"+template.HTMLEscapeString(text)+"</td>") {
+				t.Errorf("the row of %s does not say: %s", c.Code, text)
+			}
 		}
 	}
 	for _, r := range api.Routes() {
