@@ -34,6 +34,7 @@ type call struct {
 	version       gate.Version
 	from          gate.From
 	correlationID string
+	body          []byte // as sent, once it was decoded
 
 	status  int                  // of a success, 0 for the status of the route
 	refused *x402.SettleResponse // a refusal that is answered as an error
@@ -84,6 +85,7 @@ func (c *call) decode(v any) error {
 	if len(body) == 0 {
 		body = []byte("{}")
 	}
+	c.body = body
 	if c.version.Before(gate.Current) {
 		if body, err = gate.Up(c.route.op, c.version, body); err != nil {
 			return toll.NewError(toll.CodeVersionGateFailed).WithCause(err)
@@ -170,6 +172,16 @@ type document struct {
 // stored is a JSON answer that leaves byte for byte as it is.
 type stored []byte
 
+// encoded is a JSON answer in its current shape.
+type encoded []byte
+
+func encode(answer any) ([]byte, error) {
+	if e, ok := answer.(encoded); ok {
+		return e, nil
+	}
+	return x402.Encode(answer)
+}
+
 // reply writes a success.
 func (c *call) reply(answer any) {
 	status := c.status
@@ -177,6 +189,8 @@ func (c *call) reply(answer any) {
 		status = c.route.success()
 	}
 	switch a := answer.(type) {
+	case served:
+		return
 	case document:
 		c.write(status, a.contentType, a.body)
 		return
@@ -184,7 +198,7 @@ func (c *call) reply(answer any) {
 		c.write(status, jsonType, a)
 		return
 	}
-	body, err := x402.Encode(answer)
+	body, err := encode(answer)
 	if err != nil {
 		c.fail(toll.NewError(toll.CodeInternal).WithCause(err))
 		return

@@ -7,6 +7,7 @@ import (
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/auth"
 	"github.com/tollhq/toll/internal/gate"
+	"github.com/tollhq/toll/internal/store"
 )
 
 func keyRoutes() []route {
@@ -14,7 +15,7 @@ func keyRoutes() []route {
 	return []route{
 		{
 			op: "createKey", method: "POST", path: at, auth: keyed, status: 201, tag: "API keys", summary: "Create an API key of the caller; its text is shown once",
-			action: takes((*handler).createKey), codes: []toll.Code{toll.CodeKeyExpiryPast, toll.CodeBadNumber},
+			action: creates((*handler).createKey), codes: []toll.Code{toll.CodeKeyExpiryPast, toll.CodeBadNumber},
 		},
 		{
 			op: "listKeys", method: "GET", path: at, auth: keyed, tag: "API keys", summary: "API keys of the caller",
@@ -47,7 +48,7 @@ type KeyInput struct {
 // maxKeySecs keeps the end of a key within the years that a time on the wire has.
 const maxKeySecs = 100 * toll.YearSecs
 
-func (h *handler) createKey(c *call, in *KeyInput) (*toll.APIKey, error) {
+func (h *handler) createKey(c *call, in *KeyInput, once once[*toll.APIKey]) (*toll.APIKey, error) {
 	p := auth.KeyParams{Version: gate.Current.String()}
 	if in.Name != nil {
 		p.Name = *in.Name
@@ -73,7 +74,7 @@ func (h *handler) createKey(c *call, in *KeyInput) (*toll.APIKey, error) {
 		}
 		p.ExpiresAt = h.now().Add(time.Duration(*in.ExpiresInSecs) * time.Second)
 	}
-	k, err := h.Auth.CreateKey(c.r.Context(), c.caller.Address, p)
+	k, err := h.Auth.CreateKey(c.r.Context(), c.caller.Address, p, func(tx *store.Tx, k toll.APIKey) error { return once(tx, &k) })
 	if err != nil {
 		return nil, err
 	}

@@ -151,7 +151,7 @@ func (s *stack) actor(name string) actor {
 
 func (s *stack) keyOf(address toll.Address, version string) actor {
 	s.t.Helper()
-	k, err := s.auth.CreateKey(context.Background(), address, auth.KeyParams{Version: version})
+	k, err := s.auth.CreateKey(context.Background(), address, auth.KeyParams{Version: version}, nil)
 	must(s.t, err)
 	return actor{address, k.Key, k.ID}
 }

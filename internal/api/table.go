@@ -48,6 +48,7 @@ type query struct{ name, description string }
 // action is what a route does, with the shapes that the document shows.
 type action struct {
 	in, out reflect.Type // nil: no body; no JSON
+	once    bool         // takes an Idempotency-Key
 	run     func(h *handler, c *call) (any, error)
 }
 
@@ -74,6 +75,26 @@ func takes[In, Out any](f func(h *handler, c *call, in *In) (Out, error)) action
 			return nil, err
 		}
 		return out, nil
+	}}
+}
+
+// creates makes an action of a function that creates something. It honours Idempotency-Key: f passes once to what creates,
+// as its also, so that the answer is stored in the same transaction; once is never nil, and does nothing without a key.
+// Headers that belong to the answer (Deprecation) are set before once runs. A repeated call gets what is stored, and f is
+// not run.
+func creates[In, Out any](f func(h *handler, c *call, in *In, once once[Out]) (Out, error)) action {
+	return action{in: reflect.TypeFor[In](), out: reflect.TypeFor[Out](), once: true, run: func(h *handler, c *call) (any, error) {
+		return create(h, c, f, nil)
+	}}
+}
+
+// createsLive is creates for an answer that moves on after it was stored, as that of an order: once keeps a Ref of what was
+// created, and again tells how it stands.
+func createsLive[In, Out, Ref any](
+	f func(h *handler, c *call, in *In, once once[Ref]) (Out, error), again func(h *handler, c *call, earlier Ref) (Out, error),
+) action {
+	return action{in: reflect.TypeFor[In](), out: reflect.TypeFor[Out](), once: true, run: func(h *handler, c *call) (any, error) {
+		return create(h, c, f, again)
 	}}
 }
 

@@ -86,9 +86,12 @@ func (a *Auth) decodeKey(payload []byte) (*keyClaims, toll.Environment, error) {
 	return &c, env.Environment, nil
 }
 
-// CreateKey makes an API key of the owner. The answer is the only place where its text ever is. Errors:
+// CreateKey makes an API key of the owner. The answer is the only place where its text ever is. also may be nil; else it
+// runs in the transaction that stores the key, with the answer, and its error undoes all and is returned. Errors:
 // [toll.CodeKeyExpiryPast], [toll.CodeBadRequest].
-func (a *Auth) CreateKey(ctx context.Context, owner toll.Address, p KeyParams) (toll.APIKey, error) {
+func (a *Auth) CreateKey(
+	ctx context.Context, owner toll.Address, p KeyParams, also func(tx *store.Tx, k toll.APIKey) error,
+) (toll.APIKey, error) {
 	now := a.clock()
 	if !validName(p.Name) {
 		return toll.APIKey{}, toll.Errorf(toll.CodeBadRequest, "A name is at most 100 printable characters.")
@@ -127,11 +130,17 @@ func (a *Auth) CreateKey(ctx context.Context, owner toll.Address, p KeyParams) (
 		ID: id, Address: owner, Hash: sum[:], Name: p.Name, Prefix: p.Prefix, Tail: jwt[len(jwt)-6:],
 		Version: p.Version, CreatedAt: now, ExpiresAt: ends,
 	}
-	if err := a.store.Tx(ctx, func(tx *store.Tx) error { return store.InsertAPIKey(ctx, tx, row) }); err != nil {
-		return toll.APIKey{}, err
-	}
 	k := a.record(&row)
 	k.Key = p.Prefix + ":" + jwt
+	err = a.store.Tx(ctx, func(tx *store.Tx) error {
+		if err := store.InsertAPIKey(ctx, tx, row); err != nil || also == nil {
+			return err
+		}
+		return also(tx, k)
+	})
+	if err != nil {
+		return toll.APIKey{}, err
+	}
 	return k, nil
 }
 

@@ -27,7 +27,7 @@ func newKey(t testing.TB, a *Auth, p KeyParams) toll.APIKey {
 	if err != nil {
 		t.Fatal(err)
 	}
-	k, err := a.CreateKey(context.Background(), owner, p)
+	k, err := a.CreateKey(context.Background(), owner, p, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,7 +77,7 @@ func TestAPIKeyLife(t *testing.T) {
 			t.Fatalf("caller %+v, %v", caller, err)
 		}
 
-		short, err := a.CreateKey(ctx, k.Address, KeyParams{ExpiresAt: clock.now().Add(90*time.Second + 700*time.Millisecond), Version: "1.0", Prefix: "sandbox"})
+		short, err := a.CreateKey(ctx, k.Address, KeyParams{ExpiresAt: clock.now().Add(90*time.Second + 700*time.Millisecond), Version: "1.0", Prefix: "sandbox"}, nil)
 		if err != nil || short.Version != "1.0" || short.Name != nil || !strings.HasPrefix(short.Key, "sandbox:") {
 			t.Fatalf("second key %+v, %v", short, err)
 		}
@@ -87,12 +87,12 @@ func TestAPIKeyLife(t *testing.T) {
 		for name, p := range map[string]KeyParams{
 			"ended": {ExpiresAt: clock.now().Add(-time.Second)}, "ends now": {ExpiresAt: clock.now()}, "ends in half a second": {ExpiresAt: clock.now().Add(500 * time.Millisecond)},
 		} {
-			if _, err := a.CreateKey(ctx, k.Address, p); code(t, err) != toll.CodeKeyExpiryPast {
+			if _, err := a.CreateKey(ctx, k.Address, p, nil); code(t, err) != toll.CodeKeyExpiryPast {
 				t.Errorf("%s: %v", name, err)
 			}
 		}
 		for name, p := range map[string]KeyParams{"prefix": {Prefix: "other"}, "other environment": {Prefix: "live"}, "name": {Name: strings.Repeat("n", 101)}} {
-			if _, err := a.CreateKey(ctx, k.Address, p); code(t, err) != toll.CodeBadRequest {
+			if _, err := a.CreateKey(ctx, k.Address, p, nil); code(t, err) != toll.CodeBadRequest {
 				t.Errorf("%s: %v", name, err)
 			}
 		}
@@ -383,7 +383,7 @@ func TestNoSecretInLogsAndErrors(t *testing.T) {
 	clock.add(time.Hour) // every cache ends, every write fails
 	_, err = a.Authenticate(t.Context(), []string{"Bearer " + k.Key})
 	note(err)
-	_, err = a.CreateKey(t.Context(), k.Address, KeyParams{})
+	_, err = a.CreateKey(t.Context(), k.Address, KeyParams{}, nil)
 	note(err)
 	_, err = a.CreatePrincipal(t.Context(), "x")
 	note(err)

@@ -78,5 +78,5 @@ func createKey(ctx context.Context, a *auth.Auth, now time.Time, req KeyRequest)
 	if err != nil {
 		return toll.APIKey{}, err
 	}
-	return a.CreateKey(ctx, address, params)
+	return a.CreateKey(ctx, address, params, nil)
 }

@@ -1,0 +1,206 @@
+package api
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/store"
+	"github.com/tollhq/toll/x402"
+)
+
+// answerLife is how long the answer to a call with an Idempotency-Key is kept (wire contract, section 4).
+const answerLife = 24 * time.Hour
+
+// maxIdempotencyKey bounds an Idempotency-Key in characters.
+const maxIdempotencyKey = 255
+
+// once stores the answer of a creating call in the transaction that creates. Its error must end the transaction.
+type once[T any] func(tx *store.Tx, answer T) error
+
+// errRepeated ends a transaction of which another call with the same key was first.
+var errRepeated = errors.New("api: a call with this Idempotency-Key was first")
+
+// keptHeaders are those that belong to the answer of a creating call.
+var keptHeaders = []string{"Deprecation"}
+
+// keptAnswer is what is sealed.
+type keptAnswer struct {
+	Status int               `json:"status"`
+	Header map[string]string `json:"header,omitzero"`
+	Body   json.RawMessage   `json:"body"`
+}
+
+// attempt is one creating call with an Idempotency-Key.
+type attempt struct {
+	h           *handler
+	c           *call
+	scope, body toll.Hash
+	stored      bool // by this call, in the last run of its transaction
+	lost        bool // another call was first
+}
+
+// create runs f once for each Idempotency-Key. again is nil when what is stored is the answer itself.
+func create[In, Out, Ref any](
+	h *handler, c *call, f func(h *handler, c *call, in *In, once once[Ref]) (Out, error), again func(h *handler, c *call, earlier Ref) (Out, error),
+) (any, error) {
+	in := new(In)
+	if err := c.decode(in); err != nil {
+		return nil, err
+	}
+	key, err := idempotencyKey(c.r.Header)
+	if err != nil {
+		return nil, err
+	}
+	if key == "" {
+		return settled(f(h, c, in, func(*store.Tx, Ref) error { return nil }))
+	}
+	a, err := newAttempt(h, c, key)
+	if err != nil {
+		return nil, err
+	}
+	ctx := c.r.Context()
+	kept, err := a.find(ctx)
+	if errors.Is(err, store.ErrNotFound) {
+		out, failure := f(h, c, in, func(tx *store.Tx, answer Ref) error { return a.put(ctx, tx, answer) })
+		if failure == nil && !a.stored && again == nil {
+			// What is created already made no transaction of its own.
+			failure = h.Store.Tx(ctx, func(tx *store.Tx) error { return a.put(ctx, tx, out) })
+		}
+		if failure == nil || !a.lost {
+			return settled(out, failure)
+		}
+		kept, err = a.find(ctx)
+	}
+	if err != nil {
+		return nil, err
+	}
+	c.w.Header()["Idempotency-Replayed"] = yes
+	if again != nil {
+		var earlier Ref
+		if err := json.Unmarshal(kept.Body, &earlier); err != nil {
+			return nil, err
+		}
+		return settled(again(h, c, earlier))
+	}
+	c.status = kept.Status
+	for name, value := range kept.Header {
+		c.w.Header()[name] = []string{value}
+	}
+	return encoded(kept.Body), nil
+}
+
+// settled keeps a typed nil out of the answer.
+func settled[Out any](out Out, err error) (any, error) {
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// idempotencyKey returns the key of a request, "" when there is none.
+func idempotencyKey(h http.Header) (string, error) {
+	lines := h["Idempotency-Key"]
+	if len(lines) == 0 {
+		return "", nil
+	}
+	if len(lines) > 1 || lines[0] == "" || len(lines[0]) > maxIdempotencyKey || strings.IndexFunc(lines[0], invisible) >= 0 {
+		return "", toll.Faults([]toll.Fault{{Path: "Idempotency-Key", Message: "must be one header of 1 to 255 visible ASCII characters"}})
+	}
+	return lines[0], nil
+}
+
+func newAttempt(h *handler, c *call, key string) (*attempt, error) {
+	if h.Seal == nil || h.Open == nil {
+		return nil, toll.Errorf(toll.CodeInternal, "This service cannot keep answers.")
+	}
+	body, err := normalJSON(c.body)
+	if err != nil {
+		return nil, err
+	}
+	// The operation stands for the method and the words of the path.
+	scope, err := json.Marshal([]string{c.caller.Address.Lower(), c.route.op, c.params[0].value, c.params[1].value, key})
+	if err != nil {
+		return nil, err
+	}
+	return &attempt{h: h, c: c, scope: sha256.Sum256(scope), body: sha256.Sum256(body)}, nil
+}
+
+// normalJSON returns the body without its blanks and the order of its members, numbers digit for digit: the same call
+// encoded anew is the same call. The body was decoded strictly before.
+func normalJSON(body []byte) ([]byte, error) {
+	dec := json.NewDecoder(bytes.NewReader(body))
+	dec.UseNumber()
+	var v any
+	if err := dec.Decode(&v); err != nil {
+		return nil, toll.NewError(toll.CodeBadRequest).WithCause(err)
+	}
+	return json.Marshal(v)
+}
+
+func (a *attempt) since() time.Time { return a.h.now().Add(-answerLife) }
+
+// find returns the answer to an earlier call with the key, or [store.ErrNotFound].
+func (a *attempt) find(ctx context.Context) (*keptAnswer, error) {
+	row, err := store.Answer(ctx, a.h.Store, a.scope, a.since())
+	if err != nil {
+		return nil, err
+	}
+	if row.Body != a.body {
+		return nil, toll.NewError(toll.CodeIdempotencyMismatch)
+	}
+	plain, err := a.h.Open(row.Answer, a.aad())
+	if err != nil {
+		return nil, err
+	}
+	kept := new(keptAnswer)
+	return kept, json.Unmarshal(plain, kept)
+}
+
+// put stores an answer, or fails because another call was first.
+func (a *attempt) put(ctx context.Context, tx *store.Tx, answer any) error {
+	a.stored, a.lost = false, false
+	kept := keptAnswer{Status: a.c.status}
+	if kept.Status == 0 {
+		kept.Status = a.c.route.success()
+	}
+	for _, name := range keptHeaders {
+		if values := a.c.w.Header()[name]; len(values) > 0 {
+			if kept.Header == nil {
+				kept.Header = map[string]string{}
+			}
+			kept.Header[name] = values[0]
+		}
+	}
+	var err error
+	if kept.Body, err = x402.Encode(answer); err != nil {
+		return err
+	}
+	plain, err := x402.Encode(kept)
+	if err != nil {
+		return err
+	}
+	sealed, err := a.h.Seal(plain, a.aad())
+	if err != nil {
+		return err
+	}
+	first, err := store.PutAnswer(ctx, tx, store.StoredAnswer{Scope: a.scope, Body: a.body, Answer: sealed, CreatedAt: a.h.now()}, a.since())
+	if err != nil {
+		return err
+	}
+	if a.stored, a.lost = first, !first; a.lost {
+		return errRepeated
+	}
+	return nil
+}
+
+// aad binds an answer to its call, so that it opens as the answer to no other one.
+func (a *attempt) aad() []byte {
+	return []byte("toll/idempotency/" + string(a.h.Environment) + "/" + a.scope.String())
+}
