@@ -12,5 +12,5 @@ CREATE TABLE idempotency_keys (
 ){{ROWID}};
 CREATE INDEX idempotency_keys_created ON idempotency_keys (created_at);
 
--- Rights beyond a principal's own records, such as moving the test clock.
-ALTER TABLE principals ADD COLUMN is_operator BOOLEAN NOT NULL DEFAULT FALSE;
+-- Rights beyond a principal's own records, such as moving the test clock. NULL is no.
+ALTER TABLE principals ADD COLUMN is_operator BOOLEAN;
