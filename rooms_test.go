@@ -35,16 +35,20 @@ var rooms = map[string]room{
 	"internal/store/storetest": {ours: "toll internal/store", third: []string{"github.com/jackc/pgx/v5"}},
 	"internal/ledger":          {ours: "toll internal/store"},
 	// secp256k1 makes the wallet key of a principal, whose address it has from the first moment.
-	"internal/auth":        {ours: "toll internal/seal internal/store", third: []string{"github.com/go-jose/go-jose/v4", "github.com/decred/dcrd/dcrec/secp256k1/v4"}},
-	"internal/checkout":    {ours: "toll internal/store internal/ledger"},
-	"internal/facilitator": {ours: "toll x402 internal/store internal/ledger internal/auth internal/checkout"},
+	"internal/auth":     {ours: "toll internal/seal internal/store", third: []string{"github.com/go-jose/go-jose/v4", "github.com/decred/dcrd/dcrec/secp256k1/v4"}},
+	"internal/checkout": {ours: "toll internal/store internal/ledger"},
+	// A rail for tests, which the program does not link.
+	"internal/checkout/railtest": {ours: "toll internal/checkout"},
+	"internal/facilitator":       {ours: "toll x402 internal/store internal/ledger internal/auth internal/checkout"},
+	"internal/oauth":             {ours: "toll internal/store internal/auth"},
+	"internal/web":               {ours: "toll internal/auth internal/oauth"},
 	"internal/api": {
 		ours:  "toll x402 internal/gate internal/store internal/ledger internal/auth internal/facilitator internal/checkout",
 		third: []string{"github.com/danielgtaylor/huma/v2"},
 	},
 	"internal/server": {
 		ours: "toll x402 internal/gate internal/seal internal/store internal/ledger internal/auth internal/facilitator internal/checkout " +
-			"internal/api",
+			"internal/api internal/oauth internal/web",
 		third: []string{"github.com/prometheus/client_golang"},
 		tests: []string{"github.com/jackc/pgx/v5", "golang.org/x/sys/unix"},
 	},
@@ -66,6 +70,7 @@ var rooms = map[string]room{
 // testLibraries may be imported by the tests of any room.
 var testLibraries = []string{
 	"github.com/google/go-cmp", "github.com/rogpeppe/go-internal/testscript", "go.uber.org/goleak", "pgregory.net/rapid",
+	"github.com/anishathalye/porcupine",
 }
 
 // testRooms hold what tests of other rooms use; only they and test files import "testing".
@@ -78,7 +83,7 @@ var publicRooms = []string{"toll", "x402", "client", "paid", "tolltest"}
 // numbers are exact.
 var rulesRooms = []string{
 	"toll", "x402", "internal/gate", "internal/seal", "internal/store", "internal/ledger", "internal/auth", "internal/checkout",
-	"internal/facilitator",
+	"internal/facilitator", "internal/oauth",
 }
 
 // strictRooms read messages of others, with the one strict decoder.
