@@ -131,7 +131,7 @@ func (p *presence) explain([]byte) error { return nil }
 type paymentBody struct {
 	PaymentRequired requiredField `json:"paymentRequired"`
 	AccessToken     tokenField    `json:"x402AccessToken"`
-	PaymentPayload  presence      `json:"paymentPayload"`
+	PaymentPayload  presence      `json:"paymentPayload"` // a stock body, see decodeStock
 	MaxAmount       *toll.Credits `json:"maxAmount"`
 	AgentRequestID  *string       `json:"agentRequestId"`
 }
@@ -141,12 +141,8 @@ func (b *paymentBody) check(r *report) error {
 	switch {
 	case bool(b.PaymentPayload) && b.AccessToken.set:
 		return toll.NewError(toll.CodeBodyDialect).WithHint("Leave paymentPayload out.")
-	case bool(b.PaymentPayload):
-		// The standard body is not served yet: a plain refusal is better than half of its rules.
-		return toll.Errorf(toll.CodeBodyDialect, "The body with paymentPayload is not served by this release.").
-			WithHint("Send paymentRequired and x402AccessToken; x402AccessToken may be the payment payload itself.")
 	case !b.AccessToken.set:
-		return toll.NewError(toll.CodeBodyDialect).WithHint("Send paymentRequired and x402AccessToken.")
+		return toll.NewError(toll.CodeBodyDialect).WithHint("Send paymentRequired and x402AccessToken, or paymentPayload and paymentRequirements.")
 	}
 	if !b.PaymentRequired.set {
 		r.add("paymentRequired", errMissing)
@@ -163,14 +159,20 @@ type verifyBody struct {
 	HoldSecs *toll.Int `json:"holdSecs"`
 }
 
-// UnmarshalJSON reads the spec body. Errors: [toll.CodeBodyDialect], [toll.CodeBadX402Version] and those of [Decode].
+// UnmarshalJSON reads the spec body or the stock body. Errors: [toll.CodeBodyDialect], [toll.CodeBadX402Version] and those
+// of [Decode]; beside an error of a stock body Stock is set.
 func (r *VerifyRequest) UnmarshalJSON(data []byte) error { return Decode(data, r) }
 
 func (r *VerifyRequest) decodeBody(data []byte) error {
 	*r = VerifyRequest{}
 	var b verifyBody
 	b.PaymentRequired.into = &r.PaymentRequired
-	if err := decode(data, &b); err != nil {
+	err := decode(data, &b)
+	if isStock(data, &b.paymentBody, err) {
+		*r = VerifyRequest{Stock: new(StockPayment)}
+		return r.Stock.decodeBody(data)
+	}
+	if err != nil {
 		return err
 	}
 	var faults report
@@ -194,8 +196,11 @@ func (r *VerifyRequest) decodeBody(data []byte) error {
 	return r.PaymentRequired.check()
 }
 
-// MarshalJSON writes the spec body.
+// MarshalJSON writes the stock body when Stock is set, else the spec body.
 func (r *VerifyRequest) MarshalJSON() ([]byte, error) {
+	if r.Stock != nil {
+		return r.Stock.MarshalJSON()
+	}
 	return Encode(&struct {
 		PaymentRequired *PaymentRequired `json:"paymentRequired"`
 		AccessToken     string           `json:"x402AccessToken"`
@@ -209,18 +214,23 @@ func (r *VerifyRequest) MarshalJSON() ([]byte, error) {
 type settleBody struct {
 	paymentBody
 	Batch         toll.Bool `json:"batch"`
-	MarginPercent presence  `json:"marginPercent"`
+	MarginPercent *Margin   `json:"marginPercent"`
 }
 
-// UnmarshalJSON reads the spec body. Errors: [toll.CodeBodyDialect], [toll.CodeBadX402Version],
-// [toll.CodeAmountAndMargin], [toll.CodeMarginWithoutSubTasks] (this release records no sub-tasks) and those of [Decode].
+// UnmarshalJSON reads the spec body or the stock body. Errors: [toll.CodeBodyDialect], [toll.CodeBadX402Version],
+// [toll.CodeAmountAndMargin] and those of [Decode]; beside an error of a stock body Stock is set.
 func (r *SettleRequest) UnmarshalJSON(data []byte) error { return Decode(data, r) }
 
 func (r *SettleRequest) decodeBody(data []byte) error {
 	*r = SettleRequest{}
 	var b settleBody
 	b.PaymentRequired.into = &r.PaymentRequired
-	if err := decode(data, &b); err != nil {
+	err := decode(data, &b)
+	if isStock(data, &b.paymentBody, err) {
+		*r = SettleRequest{Stock: new(StockPayment)}
+		return r.Stock.decodeBody(data)
+	}
+	if err != nil {
 		return err
 	}
 	var faults report
@@ -230,28 +240,29 @@ func (r *SettleRequest) decodeBody(data []byte) error {
 	if err := faults.err(); err != nil {
 		return err
 	}
-	if b.MarginPercent {
-		if b.MaxAmount != nil {
-			return toll.NewError(toll.CodeAmountAndMargin)
-		}
-		return toll.NewError(toll.CodeMarginWithoutSubTasks)
+	if b.MarginPercent != nil && b.MaxAmount != nil {
+		return toll.NewError(toll.CodeAmountAndMargin)
 	}
-	r.AccessToken, r.MaxAmount, r.Batch = b.AccessToken.text, b.MaxAmount, bool(b.Batch)
+	r.AccessToken, r.MaxAmount, r.MarginPercent, r.Batch = b.AccessToken.text, b.MaxAmount, b.MarginPercent, bool(b.Batch)
 	if b.AgentRequestID != nil {
 		r.AgentRequestID = *b.AgentRequestID
 	}
 	return r.PaymentRequired.check()
 }
 
-// MarshalJSON writes the spec body.
+// MarshalJSON writes the stock body when Stock is set, else the spec body.
 func (r *SettleRequest) MarshalJSON() ([]byte, error) {
+	if r.Stock != nil {
+		return r.Stock.MarshalJSON()
+	}
 	return Encode(&struct {
 		PaymentRequired *PaymentRequired `json:"paymentRequired"`
 		AccessToken     string           `json:"x402AccessToken"`
 		MaxAmount       *toll.Credits    `json:"maxAmount,omitempty"`
+		MarginPercent   *Margin          `json:"marginPercent,omitempty"`
 		AgentRequestID  string           `json:"agentRequestId,omitempty"`
 		Batch           bool             `json:"batch,omitzero"`
-	}{&r.PaymentRequired, r.AccessToken, r.MaxAmount, r.AgentRequestID, r.Batch})
+	}{&r.PaymentRequired, r.AccessToken, r.MaxAmount, r.MarginPercent, r.AgentRequestID, r.Batch})
 }
 
 var (

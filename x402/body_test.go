@@ -68,7 +68,13 @@ func TestSettleBody(t *testing.T) {
 	if err := x402.Decode([]byte(b), &back); err != nil || !reflect.DeepEqual(back, r) {
 		t.Errorf("%v %+v", err, back)
 	}
-	if err := x402.Decode(spec(t, `,"marginPercent":2.5`), &r); codeOf(t, err) != toll.CodeMarginWithoutSubTasks {
+	if err := x402.Decode(spec(t, `,"marginPercent":2.5`), &r); err != nil || r.MarginPercent == nil || *r.MarginPercent != 25_000 {
+		t.Errorf("%v %+v", err, r)
+	}
+	if b := encode(t, &r); !strings.Contains(b, `"marginPercent":2.5`) {
+		t.Error(b)
+	}
+	if err := x402.Decode(spec(t, `,"marginPercent":-1`), &r); codeOf(t, err) != toll.CodeBadNumber || pathsOf(t, err) != "marginPercent" {
 		t.Error(err)
 	}
 	if err := x402.Decode(spec(t, `,"marginPercent":2.5,"maxAmount":1`), &r); codeOf(t, err) != toll.CodeAmountAndMargin {
@@ -88,7 +94,9 @@ func TestBodies_Refused(t *testing.T) {
 		{`{` + required + `,"x402AccessToken":null}`, toll.CodeBodyDialect, ""},
 		{`{` + required + `,"X402AccessToken":"a.b.c"}`, toll.CodeBodyDialect, ""},
 		{`{` + required + `,"x402AccessToken":"a.b.c","paymentPayload":{}}`, toll.CodeBodyDialect, ""},
-		{`{"x402Version":2,"paymentPayload":` + payload(t, nil) + `,"paymentRequirements":{}}`, toll.CodeBodyDialect, ""},
+		{`{"paymentPayload":{}}`, toll.CodeBadRequest, "paymentRequirements"},
+		{`{"paymentPayload":7,"paymentRequirements":{"planId":7}}`, toll.CodeBadID, "paymentPayload paymentRequirements.planId"},
+		{`{"x402Version":1,"paymentPayload":{},"paymentRequirements":{}}`, toll.CodeBadX402Version, ""},
 		{`{"x402AccessToken":"a.b.c"}`, toll.CodeBadRequest, "paymentRequired"},
 		{`{"x402AccessToken":"a.b.c","paymentRequired":null}`, toll.CodeBadRequest, "paymentRequired"},
 		{`{"x402AccessToken":7,"paymentRequired":7,"maxAmount":-1,"agentRequestId":7}`, toll.CodeBadNumber, "x402AccessToken paymentRequired maxAmount agentRequestId"},

@@ -57,8 +57,10 @@ type Terms struct {
 	OrderURL  string // where to buy more, may be empty
 }
 
-// VerifyRequest asks whether a request is payable (wire contract, section 16, spec body).
+// VerifyRequest asks whether a request is payable (wire contract, section 16). With Stock it is the body of standard x402
+// software, and its other members do not count.
 type VerifyRequest struct {
+	Stock           *StockPayment
 	PaymentRequired PaymentRequired
 	AccessToken     string        // in any of the three forms
 	MaxAmount       *toll.Credits // credits to check; nil: the maximum of the plan
@@ -103,11 +105,14 @@ type VerifyExtra struct {
 	HoldExpiresAt  *toll.Time    `json:"holdExpiresAt,omitempty"`
 }
 
-// SettleRequest burns credits (wire contract, section 17, spec body).
+// SettleRequest burns credits (wire contract, section 17). With Stock it is the body of standard x402 software, and its
+// other members do not count.
 type SettleRequest struct {
+	Stock           *StockPayment
 	PaymentRequired PaymentRequired
 	AccessToken     string
 	MaxAmount       *toll.Credits // nil: the held amount, else the maximum of the plan; 0 burns nothing and releases the hold
+	MarginPercent   *Margin       // instead of MaxAmount: the credits of the recorded sub-tasks, and this much more
 	AgentRequestID  string        // idempotency id; empty: the nonce names the request, else each call is a new one
 	Batch           bool
 }
@@ -142,11 +147,14 @@ type SettleExtra struct {
 	RemainingBalance *toll.Credits `json:"remainingBalance,omitempty"`
 	OrderTx          string        `json:"orderTx,omitempty"`
 	RequestedAmount  *toll.Credits `json:"requestedAmount,omitempty"` // only when the bounds of the plan changed it
+	// OriginalTransaction is the settlement that a refused repeat of a stock body was about.
+	OriginalTransaction string `json:"originalTransaction,omitempty"`
 }
 
-// ReleaseRequest gives a hold back without a burn.
+// ReleaseRequest gives a hold back without a burn. With Stock it is the body of standard x402 software.
 type ReleaseRequest struct {
-	AgentRequestID string `json:"agentRequestId"`
+	Stock          *StockPayment
+	AgentRequestID string
 }
 
 // ReleaseResponse is the answer to a release; a repeat gets the same one.

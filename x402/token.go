@@ -2,7 +2,6 @@ package x402
 
 import (
 	"encoding/base64"
-
 	"strings"
 
 	"github.com/tollhq/toll"
@@ -10,6 +9,10 @@ import (
 
 // MaxTokenBytes is the largest access token in any form, one header line (wire contract, section 21).
 const MaxTokenBytes = 8 << 10
+
+// maxPayloadBytes is the largest PaymentPayload as JSON text: what one header block could carry as base64, since servers
+// of other makers pass on what they took.
+const maxPayloadBytes = 16 << 10
 
 // Renderings of an access token (wire contract, section 14).
 const (
@@ -70,11 +73,14 @@ type payloadExtensions struct {
 // of a PaymentPayload, or its JSON text. The signature is not looked at. Errors: [toll.CodeTokenUndecodable],
 // [toll.CodeBadX402Version].
 func DecodeToken(s string) (*Token, error) {
+	if strings.HasPrefix(s, "{") {
+		if len(s) > maxPayloadBytes {
+			return nil, undecodable("it is larger than 16 KiB")
+		}
+		return decodePayload([]byte(s))
+	}
 	if len(s) > MaxTokenBytes {
 		return nil, undecodable("it is larger than 8 KiB")
-	}
-	if strings.HasPrefix(s, "{") {
-		return decodePayload([]byte(s))
 	}
 	if isJWS(s) {
 		return &Token{JWS: s, Rendering: RenderingJWT}, nil

@@ -164,7 +164,7 @@ func TestDecodeToken_Members(t *testing.T) {
 		{map[string]any{"extensions/payment-identifier/info/id": strings.Repeat("a", 129)}, toll.CodeTokenUndecodable},
 		{map[string]any{"extensions/payment-identifier/info/id": "pay_0f9c1d2e3a4b5c6d:e8f9"}, toll.CodeTokenUndecodable},
 		{map[string]any{"extensions/payment-identifier/info/id": "pay_0f9c1d2e3a4b5c6d7e8f"}, ""},
-		{map[string]any{"pad": strings.Repeat("a", x402.MaxTokenBytes)}, toll.CodeTokenUndecodable},
+		{map[string]any{"pad": strings.Repeat("a", 2*x402.MaxTokenBytes)}, toll.CodeTokenUndecodable},
 	} {
 		text := payload(t, c.edit)
 		if _, err := x402.DecodeToken(text); codeOf(t, err) != c.code {
