@@ -35,6 +35,7 @@ type call struct {
 	path   string // below the base, path segments escaped
 	query  url.Values
 	body   any
+	form   url.Values // in place of body
 	// again says that a repeat cannot do anything twice: reads, and acts that carry an idempotency key or id.
 	again bool
 	// refused narrows again to answers that say that nothing was done: a lost answer is not repeated.
@@ -99,6 +100,8 @@ func (c *Client) send(ctx context.Context, cl call) (*answer, error) {
 		if body, err = x402.Encode(cl.body); err != nil {
 			return nil, toll.AsError(err)
 		}
+	} else if cl.form != nil {
+		body = []byte(cl.form.Encode())
 	}
 	for attempt := 0; ; attempt++ {
 		a, err := c.once(ctx, cl, body)
@@ -170,7 +173,10 @@ func (c *Client) once(ctx context.Context, cl call, body []byte) (*answer, error
 		return nil, toll.NewError(toll.CodeBadRequest).WithCause(err)
 	}
 	h := req.Header
-	if body != nil {
+	switch {
+	case cl.form != nil:
+		h.Set("Content-Type", "application/x-www-form-urlencoded")
+	case body != nil:
 		h.Set("Content-Type", "application/json")
 	}
 	h.Set("Accept", "application/json")

@@ -6,6 +6,7 @@ import (
 	"context"
 	"log/slog"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -43,6 +44,8 @@ type Deps struct {
 	Clock     func() time.Time                        // nil: the clock of the machine
 	Log       *slog.Logger                            // nil: silence
 	Ready     func(context.Context) map[string]string // words ok, failing and off by check; nil: the database alone
+	// Pages are answered by other rooms.
+	Pages []Page
 	// BodyTimeout is how long a request body may take to arrive, 0 = 30 s.
 	BodyTimeout time.Duration
 }
@@ -87,7 +90,7 @@ func newHandler(d Deps, routes []route) *handler {
 	d.PublicURL = strings.TrimRight(d.PublicURL, "/")
 	h := &handler{
 		Deps: d, log: d.Log, network: d.Environment.Network(), docsBase: d.PublicURL + "/docs/errors", bodyTimeout: d.BodyTimeout,
-		routes: newRouter(routes),
+		routes: newRouter(slices.Concat(routes, pageRoutes(d.Pages))),
 	}
 	if h.log == nil {
 		h.log = slog.New(slog.DiscardHandler)

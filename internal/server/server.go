@@ -57,7 +57,12 @@ func New(ctx context.Context, cfg Config) (*Server, error) {
 		Store: base.store, Ledger: s.ledger, Auth: a, Checkout: s.checkout, Namespace: cfg.Namespace, Environment: a.Environment(),
 		Clock: cfg.Clock, Log: cfg.Log, TokenFormat: cfg.TokenFormat,
 	})
+	pages, err := s.pages()
+	if err != nil {
+		return nil, errors.Join(err, s.ledger.Close(ctx), base.close(ctx))
+	}
 	s.handler = api.New(api.Deps{
+		Pages: pages,
 		Store: base.store, Auth: a, Facilitator: s.facilitator, Checkout: s.checkout, Ledger: s.ledger, Namespace: cfg.Namespace,
 		Environment: a.Environment(), PublicURL: s.PublicURL(), Release: cfg.Release, Clock: cfg.Clock, Log: cfg.Log, Ready: s.ready,
 		Seal: base.ring.Seal, Open: base.ring.Open,
