@@ -27,7 +27,7 @@ type Balance struct {
 	Used              Credits         `json:"used"`  // burned
 	Remaining         Credits         `json:"remaining"`
 	ExpiresAt         *Time           `json:"expiresAt"` // end of the last lot; null: none ends
-	Lots              []Lot           `json:"lots,omitempty"`
+	Lots              []Lot           `json:"lots,omitzero"`
 }
 
 // OrderStatus is the state of an order.

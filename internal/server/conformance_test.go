@@ -1,0 +1,326 @@
+package server_test
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/server"
+	"github.com/tollhq/toll/internal/store/storetest"
+	"github.com/tollhq/toll/x402"
+)
+
+const conformanceDir = "../../testdata/conformance"
+
+// disagreements are cases in which the service does not answer as the wire contract says, with the reason why that is
+// not mended yet. A case that passes must leave the list.
+var disagreements = map[string]string{}
+
+// unreachable are outcomes that no caller can bring about yet.
+var unreachable = map[string]string{
+	"signDelegation success":      "needs the chain rail",
+	"receiveStripeEvent success":  "needs the card rail, which checks the signature",
+	"openCheckout success":        "needs the card rail",
+	"openStripePayment success":   "needs the card rail",
+	"deletePaymentMethod success": "cards are enrolled on a page that comes with the card rail",
+}
+
+// suite is what the passes have in common: the table of codes, and what has been seen of each operation.
+type suite struct {
+	codes      map[string]codeRow
+	operations map[string]operation // by id
+
+	mu   sync.Mutex
+	seen map[string]bool // operation/version/success or failure
+}
+
+type codeRow struct {
+	Status   []int  `json:"status"`
+	Category string `json:"category"`
+}
+
+// operation is a row of the OpenAPI document.
+type operation struct {
+	method  string
+	path    *regexp.Regexp
+	codes   []string
+	retired bool
+}
+
+var bckCode = regexp.MustCompile(`BCK\.[A-Z0-9]+\.\d+`)
+
+func newSuite(t *testing.T) *suite {
+	t.Helper()
+	s := &suite{codes: map[string]codeRow{}, operations: map[string]operation{}, seen: map[string]bool{}}
+	readJSON(t, filepath.Join(conformanceDir, "tables", "codes.json"), &s.codes)
+	var document struct {
+		Paths map[string]map[string]struct {
+			OperationID string
+			Deprecated  bool
+			Responses   map[string]struct{ Description string }
+		}
+	}
+	readJSON(t, "../../docs/openapi.json", &document)
+	for path, methods := range document.Paths {
+		pattern := regexp.MustCompile("^" + regexp.MustCompile(`\\\{\w+\\\}`).ReplaceAllString(regexp.QuoteMeta(path), "[^/]+") + "$")
+		for method, op := range methods {
+			row := operation{method: strings.ToUpper(method), path: pattern, retired: op.Deprecated}
+			for _, res := range op.Responses {
+				row.codes = append(row.codes, bckCode.FindAllString(res.Description, -1)...)
+			}
+			s.operations[op.OperationID] = row
+		}
+	}
+	return s
+}
+
+func readJSON(t *testing.T, path string, v any) {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(text, v); err != nil {
+		t.Fatalf("%s: %v", path, err)
+	}
+}
+
+// conformanceService is a running service on which files run.
+type conformanceService struct {
+	suite    *suite
+	server   *server.Server
+	url      string
+	brand    x402.Namespace
+	prefix   string
+	receiver string
+
+	mu    sync.Mutex
+	bytes []string // what has left the service, answer by answer
+}
+
+func (s *suite) start(t *testing.T, v storetest.Variant, brand x402.Namespace, prefix string) *conformanceService {
+	t.Helper()
+	database := storetest.Config(t, v)
+	cfg := server.Config{Data: database.Data, Database: database.Database, Namespace: brand, KeyPrefix: prefix, Release: "1.1.0"}
+	if cfg.Database != "" {
+		cfg.MasterKeyFile = freshMasterKey(t)
+	}
+	if prefix == "" {
+		prefix = string(toll.Sandbox)
+	}
+	receiver := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }))
+	t.Cleanup(receiver.Close)
+	srv, url := start(t, cfg)
+	return &conformanceService{suite: s, server: srv, url: url, brand: brand, prefix: prefix, receiver: receiver.URL}
+}
+
+func (s *conformanceService) newKey(t *testing.T, account string, _ bool) toll.APIKey {
+	t.Helper()
+	key, err := s.server.CreateKey(t.Context(), server.KeyRequest{Account: account})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return key
+}
+
+func (s *conformanceService) record(a caseAnswer) {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%d\n", a.status)
+	_ = a.header.Write(&b) // a builder takes everything
+	b.Write(a.body)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.bytes = append(s.bytes, b.String())
+}
+
+// run makes every file, in both API versions. Files that move the clock of the service come last.
+func (s *conformanceService) run(t *testing.T, files []conformanceFile) {
+	files = slices.Clone(files)
+	slices.SortStableFunc(files, func(a, b conformanceFile) int {
+		return strings.Compare(strconv.FormatBool(slices.Contains(a.Needs, "clock")), strconv.FormatBool(slices.Contains(b.Needs, "clock")))
+	})
+	for i := range files {
+		f := &files[i]
+		for _, version := range []string{"1.0", "1.1"} {
+			t.Run(f.Name+" "+version, func(t *testing.T) {
+				r := newRun(s, f, version)
+				for i := range f.Cases {
+					r.runCase(t, &f.Cases[i])
+				}
+			})
+		}
+	}
+}
+
+func (r *run) runCase(t *testing.T, c *conformanceCase) {
+	if c.Only != "" && c.Only != r.version {
+		return
+	}
+	name := r.file.Name + "/" + c.Name
+	done := false
+	defer func() {
+		if !done {
+			t.Errorf("%s could not be made", name)
+		}
+	}()
+	a, faults := r.do(t, c)
+	done = true
+	r.answers[c.Name] = a
+	faults = append(faults, r.on.suite.see(r, c, a)...)
+	reason, known := disagreements[name]
+	switch {
+	case known && len(faults) == 0 && r.version == "1.1":
+		t.Errorf("%s agrees now: strike it from the disagreements (%s)", name, reason)
+	case !known && len(faults) > 0:
+		t.Errorf("%s:\n\t%s", name, strings.Join(faults, "\n\t"))
+	}
+}
+
+// undocumented codes may come from every operation, and the document does not repeat them.
+var undocumented = regexp.MustCompile(`^BCK\.(HTTP\.(4(00|04|05|08|13|14|15|29|31)|50[03])|COMMON\.0029)$`)
+
+// see notes what was seen of an operation, and holds the case and the answer to the OpenAPI document.
+func (s *suite) see(r *run, c *conformanceCase, a caseAnswer) (faults []string) {
+	if c.Operation == "" {
+		return nil
+	}
+	op, ok := s.operations[c.Operation]
+	if !ok {
+		return []string{"the OpenAPI document has no operation " + c.Operation}
+	}
+	path, _, _ := strings.Cut(c.Request.Path, "?")
+	if path = strings.TrimRight(path, "/"); path == "" {
+		path = "/"
+	}
+	if c.Request.Method != op.method && a.status != http.StatusMethodNotAllowed || !op.path.MatchString(path) {
+		faults = append(faults, fmt.Sprintf("%s %s is not the operation %s", c.Request.Method, path, c.Operation))
+	}
+	outcome := "success"
+	if a.status >= 400 {
+		outcome = "failure"
+		var e struct{ Code string }
+		if json.Unmarshal(a.body, &e) == nil && !slices.Contains(op.codes, e.Code) && !undocumented.MatchString(e.Code) {
+			faults = append(faults, fmt.Sprintf("the OpenAPI document does not say that %s may answer %s", c.Operation, e.Code))
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.seen[c.Operation+" "+r.version+" "+outcome] = true
+	return faults
+}
+
+// TestConformance runs the language-neutral files of testdata/conformance against a service, over HTTP.
+func TestConformance(t *testing.T) {
+	files := conformanceFiles(t)
+	for _, v := range []storetest.Variant{storetest.SQLite, storetest.Postgres} {
+		t.Run(string(v), func(t *testing.T) {
+			s := newSuite(t)
+			s.start(t, v, x402.Default, "").run(t, files)
+			s.checkCoverage(t)
+		})
+	}
+}
+
+// checkCoverage wants of every operation a success and a failure, in both API versions. A retired one only fails.
+func (s *suite) checkCoverage(t *testing.T) {
+	for id, op := range s.operations {
+		for _, version := range []string{"1.0", "1.1"} {
+			for _, outcome := range []string{"success", "failure"} {
+				if op.retired && outcome == "success" || unreachable[id+" "+outcome] != "" {
+					continue
+				}
+				if key := id + " " + version + " " + outcome; !s.seen[key] {
+					t.Errorf("no case: %s", key)
+				}
+			}
+		}
+	}
+	for name := range disagreements {
+		file, _, _ := strings.Cut(name, "/")
+		if _, err := os.Stat(filepath.Join(conformanceDir, file+".json")); err != nil {
+			t.Errorf("the disagreement %s is in no file", name)
+		}
+	}
+}
+
+// TestConformance_Brand runs the files against a service with other brand words: not one byte of the default brand may
+// leave it.
+func TestConformance_Brand(t *testing.T) {
+	s := newSuite(t).start(t, storetest.SQLite, x402.Namespace{Scheme: "acme", Header: "Acme", Word: "acme"}, "acme-sandbox")
+	s.run(t, conformanceFiles(t))
+	for _, answer := range s.bytes {
+		if at := brandWord(answer); at != "" {
+			t.Errorf("a word of the default brand leaves the service: %s", at)
+		}
+	}
+}
+
+// TestConformance_BrandWords shows that the search finds what it must and passes over chance.
+func TestConformance_BrandWords(t *testing.T) {
+	inside := base64.RawURLEncoding.EncodeToString([]byte(`{"accepted":{"scheme":"svc:erc4337"}}`))
+	for text, found := range map[string]bool{
+		`{"scheme":"svc:erc4337"}`: true, "Service-Version: 1.1\n": true, "service-version: 1.1": true, `"/service/agent"`: true,
+		`{"token":"e30.` + inside + `.AAAA"}`: true, `{"token":"` + base64.StdEncoding.EncodeToString([]byte(`{"reason":"invalid_svc_plan_mismatch"}`)) + `"}`: true,
+		`{"message":"This service has no such plan."}`: false, `{"token":"e30.e30.Asvc` + strings.Repeat("xY9", 20) + `"}`: false,
+		`{"scheme":"acme:erc4337"}`: false, `{"key":"acme-sandbox:e30.` + inside + `.AAAA"}`: true, `{"tail":"aaSvc9"}`: false,
+	} {
+		if at := brandWord(text); (at != "") != found {
+			t.Errorf("%s: %q", text, at)
+		}
+	}
+}
+
+var (
+	tokenRun  = regexp.MustCompile(`[A-Za-z0-9_+/=-]{8,}`)
+	keyTail   = regexp.MustCompile(`"tail":\s*"[^"]{6}"`)
+	brandText = regexp.MustCompile(`(?i)svc|service-|service/`)
+)
+
+// brandWord returns the place of a word of the default brand, in the text or inside what it encodes. Signatures and
+// other random texts may spell anything.
+func brandWord(text string) string {
+	text = keyTail.ReplaceAllString(text, "")
+	found := ""
+	rest := tokenRun.ReplaceAllStringFunc(text, func(run string) string {
+		if plain, ok := decoded(run); ok {
+			if at := brandWord(plain); at != "" && found == "" {
+				found = at
+			}
+			return " "
+		}
+		if len(run) >= 40 && strings.ContainsAny(run, "0123456789") && strings.ToLower(run) != run {
+			return " "
+		}
+		return run
+	})
+	if found != "" {
+		return found
+	}
+	if at := brandText.FindStringIndex(rest); at != nil {
+		return rest[max(0, at[0]-80):min(len(rest), at[1]+40)]
+	}
+	return ""
+}
+
+// decoded returns the text inside base64 of either alphabet, when it is JSON.
+func decoded(run string) (string, bool) {
+	run = strings.TrimRight(run, "=")
+	for _, e := range []*base64.Encoding{base64.RawStdEncoding, base64.RawURLEncoding} {
+		if plain, err := e.DecodeString(run); err == nil && utf8.Valid(plain) && json.Valid(plain) && len(plain) > 2 {
+			return string(plain), true
+		}
+	}
+	return "", false
+}
