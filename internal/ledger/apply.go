@@ -162,6 +162,10 @@ func (s *state) setNextLotEnd() error {
 	for _, l := range s.lots {
 		if l.remaining > 0 {
 			s.account.nextLotEnd = l.endsAt
+			if l.endsAt <= s.now {
+				// What holds keep of an ended lot cannot end before one of them does.
+				s.account.nextLotEnd = s.account.nextHoldEnd
+			}
 			return nil
 		}
 	}

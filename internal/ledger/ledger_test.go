@@ -258,6 +258,12 @@ func TestT47_ExpiryUnderHold(t *testing.T) {
 			id := ledger.NewAccountID(plan, subscriber)
 			b.must(b.Touch(b.ctx, id))
 			b.balance(4, 4)
+			// What the hold keeps gives nobody anything to do before the hold ends.
+			n, err := b.Sweep(b.ctx)
+			b.must(err)
+			if n != 0 {
+				t.Fatalf("swept %d accounts while the hold runs", n)
+			}
 			_, err = b.Settle(b.ctx, settleOp(perm, "other", 1))
 			b.refused(err, ledger.Insufficient)
 			if settles {

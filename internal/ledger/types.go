@@ -39,7 +39,7 @@ type Account struct {
 	Orders     int64     // orders made
 	UpdatedAt  time.Time
 
-	nextLotEnd  int64 // earliest end of a lot with credits, never when none ends
+	nextLotEnd  int64 // earliest time at which a lot may lose credits to its end, never when none ends
 	nextHoldEnd int64 // not later than the earliest end of an open hold, never when none is open
 	periodEnd   int64 // latest end of a lot, 0 when there was none
 }
@@ -141,7 +141,7 @@ type Request struct {
 	CreatedAt  time.Time
 	EndedAt    time.Time // settled, released or lapsed at; zero while held
 	EntrySeq   int64     // the burn
-	Answer     []byte    // the stored answer of the settlement
+	Answer     []byte    // the stored answer of the settlement; before it, the transaction of the order made for the hold
 
 	previousBurn int64 // the burn before under the same permission, 0 when it is the first
 }
@@ -151,7 +151,12 @@ type Refusal struct {
 	Kind         Refused
 	Needed       toll.Credits // for Insufficient
 	Available    toll.Credits // for Insufficient
-	NeverOrdered bool         // for Insufficient
+	Uncovered    toll.Credits // for Insufficient: of Needed, what no hold of the request covers
+	NeverOrdered bool         // for Insufficient and PeriodOver
+	// For Insufficient, PeriodOver and OrderUnknown: what the permission may buy with, and who made it.
+	DelegationID string
+	APIKeyID     *toll.Hash
+	Answer       []byte // for Replay: the stored answer of the settlement
 }
 
 // Refused is the kind of a refusal.
@@ -175,7 +180,15 @@ const (
 	NotFirst          Refused = "account has an order already"
 	SettledAlready    Refused = "request is settled"
 	UnknownRequest    Refused = "request unknown"
-	NotMinted         Refused = "no lot of this order"
+	// IdentifierConflict is Conflict of a request that a payment identifier named.
+	IdentifierConflict Refused = "payment identifier names other content"
+	// ExceedsHold is an amount above what was held, where that is the bound.
+	ExceedsHold Refused = "amount above the hold"
+	// Replay is the repeat of a settlement that no hold had opened.
+	Replay Refused = "request settled without a hold before"
+	// OrderUnknown asks for the order of the request: look it up, and come again with it in OrderTx.
+	OrderUnknown Refused = "order of the request not looked up"
+	NotMinted    Refused = "no lot of this order"
 )
 
 func (r *Refusal) Error() string {
@@ -235,11 +248,15 @@ type HoldOp struct {
 	Agent      toll.AgentID
 	Permission toll.Hash
 	RequestID  string   // "": one is issued
-	Keys       []string // "n:" + nonce, "p:" + payment identifier: each names one request of the account
+	Keys       []string // "n:" + nonce, "p:" + payment identifier, "j:" + jti: each names one request of the account
 	Resource   string
 	Amount     toll.Credits
 	IsTime     bool      // a time plan: amount 0, the period must run
 	Until      time.Time // its distance from now counts from the time of the account when that is ahead
+	// OrderTx is the transaction of the order that was made for the request, "" for none; it is kept for the answer of the
+	// settlement. nil: not looked up, which is refused with OrderUnknown where there may be one, that is when the request is
+	// named and its permission has a delegation.
+	OrderTx *string
 }
 
 // Held is the answer to a hold.
@@ -262,7 +279,9 @@ type SettleOp struct {
 	Content    [32]byte     // hash of what makes the request the same: equal content replays, other content conflicts
 	Amount     toll.Credits // credits to burn, brought into the bounds of the plan by the caller
 	UseHeld    bool         // no amount was asked for: burn what is held, Amount when nothing is
+	HoldBounds bool         // at most what is held may be burned, and a settlement without a hold is never repeated
 	IsTime     bool
+	OrderTx    *string // as in HoldOp; a hold knows its own
 	// Render makes the answer that is stored with the burn and replayed byte for byte. It must be pure.
 	Render func(Receipt) []byte
 }
@@ -274,6 +293,7 @@ type Receipt struct {
 	Amount      toll.Credits
 	Balance     toll.Credits // after the burn
 	At          time.Time
+	OrderTx     string // transaction of the order that was made for the request, "" for none
 }
 
 // Settled is the answer to a settle.
