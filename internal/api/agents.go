@@ -18,11 +18,11 @@ func agentRoutes() []route {
 	return []route{
 		{
 			op: "registerAgent", method: "POST", path: at, auth: keyed, tag: "Agents", summary: "Register an agent, with plans of the caller attached",
-			action: takes((*handler).registerAgent), codes: []toll.Code{toll.CodeBadID, toll.CodeNotPlanOwner, toll.CodePlanNotFound},
+			action: creates((*handler).registerAgent), codes: []toll.Code{toll.CodeRateLimited, toll.CodeBadID, toll.CodeNotPlanOwner, toll.CodePlanNotFound},
 		},
 		{
 			op: "registerAgentWithPlan", method: "POST", path: at + "/plans", auth: keyed, tag: "Agents", summary: "Register an agent and its plan, both or neither",
-			action: takes((*handler).registerAgentWithPlan), codes: append([]toll.Code{toll.CodeNonceConflict}, registrationCodes...),
+			action: creates((*handler).registerAgentWithPlan), codes: append([]toll.Code{toll.CodeNonceConflict, toll.CodeRateLimited}, registrationCodes...),
 		},
 		{
 			op: "listAgents", method: "GET", path: at, auth: keyed, tag: "Agents", summary: "Agents of the caller",
@@ -52,7 +52,7 @@ type AgentData struct {
 	AgentID toll.AgentID `json:"agentId"`
 }
 
-func (h *handler) registerAgent(c *call, in *toll.AgentInput) (*AgentRegistered, error) {
+func (h *handler) registerAgent(c *call, in *toll.AgentInput, once once[*AgentRegistered]) (*AgentRegistered, error) {
 	agent, secrets, err := in.Agent(c.caller.Address, h.now())
 	if err != nil {
 		return nil, err
@@ -62,17 +62,24 @@ func (h *handler) registerAgent(c *call, in *toll.AgentInput) (*AgentRegistered,
 		return nil, err
 	}
 	ctx := c.r.Context()
+	out := &AgentRegistered{Success: true, AgentID: agent.ID, TxHash: recordID("agent", string(agent.ID)), Data: AgentData{agent.ID}}
 	err = h.Store.Tx(ctx, func(tx *store.Tx) error {
+		if err := h.room(ctx, tx, store.KindAgent, c.caller.Address, 1); err != nil {
+			return err
+		}
 		if err := ownPlans(ctx, tx, c.caller.Address, agent.Plans); err != nil {
 			return err
 		}
-		return store.InsertAgent(ctx, tx, &agent, sealed)
+		if err := store.InsertAgent(ctx, tx, &agent, sealed); err != nil {
+			return err
+		}
+		return once(tx, out)
 	})
 	if err != nil {
 		return nil, err
 	}
 	h.forgetPlans(agent.Plans)
-	return &AgentRegistered{Success: true, AgentID: agent.ID, TxHash: recordID("agent", string(agent.ID)), Data: AgentData{agent.ID}}, nil
+	return out, nil
 }
 
 // ownPlans proves that the plans exist and belong to the owner.
@@ -126,7 +133,7 @@ type AgentAndPlanData struct {
 	PlanID  toll.PlanID  `json:"planId"`
 }
 
-func (h *handler) registerAgentWithPlan(c *call, in *toll.AgentPlanInput) (*AgentAndPlanRegistered, error) {
+func (h *handler) registerAgentWithPlan(c *call, in *toll.AgentPlanInput, once once[*AgentAndPlanRegistered]) (*AgentAndPlanRegistered, error) {
 	r, err := in.Registration(c.caller.Address, h.now())
 	if err != nil {
 		return nil, err
@@ -144,10 +151,16 @@ func (h *handler) registerAgentWithPlan(c *call, in *toll.AgentPlanInput) (*Agen
 				others = append(others, p)
 			}
 		}
+		if err := h.room(ctx, tx, store.KindAgent, c.caller.Address, 1); err != nil {
+			return err
+		}
 		if err := ownPlans(ctx, tx, c.caller.Address, others); err != nil {
 			return err
 		}
-		return store.InsertAgent(ctx, tx, &r.Agent, sealed)
+		if err := store.InsertAgent(ctx, tx, &r.Agent, sealed); err != nil {
+			return err
+		}
+		return once(tx, bothRegistered(agentID, planID))
 	})
 	if err != nil {
 		return nil, err
@@ -164,9 +177,13 @@ func (h *handler) registerAgentWithPlan(c *call, in *toll.AgentPlanInput) (*Agen
 	} else {
 		h.forgetPlans(r.Agent.Plans)
 	}
+	return bothRegistered(agentID, planID), nil
+}
+
+func bothRegistered(agent toll.AgentID, plan toll.PlanID) *AgentAndPlanRegistered {
 	return &AgentAndPlanRegistered{
-		Success: true, AgentID: agentID, PlanID: planID, TxHash: recordID("agent", string(agentID)), Data: AgentAndPlanData{agentID, planID},
-	}, nil
+		Success: true, AgentID: agent, PlanID: plan, TxHash: recordID("agent", string(agent)), Data: AgentAndPlanData{agent, plan},
+	}
 }
 
 // AgentList is a list of agents.

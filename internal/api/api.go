@@ -46,6 +46,8 @@ type Deps struct {
 	Ready     func(context.Context) map[string]string // words ok, failing and off by check; nil: the database alone
 	// Pages are answered by other rooms.
 	Pages []Page
+	// Quotas bound what one account may have.
+	Quotas Quotas
 	// BodyTimeout is how long a request body may take to arrive, 0 = 30 s.
 	BodyTimeout time.Duration
 }

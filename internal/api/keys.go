@@ -15,7 +15,7 @@ func keyRoutes() []route {
 	return []route{
 		{
 			op: "createKey", method: "POST", path: at, auth: keyed, status: 201, tag: "API keys", summary: "Create an API key of the caller; its text is shown once",
-			action: creates((*handler).createKey), codes: []toll.Code{toll.CodeKeyExpiryPast, toll.CodeBadNumber},
+			action: creates((*handler).createKey), codes: []toll.Code{toll.CodeRateLimited, toll.CodeKeyExpiryPast, toll.CodeBadNumber},
 		},
 		{
 			op: "listKeys", method: "GET", path: at, auth: keyed, tag: "API keys", summary: "API keys of the caller",
@@ -74,7 +74,8 @@ func (h *handler) createKey(c *call, in *KeyInput, once once[*toll.APIKey]) (*to
 		}
 		p.ExpiresAt = h.now().Add(time.Duration(*in.ExpiresInSecs) * time.Second)
 	}
-	k, err := h.Auth.CreateKey(c.r.Context(), c.caller.Address, p, func(tx *store.Tx, k toll.APIKey) error { return once(tx, &k) })
+	keep := within(h, c, store.KindAPIKey, once)
+	k, err := h.Auth.CreateKey(c.r.Context(), c.caller.Address, p, func(tx *store.Tx, k toll.APIKey) error { return keep(tx, &k) })
 	if err != nil {
 		return nil, err
 	}

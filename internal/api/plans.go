@@ -17,7 +17,7 @@ func planRoutes() []route {
 	return []route{
 		{
 			op: "registerPlan", method: "POST", path: at, auth: keyed, tag: "Plans", summary: "Register a plan",
-			action: takes((*handler).registerPlan), codes: append([]toll.Code{toll.CodeNonceConflict}, registrationCodes...),
+			action: creates((*handler).registerPlan), codes: append([]toll.Code{toll.CodeNonceConflict, toll.CodeRateLimited}, registrationCodes...),
 		},
 		{
 			op: "listPlans", method: "GET", path: at, auth: keyed, tag: "Plans", summary: "Plans of the caller",
@@ -56,20 +56,23 @@ type PlanRegistered struct {
 	TxHash  toll.Hash   `json:"txHash"`
 }
 
-func (h *handler) registerPlan(c *call, in *toll.PlanInput) (*PlanRegistered, error) {
+func (h *handler) registerPlan(c *call, in *toll.PlanInput, once once[*PlanRegistered]) (*PlanRegistered, error) {
 	plan, err := in.Plan(c.caller.Address, h.now())
 	if err != nil {
 		return nil, err
 	}
-	earlier, err := h.onceByNonce(c, "registerPlan", &plan, in.Nonce, in, func(*store.Tx) error { return nil })
+	earlier, err := h.onceByNonce(c, "registerPlan", &plan, in.Nonce, in, func(tx *store.Tx) error { return once(tx, planRegistered(plan.ID)) })
 	if err != nil {
 		return nil, err
 	}
-	id := plan.ID
 	if earlier != nil {
-		id = earlier.ID
+		return planRegistered(earlier.ID), nil
 	}
-	return &PlanRegistered{Success: true, PlanID: id, TxHash: recordID("plan", string(id))}, nil
+	return planRegistered(plan.ID), nil
+}
+
+func planRegistered(id toll.PlanID) *PlanRegistered {
+	return &PlanRegistered{Success: true, PlanID: id, TxHash: recordID("plan", string(id))}
 }
 
 // onceByNonce stores a plan, and what also writes, in one transaction. With a nonce the same caller, nonce and body again
@@ -90,6 +93,10 @@ func (h *handler) onceByNonce(c *call, op string, plan *toll.Plan, nonce *toll.U
 	}
 	err = h.Store.Tx(ctx, func(tx *store.Tx) error {
 		if err := store.InsertPlan(ctx, tx, plan, name, sum); err != nil {
+			return err
+		}
+		// A nonce that is taken was told above: what exists already needs no room.
+		if err := h.room(ctx, tx, store.KindPlan, c.caller.Address, 0); err != nil {
 			return err
 		}
 		return also(tx)

@@ -1,0 +1,46 @@
+package store
+
+import (
+	"context"
+	"time"
+
+	"github.com/tollhq/toll"
+)
+
+// Kind is a kind of record that belongs to a principal.
+type Kind string
+
+// Kinds of records that are counted.
+const (
+	KindAgent      Kind = "agents"
+	KindPlan       Kind = "plans"
+	KindAPIKey     Kind = "API keys"
+	KindDelegation Kind = "delegations"
+)
+
+// Owned counts the records of a kind that a principal has, up to most. API keys and delegations count while they are in
+// force at t. The transaction holds the row of the principal from here on, so that of several that count and add one after
+// the other each counts what was added before.
+func Owned(ctx context.Context, tx *Tx, kind Kind, owner toll.Address, at time.Time, most int64) (n int64, err error) {
+	var address string
+	err = tx.QueryRow(ctx, "SELECT address FROM principals WHERE address = $1"+tx.ForUpdate(), owner.Lower()).Scan(&address)
+	if err != nil {
+		return 0, err
+	}
+	var rows string
+	args := []any{owner.Lower(), most}
+	switch kind {
+	case KindAgent:
+		rows = "SELECT 1 FROM agents WHERE owner = $1"
+	case KindPlan:
+		rows = "SELECT 1 FROM plans WHERE owner = $1"
+	case KindAPIKey:
+		rows = "SELECT 1 FROM api_keys WHERE address = $1 AND revoked_at = 0 AND (expires_at = 0 OR expires_at > $3)"
+		args = append(args, Micros(at))
+	case KindDelegation:
+		rows = "SELECT 1 FROM delegations WHERE owner = $1 AND revoked_at = 0 AND expires_at > $3"
+		args = append(args, Micros(at))
+	}
+	err = tx.QueryRow(ctx, "SELECT COUNT(*) FROM ("+rows+" LIMIT $2) t", args...).Scan(&n)
+	return n, err
+}
