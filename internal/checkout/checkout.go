@@ -12,6 +12,7 @@ import (
 	"errors"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/tollhq/toll"
@@ -54,7 +55,7 @@ type Checkout struct {
 	runs    map[string]*run // payments that this process drives, by order id
 
 	// failpoint is set by tests that stop the machine at a step.
-	failpoint func(at string)
+	failpoint atomic.Pointer[func(at string)]
 }
 
 // New returns a checkout. Close stops what it does in the background.
@@ -101,8 +102,8 @@ func (c *Checkout) Close(ctx context.Context) error {
 }
 
 func (c *Checkout) at(step string) {
-	if c.failpoint != nil {
-		c.failpoint(step)
+	if f := c.failpoint.Load(); f != nil {
+		(*f)(step)
 	}
 }
 

@@ -3,12 +3,14 @@ package checkout_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/checkout"
+	"github.com/tollhq/toll/internal/checkout/railtest"
 	"github.com/tollhq/toll/internal/ledger"
 	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/internal/store/storetest"
@@ -28,7 +30,8 @@ type shop struct {
 	store   *store.Store
 	ledgers []*ledger.Ledger
 	rooms   []*checkout.Checkout
-	now     atomic.Int64 // microseconds
+	rail    *railtest.Rail // nil: there is none
+	now     atomic.Int64   // microseconds
 }
 
 func (s *shop) clock() time.Time { return time.UnixMicro(s.now.Load()).UTC() }
@@ -37,9 +40,20 @@ func (s *shop) at(i int) *checkout.Checkout { return s.rooms[i%len(s.rooms)] }
 
 func each(t *testing.T, f func(s *shop)) {
 	t.Helper()
+	eachWith(t, func() *railtest.Rail { return nil }, f)
+}
+
+// eachRail is each with a rail, the same for both processes and all plans.
+func eachRail(t *testing.T, f func(s *shop)) {
+	t.Helper()
+	eachWith(t, railtest.New, f)
+}
+
+func eachWith(t *testing.T, rail func() *railtest.Rail, f func(s *shop)) {
+	t.Helper()
 	for _, v := range storetest.Variants() {
 		t.Run(string(v), func(t *testing.T) {
-			s := &shop{T: t, ctx: context.Background()}
+			s := &shop{T: t, ctx: context.Background(), rail: rail()}
 			s.now.Store(start.UnixMicro())
 			cfg := storetest.Config(t, v)
 			processes := 2
@@ -50,16 +64,57 @@ func each(t *testing.T, f func(s *shop)) {
 				s.store = storetest.OpenConfig(t, cfg)
 				l := ledger.New(s.store, ledger.Config{Clock: s.clock, MACKey: []byte("0123456789abcdef0123456789abcdef")})
 				s.ledgers = append(s.ledgers, l)
-				s.rooms = append(s.rooms, checkout.New(checkout.Deps{Store: s.store, Ledger: l, Clock: s.clock}))
 				t.Cleanup(func() {
 					found, err := l.Audit(context.Background())
 					if err := errors.Join(err, l.Close(context.Background())); err != nil || len(found) > 0 {
 						t.Error(err, found)
 					}
 				})
+				s.rooms = append(s.rooms, s.start(s.store, l))
 			}
+			t.Cleanup(s.audit)
 			f(s)
 		})
+	}
+}
+
+// start makes a checkout, as a process that starts would.
+func (s *shop) start(st *store.Store, l *ledger.Ledger) *checkout.Checkout {
+	d := checkout.Deps{
+		Store: st, Ledger: l, Clock: s.clock,
+		SignReference: func(use string, owner toll.Address, id string, _ time.Time) (string, error) {
+			return use + "." + owner.Lower() + "." + id, nil
+		},
+		OpenReference: func(use, text string) (toll.Address, string, error) {
+			parts := strings.Split(text, ".")
+			if parts[0] != use {
+				return toll.Address{}, "", errors.New("another use")
+			}
+			owner, err := toll.ParseAddress(parts[1])
+			return owner, parts[2], err
+		},
+	}
+	if s.rail != nil {
+		d.Rails = checkout.Rails{Crypto: s.rail, Card: s.rail}
+	}
+	c := checkout.New(d)
+	s.Cleanup(func() {
+		if err := c.Close(context.Background()); err != nil {
+			s.Error(err)
+		}
+	})
+	return c
+}
+
+// audit proves that money and credits agree.
+func (s *shop) audit() {
+	s.Helper()
+	found, err := store.AuditOrders(context.Background(), s.store)
+	if s.rail != nil {
+		found = append(found, s.rail.Faults()...)
+	}
+	if err != nil || len(found) > 0 {
+		s.Error(err, found)
 	}
 }
 

@@ -41,7 +41,13 @@ func (c *Checkout) Fiat(ctx context.Context, r FiatRequest, also func(*store.Tx,
 	if err != nil {
 		return nil, err
 	}
-	if o, err = c.await(ctx, o, r.Wait); err != nil {
+	return c.page(ctx, o, r.Wait)
+}
+
+// page waits for the page of an order.
+func (c *Checkout) page(ctx context.Context, o *store.Order, wait time.Duration) (*toll.Checkout, error) {
+	o, err := c.await(ctx, o, wait)
+	if err != nil {
 		return nil, toll.AsError(err).WithParam("orderId", o.ID)
 	}
 	if o.Status == toll.OrderFailed {

@@ -64,7 +64,7 @@ func (c *Checkout) drive(o *store.Order) *run {
 	}
 	c.runs[o.ID] = r
 	c.running.Go(func() {
-		r.err = c.work1(o)
+		r.err = c.pursue(o)
 		c.mu.Lock()
 		delete(c.runs, o.ID)
 		c.mu.Unlock()
@@ -79,8 +79,8 @@ func (c *Checkout) runOf(id string) *run {
 	return c.runs[id]
 }
 
-// work1 goes on with an order until it is decided, a person must act, or the rail gives no answer.
-func (c *Checkout) work1(o *store.Order) (err error) {
+// pursue goes on with an order until it is decided, a person must act, or the rail gives no answer.
+func (c *Checkout) pursue(o *store.Order) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("checkout: a payment panicked: %v", p)
@@ -176,6 +176,7 @@ func (c *Checkout) confirm(ctx context.Context, plan *toll.Plan, o *store.Order,
 	now := c.now()
 	op := ledger.MintOp{Plan: o.Plan, Subscriber: o.Subscriber, Amount: o.Credits, EndsAt: plan.LotEnd(now), Ref: o.ID, Order: true}
 	_, err := c.ledger.MintWith(ctx, op, func(tx *store.Tx, m ledger.Minted) error {
+		c.at("confirming")
 		next, err := store.OrderForUpdate(ctx, tx, o.Account, o.ID)
 		if err != nil {
 			return err
@@ -242,6 +243,7 @@ func (c *Checkout) fail(ctx context.Context, o *store.Order, p *Payment) error {
 		op.Permission = *o.Permission
 	}
 	return c.ledger.UndoOrderWith(ctx, op, func(tx *store.Tx) error {
+		c.at("failing")
 		next, err := store.OrderForUpdate(ctx, tx, o.Account, o.ID)
 		if err != nil {
 			return err
@@ -330,6 +332,7 @@ func (c *Checkout) await(ctx context.Context, o *store.Order, wait time.Duration
 			return o, nil
 		}
 		var done <-chan struct{}
+		poll := pollEvery
 		r := c.runOf(o.ID)
 		if r == nil && !c.now().Before(o.TryAt) {
 			if r, err = c.claim(ctx, o); err != nil {
@@ -337,7 +340,7 @@ func (c *Checkout) await(ctx context.Context, o *store.Order, wait time.Duration
 			}
 		}
 		if r != nil {
-			done = r.done
+			done, poll = r.done, 10*pollEvery // another process may be faster than this one
 		}
 		select {
 		case <-done:
@@ -350,7 +353,7 @@ func (c *Checkout) await(ctx context.Context, o *store.Order, wait time.Duration
 			if r.err != nil {
 				pause(ctx, pollEvery)
 			}
-		case <-time.After(pollEvery):
+		case <-time.After(poll):
 		case <-ctx.Done():
 		}
 	}

@@ -121,6 +121,7 @@ func (c *Checkout) place(ctx context.Context, in *intent) (*store.Order, error) 
 			return err
 		}
 		found = o
+		c.at("placing")
 		if in.also == nil {
 			return nil
 		}

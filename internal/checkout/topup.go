@@ -50,6 +50,9 @@ func (c *Checkout) TopUp(ctx context.Context, t *TopUp) (orderTx string, err err
 	if t.DelegationID == "" {
 		return "", toll.NewError(toll.CodeDelegationNotFound)
 	}
+	if t.Plan.IsPayAsYouGo() && (t.Needed == 0 || t.Plan.Price.IsFree()) {
+		return c.topUpFree(ctx, t)
+	}
 	in := intent{
 		plan: t.Plan, subscriber: t.Subscriber, credits: t.Plan.Credits.Amount, amount: t.Plan.Price.Total(), delegation: t.DelegationID,
 		key: t.APIKeyID, topUp: t,
@@ -72,6 +75,18 @@ func (c *Checkout) TopUp(ctx context.Context, t *TopUp) (orderTx string, err err
 	}
 	if o.RequestID == t.RequestID {
 		t.had++
+	}
+	return o.TxHash, nil
+}
+
+// topUpFree opens a pay-as-you-go account, with the credits of the request when they cost nothing.
+func (c *Checkout) topUpFree(ctx context.Context, t *TopUp) (string, error) {
+	o, err := c.orderFree(ctx, t.Plan, t.Subscriber, t.Needed, t.Needed == 0, nil)
+	if errors.Is(err, toll.NewError(toll.CodeTrialUsed)) {
+		return "", nil
+	}
+	if err != nil {
+		return "", err
 	}
 	return o.TxHash, nil
 }

@@ -30,6 +30,11 @@ var fanOut = map[string]string{
 	"Ledger.Audit":        "the auditor goes through all accounts",
 	"Ledger.auditOrphans": "the auditor goes through all accounts",
 	"OrderByID":           "an order id does not name an account",
+	"auditDelegations":    "the auditor goes through all accounts",
+	"auditPlaces":         "the auditor goes through all accounts",
+	"auditMints":          "the auditor goes through all accounts",
+	"auditPermissions":    "the auditor goes through all accounts",
+	"auditTransactions":   "the auditor goes through all accounts",
 	"DueOrders":           "the reconciler looks for orders that are not decided",
 
 	"sqlPermissionsOfDelegation": "a delegation that is revoked ends permissions of several plans",

@@ -1,0 +1,65 @@
+package auth
+
+import (
+	"errors"
+	"time"
+
+	"github.com/tollhq/toll"
+)
+
+// reference is the payload of a signed text that stands for a record. It is never an API key, as it has an audience, and
+// never an access token, as that says which plan it is for; and the use is in the audience, so that one kind of reference is
+// not another.
+type reference struct {
+	Issuer    string       `json:"iss"`
+	Subject   toll.Address `json:"sub"`
+	Audience  string       `json:"aud"`
+	ID        string       `json:"jti"`
+	IssuedAt  *int64       `json:"iat"`
+	ExpiresAt *int64       `json:"exp"`
+}
+
+var errReference = errors.New("auth: not a reference of this service for this use")
+
+func referenceAudience(issuer, use string) string { return issuer + "/" + use }
+
+// SignReference returns a signed text that stands for a record of the owner, for one use. It holds no secret and gives no
+// right by itself. Fractions of seconds are cut off.
+func (a *Auth) SignReference(use string, owner toll.Address, id string, ends time.Time) (string, error) {
+	now := a.clock()
+	issuer := a.Issuer()
+	payload, err := encodeExact(reference{
+		Issuer: issuer, Subject: owner, Audience: referenceAudience(issuer, use), ID: id, IssuedAt: unixPtr(now), ExpiresAt: unixPtr(ends),
+	})
+	if err != nil {
+		return "", err
+	}
+	key, err := a.keys().signer(now)
+	if err != nil {
+		return "", err
+	}
+	return key.sign(payload), nil
+}
+
+// OpenReference returns whose record a text of [Auth.SignReference] stands for. An ended one still tells: whether the record
+// can be used is its own matter.
+func (a *Auth) OpenReference(use, text string) (owner toll.Address, id string, err error) {
+	ks := a.keys()
+	payload, key, err := ks.open(text)
+	if err != nil {
+		return toll.Address{}, "", err
+	}
+	var r reference
+	if err := decodeStrict(payload, &r); err != nil || r.Subject.IsZero() || r.ID == "" || r.IssuedAt == nil {
+		return toll.Address{}, "", errReference
+	}
+	if !ks.issuers[r.Issuer] {
+		if ks = a.refreshKeys(time.Second); !ks.issuers[r.Issuer] {
+			return toll.Address{}, "", errForeignIssuer
+		}
+	}
+	if r.Audience != referenceAudience(r.Issuer, use) || !key.passes(time.Unix(*r.IssuedAt, 0)) {
+		return toll.Address{}, "", errReference
+	}
+	return r.Subject, r.ID, nil
+}

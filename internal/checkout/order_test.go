@@ -1,0 +1,512 @@
+package checkout_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/checkout"
+	"github.com/tollhq/toll/internal/checkout/railtest"
+	"github.com/tollhq/toll/internal/ledger"
+	"github.com/tollhq/toll/internal/store"
+)
+
+const soon = 5 * time.Second
+
+// usdc prices a plan at this many cents.
+func usdc(cents int64) func(p *toll.Plan) {
+	return func(p *toll.Plan) {
+		p.Price = toll.Price{
+			IsCrypto: true, TokenAddress: toll.USDCSandbox, Amounts: []toll.Units{toll.UnitsOfCents(cents)}, Receivers: []toll.Address{owner},
+		}
+	}
+}
+
+func fiat(p *toll.Plan) {
+	p.Price = toll.Price{Currency: toll.CurrencyUSD, Amounts: []toll.Units{toll.UnitsOfCents(500)}, Receivers: []toll.Address{owner}}
+}
+
+func both(fs ...func(p *toll.Plan)) func(p *toll.Plan) {
+	return func(p *toll.Plan) {
+		for _, f := range fs {
+			f(p)
+		}
+	}
+}
+
+func trial(p *toll.Plan) { p.IsTrial = true }
+
+func (s *shop) order(i int, who toll.Address, p *toll.Plan) (*toll.Order, error) {
+	return s.at(i).Order(s.ctx, checkout.OrderRequest{Caller: who, Plan: p, Wait: soon}, nil)
+}
+
+func (s *shop) charges(want int) {
+	s.Helper()
+	if n, _ := s.rail.Charges(); n != want {
+		s.Fatalf("money moved %d times, want %d", n, want)
+	}
+}
+
+// settleDown goes on with what is open until nothing is, as time passes.
+func (s *shop) settleDown(i int) {
+	s.Helper()
+	for range 10 {
+		s.now.Add(time.Minute.Microseconds())
+		n, err := s.at(i).Reconcile(s.ctx)
+		s.must(err)
+		if n == 0 {
+			return
+		}
+	}
+	s.Fatal("orders stay open")
+}
+
+func (s *shop) state(id string) *store.Order {
+	s.Helper()
+	o, err := store.OrderByID(s.ctx, s.store, id)
+	s.must(err)
+	return o
+}
+
+func TestOrderOfPaidPlan(t *testing.T) {
+	eachRail(t, func(s *shop) {
+		p := s.plan(both(usdc(150), func(p *toll.Plan) { p.Credits.DurationSecs = toll.UnitsOf(3600) }))
+		o, err := s.order(0, holder, p)
+		s.must(err)
+		if !o.Success || o.Status != toll.OrderConfirmed || o.CreditsGranted != 100 || o.Amount.String() != "1500000" || o.Currency != "USDC" ||
+			o.Balance.Balance != 100 || !o.Balance.ExpiresAt.Equal(start.Add(time.Hour)) || o.HTTPStatus != 200 {
+			s.Fatalf("%+v", o)
+		}
+		if bought := s.rail.Purchases(); len(bought) != 1 || bought[0].OrderID != o.OrderID || bought[0].Subscriber != holder ||
+			!slices.Equal(bought[0].Receivers, []toll.Address{owner}) || bought[0].DelegationID != "" {
+			s.Fatalf("%+v", bought)
+		}
+		again, err := s.order(1, holder, p)
+		s.must(err)
+		if a := s.account(p, holder); again.OrderID == o.OrderID || a.Balance != 200 || a.Orders != 2 || s.orders(p) != 2 {
+			s.Fatalf("%+v", a)
+		}
+		s.charges(2)
+	})
+}
+
+func TestOrderDeclined(t *testing.T) {
+	eachRail(t, func(s *shop) {
+		p := s.plan(both(usdc(100), trial, func(p *toll.Plan) { p.MaxOrders = 1 }))
+		s.rail.Behave(railtest.Behaviour{Decline: true, Code: toll.CodeChainBalance, Reason: "10 are needed"})
+		_, err := s.order(0, holder, p)
+		s.code(err, toll.CodeChainBalance)
+		e := toll.AsError(err)
+		failed, err := s.at(0).OrderByID(s.ctx, holder, e.Params["orderId"].(string))
+		s.must(err)
+		if failed.Success || failed.Status != toll.OrderFailed || failed.FailureReason != "10 are needed" || failed.Balance != nil {
+			s.Fatalf("%+v", failed)
+		}
+		s.rail.Behave(railtest.Behaviour{Decline: true})
+		_, err = s.order(1, holder, p)
+		s.code(err, toll.CodeOrderLacksMoney)
+		if a := s.account(p, holder); a.Seq != 0 || a.Orders != 0 || s.orders(p) != 0 {
+			s.Fatalf("declined orders left %+v", a)
+		}
+		// Neither the place nor the trial is lost.
+		s.rail.Behave(railtest.Behaviour{})
+		_, err = s.order(0, holder, p)
+		s.must(err)
+		s.charges(1)
+	})
+}
+
+func TestOrderWithoutAnswer(t *testing.T) {
+	eachRail(t, func(s *shop) {
+		p := s.plan(usdc(100))
+		s.rail.Behave(railtest.Behaviour{LoseAnswers: 2})
+		o, err := s.order(0, holder, p)
+		s.must(err)
+		if o.Status != toll.OrderConfirmed {
+			s.Fatalf("%+v", o)
+		}
+		s.charges(1)
+
+		// No answer comes: not known is no failure.
+		s.rail.Behave(railtest.Behaviour{LoseAnswers: 1 << 20})
+		o, err = s.at(0).Order(s.ctx, checkout.OrderRequest{Caller: other, Plan: p, Wait: 300 * time.Millisecond}, nil)
+		s.must(err)
+		if !o.Success || o.HTTPStatus != 202 || o.Status == toll.OrderConfirmed || o.Balance != nil {
+			s.Fatalf("%+v", o)
+		}
+		// Whoever asks again meanwhile gets the same order.
+		again, err := s.at(1).Order(s.ctx, checkout.OrderRequest{Caller: other, Plan: p, Wait: 200 * time.Millisecond}, nil)
+		s.must(err)
+		if again.OrderID != o.OrderID || again.HTTPStatus != 202 {
+			s.Fatalf("%+v", again)
+		}
+		s.rail.Behave(railtest.Behaviour{})
+		s.settleDown(1)
+		if a := s.account(p, other); a.Balance != 100 || s.state(o.OrderID).Status != toll.OrderConfirmed {
+			s.Fatalf("%+v", a)
+		}
+		s.charges(2)
+	})
+}
+
+func TestOrderWhileRailIsAway(t *testing.T) {
+	eachRail(t, func(s *shop) {
+		p := s.plan(usdc(100))
+		s.rail.Behave(railtest.Behaviour{Unreachable: toll.CodeChainRelayerLow})
+		_, err := s.order(0, holder, p)
+		s.code(err, toll.CodeChainRelayerLow)
+		id := toll.AsError(err).Params["orderId"]
+		s.now.Add(time.Minute.Microseconds())
+		_, err = s.order(1, holder, p)
+		s.code(err, toll.CodeChainRelayerLow)
+		if toll.AsError(err).Params["orderId"] != id || s.orders(p) != 1 {
+			s.Fatal("the repeat made another order")
+		}
+		s.rail.Behave(railtest.Behaviour{})
+		s.settleDown(0)
+		if a := s.account(p, holder); a.Balance != 100 || a.Orders != 1 {
+			s.Fatalf("%+v", a)
+		}
+		s.charges(1)
+	})
+}
+
+// A process dies at each step of an order, before and after each of its writes; another one goes on.
+func TestOrderKilledAtEachStep(t *testing.T) {
+	for _, declined := range []bool{false, true} {
+		steps := []string{"place", "placing", "placed", "pay", "paid", "finish", "confirming", "finished"}
+		if declined {
+			steps[6] = "failing"
+		}
+		t.Run(fmt.Sprintf("declined=%v", declined), func(t *testing.T) {
+			eachRail(t, func(s *shop) {
+				d := s.delegation(100 * int64(len(steps)))
+				for _, step := range steps {
+					p := s.plan(both(usdc(100), func(p *toll.Plan) { p.MaxOrders = 1 }))
+					before, _ := s.rail.Charges()
+					s.rail.Behave(railtest.Behaviour{Decline: declined})
+					dying := s.start(s.store, s.ledgers[len(s.ledgers)-1])
+					var reached atomic.Bool
+					dying.Failpoint(func(at string) {
+						if at == step {
+							reached.Store(true)
+							panic("killed")
+						}
+					})
+					id := killedOrder(s, dying, checkout.OrderRequest{Caller: holder, Plan: p, DelegationID: d, Wait: 100 * time.Millisecond})
+					if !reached.Load() {
+						s.Fatalf("%s was not reached", step)
+					}
+					s.settleDown(0)
+					s.audit()
+					charges, _ := s.rail.Charges()
+					a := s.account(p, holder)
+					recorded := step != "place" && step != "placing"
+					switch {
+					case !recorded && (id != "" || s.orders(p) != 0 || charges != before || a.Orders != 0):
+						s.Fatalf("%s: the order was not recorded, and there are %+v", step, a)
+					case recorded && !declined && (charges != before+1 || a.Balance != 100 || a.Orders != 1 || s.orders(p) != 1):
+						s.Fatalf("%s: %d charges, %+v", step, charges-before, a)
+					case recorded && declined && (charges != before || a.Balance != 0 || s.orders(p) != 0):
+						s.Fatalf("%s: %d charges, %+v", step, charges-before, a)
+					}
+				}
+				r, err := s.at(0).Delegation(s.ctx, holder, d)
+				s.must(err)
+				paid := int64(len(steps) - 2)
+				if declined {
+					paid = 0
+				}
+				if r.AmountSpentCents != toll.Cents(100*paid) || r.TransactionCount != paid ||
+					r.RemainingBudgetCents != r.SpendingLimitCents-r.AmountSpentCents {
+					s.Fatalf("%+v", r)
+				}
+			})
+		})
+	}
+}
+
+// killedOrder orders with a process that may die, and returns the id of the order when it got one.
+func killedOrder(s *shop, c *checkout.Checkout, r checkout.OrderRequest) (id string) {
+	defer func() { _ = recover() }()
+	o, err := c.Order(s.ctx, r, nil)
+	if err == nil {
+		return o.OrderID
+	}
+	if e := toll.AsError(err); e.Params["orderId"] != nil {
+		return e.Params["orderId"].(string)
+	}
+	return ""
+}
+
+// One process gets the refusal of a payment that another one sees succeed after all: the money moved, so the credits follow.
+func TestOrderPaidAfterAll(t *testing.T) {
+	eachRail(t, func(s *shop) {
+		p := s.plan(usdc(100))
+		d := s.delegation(1000)
+		l := s.ledgers[len(s.ledgers)-1]
+		flip := &flippingRail{}
+		a := checkout.New(checkout.Deps{Store: s.store, Ledger: l, Clock: s.clock, Rails: checkout.Rails{Crypto: flip}})
+		b := checkout.New(checkout.Deps{Store: s.store, Ledger: l, Clock: s.clock, Rails: checkout.Rails{Crypto: flip}})
+		failed := make(chan struct{})
+		b.Failpoint(func(at string) {
+			if at == "finish" {
+				<-failed
+			}
+		})
+		arrived := make(chan struct{})
+		a.Failpoint(func(at string) {
+			if at == "finish" {
+				<-arrived
+			}
+		})
+		done := make(chan error)
+		go func() {
+			_, err := a.Order(s.ctx, checkout.OrderRequest{Caller: holder, Plan: p, DelegationID: d, Wait: soon}, nil)
+			done <- err
+		}()
+		for flip.calls.Load() == 0 {
+			time.Sleep(time.Millisecond)
+		}
+		s.now.Add(time.Minute.Microseconds())
+		go func() {
+			_, err := b.Reconcile(s.ctx)
+			done <- err
+		}()
+		for flip.calls.Load() == 1 {
+			time.Sleep(time.Millisecond)
+		}
+		close(arrived)
+		s.code(<-done, toll.CodeOrderLacksMoney)
+		if r, err := s.at(0).Delegation(s.ctx, holder, d); err != nil || r.RemainingBudgetCents != 1000 {
+			s.Fatalf("%+v %v", r, err)
+		}
+		close(failed)
+		s.must(<-done)
+		if acc := s.account(p, holder); acc.Balance != 100 || s.orders(p) != 1 {
+			s.Fatalf("%+v", acc)
+		}
+		if r, err := s.at(0).Delegation(s.ctx, holder, d); err != nil || r.AmountSpentCents != 100 {
+			s.Fatalf("%+v %v", r, err)
+		}
+		s.must(errors.Join(a.Close(s.ctx), b.Close(s.ctx)))
+	})
+}
+
+func TestOrderAlso(t *testing.T) {
+	eachRail(t, func(s *shop) {
+		p := s.plan(both(usdc(100), func(p *toll.Plan) { p.MaxOrders = 1 }))
+		d := s.delegation(100)
+		no := errors.New("no")
+		r := checkout.OrderRequest{Caller: holder, Plan: p, DelegationID: d, Wait: soon}
+		_, err := s.at(0).Order(s.ctx, r, func(*store.Tx, *toll.Order) error { return no })
+		if !errors.Is(err, no) || s.orders(p) != 0 {
+			s.Fatal(err)
+		}
+		s.charges(0)
+		s.rail.Behave(railtest.Behaviour{Hang: true})
+		var seen []*toll.Order
+		keep := func(_ *store.Tx, o *toll.Order) error { seen = append(seen, o); return nil }
+		r.Wait = 50 * time.Millisecond
+		first, err := s.at(0).Order(s.ctx, r, keep)
+		s.must(err)
+		second, err := s.at(1).Order(s.ctx, r, keep)
+		s.must(err)
+		if len(seen) != 2 || seen[0].Status != toll.OrderCreated || seen[0].OrderID != first.OrderID || seen[1].OrderID != first.OrderID ||
+			second.OrderID != first.OrderID {
+			s.Fatalf("%+v", seen)
+		}
+		s.rail.Behave(railtest.Behaviour{})
+		s.settleDown(0)
+		s.charges(1)
+
+		free := s.plan(nil)
+		seen = nil
+		o, err := s.at(0).Order(s.ctx, checkout.OrderRequest{Caller: holder, Plan: free}, keep)
+		s.must(err)
+		if len(seen) != 1 || seen[0].Status != toll.OrderConfirmed || seen[0].TxHash != o.TxHash || o.TxHash == "" {
+			s.Fatalf("%+v", seen)
+		}
+		if _, err := s.at(0).Order(s.ctx, checkout.OrderRequest{Caller: holder, Plan: free}, func(*store.Tx, *toll.Order) error { return no }); !errors.Is(err, no) {
+			s.Fatal(err)
+		}
+		_, err = s.at(0).Mint(s.ctx, owner, free.ID, holder, 5, toll.Units{}, func(*store.Tx, *toll.ActResult) error { return no })
+		if !errors.Is(err, no) || s.account(free, holder).Balance != 100 {
+			s.Fatal(err)
+		}
+	})
+}
+
+func TestT38_TrialTwice(t *testing.T) {
+	eachRail(t, func(s *shop) {
+		for _, plan := range []*toll.Plan{s.plan(both(usdc(100), trial)), s.plan(trial)} {
+			// The rail is slow, so that all but one meet an order that is not finished.
+			s.rail.Behave(railtest.Behaviour{Hang: true})
+			var paid, refused atomic.Int64
+			mixed := []toll.Address{holder, toll.MustAddress(holder.Lower())}
+			var wg sync.WaitGroup
+			for i := range 50 {
+				wg.Go(func() {
+					o, err := s.at(i).Order(s.ctx, checkout.OrderRequest{Caller: mixed[i%2], APIKeyID: toll.Hash{byte(i % 2)}, Plan: plan, Wait: soon}, nil)
+					switch {
+					case err == nil && o.Status == toll.OrderConfirmed:
+						paid.Add(1)
+					case errors.Is(err, toll.NewError(toll.CodeTrialUsed)):
+						refused.Add(1)
+					default:
+						s.Errorf("%+v %v", o, err)
+					}
+				})
+			}
+			for refused.Load() < 49 {
+				time.Sleep(time.Millisecond)
+			}
+			s.rail.Behave(railtest.Behaviour{})
+			wg.Wait()
+			if a := s.account(plan, holder); paid.Load() != 1 || a.Balance != 100 || a.Orders != 1 {
+				s.Fatalf("%d paid, %+v", paid.Load(), a)
+			}
+			restarted := s.start(s.store, s.ledgers[len(s.ledgers)-1])
+			_, err := restarted.Order(s.ctx, checkout.OrderRequest{Caller: holder, Plan: plan, Wait: soon}, nil)
+			s.code(err, toll.CodeTrialUsed)
+		}
+		s.charges(1)
+	})
+}
+
+func TestT39_AccessLimitRaced(t *testing.T) {
+	eachRail(t, func(s *shop) {
+		p := s.plan(both(usdc(100), func(p *toll.Plan) { p.MaxOrders = 10 }))
+		s.rail.Behave(railtest.Behaviour{DeclineNext: 3})
+		var paid, declined, soldOut atomic.Int64
+		buy := func(i int) {
+			_, err := s.order(i, toll.Address{19: byte(i + 1)}, p)
+			switch {
+			case err == nil:
+				paid.Add(1)
+			case errors.Is(err, toll.NewError(toll.CodePlanSoldOut)):
+				soldOut.Add(1)
+			case errors.Is(err, toll.NewError(toll.CodeOrderLacksMoney)):
+				declined.Add(1)
+			default:
+				s.Error(err)
+			}
+		}
+		atOnce(50, buy)
+		if n := paid.Load(); declined.Load() != 3 || n > 10 || n < 7 || s.orders(p) != n {
+			s.Fatalf("%d paid, %d declined, %d sold out, %d counted", n, declined.Load(), soldOut.Load(), s.orders(p))
+		}
+		atOnce(20, func(i int) { buy(100 + i) })
+		if paid.Load() != 10 || s.orders(p) != 10 {
+			s.Fatalf("%d paid, %d counted", paid.Load(), s.orders(p))
+		}
+		s.charges(10)
+	})
+}
+
+func TestOrderPayAsYouGo(t *testing.T) {
+	eachRail(t, func(s *shop) {
+		p := s.plan(both(usdc(2), func(p *toll.Plan) { p.Price.TemplateAddress = toll.PayAsYouGoTemplate }))
+		o, err := s.order(0, holder, p)
+		s.must(err)
+		if o.Status != toll.OrderConfirmed || o.CreditsGranted != 0 || !o.Amount.IsZero() || !o.Balance.IsSubscriber || o.Balance.Balance != 0 {
+			s.Fatalf("%+v %+v", o, o.Balance)
+		}
+		s.charges(0)
+	})
+}
+
+func TestFiat(t *testing.T) {
+	eachRail(t, func(s *shop) {
+		p := s.plan(fiat)
+		s.rail.Behave(railtest.Behaviour{Person: true})
+		r := checkout.FiatRequest{Caller: holder, Plan: p, Wait: soon, Session: checkout.SessionInput{Hosted: true, SuccessURL: "https://a.example/ok"}}
+		out, err := s.at(0).Fiat(s.ctx, r, nil)
+		s.must(err)
+		if out.Result.URL != "https://pay.example/"+out.OrderID || out.Result.Link != out.Result.URL || out.Result.SessionID != "cs_"+out.OrderID ||
+			out.Result.ClientReferenceID != out.OrderID || out.Result.PaymentStatus != "unpaid" || out.Result.ExpiresAt != 1_800_086_400 {
+			s.Fatalf("%+v", out)
+		}
+		if bought := s.rail.Purchases(); *bought[0].Session != r.Session {
+			s.Fatalf("%+v", bought[0].Session)
+		}
+		// Another page is another order, and a page does not keep anybody from ordering.
+		second, err := s.at(1).Fiat(s.ctx, r, nil)
+		s.must(err)
+		if second.OrderID == out.OrderID {
+			s.Fatal("two pages of one order")
+		}
+		s.rail.Complete(out.OrderID)
+		s.rail.Expire(second.OrderID)
+		s.settleDown(0)
+		if a := s.account(p, holder); a.Balance != 100 || s.orders(p) != 1 || s.state(second.OrderID).Status != toll.OrderFailed {
+			s.Fatalf("%+v", a)
+		}
+		paid, err := s.at(0).CheckoutByOrder(s.ctx, holder, out.OrderID)
+		s.must(err)
+		if paid.Result.PaymentStatus != "paid" {
+			s.Fatalf("%+v", paid)
+		}
+		_, err = s.at(0).CheckoutByOrder(s.ctx, other, out.OrderID)
+		s.code(err, toll.CodeOrderNotFound)
+
+		// A trial has one page: who comes back gets it again.
+		once := s.plan(both(fiat, trial))
+		r.Plan = once
+		first, err := s.at(0).Fiat(s.ctx, r, nil)
+		s.must(err)
+		again, err := s.at(1).Fiat(s.ctx, r, nil)
+		s.must(err)
+		if again.OrderID != first.OrderID || again.Result != first.Result {
+			s.Fatalf("%+v", again)
+		}
+		s.rail.Complete(first.OrderID)
+		s.settleDown(1)
+		_, err = s.at(0).Fiat(s.ctx, r, nil)
+		s.code(err, toll.CodeTrialUsed)
+
+		r.Session.SuccessURL, r.Session.CancelURL = "javascript:1", "/x"
+		_, err = s.at(0).Fiat(s.ctx, r, nil)
+		s.code(err, toll.CodeBadRequest)
+		if faults := toll.AsError(err).Params["errors"].([]toll.Fault); len(faults) != 2 {
+			s.Fatalf("%+v", faults)
+		}
+	})
+}
+
+// Nothing that is under way keeps a service from stopping, and the next start goes on.
+func TestOrderOverRestart(t *testing.T) {
+	eachRail(t, func(s *shop) {
+		p := s.plan(usdc(100))
+		l := s.ledgers[len(s.ledgers)-1]
+		stopping := s.start(s.store, l)
+		s.rail.Behave(railtest.Behaviour{Hang: true})
+		o, err := stopping.Order(s.ctx, checkout.OrderRequest{Caller: holder, Plan: p, Wait: 20 * time.Millisecond}, nil)
+		s.must(err)
+		s.must(stopping.Close(s.ctx))
+		s.rail.Behave(railtest.Behaviour{Steps: 2})
+		s.settleDown(0)
+		if s.state(o.OrderID).Status != toll.OrderConfirmed || s.account(p, holder).Balance != 100 {
+			s.Fatalf("%+v", s.state(o.OrderID))
+		}
+		s.charges(1)
+	})
+}
+
+func (s *shop) permission(p *toll.Plan, delegation string, f func(p *ledger.Permission)) ledger.Permission {
+	s.Helper()
+	perm := ledger.Permission{
+		Hash: toll.NewHash(), Plan: p.ID, Subscriber: holder, Scheme: "x", Network: "y", DelegationID: delegation,
+		CreatedAt: s.clock(), ExpiresAt: s.clock().Add(24 * time.Hour),
+	}
+	if f != nil {
+		f(&perm)
+	}
+	s.must(s.ledgers[0].CreatePermission(s.ctx, perm))
+	return perm
+}

@@ -1,0 +1,59 @@
+package store
+
+import "context"
+
+// The checks of [AuditOrders]: what each finds, and the statement that finds it.
+const (
+	auditDelegations = `SELECT d.delegation_id FROM delegations d
+		LEFT JOIN (SELECT delegation_id,
+				SUM(CASE WHEN open_key IS NOT NULL THEN cents ELSE 0 END) AS reserved,
+				SUM(CASE WHEN status IN ('confirmed', 'final') THEN cents ELSE 0 END) AS spent,
+				SUM(CASE WHEN status <> 'failed' THEN 1 ELSE 0 END) AS n
+			FROM orders WHERE delegation_id IS NOT NULL GROUP BY delegation_id) o ON o.delegation_id = d.delegation_id
+		WHERE d.reserved_cents <> COALESCE(o.reserved, 0) OR d.spent_cents <> COALESCE(o.spent, 0) OR d.transactions <> COALESCE(o.n, 0)`
+	auditPlaces = `SELECT p.plan_id FROM plan_orders p
+		LEFT JOIN (SELECT plan_id, COUNT(*) AS n FROM orders WHERE status <> 'failed' GROUP BY plan_id) o ON o.plan_id = p.plan_id
+		WHERE p.orders <> COALESCE(o.n, 0)`
+	auditMints = `SELECT o.order_id FROM orders o LEFT JOIN lots l ON l.account_id = o.account_id AND l.ref = o.order_id
+		WHERE (o.status IN ('confirmed', 'final')) <> (l.ref IS NOT NULL) OR l.granted <> o.credits`
+	auditPermissions = `SELECT p.scheme FROM permissions p
+		LEFT JOIN (SELECT account_id, permission_hash, COUNT(*) AS n FROM orders
+			WHERE permission_hash IS NOT NULL AND status <> 'failed' GROUP BY account_id, permission_hash) o
+			ON o.account_id = p.account_id AND o.permission_hash = p.permission_hash
+		WHERE p.orders <> COALESCE(o.n, 0)`
+	auditTransactions = `SELECT o.order_id FROM orders o LEFT JOIN delegation_transactions t ON t.order_id = o.order_id
+		WHERE o.delegation_id IS NOT NULL AND (t.order_id IS NULL OR t.cents <> o.cents
+			OR (o.open_key IS NOT NULL) <> (t.status = 'pending') OR (o.status = 'failed') <> (t.status = 'failed'))`
+)
+
+// AuditOrders proves that money and credits agree: every paid order has its credits and no other has any; what delegations,
+// permissions and plans count is what their orders took. It returns what does not hold, nil when all does. It goes through
+// all accounts.
+func AuditOrders(ctx context.Context, q Querier) ([]string, error) {
+	var found []string
+	for _, check := range []struct{ what, statement string }{
+		{"a delegation does not count what its orders took: ", auditDelegations},
+		{"a plan does not count its orders: ", auditPlaces},
+		{"an order and its credits disagree: ", auditMints},
+		{"a permission does not count its orders, of scheme ", auditPermissions},
+		{"an order and the payment under its delegation disagree: ", auditTransactions},
+	} {
+		rows, err := q.Query(ctx, check.statement)
+		if err != nil {
+			return nil, err
+		}
+		for rows.Next() {
+			var id string
+			if err := rows.Scan(&id); err != nil {
+				rows.Close()
+				return nil, err
+			}
+			found = append(found, check.what+id)
+		}
+		rows.Close()
+		if err := rows.Err(); err != nil {
+			return nil, err
+		}
+	}
+	return found, nil
+}
