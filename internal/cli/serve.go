@@ -46,6 +46,7 @@ all of them need the same master key file. SIGTERM ends it in order: what is in 
 	c.Example = "toll serve --data ./toll-data\ntoll serve --database postgres://… --public-url https://pay.example.com"
 	c.Annotations = map[string]string{annotationNoProfile: "yes"}
 	storeFlags(c, &f.cfg)
+	quotaFlags(c, &f.cfg)
 	fl := c.Flags()
 	fl.StringVar(&f.cfg.Listen, "listen", server.DefaultListen, "address to listen on")
 	fl.StringVar(&f.cfg.PublicURL, "public-url", "", "address under which callers reach the service; default that of the first start")
@@ -59,6 +60,22 @@ all of them need the same master key file. SIGTERM ends it in order: what is in 
 		env(c, name, variable)
 	}
 	return c
+}
+
+// quotaFlags are what one account may have of each kind. Their defaults are those of the service.
+func quotaFlags(c *cobra.Command, cfg *server.Config) {
+	for _, q := range []struct {
+		flag, variable, what string
+		value                *int64
+	}{
+		{"max-agents", "TOLL_MAX_AGENTS", "agents", &cfg.Quotas.Agents},
+		{"max-plans", "TOLL_MAX_PLANS", "plans", &cfg.Quotas.Plans},
+		{"max-keys", "TOLL_MAX_KEYS", "API keys in force", &cfg.Quotas.APIKeys},
+		{"max-delegations", "TOLL_MAX_DELEGATIONS", "delegations in force", &cfg.Quotas.Delegations},
+	} {
+		c.Flags().Int64Var(q.value, q.flag, 0, "most "+q.what+" of one account; 0 is 10000, for keys 1000; -1 is no limit")
+		env(c, q.flag, q.variable)
+	}
 }
 
 func (a *app) serve(ctx context.Context, f serveFlags) (err error) {

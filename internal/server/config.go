@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/api"
 	"github.com/tollhq/toll/x402"
 )
 
@@ -56,6 +57,8 @@ type Config struct {
 	Namespace x402.Namespace
 	// Release is the version of the program.
 	Release string
+	// Quotas bound what one account may have; zero is the default of each.
+	Quotas api.Quotas
 	// Metrics counts requests for [Server.Metrics].
 	Metrics bool
 	// Clock tells the time; nil is the clock of the machine.

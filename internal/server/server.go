@@ -65,7 +65,7 @@ func New(ctx context.Context, cfg Config) (*Server, error) {
 		Pages: pages,
 		Store: base.store, Auth: a, Facilitator: s.facilitator, Checkout: s.checkout, Ledger: s.ledger, Namespace: cfg.Namespace,
 		Environment: a.Environment(), PublicURL: s.PublicURL(), Release: cfg.Release, Clock: cfg.Clock, Log: cfg.Log, Ready: s.ready,
-		Seal: base.ring.Seal, Open: base.ring.Open,
+		Seal: base.ring.Seal, Open: base.ring.Open, Quotas: cfg.Quotas,
 	})
 	if cfg.Metrics {
 		s.metrics = newMetrics(base.store)
