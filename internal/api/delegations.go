@@ -5,6 +5,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/checkout"
+	"github.com/tollhq/toll/internal/store"
 )
 
 func delegationRoutes() []route {
@@ -13,11 +14,11 @@ func delegationRoutes() []route {
 	return []route{
 		{
 			op: "createDelegation", method: "POST", path: at + "/create", auth: keyed, status: 201, tag: "Delegations",
-			summary: "Set a limit on money up to which access tokens may buy plans", action: takes((*handler).createDelegation),
+			summary: "Set a limit on money up to which access tokens may buy plans", action: creates((*handler).createDelegation),
 			codes: []toll.Code{
 				toll.CodeBadID, toll.CodeBadAddress, toll.CodeBadNumber, toll.CodeBadProvider, toll.CodeDelegationIncomplete, toll.CodeProviderMismatch,
 				toll.CodeUnsupportedScheme, toll.CodePaymentMethodUnusable, toll.CodePaymentMethodRevoked, toll.CodePaymentMethodNotAllowed,
-				toll.CodePaymentMethodNotFound, toll.CodePlanNotFound, toll.CodeKeyNotFound, toll.CodeChainUnreachable,
+				toll.CodePaymentMethodNotFound, toll.CodePlanNotFound, toll.CodeKeyNotFound, toll.CodeChainUnreachable, toll.CodeRateLimited,
 			},
 		},
 		{
@@ -66,8 +67,8 @@ func (c *call) owner() checkout.Owner {
 	return checkout.Owner{Address: c.caller.Address, KeyID: c.caller.KeyID}
 }
 
-func (h *handler) createDelegation(c *call, in *toll.DelegationInput) (*toll.DelegationCreated, error) {
-	return h.Checkout.CreateDelegation(c.r.Context(), c.owner(), *in, nil)
+func (h *handler) createDelegation(c *call, in *toll.DelegationInput, once once[*toll.DelegationCreated]) (*toll.DelegationCreated, error) {
+	return h.Checkout.CreateDelegation(c.r.Context(), c.owner(), *in, within(h, c, store.KindDelegation, once))
 }
 
 // DelegationSignature is the signature of an account that the caller holds.

@@ -67,6 +67,9 @@ func describe(routes []route, ns x402.Namespace) *huma.OpenAPI {
 		if strings.HasPrefix(r.path, Base) {
 			op.Parameters = append(op.Parameters, &huma.Param{Ref: parameterPrefix + "Version"})
 		}
+		if r.action.once {
+			op.Parameters = append(op.Parameters, &huma.Param{Ref: parameterPrefix + "IdempotencyKey"})
+		}
 		op.Security = []map[string][]string{{"apiKey": {}}}
 		if r.auth == open {
 			op.Security = []map[string][]string{}
@@ -90,6 +93,10 @@ func describe(routes []route, ns x402.Namespace) *huma.OpenAPI {
 			"apiKey": {Type: "http", Scheme: "bearer", Description: "Authorization: Bearer <API key>, its prefix included."},
 		},
 		Parameters: map[string]*huma.Param{
+			"IdempotencyKey": {
+				Name: "Idempotency-Key", In: "header", Schema: &huma.Schema{Type: huma.TypeString, MinLength: new(1), MaxLength: new(maxIdempotencyKey)},
+				Description: "Makes the call safe to repeat for 24 hours: the same key and body are answered with what was answered first, and `Idempotency-Replayed: true`.",
+			},
 			"Version": {
 				Name: ns.HeaderVersion(), In: "header", Schema: &huma.Schema{Type: huma.TypeString, Examples: []any{gate.Current.String()}},
 				Description: "API version, MAJOR.MINOR. Default the pin of the API key, else " + gate.Floor.String() + ".",
@@ -129,6 +136,9 @@ func (r *route) failures() map[int][]string {
 	}
 	if r.action.in != nil {
 		codes = append(codes, toll.CodeBadRequest)
+	}
+	if r.action.once {
+		codes = append(codes, toll.CodeIdempotencyMismatch, toll.CodeIdempotencyRunning)
 	}
 	out := map[int][]string{}
 	for _, c := range codes {

@@ -20,7 +20,7 @@ func orderRoutes() []route {
 	return []route{
 		{
 			op: "orderPlan", method: "POST", path: at + "/{planId}/order", auth: keyed, tag: "Orders", summary: "Buy a plan for the caller",
-			action: takes((*handler).orderPlan), codes: []toll.Code{
+			action: createsLive((*handler).orderPlan, (*handler).orderAgain), codes: []toll.Code{
 				toll.CodeBadID, toll.CodeBadUUID, toll.CodePlanNotFound, toll.CodeFiatPlanOnCryptoRoute, toll.CodePlanUnlisted, toll.CodePlanSoldOut,
 				toll.CodeTrialUsed, toll.CodeCreditsOverflow, toll.CodeOrderLacksMoney, toll.CodeDelegationNotFound, toll.CodeDelegationRevoked,
 				toll.CodeDelegationExpired, toll.CodeDelegationExhausted, toll.CodeDelegationInsufficient, toll.CodeDelegationPlanMismatch,
@@ -30,11 +30,11 @@ func orderRoutes() []route {
 		},
 		{
 			op: "openCheckout", method: "POST", path: at + "/{planId}/checkout", auth: keyed, tag: "Orders",
-			summary: "Open a page on which a person pays a fiat plan", action: takes((*handler).openCheckout), codes: checkoutCodes,
+			summary: "Open a page on which a person pays a fiat plan", action: createsLive((*handler).openCheckout, (*handler).checkoutAgain), codes: checkoutCodes,
 		},
 		{
 			op: "openStripePayment", method: "POST", path: Base + "/fiat/stripe/payment", auth: keyed, tag: "Orders",
-			summary: "Open a page on which a person pays a fiat plan", action: takes((*handler).openStripePayment), codes: checkoutCodes,
+			summary: "Open a page on which a person pays a fiat plan", action: createsLive((*handler).openStripePayment, (*handler).checkoutAgain), codes: checkoutCodes,
 		},
 		{
 			op: "receiveStripeEvent", method: "POST", path: Base + "/fiat/stripe/webhook", auth: open, tag: "Orders",
@@ -46,11 +46,11 @@ func orderRoutes() []route {
 		},
 		{
 			op: "mintCredits", method: "POST", path: at + "/mint", auth: owners, tag: "Orders", summary: "Grant credits of a plan to an address",
-			action: takes((*handler).mint), codes: mintCodes,
+			action: creates((*handler).mint), codes: mintCodes,
 		},
 		{
 			op: "mintExpirableCredits", method: "POST", path: at + "/mintExpirable", auth: owners, tag: "Orders", summary: "Grant credits that end",
-			action: takes((*handler).mintExpirable), codes: mintCodes,
+			action: creates((*handler).mintExpirable), codes: mintCodes,
 		},
 	}
 }
@@ -70,7 +70,7 @@ type OrderInput struct {
 }
 
 // orderPlan answers 202 when the order is not decided in time.
-func (h *handler) orderPlan(c *call, in *OrderInput) (*toll.Order, error) {
+func (h *handler) orderPlan(c *call, in *OrderInput, once once[orderRef]) (*toll.Order, error) {
 	delegation := ""
 	if in.DelegationID != nil {
 		var err error
@@ -84,7 +84,24 @@ func (h *handler) orderPlan(c *call, in *OrderInput) (*toll.Order, error) {
 	}
 	o, err := h.Checkout.Order(c.r.Context(), checkout.OrderRequest{
 		Caller: c.caller.Address, APIKeyID: c.caller.KeyID, Plan: plan, DelegationID: delegation, Wait: orderWait,
-	}, nil)
+	}, keepOrder(once))
+	return c.order(o, err)
+}
+
+// orderRef is what is kept of an order under an Idempotency-Key: the order itself tells how it stands.
+type orderRef struct {
+	OrderID string `json:"orderId"`
+}
+
+func keepOrder(once once[orderRef]) func(*store.Tx, *toll.Order) error {
+	return func(tx *store.Tx, o *toll.Order) error { return once(tx, orderRef{o.OrderID}) }
+}
+
+func (h *handler) orderAgain(c *call, earlier orderRef) (*toll.Order, error) {
+	return c.order(h.Checkout.OrderAgain(c.r.Context(), c.caller.Address, earlier.OrderID, orderWait))
+}
+
+func (c *call) order(o *toll.Order, err error) (*toll.Order, error) {
 	if err != nil {
 		return nil, err
 	}
@@ -112,15 +129,15 @@ type StripePaymentInput struct {
 
 func (*StripePaymentInput) required() []string { return []string{"planId"} }
 
-func (h *handler) openCheckout(c *call, in *CheckoutInput) (*toll.Checkout, error) {
+func (h *handler) openCheckout(c *call, in *CheckoutInput, once once[orderRef]) (*toll.Checkout, error) {
 	plan, err := h.plan(c, toll.CodePlanNotFound)
 	if err != nil {
 		return nil, err
 	}
-	return h.openPage(c, plan, in)
+	return h.openPage(c, plan, in, once)
 }
 
-func (h *handler) openStripePayment(c *call, in *StripePaymentInput) (*toll.Checkout, error) {
+func (h *handler) openStripePayment(c *call, in *StripePaymentInput, once once[orderRef]) (*toll.Checkout, error) {
 	plan, err := store.PlanByID(c.r.Context(), h.Store, in.PlanID)
 	if errors.Is(err, store.ErrNotFound) {
 		return nil, toll.NewError(toll.CodePlanNotFound).WithDetails("planId %s", in.PlanID)
@@ -128,10 +145,14 @@ func (h *handler) openStripePayment(c *call, in *StripePaymentInput) (*toll.Chec
 	if err != nil {
 		return nil, err
 	}
-	return h.openPage(c, plan, &in.CheckoutInput)
+	return h.openPage(c, plan, &in.CheckoutInput, once)
 }
 
-func (h *handler) openPage(c *call, plan *toll.Plan, in *CheckoutInput) (*toll.Checkout, error) {
+func (h *handler) checkoutAgain(c *call, earlier orderRef) (*toll.Checkout, error) {
+	return h.Checkout.FiatAgain(c.r.Context(), c.caller.Address, earlier.OrderID, orderWait)
+}
+
+func (h *handler) openPage(c *call, plan *toll.Plan, in *CheckoutInput, once once[orderRef]) (*toll.Checkout, error) {
 	r := checkout.FiatRequest{Caller: c.caller.Address, Plan: plan, Wait: orderWait}
 	if in.SessionType != nil {
 		switch strings.ToLower(*in.SessionType) {
@@ -148,7 +169,7 @@ func (h *handler) openPage(c *call, plan *toll.Plan, in *CheckoutInput) (*toll.C
 	if in.CancelURL != nil {
 		r.Session.CancelURL = *in.CancelURL
 	}
-	return h.Checkout.Fiat(c.r.Context(), r, nil)
+	return h.Checkout.Fiat(c.r.Context(), r, keepOrder(once))
 }
 
 // StripeEventReceived is the answer to an event of the card processor.
@@ -188,15 +209,15 @@ type MintExpirableInput struct {
 
 func (*MintExpirableInput) required() []string { return []string{"planId"} }
 
-func (h *handler) mint(c *call, in *MintInput) (*toll.ActResult, error) {
+func (h *handler) mint(c *call, in *MintInput, once once[*toll.ActResult]) (*toll.ActResult, error) {
 	holder, err := either("creditsReceiver", in.CreditsReceiver, "holderAddress", in.HolderAddress)
 	if err != nil {
 		return nil, err
 	}
-	return h.Checkout.Mint(c.r.Context(), c.caller.Address, in.PlanID, holder, in.Amount, toll.Units{}, nil)
+	return h.Checkout.Mint(c.r.Context(), c.caller.Address, in.PlanID, holder, in.Amount, toll.Units{}, once)
 }
 
-func (h *handler) mintExpirable(c *call, in *MintExpirableInput) (*toll.ActResult, error) {
+func (h *handler) mintExpirable(c *call, in *MintExpirableInput, once once[*toll.ActResult]) (*toll.ActResult, error) {
 	if len(in.ExpirationBlock) > 0 && string(in.ExpirationBlock) != "null" {
 		return nil, toll.Faults([]toll.Fault{{Path: "expirationBlock", Message: "is not served: credits end by time, see creditsDuration"}})
 	}
@@ -208,7 +229,7 @@ func (h *handler) mintExpirable(c *call, in *MintExpirableInput) (*toll.ActResul
 	if err != nil {
 		return nil, err
 	}
-	return h.Checkout.Mint(c.r.Context(), c.caller.Address, in.PlanID, holder, amount, in.CreditsDuration, nil)
+	return h.Checkout.Mint(c.r.Context(), c.caller.Address, in.PlanID, holder, amount, in.CreditsDuration, once)
 }
 
 // either returns a member that has two names: it must be there, and not with two values.
