@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"encoding/hex"
@@ -50,6 +51,7 @@ type Listing struct {
 	Args    []any           // of Where
 	ID      string          // a unique column, TEXT or BYTES, that orders equal sort values
 	Sorts   map[Sort]string // column of each sort that the list has
+	Count   string          // how the rows are counted, with Args, when there is a cheaper way than to count them; may be empty
 }
 
 // Select reads a part of a list. The scan gets the columns of one row. A page or cursor that the list does not have is
@@ -85,7 +87,7 @@ func Select[T any](ctx context.Context, q Querier, l Listing, p Page, scan func(
 	if l.Where != "" {
 		where = " WHERE " + l.Where
 	}
-	count := "SELECT COUNT(*) FROM " + l.Table + where
+	count := cmp.Or(l.Count, "SELECT COUNT(*) FROM "+l.Table+where)
 	direction, beyond := "DESC", "<"
 	if p.Ascending {
 		direction, beyond = "ASC", ">"

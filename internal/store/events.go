@@ -1,0 +1,336 @@
+package store
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/tollhq/toll"
+)
+
+// NewEvent is a change of a record that a principal is told about.
+type NewEvent struct {
+	Principal toll.Address
+	Type      toll.EventType
+	Kind, ID  string // of the object
+	Data      any    // the record as it is read; a json.RawMessage is taken as it is
+	At        time.Time
+}
+
+// InsertEvent adds events in the transaction of the change. It locks the streams of the principals until the end of the
+// transaction, after every other lock of it; all events of one transaction come in one call, so that two transactions never
+// wait for each other. A principal that stands there twice gets both.
+func InsertEvent(ctx context.Context, tx *Tx, events ...NewEvent) error {
+	counts := map[string]int64{}
+	for _, e := range events {
+		counts[e.Principal.Lower()]++
+	}
+	next, err := allocate(ctx, tx, counts)
+	if err != nil {
+		return err
+	}
+	for _, e := range events {
+		data, err := encodeData(e.Data)
+		if err != nil {
+			return err
+		}
+		principal := e.Principal.Lower()
+		object, err := nextOfObject(ctx, tx, principal, e.Kind, e.ID)
+		if err != nil {
+			return err
+		}
+		var random [10]byte
+		_, _ = rand.Read(random[:]) // crypto/rand.Read never fails since Go 1.24
+		id := eventID(e.At, random)
+		row := eventRow{
+			principal: principal, sequence: next[principal], id: id, typ: e.Type, kind: e.Kind, object: e.ID, objectSequence: object,
+			at: e.At, data: data,
+		}
+		next[principal]++
+		if _, err := tx.Exec(ctx, insertEvents(1), row.args()...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func encodeData(v any) (string, error) {
+	if raw, ok := v.(json.RawMessage); ok {
+		return string(raw), nil
+	}
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	err := e.Encode(v)
+	return strings.TrimSuffix(b.String(), "\n"), err
+}
+
+// eventID returns a UUID version 7: the time in milliseconds, then the given bytes.
+func eventID(at time.Time, rest [10]byte) (id [16]byte) {
+	binary.BigEndian.PutUint64(id[:8], uint64(at.UnixMilli())<<16)
+	copy(id[6:], rest[:])
+	id[6] = id[6]&0x0f | 0x70
+	id[8] = id[8]&0x3f | 0x80
+	return id
+}
+
+func uuidText(b []byte) string {
+	if len(b) != 16 {
+		return ""
+	}
+	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
+}
+
+// allocate takes the next sequences of each principal and returns the first of them. The rows are locked in one order.
+func allocate(ctx context.Context, tx *Tx, counts map[string]int64) (map[string]int64, error) {
+	principals := make([]string, 0, len(counts))
+	for p := range counts {
+		principals = append(principals, p)
+	}
+	slices.Sort(principals)
+	first := make(map[string]int64, len(principals))
+	for part := range chunks(principals) {
+		args := make([]any, 0, 2*len(part))
+		for _, p := range part {
+			args = append(args, p, counts[p])
+		}
+		rows, err := tx.Query(ctx, "INSERT INTO event_streams (principal, last) VALUES "+tuples(len(part), 2)+
+			" ON CONFLICT (principal) DO UPDATE SET last = event_streams.last + excluded.last RETURNING principal, last", args...)
+		if err != nil {
+			return nil, err
+		}
+		for rows.Next() {
+			var p string
+			var last int64
+			if err := rows.Scan(&p, &last); err != nil {
+				rows.Close()
+				return nil, err
+			}
+			first[p] = last - counts[p] + 1
+		}
+		rows.Close()
+		if err := rows.Err(); err != nil {
+			return nil, err
+		}
+	}
+	return first, nil
+}
+
+func nextOfObject(ctx context.Context, tx *Tx, principal, kind, id string) (n int64, err error) {
+	err = tx.QueryRow(ctx, `INSERT INTO event_objects (principal, kind, object_id, last) VALUES ($1, $2, $3, 1)
+		ON CONFLICT (principal, kind, object_id) DO UPDATE SET last = event_objects.last + 1 RETURNING last`, principal, kind, id).Scan(&n)
+	return n, err
+}
+
+// chunks cuts a list into parts of few sizes, so that few statements are prepared.
+func chunks[T any](all []T) func(yield func([]T) bool) {
+	return func(yield func([]T) bool) {
+		for len(all) > 0 {
+			n := 1
+			for _, size := range []int{64, 8} {
+				if len(all) >= size {
+					n = size
+					break
+				}
+			}
+			if !yield(all[:n]) {
+				return
+			}
+			all = all[n:]
+		}
+	}
+}
+
+// tuples returns n groups of placeholders of the given width: ($1, $2), ($3, $4).
+func tuples(n, width int) string {
+	var b strings.Builder
+	for i := range n {
+		if i > 0 {
+			b.WriteString(", ")
+		}
+		b.WriteByte('(')
+		for j := range width {
+			if j > 0 {
+				b.WriteString(", ")
+			}
+			fmt.Fprintf(&b, "$%d", i*width+j+1)
+		}
+		b.WriteByte(')')
+	}
+	return b.String()
+}
+
+const (
+	eventColumns = `principal, seq, event_id, type, kind, object_id, object_seq, created_at, data, entry_account, entry_seq`
+	eventWidth   = 11
+)
+
+func insertEvents(n int) string {
+	return "INSERT INTO events (" + eventColumns + ") VALUES " + tuples(n, eventWidth)
+}
+
+type eventRow struct {
+	principal      string
+	sequence       int64
+	id             [16]byte
+	typ            toll.EventType
+	kind, object   string
+	objectSequence int64
+	at             time.Time
+	data           string
+	account        []byte // nil: no entry
+	entry          int64
+}
+
+func (r *eventRow) args() []any {
+	return []any{
+		r.principal, r.sequence, r.id[:], string(r.typ), r.kind, r.object, r.objectSequence, Micros(r.at), r.data, r.account, r.entry,
+	}
+}
+
+// Event is an event of a stream.
+type Event struct {
+	Principal      toll.Address
+	Sequence       int64
+	ID             string // UUID version 7
+	Type           toll.EventType
+	Kind, Object   string
+	ObjectSequence int64
+	CreatedAt      time.Time
+	Data           string   // JSON; "" for an event that is derived from an entry
+	Account        [16]byte // of the entry
+	Entry          int64    // 0: none
+}
+
+func scanEvent(scan func(dest ...any) error) (*Event, error) {
+	var e Event
+	var principal, typ string
+	var id, account []byte
+	var at int64
+	err := scan(&principal, &e.Sequence, &id, &typ, &e.Kind, &e.Object, &e.ObjectSequence, &at, &e.Data, &account, &e.Entry)
+	if err != nil {
+		return nil, err
+	}
+	e.ID, e.Type, e.CreatedAt = uuidText(id), toll.EventType(typ), FromMicros(at)
+	copy(e.Account[:], account)
+	e.Principal, err = toll.ParseAddress(principal)
+	return &e, err
+}
+
+// EventFilter selects events of a principal.
+type EventFilter struct {
+	Principal toll.Address
+	Type      toll.EventType // "": all
+	Since     time.Time      // zero: all; else those created at or after it
+}
+
+// Events lists a stream in the order of its sequence.
+func Events(ctx context.Context, q Querier, f EventFilter, p Page) (List[*Event], error) {
+	l := Listing{
+		Table: "events", Columns: eventColumns, Where: "principal = $1", Args: []any{f.Principal.Lower()}, ID: "event_id",
+		Sorts: map[Sort]string{SortCreated: "seq"},
+	}
+	if f.Type != "" {
+		l.Args = append(l.Args, string(f.Type))
+		l.Where += fmt.Sprintf(" AND type = $%d", len(l.Args))
+	}
+	if !f.Since.IsZero() {
+		l.Args = append(l.Args, Micros(f.Since))
+		l.Where += fmt.Sprintf(" AND created_at >= $%d", len(l.Args))
+	}
+	if len(l.Args) == 1 {
+		// A stream has no gap, so its last sequence is its length.
+		l.Count = "SELECT COALESCE(MAX(last), 0) FROM event_streams WHERE principal = $1"
+	}
+	return Select(ctx, q, l, p, scanEvent)
+}
+
+// EventsAfter returns events of a stream behind a sequence, at most limit, in order.
+func EventsAfter(ctx context.Context, q Querier, principal toll.Address, sequence int64, limit int) ([]*Event, error) {
+	rows, err := q.Query(ctx, "SELECT "+eventColumns+" FROM events WHERE principal = $1 AND seq > $2 ORDER BY seq LIMIT $3",
+		principal.Lower(), sequence, int64(limit))
+	return scanAll(rows, err, scanEvent)
+}
+
+// EventBySequence returns an event of a stream, or [ErrNotFound].
+func EventBySequence(ctx context.Context, q Querier, principal toll.Address, sequence int64) (*Event, error) {
+	return scanEvent(q.QueryRow(ctx, "SELECT "+eventColumns+" FROM events WHERE principal = $1 AND seq = $2", principal.Lower(), sequence).Scan)
+}
+
+// SequenceOfEvent returns the place of an event in a stream by its id, or [ErrNotFound].
+func SequenceOfEvent(ctx context.Context, q Querier, principal toll.Address, id string) (n int64, err error) {
+	raw, err := uuidBytes(id)
+	if err != nil {
+		return 0, err
+	}
+	ms := int64(binary.BigEndian.Uint64(raw[:8]) >> 16)
+	err = q.QueryRow(ctx, "SELECT seq FROM events WHERE principal = $1 AND created_at >= $2 AND created_at < $3 AND event_id = $4",
+		principal.Lower(), ms*1000, (ms+1)*1000, raw).Scan(&n)
+	return n, err
+}
+
+// LastSequences returns the length of each stream; principals without events are not in it.
+func LastSequences(ctx context.Context, q Querier, principals []toll.Address) (map[toll.Address]int64, error) {
+	out := make(map[toll.Address]int64, len(principals))
+	for part := range chunks(principals) {
+		args := make([]any, len(part))
+		for i, p := range part {
+			args[i] = p.Lower()
+		}
+		rows, err := q.Query(ctx, "SELECT principal, last FROM event_streams WHERE principal IN "+tuples(1, len(part)), args...)
+		if err != nil {
+			return nil, err
+		}
+		for rows.Next() {
+			var text string
+			var last int64
+			err := rows.Scan(&text, &last)
+			if err == nil {
+				var p toll.Address
+				p, err = toll.ParseAddress(text)
+				out[p] = last
+			}
+			if err != nil {
+				rows.Close()
+				return nil, err
+			}
+		}
+		rows.Close()
+		if err := rows.Err(); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+func uuidBytes(id string) ([]byte, error) {
+	text, err := toll.ParseUUID(id)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]byte, 0, 16)
+	_, err = fmt.Sscanf(strings.ReplaceAll(text, "-", ""), "%x", &out)
+	return out, err
+}
+
+func scanAll[T any](rows *Rows, err error, scan func(func(dest ...any) error) (T, error)) ([]T, error) {
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var out []T
+	for rows.Next() {
+		v, err := scan(rows.Scan)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, v)
+	}
+	return out, rows.Err()
+}
