@@ -1,0 +1,321 @@
+package cli
+
+import (
+	"context"
+	"crypto/subtle"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/client"
+)
+
+const (
+	// signInTime is how long a person may take.
+	signInTime = 5 * time.Minute
+	// signInClient is how the keys of sign-ins are named.
+	signInClient = "toll-cli"
+	// settingSignedIn is the id of the key that a sign-in made, which logout may end; another key may be in its place now.
+	settingSignedIn = "signedInKeyId"
+)
+
+// signInCommands are login, logout and whoami.
+func (a *app) signInCommands() []*cobra.Command {
+	login, logout := a.loginCommand(), a.logoutCommand()
+	for _, c := range []*cobra.Command{login, logout} {
+		c.Annotations = map[string]string{annotationNoProfile: "yes"} // they work on a profile that is not there yet
+	}
+	return []*cobra.Command{login, logout, a.whoamiCommand()}
+}
+
+func (a *app) loginCommand() *cobra.Command {
+	var environment string
+	var noBrowser bool
+	c := command("login", "Sign in with a browser, and keep an API key of your own", nil)
+	c.Long = `Sign in with a browser. The page asks for an API key of your account and gives this program one of its own, for 90 days,
+which is kept in the active profile. What travels to this program is a one-time code, not the key.`
+	c.Example = "toll login\ntoll login --url https://pay.example.com -p work --no-browser"
+	c.Flags().StringVarP(&environment, "environment", "e", "", "sandbox or live: refuse a service of the other one")
+	c.Flags().BoolVar(&noBrowser, "no-browser", false, "print the address of the page, and start no browser")
+	c.RunE = func(cmd *cobra.Command, _ []string) error {
+		return a.login(cmd.Context(), strings.ToLower(environment), noBrowser)
+	}
+	return c
+}
+
+type signedIn struct {
+	Path        string           `json:"path"`
+	Profile     string           `json:"profile"`
+	Environment toll.Environment `json:"environment"`
+	URL         string           `json:"url"`
+	Address     toll.Address     `json:"address"`
+	ExpiresAt   toll.Time        `json:"expiresAt"`
+}
+
+func (a *app) login(ctx context.Context, environment string, noBrowser bool) error {
+	if environment != "" {
+		if err := checkSetting(settingEnvironment, environment); err != nil {
+			return err
+		}
+	}
+	config, err := a.openConfig()
+	if err != nil {
+		return err
+	}
+	name := a.active(config)
+	a.set.url = first(a.flags.url, a.getenv("TOLL_URL"), config.profiles[name].text(settingURL))
+	service := a.client()
+	info, err := service.Info(ctx)
+	if err != nil {
+		return err
+	}
+	if environment != "" && string(info.Environment) != environment {
+		return fmt.Errorf("%s is a service of %s, not of %s", service.URL(), info.Environment, environment)
+	}
+
+	ctx, cancel := context.WithTimeout(ctx, signInTime)
+	defer cancel()
+	in, code, err := a.askPerson(ctx, service, noBrowser)
+	if err != nil {
+		return err
+	}
+	key, life, err := service.ExchangeCode(ctx, in, code)
+	if err != nil {
+		return err
+	}
+	claims, err := claimsOf(key)
+	if err != nil {
+		return err
+	}
+	p := config.profile(name)
+	p.set(settingKey, key)
+	p.set(settingEnvironment, string(info.Environment))
+	p.set(settingURL, service.URL())
+	p.set(settingSignedIn, claims.ID.String())
+	if config.top.text("activeProfile") == "" {
+		config.top.set("activeProfile", name)
+	}
+	if err := config.save(); err != nil {
+		return err
+	}
+	if a.getenv("TOLL_API_KEY") != "" {
+		a.say("warning", "TOLL_API_KEY is set and wins over the profile")
+	}
+	b, err := json.Marshal(signedIn{config.path, name, info.Environment, service.URL(), claims.Address, toll.At(time.Now().Add(life).UTC().Truncate(time.Second))})
+	if err != nil {
+		return err
+	}
+	return a.record(b)
+}
+
+// askPerson opens the page of a sign-in and returns the code that its callback gets.
+func (a *app) askPerson(ctx context.Context, service *client.Client, noBrowser bool) (*client.SignIn, string, error) {
+	var lc net.ListenConfig
+	ln, err := lc.Listen(ctx, "tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, "", fmt.Errorf("the callback of the sign-in: %w", err)
+	}
+	in := client.NewSignIn("http://"+ln.Addr().String()+"/callback", signInClient)
+	codes := make(chan string, 1)
+	s := &http.Server{Handler: callback(in, ln.Addr().String(), codes), ReadTimeout: 10 * time.Second, WriteTimeout: 10 * time.Second, MaxHeaderBytes: 16 << 10}
+	stopped := make(chan struct{})
+	go func() {
+		defer close(stopped)
+		_ = s.Serve(ln) // it ends below
+	}()
+	defer func() {
+		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+		defer cancel()
+		_ = s.Shutdown(last) // the page has its answer, or nobody waits for it
+		<-stopped
+	}()
+
+	page := in.URL(service)
+	a.say("", "Sign in at %s", page)
+	if !noBrowser {
+		if err := a.browse(ctx, page); err != nil {
+			return nil, "", err
+		}
+	}
+	select {
+	case code := <-codes:
+		return in, code, nil
+	case <-ctx.Done():
+		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+			return nil, "", errors.New("nobody signed in within 5 minutes")
+		}
+		return nil, "", ctx.Err()
+	}
+}
+
+// callback takes one answer to a sign-in. Other programs and web pages of this computer can reach it too: without the
+// state they get nothing done.
+func callback(in *client.SignIn, host string, codes chan<- string) http.Handler {
+	done := make(chan struct{}, 1)
+	done <- struct{}{}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h := w.Header()
+		h.Set("Content-Type", "text/plain; charset=utf-8")
+		h.Set("Cache-Control", "no-store")
+		h.Set("Referrer-Policy", "no-referrer")
+		refuse := func(status int, why string) {
+			w.WriteHeader(status)
+			_, _ = io.WriteString(w, why+"\n") // the browser has gone; there is nobody to tell
+		}
+		q := r.URL.Query()
+		if r.URL.Path != "/callback" || r.Host != host {
+			refuse(http.StatusNotFound, "There is nothing here.")
+			return
+		}
+		if r.Method != http.MethodGet {
+			refuse(http.StatusMethodNotAllowed, "A sign-in ends with GET.")
+			return
+		}
+		if len(q["state"]) != 1 || len(q["code"]) != 1 || q.Get("code") == "" ||
+			subtle.ConstantTimeCompare([]byte(q.Get("state")), []byte(in.State)) != 1 {
+			refuse(http.StatusBadRequest, "This is no answer to the sign-in that waits here.")
+			return
+		}
+		select {
+		case <-done:
+			codes <- q.Get("code")
+			refuse(http.StatusOK, "Signed in. You can close this page.")
+		default:
+			refuse(http.StatusGone, "This sign-in is over.")
+		}
+	})
+}
+
+// claims are what an API key says of itself, unchecked.
+type claims struct {
+	Address toll.Address `json:"sub"`
+	ID      toll.Hash    `json:"jti"`
+}
+
+func claimsOf(key string) (c claims, err error) {
+	_, jwt, ok := strings.Cut(key, ":")
+	if !ok {
+		jwt = key
+	}
+	parts := strings.Split(jwt, ".")
+	if len(parts) == 3 {
+		var b []byte
+		if b, err = base64.RawURLEncoding.DecodeString(parts[1]); err == nil && json.Unmarshal(b, &c) == nil && !c.ID.IsZero() {
+			return c, nil
+		}
+	}
+	return claims{}, toll.NewError(toll.CodeKeyMalformed) // the text of the key stays out of it
+}
+
+func (a *app) logoutCommand() *cobra.Command {
+	var all bool
+	c := command("logout", "Forget the API key of the active profile", nil)
+	c.Long = "Forget the API key of the active profile. A key that a sign-in made is revoked as well; one that you brought yourself stays valid."
+	c.Flags().BoolVar(&all, "all-profiles", false, "every profile")
+	c.RunE = func(cmd *cobra.Command, _ []string) error {
+		config, err := a.openConfig()
+		if err != nil {
+			return err
+		}
+		names := []string{a.active(config)}
+		if all {
+			names = slices.Sorted(maps.Keys(config.profiles))
+		}
+		for _, name := range names {
+			p := config.profiles[name]
+			if p.text(settingKey) == "" {
+				continue
+			}
+			a.endKey(cmd.Context(), name, p)
+			delete(p, settingKey)
+			delete(p, settingSignedIn)
+		}
+		if len(config.profiles) > 0 {
+			if err := config.save(); err != nil {
+				return err
+			}
+		}
+		if a.getenv("TOLL_API_KEY") != "" {
+			a.say("warning", "TOLL_API_KEY is still set")
+		}
+		b, err := json.Marshal(map[string]any{"path": config.path, "profiles": nonNilNames(names)})
+		if err != nil {
+			return err
+		}
+		return a.record(b)
+	}
+	return c
+}
+
+func nonNilNames(names []string) []string {
+	if names == nil {
+		return []string{}
+	}
+	return names
+}
+
+// endKey revokes the key of a profile when a sign-in made it. A service that cannot be reached does not keep anyone signed
+// in here.
+func (a *app) endKey(ctx context.Context, name string, p document) {
+	c, err := claimsOf(p.text(settingKey))
+	if err != nil || c.ID.String() != p.text(settingSignedIn) {
+		return
+	}
+	a.set.key, a.set.url = p.text(settingKey), p.text(settingURL)
+	err = a.client().RevokeKey(ctx, c.ID)
+	if e := toll.AsError(err); err != nil && e.HTTPStatus() != http.StatusUnauthorized {
+		a.say("warning", "the key of profile %s could not be revoked: %s", name, e.Text())
+	}
+}
+
+type identity struct {
+	Profile     string           `json:"profile"` // that of the configuration; a flag or the environment may have brought the key
+	URL         string           `json:"url"`
+	Environment toll.Environment `json:"environment"`
+	Address     toll.Address     `json:"address"`
+	KeyID       toll.Hash        `json:"keyId"`
+	KeyName     *string          `json:"keyName"`
+	Version     string           `json:"version"` // pinned API version
+	ExpiresAt   *toll.Time       `json:"expiresAt"`
+}
+
+func (a *app) whoamiCommand() *cobra.Command {
+	return command("whoami", "Show whose API key is used", func(cmd *cobra.Command, _ []string) error {
+		if a.set.key == "" {
+			return toll.NewError(toll.CodeNotAuthenticated).WithHint("Sign in with toll login, or set TOLL_API_KEY.")
+		}
+		c, err := claimsOf(a.set.key)
+		if err != nil {
+			return err
+		}
+		service := a.client()
+		key, err := service.Key(cmd.Context(), c.ID)
+		if err != nil {
+			return err
+		}
+		info, err := service.Info(cmd.Context())
+		if err != nil {
+			return err
+		}
+		profile := ""
+		if config, err := a.openConfig(); err == nil { // without a file the key came from elsewhere
+			profile = a.active(config)
+		}
+		b, err := json.Marshal(identity{profile, service.URL(), info.Environment, key.Address, key.ID, key.Name, key.Version, key.ExpiresAt})
+		if err != nil {
+			return err
+		}
+		return a.record(b)
+	})
+}
