@@ -13,6 +13,11 @@ var agentColumns = []column{{"AGENT", "agentId"}, {"NAME", "name"}, {"LISTED", "
 func (a *app) agentsCommand() *cobra.Command {
 	return group("agents", "Agents that take payment", "",
 		a.agentsList("list"), a.agentsGet("get"), a.agentsPlans("plans"), a.agentsCreate("create"), a.agentsCreateWithPlan("create-with-plan"),
+		a.agentsUpdate("update"), a.agentsAttach("attach"), a.agentsDetach("detach"),
+		a.listing("publish", "AGENT", "Let an agent take payment", "agents", true),
+		a.listing("unpublish", "AGENT", "Let an agent take no new payment; open holds of it still settle", "agents", false),
+		hidden("update-agent-metadata", a.agentsUpdate("update")), hidden("add-plan-to-agent", a.agentsAttach("attach")),
+		hidden("remove-plan-from-agent", a.agentsDetach("detach")),
 		hidden("get-agents", a.agentsList("list")), hidden("get-agent", a.agentsGet("get")), hidden("get-agent-plans", a.agentsPlans("plans")),
 		hidden("register-agent", a.agentsCreate("create")), hidden("register-agent-and-plan", a.agentsCreateWithPlan("create-with-plan")),
 	)
@@ -44,7 +49,7 @@ func (a *app) agentsCreate(use string) *cobra.Command {
 	c.Flags().StringArrayVar(&plans, "payment-plans", nil, "plan ids: a list, or one with commas")
 	require(c, "agent-metadata", "agent-api", "payment-plans")
 	c.RunE = func(cmd *cobra.Command, _ []string) error {
-		in := body{"plans": planList(plans)}
+		in := body{"plans": idList(plans)}
 		if err := in.json(a, "metadataAttributes", "agent-metadata", metadata); err != nil {
 			return err
 		}
@@ -56,8 +61,8 @@ func (a *app) agentsCreate(use string) *cobra.Command {
 	return c
 }
 
-// planList takes ids apart that were given in several flags, with commas, or as a JSON array.
-func planList(given []string) []string {
+// idList takes ids apart that were given in several flags, with commas, or as a JSON array.
+func idList(given []string) []string {
 	ids := []string{}
 	for _, g := range given {
 		var list []string
@@ -98,5 +103,46 @@ func (a *app) agentsCreateWithPlan(use string) *cobra.Command {
 		}
 		return a.send(cmd.Context(), http.MethodPost, "/protocol/agents/plans", in)
 	}
+	return c
+}
+
+func (a *app) agentsUpdate(use string) *cobra.Command {
+	var metadata, api string
+	c := command(use+" AGENT", "Change an agent", nil)
+	c.Long = "Change an agent. A member that is given replaces the one that is stored, null clears it, and what is left out stays."
+	c.Example = `toll agents update 5063 --agent-api '{"endpoints":[{"POST":"https://agent.example.com/ask"}]}'`
+	c.Flags().StringVar(&metadata, "agent-metadata", "", "members of the description, as JSON")
+	c.Flags().StringVar(&api, "agent-api", "", "endpoints and so on, as JSON")
+	c.RunE = func(cmd *cobra.Command, args []string) error {
+		in := body{}
+		if err := in.json(a, "metadataAttributes", "agent-metadata", metadata); err != nil {
+			return err
+		}
+		if err := in.json(a, "agentApiAttributes", "agent-api", api); err != nil {
+			return err
+		}
+		if len(in) == 0 {
+			return usagef("%s needs --agent-metadata or --agent-api", cmd.CommandPath())
+		}
+		return a.send(cmd.Context(), http.MethodPut, segments("protocol", "agents", args[0]), in)
+	}
+	return c
+}
+
+func (a *app) agentsAttach(use string) *cobra.Command {
+	return a.attachment(use, "Let an agent take payment with a plan", http.MethodPost)
+}
+
+func (a *app) agentsDetach(use string) *cobra.Command {
+	return a.attachment(use, "Take a plan from an agent", http.MethodDelete)
+}
+
+func (a *app) attachment(use, short, method string) *cobra.Command {
+	var agent string
+	c := command(use+" PLAN", short, func(cmd *cobra.Command, args []string) error {
+		return a.send(cmd.Context(), method, segments("protocol", "agents", agent, "plan", args[0]), nil)
+	})
+	c.Flags().StringVar(&agent, "agent-id", "", "the agent")
+	require(c, "agent-id")
 	return c
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"strings"
 	"time"
@@ -68,6 +69,9 @@ func (a *app) callURL(ctx context.Context, address string, f callFlags) error {
 	// A redirect would carry the token to another address, and the answer would come from it.
 	h := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	res, err := h.Do(req)
+	if dial, ok := errors.AsType[*net.OpError](err); ok && dial.Op == "dial" {
+		return fmt.Errorf("nothing was sent: %w", cause(err))
+	}
 	if err != nil {
 		return fmt.Errorf("the call failed, and its outcome is not known: %w", err)
 	}
@@ -196,7 +200,7 @@ func (a *app) receipt(h http.Header) {
 	if s.RemainingBalance != nil {
 		left = *s.RemainingBalance
 	}
-	a.say("receipt", "%s credits, %s left, transaction %s", burned, left, s.Transaction)
+	a.say("receipt", "%s, %s left, transaction %s", credits(burned), left, s.Transaction)
 }
 
 // hintOf names the next step after a 402 whose error begins with a reason word.
@@ -228,7 +232,11 @@ func (a *app) callRefused(res *http.Response) error {
 	if value := res.Header.Get(x402.HeaderRequired); value != "" && x402.DecodeHeader(value, &p) == nil {
 		a.say("refused", "%s", first(p.Error, "Payment required"))
 		for _, r := range p.Accepts {
-			a.say("asks for", "at most %s credits of plan %s (%s on %s)", first(r.Amount, "?"), first(r.PlanID, r.Extra.PlanID), r.Scheme, r.Network)
+			most := first(r.Amount, "?") + " credits"
+			if n, err := toll.ParseCredits(r.Amount); err == nil {
+				most = credits(n)
+			}
+			a.say("asks for", "at most %s of plan %s (%s on %s)", most, first(r.PlanID, r.Extra.PlanID), r.Scheme, r.Network)
 		}
 		a.say("hint", "%s", hintOf(p.Error))
 		a.receipt(res.Header)
@@ -242,4 +250,12 @@ func (a *app) callRefused(res *http.Response) error {
 		return errors.New("the answer is not a success")
 	}
 	return printed(code)
+}
+
+// credits says how many, with the word in its right form.
+func credits(n toll.Credits) string {
+	if n == 1 {
+		return "1 credit"
+	}
+	return n.String() + " credits"
 }

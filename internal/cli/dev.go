@@ -71,7 +71,10 @@ func (a *app) dev(ctx context.Context, f devFlags) (err error) {
 		return err
 	}
 	if f.once {
-		return nil
+		return nil // commands to paste would end with what they call
+	}
+	if err := m.showCommands(ctx, &stage{out: a.out, colour: a.set.colour}); err != nil {
+		return err
 	}
 	a.say("", "Everything stays up. Ctrl-C ends it.")
 	<-ctx.Done()

@@ -138,7 +138,7 @@ func (a *app) demonstrate(ctx context.Context, m *market) error {
 			return err
 		}
 	}
-	return m.showCommands(ctx, s)
+	return nil
 }
 
 func (m *market) showUnpaid(ctx context.Context, s *stage) error {
@@ -177,7 +177,7 @@ func (m *market) showPaid(ctx context.Context, s *stage) error {
 	if err != nil {
 		return err
 	}
-	s.facts("access token", shortToken(token.AccessToken), "permission", token.PermissionHash.String(), "balance before", before.Balance.String()+" credits")
+	s.facts("access token", shortToken(token.AccessToken), "permission", token.PermissionHash.String(), "balance before", credits(before.Balance))
 	fmt.Fprintln(s.out)
 	res, err := m.ask(ctx, token.AccessToken)
 	if err != nil {
@@ -194,8 +194,8 @@ func (m *market) showPaid(ctx context.Context, s *stage) error {
 		return fmt.Errorf("the paid call was answered %d", res.status)
 	}
 	fmt.Fprintln(s.out)
-	s.facts("receipt", r.CreditsRedeemed.String()+" credits", "transaction", r.Transaction, "request", r.Extra.AgentRequestID,
-		"balance after", after.Balance.String()+" credits")
+	s.facts("receipt", credits(*r.CreditsRedeemed), "transaction", r.Transaction, "request", r.Extra.AgentRequestID,
+		"balance after", credits(after.Balance))
 	if *r.CreditsRedeemed < 1 || before.Balance-after.Balance != *r.CreditsRedeemed {
 		return errors.New("the balances before and after do not differ by the receipt")
 	}

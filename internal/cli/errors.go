@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 
 	"github.com/tollhq/toll"
 )
@@ -114,4 +115,20 @@ func (a *app) report(err error) {
 	if a.flags.verbose && e.CorrelationID != "" {
 		a.say("id", "%s", e.CorrelationID)
 	}
+}
+
+// cause is an error of the network without the address, which a table shows already.
+func cause(err error) error {
+	if u, ok := errors.AsType[*url.Error](err); ok {
+		return u.Err
+	}
+	return err
+}
+
+// count says how many, with the word in its right form.
+func count(n int, word string) string {
+	if n == 1 {
+		return "1 " + word
+	}
+	return fmt.Sprintf("%d %ss", n, word)
 }

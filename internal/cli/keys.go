@@ -2,6 +2,8 @@ package cli
 
 import (
 	"encoding/json"
+	"errors"
+	"fmt"
 	"net/http"
 	"time"
 
@@ -38,8 +40,8 @@ func (a *app) keysCreate() *cobra.Command {
 	c := command("create", "Create an API key", nil)
 	c.Long = `Create an API key. It is shown this once.
 
-With --local the key is made on the database itself, before the first start of the service or beside it; the account is
-made on its first use.`
+With --local the key is made on the database itself, beside the service or while it is stopped; the account is made on its
+first use. --init makes the database too, before the first start of the service.`
 	c.Example = "toll keys create --name ci\ntoll keys create --local --data ./toll-data --account alice -o json"
 	f := c.Flags()
 	f.StringVar(&key.Name, "name", "", "name of the key")
@@ -48,6 +50,7 @@ made on its first use.`
 	f.StringVar(&key.Prefix, "prefix", "", "prefix of the key, one that the service uses")
 	f.BoolVar(&local, "local", false, "work on the database of this machine")
 	f.StringVar(&key.Account, "account", "", "name of the account, with --local")
+	f.BoolVar(&key.Init, "init", false, "make the database when there is none, with --local")
 	storeFlags(c, &cfg)
 	c.RunE = func(cmd *cobra.Command, _ []string) error {
 		life, err := seconds("expires-in", expiresIn)
@@ -55,7 +58,7 @@ made on its first use.`
 			return err
 		}
 		if !local {
-			for _, name := range []string{"account", "data", "database", "master-key-file", "environment", "key-prefix"} {
+			for _, name := range []string{"account", "init", "data", "database", "master-key-file", "environment", "key-prefix"} {
 				if cmd.Flags().Changed(name) {
 					return usagef("--%s goes with --local", name)
 				}
@@ -75,6 +78,9 @@ made on its first use.`
 		key.ExpiresIn = life
 		cfg.Release, cfg.KeyPrefix = release(), first(key.Prefix, cfg.KeyPrefix)
 		record, err := server.CreateLocalKey(cmd.Context(), cfg, key)
+		if errors.Is(err, server.ErrNoDatabase) {
+			return fmt.Errorf("%w: start toll serve first, correct --data, or make one with --init", err)
+		}
 		if err != nil {
 			return err
 		}

@@ -83,6 +83,21 @@ func (a *app) list(body []byte, member string, columns []column) error {
 	return a.items(items, columns)
 }
 
+// array writes a list whose answer is a bare array.
+func (a *app) array(body []byte, columns []column) error {
+	switch a.set.output {
+	case formatQuiet:
+		return nil
+	case formatJSON:
+		return a.writeJSON(body)
+	}
+	var items []json.RawMessage
+	if err := json.Unmarshal(body, &items); err != nil {
+		return unreadable(err)
+	}
+	return a.items(items, columns)
+}
+
 func (a *app) items(items []json.RawMessage, columns []column) error {
 	if a.set.output == formatNDJSON {
 		for _, item := range items {
@@ -224,15 +239,18 @@ func membersOf(body []byte) ([]jsonMember, error) {
 }
 
 // at returns the text of a member of an object, dotted from it.
-func at(item json.RawMessage, path string) string {
+func at(item json.RawMessage, path string) string { return text(rawOf(item, path)) }
+
+// rawOf returns a member of an object, dotted from it, and null when it is not there.
+func rawOf(item json.RawMessage, path string) json.RawMessage {
 	for name := range strings.SplitSeq(path, ".") {
 		var object map[string]json.RawMessage
-		if json.Unmarshal(item, &object) != nil {
-			return ""
+		if json.Unmarshal(item, &object) != nil || object[name] == nil {
+			return json.RawMessage("null")
 		}
 		item = object[name]
 	}
-	return text(item)
+	return item
 }
 
 // text returns a value for people: strings without quotes, null as nothing, numbers digit by digit, the rest as JSON.

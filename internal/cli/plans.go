@@ -2,6 +2,7 @@ package cli
 
 import (
 	"net/http"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -16,16 +17,20 @@ func (a *app) plansCommand() *cobra.Command {
 	register := func(use, kind string, trial bool) *cobra.Command {
 		return hidden(use, a.plansCreate("create", kind, trial))
 	}
-	return group("plans", "Plans: what agents sell", "",
+	c := group("plans", "Plans: what agents sell", "",
 		a.plansList("list"), a.plansGet("get"), a.plansBalance("balance"), a.plansAgents("agents"), a.plansCreate("create", "", false),
-		a.plansOrder("order"), a.plansMint("mint"),
+		a.plansUpdate(), a.listing("publish", "PLAN", "Let a plan take orders", "plans", true),
+		a.listing("unpublish", "PLAN", "Let a plan take no new orders; credits that exist keep working", "plans", false),
+		a.plansOrder("order"), a.plansCheckout("checkout"), a.plansMint("mint"),
 		hidden("get-plans", a.plansList("list")), hidden("get-plan", a.plansGet("get")), hidden("get-plan-balance", a.plansBalance("balance")),
 		hidden("get-agents-associated-to-a-plan", a.plansAgents("agents")),
 		register("register-plan", "", false), register("register-credits-plan", "credits", false), register("register-time-plan", "time", false),
 		register("register-credits-trial-plan", "credits", true), register("register-time-trial-plan", "time", true),
-		hidden("order-plan", a.plansOrder("order")),
+		hidden("order-plan", a.plansOrder("order")), hidden("order-fiat-plan", a.plansCheckout("checkout")),
 		hidden("mint-plan-credits", a.plansMint("mint")), hidden("mint-plan-expirable", a.plansMint("mint")),
 	)
+	c.AddCommand(a.deployedBuilders()...)
+	return c
 }
 
 func (a *app) plansList(use string) *cobra.Command {
@@ -105,27 +110,68 @@ func (a *app) plansCreate(use, kind string, trial bool) *cobra.Command {
 	return c
 }
 
-func (a *app) plansOrder(use string) *cobra.Command {
-	var delegation string
-	c := command(use+" PLAN", "Buy a plan", func(cmd *cobra.Command, args []string) error {
+func (a *app) plansUpdate() *cobra.Command {
+	var metadata, maxOrders string
+	c := command("update PLAN", "Change the description of a plan", nil)
+	c.Long = "Change the description of a plan. A member that is given replaces the one that is stored, null clears it; price and credits never change."
+	c.Example = `toll plans update 4474 --plan-metadata '{"description":"now with pictures"}'`
+	c.Flags().StringVar(&metadata, "plan-metadata", "", "members of the description, as JSON")
+	c.Flags().StringVar(&maxOrders, "max-orders", "", "maximum number of orders; null takes it away")
+	c.RunE = func(cmd *cobra.Command, args []string) error {
 		in := body{}
-		in.text("delegationId", delegation)
-		got, err := a.call(cmd.Context(), http.MethodPost, segments("protocol", "plans", args[0], "order"), nil, in)
+		if err := in.json(a, "metadataAttributes", "plan-metadata", metadata); err != nil {
+			return err
+		}
+		if maxOrders == "null" {
+			in["maxOrders"] = nil
+		} else if err := in.digits("maxOrders", "max-orders", maxOrders); err != nil {
+			return err
+		}
+		if len(in) == 0 {
+			return usagef("toll plans update needs --plan-metadata or --max-orders")
+		}
+		return a.send(cmd.Context(), http.MethodPut, segments("protocol", "plans", args[0]), in)
+	}
+	return c
+}
+
+// listing is a command that lists or unlists a plan or an agent.
+func (a *app) listing(use, argument, short, kind string, listed bool) *cobra.Command {
+	return command(use+" "+argument, short, func(cmd *cobra.Command, args []string) error {
+		return a.send(cmd.Context(), http.MethodPut, segments("protocol", kind, args[0], "list", strconv.FormatBool(listed)), nil)
+	})
+}
+
+func (a *app) plansCheckout(use string) *cobra.Command {
+	var open bool
+	var success, cancelled string
+	c := command(use+" PLAN", "Get the page on which a card pays for a plan", nil)
+	c.Long = "Get the page on which a card pays for a plan. It opens in any browser; the credits are there once the card processor has confirmed the payment."
+	c.Flags().BoolVar(&open, "open", false, "open the page in the browser")
+	c.Flags().StringVar(&success, "success-url", "", "where the page goes after the payment")
+	c.Flags().StringVar(&cancelled, "cancel-url", "", "where the page goes without a payment")
+	c.RunE = func(cmd *cobra.Command, args []string) error {
+		in := body{"sessionType": "hosted"}
+		in.text("successUrl", success)
+		in.text("cancelUrl", cancelled)
+		got, err := a.call(cmd.Context(), http.MethodPost, segments("protocol", "plans", args[0], "checkout"), nil, in)
 		if err != nil {
 			return err
 		}
-		if err := a.record(got); err != nil {
+		if a.set.output == formatTable || a.set.output == formatCSV {
+			// What matters lies in the result; the page comes first.
+			err = a.record(objectOf([]jsonMember{
+				{"checkoutUrl", rawOf(got, "result.checkoutUrl")}, {"orderId", rawOf(got, "orderId")},
+				{"paymentStatus", rawOf(got, "result.paymentStatus")}, {"linkExpiresAt", rawOf(got, "result.linkExpiresAt")},
+			}))
+		} else {
+			err = a.record(got)
+		}
+		if err != nil || !open {
 			return err
 		}
-		switch at(got, "status") {
-		case "failed":
-			return printed(exitPayment)
-		case "created", "signed", "sent", "included":
-			return printed(exitTryAgain)
-		}
-		return nil
-	})
-	c.Flags().StringVar(&delegation, "delegation-id", "", "delegation that pays")
+		return a.browse(cmd.Context(), at(got, "result.checkoutUrl"))
+	}
 	return c
 }
 

@@ -86,19 +86,34 @@ func (p *paging) query(a *app) (url.Values, error) {
 	return q, nil
 }
 
-// listCommand is a command that prints a list: path is made of the arguments.
+// listCommand is a command that prints a list: path is made of the arguments. extra are pairs of a flag and the parameter
+// of the query by which it filters.
 func (a *app) listCommand(use, short, member string, columns []column, path func(args []string) string, extra ...string) *cobra.Command {
-	var p paging
 	filters := map[string]*string{}
-	c := command(use, short, func(cmd *cobra.Command, args []string) error {
-		q, err := p.query(a)
-		if err != nil {
-			return err
-		}
+	c := a.queryCommand(use, short, member, columns, path, func(q url.Values) error {
 		for name, value := range filters {
 			if *value != "" {
 				q.Set(name, *value)
 			}
+		}
+		return nil
+	})
+	for i := 0; i+1 < len(extra); i += 2 {
+		filters[extra[i+1]] = c.Flags().String(extra[i], "", "only those with this "+extra[i])
+	}
+	return c
+}
+
+// queryCommand is [app.listCommand] with a query that more adds to.
+func (a *app) queryCommand(use, short, member string, columns []column, path func(args []string) string, more func(url.Values) error) *cobra.Command {
+	var p paging
+	c := command(use, short, func(cmd *cobra.Command, args []string) error {
+		q, err := p.query(a)
+		if err == nil {
+			err = more(q)
+		}
+		if err != nil {
+			return err
 		}
 		if p.all {
 			return a.listAll(cmd.Context(), path(args), q, member, columns)
@@ -110,9 +125,6 @@ func (a *app) listCommand(use, short, member string, columns []column, path func
 		return a.list(body, member, columns)
 	})
 	p.bind(c.Flags())
-	for i := 0; i+1 < len(extra); i += 2 {
-		filters[extra[i+1]] = c.Flags().String(extra[i], "", "only those with this "+extra[i])
-	}
 	return c
 }
 

@@ -20,6 +20,9 @@ func (a *app) x402Command() *cobra.Command {
 			return a.send(cmd.Context(), http.MethodPost, "/x402/release", body{"agentRequestId": args[0]})
 		}),
 		a.x402Settlement(),
+		command("supported", "Show the schemes and networks of the service", func(cmd *cobra.Command, _ []string) error {
+			return a.get(cmd.Context(), "/x402/supported", nil)
+		}),
 	)
 }
 
@@ -28,8 +31,9 @@ func (a *app) deployedCommands() []*cobra.Command {
 	facilitator := group("facilitator", "The same as x402", "",
 		hidden("verify-permissions", a.x402Verify("verify")), hidden("settle-permissions", a.x402Settle("settle")))
 	token := group("x402token", "The same as tokens", "", hidden("get-x402-access-token", a.tokensCreate("create")))
-	facilitator.Hidden, token.Hidden = true, true
-	return []*cobra.Command{facilitator, token}
+	delegation := group("delegation", "The same as delegations and cards", "", hidden("list-payment-methods", a.cardsList("list")))
+	facilitator.Hidden, token.Hidden, delegation.Hidden = true, true, true
+	return []*cobra.Command{facilitator, token, delegation}
 }
 
 // resourceFlags say what is paid for.

@@ -241,7 +241,7 @@ func TestF23_StartWithManyDueHolds(t *testing.T) {
 func seedHolds(t *testing.T, cfg server.Config, past time.Time, accounts, holds int) {
 	t.Helper()
 	cfg.Clock = func() time.Time { return past }
-	if _, err := server.CreateLocalKey(t.Context(), cfg, server.KeyRequest{Account: "seed"}); err != nil {
+	if _, err := server.CreateLocalKey(t.Context(), cfg, server.KeyRequest{Account: "seed", Init: true}); err != nil {
 		t.Fatal(err)
 	}
 	st, err := store.Open(t.Context(), store.Config{Data: cfg.Data})

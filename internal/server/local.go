@@ -22,6 +22,9 @@ type KeyRequest struct {
 	Version string
 	// Prefix of the key, empty for the one of the service.
 	Prefix string
+	// Init lets [CreateLocalKey] make the database. Without it a directory that holds none is refused with
+	// [ErrNoDatabase]: it may be mistyped.
+	Init bool
 }
 
 // CreateLocalKey makes an API key on the database itself: the first one, or one for an operator who has none. It works
@@ -30,6 +33,11 @@ func CreateLocalKey(ctx context.Context, cfg Config, req KeyRequest) (toll.APIKe
 	cfg = cfg.withDefaults()
 	if err := req.check(); err != nil {
 		return toll.APIKey{}, err
+	}
+	if !req.Init {
+		if err := cfg.await(ctx); err != nil {
+			return toll.APIKey{}, err
+		}
 	}
 	f, err := open(ctx, cfg, true)
 	if err != nil {

@@ -151,7 +151,7 @@ func TestAddressOfFirstStartStays(t *testing.T) {
 			return s.PublicURL()
 		}
 		// What local administration guesses is no first start.
-		if _, err := server.CreateLocalKey(t.Context(), cfg, server.KeyRequest{Account: "ann"}); err != nil {
+		if _, err := server.CreateLocalKey(t.Context(), cfg, server.KeyRequest{Account: "ann", Init: true}); err != nil {
 			t.Fatal(err)
 		}
 		for _, step := range []struct{ listen, public, want string }{

@@ -1,0 +1,127 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/server"
+)
+
+// storeCommand is a command that works on the database itself.
+func (a *app) storeCommand(use, short string, run func(cmd *cobra.Command, args []string, cfg server.Config) error) *cobra.Command {
+	var cfg server.Config
+	c := command(use, short, func(cmd *cobra.Command, args []string) error {
+		// What a first start would write there has no meaning for a database that exists.
+		cfg.Environment, cfg.Release = toll.Environment(strings.ToLower(string(cfg.Environment))), release()
+		return run(cmd, args, cfg)
+	})
+	storeFlags(c, &cfg)
+	c.Flags().Lookup("key-prefix").Hidden = true
+	c.Annotations = map[string]string{annotationNoProfile: "yes"}
+	return c
+}
+
+func (a *app) auditCommand() *cobra.Command {
+	c := a.storeCommand("audit", "Prove the books of a database", func(cmd *cobra.Command, _ []string, cfg server.Config) error {
+		began := time.Now()
+		findings, err := server.Audit(cmd.Context(), cfg)
+		if err != nil {
+			return err
+		}
+		if a.set.output == formatJSON {
+			if findings == nil {
+				findings = []server.Finding{}
+			}
+			b, err := json.Marshal(map[string]any{"findings": findings, "total": len(findings)})
+			if err != nil {
+				return err
+			}
+			if err := a.writeJSON(b); err != nil {
+				return err
+			}
+		} else if a.set.output != formatQuiet {
+			if err := a.printAll(findings, []column{{"INVARIANT", "invariant"}, {"ACCOUNT", "account"}, {"DETAIL", "detail"}}); err != nil {
+				return err
+			}
+		}
+		if len(findings) > 0 {
+			return fmt.Errorf("%s in the books: keep a copy of the database before anything else is done", count(len(findings), "fault"))
+		}
+		a.say("", "The books are right, checked in %s.", time.Since(began).Round(time.Millisecond))
+		return nil
+	})
+	c.Long = `Prove the books of a database, account by account, while the service runs or not: credits that were minted are what is left
+and what was burned, holds are covered, each request was burned once, no limit was passed, the chain of entries is whole,
+and every paid order has its credits. Exit code 1 when something does not hold.`
+	c.Example = "toll audit --data ./toll-data\ntoll audit --database postgres://… --master-key-file master.key -o json"
+	return c
+}
+
+// printAll prints values of one kind as a list.
+func (a *app) printAll(values any, columns []column) error {
+	b, err := json.Marshal(values)
+	if err != nil {
+		return err
+	}
+	var items []json.RawMessage
+	if err := json.Unmarshal(b, &items); err != nil {
+		return err
+	}
+	return a.items(items, columns)
+}
+
+func (a *app) migrateCommand() *cobra.Command {
+	c := a.storeCommand("migrate", "Bring the schema of a database up to date", func(cmd *cobra.Command, _ []string, cfg server.Config) error {
+		log, err := newLog(a.err, "info")
+		if err != nil {
+			return err
+		}
+		cfg.Log = log
+		done, err := server.Migrate(cmd.Context(), cfg)
+		if err != nil {
+			return err
+		}
+		return a.built(done)
+	})
+	c.Long = `Bring the schema of a database up to date, as the start of a newer service does. It is refused while an older service runs.
+
+Several may do this at once: one does it, the others wait. A migration that was interrupted is taken up again.`
+	return c
+}
+
+func (a *app) backupCommand() *cobra.Command {
+	c := a.storeCommand("backup FILE", "Write a sealed copy of an embedded database", func(cmd *cobra.Command, args []string, cfg server.Config) error {
+		info, err := server.Backup(cmd.Context(), cfg, args[0])
+		if err != nil {
+			return err
+		}
+		a.say("", "Only the master key opens this file, and it is not in it: keep a copy of the key elsewhere.")
+		return a.built(info)
+	})
+	c.Long = `Write a sealed copy of an embedded database, as it is in one moment, while the service runs or not. The file is read back
+before it gets its name, and is bound to the environment. The master key that opens it is not in it.
+
+PostgreSQL has tools of its own: pg_dump, or an archive of its write-ahead log.`
+	c.Example = "toll backup --data ./toll-data toll-2026-11-21.backup"
+	return c
+}
+
+func (a *app) restoreCommand() *cobra.Command {
+	c := a.storeCommand("restore FILE", "Make a database of a backup", func(cmd *cobra.Command, args []string, cfg server.Config) error {
+		info, err := server.Restore(cmd.Context(), cfg, args[0])
+		if err != nil {
+			return err
+		}
+		a.say("", "The database is as it was %s ago; what happened later is not in it. toll audit proves its books.", info.Age(time.Now()))
+		return a.built(info)
+	})
+	c.Long = `Make the embedded database of a backup in a directory that holds none. It needs the master key of the backup, by default
+master.key in that directory, and the environment of the backup: live is restored with --environment live only.`
+	c.Example = "toll restore --data ./new-data --master-key-file ./master.key toll-2026-11-21.backup"
+	return c
+}

@@ -1,0 +1,190 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"runtime"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tollhq/toll/client"
+	"github.com/tollhq/toll/internal/server"
+	"github.com/tollhq/toll/x402"
+)
+
+// maxSkew is how far the clock of this machine may be from that of the service before tokens look wrong: they are taken
+// up to 60 s before their time.
+const maxSkew = 30 * time.Second
+
+func (a *app) doctorCommand() *cobra.Command {
+	var cfg server.Config
+	c := command("doctor", "Look for what is wrong or careless", nil)
+	c.Long = `Look for what is wrong or careless: the configuration file, the service that it names, the API key; with --data or --database
+also a database of this machine, its master key and the modes of its files.
+
+Nothing is changed. Exit code 1 when something does not work; warnings do not count.`
+	c.Example = "toll doctor\ntoll doctor --data ./toll-data"
+	storeFlags(c, &cfg)
+	c.Flags().Lookup("key-prefix").Hidden = true
+	c.Annotations = map[string]string{annotationNoProfile: "yes"}
+	c.RunE = func(cmd *cobra.Command, _ []string) error {
+		d := &doctor{app: a}
+		d.configuration()
+		if d.profile() {
+			d.service(cmd.Context())
+		}
+		if cfg.Data != "" || cfg.Database != "" {
+			cfg.Release = release()
+			d.checks = append(d.checks, server.Inspect(cmd.Context(), cfg)...)
+		}
+		return d.report()
+	}
+	return c
+}
+
+type doctor struct {
+	app    *app
+	checks []server.Check
+}
+
+func (d *doctor) add(name, status, format string, args ...any) {
+	d.checks = append(d.checks, server.Check{Name: name, Status: status, Detail: fmt.Sprintf(format, args...)})
+}
+
+func (d *doctor) configuration() {
+	path, named := d.app.configPath()
+	info, err := os.Stat(path)
+	switch {
+	case path == "" || err != nil && !named:
+		d.add("configuration", server.CheckOK, "no file; flags and the environment are all there is")
+		return
+	case err != nil:
+		d.add("configuration", server.CheckFailed, "%s", err)
+		return
+	case info.Mode().Perm()&0o077 != 0 && runtime.GOOS != "windows":
+		d.add("configuration", server.CheckWarning, "%s can be read by others: chmod 600 it", path)
+	default:
+		d.add("configuration", server.CheckOK, "%s", path)
+	}
+}
+
+// profile reports whether there are settings to go on with.
+func (d *doctor) profile() bool {
+	stderr := d.app.err
+	d.app.err = discard{} // what it warns of is a check of its own here
+	err := d.app.loadProfile()
+	d.app.err = stderr
+	if err != nil {
+		d.add("profile", server.CheckFailed, "%s", err)
+	}
+	return err == nil
+}
+
+type discard struct{}
+
+func (discard) Write(b []byte) (int, error) { return len(b), nil }
+
+func (d *doctor) service(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, 15*time.Second)
+	defer cancel()
+	c := d.app.client()
+	var health struct {
+		Service string `json:"service"`
+		Version string `json:"version"`
+	}
+	began := time.Now()
+	header, err := d.fetch(ctx, c.URL()+"/health", &health)
+	if err != nil {
+		d.add("service", server.CheckFailed, "%s does not answer: %s", c.URL(), err)
+		return
+	}
+	took := time.Since(began)
+	if health.Service == "" {
+		d.add("service", server.CheckFailed, "what answers at %s is another service", c.URL())
+		return
+	}
+	d.add("service", server.CheckOK, "%s at %s, release %s, answered in %s", health.Service, c.URL(), health.Version, took.Round(time.Millisecond))
+	if there, err := http.ParseTime(header.Get("Date")); err == nil {
+		if skew := began.Add(took / 2).Sub(there).Round(time.Second); skew.Abs() > maxSkew {
+			d.add("clock", server.CheckWarning, "the clock of this machine is %s from that of the service", skew)
+		} else {
+			d.add("clock", server.CheckOK, "at most %s from that of the service", max(skew.Abs(), time.Second))
+		}
+	}
+	var ready struct {
+		Status string            `json:"status"`
+		Checks map[string]string `json:"checks"`
+	}
+	if _, err := d.fetch(ctx, c.URL()+"/ready", &ready); err != nil || ready.Status != "ready" {
+		d.add("ready", server.CheckFailed, "the service is not ready: database %s", first(ready.Checks["database"], "unknown"))
+	} else {
+		d.add("ready", server.CheckOK, "database %s, chain %s, card %s", ready.Checks["database"], ready.Checks["chain"], ready.Checks["card"])
+	}
+	d.key(ctx, c)
+}
+
+// fetch reads a document of the service, whatever the status of the answer is.
+func (d *doctor) fetch(ctx context.Context, address string, into any) (http.Header, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
+	if err != nil {
+		return nil, err
+	}
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return nil, cause(err)
+	}
+	defer res.Body.Close()
+	return res.Header, json.NewDecoder(res.Body).Decode(into)
+}
+
+func (d *doctor) key(ctx context.Context, c *client.Client) {
+	info, err := c.Info(ctx)
+	if err != nil {
+		d.add("API versions", server.CheckFailed, "%s", err)
+		return
+	}
+	d.add("environment", server.CheckOK, "%s, network %s", info.Environment, info.Network)
+	if d.app.set.key == "" {
+		d.add("API key", server.CheckWarning, "none is set: open reads work, nothing else")
+		return
+	}
+	var versions json.RawMessage
+	if err := c.Call(ctx, http.MethodGet, apiBase+"/meta/versions", nil, nil, &versions); err != nil {
+		d.add("API key", server.CheckFailed, "%s", err)
+		return
+	}
+	d.add("API key", server.CheckOK, "%s is taken", masked(d.app.set.key))
+	d.add("API versions", server.CheckOK, "this program speaks %s, the service %s to %s", client.Version, at(versions, "floor"), at(versions, "current"))
+}
+
+func (d *doctor) report() error {
+	a := d.app
+	failed := slices.ContainsFunc(d.checks, func(c server.Check) bool { return c.Status == server.CheckFailed })
+	switch a.set.output {
+	case formatQuiet:
+	case formatJSON:
+		b, err := x402.Encode(struct {
+			OK     bool           `json:"ok"`
+			Checks []server.Check `json:"checks"`
+		}{!failed, d.checks})
+		if err != nil {
+			return err
+		}
+		if err := a.writeJSON(b); err != nil {
+			return err
+		}
+	default:
+		if err := a.printAll(d.checks, []column{{"CHECK", "check"}, {"STATUS", "status"}, {"DETAIL", "detail"}}); err != nil {
+			return err
+		}
+	}
+	if failed {
+		return printed(exitFailed)
+	}
+	return nil
+}

@@ -1,0 +1,140 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/spf13/cobra"
+)
+
+const (
+	defaultOrderWait = 2 * time.Minute
+	orderPoll        = 2 * time.Second // as the service asks for with Retry-After
+)
+
+func (a *app) ordersCommand() *cobra.Command {
+	return group("orders", "Orders of plans", "", a.ordersGet())
+}
+
+func (a *app) ordersGet() *cobra.Command {
+	var wait time.Duration
+	c := command("get ORDER", "Show what became of an order", nil)
+	c.Long = "Show what became of an order. Exit codes: 0 the credits are there, 7 it is under way, 4 it failed."
+	waitFlag(c, &wait)
+	c.RunE = func(cmd *cobra.Command, args []string) error {
+		got, err := a.call(cmd.Context(), http.MethodGet, segments("protocol", "orders", args[0]), nil, nil)
+		if err != nil {
+			return err
+		}
+		return a.order(cmd.Context(), got, wait)
+	}
+	return c
+}
+
+func (a *app) plansOrder(use string) *cobra.Command {
+	var delegation string
+	var wait time.Duration
+	c := command(use+" PLAN", "Buy a plan", nil)
+	c.Long = `Buy a plan. The service waits for the credits for a while of its own; --wait asks on until they are there.
+
+Exit codes: 0 the credits are there, 7 the order is under way, 4 it failed.`
+	c.Flags().StringVar(&delegation, "delegation-id", "", "delegation that pays")
+	waitFlag(c, &wait)
+	c.RunE = func(cmd *cobra.Command, args []string) error {
+		in := body{}
+		in.text("delegationId", delegation)
+		got, err := a.call(cmd.Context(), http.MethodPost, segments("protocol", "plans", args[0], "order"), nil, in)
+		if err != nil {
+			return err
+		}
+		return a.order(cmd.Context(), got, wait)
+	}
+	return c
+}
+
+func waitFlag(c *cobra.Command, wait *time.Duration) {
+	c.Flags().DurationVar(wait, "wait", 0, "longest time to wait for the credits, as --wait=30s; --wait alone is 2m")
+	c.Flags().Lookup("wait").NoOptDefVal = defaultOrderWait.String()
+}
+
+// order prints an order, after it is decided or the time is over.
+func (a *app) order(ctx context.Context, got json.RawMessage, wait time.Duration) error {
+	end := time.Now().Add(wait)
+	for told := false; isUnderWay(got) && time.Now().Before(end); told = true {
+		if !told {
+			a.say("", "Order %s is under way, waiting at most %s.", at(got, "orderId"), wait)
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(min(orderPoll, time.Until(end))):
+		}
+		next, err := a.call(ctx, http.MethodGet, segments("protocol", "orders", at(got, "orderId")), nil, nil)
+		if err != nil {
+			return err
+		}
+		got = next
+	}
+	if err := a.record(got); err != nil {
+		return err
+	}
+	switch {
+	case at(got, "status") == "failed":
+		return printed(exitPayment)
+	case isUnderWay(got):
+		a.say("hint", "toll orders get %s --wait asks again.", at(got, "orderId"))
+		return printed(exitTryAgain)
+	}
+	return nil
+}
+
+func isUnderWay(order json.RawMessage) bool {
+	switch at(order, "status") {
+	case "created", "signed", "sent", "included":
+		return true
+	}
+	return false
+}
+
+func (a *app) requestsCommand() *cobra.Command {
+	columns := []column{
+		{"ID", "subTaskId"}, {"TAG", "tag"}, {"STATUS", "status"}, {"CREDITS", "creditsToRedeem"}, {"DESCRIPTION", "description"}, {"CREATED", "createdAt"},
+	}
+	var request string
+	list := a.queryCommand("list", "List the sub-tasks of a request", "subTasks", columns, func([]string) string { return "/protocol/agent-sub-tasks" },
+		func(q url.Values) error { q.Set("agentRequestId", request); return nil })
+	list.Flags().StringVar(&request, "request-id", "", "the request")
+	require(list, "request-id")
+	return group("requests", "Sub-tasks of requests, as a builder records them", "", a.requestsTrack(), list)
+}
+
+func (a *app) requestsTrack() *cobra.Command {
+	var request, credits, tag, description, status, metadata string
+	c := command("track", "Record a sub-task of a request; it burns nothing", nil)
+	c.Example = "toll requests track --request-id req_01ab --credits 2 --tag translation --status SUCCESS"
+	f := c.Flags()
+	f.StringVar(&request, "request-id", "", "the request")
+	f.StringVar(&credits, "credits", "", "credits that the sub-task costs, default 0")
+	f.StringVar(&tag, "tag", "", "name of the sub-task")
+	f.StringVar(&description, "description", "", "what it was about")
+	f.StringVar(&status, "status", "", "SUCCESS, FAILED or PENDING (default)")
+	f.StringVar(&metadata, "metadata", "", "anything to keep with it, as JSON")
+	require(c, "request-id")
+	c.RunE = func(cmd *cobra.Command, _ []string) error {
+		in := body{"agentRequestId": request}
+		in.text("tag", tag)
+		in.text("description", description)
+		in.text("status", status)
+		if err := in.digits("creditsToRedeem", "credits", credits); err != nil {
+			return err
+		}
+		if err := in.json(a, "metadata", "metadata", metadata); err != nil {
+			return err
+		}
+		return a.send(cmd.Context(), http.MethodPost, "/protocol/agent-sub-tasks", in)
+	}
+	return c
+}
