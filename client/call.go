@@ -160,6 +160,27 @@ func (c *Client) once(ctx context.Context, cl call, body []byte) (*answer, error
 		ctx, cancel = context.WithTimeout(ctx, c.timeout)
 		defer cancel()
 	}
+	req, err := c.request(ctx, cl, body)
+	if err != nil {
+		return nil, err
+	}
+	res, err := c.http.Do(req)
+	if err != nil {
+		return nil, c.unreachable(err)
+	}
+	defer res.Body.Close()
+	b, err := io.ReadAll(io.LimitReader(res.Body, maxAnswer+1))
+	if err != nil {
+		return nil, c.unreachable(err)
+	}
+	if len(b) > maxAnswer {
+		return nil, c.unreachable(errors.New("the answer is longer than 16 MiB"))
+	}
+	return &answer{status: res.StatusCode, header: res.Header, body: b}, nil
+}
+
+// request makes the HTTP request of a call.
+func (c *Client) request(ctx context.Context, cl call, body []byte) (*http.Request, error) {
 	address := c.base.String() + cl.path
 	if len(cl.query) > 0 {
 		address += "?" + cl.query.Encode()
@@ -190,19 +211,7 @@ func (c *Client) once(ctx context.Context, cl call, body []byte) (*answer, error
 	if cl.key != "" {
 		h.Set("Idempotency-Key", cl.key)
 	}
-	res, err := c.http.Do(req)
-	if err != nil {
-		return nil, c.unreachable(err)
-	}
-	defer res.Body.Close()
-	b, err := io.ReadAll(io.LimitReader(res.Body, maxAnswer+1))
-	if err != nil {
-		return nil, c.unreachable(err)
-	}
-	if len(b) > maxAnswer {
-		return nil, c.unreachable(errors.New("the answer is longer than 16 MiB"))
-	}
-	return &answer{status: res.StatusCode, header: res.Header, body: b}, nil
+	return req, nil
 }
 
 // unreachable is a call without an answer: whether it was carried out is unknown.

@@ -47,12 +47,14 @@ func (c *Client) home(ctx context.Context) (toll.Environment, string, error) {
 }
 
 // Verify asks whether a request is payable. A refusal is an answer with a nil error. It is repeated only when that cannot
-// take a second hold: without a hold, or with an id of the caller after an answer that says that nothing was done.
+// take a second hold: without a hold, or, when the request has a name of its own (AgentRequestID, the nonce of a stock
+// body), after an answer that says that nothing was done.
 func (c *Client) Verify(ctx context.Context, req *x402.VerifyRequest) (*x402.VerifyResponse, error) {
+	stock := req.Stock != nil
 	a, err := c.send(ctx, call{
-		method: http.MethodPost, path: api("/x402/verify"), body: req, again: !req.Hold || req.AgentRequestID != "",
+		method: http.MethodPost, path: api("/x402/verify"), body: req, again: stock || !req.Hold || req.AgentRequestID != "",
 		// A hold whose answer was lost is in flight, and a repeat would be refused for that.
-		refused: req.Hold,
+		refused: stock || req.Hold,
 	})
 	if err != nil {
 		return nil, err
@@ -101,7 +103,9 @@ func verdict(status int) bool {
 // that the outcome is unknown; so does errorReason settlement_pending.
 func (c *Client) Settle(ctx context.Context, req *x402.SettleRequest) (*x402.SettleResponse, error) {
 	a, err := c.send(ctx, call{
-		method: http.MethodPost, path: api("/x402/settle"), body: req, again: req.AgentRequestID != "",
+		method: http.MethodPost, path: api("/x402/settle"), body: req, again: req.AgentRequestID != "" || req.Stock != nil,
+		// The repeat of a stock body is a duplicate unless a verify opened the request, which only the caller knows.
+		refused: req.Stock != nil,
 	})
 	if err != nil {
 		return nil, err

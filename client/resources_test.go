@@ -193,6 +193,20 @@ func TestGoldenRequests(t *testing.T) {
 			c.RecordSubTask(ctx, client.SubTask{AgentRequestID: "r-1", Credits: 2, Tag: "search", Status: "SUCCESS", Metadata: []byte(`{"a":1}`)})
 		},
 		func() { firstOf(c.SubTasks(ctx, "r-1")) },
+		func() {
+			firstOf(c.Events(ctx, client.OfType(toll.EventOrderPaid), client.Since(time.Unix(1_795_226_400, 0)), client.Ascending()))
+		},
+		func() { c.CreateWebhook(ctx, client.WebhookParams{URL: "https://a.example.com/hook"}) },
+		func() { firstOf(c.Webhooks(ctx)) },
+		func() { c.Webhook(ctx, "w-1") },
+		func() {
+			c.UpdateWebhook(ctx, "w-1", client.WebhookUpdate{Types: toll.Clear[[]toll.EventType](), Status: toll.SetTo(toll.WebhookPaused)})
+		},
+		func() { c.DeleteWebhook(ctx, "w-1") },
+		func() { c.RotateWebhook(ctx, "w-1") },
+		func() { c.TestWebhook(ctx, "w-1") },
+		func() { firstOf(c.WebhookDeliveries(ctx, "w-1", client.Filter("status", "failed"))) },
+		func() { c.ResendDelivery(ctx, "w-1", "d-1") },
 		func() { c.Clock(ctx) },
 		func() { c.AdvanceClock(ctx, 90*time.Minute) },
 	} {

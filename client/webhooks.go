@@ -1,0 +1,88 @@
+package client
+
+import (
+	"context"
+	"iter"
+	"net/http"
+
+	"github.com/tollhq/toll"
+)
+
+// WebhookParams is a new webhook.
+type WebhookParams struct {
+	URL         string           `json:"url"`             // https; in a sandbox loopback too
+	Types       []toll.EventType `json:"types,omitempty"` // none: every type
+	Description string           `json:"description,omitempty"`
+}
+
+// CreateWebhook lets the service send events to a url. The answer is the only place where the secret ever is, with which
+// deliveries are signed.
+func (c *Client) CreateWebhook(ctx context.Context, p WebhookParams) (*toll.WebhookSecret, error) {
+	var out toll.WebhookSecret
+	if err := c.create(ctx, api("/webhooks"), p, &out); err != nil {
+		return nil, err
+	}
+	return &out, nil
+}
+
+// Webhooks returns the webhooks of the caller.
+func (c *Client) Webhooks(ctx context.Context, opts ...ListOption) iter.Seq2[*toll.Webhook, error] {
+	return list[toll.Webhook](ctx, c, api("/webhooks"), "webhooks", opts)
+}
+
+// Webhook returns one webhook of the caller.
+func (c *Client) Webhook(ctx context.Context, id string) (*toll.Webhook, error) {
+	var out toll.Webhook
+	if err := c.get(ctx, api("/webhooks/%s", id), &out); err != nil {
+		return nil, err
+	}
+	return &out, nil
+}
+
+// WebhookUpdate changes a webhook: members that are not set stay.
+type WebhookUpdate struct {
+	URL         toll.Change[string]             `json:"url,omitzero"`
+	Types       toll.Change[[]toll.EventType]   `json:"types,omitzero"`  // cleared or empty: every type
+	Status      toll.Change[toll.WebhookStatus] `json:"status,omitzero"` // paused ends deliveries, active begins them again
+	Description toll.Change[string]             `json:"description,omitzero"`
+}
+
+// UpdateWebhook changes, pauses or resumes a webhook.
+func (c *Client) UpdateWebhook(ctx context.Context, id string, u WebhookUpdate) (*toll.Webhook, error) {
+	var out toll.Webhook
+	if _, err := c.do(ctx, call{method: http.MethodPatch, path: api("/webhooks/%s", id), body: u, again: true}, &out); err != nil {
+		return nil, err
+	}
+	return &out, nil
+}
+
+// DeleteWebhook ends a webhook; what is on its way to it is not sent any more.
+func (c *Client) DeleteWebhook(ctx context.Context, id string) error {
+	return c.remove(ctx, api("/webhooks/%s", id), nil)
+}
+
+// RotateWebhook gives a webhook a new secret. For 24 hours deliveries are signed with both.
+func (c *Client) RotateWebhook(ctx context.Context, id string) (*toll.WebhookSecret, error) {
+	var out toll.WebhookSecret
+	if _, err := c.do(ctx, call{method: http.MethodPost, path: api("/webhooks/%s/rotate", id)}, &out); err != nil {
+		return nil, err
+	}
+	return &out, nil
+}
+
+// TestWebhook sends a test event to a webhook.
+func (c *Client) TestWebhook(ctx context.Context, id string) error {
+	_, err := c.do(ctx, call{method: http.MethodPost, path: api("/webhooks/%s/test", id)}, nil)
+	return err
+}
+
+// WebhookDeliveries returns what was sent to a webhook, or is to be.
+func (c *Client) WebhookDeliveries(ctx context.Context, id string, opts ...ListOption) iter.Seq2[*toll.WebhookDelivery, error] {
+	return list[toll.WebhookDelivery](ctx, c, api("/webhooks/%s/deliveries", id), "deliveries", opts)
+}
+
+// ResendDelivery sends a delivery once more.
+func (c *Client) ResendDelivery(ctx context.Context, webhookID, deliveryID string) error {
+	_, err := c.do(ctx, call{method: http.MethodPost, path: api("/webhooks/%s/deliveries/%s/resend", webhookID, deliveryID)}, nil)
+	return err
+}
