@@ -22,6 +22,9 @@ type Config struct {
 	QueueSize int
 	// Flushers is the number of writers on PostgreSQL; an account always goes to the same one. 0 is 1. SQLite has one.
 	Flushers int
+	// Changed is called after a commit that may have added entries to the account. The writer waits for it, so it must return
+	// at once. Entries of a process that ended between commit and call are never told. nil: nobody wants to know.
+	Changed func(AccountID)
 }
 
 // Ledger is the only writer of credits. Many may work on one PostgreSQL database, in any number of processes.
@@ -33,13 +36,14 @@ type Ledger struct {
 	flushers []*flusher
 	// batchTimeout bounds one attempt of the writer, so that a store that hangs becomes an error.
 	batchTimeout time.Duration
+	changed      func(AccountID) // may be nil
 	// failpoint is set by tests that stop or kill the writer at a step.
 	failpoint atomic.Pointer[func(at string)]
 }
 
 // New starts the writer of a store. Close stops it.
 func New(st *store.Store, cfg Config) *Ledger {
-	l := &Ledger{st: st, clock: cfg.Clock, log: cfg.Log, ids: requestIDs{cfg.MACKey}, batchTimeout: batchTimeout}
+	l := &Ledger{st: st, clock: cfg.Clock, log: cfg.Log, ids: requestIDs{cfg.MACKey}, batchTimeout: batchTimeout, changed: cfg.Changed}
 	if l.clock == nil {
 		l.clock = time.Now
 	}
@@ -87,15 +91,12 @@ func (l *Ledger) at(step string) {
 	}
 }
 
-// do hands an operation to the writer and waits until it is committed or refused.
+// do hands an operation to the writer and waits until it is committed or refused. Beside ErrUnknownOutcome stands the answer
+// that was to be committed, as far as there was one.
 func do[T any](ctx context.Context, l *Ledger, op operation) (T, error) {
-	var none T
 	answer, err := l.flusherOf(op.accountID()).submit(ctx, op)
-	if err != nil {
-		return none, err
-	}
 	t, _ := answer.(T) // operations without an answer give nil
-	return t, nil
+	return t, err
 }
 
 // Mint grants credits. Refusals: Overflow, NotFirst, Conflict (same ref, other amount).
@@ -129,7 +130,7 @@ func (l *Ledger) withTransaction(ctx context.Context, op MintOp, m Minted) (Mint
 }
 
 // Hold sets credits aside. Refusals: InFlight, Duplicate, Conflict, PermissionUnknown, PermissionRevoked,
-// PermissionExpired, RedemptionLimit, PeriodOver, Insufficient, TooManyHolds.
+// PermissionExpired, RedemptionLimit, PeriodOver, Insufficient, TooManyHolds, IdentifierConflict, OrderUnknown.
 func (l *Ledger) Hold(ctx context.Context, op HoldOp) (Held, error) {
 	o := &hold{HoldOp: op, life: op.Until.Sub(l.clock())}
 	if l.foreign(op.RequestID, o.accountID()) {
@@ -143,7 +144,8 @@ func (l *Ledger) Hold(ctx context.Context, op HoldOp) (Held, error) {
 
 // Settle burns the credits of a request once; the same request again gets the stored answer. Refusals: Conflict,
 // HoldExpired, Insufficient, RedemptionLimit, and without a hold those of [Ledger.Hold] about permission and period.
-// ErrUnknownOutcome comes with the id to repeat the call with.
+// ErrUnknownOutcome comes with the id to repeat the call with, and with the transaction that was to be written when it came
+// to that. Further refusals: Replay and ExceedsHold with HoldBounds, IdentifierConflict, OrderUnknown.
 func (l *Ledger) Settle(ctx context.Context, op SettleOp) (Settled, error) {
 	o := &settle{SettleOp: op}
 	if l.foreign(op.RequestID, o.accountID()) {
@@ -153,7 +155,7 @@ func (l *Ledger) Settle(ctx context.Context, op SettleOp) (Settled, error) {
 		o.RequestID, o.issued = l.ids.issue(o.accountID(), l.clock()), true
 	}
 	s, err := do[Settled](ctx, l, o)
-	if errors.Is(err, ErrUnknownOutcome) {
+	if errors.Is(err, ErrUnknownOutcome) && s.RequestID == "" {
 		s.RequestID = o.RequestID
 	}
 	return s, err

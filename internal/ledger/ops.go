@@ -3,6 +3,7 @@ package ledger
 import (
 	"bytes"
 	"math"
+	"strings"
 	"time"
 
 	"github.com/tollhq/toll"
@@ -10,10 +11,27 @@ import (
 
 func refuse(kind Refused) error { return &Refusal{Kind: kind} }
 
-func (s *state) insufficient(needed toll.Credits) error {
+func (s *state) insufficient(needed, uncovered toll.Credits, p *permissionRow) error {
 	return &Refusal{
-		Kind: Insufficient, Needed: needed, Available: s.account.Available(), NeverOrdered: s.account.periodEnd == 0,
+		Kind: Insufficient, Needed: needed, Available: s.account.Available(), Uncovered: uncovered,
+		NeverOrdered: s.account.periodEnd == 0, DelegationID: p.DelegationID, APIKeyID: p.APIKeyID,
 	}
+}
+
+// orderKnown refuses an operation on a new request for which an order may have been made that nobody looked up. Who names a
+// request may have come with it before; an id that was issued for this call is new.
+func (p *permissionRow) orderKnown(tx *string, issued bool, keys []string) error {
+	if tx != nil || p.DelegationID == "" || issued && len(keys) == 0 {
+		return nil
+	}
+	return &Refusal{Kind: OrderUnknown, DelegationID: p.DelegationID, APIKeyID: p.APIKeyID}
+}
+
+func noted(tx *string) []byte {
+	if tx == nil || *tx == "" {
+		return nil
+	}
+	return []byte(*tx)
 }
 
 type mint struct{ MintOp }
@@ -81,6 +99,8 @@ func (o *hold) apply(s *state, retried bool) (any, error) {
 	case r == nil:
 	case retried && r.ID == o.RequestID && o.sameAs(r):
 		return Held{RequestID: r.ID, Amount: r.Held, Until: r.HoldEndsAt, Account: *a}, nil
+	case s.byIdentifier(r, o.Keys) && o.differs(r):
+		return nil, refuse(IdentifierConflict)
 	case r.State == StateHeld:
 		return nil, refuse(InFlight)
 	default:
@@ -93,7 +113,10 @@ func (o *hold) apply(s *state, retried bool) (any, error) {
 	if !p.allows(o.Amount, 0) {
 		return nil, refuse(RedemptionLimit)
 	}
-	if err := s.covers(o.Amount, o.IsTime); err != nil {
+	if err := p.orderKnown(o.OrderTx, o.issued, o.Keys); err != nil {
+		return nil, err
+	}
+	if err := s.covers(o.Amount, o.IsTime, p); err != nil {
 		return nil, err
 	}
 	if p.OpenHolds >= MaxHoldsPerPermission || a.OpenHolds >= MaxHoldsPerAccount {
@@ -109,7 +132,7 @@ func (o *hold) apply(s *state, retried bool) (any, error) {
 	p.changed = true
 	s.file(&requestRow{changed: true, Request: Request{
 		Account: a.ID, ID: id, State: StateHeld, Permission: o.Permission, Agent: o.Agent, Resource: o.Resource,
-		Held: o.Amount, HoldEndsAt: until, CreatedAt: micro(s.now),
+		Held: o.Amount, HoldEndsAt: until, CreatedAt: micro(s.now), Answer: noted(o.OrderTx),
 	}}, o.Keys)
 	return Held{RequestID: id, Amount: o.Amount, Until: until, Account: *a}, nil
 }
@@ -120,15 +143,24 @@ func (o *hold) sameAs(r *requestRow) bool {
 		r.HoldEndsAt.Equal(o.until(r.CreatedAt.UnixMicro()))
 }
 
+// differs reports whether the stored request is for something else than this hold.
+func (o *hold) differs(r *requestRow) bool {
+	amount := r.Held
+	if r.HoldEndsAt.IsZero() {
+		amount = r.Amount // settled without a hold
+	}
+	return r.Permission != o.Permission || r.Agent != o.Agent || r.Resource != o.Resource || amount != o.Amount
+}
+
 // covers reports whether the account can give n credits that nothing was set aside for. An account that never ordered
 // covers nothing, not even 0.
-func (s *state) covers(n toll.Credits, isTime bool) error {
+func (s *state) covers(n toll.Credits, isTime bool, p *permissionRow) error {
 	a := &s.account
 	switch {
 	case isTime && !a.Subscribed(micro(s.now)):
-		return &Refusal{Kind: PeriodOver, NeverOrdered: a.periodEnd == 0}
+		return &Refusal{Kind: PeriodOver, NeverOrdered: a.periodEnd == 0, DelegationID: p.DelegationID, APIKeyID: p.APIKeyID}
 	case a.periodEnd == 0 || n > a.Available():
-		return s.insufficient(n)
+		return s.insufficient(n, n, p)
 	}
 	return nil
 }
@@ -178,17 +210,42 @@ func (o *settle) apply(s *state, _ bool) (any, error) {
 	switch r.State {
 	case StateSettled:
 		if r.Content != o.Content {
-			return nil, refuse(Conflict)
+			return nil, o.conflict(s, r)
+		}
+		// A server that settles before it works would work for every repeat. An id that was issued for this very call says
+		// that an earlier attempt of it was committed.
+		if o.HoldBounds && r.HoldEndsAt.IsZero() && !(o.issued && r.ID == o.RequestID) {
+			return nil, &Refusal{Kind: Replay, Answer: r.Answer}
 		}
 		return Settled{Receipt: Receipt{RequestID: r.ID, Amount: r.Amount, At: r.EndedAt}, Answer: r.Answer, Replayed: true}, nil
 	case StateHeld, StateLapsed:
 		if r.Permission != o.Permission || r.Agent != o.Agent || r.Resource != o.Resource {
-			return nil, refuse(Conflict)
+			return nil, o.conflict(s, r)
 		}
 		return o.held(s, r)
 	}
-	return nil, refuse(Conflict)
+	return nil, o.conflict(s, r)
 }
+
+func (o *settle) conflict(s *state, r *requestRow) error {
+	if o.issued && s.byIdentifier(r, o.Keys) {
+		return refuse(IdentifierConflict)
+	}
+	return refuse(Conflict)
+}
+
+// byIdentifier reports whether a payment identifier among the keys names the request.
+func (s *state) byIdentifier(r *requestRow, keys []string) bool {
+	for _, k := range keys {
+		if strings.HasPrefix(k, identifierKey) && s.keys[k] == r.ID {
+			return true
+		}
+	}
+	return false
+}
+
+// identifierKey begins the key of a payment identifier.
+const identifierKey = "p:"
 
 // fresh settles a request that was not held.
 func (o *settle) fresh(s *state, id string) (any, error) {
@@ -199,7 +256,10 @@ func (o *settle) fresh(s *state, id string) (any, error) {
 	if !p.allows(o.Amount, 0) {
 		return nil, refuse(RedemptionLimit)
 	}
-	if err := s.covers(o.Amount, o.IsTime); err != nil {
+	if err := p.orderKnown(o.OrderTx, o.issued, o.Keys); err != nil {
+		return nil, err
+	}
+	if err := s.covers(o.Amount, o.IsTime, p); err != nil {
 		return nil, err
 	}
 	if err := s.canBurn(o.Amount, 0); err != nil {
@@ -207,6 +267,7 @@ func (o *settle) fresh(s *state, id string) (any, error) {
 	}
 	r := &requestRow{Request: Request{
 		Account: s.account.ID, ID: id, Permission: o.Permission, Agent: o.Agent, Resource: o.Resource, CreatedAt: micro(s.now),
+		Answer: noted(o.OrderTx),
 	}}
 	s.file(r, o.Keys)
 	return o.finish(s, r, p, o.Amount, 0)
@@ -223,6 +284,9 @@ func (o *settle) held(s *state, r *requestRow) (any, error) {
 	if o.UseHeld {
 		amount = r.Held
 	}
+	if o.HoldBounds && amount > r.Held {
+		return nil, &Refusal{Kind: ExceedsHold, Needed: amount, Available: r.Held}
+	}
 	own := r.Held
 	if r.State == StateLapsed {
 		if s.now > p.ExpiresAt.Add(lateSettle).UnixMicro() {
@@ -234,10 +298,13 @@ func (o *settle) held(s *state, r *requestRow) (any, error) {
 		return nil, refuse(RedemptionLimit)
 	}
 	if extra := amount - own; extra > 0 && extra > s.account.Available() {
-		return nil, s.insufficient(amount)
+		return nil, s.insufficient(amount, extra, p)
 	}
 	if err := s.canBurn(amount, own); err != nil {
 		return nil, err
+	}
+	if tx := noted(o.OrderTx); tx != nil {
+		r.Answer = tx
 	}
 	if r.State == StateHeld {
 		s.endHold(r, StateSettled)
@@ -252,7 +319,9 @@ func (o *settle) finish(s *state, r *requestRow, p *permissionRow, amount, under
 	p.Redeemed += amount
 	r.previousBurn, p.lastBurn = p.lastBurn, e.Seq
 	p.changed = true
-	rec := Receipt{RequestID: r.ID, Transaction: e.Commitment, Amount: amount, Balance: s.account.Balance, At: micro(s.now)}
+	rec := Receipt{
+		RequestID: r.ID, Transaction: e.Commitment, Amount: amount, Balance: s.account.Balance, At: micro(s.now), OrderTx: string(r.Answer),
+	}
 	r.State, r.Content, r.Amount, r.EntrySeq, r.EndedAt = StateSettled, o.Content, amount, e.Seq, rec.At
 	r.Answer = bytes.Clone(o.Render(rec))
 	r.changed = true

@@ -62,7 +62,7 @@ func (w *writer) pipelined(ctx context.Context, gs []*group, depth int, retried 
 	}
 	if err := w.pipe.Run(ctx, append(stmts, store.Stmt{SQL: "commit"})...); err != nil {
 		w.pipe.Reset()
-		return nil, store.MapCommitError(err)
+		return outcomes, store.MapCommitError(err)
 	}
 	w.l.at("committed")
 	return outcomes, nil

@@ -33,6 +33,7 @@ type call struct {
 
 	retried bool // an earlier attempt failed
 	unknown bool // an earlier attempt may have been committed
+	decided any  // the answer of the last attempt, committed or not
 }
 
 // flusher applies the operations of its accounts in groups.
@@ -136,7 +137,7 @@ func (f *flusher) process(w *writer, batch []*call) {
 		return
 	}
 	for _, c := range batch {
-		c.done <- outcome{err: err}
+		c.done <- outcome{answer: c.decided, err: err}
 	}
 }
 
@@ -246,11 +247,21 @@ func (w *writer) commit(batch []*call) error {
 	gs := groups(batch, retried)
 	for attempt := 1; ; attempt++ {
 		outcomes, err := w.attempt(gs, lotDepths[depth], retried)
+		if err != nil {
+			for i, out := range outcomes {
+				for j, c := range gs[i].calls {
+					c.decided = out[j].answer
+				}
+			}
+		}
 		switch {
 		case err == nil:
 			for i, g := range gs {
 				for j, c := range g.calls {
 					c.done <- outcomes[i][j]
+				}
+				if w.l.changed != nil && len(g.state.entries) > 0 {
+					w.l.changed(g.id)
 				}
 			}
 			return nil
@@ -385,6 +396,9 @@ func alone[T any](
 		case err != nil && (unknown || errors.Is(err, store.ErrUnknownOutcome) || errors.Is(err, store.ErrFlush)):
 			return answer, fmt.Errorf("%w: %w", ErrUnknownOutcome, err)
 		default:
+			if err == nil && l.changed != nil {
+				l.changed(op.accountID())
+			}
 			return answer, err
 		}
 	}
