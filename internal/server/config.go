@@ -17,6 +17,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/api"
+	"github.com/tollhq/toll/internal/checkout"
 	"github.com/tollhq/toll/x402"
 )
 
@@ -61,6 +62,8 @@ type Config struct {
 	Quotas api.Quotas
 	// Metrics counts requests for [Server.Metrics].
 	Metrics bool
+	// Rails are the ways in which money reaches builders. A plan that needs one which is nil cannot be ordered.
+	Rails checkout.Rails
 	// Clock tells the time; nil is the clock of the machine.
 	Clock func() time.Time
 	// Log is where the service reports; nil is silence. No line carries a key or a token.

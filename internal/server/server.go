@@ -49,10 +49,14 @@ func New(ctx context.Context, cfg Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
+	cfg.Clock = base.clock.now
 	s := &Server{cfg: cfg, base: base}
 	a := base.auth
 	s.ledger = ledger.New(base.store, ledger.Config{Clock: cfg.Clock, Log: cfg.Log, MACKey: a.MACKey()})
-	s.checkout = checkout.New(checkout.Deps{Store: base.store, Ledger: s.ledger, Clock: cfg.Clock})
+	s.checkout = checkout.New(checkout.Deps{
+		Store: base.store, Ledger: s.ledger, Rails: cfg.Rails, Environment: a.Environment(), Clock: cfg.Clock, Log: cfg.Log,
+		SignReference: a.SignReference, OpenReference: a.OpenReference,
+	})
 	s.facilitator = facilitator.New(facilitator.Deps{
 		Store: base.store, Ledger: s.ledger, Auth: a, Checkout: s.checkout, Namespace: cfg.Namespace, Environment: a.Environment(),
 		Clock: cfg.Clock, Log: cfg.Log, TokenFormat: cfg.TokenFormat,
@@ -65,7 +69,8 @@ func New(ctx context.Context, cfg Config) (*Server, error) {
 		Pages: pages,
 		Store: base.store, Auth: a, Facilitator: s.facilitator, Checkout: s.checkout, Ledger: s.ledger, Namespace: cfg.Namespace,
 		Environment: a.Environment(), PublicURL: s.PublicURL(), Release: cfg.Release, Clock: cfg.Clock, Log: cfg.Log, Ready: s.ready,
-		Seal: base.ring.Seal, Open: base.ring.Open, Quotas: cfg.Quotas,
+		TestClock: &api.TestClock{Ahead: base.clock.ahead, Advance: base.clock.advance},
+		Seal:      base.ring.Seal, Open: base.ring.Open, Quotas: cfg.Quotas,
 	})
 	if cfg.Metrics {
 		s.metrics = newMetrics(base.store)
@@ -74,6 +79,8 @@ func New(ctx context.Context, cfg Config) (*Server, error) {
 	work, stop := context.WithCancel(context.WithoutCancel(ctx))
 	s.stopWork = stop
 	s.work.Go(func() { s.sweep(work) })
+	s.work.Go(func() { s.reconcile(work) })
+	s.work.Go(func() { s.follow(work) })
 	s.work.Go(func() { s.probe.run(work, s) })
 	return s, nil
 }
@@ -159,7 +166,7 @@ func (s *Server) Close(ctx context.Context) error {
 		defer cancel()
 		s.stopWork()
 		s.work.Wait()
-		s.closeErr = errors.Join(s.ledger.Close(ctx), s.base.close(ctx))
+		s.closeErr = errors.Join(s.checkout.Close(ctx), s.ledger.Close(ctx), s.base.close(ctx))
 	})
 	return s.closeErr
 }

@@ -40,3 +40,21 @@ func (s *Server) sweep(ctx context.Context) {
 
 // sweepSlice is how many accounts a full slice of the ledger holds; fewer mean that nothing more is due.
 const sweepSlice = 256
+
+// reconcileEvery is how often open orders are looked at that nobody waits for. Those of a process that died are found at the
+// next start, and by every other process.
+const reconcileEvery = 2 * time.Second
+
+// reconcile goes on with orders whose payment is not decided, until ctx ends.
+func (s *Server) reconcile(ctx context.Context) {
+	for {
+		if _, err := s.checkout.Reconcile(ctx); err != nil && ctx.Err() == nil {
+			s.cfg.Log.Warn("reconcile orders", "error", err.Error())
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(reconcileEvery/2 + rand.N(reconcileEvery)):
+		}
+	}
+}
