@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/ledger"
 	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/internal/store/storetest"
@@ -104,6 +105,7 @@ func TestF04_ConnectionLostInCommit(t *testing.T) {
 	perm := truth.permission(0)
 	for _, stays := range []bool{false, true} {
 		id := "back"
+		var about toll.Hash
 		if stays {
 			id = "" // nothing names the request: the error says how to repeat it
 		}
@@ -125,12 +127,17 @@ func TestF04_ConnectionLostInCommit(t *testing.T) {
 			}
 			w.down.Store(false)
 			id = s.RequestID
+			about = s.Transaction
 		} else if err != nil || !s.Replayed {
 			t.Fatalf("replayed %v, %v", s.Replayed, err)
 		}
 		again, err := l.Settle(context.Background(), settleOp(perm, id, 5))
 		if err != nil || !again.Replayed || (!stays && string(again.Answer) != string(s.Answer)) {
 			t.Fatalf("the retry got %s (replayed %v), %v", again.Answer, again.Replayed, err)
+		}
+		// The transaction that was about to be written is the one that was.
+		if r, err := l.RequestByTransaction(context.Background(), about); stays && (err != nil || r.ID != id) {
+			t.Errorf("transaction %s: %v", about, err)
 		}
 		if err := l.Close(context.Background()); err != nil {
 			t.Error(err)
