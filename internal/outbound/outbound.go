@@ -1,0 +1,268 @@
+// Package outbound makes the requests whose address somebody else chose: webhooks, and what later layers fetch. An address
+// is checked as text when it is given and as an IP address when it is dialled, redirects are not followed, and an answer is
+// bounded in size and time.
+package outbound
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// ErrRefused says that the service does not send requests to this address. It is one error for every reason, so that it
+// tells nothing about the network of the service.
+var ErrRefused = errors.New("outbound: the address is not allowed")
+
+// ErrNoAnswer says that no answer came: refused, unknown, unreachable, too slow or malformed are one.
+var ErrNoAnswer = errors.New("outbound: no answer")
+
+const (
+	maxURL = 2048
+	// MaxBody bounds what is read of an answer, in bytes.
+	MaxBody = 1 << 20
+	// DefaultTimeout bounds a request when its context has no earlier end.
+	DefaultTimeout = 5 * time.Second
+)
+
+// ports that a service on the public network listens on for https.
+var ports = map[string]bool{"": true, "443": true, "8443": true}
+
+// Resolver finds the addresses of a name; [net.Resolver] is one.
+type Resolver interface {
+	LookupNetIP(ctx context.Context, network, host string) ([]netip.Addr, error)
+}
+
+// Config says where requests may go.
+type Config struct {
+	// Loopback also allows http and https to this machine, at every port. For sandboxes of one developer.
+	Loopback bool
+	// Resolver is nil for that of the machine.
+	Resolver Resolver
+	// Timeout bounds a whole request, 0 is [DefaultTimeout].
+	Timeout time.Duration
+	// IgnoreBody leaves the body of every answer unread: its status is all that counts.
+	IgnoreBody bool
+	// Transport may adjust the transport, for example its trusted certificates. For tests.
+	Transport func(*http.Transport)
+}
+
+// Client sends requests. It is safe for concurrent use.
+type Client struct {
+	cfg  Config
+	http *http.Client
+}
+
+// New returns a client.
+func New(cfg Config) *Client {
+	if cfg.Resolver == nil {
+		cfg.Resolver = net.DefaultResolver
+	}
+	if cfg.Timeout == 0 {
+		cfg.Timeout = DefaultTimeout
+	}
+	c := &Client{cfg: cfg}
+	t := &http.Transport{
+		Proxy:                  nil, // a proxy would dial what is checked here
+		DialContext:            c.dial,
+		TLSHandshakeTimeout:    cfg.Timeout,
+		ResponseHeaderTimeout:  cfg.Timeout,
+		MaxResponseHeaderBytes: 64 << 10,
+		MaxIdleConns:           256,
+		MaxIdleConnsPerHost:    2,
+		IdleConnTimeout:        30 * time.Second,
+		DisableCompression:     true, // a small answer stays small
+		ForceAttemptHTTP2:      true,
+	}
+	if cfg.Transport != nil {
+		cfg.Transport(t)
+	}
+	c.http = &http.Client{
+		Transport:     t,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+	return c
+}
+
+// Close closes connections that are not in use.
+func (c *Client) Close() { c.http.CloseIdleConnections() }
+
+// Check reports whether requests may go to a url, as far as its text tells: https, a plain host name or public IP address, a
+// usual port, no user. The name is not resolved: an answer would tell who asks what there is. Every refusal is [ErrRefused].
+func (c *Client) Check(raw string) error {
+	_, err := c.parse(raw)
+	return err
+}
+
+func (c *Client) parse(raw string) (*url.URL, error) {
+	if raw == "" || len(raw) > maxURL || strings.ContainsFunc(raw, odd) {
+		return nil, ErrRefused
+	}
+	u, err := url.Parse(raw)
+	if err != nil || u.User != nil || u.Opaque != "" || u.Host == "" || strings.HasSuffix(u.Host, ":") {
+		return nil, ErrRefused
+	}
+	host := u.Hostname()
+	if addr, err := netip.ParseAddr(host); err == nil {
+		switch {
+		case c.cfg.Loopback && addr.Unmap().IsLoopback() && addr.Zone() == "":
+			return u, c.near(u)
+		case !public(addr):
+			return nil, ErrRefused
+		}
+	} else if !plainName(host) {
+		if c.cfg.Loopback && host == "localhost" {
+			return u, c.near(u)
+		}
+		return nil, ErrRefused
+	}
+	if u.Scheme != "https" || !ports[u.Port()] {
+		return nil, ErrRefused
+	}
+	return u, nil
+}
+
+// near accepts a url of this machine.
+func (c *Client) near(u *url.URL) error {
+	if u.Scheme != "http" && u.Scheme != "https" {
+		return ErrRefused
+	}
+	return nil
+}
+
+// odd characters make parsers disagree about where a url leads.
+func odd(r rune) bool { return r <= ' ' || r > '~' || r == '\\' }
+
+// plainName reports whether host is a name of at least two labels whose last one is not a number: what looks like a name but
+// is read as an IP address by some is none.
+func plainName(host string) bool {
+	labels := strings.Split(strings.ToLower(host), ".")
+	if len(labels) < 2 || len(host) > 253 {
+		return false
+	}
+	for _, l := range labels {
+		if l == "" || len(l) > 63 || l[0] == '-' || l[len(l)-1] == '-' {
+			return false
+		}
+		for _, r := range l {
+			if (r < 'a' || r > 'z') && (r < '0' || r > '9') && r != '-' {
+				return false
+			}
+		}
+	}
+	last := labels[len(labels)-1]
+	if last == "localhost" || last == "local" || last == "internal" {
+		return false
+	}
+	return last[0] < '0' || last[0] > '9'
+}
+
+// networks that are not of the public internet, beside those that netip knows.
+var special = []netip.Prefix{
+	netip.MustParsePrefix("0.0.0.0/8"), netip.MustParsePrefix("100.64.0.0/10"), netip.MustParsePrefix("192.0.0.0/24"),
+	netip.MustParsePrefix("192.0.2.0/24"), netip.MustParsePrefix("192.88.99.0/24"), netip.MustParsePrefix("198.18.0.0/15"),
+	netip.MustParsePrefix("198.51.100.0/24"), netip.MustParsePrefix("203.0.113.0/24"), netip.MustParsePrefix("240.0.0.0/4"),
+	// Of IPv6 only 2000::/3 is given out; in it these lead elsewhere, or carry an IPv4 address inside.
+	netip.MustParsePrefix("2001::/23"), netip.MustParsePrefix("2001:db8::/32"), netip.MustParsePrefix("2002::/16"), netip.MustParsePrefix("3fff::/20"),
+}
+
+var given = netip.MustParsePrefix("2000::/3")
+
+// public reports whether an address is one of the public internet.
+func public(a netip.Addr) bool {
+	if a.Zone() != "" {
+		return false
+	}
+	a = a.Unmap()
+	if !a.IsValid() || !a.IsGlobalUnicast() || a.IsPrivate() || a.Is6() && !given.Contains(a) {
+		return false
+	}
+	for _, p := range special {
+		if p.Contains(a) {
+			return false
+		}
+	}
+	return true
+}
+
+// dial resolves, checks every address and connects to the first: the address that was checked is the one that is dialled. A
+// name with one address that is not allowed is not allowed.
+func (c *Client) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	host, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return nil, ErrRefused
+	}
+	number, err := strconv.ParseUint(port, 10, 16)
+	if err != nil || number == 0 {
+		return nil, ErrRefused
+	}
+	var addrs []netip.Addr
+	if a, err := netip.ParseAddr(host); err == nil {
+		addrs = []netip.Addr{a}
+	} else if addrs, err = c.cfg.Resolver.LookupNetIP(ctx, "ip", host); err != nil {
+		return nil, ErrNoAnswer
+	}
+	if len(addrs) == 0 {
+		return nil, ErrNoAnswer
+	}
+	for _, a := range addrs {
+		if !public(a) && !(c.cfg.Loopback && a.Unmap().IsLoopback() && a.Zone() == "") {
+			return nil, ErrRefused
+		}
+	}
+	var d net.Dialer
+	for _, a := range addrs {
+		var conn net.Conn
+		if conn, err = d.DialContext(ctx, network, netip.AddrPortFrom(a.Unmap(), uint16(number)).String()); err == nil {
+			return conn, nil
+		}
+	}
+	return nil, ErrNoAnswer
+}
+
+// Answer is what came back: redirects are answers like others.
+type Answer struct {
+	Status int
+	Header http.Header
+	Body   []byte // at most [MaxBody] bytes; what is longer is cut
+}
+
+// Do sends a request and reads its answer. The url is checked again. Errors are [ErrRefused] and [ErrNoAnswer]; a Host
+// header of the caller's choice is not taken.
+func (c *Client) Do(ctx context.Context, method, raw string, header http.Header, body []byte) (*Answer, error) {
+	u, err := c.parse(raw)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, c.cfg.Timeout)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, method, u.String(), strings.NewReader(string(body)))
+	if err != nil {
+		return nil, ErrRefused
+	}
+	for name, values := range header {
+		req.Header[name] = values
+	}
+	res, err := c.http.Do(req)
+	if err != nil {
+		if errors.Is(err, ErrRefused) {
+			return nil, ErrRefused
+		}
+		return nil, ErrNoAnswer
+	}
+	defer res.Body.Close()
+	answer := &Answer{Status: res.StatusCode, Header: res.Header}
+	if c.cfg.IgnoreBody {
+		return answer, nil
+	}
+	if answer.Body, err = io.ReadAll(io.LimitReader(res.Body, MaxBody)); err != nil {
+		return nil, ErrNoAnswer
+	}
+	return answer, nil
+}
