@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/tollhq/toll"
@@ -138,7 +139,8 @@ func (x *exchange) pay(cred credential) bool {
 		x.refuse(x402.ReasonInvalidVersion, toll.NewError(toll.CodeBadX402Version), nil)
 		return false
 	case cred.token == "":
-		x.refuse("", toll.NewError(toll.CodePaymentRequired), nil)
+		x.refuse("", toll.NewError(toll.CodePaymentRequired).WithHint("Get an access token with POST /api/v1/x402/permissions and send it in "+
+			strings.Join(x.c.tokenHeaders, " or ")+"."), nil)
 		return false
 	}
 	if _, err := x402.DecodeToken(cred.token); err != nil {

@@ -417,3 +417,13 @@ func TestConcurrent(t *testing.T) {
 	}
 	d.want(t, 20, 20, 0)
 }
+
+// TestHint402 names the header in which the access token is looked for.
+func TestHint402(t *testing.T) {
+	h := paid.Handler(newDesk(1), &work{t: t}, paid.Plan(plan), paid.Credits(1), paid.TokenHeaders("x-token", "authorization"))
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, httptest.NewRequest("GET", "/", nil))
+	if w.Code != http.StatusPaymentRequired || !strings.Contains(w.Body.String(), "send it in x-token or authorization.") {
+		t.Errorf("%d %s", w.Code, w.Body)
+	}
+}

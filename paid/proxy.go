@@ -98,7 +98,8 @@ func (p *proxy) reverse() http.Handler {
 				return
 			}
 			p.c.log.Error("paid: the upstream failed", "error", err)
-			e := toll.NewError(toll.CodeUnavailable)
+			// Not CodeUnavailable: its callers may repeat, and the upstream may have done its work.
+			e := toll.NewError(toll.CodeInternal)
 			e.Message, e.Status = "The upstream did not answer.", http.StatusBadGateway
 			writeError(w, e, correlationID(r.Header))
 		},

@@ -85,7 +85,8 @@ func TestProxy(t *testing.T) {
 		t.Errorf("an answer that the upstream cut: %+v, burned %d", r, d.spent())
 	}
 	up.Close()
-	if r := send(t, "POST", s.URL+"/ask", sig, token); r.status != 502 || d.spent() != 12 {
+	if r := send(t, "POST", s.URL+"/ask", sig, token); r.status != 502 || d.spent() != 12 || !strings.Contains(r.body, `"code":"BCK.HTTP.500"`) ||
+		!strings.Contains(r.body, `"retryable":false`) {
 		t.Errorf("without upstream: %+v", r)
 	}
 }
