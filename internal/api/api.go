@@ -48,6 +48,8 @@ type Deps struct {
 	Pages []Page
 	// Quotas bound what one account may have.
 	Quotas Quotas
+	// TestClock is the clock of a sandbox behind Clock; nil: it cannot be moved, and has no routes.
+	TestClock *TestClock
 	// BodyTimeout is how long a request body may take to arrive, 0 = 30 s.
 	BodyTimeout time.Duration
 }
@@ -92,7 +94,7 @@ func newHandler(d Deps, routes []route) *handler {
 	d.PublicURL = strings.TrimRight(d.PublicURL, "/")
 	h := &handler{
 		Deps: d, log: d.Log, network: d.Environment.Network(), docsBase: d.PublicURL + "/docs/errors", bodyTimeout: d.BodyTimeout,
-		routes: newRouter(slices.Concat(routes, pageRoutes(d.Pages))),
+		routes: newRouter(slices.Concat(routesFor(routes, d.Environment == toll.Sandbox && d.TestClock != nil), pageRoutes(d.Pages))),
 	}
 	if h.log == nil {
 		h.log = slog.New(slog.DiscardHandler)
@@ -100,4 +102,9 @@ func newHandler(d Deps, routes []route) *handler {
 	h.prepareHeaders()
 	h.documents = sync.OnceValue(func() documents { return newDocuments(routes, d.Namespace) })
 	return h
+}
+
+// routesFor leaves out what a live service does not have.
+func routesFor(routes []route, sandbox bool) []route {
+	return slices.DeleteFunc(slices.Clone(routes), func(r route) bool { return r.sandbox && !sandbox })
 }

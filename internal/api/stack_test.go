@@ -38,6 +38,7 @@ type stack struct {
 	fac     *facilitator.Facilitator
 	clock   *clock
 	log     *lockedBuffer
+	built   api.Deps // what the handler was made of
 
 	b1, b2, s1 actor
 }
@@ -65,6 +66,12 @@ func (c *clock) advance(d time.Duration) {
 	defer c.mu.Unlock()
 	c.at = c.at.Add(d)
 }
+
+// offset is how far the clock was moved since the test began.
+func (c *clock) offset() time.Duration { return c.now().Sub(began) }
+
+// began is when every test begins.
+var began = time.Date(2026, 11, 21, 1, 52, 17, 872_000_000, time.UTC)
 
 type lockedBuffer struct {
 	mu sync.Mutex
@@ -98,7 +105,7 @@ func newStack(t testing.TB) *stack {
 func newStackOn(t testing.TB, st *store.Store) *stack {
 	t.Helper()
 	ctx := context.Background()
-	s := &stack{t: t, store: st, clock: &clock{at: time.Date(2026, 11, 21, 1, 52, 17, 872_000_000, time.UTC)}, log: &lockedBuffer{}}
+	s := &stack{t: t, store: st, clock: &clock{at: began}, log: &lockedBuffer{}}
 	log := slog.New(slog.NewTextHandler(s.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	ring := seal.New([32]byte{1, 2, 3})
 	var err error
@@ -111,10 +118,12 @@ func newStackOn(t testing.TB, st *store.Store) *stack {
 	s.fac = facilitator.New(facilitator.Deps{
 		Store: st, Ledger: s.ledger, Auth: s.auth, Checkout: desk, Environment: toll.Sandbox, Clock: s.clock.now, Log: log,
 	})
-	handler := api.New(api.Deps{
+	s.built = api.Deps{
 		Store: st, Auth: s.auth, Facilitator: s.fac, Checkout: desk, Ledger: s.ledger, Seal: ring.Seal, Open: ring.Open, Environment: toll.Sandbox,
+		TestClock: &api.TestClock{Ahead: s.clock.offset, Advance: func(_ context.Context, d time.Duration) error { s.clock.advance(d); return nil }},
 		PublicURL: publicURL, Release: "1.1.0", Clock: s.clock.now, Log: log, BodyTimeout: time.Second,
-	})
+	}
+	handler := api.New(s.built)
 	s.handler = handler
 	server := httptest.NewUnstartedServer(nil)
 	server.Listener = api.Listen(server.Listener)

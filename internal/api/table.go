@@ -33,6 +33,7 @@ type route struct {
 	anyVersion bool        // an unusable version header is passed over
 	union      union
 	retired    bool
+	sandbox    bool // not on live
 }
 
 func (r *route) success() int {

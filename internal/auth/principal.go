@@ -55,6 +55,20 @@ func (a *Auth) PrincipalByName(ctx context.Context, name string) (toll.Address, 
 	return p.Address, nil
 }
 
+// MakeOperator makes a principal an operator, who may move the clock of a sandbox. It cannot be asked for over the network.
+func (a *Auth) MakeOperator(ctx context.Context, owner toll.Address) error {
+	return a.store.Tx(ctx, func(tx *store.Tx) error { return store.MakeOperator(ctx, tx, owner) })
+}
+
+// IsOperator reports whether the address is that of an operator.
+func (a *Auth) IsOperator(ctx context.Context, owner toll.Address) (bool, error) {
+	p, err := store.PrincipalByAddress(ctx, a.store, owner)
+	if errors.Is(err, store.ErrNotFound) {
+		return false, nil
+	}
+	return p.Operator, err
+}
+
 // walletAAD binds a wallet key to its address and environment.
 func (a *Auth) walletAAD(addr toll.Address) []byte { return a.aad("wallet", addr.Lower()) }
 

@@ -150,7 +150,7 @@ func (m *market) serveAgent(ctx context.Context) error {
 // seed makes the people, the plan and the agent.
 func (m *market) seed(ctx context.Context) error {
 	for name, p := range map[string]*person{"builder": &m.builder, "subscriber": &m.subscriber, "visitor": &m.visitor} {
-		key, err := m.service.CreateKey(ctx, server.KeyRequest{Account: "dev-" + name, Name: "toll dev", ExpiresIn: 7 * 24 * time.Hour})
+		key, err := m.service.CreateKey(ctx, server.KeyRequest{Account: "dev-" + name, Name: "toll dev", ExpiresIn: 7 * 24 * time.Hour, Operator: true})
 		if err != nil {
 			return err
 		}

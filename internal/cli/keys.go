@@ -50,6 +50,7 @@ first use. --init makes the database too, before the first start of the service.
 	f.StringVar(&key.Prefix, "prefix", "", "prefix of the key, one that the service uses")
 	f.BoolVar(&local, "local", false, "work on the database of this machine")
 	f.StringVar(&key.Account, "account", "", "name of the account, with --local")
+	f.BoolVar(&key.Operator, "operator", false, "make the account an operator, who may move the clock of a sandbox, with --local")
 	f.BoolVar(&key.Init, "init", false, "make the database when there is none, with --local")
 	storeFlags(c, &cfg)
 	c.RunE = func(cmd *cobra.Command, _ []string) error {
@@ -58,7 +59,7 @@ first use. --init makes the database too, before the first start of the service.
 			return err
 		}
 		if !local {
-			for _, name := range []string{"account", "init", "data", "database", "master-key-file", "environment", "key-prefix"} {
+			for _, name := range []string{"account", "operator", "init", "data", "database", "master-key-file", "environment", "key-prefix"} {
 				if cmd.Flags().Changed(name) {
 					return usagef("--%s goes with --local", name)
 				}

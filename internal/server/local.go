@@ -22,6 +22,8 @@ type KeyRequest struct {
 	Version string
 	// Prefix of the key, empty for the one of the service.
 	Prefix string
+	// Operator makes the account an operator, who may move the clock of a sandbox.
+	Operator bool
 	// Init lets [CreateLocalKey] make the database. Without it a directory that holds none is refused with
 	// [ErrNoDatabase]: it may be mistyped.
 	Init bool
@@ -43,7 +45,7 @@ func CreateLocalKey(ctx context.Context, cfg Config, req KeyRequest) (toll.APIKe
 	if err != nil {
 		return toll.APIKey{}, err
 	}
-	key, err := createKey(ctx, f.auth, cfg.Clock(), req)
+	key, err := createKey(ctx, f.auth, f.clock.now(), req)
 	return key, errors.Join(err, f.close(context.WithoutCancel(ctx)))
 }
 
@@ -85,6 +87,11 @@ func createKey(ctx context.Context, a *auth.Auth, now time.Time, req KeyRequest)
 	address, err := a.CreatePrincipal(ctx, req.Account)
 	if err != nil {
 		return toll.APIKey{}, err
+	}
+	if req.Operator {
+		if err := a.MakeOperator(ctx, address); err != nil {
+			return toll.APIKey{}, err
+		}
 	}
 	return a.CreateKey(ctx, address, params, nil)
 }

@@ -24,6 +24,7 @@ type foundation struct {
 	store *store.Store
 	auth  *auth.Auth
 	ring  *seal.Ring
+	clock *clock
 }
 
 func (f *foundation) close(ctx context.Context) error {
@@ -71,6 +72,10 @@ func open(ctx context.Context, cfg Config, admin bool) (_ *foundation, err error
 		return nil, err
 	}
 	f.ring = ring
+	if f.clock, err = newClock(ctx, cfg.Clock, st, toll.Environment(environment)); err != nil {
+		return nil, err
+	}
+	cfg.Clock = f.clock.now
 	if f.auth, err = bootstrap(ctx, cfg, st, ring, admin); err != nil {
 		return nil, err
 	}

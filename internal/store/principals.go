@@ -13,6 +13,17 @@ type Principal struct {
 	Name      string // unique; "" for none
 	SealedKey []byte
 	CreatedAt time.Time
+	Operator  bool // see [MakeOperator]
+}
+
+// MakeOperator gives a principal the rights beyond its own records, such as moving the clock of a sandbox. [ErrNotFound]
+// when there is no such principal.
+func MakeOperator(ctx context.Context, tx *Tx, a toll.Address) error {
+	n, err := tx.Exec(ctx, "UPDATE principals SET is_operator = TRUE WHERE address = $1", a.Lower())
+	if err == nil && n == 0 {
+		return ErrNotFound
+	}
+	return err
 }
 
 // InsertPrincipal adds a principal. The error is [IsUnique] when the address or the name is taken.
@@ -22,7 +33,7 @@ func InsertPrincipal(ctx context.Context, tx *Tx, p Principal) error {
 	return err
 }
 
-const principalColumns = "SELECT address, name, sealed_key, created_at FROM principals WHERE "
+const principalColumns = "SELECT address, name, sealed_key, created_at, COALESCE(is_operator, FALSE) FROM principals WHERE "
 
 // PrincipalByAddress returns the owner of an address, or [ErrNotFound].
 func PrincipalByAddress(ctx context.Context, q Querier, a toll.Address) (Principal, error) {
@@ -38,7 +49,7 @@ func scanPrincipal(row *Row) (p Principal, err error) {
 	var address string
 	var name *string
 	var created int64
-	if err := row.Scan(&address, &name, &p.SealedKey, &created); err != nil {
+	if err := row.Scan(&address, &name, &p.SealedKey, &created, &p.Operator); err != nil {
 		return Principal{}, err
 	}
 	if name != nil {

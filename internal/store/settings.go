@@ -9,6 +9,13 @@ func Setting(ctx context.Context, q Querier, name string) ([]byte, error) {
 	return value, err
 }
 
+// LockSetting is [Setting] for who is going to change the value: others wait until the transaction ends.
+func LockSetting(ctx context.Context, tx *Tx, name string) ([]byte, error) {
+	var value []byte
+	err := tx.QueryRow(ctx, "SELECT value FROM settings WHERE name = $1"+tx.ForUpdate(), name).Scan(&value)
+	return value, err
+}
+
 // PutSettingIfAbsent stores a value unless there is one, and returns the one that is there afterwards. Two transactions
 // that put the same name run one after the other from here on.
 func PutSettingIfAbsent(ctx context.Context, tx *Tx, name string, value []byte) ([]byte, error) {
