@@ -27,7 +27,7 @@ var rooms = map[string]room{
 
 	"client":   {ours: "toll x402"},
 	"paid":     {ours: "toll x402"},
-	"tolltest": {ours: "toll x402 client internal/server"},
+	"tolltest": {ours: "toll x402 client internal/checkout/railtest internal/server"},
 
 	"internal/gate":            {},
 	"internal/seal":            {},

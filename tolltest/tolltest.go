@@ -21,6 +21,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/client"
+	"github.com/tollhq/toll/internal/checkout/railtest"
 	"github.com/tollhq/toll/internal/server"
 	"github.com/tollhq/toll/x402"
 )
@@ -32,6 +33,7 @@ type options struct {
 	plan  client.PlanParams
 	agent client.AgentParams
 	start time.Time
+	rail  *railtest.Rail
 }
 
 // WithPlan replaces the plan of the builder, by default one with a price, 100 credits an order and 1 to 10 credits a
@@ -43,6 +45,10 @@ func WithAgent(a client.AgentParams) Option { return func(o *options) { o.agent 
 
 // WithStart sets the first moment of the clock, by default the one of the machine.
 func WithStart(t time.Time) Option { return func(o *options) { o.start = t } }
+
+// WithPayments lets a stand-in take the money of orders in tokens. It pays at once, unless [Service.Decline] says otherwise;
+// without this option an order that costs something is refused, as no rail is there.
+func WithPayments() Option { return func(o *options) { o.rail = railtest.New() } }
 
 // Service is a running service. It is safe for concurrent use.
 type Service struct {
@@ -59,6 +65,8 @@ type Service struct {
 
 	builder toll.APIKey
 	client  *client.Client
+	clock   func() time.Time
+	rail    *railtest.Rail // nil without WithPayments
 	plan    toll.PlanID
 	agent   toll.AgentID
 	people  atomic.Int64
@@ -95,9 +103,9 @@ func Start(opts ...Option) (_ *Service, err error) {
 	for _, opt := range opts {
 		opt(&o)
 	}
-	s := &Service{base: o.start, stopped: make(chan error, 1)}
+	s := &Service{base: o.start, rail: o.rail, stopped: make(chan error, 1)}
 	began := time.Now()
-	clock := func() time.Time { return s.base.Add(time.Since(began) + time.Duration(s.offset.Load())) }
+	s.clock = func() time.Time { return s.base.Add(time.Since(began) + time.Duration(s.offset.Load())) }
 
 	if s.dir, err = os.MkdirTemp("", "tolltest-"); err != nil {
 		return nil, err
@@ -109,7 +117,11 @@ func Start(opts ...Option) (_ *Service, err error) {
 	s.url = "http://" + ln.Addr().String()
 	ctx, stop := context.WithCancel(context.Background())
 	s.stop = stop
-	if s.server, err = server.New(ctx, server.Config{Data: s.dir, Listen: ln.Addr().String(), Clock: clock}); err != nil {
+	cfg := server.Config{Data: s.dir, Listen: ln.Addr().String(), Clock: s.clock}
+	if s.rail != nil {
+		cfg.Rails.Crypto = s.rail
+	}
+	if s.server, err = server.New(ctx, cfg); err != nil {
 		stop()
 		return nil, errors.Join(err, ln.Close(), os.RemoveAll(s.dir))
 	}
@@ -172,6 +184,40 @@ func (s *Service) Advance(d time.Duration) {
 	s.offset.Add(int64(d))
 }
 
+// Now returns the time of the service.
+func (s *Service) Now() time.Time { return s.clock() }
+
+// Decline makes the stand-in of [WithPayments] refuse to pay from now on, or pay again.
+func (s *Service) Decline(on bool) {
+	if s.payments() {
+		s.rail.Behave(railtest.Behaviour{Decline: on, Reason: "the test declines"})
+	}
+}
+
+// Paid returns how many orders the stand-in of [WithPayments] has paid, and the sum in base units of their tokens.
+func (s *Service) Paid() (orders int, sum toll.Units) {
+	if s.payments() {
+		return s.rail.Charges()
+	}
+	return 0, sum
+}
+
+func (s *Service) payments() bool {
+	s.helper()
+	if s.rail == nil {
+		s.fail(errors.New("the service has no payments: start it with WithPayments"))
+	}
+	return s.rail != nil
+}
+
+// Mint grants credits of the builder's plan to a holder.
+func (s *Service) Mint(holder toll.Address, credits toll.Credits) {
+	s.helper()
+	if _, err := s.client.Mint(context.Background(), s.plan, holder, credits, 0); err != nil {
+		s.fail(err)
+	}
+}
+
 // Subscriber is someone who buys.
 type Subscriber struct {
 	Address toll.Address
@@ -195,9 +241,7 @@ func (s *Service) Subscriber(credits toll.Credits, opts ...client.TokenOption) *
 		return nil
 	}
 	if credits > 0 {
-		if _, err := s.client.Mint(ctx, s.plan, key.Address, credits, 0); err != nil {
-			s.fail(err)
-		}
+		s.Mint(key.Address, credits)
 	}
 	sub := &Subscriber{Address: key.Address, Client: client.New(key.Key, client.WithURL(s.url)), svc: s}
 	token, err := sub.Client.AccessToken(ctx, s.plan, opts...)
@@ -218,6 +262,20 @@ func (sub *Subscriber) Balance() toll.Credits {
 		return 0
 	}
 	return b.Balance
+}
+
+// Delegate lets access tokens of the subscriber spend up to this many cents, for a day of the service's clock, and returns
+// the id for [client.WithDelegation] and [client.PaidBy]. Orders through it need [WithPayments].
+func (sub *Subscriber) Delegate(limit toll.Cents) string {
+	sub.svc.helper()
+	d, err := sub.Client.CreateDelegation(context.Background(), client.DelegationParams{
+		Provider: toll.ProviderCrypto, SpendingLimit: limit, Lifetime: 24 * time.Hour, Currency: "usdc",
+	})
+	if err != nil {
+		sub.svc.fail(err)
+		return ""
+	}
+	return d.DelegationID
 }
 
 func (s *Service) helper() {

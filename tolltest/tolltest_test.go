@@ -1,6 +1,7 @@
 package tolltest_test
 
 import (
+	"errors"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -82,5 +83,65 @@ func TestWithPlanAndAgent(t *testing.T) {
 	}
 	if got := ann.Balance(); got != 6 {
 		t.Errorf("balance is %v, want 6", got)
+	}
+}
+
+func TestPayments(t *testing.T) {
+	svc := tolltest.New(t, tolltest.WithPayments())
+	ctx := t.Context()
+	ann := svc.Subscriber(0)
+	delegation := ann.Delegate(250)
+	o, err := ann.Client.OrderPlan(ctx, svc.Plan(), client.PaidBy(delegation))
+	if err != nil || !o.Success || o.CreditsGranted != 100 {
+		t.Fatalf("%+v, %v", o, err)
+	}
+	if got := ann.Balance(); got != 100 {
+		t.Errorf("balance %v", got)
+	}
+	if n, sum := svc.Paid(); n != 1 || sum.String() != "1000000" {
+		t.Errorf("%d orders paid, %v", n, sum)
+	}
+	svc.Decline(true)
+	if o, err := ann.Client.OrderPlan(ctx, svc.Plan(), client.PaidBy(delegation)); err == nil && o.Success {
+		t.Errorf("a declined order: %+v", o)
+	}
+	svc.Decline(false)
+	if _, err := ann.Client.OrderPlan(ctx, svc.Plan(), client.PaidBy(delegation)); err != nil {
+		t.Error(err)
+	}
+	d, err := ann.Client.Delegation(ctx, delegation)
+	if err != nil || d.AmountSpentCents != 200 || d.RemainingBudgetCents != 50 {
+		t.Errorf("%+v, %v", d, err)
+	}
+	_, err = ann.Client.OrderPlan(ctx, svc.Plan(), client.PaidBy(delegation))
+	var e *toll.Error
+	if !errors.As(err, &e) || e.HTTPStatus() != http.StatusPaymentRequired {
+		t.Errorf("above the limit: %v", err)
+	}
+	n := 0
+	for tx, err := range ann.Client.DelegationTransactions(ctx, delegation) {
+		if err != nil || tx.AmountCents != 100 {
+			t.Errorf("%+v, %v", tx, err)
+		}
+		n++
+	}
+	if n < 2 {
+		t.Errorf("%d transactions", n)
+	}
+	methods, err := ann.Client.PaymentMethods(ctx)
+	if err != nil || len(methods) != 1 || methods[0].Type != toll.PaymentWallet {
+		t.Errorf("%+v, %v", methods, err)
+	}
+	if _, err := ann.Client.RevokeDelegation(ctx, delegation); err != nil {
+		t.Error(err)
+	}
+	before := svc.Now()
+	svc.Advance(time.Hour)
+	if svc.Now().Sub(before) < time.Hour {
+		t.Error("the clock stood still")
+	}
+	svc.Mint(ann.Address, 7)
+	if got := ann.Balance(); got != 207 {
+		t.Errorf("balance %v", got)
 	}
 }
