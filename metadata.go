@@ -31,21 +31,36 @@ type Metadata struct {
 	CustomData     json.RawMessage `json:"customData,omitempty"` // a JSON object
 }
 
+// RawInput is JSON that a caller sent and that is kept as it is; null is the same as absent.
+type RawInput json.RawMessage
+
+// UnmarshalJSON keeps the text; null leaves nothing.
+func (r *RawInput) UnmarshalJSON(b []byte) error {
+	*r = nil
+	if string(b) != "null" {
+		*r = append(RawInput(nil), b...)
+	}
+	return nil
+}
+
+// MarshalJSON writes the text.
+func (r RawInput) MarshalJSON() ([]byte, error) { return json.RawMessage(r).MarshalJSON() }
+
 // MetadataInput is the metadata of a plan or an agent as it is sent; a member that is nil was absent or null. IsTrialPlan
 // and AccessLimit count for plans only.
 type MetadataInput struct {
-	Name           *string         `json:"name,omitzero"`
-	Description    *string         `json:"description,omitzero"`
-	Author         *string         `json:"author,omitzero"`
-	License        *string         `json:"license,omitzero"`
-	Tags           []string        `json:"tags,omitzero"`
-	Integration    *string         `json:"integration,omitzero"`
-	SampleLink     *string         `json:"sampleLink,omitzero"`
-	APIDescription *string         `json:"apiDescription,omitzero"`
-	DateCreated    *Time           `json:"dateCreated,omitzero"`
-	CustomData     json.RawMessage `json:"customData,omitzero"`
-	IsTrialPlan    *Bool           `json:"isTrialPlan,omitzero"`
-	AccessLimit    *LimitInput     `json:"accessLimit,omitzero"`
+	Name           *string     `json:"name,omitzero"`
+	Description    *string     `json:"description,omitzero"`
+	Author         *string     `json:"author,omitzero"`
+	License        *string     `json:"license,omitzero"`
+	Tags           []string    `json:"tags,omitzero"`
+	Integration    *string     `json:"integration,omitzero"`
+	SampleLink     *string     `json:"sampleLink,omitzero"`
+	APIDescription *string     `json:"apiDescription,omitzero"`
+	DateCreated    *Time       `json:"dateCreated,omitzero"`
+	CustomData     RawInput    `json:"customData,omitzero"`
+	IsTrialPlan    *Bool       `json:"isTrialPlan,omitzero"`
+	AccessLimit    *LimitInput `json:"accessLimit,omitzero"`
 }
 
 // or fills the members that are missing from the flat members of dialect A.
@@ -93,7 +108,7 @@ func (in MetadataInput) normalize(path string, now time.Time, f *faultList) Meta
 		t := At(now.UTC().Truncate(time.Millisecond))
 		m.DateCreated = &t
 	}
-	m.CustomData = customData(in.CustomData, at(path, "customData"), f)
+	m.CustomData = customData(json.RawMessage(in.CustomData), at(path, "customData"), f)
 	return m
 }
 

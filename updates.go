@@ -47,7 +47,9 @@ func (u MetadataUpdate) apply(m Metadata, path string, created time.Time, f *fau
 	}
 	ontoList(u.Tags, &in.Tags)
 	u.DateCreated.onto(&in.DateCreated)
-	ontoList(u.CustomData, &in.CustomData)
+	if u.CustomData.IsSet {
+		in.CustomData = RawInput(orZero(u.CustomData.Value))
+	}
 	if u.Name.IsSet && orZero(u.Name.Value) == "" {
 		f.add(at(path, "name"), "is required and cannot be cleared")
 	}
@@ -58,7 +60,7 @@ func (u MetadataUpdate) apply(m Metadata, path string, created time.Time, f *fau
 func (m Metadata) input() MetadataInput {
 	return MetadataInput{
 		Name: &m.Name, Description: &m.Description, Author: &m.Author, License: &m.License, Tags: m.Tags, Integration: &m.Integration,
-		SampleLink: &m.SampleLink, APIDescription: &m.APIDescription, DateCreated: m.DateCreated, CustomData: m.CustomData,
+		SampleLink: &m.SampleLink, APIDescription: &m.APIDescription, DateCreated: m.DateCreated, CustomData: RawInput(m.CustomData),
 	}
 }
 

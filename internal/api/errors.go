@@ -15,6 +15,9 @@ import (
 // its cause; the log has the cause under the same correlation id.
 func (c *call) fail(err error) {
 	e := toll.AsError(err)
+	if e.Code == toll.CodeInternal && errors.Is(err, context.DeadlineExceeded) {
+		e = toll.NewError(toll.CodeDatabaseUnavailable).WithCause(err)
+	}
 	status := e.HTTPStatus()
 	c.log(e, status)
 	header := c.w.Header()

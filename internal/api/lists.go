@@ -1,10 +1,12 @@
 package api
 
 import (
+	"context"
 	"math"
 	"net/url"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/store"
@@ -52,8 +54,14 @@ func (c *call) values() (url.Values, error) {
 	return q, nil
 }
 
-// page reads the paging parameters.
+// listTime is how long the database may look for one page.
+const listTime = 5 * time.Second
+
+// page reads the paging parameters. What the call reads from here on has a deadline: a list is the dearest read there is.
 func (c *call) page() (store.Page, url.Values, error) {
+	ctx, cancel := context.WithTimeout(c.r.Context(), listTime)
+	context.AfterFunc(c.r.Context(), cancel) // net/http ends that one with the request
+	c.r = c.r.WithContext(ctx)
 	p := store.Page{Number: 1, Size: 10, Sort: store.SortCreated}
 	q, err := c.values()
 	if err != nil {

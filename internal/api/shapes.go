@@ -153,6 +153,7 @@ func aliases() map[reflect.Type]reflect.Type {
 		reflect.TypeFor[toll.Hash]():            reflect.TypeFor[hashShape](),
 		reflect.TypeFor[toll.Time]():            reflect.TypeFor[timeShape](),
 		reflect.TypeFor[json.RawMessage]():      reflect.TypeFor[rawShape](),
+		reflect.TypeFor[toll.RawInput]():        reflect.TypeFor[rawShape](),
 		reflect.TypeFor[toll.LimitInput]():      reflect.TypeFor[limitShape](),
 		reflect.TypeFor[toll.RedemptionInput](): reflect.TypeFor[typeShape](),
 		reflect.TypeFor[toll.EndpointList]():    reflect.TypeFor[endpointsShape](),
