@@ -70,6 +70,7 @@ func TestFollowEvents_End(t *testing.T) {
 	defer s.Close()
 	c := client.New(key, client.WithURL(s.URL))
 	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
 	n := 0
 	for _, err := range c.FollowEvents(ctx, "") {
 		if err != nil {
