@@ -2,6 +2,7 @@ package server_test
 
 import (
 	"bytes"
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -216,6 +217,33 @@ func (r *run) filledJSON(t *testing.T, raw json.RawMessage) any {
 	return r.fill(t, v)
 }
 
+// encoded makes texts of what a request wants as JSON inside a text, or as base64 of it.
+func encoded(t *testing.T, v any) any {
+	t.Helper()
+	switch v := v.(type) {
+	case map[string]any:
+		for name, encode := range map[string]func([]byte) string{
+			"$json": func(b []byte) string { return string(b) }, "$base64": base64.StdEncoding.EncodeToString, "$base64url": base64.RawURLEncoding.EncodeToString,
+		} {
+			if inner, ok := v[name]; ok && len(v) == 1 {
+				text, err := json.Marshal(encoded(t, inner))
+				if err != nil {
+					t.Fatal(err)
+				}
+				return encode(text)
+			}
+		}
+		for name := range v {
+			v[name] = encoded(t, v[name])
+		}
+	case []any:
+		for i := range v {
+			v[i] = encoded(t, v[i])
+		}
+	}
+	return v
+}
+
 func (r *run) request(t *testing.T, c *conformanceCase, correlation string) *http.Request {
 	t.Helper()
 	var body []byte
@@ -224,7 +252,7 @@ func (r *run) request(t *testing.T, c *conformanceCase, correlation string) *htt
 		body = []byte(r.text(t, *c.Request.RawBody))
 	case len(c.Request.Body) > 0:
 		var err error
-		if body, err = json.Marshal(r.filledJSON(t, c.Request.Body)); err != nil {
+		if body, err = json.Marshal(encoded(t, r.filledJSON(t, c.Request.Body))); err != nil {
 			t.Fatal(err)
 		}
 	}

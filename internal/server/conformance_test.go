@@ -17,6 +17,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/checkout"
+	"github.com/tollhq/toll/internal/checkout/railtest"
 	"github.com/tollhq/toll/internal/server"
 	"github.com/tollhq/toll/internal/store/storetest"
 	"github.com/tollhq/toll/x402"
@@ -36,8 +38,6 @@ var disagreements = map[string]string{
 var unreachable = map[string]string{
 	"signDelegation success":      "needs the chain rail",
 	"receiveStripeEvent success":  "needs the card rail, which checks the signature",
-	"openCheckout success":        "needs the card rail",
-	"openStripePayment success":   "needs the card rail",
 	"deletePaymentMethod success": "cards are enrolled on a page that comes with the card rail",
 }
 
@@ -121,10 +121,10 @@ type conformanceService struct {
 	bytes []string // what has left the service, answer by answer
 }
 
-func (s *suite) start(t *testing.T, v storetest.Variant, brand x402.Namespace, prefix string) *conformanceService {
+func (s *suite) start(t *testing.T, v storetest.Variant, brand x402.Namespace, prefix string, rails checkout.Rails) *conformanceService {
 	t.Helper()
 	database := storetest.Config(t, v)
-	cfg := server.Config{Data: database.Data, Database: database.Database, Namespace: brand, KeyPrefix: prefix, Release: "1.1.0"}
+	cfg := server.Config{Data: database.Data, Database: database.Database, Namespace: brand, KeyPrefix: prefix, Release: "1.1.0", Rails: rails}
 	if cfg.Database != "" {
 		cfg.MasterKeyFile = freshMasterKey(t)
 	}
@@ -138,9 +138,9 @@ func (s *suite) start(t *testing.T, v storetest.Variant, brand x402.Namespace, p
 	return &conformanceService{suite: s, server: srv, url: url, brand: brand, prefix: prefix, receiver: receiver.URL}
 }
 
-func (s *conformanceService) newKey(t *testing.T, account string, _ bool) toll.APIKey {
+func (s *conformanceService) newKey(t *testing.T, account string, operator bool) toll.APIKey {
 	t.Helper()
-	key, err := s.server.CreateKey(t.Context(), server.KeyRequest{Account: account})
+	key, err := s.server.CreateKey(t.Context(), server.KeyRequest{Account: account, Operator: operator})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -157,9 +157,33 @@ func (s *conformanceService) record(a caseAnswer) {
 	s.bytes = append(s.bytes, b.String())
 }
 
-// run makes every file, in both API versions. Files that move the clock of the service come last.
+// both runs the files on two services, one of them with rails that pay, and returns everything that left them.
+func (s *suite) both(t *testing.T, v storetest.Variant, brand x402.Namespace, prefix string) (left []string) {
+	t.Helper()
+	page := railtest.New()
+	page.Behave(railtest.Behaviour{Person: true})
+	railed, plain := []conformanceFile{}, []conformanceFile{}
+	for _, f := range conformanceFiles(t) {
+		if slices.Contains(f.Needs, "rail") {
+			railed = append(railed, f)
+		} else {
+			plain = append(plain, f)
+		}
+	}
+	for _, part := range []struct {
+		files []conformanceFile
+		rails checkout.Rails
+	}{{plain, checkout.Rails{}}, {railed, checkout.Rails{Crypto: railtest.New(), Card: page}}} {
+		service := s.start(t, v, brand, prefix, part.rails)
+		service.run(t, part.files)
+		left = append(left, service.bytes...)
+	}
+	return left
+}
+
+// run makes the files, in both API versions. Files that move the clock of the service come last.
 func (s *conformanceService) run(t *testing.T, files []conformanceFile) {
-	files = slices.Clone(files)
+	t.Helper()
 	slices.SortStableFunc(files, func(a, b conformanceFile) int {
 		return strings.Compare(strconv.FormatBool(slices.Contains(a.Needs, "clock")), strconv.FormatBool(slices.Contains(b.Needs, "clock")))
 	})
@@ -235,11 +259,10 @@ func (s *suite) see(r *run, c *conformanceCase, a caseAnswer) (faults []string) 
 
 // TestConformance runs the language-neutral files of testdata/conformance against a service, over HTTP.
 func TestConformance(t *testing.T) {
-	files := conformanceFiles(t)
 	for _, v := range []storetest.Variant{storetest.SQLite, storetest.Postgres} {
 		t.Run(string(v), func(t *testing.T) {
 			s := newSuite(t)
-			s.start(t, v, x402.Default, "").run(t, files)
+			s.both(t, v, x402.Default, "")
 			s.checkCoverage(t)
 		})
 	}
@@ -270,9 +293,7 @@ func (s *suite) checkCoverage(t *testing.T) {
 // TestConformance_Brand runs the files against a service with other brand words: not one byte of the default brand may
 // leave it.
 func TestConformance_Brand(t *testing.T) {
-	s := newSuite(t).start(t, storetest.SQLite, x402.Namespace{Scheme: "acme", Header: "Acme", Word: "acme"}, "acme-sandbox")
-	s.run(t, conformanceFiles(t))
-	for _, answer := range s.bytes {
+	for _, answer := range newSuite(t).both(t, storetest.SQLite, x402.Namespace{Scheme: "acme", Header: "Acme", Word: "acme"}, "acme-sandbox") {
 		if at := brandWord(answer); at != "" {
 			t.Errorf("a word of the default brand leaves the service: %s", at)
 		}
