@@ -91,3 +91,6 @@ type Payment struct {
 func (p *Payment) decided() bool {
 	return p.Status == toll.OrderConfirmed || p.Status == toll.OrderFinal || p.Status == toll.OrderFailed
 }
+
+// TakesCards reports whether fiat plans can be bought.
+func (c *Checkout) TakesCards() bool { return c.rails.Card != nil }
