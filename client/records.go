@@ -144,6 +144,12 @@ type Health struct {
 	Timestamp toll.Time `json:"timestamp"`
 }
 
+// Readiness tells what works.
+type Readiness struct {
+	Status string            `json:"status"` // ready or not_ready
+	Checks map[string]string `json:"checks"` // ok, failing or off by database, chain and card; the database alone decides
+}
+
 // Versions says which API versions there are, and which one this client gets.
 type Versions struct {
 	Current                 string   `json:"current"`

@@ -8,6 +8,7 @@ import (
 	"net/url"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/x402"
 )
 
 // Call is the way to an operation that has no method here: path begins with "/", in is sent as JSON (nil: no body) and a
@@ -166,6 +167,28 @@ func (c *Client) Info(ctx context.Context) (*Info, error) {
 func (c *Client) Health(ctx context.Context) (*Health, error) {
 	var out Health
 	if err := c.get(ctx, "/health", &out); err != nil {
+		return nil, err
+	}
+	return &out, nil
+}
+
+// Ready says what works, and whether requests can be served: not_ready is an answer, not an error.
+func (c *Client) Ready(ctx context.Context) (*Readiness, error) {
+	a, err := c.send(ctx, call{method: http.MethodGet, path: "/ready"})
+	if err != nil {
+		return nil, err
+	}
+	var out Readiness
+	if err := x402.Decode(a.body, &out); err != nil || out.Status == "" {
+		return nil, a.err()
+	}
+	return &out, nil
+}
+
+// Supported returns the payments that the service takes, as standard x402 software asks.
+func (c *Client) Supported(ctx context.Context) (*x402.Supported, error) {
+	var out x402.Supported
+	if err := c.get(ctx, api("/x402/supported"), &out); err != nil {
 		return nil, err
 	}
 	return &out, nil

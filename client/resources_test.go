@@ -207,6 +207,8 @@ func TestGoldenRequests(t *testing.T) {
 		func() { c.TestWebhook(ctx, "w-1") },
 		func() { firstOf(c.WebhookDeliveries(ctx, "w-1", client.Filter("status", "failed"))) },
 		func() { c.ResendDelivery(ctx, "w-1", "d-1") },
+		func() { c.Ready(ctx) },
+		func() { c.Supported(ctx) },
 		func() { c.Clock(ctx) },
 		func() { c.AdvanceClock(ctx, 90*time.Minute) },
 	} {
@@ -227,5 +229,16 @@ func TestGoldenRequests(t *testing.T) {
 	}
 	if want, err := os.ReadFile(path); err != nil || string(want) != dump.String() {
 		t.Errorf("%s (%v)\ngot\n%s", path, err, dump.String())
+	}
+}
+
+func TestReady(t *testing.T) {
+	s := serve(t, always(503, `{"status":"not_ready","checks":{"database":"failing","chain":"off","card":"off"}}`))
+	if r, err := s.client().Ready(context.Background()); err != nil || r.Status != "not_ready" || r.Checks["database"] != "failing" {
+		t.Errorf("%+v, %v", r, err)
+	}
+	s = serve(t, always(502, "<html>"))
+	if r, err := s.client().Ready(context.Background()); !errors.Is(err, toll.NewError(toll.CodeUnavailable)) {
+		t.Errorf("%+v, %v", r, err)
 	}
 }
