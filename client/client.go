@@ -35,6 +35,7 @@ type Client struct {
 	names     x402.Namespace
 	log       *slog.Logger
 	sleep     func(d time.Duration) <-chan time.Time
+	now       func() time.Time
 	info      atomic.Pointer[Info]
 	// deprecated says that a deprecated form was reported.
 	deprecated atomic.Bool
@@ -101,7 +102,7 @@ func New(key string, opts ...Option) *Client {
 	c := &Client{
 		key: strings.TrimSpace(key), http: &http.Client{Transport: newTransport()}, timeout: defaultTimeout, version: Version,
 		userAgent: defaultAgent, retries: 2, maxWait: 5 * time.Second, names: x402.Default,
-		log: slog.New(slog.DiscardHandler), sleep: time.After,
+		log: slog.New(slog.DiscardHandler), sleep: time.After, now: time.Now,
 	}
 	address := os.Getenv("TOLL_URL")
 	if address == "" {

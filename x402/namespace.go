@@ -35,6 +35,16 @@ func (n Namespace) HeaderResolvedFrom() string { return n.Header + "-Version-Res
 // HeaderRequestID is the response header of a streamed paid answer.
 func (n Namespace) HeaderRequestID() string { return n.Header + "-Request-Id" }
 
+// HeaderWebhookID is the header of a delivery to a webhook that names it.
+func (n Namespace) HeaderWebhookID() string { return n.Header + "-Webhook-Id" }
+
+// HeaderWebhookTimestamp is the header of a delivery that says when it was sent, in seconds since 1970.
+func (n Namespace) HeaderWebhookTimestamp() string { return n.Header + "-Webhook-Timestamp" }
+
+// HeaderWebhookSignature is the header of a delivery that proves who sent it: "v1=" and the HMAC-SHA256 of
+// "id.timestamp.body" in hex, one for each valid secret.
+func (n Namespace) HeaderWebhookSignature() string { return n.Header + "-Webhook-Signature" }
+
 // ReasonSignature is the reason of an access token that does not verify.
 func (n Namespace) ReasonSignature() string { return "invalid_" + n.Scheme + "_payload_signature" }
 
