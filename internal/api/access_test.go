@@ -47,7 +47,7 @@ func dump(t *testing.T, st *store.Store) string {
 
 // Every route of the document, called by everybody with the ids of B1. The owner comes last, as only it may change them.
 func TestT17_PrivilegeMatrix(t *testing.T) {
-	s := newStack(t)
+	s, _, _ := newPaidStack(t)
 	plan := s.plan(s.b1, freePlan)
 	agent := s.agent(s.b1, plan)
 	token, _ := s.token(s.s1, plan)
@@ -61,6 +61,12 @@ func TestT17_PrivilegeMatrix(t *testing.T) {
 
 	loose, spare := s.plan(s.b1, freePlan), s.plan(s.b1, freePlan)
 	spareAgent := s.agent(s.b1, spare)
+	fiat := s.plan(s.b1, cardPlan)
+	const limit = `{"provider":"erc4337","spendingLimitCents":1000,"durationSecs":3600,"currency":"usdc"}`
+	delegation := s.do(s.b1, "POST", base+"/delegation/create", limit).text(t, "delegationId")
+	doomedDelegation := s.do(s.b1, "POST", base+"/delegation/create", limit).text(t, "delegationId")
+	s.card(s.b1, "pm_kept")
+	s.card(s.b1, "pm_doomed")
 	revoked := s.keyOf(s.b1.address, "1.1")
 	_, err := s.auth.RevokeKey(context.Background(), s.b1.address, revoked.keyID)
 	must(t, err)
@@ -91,6 +97,10 @@ func TestT17_PrivilegeMatrix(t *testing.T) {
 		"verify": {owned, paymentBody(plan, token, "")}, "settle": {owned, paymentBody(plan, token, "")}, "release": {mine, `{"agentRequestId":"` + held + `"}`},
 		"updateAgent": {owned, `{"description":"changed"}`}, "setAgentListed": {owned, ""}, "attachPlan": {owned, ""}, "detachPlan": {owned, ""},
 		"updatePlan": {owned, `{"description":"changed"}`}, "setPlanListed": {owned, ""},
+		"openCheckout": {keyed, "{}"}, "openStripePayment": {keyed, `{"planId":"` + fiat + `"}`}, "receiveStripeEvent": {[5]int{424, 424, 424, 424, 424}, "{}"},
+		"createDelegation": {created, limit}, "signDelegation": {[5]int{401, 401, 404, 404, 503}, `{"signature":"0x"}`}, "listDelegations": {keyed, ""}, "readDelegation": {mine, ""},
+		"revokeDelegation": {mine, ""}, "listDelegationTransactions": {mine, ""}, "listPaymentMethods": {keyed, ""}, "updatePaymentMethod": {mine, `{"alias":"y"}`}, "deletePaymentMethod": {mine, ""},
+		"readClock": {keyed, ""}, "advanceClock": {[5]int{401, 401, 403, 403, 403}, `{"advanceSecs":1}`},
 		"readSettlement": {parties, ""}, "findSettlement": {parties, ""},
 		"createPermission": {created, `{"planId":"` + plan + `"}`}, "listPermissions": {keyed, ""}, "readPermission": {mine, ""}, "revokePermission": {mine, ""},
 		"createKey": {created, `{}`}, "listKeys": {keyed, ""}, "readKey": {mine, ""}, "updateKey": {mine, `{"name":"y"}`}, "revokeKey": {mine, ""},
@@ -98,6 +108,7 @@ func TestT17_PrivilegeMatrix(t *testing.T) {
 	}
 	changes := map[string]bool{
 		"registerAgent": true, "registerAgentWithPlan": true, "registerPlan": true, "orderPlan": true, "mintCredits": true, "mintExpirableCredits": true,
+		"openCheckout": true, "openStripePayment": true, "createDelegation": true, "revokeDelegation": true, "updatePaymentMethod": true, "deletePaymentMethod": true,
 		"updateAgent": true, "setAgentListed": true, "attachPlan": true, "detachPlan": true, "updatePlan": true, "setPlanListed": true,
 		"settle": true, "release": true, "createPermission": true, "revokePermission": true, "createKey": true, "updateKey": true, "revokeKey": true,
 	}
@@ -109,14 +120,20 @@ func TestT17_PrivilegeMatrix(t *testing.T) {
 			t.Errorf("%s is not in the matrix", op.id)
 			continue
 		}
-		agent, plan := agent, plan // those that other rows need stay as they are
+		agent, plan, delegation, method := agent, plan, delegation, "pm_kept" // those that other rows need stay as they are
 		switch op.id {
+		case "openCheckout":
+			plan = fiat
+		case "revokeDelegation":
+			delegation = doomedDelegation
+		case "deletePaymentMethod":
+			method = "pm_doomed"
 		case "attachPlan":
 			plan = loose
 		case "detachPlan", "updateAgent", "setAgentListed", "updatePlan", "setPlanListed":
 			agent, plan = spareAgent, spare
 		}
-		path := strings.NewReplacer("{state}", "false", "{agentId}", agent, "{planId}", plan, "{address}", s.s1.address.String(), "{orderId}", order, "{agentRequestId}", request).Replace(op.path)
+		path := strings.NewReplacer("{state}", "false", "{delegationId}", delegation, "{paymentMethodId}", method, "{agentId}", agent, "{planId}", plan, "{address}", s.s1.address.String(), "{orderId}", order, "{agentRequestId}", request).Replace(op.path)
 		key, hash := s.b1.keyID.String(), permission
 		switch op.id {
 		case "findSettlement":

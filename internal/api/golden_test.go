@@ -79,7 +79,7 @@ var wellKnown = map[string]bool{
 	"0x036CbD53842c5426634e7929541eC2318f3dCF7e": true, "0x808456652fdb597867f38412077A9182bf77359F": true, "0x1FCcaBF8D461cCc8259CB09aE54b4Ff9a90718B3": true,
 }
 
-var tails = regexp.MustCompile(`"tail":"[^"]*"|"(x|kid)":"[^"]*"`)
+var tails = regexp.MustCompile(`"(tail|last4)":"[^"]*"|"(x|kid)":"[^"]*"`)
 
 func (r *recorder) call(version, op string, who actor, method, path, body string) answer {
 	r.s.t.Helper()
@@ -121,6 +121,7 @@ func TestGolden(t *testing.T) {
 		s := newStack(t)
 		r := &recorder{s: s, names: map[string]*names{}, files: files}
 		record(r, version)
+		recordMoney(t, version, files)
 	}
 	dir := filepath.Join("..", "..", "testdata", "wire")
 	for key, exchanges := range files {

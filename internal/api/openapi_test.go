@@ -74,7 +74,8 @@ func TestAnswersFitTheDocument(t *testing.T) {
 			for _, fault := range doc.check(media["schema"], decodeAny(t, e.Response.Body), op+" "+e.Response.Line) {
 				t.Error(fault)
 			}
-			if code, _ := decodeAny(t, e.Response.Body).(map[string]any)["code"].(string); code != "" && e.Response.Line >= "400" {
+			record, _ := decodeAny(t, e.Response.Body).(map[string]any)
+			if code, _ := record["code"].(string); code != "" && e.Response.Line >= "400" {
 				if description, _ := response["description"].(string); !strings.Contains(description, code) {
 					t.Errorf("%s: %s is not among the documented codes of %s: %s", op, code, e.Response.Line, description)
 				}

@@ -17,6 +17,7 @@ import (
 type (
 	creditsShape   struct{}
 	unitsShape     struct{}
+	centsShape     struct{}
 	exactShape     struct{}
 	intShape       struct{}
 	boolShape      struct{}
@@ -56,6 +57,10 @@ func (creditsShape) Schema(huma.Registry) *huma.Schema {
 
 func (unitsShape) Schema(huma.Registry) *huma.Schema {
 	return text(`^(0|[1-9][0-9]{0,77})$`, "Token base units or seconds, 0 to 2^256-1. A request may also send a JSON integer.")
+}
+
+func (centsShape) Schema(huma.Registry) *huma.Schema {
+	return text(`^(0|[1-9][0-9]{0,12})$`, "Cents, up to 10^12. A request may also send a JSON integer.")
 }
 
 func (exactShape) Schema(huma.Registry) *huma.Schema {
@@ -144,6 +149,7 @@ func aliases() map[reflect.Type]reflect.Type {
 	return map[reflect.Type]reflect.Type{
 		reflect.TypeFor[toll.Credits]():         reflect.TypeFor[creditsShape](),
 		reflect.TypeFor[toll.Units]():           reflect.TypeFor[unitsShape](),
+		reflect.TypeFor[toll.Cents]():           reflect.TypeFor[centsShape](),
 		reflect.TypeFor[toll.ExactInt]():        reflect.TypeFor[exactShape](),
 		reflect.TypeFor[toll.Int]():             reflect.TypeFor[intShape](),
 		reflect.TypeFor[toll.Bool]():            reflect.TypeFor[boolShape](),

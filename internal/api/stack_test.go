@@ -17,6 +17,7 @@ import (
 	"github.com/tollhq/toll/internal/api"
 	"github.com/tollhq/toll/internal/auth"
 	"github.com/tollhq/toll/internal/checkout"
+	"github.com/tollhq/toll/internal/checkout/railtest"
 	"github.com/tollhq/toll/internal/facilitator"
 	"github.com/tollhq/toll/internal/ledger"
 	"github.com/tollhq/toll/internal/seal"
@@ -104,6 +105,20 @@ func newStack(t testing.TB) *stack {
 
 func newStackOn(t testing.TB, st *store.Store) *stack {
 	t.Helper()
+	return newStackWith(t, st, checkout.Rails{})
+}
+
+// newPaidStack is newStack with stand-ins that pay: the crypto one at once, the card one when its page is completed.
+func newPaidStack(t testing.TB) (s *stack, crypto, card *railtest.Rail) {
+	t.Helper()
+	st, _ := storetest.Open(t, store.SQLite)
+	crypto, card = railtest.New(), railtest.New()
+	card.Behave(railtest.Behaviour{Person: true})
+	return newStackWith(t, st, checkout.Rails{Crypto: crypto, Card: card}), crypto, card
+}
+
+func newStackWith(t testing.TB, st *store.Store, rails checkout.Rails) *stack {
+	t.Helper()
 	ctx := context.Background()
 	s := &stack{t: t, store: st, clock: &clock{at: began}, log: &lockedBuffer{}}
 	log := slog.New(slog.NewTextHandler(s.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
@@ -114,14 +129,16 @@ func newStackOn(t testing.TB, st *store.Store) *stack {
 	})
 	must(t, err)
 	s.ledger = ledger.New(st, ledger.Config{Clock: s.clock.now, Log: log, MACKey: s.auth.MACKey()})
-	desk := checkout.New(checkout.Deps{Store: st, Ledger: s.ledger, Clock: s.clock.now})
+	desk := checkout.New(checkout.Deps{
+		Store: st, Ledger: s.ledger, Rails: rails, Clock: s.clock.now, Log: log, SignReference: s.auth.SignReference, OpenReference: s.auth.OpenReference,
+	})
 	s.fac = facilitator.New(facilitator.Deps{
 		Store: st, Ledger: s.ledger, Auth: s.auth, Checkout: desk, Environment: toll.Sandbox, Clock: s.clock.now, Log: log,
 	})
 	s.built = api.Deps{
 		Store: st, Auth: s.auth, Facilitator: s.fac, Checkout: desk, Ledger: s.ledger, Seal: ring.Seal, Open: ring.Open, Environment: toll.Sandbox,
 		TestClock: &api.TestClock{Ahead: s.clock.offset, Advance: func(_ context.Context, d time.Duration) error { s.clock.advance(d); return nil }},
-		PublicURL: publicURL, Release: "1.1.0", Clock: s.clock.now, Log: log, BodyTimeout: time.Second,
+		PublicURL: publicURL, Release: "1.1.0", Clock: s.clock.now, Log: log, Patience: time.Second,
 	}
 	handler := api.New(s.built)
 	s.handler = handler
@@ -133,6 +150,9 @@ func newStackOn(t testing.TB, st *store.Store) *stack {
 	s.url = server.URL
 	t.Cleanup(func() {
 		server.Close()
+		if err := desk.Close(ctx); err != nil {
+			t.Errorf("close checkout: %v", err)
+		}
 		if err := s.ledger.Close(ctx); err != nil {
 			t.Errorf("close ledger: %v", err)
 		}
@@ -277,6 +297,28 @@ func (s *stack) plan(who actor, body string) string {
 
 // freePlan is a free plan of 100 credits, 5 per request.
 const freePlan = `{"name":"Free","priceConfig":{"priceType":"FREE"},"creditsConfig":{"creditsType":"FIXED","amount":100,"minAmount":5}}`
+
+// operator is somebody who may move the clock.
+func (s *stack) operator() actor {
+	s.t.Helper()
+	who := s.actor("operator")
+	must(s.t, s.auth.MakeOperator(context.Background(), who.address))
+	return who
+}
+
+// card enrols a card of somebody, as the card rail would.
+func (s *stack) card(who actor, id string) {
+	s.t.Helper()
+	ctx := context.Background()
+	must(s.t, s.store.Tx(ctx, func(tx *store.Tx) error {
+		return store.PutPaymentMethod(ctx, tx, &store.PaymentMethod{
+			Owner: who.address, ID: id, Provider: toll.ProviderCard, Brand: "visa", Last4: "4242", ExpMonth: 12, ExpYear: 2030, CreatedAt: s.clock.now(),
+		})
+	}))
+}
+
+// cardPlan costs one dollar.
+const cardPlan = `{"name":"Card","priceConfig":{"isCrypto":false,"amounts":["1000000"]},"creditsConfig":{"amount":100,"minAmount":5}}`
 
 // pricedPlan costs one USDC.
 const pricedPlan = `{"name":"Basic","description":"100 calls","priceConfig":{"priceType":"FIXED_PRICE","tokenAddress":"0x036CbD53842c5426634e7929541eC2318f3dCF7e","amounts":[1000000]},"creditsConfig":{"creditsType":"FIXED","amount":100,"minAmount":5}}`
