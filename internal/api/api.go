@@ -50,8 +50,10 @@ type Deps struct {
 	Quotas Quotas
 	// TestClock is the clock of a sandbox behind Clock; nil: it cannot be moved, and has no routes.
 	TestClock *TestClock
-	// BodyTimeout is how long a request body may take to arrive, 0 = 30 s.
-	BodyTimeout time.Duration
+	// Limits bound the rate of calls; zero: no limit.
+	Limits Limits
+	// Patience is how long a body or an answer may take on its way, besides a second for each 64 KiB; 0 = 10 s.
+	Patience time.Duration
 }
 
 type handler struct {
@@ -59,9 +61,10 @@ type handler struct {
 	log          *slog.Logger
 	authenticate func(context.Context, []string) (auth.Caller, error)
 	routes       *router
+	gatekeeper   *gatekeeper // nil: no limits
 	network      string
 	docsBase     string
-	bodyTimeout  time.Duration
+	patience     time.Duration
 
 	versionHeader, fromHeader string // in the form of http.Header keys
 	versionTexts              map[gate.Version][]string
@@ -88,17 +91,18 @@ func newHandler(d Deps, routes []route) *handler {
 	if d.Clock == nil {
 		d.Clock = time.Now
 	}
-	if d.BodyTimeout == 0 {
-		d.BodyTimeout = bodyTimeout
+	if d.Patience == 0 {
+		d.Patience = patience
 	}
 	d.PublicURL = strings.TrimRight(d.PublicURL, "/")
 	h := &handler{
-		Deps: d, log: d.Log, network: d.Environment.Network(), docsBase: d.PublicURL + "/docs/errors", bodyTimeout: d.BodyTimeout,
+		Deps: d, log: d.Log, network: d.Environment.Network(), docsBase: d.PublicURL + "/docs/errors", patience: d.Patience,
 		routes: newRouter(slices.Concat(routesFor(routes, d.Environment == toll.Sandbox && d.TestClock != nil), pageRoutes(d.Pages))),
 	}
 	if h.log == nil {
 		h.log = slog.New(slog.DiscardHandler)
 	}
+	h.gatekeeper = newGatekeeper(d.Limits)
 	h.prepareHeaders()
 	h.documents = sync.OnceValue(func() documents { return newDocuments(routes, d.Namespace) })
 	return h

@@ -220,6 +220,8 @@ func (c *call) write(status int, contentType []string, body []byte) {
 	if len(body) > 1024 {
 		header["Content-Length"] = []string{strconv.Itoa(len(body))}
 	}
+	// A caller who does not read holds a connection, not the service.
+	_ = http.NewResponseController(c.w).SetWriteDeadline(time.Now().Add(onTheWay(c.h.patience, int64(len(body)))))
 	c.w.WriteHeader(status)
 	_, _ = c.w.Write(body) // the caller has gone; there is nobody to tell
 }

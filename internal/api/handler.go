@@ -19,9 +19,18 @@ const (
 	maxHeaderLines = 200
 	maxURLBytes    = 8 << 10
 	maxBodyBytes   = 1 << 20
-	// bodyTimeout is how long a body may take to arrive.
-	bodyTimeout = 30 * time.Second
+	// patience is how long a head, a body or an answer may take on its way, and slowest the bytes a second at which a long
+	// one may take longer.
+	patience = 10 * time.Second
+	slowest  = 64 << 10
+	// answerTimeout bounds a request from its head to the end of its answer.
+	answerTimeout = 2 * time.Minute
 )
+
+// onTheWay is how long n bytes may take.
+func onTheWay(first time.Duration, n int64) time.Duration {
+	return first + time.Duration(n)*time.Second/slowest
+}
 
 // NewServer returns an HTTP server for the handler of [New]. Its own limits lie above those that the handler enforces, as
 // what net/http refuses by itself has no error body and no version headers.
@@ -29,7 +38,8 @@ func NewServer(h http.Handler) *http.Server {
 	return &http.Server{
 		Handler:                      h,
 		MaxHeaderBytes:               64 << 10,
-		ReadHeaderTimeout:            15 * time.Second,
+		ReadHeaderTimeout:            patience,
+		WriteTimeout:                 answerTimeout,
 		IdleTimeout:                  2 * time.Minute,
 		DisableGeneralOptionsHandler: true,
 	}
@@ -66,7 +76,11 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 	asked := r.Header[h.versionHeader]
 	if r.ContentLength != 0 {
-		c.deadline(time.Now().Add(h.bodyTimeout))
+		length := r.ContentLength
+		if length < 0 || length > maxBodyBytes {
+			length = maxBodyBytes
+		}
+		c.deadline(time.Now().Add(onTheWay(h.patience, length)))
 	}
 	if closeAfter(r) {
 		header["Connection"] = closing
@@ -81,6 +95,12 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c.authenticate()
 	version, from, err := gate.Resolve(asked, c.caller.Version)
 	c.apply(version, from)
+	if h.gatekeeper != nil {
+		if err := h.gatekeeper.admit(c); err != nil {
+			c.fail(err)
+			return
+		}
+	}
 	if r.Method == http.MethodOptions {
 		c.preflight()
 		return

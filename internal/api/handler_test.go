@@ -205,7 +205,7 @@ func TestOrderOfChecks(t *testing.T) {
 
 // The time for a body is no time for the work: what takes longer goes on, and so does its connection.
 func TestSlowWork(t *testing.T) {
-	h := newHandler(Deps{BodyTimeout: 40 * time.Millisecond}, []route{{op: "x", method: "POST", path: "/x", auth: open, tag: "Test", action: takes(func(_ *handler, c *call, _ *struct{}) (*struct{}, error) {
+	h := newHandler(Deps{Patience: 40 * time.Millisecond}, []route{{op: "x", method: "POST", path: "/x", auth: open, tag: "Test", action: takes(func(_ *handler, c *call, _ *struct{}) (*struct{}, error) {
 		select {
 		case <-c.r.Context().Done():
 			return nil, c.r.Context().Err()

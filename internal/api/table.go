@@ -34,6 +34,7 @@ type route struct {
 	union      union
 	retired    bool
 	sandbox    bool // not on live
+	unlimited  bool // at any rate
 }
 
 func (r *route) success() int {

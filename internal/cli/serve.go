@@ -51,11 +51,16 @@ all of them need the same master key file. SIGTERM ends it in order: what is in 
 	fl.StringVar(&f.cfg.Listen, "listen", server.DefaultListen, "address to listen on")
 	fl.StringVar(&f.cfg.PublicURL, "public-url", "", "address under which callers reach the service; default that of the first start")
 	fl.StringVar(&f.cfg.TokenFormat, "token-format", "", "default rendering of access tokens, jwt or x402")
+	fl.IntVar(&f.cfg.RateLimitKey, "rate-limit-key", 0, "calls a second of one API key, four times as many at once; 0 is no limit")
+	fl.IntVar(&f.cfg.RateLimitIP, "rate-limit-ip", 50, "calls a second of one address without a valid API key, four times as many at once; 0 is no limit")
+	fl.StringVar(&f.cfg.TrustedProxies, "trusted-proxies", "", "addresses or prefixes, with commas, of proxies whose X-Forwarded-For is believed; default none")
 	fl.StringVar(&f.metricsListen, "metrics-listen", "", "address of the operator's listener with /metrics; off by default")
 	fl.StringVar(&f.logLevel, "log-level", "info", "debug, info, warn or error")
 	for name, variable := range map[string]string{
 		"listen": "TOLL_LISTEN", "public-url": "TOLL_PUBLIC_URL",
-		"token-format": "TOLL_TOKEN_FORMAT", "metrics-listen": "TOLL_METRICS_LISTEN", "log-level": "TOLL_LOG_LEVEL",
+		"token-format": "TOLL_TOKEN_FORMAT", "metrics-listen": "TOLL_METRICS_LISTEN",
+		"rate-limit-key": "TOLL_RATE_LIMIT_KEY", "rate-limit-ip": "TOLL_RATE_LIMIT_IP", "trusted-proxies": "TOLL_TRUSTED_PROXIES",
+		"log-level": "TOLL_LOG_LEVEL",
 	} {
 		env(c, name, variable)
 	}

@@ -64,6 +64,11 @@ type Config struct {
 	Metrics bool
 	// Rails are the ways in which money reaches builders. A plan that needs one which is nil cannot be ordered.
 	Rails checkout.Rails
+	// RateLimitKey is how many calls a second an API key may make, RateLimitIP those of an address without a valid one, of
+	// IPv6 those of a /64. Four times as many may come at once. 0 is no limit. Each process counts for itself.
+	RateLimitKey, RateLimitIP int
+	// TrustedProxies are addresses and prefixes, separated by commas, of the proxies whose X-Forwarded-For is believed.
+	TrustedProxies string
 	// Clock tells the time; nil is the clock of the machine.
 	Clock func() time.Time
 	// Log is where the service reports; nil is silence. No line carries a key or a token.
@@ -111,6 +116,12 @@ func (c Config) check() error {
 	case "", "jwt", "x402":
 	default:
 		return fmt.Errorf("the token format %q is neither jwt nor x402", c.TokenFormat)
+	}
+	if c.RateLimitKey < 0 || c.RateLimitIP < 0 {
+		return errors.New("a rate limit is a number of calls a second, or 0 for none")
+	}
+	if _, err := api.ParseProxies(c.TrustedProxies); err != nil {
+		return fmt.Errorf("trusted proxies: %w", err)
 	}
 	if c.Database == "" {
 		return checkMode(filepath.Join(c.Data, databaseName))
@@ -175,4 +186,10 @@ func (c Config) listenURL() string {
 		host = "127.0.0.1" // every interface is no address that a caller could use
 	}
 	return "http://" + net.JoinHostPort(host, port)
+}
+
+// limits is the rate of calls that one caller may make.
+func (c Config) limits() api.Limits {
+	proxies, _ := api.ParseProxies(c.TrustedProxies) // check has read them
+	return api.Limits{PerKey: c.RateLimitKey, PerIP: c.RateLimitIP, Proxies: proxies}
 }

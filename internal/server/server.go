@@ -70,7 +70,7 @@ func New(ctx context.Context, cfg Config) (*Server, error) {
 		Store: base.store, Auth: a, Facilitator: s.facilitator, Checkout: s.checkout, Ledger: s.ledger, Namespace: cfg.Namespace,
 		Environment: a.Environment(), PublicURL: s.PublicURL(), Release: cfg.Release, Clock: cfg.Clock, Log: cfg.Log, Ready: s.ready,
 		TestClock: &api.TestClock{Ahead: base.clock.ahead, Advance: base.clock.advance},
-		Seal:      base.ring.Seal, Open: base.ring.Open, Quotas: cfg.Quotas,
+		Seal:      base.ring.Seal, Open: base.ring.Open, Quotas: cfg.Quotas, Limits: cfg.limits(),
 	})
 	if cfg.Metrics {
 		s.metrics = newMetrics(base.store)

@@ -1,0 +1,240 @@
+package api
+
+import (
+	"errors"
+	"fmt"
+	"hash/maphash"
+	"net"
+	"net/http"
+	"net/netip"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/tollhq/toll"
+)
+
+// Limits say how many calls a second one caller may make. The zero value limits nobody. They count in this process alone.
+type Limits struct {
+	// PerKey is for each API key, PerIP for each address without a valid one (of IPv6 for each /64); 0 = no limit.
+	PerKey, PerIP int
+	// KeyBurst and IPBurst are how many calls may come at once, 0 = four times as many as in a second.
+	KeyBurst, IPBurst int
+	// Proxies are the peers whose X-Forwarded-For is believed. None: a caller is who is connected.
+	Proxies []netip.Prefix
+}
+
+// ParseProxies reads addresses and prefixes, separated by commas.
+func ParseProxies(text string) ([]netip.Prefix, error) {
+	var out []netip.Prefix
+	for part := range strings.SplitSeq(text, ",") {
+		if part = strings.TrimSpace(part); part == "" {
+			continue
+		}
+		p, err := netip.ParsePrefix(part)
+		if err != nil {
+			a, e := netip.ParseAddr(part)
+			if e != nil {
+				return nil, fmt.Errorf("%q is neither an address nor a prefix such as 10.0.0.0/8", part)
+			}
+			p = netip.PrefixFrom(a, a.BitLen())
+		}
+		out = append(out, p.Masked())
+	}
+	return out, nil
+}
+
+const (
+	burstSeconds = 4
+	meterShards  = 64
+	// meterEntries bounds how many callers one meter remembers.
+	meterEntries = 1 << 16
+)
+
+// meter limits the rate of each of many callers. It keeps one number for each: when its bucket would be full again
+// (GCRA). A caller that is not known has a full one, so an entry that is given up forgives, and never punishes.
+type meter struct {
+	every  time.Duration // between two calls in the long run
+	burst  int
+	seed   maphash.Seed
+	shards [meterShards]meterShard
+}
+
+type meterShard struct {
+	mu sync.Mutex
+	m  map[[16]byte]int64 // nanoseconds since start
+}
+
+// newMeter returns nil for a rate of 0.
+func newMeter(perSecond, burst int) *meter {
+	if perSecond <= 0 {
+		return nil
+	}
+	if burst <= 0 {
+		burst = burstSeconds * perSecond
+	}
+	return &meter{every: max(time.Second/time.Duration(perSecond), 1), burst: burst, seed: maphash.MakeSeed()}
+}
+
+// reading is what a meter says of a call.
+type reading struct {
+	ok    bool
+	left  int           // calls that may come at once
+	full  time.Duration // until as many as ever may
+	retry time.Duration // when not ok, until the next call may come
+}
+
+// take counts a call. now is since any fixed moment.
+func (m *meter) take(who [16]byte, now time.Duration) reading {
+	s := &m.shards[maphash.Comparable(m.seed, who)%meterShards]
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	full, known := s.m[who]
+	full = max(full, int64(now))
+	room := time.Duration(m.burst)*m.every - time.Duration(full-int64(now))
+	if room < m.every {
+		return reading{full: time.Duration(full - int64(now)), retry: m.every - room}
+	}
+	if !known && len(s.m) >= meterEntries/meterShards {
+		s.forget(int64(now))
+	}
+	if s.m == nil {
+		s.m = map[[16]byte]int64{}
+	}
+	full += int64(m.every)
+	s.m[who] = full
+	return reading{ok: true, left: int((room - m.every) / m.every), full: time.Duration(full - int64(now))}
+}
+
+// forget makes room for one: callers whose bucket is full go first.
+func (s *meterShard) forget(now int64) {
+	looked := 0
+	for who, full := range s.m {
+		if full <= now || looked == 0 {
+			delete(s.m, who)
+		}
+		if looked++; looked == 8 {
+			return
+		}
+	}
+}
+
+// gatekeeper applies the limits to calls.
+type gatekeeper struct {
+	keys, addresses *meter
+	proxies         []netip.Prefix
+	began           time.Time
+}
+
+// newGatekeeper returns nil when there is no limit.
+func newGatekeeper(l Limits) *gatekeeper {
+	g := &gatekeeper{keys: newMeter(l.PerKey, l.KeyBurst), addresses: newMeter(l.PerIP, l.IPBurst), proxies: l.Proxies, began: time.Now()}
+	if g.keys == nil && g.addresses == nil {
+		return nil
+	}
+	return g
+}
+
+// admit counts the call for its API key, or without a valid one for its address, and says how things stand in headers.
+// Whether a key is valid is known by then: that costs no query for a key that is not of this service, and an address says
+// too little of a caller to refuse a good key for it.
+func (g *gatekeeper) admit(c *call) error {
+	m := g.addresses
+	var who [16]byte
+	if c.known {
+		m = g.keys
+		copy(who[:], c.caller.KeyID[:])
+	} else if m != nil {
+		who = g.source(c.r)
+	}
+	if m == nil || c.resource.unlimited() {
+		return nil
+	}
+	r := m.take(who, time.Since(g.began))
+	header := c.w.Header()
+	header["Ratelimit-Limit"] = []string{strconv.Itoa(m.burst)}
+	header["Ratelimit-Remaining"] = []string{strconv.Itoa(r.left)}
+	header["Ratelimit-Reset"] = []string{strconv.Itoa(seconds(r.full))}
+	if r.ok {
+		return nil
+	}
+	e := toll.NewError(toll.CodeRateLimited)
+	e.RetryAfterSecs = max(seconds(r.retry), 1)
+	return e
+}
+
+// seconds rounds up.
+func seconds(d time.Duration) int { return int((d + time.Second - 1) / time.Second) }
+
+// unlimited reports whether everybody may ask at any rate: what supervises the service asks without a key, often from the
+// address of a proxy.
+func (res *resource) unlimited() bool { return res != nil && res.routes[0].unlimited }
+
+// source is the address that a call counts for, of IPv6 without its last 64 bits, which a caller chooses.
+func (g *gatekeeper) source(r *http.Request) [16]byte {
+	a := g.client(r)
+	if a.Is6() && !a.Is4In6() {
+		p, _ := a.Prefix(64) // 64 bits fit
+		return p.Addr().As16()
+	}
+	return a.As16()
+}
+
+// client is the address of the caller. Whoever is connected is the caller, except that a trusted proxy speaks for the last
+// address in X-Forwarded-For that is not such a proxy itself; what stands before it anybody may have written.
+func (g *gatekeeper) client(r *http.Request) netip.Addr {
+	host, _, err := net.SplitHostPort(r.RemoteAddr)
+	if err != nil {
+		host = r.RemoteAddr
+	}
+	peer, err := parseIP(host)
+	if err != nil || !g.trusts(peer) {
+		return peer
+	}
+	lines := r.Header["X-Forwarded-For"]
+	for i := len(lines) - 1; i >= 0; i-- {
+		rest := lines[i]
+		for rest != "" {
+			var entry string
+			if at := strings.LastIndexByte(rest, ','); at >= 0 {
+				rest, entry = rest[:at], rest[at+1:]
+			} else {
+				rest, entry = "", rest
+			}
+			a, err := parseIP(strings.TrimSpace(entry))
+			if err != nil {
+				return peer
+			}
+			if peer = a; !g.trusts(peer) {
+				return peer
+			}
+		}
+	}
+	return peer
+}
+
+func parseIP(text string) (netip.Addr, error) {
+	if text == "" {
+		return netip.IPv6Unspecified(), errors.New("api: no address")
+	}
+	a, err := netip.ParseAddr(text)
+	if err != nil {
+		// Some proxies add the port.
+		p, e := netip.ParseAddrPort(text)
+		if e != nil {
+			return netip.IPv6Unspecified(), err
+		}
+		a = p.Addr()
+	}
+	return a.Unmap().WithZone(""), nil
+}
+
+func (g *gatekeeper) trusts(a netip.Addr) bool {
+	for _, p := range g.proxies {
+		if p.Contains(a) {
+			return true
+		}
+	}
+	return false
+}

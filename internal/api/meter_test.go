@@ -1,0 +1,97 @@
+package api
+
+import (
+	"encoding/binary"
+	"net/http"
+	"net/netip"
+	"testing"
+	"time"
+)
+
+func TestMeter(t *testing.T) {
+	m := newMeter(10, 4)
+	var who [16]byte
+	for i := range 4 {
+		if r := m.take(who, time.Second); !r.ok || r.left != 3-i || r.full != time.Duration(i+1)*100*time.Millisecond {
+			t.Errorf("call %d: %+v", i, r)
+		}
+	}
+	if r := m.take(who, time.Second); r.ok || r.retry != 100*time.Millisecond || r.left != 0 {
+		t.Errorf("one too many: %+v", r)
+	}
+	if r := m.take(who, time.Second+99*time.Millisecond); r.ok {
+		t.Error("a moment too early")
+	}
+	if r := m.take(who, time.Second+100*time.Millisecond); !r.ok {
+		t.Errorf("in time: %+v", r)
+	}
+	if r := m.take([16]byte{1}, time.Second); !r.ok || r.left != 3 {
+		t.Errorf("somebody else: %+v", r)
+	}
+	if r := m.take(who, time.Hour); !r.ok || r.left != 3 {
+		t.Errorf("an hour later: %+v", r)
+	}
+	if newMeter(0, 4) != nil {
+		t.Error("a rate of 0 is no limit")
+	}
+	if m := newMeter(50, 0); m.burst != 200 {
+		t.Errorf("burst %d", m.burst)
+	}
+}
+
+// However many callers come, the memory for them is bounded, and those who are over their limit are the last to be forgotten.
+func TestT183_MemoryOfManySources(t *testing.T) {
+	m := newMeter(1, 1)
+	var who [16]byte
+	for i := range 4 * meterEntries {
+		binary.BigEndian.PutUint64(who[:], uint64(i))
+		m.take(who, time.Duration(i)*time.Millisecond)
+	}
+	n := 0
+	for i := range m.shards {
+		n += len(m.shards[i].m)
+	}
+	if n > meterEntries {
+		t.Errorf("%d entries", n)
+	}
+}
+
+func TestClientAddress(t *testing.T) {
+	proxies, err := ParseProxies("10.0.0.0/8, 2001:db8:1::1,192.0.2.1")
+	if err != nil || len(proxies) != 3 {
+		t.Fatal(proxies, err)
+	}
+	for _, bad := range []string{"10.0.0.0/33", "proxy.example.com", "10.0.0.0/8;"} {
+		if _, err := ParseProxies(bad); err == nil {
+			t.Errorf("%q is taken", bad)
+		}
+	}
+	g := &gatekeeper{proxies: proxies}
+	for _, c := range []struct {
+		remote string
+		lines  []string
+		want   string
+	}{
+		{"198.51.100.7:4711", nil, "198.51.100.7"},
+		{"198.51.100.7:4711", []string{"203.0.113.9"}, "198.51.100.7"}, // no proxy of ours
+		{"10.1.2.3:4711", nil, "10.1.2.3"},
+		{"10.1.2.3:4711", []string{"203.0.113.9"}, "203.0.113.9"},
+		{"10.1.2.3:4711", []string{"1.1.1.1, 203.0.113.9"}, "203.0.113.9"}, // what stands before was written by the caller
+		{"10.1.2.3:4711", []string{"1.1.1.1", "203.0.113.9, 192.0.2.1"}, "203.0.113.9"},
+		{"10.1.2.3:4711", []string{"203.0.113.9", "10.9.9.9"}, "203.0.113.9"},
+		{"10.1.2.3:4711", []string{"203.0.113.9, nonsense"}, "10.1.2.3"},
+		{"10.1.2.3:4711", []string{"nonsense, 203.0.113.9"}, "203.0.113.9"},
+		{"10.1.2.3:4711", []string{"203.0.113.9:1234"}, "203.0.113.9"},
+		{"10.1.2.3:4711", []string{"[2001:db8::9]:1234"}, "2001:db8::9"},
+		{"10.1.2.3:4711", []string{"::ffff:203.0.113.9"}, "203.0.113.9"},
+		{"[2001:db8:1::1]:4711", []string{"2001:db8::9"}, "2001:db8::9"},
+		{"[fe80::1%eth0]:4711", nil, "fe80::1"},
+		{"[::ffff:10.1.2.3]:4711", []string{"203.0.113.9"}, "203.0.113.9"},
+		{"@", nil, "::"},
+	} {
+		r := &http.Request{RemoteAddr: c.remote, Header: http.Header{"X-Forwarded-For": c.lines, "Forwarded": {"for=9.9.9.9"}, "X-Real-Ip": {"9.9.9.9"}}}
+		if got := g.client(r); got != netip.MustParseAddr(c.want) {
+			t.Errorf("%s %q: %s, not %s", c.remote, c.lines, got, c.want)
+		}
+	}
+}
