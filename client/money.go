@@ -111,29 +111,26 @@ func (c *Client) RemovePaymentMethod(ctx context.Context, id string) error {
 	return c.remove(ctx, api("/payment-methods/%s", id), nil)
 }
 
-// SubTask is a part of the work for a request. It is recorded and burns nothing; settle with a margin reads its credits.
-type SubTask struct {
-	ID             string          `json:"subTaskId,omitempty"` // UUID, set by the service
-	AgentRequestID string          `json:"agentRequestId"`
-	Credits        toll.Credits    `json:"creditsToRedeem"`
-	Tag            string          `json:"tag,omitempty"`         // at most 256 characters
-	Description    string          `json:"description,omitempty"` // at most 16 KiB
-	Status         string          `json:"status,omitempty"`      // SUCCESS, FAILED or PENDING, also for ""
-	Metadata       json.RawMessage `json:"metadata,omitempty"`    // an object of at most 16 KiB
-	CreatedAt      *toll.Time      `json:"createdAt,omitempty"`   // set by the service
+// SubTaskParams is a part of the work for a request. It is recorded and burns nothing; settle with a margin reads its credits.
+type SubTaskParams struct {
+	AgentRequestID string             `json:"agentRequestId"`
+	Credits        toll.Credits       `json:"creditsToRedeem"`
+	Tag            string             `json:"tag,omitempty"`         // at most 256 characters
+	Description    string             `json:"description,omitempty"` // at most 16 KiB
+	Status         toll.SubTaskStatus `json:"status,omitempty"`      // "": PENDING
+	Metadata       json.RawMessage    `json:"metadata,omitempty"`    // an object of at most 16 KiB
 }
 
 // RecordSubTask records a part of a request to an agent of the caller.
-func (c *Client) RecordSubTask(ctx context.Context, t SubTask) (*toll.ActResult, error) {
-	t.ID, t.CreatedAt = "", nil
+func (c *Client) RecordSubTask(ctx context.Context, p SubTaskParams) (*toll.ActResult, error) {
 	var out toll.ActResult
-	if err := c.create(ctx, api("/protocol/agent-sub-tasks"), t, &out); err != nil {
+	if err := c.create(ctx, api("/protocol/agent-sub-tasks"), p, &out); err != nil {
 		return nil, err
 	}
 	return &out, nil
 }
 
 // SubTasks returns the recorded parts of a request.
-func (c *Client) SubTasks(ctx context.Context, agentRequestID string, opts ...ListOption) iter.Seq2[*SubTask, error] {
-	return list[SubTask](ctx, c, api("/protocol/agent-sub-tasks"), "subTasks", append(opts, Filter("agentRequestId", agentRequestID)))
+func (c *Client) SubTasks(ctx context.Context, agentRequestID string, opts ...ListOption) iter.Seq2[*toll.SubTask, error] {
+	return list[toll.SubTask](ctx, c, api("/protocol/agent-sub-tasks"), "subTasks", append(opts, Filter("agentRequestId", agentRequestID)))
 }

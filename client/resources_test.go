@@ -190,7 +190,7 @@ func TestGoldenRequests(t *testing.T) {
 		},
 		func() { c.RemovePaymentMethod(ctx, "pm_1") },
 		func() {
-			c.RecordSubTask(ctx, client.SubTask{AgentRequestID: "r-1", Credits: 2, Tag: "search", Status: "SUCCESS", Metadata: []byte(`{"a":1}`)})
+			c.RecordSubTask(ctx, client.SubTaskParams{AgentRequestID: "r-1", Credits: 2, Tag: "search", Status: toll.SubTaskSuccess, Metadata: []byte(`{"a":1}`)})
 		},
 		func() { firstOf(c.SubTasks(ctx, "r-1")) },
 		func() {
