@@ -126,29 +126,6 @@ const (
 	settingURL         = "url"
 )
 
-// saveProfile puts settings into a profile of the configuration file, makes it the active one when there is none, and
-// returns the path of the file. Empty values stay as they are.
-func (a *app) saveProfile(name string, values map[string]string) (string, error) {
-	c, err := a.openConfig()
-	if err != nil {
-		return "", err
-	}
-	p := c.profile(name)
-	for _, setting := range slices.Sorted(maps.Keys(values)) {
-		if values[setting] == "" {
-			continue
-		}
-		if err := checkSetting(setting, values[setting]); err != nil {
-			return "", err
-		}
-		p.set(setting, values[setting])
-	}
-	if c.top.text("activeProfile") == "" {
-		c.top.set("activeProfile", name)
-	}
-	return c.path, c.save()
-}
-
 func checkSetting(name, value string) error {
 	switch name {
 	case settingEnvironment:
@@ -209,9 +186,21 @@ func (a *app) configInit() *cobra.Command {
 			return err
 		}
 		name := a.active(file)
-		was := file.profile(name)
-		environment = strings.ToLower(first(environment, was.text(settingEnvironment), string(toll.Sandbox)))
-		if _, err := a.saveProfile(name, map[string]string{settingKey: key, settingEnvironment: environment, settingURL: address}); err != nil {
+		profile := file.profile(name)
+		environment = strings.ToLower(first(environment, profile.text(settingEnvironment), string(toll.Sandbox)))
+		for setting, value := range map[string]string{settingKey: key, settingEnvironment: environment, settingURL: address} {
+			if value == "" {
+				continue // it stays as it is
+			}
+			if err := checkSetting(setting, value); err != nil {
+				return err
+			}
+			profile.set(setting, value)
+		}
+		if file.top.text("activeProfile") == "" {
+			file.top.set("activeProfile", name)
+		}
+		if err := file.save(); err != nil {
 			return err
 		}
 		return a.showProfile(name)

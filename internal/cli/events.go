@@ -1,21 +1,13 @@
 package cli
 
 import (
-	"bufio"
 	"context"
-	"encoding/json"
-	"errors"
-	"fmt"
-	"io"
 	"net/http"
 	"net/url"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/tollhq/toll"
-	"github.com/tollhq/toll/client"
 	"github.com/tollhq/toll/x402"
 )
 
@@ -65,48 +57,31 @@ continued where it broke.`
 	return c
 }
 
-// Waits of a stream that broke, and the silence after which one counts as broken: the service sends something every 15 s
-// or so.
-const (
-	followWait    = time.Second
-	followMaxWait = 30 * time.Second
-	followSilence = 2 * time.Minute
-)
-
 // follow prints events until the context ends.
 func (a *app) follow(ctx context.Context, kind, after string) error {
-	wait := followWait
-	for connected := false; ; connected = true {
-		began := time.Now()
-		opened, err := a.stream(ctx, &after, func(event json.RawMessage) error {
-			if kind != "" && at(event, "type") != kind {
-				return nil
-			}
-			return a.event(event)
-		})
-		if ctx.Err() != nil {
-			return nil
-		}
-		var e *toll.Error
-		if !connected && !opened || errors.As(err, &e) && exitCode(err) != exitTryAgain {
+	// A stream that breaks is made again without end, so that a wrong key or address has to be found before.
+	if _, err := a.call(ctx, http.MethodGet, "/events", url.Values{"pageSize": {"1"}}, nil); err != nil {
+		return err
+	}
+	for event, err := range a.client().FollowEvents(ctx, after) {
+		if err != nil {
 			return err
 		}
-		if time.Since(began) > followMaxWait {
-			wait = followWait
+		if kind != "" && string(event.Type) != kind {
+			continue
 		}
-		if a.flags.verbose {
-			a.say("note", "the stream ended, trying again in %s", wait)
+		b, err := x402.Encode(event)
+		if err != nil {
+			return err
 		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-time.After(wait):
+		if err := a.event(b); err != nil {
+			return err
 		}
-		wait = min(2*wait, followMaxWait)
 	}
+	return nil
 }
 
-func (a *app) event(event json.RawMessage) error {
+func (a *app) event(event []byte) error {
 	switch a.set.output {
 	case formatQuiet:
 		return nil
@@ -121,79 +96,4 @@ func (a *app) event(event json.RawMessage) error {
 		return writeCSV(a.out, [][]string{row})
 	}
 	return a.writeRows(nil, [][]string{row})
-}
-
-// stream reads one connection of events, keeps the id of the last one, and reports whether there was a connection.
-func (a *app) stream(ctx context.Context, last *string, each func(json.RawMessage) error) (opened bool, err error) {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, a.client().URL()+apiBase+"/events/stream", nil)
-	if err != nil {
-		return false, err
-	}
-	req.Header.Set("Accept", "text/event-stream")
-	req.Header.Set("User-Agent", "toll-cli/"+release())
-	req.Header.Set(x402.Default.HeaderVersion(), client.Version)
-	if a.set.key != "" {
-		req.Header.Set("Authorization", "Bearer "+a.set.key)
-	}
-	if *last != "" {
-		req.Header.Set("Last-Event-ID", *last)
-	}
-	h := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
-	res, err := h.Do(req)
-	if err != nil {
-		return false, fmt.Errorf("the service did not answer: %w", err)
-	}
-	defer res.Body.Close()
-	if res.StatusCode != http.StatusOK {
-		return false, answerError(res)
-	}
-	silence := time.AfterFunc(followSilence, cancel)
-	defer silence.Stop()
-
-	lines := bufio.NewScanner(res.Body)
-	lines.Buffer(make([]byte, 0, 64<<10), 16<<20)
-	var data []string
-	id := *last
-	for lines.Scan() {
-		silence.Reset(followSilence)
-		name, value, _ := strings.Cut(lines.Text(), ":")
-		value = strings.TrimPrefix(value, " ")
-		switch {
-		case lines.Text() == "":
-			if len(data) == 0 {
-				continue
-			}
-			event := strings.Join(data, "\n")
-			data = nil
-			if !json.Valid([]byte(event)) {
-				return true, unreadable(errors.New("an event is not JSON"))
-			}
-			if err := each(json.RawMessage(event)); err != nil {
-				return true, err
-			}
-			*last = id
-		case name == "data":
-			data = append(data, value)
-		case name == "id":
-			id = value
-		}
-	}
-	return true, lines.Err()
-}
-
-// answerError is the error of an answer that is no success.
-func answerError(res *http.Response) error {
-	b, err := io.ReadAll(io.LimitReader(res.Body, maxArgument))
-	if err != nil {
-		return err
-	}
-	var body toll.ErrorBody
-	if x402.Decode(b, &body) == nil && body.Code != "" {
-		e := body.Err()
-		e.Status = res.StatusCode
-		return e
-	}
-	return fmt.Errorf("the service answered %s", res.Status)
 }

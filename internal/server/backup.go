@@ -48,6 +48,9 @@ type BackupInfo struct {
 // beside a running service. The master key is not in it: who restores needs both. The file is read back before it gets
 // its name.
 func Backup(ctx context.Context, cfg Config, path string) (info BackupInfo, err error) {
+	if cfg.Database != "" {
+		return info, store.ErrNoSnapshot
+	}
 	err = administer(ctx, cfg, func(cfg Config, f *foundation) error {
 		info, err = backup(ctx, cfg, f, path)
 		return err
@@ -56,9 +59,6 @@ func Backup(ctx context.Context, cfg Config, path string) (info BackupInfo, err 
 }
 
 func backup(ctx context.Context, cfg Config, f *foundation, path string) (info BackupInfo, err error) {
-	if f.store.Engine() != store.SQLite {
-		return info, store.ErrNoSnapshot
-	}
 	id := make([]byte, 16)
 	_, _ = rand.Read(id) // never fails since Go 1.24
 	info = BackupInfo{
