@@ -26,6 +26,8 @@ const (
 	codeLife = time.Minute
 	// keyLife is the life of the API keys that are given for codes.
 	keyLife = 90 * 24 * time.Hour
+
+	defaultMaxKeys = 1000
 )
 
 // Deps is what the room is built on.
@@ -35,7 +37,9 @@ type Deps struct {
 	Clock func() time.Time
 	// Resource is the address of the API, for which the keys are.
 	Resource string
-	Log      *slog.Logger
+	// MaxKeys is how many valid API keys an account may have: 0 is 1,000, a negative number lifts the limit.
+	MaxKeys int64
+	Log     *slog.Logger
 }
 
 // OAuth issues and exchanges codes.

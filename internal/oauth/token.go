@@ -1,6 +1,8 @@
 package oauth
 
 import (
+	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"log/slog"
@@ -12,6 +14,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/auth"
+	"github.com/tollhq/toll/internal/store"
 )
 
 // maxForm bounds the body of the token endpoint in bytes.
@@ -92,7 +95,11 @@ func (o *OAuth) token(w http.ResponseWriter, r *http.Request) (*granted, *refusa
 	}
 	var key toll.APIKey
 	if err == nil {
-		key, err = o.Auth.CreateKey(ctx, owner, auth.KeyParams{Name: client, ExpiresAt: o.Clock().Add(keyLife)}, nil)
+		params := auth.KeyParams{Name: client, ExpiresAt: o.Clock().Add(keyLife)}
+		key, err = o.Auth.CreateKey(ctx, owner, params, func(tx *store.Tx, _ toll.APIKey) error { return o.room(ctx, tx, owner) })
+	}
+	if errors.Is(err, errManyKeys) {
+		return nil, refused("access_denied", "The account has as many API keys as it may have. Revoke what is no longer needed.")
 	}
 	if err != nil {
 		o.Log.ErrorContext(ctx, "a sign-in code could not be exchanged", slog.Any("err", err))
@@ -102,6 +109,21 @@ func (o *OAuth) token(w http.ResponseWriter, r *http.Request) (*granted, *refusa
 		return nil, &refusal{http.StatusInternalServerError, "server_error", "The key could not be made."}
 	}
 	return &granted{AccessToken: key.Key, TokenType: "Bearer", ExpiresIn: int64(keyLife / time.Second), Scope: "api"}, nil
+}
+
+var errManyKeys = errors.New("the account has too many keys")
+
+// room proves that the owner has no more keys than it may, the new one included.
+func (o *OAuth) room(ctx context.Context, tx *store.Tx, owner toll.Address) error {
+	most := cmp.Or(o.MaxKeys, defaultMaxKeys)
+	if most < 0 {
+		return nil
+	}
+	has, err := store.Owned(ctx, tx, store.KindAPIKey, owner, o.Clock(), most+1)
+	if err == nil && has > most {
+		return errManyKeys
+	}
+	return err
 }
 
 // readForm returns the parameters of the body; each may be there once (RFC 6749, section 3.2). Those of the query do not

@@ -16,6 +16,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/client"
+	"github.com/tollhq/toll/internal/api"
 	"github.com/tollhq/toll/internal/server"
 	"github.com/tollhq/toll/internal/store/storetest"
 )
@@ -231,6 +232,30 @@ func signInOn(t *testing.T, v storetest.Variant) {
 	}
 	if log := log.String(); strings.Contains(log, person.Key) || strings.Contains(log, key) || strings.Contains(log, code) {
 		t.Errorf("a secret is in the log:\n%s", log)
+	}
+}
+
+// TestT177_KeysOfSignIns: a sign-in cannot fill the database either, and a key that is refused leaves nothing.
+func TestT177_KeysOfSignIns(t *testing.T) {
+	s, address := start(t, server.Config{Data: t.TempDir(), Quotas: api.Quotas{APIKeys: 2}})
+	person, err := s.CreateKey(t.Context(), server.KeyRequest{Account: "person"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, anonymous := browser{t, address}, client.New("", client.WithURL(address))
+	for n := range 3 {
+		in := client.NewSignIn(callback, "toll-cli")
+		_, _, err := anonymous.ExchangeCode(t.Context(), in, b.code(in, person.Key))
+		if n == 0 && err != nil || n > 0 && (err == nil || toll.AsError(err).Params["error"] != "access_denied") {
+			t.Errorf("key %d: %v", n+2, err)
+		}
+	}
+	n := 0
+	for range client.New(person.Key, client.WithURL(address)).Keys(t.Context()) {
+		n++
+	}
+	if n != 2 {
+		t.Errorf("%d keys", n)
 	}
 }
 
