@@ -363,7 +363,7 @@ func TestT38_TrialTwice(t *testing.T) {
 					}
 				})
 			}
-			for refused.Load() < 49 {
+			for until := time.Now().Add(soon / 2); refused.Load() < 49 && time.Now().Before(until); {
 				time.Sleep(time.Millisecond)
 			}
 			s.rail.Behave(railtest.Behaviour{})

@@ -86,6 +86,24 @@ func TestT37_TopUpRaced(t *testing.T) {
 	})
 }
 
+// A request that needs more than one order brings makes several.
+func TestTopUpOfLargeRequest(t *testing.T) {
+	eachRail(t, func(s *shop) {
+		p := s.plan(both(usdc(100), ten))
+		d := s.delegation(1000)
+		perm := s.permission(p, d, nil)
+		id := s.ledgers[0].NewRequestID(perm.Account())
+		tx, err := s.request(0, p, perm, id, 25)
+		s.must(err)
+		s.charges(3)
+		o, err := s.at(0).OrderOfRequest(s.ctx, perm.Account(), id)
+		s.must(err)
+		if a := s.account(p, holder); o.TxHash != tx || a.Balance != 30 || a.Held != 25 || s.remaining(d) != 700 {
+			s.Fatalf("%s %+v", tx, a)
+		}
+	})
+}
+
 // One request, sent a hundred times at once and again later, buys once.
 func TestTopUpOfOneRequest(t *testing.T) {
 	eachRail(t, func(s *shop) {
