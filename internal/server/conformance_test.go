@@ -121,10 +121,10 @@ type conformanceService struct {
 	bytes []string // what has left the service, answer by answer
 }
 
-func (s *suite) start(t *testing.T, v storetest.Variant, brand x402.Namespace, prefix string, rails checkout.Rails) *conformanceService {
+func (s *suite) start(t *testing.T, v storetest.Variant, brand x402.Namespace, prefix string, cfg server.Config) *conformanceService {
 	t.Helper()
 	database := storetest.Config(t, v)
-	cfg := server.Config{Data: database.Data, Database: database.Database, Namespace: brand, KeyPrefix: prefix, Release: "1.1.0", Rails: rails}
+	cfg.Data, cfg.Database, cfg.Namespace, cfg.KeyPrefix, cfg.Release = database.Data, database.Database, brand, prefix, "1.1.0"
 	if cfg.Database != "" {
 		cfg.MasterKeyFile = freshMasterKey(t)
 	}
@@ -157,25 +157,30 @@ func (s *conformanceService) record(a caseAnswer) {
 	s.bytes = append(s.bytes, b.String())
 }
 
-// both runs the files on two services, one of them with rails that pay, and returns everything that left them.
-func (s *suite) both(t *testing.T, v storetest.Variant, brand x402.Namespace, prefix string) (left []string) {
+// all runs every file on a service that has what the file needs, and returns everything that left the services.
+func (s *suite) all(t *testing.T, v storetest.Variant, brand x402.Namespace, prefix string) (left []string) {
 	t.Helper()
 	page := railtest.New()
 	page.Behave(railtest.Behaviour{Person: true})
-	railed, plain := []conformanceFile{}, []conformanceFile{}
-	for _, f := range conformanceFiles(t) {
-		if slices.Contains(f.Needs, "rail") {
-			railed = append(railed, f)
-		} else {
-			plain = append(plain, f)
-		}
-	}
-	for _, part := range []struct {
-		files []conformanceFile
-		rails checkout.Rails
-	}{{plain, checkout.Rails{}}, {railed, checkout.Rails{Crypto: railtest.New(), Card: page}}} {
-		service := s.start(t, v, brand, prefix, part.rails)
-		service.run(t, part.files)
+	files := conformanceFiles(t)
+	for _, kind := range []struct {
+		need string
+		cfg  server.Config
+	}{
+		{"", server.Config{}},
+		{"rail", server.Config{Rails: checkout.Rails{Crypto: railtest.New(), Card: page}}},
+		{"rate-limit", server.Config{RateLimitKey: 1, RateLimitIP: 1}},
+	} {
+		service := s.start(t, v, brand, prefix, kind.cfg)
+		service.run(t, slices.DeleteFunc(slices.Clone(files), func(f conformanceFile) bool {
+			need := ""
+			for _, n := range f.Needs {
+				if n == "rail" || n == "rate-limit" {
+					need = n
+				}
+			}
+			return need != kind.need
+		}))
 		left = append(left, service.bytes...)
 	}
 	return left
@@ -262,7 +267,7 @@ func TestConformance(t *testing.T) {
 	for _, v := range []storetest.Variant{storetest.SQLite, storetest.Postgres} {
 		t.Run(string(v), func(t *testing.T) {
 			s := newSuite(t)
-			s.both(t, v, x402.Default, "")
+			s.all(t, v, x402.Default, "")
 			s.checkCoverage(t)
 		})
 	}
@@ -293,7 +298,7 @@ func (s *suite) checkCoverage(t *testing.T) {
 // TestConformance_Brand runs the files against a service with other brand words: not one byte of the default brand may
 // leave it.
 func TestConformance_Brand(t *testing.T) {
-	for _, answer := range newSuite(t).both(t, storetest.SQLite, x402.Namespace{Scheme: "acme", Header: "Acme", Word: "acme"}, "acme-sandbox") {
+	for _, answer := range newSuite(t).all(t, storetest.SQLite, x402.Namespace{Scheme: "acme", Header: "Acme", Word: "acme"}, "acme-sandbox") {
 		if at := brandWord(answer); at != "" {
 			t.Errorf("a word of the default brand leaves the service: %s", at)
 		}
