@@ -43,6 +43,7 @@ type Deps struct {
 	Log         *slog.Logger     // nil: discard
 	WebURL      string           // base of the pages where plans are bought, may be empty
 	TokenFormat string           // default rendering of access tokens: "jwt" (also for "") or "x402"
+	TopUpWait   time.Duration    // how long a verify or settle waits for the order of missing credits; 0: 20 s
 }
 
 // Facilitator verifies and settles payments. It keeps nothing that another process could not have changed, but for what
@@ -58,6 +59,7 @@ type Facilitator struct {
 	log         *slog.Logger
 	webURL      string
 	tokenFormat string
+	topUpWait   time.Duration
 
 	plans    *cache[toll.PlanID, *toll.Plan]
 	agents   *cache[toll.AgentID, *agentRecord]
@@ -84,6 +86,10 @@ func New(d Deps) *Facilitator {
 	f := &Facilitator{
 		store: d.Store, ledger: d.Ledger, auth: d.Auth, checkout: d.Checkout, ns: d.Namespace, env: d.Environment,
 		clock: d.Clock, log: d.Log, webURL: d.WebURL, tokenFormat: d.TokenFormat,
+		topUpWait: d.TopUpWait,
+	}
+	if f.topUpWait == 0 {
+		f.topUpWait = topUpWait
 	}
 	if f.ns == (x402.Namespace{}) {
 		f.ns = x402.Default

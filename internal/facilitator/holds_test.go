@@ -220,7 +220,7 @@ func TestT47_ExpiryUnderHold(t *testing.T) {
 		p := s.plan(nil)
 		for i, settle := range []bool{true, false} {
 			sub := []toll.Address{s1, s2}[i]
-			_, err := s.one().checkout.Mint(s.ctx, b1, p.ID, sub, 5, toll.UnitsOf(30))
+			_, err := s.one().checkout.Mint(s.ctx, b1, p.ID, sub, 5, toll.UnitsOf(30), nil)
 			s.must(err)
 			c := s.call(p, nil, s.token(p, sub, nil))
 			id := c.hold(nil).AgentRequestID

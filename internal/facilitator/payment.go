@@ -14,8 +14,18 @@ import (
 	"github.com/tollhq/toll/x402"
 )
 
+// asked is what verify, settle and release have in common, whichever body it came in.
+type asked struct {
+	stock     *x402.StockPayment // nil: the spec body, whose members follow
+	required  *x402.PaymentRequired
+	token     string
+	requestID string
+}
+
 // payment is a verify or settle request that has been read: whose access token, for what.
 type payment struct {
+	stock   bool
+	network string // that the server asks for, "" when it was not read
 	token   *x402.Token
 	claims  auth.Claims
 	expired bool // the access token verifies but for its end
@@ -47,14 +57,28 @@ const cardNetwork = "stripe"
 // read makes the checks of verify and settle that do not depend on the state of the request, in the order of the wire
 // contract, section 16: body, access token decodable, entry of accepts, plan, caller, signature. What it returns beside
 // an error says as much as could be read.
-func (f *Facilitator) read(ctx context.Context, caller toll.Address, required *x402.PaymentRequired, token, requestID string) (*payment, *toll.Error) {
-	p := &payment{url: required.Resource.URL}
-	if err := checkBody(required, token, requestID); err != nil {
-		return p, err
+func (f *Facilitator) read(ctx context.Context, caller toll.Address, in *asked) (*payment, *toll.Error) {
+	p := &payment{stock: in.stock != nil}
+	accepts := in.accepts()
+	if len(accepts) > 0 {
+		p.network = accepts[0].Network
+	}
+	if !p.stock {
+		p.url = in.required.Resource.URL
+		if e := in.check(); e != nil {
+			return p, e
+		}
 	}
 	var err error
-	if p.token, err = x402.DecodeToken(token); err != nil {
+	if p.token, err = x402.DecodeToken(in.payload()); err != nil {
 		return p, withReason(err)
+	}
+	if p.stock {
+		// No server of this kind says which url it serves.
+		p.url = p.token.ResourceURL
+	}
+	if e := checkURL(p.url); e != nil {
+		return p, e
 	}
 	// The claims are needed before the signature counts, because a wrong plan or a wrong caller is told first.
 	claims, signature := f.auth.VerifyToken(p.token.JWS)
@@ -68,7 +92,10 @@ func (f *Facilitator) read(ctx context.Context, caller toll.Address, required *x
 			return p, f.badSignature(signature)
 		}
 	}
-	if err := f.match(p, required.Accepts); err != nil {
+	if err := f.match(p, accepts); err != nil {
+		return p, err
+	}
+	if err := f.checkEntry(p); err != nil {
 		return p, err
 	}
 	var e *toll.Error
@@ -96,28 +123,52 @@ func (f *Facilitator) read(ctx context.Context, caller toll.Address, required *x
 	if id := p.token.PaymentIdentifier; id != "" {
 		p.keys = append(p.keys, "p:"+id)
 	}
+	// Nothing else goes from verify to settle of a stock server, so the access token itself names one request.
+	if p.stock && len(p.keys) == 0 {
+		p.keys = append(p.keys, "j:"+p.claims.Hash.String())
+	}
 	return p, nil
 }
 
 // maxResourceURL bounds what is stored with every request: the longest url that the service itself takes.
 const maxResourceURL = 8 << 10 // bytes
 
-func checkBody(required *x402.PaymentRequired, token, requestID string) *toll.Error {
-	if required.X402Version != x402.Version {
+// accepts returns what the server asks for.
+func (in *asked) accepts() []x402.Requirements {
+	if in.stock != nil {
+		return []x402.Requirements{in.stock.Requirements}
+	}
+	return in.required.Accepts
+}
+
+func (in *asked) payload() string {
+	if in.stock != nil {
+		return in.stock.Payload
+	}
+	return in.token
+}
+
+// check looks at the members of the spec body.
+func (in *asked) check() *toll.Error {
+	if in.required.X402Version != x402.Version {
 		return refuse(toll.CodeBadX402Version, x402.ReasonInvalidVersion, "")
 	}
-	if token == "" {
+	if in.token == "" {
 		return malformed("x402AccessToken", "is required")
 	}
-	if len(required.Resource.URL) > maxResourceURL {
-		return malformed("paymentRequired.resource.url", "must be at most 8,192 bytes")
+	if in.requestID != "" && !x402.ValidRequestID(in.requestID) {
+		return malformed("agentRequestId", "must be 1 to 128 visible ASCII characters")
+	}
+	return nil
+}
+
+func checkURL(url string) *toll.Error {
+	if len(url) > maxResourceURL {
+		return malformed("resource.url", "must be at most 8,192 bytes")
 	}
 	// What PostgreSQL cannot store would fail there, together with the batch that it came in.
-	if url := required.Resource.URL; strings.IndexByte(url, 0) >= 0 || !utf8.ValidString(url) {
-		return malformed("paymentRequired.resource.url", "must be UTF-8 without NUL")
-	}
-	if requestID != "" && !x402.ValidRequestID(requestID) {
-		return malformed("agentRequestId", "must be 1 to 128 visible ASCII characters")
+	if strings.IndexByte(url, 0) >= 0 || !utf8.ValidString(url) {
+		return malformed("resource.url", "must be UTF-8 without NUL")
 	}
 	return nil
 }
@@ -177,6 +228,21 @@ func (f *Facilitator) match(p *payment, accepts []x402.Requirements) *toll.Error
 	}
 	return refuse(toll.CodePlanMismatch, f.ns.ReasonPlanMismatch(), "")
 }
+
+// checkEntry refuses requirements that cannot be served. Who asks for another flow would settle before it works, and a
+// stock server that prices in another asset did not mean credits.
+func (f *Facilitator) checkEntry(p *payment) *toll.Error {
+	if flow := p.entry.Extra.PaymentFlow; flow != "" && flow != flowAuthorization {
+		return refuse(toll.CodeBadRequirements, x402.ReasonInvalidRequirements, "The only payment flow of these schemes is authorization.")
+	}
+	if asset := p.entry.Asset; p.stock && asset != "" && asset != f.ns.Asset() {
+		return refuse(toll.CodeBadRequirements, x402.ReasonInvalidRequirements, "The asset of these schemes is "+f.ns.Asset()+".")
+	}
+	return nil
+}
+
+// flowAuthorization is the payment flow in which the server verifies, works and settles.
+const flowAuthorization = "authorization"
 
 // agree compares what the sender wrote around the access token with what was signed.
 func (f *Facilitator) agree(p *payment) *toll.Error {

@@ -59,6 +59,12 @@ func (f *Facilitator) refusedBy(err error) *toll.Error {
 		return refuse(toll.CodeRequestUsed, x402.ReasonDuplicate, "")
 	case ledger.Conflict:
 		return refuse(toll.CodeSettleConflict, x402.ReasonConflict, "")
+	case ledger.IdentifierConflict:
+		return refuse(toll.CodeSettleConflict, x402.ReasonIdentifierConflict, "This payment identifier was used before with other content.")
+	case ledger.Replay:
+		return refuse(toll.CodeRequestUsed, x402.ReasonDuplicate, "This request is settled, and was not verified before.")
+	case ledger.ExceedsHold:
+		return refuse(toll.CodeAmountOutOfRange, x402.ReasonExceedsAmount, fmt.Sprintf("%d asked, %d held.", r.Needed, r.Available))
 	case ledger.HoldExpired:
 		return refuse(toll.CodeHoldExpired, x402.ReasonHoldExpired, "")
 	case ledger.TooManyHolds:
@@ -76,9 +82,17 @@ func isVerdict(e *toll.Error) bool {
 		return false
 	}
 	switch e.Code {
-	case toll.CodeNotPlanOwner, toll.CodePaymentPlanNotFound, toll.CodePaymentAgentNotFound, toll.CodeSettleConflict,
+	case toll.CodeNotPlanOwner, toll.CodePaymentPlanNotFound, toll.CodePaymentAgentNotFound,
 		toll.CodeTooManyHolds, toll.CodeSettlementPending:
 		return false
+	case toll.CodeSettleConflict:
+		return e.Reason == x402.ReasonIdentifierConflict
 	}
 	return e.HTTPStatus() < 500
+}
+
+// isStockVerdict is isVerdict for standard software, which knows no other refusals: all but faults and an outcome that is
+// still to come.
+func isStockVerdict(e *toll.Error) bool {
+	return e.HTTPStatus() < 500 && e.Code != toll.CodeSettlementPending
 }

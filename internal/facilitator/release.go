@@ -18,13 +18,19 @@ type request struct {
 }
 
 // Release gives a hold back without a burn and ends its request; a repeat gets the same answer. Only the owner of the plan
-// may. Errors: [toll.CodeSettlementNotFound] also for requests of other builders, [toll.CodeReleaseOfSettled].
+// may. Errors: [toll.CodeSettlementNotFound] also for requests of other builders, [toll.CodeReleaseOfSettled], and for a stock
+// body those of its payment.
 func (f *Facilitator) Release(ctx context.Context, caller toll.Address, req *x402.ReleaseRequest) (*x402.ReleaseResponse, error) {
-	all, err := f.lookup(ctx, caller, req.AgentRequestID, func(_ toll.Address, owner toll.Address) bool { return caller == owner })
-	if err != nil {
-		return nil, err
+	var r *request
+	var err error
+	if req.Stock != nil {
+		r, err = f.paidBy(ctx, caller, req.Stock)
+	} else {
+		var all []*request
+		if all, err = f.lookup(ctx, caller, req.AgentRequestID, ownerOnly(caller)); err == nil {
+			r, err = toRelease(all)
+		}
 	}
-	r, err := toRelease(all)
 	if err != nil {
 		return nil, err
 	}
@@ -41,6 +47,29 @@ func (f *Facilitator) Release(ctx context.Context, caller toll.Address, req *x40
 	return &x402.ReleaseResponse{
 		Success: true, AgentRequestID: out.RequestID, Status: out.Status.String(), Released: out.Amount,
 	}, nil
+}
+
+// paidBy returns the request that the payment of a stock body names.
+func (f *Facilitator) paidBy(ctx context.Context, caller toll.Address, stock *x402.StockPayment) (*request, error) {
+	p, e := f.read(ctx, caller, &asked{stock: stock})
+	if e != nil {
+		if e.Code == toll.CodeNotPlanOwner {
+			return nil, noSettlement()
+		}
+		return nil, e
+	}
+	found, ok, err := f.known(ctx, p, "")
+	if err != nil {
+		return nil, toll.AsError(err)
+	}
+	if !ok {
+		return nil, noSettlement()
+	}
+	return f.allowed(ctx, found, ownerOnly(caller))
+}
+
+func ownerOnly(caller toll.Address) func(subscriber, owner toll.Address) bool {
+	return func(_, owner toll.Address) bool { return caller == owner }
 }
 
 // Settlement returns the stored outcome of a request to the owner of its plan and to its subscriber; for everybody else
@@ -168,6 +197,12 @@ func (f *Facilitator) settlement(ctx context.Context, r *request) (*toll.Settlem
 	}
 	if r.Resource != "" {
 		s.Resource = &r.Resource
+	}
+	switch r.State {
+	case ledger.StateHeld, ledger.StateReleased, ledger.StateLapsed:
+		if h, err := toll.ParseHash(string(r.Answer)); err == nil {
+			s.OrderTx = &h
+		}
 	}
 	switch r.State {
 	case ledger.StateHeld:

@@ -191,7 +191,7 @@ func (s *scene) agent(f func(a *toll.Agent), plans ...*toll.Plan) *toll.Agent {
 // mint grants credits that never end.
 func (s *scene) mint(p *toll.Plan, holder toll.Address, n toll.Credits) {
 	s.Helper()
-	_, err := s.one().checkout.Mint(s.ctx, p.Owner, p.ID, holder, n, toll.Units{})
+	_, err := s.one().checkout.Mint(s.ctx, p.Owner, p.ID, holder, n, toll.Units{}, nil)
 	s.must(err)
 }
 

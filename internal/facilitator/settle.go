@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"fmt"
 
 	"github.com/tollhq/toll"
@@ -16,11 +17,15 @@ import (
 // refusal, whatever its status, is an answer with Success false and Code; so is settlement_pending, which means that the
 // same call must be repeated. An error means that the service failed, and that the outcome is not known either.
 func (f *Facilitator) Settle(ctx context.Context, caller toll.Address, req *x402.SettleRequest) (*x402.SettleResponse, error) {
-	p, e := f.read(ctx, caller, &req.PaymentRequired, req.AccessToken, req.AgentRequestID)
+	in := &asked{stock: req.Stock, required: &req.PaymentRequired, token: req.AccessToken}
+	if req.Stock == nil {
+		in.requestID = req.AgentRequestID
+	}
+	p, e := f.read(ctx, caller, in)
 	if e != nil {
 		return f.refusedSettle(ctx, p, e)
 	}
-	if f.foreign(p.account, req.AgentRequestID) {
+	if f.foreign(p.account, in.requestID) {
 		return f.refusedSettle(ctx, p, refuse(toll.CodeSettleConflict, x402.ReasonConflict, ""))
 	}
 	if e = f.bind(ctx, p); e != nil {
@@ -28,7 +33,7 @@ func (f *Facilitator) Settle(ctx context.Context, caller toll.Address, req *x402
 			return f.refusedSettle(ctx, p, e)
 		}
 		// What was held or settled while all was in order is judged by the ledger alone.
-		_, known, err := f.known(ctx, p, req.AgentRequestID)
+		_, known, err := f.known(ctx, p, in.requestID)
 		if err != nil {
 			return f.refusedSettle(ctx, p, toll.AsError(err))
 		}
@@ -36,26 +41,32 @@ func (f *Facilitator) Settle(ctx context.Context, caller toll.Address, req *x402
 			return f.refusedSettle(ctx, p, e)
 		}
 	}
+	w, e := f.wanted(ctx, p, req)
+	if e != nil {
+		return f.refusedSettle(ctx, p, e)
+	}
 	resp := new(x402.SettleResponse)
-	op := f.settleOp(p, req, resp)
+	op := f.settleOp(p, in.requestID, w, resp)
 	settled, err := f.ledger.Settle(ctx, op)
-	if err != nil {
-		ordered, oe := f.orderFree(ctx, p, err)
-		if oe != nil {
-			return f.refusedSettle(ctx, p, oe)
+	id := settled.RequestID
+	if err != nil && !errors.Is(err, ledger.ErrUnknownOutcome) {
+		lack := f.lacking(p, in.requestID)
+		for err != nil && e == nil {
+			if e = f.remedy(ctx, lack, err); e == nil {
+				op.RequestID, op.OrderTx = lack.id, lack.orderTx
+				settled, err = f.ledger.Settle(ctx, op)
+			}
 		}
-		if ordered {
-			settled, err = f.ledger.Settle(ctx, op)
+		if id = settled.RequestID; id == "" {
+			id = lack.id
 		}
 	}
 	if err != nil {
-		// The writer may still fill resp, when its caller has gone.
-		resp, fault := f.refusedSettle(ctx, p, f.refusedBy(err))
-		// A call that nothing names is repeated by the id that it got, else the repeat would be another request.
-		if resp != nil && resp.Code == toll.CodeSettlementPending && req.AgentRequestID == "" && len(p.keys) == 0 {
-			resp.Extra = &x402.SettleExtra{AgentRequestID: settled.RequestID}
+		if e == nil {
+			e = f.refusedBy(err)
 		}
-		return resp, fault
+		// The writer may still fill resp, when its caller has gone.
+		return f.unsettled(ctx, p, e, err, &op, id, settled.Transaction)
 	}
 	f.changed(p.account, p.claims.Hash)
 	if settled.Replayed {
@@ -67,18 +78,89 @@ func (f *Facilitator) Settle(ctx context.Context, caller toll.Address, req *x402
 	return resp, nil
 }
 
-// settleOp is the operation of a settle. answer is filled when the ledger has decided.
-func (f *Facilitator) settleOp(p *payment, req *x402.SettleRequest, answer *x402.SettleResponse) ledger.SettleOp {
-	asked := p.plan.Credits.MaxAmount
-	if req.MaxAmount != nil {
-		asked = *req.MaxAmount
+// unsettled is the answer when the ledger did not settle. id is the request as far as it has one, about the transaction that
+// was to be written.
+func (f *Facilitator) unsettled(
+	ctx context.Context, p *payment, e *toll.Error, cause error, op *ledger.SettleOp, id string, about toll.Hash,
+) (*x402.SettleResponse, error) {
+	resp, fault := f.refusedSettle(ctx, p, e)
+	if resp == nil {
+		return nil, fault
 	}
+	if r, ok := errors.AsType[*ledger.Refusal](cause); ok && r.Kind == ledger.Replay {
+		var first x402.SettleResponse
+		if err := x402.Decode(r.Answer, &first); err != nil {
+			return f.refusedSettle(ctx, p, toll.NewError(toll.CodeInternal).WithCause(err))
+		}
+		resp.Extra = &x402.SettleExtra{OriginalTransaction: first.Transaction}
+	}
+	if resp.Code != toll.CodeSettlementPending {
+		return resp, nil
+	}
+	// A call that nothing names is repeated by the id that it got, else the repeat would be another request.
+	if id != "" && (len(p.keys) == 0 || !about.IsZero()) {
+		resp.Extra = &x402.SettleExtra{AgentRequestID: id}
+	}
+	resp.Transaction, _ = e.Params["transaction"].(string)
+	switch {
+	case resp.Transaction != "":
+	case !about.IsZero():
+		resp.Transaction = about.String()
+	case p.stock:
+		// Without a transaction a stock server takes it for a refusal. Nothing is written yet, so the content names the call.
+		resp.Transaction = toll.Hash(op.Content).String()
+	}
+	return resp, nil
+}
+
+// burning is what a settle asks to burn.
+type burning struct {
+	amount  toll.Credits  // that the ledger burns, in the bounds of the plan
+	useHeld bool          // no amount was asked for
+	raised  *toll.Credits // what was asked for, when the bounds of the plan changed it
+	content [32]byte
+}
+
+// wanted returns what is to be burned.
+func (f *Facilitator) wanted(ctx context.Context, p *payment, req *x402.SettleRequest) (w burning, e *toll.Error) {
+	max, margin, batch := req.MaxAmount, req.MarginPercent, req.Batch
+	if p.stock {
+		margin, batch = nil, false
+		if max, e = stockAmount(p); e != nil {
+			return w, e
+		}
+	}
+	w.content = f.content(p, max, margin, batch)
+	switch {
+	case margin != nil && max != nil:
+		return w, refuse(toll.CodeAmountAndMargin, x402.ReasonInvalidPayload, "")
+	case margin != nil:
+		if max, e = f.withMargin(ctx, p, req.AgentRequestID, *margin); e != nil {
+			return w, e
+		}
+	case max == nil:
+		w.useHeld, max = true, &p.plan.Credits.MaxAmount
+	}
+	if p.stock {
+		if e := f.stockBounds(ctx, p, max); e != nil {
+			return w, e
+		}
+	}
+	w.amount = p.plan.Effective(*max)
+	if !w.useHeld && !p.plan.IsTime() && w.amount != *max {
+		w.raised = max
+	}
+	return w, nil
+}
+
+// settleOp is the operation of a settle. answer is filled when the ledger has decided.
+func (f *Facilitator) settleOp(p *payment, id string, w burning, answer *x402.SettleResponse) ledger.SettleOp {
 	// All callers wait while the writer decides, so what does not depend on its decision is made before.
-	receipt := f.receipt(p, requested(p, req))
+	receipt := f.receipt(p, w.raised)
 	return ledger.SettleOp{
 		Plan: p.plan.ID, Subscriber: p.claims.Subscriber, Agent: p.agentID, Permission: p.claims.Hash,
-		RequestID: req.AgentRequestID, Keys: p.keys, Resource: p.url, Content: f.content(p, req),
-		Amount: p.plan.Effective(asked), UseHeld: req.MaxAmount == nil, IsTime: p.plan.IsTime(),
+		RequestID: id, Keys: p.keys, Resource: p.url, Content: w.content,
+		Amount: w.amount, UseHeld: w.useHeld, HoldBounds: p.stock, IsTime: p.plan.IsTime(),
 		Render: func(r ledger.Receipt) []byte {
 			*answer = receipt(r)
 			b, err := x402.Encode(answer)
@@ -88,14 +170,6 @@ func (f *Facilitator) settleOp(p *payment, req *x402.SettleRequest, answer *x402
 			return b
 		},
 	}
-}
-
-// requested is the amount that was asked for when the bounds of the plan changed it, else nil.
-func requested(p *payment, req *x402.SettleRequest) *toll.Credits {
-	if req.MaxAmount == nil || p.plan.IsTime() || p.plan.Effective(*req.MaxAmount) == *req.MaxAmount {
-		return nil
-	}
-	return req.MaxAmount
 }
 
 // receipt makes the answer to a settlement, the one that is stored and repeated. It depends on its arguments alone.
@@ -108,10 +182,10 @@ func (f *Facilitator) receipt(p *payment, raised *toll.Credits) func(ledger.Rece
 		info := fmt.Appendf(nil, `{"info":{"creditsRedeemed":"%d","remainingBalance":"%d","agentRequestId":%q}}`, amount, balance, r.RequestID)
 		return x402.SettleResponse{
 			Success: true, Transaction: r.Transaction.String(), Network: network, Payer: payer,
-			CreditsRedeemed: &amount, RemainingBalance: &balance, Amount: &amount,
+			CreditsRedeemed: &amount, RemainingBalance: &balance, Amount: &amount, OrderTx: r.OrderTx,
 			Extra: &x402.SettleExtra{
 				AgentRequestID: r.RequestID, PlanID: plan, AgentID: agent, CreditsRedeemed: &amount,
-				RemainingBalance: &balance, RequestedAmount: raised,
+				RemainingBalance: &balance, OrderTx: r.OrderTx, RequestedAmount: raised,
 			},
 			Extensions: map[string]json.RawMessage{extension: info},
 		}
@@ -122,8 +196,8 @@ func (f *Facilitator) receipt(p *payment, raised *toll.Credits) func(ledger.Rece
 const contentVersion = "toll/settle/1"
 
 // content is the hash of what makes a settle the same: access token, plan, agent, scheme, network, resource, the amount
-// asked for (none is not the same as the amount that is then burned) and the batch mark.
-func (f *Facilitator) content(p *payment, req *x402.SettleRequest) [32]byte {
+// asked for (none is not the same as the amount that is then burned), the batch mark and the margin.
+func (f *Facilitator) content(p *payment, max *toll.Credits, margin *x402.Margin, batch bool) [32]byte {
 	b := make([]byte, 0, 512)
 	field := func(s string) {
 		b = binary.BigEndian.AppendUint32(b, uint32(len(s)))
@@ -136,13 +210,17 @@ func (f *Facilitator) content(p *payment, req *x402.SettleRequest) [32]byte {
 	field(p.claims.Scheme)
 	field(f.wireNetwork(p.claims.Network))
 	field(p.url)
-	if req.MaxAmount == nil {
+	if max == nil {
 		field("")
 	} else {
-		field(req.MaxAmount.String())
+		field(max.String())
 	}
-	if req.Batch {
+	if batch {
 		field("batch")
+	}
+	if margin != nil {
+		field("margin")
+		field(margin.String())
 	}
 	return sha256.Sum256(b)
 }
@@ -156,7 +234,7 @@ func (f *Facilitator) refusedSettle(ctx context.Context, p *payment, e *toll.Err
 	resp := &x402.SettleResponse{ErrorReason: e.Reason, ErrorMessage: e.Text(), Code: e.Code}
 	if !p.claims.Subscriber.IsZero() {
 		resp.Payer, resp.Network = p.claims.Subscriber.String(), f.wireNetwork(p.claims.Network)
-	} else {
+	} else if resp.Network = f.wireNetwork(p.network); resp.Network == "" {
 		resp.Network = f.env.Network()
 	}
 	return resp, nil

@@ -13,32 +13,47 @@ import (
 )
 
 // Verify says whether a request is payable, and with Hold sets its credits aside. It burns nothing; a free plan that was
-// never ordered is ordered here. A refusal is an answer. An error is a *toll.Error with a reason word and means that the
-// call was wrong or failed: 400, 403, 404, 409 (settle_conflict), 429 (too_many_holds), 5xx.
+// never ordered is ordered here, and what a hold lacks is bought through the delegation of the access token. A refusal is
+// an answer. An error is a *toll.Error with a reason word and means that the call was wrong or failed: 400, 403, 404, 409
+// (settle_conflict), 429 (too_many_holds), 503 with params.agentRequestId (settlement_pending: an order is not decided;
+// repeat the same call), other 5xx. With Stock all but 5xx are answers.
 func (f *Facilitator) Verify(ctx context.Context, caller toll.Address, req *x402.VerifyRequest) (*x402.VerifyResponse, error) {
-	if req.HoldSecs < 0 || req.HoldSecs > x402.MaxHoldSecs {
+	if req.Stock == nil && (req.HoldSecs < 0 || req.HoldSecs > x402.MaxHoldSecs) {
 		return nil, malformed("holdSecs", "must be 1 to 900")
 	}
-	p, e := f.read(ctx, caller, &req.PaymentRequired, req.AccessToken, req.AgentRequestID)
+	in := &asked{stock: req.Stock, required: &req.PaymentRequired, token: req.AccessToken}
+	if req.Stock == nil {
+		in.requestID = req.AgentRequestID
+	}
+	p, e := f.read(ctx, caller, in)
 	if e != nil {
 		return f.refusedVerify(ctx, p, e)
 	}
 	if e = f.bind(ctx, p); e != nil {
 		return f.refusedVerify(ctx, p, e)
 	}
-	if f.foreign(p.account, req.AgentRequestID) {
+	if f.foreign(p.account, in.requestID) {
 		return f.refusedVerify(ctx, p, refuse(toll.CodeSettleConflict, x402.ReasonConflict, ""))
 	}
-	asked := p.plan.Credits.MaxAmount
-	if req.MaxAmount != nil {
-		asked = *req.MaxAmount
+	max, life, hold := req.MaxAmount, holdLife(req.HoldSecs), req.Hold
+	if p.stock {
+		if max, e = stockAmount(p); e == nil {
+			e = inBounds(p, max)
+		}
+		if e != nil {
+			return f.refusedVerify(ctx, p, e)
+		}
+		life, hold = stockLife(p.entry), true
 	}
-	amount := p.plan.Effective(asked)
+	if max == nil {
+		max = &p.plan.Credits.MaxAmount
+	}
+	amount := p.plan.Effective(*max)
 	var resp *x402.VerifyResponse
-	if req.Hold {
-		resp, e = f.verifyWithHold(ctx, p, req, amount)
+	if hold {
+		resp, e = f.verifyWithHold(ctx, p, in.requestID, amount, life)
 	} else {
-		resp, e = f.verifyNow(ctx, p, req, amount)
+		resp, e = f.verifyNow(ctx, p, in.requestID, amount)
 	}
 	if e != nil {
 		return f.refusedVerify(ctx, p, e)
@@ -46,29 +61,32 @@ func (f *Facilitator) Verify(ctx context.Context, caller toll.Address, req *x402
 	return resp, nil
 }
 
-// verifyWithHold lets the ledger decide. A free plan that was never ordered is ordered when credits are short.
-func (f *Facilitator) verifyWithHold(ctx context.Context, p *payment, req *x402.VerifyRequest, amount toll.Credits) (*x402.VerifyResponse, *toll.Error) {
-	secs := req.HoldSecs
+func holdLife(secs int) time.Duration {
 	if secs == 0 {
 		secs = x402.DefaultHoldSecs
 	}
+	return time.Duration(secs) * time.Second
+}
+
+// verifyWithHold lets the ledger decide. What is short is ordered, see [Facilitator.remedy].
+func (f *Facilitator) verifyWithHold(ctx context.Context, p *payment, id string, amount toll.Credits, life time.Duration) (*x402.VerifyResponse, *toll.Error) {
 	op := ledger.HoldOp{
 		Plan: p.plan.ID, Subscriber: p.claims.Subscriber, Agent: p.agentID, Permission: p.claims.Hash,
-		RequestID: req.AgentRequestID, Keys: p.keys, Resource: p.url, Amount: amount, IsTime: p.plan.IsTime(),
-		Until: f.clock().Add(time.Duration(secs) * time.Second).Truncate(time.Microsecond),
+		RequestID: id, Keys: p.keys, Resource: p.url, Amount: amount, IsTime: p.plan.IsTime(),
+		Until: f.clock().Add(life).Truncate(time.Microsecond),
 	}
 	held, err := f.ledger.Hold(ctx, op)
 	if err != nil {
-		ordered, oe := f.orderFree(ctx, p, err)
-		if oe != nil {
-			return nil, oe
-		}
-		if ordered {
+		lack := f.lacking(p, id)
+		for err != nil {
+			if e := f.remedy(ctx, lack, err); e != nil {
+				return nil, e
+			}
+			op.RequestID, op.OrderTx = lack.id, lack.orderTx
+			// Buying took its time; the hold gets its whole life.
+			op.Until = f.clock().Add(life).Truncate(time.Microsecond)
 			held, err = f.ledger.Hold(ctx, op)
 		}
-	}
-	if err != nil {
-		return nil, f.refusedBy(err)
 	}
 	f.changed(p.account, p.claims.Hash)
 	resp := f.valid(p, &held.Account, held.RequestID, amount)
@@ -78,9 +96,9 @@ func (f *Facilitator) verifyWithHold(ctx context.Context, p *payment, req *x402.
 }
 
 // verifyNow gives advice from a snapshot. A refusal from a cached one is confirmed by a fresh read.
-func (f *Facilitator) verifyNow(ctx context.Context, p *payment, req *x402.VerifyRequest, amount toll.Credits) (*x402.VerifyResponse, *toll.Error) {
-	if req.AgentRequestID != "" || len(p.keys) > 0 {
-		r, ok, err := f.known(ctx, p, req.AgentRequestID)
+func (f *Facilitator) verifyNow(ctx context.Context, p *payment, id string, amount toll.Credits) (*x402.VerifyResponse, *toll.Error) {
+	if id != "" || len(p.keys) > 0 {
+		r, ok, err := f.known(ctx, p, id)
 		switch {
 		case err != nil:
 			return nil, toll.AsError(err)
@@ -106,7 +124,7 @@ func (f *Facilitator) verifyNow(ctx context.Context, p *payment, req *x402.Verif
 			return nil, toll.AsError(err)
 		}
 	}
-	if refusal != nil {
+	if refusal != nil && ordersItself(p.plan) {
 		ordered, e := f.orderFree(ctx, p, refusal)
 		if e != nil {
 			return nil, e
@@ -118,9 +136,10 @@ func (f *Facilitator) verifyNow(ctx context.Context, p *payment, req *x402.Verif
 		}
 	}
 	if refusal != nil {
-		return nil, f.refusedBy(refusal)
+		if e := f.couldBuy(ctx, p, id, refusal); e != nil {
+			return nil, e
+		}
 	}
-	id := req.AgentRequestID
 	if id == "" {
 		id = f.ledger.NewRequestID(p.account)
 	}
@@ -136,9 +155,14 @@ func (f *Facilitator) advise(a *ledger.Account, perm *ledger.Permission, p *paym
 	case perm.RedemptionLimit != nil && amount > *perm.RedemptionLimit-perm.Redeemed-perm.Held:
 		return &ledger.Refusal{Kind: ledger.RedemptionLimit}
 	case p.plan.IsTime() && !a.Subscribed(f.clock()):
-		return &ledger.Refusal{Kind: ledger.PeriodOver, NeverOrdered: a.Seq == 0}
+		return &ledger.Refusal{
+			Kind: ledger.PeriodOver, NeverOrdered: a.Seq == 0, DelegationID: perm.DelegationID, APIKeyID: perm.APIKeyID,
+		}
 	case a.Seq == 0 || amount > a.Available():
-		return &ledger.Refusal{Kind: ledger.Insufficient, Needed: amount, Available: a.Available(), NeverOrdered: a.Seq == 0}
+		return &ledger.Refusal{
+			Kind: ledger.Insufficient, Needed: amount, Available: a.Available(), Uncovered: amount, NeverOrdered: a.Seq == 0,
+			DelegationID: perm.DelegationID, APIKeyID: perm.APIKeyID,
+		}
 	}
 	return nil
 }
@@ -157,8 +181,7 @@ func (f *Facilitator) adviseAnew(ctx context.Context, a *ledger.Account, perm *l
 // orderFree makes the first order of a free plan when that is what a refused request lacks. ordered says that the same
 // request may now pass.
 func (f *Facilitator) orderFree(ctx context.Context, p *payment, refusal error) (ordered bool, e *toll.Error) {
-	if !p.plan.Price.IsFree() || p.plan.IsPayAsYouGo() ||
-		!ledger.IsRefused(refusal, ledger.Insufficient) && !ledger.IsRefused(refusal, ledger.PeriodOver) {
+	if !ledger.IsRefused(refusal, ledger.Insufficient) && !ledger.IsRefused(refusal, ledger.PeriodOver) {
 		return false, nil
 	}
 	a, err := f.ledger.Account(ctx, p.account)
@@ -206,10 +229,10 @@ func (f *Facilitator) valid(p *payment, a *ledger.Account, requestID string, amo
 
 // refusedVerify is the verdict, or the error that is none.
 func (f *Facilitator) refusedVerify(ctx context.Context, p *payment, e *toll.Error) (*x402.VerifyResponse, error) {
-	if !isVerdict(e) {
+	if !isVerdict(e) && !(p.stock && isStockVerdict(e)) {
 		return nil, f.fault(ctx, x402.ActVerify, e)
 	}
-	resp := &x402.VerifyResponse{InvalidReason: e.Reason, InvalidMessage: e.Text(), Code: e.Code}
+	resp := &x402.VerifyResponse{InvalidReason: x402.ReasonOf(f.ns, e, x402.ActVerify), InvalidMessage: e.Text(), Code: e.Code}
 	if !p.claims.Subscriber.IsZero() {
 		resp.Payer, resp.Network = p.claims.Subscriber.String(), f.wireNetwork(p.claims.Network)
 	}
@@ -219,7 +242,8 @@ func (f *Facilitator) refusedVerify(ctx context.Context, p *payment, e *toll.Err
 // fault completes an error that leaves verify or settle: a reason word for the union of bodies, a log line for what the
 // caller cannot mend.
 func (f *Facilitator) fault(ctx context.Context, act x402.Act, e *toll.Error) *toll.Error {
-	if e.HTTPStatus() >= 500 && ctx.Err() == nil { // a caller that went away is no fault
+	// A caller that went away is no fault, nor is an order that takes its time.
+	if e.HTTPStatus() >= 500 && ctx.Err() == nil && (e.Code != toll.CodeSettlementPending || e.Err != nil) {
 		f.log.ErrorContext(ctx, string(act)+" failed", "code", string(e.Code), "error", fmt.Sprint(e.Err))
 	}
 	return e.WithReason(x402.ReasonOf(f.ns, e, act))

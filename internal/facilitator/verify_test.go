@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/checkout"
 	"github.com/tollhq/toll/internal/facilitator"
 	"github.com/tollhq/toll/internal/ledger"
 	"github.com/tollhq/toll/internal/store"
@@ -181,7 +182,7 @@ func TestTimePlan(t *testing.T) {
 		v, err = c.verify(s.one(), held)
 		s.invalid(v, err, x402.ReasonPlanExpired)
 
-		_, err = s.one().checkout.Mint(s.ctx, b1, p.ID, s1, 1, toll.UnitsOf(3600))
+		_, err = s.one().checkout.Mint(s.ctx, b1, p.ID, s1, 1, toll.UnitsOf(3600), nil)
 		s.must(err)
 		h := c.hold(nil)
 		if *h.Amount != 0 {
@@ -233,7 +234,7 @@ func TestFreePlanOnDemand(t *testing.T) {
 		}
 		v, err := c.verify(s.one(), nil)
 		s.invalid(v, err, x402.ReasonInsufficientFunds)
-		_, err = s.one().checkout.Order(s.ctx, s1, p)
+		_, err = s.one().checkout.Order(s.ctx, checkout.OrderRequest{Caller: s1, Plan: p}, nil)
 		s.must(err)
 		v, err = c.verify(s.at(1), nil)
 		s.valid(v, err)
@@ -294,7 +295,7 @@ func TestAgentListedElsewhereShowsAtOnce(t *testing.T) {
 func TestVerifySeesTime(t *testing.T) {
 	each(t, func(s *scene) {
 		p := s.plan(nil)
-		_, err := s.one().checkout.Mint(s.ctx, b1, p.ID, s1, 5, toll.UnitsOf(100))
+		_, err := s.one().checkout.Mint(s.ctx, b1, p.ID, s1, 5, toll.UnitsOf(100), nil)
 		s.must(err)
 		c := s.call(p, nil, s.token(p, s1, nil))
 		c.hold(nil)

@@ -17,7 +17,7 @@ import (
 
 // The statements of the ledger and of the store have to run unchanged on tables that are spread by account over many
 // machines. These are the tables that are.
-var accountTables = []string{"accounts", "lots", "entries", "requests", "request_keys", "permissions", "orders"}
+var accountTables = []string{"accounts", "lots", "entries", "requests", "request_keys", "permissions", "orders", "sub_tasks"}
 
 // fanOut are the statements that do not name the account and so ask every machine, by the constant or function that holds
 // them, with the reason. They read, and never lock.

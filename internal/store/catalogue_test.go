@@ -78,7 +78,7 @@ func TestPartitions(t *testing.T) {
 	if !slices.Equal(tables, named) {
 		t.Errorf("partitioned are %v, with an account are %v", tables, named)
 	}
-	for _, table := range []string{"accounts", "entries", "lots", "orders", "permissions", "request_keys", "requests"} {
+	for _, table := range []string{"accounts", "entries", "lots", "orders", "permissions", "request_keys", "requests", "sub_tasks"} {
 		if !slices.Contains(tables, table) {
 			t.Errorf("%s is not partitioned", table)
 		}

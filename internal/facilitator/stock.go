@@ -1,0 +1,81 @@
+package facilitator
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/ledger"
+	"github.com/tollhq/toll/x402"
+)
+
+// stockGrace is how much longer than its server says a hold of a stock request lives: the settle travels too.
+const stockGrace = 15 * time.Second
+
+// stockLife is the life of the hold that a stock verify takes.
+func stockLife(r *x402.Requirements) time.Duration {
+	return holdLife(int(min(r.MaxTimeoutSeconds, x402.MaxHoldSecs))) + stockGrace
+}
+
+// stockAmount returns the amount of stock requirements, nil when they name none.
+func stockAmount(p *payment) (*toll.Credits, *toll.Error) {
+	if p.entry.Amount == "" {
+		return nil, nil
+	}
+	n, err := toll.ParseCredits(p.entry.Amount)
+	if err != nil {
+		return nil, outOfRange(p)
+	}
+	return &n, nil
+}
+
+func outOfRange(p *payment) *toll.Error {
+	return refuse(toll.CodeAmountOutOfRange, x402.ReasonAmountOutOfRange,
+		fmt.Sprintf("A request of this plan burns %d to %d credits.", p.plan.Credits.MinAmount, p.plan.Credits.MaxAmount))
+}
+
+// inBounds refuses an amount that the bounds of the plan would change: a stock server has no way to learn of that. nil is no
+// amount.
+func inBounds(p *payment, n *toll.Credits) *toll.Error {
+	if n == nil || p.plan.IsTime() || p.plan.Effective(*n) == *n {
+		return nil
+	}
+	return outOfRange(p)
+}
+
+// stockBounds is inBounds for a settle. Where credits are held, an amount above them is told as that; what was settled is for
+// the ledger to judge.
+func (f *Facilitator) stockBounds(ctx context.Context, p *payment, n *toll.Credits) *toll.Error {
+	e := inBounds(p, n)
+	if e == nil {
+		return nil
+	}
+	r, known, err := f.known(ctx, p, "")
+	switch {
+	case err != nil:
+		return toll.AsError(err)
+	case !known:
+		return e
+	case r.State != ledger.StateHeld && r.State != ledger.StateLapsed:
+		return nil
+	case *n > r.Held:
+		return f.refusedBy(&ledger.Refusal{Kind: ledger.ExceedsHold, Needed: *n, Available: r.Held})
+	}
+	return e
+}
+
+// Supported says which payments are served, for the start of stock servers.
+func (f *Facilitator) Supported() *x402.Supported {
+	extra := x402.SupportedExtra{Version: "1", CreditsAsset: f.ns.Asset()}
+	s := &x402.Supported{
+		Kinds:      []x402.SupportedKind{{X402Version: x402.Version, Scheme: f.ns.SchemeCrypto(), Network: f.env.Network(), Extra: extra}},
+		Extensions: []string{x402.ExtensionPaymentIdentifier}, Signers: map[string][]string{},
+	}
+	if f.checkout.TakesCards() {
+		s.Kinds = append(s.Kinds, x402.SupportedKind{
+			X402Version: x402.Version, Scheme: f.ns.SchemeCard(), Network: f.env.CardNetwork(), Extra: extra,
+		})
+	}
+	return s
+}

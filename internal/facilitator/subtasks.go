@@ -1,0 +1,113 @@
+package facilitator
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/ledger"
+	"github.com/tollhq/toll/internal/store"
+	"github.com/tollhq/toll/x402"
+)
+
+// RecordSubTask records a part of the work for a request to the owner of its plan; data.subTaskId names it. also runs in the
+// same transaction, with the answer. Errors: [toll.CodeBadRequest], [toll.CodeSubTaskRequestUnknown] also for requests of
+// other builders, [toll.CodeSettleConflict] for an id that names open holds of several accounts.
+func (f *Facilitator) RecordSubTask(
+	ctx context.Context, caller toll.Address, in *toll.SubTaskInput, also func(*store.Tx, *toll.ActResult) error,
+) (*toll.ActResult, error) {
+	t, err := in.SubTask()
+	if err != nil {
+		return nil, err
+	}
+	account, err := f.worksFor(ctx, caller, t.AgentRequestID)
+	if err != nil {
+		return nil, err
+	}
+	now := f.clock().UTC().Truncate(time.Microsecond)
+	t.ID, t.CreatedAt = toll.NewUUID(), toll.At(now)
+	out := &toll.ActResult{
+		Success: true, Message: "The sub-task is recorded.", TxHash: toll.NewHash(), HTTPStatus: 200, When: t.CreatedAt,
+		Data: map[string]any{"subTaskId": t.ID, "agentRequestId": t.AgentRequestID},
+	}
+	err = f.store.Tx(ctx, func(tx *store.Tx) error {
+		if err := store.InsertSubTask(ctx, tx, account, t); err != nil || also == nil {
+			return err
+		}
+		return also(tx, out)
+	})
+	if err != nil {
+		return nil, toll.AsError(err)
+	}
+	return out, nil
+}
+
+// SubTasks lists the recorded parts of a request for the owner of its plan. Errors: [toll.CodeSubTaskRequestUnknown],
+// [toll.CodeBadPage].
+func (f *Facilitator) SubTasks(ctx context.Context, caller toll.Address, requestID string, p store.Page) (store.List[*toll.SubTask], error) {
+	account, err := f.worksFor(ctx, caller, requestID)
+	if err != nil {
+		return store.List[*toll.SubTask]{}, err
+	}
+	list, err := store.SubTasks(ctx, f.store, account, requestID, p)
+	if err != nil {
+		return list, toll.AsError(err)
+	}
+	return list, nil
+}
+
+// worksFor returns the account of a request that the caller, the owner of its plan, works for. An id that this service issued
+// counts from the verify on, which stores nothing without a hold; one that a caller chose, from the hold or settle on.
+func (f *Facilitator) worksFor(ctx context.Context, caller toll.Address, id string) (ledger.AccountID, error) {
+	unknown := toll.NewError(toll.CodeSubTaskRequestUnknown).WithHint("Send the agentRequestId that verify or settle answered.")
+	account, ours := f.ledger.AccountOfRequestID(id)
+	if !ours {
+		all, err := f.lookup(ctx, caller, id, ownerOnly(caller))
+		if errors.Is(err, noSettlement()) {
+			return account, unknown
+		}
+		if err != nil {
+			return account, err
+		}
+		r, err := toRelease(all)
+		if err != nil {
+			return account, err
+		}
+		return r.Request.Account, nil
+	}
+	_, err := f.allowed(ctx, ledger.Request{Account: account}, ownerOnly(caller))
+	if errors.Is(err, noSettlement()) {
+		return account, unknown
+	}
+	return account, err
+}
+
+// withMargin returns what the recorded parts of a request cost with a margin on it. Errors: [toll.CodeMarginOnFixedPlan],
+// [toll.CodeMarginWithoutSubTasks].
+func (f *Facilitator) withMargin(ctx context.Context, p *payment, id string, m x402.Margin) (*toll.Credits, *toll.Error) {
+	if p.plan.Credits.IsRedemptionAmountFixed {
+		return nil, refuse(toll.CodeMarginOnFixedPlan, x402.ReasonInvalidPayload, "")
+	}
+	none := refuse(toll.CodeMarginWithoutSubTasks, x402.ReasonInvalidPayload, "").
+		WithHint("Record what the work cost under this agentRequestId, or send maxAmount.")
+	if id == "" {
+		r, known, err := f.known(ctx, p, "")
+		if err != nil {
+			return nil, toll.AsError(err)
+		}
+		if !known {
+			return nil, none
+		}
+		id = r.ID
+	}
+	sum, err := store.SubTaskCredits(ctx, f.store, p.account, id)
+	if err != nil {
+		return nil, toll.AsError(err)
+	}
+	if sum == 0 {
+		return nil, none
+	}
+	n := m.On(sum)
+	return &n, nil
+}

@@ -1,0 +1,178 @@
+package facilitator
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/checkout"
+	"github.com/tollhq/toll/internal/ledger"
+	"github.com/tollhq/toll/internal/store"
+	"github.com/tollhq/toll/x402"
+)
+
+const (
+	// topUpWait is how long one verify or settle waits for orders.
+	topUpWait = 20 * time.Second
+	// maxIdle bounds how often in a row credits may be there that are gone when the ledger looks.
+	maxIdle = 8
+)
+
+// lack is what one verify or settle does about what its request lacks.
+type lack struct {
+	p       *payment
+	name    string  // of the request for its orders: the same in every repeat, "" while nothing names it
+	id      string  // agentRequestId, given or issued; "" while the keys name the request
+	orderTx *string // as in ledger.HoldOp
+
+	ordered bool // the first order of a free plan
+	idle    int
+	until   time.Time
+	topUp   *checkout.TopUp
+}
+
+// lacking returns what is to be remembered about a request that the ledger refused. A payment identifier names it before a
+// nonce, which a repeat may change, and both before the id, which a repeat may bring with it.
+func (f *Facilitator) lacking(p *payment, id string) *lack {
+	l := &lack{p: p, id: id, name: id}
+	if n := len(p.keys); n > 0 {
+		l.name = p.keys[n-1]
+	}
+	return l
+}
+
+// remedy does something about a refusal of the ledger. nil says that the same operation may now pass, with what has become of
+// the lack; else the error is the answer.
+func (f *Facilitator) remedy(ctx context.Context, l *lack, refusal error) *toll.Error {
+	r, ok := errors.AsType[*ledger.Refusal](refusal)
+	if !ok {
+		return f.refusedBy(refusal)
+	}
+	switch r.Kind {
+	case ledger.OrderUnknown:
+		return f.lookUp(ctx, l)
+	case ledger.Insufficient, ledger.PeriodOver:
+	default:
+		return f.refusedBy(refusal)
+	}
+	if ordersItself(l.p.plan) {
+		if l.ordered {
+			return f.refusedBy(refusal)
+		}
+		l.ordered = true
+		ordered, e := f.orderFree(ctx, l.p, refusal)
+		if e == nil && !ordered {
+			e = f.refusedBy(refusal)
+		}
+		return e
+	}
+	if r.DelegationID == "" {
+		return f.refusedBy(refusal)
+	}
+	return f.buy(ctx, l, r)
+}
+
+// ordersItself reports whether the first order of a plan is made for who uses it.
+func ordersItself(p *toll.Plan) bool { return p.Price.IsFree() && !p.IsPayAsYouGo() }
+
+// lookUp finds the order that an earlier call made for the request.
+func (f *Facilitator) lookUp(ctx context.Context, l *lack) *toll.Error {
+	tx := ""
+	o, err := f.checkout.OrderOfRequest(ctx, l.p.account, l.name)
+	switch {
+	case err == nil:
+		tx = o.TxHash
+	case !errors.Is(err, store.ErrNotFound):
+		return toll.AsError(err)
+	}
+	l.orderTx = &tx
+	return nil
+}
+
+// buy has the missing credits ordered through the delegation of the access token.
+func (f *Facilitator) buy(ctx context.Context, l *lack, r *ledger.Refusal) *toll.Error {
+	if l.topUp == nil {
+		if l.name == "" {
+			l.id = f.ledger.NewRequestID(l.p.account)
+			l.name = l.id
+		}
+		l.topUp = f.topUp(l.p, l.name, r)
+		l.until = f.clock().Add(f.topUpWait)
+	}
+	l.topUp.Needed = r.Uncovered
+	if l.topUp.Wait = l.until.Sub(f.clock()); l.topUp.Wait <= 0 {
+		return l.pending("")
+	}
+	tx, err := f.checkout.TopUp(ctx, l.topUp)
+	f.changed(l.p.account, l.p.claims.Hash)
+	if err != nil {
+		return f.notBought(l, err)
+	}
+	if tx == "" {
+		if l.idle++; l.idle > maxIdle {
+			return f.refusedBy(r)
+		}
+	} else {
+		l.idle = 0
+	}
+	if l.orderTx == nil || tx != "" {
+		l.orderTx = &tx
+	}
+	return nil
+}
+
+func (f *Facilitator) topUp(p *payment, name string, r *ledger.Refusal) *checkout.TopUp {
+	return &checkout.TopUp{
+		Plan: p.plan, Subscriber: p.claims.Subscriber, Permission: p.claims.Hash, DelegationID: r.DelegationID, APIKeyID: r.APIKeyID,
+		Needed: r.Uncovered, RequestID: name, Wait: f.topUpWait,
+	}
+}
+
+// couldBuy reports whether the delegation could bring what the request lacks; it spends nothing.
+func (f *Facilitator) couldBuy(ctx context.Context, p *payment, id string, refusal error) *toll.Error {
+	r, ok := errors.AsType[*ledger.Refusal](refusal)
+	if !ok || ordersItself(p.plan) || r.DelegationID == "" || r.Kind != ledger.Insufficient && r.Kind != ledger.PeriodOver {
+		return f.refusedBy(refusal)
+	}
+	l := f.lacking(p, id)
+	if err := f.checkout.CanTopUp(ctx, *f.topUp(p, l.name, r)); err != nil {
+		return f.notBought(l, err)
+	}
+	return nil
+}
+
+// notBought says what a top-up that did not come about means for the request. What the table of reasons has no word for is
+// still a lack of credits.
+func (f *Facilitator) notBought(l *lack, err error) *toll.Error {
+	e := f.refusedBy(err)
+	switch e.Code {
+	case toll.CodeSettlementPending:
+		tx, _ := e.Params["transaction"].(string)
+		return l.pending(tx)
+	case toll.CodeDelegationPlanMismatch:
+		return e.WithReason(x402.ReasonDelegationNotFound)
+	case toll.CodeCardOff:
+		return e.WithReason(x402.ReasonPaymentUnavailable)
+	}
+	if e.HTTPStatus() >= 500 {
+		return e
+	}
+	if e = e.WithReason(x402.ReasonOf(f.ns, e, x402.ActVerify)); e.Reason == x402.ReasonInvalidPayload {
+		return e.WithReason(x402.ReasonInsufficientFunds)
+	}
+	return e
+}
+
+// pending is the answer while an order is not decided: the same call again waits for the same order.
+func (l *lack) pending(tx string) *toll.Error {
+	e := refuse(toll.CodeSettlementPending, x402.ReasonPending, "The order of the missing credits is not decided yet; repeat the same call.")
+	e.RetryAfterSecs = 1
+	if l.id != "" {
+		e = e.WithParam("agentRequestId", l.id)
+	}
+	if tx != "" {
+		e = e.WithParam("transaction", tx)
+	}
+	return e
+}

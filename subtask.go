@@ -1,0 +1,104 @@
+package toll
+
+import (
+	"encoding/json"
+	"strings"
+	"unicode/utf8"
+)
+
+// Limits of a sub-task.
+const (
+	MaxSubTaskTag         = 256      // characters
+	MaxSubTaskDescription = 16 << 10 // bytes
+	MaxSubTaskMetadata    = 16 << 10 // bytes
+)
+
+// SubTaskStatus is how a part of the work went.
+type SubTaskStatus string
+
+// States of a sub-task.
+const (
+	SubTaskPending SubTaskStatus = "PENDING"
+	SubTaskSuccess SubTaskStatus = "SUCCESS"
+	SubTaskFailed  SubTaskStatus = "FAILED"
+)
+
+// SubTask is a part of the work for a request. It is recorded and burns nothing; settle with a margin reads its credits
+// (wire contract, section 20).
+type SubTask struct {
+	ID             string          `json:"subTaskId"` // UUID
+	AgentRequestID string          `json:"agentRequestId"`
+	Credits        Credits         `json:"creditsToRedeem"`
+	Tag            string          `json:"tag"`
+	Description    string          `json:"description"`
+	Status         SubTaskStatus   `json:"status"`
+	Metadata       json.RawMessage `json:"metadata,omitempty"`
+	CreatedAt      Time            `json:"createdAt"`
+}
+
+// SubTaskInput records a part of the work for a request.
+type SubTaskInput struct {
+	AgentRequestID  *string         `json:"agentRequestId,omitzero" doc:"Required, here or as requestId." maxLength:"128"`
+	RequestID       *string         `json:"requestId,omitzero" doc:"Another name of agentRequestId." maxLength:"128"`
+	CreditsToRedeem *Credits        `json:"creditsToRedeem,omitzero" doc:"What the part cost. Default 0."`
+	CreditsUsed     *Credits        `json:"creditsUsed,omitzero" doc:"Another name of creditsToRedeem."`
+	Tag             *string         `json:"tag,omitzero" doc:"At most 256 characters."`
+	TaskName        *string         `json:"taskName,omitzero" doc:"Another name of tag."`
+	Description     *string         `json:"description,omitzero" doc:"At most 16 KiB."`
+	Status          *string         `json:"status,omitzero" doc:"SUCCESS, FAILED or PENDING, in any case. Default PENDING."`
+	Metadata        json.RawMessage `json:"metadata,omitzero" doc:"An object of at most 16 KiB."`
+}
+
+// SubTask returns what the input records, without id and time, or an error that names every wrong member.
+func (in *SubTaskInput) SubTask() (*SubTask, error) {
+	var f faultList
+	t := &SubTask{
+		AgentRequestID: *either(&f, "requestId", in.AgentRequestID, in.RequestID), Credits: *either(&f, "creditsUsed", in.CreditsToRedeem, in.CreditsUsed),
+		Tag: *either(&f, "taskName", in.Tag, in.TaskName), Description: *either(&f, "description", in.Description, nil), Status: SubTaskPending,
+	}
+	if t.AgentRequestID == "" {
+		f.add("agentRequestId", "is required")
+	}
+	text := func(path, s string, length, most int, unit string) {
+		switch {
+		case length > most:
+			f.add(path, "is longer than %d %s", most, unit)
+		case strings.IndexByte(s, 0) >= 0:
+			f.add(path, "holds a NUL")
+		}
+	}
+	text("tag", t.Tag, utf8.RuneCountInString(t.Tag), MaxSubTaskTag, "characters")
+	text("description", t.Description, len(t.Description), MaxSubTaskDescription, "bytes")
+	if in.Status != nil && *in.Status != "" {
+		switch s := SubTaskStatus(strings.ToUpper(*in.Status)); s {
+		case SubTaskPending, SubTaskSuccess, SubTaskFailed:
+			t.Status = s
+		default:
+			f.add("status", "must be SUCCESS, FAILED or PENDING")
+		}
+	}
+	if m := strings.TrimSpace(string(in.Metadata)); m != "" && m != "null" {
+		switch {
+		case m[0] != '{':
+			f.add("metadata", "must be an object")
+		case len(m) > MaxSubTaskMetadata:
+			f.add("metadata", "is longer than %d bytes", MaxSubTaskMetadata)
+		default:
+			t.Metadata = json.RawMessage(m)
+		}
+	}
+	return t, f.err()
+}
+
+// either returns the one of two members that is there, else a zero value; two values are a fault of the second.
+func either[T comparable](f *faultList, second string, a, b *T) *T {
+	switch {
+	case a == nil && b == nil:
+		return new(T)
+	case a == nil:
+		return b
+	case b != nil && *a != *b:
+		f.add(second, "differs from the same member under its other name")
+	}
+	return a
+}
