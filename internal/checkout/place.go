@@ -26,7 +26,8 @@ type intent struct {
 	key        *toll.Hash   // the API key that uses the delegation
 	session    *SessionInput
 	also       func(*store.Tx, *toll.Order) error
-	topUp      *TopUp // nil: somebody asked for the order
+	topUp      *TopUp    // nil: somebody asked for the order
+	after      time.Time // when the last order for the request was made
 }
 
 // openKey keeps orders apart that may be open at the same time. An account has one, but for pages, on which a person may
@@ -91,6 +92,9 @@ func (c *Checkout) place(ctx context.Context, in *intent) (*store.Order, error) 
 				return errEnough
 			}
 			o.RequestID = t.RequestID
+			if !now.After(in.after) {
+				o.CreatedAt = in.after.Add(time.Microsecond) // orders of a request are counted in their order
+			}
 			if !t.Permission.IsZero() {
 				o.Permission = &t.Permission
 			}
@@ -154,7 +158,7 @@ func (c *Checkout) findOrder(ctx context.Context, tx *store.Tx, in *intent, acco
 		return o, err // of an attempt whose commit got lost
 	}
 	if t := in.topUp; t != nil && t.RequestID != "" {
-		if o, err = orderOfRequest(ctx, tx, account, t.RequestID, t.had); err != nil || o != nil {
+		if o, err = in.orderOfRequest(ctx, tx, account); err != nil || o != nil {
 			return o, err
 		}
 	}
@@ -169,13 +173,16 @@ func (c *Checkout) findOrder(ctx context.Context, tx *store.Tx, in *intent, acco
 	return o, err
 }
 
-// orderOfRequest returns the nth order, from 0, that was made for a request and did not fail; nil when there is none.
-func orderOfRequest(ctx context.Context, q store.Querier, account ledger.AccountID, requestID string, n int) (*store.Order, error) {
-	all, err := store.OrdersOfRequest(ctx, q, account, requestID)
+// orderOfRequest returns the next order that was made for the request of a top-up and did not fail, beyond those that it was
+// answered with; nil when there is none.
+func (in *intent) orderOfRequest(ctx context.Context, q store.Querier, account ledger.AccountID) (*store.Order, error) {
+	all, err := store.OrdersOfRequest(ctx, q, account, in.topUp.RequestID)
 	if err != nil {
 		return nil, err
 	}
+	n := in.topUp.had
 	for _, o := range all {
+		in.after = o.CreatedAt
 		if o.Status == toll.OrderFailed {
 			continue
 		}
