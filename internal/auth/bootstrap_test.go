@@ -473,3 +473,37 @@ func TestKeysServeOnWithoutTheDatabase(t *testing.T) {
 		t.Errorf("%v: %v", err, errors.Unwrap(err))
 	}
 }
+
+// Rotated again and again, keys take their turns in order, and there is always one that signs and one that comes next.
+func TestT18_Rotations(t *testing.T) {
+	storetest.Each(t, func(t *testing.T, st *store.Store) {
+		cfg, clock := testConfig()
+		a := start(t, st, cfg)
+		var turns []string
+		for range 4 {
+			r, err := a.RotateSigningKey(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			signer, err := a.keys().signer(clock.now())
+			if err != nil || signer.id != r.Retiring || !r.At.After(clock.now()) {
+				t.Errorf("%+v, while %s signs", r, signer.id)
+			}
+			if n := len(turns); n > 0 && turns[n-1] != r.Retiring {
+				t.Errorf("%s was to sign next, but %s did", turns[n-1], r.Retiring)
+			}
+			again, err := a.RotateSigningKey(t.Context())
+			if r.Added = ""; err != nil || again != r {
+				t.Errorf("at once again: %+v, %v, not %+v", again, err, r)
+			}
+			turns = append(turns, r.Next)
+			clock.add(r.At.Sub(clock.now()))
+			if signer, err := a.keys().signer(clock.now()); err != nil || signer.id != r.Next {
+				t.Errorf("%s is to sign now, not %v, %v", r.Next, signer, err)
+			}
+		}
+		if n := len(a.keys().keys); n != 6 {
+			t.Errorf("%d keys", n)
+		}
+	})
+}

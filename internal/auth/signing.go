@@ -16,6 +16,7 @@ import (
 
 	"github.com/go-jose/go-jose/v4"
 
+	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/store"
 )
 
@@ -280,11 +281,7 @@ func (a *Auth) RetireSigningKey(ctx context.Context, kid string, at time.Time) e
 		}
 		when := at
 		if when.IsZero() {
-			when = a.clock()
-			if ready := next.Add(publishFirst); when.Before(ready) {
-				when = ready
-			}
-			when = when.Add(retireGrace)
+			when = a.unnoticed(next)
 		}
 		return store.RetireSigningKey(ctx, tx, kid, when)
 	})
@@ -292,6 +289,66 @@ func (a *Auth) RetireSigningKey(ctx context.Context, kid string, at time.Time) e
 		return err
 	}
 	return a.readKeysNow(ctx)
+}
+
+// unnoticed is the first moment at which a key that was published at a time can take over.
+func (a *Auth) unnoticed(published time.Time) time.Time {
+	when := a.clock()
+	if ready := published.Add(publishFirst); when.Before(ready) {
+		when = ready
+	}
+	return when.Add(retireGrace)
+}
+
+// Rotation is a change of the signing key.
+type Rotation struct {
+	Retiring string    `json:"retiring"` // signs until At, and vouches after it for what it signed before
+	At       toll.Time `json:"at"`
+	Next     string    `json:"next"`            // signs from At on
+	Added    string    `json:"added,omitempty"` // published now, to sign after Next; none while a rotation is under way
+}
+
+// RotateSigningKey lets the next signing key take over from the one that signs, and publishes another one for the time
+// after. No key signs before it has been published for ten minutes. While a rotation is under way, that one is told and
+// nothing changes.
+func (a *Auth) RotateSigningKey(ctx context.Context) (Rotation, error) {
+	var r Rotation
+	err := a.store.Tx(ctx, func(tx *store.Tx) error {
+		rows, err := store.SigningKeys(ctx, tx)
+		if err != nil {
+			return err
+		}
+		now := a.clock()
+		rows = slices.DeleteFunc(rows, func(k store.SigningKey) bool { return !k.RetiredAt.IsZero() && !now.Before(k.RetiredAt) })
+		if len(rows) == 0 {
+			return errors.New("auth: every signing key is retired: add one")
+		}
+		current := rows[0]
+		r = Rotation{Retiring: current.KID, At: toll.At(current.RetiredAt)}
+		if !current.RetiredAt.IsZero() && len(rows) > 1 {
+			r.Next = rows[1].KID
+			return nil
+		}
+		// Keys take their turns in the order of their times, also when this clock is behind that of another process.
+		created := now
+		if last := rows[len(rows)-1].CreatedAt; !last.Before(created) {
+			created = last.Add(time.Microsecond)
+		}
+		if r.Added, err = a.newSigningKey(ctx, tx, created); err != nil {
+			return err
+		}
+		next := created
+		if r.Next = r.Added; len(rows) > 1 {
+			r.Next, next = rows[1].KID, rows[1].CreatedAt
+		}
+		when := a.unnoticed(next)
+		r.At = toll.At(when)
+		return store.RetireSigningKey(ctx, tx, current.KID, when)
+	})
+	if err != nil {
+		return Rotation{}, err
+	}
+	return r, a.readKeysNow(ctx)
 }
 
 // readKeysNow shows this instance's own change at once.

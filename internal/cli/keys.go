@@ -24,6 +24,7 @@ func (a *app) keysCommand() *cobra.Command {
 			return a.get(cmd.Context(), segments("api-keys", args[0]), nil)
 		}),
 		a.keysUpdate(),
+		a.keysRotate(),
 		command("revoke ID", "End an API key", func(cmd *cobra.Command, args []string) error {
 			return a.send(cmd.Context(), http.MethodDelete, segments("api-keys", args[0]), nil)
 		}),
@@ -108,6 +109,32 @@ func (a *app) keysUpdate() *cobra.Command {
 		}
 		return a.send(cmd.Context(), http.MethodPatch, segments("api-keys", args[0]), in)
 	}
+	return c
+}
+
+// keysRotate has --local only so that nobody takes it for a change of an API key of theirs.
+func (a *app) keysRotate() *cobra.Command {
+	var local bool
+	c := a.storeCommand("rotate-signing", "Change the key that signs API keys and access tokens", func(cmd *cobra.Command, _ []string, cfg server.Config) error {
+		if !local {
+			return usagef("signing keys are rotated on the database itself: add --local")
+		}
+		rotation, err := server.RotateSigningKey(cmd.Context(), cfg)
+		if err != nil {
+			return err
+		}
+		b, err := json.Marshal(rotation)
+		if err != nil {
+			return err
+		}
+		return a.record(b)
+	})
+	c.Long = `Let the next signing key take over, and publish another one for the time after. Nothing has to be restarted, and nobody
+notices: what the retiring key signed stays valid until its own end. What carries its signature and a later date is refused.
+
+The change happens two minutes from now or later, as no key signs before it has been published for ten minutes.`
+	c.Example = "toll keys rotate-signing --local --data ./toll-data"
+	c.Flags().BoolVar(&local, "local", false, "work on the database of this machine")
 	return c
 }
 

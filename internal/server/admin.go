@@ -63,6 +63,7 @@ func administer(ctx context.Context, cfg Config, work func(Config, *foundation) 
 	if err != nil {
 		return err
 	}
+	cfg.Clock = f.clock.now
 	return errors.Join(work(cfg, f), f.close(context.WithoutCancel(ctx)))
 }
 

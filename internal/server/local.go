@@ -95,3 +95,13 @@ func createKey(ctx context.Context, a *auth.Auth, now time.Time, req KeyRequest)
 	}
 	return a.CreateKey(ctx, address, params, nil)
 }
+
+// RotateSigningKey lets the next signing key take over, on the database itself and beside running services: they read of it
+// within half a minute, minutes before it happens.
+func RotateSigningKey(ctx context.Context, cfg Config) (r auth.Rotation, err error) {
+	err = administer(ctx, cfg, func(_ Config, f *foundation) error {
+		r, err = f.auth.RotateSigningKey(ctx)
+		return err
+	})
+	return r, err
+}

@@ -1,0 +1,155 @@
+package server_test
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"io"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/client"
+	"github.com/tollhq/toll/internal/server"
+	"github.com/tollhq/toll/internal/store/storetest"
+)
+
+// An operator rotates the signing key beside two instances that are half a minute apart. Access tokens and API keys of
+// either are good at both at every moment, what signs is published long before, and the public document never has a
+// private key.
+func TestT18_RotationBesideInstances(t *testing.T) {
+	var moved atomic.Int64
+	base := time.Now()
+	clock := func(d time.Duration) func() time.Time {
+		return func() time.Time { return base.Add(d + time.Duration(moved.Load())) }
+	}
+	db := storetest.Config(t, storetest.Postgres)
+	cfg := server.Config{Database: db.Database, MasterKeyFile: freshMasterKey(t), PublicURL: "https://pay.example.com"}
+	one, two := cfg, cfg
+	one.Clock, two.Clock = clock(0), clock(30*time.Second)
+	s1, url1 := start(t, one)
+	_, url2 := start(t, two)
+	urls := []string{url1, url2}
+	builder, subscriber := keys(t, s1)
+	stands := []*stand{newStand(t, url1, builder, subscriber, 1_000_000)}
+	stands = append(stands, stands[0].on(url2, builder, subscriber))
+
+	signers, firstSeen := map[string]time.Duration{}, map[string]time.Duration{}
+	traffic := func() {
+		t.Helper()
+		now := time.Duration(moved.Load())
+		for i, c := range stands {
+			token, err := c.subscriber.AccessToken(t.Context(), c.plan)
+			if err != nil {
+				t.Fatal(err)
+			}
+			key, err := c.builder.CreateKey(t.Context(), client.KeyParams{ExpiresIn: 10 * time.Minute})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, kid := range []string{kidOf(t, token.AccessToken), kidOf(t, key.Key)} {
+				if _, ok := signers[kid]; !ok {
+					signers[kid] = now
+				}
+			}
+			for _, url := range urls {
+				for kid := range publishedKeys(t, url) {
+					if _, ok := firstSeen[kid]; !ok {
+						firstSeen[kid] = now
+					}
+				}
+				for _, by := range []string{builder.Key, key.Key} {
+					o := *c
+					o.builder, o.token = client.New(by, client.WithURL(url), client.WithRetries(0)), token
+					if r, err := o.settle(t.Context(), toll.NewUUID()); err != nil || !r.Success {
+						t.Fatalf("after %v: a token of instance %d refused: %v %+v", now, i, err, r)
+					}
+				}
+			}
+		}
+	}
+	pass := func(d time.Duration) {
+		t.Helper()
+		for ; d > 0; d -= 20 * time.Second {
+			moved.Add(int64(20 * time.Second))
+			traffic()
+		}
+	}
+	traffic()
+	first := kidOf(t, stands[0].token.AccessToken)
+	admin := cfg
+	admin.Clock = clock(0)
+	r, err := server.RotateSigningKey(t.Context(), admin)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.Retiring != first || r.Next == "" || r.Added == "" || r.Next == r.Added {
+		t.Errorf("rotation %+v, signing %s", r, first)
+	}
+	if again, err := server.RotateSigningKey(t.Context(), admin); err != nil || again.Added != "" || again.Next != r.Next || !again.At.Equal(r.At.Time) {
+		t.Errorf("a second rotation while one is under way: %+v, %v", again, err)
+	}
+	pass(40 * time.Second)
+	for _, url := range urls {
+		if _, ok := publishedKeys(t, url)[r.Added]; !ok {
+			t.Errorf("%s does not publish the added key", url)
+		}
+	}
+	pass(13 * time.Minute)
+	since, ok := signers[r.Next]
+	if !ok || len(signers) != 2 {
+		t.Fatalf("signers %v, want %s and %s", signers, first, r.Next)
+	}
+	if since-firstSeen[r.Next] < 10*time.Minute {
+		t.Errorf("signs after %v of being published", since-firstSeen[r.Next])
+	}
+	// What was signed before stays good.
+	if r, err := stands[1].settle(t.Context(), toll.NewUUID()); err != nil || !r.Success {
+		t.Errorf("an access token from before: %v %+v", err, r)
+	}
+}
+
+func kidOf(t *testing.T, credential string) string {
+	t.Helper()
+	_, jwt, ok := strings.Cut(credential, ":")
+	if !ok {
+		jwt = credential
+	}
+	head, _, _ := strings.Cut(jwt, ".")
+	b, err := base64.RawURLEncoding.DecodeString(head)
+	var h struct{ Kid string }
+	if err == nil {
+		err = json.Unmarshal(b, &h)
+	}
+	if err != nil || h.Kid == "" {
+		t.Fatalf("no kid: %s, %v", head, err)
+	}
+	return h.Kid
+}
+
+func publishedKeys(t *testing.T, url string) map[string]bool {
+	t.Helper()
+	res, err := http.Get(url + "/.well-known/jwks.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	b, err := io.ReadAll(res.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var doc struct{ Keys []map[string]any }
+	if err := json.Unmarshal(b, &doc); err != nil {
+		t.Fatal(err)
+	}
+	out := map[string]bool{}
+	for _, k := range doc.Keys {
+		if _, ok := k["d"]; ok {
+			t.Fatal("a private key is published")
+		}
+		out[k["kid"].(string)] = true
+	}
+	return out
+}
