@@ -36,8 +36,8 @@ func (c *call) fail(err error) {
 }
 
 func (c *call) log(e *toll.Error, status int) {
-	if e.Err == nil && status < http.StatusInternalServerError {
-		return
+	if e.Err == nil && (status < http.StatusInternalServerError || e.Code == toll.CodeSettlementPending) {
+		return // a settlement that takes its time is no fault; one whose outcome was lost is logged where its cause is known
 	}
 	level := slog.LevelDebug
 	if status >= http.StatusInternalServerError && !errors.Is(e.Err, context.Canceled) {
@@ -59,6 +59,8 @@ type verdict struct {
 	Transaction   *string `json:"transaction,omitzero"`
 	Network       *string `json:"network,omitzero"`
 	Payer         string  `json:"payer,omitzero"`
+	// Extra names the request that an unknown outcome is about.
+	Extra *x402.SettleExtra `json:"extra,omitzero"`
 }
 
 func (c *call) errorBody(e *toll.Error) any {
@@ -66,14 +68,18 @@ func (c *call) errorBody(e *toll.Error) any {
 	no := false
 	switch c.union() {
 	case unionVerify:
-		return verdict{ErrorBody: body, IsValid: &no, InvalidReason: x402.ReasonOf(c.h.Namespace, e, x402.ActVerify)}
+		v := verdict{ErrorBody: body, IsValid: &no, InvalidReason: x402.ReasonOf(c.h.Namespace, e, x402.ActVerify)}
+		if id, ok := e.Params["agentRequestId"].(string); ok {
+			v.Extra = &x402.SettleExtra{AgentRequestID: id}
+		}
+		return v
 	case unionSettle:
 		v := verdict{
 			ErrorBody: body, Success: &no, ErrorReason: x402.ReasonOf(c.h.Namespace, e, x402.ActSettle), ErrorMessage: body.Message,
 			Transaction: new(string), Network: &c.h.network,
 		}
 		if s := c.refused; s != nil {
-			v.Transaction, v.Payer = &s.Transaction, s.Payer
+			v.Transaction, v.Payer, v.Extra = &s.Transaction, s.Payer, s.Extra
 			if s.Network != "" {
 				v.Network = &s.Network
 			}

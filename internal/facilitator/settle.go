@@ -228,9 +228,12 @@ func (f *Facilitator) content(p *payment, max *toll.Credits, margin *x402.Margin
 // refusedSettle is the answer to a settle that burned nothing, or may not have. Only faults of the service are errors.
 func (f *Facilitator) refusedSettle(ctx context.Context, p *payment, e *toll.Error) (*x402.SettleResponse, error) {
 	if e.HTTPStatus() >= 500 && e.Code != toll.CodeSettlementPending {
-		return nil, f.fault(ctx, x402.ActSettle, e)
+		return nil, f.fault(x402.ActSettle, e)
 	}
-	e = f.fault(ctx, x402.ActSettle, e)
+	if e.HTTPStatus() >= 500 && e.Err != nil && ctx.Err() == nil {
+		f.log.ErrorContext(ctx, "settle pending", "error", e.Err.Error()) // its cause leaves with no answer
+	}
+	e = f.fault(x402.ActSettle, e)
 	resp := &x402.SettleResponse{ErrorReason: e.Reason, ErrorMessage: e.Text(), Code: e.Code}
 	if !p.claims.Subscriber.IsZero() {
 		resp.Payer, resp.Network = p.claims.Subscriber.String(), f.wireNetwork(p.claims.Network)

@@ -3,7 +3,6 @@ package facilitator
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/tollhq/toll"
@@ -27,13 +26,13 @@ func (f *Facilitator) Verify(ctx context.Context, caller toll.Address, req *x402
 	}
 	p, e := f.read(ctx, caller, in)
 	if e != nil {
-		return f.refusedVerify(ctx, p, e)
+		return f.refusedVerify(p, e)
 	}
 	if e = f.bind(ctx, p); e != nil {
-		return f.refusedVerify(ctx, p, e)
+		return f.refusedVerify(p, e)
 	}
 	if f.foreign(p.account, in.requestID) {
-		return f.refusedVerify(ctx, p, refuse(toll.CodeSettleConflict, x402.ReasonConflict, ""))
+		return f.refusedVerify(p, refuse(toll.CodeSettleConflict, x402.ReasonConflict, ""))
 	}
 	max, life, hold := req.MaxAmount, holdLife(req.HoldSecs), req.Hold
 	if p.stock {
@@ -41,7 +40,7 @@ func (f *Facilitator) Verify(ctx context.Context, caller toll.Address, req *x402
 			e = inBounds(p, max)
 		}
 		if e != nil {
-			return f.refusedVerify(ctx, p, e)
+			return f.refusedVerify(p, e)
 		}
 		life, hold = stockLife(p.entry), true
 	}
@@ -56,7 +55,7 @@ func (f *Facilitator) Verify(ctx context.Context, caller toll.Address, req *x402
 		resp, e = f.verifyNow(ctx, p, in.requestID, amount)
 	}
 	if e != nil {
-		return f.refusedVerify(ctx, p, e)
+		return f.refusedVerify(p, e)
 	}
 	return resp, nil
 }
@@ -228,9 +227,9 @@ func (f *Facilitator) valid(p *payment, a *ledger.Account, requestID string, amo
 }
 
 // refusedVerify is the verdict, or the error that is none.
-func (f *Facilitator) refusedVerify(ctx context.Context, p *payment, e *toll.Error) (*x402.VerifyResponse, error) {
+func (f *Facilitator) refusedVerify(p *payment, e *toll.Error) (*x402.VerifyResponse, error) {
 	if !isVerdict(e) && !(p.stock && isStockVerdict(e)) {
-		return nil, f.fault(ctx, x402.ActVerify, e)
+		return nil, f.fault(x402.ActVerify, e)
 	}
 	resp := &x402.VerifyResponse{InvalidReason: x402.ReasonOf(f.ns, e, x402.ActVerify), InvalidMessage: e.Text(), Code: e.Code}
 	if !p.claims.Subscriber.IsZero() {
@@ -239,12 +238,8 @@ func (f *Facilitator) refusedVerify(ctx context.Context, p *payment, e *toll.Err
 	return resp, nil
 }
 
-// fault completes an error that leaves verify or settle: a reason word for the union of bodies, a log line for what the
-// caller cannot mend.
-func (f *Facilitator) fault(ctx context.Context, act x402.Act, e *toll.Error) *toll.Error {
-	// A caller that went away is no fault, nor is an order that takes its time.
-	if e.HTTPStatus() >= 500 && ctx.Err() == nil && (e.Code != toll.CodeSettlementPending || e.Err != nil) {
-		f.log.ErrorContext(ctx, string(act)+" failed", "code", string(e.Code), "error", fmt.Sprint(e.Err))
-	}
+// fault completes an error that leaves verify or settle with a reason word for the union of bodies. Who answers with it logs
+// its cause.
+func (f *Facilitator) fault(act x402.Act, e *toll.Error) *toll.Error {
 	return e.WithReason(x402.ReasonOf(f.ns, e, act))
 }
