@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/api"
 	"github.com/tollhq/toll/internal/auth"
 	"github.com/tollhq/toll/internal/store"
 )
@@ -160,6 +161,33 @@ func TestT17_PrivilegeMatrix(t *testing.T) {
 	}
 	if documented != len(table) {
 		t.Errorf("%d operations in the document, %d in the matrix", documented, len(table))
+	}
+}
+
+// An operator can close the reads that are open otherwise; the documents about the service stay open.
+func TestClosedReads(t *testing.T) {
+	s := newStack(t)
+	plan := s.plan(s.b1, freePlan)
+	agent := s.agent(s.b1, plan)
+	closed := api.New(s.deps(func(d *api.Deps) { d.CloseReads = true }))
+	for _, path := range []string{
+		"/protocol/plans/" + plan, "/protocol/plans/" + plan + "/agents", "/protocol/agents/" + agent, "/protocol/agents/" + agent + "/plans",
+		"/protocol/plans/" + plan + "/balance/" + s.s1.address.String(),
+	} {
+		if a := s.do(actor{}, "GET", base+path, ""); a.status != 200 {
+			t.Errorf("open %s: %d %s", path, a.status, a.body)
+		}
+		if a := s.through(closed, actor{}, "GET", base+path, ""); a.status != 401 || a.code() != "BCK.AUTH.0002" && a.code() != "BCK.AUTH.0012" {
+			t.Errorf("closed %s: %d %s", path, a.status, a.body)
+		}
+		if a := s.through(closed, s.b2, "GET", base+path, ""); a.status != 200 {
+			t.Errorf("closed %s with a key: %d %s", path, a.status, a.body)
+		}
+	}
+	for _, path := range []string{"/", "/health", "/.well-known/jwks.json", "/openapi.json", "/docs"} {
+		if a := s.through(closed, actor{}, "GET", path, ""); a.status != 200 {
+			t.Errorf("closed %s: %d", path, a.status)
+		}
 	}
 }
 

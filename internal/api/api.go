@@ -48,6 +48,10 @@ type Deps struct {
 	Pages []Page
 	// Quotas bound what one account may have.
 	Quotas Quotas
+	// OrderWait is how long the answer to an order waits for its credits, 0 = 30 s.
+	OrderWait time.Duration
+	// CloseReads asks for a key where plans, agents and balances are read, which otherwise anybody may.
+	CloseReads bool
 	// TestClock is the clock of a sandbox behind Clock; nil: it cannot be moved, and has no routes.
 	TestClock *TestClock
 	// Limits bound the rate of calls; zero: no limit.
@@ -90,6 +94,12 @@ func newHandler(d Deps, routes []route) *handler {
 	}
 	if d.Clock == nil {
 		d.Clock = time.Now
+	}
+	if d.OrderWait == 0 {
+		d.OrderWait = orderWait
+	}
+	if d.CloseReads {
+		routes = closeReads(routes)
 	}
 	if d.Patience == 0 {
 		d.Patience = patience

@@ -12,7 +12,7 @@ import (
 	"github.com/tollhq/toll/internal/store"
 )
 
-// orderWait is how long the answer to an order waits for its credits.
+// orderWait is how long the answer to an order waits for its credits unless the operator says otherwise.
 const orderWait = 30 * time.Second
 
 func orderRoutes() []route {
@@ -83,7 +83,7 @@ func (h *handler) orderPlan(c *call, in *OrderInput, once once[orderRef]) (*toll
 		return nil, err
 	}
 	o, err := h.Checkout.Order(c.r.Context(), checkout.OrderRequest{
-		Caller: c.caller.Address, APIKeyID: c.caller.KeyID, Plan: plan, DelegationID: delegation, Wait: orderWait,
+		Caller: c.caller.Address, APIKeyID: c.caller.KeyID, Plan: plan, DelegationID: delegation, Wait: h.OrderWait,
 	}, keepOrder(once))
 	return c.order(o, err)
 }
@@ -98,7 +98,7 @@ func keepOrder(once once[orderRef]) func(*store.Tx, *toll.Order) error {
 }
 
 func (h *handler) orderAgain(c *call, earlier orderRef) (*toll.Order, error) {
-	return c.order(h.Checkout.OrderAgain(c.r.Context(), c.caller.Address, earlier.OrderID, orderWait))
+	return c.order(h.Checkout.OrderAgain(c.r.Context(), c.caller.Address, earlier.OrderID, h.OrderWait))
 }
 
 func (c *call) order(o *toll.Order, err error) (*toll.Order, error) {
@@ -149,11 +149,11 @@ func (h *handler) openStripePayment(c *call, in *StripePaymentInput, once once[o
 }
 
 func (h *handler) checkoutAgain(c *call, earlier orderRef) (*toll.Checkout, error) {
-	return h.Checkout.FiatAgain(c.r.Context(), c.caller.Address, earlier.OrderID, orderWait)
+	return h.Checkout.FiatAgain(c.r.Context(), c.caller.Address, earlier.OrderID, h.OrderWait)
 }
 
 func (h *handler) openPage(c *call, plan *toll.Plan, in *CheckoutInput, once once[orderRef]) (*toll.Checkout, error) {
-	r := checkout.FiatRequest{Caller: c.caller.Address, Plan: plan, Wait: orderWait}
+	r := checkout.FiatRequest{Caller: c.caller.Address, Plan: plan, Wait: h.OrderWait}
 	if in.SessionType != nil {
 		switch strings.ToLower(*in.SessionType) {
 		case "hosted":

@@ -138,7 +138,7 @@ func newStackWith(t testing.TB, st *store.Store, rails checkout.Rails) *stack {
 	s.built = api.Deps{
 		Store: st, Auth: s.auth, Facilitator: s.fac, Checkout: desk, Ledger: s.ledger, Seal: ring.Seal, Open: ring.Open, Environment: toll.Sandbox,
 		TestClock: &api.TestClock{Ahead: s.clock.offset, Advance: func(_ context.Context, d time.Duration) error { s.clock.advance(d); return nil }},
-		PublicURL: publicURL, Release: "1.1.0", Clock: s.clock.now, Log: log, Patience: time.Second,
+		PublicURL: publicURL, Release: "1.1.0", Clock: s.clock.now, Log: log, Patience: time.Second, OrderWait: time.Second,
 	}
 	handler := api.New(s.built)
 	s.handler = handler
@@ -309,10 +309,15 @@ func (s *stack) operator() actor {
 // card enrols a card of somebody, as the card rail would.
 func (s *stack) card(who actor, id string) {
 	s.t.Helper()
+	s.cardUntil(who, id, 2030)
+}
+
+func (s *stack) cardUntil(who actor, id string, year int64) {
+	s.t.Helper()
 	ctx := context.Background()
 	must(s.t, s.store.Tx(ctx, func(tx *store.Tx) error {
 		return store.PutPaymentMethod(ctx, tx, &store.PaymentMethod{
-			Owner: who.address, ID: id, Provider: toll.ProviderCard, Brand: "visa", Last4: "4242", ExpMonth: 12, ExpYear: 2030, CreatedAt: s.clock.now(),
+			Owner: who.address, ID: id, Provider: toll.ProviderCard, Brand: "visa", Last4: "4242", ExpMonth: 12, ExpYear: year, CreatedAt: s.clock.now(),
 		})
 	}))
 }

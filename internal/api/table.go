@@ -3,6 +3,7 @@ package api
 import (
 	"net/http"
 	"reflect"
+	"slices"
 
 	"github.com/tollhq/toll"
 )
@@ -141,4 +142,16 @@ func table() []route {
 		all = append(all, part...)
 	}
 	return all
+}
+
+// closeReads returns the routes of an installation whose records are not public.
+func closeReads(routes []route) []route {
+	closed := slices.Clone(routes)
+	for i := range closed {
+		switch closed[i].op {
+		case "readPlan", "listAgentsOfPlan", "readAgent", "listPlansOfAgent", "readBalanceOf":
+			closed[i].auth = keyed
+		}
+	}
+	return closed
 }

@@ -58,6 +58,10 @@ type Config struct {
 	Namespace x402.Namespace
 	// Release is the version of the program.
 	Release string
+	// OrderWait is how long the answer to an order waits for its credits, 0 = 30 s.
+	OrderWait time.Duration
+	// CloseReads asks for a key where plans, agents and balances are read.
+	CloseReads bool
 	// Quotas bound what one account may have; zero is the default of each.
 	Quotas api.Quotas
 	// Metrics counts requests for [Server.Metrics].

@@ -70,7 +70,7 @@ func New(ctx context.Context, cfg Config) (*Server, error) {
 		Store: base.store, Auth: a, Facilitator: s.facilitator, Checkout: s.checkout, Ledger: s.ledger, Namespace: cfg.Namespace,
 		Environment: a.Environment(), PublicURL: s.PublicURL(), Release: cfg.Release, Clock: cfg.Clock, Log: cfg.Log, Ready: s.ready,
 		TestClock: &api.TestClock{Ahead: base.clock.ahead, Advance: base.clock.advance},
-		Seal:      base.ring.Seal, Open: base.ring.Open, Quotas: cfg.Quotas, Limits: cfg.limits(),
+		Seal:      base.ring.Seal, Open: base.ring.Open, Quotas: cfg.Quotas, Limits: cfg.limits(), OrderWait: cfg.OrderWait, CloseReads: cfg.CloseReads,
 	})
 	if cfg.Metrics {
 		s.metrics = newMetrics(base.store)
@@ -117,6 +117,7 @@ func (s *Server) ready(ctx context.Context) map[string]string {
 func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 	h := api.NewServer(s.handler)
 	h.ErrorLog = slog.NewLogLogger(s.cfg.Log.Handler(), slog.LevelDebug)
+	h.RegisterOnShutdown(s.checkout.StopWaiting)
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	go func() {
