@@ -47,6 +47,8 @@ type Checkout struct {
 	log    *slog.Logger
 	deps   Deps
 
+	hurry   chan struct{} // closed when nobody is to wait for an order any more
+	hurried sync.Once
 	work    context.Context // ends with Close
 	stop    context.CancelFunc
 	running sync.WaitGroup
@@ -62,6 +64,7 @@ type Checkout struct {
 func New(d Deps) *Checkout {
 	c := &Checkout{
 		store: d.Store, ledger: d.Ledger, rails: d.Rails, env: d.Environment, clock: d.Clock, log: d.Log, deps: d, runs: map[string]*run{},
+		hurry: make(chan struct{}),
 	}
 	if c.env == "" {
 		c.env = toll.Sandbox
@@ -81,6 +84,10 @@ func New(d Deps) *Checkout {
 	c.work, c.stop = context.WithCancel(context.Background())
 	return c
 }
+
+// StopWaiting has callers who wait for an order hear how it stands now, as a service does that shuts down. Payments go on
+// until Close.
+func (c *Checkout) StopWaiting() { c.hurried.Do(func() { close(c.hurry) }) }
 
 // Close ends the waiting for rails. Orders that are not decided stay open; the next start goes on with them.
 func (c *Checkout) Close(ctx context.Context) error {

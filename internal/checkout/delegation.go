@@ -321,11 +321,18 @@ func (c *Checkout) DelegationID(owner toll.Address, text string) (string, error)
 // provider or currency, [toll.CodePaymentMethodUnusable], [toll.CodePaymentMethodRevoked], and
 // [toll.CodePaymentMethodNotAllowed] for another API key.
 func (c *Checkout) UsableDelegation(ctx context.Context, owner toll.Address, key *toll.Hash, id string, plan *toll.Plan) error {
-	d, err := c.delegationOf(ctx, c.store, owner, id)
+	return c.UsableDelegationIn(ctx, c.store, owner, key, id, plan)
+}
+
+// UsableDelegationIn is [Checkout.UsableDelegation] inside a transaction, for a delegation that is made in it.
+func (c *Checkout) UsableDelegationIn(
+	ctx context.Context, q store.Querier, owner toll.Address, key *toll.Hash, id string, plan *toll.Plan,
+) error {
+	d, err := c.delegationOf(ctx, q, owner, id)
 	if err != nil {
 		return err
 	}
-	if err := c.usable(ctx, c.store, d, owner, key, plan, c.now()); err != nil {
+	if err := c.usable(ctx, q, d, owner, key, plan, c.now()); err != nil {
 		return err
 	}
 	amount := plan.Price.Total()

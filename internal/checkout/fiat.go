@@ -79,15 +79,6 @@ func (c *Checkout) checkoutOf(o *store.Order) (*toll.Checkout, error) {
 	}}, nil
 }
 
-// CheckoutByOrder returns the page of an order of the caller, or [toll.CodeOrderNotFound].
-func (c *Checkout) CheckoutByOrder(ctx context.Context, caller toll.Address, id string) (*toll.Checkout, error) {
-	o, err := store.OrderByID(ctx, c.store, id)
-	if err != nil || o.Subscriber != caller || o.Session == "" {
-		return nil, toll.NewError(toll.CodeOrderNotFound).WithDetails("orderId %s", id)
-	}
-	return c.checkoutOf(o)
-}
-
 // check refuses addresses that no person could be sent to.
 func (s *SessionInput) check() error {
 	var faults []toll.Fault

@@ -354,6 +354,8 @@ func (c *Checkout) await(ctx context.Context, o *store.Order, wait time.Duration
 				pause(ctx, pollEvery)
 			}
 		case <-time.After(poll):
+		case <-c.hurry:
+			cancel()
 		case <-ctx.Done():
 		}
 	}

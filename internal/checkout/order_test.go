@@ -447,12 +447,12 @@ func TestFiat(t *testing.T) {
 		if a := s.account(p, holder); a.Balance != 100 || s.orders(p) != 1 || s.state(second.OrderID).Status != toll.OrderFailed {
 			s.Fatalf("%+v", a)
 		}
-		paid, err := s.at(0).CheckoutByOrder(s.ctx, holder, out.OrderID)
+		paid, err := s.at(0).FiatAgain(s.ctx, holder, out.OrderID, soon)
 		s.must(err)
 		if paid.Result.PaymentStatus != "paid" {
 			s.Fatalf("%+v", paid)
 		}
-		_, err = s.at(0).CheckoutByOrder(s.ctx, other, out.OrderID)
+		_, err = s.at(0).FiatAgain(s.ctx, other, out.OrderID, soon)
 		s.code(err, toll.CodeOrderNotFound)
 
 		// A trial has one page: who comes back gets it again.
@@ -465,6 +465,15 @@ func TestFiat(t *testing.T) {
 		if again.OrderID != first.OrderID || again.Result != first.Result {
 			s.Fatalf("%+v", again)
 		}
+		// A request does not wait for a person.
+		s.card("pm_1", nil)
+		d := s.delegate(input(func(in *toll.DelegationInput) {
+			in.Provider, in.Currency, in.ProviderPaymentMethodID = ptr("stripe"), ptr("usd"), ptr("pm_1")
+		})).DelegationID
+		_, err = s.at(0).TopUp(s.ctx, &checkout.TopUp{
+			Plan: once, Subscriber: holder, Permission: s.permission(once, d, nil).Hash, DelegationID: d, Needed: 1, Wait: soon,
+		})
+		s.code(err, toll.CodeTrialUsed)
 		s.rail.Complete(first.OrderID)
 		s.settleDown(1)
 		_, err = s.at(0).Fiat(s.ctx, r, nil)
@@ -476,6 +485,25 @@ func TestFiat(t *testing.T) {
 		if faults := toll.AsError(err).Params["errors"].([]toll.Fault); len(faults) != 2 {
 			s.Fatalf("%+v", faults)
 		}
+	})
+}
+
+// Who waits for an order does not keep a service from ending.
+func TestStopWaiting(t *testing.T) {
+	eachRail(t, func(s *shop) {
+		p := s.plan(usdc(100))
+		s.rail.Behave(railtest.Behaviour{Hang: true})
+		ending := s.start(s.store, s.ledgers[len(s.ledgers)-1])
+		time.AfterFunc(20*time.Millisecond, ending.StopWaiting)
+		began := time.Now()
+		o, err := ending.Order(s.ctx, checkout.OrderRequest{Caller: holder, Plan: p, Wait: time.Minute}, nil)
+		s.must(err)
+		if o.HTTPStatus != 202 || time.Since(began) > soon {
+			s.Fatalf("%+v", o)
+		}
+		s.rail.Behave(railtest.Behaviour{})
+		s.settleDown(0)
+		s.charges(1)
 	})
 }
 

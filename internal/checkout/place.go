@@ -162,11 +162,15 @@ func (c *Checkout) findOrder(ctx context.Context, tx *store.Tx, in *intent, acco
 			return o, err
 		}
 	}
-	o, err = store.OpenOrder(ctx, tx, account, in.openKey(id))
-	if errors.Is(err, store.ErrNotFound) {
+	if o, err = store.OpenOrder(ctx, tx, account, in.openKey(id)); errors.Is(err, store.ErrNotFound) {
 		return nil, nil
+	} else if err != nil {
+		return nil, err
 	}
-	if err == nil && in.plan.IsTrial && in.topUp == nil && (in.session == nil || o.Session == "") {
+	// Who asks for a trial gets no order of another call, but for the page on which it is paid; and a request cannot wait for a
+	// person.
+	others := in.plan.IsTrial && in.topUp == nil && (in.session == nil || o.Session == "")
+	if others || in.topUp != nil && o.Session != "" {
 		return nil, toll.NewError(toll.CodeTrialUsed).WithDetails("planId %s", in.plan.ID).WithParam("orderId", o.ID).
 			WithHint("An order of it is under way.")
 	}

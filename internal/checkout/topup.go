@@ -101,7 +101,7 @@ func (c *Checkout) openTopUp(ctx context.Context, in *intent) (*store.Order, err
 		return nil, err
 	}
 	o, err := store.OpenOrder(ctx, c.store, ledger.NewAccountID(in.plan.ID, in.subscriber), "")
-	if errors.Is(err, store.ErrNotFound) {
+	if errors.Is(err, store.ErrNotFound) || err == nil && o.Session != "" {
 		return nil, nil
 	}
 	return o, fault(err)
@@ -159,9 +159,9 @@ func (c *Checkout) CanTopUp(ctx context.Context, t TopUp) error {
 	missing := t.Needed - a.Available()
 	if !t.Plan.IsPayAsYouGo() && !t.Plan.IsTime() {
 		o, err := store.OpenOrder(ctx, c.store, account, "")
-		if err == nil {
+		if err == nil && o.Session == "" {
 			missing -= min(o.Credits, missing)
-		} else if !errors.Is(err, store.ErrNotFound) {
+		} else if err != nil && !errors.Is(err, store.ErrNotFound) {
 			return fault(err)
 		}
 	}
