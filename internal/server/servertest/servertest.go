@@ -120,7 +120,13 @@ func (l *Log) String() string {
 // Start runs toll serve and returns when it is healthy. What still runs when the test ends is killed.
 func Start(t testing.TB, o Options) *Process {
 	t.Helper()
-	p := Launch(t, o)
+	return StartProgram(t, Program(t), o)
+}
+
+// StartProgram is [Start] for another build of the program.
+func StartProgram(t testing.TB, program string, o Options) *Process {
+	t.Helper()
+	p := launch(t, program, o)
 	if err := p.WaitHealthy(30 * time.Second); err != nil {
 		t.Fatalf("%v\n%s", err, p.Log)
 	}
@@ -130,11 +136,16 @@ func Start(t testing.TB, o Options) *Process {
 // Launch runs toll serve and does not wait.
 func Launch(t testing.TB, o Options) *Process {
 	t.Helper()
+	return launch(t, Program(t), o)
+}
+
+func launch(t testing.TB, program string, o Options) *Process {
+	t.Helper()
 	if o.Listen == "" {
 		o.Listen = FreeAddress(t)
 	}
 	args := append([]string{"serve", "--listen", o.Listen}, o.store()...)
-	p := &Process{URL: "http://" + o.Listen, Log: &Log{}, cmd: exec.Command(Program(t), append(args, o.Args...)...), exited: make(chan struct{})}
+	p := &Process{URL: "http://" + o.Listen, Log: &Log{}, cmd: exec.Command(program, append(args, o.Args...)...), exited: make(chan struct{})}
 	p.cmd.Stderr = p.Log
 	p.cmd.Stdout = p.Log
 	p.cmd.Env = append(environment(), o.Env...)

@@ -1,0 +1,346 @@
+package server_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"golang.org/x/sys/unix"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/client"
+	"github.com/tollhq/toll/internal/checkout"
+	"github.com/tollhq/toll/internal/checkout/railtest"
+	"github.com/tollhq/toll/internal/server"
+	"github.com/tollhq/toll/internal/server/servertest"
+	"github.com/tollhq/toll/internal/store"
+	"github.com/tollhq/toll/internal/store/storetest"
+)
+
+// A rail that cannot be reached stops orders, and nothing else.
+func TestF26_RailsAway(t *testing.T) {
+	rail := railtest.New()
+	s, url := start(t, server.Config{Data: t.TempDir(), Rails: checkout.Rails{Crypto: rail}})
+	builder, subscriber := keys(t, s)
+	c := newStand(t, url, builder, subscriber, 50)
+	order := func() error {
+		_, err := c.subscriber.OrderPlan(t.Context(), c.plan)
+		return err
+	}
+	if err := order(); err != nil {
+		t.Fatal(err)
+	}
+	rail.Behave(railtest.Behaviour{Unreachable: toll.CodeChainUnreachable})
+	for i := range 20 {
+		if res, err := c.settle(t.Context(), fmt.Sprintf("away-%d", i)); err != nil || !res.Success {
+			t.Fatalf("settle while the rail is away: %+v %v", res, err)
+		}
+	}
+	var e *toll.Error
+	if err := order(); !errors.As(err, &e) || e.Code != toll.CodeChainUnreachable || e.RetryAfterSecs == 0 {
+		t.Fatalf("order while the rail is away: %v", err)
+	}
+	if got := status(t, url+"/ready"); got != http.StatusOK {
+		t.Fatalf("ready: %d, only the database decides", got)
+	}
+	rail.Behave(railtest.Behaviour{})
+	before := c.balance(t).Balance
+	if err := order(); err != nil {
+		t.Fatal(err)
+	}
+	if got := c.balance(t).Balance; got != before+100 {
+		t.Fatalf("balance %d, want the 100 credits of one order on %d", got, before)
+	}
+}
+
+// A node that only reads acknowledges nothing, whether it is one at the start or becomes one; writes come back by themselves.
+func TestF19_ReadOnlyNode(t *testing.T) {
+	cfg := storetest.Config(t, storetest.Postgres)
+	o := servertest.Options{Database: cfg.Database, MasterKeyFile: freshMasterKey(t)}
+	builder, subscriber := servertest.Key(t, o, "builder"), servertest.Key(t, o, "subscriber")
+	p := servertest.Start(t, o)
+	c := newStand(t, p.URL, builder, subscriber, 1000)
+	if res, err := c.settle(t.Context(), "before"); err != nil || !res.Success {
+		t.Fatalf("%+v %v", res, err)
+	}
+	conn, err := pgx.Connect(t.Context(), os.Getenv("TOLL_TEST_POSTGRES"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(context.Background())
+	name := cfg.Database[strings.LastIndex(cfg.Database, "/")+1:]
+	name, _, _ = strings.Cut(name, "?")
+	// The node turns: connections are cut, and new ones only read.
+	turn := func(mode string) {
+		t.Helper()
+		for _, q := range []string{
+			"ALTER DATABASE " + pgx.Identifier{name}.Sanitize() + " SET default_transaction_read_only = " + mode,
+			"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '" + name + "' AND pid <> pg_backend_pid()",
+		} {
+			if _, err := conn.Exec(t.Context(), q); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	turn("on")
+	for i := range 5 {
+		res, err := c.settle(t.Context(), fmt.Sprintf("during-%d", i))
+		var e *toll.Error
+		if err == nil && res.Success || err != nil && (!errors.As(err, &e) || e.HTTPStatus() != http.StatusServiceUnavailable) {
+			t.Fatalf("settle on a node that only reads: %+v %v", res, err)
+		}
+	}
+	second := servertest.Launch(t, o)
+	if code, err := second.Wait(20 * time.Second); err != nil || code == 0 {
+		t.Fatalf("a service on a node that only reads: exit %d, %v\n%s", code, err, second.Log)
+	}
+	if !strings.Contains(second.Log.String(), "read") {
+		t.Errorf("the start does not say why it failed:\n%s", second.Log)
+	}
+	turn("off")
+	eventually(t, 20*time.Second, "writes again", func() bool {
+		res, err := c.settle(t.Context(), "during-0")
+		return err == nil && res.Success
+	})
+	if b := c.balance(t); b.Used != 2 || b.Balance != 998 {
+		t.Fatalf("%+v, want 2 credits burned of 1000", b)
+	}
+}
+
+// The service speaks HTTP/1.1 and nothing else: what a proxy in front makes of HTTP/2 ends there.
+func TestT101_NoHTTP2(t *testing.T) {
+	s, url := start(t, server.Config{Data: t.TempDir()})
+	addr := strings.TrimPrefix(url, "http://")
+	send := func(raw string) []byte {
+		t.Helper()
+		conn, err := net.Dial("tcp", addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		_ = conn.SetDeadline(time.Now().Add(10 * time.Second))
+		if _, err := io.WriteString(conn, raw); err != nil {
+			t.Fatal(err)
+		}
+		answer, _ := io.ReadAll(io.LimitReader(conn, 1<<16)) // a reset ends the answer as well
+		return answer
+	}
+	preface := "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+	settings := "\x00\x00\x00\x04\x00\x00\x00\x00\x00"
+	if got := send(preface + strings.Repeat(settings, 1000)); !bytes.HasPrefix(got, []byte("HTTP/1.1 4")) && !bytes.HasPrefix(got, []byte("HTTP/1.1 505")) && len(got) > 0 {
+		t.Errorf("the preface of HTTP/2 is answered with %q", got[:min(len(got), 80)])
+	}
+	upgrade := "GET /health HTTP/1.1\r\nHost: x\r\nConnection: Upgrade, HTTP2-Settings, close\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABkAAQAAP__\r\n\r\n"
+	res, err := http.ReadResponse(bufio.NewReader(bytes.NewReader(send(upgrade))), nil)
+	if err != nil || res.StatusCode != http.StatusOK {
+		t.Fatalf("an upgrade to HTTP/2 is not passed over: %+v %v", res, err)
+	}
+	if _, err := s.CreateKey(t.Context(), server.KeyRequest{Account: "after"}); err != nil {
+		t.Error(err)
+	}
+}
+
+// Long reads, lists and a backup beside payments: nobody hears of locks.
+func TestT180_WriterIsNotStarved(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, o servertest.Options) {
+		builder, subscriber := servertest.Key(t, o, "builder"), servertest.Key(t, o, "subscriber")
+		p := servertest.Start(t, o)
+		c := newStand(t, p.URL, builder, subscriber, 1_000_000)
+		y := newTally()
+		ctx, stop := context.WithCancel(t.Context())
+		running, done := load(ctx, 16, y, func(int) *stand { return c })
+		eventually(t, 20*time.Second, "load", func() bool { return done.Load() > 200 })
+
+		var readers sync.WaitGroup
+		reading, enough := context.WithCancel(t.Context())
+		readers.Go(func() { // a report that reads for as long as it can
+			st, err := store.Open(t.Context(), store.Config{Data: o.Data, Database: o.Database, Admin: true})
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer st.Close()
+			for reading.Err() == nil {
+				rows, err := st.Query(reading, "SELECT a.seq FROM entries a, entries b ORDER BY a.amount, b.amount")
+				if err != nil {
+					return
+				}
+				for n := 0; n < 1000 && rows.Next(); n++ {
+				}
+				rows.Close()
+			}
+		})
+		for range 4 {
+			readers.Go(func() {
+				for reading.Err() == nil {
+					for _, err := range c.subscriber.Permissions(reading, client.PageSize(100)) {
+						if err != nil && reading.Err() == nil {
+							t.Errorf("list: %v", err)
+							return
+						}
+					}
+				}
+			})
+		}
+		if o.Data != "" {
+			out, err := exec.Command(servertest.Program(t), "backup", filepath.Join(t.TempDir(), "toll.backup"), "--data", o.Data).CombinedOutput()
+			if err != nil {
+				t.Errorf("backup beside payments: %v\n%s", err, out)
+			}
+		}
+		before := done.Load()
+		eventually(t, 30*time.Second, "payments beside the reads", func() bool { return done.Load() > before+300 })
+		enough()
+		readers.Wait()
+		stop()
+		running.Wait()
+		if len(y.unknown) > 0 {
+			t.Errorf("%d payments without an answer", len(y.unknown))
+		}
+		y.repeat(t, c)
+	})
+}
+
+// The release that runs and the next one, which has added to the schema, write together.
+func TestF24_MixedVersions(t *testing.T) {
+	cfg := storetest.Config(t, storetest.Postgres)
+	o := servertest.Options{Database: cfg.Database, MasterKeyFile: freshMasterKey(t)}
+	next := nextRelease(t)
+	builder, subscriber := servertest.Key(t, o, "builder"), servertest.Key(t, o, "subscriber")
+	old := servertest.Start(t, o)
+	c := newStand(t, old.URL, builder, subscriber, 1_000_000)
+	y := newTally()
+	ctx, stop := context.WithCancel(t.Context())
+	var mu sync.Mutex
+	stands := []*stand{c}
+	running, done := load(ctx, 8, y, func(worker int) *stand {
+		mu.Lock()
+		defer mu.Unlock()
+		return stands[worker%len(stands)]
+	})
+	eventually(t, 20*time.Second, "load on the old release", func() bool { return done.Load() > 100 })
+	newer := servertest.StartProgram(t, next, o)
+	mu.Lock()
+	stands = append(stands, c.on(newer.URL, builder, subscriber))
+	mu.Unlock()
+	before := done.Load()
+	eventually(t, 30*time.Second, "load on both releases", func() bool { return done.Load() > before+400 })
+	stop()
+	running.Wait()
+	if len(y.unknown) > 0 {
+		t.Errorf("%d payments without an answer", len(y.unknown))
+	}
+	y.repeat(t, c)
+	y.repeat(t, stands[1])
+	old.Kill()
+	again := servertest.Launch(t, o)
+	if code, err := again.Wait(20 * time.Second); err != nil || code == 0 || !strings.Contains(again.Log.String(), "newer release") {
+		t.Errorf("the old release starts on the newer schema: exit %d, %v\n%s", code, err, again.Log)
+	}
+	newer.Kill()
+	pool, err := pgxpool.ParseConfig(cfg.Database) // which takes out the settings of the pool
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn, err := pgx.ConnectConfig(t.Context(), pool.ConnConfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(context.Background())
+	if _, err := conn.Exec(t.Context(), "DELETE FROM goose_db_version WHERE version_id = 9999"); err != nil {
+		t.Fatal(err)
+	}
+	auditAfter(t, o)
+}
+
+// nextRelease builds the program with one more migration, which only adds.
+func nextRelease(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	migration := filepath.Join(dir, "9999_next.sql")
+	text := "-- +goose Up\nALTER TABLE requests ADD COLUMN next TEXT;\nALTER TABLE accounts ADD COLUMN next TEXT;\n" +
+		"ALTER TABLE permissions ADD COLUMN next BIGINT;\nALTER TABLE plans ADD COLUMN next TEXT;\nCREATE TABLE next (id BIGINT NOT NULL, PRIMARY KEY (id));\n"
+	if err := os.WriteFile(migration, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	into, err := filepath.Abs("../store/migrations/9999_next.sql")
+	if err != nil {
+		t.Fatal(err)
+	}
+	overlay := filepath.Join(dir, "overlay.json")
+	if err := os.WriteFile(overlay, fmt.Appendf(nil, `{"Replace":{%q:%q}}`, into, migration), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	program := filepath.Join(dir, "toll-next")
+	if out, err := exec.Command("go", "build", "-overlay", overlay, "-o", program, "github.com/tollhq/toll/cmd/toll").CombinedOutput(); err != nil {
+		t.Fatalf("go build: %v\n%s", err, out)
+	}
+	return program
+}
+
+// The system gives the service no more memory in the middle of its work.
+func TestF25_OutOfMemory(t *testing.T) {
+	run := func(t *testing.T, o servertest.Options) {
+		s := newSiege(t, o)
+		for n := range 3 {
+			s.round(n, func() { s.starve() })
+			s.service = servertest.Start(s.T, s.opts)
+			s.settleAll()
+		}
+		s.audit()
+	}
+	t.Run("sqlite", func(t *testing.T) { run(t, servertest.Options{Data: t.TempDir()}) })
+	t.Run("postgres", func(t *testing.T) {
+		run(t, servertest.Options{Database: storetest.Config(t, storetest.Postgres).Database, MasterKeyFile: masterKey(t)})
+	})
+}
+
+// starve forbids the service another page, and makes it need one.
+func (s *siege) starve() {
+	s.Helper()
+	now, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", s.service.PID()))
+	s.must(err)
+	var pages uint64
+	_, err = fmt.Sscan(string(now), &pages)
+	s.must(err)
+	limit := &unix.Rlimit{Cur: pages * uint64(os.Getpagesize()), Max: pages * uint64(os.Getpagesize())}
+	s.must(unix.Prlimit(s.service.PID(), unix.RLIMIT_AS, limit, nil))
+	body := `{"x402AccessToken":"` + strings.Repeat("a", 900<<10) + `"}`
+	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); {
+		select {
+		case <-s.service.Exited():
+			return // the runtime gives up at the first page that it cannot have, wherever that is
+		default:
+		}
+		var wg sync.WaitGroup
+		for range 100 {
+			wg.Go(func() {
+				req, err := http.NewRequest(http.MethodPost, s.service.URL+"/api/v1/x402/verify", strings.NewReader(body))
+				if err != nil {
+					return
+				}
+				req.Header.Set("Authorization", "Bearer "+s.builder)
+				res, err := http.DefaultClient.Do(req)
+				if err == nil {
+					_ = res.Body.Close()
+				}
+			})
+		}
+		wg.Wait()
+	}
+	s.Fatal("the service lives without memory")
+}
