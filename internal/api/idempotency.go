@@ -15,8 +15,8 @@ import (
 	"github.com/tollhq/toll/x402"
 )
 
-// answerLife is how long the answer to a call with an Idempotency-Key is kept (wire contract, section 4).
-const answerLife = 24 * time.Hour
+// AnswerLife is how long the answer to a call with an Idempotency-Key is kept (wire contract, section 4).
+const AnswerLife = 24 * time.Hour
 
 // maxIdempotencyKey bounds an Idempotency-Key in characters.
 const maxIdempotencyKey = 255
@@ -144,7 +144,7 @@ func normalJSON(body []byte) ([]byte, error) {
 	return json.Marshal(v)
 }
 
-func (a *attempt) since() time.Time { return a.h.now().Add(-answerLife) }
+func (a *attempt) since() time.Time { return a.h.now().Add(-AnswerLife) }
 
 // find returns the answer to an earlier call with the key, or [store.ErrNotFound].
 func (a *attempt) find(ctx context.Context) (*keptAnswer, error) {

@@ -80,6 +80,10 @@ func describe(routes []route, ns x402.Namespace) *huma.OpenAPI {
 		}
 		if !r.retired {
 			op.Responses[strconv.Itoa(r.success())] = success(r, registry)
+			if r.further != 0 {
+				op.Responses[strconv.Itoa(r.further)] = success(r, registry)
+				op.Responses[strconv.Itoa(r.further)].Description = http.StatusText(r.further)
+			}
 		}
 		for status, codes := range r.failures() {
 			op.Responses[strconv.Itoa(status)] = &huma.Response{

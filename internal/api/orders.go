@@ -19,7 +19,7 @@ func orderRoutes() []route {
 	const at = Base + "/protocol/plans"
 	return []route{
 		{
-			op: "orderPlan", method: "POST", path: at + "/{planId}/order", auth: keyed, tag: "Orders", summary: "Buy a plan for the caller",
+			op: "orderPlan", further: 202, method: "POST", path: at + "/{planId}/order", auth: keyed, tag: "Orders", summary: "Buy a plan for the caller",
 			action: createsLive((*handler).orderPlan, (*handler).orderAgain), codes: []toll.Code{
 				toll.CodeBadID, toll.CodeBadUUID, toll.CodePlanNotFound, toll.CodeFiatPlanOnCryptoRoute, toll.CodePlanUnlisted, toll.CodePlanSoldOut,
 				toll.CodeTrialUsed, toll.CodeCreditsOverflow, toll.CodeOrderLacksMoney, toll.CodeDelegationNotFound, toll.CodeDelegationRevoked,

@@ -29,6 +29,7 @@ type route struct {
 	tag        string
 	action     action
 	status     int // of a success, 0 = 200
+	further    int // another status of an answer in the shape of a success
 	query      []query
 	codes      []toll.Code // errors beside those that every route may give
 	anyVersion bool        // an unusable version header is passed over

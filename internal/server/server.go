@@ -81,6 +81,7 @@ func New(ctx context.Context, cfg Config) (*Server, error) {
 	s.work.Go(func() { s.sweep(work) })
 	s.work.Go(func() { s.reconcile(work) })
 	s.work.Go(func() { s.follow(work) })
+	s.work.Go(func() { s.forget(work) })
 	s.work.Go(func() { s.probe.run(work, s) })
 	return s, nil
 }

@@ -4,6 +4,9 @@ import (
 	"context"
 	"math/rand/v2"
 	"time"
+
+	"github.com/tollhq/toll/internal/api"
+	"github.com/tollhq/toll/internal/store"
 )
 
 const (
@@ -55,6 +58,32 @@ func (s *Server) reconcile(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-time.After(reconcileEvery/2 + rand.N(reconcileEvery)):
+		}
+	}
+}
+
+const (
+	forgetEvery = time.Minute
+	// forgetSlice is how many answers one transaction removes.
+	forgetSlice = 500
+)
+
+// forget removes answers that are kept for repeated calls, once their time is over, until ctx ends.
+func (s *Server) forget(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(forgetEvery/2 + rand.N(forgetEvery)):
+		}
+		for {
+			n, err := store.DropAnswers(ctx, s.base.store, s.cfg.Clock().Add(-api.AnswerLife), forgetSlice)
+			if err != nil && ctx.Err() == nil {
+				s.cfg.Log.Warn("forget answers", "error", err.Error())
+			}
+			if err != nil || n < forgetSlice {
+				break
+			}
 		}
 	}
 }
