@@ -71,15 +71,14 @@ type Event struct {
 
 // CreditsMoved is the data of the events about credits: an entry of the ledger that changed a balance.
 type CreditsMoved struct {
-	PlanID        PlanID   `json:"planId"`
-	HolderAddress Address  `json:"holderAddress"`
-	Kind          string   `json:"kind"` // mint, return, burn, expire or take back
-	Amount        Credits  `json:"amount"`
-	Balance       Credits  `json:"balance"` // after the entry
-	Transaction   Hash     `json:"transaction"`
-	Reference     string   `json:"reference"`        // the order, the mint or the request that caused it
-	LowMark       *Credits `json:"lowMark,omitzero"` // of credits.low: the balance was not below it before
-	CreatedAt     Time     `json:"createdAt"`
+	PlanID        PlanID  `json:"planId"`
+	HolderAddress Address `json:"holderAddress"`
+	Kind          string  `json:"kind"` // mint, return, burn, expire or take back
+	Amount        Credits `json:"amount"`
+	Balance       Credits `json:"balance"` // after the entry
+	Transaction   Hash    `json:"transaction"`
+	Reference     string  `json:"reference"` // the order, the mint or the request that caused it
+	CreatedAt     Time    `json:"createdAt"`
 }
 
 // WebhookStatus says whether a webhook gets deliveries.

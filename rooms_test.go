@@ -39,16 +39,18 @@ var rooms = map[string]room{
 	"internal/checkout": {ours: "toll internal/store internal/ledger"},
 	// A rail for tests, which the program does not link.
 	"internal/checkout/railtest": {ours: "toll internal/checkout"},
+	"internal/outbound":          {},
+	"internal/events":            {ours: "toll x402 internal/store internal/ledger internal/outbound"},
 	"internal/facilitator":       {ours: "toll x402 internal/store internal/ledger internal/auth internal/checkout"},
 	"internal/oauth":             {ours: "toll internal/store internal/auth"},
 	"internal/web":               {ours: "toll internal/auth internal/oauth"},
 	"internal/api": {
-		ours:  "toll x402 internal/gate internal/store internal/ledger internal/auth internal/facilitator internal/checkout",
+		ours:  "toll x402 internal/gate internal/store internal/ledger internal/auth internal/facilitator internal/checkout internal/events",
 		third: []string{"github.com/danielgtaylor/huma/v2"},
 	},
 	"internal/server": {
 		ours: "toll x402 internal/gate internal/seal internal/store internal/ledger internal/auth internal/facilitator internal/checkout " +
-			"internal/api internal/oauth internal/web",
+			"internal/api internal/oauth internal/web internal/events internal/outbound",
 		third: []string{"github.com/prometheus/client_golang"},
 		tests: []string{"github.com/jackc/pgx/v5", "golang.org/x/sys/unix"},
 	},

@@ -17,7 +17,7 @@ import (
 
 // The statements of the ledger and of the store have to run unchanged on tables that are spread by account over many
 // machines. These are the tables that are.
-var accountTables = []string{"accounts", "lots", "entries", "requests", "request_keys", "permissions", "orders", "sub_tasks"}
+var accountTables = []string{"accounts", "lots", "entries", "requests", "request_keys", "permissions", "orders", "event_cursors", "sub_tasks"}
 
 // fanOut are the statements that do not name the account and so ask every machine, by the constant or function that holds
 // them, with the reason. They read, and never lock.
@@ -29,6 +29,7 @@ var fanOut = map[string]string{
 	"Ledger.Permissions":  "the list of a subscriber",
 	"Ledger.Audit":        "the auditor goes through all accounts",
 	"Ledger.auditOrphans": "the auditor goes through all accounts",
+	"AccountsBehind":      "the deriver of events goes through all accounts",
 	"OrderByID":           "an order id does not name an account",
 	"auditDelegations":    "the auditor goes through all accounts",
 	"auditPlaces":         "the auditor goes through all accounts",

@@ -45,9 +45,7 @@ func InsertEvent(ctx context.Context, tx *Tx, events ...NewEvent) error {
 		if err != nil {
 			return err
 		}
-		var random [10]byte
-		_, _ = rand.Read(random[:]) // crypto/rand.Read never fails since Go 1.24
-		id := eventID(e.At, random)
+		id := eventID(e.At, randomTail())
 		row := eventRow{
 			principal: principal, sequence: next[principal], id: id, typ: e.Type, kind: e.Kind, object: e.ID, objectSequence: object,
 			at: e.At, data: data,
@@ -78,6 +76,17 @@ func eventID(at time.Time, rest [10]byte) (id [16]byte) {
 	id[6] = id[6]&0x0f | 0x70
 	id[8] = id[8]&0x3f | 0x80
 	return id
+}
+
+func randomTail() (b [10]byte) {
+	_, _ = rand.Read(b[:]) // crypto/rand.Read never fails since Go 1.24
+	return b
+}
+
+// NewEventID returns a fresh id of an event that is in no stream.
+func NewEventID(at time.Time) string {
+	id := eventID(at, randomTail())
+	return uuidText(id[:])
 }
 
 func uuidText(b []byte) string {
@@ -333,4 +342,12 @@ func scanAll[T any](rows *Rows, err error, scan func(func(dest ...any) error) (T
 		out = append(out, v)
 	}
 	return out, rows.Err()
+}
+
+// ExpiredDelegations returns the delegations that ended by time after from and not after until, neither revoked nor used up
+// before, the earliest first, at most limit.
+func ExpiredDelegations(ctx context.Context, q Querier, from, until time.Time, limit int) ([]*Delegation, error) {
+	rows, err := q.Query(ctx, "SELECT "+delegationColumns+` FROM delegations WHERE expires_at > $1 AND expires_at <= $2 AND revoked_at = 0
+		AND spent_cents < limit_cents ORDER BY expires_at, delegation_id LIMIT $3`, Micros(from), Micros(until), int64(limit))
+	return scanAll(rows, err, scanDelegation)
 }

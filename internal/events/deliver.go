@@ -1,0 +1,375 @@
+package events
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"net/http"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/outbound"
+	"github.com/tollhq/toll/internal/store"
+	"github.com/tollhq/toll/x402"
+)
+
+const (
+	// deliveryTimeout is how long a receiver has; a status of 2xx within it is success.
+	deliveryTimeout = 10 * time.Second
+	// lease is when another process may take a delivery over whose sender is gone.
+	lease = 30 * time.Second
+	// lastRetry is how long after the first attempt a delivery is given up, and pauseAfter how long a webhook without a success
+	// stays active.
+	lastRetry  = 72 * time.Hour
+	pauseAfter = 72 * time.Hour
+	// deliverEvery is how often the sender looks for work that nobody told it of.
+	deliverEvery = 500 * time.Millisecond
+	// maxPending bounds the deliveries of a webhook that wait. The others wait as events.
+	maxPending = 2000
+	fanOut     = 200
+	// Slots: of a webhook, of one that fails, of all that work and of all that fail. Receivers that fail do not keep others waiting.
+	slotsOfHook, slotsOfFailing = 4, 1
+	slotsWorking, slotsFailing  = 192, 64
+	hooksInOne                  = 100
+	// deliveryLife is how long deliveries are listed after they are done.
+	deliveryLife = 30 * 24 * time.Hour
+)
+
+var retryAfter = []time.Duration{5 * time.Second, 30 * time.Second, 2 * time.Minute, 10 * time.Minute}
+
+// nextTry returns how long after an attempt the next one follows.
+func nextTry(attempts int64) time.Duration {
+	if attempts >= 1 && attempts <= int64(len(retryAfter)) {
+		return retryAfter[attempts-1]
+	}
+	return time.Hour
+}
+
+// sender makes deliveries of events and sends them.
+type sender struct {
+	e    *Events
+	kick chan struct{}
+
+	mu      *sync.Mutex
+	flying  map[string]int // deliveries on their way, by webhook
+	slots   [2]int         // taken, by webhooks that work and that fail
+	sending *sync.WaitGroup
+}
+
+func newSender(e *Events) sender {
+	return sender{e: e, kick: make(chan struct{}, 1), mu: &sync.Mutex{}, flying: map[string]int{}, sending: &sync.WaitGroup{}}
+}
+
+func (s *sender) wake() {
+	select {
+	case s.kick <- struct{}{}:
+	default:
+	}
+}
+
+func (s *sender) run(ctx context.Context) {
+	defer s.sending.Wait()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-s.kick:
+		case <-time.After(deliverEvery):
+		}
+		if err := s.fanOut(ctx); err != nil {
+			s.e.warn(ctx, "deliveries of events", err)
+		}
+		if err := s.send(ctx); err != nil {
+			s.e.warn(ctx, "due deliveries", err)
+		}
+	}
+}
+
+// fanOut makes the deliveries of new events.
+func (s *sender) fanOut(ctx context.Context) error {
+	after := ""
+	for {
+		hooks, err := store.WebhooksBehind(ctx, s.e.st, after, hooksInOne)
+		if err != nil {
+			return err
+		}
+		for _, w := range hooks {
+			after = w.ID
+			for more := true; more; {
+				if more, err = s.e.fanOut(ctx, w.ID); err != nil {
+					return err
+				}
+			}
+		}
+		if len(hooks) < hooksInOne {
+			return nil
+		}
+	}
+}
+
+// fanOut makes deliveries of the next events for a webhook, in one transaction with its place in the stream: each event has at
+// most one. It reports whether there may be more.
+func (e *Events) fanOut(ctx context.Context, webhook string) (more bool, err error) {
+	err = e.st.Tx(ctx, func(tx *store.Tx) error {
+		more = false
+		w, err := store.WebhookForUpdate(ctx, tx, webhook)
+		if errors.Is(err, store.ErrNotFound) || err == nil && w.Status != toll.WebhookActive {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		pending, err := store.CountPending(ctx, tx, w.ID, maxPending)
+		if err != nil || pending >= maxPending {
+			return err
+		}
+		events, err := store.EventsAfter(ctx, tx, w.Principal, w.Sequence, fanOut)
+		if err != nil || len(events) == 0 {
+			return err
+		}
+		now := e.now()
+		for _, ev := range events {
+			w.Sequence = ev.Sequence
+			if !wants(w, ev.Type) {
+				continue
+			}
+			d := &store.Delivery{
+				Webhook: w.ID, ID: toll.NewUUID(), Sequence: ev.Sequence, EventID: ev.ID, Type: ev.Type, Object: ev.Kind + "/" + ev.Object, TryAt: now, CreatedAt: now,
+			}
+			if err := store.InsertDelivery(ctx, tx, d); err != nil {
+				return err
+			}
+		}
+		e.at("fanned")
+		more = len(events) == fanOut
+		return store.MoveWebhook(ctx, tx, w.ID, w.Sequence)
+	})
+	return more, err
+}
+
+func wants(w *store.Webhook, t toll.EventType) bool {
+	if len(w.Types) == 0 {
+		return true
+	}
+	for _, want := range w.Types {
+		if want == t {
+			return true
+		}
+	}
+	return false
+}
+
+// send starts what is due, as far as there are slots.
+func (s *sender) send(ctx context.Context) error {
+	after := ""
+	for {
+		hooks, err := store.WebhooksDue(ctx, s.e.st, s.e.clock(), after, hooksInOne)
+		if err != nil {
+			return err
+		}
+		for _, w := range hooks {
+			after = w.ID
+			if err := s.sendTo(ctx, w); err != nil {
+				return err
+			}
+		}
+		if len(hooks) < hooksInOne {
+			return nil
+		}
+	}
+}
+
+func (s *sender) sendTo(ctx context.Context, w *store.Webhook) error {
+	kind, most, all := 0, slotsOfHook, slotsWorking
+	if !w.FailingSince.IsZero() {
+		kind, most, all = 1, slotsOfFailing, slotsFailing
+	}
+	s.mu.Lock()
+	free := min(most-s.flying[w.ID], all-s.slots[kind])
+	s.mu.Unlock()
+	if free <= 0 {
+		return nil
+	}
+	due, err := store.DueDeliveries(ctx, s.e.st, w.ID, s.e.clock(), free)
+	if err != nil {
+		return err
+	}
+	for _, d := range due {
+		claimed, err := s.e.claim(ctx, d)
+		if err != nil {
+			return err
+		}
+		if !claimed {
+			continue
+		}
+		s.mu.Lock()
+		s.flying[w.ID]++
+		s.slots[kind]++
+		s.mu.Unlock()
+		s.sending.Go(func() {
+			// What was begun is finished: the receiver has it, and the answer is to be noted.
+			s.e.attempt(context.WithoutCancel(ctx), w.ID, d)
+			s.mu.Lock()
+			s.slots[kind]--
+			if s.flying[w.ID]--; s.flying[w.ID] == 0 {
+				delete(s.flying, w.ID)
+			}
+			s.mu.Unlock()
+			s.wake()
+		})
+	}
+	return nil
+}
+
+func (e *Events) claim(ctx context.Context, d *store.Delivery) (claimed bool, err error) {
+	now := e.now()
+	before := *d
+	err = e.st.Tx(ctx, func(tx *store.Tx) error {
+		*d = before
+		var err error
+		claimed, err = store.ClaimDelivery(ctx, tx, d, now, now.Add(lease))
+		return err
+	})
+	return claimed, err
+}
+
+// attempt sends a delivery that is claimed, and notes what came of it.
+func (e *Events) attempt(ctx context.Context, webhook string, d *store.Delivery) {
+	e.at("claimed")
+	w, err := store.WebhookByID(ctx, e.st, webhook) // as it is now: url and secrets may have changed while it waited
+	if err != nil {
+		if !errors.Is(err, store.ErrNotFound) {
+			e.warn(ctx, "webhook of a delivery", err)
+		}
+		return
+	}
+	status, problem := e.post(ctx, w, d)
+	e.at("sent")
+	if err := e.finish(ctx, d, status, problem); err != nil {
+		e.warn(ctx, "outcome of a delivery", err)
+	}
+}
+
+// noAnswer is the one text of every failure without an answer, so that it tells nothing about the network of the service.
+const noAnswer = "no answer within ten seconds, or the receiver could not be reached"
+
+// post sends a delivery and returns the status of the answer, 0 for none, and what went wrong.
+func (e *Events) post(ctx context.Context, w *store.Webhook, d *store.Delivery) (status int64, problem string) {
+	body, err := e.body(ctx, w, d)
+	if err != nil {
+		e.warn(ctx, "body of a delivery", err)
+		return 0, "the event could not be read"
+	}
+	header, err := e.headers(w, d.EventID, body)
+	if err != nil {
+		e.warn(ctx, "signature of a delivery", err)
+		return 0, "the delivery could not be signed"
+	}
+	answer, err := e.client.Do(ctx, http.MethodPost, w.URL, header, body)
+	switch {
+	case errors.Is(err, outbound.ErrRefused), err != nil:
+		return 0, noAnswer
+	case answer.Status < 200 || answer.Status > 299:
+		return int64(answer.Status), "the receiver answered " + strconv.Itoa(answer.Status)
+	}
+	return int64(answer.Status), ""
+}
+
+func (e *Events) body(ctx context.Context, w *store.Webhook, d *store.Delivery) ([]byte, error) {
+	if d.Sequence == 0 {
+		return []byte(d.Body), nil
+	}
+	row, err := store.EventBySequence(ctx, e.st, w.Principal, d.Sequence)
+	if err != nil {
+		return nil, err
+	}
+	event, err := e.event(ctx, row)
+	if err != nil {
+		return nil, err
+	}
+	return x402.Encode(event)
+}
+
+// headers signs a body with every secret that is valid, the newest first.
+func (e *Events) headers(w *store.Webhook, eventID string, body []byte) (http.Header, error) {
+	sealed := [][]byte{w.Secret}
+	if w.OldSecret != nil && e.clock().Before(w.OldSecretUntil) {
+		sealed = append(sealed, w.OldSecret)
+	}
+	// Receivers compare it with their own clock, which the clock of a sandbox does not move.
+	stamp := strconv.FormatInt(time.Now().Unix(), 10)
+	ns := e.cfg.Namespace
+	header := http.Header{
+		"Content-Type": {"application/json"}, "User-Agent": {"toll-webhooks"}, ns.HeaderWebhookID(): {eventID}, ns.HeaderWebhookTimestamp(): {stamp},
+	}
+	for _, s := range sealed {
+		secret, err := e.cfg.Open(s, secretOf(w.ID))
+		if err != nil {
+			return nil, err
+		}
+		mac := hmac.New(sha256.New, secret)
+		mac.Write([]byte(eventID + "." + stamp + "."))
+		mac.Write(body)
+		header[ns.HeaderWebhookSignature()] = append(header[ns.HeaderWebhookSignature()], "v1="+hex.EncodeToString(mac.Sum(nil)))
+	}
+	return header, nil
+}
+
+// finish notes the outcome of an attempt, and pauses a webhook that had no success for three days.
+func (e *Events) finish(ctx context.Context, d *store.Delivery, status int64, problem string) error {
+	claimed := d.TryAt
+	return e.st.Tx(ctx, func(tx *store.Tx) error {
+		now := e.now()
+		w, err := store.WebhookForUpdate(ctx, tx, d.Webhook)
+		if errors.Is(err, store.ErrNotFound) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		end := *d
+		end.LastStatus, end.LastError = status, problem
+		if next := now.Add(nextTry(d.Attempts)); problem == "" {
+			end.Status, end.DoneAt, end.TryAt = toll.DeliverySucceeded, now, now
+		} else if next.After(d.FirstAt.Add(lastRetry)) {
+			end.Status, end.DoneAt, end.TryAt = toll.DeliveryFailed, now, now
+		} else {
+			end.Status, end.TryAt = toll.DeliveryPending, next
+		}
+		ours, err := store.EndAttempt(ctx, tx, &end, claimed)
+		if err != nil || !ours {
+			return err
+		}
+		return e.judge(ctx, tx, w, problem == "", now)
+	})
+}
+
+func (e *Events) judge(ctx context.Context, tx *store.Tx, w *store.Webhook, success bool, now time.Time) error {
+	switch {
+	case success && w.FailingSince.IsZero(), !success && w.Status != toll.WebhookActive:
+		return nil
+	case success:
+		w.FailingSince = time.Time{}
+	case w.FailingSince.IsZero():
+		w.FailingSince = now
+	case now.Sub(w.FailingSince) >= pauseAfter:
+		w.Status, w.UpdatedAt = toll.WebhookPaused, now
+		data, err := x402.Encode(record(w))
+		if err != nil {
+			return err
+		}
+		if err := store.UpdateWebhook(ctx, tx, w); err != nil {
+			return err
+		}
+		return store.InsertEvent(ctx, tx, store.NewEvent{
+			Principal: w.Principal, Type: toll.EventWebhookDisabled, Kind: "webhook", ID: w.ID, Data: rawJSON(data), At: now,
+		})
+	default:
+		return nil
+	}
+	return store.UpdateWebhook(ctx, tx, w)
+}

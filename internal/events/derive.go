@@ -1,0 +1,233 @@
+package events
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/ledger"
+	"github.com/tollhq/toll/internal/store"
+)
+
+const (
+	// dutyRest is how much longer than its work the deriver rests: it takes a twentieth of the time at most, so that
+	// settlements do not feel it.
+	dutyRest = 19
+	// gatherTime lets the entries of a burst come together.
+	gatherTime = 20 * time.Millisecond
+	// maxNotes bounds the accounts that are noted; the scan finds what does not fit.
+	maxNotes = 1 << 16
+	// batchAccounts and batchEntries bound one transaction of the deriver.
+	batchAccounts = 128
+	batchEntries  = 64 // of one account
+	// scanSlice is how many accounts the scan looks at in one query, and lapTime how long a lap takes at least.
+	scanSlice = 1000
+	lapTime   = time.Second
+)
+
+// Notes are accounts with new entries. Nothing depends on them but how soon events appear.
+type Notes struct {
+	mu   sync.Mutex
+	set  map[ledger.AccountID]struct{}
+	wake chan struct{}
+}
+
+// NewNotes returns an empty set. Add is for [ledger.Config].
+func NewNotes() *Notes {
+	return &Notes{set: map[ledger.AccountID]struct{}{}, wake: make(chan struct{}, 1)}
+}
+
+// Add notes an account, unless there are too many.
+func (n *Notes) Add(id ledger.AccountID) {
+	n.mu.Lock()
+	if len(n.set) < maxNotes {
+		n.set[id] = struct{}{}
+	}
+	n.mu.Unlock()
+	select {
+	case n.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (n *Notes) take(most int) []ledger.AccountID {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	var out []ledger.AccountID
+	for id := range n.set {
+		if len(out) == most {
+			break
+		}
+		out = append(out, id)
+		delete(n.set, id)
+	}
+	return out
+}
+
+func (n *Notes) empty() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return len(n.set) == 0
+}
+
+// derive makes events of entries until ctx ends.
+func (e *Events) derive(ctx context.Context) {
+	notes := e.cfg.Notes
+	var position ledger.AccountID
+	lap := time.Now()
+	for {
+		if notes.empty() {
+			select {
+			case <-ctx.Done():
+				return
+			case <-notes.wake:
+				if !pause(ctx, gatherTime) {
+					return
+				}
+			case <-time.After(time.Until(lap.Add(lapTime))):
+			}
+		}
+		began := time.Now()
+		if accounts := notes.take(batchAccounts); len(accounts) > 0 {
+			e.deriveNoted(ctx, accounts)
+		} else if !lap.Add(lapTime).After(began) {
+			behind, last, done, err := store.AccountsBehind(ctx, e.st, position, scanSlice)
+			if err != nil {
+				e.warn(ctx, "scan for entries without events", err)
+			}
+			for _, id := range behind {
+				notes.Add(id)
+			}
+			if position = last; done || err != nil {
+				position, lap = ledger.AccountID{}, began
+			}
+		}
+		if !pause(ctx, max(dutyRest*time.Since(began), time.Millisecond)) {
+			return
+		}
+	}
+}
+
+// deriveNoted makes the events of accounts, and notes them again when there is more to do.
+func (e *Events) deriveNoted(ctx context.Context, accounts []ledger.AccountID) {
+	more, made, err := e.deriveBatch(ctx, accounts)
+	if err != nil {
+		e.warn(ctx, "events of entries", err)
+		return // the scan finds them again
+	}
+	for _, id := range more {
+		e.cfg.Notes.Add(id)
+	}
+	if made > 0 {
+		e.hub.wake()
+		e.sender.wake()
+	}
+}
+
+func (e *Events) warn(ctx context.Context, what string, err error) {
+	if ctx.Err() == nil {
+		e.log.Warn(what, "error", err.Error())
+	}
+}
+
+// deriveBatch makes the next events of accounts in one transaction with their cursors, so that each entry has its events once,
+// whoever derives and wherever it is stopped. It returns the accounts that may have more.
+func (e *Events) deriveBatch(ctx context.Context, accounts []ledger.AccountID) (more []ledger.AccountID, made int, err error) {
+	err = e.st.Tx(ctx, func(tx *store.Tx) error {
+		more, made = nil, 0
+		ids := make([][16]byte, len(accounts))
+		for i, id := range accounts {
+			ids[i] = id
+		}
+		cursors, err := store.LockEventCursors(ctx, tx, ids)
+		if err != nil {
+			return err
+		}
+		e.at("locked")
+		from := make([]ledger.Behind, len(cursors))
+		for i, c := range cursors {
+			from[i] = ledger.Behind{Account: c.Account, Seq: c.Seq}
+		}
+		entries, err := e.cfg.Ledger.EntriesBehind(ctx, tx, from, batchEntries)
+		if err != nil {
+			return err
+		}
+		var all []store.DerivedEvent
+		var moved []*store.EventCursor
+		for _, c := range cursors {
+			news := entries[c.Account]
+			if len(news) == 0 {
+				continue
+			}
+			for i := range news {
+				all = append(all, follow(c, &news[i])...)
+			}
+			if len(news) == batchEntries {
+				more = append(more, c.Account)
+			}
+			moved = append(moved, c)
+		}
+		if len(moved) == 0 {
+			return nil
+		}
+		if err := store.InsertDerived(ctx, tx, all); err != nil {
+			return err
+		}
+		e.at("written")
+		made = len(all)
+		return store.SaveEventCursors(ctx, tx, moved)
+	})
+	if err == nil {
+		e.at("committed")
+	}
+	return more, made, err
+}
+
+// follow returns the events that follow from the next entry of an account, and moves the cursor.
+func follow(c *store.EventCursor, entry *ledger.BehindEntry) []store.DerivedEvent {
+	c.Seq = entry.Seq
+	base := store.DerivedEvent{At: time.UnixMicro(entry.AtMicros).UTC(), Account: c.Account, Entry: entry.Seq}
+	balance := base
+	balance.Kind, balance.ID = "balance", string(c.Plan)+"/"+c.Subscriber.String()
+	var out []store.DerivedEvent
+	both := func(e store.DerivedEvent, t toll.EventType) {
+		e.Type, e.Principal = t, c.Subscriber
+		out = append(out, e)
+		if !c.Owner.IsZero() && c.Owner != c.Subscriber {
+			e.Principal = c.Owner
+			out = append(out, e)
+		}
+	}
+	before := entry.BalanceAfter
+	switch entry.Kind {
+	case ledger.KindMint, ledger.KindReturn:
+		both(balance, toll.EventCreditsMinted)
+		if entry.Kind == ledger.KindMint {
+			c.LowMark = entry.Amount / lowShare
+		}
+	case ledger.KindBurn:
+		before += entry.Amount
+		settlement := base
+		settlement.Kind, settlement.ID, settlement.Single = "settlement", entry.Commitment.String(), true
+		both(settlement, toll.EventSettlementSettled)
+		if entry.Exhausts {
+			p := base
+			p.Type, p.Principal, p.Kind, p.ID = toll.EventPermissionExhausted, c.Subscriber, "permission", entry.Permission.String()
+			out = append(out, p)
+		}
+	case ledger.KindExpire:
+		before += entry.Amount
+		both(balance, toll.EventCreditsExpired)
+	case ledger.KindTakeBack:
+		before += entry.Amount
+		both(balance, toll.EventCreditsTakenBack)
+	}
+	if before >= c.LowMark && entry.BalanceAfter < c.LowMark {
+		both(balance, toll.EventCreditsLow)
+	}
+	return out
+}
+
+// lowShare is the share of the last grant below which credits are low. A grant that is smaller than this never is.
+const lowShare = 10

@@ -1,0 +1,181 @@
+// Package events tells principals what was committed. Events about records are written with the change, by
+// [store.InsertEvent]; those about credits follow from the entries of the ledger and are derived here, in the background, so
+// that a settlement writes nothing for them (docs/decisions/0015-events-are-derived.md). From the streams come the list, the
+// live stream, and the deliveries of webhooks.
+package events
+
+import (
+	"context"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/ledger"
+	"github.com/tollhq/toll/internal/outbound"
+	"github.com/tollhq/toll/internal/store"
+	"github.com/tollhq/toll/x402"
+)
+
+// Config is what the room works with.
+type Config struct {
+	Store  *store.Store
+	Ledger *ledger.Ledger
+	// Notes are the accounts that the ledger of this process changed; nil: the scan finds them.
+	Notes *Notes
+	// Settlement and Permission read a record for one who may see it.
+	Settlement func(ctx context.Context, caller toll.Address, transaction toll.Hash) (*toll.Settlement, error)
+	Permission func(ctx context.Context, caller toll.Address, hash toll.Hash) (*toll.Permission, error)
+	// Delegation is a delegation as it is read; nil: nobody is told of those that end.
+	Delegation func(*store.Delegation) *toll.Delegation
+	// Seal and Open keep the secrets of webhooks, bound to the second argument.
+	Seal      func(plain, aad []byte) ([]byte, error)
+	Open      func(sealed, aad []byte) ([]byte, error)
+	Outbound  outbound.Config
+	Namespace x402.Namespace
+	Clock     func() time.Time
+	Log       *slog.Logger // nil: silence
+	// MaxWebhooks is how many webhooks an address may have, 0 = [MaxWebhooks].
+	MaxWebhooks int
+}
+
+// MaxWebhooks is how many webhooks an address may have (wire contract, section 20).
+const MaxWebhooks = 20
+
+// Events is the room. It is safe for concurrent use; any number of processes may work on one database.
+type Events struct {
+	cfg    Config
+	st     *store.Store
+	clock  func() time.Time
+	log    *slog.Logger
+	client *outbound.Client
+	hub    *hub
+	sender sender
+	// failpoint is set by tests that stop the work at a step.
+	failpoint func(at string)
+}
+
+// New returns the room. [Events.Run] does its work in the background.
+func New(cfg Config) *Events {
+	if cfg.Clock == nil {
+		cfg.Clock = time.Now
+	}
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	if cfg.Namespace == (x402.Namespace{}) {
+		cfg.Namespace = x402.Default
+	}
+	if cfg.Notes == nil {
+		cfg.Notes = NewNotes()
+	}
+	if cfg.MaxWebhooks == 0 {
+		cfg.MaxWebhooks = MaxWebhooks
+	}
+	cfg.Outbound.Timeout, cfg.Outbound.IgnoreBody = deliveryTimeout, true
+	e := &Events{cfg: cfg, st: cfg.Store, clock: cfg.Clock, log: cfg.Log, client: outbound.New(cfg.Outbound)}
+	e.hub = newHub(e)
+	e.sender = newSender(e)
+	return e
+}
+
+// Run derives, delivers and wakes streams until ctx ends. What is being sent then is finished, within ten seconds.
+func (e *Events) Run(ctx context.Context) {
+	var work sync.WaitGroup
+	work.Go(func() { e.derive(ctx) })
+	work.Go(func() { e.sender.run(ctx) })
+	work.Go(func() { e.hub.run(ctx) })
+	work.Go(func() { e.sweep(ctx) })
+	work.Wait()
+	e.client.Close()
+}
+
+func (e *Events) at(step string) {
+	if e.failpoint != nil {
+		e.failpoint(step)
+	}
+}
+
+// pause waits, and reports false when ctx ended first.
+func pause(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// Filter selects events of a principal.
+type Filter struct {
+	Type  toll.EventType // "": all
+	Since time.Time      // zero: all
+}
+
+// List returns a part of the stream of a principal.
+func (e *Events) List(ctx context.Context, principal toll.Address, f Filter, p store.Page) (store.List[*toll.Event], error) {
+	out := store.List[*toll.Event]{Items: []*toll.Event{}}
+	list, err := store.Events(ctx, e.st, store.EventFilter{Principal: principal, Type: f.Type, Since: f.Since}, p)
+	if err != nil {
+		return out, err
+	}
+	out.Total, out.Next = list.Total, list.Next
+	for _, s := range list.Items {
+		ev, err := e.event(ctx, s)
+		if err != nil {
+			return out, err
+		}
+		out.Items = append(out.Items, ev)
+	}
+	return out, nil
+}
+
+// event gives an event its data.
+func (e *Events) event(ctx context.Context, s *store.Event) (*toll.Event, error) {
+	ev := &toll.Event{
+		ID: s.ID, Type: s.Type, Sequence: s.Sequence, Object: toll.EventObject{Kind: s.Kind, ID: s.Object, Sequence: s.ObjectSequence},
+		Data: []byte(s.Data), CreatedAt: toll.At(s.CreatedAt),
+	}
+	if s.Entry == 0 {
+		return ev, nil
+	}
+	data, err := e.derivedData(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	ev.Data, err = x402.Encode(data)
+	return ev, err
+}
+
+func (e *Events) derivedData(ctx context.Context, s *store.Event) (any, error) {
+	switch s.Type {
+	case toll.EventSettlementSettled:
+		tx, err := toll.ParseHash(s.Object)
+		if err != nil {
+			return nil, err
+		}
+		return e.cfg.Settlement(ctx, s.Principal, tx)
+	case toll.EventPermissionExhausted:
+		hash, err := toll.ParseHash(s.Object)
+		if err != nil {
+			return nil, err
+		}
+		return e.cfg.Permission(ctx, s.Principal, hash)
+	}
+	entry, err := e.cfg.Ledger.Entry(ctx, s.Account, s.Entry)
+	if err != nil {
+		return nil, err
+	}
+	plan, holder, _ := strings.Cut(s.Object, "/")
+	address, err := toll.ParseAddress(holder)
+	if err != nil {
+		return nil, err
+	}
+	return &toll.CreditsMoved{
+		PlanID: toll.PlanID(plan), HolderAddress: address, Kind: entry.Kind.String(), Amount: entry.Amount, Balance: entry.BalanceAfter,
+		Transaction: entry.Commitment, Reference: entry.Ref, CreatedAt: toll.At(time.UnixMicro(entry.AtMicros).UTC()),
+	}, nil
+}

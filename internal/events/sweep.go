@@ -1,0 +1,95 @@
+package events
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strconv"
+	"time"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/store"
+	"github.com/tollhq/toll/x402"
+)
+
+const (
+	sweepEvery = 5 * time.Second
+	sweepSlice = 500
+	// expiryLag keeps the watermark behind delegations that another process is just creating.
+	expiryLag = 2 * time.Second
+	// settingExpired holds the time up to which delegations that ended have their event.
+	settingExpired = "events_delegations_expired"
+)
+
+func rawJSON(b []byte) json.RawMessage { return b }
+
+// sweep tells of delegations that ended by time, and removes deliveries that are long done.
+func (e *Events) sweep(ctx context.Context) {
+	for pause(ctx, sweepEvery) {
+		if err := e.expired(ctx); err != nil {
+			e.warn(ctx, "events of delegations that ended", err)
+		}
+		for n := int64(sweepSlice); n == sweepSlice && ctx.Err() == nil; {
+			err := e.st.Tx(ctx, func(tx *store.Tx) (err error) {
+				n, err = store.ForgetDeliveries(ctx, tx, e.clock().Add(-deliveryLife), sweepSlice)
+				return err
+			})
+			if err != nil {
+				e.warn(ctx, "sweep of deliveries", err)
+				break
+			}
+		}
+	}
+}
+
+// expired makes the events of delegations that ended since it last looked, in one transaction with the mark up to which it
+// looked, which only one process moves at a time.
+func (e *Events) expired(ctx context.Context) error {
+	if e.cfg.Delegation == nil {
+		return nil
+	}
+	return e.st.Tx(ctx, func(tx *store.Tx) error {
+		until := e.now().Add(-expiryLag)
+		text, err := store.LockSetting(ctx, tx, settingExpired)
+		if errors.Is(err, store.ErrNotFound) {
+			return store.PutSetting(ctx, tx, settingExpired, []byte(strconv.FormatInt(until.UnixMicro(), 10)))
+		}
+		if err != nil {
+			return err
+		}
+		from, err := strconv.ParseInt(string(text), 10, 64)
+		if err != nil || until.UnixMicro() <= from {
+			return err
+		}
+		ended, err := store.ExpiredDelegations(ctx, tx, time.UnixMicro(from).UTC(), until, sweepSlice)
+		if err != nil {
+			return err
+		}
+		if len(ended) == sweepSlice {
+			until = ended[len(ended)-1].ExpiresAt.Add(-time.Microsecond) // others may end at the same moment
+			if ended[0].ExpiresAt.After(until) {
+				until = ended[0].ExpiresAt
+				if ended, err = store.ExpiredDelegations(ctx, tx, time.UnixMicro(from).UTC(), until, 1<<30); err != nil {
+					return err
+				}
+			}
+			for ended[len(ended)-1].ExpiresAt.After(until) {
+				ended = ended[:len(ended)-1]
+			}
+		}
+		var events []store.NewEvent
+		for _, d := range ended {
+			data, err := x402.Encode(e.cfg.Delegation(d))
+			if err != nil {
+				return err
+			}
+			events = append(events, store.NewEvent{
+				Principal: d.Owner, Type: toll.EventDelegationExpired, Kind: "delegation", ID: d.ID, Data: rawJSON(data), At: d.ExpiresAt,
+			})
+		}
+		if err := store.InsertEvent(ctx, tx, events...); err != nil {
+			return err
+		}
+		return store.PutSetting(ctx, tx, settingExpired, []byte(strconv.FormatInt(until.UnixMicro(), 10)))
+	})
+}
