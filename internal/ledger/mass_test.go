@@ -1,0 +1,98 @@
+package ledger_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/ledger"
+	"github.com/tollhq/toll/internal/store"
+	"github.com/tollhq/toll/internal/store/storetest"
+)
+
+// Thousands of holds and lots end in one second. They are swept in slices, payments go on between them, and the sums are
+// exact.
+func TestT184_MassExpiry(t *testing.T) {
+	const crowd = 1000
+	storetest.Each(t, func(t *testing.T, st *store.Store) {
+		b := open(t, st)
+		end := b.clock.now().Add(time.Minute)
+		var wg sync.WaitGroup
+		next := atomic.Int64{}
+		for range 32 {
+			wg.Go(func() {
+				for i := next.Add(1); i <= crowd; i = next.Add(1) {
+					who := toll.MustAddress(fmt.Sprintf("0x%040x", i))
+					p := ledger.Permission{
+						Hash: toll.NewHash(), Plan: plan, Subscriber: who, Scheme: "s", Network: "n",
+						CreatedAt: b.clock.now(), ExpiresAt: b.clock.now().Add(time.Hour),
+					}
+					_, err := b.Mint(b.ctx, ledger.MintOp{Plan: plan, Subscriber: who, Amount: 5, EndsAt: end, Ref: "mint:" + toll.NewUUID()})
+					if err == nil {
+						err = b.CreatePermission(b.ctx, p)
+					}
+					if err == nil {
+						_, err = b.Hold(b.ctx, ledger.HoldOp{Plan: plan, Subscriber: who, Permission: p.Hash, Amount: 2, Until: end})
+					}
+					if err != nil {
+						t.Error(err)
+						return
+					}
+				}
+			})
+		}
+		wg.Wait()
+		b.mint(1_000_000, time.Time{})
+		perm := b.permission(0)
+		b.clock.add(2 * time.Minute)
+
+		var paid atomic.Int64
+		ctx, stop := context.WithCancel(b.ctx)
+		wg.Go(func() {
+			for i := 0; ctx.Err() == nil; i++ {
+				if _, err := b.Settle(b.ctx, settleOp(perm, fmt.Sprintf("beside-%d", i), 1)); err != nil {
+					t.Error(err)
+					return
+				}
+				paid.Add(1)
+			}
+		})
+		swept, slices, starved := 0, 0, 0
+		for {
+			before := paid.Load()
+			n, err := b.Sweep(b.ctx)
+			b.must(err)
+			if n == 0 {
+				break
+			}
+			if n > 256 {
+				t.Errorf("a slice of %d accounts", n)
+			}
+			if paid.Load() == before {
+				starved++
+			}
+			swept += n
+			slices++
+		}
+		stop()
+		wg.Wait()
+		if swept != crowd {
+			t.Errorf("%d accounts swept, want %d", swept, crowd)
+		}
+		if starved > slices/2 {
+			t.Errorf("in %d of %d slices nobody paid", starved, slices)
+		}
+		for i := 1; i <= crowd; i += 97 {
+			a, err := b.Account(b.ctx, ledger.NewAccountID(plan, toll.MustAddress(fmt.Sprintf("0x%040x", i))))
+			b.must(err)
+			if a.Balance != 0 || a.Held != 0 || a.Expired != 5 || a.Seq != 2 {
+				t.Fatalf("account %d: %+v", i, a)
+			}
+		}
+		b.balance(1_000_000-toll.Credits(paid.Load()), 0)
+	})
+}
