@@ -1,0 +1,160 @@
+package store_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/store"
+	"github.com/tollhq/toll/internal/store/storetest"
+)
+
+func TestOpenOrders(t *testing.T) {
+	storetest.Each(t, func(t *testing.T, st *store.Store) {
+		ctx := t.Context()
+		hash := toll.NewHash()
+		o := &store.Order{
+			ID: toll.NewUUID(), Account: [16]byte{1}, Plan: "5", Subscriber: bob, Status: toll.OrderCreated, Credits: 10, Amount: toll.UnitsOf(7),
+			Currency: "USDC", CreatedAt: noon, UpdatedAt: noon, Open: true, Rail: "crypto", DelegationID: toll.NewUUID(), Cents: 1,
+			Permission: &hash, RequestID: "r", Session: "{}", TryAt: noon.Add(time.Second), Tries: 1,
+		}
+		insert := func(o store.Order) error {
+			return st.Tx(ctx, func(tx *store.Tx) error { return store.InsertOrder(ctx, tx, &o) })
+		}
+		if err := insert(*o); err != nil {
+			t.Fatal(err)
+		}
+		same(t, must[*store.Order](t)(store.OpenOrder(ctx, st, o.Account, "")), o)
+		same(t, must[[]*store.Order](t)(store.OrdersOfRequest(ctx, st, o.Account, "r")), []*store.Order{o})
+		second := *o
+		second.ID = toll.NewUUID()
+		if err := insert(second); !store.IsUnique(err) {
+			t.Fatalf("a second open order: %v", err)
+		}
+		second.OpenKey = "x"
+		if err := insert(second); err != nil {
+			t.Fatal(err)
+		}
+		if due := must[[]*store.Order](t)(store.DueOrders(ctx, st, noon, 9)); len(due) != 0 {
+			t.Fatalf("due too early: %+v", due)
+		}
+		if due := must[[]*store.Order](t)(store.DueOrders(ctx, st, noon.Add(time.Second), 1)); len(due) != 1 {
+			t.Fatalf("%+v", due)
+		}
+		for _, first := range []bool{true, false} { // of two processes that read the same, one gets it
+			write(t, st, func(tx *store.Tx) error {
+				got, err := store.ClaimOrder(ctx, tx, o, noon.Add(time.Minute))
+				if got != first {
+					t.Errorf("claimed %v", got)
+				}
+				return err
+			})
+		}
+		o.Open, o.Status, o.FailureCode, o.FailureParams, o.TryAt, o.Tries = false, toll.OrderFailed, toll.CodeChainBalance, "{}", noon, 2
+		write(t, st, func(tx *store.Tx) error { return store.UpdateOrder(ctx, tx, o) })
+		same(t, must[*store.Order](t)(store.OrderByID(ctx, st, o.ID)), o)
+		_, err := store.OpenOrder(ctx, st, o.Account, "")
+		notFound(t, err)
+		third := *o
+		third.ID, third.Open = toll.NewUUID(), true
+		if err := insert(third); err != nil {
+			t.Fatalf("an order after one that is finished: %v", err)
+		}
+	})
+}
+
+func TestDelegations(t *testing.T) {
+	storetest.Each(t, func(t *testing.T, st *store.Store) {
+		ctx := t.Context()
+		key := toll.NewHash()
+		d := &store.Delegation{
+			ID: toll.NewUUID(), Owner: bob, Provider: toll.ProviderCrypto, PaymentMethod: bob.Lower(), Currency: "usdc", Limit: 100,
+			MaxTransactions: 2, Plan: "5", APIKeyID: &key, MerchantAccount: "m", AllowedReceivers: []toll.Address{alice}, CreatedAt: noon,
+			ExpiresAt: noon.Add(time.Hour),
+		}
+		write(t, st, func(tx *store.Tx) error { return store.InsertDelegation(ctx, tx, d) })
+		same(t, must[*store.Delegation](t)(store.DelegationByID(ctx, st, d.ID)), d)
+		d.Spent, d.Reserved, d.Transactions, d.LastUsedAt = 40, 30, 1, noon
+		write(t, st, func(tx *store.Tx) error { return store.UpdateDelegation(ctx, tx, d) })
+		same(t, must[*store.Delegation](t)(store.DelegationByID(ctx, st, d.ID)), d)
+		over := *d
+		over.Reserved = 61
+		if err := st.Tx(ctx, func(tx *store.Tx) error { return store.UpdateDelegation(ctx, tx, &over) }); err == nil {
+			t.Fatal("more is spent and reserved than the limit")
+		}
+		list := func(u *store.Usable) int64 {
+			return must[store.List[*store.Delegation]](t)(store.DelegationsOfOwner(ctx, st, bob, u, store.Page{})).Total
+		}
+		for want, u := range map[int64][]*store.Usable{
+			1: {nil, {At: noon, Key: key}, {At: noon, Key: key, Without: []string{"pm"}}},
+			0: {{At: noon}, {At: noon.Add(time.Hour), Key: key}, {At: noon, Key: key, Without: []string{"pm", bob.Lower()}}},
+		} {
+			for _, u := range u {
+				if n := list(u); n != want {
+					t.Errorf("%+v: %d", u, n)
+				}
+			}
+		}
+		for status, at := range map[toll.PermissionStatus]time.Time{toll.StatusActive: noon, toll.StatusExpired: noon.Add(time.Hour)} {
+			if got := d.Status(at); got != status {
+				t.Errorf("%s, want %s", got, status)
+			}
+		}
+		write(t, st, func(tx *store.Tx) error { return store.RevokeDelegationsOf(ctx, tx, bob, bob.Lower(), noon) })
+		left := must[[]*store.Delegation](t)(store.RevokingDelegations(ctx, st, 9))
+		if len(left) != 1 || left[0].Status(noon) != toll.StatusRevoked || list(&store.Usable{At: noon, Key: key}) != 0 {
+			t.Fatalf("%+v", left)
+		}
+	})
+}
+
+// The audit sees each way in which money and credits can disagree.
+func TestAuditOrders(t *testing.T) {
+	storetest.Each(t, func(t *testing.T, st *store.Store) {
+		ctx := t.Context()
+		d := &store.Delegation{ID: toll.NewUUID(), Owner: bob, Currency: "usdc", Limit: 100, CreatedAt: noon, ExpiresAt: noon}
+		o := &store.Order{
+			ID: toll.NewUUID(), Account: [16]byte{1}, Plan: "5", Subscriber: bob, Status: toll.OrderCreated, CreatedAt: noon, UpdatedAt: noon, Open: true,
+			DelegationID: d.ID, Cents: 9,
+		}
+		write(t, st, func(tx *store.Tx) error { return store.InsertDelegation(ctx, tx, d) })
+		expect := func(want ...string) {
+			t.Helper()
+			got := must[[]string](t)(store.AuditOrders(ctx, st))
+			if len(got) != len(want) {
+				t.Fatalf("%q, want %q", got, want)
+			}
+			for i := range want {
+				if !strings.HasPrefix(got[i], want[i]) {
+					t.Errorf("%q, want %q", got, want)
+				}
+			}
+		}
+		expect()
+		write(t, st, func(tx *store.Tx) error { return store.InsertOrder(ctx, tx, o) })
+		expect("a delegation does not count", "an order and the payment")
+		d.Reserved, d.Transactions = 9, 1
+		write(t, st, func(tx *store.Tx) error {
+			if _, _, err := store.CountOrder(ctx, tx, "5", 0); err != nil {
+				return err
+			}
+			if err := store.UpdateDelegation(ctx, tx, d); err != nil {
+				return err
+			}
+			return store.InsertDelegationTransaction(ctx, tx, &toll.DelegationTransaction{
+				ID: toll.NewUUID(), DelegationID: d.ID, OrderID: o.ID, AmountCents: 9, Currency: "usdc", Status: toll.TransactionPending, CreatedAt: toll.At(noon),
+			})
+		})
+		expect()
+		write(t, st, func(tx *store.Tx) error { return store.UncountOrder(ctx, tx, "5") })
+		expect("a plan does not count")
+		write(t, st, func(tx *store.Tx) error {
+			_, _, err := store.CountOrder(ctx, tx, "5", 0)
+			return err
+		})
+		o.Open, o.Status = false, toll.OrderConfirmed
+		write(t, st, func(tx *store.Tx) error { return store.UpdateOrder(ctx, tx, o) })
+		expect("a delegation does not count", "an order and its credits", "an order and the payment")
+	})
+}
