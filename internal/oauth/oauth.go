@@ -48,10 +48,10 @@ type OAuth struct{ Deps }
 // New returns the room.
 func New(d Deps) *OAuth { return &OAuth{d} }
 
-// ErrStart is a sign-in that does not begin as it must; its text says why and is safe to show.
-type ErrStart struct{ Text string }
+// StartError is a sign-in that does not begin as it must; its text says why and is safe to show.
+type StartError struct{ Text string }
 
-func (e ErrStart) Error() string { return e.Text }
+func (e StartError) Error() string { return e.Text }
 
 // Start is how a program asks a person to sign in.
 type Start struct {
@@ -60,7 +60,7 @@ type Start struct {
 	Challenge string // S256 code challenge
 }
 
-// ParseStart reads the parameters of a start. Errors are [ErrStart].
+// ParseStart reads the parameters of a start. Errors are [StartError].
 func ParseStart(q url.Values) (Start, error) {
 	one := func(name string) string {
 		if len(q[name]) == 1 {
@@ -73,16 +73,16 @@ func ParseStart(q url.Values) (Start, error) {
 		return Start{}, err
 	}
 	if s.State == "" || len(s.State) > 512 || !visible(s.State) {
-		return Start{}, ErrStart{"state must be 1 to 512 visible characters."}
+		return Start{}, StartError{"state must be 1 to 512 visible characters."}
 	}
 	if s.Challenge == "" {
-		return Start{}, ErrStart{"code_challenge is missing: this service sends no key to a callback, only a code that the program exchanges."}
+		return Start{}, StartError{"code_challenge is missing: this service sends no key to a callback, only a code that the program exchanges."}
 	}
 	if b, err := base64.RawURLEncoding.Strict().DecodeString(s.Challenge); err != nil || len(b) != sha256.Size {
-		return Start{}, ErrStart{"code_challenge must be the S256 challenge of 43 characters."}
+		return Start{}, StartError{"code_challenge must be the S256 challenge of 43 characters."}
 	}
 	if m := q["code_challenge_method"]; len(m) > 1 || len(m) == 1 && m[0] != "S256" {
-		return Start{}, ErrStart{"code_challenge_method must be S256."}
+		return Start{}, StartError{"code_challenge_method must be S256."}
 	}
 	return s, nil
 }
@@ -106,7 +106,7 @@ func (s Start) Answer(code string) string {
 // callbackHost proves that a callback leads to a program on the machine of the person. IPv6 is not taken, as no content
 // security policy can name such a host.
 func callbackHost(callback string) (string, error) {
-	bad := ErrStart{"callback_url must be http://127.0.0.1:<port>/<path>: a program on this computer."}
+	bad := StartError{"callback_url must be http://127.0.0.1:<port>/<path>: a program on this computer."}
 	u, err := url.Parse(callback)
 	if err != nil || len(callback) > 1024 || !visible(callback) || u.Scheme != "http" || u.User != nil || u.RawQuery != "" || u.ForceQuery || u.Fragment != "" {
 		return "", bad
