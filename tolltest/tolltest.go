@@ -194,6 +194,13 @@ func (s *Service) Decline(on bool) {
 	}
 }
 
+// Stall makes the stand-in of [WithPayments] leave orders undecided from now on, or decide them again.
+func (s *Service) Stall(on bool) {
+	if s.payments() {
+		s.rail.Behave(railtest.Behaviour{Hang: on})
+	}
+}
+
 // Paid returns how many orders the stand-in of [WithPayments] has paid, and the sum in base units of their tokens.
 func (s *Service) Paid() (orders int, sum toll.Units) {
 	if s.payments() {

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"net/url"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/x402"
 )
 
 // Exit codes (wire contract, section 24).
@@ -85,9 +87,9 @@ func (a *app) report(err error) {
 		if isTyped {
 			out = e.Body(e.CorrelationID, "")
 		}
-		b, merr := json.MarshalIndent(out, "", "  ")
-		if merr == nil {
-			fmt.Fprintln(a.err, string(b))
+		var text bytes.Buffer
+		if b, err := x402.Encode(out); err == nil && json.Indent(&text, b, "", "  ") == nil {
+			fmt.Fprintln(a.err, text.String())
 			return
 		}
 	}

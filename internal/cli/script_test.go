@@ -30,22 +30,49 @@ func TestMain(m *testing.M) {
 
 // TestScript runs the scripts in testdata/script. Each has a service of its own, with a builder whose key is in the
 // environment, a subscriber with 20 credits, an agent that takes payment, and a plain service to put a gate before.
-func TestScript(t *testing.T) {
+func TestScript(t *testing.T) { run(t, "testdata/script") }
+
+// TestScript_Payments runs those in testdata/payments, whose service sells plans for money through the stand-in of tolltest:
+// rail pays, declines or stalls says how it takes orders from then on.
+func TestScript_Payments(t *testing.T) { run(t, "testdata/payments", tolltest.WithPayments()) }
+
+func run(t *testing.T, dir string, opts ...tolltest.Option) {
 	testscript.Run(t, testscript.Params{
-		Dir:                 "testdata/script",
+		Dir:                 dir,
 		RequireExplicitExec: true,
-		Setup:               setup,
+		Setup:               func(env *testscript.Env) error { return setup(env, opts) },
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"exits": exits, "capture": capture, "member": member, "healthy": healthy, "appears": appears,
+			"exits": exits, "capture": capture, "member": member, "healthy": healthy, "appears": appears, "rail": rail,
 		},
 	})
 }
 
-func setup(env *testscript.Env) error {
-	svc, err := tolltest.Start()
+type serviceOfScript struct{}
+
+// rail pays|declines|stalls changes how the stand-in takes orders.
+func rail(ts *testscript.TestScript, neg bool, args []string) {
+	svc, _ := ts.Value(serviceOfScript{}).(*tolltest.Service)
+	if neg || len(args) != 1 || svc == nil {
+		ts.Fatalf("usage: rail pays|declines|stalls")
+	}
+	switch args[0] {
+	case "pays":
+		svc.Decline(false)
+	case "declines":
+		svc.Decline(true)
+	case "stalls":
+		svc.Stall(true)
+	default:
+		ts.Fatalf("usage: rail pays|declines|stalls")
+	}
+}
+
+func setup(env *testscript.Env, opts []tolltest.Option) error {
+	svc, err := tolltest.Start(opts...)
 	if err != nil {
 		return err
 	}
+	env.Values[serviceOfScript{}] = svc
 	env.Defer(func() {
 		if err := svc.Close(); err != nil {
 			env.T().Log(err)

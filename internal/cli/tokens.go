@@ -33,42 +33,6 @@ func (a *app) tokensCommand() *cobra.Command {
 	)
 }
 
-func (a *app) tokensCreate(use string) *cobra.Command {
-	var agent, redemption, orders, expiration, delegation, format, resource, metadata string
-	c := command(use+" PLAN", "Create an access token for a plan", nil)
-	c.Long = "Create an access token for a plan. It is shown this once: whoever has it can spend the credits within its limits."
-	f := c.Flags()
-	f.StringVar(&agent, "agent-id", "", "the one agent at which it is good")
-	f.StringVar(&redemption, "redemption-limit", "", "most credits that it may burn")
-	f.StringVar(&orders, "order-limit", "", "most orders that it may cause")
-	f.StringVar(&expiration, "expiration", "", "life in seconds, default a day")
-	f.StringVar(&delegation, "delegation-id", "", "delegation that pays for missing credits")
-	f.StringVar(&format, "token-format", "", "jwt or x402")
-	f.StringVar(&resource, "resource", "", "url for which it is good as well")
-	f.StringVar(&metadata, "metadata", "", "anything to keep with it, as JSON")
-	c.RunE = func(cmd *cobra.Command, args []string) error {
-		in := body{"planId": args[0]}
-		in.text("agentId", agent)
-		in.text("tokenFormat", format)
-		in.text("resource", resource)
-		for _, n := range []struct{ name, flag, value string }{
-			{"redemptionLimit", "redemption-limit", redemption}, {"orderLimit", "order-limit", orders}, {"expiration", "expiration", expiration},
-		} {
-			if err := in.digits(n.name, n.flag, n.value); err != nil {
-				return err
-			}
-		}
-		if err := in.json(a, "metadata", "metadata", metadata); err != nil {
-			return err
-		}
-		if delegation != "" {
-			in["delegationConfig"] = body{"delegationId": delegation}
-		}
-		return a.send(cmd.Context(), http.MethodPost, "/x402/permissions", in)
-	}
-	return c
-}
-
 // decoded is what a token says. Only the claims are signed.
 type decoded struct {
 	Rendering string          `json:"rendering"`

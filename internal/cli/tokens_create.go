@@ -1,0 +1,248 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"math/big"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/x402"
+)
+
+// delegationFlags say what pays when credits are missing.
+type delegationFlags struct {
+	id, paymentType, method, limit, duration string
+	resolve                                  bool
+}
+
+func (a *app) tokensCreate(use string) *cobra.Command {
+	var agent, redemption, orders, expiration, format, resource, metadata string
+	var d delegationFlags
+	c := command(use+" PLAN", "Create an access token for a plan", nil)
+	c.Long = `Create an access token for a plan. It is shown this once: whoever has it can spend the credits within its limits.
+
+A plan that costs money is bought through a delegation: the one that is named, else the newest that fits, else a new one for
+this plan alone, of --spending-limit-cents. With --order-limit 0 nothing is ever bought, and none is used.`
+	c.Example = "toll tokens create 4474 --agent-id 5063 --redemption-limit 100 --expiration 3600\ntoll tokens create 4474 --order-limit 0"
+	f := c.Flags()
+	f.StringVar(&agent, "agent-id", "", "the one agent at which it is good")
+	f.StringVar(&redemption, "redemption-limit", "", "most credits that it may burn")
+	f.StringVar(&orders, "order-limit", "", "most orders that it may cause; 0 buys nothing")
+	f.StringVar(&expiration, "expiration", "", "life in seconds, default a day")
+	f.StringVar(&format, "token-format", "", "jwt or x402")
+	f.StringVar(&resource, "resource", "", "url for which it is good as well")
+	f.StringVar(&metadata, "metadata", "", "anything to keep with it, as JSON")
+	f.StringVar(&d.id, "delegation-id", "", "delegation that pays for missing credits")
+	f.StringVar(&d.paymentType, "payment-type", "", "crypto or fiat; default that of the plan")
+	f.StringVar(&d.method, "payment-method-id", "", "card that pays, see toll cards list; default the first one")
+	f.StringVar(&d.limit, "spending-limit-cents", "1000", "most that a new delegation may spend")
+	f.StringVar(&d.duration, "delegation-duration-secs", "3600", "life of a new delegation")
+	f.BoolVar(&d.resolve, "auto-resolve-scheme", true, "take the scheme of the plan")
+	c.RunE = func(cmd *cobra.Command, args []string) error {
+		in := body{"planId": args[0]}
+		in.text("agentId", agent)
+		in.text("tokenFormat", format)
+		in.text("resource", resource)
+		for _, n := range []struct{ name, flag, value string }{
+			{"redemptionLimit", "redemption-limit", redemption}, {"orderLimit", "order-limit", orders}, {"expiration", "expiration", expiration},
+		} {
+			if err := in.digits(n.name, n.flag, n.value); err != nil {
+				return err
+			}
+		}
+		if err := in.json(a, "metadata", "metadata", metadata); err != nil {
+			return err
+		}
+		if err := d.scheme(in); err != nil {
+			return err
+		}
+		return a.createToken(cmd.Context(), in, d, orders)
+	}
+	return c
+}
+
+// scheme adds the scheme where it is not left to the plan.
+func (d *delegationFlags) scheme(in body) error {
+	switch d.paymentType = strings.ToLower(d.paymentType); d.paymentType {
+	case "crypto":
+		in["scheme"] = x402.Default.SchemeCrypto()
+	case "fiat":
+		in["scheme"] = x402.Default.SchemeCard()
+	case "":
+		if !d.resolve {
+			in["scheme"] = x402.Default.SchemeCrypto()
+		}
+	default:
+		return usagef("--payment-type is crypto or fiat")
+	}
+	if !isDigits(d.limit) || !isDigits(d.duration) {
+		return usagef("--spending-limit-cents and --delegation-duration-secs are numbers without sign, fraction and exponent")
+	}
+	return nil
+}
+
+func (a *app) createToken(ctx context.Context, in body, d delegationFlags, orders string) error {
+	made := false
+	if d.id == "" && orders != "0" {
+		var err error
+		if d.id, made, err = a.delegationFor(ctx, in["planId"].(string), d); err != nil {
+			return err
+		}
+	}
+	if d.id != "" {
+		in["delegationConfig"] = body{"delegationId": d.id}
+	}
+	err := a.send(ctx, http.MethodPost, "/x402/permissions", in)
+	if err != nil && made {
+		// Nobody would spend it, and nobody asked for it.
+		_, undo := a.call(context.WithoutCancel(ctx), http.MethodDelete, segments("delegation", d.id), nil, nil)
+		return errors.Join(err, undo)
+	}
+	return err
+}
+
+// sale is what matters about a plan to who wants to buy it.
+type sale struct {
+	plan     string
+	provider toll.Provider
+	currency string  // of delegations, in lower case
+	cents    big.Int // of one order, rounded up
+}
+
+// saleOf reads how a plan is bought. Nil means that no delegation helps: it is free, or its currency has no cents, or there is
+// no such plan, which the service tells better.
+func (a *app) saleOf(ctx context.Context, plan string) (*sale, error) {
+	got, err := a.call(ctx, http.MethodGet, segments("protocol", "plans", plan), nil, nil)
+	if exit := exitCode(err); err != nil {
+		if exit == exitNotFound || exit == exitFailed {
+			return nil, nil
+		}
+		return nil, err
+	}
+	var price toll.Price
+	if err := x402.Decode(rawOf(got, "registry.price"), &price); err != nil {
+		return nil, unreadable(err)
+	}
+	total := price.Total()
+	if total.IsZero() {
+		return nil, nil
+	}
+	s := &sale{plan: plan, currency: strings.ToLower(at(got, "metadata.plan.currency"))}
+	if s.provider, err = providerOf(s.currency); err != nil {
+		a.say("note", "a plan in the native token, or in one without a currency, is bought by ordering it: the access token spends credits that are there")
+		return nil, nil
+	}
+	cent := big.NewInt(10_000) // all currencies of delegations have 6 decimals
+	s.cents.Div(s.cents.Add(total.Int(), big.NewInt(9_999)), cent)
+	return s, nil
+}
+
+// delegationFor finds the newest delegation that can buy the plan, or makes one. Its id is empty when none is of use.
+func (a *app) delegationFor(ctx context.Context, plan string, d delegationFlags) (id string, made bool, err error) {
+	s, err := a.saleOf(ctx, plan)
+	if err != nil || s == nil {
+		return "", false, err
+	}
+	switch d.paymentType {
+	case "crypto":
+		s.provider = toll.ProviderCrypto
+	case "fiat":
+		s.provider = toll.ProviderCard
+	}
+	if id, err := a.fittingDelegation(ctx, s, d.method); err != nil || id != "" {
+		return id, false, err
+	}
+	if limit, _ := new(big.Int).SetString(d.limit, 10); limit.Cmp(&s.cents) < 0 {
+		a.say("note", "an order costs %s cents, which --spending-limit-cents does not cover: the access token spends credits that are there", &s.cents)
+		return "", false, nil
+	}
+	if s.provider == toll.ProviderCard && d.method == "" {
+		if d.method, err = a.firstCard(ctx); err != nil {
+			return "", false, err
+		}
+		if d.method == "" && d.paymentType == "fiat" {
+			return "", false, errors.New("no card is enrolled that this API key can use")
+		}
+		if d.method == "" {
+			a.say("note", "no card is enrolled that this API key can use: the access token spends credits that are there")
+			return "", false, nil
+		}
+	}
+	in := body{
+		"provider": s.provider, "spendingLimitCents": d.limit, "durationSecs": d.duration, "currency": s.currency, "planId": plan,
+	}
+	in.text("providerPaymentMethodId", d.method)
+	got, err := a.call(ctx, http.MethodPost, "/delegation/create", nil, in)
+	if err != nil {
+		return "", false, err
+	}
+	id = at(got, "delegationId")
+	a.say("note", "delegation %s was made: for this plan alone, at most %s cents of %s, until %s", id, d.limit, s.currency, at(got, "expiresAt"))
+	return id, true, nil
+}
+
+// fittingDelegation returns the newest delegation that this API key can buy the plan with, "" for none.
+func (a *app) fittingDelegation(ctx context.Context, s *sale, method string) (string, error) {
+	q := url.Values{"accessible": {"true"}, "sortBy": {"created"}, "sortOrder": {"desc"}, "pageSize": {"100"}}
+	for range 20 { // of a hundred each: who has more names one
+		page, err := a.call(ctx, http.MethodGet, "/delegation", q, nil)
+		if err != nil {
+			return "", err
+		}
+		var items []json.RawMessage
+		if err := json.Unmarshal(rawOf(page, "delegations"), &items); err != nil {
+			return "", unreadable(err)
+		}
+		for _, item := range items {
+			fits, err := a.fits(ctx, item, s, method)
+			if err != nil {
+				return "", err
+			}
+			if fits {
+				return at(item, "delegationId"), nil
+			}
+		}
+		next := at(page, "nextCursor")
+		if next == "" || len(items) == 0 {
+			return "", nil
+		}
+		q.Set("cursor", next)
+	}
+	return "", nil
+}
+
+func (a *app) fits(ctx context.Context, item json.RawMessage, s *sale, method string) (bool, error) {
+	left, ok := new(big.Int).SetString(at(item, "remainingBudgetCents"), 10)
+	if !ok || left.Cmp(&s.cents) < 0 || at(item, "status") != string(toll.StatusActive) || at(item, "provider") != string(s.provider) ||
+		!strings.EqualFold(at(item, "currency"), s.currency) || method != "" && at(item, "providerPaymentMethodId") != method {
+		return false, nil
+	}
+	// Which plan it is bound to is told by the single record alone.
+	full, err := a.call(ctx, http.MethodGet, segments("delegation", at(item, "delegationId")), nil, nil)
+	if err != nil {
+		return false, err
+	}
+	bound := at(full, "planId")
+	return bound == "" || bound == s.plan, nil
+}
+
+func (a *app) firstCard(ctx context.Context) (string, error) {
+	got, err := a.call(ctx, http.MethodGet, "/payment-methods", url.Values{"accessible": {"true"}, "provider": {string(toll.ProviderCard)}}, nil)
+	if err != nil {
+		return "", err
+	}
+	var cards []json.RawMessage
+	if err := json.Unmarshal(got, &cards); err != nil {
+		return "", unreadable(err)
+	}
+	if len(cards) == 0 {
+		return "", nil
+	}
+	return at(cards[0], "id"), nil
+}
