@@ -117,9 +117,11 @@ func Start(opts ...Option) (_ *Service, err error) {
 	s.url = "http://" + ln.Addr().String()
 	ctx, stop := context.WithCancel(context.Background())
 	s.stop = stop
-	cfg := server.Config{Data: s.dir, Listen: ln.Addr().String(), Clock: s.clock}
+	cfg := server.Config{Data: s.dir, Listen: ln.Addr().String(), Clock: s.clock, LoopbackWebhooks: true}
 	if s.rail != nil {
-		cfg.Rails.Crypto = s.rail
+		card := railtest.New()
+		card.Behave(railtest.Behaviour{Person: true})
+		cfg.Rails.Crypto, cfg.Rails.Card = s.rail, card
 	}
 	if s.server, err = server.New(ctx, cfg); err != nil {
 		stop()

@@ -14,6 +14,7 @@ import (
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/auth"
 	"github.com/tollhq/toll/internal/checkout"
+	"github.com/tollhq/toll/internal/events"
 	"github.com/tollhq/toll/internal/facilitator"
 	"github.com/tollhq/toll/internal/gate"
 	"github.com/tollhq/toll/internal/ledger"
@@ -31,6 +32,7 @@ type Deps struct {
 	Facilitator *facilitator.Facilitator
 	Checkout    *checkout.Checkout
 	Ledger      *ledger.Ledger
+	Events      *events.Events
 	// Seal hides upstream secrets of agents at rest, bound to the second argument, and Open reads them again. nil: agents
 	// with such secrets are refused.
 	Seal        func(plain, aad []byte) ([]byte, error)

@@ -1,3 +1,153 @@
 package api
 
-func eventRoutes() []route { return nil }
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/events"
+	"github.com/tollhq/toll/x402"
+)
+
+func eventRoutes() []route {
+	const at = Base + "/events"
+	return []route{
+		{
+			op: "listEvents", method: "GET", path: at, auth: keyed, tag: "Events", summary: "What happened to what the caller has, in the order of its sequence",
+			action: reads((*handler).listEvents), codes: []toll.Code{toll.CodeBadRequest, toll.CodeBadPage},
+			query: append([]query{
+				{"type", "Only events of this type, for example settlement.settled."},
+				{"since", "Only events created at or after this time, ISO 8601."},
+			}, paging...),
+		},
+		{
+			op: "followEvents", method: "GET", path: at + "/stream", auth: keyed, tag: "Events",
+			summary: "Events as they happen, as text/event-stream. Last-Event-ID continues behind an event", action: stream((*handler).followEvents),
+			codes: []toll.Code{toll.CodeBadRequest, toll.CodeRateLimited},
+		},
+	}
+}
+
+// stream is an action that writes its answer itself, as text/event-stream.
+func stream(f func(h *handler, c *call) error) action {
+	return action{events: true, run: func(h *handler, c *call) (any, error) { return served{}, f(h, c) }}
+}
+
+// EventList is a list of events.
+type EventList struct {
+	Events []*toll.Event `json:"events"`
+	Paging
+}
+
+func (h *handler) listEvents(c *call) (*EventList, error) {
+	p, q, err := c.page()
+	if err != nil {
+		return nil, err
+	}
+	var f events.Filter
+	var faults []toll.Fault
+	if text, ok := single(q, "type", &faults); ok {
+		if f.Type, ok = eventType(text); !ok {
+			faults = append(faults, toll.Fault{Path: "type", Message: "is no type of event"})
+		}
+	}
+	if text, ok := single(q, "since", &faults); ok {
+		if f.Since, err = time.Parse(time.RFC3339Nano, text); err != nil {
+			faults = append(faults, toll.Fault{Path: "since", Message: "must be an ISO 8601 time with an offset"})
+		}
+	}
+	if len(faults) > 0 {
+		return nil, toll.Faults(faults)
+	}
+	list, err := h.Events.List(c.r.Context(), c.caller.Address, f, p)
+	if err != nil {
+		return nil, err
+	}
+	return &EventList{Events: list.Items, Paging: pagingOf(p, list)}, nil
+}
+
+// single returns a parameter of the query string that may be there once.
+func single(q url.Values, name string, faults *[]toll.Fault) (string, bool) {
+	values := q[name]
+	if len(values) > 1 {
+		*faults = append(*faults, toll.Fault{Path: name, Message: "is there more than once"})
+	}
+	return q.Get(name), len(values) == 1 && values[0] != ""
+}
+
+func eventType(text string) (toll.EventType, bool) {
+	t := toll.EventType(strings.ToLower(text))
+	return t, slices.Contains(toll.EventTypes(), t)
+}
+
+// Times of a live stream.
+const (
+	// heartbeat is how often a stream without events shows that it lives.
+	heartbeat = 15 * time.Second
+	// streamIdle is when a stream without events ends; its reader continues with Last-Event-ID.
+	streamIdle = 10 * time.Minute
+	// streamWrite is how long one write may take: who does not read is cut off.
+	streamWrite = 10 * time.Second
+)
+
+// eventStream is the type of a live stream.
+var eventStream = []string{"text/event-stream"}
+
+func (h *handler) followEvents(c *call) error {
+	ctx := c.r.Context()
+	after := c.r.Header["Last-Event-Id"]
+	if len(after) > 1 || len(after) == 1 && len(after[0]) > 64 {
+		return toll.Faults([]toll.Fault{{Path: "Last-Event-ID", Message: "must be the id of one event"}})
+	}
+	s, err := h.Events.Follow(ctx, c.caller.Address, strings.Join(after, ""))
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	out := http.NewResponseController(c.w)
+	c.written = true
+	c.w.Header()["Content-Type"] = eventStream
+	c.w.Header()["X-Accel-Buffering"] = []string{"no"} // proxies that gather would hold events back
+	write := func(text string) bool {
+		_ = out.SetWriteDeadline(time.Now().Add(streamWrite)) // a connection without deadlines has other guards
+		if _, err := c.w.Write([]byte(text)); err != nil {
+			return false
+		}
+		return out.Flush() == nil
+	}
+	c.w.WriteHeader(http.StatusOK)
+	if c.r.Method == http.MethodHead || !write(": hello\n\n") {
+		return nil
+	}
+	idle := time.Now()
+	for {
+		all, over, err := s.Next(ctx, heartbeat)
+		switch {
+		case err != nil:
+			h.log.Warn("event stream", "error", err.Error(), "correlationId", c.correlationID)
+			return nil // the reader continues behind its last event
+		case over, time.Since(idle) > streamIdle:
+			return nil
+		}
+		if len(all) == 0 {
+			if !write(": \n\n") {
+				return nil
+			}
+			continue
+		}
+		idle = time.Now()
+		for _, e := range all {
+			data, err := x402.Encode(e)
+			if err != nil {
+				return nil
+			}
+			if !write(fmt.Sprintf("id: %s\nevent: %s\ndata: %s\n\n", e.ID, e.Type, data)) {
+				return nil
+			}
+		}
+	}
+}

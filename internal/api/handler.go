@@ -281,7 +281,7 @@ func (h *handler) prepareHeaders() {
 	h.corsMethods = []string{"GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"}
 	h.corsHeaders = []string{strings.Join([]string{
 		"Authorization", "Content-Type", "Accept", h.Namespace.HeaderVersion(), "x-correlation-id", "x-request-id",
-		"Idempotency-Key", "X-Current-Org-Id", "payment-signature",
+		"Idempotency-Key", "Last-Event-ID", "X-Current-Org-Id", "payment-signature",
 	}, ", ")}
 	h.exposed = []string{strings.Join(slices.Concat([]string{
 		h.Namespace.HeaderVersion(), h.Namespace.HeaderResolvedFrom(), "x-correlation-id", "Cache-Control", "Deprecation",

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"net/http"
+	"reflect"
 	"regexp"
 	"slices"
 	"strconv"
@@ -116,6 +117,11 @@ func success(r *route, registry schemas) *huma.Response {
 	switch {
 	case r.action.out != nil:
 		res.Content = map[string]*huma.MediaType{"application/json": {Schema: registry.of(r.action.out)}}
+	case r.action.events:
+		registry.of(reflect.TypeFor[toll.Event]())
+		res.Content = map[string]*huma.MediaType{"text/event-stream": {Schema: &huma.Schema{
+			Type: huma.TypeString, Description: "Messages with id, event (the type) and data (an Event as JSON). Lines that begin with a colon are heartbeats.",
+		}}}
 	case r.path == "/openapi.json":
 		res.Content = map[string]*huma.MediaType{"application/json": {Schema: &huma.Schema{Type: huma.TypeObject}}}
 	default:
@@ -170,7 +176,7 @@ func pathParameters(r *route) []*huma.Param {
 			schema = hashShape{}.Schema(nil)
 		case "state":
 			schema = &huma.Schema{Type: huma.TypeString, Enum: []any{"true", "false"}}
-		case "orderId":
+		case "orderId", "webhookId", "deliveryId":
 			schema = &huma.Schema{Type: huma.TypeString, Format: "uuid"}
 		default:
 			schema = &huma.Schema{Type: huma.TypeString}

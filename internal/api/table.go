@@ -53,6 +53,7 @@ type query struct{ name, description string }
 type action struct {
 	in, out reflect.Type // nil: no body; no JSON
 	once    bool         // takes an Idempotency-Key
+	events  bool         // answers text/event-stream
 	run     func(h *handler, c *call) (any, error)
 }
 
@@ -138,7 +139,7 @@ func table() []route {
 	var all []route
 	for _, part := range [][]route{
 		infoRoutes(), agentRoutes(), planRoutes(), changeRoutes(), orderRoutes(), paymentRoutes(), permissionRoutes(), subTaskRoutes(), delegationRoutes(),
-		keyRoutes(), eventRoutes(), sandboxRoutes(), retiredRoutes(),
+		keyRoutes(), eventRoutes(), webhookRoutes(), sandboxRoutes(), retiredRoutes(),
 	} {
 		all = append(all, part...)
 	}

@@ -119,7 +119,7 @@ func (a *app) openMarket(ctx context.Context, f devFlags, log *slog.Logger) (_ *
 		return nil, errors.Join(err, m.serviceListener.Close())
 	}
 	m.service, err = server.New(ctx, server.Config{
-		Data: f.data, Listen: m.serviceListener.Addr().String(), PublicURL: m.url(), Release: release(), Log: log,
+		Data: f.data, Listen: m.serviceListener.Addr().String(), PublicURL: m.url(), Release: release(), Log: log, LoopbackWebhooks: true,
 	})
 	if err != nil {
 		return nil, errors.Join(err, m.serviceListener.Close(), m.agentListener.Close())

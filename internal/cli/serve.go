@@ -56,10 +56,11 @@ all of them need the same master key file. SIGTERM ends it in order: what is in 
 	fl.StringVar(&f.cfg.TrustedProxies, "trusted-proxies", "", "addresses or prefixes, with commas, of proxies whose X-Forwarded-For is believed; default none")
 	fl.DurationVar(&f.cfg.OrderWait, "order-wait", 30*time.Second, "how long the answer to an order waits for its credits")
 	fl.BoolVar(&f.cfg.CloseReads, "close-reads", false, "ask for an API key where plans, agents and balances are read")
+	fl.BoolVar(&f.cfg.LoopbackWebhooks, "loopback-webhooks", false, "let webhooks of a sandbox lead to this machine, with http too")
 	fl.StringVar(&f.metricsListen, "metrics-listen", "", "address of the operator's listener with /metrics; off by default")
 	fl.StringVar(&f.logLevel, "log-level", "info", "debug, info, warn or error")
 	for name, variable := range map[string]string{
-		"listen": "TOLL_LISTEN", "order-wait": "TOLL_ORDER_WAIT", "close-reads": "TOLL_CLOSE_READS", "public-url": "TOLL_PUBLIC_URL",
+		"listen": "TOLL_LISTEN", "order-wait": "TOLL_ORDER_WAIT", "close-reads": "TOLL_CLOSE_READS", "loopback-webhooks": "TOLL_LOOPBACK_WEBHOOKS", "public-url": "TOLL_PUBLIC_URL",
 		"token-format": "TOLL_TOKEN_FORMAT", "metrics-listen": "TOLL_METRICS_LISTEN",
 		"rate-limit-key": "TOLL_RATE_LIMIT_KEY", "rate-limit-ip": "TOLL_RATE_LIMIT_IP", "trusted-proxies": "TOLL_TRUSTED_PROXIES",
 		"log-level": "TOLL_LOG_LEVEL",

@@ -35,6 +35,8 @@ const (
 	slotsOfHook, slotsOfFailing = 4, 1
 	slotsWorking, slotsFailing  = 192, 64
 	hooksInOne                  = 100
+	// endGrace is how long deliveries under way have when the process ends.
+	endGrace = 3 * time.Second
 	// deliveryLife is how long deliveries are listed after they are done.
 	deliveryLife = 30 * 24 * time.Hour
 )
@@ -58,6 +60,7 @@ type sender struct {
 	flying  map[string]int // deliveries on their way, by webhook
 	slots   [2]int         // taken, by webhooks that work and that fail
 	sending *sync.WaitGroup
+	sends   context.Context // of deliveries under way
 }
 
 func newSender(e *Events) sender {
@@ -72,7 +75,15 @@ func (s *sender) wake() {
 }
 
 func (s *sender) run(ctx context.Context) {
-	defer s.sending.Wait()
+	// What was begun is finished: the receiver has it, and the answer is to be noted. What takes too long is sent again.
+	sends, cut := context.WithCancel(context.WithoutCancel(ctx))
+	s.sends = sends
+	defer func() {
+		t := time.AfterFunc(endGrace, cut)
+		s.sending.Wait()
+		t.Stop()
+		cut()
+	}()
 	for {
 		select {
 		case <-ctx.Done():
@@ -211,8 +222,7 @@ func (s *sender) sendTo(ctx context.Context, w *store.Webhook) error {
 		s.slots[kind]++
 		s.mu.Unlock()
 		s.sending.Go(func() {
-			// What was begun is finished: the receiver has it, and the answer is to be noted.
-			s.e.attempt(context.WithoutCancel(ctx), w.ID, d)
+			s.e.attempt(s.sends, w.ID, d)
 			s.mu.Lock()
 			s.slots[kind]--
 			if s.flying[w.ID]--; s.flying[w.ID] == 0 {

@@ -80,7 +80,7 @@ func New(cfg Config) *Events {
 	return e
 }
 
-// Run derives, delivers and wakes streams until ctx ends. What is being sent then is finished, within ten seconds.
+// Run derives, delivers and wakes streams until ctx ends. What is being sent then has three seconds.
 func (e *Events) Run(ctx context.Context) {
 	var work sync.WaitGroup
 	work.Go(func() { e.derive(ctx) })

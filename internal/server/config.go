@@ -73,6 +73,9 @@ type Config struct {
 	RateLimitKey, RateLimitIP int
 	// TrustedProxies are addresses and prefixes, separated by commas, of the proxies whose X-Forwarded-For is believed.
 	TrustedProxies string
+	// LoopbackWebhooks lets webhooks of a sandbox lead to this machine, with http too. It is for one developer: whoever has an
+	// account could reach what listens here for the machine alone. Live refuses it.
+	LoopbackWebhooks bool
 	// Clock tells the time; nil is the clock of the machine.
 	Clock func() time.Time
 	// Log is where the service reports; nil is silence. No line carries a key or a token.
@@ -153,6 +156,9 @@ func checkMode(path string) error {
 
 // checkLive refuses what is careless once money is real.
 func (c Config) checkLive(publicURL string) error {
+	if c.LoopbackWebhooks {
+		return errors.New("live does not send webhooks to this machine: leave TOLL_LOOPBACK_WEBHOOKS (--loopback-webhooks) off")
+	}
 	if c.MasterKeyFile == "" {
 		return errors.New("live needs a master key of your own: set TOLL_MASTER_KEY_FILE (--master-key-file) to a file with 64 hexadecimal " +
 			"digits and mode 0600, kept outside the data directory and its backups")

@@ -12,8 +12,10 @@ import (
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/api"
 	"github.com/tollhq/toll/internal/checkout"
+	"github.com/tollhq/toll/internal/events"
 	"github.com/tollhq/toll/internal/facilitator"
 	"github.com/tollhq/toll/internal/ledger"
+	"github.com/tollhq/toll/internal/outbound"
 	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/x402"
 )
@@ -31,6 +33,7 @@ type Server struct {
 	ledger      *ledger.Ledger
 	checkout    *checkout.Checkout
 	facilitator *facilitator.Facilitator
+	events      *events.Events
 	handler     http.Handler
 	metrics     *metrics // nil: not wanted
 	probe       probe
@@ -52,7 +55,8 @@ func New(ctx context.Context, cfg Config) (*Server, error) {
 	cfg.Clock = base.clock.now
 	s := &Server{cfg: cfg, base: base}
 	a := base.auth
-	s.ledger = ledger.New(base.store, ledger.Config{Clock: cfg.Clock, Log: cfg.Log, MACKey: a.MACKey()})
+	notes := events.NewNotes()
+	s.ledger = ledger.New(base.store, ledger.Config{Clock: cfg.Clock, Log: cfg.Log, MACKey: a.MACKey(), Changed: notes.Add})
 	s.checkout = checkout.New(checkout.Deps{
 		Store: base.store, Ledger: s.ledger, Rails: cfg.Rails, Environment: a.Environment(), Clock: cfg.Clock, Log: cfg.Log,
 		SignReference: a.SignReference, OpenReference: a.OpenReference,
@@ -61,13 +65,18 @@ func New(ctx context.Context, cfg Config) (*Server, error) {
 		Store: base.store, Ledger: s.ledger, Auth: a, Checkout: s.checkout, Namespace: cfg.Namespace, Environment: a.Environment(),
 		Clock: cfg.Clock, Log: cfg.Log, TokenFormat: cfg.TokenFormat,
 	})
+	s.events = events.New(events.Config{
+		Store: base.store, Ledger: s.ledger, Notes: notes, Settlement: s.facilitator.SettlementByTransaction, Permission: s.facilitator.Permission,
+		Delegation: s.checkout.DelegationRecord, Seal: base.ring.Seal, Open: base.ring.Open, Outbound: outbound.Config{Loopback: cfg.LoopbackWebhooks},
+		Namespace: cfg.Namespace, Clock: cfg.Clock, Log: cfg.Log,
+	})
 	pages, err := s.pages()
 	if err != nil {
 		return nil, errors.Join(err, s.ledger.Close(ctx), base.close(ctx))
 	}
 	s.handler = api.New(api.Deps{
 		Pages: pages,
-		Store: base.store, Auth: a, Facilitator: s.facilitator, Checkout: s.checkout, Ledger: s.ledger, Namespace: cfg.Namespace,
+		Store: base.store, Auth: a, Facilitator: s.facilitator, Checkout: s.checkout, Ledger: s.ledger, Events: s.events, Namespace: cfg.Namespace,
 		Environment: a.Environment(), PublicURL: s.PublicURL(), Release: cfg.Release, Clock: cfg.Clock, Log: cfg.Log, Ready: s.ready,
 		TestClock: &api.TestClock{Ahead: base.clock.ahead, Advance: base.clock.advance},
 		Seal:      base.ring.Seal, Open: base.ring.Open, Quotas: cfg.Quotas, Limits: cfg.limits(), OrderWait: cfg.OrderWait, CloseReads: cfg.CloseReads,
@@ -79,6 +88,7 @@ func New(ctx context.Context, cfg Config) (*Server, error) {
 	work, stop := context.WithCancel(context.WithoutCancel(ctx))
 	s.stopWork = stop
 	s.work.Go(func() { s.sweep(work) })
+	s.work.Go(func() { s.events.Run(work) })
 	s.work.Go(func() { s.reconcile(work) })
 	s.work.Go(func() { s.follow(work) })
 	s.work.Go(func() { s.forget(work) })
@@ -119,6 +129,7 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 	h := api.NewServer(s.handler)
 	h.ErrorLog = slog.NewLogLogger(s.cfg.Log.Handler(), slog.LevelDebug)
 	h.RegisterOnShutdown(s.checkout.StopWaiting)
+	h.RegisterOnShutdown(s.events.EndStreams)
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	go func() {

@@ -1,0 +1,211 @@
+package api
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/events"
+)
+
+func webhookRoutes() []route {
+	const at = Base + "/webhooks"
+	one := []toll.Code{toll.CodeBadUUID, toll.CodeWebhookNotFound}
+	const tag = "Webhooks"
+	return []route{
+		{
+			op: "createWebhook", method: "POST", path: at, auth: keyed, status: 201, tag: tag, summary: "Have events sent to a url. The secret is in this answer only",
+			action: creates((*handler).createWebhook), codes: []toll.Code{toll.CodeWebhookURL, toll.CodeWebhookTooMany},
+		},
+		{
+			op: "listWebhooks", method: "GET", path: at, auth: keyed, tag: tag, summary: "Webhooks of the caller", action: reads((*handler).listWebhooks),
+			codes: []toll.Code{toll.CodeBadRequest, toll.CodeBadPage}, query: append([]query{{"status", "active or paused. Default both."}}, paging...),
+		},
+		{
+			op: "readWebhook", method: "GET", path: at + "/{webhookId}", auth: self, tag: tag, summary: "One webhook", action: reads((*handler).readWebhook), codes: one,
+		},
+		{
+			op: "updateWebhook", method: "PATCH", path: at + "/{webhookId}", auth: self, tag: tag,
+			summary: "Change, pause or resume a webhook. A paused one keeps its place", action: takes((*handler).updateWebhook),
+			codes: append([]toll.Code{toll.CodeWebhookURL}, one...),
+		},
+		{
+			op: "deleteWebhook", method: "DELETE", path: at + "/{webhookId}", auth: self, tag: tag, summary: "Remove a webhook and its deliveries",
+			action: reads((*handler).deleteWebhook), codes: one,
+		},
+		{
+			op: "testWebhook", method: "POST", path: at + "/{webhookId}/test", auth: self, status: 202, tag: tag, summary: "Send a test event",
+			action: reads((*handler).testWebhook), codes: one,
+		},
+		{
+			op: "rotateWebhook", method: "POST", path: at + "/{webhookId}/rotate", auth: self, tag: tag,
+			summary: "Get a new secret. Both are valid for 24 hours", action: reads((*handler).rotateWebhook), codes: one,
+		},
+		{
+			op: "listDeliveries", method: "GET", path: at + "/{webhookId}/deliveries", auth: self, tag: tag, summary: "What was sent to a webhook, and what is to be sent",
+			action: reads((*handler).listDeliveries), codes: append([]toll.Code{toll.CodeBadRequest, toll.CodeBadPage}, one...),
+			query: append([]query{{"status", "pending, succeeded or failed. Default all."}}, paging...),
+		},
+		{
+			op: "resendDelivery", method: "POST", path: at + "/{webhookId}/deliveries/{deliveryId}/resend", auth: self, status: 202, tag: tag,
+			summary: "Send an event again", action: reads((*handler).resendDelivery), codes: one,
+		},
+	}
+}
+
+// WebhookInput makes a webhook.
+type WebhookInput struct {
+	URL         *string  `json:"url" maxLength:"2048" doc:"https, a host of the public internet, port 443 or 8443."`
+	Types       []string `json:"types,omitzero" doc:"Types of events. Default all."`
+	Description *string  `json:"description,omitzero" maxLength:"1024"`
+}
+
+func (*WebhookInput) required() []string { return []string{"url"} }
+
+func (h *handler) createWebhook(c *call, in *WebhookInput, once once[*toll.WebhookSecret]) (*toll.WebhookSecret, error) {
+	types, err := eventTypes(in.Types)
+	if err != nil {
+		return nil, err
+	}
+	return h.Events.CreateWebhook(c.r.Context(), c.caller.Address, events.WebhookParams{URL: in.URL, Types: &types, Description: in.Description}, once)
+}
+
+func eventTypes(texts []string) ([]toll.EventType, error) {
+	var types []toll.EventType
+	var faults []toll.Fault
+	for i, text := range texts {
+		t, ok := eventType(text)
+		if !ok {
+			faults = append(faults, toll.Fault{Path: "types[" + strconv.Itoa(i) + "]", Message: "is no type of event"})
+		}
+		types = append(types, t)
+	}
+	if len(faults) > 0 {
+		return nil, toll.Faults(faults)
+	}
+	return types, nil
+}
+
+// WebhookList is a list of webhooks.
+type WebhookList struct {
+	Webhooks []*toll.Webhook `json:"webhooks"`
+	Paging
+}
+
+func (h *handler) listWebhooks(c *call) (*WebhookList, error) {
+	p, q, err := c.page()
+	if err != nil {
+		return nil, err
+	}
+	status := toll.WebhookStatus(strings.ToLower(q.Get("status")))
+	switch status {
+	case "", toll.WebhookActive, toll.WebhookPaused:
+	default:
+		return nil, toll.Faults([]toll.Fault{{Path: "status", Message: "must be active or paused"}})
+	}
+	list, err := h.Events.Webhooks(c.r.Context(), c.caller.Address, status, p)
+	if err != nil {
+		return nil, err
+	}
+	return &WebhookList{Webhooks: list.Items, Paging: pagingOf(p, list)}, nil
+}
+
+func (h *handler) readWebhook(c *call) (*toll.Webhook, error) {
+	return h.Events.Webhook(c.r.Context(), c.caller.Address, c.param("webhookId"))
+}
+
+// WebhookChange changes a webhook. Null clears types, which then are all, and description.
+type WebhookChange struct {
+	URL         toll.Change[string]   `json:"url,omitzero"`
+	Types       toll.Change[[]string] `json:"types,omitzero"`
+	Description toll.Change[string]   `json:"description,omitzero"`
+	Status      toll.Change[string]   `json:"status,omitzero" doc:"active or paused."`
+}
+
+func (h *handler) updateWebhook(c *call, in *WebhookChange) (*toll.Webhook, error) {
+	p := events.WebhookParams{URL: in.URL.Value, Description: in.Description.Value}
+	var faults []toll.Fault
+	for _, m := range []struct {
+		name   string
+		change toll.Change[string]
+	}{{"url", in.URL}, {"status", in.Status}} {
+		if m.change.IsSet && m.change.Value == nil {
+			faults = append(faults, toll.Fault{Path: m.name, Message: "cannot be cleared"})
+		}
+	}
+	if len(faults) > 0 {
+		return nil, toll.Faults(faults)
+	}
+	if in.Types.IsSet {
+		var texts []string
+		if in.Types.Value != nil {
+			texts = *in.Types.Value
+		}
+		types, err := eventTypes(texts)
+		if err != nil {
+			return nil, err
+		}
+		p.Types = &types
+	}
+	if in.Description.IsSet && in.Description.Value == nil {
+		p.Description = new(string)
+	}
+	if in.Status.IsSet {
+		status := toll.WebhookStatus(strings.ToLower(*in.Status.Value))
+		p.Status = &status
+	}
+	return h.Events.UpdateWebhook(c.r.Context(), c.caller.Address, c.param("webhookId"), p)
+}
+
+// WebhookDeleted is the answer to the removal of a webhook.
+type WebhookDeleted struct {
+	Success bool   `json:"success"`
+	ID      string `json:"id"`
+}
+
+func (h *handler) deleteWebhook(c *call) (*WebhookDeleted, error) {
+	id, err := toll.ParseUUID(c.param("webhookId"))
+	if err != nil {
+		return nil, err
+	}
+	if err := h.Events.DeleteWebhook(c.r.Context(), c.caller.Address, id); err != nil {
+		return nil, err
+	}
+	return &WebhookDeleted{Success: true, ID: id}, nil
+}
+
+func (h *handler) testWebhook(c *call) (*toll.WebhookDelivery, error) {
+	return h.Events.TestWebhook(c.r.Context(), c.caller.Address, c.param("webhookId"))
+}
+
+func (h *handler) rotateWebhook(c *call) (*toll.WebhookSecret, error) {
+	return h.Events.RotateWebhook(c.r.Context(), c.caller.Address, c.param("webhookId"))
+}
+
+// DeliveryList is a list of deliveries.
+type DeliveryList struct {
+	Deliveries []*toll.WebhookDelivery `json:"deliveries"`
+	Paging
+}
+
+func (h *handler) listDeliveries(c *call) (*DeliveryList, error) {
+	p, q, err := c.page()
+	if err != nil {
+		return nil, err
+	}
+	status := toll.DeliveryStatus(strings.ToLower(q.Get("status")))
+	switch status {
+	case "", toll.DeliveryPending, toll.DeliverySucceeded, toll.DeliveryFailed:
+	default:
+		return nil, toll.Faults([]toll.Fault{{Path: "status", Message: "must be pending, succeeded or failed"}})
+	}
+	list, err := h.Events.Deliveries(c.r.Context(), c.caller.Address, c.param("webhookId"), status, p)
+	if err != nil {
+		return nil, err
+	}
+	return &DeliveryList{Deliveries: list.Items, Paging: pagingOf(p, list)}, nil
+}
+
+func (h *handler) resendDelivery(c *call) (*toll.WebhookDelivery, error) {
+	return h.Events.Resend(c.r.Context(), c.caller.Address, c.param("webhookId"), c.param("deliveryId"))
+}
