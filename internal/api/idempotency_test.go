@@ -29,8 +29,8 @@ func (s *stack) creating() map[string]struct{ path, body, other, id string } {
 			"/protocol/plans/mintExpirable", `{"planId":"` + free + `","creditsAmount":7,"creditsDuration":60,"creditsReceiver":"` + s.s1.address.String() + `"}`,
 			`{"planId":"` + free + `","creditsAmount":8,"creditsReceiver":"` + s.s1.address.String() + `"}`, "txHash",
 		},
-		"order": {"/protocol/plans/" + free + "/order", ``, `{"delegationId":"6c0aa0a6-62f5-4b1c-9d50-6f5b1c1f2a11"}`, "orderId"},
-		// "permission": {"/x402/permissions", `{"planId":"` + free + `"}`, `{"planId":"` + free + `","redemptionLimit":1}`, "accessToken"},
+		"order":      {"/protocol/plans/" + free + "/order", ``, `{"delegationId":"6c0aa0a6-62f5-4b1c-9d50-6f5b1c1f2a11"}`, "orderId"},
+		"permission": {"/x402/permissions", `{"planId":"` + free + `"}`, `{"planId":"` + free + `","redemptionLimit":1}`, "accessToken"},
 	}
 }
 
