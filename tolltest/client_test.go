@@ -1,9 +1,13 @@
 package tolltest_test
 
 import (
+	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
+	"strings"
 	"testing"
 	"time"
 
@@ -173,5 +177,98 @@ func TestClientAgainstTheService(t *testing.T) {
 	}
 	if _, err := ann.Client.AdvanceClock(ctx, time.Hour); err == nil || toll.AsError(err).HTTPStatus() != http.StatusForbidden {
 		t.Errorf("a stranger moved the clock: %v", err)
+	}
+}
+
+// TestEventsAgainstTheService: what happened is in the list, in the stream that follows it, and arrives at a webhook that checks it.
+func TestEventsAgainstTheService(t *testing.T) {
+	svc := tolltest.New(t)
+	c := svc.Client()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+
+	arrived := make(chan *toll.Event, 16)
+	secret := make(chan string, 1)
+	var known string
+	hook := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if known == "" {
+			known = <-secret
+		}
+		e, err := c.ReadDelivery(r, known)
+		if err != nil {
+			t.Errorf("delivery: %v", err)
+			w.WriteHeader(http.StatusForbidden)
+			return
+		}
+		arrived <- e
+	}))
+	defer hook.Close()
+	made, err := c.CreateWebhook(ctx, client.WebhookParams{URL: hook.URL, Types: []toll.EventType{toll.EventCreditsMinted}, Description: "test"})
+	if err != nil || made.Secret == "" {
+		t.Fatalf("%+v, %v", made, err)
+	}
+	secret <- made.Secret
+
+	followed := make(chan *toll.Event, 16)
+	go func() {
+		for e, err := range c.FollowEvents(ctx, "") {
+			if err != nil {
+				t.Errorf("follow: %v", err)
+				return
+			}
+			followed <- e
+		}
+	}()
+	time.Sleep(300 * time.Millisecond) // the stream begins at the moment when it opens
+	holder := toll.Address{9}
+	svc.Mint(holder, 7)
+	balance := string(svc.Plan()) + "/" + holder.String()
+	for name, ch := range map[string]chan *toll.Event{"stream": followed, "webhook": arrived} {
+		for found := false; !found; {
+			select {
+			case e := <-ch:
+				found = e.Type == toll.EventCreditsMinted && strings.EqualFold(e.Object.ID, balance)
+			case <-ctx.Done():
+				t.Fatalf("the %s has no event of the mint", name)
+			}
+		}
+	}
+	n := 0
+	for e, err := range c.Events(ctx, client.OfType(toll.EventCreditsMinted), client.PageSize(1)) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		var data toll.CreditsMoved
+		if err := json.Unmarshal(e.Data, &data); err != nil || data.Amount != 7 || data.HolderAddress != holder {
+			t.Errorf("%s, %v", e.Data, err)
+		}
+		n++
+	}
+	if n != 1 {
+		t.Errorf("%d mints", n)
+	}
+	if w, err := c.UpdateWebhook(ctx, made.ID, client.WebhookUpdate{Status: toll.SetTo(toll.WebhookPaused), Types: toll.Clear[[]toll.EventType]()}); err != nil ||
+		w.Status != toll.WebhookPaused || len(w.Types) != 0 {
+		t.Errorf("%+v, %v", w, err)
+	}
+	if w, err := c.RotateWebhook(ctx, made.ID); err != nil || w.Secret == "" || w.Secret == made.Secret {
+		t.Errorf("%+v, %v", w, err)
+	}
+	n = 0
+	for d, err := range c.WebhookDeliveries(ctx, made.ID) {
+		if err != nil || d.Type != toll.EventCreditsMinted {
+			t.Errorf("%+v, %v", d, err)
+			break
+		}
+		n++
+	}
+	if n != 1 {
+		t.Errorf("%d deliveries", n)
+	}
+	if err := c.DeleteWebhook(ctx, made.ID); err != nil {
+		t.Error(err)
+	}
+	for w, err := range c.Webhooks(ctx) {
+		t.Errorf("%+v, %v", w, err)
 	}
 }

@@ -145,3 +145,32 @@ func TestPayments(t *testing.T) {
 		t.Errorf("balance %v", got)
 	}
 }
+
+// TestTopUp: a token with a delegation buys what a request needs, as long as money and order limit last.
+func TestTopUp(t *testing.T) {
+	svc := tolltest.New(t, tolltest.WithPayments())
+	ann := svc.Subscriber(0)
+	tok, err := ann.Client.AccessToken(t.Context(), svc.Plan(), client.WithDelegation(ann.Delegate(1000)), client.WithOrderLimit(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var runs int
+	h := paid.Handler(svc.Client(), answers(&runs), paid.Plan(svc.Plan()), paid.Agent(svc.Agent()), paid.Credits(10))
+	svc.Decline(true)
+	if res := pay(h, tok.AccessToken); res.Code != http.StatusPaymentRequired || runs != 0 {
+		t.Errorf("declined: %d %s", res.Code, res.Body)
+	}
+	svc.Decline(false)
+	for i := range 11 {
+		want := http.StatusOK
+		if i == 10 {
+			want = http.StatusPaymentRequired // 100 credits were bought, and the one order is used up
+		}
+		if res := pay(h, tok.AccessToken); res.Code != want {
+			t.Errorf("call %d: %d %s", i, res.Code, res.Body)
+		}
+	}
+	if n, _ := svc.Paid(); n != 1 || runs != 10 {
+		t.Errorf("%d orders paid, %d runs", n, runs)
+	}
+}
