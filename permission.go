@@ -63,6 +63,13 @@ type AccessToken struct {
 	Status            PermissionStatus `json:"status"`
 	CreatedAt         Time             `json:"createdAt"`
 	ExpiresAt         Time             `json:"expiresAt"`
+	Warnings          []Warning        `json:"warnings,omitempty"` // deprecated forms of the request
+}
+
+// Warning tells of something that works and should be done differently.
+type Warning struct {
+	Code    Code   `json:"code"`
+	Message string `json:"message"`
 }
 
 // APIKey is the record of an API key (wire contract, section 6). Key is there once, in the answer that creates it.

@@ -1,35 +1,56 @@
 package api
 
 import (
+	"net/http"
+	"reflect"
+
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/x402"
 )
 
-// tokenCodes are the refusals of an access token and of what it pays for.
-var tokenCodes = []toll.Code{
-	toll.CodeTokenUndecodable, toll.CodeBodyDialect, toll.CodeBadX402Version, toll.CodeBadRequirements, toll.CodeNotPlanOwner,
-	toll.CodePaymentPlanNotFound, toll.CodePaymentAgentNotFound, toll.CodeSettleConflict, toll.CodeTooManyHolds, toll.CodeSettlementPending, toll.CodeBadNumber,
+// bodyCodes are the refusals of what a payment says of itself.
+var bodyCodes = []toll.Code{
+	toll.CodeTokenUndecodable, toll.CodeBodyDialect, toll.CodeBadX402Version, toll.CodeBadRequirements, toll.CodePaymentPlanNotFound,
+	toll.CodeSettleConflict, toll.CodeBadNumber, toll.CodeBadID,
 }
+
+// tokenCodes are the refusals of an access token and of what it pays for.
+var tokenCodes = append([]toll.Code{
+	toll.CodeNotPlanOwner, toll.CodePaymentAgentNotFound, toll.CodeTooManyHolds, toll.CodeSettlementPending,
+}, bodyCodes...)
+
+// verifyCodes are the errors of a verify; its other refusals are verdicts.
+var verifyCodes = append([]toll.Code{toll.CodeChainUnreachable}, tokenCodes...)
 
 func paymentRoutes() []route {
 	const at = Base + "/x402"
 	settleCodes := append([]toll.Code{
 		toll.CodeTokenSignature, toll.CodePermissionUnknown, toll.CodePermissionRevoked, toll.CodePermissionExpired, toll.CodePlanMismatch, toll.CodeAgentMismatch,
 		toll.CodeEndpointMismatch, toll.CodeUnsupportedScheme, toll.CodeAgentUnlisted, toll.CodeInsufficientCredits, toll.CodePlanPeriodOver, toll.CodeRedemptionLimit,
-		toll.CodeOrderLimit, toll.CodeRequestUsed, toll.CodeHoldExpired, toll.CodeAmountOutOfRange,
+		toll.CodeOrderLimit, toll.CodeRequestUsed, toll.CodeHoldExpired, toll.CodeAmountOutOfRange, toll.CodeAmountAndMargin,
+		toll.CodeMarginOnFixedPlan, toll.CodeMarginWithoutSubTasks, toll.CodeDelegationNotFound, toll.CodeDelegationRevoked,
+		toll.CodeDelegationExpired, toll.CodeDelegationExhausted, toll.CodeDelegationInsufficient, toll.CodeTopUpRefused,
+		toll.CodePaymentMethodUnusable, toll.CodePaymentMethodRevoked, toll.CodePaymentMethodNotAllowed, toll.CodePlanUnlisted,
+		toll.CodePlanSoldOut, toll.CodeTrialUsed, toll.CodeCardOff, toll.CodeChainUnreachable,
 	}, tokenCodes...)
 	return []route{
 		{
 			op: "verify", method: "POST", path: at + "/verify", auth: owners, tag: "Payments", union: unionVerify,
-			summary: "Say whether a request is payable, and optionally set its credits aside. Burns nothing", action: takes((*handler).verify), codes: tokenCodes,
+			summary: "Say whether a request is payable, and optionally set its credits aside. Burns nothing", codes: verifyCodes,
+			action: pays((*handler).verify, func(in *x402.VerifyRequest) bool { return in.Stock != nil }, (*handler).badVerify),
 		},
 		{
 			op: "settle", method: "POST", path: at + "/settle", auth: owners, tag: "Payments", union: unionSettle,
-			summary: "Burn the credits of a request, once", action: replyAs[x402.SettleRequest, *x402.SettleResponse]((*handler).settle), codes: settleCodes,
+			summary: "Burn the credits of a request, once", codes: settleCodes,
+			action: pays((*handler).settle, func(in *x402.SettleRequest) bool { return in.Stock != nil }, (*handler).badSettle),
 		},
 		{
 			op: "release", method: "POST", path: at + "/release", auth: owners, tag: "Payments", summary: "Give a hold back without a burn",
-			action: takes((*handler).release), codes: []toll.Code{toll.CodeReleaseOfSettled, toll.CodeSettlementNotFound},
+			action: takes((*handler).release), codes: append([]toll.Code{toll.CodeReleaseOfSettled, toll.CodeSettlementNotFound, toll.CodeTokenSignature}, bodyCodes...),
+		},
+		{
+			op: "supported", method: "GET", path: at + "/supported", auth: open, tag: "Payments", summary: "What this facilitator serves, for standard x402 servers",
+			action: reads((*handler).supported),
 		},
 		{
 			op: "readSettlement", method: "GET", path: at + "/settlements/{agentRequestId}", auth: ends, tag: "Payments", summary: "Outcome of a request",
@@ -43,15 +64,51 @@ func paymentRoutes() []route {
 	}
 }
 
-func (h *handler) verify(c *call, in *x402.VerifyRequest) (*x402.VerifyResponse, error) {
-	return h.Facilitator.Verify(c.r.Context(), c.caller.Address, in)
+// pays is takes for the two bodies of verify and settle. Standard servers read verdicts only, so what is wrong with a stock
+// body is one, too.
+func pays[In any](f func(h *handler, c *call, in *In) (any, error), isStock func(in *In) bool, refused func(h *handler, e *toll.Error) any) action {
+	a := takes(f)
+	a.out = reflect.TypeOf(refused(&handler{}, toll.NewError(toll.CodeInternal)))
+	a.run = func(h *handler, c *call) (any, error) {
+		in := new(In)
+		err := c.decode(in)
+		if e := toll.AsError(err); e != nil && isStock(in) && e.HTTPStatus() < http.StatusInternalServerError {
+			return refused(h, e), nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		return f(h, c, in)
+	}
+	return a
 }
 
-// settle answers a receipt in the bytes that are stored for it, and a refusal as an error.
+func (h *handler) verify(c *call, in *x402.VerifyRequest) (any, error) {
+	out, err := h.Facilitator.Verify(c.r.Context(), c.caller.Address, in)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (h *handler) badVerify(e *toll.Error) any {
+	return &x402.VerifyResponse{InvalidReason: x402.ReasonOf(h.Namespace, e, x402.ActVerify), InvalidMessage: e.Text(), Code: e.Code}
+}
+
+func (h *handler) badSettle(e *toll.Error) any {
+	return &x402.SettleResponse{
+		ErrorReason: x402.ReasonOf(h.Namespace, e, x402.ActSettle), ErrorMessage: e.Text(), Code: e.Code, Network: h.network,
+	}
+}
+
+// settle answers a receipt in the bytes that are stored for it, and a refusal as an error, unless a standard server asked.
 func (h *handler) settle(c *call, in *x402.SettleRequest) (any, error) {
 	out, err := h.Facilitator.Settle(c.r.Context(), c.caller.Address, in)
 	if err != nil {
 		return nil, err
+	}
+	if !out.Success && in.Stock != nil {
+		return out, nil
 	}
 	if !out.Success {
 		c.refused = out
@@ -70,16 +127,11 @@ func (h *handler) settle(c *call, in *x402.SettleRequest) (any, error) {
 	return out, nil
 }
 
-// ReleaseInput names the request whose hold is given back.
-type ReleaseInput struct {
-	AgentRequestID string `json:"agentRequestId"`
+func (h *handler) release(c *call, in *x402.ReleaseRequest) (*x402.ReleaseResponse, error) {
+	return h.Facilitator.Release(c.r.Context(), c.caller.Address, in)
 }
 
-func (*ReleaseInput) required() []string { return []string{"agentRequestId"} }
-
-func (h *handler) release(c *call, in *ReleaseInput) (*x402.ReleaseResponse, error) {
-	return h.Facilitator.Release(c.r.Context(), c.caller.Address, &x402.ReleaseRequest{AgentRequestID: in.AgentRequestID})
-}
+func (h *handler) supported(*call) (*x402.Supported, error) { return h.Facilitator.Supported(), nil }
 
 func (h *handler) readSettlement(c *call) (*toll.Settlement, error) {
 	return h.Facilitator.Settlement(c.r.Context(), c.caller.Address, c.param("agentRequestId"))

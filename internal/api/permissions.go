@@ -5,6 +5,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/facilitator"
+	"github.com/tollhq/toll/internal/store"
 )
 
 func permissionRoutes() []route {
@@ -12,10 +13,14 @@ func permissionRoutes() []route {
 	return []route{
 		{
 			op: "createPermission", method: "POST", path: at, auth: keyed, status: 201, tag: "Permissions",
-			summary: "Create a permission of the caller and its access token, which is shown once", action: takes((*handler).createPermission),
+			summary: "Create a permission of the caller and its access token, which is shown once", action: creates((*handler).createPermission),
 			codes: []toll.Code{
-				toll.CodeBadID, toll.CodeBadNumber, toll.CodeAgentMismatch, toll.CodeWrongNetwork, toll.CodeUnsupportedScheme, toll.CodeDelegationNotFound,
-				toll.CodePaymentAgentNotFound, toll.CodePaymentPlanNotFound,
+				toll.CodeBadID, toll.CodeBadUUID, toll.CodeBadNumber, toll.CodeAgentMismatch, toll.CodeWrongNetwork, toll.CodeUnsupportedScheme,
+				toll.CodePaymentAgentNotFound, toll.CodePaymentPlanNotFound, toll.CodePaymentRequired, toll.CodeDelegationPlanMismatch,
+				toll.CodeDelegationNotFound, toll.CodeDelegationRevoked, toll.CodeDelegationExpired, toll.CodeDelegationExhausted,
+				toll.CodeDelegationInsufficient, toll.CodePaymentMethodUnusable, toll.CodePaymentMethodRevoked, toll.CodePaymentMethodNotAllowed,
+				toll.CodeBadProvider, toll.CodeDelegationIncomplete, toll.CodeProviderMismatch, toll.CodePaymentMethodNotFound, toll.CodeKeyNotFound,
+				toll.CodeRateLimited,
 			},
 		},
 		{
@@ -34,8 +39,16 @@ func permissionRoutes() []route {
 	}
 }
 
-func (h *handler) createPermission(c *call, in *facilitator.PermissionRequest) (*toll.AccessToken, error) {
-	return h.Facilitator.CreatePermission(c.r.Context(), c.caller, in)
+func (h *handler) createPermission(c *call, in *facilitator.PermissionRequest, once once[*toll.AccessToken]) (*toll.AccessToken, error) {
+	if in.Delegation != nil && in.Delegation.New != nil {
+		c.w.Header()["Deprecation"] = yes
+		once = within(h, c, store.KindDelegation, once)
+	}
+	out, err := h.Facilitator.CreatePermission(c.r.Context(), c.caller, in, once)
+	if err != nil {
+		c.w.Header().Del("Deprecation")
+	}
+	return out, err
 }
 
 // PermissionList is a list of permissions.
@@ -104,7 +117,24 @@ type permissionShape struct {
 	Network         string           `json:"network,omitempty" doc:"Default that of the plan."`
 	TokenFormat     string           `json:"tokenFormat,omitempty" enum:"jwt,x402" doc:"Rendering of the access token. Default x402 with accepted, else jwt."`
 	Resource        string           `json:"resource,omitempty" format:"uri" doc:"Added to the audience."`
+	Delegation      *delegationShape `json:"delegationConfig,omitempty" doc:"What pays when credits are short. Without it the access token spends existing credits and free plans only."`
 	Accepted        *acceptedShape   `json:"accepted,omitempty" doc:"The same members as clients of the nested dialect send them."`
+}
+
+// delegationShape names a delegation. Members of createDelegation in its place make one; that is deprecated.
+type delegationShape struct {
+	DelegationID    string     `json:"delegationId,omitempty" doc:"A delegation of the caller, by its id or its signed reference."`
+	DelegationToken string     `json:"delegationToken,omitempty" doc:"The signed reference of a delegation, instead of its id."`
+	APIKeyID        *toll.Hash `json:"apiKeyId,omitempty" doc:"The API key of this call, or the one that a delegation made here is for."`
+
+	SpendingLimitCents      *toll.Cents  `json:"spendingLimitCents,omitempty" deprecated:"true" doc:"Makes a delegation. Default 1000."`
+	DurationSecs            *toll.Int    `json:"durationSecs,omitempty" deprecated:"true" doc:"Makes a delegation. Default 3600."`
+	Currency                string       `json:"currency,omitempty" deprecated:"true" doc:"Makes a delegation. Default usdc, for cards usd."`
+	CardID                  string       `json:"cardId,omitempty" deprecated:"true" doc:"Makes a delegation: another name of providerPaymentMethodId."`
+	ProviderPaymentMethodID string       `json:"providerPaymentMethodId,omitempty" deprecated:"true" doc:"Makes a delegation."`
+	MaxTransactions         *toll.Int    `json:"maxTransactions,omitempty" deprecated:"true" doc:"Makes a delegation."`
+	PlanID                  *toll.PlanID `json:"planId,omitempty" deprecated:"true" doc:"Makes a delegation for this plan alone."`
+	MerchantAccountID       string       `json:"merchantAccountId,omitempty" deprecated:"true" doc:"Makes a delegation."`
 }
 
 type acceptedShape struct {

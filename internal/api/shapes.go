@@ -124,6 +124,56 @@ func (planIDsShape) Schema(r huma.Registry) *huma.Schema {
 		&huma.Schema{Type: huma.TypeArray, Items: planIDShape{}.Schema(r)}, &huma.Schema{Type: huma.TypeString})
 }
 
+// payShape, burnShape and giveBackShape are the two bodies of verify, settle and release.
+type (
+	payShape      struct{}
+	burnShape     struct{}
+	giveBackShape struct{}
+)
+
+func (payShape) Schema(r huma.Registry) *huma.Schema {
+	return oneOf("", r.Schema(reflect.TypeFor[verifyShape](), true, ""), r.Schema(reflect.TypeFor[stockShape](), true, ""))
+}
+
+func (burnShape) Schema(r huma.Registry) *huma.Schema {
+	return oneOf("", r.Schema(reflect.TypeFor[settleShape](), true, ""), r.Schema(reflect.TypeFor[stockShape](), true, ""))
+}
+
+func (giveBackShape) Schema(r huma.Registry) *huma.Schema {
+	return oneOf("", r.Schema(reflect.TypeFor[releaseShape](), true, ""), r.Schema(reflect.TypeFor[stockShape](), true, ""))
+}
+
+// stockShape is the body of standard x402 software.
+type stockShape struct {
+	X402Version         *toll.Int              `json:"x402Version,omitempty" doc:"2"`
+	PaymentPayload      map[string]any         `json:"paymentPayload" doc:"The PaymentPayload of the client; a string in any form of an access token is taken, too."`
+	PaymentRequirements stockRequirementsShape `json:"paymentRequirements" doc:"What the server asks for."`
+}
+
+// stockRequirementsShape is x402.Requirements, whose members standard software does not all send.
+type stockRequirementsShape struct {
+	Scheme            string                 `json:"scheme"`
+	Network           string                 `json:"network"`
+	Amount            string                 `json:"amount,omitempty" doc:"Credits to hold or to burn, in the bounds of the plan. Default the maximum of the plan, and what is held."`
+	Asset             string                 `json:"asset,omitempty"`
+	PayTo             string                 `json:"payTo,omitempty"`
+	MaxTimeoutSeconds *toll.Int              `json:"maxTimeoutSeconds,omitempty" doc:"Life of the hold, to which 15 seconds are added. Default 60, at most 900."`
+	PlanID            string                 `json:"planId,omitempty" doc:"The plan, here or in extra."`
+	Extra             x402.RequirementsExtra `json:"extra"`
+}
+
+type releaseShape struct {
+	AgentRequestID string `json:"agentRequestId"`
+}
+
+// marginShape is a percentage.
+type marginShape struct{}
+
+func (marginShape) Schema(huma.Registry) *huma.Schema {
+	least, most := 0.0, 10.0
+	return &huma.Schema{Type: huma.TypeNumber, Minimum: &least, Maximum: &most, Description: "Percent, with at most 4 decimals."}
+}
+
 // verifyShape and settleShape are the bodies that their decoders take.
 type verifyShape struct {
 	PaymentRequired x402.PaymentRequired `json:"paymentRequired" doc:"An object, or a string with its JSON or the base64 of its JSON."`
@@ -139,6 +189,7 @@ type settleShape struct {
 	AccessToken     string               `json:"x402AccessToken" doc:"The access token in any of its three forms, or a PaymentPayload object."`
 	MaxAmount       *toll.Credits        `json:"maxAmount,omitempty" doc:"Credits to burn. Default what is held, else the maximum of the plan. 0 burns nothing and releases the hold."`
 	AgentRequestID  string               `json:"agentRequestId,omitempty" minLength:"1" maxLength:"128" doc:"Idempotency id. Without one each call is a new request, unless the payload names it."`
+	MarginPercent   *x402.Margin         `json:"marginPercent,omitempty" doc:"Instead of maxAmount: burns the credits of the recorded sub-tasks and this much more, rounded up. Dynamic plans only."`
 	Batch           *toll.Bool           `json:"batch,omitempty" doc:"Recorded only."`
 }
 
@@ -166,8 +217,10 @@ func aliases() map[reflect.Type]reflect.Type {
 		reflect.TypeFor[toll.PlanIDs]():         reflect.TypeFor[planIDsShape](),
 		reflect.TypeFor[toll.Plan]():            reflect.TypeFor[toll.PlanRecord](),
 		reflect.TypeFor[toll.Agent]():           reflect.TypeFor[toll.AgentRecord](),
-		reflect.TypeFor[x402.VerifyRequest]():   reflect.TypeFor[verifyShape](),
-		reflect.TypeFor[x402.SettleRequest]():   reflect.TypeFor[settleShape](),
+		reflect.TypeFor[x402.VerifyRequest]():   reflect.TypeFor[payShape](),
+		reflect.TypeFor[x402.SettleRequest]():   reflect.TypeFor[burnShape](),
+		reflect.TypeFor[x402.ReleaseRequest]():  reflect.TypeFor[giveBackShape](),
+		reflect.TypeFor[x402.Margin]():          reflect.TypeFor[marginShape](),
 		reflect.TypeFor[map[string]any]():       reflect.TypeFor[anyObjectShape](),
 
 		reflect.TypeFor[toll.Change[string]]():            reflect.TypeFor[nullable[string]](),
@@ -189,8 +242,9 @@ type schemas struct{ huma.Registry }
 const schemaPrefix = "#/components/schemas/"
 
 func newSchemas() schemas {
-	names := map[string]string{"verifyShape": "VerifyRequest", "settleShape": "SettleRequest", "permissionShape": "PermissionRequest",
-		"acceptedShape": "Accepted", "acceptedExtraShape": "AcceptedExtra", "verdict": "Error", "PlanRecord": "Plan", "AgentRecord": "Agent"}
+	names := map[string]string{"verifyShape": "VerifyRequest", "settleShape": "SettleRequest", "stockShape": "StockRequest", "stockRequirementsShape": "StockRequirements", "requirementsShape": "StockRequirements", "releaseShape": "ReleaseRequest",
+		"permissionShape": "PermissionRequest",
+		"acceptedShape":   "Accepted", "delegationShape": "DelegationConfig", "acceptedExtraShape": "AcceptedExtra", "verdict": "Error", "PlanRecord": "Plan", "AgentRecord": "Agent"}
 	r := huma.NewMapRegistry(schemaPrefix, func(t reflect.Type, hint string) string {
 		if t.Kind() == reflect.Pointer {
 			t = t.Elem()

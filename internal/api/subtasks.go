@@ -1,3 +1,47 @@
 package api
 
-func subTaskRoutes() []route { return nil }
+import (
+	"github.com/tollhq/toll"
+)
+
+func subTaskRoutes() []route {
+	const at = Base + "/protocol/agent-sub-tasks"
+	return []route{
+		{
+			op: "recordSubTask", method: "POST", path: at, auth: owners, tag: "Sub-tasks",
+			summary: "Record a part of the work for a request. Burns nothing", action: creates((*handler).recordSubTask),
+			codes: []toll.Code{toll.CodeBadNumber, toll.CodeSubTaskRequestUnknown, toll.CodeSettleConflict},
+		},
+		{
+			op: "listSubTasks", method: "GET", path: at, auth: owners, tag: "Sub-tasks", summary: "Recorded parts of the work for a request",
+			action: reads((*handler).listSubTasks), codes: []toll.Code{toll.CodeBadRequest, toll.CodeBadPage, toll.CodeSubTaskRequestUnknown, toll.CodeSettleConflict},
+			query: append([]query{{"agentRequestId", "The request. Required."}}, paging...),
+		},
+	}
+}
+
+func (h *handler) recordSubTask(c *call, in *toll.SubTaskInput, once once[*toll.ActResult]) (*toll.ActResult, error) {
+	return h.Facilitator.RecordSubTask(c.r.Context(), c.caller.Address, in, once)
+}
+
+// SubTaskList is a list of sub-tasks.
+type SubTaskList struct {
+	SubTasks []*toll.SubTask `json:"subTasks"`
+	Paging
+}
+
+func (h *handler) listSubTasks(c *call) (*SubTaskList, error) {
+	p, q, err := c.page()
+	if err != nil {
+		return nil, err
+	}
+	id := q.Get("agentRequestId")
+	if id == "" {
+		return nil, toll.Faults([]toll.Fault{{Path: "agentRequestId", Message: "is required in the query"}})
+	}
+	list, err := h.Facilitator.SubTasks(c.r.Context(), c.caller.Address, id, p)
+	if err != nil {
+		return nil, err
+	}
+	return &SubTaskList{SubTasks: list.Items, Paging: pagingOf(p, list)}, nil
+}

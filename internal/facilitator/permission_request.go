@@ -22,11 +22,72 @@ type PermissionRequest struct {
 	Metadata        json.RawMessage
 	Scheme          string // "": that of the plan
 	Network         string // "": that of the plan
-	HasDelegation   bool   // delegationConfig was sent
+	Delegation      *DelegationConfig
 	TokenFormat     string // "jwt", "x402", or "": the default
 	Resource        string // further audience, "" for none
 	Nested          bool   // asked in dialect B, whose clients decode base64 JSON
 }
+
+// DelegationConfig says what pays when credits are short.
+type DelegationConfig struct {
+	ID       string     // delegationId, or the signed reference to it; "" with New
+	APIKeyID *toll.Hash // that is to use it; nil: the key of the call
+	// New makes a delegation on the fly. It works, and is deprecated.
+	New *toll.DelegationInput
+}
+
+// delegationBody is delegationConfig: a name of a delegation, or the members that make one.
+type delegationBody struct {
+	DelegationID         *string `json:"delegationId"`
+	DelegationIDSnake    *string `json:"delegation_id"`
+	DelegationToken      *string `json:"delegationToken"`
+	DelegationTokenSnake *string `json:"delegation_token"`
+	CardID               *string `json:"cardId"`
+	CardIDSnake          *string `json:"card_id"`
+	toll.DelegationInput
+}
+
+// config returns what the body says, nil for an empty one, which is a fault.
+func (b *delegationBody) config(bad func(path, message string)) *DelegationConfig {
+	at := func(path, message string) { bad("delegationConfig."+path, message) }
+	c := &DelegationConfig{}
+	var token, card string
+	for _, m := range []struct {
+		into *string
+		v    *string
+		path string
+	}{
+		{&c.ID, b.DelegationID, "delegationId"}, {&c.ID, b.DelegationIDSnake, "delegation_id"}, {&token, b.DelegationToken, "delegationToken"},
+		{&token, b.DelegationTokenSnake, "delegation_token"}, {&card, b.CardID, "cardId"}, {&card, b.CardIDSnake, "card_id"},
+	} {
+		set(m.into, m.v, m.path, at)
+	}
+	in, faults := b.DelegationInput.Merge()
+	for _, f := range faults {
+		at(f.Path, f.Message)
+	}
+	c.APIKeyID = in.APIKeyID
+	if c.ID == "" {
+		c.ID = token
+	}
+	if c.ID != "" {
+		return c
+	}
+	if card != "" {
+		set(&card, in.ProviderPaymentMethodID, "providerPaymentMethodId", at)
+		in.ProviderPaymentMethodID = &card
+	}
+	if in.SpendingLimitCents == nil && in.DurationSecs == nil && in.Currency == nil && in.ProviderPaymentMethodID == nil &&
+		in.MaxTransactions == nil && in.PlanID == nil && in.MerchantAccountID == nil {
+		return nil
+	}
+	c.New = &in
+	return c
+}
+
+// errNoDelegation is the answer to a delegationConfig that names none and makes none.
+var errNoDelegation = toll.Errorf(toll.CodePaymentRequired, "delegationConfig names no delegation.").
+	WithHint("Create one with POST /api/v1/delegation/create and send its delegationId; leave delegationConfig out to spend existing credits only.")
 
 // permissionBody has the members of both dialects.
 type permissionBody struct {
@@ -42,7 +103,7 @@ type permissionBody struct {
 	Metadata        json.RawMessage `json:"metadata"`
 	Scheme          *string         `json:"scheme"`
 	Network         *string         `json:"network"`
-	Delegation      json.RawMessage `json:"delegationConfig"`
+	Delegation      *delegationBody `json:"delegationConfig"`
 	TokenFormat     *string         `json:"tokenFormat"`
 	Resource        *string         `json:"resource"`
 	Accepted        *struct {
@@ -64,8 +125,7 @@ func (r *PermissionRequest) UnmarshalJSON(data []byte) error {
 		return err
 	}
 	*r = PermissionRequest{
-		AllowedAgents: b.AllowedAgents, RedemptionLimit: b.RedemptionLimit, HasDelegation: isGiven(b.Delegation),
-		Nested: b.Accepted != nil,
+		AllowedAgents: b.AllowedAgents, RedemptionLimit: b.RedemptionLimit, Nested: b.Accepted != nil,
 	}
 	var faults []toll.Fault
 	bad := func(path, message string) { faults = append(faults, toll.Fault{Path: path, Message: message}) }
@@ -125,8 +185,14 @@ func (r *PermissionRequest) UnmarshalJSON(data []byte) error {
 			bad("resource", "must be an absolute url without user and fragment, at most 2048 characters")
 		}
 	}
+	if b.Delegation != nil {
+		r.Delegation = b.Delegation.config(bad)
+	}
 	if len(faults) > 0 {
 		return toll.Faults(faults)
+	}
+	if b.Delegation != nil && r.Delegation == nil {
+		return errNoDelegation
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package facilitator
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/auth"
+	"github.com/tollhq/toll/internal/checkout"
 	"github.com/tollhq/toll/internal/ledger"
 	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/x402"
@@ -30,15 +32,14 @@ const (
 	recentUses       = 100  // settlements shown with one permission
 )
 
-// CreatePermission makes a permission of the caller and its access token, which is shown this once. Errors:
-// [toll.CodePaymentPlanNotFound], [toll.CodePaymentAgentNotFound], [toll.CodeAgentMismatch] for an agent without the
-// plan, [toll.CodeWrongNetwork], [toll.CodeUnsupportedScheme], [toll.CodeBadNumber] for a life out of bounds, and
-// [toll.CodeDelegationNotFound], as no delegation exists yet.
-func (f *Facilitator) CreatePermission(ctx context.Context, caller auth.Caller, req *PermissionRequest) (*toll.AccessToken, error) {
-	if req.HasDelegation {
-		return nil, toll.NewError(toll.CodeDelegationNotFound).
-			WithHint("This release has no delegations: leave delegationConfig out, and the access token spends existing credits and free plans.")
-	}
+// CreatePermission makes a permission of the caller and its access token, which is shown this once. also runs in the same
+// transaction, with the answer. Errors: [toll.CodePaymentPlanNotFound], [toll.CodePaymentAgentNotFound],
+// [toll.CodeAgentMismatch] for an agent without the plan, [toll.CodeWrongNetwork], [toll.CodeUnsupportedScheme],
+// [toll.CodeBadNumber] for a life out of bounds; with a delegation also those of [checkout.Checkout.UsableDelegation], and with
+// one that is made on the fly those of [checkout.Checkout.CreateDelegation].
+func (f *Facilitator) CreatePermission(
+	ctx context.Context, caller auth.Caller, req *PermissionRequest, also func(*store.Tx, *toll.AccessToken) error,
+) (*toll.AccessToken, error) {
 	plan, e := f.plan(ctx, req.PlanID, toll.CodePaymentPlanNotFound)
 	if e != nil {
 		return nil, e
@@ -46,6 +47,9 @@ func (f *Facilitator) CreatePermission(ctx context.Context, caller auth.Caller, 
 	p := ledger.Permission{
 		Hash: toll.NewHash(), Plan: plan.ID, Subscriber: caller.Address, Agent: req.AgentID, AllowedAgents: req.AllowedAgents,
 		RedemptionLimit: req.RedemptionLimit, OrderLimit: req.OrderLimit, Metadata: req.Metadata,
+	}
+	if !caller.KeyID.IsZero() {
+		p.APIKeyID = &caller.KeyID
 	}
 	var err error
 	if p.Scheme, p.Network, err = f.permissionScheme(plan, req); err != nil {
@@ -60,6 +64,11 @@ func (f *Facilitator) CreatePermission(ctx context.Context, caller auth.Caller, 
 	if p.ExpiresAt, err = req.end(now.Truncate(time.Second)); err != nil {
 		return nil, err
 	}
+	if d := req.Delegation; d != nil && d.New == nil {
+		if p.DelegationID, err = f.existingDelegation(ctx, &p, plan, d); err != nil {
+			return nil, err
+		}
+	}
 	claims := auth.Claims{
 		Subscriber: p.Subscriber, Hash: p.Hash, IssuedAt: now.Truncate(time.Second), ExpiresAt: p.ExpiresAt, PlanID: plan.ID,
 		AgentID: p.Agent, RedemptionLimit: p.RedemptionLimit, OrderLimit: p.OrderLimit, Scheme: p.Scheme, Network: p.Network,
@@ -71,10 +80,82 @@ func (f *Facilitator) CreatePermission(ctx context.Context, caller auth.Caller, 
 	if err != nil {
 		return nil, toll.AsError(err)
 	}
-	if err := f.ledger.CreatePermission(ctx, p); err != nil {
+	var out *toll.AccessToken
+	if d := req.Delegation; d != nil && d.New != nil {
+		out, err = f.createWithDelegation(ctx, &p, plan, req, jws, also)
+	} else {
+		out = f.accessToken(&p, req, jws)
+		err = f.ledger.CreatePermissionWith(ctx, p, func(tx *store.Tx) error {
+			if also == nil {
+				return nil
+			}
+			return also(tx, out)
+		})
+	}
+	if err != nil {
 		return nil, f.refusedBy(err)
 	}
-	return f.accessToken(&p, req, jws), nil
+	return out, nil
+}
+
+// existingDelegation returns the id of the delegation that is to pay for the plan.
+func (f *Facilitator) existingDelegation(ctx context.Context, p *ledger.Permission, plan *toll.Plan, d *DelegationConfig) (string, error) {
+	if d.APIKeyID != nil && (p.APIKeyID == nil || *d.APIKeyID != *p.APIKeyID) {
+		return "", toll.Errorf(toll.CodePaymentMethodNotAllowed, "delegationConfig.apiKeyId is not the API key of this call.")
+	}
+	id, err := f.checkout.DelegationID(p.Subscriber, d.ID)
+	if err != nil {
+		return "", err
+	}
+	return id, f.checkout.UsableDelegation(ctx, p.Subscriber, p.APIKeyID, id, plan)
+}
+
+// Defaults of a delegation that is made on the fly.
+const (
+	inlineCents = 1000
+	inlineSecs  = 3600
+)
+
+// createWithDelegation makes a permission together with the delegation that its request describes.
+func (f *Facilitator) createWithDelegation(
+	ctx context.Context, p *ledger.Permission, plan *toll.Plan, req *PermissionRequest, jws string, also func(*store.Tx, *toll.AccessToken) error,
+) (*toll.AccessToken, error) {
+	in := *req.Delegation.New
+	provider, currency := string(toll.ProviderCrypto), "usdc"
+	if !plan.Price.IsCrypto {
+		provider, currency = string(toll.ProviderCard), "usd"
+	}
+	cents, secs := toll.Cents(inlineCents), toll.Int(inlineSecs)
+	in.Provider, in.Currency = cmp.Or(in.Provider, &provider), cmp.Or(in.Currency, &currency)
+	in.SpendingLimitCents, in.DurationSecs = cmp.Or(in.SpendingLimitCents, &cents), cmp.Or(in.DurationSecs, &secs)
+	if in.PlanID != nil && *in.PlanID != plan.ID {
+		return nil, toll.Errorf(toll.CodeDelegationPlanMismatch, "delegationConfig.planId is not the plan of the access token.")
+	}
+	owner := checkout.Owner{Address: p.Subscriber}
+	if p.APIKeyID != nil {
+		owner.KeyID = *p.APIKeyID
+	}
+	var out *toll.AccessToken
+	_, err := f.checkout.CreateDelegation(ctx, owner, in, func(tx *store.Tx, d *toll.DelegationCreated) error {
+		if err := f.checkout.UsableDelegationIn(ctx, tx, p.Subscriber, p.APIKeyID, d.DelegationID, plan); err != nil {
+			return err
+		}
+		created := *p
+		created.DelegationID = d.DelegationID
+		if err := f.ledger.InsertPermission(ctx, tx, created); err != nil {
+			return err
+		}
+		out = f.accessToken(&created, req, jws)
+		out.Warnings = []toll.Warning{{
+			Code:    toll.CodeDeprecatedForm,
+			Message: "A delegation that is made inside delegationConfig is deprecated: create it with POST /delegation/create and send its delegationId.",
+		}}
+		if also == nil {
+			return nil
+		}
+		return also(tx, out)
+	})
+	return out, err
 }
 
 func (f *Facilitator) accessToken(p *ledger.Permission, req *PermissionRequest, jws string) *toll.AccessToken {
@@ -85,6 +166,9 @@ func (f *Facilitator) accessToken(p *ledger.Permission, req *PermissionRequest, 
 	}
 	if p.Agent != "" {
 		t.AgentID = &p.Agent
+	}
+	if p.DelegationID != "" {
+		t.DelegationID = &p.DelegationID
 	}
 	if t.TokenFormat == "" {
 		t.TokenFormat = f.tokenFormat

@@ -27,7 +27,7 @@ func TestPermissionRequest(t *testing.T) {
 			PlanID: "11", AllowedAgents: []toll.AgentID{"12", "13"}, RedemptionLimit: toll.Credits(20).Ptr(), ExpiresInSecs: secs(90),
 			Resource: "https://a.example/mcp"},
 		`{"accepted":{"scheme":"svc:erc4337","network":"eip155:84532","planId":"11","extra":{"agentId":"12","version":"1"}},"delegationConfig":{"delegationId":"x"}}`: {
-			PlanID: "11", AgentID: "12", Scheme: "svc:erc4337", Network: "eip155:84532", HasDelegation: true, Nested: true},
+			PlanID: "11", AgentID: "12", Scheme: "svc:erc4337", Network: "eip155:84532", Delegation: &facilitator.DelegationConfig{ID: "x"}, Nested: true},
 		`{"accepted":{"planId":"11"},"planId":"11","delegationConfig":null,"metadata":null,"expiresAt":"2026-12-01T00:00:00Z"}`: {
 			PlanID: "11", Nested: true, ExpiresAt: end},
 	} {
@@ -69,19 +69,21 @@ func TestCreatePermission(t *testing.T) {
 		create := func(f func(r *facilitator.PermissionRequest)) (*toll.AccessToken, error) {
 			r := &facilitator.PermissionRequest{PlanID: p.ID}
 			f(r)
-			return s.one().CreatePermission(s.ctx, auth.Caller{Address: s1}, r)
+			return s.one().CreatePermission(s.ctx, auth.Caller{Address: s1}, r, nil)
 		}
 		n := func(n int64) *int64 { return &n }
 		for name, row := range map[string]struct {
 			f    func(r *facilitator.PermissionRequest)
 			code toll.Code
 		}{
-			"unknown plan":     {func(r *facilitator.PermissionRequest) { r.PlanID = toll.NewPlanID() }, toll.CodePaymentPlanNotFound},
-			"unknown agent":    {func(r *facilitator.PermissionRequest) { r.AgentID = toll.NewAgentID() }, toll.CodePaymentAgentNotFound},
-			"foreign agent":    {func(r *facilitator.PermissionRequest) { r.AgentID = foreign.ID }, toll.CodeAgentMismatch},
-			"foreign among":    {func(r *facilitator.PermissionRequest) { r.AllowedAgents = []toll.AgentID{a.ID, foreign.ID} }, toll.CodeAgentMismatch},
-			"contradiction":    {func(r *facilitator.PermissionRequest) { r.AgentID, r.AllowedAgents = a.ID, []toll.AgentID{foreign.ID} }, toll.CodeAgentMismatch},
-			"delegation":       {func(r *facilitator.PermissionRequest) { r.HasDelegation = true }, toll.CodeDelegationNotFound},
+			"unknown plan":  {func(r *facilitator.PermissionRequest) { r.PlanID = toll.NewPlanID() }, toll.CodePaymentPlanNotFound},
+			"unknown agent": {func(r *facilitator.PermissionRequest) { r.AgentID = toll.NewAgentID() }, toll.CodePaymentAgentNotFound},
+			"foreign agent": {func(r *facilitator.PermissionRequest) { r.AgentID = foreign.ID }, toll.CodeAgentMismatch},
+			"foreign among": {func(r *facilitator.PermissionRequest) { r.AllowedAgents = []toll.AgentID{a.ID, foreign.ID} }, toll.CodeAgentMismatch},
+			"contradiction": {func(r *facilitator.PermissionRequest) { r.AgentID, r.AllowedAgents = a.ID, []toll.AgentID{foreign.ID} }, toll.CodeAgentMismatch},
+			"delegation": {func(r *facilitator.PermissionRequest) {
+				r.Delegation = &facilitator.DelegationConfig{ID: toll.NewUUID()}
+			}, toll.CodeDelegationNotFound},
 			"scheme":           {func(r *facilitator.PermissionRequest) { r.Scheme = "svc:card-delegation" }, toll.CodeUnsupportedScheme},
 			"network":          {func(r *facilitator.PermissionRequest) { r.Network = "eip155:8453" }, toll.CodeWrongNetwork},
 			"59 s":             {func(r *facilitator.PermissionRequest) { r.ExpiresInSecs = n(59) }, toll.CodeBadNumber},

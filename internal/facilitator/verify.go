@@ -101,7 +101,7 @@ func (f *Facilitator) verifyNow(ctx context.Context, p *payment, id string, amou
 		switch {
 		case err != nil:
 			return nil, toll.AsError(err)
-		case ok && r.State == ledger.StateHeld:
+		case ok && r.State == ledger.StateHeld && f.clock().Before(r.HoldEndsAt): // else it has lapsed, and nobody wrote it yet
 			return nil, refuse(toll.CodeRequestUsed, x402.ReasonInFlight, "")
 		case ok:
 			return nil, refuse(toll.CodeRequestUsed, x402.ReasonDuplicate, "")

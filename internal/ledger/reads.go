@@ -81,16 +81,22 @@ func (l *Ledger) CreatePermission(ctx context.Context, p Permission) error {
 
 // CreatePermissionWith is CreatePermission with more writes in the same transaction; nil for none.
 func (l *Ledger) CreatePermissionWith(ctx context.Context, p Permission, also func(tx *store.Tx) error) error {
-	row, err := p.row()
-	if err != nil {
-		return err
-	}
 	return l.st.Tx(ctx, func(tx *store.Tx) error {
-		if _, err := tx.Exec(ctx, sqlPermissionAdd, row...); err != nil || also == nil {
+		if err := l.InsertPermission(ctx, tx, p); err != nil || also == nil {
 			return err
 		}
 		return also(tx)
 	})
+}
+
+// InsertPermission is CreatePermission inside a transaction of the caller.
+func (l *Ledger) InsertPermission(ctx context.Context, tx *store.Tx, p Permission) error {
+	row, err := p.row()
+	if err != nil {
+		return err
+	}
+	_, err = tx.Exec(ctx, sqlPermissionAdd, row...)
+	return err
 }
 
 // PermissionByHash returns a permission, store.ErrNotFound when there is none. It names no account: on a sharded store it
