@@ -28,11 +28,7 @@ const conformanceDir = "../../testdata/conformance"
 
 // disagreements are cases in which the service does not answer as the wire contract says, with the reason why that is
 // not mended yet. A case that passes must leave the list.
-var disagreements = map[string]string{
-	"idempotency/a permission, its token included, again: the same answer":         "the facilitator has no Idempotency-Key yet",
-	"idempotency/a permission, its token included, the same key with another body": "the facilitator has no Idempotency-Key yet",
-	"idempotency/one permission was made":                                          "the facilitator has no Idempotency-Key yet",
-}
+var disagreements = map[string]string{}
 
 // unreachable are outcomes that no caller can bring about yet.
 var unreachable = map[string]string{
