@@ -56,7 +56,7 @@ func TestT183_MemoryOfManySources(t *testing.T) {
 	}
 }
 
-func TestClientAddress(t *testing.T) {
+func TestT94_ClientAddress(t *testing.T) {
 	proxies, err := ParseProxies("10.0.0.0/8, 2001:db8:1::1,192.0.2.1")
 	if err != nil || len(proxies) != 3 {
 		t.Fatal(proxies, err)
