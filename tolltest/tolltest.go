@@ -47,7 +47,8 @@ func WithAgent(a client.AgentParams) Option { return func(o *options) { o.agent 
 func WithStart(t time.Time) Option { return func(o *options) { o.start = t } }
 
 // WithPayments lets a stand-in take the money of orders in tokens. It pays at once, unless [Service.Decline] says otherwise;
-// without this option an order that costs something is refused, as no rail is there.
+// without this option an order that costs something is refused, as no rail is there. Orders by card get a page that nobody
+// ever fills in.
 func WithPayments() Option { return func(o *options) { o.rail = railtest.New() } }
 
 // Service is a running service. It is safe for concurrent use.

@@ -12,11 +12,12 @@ var webhookColumns = []column{
 
 func (a *app) webhooksCommand() *cobra.Command {
 	deliveries := a.listCommand("deliveries ID", "List what was sent, or shall be", "deliveries", []column{
-		{"ID", "id"}, {"EVENT", "eventId"}, {"TYPE", "type"}, {"STATUS", "status"}, {"ATTEMPTS", "attempts"}, {"NEXT", "nextAttemptAt"}, {"CREATED", "createdAt"},
+		{"ID", "id"}, {"EVENT", "eventId"}, {"TYPE", "type"}, {"STATUS", "status"}, {"ATTEMPTS", "attempts"}, {"ANSWER", "lastStatus"},
+		{"ERROR", "lastError"}, {"NEXT", "nextAttemptAt"}, {"CREATED", "createdAt"},
 	}, func(args []string) string { return segments("webhooks", args[0], "deliveries") }, "status", "status")
 	return group("webhooks", "Addresses that events are sent to", "",
 		a.webhooksCreate(),
-		a.listCommand("list", "List your webhooks", "webhooks", webhookColumns, func([]string) string { return "/webhooks" }),
+		a.listCommand("list", "List your webhooks", "webhooks", webhookColumns, func([]string) string { return "/webhooks" }, "status", "status"),
 		command("get ID", "Show a webhook", func(cmd *cobra.Command, args []string) error {
 			return a.get(cmd.Context(), segments("webhooks", args[0]), nil)
 		}),
