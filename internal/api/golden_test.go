@@ -43,7 +43,7 @@ type names struct {
 	count map[string]int
 }
 
-var volatile = regexp.MustCompile(`0x[0-9a-f]{64}|0x[0-9a-fA-F]{40}|req_[0-9a-z]+|\b[1-9][0-9]{60,77}\b|[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|sandbox:eyJ[\w.-]+|eyJ[\w+/=.-]{20,}`)
+var volatile = regexp.MustCompile(`0x[0-9a-f]{64}|0x[0-9a-fA-F]{40}|req_[0-9a-z]+|\b[1-9][0-9]{60,77}\b|[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|sandbox:eyJ[\w.-]+|whsec_[\w-]{43}|eyJ[\w+/=.-]{20,}`)
 
 func (r *names) name(text string) string {
 	return volatile.ReplaceAllStringFunc(text, func(v string) string {
@@ -61,6 +61,8 @@ func (r *names) name(text string) string {
 			kind = "address"
 		case strings.HasPrefix(v, "req_"):
 			kind = "reqid"
+		case strings.HasPrefix(v, "whsec_"):
+			kind = "secret"
 		case strings.HasPrefix(v, "sandbox:"):
 			kind = "apikey"
 		case strings.HasPrefix(v, "eyJ"):
@@ -122,6 +124,8 @@ func TestGolden(t *testing.T) {
 		r := &recorder{s: s, names: map[string]*names{}, files: files}
 		record(r, version)
 		recordMoney(t, version, files)
+		recordWork(t, version, files)
+		recordEvents(t, version, files)
 	}
 	dir := filepath.Join("..", "..", "testdata", "wire")
 	for key, exchanges := range files {

@@ -69,6 +69,9 @@ func TestAnswersFitTheDocument(t *testing.T) {
 				}
 				continue
 			}
+			if e.Response.Body == nil {
+				continue // no JSON
+			}
 			content, _ := response["content"].(map[string]any)
 			media, _ := content["application/json"].(map[string]any)
 			for _, fault := range doc.check(media["schema"], decodeAny(t, e.Response.Body), op+" "+e.Response.Line) {
@@ -178,17 +181,17 @@ func (d openAPI) check(schema, v any, path string) (faults []string) {
 	}
 	for _, several := range []string{"oneOf", "anyOf"} {
 		if of, ok := s[several].([]any); ok {
-			var first []string
+			var nearest []string
 			for _, one := range of {
 				f := d.check(one, v, path)
 				if len(f) == 0 {
 					return nil
 				}
-				if first == nil {
-					first = f
+				if nearest == nil || len(f) < len(nearest) {
+					nearest = f
 				}
 			}
-			return first
+			return nearest
 		}
 	}
 	if !hasType(s["type"], v) {

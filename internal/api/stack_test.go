@@ -18,8 +18,10 @@ import (
 	"github.com/tollhq/toll/internal/auth"
 	"github.com/tollhq/toll/internal/checkout"
 	"github.com/tollhq/toll/internal/checkout/railtest"
+	"github.com/tollhq/toll/internal/events"
 	"github.com/tollhq/toll/internal/facilitator"
 	"github.com/tollhq/toll/internal/ledger"
+	"github.com/tollhq/toll/internal/outbound"
 	"github.com/tollhq/toll/internal/seal"
 	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/internal/store/storetest"
@@ -133,10 +135,15 @@ func newStackWith(t testing.TB, st *store.Store, rails checkout.Rails) *stack {
 		Store: st, Ledger: s.ledger, Rails: rails, Clock: s.clock.now, Log: log, SignReference: s.auth.SignReference, OpenReference: s.auth.OpenReference,
 	})
 	s.fac = facilitator.New(facilitator.Deps{
-		Store: st, Ledger: s.ledger, Auth: s.auth, Checkout: desk, Environment: toll.Sandbox, Clock: s.clock.now, Log: log,
+		Store: st, Ledger: s.ledger, Auth: s.auth, Checkout: desk, Environment: toll.Sandbox, Clock: s.clock.now, Log: log, TopUpWait: time.Second,
+	})
+	happened := events.New(events.Config{
+		Store: st, Ledger: s.ledger, Settlement: s.fac.SettlementByTransaction, Permission: s.fac.Permission, Seal: ring.Seal, Open: ring.Open,
+		Outbound: outbound.Config{Loopback: true}, Clock: s.clock.now, Log: log,
 	})
 	s.built = api.Deps{
-		Store: st, Auth: s.auth, Facilitator: s.fac, Checkout: desk, Ledger: s.ledger, Seal: ring.Seal, Open: ring.Open, Environment: toll.Sandbox,
+		Events: happened,
+		Store:  st, Auth: s.auth, Facilitator: s.fac, Checkout: desk, Ledger: s.ledger, Seal: ring.Seal, Open: ring.Open, Environment: toll.Sandbox,
 		TestClock: &api.TestClock{Ahead: s.clock.offset, Advance: func(_ context.Context, d time.Duration) error { s.clock.advance(d); return nil }},
 		PublicURL: publicURL, Release: "1.1.0", Clock: s.clock.now, Log: log, Patience: time.Second, OrderWait: time.Second,
 	}
