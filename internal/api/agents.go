@@ -73,7 +73,10 @@ func (h *handler) registerAgent(c *call, in *toll.AgentInput, once once[*AgentRe
 		if err := store.InsertAgent(ctx, tx, &agent, sealed); err != nil {
 			return err
 		}
-		return once(tx, out)
+		if err := once(tx, out); err != nil {
+			return err
+		}
+		return h.tellAgent(ctx, tx, agent.ID, toll.EventAgentCreated)
 	})
 	if err != nil {
 		return nil, err
@@ -160,7 +163,10 @@ func (h *handler) registerAgentWithPlan(c *call, in *toll.AgentPlanInput, once o
 		if err := store.InsertAgent(ctx, tx, &r.Agent, sealed); err != nil {
 			return err
 		}
-		return once(tx, bothRegistered(agentID, planID))
+		if err := once(tx, bothRegistered(agentID, planID)); err != nil {
+			return err
+		}
+		return h.tellAgent(ctx, tx, agentID, toll.EventAgentCreated)
 	})
 	if err != nil {
 		return nil, err

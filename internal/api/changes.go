@@ -60,7 +60,7 @@ func (h *handler) acted(kind, id string, changed time.Time, message string, data
 
 // changeAgent runs a change of an agent of the caller in a transaction, while nobody else changes it. The change reports
 // whether it changed anything; only then the record is written.
-func (h *handler) changeAgent(c *call, change func(ctx context.Context, tx *store.Tx, a *toll.Agent) (bool, error)) (*toll.Agent, error) {
+func (h *handler) changeAgent(c *call, event toll.EventType, change func(ctx context.Context, tx *store.Tx, a *toll.Agent) (bool, error)) (*toll.Agent, error) {
 	id, err := toll.ParseAgentID(c.param("agentId"))
 	if err != nil {
 		return nil, err
@@ -84,7 +84,10 @@ func (h *handler) changeAgent(c *call, change func(ctx context.Context, tx *stor
 			return err
 		}
 		a.UpdatedAt = h.after(a.UpdatedAt)
-		return store.UpdateAgent(ctx, tx, a)
+		if err := store.UpdateAgent(ctx, tx, a); err != nil {
+			return err
+		}
+		return h.tellAgent(ctx, tx, a.ID, event)
 	})
 	// Also after an error: the commit may have happened.
 	h.Facilitator.ForgetAgent(id)
@@ -92,7 +95,7 @@ func (h *handler) changeAgent(c *call, change func(ctx context.Context, tx *stor
 }
 
 // changePlan is [handler.changeAgent] for a plan.
-func (h *handler) changePlan(c *call, change func(p *toll.Plan) (bool, error)) (*toll.Plan, error) {
+func (h *handler) changePlan(c *call, event toll.EventType, change func(p *toll.Plan) (bool, error)) (*toll.Plan, error) {
 	id, err := toll.ParsePlanID(c.param("planId"))
 	if err != nil {
 		return nil, err
@@ -116,7 +119,10 @@ func (h *handler) changePlan(c *call, change func(p *toll.Plan) (bool, error)) (
 			return err
 		}
 		p.UpdatedAt = h.after(p.UpdatedAt)
-		return store.UpdatePlan(ctx, tx, p)
+		if err := store.UpdatePlan(ctx, tx, p); err != nil {
+			return err
+		}
+		return h.tellPlan(ctx, tx, p, event)
 	})
 	h.Facilitator.ForgetPlan(id)
 	return plan, err
@@ -133,7 +139,7 @@ func (h *handler) after(t time.Time) time.Time {
 }
 
 func (h *handler) updateAgent(c *call, in *toll.AgentUpdate) (*toll.ActResult, error) {
-	agent, err := h.changeAgent(c, func(ctx context.Context, tx *store.Tx, a *toll.Agent) (bool, error) {
+	agent, err := h.changeAgent(c, toll.EventAgentUpdated, func(ctx context.Context, tx *store.Tx, a *toll.Agent) (bool, error) {
 		var stored *toll.Credentials
 		if in.ChangesCredentials() && a.API.HasCredentials {
 			var err error
@@ -201,7 +207,7 @@ func differ(a, b any) (bool, error) {
 }
 
 func (h *handler) updatePlan(c *call, in *toll.PlanUpdate) (*toll.ActResult, error) {
-	plan, err := h.changePlan(c, func(p *toll.Plan) (bool, error) {
+	plan, err := h.changePlan(c, toll.EventPlanUpdated, func(p *toll.Plan) (bool, error) {
 		updated, err := in.Apply(*p)
 		if err != nil {
 			return false, err
@@ -233,7 +239,7 @@ func (h *handler) setAgentListed(c *call) (*toll.ActResult, error) {
 		return nil, err
 	}
 	already := false
-	agent, err := h.changeAgent(c, func(_ context.Context, _ *store.Tx, a *toll.Agent) (bool, error) {
+	agent, err := h.changeAgent(c, listing(want, toll.EventAgentListed, toll.EventAgentUnlisted), func(_ context.Context, _ *store.Tx, a *toll.Agent) (bool, error) {
 		already = a.IsListed == want
 		a.IsListed = want
 		return !already, nil
@@ -250,7 +256,7 @@ func (h *handler) setPlanListed(c *call) (*toll.ActResult, error) {
 		return nil, err
 	}
 	already := false
-	plan, err := h.changePlan(c, func(p *toll.Plan) (bool, error) {
+	plan, err := h.changePlan(c, listing(want, toll.EventPlanListed, toll.EventPlanUnlisted), func(p *toll.Plan) (bool, error) {
 		already = p.IsListed == want
 		p.IsListed = want
 		return !already, nil
@@ -278,7 +284,7 @@ func (h *handler) attachPlan(c *call) (*toll.ActResult, error) {
 	if err != nil {
 		return nil, err
 	}
-	agent, err := h.changeAgent(c, func(ctx context.Context, tx *store.Tx, a *toll.Agent) (bool, error) {
+	agent, err := h.changeAgent(c, toll.EventAgentUpdated, func(ctx context.Context, tx *store.Tx, a *toll.Agent) (bool, error) {
 		if err := ownPlans(ctx, tx, c.caller.Address, []toll.PlanRef{{PlanID: planID}}); err != nil {
 			return false, err
 		}
@@ -302,7 +308,7 @@ func (h *handler) detachPlan(c *call) (*toll.ActResult, error) {
 	if err != nil {
 		return nil, err
 	}
-	agent, err := h.changeAgent(c, func(ctx context.Context, tx *store.Tx, a *toll.Agent) (bool, error) {
+	agent, err := h.changeAgent(c, toll.EventAgentUpdated, func(ctx context.Context, tx *store.Tx, a *toll.Agent) (bool, error) {
 		if _, err := planByID(ctx, tx, planID, toll.CodePlanNotFound); err != nil {
 			return false, err
 		}

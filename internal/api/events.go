@@ -1,6 +1,8 @@
 package api
 
 import (
+	"context"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -10,6 +12,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/events"
+	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/x402"
 )
 
@@ -150,4 +153,34 @@ func (h *handler) followEvents(c *call) error {
 			}
 		}
 	}
+}
+
+// tellAgent writes the event of an agent, as the last thing of its transaction.
+func (h *handler) tellAgent(ctx context.Context, tx *store.Tx, id toll.AgentID, t toll.EventType) error {
+	a, err := store.AgentByID(ctx, tx, id) // with its plans as they are now
+	if err != nil {
+		return err
+	}
+	return tell(ctx, tx, a.Owner, t, "agent", string(id), a, a.UpdatedAt)
+}
+
+// tellPlan is tellAgent for a plan.
+func (h *handler) tellPlan(ctx context.Context, tx *store.Tx, p *toll.Plan, t toll.EventType) error {
+	return tell(ctx, tx, p.Owner, t, "plan", string(p.ID), p, p.UpdatedAt)
+}
+
+func tell(ctx context.Context, tx *store.Tx, owner toll.Address, t toll.EventType, kind, id string, record any, at time.Time) error {
+	data, err := x402.Encode(record)
+	if err != nil {
+		return err
+	}
+	return store.InsertEvent(ctx, tx, store.NewEvent{Principal: owner, Type: t, Kind: kind, ID: id, Data: json.RawMessage(data), At: at})
+}
+
+// listing chooses the event of a listing state.
+func listing(want bool, listed, unlisted toll.EventType) toll.EventType {
+	if want {
+		return listed
+	}
+	return unlisted
 }

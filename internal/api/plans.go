@@ -99,7 +99,10 @@ func (h *handler) onceByNonce(c *call, op string, plan *toll.Plan, nonce *toll.U
 		if err := h.room(ctx, tx, store.KindPlan, c.caller.Address, 0); err != nil {
 			return err
 		}
-		return also(tx)
+		if err := also(tx); err != nil {
+			return err
+		}
+		return h.tellPlan(ctx, tx, plan, toll.EventPlanCreated)
 	})
 	if nonce == nil || !store.IsUnique(err) {
 		return nil, err

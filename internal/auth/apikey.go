@@ -133,10 +133,15 @@ func (a *Auth) CreateKey(
 	k := a.record(&row)
 	k.Key = p.Prefix + ":" + jwt
 	err = a.store.Tx(ctx, func(tx *store.Tx) error {
-		if err := store.InsertAPIKey(ctx, tx, row); err != nil || also == nil {
+		if err := store.InsertAPIKey(ctx, tx, row); err != nil {
 			return err
 		}
-		return also(tx, k)
+		if also != nil {
+			if err := also(tx, k); err != nil {
+				return err
+			}
+		}
+		return a.tell(ctx, tx, toll.EventAPIKeyCreated, &row, now)
 	})
 	if err != nil {
 		return toll.APIKey{}, err
@@ -232,7 +237,17 @@ func (a *Auth) RevokeKey(ctx context.Context, owner toll.Address, id toll.Hash) 
 		if err == nil && !first {
 			return toll.NewError(toll.CodeKeyAlreadyRevoked).WithDetails("id %s", id)
 		}
-		return err
+		if err != nil {
+			return err
+		}
+		return a.tell(ctx, tx, toll.EventAPIKeyRevoked, row, row.RevokedAt)
+	})
+}
+
+// tell writes the event of a key, as the last thing of the transaction.
+func (a *Auth) tell(ctx context.Context, tx *store.Tx, t toll.EventType, row *store.APIKey, at time.Time) error {
+	return store.InsertEvent(ctx, tx, store.NewEvent{
+		Principal: row.Address, Type: t, Kind: "api_key", ID: row.ID.String(), Data: a.record(row), At: at,
 	})
 }
 

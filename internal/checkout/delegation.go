@@ -53,10 +53,15 @@ func (c *Checkout) CreateDelegation(
 		out.DelegationToken = &text
 	}
 	err = c.store.Tx(ctx, func(tx *store.Tx) error {
-		if err := store.InsertDelegation(ctx, tx, d); err != nil || also == nil {
+		if err := store.InsertDelegation(ctx, tx, d); err != nil {
 			return err
 		}
-		return also(tx, out)
+		if also != nil {
+			if err := also(tx, out); err != nil {
+				return err
+			}
+		}
+		return store.InsertEvent(ctx, tx, c.delegationEvent(d, toll.EventDelegationCreated, d.CreatedAt))
 	})
 	if err != nil {
 		return nil, fault(err)
@@ -442,7 +447,10 @@ func (c *Checkout) RevokeDelegation(ctx context.Context, owner toll.Address, id 
 			return err
 		}
 		d.RevokedAt, d.Revoking = c.now(), true
-		return store.UpdateDelegation(ctx, tx, d)
+		if err := store.UpdateDelegation(ctx, tx, d); err != nil {
+			return err
+		}
+		return store.InsertEvent(ctx, tx, c.delegationEvent(d, toll.EventDelegationRevoked, d.RevokedAt))
 	})
 	c.at("revoked")
 	if err == nil && d.Revoking {
@@ -465,7 +473,11 @@ func (c *Checkout) revokePermissions(ctx context.Context, d *store.Delegation) e
 			return err
 		}
 		for _, p := range list {
-			err := c.ledger.RevokePermission(ctx, p.Plan, p.Subscriber, p.Hash, d.RevokedAt)
+			err := c.ledger.RevokePermissionWith(ctx, p.Plan, p.Subscriber, p.Hash, d.RevokedAt, func(tx *store.Tx) error {
+				return store.InsertEvent(ctx, tx, store.NewEvent{
+					Principal: p.Subscriber, Type: toll.EventPermissionRevoked, Kind: "permission", ID: p.Hash.String(), At: d.RevokedAt,
+				})
+			})
 			if err != nil && !ledger.IsRefused(err, ledger.PermissionRevoked) {
 				return err
 			}

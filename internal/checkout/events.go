@@ -1,9 +1,46 @@
 package checkout
 
 import (
+	"context"
+	"time"
+
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/store"
 )
 
 // DelegationRecord returns a delegation as it is read.
 func (c *Checkout) DelegationRecord(d *store.Delegation) *toll.Delegation { return c.record(d) }
+
+// orderEvents are those of an order, for its subscriber and the owner of its plan. Events are the last thing that a
+// transaction writes.
+func orderEvents(o *store.Order, owner toll.Address, types ...toll.EventType) []store.NewEvent {
+	var out []store.NewEvent
+	for _, t := range types {
+		e := store.NewEvent{Principal: o.Subscriber, Type: t, Kind: "order", ID: o.ID, Data: rendered(o), At: o.UpdatedAt}
+		out = append(out, e)
+		if owner != o.Subscriber {
+			e.Principal = owner
+			out = append(out, e)
+		}
+	}
+	return out
+}
+
+func (c *Checkout) delegationEvent(d *store.Delegation, t toll.EventType, at time.Time) store.NewEvent {
+	return store.NewEvent{Principal: d.Owner, Type: t, Kind: "delegation", ID: d.ID, Data: c.record(d), At: at}
+}
+
+// usedUp reports whether a delegation was used up by the payment that was just counted: nothing is left, and no order under
+// way could give something back.
+func usedUp(d *store.Delegation) bool {
+	return d.Reserved == 0 && (d.Spent >= d.Limit || d.MaxTransactions > 0 && d.Transactions >= d.MaxTransactions)
+}
+
+// ownerOf returns the owner of a plan, inside a transaction.
+func ownerOf(ctx context.Context, tx *store.Tx, id toll.PlanID) (toll.Address, error) {
+	plan, err := store.PlanByID(ctx, tx, id)
+	if err != nil {
+		return toll.Address{}, err
+	}
+	return plan.Owner, nil
+}

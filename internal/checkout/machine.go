@@ -108,7 +108,7 @@ func (c *Checkout) pursue(o *store.Order) (err error) {
 			return nil
 		}
 		// An answer that got lost is asked for again at once; a rail that cannot be used is not.
-		if e, ok := errors.AsType[*toll.Error](err); ok && e.HTTPStatus() == 503 || try == 2 {
+		if unusable(err) != nil || try == 2 {
 			return errors.Join(err, c.note(o, &p, err))
 		}
 		select {
@@ -117,6 +117,14 @@ func (c *Checkout) pursue(o *store.Order) (err error) {
 			return c.work.Err()
 		}
 	}
+}
+
+// unusable returns the error of a rail, or of the database, that cannot be used now; nil for another error.
+func unusable(err error) *toll.Error {
+	if e, ok := errors.AsType[*toll.Error](err); ok && e.HTTPStatus() == 503 {
+		return e
+	}
+	return nil
 }
 
 func (c *Checkout) pay(plan *toll.Plan, o *store.Order) (Payment, error) {
@@ -193,8 +201,12 @@ func (c *Checkout) confirm(ctx context.Context, plan *toll.Plan, o *store.Order,
 		if next.TxHash = p.TxHash; next.TxHash == "" {
 			next.TxHash = m.Transaction.String()
 		}
-		if err := store.UpdateOrder(ctx, tx, next); err != nil || next.DelegationID == "" {
+		if err := store.UpdateOrder(ctx, tx, next); err != nil {
 			return err
+		}
+		events := orderEvents(next, plan.Owner, toll.EventOrderPaid)
+		if next.DelegationID == "" {
+			return store.InsertEvent(ctx, tx, events...)
 		}
 		d, err := store.DelegationForUpdate(ctx, tx, next.DelegationID)
 		if err != nil {
@@ -210,7 +222,13 @@ func (c *Checkout) confirm(ctx context.Context, plan *toll.Plan, o *store.Order,
 		if err := store.UpdateDelegation(ctx, tx, d); err != nil {
 			return err
 		}
-		return store.UpdateDelegationTransaction(ctx, tx, d.ID, o.ID, toll.TransactionSucceeded, p.providerID(), "")
+		if err := store.UpdateDelegationTransaction(ctx, tx, d.ID, o.ID, toll.TransactionSucceeded, p.providerID(), ""); err != nil {
+			return err
+		}
+		if usedUp(d) {
+			events = append(events, c.delegationEvent(d, toll.EventDelegationExhausted, now))
+		}
+		return store.InsertEvent(ctx, tx, events...)
 	})
 	if err != nil {
 		c.log.Error("a paid order has no credits yet", "order", o.ID, "err", err)
@@ -270,7 +288,14 @@ func (c *Checkout) fail(ctx context.Context, o *store.Order, p *Payment) error {
 				return err
 			}
 		}
-		return store.UpdateOrder(ctx, tx, next)
+		if err := store.UpdateOrder(ctx, tx, next); err != nil {
+			return err
+		}
+		owner, err := ownerOf(ctx, tx, o.Plan)
+		if err != nil {
+			return err
+		}
+		return store.InsertEvent(ctx, tx, orderEvents(next, owner, toll.EventOrderFailed)...)
 	})
 }
 
@@ -291,6 +316,10 @@ func (c *Checkout) note(o *store.Order, p *Payment, cause error) error {
 		case toll.OrderSigned, toll.OrderSent, toll.OrderIncluded:
 			next.Status = p.Status
 			pause = 2 * time.Second
+		}
+		next.FailureCode = ""
+		if e := unusable(cause); e != nil {
+			next.FailureCode = e.Code
 		}
 		if p.TxHash != "" {
 			next.TxHash = p.TxHash
@@ -334,23 +363,22 @@ func (c *Checkout) await(ctx context.Context, o *store.Order, wait time.Duration
 		var done <-chan struct{}
 		poll := pollEvery
 		r := c.runOf(o.ID)
-		if r == nil && !c.now().Before(o.TryAt) {
-			if r, err = c.claim(ctx, o); err != nil {
+		if r == nil {
+			if r, err = c.goOn(ctx, o); err != nil {
 				return o, fault(err)
 			}
 		}
-		if r != nil {
+		switch {
+		case r != nil:
 			done, poll = r.done, 10*pollEvery // another process may be faster than this one
+		case o.FailureCode != "":
+			e := toll.NewError(o.FailureCode)
+			e.RetryAfterSecs = max(int(o.TryAt.Sub(c.now())/time.Second), 1)
+			return o, e
 		}
 		select {
 		case <-done:
-			if e, ok := errors.AsType[*toll.Error](r.err); ok && e.HTTPStatus() == 503 {
-				if now, err := store.OrderOfAccount(context.WithoutCancel(ctx), c.store, o.Account, o.ID); err == nil && !now.Open {
-					return now, nil
-				}
-				return o, e
-			}
-			if r.err != nil {
+			if r.err != nil && unusable(r.err) == nil {
 				pause(ctx, pollEvery)
 			}
 		case <-time.After(poll):
@@ -366,6 +394,17 @@ func pause(ctx context.Context, d time.Duration) {
 	case <-time.After(d):
 	case <-ctx.Done():
 	}
+}
+
+// goOn has an order that somebody waits for go on when it is due; one whose rail was away need not wait as long as nobody
+// asks. It returns nil when there is nothing to do.
+func (c *Checkout) goOn(ctx context.Context, o *store.Order) (*run, error) {
+	now := c.now()
+	asked := o.FailureCode != "" && !now.Before(o.UpdatedAt.Add(time.Second))
+	if !asked && now.Before(o.TryAt) {
+		return nil, nil
+	}
+	return c.claim(ctx, o)
 }
 
 // claim goes on with an order that is due, unless another process has just begun to; then it returns nil.
@@ -393,13 +432,18 @@ func (c *Checkout) Reconcile(ctx context.Context) (int, error) {
 		return 0, fault(err)
 	}
 	var mu sync.Mutex
-	var errs []error
+	var errs, failed []error
 	n := 0
 	var wg sync.WaitGroup
 	slots := make(chan struct{}, driveAtOnce)
 	for _, o := range due {
 		if c.rails.byName(o.Rail) == nil {
-			continue // until an operator configures it again
+			// Until an operator configures it again, the order must not stand before others.
+			errs = append(errs, c.store.Tx(ctx, func(tx *store.Tx) error {
+				_, err := store.ClaimOrder(ctx, tx, o, c.now().Add(time.Minute))
+				return err
+			}))
+			continue
 		}
 		slots <- struct{}{}
 		wg.Go(func() {
@@ -416,10 +460,9 @@ func (c *Checkout) Reconcile(ctx context.Context) (int, error) {
 			if r != nil {
 				n++
 			}
-			errs = append(errs, err)
+			failed = append(failed, err)
 		})
 	}
 	wg.Wait()
-	errs = append(errs, c.finishRevocations(ctx))
-	return n, fault(errors.Join(errs...))
+	return n, fault(errors.Join(append(append(errs, failed...), c.finishRevocations(ctx))...))
 }

@@ -117,11 +117,16 @@ func (c *Checkout) orderFree(
 			return err
 		}
 		o.TxHash = m.Transaction.String()
-		if err := store.InsertOrder(ctx, tx, o); err != nil || also == nil {
+		if err := store.InsertOrder(ctx, tx, o); err != nil {
 			return err
 		}
-		// The balance is read after the commit; the credits are known now.
-		return also(tx, rendered(o))
+		if also != nil {
+			// The balance is read after the commit; the credits are known now.
+			if err := also(tx, rendered(o)); err != nil {
+				return err
+			}
+		}
+		return store.InsertEvent(ctx, tx, orderEvents(o, plan.Owner, toll.EventOrderCreated, toll.EventOrderPaid)...)
 	})
 	if ledger.IsRefused(err, ledger.NotFirst) {
 		return nil, toll.NewError(toll.CodeTrialUsed).WithDetails("planId %s", plan.ID)

@@ -194,7 +194,15 @@ func (c *Checkout) RemovePaymentMethod(ctx context.Context, caller Owner, id str
 		if err := store.PutPaymentMethod(ctx, tx, m); err != nil {
 			return err
 		}
-		return store.RevokeDelegationsOf(ctx, tx, caller.Address, id, m.RevokedAt)
+		revoked, err := store.RevokeDelegationsOf(ctx, tx, caller.Address, id, m.RevokedAt)
+		if err != nil {
+			return err
+		}
+		events := make([]store.NewEvent, len(revoked))
+		for i, d := range revoked {
+			events[i] = c.delegationEvent(d, toll.EventDelegationRevoked, m.RevokedAt)
+		}
+		return store.InsertEvent(ctx, tx, events...)
 	})
 	if err != nil {
 		return fault(err)

@@ -126,10 +126,12 @@ func (c *Checkout) place(ctx context.Context, in *intent) (*store.Order, error) 
 		}
 		found = o
 		c.at("placing")
-		if in.also == nil {
-			return nil
+		if in.also != nil {
+			if err := in.also(tx, rendered(o)); err != nil {
+				return err
+			}
 		}
-		return in.also(tx, rendered(o))
+		return store.InsertEvent(ctx, tx, orderEvents(o, plan.Owner, toll.EventOrderCreated)...)
 	})
 	if errors.Is(err, errEnough) {
 		return nil, nil

@@ -139,7 +139,7 @@ func (e *Events) event(ctx context.Context, s *store.Event) (*toll.Event, error)
 		ID: s.ID, Type: s.Type, Sequence: s.Sequence, Object: toll.EventObject{Kind: s.Kind, ID: s.Object, Sequence: s.ObjectSequence},
 		Data: []byte(s.Data), CreatedAt: toll.At(s.CreatedAt),
 	}
-	if s.Entry == 0 {
+	if s.Data != "" {
 		return ev, nil
 	}
 	data, err := e.derivedData(ctx, s)
@@ -152,13 +152,13 @@ func (e *Events) event(ctx context.Context, s *store.Event) (*toll.Event, error)
 
 func (e *Events) derivedData(ctx context.Context, s *store.Event) (any, error) {
 	switch s.Type {
-	case toll.EventSettlementSettled:
+	case toll.EventSettlementSettled: // its object is the transaction
 		tx, err := toll.ParseHash(s.Object)
 		if err != nil {
 			return nil, err
 		}
 		return e.cfg.Settlement(ctx, s.Principal, tx)
-	case toll.EventPermissionExhausted:
+	case toll.EventPermissionExhausted, toll.EventPermissionRevoked:
 		hash, err := toll.ParseHash(s.Object)
 		if err != nil {
 			return nil, err

@@ -184,6 +184,15 @@ func (l *Ledger) RevokePermission(ctx context.Context, plan toll.PlanID, subscri
 	return err
 }
 
+// RevokePermissionWith is RevokePermission with more writes in the same transaction, under the lock of the account.
+func (l *Ledger) RevokePermissionWith(
+	ctx context.Context, plan toll.PlanID, subscriber toll.Address, hash toll.Hash, at time.Time, also func(tx *store.Tx) error,
+) error {
+	op := revoke{plan, subscriber, hash, at.Truncate(time.Microsecond)}
+	_, err := alone(ctx, l, op, func(tx *store.Tx, _ revoked) error { return also(tx) }, nil)
+	return err
+}
+
 // Touch writes what time has done to an account: lapsed holds and ended lots.
 func (l *Ledger) Touch(ctx context.Context, account AccountID) error {
 	_, err := do[any](ctx, l, touch{account})

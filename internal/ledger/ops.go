@@ -69,7 +69,8 @@ func (o mint) apply(s *state, _ bool) (any, error) {
 		a.Orders++
 	}
 	a.nextLotEnd = min(a.nextLotEnd, l.endsAt)
-	return Minted{Transaction: e.Commitment, Balance: a.Balance, seq: e.Seq}, s.endLots()
+	err := s.endLots() // ended lots that holds kept lose what the new one can stand in for
+	return Minted{Transaction: e.Commitment, Balance: a.Balance, seq: e.Seq}, err
 }
 
 type hold struct {
@@ -379,13 +380,18 @@ func (o revoke) apply(s *state, retried bool) (any, error) {
 	}
 	if !p.RevokedAt.IsZero() {
 		if retried && p.RevokedAt.Equal(o.at) {
-			return nil, nil
+			return revoked{replayed: true}, nil
 		}
 		return nil, refuse(PermissionRevoked)
 	}
 	p.RevokedAt = o.at
 	p.changed = true
-	return nil, nil
+	return revoked{}, nil
+}
+
+// revoked is the answer to a revocation.
+type revoked struct {
+	replayed bool // an earlier attempt was committed
 }
 
 // reverse takes the lot of an order back, as its payment was reversed. What open holds need follows when they end.

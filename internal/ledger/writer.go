@@ -405,6 +405,11 @@ func alone[T any](
 }
 
 func wasReplayed(answer any) bool {
-	m, ok := answer.(Minted)
-	return ok && m.Replayed
+	switch a := answer.(type) { // other operations are known by what is recorded
+	case Minted:
+		return a.Replayed
+	case revoked:
+		return a.replayed
+	}
+	return false
 }

@@ -120,11 +120,11 @@ func DelegationsOfOwner(ctx context.Context, q Querier, owner toll.Address, usab
 	return Select(ctx, q, l, p, scanDelegation)
 }
 
-// RevokeDelegationsOf revokes the delegations that pay with a payment method.
-func RevokeDelegationsOf(ctx context.Context, tx *Tx, owner toll.Address, method string, at time.Time) error {
-	_, err := tx.Exec(ctx, `UPDATE delegations SET revoked_at = $3, revoking = TRUE
-		WHERE owner = $1 AND payment_method_id = $2 AND revoked_at = 0`, owner.Lower(), method, Micros(at))
-	return err
+// RevokeDelegationsOf revokes the delegations that pay with a payment method, and returns them.
+func RevokeDelegationsOf(ctx context.Context, tx *Tx, owner toll.Address, method string, at time.Time) ([]*Delegation, error) {
+	rows, err := tx.Query(ctx, `UPDATE delegations SET revoked_at = $3, revoking = TRUE
+		WHERE owner = $1 AND payment_method_id = $2 AND revoked_at = 0 RETURNING `+delegationColumns, owner.Lower(), method, Micros(at))
+	return scanAll(rows, err, scanDelegation)
 }
 
 // RevokingDelegations returns revoked delegations whose permissions may still have to be revoked, at most limit.

@@ -19,7 +19,7 @@ type NewEvent struct {
 	Principal toll.Address
 	Type      toll.EventType
 	Kind, ID  string // of the object
-	Data      any    // the record as it is read; a json.RawMessage is taken as it is
+	Data      any    // the record as it is read; a json.RawMessage is taken as it is; nil: of a permission, read with the event
 	At        time.Time
 }
 
@@ -59,6 +59,9 @@ func InsertEvent(ctx context.Context, tx *Tx, events ...NewEvent) error {
 }
 
 func encodeData(v any) (string, error) {
+	if v == nil {
+		return "", nil
+	}
 	if raw, ok := v.(json.RawMessage); ok {
 		return string(raw), nil
 	}

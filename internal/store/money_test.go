@@ -101,7 +101,10 @@ func TestDelegations(t *testing.T) {
 				t.Errorf("%s, want %s", got, status)
 			}
 		}
-		write(t, st, func(tx *store.Tx) error { return store.RevokeDelegationsOf(ctx, tx, bob, bob.Lower(), noon) })
+		write(t, st, func(tx *store.Tx) error {
+			_, err := store.RevokeDelegationsOf(ctx, tx, bob, bob.Lower(), noon)
+			return err
+		})
 		left := must[[]*store.Delegation](t)(store.RevokingDelegations(ctx, st, 9))
 		if len(left) != 1 || left[0].Status(noon) != toll.StatusRevoked || list(&store.Usable{At: noon, Key: key}) != 0 {
 			t.Fatalf("%+v", left)
