@@ -191,30 +191,29 @@ func TestT174_BadAccessTokens(t *testing.T) {
 
 // Calls without an API key or with a poor one write nothing, whatever they ask for.
 func TestT175_UnpaidFlood(t *testing.T) {
-	each(t, func(t *testing.T, s *stack) {
-		plan := s.plan(s.b1, freePlan)
-		call := s.limited(api.Limits{})
-		before := s.rows()
-		for i := range 40 {
-			for _, c := range []struct{ method, path, body string }{
-				{"POST", "/protocol/plans/" + plan + "/order", ""}, {"POST", "/protocol/plans", freePlan}, {"POST", "/x402/permissions", `{"planId":"` + plan + `"}`},
-				{"POST", "/x402/verify", paymentBody(plan, "aaaa.bbbb.cccc", "")}, {"POST", "/x402/settle", paymentBody(plan, "aaaa.bbbb.cccc", "")},
-				{"POST", "/api-keys", "{}"}, {"POST", "/delegation/create", "{}"}, {"GET", "/protocol/plans/" + plan, ""}, {"GET", "/protocol/plans/" + plan + "/balance/" + s.s1.address.String(), ""},
-			} {
-				who := actor{}
-				if i%2 == 0 {
-					who.key = "sandbox:e30.e30." + strconv.Itoa(i)
-				}
-				a := call("198.51.100.1:1", who, c.method, base+c.path, c.body, "Idempotency-Key", strconv.Itoa(i))
-				if c.method == "POST" && a.status != 401 {
-					t.Fatalf("%s: %d %s", c.path, a.status, a.body)
-				}
+	s := newStack(t)
+	plan := s.plan(s.b1, freePlan)
+	call := s.limited(api.Limits{})
+	before := s.rows()
+	for i := range 40 {
+		for _, c := range []struct{ method, path, body string }{
+			{"POST", "/protocol/plans/" + plan + "/order", ""}, {"POST", "/protocol/plans", freePlan}, {"POST", "/x402/permissions", `{"planId":"` + plan + `"}`},
+			{"POST", "/x402/verify", paymentBody(plan, "aaaa.bbbb.cccc", "")}, {"POST", "/x402/settle", paymentBody(plan, "aaaa.bbbb.cccc", "")},
+			{"POST", "/api-keys", "{}"}, {"POST", "/delegation/create", "{}"}, {"GET", "/protocol/plans/" + plan, ""}, {"GET", "/protocol/plans/" + plan + "/balance/" + s.s1.address.String(), ""},
+		} {
+			who := actor{}
+			if i%2 == 0 {
+				who.key = "sandbox:e30.e30." + strconv.Itoa(i)
+			}
+			a := call("198.51.100.1:1", who, c.method, base+c.path, c.body, "Idempotency-Key", strconv.Itoa(i))
+			if c.method == "POST" && a.status != 401 {
+				t.Fatalf("%s: %d %s", c.path, a.status, a.body)
 			}
 		}
-		if after := s.rows(); after != before {
-			t.Errorf("rows before\n%s\nafter\n%s", before, after)
-		}
-	})
+	}
+	if after := s.rows(); after != before {
+		t.Errorf("rows before\n%s\nafter\n%s", before, after)
+	}
 }
 
 // One source gets a free plan only as fast as its key allows, so what it makes grow is bounded by the operator.

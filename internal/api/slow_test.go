@@ -85,7 +85,7 @@ func TestT173_SlowClients(t *testing.T) {
 	time.Sleep(300 * time.Millisecond) // until all are there
 	crowded := paidTimes(t, s, address)
 	wait.Wait()
-	if p := func(d []time.Duration) time.Duration { return d[len(d)*99/100] }; p(crowded) > 2*p(alone)+100*time.Millisecond {
+	if p := func(d []time.Duration) time.Duration { return d[len(d)*99/100] }; p(crowded) > 2*p(alone)+300*time.Millisecond {
 		t.Errorf("99 of 100 calls took %v at most, alone %v", p(crowded), p(alone))
 	}
 }
