@@ -86,10 +86,12 @@ func (f *Facilitator) CreatePermission(
 	} else {
 		out = f.accessToken(&p, req, jws)
 		err = f.ledger.CreatePermissionWith(ctx, p, func(tx *store.Tx) error {
-			if also == nil {
-				return nil
+			if also != nil {
+				if err := also(tx, out); err != nil {
+					return err
+				}
 			}
-			return also(tx, out)
+			return f.tell(ctx, tx, toll.EventPermissionCreated, &p, p.CreatedAt)
 		})
 	}
 	if err != nil {
@@ -150,12 +152,25 @@ func (f *Facilitator) createWithDelegation(
 			Code:    toll.CodeDeprecatedForm,
 			Message: "A delegation that is made inside delegationConfig is deprecated: create it with POST /delegation/create and send its delegationId.",
 		}}
-		if also == nil {
-			return nil
+		if also != nil {
+			if err := also(tx, out); err != nil {
+				return err
+			}
 		}
-		return also(tx, out)
+		return f.tell(ctx, tx, toll.EventPermissionCreated, &created, created.CreatedAt)
 	})
 	return out, err
+}
+
+// tell writes the event of a permission, as the last thing of a transaction.
+func (f *Facilitator) tell(ctx context.Context, tx *store.Tx, t toll.EventType, p *ledger.Permission, at time.Time) error {
+	data, err := x402.Encode(f.record(p, nil))
+	if err != nil {
+		return err
+	}
+	return store.InsertEvent(ctx, tx, store.NewEvent{
+		Principal: p.Subscriber, Type: t, Kind: "permission", ID: p.Hash.String(), Data: json.RawMessage(data), At: at,
+	})
 }
 
 func (f *Facilitator) accessToken(p *ledger.Permission, req *PermissionRequest, jws string) *toll.AccessToken {
@@ -284,7 +299,12 @@ func (f *Facilitator) RevokePermission(ctx context.Context, caller toll.Address,
 	if err != nil {
 		return err
 	}
-	err = f.ledger.RevokePermission(ctx, p.Plan, p.Subscriber, hash, f.clock().UTC().Truncate(time.Microsecond))
+	at := f.clock().UTC().Truncate(time.Microsecond)
+	err = f.ledger.RevokePermissionWith(ctx, p.Plan, p.Subscriber, hash, at, func(tx *store.Tx) error {
+		ended := *p
+		ended.RevokedAt = at
+		return f.tell(ctx, tx, toll.EventPermissionRevoked, &ended, at)
+	})
 	switch {
 	case ledger.IsRefused(err, ledger.PermissionRevoked):
 		return toll.NewError(toll.CodePermissionAlreadyRevoked)
