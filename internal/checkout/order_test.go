@@ -488,6 +488,31 @@ func TestFiat(t *testing.T) {
 	})
 }
 
+// Orders whose rail was taken away do not stand before others, and go on when it is back.
+func TestOrderWithoutItsRail(t *testing.T) {
+	eachRail(t, func(s *shop) {
+		p := s.plan(usdc(100))
+		s.rail.Behave(railtest.Behaviour{Hang: true})
+		l := s.ledgers[len(s.ledgers)-1]
+		going := s.start(s.store, l)
+		_, err := going.Order(s.ctx, checkout.OrderRequest{Caller: holder, Plan: p, Wait: 20 * time.Millisecond}, nil)
+		s.must(err)
+		s.must(going.Close(s.ctx))
+		s.rail.Behave(railtest.Behaviour{})
+		s.now.Add(time.Minute.Microseconds())
+		bare := checkout.New(checkout.Deps{Store: s.store, Ledger: l, Clock: s.clock})
+		if n, err := bare.Reconcile(s.ctx); n != 0 || err != nil {
+			s.Fatal(n, err)
+		}
+		if due, err := store.DueOrders(s.ctx, s.store, s.clock(), 9); err != nil || len(due) != 0 {
+			s.Fatal(due, err)
+		}
+		s.must(bare.Close(s.ctx))
+		s.settleDown(0)
+		s.charges(1)
+	})
+}
+
 // Who waits for an order does not keep a service from ending.
 func TestStopWaiting(t *testing.T) {
 	eachRail(t, func(s *shop) {

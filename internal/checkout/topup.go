@@ -36,6 +36,12 @@ func (t *TopUp) lacks(a *ledger.Account, now time.Time) bool {
 	return a.Seq == 0 || a.Available() < t.Needed
 }
 
+// buyable reports whether an order would bring something for money: more of a free plan comes only by asking for it.
+func (t *TopUp) buyable() bool {
+	p := t.Plan
+	return p.IsPayAsYouGo() || !p.Price.IsFree() && (p.IsTime() || p.Credits.Amount > 0)
+}
+
 // TopUp buys the plan once through the delegation, or waits for an order of the account that is under way, or finds that
 // nothing is missing any more. orderTx is the transaction of the order, "" when none was made. Afterwards the ledger decides.
 //
@@ -44,11 +50,14 @@ func (t *TopUp) lacks(a *ledger.Account, now time.Time) bool {
 // [toll.CodeUnsupportedScheme], [toll.CodePaymentMethodUnusable], [toll.CodePaymentMethodRevoked],
 // [toll.CodePaymentMethodNotAllowed], [toll.CodeOrderLimit], [toll.CodePermissionUnknown], [toll.CodePermissionRevoked],
 // [toll.CodePermissionExpired], [toll.CodePlanUnlisted], [toll.CodePlanSoldOut], [toll.CodeTrialUsed],
-// [toll.CodeCreditsOverflow]; [toll.CodeTopUpRefused] with the code of the rail in its details; the 503 of a rail that cannot
+// [toll.CodeCreditsOverflow]; [toll.CodeInsufficientCredits] for a free plan; [toll.CodeTopUpRefused] with the code of the rail in its details; the 503 of a rail that cannot
 // be used, [toll.CodeCardOff]; and [toll.CodeSettlementPending], with params.transaction, while the order is not decided.
 func (c *Checkout) TopUp(ctx context.Context, t *TopUp) (orderTx string, err error) {
 	if t.DelegationID == "" {
 		return "", toll.NewError(toll.CodeDelegationNotFound)
+	}
+	if !t.buyable() {
+		return "", toll.NewError(toll.CodeInsufficientCredits)
 	}
 	if t.Plan.IsPayAsYouGo() && (t.Needed == 0 || t.Plan.Price.IsFree()) {
 		return c.topUpFree(ctx, t)
@@ -139,6 +148,9 @@ func (c *Checkout) CanTopUp(ctx context.Context, t TopUp) error {
 	if t.DelegationID == "" {
 		return toll.NewError(toll.CodeDelegationNotFound)
 	}
+	if !t.buyable() {
+		return toll.NewError(toll.CodeInsufficientCredits)
+	}
 	if name, rail := c.rails.of(t.Plan); rail == nil {
 		return railMissing(name)
 	}
@@ -170,8 +182,6 @@ func (c *Checkout) CanTopUp(ctx context.Context, t TopUp) error {
 	case t.Plan.IsPayAsYouGo():
 		amount = times(amount, missing)
 	case t.Plan.IsTime():
-	case t.Plan.Credits.Amount <= 0:
-		return toll.NewError(toll.CodeInsufficientCredits)
 	default:
 		orders = int64((missing-1)/t.Plan.Credits.Amount) + 1
 		if missing <= 0 {

@@ -259,6 +259,7 @@ func TestTopUpRefusals(t *testing.T) {
 		}
 		s.code(ask(of(s.plan(both(usdc(100), func(p *toll.Plan) { p.IsListed = false })))), toll.CodePlanUnlisted)
 		s.code(ask(of(s.plan(usdc(1001)))), toll.CodeDelegationInsufficient)
+		s.code(ask(of(s.plan(nil))), toll.CodeInsufficientCredits)
 		full := s.plan(both(usdc(1), func(p *toll.Plan) { p.MaxOrders = 1 }))
 		_, err := s.order(0, other, full)
 		s.must(err)
@@ -314,11 +315,13 @@ func TestTopUpPending(t *testing.T) {
 		}
 		s.rail.Behave(railtest.Behaviour{Unreachable: toll.CodeChainFeeCap})
 		s.now.Add(time.Minute.Microseconds())
+		t.Wait = soon
 		_, err = s.at(1).TopUp(s.ctx, &t)
 		s.code(err, toll.CodeChainFeeCap)
 		// It takes some turns of the rail; the transaction is known before the end.
 		q := s.plan(both(usdc(100), ten))
 		u := t
+		u.Wait = time.Second
 		u.Plan, u.Permission = q, s.permission(q, d, nil).Hash
 		s.rail.Behave(railtest.Behaviour{Steps: 1})
 		_, err = s.at(0).TopUp(s.ctx, &u)

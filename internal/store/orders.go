@@ -30,9 +30,9 @@ type Order struct {
 	Permission    *toll.Hash // the permission on which it counts
 	RequestID     string     // the request for which it was made, "" for none
 	Session       string     // JSON of the page on which a person pays, "" for none
-	FailureCode   toll.Code
-	FailureParams string    // JSON, or ""
-	TryAt         time.Time // when it is to be looked at while it is open
+	FailureCode   toll.Code  // of a failure; of an open order, why its rail could not be used
+	FailureParams string     // JSON, or ""
+	TryAt         time.Time  // when it is to be looked at while it is open
 	Tries         int64
 }
 
@@ -77,10 +77,11 @@ func UpdateOrder(ctx context.Context, tx *Tx, o *Order) error {
 	return err
 }
 
-// ClaimOrder moves the time at which an open order is looked at again, and counts the try. It reports whether the order was
+// ClaimOrder moves the time at which an open order is looked at again, counts the try, and forgets why the last one came to
+// nothing. It reports whether the order was
 // still to be looked at when it was read: of several processes one gets it.
 func ClaimOrder(ctx context.Context, tx *Tx, o *Order, until time.Time) (bool, error) {
-	n, err := tx.Exec(ctx, `UPDATE orders SET try_at = $3, tries = tries + 1
+	n, err := tx.Exec(ctx, `UPDATE orders SET try_at = $3, tries = tries + 1, failure_code = NULL
 		WHERE account_id = $1 AND order_id = $2 AND open_key IS NOT NULL AND try_at = $4`,
 		o.Account[:], o.ID, Micros(until), Micros(o.TryAt))
 	return n == 1, err
