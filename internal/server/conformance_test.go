@@ -4,6 +4,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -113,25 +114,67 @@ type conformanceService struct {
 	prefix   string
 	receiver string
 
-	mu    sync.Mutex
-	bytes []string // what has left the service, answer by answer
+	mu       sync.Mutex
+	bytes    []string // what has left the service, answer by answer
+	received []received
+}
+
+// received is a call of the service to the runner's web server.
+type received struct {
+	Path    string            `json:"path"`
+	Headers map[string]string `json:"headers"` // names in lower case
+	Body    json.RawMessage   `json:"body"`
+}
+
+// receive is that web server: it answers 204 to everything, and at /received what came to a path.
+func (s *conformanceService) receive(w http.ResponseWriter, r *http.Request) {
+	if r.URL.Path == "/received" {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		list := []received{}
+		for _, c := range s.received {
+			if c.Path == r.URL.Query().Get("path") {
+				list = append(list, c)
+			}
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(list) // the runner sees what is missing
+		return
+	}
+	body, err := io.ReadAll(r.Body)
+	if err != nil || !json.Valid(body) {
+		http.Error(w, "not JSON", http.StatusBadRequest)
+		return
+	}
+	call := received{Path: r.URL.Path, Headers: map[string]string{}, Body: body}
+	for name, values := range r.Header {
+		call.Headers[strings.ToLower(name)] = strings.Join(values, ", ")
+	}
+	s.record(caseAnswer{0, r.Header, body})
+	s.mu.Lock()
+	s.received = append(s.received, call)
+	s.mu.Unlock()
+	w.WriteHeader(http.StatusNoContent)
 }
 
 func (s *suite) start(t *testing.T, v storetest.Variant, brand x402.Namespace, prefix string, cfg server.Config) *conformanceService {
 	t.Helper()
 	database := storetest.Config(t, v)
 	cfg.Data, cfg.Database, cfg.Namespace, cfg.KeyPrefix, cfg.Release = database.Data, database.Database, brand, prefix, "1.1.0"
+	cfg.LoopbackWebhooks = true
 	if cfg.Database != "" {
 		cfg.MasterKeyFile = freshMasterKey(t)
 	}
 	if prefix == "" {
 		prefix = string(toll.Sandbox)
 	}
-	receiver := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }))
+	service := &conformanceService{suite: s, brand: brand, prefix: prefix}
+	receiver := httptest.NewServer(http.HandlerFunc(service.receive))
 	t.Cleanup(receiver.Close)
 	srv, url := start(t, cfg)
 	s.learn(t, url)
-	return &conformanceService{suite: s, server: srv, url: url, brand: brand, prefix: prefix, receiver: receiver.URL}
+	service.server, service.url, service.receiver = srv, url, receiver.URL
+	return service
 }
 
 func (s *conformanceService) newKey(t *testing.T, account string, operator bool) toll.APIKey {
@@ -308,7 +351,7 @@ func TestConformance_BrandWords(t *testing.T) {
 		`{"scheme":"svc:erc4337"}`: true, "Service-Version: 1.1\n": true, "service-version: 1.1": true, `"/service/agent"`: true,
 		`{"token":"e30.` + inside + `.AAAA"}`: true, `{"token":"` + base64.StdEncoding.EncodeToString([]byte(`{"reason":"invalid_svc_plan_mismatch"}`)) + `"}`: true,
 		`{"message":"This service has no such plan."}`: false, `{"token":"e30.e30.Asvc` + strings.Repeat("xY9", 20) + `"}`: false,
-		`{"scheme":"acme:erc4337"}`: false, `{"key":"acme-sandbox:e30.` + inside + `.AAAA"}`: true, `{"tail":"aaSvc9"}`: false,
+		`{"scheme":"acme:erc4337"}`: false, `{"key":"acme-sandbox:e30.` + inside + `.AAAA"}`: true, `{"tail":"aaSvc9"}`: false, `{"agentRequestId":"req_06gvq6krrhoc7co8g0qtsvci65ms"}`: false,
 	} {
 		if at := brandWord(text); (at != "") != found {
 			t.Errorf("%s: %q", text, at)
@@ -318,14 +361,14 @@ func TestConformance_BrandWords(t *testing.T) {
 
 var (
 	tokenRun  = regexp.MustCompile(`[A-Za-z0-9_+/=-]{8,}`)
-	keyTail   = regexp.MustCompile(`"tail":\s*"[^"]{6}"`)
+	chance    = regexp.MustCompile(`"tail":\s*"[^"]{6}"|req_[0-9a-v]{20,}`)
 	brandText = regexp.MustCompile(`(?i)svc|service-|service/`)
 )
 
 // brandWord returns the place of a word of the default brand, in the text or inside what it encodes. Signatures and
 // other random texts may spell anything.
 func brandWord(text string) string {
-	text = keyTail.ReplaceAllString(text, "")
+	text = chance.ReplaceAllString(text, "")
 	found := ""
 	rest := tokenRun.ReplaceAllStringFunc(text, func(run string) string {
 		if plain, ok := decoded(run); ok {
