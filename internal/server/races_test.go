@@ -193,6 +193,51 @@ func TestT23_MoreRequestsThanCredits(t *testing.T) {
 	})
 }
 
+func TestT20_SequentialReplay(t *testing.T) {
+	eachScene(t, 5, func(s *scene) {
+		s.mint(100)
+		var runs atomic.Int64
+		urls := s.agents(&runs)
+		token, err := x402.WithNonce(s.token(), "once")
+		if err != nil {
+			s.Fatal(err)
+		}
+		for i := range 5 {
+			got := s.barrage(urls[i%len(urls):], 1, func(int) string { return token })
+			if want := map[bool]int{true: 200, false: 402}[i == 0]; got[want] != 1 {
+				s.Fatalf("use %d of one payload: %v, want %d", i, got, want)
+			}
+		}
+		// The stock dialect, in which nothing but the nonce links verify and settle.
+		payload, err := x402.WithNonce(token, "stock")
+		if err != nil {
+			s.Fatal(err)
+		}
+		stock := &x402.StockPayment{Payload: payload, Requirements: s.settleRequest(token, "", 5).PaymentRequired.Accepts[0]}
+		served := 0
+		for i := range 5 {
+			c := s.asBuilder(i)
+			v, err := c.Verify(context.Background(), &x402.VerifyRequest{Stock: stock})
+			if err != nil {
+				s.Fatal(err)
+			}
+			if !v.IsValid {
+				if v.InvalidReason != x402.ReasonDuplicate {
+					s.Fatalf("use %d: %+v", i, v)
+				}
+				continue
+			}
+			served++
+			if r, err := c.Settle(context.Background(), &x402.SettleRequest{Stock: stock}); err != nil || !r.Success {
+				s.Fatalf("use %d: %+v %v", i, r, err)
+			}
+		}
+		if b := s.balance(); runs.Load() != 1 || served != 1 || b.Used != 10 {
+			s.Fatalf("%d handlers ran, %d stock requests served, %d credits used; want 1, 1, 10", runs.Load(), served, b.Used)
+		}
+	})
+}
+
 func (s *scene) settleRequest(token, id string, amount toll.Credits) *x402.SettleRequest {
 	return &x402.SettleRequest{
 		PaymentRequired: x402.PaymentRequired{X402Version: 2, Resource: x402.Resource{URL: "/ask"}, Accepts: []x402.Requirements{{
