@@ -56,6 +56,7 @@ func FuzzBody(f *testing.F) {
 		`{}`, `{"planId":"1","amount":"5","creditsReceiver":"0x70997970C51812dc3A010C7d01b50e0d17dc79C8"}`, `{"creditsConfig":{"proofRequired":true},"priceConfig":{"amounts":[1]},"name":"x"}`,
 		`{"plan":{"creditsConfig":{"amount":1e3}},"agent":{}}`, `{"name":null,"version":"1.0"}`, `{"agentRequestId":"req_x"}`, `{"accepted":{"planId":"5","extra":{}}}`, `{"a":1,"a":2}`, `[`, "\xef\xbb\xbf{}", `{"x402AccessToken":"a.b.c","paymentRequired":{"x402Version":2,"accepts":[]}}`,
 		`{"expiresAt":"2026-11-21T01:52:18.322+01:00","expiresInSecs":"60"}`, `{"endpoints":[{"POST":"/a"},{"verb":"get","url":"/b"}],"plans":"1,2"}`,
+		`{"name":null,"metadataAttributes":{"tags":null,"customData":{}},"agentApiAttributes":null,"maxOrders":null}`,
 	} {
 		f.Add([]byte(s))
 	}
@@ -64,6 +65,8 @@ func FuzzBody(f *testing.F) {
 		"mintCredits": func() any { return new(MintInput) }, "mintExpirableCredits": func() any { return new(MintExpirableInput) }, "createKey": func() any { return new(KeyInput) }, "updateKey": func() any { return new(KeyChange) },
 		"verify": func() any { return new(x402.VerifyRequest) }, "settle": func() any { return new(x402.SettleRequest) }, "release": func() any { return new(x402.ReleaseRequest) },
 		"createPermission": func() any { return new(facilitator.PermissionRequest) }, "orderPlan": func() any { return new(OrderInput) },
+		"updateAgent": func() any { return new(toll.AgentUpdate) }, "updatePlan": func() any { return new(toll.PlanUpdate) }, "createDelegation": func() any { return new(toll.DelegationInput) },
+		"createWebhook": func() any { return new(WebhookInput) }, "updateWebhook": func() any { return new(WebhookChange) },
 	}
 	h := newHandler(Deps{}, nil)
 	f.Fuzz(func(t *testing.T, body []byte) {
