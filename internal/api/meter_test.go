@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"net/http"
 	"net/netip"
+	"slices"
 	"testing"
 	"time"
 )
@@ -93,5 +94,24 @@ func TestT94_ClientAddress(t *testing.T) {
 		if got := g.client(r); got != netip.MustParseAddr(c.want) {
 			t.Errorf("%s %q: %s, not %s", c.remote, c.lines, got, c.want)
 		}
+	}
+}
+
+// Every call that creates a record of the caller takes an Idempotency-Key; what repeats itself by an id of its own does not.
+func TestCreatingCallsTakeAKey(t *testing.T) {
+	var took []string
+	for _, r := range table() {
+		if r.action.once {
+			took = append(took, r.op)
+		} else if r.success() == http.StatusCreated {
+			t.Errorf("%s creates, and takes no key", r.op)
+		}
+	}
+	want := []string{
+		"createDelegation", "createKey", "createPermission", "createWebhook", "mintCredits", "mintExpirableCredits", "openCheckout",
+		"openStripePayment", "orderPlan", "recordSubTask", "registerAgent", "registerAgentWithPlan", "registerPlan",
+	}
+	if slices.Sort(took); !slices.Equal(took, want) {
+		t.Errorf("%v", took)
 	}
 }
