@@ -1,0 +1,229 @@
+package api_test
+
+import (
+	"context"
+	"encoding/json"
+	"sort"
+	"strings"
+	"testing"
+
+	"github.com/tollhq/toll/internal/api"
+	"github.com/tollhq/toll/internal/auth"
+	"github.com/tollhq/toll/internal/store"
+)
+
+// dump returns the rows of all tables of an SQLite database, but for when keys were last used.
+func dump(t *testing.T, st *store.Store) string {
+	t.Helper()
+	ctx := context.Background()
+	column := func(q string, args ...any) (out []string) {
+		rows, err := st.Query(ctx, q, args...)
+		must(t, err)
+		defer rows.Close()
+		for rows.Next() {
+			var s string
+			must(t, rows.Scan(&s))
+			out = append(out, s)
+		}
+		must(t, rows.Err())
+		return out
+	}
+	var all []string
+	for _, table := range column("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name") {
+		var columns []string
+		for _, c := range column("SELECT name FROM pragma_table_info($1) ORDER BY cid", table) {
+			if c != "last_used_at" {
+				columns = append(columns, "quote("+c+")")
+			}
+		}
+		for _, row := range column("SELECT " + strings.Join(columns, "||','||") + " FROM " + table) {
+			all = append(all, table+": "+row)
+		}
+	}
+	sort.Strings(all)
+	return strings.Join(all, "\n")
+}
+
+// Every route of the document, called by everybody with the ids of B1. The owner comes last, as only it may change them.
+func TestT17_PrivilegeMatrix(t *testing.T) {
+	s, _, _ := newPaidStack(t)
+	plan := s.plan(s.b1, freePlan)
+	agent := s.agent(s.b1, plan)
+	token, _ := s.token(s.s1, plan)
+	_, permission := s.token(s.b1, plan)
+	_, doomedPermission := s.token(s.b1, plan)
+	doomedKey := s.keyOf(s.b1.address, "1.1")
+	order := s.do(s.s1, "POST", base+"/protocol/plans/"+plan+"/order", "").text(t, "orderId")
+	settled := s.do(s.b1, "POST", base+"/x402/settle", paymentBody(plan, token, ""))
+	request, transaction := settled.text(t, "extra.agentRequestId"), settled.text(t, "transaction")
+	held := s.do(s.b1, "POST", base+"/x402/verify", paymentBody(plan, token, `,"hold":true`)).text(t, "agentRequestId")
+
+	loose, spare := s.plan(s.b1, freePlan), s.plan(s.b1, freePlan)
+	spareAgent := s.agent(s.b1, spare)
+	fiat := s.plan(s.b1, cardPlan)
+	const limit = `{"provider":"erc4337","spendingLimitCents":1000,"durationSecs":3600,"currency":"usdc"}`
+	delegation := s.do(s.b1, "POST", base+"/delegation/create", limit).text(t, "delegationId")
+	doomedDelegation := s.do(s.b1, "POST", base+"/delegation/create", limit).text(t, "delegationId")
+	hook := s.do(s.b1, "POST", base+"/webhooks", `{"url":"https://hooks.example.com/toll"}`).text(t, "id")
+	doomedHook := s.do(s.b1, "POST", base+"/webhooks", `{"url":"https://hooks.example.com/toll"}`).text(t, "id")
+	sent := s.do(s.b1, "POST", base+"/webhooks/"+hook+"/test", "").text(t, "id")
+	s.clock.advance(1e9) // a resend moves the delivery to a later time
+	s.card(s.b1, "pm_kept")
+	s.card(s.b1, "pm_doomed")
+	revoked := s.keyOf(s.b1.address, "1.1")
+	_, err := s.auth.RevokeKey(context.Background(), s.b1.address, revoked.keyID)
+	must(t, err)
+	callers := []struct {
+		name string
+		who  actor
+	}{{"no key", actor{}}, {"revoked key", revoked}, {"subscriber", s.s1}, {"other builder", s.b2}, {"owner", s.b1}}
+
+	// Statuses in the order of the callers.
+	open := [5]int{200, 200, 200, 200, 200}
+	gone := [5]int{410, 410, 410, 410, 410}
+	keyed := [5]int{401, 401, 200, 200, 200}
+	created := [5]int{401, 401, 201, 201, 201}
+	mine := [5]int{401, 401, 404, 404, 200}    // exists for its owner only
+	owned := [5]int{401, 401, 403, 403, 200}   // is public, and its owner's to change
+	parties := [5]int{401, 401, 200, 404, 200} // for the subscriber as well
+	mint := `{"planId":"` + plan + `","amount":"1","creditsReceiver":"` + s.b1.address.String() + `"}`
+	table := map[string]struct {
+		want [5]int
+		body string
+	}{
+		"readInfo": {open, ""}, "readHealth": {open, ""}, "readReady": {open, ""}, "readJWKS": {open, ""}, "readOpenAPI": {open, ""}, "readDocs": {open, ""}, "readErrorDocs": {open, ""},
+		"readVersions":  {keyed, ""},
+		"registerAgent": {[5]int{401, 401, 403, 403, 200}, `{"name":"x","plans":["` + plan + `"]}`}, "registerAgentWithPlan": {keyed, `{"agentMetadata":{},"agentApi":{},"planMetadata":{},"priceConfig":{},"creditsConfig":{}}`},
+		"listAgents": {keyed, ""}, "readAgent": {open, ""}, "listPlansOfAgent": {open, ""},
+		"registerPlan": {keyed, freePlan}, "listPlans": {keyed, ""}, "readPlan": {open, ""}, "listAgentsOfPlan": {open, ""}, "readBalance": {keyed, ""}, "readBalanceOf": {open, ""},
+		"orderPlan": {keyed, "{}"}, "readOrder": {parties, ""}, "mintCredits": {owned, mint}, "mintExpirableCredits": {owned, mint},
+		"verify": {owned, paymentBody(plan, token, "")}, "settle": {owned, paymentBody(plan, token, "")}, "release": {mine, `{"agentRequestId":"` + held + `"}`},
+		"updateAgent": {owned, `{"description":"changed"}`}, "setAgentListed": {owned, ""}, "attachPlan": {owned, ""}, "detachPlan": {owned, ""},
+		"updatePlan": {owned, `{"description":"changed"}`}, "setPlanListed": {owned, ""},
+		"openCheckout": {keyed, "{}"}, "openStripePayment": {keyed, `{"planId":"` + fiat + `"}`}, "receiveStripeEvent": {[5]int{424, 424, 424, 424, 424}, "{}"},
+		"createDelegation": {created, limit}, "signDelegation": {[5]int{401, 401, 404, 404, 503}, `{"signature":"0x"}`}, "listDelegations": {keyed, ""}, "readDelegation": {mine, ""},
+		"revokeDelegation": {mine, ""}, "listDelegationTransactions": {mine, ""}, "listPaymentMethods": {keyed, ""}, "updatePaymentMethod": {mine, `{"alias":"y"}`}, "deletePaymentMethod": {mine, ""},
+		"listEvents": {keyed, ""}, "followEvents": {keyed, ""}, "createWebhook": {created, `{"url":"https://hooks.example.com/toll"}`}, "listWebhooks": {keyed, ""},
+		"readWebhook": {mine, ""}, "updateWebhook": {mine, `{"description":"y"}`}, "deleteWebhook": {mine, ""}, "testWebhook": {[5]int{401, 401, 404, 404, 202}, ""},
+		"rotateWebhook": {mine, ""}, "listDeliveries": {mine, ""}, "resendDelivery": {[5]int{401, 401, 404, 404, 202}, ""},
+		"recordSubTask": {mine, `{"agentRequestId":"` + request + `","creditsToRedeem":1}`}, "listSubTasks": {mine, ""}, "supported": {open, ""},
+		"readClock": {keyed, ""}, "advanceClock": {[5]int{401, 401, 403, 403, 403}, `{"advanceSecs":1}`},
+		"readSettlement": {parties, ""}, "findSettlement": {parties, ""},
+		"createPermission": {created, `{"planId":"` + plan + `"}`}, "listPermissions": {keyed, ""}, "readPermission": {mine, ""}, "revokePermission": {mine, ""},
+		"createKey": {created, `{}`}, "listKeys": {keyed, ""}, "readKey": {mine, ""}, "updateKey": {mine, `{"name":"y"}`}, "revokeKey": {mine, ""},
+		"retiredRedeem": {gone, ""}, "retiredBurn": {gone, ""}, "retiredInitialize": {gone, ""}, "retiredToken": {gone, ""}, "retiredValidate": {gone, ""},
+	}
+	changes := map[string]bool{
+		"registerAgent": true, "registerAgentWithPlan": true, "registerPlan": true, "orderPlan": true, "mintCredits": true, "mintExpirableCredits": true,
+		"createWebhook": true, "updateWebhook": true, "deleteWebhook": true, "testWebhook": true, "rotateWebhook": true, "resendDelivery": true,
+		"recordSubTask": true, "openCheckout": true, "openStripePayment": true, "createDelegation": true, "revokeDelegation": true, "updatePaymentMethod": true, "deletePaymentMethod": true,
+		"updateAgent": true, "setAgentListed": true, "attachPlan": true, "detachPlan": true, "updatePlan": true, "setPlanListed": true,
+		"settle": true, "release": true, "createPermission": true, "revokePermission": true, "createKey": true, "updateKey": true, "revokeKey": true,
+	}
+	documented := 0
+	for _, op := range s.operations(t) {
+		documented++
+		row, ok := table[op.id]
+		if !ok {
+			t.Errorf("%s is not in the matrix", op.id)
+			continue
+		}
+		agent, plan, delegation, card, hook := agent, plan, delegation, "pm_kept", hook // those that other rows need stay as they are
+		switch op.id {
+		case "openCheckout":
+			plan = fiat
+		case "deleteWebhook":
+			hook = doomedHook
+		case "revokeDelegation":
+			delegation = doomedDelegation
+		case "deletePaymentMethod":
+			card = "pm_doomed"
+		case "attachPlan":
+			plan = loose
+		case "detachPlan", "updateAgent", "setAgentListed", "updatePlan", "setPlanListed":
+			agent, plan = spareAgent, spare
+		}
+		path := strings.NewReplacer("{state}", "false", "{delegationId}", delegation, "{paymentMethodId}", card, "{webhookId}", hook, "{deliveryId}", sent, "{agentId}", agent, "{planId}", plan, "{address}", s.s1.address.String(), "{orderId}", order, "{agentRequestId}", request).Replace(op.path)
+		key, hash := s.b1.keyID.String(), permission
+		switch op.id {
+		case "findSettlement":
+			path += "?transaction=" + transaction
+		case "listSubTasks":
+			path += "?agentRequestId=" + request
+		case "revokePermission":
+			hash = doomedPermission
+		case "revokeKey":
+			key = doomedKey.keyID.String()
+		}
+		path = strings.NewReplacer("{id}", key, "{hash}", hash).Replace(path)
+		for i, c := range callers {
+			before := dump(t, s.store)
+			method := op.method
+			if op.id == "followEvents" {
+				method = "HEAD" // the stream itself would not end
+			}
+			a := s.do(c.who, method, path, row.body)
+			if a.status != row.want[i] {
+				t.Errorf("%s by %s: %d, want %d: %.300s", op.id, c.name, a.status, row.want[i], a.body)
+			}
+			allowed := row.want[i] < 300 && changes[op.id]
+			if after := dump(t, s.store); !allowed && after != before {
+				t.Errorf("%s by %s changed the database", op.id, c.name)
+			} else if allowed && after == before {
+				t.Errorf("%s by %s changed nothing, so its row proves nothing", op.id, c.name)
+			}
+		}
+	}
+	if documented != len(table) {
+		t.Errorf("%d operations in the document, %d in the matrix", documented, len(table))
+	}
+}
+
+// An operator can close the reads that are open otherwise; the documents about the service stay open.
+func TestClosedReads(t *testing.T) {
+	s := newStack(t)
+	plan := s.plan(s.b1, freePlan)
+	agent := s.agent(s.b1, plan)
+	closed := api.New(s.deps(func(d *api.Deps) { d.CloseReads = true }))
+	for _, path := range []string{
+		"/protocol/plans/" + plan, "/protocol/plans/" + plan + "/agents", "/protocol/agents/" + agent, "/protocol/agents/" + agent + "/plans",
+		"/protocol/plans/" + plan + "/balance/" + s.s1.address.String(),
+	} {
+		if a := s.do(actor{}, "GET", base+path, ""); a.status != 200 {
+			t.Errorf("open %s: %d %s", path, a.status, a.body)
+		}
+		if a := s.through(closed, actor{}, "GET", base+path, ""); a.status != 401 || a.code() != "BCK.AUTH.0002" && a.code() != "BCK.AUTH.0012" {
+			t.Errorf("closed %s: %d %s", path, a.status, a.body)
+		}
+		if a := s.through(closed, s.b2, "GET", base+path, ""); a.status != 200 {
+			t.Errorf("closed %s with a key: %d %s", path, a.status, a.body)
+		}
+	}
+	for _, path := range []string{"/", "/health", "/.well-known/jwks.json", "/openapi.json", "/docs"} {
+		if a := s.through(closed, actor{}, "GET", path, ""); a.status != 200 {
+			t.Errorf("closed %s: %d", path, a.status)
+		}
+	}
+}
+
+type operation struct{ id, method, path string }
+
+// operations reads the document that the service serves.
+func (s *stack) operations(t *testing.T) []operation {
+	t.Helper()
+	var doc struct {
+		Paths map[string]map[string]struct {
+			OperationID string `json:"operationId"`
+		}
+	}
+	must(t, json.Unmarshal(s.do(actor{}, "GET", "/openapi.json", "").body, &doc))
+	var out []operation
+	for path, methods := range doc.Paths {
+		for method, op := range methods {
+			out = append(out, operation{op.OperationID, strings.ToUpper(method), path})
+		}
+	}
+	sort.Slice(out, func(i, j int) bool { return out[i].id < out[j].id })
+	return out
+}
+
