@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -225,22 +224,29 @@ func (s *suite) all(t *testing.T, v storetest.Variant, brand x402.Namespace, pre
 	return left
 }
 
-// run makes the files, in both API versions. Files that move the clock of the service come last.
+// run makes the files, in both API versions, at the same time; those that move the clock of the service come last.
 func (s *conformanceService) run(t *testing.T, files []conformanceFile) {
 	t.Helper()
-	slices.SortStableFunc(files, func(a, b conformanceFile) int {
-		return strings.Compare(strconv.FormatBool(slices.Contains(a.Needs, "clock")), strconv.FormatBool(slices.Contains(b.Needs, "clock")))
-	})
-	for i := range files {
-		f := &files[i]
-		for _, version := range []string{"1.0", "1.1"} {
-			t.Run(f.Name+" "+version, func(t *testing.T) {
-				r := newRun(s, f, version)
-				for i := range f.Cases {
-					r.runCase(t, &f.Cases[i])
+	for _, group := range []string{"at once", "clock"} {
+		t.Run(group, func(t *testing.T) {
+			for i := range files {
+				f := &files[i]
+				if slices.Contains(f.Needs, "clock") != (group == "clock") {
+					continue
 				}
-			})
-		}
+				for _, version := range []string{"1.0", "1.1"} {
+					t.Run(f.Name+" "+version, func(t *testing.T) {
+						if group != "clock" {
+							t.Parallel()
+						}
+						r := newRun(s, f, version)
+						for i := range f.Cases {
+							r.runCase(t, &f.Cases[i])
+						}
+					})
+				}
+			}
+		})
 	}
 }
 
