@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"github.com/tollhq/toll/internal/api"
-	"github.com/tollhq/toll/internal/auth"
 	"github.com/tollhq/toll/internal/store"
 )
 
@@ -226,4 +225,3 @@ func (s *stack) operations(t *testing.T) []operation {
 	sort.Slice(out, func(i, j int) bool { return out[i].id < out[j].id })
 	return out
 }
-
