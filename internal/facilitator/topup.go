@@ -51,7 +51,7 @@ func (f *Facilitator) remedy(ctx context.Context, l *lack, refusal error) *toll.
 	}
 	switch r.Kind {
 	case ledger.OrderUnknown:
-		return f.lookUp(ctx, l)
+		return f.lookUp(ctx, l, r)
 	case ledger.Insufficient, ledger.PeriodOver:
 	default:
 		return f.refusedBy(refusal)
@@ -76,18 +76,37 @@ func (f *Facilitator) remedy(ctx context.Context, l *lack, refusal error) *toll.
 // ordersItself reports whether the first order of a plan is made for who uses it.
 func ordersItself(p *toll.Plan) bool { return p.Price.IsFree() && !p.IsPayAsYouGo() }
 
-// lookUp finds the order that an earlier call made for the request.
-func (f *Facilitator) lookUp(ctx context.Context, l *lack) *toll.Error {
-	tx := ""
-	o, err := f.checkout.OrderOfRequest(ctx, l.p.account, l.name)
-	switch {
-	case err == nil:
-		tx = o.TxHash
-	case !errors.Is(err, store.ErrNotFound):
-		return toll.AsError(err)
+// lookUp finds the order that an earlier call made for the request, and waits for one that is not decided.
+func (f *Facilitator) lookUp(ctx context.Context, l *lack, r *ledger.Refusal) *toll.Error {
+	tx, open, e := f.orderOf(ctx, l)
+	if e != nil {
+		return e
+	}
+	if open {
+		// A failed order is no refusal yet: the credits may have come from elsewhere.
+		if e := f.buy(ctx, l, r); e != nil && e.Code == toll.CodeSettlementPending {
+			return e
+		}
+		if l.orderTx != nil && *l.orderTx != "" {
+			return nil
+		}
+		if tx, _, e = f.orderOf(ctx, l); e != nil {
+			return e
+		}
 	}
 	l.orderTx = &tx
 	return nil
+}
+
+func (f *Facilitator) orderOf(ctx context.Context, l *lack) (tx string, open bool, e *toll.Error) {
+	o, err := f.checkout.OrderOfRequest(ctx, l.p.account, l.name)
+	if errors.Is(err, store.ErrNotFound) {
+		return "", false, nil
+	}
+	if err != nil {
+		return "", false, toll.AsError(err)
+	}
+	return o.TxHash, o.Open, nil
 }
 
 // buy has the missing credits ordered through the delegation of the access token.

@@ -20,11 +20,11 @@ func (s *state) insufficient(needed, uncovered toll.Credits, p *permissionRow) e
 
 // orderKnown refuses an operation on a new request for which an order may have been made that nobody looked up. Who names a
 // request may have come with it before; an id that was issued for this call is new.
-func (p *permissionRow) orderKnown(tx *string, issued bool, keys []string) error {
+func (p *permissionRow) orderKnown(tx *string, issued bool, keys []string, amount toll.Credits) error {
 	if tx != nil || p.DelegationID == "" || issued && len(keys) == 0 {
 		return nil
 	}
-	return &Refusal{Kind: OrderUnknown, DelegationID: p.DelegationID, APIKeyID: p.APIKeyID}
+	return &Refusal{Kind: OrderUnknown, Uncovered: amount, DelegationID: p.DelegationID, APIKeyID: p.APIKeyID}
 }
 
 func noted(tx *string) []byte {
@@ -114,7 +114,7 @@ func (o *hold) apply(s *state, retried bool) (any, error) {
 	if !p.allows(o.Amount, 0) {
 		return nil, refuse(RedemptionLimit)
 	}
-	if err := p.orderKnown(o.OrderTx, o.issued, o.Keys); err != nil {
+	if err := p.orderKnown(o.OrderTx, o.issued, o.Keys, o.Amount); err != nil {
 		return nil, err
 	}
 	if err := s.covers(o.Amount, o.IsTime, p); err != nil {
@@ -257,7 +257,7 @@ func (o *settle) fresh(s *state, id string) (any, error) {
 	if !p.allows(o.Amount, 0) {
 		return nil, refuse(RedemptionLimit)
 	}
-	if err := p.orderKnown(o.OrderTx, o.issued, o.Keys); err != nil {
+	if err := p.orderKnown(o.OrderTx, o.issued, o.Keys, o.Amount); err != nil {
 		return nil, err
 	}
 	if err := s.covers(o.Amount, o.IsTime, p); err != nil {

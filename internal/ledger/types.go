@@ -151,7 +151,7 @@ type Refusal struct {
 	Kind         Refused
 	Needed       toll.Credits // for Insufficient
 	Available    toll.Credits // for Insufficient
-	Uncovered    toll.Credits // for Insufficient: of Needed, what no hold of the request covers
+	Uncovered    toll.Credits // for Insufficient and OrderUnknown: what no hold of the request covers
 	NeverOrdered bool         // for Insufficient and PeriodOver
 	// For Insufficient, PeriodOver and OrderUnknown: what the permission may buy with, and who made it.
 	DelegationID string
