@@ -1,0 +1,30 @@
+package facilitator
+
+import (
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/auth"
+	"github.com/tollhq/toll/x402"
+)
+
+// Content is the input of the content hash, for the test that holds it still.
+type Content struct {
+	Hash   toll.Hash
+	Max    *toll.Credits
+	Margin *x402.Margin
+	Batch  bool
+	Card   bool // card scheme, no agent, no url
+}
+
+// Sum returns the hash of a settle for plan 11 and agent 12 at https://agent.example.com/ask.
+func (c Content) Sum() []byte {
+	f := &Facilitator{ns: x402.Default, env: toll.Sandbox}
+	p := &payment{
+		plan: &toll.Plan{ID: "11"}, agentID: "12", url: "https://agent.example.com/ask",
+		claims: auth.Claims{Hash: c.Hash, Scheme: "svc:erc4337", Network: "eip155:84532"},
+	}
+	if c.Card {
+		p.agentID, p.url, p.claims.Scheme, p.claims.Network = "", "", "svc:card-delegation", cardNetwork
+	}
+	sum := f.content(p, c.Max, c.Margin, c.Batch)
+	return sum[:]
+}
