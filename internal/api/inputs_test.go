@@ -144,7 +144,7 @@ func TestNullIsAbsent(t *testing.T) {
 		if err := x402.Decode(body, v); err != nil {
 			return err.Error() + fmt.Sprint(toll.AsError(err).Params)
 		}
-		return fmt.Sprintf("%s", mustJSON(v))
+		return string(mustJSON(v))
 	}
 	members := 0
 	for body, fresh := range fullBodies() {

@@ -110,13 +110,6 @@ func readsAs[Out, Any any](f func(h *handler, c *call) (Any, error)) action {
 	return a
 }
 
-// replyAs makes an action whose function decides itself what is written, for example stored bytes, in the shape of Out.
-func replyAs[In, Out any](f func(h *handler, c *call, in *In) (any, error)) action {
-	a := takes(f)
-	a.out = reflect.TypeFor[Out]()
-	return a
-}
-
 // page is an action that answers a document of another type than JSON.
 func page(f func(h *handler, c *call) (document, error)) action {
 	a := reads(f)
