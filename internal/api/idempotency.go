@@ -73,10 +73,13 @@ func create[In, Out, Ref any](
 			// What is created already made no transaction of its own.
 			failure = h.Store.Tx(ctx, func(tx *store.Tx) error { return a.put(ctx, tx, out) })
 		}
-		if failure == nil || !a.lost {
+		if failure == nil || a.stored {
 			return settled(out, failure)
 		}
-		kept, err = a.find(ctx)
+		// What refuses this call may be what another one with the key has made meanwhile.
+		if kept, err = a.find(ctx); errors.Is(err, store.ErrNotFound) && !a.lost {
+			return nil, failure
+		}
 	}
 	if err != nil {
 		return nil, err
