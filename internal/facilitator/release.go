@@ -76,11 +76,45 @@ func ownerOnly(caller toll.Address) func(subscriber, owner toll.Address) bool {
 // it does not exist: [toll.CodeSettlementNotFound].
 func (f *Facilitator) Settlement(ctx context.Context, caller toll.Address, id string) (*toll.Settlement, error) {
 	all, err := f.lookup(ctx, caller, id, party(caller))
+	if errors.Is(err, noSettlement()) {
+		return f.awaited(ctx, caller, id)
+	}
 	if err != nil {
 		return nil, err
 	}
 	return f.settlement(ctx, all[0])
 }
+
+// awaited is the record of a request that is not held or settled yet because an order for it is not decided.
+func (f *Facilitator) awaited(ctx context.Context, caller toll.Address, id string) (*toll.Settlement, error) {
+	account, ours := f.ledger.AccountOfRequestID(id)
+	if !ours {
+		return nil, noSettlement()
+	}
+	o, err := f.checkout.OrderOfRequest(ctx, account, id)
+	if errors.Is(err, store.ErrNotFound) || err == nil && (!o.Open || o.Permission == nil) {
+		return nil, noSettlement()
+	}
+	if err != nil {
+		return nil, toll.AsError(err)
+	}
+	r, err := f.allowed(ctx, ledger.Request{Account: account, ID: id, Permission: *o.Permission, CreatedAt: o.CreatedAt}, party(caller))
+	if err != nil {
+		return nil, err
+	}
+	s, err := f.settlement(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	s.Status = statusPending
+	if h, err := toll.ParseHash(o.TxHash); err == nil {
+		s.OrderTx = &h
+	}
+	return s, nil
+}
+
+// statusPending is the status of a request whose outcome depends on an order.
+const statusPending = "pending"
 
 // SettlementByTransaction is [Facilitator.Settlement] by the transaction in the receipt.
 func (f *Facilitator) SettlementByTransaction(ctx context.Context, caller toll.Address, tx toll.Hash) (*toll.Settlement, error) {

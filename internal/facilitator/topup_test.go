@@ -338,6 +338,12 @@ func TestF12_TopUpPending(t *testing.T) {
 						t.Fatalf("%s: %q, then %q", name, id, got)
 					}
 					id = got
+					rec, err := s.at(i).Settlement(s.ctx, s1, id)
+					if err != nil || rec.Status != "pending" || rec.AgentRequestID != id || rec.Transaction != nil || rec.Payer != s1 || rec.HoldExpiresAt != nil {
+						t.Fatalf("%v %+v", err, rec)
+					}
+					_, err = s.at(i).Settlement(s.ctx, b2, id)
+					s.code(err, toll.CodeSettlementNotFound)
 				}
 			}
 			s.rail.Behave(railtest.Behaviour{})
