@@ -36,7 +36,7 @@ func TestContentIsPermanent(t *testing.T) {
 		"the most credits there are": {Max: toll.MaxCredits.Ptr()},
 	} {
 		c.Hash = hash
-		if line := "    " + name + " = " + hex.EncodeToString(c.Sum()); !strings.Contains(string(page), line+"\n") {
+		if line := "| " + name + " | `" + hex.EncodeToString(c.Sum()) + "` |"; !strings.Contains(string(page), line+"\n") {
 			t.Errorf("the page lacks\n%s", line)
 		}
 	}
