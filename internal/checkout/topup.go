@@ -77,6 +77,8 @@ func (c *Checkout) TopUp(ctx context.Context, t *TopUp) (orderTx string, err err
 		return "", err
 	}
 	switch {
+	case o.Status == toll.OrderFailed && o.RequestID != t.RequestID && c.paidOtherwise(o, t):
+		return "", nil // what another delegation could not pay says nothing about this one
 	case o.Status == toll.OrderFailed:
 		return "", topUpRefused(o)
 	case o.Open:
@@ -86,6 +88,12 @@ func (c *Checkout) TopUp(ctx context.Context, t *TopUp) (orderTx string, err err
 		t.had++
 	}
 	return o.TxHash, nil
+}
+
+// paidOtherwise reports whether an order is not paid with the delegation of the request.
+func (c *Checkout) paidOtherwise(o *store.Order, t *TopUp) bool {
+	id, err := c.DelegationID(t.Subscriber, t.DelegationID)
+	return err == nil && o.DelegationID != id
 }
 
 // topUpFree opens a pay-as-you-go account, with the credits of the request when they cost nothing.
@@ -168,11 +176,12 @@ func (c *Checkout) CanTopUp(ctx context.Context, t TopUp) error {
 	if !current.IsListed {
 		return unlisted(current)
 	}
-	missing := t.Needed - a.Available()
+	missing, ordered := t.Needed-a.Available(), a.Seq > 0
 	if !t.Plan.IsPayAsYouGo() && !t.Plan.IsTime() {
 		o, err := store.OpenOrder(ctx, c.store, account, "")
 		if err == nil && o.Session == "" {
 			missing -= min(o.Credits, missing)
+			ordered = true
 		} else if err != nil && !errors.Is(err, store.ErrNotFound) {
 			return fault(err)
 		}
@@ -184,7 +193,7 @@ func (c *Checkout) CanTopUp(ctx context.Context, t TopUp) error {
 	case t.Plan.IsTime():
 	default:
 		orders = int64((missing-1)/t.Plan.Credits.Amount) + 1
-		if missing <= 0 {
+		if missing <= 0 && ordered {
 			return nil
 		}
 	}

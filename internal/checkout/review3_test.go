@@ -1,0 +1,51 @@
+package checkout_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/checkout"
+	"github.com/tollhq/toll/internal/checkout/railtest"
+)
+
+// An account that never ordered lacks its first order also for a request that may burn nothing.
+func TestCanTopUp_Nothing(t *testing.T) {
+	eachRail(t, func(s *shop) {
+		p := s.plan(both(usdc(100), ten))
+		d := s.delegation(50) // half an order
+		perm := s.permission(p, d, nil)
+		top := checkout.TopUp{Plan: p, Subscriber: holder, Permission: perm.Hash, DelegationID: d, Needed: 0, RequestID: "r", Wait: soon}
+		_, err := s.at(0).TopUp(s.ctx, &top)
+		s.code(err, toll.CodeDelegationInsufficient)
+		s.code(s.at(0).CanTopUp(s.ctx, top), toll.CodeDelegationInsufficient)
+	})
+}
+
+// A request does not answer for the order of another one that was declined: it buys with its own delegation.
+func TestTopUp_DeclinedOrderOfAnother(t *testing.T) {
+	eachRail(t, func(s *shop) {
+		p := s.plan(both(usdc(100), ten))
+		one, two := s.permission(p, s.delegation(1000), nil), s.permission(p, s.delegation(1000), nil)
+		s.rail.Behave(railtest.Behaviour{Hang: true})
+		first := make(chan error)
+		go func() {
+			_, err := s.request(0, p, one, s.ledgers[0].NewRequestID(one.Account()), 1)
+			first <- err
+		}()
+		for s.orders(p) == 0 {
+			time.Sleep(time.Millisecond)
+		}
+		second := make(chan error)
+		go func() {
+			_, err := s.request(1, p, two, s.ledgers[0].NewRequestID(two.Account()), 1)
+			second <- err
+		}()
+		time.Sleep(50 * time.Millisecond)
+		s.rail.Behave(railtest.Behaviour{DeclineNext: 1})
+		s.code(<-first, toll.CodeTopUpRefused)
+		if err := <-second; err != nil {
+			t.Errorf("the second request: %v", err)
+		}
+	})
+}
