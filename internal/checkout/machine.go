@@ -18,6 +18,8 @@ const (
 	payTimeout = 30 * time.Second
 	// finishTimeout bounds the second transaction of an order.
 	finishTimeout = 15 * time.Second
+	// lookTimeout bounds one look at an order.
+	lookTimeout = 5 * time.Second
 	// pollEvery is how often who waits for an order of another process looks at it.
 	pollEvery = 150 * time.Millisecond
 	// dueOrders and driveAtOnce bound one turn of the reconciler.
@@ -348,9 +350,9 @@ func (c *Checkout) await(ctx context.Context, o *store.Order, wait time.Duration
 	ctx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
 	for {
-		now, err := store.OrderOfAccount(context.WithoutCancel(ctx), c.store, o.Account, o.ID)
+		now, err := c.look(ctx, o)
 		if err != nil {
-			return o, fault(err)
+			return o, err
 		}
 		o = now
 		pg, err := pageOf(o)
@@ -387,6 +389,17 @@ func (c *Checkout) await(ctx context.Context, o *store.Order, wait time.Duration
 		case <-ctx.Done():
 		}
 	}
+}
+
+// look reads an order as it is now, also when the time to wait for it is over.
+func (c *Checkout) look(ctx context.Context, o *store.Order) (*store.Order, error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lookTimeout)
+	defer cancel()
+	now, err := store.OrderOfAccount(ctx, c.store, o.Account, o.ID)
+	if err != nil && ctx.Err() != nil {
+		return nil, toll.NewError(toll.CodeDatabaseUnavailable).WithCause(err)
+	}
+	return now, fault(err)
 }
 
 func pause(ctx context.Context, d time.Duration) {

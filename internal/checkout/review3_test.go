@@ -7,6 +7,7 @@ import (
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/checkout"
 	"github.com/tollhq/toll/internal/checkout/railtest"
+	"github.com/tollhq/toll/internal/store"
 )
 
 // An account that never ordered lacks its first order also for a request that may burn nothing.
@@ -47,5 +48,42 @@ func TestTopUp_DeclinedOrderOfAnother(t *testing.T) {
 		if err := <-second; err != nil {
 			t.Errorf("the second request: %v", err)
 		}
+	})
+}
+
+// A database that hangs does not keep who waits for an order beyond the wait.
+func TestOrder_DatabaseHangs(t *testing.T) {
+	eachRail(t, func(s *shop) {
+		if s.store.Engine() != store.Postgres {
+			return // SQLite has no lock that keeps readers out
+		}
+		p := s.plan(usdc(100))
+		s.rail.Behave(railtest.Behaviour{Hang: true})
+		done := make(chan error)
+		go func() {
+			_, err := s.at(0).Order(s.ctx, checkout.OrderRequest{Caller: holder, Plan: p, Wait: 500 * time.Millisecond}, nil)
+			done <- err
+		}()
+		for s.orders(p) == 0 {
+			time.Sleep(time.Millisecond)
+		}
+		s.must(s.store.Tx(s.ctx, func(tx *store.Tx) error {
+			if _, err := tx.Exec(s.ctx, "LOCK TABLE orders IN ACCESS EXCLUSIVE MODE"); err != nil {
+				return err
+			}
+			select {
+			case err := <-done:
+				if toll.AsError(err).HTTPStatus() != 503 {
+					t.Errorf("%v", err)
+				}
+			case <-time.After(8 * time.Second):
+				t.Error("still waiting")
+				go func() { <-done }()
+			}
+			return nil
+		}))
+		s.rail.Behave(railtest.Behaviour{})
+		s.settleDown(0)
+		s.charges(1)
 	})
 }
