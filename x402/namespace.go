@@ -1,5 +1,10 @@
 package x402
 
+import (
+	"errors"
+	"strings"
+)
+
 // Namespace is the set of brand words on the wire. Nothing else in the project spells them, so that another value serves
 // clients of another brand unchanged.
 type Namespace struct {
@@ -7,6 +12,46 @@ type Namespace struct {
 	Header string // header prefix: "Service"
 	Word   string // word in paths and _meta keys: "service"
 }
+
+// ParseNamespace reads the three words from one text, with commas between: scheme prefix, header prefix, word, for example
+// "acme,Acme,acme". Scheme and word are 1 to 32 lower-case letters and digits that begin with a letter, the header prefix
+// 1 to 32 letters, digits and hyphens. "" is [Default].
+func ParseNamespace(s string) (Namespace, error) {
+	if s == "" {
+		return Default, nil
+	}
+	words := strings.Split(s, ",")
+	if len(words) != 3 {
+		return Namespace{}, errors.New("x402: a namespace is three words: scheme prefix, header prefix, word, with commas between")
+	}
+	n := Namespace{Scheme: words[0], Header: words[1], Word: words[2]}
+	lower := func(w string) bool {
+		return w != "" && len(w) <= 32 && w[0] >= 'a' && w[0] <= 'z' && strings.Trim(w, "abcdefghijklmnopqrstuvwxyz0123456789") == ""
+	}
+	header := n.Header != "" && len(n.Header) <= 32 &&
+		strings.Trim(n.Header, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-") == "" && strings.Trim(n.Header, "-") == n.Header
+	if !lower(n.Scheme) || !lower(n.Word) || !header {
+		return Namespace{}, errors.New("x402: a word of a namespace has a character that it must not have, or is too long")
+	}
+	return n, nil
+}
+
+// Set is [ParseNamespace] for flags.
+func (n *Namespace) Set(s string) (err error) {
+	*n, err = ParseNamespace(s)
+	return err
+}
+
+// String returns the text that [ParseNamespace] reads, "" for the zero value.
+func (n *Namespace) String() string {
+	if *n == (Namespace{}) {
+		return ""
+	}
+	return n.Scheme + "," + n.Header + "," + n.Word
+}
+
+// Type names the kind of value in the help of a flag.
+func (n *Namespace) Type() string { return "words" }
 
 // Default is the namespace of the interface specification.
 var Default = Namespace{Scheme: "svc", Header: "Service", Word: "service"}

@@ -173,7 +173,7 @@ func (a *app) callAnswer(res *http.Response) error {
 func (a *app) receipt(h http.Header) {
 	value := h.Get(x402.HeaderResponse)
 	if value == "" {
-		if id := h.Get(x402.Default.HeaderRequestID()); id != "" {
+		if id := h.Get(a.set.names.HeaderRequestID()); id != "" {
 			a.say("receipt", "request %s: see toll x402 settlement", id)
 		}
 		return
@@ -204,11 +204,12 @@ func (a *app) receipt(h http.Header) {
 }
 
 // hintOf names the next step after a 402 whose error begins with a reason word.
-func hintOf(reason string) string {
+func (a *app) hintOf(reason string) string {
+	n := a.set.names
 	switch word, _, _ := strings.Cut(reason, ":"); word {
 	case x402.ReasonInsufficientFunds, x402.ReasonPlanExpired:
 		return "toll plans order PLAN gets credits of a free plan; those of other plans are minted by their owner."
-	case x402.ReasonRedemptionLimit, x402.Default.ReasonExpired(), x402.Default.ReasonRevoked(), x402.Default.ReasonSignature(), x402.Default.ReasonUnknown():
+	case x402.ReasonRedemptionLimit, n.ReasonExpired(), n.ReasonRevoked(), n.ReasonSignature(), n.ReasonUnknown():
 		return "toll tokens create PLAN makes a new access token."
 	}
 	return "toll call with --plan pays with your credits of that plan."
@@ -238,7 +239,7 @@ func (a *app) callRefused(res *http.Response) error {
 			}
 			a.say("asks for", "at most %s of plan %s (%s on %s)", most, first(r.PlanID, r.Extra.PlanID), r.Scheme, r.Network)
 		}
-		a.say("hint", "%s", hintOf(p.Error))
+		a.say("hint", "%s", a.hintOf(p.Error))
 		a.receipt(res.Header)
 		return printed(exitOfStatus(res.StatusCode))
 	}

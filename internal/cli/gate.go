@@ -59,7 +59,7 @@ func (a *app) gate(ctx context.Context, f gateFlags) error {
 		return err
 	}
 	queue := paid.NewQueue()
-	common := []paid.Option{paid.Plan(plan), paid.Log(log), paid.WithQueue(queue), paid.HoldSecs(f.holdSecs)}
+	common := []paid.Option{paid.Plan(plan), paid.Log(log), paid.WithQueue(queue), paid.HoldSecs(f.holdSecs), paid.Namespace(a.set.names)}
 	if f.agent != "" {
 		agent, err := toll.ParseAgentID(f.agent)
 		if err != nil {

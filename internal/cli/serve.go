@@ -24,6 +24,8 @@ func storeFlags(cmd *cobra.Command, cfg *server.Config) {
 	f.StringVar(&cfg.Data, "data", "", "data directory; default "+server.DefaultData+" unless --database is set")
 	f.StringVar(&cfg.Database, "database", "", "postgres:// address")
 	f.StringVar(&cfg.MasterKeyFile, "master-key-file", "", "file with the key that seals secrets")
+	f.Var(&cfg.Namespace, "namespace", "brand words on the wire: scheme prefix, header prefix and word, with commas; the same for every process and client")
+	env(cmd, "namespace", "TOLL_NAMESPACE")
 	env(cmd, "environment", "TOLL_ENVIRONMENT")
 	env(cmd, "key-prefix", "TOLL_KEY_PREFIX")
 	env(cmd, "data", "TOLL_DATA")

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/tollhq/toll/client"
+	"github.com/tollhq/toll/x402"
 )
 
 // Output formats.
@@ -29,8 +30,9 @@ var formats = []string{formatTable, formatJSON, formatNDJSON, formatCSV, formatQ
 type settings struct {
 	key, url string
 	output   string
-	terminal bool // stdout is a terminal
-	colour   bool // and may be coloured
+	names    x402.Namespace // brand words of the service
+	terminal bool           // stdout is a terminal
+	colour   bool           // and may be coloured
 }
 
 // configFile is the configuration file. Unknown members are kept for later releases.
@@ -53,6 +55,10 @@ func (a *app) loadOutput() error {
 	if !slices.Contains(formats, s.output) {
 		s.output = formatTable
 		return usagef("the output is one of %s", strings.Join(formats, ", "))
+	}
+	var err error
+	if s.names, err = x402.ParseNamespace(a.getenv("TOLL_NAMESPACE")); err != nil {
+		return usagef("TOLL_NAMESPACE: %v", err)
 	}
 	s.terminal = isTerminal(a.out)
 	s.colour = s.terminal && a.mayColour()
@@ -126,7 +132,7 @@ func (a *app) readConfig(path string, named bool) (configFile, error) {
 
 // client returns a client by the settings.
 func (a *app) client() *client.Client {
-	opts := []client.Option{client.WithUserAgent("toll-cli/" + release())}
+	opts := []client.Option{client.WithUserAgent("toll-cli/" + release()), client.WithNamespace(a.set.names)}
 	if a.set.url != "" {
 		opts = append(opts, client.WithURL(a.set.url))
 	}

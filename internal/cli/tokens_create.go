@@ -59,7 +59,7 @@ this plan alone, of --spending-limit-cents. With --order-limit 0 nothing is ever
 		if err := in.json(a, "metadata", "metadata", metadata); err != nil {
 			return err
 		}
-		if err := d.scheme(in); err != nil {
+		if err := d.scheme(a.set.names, in); err != nil {
 			return err
 		}
 		return a.createToken(cmd.Context(), in, d, orders)
@@ -68,15 +68,15 @@ this plan alone, of --spending-limit-cents. With --order-limit 0 nothing is ever
 }
 
 // scheme adds the scheme where it is not left to the plan.
-func (d *delegationFlags) scheme(in body) error {
+func (d *delegationFlags) scheme(names x402.Namespace, in body) error {
 	switch d.paymentType = strings.ToLower(d.paymentType); d.paymentType {
 	case "crypto":
-		in["scheme"] = x402.Default.SchemeCrypto()
+		in["scheme"] = names.SchemeCrypto()
 	case "fiat":
-		in["scheme"] = x402.Default.SchemeCard()
+		in["scheme"] = names.SchemeCard()
 	case "":
 		if !d.resolve {
-			in["scheme"] = x402.Default.SchemeCrypto()
+			in["scheme"] = names.SchemeCrypto()
 		}
 	default:
 		return usagef("--payment-type is crypto or fiat")
