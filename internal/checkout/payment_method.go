@@ -127,7 +127,7 @@ func (c *Checkout) ChangePaymentMethod(ctx context.Context, caller Owner, id str
 			if !isWallet {
 				return toll.NewError(toll.CodePaymentMethodNotFound)
 			}
-			m, err = wallet(caller.Address, c.now()), nil
+			m, err = store.EnsurePaymentMethod(ctx, tx, wallet(caller.Address, c.now()))
 		}
 		if err != nil {
 			return err

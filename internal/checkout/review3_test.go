@@ -87,3 +87,25 @@ func TestOrder_DatabaseHangs(t *testing.T) {
 		s.charges(1)
 	})
 }
+
+// Two first changes of a wallet at once both count: the keys that one of them sets are not lost to the other.
+func TestPaymentMethods_FirstChangesAtOnce(t *testing.T) {
+	eachRail(t, func(s *shop) {
+		for i := range 20 {
+			owner := toll.Address{0xaa, byte(i)}
+			key := s.key(owner)
+			changes := []toll.PaymentMethodChange{{Alias: []byte(`"mine"`)}, {AllowedAPIKeyIDs: []byte(`["` + key.String() + `"]`)}}
+			atOnce(2, func(n int) {
+				_, err := s.at(n).ChangePaymentMethod(s.ctx, checkout.Owner{Address: owner}, owner.String(), changes[n])
+				if err != nil {
+					t.Error(err)
+				}
+			})
+			all, err := s.at(0).PaymentMethods(s.ctx, checkout.Owner{Address: owner}, false, "")
+			s.must(err)
+			if all[0].Alias == nil || all[0].AllowedAPIKeyIDs == nil {
+				s.Fatalf("%d: %+v", i, all[0])
+			}
+		}
+	})
+}

@@ -42,6 +42,17 @@ func PutPaymentMethod(ctx context.Context, tx *Tx, m *PaymentMethod) error {
 	return err
 }
 
+// EnsurePaymentMethod adds a payment method unless it is there, and returns what is there as [PaymentMethodForUpdate] does.
+func EnsurePaymentMethod(ctx context.Context, tx *Tx, m *PaymentMethod) (*PaymentMethod, error) {
+	_, err := tx.Exec(ctx, "INSERT INTO payment_methods ("+paymentMethodColumns+`) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, '', $9, $10)
+		ON CONFLICT (owner, id) DO NOTHING`,
+		m.Owner.Lower(), m.ID, string(m.Provider), m.Brand, m.Last4, m.ExpMonth, m.ExpYear, optional(m.Alias), Micros(m.CreatedAt), Micros(m.RevokedAt))
+	if err != nil {
+		return nil, err
+	}
+	return PaymentMethodForUpdate(ctx, tx, m.Owner, m.ID)
+}
+
 // PaymentMethodByID returns a payment method of an owner, or [ErrNotFound].
 func PaymentMethodByID(ctx context.Context, q Querier, owner toll.Address, id string) (*PaymentMethod, error) {
 	return scanPaymentMethod(q.QueryRow(ctx, "SELECT "+paymentMethodColumns+" FROM payment_methods WHERE owner = $1 AND id = $2", owner.Lower(), id).Scan)
