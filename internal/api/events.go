@@ -136,6 +136,9 @@ func (h *handler) followEvents(c *call) error {
 		case over, time.Since(idle) > streamIdle:
 			return nil
 		}
+		if _, err := h.authenticate(ctx, c.r.Header["Authorization"]); err != nil {
+			return nil // the API key has ended, and the stream with it
+		}
 		if len(all) == 0 {
 			if !write(": \n\n") {
 				return nil

@@ -1,0 +1,62 @@
+package api_test
+
+import (
+	"bufio"
+	"context"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+)
+
+// A live stream ends with the API key that opened it: no event reaches a key that was revoked.
+func TestT13_StreamOfRevokedKey(t *testing.T) {
+	s := newStack(t)
+	ctx, stop := context.WithCancel(t.Context())
+	ran := make(chan struct{})
+	go func() {
+		s.built.Events.Run(ctx)
+		close(ran)
+	}()
+	defer func() {
+		stop()
+		<-ran
+	}()
+	second := s.keyOf(s.b1.address, "")
+	req, err := http.NewRequestWithContext(ctx, "GET", s.url+base+"/events/stream", nil)
+	must(t, err)
+	req.Header.Set("Authorization", "Bearer "+second.key)
+	res, err := plainClient.Do(req)
+	must(t, err)
+	defer func() { _ = res.Body.Close() }()
+	lines := make(chan string, 100)
+	go func() {
+		defer close(lines)
+		for in := bufio.NewScanner(res.Body); in.Scan(); {
+			lines <- in.Text()
+		}
+	}()
+	next := func() (string, bool) {
+		for {
+			select {
+			case l, ok := <-lines:
+				if !ok || strings.HasPrefix(l, "event: ") {
+					return l, ok
+				}
+			case <-time.After(10 * time.Second):
+				t.Fatal("nothing comes")
+			}
+		}
+	}
+	s.plan(s.b1, freePlan)
+	if l, ok := next(); !ok || l != "event: plan.created" {
+		t.Fatalf("%q %v", l, ok)
+	}
+	if a := s.do(s.b1, "DELETE", base+"/api-keys/"+second.keyID.String(), ""); a.status != 200 {
+		t.Fatalf("%d %s", a.status, a.body)
+	}
+	s.plan(s.b1, freePlan)
+	if l, ok := next(); ok {
+		t.Errorf("the revoked key gets %q", l)
+	}
+}
