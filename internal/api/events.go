@@ -133,7 +133,7 @@ func (h *handler) followEvents(c *call) error {
 		case err != nil:
 			h.log.Warn("event stream", "error", err.Error(), "correlationId", c.correlationID)
 			return nil // the reader continues behind its last event
-		case over, time.Since(idle) > streamIdle:
+		case over, len(all) == 0 && time.Since(idle) > streamIdle:
 			return nil
 		}
 		if _, err := h.authenticate(ctx, c.r.Header["Authorization"]); err != nil {
