@@ -86,6 +86,7 @@ func TestT170_CarelessConfiguration(t *testing.T) {
 	}{
 		"live with a generated master key": {server.Config{Data: t.TempDir(), Environment: toll.Live, PublicURL: "https://pay.example.com"}, "TOLL_MASTER_KEY_FILE"},
 		"live over http":                   {server.Config{Data: t.TempDir(), Environment: toll.Live, MasterKeyFile: freshMasterKey(t), PublicURL: "http://pay.example.com"}, "TOLL_PUBLIC_URL"},
+		"live with loopback webhooks":      {server.Config{Data: t.TempDir(), Environment: toll.Live, MasterKeyFile: freshMasterKey(t), PublicURL: "https://pay.example.com", LoopbackWebhooks: true}, "TOLL_LOOPBACK_WEBHOOKS"},
 		"database without master key":      {server.Config{Database: "postgres://u:canary@127.0.0.1:1/x"}, "TOLL_MASTER_KEY_FILE"},
 		"database of another kind":         {server.Config{Database: "mysql://u:canary@127.0.0.1:1/x"}, "postgres://"},
 		"master key that others read":      {server.Config{Data: t.TempDir(), MasterKeyFile: weak}, "chmod 600"},
