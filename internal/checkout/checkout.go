@@ -54,7 +54,8 @@ type Checkout struct {
 	running sync.WaitGroup
 	mu      sync.Mutex
 	closed  bool
-	runs    map[string]*run // payments that this process drives, by order id
+	runs    map[string]*run          // payments that this process drives, by order id
+	slots   map[string]chan struct{} // of the reconciler, by rail
 
 	// failpoint is set by tests that stop the machine at a step.
 	failpoint atomic.Pointer[func(at string)]
@@ -65,6 +66,7 @@ func New(d Deps) *Checkout {
 	c := &Checkout{
 		store: d.Store, ledger: d.Ledger, rails: d.Rails, env: d.Environment, clock: d.Clock, log: d.Log, deps: d, runs: map[string]*run{},
 		hurry: make(chan struct{}),
+		slots: map[string]chan struct{}{railCrypto: make(chan struct{}, driveAtOnce), railCard: make(chan struct{}, driveAtOnce)},
 	}
 	if c.env == "" {
 		c.env = toll.Sandbox

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/tollhq/toll"
@@ -22,9 +21,6 @@ const (
 	lookTimeout = 5 * time.Second
 	// pollEvery is how often who waits for an order of another process looks at it.
 	pollEvery = 150 * time.Millisecond
-	// dueOrders and driveAtOnce bound one turn of the reconciler.
-	dueOrders   = 128
-	driveAtOnce = 16
 	// personEvery is how often a page is asked for whose person has not paid yet.
 	personEvery = 15 * time.Second
 )
@@ -434,48 +430,4 @@ func (c *Checkout) claim(ctx context.Context, o *store.Order) (*run, error) {
 		return nil, err
 	}
 	return c.drive(o), nil
-}
-
-// Reconcile goes on with what a crash or a rail left open: orders without a decision, and revoked delegations whose
-// permissions are not all revoked. It works off one slice and returns how many orders it went on with; any number of
-// processes may do this on one database.
-func (c *Checkout) Reconcile(ctx context.Context) (int, error) {
-	due, err := store.DueOrders(ctx, c.store, c.now(), dueOrders)
-	if err != nil {
-		return 0, fault(err)
-	}
-	var mu sync.Mutex
-	var errs, failed []error
-	n := 0
-	var wg sync.WaitGroup
-	slots := make(chan struct{}, driveAtOnce)
-	for _, o := range due {
-		if c.rails.byName(o.Rail) == nil {
-			// Until an operator configures it again, the order must not stand before others.
-			errs = append(errs, c.store.Tx(ctx, func(tx *store.Tx) error {
-				_, err := store.ClaimOrder(ctx, tx, o, c.now().Add(time.Minute))
-				return err
-			}))
-			continue
-		}
-		slots <- struct{}{}
-		wg.Go(func() {
-			defer func() { <-slots }()
-			r, err := c.claim(ctx, o)
-			if r != nil {
-				select {
-				case <-r.done:
-				case <-ctx.Done():
-				}
-			}
-			mu.Lock()
-			defer mu.Unlock()
-			if r != nil {
-				n++
-			}
-			failed = append(failed, err)
-		})
-	}
-	wg.Wait()
-	return n, fault(errors.Join(append(append(errs, failed...), c.finishRevocations(ctx))...))
 }

@@ -504,7 +504,7 @@ func TestOrderWithoutItsRail(t *testing.T) {
 		if n, err := bare.Reconcile(s.ctx); n != 0 || err != nil {
 			s.Fatal(n, err)
 		}
-		if due, err := store.DueOrders(s.ctx, s.store, s.clock(), 9); err != nil || len(due) != 0 {
+		if due, err := store.DueOrders(s.ctx, s.store, "crypto", s.clock(), 9); err != nil || len(due) != 0 {
 			s.Fatal(due, err)
 		}
 		s.must(bare.Close(s.ctx))

@@ -109,3 +109,43 @@ func TestPaymentMethods_FirstChangesAtOnce(t *testing.T) {
 		}
 	})
 }
+
+// A rail that hangs holds up its own orders: who paid on a page of the other gets the credits.
+func TestReconcile_HungRail(t *testing.T) {
+	each(t, func(s *shop) {
+		if s.store.Engine() != store.SQLite {
+			return // it takes a turn of the reconciler, and is no matter of the database
+		}
+		crypto, card := railtest.New(), railtest.New()
+		crypto.Behave(railtest.Behaviour{Hang: true})
+		card.Behave(railtest.Behaviour{Person: true})
+		d := checkout.Deps{Store: s.store, Ledger: s.ledgers[0], Clock: s.clock, Rails: checkout.Rails{Crypto: crypto, Card: card}}
+		before, after := checkout.New(d), checkout.New(d)
+		p, f := s.plan(usdc(100)), s.plan(fiat)
+		const many = 17 // more than are driven at once
+		for i := range many {
+			_, err := before.Order(s.ctx, checkout.OrderRequest{Caller: toll.Address{9, byte(i)}, Plan: p, Wait: time.Millisecond}, nil)
+			s.must(err)
+		}
+		page, err := before.Fiat(s.ctx, checkout.FiatRequest{Caller: holder, Plan: f, Wait: soon}, nil)
+		s.must(err)
+		s.must(before.Close(s.ctx))
+		card.Complete(page.OrderID)
+		s.now.Add(time.Minute.Microseconds())
+		_, err = after.Reconcile(s.ctx)
+		s.must(err)
+		if s.state(page.OrderID).Open {
+			t.Error("the page that is paid waits for the other rail")
+		}
+		crypto.Behave(railtest.Behaviour{})
+		for range 50 {
+			s.now.Add(time.Minute.Microseconds())
+			_, err = after.Reconcile(s.ctx)
+			s.must(err)
+		}
+		if n, _ := crypto.Charges(); n != many || len(crypto.Faults()) > 0 {
+			t.Errorf("%d of %d orders are paid, %v", n, many, crypto.Faults())
+		}
+		s.must(after.Close(s.ctx))
+	})
+}

@@ -36,10 +36,10 @@ func TestOpenOrders(t *testing.T) {
 		if err := insert(second); err != nil {
 			t.Fatal(err)
 		}
-		if due := must[[]*store.Order](t)(store.DueOrders(ctx, st, noon, 9)); len(due) != 0 {
+		if due := must[[]*store.Order](t)(store.DueOrders(ctx, st, "crypto", noon, 9)); len(due) != 0 {
 			t.Fatalf("due too early: %+v", due)
 		}
-		if due := must[[]*store.Order](t)(store.DueOrders(ctx, st, noon.Add(time.Second), 1)); len(due) != 1 {
+		if due := must[[]*store.Order](t)(store.DueOrders(ctx, st, "crypto", noon.Add(time.Second), 1)); len(due) != 1 {
 			t.Fatalf("%+v", due)
 		}
 		for _, first := range []bool{true, false} { // of two processes that read the same, one gets it

@@ -110,11 +110,11 @@ func OrdersOfRequest(ctx context.Context, q Querier, account [16]byte, requestID
 	return scanOrders(rows, err)
 }
 
-// DueOrders returns open orders that are to be looked at, at most limit, the longest waiting first. It asks every part of a
-// distributed database.
-func DueOrders(ctx context.Context, q Querier, now time.Time, limit int) ([]*Order, error) {
-	rows, err := q.Query(ctx, "SELECT "+orderColumns+" FROM orders WHERE open_key IS NOT NULL AND try_at <= $1 ORDER BY try_at LIMIT $2",
-		Micros(now), int64(limit))
+// DueOrders returns open orders of a rail that are to be looked at, at most limit, the longest waiting first. It asks every part
+// of a distributed database.
+func DueOrders(ctx context.Context, q Querier, rail string, now time.Time, limit int) ([]*Order, error) {
+	rows, err := q.Query(ctx, "SELECT "+orderColumns+" FROM orders WHERE open_key IS NOT NULL AND rail = $1 AND try_at <= $2 ORDER BY try_at LIMIT $3",
+		rail, Micros(now), int64(limit))
 	return scanOrders(rows, err)
 }
 
