@@ -9,7 +9,7 @@
 //	price, err := toll.PriceERC20(toll.UnitsOf(2_000_000), toll.USDCSandbox, myAddress)
 //	r, err := c.RegisterAgentWithPlan(ctx,
 //		client.AgentParams{Metadata: toll.Metadata{Name: "Ask"}},
-//		client.PlanParams{Metadata: toll.Metadata{Name: "Basic"}, Price: price, Credits: toll.CreditsFixed(100, 5)})
+//		client.PlanParams{Metadata: toll.Metadata{Name: "Basic"}, Price: price, Credits: toll.CreditsFixed(100, 2)})
 //
 // and changes it later: [Client.UpdatePlan], [Client.SetPlanListed], [Client.AttachPlan], and the same of agents. In an update,
 // a member that is not set stays:

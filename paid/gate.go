@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/tollhq/toll"
@@ -22,6 +23,8 @@ type gate struct {
 	next  http.Handler
 	c     *config
 	terms termsCache
+	// outside is done when the builder was told of a price that the plan does not allow.
+	outside sync.Once
 }
 
 func newGate(f x402.Facilitator, next http.Handler, c *config) *gate {
@@ -101,16 +104,36 @@ func (x *exchange) price() bool {
 	if verb == http.MethodHead {
 		verb = http.MethodGet
 	}
-	amount := x.asked()
-	if amount == nil {
-		amount = t.MaxAmount.Ptr()
-	}
+	amount := x.offered()
 	x.required = x402.NewPaymentRequired([]*x402.Terms{t}, x402.Options{
 		Namespace: x.c.namespace, Endpoint: x.resource(), AgentID: x.c.agent, HTTPVerb: verb, Scheme: x.c.scheme,
 		Network: x.c.network, Description: x.c.description, MimeType: x.c.mimeType, Amount: amount,
 		MaxTimeoutSecs: x.c.holdSecs,
 	})
 	return true
+}
+
+// offered is what the 402 asks for: the price as the service is going to take it, within the bounds of the plan.
+func (x *exchange) offered() *toll.Credits {
+	t, asked := x.terms, x.asked()
+	if asked == nil {
+		return t.MaxAmount.Ptr()
+	}
+	n := *asked
+	if n == 0 || t.MaxAmount == 0 {
+		return asked
+	}
+	if t.IsTime {
+		return new(toll.Credits)
+	}
+	n = min(max(n, t.MinAmount), t.MaxAmount)
+	if n != *asked {
+		x.gate.outside.Do(func() {
+			x.c.log.Warn("the price of a route lies outside of its plan, which has the last word", "credits", int64(*asked),
+				"min", int64(t.MinAmount), "max", int64(t.MaxAmount), "planId", string(t.PlanID))
+		})
+	}
+	return &n
 }
 
 // asked returns the credits to verify: the fixed price, or the bound of a function; nil is the maximum of the plan.

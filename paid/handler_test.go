@@ -1,8 +1,10 @@
 package paid_test
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -425,5 +427,31 @@ func TestHint402(t *testing.T) {
 	h.ServeHTTP(w, httptest.NewRequest("GET", "/", nil))
 	if w.Code != http.StatusPaymentRequired || !strings.Contains(w.Body.String(), "send it in x-token or authorization.") {
 		t.Errorf("%d %s", w.Code, w.Body)
+	}
+}
+
+// What a 402 asks for is what will be burned, and a builder whose price the plan does not allow hears of it.
+func TestPriceOutsideOfThePlan(t *testing.T) {
+	for price, want := range map[toll.Credits]string{0: "0", 1: "3", 2: "3", 5: "5", 9: "7"} {
+		d := newDesk(100)
+		d.min, d.max = 3, 7
+		var log bytes.Buffer
+		h := paid.Handler(d, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}), paid.Plan(plan), paid.Credits(price),
+			paid.Log(slog.New(slog.NewTextHandler(&log, nil))))
+		for range 2 {
+			w := httptest.NewRecorder()
+			h.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/ask", nil))
+			var required x402.PaymentRequired
+			if err := x402.DecodeHeader(w.Header().Get(x402.HeaderRequired), &required); err != nil {
+				t.Fatal(err)
+			}
+			if got := required.Accepts[0].Amount; got != want {
+				t.Errorf("a price of %d: the 402 asks for %s, want %s", price, got, want)
+			}
+		}
+		outside := want != price.String()
+		if got := strings.Count(log.String(), "lies outside"); got != map[bool]int{true: 1, false: 0}[outside] {
+			t.Errorf("a price of %d was told of %d times:\n%s", price, got, &log)
+		}
 	}
 }

@@ -96,7 +96,8 @@ func Plan(id toll.PlanID) Option { return func(c *config) { c.plan = id } }
 // Agent names the agent that serves the route. It binds payments to the agent's endpoints.
 func Agent(id toll.AgentID) Option { return func(c *config) { c.agent = id } }
 
-// Credits sets what one answer costs, default 1. The service brings it into the bounds of the plan.
+// Credits sets what one answer costs, default 1. It should lie within the bounds of the plan, into which it is brought
+// otherwise, in the 402 as well.
 func Credits(n toll.Credits) Option {
 	return func(c *config) { c.credits, c.creditsFunc = max(n, 0), nil }
 }
