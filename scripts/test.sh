@@ -115,14 +115,22 @@ if [ -z "${TOLL_TEST_POSTGRES:-}" ]; then
     fi
 fi
 
-# One package at a time: the crash and shutdown tests run services under load, and two of them on two cores starve
-# each other.
+# The crash and shutdown tests run services under load: two packages of those on two cores starve each other, so they run
+# one at a time. The others mostly wait for databases and run two at a time.
+alone='/(bench|internal/(cli|ledger|server))$'
 say "tests"
 mkfifo "$work/events"
 go build -o "$work/testsum" ./scripts/testsum
+go list "$@" | grep -vE "$alone" >"$work/light" || true
+go list "$@" | grep -E "$alone" >"$work/heavy" || true
+cat >"$work/run" <<'RUN'
+# $1 = flags of go test; a list that is empty is not run
+[ ! -s "$2/light" ] || go test $1 -p 2 $(cat "$2/light")
+[ ! -s "$2/heavy" ] || go test $1 -p 1 $(cat "$2/heavy")
+RUN
 # In a group of its own, so that stop reaches the services that tests have started.
 group=$(command -v setsid || true)
-$group go test $race ${short:+-short} -json -timeout 20m -p 1 -count=1 "$@" >"$work/events" &
+$group sh "$work/run" "$race ${short:+-short} -json -timeout 20m -count=1" "$work" >"$work/events" &
 tests=$!
 if [ -n "$group" ]; then tests=-$tests; fi
 "$work/testsum" $strict <"$work/events" &
