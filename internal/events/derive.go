@@ -18,8 +18,9 @@ const (
 	gatherTime = 20 * time.Millisecond
 	// maxNotes bounds the accounts that are noted; the scan finds what does not fit.
 	maxNotes = 1 << 16
-	// batchAccounts and batchEntries bound one transaction of the deriver.
+	// batchAccounts and batchEntries bound one transaction of the deriver. On SQLite settlements wait for it.
 	batchAccounts = 128
+	batchOnSQLite = 24
 	batchEntries  = 64 // of one account
 	// scanSlice is how many accounts the scan looks at in one query, and lapTime how long a lap takes at least.
 	scanSlice = 1000
@@ -73,7 +74,10 @@ func (n *Notes) empty() bool {
 
 // derive makes events of entries until ctx ends.
 func (e *Events) derive(ctx context.Context) {
-	notes := e.cfg.Notes
+	notes, batch := e.cfg.Notes, batchAccounts
+	if e.st.Engine() == store.SQLite {
+		batch = batchOnSQLite
+	}
 	var position ledger.AccountID
 	lap := time.Now()
 	for {
@@ -89,7 +93,7 @@ func (e *Events) derive(ctx context.Context) {
 			}
 		}
 		began := time.Now()
-		if accounts := notes.take(batchAccounts); len(accounts) > 0 {
+		if accounts := notes.take(batch); len(accounts) > 0 {
 			e.deriveNoted(ctx, accounts)
 		} else if !lap.Add(lapTime).After(began) {
 			behind, last, done, err := store.AccountsBehind(ctx, e.st, position, scanSlice)
