@@ -463,7 +463,7 @@ func TestT181_QueuesGrow(t *testing.T) {
 		t.Errorf("the other webhook waited %v", took)
 	}
 	once.Do(func() { close(release) })
-	eventually(t, func() bool {
+	within(t, time.Minute, func() bool {
 		w, err := store.WebhookByID(t.Context(), st, down.ID)
 		must(t, err)
 		left, err := store.CountPending(t.Context(), st, down.ID, 1<<30)

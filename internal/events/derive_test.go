@@ -216,7 +216,12 @@ func TestDerive_Run(t *testing.T) {
 
 func eventually(t *testing.T, f func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(15 * time.Second); !f(); time.Sleep(10 * time.Millisecond) {
+	within(t, 20*time.Second, f)
+}
+
+func within(t *testing.T, wait time.Duration, f func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(wait); !f(); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("it did not come")
 		}

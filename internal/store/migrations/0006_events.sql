@@ -88,7 +88,7 @@ CREATE TABLE webhook_deliveries (
     PRIMARY KEY (webhook_id, delivery_id)
 ){{ROWID}};
 CREATE UNIQUE INDEX webhook_deliveries_event ON webhook_deliveries (webhook_id, seq) WHERE seq > 0;
-CREATE INDEX webhook_deliveries_due ON webhook_deliveries (webhook_id, try_at) WHERE status = 'pending';
+CREATE INDEX webhook_deliveries_due ON webhook_deliveries (webhook_id, try_at, seq) WHERE status = 'pending';
 CREATE INDEX webhook_deliveries_object ON webhook_deliveries (webhook_id, object, seq) WHERE status = 'pending';
 CREATE INDEX webhook_deliveries_created ON webhook_deliveries (webhook_id, created_at, delivery_id);
 CREATE INDEX webhook_deliveries_done ON webhook_deliveries (done_at) WHERE status <> 'pending';
