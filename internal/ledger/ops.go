@@ -320,13 +320,17 @@ func (o *settle) finish(s *state, r *requestRow, p *permissionRow, amount, under
 	p.Redeemed += amount
 	r.previousBurn, p.lastBurn = p.lastBurn, e.Seq
 	p.changed = true
+	// What the hold kept of ended lots and did not burn ends now, and the receipt tells what is left after that.
+	if err := s.endLots(); err != nil {
+		return nil, err
+	}
 	rec := Receipt{
 		RequestID: r.ID, Transaction: e.Commitment, Amount: amount, Balance: s.account.Balance, At: micro(s.now), OrderTx: string(r.Answer),
 	}
 	r.State, r.Content, r.Amount, r.EntrySeq, r.EndedAt = StateSettled, o.Content, amount, e.Seq, rec.At
 	r.Answer = bytes.Clone(o.Render(rec))
 	r.changed = true
-	return Settled{Receipt: rec, Answer: r.Answer}, s.endLots()
+	return Settled{Receipt: rec, Answer: r.Answer}, nil
 }
 
 type release struct {
