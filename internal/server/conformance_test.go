@@ -309,6 +309,7 @@ func (s *suite) see(r *run, c *conformanceCase, a caseAnswer) (faults []string) 
 
 // TestConformance runs the language-neutral files of testdata/conformance against a service, over HTTP.
 func TestConformance(t *testing.T) {
+	t.Parallel()
 	for _, v := range []storetest.Variant{storetest.SQLite, storetest.Postgres} {
 		t.Run(string(v), func(t *testing.T) {
 			s := newSuite(t)
@@ -343,6 +344,7 @@ func (s *suite) checkCoverage(t *testing.T) {
 // TestConformance_Brand runs the files against a service with other brand words: not one byte of the default brand may
 // leave it.
 func TestConformance_Brand(t *testing.T) {
+	t.Parallel()
 	for _, answer := range newSuite(t).all(t, storetest.SQLite, x402.Namespace{Scheme: "acme", Header: "Acme", Word: "acme"}, "acme-sandbox") {
 		if at := brandWord(answer); at != "" {
 			t.Errorf("a word of the default brand leaves the service: %s", at)

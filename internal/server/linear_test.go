@@ -137,6 +137,7 @@ func bookkeeping(orderGrants toll.Credits) porcupine.Model {
 // Concurrent verify, settle, release, mint and order on one account and on ten are explained by some order of the calls,
 // one after the other: there is no lost, doubled or half-seen act.
 func TestLinearizable(t *testing.T) {
+	t.Parallel()
 	type size struct{ accounts, callers, each int }
 	for _, z := range []size{{accounts: 1, callers: 8, each: 40}, {accounts: 10, callers: 16, each: 60}} {
 		t.Run(strconv.Itoa(z.accounts)+" accounts", func(t *testing.T) {

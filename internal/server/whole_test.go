@@ -88,6 +88,7 @@ type wholeRun struct {
 
 // TestWholeService does whatever its operations allow in any order, and compares every answer with the books.
 func TestWholeService(t *testing.T) {
+	t.Parallel()
 	for v, checks := range map[storetest.Variant]int{storetest.SQLite: 105, storetest.Postgres: 25} {
 		t.Run(string(v), func(t *testing.T) {
 			w := startWhole(t, v)
