@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"github.com/tollhq/toll"
 )
 
 var agentColumns = []column{{"AGENT", "agentId"}, {"NAME", "name"}, {"LISTED", "isListed"}, {"CREATED", "metadata.main.dateCreated"}}
@@ -56,7 +58,10 @@ func (a *app) agentsCreate(use string) *cobra.Command {
 		if err := in.json(a, "agentApiAttributes", "agent-api", api); err != nil {
 			return err
 		}
-		return a.send(cmd.Context(), http.MethodPost, "/protocol/agents", in)
+		if err := a.allKnown(); err != nil {
+			return err
+		}
+		return a.make(cmd.Context(), "/protocol/agents", in, "agentId")
 	}
 	return c
 }
@@ -101,7 +106,10 @@ func (a *app) agentsCreateWithPlan(use string) *cobra.Command {
 				return err
 			}
 		}
-		return a.send(cmd.Context(), http.MethodPost, "/protocol/agents/plans", in)
+		if err := a.allKnown(); err != nil {
+			return err
+		}
+		return a.make(cmd.Context(), "/protocol/agents/plans", in, "agentId")
 	}
 	return c
 }
@@ -140,6 +148,9 @@ func (a *app) agentsDetach(use string) *cobra.Command {
 func (a *app) attachment(use, short, method string) *cobra.Command {
 	var agent string
 	c := command(use+" PLAN", short, func(cmd *cobra.Command, args []string) error {
+		if _, err := toll.ParseAgentID(agent); err != nil {
+			return flagError("agent-id", err)
+		}
 		return a.send(cmd.Context(), method, segments("protocol", "agents", agent, "plan", args[0]), nil)
 	})
 	c.Flags().StringVar(&agent, "agent-id", "", "the agent")

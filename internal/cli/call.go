@@ -95,7 +95,7 @@ func (a *app) callRequest(ctx context.Context, address string, f callFlags) (*ht
 		method = first(method, http.MethodPost)
 	}
 	req, err := http.NewRequestWithContext(ctx, first(method, http.MethodGet), address, content)
-	if err != nil || req.URL.Host == "" {
+	if err != nil || req.URL.Host == "" || req.URL.Scheme != "http" && req.URL.Scheme != "https" {
 		return nil, usagef("the url is not an absolute http or https url")
 	}
 	req.Header.Set("User-Agent", "toll-cli/"+release())
@@ -122,13 +122,13 @@ func (a *app) callToken(ctx context.Context, f callFlags) (string, error) {
 	}
 	plan, err := toll.ParsePlanID(f.plan)
 	if err != nil {
-		return "", err
+		return "", flagError("plan", err)
 	}
 	opts := []client.TokenOption{client.WithExpiry(callTokenLife)}
 	if f.agent != "" {
 		agent, err := toll.ParseAgentID(f.agent)
 		if err != nil {
-			return "", err
+			return "", flagError("agent-id", err)
 		}
 		opts = append(opts, client.WithAgent(agent))
 	}
@@ -136,7 +136,7 @@ func (a *app) callToken(ctx context.Context, f callFlags) (string, error) {
 	if f.limit != "" {
 		n, err := toll.ParseCredits(f.limit)
 		if err != nil {
-			return "", err
+			return "", flagError("max-credits", err)
 		}
 		opts = append(opts, client.WithRedemptionLimit(n))
 	} else {
@@ -164,6 +164,10 @@ func (a *app) callAnswer(res *http.Response) error {
 		if _, err := io.Copy(a.out, res.Body); err != nil {
 			return fmt.Errorf("the answer was cut off: %w", err)
 		}
+	}
+	if res.Header.Get(x402.HeaderResponse) == "" && res.Header.Get(a.set.names.HeaderRequestID()) == "" {
+		a.say("note", "the server asked for no payment, and sent no receipt")
+		return nil
 	}
 	a.receipt(res.Header)
 	return nil
@@ -204,13 +208,16 @@ func (a *app) receipt(h http.Header) {
 }
 
 // hintOf names the next step after a 402 whose error begins with a reason word.
-func (a *app) hintOf(reason string) string {
+func (a *app) hintOf(p x402.PaymentRequired) string {
 	n := a.set.names
-	switch word, _, _ := strings.Cut(reason, ":"); word {
+	switch word, _, _ := strings.Cut(p.Error, ":"); word {
 	case x402.ReasonInsufficientFunds, x402.ReasonPlanExpired:
 		return "toll plans order PLAN gets credits of a free plan; those of other plans are minted by their owner."
 	case x402.ReasonRedemptionLimit, n.ReasonExpired(), n.ReasonRevoked(), n.ReasonSignature(), n.ReasonUnknown():
 		return "toll tokens create PLAN makes a new access token."
+	}
+	if len(p.Accepts) > 0 {
+		return "The server takes plan " + first(p.Accepts[0].PlanID, p.Accepts[0].Extra.PlanID) + ": toll call with --plan pays with your credits of it."
 	}
 	return "toll call with --plan pays with your credits of that plan."
 }
@@ -239,7 +246,7 @@ func (a *app) callRefused(res *http.Response) error {
 			}
 			a.say("asks for", "at most %s of plan %s (%s on %s)", most, first(r.PlanID, r.Extra.PlanID), r.Scheme, r.Network)
 		}
-		a.say("hint", "%s", a.hintOf(p.Error))
+		a.say("hint", "%s", a.hintOf(p))
 		a.receipt(res.Header)
 		return printed(exitOfStatus(res.StatusCode))
 	}

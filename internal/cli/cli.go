@@ -22,6 +22,8 @@ type app struct {
 	getenv   func(string) string
 	flags    globalFlags
 	set      settings
+	unknown  []string // members of JSON arguments that the service does not know
+	badHelp  error    // why help was not shown
 }
 
 // globalFlags are the flags of every command.
@@ -46,6 +48,9 @@ func run(ctx context.Context, args []string, a *app) int {
 	root.SetOut(a.out)
 	root.SetErr(a.err)
 	err := root.ExecuteContext(ctx)
+	if err == nil {
+		err = a.badHelp // help itself cannot fail
+	}
 	if err != nil {
 		a.report(err)
 	}
@@ -64,7 +69,7 @@ Exit codes: 0 done, 1 failed, 2 usage, 3 not signed in, 4 payment required, 5 no
 	f.StringVarP(&a.flags.profile, "profile", "p", "", "profile of the configuration file")
 	f.StringVarP(&a.flags.output, "output", "o", "", "table (default), json, ndjson, csv or quiet")
 	f.StringVarP(&a.flags.output, "format", "f", "", "the same as --output")
-	f.BoolVarP(&a.flags.quiet, "quiet", "q", false, "print no data")
+	f.BoolVarP(&a.flags.quiet, "quiet", "q", false, "print no data; of what was made only its id, API key or access token")
 	f.BoolVarP(&a.flags.verbose, "verbose", "v", false, "say more on stderr")
 	f.StringVar(&a.flags.url, "url", "", "address of the service")
 	f.StringVar(&a.flags.keyFile, "api-key-file", "", "file that holds the API key")
@@ -85,6 +90,9 @@ Exit codes: 0 done, 1 failed, 2 usage, 3 not signed in, 4 payment required, 5 no
 		}
 		if err := checkRequired(cmd); err != nil {
 			return err
+		}
+		if a.flags.url != "" && checkSetting(settingURL, a.flags.url) != nil {
+			return usagef("--url: %q is not an absolute http or https url", a.flags.url)
 		}
 		if err := a.loadOutput(); err != nil || cmd.Annotations[annotationNoProfile] != "" {
 			return err

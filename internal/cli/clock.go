@@ -1,10 +1,13 @@
 package cli
 
 import (
+	"errors"
 	"net/http"
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/tollhq/toll"
 )
 
 func (a *app) clockCommand() *cobra.Command {
@@ -20,7 +23,11 @@ func (a *app) clockCommand() *cobra.Command {
 			if err != nil || span < 0 || span%time.Second != 0 {
 				return usagef("the clock moves forward by whole seconds, or a time such as 36h")
 			}
-			return a.send(cmd.Context(), http.MethodPost, "/sandbox/clock", body{"advanceSecs": int64(span / time.Second)})
+			err = a.send(cmd.Context(), http.MethodPost, "/sandbox/clock", body{"advanceSecs": int64(span / time.Second)})
+			if e, ok := errors.AsType[*toll.Error](err); ok && e.Code == toll.CodeForbidden {
+				return e.WithHint("Beside the service, toll keys create --local --operator --account NAME --data DIR -q prints the API key of an operator: set it as TOLL_API_KEY.")
+			}
+			return err
 		}),
 	)
 }

@@ -7,12 +7,24 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/tollhq/toll"
 )
 
 // usageError is a command line that cannot be carried out as it is written.
 type usageError struct{ error }
 
 func (e usageError) Unwrap() error { return e.error }
+
+// flagError is a flag whose value is wrong.
+func flagError(flag string, err error) error { return usageError{fmt.Errorf("--%s: %w", flag, err)} }
+
+func checkAddress(flag, value string) error {
+	if _, err := toll.ParseAddress(value); err != nil {
+		return flagError(flag, err)
+	}
+	return nil
+}
 
 func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
 
@@ -23,15 +35,19 @@ func group(use, short, long string, sub ...*cobra.Command) *cobra.Command {
 		if len(args) == 0 {
 			return cmd.Help()
 		}
-		err := fmt.Sprintf("unknown command %q for %q", args[0], cmd.CommandPath())
-		if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
-			err += "; did you mean " + strings.Join(near, ", ") + "?"
-		}
-		return usageError{errors.New(err)}
+		return unknownCommand(cmd, args[0])
 	}
 	c.SuggestionsMinimumDistance = 2
 	c.AddCommand(sub...)
 	return c
+}
+
+func unknownCommand(cmd *cobra.Command, word string) error {
+	err := fmt.Sprintf("unknown command %q for %q", word, cmd.CommandPath())
+	if near := cmd.SuggestionsFor(word); len(near) > 0 {
+		err += "; did you mean " + strings.Join(near, ", ") + "?"
+	}
+	return usageError{errors.New(err)}
 }
 
 // args checks the arguments of a command against the words in its use line: PLAN is required, [PLAN] is not.

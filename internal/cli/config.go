@@ -111,6 +111,27 @@ func (a *app) active(c *configuration) string {
 	return first(a.flags.profile, a.getenv("TOLL_PROFILE"), c.top.text("activeProfile"), defaultProfile)
 }
 
+// used is the profile of commands that name none.
+func (a *app) used(c *configuration) string {
+	return first(a.getenv("TOLL_PROFILE"), c.top.text("activeProfile"), defaultProfile)
+}
+
+// named is the active profile, which must be there when a flag or the environment names it.
+func (a *app) named(c *configuration) (string, error) {
+	name := a.active(c)
+	if c.profiles[name] == nil && first(a.flags.profile, a.getenv("TOLL_PROFILE")) != "" {
+		return "", noProfile(c.path, name, slices.Sorted(maps.Keys(c.profiles)))
+	}
+	return name, nil
+}
+
+func noProfile(path, name string, there []string) error {
+	if len(there) == 0 {
+		return usagef("%s has no profile %q, and no other", path, name)
+	}
+	return usagef("%s has no profile %q; there are %s", path, name, strings.Join(there, ", "))
+}
+
 // profile returns a profile, which is made when it is missing.
 func (c *configuration) profile(name string) document {
 	if c.profiles[name] == nil {
@@ -157,7 +178,16 @@ func (a *app) configInit() *cobra.Command {
 	f.StringVar(&address, "url", "", "address of the service")
 	f.BoolVarP(&ask, "interactive", "i", false, "ask for what is not given")
 	c.RunE = func(cmd *cobra.Command, _ []string) error {
-		if key != "" {
+		switch {
+		case key != "" && a.flags.keyFile != "":
+			return usagef("give --api-key or --api-key-file, not both")
+		case a.flags.keyFile != "":
+			b, err := os.ReadFile(a.flags.keyFile)
+			if err != nil {
+				return fmt.Errorf("API key file: %w", err)
+			}
+			key = strings.TrimSpace(string(b))
+		case key != "":
 			b, _, err := a.argument(key, false)
 			if err != nil {
 				return err
@@ -203,9 +233,17 @@ func (a *app) configInit() *cobra.Command {
 		if err := file.save(); err != nil {
 			return err
 		}
+		a.hintUse(file, name)
 		return a.showProfile(name)
 	}
 	return c
+}
+
+// hintUse tells how a profile that was written becomes the one that commands use.
+func (a *app) hintUse(c *configuration, name string) {
+	if a.used(c) != name {
+		a.say("hint", "toll config use %s makes it the active profile; -p %s uses it once.", name, name)
+	}
 }
 
 // settingOf reads the key of config set: apiKey, environment and url of the active profile, activeProfile, or
@@ -277,7 +315,7 @@ func (a *app) useProfile(name string) error {
 		return err
 	}
 	if c.profiles[name] == nil {
-		return usagef("%s has no profile %q", c.path, name)
+		return noProfile(c.path, name, slices.Sorted(maps.Keys(c.profiles)))
 	}
 	c.top.set("activeProfile", name)
 	if err := c.save(); err != nil {
@@ -296,7 +334,14 @@ func (a *app) configShow() *cobra.Command {
 			return err
 		}
 		if !all {
-			return a.showProfile(a.active(c))
+			name, err := a.named(c)
+			if err != nil {
+				return err
+			}
+			if len(c.profiles) > 1 && a.set.output != formatQuiet {
+				a.say("profiles", "%s; --all shows every one", strings.Join(slices.Sorted(maps.Keys(c.profiles)), ", "))
+			}
+			return a.showProfile(name)
 		}
 		var items []json.RawMessage
 		for _, name := range slices.Sorted(maps.Keys(c.profiles)) {
@@ -307,7 +352,7 @@ func (a *app) configShow() *cobra.Command {
 			items = append(items, b)
 		}
 		if a.set.output == formatJSON {
-			b, err := json.Marshal(map[string]any{"path": c.path, "activeProfile": a.active(c), "profiles": nonNil(items)})
+			b, err := json.Marshal(map[string]any{"path": c.path, "activeProfile": a.used(c), "profiles": nonNil(items)})
 			if err != nil {
 				return err
 			}
@@ -342,7 +387,7 @@ type shownProfile struct {
 func (a *app) shown(c *configuration, name string) shownProfile {
 	p := c.profiles[name]
 	return shownProfile{
-		Path: c.path, Profile: name, Active: name == a.active(c), Environment: p.text(settingEnvironment), URL: p.text(settingURL),
+		Path: c.path, Profile: name, Active: name == a.used(c), Environment: p.text(settingEnvironment), URL: p.text(settingURL),
 		APIKey: masked(p.text(settingKey)),
 	}
 }

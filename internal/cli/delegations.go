@@ -82,6 +82,16 @@ func (a *app) delegationsCreate(use string) *cobra.Command {
 		}
 		in := body{"provider": first(provider, string(by)), "currency": strings.ToLower(currency)}
 		in.text("providerPaymentMethodId", method)
+		if plan != "" {
+			if _, err := toll.ParsePlanID(plan); err != nil {
+				return flagError("plan-id", err)
+			}
+		}
+		for _, to := range recipients {
+			if err := checkAddress("allowed-recipients", to); err != nil {
+				return err
+			}
+		}
 		in.text("planId", plan)
 		in.text("apiKeyId", key)
 		if len(recipients) > 0 {
@@ -95,7 +105,7 @@ func (a *app) delegationsCreate(use string) *cobra.Command {
 				return err
 			}
 		}
-		return a.send(cmd.Context(), http.MethodPost, "/delegation/create", in)
+		return a.make(cmd.Context(), "/delegation/create", in, "delegationId")
 	}
 	return c
 }

@@ -8,6 +8,7 @@ import (
 	"os"
 	"runtime"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -36,6 +37,7 @@ Nothing is changed. Exit code 1 when something does not work; warnings do not co
 		d := &doctor{app: a}
 		d.configuration()
 		if d.profile() {
+			d.environment = strings.ToLower(first(string(cfg.Environment), a.set.environment))
 			d.service(cmd.Context())
 		}
 		if cfg.Data != "" || cfg.Database != "" {
@@ -48,8 +50,9 @@ Nothing is changed. Exit code 1 when something does not work; warnings do not co
 }
 
 type doctor struct {
-	app    *app
-	checks []server.Check
+	app         *app
+	checks      []server.Check
+	environment string // that is expected of the service, "" for any
 }
 
 func (d *doctor) add(name, status, format string, args ...any) {
@@ -148,7 +151,12 @@ func (d *doctor) key(ctx context.Context, c *client.Client) {
 		d.add("API versions", server.CheckFailed, "%s", err)
 		return
 	}
-	d.add("environment", server.CheckOK, "%s, network %s", info.Environment, info.Network)
+	if d.environment != "" && d.environment != string(info.Environment) {
+		d.add("environment", server.CheckFailed, "the service is of %s, and the settings say %s: correct --url, or --environment, TOLL_ENVIRONMENT or the profile (toll config set environment %s)",
+			info.Environment, d.environment, info.Environment)
+	} else {
+		d.add("environment", server.CheckOK, "%s, network %s", info.Environment, info.Network)
+	}
 	if d.app.set.key == "" {
 		d.add("API key", server.CheckWarning, "none is set: open reads work, nothing else")
 		return

@@ -80,11 +80,12 @@ func (a *app) report(err error) {
 	isTyped := errors.As(err, &e)
 	if a.asJSON() {
 		body := map[string]any{"code": "CLI.FAILED", "message": err.Error()}
-		if errors.As(err, &usage) {
+		isUsage := errors.As(err, &usage)
+		if isUsage {
 			body["code"] = "CLI.USAGE"
 		}
 		var out any = body
-		if isTyped {
+		if isTyped && !isUsage {
 			out = e.Body(e.CorrelationID, "")
 		}
 		var text bytes.Buffer
@@ -93,16 +94,18 @@ func (a *app) report(err error) {
 			return
 		}
 	}
-	if !isTyped {
+	if isUsage := errors.As(err, &usage); isUsage || !isTyped {
 		a.say("error", "%s", err)
-		if errors.As(err, &usage) {
+		if isUsage {
 			a.say("", "Run with --help to see what is possible.")
 		}
 		return
 	}
 	a.say("error", "%s", e)
-	if e.Hint != "" {
-		a.say("hint", "%s", e.Hint)
+	if e.Code == toll.CodeUnavailable && e.Status == 0 {
+		a.say("hint", "Is toll serve running at %s? Another address is given with --url, TOLL_URL or toll config set url.", a.client().URL())
+	} else if hint := hintFor(e); hint != "" {
+		a.say("hint", "%s", hint)
 	}
 	if e.Err != nil {
 		a.say("cause", "%s", e.Err)

@@ -18,6 +18,11 @@ const (
 
 // help writes the help of a command. Examples are for pasting, so they are never cut, and a text is shown as it is written.
 func (a *app) help(c *cobra.Command, _ []string) {
+	// A group runs no argument of its own, so that a word there is a command that does not exist.
+	if words := c.Flags().Args(); len(words) > 0 && len(visible(c)) > 0 {
+		a.badHelp = unknownCommand(c, words[0])
+		return
+	}
 	h := helpPage{width: helpWidth, colour: isTerminal(a.out) && a.mayColour()}
 	if n, err := strconv.Atoi(a.getenv("COLUMNS")); err == nil && n >= 40 {
 		h.width = min(n, 120)

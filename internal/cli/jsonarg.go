@@ -19,7 +19,7 @@ func (a *app) jsonArgument(flag, arg string) (json.RawMessage, error) {
 		return nil, err
 	}
 	if !json.Valid(b) {
-		return nil, fmt.Errorf("--%s: %s is not JSON", flag, from)
+		return nil, usagef("--%s: %s is not JSON", flag, from)
 	}
 	return b, nil
 }
@@ -27,10 +27,14 @@ func (a *app) jsonArgument(flag, arg string) (json.RawMessage, error) {
 // objectArgument is jsonArgument for an object.
 func (a *app) objectArgument(flag, arg string) (json.RawMessage, error) {
 	b, err := a.jsonArgument(flag, arg)
-	if err == nil && !bytes.HasPrefix(bytes.TrimSpace(b), []byte("{")) {
-		err = fmt.Errorf("--%s: a JSON object is needed", flag)
+	if err != nil {
+		return nil, err
 	}
-	return b, err
+	if !bytes.HasPrefix(bytes.TrimSpace(b), []byte("{")) {
+		return nil, usagef("--%s: a JSON object is needed", flag)
+	}
+	a.warnUnknown(flag, b)
+	return b, nil
 }
 
 // argument reads text that is given inline, as @path, as - for stdin, or, when isPath, as a path.

@@ -72,7 +72,7 @@ first use. --init makes the database too, before the first start of the service.
 			if life > 0 {
 				in["expiresInSecs"] = int64(life / time.Second)
 			}
-			return a.send(cmd.Context(), http.MethodPost, "/api-keys", in)
+			return a.make(cmd.Context(), "/api-keys", in, "key")
 		}
 		if key.Account == "" {
 			return usagef("toll keys create --local needs --account")
@@ -90,7 +90,7 @@ first use. --init makes the database too, before the first start of the service.
 		if err != nil {
 			return err
 		}
-		return a.record(b)
+		return a.made(b, "key")
 	}
 	return c
 }

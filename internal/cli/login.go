@@ -112,6 +112,7 @@ func (a *app) login(ctx context.Context, environment string, noBrowser bool) err
 	if a.getenv("TOLL_API_KEY") != "" {
 		a.say("warning", "TOLL_API_KEY is set and wins over the profile")
 	}
+	a.hintUse(config, name)
 	b, err := json.Marshal(signedIn{config.path, name, info.Environment, service.URL(), claims.Address, toll.At(time.Now().Add(life).UTC().Truncate(time.Second))})
 	if err != nil {
 		return err
@@ -228,7 +229,11 @@ func (a *app) logoutCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		names := []string{a.active(config)}
+		name, err := a.named(config)
+		if err != nil && !all {
+			return err
+		}
+		names := []string{name}
 		if all {
 			names = slices.Sorted(maps.Keys(config.profiles))
 		}

@@ -134,7 +134,7 @@ func (a *app) requestsTrack() *cobra.Command {
 		if err := in.json(a, "metadata", "metadata", metadata); err != nil {
 			return err
 		}
-		return a.send(cmd.Context(), http.MethodPost, "/protocol/agent-sub-tasks", in)
+		return a.make(cmd.Context(), "/protocol/agent-sub-tasks", in, "subTaskId")
 	}
 	return c
 }

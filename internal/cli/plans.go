@@ -48,6 +48,9 @@ func (a *app) plansBalance(use string) *cobra.Command {
 	c := command(use+" PLAN", "Show what you, or an address, have of a plan", func(cmd *cobra.Command, args []string) error {
 		path := []string{"protocol", "plans", args[0], "balance"}
 		if address != "" {
+			if err := checkAddress("account-address", address); err != nil {
+				return err
+			}
 			path = append(path, address)
 		}
 		return a.get(cmd.Context(), segments(path...), nil)
@@ -66,7 +69,8 @@ func (a *app) plansAgents(use string) *cobra.Command {
 func (a *app) plansCreate(use, kind string, trial bool) *cobra.Command {
 	var metadata, price, credits, nonce, limit, maxOrders string
 	c := command(use, "Register a plan", nil)
-	c.Long = "Register a plan. Its price and credits never change afterwards."
+	c.Long = `Register a plan. Its price and credits never change afterwards: JSON with a member that the service does not know is refused
+unless --yes is given.`
 	c.Example = `toll plans create --plan-metadata '{"name":"Basic"}' --price-config '{"priceType":"FREE"}' --credits-config '{"amount":100}'`
 	f := c.Flags()
 	f.StringVar(&metadata, "plan-metadata", "", "name, description and so on, as JSON")
@@ -96,6 +100,8 @@ func (a *app) plansCreate(use, kind string, trial bool) *cobra.Command {
 		switch kind = strings.ToLower(kind); {
 		case kind != "" && kind != "credits" && kind != "time":
 			return usagef("--type is credits or time")
+		case isDigits(limit) && maxOrders != "":
+			return usagef("a number in --access-limit is the maximum of orders: give it or --max-orders, not both")
 		case isDigits(limit): // a number is the maximum of orders, and leaves the word to --type
 			in["maxOrders"] = limit
 			in.text("accessLimit", kind)
@@ -105,7 +111,10 @@ func (a *app) plansCreate(use, kind string, trial bool) *cobra.Command {
 		if trial {
 			in["isTrialPlan"] = true
 		}
-		return a.send(cmd.Context(), http.MethodPost, "/protocol/plans", in)
+		if err := a.allKnown(); err != nil {
+			return err
+		}
+		return a.make(cmd.Context(), "/protocol/plans", in, "planId")
 	}
 	return c
 }
@@ -187,6 +196,9 @@ func (a *app) plansMint(use string) *cobra.Command {
 		path, amountName := "/protocol/plans/mint", "amount"
 		if duration != "" {
 			path, amountName = "/protocol/plans/mintExpirable", "creditsAmount"
+		}
+		if err := checkAddress("credits-receiver", receiver); err != nil {
+			return err
 		}
 		in := body{"planId": args[0], "creditsReceiver": receiver}
 		if err := in.digits(amountName, "credits-amount", amount); err != nil {

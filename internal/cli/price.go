@@ -22,16 +22,25 @@ var builderNames = map[string]string{
 	"credits non-expirable": "get-non-expirable-duration-config", "credits redemption-type": "set-redemption-type", "credits mirror": "set-onchain-mirror",
 }
 
-func (a *app) priceCommand() *cobra.Command {
-	return group("price", "Make price configurations", `Make price configurations, for --price-config of plans create. Nothing is sent.
+const buildersExample = `toll plans create --plan-metadata '{"name":"Basic"}' \
+  --price-config "$(toll price free)" --credits-config "$(toll credits fixed --credits-granted 100)"
+toll price free | toll plans create --price-config - --plan-metadata meta.json --credits-config credits.json`
 
-Amounts are base units of the token: 1000000 is 1.00 of USDC, EURC, USD and EUR; the native token has 18 decimals.`,
+func (a *app) priceCommand() *cobra.Command {
+	c := group("price", "Make price configurations", `Make price configurations, for --price-config of plans create. Nothing is sent.
+
+Amounts are base units of the token: 1000000 is 1.00 of USDC, EURC, USD and EUR; the native token has 18 decimals.
+In a pipe they print JSON.`,
 		offline(a.priceBuilders())...)
+	c.Example = buildersExample
+	return c
 }
 
 func (a *app) creditsCommand() *cobra.Command {
-	return group("credits", "Make credits configurations", "Make credits configurations, for --credits-config of plans create. Nothing is sent.",
+	c := group("credits", "Make credits configurations", "Make credits configurations, for --credits-config of plans create. Nothing is sent. In a pipe they print JSON.",
 		offline(a.creditsBuilders())...)
+	c.Example = buildersExample
+	return c
 }
 
 // deployedBuilders are the builders under their deployed names.
@@ -58,26 +67,34 @@ func (a *app) built(v any) error {
 	if err != nil {
 		return err
 	}
+	return a.configuration(b)
+}
+
+// configuration prints one that was made. In a pipe it is JSON, for the flags that take it, unless another form is asked for.
+func (a *app) configuration(b []byte) error {
+	if !a.set.terminal && a.set.output != formatQuiet && first(a.flags.output, a.getenv("TOLL_OUTPUT")) == "" {
+		return a.writeCompact(b)
+	}
 	return a.record(b)
 }
 
 // priceFlags are those of the builders of prices.
-type priceFlags struct{ amount, receiver, token, currency string }
+type priceFlags struct{ amount, receiver, token, tokenFlag, currency string }
 
 // price returns what a builder makes of amount, receiver and token; the token may be left out.
 func (p *priceFlags) price(build func(toll.Units, toll.Address, toll.Address) (toll.Price, error)) (toll.Price, error) {
 	amount, err := toll.ParseUnits(p.amount)
 	if err != nil {
-		return toll.Price{}, err
+		return toll.Price{}, flagError("amount", err)
 	}
 	receiver, err := toll.ParseAddress(p.receiver)
 	if err != nil {
-		return toll.Price{}, err
+		return toll.Price{}, flagError("receiver", err)
 	}
 	var token toll.Address
 	if p.token != "" {
 		if token, err = toll.ParseAddress(p.token); err != nil {
-			return toll.Price{}, err
+			return toll.Price{}, flagError(p.tokenFlag, err)
 		}
 	}
 	return build(amount, receiver, token)
@@ -98,7 +115,7 @@ func (a *app) priceBuilders() []*cobra.Command {
 		return a.built(toll.PriceFree())
 	}
 	paidBy := func(use, short, tokenFlag, tokenUsage string, build func(*priceFlags) func(toll.Units, toll.Address, toll.Address) (toll.Price, error)) *cobra.Command {
-		var p priceFlags
+		p := priceFlags{tokenFlag: tokenFlag}
 		c := command(use, short, func(*cobra.Command, []string) error {
 			made, err := p.price(build(&p))
 			if err != nil {
@@ -131,26 +148,29 @@ func (a *app) priceBuilders() []*cobra.Command {
 		return toll.PriceERC20(n, token, to)
 	}))
 	require(erc20, "token-address")
-	eurc := paidBy("eurc", "A price in EURC", "eurc-address", "address of EURC; default that of Base", plain(toll.PriceEURC))
+	eurc := paidBy("eurc", "A price in EURC", "eurc-address", "address of EURC; default that of the service whose url is set, else that of Base", plain(toll.PriceEURC))
+	a.askEURC(eurc)
 	payg := paidBy("payg", "A price for each credit, bought request by request", "token-address", "token; default the native one", plain(toll.PricePayAsYouGo))
 	return []*cobra.Command{free, fiat, crypto, native, erc20, eurc, payg}
 }
 
 func (a *app) creditsBuilders() []*cobra.Command {
-	numbers := func(into map[*toll.Credits]string) error {
-		for n, s := range into {
-			v, err := toll.ParseCredits(s)
-			if err != nil {
-				return err
+	type number struct {
+		flag, text string
+		into       *toll.Credits
+	}
+	numbers := func(all ...number) (err error) {
+		for _, n := range all {
+			if *n.into, err = toll.ParseCredits(n.text); err != nil {
+				return flagError(n.flag, err)
 			}
-			*n = v
 		}
 		return nil
 	}
 	var granted, each string
 	fixed := command("fixed", "Credits of which every request burns the same", func(*cobra.Command, []string) error {
 		var n, per toll.Credits
-		if err := numbers(map[*toll.Credits]string{&n: granted, &per: each}); err != nil {
+		if err := numbers(number{"credits-granted", granted, &n}, number{"credits-per-request", each, &per}); err != nil {
 			return err
 		}
 		return a.built(toll.CreditsFixed(n, per))
@@ -162,7 +182,7 @@ func (a *app) creditsBuilders() []*cobra.Command {
 	var least, most string
 	dynamic := command("dynamic", "Credits of which a request burns what it costs", func(*cobra.Command, []string) error {
 		var n, low, high toll.Credits
-		if err := numbers(map[*toll.Credits]string{&n: granted, &low: least, &high: most}); err != nil {
+		if err := numbers(number{"credits-granted", granted, &n}, number{"min-credits-per-request", least, &low}, number{"max-credits-per-request", most, &high}); err != nil {
 			return err
 		}
 		if low > high {
@@ -181,7 +201,7 @@ func (a *app) creditsBuilders() []*cobra.Command {
 	expirable := command("expirable", "A period in which requests burn nothing", func(*cobra.Command, []string) error {
 		secs, err := toll.ParseUnits(duration)
 		if err != nil {
-			return err
+			return flagError("duration-of-plan", err)
 		}
 		return a.built(toll.CreditsExpirable(secs))
 	})
@@ -202,7 +222,7 @@ func (a *app) creditsRedemption() *cobra.Command {
 	c.RunE = func(*cobra.Command, []string) error {
 		t, err := toll.ParseRedemption(kind)
 		if err != nil {
-			return err
+			return flagError("redemption-type", err)
 		}
 		change := []jsonMember{{"redemptionType", json.RawMessage(strconv.Itoa(t.Type))}}
 		if t.Word != "" {
@@ -240,7 +260,7 @@ func (a *app) edited(config string, change []jsonMember) error {
 	for _, m := range change {
 		members = withMember(members, m)
 	}
-	return a.record(objectOf(members))
+	return a.configuration(objectOf(members))
 }
 
 // withMember puts a value in place of the one of its name, or at the end.

@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -36,6 +37,23 @@ func (a *app) send(ctx context.Context, method, path string, in any) error {
 		return err
 	}
 	return a.record(body)
+}
+
+// make makes a record and prints it; quiet, it prints the member alone by which others name it.
+func (a *app) make(ctx context.Context, path string, in any, member string) error {
+	got, err := a.call(ctx, http.MethodPost, path, nil, in)
+	if err != nil {
+		return err
+	}
+	return a.made(got, member)
+}
+
+func (a *app) made(got json.RawMessage, member string) error {
+	if a.set.output != formatQuiet {
+		return a.record(got)
+	}
+	_, err := fmt.Fprintln(a.out, clean(at(got, member)))
+	return err
 }
 
 // paging are the flags of lists.
@@ -122,10 +140,29 @@ func (a *app) queryCommand(use, short, member string, columns []column, path fun
 		if err != nil {
 			return err
 		}
-		return a.list(body, member, columns)
+		if err := a.list(body, member, columns); err != nil {
+			return err
+		}
+		a.cutOff(body, member)
+		return nil
 	})
 	p.bind(c.Flags())
 	return c
+}
+
+// cutOff says when a page is not the whole list.
+func (a *app) cutOff(page json.RawMessage, member string) {
+	var shown []json.RawMessage
+	if json.Unmarshal(rawOf(page, member), &shown) != nil || a.set.output == formatQuiet {
+		return
+	}
+	total, err := strconv.Atoi(at(page, "total"))
+	switch {
+	case err == nil && len(shown) < total:
+		a.say("note", "%d of %d; --all shows every one", len(shown), total)
+	case err != nil && at(page, "nextCursor") != "":
+		a.say("note", "%d of more; --all shows every one", len(shown))
+	}
 }
 
 // listAll follows the cursors. As JSON the answer is one object with the member alone.

@@ -41,7 +41,7 @@ type serveFlags struct {
 func (a *app) serveCommand() *cobra.Command {
 	var f serveFlags
 	c := command("serve", "Run the service", func(cmd *cobra.Command, _ []string) error { return a.serve(cmd.Context(), f) })
-	c.Long = `Run the service. It listens once its database is up to date, and is ready when GET /health answers 200.
+	c.Long = `Run the service. It listens once its database is up to date, and is ready when GET /ready answers 200.
 
 Without --database everything lies in one directory, for one process. With PostgreSQL any number of processes may run;
 all of them need the same master key file. SIGTERM ends it in order: what is in flight is finished first.`

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -28,11 +29,12 @@ var formats = []string{formatTable, formatJSON, formatNDJSON, formatCSV, formatQ
 
 // settings are what a run goes by: flag, else environment, else configuration file, else default.
 type settings struct {
-	key, url string
-	output   string
-	names    x402.Namespace // brand words of the service
-	terminal bool           // stdout is a terminal
-	colour   bool           // and may be coloured
+	key, url    string
+	environment string // that is expected of the service, "" for any
+	output      string
+	names       x402.Namespace // brand words of the service
+	terminal    bool           // stdout is a terminal
+	colour      bool           // and may be coloured
 }
 
 // configFile is the configuration file. Unknown members are kept for later releases.
@@ -75,7 +77,7 @@ func (a *app) loadProfile() error {
 	name := first(a.flags.profile, a.getenv("TOLL_PROFILE"), file.ActiveProfile, "default")
 	profile, ok := file.Profiles[name]
 	if !ok && (a.flags.profile != "" || a.getenv("TOLL_PROFILE") != "") {
-		return usagef("%s has no profile %q", path, name)
+		return noProfile(path, name, slices.Sorted(maps.Keys(file.Profiles)))
 	}
 	var keyInFile string
 	if a.flags.keyFile != "" {
@@ -87,6 +89,10 @@ func (a *app) loadProfile() error {
 	}
 	s.key = first(keyInFile, strings.TrimSpace(a.getenv("TOLL_API_KEY")), profile.APIKey)
 	s.url = first(a.flags.url, a.getenv("TOLL_URL"), profile.URL)
+	s.environment = strings.ToLower(first(a.getenv("TOLL_ENVIRONMENT"), profile.Environment))
+	if a.flags.url == "" && a.getenv("TOLL_URL") != "" && checkSetting(settingURL, s.url) != nil {
+		return usagef("TOLL_URL is not an absolute http or https url")
+	}
 	return nil
 }
 

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -34,7 +35,7 @@ this plan alone, of --spending-limit-cents. With --order-limit 0 nothing is ever
 	f.StringVar(&agent, "agent-id", "", "the one agent at which it is good")
 	f.StringVar(&redemption, "redemption-limit", "", "most credits that it may burn")
 	f.StringVar(&orders, "order-limit", "", "most orders that it may cause; 0 buys nothing")
-	f.StringVar(&expiration, "expiration", "", "life in seconds, default a day")
+	f.StringVar(&expiration, "expiration", "", "life: seconds, or 12h, 30m; default a day")
 	f.StringVar(&format, "token-format", "", "jwt or x402")
 	f.StringVar(&resource, "resource", "", "url for which it is good as well")
 	f.StringVar(&metadata, "metadata", "", "anything to keep with it, as JSON")
@@ -50,10 +51,25 @@ this plan alone, of --spending-limit-cents. With --order-limit 0 nothing is ever
 		in.text("tokenFormat", format)
 		in.text("resource", resource)
 		for _, n := range []struct{ name, flag, value string }{
-			{"redemptionLimit", "redemption-limit", redemption}, {"orderLimit", "order-limit", orders}, {"expiration", "expiration", expiration},
+			{"redemptionLimit", "redemption-limit", redemption}, {"orderLimit", "order-limit", orders},
 		} {
 			if err := in.digits(n.name, n.flag, n.value); err != nil {
 				return err
+			}
+		}
+		if expiration != "" {
+			life, err := seconds("expiration", expiration)
+			if err != nil {
+				return err
+			}
+			in["expiration"] = int64(life / time.Second)
+		}
+		if format != "" && format != x402.RenderingJWT && format != x402.RenderingX402 {
+			return usagef("--token-format is jwt or x402")
+		}
+		if agent != "" {
+			if _, err := toll.ParseAgentID(agent); err != nil {
+				return flagError("agent-id", err)
 			}
 		}
 		if err := in.json(a, "metadata", "metadata", metadata); err != nil {
@@ -98,7 +114,7 @@ func (a *app) createToken(ctx context.Context, in body, d delegationFlags, order
 	if d.id != "" {
 		in["delegationConfig"] = body{"delegationId": d.id}
 	}
-	err := a.send(ctx, http.MethodPost, "/x402/permissions", in)
+	err := a.make(ctx, "/x402/permissions", in, "accessToken")
 	if err != nil && made {
 		// Nobody would spend it, and nobody asked for it.
 		_, undo := a.call(context.WithoutCancel(ctx), http.MethodDelete, segments("delegation", d.id), nil, nil)

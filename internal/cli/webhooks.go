@@ -54,7 +54,7 @@ func (a *app) webhooksCreate() *cobra.Command {
 		if len(types) > 0 {
 			in["types"] = types
 		}
-		return a.send(cmd.Context(), http.MethodPost, "/webhooks", in)
+		return a.make(cmd.Context(), "/webhooks", in, "id")
 	}
 	return c
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/url"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -54,13 +55,13 @@ func (a *app) required(ctx context.Context, plan string, r resourceFlags, amount
 	o := x402.Options{Endpoint: r.endpoint, HTTPVerb: r.verb}
 	if r.agent != "" {
 		if o.AgentID, err = toll.ParseAgentID(r.agent); err != nil {
-			return nil, err
+			return nil, flagError("agent-id", err)
 		}
 	}
 	if amount != "" {
 		n, err := toll.ParseCredits(amount)
 		if err != nil {
-			return nil, err
+			return nil, flagError("amount", err)
 		}
 		o.Amount = &n
 	}
@@ -135,7 +136,7 @@ func (a *app) paymentBody(ctx context.Context, p payment) (any, body, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	in := body{"paymentRequired": required, "x402AccessToken": string(token)}
+	in := body{"paymentRequired": required, "x402AccessToken": strings.TrimSpace(string(token))}
 	in.text("agentRequestId", p.request)
 	return nil, in, in.digits("maxAmount", "max-amount", p.amount)
 }

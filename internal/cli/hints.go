@@ -1,0 +1,46 @@
+package cli
+
+import (
+	"strings"
+
+	"github.com/tollhq/toll"
+)
+
+// hints are the next steps in words of this program, where those of the service speak of paths and headers.
+var hints = map[toll.Code]string{
+	toll.CodeNotAuthenticated:      "Sign in with toll login, or make an API key with toll keys create --local beside the service; toll whoami shows which one is used.",
+	toll.CodeBadAuthorization:      "Set the whole API key with its prefix, in TOLL_API_KEY, --api-key-file or toll config set apiKey -.",
+	toll.CodeKeyNotFound:           "toll keys list shows the ids of yours.",
+	toll.CodeVersionUnknown:        "toll versions shows those that are served.",
+	toll.CodeNotAgentOwner:         "Use an API key of the owner of the agent; toll agents list shows yours.",
+	toll.CodeNotPlanOwner:          "Use an API key of the owner of the plan; toll plans list shows yours.",
+	toll.CodePlanNotAttached:       "toll agents plans AGENT shows the plans of an agent; toll agents attach PLAN --agent-id AGENT adds one.",
+	toll.CodeMarginWithoutSubTasks: "Record the sub-tasks first with toll requests track.",
+	toll.CodeFiatPlanOnCryptoRoute: "toll plans checkout PLAN gets the page on which a card pays.",
+	toll.CodeTokenSignature:        "toll tokens create PLAN makes a new access token.",
+	toll.CodeTokenUndecodable:      "Give the accessToken as toll tokens create printed it; -q prints it alone.",
+	toll.CodePermissionNotFound:    "toll tokens list shows the hashes of yours.",
+	toll.CodePermissionUnknown:     "toll tokens create PLAN makes a new access token.",
+	toll.CodePermissionRevoked:     "toll tokens create PLAN makes a new access token.",
+	toll.CodePermissionExpired:     "toll tokens create PLAN makes a new access token.",
+	toll.CodePaymentMethodUnusable: "toll cards list shows the payment methods.",
+	toll.CodePaymentMethodRevoked:  "toll cards list shows the payment methods.",
+	toll.CodePaymentRequired:       "toll tokens create PLAN makes an access token; toll call --plan PLAN pays by itself.",
+	toll.CodeUnsupportedScheme:     "toll x402 supported shows the schemes and networks; a delegation must be in the currency of the plan.",
+	toll.CodeReleaseOfSettled:      "toll x402 settlement REQUEST shows what became of it.",
+	toll.CodePaymentMethodNotFound: "toll cards list shows the payment methods.",
+	toll.CodeUnknownDelegation:     "toll delegations list shows yours.",
+	toll.CodeCheckoutWrongPlan:     "toll plans order PLAN buys a plan that is not paid by card.",
+	toll.CodeWebhookNotFound:       "toll webhooks list shows yours.",
+	toll.CodePathNotFound:          "The service may be older than this program: toll doctor compares them.",
+}
+
+// hintFor is what to do after an error of the service.
+func hintFor(e *toll.Error) string {
+	for _, word := range []string{"GET /", "POST /", "PUT /", "PATCH /", "DELETE /", "Authorization"} {
+		if strings.Contains(e.Hint, word) {
+			return first(hints[e.Code], e.Hint)
+		}
+	}
+	return e.Hint
+}

@@ -1,0 +1,90 @@
+package cli
+
+import (
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/tollhq/toll"
+)
+
+// inputs are what the service reads of the objects that flags take. What else such an object holds is ignored there.
+var inputs = map[string]reflect.Type{
+	"plan-metadata": reflect.TypeFor[toll.MetadataInput](), "agent-metadata": reflect.TypeFor[toll.MetadataInput](),
+	"agent-api": reflect.TypeFor[toll.AgentAPIInput](), "price-config": reflect.TypeFor[toll.PriceInput](),
+	"credits-config": reflect.TypeFor[toll.CreditsInput](),
+}
+
+// warnUnknown says which members of an object the service does not know.
+func (a *app) warnUnknown(flag string, object []byte) {
+	kind, ok := inputs[flag]
+	if !ok {
+		return
+	}
+	members, err := membersOf(object)
+	if err != nil {
+		return // what reads it next says so
+	}
+	known := memberNames(kind)
+	for _, m := range members {
+		if slices.Contains(known, m.name) {
+			continue
+		}
+		a.unknown = append(a.unknown, "--"+flag+" "+m.name)
+		meant := ""
+		if near := nearest(m.name, known); near != "" {
+			meant = "; did you mean " + near + "?"
+		}
+		a.say("warning", "--%s: the service does not know %q%s", flag, m.name, meant)
+	}
+}
+
+// allKnown refuses to make what can never be corrected out of objects with unknown members.
+func (a *app) allKnown() error {
+	if len(a.unknown) == 0 || a.flags.yes {
+		return nil
+	}
+	return usagef("nothing was sent: %s would be ignored; correct it, or add --yes", strings.Join(a.unknown, ", "))
+}
+
+func memberNames(t reflect.Type) []string {
+	var names []string
+	for f := range t.Fields() {
+		if name, _, _ := strings.Cut(f.Tag.Get("json"), ","); name != "" {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// nearest returns the name that was likely meant, "" for none.
+func nearest(word string, names []string) string {
+	best, least := "", max(2, len(word)/3)+1
+	for _, name := range names {
+		if d := distance(strings.ToLower(word), strings.ToLower(name)); d < least {
+			best, least = name, d
+		}
+	}
+	return best
+}
+
+// distance is the number of letters to add, take away or change between two words.
+func distance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			change := diagonal
+			if a[i] != b[j] {
+				change++
+			}
+			diagonal = row[j+1]
+			row[j+1] = min(change, row[j]+1, row[j+1]+1)
+		}
+	}
+	return row[len(b)]
+}
