@@ -258,7 +258,7 @@ var codes = []CodeInfo{
 	{Code: CodeRateLimited, Status: 429, Category: CategoryBusiness, Retryable: true, Message: "Too many requests.",
 		Hint: "Wait for the seconds in Retry-After, then repeat the call."},
 	{Code: CodeInternal, Status: 500, Category: CategoryInternal, Retryable: false, Message: "An unexpected failure happened.",
-		Hint: "Repeat the call; if it fails again, report the correlation id to the operator."},
+		Hint: "Report the correlation id to the operator. Whether the call was carried out is not known: read what it was to change before calling again."},
 	{Code: CodeUnavailable, Status: 503, Category: CategoryInternal, Retryable: true, Message: "The service is not ready, shutting down or overloaded.",
 		Hint: "Repeat the call after the seconds in Retry-After."},
 }

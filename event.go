@@ -36,10 +36,11 @@ const (
 	EventWebhookDisabled     EventType = "webhook.disabled"
 )
 
-// EventWebhookTest is the type of what the test of a webhook delivers. It is in no stream and has the sequence 0.
+// EventWebhookTest is the type of what the test of a webhook delivers, whatever types the webhook asks for. It is in no
+// stream, has the sequence 0, and is no filter: neither a list nor a webhook can ask for it.
 const EventWebhookTest EventType = "webhook.test"
 
-// EventTypes returns every type that a stream can hold.
+// EventTypes returns every type that a stream can hold. These are what a list of events and a webhook can be narrowed to.
 func EventTypes() []EventType {
 	return []EventType{
 		EventAgentCreated, EventAgentUpdated, EventAgentListed, EventAgentUnlisted,
@@ -59,7 +60,8 @@ type EventObject struct {
 	Sequence int64  `json:"sequence"`
 }
 
-// Event is a change that was committed. Each principal has a stream of those that concern it.
+// Event is a change that was committed. Each principal has a stream of those that concern it; both sides of a plan get an event
+// of their own. What a webhook is sent is an Event too; client.Client.ReadDelivery checks and reads it.
 type Event struct {
 	ID        string          `json:"id"` // UUID version 7, the same in every delivery
 	Type      EventType       `json:"type"`

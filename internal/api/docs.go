@@ -5,6 +5,7 @@ import (
 	"embed"
 	"html/template"
 	"net/http"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -32,7 +33,7 @@ func (h *handler) errorsPage(c *call) (document, error) {
 }
 
 func render(name string, data any) []byte {
-	t := template.Must(template.New(name).Funcs(template.FuncMap{"anchor": anchor, "typeOf": typeOf, "refOf": refOf}).ParseFS(pages, name))
+	t := template.Must(template.New(name).Funcs(template.FuncMap{"anchor": anchor, "typeOf": typeOf, "refOf": refOf, "prose": prose, "slug": slug}).ParseFS(pages, name))
 	var b bytes.Buffer
 	if err := t.Execute(&b, data); err != nil {
 		panic(err) // the template and its data are both part of the program
@@ -43,6 +44,42 @@ func render(name string, data any) []byte {
 func anchor(code toll.Code) string {
 	return strings.ToLower(strings.ReplaceAll(string(code), ".", "-"))
 }
+
+var marked = regexp.MustCompile("`[^`]+`|BCK(\\.[A-Z0-9]+)+")
+
+// prose renders a description: what stands in backticks is code, and an error code leads to its row.
+func prose(text string) template.HTML {
+	var b strings.Builder
+	last := 0
+	for _, at := range marked.FindAllStringIndex(text, -1) {
+		b.WriteString(template.HTMLEscapeString(text[last:at[0]]))
+		word := text[at[0]:at[1]]
+		last = at[1]
+		code := "<code>" + template.HTMLEscapeString(strings.Trim(word, "`")) + "</code>"
+		if c := toll.Code(strings.Trim(word, "`")); slices.ContainsFunc(toll.Codes(), func(info toll.CodeInfo) bool { return info.Code == c }) {
+			code = `<a href="/docs/errors#` + anchor(c) + `">` + code + "</a>"
+		}
+		b.WriteString(code)
+	}
+	b.WriteString(template.HTMLEscapeString(text[last:]))
+	return template.HTML(b.String()) // every part is escaped above
+}
+
+type docsAccess struct {
+	Word    access
+	Meaning string
+}
+
+// accessWords explains who may call an operation.
+var accessWords = []docsAccess{
+	{open, "Anybody; no API key is needed."},
+	{keyed, "Any valid API key. Lists hold what belongs to its account."},
+	{self, "An API key of the account that the record belongs to; for others there is no such record (404)."},
+	{owners, "An API key of the account that owns the plan or the agent; others are refused (403)."},
+	{ends, "An API key of one of the two ends, the owner of the plan or the subscriber; for others there is no such record (404)."},
+}
+
+func slug(tag string) string { return strings.ToLower(strings.ReplaceAll(tag, " ", "-")) }
 
 func renderErrors() []byte { return render("errors.html", toll.Codes()) }
 
@@ -62,12 +99,14 @@ type docsResponse struct {
 
 type docsGroup struct {
 	Tag        string
+	About      string
 	Operations []docsOperation
 }
 
 type docsSchema struct {
-	Name    string
-	Members []docsMember
+	Name, About string
+	Words       []any // of an enumeration
+	Members     []docsMember
 }
 
 type docsMember struct {
@@ -105,7 +144,7 @@ func renderDocs(api *huma.OpenAPI) []byte {
 			i := slices.IndexFunc(groups, func(g docsGroup) bool { return g.Tag == tag })
 			if i < 0 {
 				i = len(groups)
-				groups = append(groups, docsGroup{Tag: tag})
+				groups = append(groups, docsGroup{Tag: tag, About: aboutTag(api, tag)})
 			}
 			groups[i].Operations = append(groups[i].Operations, d)
 		}
@@ -113,13 +152,22 @@ func renderDocs(api *huma.OpenAPI) []byte {
 	all := api.Components.Schemas.Map()
 	records := make([]docsSchema, 0, len(all))
 	for _, name := range sortedKeys(all) {
-		s := docsSchema{Name: name}
+		s := docsSchema{Name: name, About: all[name].Description, Words: all[name].Enum}
 		for _, member := range sortedKeys(all[name].Properties) {
 			s.Members = append(s.Members, docsMember{member, slices.Contains(all[name].Required, member), all[name].Properties[member]})
 		}
 		records = append(records, s)
 	}
-	return render("docs.html", map[string]any{"Info": api.Info, "Groups": groups, "Schemas": records})
+	return render("docs.html", map[string]any{"Info": api.Info, "Access": accessWords, "Groups": groups, "Schemas": records})
+}
+
+func aboutTag(api *huma.OpenAPI, name string) string {
+	for _, t := range api.Tags {
+		if t.Name == name {
+			return t.Description
+		}
+	}
+	return ""
 }
 
 func bodyOf(content map[string]*huma.MediaType) *huma.Schema {

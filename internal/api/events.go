@@ -23,7 +23,7 @@ func eventRoutes() []route {
 			op: "listEvents", method: "GET", path: at, auth: keyed, tag: "Events", summary: "What happened to what the caller has, in the order of its sequence",
 			action: reads((*handler).listEvents), codes: []toll.Code{toll.CodeBadRequest, toll.CodeBadPage},
 			query: append([]query{
-				{"type", "Only events of this type, for example settlement.settled."},
+				{"type", "Only events of this type, for example settlement.settled. webhook.test is none: it is in no list."},
 				{"since", "Only events created at or after this time, ISO 8601."},
 			}, paging...),
 		},
@@ -55,7 +55,7 @@ func (h *handler) listEvents(c *call) (*EventList, error) {
 	var faults []toll.Fault
 	if text, ok := single(q, "type", &faults); ok {
 		if f.Type, ok = eventType(text); !ok {
-			faults = append(faults, toll.Fault{Path: "type", Message: "is no type of event"})
+			faults = append(faults, toll.Fault{Path: "type", Message: noEventType()})
 		}
 	}
 	if text, ok := single(q, "since", &faults); ok {
@@ -80,6 +80,16 @@ func single(q url.Values, name string, faults *[]toll.Fault) (string, bool) {
 		*faults = append(*faults, toll.Fault{Path: name, Message: "is there more than once"})
 	}
 	return q.Get(name), len(values) == 1 && values[0] != ""
+}
+
+// noEventType says of a text that it is no type, and which there are.
+func noEventType() string {
+	var b strings.Builder
+	b.WriteString("is no type of event")
+	for i, t := range toll.EventTypes() {
+		b.WriteString([]string{": ", ", "}[min(i, 1)] + string(t))
+	}
+	return b.String()
 }
 
 func eventType(text string) (toll.EventType, bool) {

@@ -53,6 +53,7 @@ func describe(routes []route, ns x402.Namespace) *huma.OpenAPI {
 				"`; every error has the shape of Error, and clients branch on its code alone (see /docs/errors). Unknown members are ignored, on both sides.",
 		},
 		Servers: []*huma.Server{{URL: "/"}},
+		Tags:    []*huma.Tag{{Name: "Webhooks", Description: deliveries(ns)}},
 		Paths:   map[string]*huma.PathItem{},
 	}
 	failure := &huma.MediaType{Schema: registry.of(errorType)}
@@ -63,7 +64,11 @@ func describe(routes []route, ns x402.Namespace) *huma.OpenAPI {
 			Parameters: pathParameters(r), Responses: map[string]*huma.Response{},
 		}
 		for _, q := range r.query {
-			op.Parameters = append(op.Parameters, &huma.Param{Name: q.name, In: "query", Description: q.description, Schema: &huma.Schema{Type: huma.TypeString}})
+			schema := &huma.Schema{Type: huma.TypeString}
+			if r.op == "listEvents" && q.name == "type" {
+				schema = eventFilter(registry)
+			}
+			op.Parameters = append(op.Parameters, &huma.Param{Name: q.name, In: "query", Description: q.description, Schema: schema})
 		}
 		if strings.HasPrefix(r.path, Base) {
 			op.Parameters = append(op.Parameters, &huma.Param{Ref: parameterPrefix + "Version"})
@@ -110,6 +115,16 @@ func describe(routes []route, ns x402.Namespace) *huma.OpenAPI {
 	}
 	registry.finish()
 	return api
+}
+
+// deliveries says what a receiver of webhooks has to know. docs/WEBHOOKS.md has it at length.
+func deliveries(ns x402.Namespace) string {
+	return "A delivery is a POST of an Event. Its signature is good when a value of `" + ns.HeaderWebhookSignature() +
+		"` is `v1=` and the hex HMAC-SHA256, under the secret of the webhook, of `id.timestamp.body`: the values of `" + ns.HeaderWebhookID() +
+		"` and `" + ns.HeaderWebhookTimestamp() + "`, and the body byte for byte. For 24 hours after a rotation there are two values, one for each secret. Compare in constant time, and" +
+		" refuse a timestamp (seconds since 1970) more than 5 minutes away. A 2xx within 10 seconds is success. All else is repeated after 5 s, 30 s," +
+		" 2 min, 10 min, then hourly up to 72 hours. An event comes at least once, each time under the same `id`; events of one object come in order." +
+		" At length, with examples: `docs/WEBHOOKS.md` in the repository of the service."
 }
 
 func success(r *route, registry schemas) *huma.Response {

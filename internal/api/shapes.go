@@ -31,6 +31,7 @@ type (
 	typeShape      struct{}
 	endpointsShape struct{}
 	planIDsShape   struct{}
+	eventTypeShape struct{}
 	anyObjectShape struct{}
 )
 
@@ -124,6 +125,27 @@ func (planIDsShape) Schema(r huma.Registry) *huma.Schema {
 		&huma.Schema{Type: huma.TypeArray, Items: planIDShape{}.Schema(r)}, &huma.Schema{Type: huma.TypeString})
 }
 
+// eventTypeShape is the type of what is received: a webhook gets its test as well.
+func (eventTypeShape) Schema(r huma.Registry) *huma.Schema {
+	return enumeration(r, "EventType", "What happened. Later releases may add types. webhook.test comes in the delivery that tests a webhook alone.",
+		append(toll.EventTypes(), toll.EventWebhookTest))
+}
+
+// eventFilter is a type that can be asked for.
+func eventFilter(r huma.Registry) *huma.Schema {
+	return enumeration(r, "EventFilter", "A type of event that a stream can hold, in any case: all but webhook.test.", toll.EventTypes())
+}
+
+// enumeration makes a component, and returns a reference to it.
+func enumeration[T ~string](r huma.Registry, name, description string, words []T) *huma.Schema {
+	s := &huma.Schema{Type: huma.TypeString, Description: description}
+	for _, w := range words {
+		s.Enum = append(s.Enum, string(w))
+	}
+	r.Map()[name] = s
+	return &huma.Schema{Ref: schemaPrefix + name}
+}
+
 // payShape, burnShape and giveBackShape are the two bodies of verify, settle and release.
 type (
 	payShape      struct{}
@@ -215,6 +237,7 @@ func aliases() map[reflect.Type]reflect.Type {
 		reflect.TypeFor[toll.RedemptionInput](): reflect.TypeFor[typeShape](),
 		reflect.TypeFor[toll.EndpointList]():    reflect.TypeFor[endpointsShape](),
 		reflect.TypeFor[toll.PlanIDs]():         reflect.TypeFor[planIDsShape](),
+		reflect.TypeFor[toll.EventType]():       reflect.TypeFor[eventTypeShape](),
 		reflect.TypeFor[toll.Plan]():            reflect.TypeFor[toll.PlanRecord](),
 		reflect.TypeFor[toll.Agent]():           reflect.TypeFor[toll.AgentRecord](),
 		reflect.TypeFor[x402.VerifyRequest]():   reflect.TypeFor[payShape](),
@@ -265,6 +288,9 @@ func (s schemas) of(t reflect.Type) *huma.Schema { return s.Schema(t, true, "") 
 // finish corrects what reflection says of objects: more members may come with every release, and a member without
 // omitempty that is a pointer, or the list of agents, may be null.
 func (s schemas) finish() map[string]*huma.Schema {
+	for _, name := range []string{"Webhook", "WebhookSecret", "WebhookInput", "WebhookChange"} {
+		s.Map()[name].Properties["types"].Items = eventFilter(s)
+	}
 	for name, schema := range s.Map() {
 		schema.AdditionalProperties = nil
 		for _, p := range schema.Properties {
