@@ -76,6 +76,13 @@ func auditAfter(t *testing.T, opts servertest.Options) {
 	for _, f := range found {
 		t.Error(f)
 	}
+	orders, err := store.AuditOrders(context.Background(), st)
+	if err != nil {
+		t.Error(err)
+	}
+	for _, f := range orders {
+		t.Error(f)
+	}
 }
 
 func (s *scene) asBuilder(i int) *client.Client {

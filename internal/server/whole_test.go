@@ -21,6 +21,7 @@ import (
 	"github.com/tollhq/toll/internal/checkout"
 	"github.com/tollhq/toll/internal/checkout/railtest"
 	"github.com/tollhq/toll/internal/server"
+	"github.com/tollhq/toll/internal/server/servertest"
 	"github.com/tollhq/toll/internal/store/storetest"
 	"github.com/tollhq/toll/x402"
 )
@@ -56,6 +57,7 @@ func startWhole(t *testing.T, v storetest.Variant) *wholeService {
 		if err := s.Close(context.Background()); err != nil {
 			t.Error(err)
 		}
+		auditAfter(t, servertest.Options{Data: db.Data, Database: db.Database})
 	})
 	key := func(account string) toll.APIKey {
 		k, err := s.CreateKey(t.Context(), server.KeyRequest{Account: account})
