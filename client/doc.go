@@ -53,7 +53,15 @@
 // # Events
 //
 // [Client.Events] is the past, [Client.FollowEvents] what happens from now on, and a webhook ([Client.CreateWebhook]) has it
-// sent to a url.
+// sent to a url, where [Client.ReadDelivery] checks the signature and reads the event:
+//
+//	event, err := c.ReadDelivery(r, secret)
+//	if err != nil {
+//		http.Error(w, "not a delivery", http.StatusForbidden)
+//		return
+//	}
+//
+// The same event may come more than once, under the same ID.
 //
 // # Errors
 //

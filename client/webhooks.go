@@ -10,7 +10,7 @@ import (
 
 // WebhookParams is a new webhook.
 type WebhookParams struct {
-	URL         string           `json:"url"`             // https; in a sandbox loopback too
+	URL         string           `json:"url"`             // https; a sandbox can be set to take loopback addresses too
 	Types       []toll.EventType `json:"types,omitempty"` // none: every type
 	Description string           `json:"description,omitempty"`
 }
