@@ -76,7 +76,7 @@ func eventTypes(texts []string) ([]toll.EventType, error) {
 	for i, text := range texts {
 		t, ok := eventType(text)
 		if !ok {
-			faults = append(faults, toll.Fault{Path: "types[" + strconv.Itoa(i) + "]", Message: "is no type of event"})
+			faults = append(faults, toll.Fault{Path: "types[" + strconv.Itoa(i) + "]", Message: noEventType()})
 		}
 		types = append(types, t)
 	}
