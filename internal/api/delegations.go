@@ -113,7 +113,9 @@ func (h *handler) readDelegation(c *call) (*toll.Delegation, error) {
 }
 
 func (h *handler) revokeDelegation(c *call) (*toll.ActResult, error) {
-	return h.Checkout.RevokeDelegation(c.r.Context(), c.caller.Address, c.param("delegationId"))
+	out, err := h.Checkout.RevokeDelegation(c.r.Context(), c.caller.Address, c.param("delegationId"))
+	h.Facilitator.ForgetPermissions()
+	return out, err
 }
 
 // DelegationTransactionList is a list of payments.
@@ -162,7 +164,9 @@ type PaymentMethodRemoved struct {
 }
 
 func (h *handler) deletePaymentMethod(c *call) (*PaymentMethodRemoved, error) {
-	if err := h.Checkout.RemovePaymentMethod(c.r.Context(), c.owner(), c.param("paymentMethodId")); err != nil {
+	err := h.Checkout.RemovePaymentMethod(c.r.Context(), c.owner(), c.param("paymentMethodId"))
+	h.Facilitator.ForgetPermissions()
+	if err != nil {
 		return nil, err
 	}
 	return &PaymentMethodRemoved{Success: true}, nil

@@ -144,3 +144,13 @@ func (c *cache[K, V]) forget(k K) {
 		f.stale = true
 	}
 }
+
+// forgetAll drops every value.
+func (c *cache[K, V]) forgetAll() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	clear(c.entries)
+	for _, f := range c.flights {
+		f.stale = true
+	}
+}

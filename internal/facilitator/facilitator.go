@@ -141,6 +141,10 @@ func (f *Facilitator) ForgetPlan(id toll.PlanID) {
 // plans were attached or detached, forget those too.
 func (f *Facilitator) ForgetAgent(id toll.AgentID) { f.agents.forget(id) }
 
+// ForgetPermissions makes a change of this process to whoever's permissions count at once: the end of a delegation ends
+// them, and nothing names them all. Other processes see it within a second.
+func (f *Facilitator) ForgetPermissions() { f.permissions.forgetAll() }
+
 // As returns the facilitator as the caller with this address sees it, for middleware in the same process.
 func (f *Facilitator) As(caller toll.Address) x402.Facilitator { return as{f, caller} }
 

@@ -508,7 +508,7 @@ func (m *modelService) settle(t *modelToken, id string, asked *toll.Credits) (n 
 		return 0, x402.ReasonRedemptionLimit
 	}
 	if extra := n - own; extra > 0 && extra > a.available() {
-		if p.cents == 0 || t.delegation == nil {
+		if p.cents > 0 && t.delegation == nil {
 			return 0, x402.ReasonInsufficientFunds
 		}
 		if reason := m.fill(t, extra, r); reason != "" {
