@@ -95,6 +95,7 @@ func TestWholeService(t *testing.T) {
 		t.Run(string(v), func(t *testing.T) {
 			w := startWhole(t, v)
 			setRapid(t, "rapid.steps", "130")
+			setRapid(t, "rapid.seed", "3") // the gate of a change makes the same sequences every time; -rapid.seed=N makes others
 			setRapid(t, "rapid.checks", strconv.Itoa(checks))
 			rapid.Check(t, func(rt *rapid.T) { w.run(rt) })
 			if t.Failed() {
