@@ -117,7 +117,7 @@ fi
 
 # The crash and shutdown tests run services under load: two packages of those on two cores starve each other, so they run
 # one at a time. The others mostly wait for databases and run two at a time.
-alone='/(bench|internal/(cli|ledger|server))$'
+alone='/(bench|internal/(ledger|server))$'
 say "tests"
 mkfifo "$work/events"
 go build -o "$work/testsum" ./scripts/testsum

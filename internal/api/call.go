@@ -220,8 +220,11 @@ func (c *call) write(status int, contentType []string, body []byte) {
 	if len(body) > 1024 {
 		header["Content-Length"] = []string{strconv.Itoa(len(body))}
 	}
-	// A caller who does not read holds a connection, not the service.
-	_ = http.NewResponseController(c.w).SetWriteDeadline(time.Now().Add(onTheWay(c.h.patience, int64(len(body)))))
+	// A caller who does not read holds a connection, not the service. A short answer fits into the buffers of the
+	// connection, and the timeout of the whole request stands behind it.
+	if len(body) > shortAnswer {
+		_ = http.NewResponseController(c.w).SetWriteDeadline(time.Now().Add(onTheWay(c.h.patience, int64(len(body)))))
+	}
 	c.w.WriteHeader(status)
 	_, _ = c.w.Write(body) // the caller has gone; there is nobody to tell
 }

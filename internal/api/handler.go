@@ -25,6 +25,8 @@ const (
 	slowest  = 64 << 10
 	// answerTimeout bounds a request from its head to the end of its answer.
 	answerTimeout = 2 * time.Minute
+	// shortAnswer is what never waits for its reader, in bytes.
+	shortAnswer = 4 << 10
 )
 
 // onTheWay is how long n bytes may take.

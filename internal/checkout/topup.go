@@ -50,8 +50,9 @@ func (t *TopUp) buyable() bool {
 // [toll.CodeUnsupportedScheme], [toll.CodePaymentMethodUnusable], [toll.CodePaymentMethodRevoked],
 // [toll.CodePaymentMethodNotAllowed], [toll.CodeOrderLimit], [toll.CodePermissionUnknown], [toll.CodePermissionRevoked],
 // [toll.CodePermissionExpired], [toll.CodePlanUnlisted], [toll.CodePlanSoldOut], [toll.CodeTrialUsed],
-// [toll.CodeCreditsOverflow]; [toll.CodeInsufficientCredits] for a free plan; [toll.CodeTopUpRefused] with the code of the rail in its details; the 503 of a rail that cannot
-// be used, [toll.CodeCardOff]; and [toll.CodeSettlementPending], with params.transaction, while the order is not decided.
+// [toll.CodeCreditsOverflow]; [toll.CodeInsufficientCredits] for a free plan; [toll.CodeTopUpRefused] with the code of the
+// rail in its details; the 503 of a rail that cannot be used, [toll.CodeCardOff]; and [toll.CodeSettlementPending], with
+// params.transaction, while the order is not decided.
 func (c *Checkout) TopUp(ctx context.Context, t *TopUp) (orderTx string, err error) {
 	if t.DelegationID == "" {
 		return "", toll.NewError(toll.CodeDelegationNotFound)
