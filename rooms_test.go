@@ -39,19 +39,38 @@ var rooms = map[string]room{
 	"internal/checkout": {ours: "toll internal/store internal/ledger"},
 	// A rail for tests, which the program does not link.
 	"internal/checkout/railtest": {ours: "toll internal/checkout"},
-	"internal/outbound":          {},
-	"internal/events":            {ours: "toll x402 internal/store internal/ledger internal/outbound"},
-	"internal/facilitator":       {ours: "toll x402 internal/store internal/ledger internal/auth internal/checkout"},
-	"internal/oauth":             {ours: "toll internal/store internal/auth"},
-	"internal/web":               {ours: "toll internal/auth internal/oauth"},
+	"internal/chain": {
+		ours:  "toll internal/chain/contracts internal/chain/userop internal/chain/signer internal/chain/endpoints",
+		third: []string{"github.com/ethereum/go-ethereum"},
+	},
+	"internal/chain/contracts":          {third: []string{"github.com/ethereum/go-ethereum"}},
+	"internal/chain/contracts/generate": {third: []string{"github.com/ethereum/go-ethereum"}},
+	"internal/chain/userop":             {ours: "internal/chain/contracts", third: []string{"github.com/ethereum/go-ethereum"}},
+	"internal/chain/signer": {
+		ours: "toll internal/chain/contracts internal/chain/userop", third: []string{"github.com/ethereum/go-ethereum", "github.com/holiman/uint256"},
+	},
+	"internal/chain/endpoints": {ours: "toll", third: []string{"github.com/ethereum/go-ethereum"}},
+	// The embedded chain is the only room that runs a node.
+	"internal/chain/devchain": {ours: "internal/chain/contracts", third: []string{"github.com/ethereum/go-ethereum", "github.com/holiman/uint256"}},
+	"internal/chain/chaintest": {
+		ours:  "toll internal/chain internal/chain/contracts internal/chain/userop internal/chain/signer internal/chain/endpoints internal/chain/devchain",
+		third: []string{"github.com/ethereum/go-ethereum"},
+	},
+	"internal/chain/mirror": {ours: "toll internal/chain/contracts internal/chain/endpoints", third: []string{"github.com/ethereum/go-ethereum"}},
+	"internal/outbound":     {},
+	"internal/events":       {ours: "toll x402 internal/store internal/ledger internal/outbound"},
+	"internal/facilitator":  {ours: "toll x402 internal/store internal/ledger internal/auth internal/checkout"},
+	"internal/oauth":        {ours: "toll internal/store internal/auth"},
+	"internal/web":          {ours: "toll internal/auth internal/oauth"},
 	"internal/api": {
 		ours:  "toll x402 internal/gate internal/store internal/ledger internal/auth internal/facilitator internal/checkout internal/events",
 		third: []string{"github.com/danielgtaylor/huma/v2"},
 	},
 	"internal/server": {
 		ours: "toll x402 internal/gate internal/seal internal/store internal/ledger internal/auth internal/facilitator internal/checkout " +
-			"internal/api internal/oauth internal/web internal/events internal/outbound",
-		third: []string{"github.com/prometheus/client_golang"},
+			"internal/api internal/oauth internal/web internal/events internal/outbound " +
+			"internal/chain internal/chain/contracts internal/chain/signer internal/chain/endpoints internal/chain/devchain internal/chain/mirror",
+		third: []string{"github.com/prometheus/client_golang", "github.com/ethereum/go-ethereum"},
 		tests: []string{"github.com/jackc/pgx/v5", "golang.org/x/sys/unix"},
 	},
 	"internal/server/servertest": {ours: "toll client"},
@@ -76,7 +95,7 @@ var testLibraries = []string{
 }
 
 // testRooms hold what tests of other rooms use; only they and test files import "testing".
-var testRooms = []string{"tolltest", "internal/store/storetest", "internal/server/servertest"}
+var testRooms = []string{"tolltest", "internal/store/storetest", "internal/server/servertest", "internal/chain/chaintest"}
 
 // publicRooms are imported by other people, so their tests see what those see.
 var publicRooms = []string{"toll", "x402", "client", "paid", "tolltest"}
