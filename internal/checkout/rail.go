@@ -2,13 +2,14 @@ package checkout
 
 import (
 	"context"
+	"encoding/json"
 	"time"
 
 	"github.com/tollhq/toll"
 )
 
-// Rail is a way in which money reaches the builder: the chain or the card processor. No rail is built in yet; orders of
-// plans with a price are refused until one is.
+// Rail is a way in which money reaches the builder: the chain or the card processor. Orders of plans whose rail is not there
+// are refused.
 //
 // An error of either method decides nothing: the order stays open and is tried again. A *toll.Error with status 503 says
 // that the rail cannot be used now and is shown to the caller; any other error means that the outcome is not known. What is
@@ -18,8 +19,50 @@ type Rail interface {
 	// idempotency key, so that an order is paid at most once whatever crashes between, also when several processes ask at
 	// the same time. It returns when the payment is decided, when a person must act (CheckoutURL), or when ctx ends.
 	Pay(ctx context.Context, p Purchase) (Payment, error)
-	// Outcome tells what became of a payment that was started and that a person makes.
+	// Outcome tells what became of a payment that was started, without waiting for it.
 	Outcome(ctx context.Context, orderID string) (Payment, error)
+}
+
+// Delegator is a crypto rail on which a delegation is more than a record: a signature that the chain enforces.
+type Delegator interface {
+	// SignatureRequest returns what the holder of OwnerAccount signs. It reads the chain, and sends nothing.
+	SignatureRequest(ctx context.Context, d *Delegation) (*SignatureRequest, error)
+	// CheckSignature verifies Signature, and Authorization when there is one, as the chain would. Errors:
+	// [toll.CodeChainSignature], [toll.CodeChainForeignCode], and those with status 503.
+	CheckSignature(ctx context.Context, d *Delegation) error
+	// Revoke disables a delegation whose account the service holds. nil says that it is disabled, or that it will be whatever
+	// happens to this process; after an error it is asked again. A repeat does no harm.
+	Revoke(ctx context.Context, d *Delegation) error
+	// Revocation returns the call with which the holder of OwnerAccount disables the delegation. It sends nothing.
+	Revocation(ctx context.Context, d *Delegation) (*Call, error)
+}
+
+// Delegation is a limit on money as a rail knows it. Together with the keys of the accounts it says all that is signed, so
+// none of it ever changes but Signature and Authorization, which are set once.
+type Delegation struct {
+	ID                string // UUID
+	Owner             toll.Address
+	OwnerAccount      toll.Address // account that the user holds; zero: the wallet that the service holds for Owner
+	Currency          string       // "usdc" or "eurc" on the chain
+	LimitCents        int64
+	CreatedAt         time.Time
+	ExpiresAt         time.Time
+	AllowedRecipients []toll.Address  // empty: any
+	Signature         []byte          // of OwnerAccount; nil: the service signs, or the signature is still to come
+	Authorization     json.RawMessage // signed EIP-7702 authorization of OwnerAccount as it was handed in; nil: none was
+}
+
+// SignatureRequest is what the holder of an account signs.
+type SignatureRequest struct {
+	TypedData    map[string]any // EIP-712, as wallets take it
+	Account      toll.Address
+	CodeRequired bool // the account has no code yet, so an authorization belongs to the signature
+}
+
+// Call is a transaction for the holder of an account to send.
+type Call struct {
+	To   toll.Address
+	Data []byte
 }
 
 // Rails are the ways that are there; nil for one that is not.
@@ -61,7 +104,9 @@ type Purchase struct {
 	Receivers     []toll.Address // of Amounts
 	Total         toll.Units     // sum of Amounts
 	DelegationID  string         // limit on money to pay with; "" when a person pays, or the wallet directly
+	Delegation    *Delegation    // of DelegationID; nil when it is ""
 	PaymentMethod string         // of the delegation: the card, or the address of the wallet
+	TopUp         bool           // a request waits for it
 	Session       *SessionInput  // how a person pays; nil when nobody is asked
 }
 
@@ -80,7 +125,7 @@ type Payment struct {
 	FailureReason string // set when Status is failed
 	// FailureCode is what the caller is told when Status is failed; "" is [toll.CodeOrderLacksMoney].
 	FailureCode toll.Code
-	Params      map[string]any // details of the failure for machines
+	Params      map[string]any // details of the failure for machines; JSON
 
 	CheckoutURL string    // where a person pays, "" when nobody must act
 	SessionID   string    // of the page
