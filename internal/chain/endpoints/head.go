@@ -1,0 +1,193 @@
+package endpoints
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"math/big"
+	"slices"
+	"sync"
+
+	"github.com/ethereum/go-ethereum/common"
+	"github.com/ethereum/go-ethereum/core/types"
+	"github.com/ethereum/go-ethereum/rpc"
+)
+
+// Head returns the block that a tag names: "latest", "safe" or "finalized". A chain that has no such block yet answers with a
+// JSON-RPC error or [ethereum.NotFound].
+//
+// With [Config.Agree], "safe" and "finalized" are the newest block that one endpoint names so and that another one, which is
+// as far, has at the same height with the same hash; [ErrDisagree] when there is none.
+func (p *Pool) Head(ctx context.Context, tag string) (*types.Header, error) {
+	number, err := tagged(tag)
+	if err != nil {
+		return nil, err
+	}
+	if p.cfg.Agree && tag != "latest" {
+		return p.agreed(ctx, number)
+	}
+	var head *types.Header
+	err = p.Read(ctx, func(ctx context.Context, c *Conn) error {
+		h, err := c.HeaderByNumber(ctx, number)
+		head = h
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return head, nil
+}
+
+func tagged(tag string) (*big.Int, error) {
+	switch tag {
+	case "latest":
+		return big.NewInt(int64(rpc.LatestBlockNumber)), nil
+	case "safe":
+		return big.NewInt(int64(rpc.SafeBlockNumber)), nil
+	case "finalized":
+		return big.NewInt(int64(rpc.FinalizedBlockNumber)), nil
+	}
+	return nil, fmt.Errorf("endpoints: no block is called %q", tag)
+}
+
+// view is what one endpoint says a tag names.
+type view struct {
+	e    *endpoint
+	head *types.Header
+}
+
+func (p *Pool) agreed(ctx context.Context, number *big.Int) (*types.Header, error) {
+	views, answer := p.views(ctx, number)
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	if len(views) == 0 && answer != nil {
+		return nil, answer
+	}
+	if len(views) == 0 {
+		return nil, fmt.Errorf("%w (none of %d)", ErrNone, len(p.endpoints))
+	}
+	slices.SortStableFunc(views, func(a, b view) int { return b.head.Number.Cmp(a.head.Number) })
+	for i, v := range views {
+		for j, w := range views {
+			// Only one that is as far can confirm: what lies beyond its own safe block may still change.
+			if i == j || w.head.Number.Cmp(v.head.Number) < 0 {
+				continue
+			}
+			var there *types.Header
+			err, why := w.e.read(ctx, func(ctx context.Context, c *Conn) error {
+				h, err := c.HeaderByNumber(ctx, v.head.Number)
+				there = h
+				return err
+			})
+			if ctx.Err() != nil {
+				return nil, ctx.Err()
+			}
+			if err == nil && why == "" && there.Hash() == v.head.Hash() {
+				return v.head, nil
+			}
+		}
+	}
+	if len(views) > 1 {
+		p.cfg.Log.Error("the endpoints of the chain do not agree on a final block", "endpoints", len(views))
+	}
+	return nil, fmt.Errorf("%w (%d of %d answered)", ErrDisagree, len(views), len(p.endpoints))
+}
+
+// views asks all endpoints. The error is an answer in place of a block, when one gave it.
+func (p *Pool) views(ctx context.Context, number *big.Int) ([]view, error) {
+	var mu sync.Mutex
+	var views []view
+	var answer error
+	p.each(func(e *endpoint) {
+		var head *types.Header
+		err, why := e.read(ctx, func(ctx context.Context, c *Conn) error {
+			h, err := c.HeaderByNumber(ctx, number)
+			head = h
+			return err
+		})
+		mu.Lock()
+		defer mu.Unlock()
+		switch {
+		case why != "":
+		case err != nil:
+			answer = err
+		default:
+			views = append(views, view{e, head})
+		}
+	})
+	return views, answer
+}
+
+// each runs f with all endpoints at once and waits.
+func (p *Pool) each(f func(e *endpoint)) {
+	var wg sync.WaitGroup
+	for _, e := range p.endpoints {
+		wg.Go(func() { f(e) })
+	}
+	wg.Wait()
+}
+
+// Agree runs f with all endpoints at once and returns the value that most of them give: with [Config.Agree] at least two, else
+// the only one there is. f puts what it found under the value, for example the hash of it. Endpoints that gave another
+// value than the one that is returned rest for a while. It is [ErrDisagree] when there is no such value.
+func (p *Pool) Agree(ctx context.Context, f func(ctx context.Context, c *Conn) (common.Hash, error)) (common.Hash, error) {
+	if !p.cfg.Agree {
+		var found common.Hash
+		err := p.Read(ctx, func(ctx context.Context, c *Conn) error {
+			h, err := f(ctx, c)
+			found = h
+			return err
+		})
+		return found, err
+	}
+	var mu sync.Mutex
+	said := map[common.Hash][]*endpoint{}
+	var answer error
+	p.each(func(e *endpoint) {
+		var found common.Hash
+		err, why := e.read(ctx, func(ctx context.Context, c *Conn) error {
+			h, err := f(ctx, c)
+			found = h
+			return err
+		})
+		mu.Lock()
+		defer mu.Unlock()
+		switch {
+		case why != "":
+		case err != nil:
+			answer = err
+		default:
+			said[found] = append(said[found], e)
+		}
+	})
+	if err := ctx.Err(); err != nil {
+		return common.Hash{}, err
+	}
+	var most common.Hash
+	counts := make([]int, 0, len(said))
+	for h, from := range said {
+		counts = append(counts, len(from))
+		if len(from) > len(said[most]) {
+			most = h
+		}
+	}
+	slices.SortFunc(counts, func(a, b int) int { return cmp.Compare(b, a) })
+	switch {
+	case len(said) == 0 && answer != nil:
+		return common.Hash{}, answer
+	case len(said) == 0:
+		return common.Hash{}, fmt.Errorf("%w (none of %d)", ErrNone, len(p.endpoints))
+	case counts[0] < 2 || len(counts) > 1 && counts[1] == counts[0]:
+		return common.Hash{}, ErrDisagree
+	}
+	for h, from := range said {
+		if h == most {
+			continue
+		}
+		for _, e := range from {
+			e.suspend("it says something else than the others")
+		}
+	}
+	return most, nil
+}

@@ -1,0 +1,86 @@
+package endpoints
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/ethereum/go-ethereum/common"
+	"github.com/ethereum/go-ethereum/crypto"
+)
+
+// Send hands the bytes of a signed transaction to all endpoints at once. It is nil as soon as one of them took it; the others
+// go on. Otherwise it is the JSON-RPC error that says most about the transaction, [ErrNone] when no endpoint answered, or the
+// error of ctx when that ended. An error does not say that the transaction will not be mined, unless nothing but refusals
+// was ever heard for it.
+func (p *Pool) Send(ctx context.Context, raw []byte) error {
+	type answer struct {
+		err   error
+		fault string
+		from  string
+	}
+	// The attempts outlive the caller, so that an endpoint that is late still gets the transaction.
+	life, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Duration(p.cfg.Tries)*p.cfg.Timeout)
+	stop := context.AfterFunc(p.life, cancel)
+	answers := make(chan answer, len(p.endpoints))
+	p.work.Add(1)
+	go func() {
+		defer p.work.Done()
+		defer stop()
+		defer cancel()
+		p.each(func(e *endpoint) {
+			err, fault := e.send(life, raw)
+			answers <- answer{err, fault, e.conn.Name}
+		})
+	}()
+	var best error
+	why := "none was asked"
+	for range p.endpoints {
+		select {
+		case a := <-answers:
+			switch {
+			case a.fault != "":
+				why = a.from + ": " + a.fault
+			case a.err == nil:
+				return nil
+			case best == nil || telling(a.err) < telling(best):
+				best = a.err
+			}
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	if best != nil {
+		return best
+	}
+	return fmt.Errorf("%w (%s)", ErrNone, why)
+}
+
+// send hands a transaction to one endpoint. To repeat it after a fault is safe: the bytes are the same.
+func (e *endpoint) send(ctx context.Context, raw []byte) (error, string) {
+	return e.read(ctx, func(ctx context.Context, c *Conn) error {
+		var hash common.Hash
+		if err := c.RPC.CallContext(ctx, &hash, "eth_sendRawTransaction", "0x"+common.Bytes2Hex(raw)); err != nil {
+			return err
+		}
+		if hash != crypto.Keccak256Hash(raw) {
+			return &formFault{"it tells another hash than that of the transaction"}
+		}
+		return nil
+	})
+}
+
+// telling ranks what endpoints say about a transaction: the lower, the more it tells.
+func telling(err error) int {
+	said := strings.ToLower(err.Error())
+	for i, text := range []string{
+		"already known", "already imported", "nonce too low", "replacement transaction underpriced", "insufficient funds",
+		"oversized data", "transaction gas limit too high",
+	} {
+		if strings.Contains(said, text) {
+			return i
+		}
+	}
+	return 100
+}

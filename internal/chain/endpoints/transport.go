@@ -1,0 +1,97 @@
+package endpoints
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/ethereum/go-ethereum/rpc"
+)
+
+// formFault is an answer that is none.
+type formFault struct{ text string }
+
+func (f *formFault) Error() string { return "endpoints: " + f.text }
+
+// dial makes a client of one URL. Nothing is sent yet.
+func dial(raw string, u *url.URL, t http.RoundTripper) (*rpc.Client, error) {
+	return rpc.DialOptions(context.Background(), raw, rpc.WithHTTPClient(&http.Client{
+		Transport:     &guard{next: t, secrets: secretsOf(u)},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}))
+}
+
+// secretsOf lists the parts of a URL that may be a key.
+func secretsOf(u *url.URL) [][]byte {
+	parts := strings.Split(u.Path, "/")
+	for _, values := range u.Query() {
+		parts = append(parts, values...)
+	}
+	if u.User != nil {
+		password, _ := u.User.Password()
+		parts = append(parts, u.User.Username(), password)
+	}
+	var secrets [][]byte
+	for _, p := range parts {
+		if len(p) >= 8 {
+			secrets = append(secrets, []byte(p))
+		}
+	}
+	// A part that holds another one is replaced before it.
+	slices.SortFunc(secrets, func(a, b []byte) int { return len(b) - len(a) })
+	return secrets
+}
+
+// guard bounds answers, and refuses what is no JSON.
+type guard struct {
+	next    http.RoundTripper
+	secrets [][]byte
+}
+
+func (g *guard) RoundTrip(r *http.Request) (*http.Response, error) {
+	resp, err := g.next.RoundTrip(r)
+	if err != nil {
+		return nil, err
+	}
+	body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
+	resp.Body.Close()
+	if err != nil {
+		return nil, err
+	}
+	if len(body) > maxAnswer {
+		return nil, &formFault{"its answer is too large"}
+	}
+	isJSON := json.Valid(body)
+	switch ok := resp.StatusCode >= 200 && resp.StatusCode < 300; {
+	case ok && !isJSON:
+		return nil, &formFault{"it answers with something that is not JSON"}
+	case !ok && isJSON && refusal(resp.StatusCode, body):
+		// Some endpoints send the error of a request under a status of HTTP. It is an answer.
+		resp.StatusCode, resp.Status = http.StatusOK, "200 OK"
+	}
+	if bytes.Contains(body, []byte(`"error"`)) {
+		for _, s := range g.secrets {
+			body = bytes.ReplaceAll(body, s, []byte("..."))
+		}
+	}
+	resp.Body = io.NopCloser(bytes.NewReader(body))
+	resp.ContentLength = int64(len(body))
+	return resp, nil
+}
+
+// refusal says whether a body under this status is the JSON-RPC error of one request, and not of the endpoint as a whole.
+func refusal(status int, body []byte) bool {
+	if status != http.StatusBadRequest && status != http.StatusUnprocessableEntity {
+		return false
+	}
+	var m struct {
+		Version string           `json:"jsonrpc"`
+		Error   *json.RawMessage `json:"error"`
+	}
+	return json.Unmarshal(body, &m) == nil && m.Version == "2.0" && m.Error != nil
+}
