@@ -87,6 +87,12 @@ func (n *needs) request(id string, issued bool, keys []string, permission toll.H
 	n.perms = append(n.perms, permission)
 }
 
+func (n *needs) permission(h toll.Hash) {
+	if !h.IsZero() {
+		n.perms = append(n.perms, h)
+	}
+}
+
 // outcome is the decision on one operation.
 type outcome struct {
 	answer any

@@ -169,12 +169,12 @@ func (l *Ledger) Release(ctx context.Context, account AccountID, requestID strin
 // Reverse takes back what is left of the lot of an order whose payment was reversed. What open holds need of it is taken
 // when they end. A repeat moves nothing. Refusals: NotMinted.
 func (l *Ledger) Reverse(ctx context.Context, account AccountID, ref string) (TakenBack, error) {
-	return do[TakenBack](ctx, l, reverse{account, ref})
+	return do[TakenBack](ctx, l, reverse{account: account, ref: ref})
 }
 
 // Restore undoes a Reverse. A repeat moves nothing. Refusals: NotMinted, Overflow.
 func (l *Ledger) Restore(ctx context.Context, account AccountID, ref string) (TakenBack, error) {
-	return do[TakenBack](ctx, l, restore{account, ref})
+	return do[TakenBack](ctx, l, restore{account: account, ref: ref})
 }
 
 // RevokePermission ends a permission at once. Open holds under it still settle. Refusals: PermissionUnknown,

@@ -41,6 +41,7 @@ func (o mint) accountID() AccountID { return NewAccountID(o.Plan, o.Subscriber) 
 func (o mint) needs(n *needs) {
 	n.plan, n.subscriber = o.Plan, o.Subscriber
 	n.refs = append(n.refs, o.Ref)
+	n.permission(o.Permission)
 }
 
 func (o mint) apply(s *state, _ bool) (any, error) {
@@ -68,6 +69,7 @@ func (o mint) apply(s *state, _ bool) (any, error) {
 	if o.Order {
 		a.Orders++
 	}
+	s.countOrder(o.Permission, 1)
 	a.nextLotEnd = min(a.nextLotEnd, l.endsAt)
 	err := s.endLots() // ended lots that holds kept lose what the new one can stand in for
 	return Minted{Transaction: e.Commitment, Balance: a.Balance, seq: e.Seq}, err
@@ -400,12 +402,17 @@ type revoked struct {
 
 // reverse takes the lot of an order back, as its payment was reversed. What open holds need follows when they end.
 type reverse struct {
-	account AccountID
-	ref     string
+	account    AccountID
+	ref        string
+	permission toll.Hash // the order no longer counts on it; zero for none
 }
 
 func (o reverse) accountID() AccountID { return o.account }
-func (o reverse) needs(n *needs)       { n.refs, n.ends = append(n.refs, o.ref), true }
+
+func (o reverse) needs(n *needs) {
+	n.refs, n.ends = append(n.refs, o.ref), true
+	n.permission(o.permission)
+}
 
 func (o reverse) apply(s *state, _ bool) (any, error) {
 	l := s.refs[o.ref]
@@ -413,7 +420,7 @@ func (o reverse) apply(s *state, _ bool) (any, error) {
 		return nil, refuse(NotMinted)
 	}
 	if l.oldEnd != 0 {
-		return TakenBack{Balance: s.account.Balance}, nil
+		return s.moved(l, 0), nil
 	}
 	s.dropLot(l)
 	l.oldEnd, l.endsAt, l.changed = l.endsAt, min(l.endsAt, s.now), true
@@ -423,20 +430,26 @@ func (o reverse) apply(s *state, _ bool) (any, error) {
 		s.addLot(l)
 		s.account.nextLotEnd = min(s.account.nextLotEnd, l.endsAt)
 	}
+	s.countOrder(o.permission, -1)
 	if err := s.endLots(); err != nil {
 		return nil, err
 	}
-	return s.moved(s.account.TakenBack - before), nil
+	return s.moved(l, s.account.TakenBack-before), nil
 }
 
 // restore undoes a reversal: what was taken back returns, until the end that the lot had.
 type restore struct {
-	account AccountID
-	ref     string
+	account    AccountID
+	ref        string
+	permission toll.Hash // the order counts on it again; zero for none
 }
 
 func (o restore) accountID() AccountID { return o.account }
-func (o restore) needs(n *needs)       { n.refs, n.ends = append(n.refs, o.ref), true }
+
+func (o restore) needs(n *needs) {
+	n.refs, n.ends = append(n.refs, o.ref), true
+	n.permission(o.permission)
+}
 
 func (o restore) apply(s *state, _ bool) (any, error) {
 	l := s.refs[o.ref]
@@ -444,7 +457,7 @@ func (o restore) apply(s *state, _ bool) (any, error) {
 		return nil, refuse(NotMinted)
 	}
 	if l.oldEnd == 0 {
-		return TakenBack{Balance: s.account.Balance}, nil
+		return s.moved(l, 0), nil
 	}
 	back := l.taken
 	if back > math.MaxInt64-s.account.Balance || back > toll.MaxCredits-s.account.Minted-s.account.Returned {
@@ -461,7 +474,8 @@ func (o restore) apply(s *state, _ bool) (any, error) {
 		s.addLot(l)
 		s.account.nextLotEnd = min(s.account.nextLotEnd, l.endsAt)
 	}
-	answer := s.moved(back)
+	s.countOrder(o.permission, 1)
+	answer := s.moved(l, back)
 	return answer, s.endLots()
 }
 
@@ -475,8 +489,8 @@ func (s *state) movePeriod(l *lotRow) {
 	s.accountChanged = true
 }
 
-func (s *state) moved(n toll.Credits) TakenBack {
-	t := TakenBack{Amount: n, Balance: s.account.Balance}
+func (s *state) moved(l *lotRow, n toll.Credits) TakenBack {
+	t := TakenBack{Amount: n, Balance: s.account.Balance, Granted: l.granted, Taken: l.taken, Left: l.remaining}
 	if n > 0 {
 		t.Transaction = s.account.Commitment
 	}

@@ -43,9 +43,7 @@ func (o countOrder) accountID() AccountID { return NewAccountID(o.Plan, o.Subscr
 
 func (o countOrder) needs(n *needs) {
 	n.plan, n.subscriber = o.Plan, o.Subscriber
-	if !o.Permission.IsZero() {
-		n.perms = append(n.perms, o.Permission)
-	}
+	n.permission(o.Permission)
 }
 
 func (o countOrder) apply(s *state, _ bool) (any, error) {
@@ -56,10 +54,7 @@ func (o countOrder) apply(s *state, _ bool) (any, error) {
 		return s.account, nil
 	}
 	if o.by < 0 {
-		if p := s.perms[o.Permission]; p != nil && p.Orders > 0 {
-			p.Orders += o.by
-			p.changed = true
-		}
+		s.countOrder(o.Permission, o.by)
 		return s.account, nil
 	}
 	p, err := s.usable(o.Permission)
@@ -72,4 +67,31 @@ func (o countOrder) apply(s *state, _ bool) (any, error) {
 	p.Orders += o.by
 	p.changed = true
 	return s.account, nil
+}
+
+// countOrder changes how many orders count on a permission, whatever its state and its limit: money has moved, or came back.
+func (s *state) countOrder(permission toll.Hash, by int64) {
+	if p := s.perms[permission]; p != nil && p.Orders+by >= 0 {
+		p.Orders += by
+		p.changed = true
+	}
+}
+
+// ReverseOp takes the credits of an order back, or returns them.
+type ReverseOp struct {
+	Account    AccountID
+	Ref        string    // id of the order
+	Permission toll.Hash // on which the order counts; zero: none
+}
+
+// ReverseWith is [Ledger.Reverse] with more writes in the same transaction, under the lock of the account. A repeat moves no
+// credits and runs also again, with what has become of those that holds kept.
+func (l *Ledger) ReverseWith(ctx context.Context, op ReverseOp, also func(tx *store.Tx, t TakenBack) error) (TakenBack, error) {
+	return alone(ctx, l, reverse{op.Account, op.Ref, op.Permission}, also, nil)
+}
+
+// RestoreWith is [Ledger.Restore] with more writes in the same transaction, under the lock of the account. A repeat moves no
+// credits and runs also again.
+func (l *Ledger) RestoreWith(ctx context.Context, op ReverseOp, also func(tx *store.Tx, t TakenBack) error) (TakenBack, error) {
+	return alone(ctx, l, restore{op.Account, op.Ref, op.Permission}, also, nil)
 }

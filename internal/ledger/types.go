@@ -230,6 +230,8 @@ type MintOp struct {
 	Ref        string       // order id or "mint:<uuid>", unique per account: a repeat is replayed
 	Order      bool         // counts as an order of the account
 	FirstOnly  bool         // refuse when the account has an order already
+	// Permission has its count raised by one: that of an order which had failed, and was paid after all. Zero: none.
+	Permission toll.Hash
 }
 
 // Minted is the answer to a mint.
@@ -315,6 +317,11 @@ type TakenBack struct {
 	Amount      toll.Credits // moved by this call; the rest of a lot that holds need is taken when they end
 	Transaction toll.Hash    // zero when nothing moved
 	Balance     toll.Credits
+	// Of the lot of the order after this call: what was granted, what is taken back in all, and what is left in it, which for
+	// an order that was reversed is what open holds keep. The rest is used up.
+	Granted toll.Credits
+	Taken   toll.Credits
+	Left    toll.Credits
 }
 
 func micro(us int64) time.Time { return time.UnixMicro(us).UTC() }

@@ -10,12 +10,22 @@ const (
 				SUM(CASE WHEN status IN ('confirmed', 'final') THEN cents ELSE 0 END) AS spent,
 				SUM(CASE WHEN status <> 'failed' THEN 1 ELSE 0 END) AS n
 			FROM orders WHERE delegation_id IS NOT NULL GROUP BY delegation_id) o ON o.delegation_id = d.delegation_id
-		WHERE d.reserved_cents <> COALESCE(o.reserved, 0) OR d.spent_cents <> COALESCE(o.spent, 0) OR d.transactions <> COALESCE(o.n, 0)`
+		WHERE d.reserved_cents <> COALESCE(o.reserved, 0) OR d.paid_cents <> COALESCE(o.spent, 0) OR d.transactions <> COALESCE(o.n, 0)
+			OR d.unclear_cents < 0 OR d.unclear_cents > d.reserved_cents`
+	auditSpending = `SELECT delegation_id FROM delegations WHERE spent_cents <> CASE
+		WHEN paid_cents + CASE WHEN beyond_cents > unclear_cents THEN beyond_cents - unclear_cents ELSE 0 END > limit_cents - reserved_cents
+			THEN limit_cents - reserved_cents
+		WHEN beyond_cents > unclear_cents THEN paid_cents + beyond_cents - unclear_cents
+		ELSE paid_cents END`
 	auditPlaces = `SELECT p.plan_id FROM plan_orders p
 		LEFT JOIN (SELECT plan_id, COUNT(*) AS n FROM orders WHERE status <> 'failed' GROUP BY plan_id) o ON o.plan_id = p.plan_id
 		WHERE p.orders <> COALESCE(o.n, 0)`
 	auditMints = `SELECT o.order_id FROM orders o LEFT JOIN lots l ON l.account_id = o.account_id AND l.ref = o.order_id
-		WHERE (o.status IN ('confirmed', 'final')) <> (l.ref IS NOT NULL) OR l.granted <> o.credits`
+		WHERE (o.status IN ('confirmed', 'final')) <> (l.ref IS NOT NULL AND l.old_end = 0) OR l.granted <> o.credits
+			OR (o.reversed = 1) <> (l.ref IS NOT NULL AND l.old_end <> 0) OR o.reversed = 1 AND o.status <> 'failed'`
+	auditTakenBack = `SELECT o.order_id FROM orders o JOIN lots l ON l.account_id = o.account_id AND l.ref = o.order_id
+		WHERE o.reversed = 1 AND (o.taken_back + o.loss + o.held_back <> l.granted OR o.taken_back > l.taken
+			OR o.held_back = 0 AND (o.taken_back <> l.taken OR l.remaining <> 0))`
 	auditPermissions = `SELECT p.scheme FROM permissions p
 		LEFT JOIN (SELECT account_id, permission_hash, COUNT(*) AS n FROM orders
 			WHERE permission_hash IS NOT NULL AND status <> 'failed' GROUP BY account_id, permission_hash) o
@@ -33,8 +43,10 @@ func AuditOrders(ctx context.Context, q Querier) ([]string, error) {
 	var found []string
 	for _, check := range []struct{ what, statement string }{
 		{"a delegation does not count what its orders took: ", auditDelegations},
+		{"the sums of a delegation do not add up: ", auditSpending},
 		{"a plan does not count its orders: ", auditPlaces},
 		{"an order and its credits disagree: ", auditMints},
+		{"an order and what was taken back of its credits disagree: ", auditTakenBack},
 		{"a permission does not count its orders, of scheme ", auditPermissions},
 		{"an order and the payment under its delegation disagree: ", auditTransactions},
 	} {

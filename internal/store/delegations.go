@@ -17,7 +17,7 @@ type Delegation struct {
 	PaymentMethod    string      // id of the card, or the address of the wallet
 	Currency         string      // in lower case
 	Limit            int64       // cents
-	Spent            int64       // cents that were paid
+	Spent            int64       // cents that orders paid, and that the chain counted beside them
 	Reserved         int64       // cents that orders under way will take
 	Transactions     int64       // orders, paid and under way
 	MaxTransactions  int64       // 0: no limit
@@ -30,7 +30,20 @@ type Delegation struct {
 	RevokedAt        time.Time // zero: not revoked
 	LastUsedAt       time.Time // zero: never
 	Revoking         bool      // permissions that name it may still have to be revoked
+
+	OwnerAccount  toll.Address // account that the user holds; zero: the wallet that the service holds for Owner
+	Signature     []byte       // of OwnerAccount; nil: not there, or not needed
+	Authorization string       // signed EIP-7702 authorization of OwnerAccount, as JSON; "" for none
+	DisableAt     time.Time    // when it is to be disabled on the chain next; zero: nothing to do
+
+	Paid     int64 // cents of its paid orders
+	Beyond   int64 // how much more than Paid the chain had counted when it was read last; negative for less
+	Unclear  int64 // cents of the orders that were open when the chain was read last, and still are
+	Readings int64 // how often the chain was read
 }
+
+// Pending reports whether it still waits for the signature of its account.
+func (d *Delegation) Pending() bool { return !d.OwnerAccount.IsZero() && len(d.Signature) == 0 }
 
 // Remaining is what new orders may take, in cents.
 func (d *Delegation) Remaining() int64 { return max(d.Limit-d.Spent-d.Reserved, 0) }
@@ -42,6 +55,8 @@ func (d *Delegation) Status(t time.Time) toll.PermissionStatus {
 		return toll.StatusRevoked
 	case !t.Before(d.ExpiresAt):
 		return toll.StatusExpired
+	case d.Pending():
+		return toll.StatusPending
 	case d.Remaining() == 0, d.MaxTransactions > 0 && d.Transactions >= d.MaxTransactions:
 		return toll.StatusExhausted
 	}
@@ -50,11 +65,14 @@ func (d *Delegation) Status(t time.Time) toll.PermissionStatus {
 
 const delegationColumns = `delegation_id, owner, provider, payment_method_id, currency, limit_cents, spent_cents, reserved_cents,
 	transactions, max_transactions, plan_id, api_key_id, merchant_account, allowed_recipients, created_at, expires_at, revoked_at,
-	last_used_at, revoking`
+	last_used_at, revoking, owner_account, signature, account_authorization, disable_at, paid_cents, beyond_cents, unclear_cents, readings`
 
 // InsertDelegation adds a delegation.
 func InsertDelegation(ctx context.Context, tx *Tx, d *Delegation) error {
-	key, receivers := "", ""
+	key, receivers, account := "", "", ""
+	if !d.OwnerAccount.IsZero() {
+		account = d.OwnerAccount.Lower()
+	}
 	if d.APIKeyID != nil {
 		key = d.APIKeyID.String()
 	}
@@ -65,19 +83,22 @@ func InsertDelegation(ctx context.Context, tx *Tx, d *Delegation) error {
 		}
 	}
 	_, err := tx.Exec(ctx, "INSERT INTO delegations ("+delegationColumns+`) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13,
-		$14, $15, $16, $17, $18, $19)`,
+		$14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25, $26, $27)`,
 		d.ID, d.Owner.Lower(), string(d.Provider), d.PaymentMethod, d.Currency, d.Limit, d.Spent, d.Reserved, d.Transactions,
 		d.MaxTransactions, string(d.Plan), key, d.MerchantAccount, receivers, Micros(d.CreatedAt), Micros(d.ExpiresAt),
-		Micros(d.RevokedAt), Micros(d.LastUsedAt), d.Revoking)
+		Micros(d.RevokedAt), Micros(d.LastUsedAt), d.Revoking, account, d.Signature, d.Authorization, Micros(d.DisableAt),
+		d.Paid, d.Beyond, d.Unclear, d.Readings)
 	return err
 }
 
-// UpdateDelegation stores what is spent, reserved and counted, the last use, and the revocation. [ErrNotFound] when there is
-// no such delegation.
+// UpdateDelegation stores what is spent, reserved and counted, the last use, the signature, and the revocation. [ErrNotFound] when
+// there is no such delegation.
 func UpdateDelegation(ctx context.Context, tx *Tx, d *Delegation) error {
 	n, err := tx.Exec(ctx, `UPDATE delegations SET spent_cents = $2, reserved_cents = $3, transactions = $4, last_used_at = $5, revoked_at = $6,
-		revoking = $7 WHERE delegation_id = $1`,
-		d.ID, d.Spent, d.Reserved, d.Transactions, Micros(d.LastUsedAt), Micros(d.RevokedAt), d.Revoking)
+		revoking = $7, signature = $8, account_authorization = $9, disable_at = $10, paid_cents = $11, beyond_cents = $12,
+		unclear_cents = $13, readings = $14 WHERE delegation_id = $1`,
+		d.ID, d.Spent, d.Reserved, d.Transactions, Micros(d.LastUsedAt), Micros(d.RevokedAt), d.Revoking, d.Signature, d.Authorization,
+		Micros(d.DisableAt), d.Paid, d.Beyond, d.Unclear, d.Readings)
 	if err == nil && n == 0 {
 		return ErrNotFound
 	}
@@ -109,7 +130,7 @@ func DelegationsOfOwner(ctx context.Context, q Querier, owner toll.Address, usab
 		Sorts: map[Sort]string{SortCreated: "created_at", SortUpdated: "last_used_at"},
 	}
 	if usable != nil {
-		l.Where += ` AND revoked_at = 0 AND expires_at > $2 AND spent_cents + reserved_cents < limit_cents
+		l.Where += ` AND revoked_at = 0 AND (owner_account = '' OR signature IS NOT NULL) AND expires_at > $2 AND spent_cents + reserved_cents < limit_cents
 			AND (max_transactions = 0 OR transactions < max_transactions) AND (api_key_id = '' OR api_key_id = $3)`
 		l.Args = append(l.Args, Micros(usable.At), usable.Key.String())
 		for _, method := range usable.Without {
@@ -130,32 +151,35 @@ func RevokeDelegationsOf(ctx context.Context, tx *Tx, owner toll.Address, method
 // RevokingDelegations returns revoked delegations whose permissions may still have to be revoked, at most limit.
 func RevokingDelegations(ctx context.Context, q Querier, limit int) ([]*Delegation, error) {
 	rows, err := q.Query(ctx, "SELECT "+delegationColumns+" FROM delegations WHERE revoking LIMIT $1", int64(limit))
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var out []*Delegation
-	for rows.Next() {
-		d, err := scanDelegation(rows.Scan)
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, d)
-	}
-	return out, rows.Err()
+	return scanAll(rows, err, scanDelegation)
+}
+
+// DisablingDelegations returns revoked delegations that are to be disabled on the chain by now, at most limit, the longest
+// waiting first.
+func DisablingDelegations(ctx context.Context, q Querier, now time.Time, limit int) ([]*Delegation, error) {
+	rows, err := q.Query(ctx, "SELECT "+delegationColumns+" FROM delegations WHERE disable_at > 0 AND disable_at <= $1 ORDER BY disable_at LIMIT $2",
+		Micros(now), int64(limit))
+	return scanAll(rows, err, scanDelegation)
 }
 
 func scanDelegation(scan func(dest ...any) error) (*Delegation, error) {
 	var d Delegation
-	var owner, provider, plan, key, receivers string
-	var created, expires, revoked, used int64
+	var owner, provider, plan, key, receivers, account string
+	var created, expires, revoked, used, disable int64
 	err := scan(&d.ID, &owner, &provider, &d.PaymentMethod, &d.Currency, &d.Limit, &d.Spent, &d.Reserved, &d.Transactions,
-		&d.MaxTransactions, &plan, &key, &d.MerchantAccount, &receivers, &created, &expires, &revoked, &used, &d.Revoking)
+		&d.MaxTransactions, &plan, &key, &d.MerchantAccount, &receivers, &created, &expires, &revoked, &used, &d.Revoking,
+		&account, &d.Signature, &d.Authorization, &disable, &d.Paid, &d.Beyond, &d.Unclear, &d.Readings)
 	if err != nil {
 		return nil, err
 	}
 	d.Provider, d.Plan = toll.Provider(provider), toll.PlanID(plan)
 	d.CreatedAt, d.ExpiresAt, d.RevokedAt, d.LastUsedAt = FromMicros(created), FromMicros(expires), FromMicros(revoked), FromMicros(used)
+	d.DisableAt = FromMicros(disable)
+	if account != "" {
+		if d.OwnerAccount, err = toll.ParseAddress(account); err != nil {
+			return nil, err
+		}
+	}
 	if key != "" {
 		h, err := toll.ParseHash(key)
 		if err != nil {

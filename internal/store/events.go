@@ -351,6 +351,6 @@ func scanAll[T any](rows *Rows, err error, scan func(func(dest ...any) error) (T
 // before, the earliest first, at most limit.
 func ExpiredDelegations(ctx context.Context, q Querier, from, until time.Time, limit int) ([]*Delegation, error) {
 	rows, err := q.Query(ctx, "SELECT "+delegationColumns+` FROM delegations WHERE expires_at > $1 AND expires_at <= $2 AND revoked_at = 0
-		AND spent_cents < limit_cents ORDER BY expires_at, delegation_id LIMIT $3`, Micros(from), Micros(until), int64(limit))
+		AND (owner_account = '' OR signature IS NOT NULL) AND spent_cents < limit_cents ORDER BY expires_at, delegation_id LIMIT $3`, Micros(from), Micros(until), int64(limit))
 	return scanAll(rows, err, scanDelegation)
 }

@@ -34,11 +34,18 @@ type Order struct {
 	FailureParams string     // JSON, or ""
 	TryAt         time.Time  // when it is to be looked at while it is open
 	Tries         int64
+
+	Reading int64 // how often the chain had been read for the delegation when the order was made
+	// Of an order whose credits were taken back: what came back, what had been used up, and what open holds keep for now.
+	Reversed  bool
+	TakenBack toll.Credits
+	Loss      toll.Credits
+	HeldBack  toll.Credits
 }
 
 const orderColumns = `order_id, account_id, plan_id, subscriber, status, tx_hash, credits, amount, currency, failure_reason,
 	created_at, updated_at, open_key, rail, delegation_id, cents, permission_hash, request_id, session, failure_code, failure_params,
-	try_at, tries`
+	try_at, tries, reading, reversed, taken_back, loss, held_back`
 
 // openKey keeps an empty key apart from none.
 func (o *Order) openKey() *string {
@@ -56,21 +63,32 @@ func InsertOrder(ctx context.Context, tx *Tx, o *Order) error {
 		permission = o.Permission[:]
 	}
 	_, err := tx.Exec(ctx, "INSERT INTO orders ("+orderColumns+`) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14,
-		$15, $16, $17, $18, $19, $20, $21, $22, $23)`,
+		$15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25, $26, $27, $28)`,
 		o.ID, o.Account[:], string(o.Plan), o.Subscriber.Lower(), string(o.Status), o.TxHash, int64(o.Credits), o.Amount.String(),
 		o.Currency, o.FailureReason, Micros(o.CreatedAt), Micros(o.UpdatedAt), o.openKey(), optional(o.Rail), optional(o.DelegationID), o.Cents,
-		permission, optional(o.RequestID), optional(o.Session), optional(string(o.FailureCode)), optional(o.FailureParams), Micros(o.TryAt), o.Tries)
+		permission, optional(o.RequestID), optional(o.Session), optional(string(o.FailureCode)), optional(o.FailureParams), Micros(o.TryAt), o.Tries,
+		o.Reading, o.reversed(), int64(o.TakenBack), int64(o.Loss), int64(o.HeldBack))
 	return err
 }
 
+func (o *Order) reversed() int64 {
+	if o.Reversed {
+		return 1
+	}
+	return 0
+}
+
 // UpdateOrder stores the status, the transaction, the credits, what is known of a failure, the page, whether it is open, when
-// it is looked at again and the time of the update. [ErrNotFound] when the account has no such order.
+// it is looked at again, what became of credits that were taken back, and the time of the update. [ErrNotFound] when the account
+// has no such order.
 func UpdateOrder(ctx context.Context, tx *Tx, o *Order) error {
 	n, err := tx.Exec(ctx, `UPDATE orders SET status = $3, tx_hash = $4, credits = $5, failure_reason = $6, updated_at = $7, open_key = $8,
-		session = $9, failure_code = $10, failure_params = $11, try_at = $12, tries = $13
+		session = $9, failure_code = $10, failure_params = $11, try_at = $12, tries = $13, reversed = $14, taken_back = $15, loss = $16,
+		held_back = $17
 		WHERE account_id = $1 AND order_id = $2`,
 		o.Account[:], o.ID, string(o.Status), o.TxHash, int64(o.Credits), o.FailureReason, Micros(o.UpdatedAt), o.openKey(),
-		optional(o.Session), optional(string(o.FailureCode)), optional(o.FailureParams), Micros(o.TryAt), o.Tries)
+		optional(o.Session), optional(string(o.FailureCode)), optional(o.FailureParams), Micros(o.TryAt), o.Tries,
+		o.reversed(), int64(o.TakenBack), int64(o.Loss), int64(o.HeldBack))
 	if err == nil && n == 0 {
 		return ErrNotFound
 	}
@@ -118,6 +136,13 @@ func DueOrders(ctx context.Context, q Querier, rail string, now time.Time, limit
 	return scanOrders(rows, err)
 }
 
+// OrdersHeldBack returns orders whose credits were taken back but for what open holds keep, at most limit, the one that was looked
+// at longest ago first. It asks every part of a distributed database.
+func OrdersHeldBack(ctx context.Context, q Querier, limit int) ([]*Order, error) {
+	rows, err := q.Query(ctx, "SELECT "+orderColumns+" FROM orders WHERE held_back > 0 ORDER BY updated_at LIMIT $1", int64(limit))
+	return scanOrders(rows, err)
+}
+
 // OrderByID returns an order of whatever account, or [ErrNotFound]. It asks every part of a distributed database.
 func OrderByID(ctx context.Context, q Querier, id string) (*Order, error) {
 	return scanOrder(q.QueryRow(ctx, "SELECT "+orderColumns+" FROM orders WHERE order_id = $1", id).Scan)
@@ -154,8 +179,10 @@ func scanOrder(scan func(dest ...any) error) (*Order, error) {
 	var openKey, rail, delegation, request, session, code, params *string
 	var credits, created, updated int64
 	var cents, tryAt, tries *int64
+	var reversed int64
 	err := scan(&o.ID, &account, &plan, &subscriber, &status, &o.TxHash, &credits, &amount, &o.Currency, &o.FailureReason, &created, &updated,
-		&openKey, &rail, &delegation, &cents, &permission, &request, &session, &code, &params, &tryAt, &tries)
+		&openKey, &rail, &delegation, &cents, &permission, &request, &session, &code, &params, &tryAt, &tries,
+		&o.Reading, &reversed, &o.TakenBack, &o.Loss, &o.HeldBack)
 	if err != nil {
 		return nil, err
 	}
@@ -164,6 +191,7 @@ func scanOrder(scan func(dest ...any) error) (*Order, error) {
 	o.CreatedAt, o.UpdatedAt, o.TryAt = FromMicros(created), FromMicros(updated), FromMicros(given(tryAt))
 	o.Rail, o.DelegationID, o.RequestID, o.Session, o.FailureParams = given(rail), given(delegation), given(request), given(session), given(params)
 	o.FailureCode, o.Cents, o.Tries = toll.Code(given(code)), given(cents), given(tries)
+	o.Reversed = reversed == 1
 	if openKey != nil {
 		o.Open, o.OpenKey = true, (*openKey)[1:]
 	}
