@@ -25,9 +25,10 @@ func InsertPlan(ctx context.Context, tx *Tx, p *toll.Plan, nonce string, bodyHas
 		return err
 	}
 	_, err = tx.Exec(ctx, `INSERT INTO plans (plan_id, owner, name, metadata, price, credits, access_limit, max_orders, is_trial,
-		is_listed, nonce, body_hash, created_at, updated_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)`,
+		is_listed, nonce, body_hash, created_at, updated_at, mirrored) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)`,
 		string(p.ID), p.Owner.Lower(), p.Metadata.Name, metadata, price, credits, string(p.AccessLimit), p.MaxOrders, p.IsTrial,
-		p.IsListed, optional(nonce), bodyHash, Micros(p.CreatedAt), Micros(p.UpdatedAt))
+		p.IsListed, optional(nonce), bodyHash, Micros(p.CreatedAt), Micros(p.UpdatedAt),
+		p.Credits.OnchainMirror)
 	return err
 }
 

@@ -1,0 +1,123 @@
+package store
+
+import (
+	"context"
+
+	"github.com/tollhq/toll"
+)
+
+// MirrorPeriod is a period of published burns.
+type MirrorPeriod struct {
+	Period  int64 // number since 1970
+	Root    toll.Hash
+	Leaves  int64
+	Credits string // sum of the leaves, decimal
+	State   string // "closed", "sent", "anchored" or "final"
+
+	// The transaction that anchors the root.
+	TxHash    toll.Hash
+	Raw       []byte
+	Nonce     int64
+	SentBlock int64 // head of the chain when it was sent
+	Block     int64 // of the event; 0 while it is not anchored
+	BlockHash toll.Hash
+}
+
+// MirrorLeaf is a burn in a period.
+type MirrorLeaf struct {
+	Period int64
+	toll.BurnFields
+}
+
+const periodColumns = "period, root, leaves, credits, state, tx_hash, raw, nonce, sent_block, block, block_hash"
+
+// InsertMirrorPeriod adds a period with its leaves, by index. The error is [IsUnique] when the period is closed already, or a
+// burn is in another one.
+func InsertMirrorPeriod(ctx context.Context, tx *Tx, p *MirrorPeriod, leaves []toll.BurnFields) error {
+	_, err := tx.Exec(ctx, "INSERT INTO mirror_periods ("+periodColumns+") VALUES ($1, $2, $3, $4, $5, NULL, NULL, 0, 0, 0, NULL)",
+		p.Period, p.Root[:], p.Leaves, p.Credits, p.State)
+	for i := range leaves {
+		if err != nil {
+			return err
+		}
+		l := &leaves[i]
+		_, err = tx.Exec(ctx, `INSERT INTO mirror_leaves (period, leaf_index, commitment, plan_id, holder, request, credits)
+			VALUES ($1, $2, $3, $4, $5, $6, $7)`,
+			p.Period, l.Index, l.Commitment[:], string(l.PlanID), l.Holder.Lower(), l.RequestHash[:], int64(l.Credits))
+	}
+	return err
+}
+
+// MoveMirrorCursor says that the burns of an account up to an entry are in periods.
+func MoveMirrorCursor(ctx context.Context, tx *Tx, account [16]byte, seq int64) error {
+	_, err := tx.Exec(ctx, `INSERT INTO mirror_cursors (account_id, seq) VALUES ($1, $2)
+		ON CONFLICT (account_id) DO UPDATE SET seq = excluded.seq WHERE mirror_cursors.seq < excluded.seq`, account[:], seq)
+	return err
+}
+
+// UpdateMirrorPeriod stores the state of a period and the transaction that anchors it. [ErrNotFound] when there is none.
+func UpdateMirrorPeriod(ctx context.Context, tx *Tx, p *MirrorPeriod) error {
+	n, err := tx.Exec(ctx, `UPDATE mirror_periods SET state = $2, tx_hash = $3, raw = $4, nonce = $5, sent_block = $6, block = $7,
+		block_hash = $8 WHERE period = $1`,
+		p.Period, p.State, p.TxHash[:], blob(p.Raw), p.Nonce, p.SentBlock, p.Block, p.BlockHash[:])
+	if err == nil && n == 0 {
+		return ErrNotFound
+	}
+	return err
+}
+
+// LastMirrorPeriod returns the newest closed period, or [ErrNotFound].
+func LastMirrorPeriod(ctx context.Context, q Querier) (*MirrorPeriod, error) {
+	return scanMirrorPeriod(q.QueryRow(ctx, "SELECT "+periodColumns+" FROM mirror_periods ORDER BY period DESC LIMIT 1").Scan)
+}
+
+// MirrorPeriodByNumber returns a period, or [ErrNotFound].
+func MirrorPeriodByNumber(ctx context.Context, q Querier, period int64) (*MirrorPeriod, error) {
+	return scanMirrorPeriod(q.QueryRow(ctx, "SELECT "+periodColumns+" FROM mirror_periods WHERE period = $1", period).Scan)
+}
+
+// OpenMirrorPeriods returns the periods that are not final, the oldest first, at most limit.
+func OpenMirrorPeriods(ctx context.Context, q Querier, limit int) ([]*MirrorPeriod, error) {
+	rows, err := q.Query(ctx, "SELECT "+periodColumns+" FROM mirror_periods WHERE state <> 'final' ORDER BY period LIMIT $1", int64(limit))
+	return scanAll(rows, err, scanMirrorPeriod)
+}
+
+// MirrorLeafByCommitment returns the leaf of a burn, or [ErrNotFound].
+func MirrorLeafByCommitment(ctx context.Context, q Querier, commitment toll.Hash) (*MirrorLeaf, error) {
+	return scanMirrorLeaf(q.QueryRow(ctx, "SELECT "+leafColumns+" FROM mirror_leaves WHERE commitment = $1", commitment[:]).Scan)
+}
+
+// MirrorLeaves returns the leaves of a period, by index.
+func MirrorLeaves(ctx context.Context, q Querier, period int64) ([]*MirrorLeaf, error) {
+	rows, err := q.Query(ctx, "SELECT "+leafColumns+" FROM mirror_leaves WHERE period = $1 ORDER BY leaf_index", period)
+	return scanAll(rows, err, scanMirrorLeaf)
+}
+
+const leafColumns = "period, leaf_index, commitment, plan_id, holder, request, credits"
+
+func scanMirrorLeaf(scan func(dest ...any) error) (*MirrorLeaf, error) {
+	var l MirrorLeaf
+	var plan, holder string
+	var commitment, request []byte
+	if err := scan(&l.Period, &l.Index, &commitment, &plan, &holder, &request, &l.Credits); err != nil {
+		return nil, err
+	}
+	copy(l.Commitment[:], commitment)
+	copy(l.RequestHash[:], request)
+	l.PlanID = toll.PlanID(plan)
+	var err error
+	l.Holder, err = toll.ParseAddress(holder)
+	return &l, err
+}
+
+func scanMirrorPeriod(scan func(dest ...any) error) (*MirrorPeriod, error) {
+	var p MirrorPeriod
+	var root, tx, hash []byte
+	if err := scan(&p.Period, &root, &p.Leaves, &p.Credits, &p.State, &tx, &p.Raw, &p.Nonce, &p.SentBlock, &p.Block, &hash); err != nil {
+		return nil, err
+	}
+	copy(p.Root[:], root)
+	copy(p.TxHash[:], tx)
+	copy(p.BlockHash[:], hash)
+	return &p, nil
+}

@@ -1,0 +1,56 @@
+package toll
+
+import (
+	"encoding/binary"
+	"math/big"
+)
+
+// ProofStatus says how firm the anchor of a burn is.
+type ProofStatus string
+
+// Statuses of a proof.
+const (
+	ProofOpen     ProofStatus = "open"     // burned, and not on the chain yet
+	ProofAnchored ProofStatus = "anchored" // the root is on the chain
+	ProofFinal    ProofStatus = "final"    // and the chain can no longer undo it
+)
+
+// BurnFields are what a leaf of the mirror of burns commits to.
+type BurnFields struct {
+	Index       int64   `json:"index"`       // place of the leaf in its period, from 0
+	Commitment  Hash    `json:"commitment"`  // the transaction of the receipt
+	PlanID      PlanID  `json:"planId"`      //
+	Holder      Address `json:"holder"`      // who owned the credits
+	RequestHash Hash    `json:"requestHash"` // Keccak-256 of the agentRequestId
+	Credits     Credits `json:"credits"`     // burned
+}
+
+// BurnProof shows that a burn is in the mirror on the chain. All members but Status are there unless Status is open.
+type BurnProof struct {
+	Status            ProofStatus `json:"status"`
+	Period            int64       `json:"period"` // number of the period since 1970: its start divided by its length
+	Root              Hash        `json:"root"`
+	Index             int64       `json:"index"`
+	Leaf              Hash        `json:"leaf"`
+	Fields            BurnFields  `json:"fields"`
+	Proof             []Hash      `json:"proof"`
+	Network           string      `json:"network"`  // CAIP-2
+	Contract          Address     `json:"contract"` // the CreditMirror
+	AnchorTransaction Hash        `json:"anchorTransaction"`
+}
+
+// Leaf returns keccak256(keccak256(abi.encode(uint64 index, bytes32 commitment, uint256 planId, address holder, bytes32
+// requestHash, uint256 credits))). Hashing twice keeps a leaf from being taken for an inner node.
+func (f *BurnFields) Leaf() Hash {
+	var b [6 * 32]byte
+	binary.BigEndian.PutUint64(b[24:], uint64(f.Index))
+	copy(b[32:], f.Commitment[:])
+	if id, ok := new(big.Int).SetString(string(f.PlanID), 10); ok && id.Sign() > 0 && id.BitLen() <= 256 {
+		id.FillBytes(b[64:96])
+	}
+	copy(b[96+12:], f.Holder[:])
+	copy(b[128:], f.RequestHash[:])
+	binary.BigEndian.PutUint64(b[184:], uint64(f.Credits))
+	inner := Keccak256(b[:])
+	return Hash(Keccak256(inner[:]))
+}
