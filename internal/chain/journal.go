@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/ethereum/go-ethereum/common"
+	"github.com/ethereum/go-ethereum/core/types"
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/chain/userop"
@@ -50,6 +51,10 @@ type Op struct {
 	DelegationID string // "" for a direct order
 	TopUp        bool   // a request waits for it
 	NonceKey     [24]byte
+
+	// Authorization was given by the holder of Payer. A transaction that carries the operation carries it too while Payer has
+	// no code and its nonce is that of Payer. nil: the service has the keys of Sender and Payer.
+	Authorization *types.SetCodeAuthorization
 
 	Operation *userop.Operation // nil before Signed
 	Hash      common.Hash       // userOpHash of Operation; zero before Signed

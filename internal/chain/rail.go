@@ -1,6 +1,11 @@
 package chain
 
 import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"math/big"
+	"sync"
 	"time"
 
 	"github.com/ethereum/go-ethereum/common"
@@ -30,7 +35,16 @@ type Delegation struct {
 	CreatedAt         time.Time
 	ExpiresAt         time.Time
 	AllowedRecipients []toll.Address // empty: any
-	Signature         []byte         // of a user-held account; nil: the service signs
+	Signature         []byte         // of OwnerAccount, 65 bytes; nil: the service signs, or the signature is still to come
+
+	// Authorization is the signed EIP-7702 authorization of OwnerAccount as it was handed in, JSON; nil: none was. It goes
+	// along with the first order that finds the account without code.
+	Authorization json.RawMessage
+
+	// NativeUnits make it a limit in wei for one order in the native token, which pays Calls receivers; Currency is then ""
+	// and LimitCents 0.
+	NativeUnits toll.Units
+	Calls       int
 }
 
 // Outcome is how an order stands. Confirmed, Final and Failed decide it.
@@ -38,4 +52,93 @@ type Outcome struct {
 	State   State
 	Tx      common.Hash // zero while none exists
 	Failure *Failure    // set when State is Failed
+}
+
+// Rail is the crypto rail of one environment. Its methods may be called at the same time, and in several processes that share
+// a journal.
+type Rail struct {
+	cfg     Config
+	chainID *big.Int
+	log     *slog.Logger
+	work    signal // there are operations to send
+
+	mu      sync.Mutex
+	watches map[string]map[chan struct{}]struct{} // by operation
+}
+
+// New returns a rail, or an error when the configuration cannot be used. It asks no endpoint.
+func New(cfg Config) (*Rail, error) {
+	if err := cfg.set(); err != nil {
+		return nil, err
+	}
+	return &Rail{
+		cfg: cfg, chainID: new(big.Int).SetUint64(cfg.ChainID), log: cfg.Log, watches: map[string]map[chan struct{}]struct{}{},
+	}, nil
+}
+
+// Run sends operations and follows the chain until ctx ends. Any number of processes may run; leases say which of them is at
+// what. It returns nil when ctx ended.
+func (r *Rail) Run(ctx context.Context) error {
+	var wg sync.WaitGroup
+	for _, relayer := range r.cfg.Relayers {
+		wg.Go(func() { r.relay(ctx, relayer) })
+	}
+	wg.Go(func() { r.track(ctx) })
+	wg.Wait()
+	return nil
+}
+
+// watch returns a channel that is closed at the next change of an operation by this process. The caller calls stop.
+func (r *Rail) watch(id string) (changed <-chan struct{}, stop func()) {
+	c := make(chan struct{})
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.watches[id] == nil {
+		r.watches[id] = map[chan struct{}]struct{}{}
+	}
+	r.watches[id][c] = struct{}{}
+	return c, func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if delete(r.watches[id], c); len(r.watches[id]) == 0 {
+			delete(r.watches, id)
+		}
+	}
+}
+
+// changed wakes who waits for these operations.
+func (r *Rail) changed(ids ...string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, id := range ids {
+		for c := range r.watches[id] {
+			close(c)
+		}
+		delete(r.watches, id)
+	}
+}
+
+// signal wakes all who wait for it.
+type signal struct {
+	mu sync.Mutex
+	c  chan struct{}
+}
+
+// next returns a channel that is closed by the next call of fire.
+func (s *signal) next() <-chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.c == nil {
+		s.c = make(chan struct{})
+	}
+	return s.c
+}
+
+func (s *signal) fire() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.c != nil {
+		close(s.c)
+		s.c = nil
+	}
 }
