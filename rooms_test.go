@@ -47,7 +47,8 @@ var rooms = map[string]room{
 	"internal/chain/contracts/generate": {third: []string{"github.com/ethereum/go-ethereum"}},
 	"internal/chain/userop":             {ours: "internal/chain/contracts", third: []string{"github.com/ethereum/go-ethereum"}},
 	"internal/chain/signer": {
-		ours: "toll internal/chain/contracts internal/chain/userop", third: []string{"github.com/ethereum/go-ethereum", "github.com/holiman/uint256"},
+		ours:  "toll internal/chain/contracts internal/chain/userop",
+		third: []string{"github.com/ethereum/go-ethereum", "github.com/holiman/uint256", "github.com/decred/dcrd/dcrec/secp256k1/v4"},
 	},
 	"internal/chain/endpoints": {ours: "toll", third: []string{"github.com/ethereum/go-ethereum"}},
 	// The embedded chain is the only room that runs a node.

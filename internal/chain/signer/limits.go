@@ -1,0 +1,87 @@
+package signer
+
+import (
+	"sync"
+	"time"
+
+	"github.com/ethereum/go-ethereum/common"
+)
+
+const (
+	// remembered is how many orders the signer keeps in mind. One that is forgotten is still protected: its operation has the
+	// same nonce key, and the journal keeps the content of each order.
+	remembered = 1 << 16
+	hour       = 3600 // seconds
+)
+
+// limits are what the signer knows of requests before: the content of each order, and what was signed in the last hour.
+type limits struct {
+	hourly int64 // cents; 0: no cap
+	clock  func() time.Time
+
+	mu     sync.Mutex
+	orders map[[24]byte]common.Hash // content by nonce key
+	ring   [][24]byte               // the keys of orders, and where the oldest of them is once it is full
+	next   int
+	spent  []spending // one for each second with an order, oldest first
+	total  int64      // sum of spent
+}
+
+type spending struct{ second, cents int64 }
+
+func newLimits(hourly int64, clock func() time.Time) *limits {
+	return &limits{hourly: hourly, clock: clock, orders: map[[24]byte]common.Hash{}}
+}
+
+// admit counts an order, once, or says why it is not signed, and for [OverCap] when it may be.
+func (l *limits) admit(key [24]byte, content common.Hash, cents int64) (Reason, time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if before, known := l.orders[key]; known {
+		if before != content {
+			return OtherContent, 0
+		}
+		return "", 0
+	}
+	if l.hourly > 0 {
+		if ok, wait := l.spend(cents); !ok {
+			return OverCap, wait
+		}
+	}
+	l.orders[key] = content
+	if len(l.ring) < remembered {
+		l.ring = append(l.ring, key)
+		return "", 0
+	}
+	delete(l.orders, l.ring[l.next])
+	l.ring[l.next] = key
+	l.next = (l.next + 1) % remembered
+	return "", 0
+}
+
+// spend counts cents against the cap, or says how long it takes until there is room. What was spent in a second counts until
+// an hour after its end. A clock that goes back forgets nothing.
+func (l *limits) spend(cents int64) (bool, time.Duration) {
+	now := l.clock().Unix()
+	for len(l.spent) > 0 && l.spent[0].second < now-hour {
+		l.total -= l.spent[0].cents
+		l.spent = l.spent[1:]
+	}
+	if cents > l.hourly {
+		return false, 0
+	}
+	if over := l.total - (l.hourly - cents); over > 0 {
+		i := 0
+		for ; over > l.spent[i].cents; i++ {
+			over -= l.spent[i].cents
+		}
+		return false, time.Duration(l.spent[i].second+hour+1-now) * time.Second
+	}
+	l.total += cents
+	if n := len(l.spent); n > 0 && l.spent[n-1].second >= now {
+		l.spent[n-1].cents += cents
+	} else {
+		l.spent = append(l.spent, spending{now, cents})
+	}
+	return true, 0
+}

@@ -1,0 +1,99 @@
+// Package signer is the only part of the crypto rail that sees private keys. It takes requests that say what is meant, builds
+// the bytes from their fields itself and signs those: there is no way to have a hash signed. What it refuses is a
+// [*Refusal], and an alarm in the log. Decision 19 says why.
+//
+// Signatures are deterministic (RFC 6979) with s in the lower half. Key bytes are zeroed before a method returns.
+package signer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/big"
+	"slices"
+	"time"
+
+	"github.com/decred/dcrd/dcrec/secp256k1/v4"
+	"github.com/decred/dcrd/dcrec/secp256k1/v4/ecdsa"
+	"github.com/ethereum/go-ethereum/common"
+	"github.com/ethereum/go-ethereum/crypto"
+)
+
+// ErrNoKey is what [Keys] return for an account whose key they do not hold.
+var ErrNoKey = errors.New("signer: no key of this account")
+
+// Keys open sealed private keys.
+type Keys interface {
+	// Open returns the 32 bytes of the key of an account, in memory of the caller's own: the signer zeroes it. [ErrNoKey] when
+	// there is none. An error holds no key material.
+	Open(ctx context.Context, account common.Address) ([]byte, error)
+}
+
+// Config is what a signer is bound to.
+type Config struct {
+	ChainID     *big.Int // of the environment; it is part of every signature
+	Keys        Keys
+	Service     common.Address   // the account that is the delegate of every delegation
+	Relayers    []common.Address // accounts that send transactions; they sign nothing else
+	HourlyCents int64            // of all orders of any 3600 seconds, in this process; 0: no cap
+	Clock       func() time.Time
+	Log         *slog.Logger
+}
+
+// Signer signs for the accounts of one environment. It is safe for concurrent use.
+type Signer struct {
+	chainID  *big.Int
+	keys     Keys
+	service  common.Address
+	relayers []common.Address
+	log      *slog.Logger
+	limits   *limits
+}
+
+// New returns a signer, or an error when the configuration lacks something.
+func New(c Config) (*Signer, error) {
+	zero := common.Address{}
+	switch {
+	case c.ChainID == nil || c.ChainID.Sign() <= 0 || !c.ChainID.IsUint64():
+		return nil, errors.New("signer: no chain id")
+	case c.Keys == nil || c.Clock == nil || c.Log == nil:
+		return nil, errors.New("signer: no keys, clock or log")
+	case c.Service == zero || slices.Contains(c.Relayers, zero) || slices.Contains(c.Relayers, c.Service):
+		return nil, errors.New("signer: the service account and the relayers are different accounts")
+	case c.HourlyCents < 0:
+		return nil, errors.New("signer: a negative hourly cap")
+	}
+	return &Signer{
+		new(big.Int).Set(c.ChainID), c.Keys, c.Service, slices.Clone(c.Relayers), c.Log, newLimits(c.HourlyCents, c.Clock),
+	}, nil
+}
+
+// key opens the key of an account. The caller zeroes it.
+func (s *Signer) key(ctx context.Context, account common.Address) (*secp256k1.PrivateKey, error) {
+	b, err := s.keys.Open(ctx, account)
+	defer clear(b)
+	if err != nil {
+		return nil, fmt.Errorf("signer: key of %s: %w", account, err)
+	}
+	k := new(secp256k1.PrivateKey)
+	if len(b) != 32 || k.Key.SetByteSlice(b) || k.Key.IsZero() || addressOf(k) != account {
+		k.Zero()
+		s.log.Error("alarm: a stored key is not the key of its account", "account", account)
+		return nil, fmt.Errorf("signer: what is stored for %s is not its key", account)
+	}
+	return k, nil
+}
+
+func addressOf(k *secp256k1.PrivateKey) common.Address {
+	return common.BytesToAddress(crypto.Keccak256(k.PubKey().SerializeUncompressed()[1:]))
+}
+
+// sign returns r, s, v with v 27 or 28.
+func sign(k *secp256k1.PrivateKey, hash common.Hash) ([]byte, error) {
+	compact := ecdsa.SignCompact(k, hash[:], false) // v, r, s
+	if compact[0] > 28 {
+		return nil, errors.New("signer: r is above the order of the curve") // one in 2^127; contracts know no such v
+	}
+	return append(compact[1:], compact[0]), nil
+}
