@@ -74,6 +74,22 @@ type DelegationCreated struct {
 	DelegationToken   *string          `json:"delegationToken"` // a signed reference, for cards only
 	Status            PermissionStatus `json:"status"`
 	ExpiresAt         Time             `json:"expiresAt"`
+	// TypedData is what the account signs, as wallets take it (EIP-712), when Status is Pending.
+	TypedData map[string]any     `json:"typedData,omitempty"`
+	Account   *DelegationAccount `json:"account,omitempty"` // whose signature a pending one waits for
+}
+
+// DelegationAccount is an account that the user holds, and whose signature a delegation needs.
+type DelegationAccount struct {
+	Address Address `json:"address"`
+	// CodeRequired says that the account has no code yet, so that a signed EIP-7702 authorization belongs to the signature.
+	CodeRequired bool `json:"codeRequired"`
+}
+
+// DelegationSignature is the signature of an account that the caller holds.
+type DelegationSignature struct {
+	Signature     string          `json:"signature" doc:"Hex, over the typed data of the delegation."`
+	Authorization json.RawMessage `json:"authorization,omitempty" doc:"Signed EIP-7702 authorization, for an account without code."`
 }
 
 // TransactionStatus is the state of a payment under a delegation.

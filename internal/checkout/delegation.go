@@ -2,7 +2,6 @@ package checkout
 
 import (
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"slices"
@@ -10,7 +9,6 @@ import (
 	"time"
 
 	"github.com/tollhq/toll"
-	"github.com/tollhq/toll/internal/ledger"
 	"github.com/tollhq/toll/internal/store"
 )
 
@@ -20,8 +18,6 @@ const (
 	maxMethodID       = 255 // characters
 	// useDelegation is the use of the signed references to delegations.
 	useDelegation = "delegation"
-	// revokeSlice bounds the permissions that are revoked between two looks at them.
-	revokeSlice = 100
 )
 
 // Owner is who asks about delegations and payment methods.
@@ -30,11 +26,13 @@ type Owner struct {
 	KeyID   toll.Hash // the API key of the call
 }
 
-// CreateDelegation makes a limit on money. also runs in the same transaction, with the answer. Errors:
+// CreateDelegation makes a limit on money. One of an account that the caller holds is pending, and pays nothing, until
+// [Checkout.SignDelegation] has its signature. also runs in the same transaction, with the answer. Errors:
 // [toll.CodeDelegationIncomplete], [toll.CodeBadProvider], [toll.CodeBadNumber], [toll.CodeUnsupportedScheme] for a currency
 // that the provider does not pay, [toll.CodePaymentMethodNotFound], [toll.CodeProviderMismatch],
 // [toll.CodePaymentMethodUnusable], [toll.CodePaymentMethodRevoked], [toll.CodePaymentMethodNotAllowed],
-// [toll.CodePlanNotFound], [toll.CodeKeyNotFound], [toll.CodeChainUnreachable] for an account that the caller holds.
+// [toll.CodePlanNotFound], [toll.CodeKeyNotFound]; for an account that the caller holds also [toll.CodeChainForeignCode] and those
+// of the chain with status 503.
 func (c *Checkout) CreateDelegation(
 	ctx context.Context, caller Owner, in toll.DelegationInput, also func(*store.Tx, *toll.DelegationCreated) error,
 ) (*toll.DelegationCreated, error) {
@@ -52,6 +50,11 @@ func (c *Checkout) CreateDelegation(
 		}
 		out.DelegationToken = &text
 	}
+	if d.Pending() {
+		if err := c.request(ctx, d, out); err != nil {
+			return nil, err
+		}
+	}
 	err = c.store.Tx(ctx, func(tx *store.Tx) error {
 		if err := store.InsertDelegation(ctx, tx, d); err != nil {
 			return err
@@ -60,6 +63,9 @@ func (c *Checkout) CreateDelegation(
 			if err := also(tx, out); err != nil {
 				return err
 			}
+		}
+		if d.Pending() {
+			return nil // it can pay, and is told of, when it is signed
 		}
 		return store.InsertEvent(ctx, tx, c.delegationEvent(d, toll.EventDelegationCreated, d.CreatedAt))
 	})
@@ -116,8 +122,9 @@ func (c *Checkout) newDelegation(ctx context.Context, caller Owner, in toll.Dele
 		return nil, err
 	}
 	if in.OwnerAccount != nil {
-		return nil, toll.NewError(toll.CodeChainUnreachable).
-			WithHint("An account that you hold needs the chain, which is not configured here: leave ownerAccount out.")
+		if err := c.heldBy(d, *in.OwnerAccount); err != nil {
+			return nil, err
+		}
 	}
 	return d, nil
 }
@@ -235,6 +242,9 @@ func (c *Checkout) record(d *store.Delegation) *toll.Delegation {
 	}
 	if d.Provider == toll.ProviderCrypto {
 		r.ProviderPaymentMethodID = d.Owner.String()
+		if !d.OwnerAccount.IsZero() {
+			r.ProviderPaymentMethodID = d.OwnerAccount.String()
+		}
 	}
 	if d.Plan != "" {
 		r.PlanID = &d.Plan
@@ -320,7 +330,7 @@ func (c *Checkout) DelegationID(owner toll.Address, text string) (string, error)
 }
 
 // UsableDelegation reports whether an order of the plan could be paid with the delegation now; the id may be a signed
-// reference. Errors: [toll.CodeBadUUID], [toll.CodeDelegationNotFound], [toll.CodeDelegationRevoked],
+// reference. Errors: [toll.CodeBadUUID], [toll.CodeDelegationNotFound] (also for a pending one), [toll.CodeDelegationRevoked],
 // [toll.CodeDelegationExpired], [toll.CodeDelegationExhausted], [toll.CodeDelegationInsufficient],
 // [toll.CodeDelegationPlanMismatch] (also for a receiver that it does not pay), [toll.CodeUnsupportedScheme] for another
 // provider or currency, [toll.CodePaymentMethodUnusable], [toll.CodePaymentMethodRevoked], and
@@ -376,6 +386,9 @@ func (c *Checkout) usable(
 		return refuse(toll.CodeDelegationRevoked)
 	case !now.Before(d.ExpiresAt):
 		return refuse(toll.CodeDelegationExpired)
+	case d.Pending():
+		return toll.Errorf(toll.CodeDelegationNotFound, "The delegation waits for the signature of its account.").WithDetails("delegationId %s", d.ID).
+			WithHint("Sign its typed data with the account, and hand the signature in.")
 	case d.Plan != "" && d.Plan != plan.ID:
 		return refuse(toll.CodeDelegationPlanMismatch)
 	case d.Provider != provider:
@@ -433,78 +446,4 @@ func affordsAll(d *store.Delegation, amount toll.Units, orders int64) error {
 		return toll.NewError(toll.CodeDelegationExhausted).WithDetails("delegationId %s", d.ID)
 	}
 	return nil
-}
-
-// RevokeDelegation ends a delegation at once, and the permissions that name it; a repeat gets the same answer. Orders under
-// way are finished. Errors: [toll.CodeBadUUID], [toll.CodeUnknownDelegation].
-func (c *Checkout) RevokeDelegation(ctx context.Context, owner toll.Address, id string) (*toll.ActResult, error) {
-	d, err := c.ownDelegation(ctx, owner, id)
-	if err != nil {
-		return nil, err
-	}
-	err = c.store.Tx(ctx, func(tx *store.Tx) error {
-		if d, err = store.DelegationForUpdate(ctx, tx, d.ID); err != nil || !d.RevokedAt.IsZero() {
-			return err
-		}
-		d.RevokedAt, d.Revoking = c.now(), true
-		if err := store.UpdateDelegation(ctx, tx, d); err != nil {
-			return err
-		}
-		return store.InsertEvent(ctx, tx, c.delegationEvent(d, toll.EventDelegationRevoked, d.RevokedAt))
-	})
-	c.at("revoked")
-	if err == nil && d.Revoking {
-		err = c.revokePermissions(ctx, d)
-	}
-	if err != nil {
-		return nil, fault(err)
-	}
-	return &toll.ActResult{
-		Success: true, Message: "The delegation is revoked.", TxHash: sha256.Sum256([]byte("toll/delegation-revoked/" + d.ID)), HTTPStatus: 200,
-		When: toll.At(d.RevokedAt), Data: map[string]any{"delegationId": d.ID, "status": toll.StatusRevoked},
-	}, nil
-}
-
-// revokePermissions revokes the permissions that name a revoked delegation. What a crash leaves, the reconciler finds.
-func (c *Checkout) revokePermissions(ctx context.Context, d *store.Delegation) error {
-	for {
-		list, err := c.ledger.PermissionsOfDelegation(ctx, d.Owner, d.ID, revokeSlice)
-		if err != nil {
-			return err
-		}
-		for _, p := range list {
-			err := c.ledger.RevokePermissionWith(ctx, p.Plan, p.Subscriber, p.Hash, d.RevokedAt, func(tx *store.Tx) error {
-				return store.InsertEvent(ctx, tx, store.NewEvent{
-					Principal: p.Subscriber, Type: toll.EventPermissionRevoked, Kind: "permission", ID: p.Hash.String(), At: d.RevokedAt,
-				})
-			})
-			if err != nil && !ledger.IsRefused(err, ledger.PermissionRevoked) {
-				return err
-			}
-			c.at("permission revoked")
-		}
-		if len(list) < revokeSlice {
-			break
-		}
-	}
-	return c.store.Tx(ctx, func(tx *store.Tx) error {
-		now, err := store.DelegationForUpdate(ctx, tx, d.ID)
-		if err != nil {
-			return err
-		}
-		now.Revoking = false
-		return store.UpdateDelegation(ctx, tx, now)
-	})
-}
-
-func (c *Checkout) finishRevocations(ctx context.Context) error {
-	left, err := store.RevokingDelegations(ctx, c.store, dueOrders)
-	if err != nil {
-		return err
-	}
-	var errs []error
-	for _, d := range left {
-		errs = append(errs, c.revokePermissions(ctx, d))
-	}
-	return errors.Join(errs...)
 }

@@ -30,12 +30,6 @@ func (c *Checkout) delegationEvent(d *store.Delegation, t toll.EventType, at tim
 	return store.NewEvent{Principal: d.Owner, Type: t, Kind: "delegation", ID: d.ID, Data: c.record(d), At: at}
 }
 
-// usedUp reports whether a delegation was used up by the payment that was just counted: nothing is left, and no order under
-// way could give something back.
-func usedUp(d *store.Delegation) bool {
-	return d.Reserved == 0 && (d.Spent >= d.Limit || d.MaxTransactions > 0 && d.Transactions >= d.MaxTransactions)
-}
-
 // ownerOf returns the owner of a plan, inside a transaction.
 func ownerOf(ctx context.Context, tx *store.Tx, id toll.PlanID) (toll.Address, error) {
 	plan, err := store.PlanByID(ctx, tx, id)

@@ -21,6 +21,8 @@ const (
 	lookTimeout = 5 * time.Second
 	// pollEvery is how often who waits for an order of another process looks at it.
 	pollEvery = 150 * time.Millisecond
+	// progressTimeout bounds the question how an order stands.
+	progressTimeout = 2 * time.Second
 	// personEvery is how often a page is asked for whose person has not paid yet.
 	personEvery = 15 * time.Second
 )
@@ -117,9 +119,10 @@ func (c *Checkout) pursue(o *store.Order) (err error) {
 	}
 }
 
-// unusable returns the error of a rail, or of the database, that cannot be used now; nil for another error.
+// unusable returns the error of a rail, or of the database, that cannot be used now, or that knows the order with other content,
+// which no repeat changes; nil for another error.
 func unusable(err error) *toll.Error {
-	if e, ok := errors.AsType[*toll.Error](err); ok && e.HTTPStatus() == 503 {
+	if e, ok := errors.AsType[*toll.Error](err); ok && (e.HTTPStatus() == 503 || e.Code == toll.CodeChainOrderConflict) {
 		return e
 	}
 	return nil
@@ -141,7 +144,7 @@ func (c *Checkout) pay(plan *toll.Plan, o *store.Order) (Payment, error) {
 	}
 	p := Purchase{
 		OrderID: o.ID, Plan: plan, Subscriber: o.Subscriber, Credits: o.Credits, Amounts: plan.Price.Amounts, Receivers: plan.Price.Receivers,
-		Total: o.Amount, DelegationID: o.DelegationID,
+		Total: o.Amount, DelegationID: o.DelegationID, TopUp: o.RequestID != "" || o.Permission != nil,
 	}
 	if o.Session != "" {
 		p.Session = &pg.Input
@@ -157,7 +160,7 @@ func (c *Checkout) pay(plan *toll.Plan, o *store.Order) (Payment, error) {
 		if err != nil {
 			return Payment{}, err
 		}
-		p.PaymentMethod = d.PaymentMethod
+		p.PaymentMethod, p.Delegation = d.PaymentMethod, details(d)
 	}
 	return rail.Pay(ctx, p)
 }
@@ -177,126 +180,6 @@ func (c *Checkout) finish(plan *toll.Plan, o *store.Order, p *Payment) error {
 	return err
 }
 
-// confirm mints the credits of a paid order. An order that had failed and was paid after all gets them too: the money moved.
-func (c *Checkout) confirm(ctx context.Context, plan *toll.Plan, o *store.Order, p *Payment) error {
-	now := c.now()
-	op := ledger.MintOp{Plan: o.Plan, Subscriber: o.Subscriber, Amount: o.Credits, EndsAt: plan.LotEnd(now), Ref: o.ID, Order: true}
-	_, err := c.ledger.MintWith(ctx, op, func(tx *store.Tx, m ledger.Minted) error {
-		c.at("confirming")
-		next, err := store.OrderForUpdate(ctx, tx, o.Account, o.ID)
-		if err != nil {
-			return err
-		}
-		late := !next.Open
-		if late {
-			c.log.Error("an order that had failed is paid", "order", o.ID)
-			if _, _, err := store.CountOrder(ctx, tx, o.Plan, 0); err != nil {
-				return err
-			}
-		}
-		next.Status, next.Open, next.UpdatedAt = toll.OrderConfirmed, false, now
-		next.FailureReason, next.FailureCode, next.FailureParams = "", "", ""
-		if next.TxHash = p.TxHash; next.TxHash == "" {
-			next.TxHash = m.Transaction.String()
-		}
-		if err := store.UpdateOrder(ctx, tx, next); err != nil {
-			return err
-		}
-		events := orderEvents(next, plan.Owner, toll.EventOrderPaid)
-		if next.DelegationID == "" {
-			return store.InsertEvent(ctx, tx, events...)
-		}
-		d, err := store.DelegationForUpdate(ctx, tx, next.DelegationID)
-		if err != nil {
-			return err
-		}
-		if late {
-			d.Spent += min(next.Cents, d.Remaining())
-			d.Transactions++
-		} else {
-			d.Reserved -= next.Cents
-			d.Spent += next.Cents
-		}
-		if err := store.UpdateDelegation(ctx, tx, d); err != nil {
-			return err
-		}
-		if err := store.UpdateDelegationTransaction(ctx, tx, d.ID, o.ID, toll.TransactionSucceeded, p.providerID(), ""); err != nil {
-			return err
-		}
-		if usedUp(d) {
-			events = append(events, c.delegationEvent(d, toll.EventDelegationExhausted, now))
-		}
-		return store.InsertEvent(ctx, tx, events...)
-	})
-	if err != nil {
-		c.log.Error("a paid order has no credits yet", "order", o.ID, "err", err)
-	}
-	return err
-}
-
-func (p *Payment) providerID() string {
-	if p.ProviderID != "" {
-		return p.ProviderID
-	}
-	return p.TxHash
-}
-
-// fail gives back all that an order took.
-func (c *Checkout) fail(ctx context.Context, o *store.Order, p *Payment) error {
-	params := ""
-	if len(p.Params) > 0 {
-		text, err := json.Marshal(p.Params)
-		if err != nil {
-			return err
-		}
-		params = string(text)
-	}
-	op := ledger.OrderOp{Plan: o.Plan, Subscriber: o.Subscriber, Recorded: func(tx *store.Tx) (bool, error) {
-		now, err := store.OrderOfAccount(ctx, tx, o.Account, o.ID)
-		return err == nil && !now.Open, err
-	}}
-	if o.Permission != nil {
-		op.Permission = *o.Permission
-	}
-	return c.ledger.UndoOrderWith(ctx, op, func(tx *store.Tx) error {
-		c.at("failing")
-		next, err := store.OrderForUpdate(ctx, tx, o.Account, o.ID)
-		if err != nil {
-			return err
-		}
-		next.Status, next.Open, next.UpdatedAt = toll.OrderFailed, false, c.now()
-		next.TxHash, next.FailureReason, next.FailureCode, next.FailureParams = p.TxHash, p.FailureReason, p.FailureCode, params
-		if next.FailureReason == "" {
-			next.FailureReason = (&toll.Error{Code: failure(next).Code}).Text()
-		}
-		if err := store.UncountOrder(ctx, tx, o.Plan); err != nil {
-			return err
-		}
-		if next.DelegationID != "" {
-			d, err := store.DelegationForUpdate(ctx, tx, next.DelegationID)
-			if err != nil {
-				return err
-			}
-			d.Reserved -= next.Cents
-			d.Transactions--
-			if err := store.UpdateDelegation(ctx, tx, d); err != nil {
-				return err
-			}
-			if err := store.UpdateDelegationTransaction(ctx, tx, d.ID, o.ID, toll.TransactionFailed, p.providerID(), next.FailureReason); err != nil {
-				return err
-			}
-		}
-		if err := store.UpdateOrder(ctx, tx, next); err != nil {
-			return err
-		}
-		owner, err := ownerOf(ctx, tx, o.Plan)
-		if err != nil {
-			return err
-		}
-		return store.InsertEvent(ctx, tx, orderEvents(next, owner, toll.EventOrderFailed)...)
-	})
-}
-
 // note keeps what is known of an order that is not decided, and says when it is looked at again.
 func (c *Checkout) note(o *store.Order, p *Payment, cause error) error {
 	if cause != nil {
@@ -313,11 +196,12 @@ func (c *Checkout) note(o *store.Order, p *Payment, cause error) error {
 		switch p.Status {
 		case toll.OrderSigned, toll.OrderSent, toll.OrderIncluded:
 			next.Status = p.Status
-			pause = 2 * time.Second
+			pause = min(pause*2, time.Minute/2)
 		}
 		next.FailureCode = ""
 		if e := unusable(cause); e != nil {
 			next.FailureCode = e.Code
+			pause = max(pause, time.Duration(e.RetryAfterSecs)*time.Second)
 		}
 		if p.TxHash != "" {
 			next.TxHash = p.TxHash
@@ -355,8 +239,11 @@ func (c *Checkout) await(ctx context.Context, o *store.Order, wait time.Duration
 		if err != nil {
 			return o, fault(err)
 		}
-		if !o.Open || pg.URL != "" || ctx.Err() != nil {
+		switch {
+		case !o.Open, pg.URL != "":
 			return o, nil
+		case ctx.Err() != nil:
+			return c.progress(o), nil
 		}
 		var done <-chan struct{}
 		poll := pollEvery
@@ -371,7 +258,9 @@ func (c *Checkout) await(ctx context.Context, o *store.Order, wait time.Duration
 			done, poll = r.done, 10*pollEvery // another process may be faster than this one
 		case o.FailureCode != "":
 			e := toll.NewError(o.FailureCode)
-			e.RetryAfterSecs = max(int(o.TryAt.Sub(c.now())/time.Second), 1)
+			if e.HTTPStatus() == 503 {
+				e.RetryAfterSecs = max(int(o.TryAt.Sub(c.now())/time.Second), 1)
+			}
 			return o, e
 		}
 		select {
@@ -385,6 +274,40 @@ func (c *Checkout) await(ctx context.Context, o *store.Order, wait time.Duration
 		case <-ctx.Done():
 		}
 	}
+}
+
+// progress has the rail tell how an order stands that is under way, for who is told to come again. What it does not tell is left
+// as it is.
+func (c *Checkout) progress(o *store.Order) *store.Order {
+	rail := c.rails.byName(o.Rail)
+	select {
+	case <-c.hurry:
+		return o
+	default:
+	}
+	if rail == nil || o.TxHash != "" {
+		return o
+	}
+	ctx, cancel := context.WithTimeout(c.work, progressTimeout)
+	defer cancel()
+	p, err := rail.Outcome(ctx, o.ID)
+	if err != nil || p.TxHash == "" || p.decided() {
+		return o
+	}
+	err = c.store.Tx(ctx, func(tx *store.Tx) error {
+		next, err := store.OrderForUpdate(ctx, tx, o.Account, o.ID)
+		if err != nil || !next.Open {
+			return err
+		}
+		next.Status, next.TxHash, next.UpdatedAt = p.Status, p.TxHash, c.now()
+		return store.UpdateOrder(ctx, tx, next)
+	})
+	if err != nil {
+		c.log.Warn("the progress of an order is not kept", "order", o.ID, "err", err)
+	}
+	told := *o
+	told.Status, told.TxHash = p.Status, p.TxHash
+	return &told
 }
 
 // look reads an order as it is now, also when the time to wait for it is over.

@@ -82,6 +82,9 @@ func failure(o *store.Order) *toll.Error {
 	if o.FailureReason != "" {
 		e = e.WithDetails("%s", o.FailureReason)
 	}
+	if e.Code == toll.CodeChainFailed && o.TxHash == "" {
+		e.Status = 500 // nothing was sent, so the fault is ours
+	}
 	return e.WithParam("orderId", o.ID)
 }
 
@@ -106,7 +109,7 @@ func (c *Checkout) orderFree(
 ) (*toll.Order, error) {
 	now := c.now()
 	o := &store.Order{
-		ID: toll.NewUUID(), Account: ledger.NewAccountID(plan.ID, holder), Plan: plan.ID, Subscriber: holder,
+		ID: newOrderID(now), Account: ledger.NewAccountID(plan.ID, holder), Plan: plan.ID, Subscriber: holder,
 		Status: toll.OrderConfirmed, Credits: credits, Currency: plan.Price.CurrencyName(), CreatedAt: now, UpdatedAt: now,
 	}
 	op := ledger.MintOp{

@@ -64,23 +64,30 @@ func (c *Checkout) place(ctx context.Context, in *intent) (*store.Order, error) 
 		}
 	}
 	account := ledger.NewAccountID(plan.ID, in.subscriber)
-	id, found := toll.NewUUID(), (*store.Order)(nil)
+	id, tried, found := newOrderID(c.now()), false, (*store.Order)(nil)
 	op := ledger.OrderOp{Plan: plan.ID, Subscriber: in.subscriber, FirstOnly: plan.IsTrial}
 	if in.topUp != nil {
 		op.Permission = in.topUp.Permission
 	}
 	op.Recorded = func(tx *store.Tx) (bool, error) {
 		var err error
-		if found, err = c.findOrder(ctx, tx, in, account, id); err != nil || found == nil {
+		if tried {
+			// The commit of an attempt got lost, or nothing came of it.
+			if found, err = store.OrderOfAccount(ctx, tx, account, id); !errors.Is(err, store.ErrNotFound) {
+				return err == nil, err
+			}
+		}
+		if found, err = c.findOrder(ctx, tx, in, account, &id); err != nil || found == nil {
 			return false, err
 		}
-		if found.ID != id && in.also != nil {
+		if in.also != nil {
 			return true, in.also(tx, rendered(found))
 		}
 		return true, nil
 	}
 	c.at("place")
 	err := c.ledger.OrderWith(ctx, op, func(tx *store.Tx, a ledger.Account) error {
+		tried = true
 		now := c.now()
 		o := &store.Order{
 			ID: id, Account: account, Plan: plan.ID, Subscriber: in.subscriber, Status: toll.OrderCreated, Credits: in.credits,
@@ -153,18 +160,18 @@ func railMissing(name string) *toll.Error {
 	return toll.NewError(toll.CodeChainUnreachable)
 }
 
-// findOrder returns the order that serves the intent already, under the lock of the account; nil when there is none.
-func (c *Checkout) findOrder(ctx context.Context, tx *store.Tx, in *intent, account ledger.AccountID, id string) (*store.Order, error) {
-	o, err := store.OrderOfAccount(ctx, tx, account, id)
-	if !errors.Is(err, store.ErrNotFound) {
-		return o, err // of an attempt whose commit got lost
-	}
+// findOrder returns the order that serves the intent already, under the lock of the account; nil when there is none. For a
+// request it sets the id of the order that would be made.
+func (c *Checkout) findOrder(ctx context.Context, tx *store.Tx, in *intent, account ledger.AccountID, id *string) (*store.Order, error) {
 	if t := in.topUp; t != nil && t.RequestID != "" {
-		if o, err = in.orderOfRequest(ctx, tx, account); err != nil || o != nil {
+		o, n, err := in.orderOfRequest(ctx, tx, account)
+		if err != nil || o != nil {
 			return o, err
 		}
+		*id = topUpID(account, t.RequestID, n)
 	}
-	if o, err = store.OpenOrder(ctx, tx, account, in.openKey(id)); errors.Is(err, store.ErrNotFound) {
+	o, err := store.OpenOrder(ctx, tx, account, in.openKey(*id))
+	if errors.Is(err, store.ErrNotFound) {
 		return nil, nil
 	} else if err != nil {
 		return nil, err
@@ -180,11 +187,11 @@ func (c *Checkout) findOrder(ctx context.Context, tx *store.Tx, in *intent, acco
 }
 
 // orderOfRequest returns the next order that was made for the request of a top-up and did not fail, beyond those that it was
-// answered with; nil when there is none.
-func (in *intent) orderOfRequest(ctx context.Context, q store.Querier, account ledger.AccountID) (*store.Order, error) {
+// answered with; nil when there is none. made counts all orders of the request.
+func (in *intent) orderOfRequest(ctx context.Context, q store.Querier, account ledger.AccountID) (o *store.Order, made int, err error) {
 	all, err := store.OrdersOfRequest(ctx, q, account, in.topUp.RequestID)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	n := in.topUp.had
 	for _, o := range all {
@@ -193,10 +200,10 @@ func (in *intent) orderOfRequest(ctx context.Context, q store.Querier, account l
 			continue
 		}
 		if n--; n < 0 {
-			return o, nil
+			return o, len(all), nil
 		}
 	}
-	return nil, nil
+	return nil, len(all), nil
 }
 
 // times returns n times the units. A product beyond 2^256-1 is a sum that no delegation has.
@@ -235,8 +242,7 @@ func (c *Checkout) reserve(ctx context.Context, tx *store.Tx, in *intent, o *sto
 		return err
 	}
 	o.Cents = cents
-	d.Reserved += cents
-	d.Transactions++
+	budget{d}.reserve(o)
 	d.LastUsedAt = now
 	if err := store.UpdateDelegation(ctx, tx, d); err != nil {
 		return err

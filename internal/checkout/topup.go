@@ -75,6 +75,9 @@ func (c *Checkout) TopUp(ctx context.Context, t *TopUp) (orderTx string, err err
 		return "", err
 	}
 	if o, err = c.await(ctx, o, t.Wait); err != nil {
+		if errors.Is(err, toll.NewError(toll.CodeChainOrderConflict)) {
+			return "", toll.NewError(toll.CodeTopUpRefused).WithDetails("%s", toll.CodeChainOrderConflict).WithParam("orderId", o.ID)
+		}
 		return "", err
 	}
 	switch {

@@ -1,11 +1,12 @@
 // Package railtest has a rail for tests: it keeps what it was paid, as a chain or a card processor would, and can decline,
-// hang, be away, lose its answers, and wait for a person.
+// hang, be away, lose its answers, wait for a person, and change its mind.
 package railtest
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"sync"
 	"time"
@@ -25,6 +26,7 @@ type Behaviour struct {
 	Steps       int       // so many answers of an order say sent before it is paid
 	Hang        bool      // answers when its caller gives up, or when it stops hanging; it has not acted before
 	Person      bool      // opens a page and waits for Complete or Expire
+	BadAccount  toll.Code // with which it refuses signatures of delegations, and accounts of users; "" for none
 }
 
 // Rail is safe for concurrent use, and by several processes at the same time.
@@ -35,6 +37,8 @@ type Rail struct {
 	orders map[string]*order
 	calls  int
 	faults []string
+
+	revoked map[string]int // how often a delegation was to be disabled, by its id
 }
 
 type order struct {
@@ -45,7 +49,9 @@ type order struct {
 }
 
 // New returns a rail that pays.
-func New() *Rail { return &Rail{orders: map[string]*order{}, change: make(chan struct{})} }
+func New() *Rail {
+	return &Rail{orders: map[string]*order{}, change: make(chan struct{}), revoked: map[string]int{}}
+}
 
 // Behave changes how the rail takes calls from now on. What it has decided stays.
 func (r *Rail) Behave(b Behaviour) {
@@ -111,7 +117,7 @@ func (r *Rail) Outcome(_ context.Context, orderID string) (checkout.Payment, err
 // act moves an undecided order on.
 func (r *Rail) act(o *order) {
 	switch {
-	case o.payment.Status == toll.OrderConfirmed || o.payment.Status == toll.OrderFailed:
+	case paid(o) || o.payment.Status == toll.OrderFailed:
 	case r.now.Person || o.payment.CheckoutURL != "":
 		o.payment.CheckoutURL = "https://pay.example/" + o.purchase.OrderID
 		o.payment.SessionID = "cs_" + o.purchase.OrderID
@@ -128,6 +134,10 @@ func (r *Rail) act(o *order) {
 
 func (r *Rail) decline(o *order) {
 	o.payment.Status, o.payment.FailureCode, o.payment.FailureReason = toll.OrderFailed, r.now.Code, r.now.Reason
+}
+
+func paid(o *order) bool {
+	return o.payment.Status == toll.OrderConfirmed || o.payment.Status == toll.OrderFinal
 }
 
 func charge(o *order) {
@@ -155,8 +165,12 @@ func differs(a, b checkout.Purchase) string {
 		return "subscriber"
 	case a.Total.Cmp(b.Total) != 0, !slices.EqualFunc(a.Amounts, b.Amounts, func(x, y toll.Units) bool { return x.Cmp(y) == 0 }):
 		return "amount"
-	case a.DelegationID != b.DelegationID:
+	case a.DelegationID != b.DelegationID, (a.Delegation == nil) != (b.Delegation == nil):
 		return "delegation"
+	case a.Delegation != nil && !reflect.DeepEqual(a.Delegation, b.Delegation):
+		return "content of the delegation"
+	case a.TopUp != b.TopUp:
+		return "kind of order"
 	case !slices.Equal(a.Receivers, b.Receivers):
 		return "receiver"
 	case a.Credits != b.Credits:
@@ -169,7 +183,7 @@ func differs(a, b checkout.Purchase) string {
 func (r *Rail) Complete(orderID string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if o := r.orders[orderID]; o != nil && o.payment.Status != toll.OrderConfirmed {
+	if o := r.orders[orderID]; o != nil && !paid(o) {
 		charge(o)
 	}
 }
@@ -178,7 +192,7 @@ func (r *Rail) Complete(orderID string) {
 func (r *Rail) Expire(orderID string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if o := r.orders[orderID]; o != nil && o.payment.Status != toll.OrderConfirmed {
+	if o := r.orders[orderID]; o != nil && !paid(o) {
 		o.payment.Status, o.payment.FailureReason = toll.OrderFailed, "the page has expired"
 	}
 }

@@ -1,0 +1,125 @@
+package checkout
+
+import (
+	"context"
+	"errors"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/store"
+)
+
+// budget is the money of a delegation. What the chain counts beside our orders, as somebody spent it elsewhere, is known as
+// far as a reading tells it apart from the orders that were open then.
+type budget struct{ *store.Delegation }
+
+func (b budget) read(o *store.Order) bool { return o.Reading < b.Readings }
+
+// tally sets what is spent, which never goes beyond the limit.
+func (b budget) tally() {
+	b.Spent = min(b.Paid+max(b.Beyond-b.Unclear, 0), b.Limit-b.Reserved)
+}
+
+// reserve takes what a new order will cost.
+func (b budget) reserve(o *store.Order) {
+	b.Reserved += o.Cents
+	b.Transactions++
+	o.Reading = b.Readings
+	b.tally()
+}
+
+// pay turns what an order reserved into what is paid.
+func (b budget) pay(o *store.Order) {
+	b.Reserved -= o.Cents
+	b.Paid += o.Cents
+	if b.read(o) {
+		b.Unclear -= o.Cents
+		b.Beyond -= o.Cents
+	}
+	b.tally()
+}
+
+// giveBack is pay for an order that failed.
+func (b budget) giveBack(o *store.Order) {
+	b.Reserved -= o.Cents
+	b.Transactions--
+	if b.read(o) {
+		b.Unclear -= o.Cents
+	}
+	b.tally()
+}
+
+// payLate counts an order that had failed and is paid after all.
+func (b budget) payLate(o *store.Order) {
+	b.Paid += o.Cents
+	b.Transactions++
+	if b.read(o) {
+		b.Beyond -= o.Cents
+	}
+	b.tally()
+}
+
+// undo gives back what a paid order took, which the chain does not count any more either.
+func (b budget) undo(o *store.Order) {
+	b.Paid -= o.Cents
+	b.Transactions--
+	b.tally()
+}
+
+// count takes a reading of the chain, in cents.
+func (b budget) count(cents int64) {
+	b.Readings++
+	b.Beyond = cents - b.Paid
+	b.Unclear = b.Reserved
+	b.tally()
+}
+
+// usedUp reports whether a delegation can pay nothing any more: nothing is left, and no order under way could give something
+// back.
+func usedUp(d *store.Delegation) bool {
+	return d.Reserved == 0 && (d.Spent >= d.Limit || d.MaxTransactions > 0 && d.Transactions >= d.MaxTransactions)
+}
+
+// changeBudget changes the money of a delegation and returns its event, when it is used up from now on. It comes after the
+// row of the account and that of the plan's orders.
+func (c *Checkout) changeBudget(ctx context.Context, tx *store.Tx, id string, change func(b budget)) ([]store.NewEvent, error) {
+	d, err := store.DelegationForUpdate(ctx, tx, id)
+	if err != nil {
+		return nil, err
+	}
+	before := usedUp(d)
+	change(budget{d})
+	if err := store.UpdateDelegation(ctx, tx, d); err != nil {
+		return nil, err
+	}
+	if before || !usedUp(d) {
+		return nil, nil
+	}
+	return []store.NewEvent{c.delegationEvent(d, toll.EventDelegationExhausted, c.now())}, nil
+}
+
+// Spent corrects what is spent of a delegation by a reading of the chain: units is all that it has counted against the
+// delegation, in base units of its currency. What was spent elsewhere counts from then on; orders of ours count what they
+// took, rounded up to a cent each. A reading may come twice, and in whatever order with what becomes of orders. Errors:
+// [toll.CodeUnknownDelegation].
+func (c *Checkout) Spent(ctx context.Context, delegationID string, units toll.Units) error {
+	cents, ok := centsOf(units)
+	if !ok {
+		cents = int64(toll.MaxCents)
+	}
+	return fault(c.store.Tx(ctx, func(tx *store.Tx) error {
+		events, err := c.changeBudget(ctx, tx, delegationID, func(b budget) {
+			was := b.Spent
+			if b.count(cents); b.Spent > was {
+				c.log.Warn("a delegation was spent elsewhere", "delegation", b.ID, "cents", b.Spent-was)
+			}
+			c.at("counting")
+		})
+		if errors.Is(err, store.ErrNotFound) {
+			return toll.NewError(toll.CodeUnknownDelegation).WithDetails("delegationId %s", delegationID)
+		}
+		if err != nil {
+			return err
+		}
+		return store.InsertEvent(ctx, tx, events...)
+	}))
+}

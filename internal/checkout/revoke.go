@@ -1,0 +1,211 @@
+package checkout
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"strconv"
+	"time"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/ledger"
+	"github.com/tollhq/toll/internal/store"
+)
+
+const (
+	// revokeSlice bounds the permissions that are revoked between two looks at them.
+	revokeSlice = 100
+	// disableEvery is how often a rail is asked to disable a delegation on the chain.
+	disableEvery = time.Minute
+)
+
+// RevokeDelegation ends a delegation at once, and the permissions that name it; a repeat gets the same answer. Orders under
+// way are finished. What was signed is also disabled on the chain: by the rail, as soon as it can, or by who holds the account,
+// with the transaction in the answer. Errors: [toll.CodeBadUUID], [toll.CodeUnknownDelegation].
+func (c *Checkout) RevokeDelegation(ctx context.Context, owner toll.Address, id string) (*toll.ActResult, error) {
+	d, err := c.ownDelegation(ctx, owner, id)
+	if err != nil {
+		return nil, err
+	}
+	if d, err = c.revoke(ctx, d.ID, true); err != nil {
+		return nil, err
+	}
+	data := map[string]any{"delegationId": d.ID, "status": toll.StatusRevoked}
+	message := "The delegation is revoked."
+	if call := c.revocation(ctx, d); call != nil {
+		data["transaction"] = call
+		message = "The delegation is revoked. Send the transaction from its account to disable what was signed on the chain, too."
+	}
+	return &toll.ActResult{
+		Success: true, Message: message, TxHash: sha256.Sum256([]byte("toll/delegation-revoked/" + d.ID)), HTTPStatus: 200,
+		When: toll.At(d.RevokedAt), Data: data,
+	}, nil
+}
+
+// Disabled revokes a delegation that was disabled on the chain, and the permissions that name it. Errors:
+// [toll.CodeUnknownDelegation].
+func (c *Checkout) Disabled(ctx context.Context, delegationID string) error {
+	_, err := c.revoke(ctx, delegationID, false)
+	return err
+}
+
+// revoke ends a delegation. onChain says that the chain does not know yet.
+func (c *Checkout) revoke(ctx context.Context, id string, onChain bool) (d *store.Delegation, err error) {
+	err = c.store.Tx(ctx, func(tx *store.Tx) error {
+		if d, err = store.DelegationForUpdate(ctx, tx, id); err != nil {
+			return err
+		}
+		if !onChain && !d.DisableAt.IsZero() {
+			d.DisableAt = time.Time{}
+			if err := store.UpdateDelegation(ctx, tx, d); err != nil {
+				return err
+			}
+		}
+		if !d.RevokedAt.IsZero() {
+			return nil
+		}
+		d.RevokedAt, d.Revoking = c.now(), true
+		// The service signs a delegation when an order needs it, so that there is nothing to disable before the first.
+		if onChain && d.Provider == toll.ProviderCrypto && d.OwnerAccount.IsZero() && !d.LastUsedAt.IsZero() && d.RevokedAt.Before(d.ExpiresAt) {
+			d.DisableAt = d.RevokedAt
+		}
+		if err := store.UpdateDelegation(ctx, tx, d); err != nil {
+			return err
+		}
+		if d.Pending() {
+			return nil
+		}
+		return store.InsertEvent(ctx, tx, c.delegationEvent(d, toll.EventDelegationRevoked, d.RevokedAt))
+	})
+	if errors.Is(err, store.ErrNotFound) {
+		return nil, toll.NewError(toll.CodeUnknownDelegation).WithDetails("delegationId %s", id)
+	}
+	c.at("revoked")
+	if err == nil && d.Revoking {
+		err = c.revokePermissions(ctx, d)
+	}
+	return d, fault(err)
+}
+
+// revocation is what the holder of the account sends to disable the delegation on the chain, in the words of
+// eth_sendTransaction; nil when there is nothing to send, or nobody to ask.
+func (c *Checkout) revocation(ctx context.Context, d *store.Delegation) map[string]any {
+	rail, ok := c.rails.Crypto.(Delegator)
+	if !ok || d.OwnerAccount.IsZero() || d.Pending() {
+		return nil
+	}
+	call, err := rail.Revocation(ctx, details(d))
+	if err != nil || call == nil {
+		c.log.Warn("the call that disables a delegation is not known", "delegation", d.ID, "err", err)
+		return nil
+	}
+	return map[string]any{
+		"from": d.OwnerAccount, "to": call.To, "data": "0x" + hex.EncodeToString(call.Data), "value": "0x0",
+		"chainId": "0x" + strconv.FormatInt(c.env.ChainID(), 16),
+	}
+}
+
+// revokePermissions revokes the permissions that name a revoked delegation. What a crash leaves, the reconciler finds.
+func (c *Checkout) revokePermissions(ctx context.Context, d *store.Delegation) error {
+	for {
+		list, err := c.ledger.PermissionsOfDelegation(ctx, d.Owner, d.ID, revokeSlice)
+		if err != nil {
+			return err
+		}
+		for _, p := range list {
+			err := c.ledger.RevokePermissionWith(ctx, p.Plan, p.Subscriber, p.Hash, d.RevokedAt, func(tx *store.Tx) error {
+				return store.InsertEvent(ctx, tx, store.NewEvent{
+					Principal: p.Subscriber, Type: toll.EventPermissionRevoked, Kind: "permission", ID: p.Hash.String(), At: d.RevokedAt,
+				})
+			})
+			if err != nil && !ledger.IsRefused(err, ledger.PermissionRevoked) {
+				return err
+			}
+			c.at("permission revoked")
+		}
+		if len(list) < revokeSlice {
+			break
+		}
+	}
+	return c.store.Tx(ctx, func(tx *store.Tx) error {
+		now, err := store.DelegationForUpdate(ctx, tx, d.ID)
+		if err != nil {
+			return err
+		}
+		now.Revoking = false
+		return store.UpdateDelegation(ctx, tx, now)
+	})
+}
+
+func (c *Checkout) finishRevocations(ctx context.Context) error {
+	left, err := store.RevokingDelegations(ctx, c.store, dueOrders)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, d := range left {
+		errs = append(errs, c.revokePermissions(ctx, d))
+	}
+	return errors.Join(errs...)
+}
+
+// disableOnChain has the rail disable revoked delegations whose account the service holds. What it cannot do now, it is asked
+// for again.
+func (c *Checkout) disableOnChain(ctx, turn context.Context) error {
+	rail, ok := c.rails.Crypto.(Delegator)
+	if !ok {
+		return nil
+	}
+	due, err := store.DisablingDelegations(ctx, c.store, c.now(), dueOrders)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, d := range due {
+		if turn.Err() != nil {
+			break
+		}
+		errs = append(errs, c.disable(ctx, turn, rail, d.ID))
+	}
+	return errors.Join(errs...)
+}
+
+func (c *Checkout) disable(ctx, turn context.Context, rail Delegator, id string) error {
+	var mine *store.Delegation
+	set := func(change func(d *store.Delegation) bool) error {
+		return c.store.Tx(ctx, func(tx *store.Tx) error {
+			d, err := store.DelegationForUpdate(ctx, tx, id)
+			if err != nil || !change(d) {
+				return err
+			}
+			return store.UpdateDelegation(ctx, tx, d)
+		})
+	}
+	err := set(func(d *store.Delegation) bool {
+		mine = nil
+		now := c.now()
+		switch {
+		case d.DisableAt.IsZero(), d.DisableAt.After(now):
+			return false
+		case !now.Before(d.ExpiresAt):
+			d.DisableAt = time.Time{} // the chain refuses it by itself
+			return true
+		}
+		d.DisableAt, mine = now.Add(disableEvery), d
+		return true
+	})
+	if err != nil || mine == nil {
+		return err
+	}
+	c.at("disable")
+	if err := rail.Revoke(turn, details(mine)); err != nil {
+		c.log.Warn("a revoked delegation is not disabled on the chain yet", "delegation", id, "err", err)
+		return nil
+	}
+	c.at("disabled")
+	return set(func(d *store.Delegation) bool {
+		d.DisableAt = time.Time{}
+		return true
+	})
+}
