@@ -1,40 +1,51 @@
-// Package contracts has the contracts that the crypto rail is built on: where they are, what code they have, and how that
-// code is made again from the published packages. Decision 18 says why these.
 package contracts
 
 import "github.com/ethereum/go-ethereum/common"
 
-// Addresses that are the same on every chain: CREATE2 binds them to the code.
+// Chains that the contracts are known for.
+const (
+	Base        uint64 = 8453
+	BaseSepolia uint64 = 84532 // also the id of the embedded chain
+)
+
+// Addresses, the same on both chains.
 var (
-	EntryPoint                        = common.HexToAddress("0x0000000071727De22E5E9d8BAf0edAc6f37da032") // ERC-4337, v0.7
-	DelegationManager                 = common.HexToAddress("0xdb9B1e94B5b69Df7e401DDbedE43491141047dB3") // v1.3.0, as the following
-	AccountCode                       = common.HexToAddress("0x63c0c19a282a1B52b07dD5a65b58948A07DAE32B") // EIP7702StatelessDeleGator
+	EntryPoint        = common.HexToAddress("0x0000000071727De22E5E9d8BAf0edAc6f37da032") // ERC-4337 v0.7
+	DelegationManager = common.HexToAddress("0xdb9B1e94B5b69Df7e401DDbedE43491141047dB3") // Delegation Framework v1.3.0
+	// AccountCode is the EIP7702StatelessDeleGator v1.3.0: the code that accounts delegate to with EIP-7702.
+	AccountCode = common.HexToAddress("0x63c0c19a282a1B52b07dD5a65b58948A07DAE32B")
+
 	ERC20TransferAmountEnforcer       = common.HexToAddress("0xf100b0819427117EcF76Ed94B358B1A5b5C6D2Fc")
 	NativeTokenTransferAmountEnforcer = common.HexToAddress("0xF71af580b9c3078fbc2BBF16FbB8EEd82b330320")
 	TimestampEnforcer                 = common.HexToAddress("0x1046bb45C8d673d4ea75321280DB34899413c069")
 	LimitedCallsEnforcer              = common.HexToAddress("0x04658B29F6b82ed55274221a06Fc97D318E25416")
 	AllowedCalldataEnforcer           = common.HexToAddress("0xc2b0d624c1c4319760C96503BA27C347F3260f55")
-	Create2Deployer                   = common.HexToAddress("0x4e59b44847b379578588920cA78FbF26c0B4956C")
+
+	// Create2Deployer takes a salt of 32 bytes and creation code, and answers with the 20 bytes of the address.
+	Create2Deployer = common.HexToAddress("0x4e59b44847b379578588920cA78FbF26c0B4956C")
 )
 
-// Chain ids of the two environments.
-const (
-	Base        = 8453
-	BaseSepolia = 84532 // and the embedded chain
-)
+// Decimals of USDC and EURC on both chains.
+const Decimals = 6
 
-// USDC returns the token of this name on Base, for every other chain id that on Base Sepolia and the embedded chain.
+// USDC is the token of Circle on the chain, or the zero address on a chain that is not known.
 func USDC(chainID uint64) common.Address {
-	if chainID == Base {
+	switch chainID {
+	case Base:
 		return common.HexToAddress("0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913")
+	case BaseSepolia:
+		return common.HexToAddress("0x036CbD53842c5426634e7929541eC2318f3dCF7e")
 	}
-	return common.HexToAddress("0x036CbD53842c5426634e7929541eC2318f3dCF7e")
+	return common.Address{}
 }
 
-// EURC is as [USDC].
+// EURC is the token of Circle on the chain, or the zero address on a chain that is not known.
 func EURC(chainID uint64) common.Address {
-	if chainID == Base {
+	switch chainID {
+	case Base:
 		return common.HexToAddress("0x60a3E35Cc302bFA44Cb288Bc5a4F316Fdb1adb42")
+	case BaseSepolia:
+		return common.HexToAddress("0x808456652fdb597867f38412077A9182bf77359F")
 	}
-	return common.HexToAddress("0x808456652fdb597867f38412077A9182bf77359F")
+	return common.Address{}
 }
