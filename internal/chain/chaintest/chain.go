@@ -1,0 +1,102 @@
+package chaintest
+
+import (
+	"context"
+	"math/big"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/ethereum/go-ethereum/common"
+	"github.com/ethereum/go-ethereum/ethclient"
+	"github.com/ethereum/go-ethereum/rpc"
+
+	"github.com/tollhq/toll/internal/chain/devchain"
+)
+
+// Backend is a development chain of one kind or another. [devchain.Chain] is one.
+type Backend interface {
+	Client() *rpc.Client
+	URL() string // over HTTP, on loopback
+	ChainID() uint64
+	Genesis() common.Hash
+
+	// Mint makes base units of a development token, Fund gives wei. Both are in a block when they return.
+	Mint(ctx context.Context, token, to common.Address, amount *big.Int) (common.Hash, error)
+	Fund(ctx context.Context, to common.Address, wei *big.Int) (common.Hash, error)
+	// Advance moves the clock of the chain on and makes a block at the new time.
+	Advance(d time.Duration) error
+	// Reorg replaces the last n blocks by n+1 others. With drop their transactions are forgotten.
+	Reorg(n int, drop bool) error
+}
+
+// Chain is a chain of a test. The contracts of the rail and the development tokens are on it.
+type Chain struct {
+	Backend
+	Kind string // "embedded" or "anvil"
+
+	mu     sync.Mutex
+	offset time.Duration
+}
+
+// Eth is the client with the methods of go-ethereum.
+func (c *Chain) Eth() *ethclient.Client { return ethclient.NewClient(c.Client()) }
+
+// Now is a clock that goes with the chain: the time of the machine, and what Advance added to it.
+func (c *Chain) Now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return time.Now().Add(c.offset)
+}
+
+// Advance moves the chain and the clock of Now on.
+func (c *Chain) Advance(d time.Duration) error {
+	c.mu.Lock()
+	c.offset += d
+	c.mu.Unlock()
+	return c.Backend.Advance(d)
+}
+
+// New returns an embedded chain in memory with the id of Base Sepolia. The accounts have gas money. It makes no block but for
+// transactions, Advance and Reorg, and ends with the test.
+func New(t testing.TB, funded ...common.Address) *Chain {
+	t.Helper()
+	return Start(t, devchain.Config{Funded: funded})
+}
+
+// Start is [New] for other settings.
+func Start(t testing.TB, cfg devchain.Config) *Chain {
+	t.Helper()
+	if cfg.HTTP == "" {
+		cfg.HTTP = "127.0.0.1:0"
+	}
+	if cfg.Idle == 0 {
+		cfg.Idle = -1
+	}
+	c, err := devchain.Start(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := c.Close(); err != nil {
+			t.Errorf("close the chain: %v", err)
+		}
+	})
+	return &Chain{Backend: c, Kind: "embedded"}
+}
+
+// kinds make the chains of [Each].
+var kinds = []struct {
+	name string
+	open func(t testing.TB) *Chain
+}{
+	{"embedded", func(t testing.TB) *Chain { return New(t) }},
+}
+
+// Each runs f as one subtest for each kind of chain, on a fresh one.
+func Each(t *testing.T, f func(t *testing.T, c *Chain)) {
+	t.Helper()
+	for _, kind := range kinds {
+		t.Run(kind.name, func(t *testing.T) { f(t, kind.open(t)) })
+	}
+}

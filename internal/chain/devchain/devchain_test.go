@@ -1,0 +1,429 @@
+//go:build !nodevchain
+
+package devchain
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"errors"
+	"fmt"
+	"math/big"
+	"os"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/ethereum/go-ethereum/common"
+	"github.com/ethereum/go-ethereum/core/types"
+	"github.com/ethereum/go-ethereum/crypto"
+	"github.com/ethereum/go-ethereum/ethclient"
+	"go.uber.org/goleak"
+
+	"github.com/tollhq/toll/internal/chain/contracts"
+)
+
+// TestMain lets the test program be a process that runs a chain, and checks that closed chains leave nothing running.
+func TestMain(m *testing.M) {
+	if dir := os.Getenv(childDir); dir != "" {
+		os.Exit(child(dir))
+	}
+	code := m.Run()
+	if code == 0 {
+		if err := leaks(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			code = 1
+		}
+	}
+	os.Exit(code)
+}
+
+// leaks waits until only the signature workers are left, which a process of go-ethereum has one set of. The database of peers
+// ends a second after it was closed.
+func leaks() error {
+	workers := goleak.IgnoreAnyFunction("github.com/ethereum/go-ethereum/core.(*txSenderCacher).cache")
+	var err error
+	for range 4 {
+		if err = goleak.Find(workers); err == nil {
+			return nil
+		}
+	}
+	return err
+}
+
+// start returns a chain that makes no empty blocks by itself and is closed with the test.
+func start(t *testing.T, cfg Config) *Chain {
+	t.Helper()
+	if cfg.Idle == 0 {
+		cfg.Idle = -1
+	}
+	c, err := Start(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := c.Close(); err != nil {
+			t.Errorf("close: %v", err)
+		}
+	})
+	return c
+}
+
+func client(c *Chain) *ethclient.Client { return ethclient.NewClient(c.Client()) }
+
+func head(t *testing.T, c *Chain) *types.Header {
+	t.Helper()
+	header, err := client(c).HeaderByNumber(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return header
+}
+
+func balance(t *testing.T, c *Chain, account common.Address) *big.Int {
+	t.Helper()
+	amount, err := client(c).BalanceAt(t.Context(), account, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return amount
+}
+
+// sender is an account of a test that signs by itself, as an outside program would.
+type sender struct {
+	key   *ecdsa.PrivateKey
+	chain *big.Int
+	nonce uint64
+}
+
+func newSender(t *testing.T, c *Chain) *sender {
+	t.Helper()
+	key, err := crypto.GenerateKey()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &sender{key: key, chain: new(big.Int).SetUint64(c.ChainID())}
+	if _, err := c.Fund(t.Context(), s.address(), ether(1)); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func (s *sender) address() common.Address { return crypto.PubkeyToAddress(s.key.PublicKey) }
+
+// pay signs a transfer of some wei at the next nonce.
+func (s *sender) pay(t *testing.T, to common.Address, wei, feeCap int64) *types.Transaction {
+	t.Helper()
+	tx, err := types.SignNewTx(s.key, types.LatestSignerForChainID(s.chain), &types.DynamicFeeTx{
+		ChainID: s.chain, Nonce: s.nonce, GasTipCap: big.NewInt(1), GasFeeCap: big.NewInt(feeCap), Gas: 21_000, To: &to, Value: big.NewInt(wei),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.nonce++
+	return tx
+}
+
+// mined waits for the receipt of a transaction and for the head to be there.
+func mined(t *testing.T, c *Chain, tx common.Hash) *types.Receipt {
+	t.Helper()
+	for range 500 {
+		receipt, err := client(c).TransactionReceipt(t.Context(), tx)
+		if err == nil && head(t, c).Number.Cmp(receipt.BlockNumber) >= 0 {
+			return receipt
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	t.Fatalf("transaction %v is in no block", tx)
+	return nil
+}
+
+func send(t *testing.T, c *Chain, tx *types.Transaction) {
+	t.Helper()
+	if err := client(c).SendTransaction(t.Context(), tx); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// clock is a time that the test moves.
+type clock struct{ seconds atomic.Int64 }
+
+func newClock(start time.Time) *clock {
+	k := new(clock)
+	k.seconds.Store(start.Unix())
+	return k
+}
+
+func (k *clock) Now() time.Time       { return time.Unix(k.seconds.Load(), 0) }
+func (k *clock) move(d time.Duration) { k.seconds.Add(int64(d / time.Second)) }
+
+func TestTransactionIsMinedAtOnce(t *testing.T) {
+	c := start(t, Config{})
+	s := newSender(t, c)
+	to := common.Address{0: 1, 19: 7}
+	tx := s.pay(t, to, 5, 1e9)
+	send(t, c, tx)
+	receipt := mined(t, c, tx.Hash())
+	if receipt.Status != types.ReceiptStatusSuccessful || balance(t, c, to).Int64() != 5 {
+		t.Errorf("status %d, balance %v", receipt.Status, balance(t, c, to))
+	}
+	for tag, want := range map[string]uint64{"latest": receipt.BlockNumber.Uint64(), "safe": receipt.BlockNumber.Uint64(), "finalized": 0} {
+		var header types.Header
+		if err := c.Client().CallContext(t.Context(), &header, "eth_getBlockByNumber", tag, false); err != nil {
+			t.Fatal(err)
+		}
+		if header.Number.Uint64() != want {
+			t.Errorf("%s is block %v, want %d", tag, header.Number, want)
+		}
+	}
+}
+
+func TestFinalizedMovesByEpochs(t *testing.T) {
+	c := start(t, Config{})
+	for head(t, c).Number.Uint64() < 2*epoch+1 {
+		if err := c.Advance(0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var header types.Header
+	if err := c.Client().CallContext(t.Context(), &header, "eth_getBlockByNumber", "finalized", false); err != nil {
+		t.Fatal(err)
+	}
+	if header.Number.Uint64() != 2*epoch {
+		t.Errorf("finalized is block %v", header.Number)
+	}
+}
+
+func TestCheapTransactionWaitsAndIsReplaced(t *testing.T) {
+	c := start(t, Config{})
+	s := newSender(t, c)
+	to := common.Address{0: 0xaa, 19: 8}
+	cheap := s.pay(t, to, 1, 100)
+	before := head(t, c).Number.Uint64()
+	send(t, c, cheap)
+	if err := c.turn(); err != nil {
+		t.Fatal(err)
+	}
+	if now := head(t, c).Number.Uint64(); now != before || balance(t, c, to).Sign() != 0 {
+		t.Fatalf("a transaction below the base fee: head %d, was %d", now, before)
+	}
+	s.nonce--
+	dear, err := types.SignNewTx(s.key, types.LatestSignerForChainID(s.chain), &types.DynamicFeeTx{
+		ChainID: s.chain, Nonce: s.nonce, GasTipCap: big.NewInt(1000), GasFeeCap: big.NewInt(1e9), Gas: 21_000, To: &to, Value: big.NewInt(2),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	send(t, c, dear)
+	mined(t, c, dear.Hash())
+	if got := balance(t, c, to).Int64(); got != 2 {
+		t.Errorf("balance %d, want that of the replacement", got)
+	}
+}
+
+func TestTimeTravel(t *testing.T) {
+	k := newClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
+	c := start(t, Config{Now: k.Now})
+	first := head(t, c).Time
+	if want := uint64(k.Now().Unix()); first != want {
+		t.Fatalf("the first block is at %d, the clock at %d", first, want)
+	}
+
+	if err := c.Advance(time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	if got := head(t, c).Time; got != first+3600 {
+		t.Errorf("after Advance(1h): %d s later", got-first)
+	}
+	k.move(24 * time.Hour)
+	if err := c.Advance(0); err != nil {
+		t.Fatal(err)
+	}
+	if got := head(t, c).Time; got != first+3600+86400 {
+		t.Errorf("after the clock moved by a day: %d s later", got-first)
+	}
+
+	at := head(t, c).Time
+	k.move(-30 * 24 * time.Hour)
+	for i := range uint64(3) {
+		if err := c.Advance(0); err != nil {
+			t.Fatal(err)
+		}
+		if got := head(t, c).Time; got != at+i+1 {
+			t.Errorf("with a clock that went back, block %d is %d s later", i, got-at)
+		}
+	}
+	if err := c.Advance(time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	if got := head(t, c).Time; got != at+3+60 {
+		t.Errorf("Advance(1m) moved the chain by %d s", got-at-3)
+	}
+	if err := c.Advance(-time.Second); err == nil {
+		t.Error("time went back")
+	}
+}
+
+func TestClockMovesAnIdleChain(t *testing.T) {
+	k := newClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
+	c := start(t, Config{Now: k.Now, Idle: 30 * time.Second})
+	before := head(t, c)
+	k.move(29 * time.Second)
+	if err := c.turn(); err != nil {
+		t.Fatal(err)
+	}
+	if now := head(t, c); now.Hash() != before.Hash() {
+		t.Fatalf("a block after %d s", now.Time-before.Time)
+	}
+	k.move(24 * time.Hour)
+	for range 500 {
+		if head(t, c).Time == uint64(k.Now().Unix()) {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	t.Errorf("the head is at %d, the clock at %d", head(t, c).Time, k.Now().Unix())
+}
+
+func TestReorgKeepsTransactions(t *testing.T) {
+	c := start(t, Config{})
+	s := newSender(t, c)
+	to := common.Address{0: 0xaa, 19: 9}
+	first, second := s.pay(t, to, 5, 1e9), s.pay(t, to, 6, 1e9)
+	send(t, c, first)
+	before := mined(t, c, first.Hash())
+	send(t, c, second)
+	mined(t, c, second.Hash())
+	old := head(t, c)
+	if err := c.Reorg(2, false); err != nil {
+		t.Fatal(err)
+	}
+	after, err := client(c).TransactionReceipt(t.Context(), first.Hash())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if after.BlockHash == before.BlockHash {
+		t.Error("the transaction is in the same block")
+	}
+	if now := head(t, c); now.Number.Uint64() != old.Number.Uint64()+1 || balance(t, c, to).Int64() != 11 {
+		t.Errorf("head %v, was %v; balance %v", now.Number, old.Number, balance(t, c, to))
+	}
+}
+
+func TestReorgDropsTransactions(t *testing.T) {
+	c := start(t, Config{})
+	s := newSender(t, c)
+	to := common.Address{0: 0xaa, 19: 10}
+	tx := s.pay(t, to, 5, 1e9)
+	send(t, c, tx)
+	mined(t, c, tx.Hash())
+	if err := c.Reorg(1, true); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Advance(0); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := client(c).TransactionReceipt(t.Context(), tx.Hash()); err == nil || balance(t, c, to).Sign() != 0 {
+		t.Fatalf("the transaction stayed: %v", err)
+	}
+	send(t, c, tx)
+	mined(t, c, tx.Hash())
+	if got := balance(t, c, to).Int64(); got != 5 {
+		t.Errorf("sent again: balance %d", got)
+	}
+}
+
+func TestReorgLeavesTheContracts(t *testing.T) {
+	c := start(t, Config{})
+	for range 3 {
+		if err := c.Advance(0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	placed := int(c.placed)
+	for _, n := range []int{-1, 0, 4, 3 + placed, 1000} {
+		if err := c.Reorg(n, true); err == nil {
+			t.Errorf("Reorg(%d) with %d blocks of contracts and 3 others", n, placed)
+		}
+	}
+	if err := c.Reorg(3, true); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestManySendersTimeTravelAndReorgs(t *testing.T) {
+	c := start(t, Config{})
+	to := common.Address{0: 0xaa, 19: 11}
+	const senders, each = 20, 10
+	done := make(chan error, senders)
+	for range senders {
+		s := newSender(t, c)
+		go func() {
+			for range each {
+				tx, err := types.SignNewTx(s.key, types.LatestSignerForChainID(s.chain), &types.DynamicFeeTx{
+					ChainID: s.chain, Nonce: s.nonce, GasTipCap: big.NewInt(1), GasFeeCap: big.NewInt(1e9), Gas: 21_000, To: &to, Value: big.NewInt(1),
+				})
+				if err == nil {
+					err = client(c).SendTransaction(context.WithoutCancel(t.Context()), tx)
+				}
+				if err != nil {
+					done <- err
+					return
+				}
+				s.nonce++
+			}
+			done <- nil
+		}()
+	}
+	for left := senders; left > 0; {
+		select {
+		case err := <-done:
+			if err != nil {
+				t.Error(err)
+			}
+			left--
+		default:
+			if err := errors.Join(c.Advance(time.Second), c.Advance(time.Second), c.Reorg(2, false)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for range 500 {
+		if balance(t, c, to).Int64() == senders*each {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	t.Errorf("%v of %d transfers arrived", balance(t, c, to), senders*each)
+}
+
+func TestEachChainHasItsGenesis(t *testing.T) {
+	one, other := start(t, Config{}), start(t, Config{Dir: t.TempDir()})
+	if one.Genesis() == other.Genesis() {
+		t.Error("two chains have one genesis")
+	}
+	if one.ChainID() != contracts.BaseSepolia || other.ChainID() != contracts.BaseSepolia {
+		t.Errorf("ids %d and %d", one.ChainID(), other.ChainID())
+	}
+}
+
+func TestClosedChain(t *testing.T) {
+	c := start(t, Config{})
+	if err := errors.Join(c.Close(), c.Close()); err != nil {
+		t.Fatal(err)
+	}
+	_, minting := c.Mint(t.Context(), common.Address{}, common.Address{}, new(big.Int))
+	_, funding := c.Fund(t.Context(), common.Address{}, new(big.Int))
+	for _, err := range []error{minting, funding, c.Advance(0), c.Reorg(1, false)} {
+		if !errors.Is(err, ErrClosed) {
+			t.Errorf("after Close: %v", err)
+		}
+	}
+}
+
+func TestStartEndsWithItsContext(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := Start(ctx, Config{}); !errors.Is(err, context.Canceled) {
+		t.Errorf("start with an ended context: %v", err)
+	}
+}

@@ -1,0 +1,164 @@
+//go:build !nodevchain
+
+package devchain
+
+import (
+	"crypto/ecdsa"
+	"crypto/rand"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/big"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/ethereum/go-ethereum/core"
+	"github.com/ethereum/go-ethereum/core/rawdb"
+	"github.com/ethereum/go-ethereum/core/types"
+	"github.com/ethereum/go-ethereum/crypto"
+	"github.com/ethereum/go-ethereum/eth/ethconfig"
+	"github.com/ethereum/go-ethereum/params"
+
+	"github.com/tollhq/toll/internal/chain/contracts"
+)
+
+const (
+	nodeName      = "node"
+	genesisFile   = "genesis.json"
+	faucetFile    = "faucet.key"
+	gasLimit      = 60_000_000
+	baseFee       = 5_000_000 // wei, that of a quiet Base
+	logQueryLimit = 1000      // addresses or topics of one query for logs
+)
+
+// identity is the genesis of the chain and the key of its faucet: those of the directory, or new ones. The directory is
+// locked by now. The genesis is written last, so that a directory that has one has both.
+func (c *Chain) identity() (*core.Genesis, *faucet, error) {
+	if c.cfg.Dir == "" {
+		key, err := crypto.GenerateKey()
+		if err != nil {
+			return nil, nil, err
+		}
+		genesis, err := c.newGenesis(key)
+		return genesis, newFaucet(key, c.id), err
+	}
+	genesisPath, keyPath := filepath.Join(c.cfg.Dir, genesisFile), filepath.Join(c.cfg.Dir, faucetFile)
+	document, err := os.ReadFile(genesisPath)
+	if errors.Is(err, fs.ErrNotExist) {
+		key, err := crypto.GenerateKey()
+		if err != nil {
+			return nil, nil, err
+		}
+		genesis, err := c.newGenesis(key)
+		if err != nil {
+			return nil, nil, err
+		}
+		if document, err = json.Marshal(genesis); err != nil {
+			return nil, nil, err
+		}
+		if err := writeFile(keyPath, []byte(hex.EncodeToString(crypto.FromECDSA(key))+"\n")); err != nil {
+			return nil, nil, err
+		}
+		return genesis, newFaucet(key, c.id), writeFile(genesisPath, document)
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	genesis := new(core.Genesis)
+	if err := json.Unmarshal(document, genesis); err != nil {
+		return nil, nil, fmt.Errorf("%s: %w", genesisFile, err)
+	}
+	if genesis.Config == nil || genesis.Config.ChainID == nil || genesis.Config.ChainID.Cmp(new(big.Int).SetUint64(c.id)) != 0 {
+		return nil, nil, fmt.Errorf("%w: its id is not %d", ErrForeign, c.id)
+	}
+	text, err := os.ReadFile(keyPath)
+	if err != nil {
+		return nil, nil, err
+	}
+	// The error of the parser would quote the key.
+	key, err := crypto.HexToECDSA(strings.TrimSpace(string(text)))
+	if err != nil {
+		return nil, nil, fmt.Errorf("%s holds no key", faucetFile)
+	}
+	return genesis, newFaucet(key, c.id), nil
+}
+
+func (c *Chain) newGenesis(faucet *ecdsa.PrivateKey) (*core.Genesis, error) {
+	config := *params.AllDevChainProtocolChanges
+	config.ChainID = new(big.Int).SetUint64(c.id)
+	// A fork that no network has. Osaka stays: its cap on the gas of a transaction is Base's, too.
+	config.BogotaTime = nil
+
+	alloc := core.SystemContractAllocs()
+	for address, runtime := range tokens(c.id) {
+		alloc[address] = types.Account{Nonce: 1, Code: runtime, Balance: new(big.Int)}
+	}
+	alloc[contracts.Create2Deployer] = types.Account{Nonce: 1, Code: params.DeterministicFactoryCode, Balance: new(big.Int)}
+	alloc[crypto.PubkeyToAddress(faucet.PublicKey)] = types.Account{Balance: ether(1_000_000_000)}
+
+	// Two embedded chains share an id; their genesis hashes must not.
+	extra := make([]byte, 32)
+	if _, err := rand.Read(extra); err != nil {
+		return nil, err
+	}
+	return &core.Genesis{
+		Config:     &config,
+		Timestamp:  uint64(max(0, c.cfg.Now().Unix()-1)),
+		ExtraData:  extra,
+		GasLimit:   gasLimit,
+		BaseFee:    big.NewInt(baseFee),
+		Difficulty: new(big.Int),
+		Alloc:      alloc,
+	}, nil
+}
+
+func ethConfig(genesis *core.Genesis) *ethconfig.Config {
+	conf := ethconfig.Defaults
+	conf.Genesis = genesis
+	conf.NetworkId = genesis.Config.ChainID.Uint64()
+	conf.SyncMode = ethconfig.FullSync
+	// With these three every block is on disk when it is made; the default scheme loses all of them when the process is killed.
+	conf.StateScheme = rawdb.HashScheme
+	conf.NoPruning = true
+	conf.SnapshotCache = 0
+	conf.LogNoHistory = true
+	// Otherwise cheap transactions wait for ever.
+	conf.TxPool.NoLocals = true
+	conf.TxPool.PriceLimit = 1
+	conf.Miner.GasPrice = big.NewInt(1)
+	conf.Miner.GasCeil = gasLimit
+	// Megabytes. The defaults are for the public network.
+	conf.DatabaseCache = 16
+	conf.TrieCleanCache = 16
+	conf.TrieDirtyCache = 0
+	conf.FilterLogCacheSize = 32
+	conf.BlobPool.Datacap = 16 << 20
+	return &conf
+}
+
+// writeFile makes a file that is whole or not there, readable by its owner.
+func writeFile(path string, content []byte) error {
+	temporary, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*")
+	if err != nil {
+		return err
+	}
+	_, err = temporary.Write(content)
+	if err == nil {
+		err = temporary.Sync()
+	}
+	if closing := temporary.Close(); err == nil {
+		err = closing
+	}
+	if err == nil {
+		err = os.Rename(temporary.Name(), path)
+	}
+	if err != nil {
+		os.Remove(temporary.Name())
+	}
+	return err
+}
+
+func ether(n int64) *big.Int { return new(big.Int).Mul(big.NewInt(n), big.NewInt(params.Ether)) }

@@ -1,0 +1,205 @@
+//go:build !nodevchain
+
+package devchain
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"time"
+
+	"github.com/ethereum/go-ethereum/beacon/engine"
+	"github.com/ethereum/go-ethereum/common"
+	"github.com/ethereum/go-ethereum/core"
+	"github.com/ethereum/go-ethereum/core/types"
+	"github.com/ethereum/go-ethereum/miner"
+)
+
+// epoch is how many blocks "finalized" moves by.
+const epoch = 32
+
+// content says what a block may consist of.
+type content int
+
+const (
+	pooled   content = iota // transactions of the pool, or no block
+	anything                // the same, or an empty block
+	empty                   // no transaction
+)
+
+// run starts mining: what the pool takes is in a block as soon as it can be.
+func (c *Chain) run() {
+	ctx, stop := context.WithCancel(context.Background())
+	c.stop = stop
+	// Events of the pool are taken at once, whatever the miner does: the pool waits for its listeners, and the miner for the pool.
+	wake := make(chan struct{}, 1)
+	events := make(chan core.NewTxsEvent, 16)
+	subscription := c.eth.TxPool().SubscribeTransactions(events, true)
+	c.done.Go(func() {
+		defer subscription.Unsubscribe()
+		for {
+			select {
+			case <-events:
+				select {
+				case wake <- struct{}{}:
+				default:
+				}
+			case <-subscription.Err():
+				return
+			case <-ctx.Done():
+				return
+			}
+		}
+	})
+	c.done.Go(func() {
+		ticker := time.NewTicker(time.Second)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-wake:
+			case <-ticker.C:
+			case <-ctx.Done():
+				return
+			}
+			if err := c.turn(); err != nil {
+				c.log.Error("embedded chain makes no block", "error", err)
+			}
+		}
+	})
+}
+
+// turn mines what waits, or an empty block when the head has become old.
+func (c *Chain) turn() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return nil
+	}
+	if err := c.mine(); err != nil {
+		return err
+	}
+	if head := c.eth.BlockChain().CurrentBlock(); c.cfg.Idle < 0 || c.now() < head.Time+uint64(c.cfg.Idle/time.Second) {
+		return nil
+	}
+	_, err := c.seal(anything)
+	return err
+}
+
+// now is the time of the chain's clock in Unix seconds.
+func (c *Chain) now() uint64 { return uint64(max(0, c.cfg.Now().Add(c.offset).Unix())) }
+
+// mine makes blocks until the pool has nothing that fits into one. Needs c.mu.
+func (c *Chain) mine() error {
+	for {
+		if err := c.eth.TxPool().Sync(); err != nil {
+			return err
+		}
+		if runnable, _ := c.eth.TxPool().Stats(); runnable == 0 {
+			return nil
+		}
+		// What pays less than the base fee is runnable and never mined.
+		if made, err := c.seal(pooled); err != nil || !made {
+			return err
+		}
+	}
+}
+
+// seal puts one block on the head, and says whether it did. Needs c.mu, and a pool that knows the head.
+func (c *Chain) seal(what content) (bool, error) {
+	chain := c.eth.BlockChain()
+	parent := chain.CurrentBlock()
+	// Blocks with the same content on the same parent have to differ, or a reorganisation would bring the old one back.
+	var random common.Hash
+	if _, err := rand.Read(random[:]); err != nil {
+		return false, err
+	}
+	block, _, err := c.eth.Miner().BuildTestingPayload(&miner.BuildPayloadArgs{
+		Parent:      parent.Hash(),
+		Timestamp:   max(c.now(), parent.Time+1),
+		Random:      random,
+		Withdrawals: types.Withdrawals{},
+		BeaconRoot:  new(common.Hash),
+		Version:     engine.PayloadV3,
+	}, nil, what == empty, nil)
+	if err != nil {
+		return false, fmt.Errorf("building a block: %w", err)
+	}
+	if what == pooled && len(block.Transactions()) == 0 {
+		return false, nil
+	}
+	if _, err := chain.InsertBlockWithoutSetHead(context.Background(), block, false); err != nil {
+		return false, fmt.Errorf("inserting block %d: %w", block.NumberU64(), err)
+	}
+	if _, err := chain.SetCanonical(block); err != nil {
+		return false, fmt.Errorf("moving the head to block %d: %w", block.NumberU64(), err)
+	}
+	c.mark(block.Header())
+	// Otherwise the last blocks, as many as fit into a buffer of the database, end with a process that is killed.
+	if err := c.eth.ChainDb().SyncKeyValue(); err != nil {
+		return false, fmt.Errorf("writing block %d: %w", block.NumberU64(), err)
+	}
+	return true, nil
+}
+
+// mark sets the safe and the finalized block for a head.
+func (c *Chain) mark(head *types.Header) {
+	chain := c.eth.BlockChain()
+	chain.SetSafe(head)
+	chain.SetFinalized(chain.GetHeaderByNumber(head.Number.Uint64() / epoch * epoch))
+}
+
+// Advance moves the clock of the chain on by d, which is not negative, and makes a block at the new time. Advance(0) makes a
+// block at the time that Config.Now says, which is how a clock that was moved reaches the chain at once. What Advance adds
+// is forgotten by a restart; the blocks stay, and with them the time that no later block goes below.
+func (c *Chain) Advance(d time.Duration) error {
+	if d < 0 {
+		return fmt.Errorf("devchain: the time of a chain does not go back by %v", -d)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return ErrClosed
+	}
+	if err := c.mine(); err != nil {
+		return err
+	}
+	// Seconds that blocks had to be ahead of the clock count as gone.
+	if head := c.eth.BlockChain().CurrentBlock(); d > 0 && head.Time > c.now() {
+		c.offset += time.Duration(head.Time-c.now()) * time.Second
+	}
+	c.offset += d
+	_, err := c.seal(anything)
+	return err
+}
+
+// Reorg replaces the last n blocks by n+1 others. Their transactions go back to the pool and into one of the new blocks, or, with
+// drop, are forgotten together with all that waits in the pool. The blocks that hold the contracts cannot be replaced.
+func (c *Chain) Reorg(n int, drop bool) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return ErrClosed
+	}
+	chain := c.eth.BlockChain()
+	head := chain.CurrentBlock().Number.Uint64()
+	if n < 1 || uint64(n) > head-min(head, max(c.placed, 1)) {
+		return fmt.Errorf("devchain: %d of %d blocks cannot be replaced; the first %d hold the contracts", n, head, max(c.placed, 1))
+	}
+	ancestor := chain.GetBlockByNumber(head - uint64(n))
+	if _, err := chain.SetCanonical(ancestor); err != nil {
+		return fmt.Errorf("going back to block %d: %w", ancestor.NumberU64(), err)
+	}
+	c.mark(ancestor.Header())
+	if drop {
+		c.eth.TxPool().Clear()
+	}
+	for i := 0; i <= n; i++ {
+		if err := c.eth.TxPool().Sync(); err != nil {
+			return err
+		}
+		if _, err := c.seal(anything); err != nil {
+			return err
+		}
+	}
+	return c.mine()
+}

@@ -1,0 +1,310 @@
+//go:build !nodevchain
+
+package devchain
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"math/big"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/ethereum/go-ethereum/common"
+	"github.com/ethereum/go-ethereum/core/types"
+	"github.com/ethereum/go-ethereum/crypto"
+	"github.com/ethereum/go-ethereum/rpc"
+
+	"github.com/tollhq/toll/internal/chain/contracts"
+)
+
+// childDir is the variable that makes the test program a process with a chain in the directory it names.
+const childDir = "TOLL_TEST_DEVCHAIN_DIR"
+
+// mostLost is how many of the last blocks may be missing after a process was killed.
+const mostLost = 1
+
+var payee = common.Address{0: 0xaa, 19: 77}
+
+// child runs a chain and tells what it does, a line each: its address or its error, then the number of each block that it made.
+func child(dir string) int {
+	c, err := Start(context.Background(), Config{Dir: dir, HTTP: "127.0.0.1:0"})
+	if err != nil {
+		fmt.Println(err)
+		return 1
+	}
+	fmt.Println(c.URL())
+	for {
+		if _, err := c.Fund(context.Background(), payee, big.NewInt(1)); err != nil {
+			fmt.Println(err)
+			return 1
+		}
+		fmt.Println(c.eth.BlockChain().CurrentBlock().Number)
+	}
+}
+
+// process starts the test program as a process with a chain. The scanner reads what it tells.
+func process(t *testing.T, dir string) (*exec.Cmd, *bufio.Scanner) {
+	t.Helper()
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), childDir+"="+dir)
+	cmd.Stderr = os.Stderr
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if cmd.ProcessState == nil {
+			cmd.Process.Kill()
+			cmd.Wait()
+		}
+	})
+	return cmd, bufio.NewScanner(out)
+}
+
+// kept says what was there before the end of a chain.
+type kept struct {
+	genesis common.Hash
+	blocks  []common.Hash // by number
+}
+
+func keep(t *testing.T, c *Chain) kept {
+	t.Helper()
+	k := kept{genesis: c.Genesis()}
+	for n := range head(t, c).Number.Uint64() + 1 {
+		k.blocks = append(k.blocks, c.eth.BlockChain().GetHeaderByNumber(n).Hash())
+	}
+	return k
+}
+
+// check finds that at most the last blocks are missing and that the contracts are there. Start may have made new blocks.
+func (k kept) check(t *testing.T, c *Chain, lost int) {
+	t.Helper()
+	if c.Genesis() != k.genesis {
+		t.Errorf("genesis %v, was %v", c.Genesis(), k.genesis)
+	}
+	for n, hash := range k.blocks[:max(1, len(k.blocks)-lost)] {
+		if header := c.eth.BlockChain().GetHeaderByNumber(uint64(n)); header == nil || header.Hash() != hash {
+			t.Errorf("block %d of %d is another one", n, len(k.blocks)-1)
+		}
+	}
+	if err := c.check(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestRestart(t *testing.T) {
+	dir := t.TempDir()
+	account := common.Address{0: 0xaa, 19: 12}
+	c := start(t, Config{Dir: dir, Funded: []common.Address{account}})
+	s := newSender(t, c)
+	tx := s.pay(t, payee, 5, 1e9)
+	send(t, c, tx)
+	mined(t, c, tx.Hash())
+	for range 40 {
+		if err := c.Advance(0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	before, at := keep(t, c), head(t, c)
+	if err := c.Close(); err != nil {
+		t.Fatal(err)
+	}
+
+	c = start(t, Config{Dir: dir, Funded: []common.Address{account}})
+	before.check(t, c, 0)
+	if now := head(t, c); now.Hash() != at.Hash() {
+		t.Errorf("head %v, was %v: a start that had nothing to do made a block", now.Number, at.Number)
+	}
+	if balance(t, c, payee).Int64() != 5 || balance(t, c, account).Cmp(ether(fundWith)) != 0 {
+		t.Errorf("balances %v and %v", balance(t, c, payee), balance(t, c, account))
+	}
+	next := s.pay(t, payee, 6, 1e9)
+	send(t, c, next)
+	if mined(t, c, next.Hash()); balance(t, c, payee).Int64() != 11 {
+		t.Errorf("balance %v", balance(t, c, payee))
+	}
+	if err := c.Close(); err != nil {
+		t.Fatal(err)
+	}
+
+	other := common.Address{0: 0xaa, 19: 13}
+	c = start(t, Config{Dir: dir, Funded: []common.Address{account, other}})
+	if balance(t, c, other).Cmp(ether(fundWith)) != 0 || balance(t, c, account).Cmp(ether(fundWith)) != 0 {
+		t.Errorf("gas money of a new account %v, of the old one %v", balance(t, c, other), balance(t, c, account))
+	}
+}
+
+func TestCrash(t *testing.T) {
+	dir := t.TempDir()
+	c := start(t, Config{Dir: dir})
+	for round := range 5 {
+		s := newSender(t, c)
+		tx := s.pay(t, payee, 1, 1e9)
+		send(t, c, tx)
+		mined(t, c, tx.Hash())
+		before := keep(t, c)
+		if err := c.Crash(); err != nil {
+			t.Fatal(err)
+		}
+		c = start(t, Config{Dir: dir, Funded: []common.Address{s.address()}})
+		before.check(t, c, mostLost)
+
+		if _, err := client(c).TransactionReceipt(t.Context(), tx.Hash()); err != nil {
+			send(t, c, tx)
+			mined(t, c, tx.Hash())
+		}
+		if got := balance(t, c, payee).Int64(); got != int64(round+1) {
+			t.Fatalf("round %d: balance %d", round, got)
+		}
+		// What this round did is older than what the next one may lose.
+		for range mostLost {
+			if err := c.Advance(0); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+func TestKilledProcess(t *testing.T) {
+	dir := t.TempDir()
+	for round := range 3 {
+		cmd, lines := process(t, dir)
+		if !lines.Scan() || !strings.HasPrefix(lines.Text(), "http://") {
+			t.Fatalf("the process says %q", lines.Text())
+		}
+		remote, err := rpc.Dial(lines.Text())
+		if err != nil {
+			t.Fatal(err)
+		}
+		var last string
+		for range 20 + 15*round {
+			if !lines.Scan() {
+				t.Fatal("the process ended")
+			}
+			last = lines.Text()
+		}
+		number, ok := new(big.Int).SetString(last, 10)
+		if !ok {
+			t.Fatalf("the process says %q", last)
+		}
+		var told types.Header
+		settled := new(big.Int).Sub(number, big.NewInt(mostLost))
+		if err := remote.CallContext(t.Context(), &told, "eth_getBlockByNumber", "0x"+settled.Text(16), false); err != nil {
+			t.Fatal(err)
+		}
+		remote.Close()
+		if err := cmd.Process.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		cmd.Wait()
+
+		c := start(t, Config{Dir: dir})
+		if header := c.eth.BlockChain().GetHeaderByNumber(settled.Uint64()); header == nil || header.Hash() != told.Hash() {
+			t.Errorf("round %d: block %v of %v is gone", round, settled, number)
+		}
+		keep(t, c).check(t, c, 0)
+		if have, want := balance(t, c, payee).Int64(), head(t, c).Number.Int64()-int64(max(c.placed, 1)); have < want-int64(round)*mostLost {
+			t.Errorf("round %d: balance %d at block %v", round, have, head(t, c).Number)
+		}
+		if err := c.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// A first start that is killed at any moment is finished by the next one.
+func TestFirstStartIsFinishedLater(t *testing.T) {
+	whole := t.TempDir()
+	c := start(t, Config{Dir: whole})
+	if err := c.Close(); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(filepath.Join(whole, faucetFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, left := range map[string]map[string][]byte{
+		"key only":        {faucetFile: text},
+		"temporary files": {faucetFile: text, genesisFile + ".123": []byte("{")},
+	} {
+		dir := t.TempDir()
+		for file, content := range left {
+			if err := os.WriteFile(filepath.Join(dir, file), content, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		c, err := Start(t.Context(), Config{Dir: dir})
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		keep(t, c).check(t, c, 0)
+		c.Close()
+	}
+
+	// The genesis is written, and no block is.
+	c = start(t, Config{Dir: whole})
+	genesis := c.Genesis()
+	if err := c.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.RemoveAll(filepath.Join(whole, nodeName)); err != nil {
+		t.Fatal(err)
+	}
+	c = start(t, Config{Dir: whole})
+	keep(t, c).check(t, c, 0)
+	if c.Genesis() != genesis {
+		t.Error("the genesis changed")
+	}
+}
+
+func TestForeignDirectory(t *testing.T) {
+	dir := t.TempDir()
+	c := start(t, Config{Dir: dir, ChainID: contracts.Base})
+	if err := c.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Start(t.Context(), Config{Dir: dir}); !errors.Is(err, ErrForeign) {
+		t.Errorf("the chain of %d as that of %d: %v", contracts.Base, contracts.BaseSepolia, err)
+	}
+	c = start(t, Config{Dir: dir, ChainID: contracts.Base})
+	if c.ChainID() != contracts.Base {
+		t.Errorf("id %d", c.ChainID())
+	}
+}
+
+func TestFilesOfTheDirectory(t *testing.T) {
+	dir := t.TempDir()
+	c := start(t, Config{Dir: dir})
+	info, err := os.Stat(filepath.Join(dir, faucetFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if info.Mode().Perm() != 0o600 {
+		t.Errorf("mode of the key: %v", info.Mode())
+	}
+	if err := c.Close(); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(filepath.Join(dir, faucetFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if key, err := crypto.HexToECDSA(strings.TrimSpace(string(text))); err != nil || crypto.PubkeyToAddress(key.PublicKey) != c.faucet.address {
+		t.Errorf("key of the faucet: %v", err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, faucetFile), []byte("sesame"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Start(t.Context(), Config{Dir: dir}); err == nil || strings.Contains(err.Error(), "sesame") {
+		t.Errorf("start with a broken key: %v", err)
+	}
+}
