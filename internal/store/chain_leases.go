@@ -1,0 +1,92 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/tollhq/toll"
+)
+
+// ErrLeased says that another process holds a lease.
+var ErrLeased = errors.New("store: the lease is held by another process")
+
+// ChainLease says that one process is at some work. Fence rises with each holder.
+type ChainLease struct {
+	Name   string
+	Holder string
+	Fence  int64
+	Until  time.Time
+}
+
+// AcquireChainLease takes a lease that nobody holds at this moment, or prolongs that of the same holder. Otherwise the error
+// is [ErrLeased].
+func AcquireChainLease(ctx context.Context, tx *Tx, name, holder string, now, until time.Time) (ChainLease, error) {
+	// The row comes first, so that of two first holders the second one waits and then sees it.
+	if _, err := tx.Exec(ctx, "INSERT INTO chain_leases (name, holder, fence, held_until) VALUES ($1, '', 0, 0) ON CONFLICT (name) DO NOTHING", name); err != nil {
+		return ChainLease{}, err
+	}
+	l, err := lockChainLease(ctx, tx, name)
+	if err != nil {
+		return ChainLease{}, err
+	}
+	switch {
+	case l.Holder == holder:
+	case l.Holder != "" && l.Until.After(now):
+		return ChainLease{}, ErrLeased
+	default:
+		l.Holder = holder
+		l.Fence++
+	}
+	l.Until = until
+	_, err = tx.Exec(ctx, "UPDATE chain_leases SET holder = $2, fence = $3, held_until = $4 WHERE name = $1", name, l.Holder, l.Fence, Micros(l.Until))
+	return l, err
+}
+
+// HoldChainLease makes sure, until the transaction ends, that nobody else takes a lease. [ErrLeased] when somebody has.
+func HoldChainLease(ctx context.Context, tx *Tx, l ChainLease) error {
+	now, err := lockChainLease(ctx, tx, l.Name)
+	if errors.Is(err, ErrNotFound) || err == nil && (now.Fence != l.Fence || now.Holder != l.Holder) {
+		return ErrLeased
+	}
+	return err
+}
+
+// ReleaseChainLease gives a lease back. Nothing happens when another process has it.
+func ReleaseChainLease(ctx context.Context, tx *Tx, l ChainLease) error {
+	_, err := tx.Exec(ctx, "UPDATE chain_leases SET holder = '', held_until = 0 WHERE name = $1 AND holder = $2 AND fence = $3", l.Name, l.Holder, l.Fence)
+	return err
+}
+
+func lockChainLease(ctx context.Context, tx *Tx, name string) (ChainLease, error) {
+	l := ChainLease{Name: name}
+	var until int64
+	err := tx.QueryRow(ctx, "SELECT holder, fence, held_until FROM chain_leases WHERE name = $1"+tx.ForUpdate(), name).Scan(&l.Holder, &l.Fence, &until)
+	l.Until = FromMicros(until)
+	return l, err
+}
+
+// ChainCursor is how far a reader has read the chain.
+type ChainCursor struct {
+	Genesis toll.Hash
+	Block   int64
+	Hash    toll.Hash // of the block
+}
+
+// ReadChainCursor returns where a reader is, or [ErrNotFound].
+func ReadChainCursor(ctx context.Context, q Querier, reader string) (ChainCursor, error) {
+	var c ChainCursor
+	var genesis, hash []byte
+	err := q.QueryRow(ctx, "SELECT genesis, block, block_hash FROM chain_cursor WHERE reader = $1", reader).Scan(&genesis, &c.Block, &hash)
+	copy(c.Genesis[:], genesis)
+	copy(c.Hash[:], hash)
+	return c, err
+}
+
+// PutChainCursor stores where a reader is.
+func PutChainCursor(ctx context.Context, tx *Tx, reader string, c ChainCursor) error {
+	_, err := tx.Exec(ctx, `INSERT INTO chain_cursor (reader, genesis, block, block_hash) VALUES ($1, $2, $3, $4)
+		ON CONFLICT (reader) DO UPDATE SET genesis = excluded.genesis, block = excluded.block, block_hash = excluded.block_hash`,
+		reader, c.Genesis[:], c.Block, c.Hash[:])
+	return err
+}

@@ -1,0 +1,122 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/tollhq/toll"
+)
+
+// ChainOp is a user operation of the crypto rail. What the rail knows of it beside these columns is Data.
+type ChainOp struct {
+	ID        string
+	Kind      string
+	State     string
+	Version   int64 // counts the writes; [UpdateChainOp] is conditional on it
+	NonceKey  []byte
+	Hash      []byte // userOpHash; nil while it is not signed
+	Untold    bool   // checkout has not heard what became of its order
+	UpdatedAt time.Time
+	Data      []byte // JSON
+}
+
+const chainOpColumns = "op_id, kind, state, version, nonce_key, op_hash, untold, updated_at, data"
+
+// InsertChainOp adds an operation unless there is one with its id, and returns the one that is there afterwards. The error is
+// [IsUnique] when another id has its nonce key or its hash.
+func InsertChainOp(ctx context.Context, tx *Tx, op *ChainOp) (*ChainOp, error) {
+	_, err := tx.Exec(ctx, "INSERT INTO chain_ops ("+chainOpColumns+`) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
+		ON CONFLICT (op_id) DO NOTHING`,
+		op.ID, op.Kind, op.State, op.Version, op.NonceKey, nullable(op.Hash), op.Untold, Micros(op.UpdatedAt), string(op.Data))
+	if err != nil {
+		return nil, err
+	}
+	return ChainOpByID(ctx, tx, op.ID)
+}
+
+// UpdateChainOp stores an operation whose Version is still the stored one, and counts that up there, not in op. [ErrNotFound]
+// when it is another one.
+func UpdateChainOp(ctx context.Context, tx *Tx, op *ChainOp) error {
+	n, err := tx.Exec(ctx, `UPDATE chain_ops SET state = $3, version = version + 1, op_hash = $4, untold = $5, updated_at = $6, data = $7
+		WHERE op_id = $1 AND version = $2`,
+		op.ID, op.Version, op.State, nullable(op.Hash), op.Untold, Micros(op.UpdatedAt), string(op.Data))
+	if err == nil && n == 0 {
+		return ErrNotFound
+	}
+	return err
+}
+
+// ChainOpByID returns an operation, or [ErrNotFound].
+func ChainOpByID(ctx context.Context, q Querier, id string) (*ChainOp, error) {
+	return scanChainOp(q.QueryRow(ctx, "SELECT "+chainOpColumns+" FROM chain_ops WHERE op_id = $1", id).Scan)
+}
+
+// ChainOpByHash returns the operation with this userOpHash, or [ErrNotFound].
+func ChainOpByHash(ctx context.Context, q Querier, hash toll.Hash) (*ChainOp, error) {
+	return scanChainOp(q.QueryRow(ctx, "SELECT "+chainOpColumns+" FROM chain_ops WHERE op_hash = $1", hash[:]).Scan)
+}
+
+// ChainOpByNonceKey returns the operation with this nonce key, or [ErrNotFound].
+func ChainOpByNonceKey(ctx context.Context, q Querier, key [24]byte) (*ChainOp, error) {
+	return scanChainOp(q.QueryRow(ctx, "SELECT "+chainOpColumns+" FROM chain_ops WHERE nonce_key = $1", key[:]).Scan)
+}
+
+// ChainOpsIn returns the operations in these states, those that were updated longest ago first, at most limit.
+func ChainOpsIn(ctx context.Context, q Querier, limit int, states ...string) ([]*ChainOp, error) {
+	if len(states) == 0 {
+		return nil, nil
+	}
+	args, marks := []any{int64(limit)}, make([]string, len(states))
+	for i, s := range states {
+		args, marks[i] = append(args, s), fmt.Sprintf("$%d", i+2)
+	}
+	rows, err := q.Query(ctx, "SELECT "+chainOpColumns+" FROM chain_ops WHERE state IN ("+strings.Join(marks, ", ")+
+		") ORDER BY updated_at, op_id LIMIT $1", args...)
+	return scanAll(rows, err, scanChainOp)
+}
+
+// UntoldChainOps returns the operations of which checkout has not heard, those that were updated longest ago first, at most limit.
+func UntoldChainOps(ctx context.Context, q Querier, limit int) ([]*ChainOp, error) {
+	rows, err := q.Query(ctx, "SELECT "+chainOpColumns+" FROM chain_ops WHERE untold ORDER BY updated_at, op_id LIMIT $1", int64(limit))
+	return scanAll(rows, err, scanChainOp)
+}
+
+func scanChainOp(scan func(dest ...any) error) (*ChainOp, error) {
+	var op ChainOp
+	var updated int64
+	var data string
+	err := scan(&op.ID, &op.Kind, &op.State, &op.Version, &op.NonceKey, &op.Hash, &op.Untold, &updated, &data)
+	if err != nil {
+		return nil, err
+	}
+	op.UpdatedAt, op.Data = FromMicros(updated), []byte(data)
+	return &op, nil
+}
+
+// nullable returns b so that no bytes are stored as NULL.
+func nullable(b []byte) any {
+	if len(b) == 0 {
+		return nil
+	}
+	return b
+}
+
+// sortChainOps brings operations into the order in which their rows are locked.
+func sortChainOps(ops []*ChainOp) []*ChainOp {
+	sorted := slices.Clone(ops)
+	slices.SortFunc(sorted, func(a, b *ChainOp) int { return strings.Compare(a.ID, b.ID) })
+	return sorted
+}
+
+// UpdateChainOps is [UpdateChainOp] for several, in an order in which two callers do not wait for each other.
+func UpdateChainOps(ctx context.Context, tx *Tx, ops []*ChainOp) error {
+	for _, op := range sortChainOps(ops) {
+		if err := UpdateChainOp(ctx, tx, op); err != nil {
+			return err
+		}
+	}
+	return nil
+}
