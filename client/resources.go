@@ -194,6 +194,18 @@ func (c *Client) Supported(ctx context.Context) (*x402.Supported, error) {
 	return &out, nil
 }
 
+// BurnProof returns the proof that the burn of a receipt is in the mirror on the chain. Its Status is [toll.ProofOpen], and
+// nothing else is there, until the burn was published.
+//
+// Errors: [toll.CodeBurnNotMirrored].
+func (c *Client) BurnProof(ctx context.Context, transaction toll.Hash) (*toll.BurnProof, error) {
+	var out toll.BurnProof
+	if err := c.get(ctx, api("/credits/proofs/%s", transaction.String()), &out); err != nil {
+		return nil, err
+	}
+	return &out, nil
+}
+
 // Versions returns the API versions and the one that this client gets.
 func (c *Client) Versions(ctx context.Context) (*Versions, error) {
 	var out Versions

@@ -46,6 +46,9 @@ type Deps struct {
 	Clock     func() time.Time                        // nil: the clock of the machine
 	Log       *slog.Logger                            // nil: silence
 	Ready     func(context.Context) map[string]string // words ok, failing and off by check; nil: the database alone
+	// Proof proves that a burn is in the mirror on the chain; one that is not there yet has the status open alone. nil: nothing
+	// is mirrored.
+	Proof func(context.Context, toll.Hash) (*toll.BurnProof, error)
 	// Pages are answered by other rooms.
 	Pages []Page
 	// Quotas bound what one account may have.

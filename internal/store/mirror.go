@@ -31,9 +31,9 @@ type MirrorLeaf struct {
 
 const periodColumns = "period, root, leaves, credits, state, tx_hash, raw, nonce, sent_block, block, block_hash"
 
-// InsertMirrorPeriod adds a period with its leaves, by index. The error is [IsUnique] when the period is closed already, or a
-// burn is in another one.
-func InsertMirrorPeriod(ctx context.Context, tx *Tx, p *MirrorPeriod, leaves []toll.BurnFields) error {
+// InsertMirrorPeriod adds a period with its leaves, by index, and the levels of the tree above them. The error is [IsUnique]
+// when the period is closed already, or a burn is in another one.
+func InsertMirrorPeriod(ctx context.Context, tx *Tx, p *MirrorPeriod, leaves []toll.BurnFields, above [][]toll.Hash) error {
 	_, err := tx.Exec(ctx, "INSERT INTO mirror_periods ("+periodColumns+") VALUES ($1, $2, $3, $4, $5, NULL, NULL, 0, 0, 0, NULL)",
 		p.Period, p.Root[:], p.Leaves, p.Credits, p.State)
 	for i := range leaves {
@@ -44,6 +44,15 @@ func InsertMirrorPeriod(ctx context.Context, tx *Tx, p *MirrorPeriod, leaves []t
 		_, err = tx.Exec(ctx, `INSERT INTO mirror_leaves (period, leaf_index, commitment, plan_id, holder, request, credits)
 			VALUES ($1, $2, $3, $4, $5, $6, $7)`,
 			p.Period, l.Index, l.Commitment[:], string(l.PlanID), l.Holder.Lower(), l.RequestHash[:], int64(l.Credits))
+	}
+	for level, nodes := range above {
+		for i, hash := range nodes {
+			if err != nil {
+				return err
+			}
+			_, err = tx.Exec(ctx, "INSERT INTO mirror_nodes (period, level, node, hash) VALUES ($1, $2, $3, $4)",
+				p.Period, int64(level+1), int64(i), hash[:])
+		}
 	}
 	return err
 }
@@ -87,10 +96,17 @@ func MirrorLeafByCommitment(ctx context.Context, q Querier, commitment toll.Hash
 	return scanMirrorLeaf(q.QueryRow(ctx, "SELECT "+leafColumns+" FROM mirror_leaves WHERE commitment = $1", commitment[:]).Scan)
 }
 
-// MirrorLeaves returns the leaves of a period, by index.
-func MirrorLeaves(ctx context.Context, q Querier, period int64) ([]*MirrorLeaf, error) {
-	rows, err := q.Query(ctx, "SELECT "+leafColumns+" FROM mirror_leaves WHERE period = $1 ORDER BY leaf_index", period)
-	return scanAll(rows, err, scanMirrorLeaf)
+// MirrorLeafAt returns a leaf of a period by its index, or [ErrNotFound].
+func MirrorLeafAt(ctx context.Context, q Querier, period, index int64) (*MirrorLeaf, error) {
+	return scanMirrorLeaf(q.QueryRow(ctx, "SELECT "+leafColumns+" FROM mirror_leaves WHERE period = $1 AND leaf_index = $2", period, index).Scan)
+}
+
+// MirrorNode returns a node of the tree of a period, at least one level above the leaves, or [ErrNotFound].
+func MirrorNode(ctx context.Context, q Querier, period, level, node int64) (h toll.Hash, err error) {
+	var hash []byte
+	err = q.QueryRow(ctx, "SELECT hash FROM mirror_nodes WHERE period = $1 AND level = $2 AND node = $3", period, level, node).Scan(&hash)
+	copy(h[:], hash)
+	return h, err
 }
 
 const leafColumns = "period, leaf_index, commitment, plan_id, holder, request, credits"

@@ -25,6 +25,7 @@ type Closed struct {
 	Root    toll.Hash
 	Credits *big.Int // sum of the leaves
 	Leaves  []toll.BurnFields
+	Above   [][]toll.Hash // the tree without its leaves; the last level is the root
 }
 
 // Number returns the period of a time: how many lengths have passed since 1970.
@@ -58,7 +59,7 @@ func Close(burns []Burn, length time.Duration, last int64) []Closed {
 			c.Leaves[i], hashes[i] = b.BurnFields, b.Leaf()
 			c.Credits.Add(c.Credits, big.NewInt(int64(b.Credits)))
 		}
-		c.Root = Root(hashes)
+		c.Root, c.Above = Root(hashes), Levels(hashes)[1:]
 		out = append(out, c)
 	}
 	slices.SortFunc(out, func(a, b Closed) int { return cmp.Compare(a.Number, b.Number) })

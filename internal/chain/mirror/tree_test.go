@@ -44,7 +44,11 @@ func TestProof(t *testing.T) {
 		l := leaves(n)
 		root := Root(l)
 		i := rapid.IntRange(0, n-1).Draw(t, "leaf")
-		proof := Proof(l, i)
+		levels := Levels(l)
+		proof, err := Proof(int64(n), int64(i), func(level, i int64) (toll.Hash, error) { return levels[level][i], nil })
+		if err != nil {
+			t.Fatal(err)
+		}
 		if !Leads(root, l[i], proof) {
 			t.Fatalf("leaf %d of %d is not proven", i, n)
 		}

@@ -36,6 +36,7 @@ type Config struct {
 	Keys        Keys
 	Service     common.Address   // the account that is the delegate of every delegation
 	Relayers    []common.Address // accounts that send transactions; they sign nothing else
+	Mirror      common.Address   // operator of the mirror of burns, which signs its transactions alone; zero: none
 	HourlyCents int64            // of all orders of any 3600 seconds, in this process; 0: no cap
 	Clock       func() time.Time
 	Log         *slog.Logger
@@ -47,6 +48,7 @@ type Signer struct {
 	keys     Keys
 	service  common.Address
 	relayers []common.Address
+	mirror   common.Address
 	log      *slog.Logger
 	limits   *limits
 }
@@ -61,11 +63,13 @@ func New(c Config) (*Signer, error) {
 		return nil, errors.New("signer: no keys, clock or log")
 	case c.Service == zero || slices.Contains(c.Relayers, zero) || slices.Contains(c.Relayers, c.Service):
 		return nil, errors.New("signer: the service account and the relayers are different accounts")
+	case c.Mirror != zero && (c.Mirror == c.Service || slices.Contains(c.Relayers, c.Mirror)):
+		return nil, errors.New("signer: the operator of the mirror has an account of its own")
 	case c.HourlyCents < 0:
 		return nil, errors.New("signer: a negative hourly cap")
 	}
 	return &Signer{
-		new(big.Int).Set(c.ChainID), c.Keys, c.Service, slices.Clone(c.Relayers), c.Log, newLimits(c.HourlyCents, c.Clock),
+		new(big.Int).Set(c.ChainID), c.Keys, c.Service, slices.Clone(c.Relayers), c.Mirror, c.Log, newLimits(c.HourlyCents, c.Clock),
 	}, nil
 }
 

@@ -34,6 +34,15 @@ CREATE TABLE mirror_leaves (
 );
 CREATE UNIQUE INDEX mirror_leaves_commitment ON mirror_leaves (commitment);
 
+-- The tree above the leaves, so that a proof reads one node a level. Level 1 has the parents of leaves.
+CREATE TABLE mirror_nodes (
+    period BIGINT    NOT NULL,
+    level  BIGINT    NOT NULL,
+    node   BIGINT    NOT NULL,
+    hash   {{BYTES}} NOT NULL,
+    PRIMARY KEY (period, level, node)
+){{ROWID}};
+
 -- Up to which entry the burns of an account are in periods.
 CREATE TABLE mirror_cursors (
     account_id {{BYTES}} NOT NULL,
