@@ -272,3 +272,20 @@ func (d *Double) Flood(size int64) {
 		io.WriteString(w, `"}`)
 	})
 }
+
+// Status answers everything with this status and this body of JSON.
+func (d *Double) Status(status int, body string) {
+	d.setWay(func(w http.ResponseWriter, _ *http.Request, _ http.HandlerFunc) {
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(status)
+		io.WriteString(w, body)
+	})
+}
+
+// Watch shows f every request before it is answered.
+func (d *Double) Watch(f func(r *http.Request)) {
+	d.setWay(func(w http.ResponseWriter, r *http.Request, pass http.HandlerFunc) {
+		f(r)
+		pass(w, r)
+	})
+}

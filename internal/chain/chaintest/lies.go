@@ -88,6 +88,9 @@ func (d *Double) InventLogs(logs ...types.Log) {
 			return nil, err
 		}
 		for _, l := range logs {
+			if l.Topics == nil {
+				l.Topics = []common.Hash{}
+			}
 			text, err := json.Marshal(l)
 			if err != nil {
 				return nil, err
@@ -105,7 +108,11 @@ func (d *Double) InventReceipt(r *types.Receipt) {
 		if m != "eth_getTransactionReceipt" || json.Unmarshal(params[0], &hash) != nil || hash != r.TxHash {
 			return pass(ctx, m, params)
 		}
-		return json.Marshal(r)
+		told := *r
+		if told.Logs == nil {
+			told.Logs = []*types.Log{}
+		}
+		return json.Marshal(&told)
 	})
 }
 
@@ -255,7 +262,7 @@ func (d *Double) Freeze(at uint64) {
 			}
 		}
 		result, err := pass(ctx, m, params)
-		if err != nil || m != "eth_getTransactionReceipt" && m != "eth_getBlockByHash" {
+		if err != nil || m != "eth_getTransactionReceipt" && m != "eth_getBlockByHash" && m != "eth_getBlockByNumber" {
 			return result, err
 		}
 		var where struct {
@@ -266,9 +273,14 @@ func (d *Double) Freeze(at uint64) {
 			return nil, err
 		}
 		for _, n := range []*hexutil.Uint64{where.Receipt, where.Block} {
-			if n != nil && uint64(*n) > at {
-				return nil, nil
+			if n == nil || uint64(*n) <= at {
+				continue
 			}
+			if m == "eth_getBlockByNumber" { // "safe" or "finalized"
+				params[0] = number
+				return pass(ctx, m, params)
+			}
+			return nil, nil
 		}
 		return result, nil
 	})

@@ -26,6 +26,7 @@ type endpoint struct {
 	headTime  time.Time
 	checkedAt time.Time     // of the last check that was answered
 	row       int           // faults in a row
+	counted   bool          // there was an attempt
 	faults    int           // moving average, of 1000
 	latency   time.Duration // moving average
 	openUntil time.Time     // the endpoint rests until then
@@ -44,7 +45,7 @@ func (e *endpoint) unusable(now time.Time) string {
 	case now.Before(e.openUntil):
 		return e.reason
 	case e.checkedAt.IsZero():
-		return "not checked yet"
+		return or(e.reason, "it was not asked yet")
 	case e.chainID != cfg.ChainID:
 		return fmt.Sprintf("it is of chain %d, not of %d", e.chainID, cfg.ChainID)
 	case cfg.Genesis != (common.Hash{}) && e.genesis != cfg.Genesis:
@@ -80,15 +81,17 @@ func (e *endpoint) check(ctx context.Context) string {
 	resting := asked.Before(e.openUntil)
 	e.mu.Unlock()
 	if !fresh && !resting {
-		e.ask(ctx)
+		if why := e.ask(ctx); why != "" {
+			return why
+		}
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.unusable(e.pool.cfg.Clock())
 }
 
-// ask is a check that is made.
-func (e *endpoint) ask(ctx context.Context) {
+// ask is a check that is made. It says what was wrong with the answer, "" when there was one.
+func (e *endpoint) ask(ctx context.Context) string {
 	type block struct {
 		Number hexutil.Uint64 `json:"number"`
 		Time   hexutil.Uint64 `json:"timestamp"`
@@ -97,7 +100,7 @@ func (e *endpoint) ask(ctx context.Context) {
 	var chainID hexutil.Uint64
 	var head, first *block
 	wantFirst := e.pool.cfg.Genesis != (common.Hash{})
-	err, why := e.attempt(ctx, func(ctx context.Context, c *Conn) error {
+	err, why := e.attempts(ctx, func(ctx context.Context, c *Conn) error {
 		if err := c.RPC.CallContext(ctx, &chainID, "eth_chainId"); err != nil {
 			return err
 		}
@@ -108,17 +111,17 @@ func (e *endpoint) ask(ctx context.Context) {
 		}
 		return c.RPC.CallContext(ctx, &head, "eth_getBlockByNumber", "latest", false)
 	})
-	switch {
-	case why != "" || ctx.Err() != nil:
-		return
-	case err != nil || head == nil || wantFirst && first == nil:
-		e.suspend("it does not tell its chain and newest block")
-		return
+	if why != "" {
+		return why
+	}
+	if err != nil || head == nil || wantFirst && first == nil {
+		const mute = "it does not tell its chain and its newest block"
+		e.suspend(mute)
+		return mute
 	}
 	now := e.pool.cfg.Clock()
 	e.mu.Lock()
-	before := e.unusable(now)
-	known := !e.checkedAt.IsZero()
+	before, known := e.unusable(now), !e.checkedAt.IsZero()
 	e.chainID, e.head, e.headTime = uint64(chainID), uint64(head.Number), time.Unix(int64(head.Time), 0)
 	if first != nil {
 		e.genesis = first.Hash
@@ -126,9 +129,10 @@ func (e *endpoint) ask(ctx context.Context) {
 	e.checkedAt, e.recheck = now, false
 	after := e.unusable(now)
 	e.mu.Unlock()
-	if after != before || !known && after != "" {
+	if after != before && (known || after != "") {
 		e.log(after)
 	}
+	return ""
 }
 
 func (e *endpoint) log(why string) {
@@ -153,6 +157,9 @@ func (e *endpoint) count(why string, took time.Duration) {
 	now := e.pool.cfg.Clock()
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	if !e.counted {
+		e.counted, e.latency = true, took
+	}
 	e.latency += (took - e.latency) / 8
 	if why == "" {
 		e.faults -= (e.faults + 7) / 8
@@ -168,10 +175,14 @@ func (e *endpoint) count(why string, took time.Duration) {
 	}
 }
 
-// cost orders endpoints: the lower, the earlier. A fault weighs as much as an attempt that takes all its time.
+// cost orders endpoints: the lower, the earlier. A fault weighs as much as an attempt that takes all its time, and one that
+// was never asked as much as a slow one.
 func (e *endpoint) cost() time.Duration {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	if !e.counted {
+		return e.pool.cfg.Timeout / 2
+	}
 	return e.latency + e.pool.cfg.Timeout*time.Duration(e.faults)/1000
 }
 

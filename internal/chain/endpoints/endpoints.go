@@ -126,7 +126,7 @@ func New(cfg Config) (*Pool, error) {
 		if n := names[u.Host]; n > 1 {
 			name += "#" + strconv.Itoa(n)
 		}
-		client, err := dial(raw, u, transport)
+		client, err := dial(u, transport)
 		if err != nil {
 			return nil, fmt.Errorf("endpoints: endpoint %d (%s) cannot be used", i+1, name)
 		}

@@ -26,7 +26,7 @@ import (
 // What f returns for an answer, nil and JSON-RPC errors included, is returned at once. It is [ErrNone] when no endpoint answered
 // and the error of ctx when that ended.
 func (p *Pool) Read(ctx context.Context, f func(ctx context.Context, c *Conn) error) error {
-	why := "none was asked"
+	var whys []string
 	for _, e := range p.order() {
 		err, fault := e.read(ctx, f)
 		if fault == "" {
@@ -35,13 +35,15 @@ func (p *Pool) Read(ctx context.Context, f func(ctx context.Context, c *Conn) er
 			p.mu.Unlock()
 			return err
 		}
-		if ctx.Err() != nil {
-			return ctx.Err()
+		if err := ctx.Err(); err != nil {
+			return err
 		}
-		why = e.conn.Name + ": " + fault
+		whys = append(whys, e.conn.Name+": "+fault)
 	}
-	return fmt.Errorf("%w (%s)", ErrNone, why)
+	return none(whys)
 }
+
+func none(whys []string) error { return fmt.Errorf("%w (%s)", ErrNone, strings.Join(whys, "; ")) }
 
 // order lists the endpoints, the best first. The one that answered last stays in front of those that are a little better,
 // so that what follows each other is mostly asked of one view of the chain.
@@ -57,20 +59,8 @@ func (p *Pool) order() []*endpoint {
 		}
 	}
 	all := slices.Clone(p.endpoints)
-	slices.SortStableFunc(all, func(a, b *endpoint) int {
-		if costs[a] == costs[b] && a != b {
-			return cmp.Compare(rank(a == current), rank(b == current))
-		}
-		return cmp.Compare(costs[a], costs[b])
-	})
+	slices.SortStableFunc(all, func(a, b *endpoint) int { return cmp.Compare(costs[a], costs[b]) })
 	return all
-}
-
-func rank(first bool) int {
-	if first {
-		return 0
-	}
-	return 1
 }
 
 // read is [Pool.Read] on one endpoint. The second result says why it gave no answer, "" when it gave one.
@@ -78,15 +68,18 @@ func (e *endpoint) read(ctx context.Context, f func(ctx context.Context, c *Conn
 	if why := e.ready(ctx); why != "" {
 		return nil, why
 	}
-	for n := 0; ; n++ {
+	return e.attempts(ctx, f)
+}
+
+// attempts runs f until it is answered, at most as often as is configured.
+func (e *endpoint) attempts(ctx context.Context, f func(ctx context.Context, c *Conn) error) (error, string) {
+	for n := 1; ; n++ {
 		err, why := e.attempt(ctx, f)
-		switch {
-		case why == "" || ctx.Err() != nil || n+1 >= e.pool.cfg.Tries || why == tooSlow || e.resting():
+		if why == "" || ctx.Err() != nil || n >= e.pool.cfg.Tries || why == tooSlow || e.resting() {
 			return err, why
 		}
-		pause := time.Duration(n+1) * (50*time.Millisecond + rand.N(100*time.Millisecond))
 		select {
-		case <-time.After(pause):
+		case <-time.After(time.Duration(n) * (50*time.Millisecond + rand.N(100*time.Millisecond))):
 		case <-ctx.Done():
 			return ctx.Err(), why
 		}
@@ -103,19 +96,22 @@ func (e *endpoint) attempt(ctx context.Context, f func(ctx context.Context, c *C
 	err := f(try, e.conn)
 	took := e.pool.cfg.Clock().Sub(began)
 	why := fault(err)
-	switch {
-	case why == "":
-	case ctx.Err() != nil:
-		return ctx.Err(), why
-	case try.Err() != nil:
+	if why != "" && ctx.Err() != nil {
+		// The endpoint is blamed only for a caller who waited.
+		if errors.Is(ctx.Err(), context.DeadlineExceeded) && took >= e.pool.cfg.Timeout/5 {
+			e.count(tooSlow, took)
+		}
+		return ctx.Err(), tooSlow
+	}
+	if why != "" && try.Err() != nil {
 		why = tooSlow
 	}
 	e.count(why, took)
 	return err, why
 }
 
-// fault says what was wrong with the way to an endpoint or with the form of its answer, and "" for an answer. It never
-// repeats the text of an error, which may hold the URL or what the endpoint says about it.
+// fault says what was wrong with the way to an endpoint or with the form of its answer, and "" for an answer. It does not
+// repeat the text of an error, in which an endpoint may say what it likes.
 func fault(err error) string {
 	var answer rpc.Error
 	var status rpc.HTTPError

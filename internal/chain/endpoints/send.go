@@ -2,7 +2,6 @@ package endpoints
 
 import (
 	"context"
-	"fmt"
 	"strings"
 	"time"
 
@@ -35,13 +34,13 @@ func (p *Pool) Send(ctx context.Context, raw []byte) error {
 		})
 	}()
 	var best error
-	why := "none was asked"
+	var whys []string
 	for range p.endpoints {
 		select {
 		case a := <-answers:
 			switch {
 			case a.fault != "":
-				why = a.from + ": " + a.fault
+				whys = append(whys, a.from+": "+a.fault)
 			case a.err == nil:
 				return nil
 			case best == nil || telling(a.err) < telling(best):
@@ -54,7 +53,7 @@ func (p *Pool) Send(ctx context.Context, raw []byte) error {
 	if best != nil {
 		return best
 	}
-	return fmt.Errorf("%w (%s)", ErrNone, why)
+	return none(whys)
 }
 
 // send hands a transaction to one endpoint. To repeat it after a fault is safe: the bytes are the same.

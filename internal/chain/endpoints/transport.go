@@ -18,10 +18,12 @@ type formFault struct{ text string }
 
 func (f *formFault) Error() string { return "endpoints: " + f.text }
 
-// dial makes a client of one URL. Nothing is sent yet.
-func dial(raw string, u *url.URL, t http.RoundTripper) (*rpc.Client, error) {
-	return rpc.DialOptions(context.Background(), raw, rpc.WithHTTPClient(&http.Client{
-		Transport:     &guard{next: t, secrets: secretsOf(u)},
+// dial makes a client of one URL. Nothing is sent yet. The client knows no more of the URL than the host, so that its errors
+// tell no more.
+func dial(u *url.URL, t http.RoundTripper) (*rpc.Client, error) {
+	shown := url.URL{Scheme: u.Scheme, Host: u.Host}
+	return rpc.DialOptions(context.Background(), shown.String(), rpc.WithHTTPClient(&http.Client{
+		Transport:     &guard{next: t, url: u, secrets: secretsOf(u)},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}))
 }
@@ -47,14 +49,23 @@ func secretsOf(u *url.URL) [][]byte {
 	return secrets
 }
 
-// guard bounds answers, and refuses what is no JSON.
+// guard sends requests to the whole URL. It bounds answers, refuses what is no JSON and takes the keys of the URL out of errors.
 type guard struct {
 	next    http.RoundTripper
+	url     *url.URL
 	secrets [][]byte
 }
 
 func (g *guard) RoundTrip(r *http.Request) (*http.Response, error) {
-	resp, err := g.next.RoundTrip(r)
+	sent := r.Clone(r.Context())
+	whole := *g.url
+	whole.User = nil
+	sent.URL, sent.Host = &whole, ""
+	if user := g.url.User; user != nil {
+		password, _ := user.Password()
+		sent.SetBasicAuth(user.Username(), password)
+	}
+	resp, err := g.next.RoundTrip(sent)
 	if err != nil {
 		return nil, err
 	}
@@ -66,13 +77,15 @@ func (g *guard) RoundTrip(r *http.Request) (*http.Response, error) {
 	if len(body) > maxAnswer {
 		return nil, &formFault{"its answer is too large"}
 	}
-	isJSON := json.Valid(body)
 	switch ok := resp.StatusCode >= 200 && resp.StatusCode < 300; {
-	case ok && !isJSON:
+	case ok && !json.Valid(body):
 		return nil, &formFault{"it answers with something that is not JSON"}
-	case !ok && isJSON && refusal(resp.StatusCode, body):
+	case ok:
+	case refusal(resp.StatusCode, body):
 		// Some endpoints send the error of a request under a status of HTTP. It is an answer.
 		resp.StatusCode, resp.Status = http.StatusOK, "200 OK"
+	default:
+		body = nil
 	}
 	if bytes.Contains(body, []byte(`"error"`)) {
 		for _, s := range g.secrets {

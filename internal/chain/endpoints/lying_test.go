@@ -1,0 +1,300 @@
+package endpoints_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"math/big"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ethereum/go-ethereum"
+	"github.com/ethereum/go-ethereum/common"
+	"github.com/ethereum/go-ethereum/core/types"
+	"github.com/ethereum/go-ethereum/crypto"
+	"github.com/ethereum/go-ethereum/ethclient"
+
+	"github.com/tollhq/toll/internal/chain/chaintest"
+	"github.com/tollhq/toll/internal/chain/endpoints"
+)
+
+// The endpoint that lies, or does not speak, leaves the pool; the other one answers.
+func TestT68_LyingEndpointLeaves(t *testing.T) {
+	tests := []struct {
+		name   string
+		lie    func(s *setup)
+		reason string
+	}{
+		{"wrong chain id", func(s *setup) { s.first.ChainID(1) }, "it is of chain 1, not of 84532"},
+		{"no chain id", func(s *setup) { s.first.Refuse(-1, "eth_chainId", "no") }, "does not tell its chain"},
+		{"another first block", func(s *setup) { s.first.ForgeBlocks(0) }, "its first block is another one"},
+		{"HTML with status 200", func(s *setup) { s.first.Page(http.StatusOK) }, "not JSON"},
+		{"HTML with status 502", func(s *setup) { s.first.Page(http.StatusBadGateway) }, "HTTP status 502"},
+		{"HTML with status 429", func(s *setup) { s.first.Page(http.StatusTooManyRequests) }, "HTTP status 429"},
+		{"redirect", func(s *setup) { s.first.Redirect(s.next.URL) }, "HTTP status 307"},
+		{"answer without end", func(s *setup) { s.first.Flood(1 << 40) }, "too large"},
+		{"cut connections", func(s *setup) { s.first.Drop(-1) }, "the connection broke"},
+		{"lost answers", func(s *setup) { s.first.LoseAnswers(-1) }, "the connection broke"},
+		{"a number that is none", func(s *setup) {
+			s.first.Answer("eth_chainId", func([]json.RawMessage) (any, error) { return "eighty", nil })
+		}, "not answer in the form"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			// From the beginning, and after the endpoint was trusted.
+			for _, trusted := range []bool{false, true} {
+				s := two(t, func(cfg *endpoints.Config) { cfg.Timeout = 5 * time.Second })
+				if trusted {
+					s.number(t)
+				}
+				tt.lie(s)
+				s.pool.Check(t.Context())
+				s.expectOnly(t, s.next, s.first)
+				if h := s.health(t, s.first); !strings.Contains(h.Reason, tt.reason) {
+					t.Errorf("reason %q, want %q", h.Reason, tt.reason)
+				}
+				if tt.name == "redirect" && s.next.Calls("eth_chainId") > 1 {
+					t.Error("the redirect was followed")
+				}
+			}
+		})
+	}
+}
+
+func TestT68_Hang(t *testing.T) {
+	s := two(t, nil)
+	s.number(t)
+	s.first.Hang()
+	began := time.Now()
+	if _, from := s.number(t); from != host(s.next) {
+		t.Errorf("the answer came from %s", from)
+	}
+	if took := time.Since(began); took > 1200*time.Millisecond {
+		t.Errorf("a hanging endpoint held a read up for %v, with attempts of 400ms", took)
+	}
+	for range 2 {
+		s.pool.Check(t.Context())
+	}
+	s.expectOnly(t, s.next, s.first)
+}
+
+func TestT68_StaleHead(t *testing.T) {
+	s := two(t, nil)
+	s.number(t)
+	head, err := s.chain.Eth().BlockNumber(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.first.Freeze(head)
+	s.clock.Advance(61 * time.Second)
+	if err := s.chain.Advance(61 * time.Second); err != nil {
+		t.Fatal(err)
+	}
+	s.pool.Check(t.Context())
+	s.expectOnly(t, s.next, s.first)
+	h := s.health(t, s.first)
+	if !strings.Contains(h.Reason, "old") || h.HeadAge <= time.Minute || h.Head != head {
+		t.Errorf("health %+v", h)
+	}
+	s.first.Clear()
+	s.pool.Check(t.Context())
+	if h := s.health(t, s.first); !h.Usable {
+		t.Errorf("the endpoint has caught up: %+v", h)
+	}
+}
+
+// A first send that is told that its nonce is used reaches the other endpoint, and the chain.
+func TestT68_NonceTooLowToAFirstSend(t *testing.T) {
+	s := two(t, nil)
+	tx := transfer(t, s)
+	s.first.NonceTooLow(1)
+	if err := s.pool.Send(t.Context(), bytesOf(t, tx)); err != nil {
+		t.Errorf("send: %v", err)
+	}
+	eventually(t, "the transaction is in a block", func() bool {
+		receipt, err := s.chain.Eth().TransactionReceipt(t.Context(), tx.Hash())
+		return err == nil && receipt.Status == types.ReceiptStatusSuccessful
+	})
+}
+
+// proof is what one endpoint says about the logs of a block.
+func proof(block common.Hash) func(ctx context.Context, c *endpoints.Conn) (common.Hash, error) {
+	return func(ctx context.Context, c *endpoints.Conn) (common.Hash, error) {
+		logs, err := c.FilterLogs(ctx, ethereum.FilterQuery{BlockHash: &block})
+		if err != nil {
+			return common.Hash{}, err
+		}
+		text, err := json.Marshal(logs)
+		return crypto.Keccak256Hash(text), err
+	}
+}
+
+func TestT68_InventedLogOrReceipt(t *testing.T) {
+	s := two(t, func(cfg *endpoints.Config) { cfg.Agree = true })
+	hash, err := s.chain.Fund(t.Context(), common.Address{1}, big.NewInt(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	receipt, err := s.chain.Eth().TransactionReceipt(t.Context(), hash)
+	if err != nil {
+		t.Fatal(err)
+	}
+	truth, err := s.pool.Agree(t.Context(), proof(receipt.BlockHash))
+	if err != nil {
+		t.Fatalf("two that say the same: %v", err)
+	}
+	s.first.InventLogs(types.Log{Address: common.Address{2}, BlockHash: receipt.BlockHash, BlockNumber: receipt.BlockNumber.Uint64(), TxHash: hash})
+	if h, err := s.pool.Agree(t.Context(), proof(receipt.BlockHash)); !errors.Is(err, endpoints.ErrDisagree) {
+		t.Errorf("an invented log was believed: %v, %v", h, err)
+	}
+	if h := s.health(t, s.first); !h.Usable {
+		t.Errorf("with two nobody knows who lies: %+v", h)
+	}
+	s.first.Clear()
+
+	invented := *receipt
+	invented.TxHash = common.Hash{3}
+	s.first.InventReceipt(&invented)
+	_, err = s.pool.Agree(t.Context(), func(ctx context.Context, c *endpoints.Conn) (common.Hash, error) {
+		r, err := c.TransactionReceipt(ctx, common.Hash{3})
+		if errors.Is(err, ethereum.NotFound) {
+			return common.Hash{}, nil
+		}
+		if err != nil {
+			return common.Hash{}, err
+		}
+		return r.BlockHash, nil
+	})
+	if !errors.Is(err, endpoints.ErrDisagree) {
+		t.Errorf("an invented receipt was believed: %v", err)
+	}
+	if h, err := s.pool.Agree(t.Context(), proof(receipt.BlockHash)); err != nil || h != truth {
+		t.Errorf("the truth is not found again: %v, %v; %+v", h, err, s.pool.Health())
+	}
+}
+
+// Of three endpoints the one that says something else leaves.
+func TestT68_OneOfThree(t *testing.T) {
+	var third *chaintest.Double
+	s := two(t, func(cfg *endpoints.Config) { cfg.Agree = true })
+	third = chaintest.NewDouble(t, s.chain.Client())
+	pool, err := endpoints.New(endpoints.Config{
+		URLs: []string{s.first.URL, s.next.URL, third.URL}, ChainID: s.chain.ChainID(), Clock: s.clock.Now, Agree: true,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	s.pool = pool
+	head, err := s.chain.Eth().HeaderByNumber(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.first.InventLogs(types.Log{Address: common.Address{2}, BlockHash: head.Hash(), TxHash: common.Hash{4}})
+	if _, err := pool.Agree(t.Context(), proof(head.Hash())); err != nil {
+		t.Fatalf("two of three say the same: %v", err)
+	}
+	s.expectOnly(t, s.next, s.first)
+	if h := s.health(t, third); !h.Usable {
+		t.Errorf("an honest endpoint left: %+v", h)
+	}
+}
+
+func TestHead_Agreement(t *testing.T) {
+	heads := func(t *testing.T, s *setup) (safe *types.Header, err error) {
+		t.Helper()
+		latest, err := s.pool.Head(t.Context(), "latest")
+		if err != nil || latest == nil {
+			t.Fatalf("latest: %v", err)
+		}
+		return s.pool.Head(t.Context(), "safe")
+	}
+	grow := func(t *testing.T, s *setup, n int) {
+		t.Helper()
+		for range n {
+			if err := s.chain.Advance(0); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	safeOf := func(t *testing.T, c *ethclient.Client) *types.Header {
+		t.Helper()
+		h, err := c.HeaderByNumber(t.Context(), big.NewInt(-4))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return h
+	}
+	agree := func(cfg *endpoints.Config) { cfg.Agree = true }
+
+	t.Run("same block", func(t *testing.T) {
+		s := two(t, agree)
+		want := safeOf(t, s.chain.Eth())
+		if got, err := heads(t, s); err != nil || got.Hash() != want.Hash() {
+			t.Errorf("safe %v, %v, want %v", got, err, want)
+		}
+		if got, err := s.pool.Head(t.Context(), "finalized"); err != nil || got == nil {
+			t.Errorf("finalized %v, %v", got, err)
+		}
+	})
+	t.Run("one is behind", func(t *testing.T) {
+		s := two(t, agree)
+		old := safeOf(t, s.chain.Eth())
+		s.first.Freeze(old.Number.Uint64())
+		grow(t, s, 3)
+		if got, err := s.pool.Head(t.Context(), "safe"); err != nil || got.Number.Cmp(old.Number) != 0 {
+			t.Errorf("safe %v, %v, want that of the one that is behind, %v", got, err, old.Number)
+		}
+	})
+	t.Run("another hash", func(t *testing.T) {
+		s := two(t, agree)
+		grow(t, s, 3)
+		s.next.ForgeBlocks(1)
+		if got, err := s.pool.Head(t.Context(), "safe"); !errors.Is(err, endpoints.ErrDisagree) {
+			t.Errorf("safe %v, %v", got, err)
+		}
+		if _, err := s.pool.Head(t.Context(), "latest"); err != nil {
+			t.Errorf("latest needs no agreement: %v", err)
+		}
+	})
+	t.Run("one does not answer", func(t *testing.T) {
+		s := two(t, agree)
+		s.next.Drop(-1)
+		if got, err := s.pool.Head(t.Context(), "safe"); !errors.Is(err, endpoints.ErrDisagree) {
+			t.Errorf("safe %v, %v", got, err)
+		}
+	})
+	t.Run("no such block yet", func(t *testing.T) {
+		s := two(t, agree)
+		for _, d := range []*chaintest.Double{s.first, s.next} {
+			d.Answer("eth_getBlockByNumber", func(params []json.RawMessage) (any, error) {
+				if string(params[0]) == `"finalized"` {
+					return nil, &chaintest.Refusal{Code: -39001, Message: "finalized block not found"}
+				}
+				return latest(t, s), nil
+			})
+		}
+		if _, err := s.pool.Head(t.Context(), "finalized"); err == nil || !strings.Contains(err.Error(), "finalized block not found") {
+			t.Errorf("finalized: %v", err)
+		}
+	})
+	t.Run("one is enough where nobody has to agree", func(t *testing.T) {
+		s := two(t, nil)
+		s.next.ForgeBlocks(1)
+		s.first.Drop(-1)
+		if got, err := s.pool.Head(t.Context(), "safe"); err != nil || got == nil {
+			t.Errorf("safe %v, %v", got, err)
+		}
+	})
+}
+
+// latest is the newest block as an endpoint tells it.
+func latest(t *testing.T, s *setup) json.RawMessage {
+	var block json.RawMessage
+	if err := s.chain.Client().CallContext(t.Context(), &block, "eth_getBlockByNumber", "latest", false); err != nil {
+		t.Error(err)
+	}
+	return block
+}

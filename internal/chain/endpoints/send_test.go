@@ -1,0 +1,123 @@
+package endpoints_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ethereum/go-ethereum/common"
+
+	"github.com/tollhq/toll/internal/chain/endpoints"
+)
+
+const sending = "eth_sendRawTransaction"
+
+func TestSend_All(t *testing.T) {
+	s := two(t, nil)
+	tx := transfer(t, s)
+	s.first.Swallow()
+	if err := s.pool.Send(t.Context(), bytesOf(t, tx)); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "both got the transaction", func() bool { return s.first.Calls(sending) == 1 && s.next.Calls(sending) == 1 })
+	eventually(t, "the transaction is in a block", func() bool {
+		_, err := s.chain.Eth().TransactionReceipt(t.Context(), tx.Hash())
+		return err == nil
+	})
+}
+
+// One endpoint that hangs does not hold up the answer of the other, and still gets the bytes.
+func TestSend_OneIsEnough(t *testing.T) {
+	s := two(t, func(cfg *endpoints.Config) { cfg.Timeout = 2 * time.Second })
+	s.number(t)
+	tx := transfer(t, s)
+	s.first.Delay(300 * time.Millisecond)
+	began := time.Now()
+	if err := s.pool.Send(t.Context(), bytesOf(t, tx)); err != nil {
+		t.Fatal(err)
+	}
+	if took := time.Since(began); took > 250*time.Millisecond {
+		t.Errorf("it took %v", took)
+	}
+	eventually(t, "the late one got the transaction", func() bool { return s.first.Calls(sending) == 1 })
+}
+
+func TestSend_TellsMost(t *testing.T) {
+	const (
+		known = "already known"
+		low   = "nonce too low: next nonce 5, tx nonce 4"
+		under = "replacement transaction underpriced"
+		poor  = "insufficient funds for gas * price + value: balance 0, tx cost 21000, overshot 21000"
+		large = "oversized data: transaction size 131100, limit 131072"
+		gas   = "transaction gas limit too high (cap: 16777216, tx: 17000000)"
+		other = "the moon is full"
+	)
+	order := []string{known, low, under, poor, large, gas, other}
+	s := two(t, nil)
+	raw := bytesOf(t, transfer(t, s))
+	for i, most := range order {
+		for _, less := range order[i:] {
+			for range 2 {
+				s.first.Refuse(1, sending, most)
+				s.next.Refuse(1, sending, less)
+				if err := s.pool.Send(t.Context(), raw); err == nil || err.Error() != most {
+					t.Errorf("%q and %q: %v", most, less, err)
+				}
+				s.first, s.next = s.next, s.first
+			}
+		}
+	}
+}
+
+func TestSend_Faults(t *testing.T) {
+	s := two(t, nil)
+	tx := transfer(t, s)
+	s.first.Refuse(-1, sending, "already known")
+	s.next.Drop(-1)
+	if err := s.pool.Send(t.Context(), bytesOf(t, tx)); err == nil || err.Error() != "already known" {
+		t.Errorf("an answer and a fault: %v", err)
+	}
+
+	// An answer that does not name the transaction is none.
+	s = two(t, nil)
+	s.first.Answer(sending, func([]json.RawMessage) (any, error) { return common.Hash{1}, nil })
+	s.next.Answer(sending, func([]json.RawMessage) (any, error) { return nil, nil })
+	if err := s.pool.Send(t.Context(), bytesOf(t, transfer(t, s))); !errors.Is(err, endpoints.ErrNone) {
+		t.Errorf("two answers that are none: %v", err)
+	}
+
+	// Bytes that were lost on the way back are sent again.
+	s = two(t, nil)
+	s.number(t)
+	s.next.Drop(-1)
+	tx = transfer(t, s)
+	s.first.LoseAnswers(1)
+	if err := s.pool.Send(t.Context(), bytesOf(t, tx)); err != nil && !strings.Contains(err.Error(), "already known") && !strings.Contains(err.Error(), "nonce too low") {
+		t.Errorf("a lost answer: %v", err)
+	}
+	eventually(t, "the transaction is in a block", func() bool {
+		_, err := s.chain.Eth().TransactionReceipt(t.Context(), tx.Hash())
+		return err == nil
+	})
+}
+
+func TestSend_ContextEnds(t *testing.T) {
+	s := two(t, func(cfg *endpoints.Config) { cfg.Timeout = time.Minute })
+	s.number(t)
+	raw := bytesOf(t, transfer(t, s))
+	s.first.Hang()
+	s.next.Hang()
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if err := s.pool.Send(ctx, raw); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("error %v", err)
+	}
+	began := time.Now()
+	s.pool.Close()
+	if took := time.Since(began); took > time.Second {
+		t.Errorf("closing took %v", took)
+	}
+}
