@@ -383,7 +383,11 @@ func TestBreaker_All(t *testing.T) {
 
 // Run finds out that an endpoint has gone, or come back, without anybody who asks.
 func TestRun(t *testing.T) {
-	s := two(t, func(cfg *endpoints.Config) { cfg.Every = 20 * time.Millisecond; cfg.Rest = 100 * time.Millisecond; cfg.Clock = time.Now })
+	s := two(t, func(cfg *endpoints.Config) {
+		cfg.Every = 20 * time.Millisecond
+		cfg.Rest = 100 * time.Millisecond
+		cfg.Clock = time.Now
+	})
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() { defer close(done); s.pool.Run(ctx) }()
