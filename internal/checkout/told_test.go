@@ -1,0 +1,446 @@
+package checkout_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/checkout"
+	"github.com/tollhq/toll/internal/checkout/railtest"
+	"github.com/tollhq/toll/internal/ledger"
+	"github.com/tollhq/toll/internal/store"
+)
+
+const gone = "the operation cannot be made any more"
+
+// undo is what the chain says after a reorganisation that made the payment of an order impossible.
+func (s *shop) undo(i int, id string) {
+	s.Helper()
+	s.rail.Undo(id, toll.CodeChainFailed, gone)
+	s.must(s.at(i).Failed(s.ctx, id, toll.CodeChainFailed, gone, nil, ""))
+}
+
+func (s *shop) redo(i int, id string) {
+	s.Helper()
+	s.rail.Redo(id)
+	s.must(s.at(i).Paid(s.ctx, id, toll.Hash{9}.String()))
+}
+
+func (s *shop) hold(p *toll.Plan, perm ledger.Permission, n toll.Credits, life time.Duration) string {
+	s.Helper()
+	none := ""
+	h, err := s.ledgers[0].Hold(s.ctx, ledger.HoldOp{
+		Plan: p.ID, Subscriber: perm.Subscriber, Permission: perm.Hash, Amount: n, Until: s.clock().Add(life), OrderTx: &none,
+	})
+	s.must(err)
+	return h.RequestID
+}
+
+func (s *shop) settle(p *toll.Plan, perm ledger.Permission, id string, n toll.Credits) {
+	s.Helper()
+	none := ""
+	_, err := s.ledgers[0].Settle(s.ctx, ledger.SettleOp{
+		Plan: p.ID, Subscriber: perm.Subscriber, Permission: perm.Hash, RequestID: id, Amount: n, OrderTx: &none,
+		Render: func(ledger.Receipt) []byte { return nil },
+	})
+	s.must(err)
+}
+
+// events lists the types of the events of an order, for its subscriber.
+func (s *shop) events(id string) (types []toll.EventType) {
+	s.Helper()
+	rows, err := s.store.Query(s.ctx, "SELECT type FROM events WHERE principal = $1 AND object_id = $2 ORDER BY seq", holder.Lower(), id)
+	s.must(err)
+	defer rows.Close()
+	for rows.Next() {
+		var t string
+		s.must(rows.Scan(&t))
+		types = append(types, toll.EventType(t))
+	}
+	s.must(rows.Err())
+	return types
+}
+
+func TestT53_TakeBackAfterSpending(t *testing.T) {
+	eachRail(t, func(s *shop) {
+		for _, settles := range []bool{true, false} {
+			p := s.plan(usdc(100))
+			perm := s.permission(p, "", nil)
+			o, err := s.order(0, holder, p)
+			s.must(err)
+			s.settle(p, perm, "", 70)
+			held := s.hold(p, perm, 20, time.Hour)
+			s.undo(1, o.OrderID)
+			now := s.state(o.OrderID)
+			if a := s.account(p, holder); now.Status != toll.OrderFailed || now.TakenBack != 10 || now.Loss != 70 || now.HeldBack != 20 ||
+				a.Balance != 20 || a.Held != 20 || a.TakenBack != 10 {
+				s.Fatalf("%+v %+v", now, a)
+			}
+			s.audit()
+			s.undo(0, o.OrderID) // told again
+			_, err = s.at(0).Reconcile(s.ctx)
+			s.must(err)
+			if now := s.state(o.OrderID); now.HeldBack != 20 || now.Loss != 70 {
+				s.Fatalf("%+v", now)
+			}
+			taken, loss := toll.Credits(10), toll.Credits(90)
+			if settles {
+				s.settle(p, perm, held, 20)
+			} else {
+				taken, loss = 30, 70
+				_, err := s.ledgers[0].Release(s.ctx, perm.Account(), held)
+				s.must(err)
+			}
+			_, err = s.at(1).Reconcile(s.ctx)
+			s.must(err)
+			now = s.state(o.OrderID)
+			if a := s.account(p, holder); now.TakenBack != taken || now.Loss != loss || now.HeldBack != 0 || a.Balance != 0 || a.Held != 0 || a.TakenBack != taken {
+				s.Fatalf("settles=%v: %+v %+v", settles, now, a)
+			}
+			s.charges(0)
+			s.audit()
+		}
+	})
+}
+
+// A hold that lapses gives its credits to the take back, without anybody who touches the account.
+func TestT53_HoldLapses(t *testing.T) {
+	eachRail(t, func(s *shop) {
+		p := s.plan(usdc(100))
+		perm := s.permission(p, "", nil)
+		o, err := s.order(0, holder, p)
+		s.must(err)
+		s.hold(p, perm, 100, time.Hour)
+		s.undo(0, o.OrderID)
+		if now := s.state(o.OrderID); now.HeldBack != 100 || now.TakenBack != 0 {
+			s.Fatalf("%+v", now)
+		}
+		s.now.Add(time.Hour.Microseconds())
+		_, err = s.at(0).Reconcile(s.ctx)
+		s.must(err)
+		if now := s.state(o.OrderID); now.HeldBack != 0 || now.TakenBack != 100 || now.Loss != 0 {
+			s.Fatalf("%+v", now)
+		}
+	})
+}
+
+// The half of T56 that is checkout's: what the chain decides otherwise, with a delegation, a permission and a place that count.
+func TestT56_OrderUndoneAndRedone(t *testing.T) {
+	eachRail(t, func(s *shop) {
+		p := s.plan(both(usdc(100), ten, func(p *toll.Plan) { p.MaxOrders = 1 }))
+		d := s.delegation(100)
+		one := int64(1)
+		perm := s.permission(p, d, func(p *ledger.Permission) { p.OrderLimit = &one })
+		_, err := s.request(0, p, perm, s.ledgers[0].NewRequestID(perm.Account()), 4)
+		s.must(err)
+		id := s.rail.Purchases()[0].OrderID
+		counted := func(orders, permission int64, left toll.Cents) {
+			s.Helper()
+			got, err := s.ledgers[0].PermissionByHash(s.ctx, perm.Hash)
+			s.must(err)
+			if n := s.orders(p); n != orders || got.Orders != permission || s.remaining(d) != left {
+				s.Fatalf("%d orders, %d of the permission, %d cents left", n, got.Orders, s.remaining(d))
+			}
+			s.audit()
+		}
+		counted(1, 1, 0)
+		for range 2 {
+			s.undo(1, id)
+			if a := s.account(p, holder); a.Balance != 4 || a.Held != 4 || s.state(id).HeldBack != 4 {
+				s.Fatalf("%+v", a)
+			}
+			counted(0, 0, 100)
+			s.redo(0, id)
+			if a := s.account(p, holder); a.Balance != 10 || a.Held != 4 || s.state(id).Reversed || s.state(id).TxHash != toll.Hash(toll.Keccak256([]byte(id))).String() {
+				s.Fatalf("%+v %+v", a, s.state(id))
+			}
+			counted(1, 1, 0)
+		}
+		list, err := s.at(0).DelegationTransactions(s.ctx, holder, d, store.Page{})
+		s.must(err)
+		if list.Total != 1 || list.Items[0].Status != toll.TransactionSucceeded {
+			s.Fatalf("%+v", list.Items)
+		}
+		want := fmt.Sprint([]toll.EventType{
+			toll.EventOrderCreated, toll.EventOrderPaid, toll.EventOrderFailed, toll.EventOrderPaid, toll.EventOrderFailed, toll.EventOrderPaid,
+		})
+		if got := fmt.Sprint(s.events(id)); got != want {
+			s.Fatalf("events %s", got)
+		}
+
+		// Beyond any reorganisation nothing is taken back.
+		s.rail.Finalize(id)
+		for i := range 2 {
+			s.must(s.at(i).Final(s.ctx, id))
+		}
+		s.must(s.at(0).Failed(s.ctx, id, toll.CodeChainFailed, gone, nil, ""))
+		if o := s.state(id); o.Status != toll.OrderFinal || s.account(p, holder).Balance != 10 {
+			s.Fatalf("%+v", o)
+		}
+		counted(1, 1, 0)
+		s.charges(1)
+	})
+}
+
+// An order that failed while it was open is paid after all: it counts again wherever it had counted.
+func TestT56_FailedOrderIsPaid(t *testing.T) {
+	eachRail(t, func(s *shop) {
+		p := s.plan(both(usdc(100), ten))
+		d := s.delegation(100)
+		perm := s.permission(p, d, nil)
+		s.rail.Behave(railtest.Behaviour{Decline: true, Code: toll.CodeChainFailed, Reason: "void"})
+		_, err := s.request(0, p, perm, s.ledgers[0].NewRequestID(perm.Account()), 1)
+		s.code(err, toll.CodeTopUpRefused)
+		id := s.rail.Purchases()[0].OrderID
+		s.rail.Behave(railtest.Behaviour{})
+		// The place of the money is taken by another order meanwhile.
+		q := s.plan(usdc(100))
+		_, err = s.at(0).Order(s.ctx, checkout.OrderRequest{Caller: holder, Plan: q, DelegationID: d, Wait: soon}, nil)
+		s.must(err)
+		for i := range 2 {
+			s.redo(i, id)
+		}
+		got, err := s.ledgers[0].PermissionByHash(s.ctx, perm.Hash)
+		s.must(err)
+		r, err := s.at(0).Delegation(s.ctx, holder, d)
+		s.must(err)
+		if a := s.account(p, holder); a.Balance != 10 || got.Orders != 1 || r.AmountSpentCents != 100 || r.TransactionCount != 2 {
+			s.Fatalf("%+v, %d orders, %+v", a, got.Orders, r)
+		}
+		s.audit()
+		s.undo(1, id)
+		if r, err = s.at(0).Delegation(s.ctx, holder, d); err != nil || r.AmountSpentCents != 100 || r.TransactionCount != 1 {
+			s.Fatalf("%+v %v", r, err)
+		}
+	})
+}
+
+// What is told late does not undo what the rail has decided since.
+func TestToldLate(t *testing.T) {
+	eachRail(t, func(s *shop) {
+		p := s.plan(usdc(100))
+		o, err := s.order(0, holder, p)
+		s.must(err)
+		s.must(s.at(0).Failed(s.ctx, o.OrderID, toll.CodeChainFailed, gone, nil, "")) // but it is paid
+		if a := s.account(p, holder); a.Balance != 100 || s.state(o.OrderID).Status != toll.OrderConfirmed {
+			s.Fatalf("%+v", a)
+		}
+		s.undo(1, o.OrderID)
+		s.must(s.at(1).Paid(s.ctx, o.OrderID, "")) // but it is not
+		s.rail.Behave(railtest.Behaviour{Unreachable: toll.CodeChainUnreachable})
+		s.code(s.at(1).Paid(s.ctx, o.OrderID, ""), toll.CodeChainUnreachable)
+		if a := s.account(p, holder); a.Balance != 0 || s.state(o.OrderID).Status != toll.OrderFailed {
+			s.Fatalf("%+v", a)
+		}
+		for _, err := range []error{
+			s.at(0).Paid(s.ctx, toll.NewUUID(), ""), s.at(0).Failed(s.ctx, toll.NewUUID(), "", "", nil, ""), s.at(0).Final(s.ctx, toll.NewUUID()),
+		} {
+			s.code(err, toll.CodeOrderNotFound)
+		}
+	})
+}
+
+// The rail tells of an order that nobody waits for any more, before its own answer, and straight to the end.
+func TestToldOfOpenOrders(t *testing.T) {
+	eachRail(t, func(s *shop) {
+		s.rail.Behave(railtest.Behaviour{Steps: 1 << 20})
+		open := func(p *toll.Plan) string {
+			s.Helper()
+			o, err := s.at(0).Order(s.ctx, checkout.OrderRequest{Caller: holder, Plan: p, Wait: 50 * time.Millisecond}, nil)
+			s.must(err)
+			if o.HTTPStatus != 202 || o.TxHash == "" || o.Status != toll.OrderSent {
+				s.Fatalf("%+v", o)
+			}
+			return o.OrderID
+		}
+		p, q := s.plan(usdc(100)), s.plan(usdc(100))
+		id := open(p)
+		s.rail.Complete(id)
+		s.rail.Finalize(id)
+		s.must(s.at(1).Final(s.ctx, id))
+		if a := s.account(p, holder); a.Balance != 100 || s.state(id).Status != toll.OrderFinal {
+			s.Fatalf("%+v", a)
+		}
+		id = open(q)
+		s.rail.Undo(id, toll.CodeChainBalance, "10 are needed")
+		params := map[string]any{"needed": "10", "available": "3"}
+		s.must(s.at(1).Failed(s.ctx, id, toll.CodeChainBalance, "10 are needed", params, toll.Hash{3}.String()))
+		_, err := s.at(0).OrderAgain(s.ctx, holder, id, soon)
+		s.code(err, toll.CodeChainBalance)
+		if e := toll.AsError(err); e.Params["needed"] != "10" || e.Details != "10 are needed" || e.HTTPStatus() != 402 {
+			s.Fatalf("%+v", e)
+		}
+		if o := s.state(id); o.Open || o.TxHash != (toll.Hash{3}).String() || s.orders(q) != 0 {
+			s.Fatalf("%+v", o)
+		}
+		s.rail.Behave(railtest.Behaviour{})
+	})
+}
+
+// A process dies at each step of what it was told; it is told again, elsewhere.
+func TestToldKilledAtEachStep(t *testing.T) {
+	eachRail(t, func(s *shop) {
+		d := s.delegation(100_000)
+		orderOf := func() (*toll.Plan, ledger.Permission, string) {
+			p := s.plan(both(usdc(100), ten))
+			perm := s.permission(p, d, nil)
+			_, err := s.request(0, p, perm, s.ledgers[0].NewRequestID(perm.Account()), 4)
+			s.must(err)
+			o, err := store.OrderByID(s.ctx, s.store, s.last(perm.Account()))
+			s.must(err)
+			return p, perm, o.ID
+		}
+		for _, c := range []struct {
+			step    string
+			undo    bool
+			balance toll.Credits // what half is written
+		}{
+			{"taking back", true, 10}, {"told", true, 4}, {"confirming", false, 4}, {"told", false, 10},
+		} {
+			p, perm, id := orderOf()
+			if !c.undo {
+				s.undo(0, id)
+			}
+			dying := s.start(s.store, s.ledgers[len(s.ledgers)-1])
+			dying.Failpoint(func(at string) {
+				if at == c.step {
+					panic("killed")
+				}
+			})
+			tell := func(room *checkout.Checkout) error {
+				if c.undo {
+					s.rail.Undo(id, toll.CodeChainFailed, gone)
+					return room.Failed(s.ctx, id, toll.CodeChainFailed, gone, nil, "")
+				}
+				s.rail.Redo(id)
+				return room.Paid(s.ctx, id, toll.Hash{9}.String())
+			}
+			func() {
+				defer func() {
+					if recover() == nil {
+						s.Fatalf("%s was not reached", c.step)
+					}
+				}()
+				_ = tell(dying)
+			}()
+			if a := s.account(p, holder); a.Balance != c.balance {
+				s.Fatalf("killed at %s: %+v", c.step, a)
+			}
+			s.audit()
+			for i := range 2 {
+				s.must(tell(s.at(i)))
+			}
+			s.audit()
+			got, err := s.ledgers[0].PermissionByHash(s.ctx, perm.Hash)
+			s.must(err)
+			want, orders := toll.Credits(10), int64(1)
+			if c.undo {
+				want, orders = 4, 0
+			}
+			if a := s.account(p, holder); a.Balance != want || got.Orders != orders || s.orders(p) != orders {
+				s.Fatalf("%s: %+v, %d orders", c.step, a, got.Orders)
+			}
+		}
+	})
+}
+
+// Many are told the same at once, and contradictory things: what the rail says last holds.
+func TestToldAtOnce(t *testing.T) {
+	eachRail(t, func(s *shop) {
+		p := s.plan(usdc(100))
+		d := s.delegation(1000)
+		o, err := s.at(0).Order(s.ctx, checkout.OrderRequest{Caller: holder, Plan: p, DelegationID: d, Wait: soon}, nil)
+		s.must(err)
+		for round := range 6 {
+			if round%2 == 0 {
+				s.rail.Undo(o.OrderID, toll.CodeChainFailed, gone)
+			} else {
+				s.rail.Redo(o.OrderID)
+			}
+			atOnce(16, func(i int) {
+				err := s.at(i).Paid(s.ctx, o.OrderID, "")
+				if i%2 == 0 {
+					err = s.at(i).Failed(s.ctx, o.OrderID, toll.CodeChainFailed, gone, nil, "")
+				}
+				if err != nil {
+					s.Error(err)
+				}
+			})
+			want := toll.Credits(100 * (round % 2))
+			if a := s.account(p, holder); a.Balance != want {
+				s.Fatalf("round %d: %+v", round, a)
+			}
+			s.audit()
+		}
+	})
+}
+
+// What is lost is an alarm: the log says so as an error, with the sums.
+func TestTakeBackIsLogged(t *testing.T) {
+	eachRail(t, func(s *shop) {
+		var mu sync.Mutex
+		var text bytes.Buffer
+		log := slog.New(slog.NewTextHandler(lockedWriter{&mu, &text}, &slog.HandlerOptions{Level: slog.LevelError}))
+		room := checkout.New(checkout.Deps{Store: s.store, Ledger: s.ledgers[0], Clock: s.clock, Log: log, Rails: checkout.Rails{Crypto: s.rail}})
+		p := s.plan(usdc(100))
+		perm := s.permission(p, "", nil)
+		o, err := s.order(0, holder, p)
+		s.must(err)
+		s.settle(p, perm, "", 70)
+		s.rail.Undo(o.OrderID, toll.CodeChainFailed, gone)
+		s.must(room.Failed(s.ctx, o.OrderID, toll.CodeChainFailed, gone, nil, ""))
+		s.must(room.Close(s.ctx))
+		mu.Lock()
+		defer mu.Unlock()
+		for _, want := range []string{o.OrderID, "level=ERROR", "taken_back=30", "loss=70"} {
+			if !strings.Contains(text.String(), want) {
+				s.Errorf("the log lacks %s: %s", want, text.String())
+			}
+		}
+	})
+}
+
+type lockedWriter struct {
+	mu *sync.Mutex
+	b  *bytes.Buffer
+}
+
+func (w lockedWriter) Write(p []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.b.Write(p)
+}
+
+// last returns the id of the only order of an account.
+func (s *shop) last(account ledger.AccountID) (id string) {
+	s.Helper()
+	s.must(s.store.QueryRow(s.ctx, "SELECT order_id FROM orders WHERE account_id = $1", account[:]).Scan(&id))
+	return id
+}
+
+// An order that failed because the service did wrong, and sent nothing, is its fault; one that the chain refused is not.
+func TestFailureOfOperation(t *testing.T) {
+	eachRail(t, func(s *shop) {
+		p := s.plan(usdc(100))
+		s.rail.Behave(railtest.Behaviour{Decline: true, Code: toll.CodeChainFailed, Reason: "AA24 signature error"})
+		_, err := s.order(0, holder, p)
+		s.code(err, toll.CodeChainFailed)
+		if e := toll.AsError(err); e.HTTPStatus() != 500 || e.Details != "AA24 signature error" {
+			s.Fatalf("%+v", e)
+		}
+		s.rail.Behave(railtest.Behaviour{Steps: 1 << 20})
+		o, err := s.at(0).Order(s.ctx, checkout.OrderRequest{Caller: holder, Plan: p, Wait: 50 * time.Millisecond}, nil)
+		s.must(err)
+		s.undo(0, o.OrderID)
+		_, err = s.at(0).OrderAgain(s.ctx, holder, o.OrderID, soon)
+		if e := toll.AsError(err); !errors.Is(err, toll.NewError(toll.CodeChainFailed)) || e.HTTPStatus() != 502 {
+			s.Fatalf("%+v", e)
+		}
+	})
+}
