@@ -52,6 +52,9 @@ type Op struct {
 	TopUp        bool   // a request waits for it
 	NonceKey     [24]byte
 
+	// Before is the time, in Unix seconds, of the first block in which the operation can no longer move money; 0: it always can.
+	Before uint64
+
 	// Authorization was given by the holder of Payer. A transaction that carries the operation carries it too while Payer has
 	// no code and its nonce is that of Payer. nil: the service has the keys of Sender and Payer.
 	Authorization *types.SetCodeAuthorization
@@ -60,12 +63,20 @@ type Op struct {
 	Hash      common.Hash       // userOpHash of Operation; zero before Signed
 	Tx        common.Hash       // transaction in which it is, or was last sent; zero before Sent
 	Place     Place             // of its event
-	Failure   *Failure
+	Failure   *Failure          // of Failed; of Sent: an event, success=false, that is not deep enough to count
 
 	Told      State     // what the sink has heard: "", Confirmed, Final or Failed
-	SentAt    time.Time // when it was first sent
+	SentAt    time.Time // when it was first sent; zero: nobody but us has seen its bytes
 	CreatedAt time.Time
 	UpdatedAt time.Time
+}
+
+// Evidence is where the event is that says what became of the operation: its place, or that of its failure.
+func (o *Op) Evidence() Place {
+	if o.Place == (Place{}) && o.Failure != nil {
+		return o.Failure.Place
+	}
+	return o.Place
 }
 
 // Payment is what one receiver gets, in base units of the token.
@@ -87,7 +98,7 @@ type Failure struct {
 	Code   toll.Code
 	Reason string
 	Params map[string]any
-	Place  Place // of the evidence; zero when nothing was ever sent
+	Place  Place // of the evidence; zero when nothing was ever sent; without LogIndex and Tx when it is a block whose time ends all
 }
 
 // TxState is where a transaction of a relayer stands.
@@ -120,11 +131,13 @@ type Lease struct {
 	Until  time.Time
 }
 
-// Cursor is how far the tracker has read the chain.
+// Cursor is how far the tracker has read the chain. Base is a block so far below that a chain without it is another one.
 type Cursor struct {
-	Genesis common.Hash
-	Block   uint64
-	Hash    common.Hash
+	Genesis  common.Hash
+	Block    uint64
+	Hash     common.Hash
+	Base     uint64
+	BaseHash common.Hash
 }
 
 // Orphan is an event of our accounts that no record explains.
@@ -150,31 +163,38 @@ var (
 type Journal interface {
 	// AddOp stores a new operation and returns what is stored under its id: the given one, or an older one as it is.
 	AddOp(ctx context.Context, op *Op) (*Op, error)
-	// UpdateOp stores an operation whose Version is still the stored one and counts it up in op, else [ErrChanged].
+	// UpdateOp stores operations whose Version is still the stored one and counts it up in them, or changes nothing:
+	// [ErrChanged], also for one that is not there.
 	UpdateOp(ctx context.Context, ops ...*Op) error
 	// Op returns an operation by its id, OpOfHash by its userOpHash, OpOfKey by its nonce key; [ErrUnknown].
 	Op(ctx context.Context, id string) (*Op, error)
 	OpOfHash(ctx context.Context, hash common.Hash) (*Op, error)
 	OpOfKey(ctx context.Context, key [24]byte) (*Op, error)
-	// OpsIn lists operations in these states, those that have waited longest first, at most limit.
+	// OpsIn lists operations in these states, those that have waited longest (UpdatedAt) first, at most limit.
 	OpsIn(ctx context.Context, limit int, states ...State) ([]*Op, error)
-	// Untold lists orders that are confirmed, final or failed while Told is another state, at most limit.
+	// OpsAt lists operations in any state whose evidence ([Op.Evidence]) is in block from or a later one, by block.
+	OpsAt(ctx context.Context, from uint64) ([]*Op, error)
+	// Untold lists operations of [KindOrder] that are confirmed, final or failed while Told is another state, those that have
+	// waited longest first, at most limit.
 	Untold(ctx context.Context, limit int) ([]*Op, error)
 
 	// AddTx stores a transaction and updates its operations, all or nothing, as [Journal.UpdateOp] does; [ErrLeased] when
 	// the lease is no longer the newest of its name. replaces is the transaction with the same nonce that it takes the place
 	// of, or zero.
 	AddTx(ctx context.Context, lease Lease, tx *Tx, replaces common.Hash, ops ...*Op) error
-	// UpdateTx stores state and place of a transaction and updates operations, all or nothing.
+	// UpdateTx stores state, place and SentBlock of a transaction and updates operations, all or nothing, as AddTx does.
 	UpdateTx(ctx context.Context, lease Lease, tx *Tx, ops ...*Op) error
 	// PendingTxs lists the transactions of a relayer that are not mined or replaced, by nonce.
 	PendingTxs(ctx context.Context, relayer common.Address) ([]*Tx, error)
+	// TxsFrom lists the transactions of a relayer in any state with this nonce or a higher one, by nonce and CreatedAt.
+	TxsFrom(ctx context.Context, relayer common.Address, nonce uint64) ([]*Tx, error)
 	// TxOf returns a transaction of ours, or [ErrUnknown].
 	TxOf(ctx context.Context, hash common.Hash) (*Tx, error)
 	// MaxNonce returns the highest nonce of the stored transactions of a relayer; false when there is none.
 	MaxNonce(ctx context.Context, relayer common.Address) (uint64, bool, error)
 
-	// Acquire takes or prolongs the lease of a name, or returns [ErrLeased]. The times are those of now.
+	// Acquire takes a lease whose time is over or that was given back, prolongs that of the same holder, or returns [ErrLeased].
+	// The times are those of now. A lease that is prolonged keeps its fence, unless it was given back before.
 	Acquire(ctx context.Context, name, holder string, now time.Time, ttl time.Duration) (Lease, error)
 	// Release gives a lease back before its end.
 	Release(ctx context.Context, lease Lease) error
