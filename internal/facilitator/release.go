@@ -258,6 +258,11 @@ func (f *Facilitator) settlement(ctx context.Context, r *request) (*toll.Settlem
 		if h, err := toll.ParseHash(receipt.OrderTx); err == nil {
 			s.OrderTx = &h
 		}
+		if r.plan.Credits.OnchainMirror {
+			if s.MirrorTx, err = store.MirrorTransaction(ctx, f.store, tx); err != nil {
+				return nil, toll.AsError(err)
+			}
+		}
 	}
 	return s, nil
 }

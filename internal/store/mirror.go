@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"errors"
 
 	"github.com/tollhq/toll"
 )
@@ -94,6 +95,19 @@ func OpenMirrorPeriods(ctx context.Context, q Querier, limit int) ([]*MirrorPeri
 // MirrorLeafByCommitment returns the leaf of a burn, or [ErrNotFound].
 func MirrorLeafByCommitment(ctx context.Context, q Querier, commitment toll.Hash) (*MirrorLeaf, error) {
 	return scanMirrorLeaf(q.QueryRow(ctx, "SELECT "+leafColumns+" FROM mirror_leaves WHERE commitment = $1", commitment[:]).Scan)
+}
+
+// MirrorTransaction returns the transaction that put a burn onto the chain, nil while it is not there.
+func MirrorTransaction(ctx context.Context, q Querier, commitment toll.Hash) (*toll.Hash, error) {
+	var tx []byte
+	err := q.QueryRow(ctx, `SELECT p.tx_hash FROM mirror_leaves l JOIN mirror_periods p ON p.period = l.period
+		WHERE l.commitment = $1 AND p.state IN ('anchored', 'final')`, commitment[:]).Scan(&tx)
+	if errors.Is(err, ErrNotFound) {
+		return nil, nil
+	}
+	h := new(toll.Hash)
+	copy(h[:], tx)
+	return h, err
 }
 
 // MirrorLeafAt returns a leaf of a period by its index, or [ErrNotFound].
