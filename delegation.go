@@ -86,12 +86,6 @@ type DelegationAccount struct {
 	CodeRequired bool `json:"codeRequired"`
 }
 
-// DelegationSignature is the signature of an account that the caller holds.
-type DelegationSignature struct {
-	Signature     string          `json:"signature" doc:"Hex, over the typed data of the delegation."`
-	Authorization json.RawMessage `json:"authorization,omitempty" doc:"Signed EIP-7702 authorization, for an account without code."`
-}
-
 // TransactionStatus is the state of a payment under a delegation.
 type TransactionStatus string
 

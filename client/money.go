@@ -25,6 +25,9 @@ type DelegationParams struct {
 	// AllowedRecipients are the only addresses that are paid; nil for any. erc4337 only.
 	AllowedRecipients []toll.Address
 	MerchantAccountID string // only this account; stripe only
+	// OwnerAccount is an account that the caller holds and whose money is spent; zero for the wallet that the service holds. The
+	// delegation then waits for the signature of the account: see [Client.SignDelegation]. erc4337 only.
+	OwnerAccount toll.Address
 }
 
 type delegationParams struct {
@@ -38,16 +41,36 @@ type delegationParams struct {
 	APIKeyID                *toll.Hash     `json:"apiKeyId,omitzero"`
 	AllowedRecipients       []toll.Address `json:"allowedRecipients,omitempty"`
 	MerchantAccountID       string         `json:"merchantAccountId,omitempty"`
+	OwnerAccount            *toll.Address  `json:"ownerAccount,omitzero"`
 }
 
 // CreateDelegation makes a delegation of the caller. [WithDelegation] and [PaidBy] spend it.
 func (c *Client) CreateDelegation(ctx context.Context, p DelegationParams) (*toll.DelegationCreated, error) {
 	var out toll.DelegationCreated
+	var account *toll.Address
+	if !p.OwnerAccount.IsZero() {
+		account = &p.OwnerAccount
+	}
 	if err := c.create(ctx, api("/delegation/create"), delegationParams{
 		Provider: p.Provider, SpendingLimitCents: p.SpendingLimit, DurationSecs: int64(p.Lifetime / time.Second), Currency: p.Currency,
 		ProviderPaymentMethodID: p.PaymentMethodID, PlanID: p.PlanID, MaxTransactions: p.MaxTransactions, APIKeyID: p.APIKeyID,
-		AllowedRecipients: p.AllowedRecipients, MerchantAccountID: p.MerchantAccountID,
+		AllowedRecipients: p.AllowedRecipients, MerchantAccountID: p.MerchantAccountID, OwnerAccount: account,
 	}, &out); err != nil {
+		return nil, err
+	}
+	return &out, nil
+}
+
+// SignDelegation hands in what OwnerAccount of a new delegation signed: signature is over the TypedData of its creation, with 0x
+// in front. An account without code needs a signed EIP-7702 authorization as well, an object in JSON; else it is nil. The same
+// signature again is the same answer.
+func (c *Client) SignDelegation(ctx context.Context, id, signature string, authorization json.RawMessage) (*toll.Delegation, error) {
+	var out toll.Delegation
+	_, err := c.do(ctx, call{method: http.MethodPost, path: api("/delegation/%s/signature", id), again: true, body: struct {
+		Signature     string          `json:"signature"`
+		Authorization json.RawMessage `json:"authorization,omitzero"`
+	}{signature, authorization}}, &out)
+	if err != nil {
 		return nil, err
 	}
 	return &out, nil
@@ -67,7 +90,8 @@ func (c *Client) Delegation(ctx context.Context, id string) (*toll.Delegation, e
 	return &out, nil
 }
 
-// RevokeDelegation ends a delegation and the permissions that use it. Again it is the same answer.
+// RevokeDelegation ends a delegation and the permissions that use it. Again it is the same answer. For an account that the caller
+// holds, the member transaction of Data is what it sends to disable the delegation on the chain, too.
 func (c *Client) RevokeDelegation(ctx context.Context, id string) (*toll.ActResult, error) {
 	return c.act(ctx, http.MethodDelete, api("/delegation/%s", id), nil)
 }

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"encoding/json"
 	"strings"
 
 	"github.com/tollhq/toll"
@@ -18,13 +19,17 @@ func delegationRoutes() []route {
 			codes: []toll.Code{
 				toll.CodeBadID, toll.CodeBadAddress, toll.CodeBadNumber, toll.CodeBadProvider, toll.CodeDelegationIncomplete, toll.CodeProviderMismatch,
 				toll.CodeUnsupportedScheme, toll.CodePaymentMethodUnusable, toll.CodePaymentMethodRevoked, toll.CodePaymentMethodNotAllowed,
-				toll.CodePaymentMethodNotFound, toll.CodePlanNotFound, toll.CodeKeyNotFound, toll.CodeChainUnreachable, toll.CodeRateLimited,
+				toll.CodePaymentMethodNotFound, toll.CodePlanNotFound, toll.CodeKeyNotFound, toll.CodeChainUnreachable, toll.CodeChainContracts,
+				toll.CodeChainForeignCode, toll.CodeRateLimited,
 			},
 		},
 		{
 			op: "signDelegation", method: "POST", path: at + "/{delegationId}/signature", auth: self, tag: "Delegations",
 			summary: "Hand in the signature of an account that the caller holds", action: takes((*handler).signDelegation),
-			codes: append([]toll.Code{toll.CodeChainUnreachable}, one...),
+			codes: append([]toll.Code{
+				toll.CodeChainSignature, toll.CodeChainForeignCode, toll.CodeDelegationRevoked, toll.CodeDelegationExpired, toll.CodeChainUnreachable,
+				toll.CodeChainContracts,
+			}, one...),
 		},
 		{
 			op: "listDelegations", method: "GET", path: at, auth: keyed, tag: "Delegations", summary: "Delegations of the caller",
@@ -73,17 +78,14 @@ func (h *handler) createDelegation(c *call, in *toll.DelegationInput, once once[
 
 // DelegationSignature is the signature of an account that the caller holds.
 type DelegationSignature struct {
-	Signature     string `json:"signature" doc:"Hex, over the typed data of the delegation."`
-	Authorization any    `json:"authorization,omitzero" doc:"Signed EIP-7702 authorization."`
+	Signature     string          `json:"signature" doc:"Hex, over the typed data of the delegation."`
+	Authorization json.RawMessage `json:"authorization,omitzero" doc:"Signed EIP-7702 authorization, an object: for an account without code."`
 }
 
 func (*DelegationSignature) required() []string { return []string{"signature"} }
 
-func (h *handler) signDelegation(c *call, _ *DelegationSignature) (*toll.Delegation, error) {
-	if _, err := h.Checkout.Delegation(c.r.Context(), c.caller.Address, c.param("delegationId")); err != nil {
-		return nil, err
-	}
-	return nil, toll.NewError(toll.CodeChainUnreachable).WithHint("Accounts that you hold need the chain, which is not configured here. No delegation waits for a signature.")
+func (h *handler) signDelegation(c *call, in *DelegationSignature) (*toll.Delegation, error) {
+	return h.Checkout.SignDelegation(c.r.Context(), c.caller.Address, c.param("delegationId"), in.Signature, in.Authorization)
 }
 
 // DelegationList is a list of delegations.

@@ -2,6 +2,7 @@ package api_test
 
 import (
 	"encoding/base64"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -31,6 +32,11 @@ func recordMoney(t *testing.T, version string, files map[string][]exchange) {
 	call("signDelegation", s.s1, "POST", "/delegation/"+limit+"/signature", `{"signature":"0x00"}`)
 	call("signDelegation", s.s1, "POST", "/delegation/"+limit+"/signature", `{}`)
 	call("signDelegation", s.b1, "POST", "/delegation/"+limit+"/signature", `{"signature":"0x00"}`)
+	s.clock.advance(1e9)
+	held := call("createDelegation", s.s1, "POST", "/delegation/create", `{"provider":"erc4337","spendingLimitCents":300,"durationSecs":3600,"currency":"usdc","ownerAccount":"0x70997970C51812dc3A010C7d01b50e0d17dc79C8"}`).text(t, "delegationId")
+	call("orderPlan", s.s1, "POST", "/protocol/plans/"+priced+"/order", `{"delegationId":"`+held+`"}`)
+	call("signDelegation", s.s1, "POST", "/delegation/"+held+"/signature", `{"signature":"0x22"}`)
+	call("signDelegation", s.s1, "POST", "/delegation/"+held+"/signature", fmt.Sprintf(`{"signature":"0x%x","authorization":{"chainId":"0x14a34"}}`, railtest.Signature))
 
 	call("orderPlan", s.s1, "POST", "/protocol/plans/"+priced+"/order", `{"delegationId":"`+limit+`"}`)
 	call("orderPlan", s.s1, "POST", "/protocol/plans/"+priced+"/order", `{"delegationId":"`+limit+`"}`)
@@ -73,6 +79,7 @@ func recordMoney(t *testing.T, version string, files map[string][]exchange) {
 	call("revokeDelegation", s.s1, "DELETE", "/delegation/"+limit, "")
 	call("revokeDelegation", s.s1, "DELETE", "/delegation/"+limit, "")
 	call("revokeDelegation", s.b1, "DELETE", "/delegation/"+limit, "")
+	call("revokeDelegation", s.s1, "DELETE", "/delegation/"+held, "")
 
 	call("readClock", s.s1, "GET", "/sandbox/clock", "")
 	operator := s.operator()

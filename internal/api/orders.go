@@ -25,7 +25,9 @@ func orderRoutes() []route {
 				toll.CodeTrialUsed, toll.CodeCreditsOverflow, toll.CodeOrderLacksMoney, toll.CodeDelegationNotFound, toll.CodeDelegationRevoked,
 				toll.CodeDelegationExpired, toll.CodeDelegationExhausted, toll.CodeDelegationInsufficient, toll.CodeDelegationPlanMismatch,
 				toll.CodePaymentMethodRevoked, toll.CodePaymentMethodNotAllowed, toll.CodeUnsupportedScheme, toll.CodeChainUnreachable,
-				toll.CodeChainToken, toll.CodeChainNativeDelegation, toll.CodeChainBalance, toll.CodeChainForeignCode,
+				toll.CodeChainContracts, toll.CodeChainBalance, toll.CodeChainOrderConflict, toll.CodeChainFailed, toll.CodeChainRelayerLow,
+				toll.CodeChainFeeCap, toll.CodeChainToken, toll.CodeChainNativeDelegation, toll.CodeChainForeignCode, toll.CodeChainSignature,
+				toll.CodeChainPaused, toll.CodeChainSignerCap,
 			},
 		},
 		{

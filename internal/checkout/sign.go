@@ -123,11 +123,13 @@ func (c *Checkout) signable(d *store.Delegation, signature []byte) (done bool, e
 	case !c.now().Before(d.ExpiresAt):
 		return false, refuse(toll.CodeDelegationExpired)
 	case d.OwnerAccount.IsZero():
-		return false, toll.Errorf(toll.CodeBadRequest, "The delegation needs no signature.").WithDetails("delegationId %s", d.ID)
+		return false, toll.Errorf(toll.CodeBadRequest, "The delegation needs no signature.").WithDetails("delegationId %s", d.ID).
+			WithHint("Only a delegation that was made with ownerAccount waits for one.")
 	case d.Pending():
 		return false, nil
 	case !bytes.Equal(d.Signature, signature):
-		return false, toll.Errorf(toll.CodeBadRequest, "The delegation has another signature already.").WithDetails("delegationId %s", d.ID)
+		return false, toll.Errorf(toll.CodeBadRequest, "The delegation has another signature already.").WithDetails("delegationId %s", d.ID).
+			WithHint("It is active. Revoke it, and create another one, to change what is signed.")
 	}
 	return true, nil
 }

@@ -30,7 +30,7 @@ func (a *app) delegationsCommand() *cobra.Command {
 		{"ID", "id"}, {"CENTS", "amountCents"}, {"CURRENCY", "currency"}, {"STATUS", "status"}, {"ORDER", "orderId"}, {"CREATED", "createdAt"},
 	}, func(args []string) string { return segments("delegation", args[0], "transactions") })
 	return group("delegations", "Delegations: limits on money, within which access tokens buy plans", "",
-		a.delegationsCreate("create"), list,
+		a.delegationsCreate("create"), a.delegationsSign(), list,
 		command("get ID", "Show a delegation", func(cmd *cobra.Command, args []string) error {
 			return a.get(cmd.Context(), segments("delegation", args[0]), nil)
 		}),
@@ -53,10 +53,13 @@ func providerOf(currency string) (toll.Provider, error) {
 }
 
 func (a *app) delegationsCreate(use string) *cobra.Command {
-	var provider, limit, duration, currency, method, plan, transactions, key string
+	var provider, limit, duration, currency, method, plan, transactions, key, account string
 	var recipients []string
 	c := command(use, "Allow orders up to a sum", nil)
-	c.Long = "Allow orders up to a sum of money, for some time. A delegation is good for every plan unless one is named."
+	c.Long = `Allow orders up to a sum of money, for some time. A delegation is good for every plan unless one is named.
+
+With --owner-account the money is that of an account which you hold. The delegation then waits: let the account sign the
+typedData of the answer, and hand the signature in with toll delegations sign.`
 	c.Example = "toll delegations create --spending-limit-cents 1000 --duration-secs 604800 --currency usdc"
 	f := c.Flags()
 	f.StringVar(&provider, "provider", "", "erc4337 (the wallet) or stripe (a card); default by the currency")
@@ -67,6 +70,7 @@ func (a *app) delegationsCreate(use string) *cobra.Command {
 	f.StringVar(&plan, "plan-id", "", "the one plan that may be bought")
 	f.StringVar(&transactions, "max-transactions", "", "most orders that may be paid")
 	f.StringVar(&key, "api-key-id", "", "the one API key that may use it")
+	f.StringVar(&account, "owner-account", "", "the account that pays, when you hold its key yourself")
 	f.StringSliceVar(&recipients, "allowed-recipients", nil, "the only addresses that may be paid, with commas")
 	f.SetNormalizeFunc(func(_ *pflag.FlagSet, name string) pflag.NormalizedName {
 		if name == "card" {
@@ -92,6 +96,12 @@ func (a *app) delegationsCreate(use string) *cobra.Command {
 				return err
 			}
 		}
+		if account != "" {
+			if err := checkAddress("owner-account", account); err != nil {
+				return err
+			}
+		}
+		in.text("ownerAccount", account)
 		in.text("planId", plan)
 		in.text("apiKeyId", key)
 		if len(recipients) > 0 {
@@ -106,6 +116,25 @@ func (a *app) delegationsCreate(use string) *cobra.Command {
 			}
 		}
 		return a.make(cmd.Context(), "/delegation/create", in, "delegationId")
+	}
+	return c
+}
+
+func (a *app) delegationsSign() *cobra.Command {
+	var signature, authorization string
+	c := command("sign ID", "Hand in the signature of the account that pays", nil)
+	c.Long = `Hand in what the account of --owner-account signed: the typedData that toll delegations create printed. An account that has
+no code yet (account.codeRequired) signs an EIP-7702 authorization as well.`
+	c.Example = "toll delegations sign 6fa1c0de-0000-4000-8000-000000000000 --signature 0x… --authorization @authorization.json"
+	c.Flags().StringVar(&signature, "signature", "", "the signature, 0x and hexadecimal digits")
+	c.Flags().StringVar(&authorization, "authorization", "", "the signed authorization, as JSON")
+	require(c, "signature")
+	c.RunE = func(cmd *cobra.Command, args []string) error {
+		in := body{"signature": signature}
+		if err := in.json(a, "authorization", "authorization", authorization); err != nil {
+			return err
+		}
+		return a.send(cmd.Context(), http.MethodPost, segments("delegation", args[0], "signature"), in)
 	}
 	return c
 }

@@ -32,7 +32,6 @@ var disagreements = map[string]string{}
 
 // unreachable are outcomes that no caller can bring about yet.
 var unreachable = map[string]string{
-	"signDelegation success":      "needs the chain rail",
 	"receiveStripeEvent success":  "needs the card rail, which checks the signature",
 	"deletePaymentMethod success": "cards are enrolled on a page that comes with the card rail",
 }

@@ -105,9 +105,8 @@ func (r *Rail) Revoke(_ context.Context, d *checkout.Delegation) error {
 }
 
 // Revocation implements checkout.Delegator.
-func (r *Rail) Revocation(_ context.Context, d *checkout.Delegation) (*checkout.Call, error) {
-	hash := toll.Keccak256([]byte(d.ID))
-	return &checkout.Call{To: toll.Address{0xde, 19: 1}, Data: hash[:4]}, nil
+func (r *Rail) Revocation(context.Context, *checkout.Delegation) (*checkout.Call, error) {
+	return &checkout.Call{To: toll.Address{0xde, 19: 1}, Data: []byte{0x49, 0x93, 0x40, 0x47}}, nil
 }
 
 // Revocations returns how often a delegation was to be disabled.
