@@ -1,0 +1,346 @@
+package checkout_test
+
+import (
+	"encoding/hex"
+	"encoding/json"
+	"reflect"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/checkout"
+	"github.com/tollhq/toll/internal/checkout/railtest"
+	"github.com/tollhq/toll/internal/ledger"
+	"github.com/tollhq/toll/internal/store"
+)
+
+var (
+	account = toll.MustAddress("0x1a642f0E3c3aF545E7AcBD38b07251B3990914F1")
+	signed  = "0x" + hex.EncodeToString(railtest.Signature[:])
+)
+
+func held(in *toll.DelegationInput) { in.OwnerAccount, in.DurationSecs = &account, ptr(toll.Int(30*toll.DaySecs)) }
+
+func TestHeldAccount(t *testing.T) {
+	eachRail(t, func(s *shop) {
+		p := s.plan(usdc(100))
+		made := s.delegate(input(held))
+		d := made.DelegationID
+		if made.Status != toll.StatusPending || made.TypedData["primaryType"] != "Delegation" || made.Account.Address != account || !made.Account.CodeRequired {
+			s.Fatalf("%+v", made)
+		}
+		pending := func() {
+			s.Helper()
+			r, err := s.at(1).Delegation(s.ctx, holder, d)
+			s.must(err)
+			if r.Status != toll.StatusPending || r.ProviderPaymentMethodID != account.String() {
+				s.Fatalf("%+v", r)
+			}
+			s.code(s.at(0).UsableDelegation(s.ctx, holder, nil, d, p), toll.CodeDelegationNotFound)
+			_, err = s.at(0).Order(s.ctx, checkout.OrderRequest{Caller: holder, Plan: p, DelegationID: d, Wait: soon}, nil)
+			s.code(err, toll.CodeDelegationNotFound)
+			perm := s.permission(p, d, nil)
+			_, err = s.request(0, p, perm, s.ledgers[0].NewRequestID(perm.Account()), 1)
+			s.code(err, toll.CodeDelegationNotFound)
+			usable, err := s.at(0).Delegations(s.ctx, me, true, store.Page{})
+			s.must(err)
+			if usable.Total != 0 || len(s.events(d)) != 0 {
+				s.Fatalf("%+v, events %v", usable, s.events(d))
+			}
+		}
+		pending()
+		sign := func(i int, signature, authorization string) error {
+			_, err := s.at(i).SignDelegation(s.ctx, holder, d, signature, json.RawMessage(authorization))
+			return err
+		}
+		for _, bad := range []struct{ signature, authorization string }{
+			{"", ""}, {"0x", ""}, {"0x1", ""}, {signed[2:], ""}, {"0xzz", ""}, {"0x" + string(slices.Repeat([]byte("ab"), 1025)), ""}, {signed, `[]`}, {signed, `"0x"`},
+			{signed, `{"a":"` + string(slices.Repeat([]byte("a"), 2048)) + `"}`},
+		} {
+			s.code(sign(0, bad.signature, bad.authorization), toll.CodeBadRequest)
+		}
+		s.code(sign(0, "0x00", ""), toll.CodeChainSignature)
+		for _, code := range []toll.Code{toll.CodeChainForeignCode, toll.CodeChainContracts} {
+			s.rail.Behave(railtest.Behaviour{BadAccount: code})
+			s.code(sign(0, signed, ""), code)
+		}
+		s.rail.Behave(railtest.Behaviour{})
+		_, err := s.at(0).SignDelegation(s.ctx, other, d, signed, nil)
+		s.code(err, toll.CodeUnknownDelegation)
+		pending()
+
+		dying := s.start(s.store, s.ledgers[0])
+		dying.Failpoint(func(at string) {
+			if at == "signature checked" {
+				panic("killed")
+			}
+		})
+		func() {
+			defer func() { _ = recover() }()
+			_, _ = dying.SignDelegation(s.ctx, holder, d, signed, nil)
+		}()
+		pending()
+
+		authorization := `{"chainId": "0x14a34", "nonce": 0}`
+		for i := range 2 { // a repeat is the same answer
+			s.must(sign(i, signed, authorization))
+		}
+		r, err := s.at(1).Delegation(s.ctx, holder, d)
+		s.must(err)
+		if r.Status != toll.StatusActive || !slices.Equal(s.events(d), []toll.EventType{toll.EventDelegationCreated}) {
+			s.Fatalf("%+v, events %v", r, s.events(d))
+		}
+		s.code(sign(0, "0x00", ""), toll.CodeBadRequest)
+		_, err = s.at(0).Order(s.ctx, checkout.OrderRequest{Caller: holder, Plan: p, DelegationID: d, Wait: soon}, nil)
+		s.must(err)
+		bought := s.rail.Purchases()[0].Delegation
+		want := &checkout.Delegation{
+			ID: d, Owner: holder, OwnerAccount: account, Currency: "usdc", LimitCents: 1000, CreatedAt: start, ExpiresAt: start.Add(30 * 24 * time.Hour),
+			Signature: railtest.Signature[:], Authorization: json.RawMessage(`{"chainId":"0x14a34","nonce":0}`),
+		}
+		if !reflect.DeepEqual(bought, want) {
+			s.Fatalf("%+v, want %+v", bought, want)
+		}
+
+		// Who holds the account disables it on the chain; the rail is not asked to.
+		perm := s.permission(p, d, nil)
+		for i := range 2 {
+			out, err := s.at(i).RevokeDelegation(s.ctx, holder, d)
+			s.must(err)
+			call, _ := out.Data["transaction"].(map[string]any)
+			if call["from"] != account || call["data"] != "0x49934047" || call["value"] != "0x0" || call["chainId"] != "0x14a34" {
+				s.Fatalf("%+v", out.Data)
+			}
+		}
+		s.settleDown(0)
+		if n := s.rail.Revocations(d); n != 0 {
+			s.Fatalf("%d revocations", n)
+		}
+		if got, err := s.ledgers[0].PermissionByHash(s.ctx, perm.Hash); err != nil || got.RevokedAt.IsZero() {
+			s.Fatalf("%+v %v", got, err)
+		}
+	})
+}
+
+func TestHeldAccount_Refusals(t *testing.T) {
+	eachRail(t, func(s *shop) {
+		for want, f := range map[toll.Code]func(in *toll.DelegationInput){
+			toll.CodeBadRequest: func(in *toll.DelegationInput) { in.OwnerAccount = &toll.Address{} },
+		} {
+			_, err := s.at(0).CreateDelegation(s.ctx, me, input(f), nil)
+			s.code(err, want)
+		}
+		_, err := s.at(0).CreateDelegation(s.ctx, me, input(func(in *toll.DelegationInput) { in.OwnerAccount = &holder }), nil)
+		s.code(err, toll.CodeBadRequest)
+		s.rail.Behave(railtest.Behaviour{Unreachable: toll.CodeChainUnreachable})
+		_, err = s.at(0).CreateDelegation(s.ctx, me, input(held), nil)
+		s.code(err, toll.CodeChainUnreachable)
+		s.rail.Behave(railtest.Behaviour{})
+		if list, err := s.at(0).Delegations(s.ctx, me, false, store.Page{}); err != nil || list.Total != 0 {
+			s.Fatalf("refusals left %+v, %v", list, err)
+		}
+		plain := s.delegation(1000)
+		_, err = s.at(0).SignDelegation(s.ctx, holder, plain, signed, nil)
+		s.code(err, toll.CodeBadRequest)
+		revoked := s.delegate(input(held)).DelegationID
+		out, err := s.at(0).RevokeDelegation(s.ctx, holder, revoked)
+		s.must(err)
+		if out.Data["transaction"] != nil || len(s.events(revoked)) != 0 {
+			s.Fatalf("nothing was signed, and there is %+v, %v", out.Data, s.events(revoked))
+		}
+		_, err = s.at(0).SignDelegation(s.ctx, holder, revoked, signed, nil)
+		s.code(err, toll.CodeDelegationRevoked)
+		late := s.delegate(input(held)).DelegationID
+		s.now.Add(31 * 24 * time.Hour.Microseconds())
+		_, err = s.at(0).SignDelegation(s.ctx, holder, late, signed, nil)
+		s.code(err, toll.CodeDelegationExpired)
+	})
+}
+
+// A delegation of a wallet that the service holds is disabled on the chain once it was used there, however often the rail is
+// away or the process dies on the way.
+func TestRevocationReachesTheChain(t *testing.T) {
+	eachRail(t, func(s *shop) {
+		p := s.plan(usdc(100))
+		unused, used := s.delegation(1000), s.delegation(1000)
+		_, err := s.at(0).Order(s.ctx, checkout.OrderRequest{Caller: holder, Plan: p, DelegationID: used, Wait: soon}, nil)
+		s.must(err)
+		for _, d := range []string{unused, used} {
+			_, err := s.at(0).RevokeDelegation(s.ctx, holder, d)
+			s.must(err)
+		}
+		reconcile := func(c *checkout.Checkout) {
+			s.Helper()
+			_, err := c.Reconcile(s.ctx)
+			s.must(err)
+		}
+		s.rail.Behave(railtest.Behaviour{Unreachable: toll.CodeChainUnreachable})
+		reconcile(s.at(0))
+		reconcile(s.at(1))
+		if n := s.rail.Revocations(used); n != 1 {
+			s.Fatalf("%d revocations", n)
+		}
+		s.rail.Behave(railtest.Behaviour{})
+		s.now.Add(time.Minute.Microseconds())
+		for range 3 {
+			s.now.Add(time.Minute.Microseconds())
+			reconcile(s.at(1))
+		}
+		if n, none := s.rail.Revocations(used), s.rail.Revocations(unused); n != 2 || none != 0 {
+			s.Fatalf("%d revocations, %d of one that was never used", n, none)
+		}
+
+		// What the chain says itself needs no second word there.
+		third := s.delegation(1000)
+		_, err = s.at(0).Order(s.ctx, checkout.OrderRequest{Caller: holder, Plan: p, DelegationID: third, Wait: soon}, nil)
+		s.must(err)
+		perm := s.permission(p, third, nil)
+		for i := range 2 {
+			s.must(s.at(i).Disabled(s.ctx, third))
+		}
+		reconcile(s.at(0))
+		got, err := s.ledgers[0].PermissionByHash(s.ctx, perm.Hash)
+		s.must(err)
+		r, err := s.at(0).Delegation(s.ctx, holder, third)
+		s.must(err)
+		if got.RevokedAt.IsZero() || r.Status != toll.StatusRevoked || s.rail.Revocations(third) != 0 ||
+			!slices.Equal(s.events(third), []toll.EventType{toll.EventDelegationCreated, toll.EventDelegationRevoked}) {
+			s.Fatalf("%+v, %+v, %v", got, r, s.events(third))
+		}
+		s.code(s.at(0).Disabled(s.ctx, toll.NewUUID()), toll.CodeUnknownDelegation)
+	})
+}
+
+// The half of T65 that is checkout's: what a delegation does not pay is refused before anything is signed, and what the chain
+// refuses brings no credits and costs nothing.
+func TestT65_DelegationMisuse(t *testing.T) {
+	eachRail(t, func(s *shop) {
+		p := s.plan(usdc(100))
+		pinned := s.delegate(input(func(in *toll.DelegationInput) { in.AllowedRecipients = []toll.Address{other} })).DelegationID
+		eurc := s.delegate(input(func(in *toll.DelegationInput) { in.Currency = ptr("eurc") })).DelegationID
+		plain := s.delegation(1000)
+		perm := s.permission(p, plain, nil)
+		order := func(d string) error {
+			_, err := s.at(0).Order(s.ctx, checkout.OrderRequest{Caller: holder, Plan: p, DelegationID: d, Wait: soon}, nil)
+			return err
+		}
+		s.code(order(pinned), toll.CodeDelegationPlanMismatch)
+		s.code(order(eurc), toll.CodeUnsupportedScheme)
+		if len(s.rail.Purchases()) != 0 {
+			s.Fatal("the rail was asked")
+		}
+		// Revoked on the chain between simulation and sending: the event says that the operation failed.
+		s.rail.Behave(railtest.Behaviour{Decline: true, Code: toll.CodeDelegationRevoked, Reason: "CannotUseADisabledDelegation()"})
+		s.code(order(plain), toll.CodeDelegationRevoked)
+		_, err := s.request(0, p, perm, s.ledgers[0].NewRequestID(perm.Account()), 1)
+		s.code(err, toll.CodeDelegationRevoked)
+		s.must(s.at(1).Disabled(s.ctx, plain))
+		if a := s.account(p, holder); a.Seq != 0 || s.orders(p) != 0 || s.remaining(plain) != 1000 {
+			s.Fatalf("%+v", a)
+		}
+		_, err = s.request(0, p, perm, s.ledgers[0].NewRequestID(perm.Account()), 1)
+		if !ledger.IsRefused(err, ledger.PermissionRevoked) {
+			s.Fatal(err)
+		}
+		late := s.delegate(input()).DelegationID
+		s.now.Add(time.Hour.Microseconds())
+		s.code(order(late), toll.CodeDelegationExpired)
+		s.charges(0)
+	})
+}
+
+// Units that were spent elsewhere count as soon as the chain says so, and whatever orders are under way meanwhile.
+func TestT64_SpentElsewhere(t *testing.T) {
+	eachRail(t, func(s *shop) {
+		d := s.delegation(350)
+		spent := func() toll.Cents {
+			s.Helper()
+			r, err := s.at(1).Delegation(s.ctx, holder, d)
+			s.must(err)
+			return r.AmountSpentCents
+		}
+		order := func(wait time.Duration) (*toll.Order, error) {
+			return s.at(0).Order(s.ctx, checkout.OrderRequest{Caller: holder, Plan: s.plan(usdc(100)), DelegationID: d, Wait: wait}, nil)
+		}
+		_, err := order(soon)
+		s.must(err)
+		// 1.20 went elsewhere, and a bit: the rail finds out when it simulates the next order, whose cents are reserved.
+		s.rail.Behave(railtest.Behaviour{Steps: 1 << 20})
+		o, err := order(20 * time.Millisecond)
+		s.must(err)
+		counted := toll.UnitsOf(1_000_000 + 1_200_001)
+		for i := range 3 {
+			s.must(s.at(i).Spent(s.ctx, d, counted))
+		}
+		if n := spent(); n != 121 { // it may have counted the order that is open
+			s.Fatalf("%d cents are spent", n)
+		}
+		s.audit()
+		s.rail.Undo(o.OrderID, toll.CodeDelegationInsufficient, "ERC20TransferAmountEnforcer:allowance-exceeded")
+		s.must(s.at(0).Failed(s.ctx, o.OrderID, toll.CodeDelegationInsufficient, "ERC20TransferAmountEnforcer:allowance-exceeded", nil, ""))
+		if n := spent(); n != 221 || s.remaining(d) != 129 {
+			s.Fatalf("%d cents are spent", n)
+		}
+		s.audit()
+		s.rail.Behave(railtest.Behaviour{})
+		_, err = order(soon)
+		s.must(err)
+		if n := spent(); n != 321 {
+			s.Fatalf("%d cents are spent", n)
+		}
+		_, err = order(soon)
+		s.code(err, toll.CodeDelegationInsufficient)
+		if e := toll.AsError(err); e.HTTPStatus() != 402 {
+			s.Fatalf("%+v", e)
+		}
+		// A reading that is all ours changes nothing; one of everything uses the delegation up.
+		s.must(s.at(0).Spent(s.ctx, d, toll.UnitsOf(3_200_001)))
+		if n := spent(); n != 321 {
+			s.Fatalf("%d cents are spent", n)
+		}
+		s.must(s.at(0).Spent(s.ctx, d, toll.UnitsOf(3_500_000)))
+		_, err = order(soon)
+		s.code(err, toll.CodeDelegationExhausted)
+		if all := s.events(d); all[len(all)-1] != toll.EventDelegationExhausted || len(all) != 2 {
+			s.Fatalf("events %v", all)
+		}
+		// Of what the chain undoes it says less.
+		s.must(s.at(0).Spent(s.ctx, d, toll.UnitsOf(2_000_000)))
+		if n := spent(); n != 200 {
+			s.Fatalf("%d cents are spent", n)
+		}
+		s.code(s.at(0).Spent(s.ctx, toll.NewUUID(), counted), toll.CodeUnknownDelegation)
+	})
+}
+
+// Readings at any moment of any orders leave the sums right, and the limit unbroken.
+func TestT64_ReadingsAmongOrders(t *testing.T) {
+	eachRail(t, func(s *shop) {
+		d := s.delegation(1000)
+		var paid atomic.Int64
+		atOnce(30, func(i int) {
+			if i%3 == 0 {
+				if err := s.at(i).Spent(s.ctx, d, toll.UnitsOf(2_000_000)); err != nil {
+					s.Error(err)
+				}
+				return
+			}
+			if i%5 == 0 {
+				s.rail.Behave(railtest.Behaviour{DeclineNext: 1, Code: toll.CodeChainBalance})
+			}
+			if _, err := s.at(i).Order(s.ctx, checkout.OrderRequest{Caller: holder, Plan: s.plan(usdc(100)), DelegationID: d, Wait: 20 * time.Second}, nil); err == nil {
+				paid.Add(1)
+			}
+		})
+		s.audit()
+		_, sum := s.rail.Charges()
+		s.must(s.at(0).Spent(s.ctx, d, sum))
+		r, err := s.at(0).Delegation(s.ctx, holder, d)
+		s.must(err)
+		if r.AmountSpentCents != toll.Cents(100*paid.Load()) || r.TransactionCount != paid.Load() || paid.Load() > 10 {
+			s.Fatalf("%d paid, %+v", paid.Load(), r)
+		}
+	})
+}
