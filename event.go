@@ -33,6 +33,7 @@ const (
 	EventDelegationExhausted EventType = "delegation.exhausted"
 	EventAPIKeyCreated       EventType = "api_key.created"
 	EventAPIKeyRevoked       EventType = "api_key.revoked"
+	EventWalletExported      EventType = "wallet.exported"
 	EventWebhookDisabled     EventType = "webhook.disabled"
 )
 
@@ -49,13 +50,13 @@ func EventTypes() []EventType {
 		EventCreditsMinted, EventCreditsExpired, EventCreditsTakenBack, EventCreditsLow, EventSettlementSettled,
 		EventPermissionCreated, EventPermissionRevoked, EventPermissionExhausted,
 		EventDelegationCreated, EventDelegationRevoked, EventDelegationExpired, EventDelegationExhausted,
-		EventAPIKeyCreated, EventAPIKeyRevoked, EventWebhookDisabled,
+		EventAPIKeyCreated, EventAPIKeyRevoked, EventWalletExported, EventWebhookDisabled,
 	}
 }
 
 // EventObject is what an event is about.
 type EventObject struct {
-	Kind     string `json:"kind"` // agent, plan, order, balance, settlement, permission, delegation, api_key or webhook
+	Kind     string `json:"kind"` // agent, plan, order, balance, settlement, permission, delegation, api_key, wallet or webhook
 	ID       string `json:"id"`   // as in the record; of a balance the plan id, "/" and the holder
 	Sequence int64  `json:"sequence"`
 }

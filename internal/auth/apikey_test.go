@@ -73,7 +73,7 @@ func TestAPIKeyLife(t *testing.T) {
 			t.Errorf("claims %v", claims)
 		}
 		caller, err := a.Authenticate(ctx, []string{"Bearer " + k.Key})
-		if err != nil || caller != (Caller{k.Address, k.ID, "1.1"}) {
+		if err != nil || caller.Address != k.Address || caller.KeyID != k.ID || caller.Version != "1.1" {
 			t.Fatalf("caller %+v, %v", caller, err)
 		}
 

@@ -22,6 +22,8 @@ type Caller struct {
 	Address toll.Address
 	KeyID   toll.Hash
 	Version string // API version pinned on the key, MAJOR.MINOR
+
+	KeyCreatedAt time.Time
 }
 
 // errKey is the one answer to a key of ours that is not good any more, or never was: it does not tell which.
@@ -52,7 +54,7 @@ func (a *Auth) Authenticate(ctx context.Context, authorization []string) (Caller
 		return Caller{}, errKey
 	}
 	a.noteUse(row, now)
-	return Caller{Address: row.Address, KeyID: row.ID, Version: row.Version}, nil
+	return Caller{Address: row.Address, KeyID: row.ID, Version: row.Version, KeyCreatedAt: row.CreatedAt}, nil
 }
 
 // bearer returns the JWT in the Authorization lines.

@@ -68,25 +68,30 @@ func lockChainLease(ctx context.Context, tx *Tx, name string) (ChainLease, error
 
 // ChainCursor is how far a reader has read the chain.
 type ChainCursor struct {
-	Genesis toll.Hash
-	Block   int64
-	Hash    toll.Hash // of the block
+	Genesis  toll.Hash
+	Block    int64
+	Hash     toll.Hash // of the block
+	Base     int64     // a block so far below that a chain without it is another one
+	BaseHash toll.Hash
 }
 
 // ReadChainCursor returns where a reader is, or [ErrNotFound].
 func ReadChainCursor(ctx context.Context, q Querier, reader string) (ChainCursor, error) {
 	var c ChainCursor
-	var genesis, hash []byte
-	err := q.QueryRow(ctx, "SELECT genesis, block, block_hash FROM chain_cursor WHERE reader = $1", reader).Scan(&genesis, &c.Block, &hash)
+	var genesis, hash, base []byte
+	err := q.QueryRow(ctx, "SELECT genesis, block, block_hash, base, base_hash FROM chain_cursor WHERE reader = $1", reader).
+		Scan(&genesis, &c.Block, &hash, &c.Base, &base)
 	copy(c.Genesis[:], genesis)
 	copy(c.Hash[:], hash)
+	copy(c.BaseHash[:], base)
 	return c, err
 }
 
 // PutChainCursor stores where a reader is.
 func PutChainCursor(ctx context.Context, tx *Tx, reader string, c ChainCursor) error {
-	_, err := tx.Exec(ctx, `INSERT INTO chain_cursor (reader, genesis, block, block_hash) VALUES ($1, $2, $3, $4)
-		ON CONFLICT (reader) DO UPDATE SET genesis = excluded.genesis, block = excluded.block, block_hash = excluded.block_hash`,
-		reader, c.Genesis[:], c.Block, c.Hash[:])
+	_, err := tx.Exec(ctx, `INSERT INTO chain_cursor (reader, genesis, block, block_hash, base, base_hash) VALUES ($1, $2, $3, $4, $5, $6)
+		ON CONFLICT (reader) DO UPDATE SET genesis = excluded.genesis, block = excluded.block, block_hash = excluded.block_hash,
+			base = excluded.base, base_hash = excluded.base_hash`,
+		reader, c.Genesis[:], c.Block, c.Hash[:], c.Base, c.BaseHash[:])
 	return err
 }

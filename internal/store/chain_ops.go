@@ -19,18 +19,19 @@ type ChainOp struct {
 	NonceKey  []byte
 	Hash      []byte // userOpHash; nil while it is not signed
 	Untold    bool   // checkout has not heard what became of its order
+	Evidence  *int64 // block that proves its state; nil while there is none
 	UpdatedAt time.Time
 	Data      []byte // JSON
 }
 
-const chainOpColumns = "op_id, kind, state, version, nonce_key, op_hash, untold, updated_at, data"
+const chainOpColumns = "op_id, kind, state, version, nonce_key, op_hash, untold, evidence, updated_at, data"
 
 // InsertChainOp adds an operation unless there is one with its id, and returns the one that is there afterwards. The error is
-// [IsUnique] when another id has its nonce key or its hash.
+// [ErrNotFound] when another id has its nonce key or its hash.
 func InsertChainOp(ctx context.Context, tx *Tx, op *ChainOp) (*ChainOp, error) {
-	_, err := tx.Exec(ctx, "INSERT INTO chain_ops ("+chainOpColumns+`) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
-		ON CONFLICT (op_id) DO NOTHING`,
-		op.ID, op.Kind, op.State, op.Version, op.NonceKey, nullable(op.Hash), op.Untold, Micros(op.UpdatedAt), string(op.Data))
+	// Whatever column conflicts: of two inserts at the same time, one may meet the other at the nonce key first.
+	_, err := tx.Exec(ctx, "INSERT INTO chain_ops ("+chainOpColumns+") VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) ON CONFLICT DO NOTHING",
+		op.ID, op.Kind, op.State, op.Version, op.NonceKey, nullable(op.Hash), op.Untold, op.Evidence, Micros(op.UpdatedAt), string(op.Data))
 	if err != nil {
 		return nil, err
 	}
@@ -40,9 +41,9 @@ func InsertChainOp(ctx context.Context, tx *Tx, op *ChainOp) (*ChainOp, error) {
 // UpdateChainOp stores an operation whose Version is still the stored one, and counts that up there, not in op. [ErrNotFound]
 // when it is another one.
 func UpdateChainOp(ctx context.Context, tx *Tx, op *ChainOp) error {
-	n, err := tx.Exec(ctx, `UPDATE chain_ops SET state = $3, version = version + 1, op_hash = $4, untold = $5, updated_at = $6, data = $7
-		WHERE op_id = $1 AND version = $2`,
-		op.ID, op.Version, op.State, nullable(op.Hash), op.Untold, Micros(op.UpdatedAt), string(op.Data))
+	n, err := tx.Exec(ctx, `UPDATE chain_ops SET state = $3, version = version + 1, op_hash = $4, untold = $5, evidence = $6, updated_at = $7,
+		data = $8 WHERE op_id = $1 AND version = $2`,
+		op.ID, op.Version, op.State, nullable(op.Hash), op.Untold, op.Evidence, Micros(op.UpdatedAt), string(op.Data))
 	if err == nil && n == 0 {
 		return ErrNotFound
 	}
@@ -78,6 +79,12 @@ func ChainOpsIn(ctx context.Context, q Querier, limit int, states ...string) ([]
 	return scanAll(rows, err, scanChainOp)
 }
 
+// ChainOpsFrom returns the operations whose evidence is in this block or a later one, by block.
+func ChainOpsFrom(ctx context.Context, q Querier, block int64) ([]*ChainOp, error) {
+	rows, err := q.Query(ctx, "SELECT "+chainOpColumns+" FROM chain_ops WHERE evidence >= $1 ORDER BY evidence, op_id", block)
+	return scanAll(rows, err, scanChainOp)
+}
+
 // UntoldChainOps returns the operations of which checkout has not heard, those that were updated longest ago first, at most limit.
 func UntoldChainOps(ctx context.Context, q Querier, limit int) ([]*ChainOp, error) {
 	rows, err := q.Query(ctx, "SELECT "+chainOpColumns+" FROM chain_ops WHERE untold ORDER BY updated_at, op_id LIMIT $1", int64(limit))
@@ -88,7 +95,7 @@ func scanChainOp(scan func(dest ...any) error) (*ChainOp, error) {
 	var op ChainOp
 	var updated int64
 	var data string
-	err := scan(&op.ID, &op.Kind, &op.State, &op.Version, &op.NonceKey, &op.Hash, &op.Untold, &updated, &data)
+	err := scan(&op.ID, &op.Kind, &op.State, &op.Version, &op.NonceKey, &op.Hash, &op.Untold, &op.Evidence, &updated, &data)
 	if err != nil {
 		return nil, err
 	}

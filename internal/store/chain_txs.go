@@ -2,26 +2,28 @@ package store
 
 import (
 	"context"
+	"time"
 
 	"github.com/tollhq/toll"
 )
 
 // ChainTx is a signed transaction of a relayer. What the rail knows of it beside these columns is Data.
 type ChainTx struct {
-	Hash    toll.Hash
-	Relayer toll.Address
-	Nonce   int64
-	State   string // "pending" while it may still land
-	Raw     []byte
-	Data    []byte // JSON
+	Hash      toll.Hash
+	Relayer   toll.Address
+	Nonce     int64
+	State     string // "pending" while it may still land
+	CreatedAt time.Time
+	Raw       []byte
+	Data      []byte // JSON
 }
 
-const chainTxColumns = "tx_hash, relayer, nonce, state, raw, data"
+const chainTxColumns = "tx_hash, relayer, nonce, state, created_at, raw, data"
 
 // InsertChainTx adds a transaction. The error is [IsUnique] when it is there already.
 func InsertChainTx(ctx context.Context, tx *Tx, t *ChainTx) error {
-	_, err := tx.Exec(ctx, "INSERT INTO chain_txs ("+chainTxColumns+") VALUES ($1, $2, $3, $4, $5, $6)",
-		t.Hash[:], t.Relayer.Lower(), t.Nonce, t.State, blob(t.Raw), string(t.Data))
+	_, err := tx.Exec(ctx, "INSERT INTO chain_txs ("+chainTxColumns+") VALUES ($1, $2, $3, $4, $5, $6, $7)",
+		t.Hash[:], t.Relayer.Lower(), t.Nonce, t.State, Micros(t.CreatedAt), blob(t.Raw), string(t.Data))
 	return err
 }
 
@@ -50,8 +52,15 @@ func ChainTxByHash(ctx context.Context, q Querier, hash toll.Hash) (*ChainTx, er
 
 // PendingChainTxs returns the transactions of a relayer that may still land, by nonce.
 func PendingChainTxs(ctx context.Context, q Querier, relayer toll.Address) ([]*ChainTx, error) {
-	rows, err := q.Query(ctx, "SELECT "+chainTxColumns+" FROM chain_txs WHERE relayer = $1 AND state = 'pending' ORDER BY nonce, tx_hash",
+	rows, err := q.Query(ctx, "SELECT "+chainTxColumns+" FROM chain_txs WHERE relayer = $1 AND state = 'pending' ORDER BY nonce, created_at, tx_hash",
 		relayer.Lower())
+	return scanAll(rows, err, scanChainTx)
+}
+
+// ChainTxsFrom returns the transactions of a relayer with this nonce or a higher one, by nonce and time.
+func ChainTxsFrom(ctx context.Context, q Querier, relayer toll.Address, nonce int64) ([]*ChainTx, error) {
+	rows, err := q.Query(ctx, "SELECT "+chainTxColumns+" FROM chain_txs WHERE relayer = $1 AND nonce >= $2 ORDER BY nonce, created_at, tx_hash",
+		relayer.Lower(), nonce)
 	return scanAll(rows, err, scanChainTx)
 }
 
@@ -69,11 +78,12 @@ func scanChainTx(scan func(dest ...any) error) (*ChainTx, error) {
 	var t ChainTx
 	var hash []byte
 	var relayer, data string
-	if err := scan(&hash, &relayer, &t.Nonce, &t.State, &t.Raw, &data); err != nil {
+	var created int64
+	if err := scan(&hash, &relayer, &t.Nonce, &t.State, &created, &t.Raw, &data); err != nil {
 		return nil, err
 	}
 	copy(t.Hash[:], hash)
-	t.Data = []byte(data)
+	t.CreatedAt, t.Data = FromMicros(created), []byte(data)
 	var err error
 	t.Relayer, err = toll.ParseAddress(relayer)
 	return &t, err

@@ -14,6 +14,8 @@ type Principal struct {
 	SealedKey []byte
 	CreatedAt time.Time
 	Operator  bool // see [MakeOperator]
+	// ExportedAt is when the key was given to the owner, who shares the custody since then; zero: never.
+	ExportedAt time.Time
 }
 
 // MakeOperator gives a principal the rights beyond its own records, such as moving the clock of a sandbox. [ErrNotFound]
@@ -33,7 +35,7 @@ func InsertPrincipal(ctx context.Context, tx *Tx, p Principal) error {
 	return err
 }
 
-const principalColumns = "SELECT address, name, sealed_key, created_at, COALESCE(is_operator, FALSE) FROM principals WHERE "
+const principalColumns = "SELECT address, name, sealed_key, created_at, COALESCE(is_operator, FALSE), COALESCE(exported_at, 0) FROM principals WHERE "
 
 // PrincipalByAddress returns the owner of an address, or [ErrNotFound].
 func PrincipalByAddress(ctx context.Context, q Querier, a toll.Address) (Principal, error) {
@@ -48,14 +50,14 @@ func PrincipalByName(ctx context.Context, q Querier, name string) (Principal, er
 func scanPrincipal(row *Row) (p Principal, err error) {
 	var address string
 	var name *string
-	var created int64
-	if err := row.Scan(&address, &name, &p.SealedKey, &created, &p.Operator); err != nil {
+	var created, exported int64
+	if err := row.Scan(&address, &name, &p.SealedKey, &created, &p.Operator, &exported); err != nil {
 		return Principal{}, err
 	}
 	if name != nil {
 		p.Name = *name
 	}
-	p.CreatedAt = FromMicros(created)
+	p.CreatedAt, p.ExportedAt = FromMicros(created), FromMicros(exported)
 	p.Address, err = toll.ParseAddress(address)
 	return p, err
 }

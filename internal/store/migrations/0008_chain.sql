@@ -3,7 +3,7 @@
 -- What the crypto rail does on the chain. The ledger of credits does not need these tables, and they are never partitioned.
 
 -- A user operation. nonce_key is its nonce key, op_hash its userOpHash once it is signed. untold is TRUE while checkout has not
--- heard what became of its order. data is JSON.
+-- heard what became of its order. evidence is the block that proves its state, NULL while there is none. data is JSON.
 CREATE TABLE chain_ops (
     op_id      {{TEXT}}  NOT NULL,
     kind       TEXT      NOT NULL,
@@ -12,6 +12,7 @@ CREATE TABLE chain_ops (
     nonce_key  {{BYTES}} NOT NULL,
     op_hash    {{BYTES}},
     untold     BOOLEAN   NOT NULL,
+    evidence   BIGINT,
     updated_at BIGINT    NOT NULL,
     data       TEXT      NOT NULL,
     PRIMARY KEY (op_id)
@@ -20,15 +21,17 @@ CREATE UNIQUE INDEX chain_ops_nonce ON chain_ops (nonce_key);
 CREATE UNIQUE INDEX chain_ops_hash ON chain_ops (op_hash) WHERE op_hash IS NOT NULL;
 CREATE INDEX chain_ops_state ON chain_ops (state, updated_at, op_id);
 CREATE INDEX chain_ops_untold ON chain_ops (updated_at, op_id) WHERE untold;
+CREATE INDEX chain_ops_evidence ON chain_ops (evidence, op_id) WHERE evidence IS NOT NULL;
 
 -- A transaction of a relayer, stored before it is sent. raw are its signed bytes, data is JSON.
 CREATE TABLE chain_txs (
-    tx_hash {{BYTES}} NOT NULL,
-    relayer {{TEXT}}  NOT NULL,
-    nonce   BIGINT    NOT NULL,
-    state   {{TEXT}}  NOT NULL,
-    raw     {{BYTES}} NOT NULL,
-    data    TEXT      NOT NULL,
+    tx_hash    {{BYTES}} NOT NULL,
+    relayer    {{TEXT}}  NOT NULL,
+    nonce      BIGINT    NOT NULL,
+    state      {{TEXT}}  NOT NULL,
+    created_at BIGINT    NOT NULL,
+    raw        {{BYTES}} NOT NULL,
+    data       TEXT      NOT NULL,
     PRIMARY KEY (tx_hash)
 ){{ROWID}};
 CREATE INDEX chain_txs_nonce ON chain_txs (relayer, nonce);
@@ -43,12 +46,14 @@ CREATE TABLE chain_leases (
     PRIMARY KEY (name)
 ){{ROWID}};
 
--- How far the chain has been read.
+-- How far the chain has been read. base is a block so far below that a chain without it is another one.
 CREATE TABLE chain_cursor (
     reader     {{TEXT}}  NOT NULL,
     genesis    {{BYTES}} NOT NULL,
     block      BIGINT    NOT NULL,
     block_hash {{BYTES}} NOT NULL,
+    base       BIGINT    NOT NULL,
+    base_hash  {{BYTES}} NOT NULL,
     PRIMARY KEY (reader)
 ){{ROWID}};
 
