@@ -144,6 +144,8 @@ func send(t *testing.T, c *Chain, tx *types.Transaction) {
 	}
 }
 
+var testStart = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
 // clock is a time that the test moves.
 type clock struct{ seconds atomic.Int64 }
 
@@ -221,7 +223,7 @@ func TestCheapTransactionWaitsAndIsReplaced(t *testing.T) {
 }
 
 func TestTimeTravel(t *testing.T) {
-	k := newClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
+	k := newClock(testStart)
 	c := start(t, Config{Now: k.Now})
 	first := head(t, c).Time
 	if want := uint64(k.Now().Unix()); first != want {
@@ -264,7 +266,7 @@ func TestTimeTravel(t *testing.T) {
 }
 
 func TestClockMovesAnIdleChain(t *testing.T) {
-	k := newClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
+	k := newClock(testStart)
 	c := start(t, Config{Now: k.Now, Idle: 30 * time.Second})
 	before := head(t, c)
 	k.move(29 * time.Second)
@@ -411,7 +413,7 @@ func TestClosedChain(t *testing.T) {
 	if err := errors.Join(c.Close(), c.Close()); err != nil {
 		t.Fatal(err)
 	}
-	_, minting := c.Mint(t.Context(), common.Address{}, common.Address{}, new(big.Int))
+	_, minting := c.Mint(t.Context(), contracts.USDC(c.id), common.Address{}, new(big.Int))
 	_, funding := c.Fund(t.Context(), common.Address{}, new(big.Int))
 	for _, err := range []error{minting, funding, c.Advance(0), c.Reorg(1, false)} {
 		if !errors.Is(err, ErrClosed) {

@@ -158,3 +158,16 @@ func TestT73_SecondProcess(t *testing.T) {
 		t.Errorf("the refused start hurt the chain that runs: %v", err)
 	}
 }
+
+func TestAddressInUse(t *testing.T) {
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	dir := t.TempDir()
+	if _, err := Start(t.Context(), Config{Dir: dir, HTTP: taken.Addr().String()}); err == nil {
+		t.Fatal("two listen at one address")
+	}
+	start(t, Config{Dir: dir})
+}

@@ -54,6 +54,9 @@ func (c *Chain) Mint(ctx context.Context, token, to common.Address, amount *big.
 	if amount.Sign() < 0 || amount.BitLen() > 256 {
 		return common.Hash{}, fmt.Errorf("devchain: %v is no amount", amount)
 	}
+	if token != contracts.USDC(c.id) && token != contracts.EURC(c.id) {
+		return common.Hash{}, fmt.Errorf("devchain: %v is no development token", token)
+	}
 	data := append([]byte(nil), mintSelector...)
 	data = append(data, common.LeftPadBytes(to.Bytes(), 32)...)
 	data = append(data, common.LeftPadBytes(amount.Bytes(), 32)...)
