@@ -75,7 +75,7 @@ func telling(err error) int {
 	said := strings.ToLower(err.Error())
 	for i, text := range []string{
 		"already known", "already imported", "nonce too low", "replacement transaction underpriced", "insufficient funds",
-		"oversized data", "transaction gas limit too high",
+		"oversized data", "gas limit too high", "gas_limit_cap",
 	} {
 		if strings.Contains(said, text) {
 			return i
