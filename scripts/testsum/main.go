@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// suites are the stores on which tests run, as subtests of these names.
-var suites = []string{"sqlite", "postgres", "partitioned"}
+// suites are the stores and the chains on which tests run, as subtests of these names.
+var suites = []string{"sqlite", "postgres", "partitioned", "embedded", "anvil"}
 
 type event struct {
 	Action  string
