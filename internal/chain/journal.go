@@ -47,9 +47,10 @@ type Op struct {
 	Payer        common.Address // account whose money moves
 	Token        common.Address // zero: the native token
 	Payments     []Payment
-	Cents        int64  // the price in hundredths of the delegation's currency, 0 when it has none
-	DelegationID string // "" for a direct order
-	TopUp        bool   // a request waits for it
+	Cents        int64       // the price in hundredths of the delegation's currency, 0 when it has none
+	DelegationID string      // "" for a direct order
+	Delegation   common.Hash // of the delegation on the chain; zero for a direct order
+	TopUp        bool        // a request waits for it
 	NonceKey     [24]byte
 
 	// Before is the time, in Unix seconds, of the first block in which the operation can no longer move money; 0: it always can.

@@ -1,0 +1,340 @@
+package chain
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"math/big"
+	"slices"
+	"time"
+
+	"github.com/ethereum/go-ethereum/common"
+	"github.com/ethereum/go-ethereum/core/types"
+	"github.com/ethereum/go-ethereum/crypto"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/chain/signer"
+	"github.com/tollhq/toll/internal/chain/userop"
+)
+
+// poll is how often who waits for an operation reads it: another process may be at it.
+const poll = 150 * time.Millisecond
+
+// Pay starts the payment of an order, or goes on with the one that was started, and returns when it is decided or when ctx
+// ends: the outcome says which. Any number of calls, in any number of processes, pay an order id once.
+//
+// An error decides nothing. Errors: [toll.CodeChainOrderConflict] for an order id that was used with other content; with
+// status 503 and RetryAfterSecs, when it cannot go on now, [toll.CodeChainUnreachable], [toll.CodeChainContracts],
+// [toll.CodeChainRelayerLow], [toll.CodeChainFeeCap], [toll.CodeChainPaused], [toll.CodeChainSignerCap].
+func (r *Rail) Pay(ctx context.Context, p Purchase) (Outcome, error) {
+	op, err := r.order(&p)
+	if err != nil {
+		return Outcome{}, err
+	}
+	digest := op.Digest
+	changed, stop := r.watch(op.ID)
+	defer func() { stop() }()
+	r.cfg.At("order")
+	if op, err = r.cfg.Journal.AddOp(ctx, op); err != nil {
+		return Outcome{State: Created}, err
+	}
+	r.cfg.At("created")
+	if op.Digest != digest {
+		return outcomeOf(op), conflict(op.ID)
+	}
+	var looked time.Time
+	for {
+		switch op.State {
+		case Confirmed, Final, Failed:
+			return outcomeOf(op), nil
+		case Created:
+			err = r.sign(ctx, op, p.Delegation)
+			if err != nil && ctx.Err() == nil && !errors.Is(err, ErrChanged) {
+				return outcomeOf(op), err
+			}
+		case Signed:
+			if now := r.cfg.Clock(); now.Sub(looked) >= readyFor {
+				if err := r.Ready(ctx); err != nil && ctx.Err() == nil {
+					return outcomeOf(op), err
+				}
+				looked = now
+			}
+		}
+		if op.State != Created {
+			tick := time.NewTimer(poll)
+			select {
+			case <-changed:
+			case <-tick.C:
+			case <-ctx.Done():
+			}
+			tick.Stop()
+		}
+		if ctx.Err() != nil {
+			return outcomeOf(op), nil
+		}
+		stop()
+		changed, stop = r.watch(op.ID)
+		next, err := r.cfg.Journal.Op(ctx, op.ID)
+		if ctx.Err() != nil {
+			return outcomeOf(op), nil
+		}
+		if err != nil {
+			return outcomeOf(op), err
+		}
+		op = next
+	}
+}
+
+// order makes the operation of a purchase, in the state Created, or Failed when it can never be paid so.
+func (r *Rail) order(p *Purchase) (*Op, error) {
+	now := r.cfg.Clock()
+	op := &Op{
+		ID: p.OrderID, Kind: KindOrder, State: Created, Sender: common.Address(p.Subscriber), Payer: common.Address(p.Subscriber),
+		Token: common.Address(p.Token), TopUp: p.TopUp, NonceKey: userop.OrderKey(p.OrderID), CreatedAt: now, UpdatedAt: now,
+	}
+	sum := new(big.Int)
+	for i, amount := range p.Amounts {
+		if i < len(p.Receivers) && !amount.IsZero() {
+			op.Payments = append(op.Payments, Payment{To: common.Address(p.Receivers[i]), Amount: amount.Int()})
+		}
+		sum.Add(sum, amount.Int())
+	}
+	switch {
+	case p.OrderID == "" || p.Subscriber.IsZero() || len(p.Amounts) != len(p.Receivers) || sum.Cmp(p.Total.Int()) != 0:
+		return nil, fmt.Errorf("chain: order %q lacks its payer, or its amounts are not its price", p.OrderID)
+	case len(op.Payments) == 0 || len(op.Payments) > userop.MaxTransfers:
+		return nil, fmt.Errorf("chain: order %s pays %d receivers", p.OrderID, len(op.Payments))
+	}
+	currency := r.cfg.currency(op.Token)
+	if currency != "" {
+		op.Cents = cents(sum)
+	}
+	d := p.Delegation
+	if d != nil {
+		made, err := r.onChain(d)
+		if err != nil {
+			return nil, err
+		}
+		op.Sender, op.Payer, op.DelegationID = r.cfg.Service, made.Delegator, d.ID
+		op.Delegation, op.Before = made.Hash(), uint64(d.ExpiresAt.Unix())
+	}
+	op.Digest = digest(op)
+	native := op.Token == common.Address{}
+	switch {
+	case native && d != nil && !d.native():
+		op.fail(&Failure{Code: toll.CodeChainNativeDelegation, Reason: "a limit in cents does not cover the native token"})
+	case !native && currency == "" && !slices.Contains(r.cfg.Tokens, op.Token):
+		op.fail(&Failure{Code: toll.CodeChainToken, Reason: "the token is not on the operator's list", Params: map[string]any{"token": p.Token.String()}})
+	case d == nil:
+	case d.Owner != p.Subscriber:
+		op.fail(&Failure{Code: toll.CodeDelegationNotFound, Reason: "the delegation is another account's"})
+	case !native && d.Currency != currency || native != d.native():
+		op.fail(&Failure{Code: toll.CodeUnsupportedScheme, Reason: "the delegation is in another currency"})
+	case !slices.ContainsFunc(op.Payments, func(to Payment) bool { return !d.pays(to.To) }):
+	default:
+		op.fail(&Failure{Code: toll.CodeDelegationPlanMismatch, Reason: "the delegation does not pay a receiver of the plan"})
+	}
+	return op, nil
+}
+
+func (d *Delegation) pays(to common.Address) bool {
+	return len(d.AllowedRecipients) == 0 || slices.Contains(d.AllowedRecipients, toll.Address(to))
+}
+
+func (op *Op) fail(f *Failure) { op.State, op.Failure = Failed, f }
+
+// cents is a price of a token with 6 decimals in hundredths, rounded up.
+func cents(units *big.Int) int64 {
+	n := new(big.Int).Add(units, big.NewInt(centUnits-1))
+	if n.Quo(n, big.NewInt(centUnits)); !n.IsInt64() {
+		return math.MaxInt64
+	}
+	return n.Int64()
+}
+
+// digest is what makes two orders with one id the same: who pays whom how much of what, and under which delegation.
+func digest(op *Op) common.Hash {
+	text, err := json.Marshal([]any{op.ID, op.Sender, op.Payer, op.Token, op.Payments, op.DelegationID, op.Delegation})
+	if err != nil {
+		panic(err) // numbers, texts and bytes
+	}
+	return crypto.Keccak256Hash(text)
+}
+
+func transfers(payments []Payment) []userop.Transfer {
+	out := make([]userop.Transfer, len(payments))
+	for i, p := range payments {
+		out[i] = userop.Transfer{To: p.To, Amount: p.Amount}
+	}
+	return out
+}
+
+// sign takes an order from Created to Signed, or to Failed when it cannot be paid. Until then nothing has left this process, so
+// any process may do it again.
+func (r *Rail) sign(ctx context.Context, op *Op, d *Delegation) error {
+	if err := r.Ready(ctx); err != nil {
+		return err
+	}
+	next := *op
+	operation, f, err := r.build(ctx, &next, d)
+	if err != nil {
+		return err
+	}
+	next.UpdatedAt = r.cfg.Clock()
+	if f != nil {
+		next.fail(f)
+	} else {
+		next.State, next.Operation, next.Hash = Signed, operation, operation.Hash(r.chainID)
+	}
+	r.cfg.At("signing")
+	if err := r.cfg.Journal.UpdateOp(ctx, &next); err != nil {
+		return err
+	}
+	r.cfg.At("signed")
+	if next.State == Failed {
+		r.log.Info("an order cannot be paid", "order", op.ID, "code", f.Code, "reason", f.Reason)
+	}
+	r.changed(op.ID)
+	r.work.fire()
+	return nil
+}
+
+// build makes the signed operation of an order after a clean simulation, or says why there is none.
+func (r *Rail) build(ctx context.Context, op *Op, d *Delegation) (*userop.Operation, *Failure, error) {
+	pay := userop.DirectCall
+	request := signer.Order{
+		OrderID: op.ID, Sender: op.Sender, Token: op.Token, Transfers: transfers(op.Payments), Total: new(big.Int), Cents: op.Cents,
+		VerificationGas: userop.VerificationGas,
+	}
+	for _, p := range op.Payments {
+		request.Total.Add(request.Total, p.Amount)
+	}
+	if d != nil {
+		made, err := r.onChain(d)
+		if err != nil {
+			return nil, nil, err
+		}
+		if request.Delegation, err = r.signed(ctx, d, made); err != nil {
+			f, err := refused(op, err)
+			return nil, f, err
+		}
+		for _, to := range d.AllowedRecipients {
+			request.AllowedRecipients = append(request.AllowedRecipients, common.Address(to))
+		}
+		if err := r.cfg.Journal.AddDelegation(ctx, op.Delegation, d.ID); err != nil {
+			return nil, nil, err
+		}
+		pay = func(token common.Address, to []userop.Transfer) ([]byte, error) {
+			return userop.DelegatedCall(token, to, request.Delegation)
+		}
+	}
+	callData, err := pay(op.Token, request.Transfers)
+	if err != nil {
+		return nil, nil, err
+	}
+	all, f, err := r.ableAccounts(ctx, op, d)
+	if f != nil || err != nil {
+		return nil, f, err
+	}
+	request.CallGas, err = r.inner(ctx, op.Sender, callData, all)
+	if errors.Is(err, errNoOverrides) {
+		request.CallGas = guess(op)
+		if f, err = r.lacks(ctx, op); f != nil {
+			return nil, f, nil
+		}
+	}
+	if err != nil {
+		f, err := r.verdict(ctx, op, err)
+		return nil, f, err
+	}
+	operation, err := r.cfg.Signer.Order(ctx, request)
+	if err != nil {
+		f, err := refused(op, err)
+		return nil, f, err
+	}
+	if err := r.outer(ctx, operation, all); err != nil && !errors.Is(err, errNoOverrides) {
+		f, err := r.verdict(ctx, op, err)
+		return nil, f, err
+	}
+	return operation, nil, nil
+}
+
+// ableAccounts reads the accounts of an order and refuses those that cannot pay it. It keeps the authorization that an account
+// needs which its user holds.
+func (r *Rail) ableAccounts(ctx context.Context, op *Op, d *Delegation) (map[common.Address]account, *Failure, error) {
+	all, err := r.accounts(ctx, op.Sender, op.Payer)
+	if err != nil {
+		return nil, nil, err
+	}
+	if d != nil && !d.OwnerAccount.IsZero() && all[op.Payer].code == codeNone {
+		if op.Authorization, err = r.given(d, all[op.Payer].nonce); err != nil {
+			e := toll.AsError(err)
+			return nil, &Failure{Code: e.Code, Reason: e.Text() + " " + e.Details, Params: e.Params}, nil
+		}
+	}
+	return all, foreign(op, all), nil
+}
+
+// given is the authorization that was handed in with a delegation, for an account without code.
+func (r *Rail) given(d *Delegation, nonce uint64) (*types.SetCodeAuthorization, error) {
+	if len(d.Authorization) == 0 {
+		e := foreignCode(d.delegator())
+		e.Message = "The account has no code, and no authorization gives it ours."
+		return nil, e
+	}
+	return r.authorization(d, nonce)
+}
+
+func outcomeOf(op *Op) Outcome {
+	o := Outcome{State: op.State, Tx: op.Tx}
+	if op.Place.Tx != (common.Hash{}) {
+		o.Tx = op.Place.Tx
+	}
+	if op.State == Failed {
+		o.Failure = op.Failure
+	}
+	return o
+}
+
+// Outcome tells how an order stands, without waiting. An order that the rail has not heard of is Created: nothing was paid.
+func (r *Rail) Outcome(ctx context.Context, orderID string) (Outcome, error) {
+	op, err := r.cfg.Journal.Op(ctx, orderID)
+	switch {
+	case errors.Is(err, ErrUnknown):
+		return Outcome{State: Created}, nil
+	case err != nil:
+		return Outcome{}, err
+	}
+	return outcomeOf(op), nil
+}
+
+// Cancel ends an order whose bytes nobody has seen, and has one that was sent made impossible: whichever of the two operations lands
+// first decides then, so that the outcome may also be that it is paid. [ErrUnknown] for an order that the rail has not heard
+// of.
+func (r *Rail) Cancel(ctx context.Context, orderID string) (Outcome, error) {
+	for {
+		op, err := r.cfg.Journal.Op(ctx, orderID)
+		if err != nil {
+			return Outcome{}, err
+		}
+		switch {
+		case (op.State == Created || op.State == Signed) && op.SentAt.IsZero():
+			op.fail(&Failure{Code: toll.CodeChainFailed, Reason: "cancelled before it was sent"})
+			op.UpdatedAt = r.cfg.Clock()
+			if err := r.cfg.Journal.UpdateOp(ctx, op); errors.Is(err, ErrChanged) {
+				continue
+			} else if err != nil {
+				return Outcome{}, err
+			}
+			r.changed(op.ID)
+			r.work.fire()
+		case op.State == Signed, op.State == Sent:
+			if err := r.void(ctx, op); err != nil {
+				return outcomeOf(op), err
+			}
+		}
+		return outcomeOf(op), nil
+	}
+}

@@ -1,0 +1,188 @@
+package chain
+
+import (
+	"context"
+	"errors"
+	"math/big"
+	"strings"
+	"time"
+
+	"github.com/ethereum/go-ethereum/common"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/chain/contracts"
+	"github.com/tollhq/toll/internal/chain/signer"
+)
+
+// retryAfter says when it makes sense to ask again, in seconds.
+var retryAfter = map[toll.Code]int{
+	toll.CodeChainUnreachable: 5,
+	toll.CodeChainContracts:   60,
+	toll.CodeChainRelayerLow:  60,
+	toll.CodeChainFeeCap:      15,
+	toll.CodeChainPaused:      60,
+	toll.CodeChainSignerCap:   60,
+}
+
+// unusable is the error of a rail that cannot be used now: it decides nothing.
+func unusable(code toll.Code, cause error) *toll.Error {
+	return &toll.Error{Code: code, RetryAfterSecs: retryAfter[code], Err: cause}
+}
+
+// Reverts of the framework around a delegation, and what they mean to who pays. The texts are those of the contracts.
+var delegationReasons = map[string]toll.Code{
+	"ERC20TransferAmountEnforcer:allowance-exceeded":       toll.CodeDelegationInsufficient,
+	"NativeTokenTransferAmountEnforcer:allowance-exceeded": toll.CodeDelegationInsufficient,
+	"LimitedCallsEnforcer:limit-exceeded":                  toll.CodeDelegationExhausted,
+	"TimestampEnforcer:expired-delegation":                 toll.CodeDelegationExpired,
+	"CannotUseADisabledDelegation()":                       toll.CodeDelegationRevoked,
+	"AllowedCalldataEnforcer:invalid-calldata":             toll.CodeDelegationPlanMismatch,
+	"InvalidEOASignature()":                                toll.CodeChainSignature,
+	"InvalidERC1271Signature()":                            toll.CodeChainSignature,
+	"EmptySignature()":                                     toll.CodeChainSignature,
+	"ECDSAInvalidSignature()":                              toll.CodeChainSignature,
+}
+
+// Reverts of a token whose owner has too little of it. Whatever a token says, the balance is read, too.
+func saysTooLittle(reason string) bool {
+	return reason == "ERC20: transfer amount exceeds balance" || strings.HasPrefix(reason, "ERC20InsufficientBalance(")
+}
+
+const paused = "EnforcedPause()"
+
+// codeOfReason returns the code of a revert, [toll.CodeChainFailed] for one that nobody who pays can do something about. A
+// contract that is paid chooses its own text, so those of delegations mean something only where one is used.
+func codeOfReason(reason string, delegated bool) toll.Code {
+	if saysTooLittle(reason) {
+		return toll.CodeChainBalance
+	}
+	if delegated {
+		if code, ok := delegationReasons[reason]; ok {
+			return code
+		}
+		if strings.HasPrefix(reason, "ECDSAInvalidSignature") {
+			return toll.CodeChainSignature
+		}
+	}
+	return toll.CodeChainFailed
+}
+
+// failure says what a revert of the inner call of an operation means, in a simulation or in its event. The chain is asked for
+// what belongs to it (balance, spent units) as far as it answers.
+func (r *Rail) failure(ctx context.Context, op *Op, reason string) *Failure {
+	f := &Failure{Code: codeOfReason(reason, op.DelegationID != ""), Reason: reason}
+	if f.Reason == "" {
+		f.Reason = "the call failed without a reason"
+	}
+	switch f.Code {
+	case toll.CodeChainBalance, toll.CodeChainFailed:
+		low, err := r.lacks(ctx, op)
+		switch {
+		case err != nil:
+			r.log.Warn("the balance of an account could not be read", "account", op.Payer, "order", op.ID, "err", err)
+		case low != nil:
+			f.Code, f.Params = low.Code, low.Params
+		case f.Code == toll.CodeChainBalance:
+			f.Code = toll.CodeChainFailed // what it says is not so
+		}
+		if f.Code == toll.CodeChainFailed {
+			r.log.Error("alarm: an operation fails for a reason that is not the payer's", "op", op.ID, "reason", f.Reason)
+		}
+	case toll.CodeDelegationInsufficient:
+		r.correct(ctx, op)
+	}
+	return f
+}
+
+// lacks returns the failure of a payer that has less than an order needs now, else nil.
+func (r *Rail) lacks(ctx context.Context, op *Op) (*Failure, error) {
+	needed := new(big.Int)
+	for _, p := range op.Payments {
+		needed.Add(needed, p.Amount)
+	}
+	available, err := r.balance(ctx, op.Token, op.Payer)
+	if err != nil || available.Cmp(needed) >= 0 {
+		return nil, err
+	}
+	return &Failure{Code: toll.CodeChainBalance, Reason: "the balance of the account is too low", Params: map[string]any{
+		"address": toll.Address(op.Payer).String(), "token": toll.Address(op.Token).String(),
+		"needed": needed.String(), "available": available.String(),
+	}}, nil
+}
+
+// correct tells the sink how much of a delegation the chain has counted: it was spent elsewhere. What fails here, the events of
+// the enforcer correct later.
+func (r *Rail) correct(ctx context.Context, op *Op) {
+	if op.Delegation == (common.Hash{}) || op.Token == (common.Address{}) {
+		return
+	}
+	units, err := r.spent(ctx, contracts.ERC20TransferAmountEnforcer, op.Delegation)
+	if err == nil {
+		err = r.cfg.Sink.Spent(ctx, op.DelegationID, units)
+	}
+	if err != nil {
+		r.log.Warn("the budget of a delegation could not be corrected from the chain", "delegation", op.DelegationID, "err", err)
+	}
+}
+
+// errNonceUsed says that the chain has run the nonce of an operation already. Its event tells what became of it.
+var errNonceUsed = errors.New("chain: the nonce of the operation is used")
+
+// verdict reads the error of a simulation: a failure decides, an error does not, and neither is a clean run.
+func (r *Rail) verdict(ctx context.Context, op *Op, err error) (*Failure, error) {
+	v, ok := errors.AsType[*reverted](err)
+	if !ok {
+		return nil, err
+	}
+	switch {
+	case !v.outer && v.reason == paused && op.DelegationID != "":
+		return nil, unusable(toll.CodeChainPaused, err)
+	case !v.outer:
+		return r.failure(ctx, op, v.reason), nil
+	case strings.Contains(v.reason, "AA25 "):
+		r.log.Error("alarm: the nonce of an operation is used, and its event is not known yet", "op", op.ID)
+		return nil, errNonceUsed
+	case strings.Contains(v.reason, "AA95 "):
+		return nil, err // of this gas; another try has another estimate
+	}
+	r.log.Error("alarm: the EntryPoint refuses an operation of ours", "op", op.ID, "reason", v.reason)
+	return &Failure{Code: toll.CodeChainFailed, Reason: "the EntryPoint refuses the operation: " + v.reason}, nil
+}
+
+// refused reads the error of the signer as [Rail.verdict] does one of the chain. Nothing was signed.
+func refused(op *Op, err error) (*Failure, error) {
+	if errors.Is(err, signer.ErrNoKey) {
+		if op.DelegationID == "" {
+			return &Failure{Code: toll.CodeDelegationNotFound, Reason: "the user holds the key of the account, so only a delegation pays from it"}, nil
+		}
+		return &Failure{Code: toll.CodeChainSignature, Reason: "the delegation is not signed, and the user holds the key of the account"}, nil
+	}
+	v, ok := errors.AsType[*signer.Refusal](err)
+	if !ok {
+		return nil, err
+	}
+	code := toll.CodeChainFailed
+	switch v.Reason {
+	case signer.OverCap:
+		e := unusable(toll.CodeChainSignerCap, err)
+		if v.RetryAfter > 0 {
+			e.RetryAfterSecs = int((v.RetryAfter + time.Second - 1) / time.Second)
+		}
+		return nil, e
+	case signer.OtherContent:
+		return nil, conflict(op.ID).WithCause(err)
+	case signer.ForeignReceiver:
+		code = toll.CodeDelegationPlanMismatch
+	case signer.OtherToken:
+		code = toll.CodeUnsupportedScheme
+	case signer.OverLimit:
+		code = toll.CodeDelegationInsufficient
+	case signer.ForeignChain:
+		code = toll.CodeChainSignature
+	}
+	return &Failure{Code: code, Reason: v.Error()}, nil
+}
+
+func conflict(orderID string) *toll.Error {
+	return toll.NewError(toll.CodeChainOrderConflict).WithDetails("orderId %s", orderID)
+}

@@ -1,0 +1,232 @@
+package chain
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/big"
+	"time"
+
+	"github.com/ethereum/go-ethereum/common"
+	"github.com/ethereum/go-ethereum/core/types"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/chain/contracts"
+	"github.com/tollhq/toll/internal/chain/endpoints"
+	"github.com/tollhq/toll/internal/chain/signer"
+	"github.com/tollhq/toll/internal/chain/userop"
+)
+
+// Wallet is what an account has, at the latest block.
+type Wallet struct {
+	Account common.Address
+	Code    string   // "none", "account" for that of our accounts, "foreign" for any other
+	Native  *big.Int // wei
+	USDC    *big.Int // base units
+	EURC    *big.Int // base units
+}
+
+// Wallet reads an account. Errors: [toll.CodeChainUnreachable].
+func (r *Rail) Wallet(ctx context.Context, of common.Address) (Wallet, error) {
+	w := Wallet{Account: of}
+	amount := func(into **big.Int, token common.Address) func() error {
+		return func() (err error) {
+			*into, err = r.balance(ctx, token, of)
+			return err
+		}
+	}
+	err := together(
+		amount(&w.Native, common.Address{}),
+		amount(&w.USDC, contracts.USDC(r.cfg.ChainID)),
+		amount(&w.EURC, contracts.EURC(r.cfg.ChainID)),
+		func() error {
+			all, err := r.accounts(ctx, of)
+			w.Code = all[of].code.String()
+			return err
+		},
+	)
+	if err != nil {
+		return Wallet{}, err
+	}
+	return w, nil
+}
+
+const (
+	// readyFor is how long a look that found everything in order counts.
+	readyFor = time.Second
+	// contractsFor is the same for the code of the contracts, which is bound to their addresses.
+	contractsFor = 10 * time.Minute
+)
+
+// readiness is what the last look found.
+type readiness struct {
+	all, contracts time.Time // when it was in order; zero: not yet
+	low            map[common.Address]bool
+}
+
+// Ready reports whether orders can be signed and sent now. Errors, all with status 503 and RetryAfterSecs:
+// [toll.CodeChainUnreachable], [toll.CodeChainContracts], [toll.CodeChainRelayerLow] when no relayer has the gas money of its
+// floor, [toll.CodeChainFeeCap].
+func (r *Rail) Ready(ctx context.Context) error {
+	now := r.cfg.Clock()
+	r.mu.Lock()
+	fresh := func(at time.Time, d time.Duration) bool { return !at.IsZero() && !now.Before(at) && now.Sub(at) < d }
+	all, known := fresh(r.ready.all, readyFor), fresh(r.ready.contracts, contractsFor)
+	r.mu.Unlock()
+	if all {
+		return nil
+	}
+	jobs := []func() error{func() error { return r.feeInBounds(ctx) }, func() error { return r.relayersFunded(ctx) }}
+	if !known {
+		jobs = append(jobs, func() error { return r.contractsMatch(ctx) })
+	}
+	if err := together(jobs...); err != nil {
+		return err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.ready.all = now
+	if !known {
+		r.ready.contracts = now
+	}
+	return nil
+}
+
+func (r *Rail) contractsMatch(ctx context.Context) error {
+	var wrong []contracts.Mismatch
+	err := r.read(ctx, func(ctx context.Context, c *endpoints.Conn) (err error) {
+		wrong, err = contracts.Check(ctx, c, r.cfg.ChainID)
+		return err
+	})
+	if err != nil || len(wrong) == 0 {
+		return err
+	}
+	r.log.Error("alarm: the contracts on the chain are not those that we know", "mismatches", fmt.Sprint(wrong))
+	return unusable(toll.CodeChainContracts, nil)
+}
+
+func (r *Rail) feeInBounds(ctx context.Context) error {
+	var head *types.Header
+	err := r.read(ctx, func(ctx context.Context, c *endpoints.Conn) (err error) {
+		head, err = c.HeaderByNumber(ctx, nil)
+		return err
+	})
+	if err == nil && head.BaseFee != nil && head.BaseFee.Cmp(r.cfg.MaxBaseFee) > 0 {
+		err = unusable(toll.CodeChainFeeCap, fmt.Errorf("chain: the base fee is %s, the cap is %s wei", head.BaseFee, r.cfg.MaxBaseFee))
+	}
+	return err
+}
+
+// relayersFunded looks for one relayer that may send. An alarm is raised when one falls below its floor.
+func (r *Rail) relayersFunded(ctx context.Context) error {
+	able := 0
+	for _, relayer := range r.cfg.Relayers {
+		has, err := r.balance(ctx, common.Address{}, relayer)
+		if err != nil {
+			return err
+		}
+		low := has.Cmp(r.cfg.RelayerFloor) < 0
+		if !low {
+			able++
+		}
+		r.mu.Lock()
+		was := r.ready.low[relayer]
+		r.ready.low[relayer] = low
+		r.mu.Unlock()
+		if low && !was {
+			r.log.Error("alarm: a relayer is below its floor", "relayer", relayer, "wei", has, "floor", r.cfg.RelayerFloor)
+		}
+	}
+	if able == 0 {
+		return unusable(toll.CodeChainRelayerLow, nil)
+	}
+	return nil
+}
+
+// Revoke disables a delegation of an account whose key the service holds, on the chain: nil says that this is done, or that the
+// operation that does it is stored and will be sent. A repeat does no harm. [signer.ErrNoKey] for an account that its user
+// holds, for which [Rail.Revocation] is.
+func (r *Rail) Revoke(ctx context.Context, d Delegation) error {
+	made, err := r.onChain(&d)
+	if err != nil {
+		return err
+	}
+	if !d.OwnerAccount.IsZero() {
+		return signer.ErrNoKey
+	}
+	hash, now := made.Hash(), r.cfg.Clock()
+	if err := r.cfg.Journal.AddDelegation(ctx, hash, d.ID); err != nil {
+		return err
+	}
+	op, err := r.cfg.Journal.AddOp(ctx, &Op{
+		ID: string(KindRevoke) + ":" + d.ID, Kind: KindRevoke, State: Created, Digest: hash, Sender: made.Delegator, Payer: made.Delegator,
+		DelegationID: d.ID, Delegation: hash, NonceKey: userop.RevokeKey(d.ID), CreatedAt: now, UpdatedAt: now,
+	})
+	if err != nil {
+		return err
+	}
+	switch op.State {
+	case Created:
+		err = r.signRevocation(ctx, op, made)
+	case Failed:
+		err = fmt.Errorf("chain: the revocation of delegation %s failed: %s", d.ID, op.Failure.Reason)
+	default:
+		return nil
+	}
+	if err == nil || ctx.Err() != nil || errors.Is(err, ErrChanged) {
+		return err
+	}
+	if done, e := r.disabled(ctx, hash); e == nil && done {
+		return nil
+	}
+	return err
+}
+
+func (r *Rail) signRevocation(ctx context.Context, op *Op, made *userop.Delegation) error {
+	if err := r.Ready(ctx); err != nil {
+		return err
+	}
+	all, err := r.accounts(ctx, op.Sender)
+	if err != nil {
+		return err
+	}
+	if all[op.Sender].code == codeForeign {
+		return foreignCode(op.Sender)
+	}
+	gas, err := r.inner(ctx, op.Sender, userop.RevokeCall(*made), all)
+	if errors.Is(err, errNoOverrides) {
+		gas, err = guess(op), nil
+	}
+	if err != nil {
+		return err
+	}
+	operation, err := r.cfg.Signer.Revoke(ctx, signer.Revoke{DelegationID: op.DelegationID, Delegation: made, CallGas: gas})
+	if err != nil {
+		return err
+	}
+	if err := r.outer(ctx, operation, all); err != nil && !errors.Is(err, errNoOverrides) {
+		return err
+	}
+	op.State, op.Operation, op.Hash, op.UpdatedAt = Signed, operation, operation.Hash(r.chainID), r.cfg.Clock()
+	if err := r.cfg.Journal.UpdateOp(ctx, op); err != nil {
+		return err
+	}
+	r.work.fire()
+	return nil
+}
+
+// Call is a transaction for the holder of an account to send.
+type Call struct {
+	To   common.Address
+	Data []byte
+}
+
+// Revocation returns the call with which the holder of an account disables a delegation: from the account itself, without
+// value. It sends nothing.
+func (r *Rail) Revocation(d Delegation) (Call, error) {
+	made, err := r.onChain(&d)
+	if err != nil {
+		return Call{}, err
+	}
+	return Call{To: contracts.DelegationManager, Data: userop.RevokeCall(*made)}, nil
+}
