@@ -22,7 +22,7 @@ const (
 		WHERE p.orders <> COALESCE(o.n, 0)`
 	auditMints = `SELECT o.order_id FROM orders o LEFT JOIN lots l ON l.account_id = o.account_id AND l.ref = o.order_id
 		WHERE (o.status IN ('confirmed', 'final')) <> (l.ref IS NOT NULL AND l.old_end = 0) OR l.granted <> o.credits
-			OR (o.reversed = 1) <> (l.ref IS NOT NULL AND l.old_end <> 0) OR o.reversed = 1 AND o.status <> 'failed'`
+			OR (COALESCE(o.reversed, 0) = 1) <> (l.ref IS NOT NULL AND l.old_end <> 0) OR o.reversed = 1 AND o.status <> 'failed'`
 	auditTakenBack = `SELECT o.order_id FROM orders o JOIN lots l ON l.account_id = o.account_id AND l.ref = o.order_id
 		WHERE o.reversed = 1 AND (o.taken_back + o.loss + o.held_back <> l.granted OR o.taken_back > l.taken
 			OR o.held_back = 0 AND (o.taken_back <> l.taken OR l.remaining <> 0))`

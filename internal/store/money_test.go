@@ -17,7 +17,7 @@ func TestOpenOrders(t *testing.T) {
 		o := &store.Order{
 			ID: toll.NewUUID(), Account: [16]byte{1}, Plan: "5", Subscriber: bob, Status: toll.OrderCreated, Credits: 10, Amount: toll.UnitsOf(7),
 			Currency: "USDC", CreatedAt: noon, UpdatedAt: noon, Open: true, Rail: "crypto", DelegationID: toll.NewUUID(), Cents: 1,
-			Permission: &hash, RequestID: "r", Session: "{}", TryAt: noon.Add(time.Second), Tries: 1,
+			Permission: &hash, RequestID: "r", Session: "{}", TryAt: noon.Add(time.Second), Tries: 1, Reading: 3,
 		}
 		insert := func(o store.Order) error {
 			return st.Tx(ctx, func(tx *store.Tx) error { return store.InsertOrder(ctx, tx, &o) })
@@ -52,8 +52,15 @@ func TestOpenOrders(t *testing.T) {
 			})
 		}
 		o.Open, o.Status, o.FailureCode, o.FailureParams, o.TryAt, o.Tries = false, toll.OrderFailed, toll.CodeChainBalance, "{}", noon, 2
+		o.Reversed, o.TakenBack, o.Loss, o.HeldBack = true, 1, 2, 7
 		write(t, st, func(tx *store.Tx) error { return store.UpdateOrder(ctx, tx, o) })
 		same(t, must[*store.Order](t)(store.OrderByID(ctx, st, o.ID)), o)
+		same(t, must[[]*store.Order](t)(store.OrdersHeldBack(ctx, st, 9)), []*store.Order{o})
+		o.HeldBack = 0
+		write(t, st, func(tx *store.Tx) error { return store.UpdateOrder(ctx, tx, o) })
+		if left := must[[]*store.Order](t)(store.OrdersHeldBack(ctx, st, 9)); len(left) != 0 {
+			t.Fatalf("%+v", left)
+		}
 		_, err := store.OpenOrder(ctx, st, o.Account, "")
 		notFound(t, err)
 		third := *o
@@ -76,6 +83,7 @@ func TestDelegations(t *testing.T) {
 		write(t, st, func(tx *store.Tx) error { return store.InsertDelegation(ctx, tx, d) })
 		same(t, must[*store.Delegation](t)(store.DelegationByID(ctx, st, d.ID)), d)
 		d.Spent, d.Reserved, d.Transactions, d.LastUsedAt = 40, 30, 1, noon
+		d.Paid, d.Beyond, d.Unclear, d.Readings = 30, -5, 30, 4
 		write(t, st, func(tx *store.Tx) error { return store.UpdateDelegation(ctx, tx, d) })
 		same(t, must[*store.Delegation](t)(store.DelegationByID(ctx, st, d.ID)), d)
 		over := *d
@@ -109,6 +117,37 @@ func TestDelegations(t *testing.T) {
 		if len(left) != 1 || left[0].Status(noon) != toll.StatusRevoked || list(&store.Usable{At: noon, Key: key}) != 0 {
 			t.Fatalf("%+v", left)
 		}
+	})
+}
+
+func TestHeldDelegations(t *testing.T) {
+	storetest.Each(t, func(t *testing.T, st *store.Store) {
+		ctx := t.Context()
+		d := &store.Delegation{
+			ID: toll.NewUUID(), Owner: bob, Provider: toll.ProviderCrypto, Currency: "usdc", Limit: 100, CreatedAt: noon,
+			ExpiresAt: noon.Add(time.Hour), OwnerAccount: alice,
+		}
+		write(t, st, func(tx *store.Tx) error { return store.InsertDelegation(ctx, tx, d) })
+		same(t, must[*store.Delegation](t)(store.DelegationByID(ctx, st, d.ID)), d)
+		check := func(status toll.PermissionStatus, usable int64, expires int) {
+			t.Helper()
+			n := must[store.List[*store.Delegation]](t)(store.DelegationsOfOwner(ctx, st, bob, &store.Usable{At: noon}, store.Page{})).Total
+			ended := must[[]*store.Delegation](t)(store.ExpiredDelegations(ctx, st, noon, noon.Add(2*time.Hour), 9))
+			if d.Status(noon) != status || n != usable || len(ended) != expires {
+				t.Errorf("%s, %d usable, %d expire", d.Status(noon), n, len(ended))
+			}
+		}
+		check(toll.StatusPending, 0, 0)
+		d.Signature, d.Authorization = []byte{1, 2}, "{}"
+		write(t, st, func(tx *store.Tx) error { return store.UpdateDelegation(ctx, tx, d) })
+		same(t, must[*store.Delegation](t)(store.DelegationByID(ctx, st, d.ID)), d)
+		check(toll.StatusActive, 1, 1)
+		d.RevokedAt, d.DisableAt = noon, noon.Add(time.Minute)
+		write(t, st, func(tx *store.Tx) error { return store.UpdateDelegation(ctx, tx, d) })
+		if due := must[[]*store.Delegation](t)(store.DisablingDelegations(ctx, st, noon, 9)); len(due) != 0 {
+			t.Fatalf("due too early: %+v", due)
+		}
+		same(t, must[[]*store.Delegation](t)(store.DisablingDelegations(ctx, st, noon.Add(time.Minute), 9)), []*store.Delegation{d})
 	})
 }
 
@@ -159,5 +198,37 @@ func TestAuditOrders(t *testing.T) {
 		o.Open, o.Status = false, toll.OrderConfirmed
 		write(t, st, func(tx *store.Tx) error { return store.UpdateOrder(ctx, tx, o) })
 		expect("a delegation does not count", "an order and its credits", "an order and the payment")
+		o.Status, o.Reversed = toll.OrderFailed, true
+		write(t, st, func(tx *store.Tx) error { return store.UpdateOrder(ctx, tx, o) })
+		expect("a delegation does not count", "a plan does not count", "an order and its credits", "an order and the payment")
+		d.Reserved, d.Transactions, d.Beyond = 0, 0, 7
+		write(t, st, func(tx *store.Tx) error {
+			if err := store.UpdateDelegation(ctx, tx, d); err != nil {
+				return err
+			}
+			return store.UncountOrder(ctx, tx, "5")
+		})
+		expect("the sums of a delegation", "an order and its credits", "an order and the payment")
+		d.Spent = 7
+		lot := func(taken, remaining int64) error {
+			return st.Tx(ctx, func(tx *store.Tx) error {
+				if err := store.UpdateDelegation(ctx, tx, d); err != nil {
+					return err
+				}
+				if err := store.UpdateDelegationTransaction(ctx, tx, d.ID, o.ID, toll.TransactionFailed, "", ""); err != nil {
+					return err
+				}
+				_, err := tx.Exec(ctx, `INSERT INTO lots (account_id, lot_id, ref, granted, remaining, ends_at, taken, old_end, open)
+					VALUES ($1, 1, $2, 0, $3, 1, $4, 2, 0)`, o.Account[:], o.ID, remaining, taken)
+				return err
+			})
+		}
+		if err := lot(0, 0); err != nil {
+			t.Fatal(err)
+		}
+		expect()
+		o.TakenBack, o.Loss = 3, -3
+		write(t, st, func(tx *store.Tx) error { return store.UpdateOrder(ctx, tx, o) })
+		expect("an order and what was taken back")
 	})
 }

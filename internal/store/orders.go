@@ -178,11 +178,10 @@ func scanOrder(scan func(dest ...any) error) (*Order, error) {
 	var plan, subscriber, status, amount string
 	var openKey, rail, delegation, request, session, code, params *string
 	var credits, created, updated int64
-	var cents, tryAt, tries *int64
-	var reversed int64
+	var cents, tryAt, tries, reading, reversed, taken, loss, heldBack *int64
 	err := scan(&o.ID, &account, &plan, &subscriber, &status, &o.TxHash, &credits, &amount, &o.Currency, &o.FailureReason, &created, &updated,
 		&openKey, &rail, &delegation, &cents, &permission, &request, &session, &code, &params, &tryAt, &tries,
-		&o.Reading, &reversed, &o.TakenBack, &o.Loss, &o.HeldBack)
+		&reading, &reversed, &taken, &loss, &heldBack)
 	if err != nil {
 		return nil, err
 	}
@@ -191,7 +190,8 @@ func scanOrder(scan func(dest ...any) error) (*Order, error) {
 	o.CreatedAt, o.UpdatedAt, o.TryAt = FromMicros(created), FromMicros(updated), FromMicros(given(tryAt))
 	o.Rail, o.DelegationID, o.RequestID, o.Session, o.FailureParams = given(rail), given(delegation), given(request), given(session), given(params)
 	o.FailureCode, o.Cents, o.Tries = toll.Code(given(code)), given(cents), given(tries)
-	o.Reversed = reversed == 1
+	o.Reading, o.Reversed = given(reading), given(reversed) == 1
+	o.TakenBack, o.Loss, o.HeldBack = toll.Credits(given(taken)), toll.Credits(given(loss)), toll.Credits(given(heldBack))
 	if openKey != nil {
 		o.Open, o.OpenKey = true, (*openKey)[1:]
 	}
