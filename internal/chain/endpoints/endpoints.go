@@ -34,9 +34,11 @@ type Config struct {
 	// nobody to ask, and [New] refuses.
 	Agree bool
 	// Idle says that the chain makes a block only when there is something to put in, so that an old head means nothing.
-	Idle  bool
-	Clock func() time.Time // nil: the clock of the machine
-	Log   *slog.Logger     // nil: nothing is logged
+	Idle bool
+	// Clock is nil for that of the machine. The age of a head is measured by it, so for a public chain it is not a clock that can
+	// be moved.
+	Clock func() time.Time
+	Log   *slog.Logger // nil: nothing is logged
 
 	Tries   int           // attempts of a read on one endpoint; 0 is 3
 	Timeout time.Duration // of one attempt; 0 is 5 s
@@ -68,6 +70,7 @@ type Pool struct {
 
 	mu      sync.Mutex
 	current *endpoint // the last one that answered
+	split   bool      // the endpoints did not agree when they were last asked
 
 	life context.Context // ends with Close
 	end  context.CancelFunc

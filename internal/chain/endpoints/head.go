@@ -50,6 +50,20 @@ func tagged(tag string) (*big.Int, error) {
 	return nil, fmt.Errorf("endpoints: no block is called %q", tag)
 }
 
+// divided notes whether the endpoints agreed, and logs when that changed.
+func (p *Pool) divided(now bool) {
+	p.mu.Lock()
+	before := p.split
+	p.split = now
+	p.mu.Unlock()
+	switch {
+	case now && !before:
+		p.cfg.Log.Error("the endpoints of the chain do not agree: orders wait until they do")
+	case before && !now:
+		p.cfg.Log.Info("the endpoints of the chain agree again")
+	}
+}
+
 // view is what one endpoint says a tag names.
 type view struct {
 	e    *endpoint
@@ -84,12 +98,13 @@ func (p *Pool) agreed(ctx context.Context, number *big.Int) (*types.Header, erro
 				return nil, ctx.Err()
 			}
 			if err == nil && why == "" && there.Hash() == v.head.Hash() {
+				p.divided(false)
 				return v.head, nil
 			}
 		}
 	}
 	if len(views) > 1 {
-		p.cfg.Log.Error("the endpoints of the chain do not agree on a final block", "endpoints", len(views))
+		p.divided(true)
 	}
 	return nil, fmt.Errorf("%w (%d of %d answered)", ErrDisagree, len(views), len(p.endpoints))
 }
@@ -178,9 +193,13 @@ func (p *Pool) Agree(ctx context.Context, f func(ctx context.Context, c *Conn) (
 		return common.Hash{}, answer
 	case len(said) == 0:
 		return common.Hash{}, fmt.Errorf("%w (none of %d)", ErrNone, len(p.endpoints))
+	case len(counts) == 1 && counts[0] < 2:
+		return common.Hash{}, fmt.Errorf("%w (1 of %d answered)", ErrDisagree, len(p.endpoints))
 	case counts[0] < 2 || len(counts) > 1 && counts[1] == counts[0]:
+		p.divided(true)
 		return common.Hash{}, ErrDisagree
 	}
+	p.divided(false)
 	for h, from := range said {
 		if h == most {
 			continue

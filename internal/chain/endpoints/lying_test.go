@@ -255,6 +255,9 @@ func TestHead_Agreement(t *testing.T) {
 		if got, err := s.pool.Head(t.Context(), "safe"); !errors.Is(err, endpoints.ErrDisagree) {
 			t.Errorf("safe %v, %v", got, err)
 		}
+		if text := s.log.String(); strings.Count(text, "do not agree") != 1 {
+			t.Errorf("log:\n%s", text)
+		}
 		if _, err := s.pool.Head(t.Context(), "latest"); err != nil {
 			t.Errorf("latest needs no agreement: %v", err)
 		}
