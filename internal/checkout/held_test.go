@@ -21,7 +21,9 @@ var (
 	signed  = "0x" + hex.EncodeToString(railtest.Signature[:])
 )
 
-func held(in *toll.DelegationInput) { in.OwnerAccount, in.DurationSecs = &account, ptr(toll.Int(30*toll.DaySecs)) }
+func held(in *toll.DelegationInput) {
+	in.OwnerAccount, in.DurationSecs = &account, ptr(toll.Int(30*toll.DaySecs))
+}
 
 func TestHeldAccount(t *testing.T) {
 	eachRail(t, func(s *shop) {
