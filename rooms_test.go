@@ -45,6 +45,8 @@ var rooms = map[string]room{
 	},
 	"internal/chain/contracts":          {third: []string{"github.com/ethereum/go-ethereum"}},
 	"internal/chain/contracts/generate": {third: []string{"github.com/ethereum/go-ethereum"}},
+	// Made by the program in generate; tests of the chain compare with it what the rooms build by hand.
+	"internal/chain/contracts/bindings": {third: []string{"github.com/ethereum/go-ethereum"}},
 	"internal/chain/userop":             {ours: "internal/chain/contracts", third: []string{"github.com/ethereum/go-ethereum"}},
 	"internal/chain/signer": {
 		ours:  "toll internal/chain/contracts internal/chain/userop",
@@ -54,7 +56,7 @@ var rooms = map[string]room{
 	// The embedded chain is the only room that runs a node.
 	"internal/chain/devchain": {ours: "internal/chain/contracts", third: []string{"github.com/ethereum/go-ethereum", "github.com/holiman/uint256"}},
 	"internal/chain/chaintest": {
-		ours:  "toll internal/chain internal/chain/contracts internal/chain/userop internal/chain/signer internal/chain/endpoints internal/chain/devchain",
+		ours:  "toll internal/chain internal/chain/contracts internal/chain/contracts/bindings internal/chain/userop internal/chain/signer internal/chain/endpoints internal/chain/devchain",
 		third: []string{"github.com/ethereum/go-ethereum"},
 	},
 	"internal/chain/mirror": {ours: "toll internal/chain/contracts internal/chain/endpoints", third: []string{"github.com/ethereum/go-ethereum"}},
@@ -115,7 +117,7 @@ var strictRooms = []string{"x402", "client", "paid", "internal/facilitator"}
 var sqlRooms = []string{"internal/store", "internal/store/storetest", "internal/ledger", "bench"}
 
 // speakingRooms write to the terminal.
-var speakingRooms = []string{"internal/cli", "cmd/toll", "bench", "scripts/testsum"}
+var speakingRooms = []string{"internal/cli", "cmd/toll", "bench", "scripts/testsum", "internal/chain/contracts/generate"}
 
 // skips are the tests that may be skipped, by file, with what is missing then. CI=true takes a skip for a failure.
 var skips = map[string]string{
@@ -123,6 +125,7 @@ var skips = map[string]string{
 	"internal/store/open_test.go":           "a PostgreSQL",
 	"internal/server/faults_test.go":        "a shell with ulimit",
 	"internal/server/operation_test.go":     "a system that lists descriptors",
+	"internal/chain/chaintest/anvil.go":     "an npm registry",
 }
 
 func TestRooms(t *testing.T) {

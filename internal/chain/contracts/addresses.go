@@ -4,8 +4,8 @@ import "github.com/ethereum/go-ethereum/common"
 
 // Chains that the contracts are known for.
 const (
-	Base        uint64 = 8453
-	BaseSepolia uint64 = 84532 // also the id of the embedded chain
+	Base        = 8453
+	BaseSepolia = 84532 // also the id of the embedded chain
 )
 
 // Addresses, the same on both chains.
