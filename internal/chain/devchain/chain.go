@@ -16,6 +16,7 @@ import (
 	"github.com/ethereum/go-ethereum/crypto"
 	"github.com/ethereum/go-ethereum/eth"
 	"github.com/ethereum/go-ethereum/eth/filters"
+	"github.com/ethereum/go-ethereum/ethclient"
 	"github.com/ethereum/go-ethereum/node"
 	"github.com/ethereum/go-ethereum/p2p"
 	"github.com/ethereum/go-ethereum/rpc"
@@ -167,7 +168,11 @@ func (c *Chain) furnish(ctx context.Context) error {
 	if now := c.eth.BlockChain().CurrentBlock().Number.Uint64(); now > head {
 		c.placed = now
 	}
-	return c.check(ctx)
+	var wrong []error
+	for _, mismatch := range contracts.Check(ctx, ethclient.NewClient(c.client), c.id) {
+		wrong = append(wrong, mismatch)
+	}
+	return errors.Join(wrong...)
 }
 
 // Client speaks to the chain in process. It is closed with the chain.

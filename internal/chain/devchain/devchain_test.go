@@ -413,7 +413,7 @@ func TestClosedChain(t *testing.T) {
 	if err := errors.Join(c.Close(), c.Close()); err != nil {
 		t.Fatal(err)
 	}
-	_, minting := c.Mint(t.Context(), contracts.USDC(c.id), common.Address{}, new(big.Int))
+	_, minting := c.Mint(t.Context(), contracts.USDC(c.id), payee, big.NewInt(1))
 	_, funding := c.Fund(t.Context(), common.Address{}, new(big.Int))
 	for _, err := range []error{minting, funding, c.Advance(0), c.Reorg(1, false)} {
 		if !errors.Is(err, ErrClosed) {

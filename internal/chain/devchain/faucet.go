@@ -51,7 +51,7 @@ type call struct {
 
 // Mint makes amount base units of a development token for an account. The transaction is in a block when Mint returns.
 func (c *Chain) Mint(ctx context.Context, token, to common.Address, amount *big.Int) (common.Hash, error) {
-	if amount.Sign() < 0 || amount.BitLen() > 256 {
+	if amount.Sign() <= 0 || amount.BitLen() > 256 {
 		return common.Hash{}, fmt.Errorf("devchain: %v is no amount", amount)
 	}
 	if token != contracts.USDC(c.id) && token != contracts.EURC(c.id) {
@@ -91,9 +91,10 @@ func (c *Chain) place(ctx context.Context) error {
 		return err
 	}
 	var calls []call
-	for _, one := range deployments(c.id) {
-		if state.GetCodeSize(one.address) == 0 {
-			calls = append(calls, call{to: contracts.Create2Deployer, data: one.data, gas: placementGas})
+	for _, contract := range contracts.Deployments(c.id) {
+		if state.GetCodeSize(contract.Address) == 0 {
+			data := append(contract.Salt.Bytes(), contract.InitCode...)
+			calls = append(calls, call{to: contracts.Create2Deployer, data: data, gas: placementGas})
 		}
 	}
 	for _, account := range c.cfg.Funded {

@@ -92,9 +92,13 @@ func (c *Chain) newGenesis(faucet *ecdsa.PrivateKey) (*core.Genesis, error) {
 	// A fork that no network has. Osaka stays: its cap on the gas of a transaction is Base's, too.
 	config.BogotaTime = nil
 
+	tokens, err := contracts.DevTokens(c.id)
+	if err != nil {
+		return nil, err
+	}
 	alloc := core.SystemContractAllocs()
-	for address, runtime := range tokens(c.id) {
-		alloc[address] = types.Account{Nonce: 1, Code: runtime, Balance: new(big.Int)}
+	for address, code := range tokens {
+		alloc[address] = types.Account{Nonce: 1, Code: code, Balance: new(big.Int)}
 	}
 	alloc[contracts.Create2Deployer] = types.Account{Nonce: 1, Code: params.DeterministicFactoryCode, Balance: new(big.Int)}
 	alloc[crypto.PubkeyToAddress(faucet.PublicKey)] = types.Account{Balance: ether(1_000_000_000)}

@@ -95,8 +95,8 @@ func (k kept) check(t *testing.T, c *Chain, lost int) {
 			t.Errorf("block %d of %d is another one", n, len(k.blocks)-1)
 		}
 	}
-	if err := c.check(t.Context()); err != nil {
-		t.Error(err)
+	if mismatches := contracts.Check(t.Context(), client(c), c.ChainID()); len(mismatches) > 0 {
+		t.Errorf("contracts: %v", mismatches)
 	}
 }
 
