@@ -11,6 +11,7 @@ import (
 	"github.com/ethereum/go-ethereum/ethclient"
 	"github.com/ethereum/go-ethereum/rpc"
 
+	"github.com/tollhq/toll/internal/chain/contracts"
 	"github.com/tollhq/toll/internal/chain/devchain"
 )
 
@@ -91,6 +92,7 @@ var kinds = []struct {
 	open func(t testing.TB) *Chain
 }{
 	{"embedded", func(t testing.TB) *Chain { return New(t) }},
+	{"anvil", func(t testing.TB) *Chain { return &Chain{Backend: StartAnvil(t, contracts.BaseSepolia), Kind: "anvil"} }},
 }
 
 // Each runs f as one subtest for each kind of chain, on a fresh one.
