@@ -19,7 +19,7 @@ func (s *Signer) Delegation(ctx context.Context, r Delegation) (*userop.SignedDe
 	if r.Delegation == nil {
 		return nil, s.refuse(kind, "", Malformed)
 	}
-	id := r.Delegation.Hash().Hex()
+	id := r.Delegation.Delegator.Hex()
 	t, err := r.Delegation.Terms()
 	switch {
 	case err != nil || t.Delegate != s.service:

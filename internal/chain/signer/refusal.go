@@ -34,7 +34,7 @@ func (r *Refusal) Error() string {
 	return "signer: refused to sign (" + r.Request + "): " + string(r.Reason)
 }
 
-// refuse raises the alarm. The id is that of the order or the delegation, and the only part of the request that is logged.
+// refuse raises the alarm. The id of the order or the delegation, or the account, is all of the request that is logged.
 func (s *Signer) refuse(request, id string, reason Reason) error {
 	return s.refused(id, &Refusal{Request: request, Reason: reason})
 }

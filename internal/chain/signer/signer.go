@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"github.com/decred/dcrd/dcrec/secp256k1/v4"
-	"github.com/decred/dcrd/dcrec/secp256k1/v4/ecdsa"
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/ethereum/go-ethereum/crypto"
 )
@@ -91,13 +90,4 @@ func (s *Signer) key(ctx context.Context, account common.Address) (*secp256k1.Pr
 
 func addressOf(k *secp256k1.PrivateKey) common.Address {
 	return common.BytesToAddress(crypto.Keccak256(k.PubKey().SerializeUncompressed()[1:]))
-}
-
-// sign returns r, s, v with v 27 or 28.
-func sign(k *secp256k1.PrivateKey, hash common.Hash) ([]byte, error) {
-	compact := ecdsa.SignCompact(k, hash[:], false) // v, r, s
-	if compact[0] > 28 {
-		return nil, errors.New("signer: r is above the order of the curve") // one in 2^127; contracts know no such v
-	}
-	return append(compact[1:], compact[0]), nil
 }

@@ -83,7 +83,7 @@ var ErrTerms = errors.New("userop: not a delegation of ours")
 // make, byte for byte; else [ErrTerms].
 func (d *Delegation) Terms() (Terms, error) {
 	t := Terms{Delegate: d.Delegate, Delegator: d.Delegator}
-	if len(d.Caveats) < 2 || d.Salt == nil {
+	if len(d.Caveats) < 2 || d.Salt == nil || d.Salt.Sign() < 0 || d.Salt.BitLen() > 256 {
 		return Terms{}, ErrTerms
 	}
 	made := NewDelegation

@@ -118,7 +118,7 @@ func TestDelegation_ReadTerms(t *testing.T) {
 		case 3:
 			made.Caveats = append(made.Caveats, userop.Caveat{Enforcer: contracts.TimestampEnforcer})
 		case 4:
-			made.Salt = nil
+			made.Salt = rapid.SampledFrom([]*big.Int{nil, big.NewInt(-1), new(big.Int).Lsh(big.NewInt(1), 256)}).Draw(t, "salt")
 		case 5:
 			i := rapid.IntRange(0, len(made.Caveats)-1).Draw(t, "caveat")
 			made.Caveats[i].Enforcer[0]++
