@@ -334,6 +334,21 @@ func TestReorgDropsTransactions(t *testing.T) {
 	}
 }
 
+// With a clock that stands still the new block has the parent, the time and the content of the old one.
+func TestReorgMakesOtherBlocks(t *testing.T) {
+	c := start(t, Config{Now: newClock(testStart).Now})
+	s := newSender(t, c)
+	tx := s.pay(t, payee, 5, 1e9)
+	send(t, c, tx)
+	before := mined(t, c, tx.Hash())
+	if err := c.Reorg(1, false); err != nil {
+		t.Fatal(err)
+	}
+	if after := mined(t, c, tx.Hash()); after.BlockHash == before.BlockHash {
+		t.Error("the transaction is in the same block")
+	}
+}
+
 func TestReorgLeavesTheContracts(t *testing.T) {
 	c := start(t, Config{})
 	for range 3 {
