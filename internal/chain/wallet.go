@@ -9,6 +9,7 @@ import (
 
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/ethereum/go-ethereum/core/types"
+	"github.com/ethereum/go-ethereum/rpc"
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/chain/contracts"
@@ -92,16 +93,28 @@ func (r *Rail) Ready(ctx context.Context) error {
 	return nil
 }
 
+// contractsMatch compares the code of the contracts. Tokens of public chains can be changed by their owners, so those are asked
+// for their decimals and symbols.
 func (r *Rail) contractsMatch(ctx context.Context) error {
 	var wrong []contracts.Mismatch
-	err := r.read(ctx, func(ctx context.Context, c *endpoints.Conn) (err error) {
-		wrong, err = contracts.Check(ctx, c, r.cfg.ChainID)
-		return err
+	err := r.read(ctx, func(ctx context.Context, c *endpoints.Conn) error {
+		wrong = contracts.Check(ctx, c, r.cfg.ChainID)
+		if !r.cfg.Embedded {
+			wrong = append(wrong, contracts.CheckTokens(ctx, c, r.cfg.ChainID)...)
+		}
+		for _, m := range wrong {
+			if _, answer := errors.AsType[rpc.Error](m.Err); m.Err != nil && !answer && !errors.Is(m.Err, contracts.ErrUnknownChain) {
+				return m.Err
+			}
+		}
+		return nil
 	})
 	if err != nil || len(wrong) == 0 {
 		return err
 	}
-	r.log.Error("alarm: the contracts on the chain are not those that we know", "mismatches", fmt.Sprint(wrong))
+	for _, m := range wrong {
+		r.log.Error("alarm: a contract on the chain is not the one that we know", "contract", m.Name, "address", m.Address, "found", m.Found, "want", m.Want)
+	}
 	return unusable(toll.CodeChainContracts, nil)
 }
 

@@ -1,0 +1,401 @@
+package chain_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"math/big"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/ethereum/go-ethereum"
+	"github.com/ethereum/go-ethereum/common"
+	"github.com/ethereum/go-ethereum/core/types"
+	"github.com/ethereum/go-ethereum/crypto"
+	"github.com/ethereum/go-ethereum/rpc"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/chain"
+	"github.com/tollhq/toll/internal/chain/chaintest"
+	"github.com/tollhq/toll/internal/chain/contracts"
+	"github.com/tollhq/toll/internal/chain/endpoints"
+	"github.com/tollhq/toll/internal/chain/signer"
+	"github.com/tollhq/toll/internal/chain/userop"
+)
+
+var (
+	usdc = contracts.USDC(contracts.BaseSepolia)
+	eurc = contracts.EURC(contracts.BaseSepolia)
+	wei  = common.Address{} // the native token
+)
+
+// world is a chain with the accounts and the memory of one service. Rails that share a world are processes of it.
+type world struct {
+	testing.TB
+	*chaintest.Chain
+
+	keys    chaintest.Keys
+	journal *chaintest.Journal
+	books   *books
+	service common.Address
+	relayer common.Address
+	sends   sync.Mutex // of send, by the stranger
+	outside common.Address
+}
+
+// newWorld returns the world on a chain. The relayer and an account of nobody have gas money.
+func newWorld(t testing.TB, c *chaintest.Chain) *world {
+	t.Helper()
+	w := &world{TB: t, Chain: c, journal: chaintest.NewJournal(), books: newBooks()}
+	w.service, w.relayer, w.outside = w.keys.New(t), w.keys.New(t), w.keys.New(t)
+	for _, a := range []common.Address{w.relayer, w.outside} {
+		if _, err := c.Fund(t.Context(), a, new(big.Int).Mul(big.NewInt(10), big.NewInt(1e18))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return w
+}
+
+// rail is one more process of the service that has not started to send.
+func (w *world) rail(change ...func(*chain.Config)) *chain.Rail {
+	w.Helper()
+	cfg := chain.Config{
+		Environment: toll.Sandbox, Embedded: true, Journal: w.journal, Sink: w.books, Service: w.service, Relayers: []common.Address{w.relayer},
+		Clock: w.Now, Holder: toll.NewUUID(), Log: slog.New(slog.NewTextHandler(w.Output(), nil)),
+	}
+	for _, f := range change {
+		f(&cfg)
+	}
+	if cfg.Pool == nil {
+		cfg.Pool = w.pool(endpoints.Config{Clients: []*rpc.Client{w.Client()}})
+	}
+	if cfg.Signer == nil {
+		cfg.Signer = w.signer(signer.Config{})
+	}
+	r, err := chain.New(cfg)
+	if err != nil {
+		w.Fatal(err)
+	}
+	return r
+}
+
+func (w *world) pool(cfg endpoints.Config) *endpoints.Pool {
+	w.Helper()
+	cfg.ChainID, cfg.Idle, cfg.Clock = w.ChainID(), true, w.Now
+	p, err := endpoints.New(cfg)
+	if err != nil {
+		w.Fatal(err)
+	}
+	w.Cleanup(p.Close)
+	return p
+}
+
+func (w *world) signer(cfg signer.Config) *signer.Signer {
+	w.Helper()
+	cfg.ChainID, cfg.Keys, cfg.Service, cfg.Relayers = w.chainID(), &w.keys, w.service, []common.Address{w.relayer}
+	cfg.Clock, cfg.Log = w.Now, slog.New(slog.NewTextHandler(w.Output(), nil))
+	s, err := signer.New(cfg)
+	if err != nil {
+		w.Fatal(err)
+	}
+	return s
+}
+
+func (w *world) chainID() *big.Int { return new(big.Int).SetUint64(w.ChainID()) }
+
+// running is a rail that sends, until the test ends.
+func (w *world) running(change ...func(*chain.Config)) *chain.Rail {
+	w.Helper()
+	r := w.rail(change...)
+	ctx, stop := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- r.Run(ctx) }()
+	w.Cleanup(func() {
+		stop()
+		if err := <-done; err != nil {
+			w.Errorf("Run: %v", err)
+		}
+	})
+	return r
+}
+
+// account is a new account whose key the service holds, with this many base units of tokens.
+func (w *world) account(money ...any) common.Address {
+	w.Helper()
+	a := w.keys.New(w)
+	w.give(a, money...)
+	return a
+}
+
+// give gives pairs of a token and base units.
+func (w *world) give(a common.Address, money ...any) {
+	w.Helper()
+	for i := 0; i < len(money); i += 2 {
+		token, amount := money[i].(common.Address), big.NewInt(int64(money[i+1].(int)))
+		var err error
+		if token == wei {
+			_, err = w.Fund(w.Context(), a, amount)
+		} else {
+			_, err = w.Mint(w.Context(), token, a, amount)
+		}
+		if err != nil {
+			w.Fatal(err)
+		}
+	}
+}
+
+// balance is what an account has, base units.
+func (w *world) balance(token, a common.Address) int64 {
+	w.Helper()
+	if token == wei {
+		n, err := w.Eth().BalanceAt(w.Context(), a, nil)
+		if err != nil {
+			w.Fatal(err)
+		}
+		return n.Int64()
+	}
+	data := append(common.FromHex("0x70a08231"), common.LeftPadBytes(a[:], 32)...)
+	out, err := w.Eth().CallContract(w.Context(), ethereum.CallMsg{To: &token, Data: data}, nil)
+	if err != nil {
+		w.Fatal(err)
+	}
+	return new(big.Int).SetBytes(out).Int64()
+}
+
+// has fails the test unless the balances are these: triples of an account, a token and base units.
+func (w *world) has(want ...any) {
+	w.Helper()
+	for i := 0; i < len(want); i += 3 {
+		a, token, n := want[i].(common.Address), want[i+1].(common.Address), int64(want[i+2].(int))
+		if got := w.balance(token, a); got != n {
+			w.Errorf("account %s has %d of %s, want %d", a, got, token, n)
+		}
+	}
+}
+
+// pay pays an order that is decided within a minute.
+func (w *world) pay(r *chain.Rail, p chain.Purchase) chain.Outcome {
+	w.Helper()
+	ctx, cancel := context.WithTimeout(w.Context(), time.Minute)
+	defer cancel()
+	o, err := r.Pay(ctx, p)
+	if err != nil {
+		w.Fatalf("Pay: %v", err)
+	}
+	return o
+}
+
+// paid fails the test unless the order is paid.
+func (w *world) paid(r *chain.Rail, p chain.Purchase) common.Hash {
+	w.Helper()
+	o := w.pay(r, p)
+	if o.State != chain.Confirmed && o.State != chain.Final {
+		w.Fatalf("the order is %s (%+v), want it paid", o.State, o.Failure)
+	}
+	if o.Tx == (common.Hash{}) {
+		w.Fatal("a paid order has no transaction")
+	}
+	return o.Tx
+}
+
+// fails fails the test unless the order has failed with this code, and returns the failure.
+func (w *world) fails(r *chain.Rail, p chain.Purchase, code toll.Code) *chain.Failure {
+	w.Helper()
+	o := w.pay(r, p)
+	if o.State != chain.Failed || o.Failure == nil || o.Failure.Code != code {
+		w.Fatalf("the order is %s (%+v), want it failed with %s", o.State, o.Failure, code)
+	}
+	return o.Failure
+}
+
+// purchase is a new order: pairs of a receiver and base units.
+func purchase(from, token common.Address, to ...any) chain.Purchase {
+	p := chain.Purchase{OrderID: toll.NewUUID(), Subscriber: toll.Address(from), Token: toll.Address(token)}
+	sum := int64(0)
+	for i := 0; i < len(to); i += 2 {
+		n := int64(to[i+1].(int))
+		p.Receivers, p.Amounts = append(p.Receivers, toll.Address(to[i].(common.Address))), append(p.Amounts, toll.UnitsOf(n))
+		sum += n
+	}
+	p.Total = toll.UnitsOf(sum)
+	return p
+}
+
+// by has the order paid with a delegation.
+func by(d *chain.Delegation, p chain.Purchase) chain.Purchase {
+	p.Delegation = d
+	return p
+}
+
+// delegation is a new limit in cents on USDC, for a day.
+func (w *world) delegation(owner common.Address, cents int64) *chain.Delegation {
+	now := w.Now()
+	return &chain.Delegation{
+		ID: toll.NewUUID(), Owner: toll.Address(owner), Currency: "usdc", LimitCents: cents, CreatedAt: now, ExpiresAt: now.Add(24 * time.Hour),
+	}
+}
+
+// onChain is the delegation that the account signs, as the design says.
+func (w *world) onChain(d *chain.Delegation) *userop.Delegation {
+	t := userop.Terms{
+		ID: d.ID, Delegate: w.service, Delegator: common.Address(d.Owner), Token: usdc,
+		Limit: big.NewInt(d.LimitCents * 10_000), Before: uint64(d.ExpiresAt.Unix()),
+	}
+	if d.Currency == "eurc" {
+		t.Token = eurc
+	}
+	if !d.OwnerAccount.IsZero() {
+		t.Delegator = common.Address(d.OwnerAccount)
+	}
+	if len(d.AllowedRecipients) == 1 {
+		to := common.Address(d.AllowedRecipients[0])
+		t.Receiver = &to
+	}
+	return userop.NewDelegation(t)
+}
+
+// signedBy is the delegation with the signature of an account whose key the test holds.
+func (w *world) signedBy(a common.Address, d *userop.Delegation) *userop.SignedDelegation {
+	return &userop.SignedDelegation{Delegation: *d, Signature: w.keys.Sign(w, a, d.SigningHash(w.chainID()))}
+}
+
+// receiver is an address that nobody has used.
+func receiver(n int) common.Address {
+	return common.BigToAddress(new(big.Int).Add(big.NewInt(0x1000_0000), big.NewInt(int64(n))))
+}
+
+// send lets an account of nobody send calldata, after giving accounts without code ours, and returns the receipt.
+func (w *world) send(to common.Address, data []byte, needCode ...common.Address) *types.Receipt {
+	w.Helper()
+	w.sends.Lock()
+	defer w.sends.Unlock()
+	ctx, eth := w.Context(), w.Eth()
+	nonce, err := eth.NonceAt(ctx, w.outside, nil)
+	if err != nil {
+		w.Fatal(err)
+	}
+	var list []types.SetCodeAuthorization
+	for _, a := range needCode {
+		n, err := eth.NonceAt(ctx, a, nil)
+		if err != nil {
+			w.Fatal(err)
+		}
+		list = append(list, w.authorization(a, n))
+	}
+	tx := w.transaction(w.outside, nonce, to, data, list)
+	if err := eth.SendTransaction(ctx, tx); err != nil {
+		w.Fatal(err)
+	}
+	return w.receipt(tx.Hash())
+}
+
+// receipt waits for a transaction.
+func (w *world) receipt(tx common.Hash) *types.Receipt {
+	w.Helper()
+	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+		if r, err := w.Eth().TransactionReceipt(w.Context(), tx); err == nil {
+			return r
+		}
+	}
+	w.Fatalf("transaction %s is not mined", tx)
+	return nil
+}
+
+// books are what a sink was told.
+type books struct {
+	mu       sync.Mutex
+	paid     map[string]common.Hash
+	failed   map[string]chain.Failure
+	final    map[string]bool
+	spent    map[string]*big.Int
+	disabled map[string]bool
+}
+
+func newBooks() *books {
+	return &books{
+		paid: map[string]common.Hash{}, failed: map[string]chain.Failure{}, final: map[string]bool{}, spent: map[string]*big.Int{},
+		disabled: map[string]bool{},
+	}
+}
+
+func (b *books) Paid(_ context.Context, id string, tx common.Hash) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.paid[id] = tx
+	return nil
+}
+
+func (b *books) Failed(_ context.Context, id string, f chain.Failure) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.failed[id] = f
+	return nil
+}
+
+func (b *books) Final(_ context.Context, id string) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.final[id] = true
+	return nil
+}
+
+func (b *books) Spent(_ context.Context, id string, units *big.Int) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.spent[id] = units
+	return nil
+}
+
+func (b *books) Disabled(_ context.Context, id string) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.disabled[id] = true
+	return nil
+}
+
+func (b *books) spentOf(id string) string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return fmt.Sprint(b.spent[id])
+}
+
+// authorization gives an account whose key the test holds our code.
+func (w *world) authorization(a common.Address, nonce uint64) types.SetCodeAuthorization {
+	w.Helper()
+	auth := types.SetCodeAuthorization{Address: contracts.AccountCode, Nonce: nonce}
+	auth.ChainID.SetFromBig(w.chainID())
+	signature := w.keys.Sign(w, a, userop.AuthorizationHash(w.chainID(), contracts.AccountCode, nonce))
+	auth.V = signature[64] - 27
+	auth.R.SetBytes(signature[:32])
+	auth.S.SetBytes(signature[32:64])
+	return auth
+}
+
+// transaction is one of an account whose key the test holds.
+func (w *world) transaction(from common.Address, nonce uint64, to common.Address, data []byte, list []types.SetCodeAuthorization) *types.Transaction {
+	w.Helper()
+	b, err := w.keys.Open(w.Context(), from)
+	if err != nil {
+		w.Fatal(err)
+	}
+	key, err := crypto.ToECDSA(b)
+	if err != nil {
+		w.Fatal(err)
+	}
+	var in types.TxData = &types.DynamicFeeTx{
+		ChainID: w.chainID(), Nonce: nonce, GasTipCap: big.NewInt(1_000_000), GasFeeCap: big.NewInt(1_000_000_000), Gas: 5_000_000, To: &to, Data: data,
+	}
+	if len(list) > 0 {
+		number := list[0].ChainID.Clone
+		in = &types.SetCodeTx{
+			ChainID: number(), Nonce: nonce, GasTipCap: number().SetUint64(1_000_000), GasFeeCap: number().SetUint64(1_000_000_000),
+			Gas: 5_000_000, To: to, Value: number().Clear(), Data: data, AuthList: list,
+		}
+	}
+	tx, err := types.SignNewTx(key, types.LatestSignerForChainID(w.chainID()), in)
+	if err != nil {
+		w.Fatal(err)
+	}
+	return tx
+}
