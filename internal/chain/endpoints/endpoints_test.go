@@ -16,10 +16,17 @@ import (
 	"github.com/ethereum/go-ethereum/core/types"
 	"github.com/ethereum/go-ethereum/crypto"
 	"github.com/ethereum/go-ethereum/rpc"
+	"go.uber.org/goleak"
 
 	"github.com/tollhq/toll/internal/chain/chaintest"
 	"github.com/tollhq/toll/internal/chain/endpoints"
 )
+
+// Two goroutines of go-ethereum stay behind its nodes for a while.
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("github.com/ethereum/go-ethereum/core.(*txSenderCacher).cache"),
+		goleak.IgnoreTopFunction("github.com/syndtr/goleveldb/leveldb.(*DB).mpoolDrain"))
+}
 
 // clock is a time that stands still until a test moves it. No endpoint is faster than another by it, so the first one of the
 // configuration is the best one.
@@ -182,6 +189,7 @@ func eventually(t *testing.T, what string, f func() bool) {
 }
 
 func TestNew_Refuses(t *testing.T) {
+	t.Parallel()
 	tests := []struct {
 		name string
 		cfg  endpoints.Config
@@ -211,6 +219,7 @@ func TestNew_Refuses(t *testing.T) {
 
 // The chain in the process is one endpoint of the pool; closing the pool leaves it alone.
 func TestPool_InProcess(t *testing.T) {
+	t.Parallel()
 	chain := chaintest.New(t)
 	for range 2 {
 		pool, err := endpoints.New(endpoints.Config{Clients: []*rpc.Client{chain.Client()}, ChainID: chain.ChainID(), Genesis: chain.Genesis(), Idle: true})
@@ -234,6 +243,7 @@ func TestPool_InProcess(t *testing.T) {
 }
 
 func TestPool_ForeignGenesis(t *testing.T) {
+	t.Parallel()
 	s := two(t, func(cfg *endpoints.Config) { cfg.Genesis = common.Hash{1} })
 	err := s.pool.Read(t.Context(), func(context.Context, *endpoints.Conn) error { t.Error("asked"); return nil })
 	if !errors.Is(err, endpoints.ErrNone) || !strings.Contains(err.Error(), "first block") {
@@ -243,6 +253,7 @@ func TestPool_ForeignGenesis(t *testing.T) {
 
 // An old head is no fault of a chain that makes blocks only for transactions.
 func TestPool_Idle(t *testing.T) {
+	t.Parallel()
 	s := two(t, func(cfg *endpoints.Config) { cfg.Idle = true })
 	s.clock.Advance(24 * time.Hour)
 	s.number(t)
@@ -251,6 +262,7 @@ func TestPool_Idle(t *testing.T) {
 }
 
 func TestRead_AnswersAreReturnedAtOnce(t *testing.T) {
+	t.Parallel()
 	s := two(t, nil)
 	s.number(t)
 	s.first.Refuse(-1, "eth_call", "execution reverted: no")
@@ -289,6 +301,7 @@ func TestRead_AnswersAreReturnedAtOnce(t *testing.T) {
 }
 
 func TestRead_TriesAgain(t *testing.T) {
+	t.Parallel()
 	for name, fault := range map[string]func(d *chaintest.Double){
 		"lost requests": func(d *chaintest.Double) { d.Drop(2) },
 		"lost answers":  func(d *chaintest.Double) { d.LoseAnswers(2) },
@@ -312,6 +325,7 @@ func TestRead_TriesAgain(t *testing.T) {
 }
 
 func TestRead_ContextEnds(t *testing.T) {
+	t.Parallel()
 	s := two(t, func(cfg *endpoints.Config) { cfg.Timeout = time.Minute })
 	s.number(t)
 	s.first.Hang()
@@ -329,6 +343,7 @@ func TestRead_ContextEnds(t *testing.T) {
 
 // An endpoint that gave nothing but faults is left alone for a while, and asked again after it.
 func TestBreaker(t *testing.T) {
+	t.Parallel()
 	s := two(t, nil)
 	s.number(t)
 	s.first.Drop(-1)
@@ -354,6 +369,7 @@ func TestBreaker(t *testing.T) {
 
 // With no endpoint left the answer is ErrNone at once, and the pool recovers by itself.
 func TestBreaker_All(t *testing.T) {
+	t.Parallel()
 	s := two(t, nil)
 	s.first.Drop(-1)
 	s.next.Page(502)
@@ -383,6 +399,7 @@ func TestBreaker_All(t *testing.T) {
 
 // Run finds out that an endpoint has gone, or come back, without anybody who asks.
 func TestRun(t *testing.T) {
+	t.Parallel()
 	s := two(t, func(cfg *endpoints.Config) {
 		cfg.Every = 20 * time.Millisecond
 		cfg.Rest = 100 * time.Millisecond

@@ -22,6 +22,7 @@ import (
 
 // The endpoint that lies, or does not speak, leaves the pool; the other one answers.
 func TestT68_LyingEndpointLeaves(t *testing.T) {
+	t.Parallel()
 	tests := []struct {
 		name   string
 		lie    func(s *setup)
@@ -43,6 +44,7 @@ func TestT68_LyingEndpointLeaves(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
 			// From the beginning, and after the endpoint was trusted.
 			for _, trusted := range []bool{false, true} {
 				s := two(t, func(cfg *endpoints.Config) { cfg.Timeout = 5 * time.Second })
@@ -64,6 +66,7 @@ func TestT68_LyingEndpointLeaves(t *testing.T) {
 }
 
 func TestT68_Hang(t *testing.T) {
+	t.Parallel()
 	s := two(t, nil)
 	s.number(t)
 	s.first.Hang()
@@ -81,6 +84,7 @@ func TestT68_Hang(t *testing.T) {
 }
 
 func TestT68_StaleHead(t *testing.T) {
+	t.Parallel()
 	s := two(t, nil)
 	s.number(t)
 	head, err := s.chain.Eth().BlockNumber(t.Context())
@@ -107,6 +111,7 @@ func TestT68_StaleHead(t *testing.T) {
 
 // A first send that is told that its nonce is used reaches the other endpoint, and the chain.
 func TestT68_NonceTooLowToAFirstSend(t *testing.T) {
+	t.Parallel()
 	s := two(t, nil)
 	tx := transfer(t, s)
 	s.first.NonceTooLow(1)
@@ -132,6 +137,7 @@ func proof(block common.Hash) func(ctx context.Context, c *endpoints.Conn) (comm
 }
 
 func TestT68_InventedLogOrReceipt(t *testing.T) {
+	t.Parallel()
 	s := two(t, func(cfg *endpoints.Config) { cfg.Agree = true })
 	hash, err := s.chain.Fund(t.Context(), common.Address{1}, big.NewInt(1))
 	if err != nil {
@@ -177,6 +183,7 @@ func TestT68_InventedLogOrReceipt(t *testing.T) {
 
 // Of three endpoints the one that says something else leaves.
 func TestT68_OneOfThree(t *testing.T) {
+	t.Parallel()
 	var third *chaintest.Double
 	s := two(t, func(cfg *endpoints.Config) { cfg.Agree = true })
 	third = chaintest.NewDouble(t, s.chain.Client())
@@ -203,6 +210,7 @@ func TestT68_OneOfThree(t *testing.T) {
 }
 
 func TestHead_Agreement(t *testing.T) {
+	t.Parallel()
 	heads := func(t *testing.T, s *setup) (safe *types.Header, err error) {
 		t.Helper()
 		latest, err := s.pool.Head(t.Context(), "latest")
@@ -270,7 +278,7 @@ func TestHead_Agreement(t *testing.T) {
 		}
 	})
 	t.Run("no such block yet", func(t *testing.T) {
-		s := two(t, agree)
+		s := two(t, func(cfg *endpoints.Config) { cfg.Agree, cfg.Genesis = true, common.Hash{} })
 		for _, d := range []*chaintest.Double{s.first, s.next} {
 			d.Answer("eth_getBlockByNumber", func(params []json.RawMessage) (any, error) {
 				if string(params[0]) == `"finalized"` {

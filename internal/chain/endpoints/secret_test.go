@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -19,6 +20,7 @@ import (
 
 // Neither errors, what f sees of them included, nor log lines nor health show more of a URL than its host.
 func TestPool_HidesKeysOfURLs(t *testing.T) {
+	t.Parallel()
 	chain := chaintest.New(t)
 	secrets := []string{"user-of-them", "password-of-them", "path-key-0123", "query-key-4567"}
 	faults := map[string]func(d *chaintest.Double){
@@ -36,6 +38,7 @@ func TestPool_HidesKeysOfURLs(t *testing.T) {
 	}
 	for name, fault := range faults {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			d := chaintest.NewDouble(t, chain.Client())
 			url := strings.Replace(d.URL, "http://", "http://user-of-them:password-of-them@", 1) + "/v2/path-key-0123?apikey=query-key-4567"
 			lines := &log{}
@@ -86,6 +89,7 @@ func TestPool_HidesKeysOfURLs(t *testing.T) {
 
 // The whole URL is what requests go to.
 func TestPool_SendsKeysOfURLs(t *testing.T) {
+	t.Parallel()
 	chain := chaintest.New(t)
 	d := chaintest.NewDouble(t, chain.Client())
 	asked := make(chan *http.Request, 100)
@@ -112,18 +116,22 @@ func TestPool_SendsKeysOfURLs(t *testing.T) {
 
 // The error of one request under a status of HTTP is an answer, that of the endpoint as a whole is not.
 func TestRead_ErrorsUnderAStatus(t *testing.T) {
+	t.Parallel()
 	const body = `{"jsonrpc":"2.0","id":1,"error":{"code":-32000,"message":"execution reverted"}}`
 	for status, answer := range map[int]bool{400: true, 422: true, 401: false, 403: false, 429: false, 500: false, 503: false} {
-		s := two(t, nil)
-		s.number(t)
-		s.first.Status(status, body)
-		s.next.Status(status, body)
-		err := s.pool.Read(t.Context(), func(ctx context.Context, c *endpoints.Conn) error {
-			_, err := c.BlockNumber(ctx)
-			return err
+		t.Run(strconv.Itoa(status), func(t *testing.T) {
+			t.Parallel()
+			s := two(t, nil)
+			s.number(t)
+			s.first.Status(status, body)
+			s.next.Status(status, body)
+			err := s.pool.Read(t.Context(), func(ctx context.Context, c *endpoints.Conn) error {
+				_, err := c.BlockNumber(ctx)
+				return err
+			})
+			if got := !errors.Is(err, endpoints.ErrNone); err == nil || got != answer {
+				t.Errorf("%v", err)
+			}
 		})
-		if got := !errors.Is(err, endpoints.ErrNone); err == nil || got != answer {
-			t.Errorf("%d: %v", status, err)
-		}
 	}
 }

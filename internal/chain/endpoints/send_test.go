@@ -16,6 +16,7 @@ import (
 const sending = "eth_sendRawTransaction"
 
 func TestSend_All(t *testing.T) {
+	t.Parallel()
 	s := two(t, nil)
 	tx := transfer(t, s)
 	s.first.Swallow()
@@ -31,6 +32,7 @@ func TestSend_All(t *testing.T) {
 
 // One endpoint that hangs does not hold up the answer of the other, and still gets the bytes.
 func TestSend_OneIsEnough(t *testing.T) {
+	t.Parallel()
 	s := two(t, func(cfg *endpoints.Config) { cfg.Timeout = 2 * time.Second })
 	s.number(t)
 	tx := transfer(t, s)
@@ -46,6 +48,7 @@ func TestSend_OneIsEnough(t *testing.T) {
 }
 
 func TestSend_TellsMost(t *testing.T) {
+	t.Parallel()
 	const (
 		known = "already known"
 		low   = "nonce too low: next nonce 5, tx nonce 4"
@@ -73,6 +76,7 @@ func TestSend_TellsMost(t *testing.T) {
 }
 
 func TestSend_Faults(t *testing.T) {
+	t.Parallel()
 	s := two(t, nil)
 	tx := transfer(t, s)
 	s.first.Refuse(-1, sending, "already known")
@@ -105,6 +109,7 @@ func TestSend_Faults(t *testing.T) {
 }
 
 func TestSend_ContextEnds(t *testing.T) {
+	t.Parallel()
 	s := two(t, func(cfg *endpoints.Config) { cfg.Timeout = time.Minute })
 	s.number(t)
 	raw := bytesOf(t, transfer(t, s))
