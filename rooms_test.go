@@ -59,7 +59,7 @@ var rooms = map[string]room{
 		ours:  "toll internal/chain internal/chain/contracts internal/chain/contracts/bindings internal/chain/userop internal/chain/signer internal/chain/endpoints internal/chain/devchain",
 		third: []string{"github.com/ethereum/go-ethereum"},
 	},
-	"internal/chain/mirror": {ours: "toll internal/chain/contracts internal/chain/endpoints", third: []string{"github.com/ethereum/go-ethereum"}},
+	"internal/chain/mirror": {ours: "toll internal/chain/contracts internal/chain/endpoints internal/chain/signer", third: []string{"github.com/ethereum/go-ethereum"}},
 	"internal/outbound":     {},
 	"internal/events":       {ours: "toll x402 internal/store internal/ledger internal/outbound"},
 	"internal/facilitator":  {ours: "toll x402 internal/store internal/ledger internal/auth internal/checkout"},

@@ -1,0 +1,361 @@
+package mirror
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/big"
+	"strings"
+
+	"github.com/ethereum/go-ethereum"
+	"github.com/ethereum/go-ethereum/common"
+	"github.com/ethereum/go-ethereum/core/types"
+	"github.com/ethereum/go-ethereum/crypto"
+
+	"github.com/tollhq/toll/internal/chain/contracts"
+	"github.com/tollhq/toll/internal/chain/endpoints"
+	"github.com/tollhq/toll/internal/chain/signer"
+)
+
+// State is where a period stands.
+type State string
+
+// States of a period.
+const (
+	IsClosed   State = "closed"   // leaves and root are fixed
+	IsSent     State = "sent"     // the transaction that anchors it is stored
+	IsAnchored State = "anchored" // its event is in a block
+	IsFinal    State = "final"    // and that block is finalized
+)
+
+// Period is a closed period on its way onto the chain.
+type Period struct {
+	Number  uint64
+	Root    common.Hash
+	Leaves  uint64
+	Credits *big.Int
+	State   State
+
+	Tx        common.Hash // of the transaction that anchors it; zero before it is sent
+	Raw       []byte      // its bytes
+	Nonce     uint64
+	SentBlock uint64 // head when it was sent
+	Block     uint64 // of the event
+	BlockHash common.Hash
+}
+
+// Journal is the memory of the publisher.
+type Journal interface {
+	// Open lists the periods that are not final, the oldest first, at most limit.
+	Open(ctx context.Context, limit int) ([]*Period, error)
+	// Update stores a period; it is on disk when it returns nil.
+	Update(ctx context.Context, p *Period) error
+}
+
+// Config is what a publisher works with.
+type Config struct {
+	Pool     *endpoints.Pool
+	Signer   *signer.Signer
+	Operator common.Address
+	Journal  Journal
+	Tip      *big.Int // wei for each unit of gas
+	MaxFee   *big.Int // base fee above which nothing is sent; nil: any
+	AtOnce   bool     // a block is final as soon as it is there, as on the embedded chain
+	Log      *slog.Logger
+}
+
+// Publisher anchors closed periods, one after the other. One process at a time may run it.
+type Publisher struct {
+	cfg      Config
+	contract common.Address
+	placed   bool
+}
+
+// NewPublisher returns a publisher for the mirror of the operator.
+func NewPublisher(cfg Config) *Publisher {
+	return &Publisher{cfg: cfg, contract: contracts.CreditMirror(cfg.Operator)}
+}
+
+// Contract returns the address of the mirror.
+func (p *Publisher) Contract() common.Address { return p.contract }
+
+const (
+	// window is how many open periods are looked at in one step.
+	window = 64
+	// bumpAfter is after how many blocks a transaction that was not taken is sent with higher fees.
+	bumpAfter = 3
+	placeGas  = 900_000
+)
+
+var (
+	anchored = crypto.Keccak256Hash([]byte("Anchored(uint64,bytes32,uint64,uint128)"))
+	// ErrConflict says that the chain holds another root for a period of ours.
+	ErrConflict = errors.New("mirror: the chain holds another root for this period; does another service publish with this key?")
+	errFee      = errors.New("mirror: the base fee is above the cap")
+)
+
+// Step moves the open periods on as far as it goes without waiting, and reports whether there are any left to look at soon.
+func (p *Publisher) Step(ctx context.Context) (busy bool, err error) {
+	open, err := p.cfg.Journal.Open(ctx, window)
+	if err != nil || len(open) == 0 {
+		return false, err
+	}
+	if !p.placed {
+		if p.placed, err = p.place(ctx); err != nil || !p.placed {
+			return true, err
+		}
+	}
+	for _, period := range open {
+		if period.State == IsAnchored {
+			if err := p.settle(ctx, period); err != nil {
+				return true, err
+			}
+		}
+		if period.State == IsAnchored || period.State == IsFinal {
+			continue
+		}
+		// The contract takes periods in order only, so the next one waits for this one.
+		if err := p.anchor(ctx, period); err != nil || period.State != IsAnchored {
+			return true, err
+		}
+	}
+	return true, nil
+}
+
+// place puts the contract onto the chain, and reports whether it is there.
+func (p *Publisher) place(ctx context.Context) (bool, error) {
+	code, err := p.code(ctx)
+	if err != nil || len(code) > 0 {
+		return len(code) > 0, err
+	}
+	nonce, err := p.nonce(ctx)
+	if err != nil {
+		return false, err
+	}
+	feeCap, err := p.feeCap(ctx)
+	if err != nil {
+		return false, err
+	}
+	tx, err := p.cfg.Signer.PlaceMirror(ctx, signer.PlaceMirror{Nonce: nonce, Gas: placeGas, Tip: p.cfg.Tip, FeeCap: feeCap})
+	if err != nil {
+		return false, err
+	}
+	if err := p.send(ctx, tx); err != nil {
+		return false, err
+	}
+	code, err = p.code(ctx)
+	return len(code) > 0, err
+}
+
+// anchor moves a period that is closed or sent.
+func (p *Publisher) anchor(ctx context.Context, period *Period) error {
+	if period.State == IsSent {
+		if done, err := p.landed(ctx, period); err != nil || done {
+			return err
+		}
+	}
+	head, err := p.cfg.Pool.Head(ctx, "latest")
+	if err != nil {
+		return err
+	}
+	nonce, err := p.nonce(ctx)
+	if err != nil {
+		return err
+	}
+	if period.State == IsSent && nonce == period.Nonce && head.Number.Uint64() < period.SentBlock+bumpAfter {
+		return p.resend(ctx, period)
+	}
+	// A root that the chain has already, from before a backup of the database was restored, is not sent again.
+	if found, err := p.find(ctx, period); err != nil || found {
+		return err
+	}
+	feeCap, err := p.feeCap(ctx)
+	if err != nil {
+		return err
+	}
+	tip := p.cfg.Tip
+	if period.State == IsSent && nonce == period.Nonce {
+		if tip, feeCap, err = raised(period.Raw, tip, feeCap); err != nil {
+			return err
+		}
+	}
+	call := signer.AnchorCall(period.Number, period.Root, period.Leaves, period.Credits)
+	var gas uint64
+	err = p.cfg.Pool.Read(ctx, func(ctx context.Context, c *endpoints.Conn) (err error) {
+		gas, err = c.EstimateGas(ctx, ethereum.CallMsg{From: p.cfg.Operator, To: &p.contract, Data: call})
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("mirror: period %d: %w", period.Number, err)
+	}
+	tx, err := p.cfg.Signer.Anchor(ctx, signer.Anchor{
+		Nonce: nonce, Period: period.Number, Root: period.Root, Leaves: period.Leaves, Credits: period.Credits, Gas: gas + gas/5, Tip: tip, FeeCap: feeCap,
+	})
+	if err != nil {
+		return err
+	}
+	if period.Raw, err = tx.MarshalBinary(); err != nil {
+		return err
+	}
+	period.State, period.Tx, period.Nonce, period.SentBlock = IsSent, tx.Hash(), nonce, head.Number.Uint64()
+	if err := p.cfg.Journal.Update(ctx, period); err != nil {
+		return err
+	}
+	if err := p.resend(ctx, period); err != nil {
+		return err
+	}
+	_, err = p.landed(ctx, period)
+	return err
+}
+
+// raised returns fees with which a transaction takes the place of raw: an eighth more, rounded up.
+func raised(raw []byte, tip, feeCap *big.Int) (*big.Int, *big.Int, error) {
+	var tx types.Transaction
+	if err := tx.UnmarshalBinary(raw); err != nil {
+		return nil, nil, err
+	}
+	more := func(was, now *big.Int) *big.Int {
+		up := new(big.Int).Mul(was, big.NewInt(9))
+		up.Add(up, big.NewInt(7)).Rsh(up, 3)
+		if up.Cmp(now) < 0 {
+			return now
+		}
+		return up
+	}
+	return more(tx.GasTipCap(), tip), more(tx.GasFeeCap(), feeCap), nil
+}
+
+// landed looks for the receipt of the stored transaction. A receipt alone proves nothing: the event has to be that of the
+// contract, in a block that the chain has.
+func (p *Publisher) landed(ctx context.Context, period *Period) (bool, error) {
+	var receipt *types.Receipt
+	err := p.cfg.Pool.Read(ctx, func(ctx context.Context, c *endpoints.Conn) (err error) {
+		receipt, err = c.TransactionReceipt(ctx, period.Tx)
+		return err
+	})
+	if errors.Is(err, ethereum.NotFound) {
+		return false, nil
+	}
+	if err != nil || receipt.Status != types.ReceiptStatusSuccessful {
+		return false, err
+	}
+	return p.found(ctx, period, receipt.BlockNumber, receipt.BlockNumber)
+}
+
+// find looks for the event of the period in the whole chain, if the contract says that it has come to it.
+func (p *Publisher) find(ctx context.Context, period *Period) (bool, error) {
+	var last []byte
+	err := p.cfg.Pool.Read(ctx, func(ctx context.Context, c *endpoints.Conn) (err error) {
+		last, err = c.CallContract(ctx, ethereum.CallMsg{To: &p.contract, Data: crypto.Keccak256([]byte("lastPeriod()"))[:4]}, nil)
+		return err
+	})
+	if err != nil || new(big.Int).SetBytes(last).Cmp(new(big.Int).SetUint64(period.Number)) < 0 {
+		return false, err
+	}
+	found, err := p.found(ctx, period, new(big.Int), nil)
+	if err == nil && !found {
+		return false, fmt.Errorf("period %d: %w", period.Number, ErrConflict)
+	}
+	return found, err
+}
+
+func (p *Publisher) found(ctx context.Context, period *Period, from, to *big.Int) (bool, error) {
+	logs, err := events(ctx, p.cfg.Pool, p.contract, period.Number, from, to)
+	if err != nil || len(logs) == 0 {
+		return false, err
+	}
+	log := logs[0]
+	if len(log.Data) < 32 || common.BytesToHash(log.Data[:32]) != period.Root {
+		return false, fmt.Errorf("period %d: %w", period.Number, ErrConflict)
+	}
+	period.State, period.Tx, period.Block, period.BlockHash = IsAnchored, log.TxHash, log.BlockNumber, log.BlockHash
+	if p.cfg.AtOnce {
+		period.State = IsFinal
+	}
+	return true, p.cfg.Journal.Update(ctx, period)
+}
+
+// events returns the Anchored events of a period, which the contract emits at most once.
+func events(ctx context.Context, pool *endpoints.Pool, contract common.Address, period uint64, from, to *big.Int) (logs []types.Log, err error) {
+	err = pool.Read(ctx, func(ctx context.Context, c *endpoints.Conn) (err error) {
+		logs, err = c.FilterLogs(ctx, ethereum.FilterQuery{
+			FromBlock: from, ToBlock: to, Addresses: []common.Address{contract},
+			Topics: [][]common.Hash{{anchored}, {common.BigToHash(new(big.Int).SetUint64(period))}},
+		})
+		return err
+	})
+	return logs, err
+}
+
+// settle makes an anchored period final, or takes it back when its block is gone.
+func (p *Publisher) settle(ctx context.Context, period *Period) error {
+	var header *types.Header
+	err := p.cfg.Pool.Read(ctx, func(ctx context.Context, c *endpoints.Conn) (err error) {
+		header, err = c.HeaderByNumber(ctx, new(big.Int).SetUint64(period.Block))
+		return err
+	})
+	switch {
+	case errors.Is(err, ethereum.NotFound):
+	case err != nil:
+		return err
+	case header.Hash() == period.BlockHash:
+		finalized, err := p.cfg.Pool.Head(ctx, "finalized")
+		if err != nil || finalized.Number.Uint64() < period.Block {
+			return nil // a chain may not have a finalized block yet
+		}
+		period.State, period.Raw = IsFinal, nil
+		return p.cfg.Journal.Update(ctx, period)
+	}
+	p.cfg.Log.Warn("a root of burns is no longer on the chain", "period", period.Number)
+	period.State, period.Block, period.BlockHash = IsSent, 0, common.Hash{}
+	return p.cfg.Journal.Update(ctx, period)
+}
+
+func (p *Publisher) code(ctx context.Context) (code []byte, err error) {
+	err = p.cfg.Pool.Read(ctx, func(ctx context.Context, c *endpoints.Conn) (err error) {
+		code, err = c.CodeAt(ctx, p.contract, nil)
+		return err
+	})
+	return code, err
+}
+
+func (p *Publisher) nonce(ctx context.Context) (nonce uint64, err error) {
+	err = p.cfg.Pool.Read(ctx, func(ctx context.Context, c *endpoints.Conn) (err error) {
+		nonce, err = c.NonceAt(ctx, p.cfg.Operator, nil)
+		return err
+	})
+	return nonce, err
+}
+
+func (p *Publisher) feeCap(ctx context.Context) (*big.Int, error) {
+	head, err := p.cfg.Pool.Head(ctx, "latest")
+	if err != nil {
+		return nil, err
+	}
+	if p.cfg.MaxFee != nil && head.BaseFee.Cmp(p.cfg.MaxFee) > 0 {
+		return nil, errFee
+	}
+	feeCap := new(big.Int).Lsh(head.BaseFee, 1)
+	return feeCap.Add(feeCap, p.cfg.Tip), nil
+}
+
+func (p *Publisher) resend(ctx context.Context, period *Period) error {
+	return sent(p.cfg.Pool.Send(ctx, period.Raw))
+}
+
+func (p *Publisher) send(ctx context.Context, tx *types.Transaction) error {
+	raw, err := tx.MarshalBinary()
+	if err != nil {
+		return err
+	}
+	return sent(p.cfg.Pool.Send(ctx, raw))
+}
+
+// sent takes the answers that say that the transaction, or one in its place, is known for none: the chain is asked next.
+func sent(err error) error {
+	if err == nil || strings.Contains(err.Error(), "already known") || strings.Contains(err.Error(), "nonce too low") {
+		return nil
+	}
+	return err
+}

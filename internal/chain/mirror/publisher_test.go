@@ -1,0 +1,326 @@
+package mirror_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"math/big"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/ethereum/go-ethereum"
+	"github.com/ethereum/go-ethereum/common"
+	"github.com/ethereum/go-ethereum/core/types"
+	"github.com/ethereum/go-ethereum/rpc"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/chain/chaintest"
+	"github.com/tollhq/toll/internal/chain/contracts/bindings"
+	"github.com/tollhq/toll/internal/chain/endpoints"
+	"github.com/tollhq/toll/internal/chain/mirror"
+	"github.com/tollhq/toll/internal/chain/signer"
+)
+
+// journal keeps periods in memory, as a database does: by value.
+type journal struct {
+	mu      sync.Mutex
+	periods []mirror.Period
+	fail    error // of the next updates
+}
+
+func (j *journal) Open(context.Context, int) ([]*mirror.Period, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	var out []*mirror.Period
+	for _, p := range j.periods {
+		if p.State != mirror.IsFinal {
+			out = append(out, &p)
+		}
+	}
+	return out, nil
+}
+
+func (j *journal) Update(_ context.Context, p *mirror.Period) error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.fail != nil {
+		return j.fail
+	}
+	for i := range j.periods {
+		if j.periods[i].Number == p.Number {
+			j.periods[i] = *p
+		}
+	}
+	return nil
+}
+
+func (j *journal) of(number uint64) mirror.Period {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for _, p := range j.periods {
+		if p.Number == number {
+			return p
+		}
+	}
+	return mirror.Period{}
+}
+
+type scene struct {
+	*chaintest.Chain
+	keys     chaintest.Keys
+	operator common.Address
+	pool     *endpoints.Pool
+	journal  journal
+	signer   *signer.Signer
+}
+
+func newScene(t *testing.T, c *chaintest.Chain) *scene {
+	t.Helper()
+	s := &scene{Chain: c}
+	s.operator = s.keys.New(t)
+	if _, err := c.Fund(t.Context(), s.operator, big.NewInt(1e18)); err != nil {
+		t.Fatal(err)
+	}
+	var err error
+	if s.pool, err = endpoints.New(endpoints.Config{Clients: []*rpc.Client{c.Client()}, ChainID: c.ChainID(), Idle: true}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.pool.Close)
+	s.signer, err = signer.New(signer.Config{
+		ChainID: new(big.Int).SetUint64(c.ChainID()), Keys: &s.keys, Service: s.keys.New(t), Mirror: s.operator, Clock: time.Now, Log: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// publisher is one process that publishes.
+func (s *scene) publisher(atOnce bool) *mirror.Publisher {
+	return mirror.NewPublisher(mirror.Config{
+		Pool: s.pool, Signer: s.signer, Operator: s.operator, Journal: &s.journal, Tip: big.NewInt(1e6), AtOnce: atOnce, Log: slog.New(slog.DiscardHandler),
+	})
+}
+
+// add closes a period with n burns.
+func (s *scene) add(number, n int64) mirror.Closed {
+	burns := make([]mirror.Burn, n)
+	for i := range burns {
+		burns[i] = mirror.Burn{At: time.Unix(3600*number+int64(i), 0), BurnFields: toll.BurnFields{
+			Commitment: toll.Hash{byte(number), byte(i), 1}, PlanID: "77", Holder: toll.Address{7}, RequestHash: toll.Hash{8}, Credits: toll.Credits(i + 1),
+		}}
+	}
+	c := mirror.Close(burns, time.Hour, number-1)[0]
+	s.journal.periods = append(s.journal.periods, mirror.Period{
+		Number: uint64(c.Number), Root: common.Hash(c.Root), Leaves: uint64(n), Credits: c.Credits, State: mirror.IsClosed,
+	})
+	return c
+}
+
+// run steps until nothing is left to do, or for a while.
+func (s *scene) run(t *testing.T, p *mirror.Publisher) error {
+	t.Helper()
+	for range 60 {
+		busy, err := p.Step(t.Context())
+		if err != nil || !busy {
+			return err
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	return nil
+}
+
+func (s *scene) anchors(t *testing.T) []types.Log {
+	t.Helper()
+	logs, err := s.Eth().FilterLogs(t.Context(), ethereum.FilterQuery{FromBlock: new(big.Int), Addresses: []common.Address{s.publisher(true).Contract()}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return logs
+}
+
+func (s *scene) proof(t *testing.T, c mirror.Closed, i int) *toll.BurnProof {
+	t.Helper()
+	hashes := make([]toll.Hash, len(c.Leaves))
+	for i := range c.Leaves {
+		hashes[i] = c.Leaves[i].Leaf()
+	}
+	levels := mirror.Levels(hashes)
+	path, err := mirror.Proof(int64(len(hashes)), int64(i), func(level, i int64) (toll.Hash, error) { return levels[level][i], nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := s.journal.of(uint64(c.Number))
+	return &toll.BurnProof{
+		Status: toll.ProofFinal, Period: c.Number, Root: c.Root, Index: int64(i), Leaf: hashes[i], Fields: c.Leaves[i], Proof: path,
+		Network: "eip155:84532", Contract: toll.Address(s.publisher(true).Contract()), AnchorTransaction: toll.Hash(p.Tx),
+	}
+}
+
+// Every leaf of periods of several sizes is proven by the chain alone, and no changed field passes. The contract agrees on
+// the tree.
+func TestPublishAndVerify(t *testing.T) {
+	chaintest.Each(t, func(t *testing.T, chain *chaintest.Chain) {
+		s := newScene(t, chain)
+		var closed []mirror.Closed
+		for i, n := range []int64{1, 2, 3, 7} {
+			closed = append(closed, s.add(int64(100+3*i), n))
+		}
+		if err := s.run(t, s.publisher(true)); err != nil {
+			t.Fatal(err)
+		}
+		contract := s.publisher(true).Contract()
+		for _, c := range closed {
+			for i := range c.Leaves {
+				p := s.proof(t, c, i)
+				v, err := mirror.Verify(t.Context(), s.pool, p)
+				if err != nil {
+					t.Fatalf("leaf %d of %d: %v", i, len(c.Leaves), err)
+				}
+				if v.Operator != toll.Address(s.operator) || v.Leaves != uint64(len(c.Leaves)) || v.Credits.Cmp(c.Credits) != 0 {
+					t.Errorf("leaf %d: %+v", i, v)
+				}
+				proof := make([][32]byte, len(p.Proof))
+				for i, h := range p.Proof {
+					proof[i] = h
+				}
+				answer, err := s.Eth().CallContract(t.Context(), ethereum.CallMsg{
+					To: &contract, Data: bindings.NewCreditMirror().PackCheck(p.Root, p.Leaf, proof),
+				}, nil)
+				if err != nil || len(answer) != 32 || answer[31] != 1 {
+					t.Errorf("the contract does not take leaf %d of %d: %x %v", i, len(c.Leaves), answer, err)
+				}
+			}
+		}
+		last := closed[len(closed)-1]
+		for name, change := range map[string]func(*toll.BurnProof){
+			"credits": func(p *toll.BurnProof) { p.Fields.Credits++ }, "holder": func(p *toll.BurnProof) { p.Fields.Holder[0]++ },
+			"leaf": func(p *toll.BurnProof) { p.Leaf[0]++ }, "root": func(p *toll.BurnProof) { p.Root[0]++ }, "period": func(p *toll.BurnProof) { p.Period-- },
+			"contract": func(p *toll.BurnProof) { p.Contract = toll.Address(s.operator) },
+			"forged": func(p *toll.BurnProof) {
+				p.Fields.Credits++
+				p.Leaf = p.Fields.Leaf()
+				p.Root, p.Proof, p.Index = p.Leaf, nil, p.Fields.Index
+			},
+			"anchor":    func(p *toll.BurnProof) { p.AnchorTransaction = s.proof(t, closed[0], 0).AnchorTransaction },
+			"no anchor": func(p *toll.BurnProof) { p.AnchorTransaction = toll.Hash{1} },
+		} {
+			p := s.proof(t, last, 2)
+			change(p)
+			if _, err := mirror.Verify(t.Context(), s.pool, p); err == nil {
+				t.Errorf("a proof with another %s holds", name)
+			}
+		}
+	})
+}
+
+// A crash at any write leaves one root for a period.
+func TestCrash(t *testing.T) {
+	s := newScene(t, chaintest.New(t))
+	s.add(50, 2)
+	if err := s.run(t, s.publisher(true)); err != nil {
+		t.Fatal(err)
+	}
+	crash := errors.New("crash")
+
+	s.add(51, 3)
+	s.journal.fail = crash // before the transaction is stored: nothing was sent
+	if err := s.run(t, s.publisher(true)); !errors.Is(err, crash) || len(s.anchors(t)) != 1 {
+		t.Fatalf("%v, %d roots", err, len(s.anchors(t)))
+	}
+	s.journal.fail = nil
+	if err := s.run(t, s.publisher(true)); err != nil {
+		t.Fatal(err)
+	}
+
+	// Sent, and the answer lost: the database says closed, as after the restore of an older backup.
+	s.add(52, 1)
+	if err := s.run(t, s.publisher(true)); err != nil {
+		t.Fatal(err)
+	}
+	was := s.journal.of(52)
+	s.journal.periods[2].State, s.journal.periods[2].Tx, s.journal.periods[2].Raw = mirror.IsClosed, common.Hash{}, nil
+	if err := s.run(t, s.publisher(true)); err != nil {
+		t.Fatal(err)
+	}
+	if now := s.journal.of(52); now.State != mirror.IsFinal || now.Tx != was.Tx {
+		t.Errorf("found again: %+v, was %+v", now, was)
+	}
+
+	// Stored, not sent: the same bytes.
+	s.add(53, 1)
+	if err := s.run(t, s.publisher(true)); err != nil {
+		t.Fatal(err)
+	}
+	if logs := s.anchors(t); len(logs) != 4 {
+		t.Errorf("%d roots for 4 periods", len(logs))
+	}
+	// Another root for a period that the chain has is never sent.
+	s.journal.periods[3].State, s.journal.periods[3].Root = mirror.IsClosed, common.Hash{9}
+	if err := s.run(t, s.publisher(true)); !errors.Is(err, mirror.ErrConflict) {
+		t.Errorf("another root: %v", err)
+	}
+}
+
+// A reorganisation that drops the transaction has it sent again.
+func TestReorg(t *testing.T) {
+	s := newScene(t, chaintest.New(t))
+	s.add(50, 2)
+	p := s.publisher(false)
+	for s.journal.of(50).State != mirror.IsAnchored {
+		if _, err := p.Step(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	was := s.journal.of(50)
+	if err := s.Reorg(1, true); err != nil {
+		t.Fatal(err)
+	}
+	if len(s.anchors(t)) != 0 {
+		t.Fatal("the root is still there")
+	}
+	for range 20 {
+		if _, err := p.Step(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	now := s.journal.of(50)
+	if now.State != mirror.IsAnchored || now.Tx != was.Tx || now.BlockHash == was.BlockHash || len(s.anchors(t)) != 1 {
+		t.Errorf("after the reorganisation: %+v, %d roots", now, len(s.anchors(t)))
+	}
+}
+
+// The contract takes periods in order, of its operator alone.
+func TestContract(t *testing.T) {
+	s := newScene(t, chaintest.New(t))
+	s.add(50, 1)
+	if err := s.run(t, s.publisher(true)); err != nil {
+		t.Fatal(err)
+	}
+	contract := s.publisher(true).Contract()
+	call := func(from common.Address, period uint64) string {
+		_, err := s.Eth().CallContract(t.Context(), ethereum.CallMsg{From: from, To: &contract, Data: signer.AnchorCall(period, common.Hash{1}, 1, big.NewInt(1))}, nil)
+		if err == nil {
+			return ""
+		}
+		var data rpc.DataError
+		if !errors.As(err, &data) {
+			t.Fatal(err)
+		}
+		text, _ := data.ErrorData().(string)
+		return text
+	}
+	custom := func(name string) string { h := toll.Keccak256([]byte(name)); return common.Bytes2Hex(h[:4]) }
+	if got := call(s.operator, 50); !strings.HasPrefix(strings.TrimPrefix(got, "0x"), custom("PeriodNotAfter(uint64)")) {
+		t.Errorf("the same period again: %q", got)
+	}
+	if got := call(common.Address{1}, 51); strings.TrimPrefix(got, "0x") != custom("NotOperator()") {
+		t.Errorf("a stranger: %q", got)
+	}
+	if got := call(s.operator, 51); got != "" {
+		t.Errorf("the next period: %q", got)
+	}
+}

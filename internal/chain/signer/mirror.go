@@ -1,0 +1,82 @@
+package signer
+
+import (
+	"context"
+	"math/big"
+
+	"github.com/ethereum/go-ethereum/common"
+	"github.com/ethereum/go-ethereum/core/types"
+	"github.com/ethereum/go-ethereum/crypto"
+
+	"github.com/tollhq/toll/internal/chain/contracts"
+)
+
+// Anchor asks for the transaction with which the operator of the mirror publishes a root.
+type Anchor struct {
+	Nonce       uint64
+	Period      uint64
+	Root        common.Hash
+	Leaves      uint64
+	Credits     *big.Int // below 2^128
+	Gas         uint64
+	Tip, FeeCap *big.Int // wei for each unit of gas
+}
+
+// Anchor signs anchor(period, root, leaves, credits) for the mirror of the operator, with value 0.
+func (s *Signer) Anchor(ctx context.Context, a Anchor) (*types.Transaction, error) {
+	const kind = "anchor"
+	reason := s.checkOperator(a.Tip, a.FeeCap)
+	if reason == "" && (a.Gas == 0 || a.Leaves == 0 || a.Root == (common.Hash{}) || a.Credits == nil || a.Credits.Sign() < 0 || a.Credits.BitLen() > 128) {
+		reason = Malformed
+	}
+	if reason != "" {
+		return nil, s.refuse(kind, s.mirror.Hex(), reason)
+	}
+	to := contracts.CreditMirror(s.mirror)
+	return s.transaction(ctx, s.mirror, &types.DynamicFeeTx{
+		ChainID: s.chainID, Nonce: a.Nonce, GasTipCap: a.Tip, GasFeeCap: a.FeeCap, Gas: a.Gas, To: &to,
+		Data: AnchorCall(a.Period, a.Root, a.Leaves, a.Credits),
+	})
+}
+
+// AnchorCall returns the calldata of anchor(uint64 period, bytes32 root, uint64 leaves, uint128 credits).
+func AnchorCall(period uint64, root common.Hash, leaves uint64, credits *big.Int) []byte {
+	data := crypto.Keccak256([]byte("anchor(uint64,bytes32,uint64,uint128)"))[:4]
+	for _, word := range []*big.Int{new(big.Int).SetUint64(period), root.Big(), new(big.Int).SetUint64(leaves), credits} {
+		data = append(data, common.BigToHash(word).Bytes()...)
+	}
+	return data
+}
+
+// PlaceMirror asks for the transaction that puts the mirror of the operator onto the chain.
+type PlaceMirror struct {
+	Nonce       uint64
+	Gas         uint64
+	Tip, FeeCap *big.Int // wei for each unit of gas
+}
+
+// PlaceMirror signs the call of the CREATE2 deployer. Who sends it, and how often, makes no difference to the address.
+func (s *Signer) PlaceMirror(ctx context.Context, p PlaceMirror) (*types.Transaction, error) {
+	reason := s.checkOperator(p.Tip, p.FeeCap)
+	if reason == "" && p.Gas == 0 {
+		reason = Malformed
+	}
+	if reason != "" {
+		return nil, s.refuse("placement of the mirror", s.mirror.Hex(), reason)
+	}
+	m := contracts.Mirror(s.mirror)
+	return s.transaction(ctx, s.mirror, &types.DynamicFeeTx{
+		ChainID: s.chainID, Nonce: p.Nonce, GasTipCap: p.Tip, GasFeeCap: p.FeeCap, Gas: p.Gas, To: &contracts.Create2Deployer,
+		Data: append(m.Salt.Bytes(), m.InitCode...),
+	})
+}
+
+func (s *Signer) checkOperator(tip, feeCap *big.Int) Reason {
+	switch {
+	case s.mirror == common.Address{}:
+		return ForeignAccount
+	case tip == nil || feeCap == nil || tip.Sign() < 0 || feeCap.Sign() <= 0 || tip.Cmp(feeCap) > 0 || feeCap.BitLen() > 256:
+		return Malformed
+	}
+	return ""
+}
