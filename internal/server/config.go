@@ -68,6 +68,8 @@ type Config struct {
 	Metrics bool
 	// Rails are the ways in which money reaches builders. A plan that needs one which is nil cannot be ordered.
 	Rails checkout.Rails
+	// Chain says where crypto plans are paid. It means nothing when Rails.Crypto is given.
+	Chain Chain
 	// RateLimitKey is how many calls a second an API key may make, RateLimitIP those of an address without a valid one, of
 	// IPv6 those of a /64. Four times as many may come at once. 0 is no limit. Each process counts for itself.
 	RateLimitKey, RateLimitIP int
@@ -124,6 +126,9 @@ func (c Config) check() error {
 	default:
 		return fmt.Errorf("the token format %q is neither jwt nor x402", c.TokenFormat)
 	}
+	if err := c.Chain.check(); err != nil {
+		return err
+	}
 	if c.RateLimitKey < 0 || c.RateLimitIP < 0 {
 		return errors.New("a rate limit is a number of calls a second, or 0 for none")
 	}
@@ -162,6 +167,9 @@ func (c Config) checkLive(publicURL string) error {
 	if c.MasterKeyFile == "" {
 		return errors.New("live needs a master key of your own: set TOLL_MASTER_KEY_FILE (--master-key-file) to a file with 64 hexadecimal " +
 			"digits and mode 0600, kept outside the data directory and its backups")
+	}
+	if err := c.Chain.checkLive(); err != nil {
+		return err
 	}
 	u, err := url.Parse(publicURL)
 	if err != nil || u.Scheme != "https" && !isLoopback(u.Hostname()) {

@@ -1,0 +1,352 @@
+package server
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"math/big"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/ethereum/go-ethereum/common"
+	"github.com/ethereum/go-ethereum/rpc"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/chain"
+	"github.com/tollhq/toll/internal/chain/devchain"
+	"github.com/tollhq/toll/internal/chain/endpoints"
+	"github.com/tollhq/toll/internal/chain/signer"
+	"github.com/tollhq/toll/internal/checkout"
+	"github.com/tollhq/toll/internal/store"
+)
+
+const (
+	// settingGenesis is the hash of block 0 of the chain that this database was used with, as text.
+	settingGenesis = "chain_genesis"
+
+	probeChain   = 3 * time.Second  // how long a start waits for the endpoints
+	retryChain   = 5 * time.Second  // between attempts to start
+	startChain   = 60 * time.Second // of one attempt
+	lookEmbedded = 5 * time.Second  // between looks at the chain for /ready
+	lookRPC      = 15 * time.Second
+)
+
+// errForeign says that the chain is not the one that the records of this database are about.
+var errForeign = errors.New("the database was used with another chain")
+
+// network is the chain of a service. It is started when it is first needed, or at once, and runs until close.
+type network struct {
+	cfg      Config
+	base     *foundation
+	source   source
+	missing  string // what to set when source is sourceNone
+	checkout *checkout.Checkout
+
+	life context.Context // of all that runs
+	end  context.CancelFunc
+	work sync.WaitGroup
+
+	mu       sync.Mutex
+	running  *runningChain // nil: not started
+	starting chan struct{} // closed when the attempt to start is over; nil when there is none
+	failure  error         // of the last attempt
+	failedAt time.Time
+	closed   bool
+	fault    error // of the last look
+}
+
+// runningChain is a chain that was started.
+type runningChain struct {
+	dev  *devchain.Chain // nil: not the embedded one
+	pool *endpoints.Pool
+	rail *chain.Rail
+}
+
+// newNetwork looks at the settings, and at the endpoints as far as they answer. Nothing is started.
+func newNetwork(ctx context.Context, cfg Config, base *foundation) (*network, error) {
+	n := &network{cfg: cfg, base: base}
+	env := base.auth.Environment()
+	n.source, n.missing = cfg.chainSource(env)
+	if cfg.Chain.Mode == ChainEmbedded && n.source == sourceNone {
+		return nil, errors.New("the embedded chain needs a data directory: set TOLL_DATA (--data), or name endpoints with TOLL_CHAIN_RPC_URLS (--chain-rpc-urls)")
+	}
+	n.life, n.end = context.WithCancel(context.WithoutCancel(ctx))
+	known, err := n.genesis(ctx)
+	if err != nil {
+		return nil, err
+	}
+	switch n.source {
+	case sourceEmbedded:
+		// A chain that is not there yet would have another genesis than the one that is known.
+		if _, err := os.Stat(filepath.Join(cfg.chainDir())); known != (common.Hash{}) && errors.Is(err, os.ErrNotExist) {
+			return nil, n.foreign()
+		}
+	case sourceRPC:
+		if err := n.probe(ctx, known); err != nil {
+			return nil, err
+		}
+	}
+	return n, nil
+}
+
+// foreign is [errForeign] with what to do.
+func (n *network) foreign() error {
+	return fmt.Errorf("%w than this one: set TOLL_CHAIN_RPC_URLS (--chain-rpc-urls) and TOLL_DATA (--data) as they were then, or use a new database; "+
+		"TOLL_CHAIN=off (--chain off) starts without crypto plans", errForeign)
+}
+
+// genesis returns the hash of block 0 that is known, or zero.
+func (n *network) genesis(ctx context.Context) (common.Hash, error) {
+	text, err := setting(ctx, n.base.store, settingGenesis)
+	return common.HexToHash(text), err
+}
+
+// remember writes the genesis down at the first start, and refuses another one from then on.
+func (n *network) remember(ctx context.Context, genesis common.Hash) error {
+	var stored []byte
+	err := n.base.store.Tx(ctx, func(tx *store.Tx) (err error) {
+		stored, err = store.PutSettingIfAbsent(ctx, tx, settingGenesis, []byte(genesis.Hex()))
+		return err
+	})
+	if err == nil && common.HexToHash(string(stored)) != genesis {
+		return n.foreign()
+	}
+	return err
+}
+
+// probe refuses endpoints of another chain. Those that do not answer now are looked at when they do.
+func (n *network) probe(ctx context.Context, known common.Hash) error {
+	pool, err := n.pool(nil, common.Hash{})
+	if err != nil {
+		return err
+	}
+	defer pool.Close()
+	ctx, cancel := context.WithTimeout(ctx, probeChain)
+	defer cancel()
+	pool.Check(ctx)
+	for _, e := range pool.Health() {
+		if e.ChainID != 0 && e.ChainID != n.chainID() {
+			env := n.base.auth.Environment()
+			return fmt.Errorf("the endpoint %s is of the chain %d, and %s is %d: correct TOLL_CHAIN_RPC_URLS (--chain-rpc-urls), or the environment",
+				e.Name, e.ChainID, env, n.chainID())
+		}
+	}
+	if known == (common.Hash{}) {
+		return nil
+	}
+	genesis, err := genesisOf(ctx, pool)
+	if err == nil && genesis != known {
+		return n.foreign()
+	}
+	return nil
+}
+
+func (n *network) chainID() uint64 { return uint64(n.base.auth.Environment().ChainID()) }
+
+func (n *network) pool(dev *devchain.Chain, genesis common.Hash) (*endpoints.Pool, error) {
+	cfg := endpoints.Config{ChainID: n.chainID(), Genesis: genesis, Log: n.cfg.Log}
+	if dev != nil {
+		cfg.Clients, cfg.Idle, cfg.Clock = []*rpc.Client{dev.Client()}, true, n.base.clock.now
+	} else {
+		// Public chains have the time of the machine, however far the clock of a sandbox was moved.
+		cfg.URLs, cfg.Clock, cfg.Agree = n.cfg.Chain.RPCURLs, n.base.clock.machine, n.base.auth.Environment() == toll.Live
+	}
+	return endpoints.New(cfg)
+}
+
+func genesisOf(ctx context.Context, pool *endpoints.Pool) (hash common.Hash, err error) {
+	err = pool.Read(ctx, func(ctx context.Context, c *endpoints.Conn) error {
+		head, err := c.HeaderByNumber(ctx, new(big.Int))
+		if err == nil {
+			hash = head.Hash()
+		}
+		return err
+	})
+	return hash, err
+}
+
+// need returns the chain, which is started when it does not run. Errors have status 503.
+func (n *network) need(ctx context.Context) (*runningChain, error) {
+	for {
+		n.mu.Lock()
+		switch {
+		case n.running != nil:
+			defer n.mu.Unlock()
+			return n.running, nil
+		case n.closed:
+			n.mu.Unlock()
+			return nil, toll.NewError(toll.CodeUnavailable)
+		case n.source == sourceNone:
+			n.mu.Unlock()
+			return nil, toll.NewError(toll.CodeChainUnreachable).WithHint(n.missing)
+		case n.failure != nil && (lasting(n.failure) || time.Since(n.failedAt) < retryChain):
+			defer n.mu.Unlock()
+			return nil, unusableChain(n.failure)
+		case n.starting == nil:
+			n.starting = make(chan struct{})
+			n.work.Go(n.start)
+		}
+		over := n.starting
+		n.mu.Unlock()
+		select {
+		case <-over:
+		case <-ctx.Done():
+			return nil, unusableChain(ctx.Err())
+		}
+	}
+}
+
+// lasting reports whether another attempt to start would fail as well.
+func lasting(err error) bool {
+	return errors.Is(err, errForeign) || errors.Is(err, devchain.ErrAbsent) || errors.Is(err, devchain.ErrForeign)
+}
+
+// unusableChain is what callers hear of a chain that could not be started.
+func unusableChain(err error) error {
+	e := toll.NewError(toll.CodeChainUnreachable).WithCause(err)
+	e.RetryAfterSecs = int(retryChain / time.Second)
+	switch {
+	case errors.Is(err, errForeign), errors.Is(err, devchain.ErrForeign):
+		e.Code = toll.CodeChainContracts
+	case errors.Is(err, devchain.ErrInUse):
+		return e.WithHint("Another process runs the embedded chain of this data directory. Several processes need endpoints (TOLL_CHAIN_RPC_URLS, --chain-rpc-urls).")
+	case errors.Is(err, devchain.ErrAbsent):
+		return e.WithHint("This program was built without the embedded chain. The operator names endpoints with TOLL_CHAIN_RPC_URLS (--chain-rpc-urls).")
+	}
+	return e
+}
+
+func (n *network) start() {
+	ctx, cancel := context.WithTimeout(n.life, startChain)
+	defer cancel()
+	r, err := n.open(ctx)
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if err != nil {
+		n.failure, n.failedAt = err, time.Now()
+		if n.life.Err() == nil {
+			n.cfg.Log.Error("the chain was not started", "error", err.Error())
+		}
+	} else {
+		n.running, n.failure = r, nil
+		n.work.Go(func() { r.pool.Run(n.life) })
+		n.work.Go(func() {
+			if err := r.rail.Run(n.life); err != nil && n.life.Err() == nil {
+				n.cfg.Log.Error("the crypto rail stopped", "error", err.Error())
+			}
+		})
+		n.work.Go(func() { n.look(r) })
+	}
+	close(n.starting)
+	n.starting = nil
+}
+
+// open builds the chain, without anything that runs but the embedded chain itself.
+func (n *network) open(ctx context.Context) (_ *runningChain, err error) {
+	keys, err := openChainKeys(ctx, n.base, n.cfg.Chain.Relayers)
+	if err != nil {
+		return nil, fmt.Errorf("keys of the chain: %w", err)
+	}
+	r := &runningChain{}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, r.close())
+		}
+	}()
+	if n.source == sourceEmbedded {
+		r.dev, err = devchain.Start(ctx, devchain.Config{
+			Dir: n.cfg.chainDir(), ChainID: n.chainID(), HTTP: n.cfg.Chain.HTTP, Now: n.base.clock.now, Funded: keys.relayers, Log: n.cfg.Log,
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	genesis, err := n.identify(ctx, r.dev)
+	if err != nil {
+		return nil, err
+	}
+	if r.pool, err = n.pool(r.dev, genesis); err != nil {
+		return nil, err
+	}
+	env := n.base.auth.Environment()
+	chainID := new(big.Int).SetUint64(n.chainID())
+	sign, err := signer.New(signer.Config{
+		ChainID: chainID, Keys: keys, Service: keys.service, Relayers: keys.relayers, HourlyCents: n.cfg.Chain.hourlyCents(env),
+		Clock: n.base.clock.now, Log: n.cfg.Log,
+	})
+	if err != nil {
+		return nil, err
+	}
+	cfg := n.cfg.Chain.rail(r.dev != nil)
+	cfg.Environment, cfg.ChainID, cfg.Pool, cfg.Journal, cfg.Signer = env, n.chainID(), r.pool, &journal{n.base.store}, sign
+	cfg.Sink, cfg.Service, cfg.Relayers = cryptoSink{n}, keys.service, keys.relayers
+	cfg.Holder, cfg.Clock, cfg.Log = holder(), n.base.clock.now, n.cfg.Log
+	r.rail, err = chain.New(cfg)
+	n.cfg.Log.InfoContext(ctx, "crypto rail", "network", env.Network(), "source", string(n.source), "genesis", genesis.Hex(),
+		"service_account", keys.service.Hex(), "relayers", keys.relayers)
+	return r, err
+}
+
+// identify makes sure that the chain is the one that this database knows.
+func (n *network) identify(ctx context.Context, dev *devchain.Chain) (common.Hash, error) {
+	if dev != nil {
+		return dev.Genesis(), n.remember(ctx, dev.Genesis())
+	}
+	known, err := n.genesis(ctx)
+	if err != nil {
+		return common.Hash{}, err
+	}
+	pool, err := n.pool(nil, common.Hash{})
+	if err != nil {
+		return common.Hash{}, err
+	}
+	defer pool.Close()
+	genesis, err := genesisOf(ctx, pool)
+	if err != nil {
+		return common.Hash{}, err
+	}
+	if known != (common.Hash{}) && known != genesis {
+		return common.Hash{}, n.foreign()
+	}
+	return genesis, n.remember(ctx, genesis)
+}
+
+// holder is the name of this process in leases, which no other one has.
+func holder() string {
+	host, _ := os.Hostname() // a name is for who reads the table
+	return fmt.Sprintf("%s/%d/%s", host, os.Getpid(), rand.Text()[:8])
+}
+
+func (r *runningChain) close() error {
+	if r.pool != nil {
+		r.pool.Close()
+	}
+	if r.dev != nil {
+		return r.dev.Close()
+	}
+	return nil
+}
+
+// stop ends what runs on the chain, and close the chain itself.
+func (n *network) stop() {
+	n.mu.Lock()
+	n.closed = true
+	n.mu.Unlock()
+	n.end()
+}
+
+func (n *network) close() error {
+	n.stop()
+	n.work.Wait()
+	n.mu.Lock()
+	r := n.running
+	n.running = nil
+	n.mu.Unlock()
+	if r == nil {
+		return nil
+	}
+	return r.close()
+}

@@ -1,0 +1,116 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/chain"
+	"github.com/tollhq/toll/internal/store"
+)
+
+// begin starts the chain with the service: one that endpoints serve, an embedded one that was asked for, and one that has work
+// left from before. It returns at once.
+func (n *network) begin(ctx context.Context) error {
+	wanted := n.source == sourceRPC || n.source == sourceEmbedded && (n.cfg.Chain.Mode == ChainEmbedded || n.cfg.Chain.HTTP != "")
+	if n.source == sourceEmbedded && !wanted {
+		left, err := n.unfinished(ctx)
+		if err != nil {
+			return err
+		}
+		wanted = left
+	}
+	if wanted {
+		n.work.Go(n.insist)
+	}
+	return nil
+}
+
+// unfinished reports whether operations wait for the chain.
+func (n *network) unfinished(ctx context.Context) (bool, error) {
+	open, err := store.ChainOpsIn(ctx, n.base.store, 1, string(chain.Created), string(chain.Signed), string(chain.Sent), string(chain.Included), string(chain.Confirmed))
+	if err != nil || len(open) > 0 {
+		return len(open) > 0, err
+	}
+	untold, err := store.UntoldChainOps(ctx, n.base.store, 1)
+	return len(untold) > 0, err
+}
+
+// insist tries to start the chain until it runs, or cannot.
+func (n *network) insist() {
+	for {
+		_, err := n.need(n.life)
+		if err == nil || lasting(err) {
+			return
+		}
+		select {
+		case <-n.life.Done():
+			return
+		case <-time.After(retryChain):
+		}
+	}
+}
+
+// look asks the chain again and again whether it can be used, so that a caller of /ready causes no request.
+func (n *network) look(r *runningChain) {
+	every := lookRPC
+	if r.dev != nil {
+		every = lookEmbedded
+	}
+	for {
+		ctx, cancel := context.WithTimeout(n.life, lookRPC)
+		err := r.rail.Ready(ctx)
+		cancel()
+		if n.life.Err() != nil {
+			return
+		}
+		n.mu.Lock()
+		before := n.fault
+		n.fault = err
+		n.mu.Unlock()
+		switch {
+		case err != nil && codeOf(before) != codeOf(err):
+			n.cfg.Log.Warn("the chain cannot be used", "code", string(codeOf(err)), "error", errors.Join(err, errors.Unwrap(err)).Error())
+		case err == nil && before != nil:
+			n.cfg.Log.Info("the chain can be used again")
+		}
+		select {
+		case <-n.life.Done():
+			return
+		case <-time.After(every):
+		}
+	}
+}
+
+// state is the word of /ready: off, ok or failing. An embedded chain that nobody needed yet is ok.
+func (n *network) state() string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	switch {
+	case n.source == sourceNone:
+		return "off"
+	case n.failure != nil, n.fault != nil, n.running == nil && n.source == sourceRPC:
+		return "failing"
+	}
+	return "ok"
+}
+
+// moved has the embedded chain, if it runs, make a block at the time to which the clock was moved.
+func (n *network) moved() error {
+	n.mu.Lock()
+	r := n.running
+	n.mu.Unlock()
+	if r == nil || r.dev == nil {
+		return nil
+	}
+	return r.dev.Advance(0)
+}
+
+// codeOf returns the code of an error, "" when it has none.
+func codeOf(err error) toll.Code {
+	if e, ok := errors.AsType[*toll.Error](err); ok {
+		return e.Code
+	}
+	return ""
+}

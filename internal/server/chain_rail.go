@@ -1,0 +1,151 @@
+package server
+
+import (
+	"context"
+	"math/big"
+
+	"github.com/ethereum/go-ethereum/common"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/chain"
+	"github.com/tollhq/toll/internal/checkout"
+)
+
+// cryptoRail is the chain as checkout sees it. Each call starts the chain when it does not run yet.
+type cryptoRail struct{ network *network }
+
+var (
+	_ checkout.Rail      = cryptoRail{}
+	_ checkout.Delegator = cryptoRail{}
+)
+
+func (r cryptoRail) Pay(ctx context.Context, p checkout.Purchase) (checkout.Payment, error) {
+	n, err := r.network.need(ctx)
+	if err != nil {
+		return checkout.Payment{}, err
+	}
+	purchase := chain.Purchase{
+		OrderID: p.OrderID, Subscriber: p.Subscriber, Token: p.Plan.Price.TokenAddress, Receivers: p.Receivers, Amounts: p.Amounts,
+		Total: p.Total, TopUp: p.TopUp,
+	}
+	if p.Delegation != nil {
+		d := delegationOf(p.Delegation)
+		purchase.Delegation = &d
+	}
+	o, err := n.rail.Pay(ctx, purchase)
+	return paymentOf(o), err
+}
+
+func (r cryptoRail) Outcome(ctx context.Context, orderID string) (checkout.Payment, error) {
+	n, err := r.network.need(ctx)
+	if err != nil {
+		return checkout.Payment{}, err
+	}
+	o, err := n.rail.Outcome(ctx, orderID)
+	return paymentOf(o), err
+}
+
+func (r cryptoRail) SignatureRequest(ctx context.Context, d *checkout.Delegation) (*checkout.SignatureRequest, error) {
+	n, err := r.network.need(ctx)
+	if err != nil {
+		return nil, err
+	}
+	req, err := n.rail.DelegationRequest(ctx, delegationOf(d))
+	if err != nil {
+		return nil, err
+	}
+	return &checkout.SignatureRequest{TypedData: req.TypedData, Account: toll.Address(req.Account), CodeRequired: req.CodeRequired}, nil
+}
+
+func (r cryptoRail) CheckSignature(ctx context.Context, d *checkout.Delegation) error {
+	n, err := r.network.need(ctx)
+	if err != nil {
+		return err
+	}
+	return n.rail.CheckSignature(ctx, delegationOf(d))
+}
+
+func (r cryptoRail) Revoke(ctx context.Context, d *checkout.Delegation) error {
+	n, err := r.network.need(ctx)
+	if err != nil {
+		return err
+	}
+	return n.rail.Revoke(ctx, delegationOf(d))
+}
+
+func (r cryptoRail) Revocation(ctx context.Context, d *checkout.Delegation) (*checkout.Call, error) {
+	n, err := r.network.need(ctx)
+	if err != nil {
+		return nil, err
+	}
+	call, err := n.rail.Revocation(delegationOf(d))
+	if err != nil {
+		return nil, err
+	}
+	return &checkout.Call{To: toll.Address(call.To), Data: call.Data}, nil
+}
+
+func delegationOf(d *checkout.Delegation) chain.Delegation {
+	return chain.Delegation{
+		ID: d.ID, Owner: d.Owner, OwnerAccount: d.OwnerAccount, Currency: d.Currency, LimitCents: d.LimitCents, CreatedAt: d.CreatedAt,
+		ExpiresAt: d.ExpiresAt, AllowedRecipients: d.AllowedRecipients, Signature: d.Signature, Authorization: d.Authorization,
+	}
+}
+
+// paymentOf needs no table: the states of an operation have the words of orders.
+func paymentOf(o chain.Outcome) checkout.Payment {
+	p := checkout.Payment{Status: toll.OrderStatus(o.State)}
+	if p.Status == "" {
+		p.Status = toll.OrderCreated
+	}
+	if o.Tx != (common.Hash{}) {
+		p.TxHash = o.Tx.Hex()
+	}
+	if f := o.Failure; f != nil && o.State == chain.Failed {
+		p.FailureCode, p.FailureReason, p.Params = f.Code, f.Reason, f.Params
+	}
+	return p
+}
+
+// cryptoSink tells checkout what the chain says.
+type cryptoSink struct{ network *network }
+
+var _ chain.Sink = cryptoSink{}
+
+func (s cryptoSink) Paid(ctx context.Context, orderID string, tx common.Hash) error {
+	return s.known(s.network.checkout.Paid(ctx, orderID, tx.Hex()), "order", orderID)
+}
+
+func (s cryptoSink) Failed(ctx context.Context, orderID string, f chain.Failure) error {
+	tx := ""
+	if f.Place.Tx != (common.Hash{}) {
+		tx = f.Place.Tx.Hex()
+	}
+	return s.known(s.network.checkout.Failed(ctx, orderID, f.Code, f.Reason, f.Params, tx), "order", orderID)
+}
+
+func (s cryptoSink) Final(ctx context.Context, orderID string) error {
+	return s.known(s.network.checkout.Final(ctx, orderID), "order", orderID)
+}
+
+func (s cryptoSink) Spent(ctx context.Context, delegationID string, units *big.Int) error {
+	amount, err := toll.ParseUnits(units.String())
+	if err != nil {
+		return err
+	}
+	return s.known(s.network.checkout.Spent(ctx, delegationID, amount), "delegation", delegationID)
+}
+
+func (s cryptoSink) Disabled(ctx context.Context, delegationID string) error {
+	return s.known(s.network.checkout.Disabled(ctx, delegationID), "delegation", delegationID)
+}
+
+// known drops the error for a record that is not there: asking again would not bring it back.
+func (s cryptoSink) known(err error, kind, id string) error {
+	switch codeOf(err) {
+	case toll.CodeOrderNotFound, toll.CodeUnknownDelegation, toll.CodeDelegationNotFound:
+		s.network.cfg.Log.Error("alarm: the chain tells of a record that is not there", kind, id)
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,176 @@
+package server
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"math/big"
+	"path/filepath"
+	"time"
+
+	"github.com/ethereum/go-ethereum/common"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/chain"
+)
+
+// Defaults of [Chain].
+const (
+	defaultConfirmations      = 3
+	defaultTopUpConfirmations = 1
+	defaultFastLimitCents     = 1000
+	defaultHourlyCents        = 500_000 // on live
+	defaultBatchWindow        = 250 * time.Millisecond
+	maxRelayers               = 64
+)
+
+// ChainMode says whether crypto plans can be bought, and where.
+type ChainMode string
+
+// Modes of the chain.
+const (
+	ChainAuto     ChainMode = ""         // RPCURLs; without them the embedded chain in a sandbox, off on live
+	ChainEmbedded ChainMode = "embedded" // the embedded chain, started with the service; live refuses it
+	ChainOff      ChainMode = "off"      // no crypto plans
+)
+
+// Chain says on which chain crypto plans are paid, and how (decision 21). The zero value is a chain inside the program for a
+// sandbox, started when it is first needed, and none on live. Numbers are defaults when they are 0.
+type Chain struct {
+	Mode ChainMode
+	// RPCURLs are JSON-RPC endpoints of the chain of the environment, http or https. They may hold credentials and are
+	// never logged. Live needs two.
+	RPCURLs []string
+	// HTTP is a loopback address with a port on which the embedded chain answers JSON-RPC, too; empty: it does not.
+	HTTP string
+	// Confirmations are the blocks on top of the one with the payment before credits are granted, 0 = 3; for a purchase in
+	// the midst of a request TopUpConfirmations, 0 = 1. Negative: none. The embedded chain waits for none.
+	Confirmations, TopUpConfirmations int
+	// FastLimitCents is the price above which credits are granted at a safe block only, 0 = 1000. Negative: always.
+	FastLimitCents int64
+	// MaxBaseFee is the base fee above which nothing is sent, Tip what is offered above it, in wei for a unit of gas; nil is
+	// 1000000000 and 1000000.
+	MaxBaseFee, Tip *big.Int
+	// Relayers are the accounts that send transactions, 0 = 1. RelayerFloor is how many wei one must have to be used; nil is
+	// what 500 orders cost at MaxBaseFee.
+	Relayers     int
+	RelayerFloor *big.Int
+	// BatchOps operations, 0 = 20, and BatchBytes bytes of them, 0 = 98304, go into one transaction, and those that come within
+	// BatchWindow, 0 = 250 ms, negative none. The embedded chain has no window.
+	BatchOps, BatchBytes int
+	BatchWindow          time.Duration
+	// MaxLimitCents and MaxDuration bound new delegations: 0 = 1,000,000 cents and 365 days.
+	MaxLimitCents int64
+	MaxDuration   time.Duration
+	// HourlyCents bounds what the service signs in any hour and process, 0 = 500,000 on live and no bound in a sandbox. Negative:
+	// no bound.
+	HourlyCents int64
+	// VoidAfter is how long a payment that was sent may take before it is made impossible, 0 = 10 minutes.
+	VoidAfter time.Duration
+	// Tokens are the ERC-20 tokens of plans that can be ordered, beside USDC and EURC.
+	Tokens []toll.Address
+}
+
+// check refuses what is wrong whatever the environment is.
+func (c *Chain) check() error {
+	switch c.Mode {
+	case ChainAuto, ChainOff:
+	case ChainEmbedded:
+		if len(c.RPCURLs) > 0 {
+			return errors.New("the chain is either the embedded one or that of TOLL_CHAIN_RPC_URLS (--chain-rpc-urls): set one of them")
+		}
+	default:
+		return fmt.Errorf("the chain %q is neither embedded nor off: leave TOLL_CHAIN (--chain) empty for the chain that fits the environment", c.Mode)
+	}
+	for _, n := range []*big.Int{c.MaxBaseFee, c.Tip, c.RelayerFloor} {
+		if n != nil && (n.Sign() < 0 || n.BitLen() > 256) {
+			return errors.New("an amount of wei is a whole number from 0")
+		}
+	}
+	switch {
+	case c.HTTP != "" && len(c.RPCURLs) > 0:
+		return errors.New("only the embedded chain answers JSON-RPC: TOLL_CHAIN_HTTP (--chain-http) does not go with TOLL_CHAIN_RPC_URLS (--chain-rpc-urls)")
+	case c.Relayers < 0 || c.Relayers > maxRelayers:
+		return fmt.Errorf("there are 1 to %d relayers", maxRelayers)
+	case c.BatchOps < 0 || c.BatchBytes < 0 || c.MaxLimitCents < 0 || c.MaxDuration < 0 || c.VoidAfter < 0:
+		return errors.New("a bound of the chain is negative")
+	case c.Confirmations > math.MaxInt32 || c.TopUpConfirmations > math.MaxInt32:
+		return errors.New("confirmations are a number of blocks")
+	}
+	return nil
+}
+
+// checkLive refuses what is careless once money is real.
+func (c *Chain) checkLive() error {
+	switch {
+	case c.Mode == ChainEmbedded || c.HTTP != "":
+		return errors.New("live does not run on the embedded chain, whose money is worth nothing: set TOLL_CHAIN_RPC_URLS (--chain-rpc-urls) to endpoints of " +
+			toll.Live.Network())
+	case c.Mode == ChainAuto && len(c.RPCURLs) == 1:
+		return errors.New("live needs two endpoints, which have to agree on what is final: name another one in TOLL_CHAIN_RPC_URLS (--chain-rpc-urls), with a comma between")
+	}
+	return nil
+}
+
+// source is where the chain is.
+type source string
+
+const (
+	sourceNone     source = "none"
+	sourceEmbedded source = "embedded"
+	sourceRPC      source = "rpc"
+)
+
+// source returns where the chain is, and what to set when it is nowhere.
+func (c *Config) chainSource(env toll.Environment) (s source, missing string) {
+	switch {
+	case c.Chain.Mode == ChainOff:
+		return sourceNone, "The operator has switched the chain off (TOLL_CHAIN, --chain)."
+	case len(c.Chain.RPCURLs) > 0:
+		return sourceRPC, ""
+	case env == toll.Live:
+		return sourceNone, "The operator has to set TOLL_CHAIN_RPC_URLS (--chain-rpc-urls) to two endpoints of " + env.Network() + "."
+	case c.Data == "":
+		return sourceNone, "The embedded chain needs a data directory: the operator sets TOLL_DATA (--data), or names endpoints with " +
+			"TOLL_CHAIN_RPC_URLS (--chain-rpc-urls)."
+	}
+	return sourceEmbedded, ""
+}
+
+// chainDir is where the embedded chain lies.
+func (c *Config) chainDir() string { return filepath.Join(c.Data, "chain") }
+
+// rail returns the part of the settings that the rail has, with defaults.
+func (c *Chain) rail(embedded bool) chain.Config {
+	window := or(c.BatchWindow, defaultBatchWindow)
+	if embedded {
+		window = 0
+	}
+	out := chain.Config{
+		Embedded: embedded, Confirmations: uint64(max(or(c.Confirmations, defaultConfirmations), 0)),
+		TopUpConfirmations: uint64(max(or(c.TopUpConfirmations, defaultTopUpConfirmations), 0)),
+		FastLimitCents:     max(or(c.FastLimitCents, defaultFastLimitCents), 0),
+		MaxBaseFee:         c.MaxBaseFee, Tip: c.Tip, RelayerFloor: c.RelayerFloor, BatchOps: c.BatchOps, BatchBytes: c.BatchBytes,
+		BatchWindow: max(window, 0), VoidAfter: c.VoidAfter,
+	}
+	for _, t := range c.Tokens {
+		out.Tokens = append(out.Tokens, common.Address(t))
+	}
+	return out
+}
+
+// hourlyCents is the cap of the signer, 0 for none.
+func (c *Chain) hourlyCents(env toll.Environment) int64 {
+	if c.HourlyCents == 0 && env == toll.Live {
+		return defaultHourlyCents
+	}
+	return max(c.HourlyCents, 0)
+}
+
+func or[T comparable](v, otherwise T) T {
+	var zero T
+	if v == zero {
+		return otherwise
+	}
+	return v
+}
