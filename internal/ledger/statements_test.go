@@ -34,9 +34,11 @@ var fanOut = map[string]string{
 	"auditDelegations":    "the auditor goes through all accounts",
 	"auditPlaces":         "the auditor goes through all accounts",
 	"auditMints":          "the auditor goes through all accounts",
+	"auditTakenBack":      "the auditor goes through all accounts",
 	"auditPermissions":    "the auditor goes through all accounts",
 	"auditTransactions":   "the auditor goes through all accounts",
 	"DueOrders":           "the reconciler looks for orders that are not decided",
+	"OrdersHeldBack":      "the reconciler looks for credits that holds keep from being taken back",
 
 	"sqlPermissionsOfDelegation": "a delegation that is revoked ends permissions of several plans",
 }
