@@ -286,6 +286,31 @@ func TestClockMovesAnIdleChain(t *testing.T) {
 	t.Errorf("the head is at %d, the clock at %d", head(t, c).Time, k.Now().Unix())
 }
 
+func TestBurstsStayNearTheClock(t *testing.T) {
+	c := start(t, Config{Now: newClock(testStart).Now})
+	senders := make([]*sender, 5)
+	for i := range senders {
+		senders[i] = newSender(t, c)
+	}
+	for head(t, c).Time < uint64(testStart.Unix())+maxAhead {
+		if err := c.Advance(0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	before := head(t, c).Number.Uint64()
+	var last common.Hash
+	for _, s := range senders {
+		tx := s.pay(t, payee, 5, 1e9)
+		send(t, c, tx)
+		last = tx.Hash()
+		time.Sleep(20 * time.Millisecond)
+	}
+	mined(t, c, last)
+	if made := head(t, c).Number.Uint64() - before; made > 2 {
+		t.Errorf("%d blocks within a second", made)
+	}
+}
+
 func TestReorgKeepsTransactions(t *testing.T) {
 	c := start(t, Config{})
 	s := newSender(t, c)

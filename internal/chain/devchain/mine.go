@@ -15,8 +15,13 @@ import (
 	"github.com/ethereum/go-ethereum/miner"
 )
 
-// epoch is how many blocks "finalized" moves by.
-const epoch = 32
+const (
+	// epoch is how many blocks "finalized" moves by.
+	epoch = 32
+	// maxAhead is how far bursts of blocks, which are a second apart at least, may bring the chain ahead of its clock. From
+	// there on a block is made every second only, with all that came in between.
+	maxAhead = 10 * 60 // seconds
+)
 
 // content says what a block may consist of.
 type content int
@@ -57,6 +62,9 @@ func (c *Chain) run() {
 		for {
 			select {
 			case <-wake:
+				if c.ahead() {
+					continue
+				}
 			case <-ticker.C:
 			case <-ctx.Done():
 				return
@@ -83,6 +91,12 @@ func (c *Chain) turn() error {
 	}
 	_, err := c.seal(anything)
 	return err
+}
+
+func (c *Chain) ahead() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.eth.BlockChain().CurrentBlock().Time >= c.now()+maxAhead
 }
 
 // now is the time of the chain's clock in Unix seconds.
