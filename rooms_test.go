@@ -43,7 +43,7 @@ var rooms = map[string]room{
 		ours:  "toll internal/chain/contracts internal/chain/userop internal/chain/signer internal/chain/endpoints",
 		third: []string{"github.com/ethereum/go-ethereum"},
 	},
-	"internal/chain/contracts":          {third: []string{"github.com/ethereum/go-ethereum"}},
+	"internal/chain/contracts":          {third: []string{"github.com/ethereum/go-ethereum"}, tests: []string{"github.com/holiman/uint256"}},
 	"internal/chain/contracts/generate": {third: []string{"github.com/ethereum/go-ethereum"}},
 	// Made by the program in generate; tests of the chain compare with it what the rooms build by hand.
 	"internal/chain/contracts/bindings": {third: []string{"github.com/ethereum/go-ethereum"}},

@@ -2,6 +2,7 @@ package contracts
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/big"
 	"strconv"
@@ -10,6 +11,7 @@ import (
 	"github.com/ethereum/go-ethereum/accounts/abi"
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/ethereum/go-ethereum/crypto"
+	"github.com/ethereum/go-ethereum/rpc"
 )
 
 // Caller reads a chain. A nil block number is the latest block.
@@ -65,6 +67,9 @@ func Check(ctx context.Context, c Caller, chainID uint64) []Mismatch {
 	return out
 }
 
+// reverted is the code of the JSON-RPC error of a call that the contract refused.
+const reverted = 3
+
 // CheckTokens asks USDC and EURC for their decimals and symbols. Their code is not compared: on public chains it is a proxy
 // that its owner can change.
 func CheckTokens(ctx context.Context, c TokenCaller, chainID uint64) []Mismatch {
@@ -83,20 +88,28 @@ func CheckTokens(ctx context.Context, c TokenCaller, chainID uint64) []Mismatch 
 	ask := func(name, function string, token common.Address, of abi.Type, want string) {
 		m := Mismatch{Name: name + " " + function, Address: token, Want: want}
 		answer, err := c.CallContract(ctx, ethereum.CallMsg{To: &token, Data: crypto.Keccak256([]byte(function + "()"))[:4]}, nil)
-		if err != nil {
+		var refused rpc.Error
+		switch {
+		case errors.As(err, &refused) && refused.ErrorCode() == reverted:
+			m.Found = "a revert"
+		case err != nil:
 			m.Err = err
-		} else if values, err := (abi.Arguments{{Type: of}}).Unpack(answer); err != nil {
-			m.Found = common.Bytes2Hex(answer[:min(len(answer), 64)])
-		} else {
-			m.Found = fmt.Sprint(values[0])
+		default:
+			m.Found = "no " + of.String()
+			if values, err := (abi.Arguments{{Type: of}}).Unpack(answer); err == nil {
+				m.Found = fmt.Sprint(values[0])
+			}
 		}
 		if m.Err != nil || m.Found != want {
 			out = append(out, m)
 		}
 	}
-	for name, token := range map[string]common.Address{"USDC": USDC(chainID), "EURC": EURC(chainID)} {
-		ask(name, "decimals", token, number, strconv.Itoa(Decimals))
-		ask(name, "symbol", token, text, name)
+	for _, token := range []struct {
+		name    string
+		address common.Address
+	}{{"USDC", USDC(chainID)}, {"EURC", EURC(chainID)}} {
+		ask(token.name, "decimals", token.address, number, strconv.Itoa(Decimals))
+		ask(token.name, "symbol", token.address, text, token.name)
 	}
 	return out
 }

@@ -327,7 +327,7 @@ func (creditMirror *CreditMirror) UnpackPeriodNotAfterError(raw []byte) (*Credit
 
 // DelegationManagerMetaData contains all meta data concerning the DelegationManager contract.
 var DelegationManagerMetaData = bind.MetaData{
-	ABI: "[{\"inputs\":[{\"components\":[{\"internalType\":\"address\",\"name\":\"delegate\",\"type\":\"address\"},{\"internalType\":\"address\",\"name\":\"delegator\",\"type\":\"address\"},{\"internalType\":\"bytes32\",\"name\":\"authority\",\"type\":\"bytes32\"},{\"components\":[{\"internalType\":\"address\",\"name\":\"enforcer\",\"type\":\"address\"},{\"internalType\":\"bytes\",\"name\":\"terms\",\"type\":\"bytes\"},{\"internalType\":\"bytes\",\"name\":\"args\",\"type\":\"bytes\"}],\"internalType\":\"structCaveat[]\",\"name\":\"caveats\",\"type\":\"tuple[]\"},{\"internalType\":\"uint256\",\"name\":\"salt\",\"type\":\"uint256\"},{\"internalType\":\"bytes\",\"name\":\"signature\",\"type\":\"bytes\"}],\"internalType\":\"structDelegation\",\"name\":\"_delegation\",\"type\":\"tuple\"}],\"name\":\"disableDelegation\",\"outputs\":[],\"stateMutability\":\"nonpayable\",\"type\":\"function\"},{\"inputs\":[{\"internalType\":\"bytes32\",\"name\":\"delegationHash\",\"type\":\"bytes32\"}],\"name\":\"disabledDelegations\",\"outputs\":[{\"internalType\":\"bool\",\"name\":\"isDisabled\",\"type\":\"bool\"}],\"stateMutability\":\"view\",\"type\":\"function\"},{\"inputs\":[{\"components\":[{\"internalType\":\"address\",\"name\":\"delegate\",\"type\":\"address\"},{\"internalType\":\"address\",\"name\":\"delegator\",\"type\":\"address\"},{\"internalType\":\"bytes32\",\"name\":\"authority\",\"type\":\"bytes32\"},{\"components\":[{\"internalType\":\"address\",\"name\":\"enforcer\",\"type\":\"address\"},{\"internalType\":\"bytes\",\"name\":\"terms\",\"type\":\"bytes\"},{\"internalType\":\"bytes\",\"name\":\"args\",\"type\":\"bytes\"}],\"internalType\":\"structCaveat[]\",\"name\":\"caveats\",\"type\":\"tuple[]\"},{\"internalType\":\"uint256\",\"name\":\"salt\",\"type\":\"uint256\"},{\"internalType\":\"bytes\",\"name\":\"signature\",\"type\":\"bytes\"}],\"internalType\":\"structDelegation\",\"name\":\"_input\",\"type\":\"tuple\"}],\"name\":\"getDelegationHash\",\"outputs\":[{\"internalType\":\"bytes32\",\"name\":\"\",\"type\":\"bytes32\"}],\"stateMutability\":\"pure\",\"type\":\"function\"},{\"inputs\":[],\"name\":\"getDomainHash\",\"outputs\":[{\"internalType\":\"bytes32\",\"name\":\"\",\"type\":\"bytes32\"}],\"stateMutability\":\"view\",\"type\":\"function\"},{\"inputs\":[],\"name\":\"paused\",\"outputs\":[{\"internalType\":\"bool\",\"name\":\"\",\"type\":\"bool\"}],\"stateMutability\":\"view\",\"type\":\"function\"},{\"inputs\":[{\"internalType\":\"bytes[]\",\"name\":\"_permissionContexts\",\"type\":\"bytes[]\"},{\"internalType\":\"ModeCode[]\",\"name\":\"_modes\",\"type\":\"bytes32[]\"},{\"internalType\":\"bytes[]\",\"name\":\"_executionCallDatas\",\"type\":\"bytes[]\"}],\"name\":\"redeemDelegations\",\"outputs\":[],\"stateMutability\":\"nonpayable\",\"type\":\"function\"},{\"anonymous\":false,\"inputs\":[{\"indexed\":true,\"internalType\":\"bytes32\",\"name\":\"delegationHash\",\"type\":\"bytes32\"},{\"indexed\":true,\"internalType\":\"address\",\"name\":\"delegator\",\"type\":\"address\"},{\"indexed\":true,\"internalType\":\"address\",\"name\":\"delegate\",\"type\":\"address\"},{\"components\":[{\"internalType\":\"address\",\"name\":\"delegate\",\"type\":\"address\"},{\"internalType\":\"address\",\"name\":\"delegator\",\"type\":\"address\"},{\"internalType\":\"bytes32\",\"name\":\"authority\",\"type\":\"bytes32\"},{\"components\":[{\"internalType\":\"address\",\"name\":\"enforcer\",\"type\":\"address\"},{\"internalType\":\"bytes\",\"name\":\"terms\",\"type\":\"bytes\"},{\"internalType\":\"bytes\",\"name\":\"args\",\"type\":\"bytes\"}],\"internalType\":\"structCaveat[]\",\"name\":\"caveats\",\"type\":\"tuple[]\"},{\"internalType\":\"uint256\",\"name\":\"salt\",\"type\":\"uint256\"},{\"internalType\":\"bytes\",\"name\":\"signature\",\"type\":\"bytes\"}],\"indexed\":false,\"internalType\":\"structDelegation\",\"name\":\"delegation\",\"type\":\"tuple\"}],\"name\":\"DisabledDelegation\",\"type\":\"event\"},{\"anonymous\":false,\"inputs\":[{\"indexed\":true,\"internalType\":\"address\",\"name\":\"rootDelegator\",\"type\":\"address\"},{\"indexed\":true,\"internalType\":\"address\",\"name\":\"redeemer\",\"type\":\"address\"},{\"components\":[{\"internalType\":\"address\",\"name\":\"delegate\",\"type\":\"address\"},{\"internalType\":\"address\",\"name\":\"delegator\",\"type\":\"address\"},{\"internalType\":\"bytes32\",\"name\":\"authority\",\"type\":\"bytes32\"},{\"components\":[{\"internalType\":\"address\",\"name\":\"enforcer\",\"type\":\"address\"},{\"internalType\":\"bytes\",\"name\":\"terms\",\"type\":\"bytes\"},{\"internalType\":\"bytes\",\"name\":\"args\",\"type\":\"bytes\"}],\"internalType\":\"structCaveat[]\",\"name\":\"caveats\",\"type\":\"tuple[]\"},{\"internalType\":\"uint256\",\"name\":\"salt\",\"type\":\"uint256\"},{\"internalType\":\"bytes\",\"name\":\"signature\",\"type\":\"bytes\"}],\"indexed\":false,\"internalType\":\"structDelegation\",\"name\":\"delegation\",\"type\":\"tuple\"}],\"name\":\"RedeemedDelegation\",\"type\":\"event\"},{\"inputs\":[],\"name\":\"AlreadyDisabled\",\"type\":\"error\"},{\"inputs\":[],\"name\":\"AlreadyEnabled\",\"type\":\"error\"},{\"inputs\":[],\"name\":\"BatchDataLengthMismatch\",\"type\":\"error\"},{\"inputs\":[],\"name\":\"CannotUseADisabledDelegation\",\"type\":\"error\"},{\"inputs\":[],\"name\":\"ECDSAInvalidSignature\",\"type\":\"error\"},{\"inputs\":[{\"internalType\":\"uint256\",\"name\":\"length\",\"type\":\"uint256\"}],\"name\":\"ECDSAInvalidSignatureLength\",\"type\":\"error\"},{\"inputs\":[{\"internalType\":\"bytes32\",\"name\":\"s\",\"type\":\"bytes32\"}],\"name\":\"ECDSAInvalidSignatureS\",\"type\":\"error\"},{\"inputs\":[],\"name\":\"EmptySignature\",\"type\":\"error\"},{\"inputs\":[],\"name\":\"EnforcedPause\",\"type\":\"error\"},{\"inputs\":[],\"name\":\"ExpectedPause\",\"type\":\"error\"},{\"inputs\":[],\"name\":\"InvalidAuthority\",\"type\":\"error\"},{\"inputs\":[],\"name\":\"InvalidDelegate\",\"type\":\"error\"},{\"inputs\":[],\"name\":\"InvalidDelegator\",\"type\":\"error\"},{\"inputs\":[],\"name\":\"InvalidEOASignature\",\"type\":\"error\"},{\"inputs\":[],\"name\":\"InvalidERC1271Signature\",\"type\":\"error\"},{\"inputs\":[],\"name\":\"InvalidShortString\",\"type\":\"error\"},{\"inputs\":[{\"internalType\":\"address\",\"name\":\"owner\",\"type\":\"address\"}],\"name\":\"OwnableInvalidOwner\",\"type\":\"error\"},{\"inputs\":[{\"internalType\":\"address\",\"name\":\"account\",\"type\":\"address\"}],\"name\":\"OwnableUnauthorizedAccount\",\"type\":\"error\"},{\"inputs\":[{\"internalType\":\"string\",\"name\":\"str\",\"type\":\"string\"}],\"name\":\"StringTooLong\",\"type\":\"error\"}]",
+	ABI: "[{\"inputs\":[{\"components\":[{\"internalType\":\"address\",\"name\":\"delegate\",\"type\":\"address\"},{\"internalType\":\"address\",\"name\":\"delegator\",\"type\":\"address\"},{\"internalType\":\"bytes32\",\"name\":\"authority\",\"type\":\"bytes32\"},{\"components\":[{\"internalType\":\"address\",\"name\":\"enforcer\",\"type\":\"address\"},{\"internalType\":\"bytes\",\"name\":\"terms\",\"type\":\"bytes\"},{\"internalType\":\"bytes\",\"name\":\"args\",\"type\":\"bytes\"}],\"internalType\":\"structCaveat[]\",\"name\":\"caveats\",\"type\":\"tuple[]\"},{\"internalType\":\"uint256\",\"name\":\"salt\",\"type\":\"uint256\"},{\"internalType\":\"bytes\",\"name\":\"signature\",\"type\":\"bytes\"}],\"internalType\":\"structDelegation\",\"name\":\"_delegation\",\"type\":\"tuple\"}],\"name\":\"disableDelegation\",\"outputs\":[],\"stateMutability\":\"nonpayable\",\"type\":\"function\"},{\"inputs\":[{\"internalType\":\"bytes32\",\"name\":\"delegationHash\",\"type\":\"bytes32\"}],\"name\":\"disabledDelegations\",\"outputs\":[{\"internalType\":\"bool\",\"name\":\"isDisabled\",\"type\":\"bool\"}],\"stateMutability\":\"view\",\"type\":\"function\"},{\"inputs\":[{\"components\":[{\"internalType\":\"address\",\"name\":\"delegate\",\"type\":\"address\"},{\"internalType\":\"address\",\"name\":\"delegator\",\"type\":\"address\"},{\"internalType\":\"bytes32\",\"name\":\"authority\",\"type\":\"bytes32\"},{\"components\":[{\"internalType\":\"address\",\"name\":\"enforcer\",\"type\":\"address\"},{\"internalType\":\"bytes\",\"name\":\"terms\",\"type\":\"bytes\"},{\"internalType\":\"bytes\",\"name\":\"args\",\"type\":\"bytes\"}],\"internalType\":\"structCaveat[]\",\"name\":\"caveats\",\"type\":\"tuple[]\"},{\"internalType\":\"uint256\",\"name\":\"salt\",\"type\":\"uint256\"},{\"internalType\":\"bytes\",\"name\":\"signature\",\"type\":\"bytes\"}],\"internalType\":\"structDelegation\",\"name\":\"_input\",\"type\":\"tuple\"}],\"name\":\"getDelegationHash\",\"outputs\":[{\"internalType\":\"bytes32\",\"name\":\"\",\"type\":\"bytes32\"}],\"stateMutability\":\"pure\",\"type\":\"function\"},{\"inputs\":[],\"name\":\"getDomainHash\",\"outputs\":[{\"internalType\":\"bytes32\",\"name\":\"\",\"type\":\"bytes32\"}],\"stateMutability\":\"view\",\"type\":\"function\"},{\"inputs\":[],\"name\":\"paused\",\"outputs\":[{\"internalType\":\"bool\",\"name\":\"\",\"type\":\"bool\"}],\"stateMutability\":\"view\",\"type\":\"function\"},{\"inputs\":[{\"internalType\":\"bytes[]\",\"name\":\"_permissionContexts\",\"type\":\"bytes[]\"},{\"internalType\":\"ModeCode[]\",\"name\":\"_modes\",\"type\":\"bytes32[]\"},{\"internalType\":\"bytes[]\",\"name\":\"_executionCallDatas\",\"type\":\"bytes[]\"}],\"name\":\"redeemDelegations\",\"outputs\":[],\"stateMutability\":\"nonpayable\",\"type\":\"function\"},{\"anonymous\":false,\"inputs\":[{\"indexed\":true,\"internalType\":\"bytes32\",\"name\":\"delegationHash\",\"type\":\"bytes32\"},{\"indexed\":true,\"internalType\":\"address\",\"name\":\"delegator\",\"type\":\"address\"},{\"indexed\":true,\"internalType\":\"address\",\"name\":\"delegate\",\"type\":\"address\"},{\"components\":[{\"internalType\":\"address\",\"name\":\"delegate\",\"type\":\"address\"},{\"internalType\":\"address\",\"name\":\"delegator\",\"type\":\"address\"},{\"internalType\":\"bytes32\",\"name\":\"authority\",\"type\":\"bytes32\"},{\"components\":[{\"internalType\":\"address\",\"name\":\"enforcer\",\"type\":\"address\"},{\"internalType\":\"bytes\",\"name\":\"terms\",\"type\":\"bytes\"},{\"internalType\":\"bytes\",\"name\":\"args\",\"type\":\"bytes\"}],\"internalType\":\"structCaveat[]\",\"name\":\"caveats\",\"type\":\"tuple[]\"},{\"internalType\":\"uint256\",\"name\":\"salt\",\"type\":\"uint256\"},{\"internalType\":\"bytes\",\"name\":\"signature\",\"type\":\"bytes\"}],\"indexed\":false,\"internalType\":\"structDelegation\",\"name\":\"delegation\",\"type\":\"tuple\"}],\"name\":\"DisabledDelegation\",\"type\":\"event\"},{\"anonymous\":false,\"inputs\":[{\"indexed\":true,\"internalType\":\"address\",\"name\":\"rootDelegator\",\"type\":\"address\"},{\"indexed\":true,\"internalType\":\"address\",\"name\":\"redeemer\",\"type\":\"address\"},{\"components\":[{\"internalType\":\"address\",\"name\":\"delegate\",\"type\":\"address\"},{\"internalType\":\"address\",\"name\":\"delegator\",\"type\":\"address\"},{\"internalType\":\"bytes32\",\"name\":\"authority\",\"type\":\"bytes32\"},{\"components\":[{\"internalType\":\"address\",\"name\":\"enforcer\",\"type\":\"address\"},{\"internalType\":\"bytes\",\"name\":\"terms\",\"type\":\"bytes\"},{\"internalType\":\"bytes\",\"name\":\"args\",\"type\":\"bytes\"}],\"internalType\":\"structCaveat[]\",\"name\":\"caveats\",\"type\":\"tuple[]\"},{\"internalType\":\"uint256\",\"name\":\"salt\",\"type\":\"uint256\"},{\"internalType\":\"bytes\",\"name\":\"signature\",\"type\":\"bytes\"}],\"indexed\":false,\"internalType\":\"structDelegation\",\"name\":\"delegation\",\"type\":\"tuple\"}],\"name\":\"RedeemedDelegation\",\"type\":\"event\"},{\"inputs\":[],\"name\":\"AlreadyDisabled\",\"type\":\"error\"},{\"inputs\":[],\"name\":\"BatchDataLengthMismatch\",\"type\":\"error\"},{\"inputs\":[],\"name\":\"CannotUseADisabledDelegation\",\"type\":\"error\"},{\"inputs\":[],\"name\":\"EnforcedPause\",\"type\":\"error\"},{\"inputs\":[],\"name\":\"InvalidDelegate\",\"type\":\"error\"},{\"inputs\":[],\"name\":\"InvalidEOASignature\",\"type\":\"error\"},{\"inputs\":[],\"name\":\"InvalidERC1271Signature\",\"type\":\"error\"}]",
 	ID:  "DelegationManager",
 }
 
@@ -639,59 +639,23 @@ func (delegationManager *DelegationManager) UnpackError(raw []byte) (any, error)
 	if bytes.Equal(raw[:4], delegationManager.abi.Errors["AlreadyDisabled"].ID.Bytes()[:4]) {
 		return delegationManager.UnpackAlreadyDisabledError(raw[4:])
 	}
-	if bytes.Equal(raw[:4], delegationManager.abi.Errors["AlreadyEnabled"].ID.Bytes()[:4]) {
-		return delegationManager.UnpackAlreadyEnabledError(raw[4:])
-	}
 	if bytes.Equal(raw[:4], delegationManager.abi.Errors["BatchDataLengthMismatch"].ID.Bytes()[:4]) {
 		return delegationManager.UnpackBatchDataLengthMismatchError(raw[4:])
 	}
 	if bytes.Equal(raw[:4], delegationManager.abi.Errors["CannotUseADisabledDelegation"].ID.Bytes()[:4]) {
 		return delegationManager.UnpackCannotUseADisabledDelegationError(raw[4:])
 	}
-	if bytes.Equal(raw[:4], delegationManager.abi.Errors["ECDSAInvalidSignature"].ID.Bytes()[:4]) {
-		return delegationManager.UnpackECDSAInvalidSignatureError(raw[4:])
-	}
-	if bytes.Equal(raw[:4], delegationManager.abi.Errors["ECDSAInvalidSignatureLength"].ID.Bytes()[:4]) {
-		return delegationManager.UnpackECDSAInvalidSignatureLengthError(raw[4:])
-	}
-	if bytes.Equal(raw[:4], delegationManager.abi.Errors["ECDSAInvalidSignatureS"].ID.Bytes()[:4]) {
-		return delegationManager.UnpackECDSAInvalidSignatureSError(raw[4:])
-	}
-	if bytes.Equal(raw[:4], delegationManager.abi.Errors["EmptySignature"].ID.Bytes()[:4]) {
-		return delegationManager.UnpackEmptySignatureError(raw[4:])
-	}
 	if bytes.Equal(raw[:4], delegationManager.abi.Errors["EnforcedPause"].ID.Bytes()[:4]) {
 		return delegationManager.UnpackEnforcedPauseError(raw[4:])
 	}
-	if bytes.Equal(raw[:4], delegationManager.abi.Errors["ExpectedPause"].ID.Bytes()[:4]) {
-		return delegationManager.UnpackExpectedPauseError(raw[4:])
-	}
-	if bytes.Equal(raw[:4], delegationManager.abi.Errors["InvalidAuthority"].ID.Bytes()[:4]) {
-		return delegationManager.UnpackInvalidAuthorityError(raw[4:])
-	}
 	if bytes.Equal(raw[:4], delegationManager.abi.Errors["InvalidDelegate"].ID.Bytes()[:4]) {
 		return delegationManager.UnpackInvalidDelegateError(raw[4:])
-	}
-	if bytes.Equal(raw[:4], delegationManager.abi.Errors["InvalidDelegator"].ID.Bytes()[:4]) {
-		return delegationManager.UnpackInvalidDelegatorError(raw[4:])
 	}
 	if bytes.Equal(raw[:4], delegationManager.abi.Errors["InvalidEOASignature"].ID.Bytes()[:4]) {
 		return delegationManager.UnpackInvalidEOASignatureError(raw[4:])
 	}
 	if bytes.Equal(raw[:4], delegationManager.abi.Errors["InvalidERC1271Signature"].ID.Bytes()[:4]) {
 		return delegationManager.UnpackInvalidERC1271SignatureError(raw[4:])
-	}
-	if bytes.Equal(raw[:4], delegationManager.abi.Errors["InvalidShortString"].ID.Bytes()[:4]) {
-		return delegationManager.UnpackInvalidShortStringError(raw[4:])
-	}
-	if bytes.Equal(raw[:4], delegationManager.abi.Errors["OwnableInvalidOwner"].ID.Bytes()[:4]) {
-		return delegationManager.UnpackOwnableInvalidOwnerError(raw[4:])
-	}
-	if bytes.Equal(raw[:4], delegationManager.abi.Errors["OwnableUnauthorizedAccount"].ID.Bytes()[:4]) {
-		return delegationManager.UnpackOwnableUnauthorizedAccountError(raw[4:])
-	}
-	if bytes.Equal(raw[:4], delegationManager.abi.Errors["StringTooLong"].ID.Bytes()[:4]) {
-		return delegationManager.UnpackStringTooLongError(raw[4:])
 	}
 	return nil, errors.New("Unknown error")
 }
@@ -714,29 +678,6 @@ func DelegationManagerAlreadyDisabledErrorID() common.Hash {
 func (delegationManager *DelegationManager) UnpackAlreadyDisabledError(raw []byte) (*DelegationManagerAlreadyDisabled, error) {
 	out := new(DelegationManagerAlreadyDisabled)
 	if err := delegationManager.abi.UnpackIntoInterface(out, "AlreadyDisabled", raw); err != nil {
-		return nil, err
-	}
-	return out, nil
-}
-
-// DelegationManagerAlreadyEnabled represents a AlreadyEnabled error raised by the DelegationManager contract.
-type DelegationManagerAlreadyEnabled struct {
-}
-
-// ErrorID returns the hash of canonical representation of the error's signature.
-//
-// Solidity: error AlreadyEnabled()
-func DelegationManagerAlreadyEnabledErrorID() common.Hash {
-	return common.HexToHash("0xf2a5f75a1950ccd7f5bc07dbac3a2baea27c75dcaedd25092e31fa1cf6e3c000")
-}
-
-// UnpackAlreadyEnabledError is the Go binding used to decode the provided
-// error data into the corresponding Go error struct.
-//
-// Solidity: error AlreadyEnabled()
-func (delegationManager *DelegationManager) UnpackAlreadyEnabledError(raw []byte) (*DelegationManagerAlreadyEnabled, error) {
-	out := new(DelegationManagerAlreadyEnabled)
-	if err := delegationManager.abi.UnpackIntoInterface(out, "AlreadyEnabled", raw); err != nil {
 		return nil, err
 	}
 	return out, nil
@@ -788,100 +729,6 @@ func (delegationManager *DelegationManager) UnpackCannotUseADisabledDelegationEr
 	return out, nil
 }
 
-// DelegationManagerECDSAInvalidSignature represents a ECDSAInvalidSignature error raised by the DelegationManager contract.
-type DelegationManagerECDSAInvalidSignature struct {
-}
-
-// ErrorID returns the hash of canonical representation of the error's signature.
-//
-// Solidity: error ECDSAInvalidSignature()
-func DelegationManagerECDSAInvalidSignatureErrorID() common.Hash {
-	return common.HexToHash("0xf645eedf0193584640b6b90cb9477e4c95b98636c148a891d4c0a146dc46e75a")
-}
-
-// UnpackECDSAInvalidSignatureError is the Go binding used to decode the provided
-// error data into the corresponding Go error struct.
-//
-// Solidity: error ECDSAInvalidSignature()
-func (delegationManager *DelegationManager) UnpackECDSAInvalidSignatureError(raw []byte) (*DelegationManagerECDSAInvalidSignature, error) {
-	out := new(DelegationManagerECDSAInvalidSignature)
-	if err := delegationManager.abi.UnpackIntoInterface(out, "ECDSAInvalidSignature", raw); err != nil {
-		return nil, err
-	}
-	return out, nil
-}
-
-// DelegationManagerECDSAInvalidSignatureLength represents a ECDSAInvalidSignatureLength error raised by the DelegationManager contract.
-type DelegationManagerECDSAInvalidSignatureLength struct {
-	Length *big.Int
-}
-
-// ErrorID returns the hash of canonical representation of the error's signature.
-//
-// Solidity: error ECDSAInvalidSignatureLength(uint256 length)
-func DelegationManagerECDSAInvalidSignatureLengthErrorID() common.Hash {
-	return common.HexToHash("0xfce698f7e8e5342cd615f641317bc45fe7e1e4a8b0a14dd1383ff8dc9c41917f")
-}
-
-// UnpackECDSAInvalidSignatureLengthError is the Go binding used to decode the provided
-// error data into the corresponding Go error struct.
-//
-// Solidity: error ECDSAInvalidSignatureLength(uint256 length)
-func (delegationManager *DelegationManager) UnpackECDSAInvalidSignatureLengthError(raw []byte) (*DelegationManagerECDSAInvalidSignatureLength, error) {
-	out := new(DelegationManagerECDSAInvalidSignatureLength)
-	if err := delegationManager.abi.UnpackIntoInterface(out, "ECDSAInvalidSignatureLength", raw); err != nil {
-		return nil, err
-	}
-	return out, nil
-}
-
-// DelegationManagerECDSAInvalidSignatureS represents a ECDSAInvalidSignatureS error raised by the DelegationManager contract.
-type DelegationManagerECDSAInvalidSignatureS struct {
-	S [32]byte
-}
-
-// ErrorID returns the hash of canonical representation of the error's signature.
-//
-// Solidity: error ECDSAInvalidSignatureS(bytes32 s)
-func DelegationManagerECDSAInvalidSignatureSErrorID() common.Hash {
-	return common.HexToHash("0xd78bce0cccb935155ed6428d1c13e50b7f3550fd2b66b9fe266006fea4a5e1eb")
-}
-
-// UnpackECDSAInvalidSignatureSError is the Go binding used to decode the provided
-// error data into the corresponding Go error struct.
-//
-// Solidity: error ECDSAInvalidSignatureS(bytes32 s)
-func (delegationManager *DelegationManager) UnpackECDSAInvalidSignatureSError(raw []byte) (*DelegationManagerECDSAInvalidSignatureS, error) {
-	out := new(DelegationManagerECDSAInvalidSignatureS)
-	if err := delegationManager.abi.UnpackIntoInterface(out, "ECDSAInvalidSignatureS", raw); err != nil {
-		return nil, err
-	}
-	return out, nil
-}
-
-// DelegationManagerEmptySignature represents a EmptySignature error raised by the DelegationManager contract.
-type DelegationManagerEmptySignature struct {
-}
-
-// ErrorID returns the hash of canonical representation of the error's signature.
-//
-// Solidity: error EmptySignature()
-func DelegationManagerEmptySignatureErrorID() common.Hash {
-	return common.HexToHash("0xac241e11a437b15ef5fdaf26f603264f29ac0c4c4ab6214ef3b01c442f7c2953")
-}
-
-// UnpackEmptySignatureError is the Go binding used to decode the provided
-// error data into the corresponding Go error struct.
-//
-// Solidity: error EmptySignature()
-func (delegationManager *DelegationManager) UnpackEmptySignatureError(raw []byte) (*DelegationManagerEmptySignature, error) {
-	out := new(DelegationManagerEmptySignature)
-	if err := delegationManager.abi.UnpackIntoInterface(out, "EmptySignature", raw); err != nil {
-		return nil, err
-	}
-	return out, nil
-}
-
 // DelegationManagerEnforcedPause represents a EnforcedPause error raised by the DelegationManager contract.
 type DelegationManagerEnforcedPause struct {
 }
@@ -905,52 +752,6 @@ func (delegationManager *DelegationManager) UnpackEnforcedPauseError(raw []byte)
 	return out, nil
 }
 
-// DelegationManagerExpectedPause represents a ExpectedPause error raised by the DelegationManager contract.
-type DelegationManagerExpectedPause struct {
-}
-
-// ErrorID returns the hash of canonical representation of the error's signature.
-//
-// Solidity: error ExpectedPause()
-func DelegationManagerExpectedPauseErrorID() common.Hash {
-	return common.HexToHash("0x8dfc202bcfe9a735b559bee70674422512bc5c30f687046ae8778315fb81da44")
-}
-
-// UnpackExpectedPauseError is the Go binding used to decode the provided
-// error data into the corresponding Go error struct.
-//
-// Solidity: error ExpectedPause()
-func (delegationManager *DelegationManager) UnpackExpectedPauseError(raw []byte) (*DelegationManagerExpectedPause, error) {
-	out := new(DelegationManagerExpectedPause)
-	if err := delegationManager.abi.UnpackIntoInterface(out, "ExpectedPause", raw); err != nil {
-		return nil, err
-	}
-	return out, nil
-}
-
-// DelegationManagerInvalidAuthority represents a InvalidAuthority error raised by the DelegationManager contract.
-type DelegationManagerInvalidAuthority struct {
-}
-
-// ErrorID returns the hash of canonical representation of the error's signature.
-//
-// Solidity: error InvalidAuthority()
-func DelegationManagerInvalidAuthorityErrorID() common.Hash {
-	return common.HexToHash("0xded4370e8a759ebcd9b2769a1dec1102b96adaa29fb7db4b3249e6d83a065329")
-}
-
-// UnpackInvalidAuthorityError is the Go binding used to decode the provided
-// error data into the corresponding Go error struct.
-//
-// Solidity: error InvalidAuthority()
-func (delegationManager *DelegationManager) UnpackInvalidAuthorityError(raw []byte) (*DelegationManagerInvalidAuthority, error) {
-	out := new(DelegationManagerInvalidAuthority)
-	if err := delegationManager.abi.UnpackIntoInterface(out, "InvalidAuthority", raw); err != nil {
-		return nil, err
-	}
-	return out, nil
-}
-
 // DelegationManagerInvalidDelegate represents a InvalidDelegate error raised by the DelegationManager contract.
 type DelegationManagerInvalidDelegate struct {
 }
@@ -969,29 +770,6 @@ func DelegationManagerInvalidDelegateErrorID() common.Hash {
 func (delegationManager *DelegationManager) UnpackInvalidDelegateError(raw []byte) (*DelegationManagerInvalidDelegate, error) {
 	out := new(DelegationManagerInvalidDelegate)
 	if err := delegationManager.abi.UnpackIntoInterface(out, "InvalidDelegate", raw); err != nil {
-		return nil, err
-	}
-	return out, nil
-}
-
-// DelegationManagerInvalidDelegator represents a InvalidDelegator error raised by the DelegationManager contract.
-type DelegationManagerInvalidDelegator struct {
-}
-
-// ErrorID returns the hash of canonical representation of the error's signature.
-//
-// Solidity: error InvalidDelegator()
-func DelegationManagerInvalidDelegatorErrorID() common.Hash {
-	return common.HexToHash("0xb9f0f171cd404c8c5cc9943d60966d64de0cd7b803c221dea8d1f1b85443edad")
-}
-
-// UnpackInvalidDelegatorError is the Go binding used to decode the provided
-// error data into the corresponding Go error struct.
-//
-// Solidity: error InvalidDelegator()
-func (delegationManager *DelegationManager) UnpackInvalidDelegatorError(raw []byte) (*DelegationManagerInvalidDelegator, error) {
-	out := new(DelegationManagerInvalidDelegator)
-	if err := delegationManager.abi.UnpackIntoInterface(out, "InvalidDelegator", raw); err != nil {
 		return nil, err
 	}
 	return out, nil
@@ -1043,104 +821,9 @@ func (delegationManager *DelegationManager) UnpackInvalidERC1271SignatureError(r
 	return out, nil
 }
 
-// DelegationManagerInvalidShortString represents a InvalidShortString error raised by the DelegationManager contract.
-type DelegationManagerInvalidShortString struct {
-}
-
-// ErrorID returns the hash of canonical representation of the error's signature.
-//
-// Solidity: error InvalidShortString()
-func DelegationManagerInvalidShortStringErrorID() common.Hash {
-	return common.HexToHash("0xb3512b0c6163e5f0bafab72bb631b9d58cd7a731b082f910338aa21c83d5c274")
-}
-
-// UnpackInvalidShortStringError is the Go binding used to decode the provided
-// error data into the corresponding Go error struct.
-//
-// Solidity: error InvalidShortString()
-func (delegationManager *DelegationManager) UnpackInvalidShortStringError(raw []byte) (*DelegationManagerInvalidShortString, error) {
-	out := new(DelegationManagerInvalidShortString)
-	if err := delegationManager.abi.UnpackIntoInterface(out, "InvalidShortString", raw); err != nil {
-		return nil, err
-	}
-	return out, nil
-}
-
-// DelegationManagerOwnableInvalidOwner represents a OwnableInvalidOwner error raised by the DelegationManager contract.
-type DelegationManagerOwnableInvalidOwner struct {
-	Owner common.Address
-}
-
-// ErrorID returns the hash of canonical representation of the error's signature.
-//
-// Solidity: error OwnableInvalidOwner(address owner)
-func DelegationManagerOwnableInvalidOwnerErrorID() common.Hash {
-	return common.HexToHash("0x1e4fbdf7f3ef8bcaa855599e3abf48b232380f183f08f6f813d9ffa5bd585188")
-}
-
-// UnpackOwnableInvalidOwnerError is the Go binding used to decode the provided
-// error data into the corresponding Go error struct.
-//
-// Solidity: error OwnableInvalidOwner(address owner)
-func (delegationManager *DelegationManager) UnpackOwnableInvalidOwnerError(raw []byte) (*DelegationManagerOwnableInvalidOwner, error) {
-	out := new(DelegationManagerOwnableInvalidOwner)
-	if err := delegationManager.abi.UnpackIntoInterface(out, "OwnableInvalidOwner", raw); err != nil {
-		return nil, err
-	}
-	return out, nil
-}
-
-// DelegationManagerOwnableUnauthorizedAccount represents a OwnableUnauthorizedAccount error raised by the DelegationManager contract.
-type DelegationManagerOwnableUnauthorizedAccount struct {
-	Account common.Address
-}
-
-// ErrorID returns the hash of canonical representation of the error's signature.
-//
-// Solidity: error OwnableUnauthorizedAccount(address account)
-func DelegationManagerOwnableUnauthorizedAccountErrorID() common.Hash {
-	return common.HexToHash("0x118cdaa7a341953d1887a2245fd6665d741c67c8c50581daa59e1d03373fa188")
-}
-
-// UnpackOwnableUnauthorizedAccountError is the Go binding used to decode the provided
-// error data into the corresponding Go error struct.
-//
-// Solidity: error OwnableUnauthorizedAccount(address account)
-func (delegationManager *DelegationManager) UnpackOwnableUnauthorizedAccountError(raw []byte) (*DelegationManagerOwnableUnauthorizedAccount, error) {
-	out := new(DelegationManagerOwnableUnauthorizedAccount)
-	if err := delegationManager.abi.UnpackIntoInterface(out, "OwnableUnauthorizedAccount", raw); err != nil {
-		return nil, err
-	}
-	return out, nil
-}
-
-// DelegationManagerStringTooLong represents a StringTooLong error raised by the DelegationManager contract.
-type DelegationManagerStringTooLong struct {
-	Str string
-}
-
-// ErrorID returns the hash of canonical representation of the error's signature.
-//
-// Solidity: error StringTooLong(string str)
-func DelegationManagerStringTooLongErrorID() common.Hash {
-	return common.HexToHash("0x305a27a93f8e33b7392df0a0f91d6fc63847395853c45991eec52dbf24d72381")
-}
-
-// UnpackStringTooLongError is the Go binding used to decode the provided
-// error data into the corresponding Go error struct.
-//
-// Solidity: error StringTooLong(string str)
-func (delegationManager *DelegationManager) UnpackStringTooLongError(raw []byte) (*DelegationManagerStringTooLong, error) {
-	out := new(DelegationManagerStringTooLong)
-	if err := delegationManager.abi.UnpackIntoInterface(out, "StringTooLong", raw); err != nil {
-		return nil, err
-	}
-	return out, nil
-}
-
 // EIP7702StatelessDeleGatorMetaData contains all meta data concerning the EIP7702StatelessDeleGator contract.
 var EIP7702StatelessDeleGatorMetaData = bind.MetaData{
-	ABI: "[{\"inputs\":[{\"components\":[{\"internalType\":\"address\",\"name\":\"target\",\"type\":\"address\"},{\"internalType\":\"uint256\",\"name\":\"value\",\"type\":\"uint256\"},{\"internalType\":\"bytes\",\"name\":\"callData\",\"type\":\"bytes\"}],\"internalType\":\"structExecution\",\"name\":\"_execution\",\"type\":\"tuple\"}],\"name\":\"execute\",\"outputs\":[],\"stateMutability\":\"payable\",\"type\":\"function\"},{\"inputs\":[{\"internalType\":\"ModeCode\",\"name\":\"_mode\",\"type\":\"bytes32\"},{\"internalType\":\"bytes\",\"name\":\"_executionCalldata\",\"type\":\"bytes\"}],\"name\":\"execute\",\"outputs\":[],\"stateMutability\":\"payable\",\"type\":\"function\"},{\"inputs\":[{\"components\":[{\"internalType\":\"address\",\"name\":\"sender\",\"type\":\"address\"},{\"internalType\":\"uint256\",\"name\":\"nonce\",\"type\":\"uint256\"},{\"internalType\":\"bytes\",\"name\":\"initCode\",\"type\":\"bytes\"},{\"internalType\":\"bytes\",\"name\":\"callData\",\"type\":\"bytes\"},{\"internalType\":\"bytes32\",\"name\":\"accountGasLimits\",\"type\":\"bytes32\"},{\"internalType\":\"uint256\",\"name\":\"preVerificationGas\",\"type\":\"uint256\"},{\"internalType\":\"bytes32\",\"name\":\"gasFees\",\"type\":\"bytes32\"},{\"internalType\":\"bytes\",\"name\":\"paymasterAndData\",\"type\":\"bytes\"},{\"internalType\":\"bytes\",\"name\":\"signature\",\"type\":\"bytes\"}],\"internalType\":\"structPackedUserOperation\",\"name\":\"_userOp\",\"type\":\"tuple\"}],\"name\":\"getPackedUserOperationTypedDataHash\",\"outputs\":[{\"internalType\":\"bytes32\",\"name\":\"\",\"type\":\"bytes32\"}],\"stateMutability\":\"view\",\"type\":\"function\"},{\"inputs\":[{\"internalType\":\"bytes32\",\"name\":\"_hash\",\"type\":\"bytes32\"},{\"internalType\":\"bytes\",\"name\":\"_signature\",\"type\":\"bytes\"}],\"name\":\"isValidSignature\",\"outputs\":[{\"internalType\":\"bytes4\",\"name\":\"magicValue_\",\"type\":\"bytes4\"}],\"stateMutability\":\"view\",\"type\":\"function\"},{\"inputs\":[],\"name\":\"ECDSAInvalidSignature\",\"type\":\"error\"},{\"inputs\":[{\"internalType\":\"uint256\",\"name\":\"length\",\"type\":\"uint256\"}],\"name\":\"ECDSAInvalidSignatureLength\",\"type\":\"error\"},{\"inputs\":[{\"internalType\":\"bytes32\",\"name\":\"s\",\"type\":\"bytes32\"}],\"name\":\"ECDSAInvalidSignatureS\",\"type\":\"error\"},{\"inputs\":[],\"name\":\"ExecutionFailed\",\"type\":\"error\"},{\"inputs\":[],\"name\":\"InvalidEIP712NameLength\",\"type\":\"error\"},{\"inputs\":[],\"name\":\"InvalidEIP712VersionLength\",\"type\":\"error\"},{\"inputs\":[],\"name\":\"InvalidShortString\",\"type\":\"error\"},{\"inputs\":[],\"name\":\"NotDelegationManager\",\"type\":\"error\"},{\"inputs\":[],\"name\":\"NotEntryPoint\",\"type\":\"error\"},{\"inputs\":[],\"name\":\"NotEntryPointOrSelf\",\"type\":\"error\"},{\"inputs\":[],\"name\":\"NotSelf\",\"type\":\"error\"},{\"inputs\":[{\"internalType\":\"string\",\"name\":\"str\",\"type\":\"string\"}],\"name\":\"StringTooLong\",\"type\":\"error\"},{\"inputs\":[],\"name\":\"UnauthorizedCallContext\",\"type\":\"error\"},{\"inputs\":[{\"internalType\":\"CallType\",\"name\":\"callType\",\"type\":\"bytes1\"}],\"name\":\"UnsupportedCallType\",\"type\":\"error\"},{\"inputs\":[{\"internalType\":\"ExecType\",\"name\":\"execType\",\"type\":\"bytes1\"}],\"name\":\"UnsupportedExecType\",\"type\":\"error\"}]",
+	ABI: "[{\"inputs\":[{\"components\":[{\"internalType\":\"address\",\"name\":\"target\",\"type\":\"address\"},{\"internalType\":\"uint256\",\"name\":\"value\",\"type\":\"uint256\"},{\"internalType\":\"bytes\",\"name\":\"callData\",\"type\":\"bytes\"}],\"internalType\":\"structExecution\",\"name\":\"_execution\",\"type\":\"tuple\"}],\"name\":\"execute\",\"outputs\":[],\"stateMutability\":\"payable\",\"type\":\"function\"},{\"inputs\":[{\"internalType\":\"ModeCode\",\"name\":\"_mode\",\"type\":\"bytes32\"},{\"internalType\":\"bytes\",\"name\":\"_executionCalldata\",\"type\":\"bytes\"}],\"name\":\"execute\",\"outputs\":[],\"stateMutability\":\"payable\",\"type\":\"function\"},{\"inputs\":[{\"components\":[{\"internalType\":\"address\",\"name\":\"sender\",\"type\":\"address\"},{\"internalType\":\"uint256\",\"name\":\"nonce\",\"type\":\"uint256\"},{\"internalType\":\"bytes\",\"name\":\"initCode\",\"type\":\"bytes\"},{\"internalType\":\"bytes\",\"name\":\"callData\",\"type\":\"bytes\"},{\"internalType\":\"bytes32\",\"name\":\"accountGasLimits\",\"type\":\"bytes32\"},{\"internalType\":\"uint256\",\"name\":\"preVerificationGas\",\"type\":\"uint256\"},{\"internalType\":\"bytes32\",\"name\":\"gasFees\",\"type\":\"bytes32\"},{\"internalType\":\"bytes\",\"name\":\"paymasterAndData\",\"type\":\"bytes\"},{\"internalType\":\"bytes\",\"name\":\"signature\",\"type\":\"bytes\"}],\"internalType\":\"structPackedUserOperation\",\"name\":\"_userOp\",\"type\":\"tuple\"}],\"name\":\"getPackedUserOperationTypedDataHash\",\"outputs\":[{\"internalType\":\"bytes32\",\"name\":\"\",\"type\":\"bytes32\"}],\"stateMutability\":\"view\",\"type\":\"function\"},{\"inputs\":[{\"internalType\":\"bytes32\",\"name\":\"_hash\",\"type\":\"bytes32\"},{\"internalType\":\"bytes\",\"name\":\"_signature\",\"type\":\"bytes\"}],\"name\":\"isValidSignature\",\"outputs\":[{\"internalType\":\"bytes4\",\"name\":\"magicValue_\",\"type\":\"bytes4\"}],\"stateMutability\":\"view\",\"type\":\"function\"},{\"inputs\":[],\"name\":\"ECDSAInvalidSignature\",\"type\":\"error\"},{\"inputs\":[{\"internalType\":\"uint256\",\"name\":\"length\",\"type\":\"uint256\"}],\"name\":\"ECDSAInvalidSignatureLength\",\"type\":\"error\"},{\"inputs\":[],\"name\":\"NotEntryPointOrSelf\",\"type\":\"error\"}]",
 	ID:  "EIP7702StatelessDeleGator",
 }
 
@@ -1292,44 +975,8 @@ func (eIP7702StatelessDeleGator *EIP7702StatelessDeleGator) UnpackError(raw []by
 	if bytes.Equal(raw[:4], eIP7702StatelessDeleGator.abi.Errors["ECDSAInvalidSignatureLength"].ID.Bytes()[:4]) {
 		return eIP7702StatelessDeleGator.UnpackECDSAInvalidSignatureLengthError(raw[4:])
 	}
-	if bytes.Equal(raw[:4], eIP7702StatelessDeleGator.abi.Errors["ECDSAInvalidSignatureS"].ID.Bytes()[:4]) {
-		return eIP7702StatelessDeleGator.UnpackECDSAInvalidSignatureSError(raw[4:])
-	}
-	if bytes.Equal(raw[:4], eIP7702StatelessDeleGator.abi.Errors["ExecutionFailed"].ID.Bytes()[:4]) {
-		return eIP7702StatelessDeleGator.UnpackExecutionFailedError(raw[4:])
-	}
-	if bytes.Equal(raw[:4], eIP7702StatelessDeleGator.abi.Errors["InvalidEIP712NameLength"].ID.Bytes()[:4]) {
-		return eIP7702StatelessDeleGator.UnpackInvalidEIP712NameLengthError(raw[4:])
-	}
-	if bytes.Equal(raw[:4], eIP7702StatelessDeleGator.abi.Errors["InvalidEIP712VersionLength"].ID.Bytes()[:4]) {
-		return eIP7702StatelessDeleGator.UnpackInvalidEIP712VersionLengthError(raw[4:])
-	}
-	if bytes.Equal(raw[:4], eIP7702StatelessDeleGator.abi.Errors["InvalidShortString"].ID.Bytes()[:4]) {
-		return eIP7702StatelessDeleGator.UnpackInvalidShortStringError(raw[4:])
-	}
-	if bytes.Equal(raw[:4], eIP7702StatelessDeleGator.abi.Errors["NotDelegationManager"].ID.Bytes()[:4]) {
-		return eIP7702StatelessDeleGator.UnpackNotDelegationManagerError(raw[4:])
-	}
-	if bytes.Equal(raw[:4], eIP7702StatelessDeleGator.abi.Errors["NotEntryPoint"].ID.Bytes()[:4]) {
-		return eIP7702StatelessDeleGator.UnpackNotEntryPointError(raw[4:])
-	}
 	if bytes.Equal(raw[:4], eIP7702StatelessDeleGator.abi.Errors["NotEntryPointOrSelf"].ID.Bytes()[:4]) {
 		return eIP7702StatelessDeleGator.UnpackNotEntryPointOrSelfError(raw[4:])
-	}
-	if bytes.Equal(raw[:4], eIP7702StatelessDeleGator.abi.Errors["NotSelf"].ID.Bytes()[:4]) {
-		return eIP7702StatelessDeleGator.UnpackNotSelfError(raw[4:])
-	}
-	if bytes.Equal(raw[:4], eIP7702StatelessDeleGator.abi.Errors["StringTooLong"].ID.Bytes()[:4]) {
-		return eIP7702StatelessDeleGator.UnpackStringTooLongError(raw[4:])
-	}
-	if bytes.Equal(raw[:4], eIP7702StatelessDeleGator.abi.Errors["UnauthorizedCallContext"].ID.Bytes()[:4]) {
-		return eIP7702StatelessDeleGator.UnpackUnauthorizedCallContextError(raw[4:])
-	}
-	if bytes.Equal(raw[:4], eIP7702StatelessDeleGator.abi.Errors["UnsupportedCallType"].ID.Bytes()[:4]) {
-		return eIP7702StatelessDeleGator.UnpackUnsupportedCallTypeError(raw[4:])
-	}
-	if bytes.Equal(raw[:4], eIP7702StatelessDeleGator.abi.Errors["UnsupportedExecType"].ID.Bytes()[:4]) {
-		return eIP7702StatelessDeleGator.UnpackUnsupportedExecTypeError(raw[4:])
 	}
 	return nil, errors.New("Unknown error")
 }
@@ -1381,168 +1028,6 @@ func (eIP7702StatelessDeleGator *EIP7702StatelessDeleGator) UnpackECDSAInvalidSi
 	return out, nil
 }
 
-// EIP7702StatelessDeleGatorECDSAInvalidSignatureS represents a ECDSAInvalidSignatureS error raised by the EIP7702StatelessDeleGator contract.
-type EIP7702StatelessDeleGatorECDSAInvalidSignatureS struct {
-	S [32]byte
-}
-
-// ErrorID returns the hash of canonical representation of the error's signature.
-//
-// Solidity: error ECDSAInvalidSignatureS(bytes32 s)
-func EIP7702StatelessDeleGatorECDSAInvalidSignatureSErrorID() common.Hash {
-	return common.HexToHash("0xd78bce0cccb935155ed6428d1c13e50b7f3550fd2b66b9fe266006fea4a5e1eb")
-}
-
-// UnpackECDSAInvalidSignatureSError is the Go binding used to decode the provided
-// error data into the corresponding Go error struct.
-//
-// Solidity: error ECDSAInvalidSignatureS(bytes32 s)
-func (eIP7702StatelessDeleGator *EIP7702StatelessDeleGator) UnpackECDSAInvalidSignatureSError(raw []byte) (*EIP7702StatelessDeleGatorECDSAInvalidSignatureS, error) {
-	out := new(EIP7702StatelessDeleGatorECDSAInvalidSignatureS)
-	if err := eIP7702StatelessDeleGator.abi.UnpackIntoInterface(out, "ECDSAInvalidSignatureS", raw); err != nil {
-		return nil, err
-	}
-	return out, nil
-}
-
-// EIP7702StatelessDeleGatorExecutionFailed represents a ExecutionFailed error raised by the EIP7702StatelessDeleGator contract.
-type EIP7702StatelessDeleGatorExecutionFailed struct {
-}
-
-// ErrorID returns the hash of canonical representation of the error's signature.
-//
-// Solidity: error ExecutionFailed()
-func EIP7702StatelessDeleGatorExecutionFailedErrorID() common.Hash {
-	return common.HexToHash("0xacfdb444727b3b8994850a379f4bfc8a5ca665a55604339199daafa16f687b1a")
-}
-
-// UnpackExecutionFailedError is the Go binding used to decode the provided
-// error data into the corresponding Go error struct.
-//
-// Solidity: error ExecutionFailed()
-func (eIP7702StatelessDeleGator *EIP7702StatelessDeleGator) UnpackExecutionFailedError(raw []byte) (*EIP7702StatelessDeleGatorExecutionFailed, error) {
-	out := new(EIP7702StatelessDeleGatorExecutionFailed)
-	if err := eIP7702StatelessDeleGator.abi.UnpackIntoInterface(out, "ExecutionFailed", raw); err != nil {
-		return nil, err
-	}
-	return out, nil
-}
-
-// EIP7702StatelessDeleGatorInvalidEIP712NameLength represents a InvalidEIP712NameLength error raised by the EIP7702StatelessDeleGator contract.
-type EIP7702StatelessDeleGatorInvalidEIP712NameLength struct {
-}
-
-// ErrorID returns the hash of canonical representation of the error's signature.
-//
-// Solidity: error InvalidEIP712NameLength()
-func EIP7702StatelessDeleGatorInvalidEIP712NameLengthErrorID() common.Hash {
-	return common.HexToHash("0x6b66bce4f1cea7a39a17fdf4d81a03acad18d3ab0ef6e7329ca70af61b71da5a")
-}
-
-// UnpackInvalidEIP712NameLengthError is the Go binding used to decode the provided
-// error data into the corresponding Go error struct.
-//
-// Solidity: error InvalidEIP712NameLength()
-func (eIP7702StatelessDeleGator *EIP7702StatelessDeleGator) UnpackInvalidEIP712NameLengthError(raw []byte) (*EIP7702StatelessDeleGatorInvalidEIP712NameLength, error) {
-	out := new(EIP7702StatelessDeleGatorInvalidEIP712NameLength)
-	if err := eIP7702StatelessDeleGator.abi.UnpackIntoInterface(out, "InvalidEIP712NameLength", raw); err != nil {
-		return nil, err
-	}
-	return out, nil
-}
-
-// EIP7702StatelessDeleGatorInvalidEIP712VersionLength represents a InvalidEIP712VersionLength error raised by the EIP7702StatelessDeleGator contract.
-type EIP7702StatelessDeleGatorInvalidEIP712VersionLength struct {
-}
-
-// ErrorID returns the hash of canonical representation of the error's signature.
-//
-// Solidity: error InvalidEIP712VersionLength()
-func EIP7702StatelessDeleGatorInvalidEIP712VersionLengthErrorID() common.Hash {
-	return common.HexToHash("0x9203c9d0b3333c3bf475b092204685aabb952956cf3cfa05e44146c54c459ca7")
-}
-
-// UnpackInvalidEIP712VersionLengthError is the Go binding used to decode the provided
-// error data into the corresponding Go error struct.
-//
-// Solidity: error InvalidEIP712VersionLength()
-func (eIP7702StatelessDeleGator *EIP7702StatelessDeleGator) UnpackInvalidEIP712VersionLengthError(raw []byte) (*EIP7702StatelessDeleGatorInvalidEIP712VersionLength, error) {
-	out := new(EIP7702StatelessDeleGatorInvalidEIP712VersionLength)
-	if err := eIP7702StatelessDeleGator.abi.UnpackIntoInterface(out, "InvalidEIP712VersionLength", raw); err != nil {
-		return nil, err
-	}
-	return out, nil
-}
-
-// EIP7702StatelessDeleGatorInvalidShortString represents a InvalidShortString error raised by the EIP7702StatelessDeleGator contract.
-type EIP7702StatelessDeleGatorInvalidShortString struct {
-}
-
-// ErrorID returns the hash of canonical representation of the error's signature.
-//
-// Solidity: error InvalidShortString()
-func EIP7702StatelessDeleGatorInvalidShortStringErrorID() common.Hash {
-	return common.HexToHash("0xb3512b0c6163e5f0bafab72bb631b9d58cd7a731b082f910338aa21c83d5c274")
-}
-
-// UnpackInvalidShortStringError is the Go binding used to decode the provided
-// error data into the corresponding Go error struct.
-//
-// Solidity: error InvalidShortString()
-func (eIP7702StatelessDeleGator *EIP7702StatelessDeleGator) UnpackInvalidShortStringError(raw []byte) (*EIP7702StatelessDeleGatorInvalidShortString, error) {
-	out := new(EIP7702StatelessDeleGatorInvalidShortString)
-	if err := eIP7702StatelessDeleGator.abi.UnpackIntoInterface(out, "InvalidShortString", raw); err != nil {
-		return nil, err
-	}
-	return out, nil
-}
-
-// EIP7702StatelessDeleGatorNotDelegationManager represents a NotDelegationManager error raised by the EIP7702StatelessDeleGator contract.
-type EIP7702StatelessDeleGatorNotDelegationManager struct {
-}
-
-// ErrorID returns the hash of canonical representation of the error's signature.
-//
-// Solidity: error NotDelegationManager()
-func EIP7702StatelessDeleGatorNotDelegationManagerErrorID() common.Hash {
-	return common.HexToHash("0x1a4b3a0415c1acd708c21bdc15a354a57098fa8afe73ddfe0cac9d2270c37049")
-}
-
-// UnpackNotDelegationManagerError is the Go binding used to decode the provided
-// error data into the corresponding Go error struct.
-//
-// Solidity: error NotDelegationManager()
-func (eIP7702StatelessDeleGator *EIP7702StatelessDeleGator) UnpackNotDelegationManagerError(raw []byte) (*EIP7702StatelessDeleGatorNotDelegationManager, error) {
-	out := new(EIP7702StatelessDeleGatorNotDelegationManager)
-	if err := eIP7702StatelessDeleGator.abi.UnpackIntoInterface(out, "NotDelegationManager", raw); err != nil {
-		return nil, err
-	}
-	return out, nil
-}
-
-// EIP7702StatelessDeleGatorNotEntryPoint represents a NotEntryPoint error raised by the EIP7702StatelessDeleGator contract.
-type EIP7702StatelessDeleGatorNotEntryPoint struct {
-}
-
-// ErrorID returns the hash of canonical representation of the error's signature.
-//
-// Solidity: error NotEntryPoint()
-func EIP7702StatelessDeleGatorNotEntryPointErrorID() common.Hash {
-	return common.HexToHash("0xd663742a7ad8e54f542c026e6da58a810640f239e0df49e74ad18796eb9339c2")
-}
-
-// UnpackNotEntryPointError is the Go binding used to decode the provided
-// error data into the corresponding Go error struct.
-//
-// Solidity: error NotEntryPoint()
-func (eIP7702StatelessDeleGator *EIP7702StatelessDeleGator) UnpackNotEntryPointError(raw []byte) (*EIP7702StatelessDeleGatorNotEntryPoint, error) {
-	out := new(EIP7702StatelessDeleGatorNotEntryPoint)
-	if err := eIP7702StatelessDeleGator.abi.UnpackIntoInterface(out, "NotEntryPoint", raw); err != nil {
-		return nil, err
-	}
-	return out, nil
-}
-
 // EIP7702StatelessDeleGatorNotEntryPointOrSelf represents a NotEntryPointOrSelf error raised by the EIP7702StatelessDeleGator contract.
 type EIP7702StatelessDeleGatorNotEntryPointOrSelf struct {
 }
@@ -1561,124 +1046,6 @@ func EIP7702StatelessDeleGatorNotEntryPointOrSelfErrorID() common.Hash {
 func (eIP7702StatelessDeleGator *EIP7702StatelessDeleGator) UnpackNotEntryPointOrSelfError(raw []byte) (*EIP7702StatelessDeleGatorNotEntryPointOrSelf, error) {
 	out := new(EIP7702StatelessDeleGatorNotEntryPointOrSelf)
 	if err := eIP7702StatelessDeleGator.abi.UnpackIntoInterface(out, "NotEntryPointOrSelf", raw); err != nil {
-		return nil, err
-	}
-	return out, nil
-}
-
-// EIP7702StatelessDeleGatorNotSelf represents a NotSelf error raised by the EIP7702StatelessDeleGator contract.
-type EIP7702StatelessDeleGatorNotSelf struct {
-}
-
-// ErrorID returns the hash of canonical representation of the error's signature.
-//
-// Solidity: error NotSelf()
-func EIP7702StatelessDeleGatorNotSelfErrorID() common.Hash {
-	return common.HexToHash("0x29c3b7ee14a7adaa7fba7b043229509fe963f719303620e91e88c61c6b12de34")
-}
-
-// UnpackNotSelfError is the Go binding used to decode the provided
-// error data into the corresponding Go error struct.
-//
-// Solidity: error NotSelf()
-func (eIP7702StatelessDeleGator *EIP7702StatelessDeleGator) UnpackNotSelfError(raw []byte) (*EIP7702StatelessDeleGatorNotSelf, error) {
-	out := new(EIP7702StatelessDeleGatorNotSelf)
-	if err := eIP7702StatelessDeleGator.abi.UnpackIntoInterface(out, "NotSelf", raw); err != nil {
-		return nil, err
-	}
-	return out, nil
-}
-
-// EIP7702StatelessDeleGatorStringTooLong represents a StringTooLong error raised by the EIP7702StatelessDeleGator contract.
-type EIP7702StatelessDeleGatorStringTooLong struct {
-	Str string
-}
-
-// ErrorID returns the hash of canonical representation of the error's signature.
-//
-// Solidity: error StringTooLong(string str)
-func EIP7702StatelessDeleGatorStringTooLongErrorID() common.Hash {
-	return common.HexToHash("0x305a27a93f8e33b7392df0a0f91d6fc63847395853c45991eec52dbf24d72381")
-}
-
-// UnpackStringTooLongError is the Go binding used to decode the provided
-// error data into the corresponding Go error struct.
-//
-// Solidity: error StringTooLong(string str)
-func (eIP7702StatelessDeleGator *EIP7702StatelessDeleGator) UnpackStringTooLongError(raw []byte) (*EIP7702StatelessDeleGatorStringTooLong, error) {
-	out := new(EIP7702StatelessDeleGatorStringTooLong)
-	if err := eIP7702StatelessDeleGator.abi.UnpackIntoInterface(out, "StringTooLong", raw); err != nil {
-		return nil, err
-	}
-	return out, nil
-}
-
-// EIP7702StatelessDeleGatorUnauthorizedCallContext represents a UnauthorizedCallContext error raised by the EIP7702StatelessDeleGator contract.
-type EIP7702StatelessDeleGatorUnauthorizedCallContext struct {
-}
-
-// ErrorID returns the hash of canonical representation of the error's signature.
-//
-// Solidity: error UnauthorizedCallContext()
-func EIP7702StatelessDeleGatorUnauthorizedCallContextErrorID() common.Hash {
-	return common.HexToHash("0x9f03a026210d6e1d73a6bb286502827a91a864e6fb88b45d0431438ccf6f87f1")
-}
-
-// UnpackUnauthorizedCallContextError is the Go binding used to decode the provided
-// error data into the corresponding Go error struct.
-//
-// Solidity: error UnauthorizedCallContext()
-func (eIP7702StatelessDeleGator *EIP7702StatelessDeleGator) UnpackUnauthorizedCallContextError(raw []byte) (*EIP7702StatelessDeleGatorUnauthorizedCallContext, error) {
-	out := new(EIP7702StatelessDeleGatorUnauthorizedCallContext)
-	if err := eIP7702StatelessDeleGator.abi.UnpackIntoInterface(out, "UnauthorizedCallContext", raw); err != nil {
-		return nil, err
-	}
-	return out, nil
-}
-
-// EIP7702StatelessDeleGatorUnsupportedCallType represents a UnsupportedCallType error raised by the EIP7702StatelessDeleGator contract.
-type EIP7702StatelessDeleGatorUnsupportedCallType struct {
-	CallType [1]byte
-}
-
-// ErrorID returns the hash of canonical representation of the error's signature.
-//
-// Solidity: error UnsupportedCallType(bytes1 callType)
-func EIP7702StatelessDeleGatorUnsupportedCallTypeErrorID() common.Hash {
-	return common.HexToHash("0xb96fcfe41b2bd2d340e338bebea327dd3584dd5faa27a2c7b4447a70e1c2bffd")
-}
-
-// UnpackUnsupportedCallTypeError is the Go binding used to decode the provided
-// error data into the corresponding Go error struct.
-//
-// Solidity: error UnsupportedCallType(bytes1 callType)
-func (eIP7702StatelessDeleGator *EIP7702StatelessDeleGator) UnpackUnsupportedCallTypeError(raw []byte) (*EIP7702StatelessDeleGatorUnsupportedCallType, error) {
-	out := new(EIP7702StatelessDeleGatorUnsupportedCallType)
-	if err := eIP7702StatelessDeleGator.abi.UnpackIntoInterface(out, "UnsupportedCallType", raw); err != nil {
-		return nil, err
-	}
-	return out, nil
-}
-
-// EIP7702StatelessDeleGatorUnsupportedExecType represents a UnsupportedExecType error raised by the EIP7702StatelessDeleGator contract.
-type EIP7702StatelessDeleGatorUnsupportedExecType struct {
-	ExecType [1]byte
-}
-
-// ErrorID returns the hash of canonical representation of the error's signature.
-//
-// Solidity: error UnsupportedExecType(bytes1 execType)
-func EIP7702StatelessDeleGatorUnsupportedExecTypeErrorID() common.Hash {
-	return common.HexToHash("0x1187dc06710872c727381b0c194ba1bd44aadf188331fccba80c5a7488ade660")
-}
-
-// UnpackUnsupportedExecTypeError is the Go binding used to decode the provided
-// error data into the corresponding Go error struct.
-//
-// Solidity: error UnsupportedExecType(bytes1 execType)
-func (eIP7702StatelessDeleGator *EIP7702StatelessDeleGator) UnpackUnsupportedExecTypeError(raw []byte) (*EIP7702StatelessDeleGatorUnsupportedExecType, error) {
-	out := new(EIP7702StatelessDeleGatorUnsupportedExecType)
-	if err := eIP7702StatelessDeleGator.abi.UnpackIntoInterface(out, "UnsupportedExecType", raw); err != nil {
 		return nil, err
 	}
 	return out, nil
@@ -1800,7 +1167,7 @@ func (eRC20TransferAmountEnforcer *ERC20TransferAmountEnforcer) UnpackIncreasedS
 
 // EntryPointMetaData contains all meta data concerning the EntryPoint contract.
 var EntryPointMetaData = bind.MetaData{
-	ABI: "[{\"inputs\":[{\"internalType\":\"bool\",\"name\":\"success\",\"type\":\"bool\"},{\"internalType\":\"bytes\",\"name\":\"ret\",\"type\":\"bytes\"}],\"name\":\"DelegateAndRevert\",\"type\":\"error\"},{\"inputs\":[{\"internalType\":\"uint256\",\"name\":\"opIndex\",\"type\":\"uint256\"},{\"internalType\":\"string\",\"name\":\"reason\",\"type\":\"string\"}],\"name\":\"FailedOp\",\"type\":\"error\"},{\"inputs\":[{\"internalType\":\"uint256\",\"name\":\"opIndex\",\"type\":\"uint256\"},{\"internalType\":\"string\",\"name\":\"reason\",\"type\":\"string\"},{\"internalType\":\"bytes\",\"name\":\"inner\",\"type\":\"bytes\"}],\"name\":\"FailedOpWithRevert\",\"type\":\"error\"},{\"inputs\":[{\"internalType\":\"bytes\",\"name\":\"returnData\",\"type\":\"bytes\"}],\"name\":\"PostOpReverted\",\"type\":\"error\"},{\"inputs\":[],\"name\":\"ReentrancyGuardReentrantCall\",\"type\":\"error\"},{\"inputs\":[{\"internalType\":\"address\",\"name\":\"sender\",\"type\":\"address\"}],\"name\":\"SenderAddressResult\",\"type\":\"error\"},{\"inputs\":[{\"internalType\":\"address\",\"name\":\"aggregator\",\"type\":\"address\"}],\"name\":\"SignatureValidationFailed\",\"type\":\"error\"},{\"anonymous\":false,\"inputs\":[{\"indexed\":true,\"internalType\":\"bytes32\",\"name\":\"userOpHash\",\"type\":\"bytes32\"},{\"indexed\":true,\"internalType\":\"address\",\"name\":\"sender\",\"type\":\"address\"},{\"indexed\":true,\"internalType\":\"address\",\"name\":\"paymaster\",\"type\":\"address\"},{\"indexed\":false,\"internalType\":\"uint256\",\"name\":\"nonce\",\"type\":\"uint256\"},{\"indexed\":false,\"internalType\":\"bool\",\"name\":\"success\",\"type\":\"bool\"},{\"indexed\":false,\"internalType\":\"uint256\",\"name\":\"actualGasCost\",\"type\":\"uint256\"},{\"indexed\":false,\"internalType\":\"uint256\",\"name\":\"actualGasUsed\",\"type\":\"uint256\"}],\"name\":\"UserOperationEvent\",\"type\":\"event\"},{\"anonymous\":false,\"inputs\":[{\"indexed\":true,\"internalType\":\"bytes32\",\"name\":\"userOpHash\",\"type\":\"bytes32\"},{\"indexed\":true,\"internalType\":\"address\",\"name\":\"sender\",\"type\":\"address\"},{\"indexed\":false,\"internalType\":\"uint256\",\"name\":\"nonce\",\"type\":\"uint256\"},{\"indexed\":false,\"internalType\":\"bytes\",\"name\":\"revertReason\",\"type\":\"bytes\"}],\"name\":\"UserOperationRevertReason\",\"type\":\"event\"},{\"inputs\":[{\"internalType\":\"address\",\"name\":\"sender\",\"type\":\"address\"},{\"internalType\":\"uint192\",\"name\":\"key\",\"type\":\"uint192\"}],\"name\":\"getNonce\",\"outputs\":[{\"internalType\":\"uint256\",\"name\":\"nonce\",\"type\":\"uint256\"}],\"stateMutability\":\"view\",\"type\":\"function\"},{\"inputs\":[{\"components\":[{\"internalType\":\"address\",\"name\":\"sender\",\"type\":\"address\"},{\"internalType\":\"uint256\",\"name\":\"nonce\",\"type\":\"uint256\"},{\"internalType\":\"bytes\",\"name\":\"initCode\",\"type\":\"bytes\"},{\"internalType\":\"bytes\",\"name\":\"callData\",\"type\":\"bytes\"},{\"internalType\":\"bytes32\",\"name\":\"accountGasLimits\",\"type\":\"bytes32\"},{\"internalType\":\"uint256\",\"name\":\"preVerificationGas\",\"type\":\"uint256\"},{\"internalType\":\"bytes32\",\"name\":\"gasFees\",\"type\":\"bytes32\"},{\"internalType\":\"bytes\",\"name\":\"paymasterAndData\",\"type\":\"bytes\"},{\"internalType\":\"bytes\",\"name\":\"signature\",\"type\":\"bytes\"}],\"internalType\":\"structPackedUserOperation\",\"name\":\"userOp\",\"type\":\"tuple\"}],\"name\":\"getUserOpHash\",\"outputs\":[{\"internalType\":\"bytes32\",\"name\":\"\",\"type\":\"bytes32\"}],\"stateMutability\":\"view\",\"type\":\"function\"},{\"inputs\":[{\"components\":[{\"internalType\":\"address\",\"name\":\"sender\",\"type\":\"address\"},{\"internalType\":\"uint256\",\"name\":\"nonce\",\"type\":\"uint256\"},{\"internalType\":\"bytes\",\"name\":\"initCode\",\"type\":\"bytes\"},{\"internalType\":\"bytes\",\"name\":\"callData\",\"type\":\"bytes\"},{\"internalType\":\"bytes32\",\"name\":\"accountGasLimits\",\"type\":\"bytes32\"},{\"internalType\":\"uint256\",\"name\":\"preVerificationGas\",\"type\":\"uint256\"},{\"internalType\":\"bytes32\",\"name\":\"gasFees\",\"type\":\"bytes32\"},{\"internalType\":\"bytes\",\"name\":\"paymasterAndData\",\"type\":\"bytes\"},{\"internalType\":\"bytes\",\"name\":\"signature\",\"type\":\"bytes\"}],\"internalType\":\"structPackedUserOperation[]\",\"name\":\"ops\",\"type\":\"tuple[]\"},{\"internalType\":\"addresspayable\",\"name\":\"beneficiary\",\"type\":\"address\"}],\"name\":\"handleOps\",\"outputs\":[],\"stateMutability\":\"nonpayable\",\"type\":\"function\"},{\"inputs\":[{\"internalType\":\"uint192\",\"name\":\"key\",\"type\":\"uint192\"}],\"name\":\"incrementNonce\",\"outputs\":[],\"stateMutability\":\"nonpayable\",\"type\":\"function\"}]",
+	ABI: "[{\"inputs\":[{\"internalType\":\"uint256\",\"name\":\"opIndex\",\"type\":\"uint256\"},{\"internalType\":\"string\",\"name\":\"reason\",\"type\":\"string\"}],\"name\":\"FailedOp\",\"type\":\"error\"},{\"inputs\":[{\"internalType\":\"uint256\",\"name\":\"opIndex\",\"type\":\"uint256\"},{\"internalType\":\"string\",\"name\":\"reason\",\"type\":\"string\"},{\"internalType\":\"bytes\",\"name\":\"inner\",\"type\":\"bytes\"}],\"name\":\"FailedOpWithRevert\",\"type\":\"error\"},{\"anonymous\":false,\"inputs\":[{\"indexed\":true,\"internalType\":\"bytes32\",\"name\":\"userOpHash\",\"type\":\"bytes32\"},{\"indexed\":true,\"internalType\":\"address\",\"name\":\"sender\",\"type\":\"address\"},{\"indexed\":true,\"internalType\":\"address\",\"name\":\"paymaster\",\"type\":\"address\"},{\"indexed\":false,\"internalType\":\"uint256\",\"name\":\"nonce\",\"type\":\"uint256\"},{\"indexed\":false,\"internalType\":\"bool\",\"name\":\"success\",\"type\":\"bool\"},{\"indexed\":false,\"internalType\":\"uint256\",\"name\":\"actualGasCost\",\"type\":\"uint256\"},{\"indexed\":false,\"internalType\":\"uint256\",\"name\":\"actualGasUsed\",\"type\":\"uint256\"}],\"name\":\"UserOperationEvent\",\"type\":\"event\"},{\"anonymous\":false,\"inputs\":[{\"indexed\":true,\"internalType\":\"bytes32\",\"name\":\"userOpHash\",\"type\":\"bytes32\"},{\"indexed\":true,\"internalType\":\"address\",\"name\":\"sender\",\"type\":\"address\"},{\"indexed\":false,\"internalType\":\"uint256\",\"name\":\"nonce\",\"type\":\"uint256\"},{\"indexed\":false,\"internalType\":\"bytes\",\"name\":\"revertReason\",\"type\":\"bytes\"}],\"name\":\"UserOperationRevertReason\",\"type\":\"event\"},{\"inputs\":[{\"internalType\":\"address\",\"name\":\"sender\",\"type\":\"address\"},{\"internalType\":\"uint192\",\"name\":\"key\",\"type\":\"uint192\"}],\"name\":\"getNonce\",\"outputs\":[{\"internalType\":\"uint256\",\"name\":\"nonce\",\"type\":\"uint256\"}],\"stateMutability\":\"view\",\"type\":\"function\"},{\"inputs\":[{\"components\":[{\"internalType\":\"address\",\"name\":\"sender\",\"type\":\"address\"},{\"internalType\":\"uint256\",\"name\":\"nonce\",\"type\":\"uint256\"},{\"internalType\":\"bytes\",\"name\":\"initCode\",\"type\":\"bytes\"},{\"internalType\":\"bytes\",\"name\":\"callData\",\"type\":\"bytes\"},{\"internalType\":\"bytes32\",\"name\":\"accountGasLimits\",\"type\":\"bytes32\"},{\"internalType\":\"uint256\",\"name\":\"preVerificationGas\",\"type\":\"uint256\"},{\"internalType\":\"bytes32\",\"name\":\"gasFees\",\"type\":\"bytes32\"},{\"internalType\":\"bytes\",\"name\":\"paymasterAndData\",\"type\":\"bytes\"},{\"internalType\":\"bytes\",\"name\":\"signature\",\"type\":\"bytes\"}],\"internalType\":\"structPackedUserOperation\",\"name\":\"userOp\",\"type\":\"tuple\"}],\"name\":\"getUserOpHash\",\"outputs\":[{\"internalType\":\"bytes32\",\"name\":\"\",\"type\":\"bytes32\"}],\"stateMutability\":\"view\",\"type\":\"function\"},{\"inputs\":[{\"components\":[{\"internalType\":\"address\",\"name\":\"sender\",\"type\":\"address\"},{\"internalType\":\"uint256\",\"name\":\"nonce\",\"type\":\"uint256\"},{\"internalType\":\"bytes\",\"name\":\"initCode\",\"type\":\"bytes\"},{\"internalType\":\"bytes\",\"name\":\"callData\",\"type\":\"bytes\"},{\"internalType\":\"bytes32\",\"name\":\"accountGasLimits\",\"type\":\"bytes32\"},{\"internalType\":\"uint256\",\"name\":\"preVerificationGas\",\"type\":\"uint256\"},{\"internalType\":\"bytes32\",\"name\":\"gasFees\",\"type\":\"bytes32\"},{\"internalType\":\"bytes\",\"name\":\"paymasterAndData\",\"type\":\"bytes\"},{\"internalType\":\"bytes\",\"name\":\"signature\",\"type\":\"bytes\"}],\"internalType\":\"structPackedUserOperation[]\",\"name\":\"ops\",\"type\":\"tuple[]\"},{\"internalType\":\"addresspayable\",\"name\":\"beneficiary\",\"type\":\"address\"}],\"name\":\"handleOps\",\"outputs\":[],\"stateMutability\":\"nonpayable\",\"type\":\"function\"},{\"inputs\":[{\"internalType\":\"uint192\",\"name\":\"key\",\"type\":\"uint192\"}],\"name\":\"incrementNonce\",\"outputs\":[],\"stateMutability\":\"nonpayable\",\"type\":\"function\"}]",
 	ID:  "EntryPoint",
 }
 
@@ -2043,53 +1410,13 @@ func (entryPoint *EntryPoint) UnpackUserOperationRevertReasonEvent(log *types.Lo
 // UnpackError attempts to decode the provided error data using user-defined
 // error definitions.
 func (entryPoint *EntryPoint) UnpackError(raw []byte) (any, error) {
-	if bytes.Equal(raw[:4], entryPoint.abi.Errors["DelegateAndRevert"].ID.Bytes()[:4]) {
-		return entryPoint.UnpackDelegateAndRevertError(raw[4:])
-	}
 	if bytes.Equal(raw[:4], entryPoint.abi.Errors["FailedOp"].ID.Bytes()[:4]) {
 		return entryPoint.UnpackFailedOpError(raw[4:])
 	}
 	if bytes.Equal(raw[:4], entryPoint.abi.Errors["FailedOpWithRevert"].ID.Bytes()[:4]) {
 		return entryPoint.UnpackFailedOpWithRevertError(raw[4:])
 	}
-	if bytes.Equal(raw[:4], entryPoint.abi.Errors["PostOpReverted"].ID.Bytes()[:4]) {
-		return entryPoint.UnpackPostOpRevertedError(raw[4:])
-	}
-	if bytes.Equal(raw[:4], entryPoint.abi.Errors["ReentrancyGuardReentrantCall"].ID.Bytes()[:4]) {
-		return entryPoint.UnpackReentrancyGuardReentrantCallError(raw[4:])
-	}
-	if bytes.Equal(raw[:4], entryPoint.abi.Errors["SenderAddressResult"].ID.Bytes()[:4]) {
-		return entryPoint.UnpackSenderAddressResultError(raw[4:])
-	}
-	if bytes.Equal(raw[:4], entryPoint.abi.Errors["SignatureValidationFailed"].ID.Bytes()[:4]) {
-		return entryPoint.UnpackSignatureValidationFailedError(raw[4:])
-	}
 	return nil, errors.New("Unknown error")
-}
-
-// EntryPointDelegateAndRevert represents a DelegateAndRevert error raised by the EntryPoint contract.
-type EntryPointDelegateAndRevert struct {
-	Success bool
-	Ret     []byte
-}
-
-// ErrorID returns the hash of canonical representation of the error's signature.
-//
-// Solidity: error DelegateAndRevert(bool success, bytes ret)
-func EntryPointDelegateAndRevertErrorID() common.Hash {
-	return common.HexToHash("0x9941055444a6b8379a4c66beac4880d5e96ca9c2fff188903cb0bc945a4dae05")
-}
-
-// UnpackDelegateAndRevertError is the Go binding used to decode the provided
-// error data into the corresponding Go error struct.
-//
-// Solidity: error DelegateAndRevert(bool success, bytes ret)
-func (entryPoint *EntryPoint) UnpackDelegateAndRevertError(raw []byte) (*EntryPointDelegateAndRevert, error) {
-	out := new(EntryPointDelegateAndRevert)
-	if err := entryPoint.abi.UnpackIntoInterface(out, "DelegateAndRevert", raw); err != nil {
-		return nil, err
-	}
-	return out, nil
 }
 
 // EntryPointFailedOp represents a FailedOp error raised by the EntryPoint contract.
@@ -2138,101 +1465,6 @@ func EntryPointFailedOpWithRevertErrorID() common.Hash {
 func (entryPoint *EntryPoint) UnpackFailedOpWithRevertError(raw []byte) (*EntryPointFailedOpWithRevert, error) {
 	out := new(EntryPointFailedOpWithRevert)
 	if err := entryPoint.abi.UnpackIntoInterface(out, "FailedOpWithRevert", raw); err != nil {
-		return nil, err
-	}
-	return out, nil
-}
-
-// EntryPointPostOpReverted represents a PostOpReverted error raised by the EntryPoint contract.
-type EntryPointPostOpReverted struct {
-	ReturnData []byte
-}
-
-// ErrorID returns the hash of canonical representation of the error's signature.
-//
-// Solidity: error PostOpReverted(bytes returnData)
-func EntryPointPostOpRevertedErrorID() common.Hash {
-	return common.HexToHash("0xad7954bcae0d69c56f2323097b645bc6b6033c9f3777375271d77a608fc206ae")
-}
-
-// UnpackPostOpRevertedError is the Go binding used to decode the provided
-// error data into the corresponding Go error struct.
-//
-// Solidity: error PostOpReverted(bytes returnData)
-func (entryPoint *EntryPoint) UnpackPostOpRevertedError(raw []byte) (*EntryPointPostOpReverted, error) {
-	out := new(EntryPointPostOpReverted)
-	if err := entryPoint.abi.UnpackIntoInterface(out, "PostOpReverted", raw); err != nil {
-		return nil, err
-	}
-	return out, nil
-}
-
-// EntryPointReentrancyGuardReentrantCall represents a ReentrancyGuardReentrantCall error raised by the EntryPoint contract.
-type EntryPointReentrancyGuardReentrantCall struct {
-}
-
-// ErrorID returns the hash of canonical representation of the error's signature.
-//
-// Solidity: error ReentrancyGuardReentrantCall()
-func EntryPointReentrancyGuardReentrantCallErrorID() common.Hash {
-	return common.HexToHash("0x3ee5aeb571de7fc460830b4d0017439a1ca56fb0bc39062227ade4fe4a24c1ca")
-}
-
-// UnpackReentrancyGuardReentrantCallError is the Go binding used to decode the provided
-// error data into the corresponding Go error struct.
-//
-// Solidity: error ReentrancyGuardReentrantCall()
-func (entryPoint *EntryPoint) UnpackReentrancyGuardReentrantCallError(raw []byte) (*EntryPointReentrancyGuardReentrantCall, error) {
-	out := new(EntryPointReentrancyGuardReentrantCall)
-	if err := entryPoint.abi.UnpackIntoInterface(out, "ReentrancyGuardReentrantCall", raw); err != nil {
-		return nil, err
-	}
-	return out, nil
-}
-
-// EntryPointSenderAddressResult represents a SenderAddressResult error raised by the EntryPoint contract.
-type EntryPointSenderAddressResult struct {
-	Sender common.Address
-}
-
-// ErrorID returns the hash of canonical representation of the error's signature.
-//
-// Solidity: error SenderAddressResult(address sender)
-func EntryPointSenderAddressResultErrorID() common.Hash {
-	return common.HexToHash("0x6ca7b806055bb56d141e3a30604d4c6540fe6f010574d1b40dfd951da77b956d")
-}
-
-// UnpackSenderAddressResultError is the Go binding used to decode the provided
-// error data into the corresponding Go error struct.
-//
-// Solidity: error SenderAddressResult(address sender)
-func (entryPoint *EntryPoint) UnpackSenderAddressResultError(raw []byte) (*EntryPointSenderAddressResult, error) {
-	out := new(EntryPointSenderAddressResult)
-	if err := entryPoint.abi.UnpackIntoInterface(out, "SenderAddressResult", raw); err != nil {
-		return nil, err
-	}
-	return out, nil
-}
-
-// EntryPointSignatureValidationFailed represents a SignatureValidationFailed error raised by the EntryPoint contract.
-type EntryPointSignatureValidationFailed struct {
-	Aggregator common.Address
-}
-
-// ErrorID returns the hash of canonical representation of the error's signature.
-//
-// Solidity: error SignatureValidationFailed(address aggregator)
-func EntryPointSignatureValidationFailedErrorID() common.Hash {
-	return common.HexToHash("0x86a9f750e187f100e9e8a18befbbf44e6f512d6f78cfe16a061541aaaad52523")
-}
-
-// UnpackSignatureValidationFailedError is the Go binding used to decode the provided
-// error data into the corresponding Go error struct.
-//
-// Solidity: error SignatureValidationFailed(address aggregator)
-func (entryPoint *EntryPoint) UnpackSignatureValidationFailedError(raw []byte) (*EntryPointSignatureValidationFailed, error) {
-	out := new(EntryPointSignatureValidationFailed)
-	if err := entryPoint.abi.UnpackIntoInterface(out, "SignatureValidationFailed", raw); err != nil {
 		return nil, err
 	}
 	return out, nil

@@ -1,0 +1,144 @@
+//go:build !nodevchain
+
+package contracts_test
+
+import (
+	"crypto/ecdsa"
+	"errors"
+	"math/big"
+	"testing"
+	"time"
+
+	"github.com/ethereum/go-ethereum"
+	"github.com/ethereum/go-ethereum/accounts/abi"
+	"github.com/ethereum/go-ethereum/common"
+	"github.com/ethereum/go-ethereum/core/types"
+	"github.com/ethereum/go-ethereum/crypto"
+	"github.com/ethereum/go-ethereum/ethclient"
+	"github.com/ethereum/go-ethereum/rpc"
+
+	"github.com/tollhq/toll/internal/chain/devchain"
+)
+
+// chain is an embedded chain with the accounts of a test on it.
+type chain struct {
+	*devchain.Chain
+	eth *ethclient.Client
+	t   *testing.T
+}
+
+func start(t *testing.T, id uint64) *chain {
+	t.Helper()
+	c, err := devchain.Start(t.Context(), devchain.Config{ChainID: id, Idle: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return &chain{c, ethclient.NewClient(c.Client()), t}
+}
+
+func (c *chain) id() *big.Int { return new(big.Int).SetUint64(c.ChainID()) }
+
+type account struct {
+	common.Address
+	key *ecdsa.PrivateKey
+}
+
+// account makes an account with gas money.
+func (c *chain) account() account {
+	c.t.Helper()
+	key, err := crypto.GenerateKey()
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	a := account{crypto.PubkeyToAddress(key.PublicKey), key}
+	if _, err := c.Fund(c.t.Context(), a.Address, big.NewInt(1e18)); err != nil {
+		c.t.Fatal(err)
+	}
+	return a
+}
+
+// sign is r, s, v with v 27 or 28.
+func (a account) sign(t *testing.T, hash []byte) []byte {
+	t.Helper()
+	signature, err := crypto.Sign(hash, a.key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	signature[64] += 27
+	return signature
+}
+
+// send waits for the transaction and returns its receipt, whatever its status.
+func (c *chain) send(from account, to common.Address, data []byte) *types.Receipt {
+	c.t.Helper()
+	nonce, err := c.eth.PendingNonceAt(c.t.Context(), from.Address)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return c.mine(from, &types.DynamicFeeTx{
+		ChainID: c.id(), Nonce: nonce, GasTipCap: big.NewInt(1), GasFeeCap: big.NewInt(1e9), Gas: 3_000_000, To: &to, Data: data,
+	})
+}
+
+func (c *chain) mine(from account, inner types.TxData) *types.Receipt {
+	c.t.Helper()
+	tx, err := types.SignNewTx(from.key, types.LatestSignerForChainID(c.id()), inner)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	if err := c.eth.SendTransaction(c.t.Context(), tx); err != nil {
+		c.t.Fatal(err)
+	}
+	// A receipt can be seen before its block is the latest.
+	for {
+		receipt, err := c.eth.TransactionReceipt(c.t.Context(), tx.Hash())
+		if err == nil {
+			if head, err := c.eth.BlockNumber(c.t.Context()); err == nil && head >= receipt.BlockNumber.Uint64() {
+				return receipt
+			}
+		}
+		select {
+		case <-c.t.Context().Done():
+			c.t.Fatal("the transaction is in no block")
+		case <-time.After(2 * time.Millisecond):
+		}
+	}
+}
+
+// does fails the test when the transaction reverts.
+func (c *chain) does(from account, to common.Address, data []byte) *types.Receipt {
+	c.t.Helper()
+	c.reverts("", from, to, data)
+	receipt := c.send(from, to, data)
+	if receipt.Status != types.ReceiptStatusSuccessful {
+		c.t.Fatalf("the transaction reverted: %+v", receipt)
+	}
+	return receipt
+}
+
+// reverts calls, and wants this text or these bytes; "" wants an answer, which it returns.
+func (c *chain) reverts(want string, from account, to common.Address, data []byte) []byte {
+	c.t.Helper()
+	answer, err := c.eth.CallContract(c.t.Context(), ethereum.CallMsg{From: from.Address, To: &to, Data: data}, nil)
+	got := ""
+	var reverted rpc.DataError
+	switch {
+	case errors.As(err, &reverted):
+		text, _ := reverted.ErrorData().(string)
+		got = text
+		if reason, err := abi.UnpackRevert(common.FromHex(text)); err == nil {
+			got = reason
+		}
+	case err != nil:
+		c.t.Fatal(err)
+	}
+	if got != want {
+		c.t.Errorf("the call reverts with %q, want %q", got, want)
+	}
+	return answer
+}

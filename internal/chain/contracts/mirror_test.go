@@ -1,0 +1,80 @@
+//go:build !nodevchain
+
+package contracts_test
+
+import (
+	"math/big"
+	"testing"
+
+	"github.com/ethereum/go-ethereum/common"
+	"github.com/ethereum/go-ethereum/common/hexutil"
+	"github.com/ethereum/go-ethereum/crypto"
+
+	"github.com/tollhq/toll/internal/chain/contracts"
+	"github.com/tollhq/toll/internal/chain/contracts/bindings"
+)
+
+func TestCreditMirror(t *testing.T) {
+	c := start(t, contracts.BaseSepolia)
+	operator, stranger := c.account(), c.account()
+	m := contracts.Mirror(operator.Address)
+	c.does(stranger, contracts.Create2Deployer, append(m.Salt.Bytes(), m.InitCode...))
+	code, err := c.eth.CodeAt(t.Context(), m.Address, nil)
+	if err != nil || crypto.Keccak256Hash(code) != m.CodeHash {
+		t.Fatalf("the code at %s is %d bytes with the hash %s, want %s (%v)", m.Address, len(code), crypto.Keccak256Hash(code), m.CodeHash, err)
+	}
+
+	contract := bindings.NewCreditMirror()
+	if got := c.reverts("", stranger, m.Address, contract.PackOperator()); common.BytesToAddress(got) != operator.Address {
+		t.Errorf("operator() = %x, want %s", got, operator)
+	}
+	root := [32]byte{1, 2, 3}
+	anchor := contract.PackAnchor(7, root, 3, big.NewInt(250))
+	c.reverts(hexutil.Encode(errorID("NotOperator()")), stranger, m.Address, anchor)
+	receipt := c.does(operator, m.Address, anchor)
+	if len(receipt.Logs) != 1 {
+		t.Fatalf("%d logs", len(receipt.Logs))
+	}
+	event, err := contract.UnpackAnchoredEvent(receipt.Logs[0])
+	if err != nil || event.Period != 7 || event.Root != root || event.Leaves != 3 || event.Credits.Int64() != 250 {
+		t.Errorf("event %+v, %v", event, err)
+	}
+	last := append(errorID("PeriodNotAfter(uint64)"), common.LeftPadBytes([]byte{7}, 32)...)
+	for _, period := range []uint64{0, 6, 7} {
+		c.reverts(hexutil.Encode(last), operator, m.Address, contract.PackAnchor(period, root, 3, big.NewInt(250)))
+	}
+	c.does(operator, m.Address, contract.PackAnchor(9, root, 1, big.NewInt(1)))
+	if got := c.reverts("", stranger, m.Address, contract.PackLastPeriod()); new(big.Int).SetBytes(got).Int64() != 9 {
+		t.Errorf("lastPeriod() = %x", got)
+	}
+
+	// Three leaves: the third moves up and is a sibling of the parent of the others.
+	pair := func(a, b [32]byte) [32]byte {
+		if new(big.Int).SetBytes(a[:]).Cmp(new(big.Int).SetBytes(b[:])) > 0 {
+			a, b = b, a
+		}
+		return crypto.Keccak256Hash(a[:], b[:])
+	}
+	leaves := [][32]byte{crypto.Keccak256Hash([]byte("a")), crypto.Keccak256Hash([]byte("b")), crypto.Keccak256Hash([]byte("c"))}
+	top := pair(pair(leaves[0], leaves[1]), leaves[2])
+	for _, one := range []struct {
+		root, leaf [32]byte
+		proof      [][32]byte
+		want       bool
+	}{
+		{top, leaves[0], [][32]byte{leaves[1], leaves[2]}, true},
+		{top, leaves[1], [][32]byte{leaves[0], leaves[2]}, true},
+		{top, leaves[2], [][32]byte{pair(leaves[0], leaves[1])}, true},
+		{leaves[0], leaves[0], nil, true},
+		{top, leaves[0], [][32]byte{leaves[2], leaves[1]}, false},
+		{top, leaves[0], [][32]byte{leaves[1]}, false},
+		{top, crypto.Keccak256Hash([]byte("d")), [][32]byte{leaves[1], leaves[2]}, false},
+	} {
+		got := c.reverts("", stranger, m.Address, contract.PackCheck(one.root, one.leaf, one.proof))
+		if new(big.Int).SetBytes(got).Int64() == 1 != one.want {
+			t.Errorf("check(%x, %x, %x) = %x, want %v", one.root, one.leaf, one.proof, got, one.want)
+		}
+	}
+}
+
+func errorID(signature string) []byte { return crypto.Keccak256([]byte(signature))[:4] }

@@ -1,0 +1,273 @@
+//go:build !nodevchain
+
+package contracts_test
+
+import (
+	"math/big"
+	"testing"
+	"time"
+
+	"github.com/ethereum/go-ethereum/common"
+	"github.com/ethereum/go-ethereum/core/types"
+	"github.com/ethereum/go-ethereum/crypto"
+	"github.com/holiman/uint256"
+
+	"github.com/tollhq/toll/internal/chain/contracts"
+	"github.com/tollhq/toll/internal/chain/contracts/bindings"
+)
+
+var token = bindings.NewToken()
+
+// tokenTest has a payer with 1,000 base units of a token.
+type tokenTest struct {
+	*chain
+	at     common.Address
+	domain [32]byte
+	payer  account
+	other  account
+}
+
+func startToken(t *testing.T) *tokenTest {
+	c := start(t, contracts.BaseSepolia)
+	x := &tokenTest{chain: c, at: contracts.USDC(contracts.BaseSepolia), payer: c.account(), other: c.account()}
+	x.domain = domain("USDC", "2", c.id(), x.at)
+	x.does(x.other, x.at, token.PackMint(x.payer.Address, big.NewInt(1000)))
+	return x
+}
+
+// domain is the separator of EIP-712.
+func domain(name, version string, chainID *big.Int, contract common.Address) [32]byte {
+	return hash("EIP712Domain(string name,string version,uint256 chainId,address verifyingContract)",
+		crypto.Keccak256([]byte(name)), crypto.Keccak256([]byte(version)), chainID.Bytes(), contract[:])
+}
+
+// hash is that of an EIP-712 struct whose fields are static.
+func hash(structure string, fields ...[]byte) [32]byte {
+	words := crypto.Keccak256([]byte(structure))
+	for _, f := range fields {
+		words = append(words, common.LeftPadBytes(f, 32)...)
+	}
+	return crypto.Keccak256Hash(words)
+}
+
+func (x *tokenTest) digest(structHash [32]byte) []byte {
+	return crypto.Keccak256([]byte("\x19\x01"), x.domain[:], structHash[:])
+}
+
+func (x *tokenTest) number(data []byte) int64 {
+	x.t.Helper()
+	return new(big.Int).SetBytes(x.reverts("", x.other, x.at, data)).Int64()
+}
+
+func (x *tokenTest) balance(of common.Address) int64 {
+	x.t.Helper()
+	return x.number(token.PackBalanceOf(of))
+}
+
+func (x *tokenTest) wantBalance(of account, want int64) {
+	x.t.Helper()
+	if got := x.balance(of.Address); got != want {
+		x.t.Errorf("the balance is %d, want %d", got, want)
+	}
+}
+
+// authorization is what ERC-3009 has signed.
+type authorization struct {
+	structure     string
+	from, to      common.Address
+	value         int64
+	after, before int64
+	nonce         [32]byte
+}
+
+const (
+	transferType = "TransferWithAuthorization(address from,address to,uint256 value,uint256 validAfter,uint256 validBefore,bytes32 nonce)"
+	receiveType  = "ReceiveWithAuthorization(address from,address to,uint256 value,uint256 validAfter,uint256 validBefore,bytes32 nonce)"
+)
+
+func (x *tokenTest) authorization(nonce byte) authorization {
+	return authorization{transferType, x.payer.Address, x.other.Address, 10, 0, time.Now().Unix() + 3600, [32]byte{nonce}}
+}
+
+func (x *tokenTest) signed(by account, a authorization) []byte {
+	x.t.Helper()
+	return by.sign(x.t, x.digest(hash(a.structure, a.from[:], a.to[:], big.NewInt(a.value).Bytes(), big.NewInt(a.after).Bytes(),
+		big.NewInt(a.before).Bytes(), a.nonce[:])))
+}
+
+func (a authorization) transfer(signature []byte) []byte {
+	return token.PackTransferWithAuthorization(a.from, a.to, big.NewInt(a.value), big.NewInt(a.after), big.NewInt(a.before), a.nonce, signature)
+}
+
+func (a authorization) transferVRS(signature []byte) []byte {
+	return token.PackTransferWithAuthorization0(a.from, a.to, big.NewInt(a.value), big.NewInt(a.after), big.NewInt(a.before), a.nonce,
+		signature[64], [32]byte(signature[:32]), [32]byte(signature[32:]))
+}
+
+func (a authorization) receive(signature []byte) []byte {
+	return token.PackReceiveWithAuthorization(a.from, a.to, big.NewInt(a.value), big.NewInt(a.after), big.NewInt(a.before), a.nonce, signature)
+}
+
+func TestDevTokens_ERC20(t *testing.T) {
+	x := startToken(t)
+	for symbol, at := range map[string]common.Address{
+		"USDC": contracts.USDC(contracts.BaseSepolia), "EURC": contracts.EURC(contracts.BaseSepolia),
+	} {
+		for function, data := range map[string][]byte{"name": token.PackName(), "symbol": token.PackSymbol()} {
+			got, err := token.UnpackName(x.reverts("", x.other, at, data))
+			if err != nil || got != symbol {
+				t.Errorf("%s() = %q, %v, want %s", function, got, err, symbol)
+			}
+		}
+		version, err := token.UnpackVersion(x.reverts("", x.other, at, token.PackVersion()))
+		if err != nil || version != "2" {
+			t.Errorf("version() = %q, %v", version, err)
+		}
+		if got, want := x.reverts("", x.other, at, token.PackDOMAINSEPARATOR()), domain(symbol, "2", x.id(), at); [32]byte(got) != want {
+			t.Errorf("DOMAIN_SEPARATOR() of %s = %x, want %x", symbol, got, want)
+		}
+		if got := new(big.Int).SetBytes(x.reverts("", x.other, at, token.PackDecimals())); got.Int64() != contracts.Decimals {
+			t.Errorf("decimals() = %s", got)
+		}
+	}
+	if supply := x.number(token.PackTotalSupply()); supply != 1000 {
+		t.Errorf("totalSupply() = %d", supply)
+	}
+
+	receipt := x.does(x.payer, x.at, token.PackTransfer(x.other.Address, big.NewInt(300)))
+	event, err := token.UnpackTransferEvent(receipt.Logs[0])
+	if err != nil || event.From != x.payer.Address || event.To != x.other.Address || event.Value.Int64() != 300 {
+		t.Errorf("event %+v, %v", event, err)
+	}
+	x.wantBalance(x.payer, 700)
+	x.wantBalance(x.other, 300)
+	x.does(x.payer, x.at, token.PackTransfer(x.payer.Address, big.NewInt(700)))
+	x.wantBalance(x.payer, 700)
+	x.reverts("ERC20: transfer amount exceeds balance", x.payer, x.at, token.PackTransfer(x.other.Address, big.NewInt(701)))
+	x.reverts("ERC20: transfer to the zero address", x.payer, x.at, token.PackTransfer(common.Address{}, big.NewInt(1)))
+
+	x.reverts("ERC20: transfer amount exceeds allowance", x.other, x.at, token.PackTransferFrom(x.payer.Address, x.other.Address, big.NewInt(1)))
+	receipt = x.does(x.payer, x.at, token.PackApprove(x.other.Address, big.NewInt(100)))
+	if approval, err := token.UnpackApprovalEvent(receipt.Logs[0]); err != nil || approval.Value.Int64() != 100 || approval.Spender != x.other.Address {
+		t.Errorf("event %+v, %v", approval, err)
+	}
+	x.does(x.other, x.at, token.PackTransferFrom(x.payer.Address, x.other.Address, big.NewInt(60)))
+	x.wantBalance(x.payer, 640)
+	if left := x.number(token.PackAllowance(x.payer.Address, x.other.Address)); left != 40 {
+		t.Errorf("the allowance is %d, want 40", left)
+	}
+}
+
+func TestDevTokens_Permit(t *testing.T) {
+	x := startToken(t)
+	permit := func(by account, nonce, deadline int64) []byte {
+		return by.sign(t, x.digest(hash("Permit(address owner,address spender,uint256 value,uint256 nonce,uint256 deadline)", x.payer.Address[:],
+			x.other.Address[:], big.NewInt(50).Bytes(), big.NewInt(nonce).Bytes(), big.NewInt(deadline).Bytes())))
+	}
+	deadline := time.Now().Unix() + 3600
+	data := func(deadline int64, signature []byte) []byte {
+		return token.PackPermit(x.payer.Address, x.other.Address, big.NewInt(50), big.NewInt(deadline), signature)
+	}
+	x.reverts("EIP2612: invalid signature", x.other, x.at, data(deadline, permit(x.other, 0, deadline)))
+	x.reverts("EIP2612: invalid signature", x.other, x.at, data(deadline, permit(x.payer, 1, deadline)))
+	x.reverts("FiatTokenV2: permit is expired", x.other, x.at, data(1, permit(x.payer, 0, 1)))
+	x.does(x.other, x.at, data(deadline, permit(x.payer, 0, deadline)))
+	if allowed := x.number(token.PackAllowance(x.payer.Address, x.other.Address)); allowed != 50 {
+		t.Errorf("the allowance is %d, want 50", allowed)
+	}
+	x.reverts("EIP2612: invalid signature", x.other, x.at, data(deadline, permit(x.payer, 0, deadline)))
+	second := permit(x.payer, 1, deadline)
+	x.does(x.other, x.at, token.PackPermit0(x.payer.Address, x.other.Address, big.NewInt(50), big.NewInt(deadline),
+		second[64], [32]byte(second[:32]), [32]byte(second[32:])))
+	if nonce := x.number(token.PackNonces(x.payer.Address)); nonce != 2 {
+		t.Errorf("the nonce is %d, want 2", nonce)
+	}
+}
+
+func TestDevTokens_Authorizations(t *testing.T) {
+	x := startToken(t)
+	a := x.authorization(1)
+	signature := x.signed(x.payer, a)
+	x.reverts("FiatTokenV2: invalid signature", x.other, x.at, a.transfer(x.signed(x.other, a)))
+	more := a
+	more.value++
+	x.reverts("FiatTokenV2: invalid signature", x.other, x.at, more.transfer(signature))
+	receipt := x.does(x.other, x.at, a.transferVRS(signature))
+	used, err := token.UnpackAuthorizationUsedEvent(receipt.Logs[0])
+	if err != nil || used.Authorizer != x.payer.Address || used.Nonce != a.nonce {
+		t.Errorf("event %+v, %v", used, err)
+	}
+	x.wantBalance(x.other, 10)
+	if x.number(token.PackAuthorizationState(x.payer.Address, a.nonce)) != 1 {
+		t.Error("the authorization is not used")
+	}
+	x.reverts("FiatTokenV2: authorization is used or canceled", x.other, x.at, a.transfer(signature))
+
+	a = x.authorization(2)
+	a.value = 991
+	x.reverts("ERC20: transfer amount exceeds balance", x.other, x.at, a.transfer(x.signed(x.payer, a)))
+	a = x.authorization(2)
+	a.before = time.Now().Unix() - 100
+	x.reverts("FiatTokenV2: authorization is expired", x.other, x.at, a.transfer(x.signed(x.payer, a)))
+	a = x.authorization(2)
+	a.after = a.before - 1
+	x.reverts("FiatTokenV2: authorization is not yet valid", x.other, x.at, a.transfer(x.signed(x.payer, a)))
+
+	a = x.authorization(3)
+	a.structure = receiveType
+	x.reverts("FiatTokenV2: caller must be the payee", x.payer, x.at, a.receive(x.signed(x.payer, a)))
+	x.reverts("FiatTokenV2: invalid signature", x.other, x.at, a.transfer(x.signed(x.payer, a)))
+	x.does(x.other, x.at, a.receive(x.signed(x.payer, a)))
+	x.wantBalance(x.other, 20)
+
+	a = x.authorization(4)
+	cancel := func(by account) []byte {
+		return token.PackCancelAuthorization0(x.payer.Address, a.nonce,
+			by.sign(t, x.digest(hash("CancelAuthorization(address authorizer,bytes32 nonce)", x.payer.Address[:], a.nonce[:]))))
+	}
+	x.reverts("FiatTokenV2: invalid signature", x.other, x.at, cancel(x.other))
+	receipt = x.does(x.other, x.at, cancel(x.payer))
+	if canceled, err := token.UnpackAuthorizationCanceledEvent(receipt.Logs[0]); err != nil || canceled.Nonce != a.nonce {
+		t.Errorf("event %+v, %v", canceled, err)
+	}
+	x.reverts("FiatTokenV2: authorization is used or canceled", x.other, x.at, cancel(x.payer))
+	x.reverts("FiatTokenV2: authorization is used or canceled", x.other, x.at, a.transfer(x.signed(x.payer, a)))
+	x.wantBalance(x.payer, 980)
+}
+
+func TestDevTokens_Signatures(t *testing.T) {
+	x := startToken(t)
+	a := x.authorization(1)
+	good := x.signed(x.payer, a)
+	x.reverts("ECRecover: invalid signature length", x.other, x.at, a.transfer(good[:64]))
+	bad := append([]byte(nil), good...)
+	bad[64] -= 27
+	x.reverts("ECRecover: invalid signature 'v' value", x.other, x.at, a.transfer(bad))
+	high := append([]byte(nil), good...)
+	new(big.Int).Sub(crypto.S256().Params().N, new(big.Int).SetBytes(good[32:64])).FillBytes(high[32:64])
+	high[64] = 27 + 28 - high[64]
+	x.reverts("ECRecover: invalid signature 's' value", x.other, x.at, a.transfer(high))
+	x.reverts("ECRecover: invalid signature", x.other, x.at, a.transfer(append(make([]byte, 64), 27)))
+	x.reverts("", x.other, x.at, a.transfer(good))
+}
+
+// An account that has delegated its code is asked by ERC-1271, and agrees to what its key signed.
+func TestDevTokens_AccountWithCode(t *testing.T) {
+	x := startToken(t)
+	a := x.authorization(1)
+	install, err := types.SignSetCode(x.payer.key, types.SetCodeAuthorization{ChainID: *uint256.MustFromBig(x.id()), Address: contracts.AccountCode})
+	if err != nil {
+		t.Fatal(err)
+	}
+	receipt := x.mine(x.other, &types.SetCodeTx{
+		ChainID: uint256.MustFromBig(x.id()), Nonce: 1, GasTipCap: uint256.NewInt(1), GasFeeCap: uint256.NewInt(1e9), Gas: 200_000,
+		To: x.other.Address, AuthList: []types.SetCodeAuthorization{install},
+	})
+	code, err := x.eth.CodeAt(t.Context(), x.payer.Address, receipt.BlockNumber)
+	if err != nil || len(code) != 23 {
+		t.Fatalf("the account has the code %x, %v", code, err)
+	}
+	x.reverts("FiatTokenV2: invalid signature", x.other, x.at, a.transfer(x.signed(x.other, a)))
+	x.does(x.other, x.at, a.transfer(x.signed(x.payer, a)))
+	x.wantBalance(x.other, 10)
+}
