@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"math/big"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/ethereum/go-ethereum/common"
@@ -60,7 +61,10 @@ type Rail struct {
 	cfg     Config
 	chainID *big.Int
 	log     *slog.Logger
-	work    signal // there are operations to send
+	work    signal // there are operations to send, or transactions that may be mined
+	moved   signal // the chain, or what is looked for on it, may have moved
+	outbox  outbox
+	stopped atomic.Pointer[error]
 
 	mu      sync.Mutex
 	watches map[string]map[chan struct{}]struct{} // by operation

@@ -1,0 +1,293 @@
+package chain
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/big"
+
+	"github.com/ethereum/go-ethereum"
+	"github.com/ethereum/go-ethereum/common"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/chain/contracts"
+	"github.com/tollhq/toll/internal/chain/endpoints"
+)
+
+// Steps between which a process may end, in the words of [Config.At].
+const (
+	stepFound = "event stored"
+	stepTold  = "sink told"
+)
+
+// compare tells whether the chain still has the block of the cursor. behind: the endpoint that answers is not as far, and
+// nothing can be said. A chain that has changed more deeply than is followed, or lost its blocks, stops the rail.
+func (t *tracker) compare(ctx context.Context) (changed, behind bool, err error) {
+	r, c, head := t.rail, t.cursor, t.pass.head.Number.Uint64()
+	if head+overlap < c.Block {
+		return false, false, r.halt(fmt.Errorf("%w: its head is block %d, and block %d was read before", ErrOtherChain, head, c.Block))
+	}
+	if head >= c.Block {
+		hash, ok, err := t.hashAt(ctx, c.Block)
+		if err != nil || ok && hash == c.Hash {
+			return false, false, err
+		}
+		if !ok {
+			return false, true, nil
+		}
+	} else if !r.cfg.Embedded {
+		return false, true, nil
+	}
+	r.log.Warn("the chain was reorganised", "block", c.Block, "head", head)
+	hash, ok, err := t.hashAt(ctx, c.Base)
+	if err == nil && (!ok || hash != c.BaseHash) {
+		err = r.halt(fmt.Errorf("%w: more than %d blocks below %d have changed", ErrOtherChain, overlap, c.Block))
+	}
+	return true, false, err
+}
+
+// verify looks whether the blocks of all recent evidence are still there, and takes back what is gone. It says how many
+// operations that were; behind as in [tracker.compare].
+func (t *tracker) verify(ctx context.Context) (gone int, behind bool, err error) {
+	ops, err := t.rail.cfg.Journal.OpsAt(ctx, t.cursor.Base)
+	if err != nil {
+		return 0, false, err
+	}
+	for _, op := range ops {
+		place := op.Evidence()
+		hash, ok, err := t.hashAt(ctx, place.Block)
+		switch {
+		case err != nil:
+			return gone, false, err
+		case ok && hash == place.Hash:
+			continue
+		case !ok && !t.rail.cfg.Embedded:
+			return gone, true, nil
+		}
+		if err := t.undo(ctx, op); err != nil {
+			return gone, false, err
+		}
+		gone++
+	}
+	if gone > 0 {
+		t.seen = common.Hash{}
+		t.rail.work.fire()
+	}
+	return gone, false, nil
+}
+
+// undo brings an operation whose evidence is gone back to [Sent]: its bytes may land again, and are sent again. What the sink
+// was told stays.
+func (t *tracker) undo(ctx context.Context, op *Op) error {
+	r := t.rail
+	r.log.Warn("the evidence of an operation is gone after a reorganisation", "op", op.ID, "state", op.State, "block", op.Evidence().Block)
+	op.State, op.Place, op.Failure, op.UpdatedAt = Sent, Place{}, nil, r.cfg.Clock()
+	if _, err := r.cfg.Journal.TxOf(ctx, op.Tx); errors.Is(err, ErrUnknown) {
+		op.State = Signed // a stranger had landed it: a transaction of ours has to
+	} else if err != nil {
+		return err
+	}
+	if err := r.cfg.Journal.UpdateOp(ctx, op); err != nil {
+		return err
+	}
+	r.changed(op.ID)
+	return nil
+}
+
+// happened notes what the event of an operation says.
+func (t *tracker) happened(ctx context.Context, op *Op, e *event, reason string) error {
+	r := t.rail
+	landed := op.State == Included || op.State == Confirmed || op.State == Final
+	switch {
+	case e.success && landed && op.Place == e.place:
+		return nil
+	case !e.success && op.Failure != nil && op.Failure.Place == e.place:
+		return nil
+	case e.success:
+		if op.State == Failed {
+			r.log.Error("alarm: an operation that had failed has moved money after all", "op", op.ID, "tx", e.place.Tx)
+		}
+		op.State, op.Place, op.Failure = Included, e.place, nil
+	case op.State == Failed && op.Failure != nil && op.Failure.Place.Tx == (common.Hash{}):
+		// It was decided by the time, and says the same now.
+		return nil
+	default:
+		f := r.failure(ctx, op, reason)
+		f.Place = e.place
+		op.State, op.Place, op.Failure = Sent, Place{}, f
+	}
+	op.Tx = e.place.Tx
+	if op.SentAt.IsZero() {
+		op.SentAt = r.cfg.Clock()
+	}
+	if _, err := t.step(ctx, op); err != nil {
+		return err
+	}
+	return t.write(ctx, op)
+}
+
+// step moves an operation on as far as the depth of its evidence allows, without storing it, and reports whether it did.
+func (t *tracker) step(ctx context.Context, op *Op) (moved bool, err error) {
+	for {
+		var next State
+		switch {
+		case op.State == Included && t.deep(ctx, op, op.Place.Block):
+			next = Confirmed
+		case op.State == Confirmed && t.final(ctx, op.Place.Block):
+			next = Final
+		case op.State == Sent && op.Failure != nil && t.deep(ctx, op, op.Failure.Place.Block):
+			next = Failed
+		default:
+			return moved, nil
+		}
+		if next != Final {
+			if ok, err := t.agreed(ctx, op, next == Confirmed); err != nil || !ok {
+				return moved, err
+			}
+		}
+		op.State, moved = next, true
+	}
+}
+
+// deep reports whether a block is so deep that what is in it decides about an operation.
+func (t *tracker) deep(ctx context.Context, op *Op, block uint64) bool {
+	confirmations, safe := t.rail.cfg.depth(op)
+	if !safe {
+		return t.pass.head.Number.Uint64() >= block+confirmations
+	}
+	header := t.tag(ctx, "safe")
+	return header != nil && header.Number.Uint64() >= block
+}
+
+func (t *tracker) final(ctx context.Context, block uint64) bool {
+	header := t.tag(ctx, "finalized")
+	return header != nil && header.Number.Uint64() >= block
+}
+
+// agreed asks once more for the event that decides about an operation, on live two endpoints: one that invents it, or the block
+// around it, is not believed. The chain in this process is not asked twice.
+func (t *tracker) agreed(ctx context.Context, op *Op, success bool) (bool, error) {
+	if t.rail.cfg.Embedded {
+		return true, nil
+	}
+	place := op.Evidence()
+	want := event{op.Hash, op.Sender, op.Operation.Nonce, success, place}
+	found, err := t.rail.cfg.Pool.Agree(ctx, func(ctx context.Context, c *endpoints.Conn) (common.Hash, error) {
+		header, err := c.HeaderByNumber(ctx, new(big.Int).SetUint64(place.Block))
+		if errors.Is(err, ethereum.NotFound) || err == nil && header.Hash() != place.Hash {
+			return common.Hash{}, nil
+		}
+		if err != nil {
+			return common.Hash{}, err
+		}
+		logs, err := c.FilterLogs(ctx, ethereum.FilterQuery{
+			BlockHash: &place.Hash, Addresses: []common.Address{contracts.EntryPoint}, Topics: [][]common.Hash{{topicRun}, {op.Hash}},
+		})
+		if err != nil {
+			return common.Hash{}, err
+		}
+		for i := range logs {
+			if e, ok := parseEvent(&logs[i]); ok && e.place == place {
+				return e.digest(), nil
+			}
+		}
+		return common.Hash{}, nil
+	})
+	if errors.Is(err, endpoints.ErrDisagree) || errors.Is(err, endpoints.ErrNone) {
+		t.rail.log.Warn("the endpoints do not agree on an event", "op", op.ID, "block", place.Block, "err", err)
+		return false, nil
+	}
+	if err == nil && found != want.digest() {
+		t.rail.log.Error("alarm: an event that one endpoint told is not there for others", "op", op.ID, "block", place.Block)
+		t.seen = common.Hash{}
+		return false, t.undo(ctx, op)
+	}
+	return err == nil, err
+}
+
+// write stores an operation that has moved on. With a void that is final, its order fails in the same write.
+func (t *tracker) write(ctx context.Context, op *Op) error {
+	r := t.rail
+	op.UpdatedAt = r.cfg.Clock()
+	ops := []*Op{op}
+	if op.Kind == KindVoid && op.State == Final {
+		order, err := r.cfg.Journal.Op(ctx, orderOfVoid(op.ID))
+		if err != nil {
+			return err
+		}
+		if order.State == Signed || order.State == Sent {
+			f := Failure{Code: toll.CodeChainFailed, Reason: "the order did not land in time, or was cancelled, and has been made impossible"}
+			if order.Failure != nil {
+				f = *order.Failure
+			}
+			f.Place = op.Place
+			order.State, order.Failure, order.UpdatedAt = Failed, &f, op.UpdatedAt
+			ops = append(ops, order)
+		}
+	}
+	if op.Kind == KindVoid && op.State == Failed {
+		r.log.Error("alarm: an order could not be made impossible", "op", op.ID, "reason", op.Failure.Reason)
+	}
+	if err := r.cfg.Journal.UpdateOp(ctx, ops...); err != nil {
+		return err
+	}
+	r.cfg.At(stepFound)
+	r.changed(ids(ops)...)
+	return nil
+}
+
+// advance moves operations on whose evidence has become deeper, and ends those that time ends.
+func (t *tracker) advance(ctx context.Context) error {
+	r := t.rail
+	open, err := r.cfg.Journal.OpsIn(ctx, maxOpen, underWay...)
+	if err != nil {
+		return err
+	}
+	for _, op := range open {
+		moved, err := t.step(ctx, op)
+		if err != nil {
+			return err
+		}
+		if !moved {
+			moved, err = t.expire(ctx, op)
+		}
+		if err == nil && moved {
+			err = t.write(ctx, op)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return t.finish(ctx)
+}
+
+// finish makes paid operations final, the oldest first, when the finalized block has moved.
+func (t *tracker) finish(ctx context.Context) error {
+	r := t.rail
+	const page = 200
+	for {
+		paid, err := r.cfg.Journal.OpsIn(ctx, page, Confirmed)
+		if err != nil || len(paid) == 0 {
+			return err
+		}
+		header := t.tag(ctx, "finalized")
+		if header == nil || header.Hash() == t.final0 {
+			return nil
+		}
+		ready := 0
+		for _, op := range paid {
+			moved, err := t.step(ctx, op)
+			if err == nil && moved {
+				ready++
+				err = t.write(ctx, op)
+			}
+			if err != nil {
+				return err
+			}
+		}
+		if ready < page {
+			t.final0 = header.Hash()
+			return nil
+		}
+	}
+}

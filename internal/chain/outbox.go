@@ -1,0 +1,187 @@
+package chain
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+)
+
+const (
+	// maxWaiting is how many operations are looked at for the next transactions.
+	maxWaiting = 500
+	// A first pause of an operation that could not be sent, and the longest: it doubles each time.
+	firstRest = 250 * time.Millisecond
+	longRest  = time.Minute
+)
+
+// outbox is what the relayers of this process share: which operations one of them has in hand, and which rest.
+type outbox struct {
+	mu    sync.Mutex
+	taken map[string]bool
+	rests map[string]rest
+}
+
+// rest is the pause of an operation that could not be sent.
+type rest struct {
+	until time.Time
+	next  time.Duration
+}
+
+// waiting lists operations to be sent that nobody of this process has in hand, those that have waited longest first, and
+// says when the next one that rests may be tried.
+func (r *Rail) waiting(ctx context.Context) (ops []*Op, wake time.Duration, err error) {
+	all, err := r.cfg.Journal.OpsIn(ctx, maxWaiting, Signed)
+	if err != nil {
+		return nil, 0, err
+	}
+	now := time.Now()
+	o := &r.outbox
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	wake = idle
+	for _, op := range all {
+		if left := o.rests[op.ID].until.Sub(now); left > 0 {
+			wake = min(wake, left)
+			continue
+		}
+		if !o.taken[op.ID] {
+			ops = append(ops, op)
+		}
+	}
+	for id, p := range o.rests {
+		if now.Sub(p.until) > 2*longRest {
+			delete(o.rests, id)
+		}
+	}
+	return ops, wake, nil
+}
+
+// claim takes those operations in hand that no other relayer of this process has.
+func (o *outbox) claim(ops []*Op) []*Op {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.taken == nil {
+		o.taken, o.rests = map[string]bool{}, map[string]rest{}
+	}
+	var mine []*Op
+	for _, op := range ops {
+		if !o.taken[op.ID] {
+			o.taken[op.ID] = true
+			mine = append(mine, op)
+		}
+	}
+	return mine
+}
+
+func (o *outbox) release(ops []*Op) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, op := range ops {
+		delete(o.taken, op.ID)
+	}
+}
+
+// rest leaves an operation alone for a while, each time for longer.
+func (o *outbox) rest(op *Op) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.rests == nil {
+		o.taken, o.rests = map[string]bool{}, map[string]rest{}
+	}
+	next := max(o.rests[op.ID].next, firstRest)
+	o.rests[op.ID] = rest{time.Now().Add(next), min(2*next, longRest)}
+}
+
+// judge decides about an operation that does not go through beside others: alone it may.
+func (w *relayer) judge(ctx context.Context, op *Op) {
+	f, err := w.rail.check(ctx, op)
+	if f != nil {
+		w.refuse(ctx, op, f)
+		return
+	}
+	if errors.Is(err, errNonceUsed) {
+		w.rail.moved.fire()
+	}
+	if err != nil && ctx.Err() == nil {
+		w.rail.log.Warn("an operation cannot be sent now", "op", op.ID, "err", err)
+	}
+	w.rail.outbox.rest(op)
+}
+
+// refuse lets an operation fail that cannot run, if nobody but us has seen its bytes. One that was sent could still land, so
+// it waits for the chain to decide.
+func (w *relayer) refuse(ctx context.Context, op *Op, f *Failure) {
+	r := w.rail
+	if !op.SentAt.IsZero() {
+		r.log.Warn("an operation that was sent before would fail now", "op", op.ID, "reason", f.Reason)
+		r.outbox.rest(op)
+		return
+	}
+	now := *op
+	now.State, now.Failure, now.UpdatedAt = Failed, f, r.cfg.Clock()
+	err := r.cfg.Journal.UpdateOp(ctx, &now)
+	if err != nil && !errors.Is(err, ErrChanged) {
+		r.log.Warn("the failure of an operation could not be stored", "op", op.ID, "err", err)
+		r.outbox.rest(op)
+		return
+	}
+	r.changed(op.ID)
+	r.moved.fire()
+}
+
+// freed returns the operations of a transaction that can be in another one, in state [Signed]: they are still said to be in
+// it, and no event of theirs is known.
+func (r *Rail) freed(ctx context.Context, tx *Tx) ([]*Op, error) {
+	ops, err := r.carried(ctx, tx)
+	for _, op := range ops {
+		op.State, op.UpdatedAt = Signed, r.cfg.Clock()
+	}
+	return ops, err
+}
+
+// carried returns the operations that only this transaction can bring to the chain now.
+func (r *Rail) carried(ctx context.Context, tx *Tx) ([]*Op, error) {
+	var ops []*Op
+	for _, id := range tx.Ops {
+		op, err := r.cfg.Journal.Op(ctx, id)
+		if err != nil {
+			return nil, err
+		}
+		if op.State == Sent && op.Tx == tx.Hash && op.Failure == nil {
+			ops = append(ops, op)
+		}
+	}
+	return ops, nil
+}
+
+func ids(ops []*Op) []string {
+	all := make([]string, len(ops))
+	for i, op := range ops {
+		all[i] = op.ID
+	}
+	return all
+}
+
+// sensible leaves out what is not to be sent: orders that were sent before and are being made impossible, which would only
+// race, and voids whose order is decided.
+func (w *relayer) sensible(ctx context.Context, ops []*Op) ([]*Op, error) {
+	var left []*Op
+	for _, op := range ops {
+		drop, err := w.needless(ctx, op)
+		if err == nil && op.Kind == KindOrder && !op.SentAt.IsZero() {
+			_, err = w.rail.cfg.Journal.Op(ctx, voidID(op.ID))
+			drop = err == nil
+			if errors.Is(err, ErrUnknown) {
+				err = nil
+			}
+		}
+		if err != nil {
+			return nil, err
+		}
+		if !drop {
+			left = append(left, op)
+		}
+	}
+	return left, nil
+}

@@ -1,0 +1,332 @@
+package chain
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math/big"
+	"slices"
+
+	"github.com/ethereum/go-ethereum"
+	"github.com/ethereum/go-ethereum/common"
+	"github.com/ethereum/go-ethereum/core/types"
+
+	"github.com/tollhq/toll/internal/chain/contracts"
+	"github.com/tollhq/toll/internal/chain/endpoints"
+	"github.com/tollhq/toll/internal/chain/userop"
+)
+
+const (
+	// maxChunk is how many blocks are asked for at once. An endpoint that refuses is asked for half.
+	maxChunk = 2000
+	// maxTopics is how many operations are asked for at once.
+	maxTopics = 200
+)
+
+func (r *Rail) header(ctx context.Context, number uint64) (*types.Header, error) {
+	var header *types.Header
+	err := r.read(ctx, func(ctx context.Context, c *endpoints.Conn) (err error) {
+		header, err = c.HeaderByNumber(ctx, new(big.Int).SetUint64(number))
+		return err
+	})
+	return header, err
+}
+
+// sameChain compares the first block with that of the cursor.
+func (r *Rail) sameChain(ctx context.Context) error {
+	cursor, err := r.cfg.Journal.Cursor(ctx)
+	if err != nil || cursor.Genesis == (common.Hash{}) {
+		return err
+	}
+	first, err := r.header(ctx, 0)
+	if err != nil {
+		return err
+	}
+	if first.Hash() != cursor.Genesis {
+		return r.halt(fmt.Errorf("%w: its first block is %s, not %s", ErrOtherChain, first.Hash(), cursor.Genesis))
+	}
+	return nil
+}
+
+// begin sets the cursor of a journal that has none: at the first block of the embedded chain, and near the head of another one.
+// What lies before is not ours, unless the journal was lost.
+func (t *tracker) begin(ctx context.Context) error {
+	first, err := t.rail.header(ctx, 0)
+	if err != nil {
+		return err
+	}
+	t.cursor = Cursor{Genesis: first.Hash(), Hash: first.Hash(), BaseHash: first.Hash()}
+	if t.rail.cfg.Embedded {
+		return nil
+	}
+	return t.place(ctx, t.pass.head.Number.Uint64()-min(t.pass.head.Number.Uint64(), overlap))
+}
+
+// place moves the cursor to a block of the chain. Its base is as far below as a reorganisation may reach.
+func (t *tracker) place(ctx context.Context, block uint64) error {
+	hash, ok, err := t.hashAt(ctx, block)
+	if err == nil && !ok {
+		err = ethereum.NotFound
+	}
+	if err != nil {
+		return err
+	}
+	base := block - min(block, overlap)
+	below, ok, err := t.hashAt(ctx, base)
+	if err == nil && !ok {
+		err = ethereum.NotFound
+	}
+	if err != nil {
+		return err
+	}
+	t.cursor = Cursor{Genesis: t.cursor.Genesis, Block: block, Hash: hash, Base: base, BaseHash: below}
+	return nil
+}
+
+// follow reads the chain from the cursor to the head and moves the operations on. open are those whose events are looked for.
+func (t *tracker) follow(ctx context.Context, open []*Op) error {
+	r, head := t.rail, t.pass.head.Number.Uint64()
+	if t.cursor == (Cursor{}) {
+		if err := t.begin(ctx); err != nil {
+			return err
+		}
+	}
+	if t.fresh {
+		if err := r.sameChain(ctx); err != nil {
+			return err
+		}
+	}
+	changed, behind, err := t.compare(ctx)
+	if err != nil || behind {
+		return err
+	}
+	if changed || t.fresh {
+		gone, behind, err := t.verify(ctx)
+		if err != nil || behind {
+			return err
+		}
+		if gone > 0 {
+			if open, err = r.cfg.Journal.OpsIn(ctx, maxOpen, underWay...); err != nil {
+				return err
+			}
+		}
+	}
+	if t.pass.head.Hash() != t.seen {
+		if err := t.scan(ctx, open); err != nil {
+			return err
+		}
+		r.work.fire() // relayers look which of their transactions are mined
+	}
+	if t.pass.doubt {
+		if t.pass.again, err = t.overtaken(ctx); err != nil || t.pass.again {
+			return err
+		}
+	}
+	if err := t.advance(ctx); err != nil {
+		return err
+	}
+	from := t.cursor
+	if t.owed > 0 {
+		head = min(head, max(from.Block, t.owed+overlap/2))
+	}
+	if err := t.place(ctx, head); err != nil {
+		return err
+	}
+	t.seen, t.fresh = t.pass.head.Hash(), false
+	if t.cursor == from {
+		return nil
+	}
+	return r.cfg.Journal.SetCursor(ctx, t.lease, t.cursor)
+}
+
+// overtaken reports whether the chain has another block in the place of the head of this pass.
+func (t *tracker) overtaken(ctx context.Context) (bool, error) {
+	header, err := t.rail.header(ctx, t.pass.head.Number.Uint64())
+	if errors.Is(err, ethereum.NotFound) {
+		return true, nil
+	}
+	return err == nil && header.Hash() != t.pass.head.Hash(), err
+}
+
+// logs reads the logs of ours in blocks, those of these operations and all of the service account, in their order.
+func (t *tracker) logs(ctx context.Context, from, to uint64, ops []common.Hash) ([]types.Log, error) {
+	service := common.BytesToHash(t.rail.cfg.Service[:])
+	queries := []ethereum.FilterQuery{
+		{
+			Addresses: []common.Address{contracts.EntryPoint, contracts.DelegationManager, contracts.ERC20TransferAmountEnforcer},
+			Topics:    [][]common.Hash{{topicRun, topicReason, topicRedeemed, topicSpent}, nil, {service}},
+		},
+		{Addresses: []common.Address{contracts.DelegationManager}, Topics: [][]common.Hash{{topicDisabled}, nil, nil, {service}}},
+	}
+	for some := range slices.Chunk(ops, maxTopics) {
+		queries = append(queries, ethereum.FilterQuery{
+			Addresses: []common.Address{contracts.EntryPoint}, Topics: [][]common.Hash{{topicRun, topicReason}, some},
+		})
+	}
+	var all []types.Log
+	err := t.rail.read(ctx, func(ctx context.Context, c *endpoints.Conn) error {
+		found := make([][]types.Log, len(queries))
+		jobs := make([]func() error, len(queries))
+		for i, q := range queries {
+			q.FromBlock, q.ToBlock = new(big.Int).SetUint64(from), new(big.Int).SetUint64(to)
+			jobs[i] = func() (err error) { found[i], err = c.FilterLogs(ctx, q); return err }
+		}
+		err := together(jobs...)
+		all = slices.Concat(found...)
+		return err
+	})
+	slices.SortStableFunc(all, func(a, b types.Log) int {
+		return cmp.Or(cmp.Compare(a.BlockNumber, b.BlockNumber), cmp.Compare(a.Index, b.Index))
+	})
+	return all, err
+}
+
+// scan reads all blocks from the overlap below the cursor to the head.
+func (t *tracker) scan(ctx context.Context, open []*Op) error {
+	var watched []common.Hash
+	for _, op := range open {
+		if op.Sender != t.rail.cfg.Service && (op.State == Signed || op.State == Sent) {
+			watched = append(watched, op.Hash)
+		}
+	}
+	head := t.pass.head.Number.Uint64()
+	t.owed = 0
+	for from := t.cursor.Block - min(t.cursor.Block, overlap); from <= head; {
+		to := min(head, from+t.chunk-1)
+		logs, err := t.logs(ctx, from, to, watched)
+		if err != nil {
+			if t.chunk = max(1, t.chunk/2); to == from || ctx.Err() != nil {
+				return err
+			}
+			continue
+		}
+		if err := t.apply(ctx, logs); err != nil {
+			return err
+		}
+		t.chunk = min(maxChunk, 2*t.chunk)
+		from = to + 1
+		if from <= head {
+			// A long way is not gone twice.
+			if err := t.place(ctx, to); err != nil {
+				return err
+			}
+			if err := t.rail.cfg.Journal.SetCursor(ctx, t.lease, t.cursor); err != nil {
+				return err
+			}
+			if err := t.hold(ctx); err != nil {
+				return err
+			}
+		}
+	}
+	for id, block := range t.done {
+		if block+2*overlap < head {
+			delete(t.done, id)
+		}
+	}
+	return nil
+}
+
+// apply lets logs take effect. What was applied before changes nothing.
+func (t *tracker) apply(ctx context.Context, logs []types.Log) error {
+	reasons, ours := map[common.Hash]string{}, map[common.Hash]bool{}
+	for i := range logs {
+		if op, reason, ok := parseReason(&logs[i]); ok {
+			reasons[op] = reason
+		}
+		if e, ok := parseEvent(&logs[i]); ok && e.sender == t.rail.cfg.Service {
+			ours[e.place.Tx] = true
+		}
+	}
+	for i := range logs {
+		l := &logs[i]
+		// A log counts only in a block of this chain.
+		hash, ok, err := t.hashAt(ctx, l.BlockNumber)
+		if err != nil {
+			return err
+		}
+		if !ok || hash != l.BlockHash {
+			t.pass.doubt = true
+			t.rail.log.Warn("a log in a block that is not of the chain is left out", "block", l.BlockNumber, "hash", l.BlockHash)
+			continue
+		}
+		if err := t.applyOne(ctx, l, reasons, ours); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (t *tracker) applyOne(ctx context.Context, l *types.Log, reasons map[common.Hash]string, ours map[common.Hash]bool) error {
+	if e, ok := parseEvent(l); ok {
+		op, err := t.rail.cfg.Journal.OpOfHash(ctx, e.op)
+		switch {
+		case err == nil && e.of(op):
+			return t.happened(ctx, op, &e, reasons[e.op])
+		case err == nil || errors.Is(err, ErrUnknown):
+			return t.orphan(ctx, l, &e, fmt.Sprintf("an operation that no record explains, success=%t", e.success))
+		}
+		return err
+	}
+	if l.Topics[0] == topicRedeemed && l.Address == contracts.DelegationManager && !ours[l.TxHash] {
+		return t.orphan(ctx, l, &event{place: placeOf(l)}, "a redemption outside of any operation")
+	}
+	return t.heard(ctx, l)
+}
+
+// orphan keeps an event that nothing explains. Nothing is granted for it.
+func (t *tracker) orphan(ctx context.Context, l *types.Log, e *event, why string) error {
+	o := Orphan{Block: l.BlockHash, LogIndex: l.Index, Number: l.BlockNumber, Tx: l.TxHash, OpHash: e.op, Reason: why}
+	if e.nonce != nil {
+		o.NonceKey = userop.KeyOf(e.nonce)
+	}
+	added, err := t.rail.cfg.Journal.AddOrphan(ctx, o)
+	if added {
+		t.rail.log.Error("alarm: the service key signed something we do not know", "reason", why, "block", o.Number, "tx", o.Tx,
+			"op_hash", o.OpHash, "nonce_key", common.Bytes2Hex(o.NonceKey[:]))
+	}
+	return err
+}
+
+// heard tells the sink what the chain says about delegations, once a block is deep enough that it will stay. What it does not
+// take is owed, and read again.
+func (t *tracker) heard(ctx context.Context, l *types.Log) error {
+	r, id := t.rail, logID{l.BlockHash, l.Index}
+	if _, done := t.done[id]; done {
+		return nil
+	}
+	delegation, units, spent := parseSpent(l)
+	if !spent {
+		var disabled bool
+		if delegation, disabled = parseDisabled(l); !disabled {
+			return nil
+		}
+	}
+	known, err := r.cfg.Journal.DelegationOfHash(ctx, delegation)
+	switch {
+	case errors.Is(err, ErrUnknown):
+		return nil
+	case err != nil:
+		return err
+	case !r.cfg.Embedded && l.BlockNumber+min(r.cfg.Confirmations, overlap/2) > t.pass.head.Number.Uint64():
+		t.owe(l.BlockNumber)
+		return nil
+	case spent:
+		err = r.cfg.Sink.Spent(ctx, known, units)
+	default:
+		err = r.cfg.Sink.Disabled(ctx, known)
+	}
+	if err != nil {
+		r.log.Warn("what the chain says of a delegation was not taken", "delegation", known, "err", err)
+		t.owe(l.BlockNumber)
+		return ctx.Err()
+	}
+	t.done[id] = l.BlockNumber
+	return nil
+}
+
+func (t *tracker) owe(block uint64) {
+	if t.owed == 0 || block < t.owed {
+		t.owed = max(block, 1)
+	}
+}

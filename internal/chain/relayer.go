@@ -1,0 +1,329 @@
+package chain
+
+import (
+	"context"
+	"errors"
+	"math/big"
+	"strings"
+	"time"
+
+	"github.com/ethereum/go-ethereum/common"
+	"github.com/ethereum/go-ethereum/core/types"
+
+	"github.com/tollhq/toll/internal/chain/endpoints"
+)
+
+const (
+	// leaseTime is for how long a process that ends without a word keeps others from its work.
+	leaseTime = 15 * time.Second
+	// idle is how often a process that has nothing to do looks for what another one has left.
+	idle = 15 * time.Second
+	// maxInFlight bounds the transactions of one relayer that are not in a block. Pools promise to keep 16.
+	maxInFlight = 12
+	// stuckAfter is how many blocks a transaction may wait before it is replaced.
+	stuckAfter = 3
+	// lostAfter is how often a transaction whose nonce is used is looked for before it is given up.
+	lostAfter = 3
+	// resend is how long a transaction may be in flight before its bytes are sent once more.
+	resend = 10 * time.Second
+	// poor is how long a relayer rests that cannot pay.
+	poor = 15 * time.Second
+)
+
+// relayer brings operations to the chain with one account. One process at a time does so for an account, under a lease.
+type relayer struct {
+	rail    *Rail
+	address common.Address
+
+	lease   Lease
+	checked bool // this is the chain of the journal, and the account has no code
+	plain   bool // no endpoint simulates blocks
+	most    int  // operations in a transaction
+	sent    map[common.Hash]time.Time
+	missing map[uint64]int // how often no transaction of a used nonce was found
+	poorTo  time.Time
+	warned  time.Time
+	quick   int // turns in a row that waited for a block
+}
+
+// relay is one relayer until ctx ends.
+func (r *Rail) relay(ctx context.Context, address common.Address) {
+	w := &relayer{rail: r, address: address, most: r.cfg.BatchOps, sent: map[common.Hash]time.Time{}, missing: map[uint64]int{}}
+	failures := 0
+	for ctx.Err() == nil {
+		wake := r.work.next()
+		pause, err := w.turn(ctx)
+		if err != nil && ctx.Err() == nil {
+			failures++
+			pause = min(100*time.Millisecond<<min(failures, 6), 5*time.Second)
+			if !errors.Is(err, ErrChanged) && !errors.Is(err, ErrLeased) {
+				r.log.Warn("a relayer cannot go on now", "relayer", address, "err", err)
+			}
+			if errors.Is(err, ErrLeased) {
+				w.lease = Lease{}
+			}
+		} else {
+			failures = 0
+		}
+		sleep(ctx, pause, wake)
+	}
+	if w.lease.Name != "" {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+		defer cancel()
+		_ = r.cfg.Journal.Release(ctx, w.lease) // it ends by itself, too
+	}
+}
+
+// sleep waits for d, for wake or for the end of ctx.
+func sleep(ctx context.Context, d time.Duration, wake <-chan struct{}) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-wake:
+	case <-ctx.Done():
+	}
+}
+
+// hold takes or prolongs the lease of this relayer.
+func (w *relayer) hold(ctx context.Context) error {
+	now := w.rail.cfg.Clock()
+	if w.lease.Until.Sub(now) > leaseTime/2 {
+		return nil
+	}
+	lease, err := w.rail.cfg.Journal.Acquire(ctx, "relayer:"+w.address.Hex(), w.rail.cfg.Holder, now, leaseTime)
+	if err != nil {
+		return err
+	}
+	if lease.Fence != w.lease.Fence {
+		w.checked = false
+	}
+	w.lease = lease
+	return nil
+}
+
+// turn does what there is to do, and says when to look again if nothing happens until then.
+func (w *relayer) turn(ctx context.Context) (time.Duration, error) {
+	r := w.rail
+	if r.halted() != nil {
+		return idle, nil
+	}
+	waiting, pause, err := r.waiting(ctx)
+	if err != nil {
+		return 0, err
+	}
+	pending, err := r.cfg.Journal.PendingTxs(ctx, w.address)
+	if err != nil {
+		return 0, err
+	}
+	out, err := r.cfg.Journal.OpsIn(ctx, 1, Sent)
+	if err != nil {
+		return 0, err
+	}
+	if len(waiting) == 0 && len(pending) == 0 && len(out) == 0 {
+		w.quick = 0
+		return pause, w.rest(ctx)
+	}
+	switch err := w.hold(ctx); {
+	case errors.Is(err, ErrLeased):
+		w.lease = Lease{}
+		return 250 * time.Millisecond, nil // that process sees the operation, or its lease ends
+	case err != nil:
+		return 0, err
+	}
+	now, err := w.look(ctx)
+	if err != nil {
+		return 0, err
+	}
+	open, err := w.settle(ctx, now, pending)
+	if err != nil {
+		return 0, err
+	}
+	later, err := w.send(ctx, now, open)
+	if err != nil {
+		return 0, err
+	}
+	return min(pause, later), nil
+}
+
+// rest gives the lease back while there is nothing to do.
+func (w *relayer) rest(ctx context.Context) error {
+	if w.lease.Name == "" {
+		return nil
+	}
+	lease := w.lease
+	w.lease = Lease{}
+	return w.rail.cfg.Journal.Release(ctx, lease)
+}
+
+// patience is the pause until the next look at transactions that are in no block yet. New heads wake before it ends.
+func (w *relayer) patience() time.Duration {
+	w.quick++
+	if w.rail.cfg.Embedded {
+		return min(20*time.Millisecond<<min(w.quick, 6), time.Second)
+	}
+	return min(250*time.Millisecond<<min(w.quick, 3), 2*time.Second)
+}
+
+// outlook is what the chain says of a relayer.
+type outlook struct {
+	head    *types.Header
+	nonce   uint64 // of the next transaction that a block can hold
+	balance *big.Int
+}
+
+var errRelayerCode = errors.New("chain: the relayer carries code, and pools take one transaction of such an account at a time")
+
+func (w *relayer) look(ctx context.Context) (outlook, error) {
+	r := w.rail
+	var v outlook
+	var code []byte
+	err := r.read(ctx, func(ctx context.Context, c *endpoints.Conn) (err error) {
+		// The head first: a nonce that is not used now was not used at that block.
+		if v.head, err = c.HeaderByNumber(ctx, nil); err != nil {
+			return err
+		}
+		return together(
+			func() (err error) { v.nonce, err = c.NonceAt(ctx, w.address, nil); return err },
+			func() (err error) { v.balance, err = c.BalanceAt(ctx, w.address, nil); return err },
+			func() (err error) {
+				if !w.checked {
+					code, err = c.CodeAt(ctx, w.address, nil)
+				}
+				return err
+			},
+		)
+	})
+	if err != nil || w.checked {
+		return v, err
+	}
+	if len(code) > 0 {
+		r.log.Error("alarm: a relayer carries code and is not used", "relayer", w.address)
+		return v, errRelayerCode
+	}
+	if err := r.sameChain(ctx); err != nil {
+		return v, err
+	}
+	w.checked = true
+	return v, nil
+}
+
+// send brings what waits into new transactions, until enough are in flight. open is how many are.
+func (w *relayer) send(ctx context.Context, now outlook, open int) (time.Duration, error) {
+	r := w.rail
+	for {
+		waiting, pause, err := r.waiting(ctx)
+		if err == nil {
+			waiting, err = w.sensible(ctx, waiting)
+		}
+		switch {
+		case err != nil:
+			return 0, err
+		case len(waiting) == 0 && open == 0:
+			return pause, nil
+		case len(waiting) == 0, open >= maxInFlight:
+			return min(pause, w.patience()), nil
+		case now.head.BaseFee != nil && now.head.BaseFee.Cmp(r.cfg.MaxBaseFee) > 0:
+			w.warn("the base fee is above the cap, nothing is sent", "base_fee", now.head.BaseFee)
+			return 2 * time.Second, nil
+		case time.Now().Before(w.poorTo):
+			return time.Until(w.poorTo), nil
+		}
+		if window := r.cfg.BatchWindow - r.cfg.Clock().Sub(waiting[0].UpdatedAt); window > 0 && len(waiting) < w.most {
+			return min(window, r.cfg.BatchWindow), nil
+		}
+		mine := r.outbox.claim(r.take(waiting, w.most))
+		if len(mine) == 0 {
+			return 50 * time.Millisecond, nil // another relayer has them
+		}
+		sent, err := w.dispatch(ctx, now, mine)
+		r.outbox.release(mine)
+		if err != nil {
+			return 0, err
+		}
+		if sent {
+			open++
+			w.quick = 0
+		}
+	}
+}
+
+// dispatch brings operations into one new transaction: it is stored, and then sent.
+func (w *relayer) dispatch(ctx context.Context, now outlook, ops []*Op) (bool, error) {
+	b, err := w.assemble(ctx, ops)
+	if err != nil || b == nil {
+		return false, err
+	}
+	tip, feeCap := w.rail.cfg.fees(now.head.BaseFee)
+	if cost := new(big.Int).Mul(feeCap, new(big.Int).SetUint64(b.gas)); now.balance.Cmp(cost) < 0 {
+		w.beg()
+		return false, nil
+	}
+	nonce, err := w.next(ctx, now.nonce)
+	if err != nil {
+		return false, err
+	}
+	tx, err := w.store(ctx, now, nonce, b, tip, feeCap, nil)
+	if err != nil {
+		return false, err
+	}
+	return true, w.broadcast(ctx, now, tx)
+}
+
+// next is the nonce of the next new transaction.
+func (w *relayer) next(ctx context.Context, chain uint64) (uint64, error) {
+	highest, any, err := w.rail.cfg.Journal.MaxNonce(ctx, w.address)
+	if err != nil || !any {
+		return chain, err
+	}
+	return max(highest+1, chain), nil
+}
+
+// beg says that this relayer cannot pay. What waits is left to the others.
+func (w *relayer) beg() {
+	w.rail.log.Error("alarm: the balance of a relayer is too low to send", "relayer", w.address)
+	w.poorTo = time.Now().Add(poor)
+	w.rail.work.fire()
+}
+
+// warn says something at most once a minute.
+func (w *relayer) warn(text string, args ...any) {
+	if time.Since(w.warned) < time.Minute {
+		return
+	}
+	w.warned = time.Now()
+	w.rail.log.Warn(text, append(args, "relayer", w.address)...)
+}
+
+// said is what an endpoint says about a transaction.
+type said int
+
+const (
+	took said = iota
+	nonceUsed
+	underpriced
+	unpaid
+	tooLarge
+	other
+)
+
+func understand(err error) said {
+	if err == nil {
+		return took
+	}
+	text := strings.ToLower(err.Error())
+	for _, t := range []struct {
+		text string
+		is   said
+	}{
+		{"already known", took}, {"already imported", took}, {"known transaction", took},
+		{"nonce too low", nonceUsed}, {"underpriced", underpriced},
+		{"less than block base fee", underpriced}, {"insufficient funds", unpaid},
+		{"oversized data", tooLarge}, {"transaction gas limit too high", tooLarge}, {"exceeds block gas limit", tooLarge},
+	} {
+		if strings.Contains(text, t.text) {
+			return t.is
+		}
+	}
+	return other
+}

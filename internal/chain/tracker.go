@@ -1,0 +1,282 @@
+package chain
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/ethereum/go-ethereum"
+	"github.com/ethereum/go-ethereum/common"
+	"github.com/ethereum/go-ethereum/core/types"
+
+	"github.com/tollhq/toll/internal/chain/endpoints"
+)
+
+const (
+	// overlap is how many blocks are read again each time, and how deep a reorganisation may be that is followed.
+	overlap = 64
+	// lazy is how far the cursor may stay behind while nothing of ours happens.
+	lazy = 500
+	// maxOpen is how many operations are followed at a time.
+	maxOpen = 20_000
+)
+
+const trackerLease = "tracker"
+
+// underWay are the states of operations whose event is looked for or gets deeper.
+var underWay = []State{Signed, Sent, Included}
+
+// ErrOtherChain says that the chain is not the one that the journal is about, or has changed so deeply that nothing that follows
+// from it may be done without a person.
+var ErrOtherChain = errors.New("chain: the chain is not the one that was followed before (chain_mismatch)")
+
+// tracker follows the chain: it finds the events of operations, tells how deep they are, and whether they are still there. One
+// process at a time does so, under a lease.
+type tracker struct {
+	rail   *Rail
+	lease  Lease
+	cursor Cursor
+	fresh  bool        // the lease is new: what others have noted is looked at again
+	seen   common.Hash // head up to which all is done
+	chunk  uint64      // blocks in one query for logs
+	done   map[logID]uint64
+	owed   uint64 // block of the first log whose effect is still to come; 0: none
+	fence  int64  // of the last lease
+	quick  int
+	final0 common.Hash // finalized block for which all paid operations were looked at
+	pass   *pass
+}
+
+// logID names a log whose effects are none of the journal's, with its block for forgetting it.
+type logID struct {
+	block common.Hash
+	index uint
+}
+
+// pass is what one look at the chain has read.
+type pass struct {
+	head   *types.Header
+	tags   map[string]*types.Header
+	hashes map[uint64]common.Hash
+	doubt  bool // a log was in a block that is not of the chain
+	again  bool // the chain changed meanwhile: there is another pass at once
+}
+
+// halted returns why this rail has stopped, nil while it has not.
+func (r *Rail) halted() error {
+	if why := r.stopped.Load(); why != nil {
+		return *why
+	}
+	return nil
+}
+
+// halt stops what follows and sends, until the process starts again: the operator decides.
+func (r *Rail) halt(why error) error {
+	if r.stopped.CompareAndSwap(nil, &why) {
+		r.log.Error("alarm: the crypto rail stops", "err", why)
+	}
+	return why
+}
+
+// track follows the chain until ctx ends.
+func (r *Rail) track(ctx context.Context) {
+	t := &tracker{rail: r, chunk: maxChunk, done: map[logID]uint64{}}
+	go r.listen(ctx)
+	failures := 0
+	for ctx.Err() == nil && r.halted() == nil {
+		wake := r.moved.next()
+		pause, err := t.turn(ctx)
+		switch {
+		case err == nil:
+			failures = 0
+		case errors.Is(err, ErrChanged), errors.Is(err, ErrLeased):
+			t.forget()
+			pause = 20 * time.Millisecond
+		case ctx.Err() == nil && !errors.Is(err, ErrOtherChain):
+			failures++
+			pause = min(100*time.Millisecond<<min(failures, 7), 10*time.Second)
+			r.log.Warn("the chain cannot be followed now", "err", err)
+		}
+		sleep(ctx, pause, wake)
+	}
+	if t.lease.Name != "" {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+		defer cancel()
+		_ = r.cfg.Journal.Release(ctx, t.lease) // it ends by itself, too
+	}
+}
+
+// listen fires at each new head, where an endpoint tells them by itself, as the one in this process does.
+func (r *Rail) listen(ctx context.Context) {
+	for ctx.Err() == nil {
+		heads := make(chan *types.Header, 16)
+		var subscription ethereum.Subscription
+		err := r.cfg.Pool.Read(ctx, func(_ context.Context, c *endpoints.Conn) (err error) {
+			if !c.RPC.SupportsSubscriptions() {
+				return nil
+			}
+			// It lives longer than this read.
+			subscription, err = c.SubscribeNewHead(ctx, heads)
+			return err
+		})
+		if err == nil && subscription == nil {
+			return
+		}
+		for err == nil {
+			select {
+			case <-heads:
+				r.moved.fire()
+			case err = <-subscription.Err():
+				err = fmt.Errorf("chain: no more heads: %w", err)
+			case <-ctx.Done():
+				subscription.Unsubscribe()
+				return
+			}
+		}
+		sleep(ctx, time.Second, nil)
+	}
+}
+
+// forget lets go of what is known under a lease that is over.
+func (t *tracker) forget() {
+	t.lease, t.seen, t.fence = Lease{}, common.Hash{}, 0
+}
+
+// hold takes or prolongs the lease.
+func (t *tracker) hold(ctx context.Context) error {
+	now := t.rail.cfg.Clock()
+	if t.lease.Until.Sub(now) > leaseTime/2 {
+		return nil
+	}
+	lease, err := t.rail.cfg.Journal.Acquire(ctx, trackerLease, t.rail.cfg.Holder, now, leaseTime)
+	if err != nil {
+		return err
+	}
+	// The same fence, or the next one: no other process had the lease since.
+	if t.fence == 0 || lease.Fence > t.fence+1 {
+		t.fresh, t.seen = true, common.Hash{}
+		if t.cursor, err = t.rail.cfg.Journal.Cursor(ctx); err != nil {
+			return err
+		}
+	}
+	t.lease, t.fence = lease, lease.Fence
+	return nil
+}
+
+// turn looks once, and says when to look again if nothing happens until then.
+func (t *tracker) turn(ctx context.Context) (time.Duration, error) {
+	r := t.rail
+	head, err := r.cfg.Pool.Head(ctx, "latest")
+	if err != nil {
+		return 0, err
+	}
+	// The operations after the head: one that is in a block was in the journal before.
+	open, err := r.cfg.Journal.OpsIn(ctx, maxOpen, underWay...)
+	if err != nil {
+		return 0, err
+	}
+	paid, err := r.cfg.Journal.OpsIn(ctx, 1, Confirmed)
+	if err != nil {
+		return 0, err
+	}
+	untold, err := r.cfg.Journal.Untold(ctx, 1)
+	if err != nil {
+		return 0, err
+	}
+	t.pass = &pass{head: head, tags: map[string]*types.Header{"latest": head}, hashes: map[uint64]common.Hash{head.Number.Uint64(): head.Hash()}}
+	if len(open)+len(paid)+len(untold) == 0 {
+		t.quick = 0
+		if quiet, err := t.quiet(ctx); err != nil || quiet {
+			return idle, err
+		}
+	}
+	if err := t.hold(ctx); err != nil {
+		if errors.Is(err, ErrLeased) {
+			t.forget()
+			return 250 * time.Millisecond, nil // that process sees the operations, too, or its lease ends
+		}
+		return 0, err
+	}
+	if err := t.follow(ctx, open); err != nil {
+		return 0, err
+	}
+	if err := t.tell(ctx); err != nil {
+		return 0, err
+	}
+	switch {
+	case len(open) > 0 || t.pass.again:
+		t.quick++
+		if r.cfg.Embedded {
+			return min(10*time.Millisecond<<min(t.quick, 7), time.Second), nil
+		}
+		return min(250*time.Millisecond<<min(t.quick, 2), time.Second), nil
+	case len(paid) > 0:
+		return 5 * time.Second, nil // they only get older
+	}
+	lease := t.lease
+	t.lease = Lease{}
+	return idle, r.cfg.Journal.Release(ctx, lease)
+}
+
+// quiet reports whether nothing of ours has happened: the head is known, or the blocks since the cursor hold no log of ours.
+// It takes no lease and writes nothing.
+func (t *tracker) quiet(ctx context.Context) (bool, error) {
+	head := t.pass.head.Hash()
+	if head == t.seen {
+		return true, nil
+	}
+	if t.cursor == (Cursor{}) {
+		var err error
+		if t.cursor, err = t.rail.cfg.Journal.Cursor(ctx); err != nil || t.cursor == (Cursor{}) {
+			return false, err
+		}
+	}
+	number := t.pass.head.Number.Uint64()
+	if number < t.cursor.Block || number > t.cursor.Block+lazy || t.fence == 0 || t.owed > 0 {
+		return false, nil
+	}
+	if hash, ok, err := t.hashAt(ctx, t.cursor.Block); err != nil || !ok || hash != t.cursor.Hash {
+		return false, err
+	}
+	logs, err := t.logs(ctx, t.cursor.Block+1, number, nil)
+	if err != nil || len(logs) > 0 {
+		return false, err
+	}
+	t.seen = head
+	return true, nil
+}
+
+// hashAt is the hash of a block of the chain as it is now. ok is false when there is none with this number.
+func (t *tracker) hashAt(ctx context.Context, number uint64) (hash common.Hash, ok bool, err error) {
+	if hash, ok = t.pass.hashes[number]; ok {
+		return hash, true, nil
+	}
+	header, err := t.rail.header(ctx, number)
+	if errors.Is(err, ethereum.NotFound) {
+		return common.Hash{}, false, nil
+	}
+	if err != nil {
+		return common.Hash{}, false, err
+	}
+	t.pass.hashes[number] = header.Hash()
+	return header.Hash(), true, nil
+}
+
+// tag returns the block that is called "safe" or "finalized", read once in a pass. The embedded chain is taken at its word: its
+// head is both. nil when there is none that can be believed.
+func (t *tracker) tag(ctx context.Context, name string) *types.Header {
+	if t.rail.cfg.Embedded {
+		name = "latest"
+	}
+	header, read := t.pass.tags[name]
+	if !read {
+		var err error
+		if header, err = t.rail.cfg.Pool.Head(ctx, name); err != nil {
+			t.rail.log.Warn("the chain does not tell a block", "called", name, "err", err)
+			header = nil
+		}
+		t.pass.tags[name] = header
+	}
+	return header
+}

@@ -1,0 +1,320 @@
+package chain
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/big"
+	"time"
+
+	"github.com/ethereum/go-ethereum"
+	"github.com/ethereum/go-ethereum/common"
+	"github.com/ethereum/go-ethereum/core/types"
+
+	"github.com/tollhq/toll/internal/chain/endpoints"
+	"github.com/tollhq/toll/internal/chain/signer"
+)
+
+// Steps between which a process may end, in the words of [Config.At].
+const (
+	stepStored    = "transaction stored"
+	stepSent      = "transaction sent"
+	stepConcluded = "transaction concluded"
+)
+
+// store signs a transaction for operations, or for none to fill its nonce, and stores it. From then on it may be sent. It takes
+// the place of replaces, unless that is nil; free are operations of that one which this one does not carry.
+func (w *relayer) store(ctx context.Context, now outlook, nonce uint64, b *batch, tip, feeCap *big.Int, replaces *Tx, free ...*Op) (*Tx, error) {
+	r := w.rail
+	var signed *types.Transaction
+	var err error
+	if b == nil {
+		b = &batch{}
+		signed, err = r.cfg.Signer.Fill(ctx, signer.Fill{Relayer: w.address, Nonce: nonce, Tip: tip, FeeCap: feeCap})
+	} else {
+		signed, err = r.cfg.Signer.RelayerTx(ctx, signer.RelayerTx{
+			Relayer: w.address, Nonce: nonce, Ops: operations(b.ops), Authorizations: b.authorizations, Gas: b.gas, Tip: tip, FeeCap: feeCap,
+		})
+	}
+	if err != nil {
+		return nil, err
+	}
+	raw, err := signed.MarshalBinary()
+	if err != nil {
+		return nil, err
+	}
+	at := r.cfg.Clock()
+	tx := &Tx{
+		Hash: signed.Hash(), Relayer: w.address, Nonce: nonce, Raw: raw, Ops: ids(b.ops), State: TxPending,
+		SentBlock: now.head.Number.Uint64(), CreatedAt: at,
+	}
+	for _, op := range b.ops {
+		op.State, op.Tx, op.UpdatedAt = Sent, tx.Hash, at
+		if op.SentAt.IsZero() {
+			op.SentAt = at
+		}
+	}
+	for _, op := range free {
+		op.State, op.UpdatedAt = Signed, at
+	}
+	var old common.Hash
+	if replaces != nil {
+		old = replaces.Hash
+	}
+	changed := append(append([]*Op(nil), b.ops...), free...)
+	if err := r.cfg.Journal.AddTx(ctx, w.lease, tx, old, changed...); err != nil {
+		return nil, err
+	}
+	r.cfg.At(stepStored)
+	r.changed(ids(changed)...)
+	return tx, nil
+}
+
+// broadcast sends a stored transaction to all endpoints and does what their answer asks for.
+func (w *relayer) broadcast(ctx context.Context, now outlook, tx *Tx) error {
+	r := w.rail
+	for range 8 {
+		err := r.cfg.Pool.Send(ctx, tx.Raw)
+		r.cfg.At(stepSent)
+		r.moved.fire()
+		answer := understand(err)
+		if !errors.Is(err, endpoints.ErrNone) {
+			w.sent[tx.Hash] = time.Now()
+		}
+		switch answer {
+		case took, nonceUsed: // the nonce may be used by this very transaction: the chain will tell
+			return nil
+		case underpriced:
+			next, err := w.replace(ctx, now, tx, len(tx.Ops))
+			if err != nil || next == nil {
+				return err
+			}
+			tx = next
+		case tooLarge:
+			w.most = max(1, len(tx.Ops)/2)
+			r.log.Warn("a transaction is too large", "relayer", w.address, "ops", len(tx.Ops), "err", err)
+			keep := len(tx.Ops) / 2
+			if tx, err = w.replace(ctx, now, tx, keep); err != nil || tx == nil {
+				return err
+			}
+		case unpaid:
+			w.beg()
+			return w.abandon(ctx, tx)
+		default:
+			return fmt.Errorf("sending transaction %s: %w", tx.Hash, err)
+		}
+	}
+	return fmt.Errorf("chain: no endpoint takes transaction %s at any price", tx.Hash)
+}
+
+// abandon frees the operations of a transaction that no endpoint took, for another relayer. Its nonce is filled later.
+func (w *relayer) abandon(ctx context.Context, tx *Tx) error {
+	ops, err := w.rail.freed(ctx, tx)
+	if err != nil {
+		return err
+	}
+	tx.State = TxReplaced
+	if err := w.rail.cfg.Journal.UpdateTx(ctx, w.lease, tx, ops...); err != nil {
+		return err
+	}
+	w.rail.changed(ids(ops)...)
+	w.rail.work.fire()
+	return nil
+}
+
+// replace stores a transaction with the nonce of old and higher fees that carries what old still has to bring, at most keep
+// operations, or fills the nonce when that is nothing. nil without an error: the fees are high enough, nothing is replaced.
+func (w *relayer) replace(ctx context.Context, now outlook, old *Tx, keep int) (*Tx, error) {
+	r := w.rail
+	var before types.Transaction
+	if err := before.UnmarshalBinary(old.Raw); err != nil {
+		return nil, fmt.Errorf("chain: stored transaction %s: %w", old.Hash, err)
+	}
+	tip, feeCap, ok := r.cfg.raised(&before, now.head.BaseFee)
+	if !ok {
+		w.warn("alarm: a transaction does not land at any price", "tx", old.Hash)
+		return nil, nil
+	}
+	ops, err := r.carried(ctx, old)
+	if err != nil {
+		return nil, err
+	}
+	var b *batch
+	if n := min(keep, len(ops)); n > 0 {
+		if b, err = w.assemble(ctx, ops[:n]); err != nil {
+			return nil, err
+		}
+	}
+	// What cannot run now is set free in the same write.
+	free := make([]*Op, 0, len(ops))
+	for _, op := range ops {
+		if b == nil || !contains(b.ops, op.ID) {
+			free = append(free, op)
+			r.outbox.rest(op)
+		}
+	}
+	return w.store(ctx, now, old.Nonce, b, tip, feeCap, old, free...)
+}
+
+func contains(ops []*Op, id string) bool {
+	for _, op := range ops {
+		if op.ID == id {
+			return true
+		}
+	}
+	return false
+}
+
+// settle compares the stored transactions of the relayer with its nonce on the chain: what is mined is concluded, what is not is
+// sent again, replaced when it is stuck, and what is missing is filled. It returns how many are in flight.
+func (w *relayer) settle(ctx context.Context, now outlook, pending []*Tx) (open int, err error) {
+	from := now.nonce
+	if len(pending) > 0 {
+		from = min(from, pending[0].Nonce)
+	}
+	all, err := w.rail.cfg.Journal.TxsFrom(ctx, w.address, from)
+	if err != nil || len(all) == 0 {
+		return 0, err
+	}
+	byNonce := map[uint64][]*Tx{}
+	for _, tx := range all {
+		byNonce[tx.Nonce] = append(byNonce[tx.Nonce], tx)
+	}
+	for nonce := from; nonce <= all[len(all)-1].Nonce; nonce++ {
+		group := byNonce[nonce]
+		switch {
+		case nonce < now.nonce:
+			err = w.conclude(ctx, nonce, group)
+		case len(group) == 0:
+			open++
+			err = w.fill(ctx, now, nonce)
+		default:
+			open++
+			err = w.pursue(ctx, now, group)
+		}
+		if err != nil {
+			return 0, err
+		}
+	}
+	return open, nil
+}
+
+// fill uses up a nonce that no stored transaction has, for those after it.
+func (w *relayer) fill(ctx context.Context, now outlook, nonce uint64) error {
+	w.rail.log.Warn("a nonce of a relayer is filled", "relayer", w.address, "nonce", nonce)
+	tip, feeCap := w.rail.cfg.fees(now.head.BaseFee)
+	tx, err := w.store(ctx, now, nonce, nil, tip, feeCap, nil)
+	if err != nil {
+		return err
+	}
+	return w.broadcast(ctx, now, tx)
+}
+
+// pursue sees to it that one of the transactions with a nonce that is not used lands.
+func (w *relayer) pursue(ctx context.Context, now outlook, group []*Tx) error {
+	var tx *Tx
+	for _, t := range group {
+		if t.State == TxPending || tx == nil || tx.State != TxPending && (t.State == TxMined || tx.State == TxReplaced) {
+			tx = t
+		}
+	}
+	if tx.State != TxPending {
+		// It was mined or given up before, and the chain has gone back since.
+		tx.State, tx.Place, tx.SentBlock = TxPending, Place{}, now.head.Number.Uint64()
+		if err := w.rail.cfg.Journal.UpdateTx(ctx, w.lease, tx); err != nil {
+			return err
+		}
+		delete(w.sent, tx.Hash)
+		carried, err := w.rail.carried(ctx, tx)
+		if err != nil {
+			return err
+		}
+		if len(tx.Ops) > 0 && len(carried) == 0 {
+			next, err := w.replace(ctx, now, tx, 0)
+			if err != nil || next == nil {
+				return err
+			}
+			tx = next
+		}
+	}
+	last, known := w.sent[tx.Hash]
+	switch since := time.Since(last); {
+	case !known || since > resend:
+		return w.broadcast(ctx, now, tx)
+	case now.head.Number.Uint64() >= tx.SentBlock+stuckAfter && since > 500*time.Millisecond && now.head.BaseFee.Cmp(w.rail.cfg.MaxBaseFee) <= 0:
+		next, err := w.replace(ctx, now, tx, len(tx.Ops))
+		if err != nil || next == nil {
+			return err
+		}
+		w.rail.log.Info("a transaction was stuck and is replaced", "relayer", w.address, "nonce", tx.Nonce, "by", next.Hash)
+		return w.broadcast(ctx, now, next)
+	}
+	return nil
+}
+
+// conclude notes which of the transactions with a used nonce it was. Operations of the others, and of one that reverted, are
+// free for a new transaction.
+func (w *relayer) conclude(ctx context.Context, nonce uint64, group []*Tx) error {
+	r := w.rail
+	pending := false
+	for _, tx := range group {
+		pending = pending || tx.State == TxPending
+	}
+	if !pending {
+		return nil
+	}
+	var mined *types.Receipt
+	err := r.read(ctx, func(ctx context.Context, c *endpoints.Conn) error {
+		for _, tx := range group {
+			receipt, err := c.TransactionReceipt(ctx, tx.Hash)
+			if err == nil {
+				mined = receipt
+				return nil
+			}
+			if !errors.Is(err, ethereum.NotFound) {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	if mined == nil {
+		if w.missing[nonce]++; w.missing[nonce] < lostAfter {
+			return nil
+		}
+		r.log.Error("alarm: a nonce of a relayer was used by a transaction that is not known here", "relayer", w.address, "nonce", nonce)
+	}
+	delete(w.missing, nonce)
+	for _, tx := range group {
+		var ops []*Op
+		switch {
+		case mined != nil && mined.TxHash == tx.Hash:
+			tx.State = TxMined
+			tx.Place = Place{Block: mined.BlockNumber.Uint64(), Hash: mined.BlockHash, Tx: tx.Hash}
+			if mined.Status != types.ReceiptStatusSuccessful {
+				r.log.Warn("a transaction reverted", "relayer", w.address, "tx", tx.Hash, "ops", len(tx.Ops))
+				ops, err = r.freed(ctx, tx)
+			}
+		case tx.State == TxPending:
+			tx.State = TxReplaced
+			ops, err = r.freed(ctx, tx)
+		default:
+			continue
+		}
+		if err == nil {
+			err = r.cfg.Journal.UpdateTx(ctx, w.lease, tx, ops...)
+		}
+		if err != nil {
+			return err
+		}
+		r.cfg.At(stepConcluded)
+		delete(w.sent, tx.Hash)
+		for _, op := range ops {
+			r.outbox.rest(op)
+		}
+		r.changed(ids(ops)...)
+	}
+	return nil
+}

@@ -1,0 +1,83 @@
+package chain
+
+import (
+	"context"
+	"errors"
+	"strings"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/chain/signer"
+	"github.com/tollhq/toll/internal/chain/userop"
+)
+
+// voidGas is more than the call of incrementNonce needs.
+const voidGas = 80_000
+
+const voidPrefix = "void:"
+
+func voidID(orderID string) string { return voidPrefix + orderID }
+
+func orderOfVoid(id string) string { return strings.TrimPrefix(id, voidPrefix) }
+
+// void has the operation of an order that was sent made impossible. The order fails when that is final. When its operation lands
+// first, it is paid, and the void does no harm.
+func (r *Rail) void(ctx context.Context, op *Op) error {
+	if _, err := r.cfg.Journal.Op(ctx, voidID(op.ID)); !errors.Is(err, ErrUnknown) {
+		return err
+	}
+	operation, err := r.cfg.Signer.Void(ctx, signer.Void{OrderID: op.ID, Sender: op.Sender, CallGas: voidGas})
+	if err != nil {
+		return err
+	}
+	now := r.cfg.Clock()
+	_, err = r.cfg.Journal.AddOp(ctx, &Op{
+		ID: voidID(op.ID), Kind: KindVoid, State: Signed, Sender: op.Sender, Payer: op.Sender, NonceKey: userop.VoidKey(op.ID),
+		Operation: operation, Hash: operation.Hash(r.chainID), CreatedAt: now, UpdatedAt: now,
+	})
+	if err != nil {
+		return err
+	}
+	r.log.Warn("an order is made impossible", "order", op.ID, "sent_at", op.SentAt)
+	r.work.fire()
+	r.moved.fire()
+	return nil
+}
+
+// expire ends an order that was sent and has no event, without storing it, if a finalized block proves that it cannot move money
+// any more. One that has waited for too long is made impossible.
+func (t *tracker) expire(ctx context.Context, op *Op) (bool, error) {
+	if op.Kind != KindOrder || op.SentAt.IsZero() || op.Failure != nil || op.State != Sent && op.State != Signed {
+		return false, nil
+	}
+	r := t.rail
+	if op.Before != 0 && uint64(max(0, r.cfg.Clock().Unix())) >= op.Before {
+		if final := t.tag(ctx, "finalized"); final != nil && final.Time >= op.Before {
+			op.State = Failed
+			op.Failure = &Failure{
+				Code: toll.CodeDelegationExpired, Reason: "the delegation ended before the order landed",
+				Place: Place{Block: final.Number.Uint64(), Hash: final.Hash()},
+			}
+			return true, nil
+		}
+	}
+	if r.cfg.Clock().Sub(op.SentAt) < r.cfg.VoidAfter {
+		return false, nil
+	}
+	if err := r.void(ctx, op); err != nil {
+		r.log.Error("alarm: an order that does not land cannot be made impossible", "order", op.ID, "err", err)
+	}
+	return false, ctx.Err()
+}
+
+// needless fails a void that was not sent when its order is decided already.
+func (w *relayer) needless(ctx context.Context, op *Op) (bool, error) {
+	if op.Kind != KindVoid || !op.SentAt.IsZero() {
+		return false, nil
+	}
+	order, err := w.rail.cfg.Journal.Op(ctx, orderOfVoid(op.ID))
+	if err != nil || order.State == Signed || order.State == Sent {
+		return false, err
+	}
+	w.refuse(ctx, op, &Failure{Code: toll.CodeChainFailed, Reason: "the order was decided before"})
+	return true, nil
+}
