@@ -33,13 +33,16 @@ var (
 		"sha512-ieUYdPDRGNKMsZpCfi9tY64Q+ASoL8tyhLuvf9cFiqDs+6ijlx8Wn2CRi0N71AlCvRx0V092rlUYu3b3PuxWlA=="}
 )
 
+// errFetch says that npm is missing, or its registry is not reached.
+var errFetch = errors.New("npm pack")
+
 // fetch returns the wanted files of the package by their paths. The package is neither installed nor run.
 func (p pinned) fetch(ctx context.Context, dir string, wanted ...string) (map[string][]byte, error) {
 	var out, log bytes.Buffer
-	npm := exec.CommandContext(ctx, "npm", "pack", "--json", "--prefer-offline", "--ignore-scripts", "--pack-destination", ".", p.name)
+	npm := exec.CommandContext(ctx, "npm", "pack", "--json", "--prefer-offline", "--ignore-scripts", "--fetch-retries", "1", "--pack-destination", ".", p.name)
 	npm.Dir, npm.Stdout, npm.Stderr = dir, &out, &log
 	if err := npm.Run(); err != nil {
-		return nil, fmt.Errorf("npm pack %s: %w: %s", p.name, err, log.Bytes())
+		return nil, fmt.Errorf("%w %s: %w: %s", errFetch, p.name, err, log.Bytes())
 	}
 	var packed []struct {
 		Filename string `json:"filename"`
