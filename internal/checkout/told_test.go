@@ -221,6 +221,25 @@ func TestT56_FailedOrderIsPaid(t *testing.T) {
 	})
 }
 
+// A trial that was not paid after all can be bought again.
+func TestUndoneTrial(t *testing.T) {
+	eachRail(t, func(s *shop) {
+		p := s.plan(both(usdc(100), trial))
+		o, err := s.order(0, holder, p)
+		s.must(err)
+		_, err = s.order(1, holder, p)
+		s.code(err, toll.CodeTrialUsed)
+		s.undo(1, o.OrderID)
+		_, err = s.order(0, holder, p)
+		s.must(err)
+		_, err = s.order(1, holder, p)
+		s.code(err, toll.CodeTrialUsed)
+		if a := s.account(p, holder); a.Orders != 1 || a.Balance != 100 {
+			s.Fatalf("%+v", a)
+		}
+	})
+}
+
 // What is told late does not undo what the rail has decided since.
 func TestToldLate(t *testing.T) {
 	eachRail(t, func(s *shop) {

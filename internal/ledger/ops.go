@@ -405,6 +405,7 @@ type reverse struct {
 	account    AccountID
 	ref        string
 	permission toll.Hash // the order no longer counts on it; zero for none
+	order      bool      // the account has one order less: what was not paid is no order
 }
 
 func (o reverse) accountID() AccountID { return o.account }
@@ -431,6 +432,9 @@ func (o reverse) apply(s *state, _ bool) (any, error) {
 		s.account.nextLotEnd = min(s.account.nextLotEnd, l.endsAt)
 	}
 	s.countOrder(o.permission, -1)
+	if o.order && s.account.Orders > 0 {
+		s.account.Orders--
+	}
 	if err := s.endLots(); err != nil {
 		return nil, err
 	}
@@ -442,6 +446,7 @@ type restore struct {
 	account    AccountID
 	ref        string
 	permission toll.Hash // the order counts on it again; zero for none
+	order      bool      // the account has the order again
 }
 
 func (o restore) accountID() AccountID { return o.account }
@@ -475,6 +480,9 @@ func (o restore) apply(s *state, _ bool) (any, error) {
 		s.account.nextLotEnd = min(s.account.nextLotEnd, l.endsAt)
 	}
 	s.countOrder(o.permission, 1)
+	if o.order {
+		s.account.Orders++
+	}
 	answer := s.moved(l, back)
 	return answer, s.endLots()
 }

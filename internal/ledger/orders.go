@@ -77,7 +77,8 @@ func (s *state) countOrder(permission toll.Hash, by int64) {
 	}
 }
 
-// ReverseOp takes the credits of an order back, or returns them.
+// ReverseOp takes the credits of an order back, or returns them. The account has one order less meanwhile, so that a trial can be
+// bought again.
 type ReverseOp struct {
 	Account    AccountID
 	Ref        string    // id of the order
@@ -87,11 +88,11 @@ type ReverseOp struct {
 // ReverseWith is [Ledger.Reverse] with more writes in the same transaction, under the lock of the account. A repeat moves no
 // credits and runs also again, with what has become of those that holds kept.
 func (l *Ledger) ReverseWith(ctx context.Context, op ReverseOp, also func(tx *store.Tx, t TakenBack) error) (TakenBack, error) {
-	return alone(ctx, l, reverse{op.Account, op.Ref, op.Permission}, also, nil)
+	return alone(ctx, l, reverse{op.Account, op.Ref, op.Permission, true}, also, nil)
 }
 
 // RestoreWith is [Ledger.Restore] with more writes in the same transaction, under the lock of the account. A repeat moves no
 // credits and runs also again.
 func (l *Ledger) RestoreWith(ctx context.Context, op ReverseOp, also func(tx *store.Tx, t TakenBack) error) (TakenBack, error) {
-	return alone(ctx, l, restore{op.Account, op.Ref, op.Permission}, also, nil)
+	return alone(ctx, l, restore{op.Account, op.Ref, op.Permission, true}, also, nil)
 }
