@@ -1,0 +1,227 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/big"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/ethereum/go-ethereum/common"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/chain/endpoints"
+	"github.com/tollhq/toll/internal/chain/mirror"
+	"github.com/tollhq/toll/internal/ledger"
+	"github.com/tollhq/toll/internal/store"
+)
+
+// settingMirrorPeriod remembers the length of a period: with another one the numbers of periods would not go on.
+const settingMirrorPeriod = "mirror_period"
+
+// burns is the mirror of burned credits: it closes periods and answers for them. Publishing is the publisher's.
+type burns struct {
+	store    *store.Store
+	ledger   *ledger.Ledger
+	clock    func() time.Time
+	length   time.Duration
+	network  string
+	contract common.Address
+}
+
+// fixLength refuses another length of a period than that of the first start.
+func (b *burns) fixLength(ctx context.Context) error {
+	want := b.length.String()
+	var have []byte
+	err := b.store.Tx(ctx, func(tx *store.Tx) (err error) {
+		have, err = store.PutSettingIfAbsent(ctx, tx, settingMirrorPeriod, []byte(want))
+		return err
+	})
+	if err == nil && string(have) != want {
+		return fmt.Errorf("the mirror of burns was started with periods of %s, and this configuration says %s: set TOLL_CHAIN_MIRROR_PERIOD=%s", have, want, have)
+	}
+	return err
+}
+
+// close fixes the leaves and roots of the periods that are over. Of several processes that do so, one has its way.
+func (b *burns) close(ctx context.Context) error {
+	cut := mirror.Cut(b.clock(), b.length)
+	last := int64(-1)
+	switch p, err := store.LastMirrorPeriod(ctx, b.store); {
+	case err == nil:
+		last = p.Period
+	case !errors.Is(err, store.ErrNotFound):
+		return err
+	}
+	end := mirror.Number(cut, b.length) // the first period that is not over
+	if last+1 >= end {
+		return nil
+	}
+	found, err := b.ledger.MirrorBurns(ctx, cut)
+	if err != nil {
+		return err
+	}
+	in := make([]mirror.Burn, len(found))
+	cursors := map[ledger.AccountID]int64{}
+	for i, f := range found {
+		in[i] = mirror.Burn{At: f.At, BurnFields: toll.BurnFields{
+			Commitment: f.Commitment, PlanID: f.Plan, Holder: f.Subscriber, RequestHash: toll.Hash(toll.Keccak256([]byte(f.Request))), Credits: f.Amount,
+		}}
+		cursors[f.Account] = max(cursors[f.Account], f.Seq)
+	}
+	closed := mirror.Close(in, b.length, last)
+	if len(closed) == 0 {
+		return nil
+	}
+	err = b.store.Tx(ctx, func(tx *store.Tx) error {
+		for _, c := range closed {
+			p := store.MirrorPeriod{
+				Period: c.Number, Root: c.Root, Leaves: int64(len(c.Leaves)), Credits: c.Credits.String(), State: string(mirror.IsClosed),
+			}
+			if err := store.InsertMirrorPeriod(ctx, tx, &p, c.Leaves, c.Above); err != nil {
+				return err
+			}
+		}
+		for account, seq := range cursors {
+			if err := store.MoveMirrorCursor(ctx, tx, account, seq); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if store.IsUnique(err) {
+		return nil // another process was first
+	}
+	return err
+}
+
+// proof proves that the burn of a receipt is on the chain.
+func (b *burns) proof(ctx context.Context, transaction toll.Hash) (*toll.BurnProof, error) {
+	leaf, err := store.MirrorLeafByCommitment(ctx, b.store, transaction)
+	if errors.Is(err, store.ErrNotFound) {
+		return b.unpublished(ctx, transaction)
+	}
+	if err != nil {
+		return nil, err
+	}
+	p, err := store.MirrorPeriodByNumber(ctx, b.store, leaf.Period)
+	if err != nil {
+		return nil, err
+	}
+	out := &toll.BurnProof{
+		Status: toll.ProofOpen, Period: p.Period, Root: p.Root, Index: leaf.Index, Leaf: leaf.Leaf(), Fields: leaf.BurnFields,
+		Network: b.network, Contract: toll.Address(b.contract), AnchorTransaction: p.TxHash,
+	}
+	switch mirror.State(p.State) {
+	case mirror.IsAnchored:
+		out.Status = toll.ProofAnchored
+	case mirror.IsFinal:
+		out.Status = toll.ProofFinal
+	default:
+		return out, nil
+	}
+	out.Proof, err = mirror.Proof(p.Leaves, leaf.Index, func(level, i int64) (toll.Hash, error) {
+		if level > 0 {
+			return store.MirrorNode(ctx, b.store, p.Period, level, i)
+		}
+		sibling, err := store.MirrorLeafAt(ctx, b.store, p.Period, i)
+		if err != nil {
+			return toll.Hash{}, err
+		}
+		return sibling.Leaf(), nil
+	})
+	return out, err
+}
+
+// unpublished tells a burn that waits for the end of its period from what is never published.
+func (b *burns) unpublished(ctx context.Context, transaction toll.Hash) (*toll.BurnProof, error) {
+	none := toll.NewError(toll.CodeBurnNotMirrored).WithDetails("transaction %s", transaction)
+	r, err := b.ledger.RequestByTransaction(ctx, transaction)
+	if errors.Is(err, store.ErrNotFound) {
+		return nil, none
+	}
+	if err != nil {
+		return nil, err
+	}
+	a, err := b.ledger.Account(ctx, r.Account)
+	if err != nil {
+		return nil, err
+	}
+	plan, err := store.PlanByID(ctx, b.store, a.Plan)
+	if err != nil {
+		return nil, err
+	}
+	if !plan.Credits.OnchainMirror {
+		return nil, none
+	}
+	return &toll.BurnProof{Status: toll.ProofOpen}, nil
+}
+
+// mirrorJournal is the memory of the publisher.
+type mirrorJournal struct{ store *store.Store }
+
+func (j mirrorJournal) Open(ctx context.Context, limit int) ([]*mirror.Period, error) {
+	rows, err := store.OpenMirrorPeriods(ctx, j.store, limit)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]*mirror.Period, len(rows))
+	for i, r := range rows {
+		credits, ok := new(big.Int).SetString(r.Credits, 10)
+		if !ok {
+			return nil, fmt.Errorf("period %d of the mirror has %q credits", r.Period, r.Credits)
+		}
+		out[i] = &mirror.Period{
+			Number: uint64(r.Period), Root: common.Hash(r.Root), Leaves: uint64(r.Leaves), Credits: credits, State: mirror.State(r.State),
+			Tx: common.Hash(r.TxHash), Raw: r.Raw, Nonce: uint64(r.Nonce), SentBlock: uint64(r.SentBlock), Block: uint64(r.Block), BlockHash: common.Hash(r.BlockHash),
+		}
+	}
+	return out, nil
+}
+
+func (j mirrorJournal) Update(ctx context.Context, p *mirror.Period) error {
+	return j.store.Tx(ctx, func(tx *store.Tx) error {
+		return store.UpdateMirrorPeriod(ctx, tx, &store.MirrorPeriod{
+			Period: int64(p.Number), State: string(p.State), TxHash: toll.Hash(p.Tx), Raw: p.Raw, Nonce: int64(p.Nonce), SentBlock: int64(p.SentBlock),
+			Block: int64(p.Block), BlockHash: toll.Hash(p.BlockHash),
+		})
+	})
+}
+
+// ProofResult is what the chain says of a proof that holds.
+type ProofResult struct {
+	Holds       bool         `json:"holds"`
+	Transaction toll.Hash    `json:"transaction"` // of the receipt
+	Credits     toll.Credits `json:"credits"`
+	PlanID      toll.PlanID  `json:"planId"`
+	Holder      toll.Address `json:"holder"`
+	Period      int64        `json:"period"`
+	Block       uint64       `json:"block"`
+	Final       bool         `json:"final"`
+	Operator    toll.Address `json:"operator"`
+	Contract    toll.Address `json:"contract"`
+}
+
+// VerifyProof checks a proof with JSON-RPC endpoints of the chain and nothing else.
+func VerifyProof(ctx context.Context, urls []string, p *toll.BurnProof) (*ProofResult, error) {
+	id, ok := strings.CutPrefix(p.Network, "eip155:")
+	chainID, err := strconv.ParseUint(id, 10, 64)
+	if !ok || err != nil {
+		return nil, fmt.Errorf("%q is not a network of this kind of proof", p.Network)
+	}
+	pool, err := endpoints.New(endpoints.Config{URLs: urls, ChainID: chainID, Idle: true})
+	if err != nil {
+		return nil, err
+	}
+	defer pool.Close()
+	v, err := mirror.Verify(ctx, pool, p)
+	if err != nil {
+		return nil, err
+	}
+	return &ProofResult{
+		Holds: true, Transaction: p.Fields.Commitment, Credits: p.Fields.Credits, PlanID: p.Fields.PlanID, Holder: p.Fields.Holder, Period: p.Period,
+		Block: v.Block, Final: v.Final, Operator: v.Operator, Contract: p.Contract,
+	}, nil
+}
