@@ -2,7 +2,6 @@ package signer
 
 import (
 	"context"
-	"slices"
 
 	"github.com/tollhq/toll/internal/chain/userop"
 )
@@ -24,7 +23,7 @@ func (s *Signer) Delegation(ctx context.Context, r Delegation) (*userop.SignedDe
 	switch {
 	case err != nil || t.Delegate != s.service:
 		return nil, s.refuse(kind, id, ForeignDelegate)
-	case t.Delegator == s.service || slices.Contains(s.relayers, t.Delegator):
+	case t.Delegator == s.service || s.sends(t.Delegator):
 		return nil, s.refuse(kind, id, ForeignAccount)
 	}
 	k, err := s.key(ctx, t.Delegator)
@@ -56,7 +55,7 @@ func (s *Signer) Revoke(ctx context.Context, r Revoke) (*userop.Operation, error
 		return nil, s.refuse(kind, r.DelegationID, ForeignDelegate)
 	}
 	from := r.Delegation.Delegator
-	if from == s.service || slices.Contains(s.relayers, from) {
+	if from == s.service || s.sends(from) {
 		return nil, s.refuse(kind, r.DelegationID, ForeignAccount)
 	}
 	return s.operation(ctx, userop.New(from, userop.RevokeKey(r.DelegationID), userop.RevokeCall(*r.Delegation), r.CallGas))

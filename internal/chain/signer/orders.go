@@ -83,7 +83,7 @@ func (s *Signer) checkOrder(o *Order) Reason {
 		return WrongTotal
 	}
 	if o.Delegation == nil {
-		if o.Sender == s.service || slices.Contains(s.relayers, o.Sender) {
+		if o.Sender == s.service || s.sends(o.Sender) {
 			return ForeignAccount
 		}
 		return ""
@@ -99,7 +99,7 @@ func (s *Signer) checkOrder(o *Order) Reason {
 func (s *Signer) checkDelegated(o *Order) Reason {
 	t, err := o.Delegation.Terms()
 	switch {
-	case err != nil || t.Delegate != s.service || t.Delegator == s.service || slices.Contains(s.relayers, t.Delegator):
+	case err != nil || t.Delegate != s.service || t.Delegator == s.service || s.sends(t.Delegator):
 		return ForeignDelegate
 	case t.Token != o.Token:
 		return OtherToken
@@ -152,7 +152,7 @@ func (s *Signer) Void(ctx context.Context, v Void) (*userop.Operation, error) {
 	switch {
 	case v.OrderID == "" || len(v.OrderID) > maxID:
 		return nil, s.refuse(kind, bounded(v.OrderID), Malformed)
-	case slices.Contains(s.relayers, v.Sender):
+	case s.sends(v.Sender):
 		return nil, s.refuse(kind, v.OrderID, ForeignAccount)
 	}
 	return s.operation(ctx, userop.New(v.Sender, userop.VoidKey(v.OrderID), userop.VoidCall(userop.OrderKey(v.OrderID)), v.CallGas))

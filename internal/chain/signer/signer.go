@@ -72,6 +72,11 @@ func New(c Config) (*Signer, error) {
 	}, nil
 }
 
+// sends reports whether an account sends transactions: then it signs nothing for users and has no code.
+func (s *Signer) sends(account common.Address) bool {
+	return account == s.mirror || slices.Contains(s.relayers, account)
+}
+
 // key opens the key of an account. The caller zeroes it.
 func (s *Signer) key(ctx context.Context, account common.Address) (*secp256k1.PrivateKey, error) {
 	b, err := s.keys.Open(ctx, account)

@@ -71,11 +71,11 @@ func (v *vault) Open(_ context.Context, account common.Address) ([]byte, error) 
 // bench is a signer with all that it needs.
 type bench struct {
 	*signer.Signer
-	keys                         *vault
-	log                          *bytes.Buffer
-	now                          time.Time
-	subscriber, service, relayer common.Address
-	usdc                         common.Address
+	keys                                   *vault
+	log                                    *bytes.Buffer
+	now                                    time.Time
+	subscriber, service, relayer, operator common.Address
+	usdc                                   common.Address
 }
 
 var receiver = common.HexToAddress("0x1111111111111111111111111111111111111111")
@@ -88,9 +88,9 @@ func newBench(t testing.TB, change func(*signer.Config)) *bench {
 func newBenchOf(t testing.TB, key func(account byte) []byte, change func(*signer.Config)) *bench {
 	t.Helper()
 	b := &bench{keys: &vault{}, log: &bytes.Buffer{}, now: time.Unix(1_790_000_000, 0), usdc: contracts.USDC(contracts.BaseSepolia)}
-	b.subscriber, b.service, b.relayer = b.keys.add(key(1)), b.keys.add(key(2)), b.keys.add(key(3))
+	b.subscriber, b.service, b.relayer, b.operator = b.keys.add(key(1)), b.keys.add(key(2)), b.keys.add(key(3)), b.keys.add(key(4))
 	c := signer.Config{
-		ChainID: big.NewInt(contracts.BaseSepolia), Keys: b.keys, Service: b.service, Relayers: []common.Address{b.relayer},
+		ChainID: big.NewInt(contracts.BaseSepolia), Keys: b.keys, Service: b.service, Relayers: []common.Address{b.relayer}, Mirror: b.operator,
 		Clock: func() time.Time { return b.now }, Log: slog.New(slog.NewJSONHandler(b.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 	}
 	if change != nil {
@@ -293,7 +293,9 @@ func TestNew_Refuses(t *testing.T) {
 		"no service":               func(c *signer.Config) { c.Service = common.Address{} },
 		"relayer without address":  func(c *signer.Config) { c.Relayers = []common.Address{{}} },
 		"the service is a relayer": func(c *signer.Config) { c.Relayers = []common.Address{c.Service} },
-		"negative cap":             func(c *signer.Config) { c.HourlyCents = -1 },
+		"the operator of the mirror is a relayer":   func(c *signer.Config) { c.Mirror = c.Relayers[0] },
+		"the operator of the mirror is the service": func(c *signer.Config) { c.Mirror = c.Service },
+		"negative cap": func(c *signer.Config) { c.HourlyCents = -1 },
 	} {
 		c := good()
 		change(&c)

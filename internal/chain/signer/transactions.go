@@ -22,7 +22,7 @@ type Authorization struct {
 // Authorization signs for the chain of the environment, never for chain id 0, and for no other code. A relayer is refused:
 // with code, the pool takes one transaction of it at a time.
 func (s *Signer) Authorization(ctx context.Context, a Authorization) (types.SetCodeAuthorization, error) {
-	if slices.Contains(s.relayers, a.Account) {
+	if s.sends(a.Account) {
 		return types.SetCodeAuthorization{}, s.refuse("authorization", a.Account.Hex(), ForeignAccount)
 	}
 	k, err := s.key(ctx, a.Account)
@@ -98,7 +98,7 @@ func (s *Signer) checkAuthorization(a *types.SetCodeAuthorization) Reason {
 	switch {
 	case err != nil:
 		return ForeignChain
-	case slices.Contains(s.relayers, by):
+	case s.sends(by):
 		return ForeignAccount
 	}
 	return ""
