@@ -49,6 +49,8 @@ type Deps struct {
 	// Proof proves that a burn is in the mirror on the chain; one that is not there yet has the status open alone. nil: nothing
 	// is mirrored.
 	Proof func(context.Context, toll.Hash) (*toll.BurnProof, error)
+	// Chain is where crypto plans are paid; nil: nowhere.
+	Chain *Chain
 	// Pages are answered by other rooms.
 	Pages []Page
 	// Quotas bound what one account may have.

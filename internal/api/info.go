@@ -1,6 +1,7 @@
 package api
 
 import (
+	"maps"
 	"net/http"
 
 	"github.com/tollhq/toll"
@@ -49,14 +50,18 @@ type Deployment struct {
 }
 
 func (h *handler) info(*call) (*Info, error) {
+	contracts := map[string]toll.Address{
+		"PayAsYouGoTemplate": toll.PayAsYouGoTemplate, "USDC": h.Environment.USDC(), "EURC": h.Environment.EURC(),
+	}
+	if h.Chain != nil {
+		maps.Copy(contracts, h.Chain.Contracts)
+	}
 	return &Info{
 		Name: "toll", Version: h.Release, Environment: h.Environment, Network: h.network, APIBase: h.PublicURL + Base,
 		APIVersion: VersionRange{Current: gate.Current.String(), Floor: gate.Floor.String()},
 		Deployment: Deployment{
 			Version: h.Release, ChainID: h.Environment.ChainID(), Markers: []string{"PayAsYouGoTemplate"},
-			Contracts: map[string]toll.Address{
-				"PayAsYouGoTemplate": toll.PayAsYouGoTemplate, "USDC": h.Environment.USDC(), "EURC": h.Environment.EURC(),
-			},
+			Contracts: contracts,
 		},
 	}, nil
 }

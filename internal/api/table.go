@@ -132,7 +132,7 @@ func table() []route {
 	var all []route
 	for _, part := range [][]route{
 		infoRoutes(), agentRoutes(), planRoutes(), changeRoutes(), orderRoutes(), paymentRoutes(), permissionRoutes(), subTaskRoutes(), delegationRoutes(),
-		keyRoutes(), eventRoutes(), webhookRoutes(), proofRoutes(), sandboxRoutes(), retiredRoutes(),
+		keyRoutes(), eventRoutes(), webhookRoutes(), proofRoutes(), walletRoutes(), sandboxRoutes(), retiredRoutes(),
 	} {
 		all = append(all, part...)
 	}

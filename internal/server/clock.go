@@ -108,8 +108,32 @@ func (s *Server) follow(ctx context.Context) {
 			return
 		case <-time.After(followEvery):
 		}
+		before := s.base.clock.ahead()
 		if err := s.base.clock.read(ctx, s.base.store); err != nil && ctx.Err() == nil {
 			s.cfg.Log.Warn("the offset of the clock was not read", "error", err.Error())
 		}
+		if s.base.clock.ahead() != before {
+			s.moveChain(ctx)
+		}
+	}
+}
+
+// advance moves the clock, and the embedded chain with it.
+func (s *Server) advance(ctx context.Context, d time.Duration) error {
+	err := s.base.clock.advance(ctx, d)
+	if err == nil {
+		s.moveChain(ctx)
+	}
+	return err
+}
+
+// moveChain has the embedded chain make a block at the time that the clock has now. A chain that does not do so at once does it
+// within a minute.
+func (s *Server) moveChain(ctx context.Context) {
+	if s.chain == nil {
+		return
+	}
+	if err := s.chain.moved(); err != nil && ctx.Err() == nil {
+		s.cfg.Log.Warn("the embedded chain did not follow the clock", "error", err.Error())
 	}
 }

@@ -34,6 +34,7 @@ type Server struct {
 	checkout    *checkout.Checkout
 	facilitator *facilitator.Facilitator
 	events      *events.Events
+	chain       *network // nil: the crypto rail was given, or there is none
 	handler     http.Handler
 	metrics     *metrics // nil: not wanted
 	probe       probe
@@ -55,12 +56,20 @@ func New(ctx context.Context, cfg Config) (*Server, error) {
 	cfg.Clock = base.clock.now
 	s := &Server{cfg: cfg, base: base}
 	a := base.auth
+	if err := s.connect(ctx); err != nil {
+		return nil, errors.Join(err, base.close(context.WithoutCancel(ctx)))
+	}
+	cfg = s.cfg
 	notes := events.NewNotes()
 	s.ledger = ledger.New(base.store, ledger.Config{Clock: cfg.Clock, Log: cfg.Log, MACKey: a.MACKey(), Changed: notes.Add})
 	s.checkout = checkout.New(checkout.Deps{
 		Store: base.store, Ledger: s.ledger, Rails: cfg.Rails, Environment: a.Environment(), Clock: cfg.Clock, Log: cfg.Log,
 		SignReference: a.SignReference, OpenReference: a.OpenReference,
+		MaxSpendingCents: cfg.Chain.MaxLimitCents, MaxDelegationSecs: int64(cfg.Chain.MaxDuration / time.Second),
 	})
+	if s.chain != nil {
+		s.chain.checkout = s.checkout
+	}
 	s.facilitator = facilitator.New(facilitator.Deps{
 		Store: base.store, Ledger: s.ledger, Auth: a, Checkout: s.checkout, Namespace: cfg.Namespace, Environment: a.Environment(),
 		Clock: cfg.Clock, Log: cfg.Log, TokenFormat: cfg.TokenFormat,
@@ -72,18 +81,23 @@ func New(ctx context.Context, cfg Config) (*Server, error) {
 	})
 	pages, err := s.pages()
 	if err != nil {
-		return nil, errors.Join(err, s.ledger.Close(ctx), base.close(ctx))
+		return nil, s.abandon(ctx, err)
 	}
 	s.handler = api.New(api.Deps{
 		Pages: pages,
 		Store: base.store, Auth: a, Facilitator: s.facilitator, Checkout: s.checkout, Ledger: s.ledger, Events: s.events, Namespace: cfg.Namespace,
 		Environment: a.Environment(), PublicURL: s.PublicURL(), Release: cfg.Release, Clock: cfg.Clock, Log: cfg.Log, Ready: s.ready,
-		TestClock: &api.TestClock{Ahead: base.clock.ahead, Advance: base.clock.advance},
-		Seal:      base.ring.Seal, Open: base.ring.Open, Quotas: cfg.Quotas, Limits: cfg.limits(), OrderWait: cfg.OrderWait, CloseReads: cfg.CloseReads,
+		TestClock: &api.TestClock{Ahead: base.clock.ahead, Advance: s.advance}, Chain: s.chainOfAPI(),
+		Seal: base.ring.Seal, Open: base.ring.Open, Quotas: cfg.Quotas, Limits: cfg.limits(), OrderWait: cfg.OrderWait, CloseReads: cfg.CloseReads,
 	})
 	if cfg.Metrics {
 		s.metrics = newMetrics(base.store)
 		s.handler = s.metrics.count(s.handler)
+	}
+	if s.chain != nil {
+		if err := s.chain.begin(ctx); err != nil {
+			return nil, s.abandon(ctx, err)
+		}
 	}
 	work, stop := context.WithCancel(context.WithoutCancel(ctx))
 	s.stopWork = stop
@@ -94,6 +108,15 @@ func New(ctx context.Context, cfg Config) (*Server, error) {
 	s.work.Go(func() { s.forget(work) })
 	s.work.Go(func() { s.probe.run(work, s) })
 	return s, nil
+}
+
+// abandon closes what a start that failed has opened.
+func (s *Server) abandon(ctx context.Context, err error) error {
+	ctx = context.WithoutCancel(ctx)
+	if s.chain != nil {
+		err = errors.Join(err, s.chain.close())
+	}
+	return errors.Join(err, s.checkout.Close(ctx), s.ledger.Close(ctx), s.base.close(ctx))
 }
 
 // Handler returns the public handler: documents at the root and the API.
@@ -116,6 +139,9 @@ func (s *Server) ready(ctx context.Context) map[string]string {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
 	checks := map[string]string{"database": "ok", "chain": "off", "card": "off"}
+	if s.chain != nil {
+		checks["chain"] = s.chain.state()
+	}
 	if err := s.base.store.Ping(ctx); err != nil || s.probe.failing(time.Now()) {
 		checks["database"] = "failing"
 	}
@@ -179,7 +205,14 @@ func (s *Server) Close(ctx context.Context) error {
 		defer cancel()
 		s.stopWork()
 		s.work.Wait()
-		s.closeErr = errors.Join(s.checkout.Close(ctx), s.ledger.Close(ctx), s.base.close(ctx))
+		if s.chain != nil {
+			s.chain.stop()
+		}
+		s.closeErr = s.checkout.Close(ctx)
+		if s.chain != nil {
+			s.closeErr = errors.Join(s.closeErr, s.chain.close())
+		}
+		s.closeErr = errors.Join(s.closeErr, s.ledger.Close(ctx), s.base.close(ctx))
 	})
 	return s.closeErr
 }
