@@ -3,6 +3,7 @@ package chaintest
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"math/big"
 	"slices"
 	"strings"
@@ -18,13 +19,19 @@ func (d *Double) lie(l lie) {
 	d.lies = append(slices.Clone(d.lies), l)
 }
 
-// Answer answers a method by itself. f may return nil, nil for null, and a [Refusal].
+// Pass as the error of an answer of one's own lets the chain answer.
+var Pass = errors.New("chaintest: the chain answers")
+
+// Answer answers a method by itself. f may return nil, nil for null, a [Refusal], and [Pass].
 func (d *Double) Answer(method string, f func(params []json.RawMessage) (any, error)) {
 	d.lie(func(ctx context.Context, m string, params []json.RawMessage, pass answerer) (json.RawMessage, error) {
 		if m != method {
 			return pass(ctx, m, params)
 		}
 		v, err := f(params)
+		if err == Pass {
+			return pass(ctx, m, params)
+		}
 		if err != nil {
 			return nil, err
 		}
