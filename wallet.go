@@ -17,7 +17,7 @@ type Wallet struct {
 	Custody    Custody        `json:"custody"`
 	ExportedAt *Time          `json:"exportedAt"`
 	Explorer   *string        `json:"explorer"` // page about the account; null when the chain is not a public one
-	Balances   []TokenBalance `json:"balances"` // null while the chain cannot be read
+	Balances   []TokenBalance `json:"balances"` // of all three tokens; empty while the chain cannot be read
 }
 
 // TokenBalance is what an account has of one token.

@@ -126,6 +126,7 @@ func TestGolden(t *testing.T) {
 		recordMoney(t, version, files)
 		recordWork(t, version, files)
 		recordEvents(t, version, files)
+		recordWallet(t, version, files)
 	}
 	dir := filepath.Join("..", "..", "testdata", "wire")
 	for key, exchanges := range files {

@@ -42,6 +42,7 @@ type stack struct {
 	clock   *clock
 	log     *lockedBuffer
 	built   api.Deps // what the handler was made of
+	purses  *purses
 
 	b1, b2, s1 actor
 }
@@ -122,7 +123,7 @@ func newPaidStack(t testing.TB) (s *stack, crypto, card *railtest.Rail) {
 func newStackWith(t testing.TB, st *store.Store, rails checkout.Rails) *stack {
 	t.Helper()
 	ctx := context.Background()
-	s := &stack{t: t, store: st, clock: &clock{at: began}, log: &lockedBuffer{}}
+	s := &stack{t: t, store: st, clock: &clock{at: began}, log: &lockedBuffer{}, purses: newPurses()}
 	log := slog.New(slog.NewTextHandler(s.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	ring := seal.New([32]byte{1, 2, 3})
 	var err error
@@ -142,8 +143,8 @@ func newStackWith(t testing.TB, st *store.Store, rails checkout.Rails) *stack {
 		Outbound: outbound.Config{Loopback: true}, Clock: s.clock.now, Log: log,
 	})
 	s.built = api.Deps{
-		Events: happened,
-		Store:  st, Auth: s.auth, Facilitator: s.fac, Checkout: desk, Ledger: s.ledger, Seal: ring.Seal, Open: ring.Open, Environment: toll.Sandbox,
+		Events: happened, Chain: s.purses.chain(),
+		Store: st, Auth: s.auth, Facilitator: s.fac, Checkout: desk, Ledger: s.ledger, Seal: ring.Seal, Open: ring.Open, Environment: toll.Sandbox,
 		TestClock: &api.TestClock{Ahead: s.clock.offset, Advance: func(_ context.Context, d time.Duration) error { s.clock.advance(d); return nil }},
 		PublicURL: publicURL, Release: "1.1.0", Clock: s.clock.now, Log: log, Patience: time.Second, OrderWait: time.Second,
 	}

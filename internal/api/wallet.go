@@ -61,7 +61,7 @@ func (h *handler) readWallet(c *call) (*toll.Wallet, error) {
 		w.Explorer = &page
 	}
 	if w.Balances, err = h.Chain.Balances(ctx, w.Address); err != nil {
-		// The address is worth having while the chain is away; null says that nothing is known of the money.
+		// The address is worth having while the chain is away; an empty list says that nothing is known of the money.
 		h.log.Warn("balances of a wallet were not read", "error", err.Error())
 		w.Balances = nil
 	}
