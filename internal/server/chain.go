@@ -18,6 +18,7 @@ import (
 	"github.com/tollhq/toll/internal/chain"
 	"github.com/tollhq/toll/internal/chain/devchain"
 	"github.com/tollhq/toll/internal/chain/endpoints"
+	"github.com/tollhq/toll/internal/chain/mirror"
 	"github.com/tollhq/toll/internal/chain/signer"
 	"github.com/tollhq/toll/internal/checkout"
 	"github.com/tollhq/toll/internal/store"
@@ -44,6 +45,7 @@ type network struct {
 	source   source
 	missing  string // what to set when source is sourceNone
 	checkout *checkout.Checkout
+	burns    *burns // nil: nothing is mirrored
 
 	life context.Context // of all that runs
 	end  context.CancelFunc
@@ -63,6 +65,8 @@ type runningChain struct {
 	dev  *devchain.Chain // nil: not the embedded one
 	pool *endpoints.Pool
 	rail *chain.Rail
+
+	mirror *mirror.Publisher // nil: nothing is mirrored
 }
 
 // newNetwork looks at the settings, and at the endpoints as far as they answer. Nothing is started.
@@ -239,6 +243,9 @@ func (n *network) start() {
 			}
 		})
 		n.work.Go(func() { n.look(r) })
+		if r.mirror != nil {
+			n.work.Go(func() { n.publish(r) })
+		}
 	}
 	close(n.starting)
 	n.starting = nil
@@ -246,7 +253,7 @@ func (n *network) start() {
 
 // open builds the chain, without anything that runs but the embedded chain itself.
 func (n *network) open(ctx context.Context) (_ *runningChain, err error) {
-	keys, err := openChainKeys(ctx, n.base, n.cfg.Chain.Relayers)
+	keys, err := openChainKeys(ctx, n.base, n.cfg.Chain.Relayers, n.burns != nil)
 	if err != nil {
 		return nil, fmt.Errorf("keys of the chain: %w", err)
 	}
@@ -258,7 +265,8 @@ func (n *network) open(ctx context.Context) (_ *runningChain, err error) {
 	}()
 	if n.source == sourceEmbedded {
 		r.dev, err = devchain.Start(ctx, devchain.Config{
-			Dir: n.cfg.chainDir(), ChainID: n.chainID(), HTTP: n.cfg.Chain.HTTP, Now: n.base.clock.now, Funded: keys.relayers, Log: n.cfg.Log,
+			Dir: n.cfg.chainDir(), ChainID: n.chainID(), HTTP: n.cfg.Chain.HTTP, Now: n.base.clock.now,
+			Funded: keys.senders(), Log: n.cfg.Log,
 		})
 		if err != nil {
 			return nil, err
@@ -274,8 +282,8 @@ func (n *network) open(ctx context.Context) (_ *runningChain, err error) {
 	env := n.base.auth.Environment()
 	chainID := new(big.Int).SetUint64(n.chainID())
 	sign, err := signer.New(signer.Config{
-		ChainID: chainID, Keys: keys, Service: keys.service, Relayers: keys.relayers, HourlyCents: n.cfg.Chain.hourlyCents(env),
-		Clock: n.base.clock.now, Log: n.cfg.Log,
+		ChainID: chainID, Keys: keys, Service: keys.service, Relayers: keys.relayers, Mirror: keys.mirror,
+		HourlyCents: n.cfg.Chain.hourlyCents(env), Clock: n.base.clock.now, Log: n.cfg.Log,
 	})
 	if err != nil {
 		return nil, err
@@ -284,10 +292,18 @@ func (n *network) open(ctx context.Context) (_ *runningChain, err error) {
 	cfg.Environment, cfg.ChainID, cfg.Pool, cfg.Journal, cfg.Signer = env, n.chainID(), r.pool, &journal{n.base.store}, sign
 	cfg.Sink, cfg.Service, cfg.Relayers = cryptoSink{n}, keys.service, keys.relayers
 	cfg.Holder, cfg.Clock, cfg.Log = holder(), n.base.clock.now, n.cfg.Log
-	r.rail, err = chain.New(cfg)
+	if r.rail, err = chain.New(cfg); err != nil {
+		return nil, err
+	}
+	if n.burns != nil {
+		r.mirror = mirror.NewPublisher(mirror.Config{
+			Pool: r.pool, Signer: sign, Operator: keys.mirror, Journal: mirrorJournal{n.base.store}, Tip: cfg.Tip, MaxFee: cfg.MaxBaseFee,
+			AtOnce: r.dev != nil, Log: n.cfg.Log,
+		})
+	}
 	n.cfg.Log.InfoContext(ctx, "crypto rail", "network", env.Network(), "source", string(n.source), "genesis", genesis.Hex(),
 		"service_account", keys.service.Hex(), "relayers", keys.relayers)
-	return r, err
+	return r, nil
 }
 
 // identify makes sure that the chain is the one that this database knows.

@@ -19,6 +19,7 @@ import (
 const (
 	roleService = "service" // delegate of every delegation; sends no transactions
 	roleRelayer = "relayer" // sends transactions and pays their gas
+	roleMirror  = "mirror"  // operator of the mirror of burns
 )
 
 // chainKeys open the keys of the accounts that the service holds: its own, and the wallets of principals. Only the signer has
@@ -27,13 +28,14 @@ type chainKeys struct {
 	base     *foundation
 	service  common.Address
 	relayers []common.Address
+	mirror   common.Address // zero: nothing is mirrored
 	own      map[common.Address]store.ChainKey
 }
 
 var _ signer.Keys = (*chainKeys)(nil)
 
 // openChainKeys returns the accounts of the service, which are made at the first start, once by however many processes.
-func openChainKeys(ctx context.Context, base *foundation, relayers int) (*chainKeys, error) {
+func openChainKeys(ctx context.Context, base *foundation, relayers int, mirrored bool) (*chainKeys, error) {
 	k := &chainKeys{base: base, own: map[common.Address]store.ChainKey{}}
 	stored, err := store.ChainKeys(ctx, base.store)
 	if err != nil {
@@ -54,6 +56,11 @@ func openChainKeys(ctx context.Context, base *foundation, relayers int) (*chainK
 			return nil, err
 		}
 		k.relayers = append(k.relayers, address)
+	}
+	if mirrored {
+		if k.mirror, err = account(roleMirror, 0); err != nil {
+			return nil, err
+		}
 	}
 	return k, nil
 }
@@ -104,4 +111,12 @@ func (f *foundation) openChainKey(row store.ChainKey) ([]byte, error) {
 		return nil, fmt.Errorf("the %s account: %w", row.Role, err)
 	}
 	return key, err
+}
+
+// senders are the accounts that pay gas.
+func (k *chainKeys) senders() []common.Address {
+	if k.mirror == (common.Address{}) {
+		return k.relayers
+	}
+	return append(slices.Clone(k.relayers), k.mirror)
 }

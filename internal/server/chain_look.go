@@ -13,7 +13,7 @@ import (
 // begin starts the chain with the service: one that endpoints serve, an embedded one that was asked for, and one that has work
 // left from before. It returns at once.
 func (n *network) begin(ctx context.Context) error {
-	wanted := n.source == sourceRPC || n.source == sourceEmbedded && (n.cfg.Chain.Mode == ChainEmbedded || n.cfg.Chain.HTTP != "")
+	wanted := n.source == sourceRPC || n.source == sourceEmbedded && (n.cfg.Chain.Mode == ChainEmbedded || n.cfg.Chain.HTTP != "" || n.burns != nil)
 	if n.source == sourceEmbedded && !wanted {
 		left, err := n.unfinished(ctx)
 		if err != nil {

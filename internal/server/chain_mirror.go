@@ -12,6 +12,8 @@ import (
 	"github.com/ethereum/go-ethereum/common"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/chain"
+	"github.com/tollhq/toll/internal/chain/contracts"
 	"github.com/tollhq/toll/internal/chain/endpoints"
 	"github.com/tollhq/toll/internal/chain/mirror"
 	"github.com/tollhq/toll/internal/ledger"
@@ -29,6 +31,70 @@ type burns struct {
 	length   time.Duration
 	network  string
 	contract common.Address
+}
+
+// mirrored sets up the mirror of burns, if it is wanted.
+func (s *Server) mirrored(ctx context.Context) error {
+	if s.chain == nil || !s.cfg.Chain.Mirror {
+		return nil
+	}
+	// The operator is made here already, as its key decides where the contract is.
+	keys, err := openChainKeys(ctx, s.base, s.cfg.Chain.Relayers, true)
+	if err != nil {
+		return err
+	}
+	b := &burns{
+		store: s.base.store, ledger: s.ledger, clock: s.base.clock.now, length: or(s.cfg.Chain.MirrorPeriod, defaultMirrorPeriod),
+		network: s.Environment().Network(), contract: contracts.CreditMirror(keys.mirror),
+	}
+	s.chain.burns = b
+	return b.fixLength(ctx)
+}
+
+const (
+	leaseMirror     = "mirror" // held by the process that closes and publishes periods
+	mirrorLease     = time.Minute
+	mirrorBusy      = 2 * time.Second // between steps while periods are open
+	mirrorBusyLocal = 50 * time.Millisecond
+	mirrorIdle      = 15 * time.Second
+	mirrorIdleLocal = time.Second
+)
+
+// publish closes periods and brings their roots onto the chain, in one process of all.
+func (n *network) publish(r *runningChain) {
+	j := &journal{n.base.store}
+	name := holder()
+	busy, idle := mirrorBusy, mirrorIdle
+	if r.dev != nil {
+		busy, idle = mirrorBusyLocal, mirrorIdleLocal
+	}
+	var lease chain.Lease
+	for n.life.Err() == nil {
+		pause := idle
+		held, err := j.Acquire(n.life, leaseMirror, name, n.base.clock.machine(), mirrorLease)
+		if err == nil {
+			lease = held
+			if err = n.burns.close(n.life); err == nil {
+				var more bool
+				if more, err = r.mirror.Step(n.life); more {
+					pause = busy
+				}
+			}
+		}
+		if err != nil && !errors.Is(err, chain.ErrLeased) && n.life.Err() == nil {
+			n.cfg.Log.Warn("the mirror of burns waits", "error", err.Error())
+			pause = idle
+		}
+		select {
+		case <-n.life.Done():
+		case <-time.After(pause):
+		}
+	}
+	if lease.Name != "" {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(n.life), time.Second)
+		defer cancel()
+		_ = j.Release(ctx, lease) // it ends by itself
+	}
 }
 
 // fixLength refuses another length of a period than that of the first start.
@@ -95,6 +161,14 @@ func (b *burns) close(ctx context.Context) error {
 		return nil // another process was first
 	}
 	return err
+}
+
+// proofs is what the API asks for proofs; nil when nothing is mirrored.
+func (s *Server) proofs() func(context.Context, toll.Hash) (*toll.BurnProof, error) {
+	if s.chain == nil || s.chain.burns == nil {
+		return nil
+	}
+	return s.chain.burns.proof
 }
 
 // proof proves that the burn of a receipt is on the chain.

@@ -21,6 +21,7 @@ const (
 	defaultFastLimitCents     = 1000
 	defaultHourlyCents        = 500_000 // on live
 	defaultBatchWindow        = 250 * time.Millisecond
+	defaultMirrorPeriod       = time.Hour
 	maxRelayers               = 64
 )
 
@@ -67,6 +68,10 @@ type Chain struct {
 	HourlyCents int64
 	// VoidAfter is how long a payment that was sent may take before it is made impossible, 0 = 10 minutes.
 	VoidAfter time.Duration
+	// Mirror puts the burns of plans with onchainMirror onto the chain, a root for each MirrorPeriod, 0 = 1 h. The length is
+	// fixed by the first start with a mirror.
+	Mirror       bool
+	MirrorPeriod time.Duration
 	// Tokens are the ERC-20 tokens of plans that can be ordered, beside USDC and EURC.
 	Tokens []toll.Address
 }
@@ -94,6 +99,8 @@ func (c *Chain) check() error {
 		return fmt.Errorf("there are 1 to %d relayers", maxRelayers)
 	case c.BatchOps < 0 || c.BatchBytes < 0 || c.MaxLimitCents < 0 || c.MaxDuration < 0 || c.VoidAfter < 0:
 		return errors.New("a bound of the chain is negative")
+	case c.MirrorPeriod != 0 && (c.MirrorPeriod < time.Minute || c.MirrorPeriod%time.Second != 0):
+		return errors.New("a period of the mirror is whole seconds, at least a minute")
 	case c.Confirmations > math.MaxInt32 || c.TopUpConfirmations > math.MaxInt32:
 		return errors.New("confirmations are a number of blocks")
 	}

@@ -46,13 +46,18 @@ func (s *Server) chainOfAPI() *api.Chain {
 		Balances: n.balances,
 		Contracts: map[string]toll.Address{
 			"EntryPoint": toll.Address(contracts.EntryPoint), "DelegationManager": toll.Address(contracts.DelegationManager),
-			"EIP7702StatelessDeleGator":         toll.Address(contracts.AccountCode),
+			"AccountCode":                       toll.Address(contracts.AccountCode),
 			"ERC20TransferAmountEnforcer":       toll.Address(contracts.ERC20TransferAmountEnforcer),
 			"NativeTokenTransferAmountEnforcer": toll.Address(contracts.NativeTokenTransferAmountEnforcer),
 			"TimestampEnforcer":                 toll.Address(contracts.TimestampEnforcer),
 			"LimitedCallsEnforcer":              toll.Address(contracts.LimitedCallsEnforcer),
 			"AllowedCalldataEnforcer":           toll.Address(contracts.AllowedCalldataEnforcer),
+			"USDC":                              s.base.auth.Environment().USDC(),
+			"EURC":                              s.base.auth.Environment().EURC(),
 		},
+	}
+	if n.burns != nil {
+		c.Contracts["CreditMirror"] = toll.Address(n.burns.contract)
 	}
 	if n.source == sourceEmbedded {
 		c.Faucet = n.faucet

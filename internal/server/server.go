@@ -70,6 +70,9 @@ func New(ctx context.Context, cfg Config) (*Server, error) {
 	if s.chain != nil {
 		s.chain.checkout = s.checkout
 	}
+	if err := s.mirrored(ctx); err != nil {
+		return nil, s.abandon(ctx, err)
+	}
 	s.facilitator = facilitator.New(facilitator.Deps{
 		Store: base.store, Ledger: s.ledger, Auth: a, Checkout: s.checkout, Namespace: cfg.Namespace, Environment: a.Environment(),
 		Clock: cfg.Clock, Log: cfg.Log, TokenFormat: cfg.TokenFormat,
@@ -87,7 +90,7 @@ func New(ctx context.Context, cfg Config) (*Server, error) {
 		Pages: pages,
 		Store: base.store, Auth: a, Facilitator: s.facilitator, Checkout: s.checkout, Ledger: s.ledger, Events: s.events, Namespace: cfg.Namespace,
 		Environment: a.Environment(), PublicURL: s.PublicURL(), Release: cfg.Release, Clock: cfg.Clock, Log: cfg.Log, Ready: s.ready,
-		TestClock: &api.TestClock{Ahead: base.clock.ahead, Advance: s.advance}, Chain: s.chainOfAPI(),
+		TestClock: &api.TestClock{Ahead: base.clock.ahead, Advance: s.advance}, Chain: s.chainOfAPI(), Proof: s.proofs(),
 		Seal: base.ring.Seal, Open: base.ring.Open, Quotas: cfg.Quotas, Limits: cfg.limits(), OrderWait: cfg.OrderWait, CloseReads: cfg.CloseReads,
 	})
 	if cfg.Metrics {
