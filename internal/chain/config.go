@@ -26,7 +26,7 @@ type Config struct {
 	Sink        Sink
 	Service     common.Address   // delegate of every delegation
 	Relayers    []common.Address // one at least
-	Tokens      []common.Address // ERC-20 tokens of direct orders, beside USDC and EURC
+	Tokens      []common.Address // ERC-20 tokens of direct orders, beside USDC and EURC; they must revert when they move nothing
 
 	// Confirmations are the blocks on top of the including one before credits are granted. A price above FastLimitCents, or
 	// without cents, waits for a safe block instead. A top-up waits for TopUpConfirmations. The embedded chain waits for none.

@@ -128,9 +128,14 @@ func (w *world) lands(op *userop.Operation, needCode ...common.Address) event {
 	if receipt.Status != types.ReceiptStatusSuccessful {
 		w.Fatal("handleOps reverts")
 	}
+	return w.readEvent(receipt, op.Hash(w.chainID()))
+}
+
+func (w *world) readEvent(receipt *types.Receipt, op common.Hash) event {
+	w.Helper()
 	e, found := event{reason: "none"}, false
 	for _, l := range receipt.Logs {
-		if l.Address != contracts.EntryPoint || len(l.Topics) < 2 || l.Topics[1] != op.Hash(w.chainID()) {
+		if l.Address != contracts.EntryPoint || len(l.Topics) < 2 || l.Topics[1] != op {
 			continue
 		}
 		switch l.Topics[0] {
@@ -360,4 +365,10 @@ func TestFramework_Pinning(t *testing.T) {
 		is(t, "the receiver", w.redeems(d, simple, single(usdc, 0, move(transfer, only, 1))), "")
 		is(t, "another one", w.redeems(d, simple, single(usdc, 0, move(transfer, receiver(2), 1))), "AllowedCalldataEnforcer:invalid-calldata")
 	})
+}
+
+// eventOf reads the event of an operation from a transaction.
+func (w *world) eventOf(tx, op common.Hash) event {
+	w.Helper()
+	return w.readEvent(w.receipt(tx), op)
 }

@@ -235,6 +235,9 @@ func (r *Rail) build(ctx context.Context, op *Op, d *Delegation) (*userop.Operat
 		return nil, nil, err
 	}
 	all, f, err := r.ableAccounts(ctx, op, d)
+	if f == nil && err == nil {
+		f, err = r.tokenThere(ctx, op)
+	}
 	if f != nil || err != nil {
 		return nil, f, err
 	}
@@ -259,6 +262,19 @@ func (r *Rail) build(ctx context.Context, op *Op, d *Delegation) (*userop.Operat
 		return nil, f, err
 	}
 	return operation, nil, nil
+}
+
+// tokenThere looks at a token of the operator's list: a transfer of one without code would succeed and move nothing, as would
+// one of a token that answers false instead of reverting.
+func (r *Rail) tokenThere(ctx context.Context, op *Op) (*Failure, error) {
+	if op.Token == (common.Address{}) || r.cfg.currency(op.Token) != "" {
+		return nil, nil
+	}
+	f, err := r.lacks(ctx, op)
+	if errors.Is(err, errAnswer) {
+		return &Failure{Code: toll.CodeChainToken, Reason: "there is no such token on the chain", Params: map[string]any{"token": toll.Address(op.Token).String()}}, nil
+	}
+	return f, err
 }
 
 // ableAccounts reads the accounts of an order and refuses those that cannot pay it. It keeps the authorization that an account

@@ -290,11 +290,14 @@ func (r *Rail) disabled(ctx context.Context, delegation common.Hash) (bool, erro
 	return err == nil && n.Sign() != 0, err
 }
 
+// errAnswer says that a contract does not answer as it should: it is not the one that was meant.
+var errAnswer = errors.New("chain: an answer that is no number")
+
 // view calls a function that returns one number.
 func view(ctx context.Context, c *endpoints.Conn, of common.Address, signature string, words ...[]byte) (*big.Int, error) {
 	out, err := c.CallContract(ctx, ethereum.CallMsg{To: &of, Data: slices.Concat(crypto.Keccak256([]byte(signature))[:4], slices.Concat(words...))}, nil)
 	if err == nil && len(out) != 32 {
-		err = fmt.Errorf("chain: %s answers %s with %d bytes", of, signature, len(out))
+		err = fmt.Errorf("%w: %s answers %s with %d bytes", errAnswer, of, signature, len(out))
 	}
 	return new(big.Int).SetBytes(out), err
 }
