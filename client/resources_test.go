@@ -178,6 +178,13 @@ func TestGoldenRequests(t *testing.T) {
 				MaxTransactions: 3, APIKeyID: &toll.Hash{1}, AllowedRecipients: []toll.Address{holder}, MerchantAccountID: "acct_1",
 			})
 		},
+		func() {
+			c.CreateDelegation(ctx, client.DelegationParams{
+				Provider: toll.ProviderCrypto, SpendingLimit: 1000, Lifetime: time.Hour, Currency: "usdc", OwnerAccount: holder,
+			})
+		},
+		func() { c.SignDelegation(ctx, "d-1", "0x01", nil) },
+		func() { c.SignDelegation(ctx, "d-1", "0x01", []byte(`{"nonce":0}`)) },
 		func() { firstOf(c.Delegations(ctx, client.Accessible())) },
 		func() { c.Delegation(ctx, "d-1") },
 		func() { c.RevokeDelegation(ctx, "d-1") },
