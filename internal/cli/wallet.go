@@ -1,0 +1,100 @@
+package cli
+
+import (
+	"encoding/json"
+	"net/http"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tollhq/toll"
+)
+
+func (a *app) walletCommand() *cobra.Command {
+	return group("wallet", "The wallet that the service holds for you", "",
+		command("show", "Show its address, and what is in it", func(cmd *cobra.Command, _ []string) error {
+			got, err := a.call(cmd.Context(), http.MethodGet, "/wallet", nil, nil)
+			if err != nil {
+				return err
+			}
+			if a.set.output != formatTable {
+				return a.record(got)
+			}
+			return a.showWallet(got)
+		}),
+		a.walletExport(),
+	)
+}
+
+// showWallet prints the members, and money in whole units with a line for each token.
+func (a *app) showWallet(got json.RawMessage) error {
+	members, err := membersOf(got)
+	if err != nil {
+		return err
+	}
+	var rows [][]string
+	for _, m := range members {
+		if m.name != "balances" {
+			rows = append(rows, []string{m.name, text(m.value)})
+			continue
+		}
+		var balances []toll.TokenBalance
+		if err := json.Unmarshal(m.value, &balances); err != nil {
+			return unreadable(err)
+		}
+		if len(balances) == 0 {
+			a.say("warning", "the chain cannot be read now: nothing is known of the balances")
+		}
+		for _, b := range balances {
+			rows = append(rows, []string{b.Symbol, toll.FormatAmount(b.Amount, int(b.Decimals))})
+		}
+	}
+	return a.writeRows(nil, rows)
+}
+
+func (a *app) walletExport() *cobra.Command {
+	c := command("export", "Print its private key, once", func(cmd *cobra.Command, _ []string) error {
+		if !a.flags.yes {
+			return usagef("whoever has the key can spend what is in the wallet, and it is printed once: repeat the command with --yes")
+		}
+		return a.make(cmd.Context(), "/wallet/export", nil, "privateKey")
+	})
+	c.Long = `Print the private key of your wallet. It is printed once: later the service refuses, and the custody is shared for ever.
+It needs an API key that is at most ten minutes old.`
+	c.Example = "toll wallet export --yes -q >wallet.key"
+	return c
+}
+
+func (a *app) faucetCommand() *cobra.Command {
+	var usdc, eurc, eth string
+	c := command("faucet [ADDRESS]", "Money of the embedded chain, which is worth nothing", nil)
+	c.Long = `Give an account money of the embedded chain of a sandbox, in whole units; without an address your own wallet, and without
+an amount 100 USDC, 100 EURC and 0.1 ETH.`
+	c.Example = "toll faucet 0x5B38Da6a701c568545dCfcB03FcB875f56beddC4 --usdc 25 --eth 0.1"
+	f := c.Flags()
+	f.StringVar(&usdc, "usdc", "", "USDC, such as 12.50")
+	f.StringVar(&eurc, "eurc", "", "EURC, such as 12.50")
+	f.StringVar(&eth, "eth", "", "ETH, such as 0.1")
+	c.RunE = func(cmd *cobra.Command, args []string) error {
+		in := body{}
+		if len(args) > 0 {
+			if _, err := toll.ParseAddress(args[0]); err != nil {
+				return usageError{err}
+			}
+			in["address"] = args[0]
+		}
+		for _, amount := range []struct {
+			name, value string
+			decimals    int
+		}{{"usdc", usdc, 6}, {"eurc", eurc, 6}, {"eth", eth, 18}} {
+			if amount.value == "" {
+				continue
+			}
+			if _, err := toll.ParseAmount(amount.value, amount.decimals); err != nil {
+				return flagError(amount.name, err)
+			}
+			in[amount.name] = amount.value
+		}
+		return a.send(cmd.Context(), http.MethodPost, "/sandbox/faucet", in)
+	}
+	return c
+}
