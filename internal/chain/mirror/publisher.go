@@ -59,8 +59,8 @@ type Config struct {
 	Signer   *signer.Signer
 	Operator common.Address
 	Journal  Journal
-	Tip      *big.Int // wei for each unit of gas
-	MaxFee   *big.Int // base fee above which nothing is sent; nil: any
+	Tip      *big.Int // wei for each unit of gas; nil: 1,000,000
+	MaxFee   *big.Int // base fee above which nothing is sent, in wei for each unit of gas; nil: 1,000,000,000
 	AtOnce   bool     // a block is final as soon as it is there, as on the embedded chain
 	Log      *slog.Logger
 }
@@ -74,6 +74,12 @@ type Publisher struct {
 
 // NewPublisher returns a publisher for the mirror of the operator.
 func NewPublisher(cfg Config) *Publisher {
+	if cfg.Tip == nil {
+		cfg.Tip = big.NewInt(1_000_000)
+	}
+	if cfg.MaxFee == nil {
+		cfg.MaxFee = big.NewInt(1_000_000_000)
+	}
 	return &Publisher{cfg: cfg, contract: contracts.CreditMirror(cfg.Operator)}
 }
 
@@ -333,7 +339,7 @@ func (p *Publisher) feeCap(ctx context.Context) (*big.Int, error) {
 	if err != nil {
 		return nil, err
 	}
-	if p.cfg.MaxFee != nil && head.BaseFee.Cmp(p.cfg.MaxFee) > 0 {
+	if head.BaseFee.Cmp(p.cfg.MaxFee) > 0 {
 		return nil, errFee
 	}
 	feeCap := new(big.Int).Lsh(head.BaseFee, 1)
