@@ -1,0 +1,545 @@
+package chaintest
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/big"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/ethereum/go-ethereum/common"
+	"github.com/ethereum/go-ethereum/core/types"
+
+	"github.com/tollhq/toll/internal/chain"
+	"github.com/tollhq/toll/internal/chain/userop"
+)
+
+// noon is the time of records in [TestJournal], in whole microseconds as databases keep it.
+var noon = time.Date(2026, 3, 4, 12, 0, 0, 123_456_000, time.UTC)
+
+// TestJournal checks what [chain.Journal] promises. fresh returns a journal that holds nothing.
+func TestJournal(t *testing.T, fresh func(t testing.TB) chain.Journal) {
+	for name, f := range map[string]func(t *testing.T, j chain.Journal){
+		"operations":         testOps,
+		"lists":              testLists,
+		"evidence":           testEvidence,
+		"writers at once":    testWriters,
+		"transactions":       testTxs,
+		"all or nothing":     testAtomic,
+		"leases":             testLeases,
+		"fences":             testFences,
+		"holders at once":    testHolders,
+		"cursor":             testCursor,
+		"orphans":            testOrphans,
+		"hashes of limits":   testDelegations,
+		"an ended context":   testEnded,
+		"what is given back": testCopies,
+	} {
+		t.Run(name, func(t *testing.T) { f(t, fresh(t)) })
+	}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func wants(t *testing.T, what string, err, want error) {
+	t.Helper()
+	if !errors.Is(err, want) {
+		t.Fatalf("%s: %v, want %v", what, err, want)
+	}
+}
+
+func same(t *testing.T, what string, got, want any) {
+	t.Helper()
+	g, err := json.Marshal(got)
+	must(t, err)
+	w, err := json.Marshal(want)
+	must(t, err)
+	if string(g) != string(w) {
+		t.Fatalf("%s:\ngot  %s\nwant %s", what, g, w)
+	}
+}
+
+// opOf is an operation with all that a record can hold.
+func opOf(id string) *chain.Op {
+	key := userop.OrderKey(id)
+	n, ok := new(big.Int).SetString("115792089237316195423570985008687907853269984665640564039457584007913129639935", 10)
+	if !ok {
+		panic("no number")
+	}
+	return &chain.Op{
+		ID: id, Kind: chain.KindOrder, State: chain.Created, Digest: common.Hash{1}, Sender: common.Address{2}, Payer: common.Address{3},
+		Token: common.Address{4}, Payments: []chain.Payment{{To: common.Address{5}, Amount: n}, {To: common.Address{6}, Amount: big.NewInt(1)}},
+		Cents: 1<<62 + 1, DelegationID: "0d4b6d9c-6d2e-4d0f-8f3f-0a51a4b0f9a1", TopUp: true, NonceKey: key, Before: 1<<63 + 7,
+		Authorization: &types.SetCodeAuthorization{Address: common.Address{7}, Nonce: 8, V: 1},
+		CreatedAt:     noon, UpdatedAt: noon,
+	}
+}
+
+func add(t *testing.T, j chain.Journal, op *chain.Op) *chain.Op {
+	t.Helper()
+	got, err := j.AddOp(t.Context(), op)
+	must(t, err)
+	return got
+}
+
+func update(t *testing.T, j chain.Journal, op *chain.Op, change func(*chain.Op)) *chain.Op {
+	t.Helper()
+	change(op)
+	must(t, j.UpdateOp(t.Context(), op))
+	return op
+}
+
+func testOps(t *testing.T, j chain.Journal) {
+	ctx := t.Context()
+	_, err := j.Op(ctx, "a")
+	wants(t, "an operation that is not there", err, chain.ErrUnknown)
+	_, err = j.OpOfKey(ctx, userop.OrderKey("a"))
+	wants(t, "its nonce key", err, chain.ErrUnknown)
+	_, err = j.OpOfHash(ctx, common.Hash{9})
+	wants(t, "its hash", err, chain.ErrUnknown)
+
+	first := opOf("a")
+	got := add(t, j, first)
+	if got.Version < 1 {
+		t.Errorf("the first version is %d", got.Version)
+	}
+	want := *first
+	want.Version = got.Version
+	same(t, "what AddOp returns", got, &want)
+	_, err = j.OpOfHash(ctx, common.Hash{})
+	wants(t, "the hash of an operation that is not signed", err, chain.ErrUnknown)
+
+	second := opOf("a")
+	second.Digest, second.State = common.Hash{0xff}, chain.Failed
+	same(t, "what AddOp returns for an id that is there", add(t, j, second), &want)
+
+	op := got
+	op.State, op.Hash, op.Tx = chain.Sent, common.Hash{9}, common.Hash{10}
+	op.Operation = userop.New(op.Sender, op.NonceKey, []byte{1, 2, 3}, 45_000)
+	op.Operation.Signature = []byte{4}
+	// The JSON form of an operation has no absent bytes.
+	op.Operation.InitCode, op.Operation.PaymasterAndData = []byte{}, []byte{}
+	op.Place = chain.Place{Block: 11, Hash: common.Hash{12}, LogIndex: 13, Tx: common.Hash{14}}
+	op.Failure = &chain.Failure{Code: "BCK.CHAIN.0003", Reason: "too \"low\"", Params: map[string]any{"needed": "5"}, Place: op.Place}
+	op.Told, op.SentAt, op.UpdatedAt = chain.Failed, noon.Add(time.Second), noon.Add(time.Minute)
+	before := op.Version
+	must(t, j.UpdateOp(ctx, op))
+	if op.Version != before+1 {
+		t.Errorf("the version went from %d to %d", before, op.Version)
+	}
+	for what, read := range map[string]func() (*chain.Op, error){
+		"by id":   func() (*chain.Op, error) { return j.Op(ctx, "a") },
+		"by key":  func() (*chain.Op, error) { return j.OpOfKey(ctx, userop.OrderKey("a")) },
+		"by hash": func() (*chain.Op, error) { return j.OpOfHash(ctx, common.Hash{9}) },
+	} {
+		got, err := read()
+		must(t, err)
+		same(t, what, got, op)
+	}
+
+	stale := *op
+	stale.Version = before
+	wants(t, "an old version", j.UpdateOp(ctx, &stale), chain.ErrChanged)
+	strange := opOf("b")
+	strange.Version = 1
+	wants(t, "an operation that is not there", j.UpdateOp(ctx, strange), chain.ErrChanged)
+	if _, err := j.Op(ctx, "b"); !errors.Is(err, chain.ErrUnknown) {
+		t.Errorf("an update has added an operation: %v", err)
+	}
+	got, err = j.Op(ctx, "a")
+	must(t, err)
+	same(t, "after writes that were refused", got, op)
+}
+
+func listed(ops []*chain.Op, err error) string {
+	if err != nil {
+		return err.Error()
+	}
+	names := make([]string, len(ops))
+	for i, op := range ops {
+		names[i] = op.ID
+	}
+	return fmt.Sprint(names)
+}
+
+func testLists(t *testing.T, j chain.Journal) {
+	ctx := t.Context()
+	for i, s := range []chain.State{chain.Created, chain.Signed, chain.Sent, chain.Included, chain.Confirmed, chain.Final, chain.Failed} {
+		for k := range 2 {
+			op := opOf(fmt.Sprintf("%s%d", s, k))
+			op.UpdatedAt = noon.Add(time.Duration(10*k-i) * time.Second)
+			op.State = s
+			add(t, j, op)
+		}
+	}
+	void := opOf("void:x")
+	void.Kind, void.State = chain.KindVoid, chain.Final
+	add(t, j, void)
+	for want, got := range map[string]string{
+		"[signed0 created0 signed1 created1]": listed(j.OpsIn(ctx, 10, chain.Created, chain.Signed)),
+		"[signed0 created0 signed1]":          listed(j.OpsIn(ctx, 3, chain.Created, chain.Signed)),
+		"[sent0 sent1]":                       listed(j.OpsIn(ctx, 10, chain.Sent)),
+		"[]":                                  listed(j.OpsIn(ctx, 10)),
+		"[failed0 final0 confirmed0 failed1 final1 confirmed1]": listed(j.Untold(ctx, 10)),
+		"[failed0 final0]":       listed(j.Untold(ctx, 2)),
+		"[final0 void:x final1]": listed(j.OpsIn(ctx, 10, chain.Final)),
+	} {
+		if got != want {
+			t.Errorf("listed %s, want %s", got, want)
+		}
+	}
+	op, err := j.Op(ctx, "final0")
+	must(t, err)
+	update(t, j, op, func(op *chain.Op) { op.Told = chain.Confirmed })
+	if got := listed(j.Untold(ctx, 2)); got != "[failed0 final0]" {
+		t.Errorf("a final order that was told to be paid: %s", got)
+	}
+	update(t, j, op, func(op *chain.Op) { op.Told = chain.Final })
+	if got := listed(j.Untold(ctx, 2)); got != "[failed0 confirmed0]" {
+		t.Errorf("after it was told: %s", got)
+	}
+	update(t, j, op, func(op *chain.Op) { op.State = chain.Sent })
+	if got := listed(j.Untold(ctx, 10)); got != "[failed0 confirmed0 failed1 final1 confirmed1]" {
+		t.Errorf("after it was reorganised away: %s", got)
+	}
+	update(t, j, op, func(op *chain.Op) { op.State = chain.Failed })
+	if got := listed(j.Untold(ctx, 10)); got != "[failed0 final0 confirmed0 failed1 final1 confirmed1]" {
+		t.Errorf("after it has failed: %s", got)
+	}
+}
+
+func testEvidence(t *testing.T, j chain.Journal) {
+	ctx := t.Context()
+	at := func(block uint64) chain.Place { return chain.Place{Block: block, Hash: common.Hash{1}} }
+	add(t, j, opOf("none"))
+	placed := opOf("placed")
+	placed.Place = at(7)
+	add(t, j, placed)
+	failed := opOf("failed")
+	failed.Failure = &chain.Failure{Place: at(6)}
+	op := add(t, j, failed)
+	unsent := opOf("unsent")
+	unsent.Failure = &chain.Failure{Reason: "nothing was sent"}
+	add(t, j, unsent)
+	for from, want := range map[uint64]string{0: "[failed placed]", 6: "[failed placed]", 7: "[placed]", 8: "[]"} {
+		if got := listed(j.OpsAt(ctx, from)); got != want {
+			t.Errorf("from block %d: %s, want %s", from, got, want)
+		}
+	}
+	update(t, j, op, func(op *chain.Op) { op.Place = at(9) })
+	if got := listed(j.OpsAt(ctx, 8)); got != "[failed]" {
+		t.Errorf("after it was included: %s", got)
+	}
+	update(t, j, op, func(op *chain.Op) { op.Place, op.Failure = chain.Place{}, nil })
+	if got := listed(j.OpsAt(ctx, 0)); got != "[placed]" {
+		t.Errorf("after its evidence went: %s", got)
+	}
+}
+
+// testWriters lets many writers change an operation: of those who read the same version one gets through.
+func testWriters(t *testing.T, j chain.Journal) {
+	add(t, j, opOf("a"))
+	const writers, rounds = 4, 10
+	var done atomic.Int64
+	var wg sync.WaitGroup
+	for range writers {
+		wg.Go(func() {
+			for range rounds {
+				for {
+					op, err := j.Op(t.Context(), "a")
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					op.Cents++
+					if err = j.UpdateOp(t.Context(), op); err == nil {
+						done.Add(1)
+						break
+					}
+					if !errors.Is(err, chain.ErrChanged) {
+						t.Error(err)
+						return
+					}
+				}
+			}
+		})
+	}
+	wg.Wait()
+	op, err := j.Op(t.Context(), "a")
+	must(t, err)
+	if got, want := op.Cents-opOf("a").Cents, done.Load(); got != want || want != writers*rounds {
+		t.Errorf("%d of %d writes are left", got, want)
+	}
+}
+
+func lease(t *testing.T, j chain.Journal, holder string) chain.Lease {
+	t.Helper()
+	l, err := j.Acquire(t.Context(), "relayer:1", holder, noon, time.Hour)
+	must(t, err)
+	return l
+}
+
+func txOf(n byte, nonce uint64) *chain.Tx {
+	return &chain.Tx{
+		Hash: common.Hash{n}, Relayer: common.Address{1}, Nonce: nonce, Raw: []byte{2, n}, Ops: []string{"a"}, State: chain.TxPending,
+		SentBlock: 5, CreatedAt: noon.Add(time.Duration(n) * time.Second),
+	}
+}
+
+func hashes(txs []*chain.Tx, err error) string {
+	if err != nil {
+		return err.Error()
+	}
+	names := make([]string, len(txs))
+	for i, tx := range txs {
+		names[i] = fmt.Sprintf("%d:%d", tx.Nonce, tx.Hash[0])
+	}
+	return fmt.Sprint(names)
+}
+
+func testTxs(t *testing.T, j chain.Journal) {
+	ctx, l := t.Context(), lease(t, j, "one")
+	relayer := common.Address{1}
+	_, any, err := j.MaxNonce(ctx, relayer)
+	if must(t, err); any {
+		t.Error("there is a nonce before there is a transaction")
+	}
+	op := add(t, j, opOf("a"))
+	op.State = chain.Sent
+	tx := txOf(1, 7)
+	must(t, j.AddTx(ctx, l, tx, common.Hash{}, op))
+	got, err := j.TxOf(ctx, tx.Hash)
+	must(t, err)
+	same(t, "TxOf", got, tx)
+	stored, err := j.Op(ctx, "a")
+	must(t, err)
+	same(t, "the operation of a transaction", stored, op)
+
+	must(t, j.AddTx(ctx, l, txOf(2, 7), common.Hash{1}))
+	must(t, j.AddTx(ctx, l, txOf(3, 6), common.Hash{}))
+	others := txOf(4, 9)
+	others.Relayer = common.Address{2}
+	must(t, j.AddTx(ctx, l, others, common.Hash{}))
+	if got := hashes(j.PendingTxs(ctx, relayer)); got != "[6:3 7:2]" {
+		t.Errorf("pending: %s", got)
+	}
+	if got := hashes(j.TxsFrom(ctx, relayer, 7)); got != "[7:1 7:2]" {
+		t.Errorf("from nonce 7: %s", got)
+	}
+	nonce, _, err := j.MaxNonce(ctx, relayer)
+	if must(t, err); nonce != 7 {
+		t.Errorf("the highest nonce is %d", nonce)
+	}
+	old, err := j.TxOf(ctx, common.Hash{1})
+	must(t, err)
+	if old.State != chain.TxReplaced {
+		t.Errorf("the one that was replaced is %s", old.State)
+	}
+	old.State, old.Place, old.SentBlock = chain.TxMined, chain.Place{Block: 8, Hash: common.Hash{3}, Tx: old.Hash}, 6
+	op.State = chain.Signed
+	must(t, j.UpdateTx(ctx, l, old, op))
+	got, err = j.TxOf(ctx, old.Hash)
+	must(t, err)
+	same(t, "after UpdateTx", got, old)
+	_, err = j.TxOf(ctx, common.Hash{99})
+	wants(t, "a transaction that is not there", err, chain.ErrUnknown)
+}
+
+func testAtomic(t *testing.T, j chain.Journal) {
+	ctx, l := t.Context(), lease(t, j, "one")
+	a, b := add(t, j, opOf("a")), add(t, j, opOf("b"))
+	stale := *b
+	update(t, j, b, func(op *chain.Op) { op.Cents = 1 })
+	good := *a
+	good.Cents = 2
+	wants(t, "UpdateOp", j.UpdateOp(ctx, &good, &stale), chain.ErrChanged)
+	good = *a
+	good.Cents = 2
+	wants(t, "AddTx", j.AddTx(ctx, l, txOf(1, 7), common.Hash{}, &good, &stale), chain.ErrChanged)
+	if got := hashes(j.TxsFrom(ctx, common.Address{1}, 0)); got != "[]" {
+		t.Errorf("a transaction is left: %s", got)
+	}
+	tx := txOf(2, 7)
+	must(t, j.AddTx(ctx, l, tx, common.Hash{}))
+	tx.State = chain.TxMined
+	good = *a
+	good.Cents = 2
+	wants(t, "UpdateTx", j.UpdateTx(ctx, l, tx, &good, &stale), chain.ErrChanged)
+	got, err := j.TxOf(ctx, tx.Hash)
+	must(t, err)
+	if got.State != chain.TxPending {
+		t.Errorf("the transaction is %s", got.State)
+	}
+	left, err := j.Op(ctx, "a")
+	must(t, err)
+	same(t, "the other operation", left, a)
+	good = *a
+	good.Cents = 3
+	must(t, j.UpdateOp(ctx, &good, b))
+	if good.Version != a.Version+1 {
+		t.Errorf("the version of the first one is %d", good.Version)
+	}
+}
+
+func testLeases(t *testing.T, j chain.Journal) {
+	ctx := t.Context()
+	acquire := func(holder string, at time.Duration) (chain.Lease, error) {
+		return j.Acquire(ctx, "tracker", holder, noon.Add(at), time.Minute)
+	}
+	one, err := acquire("one", 0)
+	must(t, err)
+	if one.Name != "tracker" || one.Holder != "one" || !one.Until.Equal(noon.Add(time.Minute)) || one.Fence < 1 {
+		t.Errorf("lease: %+v", one)
+	}
+	_, err = acquire("two", 30*time.Second)
+	wants(t, "a lease of another one", err, chain.ErrLeased)
+	again, err := acquire("one", 50*time.Second)
+	must(t, err)
+	if again.Fence != one.Fence || !again.Until.Equal(noon.Add(110*time.Second)) {
+		t.Errorf("prolonged: %+v", again)
+	}
+	_, err = acquire("two", 109*time.Second)
+	wants(t, "a prolonged lease of another one", err, chain.ErrLeased)
+	two, err := acquire("two", 111*time.Second)
+	must(t, err)
+	if two.Fence <= one.Fence {
+		t.Errorf("the fence went from %d to %d", one.Fence, two.Fence)
+	}
+	must(t, j.Release(ctx, one)) // no longer its own
+	_, err = acquire("three", 112*time.Second)
+	wants(t, "a lease that a former holder gave back", err, chain.ErrLeased)
+	must(t, j.Release(ctx, two))
+	three, err := acquire("three", 112*time.Second)
+	must(t, err)
+	if three.Fence <= two.Fence {
+		t.Errorf("the fence went from %d to %d", two.Fence, three.Fence)
+	}
+	other, err := j.Acquire(ctx, "mirror", "one", noon, time.Minute)
+	must(t, err)
+	if other.Name != "mirror" {
+		t.Errorf("another lease: %+v", other)
+	}
+}
+
+// testFences lets a holder go on whose lease is over.
+func testFences(t *testing.T, j chain.Journal) {
+	ctx := t.Context()
+	old := lease(t, j, "one")
+	op := add(t, j, opOf("a"))
+	tx := txOf(1, 7)
+	must(t, j.AddTx(ctx, old, tx, common.Hash{}))
+	now, err := j.Acquire(ctx, old.Name, "two", noon.Add(2*time.Hour), time.Hour)
+	must(t, err)
+	changed := *op
+	changed.Cents = 1
+	for what, l := range map[string]chain.Lease{"over": old, "made up": {Name: "relayer:9", Holder: "one", Fence: 1}} {
+		wants(t, what+": AddTx", j.AddTx(ctx, l, txOf(2, 8), common.Hash{}, &changed), chain.ErrLeased)
+		wants(t, what+": UpdateTx", j.UpdateTx(ctx, l, tx, &changed), chain.ErrLeased)
+		wants(t, what+": SetCursor", j.SetCursor(ctx, l, chain.Cursor{Block: 1}), chain.ErrLeased)
+	}
+	if got := hashes(j.TxsFrom(ctx, tx.Relayer, 0)); got != "[7:1]" {
+		t.Errorf("transactions: %s", got)
+	}
+	left, err := j.Op(ctx, "a")
+	must(t, err)
+	same(t, "the operation", left, op)
+	must(t, j.AddTx(ctx, now, txOf(2, 8), common.Hash{}))
+	must(t, j.Release(ctx, now))
+	wants(t, "given back: AddTx", j.AddTx(ctx, now, txOf(3, 9), common.Hash{}), chain.ErrLeased)
+}
+
+func testHolders(t *testing.T, j chain.Journal) {
+	var mu sync.Mutex
+	var got []chain.Lease
+	var wg sync.WaitGroup
+	for i := range 6 {
+		wg.Go(func() {
+			l, err := j.Acquire(t.Context(), "tracker", fmt.Sprint(i), noon, time.Minute)
+			mu.Lock()
+			defer mu.Unlock()
+			if err == nil {
+				got = append(got, l)
+			} else if !errors.Is(err, chain.ErrLeased) {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	if len(got) != 1 {
+		t.Errorf("%d hold the lease", len(got))
+	}
+}
+
+func testCursor(t *testing.T, j chain.Journal) {
+	ctx, l := t.Context(), lease(t, j, "one")
+	c, err := j.Cursor(ctx)
+	must(t, err)
+	same(t, "the first cursor", c, chain.Cursor{})
+	for i := range uint64(2) {
+		want := chain.Cursor{Genesis: common.Hash{1}, Block: 200 + i, Hash: common.Hash{2}, Base: 136 + i, BaseHash: common.Hash{3, byte(i)}}
+		must(t, j.SetCursor(ctx, l, want))
+		c, err = j.Cursor(ctx)
+		must(t, err)
+		same(t, "cursor", c, want)
+	}
+}
+
+func testOrphans(t *testing.T, j chain.Journal) {
+	o := chain.Orphan{
+		Block: common.Hash{1}, LogIndex: 2, Number: 3, Tx: common.Hash{4}, OpHash: common.Hash{5}, NonceKey: userop.OrderKey("a"), Reason: "why",
+	}
+	next := o
+	next.LogIndex++
+	for i, one := range []chain.Orphan{o, o, next, next, o} {
+		added, err := j.AddOrphan(t.Context(), one)
+		must(t, err)
+		if want := i == 0 || i == 2; added != want {
+			t.Errorf("orphan %d is new: %t", i, added)
+		}
+	}
+}
+
+func testDelegations(t *testing.T, j chain.Journal) {
+	ctx := t.Context()
+	_, err := j.DelegationOfHash(ctx, common.Hash{1})
+	wants(t, "a hash that is not known", err, chain.ErrUnknown)
+	must(t, j.AddDelegation(ctx, common.Hash{1}, "x"))
+	must(t, j.AddDelegation(ctx, common.Hash{1}, "x"))
+	id, err := j.DelegationOfHash(ctx, common.Hash{1})
+	must(t, err)
+	same(t, "id", id, "x")
+}
+
+func testEnded(t *testing.T, j chain.Journal) {
+	ctx, end := context.WithCancel(t.Context())
+	end()
+	if _, err := j.AddOp(ctx, opOf("a")); err == nil {
+		t.Error("AddOp has ended well")
+	}
+	if _, err := j.Op(t.Context(), "a"); !errors.Is(err, chain.ErrUnknown) {
+		t.Errorf("an operation is left: %v", err)
+	}
+}
+
+// testCopies changes what a journal was given and has given.
+func testCopies(t *testing.T, j chain.Journal) {
+	op := opOf("a")
+	add(t, j, op)
+	op.Payments[0].Amount.SetInt64(1)
+	got, err := j.Op(t.Context(), "a")
+	must(t, err)
+	got.Payments = slices.Delete(got.Payments, 0, 1)
+	got, err = j.Op(t.Context(), "a")
+	must(t, err)
+	same(t, "payments", got.Payments, opOf("a").Payments)
+}
