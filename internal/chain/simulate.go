@@ -296,6 +296,11 @@ var errAnswer = errors.New("chain: an answer that is no number")
 // view calls a function that returns one number.
 func view(ctx context.Context, c *endpoints.Conn, of common.Address, signature string, words ...[]byte) (*big.Int, error) {
 	out, err := c.CallContract(ctx, ethereum.CallMsg{To: &of, Data: slices.Concat(crypto.Keccak256([]byte(signature))[:4], slices.Concat(words...))}, nil)
+	if answer, ok := errors.AsType[rpc.Error](err); ok {
+		if v, ok := revertOf(answer); ok {
+			err = fmt.Errorf("%w: %s: %w", errAnswer, of, v)
+		}
+	}
 	if err == nil && len(out) != 32 {
 		err = fmt.Errorf("%w: %s answers %s with %d bytes", errAnswer, of, signature, len(out))
 	}
