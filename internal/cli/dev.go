@@ -20,20 +20,22 @@ import (
 )
 
 type devFlags struct {
-	data, listen, agentListen, logLevel string
-	once                                bool
+	data, listen, agentListen, chainListen, logLevel string
+	once                                             bool
 }
 
 func (a *app) devCommand() *cobra.Command {
 	var f devFlags
 	c := command("dev", "A whole market on this machine: service, builder, subscriber, paid agent", nil)
-	c.Long = `Start a service on an embedded database, with a builder, a plan, an agent that takes payment, and a subscriber. One call
-is paid and one is refused before your eyes; then everything stays up, with commands to paste, until Ctrl-C.`
+	c.Long = `Start a service on an embedded database and an embedded chain, with a builder, a plan, an agent that takes payment, and a
+subscriber. The plan is bought on the chain, one call is paid and one is refused before your eyes; then everything stays up,
+with commands to paste, until Ctrl-C.`
 	c.Annotations = map[string]string{annotationNoProfile: "yes"}
 	fl := c.Flags()
 	fl.StringVar(&f.data, "data", "", "data directory to keep; default one that is removed at the end")
 	fl.StringVar(&f.listen, "listen", "127.0.0.1:0", "address of the service; port 0 is a free one")
 	fl.StringVar(&f.agentListen, "agent-listen", "127.0.0.1:0", "address of the agent; port 0 is a free one")
+	fl.StringVar(&f.chainListen, "chain-listen", "127.0.0.1:0", "address on this machine where the chain answers JSON-RPC; port 0 is a free one")
 	fl.StringVar(&f.logLevel, "log-level", "warn", "what the service says on stderr: debug, info, warn or error")
 	fl.BoolVar(&f.once, "once", false, "end after the demonstration")
 	c.RunE = func(cmd *cobra.Command, _ []string) error { return a.dev(cmd.Context(), f) }
@@ -65,6 +67,9 @@ func (a *app) dev(ctx context.Context, f devFlags) (err error) {
 		err = errors.Join(err, <-ended, <-ended, m.queue.Drain(context.WithoutCancel(ctx)), m.service.Close(context.WithoutCancel(ctx)))
 	}()
 	if err := m.seed(ctx); err != nil {
+		return err
+	}
+	if err := m.awaitChain(ctx); err != nil {
 		return err
 	}
 	if err := a.demonstrate(ctx, m); err != nil {
@@ -120,6 +125,7 @@ func (a *app) openMarket(ctx context.Context, f devFlags, log *slog.Logger) (_ *
 	}
 	m.service, err = server.New(ctx, server.Config{
 		Data: f.data, Listen: m.serviceListener.Addr().String(), PublicURL: m.url(), Release: release(), Log: log, LoopbackWebhooks: true,
+		Chain: server.Chain{Mode: server.ChainEmbedded, HTTP: f.chainListen},
 	})
 	if err != nil {
 		return nil, errors.Join(err, m.serviceListener.Close(), m.agentListener.Close())

@@ -20,7 +20,6 @@ const (
 	devText = "Metering turns a call into an entry. An entry that is on disk is never lost, never doubled, never negative. " +
 		"The agent asks, the ledger holds, the work is done, the ledger burns; whoever repeats a call gets the same answer. " +
 		"That is all there is to it."
-	devGift       = 10 // credits that the builder gives to the subscriber
 	devTokenHours = 1
 )
 
@@ -129,11 +128,12 @@ func (a *app) demonstrate(ctx context.Context, m *market) error {
 		"agent", "POST "+m.agentURL()+"   statistics of a text, 1 credit for each started 200 characters",
 		"plan", string(m.planID)+"   100 credits for 1.00 USDC",
 		"agent id", string(m.agentID),
+		"chain", m.chain(),
 		"builder", m.builder.address.String()+"   owns plan and agent",
 		"subscriber", m.subscriber.address.String()+"   buys",
 		"data", m.dir,
 	)
-	for _, act := range []func(context.Context, *stage) error{m.showUnpaid, m.showCredits, m.showPaid, m.showBroke} {
+	for _, act := range []func(context.Context, *stage) error{m.showUnpaid, m.showOrder, m.showPaid, m.showBroke} {
 		if err := act(ctx, s); err != nil {
 			return err
 		}
@@ -154,16 +154,6 @@ func (m *market) showUnpaid(ctx context.Context, s *stage) error {
 	r := res.terms.Accepts[0]
 	s.facts("error", res.terms.Error, "scheme", r.Scheme+" on "+r.Network, "amount", "at most "+r.Amount+" "+r.Asset,
 		"pay to", r.PayTo, "plan", shortID(first(r.PlanID, r.Extra.PlanID)), "resource", res.terms.Resource.URL)
-	return nil
-}
-
-func (m *market) showCredits(ctx context.Context, s *stage) error {
-	s.heading(fmt.Sprintf("The builder gives the subscriber %d credits", devGift))
-	act, err := m.builder.client.Mint(ctx, m.planID, m.subscriber.address, devGift, 0)
-	if err != nil {
-		return err
-	}
-	s.facts("transaction", act.TxHash.String())
 	return nil
 }
 

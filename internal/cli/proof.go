@@ -1,0 +1,103 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/server"
+	"github.com/tollhq/toll/x402"
+)
+
+func (a *app) proofCommand() *cobra.Command {
+	return group("proof", "Burned credits on the chain: what a receipt says, without asking the service", "",
+		command("get TRANSACTION", "Show the proof of a burn, by the transaction of its receipt", func(cmd *cobra.Command, args []string) error {
+			return a.get(cmd.Context(), segments("credits", "proofs", args[0]), nil)
+		}),
+		a.proofVerify(),
+	)
+}
+
+func (a *app) proofVerify() *cobra.Command {
+	var rpc []string
+	var operator, receipt string
+	c := command("verify PROOF", "Check a proof against the chain", nil)
+	c.Long = `Check a proof against the chain with nothing but the address of a JSON-RPC endpoint. PROOF is what toll proof get prints as
+JSON: inline, @path, a path that ends in .json, or - for stdin; or the transaction of a receipt, whose proof is then asked
+of the service.
+
+The proof holds when its fields make the leaf, the leaf leads to the root, and the mirror contract of its operator took
+exactly this root in the transaction that the proof names. Compare the operator with the one that the service publishes,
+or name it with --operator. With --receipt the fields are also compared with a receipt.`
+	c.Annotations = map[string]string{annotationNoProfile: "yes"}
+	f := c.Flags()
+	f.StringSliceVar(&rpc, "rpc", nil, "address of a JSON-RPC endpoint of the chain; several are asked in turn")
+	f.StringVar(&operator, "operator", "", "address that must have published the root")
+	f.StringVar(&receipt, "receipt", "", "receipt that the proof has to be of: JSON, @path, or a path that ends in .json")
+	c.RunE = func(cmd *cobra.Command, args []string) error {
+		if len(rpc) == 0 {
+			return usagef("--rpc is needed: a JSON-RPC endpoint of the chain")
+		}
+		p, err := a.proofArgument(cmd, args[0])
+		if err != nil {
+			return err
+		}
+		if receipt != "" {
+			if err := a.sameBurn(receipt, p); err != nil {
+				return err
+			}
+		}
+		v, err := server.VerifyProof(cmd.Context(), rpc, p)
+		if err != nil {
+			return fmt.Errorf("the proof does not hold: %w", err)
+		}
+		if operator != "" && !strings.EqualFold(operator, v.Operator.String()) {
+			return fmt.Errorf("the proof does not hold: %s published the root, not %s", v.Operator, operator)
+		}
+		b, err := x402.Encode(v)
+		if err != nil {
+			return err
+		}
+		return a.record(b)
+	}
+	return c
+}
+
+func (a *app) proofArgument(cmd *cobra.Command, arg string) (*toll.BurnProof, error) {
+	if hash, err := toll.ParseHash(arg); err == nil {
+		return a.client().BurnProof(cmd.Context(), hash)
+	}
+	b, err := a.jsonArgument("PROOF", arg)
+	if err != nil {
+		return nil, err
+	}
+	p := new(toll.BurnProof)
+	if err := x402.Decode(b, p); err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+// sameBurn refuses a proof that is of another burn than the receipt.
+func (a *app) sameBurn(arg string, p *toll.BurnProof) error {
+	b, err := a.jsonArgument("receipt", arg)
+	if err != nil {
+		return err
+	}
+	var r x402.SettleResponse
+	if err := x402.Decode(b, &r); err != nil {
+		return err
+	}
+	switch f := p.Fields; {
+	case !strings.EqualFold(r.Transaction, f.Commitment.String()):
+		return errors.New("the proof is of another transaction than the receipt")
+	case r.Payer != "" && !strings.EqualFold(r.Payer, f.Holder.String()):
+		return errors.New("the proof is of another payer than the receipt")
+	case r.CreditsRedeemed != nil && toll.Credits(*r.CreditsRedeemed) != f.Credits:
+		return fmt.Errorf("the receipt says %d credits, and the proof %d", *r.CreditsRedeemed, f.Credits)
+	}
+	return nil
+}
