@@ -9,7 +9,6 @@ import (
 
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/ethereum/go-ethereum/common/hexutil"
-	"github.com/ethereum/go-ethereum/core/types"
 	"github.com/ethereum/go-ethereum/crypto"
 
 	"github.com/tollhq/toll"
@@ -168,13 +167,7 @@ func (w *world) redelegates(a common.Address) {
 	auth.R.SetBytes(s[:32])
 	auth.S.SetBytes(s[32:64])
 	auth.V = s[64] - 27
-	w.sends.Lock()
-	defer w.sends.Unlock()
-	tx := w.transaction(w.outside, w.nonce(w.outside), w.outside, nil, []types.SetCodeAuthorization{auth})
-	if err := w.Eth().SendTransaction(w.Context(), tx); err != nil {
-		w.Fatal(err)
-	}
-	w.receipt(tx.Hash())
+	w.sendWith(w.outside, nil, auth)
 }
 
 func TestT70_WalletRedelegated(t *testing.T) {

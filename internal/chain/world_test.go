@@ -268,23 +268,28 @@ func receiver(n int) common.Address {
 // send lets an account of nobody send calldata, after giving accounts without code ours, and returns the receipt.
 func (w *world) send(to common.Address, data []byte, needCode ...common.Address) *types.Receipt {
 	w.Helper()
-	w.sends.Lock()
-	defer w.sends.Unlock()
-	ctx, eth := w.Context(), w.Eth()
-	nonce, err := eth.NonceAt(ctx, w.outside, nil)
-	if err != nil {
-		w.Fatal(err)
-	}
 	var list []types.SetCodeAuthorization
 	for _, a := range needCode {
-		n, err := eth.NonceAt(ctx, a, nil)
+		n, err := w.Eth().NonceAt(w.Context(), a, nil)
 		if err != nil {
 			w.Fatal(err)
 		}
 		list = append(list, w.authorization(a, n))
 	}
+	return w.sendWith(to, data, list...)
+}
+
+// sendWith is send with authorizations.
+func (w *world) sendWith(to common.Address, data []byte, list ...types.SetCodeAuthorization) *types.Receipt {
+	w.Helper()
+	w.sends.Lock()
+	defer w.sends.Unlock()
+	nonce, err := w.Eth().NonceAt(w.Context(), w.outside, nil)
+	if err != nil {
+		w.Fatal(err)
+	}
 	tx := w.transaction(w.outside, nonce, to, data, list)
-	if err := eth.SendTransaction(ctx, tx); err != nil {
+	if err := w.Eth().SendTransaction(w.Context(), tx); err != nil {
 		w.Fatal(err)
 	}
 	return w.receipt(tx.Hash())
