@@ -103,6 +103,8 @@ else
 fi
 if [ -n "$lint" ]; then exit 0; fi
 step build go build ./...
+step "build without C" env CGO_ENABLED=0 go build -o /dev/null ./cmd/toll
+step "build without the embedded chain" go build -tags nodevchain -o /dev/null ./cmd/toll
 step "demonstration (toll dev --once)" go run ./cmd/toll dev --once
 
 if [ -z "${TOLL_TEST_POSTGRES:-}" ]; then
