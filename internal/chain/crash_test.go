@@ -1,0 +1,187 @@
+package chain_test
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/ethereum/go-ethereum/common"
+
+	"github.com/tollhq/toll/internal/chain"
+	"github.com/tollhq/toll/internal/chain/chaintest"
+)
+
+// ledger is a sink that grants as the service does: once for an order, whatever it hears how often.
+type ledger struct {
+	*books
+	t testing.TB
+
+	each    sync.Mutex
+	grants  map[string]int // credits of an order were granted so often
+	granted map[string]bool
+	calls   map[string]int
+}
+
+func (w *world) ledger() *ledger {
+	return &ledger{books: w.books, t: w, grants: map[string]int{}, granted: map[string]bool{}, calls: map[string]int{}}
+}
+
+func (l *ledger) Paid(ctx context.Context, id string, tx common.Hash) error {
+	l.each.Lock()
+	defer l.each.Unlock()
+	l.calls["paid "+id]++
+	if !l.granted[id] {
+		l.granted[id] = true
+		l.grants[id]++
+	}
+	return l.books.Paid(ctx, id, tx)
+}
+
+func (l *ledger) Failed(ctx context.Context, id string, f chain.Failure) error {
+	l.each.Lock()
+	defer l.each.Unlock()
+	l.calls["failed "+id]++
+	l.granted[id] = false
+	return l.books.Failed(ctx, id, f)
+}
+
+// has fails the test unless an order has credits or not, after this many grants.
+func (l *ledger) has(id string, credits bool, grants int) {
+	l.t.Helper()
+	l.each.Lock()
+	defer l.each.Unlock()
+	if l.granted[id] != credits || l.grants[id] != grants {
+		l.t.Errorf("order %s has credits: %t, after %d grants; want %t, %d", id, l.granted[id], l.grants[id], credits, grants)
+	}
+}
+
+// crashing pays an order in a process that ends at a step, the nth time it comes there, without another word: it gives no lease
+// back and no answer.
+func (w *world) crashing(p chain.Purchase, step string, nth int, change ...func(*chain.Config)) {
+	w.Helper()
+	dead := make(chan struct{})
+	ctx, kill := context.WithCancel(context.Background())
+	defer kill()
+	var mu sync.Mutex
+	at := func(here string) {
+		mu.Lock()
+		if here == step {
+			nth--
+		}
+		over := nth <= 0
+		if over && ctx.Err() == nil {
+			kill()
+			close(dead)
+		}
+		mu.Unlock()
+		if over {
+			runtime.Goexit()
+		}
+	}
+	r := w.rail(append(change, func(c *chain.Config) { c.At = at })...)
+	var all sync.WaitGroup
+	all.Go(func() { _ = r.Run(ctx) })
+	all.Go(func() { _, _ = r.Pay(ctx, p) })
+	select {
+	case <-dead:
+	case <-time.After(20 * time.Second):
+		w.Errorf("nothing comes to the step %q", step)
+	}
+	kill()
+	all.Wait()
+	// The leases of the dead end.
+	if err := w.Advance(20 * time.Second); err != nil {
+		w.Fatal(err)
+	}
+}
+
+// TestF10_CryptoOrder ends the process after each row of the crash table of an order: one payment, one grant, and the order
+// becomes final by itself, once the client has repeated what never reached the journal.
+func TestF10_CryptoOrder(t *testing.T) {
+	for _, row := range []struct {
+		step   string
+		nth    int
+		repeat bool // the client has to ask again
+	}{
+		{"order", 1, true},
+		{"created", 1, true},
+		{"signing", 1, true},
+		{"signed", 1, false},
+		{"transaction stored", 1, false},
+		{"transaction sent", 1, false},
+		{"transaction concluded", 1, false},
+		{"event stored", 1, false},
+		{"sink told", 1, false},
+	} {
+		for _, way := range []string{"direct", "delegated"} {
+			t.Run(row.step+", "+way, func(t *testing.T) {
+				t.Parallel()
+				w := newWorld(t, chaintest.New(t))
+				sink := w.ledger()
+				with := func(c *chain.Config) { c.Sink = sink }
+				owner := w.account(usdc, 10_000_000)
+				p := purchase(owner, usdc, receiver(1), 1_000_000)
+				if way == "delegated" {
+					p = by(w.delegation(owner, 500), p)
+				}
+				w.crashing(p, row.step, row.nth, with)
+				if !row.repeat {
+					if _, err := w.journal.Op(t.Context(), p.OrderID); err != nil {
+						t.Fatal(err)
+					}
+				} else if op, err := w.journal.Op(t.Context(), p.OrderID); err == nil && op.State != chain.Created || err != nil && !errors.Is(err, chain.ErrUnknown) {
+					t.Fatalf("before the repeat: %+v, %v", op, err)
+				}
+				r := w.running(with)
+				if row.repeat {
+					w.paid(r, p)
+				}
+				w.decided(p.OrderID, chain.Final)
+				w.idle()
+				w.has(owner, usdc, 9_000_000, receiver(1), usdc, 1_000_000)
+				sink.has(p.OrderID, true, 1)
+				w.nonces()
+				w.paid(r, p) // the repeat of a client that heard nothing
+				w.has(owner, usdc, 9_000_000, receiver(1), usdc, 1_000_000)
+				sink.has(p.OrderID, true, 1)
+				if got := w.op(p.OrderID).Told; got != chain.Final {
+					t.Errorf("the sink has heard %q", got)
+				}
+			})
+		}
+	}
+}
+
+// A crash between the last word to the sink and its note repeats the word, as does one that the sink did not take.
+func TestTell_AtLeastOnce(t *testing.T) {
+	w := newWorld(t, chaintest.New(t))
+	sink := &deaf{ledger: w.ledger(), refuse: 3}
+	r := w.running(func(c *chain.Config) { c.Sink = sink })
+	owner := w.account(usdc, 10_000_000)
+	p := purchase(owner, usdc, receiver(1), 1_000_000)
+	w.paid(r, p) // what the sink takes does not hold up the chain
+	w.idle()
+	sink.has(p.OrderID, true, 1)
+	if n := sink.calls["paid "+p.OrderID]; n != 1 {
+		t.Errorf("taken %d times", n)
+	}
+}
+
+// deaf is a sink that fails for some time.
+type deaf struct {
+	*ledger
+	mu     sync.Mutex
+	refuse int
+}
+
+func (d *deaf) Paid(ctx context.Context, id string, tx common.Hash) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.refuse--; d.refuse >= 0 {
+		return errors.New("not now")
+	}
+	return d.ledger.Paid(ctx, id, tx)
+}

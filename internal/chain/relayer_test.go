@@ -1,0 +1,142 @@
+package chain_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/ethereum/go-ethereum/common"
+
+	"github.com/tollhq/toll/internal/chain"
+	"github.com/tollhq/toll/internal/chain/chaintest"
+)
+
+// decided waits until an order is in one of these states.
+func (w *world) decided(id string, states ...chain.State) *chain.Op {
+	w.Helper()
+	var op *chain.Op
+	w.eventually(fmt.Sprintf("order %s is in %v", id, states), func() bool {
+		var err error
+		if op, err = w.journal.Op(w.Context(), id); err != nil {
+			return false
+		}
+		for _, s := range states {
+			if op.State == s {
+				return true
+			}
+		}
+		return false
+	})
+	return op
+}
+
+func (w *world) eventually(what string, is func() bool) {
+	w.Helper()
+	for end := time.Now().Add(20 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+		if is() {
+			return
+		}
+		if time.Now().After(end) {
+			w.Fatalf("it does not come to this: %s", what)
+		}
+	}
+}
+
+// idle waits until nothing is under way and the sink has heard all.
+func (w *world) idle() {
+	w.Helper()
+	w.eventually("nothing is under way", func() bool {
+		told, err := w.journal.Untold(w.Context(), 1)
+		if err != nil {
+			w.Fatal(err)
+		}
+		pending, err := w.journal.PendingTxs(w.Context(), w.relayer)
+		if err != nil {
+			w.Fatal(err)
+		}
+		return len(told)+len(pending)+len(w.ops(chain.Created, chain.Signed, chain.Sent, chain.Included)) == 0
+	})
+}
+
+// nonces fails the test unless the stored transactions have used every nonce of the relayer, each once.
+func (w *world) nonces() {
+	w.Helper()
+	txs, err := w.journal.TxsFrom(w.Context(), w.relayer, 0)
+	if err != nil {
+		w.Fatal(err)
+	}
+	mined := map[uint64]int{}
+	for _, tx := range txs {
+		if tx.State == chain.TxMined {
+			mined[tx.Nonce]++
+		}
+	}
+	for n := range w.nonce(w.relayer) {
+		if mined[n] != 1 {
+			w.Errorf("nonce %d has %d mined transactions", n, mined[n])
+		}
+		delete(mined, n)
+	}
+	if len(mined) > 0 {
+		w.Errorf("nonces beyond that of the chain: %v", mined)
+	}
+}
+
+// Two hundred orders at once, direct and delegated, through one relayer.
+func TestRelay_ManyOrders(t *testing.T) {
+	w := newWorld(t, chaintest.New(t))
+	r := w.running()
+	const owners, each = 20, 10
+	orders := make([]chain.Purchase, 0, owners*each)
+	accounts := make([]common.Address, owners)
+	for i := range owners {
+		accounts[i] = w.account(usdc, 10_000_000)
+		d := w.delegation(accounts[i], 1_000)
+		for k := range each {
+			p := purchase(accounts[i], usdc, receiver(i), 100_000+k)
+			if k%2 == 1 {
+				p = by(d, p)
+			}
+			orders = append(orders, p)
+		}
+	}
+	first := w.account(usdc, 10)
+	w.paid(r, purchase(first, usdc, receiver(99), 1)) // brings code along
+	began := time.Now()
+	w.paid(r, purchase(first, usdc, receiver(99), 1))
+	single := time.Since(began)
+
+	began = time.Now()
+	var wg sync.WaitGroup
+	for _, p := range orders {
+		wg.Go(func() {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			o, err := r.Pay(ctx, p)
+			if err != nil || o.State != chain.Final {
+				t.Errorf("order %s: %+v (%+v), %v", p.OrderID, o, o.Failure, err)
+			}
+		})
+	}
+	wg.Wait()
+	all := time.Since(began)
+	t.Logf("one order %v, %d orders %v: %.2f of a single one for each", single, len(orders), all, float64(all)/float64(len(orders))/float64(single))
+	sum := 0
+	for k := range each {
+		sum += 100_000 + k
+	}
+	for i, a := range accounts {
+		w.has(a, usdc, 10_000_000-sum, receiver(i), usdc, sum)
+	}
+	w.idle()
+	w.nonces()
+	if n := len(w.books.paid); n != len(orders)+2 {
+		t.Errorf("the sink heard of %d paid orders", n)
+	}
+	if n := w.nonce(w.relayer); n > uint64(len(orders))/2 {
+		t.Errorf("%d transactions for %d orders: they were not batched", n, len(orders))
+	}
+}
+
