@@ -44,6 +44,7 @@ type Config struct {
 	Timeout time.Duration // of one attempt; 0 is 5 s
 	Rest    time.Duration // for which an endpoint is left alone after a burst of faults; 0 is 10 s
 	Every   time.Duration // between checks of health; 0 is 5 s
+	Most    int64         // bytes of one answer; 0 is 32 MiB
 }
 
 // Bounds of an endpoint that is used.
@@ -51,8 +52,6 @@ const (
 	maxHeadAge = time.Minute
 	// burst is how many faults in a row close an endpoint.
 	burst = 3
-	// maxAnswer bounds one answer, in bytes.
-	maxAnswer = 32 << 20
 )
 
 // Conn is a connection to one endpoint.
@@ -89,6 +88,7 @@ func New(cfg Config) (*Pool, error) {
 	cfg.Timeout = or(cfg.Timeout, 5*time.Second)
 	cfg.Rest = or(cfg.Rest, 10*time.Second)
 	cfg.Every = or(cfg.Every, 5*time.Second)
+	cfg.Most = or(cfg.Most, 32<<20)
 	if cfg.ChainID == 0 {
 		return nil, errors.New("endpoints: no chain id is given")
 	}
@@ -129,7 +129,7 @@ func New(cfg Config) (*Pool, error) {
 		if n := names[u.Host]; n > 1 {
 			name += "#" + strconv.Itoa(n)
 		}
-		client, err := dial(u, transport)
+		client, err := dial(u, transport, cfg.Most)
 		if err != nil {
 			return nil, fmt.Errorf("endpoints: endpoint %d (%s) cannot be used", i+1, name)
 		}

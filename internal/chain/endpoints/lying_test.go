@@ -47,7 +47,7 @@ func TestT68_LyingEndpointLeaves(t *testing.T) {
 			t.Parallel()
 			// From the beginning, and after the endpoint was trusted.
 			for _, trusted := range []bool{false, true} {
-				s := two(t, func(cfg *endpoints.Config) { cfg.Timeout = 5 * time.Second })
+				s := two(t, func(cfg *endpoints.Config) { cfg.Timeout, cfg.Most = 5*time.Second, 1<<20 })
 				if trusted {
 					s.number(t)
 				}

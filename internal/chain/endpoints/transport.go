@@ -20,10 +20,10 @@ func (f *formFault) Error() string { return "endpoints: " + f.text }
 
 // dial makes a client of one URL. Nothing is sent yet. The client knows no more of the URL than the host, so that its errors
 // tell no more.
-func dial(u *url.URL, t http.RoundTripper) (*rpc.Client, error) {
+func dial(u *url.URL, t http.RoundTripper, most int64) (*rpc.Client, error) {
 	shown := url.URL{Scheme: u.Scheme, Host: u.Host}
 	return rpc.DialOptions(context.Background(), shown.String(), rpc.WithHTTPClient(&http.Client{
-		Transport:     &guard{next: t, url: u, secrets: secretsOf(u)},
+		Transport:     &guard{next: t, url: u, most: most, secrets: secretsOf(u)},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}))
 }
@@ -53,6 +53,7 @@ func secretsOf(u *url.URL) [][]byte {
 type guard struct {
 	next    http.RoundTripper
 	url     *url.URL
+	most    int64 // bytes of an answer
 	secrets [][]byte
 }
 
@@ -69,12 +70,12 @@ func (g *guard) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
+	body, err := io.ReadAll(io.LimitReader(resp.Body, g.most+1))
 	resp.Body.Close()
 	if err != nil {
 		return nil, err
 	}
-	if len(body) > maxAnswer {
+	if int64(len(body)) > g.most {
 		return nil, &formFault{"its answer is too large"}
 	}
 	switch ok := resp.StatusCode >= 200 && resp.StatusCode < 300; {
