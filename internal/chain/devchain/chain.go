@@ -85,6 +85,13 @@ func (c *Chain) open() error {
 	if err != nil {
 		return err
 	}
+	c.node, err = node.New(conf)
+	if errors.Is(err, node.ErrDatadirUsed) {
+		return ErrInUse
+	}
+	if err != nil {
+		return err
+	}
 	// A node that cannot listen has half started, and its parts do not all end with it.
 	if conf.HTTPHost != "" {
 		listener, err := net.Listen("tcp", net.JoinHostPort(conf.HTTPHost, strconv.Itoa(conf.HTTPPort)))
@@ -92,13 +99,6 @@ func (c *Chain) open() error {
 			return err
 		}
 		listener.Close()
-	}
-	c.node, err = node.New(conf)
-	if errors.Is(err, node.ErrDatadirUsed) {
-		return ErrInUse
-	}
-	if err != nil {
-		return err
 	}
 	genesis, f, err := c.identity()
 	if err != nil {

@@ -169,5 +169,8 @@ func TestAddressInUse(t *testing.T) {
 	if _, err := Start(t.Context(), Config{Dir: dir, HTTP: taken.Addr().String()}); err == nil {
 		t.Fatal("two listen at one address")
 	}
-	start(t, Config{Dir: dir})
+	c := start(t, Config{Dir: dir, HTTP: "127.0.0.1:0"})
+	if _, err := Start(t.Context(), Config{Dir: dir, HTTP: strings.TrimPrefix(c.URL(), "http://")}); !errors.Is(err, ErrInUse) {
+		t.Errorf("the same again: %v", err)
+	}
 }
