@@ -3,8 +3,6 @@ package chain_test
 import (
 	"context"
 	"errors"
-	"fmt"
-	"math/big"
 	"slices"
 	"sync"
 	"testing"
@@ -408,54 +406,4 @@ func (w *world) wallet(r *chain.Rail, a common.Address) chain.Wallet {
 		w.Fatal(err)
 	}
 	return wallet
-}
-
-// user is an account whose key the service does not have.
-type user struct {
-	w       *world
-	keys    chaintest.Keys
-	account common.Address
-	owner   common.Address // who has an account of the service
-}
-
-func (w *world) userHeld(money ...any) *user {
-	w.Helper()
-	u := &user{w: w, owner: w.account()}
-	u.account = u.keys.New(w)
-	w.give(u.account, money...)
-	return u
-}
-
-// delegation is a signed limit in cents on USDC, with an authorization.
-func (u *user) delegation(cents int64) *chain.Delegation {
-	d := u.w.delegation(u.owner, cents)
-	d.OwnerAccount = toll.Address(u.account)
-	u.sign(d)
-	return d
-}
-
-// native is an unsigned limit in wei for one order.
-func (u *user) native(units, calls int) *chain.Delegation {
-	d := u.w.delegation(u.owner, 0)
-	d.OwnerAccount, d.Currency, d.NativeUnits, d.Calls = toll.Address(u.account), "", toll.UnitsOf(int64(units)), calls
-	return d
-}
-
-func (u *user) sign(d *chain.Delegation) {
-	u.w.Helper()
-	made := u.w.onChain(d)
-	if !d.NativeUnits.IsZero() {
-		made = userop.NewNativeDelegation(userop.Terms{
-			ID: d.ID, Delegate: u.w.service, Delegator: u.account, Limit: d.NativeUnits.Int(), Before: uint64(d.ExpiresAt.Unix()), Calls: uint64(d.Calls),
-		})
-	}
-	d.Signature = u.keys.Sign(u.w, u.account, made.SigningHash(u.w.chainID()))
-	d.Authorization = u.authorization(u.w.chainID(), contracts.AccountCode, u.w.nonce(u.account))
-}
-
-// authorization is one as wallets give it.
-func (u *user) authorization(chainID *big.Int, code common.Address, nonce uint64) []byte {
-	u.w.Helper()
-	s := u.keys.Sign(u.w, u.account, userop.AuthorizationHash(chainID, code, nonce))
-	return fmt.Appendf(nil, `{"chainId":%s,"address":%q,"nonce":%d,"yParity":%d,"r":"0x%x","s":"0x%x"}`, chainID, code, nonce, s[64]-27, s[:32], s[32:64])
 }
