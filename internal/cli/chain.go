@@ -32,11 +32,13 @@ func chainFlags(c *cobra.Command, cfg *server.Chain) {
 	f.DurationVar(&cfg.MaxDuration, "chain-max-duration", 365*24*time.Hour, "longest life of a new delegation")
 	f.Int64Var(&cfg.HourlyCents, "chain-signer-hourly-cents", 0, "most that is signed in any hour; 0 is 500000 on live and no bound in a sandbox, -1 no bound")
 	f.DurationVar(&cfg.VoidAfter, "chain-void-after", 10*time.Minute, "after which a payment that does not land is made impossible")
+	f.BoolVar(&cfg.Mirror, "chain-mirror", false, "put the burns of plans with onchainMirror onto the chain")
+	f.DurationVar(&cfg.MirrorPeriod, "chain-mirror-period", time.Hour, "for which burns have one root; fixed by the first start with a mirror")
 	f.Var(&tokens{&cfg.Tokens}, "chain-tokens", "ERC-20 tokens of plans that can be ordered beside USDC and EURC, with commas")
 	for _, name := range []string{
 		"chain", "chain-rpc-urls", "chain-http", "chain-confirmations", "chain-topup-confirmations", "chain-fast-limit-cents", "chain-max-base-fee-wei",
 		"chain-tip-wei", "chain-relayers", "chain-relayer-floor-wei", "chain-batch-ops", "chain-batch-bytes", "chain-batch-window", "chain-max-limit-cents",
-		"chain-max-duration", "chain-signer-hourly-cents", "chain-void-after", "chain-tokens",
+		"chain-max-duration", "chain-signer-hourly-cents", "chain-void-after", "chain-tokens", "chain-mirror", "chain-mirror-period",
 	} {
 		env(c, name, "TOLL_"+strings.ToUpper(strings.ReplaceAll(name, "-", "_")))
 	}

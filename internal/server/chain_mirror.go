@@ -280,6 +280,9 @@ type ProofResult struct {
 
 // VerifyProof checks a proof with JSON-RPC endpoints of the chain and nothing else.
 func VerifyProof(ctx context.Context, urls []string, p *toll.BurnProof) (*ProofResult, error) {
+	if p.Status == toll.ProofOpen {
+		return nil, mirror.ErrOpen
+	}
 	id, ok := strings.CutPrefix(p.Network, "eip155:")
 	chainID, err := strconv.ParseUint(id, 10, 64)
 	if !ok || err != nil {

@@ -2,6 +2,7 @@ package mirror
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/big"
 
@@ -14,6 +15,9 @@ import (
 	"github.com/tollhq/toll/internal/chain/contracts"
 	"github.com/tollhq/toll/internal/chain/endpoints"
 )
+
+// ErrOpen says that there is nothing to check yet.
+var ErrOpen = errors.New("the burn is not on the chain yet")
 
 // Verified is what the chain says of a proof that holds.
 type Verified struct {
@@ -30,13 +34,13 @@ func Verify(ctx context.Context, pool *endpoints.Pool, p *toll.BurnProof) (*Veri
 	f := p.Fields
 	switch {
 	case p.Status == toll.ProofOpen:
-		return nil, fmt.Errorf("the burn is not on the chain yet")
+		return nil, ErrOpen
 	case f.Index != p.Index:
-		return nil, fmt.Errorf("the index of the proof is not that of its fields")
+		return nil, errors.New("the index of the proof is not that of its fields")
 	case f.Leaf() != p.Leaf:
-		return nil, fmt.Errorf("the leaf is not made of these fields")
+		return nil, errors.New("the leaf is not made of these fields")
 	case !Leads(p.Root, p.Leaf, p.Proof):
-		return nil, fmt.Errorf("the proof does not lead to the root")
+		return nil, errors.New("the proof does not lead to the root")
 	}
 	contract := common.Address(p.Contract)
 	var code, operator []byte
@@ -63,7 +67,7 @@ func Verify(ctx context.Context, pool *endpoints.Pool, p *toll.BurnProof) (*Veri
 		return nil, fmt.Errorf("the chain: %w", err)
 	}
 	if len(logs) != 1 || logs[0].TxHash != common.Hash(p.AnchorTransaction) || len(logs[0].Data) != 96 || common.BytesToHash(logs[0].Data[:32]) != common.Hash(p.Root) {
-		return nil, fmt.Errorf("the transaction does not anchor this root for this period")
+		return nil, errors.New("the transaction does not anchor this root for this period")
 	}
 	v := &Verified{
 		Operator: toll.Address(common.BytesToAddress(operator)), Block: logs[0].BlockNumber,
