@@ -161,7 +161,7 @@ func (s *suite) start(t *testing.T, v storetest.Variant, brand x402.Namespace, p
 	cfg.Data, cfg.Database, cfg.Namespace, cfg.KeyPrefix, cfg.Release = database.Data, database.Database, brand, prefix, "1.1.0"
 	cfg.LoopbackWebhooks = true
 	if cfg.Database != "" {
-		cfg.MasterKeyFile = freshMasterKey(t)
+		cfg.Data, cfg.MasterKeyFile = t.TempDir(), freshMasterKey(t)
 	}
 	if prefix == "" {
 		prefix = string(toll.Sandbox)
@@ -204,15 +204,16 @@ func (s *suite) all(t *testing.T, v storetest.Variant, brand x402.Namespace, pre
 		need string
 		cfg  server.Config
 	}{
-		{"", server.Config{}},
+		{"", server.Config{Chain: server.Chain{Mode: server.ChainOff}}},
+		{"embedded-chain", server.Config{Chain: server.Chain{Mode: server.ChainEmbedded}}},
 		{"rail", server.Config{Rails: checkout.Rails{Crypto: railtest.New(), Card: page}}},
-		{"rate-limit", server.Config{RateLimitKey: 1, RateLimitIP: 1}},
+		{"rate-limit", server.Config{RateLimitKey: 1, RateLimitIP: 1, Chain: server.Chain{Mode: server.ChainOff}}},
 	} {
 		service := s.start(t, v, brand, prefix, kind.cfg)
 		service.run(t, slices.DeleteFunc(slices.Clone(files), func(f conformanceFile) bool {
 			need := ""
 			for _, n := range f.Needs {
-				if n == "rail" || n == "rate-limit" {
+				if n == "rail" || n == "embedded-chain" || n == "rate-limit" {
 					need = n
 				}
 			}
