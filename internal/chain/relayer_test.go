@@ -139,4 +139,3 @@ func TestRelay_ManyOrders(t *testing.T) {
 		t.Errorf("%d transactions for %d orders: they were not batched", n, len(orders))
 	}
 }
-

@@ -69,6 +69,9 @@ type readiness struct {
 // [toll.CodeChainUnreachable], [toll.CodeChainContracts], [toll.CodeChainRelayerLow] when no relayer has the gas money of its
 // floor, [toll.CodeChainFeeCap].
 func (r *Rail) Ready(ctx context.Context) error {
+	if err := r.halted(); err != nil {
+		return unusable(toll.CodeChainContracts, err)
+	}
 	now := r.cfg.Clock()
 	r.mu.Lock()
 	fresh := func(at time.Time, d time.Duration) bool { return !at.IsZero() && !now.Before(at) && now.Sub(at) < d }

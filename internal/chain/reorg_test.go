@@ -1,0 +1,167 @@
+package chain_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/ethereum/go-ethereum/common"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/chain"
+	"github.com/tollhq/toll/internal/chain/chaintest"
+)
+
+func (w *world) reorg(n int, drop bool) {
+	w.Helper()
+	if err := w.Reorg(n, drop); err != nil {
+		w.Fatal(err)
+	}
+}
+
+// TestT56_ReorgAfterMint replaces the block of an order after its credits were granted.
+func TestT56_ReorgAfterMint(t *testing.T) {
+	for what, drop := range map[string]bool{"transactions come back": false, "transactions are dropped": true} {
+		t.Run(what, func(t *testing.T) {
+			w := newWorld(t, chaintest.New(t))
+			sink := w.ledger()
+			r := w.running(func(c *chain.Config) { c.Sink = sink })
+			owner := w.account(usdc, 10_000_000)
+			p := purchase(owner, usdc, receiver(1), 1_000_000)
+			tx := w.paid(r, p)
+			w.idle()
+			before := w.op(p.OrderID)
+			w.reorg(1, drop)
+			w.eventually("the order is in another block", func() bool {
+				op := w.op(p.OrderID)
+				return op.State == chain.Final && op.Place.Hash != before.Place.Hash
+			})
+			w.idle()
+			w.has(owner, usdc, 9_000_000, receiver(1), usdc, 1_000_000)
+			sink.has(p.OrderID, true, 1)
+			if got := w.op(p.OrderID); got.Place.Tx != tx || got.Hash != before.Hash {
+				t.Errorf("it is in transaction %s, was in %s: the same bytes were to be sent", got.Place.Tx, tx)
+			}
+			w.nonces()
+			w.paid(r, purchase(owner, usdc, receiver(1), 1_000_000))
+			w.has(owner, usdc, 8_000_000)
+		})
+	}
+}
+
+// The money of an order was minted in a block that goes, too: its operation comes back and fails, and the credits are taken back.
+func TestT56_ReorgMakesImpossible(t *testing.T) {
+	w := newWorld(t, chaintest.New(t))
+	sink := w.ledger()
+	r := w.running(func(c *chain.Config) { c.Sink = sink })
+	owner := w.account()
+	w.paid(r, purchase(w.account(usdc, 5), usdc, receiver(2), 5))
+	w.idle()
+	w.give(owner, usdc, 1_000_000)
+	p := purchase(owner, usdc, receiver(1), 1_000_000)
+	w.paid(r, p)
+	w.idle()
+	sink.has(p.OrderID, true, 1)
+	w.reorg(2, true)
+	op := w.decided(p.OrderID, chain.Failed)
+	if op.Failure == nil || op.Failure.Code != toll.CodeChainBalance || op.Failure.Place.Tx == (common.Hash{}) {
+		t.Errorf("failure: %+v", op.Failure)
+	}
+	w.idle()
+	sink.has(p.OrderID, false, 1)
+	w.has(owner, usdc, 0, receiver(1), usdc, 0)
+	w.nonces()
+}
+
+// An order has failed on the chain, and that block goes: it is paid after all.
+func TestT56_ReorgOfFailure(t *testing.T) {
+	w := newWorld(t, chaintest.New(t))
+	sink := w.ledger()
+	change := func(c *chain.Config) { c.Sink = sink }
+	owner := w.account(usdc, 3_000_000)
+	p := purchase(owner, usdc, receiver(1), 1_000_000)
+	w.signs(w.rail(change), p)
+	// The owner moves the money away without us, and a stranger brings our operation to the chain.
+	w.lands(w.operation(owner, "elsewhere", execute(t, usdc, move("transfer(address,uint256)", receiver(2), 3_000_000))), owner)
+	if e := w.lands(w.op(p.OrderID).Operation); e.success {
+		t.Fatal("the order has money")
+	}
+	r := w.running(change)
+	if f := w.fails(r, p, toll.CodeChainBalance); f.Place.Tx == (common.Hash{}) {
+		t.Errorf("failure without evidence: %+v", f)
+	}
+	w.idle()
+	sink.has(p.OrderID, false, 0)
+	if n := sink.calls["failed "+p.OrderID]; n != 1 {
+		t.Errorf("the sink heard %d times that it failed", n)
+	}
+	w.reorg(2, true)
+	w.decided(p.OrderID, chain.Final)
+	w.idle()
+	sink.has(p.OrderID, true, 1)
+	w.has(owner, usdc, 2_000_000, receiver(1), usdc, 1_000_000, receiver(2), usdc, 0)
+}
+
+// A process that was killed finds a chain without its last blocks.
+func TestReorg_WhileDown(t *testing.T) {
+	w := newWorld(t, chaintest.New(t))
+	sink := w.ledger()
+	change := func(c *chain.Config) { c.Sink = sink }
+	owner := w.account(usdc, 10_000_000)
+	p := purchase(owner, usdc, receiver(1), 1_000_000)
+	w.crashing(p, "sink told", 1, change)
+	w.reorg(2, true) // the order, and the block that crashing has made
+	w.has(receiver(1), usdc, 0)
+	w.running(change)
+	w.eventually("the order is paid again", func() bool { return w.balance(usdc, receiver(1)) == 1_000_000 && w.op(p.OrderID).State == chain.Final })
+	w.idle()
+	sink.has(p.OrderID, true, 1)
+	w.has(owner, usdc, 9_000_000)
+}
+
+// More than 64 blocks are replaced, or the chain is another one: nothing is taken back and nothing is sent.
+func TestTracker_OtherChain(t *testing.T) {
+	paid := func(t *testing.T) (*world, *ledger, chain.Purchase) {
+		w := newWorld(t, chaintest.New(t))
+		sink := w.ledger()
+		owner := w.account(usdc, 10_000_000)
+		p := purchase(owner, usdc, receiver(1), 1_000_000)
+		w.crashing(p, "sink told", 1, func(c *chain.Config) { c.Sink = sink })
+		return w, sink, p
+	}
+	stays := func(w *world, sink *ledger, p chain.Purchase, c *chaintest.Chain) {
+		w.Helper()
+		w.Chain = c
+		r := w.running(func(c *chain.Config) { c.Sink = sink })
+		before := w.op(p.OrderID)
+		w.eventually("the rail has stopped", func() bool {
+			err := r.Ready(w.Context())
+			return err != nil && errors.Is(err, chain.ErrOtherChain)
+		})
+		time.Sleep(50 * time.Millisecond)
+		if after := w.op(p.OrderID); after.Version != before.Version {
+			w.Errorf("the order went from %s to %s", before.State, after.State)
+		}
+		sink.has(p.OrderID, true, 1)
+		if n := w.nonce(w.relayer); c != nil && n > 1 {
+			w.Errorf("the relayer has sent %d transactions", n)
+		}
+	}
+	t.Run("foreign genesis", func(t *testing.T) {
+		w, sink, p := paid(t)
+		stays(w, sink, p, chaintest.New(t, w.relayer))
+	})
+	t.Run("deep reorganisation", func(t *testing.T) {
+		w, sink, p := paid(t)
+		for range 70 {
+			if err := w.Advance(time.Second); err != nil {
+				t.Fatal(err)
+			}
+		}
+		r := w.running(func(c *chain.Config) { c.Sink = sink })
+		w.paid(r, purchase(w.account(usdc, 1), usdc, receiver(2), 1))
+		w.idle()
+		w.reorg(75, true)
+		stays(w, sink, p, w.Chain)
+	})
+}
