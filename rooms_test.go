@@ -72,7 +72,7 @@ var rooms = map[string]room{
 	"internal/server": {
 		ours: "toll x402 internal/gate internal/seal internal/store internal/ledger internal/auth internal/facilitator internal/checkout " +
 			"internal/api internal/oauth internal/web internal/events internal/outbound " +
-			"internal/chain internal/chain/contracts internal/chain/signer internal/chain/endpoints internal/chain/devchain internal/chain/mirror",
+			"internal/chain internal/chain/contracts internal/chain/userop internal/chain/signer internal/chain/endpoints internal/chain/devchain internal/chain/mirror",
 		third: []string{"github.com/prometheus/client_golang", "github.com/ethereum/go-ethereum"},
 		tests: []string{"github.com/jackc/pgx/v5", "golang.org/x/sys/unix"},
 	},

@@ -302,7 +302,7 @@ func (n *network) open(ctx context.Context) (_ *runningChain, err error) {
 		})
 	}
 	n.cfg.Log.InfoContext(ctx, "crypto rail", "network", env.Network(), "source", string(n.source), "genesis", genesis.Hex(),
-		"service_account", keys.service.Hex(), "relayers", keys.relayers)
+		"service", keys.service.Hex(), "relayers", keys.relayers)
 	return r, nil
 }
 
