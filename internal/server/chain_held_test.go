@@ -1,0 +1,248 @@
+package server_test
+
+import (
+	"crypto/ecdsa"
+	"encoding/json"
+	"errors"
+	"math/big"
+	"net"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/ethereum/go-ethereum"
+	"github.com/ethereum/go-ethereum/common"
+	"github.com/ethereum/go-ethereum/common/hexutil"
+	gethtypes "github.com/ethereum/go-ethereum/core/types"
+	"github.com/ethereum/go-ethereum/crypto"
+	"github.com/ethereum/go-ethereum/ethclient"
+	"github.com/ethereum/go-ethereum/signer/core/apitypes"
+	"github.com/holiman/uint256"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/client"
+	"github.com/tollhq/toll/internal/chain/contracts"
+	"github.com/tollhq/toll/internal/server"
+)
+
+// userWallet is an account whose key the service never sees.
+type userWallet struct {
+	key     *ecdsa.PrivateKey
+	address common.Address
+}
+
+func newUserWallet(t *testing.T) userWallet {
+	t.Helper()
+	key, err := crypto.GenerateKey()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return userWallet{key, crypto.PubkeyToAddress(key.PublicKey)}
+}
+
+// signTyped signs typed data as wallets do, from its JSON alone.
+func (w userWallet) signTyped(t *testing.T, data map[string]any) string {
+	t.Helper()
+	text, err := json.Marshal(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var typed apitypes.TypedData
+	if err := json.Unmarshal(text, &typed); err != nil {
+		t.Fatalf("%v: %s", err, text)
+	}
+	hash, _, err := apitypes.TypedDataAndHash(typed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	signature, err := crypto.Sign(hash, w.key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	signature[64] += 27
+	return hexutil.Encode(signature)
+}
+
+func (w userWallet) authorize(t *testing.T) json.RawMessage {
+	t.Helper()
+	a, err := gethtypes.SignSetCode(w.key, gethtypes.SetCodeAuthorization{ChainID: *uint256.NewInt(84532), Address: contracts.AccountCode})
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := json.Marshal(a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = l.Close() }()
+	return l.Addr().String()
+}
+
+// A user keeps the key of the account that pays: the account signs a limit once, plans are bought up to it without the key, and
+// the user ends it on the chain.
+func TestHeldAccount(t *testing.T) {
+	ctx := t.Context()
+	address := freeAddress(t)
+	s, url := start(t, server.Config{Data: t.TempDir(), Chain: server.Chain{HTTP: address}})
+	builder, subscriber := keys(t, s)
+	c := newStand(t, url, builder, subscriber, 0)
+	w, stranger := newUserWallet(t), newUserWallet(t)
+	give := func(body map[string]string) {
+		t.Helper()
+		body["address"] = w.address.Hex()
+		if err := c.subscriber.Call(ctx, http.MethodPost, "/api/v1/sandbox/faucet", nil, body, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	d, err := c.subscriber.CreateDelegation(ctx, client.DelegationParams{
+		Provider: toll.ProviderCrypto, SpendingLimit: 250, Lifetime: time.Hour, Currency: "usdc", OwnerAccount: toll.Address(w.address),
+		AllowedRecipients: []toll.Address{c.owner},
+	})
+	if err != nil || d.Status != toll.StatusPending || !d.Account.CodeRequired || d.Account.Address != toll.Address(w.address) {
+		t.Fatalf("%+v, %v", d, err)
+	}
+	order := func(want toll.Code) {
+		t.Helper()
+		o, err := c.subscriber.OrderPlan(ctx, c.plan, client.PaidBy(d.DelegationID))
+		if codeOf(err) != want || want == "" && (o.Status != toll.OrderConfirmed && o.Status != toll.OrderFinal || o.TxHash == "") {
+			t.Fatalf("%+v, %v, want %q", o, err, want)
+		}
+	}
+	order(toll.CodeDelegationNotFound)
+	for _, bad := range []struct {
+		signature     string
+		authorization json.RawMessage
+		want          toll.Code
+	}{
+		{stranger.signTyped(t, d.TypedData), w.authorize(t), toll.CodeChainSignature},
+		{w.signTyped(t, d.TypedData), nil, toll.CodeChainForeignCode},
+		{w.signTyped(t, d.TypedData), stranger.authorize(t), toll.CodeChainSignature},
+	} {
+		if _, err := c.subscriber.SignDelegation(ctx, d.DelegationID, bad.signature, bad.authorization); codeOf(err) != bad.want {
+			t.Fatalf("%v, want %s", err, bad.want)
+		}
+	}
+	for range 2 {
+		r, err := c.subscriber.SignDelegation(ctx, d.DelegationID, w.signTyped(t, d.TypedData), w.authorize(t))
+		if err != nil || r.Status != toll.StatusActive || r.ProviderPaymentMethodID != toll.Address(w.address).String() {
+			t.Fatalf("%+v, %v", r, err)
+		}
+	}
+	order(toll.CodeChainBalance) // of the account, not of the wallet
+	give(map[string]string{"usdc": "10", "eth": "0.01"})
+	order("")
+	order("")
+	order(toll.CodeDelegationInsufficient)
+	if b := c.balance(t); b.Balance != 200 {
+		t.Fatalf("%d credits", b.Balance)
+	}
+	if _, has := purse(t, c.builder); has["USDC"] != "2000000" {
+		t.Fatalf("the builder has %v", has)
+	}
+
+	out, err := c.subscriber.RevokeDelegation(ctx, d.DelegationID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	call, _ := out.Data["transaction"].(map[string]any)
+	node, err := ethclient.Dial("http://" + address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer node.Close()
+	if got := call["from"]; got != toll.Address(w.address).String() {
+		t.Fatalf("%+v", out.Data)
+	}
+	to, data := common.HexToAddress(call["to"].(string)), hexutil.MustDecode(call["data"].(string))
+	if got := w.send(t, node, to, data); got.Status != gethtypes.ReceiptStatusSuccessful {
+		t.Fatal("the transaction of the answer failed")
+	}
+	msg := ethereum.CallMsg{From: w.address, To: &to, Data: data}
+	if _, err := node.CallContract(ctx, msg, nil); err == nil {
+		t.Fatal("the delegation could be disabled again")
+	}
+	order(toll.CodeDelegationRevoked)
+}
+
+// send makes a transaction of the user and waits for it.
+func (w userWallet) send(t *testing.T, node *ethclient.Client, to common.Address, data []byte) *gethtypes.Receipt {
+	t.Helper()
+	ctx := t.Context()
+	nonce, err := node.NonceAt(ctx, w.address, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	id := big.NewInt(toll.Sandbox.ChainID())
+	tx, err := gethtypes.SignNewTx(w.key, gethtypes.LatestSignerForChainID(id), &gethtypes.DynamicFeeTx{
+		ChainID: id, Nonce: nonce, GasTipCap: big.NewInt(1_000_000), GasFeeCap: big.NewInt(100_000_000), Gas: 300_000, To: &to, Data: data,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := node.SendTransaction(ctx, tx); err != nil {
+		t.Fatal(err)
+	}
+	for end := time.Now().Add(10 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+		r, err := node.TransactionReceipt(ctx, tx.Hash())
+		if err == nil {
+			return r
+		}
+		if !errors.Is(err, ethereum.NotFound) || time.Now().After(end) {
+			t.Fatal(err)
+		}
+	}
+}
+
+// A delegation of a wallet that the service holds is disabled on the chain by itself, once it was used there.
+func TestRevocationOnTheChain(t *testing.T) {
+	ctx := t.Context()
+	address := freeAddress(t)
+	s, url := start(t, server.Config{Data: t.TempDir(), Chain: server.Chain{HTTP: address}})
+	builder, subscriber := keys(t, s)
+	c := newStand(t, url, builder, subscriber, 0)
+	faucet(t, c.subscriber, "10")
+	var ids []string
+	for range 2 {
+		d, err := c.subscriber.CreateDelegation(ctx, client.DelegationParams{
+			Provider: toll.ProviderCrypto, SpendingLimit: 250, Lifetime: time.Hour, Currency: "usdc",
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ids = append(ids, d.DelegationID)
+	}
+	if o, err := c.subscriber.OrderPlan(ctx, c.plan, client.PaidBy(ids[0])); err != nil || o.TxHash == "" {
+		t.Fatalf("%+v, %v", o, err)
+	}
+	for _, id := range ids {
+		if _, err := c.subscriber.RevokeDelegation(ctx, id); err != nil {
+			t.Fatal(err)
+		}
+	}
+	node, err := ethclient.Dial("http://" + address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer node.Close()
+	disabled := common.HexToHash("0xea589ba9473ee1fe77d352c7ed919747715a5d22931b972de9b02a907c66d5dd")
+	var logs []gethtypes.Log
+	for end := time.Now().Add(15 * time.Second); len(logs) == 0 && time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+		logs, err = node.FilterLogs(ctx, ethereum.FilterQuery{
+			FromBlock: new(big.Int), Addresses: []common.Address{contracts.DelegationManager}, Topics: [][]common.Hash{{disabled}},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(logs) != 1 || len(logs[0].Topics) < 3 || common.BytesToAddress(logs[0].Topics[2][:]) != common.Address(c.buyer) {
+		t.Fatalf("the chain has %+v", logs)
+	}
+}
