@@ -1,0 +1,296 @@
+package server_test
+
+import (
+	"encoding/json"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/ethereum/go-ethereum/common"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/client"
+	"github.com/tollhq/toll/internal/chain/chaintest"
+	"github.com/tollhq/toll/internal/chain/contracts"
+	"github.com/tollhq/toll/internal/chain/devchain"
+	"github.com/tollhq/toll/internal/server"
+	"github.com/tollhq/toll/internal/store"
+	"github.com/tollhq/toll/internal/store/storetest"
+)
+
+// refused starts a service that must not come up, and returns what it says.
+func refused(t *testing.T, cfg server.Config) string {
+	t.Helper()
+	s, err := server.New(t.Context(), cfg)
+	if err == nil {
+		t.Error("it started")
+		_ = s.Close(t.Context()) // the test has failed already
+		return ""
+	}
+	return err.Error()
+}
+
+// rows opens the records of a service that runs.
+func rows(t *testing.T, cfg server.Config) *store.Store {
+	t.Helper()
+	return storetest.OpenConfig(t, store.Config{Data: cfg.Data, Database: cfg.Database, Admin: true})
+}
+
+// fuel gives the relayers of a service gas money of a chain outside, as soon as they are known.
+func fuel(t *testing.T, st *store.Store, chain *chaintest.Chain) {
+	t.Helper()
+	relayers := 0
+	within(t, 10*time.Second, "the relayers are known", func() bool {
+		keys, err := store.ChainKeys(t.Context(), st)
+		if err != nil {
+			t.Fatal(err)
+		}
+		relayers = 0
+		for _, k := range keys {
+			if k.Role != "relayer" {
+				continue
+			}
+			relayers++
+			if _, err := chain.Fund(t.Context(), common.Address(k.Address), toll.UnitsOf(1_000_000_000_000_000_000).Int()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return relayers > 0
+	})
+}
+
+func within(t *testing.T, d time.Duration, what string, f func() bool) {
+	t.Helper()
+	for end := time.Now().Add(d); !f(); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("not within %s: %s", d, what)
+		}
+	}
+}
+
+// outside is a service on a chain that runs outside of it, behind endpoints.
+func outside(urls ...string) server.Config {
+	return server.Config{Chain: server.Chain{RPCURLs: urls, Confirmations: -1, TopUpConfirmations: -1}}
+}
+
+func TestT71_Settings(t *testing.T) {
+	live := server.Config{
+		Data: t.TempDir(), Environment: toll.Live, MasterKeyFile: freshMasterKey(t), PublicURL: "https://pay.example.com",
+	}
+	with := func(base server.Config, c server.Chain) server.Config {
+		base.Chain = c
+		return base
+	}
+	ownKey := live
+	ownKey.MasterKeyFile = ""
+	for name, tt := range map[string]struct {
+		cfg  server.Config
+		says string
+	}{
+		"live and embedded":         {with(live, server.Chain{Mode: server.ChainEmbedded}), "TOLL_CHAIN_RPC_URLS"},
+		"live and its own JSON-RPC": {with(live, server.Chain{HTTP: "127.0.0.1:0"}), "TOLL_CHAIN_RPC_URLS"},
+		"live and one endpoint":     {with(live, server.Chain{RPCURLs: []string{"https://one.example.com"}}), "two endpoints"},
+		"live and a generated key":  {ownKey, "TOLL_MASTER_KEY_FILE"},
+		"a mode that is none":       {server.Config{Data: t.TempDir(), Chain: server.Chain{Mode: "on"}}, "TOLL_CHAIN"},
+		"both":                      {server.Config{Data: t.TempDir(), Chain: server.Chain{Mode: server.ChainEmbedded, RPCURLs: []string{"http://x"}}}, "set one of them"},
+		"no URL":                    {server.Config{Data: t.TempDir(), Chain: server.Chain{RPCURLs: []string{"ipc:/x?key=hidden"}}}, "http"},
+		"a server without a place for the chain": {server.Config{
+			Database: storetest.Config(t, storetest.Postgres).Database, MasterKeyFile: freshMasterKey(t), Chain: server.Chain{Mode: server.ChainEmbedded},
+		}, "TOLL_DATA"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if text := refused(t, tt.cfg); !strings.Contains(text, tt.says) || strings.Contains(text, "hidden") {
+				t.Errorf("it says %q", text)
+			}
+		})
+	}
+	t.Run("live without endpoints", func(t *testing.T) {
+		_, url := start(t, live)
+		if got := checks(t, url)["chain"]; got != "off" {
+			t.Errorf("chain %s", got)
+		}
+	})
+}
+
+// A chain other than the one that the records are about is refused, before anything is signed for it.
+func TestT71_ForeignChain(t *testing.T) {
+	cfg := server.Config{Data: t.TempDir()}
+	kept := filepath.Join(cfg.Data, "chain")
+	// once uses the chain of a service, and ends it.
+	once := func(cfg server.Config) (plan toll.PlanID, subscriber toll.APIKey) {
+		t.Run("use", func(t *testing.T) {
+			s, url := start(t, cfg)
+			builder, key := keys(t, s)
+			c := newStand(t, url, builder, key, 0)
+			faucet(t, c.subscriber, "5")
+			plan, subscriber = c.plan, key
+		})
+		return plan, subscriber
+	}
+	plan, subscriber := once(cfg)
+	other := server.Config{Data: t.TempDir()}
+	once(other)
+
+	t.Run("its directory is gone", func(t *testing.T) {
+		if err := os.Rename(kept, kept+".away"); err != nil {
+			t.Fatal(err)
+		}
+		if text := refused(t, cfg); !strings.Contains(text, "another chain") || !strings.Contains(text, "TOLL_CHAIN") {
+			t.Errorf("it says %q", text)
+		}
+		if _, err := os.Stat(kept); !os.IsNotExist(err) {
+			t.Errorf("a chain was made: %v", err)
+		}
+	})
+	t.Run("the chain of another database", func(t *testing.T) {
+		if err := os.CopyFS(kept, os.DirFS(filepath.Join(other.Data, "chain"))); err != nil {
+			t.Fatal(err)
+		}
+		_, url := start(t, cfg)
+		c := client.New(subscriber.Key, client.WithURL(url), client.WithRetries(0))
+		if _, err := c.OrderPlan(t.Context(), plan); codeOf(err) != toll.CodeChainContracts {
+			t.Errorf("order: %v", err)
+		}
+		if got := checks(t, url)["chain"]; got != "failing" {
+			t.Errorf("chain %s", got)
+		}
+		if w, has := purse(t, c); len(has) != 0 || w.Address != subscriber.Address {
+			t.Errorf("wallet %+v", w)
+		}
+	})
+	t.Run("endpoints", func(t *testing.T) {
+		public := chaintest.New(t)
+		there := outside(public.URL())
+		there.Data = cfg.Data
+		if text := refused(t, there); !strings.Contains(text, "another chain") {
+			t.Errorf("it says %q", text)
+		}
+	})
+	t.Run("endpoints of another network", func(t *testing.T) {
+		base := chaintest.Start(t, devchain.Config{ChainID: contracts.Base})
+		there := outside(base.URL())
+		there.Data = t.TempDir()
+		if text := refused(t, there); !strings.Contains(text, "8453") || !strings.Contains(text, "84532") {
+			t.Errorf("it says %q", text)
+		}
+	})
+	t.Run("the right one again", func(t *testing.T) {
+		if err := os.RemoveAll(kept); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Rename(kept+".away", kept); err != nil {
+			t.Fatal(err)
+		}
+		_, url := start(t, cfg)
+		c := client.New(subscriber.Key, client.WithURL(url), client.WithRetries(0))
+		// The order that could not be paid before is still open, and is the one that is paid.
+		within(t, 20*time.Second, "the order is paid", func() bool {
+			_, err := c.OrderPlan(t.Context(), plan)
+			return err == nil
+		})
+		if _, has := purse(t, c); has["USDC"] != "4000000" {
+			t.Errorf("subscriber has %v", has)
+		}
+	})
+}
+
+// With other code at a contract crypto orders are closed, and nothing else is.
+func TestT71_ChangedCode(t *testing.T) {
+	public := chaintest.New(t)
+	double := chaintest.NewDouble(t, public.Client())
+	manager := strings.ToLower(contracts.DelegationManager.Hex())
+	double.Answer("eth_getCode", func(params []json.RawMessage) (any, error) {
+		if strings.Contains(strings.ToLower(string(params[0])), manager) {
+			return "0x6000", nil
+		}
+		return nil, chaintest.Pass
+	})
+	cfg := outside(double.URL)
+	cfg.Data = t.TempDir()
+	s, url := start(t, cfg)
+	fuel(t, rows(t, cfg), public)
+	builder, subscriber := keys(t, s)
+	c := newStand(t, url, builder, subscriber, 10)
+	if _, err := public.Mint(t.Context(), contracts.USDC(contracts.BaseSepolia), common.Address(subscriber.Address), toll.UnitsOf(5_000_000).Int()); err != nil {
+		t.Fatal(err)
+	}
+	within(t, 20*time.Second, "the contracts were looked at", func() bool { return checks(t, url)["chain"] == "failing" })
+	if _, err := c.subscriber.OrderPlan(t.Context(), c.plan); codeOf(err) != toll.CodeChainContracts {
+		t.Errorf("order: %v", err)
+	}
+	if res, err := c.settle(t.Context(), ""); err != nil || !res.Success {
+		t.Errorf("credits that are there: %+v, %v", res, err)
+	}
+	if got := status(t, url+"/ready"); got != http.StatusOK {
+		t.Errorf("/ready answers %d", got)
+	}
+	double.Clear()
+	within(t, 40*time.Second, "orders go on", func() bool {
+		_, err := c.subscriber.OrderPlan(t.Context(), c.plan)
+		return err == nil
+	})
+	if b := c.balance(t); b.Balance != 109 {
+		t.Errorf("%d credits", b.Balance)
+	}
+}
+
+// Two processes on one database pay orders on one chain. One of them is at each relayer at a time, and the other goes on when
+// it ends.
+func TestTwoProcessesOneChain(t *testing.T) {
+	public := chaintest.New(t)
+	double := chaintest.NewDouble(t, public.Client())
+	cfg := outside(double.URL)
+	cfg.Database, cfg.MasterKeyFile, cfg.PublicURL = storetest.Config(t, storetest.Postgres).Database, freshMasterKey(t), "https://pay.example.com"
+	ctx := t.Context()
+	st := rows(t, cfg)
+	second, urlTwo := start(t, cfg)
+	var plan toll.PlanID
+	orders := func(t *testing.T, n int, urls ...string) {
+		t.Helper()
+		var wg sync.WaitGroup
+		for i := range n {
+			k, err := second.CreateKey(ctx, server.KeyRequest{Account: "subscriber " + string(rune('a'+i))})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := public.Mint(ctx, contracts.USDC(contracts.BaseSepolia), common.Address(k.Address), toll.UnitsOf(1_000_000).Int()); err != nil {
+				t.Fatal(err)
+			}
+			wg.Go(func() {
+				c := client.New(k.Key, client.WithURL(urls[i%len(urls)]))
+				if _, err := c.OrderPlan(ctx, plan); err != nil {
+					t.Errorf("order %d: %v", i, err)
+				}
+			})
+		}
+		wg.Wait()
+	}
+	t.Run("both", func(t *testing.T) {
+		one, urlOne := start(t, cfg)
+		fuel(t, st, public)
+		builder, subscriber := keys(t, one)
+		plan = newStand(t, urlOne, builder, subscriber, 0).plan
+		orders(t, 8, urlOne, urlTwo)
+		keys, err := store.ChainKeys(ctx, st)
+		if err != nil || len(keys) != 2 {
+			t.Errorf("%d accounts of the service, %v", len(keys), err)
+		}
+		var relayers int64
+		if err := st.QueryRow(ctx, "SELECT COUNT(*) FROM chain_leases WHERE name LIKE 'relayer:%' AND holder <> ''").Scan(&relayers); err != nil || relayers != 1 {
+			t.Errorf("%d leases of relayers, %v", relayers, err)
+		}
+	})
+	orders(t, 4, urlTwo)
+	var paid, nonces, used int64
+	err := st.QueryRow(ctx, "SELECT COUNT(*) FROM chain_ops WHERE state IN ('confirmed', 'final')").Scan(&paid)
+	if err != nil || paid != 12 {
+		t.Errorf("%d orders are paid, %v", paid, err)
+	}
+	if err := st.QueryRow(ctx, "SELECT COUNT(DISTINCT nonce), COUNT(*) FROM chain_txs WHERE state = 'mined'").Scan(&nonces, &used); err != nil || nonces != used || used == 0 {
+		t.Errorf("%d transactions with %d nonces, %v", used, nonces, err)
+	}
+}
