@@ -13,10 +13,22 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/chain"
+	"github.com/tollhq/toll/internal/chain/chaintest"
 	"github.com/tollhq/toll/internal/chain/userop"
 	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/internal/store/storetest"
 )
+
+func TestJournal(t *testing.T) {
+	for _, v := range storetest.Variants() {
+		t.Run(string(v), func(t *testing.T) {
+			chaintest.TestJournal(t, func(t testing.TB) chain.Journal {
+				st, _ := storetest.OpenVariant(t, v)
+				return &journal{st}
+			})
+		})
+	}
+}
 
 // fill gives every member of a struct a value of its own, so that one that is not stored is missed.
 func fill(t *testing.T, v reflect.Value, next *int64) {
