@@ -26,6 +26,8 @@ const (
 	lostAfter = 3
 	// resend is how long a transaction may be in flight before its bytes are sent once more.
 	resend = 10 * time.Second
+	// retry is the same after an answer that nobody understands.
+	retry = 2 * time.Second
 	// poor is how long a relayer rests that cannot pay.
 	poor = 15 * time.Second
 )

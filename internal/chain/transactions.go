@@ -78,7 +78,7 @@ func (w *relayer) broadcast(ctx context.Context, now outlook, tx *Tx) error {
 		r.cfg.At(stepSent)
 		r.moved.fire()
 		answer := understand(err)
-		if !errors.Is(err, endpoints.ErrNone) {
+		if answer != other {
 			w.sent[tx.Hash] = time.Now()
 		}
 		switch answer {
@@ -101,6 +101,9 @@ func (w *relayer) broadcast(ctx context.Context, now outlook, tx *Tx) error {
 			w.beg()
 			return w.abandon(ctx, tx)
 		default:
+			if !errors.Is(err, endpoints.ErrNone) {
+				w.sent[tx.Hash] = time.Now().Add(retry - resend)
+			}
 			return fmt.Errorf("sending transaction %s: %w", tx.Hash, err)
 		}
 	}
