@@ -25,7 +25,7 @@ const (
 func (t *tracker) compare(ctx context.Context) (changed, behind bool, err error) {
 	r, c, head := t.rail, t.cursor, t.pass.head.Number.Uint64()
 	if head+overlap < c.Block {
-		return false, false, r.halt(fmt.Errorf("%w: its head is block %d, and block %d was read before", ErrOtherChain, head, c.Block))
+		return false, false, r.mismatch(ctx, c.Block, c.Hash, fmt.Errorf("%w: its head is block %d, and block %d was read before", ErrOtherChain, head, c.Block))
 	}
 	if head >= c.Block {
 		hash, ok, err := t.hashAt(ctx, c.Block)
@@ -41,7 +41,7 @@ func (t *tracker) compare(ctx context.Context) (changed, behind bool, err error)
 	r.log.Warn("the chain was reorganised", "block", c.Block, "head", head)
 	hash, ok, err := t.hashAt(ctx, c.Base)
 	if err == nil && (!ok || hash != c.BaseHash) {
-		err = r.halt(fmt.Errorf("%w: more than %d blocks below %d have changed", ErrOtherChain, overlap, c.Block))
+		err = r.mismatch(ctx, c.Base, c.BaseHash, fmt.Errorf("%w: more than %d blocks below %d have changed", ErrOtherChain, overlap, c.Block))
 	}
 	return true, false, err
 }
@@ -82,9 +82,12 @@ func (t *tracker) undo(ctx context.Context, op *Op) error {
 	r := t.rail
 	r.log.Warn("the evidence of an operation is gone after a reorganisation", "op", op.ID, "state", op.State, "block", op.Evidence().Block)
 	op.State, op.Place, op.Failure, op.UpdatedAt = Sent, Place{}, nil, r.cfg.Clock()
-	if _, err := r.cfg.Journal.TxOf(ctx, op.Tx); errors.Is(err, ErrUnknown) {
-		op.State = Signed // a stranger had landed it: a transaction of ours has to
-	} else if err != nil {
+	tx, err := r.cfg.Journal.TxOf(ctx, op.Tx)
+	switch {
+	case errors.Is(err, ErrUnknown), err == nil && tx.State == TxReplaced:
+		// A stranger had landed it, or something else has the nonce by now: a new transaction of ours has to.
+		op.State = Signed
+	case err != nil:
 		return err
 	}
 	if err := r.cfg.Journal.UpdateOp(ctx, op); err != nil {

@@ -44,9 +44,34 @@ func (r *Rail) sameChain(ctx context.Context) error {
 		return err
 	}
 	if first.Hash() != cursor.Genesis {
-		return r.halt(fmt.Errorf("%w: its first block is %s, not %s", ErrOtherChain, first.Hash(), cursor.Genesis))
+		return r.mismatch(ctx, 0, cursor.Genesis, fmt.Errorf("%w: its first block is %s, not %s", ErrOtherChain, first.Hash(), cursor.Genesis))
 	}
 	return nil
+}
+
+// mismatch stops the rail because a block that is known by its hash is not there. On live two endpoints have to say so: one that
+// lies stops nothing.
+func (r *Rail) mismatch(ctx context.Context, number uint64, known common.Hash, why error) error {
+	if r.cfg.Embedded {
+		return r.halt(why)
+	}
+	found, err := r.cfg.Pool.Agree(ctx, func(ctx context.Context, c *endpoints.Conn) (common.Hash, error) {
+		header, err := c.HeaderByNumber(ctx, new(big.Int).SetUint64(number))
+		if errors.Is(err, ethereum.NotFound) {
+			return common.Hash{}, nil
+		}
+		if err != nil {
+			return common.Hash{}, err
+		}
+		return header.Hash(), nil
+	})
+	switch {
+	case err != nil:
+		return err
+	case found == known:
+		return fmt.Errorf("chain: one endpoint has another block %d than the others: %w", number, endpoints.ErrDisagree)
+	}
+	return r.halt(why)
 }
 
 // begin sets the cursor of a journal that has none: at the first block of the embedded chain, and near the head of another one.

@@ -1,0 +1,187 @@
+package chain_test
+
+import (
+	"context"
+	"math/big"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/ethereum/go-ethereum/common"
+	"github.com/ethereum/go-ethereum/core/types"
+
+	"github.com/tollhq/toll/internal/chain"
+	"github.com/tollhq/toll/internal/chain/chaintest"
+	"github.com/tollhq/toll/internal/chain/contracts"
+	"github.com/tollhq/toll/internal/chain/endpoints"
+)
+
+// overNetwork is a rail over endpoints that have to agree, as on live, on a chain that grows.
+func (w *world) overNetwork(doubles ...*chaintest.Double) *chain.Rail {
+	w.Helper()
+	cfg := endpoints.Config{ChainID: w.ChainID(), Genesis: w.Genesis(), Agree: true, Clock: w.Now, Timeout: 500 * time.Millisecond, Every: 200 * time.Millisecond}
+	for _, d := range doubles {
+		cfg.URLs = append(cfg.URLs, d.URL)
+	}
+	pool, err := endpoints.New(cfg)
+	if err != nil {
+		w.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		pool.Run(ctx)
+	}()
+	w.Cleanup(func() {
+		stop()
+		<-ended
+		pool.Close()
+	})
+	w.growing()
+	return w.running(func(c *chain.Config) {
+		c.Embedded, c.Pool, c.Confirmations, c.TopUpConfirmations, c.FastLimitCents = false, pool, 2, 1, 1000
+	})
+}
+
+// growing adds blocks to the chain until the test ends.
+func (w *world) growing() {
+	stop, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		for {
+			select {
+			case <-stop:
+				return
+			case <-time.After(100 * time.Millisecond):
+				if err := w.Advance(time.Second); err != nil {
+					w.Errorf("a block: %v", err)
+					return
+				}
+			}
+		}
+	}()
+	w.Cleanup(func() {
+		close(stop)
+		<-ended
+	})
+}
+
+// An endpoint that lies about the chain, or does not speak, keeps no order from being paid, once.
+func TestT68_LyingEndpointHoldsNothingUp(t *testing.T) {
+	lies := map[string]func(w *world, d *chaintest.Double){
+		"wrong chain id":      func(_ *world, d *chaintest.Double) { d.ChainID(1) },
+		"HTML 200":            func(_ *world, d *chaintest.Double) { d.Page(http.StatusOK) },
+		"hang":                func(_ *world, d *chaintest.Double) { d.Hang() },
+		"no answers":          func(_ *world, d *chaintest.Double) { d.LoseAnswers(-1) },
+		"nonce too low":       func(_ *world, d *chaintest.Double) { d.NonceTooLow(1) },
+		"nonce always low":    func(_ *world, d *chaintest.Double) { d.NonceTooLow(-1) },
+		"takes and drops":     func(_ *world, d *chaintest.Double) { d.Swallow() },
+		"another first block": func(_ *world, d *chaintest.Double) { d.ForgeBlocks(0) },
+		"stale head": func(w *world, d *chaintest.Double) {
+			head, err := w.Eth().BlockNumber(w.Context())
+			if err != nil {
+				w.Fatal(err)
+			}
+			d.Freeze(head)
+			if err := w.Advance(2 * time.Minute); err != nil {
+				w.Fatal(err)
+			}
+		},
+	}
+	for name, lie := range lies {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, chaintest.New(t))
+			liar, honest, other := chaintest.NewDouble(t, w.Client()), chaintest.NewDouble(t, w.Client()), chaintest.NewDouble(t, w.Client())
+			r := w.overNetwork(liar, honest, other)
+			payer := w.account(usdc, 5_000_000)
+			w.paid(r, purchase(payer, usdc, receiver(1), 1_000_000)) // while it is trusted
+			lie(w, liar)
+			p := purchase(payer, usdc, receiver(1), 2_000_000)
+			w.paid(r, p)
+			w.has(payer, usdc, 2_000_000, receiver(1), usdc, 3_000_000)
+			w.comesTrue("the sink has heard of it", func() bool {
+				w.books.mu.Lock()
+				defer w.books.mu.Unlock()
+				_, told := w.books.paid[p.OrderID]
+				return told
+			})
+		})
+	}
+}
+
+// A payment that one endpoint invents is not believed: nothing is granted until it is there for two.
+func TestT68_InventedPayment(t *testing.T) {
+	w := newWorld(t, chaintest.New(t))
+	liar, honest := chaintest.NewDouble(t, w.Client()), chaintest.NewDouble(t, w.Client())
+	r := w.overNetwork(liar, honest)
+	payer := w.account(usdc, 1_000_000)
+	liar.Swallow()
+	honest.Swallow()
+
+	p := purchase(payer, usdc, receiver(1), 1_000_000)
+	waiting, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	over := make(chan chain.Outcome, 1)
+	go func() {
+		o, _ := r.Pay(waiting, p)
+		over <- o
+	}()
+	w.comesTrue("the order is sent", func() bool {
+		o, err := r.Outcome(t.Context(), p.OrderID)
+		return err == nil && o.State == chain.Sent
+	})
+	op, err := w.journal.Op(t.Context(), p.OrderID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	head, err := w.Eth().HeaderByNumber(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	data := append(common.BigToHash(op.Operation.Nonce).Bytes(), common.LeftPadBytes([]byte{1}, 32)...) // nonce, success, actualGasCost, actualGasUsed
+	data = append(data, make([]byte, 64)...)
+	event := types.Log{
+		Address:     contracts.EntryPoint,
+		Topics:      []common.Hash{common.HexToHash("0x49628fd1471006c1482da88028e9ce4dbb080b815c9b0344d39e5a8e6ec1419f"), op.Hash, common.BytesToHash(op.Sender[:]), {}},
+		Data:        data,
+		BlockNumber: head.Number.Uint64(), BlockHash: head.Hash(), TxHash: op.Tx, TxIndex: 0, Index: 0,
+	}
+	liar.InventLogs(event)
+	liar.InventReceipt(&types.Receipt{
+		Type: 2, Status: 1, TxHash: op.Tx, BlockHash: head.Hash(), BlockNumber: head.Number, Logs: []*types.Log{&event}, CumulativeGasUsed: 1, GasUsed: 1,
+		EffectiveGasPrice: big.NewInt(1),
+	})
+	calls := liar.Calls("eth_getLogs")
+	w.comesTrue("the invention was told often", func() bool { return liar.Calls("eth_getLogs") > calls+20 })
+	w.books.mu.Lock()
+	granted := len(w.books.paid)
+	w.books.mu.Unlock()
+	if granted != 0 {
+		t.Fatal("an invented payment was granted")
+	}
+	select {
+	case o := <-over:
+		t.Fatalf("the order is decided by an invention: %+v", o)
+	default:
+	}
+	w.has(payer, usdc, 1_000_000)
+
+	liar.Clear()
+	honest.Clear()
+	if o := <-over; o.State != chain.Confirmed && o.State != chain.Final {
+		t.Errorf("the order is %s (%+v), want it paid", o.State, o.Failure)
+	}
+	w.has(payer, usdc, 0, receiver(1), usdc, 1_000_000)
+}
+
+func (w *world) comesTrue(what string, f func() bool) {
+	w.Helper()
+	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+		if f() {
+			return
+		}
+	}
+	w.Fatalf("it never came true: %s", what)
+}
