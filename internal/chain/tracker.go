@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/ethereum/go-ethereum"
@@ -82,7 +83,9 @@ func (r *Rail) halt(why error) error {
 // track follows the chain until ctx ends.
 func (r *Rail) track(ctx context.Context) {
 	t := &tracker{rail: r, chunk: maxChunk, done: map[logID]uint64{}}
-	go r.listen(ctx)
+	var listening sync.WaitGroup
+	listening.Go(func() { r.listen(ctx) })
+	defer listening.Wait()
 	failures := 0
 	for ctx.Err() == nil && r.halted() == nil {
 		wake := r.moved.next()
