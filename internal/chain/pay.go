@@ -22,6 +22,9 @@ import (
 // poll is how often who waits for an operation reads it: another process may be at it.
 const poll = 150 * time.Millisecond
 
+// maxRemembered is how many delegations a process knows to be stored.
+const maxRemembered = 1 << 16
+
 // Pay starts the payment of an order, or goes on with the one that was started, and returns when it is decided or when ctx
 // ends: the outcome says which. Any number of calls, in any number of processes, pay an order id once.
 //
@@ -223,7 +226,7 @@ func (r *Rail) build(ctx context.Context, op *Op, d *Delegation) (*userop.Operat
 		for _, to := range d.AllowedRecipients {
 			request.AllowedRecipients = append(request.AllowedRecipients, common.Address(to))
 		}
-		if err := r.cfg.Journal.AddDelegation(ctx, op.Delegation, d.ID); err != nil {
+		if err := r.remember(ctx, op.Delegation, d.ID); err != nil {
 			return nil, nil, err
 		}
 		pay = func(token common.Address, to []userop.Transfer) ([]byte, error) {
@@ -262,6 +265,26 @@ func (r *Rail) build(ctx context.Context, op *Op, d *Delegation) (*userop.Operat
 		return nil, f, err
 	}
 	return operation, nil, nil
+}
+
+// remember stores of which delegation a hash is, before anything is signed with it. Most orders are of one that was used before.
+func (r *Rail) remember(ctx context.Context, hash common.Hash, id string) error {
+	r.mu.Lock()
+	_, known := r.delegations[hash]
+	r.mu.Unlock()
+	if known {
+		return nil
+	}
+	if err := r.cfg.Journal.AddDelegation(ctx, hash, id); err != nil {
+		return err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.delegations) >= maxRemembered {
+		clear(r.delegations)
+	}
+	r.delegations[hash] = struct{}{}
+	return nil
 }
 
 // tokenThere looks at a token of the operator's list: a transfer of one without code would succeed and move nothing, as would

@@ -69,6 +69,8 @@ type Rail struct {
 	mu      sync.Mutex
 	watches map[string]map[chan struct{}]struct{} // by operation
 	ready   readiness
+
+	delegations map[common.Hash]struct{} // that the journal knows
 }
 
 // New returns a rail, or an error when the configuration cannot be used. It asks no endpoint.
@@ -78,7 +80,7 @@ func New(cfg Config) (*Rail, error) {
 	}
 	return &Rail{
 		cfg: cfg, chainID: new(big.Int).SetUint64(cfg.ChainID), log: cfg.Log, watches: map[string]map[chan struct{}]struct{}{},
-		ready: readiness{low: map[common.Address]bool{}},
+		ready: readiness{low: map[common.Address]bool{}}, delegations: map[common.Hash]struct{}{},
 	}, nil
 }
 

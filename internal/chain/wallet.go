@@ -171,7 +171,7 @@ func (r *Rail) Revoke(ctx context.Context, d Delegation) error {
 		return signer.ErrNoKey
 	}
 	hash, now := made.Hash(), r.cfg.Clock()
-	if err := r.cfg.Journal.AddDelegation(ctx, hash, d.ID); err != nil {
+	if err := r.remember(ctx, hash, d.ID); err != nil {
 		return err
 	}
 	op, err := r.cfg.Journal.AddOp(ctx, &Op{
