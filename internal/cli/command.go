@@ -84,6 +84,8 @@ func hidden(use string, c *cobra.Command) *cobra.Command {
 const (
 	annotationRequired = "toll-required"
 	annotationEnv      = "toll-env"
+	// annotationSecret marks flags that only their variable sets: every process of a machine can read arguments.
+	annotationSecret = "toll-secret"
 	// annotationNoProfile marks commands that call no service, which a broken configuration file must not stop.
 	annotationNoProfile = "toll-no-profile"
 )
@@ -102,6 +104,14 @@ func env(cmd *cobra.Command, name, variable string) {
 	annotate(cmd.Flags(), name, annotationEnv, variable)
 	f := cmd.Flags().Lookup(name)
 	f.Usage += " (" + variable + ")"
+}
+
+// secret takes a value from an environment variable alone.
+func secret(cmd *cobra.Command, into *string, name, variable string) {
+	cmd.Flags().StringVar(into, name, "", "")
+	env(cmd, name, variable)
+	annotate(cmd.Flags(), name, annotationSecret, "yes")
+	cmd.Flags().Lookup(name).Hidden = true
 }
 
 func annotate(flags *pflag.FlagSet, name, annotation, value string) {
@@ -128,6 +138,9 @@ func (a *app) fromEnvironment(cmd *cobra.Command) error {
 	var err error
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
 		variables := f.Annotations[annotationEnv]
+		if f.Changed && len(f.Annotations[annotationSecret]) > 0 {
+			err = usagef("--%s is read from %s alone, as others can see arguments", f.Name, variables[0])
+		}
 		if len(variables) == 0 || f.Changed || err != nil {
 			return
 		}

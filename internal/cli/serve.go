@@ -23,7 +23,9 @@ func storeFlags(cmd *cobra.Command, cfg *server.Config) {
 	f.StringVar(&cfg.KeyPrefix, "key-prefix", "", "prefix of new API keys; default the environment")
 	f.StringVar(&cfg.Data, "data", "", "data directory; default "+server.DefaultData+" unless --database is set")
 	f.StringVar(&cfg.Database, "database", "", "postgres:// address")
-	f.StringVar(&cfg.MasterKeyFile, "master-key-file", "", "file with the key that seals secrets")
+	f.StringVar(&cfg.MasterKeyFile, "master-key-file", "", "file with the key that seals secrets; TOLL_MASTER_KEY holds the key itself")
+	f.BoolVar(&cfg.LocalMasterKey, "allow-local-master-key", false, "let live use the master key that was made in the data directory")
+	secret(cmd, &cfg.MasterKey, "master-key", "TOLL_MASTER_KEY")
 	f.Var(&cfg.Namespace, "namespace", "brand words on the wire: scheme prefix, header prefix and word, with commas; the same for every process and client")
 	env(cmd, "namespace", "TOLL_NAMESPACE")
 	env(cmd, "environment", "TOLL_ENVIRONMENT")
@@ -31,6 +33,7 @@ func storeFlags(cmd *cobra.Command, cfg *server.Config) {
 	env(cmd, "data", "TOLL_DATA")
 	env(cmd, "database", "TOLL_DATABASE")
 	env(cmd, "master-key-file", "TOLL_MASTER_KEY_FILE")
+	env(cmd, "allow-local-master-key", "TOLL_ALLOW_LOCAL_MASTER_KEY")
 }
 
 type serveFlags struct {

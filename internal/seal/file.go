@@ -50,16 +50,25 @@ func read(path string) (*Ring, error) {
 	if err != nil {
 		return nil, fmt.Errorf("seal: master key: %w", err)
 	}
-	text = bytes.TrimSuffix(bytes.TrimSuffix(text, []byte("\n")), []byte("\r"))
+	defer clear(text)
+	return parse(bytes.TrimSuffix(bytes.TrimSuffix(text, []byte("\n")), []byte("\r")), path)
+}
+
+// FromText returns the ring of a master key that was given as text, such as a variable of the environment: 64 hexadecimal
+// digits. name says in errors where it came from; the text is never repeated.
+func FromText(text, name string) (*Ring, error) { return parse([]byte(text), name) }
+
+func parse(text []byte, name string) (*Ring, error) {
 	var master [32]byte
+	defer clear(master[:])
 	if len(text) != 2*len(master) {
-		return nil, fmt.Errorf("seal: master key %s is not 64 hexadecimal digits", path)
+		return nil, fmt.Errorf("seal: master key %s is not 64 hexadecimal digits", name)
 	}
 	if _, err := hex.Decode(master[:], text); err != nil {
-		return nil, fmt.Errorf("seal: master key %s is not 64 hexadecimal digits", path)
+		return nil, fmt.Errorf("seal: master key %s is not 64 hexadecimal digits", name)
 	}
 	if master == [32]byte{} {
-		return nil, fmt.Errorf("seal: master key %s is all zero", path)
+		return nil, fmt.Errorf("seal: master key %s is all zero", name)
 	}
 	return New(master), nil
 }

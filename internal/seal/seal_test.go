@@ -19,7 +19,7 @@ var aad = []byte("sandbox/principals/0x70997970c51812dc3a010c7d01b50e0d17dc79c8"
 
 func TestSealOpen(t *testing.T) {
 	r := seal.New([32]byte{1})
-	for _, plain := range []string{"", "k", strings.Repeat("long", 10_000)} {
+	for _, plain := range []string{"", "short", strings.Repeat("long", 10_000)} {
 		a, err := r.Seal([]byte(plain), aad)
 		if err != nil {
 			t.Fatal(err)
@@ -81,7 +81,10 @@ func TestT72_SealedKeyMoved(t *testing.T) {
 
 // The format of envelopes is permanent: one that was sealed by an older release opens.
 func TestEnvelopeVector(t *testing.T) {
-	const vector = "0194e6dbe477cc70b0375a9d25cf3155646b765c3873c6b6181b229c4813684caab05a6dfaec6d4ce9"
+	vectors := []string{
+		"0194e6dbe477cc70b0375a9d25cf3155646b765c3873c6b6181b229c4813684caab05a6dfaec6d4ce9",
+		"0294e6dbe477cc70b0003c8614789074f56f227d5ab4698819fe2b26b46b7ed1e382560397a0ae50b72c21eb139c434ef95e79df5370bc1296c064a9d3cb5b851277aa8f0dd4e38a64a850ae9e87a4cabcd3f5ceeeb95187147b2350e88bafde627e4dfcd7309a",
+	}
 	var master [32]byte
 	for i := range master {
 		master[i] = byte(i)
@@ -91,15 +94,108 @@ func TestEnvelopeVector(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := hex.EncodeToString(sealed[:9]); got != vector[:18] || r.KeyID() != vector[2:18] {
-		t.Errorf("header %s of key %s, want %s", got, r.KeyID(), vector[:18])
+	if got := hex.EncodeToString(sealed[:11]); got != vectors[1][:22] || r.KeyID() != vectors[1][2:18] {
+		t.Errorf("header %s of key %s, want %s", got, r.KeyID(), vectors[1][:22])
 	}
-	old, err := hex.DecodeString(vector)
+	for _, vector := range vectors {
+		old, err := hex.DecodeString(vector)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if plain, err := r.Open(old, aad); err != nil || string(plain) != "toll" {
+			t.Errorf("the old envelope %s: %q, %v", vector[:2], plain, err)
+		}
+		for bit := range len(old) * 8 {
+			old[bit/8] ^= 1 << (bit % 8)
+			if _, err := r.Open(old, aad); err == nil {
+				t.Fatalf("%s opens with bit %d flipped", vector[:2], bit)
+			}
+			old[bit/8] ^= 1 << (bit % 8)
+		}
+	}
+}
+
+// service is a key management service: it wraps under its own key, and counts.
+type service struct {
+	inner *seal.Ring
+	id    string
+	calls int
+	fail  error
+}
+
+func (s *service) KeyID() string { return s.id }
+func (s *service) Wrap(key, aad []byte) ([]byte, error) {
+	s.calls++
+	if s.fail != nil {
+		return nil, s.fail
+	}
+	return s.inner.Seal(key, aad)
+}
+func (s *service) Unwrap(wrapped, aad []byte) ([]byte, error) {
+	s.calls++
+	if s.fail != nil {
+		return nil, s.fail
+	}
+	return s.inner.Open(wrapped, aad)
+}
+
+// Any provider of the master key does: what it refuses is not sealed, and does not open.
+func TestKeyProvider(t *testing.T) {
+	kms := &service{inner: seal.New([32]byte{7}), id: "00112233aabbccdd"}
+	r, err := seal.NewRing(kms)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if plain, err := r.Open(old, aad); err != nil || string(plain) != "toll" {
-		t.Errorf("the old envelope: %q, %v", plain, err)
+	sealed, err := r.Seal([]byte("private key"), aad)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if plain, err := r.Open(sealed, aad); err != nil || string(plain) != "private key" || kms.calls != 2 {
+		t.Errorf("%q %v after %d calls", plain, err, kms.calls)
+	}
+	if _, err := r.Open(sealed, append(bytes.Clone(aad), 0)); !errors.Is(err, seal.ErrDamaged) {
+		t.Errorf("elsewhere: %v", err)
+	}
+	kms.fail = errors.New("the service is away")
+	if _, err := r.Seal([]byte("x"), aad); !errors.Is(err, kms.fail) {
+		t.Errorf("seal: %v", err)
+	}
+	if _, err := r.Open(sealed, aad); !errors.Is(err, kms.fail) {
+		t.Errorf("open: %v", err)
+	}
+	// What a master key in memory sealed is not of this provider.
+	old, err := seal.New([32]byte{1}).Seal([]byte("x"), aad)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.Open(old, aad); !errors.Is(err, seal.ErrOtherKey) {
+		t.Errorf("another key: %v", err)
+	}
+	for _, id := range []string{"", "0011", "00112233AABBCCDD", "00112233aabbccddee", "zz112233aabbccdd"} {
+		if _, err := seal.NewRing(&service{id: id}); err == nil {
+			t.Errorf("the key id %q is taken", id)
+		}
+	}
+}
+
+func TestFromText(t *testing.T) {
+	const canary = "c0ffee00c0ffee00c0ffee00c0ffee00c0ffee00c0ffee00c0ffee00c0ffee00"
+	a, err := seal.FromText(canary, "TOLL_MASTER_KEY")
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "master.key")
+	if err := os.WriteFile(path, []byte(canary+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	b, err := seal.FromFile(path, false)
+	if err != nil || a.KeyID() != b.KeyID() {
+		t.Errorf("the same key in a file: %v", err)
+	}
+	for _, bad := range []string{"", canary[1:], canary + "0", strings.Replace(canary, "c", "x", 1), strings.Repeat("0", 64), canary + "\n"} {
+		if _, err := seal.FromText(bad, "TOLL_MASTER_KEY"); err == nil || !strings.Contains(err.Error(), "TOLL_MASTER_KEY") || len(bad) > 9 && strings.Contains(err.Error(), bad[:10]) {
+			t.Errorf("%d characters: %v", len(bad), err)
+		}
 	}
 }
 

@@ -158,11 +158,11 @@ func Inspect(ctx context.Context, cfg Config) []Check {
 		return checks
 	}
 	add("database", CheckOK, "%s, %s, schema %d, commits are durable", f.store.Engine(), f.auth.Environment(), schema)
-	if cfg.MasterKeyFile == "" {
+	if !cfg.ownMasterKey() {
 		add("master key", CheckWarning, "%s lies beside the database; a copy of the directory holds both: set TOLL_MASTER_KEY_FILE (--master-key-file)",
 			cfg.masterKeyPath())
 	} else {
-		add("master key", CheckOK, "%s opens what is stored", cfg.MasterKeyFile)
+		add("master key", CheckOK, "the key with the id %s opens what is stored", f.ring.KeyID())
 	}
 	address := publicURL(f.auth.Issuer())
 	guess, err := setting(ctx, f.store, settingProvisional)

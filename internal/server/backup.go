@@ -269,7 +269,7 @@ func Restore(ctx context.Context, cfg Config, path string) (info BackupInfo, err
 	if _, err := os.Lstat(target); !errors.Is(err, os.ErrNotExist) {
 		return info, fmt.Errorf("%s is there already: restore into a directory without a database", target)
 	}
-	ring, err := seal.FromFile(cfg.masterKeyPath(), false)
+	ring, err := cfg.openRing(false)
 	if errors.Is(err, os.ErrNotExist) {
 		return info, fmt.Errorf("%w: a backup does not hold the master key; name its file with TOLL_MASTER_KEY_FILE (--master-key-file)", err)
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/api"
 	"github.com/tollhq/toll/internal/checkout"
+	"github.com/tollhq/toll/internal/seal"
 	"github.com/tollhq/toll/x402"
 )
 
@@ -50,6 +51,12 @@ type Config struct {
 	// MasterKeyFile holds the key that seals secrets: 64 hexadecimal digits, mode 0600. Empty is a file in Data, made at
 	// the first start; live refuses that.
 	MasterKeyFile string
+	// MasterKey is the key itself, as text of 64 hexadecimal digits, instead of a file.
+	MasterKey string
+	// KeyProvider keeps the master key instead of both, such as a key management service.
+	KeyProvider seal.KeyProvider
+	// LocalMasterKey lets live use a master key that was made in Data. Whoever has a copy of that directory has the keys, too.
+	LocalMasterKey bool
 	// KeyPrefix is the prefix of new API keys, [a-z0-9-]{1,32}; empty is the environment.
 	KeyPrefix string
 	// TokenFormat is the default rendering of access tokens, "jwt" (also for "") or "x402".
@@ -117,7 +124,10 @@ func (c Config) check() error {
 		// The text may hold a password, so it is not repeated.
 		return errors.New("the database must be a postgres:// address; an embedded database is chosen by its data directory")
 	}
-	if c.Database != "" && c.masterKeyPath() == "" {
+	if keys := given(c.MasterKeyFile != "") + given(c.MasterKey != "") + given(c.KeyProvider != nil); keys > 1 {
+		return errors.New("the master key is in a file or in the environment: set one of TOLL_MASTER_KEY_FILE (--master-key-file) and TOLL_MASTER_KEY")
+	}
+	if c.Database != "" && !c.ownMasterKey() && c.masterKeyPath() == "" {
 		return errors.New("a database needs a master key: set TOLL_MASTER_KEY_FILE (--master-key-file) to a file with 64 hexadecimal digits " +
 			"and mode 0600, the same for every process, or name the data directory that holds it (--data)")
 	}
@@ -164,9 +174,10 @@ func (c Config) checkLive(publicURL string) error {
 	if c.LoopbackWebhooks {
 		return errors.New("live does not send webhooks to this machine: leave TOLL_LOOPBACK_WEBHOOKS (--loopback-webhooks) off")
 	}
-	if c.MasterKeyFile == "" {
+	if !c.ownMasterKey() && !c.LocalMasterKey {
 		return errors.New("live needs a master key of your own: set TOLL_MASTER_KEY_FILE (--master-key-file) to a file with 64 hexadecimal " +
-			"digits and mode 0600, kept outside the data directory and its backups")
+			"digits and mode 0600, kept outside the data directory and its backups, or TOLL_MASTER_KEY to the digits; " +
+			"TOLL_ALLOW_LOCAL_MASTER_KEY=true takes the one that is made in the data directory")
 	}
 	if err := c.Chain.checkLive(); err != nil {
 		return err
@@ -181,6 +192,27 @@ func (c Config) checkLive(publicURL string) error {
 func isLoopback(host string) bool {
 	ip := net.ParseIP(host)
 	return host == "localhost" || ip != nil && ip.IsLoopback()
+}
+
+// ownMasterKey reports whether the operator named a master key.
+func (c Config) ownMasterKey() bool { return c.MasterKeyFile != "" || c.MasterKey != "" || c.KeyProvider != nil }
+
+func given(yes bool) int {
+	if yes {
+		return 1
+	}
+	return 0
+}
+
+// openRing returns the ring of the master key. With create, a missing file in the data directory is made.
+func (c Config) openRing(create bool) (*seal.Ring, error) {
+	switch {
+	case c.KeyProvider != nil:
+		return seal.NewRing(c.KeyProvider)
+	case c.MasterKey != "":
+		return seal.FromText(c.MasterKey, "TOLL_MASTER_KEY")
+	}
+	return seal.FromFile(c.masterKeyPath(), create && c.MasterKeyFile == "")
 }
 
 func (c Config) masterKeyPath() string {

@@ -61,10 +61,10 @@ func open(ctx context.Context, cfg Config, admin bool) (_ *foundation, err error
 		environment = string(cfg.Environment)
 	}
 	live := toll.Environment(environment) == toll.Live
-	if live && cfg.MasterKeyFile == "" {
+	if live && !cfg.ownMasterKey() && !cfg.LocalMasterKey {
 		return nil, cfg.checkLive(cfg.PublicURL)
 	}
-	ring, err := seal.FromFile(cfg.masterKeyPath(), first && cfg.MasterKeyFile == "")
+	ring, err := cfg.openRing(first)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("%w: name the master key file of the first start with TOLL_MASTER_KEY_FILE (--master-key-file)", err)
 	}
