@@ -85,6 +85,10 @@ if [ -z "$short$lint" ]; then
     fi
 fi
 
+# What is released is built without C, and so is everything here but the race detector, which needs it: dependencies are
+# then compiled twice and not three times.
+export CGO_ENABLED=0
+
 formatted() { out=$(gofmt -l .) && [ -z "$out" ] || { echo "gofmt would change: $out"; return 1; }; }
 # go install of a version of the module refuses these lines.
 installable() { ! grep -nE '^[[:space:]]*(replace|exclude)' go.mod; }
@@ -103,7 +107,6 @@ else
 fi
 if [ -n "$lint" ]; then exit 0; fi
 step build go build ./...
-step "build without C" env CGO_ENABLED=0 go build -o /dev/null ./cmd/toll
 step "build without the embedded chain" go build -tags nodevchain -o /dev/null ./cmd/toll
 step "demonstration (toll dev --once)" go run ./cmd/toll dev --once
 
@@ -126,13 +129,14 @@ go build -o "$work/testsum" ./scripts/testsum
 go list "$@" | grep -vE "$alone" >"$work/light" || true
 go list "$@" | grep -E "$alone" >"$work/heavy" || true
 cat >"$work/run" <<'RUN'
-# $1 = flags of go test; a list that is empty is not run
+[ -z "$3" ] || export CGO_ENABLED=1
+# $1 = flags of go test; $3 = the race detector, if it is wanted; a list that is empty is not run
 [ ! -s "$2/light" ] || go test $1 -p 2 $(cat "$2/light")
 [ ! -s "$2/heavy" ] || go test $1 -p 1 $(cat "$2/heavy")
 RUN
 # In a group of its own, so that stop reaches the services that tests have started.
 group=$(command -v setsid || true)
-$group sh "$work/run" "$race ${short:+-short} -json -timeout 20m -count=1" "$work" >"$work/events" &
+$group sh "$work/run" "$race ${short:+-short} -json -timeout 20m -count=1" "$work" "$race" >"$work/events" &
 tests=$!
 if [ -n "$group" ]; then tests=-$tests; fi
 "$work/testsum" $strict <"$work/events" &
