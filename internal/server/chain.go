@@ -161,15 +161,16 @@ func (n *network) pool(dev *devchain.Chain, genesis common.Hash) (*endpoints.Poo
 	return endpoints.New(cfg)
 }
 
-func genesisOf(ctx context.Context, pool *endpoints.Pool) (hash common.Hash, err error) {
-	err = pool.Read(ctx, func(ctx context.Context, c *endpoints.Conn) error {
+// genesisOf asks for the hash of block 0, on live two endpoints: one alone must not make a service remember another chain, or
+// take its own for a foreign one.
+func genesisOf(ctx context.Context, pool *endpoints.Pool) (common.Hash, error) {
+	return pool.Agree(ctx, func(ctx context.Context, c *endpoints.Conn) (common.Hash, error) {
 		head, err := c.HeaderByNumber(ctx, new(big.Int))
-		if err == nil {
-			hash = head.Hash()
+		if err != nil {
+			return common.Hash{}, err
 		}
-		return err
+		return head.Hash(), nil
 	})
-	return hash, err
 }
 
 // need returns the chain, which is started when it does not run. Errors have status 503.
@@ -321,10 +322,12 @@ func (n *network) identify(ctx context.Context, dev *devchain.Chain) (common.Has
 	}
 	defer pool.Close()
 	genesis, err := genesisOf(ctx, pool)
-	if err != nil {
+	switch {
+	case errors.Is(err, endpoints.ErrDisagree) && known != (common.Hash{}):
+		return known, nil // the pool leaves out those that have another one
+	case err != nil:
 		return common.Hash{}, err
-	}
-	if known != (common.Hash{}) && known != genesis {
+	case known != (common.Hash{}) && known != genesis:
 		return common.Hash{}, n.foreign()
 	}
 	return genesis, n.remember(ctx, genesis)
