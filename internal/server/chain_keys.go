@@ -43,9 +43,12 @@ func openChainKeys(ctx context.Context, base *foundation, relayers int, mirrored
 	}
 	account := func(role string, number int) (common.Address, error) {
 		row, err := base.chainKey(ctx, stored, role, int64(number))
+		if err != nil {
+			return common.Address{}, err
+		}
 		address := common.Address(row.Address)
 		k.own[address] = row
-		return address, err
+		return address, nil
 	}
 	if k.service, err = account(roleService, 0); err != nil {
 		return nil, err
@@ -81,11 +84,12 @@ func (f *foundation) chainKey(ctx context.Context, stored []store.ChainKey, role
 	if row.Sealed, err = f.ring.Seal(plain, f.chainKeyAAD(role, row.Address)); err != nil {
 		return store.ChainKey{}, err
 	}
-	err = f.store.Tx(ctx, func(tx *store.Tx) error {
-		row, err = store.PutChainKeyIfAbsent(ctx, tx, row)
+	var kept store.ChainKey
+	err = f.store.Tx(ctx, func(tx *store.Tx) (err error) {
+		kept, err = store.PutChainKeyIfAbsent(ctx, tx, row)
 		return err
 	})
-	return row, err
+	return kept, err
 }
 
 // chainKeyAAD binds the key of an account of the service to its environment, role and address, so that it opens nowhere else.
