@@ -86,7 +86,7 @@ var rooms = map[string]room{
 	// bench measures the program from outside, and some rooms from inside.
 	"bench": {
 		ours:  "toll x402 client paid internal/seal internal/store internal/ledger internal/auth internal/facilitator internal/checkout internal/server",
-		third: []string{"github.com/jackc/pgx/v5"},
+		third: []string{"github.com/jackc/pgx/v5", "github.com/ethereum/go-ethereum"},
 	},
 	"scripts/testsum": {},
 }

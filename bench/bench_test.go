@@ -137,8 +137,39 @@ func TestRun(t *testing.T) {
 	if len(r.Audits) == 0 || r.Audits[0].Burns < 2 {
 		t.Errorf("audits: %+v", r.Audits)
 	}
+	for _, name := range []string{blockYardstick, "order-chain", "order-delegated-chain"} {
+		if w := r.row(name); w.PerBlock <= 0 || w.P50Blocks <= 0 || w.P99Blocks < w.P50Blocks {
+			t.Errorf("%s: %+v", name, w)
+		}
+	}
+	if p := r.Audits[len(r.Audits)-1]; p.Engine != onChain || p.Paid < 2*buyers || p.Orders != int64(p.Paid) || p.Transfers != int64(p.Paid) ||
+		p.Units != int64(p.Paid)*orderPrice || p.Granted != int64(p.Paid)*orderGrant {
+		t.Errorf("audit of the orders: %+v", p)
+	}
 	if p, _ := filepath.Glob(filepath.Join(profiles, "paid-sqlite.agent-sqlite.0.pprof")); len(p) != 1 {
 		t.Error("no profile of the agent")
+	}
+}
+
+func TestOrdersThatDoNotAddUp(t *testing.T) {
+	right := func() (*proof, *audit) {
+		return &proof{Paid: 7, Transfers: 7, Units: 7 * orderPrice}, &audit{Orders: 7, Granted: 7 * orderGrant}
+	}
+	if p, a := right(); len(p.prove(a)) > 0 {
+		t.Errorf("7 orders: %q", p.prove(a))
+	}
+	for name, spoil := range map[string]func(*proof, *audit){
+		"an order that was not answered": func(_ *proof, a *audit) { a.Orders++ },
+		"paid twice":                     func(p *proof, _ *audit) { p.Transfers, p.Units = p.Transfers+1, p.Units+orderPrice },
+		"not paid":                       func(p *proof, _ *audit) { p.Transfers, p.Units = p.Transfers-1, p.Units-orderPrice },
+		"another amount":                 func(p *proof, _ *audit) { p.Units-- },
+		"granted twice":                  func(_ *proof, a *audit) { a.Granted += orderGrant },
+		"a credit too many":              func(_ *proof, a *audit) { a.Granted++ },
+	} {
+		p, a := right()
+		if spoil(p, a); len(p.prove(a)) == 0 {
+			t.Errorf("%s is not found", name)
+		}
 	}
 }
 

@@ -42,6 +42,7 @@ type echoRole struct {
 type serviceRole struct {
 	Data     string
 	Database string // "" = SQLite in Data
+	Chain    bool   // runs the embedded chain and serves its JSON-RPC; no chain otherwise
 }
 
 type agentRole struct {
@@ -60,6 +61,7 @@ type order struct {
 type answer struct {
 	Fault string        `json:",omitempty"`
 	Addr  string        `json:",omitempty"`
+	Chain string        `json:",omitempty"`
 	Keys  []holder      `json:",omitempty"`
 	CPU   time.Duration `json:",omitempty"` // used so far
 	Audit *audit        `json:",omitempty"` // of a service that quit
@@ -72,6 +74,8 @@ type holder struct {
 
 type audit struct {
 	Burns    int64
+	Orders   int64 // that are paid
+	Granted  int64 // credits
 	Findings []string
 }
 
@@ -80,6 +84,7 @@ type underTest struct {
 	serve func(ctx context.Context, ln net.Listener) error
 	keys  func(ctx context.Context, names []string) ([]holder, error)
 	end   func(ctx context.Context) (*audit, error)
+	chain string // JSON-RPC of the embedded chain, "" for none
 }
 
 // childMain obeys until it is told to quit or the other end of the pipe is gone.
@@ -116,7 +121,7 @@ func childMain(in io.Reader, out io.Writer) error {
 		if o.Quit {
 			break
 		}
-		reply = answer{}
+		reply = answer{Chain: u.chain}
 		if reply.Keys, err = u.obey(ctx, o); err != nil {
 			reply.Fault = err.Error()
 		}
@@ -182,12 +187,23 @@ func logger() *slog.Logger {
 
 func (s *serviceRole) open(ctx context.Context, addr string) (*underTest, error) {
 	server.TuneMemory()
-	svc, err := server.New(ctx, server.Config{Data: s.Data, Database: s.Database, Listen: addr, Metrics: true, Log: logger()})
+	cfg := server.Config{Data: s.Data, Database: s.Database, Listen: addr, Metrics: true, Log: logger()}
+	cfg.Chain.Mode = server.ChainOff
+	if s.Chain {
+		cfg.Chain.Mode, cfg.Chain.HTTP = server.ChainEmbedded, "127.0.0.1:0"
+	}
+	svc, err := server.New(ctx, cfg)
 	if err != nil {
 		return nil, err
 	}
+	for begun := time.Now(); s.Chain && svc.ChainURL() == ""; time.Sleep(10 * time.Millisecond) {
+		if time.Since(begun) > time.Minute {
+			return nil, errors.Join(errors.New("the embedded chain does not start"), svc.Close(ctx))
+		}
+	}
 	return &underTest{
 		serve: svc.Serve,
+		chain: svc.ChainURL(),
 		keys:  func(ctx context.Context, names []string) ([]holder, error) { return keysOf(ctx, svc, names) },
 		end: func(ctx context.Context) (*audit, error) {
 			if err := svc.Close(ctx); err != nil {
@@ -198,10 +214,13 @@ func (s *serviceRole) open(ctx context.Context, addr string) (*underTest, error)
 	}, nil
 }
 
+// operator is the name of an account that may move the clock.
+const operator = "operator"
+
 func keysOf(ctx context.Context, svc *server.Server, names []string) ([]holder, error) {
 	out := make([]holder, len(names))
 	err := together(len(names), func(i int) error {
-		k, err := svc.CreateKey(ctx, server.KeyRequest{Account: names[i]})
+		k, err := svc.CreateKey(ctx, server.KeyRequest{Account: names[i], Operator: names[i] == operator})
 		out[i] = holder{k.Address, k.Key}
 		return err
 	})
@@ -254,7 +273,11 @@ func (s *serviceRole) audit(ctx context.Context) (*audit, error) {
 	for _, f := range found {
 		a.Findings = append(a.Findings, f.String())
 	}
-	return a, st.QueryRow(ctx, "SELECT COUNT(*) FROM entries WHERE kind = $1", int64(ledger.KindBurn)).Scan(&a.Burns)
+	return a, errors.Join(
+		st.QueryRow(ctx, "SELECT COUNT(*) FROM entries WHERE kind = $1", int64(ledger.KindBurn)).Scan(&a.Burns),
+		st.QueryRow(ctx, "SELECT COUNT(*) FROM orders WHERE status IN ('confirmed', 'final') AND tx_hash <> ''").Scan(&a.Orders),
+		st.QueryRow(ctx, "SELECT CAST(COALESCE(SUM(amount), 0) AS BIGINT) FROM entries WHERE kind = $1", int64(ledger.KindMint)).Scan(&a.Granted),
+	)
 }
 
 // handler is an agent as its builder writes it: the default client, and work that costs next to nothing.

@@ -4,7 +4,9 @@
 //
 // The service, the agent and the echo handlers are processes of their own, as in production; this one only loads them, in
 // rounds of short slices, so that whatever else the machine does meets all rows alike. Only ratios mean anything on
-// another machine. At the end every ledger is audited, and its burns are counted against the answered settlements.
+// another machine: to an echo, and for orders that are paid on the embedded chain to the time that this chain takes for a plain
+// transfer. At the end every ledger is audited, its burns are counted against the answered settlements, and paid orders against the
+// transfers on the chain.
 package main
 
 import (
@@ -83,7 +85,7 @@ type bench struct {
 	markets map[string]*market
 	echo    *process
 	chosen  []*scenario
-	loads   map[*scenario]*load
+	runs    map[*scenario]func(warm, window time.Duration) *slice
 }
 
 func run(ctx context.Context, args []string, out, errs io.Writer) (err error) {
@@ -95,7 +97,7 @@ func run(ctx context.Context, args []string, out, errs io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
-	b := &bench{options: o, errs: errs, markets: map[string]*market{}, loads: map[*scenario]*load{}}
+	b := &bench{options: o, errs: errs, markets: map[string]*market{}, runs: map[*scenario]func(warm, window time.Duration) *slice{}}
 	if b.chosen, err = choose(b.all(), match.MatchString); err != nil {
 		return err
 	}
@@ -180,6 +182,18 @@ func (b *bench) prepare(ctx context.Context) error {
 		}
 		b.markets[engine] = m
 	}
+	if want[onChain] {
+		r := serviceRole{Data: b.dir + "/" + onChain, Chain: true}
+		if err := os.Mkdir(r.Data, 0o700); err != nil {
+			return err
+		}
+		b.say("filling a market on the embedded chain")
+		m, err := openShop(ctx, r)
+		if err != nil {
+			return err
+		}
+		b.markets[onChain] = m
+	}
 	var err error
 	if b.echo, err = spawn("echo", role{Echo: &echoRole{Answer: b.anyMarket().sample}}); err != nil {
 		return err
@@ -202,13 +216,20 @@ func (b *bench) loadUp(why string) error {
 			w.Missing = why
 			continue
 		}
+		if s.engine == onChain {
+			w.Block = blockYardstick
+		}
+		if s.run != nil {
+			b.runs[s] = s.run
+			continue
+		}
 		l, err := s.load(b)
 		if err != nil {
 			return err
 		}
 		first := l.lanes[0][0].raw
 		w.InOut[0] = len(first)
-		b.loads[s] = l
+		b.runs[s] = l.run
 	}
 	return nil
 }
@@ -229,7 +250,7 @@ func (b *bench) measure(ctx context.Context) error {
 	debug.SetGCPercent(400) // the generator keeps little and must not compete for the processors
 	for round := range b.rounds {
 		for _, s := range b.chosen {
-			if b.loads[s] == nil {
+			if b.runs[s] == nil {
 				continue
 			}
 			if err := ctx.Err(); err != nil {
@@ -265,7 +286,11 @@ func (b *bench) slice(s *scenario, round int) error {
 	}
 	own, database := cpuTime(), b.cluster.cpuTime()
 	var got *slice
-	work := func() { got = b.loads[s].run(warmUp, time.Duration(b.seconds*float64(time.Second))) }
+	length := time.Duration(b.seconds * float64(time.Second))
+	if s.engine == onChain {
+		length *= chainSlice
+	}
+	work := func() { got = b.runs[s](warmUp, length) }
 	var faults []error
 	if b.profiles != "" {
 		for _, p := range procs {
@@ -281,6 +306,9 @@ func (b *bench) slice(s *scenario, round int) error {
 	}
 	if s.burns {
 		b.markets[s.engine].settled += got.answered
+	}
+	if s.orders {
+		b.markets[s.engine].shop.answered += got.answered
 	}
 	if got.fault != nil {
 		b.report.Faults = append(b.report.Faults, fmt.Sprintf("%s, round %d: %v", s.name, round+1, got.fault))
@@ -307,10 +335,20 @@ func (b *bench) close() error {
 		_, err := b.echo.quit()
 		faults = append(faults, err)
 	}
-	for _, engine := range []string{sqlite, postgres} {
+	for _, engine := range []string{sqlite, postgres, onChain} {
 		m := b.markets[engine]
 		if m == nil {
 			continue
+		}
+		p := &proof{Engine: engine, Answered: m.settled}
+		if m.shop != nil {
+			p.Paid = m.shop.answered
+			count, units, err := m.shop.onTheChain(context.Background())
+			if err != nil {
+				faults = append(faults, err)
+			} else {
+				p.Transfers, p.Units = count, units.Int64()
+			}
 		}
 		if m.agent != nil {
 			_, err := m.agent.quit()
@@ -322,10 +360,13 @@ func (b *bench) close() error {
 			faults = append(faults, err)
 			continue
 		}
-		p := &proof{Engine: engine, Answered: m.settled, Burns: a.Burns, Findings: a.Findings}
+		p.Burns, p.Findings = a.Burns, a.Findings
 		b.report.Audits = append(b.report.Audits, p)
 		if p.Burns != int64(p.Answered) {
 			b.report.Faults = append(b.report.Faults, fmt.Sprintf("%s: %d settles were answered, but there are %d burns", engine, p.Answered, p.Burns))
+		}
+		if m.shop != nil {
+			b.report.Faults = append(b.report.Faults, p.prove(a)...)
 		}
 		for _, f := range p.Findings {
 			b.report.Faults = append(b.report.Faults, engine+": "+f)

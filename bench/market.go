@@ -36,6 +36,7 @@ type market struct {
 	tokens  []string // of the subscribers; the first is the hot one and in no other scenario
 	needed  *x402.PaymentRequired
 	sample  json.RawMessage // an answer to a settle
+	shop    *shop           // nil: its plan costs nothing
 	settled int             // requests that were answered as settled, each a burn
 }
 

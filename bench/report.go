@@ -34,35 +34,46 @@ type report struct {
 }
 
 type row struct {
-	Name    string    `json:"name"`
-	About   string    `json:"about"`
-	Missing string    `json:"missing,omitempty"` // why nothing was measured
-	PerSec  float64   `json:"requestsPerSecond"` // medians over the rounds
-	P50     float64   `json:"p50Micros"`
-	P99     float64   `json:"p99Micros"`
-	Ratio   float64   `json:"ratio"`        // to json-echo in the same round
-	Share   float64   `json:"cpuShare"`     // processor time of a json-echo by that of a request, generator and database included
-	Of      string    `json:"of,omitempty"` // the goal's row, when it is another
-	OfRatio float64   `json:"ofRatio,omitempty"`
-	Goal    float64   `json:"goal,omitempty"`
-	CPU     float64   `json:"cpuMicros"`                   // per request, of the processes under test
-	BaseCPU float64   `json:"databaseCpuMicros,omitempty"` // of the backends of PostgreSQL
-	LoadCPU float64   `json:"generatorCpuMicros"`
-	Rates   []float64 `json:"rounds"`
-	InOut   [2]int    `json:"bytes"` // of a request and of its answer's body
-	p50s    []float64
-	p99s    []float64
-	cpus    []float64
-	loads   []float64
-	bases   []float64
+	Name    string  `json:"name"`
+	About   string  `json:"about"`
+	Missing string  `json:"missing,omitempty"` // why nothing was measured
+	PerSec  float64 `json:"requestsPerSecond"` // medians over the rounds
+	P50     float64 `json:"p50Micros"`
+	P99     float64 `json:"p99Micros"`
+	Ratio   float64 `json:"ratio"`        // to json-echo in the same round
+	Share   float64 `json:"cpuShare"`     // processor time of a json-echo by that of a request, generator and database included
+	Of      string  `json:"of,omitempty"` // the goal's row, when it is another
+	OfRatio float64 `json:"ofRatio,omitempty"`
+	Goal    float64 `json:"goal,omitempty"`
+	// Block is the row whose median time is the unit of the next three, in the same round.
+	Block     string    `json:"block,omitempty"`
+	PerBlock  float64   `json:"perBlockTime,omitempty"` // requests
+	P50Blocks float64   `json:"p50BlockTimes,omitempty"`
+	P99Blocks float64   `json:"p99BlockTimes,omitempty"`
+	CPU       float64   `json:"cpuMicros"`                   // per request, of the processes under test
+	BaseCPU   float64   `json:"databaseCpuMicros,omitempty"` // of the backends of PostgreSQL
+	LoadCPU   float64   `json:"generatorCpuMicros"`
+	Rates     []float64 `json:"rounds"`
+	InOut     [2]int    `json:"bytes"` // of a request and of its answer's body
+	p50s      []float64
+	p99s      []float64
+	cpus      []float64
+	loads     []float64
+	bases     []float64
 }
 
 // proof compares the answers with the ledger.
 type proof struct {
-	Engine   string   `json:"engine"`
-	Answered int      `json:"answeredSettles"`
-	Burns    int64    `json:"burns"`
-	Findings []string `json:"findings,omitempty"`
+	Engine   string `json:"engine"`
+	Answered int    `json:"answeredSettles"`
+	Burns    int64  `json:"burns"`
+	// Of a market whose plan is paid on the chain.
+	Paid      int      `json:"answeredOrders,omitempty"`
+	Orders    int64    `json:"paidOrders,omitempty"`
+	Transfers int64    `json:"transfers,omitempty"`
+	Units     int64    `json:"unitsReceived,omitempty"`
+	Granted   int64    `json:"creditsGranted,omitempty"`
+	Findings  []string `json:"findings,omitempty"`
 }
 
 func median(v []float64) float64 {
@@ -105,6 +116,15 @@ func (r *report) sum() {
 			// What the ratio would be if nobody ever waited: steady on a machine that others use.
 			w.Share = (echo.CPU + echo.LoadCPU) / all
 		}
+		if w.Block != "" {
+			blocks := r.row(w.Block).p50s
+			w.P50Blocks, w.P99Blocks = median(ratios(w.p50s, blocks)), median(ratios(w.p99s, blocks))
+			perSec := make([]float64, len(blocks))
+			for i, micros := range blocks {
+				perSec[i] = 1e6 / max(micros, 1)
+			}
+			w.PerBlock = median(ratios(w.Rates, perSec))
+		}
 		if w.Of != "" {
 			w.OfRatio = median(ratios(w.Rates, r.row(w.Of).Rates))
 		}
@@ -117,6 +137,9 @@ func (r *report) table(out io.Writer) error {
 	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(t, "scenario\treq/s\tp50 ms\tp99 ms\tratio\tgoal\tcpu share\tcpu us\tdatabase us\tgenerator us\t")
 	for _, w := range r.Rows {
+		if w.Block != "" {
+			continue
+		}
 		if w.Missing != "" {
 			fmt.Fprintf(t, "%s\tMISSING\t\t\t\t\t\t\t\t\t\n", w.Name)
 			continue
@@ -126,6 +149,9 @@ func (r *report) table(out io.Writer) error {
 	if err := t.Flush(); err != nil {
 		return err
 	}
+	if err := r.chainTable(out); err != nil {
+		return err
+	}
 	fmt.Fprintln(out)
 	for _, w := range r.Rows {
 		if w.Missing != "" {
@@ -133,12 +159,33 @@ func (r *report) table(out io.Writer) error {
 		}
 	}
 	for _, p := range r.Audits {
+		if p.Engine == onChain {
+			fmt.Fprintf(out, "%s: %d answered orders, %d paid, %d transfers of %d base units in all, %d credits granted, %d findings of the audit\n",
+				p.Engine, p.Paid, p.Orders, p.Transfers, p.Units, p.Granted, len(p.Findings))
+			continue
+		}
 		fmt.Fprintf(out, "%s: %d answered settles, %d burns, %d findings of the audit\n", p.Engine, p.Answered, p.Burns, len(p.Findings))
 	}
 	for _, f := range r.Faults {
 		fmt.Fprintln(out, "FAILED", f)
 	}
 	return nil
+}
+
+// chainTable shows what is measured by the block time of the chain.
+func (r *report) chainTable(out io.Writer) error {
+	if r.row(blockYardstick).Name == "" {
+		return nil
+	}
+	fmt.Fprintf(out, "\nBlock time is the median of %s. %d buyers order at the same time.\n\n", blockYardstick, buyers)
+	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(t, "on the chain\tper s\tp50 ms\tp99 ms\tper block time\tp50 block times\tp99 block times\tcpu us\t")
+	for _, w := range r.Rows {
+		if w.Block != "" {
+			fmt.Fprintf(t, "%s\t%.0f\t%.2f\t%.2f\t%.2f\t%.1f\t%.1f\t%.0f\t\n", w.Name, w.PerSec, w.P50/1e3, w.P99/1e3, w.PerBlock, w.P50Blocks, w.P99Blocks, w.CPU)
+		}
+	}
+	return t.Flush()
 }
 
 func (w *row) goal() string {

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"errors"
+	"time"
 )
 
 const (
@@ -19,10 +20,13 @@ type scenario struct {
 	engine string // "": needs no service
 	agent  bool   // needs a process that serves a paid handler
 	burns  bool   // every answer is a settlement
+	orders bool   // every answer is an order that is paid on the chain
 	// goal is the share of the rate of the row named by of (empty: the yardstick) that is aimed at, 0 for none.
 	goal float64
 	of   string
 	load func(b *bench) (*load, error)
+	// run measures in place of a load. nil where there is one.
+	run func(warm, window time.Duration) *slice
 	// rest makes up for a slice, outside of what is measured. May be nil.
 	rest func() error
 }
@@ -42,7 +46,7 @@ func (b *bench) all() []*scenario {
 	for _, engine := range []string{sqlite, postgres} {
 		out = append(out, b.on(engine)...)
 	}
-	return out
+	return append(out, b.chainScenarios()...)
 }
 
 func (b *bench) on(engine string) []*scenario {
@@ -134,14 +138,16 @@ func requestID(body []byte) string {
 	return string(id)
 }
 
-// choose returns the scenarios that the patterns name, and the yardstick.
+// choose returns the scenarios that the patterns name, and their yardsticks.
 func choose(all []*scenario, match func(name string) bool) ([]*scenario, error) {
 	var out []*scenario
-	found := false
+	found, blocks := false, false
 	for _, s := range all {
 		hit := match(s.name)
-		found = found || hit
-		if hit || s.name == yardstick {
+		found, blocks = found || hit, blocks || hit && s.engine == onChain
+	}
+	for _, s := range all {
+		if match(s.name) || s.name == yardstick || blocks && s.name == blockYardstick {
 			out = append(out, s)
 		}
 	}
