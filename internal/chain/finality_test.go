@@ -123,7 +123,11 @@ func TestFinality_Reorg(t *testing.T) {
 	w.blocks(3)
 	second := w.decided(p.OrderID, chain.Confirmed)
 	w.eventually("the credits are granted", func() bool { return w.op(p.OrderID).Told == chain.Confirmed })
-	w.reorg(4, true)
+	head, err := w.Eth().BlockNumber(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.reorg(int(head-second.Place.Block+1), true)
 	w.eventually("the order is in a third block", func() bool {
 		op := w.op(p.OrderID)
 		return op.State != chain.Sent && op.Place.Hash != second.Place.Hash

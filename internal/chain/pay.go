@@ -55,7 +55,10 @@ func (r *Rail) Pay(ctx context.Context, p Purchase) (Outcome, error) {
 		case Created:
 			err = r.sign(ctx, op, p.Delegation)
 			if err != nil && ctx.Err() == nil && !errors.Is(err, ErrChanged) {
-				return outcomeOf(op), err
+				// Another process may have gone on with it meanwhile, and be the reason.
+				if next, e := r.cfg.Journal.Op(ctx, op.ID); e != nil || next.Version == op.Version {
+					return outcomeOf(op), err
+				}
 			}
 		case Signed:
 			if now := r.cfg.Clock(); now.Sub(looked) >= readyFor {

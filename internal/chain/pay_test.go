@@ -355,7 +355,7 @@ func (w *world) signs(r *chain.Rail, p chain.Purchase) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		if o, err := r.Pay(ctx, p); err != nil || o.State != chain.Signed {
+		if o, err := r.Pay(ctx, p); err != nil || w.op(p.OrderID).State != chain.Signed {
 			w.Errorf("Pay: %+v, %v", o, err)
 		}
 	}()
