@@ -1,0 +1,64 @@
+package server_test
+
+import (
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/ethereum/go-ethereum/common"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/client"
+	"github.com/tollhq/toll/internal/chain/chaintest"
+	"github.com/tollhq/toll/internal/chain/contracts"
+)
+
+// While no endpoint of the chain speaks, credits that are there are verified and settled as ever, orders are told to come again,
+// and they go on by themselves when an endpoint is back.
+func TestT68_CreditsGoOnWithoutEndpoints(t *testing.T) {
+	public := chaintest.New(t)
+	double := chaintest.NewDouble(t, public.Client())
+	cfg := outside(double.URL)
+	cfg.Data = t.TempDir()
+	s, url := start(t, cfg)
+	fuel(t, rows(t, cfg), public)
+	builder, subscriber := keys(t, s)
+	c := newStand(t, url, builder, subscriber, 10)
+	if _, err := public.Mint(t.Context(), contracts.USDC(contracts.BaseSepolia), common.Address(subscriber.Address), toll.UnitsOf(5_000_000).Int()); err != nil {
+		t.Fatal(err)
+	}
+	within(t, 20*time.Second, "an order is paid", func() bool {
+		_, err := c.subscriber.OrderPlan(t.Context(), c.plan)
+		return err == nil
+	})
+	impatient := client.New(subscriber.Key, client.WithURL(url), client.WithMaxRetryWait(time.Millisecond))
+	for name, fault := range map[string]func(){
+		"HTML 200": func() { double.Page(http.StatusOK) }, "cut": func() { double.Drop(-1) }, "hang": func() { double.Hang() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			fault()
+			defer double.Clear()
+			if _, err := impatient.OrderPlan(t.Context(), c.plan); codeOf(err) != toll.CodeChainUnreachable {
+				t.Errorf("order: %v", err)
+			}
+			began := time.Now()
+			for range 2 {
+				if res, err := c.settle(t.Context(), ""); err != nil || !res.Success {
+					t.Errorf("settle: %+v, %v", res, err)
+				}
+			}
+			if took := time.Since(began); took > 2*time.Second {
+				t.Errorf("two settlements took %v while the chain is away", took)
+			}
+			if got := status(t, url+"/ready"); got != http.StatusOK {
+				t.Errorf("/ready answers %d", got)
+			}
+		})
+	}
+	before := c.balance(t).Balance
+	within(t, 40*time.Second, "orders go on", func() bool {
+		_, err := c.subscriber.OrderPlan(t.Context(), c.plan)
+		return err == nil
+	})
+	within(t, 20*time.Second, "what was asked for is paid once", func() bool { return c.balance(t).Balance == before+100 })
+}
