@@ -143,7 +143,7 @@ func (r *Rail) redeems(ctx context.Context, by *userop.SignedDelegation, d *Dele
 	if err != nil {
 		return err
 	}
-	m := message{From: contracts.EntryPoint, To: r.cfg.Service, Gas: maxTxGas, Data: callData}
+	m := message{From: contracts.EntryPoint, To: r.cfg.Service, Gas: maxCallGas, Data: callData}
 	err = r.read(ctx, func(ctx context.Context, c *endpoints.Conn) error {
 		var answer hexutil.Bytes
 		return try(ctx, c, "eth_call", &answer, m, overrides(all))

@@ -345,10 +345,10 @@ func TestPay_BadReceiver(t *testing.T) {
 			w.send(contracts.Create2Deployer, append(salt[:], creation...))
 			return crypto.CreateAddress2(contracts.Create2Deployer, salt, crypto.Keccak256(creation))
 		}
-		loop := code("5b600056")                          // jumps to its start for ever
+		loop := code("5b600056")                     // jumps to its start for ever
 		much := code("620493e05b600190038060045700") // counts down from 300,000: 7.8 M gas
-		reverts := code("5f5ffd")                         // reverts without data
-		paused := code("63d93c06655f526004601cfd")        // reverts with EnforcedPause()
+		reverts := code("5f5ffd")                    // reverts without data
+		paused := code("63d93c06655f526004601cfd")   // reverts with EnforcedPause()
 		for what, to := range map[string]common.Address{"burns all gas": loop, "burns much gas": much, "reverts": reverts, "says that it is paused": paused} {
 			t.Run(what, func(t *testing.T) {
 				w.fails(r, purchase(owner, wei, to, 1), toll.CodeChainFailed)

@@ -24,8 +24,8 @@ import (
 const (
 	// maxTxGas is the largest gas of a transaction of ours. The chain refuses more than 2^24.
 	maxTxGas = 16_000_000
-	// maxCallGas is the largest gas of the inner call of an operation: four times what ten new receivers through a delegation
-	// need. A receiver that burns more is not paid.
+	// maxCallGas is the most gas that the inner call of an operation may use: four times what ten new receivers through a
+	// delegation need. A receiver that burns more is not paid.
 	maxCallGas = 5_000_000
 )
 
@@ -189,7 +189,7 @@ func revertOf(answer rpc.Error) (*reverted, bool) {
 
 // inner tries what the EntryPoint would call, and returns the gas for it. A revert is a [*reverted].
 func (r *Rail) inner(ctx context.Context, sender common.Address, callData []byte, all map[common.Address]account) (callGas uint64, err error) {
-	m := message{From: contracts.EntryPoint, To: sender, Gas: maxTxGas, Data: callData}
+	m := message{From: contracts.EntryPoint, To: sender, Gas: maxCallGas, Data: callData}
 	with := overrides(all)
 	var gas hexutil.Uint64
 	var called, estimated error
@@ -210,11 +210,7 @@ func (r *Rail) inner(ctx context.Context, sender common.Address, callData []byte
 	if err != nil {
 		return 0, err
 	}
-	callGas = uint64(gas) + uint64(gas)/4 + 20_000
-	if callGas > maxCallGas {
-		return 0, &reverted{reason: "out of gas"}
-	}
-	return callGas, nil
+	return uint64(gas) + uint64(gas)/4 + 20_000, nil
 }
 
 // answered keeps what an endpoint says about a call, so that another call that is made with it is finished, too.
