@@ -1,0 +1,160 @@
+package server_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/ethereum/go-ethereum/common"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/client"
+	"github.com/tollhq/toll/internal/chain/chaintest"
+	"github.com/tollhq/toll/internal/chain/contracts"
+	"github.com/tollhq/toll/internal/server"
+	"github.com/tollhq/toll/internal/server/servertest"
+	"github.com/tollhq/toll/internal/store"
+)
+
+// The program with its embedded chain is killed in the midst of orders, again and again. Afterwards every order that was begun is
+// decided without anybody asking for it; who paid has the credits, and who has the credits paid once.
+func TestF10_KilledWithEmbeddedChain(t *testing.T) {
+	o := servertest.Options{Data: t.TempDir()}
+	ctx := t.Context()
+	builder := servertest.Key(t, o, "builder")
+	const buyers, rounds = 12, 3
+	service := servertest.Start(t, o)
+	reg, err := service.Client(builder.Key).RegisterPlan(ctx, client.PlanParams{
+		Metadata: toll.Metadata{Name: "Plan"},
+		Price:    toll.Price{TokenAddress: toll.Sandbox.USDC(), Amounts: []toll.Units{toll.UnitsOf(1_000_000)}, Receivers: []toll.Address{builder.Address}, IsCrypto: true},
+		Credits:  toll.CreditsConfig{Amount: 100, MinAmount: 1, MaxAmount: 10},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var people []toll.APIKey
+	for i := range buyers {
+		k := servertest.Key(t, o, fmt.Sprintf("subscriber %d", i))
+		faucet(t, service.Client(k.Key), "10")
+		people = append(people, k)
+	}
+	for range rounds {
+		var wg sync.WaitGroup
+		for _, k := range people {
+			wg.Go(func() {
+				// What comes back does not matter: the service is killed meanwhile.
+				_, _ = service.Client(k.Key, client.WithRetries(0)).OrderPlan(ctx, reg.PlanID)
+			})
+		}
+		time.Sleep(rand.N(150 * time.Millisecond))
+		service.Kill()
+		wg.Wait()
+		service = servertest.Start(t, o)
+	}
+	st := rows(t, server.Config{Data: o.Data})
+	within(t, 60*time.Second, "every order is decided", func() bool {
+		var open int64
+		if err := st.QueryRow(ctx, "SELECT COUNT(*) FROM orders WHERE status NOT IN ('confirmed', 'final', 'failed')").Scan(&open); err != nil {
+			t.Fatal(err)
+		}
+		return open == 0
+	})
+	paid := int64(0)
+	for i, k := range people {
+		c := service.Client(k.Key)
+		b, err := c.Balance(ctx, reg.PlanID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, has := purse(t, c)
+		bought := int64(b.Balance) / 100
+		if want := fmt.Sprint(10_000_000 - bought*1_000_000); has["USDC"] != want || b.Balance%100 != 0 || bought > rounds {
+			t.Errorf("subscriber %d has %d credits and %s of USDC", i, b.Balance, has["USDC"])
+		}
+		paid += bought
+	}
+	if _, has := purse(t, service.Client(builder.Key)); has["USDC"] != fmt.Sprint(paid*1_000_000) {
+		t.Errorf("the builder has %s for %d orders", has["USDC"], paid)
+	}
+	if paid == 0 {
+		t.Error("nothing was bought")
+	}
+	if problems, err := store.AuditOrders(ctx, st); err != nil || len(problems) > 0 {
+		t.Errorf("%v, %v", problems, err)
+	}
+}
+
+// An order that was sent and did not land when the service ended is paid after the next start, without anybody asking.
+func TestOrderGoesOnAfterRestart(t *testing.T) {
+	public := chaintest.New(t)
+	double := chaintest.NewDouble(t, public.Client())
+	cfg := outside(double.URL)
+	cfg.Data, cfg.OrderWait = t.TempDir(), time.Second
+	var subscriber toll.APIKey
+	var plan toll.PlanID
+	t.Run("before", func(t *testing.T) {
+		s, url := start(t, cfg)
+		fuel(t, rows(t, cfg), public)
+		builder, key := keys(t, s)
+		c := newStand(t, url, builder, key, 0)
+		subscriber, plan = key, c.plan
+		if _, err := public.Mint(t.Context(), contracts.USDC(contracts.BaseSepolia), common.Address(key.Address), toll.UnitsOf(5_000_000).Int()); err != nil {
+			t.Fatal(err)
+		}
+		double.Swallow()
+		var res struct {
+			Status toll.OrderStatus `json:"status"`
+		}
+		err := c.subscriber.Call(t.Context(), http.MethodPost, "/api/v1/protocol/plans/"+string(plan)+"/order", nil, nil, &res)
+		if err != nil || res.Status != toll.OrderSent {
+			t.Fatalf("%+v, %v", res, err)
+		}
+	})
+	double.Clear()
+	_, url := start(t, cfg)
+	c := client.New(subscriber.Key, client.WithURL(url))
+	within(t, 30*time.Second, "the credits came", func() bool {
+		b, err := c.Balance(t.Context(), plan)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return b.Balance == 100
+	})
+	if _, has := purse(t, c); has["USDC"] != "4000000" {
+		t.Errorf("subscriber has %v", has)
+	}
+}
+
+// The embedded chain has the time of the sandbox: what ends by the clock of the service ends on the chain.
+func TestEmbeddedChainMovesWithTheClock(t *testing.T) {
+	s, url := start(t, server.Config{Data: t.TempDir()})
+	builder, subscriber := keys(t, s)
+	c := newStand(t, url, builder, subscriber, 0)
+	op := operator(t, s, url)
+	faucet(t, c.subscriber, "5")
+	before, err := s.HeadTime(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := op.Call(t.Context(), http.MethodPost, "/api/v1/sandbox/clock", nil, map[string]int{"advanceSecs": 30}, nil); err != nil {
+		t.Fatal(err)
+	}
+	after, err := s.HeadTime(t.Context())
+	// Blocks of one second have times of their own, so that the head may have been ahead of the clock.
+	if moved := after.Sub(before); err != nil || moved < 25*time.Second || moved > 40*time.Second {
+		t.Errorf("the chain moved by %s, %v", moved, err)
+	}
+	if err := op.Call(t.Context(), http.MethodPost, "/api/v1/sandbox/clock", nil, map[string]int{"advanceSecs": 40 * 24 * 3600}, nil); err != nil {
+		t.Fatal(err)
+	}
+	k, err := s.CreateKey(t.Context(), server.KeyRequest{Account: "subscriber"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := client.New(k.Key, client.WithURL(url)).OrderPlan(t.Context(), c.plan); err != nil {
+		t.Errorf("an order later: %v", err)
+	}
+}
