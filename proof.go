@@ -28,15 +28,15 @@ type BurnFields struct {
 // BurnProof shows that a burn is in the mirror on the chain. All members but Status are there unless Status is open.
 type BurnProof struct {
 	Status            ProofStatus `json:"status"`
-	Period            int64       `json:"period"` // number of the period since 1970: its start divided by its length
-	Root              Hash        `json:"root"`
-	Index             int64       `json:"index"`
-	Leaf              Hash        `json:"leaf"`
-	Fields            BurnFields  `json:"fields"`
-	Proof             []Hash      `json:"proof"`
-	Network           string      `json:"network"`  // CAIP-2
-	Contract          Address     `json:"contract"` // the CreditMirror
-	AnchorTransaction Hash        `json:"anchorTransaction"`
+	Period            int64       `json:"period" required:"false"` // number of the period since 1970: its start divided by its length
+	Root              Hash        `json:"root" required:"false"`
+	Index             int64       `json:"index" required:"false"`
+	Leaf              Hash        `json:"leaf" required:"false"`
+	Fields            BurnFields  `json:"fields" required:"false"`
+	Proof             []Hash      `json:"proof" required:"false"`
+	Network           string      `json:"network" required:"false"`  // CAIP-2
+	Contract          Address     `json:"contract" required:"false"` // the CreditMirror
+	AnchorTransaction Hash        `json:"anchorTransaction" required:"false"`
 }
 
 // Leaf returns keccak256(keccak256(abi.encode(uint64 index, bytes32 commitment, uint256 planId, address holder, bytes32

@@ -131,6 +131,9 @@ func recordWork(t *testing.T, version string, files map[string][]exchange) {
 	call("settle", s.b1, "POST", "/x402/settle", stock("7"))
 	call("release", s.b1, "POST", "/x402/release", stock("8"))
 	call("supported", actor{}, "GET", "/x402/supported", "")
+	call("readProof", actor{}, "GET", "/credits/proofs/"+mirroredBurn.String(), "")
+	call("readProof", actor{}, "GET", "/credits/proofs/"+openBurn.String(), "")
+	call("readProof", actor{}, "GET", "/credits/proofs/"+mirroredBurn.String()[:64]+"ff", "")
 }
 
 // recordEvents are events and webhooks. Nothing is sent: no sender runs.

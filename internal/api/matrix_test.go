@@ -107,7 +107,8 @@ func TestT17_PrivilegeMatrix(t *testing.T) {
 		"rotateWebhook": {mine, ""}, "listDeliveries": {mine, ""}, "resendDelivery": {[5]int{401, 401, 404, 404, 202}, ""},
 		"recordSubTask": {mine, `{"agentRequestId":"` + request + `","creditsToRedeem":1}`}, "listSubTasks": {mine, ""}, "supported": {open, ""},
 		"readClock": {keyed, ""}, "advanceClock": {[5]int{401, 401, 403, 403, 403}, `{"advanceSecs":1}`},
-		"readSettlement": {parties, ""}, "findSettlement": {parties, ""},
+		"readSettlement": {parties, ""}, "findSettlement": {parties, ""}, "readProof": {open, ""},
+		"readWallet": {keyed, ""}, "exportWallet": {keyed, ""}, "useFaucet": {keyed, "{}"},
 		"createPermission": {created, `{"planId":"` + plan + `"}`}, "listPermissions": {keyed, ""}, "readPermission": {mine, ""}, "revokePermission": {mine, ""},
 		"createKey": {created, `{}`}, "listKeys": {keyed, ""}, "readKey": {mine, ""}, "updateKey": {mine, `{"name":"y"}`}, "revokeKey": {mine, ""},
 		"retiredRedeem": {gone, ""}, "retiredBurn": {gone, ""}, "retiredInitialize": {gone, ""}, "retiredToken": {gone, ""}, "retiredValidate": {gone, ""},
@@ -117,7 +118,7 @@ func TestT17_PrivilegeMatrix(t *testing.T) {
 		"createWebhook": true, "updateWebhook": true, "deleteWebhook": true, "testWebhook": true, "rotateWebhook": true, "resendDelivery": true,
 		"recordSubTask": true, "openCheckout": true, "openStripePayment": true, "createDelegation": true, "revokeDelegation": true, "updatePaymentMethod": true, "deletePaymentMethod": true,
 		"updateAgent": true, "setAgentListed": true, "attachPlan": true, "detachPlan": true, "updatePlan": true, "setPlanListed": true,
-		"settle": true, "release": true, "createPermission": true, "revokePermission": true, "createKey": true, "updateKey": true, "revokeKey": true,
+		"settle": true, "release": true, "createPermission": true, "revokePermission": true, "createKey": true, "updateKey": true, "revokeKey": true, "exportWallet": true,
 	}
 	documented := 0
 	for _, op := range s.operations(t) {
@@ -142,7 +143,7 @@ func TestT17_PrivilegeMatrix(t *testing.T) {
 		case "detachPlan", "updateAgent", "setAgentListed", "updatePlan", "setPlanListed":
 			agent, plan = spareAgent, spare
 		}
-		path := strings.NewReplacer("{state}", "false", "{delegationId}", delegation, "{paymentMethodId}", card, "{webhookId}", hook, "{deliveryId}", sent, "{agentId}", agent, "{planId}", plan, "{address}", s.s1.address.String(), "{orderId}", order, "{agentRequestId}", request).Replace(op.path)
+		path := strings.NewReplacer("{transaction}", mirroredBurn.String(), "{state}", "false", "{delegationId}", delegation, "{paymentMethodId}", card, "{webhookId}", hook, "{deliveryId}", sent, "{agentId}", agent, "{planId}", plan, "{address}", s.s1.address.String(), "{orderId}", order, "{agentRequestId}", request).Replace(op.path)
 		key, hash := s.b1.keyID.String(), permission
 		switch op.id {
 		case "findSettlement":

@@ -143,7 +143,7 @@ func newStackWith(t testing.TB, st *store.Store, rails checkout.Rails) *stack {
 		Outbound: outbound.Config{Loopback: true}, Clock: s.clock.now, Log: log,
 	})
 	s.built = api.Deps{
-		Events: happened, Chain: s.purses.chain(),
+		Events: happened, Chain: s.purses.chain(), Proof: proofOf,
 		Store: st, Auth: s.auth, Facilitator: s.fac, Checkout: desk, Ledger: s.ledger, Seal: ring.Seal, Open: ring.Open, Environment: toll.Sandbox,
 		TestClock: &api.TestClock{Ahead: s.clock.offset, Advance: func(_ context.Context, d time.Duration) error { s.clock.advance(d); return nil }},
 		PublicURL: publicURL, Release: "1.1.0", Clock: s.clock.now, Log: log, Patience: time.Second, OrderWait: time.Second,

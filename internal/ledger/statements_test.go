@@ -17,7 +17,7 @@ import (
 
 // The statements of the ledger and of the store have to run unchanged on tables that are spread by account over many
 // machines. These are the tables that are.
-var accountTables = []string{"accounts", "lots", "entries", "requests", "request_keys", "permissions", "orders", "event_cursors", "sub_tasks"}
+var accountTables = []string{"accounts", "lots", "entries", "requests", "request_keys", "permissions", "orders", "event_cursors", "sub_tasks", "mirror_cursors"}
 
 // fanOut are the statements that do not name the account and so ask every machine, by the constant or function that holds
 // them, with the reason. They read, and never lock.
@@ -38,6 +38,7 @@ var fanOut = map[string]string{
 	"auditPermissions":    "the auditor goes through all accounts",
 	"auditTransactions":   "the auditor goes through all accounts",
 	"DueOrders":           "the reconciler looks for orders that are not decided",
+	"sqlMirrorBurns":      "the mirror goes through the accounts of mirrored plans",
 	"OrdersHeldBack":      "the reconciler looks for credits that holds keep from being taken back",
 
 	"sqlPermissionsOfDelegation": "a delegation that is revoked ends permissions of several plans",

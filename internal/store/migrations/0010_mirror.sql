@@ -1,7 +1,7 @@
 -- +goose Up
 
-ALTER TABLE plans ADD COLUMN mirrored BOOLEAN NOT NULL DEFAULT FALSE;
-UPDATE plans SET mirrored = TRUE WHERE credits LIKE '%"onchainMirror":true%';
+-- NULL for plans that were registered before this column was there: see store.MarkMirrored.
+ALTER TABLE plans ADD COLUMN mirrored BOOLEAN;
 CREATE INDEX plans_mirrored ON plans (plan_id) WHERE mirrored;
 
 -- A period of published burns. credits is the sum of its leaves, as decimal text. state is closed, sent, anchored or final;
