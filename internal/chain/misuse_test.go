@@ -124,7 +124,7 @@ func TestT65_RevokedBeforeItLands(t *testing.T) {
 		double.Answer("eth_call", func(params []json.RawMessage) (any, error) {
 			var m struct{ To common.Address }
 			if err := json.Unmarshal(params[0], &m); err != nil || m.To != contracts.EntryPoint {
-				return nil, chaintest.Pass
+				return nil, chaintest.ErrPass
 			}
 			return hexutil.Bytes{}, nil
 		})
@@ -255,7 +255,7 @@ func TestReady(t *testing.T) {
 			double.Answer("eth_getCode", func(params []json.RawMessage) (any, error) {
 				var a common.Address
 				if err := json.Unmarshal(params[0], &a); err != nil || a != contracts.TimestampEnforcer {
-					return nil, chaintest.Pass
+					return nil, chaintest.ErrPass
 				}
 				return "0x6001", nil
 			})
@@ -309,7 +309,7 @@ func TestPay_PoorEndpoints(t *testing.T) {
 	}
 	few := func(params []json.RawMessage) (any, error) {
 		if len(params) < 3 {
-			return nil, chaintest.Pass
+			return nil, chaintest.ErrPass
 		}
 		return nil, &chaintest.Refusal{Code: -32602, Message: "too many arguments, want at most 2"}
 	}

@@ -207,7 +207,7 @@ func TestT71_ChangedCode(t *testing.T) {
 		if strings.Contains(strings.ToLower(string(params[0])), manager) {
 			return "0x6000", nil
 		}
-		return nil, chaintest.Pass
+		return nil, chaintest.ErrPass
 	})
 	cfg := outside(double.URL)
 	cfg.Data = t.TempDir()

@@ -91,17 +91,17 @@ func TestDouble_Ways(t *testing.T) {
 				t.Fatal(err)
 			}
 			t.Cleanup(h.CloseIdleConnections)
-			ask := func() (error, time.Duration) {
+			ask := func() (time.Duration, error) {
 				began := time.Now()
 				_, err := ethclient.NewClient(c).BlockNumber(t.Context())
-				return err, time.Since(began)
+				return time.Since(began), err
 			}
 			fault.set(d)
-			if err, took := ask(); !fault.fine(err, took) {
+			if took, err := ask(); !fault.fine(err, took) {
 				t.Errorf("%v after %v", err, took)
 			}
 			d.Clear()
-			if err, _ := ask(); err != nil {
+			if _, err := ask(); err != nil {
 				t.Errorf("after Clear: %v", err)
 			}
 		})

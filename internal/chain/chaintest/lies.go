@@ -19,17 +19,17 @@ func (d *Double) lie(l lie) {
 	d.lies = append(slices.Clone(d.lies), l)
 }
 
-// Pass as the error of an answer of one's own lets the chain answer.
-var Pass = errors.New("chaintest: the chain answers")
+// ErrPass as the error of an answer of one's own lets the chain answer.
+var ErrPass = errors.New("chaintest: the chain answers")
 
-// Answer answers a method by itself. f may return nil, nil for null, a [Refusal], and [Pass].
+// Answer answers a method by itself. f may return nil, nil for null, a [Refusal], and [ErrPass].
 func (d *Double) Answer(method string, f func(params []json.RawMessage) (any, error)) {
 	d.lie(func(ctx context.Context, m string, params []json.RawMessage, pass answerer) (json.RawMessage, error) {
 		if m != method {
 			return pass(ctx, m, params)
 		}
 		v, err := f(params)
-		if err == Pass {
+		if err == ErrPass {
 			return pass(ctx, m, params)
 		}
 		if err != nil {

@@ -100,7 +100,7 @@ func (e *endpoint) ask(ctx context.Context) string {
 	var chainID hexutil.Uint64
 	var head, first *block
 	wantFirst := e.pool.cfg.Genesis != (common.Hash{})
-	err, why := e.attempts(ctx, func(ctx context.Context, c *Conn) error {
+	why, err := e.attempts(ctx, func(ctx context.Context, c *Conn) error {
 		if err := c.RPC.CallContext(ctx, &chainID, "eth_chainId"); err != nil {
 			return err
 		}

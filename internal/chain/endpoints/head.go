@@ -89,7 +89,7 @@ func (p *Pool) agreed(ctx context.Context, number *big.Int) (*types.Header, erro
 				continue
 			}
 			var there *types.Header
-			err, why := w.e.read(ctx, func(ctx context.Context, c *Conn) error {
+			why, err := w.e.read(ctx, func(ctx context.Context, c *Conn) error {
 				h, err := c.HeaderByNumber(ctx, v.head.Number)
 				there = h
 				return err
@@ -116,7 +116,7 @@ func (p *Pool) views(ctx context.Context, number *big.Int) ([]view, error) {
 	var answer error
 	p.each(func(e *endpoint) {
 		var head *types.Header
-		err, why := e.read(ctx, func(ctx context.Context, c *Conn) error {
+		why, err := e.read(ctx, func(ctx context.Context, c *Conn) error {
 			h, err := c.HeaderByNumber(ctx, number)
 			head = h
 			return err
@@ -161,7 +161,7 @@ func (p *Pool) Agree(ctx context.Context, f func(ctx context.Context, c *Conn) (
 	var answer error
 	p.each(func(e *endpoint) {
 		var found common.Hash
-		err, why := e.read(ctx, func(ctx context.Context, c *Conn) error {
+		why, err := e.read(ctx, func(ctx context.Context, c *Conn) error {
 			h, err := f(ctx, c)
 			found = h
 			return err

@@ -265,7 +265,7 @@ func TestHead_Agreement(t *testing.T) {
 			if string(params[0]) == `"safe"` {
 				return old, nil
 			}
-			return nil, chaintest.Pass
+			return nil, chaintest.ErrPass
 		})
 		if got, err := s.pool.Head(t.Context(), "safe"); err != nil || got.Number.Int64() != 1 {
 			t.Errorf("safe %v, %v, want block 1", got, err)
@@ -299,7 +299,7 @@ func TestHead_Agreement(t *testing.T) {
 				if string(params[0]) == `"finalized"` {
 					return nil, &chaintest.Refusal{Code: -39001, Message: "finalized block not found"}
 				}
-				return nil, chaintest.Pass
+				return nil, chaintest.ErrPass
 			})
 		}
 		if _, err := s.pool.Head(t.Context(), "finalized"); err == nil || !strings.Contains(err.Error(), "finalized block not found") {

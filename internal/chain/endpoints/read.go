@@ -28,7 +28,7 @@ import (
 func (p *Pool) Read(ctx context.Context, f func(ctx context.Context, c *Conn) error) error {
 	var whys []string
 	for _, e := range p.order() {
-		err, fault := e.read(ctx, f)
+		fault, err := e.read(ctx, f)
 		if fault == "" {
 			p.mu.Lock()
 			p.current = e
@@ -63,33 +63,33 @@ func (p *Pool) order() []*endpoint {
 	return all
 }
 
-// read is [Pool.Read] on one endpoint. The second result says why it gave no answer, "" when it gave one.
-func (e *endpoint) read(ctx context.Context, f func(ctx context.Context, c *Conn) error) (error, string) {
+// read is [Pool.Read] on one endpoint. The first result says why it gave no answer, "" when it gave one.
+func (e *endpoint) read(ctx context.Context, f func(ctx context.Context, c *Conn) error) (string, error) {
 	if why := e.ready(ctx); why != "" {
-		return nil, why
+		return why, nil
 	}
 	return e.attempts(ctx, f)
 }
 
 // attempts runs f until it is answered, at most as often as is configured.
-func (e *endpoint) attempts(ctx context.Context, f func(ctx context.Context, c *Conn) error) (error, string) {
+func (e *endpoint) attempts(ctx context.Context, f func(ctx context.Context, c *Conn) error) (string, error) {
 	for n := 1; ; n++ {
-		err, why := e.attempt(ctx, f)
+		why, err := e.attempt(ctx, f)
 		if why == "" || ctx.Err() != nil || n >= e.pool.cfg.Tries || why == tooSlow || e.resting() {
-			return err, why
+			return why, err
 		}
 		select {
 		case <-time.After(time.Duration(n) * (50*time.Millisecond + rand.N(100*time.Millisecond))):
 		case <-ctx.Done():
-			return ctx.Err(), why
+			return why, ctx.Err()
 		}
 	}
 }
 
 const tooSlow = "it does not answer in time"
 
-// attempt runs f once. The second result says what was wrong with the endpoint, "" when it answered.
-func (e *endpoint) attempt(ctx context.Context, f func(ctx context.Context, c *Conn) error) (error, string) {
+// attempt runs f once. The first result says what was wrong with the endpoint, "" when it answered.
+func (e *endpoint) attempt(ctx context.Context, f func(ctx context.Context, c *Conn) error) (string, error) {
 	try, cancel := context.WithTimeout(ctx, e.pool.cfg.Timeout)
 	defer cancel()
 	began := e.pool.cfg.Clock()
@@ -101,13 +101,13 @@ func (e *endpoint) attempt(ctx context.Context, f func(ctx context.Context, c *C
 		if errors.Is(ctx.Err(), context.DeadlineExceeded) && took >= e.pool.cfg.Timeout/5 {
 			e.count(tooSlow, took)
 		}
-		return ctx.Err(), tooSlow
+		return tooSlow, ctx.Err()
 	}
 	if why != "" && try.Err() != nil {
 		why = tooSlow
 	}
 	e.count(why, took)
-	return err, why
+	return why, err
 }
 
 // fault says what was wrong with the way to an endpoint or with the form of its answer, and "" for an answer. It does not
@@ -134,7 +134,8 @@ func fault(err error) string {
 	case errors.As(err, &op) && op.Op == "dial":
 		return "it cannot be reached"
 	case errors.As(err, &op), errors.As(err, &wrong), errors.As(err, &netErr), errors.Is(err, net.ErrClosed),
-		errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, io.ErrClosedPipe), errors.Is(err, rpc.ErrClientQuit):
+		errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, io.ErrClosedPipe), errors.Is(err, rpc.ErrClientQuit),
+		err.Error() == "client reconnected": // the client of a chain in this process says so to all who wait
 		return "the connection broke"
 	case errors.Is(err, rpc.ErrNoResult), malformed(err):
 		return "it does not answer in the form of the protocol"

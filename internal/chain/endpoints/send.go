@@ -29,7 +29,7 @@ func (p *Pool) Send(ctx context.Context, raw []byte) error {
 		defer stop()
 		defer cancel()
 		p.each(func(e *endpoint) {
-			err, fault := e.send(life, raw)
+			fault, err := e.send(life, raw)
 			answers <- answer{err, fault, e.conn.Name}
 		})
 	}()
@@ -57,7 +57,7 @@ func (p *Pool) Send(ctx context.Context, raw []byte) error {
 }
 
 // send hands a transaction to one endpoint. To repeat it after a fault is safe: the bytes are the same.
-func (e *endpoint) send(ctx context.Context, raw []byte) (error, string) {
+func (e *endpoint) send(ctx context.Context, raw []byte) (string, error) {
 	return e.read(ctx, func(ctx context.Context, c *Conn) error {
 		var hash common.Hash
 		if err := c.RPC.CallContext(ctx, &hash, "eth_sendRawTransaction", "0x"+common.Bytes2Hex(raw)); err != nil {
