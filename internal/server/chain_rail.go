@@ -25,7 +25,7 @@ func (r cryptoRail) Pay(ctx context.Context, p checkout.Purchase) (checkout.Paym
 		return checkout.Payment{}, err
 	}
 	purchase := chain.Purchase{
-		OrderID: p.OrderID, Subscriber: p.Subscriber, Token: p.Plan.Price.TokenAddress, Receivers: p.Receivers, Amounts: p.Amounts,
+		OrderID: p.OrderID, Subscriber: p.Subscriber, Token: p.Plan.Price.PayToken(r.network.base.auth.Environment()), Receivers: p.Receivers, Amounts: p.Amounts,
 		Total: p.Total, TopUp: p.TopUp,
 	}
 	if p.Delegation != nil {

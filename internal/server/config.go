@@ -195,7 +195,9 @@ func isLoopback(host string) bool {
 }
 
 // ownMasterKey reports whether the operator named a master key.
-func (c Config) ownMasterKey() bool { return c.MasterKeyFile != "" || c.MasterKey != "" || c.KeyProvider != nil }
+func (c Config) ownMasterKey() bool {
+	return c.MasterKeyFile != "" || c.MasterKey != "" || c.KeyProvider != nil
+}
 
 func given(yes bool) int {
 	if yes {

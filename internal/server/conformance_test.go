@@ -205,7 +205,7 @@ func (s *suite) all(t *testing.T, v storetest.Variant, brand x402.Namespace, pre
 		cfg  server.Config
 	}{
 		{"", server.Config{Chain: server.Chain{Mode: server.ChainOff}}},
-		{"embedded-chain", server.Config{Chain: server.Chain{Mode: server.ChainEmbedded}}},
+		{"embedded-chain", server.Config{Chain: server.Chain{Mode: server.ChainEmbedded, Mirror: true}}},
 		{"rail", server.Config{Rails: checkout.Rails{Crypto: railtest.New(), Card: page}}},
 		{"rate-limit", server.Config{RateLimitKey: 1, RateLimitIP: 1, Chain: server.Chain{Mode: server.ChainOff}}},
 	} {
