@@ -64,6 +64,7 @@ type Rail struct {
 	work    signal // there are operations to send, or transactions that may be mined
 	moved   signal // the chain, or what is looked for on it, may have moved
 	outbox  outbox
+	lanes   chan struct{} // reads of the chain under way
 	stopped atomic.Pointer[error]
 
 	mu      sync.Mutex
@@ -73,6 +74,9 @@ type Rail struct {
 	delegations map[common.Hash]struct{} // that the journal knows
 }
 
+// maxReads is how many reads of the chain are under way at a time.
+const maxReads = 8
+
 // New returns a rail, or an error when the configuration cannot be used. It asks no endpoint.
 func New(cfg Config) (*Rail, error) {
 	if err := cfg.set(); err != nil {
@@ -80,7 +84,7 @@ func New(cfg Config) (*Rail, error) {
 	}
 	return &Rail{
 		cfg: cfg, chainID: new(big.Int).SetUint64(cfg.ChainID), log: cfg.Log, watches: map[string]map[chan struct{}]struct{}{},
-		ready: readiness{low: map[common.Address]bool{}}, delegations: map[common.Hash]struct{}{},
+		lanes: make(chan struct{}, maxReads), ready: readiness{low: map[common.Address]bool{}}, delegations: map[common.Hash]struct{}{},
 	}, nil
 }
 

@@ -112,7 +112,7 @@ func TestRelay_ManyOrders(t *testing.T) {
 	var wg sync.WaitGroup
 	for _, p := range orders {
 		wg.Go(func() {
-			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
 			defer cancel()
 			o, err := r.Pay(ctx, p)
 			if err != nil || o.State != chain.Final {

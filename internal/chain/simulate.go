@@ -59,6 +59,13 @@ type account struct {
 
 // read asks the chain. That no endpoint can be used is [toll.CodeChainUnreachable].
 func (r *Rail) read(ctx context.Context, f func(ctx context.Context, c *endpoints.Conn) error) error {
+	// Who waits here does not use up the time of an attempt: many orders at once must not look like an endpoint that hangs.
+	select {
+	case r.lanes <- struct{}{}:
+		defer func() { <-r.lanes }()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 	err := r.cfg.Pool.Read(ctx, f)
 	if errors.Is(err, endpoints.ErrNone) || errors.Is(err, endpoints.ErrDisagree) {
 		return unusable(toll.CodeChainUnreachable, err)
