@@ -258,6 +258,12 @@ func (n *network) open(ctx context.Context) (_ *runningChain, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("keys of the chain: %w", err)
 	}
+	if n.base.store.Engine() == store.SQLite {
+		// There is one service on a directory.
+		if err := n.base.store.Tx(ctx, func(tx *store.Tx) error { return store.FreeChainLeases(ctx, tx) }); err != nil {
+			return nil, err
+		}
+	}
 	r := &runningChain{}
 	defer func() {
 		if err != nil {

@@ -49,7 +49,7 @@ func TestF10_KilledWithEmbeddedChain(t *testing.T) {
 				_, _ = service.Client(k.Key, client.WithRetries(0)).OrderPlan(ctx, reg.PlanID)
 			})
 		}
-		time.Sleep(rand.N(150 * time.Millisecond))
+		time.Sleep(20*time.Millisecond + rand.N(400*time.Millisecond))
 		service.Kill()
 		wg.Wait()
 		service = servertest.Start(t, o)

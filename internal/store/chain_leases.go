@@ -58,6 +58,13 @@ func ReleaseChainLease(ctx context.Context, tx *Tx, l ChainLease) error {
 	return err
 }
 
+// FreeChainLeases gives all leases back, for who knows that no other process is there: those of one that was killed would be
+// waited for. Their fences stay.
+func FreeChainLeases(ctx context.Context, tx *Tx) error {
+	_, err := tx.Exec(ctx, "UPDATE chain_leases SET holder = '', held_until = 0 WHERE holder <> ''")
+	return err
+}
+
 func lockChainLease(ctx context.Context, tx *Tx, name string) (ChainLease, error) {
 	l := ChainLease{Name: name}
 	var until int64
