@@ -150,6 +150,26 @@ func TestSend_Nonces(t *testing.T) {
 			t.Errorf("the relayer has sent %d transactions", n)
 		}
 	})
+	t.Run("the chain is ahead of what is stored", func(t *testing.T) {
+		w := newWorld(t, chaintest.New(t))
+		r := w.running()
+		owner := w.account(usdc, 3_000_000)
+		w.paid(r, purchase(owner, usdc, receiver(1), 1_000_000))
+		w.idle()
+		for range 2 {
+			tx := w.transaction(w.relayer, w.nonce(w.relayer), w.relayer, nil, nil)
+			if err := w.Eth().SendTransaction(t.Context(), tx); err != nil {
+				t.Fatal(err)
+			}
+			w.receipt(tx.Hash())
+			w.eventually("the nonce is used", func() bool { return w.nonce(w.relayer) == tx.Nonce()+1 })
+		}
+		w.paid(r, purchase(owner, usdc, receiver(1), 1_000_000))
+		w.has(owner, usdc, 1_000_000)
+		if n := w.nonce(w.relayer); n != 4 {
+			t.Errorf("the relayer has sent %d transactions", n)
+		}
+	})
 	t.Run("a hole", func(t *testing.T) {
 		w := newWorld(t, chaintest.New(t))
 		owner := w.account(usdc, 3_000_000)
