@@ -32,6 +32,7 @@ Nothing is changed. Exit code 1 when something does not work; warnings do not co
 	c.Example = "toll doctor\ntoll doctor --data ./toll-data"
 	storeFlags(c, &cfg)
 	c.Flags().Lookup("key-prefix").Hidden = true
+	whereFlags(c, &cfg.Chain)
 	c.Annotations = map[string]string{annotationNoProfile: "yes"}
 	c.RunE = func(cmd *cobra.Command, _ []string) error {
 		d := &doctor{app: a}
@@ -127,6 +128,12 @@ func (d *doctor) service(ctx context.Context) {
 		d.add("ready", server.CheckFailed, "the service is not ready: database %s", first(ready.Checks["database"], "unknown"))
 	} else {
 		d.add("ready", server.CheckOK, "database %s, chain %s, card %s", ready.Checks["database"], ready.Checks["chain"], ready.Checks["card"])
+		switch ready.Checks["chain"] {
+		case "failing":
+			d.add("chain", server.CheckWarning, "crypto plans cannot be ordered now; its log says why, and so does toll doctor on its machine, with --data or --database and its settings of the chain")
+		case "off":
+			d.add("chain", server.CheckOK, "off: only free plans and those that are paid by card can be ordered")
+		}
 	}
 	d.key(ctx, c)
 }

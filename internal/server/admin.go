@@ -174,5 +174,6 @@ func Inspect(ctx context.Context, cfg Config) []Check {
 	default:
 		add("public address", CheckOK, "%s", address)
 	}
+	inspectChain(ctx, cfg, f, add)
 	return checks
 }
