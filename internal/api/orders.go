@@ -107,6 +107,7 @@ func (c *call) order(o *toll.Order, err error) (*toll.Order, error) {
 	if err != nil {
 		return nil, err
 	}
+	c.h.link(o)
 	if o.HTTPStatus == http.StatusAccepted {
 		c.status = http.StatusAccepted
 		header := c.w.Header()
@@ -185,7 +186,20 @@ func (h *handler) receiveStripeEvent(*call) (*StripeEventReceived, error) {
 }
 
 func (h *handler) readOrder(c *call) (*toll.Order, error) {
-	return h.Checkout.OrderByID(c.r.Context(), c.caller.Address, c.param("orderId"))
+	o, err := h.Checkout.OrderByID(c.r.Context(), c.caller.Address, c.param("orderId"))
+	if err == nil {
+		h.link(o)
+	}
+	return o, err
+}
+
+// link adds the page about the transaction of an order that was paid on a public chain.
+func (h *handler) link(o *toll.Order) {
+	onChain := o.Currency != toll.CurrencyUSD && o.Currency != toll.CurrencyEUR && !o.Amount.IsZero()
+	if h.Chain == nil || h.Chain.Explorer == "" || o.TxHash == "" || !onChain {
+		return
+	}
+	o.Data["transactionUrl"] = h.Chain.Explorer + "/tx/" + o.TxHash
 }
 
 // MintInput grants credits.

@@ -1,6 +1,7 @@
 package api_test
 
 import (
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -105,5 +106,25 @@ func TestT40_CheckoutRepeated(t *testing.T) {
 	}
 	if a := s.do(s.s1, "GET", base+"/protocol/plans/"+id+"/balance", ""); a.text(t, "balance") != "100" {
 		t.Errorf("%s", a.body)
+	}
+}
+
+// An order that was paid on a public chain has a link to its transaction; what cost nothing has none.
+func TestOrderLinksItsTransaction(t *testing.T) {
+	s, _, _ := newPaidStack(t)
+	explored := api.New(s.deps(func(d *api.Deps) { d.Chain = &api.Chain{Explorer: "https://explorer.example"} }))
+	for body, want := range map[string]bool{pricedPlan: true, freePlan: false} {
+		plan := s.plan(s.b1, body)
+		a := s.through(explored, s.s1, "POST", base+"/protocol/plans/"+plan+"/order", "")
+		if a.status != 200 {
+			t.Fatalf("%d %s", a.status, a.body)
+		}
+		b := s.through(explored, s.s1, "GET", base+"/protocol/orders/"+a.text(t, "orderId"), "")
+		for _, a := range []answer{a, b} {
+			link := "https://explorer.example/tx/" + a.text(t, "txHash")
+			if has := strings.Contains(string(a.body), `"transactionUrl":"`+link+`"`); has != want {
+				t.Errorf("link of %s: %v", a.body, has)
+			}
+		}
 	}
 }

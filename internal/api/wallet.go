@@ -12,7 +12,7 @@ import (
 type Chain struct {
 	// Contracts are those that payments go through, by name.
 	Contracts map[string]toll.Address
-	// Explorer is the address of a page about an account, without the account; "" when there is none.
+	// Explorer is the address of a site about the chain, without a slash at the end; "" when there is none.
 	Explorer string
 	// Balances are what an account has. Errors have status 503.
 	Balances func(ctx context.Context, account toll.Address) ([]toll.TokenBalance, error)
@@ -57,7 +57,7 @@ func (h *handler) readWallet(c *call) (*toll.Wallet, error) {
 		return w, nil
 	}
 	if h.Chain.Explorer != "" {
-		page := h.Chain.Explorer + w.Address.String()
+		page := h.Chain.Explorer + "/address/" + w.Address.String()
 		w.Explorer = &page
 	}
 	if w.Balances, err = h.Chain.Balances(ctx, w.Address); err != nil {

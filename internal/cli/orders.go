@@ -63,10 +63,12 @@ func waitFlag(c *cobra.Command, wait *time.Duration) {
 // order prints an order, after it is decided or the time is over.
 func (a *app) order(ctx context.Context, got json.RawMessage, wait time.Duration) error {
 	end := time.Now().Add(wait)
-	for told := false; isUnderWay(got) && time.Now().Before(end); told = true {
-		if !told {
+	told := ""
+	for isUnderWay(got) && time.Now().Before(end) {
+		if told == "" {
 			a.say("", "Order %s is under way, waiting at most %s.", at(got, "orderId"), wait)
 		}
+		told = a.progress(got, told)
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
@@ -77,6 +79,9 @@ func (a *app) order(ctx context.Context, got json.RawMessage, wait time.Duration
 			return err
 		}
 		got = next
+	}
+	if told != "" {
+		a.progress(got, told)
 	}
 	if err := a.record(got); err != nil {
 		return err
@@ -89,6 +94,18 @@ func (a *app) order(ctx context.Context, got json.RawMessage, wait time.Duration
 		return printed(exitTryAgain)
 	}
 	return nil
+}
+
+// progress tells how far an order is, when that is not what was told before, and returns it.
+func (a *app) progress(order json.RawMessage, told string) string {
+	now := at(order, "status")
+	if tx := first(at(order, "data.transactionUrl"), at(order, "txHash")); tx != "" {
+		now += ", transaction " + tx
+	}
+	if now != told {
+		a.say("", "%s", now)
+	}
+	return now
 }
 
 func isUnderWay(order json.RawMessage) bool {

@@ -31,10 +31,8 @@ func (s *Server) connect(ctx context.Context) error {
 	return nil
 }
 
-// Pages about an account of the public chains.
-var explorers = map[toll.Environment]string{
-	toll.Live: "https://basescan.org/address/", toll.Sandbox: "https://sepolia.basescan.org/address/",
-}
+// explorers are sites about the public chains.
+var explorers = map[toll.Environment]string{toll.Live: "https://basescan.org", toll.Sandbox: "https://sepolia.basescan.org"}
 
 // chainOfAPI is what the API shows of the chain, nil for none.
 func (s *Server) chainOfAPI() *api.Chain {
