@@ -120,9 +120,12 @@ func (m *market) stock(ctx context.Context) error {
 	return m.later(ctx)
 }
 
+// paidAnswer is in the answer to an order whose credits are there, be it confirmed or final, and to no other.
+var paidAnswer = []byte(`"balance":{`)
+
 // orders is a load of orders, each connection for a buyer.
 func (m *market) orders(delegated bool) *load {
-	l := &load{addr: m.service.addr, want: []byte(`"status":"confirmed"`), limit: blocksPerSlice / buyers}
+	l := &load{addr: m.service.addr, want: paidAnswer, limit: blocksPerSlice / buyers}
 	for i, key := range m.shop.keys {
 		body := "{}"
 		if delegated {
