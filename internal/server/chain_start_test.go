@@ -279,9 +279,10 @@ func TestTwoProcessesOneChain(t *testing.T) {
 		if err != nil || len(keys) != 2 {
 			t.Errorf("%d accounts of the service, %v", len(keys), err)
 		}
-		var relayers int64
-		if err := st.QueryRow(ctx, "SELECT COUNT(*) FROM chain_leases WHERE name LIKE 'relayer:%' AND holder <> ''").Scan(&relayers); err != nil || relayers != 1 {
-			t.Errorf("%d leases of relayers, %v", relayers, err)
+		// Whoever had something to send held the one lease, and gave it back.
+		var relayers, holders int64
+		if err := st.QueryRow(ctx, "SELECT COUNT(*), MAX(fence) FROM chain_leases WHERE name LIKE 'relayer:%'").Scan(&relayers, &holders); err != nil || relayers != 1 || holders == 0 {
+			t.Errorf("%d leases of relayers, %d holders, %v", relayers, holders, err)
 		}
 	})
 	orders(t, 4, urlTwo)
