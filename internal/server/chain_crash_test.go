@@ -4,11 +4,14 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
+	"net/http/httptest"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/ethereum/go-ethereum/common"
+	"go.uber.org/goleak"
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/client"
@@ -156,5 +159,45 @@ func TestEmbeddedChainMovesWithTheClock(t *testing.T) {
 	}
 	if _, err := client.New(k.Key, client.WithURL(url)).OrderPlan(t.Context(), c.plan); err != nil {
 		t.Errorf("an order later: %v", err)
+	}
+}
+
+// What a service and its chain have started ends with Close.
+func TestChainEndsWithTheService(t *testing.T) {
+	before := goleak.IgnoreCurrent()
+	t.Cleanup(func() { // after all that the test itself starts
+		goleak.VerifyNone(t, before,
+			goleak.IgnoreTopFunction("github.com/syndtr/goleveldb/leveldb.(*DB).mpoolDrain"),         // ends half a minute later
+			goleak.IgnoreTopFunction("github.com/ethereum/go-ethereum/core.(*txSenderCacher).cache")) // of the process
+	})
+	public := chaintest.NewDouble(t, chaintest.New(t).Client())
+	public.Hang()
+	for name, cfg := range map[string]server.Config{"embedded": {Data: t.TempDir()}, "endpoints that hang": outside(public.URL)} {
+		t.Run(name, func(t *testing.T) {
+			if cfg.Data == "" {
+				cfg.Data = t.TempDir()
+			}
+			s, err := server.New(t.Context(), cfg)
+			if err != nil {
+				t.Fatal(err)
+			}
+			k, err := s.CreateKey(t.Context(), server.KeyRequest{Account: "subscriber"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if cfg.Chain.RPCURLs == nil {
+				w := httptest.NewRecorder()
+				r := httptest.NewRequest(http.MethodPost, "/api/v1/sandbox/faucet", strings.NewReader("{}"))
+				r.Header.Set("Authorization", "Bearer "+k.Key)
+				r.Header.Set("Content-Type", "application/json")
+				if s.Handler().ServeHTTP(w, r); w.Code != http.StatusOK {
+					t.Fatal(w.Body)
+				}
+			}
+			began := time.Now()
+			if err := s.Close(t.Context()); err != nil || time.Since(began) > 5*time.Second {
+				t.Errorf("closed after %s: %v", time.Since(began), err)
+			}
+		})
 	}
 }
