@@ -104,9 +104,18 @@ func (t *tracker) happened(ctx context.Context, op *Op, e *event, reason string)
 	switch {
 	case e.success && landed && op.Place == e.place:
 		return nil
-	case !e.success && op.Failure != nil && op.Failure.Place == e.place:
+	case op.Failure != nil && op.Failure.Place == e.place:
 		return nil
-	case e.success:
+	}
+	paid := false
+	if e.success {
+		var err error
+		if paid, err = r.made(ctx, op, e.place); err != nil {
+			return err
+		}
+	}
+	switch {
+	case paid:
 		if op.State == Failed {
 			r.log.Error("alarm: an operation that had failed has moved money after all", "op", op.ID, "tx", e.place.Tx)
 		}
@@ -115,7 +124,12 @@ func (t *tracker) happened(ctx context.Context, op *Op, e *event, reason string)
 		// It was decided by the time, and says the same now.
 		return nil
 	default:
-		f := r.failure(ctx, op, reason)
+		f := movedNothing(op)
+		if e.success {
+			r.log.Error("alarm: an operation ran and moved no money", "op", op.ID, "account", op.Payer, "tx", e.place.Tx)
+		} else {
+			f = r.failure(ctx, op, reason)
+		}
 		f.Place = e.place
 		op.State, op.Place, op.Failure = Sent, Place{}, f
 	}
@@ -191,7 +205,10 @@ func (t *tracker) agreed(ctx context.Context, op *Op, success bool) (bool, error
 		}
 		for i := range logs {
 			if e, ok := parseEvent(&logs[i]); ok && e.place == place {
-				return e.digest(), nil
+				if e.success {
+					e.success, err = moved(ctx, c, op, place)
+				}
+				return e.digest(), err
 			}
 		}
 		return common.Hash{}, nil
