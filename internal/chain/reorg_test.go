@@ -122,7 +122,8 @@ func TestReorg_WhileDown(t *testing.T) {
 // More than 64 blocks are replaced, or the chain is another one: nothing is taken back and nothing is sent.
 func TestTracker_OtherChain(t *testing.T) {
 	paid := func(t *testing.T) (*world, *ledger, chain.Purchase) {
-		w := newWorld(t, chaintest.New(t))
+		// All anvils have one genesis.
+		w := newWorld(t, chaintest.Embedded(t))
 		sink := w.ledger()
 		owner := w.account(usdc, 10_000_000)
 		p := purchase(owner, usdc, receiver(1), 1_000_000)

@@ -238,7 +238,8 @@ func TestSend_NextRelayer(t *testing.T) {
 
 // The pool refuses what is too large; what the relayer makes stays below, whatever waits.
 func TestSend_Caps(t *testing.T) {
-	w := newWorld(t, chaintest.New(t))
+	// Anvil does not have the caps of the pool of go-ethereum.
+	w := newWorld(t, chaintest.Embedded(t))
 	owner := w.account(usdc, 100_000_000)
 	d := w.delegation(owner, 9_000)
 	quiet := w.rail()
