@@ -110,14 +110,19 @@ func (w *relayer) judge(ctx context.Context, op *Op) {
 }
 
 // refuse lets an operation fail that cannot run, if nobody but us has seen its bytes. One that was sent could still land, so
-// it waits for the chain to decide.
+// it waits for the chain to decide. So does a void, without which its order would never be decided.
 func (w *relayer) refuse(ctx context.Context, op *Op, f *Failure) {
-	r := w.rail
-	if !op.SentAt.IsZero() {
-		r.log.Warn("an operation that was sent before would fail now", "op", op.ID, "reason", f.Reason)
-		r.outbox.rest(op)
+	if !op.SentAt.IsZero() || op.Kind == KindVoid {
+		w.rail.log.Warn("an operation that has to land would fail now", "op", op.ID, "reason", f.Reason)
+		w.rail.outbox.rest(op)
 		return
 	}
+	w.end(ctx, op, f)
+}
+
+// end stores that an operation has failed.
+func (w *relayer) end(ctx context.Context, op *Op, f *Failure) {
+	r := w.rail
 	now := *op
 	now.State, now.Failure, now.UpdatedAt = Failed, f, r.cfg.Clock()
 	err := r.cfg.Journal.UpdateOp(ctx, &now)
@@ -170,8 +175,9 @@ func (w *relayer) sensible(ctx context.Context, ops []*Op) ([]*Op, error) {
 	for _, op := range ops {
 		drop, err := w.needless(ctx, op)
 		if err == nil && op.Kind == KindOrder && !op.SentAt.IsZero() {
-			_, err = w.rail.cfg.Journal.Op(ctx, voidID(op.ID))
-			drop = err == nil
+			var void *Op
+			void, err = w.rail.cfg.Journal.Op(ctx, voidID(op.ID))
+			drop = err == nil && void.State != Failed
 			if errors.Is(err, ErrUnknown) {
 				err = nil
 			}

@@ -22,7 +22,16 @@ func orderOfVoid(id string) string { return strings.TrimPrefix(id, voidPrefix) }
 // void has the operation of an order that was sent made impossible. The order fails when that is final. When its operation lands
 // first, it is paid, and the void does no harm.
 func (r *Rail) void(ctx context.Context, op *Op) error {
-	if _, err := r.cfg.Journal.Op(ctx, voidID(op.ID)); !errors.Is(err, ErrUnknown) {
+	switch old, err := r.cfg.Journal.Op(ctx, voidID(op.ID)); {
+	case err == nil && old.State == Failed && old.SentAt.IsZero():
+		// The order was decided before it was sent, and a reorganisation has undone that.
+		old.State, old.Failure, old.UpdatedAt = Signed, nil, r.cfg.Clock()
+		if err := r.cfg.Journal.UpdateOp(ctx, old); err != nil && !errors.Is(err, ErrChanged) {
+			return err
+		}
+		r.work.fire()
+		return nil
+	case !errors.Is(err, ErrUnknown):
 		return err
 	}
 	operation, err := r.cfg.Signer.Void(ctx, signer.Void{OrderID: op.ID, Sender: op.Sender, CallGas: voidGas})
@@ -78,6 +87,6 @@ func (w *relayer) needless(ctx context.Context, op *Op) (bool, error) {
 	if err != nil || order.State == Signed || order.State == Sent {
 		return false, err
 	}
-	w.refuse(ctx, op, &Failure{Code: toll.CodeChainFailed, Reason: "the order was decided before"})
+	w.end(ctx, op, &Failure{Code: toll.CodeChainFailed, Reason: "the order was decided before"})
 	return true, nil
 }
