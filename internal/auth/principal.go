@@ -24,13 +24,12 @@ func (a *Auth) CreatePrincipal(ctx context.Context, name string) (toll.Address, 
 			return addr, err
 		}
 	}
-	key, err := secp256k1.GeneratePrivateKey()
+	key, addr, err := NewWalletKey()
 	if err != nil {
 		return toll.Address{}, err
 	}
-	defer key.Zero()
-	addr := walletAddress(key.PubKey())
-	sealed, err := a.ring.Seal(key.Serialize(), a.walletAAD(addr))
+	defer clear(key)
+	sealed, err := a.ring.Seal(key, a.walletAAD(addr))
 	if err != nil {
 		return toll.Address{}, err
 	}
@@ -44,6 +43,16 @@ func (a *Auth) CreatePrincipal(ctx context.Context, name string) (toll.Address, 
 		return toll.Address{}, err
 	}
 	return addr, nil
+}
+
+// NewWalletKey makes a secp256k1 key of 32 bytes, which the caller clears, and returns its address.
+func NewWalletKey() ([]byte, toll.Address, error) {
+	key, err := secp256k1.GeneratePrivateKey()
+	if err != nil {
+		return nil, toll.Address{}, err
+	}
+	defer key.Zero()
+	return key.Serialize(), walletAddress(key.PubKey()), nil
 }
 
 // PrincipalByName returns the address of a principal, or store.ErrNotFound.

@@ -7,9 +7,9 @@ import (
 	"slices"
 
 	"github.com/ethereum/go-ethereum/common"
-	"github.com/ethereum/go-ethereum/crypto"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/auth"
 	"github.com/tollhq/toll/internal/chain/signer"
 	"github.com/tollhq/toll/internal/seal"
 	"github.com/tollhq/toll/internal/store"
@@ -73,14 +73,12 @@ func (f *foundation) chainKey(ctx context.Context, stored []store.ChainKey, role
 	if i := slices.IndexFunc(stored, func(k store.ChainKey) bool { return k.Role == role && k.Number == number }); i >= 0 {
 		return stored[i], nil
 	}
-	key, err := crypto.GenerateKey()
+	plain, address, err := auth.NewWalletKey()
 	if err != nil {
 		return store.ChainKey{}, err
 	}
-	plain := crypto.FromECDSA(key)
 	defer clear(plain)
-	defer clear(key.D.Bits())
-	row := store.ChainKey{Role: role, Number: number, Address: toll.Address(crypto.PubkeyToAddress(key.PublicKey)), CreatedAt: f.clock.now()}
+	row := store.ChainKey{Role: role, Number: number, Address: address, CreatedAt: f.clock.now()}
 	if row.Sealed, err = f.ring.Seal(plain, f.chainKeyAAD(role, row.Address)); err != nil {
 		return store.ChainKey{}, err
 	}
