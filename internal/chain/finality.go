@@ -82,6 +82,9 @@ func (t *tracker) undo(ctx context.Context, op *Op) error {
 	r := t.rail
 	r.log.Warn("the evidence of an operation is gone after a reorganisation", "op", op.ID, "state", op.State, "block", op.Evidence().Block)
 	op.State, op.Place, op.Failure, op.UpdatedAt = Sent, Place{}, nil, r.cfg.Clock()
+	if !op.SentAt.IsZero() {
+		op.SentAt = op.UpdatedAt // it has as long to land again as a new one before it is made impossible
+	}
 	tx, err := r.cfg.Journal.TxOf(ctx, op.Tx)
 	switch {
 	case errors.Is(err, ErrUnknown), err == nil && tx.State == TxReplaced:

@@ -67,7 +67,7 @@ type Op struct {
 	Failure   *Failure          // of Failed; of Sent: an event, success=false, that is not deep enough to count
 
 	Told      State     // what the sink has heard: "", Confirmed, Final or Failed
-	SentAt    time.Time // when it was first sent; zero: nobody but us has seen its bytes
+	SentAt    time.Time // when it was first sent, since its evidence was last undone; zero: nobody but us has seen its bytes
 	CreatedAt time.Time
 	UpdatedAt time.Time
 }

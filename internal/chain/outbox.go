@@ -102,11 +102,24 @@ func (w *relayer) judge(ctx context.Context, op *Op) {
 	}
 	if errors.Is(err, errNonceUsed) {
 		w.rail.moved.fire()
+		if op.Kind == KindOrder && op.SentAt.IsZero() {
+			w.exposed(ctx, op)
+		}
 	}
 	if err != nil && ctx.Err() == nil {
 		w.rail.log.Warn("an operation cannot be sent now", "op", op.ID, "err", err)
 	}
 	w.rail.outbox.rest(op)
+}
+
+// exposed notes that somebody beside us may have the bytes of an operation, as the chain has run its nonce: if its event does not
+// show up, its order is made impossible after a while, as one that was sent.
+func (w *relayer) exposed(ctx context.Context, op *Op) {
+	now := *op
+	now.SentAt, now.UpdatedAt = w.rail.cfg.Clock(), w.rail.cfg.Clock()
+	if err := w.rail.cfg.Journal.UpdateOp(ctx, &now); err != nil && !errors.Is(err, ErrChanged) {
+		w.rail.log.Warn("the nonce of an operation is used, which could not be stored", "op", op.ID, "err", err)
+	}
 }
 
 // refuse lets an operation fail that cannot run, if nobody but us has seen its bytes. One that was sent could still land, so
