@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"math/big"
+	"time"
 
 	"github.com/ethereum/go-ethereum/common"
 
@@ -29,6 +30,14 @@ func (s *Server) connect(ctx context.Context) error {
 	}
 	s.chain, s.cfg.Rails.Crypto = n, cryptoRail{n}
 	return nil
+}
+
+// orderWait is how long the answer to an order waits; 0 is the default of the API. The embedded chain pays at once or never.
+func (s *Server) orderWait() time.Duration {
+	if s.cfg.OrderWait == 0 && s.chain != nil && s.chain.source == sourceEmbedded {
+		return 10 * time.Second
+	}
+	return s.cfg.OrderWait
 }
 
 // explorers are sites about the public chains.
