@@ -315,7 +315,7 @@ func (x *exchange) faulty(what string, err error) {
 	x.c.log.Error("paid: a call to the facilitator failed", "call", what, "plan", string(x.c.plan), "correlationId", x.correlation,
 		"error", cause.Error(), "facilitatorCorrelationId", cause.CorrelationID)
 	e := toll.NewError(toll.CodeUnavailable)
-	e.Message = "The payment service cannot be reached. Nothing was charged."
+	e.Message = "The payment service cannot be reached. No credits were burned."
 	if cause.Code == toll.CodeSettlementPending {
 		e = toll.NewError(cause.Code)
 	}

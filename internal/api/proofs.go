@@ -25,7 +25,8 @@ func (h *handler) readProof(c *call) (any, error) {
 		return nil, err
 	}
 	if h.Proof == nil {
-		return nil, toll.NewError(toll.CodeBurnNotMirrored).WithDetails("transaction %s", transaction)
+		return nil, toll.NewError(toll.CodeBurnNotMirrored).WithDetails("transaction %s", transaction).
+			WithHint("This service mirrors nothing now; its operator can switch the mirror on.")
 	}
 	p, err := h.Proof(c.r.Context(), transaction)
 	if err != nil {

@@ -32,12 +32,13 @@ var hints = map[toll.Code]string{
 	toll.CodeUnknownDelegation:     "toll delegations list shows yours.",
 	toll.CodeCheckoutWrongPlan:     "toll plans order PLAN buys a plan that is not paid by card.",
 	toll.CodeWebhookNotFound:       "toll webhooks list shows yours.",
+	toll.CodeChainBalance:          "toll wallet show tells the address and what is in it, -o json of this command what is missing; toll faucet fills it on the embedded chain.",
 	toll.CodePathNotFound:          "The service may be older than this program: toll doctor compares them.",
 }
 
 // hintFor is what to do after an error of the service.
 func hintFor(e *toll.Error) string {
-	for _, word := range []string{"GET /", "POST /", "PUT /", "PATCH /", "DELETE /", "Authorization"} {
+	for _, word := range []string{"GET /", "POST /", "PUT /", "PATCH /", "DELETE /", "Authorization", "address in params"} {
 		if strings.Contains(e.Hint, word) {
 			return first(hints[e.Code], e.Hint)
 		}

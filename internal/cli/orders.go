@@ -3,11 +3,15 @@ package cli
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"net/http"
 	"net/url"
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/client"
 )
 
 const (
@@ -29,30 +33,56 @@ func (a *app) ordersGet() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return a.order(cmd.Context(), got, wait)
+		return a.order(cmd.Context(), got, wait, a.record)
 	}
 	return c
 }
 
 func (a *app) plansOrder(use string) *cobra.Command {
-	var delegation string
+	var delegation, key string
 	var wait time.Duration
 	c := command(use+" PLAN", "Buy a plan", nil)
-	c.Long = `Buy a plan. The service waits for the credits for a while of its own; --wait asks on until they are there.
+	c.Long = `Buy a plan. The service waits for the credits for a while of its own; --wait asks on until they are there, also of a
+service that was away in between.
 
-Exit codes: 0 the credits are there, 7 the order is under way, 4 it failed.`
+Without an answer it is not known whether there is an order. The same command with the --idempotency-key that is then shown
+finds it, or makes it; without that key a repeat may buy twice.
+
+Exit codes: 0 the credits are there, 7 the order is under way or its outcome is not known, 4 it failed.`
 	c.Flags().StringVar(&delegation, "delegation-id", "", "delegation that pays")
+	c.Flags().StringVar(&key, "idempotency-key", "", "name under which a repeat finds this order; default a new one")
 	waitFlag(c, &wait)
 	c.RunE = func(cmd *cobra.Command, args []string) error {
 		in := body{}
 		in.text("delegationId", delegation)
-		got, err := a.call(cmd.Context(), http.MethodPost, segments("protocol", "plans", args[0], "order"), nil, in)
-		if err != nil {
-			return err
+		key := first(key, toll.NewUUID())
+		ctx, end := client.WithIdempotencyKey(cmd.Context(), key), time.Now().Add(wait)
+		for {
+			got, err := a.call(ctx, http.MethodPost, segments("protocol", "plans", args[0], "order"), nil, in)
+			switch {
+			case err == nil:
+				return a.order(cmd.Context(), got, time.Until(end), func(got []byte) error { return a.made(got, "orderId") })
+			case !isUnknown(err):
+				return err
+			case time.Now().Add(orderPoll).After(end):
+				a.report(err)
+				a.say("hint", "It is not known whether there is an order: repeat with --idempotency-key %s, which finds it or makes it.", key)
+				return printed(exitTryAgain)
+			}
+			select {
+			case <-ctx.Done():
+				return ctx.Err()
+			case <-time.After(orderPoll):
+			}
 		}
-		return a.order(cmd.Context(), got, wait)
 	}
 	return c
+}
+
+// isUnknown reports whether a call may have worked although no answer of the service came.
+func isUnknown(err error) bool {
+	e, ok := errors.AsType[*toll.Error](err)
+	return ok && e.Code == toll.CodeUnavailable
 }
 
 func waitFlag(c *cobra.Command, wait *time.Duration) {
@@ -61,7 +91,7 @@ func waitFlag(c *cobra.Command, wait *time.Duration) {
 }
 
 // order prints an order, after it is decided or the time is over.
-func (a *app) order(ctx context.Context, got json.RawMessage, wait time.Duration) error {
+func (a *app) order(ctx context.Context, got json.RawMessage, wait time.Duration, show func([]byte) error) error {
 	end := time.Now().Add(wait)
 	told := ""
 	for isUnderWay(got) && time.Now().Before(end) {
@@ -75,15 +105,17 @@ func (a *app) order(ctx context.Context, got json.RawMessage, wait time.Duration
 		case <-time.After(min(orderPoll, time.Until(end))):
 		}
 		next, err := a.call(ctx, http.MethodGet, segments("protocol", "orders", at(got, "orderId")), nil, nil)
-		if err != nil {
+		switch {
+		case err == nil:
+			got = next
+		case !isUnknown(err):
 			return err
 		}
-		got = next
 	}
 	if told != "" {
 		a.progress(got, told)
 	}
-	if err := a.record(got); err != nil {
+	if err := show(got); err != nil {
 		return err
 	}
 	switch {

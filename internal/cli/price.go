@@ -79,15 +79,37 @@ func (a *app) configuration(b []byte) error {
 }
 
 // priceFlags are those of the builders of prices.
-type priceFlags struct{ amount, receiver, token, tokenFlag, currency string }
+type priceFlags struct {
+	amounts, receivers         []string
+	token, tokenFlag, currency string
+}
 
-// price returns what a builder makes of amount, receiver and token; the token may be left out.
+// price returns what a builder makes of the first amount and receiver and the token, which may be left out, with the other
+// amounts and receivers beside them.
 func (p *priceFlags) price(build func(toll.Units, toll.Address, toll.Address) (toll.Price, error)) (toll.Price, error) {
-	amount, err := toll.ParseUnits(p.amount)
+	if len(p.amounts) != len(p.receivers) {
+		return toll.Price{}, usagef("--amount and --receiver belong together: give as many of the one as of the other")
+	}
+	if len(p.amounts) > toll.MaxReceivers {
+		return toll.Price{}, usagef("a price has at most %d receivers", toll.MaxReceivers)
+	}
+	made, err := p.share(0, build)
+	for i := 1; i < len(p.amounts) && err == nil; i++ {
+		var more toll.Price
+		if more, err = p.share(i, build); err == nil {
+			made.Amounts, made.Receivers = append(made.Amounts, more.Amounts...), append(made.Receivers, more.Receivers...)
+		}
+	}
+	return made, err
+}
+
+// share is the price as if one of the receivers were the only one.
+func (p *priceFlags) share(i int, build func(toll.Units, toll.Address, toll.Address) (toll.Price, error)) (toll.Price, error) {
+	amount, err := toll.ParseUnits(p.amounts[i])
 	if err != nil {
 		return toll.Price{}, flagError("amount", err)
 	}
-	receiver, err := toll.ParseAddress(p.receiver)
+	receiver, err := toll.ParseAddress(p.receivers[i])
 	if err != nil {
 		return toll.Price{}, flagError("receiver", err)
 	}
@@ -102,14 +124,14 @@ func (p *priceFlags) price(build func(toll.Units, toll.Address, toll.Address) (t
 
 func (a *app) priceBuilders() []*cobra.Command {
 	free := command("free", "A plan that costs nothing", nil)
-	var ignored priceFlags
-	free.Flags().StringVar(&ignored.amount, "amount", "0", "nothing else than 0")
-	free.Flags().StringVar(&ignored.receiver, "receiver", "", "not used")
+	var amount, receiver string
+	free.Flags().StringVar(&amount, "amount", "0", "nothing else than 0")
+	free.Flags().StringVar(&receiver, "receiver", "", "not used")
 	for _, name := range []string{"amount", "receiver"} {
 		free.Flags().Lookup(name).Hidden = true // callers pass them to every builder
 	}
 	free.RunE = func(*cobra.Command, []string) error {
-		if ignored.amount != "0" {
+		if amount != "0" {
 			return usagef("a free plan has no amount")
 		}
 		return a.built(toll.PriceFree())
@@ -123,8 +145,8 @@ func (a *app) priceBuilders() []*cobra.Command {
 			}
 			return a.built(made)
 		})
-		c.Flags().StringVar(&p.amount, "amount", "", "price in base units")
-		c.Flags().StringVar(&p.receiver, "receiver", "", "address that is paid")
+		c.Flags().StringArrayVar(&p.amounts, "amount", nil, "price in base units; with several receivers, once for each")
+		c.Flags().StringArrayVar(&p.receivers, "receiver", nil, "address that is paid, once for each amount and in the same order")
 		require(c, "amount", "receiver")
 		if tokenFlag != "" {
 			c.Flags().StringVar(&p.token, tokenFlag, "", tokenUsage)

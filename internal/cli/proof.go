@@ -30,8 +30,10 @@ JSON: inline, @path, a path that ends in .json, or - for stdin; or the transacti
 of the service.
 
 The proof holds when its fields make the leaf, the leaf leads to the root, and the mirror contract of its operator took
-exactly this root in the transaction that the proof names. Compare the operator with the one that the service publishes,
-or name it with --operator. With --receipt the fields are also compared with a receipt.`
+exactly this root in the transaction that the proof names. It is final when the endpoint says so; the embedded chain, whose
+blocks stay at once, says so every 32 blocks. Compare the operator with the one that the service publishes,
+or name it with --operator. With --receipt the transaction, the payer, the credits, the plan, the request and the network of a receipt must be those of
+the proof, as far as the receipt names them.`
 	c.Annotations = map[string]string{annotationNoProfile: "yes"}
 	f := c.Flags()
 	f.StringSliceVar(&rpc, "rpc", nil, "address of a JSON-RPC endpoint of the chain; several are asked in turn")
@@ -91,13 +93,28 @@ func (a *app) sameBurn(arg string, p *toll.BurnProof) error {
 	if err := x402.Decode(b, &r); err != nil {
 		return err
 	}
-	switch f := p.Fields; {
-	case !strings.EqualFold(r.Transaction, f.Commitment.String()):
+	f := p.Fields
+	differs := func(what string) error { return fmt.Errorf("the receipt has another %s than the proof", what) }
+	if !strings.EqualFold(r.Transaction, f.Commitment.String()) {
 		return errors.New("the proof is of another transaction than the receipt")
+	}
+	for _, credits := range []*toll.Credits{r.CreditsRedeemed, r.Amount} {
+		if credits != nil && *credits != f.Credits {
+			return fmt.Errorf("the receipt says %d credits, and the proof %d", *credits, f.Credits)
+		}
+	}
+	switch {
 	case r.Payer != "" && !strings.EqualFold(r.Payer, f.Holder.String()):
 		return errors.New("the proof is of another payer than the receipt")
-	case r.CreditsRedeemed != nil && toll.Credits(*r.CreditsRedeemed) != f.Credits:
-		return fmt.Errorf("the receipt says %d credits, and the proof %d", *r.CreditsRedeemed, f.Credits)
+	case r.Network != "" && r.Network != p.Network:
+		return differs("network")
+	case r.Extra == nil:
+	case r.Extra.PlanID != "" && r.Extra.PlanID != f.PlanID:
+		return differs("plan")
+	case r.Extra.AgentRequestID != "" && toll.Hash(toll.Keccak256([]byte(r.Extra.AgentRequestID))) != f.RequestHash:
+		return differs("request")
+	case r.Extra.CreditsRedeemed != nil && *r.Extra.CreditsRedeemed != f.Credits:
+		return differs("number of credits")
 	}
 	return nil
 }
