@@ -89,6 +89,11 @@ type Config struct {
 	Clock func() time.Time
 	// Log is where the service reports; nil is silence. No line carries a key or a token.
 	Log *slog.Logger
+
+	// Tests set these. at is called between the steps of the crypto rail; topUpWait is how long a request waits for the order of
+	// missing credits, 0 for the default of the facilitator.
+	at        func(step string)
+	topUpWait time.Duration
 }
 
 func (c Config) withDefaults() Config {

@@ -17,8 +17,13 @@ import (
 
 // eachBazaar runs f on the chain in the service, and on one of another make behind endpoints.
 func eachBazaar(t *testing.T, f func(t *testing.T, m *bazaar)) {
-	t.Run("embedded", func(t *testing.T) { f(t, embeddedBazaar(t)) })
+	t.Parallel()
+	t.Run("embedded", func(t *testing.T) {
+		t.Parallel()
+		f(t, embeddedBazaar(t))
+	})
 	t.Run("anvil", func(t *testing.T) {
+		t.Parallel()
 		f(t, publicBazaar(t, &chaintest.Chain{Backend: chaintest.StartAnvil(t, contracts.BaseSepolia), Kind: "anvil"}))
 	})
 }
@@ -96,7 +101,7 @@ func TestCryptoOrders(t *testing.T) {
 				paid(3)
 			})
 		}
-		m.nonces()
+		m.nonces(m.store)
 		m.audited()
 	})
 }
@@ -211,7 +216,7 @@ func TestCryptoTopUps(t *testing.T) {
 			}
 			b.budget(id, 2, 1) // 1.4007 cents
 		})
-		m.nonces()
+		m.nonces(m.store)
 		m.audited()
 	})
 }
@@ -301,7 +306,7 @@ func TestCryptoOrders_Concurrent(t *testing.T) {
 	if got := m.has(receiver(100), usdc); got != 7*(buyers*plans+3) {
 		t.Errorf("the receiver of all has %d", got)
 	}
-	if n := m.nonces(); n > buyers*plans/2 {
+	if n := m.nonces(m.store); n > buyers*plans/2 {
 		t.Errorf("%d transactions for %d orders", n, len(txs))
 	}
 	m.audited()

@@ -339,38 +339,38 @@ func (m *bazaar) audited() {
 }
 
 // nonces makes sure that the transactions of the relayers use up their nonces without a gap, and returns how many there are.
-func (m *bazaar) nonces() (n int64) {
-	m.Helper()
-	relayers, err := store.ChainKeys(m.Context(), m.store)
+func (w till) nonces(st *store.Store) (n int64) {
+	w.Helper()
+	relayers, err := store.ChainKeys(w.Context(), st)
 	if err != nil {
-		m.Fatal(err)
+		w.Fatal(err)
 	}
 	for _, k := range relayers {
 		if k.Role != "relayer" {
 			continue
 		}
-		next, err := m.node.NonceAt(m.Context(), common.Address(k.Address), nil)
+		next, err := w.node.NonceAt(w.Context(), common.Address(k.Address), nil)
 		if err != nil {
-			m.Fatal(err)
+			w.Fatal(err)
 		}
-		txs, err := store.ChainTxsFrom(m.Context(), m.store, k.Address, 0)
+		txs, err := store.ChainTxsFrom(w.Context(), st, k.Address, 0)
 		if err != nil {
-			m.Fatal(err)
+			w.Fatal(err)
 		}
 		landed := map[int64]int{}
 		for _, tx := range txs {
-			receipt, err := m.node.TransactionReceipt(m.Context(), common.Hash(tx.Hash))
+			receipt, err := w.node.TransactionReceipt(w.Context(), common.Hash(tx.Hash))
 			if errors.Is(err, ethereum.NotFound) {
 				continue
 			}
 			if err != nil || receipt.Status != gethtypes.ReceiptStatusSuccessful {
-				m.Errorf("transaction %d of %s: %+v, %v", tx.Nonce, k.Address, receipt, err)
+				w.Errorf("transaction %d of %s: %+v, %v", tx.Nonce, k.Address, receipt, err)
 			}
 			landed[tx.Nonce]++
 		}
 		for i := range int64(next) {
 			if landed[i] != 1 {
-				m.Errorf("nonce %d of %s is used by %d of the transactions that are stored", i, k.Address, landed[i])
+				w.Errorf("nonce %d of %s is used by %d of the transactions that are stored", i, k.Address, landed[i])
 			}
 		}
 		n += int64(next)

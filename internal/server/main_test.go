@@ -13,5 +13,9 @@ func TestMain(m *testing.M) {
 		killedAgent(point)
 		return
 	}
+	if text := os.Getenv(envSteps); text != "" {
+		steppedService(text)
+		return
+	}
 	os.Exit(servertest.Main(m))
 }

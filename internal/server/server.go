@@ -75,7 +75,7 @@ func New(ctx context.Context, cfg Config) (*Server, error) {
 	}
 	s.facilitator = facilitator.New(facilitator.Deps{
 		Store: base.store, Ledger: s.ledger, Auth: a, Checkout: s.checkout, Namespace: cfg.Namespace, Environment: a.Environment(),
-		Clock: cfg.Clock, Log: cfg.Log, TokenFormat: cfg.TokenFormat,
+		Clock: cfg.Clock, Log: cfg.Log, TokenFormat: cfg.TokenFormat, TopUpWait: cfg.topUpWait,
 	})
 	s.events = events.New(events.Config{
 		Store: base.store, Ledger: s.ledger, Notes: notes, Settlement: s.facilitator.SettlementByTransaction, Permission: s.facilitator.Permission,
