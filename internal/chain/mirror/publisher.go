@@ -246,7 +246,8 @@ func (p *Publisher) landed(ctx context.Context, period *Period) (bool, error) {
 	if err != nil || receipt.Status != types.ReceiptStatusSuccessful {
 		return false, err
 	}
-	return p.found(ctx, period, receipt.BlockNumber, receipt.BlockNumber)
+	// By the hash of the block: a receipt can be there a moment before the head of the chain has moved to it.
+	return p.found(ctx, period, ethereum.FilterQuery{BlockHash: &receipt.BlockHash})
 }
 
 // find looks for the event of the period in the whole chain, if the contract says that it has come to it.
@@ -259,15 +260,15 @@ func (p *Publisher) find(ctx context.Context, period *Period) (bool, error) {
 	if err != nil || new(big.Int).SetBytes(last).Cmp(new(big.Int).SetUint64(period.Number)) < 0 {
 		return false, err
 	}
-	found, err := p.found(ctx, period, new(big.Int), nil)
+	found, err := p.found(ctx, period, ethereum.FilterQuery{FromBlock: new(big.Int)})
 	if err == nil && !found {
 		return false, fmt.Errorf("period %d: %w", period.Number, ErrConflict)
 	}
 	return found, err
 }
 
-func (p *Publisher) found(ctx context.Context, period *Period, from, to *big.Int) (bool, error) {
-	logs, err := events(ctx, p.cfg.Pool, p.contract, period.Number, from, to)
+func (p *Publisher) found(ctx context.Context, period *Period, in ethereum.FilterQuery) (bool, error) {
+	logs, err := events(ctx, p.cfg.Pool, p.contract, period.Number, in)
 	if err != nil || len(logs) == 0 {
 		return false, err
 	}
@@ -282,13 +283,12 @@ func (p *Publisher) found(ctx context.Context, period *Period, from, to *big.Int
 	return true, p.cfg.Journal.Update(ctx, period)
 }
 
-// events returns the Anchored events of a period, which the contract emits at most once.
-func events(ctx context.Context, pool *endpoints.Pool, contract common.Address, period uint64, from, to *big.Int) (logs []types.Log, err error) {
+// events returns the Anchored events of a period in some blocks; the contract emits at most one.
+func events(ctx context.Context, pool *endpoints.Pool, contract common.Address, period uint64, in ethereum.FilterQuery) (logs []types.Log, err error) {
+	in.Addresses = []common.Address{contract}
+	in.Topics = [][]common.Hash{{anchored}, {common.BigToHash(new(big.Int).SetUint64(period))}}
 	err = pool.Read(ctx, func(ctx context.Context, c *endpoints.Conn) (err error) {
-		logs, err = c.FilterLogs(ctx, ethereum.FilterQuery{
-			FromBlock: from, ToBlock: to, Addresses: []common.Address{contract},
-			Topics: [][]common.Hash{{anchored}, {common.BigToHash(new(big.Int).SetUint64(period))}},
-		})
+		logs, err = c.FilterLogs(ctx, in)
 		return err
 	})
 	return logs, err
