@@ -126,7 +126,7 @@ func (c *Client) Settle(ctx context.Context, req *x402.SettleRequest) (*x402.Set
 			return nil, e
 		}
 		s.Success = false
-		s.Code = e.Code
+		s.Code, s.Details = e.Code, e.Details
 		if s.ErrorMessage == "" {
 			s.ErrorMessage = e.Text()
 		}

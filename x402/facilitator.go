@@ -132,6 +132,8 @@ type SettleResponse struct {
 	OrderTx          string                     `json:"orderTx,omitempty"`
 	Extra            *SettleExtra               `json:"extra,omitempty"`
 	Extensions       map[string]json.RawMessage `json:"extensions,omitempty"`
+	// Details name what a refusal is about, as in [toll.Error]: for a top-up that was refused, the code of the rail.
+	Details string `json:"-"`
 	// Replayed says that the answer is the stored one of an earlier call; it travels in the header Idempotency-Replayed.
 	Replayed bool `json:"-"`
 	// Raw is the answer as received or stored, byte for byte.

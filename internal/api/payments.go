@@ -112,7 +112,7 @@ func (h *handler) settle(c *call, in *x402.SettleRequest) (any, error) {
 	}
 	if !out.Success {
 		c.refused = out
-		e := &toll.Error{Code: out.Code, Message: out.ErrorMessage, Reason: out.ErrorReason}
+		e := &toll.Error{Code: out.Code, Message: out.ErrorMessage, Details: out.Details, Reason: out.ErrorReason}
 		if e.Code == "" {
 			e.Code = x402.CodeOf(h.Namespace, out.ErrorReason)
 		}

@@ -234,7 +234,7 @@ func (f *Facilitator) refusedSettle(ctx context.Context, p *payment, e *toll.Err
 		f.log.ErrorContext(ctx, "settle pending", "error", e.Err.Error()) // its cause leaves with no answer
 	}
 	e = f.fault(x402.ActSettle, e)
-	resp := &x402.SettleResponse{ErrorReason: e.Reason, ErrorMessage: e.Text(), Code: e.Code}
+	resp := &x402.SettleResponse{ErrorReason: e.Reason, ErrorMessage: e.Text(), Code: e.Code, Details: e.Details}
 	if !p.claims.Subscriber.IsZero() {
 		resp.Payer, resp.Network = p.claims.Subscriber.String(), f.wireNetwork(p.claims.Network)
 	} else if resp.Network = f.wireNetwork(p.network); resp.Network == "" {
