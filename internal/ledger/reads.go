@@ -25,6 +25,7 @@ const (
 		ORDER BY e.seq DESC`
 	sqlStale = `SELECT account_id FROM accounts WHERE next_lot_end <= $1
 		UNION SELECT account_id FROM accounts WHERE next_hold_end <= $1 LIMIT $2`
+	sqlAccountsOf = `SELECT ` + accountColumns + ` FROM accounts WHERE subscriber = $1 AND seq > 0 ORDER BY updated_at DESC, account_id LIMIT $2`
 )
 
 // Account returns an account as last written, the zero value when it does not exist. What time has done to it since is
@@ -36,6 +37,23 @@ func (l *Ledger) Account(ctx context.Context, id AccountID) (Account, error) {
 		return Account{}, nil
 	}
 	return a, err
+}
+
+// AccountsOf returns the accounts of a subscriber as last written, those that changed last first, at most limit. It names no
+// account: on a sharded store it asks every shard.
+func (l *Ledger) AccountsOf(ctx context.Context, subscriber toll.Address, limit int) ([]Account, error) {
+	rows, err := l.st.Query(ctx, sqlAccountsOf, subscriber.Lower(), limit)
+	if err != nil {
+		return nil, err
+	}
+	var out []Account
+	err = each(rows, func() error {
+		var a Account
+		err := scanAccount(rows.Scan, &a)
+		out = append(out, a)
+		return err
+	})
+	return out, err
 }
 
 // Lots returns the lots of an account with credits left, in burn order, at most 1,024.

@@ -25,6 +25,7 @@ var fanOut = map[string]string{
 	"sqlPermissionByHash": "an access token names its permission, and not the account",
 	"sqlEntryByTx":        "settlement by transaction",
 	"sqlRequestsByID":     "an id that a caller chose does not name an account",
+	"sqlAccountsOf":       "the plans of which a subscriber has credits",
 	"sqlStale":            "the sweeper looks for accounts with something to end",
 	"Ledger.Permissions":  "the list of a subscriber",
 	"Ledger.Audit":        "the auditor goes through all accounts",
