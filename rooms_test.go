@@ -25,6 +25,9 @@ var rooms = map[string]room{
 	"toll": {tests: []string{"github.com/go-json-experiment/json", "golang.org/x/crypto/sha3"}},
 	"x402": {ours: "toll", third: []string{"github.com/go-json-experiment/json"}},
 
+	// evm signs and recovers what wallets sign off the chain.
+	"evm": {ours: "toll", third: []string{"github.com/decred/dcrd/dcrec/secp256k1/v4"}},
+
 	"client":   {ours: "toll x402"},
 	"paid":     {ours: "toll x402"},
 	"tolltest": {ours: "toll x402 client internal/checkout/railtest internal/server"},
@@ -101,12 +104,12 @@ var testLibraries = []string{
 var testRooms = []string{"tolltest", "internal/store/storetest", "internal/server/servertest", "internal/chain/chaintest"}
 
 // publicRooms are imported by other people, so their tests see what those see.
-var publicRooms = []string{"toll", "x402", "client", "paid", "tolltest"}
+var publicRooms = []string{"toll", "x402", "evm", "client", "paid", "tolltest"}
 
 // rulesRooms decide about credits, money and access: their time comes from a clock that is given to them, and their
 // numbers are exact.
 var rulesRooms = []string{
-	"toll", "x402", "internal/gate", "internal/seal", "internal/store", "internal/ledger", "internal/auth", "internal/checkout",
+	"toll", "x402", "evm", "internal/gate", "internal/seal", "internal/store", "internal/ledger", "internal/auth", "internal/checkout",
 	"internal/facilitator", "internal/oauth",
 }
 

@@ -1,0 +1,71 @@
+package evm
+
+import (
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/decred/dcrd/dcrec/secp256k1/v4"
+	"github.com/decred/dcrd/dcrec/secp256k1/v4/ecdsa"
+
+	"github.com/tollhq/toll"
+)
+
+// Key is the private key of a wallet. It prints as its address, whatever the verb.
+type Key struct {
+	private *secp256k1.PrivateKey
+	address toll.Address
+}
+
+// errKey says nothing of what was read.
+var errKey = errors.New("evm: a private key is 64 hexadecimal digits, above 0 and below the order of secp256k1")
+
+// NewKey returns a key of 32 random bytes.
+func NewKey() (*Key, error) {
+	private, err := secp256k1.GeneratePrivateKey()
+	if err != nil {
+		return nil, fmt.Errorf("evm: no key: %w", err)
+	}
+	return newKey(private), nil
+}
+
+// ParseKey returns the key in s: 64 hexadecimal digits, with or without 0x. An error does not hold what was read.
+func ParseKey(s string) (*Key, error) {
+	b, err := hex.DecodeString(strings.TrimPrefix(s, "0x"))
+	defer clear(b)
+	if err != nil || len(b) != 32 {
+		return nil, errKey
+	}
+	private := new(secp256k1.PrivateKey)
+	if overflow := private.Key.SetByteSlice(b); overflow || private.Key.IsZero() {
+		return nil, errKey
+	}
+	return newKey(private), nil
+}
+
+func newKey(private *secp256k1.PrivateKey) *Key { return &Key{private, addressOf(private.PubKey())} }
+
+func addressOf(public *secp256k1.PublicKey) toll.Address {
+	hash := toll.Keccak256(public.SerializeUncompressed()[1:])
+	return toll.Address(hash[12:])
+}
+
+// Address is the account of the key.
+func (k *Key) Address() toll.Address { return k.address }
+
+// String is the address of the key.
+func (k *Key) String() string { return k.address.String() }
+
+// Format writes the address, so that no verb shows the key.
+func (k *Key) Format(f fmt.State, _ rune) { fmt.Fprint(f, k.String()) }
+
+// Sign signs a digest. The signature is deterministic (RFC 6979). A digest that no signature of 65 bytes can be made for,
+// which one in 2^127 is, is an error.
+func (k *Key) Sign(digest [32]byte) ([]byte, error) {
+	compact := ecdsa.SignCompact(k.private, digest[:], false)
+	if v := compact[0]; v != 27 && v != 28 {
+		return nil, errors.New("evm: the signature of this digest has no v of 27 or 28")
+	}
+	return append(compact[1:], compact[0]), nil
+}
