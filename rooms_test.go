@@ -26,7 +26,7 @@ var rooms = map[string]room{
 	"x402": {ours: "toll", third: []string{"github.com/go-json-experiment/json"}},
 
 	// evm signs and recovers what wallets sign off the chain.
-	"evm": {ours: "toll", third: []string{"github.com/decred/dcrd/dcrec/secp256k1/v4"}},
+	"evm": {ours: "toll x402", third: []string{"github.com/decred/dcrd/dcrec/secp256k1/v4"}},
 
 	"client":   {ours: "toll x402"},
 	"paid":     {ours: "toll x402"},
