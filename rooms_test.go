@@ -39,11 +39,11 @@ var rooms = map[string]room{
 	"internal/ledger":          {ours: "toll internal/store"},
 	// secp256k1 makes the wallet key of a principal, whose address it has from the first moment.
 	"internal/auth":     {ours: "toll internal/seal internal/store", third: []string{"github.com/go-jose/go-jose/v4", "github.com/decred/dcrd/dcrec/secp256k1/v4"}},
-	"internal/checkout": {ours: "toll internal/store internal/ledger"},
+	"internal/checkout": {ours: "toll evm internal/store internal/ledger"},
 	// A rail for tests, which the program does not link.
 	"internal/checkout/railtest": {ours: "toll internal/checkout"},
 	"internal/chain": {
-		ours:  "toll internal/chain/contracts internal/chain/userop internal/chain/signer internal/chain/endpoints",
+		ours:  "toll evm internal/chain/contracts internal/chain/userop internal/chain/signer internal/chain/endpoints",
 		third: []string{"github.com/ethereum/go-ethereum"},
 	},
 	"internal/chain/contracts":          {third: []string{"github.com/ethereum/go-ethereum"}, tests: []string{"github.com/holiman/uint256"}},
@@ -52,7 +52,7 @@ var rooms = map[string]room{
 	"internal/chain/contracts/bindings": {third: []string{"github.com/ethereum/go-ethereum"}},
 	"internal/chain/userop":             {ours: "internal/chain/contracts", third: []string{"github.com/ethereum/go-ethereum"}},
 	"internal/chain/signer": {
-		ours:  "toll internal/chain/contracts internal/chain/userop",
+		ours:  "toll evm internal/chain/contracts internal/chain/userop",
 		third: []string{"github.com/ethereum/go-ethereum", "github.com/holiman/uint256", "github.com/decred/dcrd/dcrec/secp256k1/v4"},
 	},
 	"internal/chain/endpoints": {ours: "toll", third: []string{"github.com/ethereum/go-ethereum"}},

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/evm"
 )
 
 // Rail is a way in which money reaches the builder: the chain or the card processor. Orders of plans whose rail is not there
@@ -35,6 +36,28 @@ type Delegator interface {
 	Revoke(ctx context.Context, d *Delegation) error
 	// Revocation returns the call with which the holder of OwnerAccount disables the delegation. It sends nothing.
 	Revocation(ctx context.Context, d *Delegation) (*Call, error)
+}
+
+// Seller is a crypto rail on which wallets buy that have no account here: with an authorization of a token, signed off the chain
+// (EIP-3009), which the rail carries out.
+type Seller interface {
+	// Domain returns the domain in which holders of a token sign. false: the token is not taken in this way, or there is no
+	// chain. It asks nobody.
+	Domain(token toll.Address) (evm.Domain, bool)
+	// CheckSale tells whether an authorization would pay an order as the chain is now. It sends and stores nothing, and uses no
+	// OrderID. Errors: those of a sale that cannot be paid, with Reason, and those with status 503.
+	CheckSale(ctx context.Context, s Sale) error
+	// Sell is Pay for an order that an authorization pays. The order is paid when the chain has carried the authorization out,
+	// whoever sent it; an authorization pays one order. A failure has its reason word in Params, as "reason".
+	Sell(ctx context.Context, s Sale) (Payment, error)
+}
+
+// Sale is an order that an authorization pays: the wallet From owns the credits.
+type Sale struct {
+	OrderID       string // UUID
+	Token         toll.Address
+	Authorization evm.Authorization
+	Signature     []byte // of From, 65 bytes
 }
 
 // Delegation is a limit on money as a rail knows it. Together with the keys of the accounts it says all that is signed, so

@@ -49,3 +49,19 @@ func EURC(chainID uint64) common.Address {
 	}
 	return common.Address{}
 }
+
+// TokenDomain returns the name and the version that USDC and EURC have in signatures of their holders (EIP-712). ok is false for
+// every other token.
+func TokenDomain(chainID uint64, token common.Address) (name, version string, ok bool) {
+	const both = "2"
+	switch {
+	case token == common.Address{}:
+	case token == EURC(chainID):
+		return "EURC", both, true
+	case token == USDC(chainID) && chainID == Base:
+		return "USD Coin", both, true
+	case token == USDC(chainID):
+		return "USDC", both, true
+	}
+	return "", "", false
+}
