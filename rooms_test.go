@@ -50,7 +50,7 @@ var rooms = map[string]room{
 	"internal/chain/contracts/generate": {third: []string{"github.com/ethereum/go-ethereum"}},
 	// Made by the program in generate; tests of the chain compare with it what the rooms build by hand.
 	"internal/chain/contracts/bindings": {third: []string{"github.com/ethereum/go-ethereum"}},
-	"internal/chain/userop":             {ours: "internal/chain/contracts", third: []string{"github.com/ethereum/go-ethereum"}},
+	"internal/chain/userop":             {ours: "evm internal/chain/contracts", third: []string{"github.com/ethereum/go-ethereum"}},
 	"internal/chain/signer": {
 		ours:  "toll evm internal/chain/contracts internal/chain/userop",
 		third: []string{"github.com/ethereum/go-ethereum", "github.com/holiman/uint256", "github.com/decred/dcrd/dcrec/secp256k1/v4"},

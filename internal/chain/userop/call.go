@@ -6,6 +6,7 @@ import (
 
 	"github.com/ethereum/go-ethereum/common"
 
+	"github.com/tollhq/toll/evm"
 	"github.com/tollhq/toll/internal/chain/contracts"
 )
 
@@ -94,6 +95,31 @@ func DelegatedCall(token common.Address, transfers []Transfer, by *SignedDelegat
 	}
 	return execute(execution{contracts.DelegationManager, new(big.Int), call("redeemDelegations(bytes[],bytes32[],bytes[])",
 		array(contexts...), array(modes...), array(calls...))}), nil
+}
+
+// ErrAuthorization says that an authorization cannot be carried out: its value is not in [0, 2^256), or its signature is not 65
+// bytes.
+var ErrAuthorization = errors.New("userop: not a signed authorization")
+
+// AuthorizedTransfer is the calldata with which anybody lets a token carry out what a holder has signed: transferWithAuthorization
+// (EIP-3009). [ErrAuthorization].
+func AuthorizedTransfer(a *evm.Authorization, signature []byte) ([]byte, error) {
+	if a.Value == nil || a.Value.Sign() < 0 || a.Value.BitLen() > 256 || len(signature) != 65 {
+		return nil, ErrAuthorization
+	}
+	seconds := func(n uint64) part { return uint256(new(big.Int).SetUint64(n)) }
+	return call("transferWithAuthorization(address,address,uint256,uint256,uint256,bytes32,uint8,bytes32,bytes32)",
+		address(common.Address(a.From)), address(common.Address(a.To)), uint256(a.Value), seconds(a.ValidAfter), seconds(a.ValidBefore),
+		word(a.Nonce[:]), word(signature[64:]), word(signature[:32]), word(signature[32:64])), nil
+}
+
+// SaleCall is the calldata with which an account has a token carry out an authorization of somebody else. [ErrAuthorization].
+func SaleCall(token common.Address, a *evm.Authorization, signature []byte) ([]byte, error) {
+	data, err := AuthorizedTransfer(a, signature)
+	if err != nil {
+		return nil, err
+	}
+	return execute(execution{token, new(big.Int), data}), nil
 }
 
 // RevokeCall is the calldata with which the delegator's account disables a delegation. The DelegationManager takes the
