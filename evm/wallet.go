@@ -141,7 +141,7 @@ func (w *Wallet) Pay(_ context.Context, e *x402.Entry, q x402.Quote) (*x402.Paym
 		From: a.From.String(), To: a.To.String(), Value: a.Value.String(), ValidAfter: strconv.FormatUint(a.ValidAfter, 10),
 		ValidBefore: strconv.FormatUint(a.ValidBefore, 10), Nonce: "0x" + hex.EncodeToString(a.Nonce[:]),
 	}}
-	return &x402.Payment{Payload: payload, Spent: func(_ context.Context, r *x402.Receipt) (toll.Units, bool) {
+	return &x402.Payment{Payload: payload, Spent: func(_ context.Context, r *x402.Settlement) (toll.Units, bool) {
 		return q.Amount, r.Success
 	}}, nil
 }

@@ -26,6 +26,7 @@ type callFlags struct {
 	method, data, token, plan, agent, limit string
 	headers                                 []string
 	timeout                                 time.Duration
+	pay                                     payFlags
 }
 
 func (a *app) callCommand() *cobra.Command {
@@ -33,9 +34,12 @@ func (a *app) callCommand() *cobra.Command {
 	c := command("call URL", "Call a paid url", nil)
 	c.Long = `Call a paid url: the answer goes to stdout, the receipt to stderr.
 
-With --plan an access token for this call alone is made with your API key; --token takes one that you have. Without
-either the call is made unpaid, and what the server asks for is shown.`
-	c.Example = `toll call https://agent.example.com/ask --plan 4474 --data '{"prompt":"hello"}'`
+With --plan an access token for this call alone is made with your API key; --token takes one that you have. With --pay
+the server is asked first, and whatever x402 it asks for is paid within limits: credits of your plans, and, with the key of a
+wallet, tokens (exact). Such payments are recorded: see toll payments list. Without any of these the call is made unpaid,
+and what the server asks for is shown.`
+	c.Example = `toll call https://agent.example.com/ask --plan 4474 --data '{"prompt":"hello"}'
+toll call https://api.example.org/report --pay --wallet-key-file wallet.key --max-price 0.05`
 	fl := c.Flags()
 	fl.StringVarP(&f.method, "method", "X", "", "HTTP method; default GET, or POST with data")
 	fl.StringVarP(&f.data, "data", "d", "", "body; @path reads it from a file, - from stdin")
@@ -45,6 +49,7 @@ either the call is made unpaid, and what the server asks for is shown.`
 	fl.StringVar(&f.agent, "agent-id", "", "the one agent at which the access token shall be good")
 	fl.StringVar(&f.limit, "max-credits", "", "most credits that the call may cost; default the most that the plan asks for a request")
 	fl.DurationVar(&f.timeout, "timeout", 2*time.Minute, "time for the whole call")
+	f.pay.add(fl)
 	c.RunE = func(cmd *cobra.Command, args []string) error { return a.callURL(cmd.Context(), args[0], f) }
 	return c
 }
@@ -53,22 +58,34 @@ func (a *app) callURL(ctx context.Context, address string, f callFlags) error {
 	if f.plan != "" && f.token != "" {
 		return usagef("give --plan or --token, not both")
 	}
+	if err := f.pay.check(f); err != nil {
+		return err
+	}
 	ctx, cancel := context.WithTimeout(ctx, f.timeout)
 	defer cancel()
 	req, err := a.callRequest(ctx, address, f)
 	if err != nil {
 		return err
 	}
-	token, err := a.callToken(ctx, f)
-	if err != nil {
-		return err
-	}
-	if token != "" {
-		req.Header.Set(x402.HeaderSignature, token)
-	}
 	// A redirect would carry the token to another address, and the answer would come from it.
 	h := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	if f.pay.on {
+		if h.Transport, err = a.payingTransport(req.URL, f); err != nil {
+			return err
+		}
+	} else {
+		token, err := a.callToken(ctx, f)
+		if err != nil {
+			return err
+		}
+		if token != "" {
+			req.Header.Set(x402.HeaderSignature, token)
+		}
+	}
 	res, err := h.Do(req)
+	if unpaid, ok := errors.AsType[*client.PaymentError](err); ok {
+		return a.unpaid(unpaid)
+	}
 	if dial, ok := errors.AsType[*net.OpError](err); ok && dial.Op == "dial" {
 		return fmt.Errorf("nothing was sent: %w", cause(err))
 	}

@@ -1,0 +1,293 @@
+package client
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/x402"
+)
+
+// maxPaidBody is the largest request body in bytes that is kept for the repeat with a payment, when the request cannot give
+// it a second time itself.
+const maxPaidBody = 4 << 20
+
+// maxRefusalBody bounds what is read of a refusal, in bytes.
+const maxRefusalBody = 64 << 10
+
+// Payer pays entries of the schemes that it knows. [Client.Payer] pays with credits, evm.Wallet with tokens.
+type Payer interface {
+	// Quote says what the entry can cost at most. An error says why this payer does not pay it, and is safe to show.
+	Quote(ctx context.Context, e *x402.Entry) (x402.Quote, error)
+	// Pay makes a payment, which the server may take from then on.
+	Pay(ctx context.Context, e *x402.Entry, q x402.Quote) (*x402.Payment, error)
+}
+
+// Transport is an [http.RoundTripper] that pays: an answer 402 of a server that speaks x402 is paid, within the limits of a
+// purse, and the request is made once more. Any service can be on the other side.
+//
+//	purse := client.NewPurse(client.Limits{Hosts: []string{"agent.example.com"}, PerCall: 5, Total: 100})
+//	h := &http.Client{Transport: client.NewTransport(purse, c.Payer(planID))}
+//
+// A request is paid at most once, whatever the server answers, and an answer that does not come leaves the payment open:
+// the error is then a [*PaymentError] with Sent. Such a request is not repeated by itself, as the server may have done the
+// work. Redirects are followed by http.Client, which makes a new request: it is paid only if its host may be.
+type Transport struct {
+	base   http.RoundTripper
+	purse  Purse
+	payers []Payer
+	now    func() time.Time
+}
+
+// NewTransport returns a transport over [http.DefaultTransport]. Payers are asked in their order, each about the entries in
+// the order of the server.
+func NewTransport(purse Purse, payers ...Payer) *Transport {
+	return &Transport{base: http.DefaultTransport, purse: purse, payers: payers, now: time.Now}
+}
+
+// Over returns a transport over another one, and over that of net/http for nil.
+func (t *Transport) Over(base http.RoundTripper) *Transport {
+	if base == nil {
+		base = http.DefaultTransport
+	}
+	o := *t
+	o.base = base
+	return &o
+}
+
+// PaymentError is a request that asked for payment and did not get its answer.
+type PaymentError struct {
+	Host      string
+	Sent      bool            // a payment has left: whether the server took it is unknown
+	Payment   *Payment        // of Sent
+	Challenge *x402.Challenge // what the server asked for
+	Reason    error
+}
+
+func (e *PaymentError) Error() string {
+	if e.Sent {
+		return fmt.Sprintf("client: a payment to %s was sent, and its outcome is not known: %v", e.Host, e.Reason)
+	}
+	return fmt.Sprintf("client: %s asks for payment, and nothing was paid: %v", e.Host, e.Reason)
+}
+
+func (e *PaymentError) Unwrap() error { return e.Reason }
+
+// RoundTrip makes the request, and pays for it when it has to. An answer 402 that asks for no payment of x402 version 2, and
+// one to a request that brings a payment of its own, is returned as it is. Errors: [*PaymentError].
+func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
+	if req.Header.Get(x402.HeaderSignature) != "" {
+		return t.base.RoundTrip(req)
+	}
+	body, err := keep(req)
+	if err != nil {
+		return nil, err
+	}
+	first, err := body.request(req)
+	if err != nil {
+		return nil, err
+	}
+	res, err := t.base.RoundTrip(first)
+	if err != nil || res.StatusCode != http.StatusPaymentRequired {
+		return res, err
+	}
+	ask, res, err := challenged(res)
+	if ask == nil || err != nil {
+		return res, err
+	}
+	refuse := func(reason error) (*http.Response, error) {
+		return nil, &PaymentError{Host: req.URL.Host, Challenge: ask, Reason: reason}
+	}
+	if !body.again {
+		return refuse(errors.New("the body of the request cannot be sent twice: set GetBody"))
+	}
+	p, err := t.pay(req, ask)
+	if err != nil {
+		return refuse(err)
+	}
+	second, err := body.request(req)
+	if err != nil {
+		return nil, err
+	}
+	second.Header.Set(x402.HeaderSignature, p.header)
+	return t.finish(second, ask, p)
+}
+
+// payment is one on its way.
+type payment struct {
+	Payment
+	header string
+	spent  func(context.Context, *x402.Settlement) (toll.Units, bool)
+}
+
+// pay chooses an entry, reserves what it costs, records it and makes the payment.
+func (t *Transport) pay(req *http.Request, ask *x402.Challenge) (*payment, error) {
+	ctx := req.Context()
+	var reasons []error
+	for _, payer := range t.payers {
+		for i := range ask.Entries {
+			e := &ask.Entries[i]
+			q, err := payer.Quote(ctx, e)
+			if err != nil {
+				reasons = append(reasons, err)
+				continue
+			}
+			p := &payment{Payment: newPayment(req, e, q, t.now())}
+			if err := t.purse.Take(ctx, p.Payment); err != nil {
+				reasons = append(reasons, err)
+				continue
+			}
+			if err = p.make(ctx, payer, ask, e, q); err == nil {
+				return p, nil
+			}
+			p.State = PaymentRefused
+			if undone := t.purse.Close(ctx, p.Payment); undone != nil {
+				return nil, errors.Join(err, undone)
+			}
+			reasons = append(reasons, err)
+		}
+	}
+	if len(reasons) == 0 {
+		reasons = append(reasons, errors.New("it names no way to pay"))
+	}
+	return nil, errors.Join(reasons...)
+}
+
+func (p *payment) make(ctx context.Context, payer Payer, ask *x402.Challenge, e *x402.Entry, q x402.Quote) error {
+	made, err := payer.Pay(ctx, e, q)
+	if err != nil {
+		return err
+	}
+	p.spent = made.Spent
+	p.header, err = ask.Answer(e, made.Payload, p.ID)
+	return err
+}
+
+// finish sends the paid request and records how the payment ended. What was not said to have failed counts as spent.
+func (t *Transport) finish(req *http.Request, ask *x402.Challenge, p *payment) (*http.Response, error) {
+	// The record outlives a caller who has gone away.
+	ctx := context.WithoutCancel(req.Context())
+	res, err := t.base.RoundTrip(req)
+	if err != nil {
+		p.State = PaymentUnknown
+		if lost := t.purse.Close(ctx, p.Payment); lost != nil {
+			err = errors.Join(err, lost)
+		}
+		return nil, &PaymentError{Host: req.URL.Host, Sent: true, Payment: &p.Payment, Challenge: ask, Reason: err}
+	}
+	p.settle(ctx, res)
+	if err := t.purse.Close(ctx, p.Payment); err != nil {
+		res.Body.Close()
+		return nil, &PaymentError{Host: req.URL.Host, Sent: true, Payment: &p.Payment, Challenge: ask, Reason: err}
+	}
+	return res, nil
+}
+
+// settle reads how a payment ended out of the answer. What is not sure to be unspent counts as spent.
+func (p *payment) settle(ctx context.Context, res *http.Response) {
+	r, err := x402.ReadSettlement(res.Header)
+	if err != nil {
+		r = &x402.Settlement{}
+	}
+	p.State, p.Transaction = PaymentUnknown, r.Transaction
+	spent, sure := p.spent(ctx, r)
+	switch {
+	case sure && spent.IsZero() && !r.Success:
+		p.State = PaymentRefused
+	case sure:
+		p.State, p.Spent = PaymentPaid, spent
+	case r.Success:
+		p.State, p.Spent = PaymentPaid, p.Most
+	}
+}
+
+// challenged reads what an answer 402 asks for. An answer that asks for nothing of x402 is returned with its body intact.
+func challenged(res *http.Response) (*x402.Challenge, *http.Response, error) {
+	text, err := io.ReadAll(io.LimitReader(res.Body, maxRefusalBody+1))
+	if err != nil {
+		res.Body.Close()
+		return nil, nil, err
+	}
+	ask, err := x402.ReadChallenge(res.Header, text)
+	if err != nil {
+		res.Body = struct {
+			io.Reader
+			io.Closer
+		}{io.MultiReader(bytes.NewReader(text), res.Body), res.Body}
+		return nil, res, nil
+	}
+	return ask, res, res.Body.Close()
+}
+
+// kept is the body of a request that may be sent twice.
+type kept struct {
+	again bool
+	get   func() (io.ReadCloser, error)
+}
+
+// keep makes sure that the body of a request can be sent twice, as long as it is not too long for that.
+func keep(req *http.Request) (*kept, error) {
+	if req.Body == nil || req.Body == http.NoBody {
+		return &kept{again: true}, nil
+	}
+	if req.GetBody != nil {
+		return &kept{again: true, get: func() (io.ReadCloser, error) { return req.GetBody() }}, req.Body.Close()
+	}
+	text, err := io.ReadAll(io.LimitReader(req.Body, maxPaidBody+1))
+	if err != nil {
+		req.Body.Close()
+		return nil, err
+	}
+	if len(text) > maxPaidBody {
+		rest := io.MultiReader(bytes.NewReader(text), req.Body)
+		return &kept{get: func() (io.ReadCloser, error) {
+			return struct {
+				io.Reader
+				io.Closer
+			}{rest, req.Body}, nil
+		}}, nil
+	}
+	return &kept{again: true, get: func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(text)), nil }}, req.Body.Close()
+}
+
+// request returns a copy of a request with the body from its beginning.
+func (k *kept) request(req *http.Request) (*http.Request, error) {
+	r := req.Clone(req.Context())
+	if k.get == nil {
+		return r, nil
+	}
+	var err error
+	r.Body, err = k.get()
+	return r, err
+}
+
+// HostOf names the other side as [Limits] do: the port is left out where it is that of https.
+func HostOf(u *url.URL) string {
+	host, port := strings.ToLower(u.Hostname()), u.Port()
+	if port == "" && u.Scheme != "https" {
+		port = "80"
+	}
+	if port == "" || port == "443" && u.Scheme == "https" {
+		if strings.Contains(host, ":") {
+			return "[" + host + "]"
+		}
+		return host
+	}
+	return net.JoinHostPort(host, port)
+}
+
+func newPayment(req *http.Request, e *x402.Entry, q x402.Quote, now time.Time) Payment {
+	return Payment{
+		ID: x402.NewPaymentIdentifier(), At: now, Host: HostOf(req.URL), Method: req.Method, Path: req.URL.Path,
+		Scheme: e.Scheme, Network: e.Network, Asset: e.Asset, PayTo: e.PayTo, PlanID: string(e.Plan()),
+		Unit: q.Unit, Most: q.Amount, State: PaymentSent,
+	}
+}

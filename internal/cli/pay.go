@@ -1,0 +1,154 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/client"
+	"github.com/tollhq/toll/evm"
+)
+
+// payFlags say what toll call --pay may spend.
+type payFlags struct {
+	on                  bool
+	keyFile             string
+	credits, creditsDay string
+	price, priceDay     string
+	delegation          string
+	names               []string // of flags that say something about paying
+	flags               *pflag.FlagSet
+}
+
+func (p *payFlags) add(fl *pflag.FlagSet) {
+	p.flags = fl
+	fl.BoolVar(&p.on, "pay", false, "pay what the server asks for, within limits")
+	fl.StringVar(&p.keyFile, "wallet-key-file", "", "file with the private key of a wallet that pays tokens; default TOLL_WALLET_KEY")
+	fl.StringVar(&p.price, "max-price", "1.00", "most that the call may cost in a token, in whole units, with --pay")
+	fl.StringVar(&p.priceDay, "max-price-per-day", "10.00", "the same for all calls of a day")
+	fl.StringVar(&p.creditsDay, "max-credits-per-day", "10000", "most credits that all calls of a day may cost, with --pay")
+	fl.StringVar(&p.delegation, "delegation-id", "", "delegation that buys credits when they are short, with --pay")
+	p.names = []string{"wallet-key-file", "max-price", "max-price-per-day", "max-credits-per-day", "delegation-id"}
+}
+
+// payCreditsPerCall is the most credits that a call with --pay may cost unless --max-credits says more.
+const payCreditsPerCall = "100"
+
+func (p *payFlags) check(f callFlags) error {
+	if !p.on {
+		for _, name := range p.names {
+			if p.flags.Changed(name) {
+				return usagef("--%s goes with --pay", name)
+			}
+		}
+		return nil
+	}
+	if f.token != "" {
+		return usagef("give --pay or --token, not both")
+	}
+	return nil
+}
+
+// payingTransport returns the transport that pays for a call to this url.
+func (a *app) payingTransport(to *url.URL, f callFlags) (http.RoundTripper, error) {
+	limits, err := f.pay.limits(f.limit)
+	if err != nil {
+		return nil, err
+	}
+	path, err := a.pursePath()
+	if err != nil {
+		return nil, err
+	}
+	limits.Hosts = []string{client.HostOf(to)}
+	var payers []client.Payer
+	if a.set.key != "" {
+		var plans []toll.PlanID
+		if f.plan != "" {
+			plan, err := toll.ParsePlanID(f.plan)
+			if err != nil {
+				return nil, flagError("plan", err)
+			}
+			plans = []toll.PlanID{plan}
+		}
+		payer := a.client().Payer(plans...)
+		if f.pay.delegation != "" {
+			payer = payer.Topped(f.pay.delegation)
+		}
+		payers = append(payers, payer)
+	}
+	key, err := a.walletKey(f.pay.keyFile)
+	if err != nil {
+		return nil, err
+	}
+	if key != nil {
+		payers = append(payers, evm.NewWallet(key))
+	}
+	if len(payers) == 0 {
+		return nil, usagef("there is nothing to pay with: sign in with toll login, or give --wallet-key-file")
+	}
+	return client.NewTransport(&filePurse{path: path, limits: limits, now: time.Now}, payers...), nil
+}
+
+// walletKey reads the key of a wallet, nil when there is none. Its text is in no error.
+func (a *app) walletKey(file string) (*evm.Key, error) {
+	text := a.getenv("TOLL_WALLET_KEY")
+	if file != "" {
+		b, err := os.ReadFile(file)
+		if err != nil {
+			return nil, fmt.Errorf("wallet key: %w", err)
+		}
+		text = string(b)
+	}
+	if text = strings.TrimSpace(text); text == "" {
+		return nil, nil
+	}
+	key, err := evm.ParseKey(text)
+	if err != nil {
+		return nil, usagef("the key of the wallet is not 64 hexadecimal digits")
+	}
+	return key, nil
+}
+
+func (p *payFlags) limits(perCall string) (client.Limits, error) {
+	var l client.Limits
+	for _, n := range []struct {
+		flag, value string
+		into        *toll.Credits
+	}{{"max-credits", first(perCall, payCreditsPerCall), &l.CreditsPerCall}, {"max-credits-per-day", p.creditsDay, &l.Credits}} {
+		var err error
+		if *n.into, err = toll.ParseCredits(n.value); err != nil {
+			return l, flagError(n.flag, err)
+		}
+	}
+	for _, n := range []struct {
+		flag, value string
+		into        *toll.Units
+	}{{"max-price", p.price, &l.MoneyPerCall}, {"max-price-per-day", p.priceDay, &l.Money}} {
+		var err error
+		if *n.into, err = toll.ParseAmount(n.value, evm.Decimals); err != nil {
+			return l, flagError(n.flag, err)
+		}
+	}
+	return l, nil
+}
+
+// unpaid reports a call that asked for payment and has no answer.
+func (a *app) unpaid(e *client.PaymentError) error {
+	if e.Sent {
+		a.say("hint", "Do not repeat the call without a look at toll payments list: it may have been paid.")
+		return fmt.Errorf("a payment was sent, and its outcome is not known: %w", cause(e.Reason))
+	}
+	for line := range strings.Lines(e.Reason.Error()) {
+		a.say("not paid", "%s", strings.TrimSpace(line))
+	}
+	return printed(exitPayment)
+}

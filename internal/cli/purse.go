@@ -1,0 +1,173 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/big"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/client"
+)
+
+// payDay is the time over which payments of the command line are counted together.
+const payDay = 24 * time.Hour
+
+// purseLockLife is how old the lock of a process that has died becomes, at most.
+const purseLockLife = 30 * time.Second
+
+// filePurse is a [client.Purse] in a file of JSON lines beside the configuration. A payment is a line when it is about to
+// leave and a second one, under the same id, when it has ended. Limits count over the last day, for all processes together.
+type filePurse struct {
+	path   string
+	limits client.Limits
+	now    func() time.Time
+}
+
+// Take is part of [client.Purse].
+func (f *filePurse) Take(ctx context.Context, p client.Payment) error {
+	return f.locked(ctx, func() error {
+		payments, err := f.read()
+		if err != nil {
+			return err
+		}
+		spent := new(big.Int)
+		for _, old := range payments {
+			if old.Unit == p.Unit && f.now().Sub(old.At) < payDay {
+				n := old.Counts()
+				spent.Add(spent, n.Int())
+			}
+		}
+		sum, err := toll.ParseUnits(spent.String())
+		if err != nil {
+			return err
+		}
+		if err := f.limits.Allows(&p, sum); err != nil {
+			return err
+		}
+		return f.append(p)
+	})
+}
+
+// Close is part of [client.Purse].
+func (f *filePurse) Close(ctx context.Context, p client.Payment) error {
+	return f.locked(ctx, func() error { return f.append(p) })
+}
+
+func (f *filePurse) append(p client.Payment) error {
+	line, err := json.Marshal(&p)
+	if err != nil {
+		return err
+	}
+	file, err := os.OpenFile(f.path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return fmt.Errorf("record of payments: %w", err)
+	}
+	// The line break in front ends a line that a crash has cut off.
+	_, err = file.Write(append(append([]byte{'\n'}, line...), '\n'))
+	return errors.Join(err, file.Sync(), file.Close())
+}
+
+// read returns the payments, the oldest first, each as it stands. A line that was cut off by a crash is passed over: a payment
+// leaves when its line is on disk, and one whose end is not counts in full.
+func (f *filePurse) read() ([]client.Payment, error) {
+	text, err := os.ReadFile(f.path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("record of payments: %w", err)
+	}
+	var payments []client.Payment
+	at := map[string]int{}
+	for line := range bytes.Lines(text) {
+		if len(bytes.TrimSpace(line)) == 0 {
+			continue
+		}
+		var p client.Payment
+		if json.Unmarshal(line, &p) != nil {
+			continue
+		}
+		if i, ok := at[p.ID]; ok {
+			payments[i] = p
+			continue
+		}
+		at[p.ID] = len(payments)
+		payments = append(payments, p)
+	}
+	return payments, nil
+}
+
+// locked runs do while no other process has the lock.
+func (f *filePurse) locked(ctx context.Context, do func() error) error {
+	if err := os.MkdirAll(filepath.Dir(f.path), 0o700); err != nil {
+		return fmt.Errorf("record of payments: %w", err)
+	}
+	lock := f.path + ".lock"
+	for {
+		file, err := os.OpenFile(lock, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+		if err == nil {
+			defer os.Remove(lock)
+			return errors.Join(file.Close(), do())
+		}
+		if !errors.Is(err, fs.ErrExist) {
+			return fmt.Errorf("record of payments: %w", err)
+		}
+		if info, err := os.Stat(lock); err == nil && time.Since(info.ModTime()) > purseLockLife {
+			_ = os.Remove(lock) // its process has died; who removes it first takes it
+			continue
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+}
+
+// pursePath is where payments are recorded.
+func (a *app) pursePath() (string, error) {
+	path, _ := a.configPath()
+	if path == "" {
+		return "", errors.New("there is no home directory for the record of payments: name a configuration file with TOLL_CONFIG")
+	}
+	return filepath.Join(filepath.Dir(path), "payments.jsonl"), nil
+}
+
+var paymentColumns = []column{
+	{"TIME", "at"}, {"HOST", "host"}, {"PATH", "path"}, {"STATE", "state"}, {"UNIT", "unit"}, {"MOST", "most"}, {"SPENT", "spent"},
+	{"TRANSACTION", "transaction"},
+}
+
+func (a *app) paymentsCommand() *cobra.Command {
+	c := command("list", "List what toll call --pay has paid", func(*cobra.Command, []string) error {
+		path, err := a.pursePath()
+		if err != nil {
+			return err
+		}
+		payments, err := (&filePurse{path: path}).read()
+		if err != nil {
+			return err
+		}
+		if payments == nil {
+			payments = []client.Payment{}
+		}
+		body, err := json.Marshal(map[string]any{"payments": payments})
+		if err != nil {
+			return err
+		}
+		return a.list(body, "payments", paymentColumns)
+	})
+	c.Long = `List what toll call --pay has paid, the oldest first. Amounts are credits, or base units of a token (6 decimals).
+
+A payment that is sent or unknown may have been taken: it counts as spent.`
+	return group("payments", "Payments of this computer", "", c)
+}
