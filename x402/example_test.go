@@ -1,6 +1,7 @@
 package x402_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 
@@ -78,4 +79,27 @@ func ExampleEndpoints_Match() {
 	// Output:
 	// https://agent.example.com/files/:name GET true
 	//   false
+}
+
+// A plug-in for clients of other software: what they need is the member payload.
+func ExampleClientScheme() {
+	asked := x402.StandardRequirements{
+		Scheme: "svc:erc4337", Network: "eip155:84532", Asset: "svc:credits", Amount: "5", Extra: map[string]any{"planId": "7"},
+	}
+	scheme := x402.NewClientScheme(asked.Scheme, x402.StaticToken("e30.eyJhdXRob3JpemF0aW9uIjp7InBsYW5JZCI6IjcifX0.c2ln"))
+	payload, err := scheme.CreatePaymentPayload(context.Background(), asked)
+	fmt.Println(payload["signature"], payload["nonce"] != "", err)
+	// Output: e30.eyJhdXRob3JpemF0aW9uIjp7InBsYW5JZCI6IjcifX0.c2ln true <nil>
+}
+
+// A plug-in for servers of other software: prices are credits, and the plan stands in extra.
+func ExampleServerScheme() {
+	scheme := &x402.ServerScheme{Name: x402.Default.SchemeCrypto(), PlanID: "7", AgentID: "9"}
+	asset, amount, _ := scheme.ParsePrice("5")
+	entry, _ := scheme.EnhanceRequirements(x402.StandardRequirements{
+		Scheme: scheme.Scheme(), Network: "eip155:84532", Asset: asset, Amount: amount, MaxTimeoutSeconds: 60,
+	})
+	text, _ := x402.Encode(entry)
+	fmt.Println(string(text))
+	// Output: {"scheme":"svc:erc4337","network":"eip155:84532","asset":"svc:credits","amount":"5","payTo":"merchant","maxTimeoutSeconds":60,"extra":{"agentId":"9","planId":"7","version":"1"}}
 }

@@ -56,6 +56,9 @@ func NewPaymentRequired(terms []*Terms, o Options) *PaymentRequired {
 	return p
 }
 
+// noReceiver stands for the receiver of an entry that names none; nothing of a payment with credits depends on it.
+const noReceiver = "merchant"
+
 func (o *Options) entry(t *Terms) Requirements {
 	r := Requirements{
 		Scheme:  first(o.Scheme, t.Scheme, o.Namespace.SchemeCrypto()),
@@ -80,7 +83,7 @@ func (o *Options) entry(t *Terms) Requirements {
 		r.Amount = t.MaxAmount.String()
 	}
 	r.Asset = o.Namespace.Asset()
-	r.PayTo = first(t.PayTo, "merchant")
+	r.PayTo = first(t.PayTo, noReceiver)
 	r.MaxTimeoutSeconds = toll.Int(o.MaxTimeoutSecs)
 	return r
 }

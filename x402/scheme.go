@@ -1,0 +1,148 @@
+package x402
+
+import (
+	"context"
+	"regexp"
+	"strings"
+
+	"github.com/tollhq/toll"
+)
+
+// StandardRequirements are an entry of accepts as the standard has it, without members of ours. Its fields are those of the
+// Go SDK of x402, with the same names, types and order, so a conversion of types is all that stands between.
+type StandardRequirements struct {
+	Scheme            string         `json:"scheme"`
+	Network           string         `json:"network"`
+	Asset             string         `json:"asset"`
+	Amount            string         `json:"amount"` // atomic units of the asset, decimal; of ours, credits
+	PayTo             string         `json:"payTo"`
+	MaxTimeoutSeconds int            `json:"maxTimeoutSeconds"`
+	Extra             map[string]any `json:"extra,omitempty"`
+}
+
+// text returns a text of extra, "" when it is none.
+func (r *StandardRequirements) text(name string) string {
+	s, _ := r.Extra[name].(string)
+	return s
+}
+
+// AssetDecimals is how many decimals credits have for software that reckons in dollars: a million of them are one.
+const AssetDecimals = 6
+
+// assetOf is the asset of a scheme with a prefix.
+func assetOf(scheme string) string {
+	prefix, _, _ := strings.Cut(scheme, ":")
+	return Namespace{Scheme: prefix}.Asset()
+}
+
+// TokenSource gets the access token with which to pay what a server asks for. It is called for every payment: keep the token
+// and get another one when it expires.
+type TokenSource func(ctx context.Context, r StandardRequirements) (string, error)
+
+// StaticToken is a [TokenSource] that always returns the same access token.
+func StaticToken(token string) TokenSource {
+	return func(context.Context, StandardRequirements) (string, error) { return token, nil }
+}
+
+// ClientScheme pays with access tokens of plans, as a plug-in for clients of other software that speak x402. In Go without
+// such software, client.Transport does all of it.
+type ClientScheme struct {
+	scheme string
+	token  TokenSource
+}
+
+// NewClientScheme returns the plug-in of a scheme: [Namespace.SchemeCrypto] or [Namespace.SchemeCard].
+func NewClientScheme(scheme string, token TokenSource) *ClientScheme {
+	return &ClientScheme{scheme, token}
+}
+
+// Scheme returns the name of the scheme.
+func (s *ClientScheme) Scheme() string { return s.scheme }
+
+// CreatePaymentPayload returns the member payload of a payment, with a fresh nonce. An access token of another plan than the
+// server asks for does not leave the program. Errors: those of the token source, [toll.CodeTokenUndecodable],
+// [toll.CodePlanMismatch].
+func (s *ClientScheme) CreatePaymentPayload(ctx context.Context, r StandardRequirements) (map[string]any, error) {
+	token, err := s.token(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	p, err := NewCreditsPayload(token)
+	if err != nil {
+		return nil, err
+	}
+	asked, paid := r.text("planId"), p.Authorization.PlanID
+	if asked != "" && paid != "" && asked != paid {
+		return nil, toll.Errorf(toll.CodePlanMismatch, "The access token is for plan %s, and the server asks for plan %s.", paid, asked)
+	}
+	return map[string]any{"signature": p.Signature, "authorization": *p.Authorization, "nonce": p.Nonce}, nil
+}
+
+// ServerScheme is paid with credits of a plan, as a plug-in for servers of other software that speak x402. In Go without such
+// software, package paid does all of it.
+type ServerScheme struct {
+	// Name is the scheme: [Namespace.SchemeCrypto] or [Namespace.SchemeCard].
+	Name string
+	// PlanID is the plan whose credits pay; extra.planId of a route wins.
+	PlanID toll.PlanID
+	// AgentID is the agent that answers, "" for none; extra.agentId of a route wins.
+	AgentID toll.AgentID
+	// Facilitator gives credits back when the work fails, see [ServerScheme.Release].
+	Facilitator Facilitator
+}
+
+// Scheme returns the name of the scheme.
+func (s *ServerScheme) Scheme() string { return s.Name }
+
+var wholeCredits = regexp.MustCompile(`^(0|[1-9][0-9]{0,18})$`)
+
+// ParsePrice returns asset and amount of a price: a whole number of credits, as text or as [toll.Credits]. Sums of money are
+// none. Errors: [toll.CodeBadNumber].
+func (s *ServerScheme) ParsePrice(price any) (asset, amount string, err error) {
+	switch p := price.(type) {
+	case string:
+		amount = p
+	case toll.Credits:
+		amount = p.String()
+	}
+	if !wholeCredits.MatchString(amount) {
+		return "", "", toll.Errorf(toll.CodeBadNumber, "A price is a whole number of credits, and no sum of money.")
+	}
+	return assetOf(s.Name), amount, nil
+}
+
+// EnhanceRequirements completes an entry: the plan and the agent stand in extra alone, since software that drops what the
+// standard does not know would lose a member beside it, and then servers do not find their own entry again. Errors:
+// [toll.CodeBadRequest] without a plan.
+func (s *ServerScheme) EnhanceRequirements(r StandardRequirements) (StandardRequirements, error) {
+	extra := map[string]any{"version": "1", "planId": string(s.PlanID)}
+	if s.AgentID != "" {
+		extra["agentId"] = string(s.AgentID)
+	}
+	for name, value := range r.Extra {
+		extra[name] = value
+	}
+	r.Extra = extra
+	if r.text("planId") == "" {
+		return StandardRequirements{}, toll.Errorf(toll.CodeBadRequest, "Name the plan that pays: PlanID of the scheme, or extra.planId of the route.")
+	}
+	if r.PayTo == "" {
+		r.PayTo = noReceiver
+	}
+	return r, nil
+}
+
+// Release gives the credits back that verify has set aside for a payment, when the work for it failed. They would come back
+// by themselves later, at the end of their hold. payment is the PaymentPayload, as JSON or as it came in its header.
+func (s *ServerScheme) Release(ctx context.Context, payment string, r StandardRequirements) error {
+	text, err := Encode(r)
+	if err != nil {
+		return err
+	}
+	req := &ReleaseRequest{Stock: &StockPayment{Payload: payment}}
+	if err := Decode(text, &req.Stock.Requirements); err != nil {
+		return err
+	}
+	_, err = s.Facilitator.Release(ctx, req)
+	return err
+}
