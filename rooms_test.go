@@ -41,7 +41,7 @@ var rooms = map[string]room{
 	"internal/auth":     {ours: "toll internal/seal internal/store", third: []string{"github.com/go-jose/go-jose/v4", "github.com/decred/dcrd/dcrec/secp256k1/v4"}},
 	"internal/checkout": {ours: "toll evm internal/store internal/ledger"},
 	// A rail for tests, which the program does not link.
-	"internal/checkout/railtest": {ours: "toll internal/checkout"},
+	"internal/checkout/railtest": {ours: "toll evm internal/checkout"},
 	"internal/chain": {
 		ours:  "toll evm internal/chain/contracts internal/chain/userop internal/chain/signer internal/chain/endpoints",
 		third: []string{"github.com/ethereum/go-ethereum"},
@@ -65,7 +65,7 @@ var rooms = map[string]room{
 	"internal/chain/mirror": {ours: "toll internal/chain/contracts internal/chain/endpoints internal/chain/signer", third: []string{"github.com/ethereum/go-ethereum"}},
 	"internal/outbound":     {},
 	"internal/events":       {ours: "toll x402 internal/store internal/ledger internal/outbound"},
-	"internal/facilitator":  {ours: "toll x402 internal/store internal/ledger internal/auth internal/checkout"},
+	"internal/facilitator":  {ours: "toll x402 evm internal/store internal/ledger internal/auth internal/checkout"},
 	"internal/oauth":        {ours: "toll internal/store internal/auth"},
 	"internal/web":          {ours: "toll internal/auth internal/oauth"},
 	"internal/api": {

@@ -90,6 +90,9 @@ func (n Namespace) HeaderWebhookTimestamp() string { return n.Header + "-Webhook
 // "id.timestamp.body" in hex, one for each valid secret.
 func (n Namespace) HeaderWebhookSignature() string { return n.Header + "-Webhook-Signature" }
 
+// MetaCredits is the key in _meta of an MCP result under which its credits stand.
+func (n Namespace) MetaCredits() string { return n.Word + "/credits" }
+
 // ReasonSignature is the reason of an access token that does not verify.
 func (n Namespace) ReasonSignature() string { return "invalid_" + n.Scheme + "_payload_signature" }
 
@@ -112,6 +115,9 @@ func (n Namespace) ReasonAgentMismatch() string { return "invalid_" + n.Scheme +
 func (n Namespace) ReasonResourceMismatch() string {
 	return "invalid_" + n.Scheme + "_resource_mismatch"
 }
+
+// ReasonSignIn is the reason of a proof that a wallet signed in with, and that does not count.
+func (n Namespace) ReasonSignIn() string { return "invalid_" + n.Scheme + "_sign_in" }
 
 // Reason words of the standard and of this service that carry no brand word (wire contract, section 16).
 const (
@@ -158,4 +164,10 @@ const (
 	HeaderSignature = "payment-signature" // request: the access token
 	HeaderRequired  = "payment-required"  // 402: base64 of a PaymentRequired
 	HeaderResponse  = "payment-response"  // paid answer: base64 of a SettleResponse
+)
+
+// Keys in _meta of the MCP transport.
+const (
+	MetaPayment  = "x402/payment"          // params: the PaymentPayload, or an access token
+	MetaResponse = "x402/payment-response" // result of a paid call: the SettleResponse
 )

@@ -8,12 +8,17 @@ import (
 	"strconv"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/facilitator"
 	"github.com/tollhq/toll/x402"
 )
 
-// fail is the only place that writes an error body. Whatever is not a *toll.Error leaves as a 500 that says nothing of
+// fail writes every error body but that of an unpaid call (demand). Whatever is not a *toll.Error leaves as a 500 that says nothing of
 // its cause; the log has the cause under the same correlation id.
 func (c *call) fail(err error) {
+	if u, ok := errors.AsType[*facilitator.Unpaid](err); ok {
+		c.demand(u)
+		return
+	}
 	e := toll.AsError(err)
 	if e.Code == toll.CodeInternal && errors.Is(err, context.DeadlineExceeded) {
 		e = toll.NewError(toll.CodeDatabaseUnavailable).WithCause(err)

@@ -283,7 +283,9 @@ func (h *handler) prepareHeaders() {
 	h.corsMethods = []string{"GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"}
 	h.corsHeaders = []string{strings.Join([]string{
 		"Authorization", "Content-Type", "Accept", h.Namespace.HeaderVersion(), "x-correlation-id", "x-request-id",
-		"Idempotency-Key", "Last-Event-ID", "X-Current-Org-Id", "payment-signature",
+		"Idempotency-Key", "Last-Event-ID", "X-Current-Org-Id", "payment-signature", "sign-in-with-x",
+		// Standard clients in browsers send this one as if it were a request header.
+		"Access-Control-Expose-Headers",
 	}, ", ")}
 	h.exposed = []string{strings.Join(slices.Concat([]string{
 		h.Namespace.HeaderVersion(), h.Namespace.HeaderResolvedFrom(), "x-correlation-id", "Cache-Control", "Deprecation",

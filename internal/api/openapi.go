@@ -96,6 +96,9 @@ func describe(routes []route, ns x402.Namespace) *huma.OpenAPI {
 				Description: strings.Join(codes, ", "), Content: map[string]*huma.MediaType{"application/json": failure},
 			}
 		}
+		if r.required {
+			op.Responses["402"].Content = map[string]*huma.MediaType{"application/json": {Schema: registry.of(reflect.TypeFor[PaymentRequiredError]())}}
+		}
 		addOperation(api, r, op)
 	}
 	api.Components = &huma.Components{

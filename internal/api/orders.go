@@ -109,12 +109,17 @@ func (c *call) order(o *toll.Order, err error) (*toll.Order, error) {
 	}
 	c.h.link(o)
 	if o.HTTPStatus == http.StatusAccepted {
-		c.status = http.StatusAccepted
-		header := c.w.Header()
-		header["Location"] = []string{Base + "/protocol/orders/" + o.OrderID}
-		header["Retry-After"] = []string{"2"}
+		c.later(o)
 	}
 	return o, nil
+}
+
+// later says that an order is not decided, and where it is read.
+func (c *call) later(o *toll.Order) {
+	c.status = http.StatusAccepted
+	header := c.w.Header()
+	header["Location"] = []string{Base + "/protocol/orders/" + o.OrderID}
+	header["Retry-After"] = []string{"2"}
 }
 
 // CheckoutInput says how the page is made on which a person pays.

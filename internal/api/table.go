@@ -34,6 +34,7 @@ type route struct {
 	codes      []toll.Code // errors beside those that every route may give
 	anyVersion bool        // an unusable version header is passed over
 	union      union
+	required   bool // an error 402 says what the route costs, too
 	retired    bool
 	sandbox    bool // not on live
 	unlimited  bool // at any rate
@@ -131,7 +132,7 @@ var paging = []query{
 func table() []route {
 	var all []route
 	for _, part := range [][]route{
-		infoRoutes(), agentRoutes(), planRoutes(), changeRoutes(), orderRoutes(), paymentRoutes(), permissionRoutes(), subTaskRoutes(), delegationRoutes(),
+		infoRoutes(), agentRoutes(), planRoutes(), changeRoutes(), orderRoutes(), paymentRoutes(), saleRoutes(), permissionRoutes(), subTaskRoutes(), delegationRoutes(),
 		keyRoutes(), eventRoutes(), webhookRoutes(), proofRoutes(), walletRoutes(), sandboxRoutes(), retiredRoutes(),
 	} {
 		all = append(all, part...)

@@ -135,6 +135,9 @@ func (c *Checkout) pay(plan *toll.Plan, o *store.Order) (Payment, error) {
 	}
 	ctx, cancel := context.WithTimeout(c.work, payTimeout)
 	defer cancel()
+	if isSale(o) {
+		return c.paySale(ctx, o)
+	}
 	pg, err := pageOf(o)
 	if err != nil {
 		return Payment{}, err

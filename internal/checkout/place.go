@@ -26,8 +26,11 @@ type intent struct {
 	key        *toll.Hash   // the API key that uses the delegation
 	session    *SessionInput
 	also       func(*store.Tx, *toll.Order) error
-	topUp      *TopUp    // nil: somebody asked for the order
-	after      time.Time // when the last order for the request was made
+	topUp      *TopUp       // nil: somebody asked for the order
+	sale       *SaleRequest // nil: no authorization pays it
+	after      time.Time    // when the last order for the request was made
+
+	recorded bool // the order that came of it was made for it
 }
 
 // openKey keeps orders apart that may be open at the same time. An account has one, but for pages, on which a person may
@@ -41,6 +44,8 @@ func (in *intent) openKey(id string) string {
 		return "order/" + id
 	case in.session != nil && !in.plan.IsTrial:
 		return "order/" + id
+	case in.sale != nil:
+		return saleKey + id
 	}
 	return ""
 }
@@ -131,6 +136,11 @@ func (c *Checkout) place(ctx context.Context, in *intent) (*store.Order, error) 
 		if err := store.InsertOrder(ctx, tx, o); err != nil {
 			return err
 		}
+		if in.sale != nil {
+			if err := insertSale(ctx, tx, in.sale, o); err != nil {
+				return err
+			}
+		}
 		found = o
 		c.at("placing")
 		if in.also != nil {
@@ -147,7 +157,7 @@ func (c *Checkout) place(ctx context.Context, in *intent) (*store.Order, error) 
 		return nil, fault(err)
 	}
 	c.at("placed")
-	if found.ID == id {
+	if in.recorded = found.ID == id; in.recorded {
 		c.drive(found)
 	}
 	return found, nil
@@ -163,6 +173,9 @@ func railMissing(name string) *toll.Error {
 // findOrder returns the order that serves the intent already, under the lock of the account; nil when there is none. For a
 // request it sets the id of the order that would be made.
 func (c *Checkout) findOrder(ctx context.Context, tx *store.Tx, in *intent, account ledger.AccountID, id *string) (*store.Order, error) {
+	if in.sale != nil {
+		return c.soldBefore(ctx, tx, in.sale)
+	}
 	if t := in.topUp; t != nil && t.RequestID != "" {
 		o, n, err := in.orderOfRequest(ctx, tx, account)
 		if err != nil || o != nil {

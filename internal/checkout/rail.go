@@ -45,8 +45,9 @@ type Seller interface {
 	// chain. It asks nobody.
 	Domain(token toll.Address) (evm.Domain, bool)
 	// CheckSale tells whether an authorization would pay an order as the chain is now. It sends and stores nothing, and uses no
-	// OrderID. Errors: those of a sale that cannot be paid, with Reason, and those with status 503.
-	CheckSale(ctx context.Context, s Sale) error
+	// OrderID. used says that the chain has carried it out already, so that everybody can know it. Errors: those of a sale that
+	// cannot be paid, with Reason, and those with status 503.
+	CheckSale(ctx context.Context, s Sale) (used bool, err error)
 	// Sell is Pay for an order that an authorization pays. The order is paid when the chain has carried the authorization out,
 	// whoever sent it; an authorization pays one order. A failure has its reason word in Params, as "reason".
 	Sell(ctx context.Context, s Sale) (Payment, error)

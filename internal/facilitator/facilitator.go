@@ -41,9 +41,12 @@ type Deps struct {
 	Environment toll.Environment // zero: toll.Sandbox
 	Clock       func() time.Time // nil: the clock of the system
 	Log         *slog.Logger     // nil: discard
-	WebURL      string           // base of the pages where plans are bought, may be empty
 	TokenFormat string           // default rendering of access tokens: "jwt" (also for "") or "x402"
 	TopUpWait   time.Duration    // how long a verify or settle waits for the order of missing credits; 0: 20 s
+	Exact       ExactPolicy      // "": [ExactPlans]
+	Treasury    toll.Address     // who wallets pay for plans; zero: the receiver of the price, when there is one
+	Receipts    bool             // every successful settlement carries a signed receipt
+	Service     toll.Address     // service account on the chain, zero: none
 }
 
 // Facilitator verifies and settles payments. It keeps nothing that another process could not have changed, but for what
@@ -57,9 +60,12 @@ type Facilitator struct {
 	env         toll.Environment
 	clock       func() time.Time
 	log         *slog.Logger
-	webURL      string
 	tokenFormat string
 	topUpWait   time.Duration
+	exact       ExactPolicy
+	treasury    toll.Address
+	receipts    bool
+	service     toll.Address
 
 	plans    *cache[toll.PlanID, *toll.Plan]
 	agents   *cache[toll.AgentID, *agentRecord]
@@ -68,6 +74,9 @@ type Facilitator struct {
 	accounts    *cache[ledger.AccountID, ledger.Account]
 	permissions *cache[permissionKey, ledger.Permission]
 	bound       *cache[permissionKey, []toll.AgentID] // the agents that a permission allows; nil: any
+
+	catalogue    *cache[struct{}, []listing]
+	declarations *cache[declaredKey, store.Discovered]
 }
 
 // agentRecord is an agent with its endpoints ready to be matched.
@@ -85,8 +94,11 @@ type permissionKey struct {
 func New(d Deps) *Facilitator {
 	f := &Facilitator{
 		store: d.Store, ledger: d.Ledger, auth: d.Auth, checkout: d.Checkout, ns: d.Namespace, env: d.Environment,
-		clock: d.Clock, log: d.Log, webURL: d.WebURL, tokenFormat: d.TokenFormat,
-		topUpWait: d.TopUpWait,
+		clock: d.Clock, log: d.Log, tokenFormat: d.TokenFormat,
+		topUpWait: d.TopUpWait, exact: d.Exact, treasury: d.Treasury, receipts: d.Receipts, service: d.Service,
+	}
+	if f.exact == "" {
+		f.exact = ExactPlans
 	}
 	if f.topUpWait == 0 {
 		f.topUpWait = topUpWait
@@ -128,6 +140,8 @@ func New(d Deps) *Facilitator {
 		_, p, err := f.ledger.Snapshot(ctx, k.account, k.hash)
 		return p.AllowedAgents, err
 	})
+	f.catalogue = newCache(f.clock, catalogueTTL, 1, f.readCatalogue)
+	f.declarations = newCache(f.clock, declaredEvery, declaredBound, f.readDeclared)
 	return f
 }
 
@@ -135,11 +149,15 @@ func New(d Deps) *Facilitator {
 func (f *Facilitator) ForgetPlan(id toll.PlanID) {
 	f.plans.forget(id)
 	f.agentsOf.forget(id)
+	f.catalogue.forget(struct{}{})
 }
 
 // ForgetAgent makes a change of this process to an agent count at once; other processes see it within a second. When
 // plans were attached or detached, forget those too.
-func (f *Facilitator) ForgetAgent(id toll.AgentID) { f.agents.forget(id) }
+func (f *Facilitator) ForgetAgent(id toll.AgentID) {
+	f.agents.forget(id)
+	f.catalogue.forget(struct{}{})
+}
 
 // ForgetPermissions makes a change of this process to whoever's permissions count at once: the end of a delegation ends
 // them, and nothing names them all. Other processes see it within a second.
@@ -169,21 +187,29 @@ func (a as) Release(ctx context.Context, req *x402.ReleaseRequest) (*x402.Releas
 	return a.f.Release(ctx, a.caller, req)
 }
 
+func (a as) Offers(ctx context.Context, req *x402.OffersRequest) (*x402.OffersResponse, error) {
+	return a.f.Offers(ctx, a.caller, req)
+}
+
 // Terms returns what a server must know of a plan to ask for payment, or an error with [toll.CodePlanNotFound].
 func (f *Facilitator) Terms(ctx context.Context, id toll.PlanID) (*x402.Terms, error) {
 	p, err := f.plan(ctx, id, toll.CodePlanNotFound)
 	if err != nil {
 		return nil, err
 	}
+	return f.termsOf(p), nil
+}
+
+func (f *Facilitator) termsOf(p *toll.Plan) *x402.Terms {
 	t := &x402.Terms{
 		PlanID: p.ID, PlanName: p.Metadata.Name, PayTo: p.PayTo().String(), MinAmount: p.Credits.MinAmount,
 		MaxAmount: p.Credits.MaxAmount, IsTime: p.IsTime(),
 	}
 	t.Scheme, t.Network = f.schemeOf(p)
-	if f.webURL != "" {
-		t.OrderURL = f.webURL + "/plans/" + string(p.ID)
+	if _, e := f.saleTerms(p); e == nil {
+		t.OrderURL = f.saleURL(p.ID)
 	}
-	return t, nil
+	return t
 }
 
 // schemeOf returns how a plan is bought, in the form of payment requirements.

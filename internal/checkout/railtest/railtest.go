@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/big"
 	"reflect"
 	"slices"
 	"sync"
@@ -27,6 +28,8 @@ type Behaviour struct {
 	Hang        bool      // answers when its caller gives up, or when it stops hanging; it has not acted before
 	Person      bool      // opens a page and waits for Complete or Expire
 	BadAccount  toll.Code // with which it refuses signatures of delegations, and accounts of users; "" for none
+	// Time is the time of the chain, at which authorizations end; nil: they do not.
+	Time func() time.Time
 }
 
 // Rail is safe for concurrent use, and by several processes at the same time.
@@ -39,6 +42,10 @@ type Rail struct {
 	faults []string
 
 	revoked map[string]int // how often a delegation was to be disabled, by its id
+
+	purses    map[purse]*big.Int
+	spent     map[nonce]checkout.Sale
+	transfers int
 }
 
 type order struct {
@@ -50,7 +57,10 @@ type order struct {
 
 // New returns a rail that pays.
 func New() *Rail {
-	return &Rail{orders: map[string]*order{}, change: make(chan struct{}), revoked: map[string]int{}}
+	return &Rail{
+		orders: map[string]*order{}, change: make(chan struct{}), revoked: map[string]int{}, purses: map[purse]*big.Int{},
+		spent: map[nonce]checkout.Sale{},
+	}
 }
 
 // Behave changes how the rail takes calls from now on. What it has decided stays.

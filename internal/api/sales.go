@@ -1,0 +1,177 @@
+package api
+
+import (
+	"encoding/base64"
+	"net/http"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/facilitator"
+	"github.com/tollhq/toll/x402"
+)
+
+// Headers of a payment in the form of http.Header keys.
+var (
+	signatureHeader = http.CanonicalHeaderKey(x402.HeaderSignature)
+	requiredHeader  = http.CanonicalHeaderKey(x402.HeaderRequired)
+	responseHeader  = http.CanonicalHeaderKey(x402.HeaderResponse)
+	signInHeader    = http.CanonicalHeaderKey(x402.HeaderSignIn)
+)
+
+// versionOneHeader carried payments in version 1 of x402.
+const versionOneHeader = "X-Payment"
+
+// saleCodes are the refusals of a wallet that buys. Those of the payment itself have status 402 here, whatever their own is.
+var saleCodes = []toll.Code{
+	toll.CodeBadID, toll.CodePlanNotFound, toll.CodeFiatPlanOnCryptoRoute, toll.CodeBadRequirements, toll.CodeBadRequest, toll.CodePlanUnlisted,
+	toll.CodePlanSoldOut, toll.CodeCreditsOverflow, toll.CodeSettleConflict, toll.CodePaymentRequired, toll.CodeUnsupportedScheme,
+	toll.CodeRequestUsed, toll.CodeChainBalance, toll.CodeOrderLacksMoney, toll.CodeChainUnreachable, toll.CodeChainContracts,
+	toll.CodeChainRelayerLow, toll.CodeChainFeeCap, toll.CodeChainSignerCap, toll.CodePathNotFound,
+}
+
+func saleRoutes() []route {
+	const at = Base + "/x402/plans/{planId}"
+	return []route{
+		{
+			op: "buyPlan", further: 202, method: "POST", path: at + "/order", auth: open, tag: "Payments", required: true,
+			summary: "Sell a plan to a wallet that needs no account: 402 says the price, payment-signature pays it with scheme exact",
+			action:  reads((*handler).buyPlan), codes: saleCodes,
+		},
+		{
+			op: "signInToPlan", further: 202, method: "POST", path: at + "/token", auth: open, tag: "Payments", required: true,
+			summary: "An access token for a wallet that has credits of the plan: 402 says what to sign, sign-in-with-x proves it; payment-signature buys the plan",
+			action:  reads((*handler).signInToPlan), codes: append([]toll.Code{toll.CodeInsufficientCredits}, saleCodes...),
+		},
+	}
+}
+
+// WalletAnswer is what a wallet gets for a payment or a sign-in.
+type WalletAnswer struct {
+	Success           bool             `json:"success"`
+	Status            toll.OrderStatus `json:"status,omitzero" doc:"Of the order; not after a sign-in."`
+	OrderID           string           `json:"orderId,omitzero" format:"uuid"`
+	TxHash            string           `json:"txHash,omitzero" doc:"Transaction that paid the order, once there is one."`
+	PlanID            toll.PlanID      `json:"planId"`
+	SubscriberAddress toll.Address     `json:"subscriberAddress"`
+	CreditsGranted    *toll.Credits    `json:"creditsGranted,omitzero" doc:"By the order, when it is paid."`
+	Balance           *toll.Credits    `json:"balance,omitzero" doc:"Credits of the wallet now, held ones included."`
+	AccessToken       string           `json:"accessToken,omitzero" doc:"Given once: to the call that made the purchase, or to the sign-in."`
+	TokenFormat       string           `json:"tokenFormat,omitzero" enum:"jwt,x402"`
+	ExpiresAt         *toll.Time       `json:"expiresAt,omitzero" doc:"End of the access token."`
+	Replayed          bool             `json:"replayed,omitzero" doc:"The purchase was made by an earlier call."`
+}
+
+func (a *WalletAnswer) token(t *toll.AccessToken) {
+	if t != nil {
+		a.AccessToken, a.TokenFormat, a.ExpiresAt = t.AccessToken, t.TokenFormat, &t.ExpiresAt
+	}
+}
+
+func (h *handler) buyPlan(c *call) (*WalletAnswer, error) {
+	payment, err := c.paymentHeader()
+	if err != nil {
+		return nil, err
+	}
+	id, err := toll.ParsePlanID(c.param("planId"))
+	if err != nil {
+		return nil, err
+	}
+	b, err := h.Facilitator.BuyPlan(c.r.Context(), id, payment, h.OrderWait)
+	if err != nil {
+		return nil, err
+	}
+	return c.bought(b), nil
+}
+
+func (h *handler) signInToPlan(c *call) (*WalletAnswer, error) {
+	payment, err := c.paymentHeader()
+	if err != nil {
+		return nil, err
+	}
+	proof, err := c.single(signInHeader)
+	if err != nil {
+		return nil, err
+	}
+	id, err := toll.ParsePlanID(c.param("planId"))
+	if err != nil {
+		return nil, err
+	}
+	b, admitted, err := h.Facilitator.PlanToken(c.r.Context(), id, payment, proof, h.OrderWait)
+	if err != nil {
+		return nil, err
+	}
+	if b != nil {
+		return c.bought(b), nil
+	}
+	a := &WalletAnswer{Success: true, PlanID: id, SubscriberAddress: admitted.Subscriber, Balance: &admitted.Balance}
+	a.token(admitted.AccessToken)
+	return a, nil
+}
+
+// single returns the one value of a header, "" when it is absent. Two are refused, as is one that proxies do not carry.
+func (c *call) single(name string) (string, error) {
+	lines := c.r.Header[name]
+	switch {
+	case len(lines) == 0:
+		return "", nil
+	case len(lines) > 1:
+		return "", toll.Faults([]toll.Fault{{Path: name, Message: "must be one header"}})
+	case len(lines[0]) > x402.MaxTokenBytes:
+		return "", toll.NewError(toll.CodeHeadersTooLarge)
+	}
+	return lines[0], nil
+}
+
+// paymentHeader returns the payment of a request. One of version 1 stands for itself: it cannot be read, and is told so.
+func (c *call) paymentHeader() (string, error) {
+	payment, err := c.single(signatureHeader)
+	if err == nil && payment == "" && len(c.r.Header[versionOneHeader]) > 0 {
+		return `{"x402Version":1}`, nil
+	}
+	return payment, err
+}
+
+// bought writes the answer to a purchase.
+func (c *call) bought(b *facilitator.Bought) *WalletAnswer {
+	o := b.Order
+	a := &WalletAnswer{
+		Success: true, Status: o.Status, OrderID: o.OrderID, TxHash: o.TxHash, PlanID: o.PlanID, SubscriberAddress: b.Subscriber, Replayed: b.Replayed,
+	}
+	if o.HTTPStatus == http.StatusAccepted {
+		c.later(o)
+		return a
+	}
+	a.CreditsGranted, a.Balance = &o.CreditsGranted, &b.Balance
+	a.token(b.AccessToken)
+	c.w.Header()[responseHeader] = []string{base64.StdEncoding.EncodeToString(b.Receipt)}
+	return a
+}
+
+// PaymentRequiredError is the body of an error that says what the route costs. The header payment-required has the members of
+// x402 alone.
+type PaymentRequiredError struct {
+	x402.SaleRequired
+	toll.ErrorBody
+}
+
+// demand answers 402: a body with the members of what is asked for and of the error, and what is asked for as a header.
+func (c *call) demand(u *facilitator.Unpaid) {
+	required, err := x402.Encode(u.Required)
+	if err != nil {
+		c.fail(toll.NewError(toll.CodeInternal).WithCause(err))
+		return
+	}
+	failure, err := x402.Encode(u.Cause.Body(c.correlationID, c.h.docsBase))
+	if err != nil {
+		c.fail(toll.NewError(toll.CodeInternal).WithCause(err))
+		return
+	}
+	c.log(u.Cause, http.StatusPaymentRequired)
+	header := c.w.Header()
+	header[requiredHeader] = []string{base64.StdEncoding.EncodeToString(required)}
+	if u.Receipt != nil {
+		if receipt, err := x402.EncodeHeader(u.Receipt); err == nil {
+			header[responseHeader] = []string{receipt}
+		}
+	}
+	c.write(http.StatusPaymentRequired, jsonType, append(append(required[:len(required)-1], ','), failure[1:]...))
+}

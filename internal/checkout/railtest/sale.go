@@ -1,0 +1,171 @@
+package railtest
+
+import (
+	"context"
+	"math/big"
+	"time"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/evm"
+	"github.com/tollhq/toll/internal/checkout"
+)
+
+// purse is what an account has of a token.
+type purse struct{ account, token toll.Address }
+
+// nonce is one of an account at a token.
+type nonce struct {
+	purse
+	nonce [32]byte
+}
+
+// Fund gives an account base units of a token, which sales are paid from.
+func (r *Rail) Fund(account, token toll.Address, units int64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.move(purse{account, token}, big.NewInt(units))
+}
+
+// Has returns what an account has of a token.
+func (r *Rail) Has(account, token toll.Address) int64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if b := r.purses[purse{account, token}]; b != nil {
+		return b.Int64()
+	}
+	return 0
+}
+
+func (r *Rail) move(to purse, units *big.Int) {
+	b := r.purses[to]
+	if b == nil {
+		b = new(big.Int)
+	}
+	r.purses[to] = new(big.Int).Add(b, units)
+}
+
+// Submit has the token carry out an authorization, as anybody can.
+func (r *Rail) Submit(s checkout.Sale) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.carryOut(s)
+}
+
+// carryOut moves the money of an authorization, once.
+func (r *Rail) carryOut(s checkout.Sale) {
+	a := &s.Authorization
+	r.move(purse{a.From, s.Token}, new(big.Int).Neg(a.Value))
+	r.move(purse{a.To, s.Token}, a.Value)
+	r.spent[nonceOf(s)] = s
+	r.transfers++
+}
+
+func nonceOf(s checkout.Sale) nonce {
+	return nonce{purse{s.Authorization.From, s.Token}, s.Authorization.Nonce}
+}
+
+// Transfers returns how often a token has moved money for an authorization.
+func (r *Rail) Transfers() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.transfers
+}
+
+// Domain implements checkout.Seller for the tokens of the sandbox.
+func (r *Rail) Domain(token toll.Address) (evm.Domain, bool) {
+	name := map[toll.Address]string{toll.USDCSandbox: toll.CurrencyUSDC, toll.EURCSandbox: toll.CurrencyEURC}[token]
+	return evm.Domain{Name: name, Version: "2", ChainID: big.NewInt(toll.Sandbox.ChainID()), Contract: token}, name != ""
+}
+
+// CheckSale implements checkout.Seller.
+func (r *Rail) CheckSale(_ context.Context, s checkout.Sale) (used bool, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.now.Unreachable != "" {
+		return false, toll.NewError(r.now.Unreachable)
+	}
+	return r.payable(s)
+}
+
+// payable is what the token says of an authorization.
+func (r *Rail) payable(s checkout.Sale) (used bool, err error) {
+	if by, ok := r.spent[nonceOf(s)]; ok {
+		if by.Authorization.To != s.Authorization.To || by.Authorization.Value.Cmp(s.Authorization.Value) != 0 {
+			return false, toll.NewError(toll.CodeRequestUsed)
+		}
+		return true, nil
+	}
+	if b := r.purses[purse{s.Authorization.From, s.Token}]; b == nil || b.Cmp(s.Authorization.Value) < 0 {
+		return false, toll.NewError(toll.CodeChainBalance)
+	}
+	return false, nil
+}
+
+// Sell implements checkout.Seller.
+func (r *Rail) Sell(ctx context.Context, s checkout.Sale) (checkout.Payment, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.calls++
+	for r.now.Hang {
+		change := r.change
+		r.mu.Unlock()
+		select {
+		case <-change:
+			r.mu.Lock()
+		case <-ctx.Done():
+			r.mu.Lock()
+			return checkout.Payment{}, ctx.Err()
+		}
+	}
+	if r.now.Unreachable != "" {
+		return checkout.Payment{}, toll.NewError(r.now.Unreachable)
+	}
+	o := r.orders[s.OrderID]
+	if o == nil {
+		total, err := toll.ParseUnits(s.Authorization.Value.String())
+		if err != nil {
+			return checkout.Payment{}, err
+		}
+		o = &order{
+			purchase: checkout.Purchase{OrderID: s.OrderID, Subscriber: s.Authorization.From, Total: total}, steps: r.now.Steps,
+			payment: checkout.Payment{Status: toll.OrderCreated},
+		}
+		r.orders[s.OrderID] = o
+	}
+	if o.payment.Status != toll.OrderFailed && !paid(o) {
+		r.sell(o, s)
+	}
+	return r.answer(o)
+}
+
+// sell moves an undecided order of a sale on.
+func (r *Rail) sell(o *order, s checkout.Sale) {
+	fail := func(code toll.Code, reason string) {
+		o.payment.Status, o.payment.FailureCode, o.payment.FailureReason = toll.OrderFailed, code, reason
+	}
+	used, err := r.payable(s)
+	switch {
+	case r.now.Decline:
+		r.decline(o)
+	case err != nil:
+		fail(toll.AsError(err).Code, toll.AsError(err).Text())
+	case o.steps > 0:
+		o.steps--
+		o.payment.Status, o.payment.TxHash = toll.OrderSent, transaction(o)
+	case used:
+		charge(o)
+	case s.Authorization.ValidBefore < uint64(r.at().Unix()):
+		fail(toll.CodeChainFailed, "the authorization has expired")
+	default:
+		r.carryOut(s)
+		charge(o)
+	}
+}
+
+// at is the time of the chain.
+func (r *Rail) at() time.Time {
+	if r.now.Time != nil {
+		return r.now.Time()
+	}
+	return time.Unix(0, 0)
+}

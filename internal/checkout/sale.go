@@ -1,0 +1,190 @@
+package checkout
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/evm"
+	"github.com/tollhq/toll/internal/ledger"
+	"github.com/tollhq/toll/internal/store"
+)
+
+// SaleRequest buys a plan for the account that signed an authorization, with the money of it.
+type SaleRequest struct {
+	Plan *toll.Plan
+	Sale Sale // without OrderID; its signature is known to be good
+	// ChainID is that of the chain of Sale.Token.
+	ChainID int64
+	// Identifier is the name that the wallet gave to the purchase, "" for none. Under one name of a wallet one thing is bought:
+	// Content.
+	Identifier string
+	Content    toll.Hash
+	// Check says whether the authorization pays the price now, in less than 2^63 seconds since 1970. It is asked unless the
+	// authorization has bought before: what is paid stays paid, whatever becomes of the price and of the time.
+	Check func() error
+	Wait  time.Duration // how long the answer may wait for the credits
+}
+
+// Sold is what became of a sale.
+type Sold struct {
+	Order    *toll.Order // its status is 202 while the payment is not decided
+	Recorded bool        // by this call; else an earlier one, or one at the same time, has bought
+	// First says that this call recorded the order before the authorization was on the chain, where everybody can read it. Only
+	// then does the call prove that its caller is the wallet.
+	First bool
+}
+
+// saleTries bounds how often a sale is begun anew because another one of the same authorization was recorded meanwhile.
+const saleTries = 4
+
+// Sell sells a plan for an authorization, once: whoever sends the authorization again gets the same order. Before anything is
+// written the chain is asked whether it pays.
+//
+// Errors: [toll.CodeRequestUsed] when the authorization paid another order, [toll.CodeSettleConflict] when the identifier names
+// another purchase, [toll.CodePlanUnlisted], [toll.CodePlanSoldOut], [toll.CodeCreditsOverflow], those of [Seller], and the code
+// with which the payment failed.
+func (c *Checkout) Sell(ctx context.Context, r SaleRequest) (*Sold, error) {
+	seller := c.Seller()
+	if seller == nil {
+		return nil, railMissing(railCrypto)
+	}
+	for try := 1; ; try++ {
+		o, err := c.soldBefore(ctx, c.store, &r)
+		if err != nil {
+			return nil, fault(err)
+		}
+		out := &Sold{}
+		if o == nil {
+			if o, err = c.sell(ctx, seller, &r, out); err != nil {
+				// Another call may have recorded the authorization meanwhile, and may have moved its money.
+				earlier, e := c.soldBefore(ctx, c.store, &r)
+				switch {
+				case e != nil:
+					return nil, fault(e)
+				case earlier != nil:
+					o = earlier
+				case raced(err) && try < saleTries:
+					continue
+				default:
+					return nil, err
+				}
+			}
+		}
+		out.Order, err = c.answer(ctx, r.Plan, o, r.Wait)
+		return out, err
+	}
+}
+
+// Seller returns the rail on which plans are sold for authorizations, nil when there is none.
+func (c *Checkout) Seller() Seller {
+	seller, _ := c.rails.Crypto.(Seller)
+	return seller
+}
+
+// sell checks a payment and records its order.
+func (c *Checkout) sell(ctx context.Context, seller Seller, r *SaleRequest, out *Sold) (*store.Order, error) {
+	if !r.Plan.IsListed {
+		return nil, unlisted(r.Plan)
+	}
+	if err := r.Check(); err != nil {
+		return nil, err
+	}
+	used, err := seller.CheckSale(ctx, r.Sale)
+	if err != nil {
+		return nil, err
+	}
+	in := intent{
+		plan: r.Plan, subscriber: r.Sale.Authorization.From, credits: r.Plan.Credits.Amount, amount: r.Plan.Price.Total(), sale: r,
+	}
+	o, err := c.place(ctx, &in)
+	out.Recorded, out.First = in.recorded, in.recorded && !used
+	return o, err
+}
+
+// soldBefore returns the order that an authorization, or the name of the purchase, stands for already; nil when there is none.
+func (c *Checkout) soldBefore(ctx context.Context, q store.Querier, r *SaleRequest) (*store.Order, error) {
+	signed := &r.Sale.Authorization
+	account := ledger.NewAccountID(r.Plan.ID, signed.From)
+	known, err := store.AuthorizationByNonce(ctx, q, r.ChainID, r.Sale.Token, signed.From, signed.Nonce)
+	if err == nil {
+		o, err := store.OrderOfAccount(ctx, q, account, known.OrderID)
+		if errors.Is(err, store.ErrNotFound) || err == nil && !sameAuthorization(known, signed) {
+			return nil, toll.Errorf(toll.CodeRequestUsed, "This authorization has paid something else.")
+		}
+		return o, err
+	}
+	if !errors.Is(err, store.ErrNotFound) || r.Identifier == "" {
+		return nil, notMissing(err)
+	}
+	named, err := store.SaleByIdentifier(ctx, q, signed.From, r.Identifier)
+	if err != nil {
+		return nil, notMissing(err)
+	}
+	if named.Content != r.Content {
+		return nil, toll.Errorf(toll.CodeSettleConflict, "This payment identifier was used before for another purchase.")
+	}
+	return store.OrderOfAccount(ctx, q, account, named.OrderID)
+}
+
+func notMissing(err error) error {
+	if errors.Is(err, store.ErrNotFound) {
+		return nil
+	}
+	return err
+}
+
+// raced reports whether another order took the authorization, or the name of the purchase, at the same time.
+func raced(err error) bool {
+	_, taken := errors.AsType[*store.AuthorizationTaken](err)
+	return taken || store.IsUnique(err)
+}
+
+func sameAuthorization(a *store.Authorization, b *evm.Authorization) bool {
+	return a.Receiver == b.To && a.Value.Int().Cmp(b.Value) == 0 &&
+		uint64(a.ValidAfter) == b.ValidAfter && uint64(a.ValidBefore) == b.ValidBefore
+}
+
+// insertSale keeps what pays an order, beside it.
+func insertSale(ctx context.Context, tx *store.Tx, r *SaleRequest, o *store.Order) error {
+	signed := &r.Sale.Authorization
+	value, err := toll.ParseUnits(signed.Value.String())
+	if err != nil {
+		return err
+	}
+	if err := store.InsertAuthorization(ctx, tx, &store.Authorization{
+		ChainID: r.ChainID, Asset: r.Sale.Token, Payer: signed.From, Nonce: signed.Nonce, OrderID: o.ID,
+		Receiver: signed.To, Value: value, ValidAfter: int64(signed.ValidAfter), ValidBefore: int64(signed.ValidBefore),
+		Signature: r.Sale.Signature, CreatedAt: o.CreatedAt,
+	}); err != nil || r.Identifier == "" {
+		return err
+	}
+	return store.PutSaleIdentifier(ctx, tx, &store.SaleIdentifier{
+		Subscriber: signed.From, Identifier: r.Identifier, Content: r.Content, OrderID: o.ID,
+	})
+}
+
+// saleKey begins the open key of an order that an authorization pays.
+const saleKey = "sale/"
+
+func isSale(o *store.Order) bool { return strings.HasPrefix(o.OpenKey, saleKey) }
+
+// paySale has the authorization of an order carried out, or goes on with that.
+func (c *Checkout) paySale(ctx context.Context, o *store.Order) (Payment, error) {
+	seller := c.Seller()
+	if seller == nil {
+		return Payment{}, railMissing(o.Rail)
+	}
+	a, err := store.AuthorizationOfOrder(ctx, c.store, o.ID)
+	if err != nil {
+		return Payment{}, err
+	}
+	return seller.Sell(ctx, Sale{
+		OrderID: o.ID, Token: a.Asset, Signature: a.Signature, Authorization: evm.Authorization{
+			From: a.Payer, To: a.Receiver, Value: a.Value.Int(), ValidAfter: uint64(a.ValidAfter), ValidBefore: uint64(a.ValidBefore),
+			Nonce: a.Nonce,
+		},
+	})
+}

@@ -1,0 +1,362 @@
+package facilitator
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/big"
+	"time"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/evm"
+	"github.com/tollhq/toll/internal/auth"
+	"github.com/tollhq/toll/internal/checkout"
+	"github.com/tollhq/toll/internal/store"
+	"github.com/tollhq/toll/x402"
+)
+
+const (
+	// saleTimeoutSecs is maxTimeoutSeconds of a sale: stock wallets sign for so long.
+	saleTimeoutSecs = 120
+	// An authorization must live long enough to be carried out, and not so long that a payment stays open.
+	minSignedFor = 6 * time.Second
+	maxSignedFor = time.Hour
+	// walletTokenSecs is how long the access token of a wallet lives.
+	walletTokenSecs = 3600
+)
+
+// ExactPolicy says what payments of the scheme exact are taken for.
+type ExactPolicy string
+
+// Policies.
+const (
+	ExactOff   ExactPolicy = "off"
+	ExactPlans ExactPolicy = "plans" // plans of this service
+)
+
+// Unpaid refuses the call of a wallet, with status 402, and says what the route costs.
+type Unpaid struct {
+	Cause    *toll.Error
+	Required any                // *x402.SaleRequired, or *x402.PaymentRequired where nothing is sold
+	Receipt  *x402.ExactReceipt // of a payment that failed; nil: none was made
+}
+
+func (u *Unpaid) Error() string { return u.Cause.Error() }
+
+// Unwrap returns the cause.
+func (u *Unpaid) Unwrap() error { return u.Cause }
+
+// Bought is the answer to a purchase by a wallet.
+type Bought struct {
+	Order       *toll.Order
+	Subscriber  toll.Address
+	Receipt     []byte            // JSON of an [x402.ExactReceipt], always the same for an order; nil while it is not paid
+	Balance     toll.Credits      // as it is now
+	AccessToken *toll.AccessToken // nil for everybody but who made the purchase
+	Replayed    bool              // an earlier call made the purchase
+}
+
+// saleTerms are how a plan is sold to wallets.
+type saleTerms struct {
+	entry  x402.ExactRequirements
+	token  toll.Address
+	payTo  toll.Address
+	domain evm.Domain
+	total  toll.Units
+}
+
+// saleTerms returns how the plan is sold. Errors: [toll.CodePathNotFound] where nothing is sold to wallets,
+// [toll.CodeFiatPlanOnCryptoRoute], [toll.CodeBadRequirements] for a plan that cannot be sold like this, and
+// [toll.CodeChainUnreachable].
+func (f *Facilitator) saleTerms(plan *toll.Plan) (*saleTerms, *toll.Error) {
+	if f.exact == ExactOff {
+		return nil, toll.NewError(toll.CodePathNotFound).WithHint("This service sells nothing to wallets that have no account.")
+	}
+	price := plan.Price
+	not := func(why string) (*saleTerms, *toll.Error) {
+		return nil, toll.Errorf(toll.CodeBadRequirements, "This plan is not sold to wallets: %s.", why).WithDetails("planId %s", plan.ID).
+			WithHint("Order it with an API key.")
+	}
+	switch {
+	case !price.IsCrypto:
+		return nil, toll.NewError(toll.CodeFiatPlanOnCryptoRoute).WithDetails("planId %s", plan.ID).WithHint("Use the checkout of the plan.")
+	case plan.IsTrial:
+		return not("it is a trial")
+	case plan.IsPayAsYouGo():
+		return not("its credits are bought request by request")
+	case price.IsFree():
+		return not("it is free")
+	}
+	payTo := f.treasury
+	if payTo.IsZero() {
+		if len(price.Receivers) != 1 {
+			return not("its price has several receivers")
+		}
+		payTo = price.Receivers[0]
+	}
+	seller := f.checkout.Seller()
+	if seller == nil {
+		return nil, toll.NewError(toll.CodeChainUnreachable)
+	}
+	token := price.PayToken(f.env)
+	domain, ok := seller.Domain(token)
+	if !ok {
+		return not("its price is not in USDC or EURC")
+	}
+	total := price.Total()
+	return &saleTerms{
+		token: token, payTo: payTo, domain: domain, total: total,
+		entry: x402.ExactRequirements{
+			Scheme: x402.SchemeExact, Network: f.env.Network(), Amount: total.String(), Asset: token.String(), PayTo: payTo.String(),
+			MaxTimeoutSeconds: saleTimeoutSecs,
+			Extra: x402.ExactExtra{
+				Name: domain.Name, Version: domain.Version, AssetTransferMethod: x402.MethodEIP3009, PlanID: string(plan.ID),
+			},
+		},
+	}, nil
+}
+
+// saleURL returns the address where a plan is sold to wallets.
+func (f *Facilitator) saleURL(id toll.PlanID) string {
+	return f.auth.Issuer() + "/x402/plans/" + string(id) + "/order"
+}
+
+func (f *Facilitator) saleRequired(plan *toll.Plan, t *saleTerms, url string) *x402.SaleRequired {
+	what := plan.Credits.Amount.String() + " credits of plan"
+	if plan.IsTime() {
+		what = "A period of plan"
+	}
+	const maxName = 200
+	if name := []rune(plan.Metadata.Name); len(name) > maxName {
+		what += " " + string(name[:maxName])
+	} else if len(name) > 0 {
+		what += " " + string(name)
+	}
+	return &x402.SaleRequired{
+		X402Version: x402.Version, Error: "Payment required",
+		Resource:   x402.Resource{URL: url, Description: what, MimeType: "application/json"},
+		Accepts:    []x402.ExactRequirements{t.entry},
+		Extensions: map[string]json.RawMessage{x402.ExtensionPaymentIdentifier: x402.PaymentIdentifier(false)},
+	}
+}
+
+// unpaid refuses a call for which the wallet has not paid. The reason is that of the error; without one it says that a payment
+// is required.
+func unpaid(required *x402.SaleRequired, e *toll.Error) *Unpaid {
+	if e.Reason != "" {
+		required.Error = e.Reason + ": " + e.Text()
+	}
+	c := *e
+	c.Status = 402
+	return &Unpaid{Cause: &c, Required: required}
+}
+
+// BuyPlan sells a plan to the wallet that signed the payment, the value of payment-signature; "" asks for the price, which
+// the [*Unpaid] then tells. The access token of a purchase is answered once, to who made it. wait bounds how long the answer
+// waits for the credits; an order that is not decided by then has status 202.
+//
+// Other errors: [toll.CodePlanNotFound], [toll.CodePathNotFound], [toll.CodeFiatPlanOnCryptoRoute], [toll.CodeBadRequirements],
+// [toll.CodePlanUnlisted], [toll.CodePlanSoldOut], [toll.CodeCreditsOverflow], [toll.CodeSettleConflict] with the reason
+// payment_identifier_conflict, and those of the chain with status 503.
+func (f *Facilitator) BuyPlan(ctx context.Context, id toll.PlanID, payment string, wait time.Duration) (*Bought, error) {
+	plan, e := f.plan(ctx, id, toll.CodePlanNotFound)
+	if e != nil {
+		return nil, e
+	}
+	terms, e := f.saleTerms(plan)
+	if e != nil {
+		return nil, e
+	}
+	required := f.saleRequired(plan, terms, f.saleURL(id))
+	if payment == "" {
+		if !plan.IsListed {
+			return nil, toll.NewError(toll.CodePlanUnlisted).WithDetails("planId %s", id)
+		}
+		return nil, unpaid(required, toll.NewError(toll.CodePaymentRequired))
+	}
+	return f.sellPlan(ctx, plan, terms, required, payment, wait)
+}
+
+// sellPlan sells a plan for a payment as it came.
+func (f *Facilitator) sellPlan(
+	ctx context.Context, plan *toll.Plan, terms *saleTerms, required *x402.SaleRequired, payment string, wait time.Duration,
+) (*Bought, error) {
+	p, err := x402.DecodeExact(payment)
+	if err != nil {
+		e := toll.AsError(err)
+		if e.Reason == "" {
+			e = e.WithReason(x402.ReasonOf(f.ns, e, x402.ActVerify))
+		}
+		return nil, unpaid(required, e)
+	}
+	signed, e := f.signedSale(terms, p)
+	if e == nil && x402.EchoMismatch(required.Extensions, p.Extensions) != "" {
+		e = refuse(toll.CodeBadRequirements, x402.ReasonEchoMismatch, "The payment changes what the extensions advertised.")
+	}
+	if e != nil {
+		return nil, unpaid(required, e)
+	}
+	sold, err := f.checkout.Sell(ctx, checkout.SaleRequest{
+		Plan: plan, Sale: checkout.Sale{Token: terms.token, Authorization: *signed, Signature: p.Signature}, ChainID: f.env.ChainID(),
+		Identifier: p.PaymentIdentifier, Content: f.saleContent(plan, terms), Wait: wait,
+		Check: func() error { return f.saleFits(terms, p, signed) },
+	})
+	if err != nil {
+		return nil, f.saleRefused(required, signed.From, err)
+	}
+	b := &Bought{Order: sold.Order, Subscriber: signed.From, Replayed: !sold.Recorded}
+	if sold.Order.HTTPStatus == 202 {
+		return b, nil
+	}
+	if b.Balance, b.Receipt, err = f.saleReceipt(ctx, plan, b); err != nil {
+		return nil, err
+	}
+	if sold.First {
+		b.AccessToken, err = f.walletToken(ctx, plan.ID, signed.From)
+		if err != nil {
+			// The plan is bought: the wallet signs in for its access token.
+			f.log.Warn("a wallet got no access token with its purchase", "order", sold.Order.OrderID, "err", err)
+		}
+	}
+	return b, nil
+}
+
+// signedSale returns what the wallet has signed, when it signed it for this chain and this token.
+func (f *Facilitator) signedSale(t *saleTerms, p *x402.ExactPayment) (*evm.Authorization, *toll.Error) {
+	switch asset, err := toll.ParseAddress(p.Accepted.Asset); {
+	case p.Accepted.Scheme != x402.SchemeExact:
+		return nil, refuse(toll.CodeUnsupportedScheme, x402.ReasonUnsupportedScheme, "The scheme of this route is exact.")
+	case p.Accepted.Network != t.entry.Network:
+		return nil, refuse(toll.CodeUnsupportedScheme, x402.ReasonInvalidNetwork, "The network of this route is "+t.entry.Network+".")
+	case err != nil || asset != t.token:
+		return nil, refuse(toll.CodeBadRequirements, x402.ReasonInvalidRequirements, "The payment is in another token than the price.")
+	}
+	a := &p.Authorization
+	after, before := a.ValidAfter.Int(), a.ValidBefore.Int()
+	switch {
+	case !after.IsUint64():
+		return nil, refuse(toll.CodePaymentRequired, x402.ReasonExactValidAfter, "The authorization does not count yet.")
+	case !before.IsUint64():
+		return nil, refuse(toll.CodePaymentRequired, x402.ReasonExactValidBefore, "The authorization counts for more than an hour.")
+	}
+	signed := &evm.Authorization{
+		From: a.From, To: a.To, Value: a.Value.Int(), ValidAfter: after.Uint64(), ValidBefore: before.Uint64(), Nonce: a.Nonce,
+	}
+	signer, err := evm.Recover(signed.Digest(t.domain), p.Signature)
+	if err != nil || signer != a.From {
+		return nil, refuse(toll.CodePaymentRequired, x402.ReasonExactSignature, "The signature is not that of the account that pays.")
+	}
+	return signed, nil
+}
+
+// saleFits compares a payment with the price as it is now.
+func (f *Facilitator) saleFits(t *saleTerms, p *x402.ExactPayment, a *evm.Authorization) error {
+	now := f.clock()
+	after, before := new(big.Int).SetUint64(a.ValidAfter), new(big.Int).SetUint64(a.ValidBefore)
+	at := func(d time.Duration) *big.Int { return big.NewInt(now.Add(d).Unix()) }
+	switch {
+	case a.To != t.payTo:
+		return refuse(toll.CodePaymentRequired, x402.ReasonExactRecipient, "The authorization pays another account.")
+	case a.Value.Cmp(t.total.Int()) != 0:
+		return refuse(toll.CodePaymentRequired, x402.ReasonExactValue, "The authorization is for another amount than the price.")
+	case after.Cmp(at(0)) > 0:
+		return refuse(toll.CodePaymentRequired, x402.ReasonExactValidAfter, "The authorization does not count yet.")
+	case before.Cmp(at(minSignedFor)) < 0:
+		return refuse(toll.CodePaymentRequired, x402.ReasonExactValidBefore, "The authorization ends too soon to be carried out.")
+	case before.Cmp(at(maxSignedFor)) > 0:
+		return refuse(toll.CodePaymentRequired, x402.ReasonExactValidBefore, "The authorization counts for more than an hour.")
+	case !t.entry.Pays(&p.Accepted):
+		return refuse(toll.CodeBadRequirements, x402.ReasonInvalidRequirements, "The accepted entry is not the price as it is now.")
+	}
+	return nil
+}
+
+// saleContent is what a payment identifier stands for.
+func (f *Facilitator) saleContent(plan *toll.Plan, t *saleTerms) toll.Hash {
+	return sha256.Sum256(fmt.Appendf(nil, "%s %s %s %s %s", plan.ID, t.entry.Network, t.entry.Asset, t.entry.Amount, t.entry.PayTo))
+}
+
+// saleRefused tells why a payment came to nothing: with status 402 what the wallet can mend.
+func (f *Facilitator) saleRefused(required *x402.SaleRequired, payer toll.Address, err error) error {
+	e := toll.AsError(err)
+	if e.Code == toll.CodeSettleConflict {
+		return e.WithReason(x402.ReasonIdentifierConflict)
+	}
+	orderID, failed := e.Params["orderId"]
+	switch e.Code {
+	case toll.CodePlanUnlisted, toll.CodePlanSoldOut, toll.CodeCreditsOverflow:
+		return e
+	}
+	if status := e.HTTPStatus(); status == 503 || e.Reason == "" && status != 402 && !failed {
+		return e
+	}
+	if word, ok := e.Params["reason"].(string); ok && e.Reason == "" {
+		e = e.WithReason(word)
+	}
+	if e.Reason == "" {
+		e = e.WithReason(exactReason(e.Code))
+	}
+	u := unpaid(required, e)
+	if failed && orderID != "" {
+		u.Receipt = &x402.ExactReceipt{
+			ErrorReason: e.Reason, ErrorMessage: e.Text(), Network: f.env.Network(), Payer: payer.String(),
+		}
+	}
+	return u
+}
+
+// exactReason is the word of the standard for an error of the chain.
+func exactReason(code toll.Code) string {
+	switch code {
+	case toll.CodeRequestUsed:
+		return x402.ReasonExactNonceUsed
+	case toll.CodeChainBalance, toll.CodeOrderLacksMoney:
+		return x402.ReasonExactBalance
+	}
+	return x402.ReasonTransactionState
+}
+
+// saleReceipt returns the receipt of an order that is paid, and the balance of the subscriber now.
+func (f *Facilitator) saleReceipt(ctx context.Context, plan *toll.Plan, b *Bought) (toll.Credits, []byte, error) {
+	balance := b.Order.Balance
+	if balance == nil {
+		var err error
+		if balance, err = f.checkout.Balance(ctx, plan, b.Subscriber, false); err != nil {
+			return 0, nil, err
+		}
+	}
+	kept, err := store.SaleReceipt(ctx, f.store, b.Order.OrderID)
+	if err == nil || !errors.Is(err, store.ErrNotFound) {
+		return balance.Balance, kept, fault(err)
+	}
+	receipt, err := x402.Encode(&x402.ExactReceipt{
+		Success: true, Transaction: b.Order.TxHash, Network: f.env.Network(), Payer: b.Subscriber.String(), Amount: b.Order.Amount.String(),
+		Extra: &x402.ExactGrant{
+			OrderID: b.Order.OrderID, PlanID: plan.ID, CreditsGranted: b.Order.CreditsGranted, RemainingBalance: balance.Balance,
+		},
+	})
+	if err != nil {
+		return 0, nil, err
+	}
+	err = f.store.Tx(ctx, func(tx *store.Tx) (err error) {
+		kept, err = store.KeepSaleReceipt(ctx, tx, b.Order.OrderID, receipt)
+		return err
+	})
+	return balance.Balance, kept, fault(err)
+}
+
+// fault gives errors of the store a code; nil stays nil.
+func fault(err error) error {
+	if err == nil {
+		return nil
+	}
+	return toll.AsError(err)
+}
+
+// walletToken makes an access token for a wallet: for an hour, and without a limit on money, so that it can never buy.
+func (f *Facilitator) walletToken(ctx context.Context, id toll.PlanID, wallet toll.Address) (*toll.AccessToken, error) {
+	secs := int64(walletTokenSecs)
+	return f.CreatePermission(ctx, auth.Caller{Address: wallet}, &PermissionRequest{PlanID: id, ExpiresInSecs: &secs}, nil)
+}

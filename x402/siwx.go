@@ -1,0 +1,176 @@
+package x402
+
+import (
+	"encoding/base64"
+	"encoding/hex"
+	"strings"
+	"time"
+
+	"github.com/tollhq/toll"
+)
+
+// ExtensionSignIn is the extension by which a wallet says who it is, without a payment.
+const ExtensionSignIn = "sign-in-with-x"
+
+// HeaderSignIn is the request header of the proof: base64 of a [SignIn].
+const HeaderSignIn = "sign-in-with-x"
+
+// TypeEIP191 is the type of signature that is taken: a text signed by the key of the address.
+const TypeEIP191 = "eip191"
+
+// SignInExtension is what a route declares that takes a sign-in.
+type SignInExtension struct {
+	Info            SignInInfo    `json:"info"`
+	SupportedChains []SignInChain `json:"supportedChains"`
+	Schema          any           `json:"schema"`
+}
+
+// SignInInfo are the words of the text to be signed that the server chooses (EIP-4361).
+type SignInInfo struct {
+	Domain         string   `json:"domain"`
+	URI            string   `json:"uri"`
+	Version        string   `json:"version"` // "1"
+	Nonce          string   `json:"nonce"`
+	IssuedAt       string   `json:"issuedAt"`
+	ExpirationTime string   `json:"expirationTime,omitempty"`
+	Statement      string   `json:"statement,omitempty"`
+	Resources      []string `json:"resources,omitempty"`
+}
+
+// SignInChain is a chain whose accounts may sign in.
+type SignInChain struct {
+	ChainID string `json:"chainId"` // CAIP-2, for example "eip155:84532"
+	Type    string `json:"type"`
+}
+
+// NewSignInExtension declares a sign-in of the accounts of a chain.
+func NewSignInExtension(info SignInInfo, network string) *SignInExtension {
+	text := map[string]string{"type": "string"}
+	properties := map[string]any{"resources": map[string]any{"type": "array", "items": text}}
+	required := []string{"domain", "address", "uri", "version", "chainId", "type", "nonce", "issuedAt", "signature"}
+	for _, name := range append([]string{"statement", "expirationTime"}, required...) {
+		properties[name] = text
+	}
+	return &SignInExtension{
+		Info: info, SupportedChains: []SignInChain{{network, TypeEIP191}},
+		Schema: map[string]any{"type": "object", "properties": properties, "required": required},
+	}
+}
+
+// SignInTime writes a time as texts of sign-ins have it: UTC with milliseconds.
+func SignInTime(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z07:00") }
+
+// SignIn is a proof that somebody holds the key of an address. Members that are absent are "".
+type SignIn struct {
+	Domain         string   `json:"domain"`
+	Address        string   `json:"address"` // as it was signed
+	Statement      string   `json:"statement,omitempty"`
+	URI            string   `json:"uri"`
+	Version        string   `json:"version"`
+	ChainID        string   `json:"chainId"`
+	Type           string   `json:"type"`
+	Nonce          string   `json:"nonce"`
+	IssuedAt       string   `json:"issuedAt"`
+	ExpirationTime string   `json:"expirationTime,omitempty"`
+	NotBefore      string   `json:"notBefore,omitempty"`
+	RequestID      string   `json:"requestId,omitempty"`
+	Resources      []string `json:"resources,omitempty"`
+	Signature      string   `json:"signature"` // 0x and hexadecimal digits
+}
+
+// NewSignIn returns the proof of an address for what a route declares, still without its signature.
+func NewSignIn(info SignInInfo, chain SignInChain, address toll.Address) *SignIn {
+	return &SignIn{
+		Domain: info.Domain, Address: address.String(), Statement: info.Statement, URI: info.URI, Version: info.Version,
+		ChainID: chain.ChainID, Type: chain.Type, Nonce: info.Nonce, IssuedAt: info.IssuedAt, ExpirationTime: info.ExpirationTime,
+		Resources: info.Resources,
+	}
+}
+
+// maxSignInResources bounds the resources of a proof.
+const maxSignInResources = 16
+
+// DecodeSignIn reads the value of the header: base64 (either alphabet, padded or not) of the proof, or its JSON. It refuses
+// what would make the text of the proof ambiguous: a member that is not visible ASCII, but for blanks inside the statement.
+// Errors: [toll.CodeTokenUndecodable].
+func DecodeSignIn(s string) (*SignIn, error) {
+	if len(s) > MaxTokenBytes {
+		return nil, badSignIn("it is larger than 8 KiB")
+	}
+	p := new(SignIn)
+	if err := DecodeHeader(s, p); err != nil {
+		return nil, badSignIn("it is malformed").WithCause(err)
+	}
+	if len(p.Resources) > maxSignInResources {
+		return nil, badSignIn("it names too many resources")
+	}
+	words := []string{p.Domain, p.Address, p.URI, p.Version, p.ChainID, p.Type, p.Nonce, p.IssuedAt, p.Signature}
+	for _, w := range words {
+		if w == "" {
+			return nil, badSignIn("a member is missing")
+		}
+	}
+	words = append(words, p.ExpirationTime, p.NotBefore, p.RequestID)
+	for _, w := range append(words, p.Resources...) {
+		if !visible(w) {
+			return nil, badSignIn("a member has characters that it must not have")
+		}
+	}
+	if !visible(strings.ReplaceAll(p.Statement, " ", "")) {
+		return nil, badSignIn("the statement has characters that it must not have")
+	}
+	return p, nil
+}
+
+func badSignIn(why string) *toll.Error {
+	return toll.Errorf(toll.CodeTokenUndecodable, "The sign-in cannot be decoded: %s.", why).WithReason(ReasonInvalidPayload)
+}
+
+func visible(s string) bool {
+	return strings.IndexFunc(s, func(r rune) bool { return r <= ' ' || r > '~' }) < 0
+}
+
+// Text returns what was signed (EIP-4361), made of the members. Two proofs whose members differ have different texts, as
+// [DecodeSignIn] takes no line breaks.
+func (p *SignIn) Text() string {
+	var b strings.Builder
+	b.WriteString(p.Domain + " wants you to sign in with your Ethereum account:\n" + p.Address + "\n\n")
+	if p.Statement != "" {
+		b.WriteString(p.Statement + "\n")
+	}
+	_, chain, _ := strings.Cut(p.ChainID, ":")
+	b.WriteString("\nURI: " + p.URI + "\nVersion: " + p.Version + "\nChain ID: " + chain + "\nNonce: " + p.Nonce + "\nIssued At: " + p.IssuedAt)
+	for _, line := range []struct{ name, value string }{
+		{"Expiration Time", p.ExpirationTime}, {"Not Before", p.NotBefore}, {"Request ID", p.RequestID},
+	} {
+		if line.value != "" {
+			b.WriteString("\n" + line.name + ": " + line.value)
+		}
+	}
+	if len(p.Resources) > 0 {
+		b.WriteString("\nResources:")
+		for _, r := range p.Resources {
+			b.WriteString("\n- " + r)
+		}
+	}
+	return b.String()
+}
+
+// SignatureBytes returns the signature; nil when it is not 0x and hexadecimal digits.
+func (p *SignIn) SignatureBytes() []byte {
+	digits, ok := strings.CutPrefix(p.Signature, "0x")
+	b, err := hex.DecodeString(digits)
+	if !ok || err != nil {
+		return nil
+	}
+	return b
+}
+
+// Encode returns the value of the header: base64 (standard alphabet, padded) of the proof.
+func (p *SignIn) Encode() (string, error) {
+	b, err := Encode(p)
+	if err != nil {
+		return "", err
+	}
+	return base64.StdEncoding.EncodeToString(b), nil
+}
