@@ -231,9 +231,11 @@ func (p *Process) Wait(limit time.Duration) (int, error) {
 }
 
 // Key makes an API key of an account on the database of the options, as an operator does it, before or beside the service.
-func Key(t testing.TB, o Options, account string) toll.APIKey {
+// Flags are further ones of toll keys create, such as --operator.
+func Key(t testing.TB, o Options, account string, flags ...string) toll.APIKey {
 	t.Helper()
 	args := append([]string{"keys", "create", "--local", "--init", "--account", account, "-o", "json"}, o.store()...)
+	args = append(args, flags...)
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, Program(t), args...)
