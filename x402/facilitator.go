@@ -85,6 +85,9 @@ type VerifyResponse struct {
 	VerbMatching   string        `json:"verbMatching,omitempty"`
 	AgentRequest   *AgentRequest `json:"agentRequest,omitempty"`
 	Extra          *VerifyExtra  `json:"extra,omitempty"`
+	// ExtensionResponses says what became of extensions of the payment, as JSON by extension; it travels in the header
+	// extension-responses, and is for the server that asked, not for its client.
+	ExtensionResponses json.RawMessage `json:"-"`
 }
 
 // AgentRequest describes the request to the agent that serves it.

@@ -52,7 +52,8 @@ func FuzzDecodeToken(f *testing.F) {
 			}
 			return // grew past the bound
 		}
-		again.PaymentIdentifier, again.ResourceURL = tok.PaymentIdentifier, tok.ResourceURL
+		again.PaymentIdentifier, again.ResourceURL, again.IdentifierRequired = tok.PaymentIdentifier, tok.ResourceURL, tok.IdentifierRequired
+		again.Resource, again.Extensions = tok.Resource, tok.Extensions
 		if !reflect.DeepEqual(again, tok) {
 			t.Fatalf("%+v\n%+v", again, tok)
 		}

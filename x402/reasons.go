@@ -32,6 +32,7 @@ var reasons = []struct {
 	{ReasonInvalidRequirements, false, toll.CodeBadRequirements},
 	{ReasonInvalidRequirements, false, toll.CodePaymentPlanNotFound},
 	{ReasonInvalidRequirements, false, toll.CodePaymentAgentNotFound},
+	{ReasonEchoMismatch, false, toll.CodeBadRequirements},
 	{ReasonUnsupportedScheme, false, toll.CodeUnsupportedScheme},
 	{ReasonInvalidNetwork, false, toll.CodeUnsupportedScheme},
 	{ReasonAgentInactive, false, toll.CodeAgentUnlisted},

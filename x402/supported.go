@@ -7,12 +7,12 @@ type Supported struct {
 	Signers    map[string][]string `json:"signers"` // addresses that act on a family of chains, for example "eip155:*"
 }
 
-// SupportedKind is one way to pay.
+// SupportedKind is one way to pay. Kinds of other schemes than those of this service have no Extra.
 type SupportedKind struct {
 	X402Version int            `json:"x402Version"`
 	Scheme      string         `json:"scheme"`
 	Network     string         `json:"network"`
-	Extra       SupportedExtra `json:"extra"`
+	Extra       SupportedExtra `json:"extra,omitzero"`
 }
 
 // SupportedExtra is what a client must know of a kind.

@@ -2,6 +2,7 @@ package x402
 
 import (
 	"encoding/base64"
+	"encoding/json"
 	"strings"
 
 	"github.com/tollhq/toll"
@@ -30,6 +31,11 @@ type Token struct {
 	ResourceURL       string         // resource.url, "" when absent
 	Accepted          *Requirements  // nil when absent
 	Authorization     *Authorization // nil when absent
+	// IdentifierRequired says that the sender was told to name the request with a payment identifier.
+	IdentifierRequired bool
+	// Resource and Extensions are as the sender wrote them.
+	Resource   *Resource
+	Extensions map[string]json.RawMessage
 }
 
 // Authorization is who pays for what, inside an access token.
@@ -48,11 +54,11 @@ type Signed struct {
 }
 
 type paymentPayload struct {
-	X402Version toll.Int           `json:"x402Version"`
-	Resource    *Resource          `json:"resource,omitempty"`
-	Accepted    *Requirements      `json:"accepted,omitempty"`
-	Payload     *tokenPayload      `json:"payload"`
-	Extensions  *payloadExtensions `json:"extensions"`
+	X402Version toll.Int                   `json:"x402Version"`
+	Resource    *Resource                  `json:"resource,omitempty"`
+	Accepted    *Requirements              `json:"accepted,omitempty"`
+	Payload     *tokenPayload              `json:"payload"`
+	Extensions  map[string]json.RawMessage `json:"extensions"`
 }
 
 type tokenPayload struct {
@@ -61,12 +67,12 @@ type tokenPayload struct {
 	Nonce         *string        `json:"nonce,omitempty"`
 }
 
-type payloadExtensions struct {
-	PaymentIdentifier *struct {
-		Info *struct {
-			ID *string `json:"id"`
-		} `json:"info"`
-	} `json:"payment-identifier,omitempty"`
+// identifierInfo is the extension payment-identifier of a payload.
+type identifierInfo struct {
+	Info *struct {
+		ID       *string `json:"id"`
+		Required bool    `json:"required"`
+	} `json:"info"`
 }
 
 // DecodeToken takes an access token in any form: the compact JWS, the base64 (standard or URL alphabet, padded or not)
@@ -105,7 +111,7 @@ func decodePayload(b []byte) (*Token, error) {
 	}
 	t := &Token{
 		JWS: p.Payload.Signature, Rendering: RenderingX402,
-		Accepted: p.Accepted, Authorization: p.Payload.Authorization,
+		Accepted: p.Accepted, Authorization: p.Payload.Authorization, Resource: p.Resource, Extensions: p.Extensions,
 	}
 	if p.Resource != nil {
 		t.ResourceURL = p.Resource.URL
@@ -116,11 +122,23 @@ func decodePayload(b []byte) (*Token, error) {
 		}
 		t.Nonce = *n
 	}
-	if e := p.Extensions; e != nil && e.PaymentIdentifier != nil && e.PaymentIdentifier.Info != nil && e.PaymentIdentifier.Info.ID != nil {
-		if !ValidPaymentIdentifier(*e.PaymentIdentifier.Info.ID) {
+	raw, ok := p.Extensions[ExtensionPaymentIdentifier]
+	if !ok || isNull(raw) {
+		return t, nil
+	}
+	var e identifierInfo
+	if err := Decode(raw, &e); err != nil {
+		return nil, undecodable("the extension payment-identifier is malformed").WithCause(err)
+	}
+	if e.Info == nil {
+		return t, nil
+	}
+	t.IdentifierRequired = e.Info.Required
+	if id := e.Info.ID; id != nil {
+		if !ValidPaymentIdentifier(*id) {
 			return nil, undecodable("the payment identifier is not 16 to 128 of A-Z a-z 0-9 _ -")
 		}
-		t.PaymentIdentifier = *e.PaymentIdentifier.Info.ID
+		t.PaymentIdentifier = *id
 	}
 	return t, nil
 }
@@ -267,14 +285,25 @@ func WithNonce(token, nonce string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	var claims struct {
-		Accepted      Requirements  `json:"accepted"`
-		Authorization Authorization `json:"authorization"`
-	}
-	part := strings.Split(t.JWS, ".")[1]
-	b, err := base64.RawURLEncoding.DecodeString(part)
-	if err != nil || Decode(b, &claims) != nil {
-		return "", undecodable("its claims are not JSON")
+	claims, err := unverified(t.JWS)
+	if err != nil {
+		return "", err
 	}
 	return EncodeToken(t.JWS, claims.Accepted, claims.Authorization, nonce), nil
+}
+
+// claimed is what the outer object around a JWS repeats of it.
+type claimed struct {
+	Accepted      Requirements  `json:"accepted"`
+	Authorization Authorization `json:"authorization"`
+}
+
+// unverified returns claims of a JWS without a look at its signature.
+func unverified(jws string) (*claimed, error) {
+	var c claimed
+	b, err := base64.RawURLEncoding.DecodeString(strings.Split(jws, ".")[1])
+	if err != nil || Decode(b, &c) != nil {
+		return nil, undecodable("its claims are not JSON")
+	}
+	return &c, nil
 }

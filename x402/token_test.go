@@ -4,6 +4,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"os"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -70,7 +71,7 @@ func TestDecodeToken_Forms(t *testing.T) {
 		t.Fatal(err)
 	}
 	tok, err := x402.DecodeToken(jws)
-	if err != nil || *tok != (x402.Token{JWS: jws, Rendering: x402.RenderingJWT}) {
+	if err != nil || !reflect.DeepEqual(*tok, x402.Token{JWS: jws, Rendering: x402.RenderingJWT}) {
 		t.Fatalf("%v %+v", err, tok)
 	}
 	// A member with these characters makes the alphabets differ.

@@ -1,0 +1,192 @@
+package x402
+
+import (
+	"encoding/json"
+	"net/url"
+	"strings"
+
+	"github.com/tollhq/toll"
+)
+
+// ExtensionBazaar is the extension by which servers describe what they sell, and facilitators list it.
+const ExtensionBazaar = "bazaar"
+
+// Kinds of resources in a catalogue.
+const (
+	ResourceHTTP = "http"
+	ResourceMCP  = "mcp"
+)
+
+// MaxBazaarBytes bounds what a payment may say of its resource, as JSON text.
+const MaxBazaarBytes = 8 << 10
+
+// Catalogue is a page of what can be paid for through a facilitator (x402 extension bazaar, discovery endpoints).
+type Catalogue struct {
+	X402Version int             `json:"x402Version"`
+	Items       []CatalogueItem `json:"items"`
+	Pagination  CataloguePage   `json:"pagination"`
+}
+
+// CataloguePage says which part of a list a page is. Offset is a number of items that were skipped.
+type CataloguePage struct {
+	Limit  int `json:"limit"`
+	Offset int `json:"offset"`
+	Total  int `json:"total"`
+}
+
+// FoundResources is a part of what a search found.
+type FoundResources struct {
+	X402Version int             `json:"x402Version"`
+	Resources   []CatalogueItem `json:"resources"`
+	// PartialResults says that there are more.
+	PartialResults bool      `json:"partialResults"`
+	Pagination     FoundPage `json:"pagination"`
+}
+
+// FoundPage is the size of a part, and where the next one begins; null at the end.
+type FoundPage struct {
+	Limit  int     `json:"limit"`
+	Cursor *string `json:"cursor"`
+}
+
+// CatalogueItem is one resource: an HTTP endpoint, or a tool, which its url and its name together identify.
+type CatalogueItem struct {
+	Resource      string         `json:"resource"`
+	Type          string         `json:"type"` // ResourceHTTP or ResourceMCP
+	X402Version   int            `json:"x402Version"`
+	Accepts       []Requirements `json:"accepts"`
+	LastUpdated   int64          `json:"lastUpdated"`   // seconds since 1970
+	LastUpdatedAt string         `json:"lastUpdatedAt"` // the same as text (RFC 3339, UTC), for clients that read text
+	Description   string         `json:"description,omitempty"`
+	MimeType      string         `json:"mimeType,omitempty"`
+	Metadata      struct {
+		AgentID toll.AgentID `json:"agentId"`
+	} `json:"metadata"`
+	Extensions map[string]json.RawMessage `json:"extensions"`
+}
+
+// CatalogueFilter picks items; what is empty does not count. Address and network are compared as such, the rest by its text.
+type CatalogueFilter struct {
+	Type      string
+	PayTo     string
+	Scheme    string
+	Network   string
+	Extension string // an item has an extension of this name
+}
+
+// Bazaar is what a payment says of its resource.
+type Bazaar struct {
+	Info          json.RawMessage // {"input": {…}, "output": {…}}
+	Schema        json.RawMessage // JSON Schema of Info
+	RouteTemplate string          // for example "/items/:id", "" for a fixed path
+	Type          string          // ResourceHTTP or ResourceMCP
+	Method        string          // of an HTTP resource
+	Tool          string          // of a tool
+}
+
+type bazaarExtension struct {
+	Info          json.RawMessage `json:"info"`
+	Schema        json.RawMessage `json:"schema"`
+	RouteTemplate string          `json:"routeTemplate"`
+}
+
+type bazaarInfo struct {
+	Input *struct {
+		Type        string          `json:"type"`
+		Method      string          `json:"method"`
+		BodyType    string          `json:"bodyType"`
+		Body        json.RawMessage `json:"body"`
+		ToolName    string          `json:"toolName"`
+		InputSchema json.RawMessage `json:"inputSchema"`
+	} `json:"input"`
+	Output *struct {
+		Type string `json:"type"`
+	} `json:"output"`
+}
+
+// ReadBazaar takes the extension bazaar of a payment apart and checks its form: not that Info fits Schema, nor that the
+// resource is anybody's. Its errors say what is wrong in one sentence.
+func ReadBazaar(extension json.RawMessage) (*Bazaar, error) {
+	bad := func(why string) (*Bazaar, error) { return nil, toll.Errorf(toll.CodeBadRequest, "%s", why) }
+	if len(extension) > MaxBazaarBytes {
+		return bad("it is larger than 8 KiB")
+	}
+	var e bazaarExtension
+	var info bazaarInfo
+	switch {
+	case Decode(extension, &e) != nil, len(e.Info) == 0, Decode(e.Info, &info) != nil, info.Input == nil:
+		return bad("info has no input")
+	case len(e.Schema) == 0:
+		return bad("it has no schema")
+	case info.Output != nil && info.Output.Type == "":
+		return bad("output has no type")
+	case e.RouteTemplate != "" && !ValidRouteTemplate(e.RouteTemplate):
+		return bad("routeTemplate is not a path with :name segments")
+	}
+	b := &Bazaar{Info: e.Info, Schema: e.Schema, RouteTemplate: e.RouteTemplate, Type: info.Input.Type}
+	switch in := info.Input; in.Type {
+	case ResourceHTTP:
+		b.Method = in.Method
+		switch in.Method {
+		case "GET", "HEAD", "DELETE":
+		case "POST", "PUT", "PATCH":
+			if in.BodyType != "json" && in.BodyType != "form-data" && in.BodyType != "text" || len(in.Body) == 0 {
+				return bad("input has no bodyType and body")
+			}
+		default:
+			return bad("input has no method of the extension")
+		}
+	case ResourceMCP:
+		if b.Tool = in.ToolName; b.Tool == "" || len(in.InputSchema) == 0 || in.InputSchema[0] != '{' {
+			return bad("input has no toolName and inputSchema")
+		}
+	default:
+		return bad("input is neither http nor mcp")
+	}
+	return b, nil
+}
+
+// ValidRouteTemplate reports whether s can be the routeTemplate of a resource: "/" and A-Z a-z 0-9 _ / : . - ~ %, without
+// ".." and "://" once it is percent-decoded.
+func ValidRouteTemplate(s string) bool {
+	if len(s) < 2 || s[0] != '/' || strings.Trim(s[1:], "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_/:.-~%") != "" {
+		return false
+	}
+	plain, err := url.PathUnescape(s)
+	return err == nil && !strings.Contains(plain, "..") && !strings.Contains(plain, "://")
+}
+
+// RouteOf splits the url of an endpoint, absolute with http or https, into what a catalogue shows: the resource, whose
+// parameters are ":name", and the routeTemplate, "" when the path has none. false: the url is a path, ends in a wildcard, or
+// has characters that a template may not have.
+func RouteOf(endpoint string) (resource, template string, ok bool) {
+	p, err := ParsePattern(endpoint)
+	if err != nil || (p.scheme != "http" && p.scheme != "https") || p.rest {
+		return "", "", false
+	}
+	if p.rank == 0 {
+		resource, _, _ = strings.Cut(endpoint, "#")
+		resource, _, _ = strings.Cut(resource, "?")
+		return resource, "", true
+	}
+	scheme, rest, _ := strings.Cut(endpoint, "://")
+	host, path, _ := strings.Cut(rest, "/")
+	path, _, _ = strings.Cut(path, "?")
+	segments := strings.Split(path, "/")
+	for i, s := range segments {
+		if len(s) > 2 && s[0] == '{' && s[len(s)-1] == '}' {
+			segments[i] = ":" + s[1:len(s)-1]
+		}
+	}
+	template = "/" + strings.Join(segments, "/")
+	return scheme + "://" + host + template, template, ValidRouteTemplate(template)
+}
+
+// ToolOf returns the name of the tool that an mcp url of an endpoint stands for. false: another kind of url, or a pattern.
+func ToolOf(endpoint string) (tool string, ok bool) {
+	p, err := ParsePattern(endpoint)
+	if err != nil || p.scheme != "mcp" || p.kind != "tools" || p.rank != 0 || !strings.Contains(strings.ToLower(endpoint), "/tools/") {
+		return "", false
+	}
+	return p.path, true
+}
