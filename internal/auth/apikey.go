@@ -120,7 +120,7 @@ func (a *Auth) CreateKey(
 	if err != nil {
 		return toll.APIKey{}, err
 	}
-	signer, err := a.keys().signer(now)
+	signer, err := signerOf(a.keys().keys, now)
 	if err != nil {
 		return toll.APIKey{}, err
 	}

@@ -190,14 +190,17 @@ func (a *Auth) settle(ctx context.Context, tx *store.Tx, env toll.Environment, i
 		return fmt.Errorf("the master key does not open this database: use the master key file of its first start: %w", err)
 	}
 
-	keys, err := store.SigningKeys(ctx, tx)
-	if err != nil {
-		return err
-	}
-	if len(keys) == 0 {
+	for _, purpose := range []string{"", store.StatementKey} {
+		keys, err := keysFor(ctx, tx, purpose)
+		if err != nil {
+			return err
+		}
+		if len(keys) > 0 {
+			continue
+		}
 		// Two: one signs, the next is published long before it is needed.
 		for i := range 2 {
-			if _, err := a.newSigningKey(ctx, tx, a.clock().Add(time.Duration(i)*time.Microsecond)); err != nil {
+			if _, err := a.newSigningKey(ctx, tx, purpose, a.clock().Add(time.Duration(i)*time.Microsecond)); err != nil {
 				return err
 			}
 		}

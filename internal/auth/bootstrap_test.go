@@ -22,7 +22,14 @@ import (
 
 type publicKey struct{ Kty, Crv, X, Kid, Use, Alg, D string }
 
-func published(t testing.TB, a *Auth) map[string]publicKey {
+// tokenKeys are the published keys of API keys and access tokens, by id.
+func tokenKeys(t testing.TB, a *Auth) map[string]publicKey {
+	t.Helper()
+	return keysOf(t, a, "")
+}
+
+// keysOf are the published keys whose ids are this DID URL and their thumbprint; "" are those of credentials.
+func keysOf(t testing.TB, a *Auth, did string) map[string]publicKey {
 	t.Helper()
 	var doc struct{ Keys []publicKey }
 	if err := json.Unmarshal(a.JWKS(), &doc); err != nil {
@@ -34,8 +41,11 @@ func published(t testing.TB, a *Auth) map[string]publicKey {
 		if err != nil || k.Kty != "OKP" || k.Crv != "Ed25519" || k.Use != "sig" || k.Alg != "EdDSA" || k.D != "" {
 			t.Errorf("key %+v", k)
 		}
-		if kid, err := thumbprint(ed25519.PublicKey(x)); err != nil || kid != k.Kid {
-			t.Errorf("kid %s is not the thumbprint %s", k.Kid, kid)
+		if strings.HasPrefix(k.Kid, "did:") != (did != "") {
+			continue
+		}
+		if kid, err := thumbprint(ed25519.PublicKey(x)); err != nil || did+kid != k.Kid {
+			t.Errorf("kid %s is not %s and the thumbprint %s", k.Kid, did, kid)
 		}
 		keys[k.Kid] = k
 	}
@@ -71,7 +81,7 @@ func TestBootstrapOnce(t *testing.T) {
 		if len(all[0].MACKey()) != 32 || bytes.Equal(all[0].MACKey(), make([]byte, 32)) {
 			t.Errorf("MAC key %x", all[0].MACKey())
 		}
-		if n := len(published(t, all[0])); n != 2 {
+		if n := len(tokenKeys(t, all[0])); n != 2 {
 			t.Errorf("%d keys published, want 2", n)
 		}
 		c := exampleClaims
@@ -148,7 +158,7 @@ func TestSigningKeyOfTheDatabaseWriter(t *testing.T) {
 	}
 	clock.add(time.Minute)
 	refusedToken(t, a, "key put into the database", exampleJWS)
-	if _, ok := published(t, a)[testKID]; ok {
+	if _, ok := tokenKeys(t, a)[testKID]; ok {
 		t.Error("published")
 	}
 	if _, err := Bootstrap(t.Context(), st, seal.New(testMaster), cfg); err == nil {
@@ -365,7 +375,7 @@ func TestT18_SigningKeyRotation(t *testing.T) {
 					t.Fatal(err)
 				}
 				signers[kid]++
-				if _, ok := published(t, both[1-i])[kid]; !ok {
+				if _, ok := tokenKeys(t, both[1-i])[kid]; !ok {
 					t.Fatalf("%s: signed with a key that the other instance does not publish", clock.now())
 				}
 				for _, to := range both {
@@ -394,7 +404,7 @@ func TestT18_SigningKeyRotation(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if len(published(t, a)) != 3 {
+		if len(tokenKeys(t, a)) != 3 {
 			t.Error("the new key is not published at once")
 		}
 		if err := a.RetireSigningKey(t.Context(), first, time.Time{}); err != nil {
@@ -422,14 +432,14 @@ func TestT18_SigningKeyRotation(t *testing.T) {
 		if err := a.RetireSigningKey(t.Context(), "nobody", time.Time{}); err == nil {
 			t.Error("an unknown key was retired")
 		}
-		if n := len(published(t, b)); n != 3 {
+		if n := len(tokenKeys(t, b)); n != 3 {
 			t.Errorf("%d keys published, want 3: tokens of retired ones are valid", n)
 		}
 		if strings.Contains(string(a.JWKS()), `"d"`) {
 			t.Error("the document holds private keys")
 		}
 		clock.add(longestToken + time.Hour)
-		if n := len(published(t, a)); n != 1 {
+		if n := len(tokenKeys(t, a)); n != 1 {
 			t.Errorf("%d keys published a year later, want 1", n)
 		}
 	})
@@ -485,7 +495,7 @@ func TestT18_Rotations(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			signer, err := a.keys().signer(clock.now())
+			signer, err := signerOf(a.keys().keys, clock.now())
 			if err != nil || signer.id != r.Retiring || !r.At.After(clock.now()) {
 				t.Errorf("%+v, while %s signs", r, signer.id)
 			}
@@ -498,7 +508,7 @@ func TestT18_Rotations(t *testing.T) {
 			}
 			turns = append(turns, r.Next)
 			clock.add(r.At.Sub(clock.now()))
-			if signer, err := a.keys().signer(clock.now()); err != nil || signer.id != r.Next {
+			if signer, err := signerOf(a.keys().keys, clock.now()); err != nil || signer.id != r.Next {
 				t.Errorf("%s is to sign now, not %v, %v", r.Next, signer, err)
 			}
 		}

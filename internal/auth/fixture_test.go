@@ -94,7 +94,7 @@ func putKey(t testing.TB, st *store.Store, env toll.Environment, seed []byte, at
 	var kid string
 	if err := st.Tx(context.Background(), func(tx *store.Tx) error {
 		var err error
-		kid, err = writer.putSigningKey(context.Background(), tx, seed, at)
+		kid, err = writer.putSigningKey(context.Background(), tx, "", seed, at)
 		return err
 	}); err != nil {
 		t.Fatal(err)

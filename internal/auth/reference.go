@@ -34,7 +34,7 @@ func (a *Auth) SignReference(use string, owner toll.Address, id string, ends tim
 	if err != nil {
 		return "", err
 	}
-	key, err := a.keys().signer(now)
+	key, err := signerOf(a.keys().keys, now)
 	if err != nil {
 		return "", err
 	}

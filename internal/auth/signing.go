@@ -2,6 +2,7 @@ package auth
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto"
 	"crypto/ed25519"
@@ -31,7 +32,8 @@ const (
 )
 
 type signingKey struct {
-	id        string
+	id        string // thumbprint
+	kid       string // under which it is published: id, for a statement key a DID URL
 	public    ed25519.PublicKey
 	private   ed25519.PrivateKey
 	header    string // first part of a JWS
@@ -47,18 +49,21 @@ func (k *signingKey) passes(at time.Time) bool {
 
 // keySet is one reading of signing keys and issuers. It never changes.
 type keySet struct {
-	keys     []*signingKey // oldest first
+	keys     []*signingKey // of API keys and access tokens, oldest first
 	byID     map[string]*signingKey
 	byHeader map[string]*signingKey
-	issuers  map[string]bool
-	issuer   string // current
-	jwks     []byte
-	loadedAt time.Time
+	// statements are the keys of offers and receipts, oldest first. They are in neither map, so that nothing that they signed
+	// is ever taken for a credential.
+	statements []*signingKey
+	issuers    map[string]bool
+	issuer     string // current
+	jwks, did  []byte
+	loadedAt   time.Time
 }
 
-// signer returns the oldest key that signs, so that the next one has been published for long when its turn comes.
-func (ks *keySet) signer(now time.Time) (*signingKey, error) {
-	for _, k := range ks.keys {
+// signerOf returns the oldest key that signs, so that the next one has been published for long when its turn comes.
+func signerOf(keys []*signingKey, now time.Time) (*signingKey, error) {
+	for _, k := range keys {
 		if k.passes(now) {
 			return k, nil
 		}
@@ -135,30 +140,6 @@ func (a *Auth) load(ctx context.Context, old *keySet) (*keySet, error) {
 		byID: make(map[string]*signingKey), byHeader: make(map[string]*signingKey), issuers: make(map[string]bool),
 		loadedAt: a.clock(),
 	}
-	rows, err := store.SigningKeys(ctx, a.store)
-	if err != nil {
-		return nil, err
-	}
-	for _, row := range rows {
-		k := &signingKey{
-			id: row.KID, public: row.Public, header: headerSegment(row.KID),
-			createdAt: row.CreatedAt, retiredAt: row.RetiredAt,
-		}
-		if old != nil && old.byID[k.id] != nil {
-			k.private = old.byID[k.id].private
-		} else if k.private, err = a.openSigningKey(row); err != nil {
-			return nil, err
-		}
-		set.keys = append(set.keys, k)
-		set.byID[k.id] = k
-		set.byHeader[k.header] = k
-	}
-	slices.SortFunc(set.keys, func(x, y *signingKey) int {
-		if c := x.createdAt.Compare(y.createdAt); c != 0 {
-			return c
-		}
-		return strings.Compare(x.id, y.id)
-	})
 	issuers, err := storedIssuers(ctx, a.store)
 	if err != nil {
 		return nil, err
@@ -167,14 +148,75 @@ func (a *Auth) load(ctx context.Context, old *keySet) (*keySet, error) {
 		set.issuers[iss] = true
 		set.issuer = iss
 	}
-	set.jwks, err = publicKeys(set.keys, set.loadedAt)
+	did := didOf(cmp.Or(a.given, set.issuer))
+	rows, err := store.SigningKeys(ctx, a.store)
+	if err != nil {
+		return nil, err
+	}
+	for _, row := range rows {
+		k := &signingKey{
+			id: row.KID, kid: row.KID, public: row.Public, header: headerSegment(row.KID),
+			createdAt: row.CreatedAt, retiredAt: row.RetiredAt,
+		}
+		if row.Purpose == store.StatementKey {
+			k.kid = did + "#" + k.id
+			k.header = statementHeader(k.kid)
+			if k.private = old.opened(k.id, true); k.private == nil {
+				k.private, err = a.openSigningKey(row)
+			}
+			if err != nil {
+				return nil, err
+			}
+			set.statements = append(set.statements, k)
+			continue
+		}
+		if k.private = old.opened(k.id, false); k.private == nil {
+			if k.private, err = a.openSigningKey(row); err != nil {
+				return nil, err
+			}
+		}
+		set.keys = append(set.keys, k)
+		set.byID[k.id] = k
+		set.byHeader[k.header] = k
+	}
+	slices.SortFunc(set.keys, inTurn)
+	slices.SortFunc(set.statements, inTurn)
+	set.did = didDocument(did, published(set.statements, set.loadedAt))
+	set.jwks, err = publicKeys(slices.Concat(published(set.keys, set.loadedAt), published(set.statements, set.loadedAt)))
 	return set, err
+}
+
+// inTurn orders keys by when they sign.
+func inTurn(x, y *signingKey) int {
+	if c := x.createdAt.Compare(y.createdAt); c != 0 {
+		return c
+	}
+	return strings.Compare(x.id, y.id)
+}
+
+// opened returns the private key that an earlier reading has, nil when it has none.
+func (ks *keySet) opened(id string, statement bool) ed25519.PrivateKey {
+	if ks == nil {
+		return nil
+	}
+	if !statement {
+		if k := ks.byID[id]; k != nil {
+			return k.private
+		}
+		return nil
+	}
+	for _, k := range ks.statements {
+		if k.id == id {
+			return k.private
+		}
+	}
+	return nil
 }
 
 // openSigningKey checks that the stored public key and key id are those of the sealed seed: whoever can write to the
 // database but lacks the master key cannot bring in a key.
 func (a *Auth) openSigningKey(row store.SigningKey) (ed25519.PrivateKey, error) {
-	seed, err := a.ring.Open(row.Sealed, a.aad("signing-key", row.KID))
+	seed, err := a.ring.Open(row.Sealed, a.aad(sealedAs(row.Purpose), row.KID))
 	if err != nil || len(seed) != ed25519.SeedSize {
 		return nil, fmt.Errorf("the master key does not open signing key %s: use the master key file of the first start", row.KID)
 	}
@@ -199,43 +241,64 @@ func thumbprint(public ed25519.PublicKey) (string, error) {
 	return base64.RawURLEncoding.EncodeToString(sum), nil
 }
 
-func publicKeys(keys []*signingKey, now time.Time) ([]byte, error) {
+// published returns the keys that a public document has: those that sign, those that will, and those whose signatures
+// may still count.
+func published(keys []*signingKey, now time.Time) []*signingKey {
+	return slices.DeleteFunc(slices.Clone(keys), func(k *signingKey) bool {
+		return !k.retiredAt.IsZero() && !now.Before(k.retiredAt.Add(longestToken))
+	})
+}
+
+func publicKeys(keys []*signingKey) ([]byte, error) {
 	doc := jose.JSONWebKeySet{Keys: []jose.JSONWebKey{}}
 	for _, k := range keys {
-		if k.retiredAt.IsZero() || now.Before(k.retiredAt.Add(longestToken)) {
-			doc.Keys = append(doc.Keys, jose.JSONWebKey{Key: k.public, KeyID: k.id, Use: "sig", Algorithm: string(jose.EdDSA)})
-		}
+		doc.Keys = append(doc.Keys, jose.JSONWebKey{Key: k.public, KeyID: k.kid, Use: "sig", Algorithm: string(jose.EdDSA)})
 	}
 	return stdjson.Marshal(doc)
 }
 
-// JWKS returns the document of public keys: those that sign, those that will, and those whose tokens may still be valid.
+// JWKS returns the document of public keys: those that sign, those that will, and those whose tokens may still be valid;
+// first those of API keys and access tokens, then those of offers and receipts, whose ids are DID URLs.
 func (a *Auth) JWKS() []byte { return a.keys().jwks }
 
-func (a *Auth) newSigningKey(ctx context.Context, tx *store.Tx, now time.Time) (string, error) {
-	seed := make([]byte, ed25519.SeedSize)
-	_, _ = rand.Read(seed) // never fails since Go 1.24
-	return a.putSigningKey(ctx, tx, seed, now)
+// sealedAs is the use that a key is sealed for, so that a row whose purpose was changed in the database does not open.
+func sealedAs(purpose string) string {
+	if purpose == store.StatementKey {
+		return "statement-key"
+	}
+	return "signing-key"
 }
 
-func (a *Auth) putSigningKey(ctx context.Context, tx *store.Tx, seed []byte, now time.Time) (string, error) {
+func (a *Auth) newSigningKey(ctx context.Context, tx *store.Tx, purpose string, now time.Time) (string, error) {
+	seed := make([]byte, ed25519.SeedSize)
+	_, _ = rand.Read(seed) // never fails since Go 1.24
+	return a.putSigningKey(ctx, tx, purpose, seed, now)
+}
+
+func (a *Auth) putSigningKey(ctx context.Context, tx *store.Tx, purpose string, seed []byte, now time.Time) (string, error) {
 	public := ed25519.NewKeyFromSeed(seed).Public().(ed25519.PublicKey)
 	kid, err := thumbprint(public)
 	if err != nil {
 		return "", err
 	}
-	sealed, err := a.ring.Seal(seed, a.aad("signing-key", kid))
+	sealed, err := a.ring.Seal(seed, a.aad(sealedAs(purpose), kid))
 	if err != nil {
 		return "", err
 	}
-	return kid, store.InsertSigningKey(ctx, tx, store.SigningKey{KID: kid, Public: public, Sealed: sealed, CreatedAt: now})
+	return kid, store.InsertSigningKey(ctx, tx, store.SigningKey{KID: kid, Purpose: purpose, Public: public, Sealed: sealed, CreatedAt: now})
 }
 
-// AddSigningKey makes a key that is published at once and signs when all older ones are retired. It returns its id.
+// keysFor returns the keys of a purpose, oldest first.
+func keysFor(ctx context.Context, q store.Querier, purpose string) ([]store.SigningKey, error) {
+	rows, err := store.SigningKeys(ctx, q)
+	return slices.DeleteFunc(rows, func(k store.SigningKey) bool { return k.Purpose != purpose }), err
+}
+
+// AddSigningKey makes a key of API keys and access tokens that is published at once and signs when all older ones are retired. It returns its id.
 func (a *Auth) AddSigningKey(ctx context.Context) (string, error) {
 	var kid string
 	err := a.store.Tx(ctx, func(tx *store.Tx) error {
-		rows, err := store.SigningKeys(ctx, tx)
+		rows, err := keysFor(ctx, tx, "")
 		if err != nil {
 			return err
 		}
@@ -244,7 +307,7 @@ func (a *Auth) AddSigningKey(ctx context.Context) (string, error) {
 		if n := len(rows); n > 0 && !rows[n-1].CreatedAt.Before(now) {
 			now = rows[n-1].CreatedAt.Add(time.Microsecond)
 		}
-		kid, err = a.newSigningKey(ctx, tx, now)
+		kid, err = a.newSigningKey(ctx, tx, "", now)
 		return err
 	})
 	if err != nil {
@@ -253,13 +316,13 @@ func (a *Auth) AddSigningKey(ctx context.Context) (string, error) {
 	return kid, a.readKeysNow(ctx)
 }
 
-// RetireSigningKey ends the use of a key at a moment. What it signed before stays valid until its own end; what it
+// RetireSigningKey ends the use of a key of API keys and access tokens at a moment. What it signed before stays valid until its own end; what it
 // signed since is refused. A zero moment is the first at which nobody notices: two minutes after the next key has been
 // published for ten minutes, at least two minutes from now. A retired key keeps its moment. The last key cannot be
 // retired.
 func (a *Auth) RetireSigningKey(ctx context.Context, kid string, at time.Time) error {
 	err := a.store.Tx(ctx, func(tx *store.Tx) error {
-		rows, err := store.SigningKeys(ctx, tx)
+		rows, err := keysFor(ctx, tx, "")
 		if err != nil {
 			return err
 		}
@@ -311,10 +374,17 @@ type Rotation struct {
 // RotateSigningKey lets the next signing key take over from the one that signs, and publishes another one for the time
 // after. No key signs before it has been published for ten minutes. While a rotation is under way, that one is told and
 // nothing changes.
-func (a *Auth) RotateSigningKey(ctx context.Context) (Rotation, error) {
+func (a *Auth) RotateSigningKey(ctx context.Context) (Rotation, error) { return a.rotate(ctx, "") }
+
+// RotateStatementKey is [Auth.RotateSigningKey] for the key of offers and receipts.
+func (a *Auth) RotateStatementKey(ctx context.Context) (Rotation, error) {
+	return a.rotate(ctx, store.StatementKey)
+}
+
+func (a *Auth) rotate(ctx context.Context, purpose string) (Rotation, error) {
 	var r Rotation
 	err := a.store.Tx(ctx, func(tx *store.Tx) error {
-		rows, err := store.SigningKeys(ctx, tx)
+		rows, err := keysFor(ctx, tx, purpose)
 		if err != nil {
 			return err
 		}
@@ -334,7 +404,7 @@ func (a *Auth) RotateSigningKey(ctx context.Context) (Rotation, error) {
 		if last := rows[len(rows)-1].CreatedAt; !last.Before(created) {
 			created = last.Add(time.Microsecond)
 		}
-		if r.Added, err = a.newSigningKey(ctx, tx, created); err != nil {
+		if r.Added, err = a.newSigningKey(ctx, tx, purpose, created); err != nil {
 			return err
 		}
 		next := created

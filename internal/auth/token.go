@@ -42,7 +42,7 @@ func (a *Auth) SignToken(c Claims) (string, error) {
 	if _, err := decodeClaims(payload); err != nil {
 		return "", err
 	}
-	key, err := a.keys().signer(now)
+	key, err := signerOf(a.keys().keys, now)
 	if err != nil {
 		return "", err
 	}

@@ -92,7 +92,7 @@ func TestSigningKeys(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, st *store.Store) {
 		ctx := t.Context()
 		a := store.SigningKey{KID: "b", Public: []byte{1, 0, 2}, Sealed: []byte{0xff}, CreatedAt: noon}
-		b := store.SigningKey{KID: "a", Public: []byte{3}, Sealed: []byte{4}, CreatedAt: noon.Add(time.Microsecond)}
+		b := store.SigningKey{KID: "a", Purpose: store.StatementKey, Public: []byte{3}, Sealed: []byte{4}, CreatedAt: noon.Add(time.Microsecond)}
 		write(t, st, func(tx *store.Tx) error {
 			return errors.Join(store.InsertSigningKey(ctx, tx, b), store.InsertSigningKey(ctx, tx, a))
 		})

@@ -5,9 +5,13 @@ import (
 	"time"
 )
 
-// SigningKey is a key that signs API keys and access tokens. Sealed opens with the master key alone.
+// StatementKey is the purpose of a key that signs offers and receipts; that of one for API keys and access tokens is "".
+const StatementKey = "statement"
+
+// SigningKey is a key that signs what its purpose says. Sealed opens with the master key alone.
 type SigningKey struct {
 	KID       string
+	Purpose   string // "" or StatementKey
 	Public    []byte
 	Sealed    []byte
 	CreatedAt time.Time
@@ -16,14 +20,14 @@ type SigningKey struct {
 
 // InsertSigningKey adds a key.
 func InsertSigningKey(ctx context.Context, tx *Tx, k SigningKey) error {
-	_, err := tx.Exec(ctx, "INSERT INTO signing_keys (kid, public, sealed, created_at, retired_at) VALUES ($1, $2, $3, $4, $5)",
-		k.KID, blob(k.Public), blob(k.Sealed), Micros(k.CreatedAt), Micros(k.RetiredAt))
+	_, err := tx.Exec(ctx, "INSERT INTO signing_keys (kid, purpose, public, sealed, created_at, retired_at) VALUES ($1, $2, $3, $4, $5, $6)",
+		k.KID, k.Purpose, blob(k.Public), blob(k.Sealed), Micros(k.CreatedAt), Micros(k.RetiredAt))
 	return err
 }
 
-// SigningKeys returns all keys, retired ones too, oldest first.
+// SigningKeys returns the keys of all purposes, retired ones too, oldest first.
 func SigningKeys(ctx context.Context, q Querier) ([]SigningKey, error) {
-	rows, err := q.Query(ctx, "SELECT kid, public, sealed, created_at, retired_at FROM signing_keys ORDER BY created_at, kid")
+	rows, err := q.Query(ctx, "SELECT kid, purpose, public, sealed, created_at, retired_at FROM signing_keys ORDER BY created_at, kid")
 	if err != nil {
 		return nil, err
 	}
@@ -32,7 +36,7 @@ func SigningKeys(ctx context.Context, q Querier) ([]SigningKey, error) {
 	for rows.Next() {
 		var k SigningKey
 		var created, retired int64
-		if err := rows.Scan(&k.KID, &k.Public, &k.Sealed, &created, &retired); err != nil {
+		if err := rows.Scan(&k.KID, &k.Purpose, &k.Public, &k.Sealed, &created, &retired); err != nil {
 			return nil, err
 		}
 		k.CreatedAt, k.RetiredAt = FromMicros(created), FromMicros(retired)

@@ -1,0 +1,74 @@
+package auth
+
+import (
+	"encoding/base64"
+	"net/url"
+	"strings"
+
+	"github.com/tollhq/toll"
+)
+
+// SignStatement signs an offer or a receipt: a compact JWS (EdDSA) whose key id is a DID URL of this service, for example
+// "did:web:pay.example.com#kPrK…". A statement is no credential: its keys open nothing here.
+func (a *Auth) SignStatement(payload []byte) (string, error) {
+	key, err := signerOf(a.keys().statements, a.clock())
+	if err != nil {
+		return "", err
+	}
+	jws := key.sign(payload)
+	if len(jws) > maxJWS {
+		return "", toll.Errorf(toll.CodeBadRequest, "The statement would be longer than 8 KiB.")
+	}
+	return jws, nil
+}
+
+// DID returns the DID document (did:web) with the keys of offers and receipts: those that sign, those that will, and those
+// that signed within the last year.
+func (a *Auth) DID() []byte { return a.keys().did }
+
+func statementHeader(kid string) string {
+	return base64.RawURLEncoding.EncodeToString([]byte(`{"alg":"EdDSA","kid":"` + kid + `"}`))
+}
+
+// didOf returns the did:web identifier of a public address: its host, and its port percent-encoded (did:web method, section
+// 3.1). A path has no part in it.
+func didOf(issuer string) string {
+	u, err := url.Parse(issuer)
+	if err != nil {
+		return "did:web:"
+	}
+	return "did:web:" + strings.ReplaceAll(u.Host, ":", "%3A")
+}
+
+type didMethod struct {
+	ID         string `json:"id"`
+	Type       string `json:"type"`
+	Controller string `json:"controller"`
+	Key        didKey `json:"publicKeyJwk"`
+}
+
+type didKey struct {
+	Curve string `json:"crv"`
+	X     string `json:"x"`
+	Type  string `json:"kty"`
+}
+
+func didDocument(did string, keys []*signingKey) []byte {
+	doc := struct {
+		Context []string    `json:"@context"`
+		ID      string      `json:"id"`
+		Methods []didMethod `json:"verificationMethod"`
+		Asserts []string    `json:"assertionMethod"`
+	}{[]string{"https://www.w3.org/ns/did/v1"}, did, []didMethod{}, []string{}}
+	for _, k := range keys {
+		doc.Methods = append(doc.Methods, didMethod{
+			k.kid, "JsonWebKey2020", did, didKey{"Ed25519", base64.RawURLEncoding.EncodeToString(k.public), "OKP"},
+		})
+		doc.Asserts = append(doc.Asserts, k.kid)
+	}
+	text, err := encodeExact(doc)
+	if err != nil {
+		panic(err) // strings always encode
+	}
+	return text
+}
