@@ -136,6 +136,11 @@ func (x *exchange) offered() *toll.Credits {
 	return &n
 }
 
+// advertised are the extensions of every 402 of the route.
+func (x *exchange) advertised() map[string]rawJSON {
+	return map[string]rawJSON{x402.ExtensionPaymentIdentifier: x402.PaymentIdentifier(x.c.identifierRequired)}
+}
+
 // asked returns the credits to verify: the fixed price, or the bound of a function; nil is the maximum of the plan.
 func (x *exchange) asked() *toll.Credits {
 	if x.c.creditsFunc != nil {
@@ -166,13 +171,23 @@ func (x *exchange) pay(cred credential) bool {
 			strings.Join(x.c.tokenHeaders, " or ")+"."), nil)
 		return false
 	}
-	if _, err := x402.DecodeToken(cred.token); err != nil {
+	sent, err := x402.DecodeToken(cred.token)
+	if err != nil {
 		e := toll.AsError(err)
 		reason := x402.ReasonInvalidPayload
 		if e.Code == toll.CodeBadX402Version {
 			reason = x402.ReasonInvalidVersion
 		}
 		x.refuse(reason, e, nil)
+		return false
+	}
+	if x.c.identifierRequired && sent.PaymentIdentifier == "" {
+		x.fail(toll.Errorf(toll.CodeBadRequest, "This route takes requests with a payment identifier only.").
+			WithHint("Put the id of the request into extensions of the payment, as the 402 of this route says."))
+		return false
+	}
+	if name := x402.EchoMismatch(x.advertised(), sent.Extensions); name != "" {
+		x.refuse(x402.ReasonEchoMismatch, toll.Errorf(toll.CodeBadRequirements, "The payment changes what the server said of the extension %s.", name), nil)
 		return false
 	}
 	x.token = cred.token
@@ -261,9 +276,10 @@ func (x *exchange) refuse(reason string, e *toll.Error, receipt *x402.SettleResp
 	if reason != "" {
 		p.Error = reason + ": " + sentence(e.Text())
 	}
+	p.Extensions = x.advertised()
 	if shortOfCredits(reason) && x.terms.OrderURL != "" {
 		if raw, err := x402.Encode(map[string]any{"info": map[string]string{"planId": string(x.c.plan), "orderUrl": x.terms.OrderURL}}); err == nil {
-			p.Extensions = map[string]rawJSON{x.c.namespace.PlanExtension(): raw}
+			p.Extensions[x.c.namespace.PlanExtension()] = raw
 		}
 	}
 	e.Status = http.StatusPaymentRequired

@@ -48,6 +48,8 @@ type config struct {
 	publicURL   string
 	namespace   x402.Namespace
 
+	identifierRequired bool
+
 	hold          bool
 	holdSecs      int
 	maxBuffer     int64
@@ -161,6 +163,11 @@ func ExpiredStatus(status int) Option {
 	}
 	return func(c *config) { c.expiredStatus = status }
 }
+
+// RequirePaymentIdentifier takes requests only whose client names them itself, by the x402 extension payment-identifier; one
+// without is 400. Every route offers the extension: with it a request that is repeated is served once, whatever nonce it has.
+// Clients that send a bare access token cannot use such a route.
+func RequirePaymentIdentifier() Option { return func(c *config) { c.identifierRequired = true } }
 
 // TokenHeaders lists the request headers that may carry the access token, default "payment-signature". "authorization"
 // is read as a bearer token. They are removed from the request that the handler sees.

@@ -162,7 +162,7 @@ func sameToken(a, b string) bool {
 // "_" for "-".
 var strippedAnswer = map[string]bool{
 	"payment-signature": true, "payment-required": true, "payment-response": true, "x-payment": true,
-	"x-payment-response": true, "settlement-overrides": true,
+	"x-payment-response": true, "settlement-overrides": true, "extension-responses": true,
 }
 
 var strippedRequest = map[string]bool{
