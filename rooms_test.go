@@ -65,7 +65,7 @@ var rooms = map[string]room{
 	"internal/chain/mirror": {ours: "toll internal/chain/contracts internal/chain/endpoints internal/chain/signer", third: []string{"github.com/ethereum/go-ethereum"}},
 	"internal/outbound":     {},
 	"internal/events":       {ours: "toll x402 internal/store internal/ledger internal/outbound"},
-	"internal/facilitator":  {ours: "toll x402 evm internal/store internal/ledger internal/auth internal/checkout"},
+	"internal/facilitator":  {ours: "toll x402 evm internal/store internal/ledger internal/auth internal/checkout", third: []string{"github.com/google/jsonschema-go"}},
 	"internal/oauth":        {ours: "toll internal/store internal/auth"},
 	"internal/web":          {ours: "toll internal/auth internal/oauth"},
 	"internal/api": {
@@ -73,7 +73,7 @@ var rooms = map[string]room{
 		third: []string{"github.com/danielgtaylor/huma/v2"},
 	},
 	"internal/server": {
-		ours: "toll x402 internal/gate internal/seal internal/store internal/ledger internal/auth internal/facilitator internal/checkout " +
+		ours: "toll x402 evm internal/gate internal/seal internal/store internal/ledger internal/auth internal/facilitator internal/checkout " +
 			"internal/api internal/oauth internal/web internal/events internal/outbound " +
 			"internal/chain internal/chain/contracts internal/chain/userop internal/chain/signer internal/chain/endpoints internal/chain/devchain internal/chain/mirror",
 		third: []string{"github.com/prometheus/client_golang", "github.com/ethereum/go-ethereum"},

@@ -88,7 +88,7 @@ func (w *relayer) assemble(ctx context.Context, ops []*Op) (*batch, error) {
 	ops = slices.Clone(ops)
 	touched := make([]common.Address, 0, 2*len(ops))
 	for _, op := range ops {
-		touched = append(touched, op.Sender, op.Payer)
+		touched = append(touched, op.touched()...)
 	}
 	all, err := w.rail.accounts(ctx, touched...)
 	if err != nil {
@@ -132,7 +132,7 @@ func (w *relayer) authorizations(ctx context.Context, ops []*Op, all map[common.
 	var made []types.SetCodeAuthorization
 	done := map[common.Address]bool{}
 	for _, op := range ops {
-		for _, a := range []common.Address{op.Sender, op.Payer} {
+		for _, a := range op.touched() {
 			if all[a].code != codeNone || done[a] {
 				continue
 			}

@@ -113,7 +113,7 @@ func (c *Config) depth(op *Op) (confirmations uint64, safe bool) {
 		return 0, false
 	case op.TopUp:
 		return c.TopUpConfirmations, false
-	case op.Kind == KindOrder && (op.Cents == 0 || op.Cents > c.FastLimitCents):
+	case op.Pays() && (op.Cents == 0 || op.Cents > c.FastLimitCents):
 		return 0, true
 	}
 	return c.Confirmations, false

@@ -139,7 +139,7 @@ func (r *Rail) redeems(ctx context.Context, by *userop.SignedDelegation, d *Dele
 	if len(d.AllowedRecipients) > 0 {
 		op.Payments[0].To = common.Address(d.AllowedRecipients[0])
 	}
-	callData, err := userop.DelegatedCall(op.Token, transfers(op.Payments), by)
+	callData, err := userop.DelegatedCall(op.Token, transfersOf(op.Payments), by)
 	if err != nil {
 		return err
 	}

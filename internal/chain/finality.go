@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/big"
+	"slices"
 
 	"github.com/ethereum/go-ethereum"
 	"github.com/ethereum/go-ethereum/common"
@@ -102,6 +103,10 @@ func (t *tracker) undo(ctx context.Context, op *Op) error {
 
 // happened notes what the event of an operation says.
 func (t *tracker) happened(ctx context.Context, op *Op, e *event, reason string) error {
+	if op.Kind == KindSale {
+		t.ran(op, e, reason)
+		return nil
+	}
 	r := t.rail
 	landed := op.State == Included || op.State == Confirmed || op.State == Final
 	switch {
@@ -191,7 +196,7 @@ func (t *tracker) agreed(ctx context.Context, op *Op, success bool) (bool, error
 		return true, nil
 	}
 	place := op.Evidence()
-	want := event{op.Hash, op.Sender, op.Operation.Nonce, success, place}
+	want := evidence(op, place, success)
 	found, err := t.rail.cfg.Pool.Agree(ctx, func(ctx context.Context, c *endpoints.Conn) (common.Hash, error) {
 		header, err := c.HeaderByNumber(ctx, new(big.Int).SetUint64(place.Block))
 		if errors.Is(err, ethereum.NotFound) || err == nil && header.Hash() != place.Hash {
@@ -199,6 +204,10 @@ func (t *tracker) agreed(ctx context.Context, op *Op, success bool) (bool, error
 		}
 		if err != nil {
 			return common.Hash{}, err
+		}
+		if op.Kind == KindSale {
+			what, err := fateAt(ctx, c, op, place)
+			return saleEvidence(op, place, what), err
 		}
 		logs, err := c.FilterLogs(ctx, ethereum.FilterQuery{
 			BlockHash: &place.Hash, Addresses: []common.Address{contracts.EntryPoint}, Topics: [][]common.Hash{{topicRun}, {op.Hash}},
@@ -220,12 +229,24 @@ func (t *tracker) agreed(ctx context.Context, op *Op, success bool) (bool, error
 		t.rail.log.Warn("the endpoints do not agree on an event", "op", op.ID, "block", place.Block, "err", err)
 		return false, nil
 	}
-	if err == nil && found != want.digest() {
+	if err == nil && !slices.Contains(want, found) {
 		t.rail.log.Error("alarm: an event that one endpoint told is not there for others", "op", op.ID, "block", place.Block)
 		t.seen = common.Hash{}
 		return false, t.undo(ctx, op)
 	}
 	return err == nil, err
+}
+
+// evidence are the digests of what decides about an operation at a place, of which one has to be found.
+func evidence(op *Op, at Place, success bool) []common.Hash {
+	switch {
+	case op.Kind != KindSale:
+		e := event{op.Hash, op.Sender, op.Operation.Nonce, success, at}
+		return []common.Hash{e.digest()}
+	case success:
+		return []common.Hash{saleEvidence(op, at, carried)}
+	}
+	return []common.Hash{saleEvidence(op, at, otherwise), saleEvidence(op, at, canceled)}
 }
 
 // write stores an operation that has moved on. With a void that is final, its order fails in the same write.

@@ -31,13 +31,14 @@ type Kind string
 
 const (
 	KindOrder  Kind = "order"  // pays an order
+	KindSale   Kind = "sale"   // pays an order with an authorization of a wallet
 	KindVoid   Kind = "void"   // makes the operation of an order impossible
 	KindRevoke Kind = "revoke" // disables a delegation
 )
 
 // Op is a user operation with what it is for.
 type Op struct {
-	ID      string // the order id; "void:" and the order id; "revoke:" and the delegation id
+	ID      string // the order id of an order or a sale; "void:" and the order id; "revoke:" and the delegation id
 	Kind    Kind
 	State   State
 	Version int64 // counts the writes; [Journal.UpdateOp] is conditional on it
@@ -52,6 +53,10 @@ type Op struct {
 	Delegation   common.Hash // of the delegation on the chain; zero for a direct order
 	TopUp        bool        // a request waits for it
 	NonceKey     [24]byte
+
+	// Sale is the authorization that pays, nil for other kinds. Its From is Payer, its To and Value the one payment, and its
+	// ValidBefore is Before.
+	Sale *SaleTerms
 
 	// Before is the time, in Unix seconds, of the first block in which the operation can no longer move money; 0: it always can.
 	Before uint64
@@ -72,6 +77,17 @@ type Op struct {
 	UpdatedAt time.Time
 }
 
+// Pays reports whether the operation is one that pays an order.
+func (o *Op) Pays() bool { return o.Kind == KindOrder || o.Kind == KindSale }
+
+// touched are the accounts whose code and nonce an operation needs. The wallet of a sale is not one: it only signed.
+func (o *Op) touched() []common.Address {
+	if o.Kind == KindSale {
+		return []common.Address{o.Sender}
+	}
+	return []common.Address{o.Sender, o.Payer}
+}
+
 // Evidence is where the event is that says what became of the operation: its place, or that of its failure.
 func (o *Op) Evidence() Place {
 	if o.Place == (Place{}) && o.Failure != nil {
@@ -84,6 +100,13 @@ func (o *Op) Evidence() Place {
 type Payment struct {
 	To     common.Address
 	Amount *big.Int
+}
+
+// SaleTerms are what an operation has of an authorization beside its payer, receiver, value and end.
+type SaleTerms struct {
+	After     uint64 // Unix seconds, exclusive
+	Nonce     common.Hash
+	Signature []byte // of the payer: r, s, v
 }
 
 // Place is where an event is. The zero value is nowhere.
@@ -157,12 +180,14 @@ var (
 	ErrUnknown = errors.New("chain: no such record")
 	ErrChanged = errors.New("chain: the record was changed by another process")
 	ErrLeased  = errors.New("chain: another process holds the lease")
+	ErrSold    = errors.New("chain: the authorization pays another order")
 )
 
 // Journal is the memory of the rail. Each method is one transaction that is on disk when it returns nil. Any number of
 // processes share one journal.
 type Journal interface {
-	// AddOp stores a new operation and returns what is stored under its id: the given one, or an older one as it is.
+	// AddOp stores a new operation and returns what is stored under its id: the given one, or an older one as it is. Of a sale it
+	// stores, too, that the authorization (token, payer, nonce) pays its order, for ever; [ErrSold] when it pays another one.
 	AddOp(ctx context.Context, op *Op) (*Op, error)
 	// UpdateOp stores operations whose Version is still the stored one and counts it up in them, or changes nothing:
 	// [ErrChanged], also for one that is not there.
@@ -175,7 +200,7 @@ type Journal interface {
 	OpsIn(ctx context.Context, limit int, states ...State) ([]*Op, error)
 	// OpsAt lists operations in any state whose evidence ([Op.Evidence]) is in block from or a later one, by block.
 	OpsAt(ctx context.Context, from uint64) ([]*Op, error)
-	// Untold lists operations of [KindOrder] that are confirmed, final or failed while Told is another state, those that have
+	// Untold lists operations of [KindOrder] and [KindSale] that are confirmed, final or failed while Told is another state, those that have
 	// waited longest first, at most limit.
 	Untold(ctx context.Context, limit int) ([]*Op, error)
 

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"math/big"
 	"slices"
 
 	"github.com/ethereum/go-ethereum"
@@ -32,22 +31,26 @@ func moved(ctx context.Context, c *endpoints.Conn, op *Op, at Place) (bool, erro
 		return kept(ctx, c, op.Payer, at)
 	}
 	logs, err := c.FilterLogs(ctx, ethereum.FilterQuery{
-		BlockHash: &at.Hash, Addresses: []common.Address{contracts.EntryPoint, op.Token}, Topics: [][]common.Hash{{topicBegins, topicRun, topicTransfer}},
+		BlockHash: &at.Hash, Addresses: []common.Address{contracts.EntryPoint, op.Token}, Topics: [][]common.Hash{{topicBegins, topicRun, topicTransfer, topicUsed}},
 	})
 	if err != nil {
 		return false, err
 	}
 	slices.SortFunc(logs, func(a, b types.Log) int { return cmp.Compare(a.Index, b.Index) })
-	left := slices.Clone(op.Payments)
+	left, authorized := slices.Clone(op.Payments), false
 	for i := range logs {
 		l := &logs[i]
 		switch {
-		case l.BlockHash != at.Hash || l.TxHash != at.Tx || l.Index >= at.LogIndex || l.Removed:
+		case l.BlockHash != at.Hash || l.TxHash != at.Tx || l.Index >= at.LogIndex || l.Removed || len(l.Topics) == 0:
 		case l.Address == contracts.EntryPoint:
 			left = slices.Clone(op.Payments) // what came before was not this operation
-		case l.Address == op.Token && len(l.Topics) == 3 && l.Topics[0] == topicTransfer && len(l.Data) == 32 && address(l.Topics[1]) == op.Payer:
-			to, amount := address(l.Topics[2]), new(big.Int).SetBytes(l.Data)
-			if n := slices.IndexFunc(left, func(p Payment) bool { return p.To == to && p.Amount.Cmp(amount) == 0 }); n >= 0 {
+		case l.Address != op.Token:
+		case l.Topics[0] == topicUsed:
+			authorized = true
+		case authorized:
+			authorized = false // the transfer of an authorization, which pays a sale and no order
+		default:
+			if n := slices.IndexFunc(left, func(p Payment) bool { return transfers(l, op.Payer, p) }); n >= 0 {
 				left = slices.Delete(left, n, n+1)
 			}
 		}

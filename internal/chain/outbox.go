@@ -100,7 +100,7 @@ func (w *relayer) judge(ctx context.Context, op *Op) {
 		w.refuse(ctx, op, f)
 		return
 	}
-	if errors.Is(err, errNonceUsed) {
+	if errors.Is(err, errNonceUsed) || errors.Is(err, errUsed) {
 		w.rail.moved.fire()
 		if op.Kind == KindOrder && op.SentAt.IsZero() {
 			w.exposed(ctx, op)
@@ -123,9 +123,10 @@ func (w *relayer) exposed(ctx context.Context, op *Op) {
 }
 
 // refuse lets an operation fail that cannot run, if nobody but us has seen its bytes. One that was sent could still land, so
-// it waits for the chain to decide. So does a void, without which its order would never be decided.
+// it waits for the chain to decide. So does a void, without which its order would never be decided, and a sale, whose
+// authorization others may have as well.
 func (w *relayer) refuse(ctx context.Context, op *Op, f *Failure) {
-	if !op.SentAt.IsZero() || op.Kind == KindVoid {
+	if !op.SentAt.IsZero() || op.Kind == KindVoid || op.Kind == KindSale {
 		w.rail.log.Warn("an operation that has to land would fail now", "op", op.ID, "reason", f.Reason)
 		w.rail.outbox.rest(op)
 		return

@@ -36,6 +36,18 @@ func (r *Rail) Pay(ctx context.Context, p Purchase) (Outcome, error) {
 	if err != nil {
 		return Outcome{}, err
 	}
+	return r.pursue(ctx, op, func(ctx context.Context, op *Op) (*userop.Operation, *Failure, error) {
+		return r.build(ctx, op, p.Delegation)
+	})
+}
+
+// builder makes the signed operation of one that is Created, or says why there is none. It may set what belongs to it, and
+// Place when it was paid before.
+type builder func(ctx context.Context, op *Op) (*userop.Operation, *Failure, error)
+
+// pursue starts a payment, or goes on with the one that was started, until it is decided or ctx ends.
+func (r *Rail) pursue(ctx context.Context, op *Op, build builder) (Outcome, error) {
+	var err error
 	digest := op.Digest
 	changed, stop := r.watch(op.ID)
 	defer func() { stop() }()
@@ -53,8 +65,8 @@ func (r *Rail) Pay(ctx context.Context, p Purchase) (Outcome, error) {
 		case Confirmed, Final, Failed:
 			return outcomeOf(op), nil
 		case Created:
-			err = r.sign(ctx, op, p.Delegation)
-			if err != nil && ctx.Err() == nil && !errors.Is(err, ErrChanged) {
+			err = r.sign(ctx, op, build)
+			if err != nil && ctx.Err() == nil && !errors.Is(err, ErrChanged) && !errors.Is(err, errEarly) {
 				// Another process may have gone on with it meanwhile, and be the reason.
 				if next, e := r.cfg.Journal.Op(ctx, op.ID); e != nil || next.Version == op.Version {
 					return outcomeOf(op), err
@@ -68,7 +80,7 @@ func (r *Rail) Pay(ctx context.Context, p Purchase) (Outcome, error) {
 				looked = now
 			}
 		}
-		if op.State != Created {
+		if op.State != Created || errors.Is(err, errEarly) {
 			tick := time.NewTimer(poll)
 			select {
 			case <-changed:
@@ -162,14 +174,18 @@ func cents(units *big.Int) int64 {
 
 // digest is what makes two orders with one id the same: who pays whom how much of what, and under which delegation.
 func digest(op *Op) common.Hash {
-	text, err := json.Marshal([]any{op.ID, op.Sender, op.Payer, op.Token, op.Payments, op.DelegationID, op.Delegation})
+	content := []any{op.ID, op.Sender, op.Payer, op.Token, op.Payments, op.DelegationID, op.Delegation}
+	if op.Kind == KindSale {
+		content = append(content, op.Kind, op.Before, op.Sale)
+	}
+	text, err := json.Marshal(content)
 	if err != nil {
 		panic(err) // numbers, texts and bytes
 	}
 	return crypto.Keccak256Hash(text)
 }
 
-func transfers(payments []Payment) []userop.Transfer {
+func transfersOf(payments []Payment) []userop.Transfer {
 	out := make([]userop.Transfer, len(payments))
 	for i, p := range payments {
 		out[i] = userop.Transfer{To: p.To, Amount: p.Amount}
@@ -179,19 +195,22 @@ func transfers(payments []Payment) []userop.Transfer {
 
 // sign takes an order from Created to Signed, or to Failed when it cannot be paid. Until then nothing has left this process, so
 // any process may do it again.
-func (r *Rail) sign(ctx context.Context, op *Op, d *Delegation) error {
+func (r *Rail) sign(ctx context.Context, op *Op, build builder) error {
 	if err := r.Ready(ctx); err != nil {
 		return err
 	}
 	next := *op
-	operation, f, err := r.build(ctx, &next, d)
+	operation, f, err := build(ctx, &next)
 	if err != nil {
 		return err
 	}
 	next.UpdatedAt = r.cfg.Clock()
-	if f != nil {
+	switch {
+	case f != nil:
 		next.fail(f)
-	} else {
+	case next.Place != (Place{}):
+		next.include(operation, r.chainID)
+	default:
 		next.State, next.Operation, next.Hash = Signed, operation, operation.Hash(r.chainID)
 	}
 	r.cfg.At("signing")
@@ -204,6 +223,9 @@ func (r *Rail) sign(ctx context.Context, op *Op, d *Delegation) error {
 	}
 	r.changed(op.ID)
 	r.work.fire()
+	if next.State == Included {
+		r.moved.fire()
+	}
 	return nil
 }
 
@@ -211,7 +233,7 @@ func (r *Rail) sign(ctx context.Context, op *Op, d *Delegation) error {
 func (r *Rail) build(ctx context.Context, op *Op, d *Delegation) (*userop.Operation, *Failure, error) {
 	pay := userop.DirectCall
 	request := signer.Order{
-		OrderID: op.ID, Sender: op.Sender, Token: op.Token, Transfers: transfers(op.Payments), Total: new(big.Int), Cents: op.Cents,
+		OrderID: op.ID, Sender: op.Sender, Token: op.Token, Transfers: transfersOf(op.Payments), Total: new(big.Int), Cents: op.Cents,
 		VerificationGas: userop.VerificationGas,
 	}
 	for _, p := range op.Payments {
@@ -362,7 +384,7 @@ func (r *Rail) Cancel(ctx context.Context, orderID string) (Outcome, error) {
 			return Outcome{}, err
 		}
 		switch {
-		case (op.State == Created || op.State == Signed) && op.SentAt.IsZero():
+		case (op.State == Created || op.State == Signed && op.Kind != KindSale) && op.SentAt.IsZero():
 			op.fail(&Failure{Code: toll.CodeChainFailed, Reason: "cancelled before it was sent"})
 			op.UpdatedAt = r.cfg.Clock()
 			if err := r.cfg.Journal.UpdateOp(ctx, op); errors.Is(err, ErrChanged) {
@@ -372,6 +394,7 @@ func (r *Rail) Cancel(ctx context.Context, orderID string) (Outcome, error) {
 			}
 			r.changed(op.ID)
 			r.work.fire()
+		case op.Kind == KindSale: // others can carry its authorization out, whatever we do
 		case op.State == Signed, op.State == Sent:
 			if err := r.void(ctx, op); err != nil {
 				return outcomeOf(op), err

@@ -174,8 +174,8 @@ func (t *tracker) overtaken(ctx context.Context) (bool, error) {
 	return err == nil && header.Hash() != t.pass.head.Hash(), err
 }
 
-// logs reads the logs of ours in blocks, those of these operations and all of the service account, in their order.
-func (t *tracker) logs(ctx context.Context, from, to uint64, ops []common.Hash) ([]types.Log, error) {
+// logs reads the logs of ours in blocks, those of these operations and sales and all of the service account, in their order.
+func (t *tracker) logs(ctx context.Context, from, to uint64, ops []common.Hash, sales map[saleKey]string) ([]types.Log, error) {
 	service := common.BytesToHash(t.rail.cfg.Service[:])
 	queries := []ethereum.FilterQuery{
 		{
@@ -189,6 +189,7 @@ func (t *tracker) logs(ctx context.Context, from, to uint64, ops []common.Hash) 
 			Addresses: []common.Address{contracts.EntryPoint}, Topics: [][]common.Hash{{topicRun, topicReason}, some},
 		})
 	}
+	queries = append(queries, saleQueries(sales)...)
 	var all []types.Log
 	err := t.rail.read(ctx, func(ctx context.Context, c *endpoints.Conn) error {
 		found := make([][]types.Log, len(queries))
@@ -215,18 +216,19 @@ func (t *tracker) scan(ctx context.Context, open []*Op) error {
 			watched = append(watched, op.Hash)
 		}
 	}
+	sales := wanted(open)
 	head := t.pass.head.Number.Uint64()
 	t.owed = 0
 	for from := t.cursor.Block - min(t.cursor.Block, overlap); from <= head; {
 		to := min(head, from+t.chunk-1)
-		logs, err := t.logs(ctx, from, to, watched)
+		logs, err := t.logs(ctx, from, to, watched, sales)
 		if err != nil {
 			if t.chunk = max(1, t.chunk/2); to == from || ctx.Err() != nil {
 				return err
 			}
 			continue
 		}
-		if err := t.apply(ctx, logs); err != nil {
+		if err := t.apply(ctx, logs, sales); err != nil {
 			return err
 		}
 		t.chunk = min(maxChunk, 2*t.chunk)
@@ -253,7 +255,7 @@ func (t *tracker) scan(ctx context.Context, open []*Op) error {
 }
 
 // apply lets logs take effect. What was applied before changes nothing.
-func (t *tracker) apply(ctx context.Context, logs []types.Log) error {
+func (t *tracker) apply(ctx context.Context, logs []types.Log, sales map[saleKey]string) error {
 	reasons, ours := map[common.Hash]string{}, map[common.Hash]bool{}
 	for i := range logs {
 		if op, reason, ok := parseReason(&logs[i]); ok {
@@ -275,11 +277,28 @@ func (t *tracker) apply(ctx context.Context, logs []types.Log) error {
 			t.rail.log.Warn("a log in a block that is not of the chain is left out", "block", l.BlockNumber, "hash", l.BlockHash)
 			continue
 		}
-		if err := t.applyOne(ctx, l, reasons, ours); err != nil {
+		if key, ok := parseAuthorization(l); ok {
+			err = t.applySale(ctx, sales[key], placeOf(l))
+		} else {
+			err = t.applyOne(ctx, l, reasons, ours)
+		}
+		if err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// applySale lets a log about the authorization of a sale take effect; "" is the id of none that is looked for.
+func (t *tracker) applySale(ctx context.Context, id string, at Place) error {
+	if id == "" {
+		return nil
+	}
+	op, err := t.rail.cfg.Journal.Op(ctx, id)
+	if err != nil {
+		return err
+	}
+	return t.sold(ctx, op, at)
 }
 
 func (t *tracker) applyOne(ctx context.Context, l *types.Log, reasons map[common.Hash]string, ours map[common.Hash]bool) error {

@@ -313,7 +313,7 @@ func view(ctx context.Context, c *endpoints.Conn, of common.Address, signature s
 // check tries an operation that is signed as it would run now. A failure says that it cannot: nil when it can, and when
 // the chain has run its nonce, which only its event explains ([errNonceUsed]). Other errors decide nothing.
 func (r *Rail) check(ctx context.Context, op *Op) (*Failure, error) {
-	all, err := r.accounts(ctx, op.Sender, op.Payer)
+	all, err := r.accounts(ctx, op.touched()...)
 	if err != nil {
 		return nil, err
 	}
@@ -326,12 +326,15 @@ func (r *Rail) check(ctx context.Context, op *Op) (*Failure, error) {
 	if errors.Is(err, errNoOverrides) {
 		return r.lacks(ctx, op)
 	}
+	if op.Kind == KindSale {
+		return r.saleVerdict(ctx, op, err)
+	}
 	return r.verdict(ctx, op, err)
 }
 
 // foreign refuses accounts that cannot run the operation, whatever is installed.
 func foreign(op *Op, all map[common.Address]account) *Failure {
-	for _, a := range []common.Address{op.Payer, op.Sender} {
+	for _, a := range op.touched() {
 		is := all[a]
 		stale := is.code == codeNone && a == op.Payer && op.Authorization != nil && op.Authorization.Nonce != is.nonce
 		if is.code == codeForeign || stale {

@@ -242,7 +242,7 @@ func (t *tracker) quiet(ctx context.Context) (bool, error) {
 	if hash, ok, err := t.hashAt(ctx, t.cursor.Block); err != nil || !ok || hash != t.cursor.Hash {
 		return false, err
 	}
-	logs, err := t.logs(ctx, t.cursor.Block+1, number, nil)
+	logs, err := t.logs(ctx, t.cursor.Block+1, number, nil, nil)
 	if err != nil || len(logs) > 0 {
 		return false, err
 	}

@@ -55,6 +55,9 @@ func (r *Rail) void(ctx context.Context, op *Op) error {
 // expire ends an order that was sent and has no event, without storing it, if a finalized block proves that it cannot move money
 // any more. One that has waited for too long is made impossible.
 func (t *tracker) expire(ctx context.Context, op *Op) (bool, error) {
+	if op.Kind == KindSale {
+		return t.ended(ctx, op) // a void would not keep others from carrying it out
+	}
 	if op.Kind != KindOrder || op.SentAt.IsZero() || op.Failure != nil || op.State != Sent && op.State != Signed {
 		return false, nil
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -23,13 +24,14 @@ type Journal struct {
 	cursor      chain.Cursor
 	orphans     []chain.Orphan
 	delegations map[common.Hash]string
+	sales       map[string]string // order ids by authorization
 }
 
 // NewJournal returns an empty journal.
 func NewJournal() *Journal {
 	return &Journal{
 		ops: map[string]*chain.Op{}, txs: map[common.Hash]*chain.Tx{}, leases: map[string]chain.Lease{},
-		delegations: map[common.Hash]string{},
+		delegations: map[common.Hash]string{}, sales: map[string]string{},
 	}
 }
 
@@ -71,6 +73,13 @@ func (j *Journal) AddOp(ctx context.Context, op *chain.Op) (*chain.Op, error) {
 	}
 	if j.taken(op) {
 		return nil, errTaken
+	}
+	if op.Kind == chain.KindSale {
+		key := fmt.Sprint(op.Token, op.Payer, op.Sale.Nonce)
+		if id, ok := j.sales[key]; ok && id != op.ID {
+			return nil, chain.ErrSold
+		}
+		j.sales[key] = op.ID
 	}
 	c := stored(op)
 	c.Version = 1
@@ -177,7 +186,7 @@ func (j *Journal) OpsAt(ctx context.Context, from uint64) ([]*chain.Op, error) {
 func (j *Journal) Untold(ctx context.Context, limit int) ([]*chain.Op, error) {
 	found, err := j.list(ctx, func(o *chain.Op) bool {
 		decided := o.State == chain.Confirmed || o.State == chain.Final || o.State == chain.Failed
-		return o.Kind == chain.KindOrder && decided && o.Told != o.State
+		return o.Pays() && decided && o.Told != o.State
 	}, byAge)
 	return found[:min(limit, len(found))], err
 }

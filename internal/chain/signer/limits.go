@@ -16,15 +16,22 @@ const (
 
 // limits are what the signer knows of requests before: the content of each order, and what was signed in the last hour.
 type limits struct {
-	hourly int64 // cents; 0: no cap
+	hourly int64 // cents, of each purse; 0: no cap
 	clock  func() time.Time
 
 	mu     sync.Mutex
 	orders map[[24]byte]common.Hash // content by nonce key
 	ring   [][24]byte               // the keys of orders, and where the oldest of them is once it is full
 	next   int
-	spent  []spending // one for each second with an order, oldest first
-	total  int64      // sum of spent
+
+	accounts purse // what accounts of the service pay
+	sales    purse // what wallets of strangers pay: they must not use up the cap of the others
+}
+
+// purse is what was signed for in the last hour.
+type purse struct {
+	spent []spending // one for each second with an order, oldest first
+	total int64      // sum of spent
 }
 
 type spending struct{ second, cents int64 }
@@ -33,8 +40,8 @@ func newLimits(hourly int64, clock func() time.Time) *limits {
 	return &limits{hourly: hourly, clock: clock, orders: map[[24]byte]common.Hash{}}
 }
 
-// admit counts an order, once, or says why it is not signed, and for [OverCap] when it may be.
-func (l *limits) admit(key [24]byte, content common.Hash, cents int64) (Reason, time.Duration) {
+// admit counts an order on one of the purses, once, or says why it is not signed, and for [OverCap] when it may be.
+func (l *limits) admit(on *purse, key [24]byte, content common.Hash, cents int64) (Reason, time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if before, known := l.orders[key]; known {
@@ -44,7 +51,7 @@ func (l *limits) admit(key [24]byte, content common.Hash, cents int64) (Reason, 
 		return "", 0
 	}
 	if l.hourly > 0 {
-		if ok, wait := l.spend(cents); !ok {
+		if ok, wait := l.spend(on, cents); !ok {
 			return OverCap, wait
 		}
 	}
@@ -61,27 +68,27 @@ func (l *limits) admit(key [24]byte, content common.Hash, cents int64) (Reason, 
 
 // spend counts cents against the cap, or says how long it takes until there is room. What was spent in a second counts until
 // an hour after its end. A clock that goes back forgets nothing.
-func (l *limits) spend(cents int64) (bool, time.Duration) {
+func (l *limits) spend(on *purse, cents int64) (bool, time.Duration) {
 	now := l.clock().Unix()
-	for len(l.spent) > 0 && l.spent[0].second < now-hour {
-		l.total -= l.spent[0].cents
-		l.spent = l.spent[1:]
+	for len(on.spent) > 0 && on.spent[0].second < now-hour {
+		on.total -= on.spent[0].cents
+		on.spent = on.spent[1:]
 	}
 	if cents > l.hourly {
 		return false, 0
 	}
-	if over := l.total - (l.hourly - cents); over > 0 {
+	if over := on.total - (l.hourly - cents); over > 0 {
 		i := 0
-		for ; over > l.spent[i].cents; i++ {
-			over -= l.spent[i].cents
+		for ; over > on.spent[i].cents; i++ {
+			over -= on.spent[i].cents
 		}
-		return false, time.Duration(l.spent[i].second+hour+1-now) * time.Second
+		return false, time.Duration(on.spent[i].second+hour+1-now) * time.Second
 	}
-	l.total += cents
-	if n := len(l.spent); n > 0 && l.spent[n-1].second >= now {
-		l.spent[n-1].cents += cents
+	on.total += cents
+	if n := len(on.spent); n > 0 && on.spent[n-1].second >= now {
+		on.spent[n-1].cents += cents
 	} else {
-		l.spent = append(l.spent, spending{now, cents})
+		on.spent = append(on.spent, spending{now, cents})
 	}
 	return true, 0
 }

@@ -58,7 +58,7 @@ func (s *Signer) Order(ctx context.Context, o Order) (*userop.Operation, error) 
 	defer k.Zero()
 	// The calldata says all but the sender: token, receivers, amounts, delegation.
 	content := crypto.Keccak256Hash(o.Sender[:], callData)
-	if reason, wait := s.limits.admit(userop.OrderKey(o.OrderID), content, s.cents(&o)); reason != "" {
+	if reason, wait := s.limits.admit(&s.limits.accounts, userop.OrderKey(o.OrderID), content, s.cents(&o)); reason != "" {
 		return nil, s.refused(o.OrderID, &Refusal{Request: kind, Reason: reason, RetryAfter: wait})
 	}
 	op.Signature, err = sign(k, op.SigningHash(s.chainID))
@@ -129,11 +129,16 @@ func (s *Signer) cents(o *Order) int64 {
 	if o.Token == (common.Address{}) || o.Token != contracts.USDC(chain) && o.Token != contracts.EURC(chain) {
 		return o.Cents
 	}
-	n := new(big.Int).Add(o.Total, big.NewInt(9_999))
+	return max(o.Cents, hundredths(o.Total))
+}
+
+// hundredths of a token with 6 decimals, rounded up.
+func hundredths(units *big.Int) int64 {
+	n := new(big.Int).Add(units, big.NewInt(9_999))
 	if n.Quo(n, big.NewInt(10_000)); !n.IsInt64() {
 		return math.MaxInt64
 	}
-	return max(o.Cents, n.Int64())
+	return n.Int64()
 }
 
 // bounded is an id as it may be logged, whatever its length.

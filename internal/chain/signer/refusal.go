@@ -16,6 +16,8 @@ const (
 	ForeignReceiver Reason = "a receiver is not one of the delegation's"
 	ForeignDelegate Reason = "the delegation is not one of ours"
 	OtherToken      Reason = "the delegation is of another token"
+	ForeignToken    Reason = "the token is not one whose authorizations are carried out"
+	ForeignWallet   Reason = "the authorization is not signed by its sender for this token on this chain"
 	OverLimit       Reason = "it is more than the delegation allows"
 	WrongTotal      Reason = "the total is not the sum of the transfers"
 	OtherContent    Reason = "another request was signed for this order"

@@ -341,7 +341,7 @@ func TestT66_NothingElseCanBeAsked(t *testing.T) {
 			}
 		}
 	}
-	if want := "[Anchor Authorization Delegation Fill Order PlaceMirror RelayerTx Revoke Void]"; fmt.Sprint(requests) != want {
+	if want := "[Anchor Authorization Delegation Fill Order PlaceMirror RelayerTx Revoke Sale Void]"; fmt.Sprint(requests) != want {
 		t.Errorf("the requests are %v, want %s", requests, want)
 	}
 }

@@ -1,0 +1,120 @@
+package chain
+
+import (
+	"context"
+	"errors"
+	"strings"
+
+	"github.com/ethereum/go-ethereum/common"
+
+	"github.com/tollhq/toll"
+)
+
+// Words of the protocol for sales that cannot be paid (x402, scheme exact).
+const (
+	wordPayload      = "invalid_payload"
+	wordRequirements = "invalid_payment_requirements"
+	wordSignature    = "invalid_exact_evm_payload_signature"
+	wordAfter        = "invalid_exact_evm_payload_authorization_valid_after"
+	wordBefore       = "invalid_exact_evm_payload_authorization_valid_before"
+	wordNonce        = "invalid_exact_evm_nonce_already_used"
+	wordBalance      = "invalid_exact_evm_insufficient_balance"
+	wordState        = "invalid_transaction_state"
+)
+
+// paramReason is the member of Params that has the word.
+const paramReason = "reason"
+
+// Reverts of the token, in the texts of FiatToken v2.2, that decide about a sale.
+var saleReasons = map[string]string{
+	"FiatTokenV2: authorization is expired":  wordBefore,
+	"FiatTokenV2: invalid signature":         wordSignature,
+	"ECRecover: invalid signature":           wordSignature,
+	"ECRecover: invalid signature 'v' value": wordSignature,
+	"ECRecover: invalid signature 's' value": wordSignature,
+	"ERC20: transfer to the zero address":    wordPayload,
+	"Blacklistable: account is blacklisted":  wordState,
+	"Pausable: paused":                       wordState,
+}
+
+const (
+	revertUsed  = "FiatTokenV2: authorization is used or canceled"
+	revertEarly = "FiatTokenV2: authorization is not yet valid"
+)
+
+var (
+	// errUsed says that the nonce of an authorization is used: only the logs of the token tell for what.
+	errUsed = errors.New("chain: the nonce of the authorization is used")
+	// errEarly says that the last block is before the start of an authorization, which the next one is not.
+	errEarly = errors.New("chain: the last block is before the start of the authorization")
+)
+
+func saleFailed(code toll.Code, word, text string) *Failure {
+	return &Failure{Code: code, Reason: text, Params: map[string]any{paramReason: word}}
+}
+
+func takenNonce(text string) *Failure { return saleFailed(toll.CodePaymentRequired, wordNonce, text) }
+
+func refusedToken(token common.Address, text string) *Failure {
+	f := saleFailed(toll.CodeChainToken, wordRequirements, text)
+	f.Params["token"] = toll.Address(token).String()
+	return f
+}
+
+// asError is the failure as an error for who asked before anything was stored.
+func (f *Failure) asError() error {
+	e := toll.NewError(f.Code).WithDetails("%s", f.Reason)
+	for k, v := range f.Params {
+		e = e.WithParam(k, v)
+	}
+	e.Reason, _ = f.Params[paramReason].(string)
+	return e
+}
+
+// or is the failure as an error, or the error when there is none.
+func (f *Failure) or(err error) error {
+	if f != nil {
+		return f.asError()
+	}
+	return err
+}
+
+// saleVerdict is [Rail.verdict] for a sale. The errors [errUsed] and [errEarly] decide nothing either.
+func (r *Rail) saleVerdict(ctx context.Context, op *Op, err error) (*Failure, error) {
+	v, ok := errors.AsType[*reverted](err)
+	switch {
+	case !ok:
+		return nil, err
+	case v.outer:
+		return r.verdict(ctx, op, err)
+	case v.reason == revertUsed:
+		return nil, errUsed
+	case v.reason == revertEarly:
+		now, err := r.present(ctx)
+		if err == nil && op.Sale.After <= now {
+			err = errEarly
+		}
+		if err != nil {
+			return nil, err
+		}
+		return saleFailed(toll.CodePaymentRequired, wordAfter, "the authorization is not valid yet"), nil
+	case saysTooLittle(v.reason):
+		if f, err := r.saleLacks(ctx, op); f != nil || err != nil {
+			return f, err
+		}
+	}
+	if word, ok := saleReasons[v.reason]; ok {
+		return saleFailed(toll.CodePaymentRequired, word, v.reason), nil
+	}
+	r.log.Error("alarm: a token refuses an authorization for a reason that is not the payer's", "order", op.ID, "token", op.Token, "reason", v.reason)
+	return saleFailed(toll.CodeChainFailed, wordState, strings.TrimSpace("the token refuses the authorization: "+v.reason)), nil
+}
+
+// saleLacks is [Rail.lacks] with the word of the protocol.
+func (r *Rail) saleLacks(ctx context.Context, op *Op) (*Failure, error) {
+	f, err := r.lacks(ctx, op)
+	if f != nil {
+		f.Params[paramReason] = wordBalance
+	}
+	return f, err
+}

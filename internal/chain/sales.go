@@ -1,0 +1,273 @@
+package chain
+
+import (
+	"context"
+	"errors"
+	"math/big"
+
+	"github.com/ethereum/go-ethereum/common"
+	"github.com/ethereum/go-ethereum/common/hexutil"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/evm"
+	"github.com/tollhq/toll/internal/chain/contracts"
+	"github.com/tollhq/toll/internal/chain/endpoints"
+	"github.com/tollhq/toll/internal/chain/signer"
+	"github.com/tollhq/toll/internal/chain/userop"
+)
+
+// Sale is an order that a wallet without an account pays: it has signed an authorization of a token (EIP-3009), and the service
+// account has the token carry it out.
+type Sale struct {
+	OrderID       string
+	Token         toll.Address // USDC or EURC of the chain
+	Authorization evm.Authorization
+	Signature     []byte // of From, 65 bytes
+}
+
+// Bounds of [Rail.CheckSale] for the end of an authorization, in seconds after the present of the chain.
+const (
+	minSaleLife = 6
+	maxSaleLife = 3600
+)
+
+// TokenDomain returns the domain in which holders of USDC and EURC sign (EIP-712). false for every other token.
+func TokenDomain(chainID uint64, token toll.Address) (evm.Domain, bool) {
+	name, version, ok := contracts.TokenDomain(chainID, common.Address(token))
+	return evm.Domain{Name: name, Version: version, ChainID: new(big.Int).SetUint64(chainID), Contract: token}, ok
+}
+
+// sale makes the operation of a sale, in the state Created, or says why it is none. Nothing is asked of the chain.
+func (r *Rail) sale(s *Sale) (*Op, *Failure) {
+	a, token := &s.Authorization, common.Address(s.Token)
+	domain, ok := TokenDomain(r.cfg.ChainID, s.Token)
+	switch {
+	case !ok:
+		return nil, refusedToken(token, "authorizations of this token are not taken")
+	case a.Value == nil || a.Value.Sign() <= 0 || a.Value.BitLen() > 256 || a.To.IsZero():
+		return nil, saleFailed(toll.CodePaymentRequired, wordPayload, "the authorization moves nothing")
+	}
+	if by, err := evm.Recover(a.Digest(domain), s.Signature); err != nil || by != a.From {
+		return nil, saleFailed(toll.CodePaymentRequired, wordSignature, "the authorization is not signed by its sender for this token on this chain")
+	}
+	now := r.cfg.Clock()
+	op := &Op{
+		ID: s.OrderID, Kind: KindSale, State: Created, Sender: r.cfg.Service, Payer: common.Address(a.From), Token: token,
+		Payments: []Payment{{To: common.Address(a.To), Amount: new(big.Int).Set(a.Value)}}, Cents: cents(a.Value),
+		NonceKey: userop.OrderKey(s.OrderID), Before: a.ValidBefore,
+		Sale:      &SaleTerms{After: a.ValidAfter, Nonce: a.Nonce, Signature: s.Signature},
+		CreatedAt: now, UpdatedAt: now,
+	}
+	op.Digest = digest(op)
+	return op, nil
+}
+
+// authorization is the one of an operation of a sale.
+func (o *Op) authorization() *evm.Authorization {
+	return &evm.Authorization{
+		From: toll.Address(o.Payer), To: toll.Address(o.Payments[0].To), Value: o.Payments[0].Amount,
+		ValidAfter: o.Sale.After, ValidBefore: o.Before, Nonce: o.Sale.Nonce,
+	}
+}
+
+// Sell is [Rail.Pay] for a sale. The order is paid when the token has carried the authorization out, whoever sent it, also before
+// it was asked for here; an authorization pays one order. One that was sent fails when it cannot be carried out any more: its
+// nonce was used otherwise, or a finalized block is past its end.
+//
+// A failure has the reason word of the protocol in Params, as "reason". One of an authorization that is no payment at all, or
+// that pays another order, leaves no trace.
+func (r *Rail) Sell(ctx context.Context, s Sale) (Outcome, error) {
+	if s.OrderID == "" {
+		return Outcome{}, errors.New("chain: a sale without an order")
+	}
+	op, f := r.sale(&s)
+	if f != nil {
+		return Outcome{State: Failed, Failure: f}, nil
+	}
+	o, err := r.pursue(ctx, op, r.buildSale)
+	switch {
+	case errors.Is(err, ErrSold):
+		return Outcome{State: Failed, Failure: takenNonce("the authorization pays another order")}, nil
+	case err == nil && o.State == Failed && o.Failure.Place == (Place{}):
+		return r.reopen(ctx, op.ID, o)
+	}
+	return o, err
+}
+
+// reopen looks once more at a sale that had failed before anything was sent: others may have carried the authorization out since.
+func (r *Rail) reopen(ctx context.Context, id string, as Outcome) (Outcome, error) {
+	op, err := r.cfg.Journal.Op(ctx, id)
+	if err != nil || op.State != Failed {
+		return as, err
+	}
+	used, err := r.used(ctx, op)
+	if err != nil || !used {
+		return as, nil // it stays as it was decided
+	}
+	next := *op
+	next.State, next.Failure = Created, nil
+	operation, f, err := r.buildSale(ctx, &next)
+	if err != nil || f != nil {
+		return as, nil
+	}
+	next.include(operation, r.chainID)
+	next.UpdatedAt = r.cfg.Clock()
+	if err := r.cfg.Journal.UpdateOp(ctx, &next); err != nil {
+		return as, err
+	}
+	r.log.Warn("a sale that had failed was paid by others", "order", id, "tx", next.Tx)
+	r.moved.fire()
+	return outcomeOf(&next), nil
+}
+
+// include takes a signed operation whose payment is on the chain already to Included.
+func (o *Op) include(operation *userop.Operation, chainID *big.Int) {
+	o.State, o.Operation, o.Hash, o.Tx = Included, operation, operation.Hash(chainID), o.Place.Tx
+}
+
+// buildSale makes the signed operation of a sale after a clean simulation, or says why there is none. When others have had the
+// authorization carried out, the operation has their place: it is signed nevertheless, for a reorganisation may take theirs away.
+func (r *Rail) buildSale(ctx context.Context, op *Op) (*userop.Operation, *Failure, error) {
+	all, err := r.accounts(ctx, op.touched()...)
+	if err != nil {
+		return nil, nil, err
+	}
+	if f := foreign(op, all); f != nil {
+		return nil, f, nil
+	}
+	used, err := r.used(ctx, op)
+	if errors.Is(err, errAnswer) {
+		return nil, refusedToken(op.Token, "there is no such token on the chain"), nil
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	a := op.authorization()
+	callData, err := userop.SaleCall(op.Token, a, op.Sale.Signature)
+	if err != nil {
+		return nil, nil, err
+	}
+	gas := guess(op)
+	if !used {
+		tried, err := r.inner(ctx, op.Sender, callData, all)
+		f, err := r.saleVerdict(ctx, op, err)
+		switch {
+		case errors.Is(err, errUsed):
+			used = true
+		case errors.Is(err, errNoOverrides):
+			if f, err := r.saleLacks(ctx, op); f != nil || err != nil {
+				return nil, f, err
+			}
+		case f != nil || err != nil:
+			return nil, f, err
+		default:
+			gas = tried
+		}
+	}
+	if used {
+		at, found, err := r.search(ctx, op)
+		if err != nil {
+			return nil, nil, err
+		}
+		if !found {
+			return nil, takenNonce("the nonce of the authorization is used or cancelled"), nil
+		}
+		op.Place = at
+	}
+	request := signer.Sale{OrderID: op.ID, Token: op.Token, Authorization: *a, Signature: [65]byte(op.Sale.Signature), CallGas: gas}
+	operation, err := r.cfg.Signer.Sale(ctx, request)
+	if err != nil {
+		f, err := refused(op, err)
+		return nil, f, err
+	}
+	if used {
+		return operation, nil, nil
+	}
+	if err := r.outer(ctx, operation, all); err != nil && !errors.Is(err, errNoOverrides) {
+		f, err := r.saleVerdict(ctx, op, err)
+		return nil, f, err
+	}
+	return operation, nil, nil
+}
+
+// CheckSale tells whether a sale would be paid as the chain is now: the time of the chain counts, not that of this machine. It
+// sends and stores nothing. Errors: those with status 503, and with status 402 or 400 and a Reason why it cannot be paid,
+// [toll.CodeChainToken], [toll.CodeChainBalance], [toll.CodePaymentRequired] or [toll.CodeChainFailed].
+func (r *Rail) CheckSale(ctx context.Context, s Sale) error {
+	s.OrderID = "check" // of no order: nothing is stored
+	op, f := r.sale(&s)
+	if f != nil {
+		return f.asError()
+	}
+	if err := r.Ready(ctx); err != nil {
+		return err
+	}
+	used, err := r.used(ctx, op)
+	switch {
+	case errors.Is(err, errAnswer):
+		return refusedToken(op.Token, "there is no such token on the chain").asError()
+	case err != nil:
+		return err
+	case used:
+		return r.soldBefore(ctx, op)
+	}
+	if f, err = r.inTime(ctx, op); f != nil || err != nil {
+		return f.or(err)
+	}
+	data, err := userop.AuthorizedTransfer(op.authorization(), op.Sale.Signature)
+	if err != nil {
+		return err
+	}
+	err = r.read(ctx, func(ctx context.Context, c *endpoints.Conn) error {
+		var answer hexutil.Bytes
+		return try(ctx, c, "eth_call", &answer, message{From: r.cfg.Service, To: op.Token, Gas: maxCallGas, Data: data}, nil)
+	})
+	f, err = r.saleVerdict(ctx, op, err)
+	switch {
+	case errors.Is(err, errUsed):
+		return r.soldBefore(ctx, op)
+	case errors.Is(err, errEarly):
+		return nil // it is in time, and only the last block is not
+	}
+	return f.or(err)
+}
+
+// soldBefore is [Rail.CheckSale] for an authorization whose nonce is used.
+func (r *Rail) soldBefore(ctx context.Context, op *Op) error {
+	_, found, err := r.search(ctx, op)
+	if err != nil || found {
+		return err
+	}
+	return takenNonce("the nonce of the authorization is used or cancelled").asError()
+}
+
+// inTime refuses an authorization that is not valid yet, or ends too soon or too late.
+func (r *Rail) inTime(ctx context.Context, op *Op) (*Failure, error) {
+	now, err := r.present(ctx)
+	switch {
+	case err != nil:
+		return nil, err
+	case op.Sale.After > now:
+		return saleFailed(toll.CodePaymentRequired, wordAfter, "the authorization is not valid yet"), nil
+	case op.Before < now+minSaleLife:
+		return saleFailed(toll.CodePaymentRequired, wordBefore, "the authorization ends before it can be carried out"), nil
+	case op.Before > now+maxSaleLife:
+		return saleFailed(toll.CodePaymentRequired, wordBefore, "the authorization is valid for more than an hour"), nil
+	}
+	return nil, nil
+}
+
+// present is the time of the last block, in Unix seconds. The embedded chain makes its next block at the time of the service.
+func (r *Rail) present(ctx context.Context) (now uint64, err error) {
+	err = r.read(ctx, func(ctx context.Context, c *endpoints.Conn) error {
+		head, err := c.HeaderByNumber(ctx, nil)
+		if err == nil {
+			now = head.Time
+		}
+		return err
+	})
+	if r.cfg.Embedded {
+		now = max(now, uint64(max(r.cfg.Clock().Unix(), 0)))
+	}
+	return now, err
+}

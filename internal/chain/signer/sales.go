@@ -1,0 +1,69 @@
+package signer
+
+import (
+	"context"
+	"math/big"
+
+	"github.com/ethereum/go-ethereum/common"
+	"github.com/ethereum/go-ethereum/crypto"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/evm"
+	"github.com/tollhq/toll/internal/chain/contracts"
+	"github.com/tollhq/toll/internal/chain/userop"
+)
+
+// Sale asks for the operation with which the service account has a token carry out what a wallet has signed (EIP-3009). It moves
+// no money of the service or of its accounts.
+type Sale struct {
+	OrderID       string
+	Token         common.Address // USDC or EURC of the chain
+	Authorization evm.Authorization
+	Signature     [65]byte // of the wallet: r, s, v
+	CallGas       uint64
+}
+
+// Sale signs the operation of a sale. For one order id it signs one content, whatever the gas. What sales move counts against an
+// hourly cap of their own.
+func (s *Signer) Sale(ctx context.Context, r Sale) (*userop.Operation, error) {
+	const kind = "sale"
+	if reason := s.checkSale(&r); reason != "" {
+		return nil, s.refuse(kind, bounded(r.OrderID), reason)
+	}
+	callData, err := userop.SaleCall(r.Token, &r.Authorization, r.Signature[:])
+	if err != nil {
+		return nil, s.refuse(kind, r.OrderID, Malformed)
+	}
+	op := userop.New(s.service, userop.OrderKey(r.OrderID), callData, r.CallGas)
+	k, err := s.key(ctx, s.service)
+	if err != nil {
+		return nil, err
+	}
+	defer k.Zero()
+	content := crypto.Keccak256Hash(s.service[:], callData)
+	if reason, wait := s.limits.admit(&s.limits.sales, userop.OrderKey(r.OrderID), content, hundredths(r.Authorization.Value)); reason != "" {
+		return nil, s.refused(r.OrderID, &Refusal{Request: kind, Reason: reason, RetryAfter: wait})
+	}
+	op.Signature, err = sign(k, op.SigningHash(s.chainID))
+	return op, err
+}
+
+func (s *Signer) checkSale(r *Sale) Reason {
+	a := &r.Authorization
+	from := common.Address(a.From)
+	if r.OrderID == "" || len(r.OrderID) > maxID || a.From.IsZero() || a.To.IsZero() || a.Value == nil || a.Value.Sign() <= 0 || a.Value.BitLen() > 256 {
+		return Malformed
+	}
+	name, version, ok := contracts.TokenDomain(s.chainID.Uint64(), r.Token)
+	switch {
+	case !ok:
+		return ForeignToken
+	case from == s.service || s.sends(from):
+		return ForeignAccount
+	}
+	domain := evm.Domain{Name: name, Version: version, ChainID: new(big.Int).Set(s.chainID), Contract: toll.Address(r.Token)}
+	if by, err := evm.Recover(a.Digest(domain), r.Signature[:]); err != nil || by != a.From {
+		return ForeignWallet
+	}
+	return ""
+}
