@@ -296,7 +296,7 @@ func (n *network) open(ctx context.Context) (_ *runningChain, err error) {
 		return nil, err
 	}
 	cfg := n.cfg.Chain.rail(r.dev != nil)
-	cfg.Environment, cfg.ChainID, cfg.Pool, cfg.Journal, cfg.Signer = env, n.chainID(), r.pool, &journal{n.base.store}, sign
+	cfg.Environment, cfg.ChainID, cfg.Pool, cfg.Journal, cfg.Signer = env, n.chainID(), r.pool, &journal{n.base.store, int64(n.chainID())}, sign
 	cfg.Sink, cfg.Service, cfg.Relayers = cryptoSink{n}, keys.service, keys.relayers
 	cfg.Holder, cfg.Clock, cfg.Log, cfg.At = holder(), n.base.clock.now, n.cfg.Log, n.cfg.at
 	if r.rail, err = chain.New(cfg); err != nil {

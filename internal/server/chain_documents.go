@@ -7,6 +7,7 @@ import (
 	"math/big"
 
 	"github.com/ethereum/go-ethereum/common"
+	"github.com/ethereum/go-ethereum/common/hexutil"
 	"github.com/ethereum/go-ethereum/core/types"
 
 	"github.com/tollhq/toll"
@@ -28,6 +29,7 @@ type opData struct {
 	DelegationID  string                      `json:"delegationId,omitempty"`
 	Delegation    *common.Hash                `json:"delegation,omitempty"`
 	Before        uint64                      `json:"before,omitempty"` // Unix seconds
+	Sale          *saleData                   `json:"sale,omitempty"`
 	TopUp         bool                        `json:"topUp,omitempty"`
 	Authorization *types.SetCodeAuthorization `json:"authorization,omitempty"`
 	Operation     *userop.Operation           `json:"operation,omitempty"`
@@ -42,6 +44,12 @@ type opData struct {
 type paymentData struct {
 	To     common.Address `json:"to"`
 	Amount string         `json:"amount"`
+}
+
+type saleData struct {
+	After     uint64        `json:"after"` // Unix seconds
+	Nonce     common.Hash   `json:"nonce"`
+	Signature hexutil.Bytes `json:"signature"`
 }
 
 type placeData struct {
@@ -82,6 +90,9 @@ func rowOfOp(op *chain.Op) (*store.ChainOp, error) {
 	for _, p := range op.Payments {
 		data.Payments = append(data.Payments, paymentData{p.To, p.Amount.String()})
 	}
+	if s := op.Sale; s != nil {
+		data.Sale = &saleData{s.After, s.Nonce, s.Signature}
+	}
 	if f := op.Failure; f != nil {
 		data.Failure = &failureData{f.Code, f.Reason, f.Params, dataOfPlace(f.Place)}
 	}
@@ -110,7 +121,7 @@ func rowOfOp(op *chain.Op) (*store.ChainOp, error) {
 func isUntold(op *chain.Op) bool {
 	switch op.State {
 	case chain.Confirmed, chain.Final, chain.Failed:
-		return op.Kind == chain.KindOrder && op.Told != op.State
+		return op.Pays() && op.Told != op.State
 	}
 	return false
 }
@@ -168,6 +179,9 @@ func opOfRow(row *store.ChainOp) (*chain.Op, error) {
 			return nil, fmt.Errorf("chain journal: operation %s: an amount is no number", row.ID)
 		}
 		op.Payments = append(op.Payments, chain.Payment{To: p.To, Amount: amount})
+	}
+	if s := data.Sale; s != nil {
+		op.Sale = &chain.SaleTerms{After: s.After, Nonce: s.Nonce, Signature: s.Signature}
 	}
 	if f := data.Failure; f != nil {
 		op.Failure = &chain.Failure{Code: f.Code, Reason: f.Reason, Params: f.Params, Place: f.Place.place()}

@@ -130,7 +130,7 @@ func (n *network) lookingRail(ctx context.Context, pool *endpoints.Pool) (*chain
 		return nil, nil, err
 	}
 	cfg := n.cfg.Chain.rail(false)
-	cfg.Environment, cfg.ChainID, cfg.Pool, cfg.Journal, cfg.Signer = n.base.auth.Environment(), n.chainID(), pool, &journal{n.base.store}, sign
+	cfg.Environment, cfg.ChainID, cfg.Pool, cfg.Journal, cfg.Signer = n.base.auth.Environment(), n.chainID(), pool, &journal{n.base.store, int64(n.chainID())}, sign
 	cfg.Sink, cfg.Service, cfg.Relayers = cryptoSink{n}, keys.service, keys.relayers
 	cfg.Holder, cfg.Clock, cfg.Log = holder(), n.base.clock.now, n.cfg.Log
 	rail, err := chain.New(cfg)

@@ -20,7 +20,10 @@ import (
 const cursorReader = "tracker"
 
 // journal is the memory of the crypto rail in the database (decision 21).
-type journal struct{ store *store.Store }
+type journal struct {
+	store   *store.Store
+	chainID int64
+}
 
 var _ chain.Journal = (*journal)(nil)
 
@@ -32,6 +35,11 @@ func (j *journal) AddOp(ctx context.Context, op *chain.Op) (*chain.Op, error) {
 	row.Version = 1
 	var stored *store.ChainOp
 	err = j.store.Tx(ctx, func(tx *store.Tx) error {
+		if op.Kind == chain.KindSale {
+			if err := j.sell(ctx, tx, op); err != nil {
+				return err
+			}
+		}
 		stored, err = store.InsertChainOp(ctx, tx, row)
 		return err
 	})
@@ -42,6 +50,31 @@ func (j *journal) AddOp(ctx context.Context, op *chain.Op) (*chain.Op, error) {
 		return nil, err
 	}
 	return opOfRow(stored)
+}
+
+// sell stores that an authorization pays its order. Checkout has done so with the order, as a rule.
+func (j *journal) sell(ctx context.Context, tx *store.Tx, op *chain.Op) error {
+	value, err := toll.ParseUnits(op.Payments[0].Amount.String())
+	if err != nil {
+		return err
+	}
+	after, err := stored(op.Sale.After)
+	if err != nil {
+		return err
+	}
+	before, err := stored(op.Before)
+	if err != nil {
+		return err
+	}
+	err = store.InsertAuthorization(ctx, tx, &store.Authorization{
+		ChainID: j.chainID, Asset: toll.Address(op.Token), Payer: toll.Address(op.Payer), Nonce: op.Sale.Nonce, OrderID: op.ID,
+		Receiver: toll.Address(op.Payments[0].To), Value: value, ValidAfter: after, ValidBefore: before, Signature: op.Sale.Signature,
+		CreatedAt: op.CreatedAt,
+	})
+	if taken, ok := errors.AsType[*store.AuthorizationTaken](err); ok && taken.OrderID != op.ID {
+		return chain.ErrSold
+	}
+	return err
 }
 
 func (j *journal) UpdateOp(ctx context.Context, ops ...*chain.Op) error {

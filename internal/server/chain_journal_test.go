@@ -24,7 +24,7 @@ func TestJournal(t *testing.T) {
 		t.Run(string(v), func(t *testing.T) {
 			chaintest.TestJournal(t, func(t testing.TB) chain.Journal {
 				st, _ := storetest.OpenVariant(t, v)
-				return &journal{st}
+				return &journal{st, 84532}
 			})
 		})
 	}
@@ -146,7 +146,7 @@ func TestJournalReadsOldDocuments(t *testing.T) {
 // An operation that no version was stored of cannot be changed, and none changes when one of several cannot.
 func TestJournalChangesAllOrNothing(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, st *store.Store) {
-		j, ctx := &journal{st}, t.Context()
+		j, ctx := &journal{st, 84532}, t.Context()
 		add := func(id string) *chain.Op {
 			op, err := j.AddOp(ctx, &chain.Op{ID: id, Kind: chain.KindOrder, State: chain.Created, NonceKey: userop.OrderKey(id), UpdatedAt: time.Now()})
 			if err != nil {

@@ -62,7 +62,7 @@ const (
 
 // publish closes periods and brings their roots onto the chain, in one process of all.
 func (n *network) publish(r *runningChain) {
-	j := &journal{n.base.store}
+	j := &journal{n.base.store, int64(n.chainID())}
 	name := holder()
 	busy, idle := mirrorBusy, mirrorIdle
 	if r.dev != nil {

@@ -7,6 +7,7 @@ import (
 	"github.com/ethereum/go-ethereum/common"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/evm"
 	"github.com/tollhq/toll/internal/chain"
 	"github.com/tollhq/toll/internal/checkout"
 )
@@ -17,6 +18,7 @@ type cryptoRail struct{ network *network }
 var (
 	_ checkout.Rail      = cryptoRail{}
 	_ checkout.Delegator = cryptoRail{}
+	_ checkout.Seller    = cryptoRail{}
 )
 
 func (r cryptoRail) Pay(ctx context.Context, p checkout.Purchase) (checkout.Payment, error) {
@@ -83,6 +85,31 @@ func (r cryptoRail) Revocation(ctx context.Context, d *checkout.Delegation) (*ch
 		return nil, err
 	}
 	return &checkout.Call{To: toll.Address(call.To), Data: call.Data}, nil
+}
+
+// Domain does not start the chain: what is sold is told while nobody buys.
+func (r cryptoRail) Domain(token toll.Address) (evm.Domain, bool) {
+	if r.network.source == sourceNone {
+		return evm.Domain{}, false
+	}
+	return chain.TokenDomain(r.network.chainID(), token)
+}
+
+func (r cryptoRail) CheckSale(ctx context.Context, s checkout.Sale) error {
+	n, err := r.network.need(ctx)
+	if err != nil {
+		return err
+	}
+	return n.rail.CheckSale(ctx, chain.Sale(s))
+}
+
+func (r cryptoRail) Sell(ctx context.Context, s checkout.Sale) (checkout.Payment, error) {
+	n, err := r.network.need(ctx)
+	if err != nil {
+		return checkout.Payment{}, err
+	}
+	o, err := n.rail.Sell(ctx, chain.Sale(s))
+	return paymentOf(o), err
 }
 
 func delegationOf(d *checkout.Delegation) chain.Delegation {
