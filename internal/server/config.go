@@ -18,6 +18,7 @@ import (
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/api"
 	"github.com/tollhq/toll/internal/checkout"
+	"github.com/tollhq/toll/internal/facilitator"
 	"github.com/tollhq/toll/internal/seal"
 	"github.com/tollhq/toll/x402"
 )
@@ -73,6 +74,12 @@ type Config struct {
 	Quotas api.Quotas
 	// Metrics counts requests for [Server.Metrics].
 	Metrics bool
+	// Exact says what payments by wallets without an account (x402, scheme exact) are taken for: "plans" (also for ""), or "off"
+	// for nothing.
+	Exact string
+	// ExactTreasury is who these wallets pay, an address, instead of the one receiver of a price. With it plans with several
+	// receivers are sold to them, too: sharing is then the operator's task. Empty is nobody.
+	ExactTreasury string
 	// Rails are the ways in which money reaches builders. A plan that needs one which is nil cannot be ordered.
 	Rails checkout.Rails
 	// Chain says where crypto plans are paid. It means nothing when Rails.Crypto is given.
@@ -144,6 +151,14 @@ func (c Config) check() error {
 	if err := c.Chain.check(); err != nil {
 		return err
 	}
+	switch facilitator.ExactPolicy(c.Exact) {
+	case "", facilitator.ExactPlans, facilitator.ExactOff:
+	default:
+		return fmt.Errorf("x402 exact is plans or off, and not %q", c.Exact)
+	}
+	if _, err := c.treasury(); err != nil {
+		return err
+	}
 	if c.RateLimitKey < 0 || c.RateLimitIP < 0 {
 		return errors.New("a rate limit is a number of calls a second, or 0 for none")
 	}
@@ -154,6 +169,18 @@ func (c Config) check() error {
 		return checkMode(filepath.Join(c.Data, databaseName))
 	}
 	return nil
+}
+
+// treasury returns who wallets without an account pay, zero for the receivers of prices.
+func (c Config) treasury() (toll.Address, error) {
+	if c.ExactTreasury == "" {
+		return toll.Address{}, nil
+	}
+	a, err := toll.ParseAddress(c.ExactTreasury)
+	if err != nil || a.IsZero() {
+		return toll.Address{}, fmt.Errorf("the treasury %q is not 0x and 40 hexadecimal digits, or nobody's", c.ExactTreasury)
+	}
+	return a, nil
 }
 
 // checkMode refuses a database file that others can read. It is made with the right mode; a copy may have lost it.
