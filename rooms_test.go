@@ -30,6 +30,10 @@ var rooms = map[string]room{
 
 	"client":   {ours: "toll x402"},
 	"paid":     {ours: "toll x402"},
+	"paidmcp": {
+		ours:  "toll x402 paid",
+		third: []string{"github.com/modelcontextprotocol/go-sdk", "github.com/google/jsonschema-go"},
+	},
 	"tolltest": {ours: "toll x402 client internal/checkout/railtest internal/server"},
 
 	"internal/gate":            {},
@@ -104,7 +108,7 @@ var testLibraries = []string{
 var testRooms = []string{"tolltest", "internal/store/storetest", "internal/server/servertest", "internal/chain/chaintest"}
 
 // publicRooms are imported by other people, so their tests see what those see.
-var publicRooms = []string{"toll", "x402", "evm", "client", "paid", "tolltest"}
+var publicRooms = []string{"toll", "x402", "evm", "client", "paid", "paidmcp", "tolltest"}
 
 // rulesRooms decide about credits, money and access: their time comes from a clock that is given to them, and their
 // numbers are exact.
@@ -114,7 +118,7 @@ var rulesRooms = []string{
 }
 
 // strictRooms read messages of others, with the one strict decoder.
-var strictRooms = []string{"x402", "client", "paid", "internal/facilitator"}
+var strictRooms = []string{"x402", "client", "paid", "paidmcp", "internal/facilitator"}
 
 // sqlRooms hold all SQL. Tests and measurements may use it to look behind the rooms.
 var sqlRooms = []string{"internal/store", "internal/store/storetest", "internal/ledger", "bench"}

@@ -73,8 +73,21 @@ func (q *Queue) Drain(ctx context.Context) error {
 	}
 }
 
-// add takes over a stream whose first attempt failed, or only raises the alarm when the refusal is final.
-func (q *Queue) add(x *exchange, u Unsettled) {
+// Attempt is one try of a settlement. again says that its outcome is unknown and that a repeat may tell, and wait how long
+// to pause before one at least.
+type Attempt func(ctx context.Context) (s *x402.SettleResponse, again bool, wait time.Duration)
+
+// Add takes over work that was delivered and whose settlement has no outcome, and goes on trying in the background for up to
+// 24 hours; it only raises the alarm when u is final. try must repeat one settlement under the id of its request. told is
+// called when the queue takes u over, and once more, with Final set, when it gives up; settled hears of a late success.
+// Both may be nil. [Handler] adds by itself: this is for other transports that stream on a hold.
+func (q *Queue) Add(u Unsettled, try Attempt, told func(Unsettled), settled func(*x402.SettleResponse)) {
+	if told == nil {
+		told = func(Unsettled) {}
+	}
+	if settled == nil {
+		settled = func(*x402.SettleResponse) {}
+	}
 	q.mu.Lock()
 	if !u.Final && q.waiting >= maxUnsettled {
 		u.Final, u.Reason = true, "the queue of unsettled streams is full"
@@ -86,10 +99,21 @@ func (q *Queue) add(x *exchange, u Unsettled) {
 		q.waiting++
 	}
 	q.mu.Unlock()
-	alarm(x, u) // before the work begins, so that the alarm of its end is never the first
+	told(u) // before the work begins, so that the alarm of its end is never the first
 	if !u.Final {
-		go q.work(x, u)
+		go q.work(u, try, told, settled)
 	}
+}
+
+// add takes over a stream whose first attempt failed, or only raises the alarm when the refusal is final.
+func (q *Queue) add(x *exchange, u Unsettled) {
+	try := func(ctx context.Context) (*x402.SettleResponse, bool, time.Duration) {
+		return x.settleOnce(ctx, u.Credits)
+	}
+	q.Add(u, try, func(u Unsettled) { alarm(x, u) }, func(s *x402.SettleResponse) {
+		x.c.log.Info("paid: a stream is settled late", "agentRequestId", u.AgentRequestID)
+		x.settled(s)
+	})
 }
 
 func alarm(x *exchange, u Unsettled) {
@@ -100,7 +124,7 @@ func alarm(x *exchange, u Unsettled) {
 	}
 }
 
-func (q *Queue) work(x *exchange, u Unsettled) {
+func (q *Queue) work(u Unsettled, try Attempt, told func(Unsettled), settled func(*x402.SettleResponse)) {
 	defer func() {
 		q.mu.Lock()
 		if q.waiting--; q.waiting == 0 {
@@ -112,12 +136,11 @@ func (q *Queue) work(x *exchange, u Unsettled) {
 	for waited := time.Duration(0); waited < queueLife; waited += delay {
 		q.pause(delay)
 		q.slots <- struct{}{}
-		s, again, wait := x.settleOnce(context.Background(), u.Credits)
+		s, again, wait := try(context.Background())
 		<-q.slots
 		u.Attempts++
 		if s.Success {
-			x.c.log.Info("paid: a stream is settled late", "agentRequestId", u.AgentRequestID, "attempts", u.Attempts)
-			x.settled(s)
+			settled(s)
 			return
 		}
 		u.Reason = s.ErrorReason
@@ -127,7 +150,7 @@ func (q *Queue) work(x *exchange, u Unsettled) {
 		delay = max(min(2*delay, queueMaxDelay), min(wait, queueMaxDelay))
 	}
 	u.Final = true
-	alarm(x, u)
+	told(u)
 }
 
 func (q *Queue) pause(d time.Duration) {

@@ -1,0 +1,266 @@
+package paidmcp
+
+import (
+	"encoding/json"
+	"errors"
+	"maps"
+	"strings"
+	"unicode"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/x402"
+)
+
+// Codes of JSON-RPC errors (wire contract, section 22).
+const (
+	// CodePaymentRequired is that of resources and prompts that are not paid. Its data is the [x402.PaymentRequired]. A handler
+	// that returns it asks for payment itself.
+	CodePaymentRequired = -32003
+	// CodeMisconfigured is that of a server without a plan, and of failed settlements that propagate.
+	CodeMisconfigured = -32002
+)
+
+// cachePrivate keeps a result out of caches that serve others; the protocol's default is public.
+const cachePrivate = "private"
+
+// How the error of a demand for payment begins.
+const (
+	wordRequired    = "payment required"
+	wordUnavailable = "plans unavailable"
+	wordFailed      = "settlement failed"
+	wordPending     = "settlement pending"
+)
+
+// Bounds of text that others chose and that goes to a model.
+const (
+	maxNameRunes     = 80
+	maxSentenceRunes = 300
+	maxNamedPlans    = 3
+)
+
+// unpaid is the answer to a call that is not paid.
+type unpaid struct {
+	call   *call
+	word   string // how the error begins
+	reason string // x402 reason word, may be empty
+	text   string // one sentence, may be empty
+	meta   *creditsMeta
+	wire   error // a JSON-RPC error in place of the demand
+}
+
+func (c *call) refuse(word, reason, text string) *unpaid {
+	return &unpaid{call: c, word: word, reason: reason, text: text}
+}
+
+func (r *unpaid) answer() (mcp.Result, error) {
+	if r.wire != nil {
+		return nil, r.wire
+	}
+	c := r.call
+	pr := *c.demand
+	pr.Error = r.because(r.word)
+	if shortOfCredits(r.reason) {
+		pr.Extensions = c.orderExtension()
+	}
+	b, err := x402.Encode(&pr)
+	if err != nil {
+		return nil, errInternal
+	}
+	if c.kind != Tools {
+		return nil, &jsonrpc.Error{Code: CodePaymentRequired, Message: c.message(), Data: b}
+	}
+	res := c.newToolResult()
+	res.IsError = true
+	res.StructuredContent = json.RawMessage(b)
+	res.Content = []mcp.Content{&mcp.TextContent{Text: string(b)}}
+	if r.meta != nil {
+		res.Meta = mcp.Meta{c.cfg.Namespace.MetaCredits(): r.meta}
+	}
+	return res, nil
+}
+
+// because returns how a refusal begins, its reason and its sentence, with colons between.
+func (r *unpaid) because(word string) string {
+	for _, s := range []string{r.reason, plainText(r.text, maxSentenceRunes)} {
+		if s != "" {
+			word += ": " + s
+		}
+	}
+	return word
+}
+
+// redeemFailed is the answer to a call that ran and whose settlement was refused, or has no outcome. Nothing of its result is
+// in it.
+func (c *call) redeemFailed(s *x402.SettleResponse, known bool) *unpaid {
+	r := c.refuse(wordFailed, s.ErrorReason, s.ErrorMessage)
+	if !known {
+		r.word = wordPending
+	}
+	r.meta = &creditsMeta{
+		PlanID: c.payment.PlanID, SubscriberAddress: c.payment.Payer, ErrorReason: s.ErrorReason, AgentRequestID: c.payment.AgentRequestID,
+	}
+	if c.price.onError == Propagate {
+		r.wire = &jsonrpc.Error{Code: CodeMisconfigured, Message: r.because("Failed to redeem credits")}
+	}
+	return r
+}
+
+// message is the text of a JSON-RPC error that asks for payment.
+func (c *call) message() string {
+	text := "Payment required."
+	if c.cred.token == "" {
+		text = "Authorization required."
+	}
+	var plans []string
+	for _, t := range c.offers {
+		plan := string(t.PlanID)
+		if name := quoted(t.PlanName); name != "" {
+			plan += " (" + name + ")"
+		}
+		if plans = append(plans, plan); len(plans) == maxNamedPlans {
+			break
+		}
+	}
+	if len(plans) > 0 {
+		text += " Available plans: " + strings.Join(plans, ", ")
+	}
+	return text
+}
+
+// newToolResult returns an empty result. In the newer era it has to say that it is complete, which only the decoder of the
+// SDK can set from outside.
+func (c *call) newToolResult() *mcp.CallToolResult {
+	res := new(mcp.CallToolResult)
+	if r, ok := c.req.(*mcp.CallToolRequest); ok && r.ProtocolVersion() >= firstModern {
+		if x402.Decode([]byte(`{"content":[],"resultType":"complete"}`), res) != nil {
+			return new(mcp.CallToolResult)
+		}
+	}
+	return res
+}
+
+func (c *call) orderExtension() map[string]json.RawMessage {
+	for _, t := range c.offers {
+		if t.PlanID != c.plan || t.OrderURL == "" {
+			continue
+		}
+		raw, err := x402.Encode(map[string]any{"info": map[string]string{"planId": string(t.PlanID), "orderUrl": t.OrderURL}})
+		if err == nil {
+			return map[string]json.RawMessage{c.cfg.Namespace.PlanExtension(): raw}
+		}
+	}
+	return map[string]json.RawMessage{}
+}
+
+// creditsMeta is what became of the credits of a call, in _meta of its result.
+type creditsMeta struct {
+	Success           bool          `json:"success"`
+	TxHash            string        `json:"txHash,omitempty"`
+	CreditsRedeemed   *toll.Credits `json:"creditsRedeemed,omitempty"`
+	RemainingBalance  *toll.Credits `json:"remainingBalance,omitempty"`
+	PlanID            toll.PlanID   `json:"planId,omitempty"`
+	SubscriberAddress string        `json:"subscriberAddress,omitempty"`
+	ErrorReason       string        `json:"errorReason,omitempty"`
+	AgentRequestID    string        `json:"agentRequestId,omitempty"`
+}
+
+func (c *call) free() *creditsMeta {
+	m := &creditsMeta{Success: true, CreditsRedeemed: new(toll.Credits), PlanID: c.payment.PlanID, SubscriberAddress: c.payment.Payer}
+	if m.PlanID == "" {
+		m.PlanID = c.price.plan
+	}
+	if m.PlanID == "" {
+		m.PlanID = c.cfg.PlanID
+	}
+	return m
+}
+
+func (c *call) burned(s *x402.SettleResponse) *creditsMeta {
+	return &creditsMeta{
+		Success: true, TxHash: s.Transaction, CreditsRedeemed: s.CreditsRedeemed, RemainingBalance: s.RemainingBalance,
+		PlanID: c.payment.PlanID, SubscriberAddress: c.payment.Payer,
+	}
+}
+
+// withMeta returns a copy of a result, which may be one that its handler keeps, with what became of the payment.
+func (c *call) withMeta(res mcp.Result, s *x402.SettleResponse, credits *creditsMeta) mcp.Result {
+	if isNil(res) {
+		return res
+	}
+	meta := mcp.Meta(maps.Clone(res.GetMeta()))
+	if meta == nil {
+		meta = mcp.Meta{}
+	}
+	delete(meta, x402.MetaResponse) // never that of another call, which a proxy may have met upstream
+	if s != nil {
+		meta[x402.MetaResponse] = receipt(s)
+	}
+	meta[c.cfg.Namespace.MetaCredits()] = credits
+	switch r := res.(type) {
+	case *mcp.CallToolResult:
+		out := *r
+		out.Meta = meta
+		return &out
+	case *mcp.ReadResourceResult:
+		out := *r
+		out.Meta = meta
+		if s != nil {
+			out.Cacheable = mcp.Cacheable{CacheScope: cachePrivate} // whoever else reads it pays
+		}
+		return &out
+	case *mcp.GetPromptResult:
+		out := *r
+		out.Meta = meta
+		return &out
+	}
+	return res
+}
+
+// receipt is the answer of the service, byte for byte where they are known, so that it equals the stored one.
+func receipt(s *x402.SettleResponse) any {
+	if json.Valid(s.Raw) {
+		return json.RawMessage(s.Raw)
+	}
+	return s
+}
+
+func internalError() error {
+	return &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "internal error"}
+}
+
+func wireError(err error) (*jsonrpc.Error, bool) { return errors.AsType[*jsonrpc.Error](err) }
+
+// quoted returns a name that somebody else chose as data for a model: one line of at most 80 characters, between quotes that
+// it cannot end.
+func quoted(name string) string {
+	name = strings.ReplaceAll(plainText(name, maxNameRunes), `"`, "'")
+	if name == "" {
+		return ""
+	}
+	return `"` + name + `"`
+}
+
+// plainText removes what is not seen from a text, and shortens it.
+func plainText(s string, most int) string {
+	// Bytes beyond any use are not even looked at.
+	if bound := 16 * most; len(s) > bound {
+		s = s[:bound]
+	}
+	s = strings.Map(func(r rune) rune {
+		switch {
+		case unicode.IsSpace(r), unicode.In(r, unicode.Cc, unicode.Zl, unicode.Zp):
+			return ' '
+		case r == unicode.ReplacementChar, unicode.In(r, unicode.Cf, unicode.Co, unicode.Cs), r >= 0xfe00 && r <= 0xfe0f, r >= 0xe0100 && r <= 0xe01ef:
+			return -1
+		}
+		return r
+	}, s)
+	s = strings.Join(strings.Fields(s), " ")
+	if runes := []rune(s); len(runes) > most {
+		s = string(runes[:most-1]) + "…"
+	}
+	return s
+}

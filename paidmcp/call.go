@@ -1,0 +1,275 @@
+package paidmcp
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/url"
+	"runtime/debug"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/paid"
+	"github.com/tollhq/toll/x402"
+)
+
+// call is one call of an item with a price.
+type call struct {
+	*Payments
+	kind  Type
+	name  string
+	price *price
+	req   mcp.Request
+	args  json.RawMessage
+	url   string
+
+	offers   []*x402.Terms         // the plans that may pay
+	demand   *x402.PaymentRequired // what the caller is asked for
+	plan     toll.PlanID           // the one that is to pay
+	required *x402.PaymentRequired // what was verified, and is settled
+	isTime   bool
+	cred     credential
+	payment  Payment
+	holdEnd  time.Time // when the hold ends at the latest that we may rely on
+	notices  *outbox
+}
+
+// receive is the middleware that asks for payment. Whatever runs inside it, runs under one payment: also when the SDK calls a
+// handler again with the input that it asked for.
+func (p *Payments) receive(next mcp.MethodHandler) mcp.MethodHandler {
+	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
+		c := &call{Payments: p, req: req}
+		switch params := req.GetParams().(type) {
+		case *mcp.CallToolParamsRaw:
+			c.kind, c.name, c.args = Tools, params.Name, params.Arguments
+		case *mcp.ReadResourceParams:
+			c.kind, c.name = Resources, params.URI
+			c.args, _ = x402.Encode(map[string]string{"uri": params.URI})
+		case *mcp.GetPromptParams:
+			c.kind, c.name = Prompts, params.Name
+			c.args, _ = x402.Encode(params.Arguments)
+		default:
+			return next(ctx, method, req)
+		}
+		c.price = p.prices.of(c.kind, c.name)
+		if c.price == nil {
+			return next(ctx, method, req)
+		}
+		c.cred = takeCredential(ctx, req)
+		c.url = p.LogicalURL(c.kind, c.name)
+		run := func(ctx context.Context) (mcp.Result, error) { return c.run(ctx, next, method) }
+		if c.price.isFree() {
+			return c.serveFree(ctx, run)
+		}
+		return c.serve(ctx, run)
+	}
+}
+
+// LogicalURL returns the url under which an agent registers an item, for example "mcp://demo/tools/ask"; the name "*" stands
+// for all items of the type.
+func (p *Payments) LogicalURL(t Type, name string) string {
+	if name != anyName {
+		name = url.PathEscape(name)
+	}
+	return "mcp://" + p.cfg.ServerName + "/" + string(t) + "/" + name
+}
+
+func (c *call) serveFree(ctx context.Context, run func(context.Context) (mcp.Result, error)) (mcp.Result, error) {
+	res, err := run(ctx)
+	if err != nil || failed(res) || needsInput(res) {
+		return res, err
+	}
+	return c.withMeta(res, nil, c.free()), nil
+}
+
+func (c *call) serve(ctx context.Context, run func(context.Context) (mcp.Result, error)) (mcp.Result, error) {
+	if refusal := c.pay(ctx); refusal != nil {
+		return refusal.answer()
+	}
+	if ctx.Err() != nil {
+		c.release(ctx)
+		return nil, ctx.Err()
+	}
+	c.notices = &outbox{flows: c.price.stream}
+	c.enter()
+	defer c.leave()
+
+	inner, cancel := context.WithCancelCause(context.WithValue(context.WithValue(ctx, paymentKey{}, c.payment), callKey{}, c))
+	defer cancel(nil)
+	if c.price.stream {
+		// What leaves is paid by the hold, and not longer than it lasts.
+		timer := time.AfterFunc(c.holdEnd.Sub(c.cfg.Clock()), func() {
+			c.notices.cut()
+			cancel(paid.ErrHoldEnded)
+		})
+		defer timer.Stop()
+	}
+	res, err := run(inner)
+	if gone := context.Cause(inner); gone != nil {
+		// Nobody waits for the answer any more.
+		res, err = nil, gone
+	}
+	switch {
+	case err != nil:
+		return nil, c.fail(ctx, err)
+	case isNil(res):
+		return nil, c.fail(ctx, errInternal)
+	case failed(res):
+		return c.failTool(ctx, res)
+	case needsInput(res):
+		c.stop(ctx)
+		return res, nil
+	}
+	return c.settled(ctx, res)
+}
+
+// run calls the item. What it panics with goes into the log and nowhere else.
+func (c *call) run(ctx context.Context, next mcp.MethodHandler, method string) (res mcp.Result, err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			c.cfg.Log.Error("paidmcp: a handler panicked", "item", c.url, "panic", v, "stack", string(debug.Stack()))
+			res, err = nil, errInternal
+		}
+	}()
+	return next(ctx, method, c.req)
+}
+
+// fail ends a call whose handler returned an error: nothing is burned.
+func (c *call) fail(ctx context.Context, err error) error {
+	c.stop(ctx)
+	if why, ok := demandsPayment(err); ok {
+		_, err = c.refuse(wordRequired, "", why).answer()
+	}
+	return err
+}
+
+// failTool ends a call of a tool whose result is an error, which the caller gets as it is.
+func (c *call) failTool(ctx context.Context, res mcp.Result) (mcp.Result, error) {
+	c.stop(ctx)
+	if r, ok := res.(*mcp.CallToolResult); ok {
+		if why, ok := demandsPayment(r.GetError()); ok {
+			return c.refuse(wordRequired, "", why).answer()
+		}
+	}
+	return res, nil
+}
+
+// stop ends a call without a settlement, unless some of it has left already. What its handler said meanwhile is dropped: it
+// may be what would have been paid for.
+func (c *call) stop(ctx context.Context) {
+	c.notices.shut()
+	if sent := c.notices.delivered(); sent > 0 {
+		c.settleCut(ctx, sent)
+		return
+	}
+	c.release(ctx)
+}
+
+// settled burns the credits of a call that ran, and only then lets its result go.
+func (c *call) settled(ctx context.Context, res mcp.Result) (mcp.Result, error) {
+	amount, err := c.amount(res)
+	if err != nil {
+		return nil, c.fail(ctx, err)
+	}
+	if amount == 0 {
+		c.release(ctx)
+		c.notices.open()
+		return c.withMeta(res, nil, c.free()), nil
+	}
+	s, known := c.settle(ctx, amount)
+	if s.Success {
+		c.notices.open()
+		return c.withMeta(res, s, c.burned(s)), nil
+	}
+	c.notices.shut()
+	if sent := c.notices.delivered(); sent > 0 {
+		c.unsettled(amount, sent, s, known)
+	} else if known {
+		c.release(ctx)
+	}
+	return c.redeemFailed(s, known).answer()
+}
+
+// amount prices a result, within what is held.
+func (c *call) amount(res mcp.Result) (amount toll.Credits, err error) {
+	if c.price.creditsFunc == nil {
+		return c.price.credits, nil
+	}
+	defer func() {
+		if v := recover(); v != nil {
+			c.cfg.Log.Error("paidmcp: the price of a call panicked", "item", c.url, "panic", v, "stack", string(debug.Stack()))
+			err = errInternal
+		}
+	}()
+	amount = max(c.price.creditsFunc(CreditsContext{
+		Args: c.args, Result: res, Request: CallRequest{LogicalURL: c.url, ToolName: c.name},
+	}), 0)
+	if c.isTime {
+		return amount, nil // a plan for a period holds nothing, and burns nothing whatever is asked
+	}
+	return min(amount, c.payment.Amount), nil
+}
+
+// settleCut settles a stream that ended before its result, after something was delivered.
+func (c *call) settleCut(ctx context.Context, sent int64) {
+	amount, err := c.amount(nil)
+	if err != nil {
+		amount = c.payment.Amount // what was held is what the subscriber agreed to
+	}
+	if amount == 0 {
+		c.release(ctx)
+		return
+	}
+	if s, known := c.settle(ctx, amount); !s.Success {
+		c.unsettled(amount, sent, s, known)
+	}
+}
+
+var errInternal = internalError()
+
+func isNil(res mcp.Result) bool {
+	switch r := res.(type) {
+	case *mcp.CallToolResult:
+		return r == nil
+	case *mcp.ReadResourceResult:
+		return r == nil
+	case *mcp.GetPromptResult:
+		return r == nil
+	}
+	return res == nil
+}
+
+// failed reports whether a result is a tool's own error.
+func failed(res mcp.Result) bool {
+	r, ok := res.(*mcp.CallToolResult)
+	return ok && r != nil && r.IsError
+}
+
+// needsInput reports whether a result asks for input before there is anything to pay for.
+func needsInput(res mcp.Result) bool {
+	switch r := res.(type) {
+	case *mcp.CallToolResult:
+		return r != nil && r.InputRequests != nil
+	case *mcp.ReadResourceResult:
+		return r != nil && r.InputRequests != nil
+	case *mcp.GetPromptResult:
+		return r != nil && r.InputRequests != nil
+	}
+	return false
+}
+
+// demandsPayment reports whether an error of a handler is one about payment, and what it says.
+func demandsPayment(err error) (string, bool) {
+	if err == nil {
+		return "", false
+	}
+	if e, ok := errors.AsType[*toll.Error](err); ok && e.Code == toll.CodePaymentRequired {
+		return e.Text(), true
+	}
+	if e, ok := wireError(err); ok && e.Code == CodePaymentRequired {
+		return e.Message, true
+	}
+	return "", false
+}

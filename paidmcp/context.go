@@ -1,0 +1,37 @@
+package paidmcp
+
+import (
+	"context"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/x402"
+)
+
+// Payment is what a handler may know of the payment for its call. The access token is not part of it.
+type Payment struct {
+	Payer          string // address of the subscriber
+	PlanID         toll.PlanID
+	AgentID        toll.AgentID // "" when there is none
+	AgentRequestID string       // id of this call, of its settlement and of its receipt
+	Amount         toll.Credits // credits set aside, the most that this call can cost
+	LogicalURL     string       // of the item, for example "mcp://demo/tools/ask"
+	// Verdict is the verified answer of the facilitator. It is shared: treat it as read-only.
+	Verdict *x402.VerifyResponse
+}
+
+type (
+	paymentKey struct{}
+	callKey    struct{}
+	bearerKey  struct{}
+)
+
+// FromContext returns the payment of the call that is being handled, and false for an item without a price and for a free one.
+func FromContext(ctx context.Context) (Payment, bool) {
+	p, ok := ctx.Value(paymentKey{}).(Payment)
+	return p, ok
+}
+
+// withBearer brings the bearer token of a request to the layer of payments, where no header does.
+func withBearer(ctx context.Context, token string) context.Context {
+	return context.WithValue(ctx, bearerKey{}, token)
+}

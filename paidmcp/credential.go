@@ -1,0 +1,160 @@
+package paidmcp
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"maps"
+	"net/http"
+	"strings"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/x402"
+)
+
+const (
+	metaPayment     = x402.MetaPayment
+	maxPaymentBytes = 64 << 10
+	// plainPayload is how large a payload may be as a token (x402.DecodeToken); of larger ones the members that no one reads
+	// are left out.
+	plainPayload = 16 << 10
+)
+
+// credential is the access token that came with a call.
+type credential struct {
+	token  string
+	bearer bool // by the deprecated header
+}
+
+// takeCredential reads the payment of a call and removes it, so that no handler passes it on. What stands in _meta wins.
+func takeCredential(ctx context.Context, req mcp.Request) credential {
+	var c credential
+	params := req.GetParams()
+	if meta := params.GetMeta(); meta != nil {
+		if v, there := meta[metaPayment]; there {
+			c.token, _ = paymentOf(v)
+			kept := maps.Clone(meta)
+			delete(kept, metaPayment)
+			params.SetMeta(kept)
+		}
+	}
+	bearer, _ := ctx.Value(bearerKey{}).(string)
+	if extra := req.GetExtra(); extra != nil && extra.Header != nil {
+		if bearer == "" {
+			bearer = bearerToken(extra.Header)
+		}
+		h := extra.Header.Clone()
+		h.Del("Authorization")
+		h.Del(x402.HeaderSignature)
+		extra.Header = h
+	}
+	if c.token == "" && bearer != "" {
+		c.token, c.bearer = bearer, true
+	}
+	return c
+}
+
+func bearerToken(h http.Header) string {
+	kind, token, _ := strings.Cut(strings.TrimSpace(h.Get("Authorization")), " ")
+	if !strings.EqualFold(kind, "Bearer") {
+		return ""
+	}
+	return strings.TrimSpace(token)
+}
+
+// paymentOf returns a payment as the text of an access token. Whatever is neither an object nor a text, is larger than
+// 64 KiB or nested deeper than 32 counts as absent.
+func paymentOf(v any) (token string, ok bool) {
+	switch v := v.(type) {
+	case string:
+		return v, v != "" && len(v) <= maxPaymentBytes
+	case map[string]any:
+		if !shallow(v, x402.MaxDepth) {
+			return "", false
+		}
+		b, err := x402.Encode(v)
+		if err != nil || len(b) > maxPaymentBytes {
+			return "", false
+		}
+		if len(b) > plainPayload {
+			if b, err = x402.Encode(needed(v)); err != nil {
+				return "", false
+			}
+		}
+		return string(b), true
+	}
+	return "", false
+}
+
+// isPayment reports whether a member of _meta is a payment.
+func isPayment(raw json.RawMessage) bool {
+	if len(raw) == 0 || len(raw) > 2*maxPaymentBytes {
+		return false
+	}
+	var v any
+	if x402.Decode(raw, &v) != nil {
+		return false
+	}
+	_, ok := paymentOf(v)
+	return ok
+}
+
+// shallow reports whether v nests at most depth arrays and objects.
+func shallow(v any, depth int) bool {
+	switch v := v.(type) {
+	case map[string]any:
+		if depth == 0 {
+			return false
+		}
+		for _, m := range v {
+			if !shallow(m, depth-1) {
+				return false
+			}
+		}
+	case []any:
+		if depth == 0 {
+			return false
+		}
+		for _, m := range v {
+			if !shallow(m, depth-1) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// needed returns the members of a PaymentPayload that payments depend on.
+func needed(v map[string]any) map[string]any {
+	out := map[string]any{}
+	for _, name := range []string{"x402Version", "accepted", "payload"} {
+		if m, ok := v[name]; ok {
+			out[name] = m
+		}
+	}
+	if r, ok := v["resource"].(map[string]any); ok {
+		out["resource"] = map[string]any{"url": r["url"]}
+	}
+	if e, ok := v["extensions"].(map[string]any); ok {
+		if id, ok := e[x402.ExtensionPaymentIdentifier]; ok {
+			out["extensions"] = map[string]any{x402.ExtensionPaymentIdentifier: id}
+		}
+	}
+	return out
+}
+
+// claimedPlan returns the plan that an access token names. Nothing is checked: the service does that.
+func claimedPlan(t *x402.Token) toll.PlanID {
+	var c struct {
+		PlanID toll.PlanID `json:"planId"`
+	}
+	_, rest, _ := strings.Cut(t.JWS, ".")
+	body, _, _ := strings.Cut(rest, ".")
+	b, err := base64.RawURLEncoding.DecodeString(body)
+	if err != nil || x402.Decode(b, &c) != nil {
+		return ""
+	}
+	return c.PlanID
+}

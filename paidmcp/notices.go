@@ -1,0 +1,206 @@
+package paidmcp
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/tollhq/toll/paid"
+	"github.com/tollhq/toll/x402"
+)
+
+// Bounds of what the notifications of one call may keep in memory while they wait for its settlement.
+const (
+	maxNotices     = 1000
+	maxNoticeBytes = 8 << 20
+)
+
+// Errors that a handler gets from a notification.
+var (
+	// ErrNotPaid says that the call is over and was not settled, so that nothing of it leaves any more.
+	ErrNotPaid = errors.New("paidmcp: the call was not paid")
+	// ErrTooMuch says that more notifications wait for the settlement of the call than are kept. See [Stream].
+	ErrTooMuch = errors.New("paidmcp: too many notifications wait for the settlement of the call")
+)
+
+// speaker is a call as its progress notifications name it.
+type speaker struct {
+	session mcp.Session
+	token   string
+}
+
+func (c *call) speaker() (speaker, bool) {
+	token := c.req.GetParams().GetMeta()["progressToken"]
+	return speaker{c.req.GetSession(), fmt.Sprint(token)}, token != nil
+}
+
+func (c *call) enter() {
+	if s, ok := c.speaker(); ok {
+		c.callers.Store(s, c)
+	}
+}
+
+func (c *call) leave() {
+	if s, ok := c.speaker(); ok {
+		c.callers.CompareAndDelete(s, c)
+	}
+}
+
+// send is the middleware that keeps what a handler says while its call is not settled. A notification belongs to the call
+// whose context it is sent with, and progress also to the call that it names.
+func (p *Payments) send(next mcp.MethodHandler) mcp.MethodHandler {
+	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
+		if !strings.HasPrefix(method, "notifications/") {
+			return next(ctx, method, req)
+		}
+		c, _ := ctx.Value(callKey{}).(*call)
+		if params, ok := req.GetParams().(*mcp.ProgressNotificationParams); ok && c == nil && params != nil {
+			if v, ok := p.callers.Load(speaker{req.GetSession(), fmt.Sprint(params.ProgressToken)}); ok {
+				c = v.(*call)
+			}
+		}
+		if c == nil || c.notices == nil {
+			return next(ctx, method, req)
+		}
+		return nil, c.notices.say(notice{ctx: context.WithoutCancel(ctx), method: method, req: req, next: next})
+	}
+}
+
+// outbox holds the notifications of a call until it is settled.
+type outbox struct {
+	flows bool // a stream: what comes, leaves
+
+	mu     sync.Mutex
+	state  outboxState
+	held   []notice
+	bytes  int
+	passed int64 // bytes that left before the settlement
+}
+
+type outboxState int
+
+const (
+	waiting outboxState = iota
+	ended               // a stream whose hold is over
+	opened              // settled
+	closed              // not settled
+)
+
+type notice struct {
+	ctx    context.Context
+	method string
+	req    mcp.Request
+	next   mcp.MethodHandler
+}
+
+func (n notice) send() error {
+	_, err := n.next(n.ctx, n.method, n.req)
+	return err
+}
+
+func (o *outbox) say(n notice) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	switch o.state {
+	case opened:
+		return n.send()
+	case closed:
+		return ErrNotPaid
+	case ended:
+		return paid.ErrHoldEnded
+	}
+	b, err := json.Marshal(n.req.GetParams())
+	if err != nil {
+		return err
+	}
+	if o.flows {
+		if err := n.send(); err != nil {
+			return err
+		}
+		o.passed += int64(len(b))
+		return nil
+	}
+	if len(o.held) == 0 && isBare(n.req) {
+		return n.send()
+	}
+	if len(o.held) == maxNotices || o.bytes+len(b) > maxNoticeBytes {
+		return ErrTooMuch
+	}
+	n.req = frozen(n.req, b)
+	o.held = append(o.held, n)
+	o.bytes += len(b)
+	return nil
+}
+
+// open lets go what waits, in order, and whatever comes later.
+func (o *outbox) open() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.state = opened
+	for _, n := range o.held {
+		if n.send() != nil {
+			break // the caller is gone, and will not get the result either
+		}
+	}
+	o.held = nil
+}
+
+// shut drops what waits and whatever comes later.
+func (o *outbox) shut() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.state, o.held = closed, nil
+}
+
+// cut stops a stream whose hold is over.
+func (o *outbox) cut() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.state == waiting {
+		o.state = ended
+	}
+}
+
+// delivered returns how many bytes of notifications left before the settlement.
+func (o *outbox) delivered() int64 {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.passed
+}
+
+// isBare reports whether a notification is progress in numbers alone, which keeps callers from giving up and tells nothing.
+func isBare(req mcp.Request) bool {
+	p, ok := req.GetParams().(*mcp.ProgressNotificationParams)
+	return ok && p != nil && p.Message == "" && len(p.Meta) == 0
+}
+
+// frozen returns a request that no longer changes when its sender uses the parameters again.
+func frozen(req mcp.Request, params []byte) mcp.Request {
+	session, ok := req.GetSession().(*mcp.ServerSession)
+	if !ok {
+		return req
+	}
+	switch req.GetParams().(type) {
+	case *mcp.ProgressNotificationParams:
+		return copyOf[mcp.ProgressNotificationParams](session, req, params)
+	case *mcp.LoggingMessageParams:
+		return copyOf[mcp.LoggingMessageParams](session, req, params)
+	}
+	return req
+}
+
+func copyOf[T any, P interface {
+	*T
+	mcp.Params
+}](session *mcp.ServerSession, req mcp.Request, params []byte) mcp.Request {
+	p := P(new(T))
+	if x402.Decode(params, p) != nil {
+		return req
+	}
+	return &mcp.ServerRequest[P]{Session: session, Params: p}
+}

@@ -1,0 +1,323 @@
+package paidmcp
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/x402"
+)
+
+const (
+	termsLife = 5 * time.Minute
+	maxTerms  = 1000 // plans in the cache
+	maxOffers = 20   // plans of an agent that a demand names
+)
+
+// agentPlans is a facilitator that knows the plans of an agent.
+type agentPlans interface {
+	AgentPlanIDs(ctx context.Context, agent toll.AgentID) ([]toll.PlanID, error)
+}
+
+var (
+	errMissingPlan = &jsonrpc.Error{Code: CodeMisconfigured, Message: "Server misconfiguration: missing planId"}
+	errNoHold      = errors.New("the facilitator confirmed a payment without an id or without its hold")
+)
+
+// pay verifies the payment of a call with a hold. It returns the answer when the call is not paid.
+func (c *call) pay(ctx context.Context) *unpaid {
+	var token *x402.Token
+	var broken error
+	if c.cred.token != "" {
+		token, broken = x402.DecodeToken(c.cred.token)
+	}
+	if refusal := c.offer(ctx, token); refusal != nil {
+		return refusal
+	}
+	switch {
+	case c.cred.token == "":
+		return c.refuse(wordRequired, "", "")
+	case broken != nil:
+		e := toll.AsError(broken)
+		reason := x402.ReasonInvalidPayload
+		if e.Code == toll.CodeBadX402Version {
+			reason = x402.ReasonInvalidVersion
+		}
+		return c.refuse(wordRequired, reason, e.Text())
+	}
+	if c.cred.bearer && bearerWarned.CompareAndSwap(false, true) {
+		c.cfg.Log.Warn("paidmcp: a call was paid by its bearer token, which is deprecated: payments belong into params._meta", "key", metaPayment)
+	}
+	return c.verify(ctx)
+}
+
+// offer finds the plans that may pay, the one that is to pay, and what the call costs.
+func (c *call) offer(ctx context.Context, token *x402.Token) *unpaid {
+	plans, err := c.choosePlans(ctx, token)
+	if err != nil {
+		if e, ok := wireError(err); ok {
+			return &unpaid{call: c, wire: e}
+		}
+		return c.unreachable(ctx, "reading the plans of the agent", err)
+	}
+	for _, id := range plans {
+		t, err := c.Payments.terms.of(ctx, c.Payments, id)
+		if err != nil {
+			if id == c.plan {
+				return c.unreachable(ctx, "reading the terms of the plan", err)
+			}
+			continue
+		}
+		c.offers = append(c.offers, t)
+	}
+	c.demand = c.ask(c.url, c.offers)
+	for _, t := range c.offers {
+		if t.PlanID == c.plan {
+			c.isTime = t.IsTime
+			c.required = c.ask(c.url, []*x402.Terms{t})
+		}
+	}
+	return nil
+}
+
+// choosePlans returns the plans that are offered and sets the one that is to pay: that of the item, else of the server, else
+// of the access token, else the first of the agent.
+func (c *call) choosePlans(ctx context.Context, token *x402.Token) ([]toll.PlanID, error) {
+	if c.plan = c.price.plan; c.plan == "" {
+		c.plan = c.cfg.PlanID
+	}
+	if c.plan != "" {
+		return []toll.PlanID{c.plan}, nil
+	}
+	if c.cfg.AgentID == "" {
+		return nil, errMissingPlan
+	}
+	plans, err := c.plans.of(ctx, c.Payments)
+	if err != nil {
+		return nil, err
+	}
+	var claimed toll.PlanID
+	if token != nil {
+		claimed = claimedPlan(token)
+	}
+	if len(plans) == 0 {
+		if claimed == "" {
+			return nil, errMissingPlan
+		}
+		plans = []toll.PlanID{claimed}
+	}
+	c.plan = plans[0]
+	for _, id := range plans {
+		if id == claimed {
+			c.plan = id
+		}
+	}
+	return plans, nil
+}
+
+// ask returns a demand for payment with one entry for each plan.
+func (c *call) ask(resource string, offers []*x402.Terms) *x402.PaymentRequired {
+	o := x402.Options{
+		Namespace: c.cfg.Namespace, Endpoint: resource, AgentID: c.cfg.AgentID, HTTPVerb: "POST", Error: wordRequired,
+		Description: plainText(c.price.description, maxSentenceRunes), MimeType: plainText(c.price.mimeType, maxNameRunes),
+		MaxTimeoutSecs: c.cfg.HoldSecs,
+	}
+	if len(offers) == 0 {
+		offers = []*x402.Terms{{PlanID: c.plan}}
+	}
+	var pr *x402.PaymentRequired
+	for _, t := range offers {
+		o.Amount = c.offered(t)
+		one := x402.NewPaymentRequired([]*x402.Terms{t}, o)
+		if pr == nil {
+			pr = one
+			continue
+		}
+		pr.Accepts = append(pr.Accepts, one.Accepts...)
+	}
+	return pr
+}
+
+// asked returns the credits to verify; nil is the maximum of the plan.
+func (c *call) asked() *toll.Credits {
+	if c.price.creditsFunc != nil {
+		return nil
+	}
+	return max(c.price.credits, c.price.maxAmount).Ptr()
+}
+
+// offered is what a demand names: the credits to verify as the service is going to take them, within the bounds of the plan.
+func (c *call) offered(t *x402.Terms) *toll.Credits {
+	asked := c.asked()
+	switch {
+	case t.MaxAmount == 0 || asked != nil && *asked == 0:
+		return asked
+	case t.IsTime:
+		return new(toll.Credits)
+	case asked == nil:
+		return t.MaxAmount.Ptr()
+	}
+	return min(max(*asked, t.MinAmount), t.MaxAmount).Ptr()
+}
+
+// verify asks for a hold, for the logical url and then, when the agent knows the other one only, for the address of the
+// endpoint.
+func (c *call) verify(ctx context.Context) *unpaid {
+	// The hold's own end is on the clock of the service. Counted from before the call, ours is never later.
+	c.holdEnd = c.cfg.Clock().Add(time.Duration(c.cfg.HoldSecs) * time.Second)
+	v, err := c.verifyOnce(ctx)
+	if err == nil && !v.IsValid && v.InvalidReason == c.cfg.Namespace.ReasonResourceMismatch() && c.cfg.EndpointURL != "" {
+		logical := c.required.Resource.URL
+		c.required.Resource.URL = c.cfg.EndpointURL
+		if v, err = c.verifyOnce(ctx); err == nil && !v.IsValid {
+			c.required.Resource.URL = logical
+		}
+	}
+	if err != nil {
+		return c.unreachable(ctx, "verify", err)
+	}
+	if !v.IsValid {
+		return c.refused(ctx, v)
+	}
+	c.payment = Payment{
+		Payer: v.Payer, PlanID: c.plan, AgentID: c.cfg.AgentID, AgentRequestID: v.AgentRequestID, LogicalURL: c.url, Verdict: v,
+	}
+	if v.AgentID != "" {
+		c.payment.AgentID = v.AgentID
+	}
+	if v.Amount != nil {
+		c.payment.Amount = *v.Amount
+	}
+	held := v.Extra != nil && v.Extra.HeldAmount != nil
+	if held {
+		c.payment.Amount = *v.Extra.HeldAmount
+	}
+	if v.AgentRequestID == "" || !held && c.payment.Amount > 0 {
+		c.release(ctx)
+		return c.unreachable(ctx, "verify", errNoHold)
+	}
+	return nil
+}
+
+func (c *call) verifyOnce(ctx context.Context) (*x402.VerifyResponse, error) {
+	// A caller that leaves must not leave a hold behind that nobody knows of.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.cfg.Timeout)
+	defer cancel()
+	return c.f.Verify(ctx, &x402.VerifyRequest{
+		PaymentRequired: *c.required, AccessToken: c.cred.token, MaxAmount: c.asked(), Hold: true, HoldSecs: c.cfg.HoldSecs,
+	})
+}
+
+// refused answers a verdict that is not good.
+func (c *call) refused(ctx context.Context, v *x402.VerifyResponse) *unpaid {
+	switch {
+	case v.InvalidReason == x402.ReasonUnauthorizedServer, v.InvalidReason == x402.ReasonVerifyFault,
+		v.Code == toll.CodePaymentPlanNotFound, v.Code == toll.CodePaymentAgentNotFound:
+		return c.unreachable(ctx, "verify", &toll.Error{Code: v.Code, Message: v.InvalidMessage, Reason: v.InvalidReason})
+	}
+	text := v.InvalidMessage
+	if text == "" && v.Code != "" {
+		text = toll.NewError(v.Code).Text()
+	}
+	return c.refuse(wordRequired, v.InvalidReason, text)
+}
+
+// unreachable answers a call to the service that failed, which is not the subscriber's fault. The builder finds the reason
+// in the log.
+func (c *call) unreachable(_ context.Context, what string, err error) *unpaid {
+	cause := toll.AsError(err)
+	c.cfg.Log.Error("paidmcp: a call to the facilitator failed", "call", what, "item", c.url, "plan", string(c.plan),
+		"error", cause.Error(), "facilitatorCorrelationId", cause.CorrelationID)
+	if c.demand == nil {
+		c.demand = c.ask(c.url, c.offers)
+	}
+	return c.refuse(wordUnavailable, "", "")
+}
+
+func shortOfCredits(reason string) bool {
+	switch reason {
+	case x402.ReasonInsufficientFunds, x402.ReasonRedemptionLimit, x402.ReasonOrderLimit, x402.ReasonPlanExpired,
+		x402.ReasonDelegationExhausted, x402.ReasonDelegationShort, x402.ReasonDelegationExpired, x402.ReasonDelegationRevoked,
+		x402.ReasonDelegationNotFound:
+		return true
+	}
+	return false
+}
+
+// termsCache keeps the terms of plans for five minutes. Price and credits of a plan never change, so that older terms serve
+// while the service cannot be asked; verify has the last word.
+type termsCache struct {
+	mu     sync.Mutex
+	byPlan map[toll.PlanID]knownTerms
+}
+
+type knownTerms struct {
+	terms *x402.Terms
+	at    time.Time
+}
+
+func (t *termsCache) of(ctx context.Context, p *Payments, plan toll.PlanID) (*x402.Terms, error) {
+	now := p.cfg.Clock()
+	t.mu.Lock()
+	known := t.byPlan[plan]
+	t.mu.Unlock()
+	if known.terms != nil && now.Sub(known.at) < termsLife {
+		return known.terms, nil
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), p.cfg.Timeout)
+	defer cancel()
+	terms, err := p.f.Terms(ctx, plan)
+	if err != nil {
+		if known.terms != nil && !errors.Is(err, toll.ErrPlanNotFound) {
+			return known.terms, nil
+		}
+		return nil, err
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.byPlan == nil || len(t.byPlan) >= maxTerms {
+		t.byPlan = map[toll.PlanID]knownTerms{}
+	}
+	t.byPlan[plan] = knownTerms{terms: terms, at: now}
+	return terms, nil
+}
+
+// plansCache keeps the plans of the agent for five minutes.
+type plansCache struct {
+	mu    sync.Mutex
+	plans []toll.PlanID
+	at    time.Time
+}
+
+// of returns the plans of the agent, at most 20; none when the facilitator does not tell.
+func (k *plansCache) of(ctx context.Context, p *Payments) ([]toll.PlanID, error) {
+	f, ok := p.f.(agentPlans)
+	if !ok {
+		return nil, nil
+	}
+	now := p.cfg.Clock()
+	k.mu.Lock()
+	plans, at := k.plans, k.at
+	k.mu.Unlock()
+	if len(plans) > 0 && now.Sub(at) < termsLife {
+		return plans, nil
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), p.cfg.Timeout)
+	defer cancel()
+	fresh, err := f.AgentPlanIDs(ctx, p.cfg.AgentID)
+	if err != nil {
+		if len(plans) > 0 {
+			return plans, nil
+		}
+		return nil, err
+	}
+	fresh = fresh[:min(len(fresh), maxOffers)]
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.plans, k.at = fresh, now
+	return fresh, nil
+}
