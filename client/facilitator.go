@@ -30,6 +30,24 @@ func (c *Client) Terms(ctx context.Context, id toll.PlanID) (*x402.Terms, error)
 	return t, nil
 }
 
+// AgentPlanIDs returns the listed plans of an agent, the oldest first and at most 100: those with which a server that names
+// none itself may be paid.
+func (c *Client) AgentPlanIDs(ctx context.Context, agent toll.AgentID) ([]toll.PlanID, error) {
+	var ids []toll.PlanID
+	for p, err := range c.AgentPlans(ctx, agent, PageSize(100), Ascending()) {
+		if err != nil {
+			return nil, err
+		}
+		if p.IsListed {
+			ids = append(ids, p.ID)
+		}
+		if len(ids) == 100 {
+			break
+		}
+	}
+	return ids, nil
+}
+
 // home returns the environment of the service, which never changes while it runs under one address.
 func (c *Client) home(ctx context.Context) (toll.Environment, string, error) {
 	if i := c.info.Load(); i != nil {

@@ -191,6 +191,22 @@ func (a as) Offers(ctx context.Context, req *x402.OffersRequest) (*x402.OffersRe
 	return a.f.Offers(ctx, a.caller, req)
 }
 
+// AgentPlanIDs returns the listed plans of an agent, the oldest first and at most 100: those with which a server that names
+// none itself may be paid.
+func (a as) AgentPlanIDs(ctx context.Context, agent toll.AgentID) ([]toll.PlanID, error) {
+	plans, err := store.PlansOfAgent(ctx, a.f.store, agent, store.Page{Size: 100, Ascending: true})
+	if err != nil {
+		return nil, toll.AsError(err)
+	}
+	var ids []toll.PlanID
+	for _, p := range plans.Items {
+		if p.IsListed {
+			ids = append(ids, p.ID)
+		}
+	}
+	return ids, nil
+}
+
 // Terms returns what a server must know of a plan to ask for payment, or an error with [toll.CodePlanNotFound].
 func (f *Facilitator) Terms(ctx context.Context, id toll.PlanID) (*x402.Terms, error) {
 	p, err := f.plan(ctx, id, toll.CodePlanNotFound)
