@@ -76,6 +76,9 @@ func (f *Facilitator) read(ctx context.Context, caller toll.Address, in *asked) 
 	if p.stock {
 		// No server of this kind says which url it serves.
 		p.url = p.token.ResourceURL
+		if p.token.IdentifierRequired && p.token.PaymentIdentifier == "" {
+			return p, malformed("paymentPayload.extensions.payment-identifier.info.id", "is required by the server")
+		}
 	}
 	if e := checkURL(p.url); e != nil {
 		return p, e

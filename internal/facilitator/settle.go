@@ -172,14 +172,26 @@ func (f *Facilitator) settleOp(p *payment, id string, w burning, answer *x402.Se
 	}
 }
 
-// receipt makes the answer to a settlement, the one that is stored and repeated. It depends on its arguments alone.
+// receipt makes the answer to a settlement, the one that is stored and repeated. It depends on its arguments alone, and on the
+// key that signs receipts where they are switched on.
 func (f *Facilitator) receipt(p *payment, raised *toll.Credits) func(ledger.Receipt) x402.SettleResponse {
 	network, payer, extension := f.wireNetwork(p.claims.Network), p.claims.Subscriber.String(), f.ns.CreditsExtension()
-	plan, agent := p.plan.ID, p.agentID
+	plan, agent, url := p.plan.ID, p.agentID, p.url
 	return func(r ledger.Receipt) x402.SettleResponse {
 		amount, balance := r.Amount, r.Balance
 		// Request ids are visible ASCII, for which Go and JSON quote alike.
 		info := fmt.Appendf(nil, `{"info":{"creditsRedeemed":"%d","remainingBalance":"%d","agentRequestId":%q}}`, amount, balance, r.RequestID)
+		extensions := map[string]json.RawMessage{extension: info}
+		if f.receipts {
+			signed, err := f.SignReceipt(x402.Receipt{
+				Version: 1, Network: network, ResourceURL: url, Payer: payer, IssuedAt: r.At.Unix(), Transaction: r.Transaction.String(),
+			})
+			if err == nil {
+				extensions[x402.ExtensionOfferReceipt] = x402.ReceiptExtension(signed)
+			} else {
+				f.log.Error("a receipt cannot be signed", "error", err)
+			}
+		}
 		return x402.SettleResponse{
 			Success: true, Transaction: r.Transaction.String(), Network: network, Payer: payer,
 			CreditsRedeemed: &amount, RemainingBalance: &balance, Amount: &amount, OrderTx: r.OrderTx,
@@ -187,7 +199,7 @@ func (f *Facilitator) receipt(p *payment, raised *toll.Credits) func(ledger.Rece
 				AgentRequestID: r.RequestID, PlanID: plan, AgentID: agent, CreditsRedeemed: &amount,
 				RemainingBalance: &balance, OrderTx: r.OrderTx, RequestedAmount: raised,
 			},
-			Extensions: map[string]json.RawMessage{extension: info},
+			Extensions: extensions,
 		}
 	}
 }

@@ -70,7 +70,10 @@ func (f *Facilitator) Supported() *x402.Supported {
 	extra := x402.SupportedExtra{Version: "1", CreditsAsset: f.ns.Asset()}
 	s := &x402.Supported{
 		Kinds:      []x402.SupportedKind{{X402Version: x402.Version, Scheme: f.ns.SchemeCrypto(), Network: f.env.Network(), Extra: extra}},
-		Extensions: []string{x402.ExtensionPaymentIdentifier}, Signers: map[string][]string{},
+		Extensions: []string{x402.ExtensionBazaar, x402.ExtensionPaymentIdentifier}, Signers: map[string][]string{},
+	}
+	if !f.service.IsZero() {
+		s.Signers["eip155:*"] = []string{f.service.String()}
 	}
 	if f.checkout.TakesCards() {
 		s.Kinds = append(s.Kinds, x402.SupportedKind{

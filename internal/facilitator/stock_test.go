@@ -532,7 +532,7 @@ func TestSupported(t *testing.T) {
 	b, err := x402.Encode(s.one().Supported())
 	s.must(err)
 	const want = `{"kinds":[{"x402Version":2,"scheme":"svc:erc4337","network":"eip155:84532","extra":{"version":"1","creditsAsset":"svc:credits"}}],` +
-		`"extensions":["payment-identifier"],"signers":{}}`
+		`"extensions":["bazaar","payment-identifier"],"signers":{}}`
 	if string(b) != want {
 		t.Errorf("%s", b)
 	}

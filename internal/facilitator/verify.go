@@ -20,19 +20,35 @@ func (f *Facilitator) Verify(ctx context.Context, caller toll.Address, req *x402
 	if req.Stock == nil && (req.HoldSecs < 0 || req.HoldSecs > x402.MaxHoldSecs) {
 		return nil, malformed("holdSecs", "must be 1 to 900")
 	}
+	p, resp, e := f.verify(ctx, caller, req)
+	if e != nil {
+		var err error
+		if resp, err = f.refusedVerify(p, e); err != nil {
+			return nil, err
+		}
+	}
+	if p.token != nil {
+		if said, ok := p.token.Extensions[x402.ExtensionBazaar]; ok {
+			resp.ExtensionResponses = f.declared(ctx, p, resp.IsValid, said)
+		}
+	}
+	return resp, nil
+}
+
+func (f *Facilitator) verify(ctx context.Context, caller toll.Address, req *x402.VerifyRequest) (*payment, *x402.VerifyResponse, *toll.Error) {
 	in := &asked{stock: req.Stock, required: &req.PaymentRequired, token: req.AccessToken}
 	if req.Stock == nil {
 		in.requestID = req.AgentRequestID
 	}
 	p, e := f.read(ctx, caller, in)
 	if e != nil {
-		return f.refusedVerify(p, e)
+		return p, nil, e
 	}
 	if e = f.bind(ctx, p); e != nil {
-		return f.refusedVerify(p, e)
+		return p, nil, e
 	}
 	if f.foreign(p.account, in.requestID) {
-		return f.refusedVerify(p, refuse(toll.CodeSettleConflict, x402.ReasonConflict, ""))
+		return p, nil, refuse(toll.CodeSettleConflict, x402.ReasonConflict, "")
 	}
 	max, life, hold := req.MaxAmount, holdLife(req.HoldSecs), req.Hold
 	if p.stock {
@@ -40,7 +56,7 @@ func (f *Facilitator) Verify(ctx context.Context, caller toll.Address, req *x402
 			e = inBounds(p, max)
 		}
 		if e != nil {
-			return f.refusedVerify(p, e)
+			return p, nil, e
 		}
 		life, hold = stockLife(p.entry), true
 	}
@@ -54,10 +70,7 @@ func (f *Facilitator) Verify(ctx context.Context, caller toll.Address, req *x402
 	} else {
 		resp, e = f.verifyNow(ctx, p, in.requestID, amount)
 	}
-	if e != nil {
-		return f.refusedVerify(p, e)
-	}
-	return resp, nil
+	return p, resp, e
 }
 
 func holdLife(secs int) time.Duration {

@@ -1,0 +1,248 @@
+package facilitator
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/google/jsonschema-go/jsonschema"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/store"
+	"github.com/tollhq/toll/x402"
+)
+
+const (
+	// declaredEvery is how often what payments say of one endpoint may change: it costs a write.
+	declaredEvery = time.Minute
+	declaredBound = 1 << 14
+	// maxSchemaRefs bounds the references of a schema: each may double the work of a validation.
+	maxSchemaRefs = 8
+	maxMimeType   = 100
+)
+
+// declaredKey names an endpoint as registered.
+type declaredKey struct {
+	agent     toll.AgentID
+	verb, url string
+}
+
+// bazaarStatus is what a server reads about the extension bazaar in the header extension-responses.
+type bazaarStatus struct {
+	Status string `json:"status"`
+	Reason string `json:"rejectedReason,omitempty"`
+}
+
+// declared takes what a payment says of its resource into the catalogue, and returns what became of it. Only what describes
+// the input and the output is taken, and only of an endpoint that the agent has: url, price and names are those of the
+// registration.
+func (f *Facilitator) declared(ctx context.Context, p *payment, valid bool, extension json.RawMessage) json.RawMessage {
+	status := bazaarStatus{Status: "success"}
+	if err := f.declare(ctx, p, valid, extension); err != nil {
+		status = bazaarStatus{Status: "rejected", Reason: toll.AsError(err).Text()}
+		if toll.AsError(err).HTTPStatus() >= 500 {
+			f.log.WarnContext(ctx, "the catalogue did not take what a payment said", "error", err)
+			status.Reason = "the catalogue is out of reach"
+		}
+	}
+	b, err := x402.Encode(map[string]bazaarStatus{x402.ExtensionBazaar: status})
+	if err != nil {
+		return nil
+	}
+	return b
+}
+
+func rejected(why string) error { return toll.Errorf(toll.CodeBadRequest, "%s", why) }
+
+func (f *Facilitator) declare(ctx context.Context, p *payment, valid bool, extension json.RawMessage) error {
+	if !valid {
+		return rejected("the payment was refused")
+	}
+	if p.agent == nil || !isAbsolute(p.url) {
+		return rejected("the payment names no registered resource")
+	}
+	url, verb, ok := p.agent.endpoints.Match(p.url, p.entry.Extra.HTTPVerb)
+	if !ok || !isAbsolute(url) {
+		return rejected("the resource is not registered")
+	}
+	b, err := x402.ReadBazaar(extension)
+	if err != nil {
+		return err
+	}
+	tool, isTool := x402.ToolOf(url)
+	switch {
+	case b.Type == x402.ResourceMCP && (!isTool || b.Tool != tool):
+		return rejected("the tool is not registered")
+	case b.Type == x402.ResourceHTTP && (isTool || b.Method != verb):
+		return rejected("the method is not registered")
+	}
+	if err := fitsSchema(b.Schema, b.Info); err != nil {
+		return err
+	}
+	mime := ""
+	if r := p.token.Resource; r != nil && printable(r.MimeType) {
+		mime = r.MimeType
+	}
+	info, err := x402.Encode(b.Info) // without blanks
+	if err != nil {
+		return rejected("info is malformed")
+	}
+	return f.putDeclared(ctx, store.Discovered{Agent: p.agent.ID, Verb: verb, URL: url, MimeType: mime, Info: string(info), UpdatedAt: f.clock()})
+}
+
+func printable(s string) bool {
+	return len(s) <= maxMimeType && !strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r > '~' })
+}
+
+func (f *Facilitator) putDeclared(ctx context.Context, d store.Discovered) error {
+	k := declaredKey{d.Agent, d.Verb, d.URL}
+	same := func(o store.Discovered) bool { return o.Info == d.Info && o.MimeType == d.MimeType }
+	known, _, err := f.declarations.get(ctx, k)
+	if err != nil {
+		return err
+	}
+	if same(known) {
+		return nil
+	}
+	err = f.store.Tx(ctx, func(tx *store.Tx) error {
+		now, err := store.DiscoveredOf(ctx, tx, d.Agent, d.Verb, d.URL)
+		switch {
+		case err != nil && !errors.Is(err, store.ErrNotFound):
+			return err
+		case err == nil && same(now):
+			return nil
+		case err == nil && d.UpdatedAt.Sub(now.UpdatedAt) < declaredEvery:
+			return rejected("another payment described the resource less than a minute ago")
+		}
+		return store.PutDiscovered(ctx, tx, d)
+	})
+	f.declarations.forget(k)
+	if err == nil {
+		f.catalogue.forget(struct{}{})
+	}
+	return err
+}
+
+// readDeclared is the zero value for an endpoint of which no payment said anything.
+func (f *Facilitator) readDeclared(ctx context.Context, k declaredKey) (store.Discovered, error) {
+	d, err := store.DiscoveredOf(ctx, f.store, k.agent, k.verb, k.url)
+	if errors.Is(err, store.ErrNotFound) {
+		return store.Discovered{}, nil
+	}
+	return d, err
+}
+
+// fitsSchema checks a value against a JSON Schema (draft 2020-12) of a stranger: nothing is fetched, and the work is bounded.
+// References lead to members of the schema's own $defs, never in a circle.
+func fitsSchema(schema, value json.RawMessage) error {
+	var tree, v any
+	if x402.Decode(schema, &tree) != nil || x402.Decode(value, &v) != nil {
+		return rejected("the schema is malformed")
+	}
+	root, ok := tree.(map[string]any)
+	if !ok {
+		return rejected("the schema is no object")
+	}
+	if version, ok := root["$schema"]; ok && version != "https://json-schema.org/draft/2020-12/schema" {
+		return rejected("the schema is not of draft 2020-12")
+	}
+	if err := boundRefs(root); err != nil {
+		return err
+	}
+	s := new(jsonschema.Schema)
+	if err := s.UnmarshalJSON(schema); err != nil {
+		return rejected("the schema is malformed")
+	}
+	resolved, err := s.Resolve(nil)
+	if err != nil {
+		return rejected("the schema cannot be resolved")
+	}
+	if err := resolved.Validate(v); err != nil {
+		return rejected("info does not fit its schema")
+	}
+	return nil
+}
+
+// boundRefs refuses references out of the schema, in a circle, and too many of them.
+func boundRefs(root map[string]any) error {
+	leads := map[string][]string{} // from each definition, and from "" for the rest
+	count := 0
+	var walk func(at string, v any) error
+	walk = func(at string, v any) error {
+		switch t := v.(type) {
+		case []any:
+			for _, e := range t {
+				if err := walk(at, e); err != nil {
+					return err
+				}
+			}
+		case map[string]any:
+			for name, e := range t {
+				switch name {
+				case "$id", "$anchor", "$dynamicRef", "$dynamicAnchor", "$recursiveRef", "$recursiveAnchor", "$vocabulary", "definitions", "dependencies":
+					return rejected("the schema has " + name)
+				case "$ref":
+					to, ok := e.(string)
+					def, inside := strings.CutPrefix(to, "#/$defs/")
+					if !ok || !inside || strings.ContainsAny(def, "/~%") {
+						return rejected("the schema has a reference that does not lead to its own $defs")
+					}
+					leads[at] = append(leads[at], def)
+					if count++; count > maxSchemaRefs {
+						return rejected("the schema has too many references")
+					}
+				default:
+					if err := walk(at, e); err != nil {
+						return err
+					}
+				}
+			}
+		}
+		return nil
+	}
+	defs, _ := root["$defs"].(map[string]any)
+	for name, e := range root {
+		if name == "$defs" {
+			continue
+		}
+		if err := walk("", map[string]any{name: e}); err != nil {
+			return err
+		}
+	}
+	for name, e := range defs {
+		if err := walk(name, e); err != nil {
+			return err
+		}
+	}
+	return acyclic(leads)
+}
+
+func acyclic(leads map[string][]string) error {
+	const under, done = 1, 2
+	state := map[string]int{}
+	var visit func(at string) bool
+	visit = func(at string) bool {
+		switch state[at] {
+		case under:
+			return false
+		case done:
+			return true
+		}
+		state[at] = under
+		for _, to := range leads[at] {
+			if !visit(to) {
+				return false
+			}
+		}
+		state[at] = done
+		return true
+	}
+	for at := range leads {
+		if !visit(at) {
+			return rejected("the schema refers to itself")
+		}
+	}
+	return nil
+}

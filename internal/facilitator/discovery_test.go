@@ -1,0 +1,357 @@
+package facilitator_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/facilitator"
+	"github.com/tollhq/toll/internal/store"
+	"github.com/tollhq/toll/x402"
+)
+
+// resources are the urls of the catalogue that a filter picks.
+func (s *scene) resources(by x402.CatalogueFilter) []string {
+	s.Helper()
+	c, err := s.one().Catalogue(s.ctx, by, 100, 0)
+	s.must(err)
+	var out []string
+	for _, i := range c.Items {
+		out = append(out, i.Resource)
+	}
+	if c.Pagination.Total != len(out) || c.Pagination.Limit != 100 {
+		s.Errorf("%+v for %d items", c.Pagination, len(out))
+	}
+	return out
+}
+
+// update changes an agent as a builder does.
+func (s *scene) update(a *toll.Agent, f func(a *toll.Agent)) {
+	s.Helper()
+	f(a)
+	a.UpdatedAt = s.clock.now()
+	s.must(s.one().store.Tx(s.ctx, func(tx *store.Tx) error { return store.UpdateAgent(s.ctx, tx, a) }))
+	s.one().ForgetAgent(a.ID)
+}
+
+func TestCatalogue(t *testing.T) {
+	each(t, func(s *scene) {
+		p := s.plan(dynamic(1, 5))
+		hidden := s.plan(func(p *toll.Plan) { p.IsListed = false })
+		card := s.plan(func(p *toll.Plan) { p.Price.IsCrypto = false })
+		s.agent(func(a *toll.Agent) { a.IsListed = false }, p)
+		s.agent(nil)         // without a plan
+		s.agent(nil, hidden) // whose plan nobody can order
+		s.clock.add(time.Hour)
+		a := s.agent(func(a *toll.Agent) {
+			a.Metadata.Description, a.Metadata.Tags = "Ask the agent", []string{"Weather"}
+			a.API.OpenEndpoints = []string{"https://a.example/health"}
+			a.API.Endpoints = []toll.Endpoint{
+				{Verb: "POST", URL: askURL}, {Verb: "GET", URL: "https://a.example/items/{id}"}, {Verb: "POST", URL: "mcp://demo/tools/ask"},
+				{Verb: "GET", URL: "/path"}, {Verb: "GET", URL: "https://a.example/files/*"}, {Verb: "OPTIONS", URL: askURL}, {Verb: "GET", URL: "https://a.example/health"},
+			}
+		}, p)
+		s.clock.add(time.Hour)
+		s.agent(func(a *toll.Agent) {
+			a.Metadata.Name, a.API.Endpoints = "Cards", []toll.Endpoint{{Verb: "DELETE", URL: "https://c.example/x"}}
+		}, card, p)
+		s.clock.add(catalogueAge)
+
+		const ask, item, tool, cards = askURL, "https://a.example/items/:id", "mcp://demo/tools/ask", "https://c.example/x"
+		for by, want := range map[x402.CatalogueFilter][]string{
+			{}:                              {cards, ask, item, tool},
+			{Type: "http"}:                  {cards, ask, item},
+			{Type: "mcp"}:                   {tool},
+			{Type: "ftp"}:                   nil,
+			{Extension: "bazaar"}:           {cards, ask, item, tool},
+			{Extension: "other"}:            nil,
+			{Network: "eip155:84532"}:       {cards, ask, item, tool},
+			{Network: "stripe"}:             {cards},
+			{Network: "eip155:8453"}:        nil,
+			{Scheme: "svc:card-delegation"}: {cards},
+			{Scheme: "exact"}:               nil,
+			{PayTo: b1.String()}:            {cards, ask, item, tool},
+			{PayTo: strings.ToLower(b1.String()), Type: "mcp"}: {tool},
+			{PayTo: b2.String()}: nil,
+			{PayTo: "nobody"}:    nil,
+			// One and the same entry has to pass.
+			{Scheme: "svc:card-delegation", Network: "eip155:84532"}: nil,
+		} {
+			if got := s.resources(by); !slices.Equal(got, want) {
+				t.Errorf("%+v: %q, want %q", by, got, want)
+			}
+		}
+		c, err := s.one().Catalogue(s.ctx, x402.CatalogueFilter{Type: "http"}, 1, 1)
+		s.must(err)
+		b, err := x402.Encode(c)
+		s.must(err)
+		want := fmt.Sprintf(`{"x402Version":2,"items":[{"resource":"https://a.example/ask","type":"http","x402Version":2,"accepts":[{"scheme":"svc:erc4337","network":"eip155:84532","amount":"5","asset":"svc:credits","payTo":"%s","maxTimeoutSeconds":60,"planId":"%s","extra":{"version":"1","planId":"%s","agentId":"%s","httpVerb":"POST"}}],`+
+			`"lastUpdated":1795266000,"lastUpdatedAt":"2026-11-21T13:00:00Z","description":"Ask the agent","metadata":{"agentId":"%s"},"extensions":{"bazaar":{"info":{"input":{"type":"http","method":"POST","bodyType":"json","body":{}}}}}}],"pagination":{"limit":1,"offset":1,"total":3}}`,
+			b1, p.ID, p.ID, a.ID, a.ID)
+		if string(b) != want {
+			t.Errorf("got  %s\nwant %s", b, want)
+		}
+		if c, err := s.one().Catalogue(s.ctx, x402.CatalogueFilter{}, 10, 4); err != nil || len(c.Items) != 0 || c.Items == nil || c.Pagination.Total != 4 {
+			t.Errorf("%+v, %v", c, err)
+		}
+		for _, i := range mustItems(s) {
+			text := string(i.Extensions["bazaar"])
+			switch i.Resource {
+			case item:
+				if text != `{"info":{"input":{"type":"http","method":"GET"}},"routeTemplate":"/items/:id"}` {
+					t.Error(text)
+				}
+			case tool:
+				if text != `{"info":{"input":{"type":"mcp","toolName":"ask","description":"Ask the agent","inputSchema":{"type":"object"}}}}` {
+					t.Error(text)
+				}
+			}
+		}
+
+		// Search, part by part.
+		find := func(query, cursor string, limit int) ([]string, *x402.FoundResources) {
+			t.Helper()
+			r, err := s.one().Search(s.ctx, query, x402.CatalogueFilter{}, limit, cursor)
+			s.must(err)
+			var out []string
+			for _, i := range r.Resources {
+				out = append(out, i.Resource)
+			}
+			if r.Pagination.Limit != len(out) || (r.Pagination.Cursor != nil) != r.PartialResults {
+				t.Errorf("%+v", r)
+			}
+			return out, r
+		}
+		for query, want := range map[string][]string{
+			"": {cards, ask, item, tool}, "WEATHER ask": {ask, item, tool}, "items": {item}, "nothing": nil, "basic": {cards, ask, item, tool}, "agent weather c.example": nil,
+		} {
+			if got, _ := find(query, "", 100); !slices.Equal(got, want) {
+				t.Errorf("%q: %q, want %q", query, got, want)
+			}
+		}
+		var all []string
+		for cursor := ""; ; {
+			got, r := find("", cursor, 1)
+			all = append(all, got...)
+			if r.Pagination.Cursor == nil {
+				break
+			}
+			cursor = *r.Pagination.Cursor
+		}
+		if !slices.Equal(all, []string{cards, ask, item, tool}) {
+			t.Errorf("part by part: %q", all)
+		}
+		for _, bad := range []string{"x", "MQ", "bm9uZSxrZXk", "===="} {
+			_, err := s.one().Search(s.ctx, "", x402.CatalogueFilter{}, 1, bad)
+			s.code(err, toll.CodeBadPage)
+		}
+
+		// What is taken off the list is gone here at once, and elsewhere soon.
+		s.update(a, func(a *toll.Agent) { a.IsListed = false })
+		if got := s.resources(x402.CatalogueFilter{}); !slices.Equal(got, []string{cards}) {
+			t.Errorf("%q", got)
+		}
+		s.clock.add(catalogueAge)
+		if c, err := s.at(1).Catalogue(s.ctx, x402.CatalogueFilter{}, 10, 0); err != nil || len(c.Items) != 1 {
+			t.Errorf("elsewhere: %+v, %v", c, err)
+		}
+	})
+}
+
+// catalogueAge is longer than a catalogue lives.
+const catalogueAge = 6 * time.Second
+
+func mustItems(s *scene) []x402.CatalogueItem {
+	s.Helper()
+	c, err := s.one().Catalogue(s.ctx, x402.CatalogueFilter{}, 100, 0)
+	s.must(err)
+	return c.Items
+}
+
+const exampleInfo = `{"input":{"type":"http","method":"POST","bodyType":"json","body":{"prompt":"hi"}},"output":{"type":"json"}}`
+
+// declaring is a stock call whose client sends this extension bazaar along.
+func (c *stockCall) declaring(bazaar string) *stockCall {
+	d := *c
+	e := *c.call
+	e.token = rewrite(c.s, c.token, func(o *outer) {
+		o.Resource.MimeType = "application/json"
+		o.Extensions = map[string]any{"bazaar": json.RawMessage(bazaar)}
+	})
+	d.call = &e
+	return &d
+}
+
+// What a payment says of its resource is taken when the resource is registered, when it fits its schema, and when the payment is
+// good; everything else of an item stays what the builder registered.
+func TestBazaarOfPayments(t *testing.T) {
+	each(t, func(s *scene) {
+		p := s.plan(dynamic(1, 10))
+		a := s.agent(func(a *toll.Agent) {
+			a.API.Endpoints = append(a.API.Endpoints, toll.Endpoint{Verb: "POST", URL: "mcp://demo/tools/ask"})
+		}, p)
+		s.mint(p, s1, 1000)
+		tok := s.token(p, s1, nil)
+		n := 0
+		try := func(c *stockCall) string {
+			t.Helper()
+			v, err := c.verify(s.at(n))
+			s.must(err)
+			return string(v.ExtensionResponses)
+		}
+		paying := func(url, bazaar string) *stockCall {
+			n++
+			return s.call(p, a, tok).nonce(nonceOf(n)).stock("1").at(url).declaring(bazaar)
+		}
+		const schema = `"schema":{"$schema":"https://json-schema.org/draft/2020-12/schema","type":"object","properties":{"input":{"type":"object","properties":{"method":{"enum":["POST"]}},"required":["type"]}},"required":["input"]}`
+		const good = `{"info":` + exampleInfo + `,` + schema + `}`
+		const success = `{"bazaar":{"status":"success"}}`
+
+		if v := s.call(p, a, tok).nonce("plain").stock("1").at(askURL).hold(); v.ExtensionResponses != nil {
+			t.Errorf("nothing was said: %s", v.ExtensionResponses)
+		}
+		if got := try(paying(askURL, good)); got != success {
+			t.Fatal(got)
+		}
+		if got := try(paying(askURL, good)); got != success { // the same again
+			t.Error(got)
+		}
+		taken := func(resource, want string) {
+			t.Helper()
+			s.clock.add(catalogueAge)
+			for _, i := range mustItems(s) {
+				if i.Resource == resource && string(i.Extensions["bazaar"]) == want && i.MimeType == "application/json" && len(i.Accepts) == 1 && i.Accepts[0].Amount == "10" {
+					return
+				}
+			}
+			t.Errorf("%s has not %s", resource, want)
+		}
+		taken(askURL, `{"info":`+exampleInfo+`}`)
+		if got := try(paying("mcp://demo/tools/ask", `{"info":{"input":{"type":"mcp","toolName":"ask","inputSchema":{"type":"object","properties":{"q":{"type":"string"}}}}},"schema":{}}`)); got != success {
+			t.Error(got)
+		}
+		taken("mcp://demo/tools/ask", `{"info":{"input":{"type":"mcp","toolName":"ask","inputSchema":{"type":"object","properties":{"q":{"type":"string"}}}}}}`)
+
+		other := strings.Replace(good, `"hi"`, `"ho"`, 1)
+		refuse := func(name string, c *stockCall, why string) {
+			t.Helper()
+			if got := try(c); !strings.HasPrefix(got, `{"bazaar":{"status":"rejected","rejectedReason":"`) || !strings.Contains(got, why) {
+				t.Errorf("%s: %s", name, got)
+			}
+		}
+		refuse("again within a minute", paying(askURL, other), "a minute ago")
+		s.clock.add(time.Minute)
+		refuse("refused payment", func() *stockCall { c := paying(askURL, other); c.amount = "99"; return c }(), "the payment was refused")
+		refuse("unregistered url", paying("https://a.example/other", other), "the payment was refused")
+		// A payment that names no agent is bound to none.
+		loose := paying("https://evil.example/x", other)
+		loose.required.Accepts[0].Extra.AgentID = ""
+		refuse("no agent", loose, "no registered resource")
+		refuse("another method", paying(askURL, strings.NewReplacer(`"method":"POST"`, `"method":"PUT"`, `"enum":["POST"]`, `"enum":["PUT"]`).Replace(other)), "the method is not registered")
+		refuse("another tool", paying("mcp://demo/tools/ask", `{"info":{"input":{"type":"mcp","toolName":"asc","inputSchema":{}}},"schema":{}}`), "the tool is not registered")
+		refuse("a tool at a url", paying(askURL, `{"info":{"input":{"type":"mcp","toolName":"ask","inputSchema":{}}},"schema":{}}`), "the tool is not registered")
+		refuse("misfit", paying(askURL, strings.Replace(other, `"enum":["POST"]`, `"enum":["GET"]`, 1)), "does not fit its schema")
+		for name, bad := range map[string]string{
+			"remote reference": `{"$ref":"https://evil.example/schema.json"}`, "file": `{"properties":{"input":{"$ref":"file:///etc/passwd"}}}`, "relative": `{"$ref":"other.json#/x"}`,
+			"root": `{"properties":{"input":{"$ref":"#"}}}`, "id": `{"$id":"https://evil.example/"}`, "dynamic": `{"$dynamicRef":"#x"}`,
+			"circle":  `{"$ref":"#/$defs/a","$defs":{"a":{"allOf":[{"$ref":"#/$defs/b"}]},"b":{"anyOf":[{"$ref":"#/$defs/a"}]}}}`,
+			"missing": `{"$ref":"#/$defs/a"}`, "many": `{"allOf":[` + strings.Repeat(`{"$ref":"#/$defs/a"},`, 8) + `{"$ref":"#/$defs/a"}],"$defs":{"a":{}}}`,
+			"older draft": `{"$schema":"http://json-schema.org/draft-04/schema#"}`, "no object": `true`, "wrong keyword": `{"type":7}`, "pattern": `{"properties":{"input":{"patternProperties":{"(":{}}}}}`,
+		} {
+			refuse(name, paying(askURL, `{"info":`+exampleInfo+`,"schema":`+bad+`}`), "schema")
+		}
+		if got := try(paying(askURL, `{"info":`+exampleInfo+`,"schema":{"$ref":"#/$defs/a","$defs":{"a":{"type":"object"}}}}`)); got != success {
+			t.Errorf("a reference inside: %s", got)
+		}
+		refuse("malformed", paying(askURL, `{"info":[]}`), "info has no input")
+		taken(askURL, `{"info":`+exampleInfo+`}`) // none of these changed anything
+		if got := try(paying(askURL, other)); got != success {
+			t.Error(got)
+		}
+		taken(askURL, `{"info":`+strings.Replace(exampleInfo, `"hi"`, `"ho"`, 1)+`}`)
+	})
+}
+
+// Receipts are in every successful settlement of a service where they are switched on, and a repeat is the same byte for byte.
+func TestSignedReceipts(t *testing.T) {
+	s := newScene(t, "sqlite", 1)
+	i := s.one()
+	f := facilitator.New(facilitator.Deps{Store: i.store, Ledger: i.ledger, Auth: i.auth, Checkout: i.checkout, Clock: s.clock.now, Receipts: true, Service: b2})
+	p := s.plan(dynamic(1, 10))
+	a := s.agent(nil, p)
+	s.mint(p, s1, 100)
+	c := s.call(p, a, s.token(p, s1, nil))
+	plain := c.burn("plain", nil)
+	if _, ok := x402.ReceiptOf(plain.Extensions); ok {
+		t.Error("a receipt that nobody switched on")
+	}
+	with := &instance{i.store, i.auth, i.ledger, i.checkout, f}
+	s.clock.add(1500 * time.Millisecond)
+	r, err := c.settle(with, "one", amount(3))
+	s.must(err)
+	signed, ok := x402.ReceiptOf(r.Extensions)
+	if !ok {
+		t.Fatalf("%s", r.Raw)
+	}
+	key, err := x402.StatementKey(i.auth.DID(), x402.KeyID(signed.Signature))
+	s.must(err)
+	receipt, err := signed.Verify(key)
+	s.must(err)
+	if want := (x402.Receipt{Version: 1, Network: "eip155:84532", ResourceURL: askURL, Payer: s1.String(), IssuedAt: start.Unix() + 1, Transaction: r.Transaction}); *receipt != want {
+		t.Errorf("%+v, want %+v", receipt, want)
+	}
+	again, err := c.settle(with, "one", amount(3))
+	s.must(err)
+	if !again.Replayed || string(again.Raw) != string(r.Raw) {
+		t.Errorf("%s\n%s", again.Raw, r.Raw)
+	}
+	if again, err := c.settle(i, "plain", nil); err != nil || string(again.Raw) != string(plain.Raw) {
+		t.Errorf("%s", again.Raw)
+	}
+	if got, _ := x402.Encode(f.Supported()); !strings.HasSuffix(string(got), `"signers":{"eip155:*":["`+b2.String()+`"]}}`) {
+		t.Errorf("%s", got)
+	}
+
+	// An offer is signed for the plans of the one who asks, and for nothing else.
+	required := s.required(p, a)
+	offers, err := f.Offers(s.ctx, b1, &x402.OffersRequest{PaymentRequired: required})
+	s.must(err)
+	if len(offers.Offers) != 1 || offers.ValidUntil != s.clock.now().Unix()+300 {
+		t.Fatalf("%+v", offers)
+	}
+	offer, err := offers.Offers[0].Verify(key)
+	s.must(err)
+	if want := x402.OfferOf(askURL, &required.Accepts[0], offers.ValidUntil); *offer != want || want.Amount != "10" {
+		t.Errorf("%+v, want %+v", offer, want)
+	}
+	for name, f2 := range map[string]struct {
+		caller toll.Address
+		change func(r *x402.PaymentRequired)
+		code   toll.Code
+	}{
+		"another's plan": {b2, func(*x402.PaymentRequired) {}, toll.CodeNotPlanOwner},
+		"no plan":        {b1, func(r *x402.PaymentRequired) { r.Accepts[0].PlanID, r.Accepts[0].Extra.PlanID = "11", "11" }, toll.CodePaymentPlanNotFound},
+		"nothing":        {b1, func(r *x402.PaymentRequired) { r.Accepts = nil }, toll.CodeBadRequest},
+		"too much":       {b1, func(r *x402.PaymentRequired) { r.Accepts = make([]x402.Requirements, 9) }, toll.CodeBadRequest},
+		"another scheme": {b1, func(r *x402.PaymentRequired) { r.Accepts[0].Scheme = "exact" }, toll.CodeBadRequest},
+		"another asset":  {b1, func(r *x402.PaymentRequired) { r.Accepts[0].Asset = toll.USDCSandbox.String() }, toll.CodeBadRequest},
+		"a long url":     {b1, func(r *x402.PaymentRequired) { r.Resource.URL = strings.Repeat("x", 9000) }, toll.CodeBadRequest},
+	} {
+		r := s.required(p, a)
+		f2.change(&r)
+		_, err := f.Offers(s.ctx, f2.caller, &x402.OffersRequest{PaymentRequired: r})
+		if toll.AsError(err) == nil || toll.AsError(err).Code != f2.code {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	// Neither is a credential.
+	for _, statement := range []string{signed.Signature, offers.Offers[0].Signature} {
+		c.token = statement
+		v, err := c.verify(i, nil)
+		s.invalid(v, err, "invalid_svc_payload_signature", "invalid_svc_plan_mismatch")
+	}
+}

@@ -1,0 +1,71 @@
+package facilitator
+
+import (
+	"context"
+	"time"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/x402"
+)
+
+// offerLife is how long a signed offer is good, beyond the time that a request may take: a client reads, decides and pays.
+const offerLife = 5 * time.Minute
+
+// SignOffer signs the terms of an entry of accepts, index counting from 0. An offer is no credential.
+func (f *Facilitator) SignOffer(o x402.Offer, index int) (x402.SignedOffer, error) {
+	payload, err := x402.Encode(&o)
+	if err != nil {
+		return x402.SignedOffer{}, err
+	}
+	jws, err := f.auth.SignStatement(payload)
+	return x402.SignedOffer{Format: x402.FormatJWS, AcceptIndex: index, Signature: jws}, err
+}
+
+// SignReceipt signs that a resource was paid. A receipt is no credential.
+func (f *Facilitator) SignReceipt(r x402.Receipt) (x402.SignedReceipt, error) {
+	payload, err := x402.Encode(&r)
+	if err != nil {
+		return x402.SignedReceipt{}, err
+	}
+	jws, err := f.auth.SignStatement(payload)
+	return x402.SignedReceipt{Format: x402.FormatJWS, Signature: jws}, err
+}
+
+// Offers signs what a server asks for, an offer for each entry of accepts, which must be that of plans of the caller: terms of
+// others are not ours to promise. Errors: those of a malformed body, [toll.CodePaymentPlanNotFound], [toll.CodeNotPlanOwner].
+func (f *Facilitator) Offers(ctx context.Context, caller toll.Address, req *x402.OffersRequest) (*x402.OffersResponse, error) {
+	required := &req.PaymentRequired
+	switch {
+	case required.X402Version != x402.Version:
+		return nil, refuse(toll.CodeBadX402Version, x402.ReasonInvalidVersion, "")
+	case len(required.Accepts) == 0 || len(required.Accepts) > x402.MaxOffers:
+		return nil, malformed("paymentRequired.accepts", "must have 1 to 8 entries")
+	}
+	if e := checkURL(required.Resource.URL); e != nil {
+		return nil, e
+	}
+	resp := &x402.OffersResponse{Offers: []x402.SignedOffer{}, ValidUntil: f.clock().Add(offerLife).Unix()}
+	for i := range required.Accepts {
+		r := &required.Accepts[i]
+		id := r.PlanID
+		if id == "" {
+			id = r.Extra.PlanID
+		}
+		plan, e := f.plan(ctx, toll.PlanID(id), toll.CodePaymentPlanNotFound)
+		if e != nil {
+			return nil, e
+		}
+		if plan.Owner != caller {
+			return nil, toll.NewError(toll.CodeNotPlanOwner)
+		}
+		if scheme, network := f.schemeOf(plan); r.Scheme != scheme || !x402.SameNetwork(r.Network, network, f.env) || r.Asset != f.ns.Asset() {
+			return nil, malformed("paymentRequired.accepts", "has an entry that is not that of its plan")
+		}
+		signed, err := f.SignOffer(x402.OfferOf(required.Resource.URL, r, resp.ValidUntil), i)
+		if err != nil {
+			return nil, toll.AsError(err)
+		}
+		resp.Offers = append(resp.Offers, signed)
+	}
+	return resp, nil
+}
