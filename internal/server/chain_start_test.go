@@ -95,9 +95,9 @@ func TestT71_Settings(t *testing.T) {
 		"live and its own JSON-RPC": {with(live, server.Chain{HTTP: "127.0.0.1:0"}), "TOLL_CHAIN_RPC_URLS"},
 		"live and one endpoint":     {with(live, server.Chain{RPCURLs: []string{"https://one.example.com"}}), "two endpoints"},
 		"live and a generated key":  {ownKey, "TOLL_MASTER_KEY_FILE"},
-		"a mode that is none":       {server.Config{Data: t.TempDir(), Chain: server.Chain{Mode: "on"}}, "TOLL_CHAIN"},
-		"both":                      {server.Config{Data: t.TempDir(), Chain: server.Chain{Mode: server.ChainEmbedded, RPCURLs: []string{"http://x"}}}, "set one of them"},
-		"no URL":                    {server.Config{Data: t.TempDir(), Chain: server.Chain{RPCURLs: []string{"ipc:/x?key=hidden"}}}, "http"},
+		"a mode that is none":       {server.Config{Data: storetest.Dir(t), Chain: server.Chain{Mode: "on"}}, "TOLL_CHAIN"},
+		"both":                      {server.Config{Data: storetest.Dir(t), Chain: server.Chain{Mode: server.ChainEmbedded, RPCURLs: []string{"http://x"}}}, "set one of them"},
+		"no URL":                    {server.Config{Data: storetest.Dir(t), Chain: server.Chain{RPCURLs: []string{"ipc:/x?key=hidden"}}}, "http"},
 		"a server without a place for the chain": {server.Config{
 			Database: storetest.Config(t, storetest.Postgres).Database, MasterKeyFile: freshMasterKey(t), Chain: server.Chain{Mode: server.ChainEmbedded},
 		}, "TOLL_DATA"},
@@ -118,7 +118,7 @@ func TestT71_Settings(t *testing.T) {
 
 // A chain other than the one that the records are about is refused, before anything is signed for it.
 func TestT71_ForeignChain(t *testing.T) {
-	cfg := server.Config{Data: t.TempDir()}
+	cfg := server.Config{Data: storetest.Dir(t)}
 	kept := filepath.Join(cfg.Data, "chain")
 	// once uses the chain of a service, and ends it.
 	once := func(cfg server.Config) (plan toll.PlanID, subscriber toll.APIKey) {
@@ -132,7 +132,7 @@ func TestT71_ForeignChain(t *testing.T) {
 		return plan, subscriber
 	}
 	plan, subscriber := once(cfg)
-	other := server.Config{Data: t.TempDir()}
+	other := server.Config{Data: storetest.Dir(t)}
 	once(other)
 
 	t.Run("its directory is gone", func(t *testing.T) {
@@ -210,7 +210,7 @@ func TestT71_ChangedCode(t *testing.T) {
 		return nil, chaintest.ErrPass
 	})
 	cfg := outside(double.URL)
-	cfg.Data = t.TempDir()
+	cfg.Data = storetest.Dir(t)
 	s, url := start(t, cfg)
 	fuel(t, rows(t, cfg), public)
 	builder, subscriber := keys(t, s)

@@ -225,7 +225,7 @@ func TestClockOfLive(t *testing.T) {
 
 // Only who can write to the database makes an operator.
 func TestOperatorIsMadeLocally(t *testing.T) {
-	cfg := server.Config{Data: t.TempDir() + "/data"}
+	cfg := server.Config{Data: storetest.Dir(t) + "/data"}
 	s, url := start(t, cfg)
 	plain, err := s.CreateKey(t.Context(), server.KeyRequest{Account: "alice"})
 	if err != nil {

@@ -34,7 +34,7 @@ import (
 // A rail that cannot be reached stops orders, and nothing else.
 func TestF26_RailsAway(t *testing.T) {
 	rail := railtest.New()
-	s, url := start(t, server.Config{Data: t.TempDir(), Rails: checkout.Rails{Crypto: rail}})
+	s, url := start(t, server.Config{Data: storetest.Dir(t), Rails: checkout.Rails{Crypto: rail}})
 	builder, subscriber := keys(t, s)
 	c := newStand(t, url, builder, subscriber, 50)
 	order := func() error {
@@ -126,7 +126,7 @@ func TestF19_ReadOnlyNode(t *testing.T) {
 
 // The service speaks HTTP/1.1 and nothing else: what a proxy in front makes of HTTP/2 ends there.
 func TestT101_NoHTTP2(t *testing.T) {
-	s, url := start(t, server.Config{Data: t.TempDir()})
+	s, url := start(t, server.Config{Data: storetest.Dir(t)})
 	addr := strings.TrimPrefix(url, "http://")
 	send := func(raw string) []byte {
 		t.Helper()

@@ -237,7 +237,7 @@ func signInOn(t *testing.T, v storetest.Variant) {
 
 // TestT177_KeysOfSignIns: a sign-in cannot fill the database either, and a key that is refused leaves nothing.
 func TestT177_KeysOfSignIns(t *testing.T) {
-	s, address := start(t, server.Config{Data: t.TempDir(), Quotas: api.Quotas{APIKeys: 2}})
+	s, address := start(t, server.Config{Data: storetest.Dir(t), Quotas: api.Quotas{APIKeys: 2}})
 	person, err := s.CreateKey(t.Context(), server.KeyRequest{Account: "person"})
 	if err != nil {
 		t.Fatal(err)
@@ -261,7 +261,7 @@ func TestT177_KeysOfSignIns(t *testing.T) {
 
 // TestTokenEndpoint: errors are those of RFC 6749.
 func TestTokenEndpoint(t *testing.T) {
-	_, address := start(t, server.Config{Data: t.TempDir()})
+	_, address := start(t, server.Config{Data: storetest.Dir(t)})
 	b := browser{t, address}
 	good := url.Values{
 		"grant_type": {"authorization_code"}, "code": {"c"}, "redirect_uri": {callback}, "code_verifier": {strings.Repeat("v", 43)}, "client_id": {"toll-cli"},

@@ -3,8 +3,10 @@ package store
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"database/sql"
 	"embed"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -67,6 +69,20 @@ type renderedFile struct {
 }
 
 func (f renderedFile) Read(b []byte) (int, error) { return f.text.Read(b) }
+
+// SchemaSum names the schema that this program makes: 16 hexadecimal digits of the SHA-256 of its migrations.
+func SchemaSum() string {
+	sum := sha256.New()
+	_ = fs.WalkDir(migrations, ".", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		text, err := migrations.ReadFile(path)
+		sum.Write(text)
+		return err
+	}) // files that are embedded can be read
+	return hex.EncodeToString(sum.Sum(nil))[:16]
+}
 
 // errNewerSchema is a database that a newer program has migrated.
 var errNewerSchema = errors.New("store: the schema of the database is newer than this program")

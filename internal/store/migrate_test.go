@@ -121,7 +121,7 @@ func file(up string) *fstest.MapFile {
 
 func emptyDatabase(t *testing.T, e store.Engine) *sql.DB {
 	t.Helper()
-	cfg := storetest.Config(t, storetest.Variant(e))
+	cfg := storetest.Empty(t, storetest.Variant(e))
 	var db *sql.DB
 	if e == store.SQLite {
 		var err error

@@ -71,32 +71,50 @@ func OpenConfig(t testing.TB, cfg store.Config) *store.Store {
 	return st
 }
 
-// Config returns the configuration of a fresh, empty database, which is dropped when the test ends. Without
-// TOLL_TEST_POSTGRES a test of PostgreSQL is skipped.
+// Config returns the configuration of a fresh database with the schema of today and no record, which is dropped when the test
+// ends. Without TOLL_TEST_POSTGRES a test of PostgreSQL is skipped.
 func Config(t testing.TB, v Variant) store.Config {
+	t.Helper()
+	if v == SQLite {
+		return store.Config{Data: Dir(t)}
+	}
+	cfg, dsn := server(t, v)
+	cfg.Database = createDatabase(t, dsn, " TEMPLATE "+template(t, dsn, cfg.Partitions))
+	return cfg
+}
+
+// Empty is [Config] without a schema.
+func Empty(t testing.TB, v Variant) store.Config {
 	t.Helper()
 	if v == SQLite {
 		return store.Config{Data: t.TempDir()}
 	}
+	cfg, dsn := server(t, v)
+	cfg.Database = createDatabase(t, dsn, "")
+	return cfg
+}
+
+// server returns what is common to all databases of a variant, and the address of their cluster.
+func server(t testing.TB, v Variant) (store.Config, string) {
+	t.Helper()
 	dsn := os.Getenv("TOLL_TEST_POSTGRES")
 	if dsn == "" {
 		t.Skip("TOLL_TEST_POSTGRES is not set: scripts/postgres.sh run COMMAND sets it")
 	}
-	cfg := store.Config{Database: createDatabase(t, dsn)}
 	if v == Partitioned {
-		cfg.Partitions = partitions
+		return store.Config{Partitions: partitions}, dsn
 	}
-	return cfg
+	return store.Config{}, dsn
 }
 
-func createDatabase(t testing.TB, dsn string) string {
+func createDatabase(t testing.TB, dsn, like string) string {
 	t.Helper()
 	u, err := url.Parse(dsn)
 	if err != nil {
 		t.Fatal("TOLL_TEST_POSTGRES is not an address")
 	}
 	name := "toll_test_" + toll.NewHash().String()[2:18]
-	Exec(t, dsn, "CREATE DATABASE "+name)
+	Exec(t, dsn, "CREATE DATABASE "+name+like)
 	t.Cleanup(func() { Exec(t, dsn, "DROP DATABASE IF EXISTS "+name+" WITH (FORCE)") })
 	u.Path = "/" + name
 	q := u.Query()
