@@ -1,0 +1,289 @@
+package paidmcp
+
+import (
+	"context"
+	"crypto/ed25519"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/x402"
+)
+
+// caller is who sent a request: the holder of its bearer token.
+type caller struct {
+	subscriber toll.Address // zero when the keys of the service could not be had
+	digest     string       // of the token
+}
+
+// owner names to whom a session belongs: the subscriber, with whichever of their tokens. A token that could not be checked is
+// only itself. A nil caller owns what was opened without a credential.
+func (c *caller) owner() string {
+	switch {
+	case c == nil:
+		return ""
+	case c.subscriber.IsZero():
+		return "token " + c.digest
+	}
+	return "subscriber " + c.subscriber.String()
+}
+
+// signedIn reads the Authorization header. Whatever is wrong with it is a 401, so that clients sign in again; payments in
+// the message are never looked at here. It returns nil for a request without the header.
+func (s *Server) signedIn(w http.ResponseWriter, r *http.Request) (*caller, bool) {
+	headers := r.Header.Values("Authorization")
+	if len(headers) == 0 {
+		return nil, true
+	}
+	kind, token, _ := strings.Cut(strings.TrimSpace(headers[0]), " ")
+	token = strings.TrimSpace(token)
+	switch {
+	case len(headers) > 1 || !strings.EqualFold(kind, "Bearer"):
+		s.challenge(w, r, "invalid_request", "Bearer token required")
+		return nil, false
+	case token == "":
+		s.challenge(w, r, "invalid_request", "Bearer token cannot be empty")
+		return nil, false
+	}
+	who, problem := s.bearers.check(r.Context(), token, s.baseOf(r))
+	switch {
+	case problem == problemKeys && s.cfg.RequireSignIn:
+		w.Header().Set("Retry-After", "5")
+		refuse(w, http.StatusServiceUnavailable, "temporarily_unavailable", "The service that issues access tokens cannot be reached.")
+		return nil, false
+	case problem != "" && problem != problemKeys:
+		s.challenge(w, r, "invalid_token", problem)
+		return nil, false
+	}
+	return who, true
+}
+
+// challenge is a 401 (RFC 6750, section 3; RFC 9728, section 5.1). A request without a credential gets no error code.
+func (s *Server) challenge(w http.ResponseWriter, r *http.Request, code, description string) {
+	if base := s.baseOf(r); base != "" {
+		value := `Bearer resource_metadata="` + base + pathResource + pathMCP + `"`
+		if code != "" {
+			value += `, error="` + code + `"`
+		}
+		w.Header().Set("WWW-Authenticate", value)
+	}
+	w.Header().Set("Cache-Control", "no-store")
+	refuse(w, http.StatusUnauthorized, "unauthorized", description)
+}
+
+// What is told about a bearer token that is not taken.
+const (
+	problemExpired   = "The access token has expired"
+	problemRevoked   = "The access token was revoked"
+	problemSignature = "The access token is not one of the service"
+	problemAudience  = "The access token is for another resource"
+	problemKeys      = "keys" // not told: nothing is known against the token
+)
+
+const (
+	maxVerdicts = 10_000
+	verdictLife = 5 * time.Second // how late a revocation may be seen
+)
+
+// bearers check bearer tokens: the signature and what is signed here, by the published keys of the service, and what may
+// have happened since by asking it.
+type bearers struct {
+	f     x402.Facilitator
+	keys  *keys
+	agent toll.AgentID
+	names x402.Namespace
+	clock func() time.Time
+
+	mu       sync.Mutex
+	verdicts map[string]verdict // by digest of the token
+}
+
+type verdict struct {
+	problem string
+	until   time.Time
+}
+
+func newBearers(p *Payments, k *keys, clock func() time.Time) *bearers {
+	return &bearers{f: p.f, keys: k, agent: p.cfg.AgentID, names: p.cfg.Namespace, clock: clock, verdicts: make(map[string]verdict)}
+}
+
+// claims are what the HTTP layer reads of an access token (wire contract, section 14).
+type claims struct {
+	Issuer      string            `json:"iss"`
+	Subject     string            `json:"sub"`
+	Audience    json.RawMessage   `json:"aud"`
+	Expiry      toll.Int          `json:"exp"`
+	PlanID      string            `json:"planId"`
+	X402Version toll.Int          `json:"x402Version"`
+	Accepted    x402.Requirements `json:"accepted"`
+}
+
+// check returns who sent the token, or what is wrong with it. base is the address of this server, "" when it is unknown.
+func (b *bearers) check(ctx context.Context, token, base string) (*caller, string) {
+	sum := sha256.Sum256([]byte(token))
+	who := &caller{digest: hex.EncodeToString(sum[:])}
+	t, err := x402.DecodeToken(token)
+	if err != nil {
+		return nil, problemSignature
+	}
+	c, problem := b.signed(ctx, t.JWS)
+	if problem == problemKeys {
+		return who, problemKeys
+	}
+	if problem != "" {
+		return nil, problem
+	}
+	switch {
+	case b.clock().Unix() >= int64(c.Expiry):
+		return nil, problemExpired
+	case !c.isFor(base):
+		return nil, problemAudience
+	}
+	if who.subscriber, err = toll.ParseAddress(c.Subject); err != nil {
+		return nil, problemSignature
+	}
+	if problem := b.revoked(ctx, who.digest, token, c); problem != "" {
+		return nil, problem
+	}
+	return who, ""
+}
+
+// signed returns the claims of a JWS when a key of the service signed it. The header chooses among those keys and nothing
+// else (RFC 8725, section 3.1).
+func (b *bearers) signed(ctx context.Context, jws string) (*claims, string) {
+	parts := strings.Split(jws, ".")
+	if len(parts) != 3 {
+		return nil, problemSignature
+	}
+	var head struct {
+		Algorithm string          `json:"alg"`
+		KeyID     string          `json:"kid"`
+		Critical  json.RawMessage `json:"crit"`
+	}
+	var c claims
+	raw := base64.RawURLEncoding.Strict()
+	header, err1 := raw.DecodeString(parts[0])
+	body, err2 := raw.DecodeString(parts[1])
+	signature, err3 := raw.DecodeString(parts[2])
+	if err1 != nil || err2 != nil || err3 != nil || x402.Decode(header, &head) != nil || head.Algorithm != "EdDSA" || head.Critical != nil ||
+		head.KeyID == "" || len(head.KeyID) > 128 {
+		return nil, problemSignature
+	}
+	key, err := b.keys.find(ctx, head.KeyID)
+	switch {
+	case err != nil:
+		return nil, problemKeys
+	case key == nil || !ed25519.Verify(key, []byte(parts[0]+"."+parts[1]), signature):
+		return nil, problemSignature
+	case x402.Decode(body, &c) != nil || c.X402Version != x402.Version || c.PlanID == "" || c.Issuer == "":
+		return nil, problemSignature // the service signs API keys, offers and receipts as well
+	}
+	return &c, ""
+}
+
+// isFor reports whether the token may be used here: it is for the service, and the resources that it names besides, if it
+// names any, are this server (RFC 8707, section 2).
+func (c *claims) isFor(base string) bool {
+	var many []string
+	if x402.Decode(c.Audience, &many) != nil {
+		var one string
+		if x402.Decode(c.Audience, &one) != nil {
+			return false
+		}
+		many = []string{one}
+	}
+	service := c.Issuer + "/x402"
+	others, here, ours := 0, false, false
+	for _, aud := range many {
+		if aud == service {
+			ours = true
+			continue
+		}
+		others++
+		here = here || base != "" && (sameURL(aud, base) || sameURL(aud, base+pathMCP))
+	}
+	return ours && (others == 0 || here)
+}
+
+// sameURL compares addresses of servers: the case of scheme and host, a port that the scheme implies and a slash at the end
+// mean nothing.
+func sameURL(a, b string) bool {
+	canonical := func(s string) string {
+		u, err := origin("", s)
+		if err != nil {
+			return s
+		}
+		return strings.ToLower(u.Scheme) + "://" + withPort(strings.ToLower(u.Host), strings.ToLower(u.Scheme)) + u.EscapedPath()
+	}
+	return canonical(a) == canonical(b)
+}
+
+// revoked asks the service whether the token still counts. What else it has to say, about plan, agent or balance, is for the
+// call that is to be paid; when it cannot be reached, that call will find out.
+func (b *bearers) revoked(ctx context.Context, digest, token string, c *claims) string {
+	b.mu.Lock()
+	v, known := b.verdicts[digest]
+	b.mu.Unlock()
+	if known && b.clock().Before(v.until) {
+		return v.problem
+	}
+	required := x402.PaymentRequired{
+		X402Version: x402.Version,
+		Accepts: []x402.Requirements{{
+			Scheme: c.Accepted.Scheme, Network: c.Accepted.Network, PlanID: c.PlanID,
+			Extra: x402.RequirementsExtra{Version: "1", PlanID: c.PlanID, AgentID: string(b.agent)},
+		}},
+	}
+	none := toll.Credits(0)
+	answer, err := b.f.Verify(ctx, &x402.VerifyRequest{PaymentRequired: required, AccessToken: token, MaxAmount: &none})
+	if err != nil {
+		return ""
+	}
+	v = verdict{until: b.clock().Add(verdictLife)}
+	if !answer.IsValid {
+		switch answer.InvalidReason {
+		case b.names.ReasonExpired():
+			v.problem = problemExpired
+		case b.names.ReasonRevoked(), b.names.ReasonUnknown():
+			v.problem = problemRevoked
+		case b.names.ReasonSignature():
+			v.problem = problemSignature
+		}
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if len(b.verdicts) >= maxVerdicts {
+		clear(b.verdicts)
+	}
+	b.verdicts[digest] = v
+	return v.problem
+}
+
+// withoutCredentials hands the bearer token of each message to the layer of payments and takes the headers of credentials
+// away, so that no handler passes them on. Messages of a session come in requests of their own, so its context cannot carry
+// them.
+func withoutCredentials(next mcp.MethodHandler) mcp.MethodHandler {
+	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
+		extra := req.GetExtra()
+		if extra == nil || extra.Header == nil {
+			return next(ctx, method, req)
+		}
+		if token := bearerToken(extra.Header); token != "" {
+			ctx = withBearer(ctx, token)
+		}
+		h := extra.Header.Clone()
+		for _, name := range []string{"Authorization", "Cookie", "Proxy-Authorization", x402.HeaderSignature} {
+			h.Del(name)
+		}
+		extra.Header = h
+		return next(ctx, method, req)
+	}
+}

@@ -1,0 +1,132 @@
+package paidmcp
+
+import (
+	"context"
+	"crypto/ed25519"
+	"encoding/base64"
+	"errors"
+	"io"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/tollhq/toll/x402"
+)
+
+const (
+	keysLife  = time.Hour        // as the service lets them be cached
+	keysPause = 10 * time.Second // between two readings that unknown keys or failures cause
+	maxKeys   = 64 << 10         // bytes of the document
+)
+
+// keys are the published keys of the service (RFC 7517, RFC 8037).
+type keys struct {
+	url    string
+	client *http.Client
+	clock  func() time.Time
+
+	reading sync.Mutex // held by the one who reads them again
+
+	mu      sync.Mutex
+	byID    map[string]ed25519.PublicKey
+	readAt  time.Time // zero: never
+	triedAt time.Time
+}
+
+func newKeys(url string, c *http.Client, clock func() time.Time) *keys {
+	return &keys{url: url, client: c, clock: clock}
+}
+
+// find returns the key of this id, nil when the service has none. A key that is new to us is asked for once in a while, so
+// that tokens with invented ids cause no requests. An error means that nothing is known.
+func (k *keys) find(ctx context.Context, id string) (ed25519.PublicKey, error) {
+	key, due := k.look(id)
+	if due && k.take(key != nil) {
+		defer k.reading.Unlock()
+		// Somebody else may have read them while this one waited.
+		if key, due = k.look(id); due {
+			k.refresh(ctx)
+			key, _ = k.look(id)
+		}
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.readAt.IsZero() {
+		return nil, errors.New("paidmcp: the keys of the service could not be read")
+	}
+	return key, nil
+}
+
+// look returns the key as it is known, and whether the keys are to be read again.
+func (k *keys) look(id string) (key ed25519.PublicKey, due bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	now := k.clock()
+	passed := func(at time.Time, d time.Duration) bool { return at.IsZero() || now.Sub(at) >= d || now.Before(at) }
+	key = k.byID[id]
+	return key, (key == nil || passed(k.readAt, keysLife)) && passed(k.triedAt, keysPause)
+}
+
+// take waits for the turn to read, but for those who have a key that serves.
+func (k *keys) take(served bool) bool {
+	if served {
+		return k.reading.TryLock()
+	}
+	k.reading.Lock()
+	return true
+}
+
+func (k *keys) refresh(ctx context.Context) {
+	read, err := k.read(ctx)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.triedAt = k.clock()
+	if err == nil {
+		k.byID, k.readAt = read, k.triedAt
+	}
+}
+
+func (k *keys) read(ctx context.Context) (map[string]ed25519.PublicKey, error) {
+	// The reading serves everybody, so that the caller who happened to cause it cannot end it.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, k.url, nil)
+	if err != nil {
+		return nil, err
+	}
+	res, err := k.client.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	defer res.Body.Close()
+	text, err := io.ReadAll(io.LimitReader(res.Body, maxKeys))
+	if err != nil {
+		return nil, err
+	}
+	var set struct {
+		Keys []struct {
+			KeyType string `json:"kty"`
+			Curve   string `json:"crv"`
+			ID      string `json:"kid"`
+			X       string `json:"x"`
+		} `json:"keys"`
+	}
+	if res.StatusCode != http.StatusOK {
+		return nil, errors.New("paidmcp: the service did not tell its keys")
+	}
+	if err := x402.Decode(text, &set); err != nil {
+		return nil, err
+	}
+	byID := make(map[string]ed25519.PublicKey, len(set.Keys))
+	for _, key := range set.Keys {
+		x, err := base64.RawURLEncoding.DecodeString(key.X)
+		if key.KeyType != "OKP" || key.Curve != "Ed25519" || err != nil || len(x) != ed25519.PublicKeySize {
+			continue
+		}
+		byID[key.ID] = x
+	}
+	if len(byID) == 0 {
+		return nil, errors.New("paidmcp: the service has no keys")
+	}
+	return byID, nil
+}

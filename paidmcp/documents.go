@@ -1,0 +1,236 @@
+package paidmcp
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/tollhq/toll"
+)
+
+// serveDocument answers with a document that anybody may read, from any page.
+func (s *Server) serveDocument(w http.ResponseWriter, r *http.Request, document func(base string) any) {
+	h := w.Header()
+	h.Set("Access-Control-Allow-Origin", "*")
+	if r.Method == http.MethodOptions {
+		h.Set("Access-Control-Allow-Methods", "GET")
+		h.Set("Access-Control-Allow-Headers", "mcp-protocol-version")
+		h.Set("Access-Control-Max-Age", "600")
+		w.WriteHeader(http.StatusNoContent)
+		return
+	}
+	base := s.baseOf(r)
+	if base == "" {
+		refuse(w, http.StatusBadRequest, "invalid_request", "The Host cannot be read.")
+		return
+	}
+	if r.URL.EscapedPath() == pathHealth {
+		h.Set("Cache-Control", "no-store")
+	} else {
+		h.Set("Cache-Control", "public, max-age=3600")
+		h.Add("Vary", "Host")
+	}
+	writeJSON(w, http.StatusOK, document(base))
+}
+
+// resourceDocument is the metadata of a protected resource (RFC 9728).
+type resourceDocument struct {
+	Resource      string        `json:"resource"`
+	Servers       []string      `json:"authorization_servers"`
+	Scopes        []string      `json:"scopes_supported"`
+	BearerMethods []string      `json:"bearer_methods_supported"`
+	Documentation string        `json:"resource_documentation"`
+	Required      []string      `json:"scopes_required,omitempty"`
+	Capabilities  *capabilities `json:"mcp_capabilities,omitempty"`
+}
+
+type capabilities struct {
+	Tools           []string `json:"tools"`
+	ProtocolVersion string   `json:"protocol_version"` // the newest
+}
+
+func (s *Server) resourceDocument(base string) any {
+	return resourceDocument{
+		Resource: base, Servers: s.issuers(), Scopes: s.cfg.Scopes, BearerMethods: []string{"header"}, Documentation: base + "/",
+	}
+}
+
+func (s *Server) endpointDocument(base string) any {
+	d := s.resourceDocument(base).(resourceDocument)
+	d.Resource += pathMCP
+	d.Required = s.cfg.Scopes
+	d.Capabilities = &capabilities{Tools: s.items().tools, ProtocolVersion: mcp.SupportedProtocolVersions()[0]}
+	return d
+}
+
+func (s *Server) issuers() []string {
+	if s.service == "" {
+		return []string{}
+	}
+	return []string{s.service}
+}
+
+// authorizationDocument is the metadata of the authorization server (RFC 8414), told here too for clients of the older era,
+// which look for it at the MCP server.
+type authorizationDocument struct {
+	Issuer                    string   `json:"issuer"`
+	AuthorizationEndpoint     string   `json:"authorization_endpoint"`
+	TokenEndpoint             string   `json:"token_endpoint"`
+	RegistrationEndpoint      string   `json:"registration_endpoint"`
+	RevocationEndpoint        string   `json:"revocation_endpoint"`
+	DeviceEndpoint            string   `json:"device_authorization_endpoint"`
+	JWKS                      string   `json:"jwks_uri"`
+	ResponseTypes             []string `json:"response_types_supported"`
+	GrantTypes                []string `json:"grant_types_supported"`
+	ChallengeMethods          []string `json:"code_challenge_methods_supported"`
+	Scopes                    []string `json:"scopes_supported"`
+	TokenEndpointAuth         []string `json:"token_endpoint_auth_methods_supported"`
+	SubjectTypes              []string `json:"subject_types_supported"`
+	ClientIDMetadataDocuments bool     `json:"client_id_metadata_document_supported"`
+	IssuerParameter           bool     `json:"authorization_response_iss_parameter_supported"`
+}
+
+func (s *Server) authorizationDocument(base string) any { return s.authorization(base) }
+
+func (s *Server) authorization(base string) authorizationDocument {
+	return authorizationDocument{
+		Issuer: s.service, AuthorizationEndpoint: s.service + "/oauth/authorize", TokenEndpoint: s.service + "/oauth/token",
+		RegistrationEndpoint: base + pathRegister, RevocationEndpoint: s.service + "/oauth/revoke",
+		DeviceEndpoint: s.service + "/oauth/device_authorization", JWKS: s.service + "/.well-known/jwks.json",
+		ResponseTypes:    []string{"code"},
+		GrantTypes:       []string{"authorization_code", "refresh_token", "urn:ietf:params:oauth:grant-type:device_code"},
+		ChallengeMethods: []string{"S256"}, Scopes: s.cfg.Scopes,
+		TokenEndpointAuth: []string{"none", "client_secret_post"}, SubjectTypes: []string{"public"},
+		ClientIDMetadataDocuments: true, IssuerParameter: true,
+	}
+}
+
+// openIDDocument is the same for clients of OpenID Connect (Discovery 1.0).
+type openIDDocument struct {
+	authorizationDocument
+	UserInfo          string   `json:"userinfo_endpoint"`
+	SigningAlgorithms []string `json:"id_token_signing_alg_values_supported"`
+	Claims            []string `json:"claims_supported"`
+}
+
+func (s *Server) openIDDocument(base string) any {
+	d := openIDDocument{
+		authorizationDocument: s.authorization(base), UserInfo: s.service + "/oauth/userinfo", SigningAlgorithms: []string{"EdDSA"},
+		Claims: []string{"sub", "iss", "aud", "exp", "iat", "name", "email"},
+	}
+	if !slices.Contains(d.Scopes, "openid") {
+		d.Scopes = append([]string{"openid"}, d.Scopes...)
+	}
+	return d
+}
+
+// healthDocument is the answer of a server that lives.
+type healthDocument struct {
+	Status    string    `json:"status"`
+	Service   string    `json:"service"`
+	Timestamp toll.Time `json:"timestamp"`
+}
+
+func (s *Server) health(string) any {
+	return healthDocument{"ok", s.pay.cfg.ServerName, toll.At(s.clock())}
+}
+
+// infoDocument says what a server is.
+type infoDocument struct {
+	Name        string   `json:"name"`
+	Version     string   `json:"version"`
+	Description string   `json:"description"`
+	Endpoints   infoURLs `json:"endpoints"`
+	OAuth       infoAuth `json:"oauth"`
+	Tools       []string `json:"tools"`
+	Resources   []string `json:"resources"`
+	Prompts     []string `json:"prompts"`
+}
+
+type infoURLs struct {
+	MCP      string `json:"mcp"`
+	Health   string `json:"health"`
+	Register string `json:"register"`
+}
+
+type infoAuth struct {
+	Authorization         string       `json:"authorization_server_metadata"`
+	Resource              string       `json:"protected_resource_metadata"`
+	OpenID                string       `json:"openid_configuration"`
+	AuthorizationEndpoint string       `json:"authorization_endpoint"`
+	TokenEndpoint         string       `json:"token_endpoint"`
+	JWKS                  string       `json:"jwks_uri"`
+	RegistrationEndpoint  string       `json:"registration_endpoint"`
+	ClientID              toll.AgentID `json:"client_id,omitempty"`
+	Scopes                []string     `json:"scopes"`
+}
+
+func (s *Server) info(base string) any {
+	as, items := s.authorization(base), s.items()
+	return infoDocument{
+		Name: s.pay.cfg.ServerName, Version: s.cfg.Version, Description: s.cfg.Description,
+		Endpoints: infoURLs{base + pathMCP, base + pathHealth, base + pathRegister},
+		OAuth: infoAuth{
+			Authorization: base + pathAuthorization, Resource: base + pathResource, OpenID: base + pathOpenID,
+			AuthorizationEndpoint: as.AuthorizationEndpoint, TokenEndpoint: as.TokenEndpoint, JWKS: as.JWKS,
+			RegistrationEndpoint: as.RegistrationEndpoint, ClientID: s.pay.cfg.AgentID, Scopes: s.cfg.Scopes,
+		},
+		Tools: items.tools, Resources: items.resources, Prompts: items.prompts,
+	}
+}
+
+// items are the names of what the server has.
+type items struct {
+	tools, resources, prompts []string
+	until                     time.Time
+}
+
+// itemsLife bounds how often the documents ask the server what it has.
+const itemsLife = 5 * time.Second
+
+// items lists what the server has as a client would see it, whoever registered it.
+func (s *Server) items() items {
+	s.listing.Lock()
+	defer s.listing.Unlock()
+	now := s.clock()
+	if now.Before(s.listed.until) {
+		return s.listed
+	}
+	it := items{tools: []string{}, resources: []string{}, prompts: []string{}, until: now.Add(itemsLife)}
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	near, far := mcp.NewInMemoryTransports()
+	server, err := s.mcp.Connect(ctx, far, nil)
+	if err != nil {
+		return it
+	}
+	defer server.Close()
+	client, err := mcp.NewClient(&mcp.Implementation{Name: s.pay.cfg.ServerName, Version: s.cfg.Version}, nil).Connect(ctx, near, nil)
+	if err != nil {
+		return it
+	}
+	defer client.Close()
+	for tool, err := range client.Tools(ctx, nil) {
+		if err != nil {
+			break
+		}
+		it.tools = append(it.tools, tool.Name)
+	}
+	for resource, err := range client.Resources(ctx, nil) {
+		if err != nil {
+			break
+		}
+		it.resources = append(it.resources, resource.URI)
+	}
+	for prompt, err := range client.Prompts(ctx, nil) {
+		if err != nil {
+			break
+		}
+		it.prompts = append(it.prompts, prompt.Name)
+	}
+	s.listed = it
+	return it
+}

@@ -1,0 +1,118 @@
+package paidmcp
+
+import (
+	"bytes"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+// The protocol has two eras. Up to 2025-11-25 a client initializes a session and names it in each request; from 2026-07-28
+// each request stands alone. MCP-Protocol-Version chooses, and a request without it is of the older one.
+const (
+	firstModern      = "2026-07-28"
+	lastWithSessions = "2025-11-25"
+)
+
+const (
+	headerVersion = "MCP-Protocol-Version"
+	headerSession = "Mcp-Session-Id"
+	headerMethod  = "Mcp-Method"
+	headerName    = "Mcp-Name"
+)
+
+// serveMCP is the endpoint. The order of the checks: where the request comes from, who sends it, what it is.
+func (s *Server) serveMCP(w http.ResponseWriter, r *http.Request) {
+	if !s.sameSite(w, r, "GET, POST, DELETE") {
+		return
+	}
+	if r.Method != http.MethodPost && r.Method != http.MethodGet && r.Method != http.MethodDelete {
+		w.Header().Set("Allow", "GET, POST, DELETE")
+		refuse(w, http.StatusMethodNotAllowed, "invalid_request", "The method is POST, GET or DELETE.")
+		return
+	}
+	for _, name := range []string{headerVersion, headerSession, headerMethod, headerName} {
+		if len(r.Header.Values(name)) > 1 {
+			invalid(nil, name+" is there twice.").write(w)
+			return
+		}
+	}
+	version := r.Header.Get(headerVersion)
+	modern := version >= firstModern
+	if version != "" && !modern && !slices.Contains(mcp.SupportedProtocolVersions(), version) {
+		invalid(nil, "Unsupported protocol version. Supported are "+strings.Join(mcp.SupportedProtocolVersions(), ", ")+".").write(w)
+		return
+	}
+	who, ok := s.signedIn(w, r)
+	if !ok {
+		return
+	}
+	if r.Method == http.MethodPost {
+		s.servePOST(w, r, who, modern)
+		return
+	}
+	switch {
+	case who == nil && s.cfg.RequireSignIn:
+		s.challenge(w, r, "", "Authorization header required")
+	case modern:
+		w.Header().Set("Allow", "POST")
+		refuse(w, http.StatusMethodNotAllowed, "invalid_request", "This version of the protocol has no sessions: the method is POST.")
+	case r.Method == http.MethodGet:
+		s.serveStream(w, r, who)
+	default:
+		s.endSession(w, r, who)
+	}
+}
+
+// servePOST takes one message.
+func (s *Server) servePOST(w http.ResponseWriter, r *http.Request, who *caller, modern bool) {
+	body, ok := readBody(w, r, s.cfg.MaxBody)
+	if !ok {
+		return
+	}
+	m, f := readMessage(body)
+	if f == nil {
+		f = m.agrees(r.Header)
+	}
+	if f != nil {
+		f.write(w)
+		return
+	}
+	if who == nil && s.cfg.RequireSignIn && !m.isPaid {
+		s.challenge(w, r, "", "Authorization header required")
+		return
+	}
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	r.ContentLength = int64(len(body))
+	answer := newReply(w, r.Header.Values("Accept"))
+	// The SDK wants both types; which one leaves is for the reply.
+	r.Header.Set("Accept", "application/json, text/event-stream")
+	if modern || m.isNew {
+		r.Header.Del(headerSession)
+		s.modern.ServeHTTP(answer, r)
+		answer.finish()
+		return
+	}
+	s.serveSession(answer, r, who, m)
+}
+
+// agrees compares the headers by which proxies route with the message itself. The newer era requires them, and the SDK
+// refuses there what lacks them.
+func (m *message) agrees(h http.Header) *messageFault {
+	method, name := h.Values(headerMethod), h.Values(headerName)
+	if len(method) == 1 && m.method != "" && method[0] != m.method || len(name) == 1 && m.isNamed() && name[0] != m.name {
+		return &messageFault{http.StatusBadRequest, mcp.CodeHeaderMismatch, "Mcp-Method and Mcp-Name must equal the message.", m.id}
+	}
+	return nil
+}
+
+// unknownSession is the answer to an id that is not, or no longer, one of this caller: a client starts a new session then.
+func unknownSession(id []byte) *messageFault {
+	return &messageFault{http.StatusNotFound, codeNoSession, "Session not found", id}
+}
+
+// codeNoSession is what other servers of the protocol answer with, too.
+const codeNoSession = -32001

@@ -1,0 +1,150 @@
+package paidmcp
+
+import (
+	"bytes"
+	"encoding/json"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/tollhq/toll/x402"
+)
+
+// reply turns the event stream with which the SDK answers every call into plain JSON when its first event is the answer
+// already, and leaves it a stream when something comes before. So a client sees events only of calls that stream.
+type reply struct {
+	w       http.ResponseWriter
+	streams bool   // the client takes events
+	always  bool   // the client takes nothing else
+	begun   bool   // the headers have left, or status is an error that passes as it is
+	held    []byte // bytes of the event that may be the only one
+	answer  []byte // the answer of the call, when it came first
+	status  int
+	before  func(h http.Header) // sees the headers before they leave
+}
+
+func newReply(w http.ResponseWriter, accept []string) *reply {
+	asJSON, asEvents := accepts(accept)
+	return &reply{w: w, streams: asEvents, always: asEvents && !asJSON}
+}
+
+// accepts reads Accept. A client that says nothing takes both; one that names another type only gets JSON.
+func accepts(values []string) (asJSON, asEvents bool) {
+	if len(values) == 0 {
+		return true, true
+	}
+	for _, v := range values {
+		for part := range strings.SplitSeq(v, ",") {
+			kind, _, _ := strings.Cut(part, ";")
+			switch strings.ToLower(strings.TrimSpace(kind)) {
+			case "application/json", "application/*":
+				asJSON = true
+			case "text/event-stream", "text/*":
+				asEvents = true
+			case "*/*":
+				asJSON, asEvents = true, true
+			}
+		}
+	}
+	return asJSON || !asEvents, asEvents
+}
+
+func (a *reply) Header() http.Header { return a.w.Header() }
+
+// Unwrap is for deadlines and the like; Flush is our own.
+func (a *reply) Unwrap() http.ResponseWriter { return a.w }
+
+func (a *reply) WriteHeader(status int) {
+	a.status = status
+	if !a.isStream() {
+		a.begin(status)
+	}
+}
+
+func (a *reply) isStream() bool { return a.Header().Get("Content-Type") == "text/event-stream" }
+
+func (a *reply) begin(status int) {
+	if a.begun {
+		return
+	}
+	a.begun, a.status = true, status
+	a.Header().Set("X-Content-Type-Options", "nosniff")
+	if a.before != nil {
+		a.before(a.Header())
+	}
+	a.w.WriteHeader(status)
+}
+
+func (a *reply) Write(b []byte) (int, error) {
+	switch {
+	case !a.isStream():
+		a.begin(http.StatusOK)
+		return a.w.Write(b)
+	case a.begun, a.always:
+		a.begin(http.StatusOK)
+		return a.w.Write(b)
+	}
+	a.held = append(a.held, b...)
+	for !a.begun {
+		end := bytes.Index(a.held, []byte("\n\n"))
+		if end < 0 {
+			return len(b), nil
+		}
+		event := a.held[:end+2]
+		if text := eventData(event); isAnswer(text) {
+			a.answer = text
+			return len(b), nil
+		}
+		if !a.streams {
+			// The client cannot take what comes before the answer.
+			a.held = append([]byte(nil), a.held[end+2:]...)
+			continue
+		}
+		a.begin(http.StatusOK)
+		_, err := a.w.Write(a.held)
+		a.held = nil
+		return len(b), err
+	}
+	return len(b), nil
+}
+
+// Flush passes on what may leave.
+func (a *reply) Flush() {
+	if a.begun {
+		_ = http.NewResponseController(a.w).Flush() // best effort, as in the SDK
+	}
+}
+
+// finish sends an answer that came alone.
+func (a *reply) finish() {
+	if a.begun || a.answer == nil {
+		return
+	}
+	h := a.Header()
+	h.Set("Content-Type", "application/json")
+	h.Set("Content-Length", strconv.Itoa(len(a.answer)))
+	h.Del("Connection")
+	a.begin(http.StatusOK)
+	_, _ = a.w.Write(a.answer) // a client that has gone away
+}
+
+// eventData returns the data of an event (WHATWG HTML, section 9.2.6).
+func eventData(event []byte) []byte {
+	var data [][]byte
+	for line := range bytes.SplitSeq(event, []byte("\n")) {
+		if text, ok := bytes.CutPrefix(line, []byte("data:")); ok {
+			data = append(data, bytes.TrimPrefix(text, []byte(" ")))
+		}
+	}
+	return bytes.Join(data, []byte("\n"))
+}
+
+// isAnswer tells the response to the call from what a tool says meanwhile.
+func isAnswer(text []byte) bool {
+	var in struct {
+		Method json.RawMessage `json:"method"`
+		Result json.RawMessage `json:"result"`
+		Error  json.RawMessage `json:"error"`
+	}
+	return x402.Decode(text, &in) == nil && in.Method == nil && (in.Result != nil || in.Error != nil)
+}

@@ -1,0 +1,183 @@
+package paidmcp
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"iter"
+	"maps"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+// maxItems bounds what is taken over of one kind. A server that lists without an end is cut.
+const maxItems = 10_000
+
+// Name returns what the server behind calls itself.
+func (u *Upstream) Name() string {
+	if u.first == nil || u.first.ServerInfo == nil {
+		return ""
+	}
+	return u.first.ServerInfo.Name
+}
+
+// Server returns a server of the SDK for what the server behind has: the same name, instructions and completions, and no items
+// yet. [Upstream.Connect] was called before.
+func (u *Upstream) Server() *mcp.Server {
+	var about mcp.Implementation
+	options := &mcp.ServerOptions{Capabilities: &mcp.ServerCapabilities{}}
+	if u.first != nil {
+		if u.first.ServerInfo != nil {
+			about = *u.first.ServerInfo
+		}
+		options.Instructions = u.first.Instructions
+		if c := u.first.Capabilities; c != nil {
+			if c.Completions != nil {
+				options.CompletionHandler = u.complete
+			}
+			// Declared from the beginning, so that clients hear of items that come later.
+			if c.Tools != nil {
+				options.Capabilities.Tools = &mcp.ToolCapabilities{ListChanged: true}
+			}
+			if c.Resources != nil {
+				options.Capabilities.Resources = &mcp.ResourceCapabilities{ListChanged: true}
+			}
+			if c.Prompts != nil {
+				options.Capabilities.Prompts = &mcp.PromptCapabilities{ListChanged: true}
+			}
+		}
+	}
+	return mcp.NewServer(&about, options)
+}
+
+// Items are the names of what a server behind has: of tools and prompts their names, of resources their uris and templates.
+type Items struct {
+	Tools, Resources, Templates, Prompts []string
+}
+
+// Offer puts on s whatever the server behind has, and returns once everything is there. Until the context ends, which ends
+// the connection as well, s follows the server behind, and the connection is made again when it breaks.
+func (u *Upstream) Offer(ctx context.Context, s *mcp.Server) (Items, error) {
+	sh := &shelf{u: u, s: s, tools: map[string]string{}, resources: map[string]string{}, templates: map[string]string{}, prompts: map[string]string{}}
+	if err := sh.fill(ctx); err != nil {
+		return Items{}, err
+	}
+	go u.keep(ctx)
+	go func() {
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-u.changed:
+				if err := sh.fill(ctx); err != nil && ctx.Err() == nil {
+					u.log.Warn("mcp: the server behind could not be listed; its earlier items stay", "error", err)
+				}
+			}
+		}
+	}()
+	return Items{names(sh.tools), names(sh.resources), names(sh.templates), names(sh.prompts)}, nil
+}
+
+// shelf is what of an upstream is on a server: the text of each item by its name.
+type shelf struct {
+	u                                    *Upstream
+	s                                    *mcp.Server
+	tools, resources, templates, prompts map[string]string
+}
+
+// fill brings the shelf to what the server behind has now. What was listed whole is taken over whole, and nothing otherwise.
+func (sh *shelf) fill(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, connectTime)
+	defer cancel()
+	session := sh.u.current()
+	if session == nil {
+		return errBehind
+	}
+	caps := session.InitializeResult().Capabilities
+	if caps == nil {
+		caps = &mcp.ServerCapabilities{}
+	}
+	if err := stock(sh, "tool", sh.tools, caps.Tools != nil, session.Tools(ctx, nil),
+		func(t *mcp.Tool) string { return t.Name },
+		func(t *mcp.Tool) { sh.s.AddTool(t, sh.u.callTool) }, sh.s.RemoveTools); err != nil {
+		return err
+	}
+	if err := stock(sh, "resource", sh.resources, caps.Resources != nil, session.Resources(ctx, nil),
+		func(r *mcp.Resource) string { return r.URI },
+		func(r *mcp.Resource) { sh.s.AddResource(r, sh.u.readResource) }, sh.s.RemoveResources); err != nil {
+		return err
+	}
+	if err := stock(sh, "resource template", sh.templates, caps.Resources != nil, session.ResourceTemplates(ctx, nil),
+		func(t *mcp.ResourceTemplate) string { return t.URITemplate },
+		func(t *mcp.ResourceTemplate) { sh.s.AddResourceTemplate(t, sh.u.readResource) }, sh.s.RemoveResourceTemplates); err != nil {
+		return err
+	}
+	return stock(sh, "prompt", sh.prompts, caps.Prompts != nil, session.Prompts(ctx, nil),
+		func(p *mcp.Prompt) string { return p.Name },
+		func(p *mcp.Prompt) { sh.s.AddPrompt(p, sh.u.prompt) }, sh.s.RemovePrompts)
+}
+
+// stock brings one kind of items up to date. Only what changed is touched, as every change is told to the clients.
+func stock[T any](sh *shelf, kind string, have map[string]string, has bool, listed iter.Seq2[*T, error], name func(*T) string,
+	add func(*T), remove func(...string),
+) error {
+	now := map[string]string{}
+	items := map[string]*T{}
+	if has {
+		for item, err := range listed {
+			if err != nil {
+				return fmt.Errorf("paidmcp: the %ss of the server behind: %w", kind, err)
+			}
+			if len(now) >= maxItems {
+				sh.u.log.Warn("mcp: the server behind has too many items; the rest is left out", "kind", kind, "taken", maxItems)
+				break
+			}
+			if item == nil {
+				continue
+			}
+			text, err := json.Marshal(item)
+			if err != nil {
+				continue
+			}
+			now[name(item)], items[name(item)] = string(text), item
+		}
+	}
+	for n := range have {
+		if _, stays := now[n]; !stays {
+			remove(n)
+			delete(have, n)
+		}
+	}
+	for n, text := range now {
+		if have[n] == text {
+			continue
+		}
+		if why := offered(func() { add(items[n]) }); why != nil {
+			sh.u.log.Warn("mcp: an item of the server behind cannot be offered", "kind", kind, "name", shown(n), "error", why)
+			remove(n)
+			delete(have, n)
+			continue
+		}
+		have[n] = text
+	}
+	return nil
+}
+
+// offered adds an item. The SDK panics over what a programmer wrote wrong, and here somebody else wrote it.
+func offered(add func()) (err error) {
+	defer func() {
+		if why := recover(); why != nil {
+			err = fmt.Errorf("%v", why)
+		}
+	}()
+	add()
+	return nil
+}
+
+func names(m map[string]string) []string {
+	out := make([]string, 0, len(m))
+	for n := range maps.Keys(m) {
+		out = append(out, n)
+	}
+	return out
+}

@@ -1,0 +1,284 @@
+package paidmcp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+// Defaults and bounds of a managed server.
+const (
+	DefaultHost    = "127.0.0.1"
+	DefaultMaxBody = 1 << 20 // bytes of a request
+	defaultVersion = "1.0.0"
+
+	shutdownTime = 20 * time.Second
+)
+
+// ServerConfig is what a managed server needs to know besides prices (wire contract, section 22).
+type ServerConfig struct {
+	// Description is told at /. Version is the server's own, "" for 1.0.0.
+	Description, Version string
+	// Host and Port are where ListenAndServe listens. "" is 127.0.0.1: other machines come through a reverse proxy that ends
+	// TLS. Port 0 is chosen by the system.
+	Host string
+	Port int
+	// BaseURL is the address under which clients reach the server, without /mcp, for example "https://tools.example.com". ""
+	// takes that of each request, which is right for a server on this machine alone.
+	BaseURL string
+	// ServiceURL is the address under which clients reach the service that issues access tokens, for example
+	// "https://pay.example.com". "" is the address of the facilitator, where it has one, as a client has.
+	ServiceURL string
+	// Scopes are told in the OAuth documents; nil for the usual ones.
+	Scopes []string
+	// RequireSignIn answers 401 to requests that bring neither a bearer token nor a payment.
+	RequireSignIn bool
+	// AllowedOrigins are the origins of web pages that may call, for example "https://chat.example.com"; nil for those of this
+	// machine and that of BaseURL.
+	AllowedOrigins []string
+	// AllowedHosts are the values of Host, with or without a port, to which the server listens; nil for the names of this
+	// machine and that of BaseURL. "*" listens to all, behind a proxy that checks.
+	AllowedHosts []string
+	// MaxBody bounds a request in bytes, 0 for 1 MiB.
+	MaxBody int64
+	// HTTPClient fetches the keys of the service and passes registrations on; nil for one with a timeout of 10 s.
+	HTTPClient *http.Client
+	// Log hears of faults, nil for the log of the payments. No token is logged.
+	Log *slog.Logger
+	// Clock is the time, nil for that of the payments.
+	Clock func() time.Time
+}
+
+// Server is an MCP server over HTTP: the endpoint of both eras of the protocol, its sessions, the OAuth documents and the
+// registration of clients. Items with prices are registered on its [Payments], others on [Server.MCP].
+type Server struct {
+	cfg      ServerConfig
+	pay      *Payments
+	mcp      *mcp.Server
+	base     *url.URL // nil: that of the request
+	service  string   // origin of the service, "" when unknown
+	guard    guard
+	bearers  *bearers
+	sessions *sessions
+	modern   http.Handler // the era without sessions
+	register registrar
+	log      *slog.Logger
+	clock    func() time.Time
+
+	listing sync.Mutex
+	listed  items
+}
+
+// NewServer puts a server of the SDK behind HTTP, with the payments that take its prices. Both may be in use elsewhere, too.
+func NewServer(p *Payments, m *mcp.Server, cfg ServerConfig) (*Server, error) {
+	s := &Server{cfg: cfg, pay: p, mcp: m, log: cfg.Log, clock: cfg.Clock}
+	if s.log == nil {
+		s.log = p.cfg.Log
+	}
+	if s.clock == nil {
+		s.clock = p.cfg.Clock
+	}
+	if s.cfg.MaxBody <= 0 {
+		s.cfg.MaxBody = DefaultMaxBody
+	}
+	if s.cfg.Host == "" {
+		s.cfg.Host = DefaultHost
+	}
+	if s.cfg.Version == "" {
+		s.cfg.Version = defaultVersion
+	}
+	if s.cfg.Scopes == nil {
+		s.cfg.Scopes = strings.Fields("openid profile credits mcp:read mcp:write mcp:tools")
+	}
+	if s.cfg.HTTPClient == nil {
+		s.cfg.HTTPClient = &http.Client{Timeout: 10 * time.Second}
+	}
+	// The keys decide who is let in, so they come from the configured address and from nowhere that it points to.
+	direct := *s.cfg.HTTPClient
+	direct.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+
+	var err error
+	if cfg.BaseURL != "" {
+		if s.base, err = origin("BaseURL", cfg.BaseURL); err != nil {
+			return nil, err
+		}
+	}
+	near := ""
+	if c, ok := p.f.(interface{ URL() string }); ok {
+		near = strings.TrimSuffix(c.URL(), "/")
+	}
+	s.service = near
+	if cfg.ServiceURL != "" {
+		u, err := origin("ServiceURL", strings.TrimSuffix(strings.TrimSuffix(cfg.ServiceURL, "/"), apiPrefix))
+		if err != nil {
+			return nil, err
+		}
+		s.service = u.String()
+	}
+	if near == "" {
+		near = s.service
+	}
+	if s.guard, err = newGuard(cfg.AllowedHosts, cfg.AllowedOrigins, s.base); err != nil {
+		return nil, err
+	}
+	s.bearers = newBearers(p, newKeys(near+"/.well-known/jwks.json", &direct, s.clock), s.clock)
+	s.register = registrar{to: near + "/oauth/register", client: &direct, limit: limiter{clock: s.clock}}
+	s.sessions = newSessions(s.mcp, s.clock)
+	s.modern = mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return s.mcp }, &mcp.StreamableHTTPOptions{
+		// Host and origin are checked before, by the lists of the configuration.
+		Stateless: true, DisableLocalhostProtection: true, MaxRequestBodyBytes: s.cfg.MaxBody, PropagateRequestCancellation: true,
+	})
+	p.Protect(m)
+	m.AddReceivingMiddleware(withoutCredentials)
+	if p.cfg.EndpointURL == "" && s.base != nil {
+		p.cfg.EndpointURL = s.base.String() + pathMCP
+	}
+	return s, nil
+}
+
+// apiPrefix ends the base address of the API, which users write where the origin is meant.
+const apiPrefix = "/api/v1"
+
+// origin reads an absolute http or https address. A path is kept, without a slash at its end.
+func origin(what, address string) (*url.URL, error) {
+	u, err := url.Parse(strings.TrimSuffix(address, "/"))
+	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
+		return nil, fmt.Errorf("paidmcp: %s must be an absolute http or https url", what)
+	}
+	return u, nil
+}
+
+// MCP returns the server of the SDK, for items and middleware without a price.
+func (s *Server) MCP() *mcp.Server { return s.mcp }
+
+// Handler serves everything: /mcp, the documents, the registration, / and /health. It is also what a larger web application
+// mounts under those paths; it looks at the path of the request, so a prefix has to be stripped before.
+func (s *Server) Handler() http.Handler { return http.HandlerFunc(s.serve) }
+
+// Endpoint serves the MCP endpoint alone, under whatever path it is mounted.
+func (s *Server) Endpoint() http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if s.admit(w, r) {
+			s.serveMCP(w, r)
+		}
+	})
+}
+
+// Mount registers on a mux what clients look for: /mcp, the documents and the registration. The rest of the mux stays as it is.
+func (s *Server) Mount(mux *http.ServeMux) {
+	for _, path := range []string{pathMCP, pathRegister, pathResource, pathResource + pathMCP, pathAuthorization, pathOpenID} {
+		mux.Handle(path, s.Handler())
+	}
+}
+
+const (
+	pathMCP           = "/mcp"
+	pathHealth        = "/health"
+	pathRegister      = "/register"
+	pathResource      = "/.well-known/oauth-protected-resource"
+	pathAuthorization = "/.well-known/oauth-authorization-server"
+	pathOpenID        = "/.well-known/openid-configuration"
+)
+
+// serve compares the path as it was sent: nothing is decoded or cleaned, so that no two readings of it exist.
+func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
+	if !s.admit(w, r) {
+		return
+	}
+	var document func(base string) any
+	switch r.URL.EscapedPath() {
+	case pathMCP:
+		s.serveMCP(w, r)
+		return
+	case pathRegister:
+		s.serveRegister(w, r)
+		return
+	case "/":
+		document = s.info
+	case pathHealth:
+		document = s.health
+	case pathResource:
+		document = s.resourceDocument
+	case pathResource + pathMCP:
+		document = s.endpointDocument
+	case pathAuthorization:
+		document = s.authorizationDocument
+	case pathOpenID:
+		document = s.openIDDocument
+	}
+	if document == nil || r.Method != http.MethodGet && r.Method != http.MethodHead && r.Method != http.MethodOptions {
+		notFound(w, r)
+		return
+	}
+	s.serveDocument(w, r, document)
+}
+
+func notFound(w http.ResponseWriter, r *http.Request) {
+	refuse(w, http.StatusNotFound, "not_found", "Endpoint not found: "+shown(r.Method)+" "+shown(r.URL.EscapedPath()))
+}
+
+// shown bounds a piece of a request that an answer repeats.
+func shown(s string) string {
+	if len(s) > 200 {
+		s = s[:200]
+	}
+	return strings.Map(func(r rune) rune {
+		if r < ' ' || r > '~' {
+			return '?'
+		}
+		return r
+	}, s)
+}
+
+// ListenAndServe serves until the context ends, and then lets calls that run finish for up to 20 s.
+func (s *Server) ListenAndServe(ctx context.Context) error {
+	var c net.ListenConfig
+	ln, err := c.Listen(ctx, "tcp", net.JoinHostPort(s.cfg.Host, strconv.Itoa(s.cfg.Port)))
+	if err != nil {
+		return fmt.Errorf("paidmcp: %w", err)
+	}
+	return s.Serve(ctx, ln)
+}
+
+// Serve is [Server.ListenAndServe] on a listener, which it closes.
+func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
+	h := &http.Server{Handler: s.Handler(), ReadHeaderTimeout: 15 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10}
+	failed := make(chan error, 1)
+	go func() { failed <- h.Serve(ln) }()
+	select {
+	case err := <-failed:
+		return errors.Join(err, s.Close(context.WithoutCancel(ctx)))
+	case <-ctx.Done():
+	}
+	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTime)
+	defer cancel()
+	// Streams of sessions hang until their session ends, and a shutdown waits for them.
+	return errors.Join(s.Close(end), h.Shutdown(end), s.pay.cfg.Queue.Drain(end))
+}
+
+// Close ends all sessions and waits for the calls that they run.
+func (s *Server) Close(ctx context.Context) error { return s.sessions.close(ctx) }
+
+// baseOf returns the address under which this request reached the server, "" when its Host could be anything.
+func (s *Server) baseOf(r *http.Request) string {
+	if s.base != nil {
+		return s.base.String()
+	}
+	if !plainHost.MatchString(r.Host) {
+		return ""
+	}
+	if r.TLS != nil {
+		return "https://" + r.Host
+	}
+	return "http://" + r.Host
+}

@@ -1,0 +1,172 @@
+package paidmcp
+
+import (
+	"encoding/json"
+	"errors"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// plainHost is a Host that may stand in an answer: a name or an address, and a port.
+var plainHost = regexp.MustCompile(`^(\[[0-9a-fA-F:]+\]|[A-Za-z0-9._-]+)(:\d{1,5})?$`)
+
+// guard says which requests come from where they should. A page in a browser can reach a server on the machine of its reader
+// under a name of its own (DNS rebinding), or across sites, and neither may call it.
+type guard struct {
+	anyHost bool
+	hosts   []string // lower case, with or without a port; nil: loopback and base
+	origins []string // scheme and host in lower case; nil: loopback and base
+	base    *url.URL
+}
+
+func newGuard(hosts, origins []string, base *url.URL) (guard, error) {
+	g := guard{base: base}
+	for _, h := range hosts {
+		if h == "*" {
+			g.anyHost = true
+			continue
+		}
+		if !plainHost.MatchString(h) {
+			return g, errors.New("paidmcp: AllowedHosts holds names or addresses, with or without a port, or *")
+		}
+		g.hosts = append(g.hosts, strings.ToLower(h))
+	}
+	for _, o := range origins {
+		u, err := url.Parse(o)
+		if err != nil || u.Scheme == "" || u.Host == "" || u.Path != "" || u.RawQuery != "" || u.Fragment != "" || u.User != nil {
+			return g, errors.New(`paidmcp: AllowedOrigins holds origins, for example "https://chat.example.com"`)
+		}
+		g.origins = append(g.origins, strings.ToLower(u.Scheme+"://"+u.Host))
+	}
+	return g, nil
+}
+
+// host reports whether the server listens to this Host.
+func (g *guard) host(host string) bool {
+	if g.anyHost {
+		return true
+	}
+	host = strings.ToLower(host)
+	name := hostname(host)
+	if g.hosts != nil {
+		return slices.Contains(g.hosts, host) || slices.Contains(g.hosts, name)
+	}
+	return isLoopback(name) || g.base != nil && withPort(host, g.base.Scheme) == withPort(strings.ToLower(g.base.Host), g.base.Scheme)
+}
+
+// withPort writes out the port that a scheme implies.
+func withPort(host, scheme string) string {
+	if _, _, err := net.SplitHostPort(host); err == nil {
+		return host
+	}
+	if scheme == "https" {
+		return host + ":443"
+	}
+	return host + ":80"
+}
+
+// origin reports whether a page of this origin may call.
+func (g *guard) origin(origin string) bool {
+	u, err := url.Parse(origin)
+	if err != nil || u.Scheme == "" || u.Host == "" {
+		return false // "null" is that of sandboxed and local pages
+	}
+	origin = strings.ToLower(u.Scheme + "://" + u.Host)
+	if g.origins != nil {
+		return slices.Contains(g.origins, origin)
+	}
+	if g.base != nil && origin == strings.ToLower(g.base.Scheme+"://"+g.base.Host) {
+		return true
+	}
+	return (u.Scheme == "http" || u.Scheme == "https") && isLoopback(hostname(strings.ToLower(u.Host)))
+}
+
+func hostname(host string) string {
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		return name
+	}
+	return strings.TrimSuffix(strings.TrimPrefix(host, "["), "]")
+}
+
+func isLoopback(name string) bool {
+	if name == "localhost" {
+		return true
+	}
+	ip, err := netip.ParseAddr(name)
+	return err == nil && ip.IsLoopback()
+}
+
+// admit refuses a foreign Host, whatever is asked for.
+func (s *Server) admit(w http.ResponseWriter, r *http.Request) bool {
+	if s.guard.host(r.Host) {
+		return true
+	}
+	refuse(w, http.StatusForbidden, "forbidden", "This server does not listen to this Host. Its operator can allow it.")
+	return false
+}
+
+// sameSite refuses requests of foreign pages, and answers what a page that may call asks before. It reports whether the
+// request goes on.
+func (s *Server) sameSite(w http.ResponseWriter, r *http.Request, methods string) bool {
+	origins := r.Header.Values("Origin")
+	h := w.Header()
+	h.Add("Vary", "Origin")
+	switch {
+	case len(origins) > 1 || len(origins) == 1 && !s.guard.origin(origins[0]):
+		refuse(w, http.StatusForbidden, "forbidden", "Pages of this origin may not call. The operator of the server can allow it.")
+		return false
+	case len(origins) == 0 && foreignFetch(r.Header.Get("Sec-Fetch-Site")):
+		refuse(w, http.StatusForbidden, "forbidden", "Pages of other sites may not call.")
+		return false
+	case len(origins) == 1:
+		h.Set("Access-Control-Allow-Origin", origins[0])
+		h.Set("Access-Control-Expose-Headers", "mcp-session-id, www-authenticate")
+	}
+	if r.Method != http.MethodOptions {
+		return true
+	}
+	if len(origins) == 1 && r.Header.Get("Access-Control-Request-Method") != "" {
+		h.Set("Access-Control-Allow-Methods", methods)
+		if asked := r.Header.Get("Access-Control-Request-Headers"); headerNames.MatchString(asked) {
+			h.Set("Access-Control-Allow-Headers", asked)
+		}
+		h.Set("Access-Control-Max-Age", "600")
+		h.Add("Vary", "Access-Control-Request-Headers")
+	} else {
+		h.Set("Allow", methods)
+	}
+	w.WriteHeader(http.StatusNoContent)
+	return false
+}
+
+// headerNames is a list of header names. Tools may name headers of their own, so the list is not ours.
+var headerNames = regexp.MustCompile("^[A-Za-z0-9!#$%&'*+.^_`|~, -]{1,1024}$")
+
+func foreignFetch(site string) bool { return site == "cross-site" || site == "same-site" }
+
+// webError is the body of an answer that is no JSON-RPC (RFC 6749, section 5.2).
+type webError struct {
+	Error       string `json:"error"`
+	Description string `json:"error_description,omitempty"`
+}
+
+func refuse(w http.ResponseWriter, status int, code, description string) {
+	writeJSON(w, status, webError{code, description})
+}
+
+func writeJSON(w http.ResponseWriter, status int, body any) {
+	text, err := json.Marshal(body)
+	if err != nil {
+		panic(err) // structs of strings always encode
+	}
+	h := w.Header()
+	h.Set("Content-Type", "application/json")
+	h.Set("X-Content-Type-Options", "nosniff")
+	w.WriteHeader(status)
+	_, _ = w.Write(text) // a client that has gone away
+}

@@ -1,0 +1,174 @@
+package paidmcp
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"mime"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/tollhq/toll/x402"
+)
+
+// message is what the HTTP layer has to know of a JSON-RPC message. The SDK reads the same bytes once more; both refuse
+// names that are there twice and compare names exactly, so both read the same.
+type message struct {
+	id       json.RawMessage // nil: a notification
+	method   string          // "": a response to a request of ours
+	name     string          // of the tool or prompt, the URI of the resource
+	isNew    bool            // params._meta names a version of the protocol, as the newer era does
+	isPaid   bool            // params._meta carries a payment
+	isNotice bool            // a notification that may be one
+}
+
+// fault is an answer to a message that cannot be handed on.
+type messageFault struct {
+	status int
+	code   int64
+	text   string
+	id     json.RawMessage
+}
+
+func (f *messageFault) write(w http.ResponseWriter) {
+	id := f.id
+	if id == nil {
+		id = json.RawMessage("null")
+	}
+	writeJSON(w, f.status, struct {
+		Version string          `json:"jsonrpc"`
+		ID      json.RawMessage `json:"id"`
+		Error   any             `json:"error"`
+	}{"2.0", id, struct {
+		Code    int64  `json:"code"`
+		Message string `json:"message"`
+	}{f.code, f.text}})
+}
+
+func invalid(id json.RawMessage, text string) *messageFault {
+	return &messageFault{http.StatusBadRequest, jsonrpc.CodeInvalidRequest, text, id}
+}
+
+// readBody reads the body of a request whose type is JSON, within the bound.
+func readBody(w http.ResponseWriter, r *http.Request, most int64) ([]byte, bool) {
+	kind, params, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	charset, named := params["charset"]
+	if err != nil || kind != "application/json" || named && !strings.EqualFold(charset, "utf-8") || len(r.Header.Values("Content-Type")) > 1 ||
+		r.Header.Get("Content-Encoding") != "" {
+		refuse(w, http.StatusUnsupportedMediaType, "invalid_request", "The body must be application/json.")
+		return nil, false
+	}
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, most))
+	if err == nil {
+		return body, true
+	}
+	var large *http.MaxBytesError
+	if errors.As(err, &large) {
+		w.Header().Set("Connection", "close")
+		refuse(w, http.StatusRequestEntityTooLarge, "invalid_request", "The body is larger than "+strconv.FormatInt(most, 10)+" bytes.")
+		return nil, false
+	}
+	refuse(w, http.StatusBadRequest, "invalid_request", "The body could not be read.")
+	return nil, false
+}
+
+// readMessage takes one message apart. Batches, ids that are neither a text nor a whole number, and requests that pretend to
+// be notifications are refused: every call has an answer, and every answer its payment.
+func readMessage(body []byte) (*message, *messageFault) {
+	var in struct {
+		Version string          `json:"jsonrpc"`
+		ID      json.RawMessage `json:"id"`
+		Method  *string         `json:"method"`
+		Params  json.RawMessage `json:"params"`
+		Result  json.RawMessage `json:"result"`
+		Error   json.RawMessage `json:"error"`
+	}
+	text := bytes.TrimLeft(body, " \t\r\n")
+	if !json.Valid(text) {
+		return nil, &messageFault{http.StatusBadRequest, jsonrpc.CodeParseError, "Parse error: the body is not JSON.", nil}
+	}
+	if text[0] == '[' {
+		return nil, invalid(nil, "Batches are not supported.")
+	}
+	if err := x402.Decode(text, &in); err != nil {
+		return nil, invalid(nil, "The message is not strict JSON-RPC: "+err.Error())
+	}
+	if in.Version != "2.0" {
+		return nil, invalid(nil, "jsonrpc must be 2.0.")
+	}
+	if in.ID != nil && !isID(in.ID) {
+		return nil, invalid(nil, "The id must be a text or a whole number.")
+	}
+	m := &message{id: in.ID}
+	if in.Method == nil {
+		if in.ID == nil || in.Result == nil && in.Error == nil {
+			return nil, invalid(in.ID, "The message has neither a method nor a result.")
+		}
+		return m, nil
+	}
+	m.method = *in.Method
+	m.isNotice = strings.HasPrefix(m.method, "notifications/")
+	switch {
+	case m.method == "":
+		return nil, invalid(in.ID, "The method is empty.")
+	case m.id == nil && !m.isNotice:
+		return nil, invalid(nil, "The id is missing: "+shown(m.method)+" is a request.")
+	case m.id != nil && m.isNotice:
+		return nil, invalid(in.ID, "The id must be absent: "+shown(m.method)+" is a notification.")
+	}
+	return m, m.readParams(in.Params)
+}
+
+// readParams looks into the parameters where the HTTP layer depends on them. What else is wrong with them is for the method.
+func (m *message) readParams(params json.RawMessage) *messageFault {
+	if len(params) == 0 || string(params) == "null" {
+		return nil
+	}
+	var in map[string]json.RawMessage
+	if x402.Decode(params, &in) != nil {
+		return invalid(m.id, "params must be an object.")
+	}
+	name := "name"
+	if m.method == methodReadResource {
+		name = "uri"
+	}
+	// A name that is no text is refused by the method itself.
+	if x402.Decode(in[name], &m.name) != nil {
+		m.name = ""
+	}
+	var meta map[string]json.RawMessage
+	if in["_meta"] != nil && x402.Decode(in["_meta"], &meta) != nil {
+		return nil
+	}
+	m.isNew = meta[mcp.MetaKeyProtocolVersion] != nil
+	m.isPaid = isPayment(meta[metaPayment])
+	return nil
+}
+
+const (
+	methodInitialize   = "initialize"
+	methodCallTool     = "tools/call"
+	methodReadResource = "resources/read"
+	methodGetPrompt    = "prompts/get"
+)
+
+// isNamed reports whether the method runs the one item that its parameters name.
+func (m *message) isNamed() bool {
+	return m.method == methodCallTool || m.method == methodReadResource || m.method == methodGetPrompt
+}
+
+// isID takes texts, and numbers that survive in every language.
+func isID(raw json.RawMessage) bool {
+	if raw[0] == '"' {
+		return true
+	}
+	n, err := strconv.ParseInt(string(raw), 10, 64)
+	return err == nil && n <= maxExact && n >= -maxExact
+}
+
+const maxExact = 1<<53 - 1

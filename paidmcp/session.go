@@ -1,0 +1,269 @@
+package paidmcp
+
+import (
+	"container/list"
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+const (
+	maxSessions  = 10_000
+	sessionLife  = 4 * time.Hour   // without a request or an open stream
+	strangerLife = 5 * time.Minute // the same, of a session that never was initialized
+)
+
+// session is one of the older era. It belongs to the credential that opened it: to everybody else its id means nothing.
+type session struct {
+	id        string
+	owner     string // see caller.owner; "" when it was opened without a credential
+	stranger  bool   // opened without initialize
+	transport *mcp.StreamableServerTransport
+	server    *mcp.ServerSession
+	uses      int // requests and streams that are open
+	last      time.Time
+	at        *list.Element // in a list of idle sessions, nil while it is used
+}
+
+func (s *session) life() time.Duration {
+	if s.stranger {
+		return strangerLife
+	}
+	return sessionLife
+}
+
+// sessions are those that are open. When there are too many, the one that rested longest ends, and strangers first.
+type sessions struct {
+	mcp   *mcp.Server
+	clock func() time.Time
+
+	mu        sync.Mutex
+	byID      map[string]*session
+	idle      *list.List // longest first
+	strangers *list.List // the same, of those that were not initialized
+	closed    bool
+	ending    sync.WaitGroup
+}
+
+func newSessions(m *mcp.Server, clock func() time.Time) *sessions {
+	return &sessions{mcp: m, clock: clock, byID: make(map[string]*session), idle: list.New(), strangers: list.New()}
+}
+
+// open makes a session and takes it into use. A client that does not initialize gets the state that this would have left.
+// It returns nil when too many sessions are in use.
+func (ss *sessions) open(owner string, m *message, version string) (*session, error) {
+	var id [16]byte
+	if _, err := rand.Read(id[:]); err != nil {
+		return nil, err
+	}
+	s := &session{id: hex.EncodeToString(id[:]), owner: owner, stranger: m.method != methodInitialize, uses: 1, last: ss.clock()}
+	s.transport = &mcp.StreamableServerTransport{SessionID: s.id}
+	state := &mcp.ServerSessionState{}
+	if s.stranger {
+		if version == "" {
+			version = "2025-03-26" // what a request without the header means (MCP 2025-06-18, transports)
+		}
+		state.InitializeParams = &mcp.InitializeParams{ProtocolVersion: version}
+		state.InitializedParams = &mcp.InitializedParams{}
+	}
+	// Not the context of the request: the session outlives it, and each request brings its own credential.
+	var err error
+	if s.server, err = ss.mcp.Connect(context.Background(), s.transport, &mcp.ServerSessionOptions{State: state}); err != nil {
+		return nil, err
+	}
+	if !ss.enter(s) {
+		return nil, s.server.Close()
+	}
+	return s, nil
+}
+
+// enter takes a session in, and makes room for it.
+func (ss *sessions) enter(s *session) bool {
+	ss.mu.Lock()
+	defer ss.mu.Unlock()
+	if ss.closed {
+		return false
+	}
+	for _, idle := range []*list.List{ss.strangers, ss.idle} {
+		for at := idle.Front(); at != nil; at = idle.Front() {
+			old := at.Value.(*session)
+			if len(ss.byID) < maxSessions && ss.clock().Sub(old.last) < old.life() {
+				break
+			}
+			ss.endLocked(old)
+		}
+	}
+	if len(ss.byID) >= maxSessions {
+		return false
+	}
+	ss.byID[s.id] = s
+	return true
+}
+
+// use returns the session of this id and owner, or nil, and keeps it until done.
+func (ss *sessions) use(id, owner string) *session {
+	ss.mu.Lock()
+	defer ss.mu.Unlock()
+	s := ss.byID[id]
+	if s == nil || s.owner != owner {
+		return nil
+	}
+	if s.at != nil {
+		if ss.clock().Sub(s.last) >= s.life() {
+			ss.endLocked(s)
+			return nil
+		}
+		ss.rest(s, false)
+	}
+	s.uses++
+	return s
+}
+
+// rest enters a session among the idle ones, or takes it out.
+func (ss *sessions) rest(s *session, on bool) {
+	idle := ss.idle
+	if s.stranger {
+		idle = ss.strangers
+	}
+	switch {
+	case on:
+		s.at = idle.PushBack(s)
+	case s.at != nil:
+		idle.Remove(s.at)
+		s.at = nil
+	}
+}
+
+// done gives a session back. Without keep it ends.
+func (ss *sessions) done(s *session, keep bool) {
+	ss.mu.Lock()
+	defer ss.mu.Unlock()
+	s.uses--
+	s.last = ss.clock()
+	switch {
+	case ss.byID[s.id] != s: // ended meanwhile
+	case !keep:
+		ss.endLocked(s)
+	case s.uses == 0:
+		ss.rest(s, true)
+	}
+}
+
+// end ends the session of this id and owner, and reports whether there was one.
+func (ss *sessions) end(id, owner string) bool {
+	ss.mu.Lock()
+	defer ss.mu.Unlock()
+	s := ss.byID[id]
+	if s == nil || s.owner != owner {
+		return false
+	}
+	ss.endLocked(s)
+	return true
+}
+
+// endLocked takes the session out at once. Calls that it runs come to their end: they may be paid.
+func (ss *sessions) endLocked(s *session) {
+	delete(ss.byID, s.id)
+	ss.rest(s, false)
+	ss.ending.Go(func() { _ = s.server.Close() }) // its connection is memory, and tells nothing
+}
+
+// close ends all sessions and waits for what they run, as long as the context lets it.
+func (ss *sessions) close(ctx context.Context) error {
+	ss.mu.Lock()
+	ss.closed = true
+	for _, s := range ss.byID {
+		ss.endLocked(s)
+	}
+	ss.mu.Unlock()
+	ended := make(chan struct{})
+	go func() {
+		ss.ending.Wait()
+		close(ended)
+	}()
+	select {
+	case <-ended:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// serveSession takes a message of the older era, of a session or for a new one.
+func (s *Server) serveSession(w *reply, r *http.Request, who *caller, m *message) {
+	id := r.Header.Get(headerSession)
+	if len(r.Header.Values(headerSession)) > 0 {
+		one := s.sessions.use(id, who.owner())
+		if one == nil {
+			unknownSession(m.id).write(w)
+			return
+		}
+		defer s.sessions.done(one, true)
+		one.transport.ServeHTTP(w, r)
+		w.finish()
+		return
+	}
+	switch {
+	case m.isNotice: // nobody could answer it, and it is about no session
+		w.WriteHeader(http.StatusAccepted)
+		return
+	case m.method == "":
+		invalid(m.id, "A response needs the session of its request.").write(w)
+		return
+	}
+	one, err := s.sessions.open(who.owner(), m, r.Header.Get(headerVersion))
+	if err != nil || one == nil {
+		if err != nil {
+			s.log.Error("mcp: a session could not be opened", "error", err)
+		}
+		w.Header().Set("Retry-After", "60")
+		refuse(w, http.StatusServiceUnavailable, "temporarily_unavailable", "There are too many sessions.")
+		return
+	}
+	lives := func() bool { return one.server.InitializeParams() != nil && w.status < http.StatusBadRequest }
+	w.before = func(h http.Header) {
+		h.Del(headerSession)
+		if lives() {
+			h.Set(headerSession, one.id)
+		}
+	}
+	defer func() { s.sessions.done(one, lives()) }()
+	one.transport.ServeHTTP(w, r)
+	w.finish()
+}
+
+// serveStream is the stream of what a session says by itself.
+func (s *Server) serveStream(w http.ResponseWriter, r *http.Request, who *caller) {
+	if len(r.Header.Values(headerSession)) == 0 {
+		refuse(w, http.StatusBadRequest, "invalid_request", "A stream needs the Mcp-Session-Id of its session.")
+		return
+	}
+	if _, asEvents := accepts(r.Header.Values("Accept")); !asEvents {
+		refuse(w, http.StatusNotAcceptable, "invalid_request", "The stream is text/event-stream.")
+		return
+	}
+	one := s.sessions.use(r.Header.Get(headerSession), who.owner())
+	if one == nil {
+		noSession(w)
+		return
+	}
+	defer s.sessions.done(one, true)
+	one.transport.ServeHTTP(w, r)
+}
+
+func (s *Server) endSession(w http.ResponseWriter, r *http.Request, who *caller) {
+	if !s.sessions.end(r.Header.Get(headerSession), who.owner()) {
+		noSession(w)
+		return
+	}
+	w.WriteHeader(http.StatusNoContent)
+}
+
+func noSession(w http.ResponseWriter) {
+	writeJSON(w, http.StatusNotFound, webError{Error: "Session not found"})
+}
