@@ -62,6 +62,12 @@ func (l *ledger) has(id string, credits bool, grants int) {
 // back and no answer.
 func (w *world) crashing(p chain.Purchase, step string, nth int, change ...func(*chain.Config)) {
 	w.Helper()
+	w.crashes(func(ctx context.Context, r *chain.Rail) { _, _ = r.Pay(ctx, p) }, step, nth, change...)
+}
+
+// crashes is crashing for whatever is asked of a rail.
+func (w *world) crashes(ask func(context.Context, *chain.Rail), step string, nth int, change ...func(*chain.Config)) {
+	w.Helper()
 	dead := make(chan struct{})
 	ctx, kill := context.WithCancel(context.Background())
 	defer kill()
@@ -84,7 +90,7 @@ func (w *world) crashing(p chain.Purchase, step string, nth int, change ...func(
 	r := w.rail(append(change, func(c *chain.Config) { c.At = at })...)
 	var all sync.WaitGroup
 	all.Go(func() { _ = r.Run(ctx) })
-	all.Go(func() { _, _ = r.Pay(ctx, p) })
+	all.Go(func() { ask(ctx, r) })
 	select {
 	case <-dead:
 	case <-time.After(20 * time.Second):

@@ -1,0 +1,393 @@
+package chain_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"errors"
+	"math/big"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/ethereum/go-ethereum/common"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/evm"
+	"github.com/tollhq/toll/internal/chain"
+	"github.com/tollhq/toll/internal/chain/chaintest"
+	"github.com/tollhq/toll/internal/chain/contracts"
+	"github.com/tollhq/toll/internal/chain/signer"
+	"github.com/tollhq/toll/internal/chain/userop"
+)
+
+// Reason words of sales.
+const (
+	wordSignature = "invalid_exact_evm_payload_signature"
+	wordAfter     = "invalid_exact_evm_payload_authorization_valid_after"
+	wordBefore    = "invalid_exact_evm_payload_authorization_valid_before"
+	wordNonce     = "invalid_exact_evm_nonce_already_used"
+	wordBalance   = "invalid_exact_evm_insufficient_balance"
+)
+
+// stranger is an account whose key the service does not have.
+func (w *world) stranger(money ...any) (*chaintest.Keys, common.Address) {
+	w.Helper()
+	keys := new(chaintest.Keys)
+	a := keys.New(w)
+	w.give(a, money...)
+	return keys, a
+}
+
+// sale is an order that a wallet pays: base units of USDC, from now on, for some minutes. It is signed after the changes.
+func (w *world) sale(keys *chaintest.Keys, from, to common.Address, units int64, change ...func(*chain.Sale)) chain.Sale {
+	w.Helper()
+	now := uint64(w.Now().Unix())
+	s := chain.Sale{OrderID: toll.NewUUID(), Token: toll.Address(usdc), Authorization: evm.Authorization{
+		From: toll.Address(from), To: toll.Address(to), Value: big.NewInt(units), ValidAfter: now - 600, ValidBefore: now + 300,
+	}}
+	_, _ = rand.Read(s.Authorization.Nonce[:])
+	for _, f := range change {
+		f(&s)
+	}
+	if s.Signature == nil {
+		domain, _ := chain.TokenDomain(w.ChainID(), toll.Address(usdc))
+		s.Signature = keys.Sign(w, from, s.Authorization.Digest(domain))
+	}
+	return s
+}
+
+// submit lets somebody else have the token carry an authorization out.
+func (w *world) submit(s chain.Sale) {
+	w.Helper()
+	data, err := userop.AuthorizedTransfer(&s.Authorization, s.Signature)
+	if err != nil {
+		w.Fatal(err)
+	}
+	if r := w.send(usdc, data); r.Status != 1 {
+		w.Fatal("the token refuses the authorization")
+	}
+}
+
+func (w *world) sell(r *chain.Rail, s chain.Sale) chain.Outcome {
+	w.Helper()
+	ctx, cancel := context.WithTimeout(w.Context(), time.Minute)
+	defer cancel()
+	o, err := r.Sell(ctx, s)
+	if err != nil {
+		w.Fatalf("Sell: %v", err)
+	}
+	return o
+}
+
+// sold fails the test unless the sale is paid.
+func (w *world) sold(r *chain.Rail, s chain.Sale) common.Hash {
+	w.Helper()
+	o := w.sell(r, s)
+	if o.State != chain.Confirmed && o.State != chain.Final || o.Tx == (common.Hash{}) {
+		w.Fatalf("the sale is %s (%+v) in %s, want it paid", o.State, o.Failure, o.Tx)
+	}
+	return o.Tx
+}
+
+// unsold fails the test unless the sale has failed with this word.
+func (w *world) unsold(r *chain.Rail, s chain.Sale, word string) *chain.Failure {
+	w.Helper()
+	o := w.sell(r, s)
+	if o.State != chain.Failed || o.Failure == nil || o.Failure.Params["reason"] != word {
+		w.Fatalf("the sale is %s (%+v), want it failed with %s", o.State, o.Failure, word)
+	}
+	return o.Failure
+}
+
+// signsSale brings a sale to Signed on a rail that sends nothing.
+func (w *world) signsSale(r *chain.Rail, s chain.Sale) *chain.Op {
+	w.Helper()
+	ctx, cancel := context.WithCancel(w.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_, _ = r.Sell(ctx, s)
+	}()
+	op := w.decided(s.OrderID, chain.Signed)
+	cancel()
+	<-done
+	return op
+}
+
+func checks(t *testing.T, r *chain.Rail, s chain.Sale, word string) {
+	t.Helper()
+	err := r.CheckSale(t.Context(), s)
+	switch e, ok := errors.AsType[*toll.Error](err); {
+	case word == "" && err != nil:
+		t.Errorf("CheckSale: %v", err)
+	case word != "" && (!ok || e.Reason != word || e.HTTPStatus() != 402):
+		t.Errorf("CheckSale: %v, want %s", err, word)
+	}
+}
+
+// A wallet that nobody knows buys: its tokens go to the receiver, and it needs no gas.
+func TestSell(t *testing.T) {
+	chaintest.Each(t, func(t *testing.T, c *chaintest.Chain) {
+		w := newWorld(t, c)
+		sink := w.ledger()
+		r := w.running(func(c *chain.Config) { c.Sink = sink })
+		keys, buyer := w.stranger(usdc, 5_000_000)
+		s := w.sale(keys, buyer, receiver(1), 1_000_000)
+		checks(t, r, s, "")
+		tx := w.sold(r, s)
+		w.has(buyer, usdc, 4_000_000, receiver(1), usdc, 1_000_000, buyer, wei, 0)
+		if again := w.sold(r, s); again != tx {
+			t.Errorf("the repeat is in %s, was in %s", again, tx)
+		}
+		checks(t, r, s, "") // it is paid
+		w.idle()
+		sink.has(s.OrderID, true, 1)
+		op := w.op(s.OrderID)
+		if op.Kind != chain.KindSale || op.Sender != w.service || op.NonceKey != userop.OrderKey(s.OrderID) || op.Cents != 100 || op.Told != chain.Final {
+			t.Errorf("operation: %+v", op)
+		}
+		if n := len(w.journal.Orphans()); n > 0 {
+			t.Errorf("%d orphans", n)
+		}
+
+		// A wallet whose account has code is asked itself.
+		w.send(usdc, move(transfer, receiver(9), 0), buyerCode(w, keys, buyer))
+		w.sold(r, w.sale(keys, buyer, receiver(1), 1_000_000))
+
+		_, err := r.Sell(t.Context(), w.sale(keys, buyer, receiver(1), 2_000_000, func(other *chain.Sale) { other.OrderID = s.OrderID }))
+		if !errors.Is(err, toll.NewError(toll.CodeChainOrderConflict)) {
+			t.Errorf("another sale with the id: %v", err)
+		}
+		poor := w.sale(keys, buyer, receiver(1), 3_000_001)
+		checks(t, r, poor, wordBalance)
+		f := w.unsold(r, poor, wordBalance)
+		if f.Code != toll.CodeChainBalance || f.Params["needed"] != "3000001" || f.Params["available"] != "3000000" {
+			t.Errorf("failure: %+v", f)
+		}
+		w.has(buyer, usdc, 3_000_000)
+		w.nonces()
+	})
+}
+
+// buyerCode gives the account of a stranger our code in the next transaction of [world.send].
+func buyerCode(w *world, keys *chaintest.Keys, a common.Address) common.Address {
+	w.Helper()
+	key, err := keys.Open(w.Context(), a)
+	if err != nil {
+		w.Fatal(err)
+	}
+	return w.keys.Add(w, key)
+}
+
+// TestT58_SubmittedByOthers has somebody else carry the authorization out, before it is handed in, at the same time, and when our
+// operation is on its way: it is paid, once.
+func TestT58_SubmittedByOthers(t *testing.T) {
+	chaintest.Each(t, func(t *testing.T, c *chaintest.Chain) {
+		w := newWorld(t, c)
+		sink := w.ledger()
+		change := func(c *chain.Config) { c.Sink = sink }
+		r := w.running(change)
+		keys, buyer := w.stranger(usdc, 9_000_000)
+		to := 0
+		once := func(s chain.Sale) {
+			t.Helper()
+			w.idle()
+			w.has(common.Address(s.Authorization.To), usdc, 1_000_000)
+			sink.has(s.OrderID, true, 1)
+			if got := w.op(s.OrderID); got.State != chain.Final || got.Failure != nil {
+				t.Errorf("the sale is %s (%+v)", got.State, got.Failure)
+			}
+		}
+		next := func() chain.Sale {
+			to++
+			return w.sale(keys, buyer, receiver(to), 1_000_000)
+		}
+
+		before := next()
+		w.submit(before)
+		nonce := w.nonce(w.relayer)
+		checks(t, r, before, "")
+		w.sold(r, before)
+		once(before)
+		if n := w.nonce(w.relayer); n != nonce {
+			t.Errorf("the relayer has sent %d transactions for what was paid", n-nonce)
+		}
+
+		both := next()
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			data, _ := userop.AuthorizedTransfer(&both.Authorization, both.Signature)
+			w.send(usdc, data) // whoever is first
+		})
+		wg.Go(func() { w.sold(r, both) })
+		wg.Wait()
+		once(both)
+	})
+}
+
+// The stranger comes between our signature and our transaction, and a reorganisation takes his away: then ours lands.
+func TestT58_ReorgOfTheOthers(t *testing.T) {
+	w := newWorld(t, chaintest.New(t))
+	sink := w.ledger()
+	change := func(c *chain.Config) { c.Sink = sink }
+	keys, buyer := w.stranger(usdc, 1_000_000)
+	s := w.sale(keys, buyer, receiver(1), 1_000_000)
+	w.signsSale(w.rail(change), s)
+	w.submit(s)
+	w.running(change)
+	theirs := w.decided(s.OrderID, chain.Final)
+	w.idle()
+	sink.has(s.OrderID, true, 1)
+	if n := w.nonce(w.relayer); n != 0 {
+		t.Errorf("the relayer has sent %d transactions for what was paid", n)
+	}
+	w.reorg(1, true)
+	w.eventually("it is paid again", func() bool {
+		op := w.op(s.OrderID)
+		return op.State == chain.Final && op.Place.Hash != theirs.Place.Hash
+	})
+	w.idle()
+	w.has(buyer, usdc, 0, receiver(1), usdc, 1_000_000)
+	sink.has(s.OrderID, true, 1)
+	if ours := w.op(s.OrderID); ours.Place.Tx == theirs.Place.Tx || w.nonce(w.relayer) != 1 {
+		t.Errorf("it is in transaction %s", ours.Place.Tx)
+	}
+	w.nonces()
+}
+
+// Our transaction is on its way when the stranger's lands: it runs and moves nothing, and the sale is paid.
+func TestT58_OnItsWay(t *testing.T) {
+	w := newWorld(t, chaintest.New(t))
+	sink := w.ledger()
+	change := func(c *chain.Config) { c.Sink = sink }
+	keys, buyer := w.stranger(usdc, 3_000_000)
+	s := w.sale(keys, buyer, receiver(1), 1_000_000)
+	double := chaintest.NewDouble(t, w.Client())
+	double.Swallow()
+	w.crashes(func(ctx context.Context, r *chain.Rail) { _, _ = r.Sell(ctx, s) }, "transaction sent", 1, w.through(double), change)
+	w.submit(s)
+	w.running(change)
+	w.decided(s.OrderID, chain.Final)
+	w.idle()
+	w.has(buyer, usdc, 2_000_000, receiver(1), usdc, 1_000_000)
+	sink.has(s.OrderID, true, 1)
+	if op := w.op(s.OrderID); op.Told != chain.Final || op.Failure != nil {
+		t.Errorf("the sale is %s (%+v)", op.Told, op.Failure)
+	}
+	w.nonces()
+}
+
+// A sale that had failed for lack of money, and that others had carried out afterwards, is paid when it is asked for again.
+func TestT58_AfterAFailure(t *testing.T) {
+	w := newWorld(t, chaintest.New(t))
+	sink := w.ledger()
+	r := w.running(func(c *chain.Config) { c.Sink = sink })
+	keys, buyer := w.stranger()
+	s := w.sale(keys, buyer, receiver(1), 1_000_000)
+	w.unsold(r, s, wordBalance)
+	w.give(buyer, usdc, 1_000_000)
+	w.unsold(r, s, wordBalance)
+	w.submit(s)
+	w.sell(r, s)
+	w.decided(s.OrderID, chain.Final)
+	w.idle()
+	sink.has(s.OrderID, true, 1)
+	w.has(receiver(1), usdc, 1_000_000)
+}
+
+// TestT60_OneAuthorization has one authorization pay many orders, in two processes: one is paid.
+func TestT60_OneAuthorization(t *testing.T) {
+	w := newWorld(t, chaintest.New(t))
+	both := []*chain.Rail{w.running(), w.running()}
+	keys, buyer := w.stranger(usdc, 9_000_000)
+	s := w.sale(keys, buyer, receiver(1), 1_000_000)
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	states := map[chain.State]int{}
+	for i := range 24 {
+		wg.Go(func() {
+			mine := s
+			mine.OrderID = toll.NewUUID()
+			o := w.sell(both[i%2], mine)
+			if o.State == chain.Failed && o.Failure.Params["reason"] != wordNonce {
+				t.Errorf("failure: %+v", o.Failure)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			states[o.State]++
+		})
+	}
+	wg.Wait()
+	if paid := states[chain.Confirmed] + states[chain.Final]; paid != 1 || states[chain.Failed] != 23 {
+		t.Errorf("outcomes: %v", states)
+	}
+	w.idle()
+	w.has(buyer, usdc, 8_000_000, receiver(1), usdc, 1_000_000)
+
+	// The same nonce, signed for other content.
+	again := w.sale(keys, buyer, receiver(2), 2_000_000, func(other *chain.Sale) { other.Authorization.Nonce = s.Authorization.Nonce })
+	w.unsold(both[0], again, wordNonce)
+	checks(t, both[0], again, wordNonce)
+
+	// What was signed for another chain.
+	w.unsold(both[0], w.sale(keys, buyer, receiver(2), 1_000_000, func(s *chain.Sale) {
+		live, _ := chain.TokenDomain(contracts.Base, toll.Address(contracts.USDC(contracts.Base)))
+		s.Signature = keys.Sign(w, buyer, s.Authorization.Digest(live))
+	}), wordSignature)
+	w.has(buyer, usdc, 8_000_000, receiver(2), usdc, 0)
+}
+
+// TestT61_NothingIsSigned hands in signatures that are none: they are refused, and the service account signs nothing.
+func TestT61_NothingIsSigned(t *testing.T) {
+	w := newWorld(t, chaintest.New(t))
+	r := w.running(func(c *chain.Config) { c.Signer = w.signer(signer.Config{HourlyCents: 1}) }) // it would refuse any sale
+	keys, buyer := w.stranger(usdc, 9_000_000)
+	good := w.sale(keys, buyer, receiver(1), 1_000_000)
+	half, _ := new(big.Int).SetString("fffffffffffffffffffffffffffffffebaaedce6af48a03bbfd25e8cd0364141", 16)
+	for what, change := range map[string]func(s *chain.Sale){
+		"high s": func(s *chain.Sale) {
+			n := new(big.Int).SetBytes(s.Signature[32:64])
+			n.Sub(half, n).FillBytes(s.Signature[32:64])
+			s.Signature[64] ^= 27 ^ 28
+		},
+		"v 0":           func(s *chain.Sale) { s.Signature[64] -= 27 },
+		"v 29":          func(s *chain.Sale) { s.Signature[64] = 29 },
+		"64 bytes":      func(s *chain.Sale) { s.Signature = s.Signature[:64] },
+		"66 bytes":      func(s *chain.Sale) { s.Signature = append(s.Signature, 0) },
+		"r 0":           func(s *chain.Sale) { clear(s.Signature[:32]) },
+		"s 0":           func(s *chain.Sale) { clear(s.Signature[32:64]) },
+		"other sender":  func(s *chain.Sale) { s.Authorization.From = toll.Address(receiver(7)) },
+		"other value":   func(s *chain.Sale) { s.Authorization.Value = big.NewInt(1) },
+		"other token":   func(s *chain.Sale) { s.Token = toll.Address(eurc) },
+		"other end":     func(s *chain.Sale) { s.Authorization.ValidBefore++ },
+		"other version": func(s *chain.Sale) { w.signsFor(keys, s, func(d *evm.Domain) { d.Version = "1" }) },
+		"other name":    func(s *chain.Sale) { w.signsFor(keys, s, func(d *evm.Domain) { d.Name = "USD Coin" }) },
+		"other chain":   func(s *chain.Sale) { w.signsFor(keys, s, func(d *evm.Domain) { d.ChainID = big.NewInt(8453) }) },
+	} {
+		bad := good
+		bad.OrderID, bad.Signature = toll.NewUUID(), bytes.Clone(good.Signature)
+		change(&bad)
+		checks(t, r, bad, wordSignature)
+		if f := w.unsold(r, bad, wordSignature); f.Code != toll.CodePaymentRequired {
+			t.Errorf("%s: %+v", what, f)
+		}
+		if _, err := w.journal.Op(t.Context(), bad.OrderID); !errors.Is(err, chain.ErrUnknown) {
+			t.Errorf("%s: it is in the journal (%v)", what, err)
+		}
+	}
+	// What was refused has not used the nonce up: the good one comes as far as the signer.
+	_, err := r.Sell(t.Context(), good)
+	if !errors.Is(err, toll.NewError(toll.CodeChainSignerCap)) {
+		t.Errorf("the good one: %v", err)
+	}
+	w.has(buyer, usdc, 9_000_000)
+}
+
+// signsFor signs a sale for a domain that is changed.
+func (w *world) signsFor(keys *chaintest.Keys, s *chain.Sale, change func(*evm.Domain)) {
+	w.Helper()
+	domain, _ := chain.TokenDomain(w.ChainID(), toll.Address(usdc))
+	change(&domain)
+	s.Signature = keys.Sign(w, common.Address(s.Authorization.From), s.Authorization.Digest(domain))
+}
