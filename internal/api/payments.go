@@ -1,6 +1,7 @@
 package api
 
 import (
+	"encoding/base64"
 	"net/http"
 	"reflect"
 
@@ -88,8 +89,14 @@ func (h *handler) verify(c *call, in *x402.VerifyRequest) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	if len(out.ExtensionResponses) > 0 {
+		c.w.Header()[extensionsHeader] = []string{base64.StdEncoding.EncodeToString(out.ExtensionResponses)}
+	}
 	return out, nil
 }
+
+// extensionsHeader tells a server what became of extensions of a payment, in the form of http.Header keys.
+var extensionsHeader = http.CanonicalHeaderKey(x402.HeaderExtensions)
 
 func (h *handler) badVerify(e *toll.Error) any {
 	return &x402.VerifyResponse{InvalidReason: x402.ReasonOf(h.Namespace, e, x402.ActVerify), InvalidMessage: e.Text(), Code: e.Code}

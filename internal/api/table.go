@@ -132,7 +132,7 @@ var paging = []query{
 func table() []route {
 	var all []route
 	for _, part := range [][]route{
-		infoRoutes(), agentRoutes(), planRoutes(), changeRoutes(), orderRoutes(), paymentRoutes(), saleRoutes(), permissionRoutes(), subTaskRoutes(), delegationRoutes(),
+		infoRoutes(), agentRoutes(), planRoutes(), changeRoutes(), orderRoutes(), paymentRoutes(), saleRoutes(), discoveryRoutes(), permissionRoutes(), subTaskRoutes(), delegationRoutes(),
 		keyRoutes(), eventRoutes(), webhookRoutes(), proofRoutes(), walletRoutes(), sandboxRoutes(), retiredRoutes(),
 	} {
 		all = append(all, part...)
@@ -145,7 +145,7 @@ func closeReads(routes []route) []route {
 	closed := slices.Clone(routes)
 	for i := range closed {
 		switch closed[i].op {
-		case "readPlan", "listAgentsOfPlan", "readAgent", "listPlansOfAgent", "readBalanceOf":
+		case "readPlan", "listAgentsOfPlan", "readAgent", "listPlansOfAgent", "readBalanceOf", "listResources", "searchResources":
 			closed[i].auth = keyed
 		}
 	}

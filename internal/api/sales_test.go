@@ -1,0 +1,618 @@
+package api_test
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"math/big"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/evm"
+	"github.com/tollhq/toll/internal/checkout"
+	"github.com/tollhq/toll/internal/checkout/railtest"
+	"github.com/tollhq/toll/internal/facilitator"
+	"github.com/tollhq/toll/x402"
+)
+
+// wallet is somebody with a key and money, and nothing else.
+type wallet struct {
+	*evm.Key
+	s *stack
+}
+
+func (s *stack) wallet(rail *railtest.Rail, units int64) *wallet {
+	s.t.Helper()
+	k, err := evm.NewKey()
+	must(s.t, err)
+	rail.Fund(k.Address(), toll.USDCSandbox, units)
+	return &wallet{k, s}
+}
+
+// shop is a stack whose plans are sold to wallets.
+func shop(t *testing.T) (*stack, *railtest.Rail, string) {
+	s, rail, _ := newPaidStack(t)
+	return s, rail, s.plan(s.b1, pricedPlan)
+}
+
+func orderRoute(plan string) string { return base + "/x402/plans/" + plan + "/order" }
+func tokenRoute(plan string) string { return base + "/x402/plans/" + plan + "/token" }
+
+// demanded is what a 402 asks for: header and body must say the same.
+func (a answer) demanded(t testing.TB) *x402.Challenge {
+	t.Helper()
+	if a.status != 402 {
+		t.Fatalf("status %d: %s", a.status, a.body)
+	}
+	fromHeader, err := x402.ReadChallenge(a.header, nil)
+	must(t, err)
+	fromBody, err := x402.ReadChallenge(nil, a.body)
+	must(t, err)
+	if fromHeader.Error != fromBody.Error || len(fromHeader.Entries) == 0 || string(fromHeader.Entries[0].Raw) != string(fromBody.Entries[0].Raw) ||
+		a.header.Get("Cache-Control") != "no-store" {
+		t.Errorf("the header asks for %+v, the body for %+v", fromHeader, fromBody)
+	}
+	return fromHeader
+}
+
+// reason is the word with which a payment was refused.
+func (a answer) reason(t testing.TB) string {
+	t.Helper()
+	word, _, _ := strings.Cut(a.demanded(t).Error, ":")
+	return word
+}
+
+// authorization is one that pays the first entry of a challenge.
+func (w *wallet) authorization(c *x402.Challenge) *evm.Authorization {
+	e := c.Entries[0]
+	amount, err := toll.ParseUnits(e.Amount)
+	must(w.s.t, err)
+	now := uint64(w.s.clock.now().Unix())
+	a := &evm.Authorization{From: w.Address(), To: toll.MustAddress(e.PayTo), Value: amount.Int(), ValidAfter: now - 60, ValidBefore: now + 120}
+	_, _ = rand.Read(a.Nonce[:])
+	return a
+}
+
+var usdcDomain = evm.Domain{Name: "USDC", Version: "2", ChainID: big.NewInt(84532), Contract: toll.USDCSandbox}
+
+func exactPayload(a *evm.Authorization, signature []byte) *x402.ExactPayload {
+	value, _ := toll.ParseUnits(a.Value.String())
+	return &x402.ExactPayload{
+		Authorization: x402.ExactAuthorization{
+			From: a.From, To: a.To, Value: value, ValidAfter: toll.UnitsOf(int64(a.ValidAfter)), ValidBefore: toll.UnitsOf(int64(a.ValidBefore)), Nonce: a.Nonce,
+		},
+		Signature: "0x" + hex.EncodeToString(signature),
+	}
+}
+
+// pays is the header that pays a challenge with an authorization.
+func (w *wallet) pays(c *x402.Challenge, a *evm.Authorization, identifier string) string {
+	w.s.t.Helper()
+	signature, err := a.Sign(w.Key, usdcDomain)
+	must(w.s.t, err)
+	header, err := c.Answer(&c.Entries[0], exactPayload(a, signature), identifier)
+	must(w.s.t, err)
+	return header
+}
+
+// asks is the challenge of a route.
+func (s *stack) asks(route string) *x402.Challenge {
+	s.t.Helper()
+	return s.do(actor{}, "POST", route, "").demanded(s.t)
+}
+
+func (s *stack) pay(route, payment string, headers ...string) answer {
+	s.t.Helper()
+	return s.do(actor{}, "POST", route, "", append([]string{"PAYMENT-SIGNATURE", payment}, headers...)...)
+}
+
+// receipt is the content of payment-response.
+func (a answer) receipt(t testing.TB) *x402.ExactReceipt {
+	t.Helper()
+	r := new(x402.ExactReceipt)
+	must(t, x402.DecodeHeader(a.header.Get("payment-response"), r))
+	return r
+}
+
+func (s *stack) balance(plan string, of toll.Address) string {
+	s.t.Helper()
+	return s.do(actor{}, "GET", base+"/protocol/plans/"+plan+"/balance/"+of.String(), "").text(s.t, "balance")
+}
+
+// A wallet that nobody knows buys a plan and pays a request with what it got. (Scenes S40, S42, S50.)
+func TestWalletBuysAPlan(t *testing.T) {
+	s, rail, plan := shop(t)
+	agent := s.agent(s.b1, plan)
+	w := s.wallet(rail, 2_000_000)
+	asked := s.do(actor{}, "POST", orderRoute(plan), "")
+	c := asked.demanded(t)
+	if asked.code() != string(toll.CodePaymentRequired) || c.Error != "Payment required" || c.URL != publicURL+orderRoute(plan) {
+		t.Errorf("%s: %+v", asked.code(), c)
+	}
+	want := `{"scheme":"exact","network":"eip155:84532","amount":"1000000","asset":"0x036CbD53842c5426634e7929541eC2318f3dCF7e","payTo":"` + s.b1.address.String() +
+		`","maxTimeoutSeconds":120,"extra":{"name":"USDC","version":"2","assetTransferMethod":"eip3009","planId":"` + plan + `"}}`
+	if len(c.Entries) != 1 || string(c.Entries[0].Raw) != want {
+		t.Errorf("entries %s, want %s", c.Entries[0].Raw, want)
+	}
+	payment := w.pays(c, w.authorization(c), "")
+	bought := s.pay(orderRoute(plan), payment)
+	token := bought.text(t, "accessToken")
+	if bought.status != 200 || token == "" || bought.text(t, "subscriberAddress") != w.Address().String() || bought.text(t, "creditsGranted") != "100" ||
+		bought.text(t, "balance") != "100" || bought.text(t, "planId") != plan || bought.text(t, "expiresAt") == "" || bought.member(t, "replayed") != nil {
+		t.Fatalf("%d %s", bought.status, bought.body)
+	}
+	r := bought.receipt(t)
+	if !r.Success || r.Payer != w.Address().String() || r.Amount != "1000000" || r.Network != "eip155:84532" || r.Transaction != bought.text(t, "txHash") ||
+		r.Extra == nil || r.Extra.OrderID != bought.text(t, "orderId") || r.Extra.CreditsGranted != 100 || r.Extra.RemainingBalance != 100 {
+		t.Errorf("receipt %+v", r)
+	}
+	settled := s.do(s.b1, "POST", base+"/x402/settle", paymentBody(plan, token, `,"maxAmount":"5"`))
+	if settled.status != 200 || settled.text(t, "payer") != w.Address().String() || settled.text(t, "remainingBalance") != "95" {
+		t.Errorf("settle by agent %s: %d %s", agent, settled.status, settled.body)
+	}
+	for range 2 {
+		again := s.pay(orderRoute(plan), payment)
+		if again.status != 200 || again.member(t, "replayed") != true || again.member(t, "accessToken") != nil || again.text(t, "balance") != "95" ||
+			again.header.Get("payment-response") != bought.header.Get("payment-response") {
+			t.Errorf("a repeat: %d %s", again.status, again.body)
+		}
+	}
+	if rail.Transfers() != 1 || rail.Has(s.b1.address, toll.USDCSandbox) != 1_000_000 {
+		t.Errorf("%d transfers", rail.Transfers())
+	}
+	second := s.pay(orderRoute(plan), w.pays(c, w.authorization(c), ""))
+	if second.status != 200 || second.text(t, "balance") != "195" || second.text(t, "accessToken") == "" || second.text(t, "orderId") == bought.text(t, "orderId") {
+		t.Errorf("a second purchase: %d %s", second.status, second.body)
+	}
+	for _, secret := range []string{token, payment, payment[len(payment)-100:]} {
+		if strings.Contains(s.log.String(), secret) {
+			t.Error("the log has an access token or a payment")
+		}
+	}
+}
+
+// What is on the chain is public: it buys nothing twice, and gives nobody a credential.
+func TestT59_ReplayedAuthorization(t *testing.T) {
+	s, rail, plan := shop(t)
+	w := s.wallet(rail, 5_000_000)
+	c := s.asks(orderRoute(plan))
+	a := w.authorization(c)
+	payment := w.pays(c, a, "")
+	var mu sync.Mutex
+	var tokens, fresh, receipts = 0, 0, map[string]int{}
+	var group sync.WaitGroup
+	for range 20 {
+		group.Go(func() {
+			got := s.pay(orderRoute(plan), payment)
+			mu.Lock()
+			defer mu.Unlock()
+			if got.status != 200 {
+				t.Errorf("%d %s", got.status, got.body)
+				return
+			}
+			if got.text(t, "accessToken") != "" {
+				tokens++
+			}
+			if got.member(t, "replayed") == nil {
+				fresh++
+			}
+			receipts[got.header.Get("payment-response")]++
+		})
+	}
+	group.Wait()
+	if tokens != 1 || fresh != 1 || len(receipts) != 1 || rail.Transfers() != 1 || s.balance(plan, w.Address()) != "100" {
+		t.Errorf("%d access tokens, %d purchases, %d receipts, %d transfers, balance %s", tokens, fresh, len(receipts), rail.Transfers(), s.balance(plan, w.Address()))
+	}
+	// Somebody builds the header from the calldata, when the authorization has ended and the plan is not listed any more.
+	s.clock.advance(10 * time.Minute)
+	if off := s.do(s.b1, "PUT", base+"/protocol/plans/"+plan+"/list/false", ""); off.status != 200 {
+		t.Fatalf("%d %s", off.status, off.body)
+	}
+	replay := s.pay(orderRoute(plan), w.pays(c, a, ""))
+	if replay.status != 200 || replay.member(t, "replayed") != true || replay.member(t, "accessToken") != nil || receipts[replay.header.Get("payment-response")] != 20 {
+		t.Errorf("a replay from chain data: %d %s", replay.status, replay.body)
+	}
+	// The same nonce with other words is not the payment.
+	other := *a
+	other.ValidBefore++
+	if got := s.pay(orderRoute(plan), w.pays(c, &other, "")).reason(t); got != x402.ReasonExactNonceUsed {
+		t.Errorf("other words under the nonce: %s", got)
+	}
+}
+
+// An authorization that somebody else had carried out pays: once, and without a credential for who reads the chain. (Scene S45.)
+func TestT58_AuthorizationSubmittedByOthers(t *testing.T) {
+	s, rail, plan := shop(t)
+	w := s.wallet(rail, 1_000_000)
+	c := s.asks(orderRoute(plan))
+	a := w.authorization(c)
+	signature, err := a.Sign(w.Key, usdcDomain)
+	must(t, err)
+	rail.Submit(checkout.Sale{Token: toll.USDCSandbox, Authorization: *a, Signature: signature})
+	bought := s.pay(orderRoute(plan), w.pays(c, a, ""))
+	if bought.status != 200 || bought.text(t, "balance") != "100" || bought.member(t, "accessToken") != nil || bought.member(t, "replayed") != nil ||
+		!bought.receipt(t).Success {
+		t.Errorf("%d %s", bought.status, bought.body)
+	}
+	if rail.Transfers() != 1 || s.balance(plan, w.Address()) != "100" {
+		t.Errorf("%d transfers", rail.Transfers())
+	}
+	if in := w.signsIn(plan); in.status != 200 || in.text(t, "accessToken") == "" {
+		t.Errorf("the wallet itself: %d %s", in.status, in.body)
+	}
+}
+
+// One authorization pays one plan, whatever is asked at the same time. (Scene S43.)
+func TestT60_OneAuthorizationManyUses(t *testing.T) {
+	s, rail, p := shop(t)
+	q := s.plan(s.b1, pricedPlan)
+	w := s.wallet(rail, 9_000_000)
+	c := s.asks(orderRoute(p))
+	a := w.authorization(c)
+	headers := map[string]string{p: w.pays(c, a, "")}
+	d := s.asks(orderRoute(q))
+	headers[q] = w.pays(d, a, "")
+	var mu sync.Mutex
+	paid, refused := map[string]int{}, map[string]int{}
+	var group sync.WaitGroup
+	for i := range 20 {
+		plan := []string{p, q}[i%2]
+		group.Go(func() {
+			got := s.pay(orderRoute(plan), headers[plan])
+			mu.Lock()
+			defer mu.Unlock()
+			if got.status == 200 {
+				paid[plan]++
+			} else {
+				refused[plan+" "+got.reason(t)]++
+			}
+		})
+	}
+	group.Wait()
+	winner, loser := p, q
+	if paid[q] > 0 {
+		winner, loser = q, p
+	}
+	if paid[winner] != 10 || len(paid) != 1 || refused[loser+" "+x402.ReasonExactNonceUsed] != 10 || rail.Transfers() != 1 {
+		t.Errorf("paid %v, refused %v, %d transfers", paid, refused, rail.Transfers())
+	}
+	if s.balance(winner, w.Address()) != "100" || s.balance(loser, w.Address()) != "0" {
+		t.Errorf("balances %s and %s", s.balance(winner, w.Address()), s.balance(loser, w.Address()))
+	}
+	// The nonce in other letters is the same nonce.
+	text, err := x402.DecodeExact(headers[winner])
+	must(t, err)
+	upper := strings.ToUpper(hex.EncodeToString(text.Authorization.Nonce[:]))
+	raw := strings.Replace(decoded(t, headers[winner]), hex.EncodeToString(text.Authorization.Nonce[:]), upper, 1)
+	if got := s.pay(orderRoute(winner), raw); got.status != 200 || got.member(t, "replayed") != true {
+		t.Errorf("an upper-case nonce: %d %s", got.status, got.body)
+	}
+}
+
+func decoded(t testing.TB, header string) string {
+	t.Helper()
+	var raw json.RawMessage
+	must(t, x402.DecodeHeader(header, &raw))
+	return string(raw)
+}
+
+// Only the signature of the account that pays counts, for this token on this chain. (Scene S44.)
+func TestT61_BadSignatures(t *testing.T) {
+	s, rail, plan := shop(t)
+	w := s.wallet(rail, 1_000_000)
+	c := s.asks(orderRoute(plan))
+	a := w.authorization(c)
+	good, err := a.Sign(w.Key, usdcDomain)
+	must(t, err)
+	domain := func(change func(*evm.Domain)) []byte {
+		d := usdcDomain
+		change(&d)
+		b, err := a.Sign(w.Key, d)
+		must(t, err)
+		return b
+	}
+	edit := func(change func([]byte) []byte) []byte { return change(slices.Clone(good)) }
+	order, _ := new(big.Int).SetString("fffffffffffffffffffffffffffffffebaaedce6af48a03bbfd25e8cd0364141", 16)
+	for name, signature := range map[string][]byte{
+		"high s": edit(func(b []byte) []byte {
+			new(big.Int).Sub(order, new(big.Int).SetBytes(b[32:64])).FillBytes(b[32:64])
+			b[64] ^= 27 ^ 28
+			return b
+		}),
+		"v 0":              edit(func(b []byte) []byte { b[64] -= 27; return b }),
+		"v 29":             edit(func(b []byte) []byte { b[64] = 29; return b }),
+		"64 bytes":         good[:64],
+		"66 bytes":         append(slices.Clone(good), 0),
+		"r 0":              edit(func(b []byte) []byte { clear(b[:32]); return b }),
+		"s 0":              edit(func(b []byte) []byte { clear(b[32:64]); return b }),
+		"nothing":          {},
+		"a flipped bit":    edit(func(b []byte) []byte { b[3] ^= 1; return b }),
+		"another chain":    domain(func(d *evm.Domain) { d.ChainID = big.NewInt(8453) }),
+		"another contract": domain(func(d *evm.Domain) { d.Contract = toll.USDCLive }),
+		"another name":     domain(func(d *evm.Domain) { d.Name = "USD Coin" }),
+		"another version":  domain(func(d *evm.Domain) { d.Version = "1" }),
+		"another key": func() []byte {
+			b, err := s.wallet(rail, 0).Sign(a.Digest(usdcDomain))
+			must(t, err)
+			return b
+		}(),
+	} {
+		header, err := c.Answer(&c.Entries[0], exactPayload(a, signature), "")
+		must(t, err)
+		if got := s.pay(orderRoute(plan), header).reason(t); got != x402.ReasonExactSignature {
+			t.Errorf("%s: %s", name, got)
+		}
+	}
+	if rail.Calls() != 0 || rail.Transfers() != 0 || s.balance(plan, w.Address()) != "0" {
+		t.Errorf("%d calls of the rail, %d transfers", rail.Calls(), rail.Transfers())
+	}
+}
+
+// Payments that do not fit the price are refused by name, and nothing is written. (Scene S44.)
+func TestSaleThatDoesNotFit(t *testing.T) {
+	s, rail, plan := shop(t)
+	w := s.wallet(rail, 5_000_000)
+	c := s.asks(orderRoute(plan))
+	signed := func(change func(*evm.Authorization)) string {
+		a := w.authorization(c)
+		change(a)
+		return w.pays(c, a, "")
+	}
+	swapped := func(old, new string) string {
+		text := decoded(t, w.pays(c, w.authorization(c), ""))
+		if !strings.Contains(text, old) {
+			t.Fatalf("no %s in %s", old, text)
+		}
+		return strings.Replace(text, old, new, 1)
+	}
+	poor := s.wallet(rail, 999_999)
+	for name, test := range map[string]struct{ header, want string }{
+		"more":               {signed(func(a *evm.Authorization) { a.Value = big.NewInt(1_000_001) }), x402.ReasonExactValue},
+		"less":               {signed(func(a *evm.Authorization) { a.Value = big.NewInt(999_999) }), x402.ReasonExactValue},
+		"another receiver":   {signed(func(a *evm.Authorization) { a.To = w.Address() }), x402.ReasonExactRecipient},
+		"another price":      {swapped(`"amount":"1000000"`, `"amount":"1"`), x402.ReasonInvalidRequirements},
+		"another timeout":    {swapped(`"maxTimeoutSeconds":120`, `"maxTimeoutSeconds":60`), x402.ReasonInvalidRequirements},
+		"another name":       {swapped(`"name":"USDC"`, `"name":"USD Coin"`), x402.ReasonInvalidRequirements},
+		"another token":      {swapped(toll.USDCSandbox.String(), toll.EURCSandbox.String()), x402.ReasonInvalidRequirements},
+		"another chain":      {swapped("eip155:84532", "eip155:8453"), x402.ReasonInvalidNetwork},
+		"another scheme":     {swapped(`"scheme":"exact"`, `"scheme":"upto"`), x402.ReasonUnsupportedScheme},
+		"a changed echo":     {swapped(`"required":false`, `"required":true`), x402.ReasonEchoMismatch},
+		"an access token":    {"a.b.c", x402.ReasonInvalidPayload},
+		"version 1":          {swapped(`"x402Version":2`, `"x402Version":1`), x402.ReasonInvalidVersion},
+		"too little":         {poor.pays(c, poor.authorization(c), ""), x402.ReasonExactBalance},
+		"nobody's signature": {swapped(`"signature":"0x`, `"signature":"0x00`), x402.ReasonExactSignature},
+	} {
+		got := s.pay(orderRoute(plan), test.header)
+		if word := got.reason(t); word != test.want {
+			t.Errorf("%s: %s, want %s", name, word, test.want)
+		}
+	}
+	if got := s.do(actor{}, "POST", orderRoute(plan), "", "X-PAYMENT", "e30=").reason(t); got != x402.ReasonInvalidVersion {
+		t.Errorf("the header of version 1: %s", got)
+	}
+	payment := w.pays(c, w.authorization(c), "")
+	if got := s.pay(orderRoute(plan), payment, "PAYMENT-SIGNATURE", payment); got.status != 400 || got.code() != string(toll.CodeBadRequest) {
+		t.Errorf("two headers: %d %s", got.status, got.body)
+	}
+	if got := s.pay(orderRoute(plan), strings.Repeat("e", 9<<10)); got.status != 431 {
+		t.Errorf("a long header: %d %s", got.status, got.body)
+	}
+	if rail.Calls() != 0 || rail.Transfers() != 0 {
+		t.Errorf("%d calls of the rail, %d transfers", rail.Calls(), rail.Transfers())
+	}
+}
+
+// The window of an authorization, to the second.
+func TestT62_TimeWindow(t *testing.T) {
+	s, rail, plan := shop(t)
+	c := s.asks(orderRoute(plan))
+	now := uint64(s.clock.now().Unix())
+	for name, test := range map[string]struct {
+		after, before uint64
+		want          string
+	}{
+		"ends in 5 s":        {0, now + 5, x402.ReasonExactValidBefore},
+		"ends in 6 s":        {0, now + 6, ""},
+		"ends in an hour":    {now, now + 3600, ""},
+		"ends after an hour": {0, now + 3601, x402.ReasonExactValidBefore},
+		"never ends":         {0, 1<<63 - 1, x402.ReasonExactValidBefore},
+		"begins later":       {now + 1, now + 60, x402.ReasonExactValidAfter},
+		"has ended":          {0, now - 1, x402.ReasonExactValidBefore},
+	} {
+		w := s.wallet(rail, 1_000_000)
+		a := w.authorization(c)
+		a.ValidAfter, a.ValidBefore = test.after, test.before
+		got := s.pay(orderRoute(plan), w.pays(c, a, ""))
+		if test.want == "" && got.status != 200 || test.want != "" && got.reason(t) != test.want {
+			t.Errorf("%s: %d %s", name, got.status, got.body)
+		}
+	}
+	// Carried out too late: the order fails, and nobody gets credits.
+	rail.Behave(railtest.Behaviour{Time: func() time.Time { return s.clock.now().Add(time.Hour) }})
+	w := s.wallet(rail, 1_000_000)
+	payment := w.pays(c, w.authorization(c), "")
+	for range 2 {
+		late := s.pay(orderRoute(plan), payment)
+		r := late.receipt(t)
+		if late.reason(t) != x402.ReasonTransactionState || r.Success || r.ErrorReason != x402.ReasonTransactionState || r.Payer != w.Address().String() {
+			t.Errorf("carried out too late: %d %s, receipt %+v", late.status, late.body, r)
+		}
+	}
+	if s.balance(plan, w.Address()) != "0" || rail.Has(w.Address(), toll.USDCSandbox) != 1_000_000 {
+		t.Error("a late authorization was paid, or brought credits")
+	}
+}
+
+// A purchase has a name: one thing is bought under it. (T36 on the sale.)
+func TestT36_PaymentIdentifierOfASale(t *testing.T) {
+	s, rail, plan := shop(t)
+	other := s.plan(s.b1, strings.Replace(pricedPlan, "1000000", "2000000", 1))
+	w := s.wallet(rail, 50_000_000)
+	c := s.asks(orderRoute(plan))
+	const id = "pay_0123456789abcdef"
+	first := s.pay(orderRoute(plan), w.pays(c, w.authorization(c), id))
+	if first.status != 200 || first.text(t, "accessToken") == "" {
+		t.Fatalf("%d %s", first.status, first.body)
+	}
+	again := s.pay(orderRoute(plan), w.pays(c, w.authorization(c), id))
+	if again.status != 200 || again.member(t, "replayed") != true || again.text(t, "orderId") != first.text(t, "orderId") ||
+		again.member(t, "accessToken") != nil || again.header.Get("payment-response") != first.header.Get("payment-response") {
+		t.Errorf("a fresh authorization under the name: %d %s", again.status, again.body)
+	}
+	d := s.asks(orderRoute(other))
+	conflict := s.pay(orderRoute(other), w.pays(d, w.authorization(d), id))
+	if conflict.status != 409 || conflict.code() != string(toll.CodeSettleConflict) {
+		t.Errorf("another purchase under the name: %d %s", conflict.status, conflict.body)
+	}
+	if rail.Transfers() != 1 {
+		t.Errorf("%d transfers", rail.Transfers())
+	}
+	stranger := s.wallet(rail, 1_000_000)
+	if got := s.pay(orderRoute(plan), stranger.pays(c, stranger.authorization(c), id)); got.status != 200 || got.member(t, "replayed") != nil {
+		t.Errorf("the name of somebody else: %d %s", got.status, got.body)
+	}
+	// Raced, each with an authorization of its own.
+	const raced = "pay_fedcba9876543210"
+	headers := make([]string, 20)
+	for i := range headers {
+		headers[i] = w.pays(c, w.authorization(c), raced)
+	}
+	var group sync.WaitGroup
+	var mu sync.Mutex
+	orders, tokens := map[string]bool{}, 0
+	for _, h := range headers {
+		group.Go(func() {
+			got := s.pay(orderRoute(plan), h)
+			mu.Lock()
+			defer mu.Unlock()
+			if got.status != 200 {
+				t.Errorf("%d %s", got.status, got.body)
+			}
+			orders[got.text(t, "orderId")] = true
+			if got.text(t, "accessToken") != "" {
+				tokens++
+			}
+		})
+	}
+	group.Wait()
+	if len(orders) != 1 || tokens != 1 || rail.Transfers() != 3 {
+		t.Errorf("%d orders, %d access tokens, %d transfers", len(orders), tokens, rail.Transfers())
+	}
+}
+
+// A payment that takes its time is answered 202, and is there when the wallet comes back.
+func TestSaleTakesItsTime(t *testing.T) {
+	s, rail, plan := shop(t)
+	w := s.wallet(rail, 1_000_000)
+	c := s.asks(orderRoute(plan))
+	rail.Behave(railtest.Behaviour{Hang: true})
+	payment := w.pays(c, w.authorization(c), "")
+	slow := s.pay(orderRoute(plan), payment)
+	order := slow.text(t, "orderId")
+	if slow.status != 202 || slow.member(t, "success") != true || slow.header.Get("Location") != base+"/protocol/orders/"+order ||
+		slow.header.Get("Retry-After") == "" || slow.header.Get("payment-response") != "" || slow.member(t, "accessToken") != nil {
+		t.Errorf("%d %s", slow.status, slow.body)
+	}
+	if in := w.signsIn(plan); in.reason(t) != x402.ReasonInsufficientFunds {
+		t.Errorf("a sign-in before the credits: %d %s", in.status, in.body)
+	}
+	rail.Behave(railtest.Behaviour{})
+	again := s.pay(orderRoute(plan), payment)
+	if again.status != 200 || again.text(t, "orderId") != order || again.member(t, "accessToken") != nil || again.member(t, "replayed") != true {
+		t.Errorf("%d %s", again.status, again.body)
+	}
+	if in := w.signsIn(plan); in.status != 200 || in.text(t, "accessToken") == "" {
+		t.Errorf("a sign-in with credits: %d %s", in.status, in.body)
+	}
+	rail.Behave(railtest.Behaviour{Unreachable: toll.CodeChainUnreachable})
+	away := s.wallet(rail, 1_000_000)
+	if got := s.pay(orderRoute(plan), away.pays(c, away.authorization(c), "")); got.status != 503 || got.header.Get("Retry-After") == "" {
+		t.Errorf("without the chain: %d %s", got.status, got.body)
+	}
+}
+
+// What is not sold to wallets says so before anybody signs.
+func TestNotSoldToWallets(t *testing.T) {
+	s, _, _ := shop(t)
+	crypto := `{"name":"X","priceConfig":{"priceType":"FIXED_PRICE","tokenAddress":"0x036CbD53842c5426634e7929541eC2318f3dCF7e","amounts":[1000000]%s},"creditsConfig":{"creditsType":"FIXED","amount":100}%s}`
+	two := s.plan(s.b1, `{"name":"X","priceConfig":{"priceType":"FIXED_PRICE","tokenAddress":"0x036CbD53842c5426634e7929541eC2318f3dCF7e","amounts":[1,2],"receivers":["0x70997970C51812dc3A010C7d01b50e0d17dc79C8","`+s.b1.address.String()+`"]},"creditsConfig":{"amount":100}}`)
+	unlisted := s.plan(s.b1, fmt.Sprintf(crypto, "", ""))
+	if off := s.do(s.b1, "PUT", base+"/protocol/plans/"+unlisted+"/list/false", ""); off.status != 200 {
+		t.Fatalf("%d %s", off.status, off.body)
+	}
+	for name, test := range map[string]struct {
+		plan   string
+		status int
+		code   toll.Code
+	}{
+		"free":          {s.plan(s.b1, freePlan), 400, toll.CodeBadRequirements},
+		"trial":         {s.plan(s.b1, fmt.Sprintf(crypto, "", `,"isTrialPlan":true`)), 400, toll.CodeBadRequirements},
+		"by request":    {s.plan(s.b1, fmt.Sprintf(crypto, `,"templateAddress":"`+toll.PayAsYouGoTemplate.String()+`"`, "")), 400, toll.CodeBadRequirements},
+		"native":        {s.plan(s.b1, strings.Replace(fmt.Sprintf(crypto, "", ""), toll.USDCSandbox.String(), toll.Address{}.String(), 1)), 400, toll.CodeBadRequirements},
+		"two receivers": {two, 400, toll.CodeBadRequirements},
+		"card":          {s.plan(s.b1, cardPlan), 400, toll.CodeFiatPlanOnCryptoRoute},
+		"unlisted":      {unlisted, 409, toll.CodePlanUnlisted},
+		"unknown":       {"1", 404, toll.CodePlanNotFound},
+		"malformed":     {"x", 400, toll.CodeBadID},
+	} {
+		got := s.do(actor{}, "POST", orderRoute(test.plan), "")
+		if got.status != test.status || got.code() != string(test.code) || got.header.Get("payment-required") != "" {
+			t.Errorf("%s: %d %s", name, got.status, got.body)
+		}
+		if strings.ContainsAny(name, "kx") || name == "malformed" {
+			continue
+		}
+		in := s.do(actor{}, "POST", tokenRoute(test.plan), "")
+		if c := in.demanded(t); c.Extensions[x402.ExtensionSignIn] == nil || c.Entries[0].Plan() != toll.PlanID(test.plan) {
+			t.Errorf("%s: a sign-in is not offered: %d %s", name, in.status, in.body)
+		}
+	}
+	// A treasury takes what several receivers would share.
+	treasury := toll.MustAddress("0x00000000000000000000000000000000000000A1")
+	with := s.again(func(d *facilitator.Deps) { d.Treasury = treasury })
+	if c := with.asks(orderRoute(two)); c.Entries[0].PayTo != treasury.String() || c.Entries[0].Amount != "3" {
+		t.Errorf("with a treasury: %+v", c.Entries[0])
+	}
+	none := s.again(func(d *facilitator.Deps) { d.Exact = facilitator.ExactOff })
+	for _, route := range []string{orderRoute(two), tokenRoute(two)} {
+		if got := none.do(actor{}, "POST", route, ""); got.status != 404 || got.code() != string(toll.CodePathNotFound) {
+			t.Errorf("switched off: %d %s", got.status, got.body)
+		}
+	}
+}
+
+// A receiver that changed between the price and the payment is told anew.
+func TestSaleOfAnOldPrice(t *testing.T) {
+	s, rail, plan := shop(t)
+	w := s.wallet(rail, 1_000_000)
+	c := s.asks(orderRoute(plan))
+	payment := w.pays(c, w.authorization(c), "")
+	treasury := toll.MustAddress("0x00000000000000000000000000000000000000A1")
+	moved := s.again(func(d *facilitator.Deps) { d.Treasury = treasury })
+	got := moved.pay(orderRoute(plan), payment)
+	if got.reason(t) != x402.ReasonExactRecipient || got.demanded(t).Entries[0].PayTo != treasury.String() || rail.Transfers() != 0 {
+		t.Errorf("%d %s", got.status, got.body)
+	}
+	fresh := got.demanded(t)
+	if bought := moved.pay(orderRoute(plan), w.pays(fresh, w.authorization(fresh), "")); bought.status != 200 || rail.Has(treasury, toll.USDCSandbox) != 1_000_000 {
+		t.Errorf("%d %s", bought.status, bought.body)
+	}
+}
+
+// What other servers say of credits that are missing leads to the sale.
+func TestTermsNameTheSale(t *testing.T) {
+	s, _, plan := shop(t)
+	terms, err := s.fac.Terms(t.Context(), toll.PlanID(plan))
+	if err != nil || terms.OrderURL != publicURL+orderRoute(plan) {
+		t.Errorf("%+v, %v", terms, err)
+	}
+	free, err := s.fac.Terms(t.Context(), toll.PlanID(s.plan(s.b1, freePlan)))
+	if err != nil || free.OrderURL != "" {
+		t.Errorf("%+v, %v", free, err)
+	}
+}
