@@ -50,6 +50,15 @@ func (c *Client) ExchangeCode(ctx context.Context, s *SignIn, code string) (key 
 	if err != nil {
 		return "", 0, err
 	}
+	key, life, e := keyOf(a)
+	if e != nil {
+		return "", 0, e
+	}
+	return key, life, nil
+}
+
+// keyOf reads the answer of the token endpoint. An error of OAuth has its word in params.error.
+func keyOf(a *answer) (key string, life time.Duration, _ *toll.Error) {
 	var out struct {
 		AccessToken string `json:"access_token"`
 		ExpiresIn   int64  `json:"expires_in"`
@@ -59,13 +68,17 @@ func (c *Client) ExchangeCode(ctx context.Context, s *SignIn, code string) (key 
 	broken := x402.Decode(a.body, &out)
 	switch {
 	case broken == nil && out.Error != "":
-		e := toll.Errorf(codeOfStatus(a.status), "%s", out.Description).WithParam("error", out.Error)
-		e.Status, e.CorrelationID = a.status, a.correlationID()
-		return "", 0, e
+		return "", 0, refusedBy(a, out.Error, out.Description)
 	case a.status != http.StatusOK:
-		return "", 0, a.err()
+		return "", 0, toll.AsError(a.err())
 	case broken != nil || out.AccessToken == "":
 		return "", 0, unreadable(a, broken)
 	}
 	return out.AccessToken, time.Duration(out.ExpiresIn) * time.Second, nil
+}
+
+func refusedBy(a *answer, word, description string) *toll.Error {
+	e := toll.Errorf(codeOfStatus(a.status), "%s", description).WithParam("error", word)
+	e.Status, e.CorrelationID = a.status, a.correlationID()
+	return e
 }

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 )
@@ -24,6 +25,8 @@ type app struct {
 	set      settings
 	unknown  []string // members of JSON arguments that the service does not know
 	badHelp  error    // why help was not shown
+
+	pause func(context.Context, time.Duration) error // nil: wait that long
 }
 
 // globalFlags are the flags of every command.

@@ -41,15 +41,26 @@ func (a *app) signInCommands() []*cobra.Command {
 
 func (a *app) loginCommand() *cobra.Command {
 	var environment string
-	var noBrowser bool
+	var noBrowser, device bool
 	c := command("login", "Sign in with a browser, and keep an API key of your own", nil)
 	c.Long = `Sign in with a browser. The page asks for an API key of your account and gives this program one of its own, for 90 days,
-which is kept in the active profile. What travels to this program is a one-time code, not the key.`
-	c.Example = "toll login\ntoll login --url https://pay.example.com -p work --no-browser"
+which is kept in the active profile. What travels to this program is a one-time code, not the key.
+
+With --device the browser may be on another computer: this program shows a code to type there, and waits. That is how it
+works by itself where there is no display.`
+	c.Example = "toll login\ntoll login --device\ntoll login --url https://pay.example.com -p work --no-browser"
 	c.Flags().StringVarP(&environment, "environment", "e", "", "sandbox or live: refuse a service of the other one")
 	c.Flags().BoolVar(&noBrowser, "no-browser", false, "print the address of the page, and start no browser")
+	c.Flags().BoolVar(&device, "device", false, "show a code to type in a browser of any computer")
+	c.MarkFlagsMutuallyExclusive("no-browser", "device")
 	c.RunE = func(cmd *cobra.Command, _ []string) error {
-		return a.login(cmd.Context(), strings.ToLower(environment), noBrowser)
+		ask := a.askDevice
+		if !device && (noBrowser || !a.headless()) {
+			ask = func(ctx context.Context, service *client.Client) (string, time.Duration, error) {
+				return a.askBrowser(ctx, service, noBrowser)
+			}
+		}
+		return a.login(cmd.Context(), strings.ToLower(environment), ask)
 	}
 	return c
 }
@@ -63,7 +74,8 @@ type signedIn struct {
 	ExpiresAt   toll.Time        `json:"expiresAt"`
 }
 
-func (a *app) login(ctx context.Context, environment string, noBrowser bool) error {
+// login keeps the API key that ask got from a person.
+func (a *app) login(ctx context.Context, environment string, ask func(context.Context, *client.Client) (string, time.Duration, error)) error {
 	if environment != "" {
 		if err := checkSetting(settingEnvironment, environment); err != nil {
 			return err
@@ -84,13 +96,7 @@ func (a *app) login(ctx context.Context, environment string, noBrowser bool) err
 		return fmt.Errorf("%s is a service of %s, not of %s", service.URL(), info.Environment, environment)
 	}
 
-	ctx, cancel := context.WithTimeout(ctx, signInTime)
-	defer cancel()
-	in, code, err := a.askPerson(ctx, service, noBrowser)
-	if err != nil {
-		return err
-	}
-	key, life, err := service.ExchangeCode(ctx, in, code)
+	key, life, err := ask(ctx, service)
 	if err != nil {
 		return err
 	}
@@ -118,6 +124,17 @@ func (a *app) login(ctx context.Context, environment string, noBrowser bool) err
 		return err
 	}
 	return a.record(b)
+}
+
+// askBrowser gets a key through a browser of this computer.
+func (a *app) askBrowser(ctx context.Context, service *client.Client, noBrowser bool) (string, time.Duration, error) {
+	ctx, cancel := context.WithTimeout(ctx, signInTime)
+	defer cancel()
+	in, code, err := a.askPerson(ctx, service, noBrowser)
+	if err != nil {
+		return "", 0, err
+	}
+	return service.ExchangeCode(ctx, in, code)
 }
 
 // askPerson opens the page of a sign-in and returns the code that its callback gets.

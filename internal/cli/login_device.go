@@ -1,0 +1,60 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"time"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/client"
+)
+
+// askDevice gets a key through a browser of any computer: the person types a code there that is shown here.
+func (a *app) askDevice(ctx context.Context, service *client.Client) (string, time.Duration, error) {
+	d, err := service.StartDevice(ctx, signInClient)
+	if err != nil {
+		return "", 0, err
+	}
+	a.say("", "Open %s and type the code %s", d.URL, d.UserCode)
+	ctx, cancel := context.WithTimeout(ctx, d.ExpiresIn)
+	defer cancel()
+	for {
+		if err := a.wait(ctx, d.Interval); err != nil {
+			if errors.Is(err, context.DeadlineExceeded) {
+				return "", 0, errors.New("nobody typed the code in time")
+			}
+			return "", 0, err
+		}
+		key, life, err := service.ExchangeDevice(ctx, d)
+		switch e := toll.AsError(err); {
+		case err == nil:
+			return key, life, nil
+		case errors.Is(err, client.ErrUndecided):
+		case e.Params["error"] == "access_denied":
+			return "", 0, errors.New("the person refused")
+		case e.Params["error"] == "expired_token":
+			return "", 0, errors.New("nobody typed the code in time")
+		default:
+			return "", 0, err
+		}
+	}
+}
+
+// wait waits for d, or until ctx ends.
+func (a *app) wait(ctx context.Context, d time.Duration) error {
+	if a.pause != nil {
+		return a.pause(ctx, d)
+	}
+	select {
+	case <-time.After(d):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// headless reports whether a browser could hardly be started here.
+func (a *app) headless() bool {
+	return runtime.GOOS == "linux" && a.getenv("DISPLAY") == "" && a.getenv("WAYLAND_DISPLAY") == "" && a.getenv("BROWSER") == ""
+}
