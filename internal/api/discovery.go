@@ -1,0 +1,117 @@
+package api
+
+import (
+	"net/url"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/x402"
+)
+
+func discoveryRoutes() []route {
+	const at = Base + "/x402/discovery"
+	filters := []query{
+		{"type", "http or mcp."},
+		{"payTo", "Address that is paid."},
+		{"scheme", "Payment scheme."},
+		{"network", "Network of the payment, for example eip155:84532."},
+		{"extensions", "Name of an extension that the resource has, for example bazaar."},
+		{"limit", "Most resources of an answer, 1 to 100. Default 20."},
+	}
+	return []route{
+		{
+			op: "readDID", method: "GET", path: "/.well-known/did.json", auth: open, tag: "Service",
+			summary: "Public keys of signed offers and receipts (did:web)", action: readsAs[DIDDocument]((*handler).did),
+		},
+		{
+			op: "listResources", method: "GET", path: at + "/resources", auth: open, tag: "Discovery", summary: "What can be paid for here, last updated first",
+			action: reads((*handler).listResources), query: append(filters, query{"offset", "Resources to skip. Default 0."}), codes: []toll.Code{toll.CodeBadPage},
+		},
+		{
+			op: "searchResources", method: "GET", path: at + "/search", auth: open, tag: "Discovery", summary: "What can be paid for here and has these words",
+			action: reads((*handler).searchResources), codes: []toll.Code{toll.CodeBadPage},
+			query: append([]query{{"query", "Words, each of which the agent, its plans or the url has."}},
+				append(filters, query{"cursor", "Continues where pagination.cursor of an earlier answer points."})...),
+		},
+		{
+			op: "signOffers", method: "POST", path: Base + "/x402/offers", auth: owners, tag: "Payments", summary: "Sign what a server asks for, for its 402",
+			action: takes((*handler).signOffers),
+			codes:  []toll.Code{toll.CodeNotPlanOwner, toll.CodePaymentPlanNotFound, toll.CodeBadX402Version, toll.CodeBadNumber, toll.CodeBadID},
+		},
+	}
+}
+
+// DIDDocument is a set of public keys with the names under which they sign (did:web).
+type DIDDocument struct {
+	Context             []string    `json:"@context"`
+	ID                  string      `json:"id"`
+	VerificationMethods []DIDMethod `json:"verificationMethod"`
+	AssertionMethods    []string    `json:"assertionMethod"`
+}
+
+// DIDMethod is one public key.
+type DIDMethod struct {
+	ID         string `json:"id"`
+	Type       string `json:"type"`
+	Controller string `json:"controller"`
+	PublicKey  struct {
+		Curve   string `json:"crv"`
+		X       string `json:"x"`
+		KeyType string `json:"kty"`
+	} `json:"publicKeyJwk"`
+}
+
+func (h *handler) did(c *call) (stored, error) {
+	c.w.Header()["Cache-Control"] = publicHour
+	return h.Auth.DID(), nil
+}
+
+func (h *handler) listResources(c *call) (*x402.Catalogue, error) {
+	q, by, limit, err := c.catalogueQuery("offset")
+	if err != nil {
+		return nil, err
+	}
+	offset := 0
+	if text, ok := q["offset"]; ok && text[0] != "0" {
+		if offset, ok = whole(text[0], 1<<31-1); !ok {
+			return nil, toll.NewError(toll.CodeBadPage).WithParam("parameter", "offset")
+		}
+	}
+	return h.Facilitator.Catalogue(c.r.Context(), by, limit, offset)
+}
+
+func (h *handler) searchResources(c *call) (*x402.FoundResources, error) {
+	q, by, limit, err := c.catalogueQuery("query", "cursor")
+	if err != nil {
+		return nil, err
+	}
+	return h.Facilitator.Search(c.r.Context(), q.Get("query"), by, limit, q.Get("cursor"))
+}
+
+// catalogueDefault is how many resources an answer has when nothing else is asked for.
+const catalogueDefault = 20
+
+// catalogueQuery reads the parameters that both answers have; more are those of one.
+func (c *call) catalogueQuery(more ...string) (url.Values, x402.CatalogueFilter, int, error) {
+	q, err := c.values()
+	if err != nil {
+		return nil, x402.CatalogueFilter{}, 0, err
+	}
+	for _, name := range append([]string{"type", "payTo", "scheme", "network", "extensions", "limit"}, more...) {
+		if len(q[name]) > 1 {
+			return nil, x402.CatalogueFilter{}, 0, toll.NewError(toll.CodeBadPage).WithParam("parameter", name)
+		}
+	}
+	limit := catalogueDefault
+	if text, ok := q["limit"]; ok {
+		if limit, ok = whole(text[0], 100); !ok {
+			return nil, x402.CatalogueFilter{}, 0, toll.NewError(toll.CodeBadPage).WithParam("parameter", "limit")
+		}
+	}
+	return q, x402.CatalogueFilter{
+		Type: q.Get("type"), PayTo: q.Get("payTo"), Scheme: q.Get("scheme"), Network: q.Get("network"), Extension: q.Get("extensions"),
+	}, limit, nil
+}
+
+func (h *handler) signOffers(c *call, in *x402.OffersRequest) (*x402.OffersResponse, error) {
+	return h.Facilitator.Offers(c.r.Context(), c.caller.Address, in)
+}
