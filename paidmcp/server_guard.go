@@ -145,7 +145,7 @@ func (s *Server) sameSite(w http.ResponseWriter, r *http.Request, methods string
 }
 
 // headerNames is a list of header names. Tools may name headers of their own, so the list is not ours.
-var headerNames = regexp.MustCompile("^[A-Za-z0-9!#$%&'*+.^_`|~, -]{1,1024}$")
+var headerNames = regexp.MustCompile("^[A-Za-z0-9!#$%&'*+.^_`|~, -]{1,1000}$")
 
 func foreignFetch(site string) bool { return site == "cross-site" || site == "same-site" }
 
