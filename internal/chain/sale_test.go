@@ -6,11 +6,13 @@ import (
 	"crypto/rand"
 	"errors"
 	"math/big"
+	"slices"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/ethereum/go-ethereum/common"
+	"github.com/ethereum/go-ethereum/crypto"
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/evm"
@@ -66,6 +68,21 @@ func (w *world) submit(s chain.Sale) {
 	}
 	if r := w.send(usdc, data); r.Status != 1 {
 		w.Fatal("the token refuses the authorization")
+	}
+}
+
+// cancels has the wallet use the nonce of an authorization up.
+func (w *world) cancels(keys *chaintest.Keys, s chain.Sale) {
+	w.Helper()
+	domain, _ := chain.TokenDomain(w.ChainID(), toll.Address(usdc))
+	a, separator := &s.Authorization, domain.Separator()
+	kind := crypto.Keccak256([]byte("CancelAuthorization(address authorizer,bytes32 nonce)"))
+	inner := crypto.Keccak256(kind, common.LeftPadBytes(a.From[:], 32), a.Nonce[:])
+	signature := keys.Sign(w, common.Address(a.From), crypto.Keccak256Hash([]byte{0x19, 0x01}, separator[:], inner))
+	data := slices.Concat(crypto.Keccak256([]byte("cancelAuthorization(address,bytes32,uint8,bytes32,bytes32)"))[:4],
+		common.LeftPadBytes(a.From[:], 32), a.Nonce[:], common.LeftPadBytes(signature[64:], 32), signature[:64])
+	if r := w.send(usdc, data); r.Status != 1 {
+		w.Fatal("the token refuses to cancel")
 	}
 }
 

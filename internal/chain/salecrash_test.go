@@ -1,0 +1,99 @@
+package chain_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/tollhq/toll/internal/chain"
+	"github.com/tollhq/toll/internal/chain/chaintest"
+)
+
+// TestF13_ExactSale ends the process after each step of a sale: one transfer and one grant, also when others carry the
+// authorization out while nobody is there.
+func TestF13_ExactSale(t *testing.T) {
+	for _, row := range []struct {
+		step   string
+		repeat bool // the client has to ask again
+		others bool // nothing is sent by us yet
+	}{
+		{"order", true, true},
+		{"created", true, true},
+		{"signing", true, true},
+		{"signed", false, true},
+		{"transaction stored", false, true},
+		{"transaction sent", false, false},
+		{"transaction concluded", false, false},
+		{"event stored", false, false},
+		{"sink told", false, false},
+	} {
+		for _, others := range []bool{false, true} {
+			if others && !row.others {
+				continue
+			}
+			name := row.step
+			if others {
+				name += ", others are faster"
+			}
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				w := newWorld(t, chaintest.New(t))
+				sink := w.ledger()
+				with := func(c *chain.Config) { c.Sink = sink }
+				keys, buyer := w.stranger(usdc, 3_000_000)
+				s := w.sale(keys, buyer, receiver(1), 1_000_000)
+				w.crashes(func(ctx context.Context, r *chain.Rail) { _, _ = r.Sell(ctx, s) }, row.step, 1, with)
+				if others {
+					w.submit(s)
+				}
+				r := w.running(with)
+				if row.repeat {
+					w.sold(r, s)
+				}
+				w.decided(s.OrderID, chain.Final)
+				w.idle()
+				w.has(buyer, usdc, 2_000_000, receiver(1), usdc, 1_000_000)
+				sink.has(s.OrderID, true, 1)
+				w.nonces()
+				w.sold(r, s) // the repeat of a client that heard nothing
+				w.has(buyer, usdc, 2_000_000, receiver(1), usdc, 1_000_000)
+				sink.has(s.OrderID, true, 1)
+				if n := len(w.journal.Orphans()); n > 0 {
+					t.Errorf("%d orphans", n)
+				}
+			})
+		}
+	}
+}
+
+// Nobody is there for longer than a sale lasts, while others carry one out and another one ends.
+func TestF13_AwayForLong(t *testing.T) {
+	w := newWorld(t, chaintest.New(t))
+	sink := w.ledger()
+	with := func(c *chain.Config) { c.Sink = sink }
+	keys, buyer := w.stranger(usdc, 3_000_000)
+	paid, unpaid, canceled := w.sale(keys, buyer, receiver(1), 1_000_000), w.sale(keys, buyer, receiver(2), 1_000_000), w.sale(keys, buyer, receiver(3), 1_000_000)
+	for _, s := range []chain.Sale{paid, unpaid, canceled} {
+		w.signsSale(w.rail(with), s)
+	}
+	w.submit(paid)
+	w.cancels(keys, canceled)
+	for range 70 { // more than is read again in any case
+		if err := w.Advance(5 * time.Second); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.running(with)
+	w.decided(paid.OrderID, chain.Final)
+	if op := w.decided(unpaid.OrderID, chain.Failed); op.Failure.Params["reason"] != wordBefore {
+		t.Errorf("the one that has ended: %+v", op.Failure)
+	}
+	if op := w.decided(canceled.OrderID, chain.Failed); op.Failure.Params["reason"] != wordNonce {
+		t.Errorf("the one that was cancelled: %+v", op.Failure)
+	}
+	w.idle()
+	sink.has(paid.OrderID, true, 1)
+	sink.has(unpaid.OrderID, false, 0)
+	sink.has(canceled.OrderID, false, 0)
+	w.has(buyer, usdc, 2_000_000)
+}
