@@ -28,8 +28,8 @@ var rooms = map[string]room{
 	// evm signs and recovers what wallets sign off the chain.
 	"evm": {ours: "toll x402", third: []string{"github.com/decred/dcrd/dcrec/secp256k1/v4"}},
 
-	"client":   {ours: "toll x402"},
-	"paid":     {ours: "toll x402"},
+	"client": {ours: "toll x402"},
+	"paid":   {ours: "toll x402"},
 	"paidmcp": {
 		ours:  "toll x402 paid",
 		third: []string{"github.com/modelcontextprotocol/go-sdk", "github.com/google/jsonschema-go"},
@@ -71,7 +71,10 @@ var rooms = map[string]room{
 	"internal/events":       {ours: "toll x402 internal/store internal/ledger internal/outbound"},
 	"internal/facilitator":  {ours: "toll x402 evm internal/store internal/ledger internal/auth internal/checkout", third: []string{"github.com/google/jsonschema-go"}},
 	"internal/oauth":        {ours: "toll internal/store internal/auth"},
-	"internal/web":          {ours: "toll internal/auth internal/oauth"},
+	"internal/web": {
+		ours:  "toll internal/store internal/ledger internal/checkout internal/auth internal/oauth",
+		third: []string{"github.com/alexedwards/scs/v2"},
+	},
 	"internal/api": {
 		ours:  "toll x402 internal/gate internal/store internal/ledger internal/auth internal/facilitator internal/checkout internal/events",
 		third: []string{"github.com/danielgtaylor/huma/v2"},
@@ -95,6 +98,8 @@ var rooms = map[string]room{
 		ours:  "toll x402 client paid internal/seal internal/store internal/ledger internal/auth internal/facilitator internal/checkout internal/server",
 		third: []string{"github.com/jackc/pgx/v5", "github.com/ethereum/go-ethereum"},
 	},
+	// Tests alone, which run the program and software of others as processes.
+	"interop":         {},
 	"scripts/testsum": {},
 }
 
@@ -134,6 +139,7 @@ var skips = map[string]string{
 	"internal/server/operation_test.go":                  "a system that lists descriptors",
 	"internal/chain/contracts/generate/generate_test.go": "an npm registry",
 	"internal/chain/chaintest/anvil.go":                  "an npm registry",
+	"interop/main_test.go":                               "node, or an npm registry",
 }
 
 func TestRooms(t *testing.T) {

@@ -87,6 +87,17 @@ if [ -z "$short$lint" ]; then
     fi
 fi
 
+# Software of others, against which interop tests, comes from npm and runs on node.
+if [ -z "$lint" ] && ! { command -v node && command -v npm; } >/dev/null; then
+    if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
+        say "installing node, on which software of others runs"
+        apt-get update -qq >&2 && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends nodejs npm >&2 ||
+            say "node is not to be had: the suites that need it are SKIPPED"
+    else
+        say "node and npm are missing: the suites that need them are SKIPPED"
+    fi
+fi
+
 # What is released is built without C, and so is everything here but the race detector, which needs it: dependencies are
 # then compiled twice and not three times.
 export CGO_ENABLED=0

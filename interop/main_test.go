@@ -1,0 +1,137 @@
+package interop
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/tollhq/toll/internal/server/servertest"
+)
+
+func TestMain(m *testing.M) { os.Exit(servertest.Main(m)) }
+
+// node is the program, and the directory in which the packages of package.json are installed.
+type node struct{ program, packages string }
+
+var nodeOnce struct {
+	sync.Mutex
+	node    node
+	missing string
+	err     error
+	done    bool
+}
+
+// findNode returns where node and the packages are, once a process. Where they cannot be had the test is skipped.
+func findNode(t *testing.T) node {
+	t.Helper()
+	nodeOnce.Lock()
+	defer nodeOnce.Unlock()
+	if !nodeOnce.done {
+		nodeOnce.node, nodeOnce.missing, nodeOnce.err = install()
+		nodeOnce.done = true
+	}
+	if nodeOnce.err != nil {
+		t.Fatal(nodeOnce.err)
+	}
+	if nodeOnce.missing != "" {
+		t.Skipf("not run: software of others cannot be had: %s", nodeOnce.missing)
+	}
+	return nodeOnce.node
+}
+
+// install has the packages of package-lock.json installed, in a directory that is named after their versions. It appears in one
+// step, so that several test processes may do it at once.
+func install() (n node, missing string, err error) {
+	if n.program, err = exec.LookPath("node"); err != nil {
+		return n, "node is not installed", nil
+	}
+	npm, err := exec.LookPath("npm")
+	if err != nil {
+		return n, "npm is not installed", nil
+	}
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		cache = os.TempDir()
+	}
+	cache = filepath.Join(cache, "toll-test")
+	sum := sha256.New()
+	files := []string{"package.json", "package-lock.json", ".npmrc"}
+	content := map[string][]byte{}
+	for _, name := range files {
+		if content[name], err = os.ReadFile(name); err != nil {
+			return n, "", err
+		}
+		sum.Write(content[name])
+	}
+	n.packages = filepath.Join(cache, "interop-"+hex.EncodeToString(sum.Sum(nil))[:16])
+	if _, err := os.Stat(n.packages); err == nil {
+		return n, "", nil
+	}
+	if err := os.MkdirAll(cache, 0o755); err != nil {
+		return n, "", err
+	}
+	dir, err := os.MkdirTemp(cache, "install")
+	if err != nil {
+		return n, "", err
+	}
+	defer os.RemoveAll(dir)
+	for _, name := range files {
+		if err := os.WriteFile(filepath.Join(dir, name), content[name], 0o644); err != nil {
+			return n, "", err
+		}
+	}
+	ci := exec.Command(npm, "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel", "error", "--fetch-retries", "1")
+	ci.Dir = dir
+	ci.WaitDelay = time.Second
+	stop := time.AfterFunc(3*time.Minute, func() { _ = ci.Process.Kill() })
+	out, err := ci.CombinedOutput()
+	stop.Stop()
+	if err != nil {
+		return n, fmt.Sprintf("npm ci: %v: %s", err, lastLines(out)), nil
+	}
+	if err := os.Rename(dir, n.packages); err != nil {
+		if _, gone := os.Stat(n.packages); gone != nil {
+			return n, "", err
+		}
+	}
+	return n, "", nil
+}
+
+func lastLines(out []byte) string {
+	all := strings.Split(strings.TrimSpace(string(out)), "\n")
+	return strings.Join(all[max(0, len(all)-5):], "; ")
+}
+
+// workDir returns a directory below the packages with the programs of js and the plug-in as npm would install it.
+func (n node) workDir(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp(n.packages, "run")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	if err := os.CopyFS(dir, os.DirFS("js")); err != nil {
+		t.Fatal(err)
+	}
+	plugin := filepath.Join(dir, "node_modules", "@tollhq", "x402")
+	if err := os.MkdirAll(plugin, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range published(t) {
+		text, err := os.ReadFile(filepath.Join("..", "sdk", "x402", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(plugin, name), text, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
