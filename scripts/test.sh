@@ -1,5 +1,5 @@
 #!/bin/sh
-# Passes every test: format, vet, staticcheck, build, the demonstration, and all suites with the race detector on SQLite,
+# Passes every test: format, vet, staticcheck, build, the demonstration, and all suites, with the race detector, on SQLite,
 # PostgreSQL and hash-partitioned PostgreSQL. As root on Debian it installs what is missing through apt. PostgreSQL is a
 # cluster of its own, which is gone at the end, whatever happens. What cannot be had is named and its suites are skipped,
 # visibly; with CI=true that is a failure.
@@ -135,21 +135,30 @@ fi
 
 # The crash and shutdown tests run services under load: two packages of those on two cores starve each other, so they run
 # one at a time. The others mostly wait for databases and run two at a time.
-alone='/(bench|internal/(ledger|server))$'
+alone='/(bench|internal/ledger)$'
+# Whole services, at which the race detector looks in the rooms below and in the tests that are named here: a service with a
+# chain is ten times slower under it.
+whole='/internal/(server|cli)$'
+watched='^(TestLinearizable|TestClockMovedAtOnce|TestChainEndsWithTheService|TestCryptoTopUps|TestI25_NothingIsLeft)$'
 say "tests"
 mkfifo "$work/events"
 go build -o "$work/testsum" ./scripts/testsum
-go list "$@" | grep -vE "$alone" >"$work/light" || true
+go list "$@" | grep -vE "$alone|$whole" >"$work/light" || true
 go list "$@" | grep -E "$alone" >"$work/heavy" || true
+go list "$@" | grep -E "$whole" >"$work/whole" || true
+grep '/internal/server$' "$work/whole" >"$work/server" || true
 cat >"$work/run" <<'RUN'
+# $1 = flags of go test; $3 = the race detector, if it is wanted; $4 = tests of services for it; a list that is empty is not run
+export CGO_ENABLED=0
+[ ! -s "$2/whole" ] || go test $1 -p 1 $(cat "$2/whole")
 [ -z "$3" ] || export CGO_ENABLED=1
-# $1 = flags of go test; $3 = the race detector, if it is wanted; a list that is empty is not run
-[ ! -s "$2/light" ] || go test $1 -p 2 $(cat "$2/light")
-[ ! -s "$2/heavy" ] || go test $1 -p 1 $(cat "$2/heavy")
+[ ! -s "$2/light" ] || go test $1 $3 -p 2 $(cat "$2/light")
+[ ! -s "$2/heavy" ] || go test $1 $3 -p 1 $(cat "$2/heavy")
+[ ! -s "$2/server" ] || [ -z "$3" ] || go test $1 $3 -run "$4" $(cat "$2/server")
 RUN
 # In a group of its own, so that stop reaches the services that tests have started.
 group=$(command -v setsid || true)
-$group sh "$work/run" "$race ${short:+-short} -json -timeout 20m -count=1" "$work" "$race" >"$work/events" &
+$group sh "$work/run" "${short:+-short} -json -timeout 20m -count=1" "$work" "$race" "$watched" >"$work/events" &
 tests=$!
 if [ -n "$group" ]; then tests=-$tests; fi
 "$work/testsum" -slow 40 $strict <"$work/events" &
