@@ -43,7 +43,7 @@ type names struct {
 	count map[string]int
 }
 
-var volatile = regexp.MustCompile(`0x[0-9a-f]{64}|0x[0-9a-fA-F]{40}|req_[0-9a-z]+|\b[1-9][0-9]{60,77}\b|[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|sandbox:eyJ[\w.-]+|whsec_[\w-]{43}|eyJ[\w+/=.-]{20,}`)
+var volatile = regexp.MustCompile(`did:web:[\w.%-]+#[\w-]{43}|0x[0-9a-f]{64}|0x[0-9a-fA-F]{40}|req_[0-9a-z]+|\b[1-9][0-9]{60,77}\b|[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|sandbox:eyJ[\w.-]+|whsec_[\w-]{43}|eyJ[\w+/=.-]{20,}`)
 
 func (r *names) name(text string) string {
 	return volatile.ReplaceAllStringFunc(text, func(v string) string {
@@ -59,6 +59,8 @@ func (r *names) name(text string) string {
 				return v
 			}
 			kind = "address"
+		case strings.HasPrefix(v, "did:"):
+			kind = "key"
 		case strings.HasPrefix(v, "req_"):
 			kind = "reqid"
 		case strings.HasPrefix(v, "whsec_"):
@@ -81,11 +83,12 @@ var wellKnown = map[string]bool{
 	"0x036CbD53842c5426634e7929541eC2318f3dCF7e": true, "0x808456652fdb597867f38412077A9182bf77359F": true, "0x1FCcaBF8D461cCc8259CB09aE54b4Ff9a90718B3": true,
 }
 
-var tails = regexp.MustCompile(`"(tail|last4)":"[^"]*"|"(x|kid)":"[^"]*"`)
+var tails = regexp.MustCompile(`"(tail|last4)":"[^"]*"|"(x|kid|cursor)":"[^"]*"|"nonce":"[0-9a-f]{32}"`)
 
-func (r *recorder) call(version, op string, who actor, method, path, body string) answer {
+// call makes and keeps an exchange. Further headers come in pairs.
+func (r *recorder) call(version, op string, who actor, method, path, body string, headers ...string) answer {
 	r.s.t.Helper()
-	a := r.s.do(who, method, path, body, "Service-Version", version, "x-correlation-id", op)
+	a := r.s.do(who, method, path, body, append([]string{"Service-Version", version, "x-correlation-id", op}, headers...)...)
 	key := version + "/" + op
 	n := r.names[key]
 	if n == nil {
@@ -93,15 +96,21 @@ func (r *recorder) call(version, op string, who actor, method, path, body string
 		r.names[key] = n
 	}
 	e := exchange{Request: message{Line: method + " " + n.name(path)}, Response: message{Line: fmt.Sprint(a.status), Headers: map[string]string{}}}
+	for i := 0; i < len(headers); i += 2 {
+		if e.Request.Headers == nil {
+			e.Request.Headers = map[string]string{}
+		}
+		e.Request.Headers[headers[i]] = n.name(headers[i+1])
+	}
 	if body != "" {
 		e.Request.Body = json.RawMessage(n.name(body))
 		if !json.Valid([]byte(body)) {
 			e.Request.Body = json.RawMessage(fmt.Sprintf("%q", body))
 		}
 	}
-	for _, h := range []string{"Content-Type", "Cache-Control", "Deprecation", "Idempotency-Replayed", "Retry-After", "Service-Version", "Service-Version-Resolved-From", "Location", "Www-Authenticate"} {
+	for _, h := range []string{"Content-Type", "Cache-Control", "Deprecation", "Idempotency-Replayed", "Retry-After", "Service-Version", "Service-Version-Resolved-From", "Location", "Www-Authenticate", "Payment-Required", "Payment-Response"} {
 		if v := a.header.Get(h); v != "" {
-			e.Response.Headers[h] = v
+			e.Response.Headers[h] = n.name(v)
 		}
 	}
 	if a.header.Get("Content-Type") == "application/json" {
@@ -127,6 +136,8 @@ func TestGolden(t *testing.T) {
 		recordWork(t, version, files)
 		recordEvents(t, version, files)
 		recordWallet(t, version, files)
+		recordSales(t, version, files)
+		recordDiscovery(t, version, files)
 	}
 	dir := filepath.Join("..", "..", "testdata", "wire")
 	for key, exchanges := range files {

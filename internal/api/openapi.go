@@ -96,7 +96,7 @@ func describe(routes []route, ns x402.Namespace) *huma.OpenAPI {
 				Description: strings.Join(codes, ", "), Content: map[string]*huma.MediaType{"application/json": failure},
 			}
 		}
-		if r.required {
+		if len(r.unpaid) > 0 {
 			op.Responses["402"].Content = map[string]*huma.MediaType{"application/json": {Schema: registry.of(reflect.TypeFor[PaymentRequiredError]())}}
 		}
 		addOperation(api, r, op)
@@ -169,12 +169,17 @@ func (r *route) failures() map[int][]string {
 		codes = append(codes, toll.CodeIdempotencyMismatch, toll.CodeIdempotencyRunning)
 	}
 	out := map[int][]string{}
-	for _, c := range codes {
-		status := c.Info().Status
+	add := func(status int, c toll.Code) {
 		if !slices.Contains(out[status], string(c)) {
 			out[status] = append(out[status], string(c))
 			slices.Sort(out[status])
 		}
+	}
+	for _, c := range codes {
+		add(c.Info().Status, c)
+	}
+	for _, c := range r.unpaid {
+		add(http.StatusPaymentRequired, c)
 	}
 	return out
 }

@@ -20,26 +20,32 @@ var (
 // versionOneHeader carried payments in version 1 of x402.
 const versionOneHeader = "X-Payment"
 
-// saleCodes are the refusals of a wallet that buys. Those of the payment itself have status 402 here, whatever their own is.
-var saleCodes = []toll.Code{
-	toll.CodeBadID, toll.CodePlanNotFound, toll.CodeFiatPlanOnCryptoRoute, toll.CodeBadRequirements, toll.CodeBadRequest, toll.CodePlanUnlisted,
-	toll.CodePlanSoldOut, toll.CodeCreditsOverflow, toll.CodeSettleConflict, toll.CodePaymentRequired, toll.CodeUnsupportedScheme,
-	toll.CodeRequestUsed, toll.CodeChainBalance, toll.CodeOrderLacksMoney, toll.CodeChainUnreachable, toll.CodeChainContracts,
-	toll.CodeChainRelayerLow, toll.CodeChainFeeCap, toll.CodeChainSignerCap, toll.CodePathNotFound,
-}
+// saleCodes are the refusals of a sale that no payment can cure, unpaidCodes those that one can: they have status 402 here,
+// whatever their own is.
+var (
+	saleCodes = []toll.Code{
+		toll.CodeBadID, toll.CodePathNotFound, toll.CodePlanNotFound, toll.CodeFiatPlanOnCryptoRoute, toll.CodeBadRequirements, toll.CodeBadRequest,
+		toll.CodePlanUnlisted, toll.CodePlanSoldOut, toll.CodeCreditsOverflow, toll.CodeSettleConflict, toll.CodeChainUnreachable,
+		toll.CodeChainContracts, toll.CodeChainRelayerLow, toll.CodeChainFeeCap, toll.CodeChainSignerCap,
+	}
+	unpaidCodes = []toll.Code{
+		toll.CodePaymentRequired, toll.CodeTokenUndecodable, toll.CodeBadX402Version, toll.CodeBadRequirements, toll.CodeUnsupportedScheme,
+		toll.CodeRequestUsed, toll.CodeChainBalance, toll.CodeOrderLacksMoney, toll.CodeChainToken, toll.CodeChainFailed,
+	}
+)
 
 func saleRoutes() []route {
 	const at = Base + "/x402/plans/{planId}"
 	return []route{
 		{
-			op: "buyPlan", further: 202, method: "POST", path: at + "/order", auth: open, tag: "Payments", required: true,
+			op: "buyPlan", further: 202, method: "POST", path: at + "/order", auth: open, tag: "Payments", unpaid: unpaidCodes,
 			summary: "Sell a plan to a wallet that needs no account: 402 says the price, payment-signature pays it with scheme exact",
 			action:  reads((*handler).buyPlan), codes: saleCodes,
 		},
 		{
-			op: "signInToPlan", further: 202, method: "POST", path: at + "/token", auth: open, tag: "Payments", required: true,
+			op: "signInToPlan", further: 202, method: "POST", path: at + "/token", auth: open, tag: "Payments", unpaid: append([]toll.Code{toll.CodeInsufficientCredits}, unpaidCodes...),
 			summary: "An access token for a wallet that has credits of the plan: 402 says what to sign, sign-in-with-x proves it; payment-signature buys the plan",
-			action:  reads((*handler).signInToPlan), codes: append([]toll.Code{toll.CodeInsufficientCredits}, saleCodes...),
+			action:  reads((*handler).signInToPlan), codes: saleCodes,
 		},
 	}
 }
@@ -146,11 +152,35 @@ func (c *call) bought(b *facilitator.Bought) *WalletAnswer {
 	return a
 }
 
-// PaymentRequiredError is the body of an error that says what the route costs. The header payment-required has the members of
+// PaymentRequiredError is the shape of an error that says what the route costs. The header payment-required has the members of
 // x402 alone.
 type PaymentRequiredError struct {
-	x402.SaleRequired
+	X402Version toll.Int       `json:"x402Version"`
+	Error       string         `json:"error" doc:"Payment required, or the word of a refusal with a sentence."`
+	Resource    x402.Resource  `json:"resource"`
+	Accepts     []PaymentEntry `json:"accepts"`
+	Extensions  map[string]any `json:"extensions" doc:"By name, each with info and schema: payment-identifier, sign-in-with-x."`
 	toll.ErrorBody
+}
+
+// PaymentEntry is a way to pay: tokens with scheme exact, or credits.
+type PaymentEntry struct {
+	Scheme            string            `json:"scheme"`
+	Network           string            `json:"network"`
+	Amount            string            `json:"amount" doc:"Base units of the asset, or credits."`
+	Asset             string            `json:"asset"`
+	PayTo             string            `json:"payTo"`
+	MaxTimeoutSeconds toll.Int          `json:"maxTimeoutSeconds"`
+	PlanID            toll.PlanID       `json:"planId,omitzero"`
+	Extra             PaymentEntryExtra `json:"extra"`
+}
+
+// PaymentEntryExtra has the EIP-712 domain of the asset for scheme exact.
+type PaymentEntryExtra struct {
+	Name                string      `json:"name,omitzero"`
+	Version             string      `json:"version,omitzero"`
+	AssetTransferMethod string      `json:"assetTransferMethod,omitzero"`
+	PlanID              toll.PlanID `json:"planId,omitzero"`
 }
 
 // demand answers 402: a body with the members of what is asked for and of the error, and what is asked for as a header.

@@ -124,6 +124,33 @@ func (s *stack) balance(plan string, of toll.Address) string {
 	return s.do(actor{}, "GET", base+"/protocol/plans/"+plan+"/balance/"+of.String(), "").text(s.t, "balance")
 }
 
+// recordSales are the routes for wallets without an account.
+func recordSales(t *testing.T, version string, files map[string][]exchange) {
+	s, rail, plan := shop(t)
+	free := s.plan(s.b1, freePlan)
+	r := &recorder{s: s, names: map[string]*names{}, files: files}
+	call := func(op, route string, headers ...string) answer {
+		t.Helper()
+		return r.call(version, op, actor{}, "POST", route, "", headers...)
+	}
+	w := s.wallet(rail, 2_000_000)
+	c := call("buyPlan", orderRoute(plan)).demanded(t)
+	payment := w.pays(c, w.authorization(c), "")
+	call("buyPlan", orderRoute(plan), "PAYMENT-SIGNATURE", payment)
+	call("buyPlan", orderRoute(plan), "PAYMENT-SIGNATURE", payment)
+	call("buyPlan", orderRoute(plan), "PAYMENT-SIGNATURE", "eyJhIjoiYmNkZWZnaGlqa2xtbm9wcSJ9")
+	call("buyPlan", orderRoute(free))
+	call("buyPlan", orderRoute("1"))
+	rail.Behave(railtest.Behaviour{Steps: 1_000_000})
+	call("buyPlan", orderRoute(plan), "PAYMENT-SIGNATURE", w.pays(c, w.authorization(c), ""))
+	rail.Behave(railtest.Behaviour{})
+	asked := call("signInToPlan", tokenRoute(plan)).demanded(t)
+	call("signInToPlan", tokenRoute(plan), "SIGN-IN-WITH-X", w.proof(asked, nil, nil))
+	call("signInToPlan", tokenRoute(plan), "SIGN-IN-WITH-X", w.proof(asked, nil, nil))
+	call("signInToPlan", tokenRoute(free))
+	call("signInToPlan", tokenRoute("1"))
+}
+
 // A wallet that nobody knows buys a plan and pays a request with what it got. (Scenes S40, S42, S50.)
 func TestWalletBuysAPlan(t *testing.T) {
 	s, rail, plan := shop(t)

@@ -34,7 +34,7 @@ type route struct {
 	codes      []toll.Code // errors beside those that every route may give
 	anyVersion bool        // an unusable version header is passed over
 	union      union
-	required   bool // an error 402 says what the route costs, too
+	unpaid     []toll.Code // errors 402, which say what the route costs; whatever status the codes have elsewhere
 	retired    bool
 	sandbox    bool // not on live
 	unlimited  bool // at any rate

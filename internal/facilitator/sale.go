@@ -174,7 +174,8 @@ func (f *Facilitator) BuyPlan(ctx context.Context, id toll.PlanID, payment strin
 		if !plan.IsListed {
 			return nil, toll.NewError(toll.CodePlanUnlisted).WithDetails("planId %s", id)
 		}
-		return nil, unpaid(required, toll.NewError(toll.CodePaymentRequired))
+		return nil, unpaid(required, toll.Errorf(toll.CodePaymentRequired, "This plan is sold for a payment by a wallet.").
+			WithHint("Sign an entry of accepts, and repeat the call with the payment in payment-signature."))
 	}
 	return f.sellPlan(ctx, plan, terms, required, payment, wait)
 }

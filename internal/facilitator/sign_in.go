@@ -51,7 +51,8 @@ func (f *Facilitator) PlanToken(ctx context.Context, id toll.PlanID, payment, si
 		b, err := f.sellPlan(ctx, plan, terms, f.saleRequired(plan, terms, route), payment, wait)
 		return b, nil, f.withSignIn(plan, route, err)
 	}
-	refusal := toll.NewError(toll.CodePaymentRequired)
+	refusal := toll.Errorf(toll.CodePaymentRequired, "This access token is for a wallet that signs in, or pays.").
+		WithHint("Sign extensions.sign-in-with-x and repeat the call with the proof in sign-in-with-x; or pay an entry of accepts.")
 	if signIn != "" {
 		admitted, e := f.admit(ctx, plan, route, signIn)
 		if e == nil {
