@@ -39,6 +39,14 @@
 // An order that is still under way when the service answers has no credits yet: [Client.WaitOrder] waits for them. An order by
 // card is paid by a person, on the page of [Client.Checkout].
 //
+// # Paying whoever asks
+//
+// A [Transport] pays any service that speaks x402 version 2, within the limits of a [Purse]:
+//
+//	purse := client.NewPurse(client.Limits{Hosts: []string{"agent.example.com"}, CreditsPerCall: 5, Credits: 500})
+//	h := &http.Client{Transport: client.NewTransport(purse, c.Payer(planID))}
+//	res, err := h.Post("https://agent.example.com/ask", "application/json", body)
+//
 // # Lists
 //
 // Lists are iterators over all pages:
