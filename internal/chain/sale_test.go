@@ -134,7 +134,7 @@ func (w *world) signsSale(r *chain.Rail, s chain.Sale) *chain.Op {
 
 func checks(t *testing.T, r *chain.Rail, s chain.Sale, word string) {
 	t.Helper()
-	err := r.CheckSale(t.Context(), s)
+	_, err := r.CheckSale(t.Context(), s)
 	switch e, ok := errors.AsType[*toll.Error](err); {
 	case word == "" && err != nil:
 		t.Errorf("CheckSale: %v", err)

@@ -51,7 +51,7 @@ func TestT63_OtherTokens(t *testing.T) {
 		"without code": receiver(50), "that answers true": silent, "native": wei, "of the other network": contracts.USDC(contracts.Base),
 	} {
 		s := w.sale(keys, buyer, receiver(1), 1_000_000, func(s *chain.Sale) { s.Token = toll.Address(token) })
-		if err := r.CheckSale(t.Context(), s); !errors.Is(err, toll.NewError(toll.CodeChainToken)) {
+		if _, err := r.CheckSale(t.Context(), s); !errors.Is(err, toll.NewError(toll.CodeChainToken)) {
 			t.Errorf("%s: CheckSale: %v", what, err)
 		}
 		if f := w.unsold(r, s, "invalid_payment_requirements"); f.Code != toll.CodeChainToken {
@@ -79,7 +79,7 @@ func TestT63_BlockedPayer(t *testing.T) {
 		double.Clear()
 		refusing(double, text)
 		s := w.sale(keys, buyer, receiver(1), 1_000_000)
-		if err := r.CheckSale(t.Context(), s); toll.AsError(err).Reason != word {
+		if _, err := r.CheckSale(t.Context(), s); toll.AsError(err).Reason != word {
 			t.Errorf("%s: CheckSale: %v", text, err)
 		}
 		w.unsold(r, s, word)

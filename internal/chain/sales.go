@@ -191,32 +191,33 @@ func (r *Rail) buildSale(ctx context.Context, op *Op) (*userop.Operation, *Failu
 }
 
 // CheckSale tells whether a sale would be paid as the chain is now: the time of the chain counts, not that of this machine. It
-// sends and stores nothing. Errors: those with status 503, and with status 402 or 400 and a Reason why it cannot be paid,
+// sends and stores nothing. used says that the chain has carried the authorization out already, by whomever: everybody can know
+// it then. Errors: those with status 503, and with status 402 or 400 and a Reason why it cannot be paid,
 // [toll.CodeChainToken], [toll.CodeChainBalance], [toll.CodePaymentRequired] or [toll.CodeChainFailed].
-func (r *Rail) CheckSale(ctx context.Context, s Sale) error {
+func (r *Rail) CheckSale(ctx context.Context, s Sale) (used bool, err error) {
 	s.OrderID = "check" // of no order: nothing is stored
 	op, f := r.sale(&s)
 	if f != nil {
-		return f.asError()
+		return false, f.asError()
 	}
 	if err := r.Ready(ctx); err != nil {
-		return err
+		return false, err
 	}
-	used, err := r.used(ctx, op)
+	used, err = r.used(ctx, op)
 	switch {
 	case errors.Is(err, errAnswer):
-		return refusedToken(op.Token, "there is no such token on the chain").asError()
+		return false, refusedToken(op.Token, "there is no such token on the chain").asError()
 	case err != nil:
-		return err
+		return false, err
 	case used:
-		return r.soldBefore(ctx, op)
+		return true, r.soldBefore(ctx, op)
 	}
 	if f, err = r.inTime(ctx, op); f != nil || err != nil {
-		return f.or(err)
+		return false, f.or(err)
 	}
 	data, err := userop.AuthorizedTransfer(op.authorization(), op.Sale.Signature)
 	if err != nil {
-		return err
+		return false, err
 	}
 	err = r.read(ctx, func(ctx context.Context, c *endpoints.Conn) error {
 		var answer hexutil.Bytes
@@ -225,11 +226,11 @@ func (r *Rail) CheckSale(ctx context.Context, s Sale) error {
 	f, err = r.saleVerdict(ctx, op, err)
 	switch {
 	case errors.Is(err, errUsed):
-		return r.soldBefore(ctx, op)
+		return true, r.soldBefore(ctx, op)
 	case errors.Is(err, errEarly):
-		return nil // it is in time, and only the last block is not
+		return false, nil // it is in time, and only the last block is not
 	}
-	return f.or(err)
+	return false, f.or(err)
 }
 
 // soldBefore is [Rail.CheckSale] for an authorization whose nonce is used.

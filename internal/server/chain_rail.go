@@ -95,10 +95,10 @@ func (r cryptoRail) Domain(token toll.Address) (evm.Domain, bool) {
 	return chain.TokenDomain(r.network.chainID(), token)
 }
 
-func (r cryptoRail) CheckSale(ctx context.Context, s checkout.Sale) error {
+func (r cryptoRail) CheckSale(ctx context.Context, s checkout.Sale) (used bool, err error) {
 	n, err := r.network.need(ctx)
 	if err != nil {
-		return err
+		return false, err
 	}
 	return n.rail.CheckSale(ctx, chain.Sale(s))
 }
