@@ -48,6 +48,8 @@ type recorder struct {
 	calls []*call
 	// before an answer goes on: false drops it, and the connection with it.
 	before func(*call) bool
+	// ahead of a call: what happens before it goes on.
+	ahead func(operation string)
 }
 
 func newRecorder(t *testing.T, target string) *recorder {
@@ -76,6 +78,9 @@ func newRecorder(t *testing.T, target string) *recorder {
 		}
 		q.Body = io.NopCloser(bytes.NewReader(body))
 		c := &call{operation: path.Base(q.URL.Path), path: q.URL.Path, sent: body}
+		if r.ahead != nil {
+			r.ahead(c.operation)
+		}
 		proxy.ServeHTTP(w, q.WithContext(contextWith(q.Context(), c)))
 	}))
 	t.Cleanup(server.Close)
