@@ -138,7 +138,7 @@ fi
 alone='/(bench|internal/ledger)$'
 # Whole services, at which the race detector looks in the rooms below and in the tests that are named here: a service with a
 # chain is ten times slower under it.
-whole='/internal/(server|cli)$'
+whole='/(internal/(server|cli)|interop)$'
 watched='^(TestLinearizable|TestClockMovedAtOnce|TestChainEndsWithTheService|TestCryptoTopUps|TestI25_NothingIsLeft)$'
 say "tests"
 mkfifo "$work/events"
