@@ -114,12 +114,16 @@ func (a *app) keysUpdate() *cobra.Command {
 
 // keysRotate has --local only so that nobody takes it for a change of an API key of theirs.
 func (a *app) keysRotate() *cobra.Command {
-	var local bool
+	var local, statements bool
 	c := a.storeCommand("rotate-signing", "Change the key that signs API keys and access tokens", func(cmd *cobra.Command, _ []string, cfg server.Config) error {
 		if !local {
 			return usagef("signing keys are rotated on the database itself: add --local")
 		}
-		rotation, err := server.RotateSigningKey(cmd.Context(), cfg)
+		rotate := server.RotateSigningKey
+		if statements {
+			rotate = server.RotateStatementKey
+		}
+		rotation, err := rotate(cmd.Context(), cfg)
 		if err != nil {
 			return err
 		}
@@ -135,6 +139,7 @@ notices: what the retiring key signed stays valid until its own end. What carrie
 The change happens two minutes from now or later, as no key signs before it has been published for ten minutes.`
 	c.Example = "toll keys rotate-signing --local --data ./toll-data"
 	c.Flags().BoolVar(&local, "local", false, "work on the database of this machine")
+	c.Flags().BoolVar(&statements, "statements", false, "change the key of signed offers and receipts instead")
 	return c
 }
 

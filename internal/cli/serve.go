@@ -64,11 +64,12 @@ all of them need the same master key file. SIGTERM ends it in order: what is in 
 	fl.BoolVar(&f.cfg.CloseReads, "close-reads", false, "ask for an API key where plans, agents and balances are read")
 	fl.BoolVar(&f.cfg.LoopbackWebhooks, "loopback-webhooks", false, "let webhooks of a sandbox lead to this machine, with http too")
 	fl.StringVar(&f.cfg.Exact, "x402-exact", "", "what payments by wallets without an account are taken for: plans (default) or off")
+	fl.BoolVar(&f.cfg.SignedReceipts, "x402-receipts", false, "sign a receipt for every settlement, about 800 bytes that are stored with it")
 	fl.StringVar(&f.cfg.ExactTreasury, "x402-treasury", "", "address that these wallets pay instead of the receiver of a price; plans with several receivers are then sold to them, too")
 	fl.StringVar(&f.metricsListen, "metrics-listen", "", "address of the operator's listener with /metrics; off by default")
 	fl.StringVar(&f.logLevel, "log-level", "info", "debug, info, warn or error")
 	for name, variable := range map[string]string{
-		"x402-exact": "TOLL_X402_EXACT", "x402-treasury": "TOLL_X402_TREASURY",
+		"x402-exact": "TOLL_X402_EXACT", "x402-receipts": "TOLL_X402_RECEIPTS", "x402-treasury": "TOLL_X402_TREASURY",
 		"listen": "TOLL_LISTEN", "order-wait": "TOLL_ORDER_WAIT", "close-reads": "TOLL_CLOSE_READS", "loopback-webhooks": "TOLL_LOOPBACK_WEBHOOKS", "public-url": "TOLL_PUBLIC_URL",
 		"token-format": "TOLL_TOKEN_FORMAT", "metrics-listen": "TOLL_METRICS_LISTEN",
 		"rate-limit-key": "TOLL_RATE_LIMIT_KEY", "rate-limit-ip": "TOLL_RATE_LIMIT_IP", "trusted-proxies": "TOLL_TRUSTED_PROXIES",

@@ -68,6 +68,19 @@ func openChainKeys(ctx context.Context, base *foundation, relayers int, mirrored
 	return k, nil
 }
 
+// serviceAccount returns the account that acts for everybody on the chain, zero when there is no chain.
+func (n *network) serviceAccount(ctx context.Context) (toll.Address, error) {
+	if n == nil || n.source == sourceNone {
+		return toll.Address{}, nil
+	}
+	stored, err := store.ChainKeys(ctx, n.base.store)
+	if err != nil {
+		return toll.Address{}, err
+	}
+	row, err := n.base.chainKey(ctx, stored, roleService, 0)
+	return row.Address, err
+}
+
 // chainKey returns the account of a role that is stored, or makes it.
 func (f *foundation) chainKey(ctx context.Context, stored []store.ChainKey, role string, number int64) (store.ChainKey, error) {
 	if i := slices.IndexFunc(stored, func(k store.ChainKey) bool { return k.Role == role && k.Number == number }); i >= 0 {

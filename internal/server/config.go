@@ -80,6 +80,9 @@ type Config struct {
 	// ExactTreasury is who these wallets pay, an address, instead of the one receiver of a price. With it plans with several
 	// receivers are sold to them, too: sharing is then the operator's task. Empty is nobody.
 	ExactTreasury string
+	// SignedReceipts adds a signed receipt to every successful settlement (x402 extension offer-receipt): about 800 bytes that
+	// are stored with it.
+	SignedReceipts bool
 	// Rails are the ways in which money reaches builders. A plan that needs one which is nil cannot be ordered.
 	Rails checkout.Rails
 	// Chain says where crypto plans are paid. It means nothing when Rails.Crypto is given.

@@ -98,9 +98,18 @@ func createKey(ctx context.Context, a *auth.Auth, now time.Time, req KeyRequest)
 
 // RotateSigningKey lets the next signing key take over, on the database itself and beside running services: they read of it
 // within half a minute, minutes before it happens.
-func RotateSigningKey(ctx context.Context, cfg Config) (r auth.Rotation, err error) {
+func RotateSigningKey(ctx context.Context, cfg Config) (auth.Rotation, error) {
+	return rotate(ctx, cfg, (*auth.Auth).RotateSigningKey)
+}
+
+// RotateStatementKey is [RotateSigningKey] for the key of offers and receipts.
+func RotateStatementKey(ctx context.Context, cfg Config) (auth.Rotation, error) {
+	return rotate(ctx, cfg, (*auth.Auth).RotateStatementKey)
+}
+
+func rotate(ctx context.Context, cfg Config, by func(*auth.Auth, context.Context) (auth.Rotation, error)) (r auth.Rotation, err error) {
 	err = administer(ctx, cfg, func(_ Config, f *foundation) error {
-		r, err = f.auth.RotateSigningKey(ctx)
+		r, err = by(f.auth, ctx)
 		return err
 	})
 	return r, err

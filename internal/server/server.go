@@ -77,10 +77,14 @@ func New(ctx context.Context, cfg Config) (*Server, error) {
 	if err != nil {
 		return nil, s.abandon(ctx, err)
 	}
+	account, err := s.chain.serviceAccount(ctx)
+	if err != nil {
+		return nil, s.abandon(ctx, err)
+	}
 	s.facilitator = facilitator.New(facilitator.Deps{
 		Store: base.store, Ledger: s.ledger, Auth: a, Checkout: s.checkout, Namespace: cfg.Namespace, Environment: a.Environment(),
 		Clock: cfg.Clock, Log: cfg.Log, TokenFormat: cfg.TokenFormat, TopUpWait: cfg.topUpWait,
-		Exact: facilitator.ExactPolicy(cfg.Exact), Treasury: treasury,
+		Exact: facilitator.ExactPolicy(cfg.Exact), Treasury: treasury, Receipts: cfg.SignedReceipts, Service: account,
 	})
 	s.events = events.New(events.Config{
 		Store: base.store, Ledger: s.ledger, Notes: notes, Settlement: s.facilitator.SettlementByTransaction, Permission: s.facilitator.Permission,
