@@ -32,6 +32,8 @@ var disagreements = map[string]string{}
 
 // unreachable are outcomes that no caller can bring about yet.
 var unreachable = map[string]string{
+	"buyPlan success":             "needs the signature of a wallet, which a file cannot make",
+	"signInToPlan success":        "needs the signature of a wallet, which a file cannot make",
 	"receiveStripeEvent success":  "needs the card rail, which checks the signature",
 	"deletePaymentMethod success": "cards are enrolled on a page that comes with the card rail",
 }

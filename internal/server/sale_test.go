@@ -1,0 +1,382 @@
+package server_test
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"encoding/json"
+	"io"
+	"math/big"
+	"net/http"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/ethereum/go-ethereum/common"
+	gethtypes "github.com/ethereum/go-ethereum/core/types"
+	"github.com/ethereum/go-ethereum/crypto"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/client"
+	"github.com/tollhq/toll/evm"
+	"github.com/tollhq/toll/internal/chain/userop"
+	"github.com/tollhq/toll/x402"
+)
+
+// pocket is a key with money on the chain, and without an account at the service.
+type pocket struct {
+	*evm.Key
+	testing.TB
+	url string // of the service
+}
+
+func newPocket(t testing.TB, url string) *pocket {
+	t.Helper()
+	k, err := evm.NewKey()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &pocket{k, t, url}
+}
+
+// saleAnswer is what a wallet gets.
+type saleAnswer struct {
+	status int
+	header http.Header
+	body   []byte
+	walletAnswer
+}
+
+type walletAnswer struct {
+	Code, Error, OrderID, TxHash, AccessToken, SubscriberAddress, Balance string
+	Replayed                                                              bool
+}
+
+// post calls a route without an API key. An answer that does not come has status 0.
+func (p *pocket) post(route string, headers ...string) saleAnswer {
+	p.Helper()
+	ctx, cancel := context.WithTimeout(p.Context(), 30*time.Second)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, p.url+route, nil)
+	if err != nil {
+		p.Fatal(err)
+	}
+	for i := 0; i < len(headers); i += 2 {
+		req.Header.Set(headers[i], headers[i+1])
+	}
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return saleAnswer{}
+	}
+	defer func() { _ = res.Body.Close() }()
+	a := saleAnswer{status: res.StatusCode, header: res.Header}
+	if a.body, err = io.ReadAll(res.Body); err != nil {
+		return saleAnswer{}
+	}
+	if err := json.Unmarshal(a.body, &a.walletAnswer); err != nil {
+		p.Fatalf("%d %s: %v", a.status, a.body, err)
+	}
+	return a
+}
+
+func (p *pocket) asks(route string) *x402.Challenge {
+	p.Helper()
+	a := p.post(route)
+	c, err := x402.ReadChallenge(a.header, a.body)
+	if err != nil || a.status != http.StatusPaymentRequired {
+		p.Fatalf("%d %s: %v", a.status, a.body, err)
+	}
+	return c
+}
+
+// signs makes an authorization that pays the first entry, and its signature.
+func (p *pocket) signs(c *x402.Challenge, from, to time.Duration) (*evm.Authorization, []byte) {
+	p.Helper()
+	e := c.Entries[0]
+	amount, err := toll.ParseUnits(e.Amount)
+	if err != nil {
+		p.Fatal(err)
+	}
+	now := time.Now()
+	a := &evm.Authorization{
+		From: p.Address(), To: toll.MustAddress(e.PayTo), Value: amount.Int(), ValidAfter: uint64(now.Add(from).Unix()), ValidBefore: uint64(now.Add(to).Unix()),
+	}
+	_, _ = rand.Read(a.Nonce[:])
+	signature, err := a.Sign(p.Key, evm.Domain{Name: "USDC", Version: "2", ChainID: big.NewInt(84532), Contract: toll.USDCSandbox})
+	if err != nil {
+		p.Fatal(err)
+	}
+	return a, signature
+}
+
+// header is the payment of a challenge with an authorization.
+func (p *pocket) header(c *x402.Challenge, a *evm.Authorization, signature []byte) string {
+	p.Helper()
+	value, err := toll.ParseUnits(a.Value.String())
+	if err != nil {
+		p.Fatal(err)
+	}
+	h, err := c.Answer(&c.Entries[0], &x402.ExactPayload{
+		Authorization: x402.ExactAuthorization{
+			From: a.From, To: a.To, Value: value, ValidAfter: toll.UnitsOf(int64(a.ValidAfter)), ValidBefore: toll.UnitsOf(int64(a.ValidBefore)), Nonce: a.Nonce,
+		},
+		Signature: "0x" + hex.EncodeToString(signature),
+	}, "")
+	if err != nil {
+		p.Fatal(err)
+	}
+	return h
+}
+
+// payment is one that is good for a while.
+func (p *pocket) payment(c *x402.Challenge) string {
+	p.Helper()
+	a, signature := p.signs(c, -time.Minute, 50*time.Minute)
+	return p.header(c, a, signature)
+}
+
+func saleRoute(plan toll.PlanID) string   { return "/api/v1/x402/plans/" + string(plan) + "/order" }
+func signInRoute(plan toll.PlanID) string { return "/api/v1/x402/plans/" + string(plan) + "/token" }
+
+func (p *pocket) buys(plan toll.PlanID, payment string) saleAnswer {
+	p.Helper()
+	return p.post(saleRoute(plan), "PAYMENT-SIGNATURE", payment)
+}
+
+// signsIn gets an access token for the credits of the wallet.
+func (p *pocket) signsIn(plan toll.PlanID) saleAnswer {
+	p.Helper()
+	c := p.asks(signInRoute(plan))
+	var e x402.SignInExtension
+	if err := json.Unmarshal(c.Extensions[x402.ExtensionSignIn], &e); err != nil {
+		p.Fatal(err)
+	}
+	proof := x402.NewSignIn(e.Info, e.SupportedChains[0], p.Address())
+	signature, err := p.Sign(evm.PersonalDigest(proof.Text()))
+	if err != nil {
+		p.Fatal(err)
+	}
+	proof.Signature = "0x" + hex.EncodeToString(signature)
+	header, err := proof.Encode()
+	if err != nil {
+		p.Fatal(err)
+	}
+	return p.post(signInRoute(plan), "SIGN-IN-WITH-X", header)
+}
+
+// pocket is a wallet with base units of USDC.
+func (m *bazaar) pocket(units int64) *pocket {
+	m.Helper()
+	p := newPocket(m.T, m.url)
+	m.give(p.Address(), usdc, units)
+	return p
+}
+
+// submits has somebody send an authorization to its token, and waits until it is carried out.
+func (m *bazaar) submits(a *evm.Authorization, signature []byte) {
+	m.Helper()
+	data, err := userop.AuthorizedTransfer(a, signature)
+	if err != nil {
+		m.Fatal(err)
+	}
+	key, err := crypto.GenerateKey()
+	if err != nil {
+		m.Fatal(err)
+	}
+	stranger := crypto.PubkeyToAddress(key.PublicKey)
+	m.give(toll.Address(stranger), common.Address{}, 1_000_000_000_000_000_000)
+	token := common.Address(toll.USDCSandbox)
+	tx, err := gethtypes.SignNewTx(key, gethtypes.LatestSignerForChainID(big.NewInt(84532)), &gethtypes.DynamicFeeTx{
+		ChainID: big.NewInt(84532), To: &token, Gas: 300_000, GasFeeCap: big.NewInt(10_000_000_000), GasTipCap: big.NewInt(1_000_000_000), Data: data,
+	})
+	if err != nil {
+		m.Fatal(err)
+	}
+	if err := m.node.SendTransaction(m.Context(), tx); err != nil {
+		m.Fatal(err)
+	}
+	within(m.T, 20*time.Second, "the transaction of a stranger is mined", func() bool {
+		r, err := m.node.TransactionReceipt(m.Context(), tx.Hash())
+		return err == nil && r.Status == gethtypes.ReceiptStatusSuccessful
+	})
+}
+
+// A wallet that nobody knows buys on the embedded chain. (Scenes S40, S42 to S45, S50.)
+func TestWalletsBuyOnTheChain(t *testing.T) {
+	t.Parallel()
+	all := embeddedBazaar(t)
+
+	t.Run("buys, and its payment is replayed", func(t *testing.T) {
+		m := all.in(t)
+		to := receiver(1)
+		plan, p := m.dollar(to), m.pocket(1_500_000)
+		c := p.asks(saleRoute(plan))
+		payment := p.payment(c)
+		var mu sync.Mutex
+		var group sync.WaitGroup
+		token, answers, receipts := "", map[int]int{}, map[string]bool{}
+		for range 10 {
+			group.Go(func() {
+				a := p.buys(plan, payment)
+				mu.Lock()
+				defer mu.Unlock()
+				answers[a.status]++
+				receipts[a.header.Get("payment-response")] = true
+				if a.AccessToken != "" && token != "" || (a.AccessToken == "") != a.Replayed {
+					t.Errorf("%d %s", a.status, a.body)
+				}
+				token += a.AccessToken
+				if a.TxHash != "" {
+					m.ran(a.TxHash, m.service)
+				}
+			})
+		}
+		group.Wait()
+		if answers[200] != 10 || len(receipts) != 1 || token == "" {
+			t.Fatalf("answers %v, %d receipts", answers, len(receipts))
+		}
+		if n, sum := m.transfers(usdc, p.Address(), to); n != 1 || sum != 1_000_000 || m.has(p.Address(), usdc) != 500_000 {
+			t.Errorf("%d transfers of %d", n, sum)
+		}
+		settled(t, m.builder, settlement(plan, token, "", 5))
+		if in := p.signsIn(plan); in.status != 200 || in.AccessToken == "" || in.Balance != "95" {
+			t.Errorf("sign-in: %d %s", in.status, in.body)
+		}
+		if poor := p.buys(plan, p.payment(c)); poor.status != 402 || word(poor) != x402.ReasonExactBalance || poor.header.Get("payment-response") != "" {
+			t.Errorf("without the money: %d %s", poor.status, poor.body)
+		}
+	})
+
+	t.Run("T58 somebody else submits it first", func(t *testing.T) {
+		m := all.in(t)
+		to := receiver(2)
+		plan, p := m.dollar(to), m.pocket(1_000_000)
+		c := p.asks(saleRoute(plan))
+		a, signature := p.signs(c, -time.Minute, 50*time.Minute)
+		m.submits(a, signature)
+		// Whoever reads the calldata may be the first to send it here.
+		thief := newPocket(t, m.url)
+		bought := thief.buys(plan, thief.header(c, a, signature))
+		if bought.status != 200 || bought.SubscriberAddress != p.Address().String() || bought.Balance != "100" || bought.AccessToken != "" {
+			t.Errorf("%d %s", bought.status, bought.body)
+		}
+		if n, sum := m.transfers(usdc, p.Address(), to); n != 1 || sum != 1_000_000 {
+			t.Errorf("%d transfers of %d", n, sum)
+		}
+		if in := thief.signsIn(plan); in.status != 402 {
+			t.Errorf("the thief: %d %s", in.status, in.body)
+		}
+		if in := p.signsIn(plan); in.status != 200 || in.AccessToken == "" {
+			t.Errorf("the wallet: %d %s", in.status, in.body)
+		}
+	})
+
+	t.Run("T60 one authorization, two plans", func(t *testing.T) {
+		m := all.in(t)
+		to := receiver(3)
+		one, two, p := m.dollar(to), m.dollar(to), m.pocket(5_000_000)
+		c, d := p.asks(saleRoute(one)), p.asks(saleRoute(two))
+		a, signature := p.signs(c, -time.Minute, 50*time.Minute)
+		var first, second saleAnswer
+		var group sync.WaitGroup
+		group.Go(func() { first = p.buys(one, p.header(c, a, signature)) })
+		group.Go(func() { second = p.buys(two, p.header(d, a, signature)) })
+		group.Wait()
+		if first.status > second.status {
+			first, second = second, first
+		}
+		if first.status != 200 || second.status != 402 || word(second) != x402.ReasonExactNonceUsed {
+			t.Errorf("%d %s and %d %s", first.status, first.body, second.status, second.body)
+		}
+		if n, _ := m.transfers(usdc, p.Address(), to); n != 1 {
+			t.Errorf("%d transfers", n)
+		}
+	})
+
+	t.Run("T61 T62 what the token would refuse", func(t *testing.T) {
+		m := all.in(t)
+		to := receiver(4)
+		plan, p := m.dollar(to), m.pocket(1_000_000)
+		c := p.asks(saleRoute(plan))
+		calls := m.nonces(m.store)
+		for name, test := range map[string]struct {
+			from, to time.Duration
+			change   func(signature []byte)
+			want     string
+		}{
+			"ends in 3 s":   {-time.Minute, 3 * time.Second, nil, x402.ReasonExactValidBefore},
+			"ends too late": {-time.Minute, 2 * time.Hour, nil, x402.ReasonExactValidBefore},
+			"begins later":  {time.Minute, 10 * time.Minute, nil, x402.ReasonExactValidAfter},
+			"v 0":           {-time.Minute, time.Minute, func(b []byte) { b[64] -= 27 }, x402.ReasonExactSignature},
+			"a flipped bit": {-time.Minute, time.Minute, func(b []byte) { b[40] ^= 1 }, x402.ReasonExactSignature},
+		} {
+			a, signature := p.signs(c, test.from, test.to)
+			if test.change != nil {
+				test.change(signature)
+			}
+			if got := p.buys(plan, p.header(c, a, signature)); got.status != 402 || word(got) != test.want {
+				t.Errorf("%s: %d %s", name, got.status, got.body)
+			}
+		}
+		if n, _ := m.transfers(usdc, p.Address(), to); n != 0 || m.nonces(m.store) != calls {
+			t.Errorf("%d transfers, or a relayer sent something", n)
+		}
+	})
+	all.audited()
+}
+
+func word(a saleAnswer) string {
+	w := a.Error
+	for i := range w {
+		if w[i] == ':' {
+			return w[:i]
+		}
+	}
+	return w
+}
+
+// The process ends at a step of a sale. After the next start the order is decided although nobody asks, the money has moved once
+// and the credits came once; who sends the payment again gets the receipt, and the wallet its access token by signing in.
+func TestF13_SaleKilledAtEachStep(t *testing.T) {
+	t.Parallel()
+	eachAmbush(t, func(a *ambush) {
+		steps := []string{"order", "transaction sent"} // the authorization is stored; the transaction is out
+		if a.public == nil {
+			steps = []string{"event stored", "sink told"} // it is included; the answer is next
+		}
+		for i, step := range steps {
+			to := receiver(byte(i + 1))
+			plan, p := a.plan(to), newPocket(a.T, a.url)
+			a.gives(p.Address(), 1_000_000)
+			c := p.asks(saleRoute(plan))
+			payment := p.payment(c)
+			a.dies(step, func() { p.buys(plan, payment) })
+			a.revive()
+			decided(a.T, a.store)
+			again := p.buys(plan, payment)
+			if again.status != 200 || !again.Replayed || again.AccessToken != "" || again.Balance != "100" {
+				a.Errorf("%s: the repeat: %d %s\n%s", step, again.status, again.body, a.log)
+			}
+			if n, sum := a.transfers(usdc, p.Address(), to); n != 1 || sum != 1_000_000 {
+				a.Errorf("%s: %d transfers of %d", step, n, sum)
+			}
+			if in := p.signsIn(plan); in.status != 200 || in.AccessToken == "" || in.Balance != "100" {
+				a.Errorf("%s: sign-in: %d %s", step, in.status, in.body)
+			}
+		}
+	})
+}
+
+// gives makes base units of USDC.
+func (a *ambush) gives(to toll.Address, units int64) {
+	a.Helper()
+	var err error
+	if a.public != nil {
+		_, err = a.public.Mint(a.Context(), usdc, common.Address(to), big.NewInt(units))
+	} else {
+		_, err = a.as(a.builder).Faucet(a.Context(), client.FaucetParams{Address: to, USDC: toll.FormatAmount(toll.UnitsOf(units), 6)})
+	}
+	if err != nil {
+		a.Fatal(err)
+	}
+}
