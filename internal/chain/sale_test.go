@@ -408,3 +408,25 @@ func (w *world) signsFor(keys *chaintest.Keys, s *chain.Sale, change func(*evm.D
 	change(&domain)
 	s.Signature = keys.Sign(w, common.Address(s.Authorization.From), s.Authorization.Digest(domain))
 }
+
+// A wallet is emptied when its sale is signed and not sent: the sale is not given up, as others may carry it out in time.
+func TestT58_WithoutMoneyForAWhile(t *testing.T) {
+	w := newWorld(t, chaintest.New(t))
+	sink := w.ledger()
+	with := func(c *chain.Config) { c.Sink = sink }
+	keys, buyer := w.stranger(usdc, 1_000_000)
+	s := w.sale(keys, buyer, receiver(1), 1_000_000)
+	w.signsSale(w.rail(with), s)
+	w.submit(w.sale(keys, buyer, receiver(9), 1_000_000))
+	w.running(with)
+	time.Sleep(300 * time.Millisecond)
+	if op := w.op(s.OrderID); op.State != chain.Signed {
+		t.Fatalf("the sale is %s (%+v)", op.State, op.Failure)
+	}
+	w.give(buyer, usdc, 1_000_000)
+	w.submit(s)
+	w.decided(s.OrderID, chain.Final)
+	w.idle()
+	sink.has(s.OrderID, true, 1)
+	w.has(receiver(1), usdc, 1_000_000)
+}
