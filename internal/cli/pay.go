@@ -1,10 +1,7 @@
 package cli
 
 import (
-	"context"
-	"errors"
 	"fmt"
-	"math"
 	"net/http"
 	"net/url"
 	"os"
