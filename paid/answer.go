@@ -3,6 +3,7 @@ package paid
 import (
 	"encoding/base64"
 	"encoding/json"
+	"maps"
 	"net/http"
 	"slices"
 	"strconv"
@@ -72,6 +73,10 @@ func requiredHeader(p *x402.PaymentRequired) (string, error) {
 	short := *p
 	for _, cut := range []func(){
 		func() {},
+		func() {
+			short.Extensions = maps.Clone(short.Extensions)
+			delete(short.Extensions, x402.ExtensionOfferReceipt)
+		},
 		func() { short.Resource.URL, _, _ = strings.Cut(short.Resource.URL, "?") },
 		func() { short.Resource.URL = "" },
 		func() { short.Resource.Description, short.Error = "", "Payment required" },

@@ -1,6 +1,7 @@
 package paid_test
 
 import (
+	"context"
 	"encoding/base64"
 	"fmt"
 	"net/http"
@@ -8,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/paid"
@@ -197,5 +199,74 @@ func TestT36_PaymentIdentifier(t *testing.T) {
 	wg.Wait()
 	if statuses[200] != 1 || statuses[402] != 19 || h.count() != 3 || d.spent() != 15 {
 		t.Errorf("%v, %d runs, %d burned", statuses, h.count(), d.spent())
+	}
+}
+
+// signing is a desk that signs offers: what it signs is the amount and the url.
+type signing struct {
+	*desk
+	asked int
+	fail  bool
+	until time.Time
+}
+
+func (f *signing) Offers(_ context.Context, req *x402.OffersRequest) (*x402.OffersResponse, error) {
+	f.asked++
+	if f.fail {
+		return nil, toll.NewError(toll.CodeUnavailable)
+	}
+	r := req.PaymentRequired
+	return &x402.OffersResponse{
+		Offers:     []x402.SignedOffer{{Format: "jws", Signature: r.Accepts[0].Amount + " for " + r.Resource.URL}},
+		ValidUntil: f.until.Unix(),
+	}, nil
+}
+
+// A route with offers asks for them once a resource while they are good, not for each caller, and goes without them when nobody
+// signs. A payment that repeats an older offer is as good as any.
+func TestOffers(t *testing.T) {
+	now := time.Unix(1_795_226_400, 0)
+	f := &signing{desk: newDesk(1000), until: now.Add(5 * time.Minute)}
+	s := askServer(t, f, &work{t: t}, paid.Offers(true), paid.Clock(func() time.Time { return now }))
+	offered := func(path string) string {
+		t.Helper()
+		r := send(t, "POST", s.URL+path)
+		var p x402.PaymentRequired
+		if err := x402.DecodeHeader(r.header.Get("Payment-Required"), &p); err != nil || r.status != 402 || len(p.Extensions[x402.ExtensionPaymentIdentifier]) == 0 {
+			t.Fatalf("%d %v %s", r.status, err, r.body)
+		}
+		if offers := x402.Offers(p.Extensions); len(offers) == 1 {
+			return offers[0].Signature
+		}
+		return ""
+	}
+	step := func(d time.Duration, path, want string, asked int) {
+		t.Helper()
+		now = now.Add(d)
+		if got := offered(path); got != want || f.asked != asked {
+			t.Errorf("%s: %q, asked %d times; want %q, %d", path, got, f.asked, want, asked)
+		}
+	}
+	const ask = "5 for https://agent.example.com/ask"
+	step(0, "/ask", ask, 1)
+	step(0, "/ask", ask, 1)
+	step(0, "/other", "", 1) // so soon nobody asks again
+	step(time.Second, "/other", "5 for https://agent.example.com/other", 2)
+	step(3*time.Minute, "/ask", ask, 2)
+	f.until = now.Add(10 * time.Minute)
+	step(time.Minute, "/ask", ask, 3) // the end is near
+	f.fail = true
+	step(time.Second, "/third", "", 4)
+	step(time.Second, "/third", "", 4) // paused
+	f.fail = false
+	step(10*time.Second, "/third", "5 for https://agent.example.com/third", 5)
+	step(time.Second, "/long?"+strings.Repeat("q", 3000), "", 6) // an offer that does not fit is left out
+	old := payment(`{"payment-identifier":{"info":{"required":false}},"offer-receipt":{"info":{"offers":[{"format":"jws","acceptIndex":0,"signature":"an older one"}]}}}`)
+	if r := send(t, "POST", s.URL+"/ask", sig, old); r.status != 200 {
+		t.Errorf("%d %s", r.status, r.body)
+	}
+	without := askServer(t, f.desk, &work{t: t}, paid.Offers(true))
+	if r := send(t, "POST", without.URL+"/ask"); r.status != 402 || strings.Contains(r.body, "offer-receipt") {
+		t.Errorf("a facilitator that signs nothing: %d %s", r.status, r.body)
 	}
 }

@@ -23,6 +23,8 @@ type gate struct {
 	next  http.Handler
 	c     *config
 	terms termsCache
+	// offers are those of the resources that were asked for last.
+	offers offerCache
 	// outside is done when the builder was told of a price that the plan does not allow.
 	outside sync.Once
 }
@@ -277,6 +279,11 @@ func (x *exchange) refuse(reason string, e *toll.Error, receipt *x402.SettleResp
 		p.Error = reason + ": " + sentence(e.Text())
 	}
 	p.Extensions = x.advertised()
+	if x.c.offers {
+		if offers := x.gate.offers.of(x.r.Context(), x.f, x.c, x.required); len(offers) > 0 {
+			p.Extensions[x402.ExtensionOfferReceipt] = x402.OffersExtension(offers)
+		}
+	}
 	if shortOfCredits(reason) && x.terms.OrderURL != "" {
 		if raw, err := x402.Encode(map[string]any{"info": map[string]string{"planId": string(x.c.plan), "orderUrl": x.terms.OrderURL}}); err == nil {
 			p.Extensions[x.c.namespace.PlanExtension()] = raw

@@ -49,6 +49,7 @@ type config struct {
 	namespace   x402.Namespace
 
 	identifierRequired bool
+	offers             bool
 
 	hold          bool
 	holdSecs      int
@@ -168,6 +169,12 @@ func ExpiredStatus(status int) Option {
 // without is 400. Every route offers the extension: with it a request that is repeated is served once, whatever nonce it has.
 // Clients that send a bare access token cannot use such a route.
 func RequirePaymentIdentifier() Option { return func(c *config) { c.identifierRequired = true } }
+
+// Offers adds an offer to every 402: its terms, signed by the service as who settles them (x402 extension offer-receipt). It
+// makes a 402 0.8 KB longer, and the payments that repeat it, too. The facilitator must be an [x402.Offerer], as the Go client
+// and the service are. An offer is asked for once for all requests of a resource and is good for minutes; a 402 goes without
+// one while the service cannot be reached.
+func Offers(on bool) Option { return func(c *config) { c.offers = on } }
 
 // TokenHeaders lists the request headers that may carry the access token, default "payment-signature". "authorization"
 // is read as a bearer token. They are removed from the request that the handler sees.

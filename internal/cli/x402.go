@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -21,6 +22,7 @@ func (a *app) x402Command() *cobra.Command {
 			return a.send(cmd.Context(), http.MethodPost, "/x402/release", body{"agentRequestId": args[0]})
 		}),
 		a.x402Settlement(),
+		a.x402Discover(),
 		command("supported", "Show the schemes and networks of the service", func(cmd *cobra.Command, _ []string) error {
 			return a.get(cmd.Context(), "/x402/supported", nil)
 		}),
@@ -227,6 +229,46 @@ func (a *app) x402Settlement() *cobra.Command {
 			return a.get(cmd.Context(), "/x402/settlements", url.Values{"transaction": {transaction}})
 		}
 		return usagef("toll x402 settlement needs REQUEST or --transaction")
+	}
+	return c
+}
+
+func (a *app) x402Discover() *cobra.Command {
+	var by x402.CatalogueFilter
+	var limit, offset int
+	var cursor string
+	columns := []column{{"RESOURCE", "resource"}, {"TYPE", "type"}, {"DESCRIPTION", "description"}, {"UPDATED", "lastUpdatedAt"}}
+	c := command("discover [WORDS...]", "List what can be paid for through the service", nil)
+	c.Long = "List what can be paid for through the service, last updated first. With words: what has each of them in its name, its\ndescription, a tag, the name of a plan, or its url."
+	c.Example = "toll x402 discover --type mcp\ntoll x402 discover weather -o json"
+	c.Args = cobra.ArbitraryArgs
+	f := c.Flags()
+	f.StringVar(&by.Type, "type", "", "http or mcp")
+	f.StringVar(&by.PayTo, "pay-to", "", "address that is paid")
+	f.StringVar(&by.Scheme, "scheme", "", "payment scheme")
+	f.StringVar(&by.Network, "network", "", "network of the payment")
+	f.IntVar(&limit, "limit", 20, "most resources, 1 to 100")
+	f.IntVar(&offset, "offset", 0, "resources to skip, without words")
+	f.StringVar(&cursor, "cursor", "", "continues where an earlier answer ended, with words")
+	c.RunE = func(cmd *cobra.Command, args []string) error {
+		q := url.Values{"limit": {strconv.Itoa(limit)}}
+		for name, value := range map[string]string{"type": by.Type, "payTo": by.PayTo, "scheme": by.Scheme, "network": by.Network, "cursor": cursor} {
+			if value != "" {
+				q.Set(name, value)
+			}
+		}
+		path, member := "/x402/discovery/resources", "items"
+		if len(args) > 0 {
+			path, member = "/x402/discovery/search", "resources"
+			q.Set("query", strings.Join(args, " "))
+		} else {
+			q.Set("offset", strconv.Itoa(offset))
+		}
+		got, err := a.call(cmd.Context(), http.MethodGet, path, q, nil)
+		if err != nil {
+			return err
+		}
+		return a.list(got, member, columns)
 	}
 	return c
 }

@@ -1,0 +1,72 @@
+package paid
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/tollhq/toll/x402"
+)
+
+const (
+	maxOffers     = 1024             // resources of one route whose offers are kept
+	offerTimeout  = 2 * time.Second  // an offer is a courtesy: a 402 does not wait long for one
+	offerMargin   = 60 * time.Second // a client needs time to read, decide and pay
+	offerRecovery = 5 * time.Second  // after a failure nobody asks for so long
+	// offerPace is the least time between two questions: whoever asks for many urls without paying makes few calls.
+	offerPace = 50 * time.Millisecond
+)
+
+// offerCache keeps the signed offers of a route by what they offer, so that unpaid requests do not become calls to the
+// service one by one.
+type offerCache struct {
+	mu     sync.Mutex
+	kept   map[offerKey]keptOffers
+	paused time.Time // until then nobody asks
+}
+
+// offerKey is what of a 402 differs between the requests of one route.
+type offerKey struct{ url, amount, payTo string }
+
+type keptOffers struct {
+	offers []x402.SignedOffer
+	until  time.Time
+}
+
+// of returns the offers of what is asked for, none when there is nobody to sign them.
+func (o *offerCache) of(ctx context.Context, f x402.Facilitator, c *config, required *x402.PaymentRequired) []x402.SignedOffer {
+	signer, ok := f.(x402.Offerer)
+	if !ok || len(required.Accepts) == 0 {
+		return nil
+	}
+	k := offerKey{required.Resource.URL, required.Accepts[0].Amount, required.Accepts[0].PayTo}
+	now := c.clock()
+	o.mu.Lock()
+	known, ok := o.kept[k]
+	fresh, paused := ok && now.Before(known.until), now.Before(o.paused)
+	if !fresh && !paused {
+		o.paused = now.Add(offerPace)
+	}
+	o.mu.Unlock()
+	switch {
+	case fresh:
+		return known.offers
+	case paused:
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, min(c.timeout, offerTimeout))
+	defer cancel()
+	signed, err := signer.Offers(ctx, &x402.OffersRequest{PaymentRequired: *required})
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if err != nil {
+		o.paused = c.clock().Add(offerRecovery)
+		c.log.Warn("paid: an offer was not signed", "plan", string(c.plan), "error", err.Error())
+		return nil
+	}
+	if o.kept == nil || len(o.kept) >= maxOffers {
+		o.kept = map[offerKey]keptOffers{} // callers choose urls: what they fill is emptied
+	}
+	o.kept[k] = keptOffers{signed.Offers, time.Unix(signed.ValidUntil, 0).Add(-offerMargin)}
+	return signed.Offers
+}
