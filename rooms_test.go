@@ -88,7 +88,7 @@ var rooms = map[string]room{
 	},
 	"internal/server/servertest": {ours: "toll client"},
 	"internal/cli": {
-		ours:  "toll x402 client paid internal/server",
+		ours:  "toll x402 evm client paid internal/server",
 		third: []string{"github.com/spf13/cobra", "github.com/spf13/pflag", "charm.land/lipgloss/v2"},
 	},
 	"cmd/toll": {ours: "internal/cli"},
