@@ -1,0 +1,198 @@
+package interop
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tollhq/toll/internal/server"
+	"github.com/tollhq/toll/internal/server/servertest"
+)
+
+// block is a fenced block of a page: its language, the word behind it, and its lines.
+type block struct{ language, word, text string }
+
+func blocks(t *testing.T, page string) []block {
+	t.Helper()
+	text, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out []block
+	for _, m := range regexp.MustCompile("(?ms)^```(\\w+) ?([\\w.]*)\n(.*?)^```$").FindAllStringSubmatch(string(text), -1) {
+		out = append(out, block{m[1], m[2], m[3]})
+	}
+	if len(out) == 0 {
+		t.Fatalf("%s has no blocks", page)
+	}
+	return out
+}
+
+var installs = regexp.MustCompile(`(?m)^(go install|npm init|npm install|mkdir) .*\n`)
+
+// uninstalled leaves out what installs: the program is the one of this checkout, and packages are those of package.json, in
+// which every package with a version has to be.
+func uninstalled(t *testing.T, text string) string {
+	t.Helper()
+	manifest, err := os.ReadFile("package.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var packages struct{ Dependencies map[string]string }
+	if err := json.Unmarshal(manifest, &packages); err != nil {
+		t.Fatal(err)
+	}
+	for _, line := range installs.FindAllString(text, -1) {
+		for _, m := range regexp.MustCompile(`(@[\w-]+/[\w-]+)@([\w.]+)`).FindAllStringSubmatch(line, -1) {
+			if packages.Dependencies[m[1]] != m[2] {
+				t.Errorf("the page installs %s, and the suite has %s", m[0], packages.Dependencies[m[1]])
+			}
+		}
+	}
+	return installs.ReplaceAllString(text, "")
+}
+
+// A page is run as a person runs it: what is to be saved is saved, what is to be typed is typed into one shell, and what a
+// block prints is compared with the block behind it, where … stands for anything.
+func TestGuide(t *testing.T) {
+	t.Parallel()
+	n := findNode(t)
+	dir := n.workDir(t)
+	ports := strings.NewReplacer("127.0.0.1:8402", servertest.FreeAddress(t), "127.0.0.1:8403", servertest.FreeAddress(t))
+	environment := append(os.Environ(), "PATH="+filepath.Dir(servertest.Program(t))+":"+filepath.Dir(n.program)+":"+os.Getenv("PATH"),
+		"HOME="+t.TempDir(), "NO_COLOR=1")
+
+	const mark = "\x1e"
+	script := "set -e\n"
+	var want []string
+	for _, b := range blocks(t, filepath.Join("..", "docs", "guides", "x402-fetch.md")) {
+		text := ports.Replace(b.text)
+		switch {
+		case b.language == "js":
+			if err := os.WriteFile(filepath.Join(dir, b.word), []byte(text), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		case b.language == "sh" && b.word == "background":
+			background(t, dir, environment, uninstalled(t, text), ports.Replace("127.0.0.1:8402"), ports.Replace("127.0.0.1:8403"))
+		case b.language == "sh":
+			script += uninstalled(t, text) + "printf '" + mark + "'\n"
+			want = append(want, "")
+		case b.language == "text":
+			want[len(want)-1] = text
+		default:
+			t.Errorf("a block of %s %s", b.language, b.word)
+		}
+	}
+	shell := exec.Command("sh", "-c", script)
+	shell.Dir, shell.Env = dir, environment
+	var problems bytes.Buffer
+	shell.Stderr = &problems
+	out, err := shell.Output()
+	if err != nil {
+		t.Errorf("%v: %s", err, &problems)
+	}
+	printed := strings.Split(string(out), mark)
+	for i, w := range want {
+		if i >= len(printed)-1 {
+			t.Fatalf("block %d did not run", i+1)
+		}
+		pattern := "^" + strings.ReplaceAll(regexp.QuoteMeta(w), "…", ".*") + "$"
+		if !regexp.MustCompile(pattern).MatchString(printed[i]) {
+			t.Errorf("block %d printed %q, the page says %q", i+1, printed[i], w)
+		}
+	}
+}
+
+// background starts what stays up until the test ends, and waits until it answers.
+func background(t *testing.T, dir string, environment []string, text string, addresses ...string) {
+	t.Helper()
+	text = strings.ReplaceAll(text, "\ntoll ", "\nexec toll ")
+	ctx, stop := context.WithCancel(context.Background())
+	cmd := exec.CommandContext(ctx, "sh", "-c", "cd "+dir+"\n"+text)
+	log := &servertest.Log{}
+	cmd.Stdout, cmd.Stderr, cmd.Env, cmd.WaitDelay = log, log, environment, 5*time.Second
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	t.Cleanup(func() {
+		stop()
+		<-ended
+	})
+	for end := time.Now().Add(time.Minute); !strings.Contains(log.String(), "Everything stays up"); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(end) || len(ended) > 0 {
+			t.Fatalf("it does not stay up:\n%s", log)
+		}
+	}
+	for _, a := range addresses {
+		c, err := net.Dial("tcp", a)
+		if err != nil {
+			t.Fatal(fmt.Errorf("nothing answers at %s: %w", a, err))
+		}
+		_ = c.Close()
+	}
+}
+
+// The page of the plug-in shows a client and a server; here they meet.
+func TestReadme(t *testing.T) {
+	t.Parallel()
+	a := cast(t)
+	s := inside(t, server.Config{})
+	c := newScene(t, s, a)
+	n := findNode(t)
+	dir := n.workDir(t)
+	address := servertest.FreeAddress(t)
+	_, port, err := net.SplitHostPort(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	shown := blocks(t, filepath.Join("..", "sdk", "x402", "README.md"))
+	if len(shown) != 2 {
+		t.Fatalf("%d blocks", len(shown))
+	}
+	buys := strings.ReplaceAll(shown[0].text, resource, "http://"+address+"/ask") + "console.log(await response.text());\n"
+	sells := strings.ReplaceAll(shown[1].text, "https://pay.example.com", s.url) +
+		"app.listen(" + port + `, "127.0.0.1", () => console.log("up"));` + "\n"
+	for name, text := range map[string]string{"buys.mjs": buys, "sells.mjs": sells} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	environment := append(os.Environ(), "TOLL_API_KEY="+c.builder.Key, "PLAN_ID="+string(c.plan), "AGENT_ID="+string(c.agent), "ACCESS_TOKEN="+c.token)
+	selling := exec.Command(n.program, "sells.mjs")
+	selling.Dir, selling.Env = dir, environment
+	log := &servertest.Log{}
+	selling.Stdout, selling.Stderr = log, log
+	if err := selling.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = selling.Process.Kill()
+		_ = selling.Wait() // it was killed
+	})
+	for end := time.Now().Add(30 * time.Second); !strings.Contains(log.String(), "up\n"); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("the server does not start:\n%s", log)
+		}
+	}
+	buying := exec.Command(n.program, "buys.mjs")
+	buying.Dir, buying.Env = dir, environment
+	out, err := buying.CombinedOutput()
+	if err != nil || string(out) != `{"answer":42}`+"\n" {
+		t.Errorf("%v %s\n%s", err, out, log)
+	}
+	if b := c.balance(); b.Balance != 95 {
+		t.Errorf("balance %d", b.Balance)
+	}
+}
