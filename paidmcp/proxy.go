@@ -7,7 +7,6 @@ import (
 	"maps"
 	"os"
 	"os/exec"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -37,27 +36,22 @@ type Upstream struct {
 	mu      sync.Mutex
 	session *mcp.ClientSession // nil while there is no connection
 	serial  int64
-	asking  map[string]asker // by progress token
-}
-
-// asker is the call that a progress token of ours stands for.
-type asker struct {
-	ctx     context.Context
-	session *mcp.ServerSession
-	token   any
+	asking  map[string]*asker // by progress token
 }
 
 // Command returns an upstream that is started as a process, with this environment but for the settings of this program. What
 // the process writes to its standard error goes to that of the command.
 func Command(log *slog.Logger, make func() *exec.Cmd) *Upstream {
-	return newUpstream(log, func() mcp.Transport {
+	u := newUpstream(log)
+	u.dial = func() mcp.Transport {
 		c := make()
 		if c.Env == nil {
 			c.Env = os.Environ()
 		}
 		c.Env = withoutSecrets(c.Env)
-		return &exactTransport{&mcp.CommandTransport{Command: c}}
-	})
+		return &exactTransport{&mcp.CommandTransport{Command: c}, u.came}
+	}
+	return u
 }
 
 // withoutSecrets removes our own settings, API key and master key among them, from the environment of somebody else's process.
@@ -74,15 +68,17 @@ func withoutSecrets(env []string) []string {
 // Remote returns an upstream with streamable HTTP at a url. A token that is not empty is sent to it as a bearer token; it is
 // the builder's, never a caller's.
 func Remote(log *slog.Logger, endpoint, token string) *Upstream {
-	h := remoteClient(endpoint, token)
-	return newUpstream(log, func() mcp.Transport { return &mcp.StreamableClientTransport{Endpoint: endpoint, HTTPClient: h} })
+	u := newUpstream(log)
+	h := remoteClient(endpoint, token, u.came)
+	u.dial = func() mcp.Transport { return &mcp.StreamableClientTransport{Endpoint: endpoint, HTTPClient: h} }
+	return u
 }
 
-func newUpstream(log *slog.Logger, dial func() mcp.Transport) *Upstream {
+func newUpstream(log *slog.Logger) *Upstream {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	return &Upstream{dial: dial, log: log, changed: make(chan struct{}, 1), asking: make(map[string]asker)}
+	return &Upstream{log: log, changed: make(chan struct{}, 1), asking: make(map[string]*asker)}
 }
 
 // Connect makes the first connection. What the server says of itself is known then.
@@ -171,36 +167,6 @@ func (u *Upstream) current() *mcp.ClientSession {
 	return u.session
 }
 
-// progress passes what the server says of a call on to who asked for it.
-func (u *Upstream) progress(_ context.Context, req *mcp.ProgressNotificationClientRequest) {
-	token, _ := req.Params.ProgressToken.(string)
-	u.mu.Lock()
-	a, ok := u.asking[token]
-	u.mu.Unlock()
-	if !ok {
-		return
-	}
-	p := *req.Params
-	p.ProgressToken = a.token
-	if err := a.session.NotifyProgress(a.ctx, &p); err != nil {
-		u.log.Debug("mcp: progress could not be passed on", "error", err)
-	}
-}
-
-// track gives a call a progress token of our own, as callers choose theirs alike.
-func (u *Upstream) track(a asker) (token string, done func()) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	u.serial++
-	token = "toll-" + strconv.FormatInt(u.serial, 10)
-	u.asking[token] = a
-	return token, func() {
-		u.mu.Lock()
-		defer u.mu.Unlock()
-		delete(u.asking, token)
-	}
-}
-
 // errBehind is all that a caller learns of a server that is not there.
 var errBehind = &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "The server behind did not answer."}
 
@@ -253,11 +219,7 @@ func (u *Upstream) callTool(ctx context.Context, req *mcp.CallToolRequest) (*mcp
 	if len(req.Params.Arguments) > 0 {
 		p.Arguments = req.Params.Arguments
 	}
-	if token := req.Params.GetProgressToken(); token != nil {
-		own, done := u.track(asker{ctx, req.Session, token})
-		defer done()
-		p.SetProgressToken(own)
-	}
+	defer u.track(ctx, req.Session, req.Params, p)()
 	res, err := session.CallTool(ctx, p)
 	if err != nil {
 		return nil, u.failed(err)
@@ -273,11 +235,7 @@ func (u *Upstream) readResource(ctx context.Context, req *mcp.ReadResourceReques
 		return nil, errBehind
 	}
 	p := &mcp.ReadResourceParams{Meta: onward(req.Params.Meta), URI: req.Params.URI}
-	if token := req.Params.GetProgressToken(); token != nil {
-		own, done := u.track(asker{ctx, req.Session, token})
-		defer done()
-		p.SetProgressToken(own)
-	}
+	defer u.track(ctx, req.Session, req.Params, p)()
 	res, err := session.ReadResource(ctx, p)
 	if err != nil {
 		return nil, u.failed(err)
@@ -299,11 +257,7 @@ func (u *Upstream) prompt(ctx context.Context, req *mcp.GetPromptRequest) (*mcp.
 		return nil, errBehind
 	}
 	p := &mcp.GetPromptParams{Meta: onward(req.Params.Meta), Name: req.Params.Name, Arguments: req.Params.Arguments}
-	if token := req.Params.GetProgressToken(); token != nil {
-		own, done := u.track(asker{ctx, req.Session, token})
-		defer done()
-		p.SetProgressToken(own)
-	}
+	defer u.track(ctx, req.Session, req.Params, p)()
 	res, err := session.GetPrompt(ctx, p)
 	if err != nil {
 		return nil, u.failed(err)

@@ -60,33 +60,46 @@ func restoreExact(res *mcp.CallToolResult) {
 	}
 }
 
-// exactTransport does it for messages of a process.
-type exactTransport struct{ mcp.Transport }
+// exactTransport does it for messages of a process. came hears of progress.
+type exactTransport struct {
+	mcp.Transport
+	came func(params json.RawMessage)
+}
 
 func (t *exactTransport) Connect(ctx context.Context) (mcp.Connection, error) {
 	c, err := t.Transport.Connect(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return &exactConnection{c}, nil
+	return &exactConnection{c, t.came}, nil
 }
 
-type exactConnection struct{ mcp.Connection }
+type exactConnection struct {
+	mcp.Connection
+	came func(params json.RawMessage)
+}
 
 func (c *exactConnection) Read(ctx context.Context) (jsonrpc.Message, error) {
 	m, err := c.Connection.Read(ctx)
-	if r, ok := m.(*jsonrpc.Response); ok && err == nil {
-		r.Result = exactResult(r.Result)
+	if err != nil {
+		return m, err
 	}
-	return m, err
+	switch m := m.(type) {
+	case *jsonrpc.Response:
+		m.Result = exactResult(m.Result)
+	case *jsonrpc.Request:
+		if m.Method == methodProgress {
+			c.came(m.Params)
+		}
+	}
+	return m, nil
 }
 
 // remoteClient does it for messages over HTTP, whose transport the SDK does not let us wrap. It keeps no cookies and sends
 // the token to the server that it is for alone.
-func remoteClient(endpoint, token string) *http.Client {
-	t := http.RoundTripper(http.DefaultTransport)
+func remoteClient(endpoint, token string, came func(json.RawMessage)) *http.Client {
 	return &http.Client{
-		Transport: &exactTripper{base: t, endpoint: endpoint, token: token},
+		Transport: &exactTripper{base: http.DefaultTransport, endpoint: endpoint, token: token, came: came},
 		CheckRedirect: func(*http.Request, []*http.Request) error {
 			return errors.New("the server behind redirects: give its own address")
 		},
@@ -96,6 +109,7 @@ func remoteClient(endpoint, token string) *http.Client {
 type exactTripper struct {
 	base            http.RoundTripper
 	endpoint, token string
+	came            func(params json.RawMessage)
 }
 
 func (t *exactTripper) RoundTrip(req *http.Request) (*http.Response, error) {
@@ -111,7 +125,7 @@ func (t *exactTripper) RoundTrip(req *http.Request) (*http.Response, error) {
 	switch {
 	case err != nil || res.StatusCode != http.StatusOK:
 	case kind == "text/event-stream":
-		res.Body = &exactEvents{lines: bufio.NewReader(res.Body), body: res.Body}
+		res.Body = &exactEvents{lines: bufio.NewReader(res.Body), body: res.Body, came: t.came}
 		res.ContentLength = -1
 	case kind == "application/json":
 		text, err := io.ReadAll(io.LimitReader(res.Body, maxBehind+1))
@@ -122,7 +136,7 @@ func (t *exactTripper) RoundTrip(req *http.Request) (*http.Response, error) {
 			res.Body.Close()
 			return nil, err
 		}
-		text = exactMessage(text)
+		text = exactMessage(text, t.came)
 		res.Body = &exactEvents{rest: text, body: res.Body}
 		res.ContentLength = int64(len(text))
 	}
@@ -133,12 +147,19 @@ func (t *exactTripper) RoundTrip(req *http.Request) (*http.Response, error) {
 const maxBehind = 16 << 20
 
 // exactMessage is exactResult for a whole message.
-func exactMessage(text []byte) []byte {
-	if !bytes.Contains(text, []byte(`"structuredContent"`)) {
+func exactMessage(text []byte, came func(params json.RawMessage)) []byte {
+	told := bytes.Contains(text, []byte(`"`+methodProgress+`"`))
+	if !told && !bytes.Contains(text, []byte(`"structuredContent"`)) {
 		return text
 	}
 	var in map[string]json.RawMessage
-	if x402.Decode(text, &in) != nil || in["result"] == nil {
+	if x402.Decode(text, &in) != nil {
+		return text
+	}
+	if told && string(in["method"]) == `"`+methodProgress+`"` {
+		came(in["params"])
+	}
+	if in["result"] == nil {
 		return text
 	}
 	in["result"] = exactResult(in["result"])
@@ -155,6 +176,7 @@ type exactEvents struct {
 	lines *bufio.Reader // nil: rest is all
 	rest  []byte
 	body  io.Closer
+	came  func(params json.RawMessage)
 	err   error
 }
 
@@ -186,7 +208,7 @@ func (e *exactEvents) line() ([]byte, error) {
 		}
 		data, ok := bytes.CutPrefix(line, []byte("data:"))
 		if ok && err == nil {
-			line = append(append([]byte("data: "), exactMessage(bytes.TrimSpace(data))...), '\n')
+			line = append(append([]byte("data: "), exactMessage(bytes.TrimSpace(data), e.came)...), '\n')
 		}
 		return line, err
 	}

@@ -5,7 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"iter"
-	"maps"
+	"sync"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
@@ -50,32 +50,36 @@ func (u *Upstream) Server() *mcp.Server {
 	return mcp.NewServer(&about, options)
 }
 
-// Items are the names of what a server behind has: of tools and prompts their names, of resources their uris and templates.
-type Items struct {
-	Tools, Resources, Templates, Prompts []string
-}
-
 // Offer puts on s whatever the server behind has, and returns once everything is there. Until the context ends, which ends
-// the connection as well, s follows the server behind, and the connection is made again when it breaks.
-func (u *Upstream) Offer(ctx context.Context, s *mcp.Server) (Items, error) {
+// the connection as well, s follows the server behind, and the connection is made again when it breaks. ended is closed when
+// nothing of that runs any more.
+func (u *Upstream) Offer(ctx context.Context, s *mcp.Server) (ended <-chan struct{}, err error) {
 	sh := &shelf{u: u, s: s, tools: map[string]string{}, resources: map[string]string{}, templates: map[string]string{}, prompts: map[string]string{}}
 	if err := sh.fill(ctx); err != nil {
-		return Items{}, err
+		return nil, err
 	}
-	go u.keep(ctx)
+	var running sync.WaitGroup
+	running.Go(func() { u.keep(ctx) })
+	running.Go(func() { sh.follow(ctx) })
+	over := make(chan struct{})
 	go func() {
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case <-u.changed:
-				if err := sh.fill(ctx); err != nil && ctx.Err() == nil {
-					u.log.Warn("mcp: the server behind could not be listed; its earlier items stay", "error", err)
-				}
+		running.Wait()
+		close(over)
+	}()
+	return over, nil
+}
+
+func (sh *shelf) follow(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-sh.u.changed:
+			if err := sh.fill(ctx); err != nil && ctx.Err() == nil {
+				sh.u.log.Warn("mcp: the server behind could not be listed; its earlier items stay", "error", err)
 			}
 		}
-	}()
-	return Items{names(sh.tools), names(sh.resources), names(sh.templates), names(sh.prompts)}, nil
+	}
 }
 
 // shelf is what of an upstream is on a server: the text of each item by its name.
@@ -172,12 +176,4 @@ func offered(add func()) (err error) {
 	}()
 	add()
 	return nil
-}
-
-func names(m map[string]string) []string {
-	out := make([]string, 0, len(m))
-	for n := range maps.Keys(m) {
-		out = append(out, n)
-	}
-	return out
 }

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -140,7 +141,9 @@ func (a httpAnswer) text(t testing.TB) string {
 // do sends a request with these headers, "name: value".
 func (h *hosted) do(method, path, body string, headers ...string) httpAnswer {
 	h.t.Helper()
-	req, err := http.NewRequest(method, h.url+path, strings.NewReader(body))
+	ctx, cancel := context.WithTimeout(h.t.Context(), 20*time.Second) // a stream that should not have opened
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, method, h.url+path, strings.NewReader(body))
 	if err != nil {
 		h.t.Fatal(err)
 	}

@@ -359,7 +359,9 @@ func TestT126_BearerTokens(t *testing.T) {
 	} {
 		for _, how := range []func() httpAnswer{
 			func() httpAnswer { return h.post(body, c.header) },
-			func() httpAnswer { return h.post(call(1, "ask", "", modernMeta("")), modern("tools/call", "ask", c.header)...) },
+			func() httpAnswer {
+				return h.post(call(1, "ask", "", modernMeta("")), modern("tools/call", "ask", c.header)...)
+			},
 			func() httpAnswer { return h.do(http.MethodGet, "/mcp", "", c.header) },
 		} {
 			a := how()
