@@ -221,6 +221,8 @@ type ExactReceipt struct {
 	Payer        string      `json:"payer,omitempty"`
 	Amount       string      `json:"amount,omitempty"` // base units of the asset
 	Extra        *ExactGrant `json:"extra,omitempty"`
+	// Extensions has the signed receipt where it is switched on.
+	Extensions map[string]json.RawMessage `json:"extensions,omitempty"`
 }
 
 // ExactGrant is what a payment bought.

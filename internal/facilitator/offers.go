@@ -2,6 +2,7 @@ package facilitator
 
 import (
 	"context"
+	"encoding/json"
 	"time"
 
 	"github.com/tollhq/toll"
@@ -68,4 +69,36 @@ func (f *Facilitator) Offers(ctx context.Context, caller toll.Address, req *x402
 		resp.Offers = append(resp.Offers, signed)
 	}
 	return resp, nil
+}
+
+// offerSale adds the offers of a sale to what a wallet is asked for. Without a key that signs it goes without them.
+func (f *Facilitator) offerSale(r *x402.SaleRequired) {
+	var offers []x402.SignedOffer
+	for i, e := range r.Accepts {
+		signed, err := f.SignOffer(x402.Offer{
+			Version: 1, ResourceURL: r.Resource.URL, Scheme: e.Scheme, Network: e.Network, Asset: e.Asset, PayTo: e.PayTo, Amount: e.Amount,
+			ValidUntil: f.clock().Add(offerLife).Unix(),
+		}, i)
+		if err != nil {
+			f.log.Error("an offer cannot be signed", "error", err)
+			return
+		}
+		offers = append(offers, signed)
+	}
+	r.Extensions[x402.ExtensionOfferReceipt] = x402.OffersExtension(offers)
+}
+
+// receiptOf returns the extension with a signed receipt, nil where receipts are off or nothing can be signed.
+func (f *Facilitator) receiptOf(url, network, payer, transaction string, at time.Time) map[string]json.RawMessage {
+	if !f.receipts {
+		return nil
+	}
+	signed, err := f.SignReceipt(x402.Receipt{
+		Version: 1, Network: network, ResourceURL: url, Payer: payer, IssuedAt: at.Unix(), Transaction: transaction,
+	})
+	if err != nil {
+		f.log.Error("a receipt cannot be signed", "error", err)
+		return nil
+	}
+	return map[string]json.RawMessage{x402.ExtensionOfferReceipt: x402.ReceiptExtension(signed)}
 }

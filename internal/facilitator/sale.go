@@ -134,12 +134,14 @@ func (f *Facilitator) saleRequired(plan *toll.Plan, t *saleTerms, url string) *x
 	} else if len(name) > 0 {
 		what += " " + string(name)
 	}
-	return &x402.SaleRequired{
+	r := &x402.SaleRequired{
 		X402Version: x402.Version, Error: "Payment required",
 		Resource:   x402.Resource{URL: url, Description: what, MimeType: "application/json"},
 		Accepts:    []x402.ExactRequirements{t.entry},
 		Extensions: map[string]json.RawMessage{x402.ExtensionPaymentIdentifier: x402.PaymentIdentifier(false)},
 	}
+	f.offerSale(r)
+	return r
 }
 
 // unpaid refuses a call for which the wallet has not paid. The reason is that of the error; without one it says that a payment
@@ -337,6 +339,7 @@ func (f *Facilitator) saleReceipt(ctx context.Context, plan *toll.Plan, b *Bough
 		Extra: &x402.ExactGrant{
 			OrderID: b.Order.OrderID, PlanID: plan.ID, CreditsGranted: b.Order.CreditsGranted, RemainingBalance: balance.Balance,
 		},
+		Extensions: f.receiptOf(f.saleURL(plan.ID), f.env.Network(), b.Subscriber.String(), b.Order.TxHash, f.clock()),
 	})
 	if err != nil {
 		return 0, nil, err

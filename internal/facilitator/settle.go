@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/ledger"
@@ -182,16 +183,7 @@ func (f *Facilitator) receipt(p *payment, raised *toll.Credits) func(ledger.Rece
 		// Request ids are visible ASCII, for which Go and JSON quote alike.
 		info := fmt.Appendf(nil, `{"info":{"creditsRedeemed":"%d","remainingBalance":"%d","agentRequestId":%q}}`, amount, balance, r.RequestID)
 		extensions := map[string]json.RawMessage{extension: info}
-		if f.receipts {
-			signed, err := f.SignReceipt(x402.Receipt{
-				Version: 1, Network: network, ResourceURL: url, Payer: payer, IssuedAt: r.At.Unix(), Transaction: r.Transaction.String(),
-			})
-			if err == nil {
-				extensions[x402.ExtensionOfferReceipt] = x402.ReceiptExtension(signed)
-			} else {
-				f.log.Error("a receipt cannot be signed", "error", err)
-			}
-		}
+		maps.Copy(extensions, f.receiptOf(url, network, payer, r.Transaction.String(), r.At))
 		return x402.SettleResponse{
 			Success: true, Transaction: r.Transaction.String(), Network: network, Payer: payer,
 			CreditsRedeemed: &amount, RemainingBalance: &balance, Amount: &amount, OrderTx: r.OrderTx,
