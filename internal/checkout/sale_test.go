@@ -1,0 +1,185 @@
+package checkout_test
+
+import (
+	"errors"
+	"math/big"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/evm"
+	"github.com/tollhq/toll/internal/checkout"
+	"github.com/tollhq/toll/internal/checkout/railtest"
+	"github.com/tollhq/toll/internal/store"
+)
+
+// sold is a plan for a dollar.
+func (s *shop) sold() *toll.Plan {
+	s.Helper()
+	return s.plan(func(p *toll.Plan) {
+		p.Price = toll.Price{IsCrypto: true, TokenAddress: toll.USDCSandbox, Amounts: []toll.Units{toll.UnitsOf(1_000_000)}, Receivers: []toll.Address{owner}}
+	})
+}
+
+// sale pays a plan with an authorization of the holder that has this nonce.
+func (s *shop) sale(plan *toll.Plan, nonce byte) checkout.SaleRequest {
+	return checkout.SaleRequest{
+		Plan: plan, ChainID: 84532, Wait: 5 * time.Second, Content: toll.Hash{1}, Check: func() error { return nil },
+		Sale: checkout.Sale{Token: toll.USDCSandbox, Signature: make([]byte, 65), Authorization: evm.Authorization{
+			From: holder, To: owner, Value: big.NewInt(1_000_000), ValidBefore: uint64(s.clock().Add(time.Hour).Unix()), Nonce: [32]byte{nonce},
+		}},
+	}
+}
+
+func (s *shop) credits(plan *toll.Plan) toll.Credits {
+	s.Helper()
+	b, err := s.at(0).Balance(s.ctx, plan, holder, false)
+	s.must(err)
+	return b.Balance
+}
+
+// One authorization is sent for two plans, by many callers of two processes: one order, one transfer, one first.
+func TestT60_AuthorizationRaced(t *testing.T) {
+	eachRail(t, func(s *shop) {
+		s.rail.Fund(holder, toll.USDCSandbox, 10_000_000)
+		plans := []*toll.Plan{s.sold(), s.sold()}
+		for round := range byte(3) {
+			before := s.rail.Transfers()
+			var mu sync.Mutex
+			var group sync.WaitGroup
+			firsts, recorded, orders, refused := 0, 0, map[string]bool{}, 0
+			for i := range 12 {
+				group.Go(func() {
+					out, err := s.at(i/2).Sell(s.ctx, s.sale(plans[i%2], round))
+					mu.Lock()
+					defer mu.Unlock()
+					switch {
+					case errors.Is(err, toll.NewError(toll.CodeRequestUsed)):
+						refused++
+					case err != nil:
+						s.Error(err)
+					default:
+						orders[out.Order.OrderID] = true
+						if out.First {
+							firsts++
+						}
+						if out.Recorded {
+							recorded++
+						}
+					}
+				})
+			}
+			group.Wait()
+			if firsts != 1 || recorded != 1 || len(orders) != 1 || refused != 6 || s.rail.Transfers() != before+1 {
+				s.Errorf("%d firsts, %d recorded, %d orders, %d refused, %d transfers", firsts, recorded, len(orders), refused, s.rail.Transfers()-before)
+			}
+		}
+		if sum := s.credits(plans[0]) + s.credits(plans[1]); sum != 300 {
+			s.Errorf("%d credits", sum)
+		}
+	})
+}
+
+// A name of a purchase is used at the same time for two of them: one is bought.
+func TestSaleIdentifierRaced(t *testing.T) {
+	eachRail(t, func(s *shop) {
+		s.rail.Fund(holder, toll.USDCSandbox, 10_000_000)
+		one, two := s.sold(), s.sold()
+		var mu sync.Mutex
+		var group sync.WaitGroup
+		bought, conflicts := map[string]bool{}, 0
+		for i := range 8 {
+			r := s.sale(one, byte(i))
+			if i%2 == 1 {
+				r = s.sale(two, byte(i))
+				r.Content = toll.Hash{2}
+			}
+			r.Identifier = "pay_0123456789abcdef"
+			group.Go(func() {
+				out, err := s.at(i/2).Sell(s.ctx, r)
+				mu.Lock()
+				defer mu.Unlock()
+				switch {
+				case errors.Is(err, toll.NewError(toll.CodeSettleConflict)):
+					conflicts++
+				case err != nil:
+					s.Error(err)
+				default:
+					bought[out.Order.OrderID] = true
+				}
+			})
+		}
+		group.Wait()
+		if len(bought) != 1 || conflicts != 4 || s.rail.Transfers() != 1 {
+			s.Errorf("%d orders, %d conflicts, %d transfers", len(bought), conflicts, s.rail.Transfers())
+		}
+	})
+}
+
+// A process dies at a step of a sale; another one goes on with the same authorization.
+func TestF13_SaleGoesOn(t *testing.T) {
+	eachRail(t, func(s *shop) {
+		s.rail.Fund(holder, toll.USDCSandbox, 10_000_000)
+		for i, step := range []string{"placed", "pay", "paid", "finish", "confirming", "finished"} {
+			plan := s.sold()
+			dead := s.start(s.store, s.ledgers[0])
+			var once sync.Once
+			stopped := make(chan struct{})
+			dead.Failpoint(func(at string) {
+				if at == step {
+					once.Do(func() { close(stopped) })
+					panic("stopped at " + at)
+				}
+			})
+			r := s.sale(plan, byte(i))
+			go func() {
+				defer func() { _ = recover() }()
+				quick := r
+				quick.Wait = 10 * time.Millisecond
+				_, _ = dead.Sell(s.ctx, quick)
+			}()
+			<-stopped
+			s.now.Add(int64(time.Minute / time.Microsecond)) // past the lease of the dead one
+			alive := s.start(s.store, s.ledgers[0])
+			_, err := alive.Reconcile(s.ctx)
+			s.must(err)
+			out, err := alive.Sell(s.ctx, r)
+			if err != nil || out.Recorded || out.First || out.Order.CreditsGranted != 100 || s.rail.Transfers() != i+1 || s.credits(plan) != 100 {
+				s.Fatalf("%s: %+v, %v, %d transfers, %d credits", step, out, err, s.rail.Transfers(), s.credits(plan))
+			}
+		}
+	})
+}
+
+// A check that fails writes nothing, and the same authorization may pay later.
+func TestSaleChecksBeforeItWrites(t *testing.T) {
+	eachRail(t, func(s *shop) {
+		plan := s.sold()
+		r := s.sale(plan, 1)
+		_, err := s.at(0).Sell(s.ctx, r)
+		s.code(err, toll.CodeChainBalance)
+		s.rail.Fund(holder, toll.USDCSandbox, 1_000_000)
+		r.Check = func() error { return toll.NewError(toll.CodePaymentRequired) }
+		_, err = s.at(0).Sell(s.ctx, r)
+		s.code(err, toll.CodePaymentRequired)
+		var rows int64
+		s.must(s.store.QueryRow(s.ctx, "SELECT COUNT(*) FROM orders").Scan(&rows))
+		if _, err := store.AuthorizationByNonce(s.ctx, s.store, 84532, toll.USDCSandbox, holder, [32]byte{1}); !errors.Is(err, store.ErrNotFound) || rows != 0 {
+			s.Errorf("%d orders, authorization %v", rows, err)
+		}
+		r.Check = func() error { return nil }
+		if out, err := s.at(0).Sell(s.ctx, r); err != nil || !out.First {
+			s.Errorf("%+v, %v", out, err)
+		}
+		s.rail.Behave(railtest.Behaviour{Decline: true, Code: toll.CodeChainFailed, Reason: "blocked"})
+		s.rail.Fund(holder, toll.USDCSandbox, 1_000_000)
+		for range 2 {
+			_, err = s.at(0).Sell(s.ctx, s.sale(plan, 2))
+			s.code(err, toll.CodeChainFailed)
+		}
+		if s.credits(plan) != 100 {
+			s.Errorf("%d credits", s.credits(plan))
+		}
+	})
+}
