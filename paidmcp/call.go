@@ -113,9 +113,9 @@ func (c *call) serve(ctx context.Context, run func(context.Context) (mcp.Result,
 	}
 	switch {
 	case err != nil:
-		return nil, c.fail(ctx, err)
+		return c.fail(ctx, err)
 	case isNil(res):
-		return nil, c.fail(ctx, errInternal)
+		return c.fail(ctx, errInternal)
 	case failed(res):
 		return c.failTool(ctx, res)
 	case needsInput(res):
@@ -137,12 +137,18 @@ func (c *call) run(ctx context.Context, next mcp.MethodHandler, method string) (
 }
 
 // fail ends a call whose handler returned an error: nothing is burned.
-func (c *call) fail(ctx context.Context, err error) error {
+func (c *call) fail(ctx context.Context, err error) (mcp.Result, error) {
 	c.stop(ctx)
 	if why, ok := demandsPayment(err); ok {
-		_, err = c.refuse(wordRequired, "", why).answer()
+		return c.refuse(wordRequired, "", why).answer()
 	}
-	return err
+	if _, ok := wireError(err); !ok && c.kind == Tools && ctx.Err() == nil {
+		// The protocol's own form, in which a model sees what went wrong.
+		res := c.newToolResult()
+		res.SetError(err)
+		return res, nil
+	}
+	return nil, err
 }
 
 // failTool ends a call of a tool whose result is an error, which the caller gets as it is.
@@ -171,7 +177,7 @@ func (c *call) stop(ctx context.Context) {
 func (c *call) settled(ctx context.Context, res mcp.Result) (mcp.Result, error) {
 	amount, err := c.amount(res)
 	if err != nil {
-		return nil, c.fail(ctx, err)
+		return c.fail(ctx, err)
 	}
 	if amount == 0 {
 		c.release(ctx)

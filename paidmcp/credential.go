@@ -69,7 +69,10 @@ func bearerToken(h http.Header) string {
 func paymentOf(v any) (token string, ok bool) {
 	switch v := v.(type) {
 	case string:
-		return v, v != "" && len(v) <= maxPaymentBytes
+		if v == "" || len(v) > maxPaymentBytes {
+			return "", false
+		}
+		return v, true
 	case map[string]any:
 		if !shallow(v, x402.MaxDepth) {
 			return "", false
