@@ -64,6 +64,19 @@ func TestAuthorization_Vector(t *testing.T) {
 	}
 }
 
+// The separators that USDC answers on Base and on Base Sepolia (DOMAIN_SEPARATOR).
+func TestDomain_USDC(t *testing.T) {
+	base := evm.Domain{Name: "USD Coin", Version: "2", ChainID: big.NewInt(8453), Contract: toll.USDCLive}
+	for want, d := range map[string]evm.Domain{
+		"71f17a3b2ff373b803d70a5a07c046c1a2bc8e89c09ef722fcb047abe94c9818": usdc(),
+		"02fa7265e7c5d81118673727957699e4d68f74cd74b7db77da710fe8a2c7834f": base,
+	} {
+		if got := d.Separator(); hex.EncodeToString(got[:]) != want {
+			t.Errorf("separator %x, want %s", got, want)
+		}
+	}
+}
+
 // The example of EIP-712.
 func TestDomain_Vector(t *testing.T) {
 	d := evm.Domain{Name: "Ether Mail", Version: "1", ChainID: big.NewInt(1), Contract: toll.MustAddress("0xCcCCccccCCCCcCCCCCCcCcCccCcCCCcCcccccccC")}

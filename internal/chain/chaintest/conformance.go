@@ -38,6 +38,7 @@ func TestJournal(t *testing.T, fresh func(t testing.TB) chain.Journal) {
 		"orphans":            testOrphans,
 		"hashes of limits":   testDelegations,
 		"an ended context":   testEnded,
+		"sales":              testSales,
 		"what is given back": testCopies,
 	} {
 		t.Run(name, func(t *testing.T) { f(t, fresh(t)) })

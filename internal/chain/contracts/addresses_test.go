@@ -107,3 +107,26 @@ func TestUnknownChain(t *testing.T) {
 		}
 	}
 }
+
+// Holders of a token sign for a name that is not the same on both networks.
+func TestTokenDomain(t *testing.T) {
+	for token, want := range map[common.Address]string{
+		USDC(Base): "USD Coin 2", EURC(Base): "EURC 2", USDC(BaseSepolia): "", {}: "", EntryPoint: "",
+	} {
+		name, version, ok := TokenDomain(Base, token)
+		if ok != (want != "") || ok && name+" "+version != want {
+			t.Errorf("%s on Base: %q %q %t, want %q", token, name, version, ok, want)
+		}
+	}
+	for token, want := range map[common.Address]string{
+		USDC(BaseSepolia): "USDC 2", EURC(BaseSepolia): "EURC 2", USDC(Base): "", {}: "",
+	} {
+		name, version, ok := TokenDomain(BaseSepolia, token)
+		if ok != (want != "") || ok && name+" "+version != want {
+			t.Errorf("%s on Base Sepolia: %q %q %t, want %q", token, name, version, ok, want)
+		}
+	}
+	if _, _, ok := TokenDomain(1, USDC(1)); ok {
+		t.Error("a token of an unknown chain")
+	}
+}
