@@ -11,6 +11,8 @@ import (
 	"github.com/ethereum/go-ethereum/common"
 	"pgregory.net/rapid"
 
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/evm"
 	"github.com/tollhq/toll/internal/chain/contracts"
 	"github.com/tollhq/toll/internal/chain/userop"
 )
@@ -24,6 +26,7 @@ const published = `[
 {"type":"function","name":"redeemDelegations","inputs":[{"name":"contexts","type":"bytes[]"},{"name":"modes","type":"bytes32[]"},{"name":"calls","type":"bytes[]"}]},
 {"type":"function","name":"disableDelegation","inputs":[{"name":"d","type":"tuple","components":[{"name":"delegate","type":"address"},{"name":"delegator","type":"address"},{"name":"authority","type":"bytes32"},{"name":"caveats","type":"tuple[]","components":[{"name":"enforcer","type":"address"},{"name":"terms","type":"bytes"},{"name":"args","type":"bytes"}]},{"name":"salt","type":"uint256"},{"name":"signature","type":"bytes"}]}]},
 {"type":"function","name":"context","inputs":[{"name":"d","type":"tuple[]","components":[{"name":"delegate","type":"address"},{"name":"delegator","type":"address"},{"name":"authority","type":"bytes32"},{"name":"caveats","type":"tuple[]","components":[{"name":"enforcer","type":"address"},{"name":"terms","type":"bytes"},{"name":"args","type":"bytes"}]},{"name":"salt","type":"uint256"},{"name":"signature","type":"bytes"}]}]},
+{"type":"function","name":"transferWithAuthorization","inputs":[{"name":"from","type":"address"},{"name":"to","type":"address"},{"name":"value","type":"uint256"},{"name":"validAfter","type":"uint256"},{"name":"validBefore","type":"uint256"},{"name":"nonce","type":"bytes32"},{"name":"v","type":"uint8"},{"name":"r","type":"bytes32"},{"name":"s","type":"bytes32"}]},
 {"type":"function","name":"incrementNonce","inputs":[{"name":"key","type":"uint192"}]},
 {"type":"function","name":"handleOps","inputs":[{"name":"ops","type":"tuple[]","components":[{"name":"sender","type":"address"},{"name":"nonce","type":"uint256"},{"name":"initCode","type":"bytes"},{"name":"callData","type":"bytes"},{"name":"accountGasLimits","type":"bytes32"},{"name":"preVerificationGas","type":"uint256"},{"name":"gasFees","type":"bytes32"},{"name":"paymasterAndData","type":"bytes"},{"name":"signature","type":"bytes"}]},{"name":"beneficiary","type":"address"}]}
 ]`
@@ -171,6 +174,34 @@ func TestVoidCall(t *testing.T) {
 	inner := packed(t, "incrementNonce", new(big.Int).SetBytes(key[:]))
 	if got, want := userop.VoidCall(key), packed(t, "execute", execution{contracts.EntryPoint, new(big.Int), inner}); !bytes.Equal(got, want) {
 		t.Errorf("%x, want %x", got, want)
+	}
+}
+
+func TestSaleCall(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		a := &evm.Authorization{
+			From: toll.Address(addresses.Draw(t, "from")), To: toll.Address(addresses.Draw(t, "to")), Value: numbers.Draw(t, "value"),
+			ValidAfter: rapid.Uint64().Draw(t, "after"), ValidBefore: rapid.Uint64().Draw(t, "before"), Nonce: common.BigToHash(numbers.Draw(t, "nonce")),
+		}
+		s := rapid.SliceOfN(rapid.Byte(), 65, 65).Draw(t, "signature")
+		inner := packed(t, "transferWithAuthorization", a.From, a.To, a.Value, new(big.Int).SetUint64(a.ValidAfter), new(big.Int).SetUint64(a.ValidBefore),
+			a.Nonce, s[64], [32]byte(s[:32]), [32]byte(s[32:64]))
+		if got, err := userop.AuthorizedTransfer(a, s); err != nil || !bytes.Equal(got, inner) {
+			t.Fatalf("%x, %v, want %x", got, err, inner)
+		}
+		if got, err := userop.SaleCall(usdc, a, s); err != nil || !bytes.Equal(got, packed(t, "execute", execution{usdc, new(big.Int), inner})) {
+			t.Fatalf("%x, %v", got, err)
+		}
+		for _, bad := range [][]byte{nil, s[:64], append(s, 0)} {
+			if got, err := userop.SaleCall(usdc, a, bad); !errors.Is(err, userop.ErrAuthorization) || got != nil {
+				t.Fatalf("a signature of %d bytes: %x, %v", len(bad), got, err)
+			}
+		}
+	})
+	for name, value := range map[string]*big.Int{"none": nil, "negative": big.NewInt(-1), "2^256": new(big.Int).Lsh(big.NewInt(1), 256)} {
+		if got, err := userop.SaleCall(usdc, &evm.Authorization{Value: value}, make([]byte, 65)); !errors.Is(err, userop.ErrAuthorization) || got != nil {
+			t.Errorf("%s: %x, %v", name, got, err)
+		}
 	}
 }
 

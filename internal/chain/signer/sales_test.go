@@ -1,0 +1,178 @@
+package signer_test
+
+import (
+	"bytes"
+	"errors"
+	"math/big"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ethereum/go-ethereum/common"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/evm"
+	"github.com/tollhq/toll/internal/chain/contracts"
+	"github.com/tollhq/toll/internal/chain/signer"
+	"github.com/tollhq/toll/internal/chain/userop"
+)
+
+// sale is a request for a sale of one dollar to a wallet of nobody. It is signed after the changes.
+func (b *bench) sale(t *testing.T, id string, change ...func(*signer.Sale)) signer.Sale {
+	t.Helper()
+	k, err := evm.ParseKey(strings.Repeat("09", 32))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := signer.Sale{OrderID: id, Token: b.usdc, CallGas: 150_000, Authorization: evm.Authorization{
+		From: k.Address(), To: toll.Address(receiver), Value: big.NewInt(1_000_000), ValidBefore: 1_790_000_300, Nonce: [32]byte{1},
+	}}
+	for _, f := range change {
+		f(&s)
+	}
+	b.authorize(t, k, &s, nil)
+	return s
+}
+
+func (b *bench) authorize(t *testing.T, k *evm.Key, s *signer.Sale, change func(*evm.Domain)) {
+	t.Helper()
+	d := evm.Domain{Name: "USDC", Version: "2", ChainID: big.NewInt(contracts.BaseSepolia), Contract: toll.Address(s.Token)}
+	if s.Token == contracts.EURC(contracts.BaseSepolia) {
+		d.Name = "EURC"
+	}
+	if change != nil {
+		change(&d)
+	}
+	if s.Authorization.Value == nil || s.Authorization.Value.Sign() < 0 || s.Authorization.Value.BitLen() > 256 {
+		return // nothing can be signed
+	}
+	signature, err := k.Sign(s.Authorization.Digest(d))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Signature = [65]byte(signature)
+}
+
+func TestSale(t *testing.T) {
+	b := newBench(t, nil)
+	for _, token := range []common.Address{b.usdc, contracts.EURC(contracts.BaseSepolia)} {
+		s := b.sale(t, "order-"+token.Hex(), func(s *signer.Sale) { s.Token = token })
+		op, err := b.Sale(t.Context(), s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		callData, err := userop.SaleCall(token, &s.Authorization, s.Signature[:])
+		if err != nil || !bytes.Equal(op.CallData, callData) || op.Sender != b.service || op.Nonce.Cmp(userop.Nonce(userop.OrderKey(s.OrderID))) != 0 {
+			t.Errorf("operation: %+v, %v", op, err)
+		}
+		if by, err := userop.Recover(op.SigningHash(big.NewInt(contracts.BaseSepolia)), op.Signature); err != nil || by != b.service {
+			t.Errorf("it is signed by %s, %v", by, err)
+		}
+	}
+	clean(t, b, bytes.Repeat([]byte{2}, 32))
+}
+
+// TestT61_SaleRefused asks for sales that the signer must not sign: each is refused before a key is opened.
+func TestT61_SaleRefused(t *testing.T) {
+	k, err := evm.ParseKey(strings.Repeat("09", 32))
+	if err != nil {
+		t.Fatal(err)
+	}
+	after := func(change func(b *bench, s *signer.Sale)) func(b *bench) signer.Sale {
+		return func(b *bench) signer.Sale { s := b.sale(t, "order-1"); change(b, &s); return s }
+	}
+	before := func(change func(s *signer.Sale)) func(b *bench) signer.Sale {
+		return func(b *bench) signer.Sale { return b.sale(t, "order-1", change) }
+	}
+	domain := func(change func(*evm.Domain)) func(b *bench) signer.Sale {
+		return after(func(b *bench, s *signer.Sale) { b.authorize(t, k, s, change) })
+	}
+	for name, row := range map[string]struct {
+		want signer.Reason
+		sale func(b *bench) signer.Sale
+	}{
+		"no id":            {signer.Malformed, before(func(s *signer.Sale) { s.OrderID = "" })},
+		"endless id":       {signer.Malformed, before(func(s *signer.Sale) { s.OrderID = strings.Repeat("x", 1<<20) })},
+		"no value":         {signer.Malformed, before(func(s *signer.Sale) { s.Authorization.Value = nil })},
+		"nothing":          {signer.Malformed, before(func(s *signer.Sale) { s.Authorization.Value = new(big.Int) })},
+		"a negative value": {signer.Malformed, before(func(s *signer.Sale) { s.Authorization.Value = big.NewInt(-1) })},
+		"more than a word": {signer.Malformed, before(func(s *signer.Sale) { s.Authorization.Value = new(big.Int).Lsh(big.NewInt(1), 256) })},
+		"no receiver":      {signer.Malformed, before(func(s *signer.Sale) { s.Authorization.To = toll.Address{} })},
+		"no sender":        {signer.Malformed, before(func(s *signer.Sale) { s.Authorization.From = toll.Address{} })},
+		"native":           {signer.ForeignToken, before(func(s *signer.Sale) { s.Token = common.Address{} })},
+		"another contract": {signer.ForeignToken, before(func(s *signer.Sale) { s.Token = contracts.EntryPoint })},
+		"USDC of Base":     {signer.ForeignToken, before(func(s *signer.Sale) { s.Token = contracts.USDC(contracts.Base) })},
+		"of the service":   {signer.ForeignAccount, after(func(b *bench, s *signer.Sale) { s.Authorization.From = toll.Address(b.service) })},
+		"of a relayer":     {signer.ForeignAccount, after(func(b *bench, s *signer.Sale) { s.Authorization.From = toll.Address(b.relayer) })},
+		"not signed":       {signer.ForeignWallet, after(func(_ *bench, s *signer.Sale) { s.Signature = [65]byte{} })},
+		"v 0 or 1":         {signer.ForeignWallet, after(func(_ *bench, s *signer.Sale) { s.Signature[64] -= 27 })},
+		"another sender":   {signer.ForeignWallet, after(func(b *bench, s *signer.Sale) { s.Authorization.From = toll.Address(b.subscriber) })},
+		"another receiver": {signer.ForeignWallet, after(func(_ *bench, s *signer.Sale) { s.Authorization.To[0]++ })},
+		"another value":    {signer.ForeignWallet, after(func(_ *bench, s *signer.Sale) { s.Authorization.Value = big.NewInt(1_000_001) })},
+		"another start":    {signer.ForeignWallet, after(func(_ *bench, s *signer.Sale) { s.Authorization.ValidAfter++ })},
+		"another end":      {signer.ForeignWallet, after(func(_ *bench, s *signer.Sale) { s.Authorization.ValidBefore++ })},
+		"another nonce":    {signer.ForeignWallet, after(func(_ *bench, s *signer.Sale) { s.Authorization.Nonce[0]++ })},
+		"another token":    {signer.ForeignWallet, after(func(_ *bench, s *signer.Sale) { s.Token = contracts.EURC(contracts.BaseSepolia) })},
+		"another chain":    {signer.ForeignWallet, domain(func(d *evm.Domain) { d.ChainID = big.NewInt(contracts.Base) })},
+		"another name":     {signer.ForeignWallet, domain(func(d *evm.Domain) { d.Name = "USD Coin" })},
+		"another version":  {signer.ForeignWallet, domain(func(d *evm.Domain) { d.Version = "1" })},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t, nil)
+			op, err := b.Sale(t.Context(), row.sale(b))
+			refused(t, b, op, err, row.want)
+			if len(b.keys.given) > 0 {
+				t.Error("a key was opened")
+			}
+		})
+	}
+}
+
+// For one order id one content is signed, be it an order or a sale.
+func TestSale_OneContent(t *testing.T) {
+	b := newBench(t, nil)
+	first := b.sale(t, "order-1")
+	one, err := b.Sale(t.Context(), first)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again := first
+	again.CallGas++
+	if two, err := b.Sale(t.Context(), again); err != nil || !bytes.Equal(one.CallData, two.CallData) {
+		t.Errorf("the same with other gas: %v", err)
+	}
+	op, err := b.Sale(t.Context(), b.sale(t, "order-1", func(s *signer.Sale) { s.Authorization.Nonce[31] = 1 }))
+	refused(t, b, op, err, signer.OtherContent)
+	b.log.Reset()
+	op, err = b.Order(t.Context(), b.direct("order-1"))
+	refused(t, b, op, err, signer.OtherContent)
+}
+
+// Sales have the hourly cap for themselves: strangers who buy of themselves do not keep accounts of the service from paying.
+func TestSale_HourlyCap(t *testing.T) {
+	b := newBench(t, func(c *signer.Config) { c.HourlyCents = 250 })
+	ask := func(id string) error {
+		_, err := b.Sale(t.Context(), b.sale(t, id))
+		return err
+	}
+	over := func(err error) {
+		t.Helper()
+		var r *signer.Refusal
+		if !errors.As(err, &r) || r.Reason != signer.OverCap || r.RetryAfter != time.Hour+time.Second {
+			t.Errorf("%+v, want a refusal for an hour", err)
+		}
+	}
+	for _, id := range []string{"a", "b", "a"} {
+		if err := ask(id); err != nil {
+			t.Fatal(err)
+		}
+	}
+	over(ask("c"))
+	if _, err := b.Order(t.Context(), b.direct("d")); err != nil {
+		t.Errorf("an order beside the sales: %v", err)
+	}
+	b.now = b.now.Add(time.Hour + time.Second)
+	if err := ask("c"); err != nil {
+		t.Error(err)
+	}
+}
