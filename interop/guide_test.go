@@ -61,10 +61,19 @@ func uninstalled(t *testing.T, text string) string {
 	return installs.ReplaceAllString(text, "")
 }
 
-// A page is run as a person runs it: what is to be saved is saved, what is to be typed is typed into one shell, and what a
-// block prints is compared with the block behind it, where … stands for anything.
 func TestGuide(t *testing.T) {
-	t.Parallel()
+	for _, page := range []string{"x402-fetch.md", "wallet.md"} {
+		t.Run(page, func(t *testing.T) {
+			t.Parallel()
+			follow(t, filepath.Join("..", "docs", "guides", page))
+		})
+	}
+}
+
+// follow runs a page as a person does: what is to be saved is saved, what is to be typed is typed into one shell, and what a
+// block prints is compared with the block behind it, where … stands for anything.
+func follow(t *testing.T, page string) {
+	t.Helper()
 	n := findNode(t)
 	dir := n.workDir(t)
 	ports := strings.NewReplacer("127.0.0.1:8402", servertest.FreeAddress(t), "127.0.0.1:8403", servertest.FreeAddress(t))
@@ -74,7 +83,7 @@ func TestGuide(t *testing.T) {
 	const mark = "\x1e"
 	script := "set -e\n"
 	var want []string
-	for _, b := range blocks(t, filepath.Join("..", "docs", "guides", "x402-fetch.md")) {
+	for _, b := range blocks(t, page) {
 		text := ports.Replace(b.text)
 		switch {
 		case b.language == "js":
