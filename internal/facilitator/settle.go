@@ -127,7 +127,10 @@ func (f *Facilitator) wanted(ctx context.Context, p *payment, req *x402.SettleRe
 	max, margin, batch := req.MaxAmount, req.MarginPercent, req.Batch
 	if p.stock {
 		margin, batch = nil, false
-		if max, e = stockAmount(p); e != nil {
+		if max, e = stockAmount(p); e == nil {
+			e = f.withinAccepted(p, max)
+		}
+		if e != nil {
 			return w, e
 		}
 	}

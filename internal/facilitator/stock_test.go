@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -536,4 +537,66 @@ func TestSupported(t *testing.T) {
 	if string(b) != want {
 		t.Errorf("%s", b)
 	}
+}
+
+// What the client accepted is what is asked for, in both bodies: another plan, resource, amount, asset or receiver is refused, and
+// no settle burns more than was accepted, with a verify before it or without.
+func TestT10_SwappedTerms(t *testing.T) {
+	each(t, func(s *scene) {
+		p := s.plan(dynamic(1, 10))
+		q := s.plan(dynamic(1, 10))
+		a := s.agent(nil, p)
+		s.mint(p, s1, 100)
+		base := s.call(p, a, s.token(p, s1, nil)).nonce("n")
+		base.required.Accepts[0].Amount = "5"
+		accepted := func(nonce string, f func(r *x402.Requirements)) *call {
+			c := *base
+			c.token = rewrite(s, base.token, func(o *outer) {
+				o.Payload.Nonce, o.Resource.URL = nonce, askURL
+				r := base.required.Accepts[0]
+				f(&r)
+				o.Accepted = &r
+			})
+			return &c
+		}
+		for reason, f := range map[string]func(r *x402.Requirements){
+			"invalid_svc_plan_mismatch": func(r *x402.Requirements) { r.PlanID, r.Extra.PlanID = string(q.ID), string(q.ID) },
+			"unsupported_scheme":        func(r *x402.Requirements) { r.Scheme = "exact" },
+			"amount":                    func(r *x402.Requirements) { r.Amount = "4" },
+			"more":                      func(r *x402.Requirements) { r.Amount = "6" },
+			"asset":                     func(r *x402.Requirements) { r.Asset = toll.USDCSandbox.String() },
+			"receiver":                  func(r *x402.Requirements) { r.PayTo = b2.String() },
+		} {
+			want := reason
+			if len(reason) < 10 {
+				want = x402.ReasonInvalidRequirements
+			}
+			c := accepted("n-"+reason, f)
+			v, err := c.stock("5").verify(s.at(1))
+			s.invalid(v, err, want)
+			v, err = c.verify(s.one(), heldFor(5))
+			s.invalid(v, err, want)
+		}
+		c := accepted("n-url", func(*x402.Requirements) {}).stock("5")
+		c.token = rewrite(s, c.token, func(o *outer) { o.Resource.URL = "https://a.example/other" })
+		v, err := c.verify(s.one())
+		s.invalid(v, err, "invalid_svc_resource_mismatch")
+
+		ok := accepted("n-ok", func(r *x402.Requirements) { r.PayTo = strings.ToLower(r.PayTo) }).stock("5")
+		ok.hold()
+		for n, reason := range map[string]string{"6": x402.ReasonExceedsAmount, "50": x402.ReasonExceedsAmount} {
+			ok.amount = n
+			r, err := ok.settle(s.at(1))
+			s.no(r, err, reason)
+		}
+		ok.amount = "3"
+		ok.burn()
+		// Nothing was verified.
+		direct := accepted("n-direct", func(*x402.Requirements) {}).stock("6")
+		r, err := direct.settle(s.one())
+		s.no(r, err, x402.ReasonExceedsAmount)
+		direct.amount = "4"
+		direct.burn()
+		s.balance(p, s1, 93, 0)
+	})
 }

@@ -41,6 +41,9 @@ func (f *Facilitator) verify(ctx context.Context, caller toll.Address, req *x402
 		in.requestID = req.AgentRequestID
 	}
 	p, e := f.read(ctx, caller, in)
+	if e == nil && p.stock {
+		e = sameAmount(p)
+	}
 	if e != nil {
 		return p, nil, e
 	}
