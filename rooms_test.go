@@ -88,8 +88,9 @@ var rooms = map[string]room{
 	},
 	"internal/server/servertest": {ours: "toll client"},
 	"internal/cli": {
-		ours:  "toll x402 evm client paid internal/server",
+		ours:  "toll x402 evm client paid paidmcp internal/server",
 		third: []string{"github.com/spf13/cobra", "github.com/spf13/pflag", "charm.land/lipgloss/v2"},
+		tests: []string{"github.com/modelcontextprotocol/go-sdk"},
 	},
 	"cmd/toll": {ours: "internal/cli"},
 

@@ -25,7 +25,9 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"toll": func() { os.Exit(cli.Main(os.Args[1:])) }})
+	testscript.Main(m, map[string]func(){
+		"toll": func() { os.Exit(cli.Main(os.Args[1:])) }, "tools": func() { os.Exit(toolsProcess()) },
+	})
 }
 
 // TestScript runs the scripts in testdata/script. Each has a service of its own, with a builder whose key is in the
@@ -43,6 +45,7 @@ func run(t *testing.T, dir string, opts ...tolltest.Option) {
 		Setup:               func(env *testscript.Env) error { return setup(env, opts) },
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"exits": exits, "capture": capture, "member": member, "healthy": healthy, "appears": appears, "rail": rail,
+			"tool": tool,
 		},
 	})
 }

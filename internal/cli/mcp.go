@@ -1,0 +1,263 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/url"
+	"os/exec"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/client"
+	"github.com/tollhq/toll/paid"
+	"github.com/tollhq/toll/paidmcp"
+)
+
+type mcpFlags struct {
+	upstream, upstreamToken                            string
+	plan, agent, credits, name, listen, publicURL, log string
+	prices, free, origins, hosts                       []string
+	holdSecs                                           int
+	register, signIn, stream                           bool
+}
+
+func (a *app) mcpCommand() *cobra.Command {
+	var f mcpFlags
+	c := &cobra.Command{Use: "mcp [-- COMMAND...]", Short: "Put a price on an MCP server without changing it"}
+	c.Long = `Serve the tools, resources and prompts of an MCP server for credits. The server is a command that speaks over its standard
+input and output, or a url with streamable HTTP; it changes nothing and hears nothing of payments.
+
+--credits is the price of everything, --price that of one item, or of all items of a type as tools/*. What a caller pays with
+never reaches the server, and its answers pass unchanged. All callers share one connection to it.
+
+Clients find it at /mcp. With --register the agent takes payments for it, under mcp://NAME/tools/* and so on.`
+	c.Example = `toll mcp --plan 4474 --agent 5063 --credits 2 --price tools/search=5 --register -- npx -y some-mcp-server
+toll mcp --plan 4474 --upstream https://tools.example.com/mcp --free tools/ping --public-url https://paid.example.com`
+	fl := c.Flags()
+	fl.StringVar(&f.upstream, "upstream", "", "url of the server behind, in place of a command")
+	secret(c, &f.upstreamToken, "upstream-token", "TOLL_UPSTREAM_TOKEN")
+	fl.StringVar(&f.plan, "plan", "", "plan whose credits pay")
+	fl.StringVar(&f.agent, "agent", "", "agent that takes the payment")
+	fl.StringVar(&f.credits, "credits", "1", "price of a call that no --price names")
+	fl.StringArrayVar(&f.prices, "price", nil, `price of an item, as "tools/search=5", "resources/file:///a=1" or "prompts/*=0"`)
+	fl.StringArrayVar(&f.free, "free", nil, `item without a price, as "tools/ping"`)
+	fl.StringVar(&f.name, "name", "", "name in urls of items; default what the server calls itself")
+	fl.BoolVar(&f.register, "register", false, "add the urls of its items to the agent")
+	fl.StringVar(&f.listen, "listen", "127.0.0.1:8404", "address to listen on")
+	fl.StringVar(&f.publicURL, "public-url", "", "address under which clients reach it, without /mcp")
+	fl.BoolVar(&f.signIn, "require-sign-in", false, "refuse requests without an access token, also to what is free")
+	fl.StringArrayVar(&f.origins, "allow-origin", nil, "origin of web pages that may call; default this machine and --public-url")
+	fl.StringArrayVar(&f.hosts, "allow-host", nil, "host to which it listens; default this machine and --public-url")
+	fl.BoolVar(&f.stream, "stream", false, "pass progress on while a call runs, before it is settled")
+	fl.IntVar(&f.holdSecs, "hold-secs", paid.DefaultHoldSecs, "longest time that a call may take, 1 to 900")
+	fl.StringVar(&f.log, "log-level", "info", "debug, info, warn or error")
+	require(c, "plan")
+	c.Args = func(cmd *cobra.Command, args []string) error {
+		if at := cmd.ArgsLenAtDash(); at > 0 || at < 0 && len(args) > 0 {
+			return usagef("%s takes the command behind -- only, not %q", cmd.CommandPath(), args[0])
+		}
+		return nil
+	}
+	c.RunE = func(cmd *cobra.Command, args []string) error { return a.mcp(cmd.Context(), f, args) }
+	return c
+}
+
+func (a *app) mcp(ctx context.Context, f mcpFlags, command []string) error {
+	log, err := newLog(a.err, f.log)
+	if err != nil {
+		return err
+	}
+	u, err := a.behind(ctx, f, command, log)
+	if err != nil {
+		return err
+	}
+	cfg := paidmcp.Config{HoldSecs: f.holdSecs, Namespace: a.set.names, Log: log}
+	if cfg.PlanID, err = toll.ParsePlanID(f.plan); err != nil {
+		return err
+	}
+	if f.agent != "" {
+		if cfg.AgentID, err = toll.ParseAgentID(f.agent); err != nil {
+			return err
+		}
+	}
+	switch {
+	case f.holdSecs < 1 || f.holdSecs > paid.MaxHoldSecs:
+		return usagef("--hold-secs is 1 to %d", paid.MaxHoldSecs)
+	case f.register && f.agent == "":
+		return usagef("--register needs --agent")
+	case f.name != "" && f.name != serverName(f.name):
+		return usagef("--name is of lower-case letters, digits, dots and hyphens")
+	}
+	prices, err := itemPrices(f)
+	if err != nil {
+		return err
+	}
+
+	c := a.client()
+	// A key or a plan that is wrong should be known before the first caller comes.
+	terms, err := c.Terms(ctx, cfg.PlanID)
+	if err != nil {
+		return err
+	}
+	if err := ownsPlan(ctx, c, cfg.PlanID); err != nil {
+		return err
+	}
+	info, err := c.Info(ctx)
+	if err != nil {
+		return err
+	}
+	if err := u.Connect(ctx); err != nil {
+		return fmt.Errorf("the server behind: %w", err)
+	}
+	if cfg.ServerName = f.name; cfg.ServerName == "" {
+		cfg.ServerName = serverName(u.Name())
+	}
+	pay, m := paidmcp.New(c, cfg), u.Server()
+	for _, p := range prices {
+		pay.Price(p.kind, p.name, p.options...)
+	}
+	s, err := paidmcp.NewServer(pay, m, paidmcp.ServerConfig{
+		BaseURL: f.publicURL, ServiceURL: info.APIBase, RequireSignIn: f.signIn, AllowedOrigins: f.origins, AllowedHosts: f.hosts,
+		Description: "Priced by Toll", Log: log,
+	})
+	if err != nil {
+		return usageError{err}
+	}
+	// What is being served when the end comes still needs the server behind.
+	running, stop := context.WithCancel(context.WithoutCancel(ctx))
+	ended, err := u.Offer(running, m)
+	if err != nil {
+		stop()
+		return err
+	}
+	defer func() {
+		stop()
+		<-ended
+	}()
+	if f.register {
+		if err := a.registerItems(ctx, c, cfg.AgentID, pay); err != nil {
+			return err
+		}
+	}
+	ln, err := listen(ctx, f.listen)
+	if err != nil {
+		return err
+	}
+	log.Info("mcp", "listen", ln.Addr().String(), "url", first(strings.TrimSuffix(f.publicURL, "/"), "http://"+ln.Addr().String())+"/mcp", "service", c.URL(),
+		"plan", terms.PlanID, "name", cfg.ServerName)
+	return s.Serve(ctx, ln)
+}
+
+// behind is the server that gets a price.
+func (a *app) behind(ctx context.Context, f mcpFlags, command []string, log *slog.Logger) (*paidmcp.Upstream, error) {
+	switch {
+	case (f.upstream == "") == (len(command) == 0):
+		return nil, usagef("the server is a command behind --, or --upstream")
+	case f.upstream == "":
+		return paidmcp.Command(log, func() *exec.Cmd {
+			// It ends when its connection does, and not before: its last calls may be paid.
+			c := exec.CommandContext(context.WithoutCancel(ctx), command[0], command[1:]...)
+			c.Stderr = a.err
+			return c
+		}), nil
+	}
+	u, err := url.Parse(f.upstream)
+	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || u.User != nil {
+		return nil, usagef("--upstream must be an absolute http or https url")
+	}
+	return paidmcp.Remote(log, f.upstream, f.upstreamToken), nil
+}
+
+// serverName makes of what a server calls itself a name that can stand in a url.
+func serverName(s string) string {
+	s = strings.Map(func(r rune) rune {
+		switch {
+		case r >= 'a' && r <= 'z', r >= '0' && r <= '9', r == '.', r == '-':
+			return r
+		case r >= 'A' && r <= 'Z':
+			return r + 'a' - 'A'
+		}
+		return '-'
+	}, s)
+	return strings.Trim(s[:min(len(s), 64)], ".-")
+}
+
+type itemPrice struct {
+	kind    paidmcp.Type
+	name    string
+	options []paidmcp.Option
+}
+
+var itemTypes = []paidmcp.Type{paidmcp.Tools, paidmcp.Resources, paidmcp.Prompts}
+
+// itemPrices reads the flags of prices, the general one first.
+func itemPrices(f mcpFlags) ([]itemPrice, error) {
+	general, err := toll.ParseCredits(f.credits)
+	if err != nil {
+		return nil, usagef("--credits must be a number")
+	}
+	price := func(kind paidmcp.Type, name string, n toll.Credits) itemPrice {
+		p := itemPrice{kind, name, []paidmcp.Option{paidmcp.Credits(n)}}
+		if f.stream {
+			p.options = append(p.options, paidmcp.Stream())
+		}
+		return p
+	}
+	var out []itemPrice
+	for _, kind := range itemTypes {
+		out = append(out, price(kind, "*", general))
+	}
+	one := func(item string, n toll.Credits) error {
+		kind, name, ok := strings.Cut(item, "/")
+		if !ok || name == "" || !slices.Contains(itemTypes, paidmcp.Type(kind)) {
+			return usagef(`an item is written as "tools/NAME", "resources/URI" or "prompts/NAME": %q`, item)
+		}
+		out = append(out, price(paidmcp.Type(kind), name, n))
+		return nil
+	}
+	for _, p := range f.prices {
+		item, text, ok := cutLast(p, "=")
+		n, err := toll.ParseCredits(strings.TrimSpace(text))
+		if !ok || err != nil {
+			return nil, usagef(`a price is written as "tools/NAME=5": %q`, p)
+		}
+		if err := one(item, n); err != nil {
+			return nil, err
+		}
+	}
+	for _, item := range f.free {
+		if err := one(item, 0); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// registerItems adds the urls of all items to the endpoints of the agent, once.
+func (a *app) registerItems(ctx context.Context, c *client.Client, id toll.AgentID, pay *paidmcp.Payments) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	agent, err := c.Agent(ctx, id)
+	if err != nil {
+		return err
+	}
+	endpoints := slices.Clone(agent.API.Endpoints)
+	for _, kind := range itemTypes {
+		if e := (toll.Endpoint{Verb: "POST", URL: pay.LogicalURL(kind, "*")}); !slices.Contains(endpoints, e) {
+			endpoints = append(endpoints, e)
+		}
+	}
+	if len(endpoints) == len(agent.API.Endpoints) {
+		return nil
+	}
+	if _, err := c.UpdateAgent(ctx, id, toll.AgentUpdate{API: toll.AgentAPIUpdate{Endpoints: toll.SetTo(endpoints)}}); err != nil {
+		return err
+	}
+	a.say("note", "the agent takes payments for %s and the other items now", pay.LogicalURL(paidmcp.Tools, "*"))
+	return nil
+}
