@@ -29,7 +29,8 @@ type clientArgs struct {
 type trip struct {
 	Status  int
 	Headers map[string]string
-	Payment string
+	Payment string // header payment-signature that was sent
+	Proof   string // header sign-in-with-x that was sent
 }
 
 // outcome is what became of a paid call.
@@ -63,6 +64,13 @@ func (c *scene) asked(command string, p *party, change []func(*clientArgs)) *out
 	if err := c.clients.do(command, c.args(p, change), o); err != nil {
 		c.Fatal(err)
 	}
+	c.understood(o)
+	return o
+}
+
+// understood gives all headers of a call to the schemas of other software.
+func (c *scene) understood(o *outcome) {
+	c.Helper()
 	var headers []map[string]string
 	for _, trip := range o.Trips {
 		for name, value := range trip.Headers {
@@ -75,7 +83,6 @@ func (c *scene) asked(command string, p *party, change []func(*clientArgs)) *out
 		}
 	}
 	c.faults(map[string]any{"headers": headers})
-	return o
 }
 
 // pay makes the header with which the plug-in pays what a server asks for, and sends nothing.

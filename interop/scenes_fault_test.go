@@ -126,11 +126,14 @@ func topUp(t *testing.T, s *service, a *actors) {
 	c.ends(1, []int{5}, 95)
 }
 
-// fund gives the subscriber money of the embedded chain, once that can be used.
-func (s *service) fund(t *testing.T) {
+// fund gives the subscriber money of the embedded chain.
+func (s *service) fund(t *testing.T) { t.Helper(); s.faucet(t, `{"usdc":"100"}`) }
+
+// faucet gives money of the embedded chain, once that can be used.
+func (s *service) faucet(t *testing.T, body string) {
 	t.Helper()
 	for end := time.Now().Add(30 * time.Second); ; time.Sleep(50 * time.Millisecond) {
-		req, err := http.NewRequestWithContext(t.Context(), "POST", s.url+"/api/v1/sandbox/faucet", strings.NewReader(`{"usdc":"100"}`))
+		req, err := http.NewRequestWithContext(t.Context(), "POST", s.url+"/api/v1/sandbox/faucet", strings.NewReader(body))
 		if err != nil {
 			t.Fatal(err)
 		}

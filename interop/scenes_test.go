@@ -41,20 +41,48 @@ var scenes = []struct {
 	{"S32", "paths with too many slashes", slashes},
 	{"S33", "an answer that gets lost", lostAnswer},
 	{"S34", "the service dies after its commit", diesAfterCommit},
+	{"S60", "offers and receipts", statements},
+	{"S61", "an echo that was changed", changedEcho},
+	{"S62", "the catalogue", catalogue},
 	{"S35", "a top-up on the way", topUp},
 	{"S36", "a free plan that nobody ordered", freePlan},
+}
+
+// sales are the scenes of wallets, on a service whose clock nobody moves: wallets sign by their own.
+var sales = []struct {
+	id, what string
+	play     func(t *testing.T, m *market)
+}{
+	{"S40", "a wallet buys a plan", walletBuys},
+	{"S41", "a plan above the cap of a wallet", aboveTheCap},
+	{"S42", "the payment of a sale again", saleAgain},
+	{"S43", "one authorization for two plans", twoPlans},
+	{"S44", "authorizations that pay nothing", badAuthorizations},
+	{"S45", "somebody else submits the authorization", submittedElsewhere},
+	{"S50", "a wallet signs in", signsIn},
+	{"S51", "a wallet signs in or pays", signsInOrPays},
+	{"S52", "proofs that prove nothing", badProofs},
 }
 
 func TestScenes(t *testing.T) {
 	a := cast(t)
 	t.Run("program", func(t *testing.T) {
 		t.Parallel()
-		s := run(t, servertest.Options{})
+		s := run(t, servertest.Options{Args: []string{"--x402-receipts"}})
 		for _, scene := range scenes {
 			t.Run(scene.id, func(t *testing.T) { scene.play(t, s, a) })
 		}
 		s.process.Kill()
 		audit(t, s)
+	})
+	t.Run("sales", func(t *testing.T) {
+		t.Parallel()
+		m := openMarket(t, a)
+		for _, scene := range sales {
+			t.Run(scene.id, func(t *testing.T) { scene.play(t, m) })
+		}
+		m.process.Kill()
+		audit(t, m.service)
 	})
 	// These ask for a service of their own.
 	t.Run("S02", func(t *testing.T) { t.Parallel(); cards(t, a) })

@@ -89,13 +89,13 @@ func inside(t *testing.T, cfg server.Config) *service {
 }
 
 // actors are the processes of other software.
-type actors struct{ servers, clients, oracle *role }
+type actors struct{ servers, clients, wallets, oracle *role }
 
 func cast(t *testing.T) *actors {
 	t.Helper()
 	n := findNode(t)
 	dir := n.workDir(t)
-	return &actors{n.start(t, dir, "server"), n.start(t, dir, "client"), n.start(t, dir, "oracle")}
+	return &actors{n.start(t, dir, "server"), n.start(t, dir, "client"), n.start(t, dir, "wallet"), n.start(t, dir, "oracle")}
 }
 
 const (
