@@ -27,7 +27,17 @@ func (c *Client) Terms(ctx context.Context, id toll.PlanID) (*x402.Terms, error)
 	if !p.Price.IsCrypto && !p.Price.IsFree() {
 		t.Scheme, t.Network = c.names.SchemeCard(), env.CardNetwork()
 	}
+	if i := c.info.Load(); i != nil && i.APIBase != "" && soldToWallets(p, env) {
+		t.OrderURL = i.APIBase + "/x402/plans/" + string(p.ID) + "/order"
+	}
 	return t, nil
+}
+
+// soldToWallets reports whether a service sells the plan to whoever signs an authorization of a token for it.
+func soldToWallets(p *toll.Plan, env toll.Environment) bool {
+	token := p.Price.PayToken(env)
+	return p.Price.IsCrypto && !p.Price.IsFree() && !p.IsPayAsYouGo() && !p.IsTrial && p.IsListed && len(p.Price.Receivers) == 1 &&
+		(token == env.USDC() || token == env.EURC())
 }
 
 // AgentPlanIDs returns the listed plans of an agent, the oldest first and at most 100: those with which a server that names

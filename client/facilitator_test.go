@@ -162,6 +162,41 @@ func TestTerms(t *testing.T) {
 	}
 }
 
+// Terms of a plan that any wallet can buy say where.
+func TestTermsNameTheSale(t *testing.T) {
+	dollar := toll.Price{TokenAddress: toll.USDCLive, Amounts: []toll.Units{toll.UnitsOf(1_000_000)}, Receivers: []toll.Address{{7}}, IsCrypto: true}
+	const want = "https://pay.example.com/api/v1/x402/plans/" + string(plan) + "/order"
+	for name, c := range map[string]struct {
+		change func(*toll.Plan)
+		want   string
+	}{
+		"a dollar": {func(*toll.Plan) {}, want},
+		"unlisted": {func(p *toll.Plan) { p.IsListed = false }, ""},
+		"trial":    {func(p *toll.Plan) { p.IsTrial = true }, ""},
+		"native":   {func(p *toll.Plan) { p.Price.TokenAddress = toll.Address{} }, ""},
+		"free":     {func(p *toll.Plan) { p.Price.Amounts, p.Price.Receivers = nil, nil }, ""},
+	} {
+		p := toll.Plan{
+			ID: plan, Owner: toll.Address{9}, Price: dollar, AccessLimit: toll.LimitCredits, IsListed: true,
+			Credits: toll.CreditsConfig{Amount: 100, MinAmount: 1, MaxAmount: 1}, CreatedAt: time.Unix(1, 0), UpdatedAt: time.Unix(1, 0),
+		}
+		c.change(&p)
+		s := serve(t, func(_ int, s sent) (int, map[string]string, string) {
+			if s.target == "/" {
+				return 200, nil, `{"name":"toll","environment":"sandbox","apiBase":"https://pay.example.com/api/v1"}`
+			}
+			b, err := x402.Encode(p)
+			if err != nil {
+				t.Error(err)
+			}
+			return 200, nil, string(b)
+		})
+		if got, err := s.client().Terms(context.Background(), plan); err != nil || got.OrderURL != c.want {
+			t.Errorf("%s: %+v, %v", name, got, err)
+		}
+	}
+}
+
 func TestRelease(t *testing.T) {
 	s := serve(t, always(200, `{"success":true,"agentRequestId":"req_1","status":"released","released":"2"}`))
 	r, err := s.client().Release(context.Background(), &x402.ReleaseRequest{AgentRequestID: "req_1"})
