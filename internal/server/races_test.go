@@ -245,6 +245,35 @@ func TestT20_SequentialReplay(t *testing.T) {
 	})
 }
 
+// One payload many times at once, on agents of two processes: by its nonce, and, whatever the nonce, by its payment identifier.
+func TestT21_ConcurrentReplay(t *testing.T) {
+	eachScene(t, 5, func(s *scene) {
+		s.mint(100)
+		var runs atomic.Int64
+		urls := s.agents(&runs)
+		token, err := x402.WithNonce(s.token(), "once")
+		if err != nil {
+			s.Fatal(err)
+		}
+		if got := s.barrage(urls, 100, func(int) string { return token }); got[200] != 1 || got[402] != 99 || runs.Load() != 1 {
+			s.Fatalf("one nonce: %v, %d handlers ran", got, runs.Load())
+		}
+		identified := func(i int) string {
+			d, err := x402.DecodeToken(token)
+			if err != nil {
+				s.Fatal(err)
+			}
+			return fmt.Sprintf(`{"x402Version":2,"payload":{"signature":%q,"nonce":"n-%d"},"extensions":{"payment-identifier":{"info":{"required":false,"id":"pay_0123456789abcdef"}}}}`, d.JWS, i)
+		}
+		if got := s.barrage(urls, 100, identified); got[200] != 1 || got[402] != 99 || runs.Load() != 2 {
+			s.Fatalf("one payment identifier: %v, %d handlers ran", got, runs.Load())
+		}
+		if b := s.balance(); b.Used != 10 || b.Balance != 90 {
+			s.Fatalf("balance %d, used %d", b.Balance, b.Used)
+		}
+	})
+}
+
 func (s *scene) settleRequest(token, id string, amount toll.Credits) *x402.SettleRequest {
 	return &x402.SettleRequest{
 		PaymentRequired: x402.PaymentRequired{X402Version: 2, Resource: x402.Resource{URL: "/ask"}, Accepts: []x402.Requirements{{
