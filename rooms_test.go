@@ -100,7 +100,7 @@ var rooms = map[string]room{
 		third: []string{"github.com/jackc/pgx/v5", "github.com/ethereum/go-ethereum"},
 	},
 	// Tests alone, which run the program and software of others as processes.
-	"interop":         {},
+	"interop":         {tests: []string{"github.com/modelcontextprotocol/go-sdk"}},
 	"scripts/testsum": {},
 }
 

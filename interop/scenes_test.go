@@ -41,11 +41,15 @@ var scenes = []struct {
 	{"S32", "paths with too many slashes", slashes},
 	{"S33", "an answer that gets lost", lostAnswer},
 	{"S34", "the service dies after its commit", diesAfterCommit},
+	{"S35", "a top-up on the way", topUp},
+	{"S36", "a free plan that nobody ordered", freePlan},
 	{"S60", "offers and receipts", statements},
 	{"S61", "an echo that was changed", changedEcho},
 	{"S62", "the catalogue", catalogue},
-	{"S35", "a top-up on the way", topUp},
-	{"S36", "a free plan that nobody ordered", freePlan},
+	{"S70", "a tool that is paid", paidTool},
+	{"S71", "one payment for two calls", toolTwice},
+	{"S72", "an access token as it was issued", toolReused},
+	{"S73", "a tool whose settlement fails", toolUnsettled},
 }
 
 // sales are the scenes of wallets, on a service whose clock nobody moves: wallets sign by their own.

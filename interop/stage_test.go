@@ -110,6 +110,7 @@ type setting struct {
 	min, max        toll.Credits // bounds of a request
 	price           toll.Price
 	scheme, network string
+	resource        string // endpoint of the agent
 	token           []client.TokenOption
 	unordered       bool // nothing is minted
 }
@@ -133,11 +134,11 @@ func newScene(t *testing.T, s *service, a *actors, change ...func(*setting)) *sc
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &scene{T: t, service: s, actors: a, setting: setting{credits: 100, min: 1, max: 10, price: price, scheme: scheme, network: network}}
+	c := &scene{T: t, service: s, actors: a, setting: setting{credits: 100, min: 1, max: 10, price: price, scheme: scheme, network: network, resource: resource}}
 	for _, f := range change {
 		f(&c.setting)
 	}
-	c.plan, c.agent = c.register(resource)
+	c.plan, c.agent = c.register(c.resource)
 	if !c.unordered {
 		c.mint(c.credits)
 	}
