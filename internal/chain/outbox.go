@@ -123,10 +123,9 @@ func (w *relayer) exposed(ctx context.Context, op *Op) {
 }
 
 // refuse lets an operation fail that cannot run, if nobody but us has seen its bytes. One that was sent could still land, so
-// it waits for the chain to decide. So does a void, without which its order would never be decided, and a sale, whose
-// authorization others may have as well.
+// it waits for the chain to decide. So does a void, without which its order would never be decided.
 func (w *relayer) refuse(ctx context.Context, op *Op, f *Failure) {
-	if !op.SentAt.IsZero() || op.Kind == KindVoid || op.Kind == KindSale {
+	if !op.SentAt.IsZero() || op.Kind == KindVoid {
 		w.rail.log.Warn("an operation that has to land would fail now", "op", op.ID, "reason", f.Reason)
 		w.rail.outbox.rest(op)
 		return

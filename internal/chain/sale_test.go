@@ -183,6 +183,7 @@ func TestSell(t *testing.T) {
 			t.Errorf("failure: %+v", f)
 		}
 		w.has(buyer, usdc, 3_000_000)
+		w.idle()
 		w.nonces()
 	})
 }
@@ -306,7 +307,7 @@ func TestT58_AfterAFailure(t *testing.T) {
 	w.give(buyer, usdc, 1_000_000)
 	w.unsold(r, s, wordBalance)
 	w.submit(s)
-	w.sell(r, s)
+	w.sold(r, s)
 	w.decided(s.OrderID, chain.Final)
 	w.idle()
 	sink.has(s.OrderID, true, 1)
@@ -409,8 +410,9 @@ func (w *world) signsFor(keys *chaintest.Keys, s *chain.Sale, change func(*evm.D
 	s.Signature = keys.Sign(w, common.Address(s.Authorization.From), s.Authorization.Digest(domain))
 }
 
-// A wallet is emptied when its sale is signed and not sent: the sale is not given up, as others may carry it out in time.
-func TestT58_WithoutMoneyForAWhile(t *testing.T) {
+// A wallet is emptied when its sale is signed and not sent: the sale fails. When others have it carried out nevertheless, who asks
+// again finds it paid.
+func TestT58_SignedAndWithoutMoney(t *testing.T) {
 	w := newWorld(t, chaintest.New(t))
 	sink := w.ledger()
 	with := func(c *chain.Config) { c.Sink = sink }
@@ -418,13 +420,12 @@ func TestT58_WithoutMoneyForAWhile(t *testing.T) {
 	s := w.sale(keys, buyer, receiver(1), 1_000_000)
 	w.signsSale(w.rail(with), s)
 	w.submit(w.sale(keys, buyer, receiver(9), 1_000_000))
-	w.running(with)
-	time.Sleep(300 * time.Millisecond)
-	if op := w.op(s.OrderID); op.State != chain.Signed {
-		t.Fatalf("the sale is %s (%+v)", op.State, op.Failure)
-	}
+	r := w.running(with)
+	w.unsold(r, s, wordBalance)
 	w.give(buyer, usdc, 1_000_000)
+	w.unsold(r, s, wordBalance)
 	w.submit(s)
+	w.sold(r, s)
 	w.decided(s.OrderID, chain.Final)
 	w.idle()
 	sink.has(s.OrderID, true, 1)

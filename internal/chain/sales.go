@@ -72,7 +72,8 @@ func (o *Op) authorization() *evm.Authorization {
 
 // Sell is [Rail.Pay] for a sale. The order is paid when the token has carried the authorization out, whoever sent it, also before
 // it was asked for here; an authorization pays one order. One that was sent fails when it cannot be carried out any more: its
-// nonce was used otherwise, or a finalized block is past its end.
+// nonce was used otherwise, or a finalized block is past its end. One that failed before is looked at again: others may have had
+// its authorization carried out since.
 //
 // A failure has the reason word of the protocol in Params, as "reason". One of an authorization that is no payment at all, or
 // that pays another order, leaves no trace.
@@ -88,36 +89,41 @@ func (r *Rail) Sell(ctx context.Context, s Sale) (Outcome, error) {
 	switch {
 	case errors.Is(err, ErrSold):
 		return Outcome{State: Failed, Failure: takenNonce("the authorization pays another order")}, nil
-	case err == nil && o.State == Failed && o.Failure.Place == (Place{}):
-		return r.reopen(ctx, op.ID, o)
+	case err != nil || o.State != Failed || o.Failure.Place != (Place{}) || !r.reopen(ctx, s.OrderID):
+		return o, err
 	}
-	return o, err
+	return r.pursue(ctx, op, r.buildSale)
 }
 
-// reopen looks once more at a sale that had failed before anything was sent: others may have carried the authorization out since.
-func (r *Rail) reopen(ctx context.Context, id string, as Outcome) (Outcome, error) {
+// reopen takes a sale that had failed before anything was sent to Included when others have had its authorization carried out
+// since, and reports whether it did.
+func (r *Rail) reopen(ctx context.Context, id string) bool {
 	op, err := r.cfg.Journal.Op(ctx, id)
 	if err != nil || op.State != Failed {
-		return as, err
+		return err == nil
 	}
 	used, err := r.used(ctx, op)
 	if err != nil || !used {
-		return as, nil // it stays as it was decided
+		return false
 	}
-	next := *op
-	next.State, next.Failure = Created, nil
-	operation, f, err := r.buildSale(ctx, &next)
+	operation, f, err := r.buildSale(ctx, op)
+	if err == nil && f == nil && op.Place == (Place{}) {
+		return false // the chain has gone back meanwhile
+	}
+	if err == nil && f == nil {
+		op.include(operation, r.chainID)
+		op.Failure, op.UpdatedAt = nil, r.cfg.Clock()
+		err = r.cfg.Journal.UpdateOp(ctx, op)
+	}
+	if err != nil {
+		r.log.Warn("a sale that had failed could not be looked at again", "order", id, "err", err)
+	}
 	if err != nil || f != nil {
-		return as, nil
+		return false
 	}
-	next.include(operation, r.chainID)
-	next.UpdatedAt = r.cfg.Clock()
-	if err := r.cfg.Journal.UpdateOp(ctx, &next); err != nil {
-		return as, err
-	}
-	r.log.Warn("a sale that had failed was paid by others", "order", id, "tx", next.Tx)
+	r.log.Warn("a sale that had failed was paid by others", "order", id, "tx", op.Tx)
 	r.moved.fire()
-	return outcomeOf(&next), nil
+	return true
 }
 
 // include takes a signed operation whose payment is on the chain already to Included.

@@ -73,9 +73,31 @@ func (c *Checkout) Sell(ctx context.Context, r SaleRequest) (*Sold, error) {
 				}
 			}
 		}
+		if o.Status == toll.OrderFailed && o.TxHash == "" {
+			o = c.landed(ctx, r.Plan, o, r.Wait)
+		}
 		out.Order, err = c.answer(ctx, r.Plan, o, r.Wait)
 		return out, err
 	}
+}
+
+// landed asks the rail once more about a sale that failed before anything was sent, and returns the order as it is then: others
+// may have had the authorization carried out since, and what is paid is paid.
+func (c *Checkout) landed(ctx context.Context, plan *toll.Plan, o *store.Order, wait time.Duration) *store.Order {
+	ctx, cancel := context.WithTimeout(ctx, wait)
+	defer cancel()
+	p, err := c.paySale(ctx, o)
+	if err != nil || !isPaid(p.Status) {
+		return o // when it is paid later, the rail says so by itself
+	}
+	if err := c.paid(ctx, o, &p); err != nil {
+		c.log.Warn("a sale that had failed is paid, which is not written yet", "order", o.ID, "err", err)
+		return o
+	}
+	if now, err := c.look(ctx, o); err == nil {
+		return now
+	}
+	return o
 }
 
 // Seller returns the rail on which plans are sold for authorizations, nil when there is none.

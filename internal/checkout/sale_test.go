@@ -133,13 +133,16 @@ func TestF13_SaleGoesOn(t *testing.T) {
 				}
 			})
 			r := s.sale(plan, byte(i))
+			gone := make(chan struct{})
 			go func() {
+				defer close(gone)
 				defer func() { _ = recover() }()
 				quick := r
 				quick.Wait = 10 * time.Millisecond
 				_, _ = dead.Sell(s.ctx, quick)
 			}()
 			<-stopped
+			<-gone                                           // who is dead asks for nothing more
 			s.now.Add(int64(time.Minute / time.Microsecond)) // past the lease of the dead one
 			alive := s.start(s.store, s.ledgers[0])
 			_, err := alive.Reconcile(s.ctx)
@@ -180,6 +183,27 @@ func TestSaleChecksBeforeItWrites(t *testing.T) {
 		}
 		if s.credits(plan) != 100 {
 			s.Errorf("%d credits", s.credits(plan))
+		}
+	})
+}
+
+// A sale fails before anything was sent, and others have its authorization carried out afterwards: who asks again finds it paid.
+func TestT58_AfterAFailure(t *testing.T) {
+	eachRail(t, func(s *shop) {
+		plan := s.sold()
+		r := s.sale(plan, 1)
+		s.rail.Fund(holder, toll.USDCSandbox, 1_000_000)
+		s.rail.Behave(railtest.Behaviour{Decline: true, Code: toll.CodeChainBalance, Reason: "too low"})
+		for range 2 {
+			_, err := s.at(0).Sell(s.ctx, r)
+			s.code(err, toll.CodeChainBalance)
+		}
+		s.rail.Submit(r.Sale)
+		for range 2 {
+			out, err := s.at(1).Sell(s.ctx, r)
+			if err != nil || out.Recorded || out.First || out.Order.CreditsGranted != 100 || s.credits(plan) != 100 || s.rail.Transfers() != 1 {
+				s.Fatalf("%+v, %v, %d credits", out, err, s.credits(plan))
+			}
 		}
 	})
 }

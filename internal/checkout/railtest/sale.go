@@ -132,8 +132,13 @@ func (r *Rail) Sell(ctx context.Context, s checkout.Sale) (checkout.Payment, err
 		}
 		r.orders[s.OrderID] = o
 	}
-	if o.payment.Status != toll.OrderFailed && !paid(o) {
+	_, carriedOut := r.spent[nonceOf(s)]
+	switch {
+	case paid(o):
+	case o.payment.Status != toll.OrderFailed:
 		r.sell(o, s)
+	case carriedOut:
+		charge(o) // by others, after it had failed
 	}
 	return r.answer(o)
 }
