@@ -70,7 +70,7 @@ var rooms = map[string]room{
 	"internal/outbound":     {},
 	"internal/events":       {ours: "toll x402 internal/store internal/ledger internal/outbound"},
 	"internal/facilitator":  {ours: "toll x402 evm internal/store internal/ledger internal/auth internal/checkout", third: []string{"github.com/google/jsonschema-go"}},
-	"internal/oauth":        {ours: "toll internal/store internal/auth"},
+	"internal/oauth":        {ours: "toll internal/store internal/auth internal/outbound"},
 	"internal/web": {
 		ours:  "toll internal/store internal/ledger internal/checkout internal/auth internal/oauth",
 		third: []string{"github.com/alexedwards/scs/v2"},

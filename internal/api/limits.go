@@ -173,7 +173,7 @@ func (res *resource) unlimited() bool { return res != nil && res.routes[0].unlim
 
 // source is the address that a call counts for, of IPv6 without its last 64 bits, which a caller chooses.
 func (g *gatekeeper) source(r *http.Request) [16]byte {
-	a := g.client(r)
+	a := Source(r, g.proxies)
 	if a.Is6() && !a.Is4In6() {
 		p, _ := a.Prefix(64) // 64 bits fit
 		return p.Addr().As16()
@@ -181,15 +181,15 @@ func (g *gatekeeper) source(r *http.Request) [16]byte {
 	return a.As16()
 }
 
-// client is the address of the caller. Whoever is connected is the caller, except that a trusted proxy speaks for the last
+// Source is the address of the caller. Whoever is connected is the caller, except that a trusted proxy speaks for the last
 // address in X-Forwarded-For that is not such a proxy itself; what stands before it anybody may have written.
-func (g *gatekeeper) client(r *http.Request) netip.Addr {
+func Source(r *http.Request, proxies []netip.Prefix) netip.Addr {
 	host, _, err := net.SplitHostPort(r.RemoteAddr)
 	if err != nil {
 		host = r.RemoteAddr
 	}
 	peer, err := parseIP(host)
-	if err != nil || !g.trusts(peer) {
+	if err != nil || !contained(proxies, peer) {
 		return peer
 	}
 	lines := r.Header["X-Forwarded-For"]
@@ -206,7 +206,7 @@ func (g *gatekeeper) client(r *http.Request) netip.Addr {
 			if err != nil {
 				return peer
 			}
-			if peer = a; !g.trusts(peer) {
+			if peer = a; !contained(proxies, peer) {
 				return peer
 			}
 		}
@@ -230,8 +230,8 @@ func parseIP(text string) (netip.Addr, error) {
 	return a.Unmap().WithZone(""), nil
 }
 
-func (g *gatekeeper) trusts(a netip.Addr) bool {
-	for _, p := range g.proxies {
+func contained(in []netip.Prefix, a netip.Addr) bool {
+	for _, p := range in {
 		if p.Contains(a) {
 			return true
 		}

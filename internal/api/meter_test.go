@@ -67,7 +67,6 @@ func TestT94_ClientAddress(t *testing.T) {
 			t.Errorf("%q is taken", bad)
 		}
 	}
-	g := &gatekeeper{proxies: proxies}
 	for _, c := range []struct {
 		remote string
 		lines  []string
@@ -91,7 +90,7 @@ func TestT94_ClientAddress(t *testing.T) {
 		{"@", nil, "::"},
 	} {
 		r := &http.Request{RemoteAddr: c.remote, Header: http.Header{"X-Forwarded-For": c.lines, "Forwarded": {"for=9.9.9.9"}, "X-Real-Ip": {"9.9.9.9"}}}
-		if got := g.client(r); got != netip.MustParseAddr(c.want) {
+		if got := Source(r, proxies); got != netip.MustParseAddr(c.want) {
 			t.Errorf("%s %q: %s, not %s", c.remote, c.lines, got, c.want)
 		}
 	}

@@ -40,11 +40,41 @@ const (
 func (f *Facilitator) CreatePermission(
 	ctx context.Context, caller auth.Caller, req *PermissionRequest, also func(*store.Tx, *toll.AccessToken) error,
 ) (*toll.AccessToken, error) {
+	p, plan, err := f.planned(ctx, caller, req)
+	if err != nil {
+		return nil, err
+	}
+	jws, err := f.signPermission(p, plan, req)
+	if err != nil {
+		return nil, err
+	}
+	var out *toll.AccessToken
+	if d := req.Delegation; d != nil && d.New != nil {
+		out, err = f.createWithDelegation(ctx, p, plan, req, jws, also)
+	} else {
+		out = f.accessToken(p, req, jws)
+		err = f.ledger.CreatePermissionWith(ctx, *p, func(tx *store.Tx) error {
+			if also != nil {
+				if err := also(tx, out); err != nil {
+					return err
+				}
+			}
+			return f.tell(ctx, tx, toll.EventPermissionCreated, p, p.CreatedAt)
+		})
+	}
+	if err != nil {
+		return nil, f.refusedBy(err)
+	}
+	return out, nil
+}
+
+// planned returns the permission that a request asks for, and its plan. An existing delegation is proved to be usable.
+func (f *Facilitator) planned(ctx context.Context, caller auth.Caller, req *PermissionRequest) (*ledger.Permission, *toll.Plan, error) {
 	plan, e := f.plan(ctx, req.PlanID, toll.CodePaymentPlanNotFound)
 	if e != nil {
-		return nil, e
+		return nil, nil, e
 	}
-	p := ledger.Permission{
+	p := &ledger.Permission{
 		Hash: toll.NewHash(), Plan: plan.ID, Subscriber: caller.Address, Agent: req.AgentID, AllowedAgents: req.AllowedAgents,
 		RedemptionLimit: req.RedemptionLimit, OrderLimit: req.OrderLimit, Metadata: req.Metadata,
 	}
@@ -53,24 +83,29 @@ func (f *Facilitator) CreatePermission(
 	}
 	var err error
 	if p.Scheme, p.Network, err = f.permissionScheme(plan, req); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	if err := f.permissionAgents(ctx, plan, &p); err != nil {
-		return nil, err
+	if err := f.permissionAgents(ctx, plan, p); err != nil {
+		return nil, nil, err
 	}
 	// Claims count whole seconds, and the ledger ends the permission in the same moment as the access token.
 	now := f.clock().UTC()
 	p.CreatedAt = now.Truncate(time.Microsecond)
 	if p.ExpiresAt, err = req.end(now.Truncate(time.Second)); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if d := req.Delegation; d != nil && d.New == nil {
-		if p.DelegationID, err = f.existingDelegation(ctx, &p, plan, d); err != nil {
-			return nil, err
+		if p.DelegationID, err = f.existingDelegation(ctx, p, plan, d); err != nil {
+			return nil, nil, err
 		}
 	}
+	return p, plan, nil
+}
+
+// signPermission returns the access token of a permission in its JWS form.
+func (f *Facilitator) signPermission(p *ledger.Permission, plan *toll.Plan, req *PermissionRequest) (string, error) {
 	claims := auth.Claims{
-		Subscriber: p.Subscriber, Hash: p.Hash, IssuedAt: now.Truncate(time.Second), ExpiresAt: p.ExpiresAt, PlanID: plan.ID,
+		Subscriber: p.Subscriber, Hash: p.Hash, IssuedAt: p.CreatedAt.Truncate(time.Second), ExpiresAt: p.ExpiresAt, PlanID: plan.ID,
 		AgentID: p.Agent, RedemptionLimit: p.RedemptionLimit, OrderLimit: p.OrderLimit, Scheme: p.Scheme, Network: p.Network,
 	}
 	if req.Resource != "" {
@@ -78,26 +113,9 @@ func (f *Facilitator) CreatePermission(
 	}
 	jws, err := f.auth.SignToken(claims)
 	if err != nil {
-		return nil, toll.AsError(err)
+		return "", toll.AsError(err)
 	}
-	var out *toll.AccessToken
-	if d := req.Delegation; d != nil && d.New != nil {
-		out, err = f.createWithDelegation(ctx, &p, plan, req, jws, also)
-	} else {
-		out = f.accessToken(&p, req, jws)
-		err = f.ledger.CreatePermissionWith(ctx, p, func(tx *store.Tx) error {
-			if also != nil {
-				if err := also(tx, out); err != nil {
-					return err
-				}
-			}
-			return f.tell(ctx, tx, toll.EventPermissionCreated, &p, p.CreatedAt)
-		})
-	}
-	if err != nil {
-		return nil, f.refusedBy(err)
-	}
-	return out, nil
+	return jws, nil
 }
 
 // existingDelegation returns the id of the delegation that is to pay for the plan.

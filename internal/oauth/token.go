@@ -1,15 +1,17 @@
 package oauth
 
 import (
+	"bytes"
 	"cmp"
 	"context"
-	"encoding/json"
+	"crypto/subtle"
+	"encoding/base64"
 	"errors"
-	"log/slog"
-	"mime"
 	"net/http"
 	"net/url"
 	"regexp"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/tollhq/toll"
@@ -17,101 +19,253 @@ import (
 	"github.com/tollhq/toll/internal/store"
 )
 
-// maxForm bounds the body of the token endpoint in bytes.
-const maxForm = 16 << 10
-
 // verifierForm is the grammar of RFC 7636, section 4.1.
 var verifierForm = regexp.MustCompile(`^[A-Za-z0-9._~-]{43,128}$`)
 
-// refusal is an error of the token endpoint (RFC 6749, section 5.2).
-type refusal struct {
-	status      int
-	Word        string `json:"error"`
-	Description string `json:"error_description"`
-}
-
-func refused(word, description string) *refusal {
-	return &refusal{http.StatusBadRequest, word, description}
-}
-
 // granted is the answer of the token endpoint (RFC 6749, section 5.1).
 type granted struct {
-	AccessToken string `json:"access_token"` // an API key
-	TokenType   string `json:"token_type"`
-	ExpiresIn   int64  `json:"expires_in"` // seconds
-	Scope       string `json:"scope"`
+	AccessToken  string `json:"access_token"`
+	TokenType    string `json:"token_type"`
+	ExpiresIn    int64  `json:"expires_in"` // seconds
+	RefreshToken string `json:"refresh_token,omitempty"`
+	Scope        string `json:"scope,omitempty"`
+	IDToken      string `json:"id_token,omitempty"`
 }
 
-// ServeHTTP is POST /oauth/token: a code becomes an API key of the person who signed in.
-func (o *OAuth) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	g, no := o.token(w, r)
-	h := w.Header()
-	h.Set("Content-Type", "application/json")
-	h.Set("Cache-Control", "no-store")
-	h.Set("Pragma", "no-cache")
-	if no != nil {
-		if no.status == http.StatusServiceUnavailable {
-			h.Set("Retry-After", "1")
-		}
-		w.WriteHeader(no.status)
-		_ = json.NewEncoder(w).Encode(no) // the caller has gone; there is nobody to tell
-		return
+// Errors that undo an issue.
+var (
+	errReused   = errors.New("it was used before")
+	errRevoked  = errors.New("the grant is revoked")
+	errManyKeys = errors.New("the account has too many keys")
+)
+
+// firstOf turns the answer of a store that uses something once into an error for all but the first.
+func firstOf(first bool, err error) error {
+	if err == nil && !first {
+		return errReused
 	}
-	_ = json.NewEncoder(w).Encode(g)
+	return err
 }
 
-func (o *OAuth) token(w http.ResponseWriter, r *http.Request) (*granted, *refusal) {
+// Token is POST /oauth/token: codes, refresh tokens and devices become access tokens.
+func (o *OAuth) Token() http.Handler { return endpoint(o.token) }
+
+func (o *OAuth) token(w http.ResponseWriter, r *http.Request) (any, *refusal) {
 	form, no := readForm(w, r)
 	if no != nil {
 		return nil, no
 	}
+	who, no := credentialsOf(r, form)
+	if no != nil {
+		return nil, no
+	}
+	ctx := r.Context()
+	var g *granted
 	switch form.Get("grant_type") {
 	case "":
 		return nil, refused("invalid_request", "grant_type is missing.")
-	case "authorization_code":
+	case grantCode:
+		g, no = o.exchange(ctx, who, form)
+	case grantRefresh, grantDevice:
+		var client *knownClient
+		if client, no = o.proved(ctx, who); no != nil {
+			return nil, no
+		}
+		if form.Get("grant_type") == grantRefresh {
+			g, no = o.refresh(ctx, client, form)
+		} else {
+			g, no = o.poll(ctx, client, form)
+		}
 	default:
-		return nil, refused("unsupported_grant_type", "Only authorization_code is granted.")
+		return nil, refused("unsupported_grant_type", "Granted are authorization_code, refresh_token and "+grantDevice+".")
 	}
+	if no != nil {
+		return nil, no
+	}
+	return g, nil
+}
+
+// errGrant is the answer to a code that is not good, for whatever reason.
+var errGrant = refused("invalid_grant", "The code is unknown, used or expired, or it was issued to another program.")
+
+// exchange is the grant of codes (RFC 6749, section 4.1.3). A code that is presented wrongly is gone as well: who guesses a
+// verifier has one try.
+func (o *OAuth) exchange(ctx context.Context, who credentials, form url.Values) (*granted, *refusal) {
 	for _, name := range []string{"code", "redirect_uri", "code_verifier"} {
 		if form.Get(name) == "" {
 			return nil, refused("invalid_request", name+" is missing.")
 		}
 	}
-	client := form.Get("client_id")
-	if client == "" || len(client) > 100 || !visible(client) {
-		return nil, &refusal{http.StatusUnauthorized, "invalid_client", "client_id must be 1 to 100 visible characters."}
-	}
-	if res := form.Get("resource"); res != "" && res != o.Resource {
-		return nil, refused("invalid_target", "The resource must be "+o.Resource+".")
-	}
-	if !verifierForm.MatchString(form.Get("code_verifier")) {
+	verifier := form.Get("code_verifier")
+	if !verifierForm.MatchString(verifier) {
 		return nil, refused("invalid_request", "code_verifier must be 43 to 128 unreserved characters.")
 	}
-
-	ctx := r.Context()
-	owner, err := o.exchange(ctx, form.Get("code"), form.Get("redirect_uri"), form.Get("code_verifier"))
-	if errors.Is(err, errGrant) {
-		return nil, refused("invalid_grant", "The code is unknown, used or expired, or it was issued to another program.")
+	row, g, err := o.codeOf(ctx, form.Get("code"))
+	unknown := errors.Is(err, store.ErrNotFound)
+	if err != nil && !unknown {
+		return nil, o.failed(ctx, err)
 	}
-	var key toll.APIKey
-	if err == nil {
-		params := auth.KeyParams{Name: client, ExpiresAt: o.Clock().Add(keyLife)}
-		key, err = o.Auth.CreateKey(ctx, owner, params, func(tx *store.Tx, _ toll.APIKey) error { return o.room(ctx, tx, owner) })
+	client, no := o.exchanging(ctx, who, g)
+	switch {
+	case no != nil:
+		return nil, no
+	case unknown:
+		return nil, errGrant
 	}
-	if errors.Is(err, errManyKeys) {
-		return nil, refused("access_denied", "The account has as many API keys as it may have. Revoke what is no longer needed.")
+	if no := o.sameTarget(g, form); no != nil {
+		return nil, no
 	}
-	if err != nil {
-		o.Log.ErrorContext(ctx, "a sign-in code could not be exchanged", slog.Any("err", err))
-		if toll.AsError(err).Code == toll.CodeDatabaseUnavailable {
-			return nil, &refusal{http.StatusServiceUnavailable, "temporarily_unavailable", "The database is unavailable."}
+	if !row.UsedAt.IsZero() {
+		return nil, o.reused(ctx, g.ID)
+	}
+	now := o.Clock()
+	use := func(tx *store.Tx) error { return firstOf(store.UseOAuthCode(ctx, tx, row.Hash, now)) }
+	challenge := base64.RawURLEncoding.EncodeToString(sumOf(verifier))
+	good := subtle.ConstantTimeCompare([]byte(challenge), []byte(row.Challenge)) == 1 && row.Redirect == form.Get("redirect_uri") &&
+		now.Before(row.ExpiresAt) && client.ID == cmp.Or(g.ClientID, client.ID) && bytes.Equal(client.digest, g.Digest)
+	if !good {
+		err := o.Store.Tx(ctx, use)
+		if errors.Is(err, errReused) {
+			return nil, o.reused(ctx, g.ID)
 		}
-		return nil, &refusal{http.StatusInternalServerError, "server_error", "The key could not be made."}
+		if err != nil {
+			return nil, o.failed(ctx, err)
+		}
+		return nil, errGrant
 	}
-	return &granted{AccessToken: key.Key, TokenType: "Bearer", ExpiresIn: int64(keyLife / time.Second), Scope: "api"}, nil
+	return o.issue(ctx, client, g, use)
 }
 
-var errManyKeys = errors.New("the account has too many keys")
+func (o *OAuth) codeOf(ctx context.Context, code string) (store.OAuthCode, store.OAuthGrant, error) {
+	row, err := store.OAuthCodeByHash(ctx, o.Store, sumOf(code))
+	if err != nil {
+		return row, store.OAuthGrant{}, err
+	}
+	g, err := store.OAuthGrantByID(ctx, o.Store, row.GrantID)
+	return row, g, err
+}
+
+// exchanging returns the client that presents a code. The code of a sign-in is of whoever has its verifier, under any name.
+func (o *OAuth) exchanging(ctx context.Context, who credentials, g store.OAuthGrant) (*knownClient, *refusal) {
+	if g.ClientID != "" || g.ID.IsZero() {
+		return o.proved(ctx, who)
+	}
+	if who.id == "" || len(who.id) > 100 || !visible(who.id) {
+		return nil, unknownClient("client_id must be 1 to 100 visible characters.")
+	}
+	return &knownClient{Client: Client{ID: who.id, Name: who.id}}, nil
+}
+
+// sameTarget refuses a resource that is not the one that the person agreed to (RFC 8707, section 2.2).
+func (o *OAuth) sameTarget(g store.OAuthGrant, form url.Values) *refusal {
+	if !form.Has("resource") {
+		return nil
+	}
+	_, resource, no := o.readResource(form["resource"])
+	if no == nil && resource != g.Resource {
+		no = refused("invalid_target", "The resource must be the one of the consent.")
+	}
+	return no
+}
+
+// reused ends the family of what was presented a second time: it has been stolen, or what came of it has.
+func (o *OAuth) reused(ctx context.Context, grant toll.Hash) *refusal {
+	if err := o.end(ctx, grant); err != nil {
+		return o.failed(ctx, err)
+	}
+	return refused("invalid_grant", "It was used before. What came of it is revoked.")
+}
+
+// issue makes the first token of a grant. use runs in the same transaction.
+func (o *OAuth) issue(ctx context.Context, client *knownClient, g store.OAuthGrant, use func(*store.Tx) error) (*granted, *refusal) {
+	now := o.Clock()
+	ends := now.Add(g.Life)
+	out := &granted{TokenType: "Bearer", Scope: g.Scope}
+	if g.Refreshes {
+		out.RefreshToken = random()
+	}
+	note := func(tx *store.Tx, access toll.Hash) error {
+		if err := use(tx); err != nil {
+			return err
+		}
+		return o.note(ctx, tx, g, access, out.RefreshToken, ends)
+	}
+	var err error
+	if Kind(g.Kind) == KindAPIKey {
+		var key toll.APIKey
+		params := auth.KeyParams{Name: keyName(client), ExpiresAt: ends}
+		key, err = o.Auth.CreateKey(ctx, g.Owner, params, func(tx *store.Tx, k toll.APIKey) error {
+			if err := note(tx, k.ID); err != nil {
+				return err
+			}
+			return o.room(ctx, tx, g.Owner)
+		})
+		out.AccessToken, out.ExpiresIn, out.Scope = key.Key, int64(g.Life/time.Second), cmp.Or(g.Scope, "api")
+	} else {
+		p := o.permission(&g, g.Life)
+		var t *toll.AccessToken
+		t, err = o.Permissions.Create(ctx, p, func(tx *store.Tx, t *toll.AccessToken) error { return note(tx, t.PermissionHash) })
+		if err == nil {
+			out.AccessToken, out.ExpiresIn = t.AccessToken, int64(p.Life/time.Second)
+		}
+	}
+	if err != nil {
+		return nil, o.unissued(ctx, g, err)
+	}
+	return o.withIdentity(ctx, out, g)
+}
+
+// note records what was issued of a grant, unless that was revoked meanwhile.
+func (o *OAuth) note(ctx context.Context, tx *store.Tx, g store.OAuthGrant, access toll.Hash, refresh string, ends time.Time) error {
+	now := o.Clock()
+	if err := store.BeginOAuthGrant(ctx, tx, g.ID, ends); errors.Is(err, store.ErrNotFound) {
+		return errRevoked
+	} else if err != nil {
+		return err
+	}
+	if err := store.InsertOAuthAccess(ctx, tx, access, g.ID, now); err != nil {
+		return err
+	}
+	if refresh != "" {
+		if err := store.InsertOAuthRefresh(ctx, tx, store.OAuthRefresh{Hash: sumOf(refresh), GrantID: g.ID, CreatedAt: now}); err != nil {
+			return err
+		}
+	}
+	return store.TouchOAuthClient(ctx, tx, g.ClientID, "", now)
+}
+
+// unissued is the answer when nothing was issued.
+func (o *OAuth) unissued(ctx context.Context, g store.OAuthGrant, err error) *refusal {
+	var e *toll.Error
+	switch {
+	case errors.Is(err, errReused):
+		return o.reused(ctx, g.ID)
+	case errors.Is(err, errRevoked):
+		return refused("invalid_grant", "The consent is revoked.")
+	case errors.Is(err, errManyKeys):
+		return refused("access_denied", "The account has as many API keys as it may have. Revoke what is no longer needed.")
+	case errors.Is(err, ErrEnded):
+		if err := o.end(ctx, g.ID); err != nil {
+			return o.failed(ctx, err)
+		}
+		return refused("invalid_grant", "The access was revoked, or its limits are used up. Ask the person again.")
+	case errors.As(err, &e) && e.HTTPStatus() < http.StatusInternalServerError:
+		return refused("invalid_grant", "What the person agreed to cannot be had: "+e.Text())
+	}
+	return o.failed(ctx, err)
+}
+
+// keyName is what a key is called: the name of its program.
+func keyName(client *knownClient) string {
+	name := client.Name
+	if client.Ours {
+		name = client.ID
+	}
+	if r := []rune(name); len(r) > 100 {
+		name = string(r[:100])
+	}
+	return name
+}
 
 // room proves that the owner has no more keys than it may, the new one included.
 func (o *OAuth) room(ctx context.Context, tx *store.Tx, owner toll.Address) error {
@@ -126,30 +280,75 @@ func (o *OAuth) room(ctx context.Context, tx *store.Tx, owner toll.Address) erro
 	return err
 }
 
-// readForm returns the parameters of the body; each may be there once (RFC 6749, section 3.2). Those of the query do not
-// count, as secrets have no place there.
-func readForm(w http.ResponseWriter, r *http.Request) (url.Values, *refusal) {
-	media, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
-	if err != nil || media != "application/x-www-form-urlencoded" {
-		return nil, refused("invalid_request", "The body must be application/x-www-form-urlencoded.")
+// refresh is the grant of refresh tokens (RFC 6749, section 6). Each is good once: the answer has the next.
+func (o *OAuth) refresh(ctx context.Context, client *knownClient, form url.Values) (*granted, *refusal) {
+	token := form.Get("refresh_token")
+	if token == "" {
+		return nil, refused("invalid_request", "refresh_token is missing.")
 	}
-	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
-	if err := r.ParseForm(); err != nil {
-		return nil, refused("invalid_request", "The body could not be read.")
+	unknown := refused("invalid_grant", "The refresh token is unknown or used, or its consent is over.")
+	row, err := store.OAuthRefreshByHash(ctx, o.Store, sumOf(token))
+	var g store.OAuthGrant
+	if err == nil {
+		g, err = store.OAuthGrantByID(ctx, o.Store, row.GrantID)
 	}
-	for name, values := range r.PostForm {
-		if len(values) > 1 {
-			return nil, refused("invalid_request", "The parameter "+parameter(name)+" is there twice.")
+	var access []toll.Hash
+	if err == nil {
+		access, err = store.OAuthAccess(ctx, o.Store, g.ID, 1)
+	}
+	if errors.Is(err, store.ErrNotFound) || err == nil && len(access) == 0 {
+		return nil, unknown
+	}
+	if err != nil {
+		return nil, o.failed(ctx, err)
+	}
+	if !row.UsedAt.IsZero() || client.ID != g.ClientID {
+		return nil, o.reused(ctx, g.ID)
+	}
+	now := o.Clock()
+	left := g.EndsAt.Sub(now)
+	if !g.RevokedAt.IsZero() || left < shortestLife {
+		return nil, unknown
+	}
+	if !bytes.Equal(client.digest, g.Digest) {
+		if err := o.end(ctx, g.ID); err != nil {
+			return nil, o.failed(ctx, err)
 		}
+		return nil, refused("invalid_grant", "The client is not what the person agreed to any more. Ask again.")
 	}
-	return r.PostForm, nil
+	if no := o.sameTarget(g, form); no != nil {
+		return nil, no
+	}
+	scope, no := narrowed(g.Scope, form)
+	if no != nil {
+		return nil, no
+	}
+	p := o.permission(&g, left)
+	out := &granted{TokenType: "Bearer", RefreshToken: random(), Scope: scope}
+	t, err := o.Permissions.Renew(ctx, access[0], p, func(tx *store.Tx, t *toll.AccessToken) error {
+		if err := firstOf(store.UseOAuthRefresh(ctx, tx, row.Hash, now)); err != nil {
+			return err
+		}
+		return o.note(ctx, tx, g, t.PermissionHash, out.RefreshToken, g.EndsAt)
+	})
+	if err != nil {
+		return nil, o.unissued(ctx, g, err)
+	}
+	out.AccessToken, out.ExpiresIn = t.AccessToken, int64(p.Life/time.Second)
+	return o.withIdentity(ctx, out, g)
 }
 
-// parameter returns the name of a parameter that is known, so that nothing else is echoed.
-func parameter(name string) string {
-	switch name {
-	case "grant_type", "code", "redirect_uri", "code_verifier", "client_id", "resource", "scope":
-		return name
+// narrowed returns the scope of a refresh: words of the consent.
+func narrowed(scope string, form url.Values) (string, *refusal) {
+	asked, no := readScope(form.Get("scope"))
+	if no != nil || asked == "" {
+		return scope, no
 	}
-	return "(unknown)"
+	words := strings.Fields(scope)
+	for _, w := range strings.Fields(asked) {
+		if !slices.Contains(words, w) {
+			return "", refused("invalid_scope", "The scope is wider than the consent.")
+		}
+	}
+	return asked, nil
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/tollhq/toll/internal/events"
 	"github.com/tollhq/toll/internal/facilitator"
 	"github.com/tollhq/toll/internal/ledger"
+	"github.com/tollhq/toll/internal/oauth"
 	"github.com/tollhq/toll/internal/outbound"
 	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/x402"
@@ -34,6 +35,7 @@ type Server struct {
 	checkout    *checkout.Checkout
 	facilitator *facilitator.Facilitator
 	events      *events.Events
+	oauth       *oauth.OAuth
 	chain       *network // nil: the crypto rail was given, or there is none
 	handler     http.Handler
 	metrics     *metrics // nil: not wanted
@@ -91,6 +93,7 @@ func New(ctx context.Context, cfg Config) (*Server, error) {
 		Delegation: s.checkout.DelegationRecord, Seal: base.ring.Seal, Open: base.ring.Open, Outbound: outbound.Config{Loopback: cfg.LoopbackWebhooks},
 		Namespace: cfg.Namespace, Clock: cfg.Clock, Log: cfg.Log,
 	})
+	s.oauth = s.newOAuth()
 	pages, err := s.pages()
 	if err != nil {
 		return nil, s.abandon(ctx, err)
@@ -118,6 +121,7 @@ func New(ctx context.Context, cfg Config) (*Server, error) {
 	s.work.Go(func() { s.reconcile(work) })
 	s.work.Go(func() { s.follow(work) })
 	s.work.Go(func() { s.forget(work) })
+	s.work.Go(func() { s.forgetOAuth(work) })
 	s.work.Go(func() { s.probe.run(work, s) })
 	return s, nil
 }

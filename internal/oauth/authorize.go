@@ -1,0 +1,214 @@
+package oauth
+
+import (
+	"cmp"
+	"context"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/store"
+)
+
+// PageError is a request that is refused on a page of ours: its client or its target is not proved, so nothing is sent
+// there. Its text is safe to show.
+type PageError struct{ Text string }
+
+func (e *PageError) Error() string { return e.Text }
+
+// RedirectError is a request that is refused to its client: the browser goes to URL, which tells the error.
+type RedirectError struct{ URL string }
+
+func (e *RedirectError) Error() string { return "the request of the program is refused" }
+
+// Authorization is what a program asks a person for, proved as far as it can be without that person. It is made anew of the
+// same query when the person has decided.
+type Authorization struct {
+	Client       Client
+	RedirectURI  string
+	RedirectHost string // host of RedirectURI with its port; of a scheme of a program, the scheme with a colon
+	State        string
+	Scope        string // words with blanks between; "" for none
+	Resource     string // what the access token is for; "" for the service alone
+	PlanID       toll.PlanID
+	AgentID      toll.AgentID
+	Kind         Kind
+
+	challenge, nonce string
+}
+
+// Choice is what a person agrees to.
+type Choice struct {
+	PlanID          toll.PlanID
+	RedemptionLimit *toll.Credits // credits for the whole consent, renewals counted; nil: no limit
+	OrderLimit      *int64        // orders for the whole consent; nil: no limit but that of the delegation
+	DelegationID    string        // "": existing credits and free plans only
+	Lifetime        time.Duration // of the consent; 0: 30 days, for an API key 90
+}
+
+// Bounds of the parameters of a request, in characters.
+const (
+	maxState = 2048
+	maxNonce = 512
+	maxScope = 256
+)
+
+// Authorize reads a request to be let in (RFC 6749, section 4.1.1). Errors: [*PageError], [*RedirectError], and those of the
+// database.
+func (o *OAuth) Authorize(ctx context.Context, q url.Values) (*Authorization, error) {
+	for _, name := range []string{"client_id", "redirect_uri"} {
+		switch {
+		case q.Get(name) == "":
+			return nil, &PageError{name + " is missing in the request of the program."}
+		case len(q[name]) > 1:
+			return nil, &PageError{name + " is there twice in the request of the program."}
+		}
+	}
+	client, err := o.client(ctx, q.Get("client_id"))
+	if err != nil {
+		return nil, shownOnPage(err)
+	}
+	a := &Authorization{Client: client.Client, RedirectURI: q.Get("redirect_uri")}
+	known, ok := client.redirect(a.RedirectURI)
+	if !ok {
+		return nil, &PageError{"The program did not register the address that its answer is to go to."}
+	}
+	a.Client.Name = cmp.Or(known.Name, a.Client.Name)
+	a.RedirectHost = hostOf(a.RedirectURI)
+	a.State = q.Get("state")
+	if len(q["state"]) > 1 || len(a.State) > maxState || !printable(a.State) {
+		a.State = ""
+		return nil, o.back(a, "invalid_request", "state must be at most 2048 visible characters.")
+	}
+	if word, text := o.readRequest(ctx, client, a, q); word != "" {
+		return nil, o.back(a, word, text)
+	}
+	return a, nil
+}
+
+// readRequest reads what does not decide where the answer goes. It returns the word and the text of a refusal.
+func (o *OAuth) readRequest(ctx context.Context, client *knownClient, a *Authorization, q url.Values) (word, text string) {
+	for name, values := range q {
+		if len(values) > 1 && name != "resource" {
+			return "invalid_request", "A parameter is there twice."
+		}
+	}
+	switch {
+	case q.Has("request") || q.Has("request_uri"):
+		return "request_not_supported", "The request must be in the query itself."
+	case q.Get("response_type") == "":
+		return "invalid_request", "response_type is missing."
+	case q.Get("response_type") != "code":
+		return "unsupported_response_type", "Only code is answered."
+	case q.Has("response_mode") && q.Get("response_mode") != "query":
+		return "invalid_request", "Only the response mode query is answered."
+	case !slices.Contains(client.grants, grantCode):
+		return "unauthorized_client", "The client is not registered for codes."
+	case q.Get("code_challenge") == "":
+		return "invalid_request", "code_challenge is missing: every code is bound by PKCE."
+	case q.Get("code_challenge_method") != "S256":
+		return "invalid_request", "code_challenge_method must be S256."
+	case !challenged(q.Get("code_challenge")):
+		return "invalid_request", "code_challenge must be the S256 challenge of 43 characters."
+	case len(q.Get("nonce")) > maxNonce || !printable(q.Get("nonce")):
+		return "invalid_request", "nonce must be at most 512 visible characters."
+	case slices.Contains(strings.Fields(q.Get("prompt")), "none"):
+		return "interaction_required", "A person always decides."
+	}
+	a.challenge, a.nonce = q.Get("code_challenge"), q.Get("nonce")
+	w, err := o.want(ctx, client, q)
+	if err != nil {
+		return err.Word, err.Description
+	}
+	a.Scope, a.Resource, a.PlanID, a.AgentID, a.Kind = w.scope, w.resource, w.plan, w.agent, w.kind
+	return "", ""
+}
+
+// back returns the refusal of a request to its client.
+func (o *OAuth) back(a *Authorization, word, description string) *RedirectError {
+	return &RedirectError{o.answer(a, url.Values{"error": {word}, "error_description": {description}})}
+}
+
+// answer returns where the browser goes with these members; iss says who answers (RFC 9207).
+func (o *OAuth) answer(a *Authorization, members url.Values) string {
+	members.Set("iss", o.Issuer)
+	if a.State != "" {
+		members.Set("state", a.State)
+	}
+	separator := "?"
+	if strings.Contains(a.RedirectURI, "?") {
+		separator = "&"
+	}
+	return a.RedirectURI + separator + members.Encode()
+}
+
+// Deny returns where the browser goes after a person refused.
+func (o *OAuth) Deny(a *Authorization) string {
+	return o.answer(a, url.Values{"error": {"access_denied"}, "error_description": {"The person refused."}})
+}
+
+// Approve records that the owner agrees, and returns where the browser goes with the code. Errors: those of a permission that
+// cannot be made, as [*toll.Error]; those of the database.
+func (o *OAuth) Approve(ctx context.Context, a *Authorization, owner toll.Address, c Choice) (redirect string, err error) {
+	g, err := o.grant(ctx, a.Client, a.asked(), owner, c)
+	if err != nil {
+		return "", err
+	}
+	g.Nonce = a.nonce
+	code := random()
+	row := store.OAuthCode{Hash: sumOf(code), GrantID: g.ID, Redirect: a.RedirectURI, Challenge: a.challenge, ExpiresAt: g.CreatedAt.Add(codeLife)}
+	g.EndsAt = row.ExpiresAt
+	err = o.Store.Tx(ctx, func(tx *store.Tx) error {
+		if err := store.InsertOAuthGrant(ctx, tx, g); err != nil {
+			return err
+		}
+		if err := store.TouchOAuthClient(ctx, tx, a.Client.ID, a.RedirectURI, g.CreatedAt); err != nil {
+			return err
+		}
+		return store.InsertOAuthCode(ctx, tx, row)
+	})
+	if err != nil {
+		return "", err
+	}
+	return o.answer(a, url.Values{"code": {code}}), nil
+}
+
+func (a *Authorization) asked() want {
+	return want{scope: a.Scope, resource: a.Resource, plan: a.PlanID, agent: a.AgentID, kind: a.Kind}
+}
+
+// grant returns what the owner agrees to, proved to be possible now. Its end is the caller's to set.
+func (o *OAuth) grant(ctx context.Context, client Client, w want, owner toll.Address, c Choice) (store.OAuthGrant, error) {
+	g := store.OAuthGrant{
+		ID: toll.NewHash(), ClientID: client.ID, ClientName: client.Name, Digest: client.digest, Owner: owner, Kind: string(w.kind),
+		Scope: w.scope, Resource: w.resource, CreatedAt: o.Clock(), Life: life(c.Lifetime, grantLife),
+	}
+	if w.kind == KindAPIKey {
+		g.Life = life(c.Lifetime, keyLife)
+		return g, nil
+	}
+	if w.plan != "" && w.plan != c.PlanID {
+		return g, toll.Errorf(toll.CodeBadRequest, "The program asks for another plan.")
+	}
+	if c.RedemptionLimit != nil && *c.RedemptionLimit < 1 {
+		return g, toll.Errorf(toll.CodeBadNumber, "The limit must be 1 credit at least.")
+	}
+	g.PlanID, g.AgentID, g.DelegationID = c.PlanID, w.agent, c.DelegationID
+	g.RedemptionLimit, g.OrderLimit = c.RedemptionLimit, c.OrderLimit
+	g.Refreshes = client.refreshes
+	return g, o.Permissions.Check(ctx, o.permission(&g, g.Life))
+}
+
+// permission returns what a grant lets one access token do.
+func (o *OAuth) permission(g *store.OAuthGrant, left time.Duration) Permission {
+	longest := loneAccessLife
+	if g.Refreshes {
+		longest = accessLife
+	}
+	return Permission{
+		Owner: g.Owner, PlanID: g.PlanID, AgentID: g.AgentID, RedemptionLimit: g.RedemptionLimit, OrderLimit: g.OrderLimit,
+		DelegationID: g.DelegationID, Resource: g.Resource, Life: min(left, longest).Truncate(time.Second), ClientID: g.ClientID, ClientName: g.ClientName,
+	}
+}

@@ -1,0 +1,103 @@
+package oauth
+
+import (
+	"context"
+	"net"
+	"net/url"
+	"strconv"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/store"
+)
+
+// StartError is a sign-in that does not begin as it must; its text says why and is safe to show.
+type StartError struct{ Text string }
+
+func (e StartError) Error() string { return e.Text }
+
+// Start is how a program on the computer of a person asks for an API key, without a registration.
+type Start struct {
+	Callback  string // where the code goes: http on this machine
+	State     string // comes back with the code
+	Challenge string // S256 code challenge
+}
+
+// ParseStart reads the parameters of a start. Errors are [StartError].
+func ParseStart(q url.Values) (Start, error) {
+	one := func(name string) string {
+		if len(q[name]) == 1 {
+			return q[name][0]
+		}
+		return ""
+	}
+	s := Start{Callback: one("callback_url"), State: one("state"), Challenge: one("code_challenge")}
+	if _, err := callbackHost(s.Callback); err != nil {
+		return Start{}, err
+	}
+	if s.State == "" || len(s.State) > 512 || !visible(s.State) {
+		return Start{}, StartError{"state must be 1 to 512 visible characters."}
+	}
+	if s.Challenge == "" {
+		return Start{}, StartError{"code_challenge is missing: this service sends no key to a callback, only a code that the program exchanges."}
+	}
+	if !challenged(s.Challenge) {
+		return Start{}, StartError{"code_challenge must be the S256 challenge of 43 characters."}
+	}
+	if m := q["code_challenge_method"]; len(m) > 1 || len(m) == 1 && m[0] != "S256" {
+		return Start{}, StartError{"code_challenge_method must be S256."}
+	}
+	return s, nil
+}
+
+// Host returns where the code goes, as host and port.
+func (s Start) Host() string {
+	host, _ := callbackHost(s.Callback)
+	return host
+}
+
+// Answer returns the callback with the code.
+func (s Start) Answer(code string) string {
+	u, err := url.Parse(s.Callback)
+	if err != nil {
+		return s.Callback // ParseStart has read it
+	}
+	u.RawQuery = url.Values{"code": {code}, "state": {s.State}}.Encode()
+	return u.String()
+}
+
+// callbackHost proves that a callback leads to a program on the machine of the person. IPv6 is not taken, as no content
+// security policy can name such a host.
+func callbackHost(callback string) (string, error) {
+	bad := StartError{"callback_url must be http://127.0.0.1:<port>/<path>: a program on this computer."}
+	u, err := url.Parse(callback)
+	if err != nil || len(callback) > maxRedirect || !visible(callback) || u.Scheme != "http" || u.User != nil || u.RawQuery != "" || u.ForceQuery || u.Fragment != "" {
+		return "", bad
+	}
+	host, port, err := net.SplitHostPort(u.Host)
+	if n, e := strconv.ParseUint(port, 10, 16); err != nil || e != nil || n == 0 || strconv.FormatUint(n, 10) != port {
+		return "", bad
+	}
+	if host != "127.0.0.1" && host != "localhost" {
+		return "", bad
+	}
+	return u.Host, nil
+}
+
+// Issue returns a code for the start of a program, with which it gets an API key of the owner. Once, within 60 s.
+func (o *OAuth) Issue(ctx context.Context, owner toll.Address, s Start) (string, error) {
+	code, now := random(), o.Clock()
+	g := store.OAuthGrant{
+		ID: toll.NewHash(), Owner: owner, Kind: string(KindAPIKey), Resource: o.Resource, CreatedAt: now, Life: keyLife, EndsAt: now.Add(codeLife),
+	}
+	row := store.OAuthCode{Hash: sumOf(code), GrantID: g.ID, Redirect: s.Callback, Challenge: s.Challenge, ExpiresAt: g.EndsAt}
+	err := o.Store.Tx(ctx, func(tx *store.Tx) error {
+		if err := store.InsertOAuthGrant(ctx, tx, g); err != nil {
+			return err
+		}
+		return store.InsertOAuthCode(ctx, tx, row)
+	})
+	if err != nil {
+		return "", err
+	}
+	return code, nil
+}

@@ -1,0 +1,258 @@
+package oauth
+
+import (
+	"context"
+	"crypto/subtle"
+	"encoding/json"
+	"errors"
+	"net"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/store"
+)
+
+// Words of grants and of the ways in which clients prove who they are.
+const (
+	grantCode    = "authorization_code"
+	grantRefresh = "refresh_token"
+	grantDevice  = "urn:ietf:params:oauth:grant-type:device_code"
+
+	methodNone  = "none"
+	methodPost  = "client_secret_post"
+	methodBasic = "client_secret_basic"
+)
+
+// CommandLine is the id of the command line of this program, which needs no registration.
+const CommandLine = "toll-cli"
+
+// Client is a program, as a person is shown it. Everything but ID and Site is what it says of itself.
+type Client struct {
+	ID   string
+	Name string // one line of printable characters
+	Site string // host of the document that is the id; "" for a registered client
+	URI  string // of its website; "" for none
+	Ours bool   // a program of this service
+
+	digest    []byte
+	refreshes bool
+}
+
+// knownClient is a client with what is not shown.
+type knownClient struct {
+	Client
+	redirects []store.OAuthRedirect
+	grants    []string
+	method    string
+	secret    []byte
+	stored    bool
+}
+
+// details are what is only shown, as it is stored.
+type details struct {
+	ClientURI string   `json:"client_uri,omitempty"`
+	LogoURI   string   `json:"logo_uri,omitempty"`
+	Contacts  []string `json:"contacts,omitempty"`
+}
+
+// maxRedirects bounds the addresses of one client that stands for an agent.
+const maxRedirects = 1000
+
+var errUnknownClient = errors.New("the client is not known here")
+
+// client returns a client. Errors: errUnknownClient, errDocument, those of the database.
+func (o *OAuth) client(ctx context.Context, id string) (*knownClient, error) {
+	switch {
+	case id == CommandLine:
+		return &knownClient{
+			Client:    Client{ID: id, Name: "The command line of Toll", Ours: true},
+			redirects: []store.OAuthRedirect{{URI: "http://127.0.0.1/callback"}, {URI: "http://[::1]/callback"}},
+			grants:    []string{grantCode, grantDevice}, method: methodNone,
+		}, nil
+	case id == "" || len(id) > maxDocumentURL || !visible(id):
+		return nil, errUnknownClient
+	case strings.Contains(id, "://"):
+		return o.documents.client(ctx, id)
+	}
+	row, err := store.OAuthClientByID(ctx, o.Store, id)
+	if errors.Is(err, store.ErrNotFound) {
+		return nil, errUnknownClient
+	}
+	if err != nil {
+		return nil, err
+	}
+	c := &knownClient{
+		Client: Client{ID: id, Name: row.Name, refreshes: slices.Contains(row.Grants, grantRefresh)},
+		grants: row.Grants, method: row.AuthMethod, secret: row.Secret, stored: true,
+	}
+	var d details
+	if err := json.Unmarshal([]byte(row.Details), &d); err != nil {
+		return nil, err
+	}
+	c.URI = d.ClientURI
+	c.redirects, err = store.OAuthRedirects(ctx, o.Store, id, maxRedirects)
+	return c, err
+}
+
+// shownOnPage returns the error of [OAuth.client] as a page shows it.
+func shownOnPage(err error) error {
+	switch {
+	case errors.Is(err, errUnknownClient):
+		return &PageError{"The program is not registered here."}
+	case errors.Is(err, errDocument):
+		return &PageError{"The document that describes the program could not be used."}
+	}
+	return err
+}
+
+// redirect returns the registered address that a requested one matches: the same text, or for http on 127.0.0.1 and ::1 the
+// same but for the port (RFC 8252, section 7.3).
+func (c *knownClient) redirect(asked string) (store.OAuthRedirect, bool) {
+	bare, local := withoutPort(asked)
+	for _, r := range c.redirects {
+		if r.URI == asked {
+			return r, true
+		}
+		if b, ok := withoutPort(r.URI); local && ok && b == bare {
+			return r, true
+		}
+	}
+	return store.OAuthRedirect{}, false
+}
+
+// withoutPort returns an address of this machine without its port, and whether it is one: by text, as parsers disagree.
+func withoutPort(uri string) (bare string, local bool) {
+	for _, host := range []string{"http://127.0.0.1", "http://[::1]"} {
+		rest, ok := strings.CutPrefix(uri, host)
+		if !ok {
+			continue
+		}
+		if port, isPort := strings.CutPrefix(rest, ":"); isPort {
+			digits := len(port) - len(strings.TrimLeft(port, "0123456789"))
+			n, err := strconv.ParseUint(port[:digits], 10, 16)
+			if err != nil || n == 0 || port[0] == '0' {
+				return "", false
+			}
+			rest = port[digits:]
+		}
+		return host + rest, (rest == "" || rest[0] == '/' || rest[0] == '?') && visible(rest) && !strings.ContainsAny(rest, `\#`)
+	}
+	return "", false
+}
+
+// validRedirect reports whether a client may register an address: https, http on this machine, or a scheme of a program,
+// which has a dot (RFC 8252, section 7.1).
+func validRedirect(uri string) bool {
+	if len(uri) > maxRedirect || !visible(uri) || strings.ContainsAny(uri, `\#`) {
+		return false
+	}
+	u, err := url.Parse(uri)
+	if err != nil || u.User != nil || u.Fragment != "" {
+		return false
+	}
+	switch {
+	case u.Scheme == "https":
+		return u.Opaque == "" && u.Hostname() != "" && !strings.HasSuffix(u.Host, ":")
+	case u.Scheme == "http":
+		return u.Opaque == "" && isLoopback(u.Hostname()) && !strings.HasSuffix(u.Host, ":")
+	}
+	return strings.Contains(u.Scheme, ".") && len(uri) > len(u.Scheme)+1
+}
+
+func isLoopback(host string) bool {
+	if host == "localhost" {
+		return true
+	}
+	ip := net.ParseIP(host)
+	return ip != nil && ip.IsLoopback()
+}
+
+// hostOf returns what is shown of an address: its host, or its scheme when it is one of a program.
+func hostOf(uri string) string {
+	u, err := url.Parse(uri)
+	if err != nil {
+		return uri
+	}
+	if u.Scheme != "http" && u.Scheme != "https" {
+		return u.Scheme + ":"
+	}
+	return u.Host
+}
+
+// validName reports whether a name is one line that looks like what it is: no control characters, none that turn the
+// direction of text, none that are not seen.
+func validName(s string) bool {
+	if !utf8.ValidString(s) || utf8.RuneCountInString(s) > maxText {
+		return false
+	}
+	return strings.IndexFunc(s, func(r rune) bool { return !unicode.IsPrint(r) }) < 0
+}
+
+// credentials are how a client says who it is at an endpoint.
+type credentials struct {
+	id, secret string
+	basic      bool
+}
+
+// credentialsOf reads them from the form, or from the Authorization line (RFC 6749, section 2.3.1), but not from both.
+func credentialsOf(r *http.Request, form url.Values) (credentials, *refusal) {
+	c := credentials{id: form.Get("client_id"), secret: form.Get("client_secret")}
+	lines := r.Header["Authorization"]
+	if len(lines) == 0 {
+		return c, nil
+	}
+	id, secret, ok := r.BasicAuth()
+	if !ok || len(lines) > 1 {
+		return c, unknownClient("The Authorization line is not one of a client.")
+	}
+	id, err1 := url.QueryUnescape(id)
+	secret, err2 := url.QueryUnescape(secret)
+	if errors.Join(err1, err2) != nil || c.secret != "" || c.id != "" && c.id != id {
+		return c, refused("invalid_request", "The client says twice who it is.")
+	}
+	return credentials{id: id, secret: secret, basic: true}, nil
+}
+
+// proved returns the client of the credentials.
+func (o *OAuth) proved(ctx context.Context, c credentials) (*knownClient, *refusal) {
+	client, err := o.client(ctx, c.id)
+	switch {
+	case errors.Is(err, errUnknownClient):
+		return nil, unknownClient("No client has this id.")
+	case errors.Is(err, errNoDocument):
+		return nil, &refusal{http.StatusServiceUnavailable, "temporarily_unavailable", "The document of the client could not be fetched."}
+	case errors.Is(err, errDocument):
+		return nil, unknownClient("The document of the client cannot be used.")
+	case err != nil:
+		return nil, o.failed(ctx, err)
+	}
+	if client.method == methodNone {
+		if c.secret != "" {
+			return nil, unknownClient("The client has no secret.")
+		}
+		return client, nil
+	}
+	if subtle.ConstantTimeCompare(sumOf(c.secret), client.secret) != 1 {
+		return nil, unknownClient("The secret of the client is missing or wrong.")
+	}
+	return client, nil
+}
+
+func unknownClient(description string) *refusal {
+	return &refusal{http.StatusUnauthorized, "invalid_client", description}
+}
+
+// agentOf returns the agent that a client stands for, "" when it stands for none.
+func agentOf(clientID string) toll.AgentID {
+	id, err := toll.ParseAgentID(clientID)
+	if err != nil {
+		return ""
+	}
+	return id
+}

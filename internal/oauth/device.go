@@ -1,0 +1,311 @@
+package oauth
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"math/big"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/store"
+)
+
+const (
+	// deviceLife is how long a device waits for a person, and pollSecs how long in between its questions.
+	deviceLife = 10 * time.Minute
+	pollSecs   = 5
+	// pollSlack is what a question may come early, as clocks and networks go.
+	pollSlack = 500 * time.Millisecond
+	// maxDevices is how many devices may wait.
+	maxDevices = 10_000
+
+	// userAlphabet has no vowels, so that codes are no words, and nothing that looks like something else (RFC 8628, section
+	// 6.1).
+	userAlphabet = "BCDFGHJKLMNPQRSTVWXZ"
+	userLetters  = 8
+
+	// maxGuesses is how many codes one person may type wrongly in guessWindow.
+	maxGuesses  = 10
+	guessWindow = 10 * time.Minute
+)
+
+// DeviceRequest is what a device asks a person for.
+type DeviceRequest struct {
+	Client    Client
+	UserCode  string // as it is shown: XXXX-XXXX
+	Source    string // network address of who asked
+	Scope     string
+	Resource  string
+	PlanID    toll.PlanID
+	AgentID   toll.AgentID
+	Kind      Kind
+	CreatedAt time.Time
+	ExpiresAt time.Time
+}
+
+// device is the answer of the device authorization endpoint (RFC 8628, section 3.2).
+type device struct {
+	DeviceCode      string `json:"device_code"`
+	UserCode        string `json:"user_code"`
+	VerificationURI string `json:"verification_uri"`
+	Complete        string `json:"verification_uri_complete"`
+	ExpiresIn       int64  `json:"expires_in"` // seconds
+	Interval        int64  `json:"interval"`   // seconds
+}
+
+// DeviceAuthorization is POST /oauth/device_authorization: a device gets a code that a person types into a browser.
+func (o *OAuth) DeviceAuthorization() http.Handler { return endpoint(o.beginDevice) }
+
+func (o *OAuth) beginDevice(w http.ResponseWriter, r *http.Request) (any, *refusal) {
+	form, no := readForm(w, r)
+	if no != nil {
+		return nil, no
+	}
+	who, no := credentialsOf(r, form)
+	if no != nil {
+		return nil, no
+	}
+	ctx := r.Context()
+	source := o.source(r)
+	if !o.callers.allow("device "+source, maxCalls) {
+		return nil, tooMany("Too many devices ask from here.")
+	}
+	client, no := o.proved(ctx, who)
+	if no != nil {
+		return nil, no
+	}
+	if !slices.Contains(client.grants, grantDevice) {
+		return nil, refused("unauthorized_client", "The client is not registered for devices.")
+	}
+	ask, no := o.want(ctx, client, form)
+	if no != nil {
+		return nil, no
+	}
+	code, user := random(), userCode()
+	now := o.Clock()
+	err := o.Store.Tx(ctx, func(tx *store.Tx) error {
+		n, err := store.CountOAuthDevices(ctx, tx, now, maxDevices)
+		if err != nil {
+			return err
+		}
+		if n == maxDevices {
+			return errManyDevices
+		}
+		return store.InsertOAuthDevice(ctx, tx, store.OAuthDevice{
+			Hash: sumOf(code), UserHash: sumOf(bareCode(user)), ClientID: client.ID, Scope: ask.scope, Resource: ask.resource,
+			PlanID: ask.plan, AgentID: ask.agent, Source: source, CreatedAt: now, ExpiresAt: now.Add(deviceLife), PollSecs: pollSecs,
+		})
+	})
+	if errors.Is(err, errManyDevices) {
+		return nil, tooMany("Too many devices wait.")
+	}
+	if err != nil {
+		return nil, o.failed(ctx, err)
+	}
+	page := o.Issuer + "/device"
+	return &device{
+		DeviceCode: code, UserCode: user, VerificationURI: page, Complete: page + "?" + url.Values{"user_code": {user}}.Encode(),
+		ExpiresIn: int64(deviceLife / time.Second), Interval: pollSecs,
+	}, nil
+}
+
+var errManyDevices = errors.New("too many devices wait")
+
+// userCode returns a fresh code for a person: 20^8 of them exist.
+func userCode() string {
+	var b strings.Builder
+	most := big.NewInt(int64(len(userAlphabet)))
+	for i := range userLetters {
+		if i == userLetters/2 {
+			b.WriteByte('-')
+		}
+		n, _ := rand.Int(rand.Reader, most) // never fails since Go 1.24
+		b.WriteByte(userAlphabet[n.Int64()])
+	}
+	return b.String()
+}
+
+// bareCode returns a code as it is stored, of what a person typed.
+func bareCode(typed string) string {
+	return strings.Map(func(r rune) rune {
+		if r >= 'a' && r <= 'z' {
+			r -= 'a' - 'A'
+		}
+		if strings.ContainsRune(userAlphabet, r) {
+			return r
+		}
+		return -1
+	}, typed)
+}
+
+var (
+	errNoDevice = toll.Errorf(toll.CodeBadRequest, "No device waits with this code.")
+	errGuesses  = toll.Errorf(toll.CodeRateLimited, "Too many wrong codes. Try again in ten minutes.")
+	errDecided  = toll.Errorf(toll.CodeBadRequest, "This code was answered before.")
+)
+
+// Device returns the device that shows a code, for a person who signed in. After ten wrong codes in ten minutes the person
+// gets no further answers. Errors: a [*toll.Error] that is safe to show, those of the database.
+func (o *OAuth) Device(ctx context.Context, owner toll.Address, userCode string) (*DeviceRequest, error) {
+	now := o.Clock()
+	since := now.Add(-guessWindow)
+	n, err := store.OAuthGuesses(ctx, o.Store, owner, since)
+	if err != nil {
+		return nil, err
+	}
+	if n >= maxGuesses {
+		return nil, errGuesses
+	}
+	row, err := o.waiting(ctx, userCode)
+	if errors.Is(err, errNoDevice) {
+		count := o.Store.Tx(ctx, func(tx *store.Tx) error { return store.CountOAuthGuess(ctx, tx, owner, now, since) })
+		if count != nil {
+			return nil, count
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	client, err := o.client(ctx, row.ClientID)
+	if errors.Is(err, errUnknownClient) || errors.Is(err, errDocument) {
+		return nil, errNoDevice
+	}
+	if err != nil {
+		return nil, err
+	}
+	code := bareCode(userCode)
+	d := &DeviceRequest{
+		Client: client.Client, UserCode: code[:userLetters/2] + "-" + code[userLetters/2:], Source: row.Source, Scope: row.Scope, Resource: row.Resource,
+		PlanID: row.PlanID, AgentID: row.AgentID, Kind: o.kindOf(row.Resource), CreatedAt: row.CreatedAt, ExpiresAt: row.ExpiresAt,
+	}
+	return d, nil
+}
+
+func (o *OAuth) kindOf(resource string) Kind {
+	if resource == o.Resource {
+		return KindAPIKey
+	}
+	return KindPermission
+}
+
+// waiting returns the device of a code that a person typed, or errNoDevice.
+func (o *OAuth) waiting(ctx context.Context, typed string) (store.OAuthDevice, error) {
+	code := bareCode(typed)
+	if len(code) != userLetters {
+		return store.OAuthDevice{}, errNoDevice
+	}
+	row, err := store.OAuthDeviceByUserHash(ctx, o.Store, sumOf(code))
+	if errors.Is(err, store.ErrNotFound) || err == nil && !o.Clock().Before(row.ExpiresAt) {
+		return store.OAuthDevice{}, errNoDevice
+	}
+	return row, err
+}
+
+// ApproveDevice records that the owner lets the device with this code in. Errors: a [*toll.Error] that is safe to show, those
+// of the database.
+func (o *OAuth) ApproveDevice(ctx context.Context, userCode string, owner toll.Address, c Choice) error {
+	row, err := o.waiting(ctx, userCode)
+	if err != nil {
+		return err
+	}
+	client, err := o.client(ctx, row.ClientID)
+	if errors.Is(err, errUnknownClient) || errors.Is(err, errDocument) {
+		return errNoDevice
+	}
+	if err != nil {
+		return err
+	}
+	ask := want{scope: row.Scope, resource: row.Resource, plan: row.PlanID, agent: row.AgentID, kind: o.kindOf(row.Resource)}
+	g, err := o.grant(ctx, client.Client, ask, owner, c)
+	if err != nil {
+		return err
+	}
+	g.EndsAt = row.ExpiresAt
+	return o.decide(ctx, row, func(tx *store.Tx) error {
+		if err := store.InsertOAuthGrant(ctx, tx, g); err != nil {
+			return err
+		}
+		return store.TouchOAuthClient(ctx, tx, client.ID, "", g.CreatedAt)
+	}, g.ID)
+}
+
+// DenyDevice records that a person refuses the device with this code.
+func (o *OAuth) DenyDevice(ctx context.Context, userCode string) error {
+	row, err := o.waiting(ctx, userCode)
+	if err != nil {
+		return err
+	}
+	return o.decide(ctx, row, func(*store.Tx) error { return nil }, toll.Hash{})
+}
+
+func (o *OAuth) decide(ctx context.Context, row store.OAuthDevice, also func(*store.Tx) error, grant toll.Hash) error {
+	return o.Store.Tx(ctx, func(tx *store.Tx) error {
+		first, err := store.DecideOAuthDevice(ctx, tx, row.Hash, grant)
+		if err != nil {
+			return err
+		}
+		if !first {
+			return errDecided
+		}
+		return also(tx)
+	})
+}
+
+// poll is the grant of devices (RFC 8628, section 3.4).
+func (o *OAuth) poll(ctx context.Context, client *knownClient, form url.Values) (*granted, *refusal) {
+	code := form.Get("device_code")
+	if code == "" {
+		return nil, refused("invalid_request", "device_code is missing.")
+	}
+	unknown := refused("invalid_grant", "The device code is unknown or used, or it was issued to another client.")
+	row, err := store.OAuthDeviceByHash(ctx, o.Store, sumOf(code))
+	switch {
+	case errors.Is(err, store.ErrNotFound), err == nil && row.ClientID != client.ID:
+		return nil, unknown
+	case err != nil:
+		return nil, o.failed(ctx, err)
+	}
+	now := o.Clock()
+	if !row.UsedAt.IsZero() {
+		return nil, o.reused(ctx, row.GrantID)
+	}
+	if !now.Before(row.ExpiresAt) {
+		return nil, refused("expired_token", "Nobody let the device in in time.")
+	}
+	early := !row.PollAt.IsZero() && now.Sub(row.PollAt) < time.Duration(row.PollSecs)*time.Second-pollSlack
+	wait := row.PollSecs
+	if early {
+		wait += pollSecs
+	}
+	err = o.Store.Tx(ctx, func(tx *store.Tx) error {
+		alone, err := store.PollOAuthDevice(ctx, tx, row, now, wait)
+		early = early || !alone
+		return err
+	})
+	switch {
+	case err != nil:
+		return nil, o.failed(ctx, err)
+	case early:
+		return nil, refused("slow_down", "The device asks too often: it must wait 5 seconds longer from now on.")
+	case row.Denied:
+		return nil, refused("access_denied", "The person refused.")
+	case row.GrantID.IsZero():
+		return nil, refused("authorization_pending", "The person has not decided.")
+	}
+	g, err := store.OAuthGrantByID(ctx, o.Store, row.GrantID)
+	if errors.Is(err, store.ErrNotFound) {
+		return nil, unknown
+	}
+	if err != nil {
+		return nil, o.failed(ctx, err)
+	}
+	if no := o.sameTarget(g, form); no != nil {
+		return nil, no
+	}
+	return o.issue(ctx, client, g, func(tx *store.Tx) error { return firstOf(store.UseOAuthDevice(ctx, tx, row.Hash, now)) })
+}

@@ -1,0 +1,135 @@
+package oauth
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"mime"
+	"net/http"
+	"net/url"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/store"
+)
+
+const (
+	// maxForm bounds the body of an endpoint in bytes.
+	maxForm = 16 << 10
+	// Bounds of texts, in characters.
+	maxText        = 256
+	maxRedirect    = 1024
+	maxResource    = 2048
+	maxDocumentURL = 1024
+	maxSource      = 64
+	// maxCalls is how many times one address may register, and begin with devices, in a minute.
+	maxCalls = 30
+	// maxCallers bounds how many addresses are remembered.
+	maxCallers = 10_000
+)
+
+// refusal is an error of an endpoint (RFC 6749, section 5.2).
+type refusal struct {
+	status      int
+	Word        string `json:"error"`
+	Description string `json:"error_description"`
+}
+
+func refused(word, description string) *refusal {
+	return &refusal{http.StatusBadRequest, word, description}
+}
+
+func tooMany(description string) *refusal {
+	return &refusal{http.StatusTooManyRequests, "temporarily_unavailable", description}
+}
+
+// failed is the answer to what is not the fault of the caller.
+func (o *OAuth) failed(ctx context.Context, err error) *refusal {
+	o.Log.ErrorContext(ctx, "oauth", slog.Any("err", err))
+	if toll.AsError(err).HTTPStatus() == http.StatusServiceUnavailable || errors.Is(err, store.ErrUnknownOutcome) {
+		return &refusal{http.StatusServiceUnavailable, "temporarily_unavailable", "The service cannot answer now."}
+	}
+	return &refusal{http.StatusInternalServerError, "server_error", "The service failed."}
+}
+
+// created is an answer with the status 201.
+type created struct{ body any }
+
+// endpoint serves an act in the manner of RFC 6749, section 5.
+func endpoint(act func(http.ResponseWriter, *http.Request) (any, *refusal)) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		answer, no := act(w, r)
+		h := w.Header()
+		h.Set("Content-Type", "application/json")
+		h.Set("Cache-Control", "no-store")
+		h.Set("Pragma", "no-cache")
+		status := http.StatusOK
+		if made, ok := answer.(created); ok {
+			answer, status = made.body, http.StatusCreated
+		}
+		if no != nil {
+			answer, status = no, no.status
+			switch status {
+			case http.StatusUnauthorized:
+				if _, _, basic := r.BasicAuth(); basic {
+					h.Set("WWW-Authenticate", "Basic")
+				}
+			case http.StatusTooManyRequests:
+				h.Set("Retry-After", strconv.Itoa(int(window/time.Second)))
+			case http.StatusServiceUnavailable:
+				h.Set("Retry-After", "1")
+			}
+		}
+		w.WriteHeader(status)
+		_ = json.NewEncoder(w).Encode(answer) // the caller has gone; there is nobody to tell
+	})
+}
+
+// readForm returns the parameters of the body; each may be there once (RFC 6749, section 3.2), but resource, which has an
+// error of its own. Those of the query do not count, as secrets have no place there.
+func readForm(w http.ResponseWriter, r *http.Request) (url.Values, *refusal) {
+	media, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	if err != nil || media != "application/x-www-form-urlencoded" {
+		return nil, refused("invalid_request", "The body must be application/x-www-form-urlencoded.")
+	}
+	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
+	if err := r.ParseForm(); err != nil {
+		return nil, refused("invalid_request", "The body could not be read.")
+	}
+	for name, values := range r.PostForm {
+		if len(values) > 1 && name != "resource" {
+			return nil, refused("invalid_request", "A parameter is there twice.")
+		}
+	}
+	return r.PostForm, nil
+}
+
+func (o *OAuth) source(r *http.Request) string {
+	s := o.Source(r)
+	return s[:min(len(s), maxSource)]
+}
+
+// window is how long calls are counted.
+const window = time.Minute
+
+// callers counts calls of addresses, in this process alone.
+type callers struct {
+	clock func() time.Time
+	mu    sync.Mutex
+	since time.Time
+	calls map[string]int
+}
+
+// allow counts a call and reports whether it is among the first of its window.
+func (c *callers) allow(who string, most int) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if now := c.clock(); c.calls == nil || now.Sub(c.since) >= window || len(c.calls) >= maxCallers {
+		c.since, c.calls = now, map[string]int{}
+	}
+	c.calls[who]++
+	return c.calls[who] <= most
+}

@@ -1,0 +1,135 @@
+package oauth
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/store"
+)
+
+const (
+	// unusedLife is how long a client stays that nobody uses.
+	unusedLife = 30 * 24 * time.Hour
+	// sweepSlice is how many records one turn of a sweep removes of each kind.
+	sweepSlice = 500
+	// endSlice is how many families one turn of a sweep ends.
+	endSlice = 50
+)
+
+// end ends a grant and what was issued because of it. It is done to its end by a sweep when it does not get there here.
+func (o *OAuth) end(ctx context.Context, id toll.Hash) error {
+	err := o.Store.Tx(ctx, func(tx *store.Tx) error { return store.RevokeOAuthGrant(ctx, tx, id, o.Clock()) })
+	if err != nil {
+		return err
+	}
+	g, err := store.OAuthGrantByID(ctx, o.Store, id)
+	if err != nil {
+		return err
+	}
+	return o.finish(ctx, g)
+}
+
+// finish ends what was issued because of a revoked grant. That is the newest: every renewal has ended the one before.
+func (o *OAuth) finish(ctx context.Context, g store.OAuthGrant) error {
+	access, err := store.OAuthAccess(ctx, o.Store, g.ID, 1)
+	if err != nil {
+		return err
+	}
+	for _, id := range access {
+		if err := o.endAccess(ctx, g, id); err != nil {
+			return err
+		}
+	}
+	return o.Store.Tx(ctx, func(tx *store.Tx) error { return store.EndOAuthGrant(ctx, tx, g.ID) })
+}
+
+func (o *OAuth) endAccess(ctx context.Context, g store.OAuthGrant, id toll.Hash) error {
+	if Kind(g.Kind) != KindAPIKey {
+		return o.Permissions.Revoke(ctx, g.Owner, id)
+	}
+	_, err := o.Auth.RevokeKey(ctx, g.Owner, id)
+	if e := toll.AsError(err); err != nil && (e.Code == toll.CodeKeyNotFound || e.Code == toll.CodeKeyAlreadyRevoked) {
+		return nil
+	}
+	return err
+}
+
+// Sweep removes clients that nobody used for 30 days and what is over, and goes on with families whose end was interrupted.
+// It reports whether there may be more to do. Any number of processes may do this on one database.
+func (o *OAuth) Sweep(ctx context.Context) (more bool, err error) {
+	now := o.Clock()
+	interrupted, err := store.RevokingOAuthGrants(ctx, o.Store, endSlice)
+	if err != nil {
+		return false, err
+	}
+	for _, g := range interrupted {
+		if err := o.finish(ctx, g); err != nil {
+			return false, err
+		}
+	}
+	grants, err := store.DropOAuthGrants(ctx, o.Store, now, sweepSlice)
+	if err != nil {
+		return false, err
+	}
+	clients, err := store.DropOAuthClients(ctx, o.Store, now.Add(-unusedLife), sweepSlice)
+	return len(interrupted) == endSlice || grants == sweepSlice || clients == sweepSlice, err
+}
+
+// Revoke is POST /oauth/revoke (RFC 7009): who holds a refresh token, an access token or an API key that was issued here ends
+// it with its whole family. What is not known is ended already.
+func (o *OAuth) Revoke() http.Handler { return endpoint(o.revoke) }
+
+func (o *OAuth) revoke(w http.ResponseWriter, r *http.Request) (any, *refusal) {
+	form, no := readForm(w, r)
+	if no != nil {
+		return nil, no
+	}
+	token := form.Get("token")
+	if token == "" {
+		return nil, refused("invalid_request", "token is missing.")
+	}
+	ctx := r.Context()
+	id, err := o.familyOf(ctx, token)
+	if err == nil && !id.IsZero() {
+		err = o.end(ctx, id)
+	}
+	if err != nil {
+		return nil, o.failed(ctx, err)
+	}
+	return struct{}{}, nil
+}
+
+// familyOf returns the grant that something was issued because of, the zero hash when there is none.
+func (o *OAuth) familyOf(ctx context.Context, token string) (toll.Hash, error) {
+	row, err := store.OAuthRefreshByHash(ctx, o.Store, sumOf(token))
+	if err == nil {
+		return row.GrantID, nil
+	}
+	if !isNotFound(err) {
+		return toll.Hash{}, err
+	}
+	id, err := o.accessOf(ctx, token)
+	if err != nil || id.IsZero() {
+		return toll.Hash{}, err
+	}
+	g, err := store.OAuthGrantOfAccess(ctx, o.Store, id)
+	if isNotFound(err) {
+		return toll.Hash{}, nil
+	}
+	return g.ID, err
+}
+
+// accessOf returns the id of the permission or the API key behind a bearer token, the zero hash when it is none that is good
+// now.
+func (o *OAuth) accessOf(ctx context.Context, token string) (toll.Hash, error) {
+	if c, err := o.Auth.VerifyToken(token); err == nil {
+		return c.Hash, nil
+	}
+	caller, err := o.Auth.Authenticate(ctx, []string{"Bearer " + token})
+	if err != nil && toll.AsError(err).HTTPStatus() >= http.StatusInternalServerError {
+		return toll.Hash{}, err
+	}
+	return caller.KeyID, nil
+}
