@@ -272,35 +272,6 @@ func (f *Facilitator) agree(p *payment) *toll.Error {
 	return e
 }
 
-// sameTerms compares what the client accepted with what the server asks for, as far as both say it: asset and receiver. Neither
-// moves credits; a payment for others was meant for another server.
-func sameTerms(p *payment) *toll.Error {
-	a, r := p.token.Accepted, p.entry
-	switch {
-	case a == nil:
-		return nil
-	case a.Asset != "" && r.Asset != "" && a.Asset != r.Asset:
-		return otherTerms("accepted.asset")
-	case a.PayTo != "" && r.PayTo != "" && !strings.EqualFold(a.PayTo, r.PayTo):
-		return otherTerms("accepted.payTo")
-	case !p.stock:
-		return sameAmount(p)
-	}
-	return nil
-}
-
-// sameAmount is sameTerms for the amount, which in a stock settle is what is burned, and may be less.
-func sameAmount(p *payment) *toll.Error {
-	if a := p.token.Accepted; a != nil && a.Amount != "" && p.entry.Amount != "" && a.Amount != p.entry.Amount {
-		return otherTerms("accepted.amount")
-	}
-	return nil
-}
-
-func otherTerms(path string) *toll.Error {
-	return refuse(toll.CodeBadRequirements, x402.ReasonInvalidRequirements, "The client accepted other terms than the server asks for: "+path+".")
-}
-
 // bind checks the agent, the endpoint and the end of the access token. None of these stops a request that was held while
 // they were in order.
 func (f *Facilitator) bind(ctx context.Context, p *payment) *toll.Error {

@@ -65,19 +65,6 @@ func (f *Facilitator) stockBounds(ctx context.Context, p *payment, n *toll.Credi
 	return e
 }
 
-// withinAccepted refuses a settle above what the client accepted, whether or not a verify held it. nil is no amount.
-func (f *Facilitator) withinAccepted(p *payment, n *toll.Credits) *toll.Error {
-	a := p.token.Accepted
-	if a == nil || a.Amount == "" || n == nil {
-		return nil
-	}
-	most, err := toll.ParseCredits(a.Amount)
-	if err != nil || *n > most {
-		return f.refusedBy(&ledger.Refusal{Kind: ledger.ExceedsHold, Needed: *n, Available: most})
-	}
-	return nil
-}
-
 // Supported says which payments are served, for the start of stock servers.
 func (f *Facilitator) Supported() *x402.Supported {
 	extra := x402.SupportedExtra{Version: "1", CreditsAsset: f.ns.Asset()}
