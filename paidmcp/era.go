@@ -2,6 +2,7 @@ package paidmcp
 
 import (
 	"bytes"
+	"context"
 	"io"
 	"net/http"
 	"slices"
@@ -92,6 +93,13 @@ func (s *Server) servePOST(w http.ResponseWriter, r *http.Request, who *caller, 
 	r.Header.Set("Accept", "application/json, text/event-stream")
 	if modern || m.isNew {
 		r.Header.Del(headerSession)
+		if m.method == methodListen {
+			// It lasts until one side ends it.
+			ctx, cancel := context.WithCancel(r.Context())
+			defer cancel()
+			defer context.AfterFunc(s.ending, cancel)()
+			r = r.WithContext(ctx)
+		}
 		s.modern.ServeHTTP(answer, r)
 		answer.finish()
 		return

@@ -51,6 +51,8 @@ type ServerConfig struct {
 	AllowedHosts []string
 	// MaxBody bounds a request in bytes, 0 for 1 MiB.
 	MaxBody int64
+	// MaxSessions bounds the sessions that are open at a time, 0 for 10,000. The one that rested longest makes room.
+	MaxSessions int
 	// HTTPClient fetches the keys of the service and passes registrations on; nil for one with a timeout of 10 s.
 	HTTPClient *http.Client
 	// Log hears of faults, nil for the log of the payments. No token is logged.
@@ -74,6 +76,9 @@ type Server struct {
 	register registrar
 	log      *slog.Logger
 	clock    func() time.Time
+
+	ending context.Context // done once the server closes
+	end    context.CancelFunc
 
 	listing sync.Mutex
 	listed  items
@@ -133,7 +138,11 @@ func NewServer(p *Payments, m *mcp.Server, cfg ServerConfig) (*Server, error) {
 	}
 	s.bearers = newBearers(p, newKeys(near+"/.well-known/jwks.json", &direct, s.clock), s.clock)
 	s.register = registrar{to: near + "/oauth/register", client: &direct, limit: limiter{clock: s.clock}}
-	s.sessions = newSessions(s.mcp, s.clock)
+	if s.cfg.MaxSessions <= 0 {
+		s.cfg.MaxSessions = maxSessions
+	}
+	s.sessions = newSessions(s.mcp, s.cfg.MaxSessions, s.clock)
+	s.ending, s.end = context.WithCancel(context.Background())
 	s.modern = mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return s.mcp }, &mcp.StreamableHTTPOptions{
 		// Host and origin are checked before, by the lists of the configuration.
 		Stateless: true, DisableLocalhostProtection: true, MaxRequestBodyBytes: s.cfg.MaxBody, PropagateRequestCancellation: true,
@@ -262,12 +271,15 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 	}
 	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTime)
 	defer cancel()
-	// Streams of sessions hang until their session ends, and a shutdown waits for them.
+	// Streams hang until their session or the server ends, and a shutdown waits for them.
 	return errors.Join(s.Close(end), h.Shutdown(end), s.pay.cfg.Queue.Drain(end))
 }
 
-// Close ends all sessions and waits for the calls that they run.
-func (s *Server) Close(ctx context.Context) error { return s.sessions.close(ctx) }
+// Close ends all sessions and subscriptions, and waits for the calls that sessions run.
+func (s *Server) Close(ctx context.Context) error {
+	s.end()
+	return s.sessions.close(ctx)
+}
 
 // baseOf returns the address under which this request reached the server, "" when its Host could be anything.
 func (s *Server) baseOf(r *http.Request) string {

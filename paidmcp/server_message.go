@@ -155,6 +155,7 @@ const (
 	methodCallTool     = "tools/call"
 	methodReadResource = "resources/read"
 	methodGetPrompt    = "prompts/get"
+	methodListen       = "subscriptions/listen"
 )
 
 // isNamed reports whether the method runs the one item that its parameters name.

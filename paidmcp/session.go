@@ -5,7 +5,9 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
+	"encoding/json"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 
@@ -25,7 +27,10 @@ type session struct {
 	stranger  bool   // opened without initialize
 	transport *mcp.StreamableServerTransport
 	server    *mcp.ServerSession
-	uses      int // requests and streams that are open
+	streams   int  // that are open
+	messages  int  // that are being served
+	ended     bool // nobody finds it any more
+	closing   bool
 	last      time.Time
 	at        *list.Element // in a list of idle sessions, nil while it is used
 }
@@ -40,6 +45,7 @@ func (s *session) life() time.Duration {
 // sessions are those that are open. When there are too many, the one that rested longest ends, and strangers first.
 type sessions struct {
 	mcp   *mcp.Server
+	most  int
 	clock func() time.Time
 
 	mu        sync.Mutex
@@ -50,8 +56,8 @@ type sessions struct {
 	ending    sync.WaitGroup
 }
 
-func newSessions(m *mcp.Server, clock func() time.Time) *sessions {
-	return &sessions{mcp: m, clock: clock, byID: make(map[string]*session), idle: list.New(), strangers: list.New()}
+func newSessions(m *mcp.Server, most int, clock func() time.Time) *sessions {
+	return &sessions{mcp: m, most: most, clock: clock, byID: make(map[string]*session), idle: list.New(), strangers: list.New()}
 }
 
 // open makes a session and takes it into use. A client that does not initialize gets the state that this would have left.
@@ -61,7 +67,7 @@ func (ss *sessions) open(owner string, m *message, version string) (*session, er
 	if _, err := rand.Read(id[:]); err != nil {
 		return nil, err
 	}
-	s := &session{id: hex.EncodeToString(id[:]), owner: owner, stranger: m.method != methodInitialize, uses: 1, last: ss.clock()}
+	s := &session{id: hex.EncodeToString(id[:]), owner: owner, stranger: m.method != methodInitialize, messages: 1, last: ss.clock()}
 	s.transport = &mcp.StreamableServerTransport{SessionID: s.id}
 	state := &mcp.ServerSessionState{}
 	if s.stranger {
@@ -92,21 +98,21 @@ func (ss *sessions) enter(s *session) bool {
 	for _, idle := range []*list.List{ss.strangers, ss.idle} {
 		for at := idle.Front(); at != nil; at = idle.Front() {
 			old := at.Value.(*session)
-			if len(ss.byID) < maxSessions && ss.clock().Sub(old.last) < old.life() {
+			if len(ss.byID) < ss.most && ss.clock().Sub(old.last) < old.life() {
 				break
 			}
 			ss.endLocked(old)
 		}
 	}
-	if len(ss.byID) >= maxSessions {
+	if len(ss.byID) >= ss.most {
 		return false
 	}
 	ss.byID[s.id] = s
 	return true
 }
 
-// use returns the session of this id and owner, or nil, and keeps it until done.
-func (ss *sessions) use(id, owner string) *session {
+// use returns the session of this id and owner, or nil, and keeps it until done: for its stream, or for a message.
+func (ss *sessions) use(id, owner string, stream bool) *session {
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
 	s := ss.byID[id]
@@ -120,7 +126,11 @@ func (ss *sessions) use(id, owner string) *session {
 		}
 		ss.rest(s, false)
 	}
-	s.uses++
+	if stream {
+		s.streams++
+	} else {
+		s.messages++
+	}
 	return s
 }
 
@@ -139,17 +149,32 @@ func (ss *sessions) rest(s *session, on bool) {
 	}
 }
 
-// done gives a session back. Without keep it ends.
+// done gives a session back after a message. Without keep it ends.
 func (ss *sessions) done(s *session, keep bool) {
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
-	s.uses--
+	s.messages--
+	if !keep && !s.ended {
+		ss.endLocked(s)
+		return
+	}
+	ss.restedLocked(s)
+}
+
+// left gives a session back after a stream.
+func (ss *sessions) left(s *session) {
+	ss.mu.Lock()
+	defer ss.mu.Unlock()
+	s.streams--
+	ss.restedLocked(s)
+}
+
+func (ss *sessions) restedLocked(s *session) {
 	s.last = ss.clock()
 	switch {
-	case ss.byID[s.id] != s: // ended meanwhile
-	case !keep:
-		ss.endLocked(s)
-	case s.uses == 0:
+	case s.ended && s.messages == 0:
+		ss.closeLocked(s)
+	case !s.ended && s.messages == 0 && s.streams == 0:
 		ss.rest(s, true)
 	}
 }
@@ -166,11 +191,28 @@ func (ss *sessions) end(id, owner string) bool {
 	return true
 }
 
-// endLocked takes the session out at once. Calls that it runs come to their end: they may be paid.
+// endLocked takes the session out at once. What it is serving comes to its end before: it may be paid, and the SDK loses
+// the answers of a session that it closes.
 func (ss *sessions) endLocked(s *session) {
 	delete(ss.byID, s.id)
 	ss.rest(s, false)
-	ss.ending.Go(func() { _ = s.server.Close() }) // its connection is memory, and tells nothing
+	s.ended = true
+	ss.ending.Add(1)
+	if s.messages == 0 {
+		ss.closeLocked(s)
+	}
+}
+
+// closeLocked closes a session that has ended, and so its stream.
+func (ss *sessions) closeLocked(s *session) {
+	if s.closing {
+		return // its stream has gone after it
+	}
+	s.closing = true
+	go func() {
+		defer ss.ending.Done()
+		_ = s.server.Close() // its connection is memory, and tells nothing
+	}()
 }
 
 // close ends all sessions and waits for what they run, as long as the context lets it.
@@ -198,14 +240,13 @@ func (ss *sessions) close(ctx context.Context) error {
 func (s *Server) serveSession(w *reply, r *http.Request, who *caller, m *message) {
 	id := r.Header.Get(headerSession)
 	if len(r.Header.Values(headerSession)) > 0 {
-		one := s.sessions.use(id, who.owner())
+		one := s.sessions.use(id, who.owner(), false)
 		if one == nil {
 			unknownSession(m.id).write(w)
 			return
 		}
 		defer s.sessions.done(one, true)
-		one.transport.ServeHTTP(w, r)
-		w.finish()
+		one.serve(w, r, m)
 		return
 	}
 	switch {
@@ -233,9 +274,35 @@ func (s *Server) serveSession(w *reply, r *http.Request, who *caller, m *message
 		}
 	}
 	defer func() { s.sessions.done(one, lives()) }()
-	one.transport.ServeHTTP(w, r)
+	one.serve(w, r, m)
+}
+
+// serve hands a message to the session. The protocol lets a client go away and fetch the answer of its call later; this
+// server keeps no answers, and what nobody can get must not be paid. So a call whose client has gone is cancelled.
+func (s *session) serve(w *reply, r *http.Request, m *message) {
+	if m.id != nil && m.method != "" && m.method != methodInitialize {
+		defer context.AfterFunc(r.Context(), func() { s.cancel(m.id) })()
+	}
+	s.transport.ServeHTTP(w, r)
 	w.finish()
 }
+
+// cancel tells the session what its client would have told.
+func (s *session) cancel(id json.RawMessage) {
+	body := `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":` + string(id) + `,"reason":"the client has gone"}}`
+	r, err := http.NewRequestWithContext(context.Background(), http.MethodPost, pathMCP, strings.NewReader(body))
+	if err != nil {
+		return // the text is ours
+	}
+	s.transport.ServeHTTP(&nowhere{h: http.Header{}}, r)
+}
+
+// nowhere takes an answer that nobody reads.
+type nowhere struct{ h http.Header }
+
+func (n *nowhere) Header() http.Header         { return n.h }
+func (n *nowhere) Write(b []byte) (int, error) { return len(b), nil }
+func (n *nowhere) WriteHeader(int)             {}
 
 // serveStream is the stream of what a session says by itself.
 func (s *Server) serveStream(w http.ResponseWriter, r *http.Request, who *caller) {
@@ -247,12 +314,12 @@ func (s *Server) serveStream(w http.ResponseWriter, r *http.Request, who *caller
 		refuse(w, http.StatusNotAcceptable, "invalid_request", "The stream is text/event-stream.")
 		return
 	}
-	one := s.sessions.use(r.Header.Get(headerSession), who.owner())
+	one := s.sessions.use(r.Header.Get(headerSession), who.owner(), true)
 	if one == nil {
 		noSession(w)
 		return
 	}
-	defer s.sessions.done(one, true)
+	defer s.sessions.left(one)
 	one.transport.ServeHTTP(w, r)
 }
 

@@ -1,0 +1,96 @@
+package paidmcp_test
+
+import (
+	"encoding/base64"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/tollhq/toll/paidmcp"
+	"github.com/tollhq/toll/tolltest"
+)
+
+// TestKeys: the keys of the service are read once, again for a new one, and never for every invented one; while they cannot
+// be had, a token is not held against its bearer, unless sign-in is required.
+func TestKeys(t *testing.T) {
+	svc := tolltest.New(t)
+	target, err := url.Parse(svc.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var reads atomic.Int64
+	var away atomic.Bool
+	service := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/.well-known/jwks.json" {
+			reads.Add(1)
+		}
+		if away.Load() {
+			w.WriteHeader(http.StatusBadGateway)
+			return
+		}
+		httputil.NewSingleHostReverseProxy(target).ServeHTTP(w, r)
+	}))
+	defer service.Close()
+	open := func(signIn bool) *hosted {
+		h := &hosted{t: t, svc: svc, mcp: mcp.NewServer(&mcp.Implementation{Name: "demo", Version: "1"}, nil)}
+		// The facilitator is in the process, so that only the keys come over the network.
+		h.pay = paidmcp.New(svc.Facilitator(), paidmcp.Config{PlanID: svc.Plan(), AgentID: svc.Agent(), ServerName: "demo", Clock: svc.Now})
+		server, err := paidmcp.NewServer(h.pay, h.mcp, paidmcp.ServerConfig{ServiceURL: service.URL, RequireSignIn: signIn})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ts := httptest.NewServer(server.Handler())
+		t.Cleanup(ts.Close)
+		h.url = ts.URL
+		return h
+	}
+	ann := svc.Subscriber(5)
+	ping := message(1, "ping", nil)
+	status := func(h *hosted, token string) int { return h.post(ping, bearer(token)).status }
+
+	away.Store(true)
+	lax, strict := open(false), open(true)
+	if a, b := status(lax, ann.AccessToken), status(strict, ann.AccessToken); a != http.StatusOK || b != http.StatusServiceUnavailable {
+		t.Errorf("without keys: %d, with sign-in %d", a, b)
+	}
+	if n := reads.Load(); n != 2 {
+		t.Errorf("%d reads", n)
+	}
+	away.Store(false)
+	svc.Advance(11 * time.Second)
+	if a, b := status(lax, ann.AccessToken), status(strict, ann.AccessToken); a != http.StatusOK || b != http.StatusOK {
+		t.Errorf("with keys: %d, with sign-in %d", a, b)
+	}
+	reads.Store(0)
+	parts := strings.Split(ann.AccessToken, ".")
+	for i := range 40 {
+		head := base64.RawURLEncoding.EncodeToString(fmt.Appendf(nil, `{"alg":"EdDSA","typ":"JWT","kid":"invented-%d"}`, i))
+		if s := status(strict, head+"."+parts[1]+"."+parts[2]); s != http.StatusUnauthorized {
+			t.Errorf("an invented key: %d", s)
+		}
+	}
+	if n := reads.Load(); n > 1 {
+		t.Errorf("invented keys caused %d reads", n)
+	}
+	for _, head := range []string{
+		`{"alg":"none"}`, `{"alg":"HS256","kid":"x"}`, `{"alg":"EdDSA"}`, `{"alg":"EdDSA","kid":"x","crit":["exp"]}`, `{"alg":"EdDSA","alg":"EdDSA","kid":"x"}`, "{",
+	} {
+		if s := status(strict, base64.RawURLEncoding.EncodeToString([]byte(head))+"."+parts[1]+"."+parts[2]); s != http.StatusUnauthorized {
+			t.Errorf("%s: %d", head, s)
+		}
+	}
+	// A service that goes away later changes nothing for keys that are known.
+	away.Store(true)
+	svc.Advance(2 * time.Hour)
+	if s := status(strict, ann.AccessToken); s != http.StatusOK {
+		t.Errorf("with old keys: %d", s)
+	}
+}
