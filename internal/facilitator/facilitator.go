@@ -73,7 +73,8 @@ type Facilitator struct {
 	// Accounts and permissions apart: what one access token burns shows to all tokens of the account.
 	accounts    *cache[ledger.AccountID, ledger.Account]
 	permissions *cache[permissionKey, ledger.Permission]
-	bound       *cache[permissionKey, []toll.AgentID] // the agents that a permission allows; nil: any
+	bound       *cache[permissionKey, []toll.AgentID]       // the agents that a permission allows; nil: any
+	receivers   *cache[toll.Address, map[toll.Address]bool] // whom the plans of a builder pay
 
 	catalogue    *cache[struct{}, []listing]
 	declarations *cache[declaredKey, store.Discovered]
@@ -131,6 +132,7 @@ func New(d Deps) *Facilitator {
 	f.agentsOf = newCache(f.clock, snapshotTTL, planBound, func(ctx context.Context, id toll.PlanID) ([]toll.AgentID, error) {
 		return store.AgentIDsOfPlan(ctx, f.store, id, 2)
 	})
+	f.receivers = newCache(f.clock, snapshotTTL, receiversBound, f.receiversOf)
 	f.accounts = newCache(f.clock, snapshotTTL, accountBound, f.readAccount)
 	f.permissions = newCache(f.clock, snapshotTTL, permissionBound, func(ctx context.Context, k permissionKey) (ledger.Permission, error) {
 		_, p, err := f.ledger.Snapshot(ctx, k.account, k.hash)

@@ -18,6 +18,9 @@ import (
 // refusal, whatever its status, is an answer with Success false and Code; so is settlement_pending, which means that the
 // same call must be repeated. An error means that the service failed, and that the outcome is not known either.
 func (f *Facilitator) Settle(ctx context.Context, caller toll.Address, req *x402.SettleRequest) (*x402.SettleResponse, error) {
+	if f.isExact(req.Stock) {
+		return f.exactSettle(ctx, caller, req.Stock)
+	}
 	in := &asked{stock: req.Stock, required: &req.PaymentRequired, token: req.AccessToken}
 	if req.Stock == nil {
 		in.requestID = req.AgentRequestID

@@ -80,5 +80,8 @@ func (f *Facilitator) Supported() *x402.Supported {
 			X402Version: x402.Version, Scheme: f.ns.SchemeCard(), Network: f.env.CardNetwork(), Extra: extra,
 		})
 	}
+	if f.exact == ExactOpen && f.checkout.Seller() != nil {
+		s.Kinds = append(s.Kinds, x402.SupportedKind{X402Version: x402.Version, Scheme: x402.SchemeExact, Network: f.env.Network()})
+	}
 	return s
 }

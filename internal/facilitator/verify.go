@@ -20,6 +20,13 @@ func (f *Facilitator) Verify(ctx context.Context, caller toll.Address, req *x402
 	if req.Stock == nil && (req.HoldSecs < 0 || req.HoldSecs > x402.MaxHoldSecs) {
 		return nil, malformed("holdSecs", "must be 1 to 900")
 	}
+	if f.isExact(req.Stock) {
+		resp, e := f.verifyExact(ctx, caller, req.Stock)
+		if e != nil {
+			return f.refusedVerify(&payment{stock: true, network: req.Stock.Requirements.Network}, e)
+		}
+		return resp, nil
+	}
 	p, resp, e := f.verify(ctx, caller, req)
 	if e != nil {
 		var err error

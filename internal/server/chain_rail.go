@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"errors"
 	"math/big"
 
 	"github.com/ethereum/go-ethereum/common"
@@ -10,6 +11,7 @@ import (
 	"github.com/tollhq/toll/evm"
 	"github.com/tollhq/toll/internal/chain"
 	"github.com/tollhq/toll/internal/checkout"
+	"github.com/tollhq/toll/internal/store"
 )
 
 // cryptoRail is the chain as checkout sees it. Each call starts the chain when it does not run yet.
@@ -140,7 +142,7 @@ type cryptoSink struct{ network *network }
 var _ chain.Sink = cryptoSink{}
 
 func (s cryptoSink) Paid(ctx context.Context, orderID string, tx common.Hash) error {
-	return s.known(s.network.checkout.Paid(ctx, orderID, tx.Hex()), "order", orderID)
+	return s.known(ctx, s.network.checkout.Paid(ctx, orderID, tx.Hex()), "order", orderID)
 }
 
 func (s cryptoSink) Failed(ctx context.Context, orderID string, f chain.Failure) error {
@@ -148,11 +150,11 @@ func (s cryptoSink) Failed(ctx context.Context, orderID string, f chain.Failure)
 	if f.Place.Tx != (common.Hash{}) {
 		tx = f.Place.Tx.Hex()
 	}
-	return s.known(s.network.checkout.Failed(ctx, orderID, f.Code, f.Reason, f.Params, tx), "order", orderID)
+	return s.known(ctx, s.network.checkout.Failed(ctx, orderID, f.Code, f.Reason, f.Params, tx), "order", orderID)
 }
 
 func (s cryptoSink) Final(ctx context.Context, orderID string) error {
-	return s.known(s.network.checkout.Final(ctx, orderID), "order", orderID)
+	return s.known(ctx, s.network.checkout.Final(ctx, orderID), "order", orderID)
 }
 
 func (s cryptoSink) Spent(ctx context.Context, delegationID string, units *big.Int) error {
@@ -160,17 +162,24 @@ func (s cryptoSink) Spent(ctx context.Context, delegationID string, units *big.I
 	if err != nil {
 		return err
 	}
-	return s.known(s.network.checkout.Spent(ctx, delegationID, amount), "delegation", delegationID)
+	return s.known(ctx, s.network.checkout.Spent(ctx, delegationID, amount), "delegation", delegationID)
 }
 
 func (s cryptoSink) Disabled(ctx context.Context, delegationID string) error {
-	return s.known(s.network.checkout.Disabled(ctx, delegationID), "delegation", delegationID)
+	return s.known(ctx, s.network.checkout.Disabled(ctx, delegationID), "delegation", delegationID)
 }
 
 // known drops the error for a record that is not there: asking again would not bring it back.
-func (s cryptoSink) known(err error, kind, id string) error {
+func (s cryptoSink) known(ctx context.Context, err error, kind, id string) error {
 	switch codeOf(err) {
-	case toll.CodeOrderNotFound, toll.CodeUnknownDelegation, toll.CodeDelegationNotFound:
+	case toll.CodeOrderNotFound:
+		// Payments to other servers are told to who asked for them.
+		if _, e := store.ExactPaymentByID(ctx, s.network.base.store, id); !errors.Is(e, store.ErrNotFound) {
+			return e
+		}
+		s.network.cfg.Log.Error("alarm: the chain tells of a record that is not there", kind, id)
+		return nil
+	case toll.CodeUnknownDelegation, toll.CodeDelegationNotFound:
 		s.network.cfg.Log.Error("alarm: the chain tells of a record that is not there", kind, id)
 		return nil
 	}

@@ -74,8 +74,8 @@ type Config struct {
 	Quotas api.Quotas
 	// Metrics counts requests for [Server.Metrics].
 	Metrics bool
-	// Exact says what payments by wallets without an account (x402, scheme exact) are taken for: "plans" (also for ""), or "off"
-	// for nothing.
+	// Exact says what payments by wallets without an account (x402, scheme exact) are taken for: "plans" (also for ""), "off"
+	// for nothing, or "open" for plans, and for payments to other servers whose builders are paid by them.
 	Exact string
 	// ExactTreasury is who these wallets pay, an address, instead of the one receiver of a price. With it plans with several
 	// receivers are sold to them, too: sharing is then the operator's task. Empty is nobody.
@@ -155,9 +155,9 @@ func (c Config) check() error {
 		return err
 	}
 	switch facilitator.ExactPolicy(c.Exact) {
-	case "", facilitator.ExactPlans, facilitator.ExactOff:
+	case "", facilitator.ExactPlans, facilitator.ExactOff, facilitator.ExactOpen:
 	default:
-		return fmt.Errorf("x402 exact is plans or off, and not %q", c.Exact)
+		return fmt.Errorf("x402 exact is off, plans or open, and not %q", c.Exact)
 	}
 	if _, err := c.treasury(); err != nil {
 		return err

@@ -1,0 +1,302 @@
+package facilitator
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/evm"
+	"github.com/tollhq/toll/internal/checkout"
+	"github.com/tollhq/toll/internal/store"
+	"github.com/tollhq/toll/x402"
+)
+
+// ExactOpen is the policy [ExactPlans] and more: payments that wallets make to other servers are verified and settled, for
+// builders who are paid by them.
+const ExactOpen ExactPolicy = "open"
+
+// receiversBound is of how many builders the receivers are kept in memory.
+const receiversBound = 1 << 12
+
+// exactPayment is a payment by a wallet to another server that has been read.
+type exactPayment struct {
+	server    toll.Address // the caller
+	token     toll.Address
+	signed    *evm.Authorization
+	signature []byte
+	payment   *x402.ExactPayment
+	terms     *saleTerms
+	content   toll.Hash
+}
+
+// isExact reports whether a stock body is about a payment by a wallet that this service takes.
+func (f *Facilitator) isExact(stock *x402.StockPayment) bool {
+	return f.exact == ExactOpen && stock != nil && stock.Requirements.Scheme == x402.SchemeExact
+}
+
+// readExact makes the checks of a payment that need no chain. What was settled before is repeated whatever the time.
+func (f *Facilitator) readExact(ctx context.Context, caller toll.Address, stock *x402.StockPayment) (*exactPayment, *toll.Error) {
+	asked := &stock.Requirements
+	p, err := x402.DecodeExact(stock.Payload)
+	if err != nil {
+		return nil, withReason(err)
+	}
+	seller := f.checkout.Seller()
+	if seller == nil {
+		return nil, toll.NewError(toll.CodeChainUnreachable)
+	}
+	if asked.Network != f.env.Network() {
+		return nil, refuse(toll.CodeUnsupportedScheme, x402.ReasonInvalidNetwork, "The network of this service is "+f.env.Network()+".")
+	}
+	token, err := toll.ParseAddress(asked.Asset)
+	domain, ok := seller.Domain(token)
+	if err != nil || !ok {
+		return nil, refuse(toll.CodeBadRequirements, x402.ReasonInvalidRequirements, "The asset is neither USDC nor EURC of the network.")
+	}
+	payTo, err1 := toll.ParseAddress(asked.PayTo)
+	amount, err2 := toll.ParseCredits(asked.Amount) // base units of an answer have the range of credits
+	if err1 != nil || err2 != nil || amount == 0 {
+		return nil, refuse(toll.CodeBadRequirements, x402.ReasonInvalidRequirements, "payTo or amount cannot be used.")
+	}
+	receivers, _, err := f.receivers.get(ctx, caller)
+	if err != nil {
+		return nil, toll.AsError(err)
+	}
+	if !receivers[payTo] {
+		return nil, refuse(toll.CodeNotPlanOwner, x402.ReasonUnauthorizedServer, "payTo is the receiver of none of your plans.")
+	}
+	e := &exactPayment{
+		server: caller, token: token, payment: p, signature: p.Signature,
+		terms: &saleTerms{token: token, payTo: payTo, domain: domain, total: toll.UnitsOf(int64(amount)), entry: x402.ExactRequirements{
+			Scheme: x402.SchemeExact, Network: asked.Network, Amount: amount.String(), Asset: token.String(), PayTo: payTo.String(),
+			MaxTimeoutSeconds: asked.MaxTimeoutSeconds,
+			// The names of the domain are ours; a server may have others in its entry, and the signature tells.
+			Extra: x402.ExactExtra{Name: p.Accepted.Extra.Name, Version: p.Accepted.Extra.Version, AssetTransferMethod: x402.MethodEIP3009, PlanID: p.Accepted.Extra.PlanID},
+		}},
+		content: sha256.Sum256(fmt.Appendf(nil, "%s %s %s %s %s", asked.Network, token, payTo, amount, p.ResourceURL)),
+	}
+	var refusal *toll.Error
+	if e.signed, refusal = f.signedSale(e.terms, p); refusal != nil {
+		return nil, refusal
+	}
+	return e, nil
+}
+
+// receiversOf returns whom the plans of a builder pay.
+func (f *Facilitator) receiversOf(ctx context.Context, owner toll.Address) (map[toll.Address]bool, error) {
+	all := map[toll.Address]bool{}
+	page := store.Page{Size: 100}
+	for {
+		list, err := store.PlansOfOwner(ctx, f.store, owner, page)
+		if err != nil {
+			return nil, err
+		}
+		for _, p := range list.Items {
+			for _, r := range p.Price.Receivers {
+				all[r] = true
+			}
+		}
+		if list.Next == "" {
+			return all, nil
+		}
+		page.Cursor = list.Next
+	}
+}
+
+// before returns what is known of a payment already; nil when nothing is.
+func (f *Facilitator) before(ctx context.Context, q store.Querier, p *exactPayment) (*store.ExactPayment, *toll.Error) {
+	a, err := store.AuthorizationByNonce(ctx, q, f.env.ChainID(), p.token, p.signed.From, p.signed.Nonce)
+	if errors.Is(err, store.ErrNotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, toll.AsError(err)
+	}
+	known, err := store.ExactPaymentByID(ctx, q, a.OrderID)
+	used := refuse(toll.CodeRequestUsed, x402.ReasonExactNonceUsed, "This authorization has paid something else.")
+	switch {
+	case errors.Is(err, store.ErrNotFound):
+		return nil, used
+	case err != nil:
+		return nil, toll.AsError(err)
+	case known.Server != p.server, a.Receiver != p.signed.To, a.Value.Int().Cmp(p.signed.Value) != 0, uint64(a.ValidBefore) != p.signed.ValidBefore:
+		return nil, used
+	}
+	return known, nil
+}
+
+// keepExact keeps a payment before anything happens to it. Another call may have been first: then its record is returned.
+func (f *Facilitator) keepExact(ctx context.Context, p *exactPayment, opened bool) (k *store.ExactPayment, first bool, e *toll.Error) {
+	if err := f.saleFits(p.terms, p.payment, p.signed); err != nil {
+		return nil, false, toll.AsError(err)
+	}
+	used, err := f.checkout.Seller().CheckSale(ctx, checkout.Sale{Token: p.token, Authorization: *p.signed, Signature: p.signature})
+	if err == nil && used {
+		err = refuse(toll.CodeRequestUsed, x402.ReasonExactNonceUsed, "The chain has carried this authorization out already.")
+	}
+	if err != nil {
+		if known, e := f.before(ctx, f.store, p); e != nil || known != nil {
+			return known, false, e // the money may have moved for another call
+		}
+		return nil, false, toll.AsError(err)
+	}
+	value, err := toll.ParseUnits(p.signed.Value.String())
+	if err != nil {
+		return nil, false, toll.AsError(err)
+	}
+	k = &store.ExactPayment{ID: toll.NewUUID(), Server: p.server, Content: p.content, Opened: opened}
+	err = f.store.Tx(ctx, func(tx *store.Tx) error {
+		err := store.InsertAuthorization(ctx, tx, &store.Authorization{
+			ChainID: f.env.ChainID(), Asset: p.token, Payer: p.signed.From, Nonce: p.signed.Nonce, OrderID: k.ID, Receiver: p.signed.To,
+			Value: value, ValidAfter: int64(p.signed.ValidAfter), ValidBefore: int64(p.signed.ValidBefore), Signature: p.signature,
+			CreatedAt: f.clock().UTC().Truncate(time.Microsecond),
+		})
+		if err != nil {
+			return err
+		}
+		return store.InsertExactPayment(ctx, tx, k)
+	})
+	if _, taken := errors.AsType[*store.AuthorizationTaken](err); taken || store.IsUnique(err) {
+		known, e := f.before(ctx, f.store, p)
+		return known, false, e
+	}
+	if err != nil {
+		return nil, false, toll.AsError(err)
+	}
+	return k, true, nil
+}
+
+// verifyExact says whether a wallet pays, and opens its payment: one verify of an authorization is valid.
+func (f *Facilitator) verifyExact(ctx context.Context, caller toll.Address, stock *x402.StockPayment) (*x402.VerifyResponse, *toll.Error) {
+	p, e := f.readExact(ctx, caller, stock)
+	if e != nil {
+		return nil, e
+	}
+	known, e := f.before(ctx, f.store, p)
+	if e == nil && known == nil {
+		var first bool
+		known, first, e = f.keepExact(ctx, p, true)
+		if first {
+			return &x402.VerifyResponse{IsValid: true, Payer: p.signed.From.String(), Network: f.env.Network()}, nil
+		}
+	}
+	switch {
+	case e != nil:
+		return nil, f.exactRefusal(e)
+	case known != nil && known.Answer == nil:
+		return nil, refuse(toll.CodeRequestUsed, x402.ReasonInFlight, "")
+	}
+	return nil, refuse(toll.CodeRequestUsed, x402.ReasonDuplicate, "")
+}
+
+// exactRefusal gives an error of the chain the word of the standard.
+func (f *Facilitator) exactRefusal(e *toll.Error) *toll.Error {
+	if e.Reason == "" && e.HTTPStatus() == 402 {
+		return e.WithReason(exactReason(e.Code))
+	}
+	return e
+}
+
+// settleExact has the authorization of a wallet carried out. A success is answered once, unless a verify opened the payment:
+// servers that never verify run their handler for each success.
+func (f *Facilitator) settleExact(ctx context.Context, caller toll.Address, stock *x402.StockPayment) (*x402.SettleResponse, *toll.Error) {
+	p, e := f.readExact(ctx, caller, stock)
+	if e != nil {
+		return nil, e
+	}
+	known, e := f.before(ctx, f.store, p)
+	if e == nil && known == nil {
+		known, _, e = f.keepExact(ctx, p, false)
+	}
+	switch {
+	case e != nil:
+		return nil, f.exactRefusal(e)
+	case known == nil:
+		return nil, refuse(toll.CodeRequestUsed, x402.ReasonExactNonceUsed, "This authorization has paid something else.")
+	case known.Content != p.content:
+		return nil, refuse(toll.CodeSettleConflict, x402.ReasonConflict, "")
+	case known.Answer != nil:
+		return f.settledBefore(known)
+	}
+	wait, cancel := context.WithTimeout(ctx, f.topUpWait)
+	defer cancel()
+	paid, err := f.checkout.Seller().Sell(wait, checkout.Sale{OrderID: known.ID, Token: p.token, Authorization: *p.signed, Signature: p.signature})
+	switch {
+	case err == nil && paid.Status == toll.OrderFailed:
+		word, _ := paid.Params["reason"].(string)
+		if word == "" {
+			word = exactReason(paid.FailureCode)
+		}
+		return nil, &toll.Error{Code: toll.CodePaymentRequired, Reason: word, Message: "The payment was not carried out.", Details: paid.FailureReason}
+	case err == nil && (paid.Status == toll.OrderConfirmed || paid.Status == toll.OrderFinal):
+		return f.answerExact(ctx, p, known, paid.TxHash)
+	}
+	if err != nil {
+		f.log.Warn("the outcome of a payment by a wallet is not known", "payment", known.ID, "err", err)
+	}
+	about := paid.TxHash
+	if about == "" {
+		about = p.content.String()
+	}
+	return nil, toll.NewError(toll.CodeSettlementPending).WithParam("transaction", about)
+}
+
+// answerExact answers a payment that was made, once.
+func (f *Facilitator) answerExact(ctx context.Context, p *exactPayment, known *store.ExactPayment, tx string) (*x402.SettleResponse, *toll.Error) {
+	amount := toll.Credits(p.signed.Value.Int64())
+	out := &x402.SettleResponse{Success: true, Transaction: tx, Network: f.env.Network(), Payer: p.signed.From.String(), Amount: &amount}
+	raw, err := x402.Encode(out)
+	if err != nil {
+		return nil, toll.AsError(err)
+	}
+	first := false
+	err = f.store.Tx(ctx, func(t *store.Tx) (err error) {
+		first, err = store.AnswerExactPayment(ctx, t, known.ID, raw)
+		return err
+	})
+	if err != nil {
+		return nil, toll.AsError(err)
+	}
+	if first {
+		out.Raw = raw
+		return out, nil
+	}
+	if known, err = store.ExactPaymentByID(ctx, f.store, known.ID); err != nil {
+		return nil, toll.AsError(err)
+	}
+	return f.settledBefore(known)
+}
+
+// settledBefore repeats the answer of a payment that a verify opened, and refuses the repeat of any other.
+func (f *Facilitator) settledBefore(known *store.ExactPayment) (*x402.SettleResponse, *toll.Error) {
+	out := new(x402.SettleResponse)
+	if err := x402.Decode(known.Answer, out); err != nil {
+		return nil, toll.AsError(err)
+	}
+	if !known.Opened {
+		return nil, refuse(toll.CodeRequestUsed, x402.ReasonDuplicate, "").WithParam("originalTransaction", out.Transaction)
+	}
+	out.Raw, out.Replayed = known.Answer, true
+	return out, nil
+}
+
+// exactSettle answers a settle of a payment by a wallet: refusals are answers, as for every stock body.
+func (f *Facilitator) exactSettle(ctx context.Context, caller toll.Address, stock *x402.StockPayment) (*x402.SettleResponse, error) {
+	out, e := f.settleExact(ctx, caller, stock)
+	if e == nil {
+		return out, nil
+	}
+	p := &payment{stock: true, network: stock.Requirements.Network}
+	resp, err := f.refusedSettle(ctx, p, e)
+	if resp == nil {
+		return nil, err
+	}
+	resp.Transaction, _ = e.Params["transaction"].(string)
+	if first, ok := e.Params["originalTransaction"].(string); ok {
+		resp.Extra = &x402.SettleExtra{OriginalTransaction: first}
+	}
+	return resp, nil
+}
