@@ -1,11 +1,12 @@
-// Package web is the pages for people. They work without scripts, ask of others nothing, and keep no session.
+// Package web is the pages for people: sign-in of a browser, consent to what programs ask for, and what they got. They work
+// without scripts and ask nothing of others.
 package web
 
 import (
 	"bytes"
 	"context"
 	"crypto/sha256"
-	_ "embed"
+	"embed"
 	"encoding/base64"
 	"html/template"
 	"log/slog"
@@ -13,42 +14,54 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
-	"strings"
+	"time"
+
+	"github.com/alexedwards/scs/v2"
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/auth"
+	"github.com/tollhq/toll/internal/checkout"
+	"github.com/tollhq/toll/internal/ledger"
 	"github.com/tollhq/toll/internal/oauth"
+	"github.com/tollhq/toll/internal/store"
 )
 
 // maxForm bounds the body of a form in bytes.
 const maxForm = 16 << 10
 
-//go:embed sign_in.html
-var signInText string
+//go:embed *.html
+var pages embed.FS
 
 //go:embed style.css
 var style string
 
 // Deps is what the pages are built on.
 type Deps struct {
+	Store       *store.Store
+	Ledger      *ledger.Ledger
+	Checkout    *checkout.Checkout
 	Auth        *auth.Auth
 	OAuth       *oauth.OAuth
+	Seal        func(plain, aad []byte) ([]byte, error) // where a browser was sent holds a one-time code
+	Open        func(sealed, aad []byte) ([]byte, error)
 	PublicURL   string // origin of the service, whose pages may send its forms
 	Environment toll.Environment
+	Clock       func() time.Time
 	Log         *slog.Logger
 }
 
 // Web serves the pages.
 type Web struct {
 	Deps
-	origin *http.CrossOriginProtection
-	page   *template.Template
-	styles string // source of the style sheet, for the policy
+	origin   *http.CrossOriginProtection
+	sessions *scs.SessionManager
+	pages    map[string]*template.Template
+	styles   string // source of the style sheet, for the policy
 }
 
 // New returns the pages. Errors: a public address that is no origin.
 func New(d Deps) (*Web, error) {
-	w := &Web{Deps: d, origin: http.NewCrossOriginProtection()}
+	w := &Web{Deps: d, origin: http.NewCrossOriginProtection(), pages: map[string]*template.Template{}}
 	u, err := url.Parse(d.PublicURL)
 	if err != nil {
 		return nil, err
@@ -56,101 +69,147 @@ func New(d Deps) (*Web, error) {
 	if err := w.origin.AddTrustedOrigin(u.Scheme + "://" + u.Host); err != nil {
 		return nil, err
 	}
+	w.sessions = newSessions(d, u)
+	w.sessions.ErrorFunc = func(rw http.ResponseWriter, r *http.Request, err error) {
+		(&visit{w: w, rw: rw, r: r}).fail(err)
+	}
 	sum := sha256.Sum256([]byte(style))
 	w.styles = "'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"
-	w.page, err = template.New("sign_in.html").Parse(signInText)
-	return w, err
+	for _, name := range []string{"sign_in", "cli", "consent", "device", "access", "message"} {
+		if w.pages[name], err = template.ParseFS(pages, "layout.html", name+".html"); err != nil {
+			return nil, err
+		}
+	}
+	return w, nil
 }
 
-// signIn is what the page shows.
-type signIn struct {
+// visit is one request of a browser.
+type visit struct {
+	w      *Web
+	rw     http.ResponseWriter
+	r      *http.Request
+	form   url.Values // of a POST
+	person *person    // nil: nobody signed in
+	at     string     // of a POST: the page with its form
+}
+
+func (v *visit) ctx() context.Context { return v.r.Context() }
+
+// here is the page that the browser shows.
+func (v *visit) here() string {
+	if v.r.Method == http.MethodPost {
+		return v.at
+	}
+	return place(v.r.URL.RequestURI())
+}
+
+// page serves a path: get shows, post acts.
+func (w *Web) page(get, post func(*visit)) http.Handler {
+	inner := w.sessions.LoadAndSave(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		v := &visit{w: w, rw: rw, r: r}
+		var err error
+		if v.person, err = w.person(r.Context()); err != nil {
+			v.fail(err)
+			return
+		}
+		if r.Method != http.MethodPost {
+			get(v)
+			return
+		}
+		v.form = r.PostForm
+		post(v)
+	}))
+	return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		h := rw.Header()
+		h.Del("Access-Control-Allow-Origin")
+		h.Del("Access-Control-Expose-Headers")
+		h.Set("Cache-Control", "no-store")
+		h.Set("X-Frame-Options", "DENY")
+		// With no-referrer browsers would send the form with "Origin: null".
+		h.Set("Referrer-Policy", "same-origin")
+		if r.Method == http.MethodPost {
+			v := &visit{w: w, rw: rw, r: r}
+			if err := w.origin.Check(r); err != nil {
+				v.refuse(http.StatusForbidden, "The form was sent by another page.")
+				return
+			}
+			media, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
+			r.Body = http.MaxBytesReader(rw, r.Body, maxForm)
+			if err != nil || media != "application/x-www-form-urlencoded" || r.ParseForm() != nil {
+				v.refuse(http.StatusBadRequest, "The form could not be read.")
+				return
+			}
+		}
+		inner.ServeHTTP(rw, r.WithContext(withFound(r.Context())))
+	})
+}
+
+// shown is what a page says.
+type shown struct {
 	Style       template.CSS
 	Environment toll.Environment
-	Host        string // where the code goes
-	Start       oauth.Start
-	Fault       string // what was wrong with the key; safe to show
-	Refused     string // why there is no form
+	Title       string
+	Person      *person
+	SignOut     string // ticket of the form that signs out
+	Here        string // where that form leads
+	Fault       string // what was wrong with the last form; safe to show
+	Body        any
 }
 
-// ServeHTTP is GET and POST /auth/cli: a person who has an API key lets a program on the same computer have one of its own.
-func (w *Web) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
-	h := rw.Header()
-	h.Set("Cache-Control", "no-store")
-	h.Set("X-Frame-Options", "DENY")
-	// With no-referrer browsers would send the form with "Origin: null".
-	h.Set("Referrer-Policy", "same-origin")
-	if r.Method != http.MethodPost {
-		start, err := oauth.ParseStart(r.URL.Query())
-		if err != nil {
-			w.refuse(rw, http.StatusBadRequest, err.Error())
-			return
-		}
-		w.show(rw, http.StatusOK, signIn{Start: start, Host: start.Host()})
-		return
+// show answers with a page. Its forms may lead to the service itself, and to what else leads names: a browser holds the
+// redirect after a form to it as well.
+func (v *visit) show(status int, name string, s shown, leads string) {
+	s.Style, s.Environment = template.CSS(style), v.w.Environment
+	if v.person != nil {
+		s.Person, s.SignOut, s.Here = v.person, v.w.ticket(v.ctx(), formSignOut), v.here()
 	}
-	if err := w.origin.Check(r); err != nil {
-		w.refuse(rw, http.StatusForbidden, "The form was sent by another page.")
-		return
-	}
-	media, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
-	r.Body = http.MaxBytesReader(rw, r.Body, maxForm)
-	if err != nil || media != "application/x-www-form-urlencoded" || r.ParseForm() != nil {
-		w.refuse(rw, http.StatusBadRequest, "The form could not be read.")
-		return
-	}
-	start, err := oauth.ParseStart(r.PostForm)
-	if err != nil {
-		w.refuse(rw, http.StatusBadRequest, err.Error())
-		return
-	}
-	code, err := w.code(r.Context(), r.PostForm.Get("api_key"), start)
-	if err != nil {
-		e := toll.AsError(err)
-		status := e.HTTPStatus()
-		if status >= http.StatusInternalServerError {
-			w.Log.ErrorContext(r.Context(), "a sign-in failed", slog.Any("err", err))
-			w.refuse(rw, status, "The service cannot sign you in now. Try again.")
-			return
-		}
-		w.show(rw, status, signIn{Start: start, Host: start.Host(), Fault: e.Text()})
-		return
-	}
-	h.Set("Location", start.Answer(code))
-	rw.WriteHeader(http.StatusSeeOther)
-}
-
-func (w *Web) code(ctx context.Context, key string, start oauth.Start) (string, error) {
-	if key = strings.TrimSpace(key); key == "" {
-		return "", toll.Errorf(toll.CodeNotAuthenticated, "Paste an API key.")
-	}
-	caller, err := w.Auth.Authenticate(ctx, []string{"Bearer " + key})
-	if err != nil {
-		return "", err
-	}
-	return w.OAuth.Issue(ctx, caller.Address, start)
-}
-
-func (w *Web) refuse(rw http.ResponseWriter, status int, why string) {
-	w.show(rw, status, signIn{Refused: why})
-}
-
-func (w *Web) show(rw http.ResponseWriter, status int, s signIn) {
-	s.Style, s.Environment = template.CSS(style), w.Environment
 	var b bytes.Buffer
-	if err := w.page.Execute(&b, s); err != nil {
-		w.Log.Error("page", slog.Any("err", err))
+	if err := v.w.pages[name].ExecuteTemplate(&b, "layout.html", s); err != nil {
+		v.w.Log.ErrorContext(v.ctx(), "page", slog.Any("err", err))
 		status = http.StatusInternalServerError
 		b.Reset()
 	}
-	h := rw.Header()
-	// A browser holds the redirect after a form to form-action as well.
-	targets := "'none'"
-	if s.Host != "" {
-		targets = "'self' http://" + s.Host
+	h := v.rw.Header()
+	policy := "default-src 'none'; style-src " + v.w.styles + "; base-uri 'none'; form-action 'self'"
+	if leads != "" {
+		policy += " " + leads
 	}
-	h.Set("Content-Security-Policy", "default-src 'none'; style-src "+w.styles+"; base-uri 'none'; form-action "+targets+"; frame-ancestors 'none'")
+	h.Set("Content-Security-Policy", policy+"; frame-ancestors 'none'")
 	h.Set("Content-Type", "text/html; charset=utf-8")
 	h.Set("Content-Length", strconv.Itoa(b.Len()))
-	rw.WriteHeader(status)
-	_, _ = rw.Write(b.Bytes()) // the browser has gone; there is nobody to tell
+	v.rw.WriteHeader(status)
+	_, _ = v.rw.Write(b.Bytes()) // the browser has gone; there is nobody to tell
+}
+
+// message is a page that only says something.
+type message struct {
+	Text  string
+	Fault bool
+	Next  string // what to do now; may be empty
+}
+
+// refuse says why something cannot go on. The text is safe to show.
+func (v *visit) refuse(status int, why string) {
+	v.show(status, "message", shown{Title: "This cannot go on", Body: message{Text: why, Fault: true, Next: "Start again from the program that sent you here."}}, "")
+}
+
+// fail answers an error that is not the person's.
+func (v *visit) fail(err error) {
+	e := toll.AsError(err)
+	status := e.HTTPStatus()
+	if status < http.StatusInternalServerError {
+		v.refuse(status, e.Text())
+		return
+	}
+	v.w.Log.ErrorContext(v.ctx(), "a page failed", slog.Any("err", err))
+	if status == http.StatusServiceUnavailable {
+		v.rw.Header().Set("Retry-After", "1")
+	}
+	v.show(status, "message", shown{Title: "This does not work now", Body: message{Text: "The service cannot do this now. Try again.", Fault: true}}, "")
+}
+
+// redirect leads the browser on. A form that was sent is not sent again there.
+func (v *visit) redirect(status int, to string) {
+	v.rw.Header().Set("Location", to)
+	v.rw.WriteHeader(status)
 }

@@ -18,3 +18,6 @@ CREATE TABLE browser_answers (
     PRIMARY KEY (form)
 ){{ROWID}};
 CREATE INDEX browser_answers_end ON browser_answers (expires_at);
+
+-- The list of what a person let in.
+CREATE INDEX oauth_grants_owner ON oauth_grants (owner, created_at);

@@ -1,0 +1,163 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"net"
+	"net/http"
+	"net/http/cookiejar"
+	"net/url"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tollhq/toll/client"
+	"github.com/tollhq/toll/tolltest"
+)
+
+// visitor is somebody with a browser and an API key.
+type visitor struct {
+	t    *testing.T
+	url  string
+	http *http.Client
+}
+
+func newVisitor(t *testing.T, service, key string) *visitor {
+	jar, err := cookiejar.New(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &visitor{t, service, &http.Client{Jar: jar}}
+	p.post("/sign-in", url.Values{"api_key": {key}, "next": {"/device"}})
+	return p
+}
+
+func (p *visitor) post(path string, form url.Values) string {
+	res, err := p.http.PostForm(p.url+path, form)
+	if err != nil {
+		p.t.Error(err)
+		return ""
+	}
+	defer res.Body.Close()
+	b, err := io.ReadAll(res.Body)
+	if err != nil || res.StatusCode != http.StatusOK {
+		p.t.Errorf("%s: %d %s, %v", path, res.StatusCode, b, err)
+	}
+	return string(b)
+}
+
+var mainTicket = regexp.MustCompile(`(?s)<main>.*name="ticket" value="([^"]+)"`)
+
+// decide types the code on the page and presses a button.
+func (p *visitor) decide(code, decision string) {
+	res, err := p.http.Get(p.url + "/device")
+	if err != nil {
+		p.t.Error(err)
+		return
+	}
+	defer res.Body.Close()
+	b, _ := io.ReadAll(res.Body)
+	ticket := func(page string) string {
+		m := mainTicket.FindStringSubmatch(page)
+		if m == nil {
+			p.t.Errorf("no form:\n%s", page)
+			return ""
+		}
+		return m[1]
+	}
+	page := p.post("/device", url.Values{"user_code": {strings.ToLower(code)}, "ticket": {ticket(string(b))}})
+	if !strings.Contains(page, code) || !strings.Contains(page, "every right of your account") || !strings.Contains(page, signInClient) {
+		p.t.Errorf("the page does not say what is asked for:\n%s", page)
+	}
+	p.post("/device", url.Values{"request": {code}, "ticket": {ticket(page)}, "decision": {decision}})
+}
+
+// TestT123_LoginByDevice: without a browser the command line shows a code, and has what the person who types it elsewhere
+// decided.
+func TestT123_LoginByDevice(t *testing.T) {
+	svc := tolltest.New(t)
+	key, err := svc.NewKey("builder")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := newVisitor(t, svc.URL(), key.Key)
+	for _, decision := range []string{"deny", "approve"} {
+		var out, errOut strings.Builder
+		asked := 0
+		a := &app{in: strings.NewReader(""), out: &out, err: &errOut, getenv: func(n string) string {
+			return map[string]string{"TOLL_CONFIG": t.TempDir() + "/toll.json", "TOLL_URL": svc.URL()}[n]
+		}}
+		shown := regexp.MustCompile(`Open (\S+) and type the code ([B-Z]{4}-[B-Z]{4})`)
+		a.pause = func(_ context.Context, d time.Duration) error {
+			m := shown.FindStringSubmatch(errOut.String())
+			if m == nil || m[1] != svc.URL()+"/device" || d < 5*time.Second {
+				t.Fatalf("after %v: %s", d, errOut.String())
+			}
+			switch asked++; asked {
+			case 2:
+				return nil // too early, which the service says
+			case 3:
+				if d != 10*time.Second {
+					t.Errorf("it asks every %v after it was told to slow down", d)
+				}
+				p.decide(m[2], decision)
+			}
+			svc.Advance(d)
+			return nil
+		}
+		code := run(t.Context(), []string{"login", "--device", "-o", "json"}, a)
+		var in signedIn
+		switch {
+		case decision == "deny":
+			if code != exitFailed || !strings.Contains(errOut.String(), "refused") || out.Len() > 0 {
+				t.Errorf("refused: %d %s", code, errOut.String())
+			}
+		case code != 0 || json.Unmarshal([]byte(out.String()), &in) != nil || in.Address != key.Address:
+			t.Errorf("%d %s %s", code, out.String(), errOut.String())
+		}
+	}
+}
+
+// TestT125_CallbackEnds: nobody else can wait where the answer comes, and after its time, or its answer, nobody waits there.
+func TestT125_CallbackEnds(t *testing.T) {
+	svc := tolltest.New(t)
+	var address string
+	a := &app{err: writerFunc(func(b []byte) (int, error) {
+		_, page, _ := strings.Cut(strings.TrimSpace(string(b)), "Sign in at ")
+		u, err := url.Parse(page)
+		if err != nil {
+			t.Error(err)
+			return len(b), nil
+		}
+		address = u.Query().Get("callback_url")
+		callback, err := url.Parse(address)
+		if err != nil {
+			t.Error(err)
+			return len(b), nil
+		}
+		if ln, err := net.Listen("tcp", callback.Host); err == nil {
+			_ = ln.Close()
+			t.Error("another program listens on the port of the callback")
+		}
+		return len(b), nil
+	}), getenv: func(string) string { return "" }}
+	ctx, cancel := context.WithDeadline(t.Context(), time.Now().Add(50*time.Millisecond))
+	defer cancel()
+	if _, _, err := a.askPerson(ctx, client.New("", client.WithURL(svc.URL())), true); err == nil || !strings.Contains(err.Error(), "nobody signed in within 5 minutes") {
+		t.Errorf("%v", err)
+	}
+	if signInTime != 5*time.Minute {
+		t.Errorf("a person has %v", signInTime)
+	}
+	res, err := http.Get(address)
+	if err == nil {
+		_ = res.Body.Close()
+		t.Errorf("%s still answers: %d", address, res.StatusCode)
+	}
+}
+
+type writerFunc func([]byte) (int, error)
+
+func (f writerFunc) Write(b []byte) (int, error) { return f(b) }

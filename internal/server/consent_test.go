@@ -1,0 +1,480 @@
+package server_test
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/client"
+	"github.com/tollhq/toll/internal/checkout"
+	"github.com/tollhq/toll/internal/checkout/railtest"
+	"github.com/tollhq/toll/internal/server"
+	"github.com/tollhq/toll/internal/store/storetest"
+	"github.com/tollhq/toll/x402"
+)
+
+// fair is a service with a stand, and a program that registered itself.
+type fair struct {
+	*stand
+	t        *testing.T
+	s        *server.Server
+	url      string
+	issuer   string
+	person   toll.APIKey
+	other    toll.APIKey // of the builder
+	clientID string
+	ahead    *atomic.Int64
+	log      *syncBuffer
+}
+
+const (
+	appCallback = "https://app.example.com/cb"
+	verifier    = "verifier-verifier-verifier-verifier-verifier"
+)
+
+func newFair(t *testing.T) *fair {
+	t.Helper()
+	m := &fair{t: t, ahead: &atomic.Int64{}, log: &syncBuffer{}}
+	m.s, m.url = start(t, server.Config{
+		Data: storetest.Dir(t), Rails: checkout.Rails{Crypto: railtest.New()}, Log: slog.New(slog.NewTextHandler(m.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
+		Clock: func() time.Time { return time.Now().Add(time.Duration(m.ahead.Load())) },
+	})
+	m.issuer = m.s.PublicURL()
+	m.other, m.person = keys(t, m.s)
+	m.stand = newStand(t, m.url, m.other, m.person, 50)
+	m.clientID = m.register(`{"client_name":"Notes","redirect_uris":["` + appCallback + `"],"grant_types":["authorization_code","refresh_token"]}`)
+	return m
+}
+
+func (m *fair) register(body string) string {
+	m.t.Helper()
+	res := browser{m.t, m.url}.send(http.MethodPost, "/oauth/register", body, "Content-Type", "application/json")
+	var c struct {
+		ID string `json:"client_id"`
+	}
+	if err := json.Unmarshal([]byte(res.body), &c); err != nil || res.status != http.StatusCreated || c.ID == "" {
+		m.t.Fatalf("register: %d %s", res.status, mainPart.FindString(res.body))
+	}
+	return c.ID
+}
+
+// query is a request to be let in.
+func (m *fair) query() url.Values {
+	sum := sha256.Sum256([]byte(verifier))
+	return url.Values{
+		"response_type": {"code"}, "client_id": {m.clientID}, "redirect_uri": {appCallback}, "state": {"state-of-the-app"}, "scope": {"credits mcp:tools"},
+		"code_challenge": {base64.RawURLEncoding.EncodeToString(sum[:])}, "code_challenge_method": {"S256"}, "plan_id": {string(m.plan)},
+		"resource": {"https://agent.example.com/mcp"},
+	}
+}
+
+func (m *fair) visitor() *visitor { return newVisitor(m.t, m.url) }
+
+// consent opens the page of a request as a person who signs in when asked.
+func (m *fair) consent(v *visitor, q url.Values) shown {
+	m.t.Helper()
+	res := v.get("/oauth/authorize?" + q.Encode())
+	if strings.Contains(res.body, `name="api_key"`) {
+		res = v.signIn(res, m.person.Key)
+	}
+	if res.status != http.StatusOK || !strings.Contains(res.body, "app.example.com") {
+		m.t.Fatalf("consent: %d %s", res.status, mainPart.FindString(res.body))
+	}
+	return res
+}
+
+// codeIn returns the code that a redirect brings to the program.
+func (m *fair) codeIn(s shown) string {
+	m.t.Helper()
+	u, err := url.Parse(s.header.Get("Location"))
+	if err != nil || s.status != http.StatusFound || u.Scheme+"://"+u.Host+u.Path != appCallback || u.Query().Get("state") != "state-of-the-app" ||
+		u.Query().Get("iss") != m.issuer || u.Query().Get("code") == "" {
+		m.t.Fatalf("%d, Location %q\n%s", s.status, s.header.Get("Location"), mainPart.FindString(s.body))
+	}
+	return u.Query().Get("code")
+}
+
+type tokens struct {
+	Access    string `json:"access_token"`
+	Refresh   string `json:"refresh_token"`
+	Error     string `json:"error"`
+	ExpiresIn int64  `json:"expires_in"`
+}
+
+func (m *fair) exchange(code string) tokens {
+	m.t.Helper()
+	res := browser{m.t, m.url}.send(http.MethodPost, "/oauth/token", url.Values{
+		"grant_type": {"authorization_code"}, "code": {code}, "redirect_uri": {appCallback}, "code_verifier": {verifier}, "client_id": {m.clientID},
+		"resource": {"https://agent.example.com/mcp"},
+	}.Encode())
+	var out tokens
+	if err := json.Unmarshal([]byte(res.body), &out); err != nil {
+		m.t.Fatalf("token: %d %s", res.status, mainPart.FindString(res.body))
+	}
+	return out
+}
+
+// TestT122_CodeFlow: what a person allows is what the program gets: one plan, so many credits, so long; and it pays.
+func TestT122_CodeFlow(t *testing.T) {
+	m := newFair(t)
+	v := m.visitor()
+	first := v.get("/oauth/authorize?" + m.query().Encode())
+	if first.status != http.StatusOK || strings.Contains(first.body, "Notes") || !strings.Contains(first.body, "toll keys create") {
+		t.Fatalf("before the sign-in: %d %s", first.status, mainPart.FindString(first.body))
+	}
+	if res := v.submit(formOf(t, first).with("api_key", "sandbox:not.a.key")); res.status != http.StatusUnauthorized || strings.Contains(res.body, "not.a.key") ||
+		len(v.jar.Cookies(v.base)) != 0 {
+		t.Errorf("a wrong key: %d %v", res.status, v.jar.Cookies(v.base))
+	}
+	shown := v.signIn(first, m.person.Key)
+	for _, text := range []string{
+		"Notes", "<strong><code>app.example.com</code></strong>", m.clientID, "https://agent.example.com/mcp", "credits mcp:tools", ">Plan<",
+		"<strong>50</strong> credits", m.buyer.String(), m.owner.String(), "1.00 USDC",
+	} {
+		if !strings.Contains(shown.body, text) {
+			t.Errorf("the page does not say %q:\n%s", text, mainPart.FindString(shown.body))
+		}
+	}
+	p := formOf(t, shown)
+	if p.values.Get("limit") != "50" || p.values.Get("plan") != string(m.plan) || p.values.Get("lifetime") != "2592000" {
+		t.Errorf("suggested: %v", p.values)
+	}
+	got := m.exchange(m.codeIn(v.submit(p.with("limit", "3").with("lifetime", "3600").with("decision", "approve"))))
+	if got.Access == "" || got.ExpiresIn > 3600 {
+		t.Fatalf("%+v", got)
+	}
+	settle := func(id string, n toll.Credits) (*x402.SettleResponse, error) {
+		return m.builder.Settle(t.Context(), &x402.SettleRequest{
+			PaymentRequired: m.required(), AccessToken: got.Access, AgentRequestID: id, MaxAmount: n.Ptr(),
+		})
+	}
+	if r, err := settle("one", 3); err != nil || !r.Success || r.Payer != m.buyer.String() {
+		t.Fatalf("%+v, %v", r, err)
+	}
+	if r, err := settle("two", 1); err == nil && r.Success {
+		t.Error("more than the person allowed")
+	}
+	if b := m.balance(t); b.Available != 47 {
+		t.Errorf("%d credits", b.Available)
+	}
+	for p, err := range m.subscriber.Permissions(t.Context()) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if p.MaxCredits != nil && *p.MaxCredits == 3 && p.ExpiresAt.Sub(p.CreatedAt.Time) > time.Hour {
+			t.Errorf("%+v", p)
+		}
+	}
+	// Refused, the program learns that and nothing else.
+	res := v.submit(formOf(t, m.consent(v, m.query())).with("decision", "deny"))
+	u, err := url.Parse(res.header.Get("Location"))
+	if err != nil || res.status != http.StatusFound || u.Query().Get("error") != "access_denied" || u.Query().Has("code") || u.Host != "app.example.com" {
+		t.Errorf("%d %q", res.status, res.header.Get("Location"))
+	}
+	for _, secret := range []string{m.person.Key, got.Access, got.Refresh, v.jar.Cookies(v.base)[0].Value} {
+		if strings.Contains(m.log.String(), secret) {
+			t.Errorf("%.12s… is in the log", secret)
+		}
+	}
+}
+
+// TestT122_Consent: what was not shown in this session, as it is sent, is not agreed to.
+func TestT122_Consent(t *testing.T) {
+	m := newFair(t)
+	v := m.visitor()
+	page := m.consent(v, m.query())
+	policy := page.header.Get("Content-Security-Policy")
+	if !strings.Contains(policy, "default-src 'none'") || !strings.Contains(policy, "frame-ancestors 'none'") || !strings.Contains(policy, "form-action 'self' https:;") ||
+		strings.Contains(policy, "unsafe") || page.header.Get("X-Frame-Options") != "DENY" || page.header.Get("Cache-Control") != "no-store" ||
+		page.header.Get("Access-Control-Allow-Origin") != "" || page.header.Get("Referrer-Policy") != "same-origin" || strings.Contains(page.body, "<script") {
+		t.Errorf("%v", page.header)
+	}
+	good := formOf(t, page).with("decision", "approve")
+	blocked := func(what string, want int, s shown) {
+		t.Helper()
+		if s.status != want || s.header.Get("Location") != "" {
+			t.Errorf("%s: %d to %q\n%s", what, s.status, s.header.Get("Location"), mainPart.FindString(s.body))
+		}
+	}
+	for what, header := range map[string][]string{
+		"foreign origin": {"Origin", "https://evil.example.com", "Sec-Fetch-Site", ""},
+		"null origin":    {"Origin", "null", "Sec-Fetch-Site", ""},
+		"cross-site":     {"Sec-Fetch-Site", "cross-site"},
+		"same-site":      {"Sec-Fetch-Site", "same-site"},
+	} {
+		blocked(what, http.StatusForbidden, v.submit(good, header...))
+	}
+	blocked("json", http.StatusBadRequest, v.submit(good, "Content-Type", "application/json"))
+	blocked("no ticket", http.StatusForbidden, v.submit(good.with("ticket")))
+	blocked("a made-up ticket", http.StatusForbidden, v.submit(good.with("ticket", "AAAA."+strings.Repeat("A", 43))))
+
+	// Another person's form, and another form of this person.
+	mallory := m.visitor()
+	theirs := formOf(t, mallory.signIn(mallory.get("/oauth/authorize?"+m.query().Encode()), m.other.Key))
+	blocked("a ticket of another session", http.StatusForbidden, v.submit(good.with("ticket", theirs.values.Get("ticket"))))
+	second, err := m.builder.RegisterPlan(t.Context(), client.PlanParams{
+		Metadata: toll.Metadata{Name: "Dearer"}, Price: toll.PriceFree(), Credits: toll.CreditsFixed(1000, 100),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, value := range map[string]string{
+		"plan_id": string(second.PlanID), "resource": "https://evil.example.com/mcp", "scope": "everything", "state": "x", "client_id": m.register(
+			`{"client_name":"Other","redirect_uris":["` + appCallback + `"]}`),
+	} {
+		q := m.query()
+		q.Set(name, value)
+		blocked("the ticket of another "+name, http.StatusForbidden, v.submit(good.with("request", q.Encode())))
+	}
+
+	// Values that the page did not give.
+	for _, c := range [][2]string{
+		{"plan", string(second.PlanID)}, {"plan", ""}, {"limit", ""}, {"limit", "0"}, {"limit", "-1"}, {"limit", "1e3"}, {"limit", "9223372036854775808"}, {"limit", "1.5"},
+		{"lifetime", "31536000"}, {"lifetime", ""}, {"lifetime", "3601"}, {"lifetime", "-3600"}, {"delegation", "5e0f1b0e-8f7e-4b39-9d0a-52b7c1e0a111"},
+		{"decision", ""}, {"decision", "yes"},
+	} {
+		blocked(c[0]+"="+c[1], http.StatusBadRequest, v.submit(good.with(c[0], c[1])))
+	}
+
+	// Terms that changed while the person read.
+	if _, err := m.builder.UpdatePlan(t.Context(), m.plan, toll.PlanUpdate{Metadata: toll.MetadataUpdate{Name: toll.SetTo("Renamed")}}); err != nil {
+		t.Fatal(err)
+	}
+	res := v.submit(good)
+	blocked("other terms", http.StatusForbidden, res)
+	if !strings.Contains(res.body, "Renamed") {
+		t.Error("the new terms are not shown")
+	}
+	good = formOf(t, res).with("decision", "approve")
+
+	// A double click: one answer, and later too, as long as it is kept.
+	answers := make([]shown, 4)
+	var wg sync.WaitGroup
+	for i := range answers {
+		wg.Go(func() {
+			answers[i] = v.browser.send(http.MethodPost, good.action, good.values.Encode(), "Cookie", cookieOf(v), "Origin", v.url)
+		})
+	}
+	wg.Wait()
+	code := m.codeIn(answers[0])
+	for _, a := range append(answers, v.submit(good), v.submit(good.with("decision", "deny"))) {
+		if m.codeIn(a) != code {
+			t.Errorf("two answers to one form")
+		}
+	}
+	if got := m.exchange(code); got.Access == "" {
+		t.Errorf("%+v", got)
+	}
+
+	// An hour after the sign-in the form is worth nothing, and a new sign-in is not enough: the page comes again.
+	good = formOf(t, m.consent(v, m.query())).with("decision", "approve")
+	m.ahead.Add(int64(time.Hour))
+	res = v.submit(good)
+	blocked("an old sign-in", http.StatusOK, res)
+	if again := v.signIn(res, m.person.Key); again.status != http.StatusOK || again.header.Get("Location") != "" || !strings.Contains(again.body, "app.example.com") {
+		t.Errorf("after a new sign-in: %d %s", again.status, mainPart.FindString(again.body))
+	}
+	blocked("the form from before the new sign-in", http.StatusForbidden, v.submit(good))
+}
+
+func cookieOf(v *visitor) string {
+	c := v.jar.Cookies(v.base)[0]
+	return c.Name + "=" + c.Value
+}
+
+// TestT122_Choices: without a plan in the request the person chooses among those there are, and is told what to do where
+// there is none.
+func TestT122_Choices(t *testing.T) {
+	m := newFair(t)
+	v := m.visitor()
+	q := m.query()
+	q.Del("plan_id")
+	dear, err := m.builder.RegisterPlan(t.Context(), client.PlanParams{
+		Metadata: toll.Metadata{Name: "Unordered"}, Price: toll.Price{
+			TokenAddress: toll.Sandbox.USDC(), Amounts: []toll.Units{toll.UnitsOf(2_500_000)}, Receivers: []toll.Address{m.owner}, IsCrypto: true,
+		}, Credits: toll.CreditsFixed(10, 1),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := m.builder.AttachPlan(t.Context(), m.agent, dear.PlanID); err != nil {
+		t.Fatal(err)
+	}
+	if s := m.consent(v, q); !strings.Contains(s.body, string(m.plan)) || strings.Contains(s.body, "Unordered") {
+		t.Errorf("plans with credits:\n%s", mainPart.FindString(s.body))
+	}
+	q.Set("agent_id", string(m.agent))
+	s := m.consent(v, q)
+	if !strings.Contains(s.body, string(m.plan)) || !strings.Contains(s.body, "toll plans order "+string(dear.PlanID)) || !strings.Contains(s.body, "2.50 USDC") {
+		t.Errorf("plans of the agent:\n%s", mainPart.FindString(s.body))
+	}
+	form := formOf(t, s)
+	if form.values.Get("plan") != string(m.plan) {
+		t.Error("what can be paid with does not come first")
+	}
+	if got := m.exchange(m.codeIn(v.submit(form.with("plan", string(dear.PlanID)).with("limit", "10").with("decision", "approve")))); got.Access == "" {
+		t.Errorf("%+v", got)
+	}
+	// A delegation with which it may buy more, as often as the person says.
+	purse, err := m.subscriber.CreateDelegation(t.Context(), client.DelegationParams{
+		Provider: toll.ProviderCrypto, SpendingLimit: 1234, Lifetime: 48 * time.Hour, Currency: "usdc",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	poor, err := m.subscriber.CreateDelegation(t.Context(), client.DelegationParams{
+		Provider: toll.ProviderCrypto, SpendingLimit: 50, Lifetime: 48 * time.Hour, Currency: "usdc",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s = m.consent(v, q)
+	form = formOf(t, s).with("decision", "approve")
+	if !strings.Contains(s.body, "12.34 USDC until") || form.values.Get("delegation") != "" {
+		t.Errorf("delegations: %v\n%s", form.values, mainPart.FindString(s.body))
+	}
+	form = form.with("delegation", purse.DelegationID).with("orders", "2")
+	for what, p := range map[string]page{
+		"too small": form.with("delegation", poor.DelegationID), "no orders": form.with("orders", "0"), "too many": form.with("orders", "1001"),
+		"no number": form.with("orders", "all"), "unknown": form.with("delegation", toll.NewHash().String()),
+	} {
+		if res := v.submit(p); res.status != http.StatusBadRequest || !strings.Contains(res.body, `role="alert"`) {
+			t.Errorf("%s: %d %s", what, res.status, mainPart.FindString(res.body))
+		}
+	}
+	if got := m.exchange(m.codeIn(v.submit(form))); got.Access == "" {
+		t.Errorf("%+v", got)
+	}
+	given := false
+	for p, err := range m.subscriber.Permissions(t.Context()) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		given = given || p.DelegationID != nil && *p.DelegationID == purse.DelegationID && p.MaxOrders != nil && *p.MaxOrders == 2
+	}
+	if !given {
+		t.Error("no permission with the delegation of the page")
+	}
+	// Somebody without any plan.
+	q.Del("agent_id")
+	nobody := m.visitor()
+	s = nobody.signIn(nobody.get("/oauth/authorize?"+q.Encode()), m.other.Key)
+	if s.status != 200 || !strings.Contains(s.body, "toll plans order PLAN") || strings.Contains(s.body, `value="approve"`) || !strings.Contains(s.body, `value="deny"`) {
+		t.Errorf("without a plan: %d %s", s.status, mainPart.FindString(s.body))
+	}
+}
+
+// TestT122_APIKey: a program that asks for the whole account says so, and gets a key of its own.
+func TestT122_APIKey(t *testing.T) {
+	m := newFair(t)
+	v := m.visitor()
+	q := m.query()
+	q.Del("plan_id")
+	q.Set("resource", m.issuer+"/api/v1")
+	s := m.consent(v, q)
+	if !strings.Contains(s.body, "every right of your account") || strings.Contains(s.body, `name="limit"`) {
+		t.Errorf("%s", mainPart.FindString(s.body))
+	}
+	res := browser{t, m.url}.send(http.MethodPost, "/oauth/token", url.Values{
+		"grant_type": {"authorization_code"}, "code": {m.codeIn(v.submit(formOf(t, s).with("decision", "approve")))}, "redirect_uri": {appCallback},
+		"code_verifier": {verifier}, "client_id": {m.clientID},
+	}.Encode())
+	var got tokens
+	if err := json.Unmarshal([]byte(res.body), &got); err != nil || got.Access == "" {
+		t.Fatalf("%d %s", res.status, mainPart.FindString(res.body))
+	}
+	if _, err := client.New(got.Access, client.WithURL(m.url)).Versions(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestT112_NoRedirect and the errors of T114: before client and target are proved a person sees a page, and nothing leaves
+// the service, whether the person signed in or not.
+func TestT112_NoRedirect(t *testing.T) {
+	m := newFair(t)
+	signedIn := m.visitor()
+	m.consent(signedIn, m.query())
+	for _, target := range []string{
+		"", appCallback + "/", appCallback + "?a=b", appCallback + "#f", "https://app.example.com/CB", "https://APP.example.com/cb", "https://app.example.com:443/cb",
+		"https://app.example.com./cb", "https://app.example.com@evil.example.com/cb", `https://app.example.com\@evil.example.com/cb`,
+		"https://app.example.com/cb/..;/x", "https://app.example.com%2f@evil.example.com/cb", "https://app.example.com/%63b", "https://app.example.com.evil.example.com/cb",
+		"https://evil.example.com/https://app.example.com/cb", "http://app.example.com/cb", "http://localhost/cb", "javascript:alert(1)", "//app.example.com/cb",
+	} {
+		for _, v := range []*visitor{m.visitor(), signedIn} {
+			q := m.query()
+			q.Set("redirect_uri", target)
+			noRedirect(t, fmt.Sprintf("%q", target), v, q)
+		}
+	}
+}
+
+// TestT114_ErrorsOnPages: an error never leads to a target that is not registered.
+func TestT114_ErrorsOnPages(t *testing.T) {
+	m := newFair(t)
+	signedIn := m.visitor()
+	m.consent(signedIn, m.query())
+	for _, c := range [][2]string{
+		{"response_type", "token"}, {"response_type", ""}, {"scope", `"`}, {"code_challenge_method", "plain"}, {"resource", "ftp://x"}, {"plan_id", "1"}, {"prompt", "none"},
+	} {
+		for _, v := range []*visitor{m.visitor(), signedIn} {
+			q := m.query()
+			q.Set(c[0], c[1])
+			// To a registered one it does, with state and iss.
+			res := v.get("/oauth/authorize?" + q.Encode())
+			u, err := url.Parse(res.header.Get("Location"))
+			if err != nil || res.status != http.StatusFound || u.Host != "app.example.com" || u.Query().Get("error") == "" || u.Query().Get("iss") != m.issuer ||
+				u.Query().Get("state") != "state-of-the-app" || u.Query().Has("code") {
+				t.Errorf("%v: %d to %q", c, res.status, res.header.Get("Location"))
+			}
+			q.Set("redirect_uri", "https://evil.example.com/cb")
+			noRedirect(t, strings.Join(c[:], "="), v, q)
+			q = m.query()
+			q.Set(c[0], c[1])
+			q.Set("client_id", "nobody")
+			noRedirect(t, "unknown client, "+strings.Join(c[:], "="), v, q)
+		}
+	}
+}
+
+func noRedirect(t *testing.T, what string, v *visitor, q url.Values) {
+	t.Helper()
+	get := v.get("/oauth/authorize?" + q.Encode())
+	post := v.post("/oauth/authorize", url.Values{"request": {q.Encode()}, "decision": {"approve"}})
+	for _, s := range []shown{get, post} {
+		if s.status != http.StatusBadRequest || s.header.Get("Location") != "" || strings.Contains(mainPart.FindString(s.body), "<form") ||
+			strings.Contains(mainPart.FindString(s.body), "evil.example.com") || s.header.Get("Refresh") != "" || !strings.Contains(s.header.Get("Content-Type"), "text/html") {
+			t.Errorf("%s: %d to %q\n%s", what, s.status, s.header.Get("Location"), mainPart.FindString(s.body))
+		}
+	}
+}
+
+// TestT120_NamesOnPages: whatever a program calls itself is text, and the host of its answer stands beside it.
+func TestT120_NamesOnPages(t *testing.T) {
+	m := newFair(t)
+	v := m.visitor()
+	for name, ours := range map[string]bool{
+		`<script>alert(1)</script>`: false, `"><img src=x onerror=alert(1)>`: false, `{{.Person}} javascript:alert(1)`: false, `</title><b>`: false,
+		"Toll": true, "T0ll Support": true,
+	} {
+		body, err := json.Marshal(map[string]any{"client_name": name, "redirect_uris": []string{appCallback}, "client_uri": "https://" + "x.example.com/<b>"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		m.clientID = m.register(string(body))
+		s := m.consent(v, m.query())
+		if strings.Contains(s.body, "<script") || strings.Contains(s.body, "<img") || strings.Contains(s.body, "<b>") ||
+			!strings.Contains(s.body, "<strong><code>app.example.com</code></strong>") || strings.Contains(s.body, "not part of this service") != ours {
+			t.Errorf("%q:\n%s", name, mainPart.FindString(s.body))
+		}
+	}
+}

@@ -1,0 +1,131 @@
+package web
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"net/http"
+	"time"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/ledger"
+	"github.com/tollhq/toll/internal/oauth"
+	"github.com/tollhq/toll/internal/store"
+)
+
+// formRevoke is the first word of what the ticket of that form says.
+const formRevoke = "revoke"
+
+// mostGranted is how many programs the page lists, those that came last first.
+const mostGranted = 100
+
+// granted is what a program was let in for, as a person reads it.
+type granted struct {
+	ID       toll.Hash
+	Name     string
+	ClientID string
+	Has      string
+	Resource string
+	Since    string
+	Until    string
+	LastUse  string
+	Ticket   string
+}
+
+// accessPage is the list of programs that a person let in.
+type accessPage struct {
+	Done    string // what has just been done
+	Granted []granted
+}
+
+// Access is GET and POST /account/access: what programs can do for a person, and its end.
+func (w *Web) Access() http.Handler {
+	return w.page(
+		func(v *visit) { v.showAccess(http.StatusOK, "", "") },
+		func(v *visit) {
+			v.at = PathAccess
+			id := v.form.Get("grant")
+			if v.person == nil || !w.holds(v.ctx(), v.form.Get("ticket"), formRevoke, id) {
+				v.showAccess(http.StatusForbidden, "", "The form is not one of this session. Send it once more.")
+				return
+			}
+			grant, err := toll.ParseHash(id)
+			if err == nil {
+				err = w.OAuth.EndGrant(v.ctx(), v.person.Address, grant)
+			}
+			if err != nil {
+				v.fail(err)
+				return
+			}
+			v.showAccess(http.StatusOK, "The access is revoked.", "")
+		},
+	)
+}
+
+func (v *visit) showAccess(status int, done, fault string) {
+	if v.person == nil {
+		v.askSignIn(http.StatusOK, "Sign in to read which programs can use your account.", PathAccess, "")
+		return
+	}
+	grants, err := v.w.OAuth.Grants(v.ctx(), v.person.Address, mostGranted)
+	page := accessPage{Done: done}
+	for _, g := range grants {
+		var one granted
+		if one, err = v.w.granted(v.ctx(), g); err != nil {
+			break
+		}
+		one.Ticket = v.w.ticket(v.ctx(), formRevoke, one.ID.String())
+		page.Granted = append(page.Granted, one)
+	}
+	if err != nil {
+		v.fail(err)
+		return
+	}
+	v.show(status, "access", shown{Title: "Programs with access", Fault: fault, Body: page}, "")
+}
+
+func (w *Web) granted(ctx context.Context, g oauth.Grant) (granted, error) {
+	out := granted{
+		ID: g.ID, Name: cmp.Or(plainText(g.ClientName), "A program without a name"), ClientID: g.ClientID, Resource: addressText(g.Resource),
+		Since: date(g.CreatedAt), Until: date(g.EndsAt), LastUse: "not yet",
+	}
+	used := func(t time.Time) {
+		if !t.IsZero() {
+			out.LastUse = date(t)
+		}
+	}
+	if g.Kind == oauth.KindAPIKey {
+		out.Has = "an API key, with every right of your account"
+		key, err := w.Auth.Key(ctx, g.Owner, g.Access)
+		if err == nil && key.LastUsedAt != nil {
+			used(key.LastUsedAt.Time)
+		}
+		if err != nil && toll.AsError(err).Code == toll.CodeKeyNotFound {
+			err = nil
+		}
+		return out, err
+	}
+	plan, err := store.PlanByID(ctx, w.Store, g.PlanID)
+	if err != nil {
+		return out, err
+	}
+	p, err := w.Ledger.PermissionByHash(ctx, g.Access)
+	if errors.Is(err, store.ErrNotFound) {
+		p, err = ledger.Permission{RedemptionLimit: g.RedemptionLimit}, nil
+	}
+	if err != nil {
+		return out, err
+	}
+	out.Has = "the plan " + cmp.Or(plainText(plan.Metadata.Name), string(plan.ID))
+	if g.RedemptionLimit != nil && p.RedemptionLimit != nil {
+		out.Has += ", of which it may burn " + (*p.RedemptionLimit - p.Redeemed).String() + " more of " + g.RedemptionLimit.String() + " credits"
+	}
+	if g.DelegationID != "" {
+		out.Has += ", and may buy it again"
+	}
+	uses, err := w.Ledger.PermissionUses(ctx, p.Account(), g.Access, 1)
+	if len(uses) > 0 {
+		used(uses[0].CreatedAt.Time)
+	}
+	return out, err
+}

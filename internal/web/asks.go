@@ -1,0 +1,46 @@
+package web
+
+import (
+	"cmp"
+	"context"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/oauth"
+)
+
+// asksFor is what a program asks for by a redirect.
+func (w *Web) asksFor(ctx context.Context, owner toll.Address, request string, auth *oauth.Authorization) (*asked, error) {
+	a := asks(auth.Client)
+	a.Action, a.Request = PathAuthorize, request
+	a.Answer, a.leads = addressText(auth.RedirectHost), leadsTo(auth.RedirectURI)
+	a.Resource, a.Scope, a.Key = addressText(auth.Resource), auth.Scope, auth.Kind == oauth.KindAPIKey
+	return a, w.offerIn(ctx, a, owner, auth.PlanID, auth.AgentID)
+}
+
+// asksOn is what a program on a device asks for.
+func (w *Web) asksOn(ctx context.Context, owner toll.Address, d *oauth.DeviceRequest) (*asked, error) {
+	a := asks(d.Client)
+	a.Action, a.Request = PathDevice, d.UserCode
+	a.Device, a.Origin = d.UserCode, addressText(d.Source)
+	a.Resource, a.Scope, a.Key = addressText(d.Resource), d.Scope, d.Kind == oauth.KindAPIKey
+	return a, w.offerIn(ctx, a, owner, d.PlanID, d.AgentID)
+}
+
+func asks(c oauth.Client) *asked {
+	return &asked{
+		Name: cmp.Or(plainText(c.Name), "A program without a name"), NamesUs: !c.Ours && namesUs(c.Name), ClientID: c.ID, Site: addressText(c.Site),
+		Website: addressText(c.URI),
+	}
+}
+
+// offerIn adds the plans and the delegations among which the owner chooses.
+func (w *Web) offerIn(ctx context.Context, a *asked, owner toll.Address, plan toll.PlanID, agent toll.AgentID) (err error) {
+	if a.Key {
+		return nil
+	}
+	if a.Offers, err = w.offers(ctx, owner, plan, agent); err != nil || len(a.Offers) == 0 {
+		return err
+	}
+	a.Purses, err = w.purses(ctx, owner)
+	return err
+}

@@ -1,0 +1,80 @@
+package web
+
+import (
+	"net/http"
+	"strings"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/oauth"
+)
+
+// formCLI is the first word of what the ticket of that form says.
+const formCLI = "cli"
+
+// cliForm lets a program on the computer of the person in.
+type cliForm struct {
+	Start  oauth.Start
+	Host   string // where the code goes
+	AskKey bool   // nobody has signed in a short time ago
+	Ticket string
+}
+
+// CLI is GET and POST /auth/cli: a person lets a program on the same computer have an API key of its own.
+func (w *Web) CLI() http.Handler {
+	return w.page(func(v *visit) {
+		start, err := oauth.ParseStart(v.r.URL.Query())
+		if err != nil {
+			v.refuse(http.StatusBadRequest, err.Error())
+			return
+		}
+		v.showCLI(http.StatusOK, start, "")
+	}, func(v *visit) {
+		start, err := oauth.ParseStart(v.form)
+		if err != nil {
+			v.refuse(http.StatusBadRequest, err.Error())
+			return
+		}
+		v.letIn(start)
+	})
+}
+
+func (v *visit) showCLI(status int, start oauth.Start, fault string) {
+	f := cliForm{Start: start, Host: start.Host(), AskKey: !v.w.fresh(v.person)}
+	if !f.AskKey {
+		f.Ticket = v.w.ticket(v.ctx(), f.says()...)
+	}
+	v.show(status, "cli", shown{Title: "Sign in a program on this computer", Fault: fault, Body: f}, "http://"+f.Host)
+}
+
+func (f *cliForm) says() []string {
+	return []string{formCLI, f.Start.Callback, f.Start.State, f.Start.Challenge}
+}
+
+// letIn gives the program a code: of the owner of the key that was pasted, else of who signed in.
+func (v *visit) letIn(start oauth.Start) {
+	again := func(status int, fault string) { v.showCLI(status, start, fault) }
+	var owner toll.Address
+	switch key := strings.TrimSpace(v.form.Get("api_key")); {
+	case key != "":
+		caller, err := v.w.Auth.Authenticate(v.ctx(), []string{"Bearer " + key})
+		if err != nil {
+			v.badKey(err, again)
+			return
+		}
+		owner = caller.Address
+	case !v.w.fresh(v.person):
+		again(http.StatusUnauthorized, "Paste an API key.")
+		return
+	case !v.w.holds(v.ctx(), v.form.Get("ticket"), (&cliForm{Start: start}).says()...):
+		again(http.StatusForbidden, "This form is not one of this session. Read it again.")
+		return
+	default:
+		owner = v.person.Address
+	}
+	code, err := v.w.OAuth.Issue(v.ctx(), owner, start)
+	if err != nil {
+		v.fail(err)
+		return
+	}
+	v.redirect(http.StatusSeeOther, start.Answer(code))
+}

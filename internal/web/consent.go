@@ -1,0 +1,271 @@
+package web
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/oauth"
+)
+
+// formConsent is the first word of what the ticket of that form says.
+const formConsent = "consent"
+
+// Decisions on a form.
+const (
+	approve = "approve"
+	deny    = "deny"
+)
+
+// asked is what a program asks for, as a person reads it.
+type asked struct {
+	Request  string // the query of the program, or the code of a device
+	Action   string // where the form goes
+	Name     string // of the program, as it calls itself
+	NamesUs  bool   // it is not ours, and its name looks as if
+	ClientID string
+	Site     string // host of the document that is its id; "" without one
+	Website  string // as it says; "" for none
+	Answer   string // host to which the answer goes; "" for a device
+	Origin   string // of a device: where its request came from
+	Device   string // of a device: the code that it shows
+	Resource string
+	Scope    string
+	Key      bool // an API key, with every right of the account
+	Offers   []*offer
+	Purses   []purse
+	leads    string // where the browser goes then, as a source of the policy
+}
+
+// says is everything that the person agrees to, but for what they choose themselves.
+func (a *asked) says() []string {
+	s := []string{formConsent, a.Action, a.Request, a.Name, a.ClientID, a.Site, a.Website, a.Answer, a.Origin, a.Device, a.Resource, a.Scope, strconv.FormatBool(a.Key)}
+	for _, o := range a.Offers {
+		s = append(s, o.says()...)
+	}
+	return s
+}
+
+// choice is the form as it was sent, or as it is shown first.
+type choice struct {
+	Plan       toll.PlanID
+	Limit      string
+	Lifetime   string // seconds
+	Delegation string
+	Orders     string
+}
+
+// lifetime is how long a program may be let in.
+type lifetime struct {
+	Secs  int64
+	Label string
+}
+
+const defaultLifetime = 30 * toll.DaySecs
+
+var lifetimes = []lifetime{
+	{3600, "an hour"}, {toll.DaySecs, "a day"}, {7 * toll.DaySecs, "7 days"}, {defaultLifetime, "30 days"}, {90 * toll.DaySecs, "90 days"},
+}
+
+// mostOrders bounds how often a program may buy a plan.
+const mostOrders = 1000
+
+// suggested is the choice of a person who changes nothing: the first plan, what there is of it, and no purse.
+func (a *asked) suggested() choice {
+	c := choice{Lifetime: strconv.FormatInt(defaultLifetime, 10), Orders: "1"}
+	if len(a.Offers) > 0 {
+		o := a.Offers[0]
+		c.Plan, c.Limit = o.ID, cmp.Or(o.Available, o.Grants, 1).String()
+	}
+	return c
+}
+
+func choiceIn(form url.Values) choice {
+	get := func(name string) string { return strings.TrimSpace(form.Get(name)) }
+	return choice{toll.PlanID(get("plan")), get("limit"), get("lifetime"), get("delegation"), get("orders")}
+}
+
+// read proves that a choice is one of those that the page gave, within its bounds. The second value says what is wrong.
+func (w *Web) read(ctx context.Context, owner toll.Address, a *asked, c choice) (oauth.Choice, string, error) {
+	var out oauth.Choice
+	if a.Key {
+		return out, "", nil
+	}
+	var plan *offer
+	for _, o := range a.Offers {
+		if o.ID == c.Plan {
+			plan = o
+		}
+	}
+	if plan == nil {
+		return out, "Choose one of the plans.", nil
+	}
+	out.PlanID = plan.ID
+	if !plan.Time {
+		limit, err := toll.ParseCredits(c.Limit)
+		if err != nil || limit < 1 {
+			return out, "The limit must be a whole number of credits, 1 at least.", nil
+		}
+		out.RedemptionLimit = &limit
+	}
+	for _, l := range lifetimes {
+		if strconv.FormatInt(l.Secs, 10) == c.Lifetime {
+			out.Lifetime = time.Duration(l.Secs) * time.Second
+		}
+	}
+	if out.Lifetime == 0 {
+		return out, "Choose one of the times.", nil
+	}
+	if c.Delegation == "" {
+		return out, "", nil
+	}
+	known := false
+	for _, p := range a.Purses {
+		known = known || p.ID == c.Delegation
+	}
+	if !known {
+		return out, "Choose one of the delegations, or none.", nil
+	}
+	if err := w.Checkout.UsableDelegation(ctx, owner, nil, c.Delegation, plan.plan); err != nil {
+		e := toll.AsError(err)
+		if e.HTTPStatus() >= http.StatusInternalServerError {
+			return out, "", err
+		}
+		return out, "This delegation cannot buy the plan: " + e.Text(), nil
+	}
+	orders, err := strconv.ParseInt(c.Orders, 10, 64)
+	if err != nil || orders < 1 || orders > mostOrders {
+		return out, "The number of orders must be 1 to 1000.", nil
+	}
+	out.DelegationID, out.OrderLimit = c.Delegation, &orders
+	return out, "", nil
+}
+
+// consentForm is the page on which a person decides.
+type consentForm struct {
+	*asked
+	Choice    choice
+	Lifetimes []lifetime
+	Ticket    string
+}
+
+func (v *visit) showConsent(status int, a *asked, c choice, fault string) {
+	f := consentForm{asked: a, Choice: c, Lifetimes: lifetimes, Ticket: v.w.ticket(v.ctx(), a.says()...)}
+	v.show(status, "consent", shown{Title: "Let a program in?", Fault: fault, Body: f}, a.leads)
+}
+
+// Authorize is GET and POST /oauth/authorize (RFC 6749, section 3.1).
+func (w *Web) Authorize() http.Handler {
+	return w.page(
+		func(v *visit) { v.authorize(v.r.URL.RawQuery) },
+		func(v *visit) { v.authorize(v.form.Get("request")) },
+	)
+}
+
+// authorize answers a request to be let in. What it says is read again when the form comes back.
+func (v *visit) authorize(request string) {
+	v.at = place(PathAuthorize + "?" + request)
+	q, err := url.ParseQuery(request)
+	if err != nil || v.at == "" {
+		v.refuse(http.StatusBadRequest, "The request could not be read.")
+		return
+	}
+	auth, err := v.w.OAuth.Authorize(v.ctx(), q)
+	var shown *oauth.PageError
+	var back *oauth.RedirectError
+	switch {
+	case errors.As(err, &shown):
+		v.refuse(http.StatusBadRequest, shown.Error())
+		return
+	case errors.As(err, &back):
+		v.redirect(http.StatusFound, back.URL)
+		return
+	case err != nil:
+		v.fail(err)
+		return
+	}
+	if !v.w.fresh(v.person) {
+		v.askSignIn(http.StatusOK, "A program asks for access to your account. Sign in to read what it wants, and to decide.", v.at, "")
+		return
+	}
+	a, err := v.w.asksFor(v.ctx(), v.person.Address, request, auth)
+	if err != nil {
+		v.fail(err)
+		return
+	}
+	if v.r.Method != http.MethodPost {
+		v.showConsent(http.StatusOK, a, a.suggested(), "")
+		return
+	}
+	v.decide(a,
+		func(c oauth.Choice) (string, error) { return v.w.OAuth.Approve(v.ctx(), auth, v.person.Address, c) },
+		func() (string, error) { return v.w.OAuth.Deny(auth), nil },
+		func(to string) { v.redirect(http.StatusFound, to) },
+	)
+}
+
+// decide acts on a form that came back, once: the same form again gets the same answer.
+func (v *visit) decide(a *asked, yes func(oauth.Choice) (string, error), no func() (string, error), done func(answer string)) {
+	c := choiceIn(v.form)
+	ticket := v.form.Get("ticket")
+	if !v.w.holds(v.ctx(), ticket, a.says()...) {
+		v.showConsent(http.StatusForbidden, a, c, "This is not the form that you were shown: what is asked for has changed since, or you signed in again. Read it once more.")
+		return
+	}
+	var act func() (string, error)
+	switch v.form.Get("decision") {
+	case deny:
+		act = no
+	case approve:
+		chosen, fault, err := v.w.read(v.ctx(), v.person.Address, a, c)
+		if err != nil {
+			v.fail(err)
+			return
+		}
+		if fault != "" {
+			v.showConsent(http.StatusBadRequest, a, c, fault)
+			return
+		}
+		act = func() (string, error) { return yes(chosen) }
+	default:
+		v.showConsent(http.StatusBadRequest, a, c, "Allow it or refuse it.")
+		return
+	}
+	answer, err := v.w.once(v.ctx(), ticket, act)
+	if errors.Is(err, errAnswered) {
+		v.refuse(http.StatusConflict, "This form was answered before.")
+		return
+	}
+	if e := toll.AsError(err); err != nil && e.HTTPStatus() < http.StatusInternalServerError {
+		v.showConsent(e.HTTPStatus(), a, c, e.Text())
+		return
+	}
+	if err != nil {
+		v.fail(err)
+		return
+	}
+	done(answer)
+}
+
+// leadsTo returns where a browser may go after the form, as sources of the policy. The page of a program often leads on
+// to its website, and a browser holds that redirect to the policy too.
+func leadsTo(redirect string) string {
+	u, err := url.Parse(redirect)
+	switch {
+	case err != nil || u.Scheme == "":
+		return ""
+	case u.Scheme == "https":
+		return "https:"
+	case u.Scheme != "http":
+		return "https: " + u.Scheme + ":"
+	case strings.Trim(u.Host, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-:") != "":
+		return "https: http:" // no source can name an address of IPv6
+	}
+	return "https: http://" + u.Host
+}

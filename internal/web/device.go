@@ -1,0 +1,87 @@
+package web
+
+import (
+	"net/http"
+	"net/url"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/oauth"
+)
+
+// formDevice is the first word of what the ticket of that form says.
+const formDevice = "device"
+
+// deviceForm asks for the code that a device shows.
+type deviceForm struct {
+	Code   string
+	Ticket string
+}
+
+// Device is GET and POST /device (RFC 8628, section 3.3). Codes are looked up by forms only, of persons who signed in.
+func (w *Web) Device() http.Handler {
+	return w.page(func(v *visit) {
+		if v.signedInForDevice() {
+			v.askCode(http.StatusOK, v.r.URL.Query().Get("user_code"), "")
+		}
+	}, func(v *visit) {
+		v.at = PathDevice
+		if !v.signedInForDevice() {
+			return
+		}
+		code := v.form.Get("request")
+		deciding := code != ""
+		if !deciding {
+			code = v.form.Get("user_code")
+			if !w.holds(v.ctx(), v.form.Get("ticket"), formDevice) {
+				v.askCode(http.StatusForbidden, code, "This form is not one of this session. Send it once more.")
+				return
+			}
+		}
+		d, err := w.OAuth.Device(v.ctx(), v.person.Address, code)
+		if e := toll.AsError(err); err != nil && e.HTTPStatus() < http.StatusInternalServerError {
+			v.askCode(e.HTTPStatus(), code, e.Text())
+			return
+		}
+		if err != nil {
+			v.fail(err)
+			return
+		}
+		a, err := w.asksOn(v.ctx(), v.person.Address, d)
+		if err != nil {
+			v.fail(err)
+			return
+		}
+		if !deciding {
+			v.showConsent(http.StatusOK, a, a.suggested(), "")
+			return
+		}
+		v.decide(a,
+			func(c oauth.Choice) (string, error) {
+				return "The program is let in.", w.OAuth.ApproveDevice(v.ctx(), code, v.person.Address, c)
+			},
+			func() (string, error) { return "The program is refused.", w.OAuth.DenyDevice(v.ctx(), code) },
+			func(text string) {
+				v.show(http.StatusOK, "message", shown{Title: "Done", Body: message{Text: text, Next: "Go back to the device: it goes on by itself."}}, "")
+			},
+		)
+	})
+}
+
+// signedInForDevice reports whether the person may go on; it asks for a sign-in else.
+func (v *visit) signedInForDevice() bool {
+	if v.w.fresh(v.person) {
+		return true
+	}
+	next := PathDevice
+	if code := v.r.FormValue("user_code"); code != "" {
+		next += "?" + url.Values{"user_code": {code}}.Encode()
+	}
+	v.askSignIn(http.StatusOK, "A program without a browser asks for access to your account. Sign in to read what it wants, and to decide.", next, "")
+	return false
+}
+
+func (v *visit) askCode(status int, code, fault string) {
+	v.show(status, "device", shown{
+		Title: "Let a device in?", Fault: fault, Body: deviceForm{plainText(code), v.w.ticket(v.ctx(), formDevice)},
+	}, "")
+}

@@ -1,0 +1,75 @@
+package web
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"time"
+
+	"github.com/tollhq/toll/internal/store"
+)
+
+const (
+	// answerLife is how long the answer to a form is kept: longer than its ticket holds.
+	answerLife = 2 * freshTime
+	// answerWait is how long the second of two equal forms waits for the first.
+	answerWait  = 3 * time.Second
+	answerPause = 25 * time.Millisecond
+)
+
+// errAnswered is a form that was sent before, and of whose answer nothing is known.
+var errAnswered = errors.New("the form was answered before")
+
+// once runs act for a ticket that was proved. The same ticket again, from a double click on any process, gets the answer of
+// the first. An act that failed is not repeated either: the person gets a new form.
+func (w *Web) once(ctx context.Context, ticket string, act func() (string, error)) (string, error) {
+	sum := sha256.Sum256([]byte(ticket))
+	form := sum[:]
+	now := w.Clock()
+	var mine bool
+	err := w.Store.Tx(ctx, func(tx *store.Tx) (err error) {
+		mine, err = store.ClaimForm(ctx, tx, form, now, now.Add(answerLife))
+		return err
+	})
+	if err != nil {
+		return "", err
+	}
+	if !mine {
+		return w.answered(ctx, form)
+	}
+	answer, err := act()
+	if err != nil {
+		return "", err
+	}
+	sealed, err := w.Seal([]byte(answer), answerOf(form))
+	if err != nil {
+		return "", err
+	}
+	err = w.Store.Tx(ctx, func(tx *store.Tx) error { return store.PutFormAnswer(ctx, tx, form, sealed) })
+	return answer, err
+}
+
+// answered waits for the answer of who claimed the form.
+func (w *Web) answered(ctx context.Context, form []byte) (string, error) {
+	end := time.NewTimer(answerWait)
+	defer end.Stop()
+	for {
+		sealed, err := store.FormAnswer(ctx, w.Store, form)
+		if err != nil {
+			return "", err
+		}
+		if len(sealed) > 0 {
+			plain, err := w.Open(sealed, answerOf(form))
+			return string(plain), err
+		}
+		select {
+		case <-time.After(answerPause):
+		case <-end.C:
+			return "", errAnswered
+		case <-ctx.Done():
+			return "", ctx.Err()
+		}
+	}
+}
+
+func answerOf(form []byte) []byte { return append([]byte("browser answer "), form...) }

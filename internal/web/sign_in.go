@@ -1,0 +1,104 @@
+package web
+
+import (
+	"net/http"
+	"net/url"
+	"slices"
+
+	"github.com/tollhq/toll"
+)
+
+// formSignOut is the first word of what the ticket of that form says.
+const formSignOut = "sign-out"
+
+// places are the pages to which a sign-in or sign-out may lead.
+var places = []string{PathSignIn, PathAuthorize, PathDevice, PathCLI, PathAccess}
+
+// Paths of the pages.
+const (
+	PathSignIn    = "/sign-in"
+	PathSignOut   = "/sign-out"
+	PathAuthorize = "/oauth/authorize"
+	PathDevice    = "/device"
+	PathCLI       = "/auth/cli"
+	PathAccess    = "/account/access"
+)
+
+// place returns the path and query of a page of ours, "" for everything else.
+func place(next string) string {
+	u, err := url.Parse(next)
+	if err != nil || u.Scheme != "" || u.Host != "" || u.User != nil || u.Opaque != "" || u.RawPath != "" || !slices.Contains(places, u.Path) {
+		return ""
+	}
+	if u.RawQuery == "" {
+		return u.Path
+	}
+	return u.Path + "?" + u.RawQuery
+}
+
+// signIn is the form with which a person signs in.
+type signIn struct {
+	Why   string // what for; may be empty
+	Next  string // path of the page that comes then
+	Fault bool   // the key was wrong
+}
+
+// SignIn is GET and POST /sign-in: a person who has an API key signs in.
+func (w *Web) SignIn() http.Handler {
+	return w.page(func(v *visit) {
+		next := place(v.r.URL.Query().Get("next"))
+		if v.person != nil && next == "" {
+			v.redirect(http.StatusSeeOther, PathAccess)
+			return
+		}
+		v.askSignIn(http.StatusOK, "", next, "")
+	}, func(v *visit) {
+		next := place(v.form.Get("next"))
+		p, err := w.admit(v.ctx(), v.form.Get("api_key"))
+		if err != nil {
+			v.badKey(err, func(status int, fault string) { v.askSignIn(status, "", next, fault) })
+			return
+		}
+		v.person = p
+		if next == "" {
+			next = PathAccess
+		}
+		v.redirect(http.StatusSeeOther, next)
+	})
+}
+
+// askSignIn shows the form; why says what for, fault what was wrong with the last one.
+func (v *visit) askSignIn(status int, why, next, fault string) {
+	v.show(status, "sign_in", shown{Title: "Sign in", Fault: fault, Body: signIn{Why: why, Next: next, Fault: fault != ""}}, "")
+}
+
+// badKey answers a sign-in that failed: again tells the person what was wrong with the key, and the rest is our fault.
+func (v *visit) badKey(err error, again func(status int, fault string)) {
+	e := toll.AsError(err)
+	if status := e.HTTPStatus(); status < http.StatusInternalServerError {
+		again(status, e.Text())
+		return
+	}
+	v.fail(err)
+}
+
+// SignOut is POST /sign-out.
+func (w *Web) SignOut() http.Handler {
+	return w.page(nil, func(v *visit) {
+		if v.person != nil {
+			if !w.holds(v.ctx(), v.form.Get("ticket"), formSignOut) {
+				v.refuse(http.StatusForbidden, "The form is not one of this session.")
+				return
+			}
+			if err := w.sessions.Destroy(v.ctx()); err != nil {
+				v.fail(err)
+				return
+			}
+		}
+		next := place(v.form.Get("next"))
+		if next == "" {
+			next = PathSignIn
+		}
+		v.redirect(http.StatusSeeOther, next)
+	})
+}
