@@ -167,8 +167,8 @@ func TestCall_Function(t *testing.T) {
 			t.Errorf("%s", a.Result)
 		}
 	}
-	if ann.Balance() != 77 || f.called("release") != 2 || f.called("settle") != 3 {
-		t.Errorf("balance %s, %v", ann.Balance(), f.calls)
+	if ann.Balance() != 77 || f.called("release") != 2 || fmt.Sprint(f.settled) != "[3 10 10]" {
+		t.Errorf("balance %s, %v, settled %v", ann.Balance(), f.calls, f.settled)
 	}
 }
 
@@ -301,10 +301,14 @@ func TestCall_Unreachable(t *testing.T) {
 	ann := svc.Subscriber(10)
 	down := func() error { return toll.NewError(toll.CodeUnavailable) }
 	for name, f := range map[string]*teller{
-		"terms":        {terms: func(toll.PlanID) (*x402.Terms, error) { return nil, down() }},
-		"verify":       {verify: func(*x402.VerifyRequest) (*x402.VerifyResponse, error) { return nil, down() }},
-		"own key":      {verify: func(*x402.VerifyRequest) (*x402.VerifyResponse, error) { return &x402.VerifyResponse{InvalidReason: x402.ReasonUnauthorizedServer, InvalidMessage: "key canary"}, nil }},
-		"without hold": {verify: func(*x402.VerifyRequest) (*x402.VerifyResponse, error) { return &x402.VerifyResponse{IsValid: true, Amount: toll.Credits(1).Ptr()}, nil }},
+		"terms":  {terms: func(toll.PlanID) (*x402.Terms, error) { return nil, down() }},
+		"verify": {verify: func(*x402.VerifyRequest) (*x402.VerifyResponse, error) { return nil, down() }},
+		"own key": {verify: func(*x402.VerifyRequest) (*x402.VerifyResponse, error) {
+			return &x402.VerifyResponse{InvalidReason: x402.ReasonUnauthorizedServer, InvalidMessage: "key canary"}, nil
+		}},
+		"without hold": {verify: func(*x402.VerifyRequest) (*x402.VerifyResponse, error) {
+			return &x402.VerifyResponse{IsValid: true, Amount: toll.Credits(1).Ptr()}, nil
+		}},
 	} {
 		f.Facilitator = svc.Facilitator()
 		s := newShop(svc, f)

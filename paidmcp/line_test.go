@@ -426,4 +426,3 @@ func (f *teller) AgentPlanIDs(ctx context.Context, id toll.AgentID) ([]toll.Plan
 		AgentPlanIDs(context.Context, toll.AgentID) ([]toll.PlanID, error)
 	}).AgentPlanIDs(ctx, id)
 }
-
