@@ -233,3 +233,49 @@ func TestSell_InsideAnOrder(t *testing.T) {
 	sink.has(s.OrderID, true, 1)
 	sink.has(p.OrderID, false, 0)
 }
+
+// A sale that one endpoint invents is not believed.
+func TestT68_InventedSale(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, chaintest.New(t))
+	liar, honest := chaintest.NewDouble(t, w.Client()), chaintest.NewDouble(t, w.Client())
+	r := w.overNetwork(liar, honest)
+	keys, buyer := w.stranger(usdc, 1_000_000)
+	liar.Swallow()
+	honest.Swallow()
+	s := w.sale(keys, buyer, receiver(1), 1_000_000, func(s *chain.Sale) { s.Authorization.ValidBefore += 3000 })
+	over := make(chan chain.Outcome, 1)
+	go func() {
+		o, _ := r.Sell(t.Context(), s)
+		over <- o
+	}()
+	op := w.decided(s.OrderID, chain.Sent)
+	head, err := w.Eth().HeaderByNumber(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	log := func(index uint, data []byte, topics ...common.Hash) types.Log {
+		return types.Log{Address: usdc, Topics: topics, Data: data, BlockNumber: head.Number.Uint64(), BlockHash: head.Hash(), TxHash: op.Tx, Index: index}
+	}
+	to := receiver(1)
+	liar.InventLogs(
+		log(0, []byte{}, crypto.Keccak256Hash([]byte("AuthorizationUsed(address,bytes32)")), common.BytesToHash(buyer[:]), s.Authorization.Nonce),
+		log(1, common.BigToHash(big.NewInt(1_000_000)).Bytes(), crypto.Keccak256Hash([]byte("Transfer(address,address,uint256)")),
+			common.BytesToHash(buyer[:]), common.BytesToHash(to[:])),
+	)
+	calls := liar.Calls("eth_getLogs")
+	w.comesTrue("the invention was told often", func() bool { return liar.Calls("eth_getLogs") > calls+20 })
+	w.books.mu.Lock()
+	granted := len(w.books.paid)
+	w.books.mu.Unlock()
+	if granted != 0 {
+		t.Fatal("an invented payment was granted")
+	}
+	w.has(buyer, usdc, 1_000_000)
+	liar.Clear()
+	honest.Clear()
+	if o := <-over; o.State != chain.Confirmed && o.State != chain.Final {
+		t.Errorf("the sale is %s (%+v), want it paid", o.State, o.Failure)
+	}
+	w.has(buyer, usdc, 0, receiver(1), usdc, 1_000_000)
+}
