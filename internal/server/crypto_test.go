@@ -110,9 +110,12 @@ type bazaar struct {
 }
 
 // embeddedBazaar has its chain inside.
-func embeddedBazaar(t *testing.T) *bazaar {
+func embeddedBazaar(t *testing.T, change ...func(*server.Config)) *bazaar {
 	t.Helper()
 	m := &bazaar{cfg: server.Config{Data: t.TempDir(), Chain: server.Chain{HTTP: "127.0.0.1:0"}}}
+	for _, f := range change {
+		f(&m.cfg)
+	}
 	m.server, m.url = start(t, m.cfg)
 	within(t, 20*time.Second, "the chain is there", func() bool { return m.server.ChainURL() != "" })
 	m.till = newTill(t, m.server.ChainURL())

@@ -20,6 +20,7 @@ import (
 	"github.com/tollhq/toll/client"
 	"github.com/tollhq/toll/evm"
 	"github.com/tollhq/toll/internal/chain/userop"
+	"github.com/tollhq/toll/internal/server"
 	"github.com/tollhq/toll/x402"
 )
 
@@ -204,7 +205,7 @@ func (m *bazaar) submits(a *evm.Authorization, signature []byte) {
 // A wallet that nobody knows buys on the embedded chain. (Scenes S40, S42 to S45, S50.)
 func TestWalletsBuyOnTheChain(t *testing.T) {
 	t.Parallel()
-	all := embeddedBazaar(t)
+	all := embeddedBazaar(t, func(c *server.Config) { c.Exact = "open" })
 
 	t.Run("buys, and its payment is replayed", func(t *testing.T) {
 		m := all.in(t)
@@ -320,6 +321,47 @@ func TestWalletsBuyOnTheChain(t *testing.T) {
 		}
 		if n, _ := m.transfers(usdc, p.Address(), to); n != 0 || m.nonces(m.store) != calls {
 			t.Errorf("%d transfers, or a relayer sent something", n)
+		}
+	})
+
+	t.Run("S46 pays another server", func(t *testing.T) {
+		m := all.in(t)
+		to := receiver(5)
+		m.dollar(to) // which makes it a receiver of the builder
+		p := m.pocket(1_000_000)
+		entry := `{"scheme":"exact","network":"eip155:84532","amount":"1500","asset":"` + toll.USDCSandbox.String() + `","payTo":"` + to.String() +
+			`","maxTimeoutSeconds":60,"extra":{"name":"USDC","version":"2"}}`
+		c, err := x402.ReadChallenge(nil, []byte(`{"x402Version":2,"resource":{"url":"https://agent.example.com/ask"},"accepts":[`+entry+`]}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		body := map[string]json.RawMessage{"x402Version": json.RawMessage("2"), "paymentRequirements": json.RawMessage(entry)}
+		var payload json.RawMessage
+		if err := x402.DecodeHeader(p.payment(c), &payload); err != nil {
+			t.Fatal(err)
+		}
+		body["paymentPayload"] = payload
+		type settlement struct {
+			Success                                 bool
+			ErrorReason, Transaction, Payer, Amount string
+		}
+		settle := func() (out settlement) {
+			var raw json.RawMessage
+			if err := m.builder.Call(t.Context(), http.MethodPost, "/api/v1/x402/settle", nil, body, &raw); err != nil {
+				t.Fatal(err)
+			}
+			if err := json.Unmarshal(raw, &out); err != nil {
+				t.Fatal(err)
+			}
+			return out
+		}
+		first, second := settle(), settle()
+		if !first.Success || first.Payer != p.Address().String() || first.Amount != "1500" || second.Success || second.ErrorReason != x402.ReasonDuplicate {
+			t.Errorf("%+v and %+v", first, second)
+		}
+		m.ran(first.Transaction, m.service)
+		if n, sum := m.transfers(usdc, p.Address(), to); n != 1 || sum != 1500 {
+			t.Errorf("%d transfers of %d", n, sum)
 		}
 	})
 	all.audited()
