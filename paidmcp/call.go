@@ -53,11 +53,12 @@ func (p *Payments) receive(next mcp.MethodHandler) mcp.MethodHandler {
 		default:
 			return next(ctx, method, req)
 		}
+		token := takePayment(req.GetParams())
 		c.price = p.prices.of(c.kind, c.name)
 		if c.price == nil {
 			return next(ctx, method, req)
 		}
-		c.cred = takeCredential(ctx, req)
+		c.cred = takeCredential(ctx, req, token)
 		c.url = p.LogicalURL(c.kind, c.name)
 		run := func(ctx context.Context) (mcp.Result, error) { return c.run(ctx, next, method) }
 		if c.price.isFree() {
@@ -101,8 +102,8 @@ func (c *call) serve(ctx context.Context, run func(context.Context) (mcp.Result,
 	if c.price.stream {
 		// What leaves is paid by the hold, and not longer than it lasts.
 		timer := time.AfterFunc(c.holdEnd.Sub(c.cfg.Clock()), func() {
-			c.notices.cut()
 			cancel(paid.ErrHoldEnded)
+			c.notices.cut()
 		})
 		defer timer.Stop()
 	}

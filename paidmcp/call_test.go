@@ -124,7 +124,7 @@ func TestCall_Free(t *testing.T) {
 		func(_ context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 			return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: fmt.Sprint(len(req.Params.Meta))}}}, nil
 		})
-	if r := dial(t, free.server, eras[0]).call("tools/plain", nil).result(t); len(r.Meta) != 0 || r.Content[0].Text != "0" {
+	if r := dial(t, free.server, eras[0]).call("tools/plain", "a payment for nothing").result(t); len(r.Meta) != 0 || r.Content[0].Text != "0" {
 		t.Errorf("%+v", r)
 	}
 	l.send(l.request("list", "tools/list", nil)) // a tool of that name: unknown, and not asked for payment

@@ -28,18 +28,23 @@ type credential struct {
 	bearer bool // by the deprecated header
 }
 
-// takeCredential reads the payment of a call and removes it, so that no handler passes it on. What stands in _meta wins.
-func takeCredential(ctx context.Context, req mcp.Request) credential {
-	var c credential
-	params := req.GetParams()
-	if meta := params.GetMeta(); meta != nil {
-		if v, there := meta[metaPayment]; there {
-			c.token, _ = paymentOf(v)
-			kept := maps.Clone(meta)
-			delete(kept, metaPayment)
-			params.SetMeta(kept)
-		}
+// takePayment reads the payment in _meta and removes it, so that no handler passes it on, also not one without a price.
+func takePayment(params mcp.Params) (token string) {
+	meta := params.GetMeta()
+	v, there := meta[metaPayment]
+	if !there {
+		return ""
 	}
+	kept := maps.Clone(meta)
+	delete(kept, metaPayment)
+	params.SetMeta(kept)
+	token, _ = paymentOf(v)
+	return token
+}
+
+// takeCredential returns the payment of a call, and the bearer token of its request where there is none. No handler sees the
+// headers of either.
+func takeCredential(ctx context.Context, req mcp.Request, token string) credential {
 	bearer, _ := ctx.Value(bearerKey{}).(string)
 	if extra := req.GetExtra(); extra != nil && extra.Header != nil {
 		if bearer == "" {
@@ -50,10 +55,10 @@ func takeCredential(ctx context.Context, req mcp.Request) credential {
 		h.Del(x402.HeaderSignature)
 		extra.Header = h
 	}
-	if c.token == "" && bearer != "" {
-		c.token, c.bearer = bearer, true
+	if token == "" && bearer != "" {
+		return credential{token: bearer, bearer: true}
 	}
-	return c
+	return credential{token: token}
 }
 
 func bearerToken(h http.Header) string {

@@ -103,50 +103,61 @@ func (n notice) send() error {
 	return err
 }
 
+// say sends a notification, keeps it, or refuses it. Nothing is sent under the lock: middleware that hears of a notification
+// may send another.
 func (o *outbox) say(n notice) error {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	switch o.state {
-	case opened:
-		return n.send()
-	case closed:
-		return ErrNotPaid
-	case ended:
-		return paid.ErrHoldEnded
-	}
 	b, err := json.Marshal(n.req.GetParams())
 	if err != nil {
 		return err
 	}
-	if o.flows {
-		if err := n.send(); err != nil {
-			return err
-		}
-		o.passed += int64(len(b))
-		return nil
+	keep, err := o.take(n, b)
+	if keep || err != nil {
+		return err
 	}
-	if len(o.held) == 0 && isBare(n.req) {
-		return n.send()
+	return n.send()
+}
+
+// take decides about a notification, and keeps it where it has to wait.
+func (o *outbox) take(n notice, params []byte) (keep bool, err error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	switch {
+	case o.state == opened:
+		return false, nil
+	case o.state == closed:
+		return false, ErrNotPaid
+	case o.state == ended:
+		return false, paid.ErrHoldEnded
+	case o.flows:
+		o.passed += int64(len(params)) // before it leaves: what is under way counts as delivered
+		return false, nil
+	case len(o.held) == 0 && isBare(n.req):
+		return false, nil
+	case len(o.held) == maxNotices || o.bytes+len(params) > maxNoticeBytes:
+		return false, ErrTooMuch
 	}
-	if len(o.held) == maxNotices || o.bytes+len(b) > maxNoticeBytes {
-		return ErrTooMuch
-	}
-	n.req = frozen(n.req, b)
+	n.req = frozen(n.req, params)
 	o.held = append(o.held, n)
-	o.bytes += len(b)
-	return nil
+	o.bytes += len(params)
+	return true, nil
 }
 
 // open lets go what waits, in order, and whatever comes later.
 func (o *outbox) open() {
+	for range 2 { // what comes while the first part leaves, comes after it
+		o.mu.Lock()
+		held := o.held
+		o.held = nil
+		o.mu.Unlock()
+		for _, n := range held {
+			if n.send() != nil {
+				break // the caller is gone, and will not get the result either
+			}
+		}
+	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.state = opened
-	for _, n := range o.held {
-		if n.send() != nil {
-			break // the caller is gone, and will not get the result either
-		}
-	}
 	o.held = nil
 }
 
