@@ -97,3 +97,85 @@ func TestF13_AwayForLong(t *testing.T) {
 	sink.has(canceled.OrderID, false, 0)
 	w.has(buyer, usdc, 2_000_000)
 }
+
+// A sale is carried out by others and has ended when our relayer looks at it: it is not given up, before the tracker was there.
+func TestF13_EndedAndCarriedOut(t *testing.T) {
+	w := newWorld(t, chaintest.New(t))
+	sink := w.ledger()
+	with := func(c *chain.Config) { c.Sink = sink }
+	keys, buyer := w.stranger(usdc, 1_000_000)
+	s := w.sale(keys, buyer, receiver(1), 1_000_000)
+	w.signsSale(w.rail(with), s)
+	w.submit(s)
+	if err := w.Advance(10 * time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	double := chaintest.NewDouble(t, w.Client())
+	double.Refuse(-1, "eth_getLogs", "not now") // nothing is followed
+	ctx, stop := context.WithCancel(t.Context())
+	r := w.rail(with, w.through(double))
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = r.Run(ctx)
+	}()
+	w.eventually("the relayer has tried it", func() bool { return double.Calls("eth_simulateV1") > 1 })
+	time.Sleep(100 * time.Millisecond)
+	if op := w.op(s.OrderID); op.State != chain.Signed {
+		t.Errorf("the sale is %s (%+v)", op.State, op.Failure)
+	}
+	stop()
+	<-done
+	if err := w.Advance(20 * time.Second); err != nil { // the leases end
+		t.Fatal(err)
+	}
+	w.running(with)
+	w.decided(s.OrderID, chain.Final)
+	w.idle()
+	sink.has(s.OrderID, true, 1)
+}
+
+// The block of a sale goes, with or without the money of the wallet: it is paid again, or its credits are taken back at its end.
+func TestT56_Sale(t *testing.T) {
+	for what, poor := range map[string]bool{"it lands again": false, "the money is gone, too": true} {
+		t.Run(what, func(t *testing.T) {
+			w := newWorld(t, chaintest.New(t))
+			sink := w.ledger()
+			r := w.running(func(c *chain.Config) { c.Sink = sink })
+			keys, buyer := w.stranger()
+			w.give(w.account(), usdc, 5) // the relayer and the service account are known to the chain
+			w.paid(r, purchase(w.account(usdc, 5), usdc, receiver(2), 5))
+			w.idle()
+			blocks := 1
+			if w.give(buyer, usdc, 1_000_000); poor {
+				blocks = 2
+			}
+			s := w.sale(keys, buyer, receiver(1), 1_000_000)
+			w.sold(r, s)
+			w.idle()
+			before := w.op(s.OrderID)
+			w.reorg(blocks, true)
+			if !poor {
+				w.eventually("it is paid again", func() bool {
+					op := w.op(s.OrderID)
+					return op.State == chain.Final && op.Place.Hash != before.Place.Hash
+				})
+				w.idle()
+				sink.has(s.OrderID, true, 1)
+				w.has(buyer, usdc, 0, receiver(1), usdc, 1_000_000)
+				w.nonces()
+				return
+			}
+			w.decided(s.OrderID, chain.Sent, chain.Signed)
+			if err := w.Advance(10 * time.Minute); err != nil {
+				t.Fatal(err)
+			}
+			if op := w.decided(s.OrderID, chain.Failed); op.Failure.Params["reason"] != wordBefore {
+				t.Errorf("failure: %+v", op.Failure)
+			}
+			w.idle()
+			sink.has(s.OrderID, false, 1)
+			w.has(receiver(1), usdc, 0)
+		})
+	}
+}

@@ -89,6 +89,15 @@ func (r *Rail) saleVerdict(ctx context.Context, op *Op, err error) (*Failure, er
 		return r.verdict(ctx, op, err)
 	case v.reason == revertUsed:
 		return nil, errUsed
+	}
+	// A token looks at the times first: one that was carried out has ended as well.
+	if used, err := r.used(ctx, op); used || err != nil && !errors.Is(err, errAnswer) {
+		if err == nil {
+			err = errUsed
+		}
+		return nil, err
+	}
+	switch {
 	case v.reason == revertEarly:
 		now, err := r.present(ctx)
 		if err == nil && op.Sale.After <= now {
