@@ -24,7 +24,7 @@ type market struct {
 
 func openMarket(t *testing.T, a *actors) *market {
 	chain := servertest.FreeAddress(t)
-	m := &market{run(t, servertest.Options{Args: []string{"--chain-http", chain}}), a, "http://" + chain}
+	m := &market{run(t, servertest.Options{Args: []string{"--chain-http", chain, "--x402-exact", "open"}}), a, "http://" + chain}
 	m.fund(t)
 	return m
 }
@@ -289,6 +289,44 @@ func submittedElsewhere(t *testing.T, m *market) {
 		t.Error("an authorization that everybody can read was answered with an access token")
 	}
 	s.ends(1, 100)
+}
+
+// exactForOthers takes payments of wallets for a server that knows nothing of plans, whose receiver is one of the builder's.
+func exactForOthers(t *testing.T, m *market) {
+	for what, upfront := range map[string]bool{"before the work": true, "after the work": false} {
+		t.Run(what, func(t *testing.T) {
+			s := sell(t, m, 100)
+			e := s.E(func(a *serverArgs) { a.Scheme, a.Price, a.Upfront = x402.SchemeExact, "$0.10", upfront })
+			s.order = e
+			payment := s.signed("pay", map[string]any{})
+			for i := range 5 {
+				a := s.send(e, payment)
+				var receipt struct {
+					Success             bool
+					Amount, ErrorReason string
+				}
+				if header := a.header.Get("Payment-Response"); header != "" {
+					if err := json.Unmarshal(decoded(t, header), &receipt); err != nil {
+						t.Fatal(err)
+					}
+				}
+				switch {
+				case i == 0 && (a.status != 200 || !receipt.Success || receipt.Amount != "100000"):
+					t.Errorf("%d %s %+v", a.status, a.body, receipt)
+				case i > 0 && a.status != 402:
+					t.Errorf("again: %d %s", a.status, a.body)
+				case i > 0 && upfront && receipt.ErrorReason != x402.ReasonDuplicate:
+					t.Errorf("again: %+v", receipt)
+				case i > 0 && !upfront:
+					s.begins(a.error(), x402.ReasonDuplicate)
+				}
+			}
+			if n := e.runs(); n != 1 {
+				t.Errorf("%d runs", n)
+			}
+			s.ends(1, 0)
+		})
+	}
 }
 
 func signsIn(t *testing.T, m *market) {

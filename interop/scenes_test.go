@@ -63,6 +63,7 @@ var sales = []struct {
 	{"S43", "one authorization for two plans", twoPlans},
 	{"S44", "authorizations that pay nothing", badAuthorizations},
 	{"S45", "somebody else submits the authorization", submittedElsewhere},
+	{"S46", "wallets pay another server", exactForOthers},
 	{"S50", "a wallet signs in", signsIn},
 	{"S51", "a wallet signs in or pays", signsInOrPays},
 	{"S52", "proofs that prove nothing", badProofs},

@@ -239,7 +239,7 @@ type serverArgs struct {
 	Network           string       `json:"network"`
 	PlanID            toll.PlanID  `json:"planId"`
 	AgentID           toll.AgentID `json:"agentId"`
-	Price             int64        `json:"price"`
+	Price             any          `json:"price"` // credits, or dollars of an entry of another scheme
 	PayTo             string       `json:"payTo"`
 	MaxTimeoutSeconds int          `json:"maxTimeoutSeconds"`
 	Resource          string       `json:"resource"`

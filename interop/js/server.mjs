@@ -2,6 +2,7 @@
 import express from "express";
 import { HTTPFacilitatorClient } from "@x402/core/server";
 import { paymentMiddleware, setSettlementOverrides, x402ResourceServer } from "@x402/express";
+import { ExactEvmScheme } from "@x402/evm/exact/server";
 import { ServerScheme, facilitatorAt } from "@tollhq/x402";
 import { serve } from "./lines.mjs";
 
@@ -9,6 +10,9 @@ const servers = new Map();
 
 /** The plug-in, with the changes that a scene asks for. */
 function schemeOf(args, facilitator) {
+  if (args.scheme === "exact") {
+    return new ExactEvmScheme();
+  }
   const scheme = new ServerScheme({
     facilitator: args.noCancelHook ? undefined : facilitator,
     planId: args.planId,
