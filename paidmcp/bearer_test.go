@@ -15,13 +15,12 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/tollhq/toll/paidmcp"
-	"github.com/tollhq/toll/tolltest"
 )
 
 // TestKeys: the keys of the service are read once, again for a new one, and never for every invented one; while they cannot
 // be had, a token is not held against its bearer, unless sign-in is required.
 func TestKeys(t *testing.T) {
-	svc := tolltest.New(t)
+	svc := shared(t)
 	target, err := url.Parse(svc.URL())
 	if err != nil {
 		t.Fatal(err)

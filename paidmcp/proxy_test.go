@@ -169,7 +169,7 @@ func (b *behind) all() string {
 
 // TestProxy gives a price to a process and to a server over HTTP, neither of which knows of it.
 func TestProxy(t *testing.T) {
-	svc := tolltest.New(t)
+	svc := shared(t)
 	for name, open := range map[string]func(testing.TB) *paidmcp.Upstream{
 		"process": func(testing.TB) *paidmcp.Upstream { return paidmcp.Command(nil, process) },
 		"http":    func(t testing.TB) *paidmcp.Upstream { return paidmcp.Remote(nil, recorded(t, somebodys()).url, "") },
@@ -287,7 +287,7 @@ func proxied(t *testing.T, svc *tolltest.Service, u *paidmcp.Upstream) {
 
 // TestProxy_BrokenProcess: a process that dies costs nothing, and another one takes its place.
 func TestProxy_BrokenProcess(t *testing.T) {
-	svc := tolltest.New(t)
+	svc := shared(t)
 	h, ann := priced(t, svc, paidmcp.Command(nil, process)), svc.Subscriber(50)
 	if r := h.post(call(1, "exit", "", paidBy(ann.AccessToken))).rpc(t); r.Error.Code != jsonrpc.CodeInternalError || r.Error.Message != "The server behind did not answer." {
 		t.Errorf("%+v", r)
@@ -313,7 +313,7 @@ func TestProxy_BrokenProcess(t *testing.T) {
 
 // TestT134_CredentialsStayHere: nothing with which a caller pays or signs in reaches the server behind, nor does our own.
 func TestT134_CredentialsStayHere(t *testing.T) {
-	svc := tolltest.New(t)
+	svc := shared(t)
 	web := recorded(t, somebodys())
 	for name, u := range map[string]*paidmcp.Upstream{
 		"process": paidmcp.Command(nil, process), "http": paidmcp.Remote(nil, web.url, "builders-secret"),

@@ -12,12 +12,11 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/tollhq/toll/paidmcp"
-	"github.com/tollhq/toll/tolltest"
 )
 
 // TestRegister: a registration is judged by the table of the wire contract, and passed on to the service as it is.
 func TestRegister(t *testing.T) {
-	svc := tolltest.New(t)
+	svc := shared(t)
 	var got map[string]any
 	status, body := http.StatusCreated, `{"client_id":"from-the-service"}`
 	as := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
