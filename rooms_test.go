@@ -84,7 +84,7 @@ var rooms = map[string]room{
 			"internal/api internal/oauth internal/web internal/events internal/outbound " +
 			"internal/chain internal/chain/contracts internal/chain/userop internal/chain/signer internal/chain/endpoints internal/chain/devchain internal/chain/mirror",
 		third: []string{"github.com/prometheus/client_golang", "github.com/ethereum/go-ethereum"},
-		tests: []string{"github.com/jackc/pgx/v5", "golang.org/x/sys/unix", "github.com/holiman/uint256"},
+		tests: []string{"github.com/jackc/pgx/v5", "golang.org/x/sys/unix", "github.com/holiman/uint256", "golang.org/x/oauth2"},
 	},
 	"internal/server/servertest": {ours: "toll client"},
 	"internal/cli": {

@@ -100,6 +100,9 @@ func (o *OAuth) exchange(ctx context.Context, who credentials, form url.Values) 
 	if !verifierForm.MatchString(verifier) {
 		return nil, refused("invalid_request", "code_verifier must be 43 to 128 unreserved characters.")
 	}
+	if _, _, no := o.readResource(form["resource"]); no != nil {
+		return nil, no
+	}
 	row, g, err := o.codeOf(ctx, form.Get("code"))
 	unknown := errors.Is(err, store.ErrNotFound)
 	if err != nil && !unknown {

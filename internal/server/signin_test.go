@@ -273,10 +273,10 @@ func TestTokenEndpoint(t *testing.T) {
 		word   string
 	}{
 		{"x", nil, 400, "invalid_grant"},
-		{"resource", []string{address + "/other"}, 400, "invalid_target"},
+		{"resource", []string{"http://agent.example.com/mcp"}, 400, "invalid_target"},
 		{"grant_type", nil, 400, "invalid_request"},
 		{"grant_type", []string{"password"}, 400, "unsupported_grant_type"},
-		{"grant_type", []string{"refresh_token"}, 400, "unsupported_grant_type"},
+		{"grant_type", []string{"refresh_token"}, 400, "invalid_request"},
 		{"code", nil, 400, "invalid_request"},
 		{"code", []string{"a", "b"}, 400, "invalid_request"},
 		{"redirect_uri", nil, 400, "invalid_request"},

@@ -1,0 +1,460 @@
+package server_test
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"maps"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"golang.org/x/oauth2"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/client"
+	"github.com/tollhq/toll/internal/oauth"
+	"github.com/tollhq/toll/internal/server"
+	"github.com/tollhq/toll/internal/store/storetest"
+	"github.com/tollhq/toll/x402"
+)
+
+const (
+	progCallback = "https://prog.example.com/cb"
+	progVerifier = "0123456789-0123456789-0123456789-0123456789"
+	progResource = "https://agent.example.com/mcp"
+)
+
+// program is a registered client of a running service, with a person who agrees to everything.
+type program struct {
+	*stand
+	browser
+	s          *server.Server
+	id         string
+	buyerKey   string
+	ahead      *atomic.Int64
+	log        *syncBuffer
+	registered string // answer to the registration
+}
+
+// oauthVariants are the databases on which single use is proved.
+var oauthVariants = []storetest.Variant{storetest.SQLite, storetest.Postgres}
+
+func newProgram(t *testing.T, v storetest.Variant, change func(*server.Config)) *program {
+	t.Helper()
+	db := storetest.Config(t, v)
+	p := &program{ahead: &atomic.Int64{}, log: &syncBuffer{}}
+	cfg := server.Config{
+		Data: db.Data, Database: db.Database, Log: slog.New(slog.NewTextHandler(p.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
+		Clock: func() time.Time { return time.Now().Add(time.Duration(p.ahead.Load())) },
+	}
+	if db.Database != "" {
+		cfg.MasterKeyFile = freshMasterKey(t)
+	}
+	if change != nil {
+		change(&cfg)
+	}
+	s, address := start(t, cfg)
+	builder, buyer := keys(t, s)
+	p.s, p.browser, p.buyerKey = s, browser{t, address}, buyer.Key
+	p.stand = newStand(t, address, builder, buyer, 50)
+	p.id = p.register(`{"client_name":"Program","redirect_uris":["` + progCallback + `"],"grant_types":["authorization_code","refresh_token"]}`)
+	return p
+}
+
+func (p *program) register(body string) string {
+	p.t.Helper()
+	res := p.send(http.MethodPost, "/oauth/register", body, "Content-Type", "application/json")
+	var out struct {
+		ID string `json:"client_id"`
+	}
+	if err := json.Unmarshal([]byte(res.body), &out); err != nil || res.status != http.StatusCreated {
+		p.t.Fatalf("register: %d %s", res.status, res.body)
+	}
+	p.registered = res.body
+	return out.ID
+}
+
+func challengeOf(verifier string) string {
+	sum := sha256.Sum256([]byte(verifier))
+	return base64.RawURLEncoding.EncodeToString(sum[:])
+}
+
+// request is a good request to be let in, with changes: pairs of names and values, "" to leave one out.
+func (p *program) request(changes ...string) url.Values {
+	q := url.Values{
+		"response_type": {"code"}, "client_id": {p.id}, "redirect_uri": {progCallback}, "state": {"st"}, "scope": {"credits"},
+		"code_challenge": {challengeOf(progVerifier)}, "code_challenge_method": {"S256"}, "resource": {progResource},
+	}
+	return changed(q, changes)
+}
+
+func changed(q url.Values, changes []string) url.Values {
+	q = maps.Clone(q)
+	for i := 0; i < len(changes); i += 2 {
+		if q.Del(changes[i]); changes[i+1] != "" {
+			q.Set(changes[i], changes[i+1])
+		}
+	}
+	return q
+}
+
+func (p *program) choice(limit toll.Credits) oauth.Choice {
+	return oauth.Choice{PlanID: p.plan, RedemptionLimit: limit.Ptr()}
+}
+
+// approved lets the person agree to a request, and returns where the browser is sent.
+func (p *program) approved(q url.Values, c oauth.Choice) *url.URL {
+	p.t.Helper()
+	a, err := p.s.OAuth().Authorize(p.t.Context(), q)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	to, err := p.s.OAuth().Approve(p.t.Context(), a, p.buyer, c)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	u, err := url.Parse(to)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return u
+}
+
+func (p *program) code() string {
+	p.t.Helper()
+	return p.approved(p.request(), p.choice(20)).Query().Get("code")
+}
+
+// answered is an answer of the token endpoint.
+type answered struct {
+	status  int
+	Access  string `json:"access_token"`
+	Refresh string `json:"refresh_token"`
+	Scope   string `json:"scope"`
+	ID      string `json:"id_token"`
+	Secs    int64  `json:"expires_in"`
+	Error   string `json:"error"`
+	Text    string `json:"error_description"`
+}
+
+func (p *program) token(form url.Values, header ...string) answered {
+	p.t.Helper()
+	res := p.send(http.MethodPost, "/oauth/token", form.Encode(), header...)
+	a := answered{status: res.status}
+	if err := json.Unmarshal([]byte(res.body), &a); err != nil || (res.status == 200) != (a.Access != "") || res.header.Get("Cache-Control") != "no-store" {
+		p.t.Fatalf("%d %s", res.status, res.body)
+	}
+	return a
+}
+
+func (p *program) exchange(code string, changes ...string) answered {
+	p.t.Helper()
+	return p.token(changed(url.Values{
+		"grant_type": {"authorization_code"}, "code": {code}, "redirect_uri": {progCallback}, "code_verifier": {progVerifier}, "client_id": {p.id},
+	}, changes))
+}
+
+func (p *program) refresh(token string, changes ...string) answered {
+	p.t.Helper()
+	return p.token(changed(url.Values{"grant_type": {"refresh_token"}, "refresh_token": {token}, "client_id": {p.id}}, changes))
+}
+
+// pays reports whether an access token pays for a request of n credits.
+func (p *program) pays(access string, n toll.Credits) bool {
+	p.t.Helper()
+	for left := n; left > 0; left -= min(left, 10) {
+		r, err := p.builder.Settle(p.t.Context(), &x402.SettleRequest{
+			PaymentRequired: p.required(), AccessToken: access, AgentRequestID: toll.NewHash().String(), MaxAmount: min(left, 10).Ptr(),
+		})
+		if err != nil || !r.Success {
+			return false
+		}
+	}
+	return true
+}
+
+// TestT115_PKCE: every code is bound by S256, and to its verifier.
+func TestT115_PKCE(t *testing.T) {
+	p := newProgram(t, storetest.SQLite, nil)
+	for _, c := range [][]string{
+		{"code_challenge", ""}, {"code_challenge_method", ""}, {"code_challenge_method", "plain"}, {"code_challenge_method", "s256"},
+		{"code_challenge", "", "code_challenge_method", ""}, {"code_challenge", "short"}, {"code_challenge", challengeOf(progVerifier) + "="},
+	} {
+		_, err := p.s.OAuth().Authorize(t.Context(), p.request(c...))
+		var back *oauth.RedirectError
+		if !errors.As(err, &back) || !strings.HasPrefix(back.URL, progCallback+"?") || !strings.Contains(back.URL, "error=invalid_request") || strings.Contains(back.URL, "code=") {
+			t.Errorf("%q: %v", c, err)
+		}
+	}
+	for _, c := range []struct {
+		verifier, word string
+	}{
+		{"", "invalid_request"}, {progVerifier[:42], "invalid_request"}, {strings.Repeat("v", 129), "invalid_request"}, {strings.Repeat("v", 43), "invalid_grant"},
+		{challengeOf(progVerifier), "invalid_grant"},
+	} {
+		code := p.code()
+		if a := p.exchange(code, "code_verifier", c.verifier); a.status != 400 || a.Error != c.word {
+			t.Errorf("verifier %q: %+v", c.verifier, a)
+		}
+		if a := p.exchange(code); (a.Error == "") != (c.word == "invalid_request") {
+			t.Errorf("the right verifier after %q: %+v", c.verifier, a)
+		}
+	}
+}
+
+// TestT116_CodeReuse: a code works once, for a minute, for its client and its redirect; when it comes again, what the first
+// got is revoked.
+func TestT116_CodeReuse(t *testing.T) {
+	for _, v := range oauthVariants {
+		t.Run(string(v), func(t *testing.T) { codeReuse(t, v) })
+	}
+}
+
+func codeReuse(t *testing.T, v storetest.Variant) {
+	p := newProgram(t, v, nil)
+	other := p.register(`{"client_name":"Other","redirect_uris":["` + progCallback + `","` + progCallback + `/2"]}`)
+
+	code := p.code()
+	got := p.exchange(code)
+	if got.status != 200 || got.Secs > 3600 || got.Refresh == "" || got.Scope != "credits" || !p.pays(got.Access, 1) {
+		t.Fatalf("%+v", got)
+	}
+	if a := p.exchange(code); a.status != 400 || a.Error != "invalid_grant" {
+		t.Errorf("again: %+v", a)
+	}
+	if p.pays(got.Access, 1) {
+		t.Error("the access token of a code that came twice pays")
+	}
+	if a := p.refresh(got.Refresh); a.Error != "invalid_grant" {
+		t.Errorf("its refresh token: %+v", a)
+	}
+
+	for what, c := range map[string][]string{
+		"another client": {"client_id", other}, "another redirect": {"redirect_uri", progCallback + "/2"}, "the command line": {"client_id", oauth.CommandLine},
+	} {
+		code := p.code()
+		if a := p.exchange(code, c...); a.Error != "invalid_grant" {
+			t.Errorf("%s: %+v", what, a)
+		}
+		if a := p.exchange(code); a.Error != "invalid_grant" {
+			t.Errorf("the right one after %s: %+v", what, a)
+		}
+	}
+
+	// Of many exchanges at the same time one gets something, and loses it to the second.
+	code = p.code()
+	var won atomic.Int64
+	var wg sync.WaitGroup
+	begin := make(chan struct{})
+	var access string
+	for range 20 {
+		wg.Go(func() {
+			<-begin
+			if a := p.exchange(code); a.status == 200 {
+				won.Add(1)
+				access = a.Access
+			} else if a.Error != "invalid_grant" {
+				t.Errorf("%+v", a)
+			}
+		})
+	}
+	close(begin)
+	wg.Wait()
+	if won.Load() != 1 {
+		t.Errorf("%d of 20 got something", won.Load())
+	} else if p.pays(access, 1) {
+		t.Error("it pays after the code came again")
+	}
+
+	code = p.code()
+	p.ahead.Add(int64(time.Minute + time.Second))
+	if a := p.exchange(code); a.Error != "invalid_grant" {
+		t.Errorf("after 61 s: %+v", a)
+	}
+
+	// A key that the command line got goes as well.
+	si := client.NewSignIn(callback, "toll-cli")
+	anonymous := client.New("", client.WithURL(p.url), client.WithRetries(0))
+	start, err := oauth.ParseStart(url.Values{"callback_url": {callback}, "state": {si.State}, "code_challenge": {challengeOf(si.Verifier)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if code, err = p.s.OAuth().Issue(t.Context(), p.buyer, start); err != nil {
+		t.Fatal(err)
+	}
+	key, _, err := anonymous.ExchangeCode(t.Context(), si, code)
+	if err != nil {
+		t.Fatal(err)
+	}
+	works := func() bool {
+		for _, err := range client.New(key, client.WithURL(p.url), client.WithRetries(0)).Keys(t.Context()) {
+			return err == nil
+		}
+		return false
+	}
+	if !works() {
+		t.Error("the key does not work")
+	}
+	if _, _, err := anonymous.ExchangeCode(t.Context(), si, code); err == nil || works() {
+		t.Errorf("the key works after its code came again, %v", err)
+	}
+	for _, secret := range []string{got.Access, got.Refresh, code, key} {
+		if strings.Contains(p.log.String(), secret) {
+			t.Errorf("%.10s… is in the log", secret)
+		}
+	}
+}
+
+// TestT117_RefreshReuse: refresh tokens rotate; one that comes again, or from another client, ends the family. A renewal never
+// gives more than the person agreed to.
+func TestT117_RefreshReuse(t *testing.T) {
+	for _, v := range oauthVariants {
+		t.Run(string(v), func(t *testing.T) { refreshReuse(t, v) })
+	}
+}
+
+func refreshReuse(t *testing.T, v storetest.Variant) {
+	p := newProgram(t, v, nil)
+	other := p.register(`{"client_name":"Other","redirect_uris":["` + progCallback + `"],"grant_types":["authorization_code","refresh_token"]}`)
+
+	first := p.exchange(p.code())
+	if !p.pays(first.Access, 8) {
+		t.Fatal("the first access token does not pay")
+	}
+	second := p.refresh(first.Refresh)
+	if second.status != 200 || second.Refresh == first.Refresh || second.Access == first.Access {
+		t.Fatalf("%+v", second)
+	}
+	if p.pays(first.Access, 1) {
+		t.Error("the access token before the renewal pays")
+	}
+	if p.pays(second.Access, 13) { // 10, and then 3 of the 2 that are left
+		t.Error("more than the consent")
+	}
+	if !p.pays(second.Access, 2) {
+		t.Error("less than the consent")
+	}
+	if a := p.refresh(second.Refresh); a.Error != "invalid_grant" {
+		t.Errorf("nothing is left: %+v", a)
+	}
+
+	start := func() answered { return p.exchange(p.code()) }
+	dead := func(what string, a answered) {
+		t.Helper()
+		if p.pays(a.Access, 1) {
+			t.Errorf("%s: the access token pays", what)
+		}
+		if a := p.refresh(a.Refresh); a.Error != "invalid_grant" {
+			t.Errorf("%s: %+v", what, a)
+		}
+	}
+	one := start()
+	two := p.refresh(one.Refresh)
+	if a := p.refresh(one.Refresh); a.Error != "invalid_grant" {
+		t.Errorf("an old one: %+v", a)
+	}
+	dead("after an old one", two)
+
+	one = start()
+	if a := p.refresh(one.Refresh, "client_id", other); a.Error != "invalid_grant" {
+		t.Errorf("another client: %+v", a)
+	}
+	dead("after another client", one)
+
+	one = start()
+	answers := make([]answered, 2)
+	var wg sync.WaitGroup
+	for i := range answers {
+		wg.Go(func() { answers[i] = p.refresh(one.Refresh) })
+	}
+	wg.Wait()
+	if a, b := answers[0], answers[1]; a.Error != "invalid_grant" && b.Error != "invalid_grant" || (a.status == 200) == (b.status == 200) {
+		t.Errorf("two at once: %+v %+v", a, b)
+	}
+	for _, a := range answers {
+		if a.status == 200 {
+			dead("after two at once", a)
+		}
+	}
+
+	// What the person ends by hand is not renewed either.
+	one = start()
+	for record, err := range p.subscriber.Permissions(t.Context()) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if record.Status == toll.StatusActive && strings.Contains(string(record.Metadata), p.id) {
+			if err := p.subscriber.RevokePermission(t.Context(), record.PermissionHash); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	dead("after the person revoked it", one)
+
+	// The consent ends, however often it was renewed.
+	c := p.choice(5)
+	c.Lifetime = 2 * time.Hour
+	one = p.exchange(p.approved(p.request(), c).Query().Get("code"))
+	p.ahead.Add(int64(90 * time.Minute))
+	if two = p.refresh(one.Refresh); two.status != 200 || two.Secs > 1800 {
+		t.Errorf("half an hour before the end: %+v", two)
+	}
+	p.ahead.Add(int64(30 * time.Minute))
+	if a := p.refresh(two.Refresh); a.Error != "invalid_grant" {
+		t.Errorf("after the end: %+v", a)
+	}
+}
+
+// TestT118_MixUp: an answer says whose it is, keeps the state, and works with a client library as it is.
+func TestT118_MixUp(t *testing.T) {
+	p := newProgram(t, storetest.SQLite, nil)
+	to := p.approved(p.request(), p.choice(5)).Query()
+	if to.Get("iss") != p.s.PublicURL() || to.Get("state") != "st" || len(to) != 3 {
+		t.Errorf("%v", to)
+	}
+	if to = p.approved(p.request("state", ""), p.choice(5)).Query(); to.Has("state") || to.Get("iss") == "" {
+		t.Errorf("%v", to)
+	}
+	a, err := p.s.OAuth().Authorize(t.Context(), p.request())
+	if err != nil {
+		t.Fatal(err)
+	}
+	denied, err := url.Parse(p.s.OAuth().Deny(a))
+	if q := denied.Query(); err != nil || q.Get("error") != "access_denied" || q.Get("iss") != p.s.PublicURL() || q.Get("state") != "st" {
+		t.Errorf("%v", denied)
+	}
+	var doc struct {
+		Issuer string `json:"issuer"`
+		Iss    bool   `json:"authorization_response_iss_parameter_supported"`
+	}
+	res := p.send(http.MethodGet, "/.well-known/oauth-authorization-server", "")
+	if err := json.Unmarshal([]byte(res.body), &doc); err != nil || doc.Issuer != p.s.PublicURL() || !doc.Iss || res.header.Get("Cache-Control") != "public, max-age=3600" {
+		t.Errorf("%d %s", res.status, res.body)
+	}
+
+	lib := oauth2.Config{ClientID: p.id, RedirectURL: progCallback, Scopes: []string{"openid"}, Endpoint: oauth2.Endpoint{TokenURL: p.url + "/oauth/token"}}
+	verifier := oauth2.GenerateVerifier()
+	u, err := url.Parse(lib.AuthCodeURL("st", oauth2.S256ChallengeOption(verifier), oauth2.SetAuthURLParam("resource", progResource)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	token, err := lib.Exchange(t.Context(), p.approved(u.Query(), p.choice(5)).Query().Get("code"), oauth2.VerifierOption(verifier))
+	if err != nil || !p.pays(token.AccessToken, 1) {
+		t.Fatalf("%v", err)
+	}
+	if id, _ := token.Extra("id_token").(string); strings.Count(id, ".") != 2 {
+		t.Errorf("identity token %q", id)
+	}
+	token.Expiry = time.Now().Add(-time.Hour)
+	next, err := lib.TokenSource(t.Context(), token).Token()
+	if err != nil || next.AccessToken == token.AccessToken || !p.pays(next.AccessToken, 1) {
+		t.Errorf("a renewal: %v", err)
+	}
+}
