@@ -87,7 +87,7 @@ func install() (n node, missing string, err error) {
 			return n, "", err
 		}
 	}
-	ci := exec.Command(npm, "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel", "error", "--fetch-retries", "1")
+	ci := exec.Command(npm, "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel", "error", "--fetch-retries", "3")
 	ci.Dir = dir
 	ci.WaitDelay = time.Second
 	stop := time.AfterFunc(3*time.Minute, func() { _ = ci.Process.Kill() })
