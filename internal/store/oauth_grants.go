@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/tollhq/toll"
@@ -146,10 +147,12 @@ func DropOAuthGrants(ctx context.Context, s *Store, before time.Time, n int) (in
 			return err
 		}
 		for _, id := range ids {
-			for _, table := range []string{"oauth_codes", "oauth_refresh_tokens", "oauth_access", "oauth_grants"} {
-				if _, err := tx.Exec(ctx, "DELETE FROM "+table+" WHERE grant_id = $1", id); err != nil {
-					return err
-				}
+			_, err1 := tx.Exec(ctx, "DELETE FROM oauth_codes WHERE grant_id = $1", id)
+			_, err2 := tx.Exec(ctx, "DELETE FROM oauth_refresh_tokens WHERE grant_id = $1", id)
+			_, err3 := tx.Exec(ctx, "DELETE FROM oauth_access WHERE grant_id = $1", id)
+			_, err4 := tx.Exec(ctx, "DELETE FROM oauth_grants WHERE grant_id = $1", id)
+			if err := errors.Join(err1, err2, err3, err4); err != nil {
+				return err
 			}
 		}
 		dropped = len(ids)
