@@ -125,3 +125,18 @@ func TestRegister(t *testing.T) {
 		t.Errorf("a minute later: %d", a.status)
 	}
 }
+
+// TestRegister_WithTheService: the client of a server with an agent has the id of the agent there.
+func TestRegister_WithTheService(t *testing.T) {
+	svc := shared(t)
+	h := host(t, svc, paidmcp.ServerConfig{})
+	a := h.do(http.MethodPost, "/register", `{"redirect_uris":["http://127.0.0.1:33418/callback"],"client_name":"Editor"}`)
+	var made struct {
+		ID        string   `json:"client_id"`
+		Redirects []string `json:"redirect_uris"`
+		Method    string   `json:"token_endpoint_auth_method"`
+	}
+	if err := json.Unmarshal([]byte(a.body), &made); err != nil || a.status != http.StatusCreated || made.ID != string(svc.Agent()) || made.Method != "none" || len(made.Redirects) != 1 {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+}
