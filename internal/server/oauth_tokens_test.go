@@ -1,0 +1,291 @@
+package server_test
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tollhq/toll/internal/oauth"
+	"github.com/tollhq/toll/internal/server"
+	"github.com/tollhq/toll/internal/store/storetest"
+)
+
+// claimsOf returns the payload of a JWS.
+func claimsOf(t *testing.T, jws string) map[string]any {
+	t.Helper()
+	parts := strings.Split(jws, ".")
+	if len(parts) != 3 {
+		t.Fatalf("%d parts", len(parts))
+	}
+	b, err := base64.RawURLEncoding.DecodeString(parts[1])
+	var out map[string]any
+	if err != nil || json.Unmarshal(b, &out) != nil {
+		t.Fatalf("%q: %v", parts[1], err)
+	}
+	return out
+}
+
+// opensAPI reports whether a text is taken as an API key.
+func (p *program) opensAPI(text string) bool {
+	return p.send(http.MethodGet, "/api/v1/api-keys", "", "Authorization", "Bearer "+text).status == http.StatusOK
+}
+
+// opensUser reports the status of userinfo for a bearer token.
+func (p *program) opensUser(text string) int {
+	return p.send(http.MethodGet, "/oauth/userinfo", "", "Authorization", "Bearer "+text).status
+}
+
+// TestT08_OAuthTokens: what the authorization server gives works at one door.
+func TestT08_OAuthTokens(t *testing.T) {
+	p := newProgram(t, storetest.SQLite, nil)
+	p.id = p.register(`{"redirect_uris":["` + progCallback + `"],"grant_types":["authorization_code","refresh_token","urn:ietf:params:oauth:grant-type:device_code"]}`)
+	code := p.approved(p.request("scope", "openid profile", "nonce", "n-1"), p.choice(20)).Query().Get("code")
+	unused := p.code()
+	got := p.exchange(code)
+	d := p.device()
+	keyed := p.exchange(p.approved(p.request("resource", p.s.PublicURL()+"/api/v1"), oauth.Choice{}).Query().Get("code"))
+	if !strings.HasPrefix(keyed.Access, "sandbox:") || keyed.Refresh != "" || keyed.Secs != int64(90*24*time.Hour/time.Second) || !p.opensAPI(keyed.Access) {
+		t.Fatalf("%+v", keyed)
+	}
+	if p.opensUser(got.Access) != 200 || !p.pays(got.Access, 1) {
+		t.Fatal("the access token works nowhere")
+	}
+	id := claimsOf(t, got.ID)
+	if id["iss"] != p.s.PublicURL() || id["aud"] != p.id || id["sub"] != p.buyer.String() || id["nonce"] != "n-1" || id["name"] != "subscriber" {
+		t.Errorf("%v", id)
+	}
+	texts := map[string]string{
+		"access token": got.Access, "refresh token": got.Refresh, "identity token": got.ID, "code": unused, "used code": code, "device code": d.Device,
+		"user code": d.User, "API key": keyed.Access, "client id": p.id,
+	}
+	for what, text := range texts {
+		if what != "API key" && p.opensAPI(text) {
+			t.Errorf("%s is taken for an API key", what)
+		}
+		if what != "access token" && p.pays(text, 1) {
+			t.Errorf("%s is taken for an access token", what)
+		}
+		if what != "access token" && p.opensUser(text) == 200 {
+			t.Errorf("%s is taken at userinfo", what)
+		}
+		if what != "refresh token" {
+			if a := p.refresh(text); a.status != 400 || a.Error != "invalid_grant" {
+				t.Errorf("%s as refresh token: %+v", what, a)
+			}
+		}
+		if what != "device code" {
+			if a := p.poll(text); a.status != 400 || a.Error != "invalid_grant" {
+				t.Errorf("%s as device code: %+v", what, a)
+			}
+		}
+		if !strings.HasSuffix(what, "code") {
+			if a := p.exchange(text); a.status != 400 || a.Error != "invalid_grant" {
+				t.Errorf("%s as code: %+v", what, a)
+			}
+		}
+	}
+}
+
+// TestT119_Audience: what a program asks for decides what its token is for, and only that.
+func TestT119_Audience(t *testing.T) {
+	p := newProgram(t, storetest.SQLite, nil)
+	service := p.s.PublicURL() + "/api/v1/x402"
+	audience := func(a answered) []string {
+		t.Helper()
+		switch aud := claimsOf(t, a.Access)["aud"].(type) {
+		case string:
+			return []string{aud}
+		case []any:
+			var out []string
+			for _, v := range aud {
+				out = append(out, v.(string))
+			}
+			return out
+		}
+		return nil
+	}
+	got := p.exchange(p.code(), "resource", progResource)
+	if aud := audience(got); !slices.Equal(aud, []string{service, progResource}) {
+		t.Errorf("%v", aud)
+	}
+	if next := p.refresh(got.Refresh); !slices.Equal(audience(next), []string{service, progResource}) {
+		t.Errorf("renewed for %v", audience(next))
+	}
+	if aud := audience(p.exchange(p.approved(p.request("resource", ""), p.choice(1)).Query().Get("code"))); !slices.Equal(aud, []string{service}) {
+		t.Errorf("for the service alone: %v", aud)
+	}
+	for _, res := range []string{
+		p.s.PublicURL() + "/api/v1/x402", p.s.PublicURL() + "/other", "http://agent.example.com/mcp", "https://u@agent.example.com/mcp", "https://agent.example.com/mcp#x",
+		"/mcp", "mcp://server/tools", "https://", "https://agent.example.com/" + strings.Repeat("a", 2048), "https://agent.example.com/a b", "urn:x",
+	} {
+		_, err := p.s.OAuth().Authorize(t.Context(), p.request("resource", res))
+		var back *oauth.RedirectError
+		if !errors.As(err, &back) || !strings.Contains(back.URL, "error=invalid_target") {
+			t.Errorf("%.60s: %v", res, err)
+		}
+	}
+	q := p.request()
+	q.Add("resource", "https://other.example.com/mcp")
+	var back *oauth.RedirectError
+	if _, err := p.s.OAuth().Authorize(t.Context(), q); !errors.As(err, &back) || !strings.Contains(back.URL, "error=invalid_target") {
+		t.Errorf("two: %v", err)
+	}
+	code := p.code()
+	for _, res := range []string{"https://other.example.com/mcp", p.s.PublicURL() + "/api/v1"} {
+		if a := p.exchange(code, "resource", res); a.Error != "invalid_target" {
+			t.Errorf("%s in place of the one of the consent: %+v", res, a)
+		}
+		if a := p.refresh(got.Refresh, "resource", res); a.Error == "" {
+			t.Errorf("%s at a renewal", res)
+		}
+	}
+	if a := p.exchange(code); a.status != 200 {
+		t.Errorf("%+v", a)
+	}
+}
+
+// TestT124_UnknownClient: what is not known, not granted or over gets the answers of the standard.
+func TestT124_UnknownClient(t *testing.T) {
+	p := newProgram(t, storetest.SQLite, nil)
+	good := url.Values{
+		"code": {"c"}, "redirect_uri": {progCallback}, "code_verifier": {progVerifier}, "client_id": {p.id}, "refresh_token": {"r"}, "device_code": {"d"},
+		"username": {"u"}, "password": {"p"},
+	}
+	for _, c := range []struct {
+		grant, client string
+		status        int
+		word          string
+	}{
+		{"authorization_code", "nobody", 401, "invalid_client"}, {"refresh_token", "nobody", 401, "invalid_client"}, {"authorization_code", "", 401, "invalid_client"},
+		{"urn:ietf:params:oauth:grant-type:device_code", "nobody", 401, "invalid_client"}, {"refresh_token", "https://nobody.example.invalid", 401, "invalid_client"},
+		{"password", p.id, 400, "unsupported_grant_type"}, {"client_credentials", p.id, 400, "unsupported_grant_type"}, {"implicit", p.id, 400, "unsupported_grant_type"},
+		{"authorization_code", p.id, 400, "invalid_grant"}, {"refresh_token", p.id, 400, "invalid_grant"},
+		{"urn:ietf:params:oauth:grant-type:device_code", p.id, 400, "invalid_grant"},
+	} {
+		if a := p.token(changed(good, []string{"grant_type", c.grant, "client_id", c.client})); a.status != c.status || a.Error != c.word || a.Text == "" {
+			t.Errorf("%s by %q: %+v", c.grant, c.client, a)
+		}
+	}
+	if a := p.token(changed(good, []string{"grant_type", "refresh_token", "client_id", ""}), basic("nobody", "x")...); a.status != 401 {
+		t.Errorf("%+v", a)
+	}
+	res := p.send(http.MethodPost, "/oauth/device_authorization", url.Values{"client_id": {p.id}}.Encode())
+	if res.status != 400 || !strings.Contains(res.body, "unauthorized_client") {
+		t.Errorf("a client that is not registered for devices: %d %s", res.status, res.body)
+	}
+	// A client that registered for codes alone gets nothing to renew, and a longer token for it.
+	p.id = p.register(`{"redirect_uris":["` + progCallback + `"]}`)
+	if a := p.exchange(p.code()); a.Refresh != "" || a.Secs != 86400 {
+		t.Errorf("%+v", a)
+	}
+}
+
+// TestT126_Bearer: a bearer token comes in the header, and the challenge tells the configured address.
+func TestT126_Bearer(t *testing.T) {
+	p := newProgram(t, storetest.SQLite, func(c *server.Config) { c.PublicURL = "https://pay.example.com" })
+	a := p.exchange(p.approved(p.request("scope", "openid"), p.choice(5)).Query().Get("code"))
+	plain := p.exchange(p.code())
+	const challenge = `Bearer resource_metadata="https://pay.example.com/.well-known/oauth-protected-resource"`
+	for what, c := range map[string]struct {
+		path, authorization string
+		status              int
+		challenge           string
+	}{
+		"none":         {"/oauth/userinfo", "", 401, challenge},
+		"in the query": {"/oauth/userinfo?access_token=" + a.Access, "", 401, challenge},
+		"basic":        {"/oauth/userinfo", "Basic eDp5", 401, challenge},
+		"empty":        {"/oauth/userinfo", "Bearer", 401, challenge},
+		"wrong":        {"/oauth/userinfo", "Bearer x.y.z", 401, challenge + `, error="invalid_token"`},
+		"no openid":    {"/oauth/userinfo", "Bearer " + plain.Access, 403, challenge + `, error="insufficient_scope", scope="openid"`},
+		"good":         {"/oauth/userinfo", "bearer " + a.Access, 200, ""},
+	} {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, p.url+c.path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Host = "evil.example.com"
+		if c.authorization != "" {
+			req.Header.Set("Authorization", c.authorization)
+		}
+		res, err := http.DefaultTransport.RoundTrip(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = res.Body.Close()
+		if got := res.Header.Get("WWW-Authenticate"); res.StatusCode != c.status || got != c.challenge {
+			t.Errorf("%s: %d %q", what, res.StatusCode, got)
+		}
+	}
+	if res := p.send(http.MethodGet, "/oauth/userinfo", "", "Authorization", "Bearer "+a.Access); res.body != `{"sub":"`+p.buyer.String()+`"}`+"\n" {
+		t.Errorf("%s", res.body)
+	}
+	p.ahead.Add(int64(time.Hour))
+	if p.opensUser(a.Access) != 401 {
+		t.Error("an expired access token")
+	}
+	if a = p.refresh(a.Refresh); p.opensUser(a.Access) != 200 {
+		t.Error("a renewed access token")
+	}
+	// Who ends a token ends its family; what is not known is ended already.
+	for _, token := range []string{"unknown", p.stand.token.AccessToken, p.buyerKey, a.Access} {
+		if res := p.send(http.MethodPost, "/oauth/revoke", url.Values{"token": {token}, "token_type_hint": {"refresh_token"}}.Encode()); res.status != 200 {
+			t.Errorf("revoke: %d %s", res.status, res.body)
+		}
+	}
+	if p.opensUser(a.Access) != 401 || p.refresh(a.Refresh).Error != "invalid_grant" || p.pays(a.Access, 1) {
+		t.Error("a revoked access token works")
+	}
+	if !p.opensAPI(p.buyerKey) || !p.pays(p.stand.token.AccessToken, 1) {
+		t.Error("what no program got is revoked as well")
+	}
+	if res := p.send(http.MethodPost, "/oauth/revoke", url.Values{"token": {plain.Refresh}}.Encode()); res.status != 200 || p.pays(plain.Access, 1) {
+		t.Errorf("revoke a refresh token: %d %s", res.status, res.body)
+	}
+}
+
+// TestOAuthDocuments: clients find everything from the origin.
+func TestOAuthDocuments(t *testing.T) {
+	s, address := start(t, server.Config{Data: t.TempDir()})
+	b, issuer := browser{t, address}, s.PublicURL()
+	read := func(path string) map[string]any {
+		t.Helper()
+		res := b.send(http.MethodGet, path, "")
+		var out map[string]any
+		if err := json.Unmarshal([]byte(res.body), &out); err != nil || res.status != 200 || res.header.Get("Cache-Control") != "public, max-age=3600" ||
+			res.header.Get("Content-Type") != "application/json" || res.header.Get("Access-Control-Allow-Origin") != "*" {
+			t.Fatalf("%s: %d %v %s", path, res.status, res.header, res.body)
+		}
+		return out
+	}
+	as := read("/.well-known/oauth-authorization-server")
+	openID := read("/.well-known/openid-configuration")
+	for name, want := range map[string]string{
+		"issuer": "", "authorization_endpoint": "/oauth/authorize", "token_endpoint": "/oauth/token", "registration_endpoint": "/oauth/register",
+		"revocation_endpoint": "/oauth/revoke", "device_authorization_endpoint": "/oauth/device_authorization", "jwks_uri": "/.well-known/jwks.json",
+	} {
+		if as[name] != issuer+want || openID[name] != issuer+want {
+			t.Errorf("%s: %v, %v", name, as[name], openID[name])
+		}
+	}
+	if as["userinfo_endpoint"] != nil || openID["userinfo_endpoint"] != issuer+"/oauth/userinfo" || as["client_id_metadata_document_supported"] != true {
+		t.Errorf("%v\n%v", as, openID)
+	}
+	for path, resource := range map[string]string{
+		"/.well-known/oauth-protected-resource": issuer, "/.well-known/oauth-protected-resource/api/v1": issuer + "/api/v1",
+	} {
+		if doc := read(path); doc["resource"] != resource || doc["authorization_servers"].([]any)[0] != issuer {
+			t.Errorf("%v", doc)
+		}
+	}
+	for _, path := range []string{"/oauth/token", "/oauth/register", "/.well-known/oauth-authorization-server"} {
+		if res := b.send(http.MethodOptions, path, "", "Origin", "https://app.example.com"); res.status != 204 || res.header.Get("Access-Control-Allow-Origin") != "*" {
+			t.Errorf("OPTIONS %s: %d", path, res.status)
+		}
+	}
+}
