@@ -365,6 +365,24 @@ func TestT122_Choices(t *testing.T) {
 	if !given {
 		t.Error("no permission with the delegation of the page")
 	}
+	// What cannot be had is said on the page, and the form can be sent again.
+	detached, err := m.builder.RegisterPlan(t.Context(), client.PlanParams{
+		Metadata: toll.Metadata{Name: "Elsewhere"}, Price: toll.PriceFree(), Credits: toll.CreditsFixed(10, 1),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	q.Set("plan_id", string(detached.PlanID))
+	form = formOf(t, m.consent(v, q)).with("decision", "approve")
+	res := v.submit(form)
+	if res.status != http.StatusBadRequest || res.header.Get("Location") != "" || !strings.Contains(res.body, "The agent does not have this plan.") {
+		t.Errorf("a plan that the agent does not have: %d to %q\n%s", res.status, res.header.Get("Location"), mainPart.FindString(res.body))
+	}
+	if _, err := m.builder.AttachPlan(t.Context(), m.agent, detached.PlanID); err != nil {
+		t.Fatal(err)
+	}
+	m.codeIn(v.submit(formOf(t, res).with("decision", "approve")))
+	q.Del("plan_id")
 	// Somebody without any plan.
 	q.Del("agent_id")
 	nobody := m.visitor()

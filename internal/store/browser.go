@@ -62,6 +62,12 @@ func PutFormAnswer(ctx context.Context, tx *Tx, form, answer []byte) error {
 	return err
 }
 
+// ReleaseForm forgets that a form was claimed: nothing came of it.
+func ReleaseForm(ctx context.Context, tx *Tx, form []byte) error {
+	_, err := tx.Exec(ctx, "DELETE FROM browser_answers WHERE form = $1", blob(form))
+	return err
+}
+
 // FormAnswer returns the sealed answer to a form, empty while it is not known; [ErrNotFound] when nobody claimed the form.
 func FormAnswer(ctx context.Context, q Querier, form []byte) ([]byte, error) {
 	var answer []byte

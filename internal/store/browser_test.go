@@ -98,5 +98,8 @@ func TestForms(t *testing.T) {
 		if claim("one", now.Add(time.Hour-time.Second)) || !claim("one", now.Add(time.Hour)) {
 			t.Error("a form is kept for an hour")
 		}
+		if err := st.Tx(ctx, func(tx *store.Tx) error { return store.ReleaseForm(ctx, tx, []byte("one")) }); err != nil || !claim("one", now) {
+			t.Errorf("a form that was released: %v", err)
+		}
 	})
 }

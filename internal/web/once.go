@@ -4,8 +4,10 @@ import (
 	"context"
 	"crypto/sha256"
 	"errors"
+	"net/http"
 	"time"
 
+	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/store"
 )
 
@@ -21,7 +23,7 @@ const (
 var errAnswered = errors.New("the form was answered before")
 
 // once runs act for a ticket that was proved. The same ticket again, from a double click on any process, gets the answer of
-// the first. An act that failed is not repeated either: the person gets a new form.
+// the first. An act that was refused leaves nothing; of one that failed nobody knows what it did, so it is not repeated.
 func (w *Web) once(ctx context.Context, ticket string, act func() (string, error)) (string, error) {
 	sum := sha256.Sum256([]byte(ticket))
 	form := sum[:]
@@ -38,6 +40,9 @@ func (w *Web) once(ctx context.Context, ticket string, act func() (string, error
 		return w.answered(ctx, form)
 	}
 	answer, err := act()
+	if e := toll.AsError(err); err != nil && e.HTTPStatus() < http.StatusInternalServerError {
+		return "", errors.Join(err, w.Store.Tx(ctx, func(tx *store.Tx) error { return store.ReleaseForm(ctx, tx, form) }))
+	}
 	if err != nil {
 		return "", err
 	}
@@ -55,6 +60,9 @@ func (w *Web) answered(ctx context.Context, form []byte) (string, error) {
 	defer end.Stop()
 	for {
 		sealed, err := store.FormAnswer(ctx, w.Store, form)
+		if errors.Is(err, store.ErrNotFound) {
+			return "", errAnswered
+		}
 		if err != nil {
 			return "", err
 		}
