@@ -248,7 +248,17 @@ func TestT132_Settlement(t *testing.T) {
 		forward.ServeHTTP(w, r)
 	}))
 	defer front.Close()
-	f := client.New(key.Key, client.WithURL(front.URL), client.WithRetries(0), client.WithTimeout(300*time.Millisecond))
+	var hang atomic.Bool // settlements get no answer in time
+	f := client.New(key.Key, client.WithURL(front.URL), client.WithRetries(0), client.WithHTTPClient(&http.Client{
+		Transport: carrier(func(r *http.Request) (*http.Response, error) {
+			if !hang.Load() || !strings.HasSuffix(r.URL.Path, "/x402/settle") {
+				return http.DefaultTransport.RoundTrip(r)
+			}
+			ctx, cancel := context.WithTimeout(r.Context(), 50*time.Millisecond)
+			defer cancel()
+			return http.DefaultTransport.RoundTrip(r.WithContext(ctx))
+		}),
+	}))
 	says := func(status int, body string) func(http.ResponseWriter, *http.Request) {
 		return func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "application/json")
@@ -285,25 +295,29 @@ func TestT132_Settlement(t *testing.T) {
 		}
 	}
 	streams := map[*tolltest.Subscriber]toll.Credits{} // credits of delivered streams without an outcome
-	for name, c := range map[string]struct {
+	// Refusals come first: what has no outcome is tried again in the background, and must not meet them.
+	for _, c := range []struct {
+		name    string
 		answer  func(http.ResponseWriter, *http.Request)
 		pending bool
 	}{
-		"refused": {says(200, `{"success":false,"errorReason":"hold_expired","errorMessage":"The hold has ended.","transaction":"","network":"eip155:84532"}`), false},
-		"402":     {says(402, `{"code":"BCK.X402.0905","success":false,"errorReason":"hold_expired","transaction":"","network":"eip155:84532"}`), false},
-		"500":     {says(500, `{"code":"BCK.HTTP.500"}`), true},
-		"timeout": {func(_ http.ResponseWriter, r *http.Request) {
+		{"refused", says(200, `{"success":false,"errorReason":"hold_expired","errorMessage":"The hold has ended.","transaction":"","network":"eip155:84532"}`), false},
+		{"402", says(402, `{"code":"BCK.X402.0905","success":false,"errorReason":"hold_expired","transaction":"","network":"eip155:84532"}`), false},
+		{"500", says(500, `{"code":"BCK.HTTP.500"}`), true},
+		{"timeout", func(_ http.ResponseWriter, r *http.Request) {
 			_, _ = io.Copy(io.Discard, r.Body) // else the server does not notice that the client leaves
 			<-r.Context().Done()
 		}, true},
-		"garbage":             {says(200, "\x00\xff<html>"), true},
-		"nothing":             {says(200, ""), true},
-		"true as text":        {says(200, `{"success":"true","transaction":`+tx+`,"network":"eip155:84532"}`), true},
-		"without transaction": {says(200, `{"success":true,"network":"eip155:84532","creditsRedeemed":"1"}`), true},
-		"of another request":  {says(200, `{"success":true,"transaction":`+tx+`,"network":"eip155:84532","extra":{"agentRequestId":"req_other"}}`), true},
-		"pending":             {says(503, `{"code":"BCK.X402.0914","success":false,"errorReason":"settlement_pending","transaction":`+tx+`,"network":"eip155:84532"}`), true},
+		{"garbage", says(200, "\x00\xff<html>"), true},
+		{"nothing", says(200, ""), true},
+		{"true as text", says(200, `{"success":"true","transaction":`+tx+`,"network":"eip155:84532"}`), true},
+		{"without transaction", says(200, `{"success":true,"network":"eip155:84532","creditsRedeemed":"1"}`), true},
+		{"of another request", says(200, `{"success":true,"transaction":`+tx+`,"network":"eip155:84532","extra":{"agentRequestId":"req_other"}}`), true},
+		{"pending", says(503, `{"code":"BCK.X402.0914","success":false,"errorReason":"settlement_pending","transaction":`+tx+`,"network":"eip155:84532"}`), true},
 	} {
+		name := c.name
 		broken.Store(c.answer)
+		hang.Store(name == "timeout")
 		ann := svc.Subscriber(100)
 		streams[ann] = 0
 		if c.pending {
@@ -354,6 +368,7 @@ func TestT132_Settlement(t *testing.T) {
 	}
 	// The service is back: what was delivered is settled, once, and nothing else was.
 	broken.Store(forward.ServeHTTP)
+	hang.Store(false)
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
 	if err := q.Drain(ctx); err != nil {
@@ -451,6 +466,11 @@ func TestT133_ToolFails(t *testing.T) {
 		dial(t, other.server, eras[0]).call(items[0], ann.AccessToken).paid(t)
 	}
 }
+
+// carrier is a transport of HTTP.
+type carrier func(*http.Request) (*http.Response, error)
+
+func (c carrier) RoundTrip(r *http.Request) (*http.Response, error) { return c(r) }
 
 func within(t *testing.T, what string, done func() bool) {
 	t.Helper()
