@@ -137,7 +137,7 @@ func (t *tracker) follow(ctx context.Context, open []*Op) error {
 			}
 		}
 	}
-	if t.pass.head.Hash() != t.seen {
+	if t.pass.head.Hash() != t.seen || t.late(open) {
 		if err := t.scan(ctx, open); err != nil {
 			return err
 		}
@@ -246,12 +246,21 @@ func (t *tracker) scan(ctx context.Context, open []*Op) error {
 			}
 		}
 	}
+	t.sales = map[string]bool{}
+	for _, id := range sales {
+		t.sales[id] = true
+	}
 	for id, block := range t.done {
 		if block+2*overlap < head {
 			delete(t.done, id)
 		}
 	}
 	return nil
+}
+
+// late reports whether a sale is new since the blocks were read: others may have had it carried out in one of them.
+func (t *tracker) late(open []*Op) bool {
+	return slices.ContainsFunc(open, func(op *Op) bool { return op.Kind == KindSale && !t.sales[op.ID] })
 }
 
 // apply lets logs take effect. What was applied before changes nothing.

@@ -431,3 +431,23 @@ func TestT58_SignedAndWithoutMoney(t *testing.T) {
 	sink.has(s.OrderID, true, 1)
 	w.has(receiver(1), usdc, 1_000_000)
 }
+
+// The stranger is faster after our trial and before our signature is stored, in a block that is read already then.
+func TestT58_BeforeItIsStored(t *testing.T) {
+	w := newWorld(t, chaintest.New(t))
+	keys, buyer := w.stranger(usdc, 1_000_000)
+	s := w.sale(keys, buyer, receiver(1), 1_000_000)
+	var once sync.Once
+	r := w.running(func(c *chain.Config) {
+		c.At = func(step string) {
+			if step == "signing" {
+				once.Do(func() {
+					w.submit(s)
+					time.Sleep(300 * time.Millisecond) // the tracker reads the block
+				})
+			}
+		}
+	})
+	w.sold(r, s)
+	w.has(receiver(1), usdc, 1_000_000)
+}

@@ -38,9 +38,10 @@ type tracker struct {
 	rail   *Rail
 	lease  Lease
 	cursor Cursor
-	fresh  bool        // the lease is new: what others have noted is looked at again
-	seen   common.Hash // head up to which all is done
-	chunk  uint64      // blocks in one query for logs
+	fresh  bool            // the lease is new: what others have noted is looked at again
+	seen   common.Hash     // head up to which all is done
+	sales  map[string]bool // sales whose authorizations were looked for up to there
+	chunk  uint64          // blocks in one query for logs
 	done   map[logID]uint64
 	owed   uint64 // block of the first log whose effect is still to come; 0: none
 	fence  int64  // of the last lease
