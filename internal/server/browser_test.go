@@ -299,6 +299,17 @@ func TestT123_DevicePage(t *testing.T) {
 	if res := v.submit(consent); !strings.Contains(res.body, "refused") || poll(w).Error != "access_denied" {
 		t.Errorf("%d %s", res.status, mainPart.FindString(res.body))
 	}
+	// Who guesses is stopped, with the right code as well; others are not.
+	w = asking()
+	for range 10 {
+		mallory.submit(theirs.with("user_code", "BBBB-BBBB"))
+	}
+	if res := mallory.submit(theirs.with("user_code", w.UserCode)); res.status != http.StatusTooManyRequests || strings.Contains(res.body, "Lamp") {
+		t.Errorf("after ten wrong codes: %d %s", res.status, mainPart.FindString(res.body))
+	}
+	if res := v.submit(form.with("user_code", w.UserCode)); res.status != http.StatusOK || !strings.Contains(res.body, "Lamp") {
+		t.Errorf("%d %s", res.status, mainPart.FindString(res.body))
+	}
 }
 
 // TestAccessPage: a person reads what programs got, and ends it; what others let in is none of theirs.
