@@ -1,0 +1,169 @@
+package store_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/store"
+	"github.com/tollhq/toll/internal/store/storetest"
+)
+
+func TestOAuthClients(t *testing.T) {
+	storetest.Each(t, func(t *testing.T, st *store.Store) {
+		ctx := t.Context()
+		one := store.OAuthClient{
+			ID: "one", Name: "One", AuthMethod: "none", Secret: []byte{9}, Grants: []string{"authorization_code", "refresh_token"}, Scope: "a b", Details: "{}", CreatedAt: noon,
+		}
+		shared := one
+		shared.ID, shared.Secret = "shared", []byte{1, 2}
+		enrol := func(c store.OAuthClient, now time.Time, redirects ...store.OAuthRedirect) {
+			write(t, st, func(tx *store.Tx) error {
+				err := store.InsertOAuthClient(ctx, tx, c)
+				for _, r := range redirects {
+					err = errors.Join(err, store.InsertOAuthRedirect(ctx, tx, c.ID, r, now), store.TouchOAuthClient(ctx, tx, c.ID, r.URI, now))
+				}
+				return err
+			})
+		}
+		a, b := store.OAuthRedirect{URI: "https://a/", Name: "A", Shared: true}, store.OAuthRedirect{URI: "https://b/", Name: "B", Shared: true}
+		enrol(one, noon, store.OAuthRedirect{URI: "https://a/", Name: "One"})
+		enrol(shared, noon, a)
+		again := shared
+		again.Name, again.Secret = "Thief", []byte{3}
+		enrol(again, noon.Add(time.Hour), store.OAuthRedirect{URI: "https://a/", Name: "Thief", Shared: true}, b)
+		same(t, must[store.OAuthClient](t)(store.OAuthClientByID(ctx, st, "one")), one)
+		same(t, must[store.OAuthClient](t)(store.OAuthClientByID(ctx, st, "shared")), shared)
+		same(t, must[[]store.OAuthRedirect](t)(store.OAuthRedirects(ctx, st, "shared", 10)), []store.OAuthRedirect{a, b})
+		same(t, must[int64](t)(store.CountOAuthClients(ctx, st, 10)), int64(3))
+		same(t, must[int64](t)(store.CountOAuthClients(ctx, st, 2)), int64(2))
+		same(t, must[int64](t)(store.CountOAuthRedirects(ctx, st, "shared", 10)), int64(2))
+
+		write(t, st, func(tx *store.Tx) error {
+			return store.TouchOAuthClient(ctx, tx, "shared", "https://b/", noon.Add(2*time.Hour))
+		})
+		same(t, must[int](t)(store.DropOAuthClients(ctx, st, noon.Add(90*time.Minute), 10)), 1)
+		_, err := store.OAuthClientByID(ctx, st, "one")
+		notFound(t, err)
+		same(t, must[[]store.OAuthRedirect](t)(store.OAuthRedirects(ctx, st, "one", 10)), []store.OAuthRedirect(nil))
+		same(t, must[[]store.OAuthRedirect](t)(store.OAuthRedirects(ctx, st, "shared", 10)), []store.OAuthRedirect{b})
+	})
+}
+
+func TestOAuthGrants(t *testing.T) {
+	storetest.Each(t, func(t *testing.T, st *store.Store) {
+		ctx := t.Context()
+		limit, orders := toll.Credits(7), int64(2)
+		full := store.OAuthGrant{
+			ID: toll.NewHash(), ClientID: "c", ClientName: "C", Digest: []byte{1}, Owner: alice, Kind: "permission", Scope: "a", Resource: "https://r/", Nonce: "n",
+			PlanID: toll.NewPlanID(), AgentID: toll.NewAgentID(), DelegationID: "d", RedemptionLimit: &limit, OrderLimit: &orders, Refreshes: true, Life: time.Hour,
+			CreatedAt: noon, EndsAt: noon.Add(time.Minute),
+		}
+		bare := store.OAuthGrant{ID: toll.NewHash(), Digest: []byte{2}, Owner: bob, Kind: "api_key", Life: time.Minute, CreatedAt: noon, EndsAt: noon.Add(time.Minute)}
+		code := store.OAuthCode{Hash: []byte("code"), GrantID: full.ID, Redirect: "https://a/", Challenge: "x", ExpiresAt: noon.Add(time.Minute)}
+		refresh := store.OAuthRefresh{Hash: []byte("refresh"), GrantID: full.ID, CreatedAt: noon}
+		first, second := toll.NewHash(), toll.NewHash()
+		write(t, st, func(tx *store.Tx) error {
+			return errors.Join(store.InsertOAuthGrant(ctx, tx, full), store.InsertOAuthGrant(ctx, tx, bare), store.InsertOAuthCode(ctx, tx, code),
+				store.InsertOAuthRefresh(ctx, tx, refresh), store.InsertOAuthAccess(ctx, tx, first, full.ID, noon),
+				store.InsertOAuthAccess(ctx, tx, second, full.ID, noon.Add(time.Second)))
+		})
+		same(t, must[store.OAuthGrant](t)(store.OAuthGrantByID(ctx, st, full.ID)), full)
+		same(t, must[store.OAuthGrant](t)(store.OAuthGrantByID(ctx, st, bare.ID)), bare)
+		same(t, must[store.OAuthGrant](t)(store.OAuthGrantOfAccess(ctx, st, first)), full)
+		_, err := store.OAuthGrantOfAccess(ctx, st, toll.NewHash())
+		notFound(t, err)
+		same(t, must[[]toll.Hash](t)(store.OAuthAccess(ctx, st, full.ID, 1)), []toll.Hash{second})
+		same(t, must[store.OAuthCode](t)(store.OAuthCodeByHash(ctx, st, code.Hash)), code)
+		same(t, must[store.OAuthRefresh](t)(store.OAuthRefreshByHash(ctx, st, refresh.Hash)), refresh)
+		same(t, len(must[[]store.OAuthGrant](t)(store.OAuthGrantsOf(ctx, st, alice, noon, 10))), 1)
+
+		for n, want := range []bool{true, false} {
+			write(t, st, func(tx *store.Tx) error {
+				used, err := store.UseOAuthCode(ctx, tx, code.Hash, noon)
+				same(t, used, want)
+				again, err2 := store.UseOAuthRefresh(ctx, tx, refresh.Hash, noon.Add(time.Duration(n)))
+				same(t, again, want)
+				return errors.Join(err, err2, store.BeginOAuthGrant(ctx, tx, full.ID, noon.Add(time.Hour)))
+			})
+		}
+		same(t, must[store.OAuthCode](t)(store.OAuthCodeByHash(ctx, st, code.Hash)).UsedAt, noon)
+
+		write(t, st, func(tx *store.Tx) error { return store.RevokeOAuthGrant(ctx, tx, full.ID, noon) })
+		notFound(t, st.Tx(ctx, func(tx *store.Tx) error { return store.BeginOAuthGrant(ctx, tx, full.ID, noon) }))
+		revoking := must[[]store.OAuthGrant](t)(store.RevokingOAuthGrants(ctx, st, 10))
+		if len(revoking) != 1 || revoking[0].RevokedAt != noon {
+			t.Errorf("%+v", revoking)
+		}
+		same(t, len(must[[]store.OAuthGrant](t)(store.OAuthGrantsOf(ctx, st, alice, noon, 10))), 0)
+
+		same(t, must[int](t)(store.DropOAuthGrants(ctx, st, noon.Add(2*time.Hour), 10)), 1) // what is being ended stays
+		write(t, st, func(tx *store.Tx) error { return store.EndOAuthGrant(ctx, tx, full.ID) })
+		same(t, len(must[[]store.OAuthGrant](t)(store.RevokingOAuthGrants(ctx, st, 10))), 0)
+		same(t, must[int](t)(store.DropOAuthGrants(ctx, st, noon.Add(2*time.Hour), 10)), 1)
+		_, err = store.OAuthCodeByHash(ctx, st, code.Hash)
+		notFound(t, err)
+		_, err = store.OAuthRefreshByHash(ctx, st, refresh.Hash)
+		notFound(t, err)
+	})
+}
+
+func TestOAuthDevices(t *testing.T) {
+	storetest.Each(t, func(t *testing.T, st *store.Store) {
+		ctx := t.Context()
+		d := store.OAuthDevice{
+			Hash: []byte("device"), UserHash: []byte("user"), ClientID: "c", Scope: "s", Resource: "https://r/", PlanID: toll.NewPlanID(), AgentID: toll.NewAgentID(),
+			Source: "127.0.0.1", CreatedAt: noon, ExpiresAt: noon.Add(10 * time.Minute), PollSecs: 5,
+		}
+		write(t, st, func(tx *store.Tx) error { return store.InsertOAuthDevice(ctx, tx, d) })
+		twin := d
+		twin.Hash = []byte("twin")
+		if err := st.Tx(ctx, func(tx *store.Tx) error { return store.InsertOAuthDevice(ctx, tx, twin) }); !store.IsUnique(err) {
+			t.Errorf("a user code twice: %v", err)
+		}
+		same(t, must[store.OAuthDevice](t)(store.OAuthDeviceByHash(ctx, st, d.Hash)), d)
+		same(t, must[store.OAuthDevice](t)(store.OAuthDeviceByUserHash(ctx, st, d.UserHash)), d)
+		same(t, must[int64](t)(store.CountOAuthDevices(ctx, st, noon, 10)), int64(1))
+		same(t, must[int64](t)(store.CountOAuthDevices(ctx, st, d.ExpiresAt, 10)), int64(0))
+		grant := toll.NewHash()
+		for _, want := range []bool{true, false} {
+			write(t, st, func(tx *store.Tx) error {
+				polled, err1 := store.PollOAuthDevice(ctx, tx, d, noon, 10)
+				decided, err2 := store.DecideOAuthDevice(ctx, tx, d.Hash, grant)
+				used, err3 := store.UseOAuthDevice(ctx, tx, d.Hash, noon)
+				same(t, []bool{polled, decided, used}, []bool{want, want, want})
+				return errors.Join(err1, err2, err3)
+			})
+		}
+		got := must[store.OAuthDevice](t)(store.OAuthDeviceByHash(ctx, st, d.Hash))
+		if got.GrantID != grant || got.PollSecs != 10 || got.PollAt != noon || got.UsedAt != noon || got.Denied {
+			t.Errorf("%+v", got)
+		}
+		twin.UserHash = []byte("other")
+		write(t, st, func(tx *store.Tx) error {
+			denied, err := store.DecideOAuthDevice(ctx, tx, twin.Hash, toll.Hash{})
+			same(t, denied, false)
+			return errors.Join(err, store.InsertOAuthDevice(ctx, tx, twin))
+		})
+		for _, want := range []bool{true, false} {
+			write(t, st, func(tx *store.Tx) error {
+				denied, err := store.DecideOAuthDevice(ctx, tx, twin.Hash, toll.Hash{})
+				same(t, denied, want)
+				return err
+			})
+		}
+
+		for _, c := range []struct{ at, want int64 }{{0, 1}, {1, 2}, {9, 3}, {11, 1}} {
+			now := noon.Add(time.Duration(c.at) * time.Minute)
+			since := now.Add(-10 * time.Minute)
+			write(t, st, func(tx *store.Tx) error { return store.CountOAuthGuess(ctx, tx, alice, now, since) })
+			same(t, must[int64](t)(store.OAuthGuesses(ctx, st, alice, since)), c.want)
+			same(t, must[int64](t)(store.OAuthGuesses(ctx, st, bob, since)), int64(0))
+		}
+		must[int](t)(store.DropOAuthGrants(ctx, st, noon.Add(time.Hour), 10))
+		_, err := store.OAuthDeviceByHash(ctx, st, d.Hash)
+		notFound(t, err)
+		same(t, must[int64](t)(store.OAuthGuesses(ctx, st, alice, noon)), int64(0))
+	})
+}
