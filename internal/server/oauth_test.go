@@ -398,6 +398,23 @@ func refreshReuse(t *testing.T, v storetest.Variant) {
 	}
 	dead("after the person revoked it", one)
 
+	// A family that was to end when the process died neither renews nor, after a sweep, pays.
+	one = start()
+	id, err := toll.ParseHash(claimsOf(t, one.Access)["jti"].(string))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.s.RevokeFamily(t.Context(), id); err != nil {
+		t.Fatal(err)
+	}
+	if a := p.refresh(one.Refresh); a.Error != "invalid_grant" {
+		t.Errorf("a family that is to end: %+v", a)
+	}
+	if _, err := p.s.OAuth().Sweep(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	dead("after the sweep", one)
+
 	// The consent ends, however often it was renewed.
 	c := p.choice(5)
 	c.Lifetime = 2 * time.Hour
