@@ -15,13 +15,12 @@ import (
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/client"
 	"github.com/tollhq/toll/paidmcp"
-	"github.com/tollhq/toll/tolltest"
 	"github.com/tollhq/toll/x402"
 )
 
 // TestCall goes through a call of each item in both eras: asked for payment, paid, settled, told.
 func TestCall(t *testing.T) {
-	svc := tolltest.New(t)
+	svc := service(t)
 	ann := svc.Subscriber(100)
 	f := &teller{Facilitator: svc.Client()}
 	s := newShop(svc, f, paidmcp.Credits(5))
@@ -88,7 +87,7 @@ func TestCall(t *testing.T) {
 
 // TestCall_Stored: the receipt in the answer is the stored one, byte for byte.
 func TestCall_Stored(t *testing.T) {
-	svc := tolltest.New(t)
+	svc := service(t)
 	ann := svc.Subscriber(10)
 	var raw []byte
 	f := &teller{Facilitator: svc.Client()}
@@ -107,7 +106,7 @@ func TestCall_Stored(t *testing.T) {
 
 // TestCall_Free: items without a price are not touched, and those of 0 credits need no access token.
 func TestCall_Free(t *testing.T) {
-	svc := tolltest.New(t)
+	svc := service(t)
 	f := &teller{Facilitator: svc.Client()}
 	free := newShop(svc, f, paidmcp.Credits(0))
 	l := dial(t, free.server, eras[1])
@@ -138,7 +137,7 @@ func TestCall_Free(t *testing.T) {
 
 // TestCall_Function prices calls after they ran, within what is held.
 func TestCall_Function(t *testing.T) {
-	svc := tolltest.New(t)
+	svc := service(t)
 	ann := svc.Subscriber(100)
 	f := &teller{Facilitator: svc.Client()}
 	var n toll.Credits
@@ -174,7 +173,7 @@ func TestCall_Function(t *testing.T) {
 
 // TestCall_Held: a fixed price holds the larger of itself and MaxAmount, and burns itself.
 func TestCall_Held(t *testing.T) {
-	svc := tolltest.New(t)
+	svc := service(t)
 	ann := svc.Subscriber(6)
 	s := newShop(svc, svc.Facilitator(), paidmcp.Credits(2), paidmcp.MaxAmount(5))
 	var held toll.Credits
@@ -199,6 +198,8 @@ func TestCall_Held(t *testing.T) {
 
 // TestCall_Resource: where the agent registers the address of the endpoint and not the items, that is verified.
 func TestCall_Resource(t *testing.T) {
+	svc := service(t)
+	ann := svc.Subscriber(10)
 	for name, c := range map[string]struct {
 		endpoints toll.EndpointList
 		url       string
@@ -211,13 +212,13 @@ func TestCall_Resource(t *testing.T) {
 		"another's endpoint": {toll.EndpointList{{Verb: "POST", URL: "https://other.example.com/mcp"}}, "https://tools.example.com/mcp", false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			svc := tolltest.New(t, tolltest.WithAgent(client.AgentParams{
-				Metadata: toll.Metadata{Name: "Agent"}, API: toll.AgentAPI{Endpoints: c.endpoints},
-			}))
-			ann := svc.Subscriber(10)
-			f := &teller{Facilitator: svc.Facilitator()}
-			s := shopOf(svc, f, paidmcp.Config{PlanID: svc.Plan(), AgentID: svc.Agent(), ServerName: "demo", EndpointURL: c.url})
+			agent, err := svc.Client().RegisterAgent(context.Background(), client.AgentParams{
+				Metadata: toll.Metadata{Name: "Agent"}, API: toll.AgentAPI{Endpoints: c.endpoints}, Plans: []toll.PlanID{svc.Plan()},
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			s := shopOf(svc, svc.Facilitator(), paidmcp.Config{PlanID: svc.Plan(), AgentID: agent.AgentID, ServerName: "demo", EndpointURL: c.url})
 			for _, item := range items[:2] {
 				a := dial(t, s.server, eras[0]).call(item, ann.AccessToken)
 				if c.paid {
@@ -235,13 +236,16 @@ func TestCall_Resource(t *testing.T) {
 
 // TestCall_Plans: a server without a plan takes that of the access token when its agent has it, and names all of them.
 func TestCall_Plans(t *testing.T) {
-	svc := tolltest.New(t)
+	svc := service(t)
 	ctx := context.Background()
 	other, err := svc.Client().RegisterPlan(ctx, client.PlanParams{Metadata: toll.Metadata{Name: "Other"}, Credits: toll.CreditsConfig{Amount: 50, MinAmount: 1, MaxAmount: 4}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := svc.Client().AttachPlan(ctx, svc.Agent(), other.PlanID); err != nil {
+	agent, err := svc.Client().RegisterAgent(ctx, client.AgentParams{
+		Metadata: toll.Metadata{Name: "Two plans"}, Plans: []toll.PlanID{svc.Plan(), other.PlanID},
+	})
+	if err != nil {
 		t.Fatal(err)
 	}
 	foreign, err := svc.Client().RegisterPlan(ctx, client.PlanParams{Metadata: toll.Metadata{Name: "Foreign"}, Credits: toll.CreditsConfig{Amount: 50, MinAmount: 1, MaxAmount: 4}})
@@ -258,7 +262,7 @@ func TestCall_Plans(t *testing.T) {
 		return tk.AccessToken
 	}
 	log, _ := quiet()
-	s := shopOf(svc, svc.Client(), paidmcp.Config{AgentID: svc.Agent(), ServerName: "demo", Log: log})
+	s := shopOf(svc, svc.Client(), paidmcp.Config{AgentID: agent.AgentID, ServerName: "demo", Log: log})
 	l := dial(t, s.server, eras[0])
 	a := l.call("prompts/ask", nil)
 	if pr := a.demand(t, "prompts/ask"); len(pr.Accepts) != 2 || pr.Accepts[0].PlanID != string(svc.Plan()) || pr.Accepts[1].PlanID != string(other.PlanID) ||
@@ -275,7 +279,7 @@ func TestCall_Plans(t *testing.T) {
 	}
 
 	// The item's own plan wins over everything.
-	own := shopOf(svc, svc.Facilitator(), paidmcp.Config{PlanID: svc.Plan(), AgentID: svc.Agent(), Log: log}, paidmcp.Plan(other.PlanID))
+	own := shopOf(svc, svc.Facilitator(), paidmcp.Config{PlanID: svc.Plan(), AgentID: agent.AgentID, Log: log}, paidmcp.Plan(other.PlanID))
 	if _, c := dial(t, own.server, eras[1]).call("tools/ask", token(other.PlanID)).paid(t); c["planId"] != string(other.PlanID) {
 		t.Errorf("%v", c)
 	}
@@ -297,7 +301,7 @@ func TestCall_Plans(t *testing.T) {
 
 // TestCall_Unreachable: when the service is away, the caller is told, and nothing runs.
 func TestCall_Unreachable(t *testing.T) {
-	svc := tolltest.New(t)
+	svc := service(t)
 	ann := svc.Subscriber(10)
 	down := func() error { return toll.NewError(toll.CodeUnavailable) }
 	for name, f := range map[string]*teller{
@@ -326,7 +330,7 @@ func TestCall_Unreachable(t *testing.T) {
 
 // TestCall_Demanded: a handler may find that more has to be paid, and asks for it as the server does.
 func TestCall_Demanded(t *testing.T) {
-	svc := tolltest.New(t)
+	svc := service(t)
 	ann := svc.Subscriber(10)
 	f := &teller{Facilitator: svc.Facilitator()}
 	s := newShop(svc, f)
@@ -349,7 +353,7 @@ func TestCall_Demanded(t *testing.T) {
 
 // TestReplay: one payment with a nonce is served once, however often it is sent at the same time.
 func TestReplay(t *testing.T) {
-	svc := tolltest.New(t)
+	svc := service(t)
 	ann := svc.Subscriber(100)
 	s := newShop(svc, svc.Facilitator(), paidmcp.Credits(5))
 	payment := payload(t, ann.AccessToken, "one-payment-for-all-of-them")
@@ -361,7 +365,7 @@ func TestReplay(t *testing.T) {
 
 // TestShort: 30 payments on credits for 20 run the item 20 times.
 func TestShort(t *testing.T) {
-	svc := tolltest.New(t)
+	svc := service(t)
 	ann := svc.Subscriber(100)
 	s := newShop(svc, svc.Facilitator(), paidmcp.Credits(5))
 	payments := make([]any, 30)

@@ -15,13 +15,12 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/tollhq/toll/paidmcp"
-	"github.com/tollhq/toll/tolltest"
 	"github.com/tollhq/toll/x402"
 )
 
 // TestLapsed: the hold lapses while the item runs and its credits are burned elsewhere. Nothing of the item leaves.
 func TestLapsed(t *testing.T) {
-	svc := tolltest.New(t)
+	svc := service(t)
 	other := dial(t, newShop(svc, svc.Facilitator(), paidmcp.Credits(5)).server, eras[0])
 	for _, mode := range []paidmcp.RedeemError{paidmcp.Ignore, paidmcp.Propagate} {
 		ann := svc.Subscriber(5)
@@ -52,7 +51,7 @@ func TestLapsed(t *testing.T) {
 
 // TestInput: a result that asks for input costs nothing, and the call that brings it is paid.
 func TestInput(t *testing.T) {
-	svc := tolltest.New(t)
+	svc := service(t)
 	ann := svc.Subscriber(10)
 	s := newShop(svc, svc.Facilitator())
 	s.p.AddTool(s.server, &mcp.Tool{Name: "form", InputSchema: json.RawMessage(`{"type":"object"}`)},
@@ -78,7 +77,7 @@ func TestInput(t *testing.T) {
 
 // TestBearer: over HTTP the deprecated header pays where _meta does not, the process says so once, and no handler sees it.
 func TestBearer(t *testing.T) {
-	svc := tolltest.New(t)
+	svc := service(t)
 	ann, bob := svc.Subscriber(10), svc.Subscriber(10)
 	log, lines := quiet()
 	s := shopOf(svc, svc.Facilitator(), paidmcp.Config{PlanID: svc.Plan(), AgentID: svc.Agent(), Log: log})
@@ -145,7 +144,7 @@ func TestBearer(t *testing.T) {
 
 // TestProtect: one price list serves two servers, and a server that is protected twice charges once.
 func TestProtect(t *testing.T) {
-	svc := tolltest.New(t)
+	svc := service(t)
 	ann := svc.Subscriber(20)
 	f := &teller{Facilitator: svc.Facilitator()}
 	s := newShop(svc, f, paidmcp.Credits(2))
