@@ -20,7 +20,7 @@ import (
 // TestKeys: the keys of the service are read once, again for a new one, and never for every invented one; while they cannot
 // be had, a token is not held against its bearer, unless sign-in is required.
 func TestKeys(t *testing.T) {
-	svc := shared(t)
+	svc := service(t)
 	target, err := url.Parse(svc.URL())
 	if err != nil {
 		t.Fatal(err)

@@ -137,16 +137,16 @@ func priced(t testing.TB, svc *tolltest.Service, u *paidmcp.Upstream) *hosted {
 	return h
 }
 
-// behind is an upstream over HTTP that records what it is sent.
+// behind is an upstream over HTTP that records what it is sent. It answers with events, or in plain JSON.
 type behind struct {
 	url  string
 	mu   sync.Mutex
 	seen []string
 }
 
-func recorded(t testing.TB, s *mcp.Server) *behind {
+func recorded(t testing.TB, s *mcp.Server, plain bool) *behind {
 	b := &behind{}
-	inner := mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return s }, nil)
+	inner := mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return s }, &mcp.StreamableHTTPOptions{JSONResponse: plain})
 	ts := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		r.Body = io.NopCloser(strings.NewReader(string(body)))
@@ -169,10 +169,12 @@ func (b *behind) all() string {
 
 // TestProxy gives a price to a process and to a server over HTTP, neither of which knows of it.
 func TestProxy(t *testing.T) {
-	svc := shared(t)
+	svc := service(t)
 	for name, open := range map[string]func(testing.TB) *paidmcp.Upstream{
 		"process": func(testing.TB) *paidmcp.Upstream { return paidmcp.Command(nil, process) },
-		"http":    func(t testing.TB) *paidmcp.Upstream { return paidmcp.Remote(nil, recorded(t, somebodys()).url, "") },
+		"http": func(t testing.TB) *paidmcp.Upstream {
+			return paidmcp.Remote(nil, recorded(t, somebodys(), false).url, "")
+		},
 	} {
 		t.Run(name, func(t *testing.T) { proxied(t, svc, open(t)) })
 	}
@@ -287,7 +289,7 @@ func proxied(t *testing.T, svc *tolltest.Service, u *paidmcp.Upstream) {
 
 // TestProxy_BrokenProcess: a process that dies costs nothing, and another one takes its place.
 func TestProxy_BrokenProcess(t *testing.T) {
-	svc := shared(t)
+	svc := service(t)
 	h, ann := priced(t, svc, paidmcp.Command(nil, process)), svc.Subscriber(50)
 	if r := h.post(call(1, "exit", "", paidBy(ann.AccessToken))).rpc(t); r.Error.Code != jsonrpc.CodeInternalError || r.Error.Message != "The server behind did not answer." {
 		t.Errorf("%+v", r)
@@ -313,8 +315,8 @@ func TestProxy_BrokenProcess(t *testing.T) {
 
 // TestT134_CredentialsStayHere: nothing with which a caller pays or signs in reaches the server behind, nor does our own.
 func TestT134_CredentialsStayHere(t *testing.T) {
-	svc := shared(t)
-	web := recorded(t, somebodys())
+	svc := service(t)
+	web := recorded(t, somebodys(), true)
 	for name, u := range map[string]*paidmcp.Upstream{
 		"process": paidmcp.Command(nil, process), "http": paidmcp.Remote(nil, web.url, "builders-secret"),
 	} {
@@ -333,6 +335,9 @@ func TestT134_CredentialsStayHere(t *testing.T) {
 			seen += h.post(call(1, tool, "q", modernMeta(ann.AccessToken)), modern("tools/call", tool, credentials...)...).body
 		}
 		seen += h.post(message(1, "resources/read", map[string]any{"uri": "files://all/one"}), credentials...).body
+		if !strings.Contains(seen, `"n":12345678901234567890`) {
+			t.Errorf("%s: a number is not what was sent: %s", name, seen)
+		}
 		if name == "http" {
 			seen = web.all()
 			if !strings.Contains(seen, "builders-secret") {

@@ -16,7 +16,7 @@ import (
 
 // TestRegister: a registration is judged by the table of the wire contract, and passed on to the service as it is.
 func TestRegister(t *testing.T) {
-	svc := shared(t)
+	svc := service(t)
 	var got map[string]any
 	status, body := http.StatusCreated, `{"client_id":"from-the-service"}`
 	as := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -128,7 +128,7 @@ func TestRegister(t *testing.T) {
 
 // TestRegister_WithTheService: the client of a server with an agent has the id of the agent there.
 func TestRegister_WithTheService(t *testing.T) {
-	svc := shared(t)
+	svc := service(t)
 	h := host(t, svc, paidmcp.ServerConfig{})
 	a := h.do(http.MethodPost, "/register", `{"redirect_uris":["http://127.0.0.1:33418/callback"],"client_name":"Editor"}`)
 	var made struct {

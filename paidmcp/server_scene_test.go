@@ -10,9 +10,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -261,31 +259,3 @@ func (h *hosted) session(headers ...string) string {
 }
 
 func bearer(token string) string { return "Authorization: Bearer " + token }
-
-// theService is one service for many tests, as each takes its time to start. Its clock only moves forward.
-var theService struct {
-	sync.Once
-	svc *tolltest.Service
-	err error
-}
-
-// shared returns the one service. Tests that look at more than their own subscribers start one of their own.
-func shared(t testing.TB) *tolltest.Service {
-	t.Helper()
-	theService.Do(func() { theService.svc, theService.err = tolltest.Start() })
-	if theService.err != nil {
-		t.Fatal(theService.err)
-	}
-	return theService.svc
-}
-
-func TestMain(m *testing.M) {
-	code := m.Run()
-	if theService.svc != nil {
-		if err := theService.svc.Close(); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			code = 1
-		}
-	}
-	os.Exit(code)
-}

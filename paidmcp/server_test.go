@@ -17,7 +17,7 @@ import (
 
 // TestManagedServer runs what needs no clock of its own against one service.
 func TestManagedServer(t *testing.T) {
-	svc := shared(t)
+	svc := service(t)
 	for name, test := range map[string]func(*testing.T, *tolltest.Service){
 		"eras": bothEras, "messages": messages, "documents": documents, "requireSignIn": requireSignIn, "mount": mount, "cross-site pages": pages,
 	} {

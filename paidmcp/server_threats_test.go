@@ -19,7 +19,7 @@ import (
 
 // TestT92_PathsOfTheEndpoint: other spellings of the path reach nothing, and the endpoint itself runs nothing unpaid.
 func TestT92_PathsOfTheEndpoint(t *testing.T) {
-	h := host(t, shared(t), paidmcp.ServerConfig{})
+	h := host(t, service(t), paidmcp.ServerConfig{})
 	body := call(1, "ask", "", "")
 	for _, path := range []string{
 		"//mcp", "/./mcp", "/mcp/", "/MCP", "/%6dcp", "/mcp%2f", "/mcp%00", "/mcp;a", "/mcp%", "/mcp%0a", `\mcp`, "/ｍcp", "/x/..%2fmcp", "/x/../mcp", "/mcp/.",
@@ -38,7 +38,7 @@ func TestT92_PathsOfTheEndpoint(t *testing.T) {
 
 // TestT126_BearerTokens: a token is taken from its header alone, and what is wrong with it is told with the configured address.
 func TestT126_BearerTokens(t *testing.T) {
-	svc := shared(t)
+	svc := service(t)
 	const base = "https://tools.example.com"
 	h := host(t, svc, paidmcp.ServerConfig{BaseURL: base, AllowedHosts: []string{"*"}})
 	metadata := `Bearer resource_metadata="` + base + `/.well-known/oauth-protected-resource/mcp"`
@@ -121,7 +121,7 @@ func TestT126_BearerTokens(t *testing.T) {
 
 // TestT127_SessionFixation: ids are made by the server, and belong to who opened the session.
 func TestT127_SessionFixation(t *testing.T) {
-	svc := shared(t)
+	svc := service(t)
 	h := host(t, svc, paidmcp.ServerConfig{})
 	ann, ben := svc.Subscriber(20), svc.Subscriber(20)
 	again, err := ann.Client.AccessToken(t.Context(), svc.Plan())
@@ -191,7 +191,7 @@ func TestT127_SessionFixation(t *testing.T) {
 
 // TestT128_RebindingAndForeignPages: nothing runs for another Host, a foreign page or a form.
 func TestT128_RebindingAndForeignPages(t *testing.T) {
-	svc := shared(t)
+	svc := service(t)
 	h, ann := host(t, svc, paidmcp.ServerConfig{BaseURL: "https://tools.example.com"}), svc.Subscriber(20)
 	body := call(1, "ask", "", paidBy(ann.AccessToken))
 	for _, c := range []struct {
@@ -247,7 +247,7 @@ func TestT128_RebindingAndForeignPages(t *testing.T) {
 
 // TestT130_NameGames: a name that is not exactly that of an item is none, and a resource never costs less than its dearest price.
 func TestT130_NameGames(t *testing.T) {
-	svc := shared(t)
+	svc := service(t)
 	h, ann := host(t, svc, paidmcp.ServerConfig{}), svc.Subscriber(50)
 	for _, name := range []string{"ASK", "ask ", " ask", "аsk", "%61sk", "../ask", "ask\u0000", "ask/", "tools/ask", ""} {
 		for _, a := range []httpAnswer{h.post(call(1, name, "", "")), h.post(call(1, name, "", paidBy(ann.AccessToken)))} {
@@ -291,7 +291,7 @@ func TestT130_NameGames(t *testing.T) {
 
 // TestT135_SessionsDoNotMix: what one caller says comes back to that caller alone, in both eras at once.
 func TestT135_SessionsDoNotMix(t *testing.T) {
-	svc := shared(t)
+	svc := service(t)
 	h := host(t, svc, paidmcp.ServerConfig{})
 	const callers = 20
 	var wg sync.WaitGroup
@@ -363,7 +363,7 @@ func (h *hosted) listen(ctx context.Context, session string) string {
 
 // TestT137_LargeInputs: a body has a bound, a list has pages, and a schema that points elsewhere is not followed.
 func TestT137_LargeInputs(t *testing.T) {
-	svc := shared(t)
+	svc := service(t)
 	h, ann := host(t, svc, paidmcp.ServerConfig{}), svc.Subscriber(20)
 	large := strings.Repeat("a", 1<<20+1)
 	for _, headers := range [][]string{nil, modern("tools/call", "ask")} {

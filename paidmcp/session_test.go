@@ -15,7 +15,7 @@ import (
 
 // TestSessions_Bounded: when there are too many, strangers go first, and then who rested longest; who is being served stays.
 func TestSessions_Bounded(t *testing.T) {
-	svc := shared(t)
+	svc := service(t)
 	h := host(t, svc, paidmcp.ServerConfig{MaxSessions: 3})
 	alive := func(id string) bool {
 		return h.post(message(1, "ping", nil), "Mcp-Session-Id: "+id).status == http.StatusOK
@@ -88,7 +88,7 @@ func (h *hosted) addWaiting() *waiting {
 
 // TestT133_ClientGone: an answer that nobody can get any more is not paid, in either era.
 func TestT133_ClientGone(t *testing.T) {
-	svc := shared(t)
+	svc := service(t)
 	h, ann := host(t, svc, paidmcp.ServerConfig{}), svc.Subscriber(5)
 	w := h.addWaiting()
 	session := h.session()
@@ -148,7 +148,7 @@ func (h *hosted) request(body string, headers ...string) *http.Request {
 
 // TestServe_Ends: streams end with the server, and a call that runs still gets its answer.
 func TestServe_Ends(t *testing.T) {
-	svc := shared(t)
+	svc := service(t)
 	h, ann := host(t, svc, paidmcp.ServerConfig{}), svc.Subscriber(10)
 	w := h.addWaiting()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
