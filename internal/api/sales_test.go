@@ -34,8 +34,14 @@ func (s *stack) wallet(rail *railtest.Rail, units int64) *wallet {
 	return &wallet{k, s}
 }
 
-// shop is a stack whose plans are sold to wallets.
+// shop is a stack whose plans are sold to wallets. Its orders are waited for, however busy the machine is.
 func shop(t *testing.T) (*stack, *railtest.Rail, string) {
+	s, rail, plan := hastyShop(t)
+	return s.again(func(*facilitator.Deps) {}), rail, plan
+}
+
+// hastyShop is a shop that waits a second for an order.
+func hastyShop(t *testing.T) (*stack, *railtest.Rail, string) {
 	s, rail, _ := newPaidStack(t)
 	return s, rail, s.plan(s.b1, pricedPlan)
 }
@@ -126,9 +132,10 @@ func (s *stack) balance(plan string, of toll.Address) string {
 
 // recordSales are the routes for wallets without an account.
 func recordSales(t *testing.T, version string, files map[string][]exchange) {
-	s, rail, plan := shop(t)
+	s, rail, plan := hastyShop(t)
 	free := s.plan(s.b1, freePlan)
-	r := &recorder{s: s, names: map[string]*names{}, files: files}
+	patient := s.again(func(*facilitator.Deps) {})
+	r := &recorder{s: patient, names: map[string]*names{}, files: files}
 	call := func(op, route string, headers ...string) answer {
 		t.Helper()
 		return r.call(version, op, actor{}, "POST", route, "", headers...)
@@ -142,7 +149,9 @@ func recordSales(t *testing.T, version string, files map[string][]exchange) {
 	call("buyPlan", orderRoute(free))
 	call("buyPlan", orderRoute("1"))
 	rail.Behave(railtest.Behaviour{Steps: 1_000_000})
+	r.s = s
 	call("buyPlan", orderRoute(plan), "PAYMENT-SIGNATURE", w.pays(c, w.authorization(c), ""))
+	r.s = patient
 	rail.Behave(railtest.Behaviour{})
 	asked := call("signInToPlan", tokenRoute(plan)).demanded(t)
 	call("signInToPlan", tokenRoute(plan), "SIGN-IN-WITH-X", w.proof(asked, nil, nil))
@@ -534,7 +543,7 @@ func TestT36_PaymentIdentifierOfASale(t *testing.T) {
 
 // A payment that takes its time is answered 202, and is there when the wallet comes back.
 func TestSaleTakesItsTime(t *testing.T) {
-	s, rail, plan := shop(t)
+	s, rail, plan := hastyShop(t)
 	w := s.wallet(rail, 1_000_000)
 	c := s.asks(orderRoute(plan))
 	rail.Behave(railtest.Behaviour{Hang: true})
@@ -549,7 +558,7 @@ func TestSaleTakesItsTime(t *testing.T) {
 		t.Errorf("a sign-in before the credits: %d %s", in.status, in.body)
 	}
 	rail.Behave(railtest.Behaviour{})
-	again := s.pay(orderRoute(plan), payment)
+	again := s.again(func(*facilitator.Deps) {}).pay(orderRoute(plan), payment)
 	if again.status != 200 || again.text(t, "orderId") != order || again.member(t, "accessToken") != nil || again.member(t, "replayed") != true {
 		t.Errorf("%d %s", again.status, again.body)
 	}

@@ -16,15 +16,16 @@ import (
 	"github.com/tollhq/toll/x402"
 )
 
-// again is the same service with another facilitator, as after a change of its configuration.
+// again is the same service with another facilitator, as after a change of its configuration. It waits for orders and payments
+// however busy the machine is.
 func (s *stack) again(change func(*facilitator.Deps)) *stack {
 	s.t.Helper()
 	d := facilitator.Deps{
-		Store: s.store, Ledger: s.ledger, Auth: s.auth, Checkout: s.built.Checkout, Environment: toll.Sandbox, Clock: s.clock.now, TopUpWait: time.Second,
+		Store: s.store, Ledger: s.ledger, Auth: s.auth, Checkout: s.built.Checkout, Environment: toll.Sandbox, Clock: s.clock.now, TopUpWait: 20 * time.Second,
 	}
 	change(&d)
 	built := s.built
-	built.Facilitator = facilitator.New(d)
+	built.Facilitator, built.OrderWait = facilitator.New(d), 20*time.Second
 	server := httptest.NewServer(api.New(built))
 	s.t.Cleanup(server.Close)
 	other := *s
