@@ -62,7 +62,7 @@ func newDocuments(net *outbound.Client, clock func() time.Time) *documents {
 
 // client returns the client with this address. Errors: errDocument, errNoDocument.
 func (d *documents) client(ctx context.Context, id string) (*knownClient, error) {
-	if d.net == nil || !isDocument(id) || d.net.Check(id) != nil {
+	if !isDocument(id) || d.net.Check(id) != nil {
 		return nil, errDocument
 	}
 	if f, ok := d.remembered(id); ok {

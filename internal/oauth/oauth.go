@@ -113,6 +113,9 @@ func New(d Deps) *OAuth {
 	return &OAuth{Deps: d, documents: newDocuments(d.Documents, d.Clock), callers: &callers{clock: d.Clock}}
 }
 
+// Close closes connections to documents of clients.
+func (o *OAuth) Close() { o.documents.net.Close() }
+
 // random returns 32 random bytes as 43 characters.
 func random() string {
 	b := make([]byte, 32)

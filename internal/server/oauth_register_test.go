@@ -305,8 +305,8 @@ func TestT121_ClientDocuments(t *testing.T) {
 			t.Errorf("%s: %+v", bad, a)
 		}
 	}
-	if elsewhere.Load() == 0 {
-		t.Error("the address that redirects was not asked")
+	if elsewhere.Load() != 1 {
+		t.Errorf("the address that redirects was asked %d times", elsewhere.Load())
 	}
 
 	set()
@@ -339,5 +339,8 @@ func TestT121_ClientDocuments(t *testing.T) {
 	}
 	if p.refusedOnPage(q) {
 		t.Error("the person cannot be asked again")
+	}
+	if elsewhere.Load() != 1 {
+		t.Error("something that the document names was fetched")
 	}
 }

@@ -221,6 +221,7 @@ func (s *Server) Close(ctx context.Context) error {
 		defer cancel()
 		s.stopWork()
 		s.work.Wait()
+		s.oauth.Close()
 		if s.chain != nil {
 			s.chain.stop()
 		}
