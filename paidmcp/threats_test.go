@@ -5,23 +5,15 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"net/http"
-	"net/http/httptest"
-	"net/http/httputil"
-	"net/url"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/tollhq/toll"
-	"github.com/tollhq/toll/client"
-	"github.com/tollhq/toll/paid"
 	"github.com/tollhq/toll/paidmcp"
-	"github.com/tollhq/toll/tolltest"
 	"github.com/tollhq/toll/x402"
 )
 
@@ -226,161 +218,6 @@ func TestT131_MetaAbuse(t *testing.T) {
 	}
 }
 
-// TestT132_Settlement breaks the answer of the facilitator to a settlement, over HTTP as it would be, for every kind of item
-// and both ways to answer: nothing of the item is on the wire.
-func TestT132_Settlement(t *testing.T) {
-	svc := service(t)
-	service, err := url.Parse(svc.URL())
-	if err != nil {
-		t.Fatal(err)
-	}
-	key, err := svc.NewKey("builder")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var broken atomic.Value // func(http.ResponseWriter, *http.Request)
-	forward := httputil.NewSingleHostReverseProxy(service)
-	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if strings.HasSuffix(r.URL.Path, "/x402/settle") {
-			broken.Load().(func(http.ResponseWriter, *http.Request))(w, r)
-			return
-		}
-		forward.ServeHTTP(w, r)
-	}))
-	defer front.Close()
-	var hang atomic.Bool // settlements get no answer in time
-	f := client.New(key.Key, client.WithURL(front.URL), client.WithRetries(0), client.WithHTTPClient(&http.Client{
-		Transport: carrier(func(r *http.Request) (*http.Response, error) {
-			if !hang.Load() || !strings.HasSuffix(r.URL.Path, "/x402/settle") {
-				return http.DefaultTransport.RoundTrip(r)
-			}
-			ctx, cancel := context.WithTimeout(r.Context(), 50*time.Millisecond)
-			defer cancel()
-			return http.DefaultTransport.RoundTrip(r.WithContext(ctx))
-		}),
-	}))
-	says := func(status int, body string) func(http.ResponseWriter, *http.Request) {
-		return func(w http.ResponseWriter, _ *http.Request) {
-			w.Header().Set("Content-Type", "application/json")
-			w.WriteHeader(status)
-			_, _ = io.WriteString(w, body)
-		}
-	}
-	const tx = `"0x5e2d5d1e58e94d7607e0745cd3e612c4a358fc93f37fc5ab1fed8d04bbf7ce77"`
-	q := paid.NewQueue()
-	log, _ := quiet()
-	var shops []*shop
-	for _, mode := range []paidmcp.RedeemError{paidmcp.Ignore, paidmcp.Propagate} {
-		for _, stream := range []bool{false, true} {
-			opts := []paidmcp.Option{paidmcp.OnRedeemError(mode)}
-			if stream {
-				opts = append(opts, paidmcp.Stream())
-			}
-			s := shopOf(svc, f, paidmcp.Config{PlanID: svc.Plan(), AgentID: svc.Agent(), ServerName: "demo", Log: log, Clock: svc.Now, Queue: q}, opts...)
-			s.work = func(ctx context.Context, req mcp.Request) error {
-				session := req.GetSession().(*mcp.ServerSession)
-				message := content
-				if stream {
-					message = "sent on the hold"
-				}
-				for i := range 3 {
-					if err := session.NotifyProgress(ctx, &mcp.ProgressNotificationParams{ProgressToken: "p", Progress: float64(i), Message: message}); err != nil {
-						return err
-					}
-				}
-				_ = session.NotifyProgress(context.Background(), &mcp.ProgressNotificationParams{ProgressToken: "p", Progress: 3, Message: message})
-				return session.Log(ctx, &mcp.LoggingMessageParams{Level: "error", Data: map[string]any{"said": message}})
-			}
-			shops = append(shops, s)
-		}
-	}
-	streams := map[*tolltest.Subscriber]toll.Credits{} // credits of delivered streams without an outcome
-	// Refusals come first: what has no outcome is tried again in the background, and must not meet them.
-	for _, c := range []struct {
-		name    string
-		answer  func(http.ResponseWriter, *http.Request)
-		pending bool
-	}{
-		{"refused", says(200, `{"success":false,"errorReason":"hold_expired","errorMessage":"The hold has ended.","transaction":"","network":"eip155:84532"}`), false},
-		{"402", says(402, `{"code":"BCK.X402.0905","success":false,"errorReason":"hold_expired","transaction":"","network":"eip155:84532"}`), false},
-		{"500", says(500, `{"code":"BCK.HTTP.500"}`), true},
-		{"timeout", func(_ http.ResponseWriter, r *http.Request) {
-			_, _ = io.Copy(io.Discard, r.Body) // else the server does not notice that the client leaves
-			<-r.Context().Done()
-		}, true},
-		{"garbage", says(200, "\x00\xff<html>"), true},
-		{"nothing", says(200, ""), true},
-		{"true as text", says(200, `{"success":"true","transaction":`+tx+`,"network":"eip155:84532"}`), true},
-		{"without transaction", says(200, `{"success":true,"network":"eip155:84532","creditsRedeemed":"1"}`), true},
-		{"of another request", says(200, `{"success":true,"transaction":`+tx+`,"network":"eip155:84532","extra":{"agentRequestId":"req_other"}}`), true},
-		{"pending", says(503, `{"code":"BCK.X402.0914","success":false,"errorReason":"settlement_pending","transaction":`+tx+`,"network":"eip155:84532"}`), true},
-	} {
-		name := c.name
-		broken.Store(c.answer)
-		hang.Store(name == "timeout")
-		ann := svc.Subscriber(100)
-		streams[ann] = 0
-		if c.pending {
-			streams[ann] = 6
-		}
-		var wg sync.WaitGroup
-		for i, s := range shops {
-			for j, item := range items {
-				propagate, stream := i >= 2, i%2 == 1
-				l := dial(t, s.server, eras[(i+j)%2])
-				if l.era < "2026" {
-					l.send(`{"jsonrpc":"2.0","id":"level","method":"logging/setLevel","params":{"level":"debug"}}`)
-					l.wait("level")
-				}
-				wg.Go(func() {
-					meta := map[string]any{"x402/payment": ann.AccessToken, "progressToken": "p", mcp.MetaKeyLogLevel: "debug"}
-					a := l.callMeta(item, meta)
-					where := fmt.Sprintf("%s, %s, propagate %v, stream %v", name, item, propagate, stream)
-					switch {
-					case propagate:
-						if a.Error == nil || a.Error.Code != -32002 || !strings.HasPrefix(a.Error.Message, "Failed to redeem credits: ") {
-							t.Errorf("%s: %s %+v", where, a.Result, a.Error)
-						}
-					default:
-						want := "settlement failed: hold_expired"
-						if c.pending {
-							want = "settlement pending: settlement_pending"
-						}
-						if pr := a.demand(t, item); !strings.HasPrefix(pr.Error, want) {
-							t.Errorf("%s: %+v", where, pr)
-						}
-						if item == items[0] {
-							if m := a.credits(t); m["success"] != false || m["errorReason"] == "" || m["txHash"] != nil {
-								t.Errorf("%s: %v", where, m)
-							}
-						}
-					}
-					if strings.Contains(l.sent(), content) {
-						t.Errorf("%s: content is on the wire: %s", where, l.sent())
-					}
-					if got := strings.Count(l.sent(), "sent on the hold"); stream != (got > 0) {
-						t.Errorf("%s: %d notifications", where, got)
-					}
-				})
-			}
-		}
-		wg.Wait()
-	}
-	// The service is back: what was delivered is settled, once, and nothing else was.
-	broken.Store(forward.ServeHTTP)
-	hang.Store(false)
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
-	defer cancel()
-	if err := q.Drain(ctx); err != nil {
-		t.Error(err)
-	}
-	for ann, n := range streams {
-		if ann.Balance() != 100-n {
-			t.Errorf("balance %s, want %s", ann.Balance(), 100-n)
-		}
-	}
-}
-
 // TestT133_ToolFails: errors are free, and tell nothing of the inside.
 func TestT133_ToolFails(t *testing.T) {
 	svc := service(t)
@@ -467,11 +304,6 @@ func TestT133_ToolFails(t *testing.T) {
 	}
 }
 
-// carrier is a transport of HTTP.
-type carrier func(*http.Request) (*http.Response, error)
-
-func (c carrier) RoundTrip(r *http.Request) (*http.Response, error) { return c(r) }
-
 func within(t *testing.T, what string, done func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(10 * time.Second); !done(); time.Sleep(5 * time.Millisecond) {
@@ -523,112 +355,6 @@ func TestT136_TextIntoModels(t *testing.T) {
 		}
 		if l.call("tools/ask", "x.y.z").demand(t, "tools/ask").Error == "" {
 			t.Error("no error")
-		}
-	}
-}
-
-// TestStream sends what a streaming item says at once, and settles at its end, or where it was cut.
-func TestStream(t *testing.T) {
-	svc := service(t)
-	ann := svc.Subscriber(100)
-	f := &teller{Facilitator: svc.Facilitator()}
-	var down atomic.Bool
-	f.settle = func(r *x402.SettleRequest) (*x402.SettleResponse, error) {
-		if down.Load() {
-			return nil, toll.NewError(toll.CodeUnavailable)
-		}
-		return f.Facilitator.Settle(context.Background(), r)
-	}
-	log, _ := quiet()
-	q := paid.NewQueue()
-	alarms := make(chan paid.Unsettled, 10)
-	s := shopOf(svc, f, paidmcp.Config{
-		PlanID: svc.Plan(), AgentID: svc.Agent(), ServerName: "demo", Log: log, Queue: q, OnUnsettled: func(u paid.Unsettled) { alarms <- u },
-	}, paidmcp.Stream(), paidmcp.Credits(3))
-	var end error
-	sentOne := make(chan struct{}, 1)
-	s.work = func(ctx context.Context, req mcp.Request) error {
-		err := req.GetSession().(*mcp.ServerSession).NotifyProgress(ctx, &mcp.ProgressNotificationParams{ProgressToken: "p", Progress: 1, Message: "first part"})
-		sentOne <- struct{}{}
-		if end == context.Canceled {
-			<-ctx.Done()
-		} else if end != nil {
-			return end
-		}
-		return err
-	}
-	meta := map[string]any{"x402/payment": ann.AccessToken, "progressToken": "p"}
-	l := dial(t, s.server, eras[1])
-	a := l.callMeta(items[0], meta)
-	if a.paid(t); !strings.Contains(l.sent(), "first part") || ann.Balance() != 97 {
-		t.Errorf("%s, balance %s", l.sent(), ann.Balance())
-	}
-	<-sentOne
-
-	end = errWork
-	if r := l.callMeta(items[0], meta).result(t); !r.IsError || ann.Balance() != 94 {
-		t.Errorf("a stream that failed after something was sent: %+v, balance %s", r, ann.Balance())
-	}
-	<-sentOne
-
-	end = context.Canceled
-	l.send(l.request("cut", items[0], meta))
-	<-sentOne
-	l.send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"cut"}}`)
-	within(t, "the settlement", func() bool { return ann.Balance() == 91 })
-
-	end = nil
-	down.Store(true)
-	if pr := l.callMeta(items[0], meta).demand(t, items[0]); !strings.HasPrefix(pr.Error, "settlement pending") {
-		t.Errorf("%+v", pr)
-	}
-	if u := <-alarms; u.Final || u.Credits != 3 || u.Payer != ann.Address.String() || u.Bytes == 0 || q.Len() != 1 {
-		t.Errorf("%+v", u)
-	}
-	down.Store(false)
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-	defer cancel()
-	if err := q.Drain(ctx); err != nil || ann.Balance() != 88 {
-		t.Errorf("%v, balance %s", err, ann.Balance())
-	}
-	if f.called("release") != 0 {
-		t.Errorf("%v", f.calls)
-	}
-}
-
-// TestNotices: what an item says waits for the settlement and comes before the result, in order; numbers alone pass at once.
-func TestNotices(t *testing.T) {
-	svc := service(t)
-	ann := svc.Subscriber(10)
-	f := &teller{Facilitator: svc.Facilitator()}
-	s := newShop(svc, f)
-	var l *line
-	var early string
-	s.work = func(ctx context.Context, req mcp.Request) error {
-		session := req.GetSession().(*mcp.ServerSession)
-		p := &mcp.ProgressNotificationParams{ProgressToken: "p", Progress: 1}
-		for _, message := range []string{"", "word one", "word two"} {
-			p.Message = message
-			if err := session.NotifyProgress(ctx, p); err != nil {
-				return err
-			}
-			p.Progress++
-		}
-		within(t, "bare progress", func() bool { return strings.Contains(l.sent(), `"progress":1`) })
-		early = l.sent()
-		return nil
-	}
-	for _, era := range eras {
-		l = dial(t, s.server, era)
-		a := l.callMeta(items[0], map[string]any{"x402/payment": ann.AccessToken, "progressToken": "p"})
-		a.paid(t)
-		all := l.sent()
-		if strings.Contains(early, "word") {
-			t.Errorf("before the settlement: %s", early)
-		}
-		one, two, result := strings.Index(all, "word one"), strings.Index(all, "word two"), strings.Index(all, content)
-		if one < 0 || two < one || result < two || !strings.Contains(all, `"progress":2`) || !strings.Contains(all, `"progress":3`) {
-			t.Errorf("%s", all)
 		}
 	}
 }
