@@ -26,7 +26,7 @@ const (
 	maxDocumentURL = 1024
 	maxSource      = 64
 	// maxCalls is how many times one address may register, and begin with devices, in a minute.
-	maxCalls = 30
+	maxCalls = 60
 	// maxCallers bounds how many addresses are remembered.
 	maxCallers = 10_000
 )

@@ -175,7 +175,7 @@ func deviceCodes(t *testing.T, v storetest.Variant) {
 		t.Errorf("%+v", a)
 	}
 	limited := 0
-	for range 40 {
+	for range 70 {
 		if p.send(http.MethodPost, "/oauth/device_authorization", url.Values{"client_id": {p.id}}.Encode()).status == http.StatusTooManyRequests {
 			limited++
 		}

@@ -223,7 +223,7 @@ func TestT120_Registration(t *testing.T) {
 	}
 
 	limited := 0
-	for range 60 {
+	for range 80 {
 		if res := p.send(http.MethodPost, "/oauth/register", `{`+uris(1)+`}`, "Content-Type", "application/json"); res.status == http.StatusTooManyRequests {
 			limited++
 			if res.header.Get("Retry-After") == "" || !strings.Contains(res.body, `"error"`) {
@@ -231,8 +231,8 @@ func TestT120_Registration(t *testing.T) {
 			}
 		}
 	}
-	if limited != 30 {
-		t.Errorf("%d of 60 registrations in a minute are refused", limited)
+	if limited != 20 {
+		t.Errorf("%d of 80 registrations in a minute are refused", limited)
 	}
 	if strings.Contains(p.log.String(), made.Secret) {
 		t.Error("the secret is in the log")
