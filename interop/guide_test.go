@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"fmt"
 	"net"
 	"os"
 	"os/exec"
@@ -41,9 +40,9 @@ var installs = regexp.MustCompile(`(?m)^(go install|npm init|npm install|mkdir) 
 
 // uninstalled leaves out what installs: the program is the one of this checkout, and packages are those of package.json, in
 // which every package with a version has to be.
-func uninstalled(t *testing.T, text string) string {
+func uninstalled(t *testing.T, text string, from *set) string {
 	t.Helper()
-	manifest, err := os.ReadFile("package.json")
+	manifest, err := os.ReadFile(filepath.Join(from.from, "package.json"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -62,22 +61,27 @@ func uninstalled(t *testing.T, text string) string {
 }
 
 func TestGuide(t *testing.T) {
-	for _, page := range []string{"x402-fetch.md", "wallet.md"} {
+	for page, from := range map[string]*set{"x402-fetch.md": payments, "wallet.md": payments, "mcp-client.md": mcpClients} {
 		t.Run(page, func(t *testing.T) {
 			t.Parallel()
-			follow(t, filepath.Join("..", "docs", "guides", page))
+			follow(t, filepath.Join("..", "docs", "guides", page), from)
 		})
 	}
 }
 
 // follow runs a page as a person does: what is to be saved is saved, what is to be typed is typed into one shell, and what a
 // block prints is compared with the block behind it, where … stands for anything.
-func follow(t *testing.T, page string) {
+func follow(t *testing.T, page string, from *set) {
 	t.Helper()
-	n := findNode(t)
+	n := from.find(t)
+	if from == mcpClients {
+		n = n.recent(t)
+	}
 	dir := n.workDir(t)
-	ports := strings.NewReplacer("127.0.0.1:8402", servertest.FreeAddress(t), "127.0.0.1:8403", servertest.FreeAddress(t))
-	environment := append(os.Environ(), "PATH="+filepath.Dir(servertest.Program(t))+":"+filepath.Dir(n.program)+":"+os.Getenv("PATH"),
+	ports := strings.NewReplacer("127.0.0.1:8402", servertest.FreeAddress(t), "127.0.0.1:8403", servertest.FreeAddress(t),
+		"127.0.0.1:8404", servertest.FreeAddress(t))
+	environment := append(os.Environ(), "PATH="+strings.Join([]string{
+		filepath.Dir(servertest.Program(t)), filepath.Dir(n.program), filepath.Join(n.packages, "node_modules", ".bin"), os.Getenv("PATH")}, ":"),
 		"HOME="+t.TempDir(), "NO_COLOR=1")
 
 	const mark = "\x1e"
@@ -91,9 +95,9 @@ func follow(t *testing.T, page string) {
 				t.Fatal(err)
 			}
 		case b.language == "sh" && b.word == "background":
-			background(t, dir, environment, uninstalled(t, text), ports.Replace("127.0.0.1:8402"), ports.Replace("127.0.0.1:8403"))
+			background(t, dir, environment, uninstalled(t, text, from))
 		case b.language == "sh":
-			script += uninstalled(t, text) + "printf '" + mark + "'\n"
+			script += uninstalled(t, text, from) + "printf '" + mark + "'\n"
 			want = append(want, "")
 		case b.language == "text":
 			want[len(want)-1] = text
@@ -122,7 +126,7 @@ func follow(t *testing.T, page string) {
 }
 
 // background starts what stays up until the test ends, and waits until it answers.
-func background(t *testing.T, dir string, environment []string, text string, addresses ...string) {
+func background(t *testing.T, dir string, environment []string, text string) {
 	t.Helper()
 	text = strings.ReplaceAll(text, "\ntoll ", "\nexec toll ")
 	ctx, stop := context.WithCancel(context.Background())
@@ -139,17 +143,23 @@ func background(t *testing.T, dir string, environment []string, text string, add
 		stop()
 		<-ended
 	})
-	for end := time.Now().Add(time.Minute); !strings.Contains(log.String(), "Everything stays up"); time.Sleep(20 * time.Millisecond) {
+	isUp := func() bool {
+		if strings.Contains(text, "toll dev") && !strings.Contains(log.String(), "Everything stays up") {
+			return false
+		}
+		for _, m := range regexp.MustCompile(`listen (127\.0\.0\.1:\d+)`).FindAllStringSubmatch(text, -1) {
+			c, err := net.Dial("tcp", m[1])
+			if err != nil {
+				return false
+			}
+			_ = c.Close()
+		}
+		return true
+	}
+	for end := time.Now().Add(time.Minute); !isUp(); time.Sleep(50 * time.Millisecond) {
 		if time.Now().After(end) || len(ended) > 0 {
 			t.Fatalf("it does not stay up:\n%s", log)
 		}
-	}
-	for _, a := range addresses {
-		c, err := net.Dial("tcp", a)
-		if err != nil {
-			t.Fatal(fmt.Errorf("nothing answers at %s: %w", a, err))
-		}
-		_ = c.Close()
 	}
 }
 

@@ -20,35 +20,45 @@ func TestMain(m *testing.M) { os.Exit(servertest.Main(m)) }
 // node is the program, and the directory in which the packages of package.json are installed.
 type node struct{ program, packages string }
 
-var nodeOnce struct {
-	sync.Mutex
+// set is the packages of one package.json, which are installed once a process.
+type set struct {
+	from string // directory of package.json
+
+	mu      sync.Mutex
 	node    node
 	missing string
 	err     error
 	done    bool
 }
 
-// findNode returns where node and the packages are, once a process. Where they cannot be had the test is skipped.
+var payments, mcpClients = &set{from: "."}, &set{from: "mcp"}
+
+// findNode returns where node and the packages for payments are. Where they cannot be had the test is skipped.
 func findNode(t *testing.T) node {
 	t.Helper()
-	nodeOnce.Lock()
-	defer nodeOnce.Unlock()
-	if !nodeOnce.done {
-		nodeOnce.node, nodeOnce.missing, nodeOnce.err = install()
-		nodeOnce.done = true
-	}
-	if nodeOnce.err != nil {
-		t.Fatal(nodeOnce.err)
-	}
-	if nodeOnce.missing != "" {
-		t.Skipf("not run: software of others cannot be had: %s", nodeOnce.missing)
-	}
-	return nodeOnce.node
+	return payments.find(t)
 }
 
-// install has the packages of package-lock.json installed, in a directory that is named after their versions. It appears in one
+func (s *set) find(t *testing.T) node {
+	t.Helper()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.done {
+		s.node, s.missing, s.err = install(s.from)
+		s.done = true
+	}
+	if s.err != nil {
+		t.Fatal(s.err)
+	}
+	if s.missing != "" {
+		t.Skipf("not run: software of others cannot be had: %s", s.missing)
+	}
+	return s.node
+}
+
+// install has the packages of a package-lock.json installed, in a directory that is named after their versions. It appears in one
 // step, so that several test processes may do it at once.
-func install() (n node, missing string, err error) {
+func install(from string) (n node, missing string, err error) {
 	if n.program, err = exec.LookPath("node"); err != nil {
 		return n, "node is not installed", nil
 	}
@@ -65,7 +75,7 @@ func install() (n node, missing string, err error) {
 	files := []string{"package.json", "package-lock.json", ".npmrc"}
 	content := map[string][]byte{}
 	for _, name := range files {
-		if content[name], err = os.ReadFile(name); err != nil {
+		if content[name], err = os.ReadFile(filepath.Join(from, name)); err != nil {
 			return n, "", err
 		}
 		sum.Write(content[name])

@@ -301,7 +301,9 @@ func (c *scene) judge() {
 			}
 		}
 	}
-	c.faults(map[string]any{"answers": answers})
+	if len(answers) > 0 {
+		c.faults(map[string]any{"answers": answers})
+	}
 }
 
 func (c *scene) faults(given map[string]any) {

@@ -17,13 +17,13 @@ import (
 
 // payFlags say what toll call --pay may spend.
 type payFlags struct {
-	on                  bool
-	keyFile             string
-	credits, creditsDay string
-	price, priceDay     string
-	delegation          string
-	names               []string // of flags that say something about paying
-	flags               *pflag.FlagSet
+	on              bool
+	keyFile         string
+	creditsDay      string
+	price, priceDay string
+	delegation      string
+	names           []string // of flags that say something about paying
+	flags           *pflag.FlagSet
 }
 
 func (p *payFlags) add(fl *pflag.FlagSet) {
