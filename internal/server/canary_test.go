@@ -201,7 +201,7 @@ func sealedSecrets(t *testing.T, o servertest.Options) map[string][]byte {
 		}
 	}
 	find("wallet key", "SELECT address, sealed_key FROM principals", "wallet")
-	find("signing key", "SELECT kid, sealed FROM signing_keys WHERE purpose = ''", "signing-key")
+	find("signing key", "SELECT kid, sealed FROM signing_keys WHERE purpose IS NULL", "signing-key")
 	find("statement key", "SELECT kid, sealed FROM signing_keys WHERE purpose = 'statement'", "statement-key")
 	find("MAC key", "SELECT '', value FROM settings WHERE name = 'mac_key'", "mac-key")
 	return secrets

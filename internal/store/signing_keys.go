@@ -21,13 +21,13 @@ type SigningKey struct {
 // InsertSigningKey adds a key.
 func InsertSigningKey(ctx context.Context, tx *Tx, k SigningKey) error {
 	_, err := tx.Exec(ctx, "INSERT INTO signing_keys (kid, purpose, public, sealed, created_at, retired_at) VALUES ($1, $2, $3, $4, $5, $6)",
-		k.KID, k.Purpose, blob(k.Public), blob(k.Sealed), Micros(k.CreatedAt), Micros(k.RetiredAt))
+		k.KID, optional(k.Purpose), blob(k.Public), blob(k.Sealed), Micros(k.CreatedAt), Micros(k.RetiredAt))
 	return err
 }
 
 // SigningKeys returns the keys of all purposes, retired ones too, oldest first.
 func SigningKeys(ctx context.Context, q Querier) ([]SigningKey, error) {
-	rows, err := q.Query(ctx, "SELECT kid, purpose, public, sealed, created_at, retired_at FROM signing_keys ORDER BY created_at, kid")
+	rows, err := q.Query(ctx, "SELECT kid, COALESCE(purpose, ''), public, sealed, created_at, retired_at FROM signing_keys ORDER BY created_at, kid")
 	if err != nil {
 		return nil, err
 	}

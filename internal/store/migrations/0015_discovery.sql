@@ -1,7 +1,7 @@
 -- +goose Up
 
--- '' signs API keys and access tokens, 'statement' offers and receipts.
-ALTER TABLE signing_keys ADD COLUMN purpose {{TEXT}} NOT NULL DEFAULT '';
+-- NULL signs API keys and access tokens, 'statement' offers and receipts.
+ALTER TABLE signing_keys ADD COLUMN purpose TEXT;
 
 -- What a payment said of an endpoint that it was for: shown in the catalogue beside what the builder registered.
 CREATE TABLE discovered (
