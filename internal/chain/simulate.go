@@ -320,8 +320,10 @@ func (r *Rail) check(ctx context.Context, op *Op) (*Failure, error) {
 	if f := foreign(op, all); f != nil {
 		return f, nil
 	}
-	if _, err = r.inner(ctx, op.Sender, op.Operation.CallData, all); err == nil {
-		err = r.outer(ctx, op.Operation, all)
+	_, err = r.inner(ctx, op.Sender, op.Operation.CallData, all)
+	// An operation that has run already may fail because of that, so the nonce comes first.
+	if ran := r.outer(ctx, op.Operation, all); err == nil || nonceRan(ran) {
+		err = ran
 	}
 	if errors.Is(err, errNoOverrides) {
 		return r.lacks(ctx, op)
@@ -330,6 +332,12 @@ func (r *Rail) check(ctx context.Context, op *Op) (*Failure, error) {
 		return r.saleVerdict(ctx, op, err)
 	}
 	return r.verdict(ctx, op, err)
+}
+
+// nonceRan reports whether the EntryPoint says that the nonce of an operation is used.
+func nonceRan(err error) bool {
+	v, ok := errors.AsType[*reverted](err)
+	return ok && v.outer && strings.Contains(v.reason, "AA25 ")
 }
 
 // foreign refuses accounts that cannot run the operation, whatever is installed.
