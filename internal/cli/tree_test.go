@@ -154,6 +154,9 @@ func TestHelp_Shown(t *testing.T) {
 				t.Errorf("%s has an example of another command: %s", c.CommandPath(), line)
 			}
 			for _, w := range words {
+				if w == "--" {
+					break // what follows is another program's
+				}
 				name, isFlag := strings.CutPrefix(w, "--")
 				name, _, _ = strings.Cut(name, "=")
 				if isFlag && c.Flags().Lookup(name) == nil && c.InheritedFlags().Lookup(name) == nil {
