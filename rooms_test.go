@@ -34,6 +34,7 @@ var rooms = map[string]room{
 		ours:  "toll x402 paid",
 		third: []string{"github.com/modelcontextprotocol/go-sdk", "github.com/google/jsonschema-go"},
 	},
+	"paida2a":  {ours: "toll x402", third: []string{"github.com/a2aproject/a2a-go"}},
 	"tolltest": {ours: "toll x402 client internal/checkout/railtest internal/server"},
 
 	"internal/gate":            {},
@@ -100,7 +101,7 @@ var rooms = map[string]room{
 		third: []string{"github.com/jackc/pgx/v5", "github.com/ethereum/go-ethereum"},
 	},
 	// Tests alone, which run the program and software of others as processes.
-	"interop":         {tests: []string{"github.com/modelcontextprotocol/go-sdk"}},
+	"interop":         {tests: []string{"github.com/modelcontextprotocol/go-sdk", "github.com/a2aproject/a2a-go"}},
 	"scripts/testsum": {},
 }
 
@@ -114,7 +115,7 @@ var testLibraries = []string{
 var testRooms = []string{"tolltest", "internal/store/storetest", "internal/server/servertest", "internal/chain/chaintest"}
 
 // publicRooms are imported by other people, so their tests see what those see.
-var publicRooms = []string{"toll", "x402", "evm", "client", "paid", "paidmcp", "tolltest"}
+var publicRooms = []string{"toll", "x402", "evm", "client", "paid", "paidmcp", "paida2a", "tolltest"}
 
 // rulesRooms decide about credits, money and access: their time comes from a clock that is given to them, and their
 // numbers are exact.
@@ -124,7 +125,7 @@ var rulesRooms = []string{
 }
 
 // strictRooms read messages of others, with the one strict decoder.
-var strictRooms = []string{"x402", "client", "paid", "paidmcp", "internal/facilitator"}
+var strictRooms = []string{"x402", "client", "paid", "paidmcp", "paida2a", "internal/facilitator"}
 
 // sqlRooms hold all SQL. Tests and measurements may use it to look behind the rooms.
 var sqlRooms = []string{"internal/store", "internal/store/storetest", "internal/ledger", "bench"}

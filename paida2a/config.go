@@ -1,0 +1,134 @@
+package paida2a
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/a2aproject/a2a-go/a2a"
+	"github.com/a2aproject/a2a-go/a2asrv"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/x402"
+)
+
+// ExtensionURI names x402 payments over A2A, in the agent card and in the header X-A2A-Extensions.
+const ExtensionURI = "https://github.com/google-a2a/a2a-x402/v0.1"
+
+// Defaults of [Config].
+const (
+	DefaultTimeout      = 30 * time.Second
+	DefaultMaxTasks     = 10_000
+	DefaultTaskLife     = time.Hour
+	DefaultMaxBodyBytes = 256 << 10
+)
+
+const (
+	pathOldCard     = "/.well-known/agent.json"
+	protocolVersion = "0.3.0"
+)
+
+// Config says what a task costs, and how the agent presents itself.
+type Config struct {
+	// PlanID names the plan whose credits pay. It must be there.
+	PlanID toll.PlanID
+	// AgentID names the agent that serves the tasks. It binds payments to the agent's endpoints.
+	AgentID toll.AgentID
+	// Credits is the price of one run of the agent, 0 for 1.
+	Credits toll.Credits
+	// Card describes the agent. The capabilities that it has here, and the extension, are added to what is served; protocol
+	// version and transport where they are empty. Its Description and the first of its DefaultOutputModes are told with the price.
+	Card a2a.AgentCard
+	// EndpointURL is the absolute address that is paid for, as the agent registers it; "" for the URL of the card.
+	EndpointURL string
+	// HoldSecs is the life of a hold in seconds, 1 to 900, 0 for 60. A run that takes longer may fail to settle.
+	HoldSecs int
+	// Timeout bounds each call to the facilitator, 0 for 30 s.
+	Timeout time.Duration
+	// MaxTasks is how many tasks are kept in memory, 0 for 10,000. Tasks that are not paid make room for others first.
+	MaxTasks int
+	// TaskLife is how long a task is kept after its last change, 0 for an hour.
+	TaskLife time.Duration
+	// MaxBodyBytes bounds a request, 0 for 256 KiB.
+	MaxBodyBytes int64
+	// Namespace holds the brand words on the wire, zero for [x402.Default].
+	Namespace x402.Namespace
+	// AfterSettle runs after every settlement: a success, a refusal, or an outcome that is still unknown.
+	AfterSettle func(ctx context.Context, receipt *x402.SettleResponse)
+	// Log receives what the builder should know; nil writes warnings and errors to stderr. Access tokens are never logged.
+	Log *slog.Logger
+	// Clock is the time; nil for time.Now.
+	Clock func() time.Time
+}
+
+func (c Config) withDefaults() Config {
+	if c.Credits <= 0 {
+		c.Credits = 1
+	}
+	if c.EndpointURL == "" {
+		c.EndpointURL = c.Card.URL
+	}
+	if c.HoldSecs == 0 {
+		c.HoldSecs = x402.DefaultHoldSecs
+	}
+	c.HoldSecs = min(max(c.HoldSecs, 1), x402.MaxHoldSecs)
+	if c.Timeout <= 0 {
+		c.Timeout = DefaultTimeout
+	}
+	if c.MaxTasks <= 0 {
+		c.MaxTasks = DefaultMaxTasks
+	}
+	if c.TaskLife <= 0 {
+		c.TaskLife = DefaultTaskLife
+	}
+	if c.MaxBodyBytes <= 0 {
+		c.MaxBodyBytes = DefaultMaxBodyBytes
+	}
+	if c.Namespace == (x402.Namespace{}) {
+		c.Namespace = x402.Default
+	}
+	if c.Log == nil {
+		c.Log = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	}
+	if c.Clock == nil {
+		c.Clock = time.Now
+	}
+	return c
+}
+
+// card is the one that is served.
+func (c *Config) card() *a2a.AgentCard {
+	card := c.Card
+	card.Capabilities.Streaming = true
+	card.Capabilities.PushNotifications = false
+	card.SupportsAuthenticatedExtendedCard = false
+	card.Capabilities.Extensions = slices.DeleteFunc(slices.Clone(card.Capabilities.Extensions), func(e a2a.AgentExtension) bool {
+		return e.URI == ExtensionURI
+	})
+	card.Capabilities.Extensions = append(card.Capabilities.Extensions, a2a.AgentExtension{
+		URI: ExtensionURI, Description: "Tasks are paid by x402 payments.", Required: true,
+	})
+	if card.ProtocolVersion == "" {
+		card.ProtocolVersion = protocolVersion
+	}
+	if card.PreferredTransport == "" {
+		card.PreferredTransport = a2a.TransportProtocolJSONRPC
+	}
+	return &card
+}
+
+// Handler serves an agent of the Go SDK for A2A, for payments that f decides about: a client.Client of a service, or the service
+// itself in the same process. It answers JSON-RPC at POST / and the agent card at /.well-known/agent-card.json and
+// /.well-known/agent.json. It is safe for concurrent use.
+func Handler(f x402.Facilitator, agent a2asrv.AgentExecutor, cfg Config) http.Handler {
+	d := newDesk(f, agent, cfg.withDefaults())
+	mux := http.NewServeMux()
+	card := a2asrv.NewStaticAgentCardHandler(d.cfg.card())
+	mux.Handle(a2asrv.WellKnownAgentCardPath, card)
+	mux.Handle(pathOldCard, card)
+	mux.Handle("POST /{$}", &front{cfg: &d.cfg, rpc: a2asrv.NewJSONRPCHandler(d)})
+	return mux
+}

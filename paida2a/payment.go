@@ -1,0 +1,133 @@
+package paida2a
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"maps"
+	"strings"
+
+	"github.com/a2aproject/a2a-go/a2a"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/x402"
+)
+
+// Members of the metadata of a message (A2A transport of x402).
+const (
+	metaPrefix   = "x402.payment."
+	metaStatus   = metaPrefix + "status"
+	metaRequired = metaPrefix + "required"
+	metaPayload  = metaPrefix + "payload"
+	metaReceipts = metaPrefix + "receipts"
+	metaError    = metaPrefix + "error"
+)
+
+// Values of the status.
+const (
+	statusRequired  = "payment-required"
+	statusRejected  = "payment-rejected"
+	statusSubmitted = "payment-submitted"
+	statusVerified  = "payment-verified"
+	statusCompleted = "payment-completed"
+	statusFailed    = "payment-failed"
+)
+
+// Payment is what an agent may know of the payment of its task. The access token is not part of it.
+type Payment struct {
+	Payer          string // address of the subscriber
+	PlanID         toll.PlanID
+	AgentID        toll.AgentID // "" when there is none
+	AgentRequestID string       // id of this run, of its settlement and of its receipt
+	Amount         toll.Credits // credits set aside, the most that this run can cost
+	// Verdict is the verified answer of the facilitator. It is shared: treat it as read-only.
+	Verdict *x402.VerifyResponse
+}
+
+type paymentKey struct{}
+
+// FromContext returns the payment of the task that an agent works on, and false elsewhere.
+func FromContext(ctx context.Context) (Payment, bool) {
+	p, ok := ctx.Value(paymentKey{}).(Payment)
+	return p, ok
+}
+
+// credential is what a message says about payment.
+type credential struct {
+	status string
+	token  string // the payload, as the text of an access token
+	digest string // of the token
+	claim  string // names the one request that the payload pays for, "" when it names none
+	reason string // what is wrong with the payload
+	text   string
+}
+
+// takePayment returns a message without whatever it says about payment, which neither agents nor the readers of a history see.
+func takePayment(m *a2a.Message) (*a2a.Message, credential) {
+	out := *m
+	var c credential
+	c.status, _ = m.Metadata[metaStatus].(string)
+	payload := m.Metadata[metaPayload]
+	out.Metadata = withoutPayment(m.Metadata)
+	if c.status == statusSubmitted {
+		c.read(payload)
+	}
+	return &out, c
+}
+
+func withoutPayment(meta map[string]any) map[string]any {
+	if len(meta) == 0 {
+		return nil
+	}
+	meta = maps.Clone(meta)
+	maps.DeleteFunc(meta, func(name string, _ any) bool { return strings.HasPrefix(name, metaPrefix) })
+	return meta
+}
+
+func (c *credential) read(payload any) {
+	switch v := payload.(type) {
+	case string:
+		c.token = v
+	case map[string]any:
+		if b, err := x402.Encode(v); err == nil {
+			c.token = string(b)
+		}
+	}
+	t, err := x402.DecodeToken(c.token)
+	if err != nil {
+		e := toll.AsError(err)
+		c.reason, c.text = x402.ReasonInvalidPayload, e.Text()
+		if e.Code == toll.CodeBadX402Version {
+			c.reason = x402.ReasonInvalidVersion
+		}
+		return
+	}
+	c.digest = digest(c.token)
+	// An access token as it was issued pays for any task within its limits.
+	switch {
+	case t.PaymentIdentifier != "":
+		c.claim = digest(t.JWS, "identifier", t.PaymentIdentifier)
+	case t.Nonce != "" && t.Nonce != idOf(t.JWS):
+		c.claim = digest(t.JWS, "nonce", t.Nonce)
+	}
+}
+
+func digest(words ...string) string {
+	sum := sha256.Sum256([]byte(strings.Join(words, "\x00")))
+	return hex.EncodeToString(sum[:])
+}
+
+// idOf returns the jti of an access token. Nothing is checked: the service does that.
+func idOf(jws string) string {
+	var claims struct {
+		ID string `json:"jti"`
+	}
+	_, rest, _ := strings.Cut(jws, ".")
+	body, _, _ := strings.Cut(rest, ".")
+	b, err := base64.RawURLEncoding.DecodeString(body)
+	if err != nil || x402.Decode(b, &claims) != nil {
+		return ""
+	}
+	return claims.ID
+}

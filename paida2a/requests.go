@@ -1,0 +1,191 @@
+package paida2a
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"sync"
+
+	"github.com/a2aproject/a2a-go/a2a"
+	"github.com/a2aproject/a2a-go/a2asrv"
+
+	"github.com/tollhq/toll/x402"
+)
+
+// desk answers the methods of the protocol. It is an [a2asrv.RequestHandler].
+type desk struct {
+	f     x402.Facilitator
+	agent a2asrv.AgentExecutor
+	cfg   Config
+	terms termsCache
+
+	mu   sync.Mutex
+	book *book
+}
+
+func newDesk(f x402.Facilitator, agent a2asrv.AgentExecutor, cfg Config) *desk {
+	return &desk{f: f, agent: agent, cfg: cfg, book: newBook(cfg.MaxTasks, cfg.TaskLife)}
+}
+
+func invalid(why string) error { return fmt.Errorf("%s: %w", why, a2a.ErrInvalidParams) }
+
+func (d *desk) OnSendMessage(ctx context.Context, params *a2a.MessageSendParams) (a2a.SendMessageResult, error) {
+	t, _, err := d.send(ctx, params)
+	if err != nil {
+		return nil, err
+	}
+	wait := params.Config == nil || params.Config.Blocking == nil || *params.Config.Blocking
+	for {
+		d.mu.Lock()
+		told, busy, problem, changed := t.told, t.busy(), t.problem, t.changed
+		d.mu.Unlock()
+		switch {
+		case !busy && problem != nil:
+			return nil, problem
+		case !busy || !wait:
+			return shortened(told, historyLength(params)), nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+func (d *desk) OnSendMessageStream(ctx context.Context, params *a2a.MessageSendParams) iter.Seq2[a2a.Event, error] {
+	return func(yield func(a2a.Event, error) bool) {
+		t, from, err := d.send(ctx, params)
+		if err != nil {
+			yield(nil, err)
+			return
+		}
+		d.follow(ctx, t, from, yield)
+	}
+}
+
+func (d *desk) OnResubscribeToTask(ctx context.Context, params *a2a.TaskIDParams) iter.Seq2[a2a.Event, error] {
+	return func(yield func(a2a.Event, error) bool) {
+		t, err := d.find(params.ID)
+		if err != nil {
+			yield(nil, err)
+			return
+		}
+		d.mu.Lock()
+		from := len(t.events)
+		d.mu.Unlock()
+		d.follow(ctx, t, from, yield)
+	}
+}
+
+// follow yields the task and what happens to it from then on, until nothing more does.
+func (d *desk) follow(ctx context.Context, t *task, from int, yield func(a2a.Event, error) bool) {
+	first := true
+	for {
+		d.mu.Lock()
+		events, told, busy, problem, changed := t.events[from:], t.told, t.busy(), t.problem, t.changed
+		d.mu.Unlock()
+		if first && len(events) == 0 {
+			events = []a2a.Event{told}
+		} else {
+			from += len(events)
+		}
+		first = false
+		for _, e := range events {
+			if !yield(e, nil) {
+				return
+			}
+		}
+		if !busy {
+			if problem != nil {
+				yield(nil, problem)
+			}
+			return
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func (d *desk) OnGetTask(_ context.Context, query *a2a.TaskQueryParams) (*a2a.Task, error) {
+	t, err := d.find(query.ID)
+	if err != nil {
+		return nil, err
+	}
+	d.mu.Lock()
+	told := t.told
+	d.mu.Unlock()
+	return shortened(told, query.HistoryLength), nil
+}
+
+// OnCancelTask ends a task that is not paid yet, or whose agent is at work: nothing is burned then. Once there is something to be
+// paid it is too late.
+func (d *desk) OnCancelTask(ctx context.Context, params *a2a.TaskIDParams) (*a2a.Task, error) {
+	t, err := d.find(params.ID)
+	if err != nil {
+		return nil, err
+	}
+	d.mu.Lock()
+	if t.phase == phaseSettling || t.phase == phaseOver {
+		d.mu.Unlock()
+		return nil, a2a.ErrTaskNotCancelable
+	}
+	stop := t.cancel
+	status := d.status(t, a2a.TaskStateCanceled, say("The task was canceled. Nothing was charged."), nil)
+	d.tell(t, phaseOver, status)
+	told := t.told
+	d.mu.Unlock()
+	if stop != nil {
+		stop()
+		d.stopAgent(context.WithoutCancel(ctx), told)
+	}
+	return told, nil
+}
+
+func (d *desk) find(id a2a.TaskID) (*task, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.book.find(id, d.cfg.Clock())
+}
+
+func (t *task) busy() bool { return t.phase == phaseRunning || t.phase == phaseSettling }
+
+func historyLength(p *a2a.MessageSendParams) *int {
+	if p.Config == nil {
+		return nil
+	}
+	return p.Config.HistoryLength
+}
+
+// shortened returns the task with so many messages of its history at most, nil for all.
+func shortened(t *a2a.Task, history *int) *a2a.Task {
+	if history == nil || *history >= len(t.History) {
+		return t
+	}
+	out := *t
+	out.History = t.History[len(t.History)-max(*history, 0):]
+	return &out
+}
+
+func (d *desk) OnGetTaskPushConfig(context.Context, *a2a.GetTaskPushConfigParams) (*a2a.TaskPushConfig, error) {
+	return nil, a2a.ErrPushNotificationNotSupported
+}
+
+func (d *desk) OnListTaskPushConfig(context.Context, *a2a.ListTaskPushConfigParams) ([]*a2a.TaskPushConfig, error) {
+	return nil, a2a.ErrPushNotificationNotSupported
+}
+
+func (d *desk) OnSetTaskPushConfig(context.Context, *a2a.TaskPushConfig) (*a2a.TaskPushConfig, error) {
+	return nil, a2a.ErrPushNotificationNotSupported
+}
+
+func (d *desk) OnDeleteTaskPushConfig(context.Context, *a2a.DeleteTaskPushConfigParams) error {
+	return a2a.ErrPushNotificationNotSupported
+}
+
+func (d *desk) OnGetExtendedAgentCard(context.Context) (*a2a.AgentCard, error) {
+	return nil, a2a.ErrAuthenticatedExtendedCardNotConfigured
+}

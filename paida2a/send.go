@@ -1,0 +1,218 @@
+package paida2a
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"strings"
+
+	"github.com/a2aproject/a2a-go/a2a"
+
+	"github.com/tollhq/toll/x402"
+)
+
+const (
+	textRequired  = "Payment is required."
+	textSubmitted = "The payment is being verified."
+	textDeclined  = "The payment was declined."
+	textVerified  = "The payment is verified. The agent is at work."
+	textFailed    = "The agent failed. Nothing was charged."
+	textBusy      = "the task is being worked on"
+	textOver      = "the task has ended"
+)
+
+// send takes a message, and returns its task and how many events of it are old.
+func (d *desk) send(ctx context.Context, params *a2a.MessageSendParams) (*task, int, error) {
+	switch {
+	case params.Message == nil:
+		return nil, 0, invalid("a message is missing")
+	case params.Message.Role != a2a.MessageRoleUser:
+		return nil, 0, invalid("a message to an agent has the role user")
+	case params.Config != nil && params.Config.PushConfig != nil:
+		return nil, 0, a2a.ErrPushNotificationNotSupported
+	}
+	msg, c := takePayment(params.Message)
+	if msg.TaskID == "" {
+		t, err := d.begin(ctx, msg)
+		return t, 0, err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	t, err := d.book.find(msg.TaskID, d.cfg.Clock())
+	if err != nil {
+		return nil, 0, err
+	}
+	if msg.ContextID != "" && msg.ContextID != t.context {
+		return nil, 0, invalid("the task belongs to another context")
+	}
+	msg.ContextID = t.context
+	from := len(t.events)
+	if t.phase != phaseOpen && c.digest != "" && c.digest == t.payment {
+		return t, from, nil // sent again, since its answer was lost or is late
+	}
+	switch t.phase {
+	case phaseOver:
+		return nil, 0, invalid(textOver)
+	case phaseRunning, phaseSettling:
+		return nil, 0, invalid(textBusy)
+	}
+	if len(t.told.History) >= maxMessages {
+		return nil, 0, invalid("the task has too many messages")
+	}
+	switch c.status {
+	case "":
+		return t, from, d.ask(t, msg)
+	case statusRejected:
+		d.heard(t, msg)
+		d.tell(t, phaseOver, d.status(t, a2a.TaskStateFailed, say(textDeclined), map[string]any{metaStatus: statusRejected}))
+		return t, from, nil
+	case statusSubmitted:
+		d.submit(ctx, t, msg, c)
+		return t, from, nil
+	}
+	return nil, 0, invalid("the status of a payment is " + statusSubmitted + " or " + statusRejected)
+}
+
+// begin opens a task and tells what it costs.
+func (d *desk) begin(ctx context.Context, msg *a2a.Message) (*task, error) {
+	if len(msg.Parts) == 0 {
+		return nil, invalid("a message has parts")
+	}
+	demand, err := d.demand(ctx)
+	if err != nil {
+		return nil, d.unreachable("reading the terms of the plan", "", err)
+	}
+	t := &task{id: a2a.NewTaskID(), context: msg.ContextID, demand: demand, asked: msg, changed: make(chan struct{})}
+	if t.context == "" {
+		t.context = a2a.NewContextID()
+	}
+	msg.TaskID, msg.ContextID = t.id, t.context
+	t.told = &a2a.Task{ID: t.id, ContextID: t.context, History: []*a2a.Message{msg}, Status: d.offer(t)}
+	t.bytes = sizeOf(t.told)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if err := d.book.add(t, d.cfg.Clock()); err != nil {
+		return nil, err
+	}
+	return t, nil
+}
+
+// ask takes what the agent is to do in place of what it was to do, and tells again what that costs.
+func (d *desk) ask(t *task, msg *a2a.Message) error {
+	if len(msg.Parts) == 0 {
+		return invalid("a message has parts")
+	}
+	t.asked = msg
+	d.heard(t, msg)
+	d.tell(t, phaseOpen, d.offer(t))
+	return nil
+}
+
+// submit takes a payment and lets the agent work, whether somebody waits for that or not.
+func (d *desk) submit(ctx context.Context, t *task, msg *a2a.Message, c credential) {
+	d.heard(t, msg)
+	t.payment, t.problem = c.digest, nil
+	if c.reason == "" && !d.book.claimed(c.claim, t) {
+		c.reason, c.text = x402.ReasonDuplicate, "The payment was sent for another task."
+	}
+	if c.reason != "" {
+		d.tell(t, phaseOver, d.failure(t, d.refusal(t, c.reason, c.text)))
+		return
+	}
+	if t.asked == nil {
+		t.asked = msg // the answer to what the agent asked came with its payment
+	}
+	status := t.told.Status
+	status.Message = d.message(t, say(textSubmitted), map[string]any{metaStatus: statusSubmitted})
+	run, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	t.cancel = cancel
+	w := &work{desk: d, task: t, token: c.token, asked: t.asked, required: *t.demand}
+	if w.required.Resource.URL != "" {
+		// The id is part of what is paid for; urls are compared without it.
+		w.required.Resource.URL += "#" + string(t.id)
+	}
+	d.tell(t, phaseRunning, status)
+	go func() {
+		defer cancel()
+		w.serve(run)
+	}()
+}
+
+// heard adds a message to the history of a task.
+func (d *desk) heard(t *task, messages ...*a2a.Message) {
+	told := *t.told
+	told.History = append(slices.Clone(told.History), messages...)
+	d.book.resize(t, t.bytes+sizeOf(messages))
+	t.told = &told
+}
+
+// tell makes the status of a task known.
+func (d *desk) tell(t *task, p phase, s a2a.TaskStatus, before ...a2a.Event) {
+	told := *t.told
+	told.Status = s
+	t.told = &told
+	t.phase = p
+	t.events = append(t.events, before...)
+	if p == phaseRunning && s.State == a2a.TaskStateInputRequired {
+		t.events = append(t.events, t.told) // a stream begins with its task
+	} else {
+		t.events = append(t.events, &a2a.TaskStatusUpdateEvent{TaskID: t.id, ContextID: t.context, Status: s, Final: !t.busy()})
+	}
+	d.book.put(t, d.cfg.Clock())
+	close(t.changed)
+	t.changed = make(chan struct{})
+}
+
+func (d *desk) offer(t *task) a2a.TaskStatus {
+	return d.status(t, a2a.TaskStateInputRequired, say(textRequired), t.asking())
+}
+
+// asking is the metadata of a demand for payment.
+func (t *task) asking() map[string]any {
+	return map[string]any{metaStatus: statusRequired, metaRequired: raw(t.demand)}
+}
+
+// failure is the status of a task whose payment was refused or not settled.
+func (d *desk) failure(t *task, s *x402.SettleResponse) a2a.TaskStatus {
+	told := *s
+	if told.ErrorMessage = plainText(s.ErrorMessage, maxSentenceRunes); told.ErrorMessage != s.ErrorMessage {
+		told.Raw = nil
+	}
+	word := strings.ToUpper(s.ErrorReason)
+	text := strings.TrimSpace("The payment failed: " + word + ". " + told.ErrorMessage)
+	return d.status(t, a2a.TaskStateFailed, say(text), map[string]any{metaStatus: statusFailed, metaError: word, metaReceipts: []any{receipt(&told)}})
+}
+
+// refusal is the receipt of a payment that was not even tried.
+func (d *desk) refusal(t *task, reason, text string) *x402.SettleResponse {
+	return &x402.SettleResponse{ErrorReason: reason, ErrorMessage: text, Network: t.demand.Accepts[0].Network}
+}
+
+func (d *desk) status(t *task, state a2a.TaskState, parts a2a.ContentParts, meta map[string]any) a2a.TaskStatus {
+	now := d.cfg.Clock()
+	return a2a.TaskStatus{State: state, Message: d.message(t, parts, meta), Timestamp: &now}
+}
+
+func (d *desk) message(t *task, parts a2a.ContentParts, meta map[string]any) *a2a.Message {
+	return &a2a.Message{ID: a2a.NewMessageID(), Role: a2a.MessageRoleAgent, TaskID: t.id, ContextID: t.context, Parts: parts, Metadata: meta}
+}
+
+func say(text string) a2a.ContentParts { return a2a.ContentParts{a2a.TextPart{Text: text}} }
+
+// receipt is the answer of the service, byte for byte where they are known, so that it equals the stored one.
+func receipt(s *x402.SettleResponse) json.RawMessage {
+	if json.Valid(s.Raw) {
+		return s.Raw
+	}
+	return raw(s)
+}
+
+func raw(v any) json.RawMessage {
+	b, err := x402.Encode(v)
+	if err != nil {
+		return json.RawMessage("null")
+	}
+	return b
+}
+
+func sizeOf(v any) int { return len(raw(v)) }

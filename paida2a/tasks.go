@@ -1,0 +1,157 @@
+package paida2a
+
+import (
+	"container/list"
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/a2aproject/a2a-go/a2a"
+
+	"github.com/tollhq/toll/x402"
+)
+
+const (
+	maxBytes    = 256 << 20 // of all tasks together, as JSON
+	maxMessages = 64        // in the history of a task
+)
+
+// phase is where a task stands with us; what the client is told of it is its status.
+type phase int
+
+const (
+	phaseOpen     phase = iota // waits for a payment
+	phaseRunning               // is paid or about to be, may be canceled
+	phaseSettling              // is done, and may not be canceled any more
+	phaseOver
+)
+
+// task is one task. All of it is guarded by the lock of its book.
+type task struct {
+	id      a2a.TaskID
+	context string
+
+	phase   phase
+	told    *a2a.Task     // what clients see: replaced, never changed
+	events  []a2a.Event   // what happened in runs, for clients that follow
+	changed chan struct{} // closed at each change
+	asked   *a2a.Message  // what the agent is to do; nil when it asked and has no answer
+	ran     bool          // the agent has seen the task
+	payment string        // digest of the payment of the latest run
+	claim   string        // name of the request that its payment claims, may be empty
+	problem error         // why the latest run ended without an outcome
+	cancel  context.CancelFunc
+	demand  *x402.PaymentRequired
+
+	at    time.Time
+	bytes int
+	place *list.Element
+	in    *list.List
+}
+
+// book holds the tasks, those that changed longest ago in front.
+type book struct {
+	life    time.Duration
+	most    int
+	tasks   map[a2a.TaskID]*task
+	claims  map[string]*task // who claims a payment that pays for one request only
+	open    list.List        // tasks that wait for a payment
+	over    list.List
+	bytes   int
+	maximum int // of bytes
+}
+
+func newBook(most int, life time.Duration) *book {
+	return &book{life: life, most: most, maximum: maxBytes, tasks: map[a2a.TaskID]*task{}, claims: map[string]*task{}}
+}
+
+var errFull = fmt.Errorf("too many tasks are being worked on: %w", a2a.ErrServerError)
+
+func (b *book) add(t *task, now time.Time) error {
+	b.expire(now)
+	for len(b.tasks) >= b.most || b.bytes+t.bytes > b.maximum {
+		oldest := b.open.Front()
+		if oldest == nil {
+			oldest = b.over.Front()
+		}
+		if oldest == nil {
+			return errFull
+		}
+		b.remove(oldest.Value.(*task))
+	}
+	b.tasks[t.id] = t
+	b.bytes += t.bytes
+	b.put(t, now)
+	return nil
+}
+
+// find returns a task that is still there.
+func (b *book) find(id a2a.TaskID, now time.Time) (*task, error) {
+	b.expire(now)
+	if t := b.tasks[id]; t != nil {
+		return t, nil
+	}
+	return nil, a2a.ErrTaskNotFound
+}
+
+// put notes a change of a task. One that runs is in no list, so that it is kept until it has ended.
+func (b *book) put(t *task, now time.Time) {
+	b.take(t)
+	t.at = now
+	switch t.phase {
+	case phaseOpen:
+		t.in = &b.open
+	case phaseOver:
+		t.in = &b.over
+	default:
+		return
+	}
+	t.place = t.in.PushBack(t)
+}
+
+func (b *book) take(t *task) {
+	if t.in != nil {
+		t.in.Remove(t.place)
+		t.in, t.place = nil, nil
+	}
+}
+
+func (b *book) resize(t *task, bytes int) {
+	if b.tasks[t.id] == t {
+		b.bytes += bytes - t.bytes
+	}
+	t.bytes = bytes
+}
+
+func (b *book) expire(now time.Time) {
+	for _, l := range []*list.List{&b.open, &b.over} {
+		for e := l.Front(); e != nil && now.Sub(e.Value.(*task).at) >= b.life; e = l.Front() {
+			b.remove(e.Value.(*task))
+		}
+	}
+}
+
+func (b *book) remove(t *task) {
+	b.take(t)
+	b.bytes -= t.bytes
+	delete(b.tasks, t.id)
+	if b.claims[t.claim] == t {
+		delete(b.claims, t.claim)
+	}
+}
+
+// claimed makes t the only task for which a payment counts, and reports whether it is.
+func (b *book) claimed(name string, t *task) bool {
+	if name == "" {
+		return true
+	}
+	if other := b.claims[name]; other != nil && other != t {
+		return false
+	}
+	if t.claim != name {
+		delete(b.claims, t.claim)
+		t.claim = name
+	}
+	b.claims[name] = t
+	return true
+}

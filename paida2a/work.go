@@ -1,0 +1,262 @@
+package paida2a
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"runtime/debug"
+	"slices"
+	"time"
+
+	"github.com/a2aproject/a2a-go/a2a"
+	"github.com/a2aproject/a2a-go/a2asrv"
+
+	"github.com/tollhq/toll/x402"
+)
+
+const textDone = "The task is done."
+
+// cancelTime is how long an agent may take to hear that a task was canceled.
+const cancelTime = 30 * time.Second
+
+var (
+	errPanic    = errors.New("the agent panicked")
+	errNoEnd    = errors.New("the agent returned before it ended the task")
+	errCanceled = errors.New("the task was canceled")
+)
+
+// work is one run of the agent, under one payment.
+type work struct {
+	*desk
+	*task
+	token    string
+	asked    *a2a.Message
+	required x402.PaymentRequired
+	payment  Payment
+}
+
+// serve verifies the payment, lets the agent work, settles, and only then tells what the agent made.
+func (w *work) serve(ctx context.Context) {
+	refusal, err := w.verify(ctx)
+	switch {
+	case err != nil:
+		w.undecided(w.unreachable("verify", w.id, err))
+		return
+	case refusal != nil:
+		w.move(phaseOver, w.failure(w.task, refusal))
+		return
+	}
+	verified := map[string]any{metaStatus: statusVerified}
+	if !w.move(phaseRunning, w.status(w.task, a2a.TaskStateWorking, say(textVerified), verified)) {
+		w.release(ctx)
+		return
+	}
+	out, err := w.run(ctx)
+	if err != nil {
+		w.release(ctx)
+		if w.move(phaseOver, w.status(w.task, a2a.TaskStateFailed, say(textFailed), verified)) {
+			w.cfg.Log.Error("paida2a: an agent failed", "task", string(w.id), "agentRequestId", w.payment.AgentRequestID, "error", err.Error())
+		}
+		return
+	}
+	switch out.state {
+	case a2a.TaskStateCompleted:
+		w.complete(ctx, out)
+	case a2a.TaskStateInputRequired, a2a.TaskStateAuthRequired:
+		w.release(ctx)
+		w.question(out)
+	case a2a.TaskStateFailed, a2a.TaskStateRejected, a2a.TaskStateCanceled:
+		w.release(ctx)
+		w.move(phaseOver, w.status(w.task, out.state, out.parts(textFailed), verified))
+	default:
+		w.release(ctx)
+		w.move(phaseOver, w.status(w.task, a2a.TaskStateFailed, say(textFailed), verified))
+	}
+}
+
+// move makes a status known, unless the task was canceled meanwhile.
+func (w *work) move(p phase, s a2a.TaskStatus) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.busy() {
+		return false
+	}
+	w.tell(w.task, p, s)
+	return true
+}
+
+// undecided lets the client try again.
+func (w *work) undecided(problem error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.busy() {
+		w.problem = problem
+		w.tell(w.task, phaseOpen, w.offer(w.task))
+	}
+}
+
+// question passes on what the agent wants to know. Nothing is burned, so nothing that it made leaves.
+func (w *work) question(out *outcome) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.busy() {
+		return
+	}
+	w.task.asked, w.ran = nil, true
+	s := w.status(w.task, a2a.TaskStateInputRequired, out.parts(textRequired), w.asking())
+	asked := *s.Message
+	asked.Metadata = nil
+	w.heard(w.task, &asked)
+	w.tell(w.task, phaseOpen, s)
+}
+
+// complete burns the credits of work that is done, and then lets it go.
+func (w *work) complete(ctx context.Context, out *outcome) {
+	size := sizeOf(out.artifacts) + sizeOf(out.said)
+	w.mu.Lock()
+	if !w.busy() {
+		w.mu.Unlock()
+		w.release(ctx)
+		return
+	}
+	w.phase = phaseSettling
+	w.mu.Unlock()
+
+	s, known := w.settle(ctx)
+	if !s.Success {
+		if known {
+			w.release(ctx)
+		}
+		w.move(phaseOver, w.failure(w.task, s))
+		return
+	}
+	meta := map[string]any{metaStatus: statusCompleted, metaReceipts: []any{receipt(s)}}
+	settled := w.status(w.task, a2a.TaskStateWorking, say("The payment is settled."), meta)
+	events := []a2a.Event{&a2a.TaskStatusUpdateEvent{TaskID: w.id, ContextID: w.context, Status: settled}}
+	for _, a := range out.artifacts {
+		events = append(events, &a2a.TaskArtifactUpdateEvent{TaskID: w.id, ContextID: w.context, Artifact: a, LastChunk: true})
+	}
+	done := w.status(w.task, a2a.TaskStateCompleted, out.parts(textDone), out.with(meta))
+
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.heard(w.task, out.said...)
+	told := *w.told
+	told.Artifacts, told.Metadata = out.artifacts, out.metadata
+	w.told = &told
+	w.book.resize(w.task, w.bytes+size)
+	w.tell(w.task, phaseOver, done, events...)
+}
+
+// run lets the agent work until it ends the task, returns, or is canceled.
+func (w *work) run(ctx context.Context) (*outcome, error) {
+	req, err := w.request()
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancel(context.WithValue(ctx, paymentKey{}, w.payment))
+	defer cancel()
+	c := newCollector(w.task)
+	done := make(chan error, 1)
+	go func() { done <- w.execute(ctx, req, c) }()
+	select {
+	case err = <-done:
+	case <-c.ended:
+	case <-ctx.Done():
+		err = errCanceled
+	}
+	return c.close(err)
+}
+
+// execute calls the agent. What it panics with goes into the log and nowhere else.
+func (w *work) execute(ctx context.Context, req *a2asrv.RequestContext, c *collector) (err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			w.cfg.Log.Error("paida2a: an agent panicked", "task", string(w.id), "panic", v, "stack", string(debug.Stack()))
+			err = errPanic
+		}
+	}()
+	return w.agent.Execute(ctx, req, c)
+}
+
+// request is what the agent gets: copies, which it may change.
+func (w *work) request() (*a2asrv.RequestContext, error) {
+	w.mu.Lock()
+	told, ran := w.told, w.ran
+	w.mu.Unlock()
+	req := &a2asrv.RequestContext{TaskID: w.id, ContextID: w.context}
+	var err error
+	if req.Message, err = copied(w.asked); err != nil {
+		return nil, err
+	}
+	req.Metadata = req.Message.Metadata
+	if ran {
+		if req.StoredTask, err = withoutStatus(told); err != nil {
+			return nil, err
+		}
+	}
+	return req, nil
+}
+
+// stopAgent tells an agent that its task was canceled, besides the end of its context.
+func (d *desk) stopAgent(ctx context.Context, told *a2a.Task) {
+	stored, err := withoutStatus(told)
+	if err != nil {
+		return
+	}
+	go func() {
+		ctx, cancel := context.WithTimeout(ctx, cancelTime)
+		defer cancel()
+		defer func() {
+			if v := recover(); v != nil {
+				d.cfg.Log.Error("paida2a: an agent panicked", "task", string(told.ID), "panic", v, "stack", string(debug.Stack()))
+			}
+		}()
+		req := &a2asrv.RequestContext{TaskID: told.ID, ContextID: told.ContextID, StoredTask: stored}
+		if err := d.agent.Cancel(ctx, req, closedQueue{}); err != nil {
+			d.cfg.Log.Warn("paida2a: an agent could not be canceled", "task", string(told.ID), "error", err.Error())
+		}
+	}()
+}
+
+// withoutStatus returns a copy of a task for its agent, which has nothing to do with what its status says of payments.
+func withoutStatus(t *a2a.Task) (*a2a.Task, error) {
+	out := *t
+	out.Status.Message = nil
+	return copied(&out)
+}
+
+func copied[T any](v *T) (*T, error) {
+	b, err := x402.Encode(v)
+	if err != nil {
+		return nil, err
+	}
+	out := new(T)
+	return out, x402.Decode(b, out)
+}
+
+// outcome is what an agent made of a task.
+type outcome struct {
+	state     a2a.TaskState
+	message   *a2a.Message
+	said      []*a2a.Message // before
+	artifacts []*a2a.Artifact
+	metadata  map[string]any
+}
+
+func (o *outcome) parts(otherwise string) a2a.ContentParts {
+	if o.message == nil || len(o.message.Parts) == 0 {
+		return say(otherwise)
+	}
+	return slices.Clone(o.message.Parts)
+}
+
+// with returns the metadata of the agent's last message with ours.
+func (o *outcome) with(meta map[string]any) map[string]any {
+	out := map[string]any{}
+	if o.message != nil {
+		maps.Copy(out, o.message.Metadata)
+	}
+	maps.Copy(out, meta)
+	return out
+}
