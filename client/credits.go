@@ -59,8 +59,12 @@ func (p *CreditsPayer) Quote(ctx context.Context, e *x402.Entry) (x402.Quote, er
 			return x402.Quote{}, fmt.Errorf("the amount %.40q is no number of credits", e.Amount)
 		}
 	}
-	if terms.IsTime {
+	switch {
+	case terms.IsTime:
 		most = 0
+	case most == 0:
+		// An access token that may burn nothing cannot be had, and one without a limit may burn all there is.
+		return x402.Quote{}, fmt.Errorf("it asks for 0 credits of plan %s", plan)
 	}
 	return x402.Quote{Unit: x402.UnitCredits, Amount: toll.UnitsOf(int64(most))}, nil
 }
