@@ -1,6 +1,7 @@
 package api_test
 
 import (
+	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
 	"math/big"
@@ -289,5 +290,26 @@ func TestT36_PaymentIdentifierOfASale(t *testing.T) {
 	group.Wait()
 	if len(orders) != 1 || tokens != 1 || rail.Transfers() != 3 {
 		t.Errorf("%d orders, %d access tokens, %d transfers", len(orders), tokens, rail.Transfers())
+	}
+}
+
+// TestReview5_TokenOfAPurchase: who is shown an authorization can buy with it in the name of its wallet. The access token that
+// they get burns what that money bought, and nothing that the wallet had before.
+func TestReview5_TokenOfAPurchase(t *testing.T) {
+	s, rail, plan := shop(t)
+	w := s.wallet(rail, 10_000_000)
+	for range 2 {
+		c := s.asks(orderRoute(plan))
+		a := s.pay(orderRoute(plan), w.pays(c, w.authorization(c), ""))
+		if a.status != 200 {
+			t.Fatalf("%d %s", a.status, a.body)
+		}
+		token, err := x402.DecodeToken(a.text(t, "accessToken"))
+		must(t, err)
+		body, err := base64.RawURLEncoding.DecodeString(strings.Split(token.JWS, ".")[1])
+		must(t, err)
+		if want := `"redemptionLimit":"` + a.text(t, "creditsGranted") + `"`; !strings.Contains(string(body), want) {
+			t.Errorf("the access token of a purchase says %s, not %s", body, want)
+		}
 	}
 }

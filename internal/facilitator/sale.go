@@ -217,7 +217,12 @@ func (f *Facilitator) sellPlan(
 		return nil, err
 	}
 	if sold.First {
-		b.AccessToken, err = f.walletToken(ctx, plan.ID, signed.From)
+		// Whoever was shown the authorization may be the one who buys: what the wallet had before is not theirs.
+		var limit *toll.Credits
+		if !plan.IsTime() {
+			limit = &sold.Order.CreditsGranted
+		}
+		b.AccessToken, err = f.walletToken(ctx, plan.ID, signed.From, limit)
 		if err != nil {
 			// The plan is bought: the wallet signs in for its access token.
 			f.log.Warn("a wallet got no access token with its purchase", "order", sold.Order.OrderID, "err", err)
@@ -359,8 +364,9 @@ func fault(err error) error {
 	return toll.AsError(err)
 }
 
-// walletToken makes an access token for a wallet: for an hour, and without a limit on money, so that it can never buy.
-func (f *Facilitator) walletToken(ctx context.Context, id toll.PlanID, wallet toll.Address) (*toll.AccessToken, error) {
+// walletToken makes an access token for a wallet: for an hour, and without a delegation, so that it can never buy. limit are the
+// credits that it may burn, nil for all of the wallet.
+func (f *Facilitator) walletToken(ctx context.Context, id toll.PlanID, wallet toll.Address, limit *toll.Credits) (*toll.AccessToken, error) {
 	secs := int64(walletTokenSecs)
-	return f.CreatePermission(ctx, auth.Caller{Address: wallet}, &PermissionRequest{PlanID: id, ExpiresInSecs: &secs}, nil)
+	return f.CreatePermission(ctx, auth.Caller{Address: wallet}, &PermissionRequest{PlanID: id, RedemptionLimit: limit, ExpiresInSecs: &secs}, nil)
 }

@@ -174,7 +174,7 @@ func (f *Facilitator) admit(ctx context.Context, plan *toll.Plan, route, signIn 
 	if has := balance.Balance > 0 && (!plan.IsTime() || balance.IsSubscriber); !has {
 		return nil, refuse(toll.CodeInsufficientCredits, x402.ReasonInsufficientFunds, "This wallet has no credits of the plan.")
 	}
-	t, err := f.walletToken(ctx, plan.ID, wallet)
+	t, err := f.walletToken(ctx, plan.ID, wallet, nil)
 	if err != nil {
 		return nil, toll.AsError(err)
 	}
