@@ -50,6 +50,7 @@ var scenes = []struct {
 	{"S71", "one payment for two calls", toolTwice},
 	{"S72", "an access token as it was issued", toolReused},
 	{"S73", "a tool whose settlement fails", toolUnsettled},
+	{"S80", "a task of an agent", paidErrand},
 }
 
 // sales are the scenes of wallets, on a service whose clock nobody moves: wallets sign by their own.

@@ -448,3 +448,55 @@ func TestRequests(t *testing.T) {
 		t.Errorf("%s", r.raw)
 	}
 }
+
+// TestRoom: tasks are bounded. Those that are not paid make room first, then those that ended; a task that runs stays.
+func TestRoom(t *testing.T) {
+	svc := tolltest.New(t)
+	ann := svc.Subscriber(100)
+	s := open(t, svc, func(c *paida2a.Config) { c.MaxTasks = 3 })
+	there := func(id string, want bool) {
+		t.Helper()
+		if r := s.call("tasks/get", map[string]any{"id": id}); (r.Result != nil) != want {
+			t.Errorf("%s, want %v", r.raw, want)
+		}
+	}
+	ended := s.ask()
+	payload := s.payload(ended, ann)
+	s.pay(ended.ID, payload).Result.is(t, "completed", "payment-completed")
+	first, second := s.ask(), s.ask()
+	third := s.ask()
+	there(ended.ID, true)
+	there(first.ID, false)
+
+	started, stop := make(chan struct{}), make(chan struct{})
+	s.agent.work = func(ctx context.Context, r *a2asrv.RequestContext, q eventqueue.Queue) error {
+		started <- struct{}{}
+		<-stop
+		return answer(ctx, r, q)
+	}
+	var wg sync.WaitGroup
+	busy := []*told{second, third}
+	for _, task := range busy {
+		wg.Go(func() { s.pay(task.ID, ann.AccessToken).Result.is(t, "completed", "payment-completed") })
+		<-started
+	}
+	last := s.ask()
+	there(ended.ID, false)
+	wg.Go(func() { s.pay(last.ID, ann.AccessToken).Result.is(t, "completed", "payment-completed") })
+	<-started
+	if r := s.call("message/send", message("", "And me?", nil)); r.Error == nil || r.Error.Code != -32000 {
+		t.Errorf("%s", r.raw)
+	}
+	svc.Advance(2 * time.Hour)
+	for _, task := range append(busy, last) {
+		there(task.ID, true)
+	}
+	close(stop)
+	wg.Wait()
+	s.agent.work = nil
+	// The service knows the payment after we have forgotten it.
+	again := s.ask()
+	if r := s.pay(again.ID, payload).Result.is(t, "failed", "payment-failed"); r.Status.Message.Metadata.Error != "DUPLICATE_SETTLEMENT" {
+		t.Errorf("%+v", r)
+	}
+}
