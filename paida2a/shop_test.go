@@ -118,7 +118,7 @@ type shop struct {
 	f     *teller
 	agent *worker
 	url   string
-	log   *bytes.Buffer
+	log   lines
 
 	mu   sync.Mutex
 	wire bytes.Buffer // all answers
@@ -126,13 +126,12 @@ type shop struct {
 
 func open(t *testing.T, svc *tolltest.Service, change ...func(*paida2a.Config)) *shop {
 	t.Helper()
-	s := &shop{T: t, svc: svc, f: &teller{Facilitator: svc.Facilitator()}, log: new(bytes.Buffer)}
+	s := &shop{T: t, svc: svc, f: &teller{Facilitator: svc.Facilitator()}}
 	s.agent = &worker{f: s.f}
-	var mu sync.Mutex
 	cfg := paida2a.Config{
 		PlanID: svc.Plan(), AgentID: svc.Agent(), Credits: 5, Clock: svc.Now,
 		Card: a2a.AgentCard{Name: "demo", Description: "Ask the agent", URL: endpoint, DefaultOutputModes: []string{"application/json"}},
-		Log:  slog.New(slog.NewTextHandler(writer(func(b []byte) { mu.Lock(); defer mu.Unlock(); s.log.Write(b) }), nil)),
+		Log:  slog.New(slog.NewTextHandler(&s.log, nil)),
 	}
 	for _, f := range change {
 		f(&cfg)
@@ -143,9 +142,23 @@ func open(t *testing.T, svc *tolltest.Service, change ...func(*paida2a.Config)) 
 	return s
 }
 
-type writer func([]byte)
+// lines is a log.
+type lines struct {
+	mu  sync.Mutex
+	all bytes.Buffer
+}
 
-func (w writer) Write(b []byte) (int, error) { w(b); return len(b), nil }
+func (l *lines) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.all.Write(b)
+}
+
+func (l *lines) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.all.String()
+}
 
 // reply is an answer of JSON-RPC.
 type reply struct {
