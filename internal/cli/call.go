@@ -214,6 +214,10 @@ func (a *app) receipt(h http.Header) {
 		a.say("not paid", "%s", first(s.ErrorMessage, s.ErrorReason))
 		return
 	}
+	if s.CreditsRedeemed == nil && s.Amount != nil { // base units of a token, or of whatever else the server took
+		a.say("receipt", "amount %s, transaction %s", s.Amount, s.Transaction)
+		return
+	}
 	var burned, left toll.Credits
 	if s.CreditsRedeemed != nil {
 		burned = *s.CreditsRedeemed
@@ -229,9 +233,14 @@ func (a *app) hintOf(p x402.PaymentRequired) string {
 	n := a.set.names
 	switch word, _, _ := strings.Cut(p.Error, ":"); word {
 	case x402.ReasonInsufficientFunds, x402.ReasonPlanExpired:
-		return "toll plans order PLAN gets credits of a free plan; those of other plans are minted by their owner."
+		return "toll plans order PLAN gets more credits: free ones, or for money in your wallet when the plan has a price."
+	case x402.ReasonExactBalance:
+		return "The wallet has less than the price."
 	case x402.ReasonRedemptionLimit, n.ReasonExpired(), n.ReasonRevoked(), n.ReasonSignature(), n.ReasonUnknown():
 		return "toll tokens create PLAN makes a new access token."
+	}
+	if len(p.Accepts) > 0 && p.Accepts[0].Scheme == x402.SchemeExact {
+		return "toll call with --pay and --wallet-key-file pays it from a wallet."
 	}
 	if len(p.Accepts) > 0 {
 		return "The server takes plan " + first(p.Accepts[0].PlanID, p.Accepts[0].Extra.PlanID) + ": toll call with --plan pays with your credits of it."
@@ -257,6 +266,10 @@ func (a *app) callRefused(res *http.Response) error {
 	if value := res.Header.Get(x402.HeaderRequired); value != "" && x402.DecodeHeader(value, &p) == nil {
 		a.say("refused", "%s", first(p.Error, "Payment required"))
 		for _, r := range p.Accepts {
+			if r.Scheme == x402.SchemeExact {
+				a.say("asks for", "%s base units of the token %s for %s (%s on %s)", first(r.Amount, "?"), r.Asset, r.PayTo, r.Scheme, r.Network)
+				continue
+			}
 			most := first(r.Amount, "?") + " credits"
 			if n, err := toll.ParseCredits(r.Amount); err == nil {
 				most = credits(n)
