@@ -21,8 +21,8 @@ import (
 // payDay is the time over which payments of the command line are counted together.
 const payDay = 24 * time.Hour
 
-// purseLockLife is how old the lock of a process that has died becomes, at most.
-const purseLockLife = 30 * time.Second
+// purseLockWait bounds the wait for another process, one that was stopped too.
+const purseLockWait = 30 * time.Second
 
 // filePurse is a [client.Purse] in a file of JSON lines beside the configuration. A payment is a line when it is about to
 // leave and a second one, under the same id, when it has ended. Limits count over the last day, for all processes together.
@@ -111,23 +111,21 @@ func (f *filePurse) locked(ctx context.Context, do func() error) error {
 	if err := os.MkdirAll(filepath.Dir(f.path), 0o700); err != nil {
 		return fmt.Errorf("record of payments: %w", err)
 	}
-	lock := f.path + ".lock"
+	late := time.After(purseLockWait)
 	for {
-		file, err := os.OpenFile(lock, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
-		if err == nil {
-			defer os.Remove(lock)
-			return errors.Join(file.Close(), do())
-		}
-		if !errors.Is(err, fs.ErrExist) {
+		unlock, ok, err := lockFile(f.path + ".lock")
+		if err != nil {
 			return fmt.Errorf("record of payments: %w", err)
 		}
-		if info, err := os.Stat(lock); err == nil && time.Since(info.ModTime()) > purseLockLife {
-			_ = os.Remove(lock) // its process has died; who removes it first takes it
-			continue
+		if ok {
+			defer unlock()
+			return do()
 		}
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
+		case <-late:
+			return errors.New("record of payments: another process has it and does not go on")
 		case <-time.After(10 * time.Millisecond):
 		}
 	}
