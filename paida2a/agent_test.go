@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"net/http"
 	"strings"
 	"sync"
 	"testing"
@@ -307,9 +306,13 @@ func TestQuestion(t *testing.T) {
 		return answer(ctx, r, q)
 	}
 	task := s.ask()
-	r := s.pay(task.ID, s.payload(task, ann)).Result.is(t, "input-required", "payment-required")
+	first := s.payload(task, ann)
+	r := s.pay(task.ID, first).Result.is(t, "input-required", "payment-required")
 	if r.Status.Message.Parts[0].Text != "Of what?" || r.Status.Message.Metadata.Required == nil || ann.Balance() != 100 {
 		t.Errorf("%+v, balance %s", r, ann.Balance())
+	}
+	if again := s.pay(task.ID, first).Result.is(t, "input-required", "payment-required"); again.Status.Message.Parts[0].Text != "Of what?" {
+		t.Errorf("%+v", again)
 	}
 	s.call("message/send", message(task.ID, "Of everything.", nil)).Result.is(t, "input-required", "payment-required")
 	r = s.pay(task.ID, s.payload(task, ann)).Result.is(t, "completed", "payment-completed")
@@ -391,112 +394,4 @@ func TestAway(t *testing.T) {
 	}
 	s.f.verify = nil
 	s.pay(task.ID, payload).Result.is(t, "completed", "payment-completed")
-}
-
-func TestRequests(t *testing.T) {
-	svc := tolltest.New(t)
-	s := open(t, svc, func(c *paida2a.Config) { c.MaxBodyBytes = 4 << 10 })
-	hello := message("", "Hello", nil)
-	for name, c := range map[string]struct {
-		body string
-		code int
-	}{
-		"batch":        {"[" + request("message/send", hello) + "]", -32700},
-		"twice":        {`{"jsonrpc":"2.0","id":1,"method":"message/send","method":"tasks/get","params":{}}`, -32700},
-		"notification": {`{"jsonrpc":"2.0","method":"message/send","params":{}}`, -32600},
-		"id":           {`{"jsonrpc":"2.0","id":{},"method":"message/send","params":{}}`, -32600},
-		"large":        {request("message/send", message("", strings.Repeat("x", 5<<10), nil)), -32600},
-		"no message":   {request("message/send", map[string]any{}), -32602},
-		"no task":      {request("message/send", message("none", "Hello", nil)), -32001},
-		"method":       {request("tasks/list", map[string]any{}), -32601},
-		"push":         {request("tasks/pushNotificationConfig/get", map[string]any{"id": "x"}), -32003},
-	} {
-		_, b := s.post(c.body, "https://other.example/v1, "+paida2a.ExtensionURI)
-		var r reply
-		if err := json.Unmarshal(b, &r); err != nil || r.Error == nil || r.Error.Code != c.code {
-			t.Errorf("%s: %s", name, b)
-		}
-	}
-	for _, header := range [][]string{nil, {"https://other.example/v1"}} {
-		for _, method := range []string{"message/send", "message/stream"} {
-			res, b := s.post(request(method, hello), header...)
-			var r reply
-			if err := json.Unmarshal(b, &r); err != nil || r.Error == nil || r.Error.Code != -32008 || !strings.Contains(r.Error.Message, paida2a.ExtensionURI) || res.Header.Get("X-A2A-Extensions") != "" {
-				t.Errorf("%s: %s", method, b)
-			}
-		}
-	}
-	res, _ := s.post(request("message/send", hello), paida2a.ExtensionURI)
-	if res.Header.Get("X-A2A-Extensions") != paida2a.ExtensionURI || res.Header.Get("Content-Type") != "application/json" {
-		t.Errorf("%v", res.Header)
-	}
-	for _, path := range []string{"/.well-known/agent.json", "/.well-known/agent-card.json"} {
-		res, err := http.Get(s.url + path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		var card a2a.AgentCard
-		if err := json.NewDecoder(res.Body).Decode(&card); err != nil || card.URL != endpoint || card.ProtocolVersion == "" ||
-			len(card.Capabilities.Extensions) != 1 || card.Capabilities.Extensions[0].URI != paida2a.ExtensionURI || !card.Capabilities.Extensions[0].Required {
-			t.Errorf("%s: %+v %v", path, card, err)
-		}
-		_ = res.Body.Close()
-	}
-	task := s.ask()
-	svc.Advance(2 * time.Hour)
-	if r := s.call("tasks/get", map[string]any{"id": task.ID}); r.Error == nil || r.Error.Code != -32001 {
-		t.Errorf("%s", r.raw)
-	}
-}
-
-// TestRoom: tasks are bounded. Those that are not paid make room first, then those that ended; a task that runs stays.
-func TestRoom(t *testing.T) {
-	svc := tolltest.New(t)
-	ann := svc.Subscriber(100)
-	s := open(t, svc, func(c *paida2a.Config) { c.MaxTasks = 3 })
-	there := func(id string, want bool) {
-		t.Helper()
-		if r := s.call("tasks/get", map[string]any{"id": id}); (r.Result != nil) != want {
-			t.Errorf("%s, want %v", r.raw, want)
-		}
-	}
-	ended := s.ask()
-	payload := s.payload(ended, ann)
-	s.pay(ended.ID, payload).Result.is(t, "completed", "payment-completed")
-	first, second := s.ask(), s.ask()
-	third := s.ask()
-	there(ended.ID, true)
-	there(first.ID, false)
-
-	started, stop := make(chan struct{}), make(chan struct{})
-	s.agent.work = func(ctx context.Context, r *a2asrv.RequestContext, q eventqueue.Queue) error {
-		started <- struct{}{}
-		<-stop
-		return answer(ctx, r, q)
-	}
-	var wg sync.WaitGroup
-	busy := []*told{second, third}
-	for _, task := range busy {
-		wg.Go(func() { s.pay(task.ID, ann.AccessToken).Result.is(t, "completed", "payment-completed") })
-		<-started
-	}
-	last := s.ask()
-	there(ended.ID, false)
-	wg.Go(func() { s.pay(last.ID, ann.AccessToken).Result.is(t, "completed", "payment-completed") })
-	<-started
-	if r := s.call("message/send", message("", "And me?", nil)); r.Error == nil || r.Error.Code != -32000 {
-		t.Errorf("%s", r.raw)
-	}
-	svc.Advance(2 * time.Hour)
-	for _, task := range append(busy, last) {
-		there(task.ID, true)
-	}
-	close(stop)
-	wg.Wait()
-	s.agent.work = nil
-	// The service knows the payment after we have forgotten it.
-	again := s.ask()
-	if r := s.pay(again.ID, payload).Result.is(t, "failed", "payment-failed"); r.Status.Message.Metadata.Error != "DUPLICATE_SETTLEMENT" {
-		t.Errorf("%+v", r)
-	}
 }

@@ -22,6 +22,7 @@ const ExtensionURI = "https://github.com/google-a2a/a2a-x402/v0.1"
 const (
 	DefaultTimeout      = 30 * time.Second
 	DefaultMaxTasks     = 10_000
+	DefaultMaxBytes     = 256 << 20
 	DefaultTaskLife     = time.Hour
 	DefaultMaxBodyBytes = 256 << 10
 )
@@ -50,6 +51,8 @@ type Config struct {
 	Timeout time.Duration
 	// MaxTasks is how many tasks are kept in memory, 0 for 10,000. Tasks that are not paid make room for others first.
 	MaxTasks int
+	// MaxBytes is how many bytes the tasks may take together, as JSON, 0 for 256 MiB. What is paid is kept in any case.
+	MaxBytes int64
 	// TaskLife is how long a task is kept after its last change, 0 for an hour.
 	TaskLife time.Duration
 	// MaxBodyBytes bounds a request, 0 for 256 KiB.
@@ -80,6 +83,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.MaxTasks <= 0 {
 		c.MaxTasks = DefaultMaxTasks
+	}
+	if c.MaxBytes <= 0 {
+		c.MaxBytes = DefaultMaxBytes
 	}
 	if c.TaskLife <= 0 {
 		c.TaskLife = DefaultTaskLife

@@ -24,7 +24,7 @@ type desk struct {
 }
 
 func newDesk(f x402.Facilitator, agent a2asrv.AgentExecutor, cfg Config) *desk {
-	return &desk{f: f, agent: agent, cfg: cfg, book: newBook(cfg.MaxTasks, cfg.TaskLife)}
+	return &desk{f: f, agent: agent, cfg: cfg, book: newBook(cfg.MaxTasks, cfg.MaxBytes, cfg.TaskLife)}
 }
 
 func invalid(why string) error { return fmt.Errorf("%s: %w", why, a2a.ErrInvalidParams) }

@@ -47,7 +47,7 @@ func (d *desk) send(ctx context.Context, params *a2a.MessageSendParams) (*task, 
 	}
 	msg.ContextID = t.context
 	from := len(t.events)
-	if t.phase != phaseOpen && c.digest != "" && c.digest == t.payment {
+	if c.digest != "" && c.digest == t.payment && (t.phase != phaseOpen || c.claim != "" && t.problem == nil) {
 		return t, from, nil // sent again, since its answer was lost or is late
 	}
 	switch t.phase {
@@ -102,6 +102,9 @@ func (d *desk) ask(t *task, msg *a2a.Message) error {
 	if len(msg.Parts) == 0 {
 		return invalid("a message has parts")
 	}
+	if !d.book.fit(sizeOf(msg), t) {
+		return errFull
+	}
 	t.asked = msg
 	d.heard(t, msg)
 	d.tell(t, phaseOpen, d.offer(t))
@@ -122,8 +125,7 @@ func (d *desk) submit(ctx context.Context, t *task, msg *a2a.Message, c credenti
 	if t.asked == nil {
 		t.asked = msg // the answer to what the agent asked came with its payment
 	}
-	status := t.told.Status
-	status.Message = d.message(t, say(textSubmitted), map[string]any{metaStatus: statusSubmitted})
+	status := d.status(t, a2a.TaskStateInputRequired, say(textSubmitted), map[string]any{metaStatus: statusSubmitted})
 	run, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	t.cancel = cancel
 	w := &work{desk: d, task: t, token: c.token, asked: t.asked, required: *t.demand}
@@ -142,7 +144,9 @@ func (d *desk) submit(ctx context.Context, t *task, msg *a2a.Message, c credenti
 func (d *desk) heard(t *task, messages ...*a2a.Message) {
 	told := *t.told
 	told.History = append(slices.Clone(told.History), messages...)
-	d.book.resize(t, t.bytes+sizeOf(messages))
+	size := sizeOf(messages)
+	d.book.fit(size, t)
+	d.book.grow(t, size)
 	t.told = &told
 }
 
@@ -215,4 +219,4 @@ func raw(v any) json.RawMessage {
 	return b
 }
 
-func sizeOf(v any) int { return len(raw(v)) }
+func sizeOf(v any) int64 { return int64(len(raw(v))) }

@@ -11,10 +11,7 @@ import (
 	"github.com/tollhq/toll/x402"
 )
 
-const (
-	maxBytes    = 256 << 20 // of all tasks together, as JSON
-	maxMessages = 64        // in the history of a task
-)
+const maxMessages = 64 // in the history of a task
 
 // phase is where a task stands with us; what the client is told of it is its status.
 type phase int
@@ -44,45 +41,66 @@ type task struct {
 	demand  *x402.PaymentRequired
 
 	at    time.Time
-	bytes int
+	bytes int64
 	place *list.Element
 	in    *list.List
 }
 
 // book holds the tasks, those that changed longest ago in front.
 type book struct {
-	life    time.Duration
-	most    int
-	tasks   map[a2a.TaskID]*task
-	claims  map[string]*task // who claims a payment that pays for one request only
-	open    list.List        // tasks that wait for a payment
-	over    list.List
-	bytes   int
-	maximum int // of bytes
+	life   time.Duration
+	most   int   // tasks
+	room   int64 // bytes
+	tasks  map[a2a.TaskID]*task
+	claims map[string]*task // who claims a payment that pays for one request only
+	open   list.List        // tasks that wait for a payment
+	over   list.List
+	bytes  int64
 }
 
-func newBook(most int, life time.Duration) *book {
-	return &book{life: life, most: most, maximum: maxBytes, tasks: map[a2a.TaskID]*task{}, claims: map[string]*task{}}
+func newBook(most int, room int64, life time.Duration) *book {
+	return &book{life: life, most: most, room: room, tasks: map[a2a.TaskID]*task{}, claims: map[string]*task{}}
 }
 
 var errFull = fmt.Errorf("too many tasks are being worked on: %w", a2a.ErrServerError)
 
 func (b *book) add(t *task, now time.Time) error {
 	b.expire(now)
-	for len(b.tasks) >= b.most || b.bytes+t.bytes > b.maximum {
-		oldest := b.open.Front()
-		if oldest == nil {
-			oldest = b.over.Front()
-		}
-		if oldest == nil {
+	for len(b.tasks) >= b.most {
+		if !b.drop(t) {
 			return errFull
 		}
-		b.remove(oldest.Value.(*task))
+	}
+	if !b.fit(t.bytes, t) {
+		return errFull
 	}
 	b.tasks[t.id] = t
 	b.bytes += t.bytes
 	b.put(t, now)
 	return nil
+}
+
+// fit makes room for more bytes of a task, and reports whether there is enough.
+func (b *book) fit(more int64, of *task) bool {
+	for b.bytes+more > b.room {
+		if !b.drop(of) {
+			return false
+		}
+	}
+	return true
+}
+
+// drop forgets the task that changed longest ago, of those that wait for a payment if there is one.
+func (b *book) drop(but *task) bool {
+	for _, l := range []*list.List{&b.open, &b.over} {
+		for e := l.Front(); e != nil; e = e.Next() {
+			if t := e.Value.(*task); t != but {
+				b.remove(t)
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // find returns a task that is still there.
@@ -116,11 +134,11 @@ func (b *book) take(t *task) {
 	}
 }
 
-func (b *book) resize(t *task, bytes int) {
+func (b *book) grow(t *task, more int64) {
 	if b.tasks[t.id] == t {
-		b.bytes += bytes - t.bytes
+		b.bytes += more
 	}
-	t.bytes = bytes
+	t.bytes += more
 }
 
 func (b *book) expire(now time.Time) {

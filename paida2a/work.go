@@ -112,7 +112,7 @@ func (w *work) question(out *outcome) {
 
 // complete burns the credits of work that is done, and then lets it go.
 func (w *work) complete(ctx context.Context, out *outcome) {
-	size := sizeOf(out.artifacts) + sizeOf(out.said)
+	size := sizeOf(out.artifacts) + sizeOf(out.metadata)
 	w.mu.Lock()
 	if !w.busy() {
 		w.mu.Unlock()
@@ -144,7 +144,8 @@ func (w *work) complete(ctx context.Context, out *outcome) {
 	told := *w.told
 	told.Artifacts, told.Metadata = out.artifacts, out.metadata
 	w.told = &told
-	w.book.resize(w.task, w.bytes+size)
+	w.book.fit(size, w.task) // it is paid for, so it is kept in any case
+	w.book.grow(w.task, size)
 	w.tell(w.task, phaseOver, done, events...)
 }
 
