@@ -47,7 +47,7 @@ toll call https://api.example.org/report --pay --wallet-key-file wallet.key --ma
 	fl.StringVar(&f.plan, "plan", "", "plan that pays")
 	fl.StringVar(&f.token, "token", "", "access token that pays; - reads it from stdin, @path from a file")
 	fl.StringVar(&f.agent, "agent-id", "", "the one agent at which the access token shall be good")
-	fl.StringVar(&f.limit, "max-credits", "", "most credits that the call may cost; default the most that the plan asks for a request")
+	fl.StringVar(&f.limit, "max-credits", "", "most credits that the call may cost; default the most that the plan asks for a request, with --pay 100")
 	fl.DurationVar(&f.timeout, "timeout", 2*time.Minute, "time for the whole call")
 	f.pay.add(fl)
 	c.RunE = func(cmd *cobra.Command, args []string) error { return a.callURL(cmd.Context(), args[0], f) }
