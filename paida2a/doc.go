@@ -24,8 +24,7 @@
 // A payment that names one request, by a nonce or a payment identifier, counts for the task for which it came first; an access
 // token as it was issued pays for tasks within its limits. A payment that comes again for its own task gets the task as it is.
 //
-// Tasks are kept in memory, for [Config.TaskLife] and at most [Config.MaxTasks] and
-// [Config.MaxBytes]. message/stream and tasks/resubscribe tell what
-// happens in the same order; what an agent writes on the way is part of what is paid for, and waits. There are no push
-// notifications.
+// Tasks are kept in memory, for [Config.TaskLife] and at most [Config.MaxTasks] and [Config.MaxBytes]. message/stream and
+// tasks/resubscribe tell what happens in the same order; what an agent writes on the way is part of what is paid for, and waits.
+// There are no push notifications.
 package paida2a
