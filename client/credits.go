@@ -26,7 +26,9 @@ type CreditsPayer struct {
 	delegation string
 }
 
-// Topped returns a payer whose access tokens may buy one more order of the plan when credits are short, through a delegation.
+// Topped returns a payer whose access tokens may buy one more order of the plan when credits are short, through a delegation. What
+// that costs is no credits and counts in no purse, so it is only for plans that were named to [Client.Payer]: else a server could
+// have a dear plan of its own bought.
 func (p *CreditsPayer) Topped(delegationID string) *CreditsPayer {
 	o := *p
 	o.delegation = delegationID
@@ -42,6 +44,9 @@ func (p *CreditsPayer) Quote(ctx context.Context, e *x402.Entry) (x402.Quote, er
 	plan, err := toll.ParsePlanID(string(e.Plan()))
 	if err != nil {
 		return x402.Quote{}, fmt.Errorf("the entry names no plan")
+	}
+	if p.delegation != "" && len(p.plans) == 0 {
+		return x402.Quote{}, fmt.Errorf("a delegation buys credits of plans that are named, and none is")
 	}
 	if len(p.plans) > 0 && !slices.Contains(p.plans, plan) {
 		return x402.Quote{}, fmt.Errorf("it asks for credits of plan %s, which is not to be spent", plan)

@@ -33,7 +33,7 @@ func (p *payFlags) add(fl *pflag.FlagSet) {
 	fl.StringVar(&p.price, "max-price", "1.00", "most that the call may cost in a token, in whole units, with --pay")
 	fl.StringVar(&p.priceDay, "max-price-per-day", "10.00", "the same for all calls of a day")
 	fl.StringVar(&p.creditsDay, "max-credits-per-day", "10000", "most credits that all calls of a day may cost, with --pay")
-	fl.StringVar(&p.delegation, "delegation-id", "", "delegation that buys credits when they are short, with --pay")
+	fl.StringVar(&p.delegation, "delegation-id", "", "delegation that buys credits of --plan when they are short, with --pay: one order at most, at the price of the plan")
 	p.names = []string{"wallet-key-file", "max-price", "max-price-per-day", "max-credits-per-day", "delegation-id"}
 }
 
@@ -51,6 +51,9 @@ func (p *payFlags) check(f callFlags) error {
 	}
 	if f.token != "" {
 		return usagef("give --pay or --token, not both")
+	}
+	if p.delegation != "" && f.plan == "" {
+		return usagef("--delegation-id goes with --plan: a server must not choose what it buys")
 	}
 	return nil
 }
