@@ -100,9 +100,11 @@ func RevokingOAuthGrants(ctx context.Context, q Querier, n int) ([]OAuthGrant, e
 	return out, rows.Err()
 }
 
-// InsertOAuthAccess notes that a permission or an API key was made of a grant.
+// InsertOAuthAccess notes that a permission or an API key was made of a grant. It is the newest then, also when the clock of another
+// process was ahead.
 func InsertOAuthAccess(ctx context.Context, tx *Tx, access, grant toll.Hash, now time.Time) error {
-	_, err := tx.Exec(ctx, "INSERT INTO oauth_access (id, grant_id, created_at) VALUES ($1, $2, $3)", access[:], grant[:], Micros(now))
+	_, err := tx.Exec(ctx, `INSERT INTO oauth_access (id, grant_id, created_at) VALUES ($1, $2,
+		(SELECT CASE WHEN MAX(created_at) >= $3 THEN MAX(created_at) + 1 ELSE $3 END FROM oauth_access WHERE grant_id = $2))`, access[:], grant[:], Micros(now))
 	return err
 }
 

@@ -167,3 +167,17 @@ func TestOAuthDevices(t *testing.T) {
 		same(t, must[int64](t)(store.OAuthGuesses(ctx, st, alice, noon)), int64(0))
 	})
 }
+
+// TestReview5_LastAccess: what was issued last is known as the last, by whichever process: their clocks differ, and a renewal
+// may follow at once.
+func TestReview5_LastAccess(t *testing.T) {
+	storetest.Each(t, func(t *testing.T, st *store.Store) {
+		ctx := t.Context()
+		grant := toll.NewHash()
+		for _, at := range []time.Time{noon, noon.Add(-time.Second), noon.Add(-time.Second), noon.Add(time.Second)} {
+			last := toll.NewHash()
+			write(t, st, func(tx *store.Tx) error { return store.InsertOAuthAccess(ctx, tx, last, grant, at) })
+			same(t, must[[]toll.Hash](t)(store.OAuthAccess(ctx, st, grant, 1)), []toll.Hash{last})
+		}
+	})
+}
