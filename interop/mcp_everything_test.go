@@ -1,5 +1,7 @@
 package interop
 
+//lint:file-ignore SA1019 logging and sampling are deprecated in the newest protocol, and the older ones are served as well
+
 import (
 	"context"
 	"encoding/json"
