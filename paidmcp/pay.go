@@ -3,6 +3,7 @@ package paidmcp
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync"
 	"time"
 
@@ -48,6 +49,10 @@ func (c *call) pay(ctx context.Context) *unpaid {
 			reason = x402.ReasonInvalidVersion
 		}
 		return c.refuse(wordRequired, reason, e.Text())
+	}
+	// Whether the claims are true the facilitator says; who made them up has no money.
+	if said, ok := unverified(token); ok && c.cfg.EndpointURL != "" && len(said.Audience) > 0 && !said.isFor(strings.TrimSuffix(c.cfg.EndpointURL, pathMCP)) {
+		return c.refuse(wordRequired, c.cfg.Namespace.ReasonResourceMismatch(), problemAudience+".")
 	}
 	if c.cred.bearer && bearerWarned.CompareAndSwap(false, true) {
 		c.cfg.Log.Warn("paidmcp: a call was paid by its bearer token, which is deprecated: payments belong into params._meta", "key", metaPayment)

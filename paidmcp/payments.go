@@ -34,7 +34,8 @@ type Config struct {
 	// ServerName is the host of the logical urls mcp://<ServerName>/<type>/<name>, "" for mcp-server.
 	ServerName string
 	// EndpointURL is the absolute address of the MCP endpoint, for example "https://tools.example.com/mcp". A payment that the
-	// service refuses for the logical url is verified once more for it, so that an agent may register either.
+	// service refuses for the logical url is verified once more for it, so that an agent may register either. A token that is for
+	// other resources only is refused (RFC 8707); "" asks none.
 	EndpointURL string
 	// HoldSecs is the life of a hold in seconds, 1 to 900, 0 for 60. A call that takes longer may fail to settle.
 	HoldSecs int

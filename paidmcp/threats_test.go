@@ -13,6 +13,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/client"
 	"github.com/tollhq/toll/paidmcp"
 	"github.com/tollhq/toll/x402"
 )
@@ -355,6 +356,36 @@ func TestT136_TextIntoModels(t *testing.T) {
 		}
 		if l.call("tools/ask", "x.y.z").demand(t, "tools/ask").Error == "" {
 			t.Error("no error")
+		}
+	}
+}
+
+// A token that its subscriber gave for one server is refused at another, in whichever way it comes.
+func TestT119_InBand(t *testing.T) {
+	svc := service(t)
+	s := shopOf(svc, svc.Client(), paidmcp.Config{
+		PlanID: svc.Plan(), AgentID: svc.Agent(), ServerName: "demo", EndpointURL: "https://here.example/mcp", Clock: svc.Now,
+	}, paidmcp.Credits(5))
+	l := dial(t, s.server, eras[0])
+	ann := svc.Subscriber(100)
+	for resource, taken := range map[string]bool{"https://there.example/mcp": false, "https://here.example/mcp": true, "https://HERE.example": true, "": true} {
+		opts := []client.TokenOption{client.WithExpiry(time.Hour)}
+		if resource != "" {
+			opts = append(opts, client.WithResource(resource))
+		}
+		token, err := ann.Client.AccessToken(t.Context(), svc.Plan(), opts...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ran := s.count()
+		a := l.call(items[0], token.AccessToken)
+		if taken {
+			a.paid(t)
+		} else if pr := a.demand(t, items[0]); !strings.Contains(pr.Error, x402.Default.ReasonResourceMismatch()) {
+			t.Errorf("%s: %q", resource, pr.Error)
+		}
+		if (s.count() > ran) != taken {
+			t.Errorf("%q: taken %v", resource, s.count() > ran)
 		}
 	}
 }
