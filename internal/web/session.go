@@ -8,6 +8,7 @@ import (
 	"encoding/base64"
 	"encoding/binary"
 	"errors"
+	"log/slog"
 	"net/http"
 	"net/url"
 	"strings"
@@ -41,13 +42,15 @@ type person struct {
 }
 
 func newSessions(d Deps, origin *url.URL) *scs.SessionManager {
-	m := scs.New()
-	m.Store = sessionStore{d.Store, d.Clock}
-	m.HashTokenInStore = true
-	m.IdleTimeout, m.Lifetime = idleTime, longestTime
-	m.Cookie.Persist = false
-	m.Cookie.SameSite = http.SameSiteLaxMode
-	m.Cookie.HttpOnly, m.Cookie.Path = true, "/"
+	// scs.New would start a sweeper of a store in memory, which nobody can end.
+	m := &scs.SessionManager{
+		Store: sessionStore{d.Store, d.Clock}, HashTokenInStore: true, Codec: scs.GobCodec{}, IdleTimeout: idleTime, Lifetime: longestTime,
+		Cookie: scs.SessionCookie{Name: "session", HttpOnly: true, Path: "/", SameSite: http.SameSiteLaxMode},
+		ErrorFunc: func(w http.ResponseWriter, r *http.Request, err error) {
+			d.Log.ErrorContext(r.Context(), "session of a browser", slog.Any("err", err))
+			http.Error(w, "The service cannot answer now. Try again.", http.StatusServiceUnavailable)
+		},
+	}
 	if origin.Scheme == "https" {
 		m.Cookie.Secure, m.Cookie.Name = true, "__Host-session"
 	} else if origin.Port() != "" {
