@@ -128,6 +128,9 @@ type payment struct {
 	spent  func(context.Context, *x402.Settlement) (toll.Units, bool)
 }
 
+// errSignIn keeps who wants what they have bought from buying it again.
+var errSignIn = errors.New("the server takes a sign-in of the wallet (sign-in-with-x) in place of a payment, and this is not one")
+
 // pay chooses an entry, reserves what it costs, records it and makes the payment.
 func (t *Transport) pay(req *http.Request, ask *x402.Challenge) (*payment, error) {
 	ctx := req.Context()
@@ -135,6 +138,10 @@ func (t *Transport) pay(req *http.Request, ask *x402.Challenge) (*payment, error
 	for _, payer := range t.payers {
 		for i := range ask.Entries {
 			e := &ask.Entries[i]
+			if e.Scheme == x402.SchemeExact && ask.Extensions[x402.ExtensionSignIn] != nil {
+				reasons = append(reasons, errSignIn)
+				continue
+			}
 			q, err := payer.Quote(ctx, e)
 			if err != nil {
 				reasons = append(reasons, err)

@@ -248,3 +248,30 @@ func TestHostOf(t *testing.T) {
 		}
 	}
 }
+
+// Who asks for what it has bought is not sold it again: a server that takes a sign-in of the wallet gets no money.
+func TestTransport_SignInIsNotAPayment(t *testing.T) {
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("payment-signature") != "" {
+			t.Error("a payment left")
+		}
+		text := strings.NewReplacer("coins", "exact", `"x":{`, `"sign-in-with-x":{`).Replace(fmt.Sprintf(ask, "40"))
+		w.Header().Set("payment-required", base64.StdEncoding.EncodeToString([]byte(text)))
+		w.WriteHeader(http.StatusPaymentRequired)
+	}))
+	defer s.Close()
+	_, err := (&http.Client{Transport: client.NewTransport(client.NewPurse(limitsFor(t, s.URL, 50, 100)), exactCoins{new(coins)})}).Get(s.URL)
+	if unpaid, ok := errors.AsType[*client.PaymentError](err); !ok || unpaid.Sent || !strings.Contains(err.Error(), "sign-in") {
+		t.Fatalf("got %v", err)
+	}
+}
+
+// exactCoins pays entries of scheme exact, whatever they ask.
+type exactCoins struct{ *coins }
+
+func (c exactCoins) Quote(_ context.Context, e *x402.Entry) (x402.Quote, error) {
+	if e.Scheme != x402.SchemeExact {
+		return x402.Quote{}, errors.New("no coins")
+	}
+	return x402.Quote{Unit: "USDC", Amount: toll.UnitsOf(40)}, nil
+}

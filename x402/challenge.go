@@ -38,8 +38,11 @@ type Entry struct {
 // maxChallengeBytes bounds a PaymentRequired: what a header block of a server could carry.
 const maxChallengeBytes = 64 << 10
 
+// maxEntries is how many ways to pay are looked at: each may cost its payer a call.
+const maxEntries = 16
+
 // ReadChallenge takes the PaymentRequired out of an answer 402: the header payment-required, or the body when it has none.
-// Entries that cannot be read are left out. Errors: [toll.CodeBadRequest] when there is no PaymentRequired of version 2.
+// Entries that cannot be read are left out, and so are those after the sixteenth. Errors: [toll.CodeBadRequest] when there is no PaymentRequired of version 2.
 func ReadChallenge(h http.Header, body []byte) (*Challenge, error) {
 	if value := h.Get(HeaderRequired); value != "" {
 		if len(value) > maxChallengeBytes {
@@ -81,7 +84,7 @@ func decodeChallenge(text []byte) (*Challenge, error) {
 	if len(p.Resource) > 0 && Decode(p.Resource, &r) == nil {
 		c.URL = r.URL
 	}
-	for _, raw := range p.Accepts {
+	for _, raw := range p.Accepts[:min(len(p.Accepts), maxEntries)] {
 		e := Entry{Raw: raw}
 		if Decode(raw, &e) == nil && e.Scheme != "" && e.Network != "" {
 			c.Entries = append(c.Entries, e)

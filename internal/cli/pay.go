@@ -150,5 +150,6 @@ func (a *app) unpaid(e *client.PaymentError) error {
 	for line := range strings.Lines(e.Reason.Error()) {
 		a.say("not paid", "%s", strings.TrimSpace(line))
 	}
+	a.say("hint", "--max-credits and --max-price are the limits of a call, --max-credits-per-day and --max-price-per-day those of 24 hours.")
 	return printed(exitPayment)
 }
