@@ -144,8 +144,18 @@ func migratePostgres(ctx context.Context, pool *pgxpool.Pool, partitions int, lo
 	}
 	db := stdlib.OpenDBFromPool(pool)
 	defer db.Close()
-	if err := migrate(ctx, db, Postgres, partitions, false, log); err != nil {
-		return err
+	// A migration waits for tables in which a running service writes, and may be the one that PostgreSQL gives up for another.
+	// It is one transaction, so that nothing of it was done.
+	for try := 1; ; try++ {
+		err := migrate(ctx, db, Postgres, partitions, false, log)
+		if isContention(err) && try < txAttempts {
+			log.InfoContext(ctx, "a migration gave way to a running service and is tried again", "try", try)
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		break
 	}
 	return partition(ctx, pool, partitions)
 }
