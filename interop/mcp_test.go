@@ -3,6 +3,8 @@ package interop
 import (
 	"bufio"
 	"context"
+	"crypto/sha256"
+	"encoding/base64"
 	"encoding/json"
 	"html"
 	"net/http"
@@ -339,30 +341,82 @@ func fill(shown, key, plan string) url.Values {
 	return form
 }
 
-// The inspector's command line lists and calls with a bearer token, and is told what an unpaid call costs.
+// The inspector's command line lists and calls with a bearer token, and is told what an unpaid call costs. A server that wants a
+// sign-in lets it in with a token of the authorization server alone.
 func TestInspector(t *testing.T) {
 	t.Parallel()
 	n := mcpClients.find(t).recent(t)
-	m := openManaged(t, run(t, servertest.Options{}), paidmcp.ServerConfig{})
-	inspect := func(args ...string) (string, error) {
+	s := run(t, servertest.Options{})
+	inspect := func(t *testing.T, address string, args ...string) (string, error) {
 		ctx, stop := context.WithTimeout(t.Context(), time.Minute)
 		defer stop()
 		cmd := exec.CommandContext(ctx, n.program, append([]string{
-			filepath.Join(n.module("@modelcontextprotocol/inspector"), "clients", "launcher", "build", "index.js"), "--cli", m.url, "--transport", "http"}, args...)...)
+			filepath.Join(n.module("@modelcontextprotocol/inspector"), "clients", "launcher", "build", "index.js"), "--cli", address, "--transport", "http"}, args...)...)
 		cmd.Env = append(os.Environ(), "HOME="+t.TempDir(), "PATH="+filepath.Dir(n.program)+":"+os.Getenv("PATH"))
 		out, err := cmd.CombinedOutput()
 		return string(out), err
 	}
-	if out, err := inspect("--method", "tools/list"); err != nil || !strings.Contains(out, `"ask"`) {
-		t.Errorf("%v\n%s", err, out)
+	ask := []string{"--method", "tools/call", "--tool-name", "ask"}
+	paid := func(t *testing.T, address, token string) {
+		t.Helper()
+		out, err := inspect(t, address, append(slices.Clone(ask), "--header", "Authorization: Bearer "+token)...)
+		if err != nil || !strings.Contains(out, `"42"`) || !strings.Contains(out, "x402/payment-response") {
+			t.Errorf("paid: %v\n%s", err, out)
+		}
 	}
-	if out, _ := inspect("--method", "tools/call", "--tool-name", "ask"); !strings.Contains(out, "payment required") || !strings.Contains(out, string(m.plan)) {
-		t.Errorf("unpaid: %s", out)
+	t.Run("with a token", func(t *testing.T) {
+		m := openManaged(t, s, paidmcp.ServerConfig{})
+		if out, err := inspect(t, m.url, "--method", "tools/list"); err != nil || !strings.Contains(out, `"ask"`) {
+			t.Errorf("%v\n%s", err, out)
+		}
+		if out, _ := inspect(t, m.url, ask...); !strings.Contains(out, "payment required") || !strings.Contains(out, string(m.plan)) {
+			t.Errorf("unpaid: %s", out)
+		}
+		paid(t, m.url, m.token)
+		m.ended(1, 95)
+	})
+	t.Run("signed in", func(t *testing.T) {
+		m := openManaged(t, s, paidmcp.ServerConfig{RequireSignIn: true})
+		if out, err := inspect(t, m.url, "--method", "tools/list"); err == nil || strings.Contains(out, `"ask"`) {
+			t.Errorf("without a sign-in: %s", out)
+		}
+		paid(t, m.url, m.signIn())
+		m.ended(1, 95)
+	})
+}
+
+// signIn gets an access token for the server as a program does that registers itself and opens a page.
+func (m *managed) signIn() string {
+	m.Helper()
+	const callback, verifier = "http://127.0.0.1:8978/callback", "a-verifier-of-at-least-forty-three-characters"
+	post := func(path, kind, body string, out any) {
+		m.Helper()
+		res, err := http.Post(m.service.url+path, kind, strings.NewReader(body))
+		if err != nil {
+			m.Fatal(err)
+		}
+		defer res.Body.Close()
+		if err := json.NewDecoder(res.Body).Decode(out); err != nil || res.StatusCode > 299 {
+			m.Fatalf("%s: %d %v %+v", path, res.StatusCode, err, out)
+		}
 	}
-	if out, err := inspect("--method", "tools/call", "--tool-name", "ask", "--header", "Authorization: Bearer "+m.token); err != nil || !strings.Contains(out, `"42"`) || !strings.Contains(out, "x402/payment-response") {
-		t.Errorf("paid: %v\n%s", err, out)
+	var client struct {
+		ID string `json:"client_id"`
 	}
-	m.ended(1, 95)
+	post("/oauth/register", "application/json", `{"client_name":"Inspector","redirect_uris":["`+callback+`"]}`, &client)
+	sum := sha256.Sum256([]byte(verifier))
+	code := consent(m.T, m.service.url+"/oauth/authorize?"+url.Values{
+		"response_type": {"code"}, "client_id": {client.ID}, "redirect_uri": {callback}, "state": {"state-of-the-client"}, "resource": {m.url},
+		"code_challenge": {base64.RawURLEncoding.EncodeToString(sum[:])}, "code_challenge_method": {"S256"},
+	}.Encode(), m.subscriber.Key, callback, string(m.plan))
+	var granted struct {
+		Token string `json:"access_token"`
+	}
+	post("/oauth/token", "application/x-www-form-urlencoded", url.Values{
+		"grant_type": {"authorization_code"}, "client_id": {client.ID}, "redirect_uri": {callback}, "code": {code}, "code_verifier": {verifier},
+		"resource": {m.url},
+	}.Encode(), &granted)
+	return granted.Token
 }
 
 // notConforming are the checks of the published suite that a paid server does not pass, with the reason.
