@@ -145,12 +145,13 @@ mkfifo "$work/events"
 go build -o "$work/testsum" ./scripts/testsum
 go list "$@" | grep -vE "$alone|$whole" >"$work/light" || true
 go list "$@" | grep -E "$alone" >"$work/heavy" || true
-go list "$@" | grep -E "$whole" >"$work/whole" || true
-grep '/internal/server$' "$work/whole" >"$work/server" || true
+go list "$@" | grep -E "$whole" | grep -v '/internal/server$' >"$work/whole" || true
+go list "$@" | grep -E '/internal/server$' >"$work/server" || true
 cat >"$work/run" <<'RUN'
 # $1 = flags of go test; $3 = the race detector, if it is wanted; $4 = tests of services for it; a list that is empty is not run
 export CGO_ENABLED=0
-[ ! -s "$2/whole" ] || go test $1 -p 1 $(cat "$2/whole")
+[ ! -s "$2/whole" ] || go test $1 -p 2 $(cat "$2/whole")
+[ ! -s "$2/server" ] || go test $1 $(cat "$2/server")
 [ -z "$3" ] || export CGO_ENABLED=1
 [ ! -s "$2/light" ] || go test $1 $3 -p 2 $(cat "$2/light")
 [ ! -s "$2/heavy" ] || go test $1 $3 -p 1 $(cat "$2/heavy")
