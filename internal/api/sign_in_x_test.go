@@ -137,7 +137,9 @@ func TestWalletSignsInBadly(t *testing.T) {
 		"a changed nonce":   {before: func(p *x402.SignIn) { p.Nonce = "00000000" + p.Nonce[8:] }},
 		"upper-case nonce":  {before: func(p *x402.SignIn) { p.Nonce = strings.ToUpper(p.Nonce[:31]) + "G" }},
 		"somebody else":     {after: func(p *x402.SignIn) { p.Address = s.b1.address.String() }},
-		"a flipped bit":     {after: func(p *x402.SignIn) { p.Signature = "0x1" + p.Signature[3:] }},
+		"a changed digit": {after: func(p *x402.SignIn) {
+			p.Signature = "0x" + map[bool]string{true: "2", false: "1"}[p.Signature[2] == '1'] + p.Signature[3:]
+		}},
 		"no signature":      {after: func(p *x402.SignIn) { p.Signature = "0x" }},
 		"another statement": {after: func(p *x402.SignIn) { p.Statement = "Pay" }},
 		"a line more":       {after: func(p *x402.SignIn) { p.Statement += "\nURI: x" }, want: x402.ReasonInvalidPayload},

@@ -96,13 +96,17 @@ func (c *Chain) turn() error {
 func (c *Chain) ahead() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.eth.BlockChain().CurrentBlock().Time >= c.now()+maxAhead
+	return c.tooFar()
 }
+
+// tooFar needs c.mu.
+func (c *Chain) tooFar() bool { return c.eth.BlockChain().CurrentBlock().Time >= c.now()+maxAhead }
 
 // now is the time of the chain's clock in Unix seconds.
 func (c *Chain) now() uint64 { return uint64(max(0, c.cfg.Now().Add(c.offset).Unix())) }
 
-// mine makes blocks until the pool has nothing that fits into one. Needs c.mu.
+// mine makes blocks until the pool has nothing that fits into one, or until the chain is so far ahead of its clock that the rest
+// has to wait for the next second. Needs c.mu.
 func (c *Chain) mine() error {
 	for {
 		if err := c.eth.TxPool().Sync(); err != nil {
@@ -112,7 +116,7 @@ func (c *Chain) mine() error {
 			return nil
 		}
 		// What pays less than the base fee is runnable and never mined.
-		if made, err := c.seal(pooled); err != nil || !made {
+		if made, err := c.seal(pooled); err != nil || !made || c.tooFar() {
 			return err
 		}
 	}
