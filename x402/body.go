@@ -3,6 +3,7 @@ package x402
 import (
 	"encoding/json"
 	"reflect"
+	"strings"
 
 	jsonx "github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -18,15 +19,12 @@ const (
 
 // ValidRequestID reports whether s can be an agentRequestId: 1 to 128 visible ASCII characters.
 func ValidRequestID(s string) bool {
-	if s == "" || len(s) > 128 {
-		return false
-	}
-	for i := range len(s) {
-		if s[i] <= ' ' || s[i] > '~' {
-			return false
-		}
-	}
-	return true
+	return s != "" && len(s) <= 128 && visible(s)
+}
+
+// visible reports whether s has visible ASCII characters only.
+func visible(s string) bool {
+	return strings.IndexFunc(s, func(r rune) bool { return r <= ' ' || r > '~' }) < 0
 }
 
 // requiredField reads paymentRequired in its three forms without a copy of the text.

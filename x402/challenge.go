@@ -1,6 +1,7 @@
 package x402
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/base64"
@@ -26,7 +27,7 @@ type Challenge struct {
 type Entry struct {
 	Scheme            string          `json:"scheme"`
 	Network           string          `json:"network"`
-	Amount            string          `json:"amount"` // atomic units of the asset; "" when the server named none
+	Amount            string          `json:"amount"` // credits, or base units of the asset; "" when the server named none
 	Asset             string          `json:"asset"`
 	PayTo             string          `json:"payTo"`
 	MaxTimeoutSeconds int64           `json:"maxTimeoutSeconds"`
@@ -35,14 +36,15 @@ type Entry struct {
 	Raw               json.RawMessage `json:"-"` // the entry as it came
 }
 
-// maxChallengeBytes bounds a PaymentRequired: what a header block of a server could carry.
+// maxChallengeBytes bounds a PaymentRequired, and a receipt: what a header block of a server could carry.
 const maxChallengeBytes = 64 << 10
 
 // maxEntries is how many ways to pay are looked at: each may cost its payer a call.
 const maxEntries = 16
 
 // ReadChallenge takes the PaymentRequired out of an answer 402: the header payment-required, or the body when it has none.
-// Entries that cannot be read are left out, and so are those after the sixteenth. Errors: [toll.CodeBadRequest] when there is no PaymentRequired of version 2.
+// Entries that cannot be read are left out, and so are those after the sixteenth. Errors: [toll.CodeBadRequest] when there is
+// no PaymentRequired of version 2, or one of more than 64 KiB.
 func ReadChallenge(h http.Header, body []byte) (*Challenge, error) {
 	if value := h.Get(HeaderRequired); value != "" {
 		if len(value) > maxChallengeBytes {
@@ -94,7 +96,7 @@ func decodeChallenge(text []byte) (*Challenge, error) {
 }
 
 // Plan returns the plan of an entry whose scheme is ours: extra.planId, else planId; "" when it names none.
-func (e *Entry) Plan() toll.PlanID { return toll.PlanID(first(e.member("planId"), e.PlanID)) }
+func (e *Entry) Plan() toll.PlanID { return toll.PlanID(cmp.Or(e.member("planId"), e.PlanID)) }
 
 // Agent returns extra.agentId, "" when the entry names none.
 func (e *Entry) Agent() toll.AgentID { return toll.AgentID(e.member("agentId")) }
@@ -111,7 +113,7 @@ func (e *Entry) member(name string) string {
 
 // Answer returns the value of payment-signature that pays an entry of the challenge: base64 (standard alphabet, padded) of
 // a PaymentPayload. The entry, the resource and the extensions are repeated as they came. A server that takes a payment
-// identifier gets the given one; "" leaves it out.
+// identifier gets the given one; "" leaves it out. It fails for a payload that is no JSON.
 func (c *Challenge) Answer(e *Entry, payload any, identifier string) (string, error) {
 	extensions := make(map[string]json.RawMessage, len(c.Extensions))
 	for name, raw := range c.Extensions {
@@ -163,27 +165,6 @@ func newNonce() string {
 	return hex.EncodeToString(b[:])
 }
 
-// CreditsPayload is the payload of an entry whose scheme is ours: an access token, for one request.
-type CreditsPayload struct {
-	Signature     string         `json:"signature"` // the compact JWS
-	Authorization *Authorization `json:"authorization,omitempty"`
-	Nonce         string         `json:"nonce"`
-}
-
-// NewCreditsPayload returns the payload with which an access token of any form pays for one request: a fresh nonce keeps
-// the server from taking it twice. Errors: [toll.CodeTokenUndecodable].
-func NewCreditsPayload(token string) (*CreditsPayload, error) {
-	t, err := DecodeToken(token)
-	if err != nil {
-		return nil, err
-	}
-	claims, err := unverified(t.JWS)
-	if err != nil {
-		return nil, err
-	}
-	return &CreditsPayload{Signature: t.JWS, Authorization: &claims.Authorization, Nonce: newNonce()}, nil
-}
-
 // Quote is the most that paying an entry can cost.
 type Quote struct {
 	// Unit is what is paid with: "credits", or a token as "USDC" whose base units have 6 decimals. Limits are kept per unit.
@@ -200,15 +181,19 @@ type Payment struct {
 	// Spent says what the payment cost, once the server has answered with r, which is the zero value when there was no receipt.
 	// false: it is not sure, and the whole quote may be taken. It may ask the service, never the server.
 	Spent func(ctx context.Context, r *Settlement) (toll.Units, bool)
+	// Authorization is what a payment of scheme exact lets the server do, until it ends: the chain alone knows whether it was
+	// used. nil of other schemes.
+	Authorization *ExactAuthorization
 }
 
-// Settlement is what any server tells of a payment in the header payment-response. Nothing of it is signed.
+// Settlement is the receipt of any server, ours or that of other software: the content of payment-response. Nothing of it
+// is signed, and unlike in a [SettleResponse] amounts are text that nobody has checked.
 type Settlement struct {
 	Success     bool   `json:"success"`
 	Transaction string `json:"transaction"`
 	Network     string `json:"network"`
 	Payer       string `json:"payer"`
-	Amount      string `json:"amount"` // "" from servers that do not tell it
+	Amount      string `json:"amount"` // credits, or base units of the token; "" from servers that do not tell it
 	ErrorReason string `json:"errorReason"`
 	Error       string `json:"errorMessage"`
 
@@ -216,7 +201,7 @@ type Settlement struct {
 }
 
 // ReadSettlement takes the receipt out of the header payment-response of an answer. Errors: [toll.CodeBadRequest] when there is
-// none that can be read.
+// none of at most 64 KiB that can be read.
 func ReadSettlement(h http.Header) (*Settlement, error) {
 	r := new(Settlement)
 	value := h.Get(HeaderResponse)

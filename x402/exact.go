@@ -177,21 +177,8 @@ func (b *exactBody) payment() (*ExactPayment, error) {
 	if b.Resource != nil {
 		p.ResourceURL = b.Resource.URL
 	}
-	var identifier struct {
-		Info struct {
-			ID *string `json:"id"`
-		} `json:"info"`
-	}
-	if raw := b.Extensions[ExtensionPaymentIdentifier]; len(raw) > 0 {
-		if err := Decode(raw, &identifier); err != nil {
-			return nil, badPayment("the payment identifier is malformed").WithCause(err)
-		}
-	}
-	if id := identifier.Info.ID; id != nil {
-		if !ValidPaymentIdentifier(*id) {
-			return nil, badPayment("the payment identifier is not 16 to 128 of A-Z a-z 0-9 _ -")
-		}
-		p.PaymentIdentifier = *id
+	if p.PaymentIdentifier, _, err = identifierOf(b.Extensions, badPayment); err != nil {
+		return nil, err
 	}
 	return p, nil
 }
@@ -211,7 +198,7 @@ func (r *ExactRequirements) Pays(accepted *ExactRequirements) bool {
 		same(accepted.Extra.AssetTransferMethod, r.Extra.AssetTransferMethod) && same(accepted.Extra.PlanID, r.Extra.PlanID)
 }
 
-// ExactReceipt is the settlement of an exact payment: the content of payment-response.
+// ExactReceipt is the receipt of an exact payment: the content of payment-response.
 type ExactReceipt struct {
 	Success      bool        `json:"success"`
 	ErrorReason  string      `json:"errorReason,omitempty"`

@@ -124,6 +124,8 @@ func TestDecodeExact_Bad(t *testing.T) {
 		"numbers for strings":  {swap(`"value":"1000000"`, `"value":1000000`), ""},
 		"an upper-case nonce":  {swap("0x676b8bb84ce7267dd520deca4811c8f10a53e636352f06987f42fe425acedd80", "0x676B8BB84CE7267DD520DECA4811C8F10A53E636352F06987F42FE425ACEDD80"), ""},
 		"a long signature":     {swap(`4c9402a1b"`, `4c9402a1b00"`), ""},
+		"no identifier":        {swap(salePaid[strings.Index(salePaid, `{"info":`):], `null}}`), ""},
+		"no info":              {swap(salePaid[strings.Index(salePaid, `{"info":`):], `{"info":null}}}`), ""},
 		"an extension of ours": {swap(`"extensions":{`, `"extensions":{"other":[1],`), ""},
 	} {
 		if got := code(c.text); got != c.want {

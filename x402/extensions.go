@@ -37,7 +37,7 @@ func PaymentIdentifier(required bool) json.RawMessage {
 // generated are the members of info that a server makes anew for each 402, so that an earlier one may come back.
 var generated = map[string][]string{
 	ExtensionOfferReceipt: {"offers"},
-	"sign-in-with-x":      {"nonce", "issuedAt", "expirationTime", "requestId"},
+	ExtensionSignIn:       {"nonce", "issuedAt", "expirationTime", "requestId"},
 }
 
 // EchoMismatch returns the first extension of which a client changed or dropped a member of info, "" when there is none. A

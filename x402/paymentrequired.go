@@ -1,6 +1,7 @@
 package x402
 
 import (
+	"cmp"
 	"encoding/base64"
 	"encoding/json"
 	"strings"
@@ -61,8 +62,8 @@ const noReceiver = "merchant"
 
 func (o *Options) entry(t *Terms) Requirements {
 	r := Requirements{
-		Scheme:  first(o.Scheme, t.Scheme, o.Namespace.SchemeCrypto()),
-		Network: first(o.Network, t.Network),
+		Scheme:  cmp.Or(o.Scheme, t.Scheme, o.Namespace.SchemeCrypto()),
+		Network: cmp.Or(o.Network, t.Network),
 		PlanID:  string(t.PlanID),
 		Extra:   RequirementsExtra{Version: "1", AgentID: string(o.AgentID), HTTPVerb: o.HTTPVerb},
 	}
@@ -83,18 +84,9 @@ func (o *Options) entry(t *Terms) Requirements {
 		r.Amount = t.MaxAmount.String()
 	}
 	r.Asset = o.Namespace.Asset()
-	r.PayTo = first(t.PayTo, noReceiver)
+	r.PayTo = cmp.Or(t.PayTo, noReceiver)
 	r.MaxTimeoutSeconds = toll.Int(o.MaxTimeoutSecs)
 	return r
-}
-
-func first(words ...string) string {
-	for _, w := range words {
-		if w != "" {
-			return w
-		}
-	}
-	return ""
 }
 
 // EncodeHeader returns the base64 (standard alphabet, padded) of the compact JSON of v: the value of payment-required

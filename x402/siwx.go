@@ -25,7 +25,7 @@ type SignInExtension struct {
 	Schema          any           `json:"schema"`
 }
 
-// SignInInfo are the words of the text to be signed that the server chooses (EIP-4361).
+// SignInInfo are the words of the text to be signed that the server chooses (EIP-4361). Times are written by [SignInTime].
 type SignInInfo struct {
 	Domain         string   `json:"domain"`
 	URI            string   `json:"uri"`
@@ -90,9 +90,9 @@ func NewSignIn(info SignInInfo, chain SignInChain, address toll.Address) *SignIn
 // maxSignInResources bounds the resources of a proof.
 const maxSignInResources = 16
 
-// DecodeSignIn reads the value of the header: base64 (either alphabet, padded or not) of the proof, or its JSON. It refuses
-// what would make the text of the proof ambiguous: a member that is not visible ASCII, but for blanks inside the statement.
-// Errors: [toll.CodeTokenUndecodable].
+// DecodeSignIn reads the value of the header: base64 (either alphabet, padded or not) of the proof, or its JSON, of at most
+// 8 KiB and with at most 16 resources. It refuses what would make the text of the proof ambiguous: a member that is not
+// visible ASCII, but for blanks inside the statement. Nothing else is checked. Errors: [toll.CodeTokenUndecodable].
 func DecodeSignIn(s string) (*SignIn, error) {
 	if len(s) > MaxTokenBytes {
 		return nil, badSignIn("it is larger than 8 KiB")
@@ -124,10 +124,6 @@ func DecodeSignIn(s string) (*SignIn, error) {
 
 func badSignIn(why string) *toll.Error {
 	return toll.Errorf(toll.CodeTokenUndecodable, "The sign-in cannot be decoded: %s.", why).WithReason(ReasonInvalidPayload)
-}
-
-func visible(s string) bool {
-	return strings.IndexFunc(s, func(r rune) bool { return r <= ' ' || r > '~' }) < 0
 }
 
 // Text returns what was signed (EIP-4361), made of the members. Two proofs whose members differ have different texts, as

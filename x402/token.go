@@ -54,25 +54,15 @@ type Signed struct {
 }
 
 type paymentPayload struct {
-	X402Version toll.Int                   `json:"x402Version"`
-	Resource    *Resource                  `json:"resource,omitempty"`
-	Accepted    *Requirements              `json:"accepted,omitempty"`
-	Payload     *tokenPayload              `json:"payload"`
-	Extensions  map[string]json.RawMessage `json:"extensions"`
-}
-
-type tokenPayload struct {
-	Signature     string         `json:"signature"`
-	Authorization *Authorization `json:"authorization,omitempty"`
-	Nonce         *string        `json:"nonce,omitempty"`
-}
-
-// identifierInfo is the extension payment-identifier of a payload.
-type identifierInfo struct {
-	Info *struct {
-		ID       *string `json:"id"`
-		Required bool    `json:"required"`
-	} `json:"info"`
+	X402Version toll.Int      `json:"x402Version"`
+	Resource    *Resource     `json:"resource"`
+	Accepted    *Requirements `json:"accepted"`
+	Payload     *struct {
+		Signature     string         `json:"signature"`
+		Authorization *Authorization `json:"authorization"`
+		Nonce         *string        `json:"nonce"`
+	} `json:"payload"`
+	Extensions map[string]json.RawMessage `json:"extensions"`
 }
 
 // DecodeToken takes an access token in any form: the compact JWS, the base64 (standard or URL alphabet, padded or not)
@@ -122,25 +112,36 @@ func decodePayload(b []byte) (*Token, error) {
 		}
 		t.Nonce = *n
 	}
-	raw, ok := p.Extensions[ExtensionPaymentIdentifier]
-	if !ok || isNull(raw) {
-		return t, nil
-	}
-	var e identifierInfo
-	if err := Decode(raw, &e); err != nil {
-		return nil, undecodable("the extension payment-identifier is malformed").WithCause(err)
-	}
-	if e.Info == nil {
-		return t, nil
-	}
-	t.IdentifierRequired = e.Info.Required
-	if id := e.Info.ID; id != nil {
-		if !ValidPaymentIdentifier(*id) {
-			return nil, undecodable("the payment identifier is not 16 to 128 of A-Z a-z 0-9 _ -")
-		}
-		t.PaymentIdentifier = *id
+	var err error
+	if t.PaymentIdentifier, t.IdentifierRequired, err = identifierOf(p.Extensions, undecodable); err != nil {
+		return nil, err
 	}
 	return t, nil
+}
+
+// identifierOf reads the extension payment-identifier of a payload: the id, "" when the sender names none, and whether the
+// sender was told to name one. bad makes the errors.
+func identifierOf(extensions map[string]json.RawMessage, bad func(why string) *toll.Error) (id string, required bool, err error) {
+	raw := extensions[ExtensionPaymentIdentifier]
+	if len(raw) == 0 || isNull(raw) {
+		return "", false, nil
+	}
+	var e struct {
+		Info struct {
+			ID       *string `json:"id"`
+			Required bool    `json:"required"`
+		} `json:"info"`
+	}
+	if err := Decode(raw, &e); err != nil {
+		return "", false, bad("the extension payment-identifier is malformed").WithCause(err)
+	}
+	if e.Info.ID == nil {
+		return "", e.Info.Required, nil
+	}
+	if !ValidPaymentIdentifier(*e.Info.ID) {
+		return "", false, bad("the payment identifier is not 16 to 128 of A-Z a-z 0-9 _ -")
+	}
+	return *e.Info.ID, e.Info.Required, nil
 }
 
 func undecodable(why string) *toll.Error {
@@ -263,11 +264,11 @@ func SameNetwork(a, b string, env toll.Environment) bool {
 // is issued is its jti.
 func EncodeToken(jws string, accepted Requirements, auth Authorization, nonce string) string {
 	p := struct {
-		X402Version int          `json:"x402Version"`
-		Accepted    Requirements `json:"accepted"`
-		Payload     tokenPayload `json:"payload"`
-		Extensions  struct{}     `json:"extensions"`
-	}{Version, accepted, tokenPayload{Signature: jws, Authorization: &auth, Nonce: &nonce}, struct{}{}}
+		X402Version int            `json:"x402Version"`
+		Accepted    Requirements   `json:"accepted"`
+		Payload     CreditsPayload `json:"payload"`
+		Extensions  struct{}       `json:"extensions"`
+	}{Version, accepted, CreditsPayload{jws, &auth, nonce}, struct{}{}}
 	b, err := Encode(&p)
 	if err != nil {
 		panic(err) // strings and integers always encode
@@ -276,20 +277,35 @@ func EncodeToken(jws string, accepted Requirements, auth Authorization, nonce st
 }
 
 // WithNonce returns the x402 rendering of a token of any form with another nonce, so that it pays for one request only.
-// The signature is not checked: claims that are needed come out of the JWS as they are.
+// The signature is not checked: claims that are needed come out of the JWS as they are. Errors: [toll.CodeBadRequest] for the
+// nonce, those of [DecodeToken].
 func WithNonce(token, nonce string) (string, error) {
 	if !ValidNonce(nonce) {
 		return "", toll.Errorf(toll.CodeBadRequest, "A nonce is 1 to 128 of A-Z a-z 0-9 . _ : ~ -")
 	}
-	t, err := DecodeToken(token)
+	jws, c, err := unverified(token)
 	if err != nil {
 		return "", err
 	}
-	claims, err := unverified(t.JWS)
+	return EncodeToken(jws, c.Accepted, c.Authorization, nonce), nil
+}
+
+// CreditsPayload is the payload of an entry whose scheme is ours: an access token, for one request.
+type CreditsPayload struct {
+	Signature     string         `json:"signature"` // the compact JWS
+	Authorization *Authorization `json:"authorization,omitempty"`
+	Nonce         string         `json:"nonce"`
+}
+
+// NewCreditsPayload returns the payload with which an access token of any form pays for one request: a fresh nonce keeps
+// the server from taking it twice. The signature is not checked. Errors: [toll.CodeTokenUndecodable],
+// [toll.CodeBadX402Version].
+func NewCreditsPayload(token string) (*CreditsPayload, error) {
+	jws, c, err := unverified(token)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
-	return EncodeToken(t.JWS, claims.Accepted, claims.Authorization, nonce), nil
+	return &CreditsPayload{jws, &c.Authorization, newNonce()}, nil
 }
 
 // claimed is what the outer object around a JWS repeats of it.
@@ -298,12 +314,16 @@ type claimed struct {
 	Authorization Authorization `json:"authorization"`
 }
 
-// unverified returns claims of a JWS without a look at its signature.
-func unverified(jws string) (*claimed, error) {
-	var c claimed
-	b, err := base64.RawURLEncoding.DecodeString(strings.Split(jws, ".")[1])
-	if err != nil || Decode(b, &c) != nil {
-		return nil, undecodable("its claims are not JSON")
+// unverified returns the JWS of an access token of any form, and claims of it without a look at its signature.
+func unverified(token string) (jws string, c *claimed, err error) {
+	t, err := DecodeToken(token)
+	if err != nil {
+		return "", nil, err
 	}
-	return &c, nil
+	c = new(claimed)
+	b, err := base64.RawURLEncoding.DecodeString(strings.Split(t.JWS, ".")[1])
+	if err != nil || Decode(b, c) != nil {
+		return "", nil, undecodable("its claims are not JSON")
+	}
+	return t.JWS, c, nil
 }
