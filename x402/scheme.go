@@ -2,7 +2,7 @@ package x402
 
 import (
 	"context"
-	"regexp"
+	"maps"
 	"strings"
 
 	"github.com/tollhq/toll"
@@ -14,7 +14,7 @@ type StandardRequirements struct {
 	Scheme            string         `json:"scheme"`
 	Network           string         `json:"network"`
 	Asset             string         `json:"asset"`
-	Amount            string         `json:"amount"` // atomic units of the asset, decimal; of ours, credits
+	Amount            string         `json:"amount"` // base units of the asset, decimal; of ours, credits
 	PayTo             string         `json:"payTo"`
 	MaxTimeoutSeconds int            `json:"maxTimeoutSeconds"`
 	Extra             map[string]any `json:"extra,omitempty"`
@@ -61,7 +61,7 @@ func (s *ClientScheme) Scheme() string { return s.scheme }
 
 // CreatePaymentPayload returns the member payload of a payment, with a fresh nonce. An access token of another plan than the
 // server asks for does not leave the program. Errors: those of the token source, [toll.CodeTokenUndecodable],
-// [toll.CodePlanMismatch].
+// [toll.CodeBadX402Version], [toll.CodePlanMismatch].
 func (s *ClientScheme) CreatePaymentPayload(ctx context.Context, r StandardRequirements) (map[string]any, error) {
 	token, err := s.token(ctx, r)
 	if err != nil {
@@ -87,17 +87,15 @@ type ServerScheme struct {
 	PlanID toll.PlanID
 	// AgentID is the agent that answers, "" for none; extra.agentId of a route wins.
 	AgentID toll.AgentID
-	// Facilitator gives credits back when the work fails, see [ServerScheme.Release].
+	// Facilitator gives credits back when the work fails. Only [ServerScheme.Release] needs it.
 	Facilitator Facilitator
 }
 
 // Scheme returns the name of the scheme.
 func (s *ServerScheme) Scheme() string { return s.Name }
 
-var wholeCredits = regexp.MustCompile(`^(0|[1-9][0-9]{0,18})$`)
-
-// ParsePrice returns asset and amount of a price: a whole number of credits, as text or as [toll.Credits]. Sums of money are
-// none. Errors: [toll.CodeBadNumber].
+// ParsePrice returns asset and amount of a price: a whole number of credits, at most [toll.MaxCredits], as text or as
+// [toll.Credits]. Sums of money are none. Errors: [toll.CodeBadNumber].
 func (s *ServerScheme) ParsePrice(price any) (asset, amount string, err error) {
 	switch p := price.(type) {
 	case string:
@@ -105,7 +103,7 @@ func (s *ServerScheme) ParsePrice(price any) (asset, amount string, err error) {
 	case toll.Credits:
 		amount = p.String()
 	}
-	if !wholeCredits.MatchString(amount) {
+	if _, err := toll.ParseCredits(amount); err != nil {
 		return "", "", toll.Errorf(toll.CodeBadNumber, "A price is a whole number of credits, and no sum of money.")
 	}
 	return assetOf(s.Name), amount, nil
@@ -119,9 +117,7 @@ func (s *ServerScheme) EnhanceRequirements(r StandardRequirements) (StandardRequ
 	if s.AgentID != "" {
 		extra["agentId"] = string(s.AgentID)
 	}
-	for name, value := range r.Extra {
-		extra[name] = value
-	}
+	maps.Copy(extra, r.Extra)
 	r.Extra = extra
 	if r.text("planId") == "" {
 		return StandardRequirements{}, toll.Errorf(toll.CodeBadRequest, "Name the plan that pays: PlanID of the scheme, or extra.planId of the route.")
@@ -133,7 +129,8 @@ func (s *ServerScheme) EnhanceRequirements(r StandardRequirements) (StandardRequ
 }
 
 // Release gives the credits back that verify has set aside for a payment, when the work for it failed. They would come back
-// by themselves later, at the end of their hold. payment is the PaymentPayload, as JSON or as it came in its header.
+// by themselves later, at the end of their hold. payment is the PaymentPayload, as JSON or as it came in its header. Errors:
+// those of [Facilitator], and of [Decode] for an entry that is none of [Requirements].
 func (s *ServerScheme) Release(ctx context.Context, payment string, r StandardRequirements) error {
 	text, err := Encode(r)
 	if err != nil {

@@ -69,7 +69,7 @@ func TestServerScheme(t *testing.T) {
 			t.Errorf("%v is %s %s %v", price, amount, asset, err)
 		}
 	}
-	for _, price := range []any{"$0.01", "05", "-1", "", 5, 0.5, nil} {
+	for _, price := range []any{"$0.01", "05", "-1", "", "9223372036854775808", 5, 0.5, nil} {
 		if asset, amount, err := s.ParsePrice(price); toll.AsError(err).Code != toll.CodeBadNumber {
 			t.Errorf("%v is %s %s %v", price, amount, asset, err)
 		}
