@@ -105,7 +105,7 @@ type bazaarInfo struct {
 }
 
 // ReadBazaar takes the extension bazaar of a payment apart and checks its form: not that Info fits Schema, nor that the
-// resource is anybody's. Its errors say what is wrong in one sentence.
+// resource is anybody's. Errors: [toll.CodeBadRequest], which say in one sentence what is wrong.
 func ReadBazaar(extension json.RawMessage) (*Bazaar, error) {
 	bad := func(why string) (*Bazaar, error) { return nil, toll.Errorf(toll.CodeBadRequest, "%s", why) }
 	if len(extension) > MaxBazaarBytes {

@@ -7,6 +7,14 @@
 // form and [EncodeToken] writes the second one. The server asks a [Facilitator] about it: Verify (which may set credits
 // aside), Settle (which burns them) or Release. A Go client satisfies Facilitator over HTTP, the service in process.
 //
+// A client reads what any server asks for with [ReadChallenge], pays one [Entry] of it with [Challenge.Answer] and reads the
+// receipt with [ReadSettlement]. What it sends is an access token ([NewCreditsPayload]) or, for the scheme exact, an
+// authorization that a wallet has signed ([ExactPayload], which [DecodeExact] reads). [ClientScheme] and [ServerScheme] are
+// plug-ins for software of others.
+//
+// [SignedOffer] and [SignedReceipt] are statements of a service, [SignIn] is the proof of a wallet, and a [Catalogue] lists what
+// can be paid for.
+//
 // # What is trusted
 //
 // Only the JWS inside an access token is signed. Everything around it is a claim of the sender: after the signature was

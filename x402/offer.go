@@ -21,7 +21,7 @@ type Offer struct {
 	Network     string `json:"network"`
 	Asset       string `json:"asset"`
 	PayTo       string `json:"payTo"`
-	Amount      string `json:"amount"`
+	Amount      string `json:"amount"`              // credits, or base units of the asset
 	ValidUntil  int64  `json:"validUntil,omitzero"` // seconds since 1970, 0 without end
 }
 
@@ -107,7 +107,7 @@ func statements(info any, member string) json.RawMessage {
 	return b
 }
 
-// Offers reads the signed offers of a PaymentRequired. None is an empty list, as is what cannot be read.
+// Offers reads the signed offers among the extensions of a PaymentRequired. None is an empty list, as is what cannot be read.
 func Offers(extensions map[string]json.RawMessage) []SignedOffer {
 	var e struct {
 		Info struct {
@@ -120,7 +120,7 @@ func Offers(extensions map[string]json.RawMessage) []SignedOffer {
 	return e.Info.Offers
 }
 
-// ReceiptOf reads the signed receipt of a settlement; false when there is none.
+// ReceiptOf reads the signed receipt among the extensions of a settlement; false when there is none that can be read.
 func ReceiptOf(extensions map[string]json.RawMessage) (SignedReceipt, bool) {
 	var e struct {
 		Info struct {
@@ -133,7 +133,7 @@ func ReceiptOf(extensions map[string]json.RawMessage) (SignedReceipt, bool) {
 	return e.Info.Receipt, e.Info.Receipt.Signature != ""
 }
 
-// KeyID returns the DID URL under which the key of a statement is found, "" when it names none.
+// KeyID returns the DID URL under which the key of a statement is found, "" when it names none or is not signed with EdDSA.
 func KeyID(jws string) string {
 	var h struct {
 		Algorithm string `json:"alg"`
