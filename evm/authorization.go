@@ -13,7 +13,7 @@ import (
 type Domain struct {
 	Name    string
 	Version string
-	ChainID *big.Int // in [1, 2^256)
+	ChainID *big.Int // in [0, 2^256)
 
 	Contract toll.Address
 }

@@ -4,9 +4,9 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"math/big"
-	"strconv"
 	"strings"
 	"time"
 
@@ -18,11 +18,10 @@ import (
 const Decimals = 6
 
 const (
-	schemeExact = "exact"
 	// validBack is how far in the past an authorization begins, for chains whose clock is behind.
 	validBack = 10 * time.Minute
-	// validMost bounds how long an authorization can be used, whatever the server asks for.
-	validMost = time.Hour
+	// validLeast and validMost bound how long an authorization can be used, in seconds, whatever the server asks for.
+	validLeast, validMost = 60, 3600
 )
 
 // Wallet pays entries of scheme exact (x402, EIP-3009) with USDC and EURC of Base and its test network: it signs an
@@ -35,7 +34,8 @@ type Wallet struct {
 	now    func() time.Time
 }
 
-// NewWallet returns a wallet of a key. Its addresses hold the tokens; the key signs for nothing else.
+// NewWallet returns the wallet of a key, whose address holds the tokens. It signs authorizations to transfer them and nothing
+// else.
 func NewWallet(key *Key) *Wallet {
 	return &Wallet{key: key, now: time.Now, tokens: map[string]map[toll.Address]string{
 		toll.Sandbox.Network(): {toll.USDCSandbox: toll.CurrencyUSDC, toll.EURCSandbox: toll.CurrencyEURC},
@@ -46,7 +46,8 @@ func NewWallet(key *Key) *Wallet {
 // Address returns the address that pays.
 func (w *Wallet) Address() toll.Address { return w.key.Address() }
 
-// exactExtra is extra of an entry: the EIP-712 domain of the token.
+// exactExtra is what is read of extra of an entry: the EIP-712 domain of the token. It is less than [x402.ExactExtra] has, as
+// the other members are what any server likes.
 type exactExtra struct {
 	Name    string `json:"name"`
 	Version string `json:"version"`
@@ -56,13 +57,13 @@ type exactExtra struct {
 // terms is an entry, read.
 type terms struct {
 	symbol string
-	amount *big.Int
+	amount toll.Units
 	to     toll.Address
 	domain Domain
 }
 
 func (w *Wallet) read(e *x402.Entry) (*terms, error) {
-	if e.Scheme != schemeExact {
+	if e.Scheme != x402.SchemeExact {
 		return nil, fmt.Errorf("the scheme %.40q is not paid by a wallet", e.Scheme)
 	}
 	tokens := w.tokens[e.Network]
@@ -83,16 +84,16 @@ func (w *Wallet) read(e *x402.Entry) (*terms, error) {
 	}
 	var extra exactExtra
 	if len(e.Extra) > 0 && x402.Decode(e.Extra, &extra) != nil {
-		return nil, fmt.Errorf("extra of the entry cannot be read")
+		return nil, errors.New("extra of the entry cannot be read")
 	}
-	if extra.Method != "" && extra.Method != "eip3009" {
+	if extra.Method != "" && extra.Method != x402.MethodEIP3009 {
 		return nil, fmt.Errorf("it asks for a transfer by %.40q, and the wallet signs EIP-3009", extra.Method)
 	}
 	if extra.Name == "" || extra.Version == "" {
-		return nil, fmt.Errorf("the entry does not name the EIP-712 domain of its token")
+		return nil, errors.New("the entry does not name the EIP-712 domain of its token")
 	}
 	chain, _ := new(big.Int).SetString(strings.TrimPrefix(e.Network, "eip155:"), 10)
-	return &terms{tokens[asset], amount.Int(), to, Domain{Name: extra.Name, Version: extra.Version, ChainID: chain, Contract: asset}}, nil
+	return &terms{tokens[asset], amount, to, Domain{Name: extra.Name, Version: extra.Version, ChainID: chain, Contract: asset}}, nil
 }
 
 // Quote is part of client.Payer.
@@ -101,23 +102,7 @@ func (w *Wallet) Quote(_ context.Context, e *x402.Entry) (x402.Quote, error) {
 	if err != nil {
 		return x402.Quote{}, err
 	}
-	amount, err := toll.ParseUnits(t.amount.String())
-	return x402.Quote{Unit: t.symbol, Amount: amount}, err
-}
-
-// exactPayload is the payload of scheme exact.
-type exactPayload struct {
-	Signature     string             `json:"signature"`
-	Authorization exactAuthorization `json:"authorization"`
-}
-
-type exactAuthorization struct {
-	From        string `json:"from"`
-	To          string `json:"to"`
-	Value       string `json:"value"`
-	ValidAfter  string `json:"validAfter"`
-	ValidBefore string `json:"validBefore"`
-	Nonce       string `json:"nonce"`
+	return x402.Quote{Unit: t.symbol, Amount: t.amount}, nil
 }
 
 // Pay is part of client.Payer: it signs the authorization.
@@ -127,9 +112,9 @@ func (w *Wallet) Pay(_ context.Context, e *x402.Entry, q x402.Quote) (*x402.Paym
 		return nil, err
 	}
 	now := w.now()
-	life := min(max(time.Duration(e.MaxTimeoutSeconds)*time.Second, time.Minute), validMost)
+	life := time.Duration(min(max(e.MaxTimeoutSeconds, validLeast), validMost)) * time.Second
 	a := Authorization{
-		From: w.key.Address(), To: t.to, Value: t.amount,
+		From: w.key.Address(), To: t.to, Value: t.amount.Int(),
 		ValidAfter: uint64(now.Add(-validBack).Unix()), ValidBefore: uint64(now.Add(life).Unix()),
 	}
 	_, _ = rand.Read(a.Nonce[:]) // never fails since Go 1.24
@@ -137,11 +122,13 @@ func (w *Wallet) Pay(_ context.Context, e *x402.Entry, q x402.Quote) (*x402.Paym
 	if err != nil {
 		return nil, err
 	}
-	payload := exactPayload{Signature: "0x" + hex.EncodeToString(signature), Authorization: exactAuthorization{
-		From: a.From.String(), To: a.To.String(), Value: a.Value.String(), ValidAfter: strconv.FormatUint(a.ValidAfter, 10),
-		ValidBefore: strconv.FormatUint(a.ValidBefore, 10), Nonce: "0x" + hex.EncodeToString(a.Nonce[:]),
+	payload := &x402.ExactPayload{Signature: "0x" + hex.EncodeToString(signature), Authorization: x402.ExactAuthorization{
+		From: a.From, To: a.To, Value: t.amount, ValidAfter: toll.UnitsOf(int64(a.ValidAfter)),
+		ValidBefore: toll.UnitsOf(int64(a.ValidBefore)), Nonce: a.Nonce,
 	}}
-	return &x402.Payment{Payload: payload, Spent: func(_ context.Context, r *x402.Settlement) (toll.Units, bool) {
-		return q.Amount, r.Success
-	}}, nil
+	return &x402.Payment{
+		Payload:       payload,
+		Authorization: &payload.Authorization,
+		Spent:         func(_ context.Context, r *x402.Settlement) (toll.Units, bool) { return q.Amount, r.Success },
+	}, nil
 }

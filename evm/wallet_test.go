@@ -4,6 +4,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"math/big"
+	"reflect"
 	"strconv"
 	"strings"
 	"testing"
@@ -86,12 +87,43 @@ func TestWallet_Pay(t *testing.T) {
 	if life := signed.ValidBefore - signed.ValidAfter; life != 600+120 {
 		t.Errorf("it counts for %d s", life)
 	}
+	recorded := x402.ExactAuthorization{
+		From: w.Address(), To: toll.MustAddress(a.To), Value: q.Amount, ValidAfter: toll.UnitsOf(int64(signed.ValidAfter)),
+		ValidBefore: toll.UnitsOf(int64(signed.ValidBefore)), Nonce: toll.Hash(signed.Nonce),
+	}
+	if !reflect.DeepEqual(p.Authorization, &recorded) {
+		t.Errorf("it says that it signed %+v, and not %+v", p.Authorization, recorded)
+	}
 	// Whatever the server says, it has the authorization.
 	if _, sure := p.Spent(t.Context(), &x402.Settlement{}); sure {
 		t.Error("a refusal is taken for money back")
 	}
 	if spent, sure := p.Spent(t.Context(), &x402.Settlement{Success: true, Amount: "1"}); !sure || spent.Cmp(q.Amount) != 0 {
 		t.Errorf("spent %s, %v", spent, sure)
+	}
+}
+
+// An authorization lives as long as the server asks, and begins ten minutes ago: a minute at least, an hour at most.
+func TestWallet_Life(t *testing.T) {
+	key, err := evm.NewKey()
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := evm.NewWallet(key)
+	for seconds, want := range map[int64]string{0: "660", -1: "660", 120: "720", 3601: "4200", 1 << 40: "4200"} {
+		e := entry(t, func(m map[string]any) { m["maxTimeoutSeconds"] = seconds })
+		q, err := w.Quote(t.Context(), e)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, err := w.Pay(t.Context(), e, q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		a := p.Authorization
+		if life := new(big.Int).Sub(a.ValidBefore.Int(), a.ValidAfter.Int()); life.String() != want {
+			t.Errorf("%d s asked: it counts for %s s", seconds, life)
+		}
 	}
 }
 
