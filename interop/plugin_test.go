@@ -1,9 +1,11 @@
 package interop
 
 import (
+	"bytes"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -35,6 +37,14 @@ func TestPlugin(t *testing.T) {
 		manifest, err := os.ReadFile(filepath.Join("..", "sdk", "x402", "package.json"))
 		if err != nil || strings.Contains(string(manifest), "ependencies") {
 			t.Errorf("the plug-in depends on something: %v", err)
+		}
+		ours, err := os.ReadFile(filepath.Join("..", "LICENSE"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		packed, err := os.ReadFile(filepath.Join("..", "sdk", "x402", "LICENSE"))
+		if err != nil || !slices.Contains(published(t), "LICENSE") || !bytes.Equal(packed, ours) {
+			t.Errorf("the plug-in does not carry the license of the repository: %v", err)
 		}
 	})
 }

@@ -31,6 +31,7 @@ export interface ClientOptions {
 
 /** Pays with the access token of a plan: register it with an `x402Client`. */
 export declare class ClientScheme {
+  /** It throws a `TypeError` for a scheme without a prefix. */
   constructor(token: Token, options?: ClientOptions);
   readonly scheme: string;
   /** Credits count as an asset with 6 decimals, so the usual limit of $1 a payment is one of 1,000,000 credits. */
@@ -73,17 +74,19 @@ type Price = string | number | { asset: string; amount: string; extra?: Record<s
 
 /** Is paid with credits of a plan: register it with an `x402ResourceServer`. */
 export declare class ServerScheme {
+  /** It throws a `TypeError` for a scheme without a prefix. */
   constructor(options: ServerOptions);
   readonly scheme: string;
   readonly defaultAssetTransferMethod: string;
   readonly paymentFlows: Readonly<Record<string, { supported: "authorization"[]; default: "authorization" }>>;
   readonly schemeHooks: {
+    /** Gives credits back. It rejects when the facilitator does not do so within 10 s. */
     onVerifiedPaymentCanceled(context: { paymentPayload: any; requirements: any }): Promise<void>;
   };
   /** A price is a whole number of credits, such as `5` or `"5"`; it rejects everything else. */
   parsePrice(price: Price, network: Network): Promise<{ asset: string; amount: string; extra?: Record<string, unknown> }>;
   getAssetDecimals(asset: string, network: Network): number | undefined;
-  /** Adds plan, agent and version to `extra`. It rejects a route without a plan. */
+  /** Adds plan, agent and version to `extra`, and `merchant` for an empty `payTo`. It rejects a route without a plan. */
   enhancePaymentRequirements(
     requirements: Requirements,
     supportedKind: { x402Version: number; scheme: string; network: Network; extra?: Record<string, unknown> },
@@ -91,5 +94,5 @@ export declare class ServerScheme {
   ): Promise<Requirements>;
 }
 
-/** The settings of an `HTTPFacilitatorClient` for the service at this address, with the API key of the builder. */
+/** The settings of an `HTTPFacilitatorClient` for the service at this address, without `/api/v1`, with the API key of the builder. */
 export declare function facilitatorAt(url: string, apiKey: string): Required<Facilitator>;
