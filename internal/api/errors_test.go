@@ -138,9 +138,7 @@ func provoked() map[toll.Code]func(c *scene) answer {
 		return func(c *scene) answer {
 			c.crypto.Behave(railtest.Behaviour{Unreachable: code})
 			defer c.crypto.Behave(railtest.Behaviour{})
-			// Whoever waits long enough hears it also on a busy machine.
-			patient := api.New(c.deps(func(d *api.Deps) { d.OrderWait = 15 * time.Second }))
-			return c.through(patient, c.s1, "POST", base+"/protocol/plans/"+c.stack.plan(c.b1, pricedPlan)+"/order", "")
+			return c.order(c.stack.plan(c.b1, pricedPlan), "")
 		}
 	}
 	auth := func(line string) func(c *scene) answer {
@@ -374,7 +372,9 @@ func provoked() map[toll.Code]func(c *scene) answer {
 		toll.CodeSettlementPending: func(c *scene) answer {
 			c.crypto.Behave(railtest.Behaviour{Steps: 1000})
 			defer c.crypto.Behave(railtest.Behaviour{})
-			return c.topUp("")
+			hasty := *c
+			hasty.stack = c.hasty()
+			return hasty.topUp("")
 		},
 		toll.CodeSubTaskRequestUnknown: func(c *scene) answer { return c.get("/protocol/agent-sub-tasks?agentRequestId=unknown") },
 		toll.CodeAmountAndMargin:       func(c *scene) answer { return c.pay(`,"maxAmount":"5","marginPercent":1`) },
@@ -432,7 +432,7 @@ func provoked() map[toll.Code]func(c *scene) answer {
 		toll.CodePathNotFound:     func(c *scene) answer { return c.get("/nothing") },
 		toll.CodeMethodNotAllowed: func(c *scene) answer { return c.do(c.b1, "PATCH", base+"/protocol/plans", "") },
 		toll.CodeRequestTimeout: func(c *scene) answer {
-			answers, _ := c.rawFor(c.t, 4*time.Second, "POST "+base+"/protocol/plans HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer "+c.b1.key+"\r\nContent-Length: 9\r\n\r\n{")
+			answers, _ := c.raw(c.t, "POST "+base+"/protocol/plans HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer "+c.b1.key+"\r\nContent-Length: 9\r\n\r\n{")
 			return answers[0]
 		},
 		toll.CodeGone:         func(c *scene) answer { return c.post("/protocol/plans/burn", "") },

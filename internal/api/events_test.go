@@ -187,7 +187,7 @@ func TestEventStream(t *testing.T) {
 				}
 				must(t, json.Unmarshal([]byte(m[1]), &e))
 				return m[0], e
-			case <-time.After(15 * time.Second):
+			case <-time.After(long):
 				t.Fatal("nothing came")
 			}
 			panic("unreachable")
@@ -241,7 +241,7 @@ func TestT179_IdleStreams(t *testing.T) {
 		t.Errorf("another address: %d", a.status)
 	}
 	stops[0]()
-	for deadline := time.Now().Add(5 * time.Second); s.do(s.b1, "HEAD", base+"/events/stream", "").status != 200; {
+	for deadline := time.Now().Add(long); s.do(s.b1, "HEAD", base+"/events/stream", "").status != 200; {
 		if time.Now().After(deadline) {
 			t.Fatal("a closed stream still counts")
 		}
@@ -255,7 +255,7 @@ func TestT179_IdleStreams(t *testing.T) {
 		if open {
 			t.Error("an event out of nothing")
 		}
-	case <-time.After(5 * time.Second):
+	case <-time.After(long):
 		t.Error("the stream outlives its service")
 	}
 	for _, stop := range stops[1:] {

@@ -23,6 +23,8 @@ type Limits struct {
 	KeyBurst, IPBurst int
 	// Proxies are the peers whose X-Forwarded-For is believed. None: a caller is who is connected.
 	Proxies []netip.Prefix
+	// Clock is the time by which calls are counted; nil: the one of this process, which nobody sets.
+	Clock func() time.Time
 }
 
 // ParseProxies reads addresses and prefixes, separated by commas.
@@ -124,15 +126,20 @@ func (s *meterShard) forget(now int64) {
 type gatekeeper struct {
 	keys, addresses *meter
 	proxies         []netip.Prefix
+	clock           func() time.Time
 	began           time.Time
 }
 
 // newGatekeeper returns nil when there is no limit.
 func newGatekeeper(l Limits) *gatekeeper {
-	g := &gatekeeper{keys: newMeter(l.PerKey, l.KeyBurst), addresses: newMeter(l.PerIP, l.IPBurst), proxies: l.Proxies, began: time.Now()}
+	g := &gatekeeper{keys: newMeter(l.PerKey, l.KeyBurst), addresses: newMeter(l.PerIP, l.IPBurst), proxies: l.Proxies, clock: l.Clock}
 	if g.keys == nil && g.addresses == nil {
 		return nil
 	}
+	if g.clock == nil {
+		g.clock = time.Now
+	}
+	g.began = g.clock()
 	return g
 }
 
@@ -151,7 +158,7 @@ func (g *gatekeeper) admit(c *call) error {
 	if m == nil || c.resource.unlimited() {
 		return nil
 	}
-	r := m.take(who, time.Since(g.began))
+	r := m.take(who, g.clock().Sub(g.began))
 	header := c.w.Header()
 	header["Ratelimit-Limit"] = []string{strconv.Itoa(m.burst)}
 	header["Ratelimit-Remaining"] = []string{strconv.Itoa(r.left)}

@@ -15,17 +15,18 @@ func TestOrderAccepted(t *testing.T) {
 	s, crypto, _ := newPaidStack(t)
 	id := s.plan(s.b1, pricedPlan)
 	crypto.Behave(railtest.Behaviour{Hang: true})
-	a := s.do(s.s1, "POST", base+"/protocol/plans/"+id+"/order", "")
+	hasty := s.hasty()
+	a := hasty.do(s.s1, "POST", base+"/protocol/plans/"+id+"/order", "")
 	order := a.text(t, "orderId")
 	if a.status != 202 || a.header.Get("Location") != api.Base+"/protocol/orders/"+order || a.header.Get("Retry-After") != "2" ||
 		a.member(t, "success") != true || a.text(t, "status") != "created" || a.text(t, "txHash") != "" || a.member(t, "balance") != nil {
 		t.Fatalf("%d %v %s", a.status, a.header, a.body)
 	}
-	if again := s.do(s.s1, "POST", base+"/protocol/plans/"+id+"/order", ""); again.status != 202 || again.text(t, "orderId") != order {
+	if again := hasty.do(s.s1, "POST", base+"/protocol/plans/"+id+"/order", ""); again.status != 202 || again.text(t, "orderId") != order {
 		t.Fatalf("%d %s", again.status, again.body)
 	}
 	crypto.Behave(railtest.Behaviour{})
-	for until := time.Now().Add(5 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+	for until := time.Now().Add(long); ; time.Sleep(10 * time.Millisecond) {
 		a = s.do(s.s1, "GET", base+"/protocol/orders/"+order, "")
 		if a.text(t, "status") == "confirmed" {
 			break

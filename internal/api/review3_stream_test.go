@@ -43,7 +43,7 @@ func TestT13_StreamOfRevokedKey(t *testing.T) {
 				if !ok || strings.HasPrefix(l, "event: ") {
 					return l, ok
 				}
-			case <-time.After(10 * time.Second):
+			case <-time.After(long):
 				t.Fatal("nothing comes")
 			}
 		}

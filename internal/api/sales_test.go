@@ -29,14 +29,8 @@ func (s *stack) wallet(rail *railtest.Rail, units int64) *wallet {
 	return &wallet{k, s}
 }
 
-// shop is a stack whose plans are sold to wallets. Its orders are waited for, however busy the machine is.
+// shop is a stack whose plans are sold to wallets.
 func shop(t *testing.T) (*stack, *railtest.Rail, string) {
-	s, rail, plan := hastyShop(t)
-	return s.again(func(*facilitator.Deps) {}), rail, plan
-}
-
-// hastyShop is a shop that waits a second for an order.
-func hastyShop(t *testing.T) (*stack, *railtest.Rail, string) {
 	s, rail, _ := newPaidStack(t)
 	return s, rail, s.plan(s.b1, pricedPlan)
 }
@@ -127,10 +121,9 @@ func (s *stack) balance(plan string, of toll.Address) string {
 
 // recordSales are the routes for wallets without an account.
 func recordSales(t *testing.T, version string, files map[string][]exchange) {
-	s, rail, plan := hastyShop(t)
+	s, rail, plan := shop(t)
 	free := s.plan(s.b1, freePlan)
-	patient := s.again(func(*facilitator.Deps) {})
-	r := &recorder{s: patient, names: map[string]*names{}, files: files}
+	r := &recorder{s: s, names: map[string]*names{}, files: files}
 	call := func(op, route string, headers ...string) answer {
 		t.Helper()
 		return r.call(version, op, actor{}, "POST", route, "", headers...)
@@ -144,9 +137,9 @@ func recordSales(t *testing.T, version string, files map[string][]exchange) {
 	call("buyPlan", orderRoute(free))
 	call("buyPlan", orderRoute("1"))
 	rail.Behave(railtest.Behaviour{Steps: 1_000_000})
-	r.s = s
+	r.s = s.hasty()
 	call("buyPlan", orderRoute(plan), "PAYMENT-SIGNATURE", w.pays(c, w.authorization(c), ""))
-	r.s = patient
+	r.s = s
 	rail.Behave(railtest.Behaviour{})
 	asked := call("signInToPlan", tokenRoute(plan)).demanded(t)
 	call("signInToPlan", tokenRoute(plan), "SIGN-IN-WITH-X", w.proof(asked, nil, nil))
@@ -263,12 +256,12 @@ func TestSaleThatDoesNotFit(t *testing.T) {
 
 // A payment that takes its time is answered 202, and is there when the wallet comes back.
 func TestSaleTakesItsTime(t *testing.T) {
-	s, rail, plan := hastyShop(t)
+	s, rail, plan := shop(t)
 	w := s.wallet(rail, 1_000_000)
 	c := s.asks(orderRoute(plan))
 	rail.Behave(railtest.Behaviour{Hang: true})
 	payment := w.pays(c, w.authorization(c), "")
-	slow := s.pay(orderRoute(plan), payment)
+	slow := s.hasty().pay(orderRoute(plan), payment)
 	order := slow.text(t, "orderId")
 	if slow.status != 202 || slow.member(t, "success") != true || slow.header.Get("Location") != base+"/protocol/orders/"+order ||
 		slow.header.Get("Retry-After") == "" || slow.header.Get("payment-response") != "" || slow.member(t, "accessToken") != nil {
@@ -278,7 +271,7 @@ func TestSaleTakesItsTime(t *testing.T) {
 		t.Errorf("a sign-in before the credits: %d %s", in.status, in.body)
 	}
 	rail.Behave(railtest.Behaviour{})
-	again := s.again(func(*facilitator.Deps) {}).pay(orderRoute(plan), payment)
+	again := s.pay(orderRoute(plan), payment)
 	if again.status != 200 || again.text(t, "orderId") != order || again.member(t, "accessToken") != nil || again.member(t, "replayed") != true {
 		t.Errorf("%d %s", again.status, again.body)
 	}

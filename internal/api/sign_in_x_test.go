@@ -16,16 +16,27 @@ import (
 	"github.com/tollhq/toll/x402"
 )
 
-// again is the same service with another facilitator, as after a change of its configuration. It waits for orders and payments
-// however busy the machine is.
+// again is the same service with another facilitator, as after a change of its configuration.
 func (s *stack) again(change func(*facilitator.Deps)) *stack {
 	s.t.Helper()
+	return s.waiting(long, change)
+}
+
+// hasty is the same service, which waits a second for orders and payments.
+func (s *stack) hasty() *stack {
+	s.t.Helper()
+	return s.waiting(time.Second, func(*facilitator.Deps) {})
+}
+
+// waiting is the same service, which waits for orders and payments as long as is said.
+func (s *stack) waiting(wait time.Duration, change func(*facilitator.Deps)) *stack {
+	s.t.Helper()
 	d := facilitator.Deps{
-		Store: s.store, Ledger: s.ledger, Auth: s.auth, Checkout: s.built.Checkout, Environment: toll.Sandbox, Clock: s.clock.now, TopUpWait: 20 * time.Second,
+		Store: s.store, Ledger: s.ledger, Auth: s.auth, Checkout: s.built.Checkout, Environment: toll.Sandbox, Clock: s.clock.now, TopUpWait: wait,
 	}
 	change(&d)
 	built := s.built
-	built.Facilitator, built.OrderWait = facilitator.New(d), 20*time.Second
+	built.Facilitator, built.OrderWait = facilitator.New(d), wait
 	server := httptest.NewServer(api.New(built))
 	s.t.Cleanup(server.Close)
 	other := *s
@@ -179,5 +190,29 @@ func TestWalletSignsInBadly(t *testing.T) {
 	}
 	if got := s.do(actor{}, "POST", tokenRoute(plan), "", "SIGN-IN-WITH-X", "a", "SIGN-IN-WITH-X", "b"); got.status != 400 {
 		t.Errorf("two headers: %d %s", got.status, got.body)
+	}
+}
+
+// A proof counts once on machines whose clocks are a minute apart: what one takes for over, the other may still take.
+func TestWalletSignsInOnTwoClocks(t *testing.T) {
+	s, rail, plan := shop(t)
+	w := s.wallet(rail, 1_000_000)
+	asked := s.asks(orderRoute(plan))
+	if bought := s.pay(orderRoute(plan), w.pays(asked, w.authorization(asked), "")); bought.status != 200 {
+		t.Fatalf("%d %s", bought.status, bought.body)
+	}
+	ahead := s.again(func(d *facilitator.Deps) {
+		d.Clock = func() time.Time { return s.clock.now().Add(time.Minute) }
+	})
+	proof := w.proof(s.asks(tokenRoute(plan)), nil, nil)
+	if got := s.signIn(plan, proof); got.status != 200 {
+		t.Fatalf("%d %s", got.status, got.body)
+	}
+	s.clock.advance(4*time.Minute + 30*time.Second)
+	if got := ahead.signIn(plan, w.proof(ahead.asks(tokenRoute(plan)), nil, nil)); got.status != 200 {
+		t.Fatalf("another proof: %d %s", got.status, got.body)
+	}
+	if got := s.signIn(plan, proof).reason(t); got != x402.Default.ReasonSignIn() {
+		t.Errorf("a second time: %s", got)
 	}
 }

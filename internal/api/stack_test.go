@@ -30,6 +30,9 @@ import (
 // publicURL is what the service is told about itself. It is never the address that tests connect to.
 const publicURL = "https://pay.example.com"
 
+// long is more than anything takes that comes at all, on a busy machine as well.
+const long = time.Minute
+
 // stack is a whole service in one process, behind a real HTTP server.
 type stack struct {
 	t       testing.TB
@@ -136,7 +139,7 @@ func newStackWith(t testing.TB, st *store.Store, rails checkout.Rails) *stack {
 		Store: st, Ledger: s.ledger, Rails: rails, Clock: s.clock.now, Log: log, SignReference: s.auth.SignReference, OpenReference: s.auth.OpenReference,
 	})
 	s.fac = facilitator.New(facilitator.Deps{
-		Store: st, Ledger: s.ledger, Auth: s.auth, Checkout: desk, Environment: toll.Sandbox, Clock: s.clock.now, Log: log, TopUpWait: time.Second,
+		Store: st, Ledger: s.ledger, Auth: s.auth, Checkout: desk, Environment: toll.Sandbox, Clock: s.clock.now, Log: log, TopUpWait: long,
 	})
 	happened := events.New(events.Config{
 		Store: st, Ledger: s.ledger, Settlement: s.fac.SettlementByTransaction, Permission: s.fac.Permission, Seal: ring.Seal, Open: ring.Open,
@@ -146,7 +149,7 @@ func newStackWith(t testing.TB, st *store.Store, rails checkout.Rails) *stack {
 		Events: happened, Chain: s.purses.chain(), Proof: proofOf,
 		Store: st, Auth: s.auth, Facilitator: s.fac, Checkout: desk, Ledger: s.ledger, Seal: ring.Seal, Open: ring.Open, Environment: toll.Sandbox,
 		TestClock: &api.TestClock{Ahead: s.clock.offset, Advance: func(_ context.Context, d time.Duration) error { s.clock.advance(d); return nil }},
-		PublicURL: publicURL, Release: "1.1.0", Clock: s.clock.now, Log: log, Patience: time.Second, OrderWait: time.Second,
+		PublicURL: publicURL, Release: "1.1.0", Clock: s.clock.now, Log: log, Patience: time.Second, OrderWait: long,
 	}
 	handler := api.New(s.built)
 	s.handler = handler
@@ -253,7 +256,7 @@ func (s *stack) do(who actor, method, path, body string, headers ...string) answ
 }
 
 var plainClient = &http.Client{
-	Timeout:       20 * time.Second,
+	Timeout:       2 * long,
 	CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 }
 
