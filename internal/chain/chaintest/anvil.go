@@ -106,7 +106,7 @@ func (a *Anvil) send(ctx context.Context, to *common.Address, wei *big.Int, data
 
 // mined waits until a transaction is in a block: the node makes it a moment after it took the transaction.
 func (a *Anvil) mined(ctx context.Context, hash common.Hash) (*types.Receipt, error) {
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()
 	c := ethclient.NewClient(a.client)
 	for {

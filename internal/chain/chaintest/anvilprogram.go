@@ -185,7 +185,7 @@ func runAnvil(t testing.TB, program string, args []string) string {
 	case at := <-listening:
 		return "http://" + at
 	case <-ended:
-	case <-time.After(30 * time.Second):
+	case <-time.After(2 * time.Minute):
 	}
 	mu.Lock()
 	defer mu.Unlock()

@@ -41,14 +41,15 @@ func TestMain(m *testing.M) {
 // ends a second after it was closed.
 func leaks() error {
 	workers := goleak.IgnoreAnyFunction("github.com/ethereum/go-ethereum/core.(*txSenderCacher).cache")
-	var err error
-	for range 4 {
-		if err = goleak.Find(workers); err == nil {
-			return nil
+	for end := time.Now().Add(patience); ; {
+		if err := goleak.Find(workers); err == nil || time.Now().After(end) {
+			return err
 		}
 	}
-	return err
 }
+
+// patience is how long a test waits for what has to come.
+const patience = 2 * time.Minute
 
 // start returns a chain that makes no empty blocks by itself and is closed with the test.
 func start(t *testing.T, cfg Config) *Chain {
@@ -126,12 +127,11 @@ func (s *sender) pay(t *testing.T, to common.Address, wei, feeCap int64) *types.
 // mined waits for the receipt of a transaction and for the head to be there.
 func mined(t *testing.T, c *Chain, tx common.Hash) *types.Receipt {
 	t.Helper()
-	for range 500 {
+	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 		receipt, err := client(c).TransactionReceipt(t.Context(), tx)
 		if err == nil && head(t, c).Number.Cmp(receipt.BlockNumber) >= 0 {
 			return receipt
 		}
-		time.Sleep(10 * time.Millisecond)
 	}
 	t.Fatalf("transaction %v is in no block", tx)
 	return nil
@@ -277,11 +277,10 @@ func TestClockMovesAnIdleChain(t *testing.T) {
 		t.Fatalf("a block after %d s", now.Time-before.Time)
 	}
 	k.move(24 * time.Hour)
-	for range 500 {
+	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 		if head(t, c).Time == uint64(k.Now().Unix()) {
 			return
 		}
-		time.Sleep(10 * time.Millisecond)
 	}
 	t.Errorf("the head is at %d, the clock at %d", head(t, c).Time, k.Now().Unix())
 }

@@ -14,6 +14,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/ethereum/go-ethereum/core"
 	"github.com/ethereum/go-ethereum/core/rawdb"
@@ -134,6 +135,8 @@ func ethConfig(genesis *core.Genesis) *ethconfig.Config {
 	conf.TxPool.PriceLimit = 1
 	conf.Miner.GasPrice = big.NewInt(1)
 	conf.Miner.GasCeil = gasLimit
+	// Otherwise a block of a machine that is busy lacks transactions that fit into it, or has none.
+	conf.Miner.Recommit = time.Hour
 	// Megabytes. The defaults are for the public network.
 	conf.DatabaseCache = 16
 	conf.TrieCleanCache = 16

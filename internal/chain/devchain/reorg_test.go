@@ -131,11 +131,10 @@ func TestManySendersTimeTravelAndReorgs(t *testing.T) {
 			}
 		}
 	}
-	for range 500 {
+	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 		if balance(t, c, to).Int64() == senders*each {
 			return
 		}
-		time.Sleep(10 * time.Millisecond)
 	}
 	t.Errorf("%v of %d transfers arrived", balance(t, c, to), senders*each)
 }

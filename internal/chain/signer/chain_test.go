@@ -83,7 +83,7 @@ func (c *onChain) mined(tx *types.Transaction) *types.Receipt {
 		c.t.Fatal(err)
 	}
 	c.nonce++
-	ctx, cancel := context.WithTimeout(c.t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(c.t.Context(), 2*time.Minute)
 	defer cancel()
 	for {
 		if r, err := c.eth.TransactionReceipt(ctx, tx.Hash()); err == nil {
