@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"iter"
+	"slices"
 	"sync"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -19,6 +20,76 @@ func (u *Upstream) Name() string {
 		return ""
 	}
 	return u.first.ServerInfo.Name
+}
+
+// Items are what a server behind has of one type.
+type Items struct {
+	Type    Type
+	Names   []string // of tools and prompts; uris of resources, and templates of uris
+	Changes bool     // the server declares that there may be others later
+}
+
+// Has reports whether a price under this name, see [Payments.Price], counts for one of them. Of two templates of uris it is not
+// known, and taken for granted.
+func (i Items) Has(name string) bool {
+	if name == anyName || slices.Contains(i.Names, name) {
+		return true
+	}
+	return i.Type == Resources && slices.ContainsFunc(i.Names, func(own string) bool {
+		switch isTemplate := expression.MatchString; {
+		case isTemplate(own) && isTemplate(name):
+			return true
+		case isTemplate(own):
+			return slices.ContainsFunc(spellings(name), templateRegexp(own).MatchString)
+		case isTemplate(name):
+			return slices.ContainsFunc(spellings(own), templateRegexp(name).MatchString)
+		}
+		return slices.Contains(spellings(own), name)
+	})
+}
+
+// Items asks the server behind what it has of a type. [Upstream.Connect] was called before.
+func (u *Upstream) Items(ctx context.Context, t Type) (Items, error) {
+	ctx, cancel := context.WithTimeout(ctx, connectTime)
+	defer cancel()
+	out := Items{Type: t}
+	session := u.current()
+	if session == nil || u.first == nil {
+		return out, errBehind
+	}
+	caps := u.first.Capabilities
+	var err error
+	switch {
+	case caps == nil:
+	case t == Tools && caps.Tools != nil:
+		out.Changes = caps.Tools.ListChanged
+		out.Names, err = named(out.Names, session.Tools(ctx, nil), func(t *mcp.Tool) string { return t.Name })
+	case t == Prompts && caps.Prompts != nil:
+		out.Changes = caps.Prompts.ListChanged
+		out.Names, err = named(out.Names, session.Prompts(ctx, nil), func(p *mcp.Prompt) string { return p.Name })
+	case t == Resources && caps.Resources != nil:
+		out.Changes = caps.Resources.ListChanged
+		out.Names, err = named(out.Names, session.Resources(ctx, nil), func(r *mcp.Resource) string { return r.URI })
+		if err == nil {
+			out.Names, err = named(out.Names, session.ResourceTemplates(ctx, nil), func(t *mcp.ResourceTemplate) string { return t.URITemplate })
+		}
+	}
+	return out, err
+}
+
+func named[T any](names []string, listed iter.Seq2[*T, error], name func(*T) string) ([]string, error) {
+	for item, err := range listed {
+		if err != nil {
+			return nil, err
+		}
+		if len(names) >= maxItems {
+			break
+		}
+		if item != nil {
+			names = append(names, name(item))
+		}
+	}
+	return names, nil
 }
 
 // Server returns a server of the SDK for what the server behind has: the same name, instructions and completions, and no items

@@ -187,7 +187,7 @@ func proxied(t *testing.T, svc *tolltest.Service, u *paidmcp.Upstream) {
 		ToolListChangedHandler:      func(context.Context, *mcp.ToolListChangedRequest) { changed <- struct{}{} },
 		ProgressNotificationHandler: func(_ context.Context, r *mcp.ProgressNotificationClientRequest) { progress <- r.Params },
 	})
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*long)
 	defer cancel()
 	session, err := c.Connect(ctx, &mcp.StreamableClientTransport{Endpoint: h.url + "/mcp"}, &mcp.ClientSessionOptions{ProtocolVersion: "2025-11-25"})
 	if err != nil {
@@ -294,7 +294,7 @@ func TestProxy_BrokenProcess(t *testing.T) {
 	if r := h.post(call(1, "exit", "", paidBy(ann.AccessToken))).rpc(t); r.Error.Code != jsonrpc.CodeInternalError || r.Error.Message != "The server behind did not answer." {
 		t.Errorf("%+v", r)
 	}
-	deadline := time.Now().Add(30 * time.Second)
+	deadline := time.Now().Add(2 * long)
 	for {
 		r := h.post(call(1, "measure", "", paidBy(ann.AccessToken))).rpc(t)
 		if r.Error.Code == 0 && !r.Result.IsError {
@@ -358,4 +358,26 @@ func TestT134_CredentialsStayHere(t *testing.T) {
 // receiptOnly is true for what a caller may see of itself in answers, by which a process is watched.
 func receiptOnly(name, canary string) bool {
 	return name == "process" && strings.HasPrefix(canary, "0x")
+}
+
+// TestItems_Has: a price counts for what has its name, and for resources that could be read under it.
+func TestItems_Has(t *testing.T) {
+	names := []string{"search", "file:///a", "file:///docs/{name}"}
+	for _, tc := range []struct {
+		kind paidmcp.Type
+		name string
+		want bool
+	}{
+		{paidmcp.Tools, "search", true}, {paidmcp.Tools, "*", true}, {paidmcp.Tools, "serch", false}, {paidmcp.Tools, "Search", false},
+		{paidmcp.Tools, "file:///docs/one", false}, {paidmcp.Prompts, "hello", false},
+		{paidmcp.Resources, "file:///a", true}, {paidmcp.Resources, "file:///b", false}, {paidmcp.Resources, "file:///docs/one", true},
+		{paidmcp.Resources, "FILE:///docs/%6fne", true}, {paidmcp.Resources, "file:///{any}", true}, {paidmcp.Resources, "http://{host}", true},
+	} {
+		if got := (paidmcp.Items{Type: tc.kind, Names: names}).Has(tc.name); got != tc.want {
+			t.Errorf("%s/%s: %v", tc.kind, tc.name, got)
+		}
+	}
+	if (paidmcp.Items{Type: paidmcp.Resources, Names: []string{"file:///a"}}).Has("file:///b/{name}") {
+		t.Error("a template counts for a resource that it cannot stand for")
+	}
 }

@@ -114,6 +114,9 @@ func (a *app) mcp(ctx context.Context, f mcpFlags, command []string) error {
 	if err := u.Connect(ctx); err != nil {
 		return fmt.Errorf("the server behind: %w", err)
 	}
+	if err := a.namesItems(ctx, u, prices); err != nil {
+		return err
+	}
 	if cfg.ServerName = f.name; cfg.ServerName == "" {
 		cfg.ServerName = serverName(u.Name())
 	}
@@ -236,6 +239,40 @@ func itemPrices(f mcpFlags) ([]itemPrice, error) {
 		}
 	}
 	return out, nil
+}
+
+// maxShownNames bounds how many items an error names.
+const maxShownNames = 20
+
+// namesItems refuses a price for an item that the server behind does not have. One whose items may change gets a warning.
+func (a *app) namesItems(ctx context.Context, u *paidmcp.Upstream, prices []itemPrice) error {
+	for _, kind := range itemTypes {
+		if !slices.ContainsFunc(prices, func(p itemPrice) bool { return p.kind == kind && p.name != "*" }) {
+			continue
+		}
+		items, err := u.Items(ctx, kind)
+		if err != nil {
+			return fmt.Errorf("the %s of the server behind: %w", kind, err)
+		}
+		known := slices.Sorted(slices.Values(items.Names))
+		has := "it has none"
+		if n := len(known); n > maxShownNames {
+			has = fmt.Sprintf("it has %q and %d more", known[:maxShownNames], n-maxShownNames)
+		} else if n > 0 {
+			has = fmt.Sprintf("it has %q", known)
+		}
+		for _, p := range prices {
+			if p.kind != kind || items.Has(p.name) {
+				continue
+			}
+			missing := fmt.Sprintf("the server behind has no %s %q, which a price names: %s", strings.TrimSuffix(string(kind), "s"), p.name, has)
+			if !items.Changes {
+				return usagef("%s", missing)
+			}
+			a.say("warning", "%s, and may get others", missing)
+		}
+	}
+	return nil
 }
 
 // registerItems adds the urls of all items to the endpoints of the agent, once.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -14,7 +15,11 @@ import (
 
 // toolsProcess is the program "tools" of scripts: an MCP server over standard input and output that knows nothing of payments.
 func toolsProcess() int {
-	s := mcp.NewServer(&mcp.Implementation{Name: "Some Tools", Version: "1"}, nil)
+	var options *mcp.ServerOptions
+	if slices.Contains(os.Args, "fixed") {
+		options = &mcp.ServerOptions{Capabilities: &mcp.ServerCapabilities{Tools: &mcp.ToolCapabilities{}}} // which do not change
+	}
+	s := mcp.NewServer(&mcp.Implementation{Name: "Some Tools", Version: "1"}, options)
 	type input struct {
 		Q string `json:"q,omitempty"`
 	}
