@@ -40,6 +40,9 @@ type Payment struct {
 	Spent       toll.Units   `json:"spent"` // of a paid one
 	State       PaymentState `json:"state"`
 	Transaction string       `json:"transaction,omitempty"`
+	// Authorization is what a wallet handed out. When it has ended and the chain says that it was not used, the payment can be
+	// closed once more, as refused.
+	Authorization *x402.ExactAuthorization `json:"authorization,omitempty"`
 }
 
 // Counts is what the payment takes of the limits: what was spent, or could have been.
@@ -83,14 +86,23 @@ func (l *Limits) Allows(p *Payment, spent toll.Units) error {
 	show := func(n *big.Int) string { return toll.FormatAmount(units(n), 6) + " " + p.Unit }
 	if p.Unit == x402.UnitCredits {
 		call, total = big.NewInt(int64(l.CreditsPerCall)), big.NewInt(int64(l.Credits))
-		show = func(n *big.Int) string { return n.String() + " credits" }
+		show = func(n *big.Int) string {
+			if n.IsInt64() && n.Int64() == 1 {
+				return "1 credit"
+			}
+			return n.String() + " credits"
+		}
 	}
 	most := p.Most.Int()
 	if most.Cmp(call) > 0 {
 		return fmt.Errorf("it asks for up to %s, and one request may cost %s", show(most), show(call))
 	}
 	if sum := new(big.Int).Add(spent.Int(), most); sum.Cmp(total) > 0 {
-		return fmt.Errorf("it asks for up to %s, and of %s there are %s left", show(most), show(total), show(new(big.Int).Sub(total, spent.Int())))
+		left := new(big.Int).Sub(total, spent.Int())
+		if left.Sign() < 0 {
+			left.SetInt64(0) // spent under a higher limit
+		}
+		return fmt.Errorf("it asks for up to %s, with %s left of %s", show(most), show(left), show(total))
 	}
 	return nil
 }

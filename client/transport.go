@@ -34,7 +34,7 @@ type Payer interface {
 // Transport is an [http.RoundTripper] that pays: an answer 402 of a server that speaks x402 is paid, within the limits of a
 // purse, and the request is made once more. Any service can be on the other side.
 //
-//	purse := client.NewPurse(client.Limits{Hosts: []string{"agent.example.com"}, PerCall: 5, Total: 100})
+//	purse := client.NewPurse(client.Limits{Hosts: []string{"agent.example.com"}, CreditsPerCall: 5, Credits: 100})
 //	h := &http.Client{Transport: client.NewTransport(purse, c.Payer(planID))}
 //
 // A request is paid at most once, whatever the server answers, and an answer that does not come leaves the payment open:
@@ -173,7 +173,7 @@ func (p *payment) make(ctx context.Context, payer Payer, ask *x402.Challenge, e 
 	if err != nil {
 		return err
 	}
-	p.spent = made.Spent
+	p.spent, p.Authorization = made.Spent, made.Authorization
 	p.header, err = ask.Answer(e, made.Payload, p.ID)
 	return err
 }

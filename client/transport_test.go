@@ -33,9 +33,11 @@ func (c *coins) Quote(_ context.Context, e *x402.Entry) (x402.Quote, error) {
 
 func (c *coins) Pay(_ context.Context, _ *x402.Entry, q x402.Quote) (*x402.Payment, error) {
 	n := c.made.Add(1)
-	return &x402.Payment{Payload: map[string]any{"coin": n}, Spent: func(_ context.Context, r *x402.Settlement) (toll.Units, bool) {
-		return q.Amount, r.Success
-	}}, nil
+	return &x402.Payment{
+		Payload:       map[string]any{"coin": n},
+		Spent:         func(_ context.Context, r *x402.Settlement) (toll.Units, bool) { return q.Amount, r.Success },
+		Authorization: &x402.ExactAuthorization{ValidBefore: toll.UnitsOf(n)},
+	}, nil
 }
 
 const ask = `{"x402Version":2,"error":"Payment required","resource":{"url":"https://a.example/x","description":"d"},
@@ -165,8 +167,12 @@ func TestTransport_AsksForEver(t *testing.T) {
 		t.Fatalf("%v %v", res, err)
 	}
 	res.Body.Close()
-	if p := purse.Payments(); len(p) != 1 || p[0].State != client.PaymentUnknown || payer.made.Load() != 1 {
+	p := purse.Payments()
+	if len(p) != 1 || p[0].State != client.PaymentUnknown || p[0].Counts().String() != "40" || payer.made.Load() != 1 {
 		t.Errorf("recorded %+v", p)
+	}
+	if a := p[0].Authorization; a == nil || a.ValidBefore.String() != "1" {
+		t.Errorf("nobody can ask what became of the authorization: %+v", a)
 	}
 }
 

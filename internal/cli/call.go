@@ -267,7 +267,7 @@ func (a *app) callRefused(res *http.Response) error {
 		a.say("refused", "%s", first(p.Error, "Payment required"))
 		for _, r := range p.Accepts {
 			if r.Scheme == x402.SchemeExact {
-				a.say("asks for", "%s base units of the token %s for %s (%s on %s)", first(r.Amount, "?"), r.Asset, r.PayTo, r.Scheme, r.Network)
+				a.say("asks for", "%s for %s (%s on %s)", tokenAmount(r), r.PayTo, r.Scheme, r.Network)
 				continue
 			}
 			most := first(r.Amount, "?") + " credits"
@@ -290,10 +290,23 @@ func (a *app) callRefused(res *http.Response) error {
 	return printed(code)
 }
 
-// credits says how many, with the word in its right form.
-func credits(n toll.Credits) string {
-	if n == 1 {
-		return "1 credit"
+// tokenAmount is what an entry of scheme exact asks for, in whole units of a token that is known on its network.
+func tokenAmount(r x402.Requirements) string {
+	amount, err := toll.ParseUnits(r.Amount)
+	token, unknown := toll.ParseAddress(r.Asset)
+	for _, e := range []toll.Environment{toll.Sandbox, toll.Live} {
+		if err != nil || unknown != nil || r.Network != e.Network() {
+			continue
+		}
+		switch token {
+		case e.USDC():
+			return amountIn(toll.CurrencyUSDC, amount) + " " + toll.CurrencyUSDC
+		case e.EURC():
+			return amountIn(toll.CurrencyEURC, amount) + " " + toll.CurrencyEURC
+		}
 	}
-	return n.String() + " credits"
+	return fmt.Sprintf("%s base units of the token %s", first(r.Amount, "?"), r.Asset)
 }
+
+// credits says how many, with the word in its right form.
+func credits(n toll.Credits) string { return count(n, "credit") }

@@ -131,9 +131,10 @@ func cause(err error) error {
 }
 
 // count says how many, with the word in its right form.
-func count(n int, word string) string {
-	if n == 1 {
-		return "1 " + word
+func count[N int | toll.Credits | string](n N, word string) string {
+	text := fmt.Sprint(n)
+	if text != "1" {
+		word += "s"
 	}
-	return fmt.Sprintf("%d %ss", n, word)
+	return text + " " + word
 }

@@ -115,7 +115,7 @@ func (a *app) order(ctx context.Context, got json.RawMessage, wait time.Duration
 	if told != "" {
 		a.progress(got, told)
 	}
-	if err := show(got); err != nil {
+	if err := show(a.withWholeAmount(got)); err != nil {
 		return err
 	}
 	switch {
@@ -126,6 +126,17 @@ func (a *app) order(ctx context.Context, got json.RawMessage, wait time.Duration
 		return printed(exitTryAgain)
 	}
 	return nil
+}
+
+// withWholeAmount has the amount of an order in whole units, when it is for people.
+func (a *app) withWholeAmount(order json.RawMessage) json.RawMessage {
+	members, err := membersOf(order)
+	amount, unknown := toll.ParseUnits(at(order, "amount"))
+	if a.set.output != formatTable || err != nil || unknown != nil {
+		return order
+	}
+	whole, _ := json.Marshal(amountIn(at(order, "currency"), amount)) // a string always has JSON
+	return objectOf(withMember(members, jsonMember{"amount", whole}))
 }
 
 // progress tells how far an order is, when that is not what was told before, and returns it.

@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"charm.land/lipgloss/v2"
+
+	"github.com/tollhq/toll"
 )
 
 // column is a column of a list: its title and the member that it shows, dotted from the item.
@@ -200,6 +202,18 @@ func writeCSV(w io.Writer, rows [][]string) error {
 		return err
 	}
 	return c.Error()
+}
+
+// amountIn returns base units in whole units of a currency, and as they are where its decimals are not known, as of a token
+// without a name.
+func amountIn(currency string, u toll.Units) string {
+	switch currency {
+	case toll.CurrencyUSD, toll.CurrencyEUR, toll.CurrencyUSDC, toll.CurrencyEURC:
+		return toll.FormatAmount(u, 6)
+	case toll.CurrencyETH:
+		return toll.FormatAmount(u, 18)
+	}
+	return u.String()
 }
 
 // clean takes away what would steer a terminal or break a line: names and descriptions are written by strangers.

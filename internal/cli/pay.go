@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"runtime"
 	"strings"
 	"time"
 
@@ -102,6 +103,13 @@ func (a *app) payingTransport(to *url.URL, f callFlags) (http.RoundTripper, erro
 func (a *app) walletKey(file string) (*evm.Key, error) {
 	text := a.getenv("TOLL_WALLET_KEY")
 	if file != "" {
+		info, err := os.Stat(file)
+		if err != nil {
+			return nil, fmt.Errorf("wallet key: %w", err)
+		}
+		if mode := info.Mode(); mode.IsRegular() && mode.Perm()&0o077 != 0 && runtime.GOOS != "windows" {
+			return nil, fmt.Errorf("wallet key %s has mode %04o; others can touch it: chmod 600 it", file, mode.Perm())
+		}
 		b, err := os.ReadFile(file)
 		if err != nil {
 			return nil, fmt.Errorf("wallet key: %w", err)
@@ -134,11 +142,20 @@ func (p *payFlags) limits(perCall string) (client.Limits, error) {
 		into        *toll.Units
 	}{{"max-price", p.price, &l.MoneyPerCall}, {"max-price-per-day", p.priceDay, &l.Money}} {
 		var err error
-		if *n.into, err = toll.ParseAmount(n.value, evm.Decimals); err != nil {
-			return l, flagError(n.flag, err)
+		if *n.into, err = wholeUnits(n.flag, n.value, evm.Decimals); err != nil {
+			return l, err
 		}
 	}
 	return l, nil
+}
+
+// wholeUnits reads the value of a flag that is an amount in whole units.
+func wholeUnits(flag, value string, decimals int) (toll.Units, error) {
+	n, err := toll.ParseAmount(value, decimals)
+	if err != nil {
+		return n, usagef("--%s is an amount in whole units with at most %d decimals, such as 0.05, and not %.40q", flag, decimals, value)
+	}
+	return n, nil
 }
 
 // unpaid reports a call that asked for payment and has no answer.
@@ -150,6 +167,7 @@ func (a *app) unpaid(e *client.PaymentError) error {
 	for line := range strings.Lines(e.Reason.Error()) {
 		a.say("not paid", "%s", strings.TrimSpace(line))
 	}
-	a.say("hint", "--max-credits and --max-price are the limits of a call, --max-credits-per-day and --max-price-per-day those of 24 hours.")
+	a.say("hint", "--max-credits and --max-price are the limits of a call, --max-credits-per-day and --max-price-per-day those of 24 hours; "+
+		"toll payments list shows what counts.")
 	return printed(exitPayment)
 }

@@ -98,9 +98,9 @@ func (a *app) sameBurn(arg string, p *toll.BurnProof) error {
 	if !strings.EqualFold(r.Transaction, f.Commitment.String()) {
 		return errors.New("the proof is of another transaction than the receipt")
 	}
-	for _, credits := range []*toll.Credits{r.CreditsRedeemed, r.Amount} {
-		if credits != nil && *credits != f.Credits {
-			return fmt.Errorf("the receipt says %d credits, and the proof %d", *credits, f.Credits)
+	for _, n := range []*toll.Credits{r.CreditsRedeemed, r.Amount} {
+		if n != nil && *n != f.Credits {
+			return fmt.Errorf("the receipt says %s, and the proof %d", credits(*n), f.Credits)
 		}
 	}
 	switch {

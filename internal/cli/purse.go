@@ -155,17 +155,34 @@ func (a *app) paymentsCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		if payments == nil {
-			payments = []client.Payment{}
-		}
-		body, err := json.Marshal(map[string]any{"payments": payments})
-		if err != nil {
-			return err
-		}
-		return a.list(body, "payments", paymentColumns)
+		return a.showPayments(payments)
 	})
-	c.Long = `List what toll call --pay has paid, the oldest first. Amounts are credits, or base units of a token (6 decimals).
+	c.Long = `List what toll call --pay has paid, the oldest first. Amounts are credits, or tokens: in whole units in a table, and in base
+units (6 decimals) elsewhere.
 
-A payment that is sent or unknown may have been taken: it counts as spent.`
-	return group("payments", "Payments of this computer", "", c)
+A payment that is sent or unknown may have been taken, so it counts in full for 24 hours. Of a wallet's payments, toll
+payments check asks the chain.`
+	return group("payments", "Payments of this computer", "", c, a.paymentsCheck())
+}
+
+// showPayments prints payments, for people with tokens in whole units.
+func (a *app) showPayments(payments []client.Payment) error {
+	type shown struct {
+		client.Payment
+		Most  string `json:"most"`
+		Spent string `json:"spent"`
+	}
+	list := []shown{}
+	for _, p := range payments {
+		s := shown{p, p.Most.String(), p.Spent.String()}
+		if a.set.output == formatTable {
+			s.Most, s.Spent = amountIn(p.Unit, p.Most), amountIn(p.Unit, p.Spent)
+		}
+		list = append(list, s)
+	}
+	body, err := json.Marshal(map[string]any{"payments": list})
+	if err != nil {
+		return err
+	}
+	return a.list(body, "payments", paymentColumns)
 }

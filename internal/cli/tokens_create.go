@@ -175,7 +175,8 @@ func (a *app) delegationFor(ctx context.Context, plan string, d delegationFlags)
 		return id, false, err
 	}
 	if limit, _ := new(big.Int).SetString(d.limit, 10); limit.Cmp(&s.cents) < 0 {
-		a.say("note", "an order costs %s cents, which --spending-limit-cents does not cover: the access token spends credits that are there", &s.cents)
+		a.say("note", "an order costs %s, which --spending-limit-cents does not cover: the access token spends credits that are there",
+			count(s.cents.String(), "cent"))
 		return "", false, nil
 	}
 	if s.provider == toll.ProviderCard && d.method == "" {
@@ -199,7 +200,7 @@ func (a *app) delegationFor(ctx context.Context, plan string, d delegationFlags)
 		return "", false, err
 	}
 	id = at(got, "delegationId")
-	a.say("note", "delegation %s was made: for this plan alone, at most %s cents of %s, until %s", id, d.limit, s.currency, at(got, "expiresAt"))
+	a.say("note", "delegation %s was made: for this plan alone, at most %s of %s, until %s", id, count(d.limit, "cent"), s.currency, at(got, "expiresAt"))
 	return id, true, nil
 }
 

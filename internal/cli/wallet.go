@@ -60,7 +60,7 @@ func (a *app) walletExport() *cobra.Command {
 	})
 	c.Long = `Print the private key of your wallet. It is printed once: later the service refuses, and the custody is shared for ever.
 It needs an API key that is at most ten minutes old.`
-	c.Example = "toll wallet export --yes -q >wallet.key"
+	c.Example = "(umask 077; toll wallet export --yes -q >wallet.key)"
 	return c
 }
 
@@ -89,8 +89,8 @@ an amount 100 USDC, 100 EURC and 0.1 ETH.`
 			if amount.value == "" {
 				continue
 			}
-			if _, err := toll.ParseAmount(amount.value, amount.decimals); err != nil {
-				return flagError(amount.name, err)
+			if _, err := wholeUnits(amount.name, amount.value, amount.decimals); err != nil {
+				return err
 			}
 			in[amount.name] = amount.value
 		}

@@ -239,7 +239,10 @@ func (a *app) x402Discover() *cobra.Command {
 	var cursor string
 	columns := []column{{"RESOURCE", "resource"}, {"TYPE", "type"}, {"DESCRIPTION", "description"}, {"UPDATED", "lastUpdatedAt"}}
 	c := command("discover [WORDS...]", "List what can be paid for through the service", nil)
-	c.Long = "List what can be paid for through the service, last updated first. With words: what has each of them in its name, its\ndescription, a tag, the name of a plan, or its url."
+	c.Long = `List what can be paid for through the service, last updated first. With words: what has each of them in its name, its
+description, a tag, the name of a plan, or its url.
+
+Listed are the endpoints of listed agents with a listed plan. Paths without a host, wildcards and what is free are not.`
 	c.Example = "toll x402 discover --type mcp\ntoll x402 discover weather -o json"
 	c.Args = cobra.ArbitraryArgs
 	f := c.Flags()
@@ -268,7 +271,13 @@ func (a *app) x402Discover() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return a.list(got, member, columns)
+		if err := a.list(got, member, columns); err != nil {
+			return err
+		}
+		if a.set.output == formatTable && string(rawOf(got, member)) == "[]" {
+			a.say("note", "nothing was found: listed agents with a listed plan have their endpoints here, by whole urls; wildcards and what is free are not listed")
+		}
+		return nil
 	}
 	return c
 }
