@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"time"
 
@@ -211,7 +212,7 @@ func program() string {
 	if err != nil {
 		return "toll"
 	}
-	if strings.Contains(filepath.ToSlash(path), "/go-build") && filepath.Base(path) == "toll" {
+	if _, err := os.Stat(filepath.Join("cmd", "toll")); err == nil && ofGoRun.MatchString(filepath.ToSlash(path)) {
 		return "go run ./cmd/toll"
 	}
 	if filepath.Base(os.Args[0]) == os.Args[0] {
@@ -219,6 +220,9 @@ func program() string {
 	}
 	return quote(path)
 }
+
+// ofGoRun is where go run has a program: in the directory of one build, or in the cache of builds, wherever that is, under a hash.
+var ofGoRun = regexp.MustCompile(`/go-build[0-9]*/|/[0-9a-f]{2}/[0-9a-f]{64}-d/[^/]+$`)
 
 // quote makes a word of a shell.
 func quote(s string) string {

@@ -59,6 +59,18 @@ func TestStatisticsAgent(t *testing.T) {
 	}
 }
 
+func TestOfGoRun(t *testing.T) {
+	hash := strings.Repeat("0a", 32)
+	for path, want := range map[string]bool{
+		"/tmp/go-build123/b001/exe/toll": true, "/home/a/.cache/go-build/0a/" + hash + "-d/toll": true,
+		"/elsewhere/0a/" + hash + "-d/toll.exe": true, "/home/a/go/bin/toll": false, "/tmp/go-builder/toll": false,
+	} {
+		if got := ofGoRun.MatchString(path); got != want {
+			t.Errorf("%s: %v", path, got)
+		}
+	}
+}
+
 func TestQuote(t *testing.T) {
 	for in, want := range map[string]string{"a/b.c": "a/b.c", "": "''", "it's $HOME": `'it'\''s $HOME'`, "a b": "'a b'"} {
 		if got := quote(in); got != want {

@@ -221,7 +221,7 @@ func (m *market) showCommands(ctx context.Context, s *stage) error {
 	if err != nil {
 		return err
 	}
-	s.title("Paste into another terminal")
+	s.title("Paste into another terminal, in this directory")
 	access := fmt.Sprintf(" --url %s --api-key-file %s", m.url(), quote(m.subscriber.keyFile))
 	for _, c := range []struct{ what, line string }{
 		{"a paid call with an access token, good for an hour", fmt.Sprintf("curl -sS -X POST %s -H 'content-type: text/plain' -H '%s: %s' --data %s",
