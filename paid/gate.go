@@ -2,13 +2,13 @@ package paid
 
 import (
 	"context"
-	"errors"
 	"net/http"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/hold"
 	"github.com/tollhq/toll/x402"
 )
 
@@ -22,7 +22,7 @@ type gate struct {
 	f     x402.Facilitator
 	next  http.Handler
 	c     *config
-	terms termsCache
+	terms *hold.TermsCache
 	// offers are those of the resources that were asked for last.
 	offers offerCache
 	// outside is done when the builder was told of a price that the plan does not allow.
@@ -33,7 +33,7 @@ func newGate(f x402.Facilitator, next http.Handler, c *config) *gate {
 	if _, err := toll.ParsePlanID(string(c.plan)); err != nil {
 		panic("paid: a paid route needs paid.Plan with a plan id")
 	}
-	return &gate{f: f, next: next, c: c, terms: termsCache{turn: make(chan struct{}, 1)}}
+	return &gate{f: f, next: next, c: c, terms: hold.NewTermsCache(f, c.timeout, c.clock)}
 }
 
 func (g *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -87,8 +87,8 @@ type exchange struct {
 
 	terms    *x402.Terms
 	required *x402.PaymentRequired
-	token    string
 	payment  Payment
+	hold     hold.Payment
 	holdEnd  time.Time // when the hold ends at the latest that we may rely on; zero without a hold
 }
 
@@ -96,7 +96,7 @@ func (x *exchange) fail(e *toll.Error) { writeError(x.w, e, x.correlation) }
 
 // price reads the terms of the plan and says what the request costs.
 func (x *exchange) price() bool {
-	t, err := x.gate.terms.of(x.r.Context(), x.f, x.c)
+	t, err := x.gate.terms.Of(x.r.Context(), x.c.plan)
 	if err != nil {
 		x.faulty("reading the terms of the plan", err)
 		return false
@@ -187,11 +187,10 @@ func (x *exchange) pay(cred credential) bool {
 		x.refuse(x402.ReasonEchoMismatch, toll.Errorf(toll.CodeBadRequirements, "The payment changes what the server said of the extension %s.", name), nil)
 		return false
 	}
-	x.token = cred.token
 
 	// The hold's own end is on the clock of the service. Counted from before the call, ours is never later.
 	holdEnd := x.c.clock().Add(time.Duration(x.c.holdSecs) * time.Second)
-	req := &x402.VerifyRequest{PaymentRequired: *x.required, AccessToken: x.token, MaxAmount: x.asked(), Hold: x.c.hold}
+	req := &x402.VerifyRequest{PaymentRequired: *x.required, AccessToken: cred.token, MaxAmount: x.asked(), Hold: x.c.hold}
 	if x.c.hold {
 		req.HoldSecs = x.c.holdSecs
 	}
@@ -210,23 +209,18 @@ func (x *exchange) pay(cred credential) bool {
 		x.unpaid(v)
 		return false
 	}
-	x.payment = Payment{
-		Payer: v.Payer, PlanID: x.c.plan, AgentID: x.c.agent, AgentRequestID: v.AgentRequestID, Verdict: v,
+	x.hold = hold.Payment{
+		Facilitator: x.f, Timeout: x.c.timeout, Required: x.required, Token: cred.token, PlanID: x.c.plan, AgentID: x.c.agent,
+		Log: x.c.log, Room: "paid", About: []any{"correlationId", x.correlation},
 	}
-	if v.AgentID != "" {
-		x.payment.AgentID = v.AgentID
-	}
-	if v.Amount != nil {
-		x.payment.Held = *v.Amount
-	}
-	held := v.Extra != nil && v.Extra.HeldAmount != nil
-	if held {
-		x.payment.Held = *v.Extra.HeldAmount
-	}
-	if v.AgentRequestID == "" || (x.c.hold && !held && x.payment.Held > 0) {
-		x.faulty("verify", errors.New("the facilitator confirmed a payment without an id or without its hold"))
+	if err := x.hold.Accept(v, x.c.hold); err != nil {
+		x.faulty("verify", err)
 		x.release()
 		return false
+	}
+	x.payment = Payment{
+		Payer: x.hold.Payer, PlanID: x.hold.PlanID, AgentID: x.hold.AgentID, AgentRequestID: x.hold.AgentRequestID, Held: x.hold.Amount,
+		Verdict: v,
 	}
 	if x.c.hold {
 		x.holdEnd = holdEnd
@@ -322,7 +316,7 @@ func (x *exchange) settleBuffered(a *writer) {
 	}()
 	amount := x.amount(Response{Status: a.status, Header: a.sent, Body: a.buf.Bytes(), Size: a.size})
 	priced = true
-	s, known := x.settle(amount, settleTries)
+	s, known := x.settle(amount, hold.Tries)
 	switch {
 	case !known:
 		x.pending(s)

@@ -108,7 +108,7 @@ func (q *Queue) Add(u Unsettled, try Attempt, told func(Unsettled), settled func
 // add takes over a stream whose first attempt failed, or only raises the alarm when the refusal is final.
 func (q *Queue) add(x *exchange, u Unsettled) {
 	try := func(ctx context.Context) (*x402.SettleResponse, bool, time.Duration) {
-		return x.settleOnce(ctx, u.Credits)
+		return x.hold.SettleOnce(ctx, u.Credits)
 	}
 	q.Add(u, try, func(u Unsettled) { alarm(x, u) }, func(s *x402.SettleResponse) {
 		x.c.log.Info("paid: a stream is settled late", "agentRequestId", u.AgentRequestID)

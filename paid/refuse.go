@@ -1,6 +1,7 @@
 package paid
 
 import (
+	"encoding/json"
 	"net/http"
 
 	"github.com/tollhq/toll"
@@ -8,8 +9,8 @@ import (
 )
 
 // advertised are the extensions of every 402 of the route.
-func (x *exchange) advertised() map[string]rawJSON {
-	return map[string]rawJSON{x402.ExtensionPaymentIdentifier: x402.PaymentIdentifier(x.c.identifierRequired)}
+func (x *exchange) advertised() map[string]json.RawMessage {
+	return map[string]json.RawMessage{x402.ExtensionPaymentIdentifier: x402.PaymentIdentifier(x.c.identifierRequired)}
 }
 
 // unpaid answers a refusal of verify.

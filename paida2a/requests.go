@@ -9,6 +9,7 @@ import (
 	"github.com/a2aproject/a2a-go/a2a"
 	"github.com/a2aproject/a2a-go/a2asrv"
 
+	"github.com/tollhq/toll/internal/hold"
 	"github.com/tollhq/toll/x402"
 )
 
@@ -17,14 +18,17 @@ type desk struct {
 	f     x402.Facilitator
 	agent a2asrv.AgentExecutor
 	cfg   Config
-	terms termsCache
+	terms *hold.TermsCache
 
 	mu   sync.Mutex
 	book *book
 }
 
 func newDesk(f x402.Facilitator, agent a2asrv.AgentExecutor, cfg Config) *desk {
-	return &desk{f: f, agent: agent, cfg: cfg, book: newBook(cfg.MaxTasks, cfg.MaxBytes, cfg.TaskLife)}
+	return &desk{
+		f: f, agent: agent, cfg: cfg, terms: hold.NewTermsCache(f, cfg.Timeout, cfg.Clock),
+		book: newBook(cfg.MaxTasks, cfg.MaxBytes, cfg.TaskLife),
+	}
 }
 
 func invalid(why string) error { return fmt.Errorf("%s: %w", why, a2a.ErrInvalidParams) }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/a2aproject/a2a-go/a2a"
 
+	"github.com/tollhq/toll/internal/plain"
 	"github.com/tollhq/toll/x402"
 )
 
@@ -179,7 +180,7 @@ func (t *task) asking() map[string]any {
 // failure is the status of a task whose payment was refused or not settled.
 func (d *desk) failure(t *task, s *x402.SettleResponse) a2a.TaskStatus {
 	told := *s
-	if told.ErrorMessage = plainText(s.ErrorMessage, maxSentenceRunes); told.ErrorMessage != s.ErrorMessage {
+	if told.ErrorMessage = plain.Text(s.ErrorMessage, maxSentenceRunes); told.ErrorMessage != s.ErrorMessage {
 		told.Raw = nil
 	}
 	word := strings.ToUpper(s.ErrorReason)

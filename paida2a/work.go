@@ -11,6 +11,7 @@ import (
 	"github.com/a2aproject/a2a-go/a2a"
 	"github.com/a2aproject/a2a-go/a2asrv"
 
+	"github.com/tollhq/toll/internal/hold"
 	"github.com/tollhq/toll/x402"
 )
 
@@ -33,6 +34,7 @@ type work struct {
 	asked    *a2a.Message
 	required x402.PaymentRequired
 	payment  Payment
+	hold     hold.Payment
 }
 
 // serve verifies the payment, lets the agent work, settles, and only then tells what the agent made.
@@ -48,12 +50,12 @@ func (w *work) serve(ctx context.Context) {
 	}
 	verified := map[string]any{metaStatus: statusVerified}
 	if !w.move(phaseRunning, w.status(w.task, a2a.TaskStateWorking, say(textVerified), verified)) {
-		w.release(ctx)
+		w.hold.Release(ctx)
 		return
 	}
 	out, err := w.run(ctx)
 	if err != nil {
-		w.release(ctx)
+		w.hold.Release(ctx)
 		if w.move(phaseOver, w.status(w.task, a2a.TaskStateFailed, say(textFailed), verified)) {
 			w.cfg.Log.Error("paida2a: an agent failed", "task", string(w.id), "agentRequestId", w.payment.AgentRequestID, "error", err.Error())
 		}
@@ -63,13 +65,13 @@ func (w *work) serve(ctx context.Context) {
 	case a2a.TaskStateCompleted:
 		w.complete(ctx, out)
 	case a2a.TaskStateInputRequired, a2a.TaskStateAuthRequired:
-		w.release(ctx)
+		w.hold.Release(ctx)
 		w.question(out)
 	case a2a.TaskStateFailed, a2a.TaskStateRejected, a2a.TaskStateCanceled:
-		w.release(ctx)
+		w.hold.Release(ctx)
 		w.move(phaseOver, w.status(w.task, out.state, out.parts(textFailed), verified))
 	default:
-		w.release(ctx)
+		w.hold.Release(ctx)
 		w.move(phaseOver, w.status(w.task, a2a.TaskStateFailed, say(textFailed), verified))
 	}
 }
@@ -116,7 +118,7 @@ func (w *work) complete(ctx context.Context, out *outcome) {
 	w.mu.Lock()
 	if !w.busy() {
 		w.mu.Unlock()
-		w.release(ctx)
+		w.hold.Release(ctx)
 		return
 	}
 	w.phase = phaseSettling
@@ -125,7 +127,7 @@ func (w *work) complete(ctx context.Context, out *outcome) {
 	s, known := w.settle(ctx)
 	if !s.Success {
 		if known {
-			w.release(ctx)
+			w.hold.Release(ctx)
 		}
 		w.move(phaseOver, w.failure(w.task, s))
 		return

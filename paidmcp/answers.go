@@ -5,12 +5,12 @@ import (
 	"errors"
 	"maps"
 	"strings"
-	"unicode"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/plain"
 	"github.com/tollhq/toll/x402"
 )
 
@@ -84,7 +84,7 @@ func (r *unpaid) answer() (mcp.Result, error) {
 
 // because returns how a refusal begins, its reason and its sentence, with colons between.
 func (r *unpaid) because(word string) string {
-	for _, s := range []string{r.reason, plainText(r.text, maxSentenceRunes)} {
+	for _, s := range []string{r.reason, plain.Text(r.text, maxSentenceRunes)} {
 		if s != "" {
 			word += ": " + s
 		}
@@ -236,31 +236,9 @@ func wireError(err error) (*jsonrpc.Error, bool) { return errors.AsType[*jsonrpc
 // quoted returns a name that somebody else chose as data for a model: one line of at most 80 characters, between quotes that
 // it cannot end.
 func quoted(name string) string {
-	name = strings.ReplaceAll(plainText(name, maxNameRunes), `"`, "'")
+	name = strings.ReplaceAll(plain.Text(name, maxNameRunes), `"`, "'")
 	if name == "" {
 		return ""
 	}
 	return `"` + name + `"`
-}
-
-// plainText removes what is not seen from a text, and shortens it.
-func plainText(s string, most int) string {
-	// Bytes beyond any use are not even looked at.
-	if bound := 16 * most; len(s) > bound {
-		s = s[:bound]
-	}
-	s = strings.Map(func(r rune) rune {
-		switch {
-		case unicode.IsSpace(r), unicode.In(r, unicode.Cc, unicode.Zl, unicode.Zp):
-			return ' '
-		case r == unicode.ReplacementChar, unicode.In(r, unicode.Cf, unicode.Co, unicode.Cs), r >= 0xfe00 && r <= 0xfe0f, r >= 0xe0100 && r <= 0xe01ef:
-			return -1
-		}
-		return r
-	}, s)
-	s = strings.Join(strings.Fields(s), " ")
-	if runes := []rune(s); len(runes) > most {
-		s = string(runes[:most-1]) + "…"
-	}
-	return s
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/hold"
 	"github.com/tollhq/toll/paid"
 	"github.com/tollhq/toll/x402"
 )
@@ -32,6 +33,7 @@ type call struct {
 	isTime   bool
 	cred     credential
 	payment  Payment
+	hold     hold.Payment
 	holdEnd  time.Time // when the hold ends at the latest that we may rely on
 	notices  *outbox
 }
@@ -90,7 +92,7 @@ func (c *call) serve(ctx context.Context, run func(context.Context) (mcp.Result,
 		return refusal.answer()
 	}
 	if ctx.Err() != nil {
-		c.release(ctx)
+		c.hold.Release(ctx)
 		return nil, ctx.Err()
 	}
 	c.notices = &outbox{flows: c.price.stream}
@@ -171,7 +173,7 @@ func (c *call) stop(ctx context.Context) {
 		c.settleCut(ctx, sent)
 		return
 	}
-	c.release(ctx)
+	c.hold.Release(ctx)
 }
 
 // settled burns the credits of a call that ran, and only then lets its result go.
@@ -181,7 +183,7 @@ func (c *call) settled(ctx context.Context, res mcp.Result) (mcp.Result, error) 
 		return c.fail(ctx, err)
 	}
 	if amount == 0 {
-		c.release(ctx)
+		c.hold.Release(ctx)
 		c.notices.open()
 		return c.withMeta(res, nil, c.free()), nil
 	}
@@ -194,7 +196,7 @@ func (c *call) settled(ctx context.Context, res mcp.Result) (mcp.Result, error) 
 	if sent := c.notices.delivered(); sent > 0 {
 		c.unsettled(amount, sent, s, known)
 	} else if known {
-		c.release(ctx)
+		c.hold.Release(ctx)
 	}
 	return c.redeemFailed(s, known).answer()
 }
@@ -226,7 +228,7 @@ func (c *call) settleCut(ctx context.Context, sent int64) {
 		amount = c.payment.Amount // what was held is what the subscriber agreed to
 	}
 	if amount == 0 {
-		c.release(ctx)
+		c.hold.Release(ctx)
 		return
 	}
 	if s, known := c.settle(ctx, amount); !s.Success {

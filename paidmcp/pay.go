@@ -2,7 +2,6 @@ package paidmcp
 
 import (
 	"context"
-	"errors"
 	"strings"
 	"sync"
 	"time"
@@ -10,13 +9,14 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/hold"
+	"github.com/tollhq/toll/internal/plain"
 	"github.com/tollhq/toll/x402"
 )
 
 const (
-	termsLife = 5 * time.Minute
-	maxTerms  = 1000 // plans in the cache
-	maxOffers = 20   // plans of an agent that a demand names
+	plansLife = 5 * time.Minute
+	maxOffers = 20 // plans of an agent that a demand names
 )
 
 // agentPlans is a facilitator that knows the plans of an agent.
@@ -24,10 +24,7 @@ type agentPlans interface {
 	AgentPlanIDs(ctx context.Context, agent toll.AgentID) ([]toll.PlanID, error)
 }
 
-var (
-	errMissingPlan = &jsonrpc.Error{Code: CodeMisconfigured, Message: "Server misconfiguration: missing planId"}
-	errNoHold      = errors.New("the facilitator confirmed a payment without an id or without its hold")
-)
+var errMissingPlan = &jsonrpc.Error{Code: CodeMisconfigured, Message: "Server misconfiguration: missing planId"}
 
 // pay verifies the payment of a call with a hold. It returns the answer when the call is not paid.
 func (c *call) pay(ctx context.Context) *unpaid {
@@ -70,7 +67,7 @@ func (c *call) offer(ctx context.Context, token *x402.Token) *unpaid {
 		return c.unreachable(ctx, "reading the plans of the agent", err)
 	}
 	for _, id := range plans {
-		t, err := c.Payments.terms.of(ctx, c.Payments, id)
+		t, err := c.Payments.terms.Of(ctx, id)
 		if err != nil {
 			if id == c.plan {
 				return c.unreachable(ctx, "reading the terms of the plan", err)
@@ -128,7 +125,7 @@ func (c *call) choosePlans(ctx context.Context, token *x402.Token) ([]toll.PlanI
 func (c *call) ask(resource string, offers []*x402.Terms) *x402.PaymentRequired {
 	o := x402.Options{
 		Namespace: c.cfg.Namespace, Endpoint: resource, AgentID: c.cfg.AgentID, HTTPVerb: "POST", Error: wordRequired,
-		Description: plainText(c.price.description, maxSentenceRunes), MimeType: plainText(c.price.mimeType, maxNameRunes),
+		Description: plain.Text(c.price.description, maxSentenceRunes), MimeType: plain.Text(c.price.mimeType, maxNameRunes),
 		MaxTimeoutSecs: c.cfg.HoldSecs,
 	}
 	if len(offers) == 0 {
@@ -188,22 +185,17 @@ func (c *call) verify(ctx context.Context) *unpaid {
 	if !v.IsValid {
 		return c.refused(ctx, v)
 	}
+	c.hold = hold.Payment{
+		Facilitator: c.f, Timeout: c.cfg.Timeout, Required: c.required, Token: c.cred.token, PlanID: c.plan, AgentID: c.cfg.AgentID,
+		Log: c.cfg.Log, Room: "paidmcp", About: []any{"item", c.url},
+	}
+	if err := c.hold.Accept(v, true); err != nil {
+		c.hold.Release(ctx)
+		return c.unreachable(ctx, "verify", err)
+	}
 	c.payment = Payment{
-		Payer: v.Payer, PlanID: c.plan, AgentID: c.cfg.AgentID, AgentRequestID: v.AgentRequestID, LogicalURL: c.url, Verdict: v,
-	}
-	if v.AgentID != "" {
-		c.payment.AgentID = v.AgentID
-	}
-	if v.Amount != nil {
-		c.payment.Amount = *v.Amount
-	}
-	held := v.Extra != nil && v.Extra.HeldAmount != nil
-	if held {
-		c.payment.Amount = *v.Extra.HeldAmount
-	}
-	if v.AgentRequestID == "" || !held && c.payment.Amount > 0 {
-		c.release(ctx)
-		return c.unreachable(ctx, "verify", errNoHold)
+		Payer: c.hold.Payer, PlanID: c.hold.PlanID, AgentID: c.hold.AgentID, AgentRequestID: c.hold.AgentRequestID, LogicalURL: c.url,
+		Amount: c.hold.Amount, Verdict: v,
 	}
 	return nil
 }
@@ -253,44 +245,6 @@ func shortOfCredits(reason string) bool {
 	return false
 }
 
-// termsCache keeps the terms of plans for five minutes. Price and credits of a plan never change, so that older terms serve
-// while the service cannot be asked; verify has the last word.
-type termsCache struct {
-	mu     sync.Mutex
-	byPlan map[toll.PlanID]knownTerms
-}
-
-type knownTerms struct {
-	terms *x402.Terms
-	at    time.Time
-}
-
-func (t *termsCache) of(ctx context.Context, p *Payments, plan toll.PlanID) (*x402.Terms, error) {
-	now := p.cfg.Clock()
-	t.mu.Lock()
-	known := t.byPlan[plan]
-	t.mu.Unlock()
-	if known.terms != nil && now.Sub(known.at) < termsLife {
-		return known.terms, nil
-	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), p.cfg.Timeout)
-	defer cancel()
-	terms, err := p.f.Terms(ctx, plan)
-	if err != nil {
-		if known.terms != nil && !errors.Is(err, toll.ErrPlanNotFound) {
-			return known.terms, nil
-		}
-		return nil, err
-	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.byPlan == nil || len(t.byPlan) >= maxTerms {
-		t.byPlan = map[toll.PlanID]knownTerms{}
-	}
-	t.byPlan[plan] = knownTerms{terms: terms, at: now}
-	return terms, nil
-}
-
 // plansCache keeps the plans of the agent for five minutes.
 type plansCache struct {
 	mu    sync.Mutex
@@ -308,7 +262,7 @@ func (k *plansCache) of(ctx context.Context, p *Payments) ([]toll.PlanID, error)
 	k.mu.Lock()
 	plans, at := k.plans, k.at
 	k.mu.Unlock()
-	if len(plans) > 0 && now.Sub(at) < termsLife {
+	if len(plans) > 0 && now.Sub(at) < plansLife {
 		return plans, nil
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), p.cfg.Timeout)

@@ -13,6 +13,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/hold"
 	"github.com/tollhq/toll/paid"
 	"github.com/tollhq/toll/x402"
 )
@@ -62,7 +63,7 @@ type Payments struct {
 	f       x402.Facilitator
 	cfg     Config
 	prices  priceList
-	terms   termsCache
+	terms   *hold.TermsCache
 	plans   plansCache
 	callers sync.Map // of streams that talk: speaker -> *call
 	servers sync.Map // weak.Pointer[mcp.Server] -> struct{}: those that are protected
@@ -95,7 +96,7 @@ func New(f x402.Facilitator, cfg Config) *Payments {
 	if cfg.Clock == nil {
 		cfg.Clock = time.Now
 	}
-	return &Payments{f: f, cfg: cfg}
+	return &Payments{f: f, cfg: cfg, terms: hold.NewTermsCache(f, cfg.Timeout, cfg.Clock)}
 }
 
 // Protect makes s ask for payment for whatever has a price. The functions that add items call it; it is for servers whose

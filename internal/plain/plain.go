@@ -1,15 +1,13 @@
-package paida2a
+// Package plain turns text that others chose into plain text, for answers that a model or a person reads.
+package plain
 
 import (
 	"strings"
 	"unicode"
 )
 
-// maxSentenceRunes bounds text that others chose and that goes to a model.
-const maxSentenceRunes = 300
-
-// plainText removes what is not seen from a text, and shortens it.
-func plainText(s string, most int) string {
+// Text returns s as one line of so many characters at most, without what is not seen.
+func Text(s string, most int) string {
 	// Bytes beyond any use are not even looked at.
 	if bound := 16 * most; len(s) > bound {
 		s = s[:bound]
