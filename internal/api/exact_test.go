@@ -5,6 +5,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/checkout"
@@ -152,5 +153,89 @@ func TestExactForOthersRefused(t *testing.T) {
 	body = `{"x402Version":2,"paymentPayload":` + decoded(t, rich.pays(call, b, "")) + `,"paymentRequirements":` + dear + `}`
 	if got := s.do(s.b1, "POST", base+"/x402/settle", body); got.text(t, "errorReason") != x402.ReasonExactNonceUsed {
 		t.Errorf("an authorization from the chain: %s", got.body)
+	}
+}
+
+// A payment is of one route: that a verify opened it for a route that works first does not make it pay another one, which settles
+// first, whatever the client says of the urls.
+func TestExactOfOneRoute(t *testing.T) {
+	s, rail, _ := shop(t)
+	s = s.again(func(d *facilitator.Deps) { d.Exact = facilitator.ExactOpen })
+	w := s.wallet(rail, 50_000)
+	verify := func(body string) answer { return s.do(s.b1, "POST", base+"/x402/verify", body) }
+	settle := func(body string) answer { return s.do(s.b1, "POST", base+"/x402/settle", body) }
+	entry := entryFor(s.b1.address, "1000")
+	for name, change := range map[string]string{
+		"settles first": `"version":"2","paymentFlow":"upfront"`, "another flow": `"version":"2","paymentFlow":"escrow"`, "another method": `"version":"2","httpVerb":"GET"`,
+		"another agent": `"version":"2","agentId":"12"`,
+	} {
+		body := w.stockBody(entry)
+		at := strings.LastIndex(body, `"version":"2"`)
+		other := body[:at] + strings.Replace(body[at:], `"version":"2"`, change, 1)
+		if got := verify(body); got.member(t, "isValid") != true {
+			t.Fatalf("%s: %s", name, got.body)
+		}
+		moved := rail.Transfers()
+		if got := settle(other); got.member(t, "success") != false || got.text(t, "errorReason") != x402.ReasonConflict || rail.Transfers() != moved {
+			t.Errorf("%s, before the settlement: %s", name, got.body)
+		}
+		first := settle(body)
+		if first.member(t, "success") != true || rail.Transfers() != moved+1 {
+			t.Errorf("%s: %s", name, first.body)
+		}
+		if got := settle(other); got.member(t, "success") != false || got.text(t, "errorReason") != x402.ReasonConflict {
+			t.Errorf("%s, after the settlement: %s", name, got.body)
+		}
+		// What is silent about the flow, and what names the usual one, is the same.
+		if got := settle(body[:at] + strings.Replace(body[at:], `"version":"2"`, `"version":"2","paymentFlow":"authorization"`, 1)); string(got.body) != string(first.body) {
+			t.Errorf("%s: the repeat got %s, want %s", name, got.body, first.body)
+		}
+	}
+	// Where a server settles first, also a verify does not let a success be told twice.
+	body := w.stockBody(strings.Replace(entry, `"version":"2"`, `"version":"2","paymentFlow":"upfront"`, 1))
+	if got := verify(body); got.member(t, "isValid") != true {
+		t.Fatalf("%s", got.body)
+	}
+	if got := settle(body); got.member(t, "success") != true {
+		t.Errorf("%s", got.body)
+	}
+	if got := settle(body); got.member(t, "success") != false || got.text(t, "errorReason") != x402.ReasonDuplicate {
+		t.Errorf("again: %s", got.body)
+	}
+}
+
+// A payment is forgotten a month after its authorization ended, and what remembers the authorization keeps it from paying again.
+func TestExactForgotten(t *testing.T) {
+	s, rail, _ := shop(t)
+	s = s.again(func(d *facilitator.Deps) { d.Exact = facilitator.ExactOpen })
+	w := s.wallet(rail, 50_000)
+	verify := func(body string) answer { return s.do(s.b1, "POST", base+"/x402/verify", body) }
+	settle := func(body string) answer { return s.do(s.b1, "POST", base+"/x402/settle", body) }
+	body := w.stockBody(entryFor(s.b1.address, "1000"))
+	if got := verify(body); got.member(t, "isValid") != true {
+		t.Fatalf("%s", got.body)
+	}
+	paid := settle(body)
+	sweep := func(after time.Duration) {
+		t.Helper()
+		s.clock.advance(after)
+		if more, err := s.fac.Sweep(t.Context()); more || err != nil {
+			t.Errorf("more %v, %v", more, err)
+		}
+	}
+	const month = 30 * 24 * time.Hour
+	sweep(month)
+	if got := settle(body); paid.member(t, "success") != true || string(got.body) != string(paid.body) {
+		t.Errorf("%s, after 30 days %s", paid.body, got.body)
+	}
+	sweep(time.Hour)
+	if got := settle(body); got.member(t, "success") != false || got.text(t, "errorReason") != x402.ReasonExactNonceUsed {
+		t.Errorf("after it was forgotten: %s", got.body)
+	}
+	if got := verify(body); got.member(t, "isValid") != false || got.text(t, "invalidReason") != x402.ReasonExactNonceUsed {
+		t.Errorf("after it was forgotten: %s", got.body)
+	}
+	if rail.Transfers() != 1 {
+		t.Errorf("%d transfers", rail.Transfers())
 	}
 }

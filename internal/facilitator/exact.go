@@ -18,8 +18,15 @@ import (
 // builders who are paid by them.
 const ExactOpen ExactPolicy = "open"
 
-// receiversBound is of how many builders the receivers are kept in memory.
-const receiversBound = 1 << 12
+const (
+	// receiversBound is of how many builders the receivers are kept in memory.
+	receiversBound = 1 << 12
+	// exactLife is how long the answer to a payment is kept after the end of its authorization. The authorization itself is kept
+	// for ever, so that it pays nothing else afterwards.
+	exactLife = 30 * 24 * time.Hour
+	// exactSlice is how many payments one transaction of a sweep removes.
+	exactSlice = 500
+)
 
 // exactPayment is a payment by a wallet to another server that has been read.
 type exactPayment struct {
@@ -30,6 +37,8 @@ type exactPayment struct {
 	payment   *x402.ExactPayment
 	terms     *saleTerms
 	content   toll.Hash
+	// settlesFirst says that the route of the server settles before it works. Others say so by their silence.
+	settlesFirst bool
 }
 
 // isExact reports whether a stock body is about a payment by a wallet that this service takes.
@@ -76,13 +85,25 @@ func (f *Facilitator) readExact(ctx context.Context, caller toll.Address, stock 
 			// The names of the domain are ours; a server may have others in its entry, and the signature tells.
 			Extra: x402.ExactExtra{Name: p.Accepted.Extra.Name, Version: p.Accepted.Extra.Version, AssetTransferMethod: x402.MethodEIP3009, PlanID: p.Accepted.Extra.PlanID},
 		}},
-		content: sha256.Sum256(fmt.Appendf(nil, "%s %s %s %s %s", asked.Network, token, payTo, amount, p.ResourceURL)),
+		settlesFirst: asked.Extra.PaymentFlow != "" && asked.Extra.PaymentFlow != flowAuthorization,
 	}
+	e.content = e.contentOf(asked)
 	var refusal *toll.Error
 	if e.signed, refusal = f.signedSale(e.terms, p); refusal != nil {
 		return nil, refusal
 	}
 	return e, nil
+}
+
+// contentOf is the hash of what makes two settles of a payment one: the url that the client names, and all that the server asks
+// for, as only that tells two routes of a server apart whatever a client says.
+func (p *exactPayment) contentOf(asked *x402.Requirements) toll.Hash {
+	entry, extra, flow := &p.terms.entry, &asked.Extra, ""
+	if p.settlesFirst {
+		flow = extra.PaymentFlow
+	}
+	return sha256.Sum256(fmt.Appendf(nil, "%s %s %s %s %d %q", entry.Network, entry.Asset, entry.PayTo, entry.Amount, asked.MaxTimeoutSeconds,
+		[]string{asked.PlanID, extra.Version, extra.PlanID, extra.AgentID, extra.HTTPVerb, flow, p.payment.ResourceURL}))
 }
 
 // receiversOf returns whom the plans of a builder pay.
@@ -147,7 +168,7 @@ func (f *Facilitator) keepExact(ctx context.Context, p *exactPayment, opened boo
 	if err != nil {
 		return nil, false, toll.AsError(err)
 	}
-	k = &store.ExactPayment{ID: toll.NewUUID(), Server: p.server, Content: p.content, Opened: opened}
+	k = &store.ExactPayment{ID: toll.NewUUID(), Server: p.server, Content: p.content, Opened: opened, EndsAt: time.Unix(int64(p.signed.ValidBefore), 0)}
 	err = f.store.Tx(ctx, func(tx *store.Tx) error {
 		err := store.InsertAuthorization(ctx, tx, &store.Authorization{
 			ChainID: f.env.ChainID(), Asset: p.token, Payer: p.signed.From, Nonce: p.signed.Nonce, OrderID: k.ID, Receiver: p.signed.To,
@@ -169,7 +190,8 @@ func (f *Facilitator) keepExact(ctx context.Context, p *exactPayment, opened boo
 	return k, true, nil
 }
 
-// verifyExact says whether a wallet pays, and opens its payment: one verify of an authorization is valid.
+// verifyExact says whether a wallet pays: one verify of an authorization is valid. It opens the payment, unless the server settles
+// before it works.
 func (f *Facilitator) verifyExact(ctx context.Context, caller toll.Address, stock *x402.StockPayment) (*x402.VerifyResponse, *toll.Error) {
 	p, e := f.readExact(ctx, caller, stock)
 	if e != nil {
@@ -178,7 +200,7 @@ func (f *Facilitator) verifyExact(ctx context.Context, caller toll.Address, stoc
 	known, e := f.before(ctx, f.store, p)
 	if e == nil && known == nil {
 		var first bool
-		known, first, e = f.keepExact(ctx, p, true)
+		known, first, e = f.keepExact(ctx, p, !p.settlesFirst)
 		if first {
 			return &x402.VerifyResponse{IsValid: true, Payer: p.signed.From.String(), Network: f.env.Network()}, nil
 		}
@@ -299,4 +321,11 @@ func (f *Facilitator) exactSettle(ctx context.Context, caller toll.Address, stoc
 		resp.Extra = &x402.SettleExtra{OriginalTransaction: first}
 	}
 	return resp, nil
+}
+
+// Sweep removes payments to other servers that nobody asks about any more, 30 days after their authorizations ended, and reports
+// whether there may be more. Any number of processes may do this on one database.
+func (f *Facilitator) Sweep(ctx context.Context) (more bool, err error) {
+	n, err := store.DropExactPayments(ctx, f.store, f.clock().Add(-exactLife), exactSlice)
+	return n == exactSlice, err
 }

@@ -68,7 +68,7 @@ const (
 	forgetSlice = 500
 )
 
-// forget removes answers that are kept for repeated calls, once their time is over, until ctx ends.
+// forget removes answers and payments that are kept for repeated calls, once their time is over, until ctx ends.
 func (s *Server) forget(ctx context.Context) {
 	for {
 		select {
@@ -84,6 +84,13 @@ func (s *Server) forget(ctx context.Context) {
 			if err != nil || n < forgetSlice {
 				break
 			}
+		}
+		for more := true; more; {
+			var err error
+			if more, err = s.facilitator.Sweep(ctx); err != nil && ctx.Err() == nil {
+				s.cfg.Log.Warn("forget payments", "error", err.Error())
+			}
+			more = more && err == nil
 		}
 	}
 }

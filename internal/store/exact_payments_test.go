@@ -1,0 +1,68 @@
+package store_test
+
+import (
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/store"
+	"github.com/tollhq/toll/internal/store/storetest"
+)
+
+// Payments go in slices, oldest first, once they ended long ago and the chain has nothing more to say of them. Their authorizations
+// stay, so that they pay nothing else.
+func TestDropExactPayments(t *testing.T) {
+	storetest.Each(t, func(t *testing.T, st *store.Store) {
+		ctx := t.Context()
+		n := byte(0)
+		keep := func(ends time.Time, op *store.ChainOp) *store.ExactPayment {
+			n++
+			p := &store.ExactPayment{ID: toll.NewUUID(), Server: bob, Content: toll.Hash{n}, Opened: n%2 == 0, EndsAt: ends}
+			write(t, st, func(tx *store.Tx) error {
+				if op != nil {
+					op.ID, op.Kind, op.NonceKey, op.UpdatedAt, op.Data = p.ID, "sale", []byte{n}, noon, []byte("{}")
+					if _, err := store.InsertChainOp(ctx, tx, op); err != nil {
+						return err
+					}
+				}
+				return errors.Join(store.InsertExactPayment(ctx, tx, p), store.InsertAuthorization(ctx, tx, &store.Authorization{
+					ChainID: 84532, Asset: toll.USDCSandbox, Payer: bob, Nonce: [32]byte{n}, OrderID: p.ID, Receiver: toll.Address{7},
+					Value: toll.UnitsOf(1), ValidBefore: ends.Unix(), Signature: []byte{n}, CreatedAt: noon,
+				}))
+			})
+			return p
+		}
+		last := noon.Add(-time.Microsecond)
+		kept := []*store.ExactPayment{
+			keep(noon, nil), keep(noon, &store.ChainOp{State: "final"}), keep(last, &store.ChainOp{State: "sent"}),
+			keep(last, &store.ChainOp{State: "confirmed"}), keep(last, &store.ChainOp{State: "final", Untold: true}),
+		}
+		gone := []*store.ExactPayment{
+			keep(noon.Add(-time.Hour), nil), keep(last, &store.ChainOp{State: "final"}), keep(last, &store.ChainOp{State: "failed"}),
+		}
+		same(t, must[*store.ExactPayment](t)(store.ExactPaymentByID(ctx, st, gone[0].ID)), gone[0])
+		left := func(of []*store.ExactPayment) (ids []string) {
+			for _, p := range of {
+				switch _, err := store.ExactPaymentByID(ctx, st, p.ID); {
+				case err == nil:
+					ids = append(ids, p.ID)
+				case !errors.Is(err, store.ErrNotFound):
+					t.Fatal(err)
+				}
+				must[*store.Authorization](t)(store.AuthorizationOfOrder(ctx, st, p.ID))
+			}
+			return ids
+		}
+		if n := must[int64](t)(store.DropExactPayments(ctx, st, noon, 1)); n != 1 || slices.Contains(left(gone), gone[0].ID) {
+			t.Errorf("the first slice removes %d, and leaves %q", n, left(gone))
+		}
+		if n := must[int64](t)(store.DropExactPayments(ctx, st, noon, 9)); n != 2 || len(left(gone)) > 0 || len(left(kept)) != len(kept) {
+			t.Errorf("the rest are %d, which leaves %q and %q", n, left(gone), left(kept))
+		}
+		if n := must[int64](t)(store.DropExactPayments(ctx, st, noon, 9)); n != 0 {
+			t.Errorf("%d more", n)
+		}
+	})
+}
