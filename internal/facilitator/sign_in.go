@@ -22,6 +22,8 @@ const (
 	signInLife = 5 * time.Minute
 	// signInAhead is how far the clock of a wallet may be ahead.
 	signInAhead = time.Minute
+	// nonceGrace is how much longer than it counts a used nonce is remembered: the clocks of two machines differ.
+	nonceGrace = time.Hour
 )
 
 // Admitted is the answer to a wallet that signed in.
@@ -158,7 +160,7 @@ func (f *Facilitator) admit(ctx context.Context, plan *toll.Plan, route, signIn 
 	}
 	var first bool
 	err = f.store.Tx(ctx, func(tx *store.Tx) (err error) {
-		first, err = store.UseWalletNonce(ctx, tx, nonce, ends, now)
+		first, err = store.UseWalletNonce(ctx, tx, nonce, ends.Add(nonceGrace), now)
 		return err
 	})
 	if err != nil {
