@@ -157,11 +157,12 @@ func (f *Facilitator) picked(ctx context.Context, by x402.CatalogueFilter) ([]li
 	if err != nil {
 		return nil, err
 	}
-	var payTo toll.Address
 	if by.PayTo != "" {
-		if payTo, err = toll.ParseAddress(by.PayTo); err != nil {
+		payTo, err := toll.ParseAddress(by.PayTo)
+		if err != nil {
 			return nil, nil // nobody is paid there
 		}
+		by.PayTo = payTo.String() // as items have it
 	}
 	var out []listing
 	for _, l := range all {
@@ -172,8 +173,7 @@ func (f *Facilitator) picked(ctx context.Context, by x402.CatalogueFilter) ([]li
 			continue
 		}
 		if slices.ContainsFunc(l.Accepts, func(r x402.Requirements) bool {
-			to, err := toll.ParseAddress(r.PayTo)
-			return (by.PayTo == "" || err == nil && to == payTo) && (by.Scheme == "" || r.Scheme == by.Scheme) &&
+			return (by.PayTo == "" || r.PayTo == by.PayTo) && (by.Scheme == "" || r.Scheme == by.Scheme) &&
 				(by.Network == "" || x402.SameNetwork(r.Network, by.Network, f.env))
 		}) {
 			out = append(out, l)

@@ -35,12 +35,36 @@ type bazaarStatus struct {
 	Reason string `json:"rejectedReason,omitempty"`
 }
 
-// declared takes what a payment says of its resource into the catalogue, and returns what became of it. Only what describes
-// the input and the output is taken, and only of an endpoint that the agent has: url, price and names are those of the
-// registration.
-func (f *Facilitator) declared(ctx context.Context, p *payment, valid bool, extension json.RawMessage) json.RawMessage {
+// declaration is what a verify says of its resource.
+type declaration struct {
+	extension json.RawMessage
+	mimeType  string
+	owners    bool // who says it owns the agent; a payer may have written what others seem to say
+}
+
+// declarationOf returns what a verify that has been read says of its resource, nil when that is nothing. In our own body the
+// server says it itself. In that of standard software all there is came back from the payer.
+func declarationOf(req *x402.VerifyRequest, p *payment) *declaration {
+	d := &declaration{owners: true}
+	resource := &req.PaymentRequired.Resource
+	var ok bool
+	if d.extension, ok = req.PaymentRequired.Extensions[x402.ExtensionBazaar]; !ok || p.stock {
+		if d.extension, ok = p.token.Extensions[x402.ExtensionBazaar]; !ok {
+			return nil
+		}
+		resource, d.owners = p.token.Resource, p.agent != nil && p.claims.Subscriber == p.agent.Owner
+	}
+	if resource != nil && printable(resource.MimeType) {
+		d.mimeType = resource.MimeType
+	}
+	return d
+}
+
+// declared takes what is said of a resource into the catalogue, and returns what became of it. Only what describes the input
+// and the output is taken, and only of an endpoint that the agent has: url, price and names are those of the registration.
+func (f *Facilitator) declared(ctx context.Context, p *payment, valid bool, d *declaration) json.RawMessage {
 	status := bazaarStatus{Status: "success"}
-	if err := f.declare(ctx, p, valid, extension); err != nil {
+	if err := f.declare(ctx, p, valid, d); err != nil {
 		status = bazaarStatus{Status: "rejected", Reason: toll.AsError(err).Text()}
 		if toll.AsError(err).HTTPStatus() >= 500 {
 			f.log.WarnContext(ctx, "the catalogue did not take what a payment said", "error", err)
@@ -56,7 +80,7 @@ func (f *Facilitator) declared(ctx context.Context, p *payment, valid bool, exte
 
 func rejected(why string) error { return toll.Errorf(toll.CodeBadRequest, "%s", why) }
 
-func (f *Facilitator) declare(ctx context.Context, p *payment, valid bool, extension json.RawMessage) error {
+func (f *Facilitator) declare(ctx context.Context, p *payment, valid bool, d *declaration) error {
 	if !valid {
 		return rejected("the payment was refused")
 	}
@@ -67,7 +91,7 @@ func (f *Facilitator) declare(ctx context.Context, p *payment, valid bool, exten
 	if !ok || !isAbsolute(url) {
 		return rejected("the resource is not registered")
 	}
-	b, err := x402.ReadBazaar(extension)
+	b, err := x402.ReadBazaar(d.extension)
 	if err != nil {
 		return err
 	}
@@ -78,40 +102,36 @@ func (f *Facilitator) declare(ctx context.Context, p *payment, valid bool, exten
 	case b.Type == x402.ResourceHTTP && (isTool || b.Method != verb):
 		return rejected("the method is not registered")
 	}
-	if err := fitsSchema(b.Schema, b.Info); err != nil {
-		return err
-	}
-	mime := ""
-	if r := p.token.Resource; r != nil && printable(r.MimeType) {
-		mime = r.MimeType
-	}
 	info, err := x402.Encode(b.Info) // without blanks
 	if err != nil {
 		return rejected("info is malformed")
 	}
-	return f.putDeclared(ctx, store.Discovered{Agent: p.agent.ID, Verb: verb, URL: url, MimeType: mime, Info: string(info), UpdatedAt: f.clock()})
+	k := declaredKey{p.agent.ID, verb, url}
+	known, _, err := f.declarations.get(ctx, k)
+	if err != nil {
+		return err
+	}
+	shown := known.Info == string(info) && known.MimeType == d.mimeType
+	if !shown && !d.owners {
+		return rejected("only the owner of the agent describes it")
+	}
+	if err := fitsSchema(b.Schema, b.Info); err != nil || shown {
+		return err
+	}
+	return f.putDeclared(ctx, k, store.Discovered{Agent: k.agent, Verb: verb, URL: url, MimeType: d.mimeType, Info: string(info), UpdatedAt: f.clock()})
 }
 
 func printable(s string) bool {
 	return len(s) <= maxMimeType && !strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r > '~' })
 }
 
-func (f *Facilitator) putDeclared(ctx context.Context, d store.Discovered) error {
-	k := declaredKey{d.Agent, d.Verb, d.URL}
-	same := func(o store.Discovered) bool { return o.Info == d.Info && o.MimeType == d.MimeType }
-	known, _, err := f.declarations.get(ctx, k)
-	if err != nil {
-		return err
-	}
-	if same(known) {
-		return nil
-	}
-	err = f.store.Tx(ctx, func(tx *store.Tx) error {
+func (f *Facilitator) putDeclared(ctx context.Context, k declaredKey, d store.Discovered) error {
+	err := f.store.Tx(ctx, func(tx *store.Tx) error {
 		now, err := store.DiscoveredOf(ctx, tx, d.Agent, d.Verb, d.URL)
 		switch {
 		case err != nil && !errors.Is(err, store.ErrNotFound):
 			return err
-		case err == nil && same(now):
+		case err == nil && now.Info == d.Info && now.MimeType == d.MimeType:
 			return nil
 		case err == nil && d.UpdatedAt.Sub(now.UpdatedAt) < declaredEvery:
 			return rejected("another payment described the resource less than a minute ago")

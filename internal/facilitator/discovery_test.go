@@ -186,16 +186,16 @@ func (c *stockCall) declaring(bazaar string) *stockCall {
 	return &d
 }
 
-// What a payment says of its resource is taken when the resource is registered, when it fits its schema, and when the payment is
-// good; everything else of an item stays what the builder registered.
+// What a payment of the owner of an agent says of a resource is taken when the resource is registered, when it fits its schema, and
+// when the payment is good; everything else of an item stays what the builder registered.
 func TestBazaarOfPayments(t *testing.T) {
 	each(t, func(s *scene) {
 		p := s.plan(dynamic(1, 10))
 		a := s.agent(func(a *toll.Agent) {
 			a.API.Endpoints = append(a.API.Endpoints, toll.Endpoint{Verb: "POST", URL: "mcp://demo/tools/ask"})
 		}, p)
-		s.mint(p, s1, 1000)
-		tok := s.token(p, s1, nil)
+		s.mint(p, b1, 1000)
+		tok := s.token(p, b1, nil)
 		n := 0
 		try := func(c *stockCall) string {
 			t.Helper()
@@ -273,6 +273,71 @@ func TestBazaarOfPayments(t *testing.T) {
 			t.Error(got)
 		}
 		taken(askURL, `{"info":`+strings.Replace(exampleInfo, `"hi"`, `"ho"`, 1)+`}`)
+	})
+}
+
+// Payers send along what they like, so it describes nothing: in the body of standard software nothing else is said, and in our own
+// the server speaks for itself.
+func TestBazaarOfStrangers(t *testing.T) {
+	each(t, func(s *scene) {
+		p := s.plan(dynamic(1, 10))
+		a := s.agent(nil, p)
+		for _, who := range []toll.Address{b1, s1} {
+			s.mint(p, who, 100)
+		}
+		mine, theirs := s.token(p, b1, nil), s.token(p, s1, nil)
+		n := 0
+		stock := func(tok *toll.AccessToken, bazaar string) *stockCall {
+			n++
+			return s.call(p, a, tok).nonce(nonceOf(n)).stock("1").at(askURL).declaring(bazaar)
+		}
+		said := func(v *x402.VerifyResponse, err error) string {
+			t.Helper()
+			s.valid(v, err)
+			return string(v.ExtensionResponses)
+		}
+		shown := func() string {
+			s.clock.add(time.Minute)
+			return string(mustItems(s)[0].Extensions["bazaar"]) + mustItems(s)[0].MimeType
+		}
+		bazaar := func(prompt string) string {
+			return `{"info":` + strings.Replace(exampleInfo, "hi", prompt, 1) + `,"schema":{"type":"object"}}`
+		}
+		const success, refused = `{"bazaar":{"status":"success"}}`, `{"bazaar":{"status":"rejected","rejectedReason":"only the owner of the agent describes it"}}`
+
+		registered := shown()
+		c := stock(theirs, bazaar("buy elsewhere"))
+		if got := said(c.verify(s.one())); got != refused || shown() != registered {
+			t.Errorf("a stranger describes it: %s, %s", got, shown())
+		}
+		if got := said(stock(theirs, bazaar("buy elsewhere")).call.verify(s.one(), nil)); got != refused || shown() != registered {
+			t.Errorf("a stranger describes it in our body: %s, %s", got, shown())
+		}
+		if got := said(stock(mine, bazaar("hi")).verify(s.one())); got != success {
+			t.Fatal(got)
+		}
+		described := shown()
+		if described != `{"info":`+exampleInfo+`}application/json` {
+			t.Errorf("%s", described)
+		}
+		if got := said(stock(theirs, bazaar("hi")).verify(s.one())); got != success {
+			t.Errorf("a stranger sends back what is shown: %s", got)
+		}
+		if got := said(stock(theirs, bazaar("buy elsewhere")).verify(s.at(1))); got != refused || shown() != described {
+			t.Errorf("a stranger describes it anew: %s, %s", got, shown())
+		}
+
+		// The server that asks in our own body says it itself, whatever its client says.
+		ours := stock(theirs, bazaar("buy elsewhere")).call
+		ours.required.Extensions = map[string]json.RawMessage{"bazaar": json.RawMessage(bazaar("please"))}
+		ours.required.Resource.MimeType = "text/plain"
+		if got := said(ours.verify(s.one(), nil)); got != success || shown() != `{"info":`+strings.Replace(exampleInfo, "hi", "please", 1)+`}text/plain` {
+			t.Errorf("the server describes it: %s, %s", got, shown())
+		}
+		ours.required.Extensions = nil
+		if got := said(ours.verify(s.one(), nil)); got != refused {
+			t.Errorf("and its client: %s", got)
+		}
 	})
 }
 

@@ -35,8 +35,8 @@ func (f *Facilitator) Verify(ctx context.Context, caller toll.Address, req *x402
 		}
 	}
 	if p.token != nil {
-		if said, ok := p.token.Extensions[x402.ExtensionBazaar]; ok {
-			resp.ExtensionResponses = f.declared(ctx, p, resp.IsValid, said)
+		if d := declarationOf(req, p); d != nil {
+			resp.ExtensionResponses = f.declared(ctx, p, resp.IsValid, d)
 		}
 	}
 	return resp, nil
