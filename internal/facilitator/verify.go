@@ -12,8 +12,8 @@ import (
 )
 
 // Verify says whether a request is payable, and with Hold sets its credits aside. It burns nothing; a free plan that was
-// never ordered is ordered here, and what a hold lacks is bought through the delegation of the access token. A refusal is
-// an answer. An error is a *toll.Error with a reason word and means that the call was wrong or failed: 400, 403, 404, 409
+// never ordered is ordered here, unless no credits are asked for and none are held, and what a hold lacks is bought through
+// the delegation of the access token. A refusal is an answer. An error is a *toll.Error with a reason word and means that the call was wrong or failed: 400, 403, 404, 409
 // (settle_conflict), 429 (too_many_holds), 503 with params.agentRequestId (settlement_pending: an order is not decided;
 // repeat the same call), other 5xx. With Stock all but 5xx are answers.
 func (f *Facilitator) Verify(ctx context.Context, caller toll.Address, req *x402.VerifyRequest) (*x402.VerifyResponse, error) {
@@ -70,6 +70,7 @@ func (f *Facilitator) verify(ctx context.Context, caller toll.Address, req *x402
 		}
 		life, hold = stockLife(p.entry), true
 	}
+	orders := max == nil || *max > 0
 	if max == nil {
 		max = &p.plan.Credits.MaxAmount
 	}
@@ -78,7 +79,7 @@ func (f *Facilitator) verify(ctx context.Context, caller toll.Address, req *x402
 	if hold {
 		resp, e = f.verifyWithHold(ctx, p, in.requestID, amount, life)
 	} else {
-		resp, e = f.verifyNow(ctx, p, in.requestID, amount)
+		resp, e = f.verifyNow(ctx, p, in.requestID, amount, orders)
 	}
 	return p, resp, e
 }
@@ -117,8 +118,9 @@ func (f *Facilitator) verifyWithHold(ctx context.Context, p *payment, id string,
 	return resp, nil
 }
 
-// verifyNow gives advice from a snapshot. A refusal from a cached one is confirmed by a fresh read.
-func (f *Facilitator) verifyNow(ctx context.Context, p *payment, id string, amount toll.Credits) (*x402.VerifyResponse, *toll.Error) {
+// verifyNow gives advice from a snapshot. A refusal from a cached one is confirmed by a fresh read. orders says that a free plan
+// is ordered when it never was; who asks for no credits is told that it could be.
+func (f *Facilitator) verifyNow(ctx context.Context, p *payment, id string, amount toll.Credits, orders bool) (*x402.VerifyResponse, *toll.Error) {
 	if id != "" || len(p.keys) > 0 {
 		r, ok, err := f.known(ctx, p, id)
 		switch {
@@ -145,6 +147,12 @@ func (f *Facilitator) verifyNow(ctx context.Context, p *payment, id string, amou
 		if err != nil {
 			return nil, toll.AsError(err)
 		}
+	}
+	if refusal != nil && ordersItself(p.plan) && !orders && account.Orders == 0 && lacksOrder(refusal) {
+		if !p.plan.IsListed {
+			return nil, refuse(toll.CodePlanUnlisted, x402.ReasonPlanUnlisted, "")
+		}
+		refusal = nil
 	}
 	if refusal != nil && ordersItself(p.plan) {
 		ordered, e := f.orderFree(ctx, p, refusal)
@@ -200,10 +208,15 @@ func (f *Facilitator) adviseAnew(ctx context.Context, a *ledger.Account, perm *l
 	return f.advise(a, perm, p, amount), nil
 }
 
+// lacksOrder reports whether an order may bring what a refused request lacks.
+func lacksOrder(refusal error) bool {
+	return ledger.IsRefused(refusal, ledger.Insufficient) || ledger.IsRefused(refusal, ledger.PeriodOver)
+}
+
 // orderFree makes the first order of a free plan when that is what a refused request lacks. ordered says that the same
 // request may now pass.
 func (f *Facilitator) orderFree(ctx context.Context, p *payment, refusal error) (ordered bool, e *toll.Error) {
-	if !ledger.IsRefused(refusal, ledger.Insufficient) && !ledger.IsRefused(refusal, ledger.PeriodOver) {
+	if !lacksOrder(refusal) {
 		return false, nil
 	}
 	a, err := f.ledger.Account(ctx, p.account)

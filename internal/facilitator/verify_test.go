@@ -254,6 +254,55 @@ func TestFreePlanOnDemand(t *testing.T) {
 	})
 }
 
+// Who asks for no credits and holds none starts nothing: a free plan is ordered by the first request that uses it.
+func TestVerifyOfNothing(t *testing.T) {
+	each(t, func(s *scene) {
+		nothing := func(r *x402.VerifyRequest) { r.MaxAmount = new(toll.Credits) }
+		for name, kind := range map[string]func(p *toll.Plan){
+			"credits": free,
+			"time": func(p *toll.Plan) {
+				free(p)
+				p.AccessLimit, p.Credits = toll.LimitTime, toll.CreditsConfig{Amount: 1, MinAmount: 1, MaxAmount: 1, DurationSecs: toll.UnitsOf(3600)}
+			},
+			"trial": func(p *toll.Plan) { free(p); p.IsTrial = true },
+		} {
+			p := s.plan(kind)
+			c := s.call(p, nil, s.token(p, s1, nil))
+			orders := func() int64 {
+				a, err := s.one().ledger.Account(s.ctx, ledger.NewAccountID(p.ID, s1))
+				s.must(err)
+				return a.Orders
+			}
+			for i := range 2 {
+				v, err := c.verify(s.at(i), nothing)
+				s.valid(v, err)
+				if *v.Amount != 0 || orders() != 0 {
+					s.Errorf("%s: %d orders by a verify of %d credits", name, orders(), *v.Amount)
+				}
+			}
+			r, err := c.settle(s.one(), "", amount(0))
+			s.must(err)
+			if !r.Success || orders() != 1 {
+				s.Errorf("%s: %+v, %d orders", name, r, orders())
+			}
+		}
+		p := s.plan(func(p *toll.Plan) { free(p); p.IsListed = false })
+		v, err := s.call(p, nil, s.token(p, s1, nil)).verify(s.one(), nothing)
+		s.invalid(v, err, x402.ReasonPlanUnlisted)
+		// A period that is over does not begin again.
+		p = s.plan(func(p *toll.Plan) {
+			free(p)
+			p.AccessLimit, p.Credits = toll.LimitTime, toll.CreditsConfig{Amount: 1, MinAmount: 1, MaxAmount: 1, DurationSecs: toll.UnitsOf(3600)}
+		})
+		c := s.call(p, nil, s.token(p, s1, func(r *facilitator.PermissionRequest) { secs := int64(7200); r.ExpiresInSecs = &secs }))
+		v, err = c.verify(s.one(), nil)
+		s.valid(v, err)
+		s.clock.add(time.Hour)
+		v, err = c.verify(s.one(), nothing)
+		s.invalid(v, err, x402.ReasonPlanExpired)
+	})
+}
+
 // A cached "no" is confirmed by a fresh read: a purchase made by another process shows at once.
 func TestPurchaseElsewhereShowsAtOnce(t *testing.T) {
 	each(t, func(s *scene) {
