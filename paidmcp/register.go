@@ -6,13 +6,13 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
-	"net/url"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 	"unicode/utf8"
 
+	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/x402"
 )
 
@@ -142,14 +142,14 @@ func checkRegistration(body []byte) (code, what string) {
 	}
 	if !slices.ContainsFunc([]string{"redirect_uris", "grant_types", "token_endpoint_auth_method", "response_types", "client_name"},
 		func(name string) bool { return in[name] != nil }) {
-		return errRequest, "The body is no registration of a client."
+		return errRequest, "redirect_uris is missing: the body is no registration of a client."
 	}
 	for _, c := range []struct {
 		name string
 		of   []string
 		must string // one of it has to be there
 	}{
-		{"grant_types", []string{"authorization_code", "refresh_token", "client_credentials"}, ""},
+		{"grant_types", []string{"authorization_code", "refresh_token", "urn:ietf:params:oauth:grant-type:device_code", "client_credentials"}, ""},
 		{"response_types", []string{"code", "token"}, "code"},
 	} {
 		if in[c.name] == nil {
@@ -191,26 +191,11 @@ func checkRedirects(raw json.RawMessage) (code, what string) {
 		return errRedirect, "redirect_uris has more than 10 addresses."
 	}
 	for _, uri := range uris {
-		if !isRedirect(uri) {
-			return errRedirect, "A redirect is https, http on this machine, or of a private scheme with a dot, without fragment and user."
+		if !toll.ValidRedirect(uri) {
+			return errRedirect, "A redirect is https, http on this machine, or of a scheme of the program, without fragment and user."
 		}
 	}
 	return "", ""
-}
-
-// isRedirect takes the redirects of RFC 8252, sections 7.1 to 7.3.
-func isRedirect(uri string) bool {
-	u, err := url.Parse(uri)
-	if err != nil || len(uri) > 2048 || u.User != nil || u.Fragment != "" || strings.Contains(uri, "#") {
-		return false
-	}
-	switch u.Scheme {
-	case "https":
-		return u.Host != ""
-	case "http":
-		return isLoopback(strings.ToLower(u.Hostname()))
-	}
-	return strings.Contains(u.Scheme, ".")
 }
 
 // named tells the service for which agent the client asks: that is its client_id then.
