@@ -253,7 +253,7 @@ func TestT64_DelegationOverrun(t *testing.T) {
 		}
 		var paid, refused atomic.Int64
 		atOnce(len(plans), func(i int) {
-			_, err := s.at(i).Order(s.ctx, checkout.OrderRequest{Caller: holder, Plan: plans[i], DelegationID: d, Wait: 20 * time.Second}, nil)
+			_, err := s.at(i).Order(s.ctx, checkout.OrderRequest{Caller: holder, Plan: plans[i], DelegationID: d, Wait: soon}, nil)
 			switch {
 			case err == nil:
 				paid.Add(1)

@@ -263,15 +263,14 @@ func TestT64_SpentElsewhere(t *testing.T) {
 			s.must(err)
 			return r.AmountSpentCents
 		}
-		order := func(wait time.Duration) (*toll.Order, error) {
-			return s.at(0).Order(s.ctx, checkout.OrderRequest{Caller: holder, Plan: s.plan(usdc(100)), DelegationID: d, Wait: wait}, nil)
+		order := func() (*toll.Order, error) {
+			return s.at(0).Order(s.ctx, checkout.OrderRequest{Caller: holder, Plan: s.plan(usdc(100)), DelegationID: d, Wait: soon}, nil)
 		}
-		_, err := order(soon)
+		_, err := order()
 		s.must(err)
 		// 1.20 went elsewhere, and a bit: the rail finds out when it simulates the next order, whose cents are reserved.
 		s.rail.Behave(railtest.Behaviour{Steps: 1 << 20})
-		o, err := order(20 * time.Millisecond)
-		s.must(err)
+		o := s.begin(s.plan(usdc(100)), d)
 		counted := toll.UnitsOf(1_000_000 + 1_200_001)
 		for i := range 3 {
 			s.must(s.at(i).Spent(s.ctx, d, counted))
@@ -287,12 +286,12 @@ func TestT64_SpentElsewhere(t *testing.T) {
 		}
 		s.audit()
 		s.rail.Behave(railtest.Behaviour{})
-		_, err = order(soon)
+		_, err = order()
 		s.must(err)
 		if n := spent(); n != 321 {
 			s.Fatalf("%d cents are spent", n)
 		}
-		_, err = order(soon)
+		_, err = order()
 		s.code(err, toll.CodeDelegationInsufficient)
 		if e := toll.AsError(err); e.HTTPStatus() != 402 {
 			s.Fatalf("%+v", e)
@@ -303,7 +302,7 @@ func TestT64_SpentElsewhere(t *testing.T) {
 			s.Fatalf("%d cents are spent", n)
 		}
 		s.must(s.at(0).Spent(s.ctx, d, toll.UnitsOf(3_500_000)))
-		_, err = order(soon)
+		_, err = order()
 		s.code(err, toll.CodeDelegationExhausted)
 		if all := s.events(d); all[len(all)-1] != toll.EventDelegationExhausted || len(all) != 2 {
 			s.Fatalf("events %v", all)
@@ -332,7 +331,7 @@ func TestT64_ReadingsAmongOrders(t *testing.T) {
 			if i%5 == 0 {
 				s.rail.Behave(railtest.Behaviour{DeclineNext: 1, Code: toll.CodeChainBalance})
 			}
-			if _, err := s.at(i).Order(s.ctx, checkout.OrderRequest{Caller: holder, Plan: s.plan(usdc(100)), DelegationID: d, Wait: 20 * time.Second}, nil); err == nil {
+			if _, err := s.at(i).Order(s.ctx, checkout.OrderRequest{Caller: holder, Plan: s.plan(usdc(100)), DelegationID: d, Wait: soon}, nil); err == nil {
 				paid.Add(1)
 			}
 		})

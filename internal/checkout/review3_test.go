@@ -34,9 +34,7 @@ func TestTopUp_DeclinedOrderOfAnother(t *testing.T) {
 			_, err := s.request(0, p, one, s.ledgers[0].NewRequestID(one.Account()), 1)
 			first <- err
 		}()
-		for s.orders(p) == 0 {
-			time.Sleep(time.Millisecond)
-		}
+		s.until("there is an order", func() bool { return s.orders(p) > 0 })
 		second := make(chan error)
 		go func() {
 			_, err := s.request(1, p, two, s.ledgers[0].NewRequestID(two.Account()), 1)
@@ -59,24 +57,29 @@ func TestOrder_DatabaseHangs(t *testing.T) {
 		}
 		p := s.plan(usdc(100))
 		s.rail.Behave(railtest.Behaviour{Hang: true})
-		done := make(chan error)
+		placed, locked, done := make(chan struct{}), make(chan struct{}), make(chan error)
+		s.at(0).Failpoint(func(at string) {
+			if at == "placed" {
+				close(placed)
+				<-locked
+			}
+		})
 		go func() {
-			_, err := s.at(0).Order(s.ctx, checkout.OrderRequest{Caller: holder, Plan: p, Wait: 500 * time.Millisecond}, nil)
+			_, err := s.at(0).Order(s.ctx, checkout.OrderRequest{Caller: holder, Plan: p, Wait: 50 * time.Millisecond}, nil)
 			done <- err
 		}()
-		for s.orders(p) == 0 {
-			time.Sleep(time.Millisecond)
-		}
+		<-placed
 		s.must(s.store.Tx(s.ctx, func(tx *store.Tx) error {
 			if _, err := tx.Exec(s.ctx, "LOCK TABLE orders IN ACCESS EXCLUSIVE MODE"); err != nil {
 				return err
 			}
+			close(locked)
 			select {
 			case err := <-done:
 				if toll.AsError(err).HTTPStatus() != 503 {
 					t.Errorf("%v", err)
 				}
-			case <-time.After(8 * time.Second):
+			case <-time.After(soon):
 				t.Error("still waiting")
 				go func() { <-done }()
 			}

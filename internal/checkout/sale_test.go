@@ -25,7 +25,7 @@ func (s *shop) sold() *toll.Plan {
 // sale pays a plan with an authorization of the holder that has this nonce.
 func (s *shop) sale(plan *toll.Plan, nonce byte) checkout.SaleRequest {
 	return checkout.SaleRequest{
-		Plan: plan, ChainID: 84532, Wait: 5 * time.Second, Content: toll.Hash{1}, Check: func() error { return nil },
+		Plan: plan, ChainID: 84532, Wait: soon, Content: toll.Hash{1}, Check: func() error { return nil },
 		Sale: checkout.Sale{Token: toll.USDCSandbox, Signature: make([]byte, 65), Authorization: evm.Authorization{
 			From: holder, To: owner, Value: big.NewInt(1_000_000), ValidBefore: uint64(s.clock().Add(time.Hour).Unix()), Nonce: [32]byte{nonce},
 		}},

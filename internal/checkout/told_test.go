@@ -271,8 +271,7 @@ func TestToldOfOpenOrders(t *testing.T) {
 		s.rail.Behave(railtest.Behaviour{Steps: 1 << 20})
 		open := func(p *toll.Plan) string {
 			s.Helper()
-			o, err := s.at(0).Order(s.ctx, checkout.OrderRequest{Caller: holder, Plan: p, Wait: 50 * time.Millisecond}, nil)
-			s.must(err)
+			o := s.begin(p, "")
 			if o.HTTPStatus != 202 || o.TxHash == "" || o.Status != toll.OrderSent {
 				s.Fatalf("%+v", o)
 			}
@@ -454,8 +453,7 @@ func TestFailureOfOperation(t *testing.T) {
 			s.Fatalf("%+v", e)
 		}
 		s.rail.Behave(railtest.Behaviour{Steps: 1 << 20})
-		o, err := s.at(0).Order(s.ctx, checkout.OrderRequest{Caller: holder, Plan: p, Wait: 50 * time.Millisecond}, nil)
-		s.must(err)
+		o := s.begin(p, "")
 		s.undo(0, o.OrderID)
 		_, err = s.at(0).OrderAgain(s.ctx, holder, o.OrderID, soon)
 		if e := toll.AsError(err); !errors.Is(err, toll.NewError(toll.CodeChainFailed)) || e.HTTPStatus() != 502 {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -79,8 +80,10 @@ func TestF12_TopUpKilledAtEachStep(t *testing.T) {
 			perm := s.permission(p, d, nil)
 			request := s.ledgers[0].NewRequestID(perm.Account())
 			dying := s.start(s.store, s.ledgers[len(s.ledgers)-1])
+			var reached atomic.Bool
 			dying.Failpoint(func(at string) {
 				if at == step {
+					reached.Store(true)
 					panic("killed")
 				}
 			})
@@ -90,6 +93,7 @@ func TestF12_TopUpKilledAtEachStep(t *testing.T) {
 					Plan: p, Subscriber: holder, Permission: perm.Hash, DelegationID: d, Needed: 4, RequestID: request, Wait: 50 * time.Millisecond,
 				})
 			}()
+			s.until(step+" is reached", reached.Load)
 			s.now.Add(time.Minute.Microseconds())
 			tx, err := s.request(0, p, perm, request, 4)
 			s.must(err)

@@ -313,6 +313,7 @@ func TestTopUpPending(t *testing.T) {
 		if tx := toll.AsError(err).Params["transaction"]; tx != "" {
 			s.Fatal(tx)
 		}
+		s.until("the process is idle", s.at(0).Idle)
 		s.rail.Behave(railtest.Behaviour{Unreachable: toll.CodeChainFeeCap})
 		s.now.Add(time.Minute.Microseconds())
 		t.Wait = soon
@@ -321,11 +322,14 @@ func TestTopUpPending(t *testing.T) {
 		// It takes some turns of the rail; the transaction is known before the end.
 		q := s.plan(both(usdc(100), ten))
 		u := t
-		u.Wait = time.Second
+		u.Wait = 200 * time.Millisecond
 		u.Plan, u.Permission = q, s.permission(q, d, nil).Hash
 		s.rail.Behave(railtest.Behaviour{Steps: 1})
-		_, err = s.at(0).TopUp(s.ctx, &u)
-		s.code(err, toll.CodeSettlementPending)
+		for range 2 {
+			_, err = s.at(0).TopUp(s.ctx, &u)
+			s.code(err, toll.CodeSettlementPending)
+			s.until("the process is idle", s.at(0).Idle)
+		}
 		if tx := toll.AsError(err).Params["transaction"]; tx == "" {
 			s.Fatal("no transaction")
 		}
@@ -355,9 +359,7 @@ func TestTopUpOfAnotherProcess(t *testing.T) {
 				done <- err
 			}()
 		}
-		for s.rail.Calls() == 0 {
-			time.Sleep(time.Millisecond)
-		}
+		s.until("the rail is asked", func() bool { return s.rail.Calls() > 0 })
 		time.Sleep(50 * time.Millisecond)
 		s.rail.Behave(railtest.Behaviour{})
 		s.must(errors.Join(<-done, <-done))
