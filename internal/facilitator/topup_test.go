@@ -345,14 +345,7 @@ func TestF12_TopUpPending(t *testing.T) {
 				}
 			}
 			s.rail.Behave(railtest.Behaviour{})
-			v, err := row.verify(c, s.at(1), id)
-			for range 20 { // the order is decided in the background
-				if err == nil {
-					break
-				}
-				s.code(err, toll.CodeSettlementPending)
-				v, err = row.verify(c, s.at(1), id)
-			}
+			v, err := row.verify(c, s.again(1), id)
 			s.valid(v, err)
 			if id != "" && v.AgentRequestID != id {
 				t.Errorf("%s: %s", name, v.AgentRequestID)
@@ -378,12 +371,7 @@ func TestF12_TopUpPending(t *testing.T) {
 				t.Fatalf("%s: %+v", name, unnamed)
 			}
 			s.rail.Behave(railtest.Behaviour{})
-			var done *x402.SettleResponse
-			for range 20 {
-				if done, err = direct.stock("5").settle(s.at(1)); err != nil || done.Success {
-					break
-				}
-			}
+			done, err := direct.stock("5").settle(s.again(1))
 			if err != nil || !done.Success || done.OrderTx == "" {
 				t.Fatalf("%s: %v %+v", name, err, done)
 			}
@@ -392,6 +380,13 @@ func TestF12_TopUpPending(t *testing.T) {
 			s.balance(p, s1, 0, 0)
 		}
 	})
+}
+
+// again is an instance that waits for what is decided in the background.
+func (s *scene) again(i int) *instance {
+	other := *s.at(i)
+	other.Facilitator = other.patient(s, time.Minute)
+	return &other
 }
 
 // patient is the facilitator of the instance with another time to wait for orders.
