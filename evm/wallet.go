@@ -27,7 +27,7 @@ const (
 // Wallet pays entries of scheme exact (x402, EIP-3009) with USDC and EURC of Base and its test network: it signs an
 // authorization for the amount, and the server has it carried out. It needs no gas and asks no chain. A server that has an
 // authorization may use it until it ends, so what it says later proves nothing about the money: a payment counts in full
-// from the moment it was signed.
+// from the moment it was signed, and only the chain can tell that its authorization has ended unused.
 type Wallet struct {
 	key    *Key
 	tokens map[string]map[toll.Address]string // symbols, by network and token
