@@ -18,17 +18,24 @@ type PageError struct{ Text string }
 
 func (e *PageError) Error() string { return e.Text }
 
-// RedirectError is a request that is refused to its client: the browser goes to URL, which tells the error.
-type RedirectError struct{ URL string }
+// RedirectError is a request that is refused to its client, which learns the error at URL.
+type RedirectError struct {
+	URL  string
+	Host string // as in [Authorization]
+	Text string // what is wrong; safe to show
+	// Local says that a program on the machine of the person answers there, so that the browser can go at once. Anybody can
+	// register any other address, and this service must not lead to one for everybody who has a link (RFC 9700, section 4.11.2).
+	Local bool
+}
 
-func (e *RedirectError) Error() string { return "the request of the program is refused" }
+func (e *RedirectError) Error() string { return "the request of the program is refused: " + e.Text }
 
 // Authorization is what a program asks a person for, proved as far as it can be without that person. It is made anew of the
 // same query when the person has decided.
 type Authorization struct {
 	Client       Client
 	RedirectURI  string
-	RedirectHost string // host of RedirectURI with its port; of a scheme of a program, the scheme with a colon
+	RedirectHost string // host of RedirectURI with its port; of a scheme of a program also the scheme
 	State        string
 	Scope        string // words with blanks between; "" for none
 	Resource     string // what the access token is for; "" for the service alone
@@ -37,6 +44,7 @@ type Authorization struct {
 	Kind         Kind
 
 	challenge, nonce string
+	registered       string // address that RedirectURI matches
 }
 
 // Choice is what a person agrees to.
@@ -71,11 +79,14 @@ func (o *OAuth) Authorize(ctx context.Context, q url.Values) (*Authorization, er
 		return nil, shownOnPage(err)
 	}
 	a := &Authorization{Client: client.Client, RedirectURI: q.Get("redirect_uri")}
-	known, ok := client.redirect(a.RedirectURI)
+	known, ok, err := o.redirect(ctx, client, a.RedirectURI)
+	if err != nil {
+		return nil, err
+	}
 	if !ok {
 		return nil, &PageError{"The program did not register the address that its answer is to go to."}
 	}
-	a.Client.Name = cmp.Or(known.Name, a.Client.Name)
+	a.Client.Name, a.registered = cmp.Or(known.Name, a.Client.Name), known.URI
 	a.RedirectHost = hostOf(a.RedirectURI)
 	a.State = q.Get("state")
 	if len(q["state"]) > 1 || len(a.State) > maxState || !printable(a.State) {
@@ -128,7 +139,11 @@ func (o *OAuth) readRequest(ctx context.Context, client *knownClient, a *Authori
 
 // back returns the refusal of a request to its client.
 func (o *OAuth) back(a *Authorization, word, description string) *RedirectError {
-	return &RedirectError{o.answer(a, url.Values{"error": {word}, "error_description": {description}})}
+	u, err := url.Parse(a.RedirectURI)
+	return &RedirectError{
+		URL: o.answer(a, url.Values{"error": {word}, "error_description": {description}}), Host: a.RedirectHost, Text: description,
+		Local: err == nil && u.Scheme == "http" && isLoopback(u.Hostname()),
+	}
 }
 
 // answer returns where the browser goes with these members; iss says who answers (RFC 9207).
@@ -164,7 +179,7 @@ func (o *OAuth) Approve(ctx context.Context, a *Authorization, owner toll.Addres
 		if err := store.InsertOAuthGrant(ctx, tx, g); err != nil {
 			return err
 		}
-		if err := store.TouchOAuthClient(ctx, tx, a.Client.ID, a.RedirectURI, g.CreatedAt); err != nil {
+		if err := store.GrantOAuthClient(ctx, tx, a.Client.ID, a.registered, g.CreatedAt); err != nil {
 			return err
 		}
 		return store.InsertOAuthCode(ctx, tx, row)

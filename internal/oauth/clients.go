@@ -47,7 +47,7 @@ type Client struct {
 // knownClient is a client with what is not shown.
 type knownClient struct {
 	Client
-	redirects []store.OAuthRedirect
+	redirects []store.OAuthRedirect // unless stored
 	grants    []string
 	method    string
 	secret    []byte
@@ -61,8 +61,8 @@ type details struct {
 	Contacts  []string `json:"contacts,omitempty"`
 }
 
-// maxRedirects bounds the addresses of one client that stands for an agent.
-const maxRedirects = 1000
+// maxLocal bounds the addresses of one client that are compared without their ports.
+const maxLocal = 1000
 
 var errUnknownClient = errors.New("the client is not known here")
 
@@ -96,8 +96,7 @@ func (o *OAuth) client(ctx context.Context, id string) (*knownClient, error) {
 		return nil, err
 	}
 	c.URI = d.ClientURI
-	c.redirects, err = store.OAuthRedirects(ctx, o.Store, id, maxRedirects)
-	return c, err
+	return c, nil
 }
 
 // shownOnPage returns the error of [OAuth.client] as a page shows it.
@@ -111,23 +110,31 @@ func shownOnPage(err error) error {
 	return err
 }
 
-// redirect returns the registered address that a requested one matches: the same text, or for http on 127.0.0.1 and ::1 the
-// same but for the port (RFC 8252, section 7.3).
-func (c *knownClient) redirect(asked string) (store.OAuthRedirect, bool) {
-	bare, local := withoutPort(asked)
-	for _, r := range c.redirects {
-		if r.URI == asked {
-			return r, true
-		}
-		if b, ok := withoutPort(r.URI); local && ok && b == bare {
-			return r, true
+// redirect returns the registered address that a requested one matches, and whether there is one: the same text, or for http
+// on 127.0.0.1 and ::1 the same but for the port (RFC 8252, section 7.3).
+func (o *OAuth) redirect(ctx context.Context, c *knownClient, asked string) (store.OAuthRedirect, bool, error) {
+	host, rest, local := withoutPort(asked)
+	known := c.redirects
+	if c.stored {
+		var err error
+		if known, err = store.OAuthRedirectsNear(ctx, o.Store, c.ID, asked, host, maxLocal); err != nil {
+			return store.OAuthRedirect{}, false, err
 		}
 	}
-	return store.OAuthRedirect{}, false
+	for _, r := range known {
+		if r.URI == asked {
+			return r, true, nil
+		}
+		if h, other, ok := withoutPort(r.URI); local && ok && h == host && other == rest {
+			return r, true, nil
+		}
+	}
+	return store.OAuthRedirect{}, false, nil
 }
 
-// withoutPort returns an address of this machine without its port, and whether it is one: by text, as parsers disagree.
-func withoutPort(uri string) (bare string, local bool) {
+// withoutPort returns the host of an address of this machine and what follows its port, and whether it is one: by text, as
+// parsers disagree. Of any other address it returns nothing.
+func withoutPort(uri string) (host, rest string, local bool) {
 	for _, host := range []string{"http://127.0.0.1", "http://[::1]"} {
 		rest, ok := strings.CutPrefix(uri, host)
 		if !ok {
@@ -137,32 +144,16 @@ func withoutPort(uri string) (bare string, local bool) {
 			digits := len(port) - len(strings.TrimLeft(port, "0123456789"))
 			n, err := strconv.ParseUint(port[:digits], 10, 16)
 			if err != nil || n == 0 || port[0] == '0' {
-				return "", false
+				return "", "", false
 			}
 			rest = port[digits:]
 		}
-		return host + rest, (rest == "" || rest[0] == '/' || rest[0] == '?') && visible(rest) && !strings.ContainsAny(rest, `\#`)
+		if rest != "" && rest[0] != '/' && rest[0] != '?' || !visible(rest) || strings.ContainsAny(rest, `\#`) {
+			return "", "", false
+		}
+		return host, rest, true
 	}
-	return "", false
-}
-
-// validRedirect reports whether a client may register an address: https, http on this machine, or a scheme of a program,
-// which has a dot (RFC 8252, section 7.1).
-func validRedirect(uri string) bool {
-	if len(uri) > maxRedirect || !visible(uri) || strings.ContainsAny(uri, `\#`) {
-		return false
-	}
-	u, err := url.Parse(uri)
-	if err != nil || u.User != nil || u.Fragment != "" {
-		return false
-	}
-	switch {
-	case u.Scheme == "https":
-		return u.Opaque == "" && u.Hostname() != "" && !strings.HasSuffix(u.Host, ":")
-	case u.Scheme == "http":
-		return u.Opaque == "" && isLoopback(u.Hostname()) && !strings.HasSuffix(u.Host, ":")
-	}
-	return strings.Contains(u.Scheme, ".") && len(uri) > len(u.Scheme)+1
+	return "", "", false
 }
 
 func isLoopback(host string) bool {
@@ -173,16 +164,18 @@ func isLoopback(host string) bool {
 	return ip != nil && ip.IsLoopback()
 }
 
-// hostOf returns what is shown of an address: its host, or its scheme when it is one of a program.
+// hostOf returns what is shown of an address: its host, or of one of a program its scheme, and the host if there is one.
 func hostOf(uri string) string {
 	u, err := url.Parse(uri)
-	if err != nil {
+	switch {
+	case err != nil:
 		return uri
+	case u.Scheme == "http" || u.Scheme == "https":
+		return u.Host
+	case u.Host != "":
+		return u.Scheme + "://" + u.Host
 	}
-	if u.Scheme != "http" && u.Scheme != "https" {
-		return u.Scheme + ":"
-	}
-	return u.Host
+	return u.Scheme + ":"
 }
 
 // validName reports whether a name is one line that looks like what it is: no control characters, none that turn the

@@ -72,7 +72,7 @@ func (o *OAuth) beginDevice(w http.ResponseWriter, r *http.Request) (any, *refus
 	}
 	ctx := r.Context()
 	source := o.source(r)
-	if !o.callers.allow("device "+source, maxCalls) {
+	if !o.callers.allow("device "+counted(source), maxCalls) {
 		return nil, tooMany("Too many devices ask from here.")
 	}
 	client, no := o.proved(ctx, who)
@@ -230,7 +230,7 @@ func (o *OAuth) ApproveDevice(ctx context.Context, userCode string, owner toll.A
 		if err := store.InsertOAuthGrant(ctx, tx, g); err != nil {
 			return err
 		}
-		return store.TouchOAuthClient(ctx, tx, client.ID, "", g.CreatedAt)
+		return store.GrantOAuthClient(ctx, tx, client.ID, "", g.CreatedAt)
 	}, g.ID)
 }
 
@@ -303,6 +303,9 @@ func (o *OAuth) poll(ctx context.Context, client *knownClient, form url.Values) 
 	}
 	if err != nil {
 		return nil, o.failed(ctx, err)
+	}
+	if no := o.sameClient(ctx, g, client); no != nil {
+		return nil, no
 	}
 	if no := o.sameTarget(g, form); no != nil {
 		return nil, no

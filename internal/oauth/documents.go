@@ -15,6 +15,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/outbound"
 	"github.com/tollhq/toll/internal/store"
 )
@@ -186,7 +187,7 @@ func readDocument(id string, body []byte) (*knownClient, error) {
 	var uris []string
 	for _, uri := range in.RedirectURIs {
 		to, err := url.Parse(uri)
-		if err != nil || !validRedirect(uri) || len(uris) == maxURIs {
+		if err != nil || !toll.ValidRedirect(uri) || len(uris) == maxURIs {
 			continue
 		}
 		if to.Scheme == u.Scheme && to.Host == u.Host || to.Scheme == "http" && isLoopback(to.Hostname()) {

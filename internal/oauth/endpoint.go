@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"mime"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"strconv"
 	"sync"
@@ -110,6 +111,16 @@ func readForm(w http.ResponseWriter, r *http.Request) (url.Values, *refusal) {
 func (o *OAuth) source(r *http.Request) string {
 	s := o.Source(r)
 	return s[:min(len(s), maxSource)]
+}
+
+// counted is the address for which a call counts: of IPv6 without the last 64 bits, which a caller chooses.
+func counted(source string) string {
+	a, err := netip.ParseAddr(source)
+	if err != nil || !a.Is6() {
+		return source
+	}
+	p, _ := a.Prefix(64) // 64 bits fit
+	return p.String()
 }
 
 // window is how long calls are counted.

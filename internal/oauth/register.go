@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/store"
@@ -22,8 +23,10 @@ const (
 	// maxURIs and maxContacts bound the lists of a registration.
 	maxURIs     = 10
 	maxContacts = 5
-	// maxClients is how many addresses of clients there may be.
-	maxClients = 10_000
+	// maxUnused is how many addresses there may be of clients that nobody has let in. Of more, the oldest give way, but not
+	// within unusedGrace: so long a person may sign in and decide.
+	maxUnused   = 10_000
+	unusedGrace = 10 * time.Minute
 	// usualName is what a client is called that says nothing.
 	usualName = "MCP Client"
 )
@@ -59,7 +62,7 @@ type registered struct {
 func (o *OAuth) Register() http.Handler { return endpoint(o.register) }
 
 func (o *OAuth) register(w http.ResponseWriter, r *http.Request) (any, *refusal) {
-	if !o.callers.allow("register "+o.source(r), maxCalls) {
+	if !o.callers.allow("register "+counted(o.source(r)), maxCalls) {
 		return nil, tooMany("Too many clients register from here.")
 	}
 	media, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
@@ -121,16 +124,8 @@ func (o *OAuth) enrol(ctx context.Context, in *registration) (*registered, error
 	}
 	row.ID, row.AuthMethod, row.Grants, row.Details = out.ClientID, out.AuthMethod, out.GrantTypes, string(text)
 	err = o.Store.Tx(ctx, func(tx *store.Tx) error {
-		n, err := store.CountOAuthClients(ctx, tx, maxClients)
-		if err == nil && in.Agent != "" && n < maxClients {
-			n, err = store.CountOAuthRedirects(ctx, tx, row.ID, maxRedirects)
-			n += maxClients - maxRedirects
-		}
-		if err != nil {
+		if err := makeRoom(ctx, tx, now, int64(len(in.RedirectURIs))); err != nil {
 			return err
-		}
-		if n >= maxClients {
-			return errManyClients
 		}
 		if err := store.InsertOAuthClient(ctx, tx, row); err != nil {
 			return err
@@ -149,6 +144,20 @@ func (o *OAuth) enrol(ctx context.Context, in *registration) (*registered, error
 	return out, err
 }
 
+// makeRoom lets what was registered long ago, and for nothing, give way to n more addresses.
+func makeRoom(ctx context.Context, tx *store.Tx, now time.Time, n int64) error {
+	unused, err := store.CountUnusedOAuthRedirects(ctx, tx, maxUnused)
+	over := unused + n - maxUnused
+	if err != nil || over <= 0 {
+		return err
+	}
+	gone, err := store.DropUnusedOAuthRedirects(ctx, tx, now.Add(-unusedGrace), over)
+	if err == nil && gone < over {
+		err = errManyClients
+	}
+	return err
+}
+
 // readRegistration reads and judges a registration.
 func readRegistration(body []byte) (*registration, *refusal) {
 	var members map[string]json.RawMessage
@@ -162,7 +171,7 @@ func readRegistration(body []byte) (*registration, *refusal) {
 	}
 	known := func(name string) bool { return members[name] != nil }
 	if !slices.ContainsFunc([]string{"redirect_uris", "grant_types", "token_endpoint_auth_method", "response_types", "client_name"}, known) {
-		return nil, refused("invalid_request", "The body is not the registration of a client.")
+		return nil, refused("invalid_request", "redirect_uris is missing: the body is not the registration of a client.")
 	}
 	switch {
 	case known("software_statement"):
@@ -195,8 +204,8 @@ func (in *registration) judge() *refusal {
 		return refused("invalid_redirect_uri", "redirect_uris has more than 10 addresses.")
 	}
 	for _, uri := range in.RedirectURIs {
-		if !validRedirect(uri) {
-			return refused("invalid_redirect_uri", "A redirect must be https, http on this computer, or of a scheme with a dot, without fragment and user.")
+		if !toll.ValidRedirect(uri) {
+			return refused("invalid_redirect_uri", "A redirect must be https, http on this computer, or of a scheme of the program, without fragment and user.")
 		}
 	}
 	bad := func(text string) *refusal { return refused("invalid_client_metadata", text) }

@@ -2,6 +2,7 @@ package oauth
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"time"
 
@@ -77,8 +78,8 @@ func (o *OAuth) Sweep(ctx context.Context) (more bool, err error) {
 	return len(interrupted) == endSlice || grants == sweepSlice || clients == sweepSlice, err
 }
 
-// Revoke is POST /oauth/revoke (RFC 7009): who holds a refresh token, an access token or an API key that was issued here ends
-// it with its whole family. What is not known is ended already.
+// Revoke is POST /oauth/revoke (RFC 7009): who holds a refresh token ends its whole family. Who holds an access token or an
+// API key ends that alone: every server that is called with one holds it. What is not known is ended already.
 func (o *OAuth) Revoke() http.Handler { return endpoint(o.revoke) }
 
 func (o *OAuth) revoke(w http.ResponseWriter, r *http.Request) (any, *refusal) {
@@ -91,9 +92,12 @@ func (o *OAuth) revoke(w http.ResponseWriter, r *http.Request) (any, *refusal) {
 		return nil, refused("invalid_request", "token is missing.")
 	}
 	ctx := r.Context()
-	id, err := o.familyOf(ctx, token)
-	if err == nil && !id.IsZero() {
-		err = o.end(ctx, id)
+	row, err := store.OAuthRefreshByHash(ctx, o.Store, sumOf(token))
+	switch {
+	case err == nil:
+		err = o.end(ctx, row.GrantID)
+	case isNotFound(err):
+		err = o.revokeAccess(ctx, token)
 	}
 	if err != nil {
 		return nil, o.failed(ctx, err)
@@ -101,24 +105,31 @@ func (o *OAuth) revoke(w http.ResponseWriter, r *http.Request) (any, *refusal) {
 	return struct{}{}, nil
 }
 
-// familyOf returns the grant that something was issued because of, the zero hash when there is none.
-func (o *OAuth) familyOf(ctx context.Context, token string) (toll.Hash, error) {
-	row, err := store.OAuthRefreshByHash(ctx, o.Store, sumOf(token))
-	if err == nil {
-		return row.GrantID, nil
-	}
-	if !isNotFound(err) {
-		return toll.Hash{}, err
-	}
+// revokeAccess ends an access token or an API key. Where the family goes on without it, a permission that nobody has a token
+// of takes its place, with what it left of the limits, and the refresh token renews that one.
+func (o *OAuth) revokeAccess(ctx context.Context, token string) error {
 	id, err := o.accessOf(ctx, token)
 	if err != nil || id.IsZero() {
-		return toll.Hash{}, err
+		return err
 	}
 	g, err := store.OAuthGrantOfAccess(ctx, o.Store, id)
 	if isNotFound(err) {
-		return toll.Hash{}, nil
+		return nil
 	}
-	return g.ID, err
+	if err != nil {
+		return err
+	}
+	left := g.EndsAt.Sub(o.Clock())
+	if !g.Refreshes || left < shortestLife {
+		return o.end(ctx, g.ID)
+	}
+	_, err = o.Permissions.Renew(ctx, id, o.permission(&g, left), func(tx *store.Tx, t *toll.AccessToken) error {
+		return o.note(ctx, tx, g, t.PermissionHash, "", g.EndsAt)
+	})
+	if err == nil || !errors.Is(err, ErrEnded) && !errors.Is(err, errRevoked) && toll.AsError(err).HTTPStatus() >= http.StatusInternalServerError {
+		return err
+	}
+	return o.endAccess(ctx, g, id) // nothing of it is left to renew
 }
 
 // accessOf returns the id of the permission or the API key behind a bearer token, the zero hash when it is none that is good

@@ -171,6 +171,17 @@ func (o *OAuth) sameTarget(g store.OAuthGrant, form url.Values) *refusal {
 	return no
 }
 
+// sameClient ends the family of a client that is not what the person was shown any more.
+func (o *OAuth) sameClient(ctx context.Context, g store.OAuthGrant, client *knownClient) *refusal {
+	if bytes.Equal(client.digest, g.Digest) {
+		return nil
+	}
+	if err := o.end(ctx, g.ID); err != nil {
+		return o.failed(ctx, err)
+	}
+	return refused("invalid_grant", "The client is not what the person agreed to any more. Ask again.")
+}
+
 // reused ends the family of what was presented a second time: it has been stolen, or what came of it has.
 func (o *OAuth) reused(ctx context.Context, grant toll.Hash) *refusal {
 	if err := o.end(ctx, grant); err != nil {
@@ -313,11 +324,8 @@ func (o *OAuth) refresh(ctx context.Context, client *knownClient, form url.Value
 	if !g.RevokedAt.IsZero() || left < shortestLife {
 		return nil, unknown
 	}
-	if !bytes.Equal(client.digest, g.Digest) {
-		if err := o.end(ctx, g.ID); err != nil {
-			return nil, o.failed(ctx, err)
-		}
-		return nil, refused("invalid_grant", "The client is not what the person agreed to any more. Ask again.")
+	if no := o.sameClient(ctx, g, client); no != nil {
+		return nil, no
 	}
 	if no := o.sameTarget(g, form); no != nil {
 		return nil, no

@@ -1,7 +1,9 @@
 package server
 
 import (
+	"cmp"
 	"context"
+	"fmt"
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/oauth"
@@ -19,5 +21,26 @@ func (s *Server) RevokeFamily(ctx context.Context, permission toll.Hash) error {
 			return err
 		}
 		return store.RevokeOAuthGrant(ctx, tx, g.ID, s.cfg.Clock())
+	})
+}
+
+// RegisterMany registers n addresses of clients with ten each, or of one client that is shared, as if that many programs had
+// come now. It returns the id of the first client.
+func (s *Server) RegisterMany(ctx context.Context, shared string, n int) (first string, err error) {
+	return cmp.Or(shared, "many-0"), s.base.store.Tx(ctx, func(tx *store.Tx) error {
+		now := s.cfg.Clock()
+		for i := range n {
+			c := store.OAuthClient{ID: cmp.Or(shared, fmt.Sprint("many-", i/10)), Name: "Many", AuthMethod: "none", Details: "{}", Grants: []string{"authorization_code"}, CreatedAt: now}
+			if i%10 == 0 {
+				if err := store.InsertOAuthClient(ctx, tx, c); err != nil {
+					return err
+				}
+			}
+			r := store.OAuthRedirect{URI: fmt.Sprint("https://many.example.com/", i), Name: "Many", Shared: shared != ""}
+			if err := store.InsertOAuthRedirect(ctx, tx, c.ID, r, now); err != nil {
+				return err
+			}
+		}
+		return nil
 	})
 }

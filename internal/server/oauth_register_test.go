@@ -75,7 +75,7 @@ func TestT113_ScriptSchemes(t *testing.T) {
 	p := newProgram(t, storetest.SQLite, nil)
 	for _, uri := range []string{
 		"javascript:alert(1)", "JavaScript:alert(1)", " javascript:alert(1)", "java\tscript:alert(1)", "javascript\x00:alert(1)", "data:text/html,x", "vbscript:x",
-		"blob:https://prog.example.com/1", "file:///etc/passwd", "intent://x#Intent;end", "intent:x", "about:blank", "ftp://prog.example.com/", "cursor://cb", "http://prog.example.com/cb",
+		"blob:https://prog.example.com/1", "file:///etc/passwd", "intent://x#Intent;end", "intent:x", "about:blank", "ftp://prog.example.com/", "cursor:cb", "cursor://", "chrome-extension://id/cb", "ms-settings:/x", "http://prog.example.com/cb",
 		"https://prog.example.com/cb#frag", "https://prog.example.com/cb#", "https://user@prog.example.com/cb", "https://user:pw@prog.example.com/cb", "https:///cb", "https:cb",
 		"https://prog.example.com\n/cb", "https://prog.example.com/\x7f", `https://prog.example.com\cb`, "https://prog.example.com:/cb", "/cb", "cb", "", "com.example.app:",
 		"https://prog.example.com/" + strings.Repeat("a", 2000), "https://prög.example.com/cb",
@@ -90,6 +90,8 @@ func TestT113_ScriptSchemes(t *testing.T) {
 			t.Errorf("%q: %d %s", uri, res.status, res.body)
 		}
 	}
+	// Editors of today have schemes without a dot.
+	p.register(`{"redirect_uris":["cursor://anysphere.cursor-mcp/oauth/callback","vscode://publisher.extension/cb","com.example.app:/cb"]}`)
 }
 
 // TestT114_ErrorsAsRedirects: an error goes to a target only when client and target are proved.
@@ -116,8 +118,8 @@ func TestT114_ErrorsAsRedirects(t *testing.T) {
 		t.Errorf("%d to %q", res.status, res.header.Get("Location"))
 	}
 	res = p.send(http.MethodGet, "/oauth/authorize?"+p.request("response_type", "token").Encode(), "")
-	if res.status != http.StatusFound || !strings.HasPrefix(res.header.Get("Location"), progCallback+"?error=unsupported_response_type") {
-		t.Errorf("%d to %q", res.status, res.header.Get("Location"))
+	if u := leadsBack(t, "a registered target", "prog.example.com", res); !strings.HasPrefix(u.String(), progCallback+"?error=unsupported_response_type&") {
+		t.Errorf("%v", u)
 	}
 }
 
@@ -158,6 +160,12 @@ func TestT120_Registration(t *testing.T) {
 	} {
 		if res := post(body); res.status != http.StatusBadRequest || !strings.Contains(res.body, `"`+word+`"`) {
 			t.Errorf("%.80s: %d %s", body, res.status, res.body)
+		}
+	}
+
+	for _, body := range []string{`{}`, `{"client_name":"x"}`, `{"redirect_uris":null}`} {
+		if res := post(body); !strings.Contains(res.body, "redirect_uris") {
+			t.Errorf("%s does not say what is missing: %s", body, res.body)
 		}
 	}
 
@@ -267,7 +275,7 @@ func TestT121_ClientDocuments(t *testing.T) {
 	set := func(changes ...string) {
 		doc := map[string]any{
 			"client_id": id, "client_name": "Documented", "redirect_uris": []string{host.URL + "/cb", "http://127.0.0.1/cb", "https://evil.example.com/cb"},
-			"grant_types": []string{"authorization_code", "refresh_token"}, "logo_uri": host.URL + "/logo",
+			"grant_types": []string{"authorization_code", "refresh_token", deviceGrant}, "logo_uri": host.URL + "/logo",
 		}
 		for i := 0; i < len(changes); i += 2 {
 			doc[changes[i]] = changes[i+1]
@@ -329,10 +337,17 @@ func TestT121_ClientDocuments(t *testing.T) {
 	}
 	p.ahead.Add(int64(5*time.Minute - 20*time.Second))
 	waiting := p.approved(q, p.choice(5)).Query().Get("code")
+	d := p.device("client_id", id)
+	if err := p.s.OAuth().ApproveDevice(t.Context(), d.User, p.buyer, p.choice(5)); err != nil {
+		t.Fatal(err)
+	}
 	body.Store(strings.Replace(body.Load().(string), "Documented", "Changed", 1))
 	p.ahead.Add(int64(40 * time.Second))
 	if a := p.exchange(waiting, "client_id", id, "redirect_uri", host.URL+"/cb"); a.Error != "invalid_grant" || fetches.Load() != 3 {
 		t.Errorf("a code from before a change: %+v after %d fetches", a, fetches.Load())
+	}
+	if a := p.poll(d.Device, "client_id", id); a.Error != "invalid_grant" {
+		t.Errorf("a device from before a change: %+v", a)
 	}
 	if a := p.refresh(got.Refresh, "client_id", id); a.Error != "invalid_grant" || p.pays(got.Access, 1) {
 		t.Errorf("after a change: %+v", a)

@@ -232,20 +232,80 @@ func TestT126_Bearer(t *testing.T) {
 	if a = p.refresh(a.Refresh); p.opensUser(a.Access) != 200 {
 		t.Error("a renewed access token")
 	}
-	// Who ends a token ends its family; what is not known is ended already.
-	for _, token := range []string{"unknown", p.stand.token.AccessToken, p.buyerKey, a.Access} {
-		if res := p.send(http.MethodPost, "/oauth/revoke", url.Values{"token": {token}, "token_type_hint": {"refresh_token"}}.Encode()); res.status != 200 {
-			t.Errorf("revoke: %d %s", res.status, res.body)
-		}
-	}
-	if p.opensUser(a.Access) != 401 || p.refresh(a.Refresh).Error != "invalid_grant" || p.pays(a.Access, 1) {
+	// Who ends an access token ends that one, who ends a refresh token its family; what is not known is ended already.
+	p.revoke("unknown", p.stand.token.AccessToken, p.buyerKey, a.Access)
+	if p.opensUser(a.Access) != 401 || p.pays(a.Access, 1) {
 		t.Error("a revoked access token works")
+	}
+	if a = p.refresh(a.Refresh); p.opensUser(a.Access) != 200 || !p.pays(a.Access, 1) {
+		t.Errorf("the consent ended with an access token: %+v", a)
+	}
+	if p.revoke(a.Refresh); p.opensUser(a.Access) != 401 || p.pays(a.Access, 1) || p.refresh(a.Refresh).Error != "invalid_grant" {
+		t.Error("the consent goes on after the refresh token was revoked")
 	}
 	if !p.opensAPI(p.buyerKey) || !p.pays(p.stand.token.AccessToken, 1) {
 		t.Error("what no program got is revoked as well")
 	}
-	if res := p.send(http.MethodPost, "/oauth/revoke", url.Values{"token": {plain.Refresh}}.Encode()); res.status != 200 || p.pays(plain.Access, 1) {
-		t.Errorf("revoke a refresh token: %d %s", res.status, res.body)
+	if p.revoke(plain.Refresh); p.pays(plain.Access, 1) {
+		t.Error("the access token goes on after the refresh token was revoked")
+	}
+}
+
+// revoke sends tokens to the endpoint that ends them.
+func (p *program) revoke(tokens ...string) {
+	p.t.Helper()
+	for _, token := range tokens {
+		if res := p.send(http.MethodPost, "/oauth/revoke", url.Values{"token": {token}, "token_type_hint": {"refresh_token"}}.Encode()); res.status != 200 {
+			p.t.Errorf("revoke: %d %s", res.status, res.body)
+		}
+	}
+}
+
+// TestT126_RevokedAccess: a server that was called with an access token can end that token and nothing else of the consent, and
+// nobody gets more than the consent by it.
+func TestT126_RevokedAccess(t *testing.T) {
+	for _, v := range oauthVariants {
+		t.Run(string(v), func(t *testing.T) {
+			p := newProgram(t, v, nil)
+			consents := func() int {
+				t.Helper()
+				list, err := p.s.OAuth().Grants(t.Context(), p.buyer, 10)
+				if err != nil {
+					t.Fatal(err)
+				}
+				return len(list)
+			}
+			first := p.exchange(p.code()) // 20 credits
+			if !p.pays(first.Access, 8) {
+				t.Fatal("it does not pay")
+			}
+			p.revoke(first.Access, first.Access)
+			if p.pays(first.Access, 1) || consents() != 1 {
+				t.Error("it pays after it was revoked, or the consent is over")
+			}
+			next := p.refresh(first.Refresh)
+			p.revoke(first.Access) // which is not the newest any more
+			if p.pays(next.Access, 13) || !p.pays(next.Access, 2) || p.pays(next.Access, 1) {
+				t.Errorf("not what the consent leaves: %+v", next)
+			}
+			// Nothing is left to renew: the token is over, and the family with its next use.
+			p.revoke(next.Access)
+			if a := p.refresh(next.Refresh); a.Error != "invalid_grant" || consents() != 0 {
+				t.Errorf("%+v", a)
+			}
+
+			// Without a refresh token the token is all there is of the consent, and so is an API key.
+			p.id = p.register(`{"redirect_uris":["` + progCallback + `"]}`)
+			lone := p.exchange(p.code())
+			key := p.exchange(p.approved(p.request("resource", p.s.PublicURL()+"/api/v1"), oauth.Choice{}).Query().Get("code"))
+			if consents() != 2 {
+				t.Fatal("no consents")
+			}
+			p.revoke(lone.Access, key.Access)
+			if p.pays(lone.Access, 1) || p.opensAPI(key.Access) || consents() != 0 {
+				t.Error("a consent is left, or what it gave")
+			}
+		})
 	}
 }
 

@@ -36,7 +36,7 @@ func InsertOAuthClient(ctx context.Context, tx *Tx, c OAuthClient) error {
 
 // InsertOAuthRedirect adds where answers to a client may go. What is there already stays as it is.
 func InsertOAuthRedirect(ctx context.Context, tx *Tx, client string, r OAuthRedirect, now time.Time) error {
-	_, err := tx.Exec(ctx, `INSERT INTO oauth_redirects (client_id, redirect_uri, name, shared, used_at) VALUES ($1, $2, $3, $4, $5)
+	_, err := tx.Exec(ctx, `INSERT INTO oauth_redirects (client_id, redirect_uri, name, shared, used_at, granted) VALUES ($1, $2, $3, $4, $5, FALSE)
 		ON CONFLICT (client_id, redirect_uri) DO NOTHING`, client, r.URI, r.Name, r.Shared, Micros(now))
 	return err
 }
@@ -52,10 +52,16 @@ func OAuthClientByID(ctx context.Context, q Querier, id string) (OAuthClient, er
 	return c, err
 }
 
-// OAuthRedirects returns at most n of the addresses of a client, those that were used last first.
-func OAuthRedirects(ctx context.Context, q Querier, client string, n int) ([]OAuthRedirect, error) {
-	rows, err := q.Query(ctx, `SELECT redirect_uri, name, shared FROM oauth_redirects WHERE client_id = $1
-		ORDER BY used_at DESC, redirect_uri LIMIT $2`, client, int64(n))
+// OAuthRedirectsNear returns the address of a client that is uri, if it has it, and those that begin with prefix, none when that
+// is empty: at most n, those first that somebody let in, and of them those that were used last.
+func OAuthRedirectsNear(ctx context.Context, q Querier, client, uri, prefix string, n int) ([]OAuthRedirect, error) {
+	after := prefix
+	if last := len(prefix) - 1; last >= 0 {
+		after = prefix[:last] + string(rune(prefix[last]+1))
+	}
+	rows, err := q.Query(ctx, `SELECT redirect_uri, name, shared FROM oauth_redirects
+		WHERE client_id = $1 AND (redirect_uri = $2 OR redirect_uri >= $3 AND redirect_uri < $4)
+		ORDER BY redirect_uri = $2 DESC, granted DESC, used_at DESC, redirect_uri LIMIT $5`, client, uri, prefix, after, int64(n))
 	if err != nil {
 		return nil, err
 	}
@@ -71,18 +77,53 @@ func OAuthRedirects(ctx context.Context, q Querier, client string, n int) ([]OAu
 	return out, rows.Err()
 }
 
-// CountOAuthClients returns how many addresses of clients there are, counted up to most.
-func CountOAuthClients(ctx context.Context, q Querier, most int64) (int64, error) {
+// CountUnusedOAuthRedirects returns how many addresses there are of clients that nobody has let in, counted up to most.
+func CountUnusedOAuthRedirects(ctx context.Context, q Querier, most int64) (int64, error) {
 	var n int64
-	err := q.QueryRow(ctx, "SELECT COUNT(*) FROM (SELECT 1 FROM oauth_redirects LIMIT $1) r", most).Scan(&n)
+	err := q.QueryRow(ctx, "SELECT COUNT(*) FROM (SELECT 1 FROM oauth_redirects WHERE NOT granted LIMIT $1) r", most).Scan(&n)
 	return n, err
 }
 
-// CountOAuthRedirects returns how many addresses a client has, counted up to most.
-func CountOAuthRedirects(ctx context.Context, q Querier, client string, most int64) (int64, error) {
-	var n int64
-	err := q.QueryRow(ctx, "SELECT COUNT(*) FROM (SELECT 1 FROM oauth_redirects WHERE client_id = $1 LIMIT $2) r", client, most).Scan(&n)
-	return n, err
+// DropUnusedOAuthRedirects removes the n oldest addresses of clients that nobody has let in, registered before a moment. A client goes
+// with all its addresses, one that is shared stays without them. It returns how many addresses.
+func DropUnusedOAuthRedirects(ctx context.Context, tx *Tx, before time.Time, n int64) (int64, error) {
+	rows, err := tx.Query(ctx, `SELECT client_id, redirect_uri, shared FROM oauth_redirects WHERE NOT granted AND used_at < $1
+		ORDER BY used_at, client_id, redirect_uri LIMIT $2`+tx.ForUpdate(), Micros(before), n)
+	if err != nil {
+		return 0, err
+	}
+	type unused struct {
+		client, uri string
+		shared      bool
+	}
+	var list []unused
+	for rows.Next() {
+		var u unused
+		if err := rows.Scan(&u.client, &u.uri, &u.shared); err != nil {
+			rows.Close()
+			return 0, err
+		}
+		list = append(list, u)
+	}
+	rows.Close()
+	if err := rows.Err(); err != nil {
+		return 0, err
+	}
+	dropped := int64(0)
+	for _, u := range list {
+		gone, err := tx.Exec(ctx, "DELETE FROM oauth_redirects WHERE client_id = $1 AND (NOT shared OR redirect_uri = $2)", u.client, u.uri)
+		if err != nil {
+			return 0, err
+		}
+		dropped += gone
+		if u.shared {
+			continue
+		}
+		if _, err := tx.Exec(ctx, "DELETE FROM oauth_clients WHERE client_id = $1", u.client); err != nil {
+			return 0, err
+		}
+	}
+	return dropped, nil
 }
 
 // TouchOAuthClient notes that a client and one of its addresses, "" for none, are used.
@@ -93,6 +134,17 @@ func TouchOAuthClient(ctx context.Context, tx *Tx, client, redirect string, now 
 	}
 	_, err = tx.Exec(ctx, "UPDATE oauth_redirects SET used_at = $3 WHERE client_id = $1 AND redirect_uri = $2 AND used_at < $3",
 		client, redirect, Micros(now))
+	return err
+}
+
+// GrantOAuthClient notes that somebody let a client in, whose answer goes to one of its addresses, "" for none. From then on
+// it does not give way to others.
+func GrantOAuthClient(ctx context.Context, tx *Tx, client, redirect string, now time.Time) error {
+	if err := TouchOAuthClient(ctx, tx, client, redirect, now); err != nil {
+		return err
+	}
+	_, err := tx.Exec(ctx, "UPDATE oauth_redirects SET granted = TRUE WHERE client_id = $1 AND NOT granted AND (NOT shared OR redirect_uri = $2)",
+		client, redirect)
 	return err
 }
 

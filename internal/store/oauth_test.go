@@ -35,10 +35,14 @@ func TestOAuthClients(t *testing.T) {
 		enrol(again, noon.Add(time.Hour), store.OAuthRedirect{URI: "https://a/", Name: "Thief", Shared: true}, b)
 		same(t, must[store.OAuthClient](t)(store.OAuthClientByID(ctx, st, "one")), one)
 		same(t, must[store.OAuthClient](t)(store.OAuthClientByID(ctx, st, "shared")), shared)
-		same(t, must[[]store.OAuthRedirect](t)(store.OAuthRedirects(ctx, st, "shared", 10)), []store.OAuthRedirect{a, b})
-		same(t, must[int64](t)(store.CountOAuthClients(ctx, st, 10)), int64(3))
-		same(t, must[int64](t)(store.CountOAuthClients(ctx, st, 2)), int64(2))
-		same(t, must[int64](t)(store.CountOAuthRedirects(ctx, st, "shared", 10)), int64(2))
+		near := func(client, uri, prefix string, n int) []store.OAuthRedirect {
+			return must[[]store.OAuthRedirect](t)(store.OAuthRedirectsNear(ctx, st, client, uri, prefix, n))
+		}
+		same(t, near("shared", "https://b/", "", 10), []store.OAuthRedirect{b})
+		same(t, near("shared", "https://c/", "", 10), []store.OAuthRedirect(nil))
+		same(t, near("shared", "https://b/", "https:", 10), []store.OAuthRedirect{b, a})
+		same(t, near("shared", "https://c/", "https://a", 10), []store.OAuthRedirect{a})
+		same(t, near("shared", "https://b/", "https:", 1), []store.OAuthRedirect{b})
 
 		write(t, st, func(tx *store.Tx) error {
 			return store.TouchOAuthClient(ctx, tx, "shared", "https://b/", noon.Add(2*time.Hour))
@@ -46,8 +50,65 @@ func TestOAuthClients(t *testing.T) {
 		same(t, must[int](t)(store.DropOAuthClients(ctx, st, noon.Add(90*time.Minute), 10)), 1)
 		_, err := store.OAuthClientByID(ctx, st, "one")
 		notFound(t, err)
-		same(t, must[[]store.OAuthRedirect](t)(store.OAuthRedirects(ctx, st, "one", 10)), []store.OAuthRedirect(nil))
-		same(t, must[[]store.OAuthRedirect](t)(store.OAuthRedirects(ctx, st, "shared", 10)), []store.OAuthRedirect{b})
+		same(t, near("one", "", "https:", 10), []store.OAuthRedirect(nil))
+		same(t, near("shared", "", "https:", 10), []store.OAuthRedirect{b})
+	})
+}
+
+// TestOAuthUnusedClients: what nobody let in gives way, the oldest first, and what somebody let in does not.
+func TestOAuthUnusedClients(t *testing.T) {
+	storetest.Each(t, func(t *testing.T, st *store.Store) {
+		ctx := t.Context()
+		at := func(minute int) time.Time { return noon.Add(time.Duration(minute) * time.Minute) }
+		enrol := func(minute int, id string, shared bool, uris ...string) {
+			write(t, st, func(tx *store.Tx) error {
+				err := store.InsertOAuthClient(ctx, tx, store.OAuthClient{ID: id, Details: "{}", CreatedAt: at(minute)})
+				for _, uri := range uris {
+					err = errors.Join(err, store.InsertOAuthRedirect(ctx, tx, id, store.OAuthRedirect{URI: uri, Shared: shared}, at(minute)))
+				}
+				return err
+			})
+		}
+		enrol(0, "let in", false, "https://a/", "https://b/")
+		enrol(0, "device", false, "https://a/")
+		enrol(0, "shared", true, "https://used/", "https://unused/")
+		enrol(1, "old", false, "https://a/", "https://b/")
+		enrol(2, "new", false, "https://a/")
+		write(t, st, func(tx *store.Tx) error {
+			return errors.Join(store.GrantOAuthClient(ctx, tx, "let in", "https://b/", at(3)), store.GrantOAuthClient(ctx, tx, "device", "", at(3)),
+				store.GrantOAuthClient(ctx, tx, "shared", "https://used/", at(3)), store.GrantOAuthClient(ctx, tx, "nobody", "https://a/", at(3)))
+		})
+		unused := func(want int64) {
+			t.Helper()
+			same(t, must[int64](t)(store.CountUnusedOAuthRedirects(ctx, st, 10)), want)
+		}
+		drop := func(before int, n, want int64) {
+			t.Helper()
+			write(t, st, func(tx *store.Tx) error {
+				gone, err := store.DropUnusedOAuthRedirects(ctx, tx, at(before), n)
+				same(t, gone, want)
+				return err
+			})
+		}
+		unused(4)
+		same(t, must[int64](t)(store.CountUnusedOAuthRedirects(ctx, st, 3)), int64(3))
+		drop(0, 10, 0)
+		drop(10, 1, 1)
+		unused(3)
+		drop(10, 1, 2) // a client goes with all its addresses
+		drop(2, 10, 0)
+		unused(1)
+		for id, want := range map[string]bool{"let in": true, "device": true, "shared": true, "old": false, "new": true} {
+			if _, err := store.OAuthClientByID(ctx, st, id); (err == nil) != want {
+				t.Errorf("%s: %v", id, err)
+			}
+		}
+		same(t, len(must[[]store.OAuthRedirect](t)(store.OAuthRedirectsNear(ctx, st, "shared", "", "https:", 10))), 1)
+		same(t, len(must[[]store.OAuthRedirect](t)(store.OAuthRedirectsNear(ctx, st, "let in", "", "https:", 10))), 2)
+
+		drop(10, 10, 1)
+		unused(0)
+		drop(10, 10, 0)
 	})
 }
 

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"html/template"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -184,7 +185,7 @@ func (v *visit) authorize(request string) {
 		v.refuse(http.StatusBadRequest, shown.Error())
 		return
 	case errors.As(err, &back):
-		v.redirect(http.StatusFound, back.URL)
+		v.refuseProgram(back)
 		return
 	case err != nil:
 		v.fail(err)
@@ -208,6 +209,22 @@ func (v *visit) authorize(request string) {
 		func() (string, error) { return v.w.OAuth.Deny(auth), nil },
 		func(to string) { v.redirect(http.StatusFound, to) },
 	)
+}
+
+// refuseProgram answers a request that is refused to its program: the browser goes to this computer at once, and elsewhere when
+// the person has read where that is.
+func (v *visit) refuseProgram(back *oauth.RedirectError) {
+	if back.Local {
+		v.redirect(http.StatusFound, back.URL)
+		return
+	}
+	m := message{
+		Text: "The request of the program is refused: " + back.Text, Fault: true,
+		Next: "Nobody has checked who is at the address below. Go there only if you came from there.",
+		// Nothing that a browser runs can be registered ([toll.ValidRedirect]).
+		To: template.URL(back.URL), Host: addressText(back.Host),
+	}
+	v.show(http.StatusBadRequest, "message", shown{Title: "This cannot go on", Body: m}, "")
 }
 
 // decide acts on a form that came back, once: the same form again gets the same answer.

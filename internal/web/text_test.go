@@ -86,6 +86,7 @@ func TestT122_PolicyOfRedirects(t *testing.T) {
 		"http://localhost:5000/cb":   "https: http://localhost:5000",
 		"http://[::1]:5000/cb":       "https: http:",
 		"com.example.app:/cb":        "https: com.example.app:",
+		"cursor://a.b/cb":            "https: cursor:",
 		"http://a;b/cb":              "https: http:",
 		"::":                         "",
 	} {

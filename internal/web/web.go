@@ -185,7 +185,9 @@ func (v *visit) show(status int, name string, s shown, leads string) {
 type message struct {
 	Text  string
 	Fault bool
-	Next  string // what to do now; may be empty
+	Next  string       // what to do now; may be empty
+	To    template.URL // address of a program, to which the person may go on; may be empty
+	Host  string       // of To
 }
 
 // refuse says why something cannot go on. The text is safe to show.

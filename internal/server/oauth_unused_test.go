@@ -1,0 +1,124 @@
+package server_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"testing"
+	"time"
+
+	"github.com/tollhq/toll/internal/server"
+	"github.com/tollhq/toll/internal/store/storetest"
+)
+
+// TestT120_Flood: who registers as much as there is room for keeps nobody from registering for longer than a flow takes, and
+// drives nobody out who was let in or is under way.
+func TestT120_Flood(t *testing.T) {
+	p := newProgram(t, storetest.SQLite, nil)
+	ctx := t.Context()
+	got := p.exchange(p.code())
+	lamp := p.register(`{"redirect_uris":["` + progCallback + `"],"grant_types":["refresh_token","` + deviceGrant + `"]}`)
+	d := p.device("client_id", lamp)
+	if err := p.s.OAuth().ApproveDevice(ctx, d.User, p.buyer, p.choice(3)); err != nil {
+		t.Fatal(err)
+	}
+	agent := p.register(`{"redirect_uris":["https://first.example.com/cb","https://second.example.com/cb"],"agent_id":"` + string(p.agent) + `"}`)
+	p.approved(p.request("client_id", agent, "redirect_uri", "https://first.example.com/cb"), p.choice(1))
+
+	const room = 10_000
+	flood, err := p.s.RegisterMany(ctx, "", room-1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	register := func(agent string) shown {
+		return p.send(http.MethodPost, "/oauth/register", `{"redirect_uris":["https://late.example.com/cb"]`+agent+`}`, "Content-Type", "application/json")
+	}
+	if res := register(""); res.status != http.StatusTooManyRequests || res.header.Get("Retry-After") == "" {
+		t.Errorf("with as many clients under way as there may be: %d %s", res.status, res.body)
+	}
+	p.ahead.Add(int64(9 * time.Minute))
+	late := p.request("client_id", flood, "redirect_uri", "https://many.example.com/0")
+	if p.refusedOnPage(late) {
+		t.Error("a program gave way after nine minutes")
+	}
+	p.ahead.Add(int64(2 * time.Minute))
+	var made struct {
+		ID string `json:"client_id"`
+	}
+	for range 12 { // more than the addresses of the oldest client
+		res := register("")
+		if err := json.Unmarshal([]byte(res.body), &made); err != nil || res.status != http.StatusCreated {
+			t.Fatalf("ten minutes after the flood: %d %s", res.status, res.body)
+		}
+	}
+	if res := register(`,"agent_id":"` + string(p.agent) + `"`); res.status != http.StatusCreated {
+		t.Errorf("for an agent: %d %s", res.status, res.body)
+	}
+	if !p.refusedOnPage(late) || p.refusedOnPage(p.request("client_id", made.ID, "redirect_uri", "https://late.example.com/cb")) {
+		t.Error("another one than the oldest gave way")
+	}
+	if !p.refusedOnPage(p.request("client_id", agent, "redirect_uri", "https://second.example.com/cb")) ||
+		p.refusedOnPage(p.request("client_id", agent, "redirect_uri", "https://first.example.com/cb")) || p.refusedOnPage(p.request()) {
+		t.Error("of the older ones, others gave way than those that nobody had let in")
+	}
+	if a := p.refresh(got.Refresh); a.status != http.StatusOK {
+		t.Errorf("a program that was let in: %+v", a)
+	}
+	if a := p.refresh("unknown", "client_id", lamp); a.Error != "invalid_grant" {
+		t.Errorf("a program that was let in on a device: %+v", a)
+	}
+}
+
+// TestT120_AgentFlood: the same for the client that stands for an agent, whose addresses many programs share.
+func TestT120_AgentFlood(t *testing.T) {
+	p := newProgram(t, storetest.SQLite, nil)
+	if _, err := p.s.RegisterMany(t.Context(), string(p.agent), 1000); err != nil {
+		t.Fatal(err)
+	}
+	id := p.register(`{"redirect_uris":["http://127.0.0.1:7000/cb"],"agent_id":"` + string(p.agent) + `"}`)
+	if p.refusedOnPage(p.request("client_id", id, "redirect_uri", "http://127.0.0.1:51234/cb")) {
+		t.Error("a program cannot be let in beside a thousand others")
+	}
+}
+
+// TestT120_LocalAddresses: a program on this computer is used by whatever port it answers at.
+func TestT120_LocalAddresses(t *testing.T) {
+	p := newProgram(t, storetest.SQLite, nil)
+	id := p.register(`{"redirect_uris":["http://127.0.0.1:7000/cb","http://[::1]:7000/cb"],"agent_id":"` + string(p.agent) + `"}`)
+	p.ahead.Add(int64(29 * 24 * time.Hour))
+	q := p.request("client_id", id, "redirect_uri", "http://127.0.0.1:51234/cb")
+	p.approved(q, p.choice(1))
+	p.ahead.Add(int64(2 * 24 * time.Hour))
+	if _, err := p.s.OAuth().Sweep(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if p.refusedOnPage(q) || !p.refusedOnPage(p.request("client_id", id, "redirect_uri", "http://[::1]:51234/cb")) {
+		t.Error("the address that was used two days ago is gone, or the one that was not stays")
+	}
+}
+
+// TestT120_Networks: the addresses of one IPv6 network count as one.
+func TestT120_Networks(t *testing.T) {
+	p := newProgram(t, storetest.SQLite, func(c *server.Config) { c.TrustedProxies = "127.0.0.0/8" })
+	post := func(path, body, from string, header ...string) int {
+		return p.send(http.MethodPost, path, body, append([]string{"X-Forwarded-For", from}, header...)...).status
+	}
+	for i := range 60 {
+		from := fmt.Sprintf("2001:db8::%x:1", i)
+		if status := post("/oauth/register", `{}`, from, "Content-Type", "application/json"); status != http.StatusBadRequest {
+			t.Fatalf("registration %d: %d", i, status)
+		}
+		if status := post("/oauth/device_authorization", url.Values{"client_id": {p.id}}.Encode(), from); status != http.StatusBadRequest {
+			t.Fatalf("device %d: %d", i, status)
+		}
+	}
+	for from, want := range map[string]int{"2001:db8::ffff:1": http.StatusTooManyRequests, "2001:db8:0:1::1": http.StatusBadRequest, "192.0.2.1": http.StatusBadRequest} {
+		if status := post("/oauth/register", `{}`, from, "Content-Type", "application/json"); status != want {
+			t.Errorf("a registration from %s: %d", from, status)
+		}
+		if status := post("/oauth/device_authorization", url.Values{"client_id": {p.id}}.Encode(), from); status != want {
+			t.Errorf("a device from %s: %d", from, status)
+		}
+	}
+}
