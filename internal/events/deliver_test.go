@@ -10,12 +10,14 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/outbound"
 	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/internal/store/storetest"
 	"github.com/tollhq/toll/x402"
@@ -276,7 +278,7 @@ func TestT87_OddReceivers(t *testing.T) {
 	m.tell("1")
 	began := time.Now()
 	m.deliver(m.events)
-	if time.Since(began) > 5*time.Second {
+	if time.Since(began) > deliveryTimeout {
 		t.Error("the endless body was read")
 	}
 	if d := m.deliveries(a.ID)[0]; d.Status != toll.DeliveryPending || *d.LastStatus != 307 || len(metadata.all()) != 0 {
@@ -313,6 +315,13 @@ func TestT87_OddReceivers(t *testing.T) {
 	}
 }
 
+// nobody has no address.
+type nobody struct{}
+
+func (nobody) LookupNetIP(context.Context, string, string) ([]netip.Addr, error) {
+	return nil, errors.New("no such host")
+}
+
 // TestT109_OneErrorForAll: what a webhook's owner is told of addresses that cannot be reached is one text.
 func TestT109_OneErrorForAll(t *testing.T) {
 	st, _ := storetest.Open(t, store.SQLite)
@@ -320,6 +329,7 @@ func TestT109_OneErrorForAll(t *testing.T) {
 	gone := httptest.NewServer(nil)
 	gone.Close()
 	shut := m.room(nil)
+	shut.client = outbound.New(outbound.Config{Loopback: true, IgnoreBody: true, Timeout: deliveryTimeout, Resolver: nobody{}})
 	hooks := []*toll.WebhookSecret{m.hook(gone.URL), m.hook("https://unknown.invalid/")}
 	m.tell("1")
 	m.deliver(shut)
@@ -430,6 +440,7 @@ func TestWebhooks_TwoProcesses(t *testing.T) {
 func TestT181_QueuesGrow(t *testing.T) {
 	st, _ := storetest.Open(t, store.SQLite)
 	m := newMarket(t, st)
+	m.events.client = outbound.New(outbound.Config{Loopback: true, IgnoreBody: true, Timeout: time.Hour}) // who is silent stays so
 	release := make(chan struct{})
 	var once sync.Once
 	defer once.Do(func() { close(release) })
@@ -453,17 +464,13 @@ func TestT181_QueuesGrow(t *testing.T) {
 	defer work.Wait()
 	defer stop()
 	eventually(t, func() bool { return len(silent.all()) == slotsOfHook }) // all that it may have at a time
-	began := time.Now()
 	m.tell("more")
 	token := m.token(subscriber, 0)
 	m.mint(subscriber, 10, "o", time.Time{})
 	m.settle(subscriber, token, 1, "r")
-	eventually(t, func() bool { return len(good.all()) == 3 })
-	if took := time.Since(began); took > 5*time.Second {
-		t.Errorf("the other webhook waited %v", took)
-	}
+	eventually(t, func() bool { return len(good.all()) == 3 }) // while the silent one keeps its deliveries waiting
 	once.Do(func() { close(release) })
-	within(t, time.Minute, func() bool {
+	within(t, 5*time.Minute, func() bool {
 		w, err := store.WebhookByID(t.Context(), st, down.ID)
 		must(t, err)
 		left, err := store.CountPending(t.Context(), st, down.ID, 1<<30)

@@ -162,7 +162,7 @@ func TestI20_OneEventForEachEntry(t *testing.T) {
 			})
 		}
 		settlers.Wait()
-		deadline := time.Now().Add(20 * time.Second)
+		deadline := time.Now().Add(2 * time.Minute)
 		for {
 			behind, _, _, err := store.AccountsBehind(t.Context(), st, [16]byte{}, 100)
 			must(t, err)
@@ -216,7 +216,7 @@ func TestDerive_Run(t *testing.T) {
 
 func eventually(t *testing.T, f func() bool) {
 	t.Helper()
-	within(t, 20*time.Second, f)
+	within(t, 2*time.Minute, f)
 }
 
 func within(t *testing.T, wait time.Duration, f func() bool) {

@@ -15,7 +15,7 @@ import (
 
 func next(t *testing.T, s *Stream) []*toll.Event {
 	t.Helper()
-	all, over, err := s.Next(t.Context(), 10*time.Second)
+	all, over, err := s.Next(t.Context(), time.Minute)
 	must(t, err)
 	if over || len(all) == 0 {
 		t.Fatal("nothing came")
