@@ -98,8 +98,8 @@ func TestT120_LocalAddresses(t *testing.T) {
 	}
 }
 
-// TestT120_Networks: the addresses of one IPv6 network count as one.
-func TestT120_Networks(t *testing.T) {
+// TestT120_Addresses: of IPv6 the addresses of one /64 count as one, as one caller has them all.
+func TestT120_Addresses(t *testing.T) {
 	p := newProgram(t, storetest.SQLite, func(c *server.Config) { c.TrustedProxies = "127.0.0.0/8" })
 	post := func(path, body, from string, header ...string) int {
 		return p.send(http.MethodPost, path, body, append([]string{"X-Forwarded-For", from}, header...)...).status
