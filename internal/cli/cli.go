@@ -37,11 +37,10 @@ type globalFlags struct {
 
 // Main runs the command line of this process and returns its exit code.
 func Main(args []string) int {
-	// The first signal ends the work in order, and Ctrl-C after it the process. A second SIGTERM does not: timeout(1) sends one to its
-	// child, and one to the group in which the child is.
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	// The first signal ends the work in order, and Ctrl-C after it the process. A second SIGTERM does not, until the process is over:
+	// timeout(1) sends one to its child, and one to the group in which the child is.
+	ctx, _ := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, func() { signal.Reset(os.Interrupt) })
-	defer stop()
 	return run(ctx, args, &app{in: os.Stdin, out: os.Stdout, err: os.Stderr, getenv: os.Getenv})
 }
 

@@ -96,7 +96,15 @@ func (a *app) payingTransport(to *url.URL, f callFlags) (http.RoundTripper, erro
 	if len(payers) == 0 {
 		return nil, usagef("there is nothing to pay with: sign in with toll login, or give --wallet-key-file")
 	}
-	return client.NewTransport(&filePurse{path: path, limits: limits, now: time.Now}, payers...), nil
+	return client.NewTransport(&filePurse{path: path, limits: limits, now: time.Now, closed: a.mayBeTaken}, payers...), nil
+}
+
+// mayBeTaken tells of a wallet's payment that the server can take although it was not seen to be taken.
+func (a *app) mayBeTaken(p client.Payment) {
+	if p.State == client.PaymentUnknown && p.Authorization != nil && !a.asJSON() {
+		a.say("note", "%s %s count as spent for 24 hours, as the server has an authorization; when that has ended, toll payments check asks the chain",
+			amountIn(p.Unit, p.Most), p.Unit)
+	}
 }
 
 // walletKey reads the key of a wallet, nil when there is none. Its text is in no error.

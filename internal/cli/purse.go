@@ -30,6 +30,7 @@ type filePurse struct {
 	path   string
 	limits client.Limits
 	now    func() time.Time
+	closed func(client.Payment) // is told of each payment that has ended; may be nil
 }
 
 // Take is part of [client.Purse].
@@ -59,6 +60,9 @@ func (f *filePurse) Take(ctx context.Context, p client.Payment) error {
 
 // Close is part of [client.Purse].
 func (f *filePurse) Close(ctx context.Context, p client.Payment) error {
+	if f.closed != nil {
+		f.closed(p)
+	}
 	return f.locked(ctx, func() error { return f.append(p) })
 }
 
