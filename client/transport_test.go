@@ -189,6 +189,17 @@ func TestTransport_LostAnswer(t *testing.T) {
 	}
 }
 
+// What is left is never less than nothing, also when more was spent under a higher limit.
+func TestLimits_Left(t *testing.T) {
+	l := client.Limits{Hosts: []string{"a.example"}, CreditsPerCall: 5, Credits: 2}
+	p := client.Payment{Host: "a.example", Unit: x402.UnitCredits, Most: toll.UnitsOf(2)}
+	for spent, want := range map[int64]string{1: "with 1 credit left of 2 credits", 3: "with 0 credits left of 2 credits"} {
+		if err := l.Allows(&p, toll.UnitsOf(spent)); err == nil || !strings.HasSuffix(err.Error(), want) {
+			t.Errorf("%d spent: %v", spent, err)
+		}
+	}
+}
+
 // An answer 402 that is not x402, and a request that brings its own payment, pass.
 func TestTransport_Passes(t *testing.T) {
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
