@@ -93,7 +93,7 @@ func (w *world) crashes(ask func(context.Context, *chain.Rail), step string, nth
 	all.Go(func() { ask(ctx, r) })
 	select {
 	case <-dead:
-	case <-time.After(20 * time.Second):
+	case <-time.After(patience):
 		w.Errorf("nothing comes to the step %q", step)
 	}
 	kill()

@@ -4,7 +4,6 @@ import (
 	"context"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/chain"
@@ -32,7 +31,7 @@ func (w *world) dies(step string, p chain.Purchase) {
 				panic(p)
 			}
 		}()
-		ctx, cancel := context.WithTimeout(w.Context(), 20*time.Second)
+		ctx, cancel := context.WithTimeout(w.Context(), patience)
 		defer cancel()
 		o, err := r.Pay(ctx, p)
 		w.Errorf("Pay: %+v, %v", o, err)

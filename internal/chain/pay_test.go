@@ -251,7 +251,7 @@ func TestPay_Idempotent(t *testing.T) {
 		var wg sync.WaitGroup
 		for i := range 12 {
 			wg.Go(func() {
-				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				ctx, cancel := context.WithTimeout(t.Context(), patience)
 				defer cancel()
 				p := orders[i%2]
 				o, err := rails[i/2%2].Pay(ctx, p)

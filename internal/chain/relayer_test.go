@@ -34,7 +34,7 @@ func (w *world) decided(id string, states ...chain.State) *chain.Op {
 
 func (w *world) eventually(what string, is func() bool) {
 	w.Helper()
-	for end := time.Now().Add(20 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) {
 		if is() {
 			return
 		}

@@ -150,7 +150,11 @@ func TestTracker_OtherChain(t *testing.T) {
 	}
 	t.Run("foreign genesis", func(t *testing.T) {
 		w, sink, p := paid(t)
-		stays(w, sink, p, chaintest.New(t, w.relayer))
+		other := chaintest.New(t, w.relayer)
+		if err := other.Advance(20 * time.Second); err != nil { // the leases of the dead end by its clock, too
+			t.Fatal(err)
+		}
+		stays(w, sink, p, other)
 	})
 	t.Run("deep reorganisation", func(t *testing.T) {
 		w, sink, p := paid(t)

@@ -88,7 +88,7 @@ func (w *world) cancels(keys *chaintest.Keys, s chain.Sale) {
 
 func (w *world) sell(r *chain.Rail, s chain.Sale) chain.Outcome {
 	w.Helper()
-	ctx, cancel := context.WithTimeout(w.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(w.Context(), patience)
 	defer cancel()
 	o, err := r.Sell(ctx, s)
 	if err != nil {

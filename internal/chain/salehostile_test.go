@@ -239,7 +239,7 @@ func TestT68_InventedSale(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, chaintest.New(t))
 	liar, honest := chaintest.NewDouble(t, w.Client()), chaintest.NewDouble(t, w.Client())
-	r := w.overNetwork(liar, honest)
+	r := w.overNetwork(unhurried, liar, honest)
 	keys, buyer := w.stranger(usdc, 1_000_000)
 	liar.Swallow()
 	honest.Swallow()

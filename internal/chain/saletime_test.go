@@ -105,7 +105,7 @@ func TestT62_OthersInTime(t *testing.T) {
 	s := w.sale(keys, buyer, receiver(1), 1_000_000)
 	go func() { _, _ = r.Sell(t.Context(), s) }()
 	w.decided(s.OrderID, chain.Sent)
-	if err := w.Advance(4 * time.Minute); err != nil {
+	if err := w.Advance(2 * time.Minute); err != nil {
 		t.Fatal(err)
 	}
 	w.stays(s.OrderID, chain.Sent)

@@ -50,14 +50,16 @@ func TestSend_Answers(t *testing.T) {
 			w := newWorld(t, chaintest.New(t))
 			sink := w.ledger()
 			double := chaintest.NewDouble(t, w.Client())
-			r := w.running(w.through(double), func(c *chain.Config) { c.Sink = sink })
+			r := w.running(w.through(double), func(c *chain.Config) { c.Sink, c.VoidAfter = sink, time.Hour })
 			owner := w.account(usdc, 3_000_000)
-			w.signs(w.rail(), purchase(owner, usdc, receiver(9), 1)) // beside it, another one in the same batch
+			beside := purchase(owner, usdc, receiver(9), 1) // another one, as a rule in the same batch
+			go w.rail().Pay(t.Context(), beside)
+			w.decided(beside.OrderID, chain.Signed, chain.Sent, chain.Included, chain.Final)
 			faults(double)
 			p := purchase(owner, usdc, receiver(1), 1_000_000)
 			done := make(chan chain.Outcome, 1)
 			go func() {
-				ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+				ctx, cancel := context.WithTimeout(context.Background(), patience)
 				defer cancel()
 				for {
 					if o, err := r.Pay(ctx, p); err == nil || ctx.Err() != nil {
@@ -66,15 +68,19 @@ func TestSend_Answers(t *testing.T) {
 					}
 				}
 			}()
-			time.Sleep(400 * time.Millisecond)
 			// Time passes on the chain: what is not in a block after three is sent again.
-			for i := 0; len(done) == 0 && i < 60; i++ {
-				if err := w.Advance(time.Second); err != nil {
-					t.Error(err)
+			var o chain.Outcome
+			for decided := false; !decided; {
+				select {
+				case o = <-done:
+					decided = true
+				case <-time.After(300 * time.Millisecond):
+					if err := w.Advance(time.Second); err != nil {
+						t.Fatal(err)
+					}
 				}
-				time.Sleep(300 * time.Millisecond)
 			}
-			if o := <-done; o.State != chain.Final {
+			if o.State != chain.Final {
 				t.Fatalf("the order is %s (%+v)", o.State, o.Failure)
 			}
 			w.idle()

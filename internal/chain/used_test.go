@@ -26,7 +26,8 @@ func TestVoid_NonceUsedByTheHolder(t *testing.T) {
 		t.Fatalf("the operation of the holder: %+v", e)
 	}
 	w.running(change)
-	time.Sleep(500 * time.Millisecond)
+	// From then on it counts as sent.
+	w.eventually("the nonce is known to be used", func() bool { return !w.op(p.OrderID).SentAt.IsZero() })
 	if err := w.Advance(11 * time.Minute); err != nil {
 		t.Fatal(err)
 	}

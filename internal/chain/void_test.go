@@ -108,7 +108,7 @@ func TestVoid_DelegationEnds(t *testing.T) {
 	change := func(c *chain.Config) { c.Sink, c.VoidAfter = sink, 24*time.Hour }
 	owner := w.account(usdc, 3_000_000)
 	d := w.delegation(owner, 500)
-	d.ExpiresAt = w.Now().Add(5 * time.Minute)
+	d.ExpiresAt = w.Now().Add(10 * time.Minute)
 	p := by(d, purchase(owner, usdc, receiver(1), 1_000_000))
 	w.swallowed(p, change)
 	w.relayer = second
@@ -120,7 +120,7 @@ func TestVoid_DelegationEnds(t *testing.T) {
 	if op := w.op(p.OrderID); op.State != chain.Sent {
 		t.Fatalf("the order is %s before the delegation has ended", op.State)
 	}
-	if err := w.Advance(2 * time.Minute); err != nil {
+	if err := w.Advance(7 * time.Minute); err != nil {
 		t.Fatal(err)
 	}
 	op := w.decided(p.OrderID, chain.Failed)

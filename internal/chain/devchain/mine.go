@@ -124,12 +124,25 @@ func (c *Chain) mine() error {
 
 // seal puts one block on the head, and says whether it did. Needs c.mu, and a pool that knows the head.
 func (c *Chain) seal(what content) (bool, error) {
-	chain := c.eth.BlockChain()
-	parent := chain.CurrentBlock()
+	block, err := c.build(c.eth.BlockChain().CurrentBlock(), nil, what == empty)
+	if err != nil {
+		return false, err
+	}
+	if what == pooled && len(block.Transactions()) == 0 {
+		return false, nil
+	}
+	if err := c.store(block); err != nil {
+		return false, err
+	}
+	return true, c.lead(block)
+}
+
+// build makes a block on a parent: with these transactions, with none, or, when none are given, with those of the pool.
+func (c *Chain) build(parent *types.Header, transactions []*types.Transaction, none bool) (*types.Block, error) {
 	// Blocks with the same content on the same parent have to differ, or a reorganisation would bring the old one back.
 	var random common.Hash
 	if _, err := rand.Read(random[:]); err != nil {
-		return false, err
+		return nil, err
 	}
 	block, _, err := c.eth.Miner().BuildTestingPayload(&miner.BuildPayloadArgs{
 		Parent:      parent.Hash(),
@@ -138,25 +151,32 @@ func (c *Chain) seal(what content) (bool, error) {
 		Withdrawals: types.Withdrawals{},
 		BeaconRoot:  new(common.Hash),
 		Version:     engine.PayloadV3,
-	}, nil, what == empty, nil)
+	}, transactions, none, nil)
 	if err != nil {
-		return false, fmt.Errorf("building a block: %w", err)
+		return nil, fmt.Errorf("building a block: %w", err)
 	}
-	if what == pooled && len(block.Transactions()) == 0 {
-		return false, nil
+	return block, nil
+}
+
+// store keeps a block, which others can be built on.
+func (c *Chain) store(block *types.Block) error {
+	if _, err := c.eth.BlockChain().InsertBlockWithoutSetHead(context.Background(), block, false); err != nil {
+		return fmt.Errorf("inserting block %d: %w", block.NumberU64(), err)
 	}
-	if _, err := chain.InsertBlockWithoutSetHead(context.Background(), block, false); err != nil {
-		return false, fmt.Errorf("inserting block %d: %w", block.NumberU64(), err)
-	}
-	if _, err := chain.SetCanonical(block); err != nil {
-		return false, fmt.Errorf("moving the head to block %d: %w", block.NumberU64(), err)
+	return nil
+}
+
+// lead moves the head to a block that is stored.
+func (c *Chain) lead(block *types.Block) error {
+	if _, err := c.eth.BlockChain().SetCanonical(block); err != nil {
+		return fmt.Errorf("moving the head to block %d: %w", block.NumberU64(), err)
 	}
 	c.mark(block.Header())
 	// Otherwise the last blocks, as many as fit into a buffer of the database, end with a process that is killed.
 	if err := c.eth.ChainDb().SyncKeyValue(); err != nil {
-		return false, fmt.Errorf("writing block %d: %w", block.NumberU64(), err)
+		return fmt.Errorf("writing block %d: %w", block.NumberU64(), err)
 	}
-	return true, nil
+	return nil
 }
 
 // mark sets the safe and the finalized block for a head.
@@ -190,7 +210,7 @@ func (c *Chain) Advance(d time.Duration) error {
 	return err
 }
 
-// Reorg replaces the last n blocks by n+1 others. Their transactions go back to the pool and into one of the new blocks, or, with
+// Reorg replaces the last n blocks by n+1 others, at once. Their transactions are in the new blocks in the same places, or, with
 // drop, are forgotten together with all that waits in the pool. The blocks that hold the contracts cannot be replaced.
 func (c *Chain) Reorg(n int, drop bool) error {
 	c.mu.Lock()
@@ -203,21 +223,29 @@ func (c *Chain) Reorg(n int, drop bool) error {
 	if n < 1 || uint64(n) > head-min(head, max(c.placed, 1)) {
 		return fmt.Errorf("devchain: %d of %d blocks cannot be replaced; the first %d hold the contracts", n, head, max(c.placed, 1))
 	}
-	ancestor := chain.GetBlockByNumber(head - uint64(n))
-	if _, err := chain.SetCanonical(ancestor); err != nil {
-		return fmt.Errorf("going back to block %d: %w", ancestor.NumberU64(), err)
+	// Nobody sees the way there: who saw the chain without its last blocks would send what was in them, and the pool forget it.
+	block := chain.GetBlockByNumber(head - uint64(n))
+	for number := block.NumberU64() + 1; number <= head+1; number++ {
+		var kept []*types.Transaction
+		if !drop && number <= head {
+			kept = chain.GetBlockByNumber(number).Transactions()
+		}
+		var err error
+		if block, err = c.build(block.Header(), kept, len(kept) == 0); err != nil {
+			return err
+		}
+		if err := c.store(block); err != nil {
+			return err
+		}
 	}
-	c.mark(ancestor.Header())
+	if err := c.lead(block); err != nil {
+		return err
+	}
 	if drop {
-		c.eth.TxPool().Clear()
-	}
-	for i := 0; i <= n; i++ {
 		if err := c.eth.TxPool().Sync(); err != nil {
 			return err
 		}
-		if _, err := c.seal(anything); err != nil {
-			return err
-		}
+		c.eth.TxPool().Clear()
 	}
 	return c.mine()
 }
