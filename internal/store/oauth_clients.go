@@ -61,7 +61,7 @@ func OAuthRedirectsNear(ctx context.Context, q Querier, client, uri, prefix stri
 	}
 	rows, err := q.Query(ctx, `SELECT redirect_uri, name, shared FROM oauth_redirects
 		WHERE client_id = $1 AND (redirect_uri = $2 OR redirect_uri >= $3 AND redirect_uri < $4)
-		ORDER BY redirect_uri = $2 DESC, granted DESC, used_at DESC, redirect_uri LIMIT $5`, client, uri, prefix, after, int64(n))
+		ORDER BY redirect_uri = $2 DESC, COALESCE(granted, TRUE) DESC, used_at DESC, redirect_uri LIMIT $5`, client, uri, prefix, after, int64(n))
 	if err != nil {
 		return nil, err
 	}

@@ -106,6 +106,17 @@ func TestOAuthUnusedClients(t *testing.T) {
 		same(t, len(must[[]store.OAuthRedirect](t)(store.OAuthRedirectsNear(ctx, st, "shared", "", "https:", 10))), 1)
 		same(t, len(must[[]store.OAuthRedirect](t)(store.OAuthRedirectsNear(ctx, st, "let in", "", "https:", 10))), 2)
 
+		// Of what is from before this was noted nobody knows, and it stays.
+		since := func(granted string) {
+			write(t, st, func(tx *store.Tx) error {
+				_, err := tx.Exec(ctx, "UPDATE oauth_redirects SET granted = "+granted+" WHERE client_id = 'new'")
+				return err
+			})
+		}
+		since("NULL")
+		unused(0)
+		drop(10, 10, 0)
+		since("FALSE")
 		drop(10, 10, 1)
 		unused(0)
 		drop(10, 10, 0)
