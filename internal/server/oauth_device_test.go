@@ -135,6 +135,7 @@ func deviceCodes(t *testing.T, v storetest.Variant) {
 	if _, err := o.Device(ctx, p.buyer, d.User); err == nil {
 		t.Error("an expired code")
 	}
+	later(time.Second)
 	if _, err := o.Sweep(ctx); err != nil {
 		t.Fatal(err)
 	}
