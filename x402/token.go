@@ -294,7 +294,7 @@ func WithNonce(token, nonce string) (string, error) {
 type CreditsPayload struct {
 	Signature     string         `json:"signature"` // the compact JWS
 	Authorization *Authorization `json:"authorization,omitempty"`
-	Nonce         string         `json:"nonce"`
+	Nonce         string         `json:"nonce,omitempty"` // "" is none
 }
 
 // NewCreditsPayload returns the payload with which an access token of any form pays for one request: a fresh nonce keeps
