@@ -118,8 +118,8 @@ func TestF08_FacilitatorDown(t *testing.T) {
 			d.before, d.after = c.before, c.after
 			h := &work{t: t}
 			r := send(t, "GET", paidServer(t, d, h).URL, sig, token)
-			if r.status != c.status || d.spent() != c.burned || d.count("settle") != c.settles {
-				t.Errorf("%+v, burned %d, %d settles", r, d.spent(), d.count("settle"))
+			if r.status != c.status || d.burnedNow() != c.burned || d.count("settle") != c.settles {
+				t.Errorf("%+v, burned %d, %d settles", r, d.burnedNow(), d.count("settle"))
 			}
 			if (r.status == 200) != strings.Contains(r.body, content) {
 				t.Errorf("body %q", r.body)
@@ -203,11 +203,11 @@ func TestF09_UnsettledStream(t *testing.T) {
 	mu.Unlock()
 	ctx, cancel := context.WithTimeout(context.Background(), 300*time.Millisecond)
 	defer cancel()
-	if err := q.Drain(ctx); err == nil || d.spent() != 0 {
-		t.Errorf("drained %v, burned %d while the service was down", err, d.spent())
+	if err := q.Drain(ctx); err == nil || d.burnedNow() != 0 {
+		t.Errorf("drained %v, burned %d while the service was down", err, d.burnedNow())
 	}
 	down.Store(false)
-	ctx, cancel = context.WithTimeout(context.Background(), 5*time.Second)
+	ctx, cancel = context.WithTimeout(context.Background(), long)
 	defer cancel()
 	if err := q.Drain(ctx); err != nil || q.Len() != 0 {
 		t.Errorf("drain: %v, %d wait", err, q.Len())

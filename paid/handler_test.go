@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -72,16 +74,22 @@ func TestI16_SettledBeforeFirstByte(t *testing.T) {
 		return nil
 	}
 	s := paidServer(t, d, &work{t: t})
-	got := make(chan string)
-	go func() {
-		got <- raw(t, s.Listener.Addr().String(), "GET /ask HTTP/1.1\r\nHost: a\r\nPayment-Signature: "+token+"\r\n\r\n")
-	}()
+	c, err := net.Dial("tcp", s.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	fmt.Fprintf(c, "GET /ask HTTP/1.1\r\nHost: a\r\nConnection: close\r\nPayment-Signature: %s\r\n\r\n", token)
 	<-entered
-	if early := <-got; early != "" { // raw gives up after 400 quiet milliseconds
+	_ = c.SetReadDeadline(time.Now().Add(400 * time.Millisecond))
+	if early, _ := io.ReadAll(c); len(early) > 0 {
 		t.Errorf("%q left before the settlement", early)
 	}
 	close(gate)
-	eventually(t, "settled", func() bool { d.mu.Lock(); defer d.mu.Unlock(); return d.burned == 2 })
+	_ = c.SetReadDeadline(time.Now().Add(long))
+	if late, _ := io.ReadAll(c); d.burnedNow() != 2 || !strings.HasSuffix(string(late), content) {
+		t.Errorf("after it: %q, burned %d", late, d.burnedNow())
+	}
 }
 
 func TestUnpaid(t *testing.T) {

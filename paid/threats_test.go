@@ -475,7 +475,13 @@ func TestT102_EarlyClose(t *testing.T) {
 				}
 				return nil
 			}
-			s := paidServer(t, d, h)
+			log, _ := logs(t)
+			front := paid.Handler(d, h, paid.Plan(plan), paid.Agent(agent), paid.Credits(2), log)
+			requests := make(chan *http.Request, 1)
+			s := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				requests <- r
+				front.ServeHTTP(w, r)
+			}))
 			c, err := net.Dial("tcp", s.Listener.Addr().String())
 			if err != nil {
 				t.Fatal(err)
@@ -489,15 +495,10 @@ func TestT102_EarlyClose(t *testing.T) {
 			} else {
 				<-entered
 				c.Close()
-				time.Sleep(50 * time.Millisecond) // the server notices in the background
+				<-(<-requests).Context().Done() // the server has noticed
 				close(left)
 			}
-			eventually(t, "one outcome", func() bool {
-				d.mu.Lock()
-				defer d.mu.Unlock()
-				q := d.requests["req_0001"]
-				return q != nil && (q.state == "settled" || q.state == "released")
-			})
+			eventually(t, "one outcome", d.decided)
 			if when == "before" || when == "in" {
 				d.want(t, 0, 0, 1)
 			} else {
