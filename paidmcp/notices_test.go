@@ -5,7 +5,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -74,7 +73,7 @@ func TestStream(t *testing.T) {
 		t.Errorf("%+v", u)
 	}
 	down.Store(false)
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), long)
 	defer cancel()
 	if err := q.Drain(ctx); err != nil || ann.Balance() != 88 {
 		t.Errorf("%v, balance %s", err, ann.Balance())

@@ -13,7 +13,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -139,7 +138,7 @@ func (a httpAnswer) text(t testing.TB) string {
 // do sends a request with these headers, "name: value".
 func (h *hosted) do(method, path, body string, headers ...string) httpAnswer {
 	h.t.Helper()
-	ctx, cancel := context.WithTimeout(h.t.Context(), 20*time.Second) // a stream that should not have opened
+	ctx, cancel := context.WithTimeout(h.t.Context(), long) // a stream that should not have opened
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, method, h.url+path, strings.NewReader(body))
 	if err != nil {

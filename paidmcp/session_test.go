@@ -48,7 +48,7 @@ func TestSessions_Bounded(t *testing.T) {
 	id := one.session()
 	listening := make(chan struct{})
 	go func() { defer close(listening); one.listen(ctx, "Mcp-Session-Id: "+id) }()
-	for end := time.Now().Add(10 * time.Second); ; {
+	for end := time.Now().Add(long); ; {
 		a := one.post(initialize)
 		if a.status == http.StatusServiceUnavailable && a.header.Get("Retry-After") != "" && a.header.Get("Mcp-Session-Id") == "" {
 			break
@@ -114,7 +114,7 @@ func TestT133_ClientGone(t *testing.T) {
 		cancel()
 		<-gone
 		// All five credits can be set aside again, once the hold was given back.
-		for end := time.Now().Add(10 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+		for end := time.Now().Add(long); ; time.Sleep(5 * time.Millisecond) {
 			b, err := ann.Client.Balance(t.Context(), svc.Plan())
 			if err != nil {
 				t.Fatal(err)
@@ -178,7 +178,7 @@ func TestServe_Ends(t *testing.T) {
 	for range 2 {
 		select {
 		case <-changed:
-		case <-time.After(20 * time.Second):
+		case <-time.After(long):
 			t.Fatal("a client does not hear of changes")
 		}
 	}
@@ -207,7 +207,7 @@ func TestServe_Ends(t *testing.T) {
 		if err != nil {
 			t.Error(err)
 		}
-	case <-time.After(10 * time.Second):
+	case <-time.After(long):
 		t.Fatal("it does not end")
 	}
 	if b := ann.Balance(); b != 0 {

@@ -168,7 +168,7 @@ func TestT132_Settlement(t *testing.T) {
 	// The service is back: what was delivered is settled, once, and nothing else was.
 	broken.Store(forward.ServeHTTP)
 	hang.Store(false)
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), long)
 	defer cancel()
 	if err := q.Drain(ctx); err != nil {
 		t.Error(err)
