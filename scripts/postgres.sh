@@ -58,7 +58,7 @@ dsn() { echo "postgres://toll:$password@127.0.0.1:$port/postgres?sslmode=disable
 
 random() { od -An -N"$1" -tu4 /dev/urandom | tr -d ' \n'; }
 
-up() { as "$bin/pg_ctl" -D "$dir/data" -l "$dir/log" -w -t 60 -o "-p $1" start >/dev/null 2>&1; }
+up() { as "$bin/pg_ctl" -D "$dir/data" -l "$dir/log" -w -t 300 -o "-p $1" start >/dev/null 2>&1; }
 
 start() {
     need_bin

@@ -80,7 +80,7 @@ func start(t testing.TB, st *store.Store, cfg Config) *Auth {
 
 func stop(t testing.TB, a *Auth) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	if err := a.Close(ctx); err != nil {
 		t.Error(err)

@@ -128,7 +128,7 @@ func createDatabase(t testing.TB, dsn, like string) string {
 // Exec runs a statement on a PostgreSQL database over a connection of its own, beside all rules of the store.
 func Exec(t testing.TB, dsn, statement string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute) // also in cleanup, when t.Context() is over
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute) // also in cleanup, when t.Context() is over
 	defer cancel()
 	conn, err := pgx.ConnectConfig(ctx, ConnConfig(t, dsn))
 	if err != nil {

@@ -77,7 +77,7 @@ func template(t testing.TB, dsn string, partitions int) string {
 const templateLock = 0x746d706c
 
 func makeTemplate(to *pgx.ConnConfig, dsn string, partitions int) (string, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
 	name := fmt.Sprintf("toll_template_%s_%d", store.SchemaSum(), partitions)
 	u, err := url.Parse(dsn)
