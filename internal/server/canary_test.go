@@ -15,7 +15,6 @@ import (
 	"sync"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -80,7 +79,7 @@ func TestT19_I23_NoSecretIsLeft(t *testing.T) {
 		if err := p.Signal(syscall.SIGTERM); err != nil {
 			t.Fatal(err)
 		}
-		if code, err := p.Wait(25 * time.Second); err != nil || code != 0 {
+		if code, err := p.Wait(patience); err != nil || code != 0 {
 			t.Fatalf("exit %d, %v", code, err)
 		}
 

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"math/big"
-	"net"
 	"net/http"
 	"testing"
 	"time"
@@ -23,6 +22,7 @@ import (
 	"github.com/tollhq/toll/client"
 	"github.com/tollhq/toll/internal/chain/contracts"
 	"github.com/tollhq/toll/internal/server"
+	"github.com/tollhq/toll/internal/server/servertest"
 )
 
 // userWallet is an account whose key the service never sees.
@@ -76,21 +76,11 @@ func (w userWallet) authorize(t *testing.T) json.RawMessage {
 	return text
 }
 
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = l.Close() }()
-	return l.Addr().String()
-}
-
 // A user keeps the key of the account that pays: the account signs a limit once, plans are bought up to it without the key, and
 // the user ends it on the chain.
 func TestHeldAccount(t *testing.T) {
 	ctx := t.Context()
-	address := freeAddress(t)
+	address := servertest.FreeAddress(t)
 	s, url := start(t, server.Config{Data: t.TempDir(), Chain: server.Chain{HTTP: address}})
 	builder, subscriber := keys(t, s)
 	c := newStand(t, url, builder, subscriber, 0)
@@ -190,7 +180,7 @@ func (w userWallet) send(t *testing.T, node *ethclient.Client, to common.Address
 	if err := node.SendTransaction(ctx, tx); err != nil {
 		t.Fatal(err)
 	}
-	for end := time.Now().Add(10 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
 		r, err := node.TransactionReceipt(ctx, tx.Hash())
 		if err == nil {
 			return r
@@ -204,7 +194,7 @@ func (w userWallet) send(t *testing.T, node *ethclient.Client, to common.Address
 // A delegation of a wallet that the service holds is disabled on the chain by itself, once it was used there.
 func TestRevocationOnTheChain(t *testing.T) {
 	ctx := t.Context()
-	address := freeAddress(t)
+	address := servertest.FreeAddress(t)
 	s, url := start(t, server.Config{Data: t.TempDir(), Chain: server.Chain{HTTP: address}})
 	builder, subscriber := keys(t, s)
 	c := newStand(t, url, builder, subscriber, 0)
@@ -234,7 +224,7 @@ func TestRevocationOnTheChain(t *testing.T) {
 	defer node.Close()
 	disabled := common.HexToHash("0xea589ba9473ee1fe77d352c7ed919747715a5d22931b972de9b02a907c66d5dd")
 	var logs []gethtypes.Log
-	for end := time.Now().Add(15 * time.Second); len(logs) == 0 && time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+	for end := time.Now().Add(patience); len(logs) == 0 && time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
 		logs, err = node.FilterLogs(ctx, ethereum.FilterQuery{
 			FromBlock: new(big.Int), Addresses: []common.Address{contracts.DelegationManager}, Topics: [][]common.Hash{{disabled}},
 		})

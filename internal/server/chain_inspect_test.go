@@ -5,7 +5,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/tollhq/toll/internal/chain/chaintest"
 	"github.com/tollhq/toll/internal/chain/contracts"
@@ -78,7 +77,7 @@ func TestInspectChain(t *testing.T) {
 	t.Run("endpoints", func(t *testing.T) {
 		start(t, there)
 		st := rows(t, there)
-		within(t, 10*time.Second, "the relayer is known", func() bool {
+		eventually(t, "the relayer is known", func() bool {
 			var n int64
 			err := st.QueryRow(t.Context(), "SELECT COUNT(*) FROM chain_keys").Scan(&n)
 			return err == nil && n == 2

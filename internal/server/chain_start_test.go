@@ -8,7 +8,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/ethereum/go-ethereum/common"
 
@@ -44,7 +43,7 @@ func rows(t *testing.T, cfg server.Config) *store.Store {
 func fuel(t *testing.T, st *store.Store, chain *chaintest.Chain) {
 	t.Helper()
 	relayers := 0
-	within(t, 10*time.Second, "the relayers are known", func() bool {
+	eventually(t, "the relayers are known", func() bool {
 		keys, err := store.ChainKeys(t.Context(), st)
 		if err != nil {
 			t.Fatal(err)
@@ -61,15 +60,6 @@ func fuel(t *testing.T, st *store.Store, chain *chaintest.Chain) {
 		}
 		return relayers > 0
 	})
-}
-
-func within(t *testing.T, d time.Duration, what string, f func() bool) {
-	t.Helper()
-	for end := time.Now().Add(d); !f(); time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("not within %s: %s", d, what)
-		}
-	}
 }
 
 // outside is a service on a chain that runs outside of it, behind endpoints.
@@ -188,7 +178,7 @@ func TestT71_ForeignChain(t *testing.T) {
 		_, url := start(t, cfg)
 		c := client.New(subscriber.Key, client.WithURL(url), client.WithRetries(0))
 		// The order that could not be paid before is still open, and is the one that is paid.
-		within(t, 20*time.Second, "the order is paid", func() bool {
+		eventually(t, "the order is paid", func() bool {
 			_, err := c.OrderPlan(t.Context(), plan)
 			return err == nil
 		})
@@ -218,7 +208,7 @@ func TestT71_ChangedCode(t *testing.T) {
 	if _, err := public.Mint(t.Context(), contracts.USDC(contracts.BaseSepolia), common.Address(subscriber.Address), toll.UnitsOf(5_000_000).Int()); err != nil {
 		t.Fatal(err)
 	}
-	within(t, 20*time.Second, "the contracts were looked at", func() bool { return checks(t, url)["chain"] == "failing" })
+	eventually(t, "the contracts were looked at", func() bool { return checks(t, url)["chain"] == "failing" })
 	if _, err := c.subscriber.OrderPlan(t.Context(), c.plan); codeOf(err) != toll.CodeChainContracts {
 		t.Errorf("order: %v", err)
 	}
@@ -229,7 +219,7 @@ func TestT71_ChangedCode(t *testing.T) {
 		t.Errorf("/ready answers %d", got)
 	}
 	double.Clear()
-	within(t, 40*time.Second, "orders go on", func() bool {
+	eventually(t, "orders go on", func() bool {
 		_, err := c.subscriber.OrderPlan(t.Context(), c.plan)
 		return err == nil
 	})

@@ -111,7 +111,7 @@ func TestF21_SandboxClockMoves(t *testing.T) {
 		if after.OffsetSecs != before.OffsetSecs+int64(d/time.Second) || after.Now.Sub(before.Now.Time) < d {
 			t.Errorf("moved by %v from %v to %v", d, before, after)
 		}
-		eventually(t, 5*time.Second, "the other instance follows", func() bool {
+		eventually(t, "the other instance follows", func() bool {
 			c, err := b.builder.Clock(ctx)
 			return err == nil && c.OffsetSecs == after.OffsetSecs
 		})
@@ -121,7 +121,7 @@ func TestF21_SandboxClockMoves(t *testing.T) {
 	if _, err := client.New(short.Key, client.WithURL(urlTwo)).Balance(ctx, a.plan); codeOf(err) != toll.CodeNotAuthenticated {
 		t.Errorf("the API key that ended: %v", err)
 	}
-	eventually(t, 10*time.Second, "the hold lapses", func() bool { return b.balance(t).Held == 0 })
+	eventually(t, "the hold lapses", func() bool { return b.balance(t).Held == 0 })
 	if got := a.balance(t).Balance; got != 53 {
 		t.Errorf("after 15 minutes: %d credits", got)
 	}

@@ -293,7 +293,7 @@ func (r *run) request(t *testing.T, c *conformanceCase, correlation string) *htt
 func atReceiver(c *conformanceCase) bool { return strings.HasPrefix(c.Request.Path, "{{receiver}}") }
 
 var conformanceClient = &http.Client{
-	Timeout:       20 * time.Second,
+	Timeout:       patience,
 	CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 }
 
@@ -316,12 +316,20 @@ func (r *run) send(t *testing.T, req *http.Request, stream bool) caseAnswer {
 	return a
 }
 
-// readMoment reads what an endless body brings within a second.
+// readMoment reads what an endless body brings until it is quiet for a second.
 func readMoment(body io.ReadCloser) []byte {
-	timer := time.AfterFunc(time.Second, func() { _ = body.Close() })
+	timer := time.AfterFunc(patience, func() { _ = body.Close() })
 	defer timer.Stop()
-	text, _ := io.ReadAll(body) // ends with the error of the closed body
-	return text
+	var text []byte
+	part := make([]byte, 4096)
+	for {
+		n, err := body.Read(part)
+		text = append(text, part[:n]...)
+		if err != nil {
+			return text // that of the closed body
+		}
+		timer.Reset(time.Second)
+	}
 }
 
 // do makes one case and returns the last answer, with the faults of the first that has some.
@@ -337,7 +345,11 @@ func (r *run) do(t *testing.T, c *conformanceCase) (a caseAnswer, faults []strin
 
 func (r *run) once(t *testing.T, c *conformanceCase) (caseAnswer, []string) {
 	t.Helper()
-	deadline := time.Now().Add(time.Duration(c.RetrySecs) * time.Second)
+	retry := time.Duration(c.RetrySecs) * time.Second
+	if retry > 0 {
+		retry = max(retry, patience) // on a slow machine that is busy
+	}
+	deadline := time.Now().Add(retry)
 	for {
 		r.serial++
 		correlation := fmt.Sprintf("case-%s-%d", r.vars["run"], r.serial)

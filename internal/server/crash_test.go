@@ -244,7 +244,7 @@ func TestF18_PostgresKilledUnderLoad(t *testing.T) {
 	for n := range 3 {
 		s.round(n, func() { postgres("crash", dir) })
 		postgres("start", dir)
-		if err := s.service.WaitHealthy(20 * time.Second); err != nil {
+		if err := s.service.WaitHealthy(patience); err != nil {
 			t.Fatal(err)
 		}
 		s.recovers()
@@ -256,7 +256,7 @@ func TestF18_PostgresKilledUnderLoad(t *testing.T) {
 // recovers waits until the service settles again.
 func (s *siege) recovers() {
 	s.Helper()
-	deadline := time.Now().Add(30 * time.Second)
+	deadline := time.Now().Add(patience)
 	for {
 		_, err := s.client().Verify(context.Background(), &x402.VerifyRequest{
 			PaymentRequired: s.required(), AccessToken: s.token, Hold: true, HoldSecs: 1,

@@ -119,14 +119,14 @@ func newAmbush(t *testing.T, is stepped, public *chaintest.Chain) *ambush {
 		}
 	} else {
 		a.till = newTill(t, "http://"+is.ChainHTTP)
-		within(t, 20*time.Second, "the faucet gives", func() bool {
+		eventually(t, "the faucet gives", func() bool {
 			_, err := a.as(a.buyer).Faucet(t.Context(), client.FaucetParams{USDC: "100"})
 			return err == nil
 		})
 	}
 	a.service = serviceAccount(t, a.store)
 	plan := a.plan(a.builder.Address)
-	within(t, 20*time.Second, "the chain can be used", func() bool {
+	eventually(t, "the chain can be used", func() bool {
 		_, err := a.as(a.buyer).OrderPlan(t.Context(), plan)
 		return err == nil
 	})
@@ -168,7 +168,7 @@ func (a *ambush) start() {
 		a.Fatal(err)
 	}
 	go func(cmd *exec.Cmd, exited chan struct{}) { _ = cmd.Wait(); close(exited) }(a.cmd, a.exited)
-	within(a.T, 30*time.Second, "the service is up", func() bool {
+	eventually(a.T, "the service is up", func() bool {
 		select {
 		case <-a.exited:
 			a.Fatalf("the service has ended:\n%s", a.log)
@@ -194,7 +194,7 @@ func (a *ambush) dies(step string, f func()) {
 	wg.Go(f)
 	select {
 	case <-a.exited:
-	case <-time.After(20 * time.Second):
+	case <-time.After(patience):
 		a.Errorf("nothing comes to the step %q\n%s", step, a.log)
 		a.kill()
 	}
@@ -208,7 +208,7 @@ func (a *ambush) revive() {
 	if _, err := a.as(a.operator).AdvanceClock(a.Context(), 20*time.Second); err != nil {
 		a.Fatal(err)
 	}
-	within(a.T, 20*time.Second, "the chain answers", func() bool {
+	eventually(a.T, "the chain answers", func() bool {
 		_, err := a.node.BlockNumber(a.Context())
 		return err == nil
 	})
@@ -228,7 +228,7 @@ func (a *ambush) plan(to toll.Address) toll.PlanID {
 // decided waits until no order is open, without asking the service for it.
 func decided(t *testing.T, st *store.Store) {
 	t.Helper()
-	within(t, 30*time.Second, "every order is decided", func() bool {
+	eventually(t, "every order is decided", func() bool {
 		var open int64
 		err := st.QueryRow(t.Context(), "SELECT COUNT(*) FROM orders WHERE status NOT IN ('confirmed', 'final', 'failed')").Scan(&open)
 		if err != nil {
@@ -320,7 +320,7 @@ func TestF12_KilledBetweenOrderAndBurn(t *testing.T) {
 			a.dies(step, func() { _, _ = a.as(a.builder).Settle(ctx, req) })
 			a.revive()
 			var first []byte
-			within(a.T, 30*time.Second, "the repeat settles", func() bool {
+			eventually(a.T, "the repeat settles", func() bool {
 				r, err := a.as(a.builder).Settle(ctx, req)
 				switch {
 				case err == nil && r.Success:

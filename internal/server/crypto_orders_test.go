@@ -176,7 +176,7 @@ func TestCryptoTopUps(t *testing.T) {
 			for i := range 20 {
 				wg.Go(func() {
 					req := settlement(plan, token, "crowd-"+string(rune('a'+i)), 1)
-					for end := time.Now().Add(30 * time.Second); ; {
+					for end := time.Now().Add(patience); ; {
 						r, err := m.builder.Settle(ctx, req)
 						if err == nil && r.Success {
 							return

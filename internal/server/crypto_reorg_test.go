@@ -21,7 +21,7 @@ func (m *bazaar) reorg(n int, drop bool) {
 // landed waits until the transaction of an order is in another block than before, and returns that one.
 func (m *bazaar) landed(tx string, before common.Hash) (block common.Hash) {
 	m.Helper()
-	within(m.T, 30*time.Second, "the payment is in a block", func() bool {
+	eventually(m.T, "the payment is in a block", func() bool {
 		r, err := m.node.TransactionReceipt(m.Context(), common.HexToHash(tx))
 		if err != nil || r.BlockHash == before {
 			return false
@@ -101,7 +101,7 @@ func TestT56_ImpossibleOverHTTP(t *testing.T) {
 			}
 			m.reorg(2, true)
 			var r *toll.Order
-			within(t, 30*time.Second, "the order has failed", func() bool {
+			eventually(t, "the order has failed", func() bool {
 				var err error
 				r, err = b.Order(ctx, o.OrderID)
 				return err == nil && r.Status == toll.OrderFailed

@@ -117,7 +117,7 @@ func embeddedBazaar(t *testing.T, change ...func(*server.Config)) *bazaar {
 		f(&m.cfg)
 	}
 	m.server, m.url = start(t, m.cfg)
-	within(t, 20*time.Second, "the chain is there", func() bool { return m.server.ChainURL() != "" })
+	eventually(t, "the chain is there", func() bool { return m.server.ChainURL() != "" })
 	m.till = newTill(t, m.server.ChainURL())
 	return m.open()
 }
@@ -146,7 +146,7 @@ func (m *bazaar) open() *bazaar {
 	m.builder, m.owner = client.New(k.Key, client.WithURL(m.url), client.WithRetries(0)), k.Address
 	m.service = serviceAccount(m.T, m.store)
 	plan, first := m.dollar(m.owner), m.buyer("first", 1_000_000)
-	within(m.T, 20*time.Second, "the chain can be used", func() bool {
+	eventually(m.T, "the chain can be used", func() bool {
 		_, err := first.OrderPlan(m.Context(), plan)
 		return err == nil
 	})

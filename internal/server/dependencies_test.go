@@ -60,7 +60,7 @@ func TestF26_RailsAway(t *testing.T) {
 	rail.Behave(railtest.Behaviour{})
 	before := c.balance(t).Balance
 	// The order that the rail kept waiting is the one that goes on.
-	eventually(t, 20*time.Second, "the order goes on", func() bool { return order() == nil })
+	eventually(t, "the order goes on", func() bool { return order() == nil })
 	if got := c.balance(t).Balance; got != before+100 {
 		t.Fatalf("balance %d, want the 100 credits of one order on %d", got, before)
 	}
@@ -104,18 +104,18 @@ func TestF19_ReadOnlyNode(t *testing.T) {
 		}
 	}
 	second := servertest.Launch(t, o)
-	if code, err := second.Wait(20 * time.Second); err != nil || code == 0 {
+	if code, err := second.Wait(patience); err != nil || code == 0 {
 		t.Fatalf("a service on a node that only reads: exit %d, %v\n%s", code, err, second.Log)
 	}
 	if !strings.Contains(second.Log.String(), "read") {
 		t.Errorf("the start does not say why it failed:\n%s", second.Log)
 	}
 	turn("off")
-	eventually(t, 20*time.Second, "writes again", func() bool {
+	eventually(t, "writes again", func() bool {
 		res, err := c.settle(t.Context(), "during-0")
 		return err == nil && res.Success
 	})
-	eventually(t, 20*time.Second, "a balance", func() bool { // connections that were cut are found one by one
+	eventually(t, "a balance", func() bool { // connections that were cut are found one by one
 		b, err := c.subscriber.Balance(t.Context(), c.plan)
 		if err == nil && (b.Used != 2 || b.Balance != 998) {
 			t.Fatalf("%+v, want 2 credits burned of 1000", b)
@@ -135,7 +135,7 @@ func TestT101_NoHTTP2(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer conn.Close()
-		_ = conn.SetDeadline(time.Now().Add(10 * time.Second))
+		_ = conn.SetDeadline(time.Now().Add(patience))
 		if _, err := io.WriteString(conn, raw); err != nil {
 			t.Fatal(err)
 		}
@@ -166,7 +166,7 @@ func TestT180_WriterIsNotStarved(t *testing.T) {
 		y := newTally()
 		ctx, stop := context.WithCancel(t.Context())
 		running, done := load(ctx, 16, y, func(int) *stand { return c })
-		eventually(t, 20*time.Second, "load", func() bool { return done.Load() > 200 })
+		eventually(t, "load", func() bool { return done.Load() > 200 })
 
 		var readers sync.WaitGroup
 		reading, enough := context.WithCancel(t.Context())
@@ -206,7 +206,7 @@ func TestT180_WriterIsNotStarved(t *testing.T) {
 			}
 		}
 		before := done.Load()
-		eventually(t, 30*time.Second, "payments beside the reads", func() bool { return done.Load() > before+100 })
+		eventually(t, "payments beside the reads", func() bool { return done.Load() > before+100 })
 		enough()
 		readers.Wait()
 		stop()
@@ -235,13 +235,13 @@ func TestF24_MixedVersions(t *testing.T) {
 		defer mu.Unlock()
 		return stands[worker%len(stands)]
 	})
-	eventually(t, 20*time.Second, "load on the old release", func() bool { return done.Load() > 100 })
+	eventually(t, "load on the old release", func() bool { return done.Load() > 100 })
 	newer := servertest.StartProgram(t, next, o)
 	mu.Lock()
 	stands = append(stands, c.on(newer.URL, builder, subscriber))
 	mu.Unlock()
 	before := done.Load()
-	eventually(t, 30*time.Second, "load on both releases", func() bool { return done.Load() > before+400 })
+	eventually(t, "load on both releases", func() bool { return done.Load() > before+400 })
 	stop()
 	running.Wait()
 	if len(y.unknown) > 0 {
@@ -251,7 +251,7 @@ func TestF24_MixedVersions(t *testing.T) {
 	y.repeat(t, stands[1])
 	old.Kill()
 	again := servertest.Launch(t, o)
-	if code, err := again.Wait(20 * time.Second); err != nil || code == 0 || !strings.Contains(again.Log.String(), "newer release") {
+	if code, err := again.Wait(patience); err != nil || code == 0 || !strings.Contains(again.Log.String(), "newer release") {
 		t.Errorf("the old release starts on the newer schema: exit %d, %v\n%s", code, err, again.Log)
 	}
 	newer.Kill()
@@ -323,7 +323,7 @@ func (s *siege) starve() {
 	limit := &unix.Rlimit{Cur: pages * uint64(os.Getpagesize()), Max: pages * uint64(os.Getpagesize())}
 	s.must(unix.Prlimit(s.service.PID(), unix.RLIMIT_AS, limit, nil))
 	body := `{"x402AccessToken":"` + strings.Repeat("a", 900<<10) + `"}`
-	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); {
+	for end := time.Now().Add(patience); time.Now().Before(end); {
 		select {
 		case <-s.service.Exited():
 			return // the runtime gives up at the first page that it cannot have, wherever that is

@@ -86,7 +86,7 @@ func flushChild(t *testing.T, dir string) {
 			t.Fatal(err)
 		}
 		t.Log("the service ended by itself")
-	case <-time.After(25 * time.Second):
+	case <-time.After(patience):
 		t.Fatal("the service goes on after a failed flush")
 	}
 }

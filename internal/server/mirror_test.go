@@ -60,7 +60,7 @@ func TestT54_PublishedBurns(t *testing.T) {
 		}
 		later := burn(mirrored, "mirrored-later", 1)
 		var last *toll.BurnProof
-		eventually(t, 20*time.Second, "a proof", func() bool {
+		eventually(t, "a proof", func() bool {
 			p, err := plain.subscriber.BurnProof(t.Context(), published[6])
 			last = p
 			return err == nil && p.Status == toll.ProofFinal

@@ -50,9 +50,10 @@ func newProgram(t *testing.T, v storetest.Variant, change func(*server.Config)) 
 	t.Helper()
 	db := storetest.Config(t, v)
 	p := &program{ahead: &atomic.Int64{}, log: &syncBuffer{}}
+	now := time.Now() // which stands still, but for what a test adds
 	cfg := server.Config{
 		Data: db.Data, Database: db.Database, Log: slog.New(slog.NewTextHandler(p.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
-		Clock: func() time.Time { return time.Now().Add(time.Duration(p.ahead.Load())) },
+		Clock: func() time.Time { return now.Add(time.Duration(p.ahead.Load())) },
 	}
 	if db.Database != "" {
 		cfg.MasterKeyFile = freshMasterKey(t)

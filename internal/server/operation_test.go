@@ -47,7 +47,27 @@ func TestT166_InnerPages(t *testing.T) {
 	done := make(chan error, 1)
 	go func() { done <- s.ServeMetrics(ctx, inner) }()
 	defer func() { stop(); <-done }()
-	res, err := http.Get("http://" + inner.Addr().String() + "/metrics")
+	var text string
+	for _, want := range []string{`toll_http_answers_total{operation="versions",status="2xx"} 1`, `toll_http_answers_total{operation="verify",status="4xx"} 2`, "toll_http_requests_in_flight 0"} {
+		eventually(t, "metrics have "+want, func() bool { // a call is counted when its answer is on its way
+			text = metricsAt(t, "http://"+inner.Addr().String())
+			return strings.Contains(text, want+"\n")
+		})
+	}
+	for _, secret := range []string{builder.Key, builder.Tail, "hostile"} {
+		if strings.Contains(text, secret) {
+			t.Errorf("metrics hold what a caller sent")
+		}
+	}
+	if got := status(t, "http://"+inner.Addr().String()+"/api/v1/protocol/plans"); got != http.StatusNotFound {
+		t.Errorf("the API answers on the operator's listener: %d", got)
+	}
+}
+
+// metricsAt reads the page of an operator's listener.
+func metricsAt(t *testing.T, url string) string {
+	t.Helper()
+	res, err := http.Get(url + "/metrics")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,19 +76,7 @@ func TestT166_InnerPages(t *testing.T) {
 	if err != nil || res.StatusCode != http.StatusOK {
 		t.Fatalf("metrics: %d %v", res.StatusCode, err)
 	}
-	for _, want := range []string{`toll_http_answers_total{operation="versions",status="2xx"} 1`, `toll_http_answers_total{operation="verify",status="4xx"} 2`, "toll_http_requests_in_flight 0"} {
-		if !strings.Contains(string(text), want) {
-			t.Errorf("metrics lack %s", want)
-		}
-	}
-	for _, secret := range []string{builder.Key, builder.Tail, "hostile"} {
-		if strings.Contains(string(text), secret) {
-			t.Errorf("metrics hold what a caller sent")
-		}
-	}
-	if got := status(t, "http://"+inner.Addr().String()+"/api/v1/protocol/plans"); got != http.StatusNotFound {
-		t.Errorf("the API answers on the operator's listener: %d", got)
-	}
+	return string(text)
 }
 
 func TestT170_CarelessConfiguration(t *testing.T) {
@@ -204,7 +212,7 @@ func TestF17_SecondProcess(t *testing.T) {
 	o := servertest.Options{Data: t.TempDir()}
 	first := servertest.Start(t, o)
 	second := servertest.Launch(t, o)
-	code, err := second.Wait(20 * time.Second)
+	code, err := second.Wait(patience)
 	if err != nil || code == 0 || !strings.Contains(second.Log.String(), "another service") {
 		t.Errorf("the second process: code %d, %v\n%s", code, err, second.Log)
 	}
@@ -244,10 +252,8 @@ func TestI25_NothingIsLeft(t *testing.T) {
 			}
 		}
 		http.DefaultClient.CloseIdleConnections()
-		if err := goleak.Find(leaks); err != nil {
-			t.Error(err)
-		}
-		eventually(t, 5*time.Second, "no descriptor is left", func() bool { runtime.GC(); return descriptors(t) <= before })
+		noLeak(t, leaks)
+		eventually(t, "no descriptor is left", func() bool { runtime.GC(); return descriptors(t) <= before })
 		if o.Data == "" {
 			return
 		}
@@ -261,6 +267,21 @@ func TestI25_NothingIsLeft(t *testing.T) {
 			}
 		}
 	})
+}
+
+// noLeak waits until nothing else runs than what the options leave out.
+func noLeak(t *testing.T, but ...goleak.Option) {
+	t.Helper()
+	for end := time.Now().Add(patience); ; {
+		err := goleak.Find(but...)
+		if err == nil {
+			return
+		}
+		if time.Now().After(end) {
+			t.Error(err)
+			return
+		}
+	}
 }
 
 func descriptors(t *testing.T) int {

@@ -56,7 +56,7 @@ type walletAnswer struct {
 // post calls a route without an API key. An answer that does not come has status 0.
 func (p *pocket) post(route string, headers ...string) saleAnswer {
 	p.Helper()
-	ctx, cancel := context.WithTimeout(p.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(p.Context(), patience)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, p.url+route, nil)
 	if err != nil {
@@ -196,7 +196,7 @@ func (m *bazaar) submits(a *evm.Authorization, signature []byte) {
 	if err := m.node.SendTransaction(m.Context(), tx); err != nil {
 		m.Fatal(err)
 	}
-	within(m.T, 20*time.Second, "the transaction of a stranger is mined", func() bool {
+	eventually(m.T, "the transaction of a stranger is mined", func() bool {
 		r, err := m.node.TransactionReceipt(m.Context(), tx.Hash())
 		return err == nil && r.Status == gethtypes.ReceiptStatusSuccessful
 	})

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
@@ -127,7 +128,7 @@ func Start(t testing.TB, o Options) *Process {
 func StartProgram(t testing.TB, program string, o Options) *Process {
 	t.Helper()
 	p := launch(t, program, o)
-	if err := p.WaitHealthy(30 * time.Second); err != nil {
+	if err := p.WaitHealthy(2 * time.Minute); err != nil {
 		t.Fatalf("%v\n%s", err, p.Log)
 	}
 	return p
@@ -173,20 +174,41 @@ func environment() []string {
 	return append(env, "XDG_CONFIG_HOME="+home, "HOME="+home)
 }
 
-// FreeAddress returns an address on the loopback on which nothing listens.
+// FreeAddress returns an address on the loopback on which nothing listens, another one each time. Its port is none of those that
+// a system gives to who asks for any, so that nobody has it before it is used, or between two uses.
 func FreeAddress(t testing.TB) string {
 	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	address, err := Address()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer ln.Close()
-	return ln.Addr().String()
+	return address
 }
+
+// Address is [FreeAddress] for who has no test.
+func Address() (string, error) {
+	var problem error
+	for range 100 {
+		port := 10_240 + rand.IntN(20_000)
+		if _, used := given.LoadOrStore(port, true); used {
+			continue
+		}
+		address := fmt.Sprintf("127.0.0.1:%d", port)
+		ln, err := net.Listen("tcp", address)
+		if err == nil {
+			_ = ln.Close()
+			return address, nil
+		}
+		problem = err
+	}
+	return "", fmt.Errorf("no address is free: %w", problem)
+}
+
+var given sync.Map // ports of [Address]
 
 // WaitHealthy returns when GET /health is 200.
 func (p *Process) WaitHealthy(limit time.Duration) error {
-	h := &http.Client{Timeout: time.Second}
+	h := &http.Client{Timeout: 10 * time.Second}
 	for end := time.Now().Add(limit); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
 		select {
 		case <-p.exited:
@@ -236,7 +258,7 @@ func Key(t testing.TB, o Options, account string, flags ...string) toll.APIKey {
 	t.Helper()
 	args := append([]string{"keys", "create", "--local", "--init", "--account", account, "-o", "json"}, o.store()...)
 	args = append(args, flags...)
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, Program(t), args...)
 	cmd.Env = append(environment(), o.Env...)
