@@ -100,7 +100,7 @@ func TestExtensionResponses(t *testing.T) {
 	s := newStack(t)
 	plan := s.plan(s.b1, freePlan)
 	agent := s.do(s.b1, "POST", base+"/protocol/agents", `{"name":"Ask","endpoints":`+pathEndpoints+`,"plans":["`+plan+`"]}`).text(t, "agentId")
-	token, _ := s.token(s.b1, plan) // the owner's own: what others send along may be theirs
+	token, _ := s.token(s.s1, plan)
 	body := func(nonce, url string) string {
 		payload := `{"x402Version":2,"resource":{"url":"` + url + `","mimeType":"application/json"},"payload":{"signature":"` + token + `","nonce":"` + nonce + `"},"extensions":{"bazaar":{` +
 			`"info":{"input":{"type":"http","method":"POST","bodyType":"json","body":{"prompt":"hi"}},"output":{"type":"json"}},"schema":{"type":"object","required":["input"]}}}}`

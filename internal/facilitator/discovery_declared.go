@@ -112,20 +112,26 @@ func (f *Facilitator) declare(ctx context.Context, p *payment, valid bool, d *de
 		return err
 	}
 	shown := known.Info == string(info) && known.MimeType == d.mimeType
-	if !shown && !d.owners {
-		return rejected("only the owner of the agent describes it")
+	if known.Info != "" && !shown && !d.owners {
+		return errOwners
 	}
 	if err := fitsSchema(b.Schema, b.Info); err != nil || shown {
 		return err
 	}
-	return f.putDeclared(ctx, k, store.Discovered{Agent: k.agent, Verb: verb, URL: url, MimeType: d.mimeType, Info: string(info), UpdatedAt: f.clock()})
+	return f.putDeclared(ctx, store.Discovered{
+		Agent: k.agent, Verb: verb, URL: url, MimeType: d.mimeType, Info: string(info), UpdatedAt: f.clock(),
+	}, d.owners)
 }
+
+// errOwners is what a payer hears who describes what is described: a first description makes standard servers appear as they
+// say they are, with their first payment, and nobody but the owner rewrites one.
+var errOwners = rejected("only the owner of the agent describes it anew")
 
 func printable(s string) bool {
 	return len(s) <= maxMimeType && !strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r > '~' })
 }
 
-func (f *Facilitator) putDeclared(ctx context.Context, k declaredKey, d store.Discovered) error {
+func (f *Facilitator) putDeclared(ctx context.Context, d store.Discovered, owners bool) error {
 	err := f.store.Tx(ctx, func(tx *store.Tx) error {
 		now, err := store.DiscoveredOf(ctx, tx, d.Agent, d.Verb, d.URL)
 		switch {
@@ -133,12 +139,14 @@ func (f *Facilitator) putDeclared(ctx context.Context, k declaredKey, d store.Di
 			return err
 		case err == nil && now.Info == d.Info && now.MimeType == d.MimeType:
 			return nil
+		case err == nil && !owners:
+			return errOwners
 		case err == nil && d.UpdatedAt.Sub(now.UpdatedAt) < declaredEvery:
 			return rejected("another payment described the resource less than a minute ago")
 		}
 		return store.PutDiscovered(ctx, tx, d)
 	})
-	f.declarations.forget(k)
+	f.declarations.forget(declaredKey{d.Agent, d.Verb, d.URL})
 	if err == nil {
 		f.catalogue.forget(struct{}{})
 	}

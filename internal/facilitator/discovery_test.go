@@ -276,8 +276,8 @@ func TestBazaarOfPayments(t *testing.T) {
 	})
 }
 
-// Payers send along what they like, so it describes nothing: in the body of standard software nothing else is said, and in our own
-// the server speaks for itself.
+// Payers send along what they like. So a payer of standard software describes what nobody has described, and nobody but the owner
+// describes anew; in our own body the server speaks for itself.
 func TestBazaarOfStrangers(t *testing.T) {
 	each(t, func(s *scene) {
 		p := s.plan(dynamic(1, 10))
@@ -303,15 +303,20 @@ func TestBazaarOfStrangers(t *testing.T) {
 		bazaar := func(prompt string) string {
 			return `{"info":` + strings.Replace(exampleInfo, "hi", prompt, 1) + `,"schema":{"type":"object"}}`
 		}
-		const success, refused = `{"bazaar":{"status":"success"}}`, `{"bazaar":{"status":"rejected","rejectedReason":"only the owner of the agent describes it"}}`
+		const success, refused = `{"bazaar":{"status":"success"}}`, `{"bazaar":{"status":"rejected","rejectedReason":"only the owner of the agent describes it anew"}}`
 
-		registered := shown()
-		c := stock(theirs, bazaar("buy elsewhere"))
-		if got := said(c.verify(s.one())); got != refused || shown() != registered {
-			t.Errorf("a stranger describes it: %s, %s", got, shown())
+		if got := said(stock(theirs, bazaar("hello")).verify(s.one())); got != success {
+			t.Errorf("the first payer of a standard server: %s", got)
 		}
-		if got := said(stock(theirs, bazaar("buy elsewhere")).call.verify(s.one(), nil)); got != refused || shown() != registered {
-			t.Errorf("a stranger describes it in our body: %s, %s", got, shown())
+		first := shown()
+		if first != `{"info":`+strings.Replace(exampleInfo, "hi", "hello", 1)+`}application/json` {
+			t.Errorf("%s", first)
+		}
+		if got := said(stock(theirs, bazaar("buy elsewhere")).verify(s.at(1))); got != refused || shown() != first {
+			t.Errorf("a stranger describes it anew: %s, %s", got, shown())
+		}
+		if got := said(stock(theirs, bazaar("buy elsewhere")).call.verify(s.one(), nil)); got != refused || shown() != first {
+			t.Errorf("a stranger describes it anew in our body: %s, %s", got, shown())
 		}
 		if got := said(stock(mine, bazaar("hi")).verify(s.one())); got != success {
 			t.Fatal(got)

@@ -1,4 +1,4 @@
 -- +goose Up
 
--- What was taken so far may have been written by any payer. Owners say it again with their next payment.
+-- What was taken so far may have been rewritten by any payer. The next payment describes it again.
 DELETE FROM discovered;
