@@ -67,12 +67,15 @@ func TestRequestIDsAreNeverTheSame(t *testing.T) {
 	}
 	l := &load{addr: addr, lanes: ls, want: []byte("fine")}
 	answered := 0
-	for range 2 {
+	for slices := 0; slices < 2; {
 		got := l.run(10*time.Millisecond, 100*time.Millisecond)
-		if got.fault != nil || got.done == 0 || got.done > got.answered {
+		if got.fault != nil || got.done > got.answered {
 			t.Fatalf("%d of %d answers, %v", got.done, got.answered, got.fault)
 		}
 		answered += got.answered
+		if got.done > 0 { // a busy machine may do nothing in a tenth of a second
+			slices++
+		}
 	}
 	if len(seen) != answered {
 		t.Errorf("%d ids in %d requests", len(seen), answered)
@@ -92,7 +95,7 @@ func TestRefusalsFailASlice(t *testing.T) {
 			s := httptest.NewServer(h)
 			defer s.Close()
 			l := &load{addr: strings.TrimPrefix(s.URL, "http://"), lanes: [][]message{{{raw: []byte("GET / HTTP/1.1\r\nHost: x\r\n\r\n")}}}, want: []byte("fine")}
-			if got := l.run(0, 50*time.Millisecond); got.fault == nil || got.done > 0 {
+			if got := l.run(0, time.Minute); got.fault == nil || got.done > 0 {
 				t.Errorf("%d answers were taken, %v", got.done, got.fault)
 			}
 			if l.once() == nil {

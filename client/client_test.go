@@ -268,7 +268,7 @@ func TestContextEndsTheWait(t *testing.T) {
 	time.AfterFunc(50*time.Millisecond, cancel)
 	start := time.Now()
 	_, err := s.client(client.WithMaxRetryWait(time.Hour), client.WithRetries(20)).Plan(ctx, plan)
-	if err == nil || time.Since(start) > 3*time.Second {
+	if err == nil || time.Since(start) > time.Minute {
 		t.Errorf("%v after %v", err, time.Since(start))
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"testing"
-	"time"
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/client"
@@ -34,10 +33,15 @@ func TestWaitOrder(t *testing.T) {
 			t.Errorf("%s: %+v, %v, %d calls", end, o, err, s.calls())
 		}
 	}
-	s := serve(t, always(200, orderBody(toll.OrderSent)))
-	ctx, cancel := context.WithTimeout(context.Background(), 150*time.Millisecond)
+	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	if o, err := s.client().WaitOrder(ctx, "o-1"); !errors.Is(err, context.DeadlineExceeded) || o == nil || o.Status != toll.OrderSent {
+	s := serve(t, func(n int, _ sent) (int, map[string]string, string) {
+		if n == 2 {
+			cancel()
+		}
+		return 200, nil, orderBody(toll.OrderSent)
+	})
+	if o, err := s.client().WaitOrder(ctx, "o-1"); !errors.Is(err, context.Canceled) || o == nil || o.Status != toll.OrderSent {
 		t.Errorf("%+v, %v", o, err)
 	}
 }

@@ -180,11 +180,22 @@ func TestClientAgainstTheService(t *testing.T) {
 	}
 }
 
+// opening tells when an answer begins.
+type opening struct{ answers chan struct{} }
+
+func (o opening) RoundTrip(r *http.Request) (*http.Response, error) {
+	res, err := http.DefaultTransport.RoundTrip(r)
+	if err == nil {
+		o.answers <- struct{}{}
+	}
+	return res, err
+}
+
 // TestEventsAgainstTheService: what happened is in the list, in the stream that follows it, and arrives at a webhook that checks it.
 func TestEventsAgainstTheService(t *testing.T) {
 	svc := tolltest.New(t)
 	c := svc.Client()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 
 	arrived := make(chan *toll.Event, 16)
@@ -209,9 +220,15 @@ func TestEventsAgainstTheService(t *testing.T) {
 	}
 	secret <- made.Secret
 
+	key, err := svc.NewKey("builder")
+	if err != nil {
+		t.Fatal(err)
+	}
+	begun := opening{make(chan struct{}, 16)}
+	follower := client.New(key.Key, client.WithURL(svc.URL()), client.WithHTTPClient(&http.Client{Transport: begun}))
 	followed := make(chan *toll.Event, 16)
 	go func() {
-		for e, err := range c.FollowEvents(ctx, "") {
+		for e, err := range follower.FollowEvents(ctx, "") {
 			if err != nil {
 				t.Errorf("follow: %v", err)
 				return
@@ -219,7 +236,11 @@ func TestEventsAgainstTheService(t *testing.T) {
 			followed <- e
 		}
 	}()
-	time.Sleep(300 * time.Millisecond) // the stream begins at the moment when it opens
+	select {
+	case <-begun.answers: // the stream begins at the moment when it opens
+	case <-ctx.Done():
+		t.Fatal("the stream does not open")
+	}
 	holder := toll.Address{9}
 	svc.Mint(holder, 7)
 	balance := string(svc.Plan()) + "/" + holder.String()
