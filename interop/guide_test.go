@@ -156,7 +156,7 @@ func background(t *testing.T, dir string, environment []string, text string) {
 		}
 		return true
 	}
-	for end := time.Now().Add(time.Minute); !isUp(); time.Sleep(50 * time.Millisecond) {
+	for end := time.Now().Add(3 * time.Minute); !isUp(); time.Sleep(50 * time.Millisecond) {
 		if time.Now().After(end) || len(ended) > 0 {
 			t.Fatalf("it does not stay up:\n%s", log)
 		}
@@ -200,7 +200,7 @@ func TestReadme(t *testing.T) {
 		_ = selling.Process.Kill()
 		_ = selling.Wait() // it was killed
 	})
-	for end := time.Now().Add(30 * time.Second); !strings.Contains(log.String(), "up\n"); time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(3 * time.Minute); !strings.Contains(log.String(), "up\n"); time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("the server does not start:\n%s", log)
 		}

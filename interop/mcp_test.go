@@ -154,7 +154,7 @@ func typescript(t *testing.T, command map[string]any, opened func(page string) s
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+	ctx, stop := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer stop()
 	cmd := exec.CommandContext(ctx, n.program, filepath.Join(dir, "client.mjs"), string(text))
 	log := &servertest.Log{}
@@ -348,7 +348,7 @@ func TestInspector(t *testing.T) {
 	n := mcpClients.find(t).recent(t)
 	s := run(t, servertest.Options{})
 	inspect := func(t *testing.T, address string, args ...string) (string, error) {
-		ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+		ctx, stop := context.WithTimeout(t.Context(), 5*time.Minute)
 		defer stop()
 		cmd := exec.CommandContext(ctx, n.program, append([]string{
 			filepath.Join(n.module("@modelcontextprotocol/inspector"), "clients", "launcher", "build", "index.js"), "--cli", address, "--transport", "http"}, args...)...)
@@ -433,7 +433,7 @@ func TestConformanceSuite(t *testing.T) {
 	n := mcpClients.find(t).recent(t)
 	m := openManaged(t, run(t, servertest.Options{}), paidmcp.ServerConfig{})
 	results := t.TempDir()
-	ctx, stop := context.WithTimeout(t.Context(), 3*time.Minute)
+	ctx, stop := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer stop()
 	cmd := exec.CommandContext(ctx, n.program, filepath.Join(n.module("@modelcontextprotocol/conformance"), "dist", "index.js"),
 		"server", "--url", m.url, "--suite", "all", "-o", results)

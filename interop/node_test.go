@@ -110,7 +110,7 @@ func (r *role) read(out io.Reader) {
 	}
 }
 
-const roleWait = 60 * time.Second
+const roleWait = 3 * time.Minute
 
 // do gives a command and reads its answer into out, which may be nil.
 func (r *role) do(command string, args, out any) error {

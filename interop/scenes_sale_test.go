@@ -279,7 +279,7 @@ func submittedElsewhere(t *testing.T, m *market) {
 	}, nil); err != nil {
 		t.Fatal(err)
 	}
-	for end := time.Now().Add(10 * time.Second); s.transfers() == 0; time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(3 * time.Minute); s.transfers() == 0; time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatal("the chain did not carry the authorization out")
 		}

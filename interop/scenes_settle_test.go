@@ -85,11 +85,11 @@ func failingHandler(t *testing.T, s *service, a *actors) {
 		if b := c.balance(); b.Available != 95 || b.Balance != 100 {
 			t.Errorf("%+v", b)
 		}
-		c.advance(74 * time.Second)
+		c.advance(65 * time.Second) // of 75, a part of which has passed
 		if b := c.balance(); b.Available != 95 {
 			t.Errorf("the hold ended before its time: %+v", b)
 		}
-		c.advance(2 * time.Second)
+		c.advance(10 * time.Second)
 		c.ends(1, nil, 100)
 	})
 	t.Run("in Go", func(t *testing.T) {

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -20,6 +19,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/tollhq/toll/internal/cli"
+	"github.com/tollhq/toll/internal/server/servertest"
 	"github.com/tollhq/toll/paid"
 	"github.com/tollhq/toll/tolltest"
 )
@@ -113,7 +113,7 @@ func setup(env *testscript.Env, opts []tolltest.Option) error {
 	env.Setenv("AGENT_URL", paidAgent.URL)
 	env.Setenv("UPSTREAM", plain.URL)
 	for _, name := range []string{"LISTEN", "LISTEN2"} {
-		address, err := freeAddress()
+		address, err := servertest.Address()
 		if err != nil {
 			return err
 		}
@@ -137,14 +137,6 @@ func echo(w http.ResponseWriter, r *http.Request) {
 		b, _ := io.ReadAll(r.Body)
 		fmt.Fprintf(w, "%s %s [%s]\n", r.Method, r.URL.Path, b)
 	}
-}
-
-func freeAddress() (string, error) {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
-	}
-	return ln.Addr().String(), ln.Close()
 }
 
 // exits CODE COMMAND... runs a command that must end with this code.
@@ -207,13 +199,16 @@ func memberOf(ts *testscript.TestScript, file, path string) string {
 	return fmt.Sprint(v)
 }
 
+// patience is how long a script waits for what has to come.
+const patience = 2 * time.Minute
+
 // healthy URL waits until a service answers there.
 func healthy(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 1 {
 		ts.Fatalf("usage: healthy URL")
 	}
-	h := &http.Client{Timeout: time.Second}
-	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+	h := &http.Client{Timeout: 10 * time.Second}
+	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 		res, err := h.Get(args[0])
 		if err != nil {
 			continue
@@ -230,7 +225,7 @@ func appears(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Fatalf("usage: appears FILE TEXT")
 	}
 	var b []byte
-	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 		b, _ = os.ReadFile(ts.MkAbs(args[0])) // it may not be there yet
 		if strings.Contains(string(b), args[1]) {
 			return
