@@ -129,8 +129,20 @@ func TestT96_JSONDifferentials(t *testing.T) {
 		"10^6 digits, id":          `{"planId":` + strings.Repeat("9", 1e6) + `}`,
 		"10^6 digits, any":         `{"any":1e` + strings.Repeat("9", 1e6) + `}`,
 	}
+	// decoding takes the shortest of a few times, as a busy machine makes some longer, or one that is short enough.
+	most := time.Duration(0)
+	decoding := func(text string) time.Duration {
+		best := time.Hour
+		for tries := 0; tries < 3 && best > most; tries++ {
+			start := time.Now()
+			_ = x402.Decode([]byte(text), new(record))
+			best = min(best, time.Since(start))
+		}
+		return best
+	}
+	// A number that nobody wants is read once. Turning digits into one costs hundreds of times as much.
+	most = 60 * decoding(`{"x":`+strings.Repeat("9", 1e6)+`}`)
 	for name, text := range refused {
-		start := time.Now()
 		err := x402.Decode([]byte(text), new(record))
 		if err == nil {
 			t.Errorf("%s: accepted", name)
@@ -145,8 +157,8 @@ func TestT96_JSONDifferentials(t *testing.T) {
 		if m := err.Error(); len(m) > 500 {
 			t.Errorf("%s: a message of %d bytes", name, len(m))
 		}
-		if d := time.Since(start); d > time.Second {
-			t.Errorf("%s: took %v", name, d)
+		if d := decoding(text); d > most {
+			t.Errorf("%s: took %v, more than %v", name, d, most)
 		}
 	}
 	taken := map[string]string{

@@ -127,14 +127,18 @@ func TestMatchEndpoint_Order(t *testing.T) {
 func TestT182_PatternsAreLinear(t *testing.T) {
 	long := "/" + strings.Repeat("a/", 4000)
 	for _, pattern := range []string{"/" + strings.Repeat("(.*)", 500), "/" + strings.Repeat("*", 2000), strings.Repeat("/:a", 600) + "/*", strings.Repeat("/a", 1000) + "/(.*)*b", "/((a+)+)+$", strings.Repeat("/(.*)", 300)} {
-		start := time.Now()
-		p, err := x402.ParsePattern(pattern)
-		if err == nil {
-			p.Match(long)
-			p.Match(long + "!")
+		best := time.Hour // a busy machine makes some times longer
+		for range 10 {
+			start := time.Now()
+			p, err := x402.ParsePattern(pattern)
+			if err == nil {
+				p.Match(long)
+				p.Match(long + "!")
+			}
+			best = min(best, time.Since(start))
 		}
-		if d := time.Since(start); d > 20*time.Millisecond {
-			t.Errorf("%.20s: %v", pattern, d)
+		if best > 20*time.Millisecond {
+			t.Errorf("%.20s: %v", pattern, best)
 		}
 	}
 }

@@ -247,20 +247,26 @@ func TestT07_ExoticJOSE(t *testing.T) {
 		"x5c bomb":        b64(`{"alg":"EdDSA","typ":"JWT","kid":"x","x5c":["`+strings.Repeat("MIIB", 500)+`"]}`) + ".e30." + sig,
 		"1 MB":            strings.Repeat("A", 1<<20),
 	}
-	for name, jws := range exotic {
-		refusedToken(t, a, name, jws)
+	// verifying returns the shortest of many times, as a busy machine makes some longer, and what one needs of memory.
+	verifying := func(jws string) (best time.Duration, each uint64) {
 		var before, after runtime.MemStats
-		best := time.Hour
+		best = time.Hour
 		const runs = 20
 		runtime.ReadMemStats(&before)
 		for range runs {
+			a.tokens.clear()
 			began := time.Now()
 			_, _ = a.VerifyToken(jws)
 			best = min(best, time.Since(began))
 		}
 		runtime.ReadMemStats(&after)
-		if each := (after.TotalAlloc - before.TotalAlloc) / runs; best > time.Millisecond || each > 64<<10 {
-			t.Errorf("%s: %v and %d bytes, want < 1 ms and < 64 KiB", name, best, each)
+		return best, (after.TotalAlloc - before.TotalAlloc) / runs
+	}
+	good, _ := verifying(exampleJWS)
+	for name, jws := range exotic {
+		refusedToken(t, a, name, jws)
+		if best, each := verifying(jws); best > 5*good || each > 64<<10 {
+			t.Errorf("%s: %v and %d bytes, want < 5 times the %v of a good one, and < 64 KiB", name, best, each, good)
 		}
 	}
 }
