@@ -336,7 +336,7 @@ func (o *OAuth) refresh(ctx context.Context, client *knownClient, form url.Value
 	}
 	p := o.permission(&g, left)
 	out := &granted{TokenType: "Bearer", RefreshToken: random(), Scope: scope}
-	t, err := o.Permissions.Renew(ctx, access[0], p, func(tx *store.Tx, t *toll.AccessToken) error {
+	t, err := o.renew(ctx, g.ID, access[0], p, func(tx *store.Tx, t *toll.AccessToken) error {
 		if err := firstOf(store.UseOAuthRefresh(ctx, tx, row.Hash, now)); err != nil {
 			return err
 		}
@@ -347,6 +347,26 @@ func (o *OAuth) refresh(ctx context.Context, client *knownClient, form url.Value
 	}
 	out.AccessToken, out.ExpiresIn = t.AccessToken, int64(p.Life/time.Second)
 	return o.withIdentity(ctx, out, g)
+}
+
+// renew renews the newest permission of a grant. One that was read before its token was revoked alone has another in its place.
+func (o *OAuth) renew(
+	ctx context.Context, grant, newest toll.Hash, p Permission, also func(*store.Tx, *toll.AccessToken) error,
+) (*toll.AccessToken, error) {
+	for {
+		t, err := o.Permissions.Renew(ctx, newest, p, also)
+		if !errors.Is(err, ErrEnded) {
+			return t, err
+		}
+		access, other := store.OAuthAccess(ctx, o.Store, grant, 1)
+		if other != nil {
+			return nil, other
+		}
+		if len(access) == 0 || access[0] == newest {
+			return nil, err
+		}
+		newest = access[0]
+	}
 }
 
 // narrowed returns the scope of a refresh: words of the consent.

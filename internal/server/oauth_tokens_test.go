@@ -309,6 +309,26 @@ func TestT126_RevokedAccess(t *testing.T) {
 	}
 }
 
+// TestT126_RevokedWhileRenewed: an access token that is revoked while its consent is renewed ends alone, whichever is first.
+func TestT126_RevokedWhileRenewed(t *testing.T) {
+	p := newProgram(t, storetest.SQLite, nil)
+	one := p.exchange(p.code()) // 20 credits
+	if !p.pays(one.Access, 5) {
+		t.Fatal("it does not pay")
+	}
+	p.s.BeforeRenewal(func() { p.revoke(one.Access) })
+	two := p.refresh(one.Refresh)
+	if two.status != http.StatusOK || p.pays(one.Access, 1) || !p.pays(two.Access, 5) {
+		t.Fatalf("revoked before the renewal: %+v", two)
+	}
+	var three answered
+	p.s.BeforeRenewal(func() { three = p.refresh(two.Refresh) })
+	p.revoke(two.Access)
+	if three.status != http.StatusOK || p.pays(two.Access, 1) || !p.pays(three.Access, 8) || p.pays(three.Access, 3) || !p.pays(three.Access, 2) {
+		t.Errorf("revoked after it: %+v", three)
+	}
+}
+
 // TestOAuthDocuments: clients find everything from the origin.
 func TestOAuthDocuments(t *testing.T) {
 	s, address := start(t, server.Config{Data: t.TempDir()})
