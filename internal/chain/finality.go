@@ -218,7 +218,7 @@ func (t *tracker) agreed(ctx context.Context, op *Op, success bool) (bool, error
 		for i := range logs {
 			if e, ok := parseEvent(&logs[i]); ok && e.place == place {
 				if e.success {
-					e.success, err = moved(ctx, c, op, place)
+					e.success, err = moved(ctx, c, t.rail.chainID, op, place)
 				}
 				return e.digest(), err
 			}

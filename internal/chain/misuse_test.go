@@ -161,13 +161,7 @@ func (w *world) revokes(owner common.Address, d *chain.Delegation) {
 // redelegates gives an account other code, as its key can at any time.
 func (w *world) redelegates(a common.Address) {
 	w.Helper()
-	auth := w.authorization(a, w.nonce(a))
-	auth.Address = contracts.EntryPoint
-	s := w.keys.Sign(w, a, userop.AuthorizationHash(w.chainID(), auth.Address, auth.Nonce))
-	auth.R.SetBytes(s[:32])
-	auth.S.SetBytes(s[32:64])
-	auth.V = s[64] - 27
-	w.sendWith(w.outside, nil, auth)
+	w.sendWith(w.outside, nil, w.gives(a, contracts.EntryPoint, w.nonce(a)))
 }
 
 func TestT70_WalletRedelegated(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"math/big"
 	"slices"
 
 	"github.com/ethereum/go-ethereum"
@@ -23,12 +24,12 @@ var (
 
 // moved reports whether an operation whose event, success=true, is at a place made its payments. The event alone does not say
 // so: who has the key of an account can give it code that agrees to all and does nothing, also in the very transaction.
-func moved(ctx context.Context, c *endpoints.Conn, op *Op, at Place) (bool, error) {
+func moved(ctx context.Context, c *endpoints.Conn, chainID *big.Int, op *Op, at Place) (bool, error) {
 	switch {
 	case op.Kind != KindOrder:
 		return true, nil
 	case op.Token == common.Address{}:
-		return kept(ctx, c, op.Payer, at)
+		return kept(ctx, c, chainID, op.Payer, at)
 	}
 	logs, err := c.FilterLogs(ctx, ethereum.FilterQuery{
 		BlockHash: &at.Hash, Addresses: []common.Address{contracts.EntryPoint, op.Token}, Topics: [][]common.Hash{{topicBegins, topicRun, topicTransfer, topicUsed}},
@@ -60,36 +61,61 @@ func moved(ctx context.Context, c *endpoints.Conn, op *Op, at Place) (bool, erro
 
 func address(topic common.Hash) common.Address { return common.BytesToAddress(topic[:]) }
 
-// kept reports whether an account had our code throughout a block: the native token leaves no logs. Each change of code counts up
-// the nonce of the account. An endpoint that has forgotten the state of the block says nothing against it.
-func kept(ctx context.Context, c *endpoints.Conn, of common.Address, at Place) (bool, error) {
-	header, err := c.HeaderByHash(ctx, at.Hash)
-	if err != nil {
+// kept reports whether an account had our code when a transaction ran: the native token leaves no logs. Its code changes by an
+// authorization that its key has signed, in whosever transaction (EIP-7702, "Behavior"), so what counts is its code before the
+// block and the authorizations up to the transaction. Without the state before, which an endpoint may have forgotten, each of
+// them counts.
+func kept(ctx context.Context, c *endpoints.Conn, chainID *big.Int, of common.Address, at Place) (bool, error) {
+	var block *struct {
+		Parent       common.Hash `json:"parentHash"`
+		Transactions []struct {
+			Hash           common.Hash                  `json:"hash"`
+			From           common.Address               `json:"from"`
+			Authorizations []types.SetCodeAuthorization `json:"authorizationList"`
+		} `json:"transactions"`
+	}
+	if err := c.RPC.CallContext(ctx, &block, "eth_getBlockByHash", at.Hash, true); err != nil {
 		return false, err
 	}
-	var before, after account
-	read := func(into *account, block common.Hash) error {
-		code, err := c.CodeAtHash(ctx, of, block)
-		if err == nil {
-			into.code = codeOf(code)
-			into.nonce, err = c.NonceAtHash(ctx, of, block)
+	if block == nil {
+		return false, ethereum.NotFound
+	}
+	is := account{code: codeOurs}
+	code, err := c.CodeAtHash(ctx, of, block.Parent)
+	if err == nil {
+		is.code = codeOf(code)
+		is.nonce, err = c.NonceAtHash(ctx, of, block.Parent)
+	}
+	_, forgotten := errors.AsType[rpc.Error](err)
+	if err != nil && !forgotten {
+		return false, err
+	}
+	for _, tx := range block.Transactions {
+		if tx.From == of {
+			is.nonce++
 		}
-		return err
+		for _, a := range tx.Authorizations {
+			by, err := a.Authority()
+			here := a.ChainID.IsZero() || a.ChainID.CmpBig(chainID) == 0
+			if err != nil || by != of || !here || !forgotten && a.Nonce != is.nonce {
+				continue
+			}
+			is.nonce++
+			if is.code = codeForeign; a.Address == contracts.AccountCode {
+				is.code = codeOurs
+			}
+		}
+		if tx.Hash == at.Tx {
+			return is.code == codeOurs, nil
+		}
 	}
-	err = together(func() error { return read(&before, header.ParentHash) }, func() error { return read(&after, at.Hash) })
-	if _, answer := errors.AsType[rpc.Error](err); answer {
-		return true, nil
-	}
-	if err != nil || after.code != codeOurs {
-		return false, err
-	}
-	return before.code == codeOurs && before.nonce == after.nonce || before.code == codeNone && before.nonce+1 == after.nonce, nil
+	return false, nil
 }
 
 // made is [moved], asked of the best endpoint.
 func (r *Rail) made(ctx context.Context, op *Op, at Place) (paid bool, err error) {
 	err = r.read(ctx, func(ctx context.Context, c *endpoints.Conn) (err error) {
-		paid, err = moved(ctx, c, op, at)
+		paid, err = moved(ctx, c, r.chainID, op, at)
 		return err
 	})
 	return paid, err

@@ -40,13 +40,8 @@ func TestT57_CodeThatPaysNothing(t *testing.T) {
 			}
 			w.signs(w.rail(change), p)
 			op := w.op(p.OrderID)
-			auth := types.SetCodeAuthorization{Address: hostile}
-			auth.ChainID.SetFromBig(w.chainID())
-			signature := w.keys.Sign(w, owner, userop.AuthorizationHash(w.chainID(), hostile, 0))
-			auth.V = signature[64] - 27
-			auth.R.SetBytes(signature[:32])
-			auth.S.SetBytes(signature[32:64])
-			receipt := w.sendWith(contracts.EntryPoint, userop.HandleOps([]*userop.Operation{op.Operation}, w.outside), append(coded, auth)...)
+			coded = append(coded, w.gives(owner, hostile, 0))
+			receipt := w.sendWith(contracts.EntryPoint, userop.HandleOps([]*userop.Operation{op.Operation}, w.outside), coded...)
 			if e := w.readEvent(receipt, op.Hash); !e.success {
 				t.Fatalf("the attack does not run: %+v", e)
 			}
@@ -58,6 +53,45 @@ func TestT57_CodeThatPaysNothing(t *testing.T) {
 			}
 			w.idle()
 			sink.has(p.OrderID, false, 0)
+		})
+	}
+}
+
+// An authorization of the payer that the chain leaves out, and a transaction of the payer that carries the operation, are in the
+// block of a native order: the account has our code all the same, and the order is paid.
+func TestT57_PayerInTheBlock(t *testing.T) {
+	for way, land := range map[string]func(w *world, owner common.Address, data []byte) *types.Receipt{
+		"a transaction of the payer": func(w *world, owner common.Address, data []byte) *types.Receipt {
+			tx := w.transaction(owner, w.nonce(owner), contracts.EntryPoint, data, nil)
+			if err := w.Eth().SendTransaction(w.Context(), tx); err != nil {
+				w.Fatal(err)
+			}
+			return w.receipt(tx.Hash())
+		},
+		"a used authorization": func(w *world, owner common.Address, data []byte) *types.Receipt {
+			return w.sendWith(contracts.EntryPoint, data, w.gives(owner, contracts.DelegationManager, 0))
+		},
+	} {
+		t.Run(way, func(t *testing.T) {
+			w := newWorld(t, chaintest.New(t))
+			sink := w.ledger()
+			change := func(c *chain.Config) { c.Sink = sink }
+			owner := w.account(wei, int(1e16))
+			w.sendWith(w.outside, nil, w.authorization(owner, 0))
+			p := purchase(owner, wei, receiver(1), 1_000_000)
+			w.signs(w.rail(change), p)
+			op := w.op(p.OrderID)
+			receipt := land(w, owner, userop.HandleOps([]*userop.Operation{op.Operation}, w.outside))
+			if e := w.readEvent(receipt, op.Hash); !e.success {
+				t.Fatalf("the operation: %+v", e)
+			}
+			w.running(change)
+			if op := w.decided(p.OrderID, chain.Final, chain.Failed); op.State == chain.Failed {
+				t.Errorf("failure: %+v", op.Failure)
+			}
+			w.idle()
+			sink.has(p.OrderID, true, 1)
+			w.has(receiver(1), wei, 1_000_000)
 		})
 	}
 }

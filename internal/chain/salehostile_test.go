@@ -214,12 +214,7 @@ func TestSell_InsideAnOrder(t *testing.T) {
 	code := slices.Concat(common.FromHex("60003560e01c80635c1c6dcd1460305780631626ba7e1460245760006000526020"+"6000f3"+"5b60e01b60005260206000f3"+"5b61"), size,
 		common.FromHex("61005d600039"+"6000600061"), size, common.FromHex("6000600073"), usdc[:], common.FromHex("5af100"), data)
 	hostile := w.contract(hex.EncodeToString(code))
-	auth := types.SetCodeAuthorization{Address: hostile}
-	auth.ChainID.SetFromBig(w.chainID())
-	signature := w.keys.Sign(w, owner, userop.AuthorizationHash(w.chainID(), hostile, 0))
-	auth.V = signature[64] - 27
-	auth.R.SetBytes(signature[:32])
-	auth.S.SetBytes(signature[32:64])
+	auth := w.gives(owner, hostile, 0)
 	op := w.op(p.OrderID)
 	receipt := w.sendWith(contracts.EntryPoint, userop.HandleOps([]*userop.Operation{op.Operation}, w.outside), auth)
 	if e := w.readEvent(receipt, op.Hash); !e.success {

@@ -371,9 +371,15 @@ func (b *books) spentOf(id string) string {
 // authorization gives an account whose key the test holds our code.
 func (w *world) authorization(a common.Address, nonce uint64) types.SetCodeAuthorization {
 	w.Helper()
-	auth := types.SetCodeAuthorization{Address: contracts.AccountCode, Nonce: nonce}
+	return w.gives(a, contracts.AccountCode, nonce)
+}
+
+// gives is an authorization that gives an account whose key the test holds whatever code.
+func (w *world) gives(a, code common.Address, nonce uint64) types.SetCodeAuthorization {
+	w.Helper()
+	auth := types.SetCodeAuthorization{Address: code, Nonce: nonce}
 	auth.ChainID.SetFromBig(w.chainID())
-	signature := w.keys.Sign(w, a, userop.AuthorizationHash(w.chainID(), contracts.AccountCode, nonce))
+	signature := w.keys.Sign(w, a, userop.AuthorizationHash(w.chainID(), code, nonce))
 	auth.V = signature[64] - 27
 	auth.R.SetBytes(signature[:32])
 	auth.S.SetBytes(signature[32:64])
