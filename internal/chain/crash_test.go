@@ -3,6 +3,7 @@ package chain_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"runtime"
 	"sync"
 	"testing"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/tollhq/toll/internal/chain"
 	"github.com/tollhq/toll/internal/chain/chaintest"
+	"github.com/tollhq/toll/internal/chain/userop"
 )
 
 // ledger is a sink that grants as the service does: once for an order, whatever it hears how often.
@@ -191,3 +193,31 @@ func (d *deaf) Paid(ctx context.Context, id string, tx common.Hash) error {
 	}
 	return d.ledger.Paid(ctx, id, tx)
 }
+
+// More orders than are told at a time are refused by the sink for ever: those after them are told all the same.
+func TestTell_RefusedForEver(t *testing.T) {
+	w := newWorld(t, chaintest.New(t))
+	sink := &choosy{w.ledger()}
+	for n := range 250 {
+		id := fmt.Sprintf("refused %d", n)
+		_, err := w.journal.AddOp(t.Context(), &chain.Op{
+			ID: id, Kind: chain.KindOrder, State: chain.Failed, NonceKey: userop.OrderKey(id), UpdatedAt: w.Now(), Failure: &chain.Failure{},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	r := w.running(func(c *chain.Config) { c.Sink = sink })
+	owner := w.account(usdc, 2_000_000)
+	for range 2 {
+		p := purchase(owner, usdc, receiver(1), 1_000_000)
+		w.paid(r, p)
+		w.eventually("the sink has heard", func() bool { return w.op(p.OrderID).Told == chain.Final })
+		sink.has(p.OrderID, true, 1)
+	}
+}
+
+// choosy is a sink that takes no failure.
+type choosy struct{ *ledger }
+
+func (*choosy) Failed(context.Context, string, chain.Failure) error { return errors.New("never") }

@@ -3,6 +3,7 @@ package chain
 import (
 	"context"
 	"errors"
+	"maps"
 	"sync"
 	"time"
 )
@@ -10,7 +11,7 @@ import (
 const (
 	// maxWaiting is how many operations are looked at for the next transactions.
 	maxWaiting = 500
-	// A first pause of an operation that could not be sent, and the longest: it doubles each time.
+	// The first pause after something did not succeed, and the longest.
 	firstRest = 250 * time.Millisecond
 	longRest  = time.Minute
 )
@@ -19,13 +20,30 @@ const (
 type outbox struct {
 	mu    sync.Mutex
 	taken map[string]bool
-	rests map[string]rest
+	rests rests
 }
 
-// rest is the pause of an operation that could not be sent.
+// rests are the pauses of operations with which something did not succeed, by id: each is twice as long as the one before.
+type rests map[string]rest
+
 type rest struct {
 	until time.Time
 	next  time.Duration
+}
+
+// add begins the next pause of an operation, and returns it.
+func (m rests) add(id string) time.Duration {
+	pause := max(m[id].next, firstRest)
+	m[id] = rest{time.Now().Add(pause), min(2*pause, longRest)}
+	return pause
+}
+
+// left is how long an operation still rests.
+func (m rests) left(id string, now time.Time) time.Duration { return max(m[id].until.Sub(now), 0) }
+
+// forget lets go of pauses that ended long ago.
+func (m rests) forget(now time.Time) {
+	maps.DeleteFunc(m, func(_ string, p rest) bool { return now.Sub(p.until) > 2*longRest })
 }
 
 // waiting lists operations to be sent that nobody of this process has in hand, those that have waited longest first, and
@@ -41,7 +59,7 @@ func (r *Rail) waiting(ctx context.Context) (ops []*Op, wake time.Duration, err 
 	defer o.mu.Unlock()
 	wake = idle
 	for _, op := range all {
-		if left := o.rests[op.ID].until.Sub(now); left > 0 {
+		if left := o.rests.left(op.ID, now); left > 0 {
 			wake = min(wake, left)
 			continue
 		}
@@ -49,11 +67,7 @@ func (r *Rail) waiting(ctx context.Context) (ops []*Op, wake time.Duration, err 
 			ops = append(ops, op)
 		}
 	}
-	for id, p := range o.rests {
-		if now.Sub(p.until) > 2*longRest {
-			delete(o.rests, id)
-		}
-	}
+	o.rests.forget(now)
 	return ops, wake, nil
 }
 
@@ -62,7 +76,7 @@ func (o *outbox) claim(ops []*Op) []*Op {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.taken == nil {
-		o.taken, o.rests = map[string]bool{}, map[string]rest{}
+		o.taken = map[string]bool{}
 	}
 	var mine []*Op
 	for _, op := range ops {
@@ -87,10 +101,9 @@ func (o *outbox) rest(op *Op) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.rests == nil {
-		o.taken, o.rests = map[string]bool{}, map[string]rest{}
+		o.rests = rests{}
 	}
-	next := max(o.rests[op.ID].next, firstRest)
-	o.rests[op.ID] = rest{time.Now().Add(next), min(2*next, longRest)}
+	o.rests.add(op.ID)
 }
 
 // judge decides about an operation that does not go through beside others: alone it may.

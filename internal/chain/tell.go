@@ -3,37 +3,41 @@ package chain
 import (
 	"context"
 	"errors"
+	"time"
 )
 
-// tell lets the sink hear what became of orders. A call that fails is repeated later, beginning with those that wait longest.
-func (t *tracker) tell(ctx context.Context) error {
+// tell lets the sink hear what became of orders, beginning with those that wait longest. One that it does not take rests, each
+// time for longer, and keeps no other from being told. It says when the next of them is due.
+func (t *tracker) tell(ctx context.Context) (time.Duration, error) {
 	r := t.rail
 	const page = 200
 	for {
-		ops, err := r.cfg.Journal.Untold(ctx, page)
+		most := page + len(t.untaken)
+		ops, err := r.cfg.Journal.Untold(ctx, most)
 		if err != nil {
-			return err
+			return 0, err
 		}
-		failed := 0
+		due, now := idle, time.Now()
 		for _, op := range ops {
-			if err := r.tellOne(ctx, op); err != nil {
-				failed++
-				if ctx.Err() != nil {
-					return ctx.Err()
-				}
+			if left := t.untaken.left(op.ID, now); left > 0 {
+				due = min(due, left)
+				continue
+			}
+			if err := r.tellOne(ctx, op); err == nil {
+				delete(t.untaken, op.ID)
+			} else if ctx.Err() != nil {
+				return 0, ctx.Err()
+			} else {
+				due = min(due, t.untaken.add(op.ID))
 				r.log.Warn("what became of an order was not taken", "order", op.ID, "state", op.State, "err", err)
 			}
 		}
-		if failed > 0 {
-			return errUntaken
-		}
-		if len(ops) < page {
-			return nil
+		if len(ops) < most {
+			t.untaken.forget(now)
+			return due, nil
 		}
 	}
 }
-
-var errUntaken = errors.New("chain: what became of some orders was not taken")
 
 // tellOne tells one order and then notes that it was told: a crash between repeats the call.
 func (r *Rail) tellOne(ctx context.Context, op *Op) error {

@@ -35,19 +35,20 @@ var ErrOtherChain = errors.New("chain: the chain is not the one that was followe
 // tracker follows the chain: it finds the events of operations, tells how deep they are, and whether they are still there. One
 // process at a time does so, under a lease.
 type tracker struct {
-	rail   *Rail
-	lease  Lease
-	cursor Cursor
-	fresh  bool            // the lease is new: what others have noted is looked at again
-	seen   common.Hash     // head up to which all is done
-	sales  map[string]bool // sales whose authorizations were looked for up to there
-	chunk  uint64          // blocks in one query for logs
-	done   map[logID]uint64
-	owed   uint64 // block of the first log whose effect is still to come; 0: none
-	fence  int64  // of the last lease
-	quick  int
-	final0 common.Hash // finalized block for which all paid operations were looked at
-	pass   *pass
+	rail    *Rail
+	lease   Lease
+	cursor  Cursor
+	fresh   bool            // the lease is new: what others have noted is looked at again
+	seen    common.Hash     // head up to which all is done
+	sales   map[string]bool // sales whose authorizations were looked for up to there
+	chunk   uint64          // blocks in one query for logs
+	done    map[logID]uint64
+	owed    uint64 // block of the first log whose effect is still to come; 0: none
+	untaken rests  // orders of which the sink did not take what became of them
+	fence   int64  // of the last lease
+	quick   int
+	final0  common.Hash // finalized block for which all paid operations were looked at
+	pass    *pass
 }
 
 // logID names a log whose effects are none of the journal's, with its block for forgetting it.
@@ -83,7 +84,7 @@ func (r *Rail) halt(why error) error {
 
 // track follows the chain until ctx ends.
 func (r *Rail) track(ctx context.Context) {
-	t := &tracker{rail: r, chunk: maxChunk, done: map[logID]uint64{}}
+	t := &tracker{rail: r, chunk: maxChunk, done: map[logID]uint64{}, untaken: rests{}}
 	var listening sync.WaitGroup
 	listening.Go(func() { r.listen(ctx) })
 	defer listening.Wait()
@@ -205,22 +206,23 @@ func (t *tracker) turn(ctx context.Context) (time.Duration, error) {
 	if err := t.follow(ctx, open); err != nil {
 		return 0, err
 	}
-	if err := t.tell(ctx); err != nil {
+	due, err := t.tell(ctx)
+	if err != nil {
 		return 0, err
 	}
 	switch {
 	case len(open) > 0 || t.pass.again:
 		t.quick++
 		if r.cfg.Embedded {
-			return min(10*time.Millisecond<<min(t.quick, 7), time.Second), nil
+			return min(10*time.Millisecond<<min(t.quick, 7), time.Second, due), nil
 		}
-		return min(250*time.Millisecond<<min(t.quick, 2), time.Second), nil
+		return min(250*time.Millisecond<<min(t.quick, 2), time.Second, due), nil
 	case len(paid) > 0:
-		return 5 * time.Second, nil // they only get older
+		return min(5*time.Second, due), nil // they only get older
 	}
 	lease := t.lease
 	t.lease = Lease{}
-	return idle, r.cfg.Journal.Release(ctx, lease)
+	return due, r.cfg.Journal.Release(ctx, lease)
 }
 
 // quiet reports whether nothing of ours has happened: the head is known, or the blocks since the cursor hold no log of ours.
