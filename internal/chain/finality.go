@@ -165,10 +165,16 @@ func (t *tracker) step(ctx context.Context, op *Op) (moved bool, err error) {
 		default:
 			return moved, nil
 		}
-		if next != Final {
-			if ok, err := t.agreed(ctx, op, next == Confirmed); err != nil || !ok {
-				return moved, err
-			}
+		ok := true
+		switch {
+		case next != Final:
+			ok, err = t.agreed(ctx, op, next == Confirmed)
+		case op.Kind == KindVoid:
+			ok, err = t.voided(ctx, op)
+			moved = moved || op.State == Failed
+		}
+		if err != nil || !ok {
+			return moved, err
 		}
 		op.State, moved = next, true
 	}
@@ -260,7 +266,7 @@ func (t *tracker) write(ctx context.Context, op *Op) error {
 			return err
 		}
 		if order.State == Signed || order.State == Sent {
-			f := Failure{Code: toll.CodeChainFailed, Reason: "the order did not land in time, or was cancelled, and has been made impossible"}
+			f := Failure{Code: toll.CodeChainFailed, Reason: "the order did not land in time, and has been made impossible"}
 			if order.Failure != nil {
 				f = *order.Failure
 			}

@@ -201,6 +201,11 @@ func (r *Rail) sign(ctx context.Context, op *Op, build builder) error {
 	}
 	next := *op
 	operation, f, err := build(ctx, &next)
+	if errors.Is(err, errNonceUsed) {
+		if f, err = r.usedUp(ctx, &next); f == nil && err == nil {
+			err = errNonceUsed
+		}
+	}
 	if err != nil {
 		return err
 	}
@@ -223,7 +228,7 @@ func (r *Rail) sign(ctx context.Context, op *Op, build builder) error {
 	}
 	r.changed(op.ID)
 	r.work.fire()
-	if next.State == Included {
+	if next.State != Signed {
 		r.moved.fire()
 	}
 	return nil
@@ -372,34 +377,4 @@ func (r *Rail) Outcome(ctx context.Context, orderID string) (Outcome, error) {
 		return Outcome{}, err
 	}
 	return outcomeOf(op), nil
-}
-
-// Cancel ends an order whose bytes nobody has seen, and has one that was sent made impossible: whichever of the two operations lands
-// first decides then, so that the outcome may also be that it is paid. [ErrUnknown] for an order that the rail has not heard
-// of.
-func (r *Rail) Cancel(ctx context.Context, orderID string) (Outcome, error) {
-	for {
-		op, err := r.cfg.Journal.Op(ctx, orderID)
-		if err != nil {
-			return Outcome{}, err
-		}
-		switch {
-		case (op.State == Created || op.State == Signed && op.Kind != KindSale) && op.SentAt.IsZero():
-			op.fail(&Failure{Code: toll.CodeChainFailed, Reason: "cancelled before it was sent"})
-			op.UpdatedAt = r.cfg.Clock()
-			if err := r.cfg.Journal.UpdateOp(ctx, op); errors.Is(err, ErrChanged) {
-				continue
-			} else if err != nil {
-				return Outcome{}, err
-			}
-			r.changed(op.ID)
-			r.work.fire()
-		case op.Kind == KindSale: // others can carry its authorization out, whatever we do
-		case op.State == Signed, op.State == Sent:
-			if err := r.void(ctx, op); err != nil {
-				return outcomeOf(op), err
-			}
-		}
-		return outcomeOf(op), nil
-	}
 }

@@ -328,25 +328,6 @@ func TestPay_SignerCap(t *testing.T) {
 	w.signs(r, p)
 }
 
-func TestPay_Cancel(t *testing.T) {
-	w := newWorld(t, chaintest.New(t))
-	idle := w.rail()
-	owner := w.account(usdc, 10_000_000)
-	p := purchase(owner, usdc, receiver(1), 1_000_000)
-	w.signs(idle, p)
-	if _, err := idle.Cancel(t.Context(), toll.NewUUID()); !errors.Is(err, chain.ErrUnknown) {
-		t.Errorf("Cancel of an unknown order: %v", err)
-	}
-	for range 2 {
-		if o, err := idle.Cancel(t.Context(), p.OrderID); err != nil || o.State != chain.Failed {
-			t.Fatalf("Cancel: %+v, %v", o, err)
-		}
-	}
-	w.fails(w.running(), p, toll.CodeChainFailed)
-	w.paid(w.running(), purchase(owner, usdc, receiver(1), 1))
-	w.has(owner, usdc, 9_999_999, receiver(1), usdc, 1)
-}
-
 // signs has an order signed by a rail that does not send.
 func (w *world) signs(r *chain.Rail, p chain.Purchase) {
 	w.Helper()

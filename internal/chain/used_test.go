@@ -1,42 +1,104 @@
 package chain_test
 
 import (
+	"fmt"
 	"testing"
 	"time"
+
+	"github.com/ethereum/go-ethereum/common"
+	"github.com/ethereum/go-ethereum/core/types"
+	"github.com/ethereum/go-ethereum/crypto"
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/chain"
 	"github.com/tollhq/toll/internal/chain/chaintest"
+	"github.com/tollhq/toll/internal/chain/contracts"
 	"github.com/tollhq/toll/internal/chain/userop"
 )
 
-// The holder of an exported key uses up the nonce of an order that nobody has sent yet with an operation of its own: the order is
-// made impossible for certain, and fails.
-func TestVoid_NonceUsedByTheHolder(t *testing.T) {
+// countsUp has the holder of an account use up the nonce of a key without an operation.
+func (w *world) countsUp(owner common.Address, key [24]byte) {
+	w.Helper()
+	w.give(owner, wei, int(1e16))
+	data := append(crypto.Keccak256([]byte("incrementNonce(uint192)"))[:4], common.LeftPadBytes(key[:], 32)...)
+	tx := w.transaction(owner, w.nonce(owner), contracts.EntryPoint, data, nil)
+	if err := w.Eth().SendTransaction(w.Context(), tx); err != nil {
+		w.Fatal(err)
+	}
+	if r := w.receipt(tx.Hash()); r.Status != types.ReceiptStatusSuccessful {
+		w.Fatal("the nonce is not counted up")
+	}
+}
+
+// runsOwn has the holder of an account use up the nonce of a key with an operation that pays somebody else a base unit.
+func (w *world) runsOwn(owner common.Address, key [24]byte) {
+	w.Helper()
+	own := w.operation(owner, "own", execute(w, usdc, move(transfer, receiver(2), 1)), func(op *userop.Operation) { op.Nonce = userop.Nonce(key) })
+	if e := w.lands(own, owner); !e.success {
+		w.Fatalf("the operation of the holder: %+v", e)
+	}
+}
+
+// The holder of an exported key uses up the nonce of an order before it is signed: the order fails.
+func TestPay_NonceUsedByTheHolder(t *testing.T) {
 	w := newWorld(t, chaintest.New(t))
 	sink := w.ledger()
-	change := func(c *chain.Config) { c.Sink = sink }
+	r := w.running(func(c *chain.Config) { c.Sink = sink })
+	for _, use := range []func(common.Address, [24]byte){w.countsUp, w.runsOwn} {
+		owner := w.account(usdc, 3_000_000)
+		p := purchase(owner, usdc, receiver(1), 1_000_000)
+		use(owner, userop.OrderKey(p.OrderID))
+		w.fails(r, p, toll.CodeChainFailed)
+		w.idle()
+		sink.has(p.OrderID, false, 0)
+	}
+	w.has(receiver(1), usdc, 0)
+}
+
+// The order was paid, and the database has lost it: it does not fail, and is not paid again.
+func TestPay_NonceUsedByUs(t *testing.T) {
+	w := newWorld(t, chaintest.New(t))
 	owner := w.account(usdc, 3_000_000)
 	p := purchase(owner, usdc, receiver(1), 1_000_000)
-	w.signs(w.rail(change), p)
-	own := w.operation(owner, "own", execute(t, usdc, move("transfer(address,uint256)", receiver(2), 1)), func(op *userop.Operation) {
-		op.Nonce = userop.Nonce(userop.OrderKey(p.OrderID))
-	})
-	if e := w.lands(own, owner); !e.success {
-		t.Fatalf("the operation of the holder: %+v", e)
+	w.paid(w.running(), p)
+	w.idle()
+	w.journal = chaintest.NewJournal()
+	if o, err := w.rail().Pay(t.Context(), p); err == nil || o.State != chain.Created {
+		t.Errorf("Pay: %+v, %v", o, err)
 	}
-	w.running(change)
-	// From then on it counts as sent.
-	w.eventually("the nonce is known to be used", func() bool { return !w.op(p.OrderID).SentAt.IsZero() })
-	if err := w.Advance(11 * time.Minute); err != nil {
-		t.Fatal(err)
+	w.has(owner, usdc, 2_000_000, receiver(1), usdc, 1_000_000)
+}
+
+// The holder of an exported key uses up the nonce of an order that is signed: the order is made impossible for certain, and fails.
+func TestVoid_NonceUsedByTheHolder(t *testing.T) {
+	for _, sent := range []bool{false, true} {
+		t.Run(fmt.Sprintf("sent %t", sent), func(t *testing.T) {
+			w := newWorld(t, chaintest.New(t))
+			sink := w.ledger()
+			change := func(c *chain.Config) { c.Sink = sink }
+			owner := w.account(usdc, 3_000_000)
+			p := purchase(owner, usdc, receiver(1), 1_000_000)
+			if sent {
+				w.swallowed(p, change)
+				w.countsUp(owner, userop.OrderKey(p.OrderID))
+			} else {
+				w.signs(w.rail(change), p)
+				w.runsOwn(owner, userop.OrderKey(p.OrderID))
+			}
+			w.running(change)
+			// From then on it counts as sent.
+			w.eventually("the nonce is known to be used", func() bool { return !w.op(p.OrderID).SentAt.IsZero() })
+			if err := w.Advance(11 * time.Minute); err != nil {
+				t.Fatal(err)
+			}
+			if op := w.decided(p.OrderID, chain.Failed); op.Failure.Code != toll.CodeChainFailed {
+				t.Errorf("failure: %+v", op.Failure)
+			}
+			w.eventually("the sink has heard", func() bool { return w.op(p.OrderID).Told == chain.Failed })
+			sink.has(p.OrderID, false, 0)
+			w.has(receiver(1), usdc, 0)
+		})
 	}
-	if op := w.decided(p.OrderID, chain.Failed); op.Failure.Code != toll.CodeChainFailed {
-		t.Errorf("failure: %+v", op.Failure)
-	}
-	w.eventually("the sink has heard", func() bool { return w.op(p.OrderID).Told == chain.Failed })
-	sink.has(p.OrderID, false, 0)
-	w.has(owner, usdc, 2_999_999, receiver(1), usdc, 0)
 }
 
 // An order that was paid long ago is not made impossible at once when a reorganisation takes its block: it is sent again first.

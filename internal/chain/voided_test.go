@@ -1,11 +1,21 @@
 package chain_test
 
 import (
+	"context"
+	"encoding/json"
+	"slices"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/ethereum/go-ethereum/common"
+	"github.com/ethereum/go-ethereum/core/types"
+
 	"github.com/tollhq/toll/internal/chain"
 	"github.com/tollhq/toll/internal/chain/chaintest"
+	"github.com/tollhq/toll/internal/chain/contracts"
+	"github.com/tollhq/toll/internal/chain/userop"
 )
 
 // The account of an order that was sent gets other code, so that neither the order nor its void can run. When the code is ours
@@ -36,4 +46,101 @@ func TestVoid_AgainWhenItCanRun(t *testing.T) {
 	op := w.decided(p.OrderID, chain.Failed, chain.Final)
 	w.eventually("the sink has heard", func() bool { return w.op(p.OrderID).Told == op.State })
 	sink.has(p.OrderID, op.State == chain.Final, map[bool]int{true: 1}[op.State == chain.Final])
+}
+
+// until runs a rail until something holds, and ends it.
+func (w *world) until(what string, is func() bool, change ...func(*chain.Config)) {
+	w.Helper()
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	r := w.rail(change...)
+	go func() { ended <- r.Run(ctx) }()
+	defer func() {
+		stop()
+		<-ended
+	}()
+	w.eventually(what, is)
+}
+
+func (w *world) known(id string) bool {
+	_, err := w.journal.Op(w.Context(), id)
+	return err == nil
+}
+
+// An endpoint hides that an order was paid until its void is final: the order does not fail, and is paid when the event shows up.
+func TestVoid_HiddenEvent(t *testing.T) {
+	w := newWorld(t, chaintest.New(t))
+	sink := w.ledger()
+	owner := w.account(usdc, 3_000_000)
+	p := purchase(owner, usdc, receiver(1), 1_000_000)
+	w.swallowed(p)
+	order := w.op(p.OrderID)
+	double := chaintest.NewDouble(t, w.Client())
+	var searched atomic.Bool // the account was searched for whatever used the nonce
+	double.Answer("eth_getLogs", func(params []json.RawMessage) (any, error) {
+		if strings.Contains(string(params[0]), common.BytesToHash(owner[:]).Hex()) {
+			searched.Store(true)
+		}
+		var logs []types.Log
+		if err := w.Client().CallContext(context.Background(), &logs, "eth_getLogs", params[0]); err != nil {
+			return nil, err
+		}
+		return slices.DeleteFunc(logs, func(l types.Log) bool { return len(l.Topics) > 1 && l.Topics[1] == order.Hash }), nil
+	})
+	w.running(remote, w.through(double), func(c *chain.Config) { c.Sink = sink })
+	w.eventually("the money has moved", func() bool { return w.balance(usdc, receiver(1)) == 1_000_000 })
+	if err := w.Advance(11 * time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	void := "void:" + p.OrderID
+	w.eventually("the void is sent", func() bool { return w.known(void) && w.op(void).State != chain.Signed })
+	w.eventually("the void is final", func() bool {
+		w.blocks(8)
+		return searched.Load() || w.op(void).State == chain.Final
+	})
+	if op := w.op(p.OrderID); op.State != chain.Sent {
+		t.Fatalf("the order is %s (%+v)", op.State, op.Failure)
+	}
+	sink.has(p.OrderID, false, 0)
+	double.Clear()
+	w.eventually("the order is paid", func() bool {
+		w.blocks(8)
+		return w.op(p.OrderID).Told == chain.Final
+	})
+	sink.has(p.OrderID, true, 1)
+	w.has(owner, usdc, 2_000_000, receiver(1), usdc, 1_000_000)
+}
+
+// The holder has the void of an order run with code that agrees to all and does nothing: the order can still land, so it does
+// not fail, and is paid when the account has our code.
+func TestVoid_DoesNothing(t *testing.T) {
+	w := newWorld(t, chaintest.New(t))
+	sink := w.ledger()
+	change := func(c *chain.Config) { c.Sink = sink }
+	owner := w.account(usdc, 3_000_000)
+	p := purchase(owner, usdc, receiver(1), 1_000_000)
+	hostile := w.contract("600060005260206000f3")
+	w.swallowed(p, change)
+	if err := w.Advance(11 * time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	void := "void:" + p.OrderID
+	double := chaintest.NewDouble(t, w.Client())
+	double.Swallow()
+	w.until("there is a void", func() bool { return w.known(void) }, change, w.through(double))
+	op := w.op(void)
+	receipt := w.sendWith(contracts.EntryPoint, userop.HandleOps([]*userop.Operation{op.Operation}, w.outside), w.gives(owner, hostile, w.nonce(owner)))
+	if e := w.readEvent(receipt, op.Hash); !e.success {
+		t.Fatalf("the void does not run: %+v", e)
+	}
+	w.until("the void has landed", func() bool { return w.op(void).State == chain.Failed || w.op(void).State == chain.Final }, change, w.through(double))
+	if op := w.op(p.OrderID); op.State != chain.Sent && op.State != chain.Signed {
+		t.Errorf("the order is %s (%+v)", op.State, op.Failure)
+	}
+	w.sendWith(w.outside, nil, w.authorization(owner, w.nonce(owner)))
+	w.running(change)
+	w.decided(p.OrderID, chain.Final)
+	w.idle()
+	sink.has(p.OrderID, true, 1)
+	w.has(owner, usdc, 2_000_000, receiver(1), usdc, 1_000_000)
 }

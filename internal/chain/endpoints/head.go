@@ -143,6 +143,9 @@ func (p *Pool) each(f func(e *endpoint)) {
 	wg.Wait()
 }
 
+// Agrees reports whether two endpoints have to say the same, as [Config.Agree] demands.
+func (p *Pool) Agrees() bool { return p.cfg.Agree }
+
 // Agree runs f with all endpoints at once and returns the value that most of them give: with [Config.Agree] at least two, else
 // the only one there is. f puts what it found under the value, for example the hash of it. Endpoints that gave another
 // value than the one that is returned rest for a while. It is [ErrDisagree] when there is no such value.
