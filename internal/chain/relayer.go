@@ -222,7 +222,7 @@ func (w *relayer) send(ctx context.Context, now outlook, open int) (time.Duratio
 		case err != nil:
 			return 0, err
 		case len(waiting) == 0 && open == 0:
-			return pause, nil
+			return pause, w.rest(ctx)
 		case len(waiting) == 0, open >= maxInFlight:
 			return min(pause, w.patience()), nil
 		case now.head.BaseFee != nil && now.head.BaseFee.Cmp(r.cfg.MaxBaseFee) > 0:

@@ -3,6 +3,8 @@ package chain_test
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -138,4 +140,55 @@ func TestRelay_ManyOrders(t *testing.T) {
 	if n := w.nonce(w.relayer); n > uint64(len(orders))/2 {
 		t.Errorf("%d transactions for %d orders: they were not batched", n, len(orders))
 	}
+}
+
+// turns is a journal that notes what a relayer does: "look" when it looks what there is to do, and what it writes.
+type turns struct {
+	chain.Journal
+	mu  sync.Mutex
+	did []string
+}
+
+func (j *turns) note(what string) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.did = append(j.did, what)
+}
+
+func (j *turns) PendingTxs(ctx context.Context, relayer common.Address) ([]*chain.Tx, error) {
+	j.note("look")
+	return j.Journal.PendingTxs(ctx, relayer)
+}
+
+func (j *turns) UpdateTx(ctx context.Context, lease chain.Lease, tx *chain.Tx, ops ...*chain.Op) error {
+	j.note("conclude")
+	return j.Journal.UpdateTx(ctx, lease, tx, ops...)
+}
+
+func (j *turns) Release(ctx context.Context, lease chain.Lease) error {
+	if strings.HasPrefix(lease.Name, "relayer:") {
+		j.note("release")
+	}
+	return j.Journal.Release(ctx, lease)
+}
+
+// A relayer that has nothing left to do gives its lease back at once: another process does not wait until it ends.
+func TestRelay_GivesItsLeaseBack(t *testing.T) {
+	w := newWorld(t, chaintest.New(t))
+	journal := &turns{Journal: w.journal}
+	r := w.running(func(c *chain.Config) { c.Journal = journal })
+	w.paid(r, purchase(w.account(usdc, 1), usdc, receiver(1), 1))
+	w.eventually("the transaction is concluded, and the lease is free", func() bool {
+		journal.mu.Lock()
+		defer journal.mu.Unlock()
+		did := journal.did
+		last := slices.Index(did, "conclude")
+		if last < 0 || last+1 == len(did) {
+			return false
+		}
+		if did[last+1] != "release" {
+			t.Fatalf("the relayer did this: %v", did)
+		}
+		return true
+	})
 }

@@ -98,8 +98,8 @@ func TestSend_Stuck(t *testing.T) {
 	p := purchase(owner, usdc, receiver(1), 1_000_000)
 	double := chaintest.NewDouble(t, w.Client())
 	double.Swallow()
-	w.running(w.through(double))
-	go w.rail().Pay(t.Context(), p)
+	r := w.running(w.through(double))
+	go r.Pay(t.Context(), p)
 	w.decided(p.OrderID, chain.Sent)
 	time.Sleep(600 * time.Millisecond)
 	for range 3 {
