@@ -211,7 +211,7 @@ func TestRevoke(t *testing.T) {
 		w.revokes(owner, outside)
 		for range 2 {
 			for _, d := range []*chain.Delegation{used, unused, outside} {
-				if err := r.Revoke(t.Context(), *d); err != nil {
+				if _, err := r.Revoke(t.Context(), *d); err != nil {
 					t.Fatalf("Revoke: %v", err)
 				}
 			}
@@ -219,6 +219,11 @@ func TestRevoke(t *testing.T) {
 		w.eventually("the revocations are on the chain", func() bool {
 			return w.op("revoke:"+used.ID).Place != chain.Place{} && w.op("revoke:"+unused.ID).Place != chain.Place{}
 		})
+		for _, d := range []*chain.Delegation{used, unused, outside} {
+			if done, err := r.Revoke(t.Context(), *d); err != nil || !done {
+				t.Errorf("Revoke, when it is done: %t, %v", done, err)
+			}
+		}
 		w.eventually("the sink heard it", func() bool {
 			w.books.mu.Lock()
 			defer w.books.mu.Unlock()
@@ -231,7 +236,7 @@ func TestRevoke(t *testing.T) {
 
 		u := w.userHeld(usdc, 1_000_000)
 		d := u.delegation(100)
-		if err := r.Revoke(t.Context(), *d); err != signer.ErrNoKey {
+		if _, err := r.Revoke(t.Context(), *d); err != signer.ErrNoKey {
 			t.Errorf("Revoke of an account that its user holds: %v", err)
 		}
 		call, err := r.Revocation(*d)
@@ -243,6 +248,34 @@ func TestRevoke(t *testing.T) {
 		is(t, "the call by somebody else", w.reason(w.outside, call.To, call.Data), "InvalidDelegator()")
 		is(t, "the call", w.reason(u.account, call.To, call.Data), "")
 	})
+}
+
+// A revocation fails because the account has other code when it is to be sent, and the next one because the account has used its
+// nonce: a third one disables the delegation.
+func TestRevoke_Again(t *testing.T) {
+	w := newWorld(t, chaintest.New(t))
+	owner := w.account(usdc, 1_000_000)
+	d := w.delegation(owner, 500)
+	if done, err := w.rail().Revoke(t.Context(), *d); err != nil || done {
+		t.Fatalf("Revoke: %t, %v", done, err)
+	}
+	w.redelegates(owner)
+	w.until("it fails", func() bool { return w.op("revoke:"+d.ID).State == chain.Failed })
+	w.sendWith(w.outside, nil, w.authorization(owner, w.nonce(owner)))
+	w.countsUp(owner, userop.RevokeKey(d.ID, 1))
+	r := w.running()
+	w.eventually("it is done", func() bool {
+		done, err := r.Revoke(t.Context(), *d)
+		if err != nil {
+			t.Fatalf("Revoke: %v", err)
+		}
+		return done
+	})
+	is(t, "redemption", w.redeems(w.signedBy(owner, w.onChain(d)), simple, single(usdc, 0, move(transfer, receiver(1), 1))),
+		"CannotUseADisabledDelegation()")
+	if third := w.op("revoke:" + d.ID + ":2"); third.Failure != nil || third.NonceKey != userop.RevokeKey(d.ID, 2) {
+		t.Errorf("the third revocation: %+v", third)
+	}
 }
 
 func TestWallet(t *testing.T) {

@@ -38,7 +38,7 @@ const (
 
 // Op is a user operation with what it is for.
 type Op struct {
-	ID      string // the order id of an order or a sale; "void:" and the order id; "revoke:" and the delegation id
+	ID      string // the order id of an order or a sale; "void:" and the order id; "revoke:" and the delegation id, of later ones ":" and their number
 	Kind    Kind
 	State   State
 	Version int64 // counts the writes; [Journal.UpdateOp] is conditional on it

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/big"
+	"strconv"
 	"time"
 
 	"github.com/ethereum/go-ethereum/common"
@@ -159,46 +160,65 @@ func (r *Rail) relayersFunded(ctx context.Context) error {
 	return nil
 }
 
-// Revoke disables a delegation of an account whose key the service holds, on the chain: nil says that this is done, or that the
-// operation that does it is stored and will be sent. A repeat does no harm. [signer.ErrNoKey] for an account that its user
-// holds, for which [Rail.Revocation] is.
-func (r *Rail) Revoke(ctx context.Context, d Delegation) error {
+// maxRevocations is how many operations are made to disable a delegation, each after the one before has failed.
+const maxRevocations = 8
+
+// Revoke disables a delegation of an account whose key the service holds, on the chain. True says that this is done. Without an
+// error false says that the operation that does it is stored and will be sent; as it may fail, Revoke is to be asked again then,
+// too, and makes another one. A repeat does no harm. [signer.ErrNoKey] for an account that its user holds, for which
+// [Rail.Revocation] is.
+func (r *Rail) Revoke(ctx context.Context, d Delegation) (done bool, err error) {
 	made, err := r.onChain(&d)
 	if err != nil {
-		return err
+		return false, err
 	}
 	if !d.OwnerAccount.IsZero() {
-		return signer.ErrNoKey
+		return false, signer.ErrNoKey
 	}
 	hash, now := made.Hash(), r.cfg.Clock()
 	if err := r.remember(ctx, hash, d.ID); err != nil {
-		return err
+		return false, err
 	}
-	op, err := r.cfg.Journal.AddOp(ctx, &Op{
-		ID: string(KindRevoke) + ":" + d.ID, Kind: KindRevoke, State: Created, Digest: hash, Sender: made.Delegator, Payer: made.Delegator,
-		DelegationID: d.ID, Delegation: hash, NonceKey: userop.RevokeKey(d.ID), CreatedAt: now, UpdatedAt: now,
-	})
-	if err != nil {
-		return err
+	for failed := range maxRevocations {
+		op, err := r.cfg.Journal.AddOp(ctx, &Op{
+			ID: revocationID(d.ID, failed), Kind: KindRevoke, State: Created, Digest: hash, Sender: made.Delegator, Payer: made.Delegator,
+			DelegationID: d.ID, Delegation: hash, NonceKey: userop.RevokeKey(d.ID, failed), CreatedAt: now, UpdatedAt: now,
+		})
+		if err != nil {
+			return false, err
+		}
+		if op.State == Created {
+			err = r.signRevocation(ctx, op, made, failed)
+		}
+		switch {
+		case err == nil && op.State != Failed:
+			return op.State == Confirmed || op.State == Final, nil
+		case ctx.Err() != nil:
+			return false, ctx.Err()
+		case errors.Is(err, ErrChanged):
+			return false, err
+		}
+		if done, e := r.disabled(ctx, hash); e == nil && done {
+			return true, nil
+		}
+		if err != nil {
+			return false, err
+		}
 	}
-	switch op.State {
-	case Created:
-		err = r.signRevocation(ctx, op, made)
-	case Failed:
-		err = fmt.Errorf("chain: the revocation of delegation %s failed: %s", d.ID, op.Failure.Reason)
-	default:
-		return nil
-	}
-	if err == nil || ctx.Err() != nil || errors.Is(err, ErrChanged) {
-		return err
-	}
-	if done, e := r.disabled(ctx, hash); e == nil && done {
-		return nil
-	}
-	return err
+	return false, fmt.Errorf("chain: %d revocations of delegation %s have failed", maxRevocations, d.ID)
 }
 
-func (r *Rail) signRevocation(ctx context.Context, op *Op, made *userop.Delegation) error {
+// revocationID is the id of the operation that disables a delegation after this many others have failed to.
+func revocationID(delegationID string, failed int) string {
+	id := string(KindRevoke) + ":" + delegationID
+	if failed > 0 {
+		id += ":" + strconv.Itoa(failed)
+	}
+	return id
+}
+
+// signRevocation takes a revocation from Created to Signed, or to Failed when its account has used its nonce.
+func (r *Rail) signRevocation(ctx context.Context, op *Op, made *userop.Delegation, failed int) error {
 	if err := r.Ready(ctx); err != nil {
 		return err
 	}
@@ -216,14 +236,19 @@ func (r *Rail) signRevocation(ctx context.Context, op *Op, made *userop.Delegati
 	if err != nil {
 		return err
 	}
-	operation, err := r.cfg.Signer.Revoke(ctx, signer.Revoke{DelegationID: op.DelegationID, Delegation: made, CallGas: gas})
+	operation, err := r.cfg.Signer.Revoke(ctx, signer.Revoke{DelegationID: op.DelegationID, Failed: failed, Delegation: made, CallGas: gas})
 	if err != nil {
 		return err
 	}
-	if err := r.outer(ctx, operation, all); err != nil && !errors.Is(err, errNoOverrides) {
+	switch err := r.outer(ctx, operation, all); {
+	case nonceRan(err):
+		op.fail(&Failure{Code: toll.CodeChainFailed, Reason: "the account has used the nonce of the revocation for something else"})
+	case err != nil && !errors.Is(err, errNoOverrides):
 		return err
+	default:
+		op.State, op.Operation, op.Hash = Signed, operation, operation.Hash(r.chainID)
 	}
-	op.State, op.Operation, op.Hash, op.UpdatedAt = Signed, operation, operation.Hash(r.chainID), r.cfg.Clock()
+	op.UpdatedAt = r.cfg.Clock()
 	if err := r.cfg.Journal.UpdateOp(ctx, op); err != nil {
 		return err
 	}

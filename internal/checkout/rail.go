@@ -31,9 +31,10 @@ type Delegator interface {
 	// CheckSignature verifies Signature, and Authorization when there is one, as the chain would. Errors:
 	// [toll.CodeChainSignature], [toll.CodeChainForeignCode], and those with status 503.
 	CheckSignature(ctx context.Context, d *Delegation) error
-	// Revoke disables a delegation whose account the service holds. nil says that it is disabled, or that it will be whatever
-	// happens to this process; after an error it is asked again. A repeat does no harm.
-	Revoke(ctx context.Context, d *Delegation) error
+	// Revoke disables a delegation whose account the service holds. True says that it is disabled; false without an error that
+	// what disables it is under way, whatever happens to this process. Until it is disabled it is asked again. A repeat does no
+	// harm.
+	Revoke(ctx context.Context, d *Delegation) (done bool, err error)
 	// Revocation returns the call with which the holder of OwnerAccount disables the delegation. It sends nothing.
 	Revocation(ctx context.Context, d *Delegation) (*Call, error)
 }

@@ -199,8 +199,11 @@ func (c *Checkout) disable(ctx, turn context.Context, rail Delegator, id string)
 		return err
 	}
 	c.at("disable")
-	if err := rail.Revoke(turn, details(mine)); err != nil {
+	done, err := rail.Revoke(turn, details(mine))
+	if err != nil {
 		c.log.Warn("a revoked delegation is not disabled on the chain yet", "delegation", id, "err", err)
+	}
+	if err != nil || !done {
 		return nil
 	}
 	c.at("disabled")

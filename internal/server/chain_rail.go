@@ -69,10 +69,10 @@ func (r cryptoRail) CheckSignature(ctx context.Context, d *checkout.Delegation) 
 	return n.rail.CheckSignature(ctx, delegationOf(d))
 }
 
-func (r cryptoRail) Revoke(ctx context.Context, d *checkout.Delegation) error {
+func (r cryptoRail) Revoke(ctx context.Context, d *checkout.Delegation) (done bool, err error) {
 	n, err := r.network.need(ctx)
 	if err != nil {
-		return err
+		return false, err
 	}
 	return n.rail.Revoke(ctx, delegationOf(d))
 }

@@ -41,6 +41,7 @@ func (s *Signer) Delegation(ctx context.Context, r Delegation) (*userop.SignedDe
 // Revoke asks for the operation with which a delegator disables a delegation on the chain.
 type Revoke struct {
 	DelegationID string
+	Failed       int // operations that were to do so before
 	Delegation   *userop.Delegation
 	CallGas      uint64
 }
@@ -48,7 +49,7 @@ type Revoke struct {
 // Revoke signs the operation of the delegator. The delegation has to be the one of the id.
 func (s *Signer) Revoke(ctx context.Context, r Revoke) (*userop.Operation, error) {
 	const kind = "revoke"
-	if r.DelegationID == "" || len(r.DelegationID) > maxID || r.Delegation == nil || r.Delegation.Salt == nil {
+	if r.DelegationID == "" || len(r.DelegationID) > maxID || r.Failed < 0 || r.Delegation == nil || r.Delegation.Salt == nil {
 		return nil, s.refuse(kind, bounded(r.DelegationID), Malformed)
 	}
 	if _, err := r.Delegation.Terms(); err != nil || r.Delegation.Salt.Cmp(userop.Salt(r.DelegationID)) != 0 {
@@ -58,5 +59,5 @@ func (s *Signer) Revoke(ctx context.Context, r Revoke) (*userop.Operation, error
 	if from == s.service || s.sends(from) {
 		return nil, s.refuse(kind, r.DelegationID, ForeignAccount)
 	}
-	return s.operation(ctx, userop.New(from, userop.RevokeKey(r.DelegationID), userop.RevokeCall(*r.Delegation), r.CallGas))
+	return s.operation(ctx, userop.New(from, userop.RevokeKey(r.DelegationID, r.Failed), userop.RevokeCall(*r.Delegation), r.CallGas))
 }

@@ -218,7 +218,7 @@ func TestRequests(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	signedBy("the revocation", revoke, b.subscriber, userop.RevokeKey(b.terms().ID))
+	signedBy("the revocation", revoke, b.subscriber, userop.RevokeKey(b.terms().ID, 0))
 	if !bytes.Equal(revoke.CallData, userop.RevokeCall(*d)) {
 		t.Errorf("the revocation does %x", revoke.CallData)
 	}

@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"math/big"
+	"strconv"
 
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/ethereum/go-ethereum/common/hexutil"
@@ -100,8 +101,13 @@ func OrderKey(orderID string) [24]byte { return key("order:", orderID) }
 // VoidKey is the nonce key of the operation that makes the one of an order impossible.
 func VoidKey(orderID string) [24]byte { return key("void:", orderID) }
 
-// RevokeKey is the nonce key of the operation that disables a delegation.
-func RevokeKey(delegationID string) [24]byte { return key("revoke:", delegationID) }
+// RevokeKey is the nonce key of the operation that disables a delegation after this many others have failed to.
+func RevokeKey(delegationID string, failed int) [24]byte {
+	if failed > 0 {
+		delegationID += ":" + strconv.Itoa(failed)
+	}
+	return key("revoke:", delegationID)
+}
 
 func key(of, id string) [24]byte { return [24]byte(crypto.Keccak256([]byte(of + id))) }
 

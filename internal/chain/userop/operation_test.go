@@ -117,7 +117,7 @@ func TestOperation_Hashes(t *testing.T) {
 func TestNonceKeys(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		id := rapid.String().Draw(t, "id")
-		order, void, revoke := userop.OrderKey(id), userop.VoidKey(id), userop.RevokeKey(id)
+		order, void, revoke := userop.OrderKey(id), userop.VoidKey(id), userop.RevokeKey(id, 0)
 		if order == void || order == revoke || void == revoke {
 			t.Fatal("two kinds of operations have one key")
 		}

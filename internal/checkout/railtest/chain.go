@@ -94,14 +94,14 @@ func (r *Rail) CheckSignature(_ context.Context, d *checkout.Delegation) error {
 }
 
 // Revoke implements checkout.Delegator.
-func (r *Rail) Revoke(_ context.Context, d *checkout.Delegation) error {
+func (r *Rail) Revoke(_ context.Context, d *checkout.Delegation) (done bool, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.revoked[d.ID]++
 	if r.now.Unreachable != "" {
-		return toll.NewError(r.now.Unreachable)
+		return false, toll.NewError(r.now.Unreachable)
 	}
-	return nil
+	return !r.now.Revoking, nil
 }
 
 // Revocation implements checkout.Delegator.

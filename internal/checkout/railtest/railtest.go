@@ -23,6 +23,7 @@ type Behaviour struct {
 	Code        toll.Code // of the refusal
 	Reason      string    // of the refusal
 	Unreachable toll.Code // a code with status 503: cannot be used, and nothing happens; "" for reachable
+	Revoking    bool      // Revoke says that it is under way
 	LoseAnswers int       // so many answers get lost after the rail has acted
 	Steps       int       // so many answers of an order say sent before it is paid
 	Hang        bool      // answers when its caller gives up, or when it stops hanging; it has not acted before
