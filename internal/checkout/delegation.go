@@ -29,7 +29,7 @@ type Owner struct {
 // CreateDelegation makes a limit on money. One of an account that the caller holds is pending, and pays nothing, until
 // [Checkout.SignDelegation] has its signature. also runs in the same transaction, with the answer. Errors:
 // [toll.CodeDelegationIncomplete], [toll.CodeBadProvider], [toll.CodeBadNumber], [toll.CodeUnsupportedScheme] for a currency
-// that the provider does not pay, [toll.CodePaymentMethodNotFound], [toll.CodeProviderMismatch],
+// that the provider does not pay or the plan does not take, [toll.CodePaymentMethodNotFound], [toll.CodeProviderMismatch],
 // [toll.CodePaymentMethodUnusable], [toll.CodePaymentMethodRevoked], [toll.CodePaymentMethodNotAllowed],
 // [toll.CodePlanNotFound], [toll.CodeKeyNotFound]; for an account that the caller holds also [toll.CodeChainForeignCode] and those
 // of the chain with status 503.
@@ -107,10 +107,15 @@ func (c *Checkout) newDelegation(ctx context.Context, caller Owner, in toll.Dele
 	}
 	if in.PlanID != nil {
 		d.Plan = *in.PlanID
-		if _, err := store.PlanByID(ctx, c.store, d.Plan); errors.Is(err, store.ErrNotFound) {
+		plan, err := store.PlanByID(ctx, c.store, d.Plan)
+		switch {
+		case errors.Is(err, store.ErrNotFound):
 			return nil, toll.NewError(toll.CodePlanNotFound).WithDetails("planId %s", d.Plan)
-		} else if err != nil {
+		case err != nil:
 			return nil, fault(err)
+		}
+		if err := c.pays(d, plan); err != nil && !plan.Price.IsFree() {
+			return nil, err
 		}
 	}
 	if d.APIKeyID != nil {
@@ -374,10 +379,6 @@ func (c *Checkout) delegationOf(ctx context.Context, q store.Querier, owner toll
 func (c *Checkout) usable(
 	ctx context.Context, q store.Querier, d *store.Delegation, owner toll.Address, key *toll.Hash, plan *toll.Plan, now time.Time,
 ) error {
-	provider := toll.ProviderCard
-	if plan.Price.IsCrypto {
-		provider = toll.ProviderCrypto
-	}
 	refuse := func(code toll.Code) *toll.Error { return toll.NewError(code).WithDetails("delegationId %s", d.ID) }
 	switch {
 	case d.Owner != owner:
@@ -391,11 +392,11 @@ func (c *Checkout) usable(
 			WithHint("Sign its typed data with the account, and hand the signature in.")
 	case d.Plan != "" && d.Plan != plan.ID:
 		return refuse(toll.CodeDelegationPlanMismatch)
-	case d.Provider != provider:
-		return toll.Errorf(toll.CodeUnsupportedScheme, "The delegation is of the provider %s, the plan needs %s.", d.Provider, provider)
-	case d.Currency != currencyOf(plan, c.env):
-		return toll.Errorf(toll.CodeUnsupportedScheme, "The delegation is in %s, the plan is not.", d.Currency)
-	case d.APIKeyID != nil && (key == nil || *key != *d.APIKeyID):
+	}
+	if err := c.pays(d, plan); err != nil {
+		return err
+	}
+	if d.APIKeyID != nil && (key == nil || *key != *d.APIKeyID) {
 		return refuse(toll.CodePaymentMethodNotAllowed)
 	}
 	if len(d.AllowedReceivers) > 0 {
@@ -406,20 +407,6 @@ func (c *Checkout) usable(
 		}
 	}
 	return c.methodUsable(ctx, q, d, key, now)
-}
-
-// currencyOf returns the currency of delegations that pay for a plan, "" when none does.
-func currencyOf(plan *toll.Plan, env toll.Environment) string {
-	if !plan.Price.IsCrypto {
-		return strings.ToLower(plan.Price.CurrencyName())
-	}
-	switch plan.Price.PayToken(env) {
-	case env.USDC():
-		return "usdc"
-	case env.EURC():
-		return "eurc"
-	}
-	return ""
 }
 
 // affords returns what an order takes of a delegation, in cents.

@@ -128,6 +128,7 @@ func TestCreateDelegation_Refusals(t *testing.T) {
 		s.card("pm_old", func(m *store.PaymentMethod) { m.ExpMonth, m.ExpYear = 10, 2026 })
 		s.card("pm_kept", func(m *store.PaymentMethod) { m.AllowedKeys = []toll.Hash{{9}} })
 		foreign := s.key(other)
+		dollars, wei := s.plan(usdc(250)), s.plan(func(p *toll.Plan) { p.Price.Amounts = []toll.Units{toll.UnitsOf(1)} })
 		card := func(id string) func(in *toll.DelegationInput) {
 			return func(in *toll.DelegationInput) {
 				in.Provider, in.Currency, in.ProviderPaymentMethodID = ptr("stripe"), ptr("usd"), &id
@@ -156,6 +157,9 @@ func TestCreateDelegation_Refusals(t *testing.T) {
 			{toll.CodePaymentMethodUnusable, 0, card("pm_old")},
 			{toll.CodePaymentMethodNotAllowed, 0, card("pm_kept")},
 			{toll.CodePlanNotFound, 0, func(in *toll.DelegationInput) { in.PlanID = ptr(toll.NewPlanID()) }},
+			{toll.CodeUnsupportedScheme, 0, func(in *toll.DelegationInput) { in.PlanID, in.Currency = &dollars.ID, ptr("eurc") }},
+			{toll.CodeUnsupportedScheme, 0, func(in *toll.DelegationInput) { in.PlanID = &wei.ID }},
+			{toll.CodeUnsupportedScheme, 0, func(in *toll.DelegationInput) { card("pm_1")(in); in.PlanID = &dollars.ID }},
 			{toll.CodeKeyNotFound, 0, func(in *toll.DelegationInput) { in.APIKeyID = &foreign }},
 			{toll.CodeChainUnreachable, 0, func(in *toll.DelegationInput) { in.OwnerAccount = &other }},
 			{toll.CodeBadRequest, 2, func(in *toll.DelegationInput) {
@@ -186,7 +190,7 @@ func TestUsableDelegation(t *testing.T) {
 		odd := s.plan(both(usdc(250), func(p *toll.Plan) { p.Price.TokenAddress = other }))
 		card := s.plan(fiat)
 		plain := s.delegation(1000)
-		bound := s.delegate(input(func(in *toll.DelegationInput) { in.PlanID = &eurc.ID })).DelegationID
+		bound := s.delegate(input(func(in *toll.DelegationInput) { in.PlanID = &s.plan(usdc(250)).ID })).DelegationID
 		kept := s.delegate(input(func(in *toll.DelegationInput) { in.APIKeyID = &key })).DelegationID
 		narrow := s.delegate(input(func(in *toll.DelegationInput) { in.AllowedRecipients = []toll.Address{other} })).DelegationID
 		small := s.delegation(249)

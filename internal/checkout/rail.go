@@ -3,10 +3,12 @@ package checkout
 import (
 	"context"
 	"encoding/json"
+	"strings"
 	"time"
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/evm"
+	"github.com/tollhq/toll/internal/store"
 )
 
 // Rail is a way in which money reaches the builder: the chain or the card processor. Orders of plans whose rail is not there
@@ -164,3 +166,32 @@ func (p *Payment) decided() bool {
 
 // TakesCards reports whether fiat plans can be bought.
 func (c *Checkout) TakesCards() bool { return c.rails.Card != nil }
+
+// pays reports whether a delegation is of the provider and in the currency of a plan, neither of which ever changes.
+func (c *Checkout) pays(d *store.Delegation, plan *toll.Plan) error {
+	provider := toll.ProviderCard
+	if plan.Price.IsCrypto {
+		provider = toll.ProviderCrypto
+	}
+	switch {
+	case d.Provider != provider:
+		return toll.Errorf(toll.CodeUnsupportedScheme, "The delegation is of the provider %s, the plan needs %s.", d.Provider, provider)
+	case d.Currency != currencyOf(plan, c.env):
+		return toll.Errorf(toll.CodeUnsupportedScheme, "The delegation is in %s, the plan is not.", d.Currency)
+	}
+	return nil
+}
+
+// currencyOf returns the currency of delegations that pay for a plan, "" when none does.
+func currencyOf(plan *toll.Plan, env toll.Environment) string {
+	if !plan.Price.IsCrypto {
+		return strings.ToLower(plan.Price.CurrencyName())
+	}
+	switch plan.Price.PayToken(env) {
+	case env.USDC():
+		return "usdc"
+	case env.EURC():
+		return "eurc"
+	}
+	return ""
+}
