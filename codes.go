@@ -66,11 +66,11 @@ const (
 	CodeDelegationPlanMismatch   Code = "BCK.X402.0014"       // The delegation is bound to another plan.
 	CodePermissionNotFound       Code = "BCK.X402.0015"       // The caller has no permission with this hash.
 	CodePermissionAlreadyRevoked Code = "BCK.X402.0016"       // The permission is already revoked.
-	CodeDelegationNotFound       Code = "BCK.X402.0019"       // The delegation of the access token does not exist.
-	CodeDelegationRevoked        Code = "BCK.X402.0020"       // The delegation of the access token is revoked.
-	CodeDelegationExpired        Code = "BCK.X402.0021"       // The delegation of the access token has expired.
-	CodeDelegationExhausted      Code = "BCK.X402.0022"       // The delegation of the access token is used up.
-	CodeDelegationInsufficient   Code = "BCK.X402.0023"       // The delegation of the access token is too small for the order.
+	CodeDelegationNotFound       Code = "BCK.X402.0019"       // The delegation does not exist.
+	CodeDelegationRevoked        Code = "BCK.X402.0020"       // The delegation is revoked.
+	CodeDelegationExpired        Code = "BCK.X402.0021"       // The delegation has expired.
+	CodeDelegationExhausted      Code = "BCK.X402.0022"       // The delegation is used up.
+	CodeDelegationInsufficient   Code = "BCK.X402.0023"       // The delegation is too small for the order.
 	CodePermissionUnknown        Code = "BCK.X402.0024"       // The access token belongs to no known permission.
 	CodePermissionRevoked        Code = "BCK.X402.0025"       // The access token is revoked.
 	CodePermissionExpired        Code = "BCK.X402.0026"       // The access token has expired.
