@@ -45,7 +45,7 @@ func StartAnvil(t testing.TB, chainID uint64) *Anvil {
 		"--port", "0", "--chain-id", fmt.Sprint(chainID), "--hardfork", "osaka", "--enable-tx-gas-limit",
 		"--gas-limit", "60000000", "--base-fee", "5000000", "--accounts", "1", "--balance", "1000000000", "--no-cors", "--slots-in-an-epoch", "1",
 	})
-	client, err := rpc.DialContext(t.Context(), url)
+	client, err := rpc.DialContext(t.Context(), "ws"+strings.TrimPrefix(url, "http"))
 	if err != nil {
 		t.Fatalf("anvil: %v", err)
 	}
@@ -122,7 +122,7 @@ func (a *Anvil) mined(ctx context.Context, hash common.Hash) (*types.Receipt, er
 	}
 }
 
-// Client speaks to the node over HTTP.
+// Client speaks to the node over a WebSocket, on which it tells of new heads as the embedded chain does.
 func (a *Anvil) Client() *rpc.Client { return a.client }
 
 // URL is where the node is served.
