@@ -1,6 +1,7 @@
 package outbound_test
 
 import (
+	"bufio"
 	"compress/gzip"
 	"context"
 	"crypto/tls"
@@ -272,6 +273,7 @@ func TestT108_HostileAnswers(t *testing.T) {
 			if err != nil {
 				return
 			}
+			_, _ = http.ReadRequest(bufio.NewReader(conn))
 			_, _ = conn.Write([]byte("HTTP/1.1 200 OK\r\n"))
 			for i := 0; err == nil && i < 1<<20; i++ {
 				_, err = fmt.Fprintf(conn, "X-%d: %s\r\n", i, strings.Repeat("a", 100))
