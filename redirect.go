@@ -50,16 +50,16 @@ func isLoopback(host string) bool {
 var handled = []string{
 	"about", "afp", "android-app", "applescript", "apt", "bitcoin", "blob", "brave", "callto", "cid", "content", "data", "dav", "davs",
 	"devtools", "dict", "dns", "ed2k", "edge", "ethereum", "feed", "file", "filesystem", "firefox", "ftp", "ftps", "geo", "git", "gopher",
-	"hcp", "help", "im", "imap", "info", "intent", "irc", "irc6", "ircs", "its", "jar", "javascript", "jscript", "ldap", "ldaps",
+	"hcp", "help", "im", "imap", "info", "intent", "irc", "irc6", "ircs", "its", "jar", "javascript", "jnlp", "jnlps", "jscript", "ldap", "ldaps",
 	"livescript", "magnet", "mailto", "man", "maps", "market", "matrix", "mhtml", "mid", "mk", "mms", "mmsto", "mocha", "news", "nfs",
 	"nntp", "openpgp4fpr", "opera", "package", "pop", "prefs", "rdp", "res", "resource", "rlogin", "rtmp", "rtsp", "search", "search-ms",
 	"sftp", "shell", "shortcuts", "sip", "sips", "smb", "sms", "smsto", "snap", "ssh", "svn", "tel", "telnet", "tftp", "tn3270", "urn",
-	"vbs", "vbscript", "view-source", "vivaldi", "vnc", "wais", "webcal", "ws", "wss", "wtai", "wyciwyg", "xmpp",
+	"vbs", "vbscript", "view-source", "vivaldi", "vnc", "wais", "webcal", "ws", "wss", "wtai", "wyciwyg", "x-man-page", "xmpp",
 }
 
 // handledFamilies begin the schemes of browsers and systems, of which there are new ones.
 var handledFamilies = []string{
-	"chrome", "facetime", "googlechrome", "itms", "microsoft", "moz-", "ms-", "safari-", "webkit-", "x-apple",
+	"chrome", "facetime", "googlechrome", "itms", "macappstore", "microsoft", "moz-", "ms-", "safari-", "webkit-", "x-apple", "x-safari-",
 }
 
 // isHandled reports whether a scheme, in lower case, is not a program's own. One with a plus is registered by web pages

@@ -25,6 +25,7 @@ func TestValidRedirect(t *testing.T) {
 		"view-source:https://a/", "ftp://prog.example.com/", "ws://prog.example.com/", "WSS://prog.example.com/", "mailto:a@b", "mailto:/a", "tel:/1", "sms://1", "intent://x/y",
 		"intent:x", "content://x/y", "chrome://settings/x", "chrome-extension://id/cb", "moz-extension://id/cb", "res://x/y", "jar:/x", "ms-settings:/x", "ms-appinstaller://x/y",
 		"microsoft-edge:/x", "x-apple.systempreferences:/x", "web+app://x/y", "ext+app://x/y", "search-ms:/x", "shell:/x", "ssh://host/x", "magnet:/x", "ethereum://x/y",
+		"jnlp://x/y", "JNLPS://x/y", "x-man-page://ls/x", "x-safari-https://x/y", "macappstores://x/y",
 		"cursor:cb", "cursor:", "cursor:/", "cursor://", "cursor:?x", "cursor://u@h/cb", "cursor://h/cb#f", "cursor://h/cb#", `cursor://h\cb`, "cursor://h/ü",
 		"com.example.app:", "http://prog.example.com/cb", "http://localhost.example.com/", "https:///cb", "https:cb", "https://prog.example.com:/cb", "https://u@prog.example.com/",
 		"/cb", "//h/cb", "cb", "", ":", "1app://h/cb", "https://prog.example.com/" + strings.Repeat("a", 1000),
