@@ -41,7 +41,7 @@ type RequirementsExtra struct {
 	PlanID      string `json:"planId,omitempty"`
 	AgentID     string `json:"agentId,omitempty"`
 	HTTPVerb    string `json:"httpVerb,omitempty"`
-	PaymentFlow string `json:"paymentFlow,omitempty"` // never sent; any other than "authorization" is refused
+	PaymentFlow string `json:"paymentFlow,omitempty"` // never sent; for credits any other than "authorization" is refused
 }
 
 // Terms is what a server must know of a plan to ask for payment.
