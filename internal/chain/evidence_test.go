@@ -159,6 +159,7 @@ func TestT57_ForgedEvidence(t *testing.T) {
 	sink.has(p.OrderID, false, 0)
 	w.has(owner, usdc, 10_000_000)
 	double.Clear()
+	w.arrives(p.OrderID)
 	w.decided(p.OrderID, chain.Final)
 	w.has(owner, usdc, 9_000_000)
 	w.eventually("the credits are granted", func() bool { return w.op(p.OrderID).Told == chain.Final })

@@ -269,6 +269,7 @@ func TestT68_InventedSale(t *testing.T) {
 	w.has(buyer, usdc, 1_000_000)
 	liar.Clear()
 	honest.Clear()
+	w.arrives(s.OrderID)
 	if o := <-over; o.State != chain.Confirmed && o.State != chain.Final {
 		t.Errorf("the sale is %s (%+v), want it paid", o.State, o.Failure)
 	}

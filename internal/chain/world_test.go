@@ -298,6 +298,21 @@ func (w *world) sendWith(to common.Address, data []byte, list ...types.SetCodeAu
 	return w.receipt(tx.Hash())
 }
 
+// arrives brings the transaction of an operation to the chain that endpoints have kept back. Ours, which is sent again after a
+// while, may be faster.
+func (w *world) arrives(id string) {
+	w.Helper()
+	tx, err := w.journal.TxOf(w.Context(), w.op(id).Tx)
+	if err != nil {
+		w.Fatal(err)
+	}
+	var kept types.Transaction
+	if err := kept.UnmarshalBinary(tx.Raw); err != nil {
+		w.Fatal(err)
+	}
+	_ = w.Eth().SendTransaction(w.Context(), &kept)
+}
+
 // receipt waits for a transaction.
 func (w *world) receipt(tx common.Hash) *types.Receipt {
 	w.Helper()
