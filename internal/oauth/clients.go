@@ -110,8 +110,11 @@ func shownOnPage(err error) error {
 	return err
 }
 
+const localhost = "http://localhost"
+
 // redirect returns the registered address that a requested one matches, and whether there is one: the same text, or for http
-// on 127.0.0.1 and ::1 the same but for the port (RFC 8252, section 7.3).
+// on 127.0.0.1 and ::1 the same but for the port (RFC 8252, section 7.3). That holds for localhost where no port is registered,
+// as documents of programs do that take any (RFC 9700, section 2.1).
 func (o *OAuth) redirect(ctx context.Context, c *knownClient, asked string) (store.OAuthRedirect, bool, error) {
 	host, rest, local := withoutPort(asked)
 	known := c.redirects
@@ -125,7 +128,7 @@ func (o *OAuth) redirect(ctx context.Context, c *knownClient, asked string) (sto
 		if r.URI == asked {
 			return r, true, nil
 		}
-		if h, other, ok := withoutPort(r.URI); local && ok && h == host && other == rest {
+		if h, other, ok := withoutPort(r.URI); local && ok && h == host && other == rest && (host != localhost || r.URI == localhost+rest) {
 			return r, true, nil
 		}
 	}
@@ -135,7 +138,7 @@ func (o *OAuth) redirect(ctx context.Context, c *knownClient, asked string) (sto
 // withoutPort returns the host of an address of this machine and what follows its port, and whether it is one: by text, as
 // parsers disagree. Of any other address it returns nothing.
 func withoutPort(uri string) (host, rest string, local bool) {
-	for _, host := range []string{"http://127.0.0.1", "http://[::1]"} {
+	for _, host := range []string{"http://127.0.0.1", "http://[::1]", localhost} {
 		rest, ok := strings.CutPrefix(uri, host)
 		if !ok {
 			continue

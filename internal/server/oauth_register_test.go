@@ -25,10 +25,11 @@ func (p *program) refusedOnPage(q url.Values) bool {
 	return errors.As(err, &shown)
 }
 
-// TestT112_RedirectTargets: the target of an answer is a registered text; on this machine any port of 127.0.0.1 and ::1 will do.
+// TestT112_RedirectTargets: the target of an answer is a registered text; on this machine any port of 127.0.0.1 and ::1 will do,
+// and of localhost where none is registered.
 func TestT112_RedirectTargets(t *testing.T) {
 	p := newProgram(t, storetest.SQLite, nil)
-	local := p.register(`{"redirect_uris":["http://127.0.0.1:7000/cb","http://[::1]/cb?x=1","http://localhost:7000/cb","com.example.app:/cb"]}`)
+	local := p.register(`{"redirect_uris":["http://127.0.0.1:7000/cb","http://[::1]/cb?x=1","http://localhost:7000/cb","http://localhost/any","com.example.app:/cb"]}`)
 	for _, uri := range []string{
 		progCallback + "/more", progCallback + "/", progCallback + "?x=1", progCallback + "#", "https://PROG.example.com/cb", "https://prog.example.com/CB",
 		"https://prog.example.com:443/cb", "https://prog.example.com:8443/cb", "https://prog.example.com@evil.example.com/cb", "https://user@prog.example.com/cb",
@@ -43,7 +44,9 @@ func TestT112_RedirectTargets(t *testing.T) {
 	for uri, good := range map[string]bool{
 		"http://127.0.0.1:7000/cb": true, "http://127.0.0.1:51234/cb": true, "http://127.0.0.1/cb": true, "http://[::1]:51234/cb?x=1": true,
 		"http://localhost:7000/cb": true, "com.example.app:/cb": true,
-		"http://localhost:7001/cb": false, "http://127.0.0.1:7000/cb?x=1": false, "http://127.0.0.1:7000/": false, "http://[::1]:51234/cb": false,
+		"http://localhost/any": true, "http://localhost:51234/any": true, "http://localhost:51234/any/more": false, "http://127.0.0.1:51234/any": false,
+		"http://localhost:0/any": false, "http://localhost.evil.example.com/any": false, "http://localhost:80@evil.example.com/any": false, "https://localhost/any": false,
+		"http://localhost/cb": false, "http://localhost:7001/cb": false, "http://127.0.0.1:7000/cb?x=1": false, "http://127.0.0.1:7000/": false, "http://[::1]:51234/cb": false,
 		"http://127.0.0.1:0/cb": false, "http://127.0.0.1:65536/cb": false, "http://127.0.0.1:007/cb": false, "http://127.0.0.1:/cb": false,
 		"http://127.0.0.1:80@evil.example.com/cb": false, "http://127.0.0.1.evil.example.com/cb": false, "http://127.1/cb": false, "http://127.0.0.2/cb": false,
 		"http://[::1%25eth0]/cb?x=1": false, "https://127.0.0.1:7000/cb": false, `http://127.0.0.1:7000\@evil/cb`: false, "http://0x7f000001:7000/cb": false,
