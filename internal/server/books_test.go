@@ -432,8 +432,9 @@ func orderReason(code toll.Code) string {
 	return x402.ReasonOf(x402.Default, toll.NewError(code), x402.ActVerify)
 }
 
-// verify returns the verdict on n effective credits; a held request is in the books afterwards.
-func (m *modelService) verify(t *modelToken, id string, n toll.Credits, hold bool, life time.Duration) (reason string, r *modelUse) {
+// verify returns the verdict on n effective credits, or on nothing, for which nothing is ordered; a held request is in the books
+// afterwards.
+func (m *modelService) verify(t *modelToken, id string, n toll.Credits, nothing, hold bool, life time.Duration) (reason string, r *modelUse) {
 	p, a := m.account(t)
 	if !m.now.Before(t.expires) {
 		return x402.Default.ReasonExpired(), nil
@@ -449,6 +450,12 @@ func (m *modelService) verify(t *modelToken, id string, n toll.Credits, hold boo
 	}
 	if !t.allows(a, n, 0) {
 		return x402.ReasonRedemptionLimit, nil
+	}
+	if !hold && nothing && p.cents == 0 && a.orders == 0 && m.lacks(p, a, n) {
+		if p.unlisted {
+			return orderReason(toll.CodePlanUnlisted), nil
+		}
+		return "", nil
 	}
 	if !hold {
 		return m.canTopUp(t, n), nil

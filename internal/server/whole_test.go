@@ -435,7 +435,7 @@ func (r *wholeRun) verify(t *rapid.T) {
 	if asked != nil {
 		n = p.effective(*asked)
 	}
-	want, use := r.model.verify(tok, id, n, hold, time.Duration(life)*time.Second)
+	want, use := r.model.verify(tok, id, n, asked != nil && *asked == 0, hold, time.Duration(life)*time.Second)
 	if hold {
 		r.seen["hold "+want]++
 	} else {
