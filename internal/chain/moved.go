@@ -62,9 +62,11 @@ func moved(ctx context.Context, c *endpoints.Conn, chainID *big.Int, op *Op, at 
 func address(topic common.Hash) common.Address { return common.BytesToAddress(topic[:]) }
 
 // kept reports whether an account had our code when a transaction ran: the native token leaves no logs. Its code changes by an
-// authorization that its key has signed, in whosever transaction (EIP-7702, "Behavior"), so what counts is its code before the
-// block and the authorizations up to the transaction. Without the state before, which an endpoint may have forgotten, each of
-// them counts.
+// authorization that its key has signed, in whosever transaction (EIP-7702, "Behavior"). So it had, when it came into the block
+// with our code, or with none and the authorization of ours that the chain takes, and when no authorization of other code is there
+// up to the transaction. Whether the chain has taken one of these cannot be told from outside: other code may count up the nonce
+// by which the next one is valid or not. Those whose nonce was over before the block were not. An endpoint that has forgotten the
+// state before the block says nothing against it.
 func kept(ctx context.Context, c *endpoints.Conn, chainID *big.Int, of common.Address, at Place) (bool, error) {
 	var block *struct {
 		Parent       common.Hash `json:"parentHash"`
@@ -80,16 +82,19 @@ func kept(ctx context.Context, c *endpoints.Conn, chainID *big.Int, of common.Ad
 	if block == nil {
 		return false, ethereum.NotFound
 	}
-	is := account{code: codeOurs}
+	var is account
 	code, err := c.CodeAtHash(ctx, of, block.Parent)
 	if err == nil {
 		is.code = codeOf(code)
 		is.nonce, err = c.NonceAtHash(ctx, of, block.Parent)
 	}
-	_, forgotten := errors.AsType[rpc.Error](err)
-	if err != nil && !forgotten {
+	if _, forgotten := errors.AsType[rpc.Error](err); forgotten {
+		is, err = account{code: codeOurs}, nil
+	}
+	if err != nil || is.code == codeForeign {
 		return false, err
 	}
+	before := is.nonce
 	for _, tx := range block.Transactions {
 		if tx.From == of {
 			is.nonce++
@@ -97,12 +102,13 @@ func kept(ctx context.Context, c *endpoints.Conn, chainID *big.Int, of common.Ad
 		for _, a := range tx.Authorizations {
 			by, err := a.Authority()
 			here := a.ChainID.IsZero() || a.ChainID.CmpBig(chainID) == 0
-			if err != nil || by != of || !here || !forgotten && a.Nonce != is.nonce {
-				continue
-			}
-			is.nonce++
-			if is.code = codeForeign; a.Address == contracts.AccountCode {
+			switch {
+			case err != nil || by != of || !here || a.Nonce < before:
+			case a.Address != contracts.AccountCode:
+				return false, nil
+			case a.Nonce == is.nonce:
 				is.code = codeOurs
+				is.nonce++
 			}
 		}
 		if tx.Hash == at.Tx {
