@@ -83,7 +83,7 @@ export declare class ServerScheme {
     /** Gives credits back. It rejects when the facilitator does not do so within 10 s. */
     onVerifiedPaymentCanceled(context: { paymentPayload: any; requirements: any }): Promise<void>;
   };
-  /** A price is a whole number of credits, such as `5` or `"5"`; it rejects everything else. */
+  /** A price is a whole number of credits, such as `5` or `"5"`, at most 2^63-1 (as text above 2^53-1); it rejects everything else. */
   parsePrice(price: Price, network: Network): Promise<{ asset: string; amount: string; extra?: Record<string, unknown> }>;
   getAssetDecimals(asset: string, network: Network): number | undefined;
   /** Adds plan, agent and version to `extra`, and `merchant` for an empty `payTo`. It rejects a route without a plan. */

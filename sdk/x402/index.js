@@ -4,6 +4,7 @@ export const SCHEME_CRYPTO = "svc:erc4337";
 /** Scheme of plans that are bought by card. Its networks are stripe:sandbox and stripe:live. */
 export const SCHEME_CARD = "svc:card-delegation";
 
+const MAX_CREDITS = 9_223_372_036_854_775_807n; // 2^63-1
 const DECIMALS = 6; // for software that reckons in dollars: 1,000,000 credits are one
 const RELEASE_TIMEOUT_MS = 10_000;
 
@@ -83,7 +84,8 @@ export class ServerScheme {
 
   async parsePrice(price, _network) {
     const { amount, asset, extra } = typeof price === "object" ? price : { amount: price, asset: this.#asset };
-    if (asset !== this.#asset || !/^(0|[1-9]\d{0,18})$/.test(`${amount}`)) {
+    const exact = typeof amount !== "number" || Number.isSafeInteger(amount);
+    if (asset !== this.#asset || !exact || !/^(0|[1-9]\d{0,18})$/.test(`${amount}`) || BigInt(amount) > MAX_CREDITS) {
       throw new Error(`a price is a whole number of credits, and no sum of money: ${amount} ${asset}`);
     }
     return { amount: `${amount}`, asset, extra };

@@ -61,7 +61,8 @@ test("a price is a whole number of credits", async () => {
     const { amount, asset } = await server.parsePrice(price, "eip155:84532");
     assert.deepEqual([amount, asset], ["5", "svc:credits"]);
   }
-  for (const price of ["$0.01", 0.5, -1, "05", "1e3", 1e21, { amount: "5", asset: "0x036CbD53842c5426634e7929541eC2318f3dCF7e" }]) {
+  assert.equal((await server.parsePrice("9223372036854775807", "eip155:84532")).amount, "9223372036854775807");
+  for (const price of ["$0.01", 0.5, -1, "05", "1e3", 1e21, "9223372036854775808", 2 ** 53, { amount: "5", asset: "0x036CbD53842c5426634e7929541eC2318f3dCF7e" }]) {
     await assert.rejects(server.parsePrice(price, "eip155:84532"), /whole number of credits/);
   }
 });
