@@ -128,9 +128,9 @@ func follow(t *testing.T, page string, from *set) {
 // background starts what stays up until the test ends, and waits until it answers.
 func background(t *testing.T, dir string, environment []string, text string) {
 	t.Helper()
-	text = strings.ReplaceAll(text, "\ntoll ", "\nexec toll ")
+	text = strings.ReplaceAll("\n"+text, "\ntoll ", "\nexec toll ") // the signal at the end is for the program
 	ctx, stop := context.WithCancel(context.Background())
-	cmd := exec.CommandContext(ctx, "sh", "-c", "cd "+dir+"\n"+text)
+	cmd := exec.CommandContext(ctx, "sh", "-c", "cd "+dir+text)
 	log := &servertest.Log{}
 	cmd.Stdout, cmd.Stderr, cmd.Env, cmd.WaitDelay = log, log, environment, 5*time.Second
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
