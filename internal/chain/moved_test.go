@@ -99,35 +99,44 @@ func TestT57_PayerInTheBlock(t *testing.T) {
 // Code of the payer's own counts its nonce up when it makes a contract, so that the authorization which would bring our code back,
 // in the same block, is left out by the chain: the operation runs with code that does nothing.
 func TestT57_NonceOfTheCode(t *testing.T) {
-	w := newWorld(t, chaintest.New(t))
-	sink := w.ledger()
-	change := func(c *chain.Config) { c.Sink = sink }
-	// A call without data makes an empty contract, any other one answers 0.
-	hostile := w.contract("36600c57600060006000f0005b600060005260206000f3")
-	owner := w.account(wei, int(1e16))
-	w.sendWith(w.outside, nil, w.authorization(owner, 0))
-	p := purchase(owner, wei, receiver(1), 1_000_000)
-	w.signs(w.rail(change), p)
-	op := w.op(p.OrderID)
-	// The second waits for the first, so that one block has both.
-	nonce := w.nonce(w.outside)
-	second := w.transaction(w.outside, nonce+1, contracts.EntryPoint, userop.HandleOps([]*userop.Operation{op.Operation}, w.outside),
-		[]types.SetCodeAuthorization{w.authorization(owner, 2)})
-	first := w.transaction(w.outside, nonce, owner, nil, []types.SetCodeAuthorization{w.gives(owner, hostile, 1)})
-	for _, tx := range []*types.Transaction{second, first} {
-		if err := w.Eth().SendTransaction(w.Context(), tx); err != nil {
-			t.Fatal(err)
-		}
+	for way, earlier := range map[string]bool{"given in the block": false, "given before the block": true} {
+		t.Run(way, func(t *testing.T) {
+			w := newWorld(t, chaintest.New(t))
+			sink := w.ledger()
+			change := func(c *chain.Config) { c.Sink = sink }
+			// A call without data makes an empty contract, any other one answers 0.
+			hostile := w.contract("36600c57600060006000f0005b600060005260206000f3")
+			owner := w.account(wei, int(1e16))
+			w.sendWith(w.outside, nil, w.authorization(owner, 0))
+			p := purchase(owner, wei, receiver(1), 1_000_000)
+			w.signs(w.rail(change), p)
+			op := w.op(p.OrderID)
+			given := []types.SetCodeAuthorization{w.gives(owner, hostile, 1)}
+			if earlier {
+				w.sendWith(w.outside, nil, given...)
+				given = nil
+			}
+			// The second waits for the first, so that one block has both.
+			nonce := w.nonce(w.outside)
+			second := w.transaction(w.outside, nonce+1, contracts.EntryPoint, userop.HandleOps([]*userop.Operation{op.Operation}, w.outside),
+				[]types.SetCodeAuthorization{w.authorization(owner, 2)})
+			first := w.transaction(w.outside, nonce, owner, nil, given)
+			for _, tx := range []*types.Transaction{second, first} {
+				if err := w.Eth().SendTransaction(w.Context(), tx); err != nil {
+					t.Fatal(err)
+				}
+			}
+			opened, ran := w.receipt(first.Hash()), w.receipt(second.Hash())
+			if e := w.readEvent(ran, op.Hash); !e.success || opened.BlockHash != ran.BlockHash {
+				t.Fatalf("the attack does not run: %+v, blocks %v and %v", e, opened.BlockNumber, ran.BlockNumber)
+			}
+			w.has(receiver(1), wei, 0)
+			w.running(change, func(c *chain.Config) { c.MaxBaseFee = big.NewInt(1) }) // nobody looks at the account before the event
+			if op := w.decided(p.OrderID, chain.Failed, chain.Final); op.State == chain.Final || op.Failure.Place.Tx != second.Hash() {
+				t.Errorf("%s, failure %+v", op.State, op.Failure)
+			}
+			w.idle()
+			sink.has(p.OrderID, false, 0)
+		})
 	}
-	opened, ran := w.receipt(first.Hash()), w.receipt(second.Hash())
-	if e := w.readEvent(ran, op.Hash); !e.success || opened.BlockHash != ran.BlockHash {
-		t.Fatalf("the attack does not run: %+v, blocks %v and %v", e, opened.BlockNumber, ran.BlockNumber)
-	}
-	w.has(receiver(1), wei, 0)
-	w.running(change, func(c *chain.Config) { c.MaxBaseFee = big.NewInt(1) }) // nobody looks at the account before the event
-	if op := w.decided(p.OrderID, chain.Failed, chain.Final); op.State == chain.Final || op.Failure.Place.Tx != second.Hash() {
-		t.Errorf("%s, failure %+v", op.State, op.Failure)
-	}
-	w.idle()
-	sink.has(p.OrderID, false, 0)
 }
