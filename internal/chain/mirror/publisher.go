@@ -70,6 +70,8 @@ type Publisher struct {
 	cfg      Config
 	contract common.Address
 	placed   bool
+	placing  *types.Transaction // the last one that places the contract, until that is seen
+	since    uint64             // head when it was sent first
 }
 
 // NewPublisher returns a publisher for the mirror of the operator.
@@ -135,19 +137,35 @@ func (p *Publisher) place(ctx context.Context) (bool, error) {
 	if err != nil || len(code) > 0 {
 		return len(code) > 0, err
 	}
+	head, err := p.cfg.Pool.Head(ctx, "latest")
+	if err != nil {
+		return false, err
+	}
 	nonce, err := p.nonce(ctx)
 	if err != nil {
 		return false, err
 	}
-	feeCap, err := p.feeCap(ctx)
+	pending := p.placing != nil && p.placing.Nonce() == nonce
+	if !pending || p.slow(p.placing, p.since, head) {
+		feeCap, err := p.feeCap(ctx)
+		if err != nil {
+			return false, err
+		}
+		tip := p.cfg.Tip
+		if pending {
+			tip, feeCap = raised(p.placing, tip, feeCap)
+		}
+		tx, err := p.cfg.Signer.PlaceMirror(ctx, signer.PlaceMirror{Nonce: nonce, Gas: placeGas, Tip: tip, FeeCap: feeCap})
+		if err != nil {
+			return false, err
+		}
+		p.placing, p.since = tx, head.Number.Uint64()
+	}
+	raw, err := p.placing.MarshalBinary()
 	if err != nil {
 		return false, err
 	}
-	tx, err := p.cfg.Signer.PlaceMirror(ctx, signer.PlaceMirror{Nonce: nonce, Gas: placeGas, Tip: p.cfg.Tip, FeeCap: feeCap})
-	if err != nil {
-		return false, err
-	}
-	if err := p.send(ctx, tx); err != nil {
+	if err := p.send(ctx, raw); err != nil {
 		return false, err
 	}
 	code, err = p.code(ctx)
@@ -169,8 +187,15 @@ func (p *Publisher) anchor(ctx context.Context, period *Period) error {
 	if err != nil {
 		return err
 	}
-	if period.State == IsSent && nonce == period.Nonce && head.Number.Uint64() < period.SentBlock+bumpAfter {
-		return p.resend(ctx, period)
+	var pending types.Transaction
+	waits := period.State == IsSent && nonce == period.Nonce
+	if waits {
+		if err := pending.UnmarshalBinary(period.Raw); err != nil {
+			return err
+		}
+		if !p.slow(&pending, period.SentBlock, head) {
+			return p.send(ctx, period.Raw)
+		}
 	}
 	// A root that the chain has already, from before a backup of the database was restored, is not sent again.
 	if found, err := p.find(ctx, period); err != nil || found {
@@ -181,10 +206,8 @@ func (p *Publisher) anchor(ctx context.Context, period *Period) error {
 		return err
 	}
 	tip := p.cfg.Tip
-	if period.State == IsSent && nonce == period.Nonce {
-		if tip, feeCap, err = raised(period.Raw, tip, feeCap); err != nil {
-			return err
-		}
+	if waits {
+		tip, feeCap = raised(&pending, tip, feeCap)
 	}
 	call := signer.AnchorCall(period.Number, period.Root, period.Leaves, period.Credits)
 	var gas uint64
@@ -208,19 +231,21 @@ func (p *Publisher) anchor(ctx context.Context, period *Period) error {
 	if err := p.cfg.Journal.Update(ctx, period); err != nil {
 		return err
 	}
-	if err := p.resend(ctx, period); err != nil {
+	if err := p.send(ctx, period.Raw); err != nil {
 		return err
 	}
 	_, err = p.landed(ctx, period)
 	return err
 }
 
-// raised returns fees with which a transaction takes the place of raw: an eighth more, rounded up.
-func raised(raw []byte, tip, feeCap *big.Int) (*big.Int, *big.Int, error) {
-	var tx types.Transaction
-	if err := tx.UnmarshalBinary(raw); err != nil {
-		return nil, nil, err
-	}
+// slow reports whether a transaction that was sent at a block is to be sent with higher fees: not while it offers as much as
+// the cap lets one pay.
+func (p *Publisher) slow(tx *types.Transaction, sent uint64, head *types.Header) bool {
+	return head.Number.Uint64() >= sent+bumpAfter && tx.GasFeeCap().Cmp(new(big.Int).Lsh(p.cfg.MaxFee, 1)) < 0
+}
+
+// raised returns fees with which a transaction takes the place of tx: an eighth more, rounded up.
+func raised(tx *types.Transaction, tip, feeCap *big.Int) (*big.Int, *big.Int) {
 	more := func(was, now *big.Int) *big.Int {
 		up := new(big.Int).Mul(was, big.NewInt(9))
 		up.Add(up, big.NewInt(7)).Rsh(up, 3)
@@ -229,7 +254,7 @@ func raised(raw []byte, tip, feeCap *big.Int) (*big.Int, *big.Int, error) {
 		}
 		return up
 	}
-	return more(tx.GasTipCap(), tip), more(tx.GasFeeCap(), feeCap), nil
+	return more(tx.GasTipCap(), tip), more(tx.GasFeeCap(), feeCap)
 }
 
 // landed looks for the receipt of the stored transaction. A receipt alone proves nothing: the event has to be that of the
@@ -346,22 +371,17 @@ func (p *Publisher) feeCap(ctx context.Context) (*big.Int, error) {
 	return feeCap.Add(feeCap, p.cfg.Tip), nil
 }
 
-func (p *Publisher) resend(ctx context.Context, period *Period) error {
-	return sent(p.cfg.Pool.Send(ctx, period.Raw))
-}
-
-func (p *Publisher) send(ctx context.Context, tx *types.Transaction) error {
-	raw, err := tx.MarshalBinary()
-	if err != nil {
-		return err
-	}
-	return sent(p.cfg.Pool.Send(ctx, raw))
-}
-
-// sent takes the answers that say that the transaction, or one in its place, is known for none: the chain is asked next.
-func sent(err error) error {
-	if err == nil || strings.Contains(err.Error(), "already known") || strings.Contains(err.Error(), "nonce too low") {
+// send sends a transaction, and takes the answers that say that it, or one in its place, is known for none: the chain is
+// asked next.
+func (p *Publisher) send(ctx context.Context, raw []byte) error {
+	err := p.cfg.Pool.Send(ctx, raw)
+	if err == nil {
 		return nil
+	}
+	for _, known := range []string{"already known", "already imported", "nonce too low", "replacement transaction underpriced"} {
+		if strings.Contains(err.Error(), known) {
+			return nil
+		}
 	}
 	return err
 }
