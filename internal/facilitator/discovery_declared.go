@@ -133,15 +133,21 @@ func printable(s string) bool {
 
 func (f *Facilitator) putDeclared(ctx context.Context, d store.Discovered, owners bool) error {
 	err := f.store.Tx(ctx, func(tx *store.Tx) error {
+		if !owners {
+			if first, err := store.InsertDiscovered(ctx, tx, d); err != nil || first {
+				return err
+			}
+		}
 		now, err := store.DiscoveredOf(ctx, tx, d.Agent, d.Verb, d.URL)
 		switch {
-		case err != nil && !errors.Is(err, store.ErrNotFound):
+		case errors.Is(err, store.ErrNotFound) && owners:
+		case err != nil:
 			return err
-		case err == nil && now.Info == d.Info && now.MimeType == d.MimeType:
+		case now.Info == d.Info && now.MimeType == d.MimeType:
 			return nil
-		case err == nil && !owners:
+		case !owners:
 			return errOwners
-		case err == nil && d.UpdatedAt.Sub(now.UpdatedAt) < declaredEvery:
+		case d.UpdatedAt.Sub(now.UpdatedAt) < declaredEvery:
 			return rejected("another payment described the resource less than a minute ago")
 		}
 		return store.PutDiscovered(ctx, tx, d)

@@ -27,6 +27,14 @@ func DiscoveredOf(ctx context.Context, q Querier, agent toll.AgentID, verb, url 
 	return d, err
 }
 
+// InsertDiscovered stores what is known of an endpoint unless something is, and reports whether it did: of any number at the same
+// time, one is stored.
+func InsertDiscovered(ctx context.Context, tx *Tx, d Discovered) (first bool, err error) {
+	n, err := tx.Exec(ctx, `INSERT INTO discovered (agent_id, verb, url, mime_type, info, updated_at) VALUES ($1, $2, $3, $4, $5, $6)
+		ON CONFLICT (agent_id, verb, url) DO NOTHING`, string(d.Agent), d.Verb, d.URL, d.MimeType, d.Info, Micros(d.UpdatedAt))
+	return n == 1, err
+}
+
 // PutDiscovered stores what is known of an endpoint from now on.
 func PutDiscovered(ctx context.Context, tx *Tx, d Discovered) error {
 	_, err := tx.Exec(ctx, `INSERT INTO discovered (agent_id, verb, url, mime_type, info, updated_at) VALUES ($1, $2, $3, $4, $5, $6)
