@@ -26,6 +26,8 @@ const (
 	exactLife = 30 * 24 * time.Hour
 	// exactSlice is how many payments one transaction of a sweep removes.
 	exactSlice = 500
+	// exactVersion is the first thing hashed into the content of a payment. A change of the fields needs another one.
+	exactVersion = "toll/exact/1"
 )
 
 // exactPayment is a payment by a wallet to another server that has been read.
@@ -102,7 +104,7 @@ func (p *exactPayment) contentOf(asked *x402.Requirements) toll.Hash {
 	if p.settlesFirst {
 		flow = extra.PaymentFlow
 	}
-	return sha256.Sum256(fmt.Appendf(nil, "%s %s %s %s %d %q", entry.Network, entry.Asset, entry.PayTo, entry.Amount, asked.MaxTimeoutSeconds,
+	return sha256.Sum256(fmt.Appendf(nil, "%s %s %s %s %s %d %q", exactVersion, entry.Network, entry.Asset, entry.PayTo, entry.Amount, asked.MaxTimeoutSeconds,
 		[]string{asked.PlanID, extra.Version, extra.PlanID, extra.AgentID, extra.HTTPVerb, flow, p.payment.ResourceURL}))
 }
 

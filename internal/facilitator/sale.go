@@ -23,6 +23,8 @@ const (
 	// An authorization must live long enough to be carried out, and not so long that a payment stays open.
 	minSignedFor = 6 * time.Second
 	maxSignedFor = time.Hour
+	// saleVersion is the first thing hashed into what a payment identifier stands for. A change of the fields needs another one.
+	saleVersion = "toll/sale/1"
 	// walletTokenSecs is how long the access token of a wallet lives.
 	walletTokenSecs = 3600
 )
@@ -283,7 +285,7 @@ func (f *Facilitator) saleFits(t *saleTerms, p *x402.ExactPayment, a *evm.Author
 
 // saleContent is what a payment identifier stands for.
 func (f *Facilitator) saleContent(plan *toll.Plan, t *saleTerms) toll.Hash {
-	return sha256.Sum256(fmt.Appendf(nil, "%s %s %s %s %s", plan.ID, t.entry.Network, t.entry.Asset, t.entry.Amount, t.entry.PayTo))
+	return sha256.Sum256(fmt.Appendf(nil, "%s %s %s %s %s %s", saleVersion, plan.ID, t.entry.Network, t.entry.Asset, t.entry.Amount, t.entry.PayTo))
 }
 
 // saleRefused tells why a payment came to nothing: with status 402 what the wallet can mend.
