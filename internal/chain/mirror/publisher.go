@@ -101,6 +101,7 @@ var (
 	// ErrConflict says that the chain holds another root for a period of ours.
 	ErrConflict = errors.New("mirror: the chain holds another root for this period; does another service publish with this key?")
 	errFee      = errors.New("mirror: the base fee is above the cap")
+	errGone     = errors.New("mirror: the contract is not on the chain any more")
 )
 
 // Step moves the open periods on as far as it goes without waiting, and reports whether there are any left to look at soon.
@@ -133,15 +134,16 @@ func (p *Publisher) Step(ctx context.Context) (busy bool, err error) {
 
 // place puts the contract onto the chain, and reports whether it is there.
 func (p *Publisher) place(ctx context.Context) (bool, error) {
+	// The nonce is read before the code: a block between the two would make a second placement of one that is there.
+	nonce, err := p.nonce(ctx)
+	if err != nil {
+		return false, err
+	}
 	code, err := p.code(ctx)
 	if err != nil || len(code) > 0 {
 		return len(code) > 0, err
 	}
 	head, err := p.cfg.Pool.Head(ctx, "latest")
-	if err != nil {
-		return false, err
-	}
-	nonce, err := p.nonce(ctx)
 	if err != nil {
 		return false, err
 	}
@@ -198,7 +200,13 @@ func (p *Publisher) anchor(ctx context.Context, period *Period) error {
 		}
 	}
 	// A root that the chain has already, from before a backup of the database was restored, is not sent again.
-	if found, err := p.find(ctx, period); err != nil || found {
+	found, err := p.find(ctx, period)
+	if errors.Is(err, errGone) {
+		p.cfg.Log.Warn(err.Error(), "period", period.Number)
+		p.placed = false
+		return nil
+	}
+	if err != nil || found {
 		return err
 	}
 	feeCap, err := p.feeCap(ctx)
@@ -282,6 +290,9 @@ func (p *Publisher) find(ctx context.Context, period *Period) (bool, error) {
 		last, err = c.CallContract(ctx, ethereum.CallMsg{To: &p.contract, Data: crypto.Keccak256([]byte("lastPeriod()"))[:4]}, nil)
 		return err
 	})
+	if err == nil && len(last) == 0 {
+		return false, errGone
+	}
 	if err != nil || new(big.Int).SetBytes(last).Cmp(new(big.Int).SetUint64(period.Number)) < 0 {
 		return false, err
 	}

@@ -2,10 +2,10 @@ package mirror_test
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"log/slog"
 	"math/big"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -13,7 +13,6 @@ import (
 
 	"github.com/ethereum/go-ethereum"
 	"github.com/ethereum/go-ethereum/common"
-	"github.com/ethereum/go-ethereum/common/hexutil"
 	"github.com/ethereum/go-ethereum/core/types"
 	"github.com/ethereum/go-ethereum/rpc"
 
@@ -127,6 +126,7 @@ func (s *scene) run(t *testing.T, p *mirror.Publisher) error {
 	for end := time.Now().Add(2 * time.Minute); ; time.Sleep(20 * time.Millisecond) {
 		busy, err := p.Step(t.Context())
 		if err != nil || !busy {
+			s.latest(t)
 			return err
 		}
 		if time.Now().After(end) {
@@ -135,8 +135,29 @@ func (s *scene) run(t *testing.T, p *mirror.Publisher) error {
 	}
 }
 
+// latest waits until the blocks that the journal knows are on the chain for all: a receipt can be seen before its block is the latest.
+func (s *scene) latest(t *testing.T) {
+	t.Helper()
+	for end := time.Now().Add(2 * time.Minute); ; time.Sleep(time.Millisecond) {
+		head, err := s.Eth().BlockNumber(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.journal.mu.Lock()
+		there := !slices.ContainsFunc(s.journal.periods, func(p mirror.Period) bool { return p.Block > head })
+		s.journal.mu.Unlock()
+		if there {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("the head stays at block %d", head)
+		}
+	}
+}
+
 func (s *scene) anchors(t *testing.T) []types.Log {
 	t.Helper()
+	s.latest(t)
 	logs, err := s.Eth().FilterLogs(t.Context(), ethereum.FilterQuery{FromBlock: new(big.Int), Addresses: []common.Address{s.publisher(true).Contract()}})
 	if err != nil {
 		t.Fatal(err)
@@ -297,126 +318,30 @@ func TestReorg(t *testing.T) {
 	}
 }
 
-// While blocks come without our transaction the same bytes are sent, and after some of them others that a pool takes in their
-// place, up to the cap. So it is with the contract and with a root, and after a restart with neither remembered.
-func TestSlowBlocks(t *testing.T) {
+// A reorganisation that drops the contract has it placed again: without it a root would cost gas and leave nothing.
+func TestReorg_Contract(t *testing.T) {
 	s := newScene(t, chaintest.New(t))
 	s.add(50, 2)
-	double := chaintest.NewDouble(t, s.Client())
-	client, err := rpc.DialContext(t.Context(), double.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(client.Close)
-	if s.pool, err = endpoints.New(endpoints.Config{Clients: []*rpc.Client{client}, ChainID: s.ChainID(), Idle: true}); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(s.pool.Close)
-
-	var held *types.Transaction // what the pool has, as pools do: another one is to offer a tenth more
-	var seen []*types.Transaction
-	hold := func() {
-		held, seen = nil, nil
-		double.Answer("eth_sendRawTransaction", func(params []json.RawMessage) (any, error) {
-			var raw hexutil.Bytes
-			var tx types.Transaction
-			if err := errors.Join(json.Unmarshal(params[0], &raw), tx.UnmarshalBinary(raw)); err != nil {
-				return nil, err
-			}
-			seen = append(seen, &tx)
-			more := func(now, was *big.Int) bool {
-				return new(big.Int).Mul(now, big.NewInt(10)).Cmp(new(big.Int).Mul(was, big.NewInt(11))) >= 0
-			}
-			switch {
-			case held == nil:
-			case held.Hash() == tx.Hash():
-				return nil, &chaintest.Refusal{Code: -32000, Message: "already known"}
-			case held.Nonce() != tx.Nonce():
-				t.Errorf("nonce %d, and %d is in the pool", tx.Nonce(), held.Nonce())
-			case !more(tx.GasTipCap(), held.GasTipCap()) || !more(tx.GasFeeCap(), held.GasFeeCap()):
-				return nil, &chaintest.Refusal{Code: -32000, Message: "replacement transaction underpriced"}
-			}
-			held = &tx
-			return tx.Hash(), nil
-		})
-	}
-	blocks := func(p *mirror.Publisher, n int) {
-		t.Helper()
-		for range n {
-			for range 2 {
-				if _, err := p.Step(t.Context()); err != nil {
-					t.Fatal(err)
-				}
-			}
-			if err := s.Advance(2 * time.Second); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
 	p := s.publisher(true)
-	for _, what := range []string{"contract", "root"} {
-		hold()
-		blocks(p, 3)
-		for _, tx := range seen {
-			if tx.Hash() != seen[0].Hash() {
-				t.Errorf("%s: other bytes after less than three blocks", what)
-			}
-		}
-		if len(seen) < 3 {
-			t.Errorf("%s: sent %d times in three blocks", what, len(seen))
-		}
-		first := held
-		if first == nil {
-			t.Fatalf("%s: nothing was sent", what)
-		}
-		blocks(p, 3)
-		if held.Hash() == first.Hash() {
-			t.Errorf("%s: not replaced", what)
-		}
-		// Another process knows less of the contract: the pool takes nothing in its place until it offers more.
-		p = s.publisher(true)
-		blocks(p, 30)
-		if was := held; was.Hash() == first.Hash() {
-			t.Errorf("%s: not replaced", what)
-		}
-		double.Clear()
-		if err := s.Eth().SendTransaction(t.Context(), held); err != nil {
-			t.Fatal(err)
-		}
-		for end := time.Now().Add(2 * time.Minute); ; {
-			if _, err := s.Eth().TransactionReceipt(t.Context(), held.Hash()); err == nil {
-				break
-			} else if time.Now().After(end) {
-				t.Fatal(err)
-			}
-			time.Sleep(10 * time.Millisecond)
-		}
+	s.journal.fail = errors.New("crash")
+	if err := s.run(t, p); !errors.Is(err, s.journal.fail) {
+		t.Fatal(err)
 	}
+	if err := s.Reorg(1, true); err != nil {
+		t.Fatal(err)
+	}
+	if code, err := s.Eth().CodeAt(t.Context(), p.Contract(), nil); err != nil || len(code) > 0 {
+		t.Fatalf("the contract is still there: %v", err)
+	}
+	s.journal.fail = nil
 	if err := s.run(t, p); err != nil {
 		t.Fatal(err)
 	}
-	if now := s.journal.of(50); now.State != mirror.IsFinal || now.Tx != held.Hash() || len(s.anchors(t)) != 1 {
+	if now := s.journal.of(50); now.State != mirror.IsFinal || len(s.anchors(t)) != 1 {
 		t.Errorf("%+v, %d roots", now, len(s.anchors(t)))
 	}
-
-	// However long it takes, it offers little more than twice the cap of the base fee.
-	s.add(51, 1)
-	hold()
-	head, err := s.Eth().HeaderByNumber(t.Context(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ceiling := new(big.Int).Add(head.BaseFee, big.NewInt(1e6))
-	p = mirror.NewPublisher(mirror.Config{
-		Pool: s.pool, Signer: s.signer, Operator: s.operator, Journal: &s.journal, Tip: big.NewInt(1e6), MaxFee: ceiling, AtOnce: true,
-		Log: slog.New(slog.DiscardHandler),
-	})
-	blocks(p, 60)
-	if held == nil || held.Hash() == seen[0].Hash() || held.GasFeeCap().Cmp(new(big.Int).Mul(ceiling, big.NewInt(3))) > 0 {
-		t.Errorf("it offers %v with a cap of %v", held.GasFeeCap(), ceiling)
-	}
-	if last := seen[len(seen)-1]; last.Hash() != held.Hash() {
-		t.Error("what is as high as it gets is not sent any more")
+	if nonce, err := s.Eth().NonceAt(t.Context(), s.operator, nil); err != nil || nonce != 2 {
+		t.Errorf("%d transactions: %v", nonce, err)
 	}
 }
 

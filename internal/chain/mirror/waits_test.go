@@ -1,0 +1,189 @@
+package mirror_test
+
+import (
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"math/big"
+	"testing"
+	"time"
+
+	"github.com/ethereum/go-ethereum/common"
+	"github.com/ethereum/go-ethereum/common/hexutil"
+	"github.com/ethereum/go-ethereum/core/types"
+	"github.com/ethereum/go-ethereum/rpc"
+
+	"github.com/tollhq/toll/internal/chain/chaintest"
+	"github.com/tollhq/toll/internal/chain/endpoints"
+	"github.com/tollhq/toll/internal/chain/mirror"
+)
+
+// through puts a double between the publishers and the chain.
+func (s *scene) through(t *testing.T) *chaintest.Double {
+	t.Helper()
+	double := chaintest.NewDouble(t, s.Client())
+	client, err := rpc.DialContext(t.Context(), double.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(client.Close)
+	if s.pool, err = endpoints.New(endpoints.Config{Clients: []*rpc.Client{client}, ChainID: s.ChainID(), Idle: true}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.pool.Close)
+	return double
+}
+
+// A block that comes while a step looks whether the contract is there makes no second placement.
+func TestPlacedOnce(t *testing.T) {
+	s := newScene(t, chaintest.New(t))
+	s.add(50, 1)
+	double := s.through(t)
+	var raw string
+	var looks int
+	double.Answer("eth_sendRawTransaction", func(params []json.RawMessage) (any, error) {
+		if raw != "" {
+			return nil, chaintest.ErrPass
+		}
+		var tx types.Transaction
+		if err := errors.Join(json.Unmarshal(params[0], &raw), tx.UnmarshalBinary(common.FromHex(raw))); err != nil {
+			return nil, err
+		}
+		return tx.Hash(), nil
+	})
+	double.Answer("eth_getCode", func(params []json.RawMessage) (code any, err error) {
+		if err := s.Client().Call(&code, "eth_getCode", params[0], params[1]); err != nil || raw == "" {
+			return code, err
+		}
+		if looks++; looks == 2 { // the first look of the second step
+			if err := s.Client().Call(nil, "eth_sendRawTransaction", raw); err != nil {
+				return nil, err
+			}
+			for end := time.Now().Add(2 * time.Minute); ; time.Sleep(10 * time.Millisecond) {
+				if nonce, err := s.Eth().NonceAt(t.Context(), s.operator, nil); err != nil || nonce > 0 || time.Now().After(end) {
+					return code, err
+				}
+			}
+		}
+		return code, nil
+	})
+	if err := s.run(t, s.publisher(true)); err != nil {
+		t.Fatal(err)
+	}
+	if nonce, err := s.Eth().NonceAt(t.Context(), s.operator, nil); err != nil || nonce != 2 || looks < 2 {
+		t.Errorf("%d transactions for the contract and a root, %d looks: %v", nonce, looks, err)
+	}
+}
+
+// While blocks come without our transaction the same bytes are sent, and after some of them others that a pool takes in their
+// place, up to the cap. So it is with the contract and with a root, and after a restart with neither remembered.
+func TestSlowBlocks(t *testing.T) {
+	s := newScene(t, chaintest.New(t))
+	s.add(50, 2)
+	double := s.through(t)
+	var held *types.Transaction // what the pool has, as pools do: another one is to offer a tenth more
+	var seen []*types.Transaction
+	hold := func() {
+		held, seen = nil, nil
+		double.Answer("eth_sendRawTransaction", func(params []json.RawMessage) (any, error) {
+			var raw hexutil.Bytes
+			var tx types.Transaction
+			if err := errors.Join(json.Unmarshal(params[0], &raw), tx.UnmarshalBinary(raw)); err != nil {
+				return nil, err
+			}
+			seen = append(seen, &tx)
+			more := func(now, was *big.Int) bool {
+				return new(big.Int).Mul(now, big.NewInt(10)).Cmp(new(big.Int).Mul(was, big.NewInt(11))) >= 0
+			}
+			switch {
+			case held == nil:
+			case held.Hash() == tx.Hash():
+				return nil, &chaintest.Refusal{Code: -32000, Message: "already known"}
+			case held.Nonce() != tx.Nonce():
+				t.Errorf("nonce %d, and %d is in the pool", tx.Nonce(), held.Nonce())
+			case !more(tx.GasTipCap(), held.GasTipCap()) || !more(tx.GasFeeCap(), held.GasFeeCap()):
+				return nil, &chaintest.Refusal{Code: -32000, Message: "replacement transaction underpriced"}
+			}
+			held = &tx
+			return tx.Hash(), nil
+		})
+	}
+	blocks := func(p *mirror.Publisher, n int) {
+		t.Helper()
+		for range n {
+			for range 2 {
+				if _, err := p.Step(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := s.Advance(2 * time.Second); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	p := s.publisher(true)
+	for _, what := range []string{"contract", "root"} {
+		hold()
+		blocks(p, 3)
+		for _, tx := range seen {
+			if tx.Hash() != seen[0].Hash() {
+				t.Errorf("%s: other bytes after less than three blocks", what)
+			}
+		}
+		if len(seen) < 3 {
+			t.Errorf("%s: sent %d times in three blocks", what, len(seen))
+		}
+		first := held
+		if first == nil {
+			t.Fatalf("%s: nothing was sent", what)
+		}
+		blocks(p, 3)
+		if held.Hash() == first.Hash() {
+			t.Errorf("%s: not replaced", what)
+		}
+		// Another process knows less of the contract: the pool takes nothing in its place until it offers more.
+		p = s.publisher(true)
+		blocks(p, 30)
+		if was := held; was.Hash() == first.Hash() {
+			t.Errorf("%s: not replaced", what)
+		}
+		double.Clear()
+		if err := s.Eth().SendTransaction(t.Context(), held); err != nil {
+			t.Fatal(err)
+		}
+		for end := time.Now().Add(2 * time.Minute); ; {
+			if _, err := s.Eth().TransactionReceipt(t.Context(), held.Hash()); err == nil {
+				break
+			} else if time.Now().After(end) {
+				t.Fatal(err)
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+	}
+	if err := s.run(t, p); err != nil {
+		t.Fatal(err)
+	}
+	if now := s.journal.of(50); now.State != mirror.IsFinal || now.Tx != held.Hash() || len(s.anchors(t)) != 1 {
+		t.Errorf("%+v, %d roots", now, len(s.anchors(t)))
+	}
+
+	// However long it takes, it offers little more than twice the cap of the base fee.
+	s.add(51, 1)
+	hold()
+	head, err := s.Eth().HeaderByNumber(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ceiling := new(big.Int).Add(head.BaseFee, big.NewInt(1e6))
+	p = mirror.NewPublisher(mirror.Config{
+		Pool: s.pool, Signer: s.signer, Operator: s.operator, Journal: &s.journal, Tip: big.NewInt(1e6), MaxFee: ceiling, AtOnce: true,
+		Log: slog.New(slog.DiscardHandler),
+	})
+	blocks(p, 60)
+	if held == nil || held.Hash() == seen[0].Hash() || held.GasFeeCap().Cmp(new(big.Int).Mul(ceiling, big.NewInt(3))) > 0 {
+		t.Errorf("it offers %v with a cap of %v", held.GasFeeCap(), ceiling)
+	}
+	if last := seen[len(seen)-1]; last.Hash() != held.Hash() {
+		t.Error("what is as high as it gets is not sent any more")
+	}
+}
