@@ -247,6 +247,34 @@ func TestReconcile_EmptyDatabase(t *testing.T) {
 	}
 }
 
+// The cursor is lost, and an order of long ago is open that was paid: it is not given up when its delegation has ended.
+func TestReconcile_NoCursor(t *testing.T) {
+	w := newWorld(t, chaintest.New(t))
+	sink := w.ledger()
+	change := func(c *chain.Config) { remote(c); c.Sink = sink }
+	owner := w.account(usdc, 1_000_000)
+	d := w.delegation(owner, 100)
+	d.ExpiresAt = w.Now().Add(10 * time.Minute)
+	p := by(d, purchase(owner, usdc, receiver(1), 1_000_000))
+	w.crashing(p, "transaction sent", 1, change)
+	w.eventually("the money has moved", func() bool { return w.balance(usdc, receiver(1)) == 1_000_000 })
+	open := w.op(p.OrderID)
+	w.journal = chaintest.NewJournal()
+	if _, err := w.journal.AddOp(t.Context(), open); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Advance(20 * time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	w.blocks(140) // more than a new journal is read with
+	w.running(change)
+	if op := w.decided(p.OrderID, chain.Failed, chain.Final); op.State == chain.Failed {
+		t.Fatalf("failure: %+v", op.Failure)
+	}
+	w.eventually("the sink has heard", func() bool { return w.op(p.OrderID).Told == chain.Final })
+	sink.has(p.OrderID, true, 1)
+}
+
 // The owner disables a delegation without us.
 func TestReconcile_DisabledElsewhere(t *testing.T) {
 	w := newWorld(t, chaintest.New(t))

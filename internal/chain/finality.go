@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"math/big"
 	"slices"
+	"time"
 
 	"github.com/ethereum/go-ethereum"
 	"github.com/ethereum/go-ethereum/common"
+	"github.com/ethereum/go-ethereum/rpc"
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/chain/contracts"
@@ -283,40 +285,69 @@ func (t *tracker) write(ctx context.Context, op *Op) error {
 	}
 	r.cfg.At(stepFound)
 	r.changed(ids(ops)...)
+	if op.Kind == KindVoid && op.State == Failed {
+		r.work.fire() // its order is sent again
+	}
 	return nil
 }
 
-// advance moves operations on whose evidence has become deeper, and ends those that time ends.
+// alone reports whether an error is about one operation: what endpoints answer when they are asked about it, or that they do not
+// say the same. That none answers, or that the journal does not, concerns all.
+func alone(err error) bool {
+	_, answer := errors.AsType[rpc.Error](err)
+	return answer || errors.Is(err, endpoints.ErrDisagree) || errors.Is(err, errAnswer) || errors.Is(err, ethereum.NotFound)
+}
+
+// advance moves operations on whose evidence has become deeper, and ends those that time ends. One about which the chain does not
+// tell now rests, each time for longer, and holds up no other.
 func (t *tracker) advance(ctx context.Context) error {
 	r := t.rail
 	open, err := r.cfg.Journal.OpsIn(ctx, maxOpen, underWay...)
 	if err != nil {
 		return err
 	}
+	now := time.Now()
 	for _, op := range open {
-		moved, err := t.step(ctx, op)
-		if err != nil {
+		if t.unread[op.ID] || t.unclear.left(op.ID, now) > 0 {
+			continue
+		}
+		err := t.proceed(ctx, op)
+		switch {
+		case err == nil:
+			delete(t.unclear, op.ID)
+		case !alone(err):
 			return err
-		}
-		if !moved {
-			moved, err = t.expire(ctx, op)
-		}
-		if err == nil && moved {
-			err = t.write(ctx, op)
-		}
-		if err != nil {
-			return err
+		default:
+			t.unclear.add(op.ID)
+			r.log.Warn("what became of an operation is not known now", "op", op.ID, "state", op.State, "err", err)
 		}
 	}
+	t.unclear.forget(now)
+	t.asked.forget(now)
 	return t.finish(ctx)
 }
 
-// finish makes paid operations final, the oldest first, when the finalized block has moved.
+// proceed is [tracker.advance] for one operation.
+func (t *tracker) proceed(ctx context.Context, op *Op) error {
+	moved, err := t.step(ctx, op)
+	if err == nil && !moved {
+		moved, err = t.expire(ctx, op)
+	}
+	if err != nil || !moved {
+		return err
+	}
+	return t.write(ctx, op)
+}
+
+// finish makes paid operations final, the oldest first, when the finalized block has moved. Voids of which the chain does not tell
+// what they did stay, and hold up no other.
 func (t *tracker) finish(ctx context.Context) error {
 	r := t.rail
 	const page = 200
+	stay := map[string]bool{}
 	for {
-		paid, err := r.cfg.Journal.OpsIn(ctx, page, Confirmed)
+		most := page + len(stay)
+		paid, err := r.cfg.Journal.OpsIn(ctx, most, Confirmed)
 		if err != nil || len(paid) == 0 {
 			return err
 		}
@@ -324,18 +355,24 @@ func (t *tracker) finish(ctx context.Context) error {
 		if header == nil || header.Hash() == t.final0 {
 			return nil
 		}
-		ready := 0
+		young := false
 		for _, op := range paid {
+			if stay[op.ID] {
+				continue
+			}
 			moved, err := t.step(ctx, op)
 			if err == nil && moved {
-				ready++
 				err = t.write(ctx, op)
 			}
 			if err != nil {
 				return err
 			}
+			if !moved {
+				stay[op.ID] = true
+				young = young || !t.final(ctx, op.Place.Block)
+			}
 		}
-		if ready < page {
+		if young || len(paid) < most {
 			t.final0 = header.Hash()
 			return nil
 		}

@@ -74,9 +74,9 @@ func (r *Rail) mismatch(ctx context.Context, number uint64, known common.Hash, w
 	return r.halt(why)
 }
 
-// begin sets the cursor of a journal that has none: at the first block of the embedded chain, and near the head of another one.
-// What lies before is not ours, unless the journal was lost.
-func (t *tracker) begin(ctx context.Context) error {
+// begin sets the cursor of a journal that has none: at the first block of the embedded chain, and near the head of another one,
+// but before the first block that can have an open operation. What lies before is not ours, unless the journal was lost.
+func (t *tracker) begin(ctx context.Context, open []*Op) error {
 	first, err := t.rail.header(ctx, 0)
 	if err != nil {
 		return err
@@ -85,7 +85,21 @@ func (t *tracker) begin(ctx context.Context) error {
 	if t.rail.cfg.Embedded {
 		return nil
 	}
-	return t.place(ctx, t.pass.head.Number.Uint64()-min(t.pass.head.Number.Uint64(), overlap))
+	since := t.pass.head.Time
+	for _, op := range open {
+		since = min(since, uint64(max(op.CreatedAt.Add(-searchBack).Unix(), 0)))
+	}
+	block := t.pass.head.Number.Uint64()
+	for step := uint64(overlap); ; step *= 2 {
+		block -= min(block, step)
+		at, err := t.rail.header(ctx, block)
+		if err != nil {
+			return err
+		}
+		if block == 0 || at.Time <= since {
+			return t.place(ctx, block)
+		}
+	}
 }
 
 // place moves the cursor to a block of the chain. Its base is as far below as a reorganisation may reach.
@@ -113,7 +127,7 @@ func (t *tracker) place(ctx context.Context, block uint64) error {
 func (t *tracker) follow(ctx context.Context, open []*Op) error {
 	r, head := t.rail, t.pass.head.Number.Uint64()
 	if t.cursor == (Cursor{}) {
-		if err := t.begin(ctx); err != nil {
+		if err := t.begin(ctx, open); err != nil {
 			return err
 		}
 	}
@@ -218,7 +232,7 @@ func (t *tracker) scan(ctx context.Context, open []*Op) error {
 	}
 	sales := wanted(open)
 	head := t.pass.head.Number.Uint64()
-	t.owed = 0
+	t.owed, t.unread = 0, map[string]bool{}
 	for from := t.cursor.Block - min(t.cursor.Block, overlap); from <= head; {
 		to := min(head, from+t.chunk-1)
 		logs, err := t.logs(ctx, from, to, watched, sales)
@@ -233,7 +247,7 @@ func (t *tracker) scan(ctx context.Context, open []*Op) error {
 		}
 		t.chunk = min(maxChunk, 2*t.chunk)
 		from = to + 1
-		if from <= head {
+		if from <= head && t.owed == 0 {
 			// A long way is not gone twice.
 			if err := t.place(ctx, to); err != nil {
 				return err
@@ -241,6 +255,8 @@ func (t *tracker) scan(ctx context.Context, open []*Op) error {
 			if err := t.rail.cfg.Journal.SetCursor(ctx, t.lease, t.cursor); err != nil {
 				return err
 			}
+		}
+		if from <= head {
 			if err := t.hold(ctx); err != nil {
 				return err
 			}
@@ -263,7 +279,8 @@ func (t *tracker) late(open []*Op) bool {
 	return slices.ContainsFunc(open, func(op *Op) bool { return op.Kind == KindSale && !t.sales[op.ID] })
 }
 
-// apply lets logs take effect. What was applied before changes nothing.
+// apply lets logs take effect. What was applied before changes nothing. A log about an operation that cannot be understood now is
+// owed, and read again: it keeps no other from taking effect.
 func (t *tracker) apply(ctx context.Context, logs []types.Log, sales map[saleKey]string) error {
 	reasons, ours := map[common.Hash]string{}, map[common.Hash]bool{}
 	for i := range logs {
@@ -286,13 +303,20 @@ func (t *tracker) apply(ctx context.Context, logs []types.Log, sales map[saleKey
 			t.rail.log.Warn("a log in a block that is not of the chain is left out", "block", l.BlockNumber, "hash", l.BlockHash)
 			continue
 		}
+		var id string
 		if key, ok := parseAuthorization(l); ok {
-			err = t.applySale(ctx, sales[key], placeOf(l))
+			id = sales[key]
+			err = t.applySale(ctx, id, placeOf(l))
 		} else {
-			err = t.applyOne(ctx, l, reasons, ours)
+			id, err = t.applyOne(ctx, l, reasons, ours)
+		}
+		if err != nil && !alone(err) {
+			return err
 		}
 		if err != nil {
-			return err
+			t.rail.log.Warn("a log about an operation is not understood now", "op", id, "block", l.BlockNumber, "tx", l.TxHash, "err", err)
+			t.unread[id] = true
+			t.owe(l.BlockNumber)
 		}
 	}
 	return nil
@@ -310,21 +334,22 @@ func (t *tracker) applySale(ctx context.Context, id string, at Place) error {
 	return t.sold(ctx, op, at)
 }
 
-func (t *tracker) applyOne(ctx context.Context, l *types.Log, reasons map[common.Hash]string, ours map[common.Hash]bool) error {
+// applyOne lets any other log take effect. id is that of the operation that it is about, "" where it is about none.
+func (t *tracker) applyOne(ctx context.Context, l *types.Log, reasons map[common.Hash]string, ours map[common.Hash]bool) (id string, err error) {
 	if e, ok := parseEvent(l); ok {
 		op, err := t.rail.cfg.Journal.OpOfHash(ctx, e.op)
 		switch {
 		case err == nil && e.of(op):
-			return t.happened(ctx, op, &e, reasons[e.op])
+			return op.ID, t.happened(ctx, op, &e, reasons[e.op])
 		case err == nil || errors.Is(err, ErrUnknown):
-			return t.orphan(ctx, l, &e, fmt.Sprintf("an operation that no record explains, success=%t", e.success))
+			return "", t.orphan(ctx, l, &e, fmt.Sprintf("an operation that no record explains, success=%t", e.success))
 		}
-		return err
+		return "", err
 	}
 	if l.Topics[0] == topicRedeemed && l.Address == contracts.DelegationManager && !ours[l.TxHash] {
-		return t.orphan(ctx, l, &event{place: placeOf(l)}, "a redemption outside of any operation")
+		return "", t.orphan(ctx, l, &event{place: placeOf(l)}, "a redemption outside of any operation")
 	}
-	return t.heard(ctx, l)
+	return "", t.heard(ctx, l)
 }
 
 // orphan keeps an event that nothing explains. Nothing is granted for it.

@@ -43,9 +43,12 @@ type tracker struct {
 	sales   map[string]bool // sales whose authorizations were looked for up to there
 	chunk   uint64          // blocks in one query for logs
 	done    map[logID]uint64
-	owed    uint64 // block of the first log whose effect is still to come; 0: none
-	untaken rests  // orders of which the sink did not take what became of them
-	fence   int64  // of the last lease
+	owed    uint64          // block of the first log whose effect is still to come; 0: none
+	untaken rests           // orders of which the sink did not take what became of them
+	unclear rests           // operations about which the chain does not tell now
+	asked   rests           // operations whose nonce was looked at
+	unread  map[string]bool // operations of which a log was not understood: it is owed
+	fence   int64           // of the last lease
 	quick   int
 	final0  common.Hash // finalized block for which all paid operations were looked at
 	pass    *pass
@@ -84,7 +87,7 @@ func (r *Rail) halt(why error) error {
 
 // track follows the chain until ctx ends.
 func (r *Rail) track(ctx context.Context) {
-	t := &tracker{rail: r, chunk: maxChunk, done: map[logID]uint64{}, untaken: rests{}}
+	t := &tracker{rail: r, chunk: maxChunk, done: map[logID]uint64{}, untaken: rests{}, unclear: rests{}, asked: rests{}}
 	var listening sync.WaitGroup
 	listening.Go(func() { r.listen(ctx) })
 	defer listening.Wait()

@@ -1,0 +1,132 @@
+package chain_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ethereum/go-ethereum/common"
+	"github.com/ethereum/go-ethereum/crypto"
+
+	"github.com/tollhq/toll/internal/chain"
+	"github.com/tollhq/toll/internal/chain/chaintest"
+	"github.com/tollhq/toll/internal/chain/endpoints"
+	"github.com/tollhq/toll/internal/chain/userop"
+)
+
+// The endpoints do not agree about a sale that has ended: the order after it is paid, and the sale ends when they agree.
+func TestTracker_DisagreementAboutOne(t *testing.T) {
+	w := newWorld(t, chaintest.New(t))
+	sink := w.ledger()
+	change := func(c *chain.Config) { remote(c); c.Sink = sink }
+	keys, buyer := w.stranger(usdc, 1_000_000)
+	s := w.sale(keys, buyer, receiver(1), 1_000_000)
+	swallows := chaintest.NewDouble(t, w.Client())
+	swallows.Swallow()
+	w.crashes(func(ctx context.Context, r *chain.Rail) { _, _ = r.Sell(ctx, s) }, "transaction sent", 1, change, w.through(swallows))
+	if err := w.Advance(10 * time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	w.blocks(40) // the finalized block moves every 32
+
+	one, other := chaintest.NewDouble(t, w.Client()), chaintest.NewDouble(t, w.Client())
+	asks := common.Bytes2Hex(append(crypto.Keccak256([]byte("authorizationState(address,bytes32)"))[:4], common.LeftPadBytes(buyer[:], 32)...))
+	other.Answer("eth_call", func(params []json.RawMessage) (any, error) {
+		if !strings.Contains(string(params[0]), asks) {
+			return nil, chaintest.ErrPass
+		}
+		return common.Hash{31: 1}, nil
+	})
+	pool := w.pool(endpoints.Config{URLs: []string{one.URL, other.URL}, Agree: true})
+	r := w.running(change, func(c *chain.Config) { c.Pool = pool })
+	owner := w.account(usdc, 1_000_000)
+	p := purchase(owner, usdc, receiver(2), 1_000_000)
+	go r.Pay(t.Context(), p)
+	w.decided(p.OrderID, chain.Included, chain.Confirmed, chain.Final)
+	w.blocks(3)
+	w.decided(p.OrderID, chain.Confirmed, chain.Final)
+	w.eventually("the credits are granted", func() bool { return w.op(p.OrderID).Told != "" })
+	sink.has(p.OrderID, true, 1)
+	if op := w.op(s.OrderID); op.State != chain.Sent && op.State != chain.Signed {
+		t.Errorf("the sale is %s", op.State)
+	}
+	other.Clear()
+	w.decided(s.OrderID, chain.Failed)
+}
+
+// The chain does not tell whether one order was paid: it is not given up, also when its delegation has ended, and the order after it
+// is paid.
+func TestTracker_LogOfOneNotUnderstood(t *testing.T) {
+	w := newWorld(t, chaintest.New(t))
+	sink := w.ledger()
+	double := chaintest.NewDouble(t, w.Client())
+	double.Refuse(-1, "eth_getBlockByHash", "it is somewhere else") // a payment of the native token is read from its block
+	r := w.running(w.through(double), func(c *chain.Config) { c.Sink = sink })
+	user := w.userHeld(wei, 1_000)
+	d := user.native(500, 1)
+	d.ExpiresAt = w.Now().Add(10 * time.Minute)
+	user.sign(d)
+	unclear := by(d, purchase(common.Address(d.Owner), wei, receiver(1), 500))
+	go r.Pay(t.Context(), unclear)
+	w.eventually("the money has moved", func() bool { return w.balance(wei, receiver(1)) == 500 })
+	if err := w.Advance(11 * time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	owner := w.account(usdc, 2_000_000)
+	for range 2 {
+		p := purchase(owner, usdc, receiver(2), 1_000_000)
+		w.paid(r, p)
+		w.eventually("the credits are granted", func() bool { return w.op(p.OrderID).Told == chain.Final })
+		sink.has(p.OrderID, true, 1)
+	}
+	if op := w.op(unclear.OrderID); op.State != chain.Sent && op.State != chain.Signed {
+		t.Errorf("the order is %s (%+v)", op.State, op.Failure)
+	}
+	double.Clear()
+	w.blocks(1)
+	w.decided(unclear.OrderID, chain.Final)
+	w.eventually("the credits are granted", func() bool { return w.op(unclear.OrderID).Told == chain.Final })
+	sink.has(unclear.OrderID, true, 1)
+}
+
+// The chain does not tell of more voids than are looked at at a time whether they made their orders impossible: an order after them
+// becomes final.
+func TestTracker_VoidsThatStay(t *testing.T) {
+	w := newWorld(t, chaintest.Embedded(t)) // on anvil each block finalizes the one before the last
+	w.blocks(1)
+	first, err := w.Eth().HeaderByNumber(t.Context(), common.Big1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n := range 205 {
+		id := fmt.Sprintf("order %d", n)
+		for _, op := range []*chain.Op{
+			{ID: id, Kind: chain.KindOrder, State: chain.Sent, NonceKey: userop.OrderKey(id)},
+			{ID: "void:" + id, Kind: chain.KindVoid, State: chain.Confirmed, NonceKey: userop.VoidKey(id), Place: chain.Place{Block: 1, Hash: first.Hash()}},
+		} {
+			op.UpdatedAt = w.Now()
+			if _, err := w.journal.AddOp(t.Context(), op); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	double := chaintest.NewDouble(t, w.Client())
+	asks := common.Bytes2Hex(crypto.Keccak256([]byte("getNonce(address,uint192)"))[:4])
+	double.Answer("eth_call", func(params []json.RawMessage) (any, error) {
+		if strings.Contains(string(params[0]), asks) {
+			return nil, &chaintest.Refusal{Code: -32000, Message: "not now"}
+		}
+		return nil, chaintest.ErrPass
+	})
+	r := w.running(remote, w.through(double))
+	p := purchase(w.account(usdc, 1), usdc, receiver(1), 1)
+	go r.Pay(t.Context(), p)
+	w.decided(p.OrderID, chain.Included, chain.Confirmed, chain.Final)
+	w.blocks(3)
+	w.decided(p.OrderID, chain.Confirmed, chain.Final)
+	w.blocks(40) // the finalized block moves every 32
+	w.decided(p.OrderID, chain.Final)
+}
