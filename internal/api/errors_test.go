@@ -432,7 +432,7 @@ func provoked() map[toll.Code]func(c *scene) answer {
 		toll.CodePathNotFound:     func(c *scene) answer { return c.get("/nothing") },
 		toll.CodeMethodNotAllowed: func(c *scene) answer { return c.do(c.b1, "PATCH", base+"/protocol/plans", "") },
 		toll.CodeRequestTimeout: func(c *scene) answer {
-			answers, _ := c.raw(c.t, "POST "+base+"/protocol/plans HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer "+c.b1.key+"\r\nContent-Length: 9\r\n\r\n{")
+			answers, _ := c.impatient().raw(c.t, "POST "+base+"/protocol/plans HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer "+c.b1.key+"\r\nContent-Length: 9\r\n\r\n{")
 			return answers[0]
 		},
 		toll.CodeGone:         func(c *scene) answer { return c.post("/protocol/plans/burn", "") },

@@ -149,15 +149,10 @@ func newStackWith(t testing.TB, st *store.Store, rails checkout.Rails) *stack {
 		Events: happened, Chain: s.purses.chain(), Proof: proofOf,
 		Store: st, Auth: s.auth, Facilitator: s.fac, Checkout: desk, Ledger: s.ledger, Seal: ring.Seal, Open: ring.Open, Environment: toll.Sandbox,
 		TestClock: &api.TestClock{Ahead: s.clock.offset, Advance: func(_ context.Context, d time.Duration) error { s.clock.advance(d); return nil }},
-		PublicURL: publicURL, Release: "1.1.0", Clock: s.clock.now, Log: log, Patience: time.Second, OrderWait: long,
+		PublicURL: publicURL, Release: "1.1.0", Clock: s.clock.now, Log: log, Patience: long, OrderWait: long,
 	}
-	handler := api.New(s.built)
-	s.handler = handler
-	server := httptest.NewUnstartedServer(nil)
-	server.Listener = api.Listen(server.Listener)
-	server.Config = api.NewServer(handler)
-	server.Config.ErrorLog = slog.NewLogLogger(log.Handler(), slog.LevelDebug)
-	server.Start()
+	s.handler = api.New(s.built)
+	server := s.serve(s.handler)
 	s.url = server.URL
 	t.Cleanup(func() {
 		server.Close()
@@ -173,6 +168,27 @@ func newStackWith(t testing.TB, st *store.Store, rails checkout.Rails) *stack {
 	})
 	s.b1, s.b2, s.s1 = s.actor("builder one"), s.actor("builder two"), s.actor("subscriber")
 	return s
+}
+
+// serve has a handler answer on a port.
+func (s *stack) serve(h http.Handler) *httptest.Server {
+	server := httptest.NewUnstartedServer(nil)
+	server.Listener = api.Listen(server.Listener)
+	server.Config = api.NewServer(h)
+	server.Config.ErrorLog = slog.NewLogLogger(slog.NewTextHandler(s.log, &slog.HandlerOptions{Level: slog.LevelDebug}), slog.LevelDebug)
+	server.Start()
+	return server
+}
+
+// impatient is the same service, for which every body that does not come with its head is late.
+func (s *stack) impatient() *stack {
+	s.t.Helper()
+	other := *s
+	other.built.Patience = time.Millisecond
+	server := s.serve(api.New(other.built))
+	s.t.Cleanup(server.Close)
+	other.url = server.URL
+	return &other
 }
 
 func must(t testing.TB, err error) {
