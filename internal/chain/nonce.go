@@ -1,6 +1,7 @@
 package chain
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/ethereum/go-ethereum"
 	"github.com/ethereum/go-ethereum/common"
+	"github.com/ethereum/go-ethereum/core/types"
 	"github.com/ethereum/go-ethereum/rpc"
 
 	"github.com/tollhq/toll"
@@ -18,15 +20,17 @@ import (
 	"github.com/tollhq/toll/internal/chain/userop"
 )
 
+const reasonNonce = "the account has used the nonce of the order for something else"
+
 // uses reads how often the EntryPoint has counted the nonce key of an operation up (ERC-4337, "Semi-abstracted Nonce Support"),
-// on live as two endpoints say it.
-func (r *Rail) uses(ctx context.Context, op *Op) (uint64, error) {
+// up to a block or, for nil, to the last one; on live as two endpoints say it.
+func (r *Rail) uses(ctx context.Context, op *Op, block *big.Int) (uint64, error) {
 	nonce, err := r.cfg.Pool.Agree(ctx, func(ctx context.Context, c *endpoints.Conn) (common.Hash, error) {
-		n, err := view(ctx, c, contracts.EntryPoint, "getNonce(address,uint192)", common.LeftPadBytes(op.Sender[:], 32), common.LeftPadBytes(op.NonceKey[:], 32))
+		n, err := viewAt(ctx, c, block, contracts.EntryPoint, "getNonce(address,uint192)", common.LeftPadBytes(op.Sender[:], 32), common.LeftPadBytes(op.NonceKey[:], 32))
 		return common.BigToHash(n), err
 	})
 	if err != nil {
-		return 0, err
+		return 0, away(err)
 	}
 	n := new(big.Int).Sub(nonce.Big(), userop.Nonce(op.NonceKey))
 	if !n.IsUint64() {
@@ -35,13 +39,14 @@ func (r *Rail) uses(ctx context.Context, op *Op) (uint64, error) {
 	return n.Uint64(), nil
 }
 
-// ran looks for the event of the operation that used the nonce of an order, whosever operation it was, from the head back to some
-// time before the order. On live two endpoints have to say the same of each block. There is none of a nonce that the account has
-// counted up without an operation.
-func (r *Rail) ran(ctx context.Context, op *Op) (e event, found bool, err error) {
-	head, err := r.cfg.Pool.Head(ctx, "latest")
-	if err != nil {
-		return event{}, false, err
+// ran looks for the event of the operation that used the nonce of an order, whosever operation it was, from a block, or the head for
+// nil, back to some time before the order. On live two endpoints have to say the same of each block. There is none of a nonce that
+// the account has counted up without an operation.
+func (r *Rail) ran(ctx context.Context, op *Op, head *types.Header) (e event, found bool, err error) {
+	if head == nil {
+		if head, err = r.cfg.Pool.Head(ctx, "latest"); err != nil {
+			return event{}, false, away(err)
+		}
 	}
 	since := min(head.Time, uint64(max(op.CreatedAt.Unix(), 0)))
 	since -= min(since, uint64(searchBack/time.Second))
@@ -71,7 +76,7 @@ func (r *Rail) ran(ctx context.Context, op *Op) (e event, found bool, err error)
 			continue
 		}
 		if err != nil {
-			return event{}, false, err
+			return event{}, false, away(err)
 		}
 		if e, ok := said[digest]; ok {
 			return e, true, nil
@@ -84,23 +89,99 @@ func (r *Rail) ran(ctx context.Context, op *Op) (e event, found bool, err error)
 	}
 }
 
-// usedUp says that the account of an order that nobody was shown has used its nonce for something else. nil without an error: it
+// decidedBefore is [errNonceUsed] when the chain has run the nonce of an order that could not be paid as the chain is now: it may
+// be that this is so because it was paid.
+func (r *Rail) decidedBefore(ctx context.Context, op *Op) error {
+	if op.Kind != KindOrder {
+		return nil
+	}
+	uses, err := r.uses(ctx, op, nil)
+	if err == nil && uses > 0 {
+		err = errNonceUsed
+	}
+	return err
+}
+
+// usedUp says that the account of an order that nobody was shown has used its nonce for something else. It is [errNonceUsed] when it
 // may be that the order was paid, by a process whose records are lost, and a person has to look.
 func (r *Rail) usedUp(ctx context.Context, op *Op) (*Failure, error) {
-	if op.Sender == r.cfg.Service {
-		return nil, nil
+	switch now, err := r.cfg.Journal.Op(ctx, op.ID); {
+	case err != nil:
+		return nil, err
+	case now.Version != op.Version:
+		return nil, ErrChanged // another process has had it run
 	}
-	e, found, err := r.ran(ctx, op)
-	if err == nil && found && e.success {
-		var paid bool
-		if paid, err = r.made(ctx, op, e.place); paid {
-			return nil, nil
+	perhaps := op.Sender == r.cfg.Service
+	if !perhaps {
+		e, found, err := r.ran(ctx, op, nil)
+		if err == nil && found && e.success {
+			perhaps, err = r.made(ctx, op, e.place)
+		}
+		if err == nil && perhaps && op.Token == (common.Address{}) {
+			perhaps, err = r.mayPay(ctx, op, e.place.Tx)
+		}
+		if err != nil {
+			return nil, err
 		}
 	}
-	if err != nil {
-		return nil, err
+	if perhaps {
+		r.log.Error("alarm: an order that is not signed here may have been paid, as its nonce is used", "order", op.ID, "account", op.Sender)
+		return nil, errNonceUsed
 	}
-	return &Failure{Code: toll.CodeChainFailed, Reason: "the account has used the nonce of the order for something else"}, nil
+	return &Failure{Code: toll.CodeChainFailed, Reason: reasonNonce}, nil
+}
+
+// mayPay reports whether a transaction may hold the payment of an order: the native token leaves no logs that tell. The EntryPoint
+// lets nobody call handleOps from within it, so a transaction to it holds all that its operations do.
+func (r *Rail) mayPay(ctx context.Context, op *Op, in common.Hash) (bool, error) {
+	callData, err := userop.DirectCall(op.Token, transfersOf(op.Payments))
+	if err != nil {
+		return false, err
+	}
+	var tx *types.Transaction
+	err = r.read(ctx, func(ctx context.Context, c *endpoints.Conn) (err error) {
+		tx, _, err = c.TransactionByHash(ctx, in)
+		return err
+	})
+	if err != nil {
+		return false, err
+	}
+	return tx.Hash() != in || tx.To() == nil || *tx.To() != contracts.EntryPoint || bytes.Contains(tx.Data(), callData), nil
+}
+
+// spoiled reports whether something else has used the nonce of an operation that was sent, up to a finalized block, so that it can
+// never run. Only who has the key of its account can do that. There may be no such block.
+func (t *tracker) spoiled(ctx context.Context, op *Op, final *types.Header) (bool, error) {
+	r := t.rail
+	if final == nil || op.Sender == r.cfg.Service || t.asked.left(op.ID, time.Now()) > 0 {
+		return false, nil
+	}
+	t.asked.add(op.ID)
+	uses, err := r.uses(ctx, op, final.Number)
+	if err != nil || uses == 0 {
+		return false, err
+	}
+	e, found, err := r.ran(ctx, op, final)
+	switch {
+	case err != nil:
+		return false, err
+	case found && e.of(op):
+		return false, t.happened(ctx, op, &e, "")
+	case found, t.conclusive(op):
+		return true, nil
+	}
+	r.unexplained(op)
+	return false, nil
+}
+
+// conclusive reports whether it says something that no event of an operation was found: one endpoint alone may hide it.
+func (t *tracker) conclusive(op *Op) bool {
+	r := t.rail
+	return op.Sender != r.cfg.Service && (op.Tx == common.Hash{} || r.cfg.Embedded || r.cfg.Pool.Agrees())
+}
+
+func (r *Rail) unexplained(op *Op) {
+	r.log.Error("alarm: the nonce of an order is used, and no endpoint tells for what", "order", op.ID)
 }
 
 // voided reports whether a void whose block is final has made its order impossible. The nonce of the order says so, and not that
@@ -112,14 +193,14 @@ func (t *tracker) voided(ctx context.Context, void *Op) (bool, error) {
 	if err != nil || order.State != Signed && order.State != Sent {
 		return err == nil, err
 	}
-	uses, err := r.uses(ctx, order)
+	uses, err := r.uses(ctx, order, nil)
 	if err == nil && uses == 1 {
 		return true, nil
 	}
 	var e event
 	var found bool
 	if err == nil && uses > 1 {
-		e, found, err = r.ran(ctx, order)
+		e, found, err = r.ran(ctx, order, nil)
 	}
 	switch {
 	case err != nil:
@@ -132,11 +213,9 @@ func (t *tracker) voided(ctx context.Context, void *Op) (bool, error) {
 		return false, nil
 	case found && e.of(order):
 		return true, t.happened(ctx, order, &e, "")
-	case found:
-		return true, nil
-	case order.Sender != r.cfg.Service && (order.Tx == common.Hash{} || r.cfg.Embedded || r.cfg.Pool.Agrees()):
+	case found, t.conclusive(order):
 		return true, nil // its holder has counted it up
 	}
-	r.log.Error("alarm: the nonce of an order is used, and no endpoint tells for what", "order", order.ID)
+	r.unexplained(order)
 	return false, nil
 }

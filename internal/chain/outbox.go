@@ -6,6 +6,10 @@ import (
 	"maps"
 	"sync"
 	"time"
+
+	"github.com/ethereum/go-ethereum/common"
+
+	"github.com/tollhq/toll/internal/chain/userop"
 )
 
 const (
@@ -113,20 +117,25 @@ func (w *relayer) judge(ctx context.Context, op *Op) {
 		w.refuse(ctx, op, f)
 		return
 	}
-	if errors.Is(err, errNonceUsed) || errors.Is(err, errUsed) {
+	w.wait(ctx, op, err)
+}
+
+// wait leaves an operation alone that cannot be sent now; the error may be nil.
+func (w *relayer) wait(ctx context.Context, op *Op, why error) {
+	if errors.Is(why, errNonceUsed) || errors.Is(why, errUsed) {
 		w.rail.moved.fire()
-		if op.Kind == KindOrder && op.SentAt.IsZero() {
+		if (op.Kind == KindOrder || op.Kind == KindVoid) && op.SentAt.IsZero() {
 			w.exposed(ctx, op)
 		}
 	}
-	if err != nil && ctx.Err() == nil {
-		w.rail.log.Warn("an operation cannot be sent now", "op", op.ID, "err", err)
+	if why != nil && ctx.Err() == nil {
+		w.rail.log.Warn("an operation cannot be sent now", "op", op.ID, "err", why)
 	}
 	w.rail.outbox.rest(op)
 }
 
 // exposed notes that somebody beside us may have the bytes of an operation, as the chain has run its nonce: if its event does not
-// show up, its order is made impossible after a while, as one that was sent.
+// show up, its order is made impossible after a while, as one that was sent, and a void is given up.
 func (w *relayer) exposed(ctx context.Context, op *Op) {
 	now := *op
 	now.SentAt, now.UpdatedAt = w.rail.cfg.Clock(), w.rail.cfg.Clock()
@@ -135,12 +144,23 @@ func (w *relayer) exposed(ctx context.Context, op *Op) {
 	}
 }
 
-// refuse lets an operation fail that cannot run, if nobody but us has seen its bytes. One that was sent could still land, so
-// it waits for the chain to decide. So does a void, without which its order would never be decided.
+// refuse lets an operation fail that cannot run, if nobody but us has seen its bytes: not one whose nonce the chain has run. One
+// that was sent could still land, so it waits for the chain to decide. So does a void, without which its order would never be decided.
 func (w *relayer) refuse(ctx context.Context, op *Op, f *Failure) {
-	if !op.SentAt.IsZero() || op.Kind == KindVoid {
+	if op.Kind == KindVoid {
+		order := userop.OrderKey(orderOfVoid(op.ID))
+		w.rail.log.Error("alarm: an order cannot be made impossible now", "order", orderOfVoid(op.ID), "account", op.Sender, "reason", f.Reason,
+			"nonce_key", common.Bytes2Hex(order[:]))
+		w.rail.outbox.rest(op)
+		return
+	}
+	if !op.SentAt.IsZero() {
 		w.rail.log.Warn("an operation that has to land would fail now", "op", op.ID, "reason", f.Reason)
 		w.rail.outbox.rest(op)
+		return
+	}
+	if err := w.rail.decidedBefore(ctx, op); err != nil {
+		w.wait(ctx, op, err)
 		return
 	}
 	w.end(ctx, op, f)

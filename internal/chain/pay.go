@@ -201,10 +201,13 @@ func (r *Rail) sign(ctx context.Context, op *Op, build builder) error {
 	}
 	next := *op
 	operation, f, err := build(ctx, &next)
-	if errors.Is(err, errNonceUsed) {
-		if f, err = r.usedUp(ctx, &next); f == nil && err == nil {
-			err = errNonceUsed
+	if f != nil && err == nil {
+		if err = r.decidedBefore(ctx, &next); err != nil {
+			f = nil
 		}
+	}
+	if errors.Is(err, errNonceUsed) {
+		f, err = r.usedUp(ctx, &next)
 	}
 	if err != nil {
 		return err

@@ -66,7 +66,11 @@ func (r *Rail) read(ctx context.Context, f func(ctx context.Context, c *endpoint
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	err := r.cfg.Pool.Read(ctx, f)
+	return away(r.cfg.Pool.Read(ctx, f))
+}
+
+// away is [toll.CodeChainUnreachable] for the errors of endpoints of which none can be used, or that do not agree.
+func away(err error) error {
 	if errors.Is(err, endpoints.ErrNone) || errors.Is(err, endpoints.ErrDisagree) {
 		return unusable(toll.CodeChainUnreachable, err)
 	}
@@ -298,7 +302,13 @@ var errAnswer = errors.New("chain: an answer that is no number")
 
 // view calls a function that returns one number.
 func view(ctx context.Context, c *endpoints.Conn, of common.Address, signature string, words ...[]byte) (*big.Int, error) {
-	out, err := c.CallContract(ctx, ethereum.CallMsg{To: &of, Data: slices.Concat(crypto.Keccak256([]byte(signature))[:4], slices.Concat(words...))}, nil)
+	return viewAt(ctx, c, nil, of, signature, words...)
+}
+
+// viewAt is view at a block, the last one for nil.
+func viewAt(ctx context.Context, c *endpoints.Conn, block *big.Int, of common.Address, signature string, words ...[]byte) (*big.Int, error) {
+	message := ethereum.CallMsg{To: &of, Data: slices.Concat(crypto.Keccak256([]byte(signature))[:4], slices.Concat(words...))}
+	out, err := c.CallContract(ctx, message, block)
 	if answer, ok := errors.AsType[rpc.Error](err); ok {
 		if v, ok := revertOf(answer); ok {
 			err = fmt.Errorf("%w: %s: %w", errAnswer, of, v)

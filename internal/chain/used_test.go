@@ -41,32 +41,91 @@ func (w *world) runsOwn(owner common.Address, key [24]byte) {
 
 // The holder of an exported key uses up the nonce of an order before it is signed: the order fails.
 func TestPay_NonceUsedByTheHolder(t *testing.T) {
-	w := newWorld(t, chaintest.New(t))
-	sink := w.ledger()
-	r := w.running(func(c *chain.Config) { c.Sink = sink })
-	for _, use := range []func(common.Address, [24]byte){w.countsUp, w.runsOwn} {
-		owner := w.account(usdc, 3_000_000)
-		p := purchase(owner, usdc, receiver(1), 1_000_000)
-		use(owner, userop.OrderKey(p.OrderID))
-		w.fails(r, p, toll.CodeChainFailed)
-		w.idle()
-		sink.has(p.OrderID, false, 0)
+	for way, token := range map[string]common.Address{"token": usdc, "native": wei} {
+		t.Run(way, func(t *testing.T) {
+			w := newWorld(t, chaintest.New(t))
+			sink := w.ledger()
+			r := w.running(func(c *chain.Config) { c.Sink = sink })
+			for _, use := range []func(common.Address, [24]byte){w.countsUp, w.runsOwn} {
+				owner := w.account(usdc, 3_000_000, wei, 3_000_000)
+				p := purchase(owner, token, receiver(1), 1_000_000)
+				use(owner, userop.OrderKey(p.OrderID))
+				w.fails(r, p, toll.CodeChainFailed)
+				w.idle()
+				sink.has(p.OrderID, false, 0)
+			}
+			w.has(receiver(1), token, 0)
+		})
 	}
-	w.has(receiver(1), usdc, 0)
 }
 
-// The order was paid, and the database has lost it: it does not fail, and is not paid again.
+// The order was paid, and the database has lost it: it does not fail, whatever became of the money since, and is not paid again.
 func TestPay_NonceUsedByUs(t *testing.T) {
-	w := newWorld(t, chaintest.New(t))
-	owner := w.account(usdc, 3_000_000)
-	p := purchase(owner, usdc, receiver(1), 1_000_000)
-	w.paid(w.running(), p)
-	w.idle()
-	w.journal = chaintest.NewJournal()
-	if o, err := w.rail().Pay(t.Context(), p); err == nil || o.State != chain.Created {
-		t.Errorf("Pay: %+v, %v", o, err)
+	for way, row := range map[string]struct {
+		token common.Address
+		has   int
+		limit int64 // cents of a delegation, 0: none
+		other bool  // the account gets other code
+	}{
+		"money is left":       {token: usdc, has: 3_000_000},
+		"all is spent":        {token: usdc, has: 1_000_000},
+		"native":              {token: wei, has: 3_000_000},
+		"native, all spent":   {token: wei, has: 1_000_000},
+		"other code":          {token: usdc, has: 3_000_000, other: true},
+		"the limit is used":   {token: usdc, has: 3_000_000, limit: 100},
+		"delegated and spent": {token: usdc, has: 1_000_000, limit: 300},
+	} {
+		t.Run(way, func(t *testing.T) {
+			w := newWorld(t, chaintest.New(t))
+			owner := w.account(row.token, row.has)
+			p := purchase(owner, row.token, receiver(1), 1_000_000)
+			if row.limit > 0 {
+				p = by(w.delegation(owner, row.limit), p)
+			}
+			w.paid(w.running(), p)
+			w.idle()
+			if row.other {
+				w.redelegates(owner)
+			}
+			w.journal = chaintest.NewJournal()
+			if o, err := w.rail().Pay(t.Context(), p); err == nil || o.State != chain.Created {
+				t.Errorf("Pay: %+v (%+v), %v", o, o.Failure, err)
+			}
+			if op := w.op(p.OrderID); op.State != chain.Created {
+				t.Errorf("the order is %s (%+v)", op.State, op.Failure)
+			}
+			w.has(owner, row.token, row.has-1_000_000, receiver(1), row.token, 1_000_000)
+		})
 	}
-	w.has(owner, usdc, 2_000_000, receiver(1), usdc, 1_000_000)
+}
+
+// An order that is signed has run before its database was restored, and cannot run as its account is now: that decides nothing, and
+// it is paid when its event is found.
+func TestRelay_RunBeforeTheRestore(t *testing.T) {
+	w := newWorld(t, chaintest.New(t))
+	sink := w.ledger()
+	change := func(c *chain.Config) { c.Sink = sink }
+	owner := w.account(usdc, 1_000_000)
+	p := purchase(owner, usdc, receiver(1), 1_000_000)
+	w.signs(w.rail(change), p)
+	if e := w.lands(w.op(p.OrderID).Operation, owner); !e.success {
+		t.Fatalf("the operation: %+v", e)
+	}
+	w.redelegates(owner)
+	double := chaintest.NewDouble(t, w.Client())
+	double.Refuse(-1, "eth_getLogs", "not now") // the relayer is faster than the tracker
+	w.running(change, w.through(double))
+	w.eventually("the nonce is known to be used", func() bool {
+		op := w.op(p.OrderID)
+		if op.State == chain.Failed {
+			t.Fatalf("failure: %+v", op.Failure)
+		}
+		return !op.SentAt.IsZero()
+	})
+	double.Clear()
+	w.decided(p.OrderID, chain.Final)
+	w.eventually("the sink has heard", func() bool { return w.op(p.OrderID).Told == chain.Final })
+	sink.has(p.OrderID, true, 1)
 }
 
 // The holder of an exported key uses up the nonce of an order that is signed: the order is made impossible for certain, and fails.

@@ -19,46 +19,46 @@ func voidID(orderID string) string { return voidPrefix + orderID }
 
 func orderOfVoid(id string) string { return strings.TrimPrefix(id, voidPrefix) }
 
-// void has the operation of an order that was sent made impossible. The order fails when that is final. When its operation lands
-// first, it is paid, and the void does no harm.
-func (r *Rail) void(ctx context.Context, op *Op) error {
+// void has the operation of an order that was sent made impossible, and returns what does. The order fails when that is final. When
+// its operation lands first, it is paid, and the void does no harm.
+func (r *Rail) void(ctx context.Context, op *Op) (*Op, error) {
 	switch old, err := r.cfg.Journal.Op(ctx, voidID(op.ID)); {
 	case err == nil && old.State == Failed && old.SentAt.IsZero():
 		// The order was decided before it was sent, and a reorganisation has undone that.
 		old.State, old.Failure, old.UpdatedAt = Signed, nil, r.cfg.Clock()
 		if err := r.cfg.Journal.UpdateOp(ctx, old); err != nil && !errors.Is(err, ErrChanged) {
-			return err
+			return nil, err
 		}
 		r.work.fire()
-		return nil
+		return old, nil
 	case !errors.Is(err, ErrUnknown):
-		return err
+		return old, err
 	}
 	operation, err := r.cfg.Signer.Void(ctx, signer.Void{OrderID: op.ID, Sender: op.Sender, CallGas: voidGas})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	now := r.cfg.Clock()
-	_, err = r.cfg.Journal.AddOp(ctx, &Op{
+	void, err := r.cfg.Journal.AddOp(ctx, &Op{
 		ID: voidID(op.ID), Kind: KindVoid, State: Signed, Sender: op.Sender, Payer: op.Sender, NonceKey: userop.VoidKey(op.ID),
 		Operation: operation, Hash: operation.Hash(r.chainID), CreatedAt: now, UpdatedAt: now,
 	})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	r.log.Warn("an order is made impossible", "order", op.ID, "sent_at", op.SentAt)
 	r.work.fire()
 	r.moved.fire()
-	return nil
+	return void, nil
 }
 
 // expire ends an order that was sent and has no event, without storing it, if a finalized block proves that it cannot move money
-// any more. One that has waited for too long is made impossible.
+// any more. One that has waited for too long is made impossible. A void that can never run is given up.
 func (t *tracker) expire(ctx context.Context, op *Op) (bool, error) {
 	if op.Kind == KindSale {
 		return t.ended(ctx, op) // a void would not keep others from carrying it out
 	}
-	if op.Kind != KindOrder || op.SentAt.IsZero() || op.Failure != nil || op.State != Sent && op.State != Signed {
+	if op.Kind == KindRevoke || op.SentAt.IsZero() || op.Failure != nil || op.State != Sent && op.State != Signed {
 		return false, nil
 	}
 	r := t.rail
@@ -75,10 +75,27 @@ func (t *tracker) expire(ctx context.Context, op *Op) (bool, error) {
 	if r.cfg.Clock().Sub(op.SentAt) < r.cfg.VoidAfter {
 		return false, nil
 	}
-	if err := r.void(ctx, op); err != nil {
-		r.log.Error("alarm: an order that does not land cannot be made impossible", "order", op.ID, "err", err)
+	if op.Kind == KindOrder {
+		void, err := r.void(ctx, op)
+		switch {
+		case ctx.Err() != nil:
+			return false, ctx.Err()
+		case err != nil:
+			r.log.Error("alarm: an order that does not land cannot be made impossible", "order", op.ID, "err", err)
+		case void.Place != (Place{}):
+			return false, nil // it decides when it is final
+		}
 	}
-	return false, ctx.Err()
+	// While the account has other code, neither the order nor its void can run.
+	final := t.tag(ctx, "finalized")
+	spoiled, err := t.spoiled(ctx, op, final)
+	if err != nil || !spoiled {
+		return false, err
+	}
+	op.State, op.Failure = Failed, &Failure{
+		Code: toll.CodeChainFailed, Reason: reasonNonce, Place: Place{Block: final.Number.Uint64(), Hash: final.Hash()},
+	}
+	return true, nil
 }
 
 // needless fails a void that was not sent when its order is decided already.

@@ -144,3 +144,58 @@ func TestVoid_DoesNothing(t *testing.T) {
 	sink.has(p.OrderID, true, 1)
 	w.has(owner, usdc, 2_000_000, receiver(1), usdc, 1_000_000)
 }
+
+// The account of an order that was sent gets other code, so that its void cannot run, and uses the nonce of the order: the order
+// fails, as it can never land.
+func TestVoid_OtherCodeAndNonceUsed(t *testing.T) {
+	w := newWorld(t, chaintest.New(t))
+	sink := w.ledger()
+	change := func(c *chain.Config) { c.Sink = sink }
+	owner := w.account(usdc, 3_000_000)
+	p := purchase(owner, usdc, receiver(1), 1_000_000)
+	w.crashing(p, "transaction stored", 1, change)
+	w.countsUp(owner, userop.OrderKey(p.OrderID))
+	w.redelegates(owner)
+	w.running(change)
+	if err := w.Advance(11 * time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	if op := w.decided(p.OrderID, chain.Failed); op.Failure.Place.Block == 0 {
+		t.Errorf("failure without evidence: %+v", op.Failure)
+	}
+	w.idle()
+	sink.has(p.OrderID, false, 0)
+	w.has(owner, usdc, 3_000_000, receiver(1), usdc, 0)
+}
+
+// The holder uses up the nonce of the void of an order: the void is given up, and the order is sent again.
+func TestVoid_ItsNonceIsUsed(t *testing.T) {
+	w := newWorld(t, chaintest.New(t))
+	sink := w.ledger()
+	change := func(c *chain.Config) { c.Sink = sink }
+	owner := w.account(usdc, 3_000_000)
+	p := purchase(owner, usdc, receiver(1), 1_000_000)
+	w.crashing(p, "transaction stored", 1, change)
+	w.countsUp(owner, userop.VoidKey(p.OrderID))
+	w.redelegates(owner) // until there is a void, the order cannot land
+	w.running(change)
+	w.eventually("the transaction has reverted", func() bool { return w.op(p.OrderID).State == chain.Signed })
+	if err := w.Advance(11 * time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	void := "void:" + p.OrderID
+	w.eventually("the void is there", func() bool { return w.known(void) })
+	w.sendWith(w.outside, nil, w.authorization(owner, w.nonce(owner)))
+	w.eventually("its nonce is known to be used", func() bool { return !w.op(void).SentAt.IsZero() })
+	if op := w.op(p.OrderID); op.State != chain.Signed {
+		t.Errorf("the order is %s while there is a void", op.State)
+	}
+	if err := w.Advance(11 * time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	w.decided(void, chain.Failed)
+	w.decided(p.OrderID, chain.Final)
+	w.idle()
+	sink.has(p.OrderID, true, 1)
+	w.has(owner, usdc, 2_000_000, receiver(1), usdc, 1_000_000)
+}
