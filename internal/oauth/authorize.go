@@ -23,6 +23,8 @@ type RedirectError struct {
 	URL  string
 	Host string // as in [Authorization]
 	Text string // what is wrong; safe to show
+	// Status is that of a page which says so: 400, or from 500 on when nothing is wrong with the request.
+	Status int
 	// Local says that a program on the machine of the person answers there, so that the browser can go at once. Anybody can
 	// register any other address, and this service must not lead to one for everybody who has a link (RFC 9700, section 4.11.2).
 	Local bool
@@ -45,6 +47,7 @@ type Authorization struct {
 
 	challenge, nonce string
 	registered       string // address that RedirectURI matches
+	stored           bool   // the client registered itself
 }
 
 // Choice is what a person agrees to.
@@ -78,7 +81,7 @@ func (o *OAuth) Authorize(ctx context.Context, q url.Values) (*Authorization, er
 	if err != nil {
 		return nil, shownOnPage(err)
 	}
-	a := &Authorization{Client: client.Client, RedirectURI: q.Get("redirect_uri")}
+	a := &Authorization{Client: client.Client, RedirectURI: q.Get("redirect_uri"), stored: client.stored}
 	known, ok, err := o.redirect(ctx, client, a.RedirectURI)
 	if err != nil {
 		return nil, err
@@ -91,57 +94,58 @@ func (o *OAuth) Authorize(ctx context.Context, q url.Values) (*Authorization, er
 	a.State = q.Get("state")
 	if len(q["state"]) > 1 || len(a.State) > maxState || !printable(a.State) {
 		a.State = ""
-		return nil, o.back(a, "invalid_request", "state must be at most 2048 visible characters.")
+		return nil, o.back(a, refused("invalid_request", "state must be at most 2048 visible characters."))
 	}
-	if word, text := o.readRequest(ctx, client, a, q); word != "" {
-		return nil, o.back(a, word, text)
+	if no := o.readRequest(ctx, client, a, q); no != nil {
+		return nil, o.back(a, no)
 	}
 	return a, nil
 }
 
-// readRequest reads what does not decide where the answer goes. It returns the word and the text of a refusal.
-func (o *OAuth) readRequest(ctx context.Context, client *knownClient, a *Authorization, q url.Values) (word, text string) {
+// readRequest reads what does not decide where the answer goes.
+func (o *OAuth) readRequest(ctx context.Context, client *knownClient, a *Authorization, q url.Values) *refusal {
 	for name, values := range q {
 		if len(values) > 1 && name != "resource" {
-			return "invalid_request", "A parameter is there twice."
+			return refused("invalid_request", "A parameter is there twice.")
 		}
 	}
 	switch {
 	case q.Has("request") || q.Has("request_uri"):
-		return "request_not_supported", "The request must be in the query itself."
+		return refused("request_not_supported", "The request must be in the query itself.")
 	case q.Get("response_type") == "":
-		return "invalid_request", "response_type is missing."
+		return refused("invalid_request", "response_type is missing.")
 	case q.Get("response_type") != "code":
-		return "unsupported_response_type", "Only code is answered."
+		return refused("unsupported_response_type", "Only code is answered.")
 	case q.Has("response_mode") && q.Get("response_mode") != "query":
-		return "invalid_request", "Only the response mode query is answered."
+		return refused("invalid_request", "Only the response mode query is answered.")
 	case !slices.Contains(client.grants, grantCode):
-		return "unauthorized_client", "The client is not registered for codes."
+		return refused("unauthorized_client", "The client is not registered for codes.")
 	case q.Get("code_challenge") == "":
-		return "invalid_request", "code_challenge is missing: every code is bound by PKCE."
+		return refused("invalid_request", "code_challenge is missing: every code is bound by PKCE.")
 	case q.Get("code_challenge_method") != "S256":
-		return "invalid_request", "code_challenge_method must be S256."
+		return refused("invalid_request", "code_challenge_method must be S256.")
 	case !challenged(q.Get("code_challenge")):
-		return "invalid_request", "code_challenge must be the S256 challenge of 43 characters."
+		return refused("invalid_request", "code_challenge must be the S256 challenge of 43 characters.")
 	case len(q.Get("nonce")) > maxNonce || !printable(q.Get("nonce")):
-		return "invalid_request", "nonce must be at most 512 visible characters."
+		return refused("invalid_request", "nonce must be at most 512 visible characters.")
 	case slices.Contains(strings.Fields(q.Get("prompt")), "none"):
-		return "interaction_required", "A person always decides."
+		return refused("interaction_required", "A person always decides.")
 	}
 	a.challenge, a.nonce = q.Get("code_challenge"), q.Get("nonce")
-	w, err := o.want(ctx, client, q)
-	if err != nil {
-		return err.Word, err.Description
+	w, no := o.want(ctx, client, q)
+	if no != nil {
+		return no
 	}
 	a.Scope, a.Resource, a.PlanID, a.AgentID, a.Kind = w.scope, w.resource, w.plan, w.agent, w.kind
-	return "", ""
+	return nil
 }
 
 // back returns the refusal of a request to its client.
-func (o *OAuth) back(a *Authorization, word, description string) *RedirectError {
+func (o *OAuth) back(a *Authorization, no *refusal) *RedirectError {
 	u, err := url.Parse(a.RedirectURI)
 	return &RedirectError{
-		URL: o.answer(a, url.Values{"error": {word}, "error_description": {description}}), Host: a.RedirectHost, Text: description,
+		URL:  o.answer(a, url.Values{"error": {no.Word}, "error_description": {no.Description}}),
+		Host: a.RedirectHost, Text: no.Description, Status: no.status,
 		Local: err == nil && u.Scheme == "http" && isLoopback(u.Hostname()),
 	}
 }
@@ -157,6 +161,15 @@ func (o *OAuth) answer(a *Authorization, members url.Values) string {
 		separator = "&"
 	}
 	return a.RedirectURI + separator + members.Encode()
+}
+
+// Shown notes that a person reads a request: so that they can decide, its registration gives way as late as a fresh one. That is done
+// for the first maxShown requests of a person in a minute, as nobody is to keep the room from others.
+func (o *OAuth) Shown(ctx context.Context, a *Authorization, person toll.Address) error {
+	if !a.stored || !o.callers.allow("shown "+person.String(), maxShown) {
+		return nil
+	}
+	return o.Store.Tx(ctx, func(tx *store.Tx) error { return store.RenewOAuthClient(ctx, tx, a.Client.ID, a.registered, o.Clock()) })
 }
 
 // Deny returns where the browser goes after a person refused.

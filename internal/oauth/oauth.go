@@ -32,7 +32,8 @@ const (
 	shortestLife = time.Minute
 	longestLife  = 365 * 24 * time.Hour
 
-	defaultMaxKeys = 1000
+	defaultMaxKeys  = 1000
+	defaultMaxLetIn = 1_000_000
 )
 
 // Kind says what a program gets.
@@ -62,7 +63,10 @@ type Deps struct {
 	Source func(*http.Request) string
 	// MaxKeys is how many valid API keys an account may have: 0 is 1,000, a negative number lifts the limit.
 	MaxKeys int64
-	Log     *slog.Logger
+	// MaxLetIn is how many addresses there may be of registered clients that somebody let in, 0 is 1,000,000: of more a sweep removes
+	// those of clients without a consent that holds, then of others, the longest unused first.
+	MaxLetIn int64
+	Log      *slog.Logger
 }
 
 // Permissions makes and ends what access tokens may spend.

@@ -24,9 +24,11 @@ const (
 	maxURIs     = 10
 	maxContacts = 5
 	// maxUnused is how many addresses there may be of clients that nobody has let in. Of more, the oldest give way, but not
-	// within unusedGrace: so long a person may sign in and decide.
+	// within unusedGrace: so long a person may sign in, and after that decide. maxShown is how many clients one person keeps
+	// in a minute by reading what they ask for.
 	maxUnused   = 10_000
 	unusedGrace = 10 * time.Minute
+	maxShown    = 6
 	// usualName is what a client is called that says nothing.
 	usualName = "MCP Client"
 )

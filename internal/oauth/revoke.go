@@ -1,6 +1,7 @@
 package oauth
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/http"
@@ -57,8 +58,8 @@ func (o *OAuth) endAccess(ctx context.Context, g store.OAuthGrant, id toll.Hash)
 	return err
 }
 
-// Sweep removes clients that nobody used for 30 days and what is over, and goes on with families whose end was interrupted.
-// It reports whether there may be more to do. Any number of processes may do this on one database.
+// Sweep removes clients that nobody used for 30 days, those that are too many, and what is over, and goes on with families whose
+// end was interrupted. It reports whether there may be more to do. Any number of processes may do this on one database.
 func (o *OAuth) Sweep(ctx context.Context) (more bool, err error) {
 	now := o.Clock()
 	interrupted, err := store.RevokingOAuthGrants(ctx, o.Store, endSlice)
@@ -75,7 +76,11 @@ func (o *OAuth) Sweep(ctx context.Context) (more bool, err error) {
 		return false, err
 	}
 	clients, err := store.DropOAuthClients(ctx, o.Store, now.Add(-unusedLife), sweepSlice)
-	return len(interrupted) == endSlice || grants == sweepSlice || clients == sweepSlice, err
+	if err != nil {
+		return false, err
+	}
+	trimmed, err := store.TrimOAuthClients(ctx, o.Store, now, now.Add(-unusedGrace), cmp.Or(o.MaxLetIn, defaultMaxLetIn), sweepSlice)
+	return len(interrupted) == endSlice || grants == sweepSlice || clients == sweepSlice || trimmed >= sweepSlice, err
 }
 
 // Revoke is POST /oauth/revoke (RFC 7009): who holds a refresh token ends its whole family. Who holds an access token or an

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"log/slog"
 	"net/http"
 	"slices"
 	"strings"
@@ -64,6 +63,9 @@ func (o *OAuth) UserInfo() http.Handler {
 		if challenge != "" {
 			h.Set("WWW-Authenticate", challenge)
 		}
+		if status == http.StatusServiceUnavailable {
+			h.Set("Retry-After", "1")
+		}
 		w.WriteHeader(status)
 		_ = json.NewEncoder(w).Encode(answer) // the caller has gone; there is nobody to tell
 	})
@@ -88,8 +90,8 @@ func (o *OAuth) userInfo(r *http.Request) (answer any, status int, challenge str
 		u, err = o.user(ctx, g)
 	}
 	if err != nil {
-		o.Log.ErrorContext(ctx, "userinfo", slog.Any("err", err))
-		return refused("server_error", "The service failed."), http.StatusInternalServerError, ""
+		no := o.failed(ctx, err)
+		return no, no.status, ""
 	}
 	return u, http.StatusOK, ""
 }

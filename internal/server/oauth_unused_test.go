@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"strings"
 	"testing"
 	"time"
 
@@ -120,5 +121,68 @@ func TestT120_Addresses(t *testing.T) {
 		if status := post("/oauth/device_authorization", url.Values{"client_id": {p.id}}.Encode(), from); status != want {
 			t.Errorf("a device from %s: %d", from, status)
 		}
+	}
+}
+
+// TestT120_Shown: a person who reads what a program asks for has ten minutes for it, however long ago the program registered. One
+// person keeps few programs in this way.
+func TestT120_Shown(t *testing.T) {
+	p := newProgram(t, storetest.SQLite, nil)
+	ctx := t.Context()
+	p.exchange(p.code())
+	var asked []url.Values
+	for i := range 8 {
+		uri := fmt.Sprintf("https://slow.example.com/%d", i)
+		asked = append(asked, p.request("client_id", p.register(`{"redirect_uris":["`+uri+`"]}`), "redirect_uri", uri))
+	}
+	p.ahead.Add(int64(9 * time.Minute))
+	v := newVisitor(t, p.url)
+	form := formOf(t, v.signIn(v.get("/oauth/authorize?"+asked[0].Encode()), p.buyerKey))
+	for _, q := range asked[1:] {
+		a, err := p.s.OAuth().Authorize(ctx, q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := p.s.OAuth().Shown(ctx, a, p.buyer); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := p.s.RegisterMany(ctx, "", 10_000-len(asked)); err != nil {
+		t.Fatal(err)
+	}
+	p.ahead.Add(int64(2 * time.Minute))
+	for i, want := range []int{http.StatusCreated, http.StatusCreated, http.StatusTooManyRequests} {
+		res := p.send(http.MethodPost, "/oauth/register", `{"redirect_uris":["https://late.example.com/cb"]}`, "Content-Type", "application/json")
+		if res.status != want {
+			t.Errorf("registration %d beside programs that are read: %d %s", i, res.status, res.body)
+		}
+	}
+	for i, q := range asked {
+		if gone := p.refusedOnPage(q); gone != (i >= 6) {
+			t.Errorf("the program of request %d is gone: %v", i, gone)
+		}
+	}
+	if res := v.submit(form.with("decision", "approve")); res.status != http.StatusFound || !strings.Contains(res.header.Get("Location"), "code=") {
+		t.Errorf("the decision: %d to %q", res.status, res.header.Get("Location"))
+	}
+}
+
+// TestT120_LetIn: there is a most of programs that were let in, too, and those go first that have nothing any more.
+func TestT120_LetIn(t *testing.T) {
+	p := newProgram(t, storetest.SQLite, nil)
+	p.s.OAuth().MaxLetIn = 1
+	holds := p.exchange(p.code())
+	p.ahead.Add(int64(time.Second))
+	over := p.request("client_id", p.register(`{"redirect_uris":["https://over.example.com/cb"]}`), "redirect_uri", "https://over.example.com/cb")
+	p.approved(over, p.choice(1)) // and its code is left to end
+	p.ahead.Add(int64(11 * time.Minute))
+	if more, err := p.s.OAuth().Sweep(t.Context()); more || err != nil {
+		t.Errorf("more %v, %v", more, err)
+	}
+	if !p.refusedOnPage(over) {
+		t.Error("a program stays that has nothing, and is one too many")
+	}
+	if a := p.refresh(holds.Refresh); a.status != http.StatusOK {
+		t.Errorf("a program whose consent holds: %+v", a)
 	}
 }

@@ -87,43 +87,79 @@ func CountUnusedOAuthRedirects(ctx context.Context, q Querier, most int64) (int6
 // DropUnusedOAuthRedirects removes the n oldest addresses of clients that nobody has let in, registered before a moment. A client goes
 // with all its addresses, one that is shared stays without them. It returns how many addresses.
 func DropUnusedOAuthRedirects(ctx context.Context, tx *Tx, before time.Time, n int64) (int64, error) {
-	rows, err := tx.Query(ctx, `SELECT client_id, redirect_uri, shared FROM oauth_redirects WHERE NOT granted AND used_at < $1
+	return dropOAuthRedirects(ctx, tx, `SELECT client_id, redirect_uri, shared FROM oauth_redirects WHERE NOT granted AND used_at < $1
 		ORDER BY used_at, client_id, redirect_uri LIMIT $2`+tx.ForUpdate(), Micros(before), n)
+}
+
+// TrimOAuthClients removes clients that somebody let in while there are more than most addresses of them: those first that have no
+// consent which holds at now, and of them, and of the others, those first that were not used for the longest time. What was used since
+// before stays. A client goes with all its addresses, a shared one stays without those that go. It removes about n addresses, and
+// returns how many.
+func TrimOAuthClients(ctx context.Context, s *Store, now, before time.Time, most, n int64) (dropped int64, err error) {
+	var known int64
+	err = s.QueryRow(ctx, "SELECT COUNT(*) FROM (SELECT 1 FROM oauth_redirects WHERE COALESCE(granted, TRUE) LIMIT $1) r", most+n).Scan(&known)
+	if err != nil || known <= most {
+		return 0, err
+	}
+	err = s.Tx(ctx, func(tx *Tx) error {
+		dropped, err = dropOAuthRedirects(ctx, tx, `SELECT r.client_id, r.redirect_uri, r.shared FROM oauth_redirects r
+			JOIN oauth_clients c ON c.client_id = r.client_id
+			WHERE COALESCE(r.granted, TRUE) AND CASE WHEN r.shared THEN r.used_at ELSE c.used_at END < $2
+			ORDER BY r.client_id IN (SELECT client_id FROM oauth_grants WHERE ends_at > $1 AND revoked_at = 0),
+				CASE WHEN r.shared THEN r.used_at ELSE c.used_at END, r.client_id, r.redirect_uri LIMIT $3`+tx.ForUpdate(),
+			Micros(now), Micros(before), known-most)
+		return err
+	})
+	return dropped, err
+}
+
+// dropOAuthRedirects removes the addresses that a query gives, with its client, and whether it is shared: one that is not goes
+// whole.
+func dropOAuthRedirects(ctx context.Context, tx *Tx, q string, args ...any) (int64, error) {
+	rows, err := tx.Query(ctx, q, args...)
 	if err != nil {
 		return 0, err
 	}
-	type unused struct {
+	type address struct {
 		client, uri string
 		shared      bool
 	}
-	var list []unused
+	var list []address
 	for rows.Next() {
-		var u unused
-		if err := rows.Scan(&u.client, &u.uri, &u.shared); err != nil {
+		var a address
+		if err := rows.Scan(&a.client, &a.uri, &a.shared); err != nil {
 			rows.Close()
 			return 0, err
 		}
-		list = append(list, u)
+		list = append(list, a)
 	}
 	rows.Close()
 	if err := rows.Err(); err != nil {
 		return 0, err
 	}
 	dropped := int64(0)
-	for _, u := range list {
-		gone, err := tx.Exec(ctx, "DELETE FROM oauth_redirects WHERE client_id = $1 AND (NOT shared OR redirect_uri = $2)", u.client, u.uri)
+	for _, a := range list {
+		gone, err := tx.Exec(ctx, "DELETE FROM oauth_redirects WHERE client_id = $1 AND (NOT shared OR redirect_uri = $2)", a.client, a.uri)
 		if err != nil {
 			return 0, err
 		}
 		dropped += gone
-		if u.shared {
+		if a.shared {
 			continue
 		}
-		if _, err := tx.Exec(ctx, "DELETE FROM oauth_clients WHERE client_id = $1", u.client); err != nil {
+		if _, err := tx.Exec(ctx, "DELETE FROM oauth_clients WHERE client_id = $1", a.client); err != nil {
 			return 0, err
 		}
 	}
 	return dropped, nil
+}
+
+// RenewOAuthClient notes that a person is asked to let a client in that nobody let in before, whose answer goes to one of its
+// addresses: it gives way as if it had registered now.
+func RenewOAuthClient(ctx context.Context, tx *Tx, client, redirect string, now time.Time) error {
+	_, err := tx.Exec(ctx, `UPDATE oauth_redirects SET used_at = $3 WHERE client_id = $1 AND NOT granted AND (NOT shared OR redirect_uri = $2)
+		AND used_at < $3`, client, redirect, Micros(now))
+	return err
 }
 
 // TouchOAuthClient notes that a client and one of its addresses, "" for none, are used.

@@ -2,6 +2,7 @@ package store_test
 
 import (
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -120,6 +121,96 @@ func TestOAuthUnusedClients(t *testing.T) {
 		drop(10, 10, 1)
 		unused(0)
 		drop(10, 10, 0)
+	})
+}
+
+// TestOAuthTrim: of clients that somebody let in too many go, those first whose consents are over, and then what was not used for
+// the longest time.
+func TestOAuthTrim(t *testing.T) {
+	storetest.Each(t, func(t *testing.T, st *store.Store) {
+		ctx := t.Context()
+		at := func(minute int) time.Time { return noon.Add(time.Duration(minute) * time.Minute) }
+		letIn := func(minute int, id string, shared bool, ends int, uris ...string) {
+			write(t, st, func(tx *store.Tx) error {
+				err := store.InsertOAuthClient(ctx, tx, store.OAuthClient{ID: id, Details: "{}", CreatedAt: noon})
+				for _, uri := range uris {
+					err = errors.Join(err, store.InsertOAuthRedirect(ctx, tx, id, store.OAuthRedirect{URI: uri, Shared: shared}, noon),
+						store.GrantOAuthClient(ctx, tx, id, uri, at(minute)))
+				}
+				return errors.Join(err, store.InsertOAuthGrant(ctx, tx, store.OAuthGrant{
+					ID: toll.NewHash(), ClientID: id, Owner: alice, CreatedAt: noon, EndsAt: at(ends),
+				}))
+			})
+		}
+		revoked := toll.NewHash()
+		letIn(1, "holds", false, 60, "https://a/", "https://b/")
+		letIn(2, "shared", true, 60, "https://a/")
+		letIn(5, "shared", true, 60, "https://b/")
+		letIn(3, "over", false, 20, "https://a/")
+		letIn(4, "revoked", false, 20, "https://a/", "https://b/")
+		letIn(19, "late", false, 20, "https://a/")
+		write(t, st, func(tx *store.Tx) error {
+			err := store.InsertOAuthClient(ctx, tx, store.OAuthClient{ID: "unused", Details: "{}", CreatedAt: noon})
+			return errors.Join(err, store.InsertOAuthRedirect(ctx, tx, "unused", store.OAuthRedirect{URI: "https://a/"}, noon),
+				store.InsertOAuthGrant(ctx, tx, store.OAuthGrant{ID: revoked, ClientID: "revoked", Owner: alice, CreatedAt: noon, EndsAt: at(60)}),
+				store.RevokeOAuthGrant(ctx, tx, revoked, noon))
+		})
+		for _, c := range []struct {
+			most, n, gone int64
+			stay          string
+		}{
+			{8, 10, 0, "holds shared over revoked late unused"},
+			{7, 10, 1, "holds shared revoked late unused"}, // not the oldest, as its consent holds
+			{0, 1, 2, "holds shared late unused"},          // a client goes with all its addresses
+			{3, 10, 2, "shared late unused"},               // what was used a minute ago is kept, so one with a consent goes
+			{2, 10, 1, "shared late unused"},
+			{1, 10, 1, "shared late unused"},
+			{0, 10, 0, "shared late unused"},
+		} {
+			same(t, must[int64](t)(store.TrimOAuthClients(ctx, st, at(20), at(15), c.most, c.n)), c.gone)
+			var stay []string
+			for _, id := range []string{"holds", "shared", "over", "revoked", "late", "unused"} {
+				if _, err := store.OAuthClientByID(ctx, st, id); err == nil {
+					stay = append(stay, id)
+				}
+			}
+			same(t, strings.Join(stay, " "), c.stay)
+			if shared := must[[]store.OAuthRedirect](t)(store.OAuthRedirectsNear(ctx, st, "shared", "", "https:", 10)); c.most == 2 && (len(shared) != 1 || shared[0].URI != "https://b/") {
+				t.Errorf("of a shared client %+v stay", shared)
+			}
+		}
+	})
+}
+
+// TestOAuthRenewed: what a person is asked about gives way as late as what is fresh.
+func TestOAuthRenewed(t *testing.T) {
+	storetest.Each(t, func(t *testing.T, st *store.Store) {
+		ctx := t.Context()
+		at := func(minute int) time.Time { return noon.Add(time.Duration(minute) * time.Minute) }
+		write(t, st, func(tx *store.Tx) error {
+			var err error
+			for id, shared := range map[string]bool{"one": false, "shared": true} {
+				err = errors.Join(err, store.InsertOAuthClient(ctx, tx, store.OAuthClient{ID: id, Details: "{}", CreatedAt: noon}))
+				for _, uri := range []string{"https://a/", "https://b/"} {
+					err = errors.Join(err, store.InsertOAuthRedirect(ctx, tx, id, store.OAuthRedirect{URI: uri, Shared: shared}, noon))
+				}
+				err = errors.Join(err, store.RenewOAuthClient(ctx, tx, id, "https://a/", at(9)), store.RenewOAuthClient(ctx, tx, id, "https://a/", at(8)))
+			}
+			return err
+		})
+		for minute, want := range map[int]int64{9: 1, 10: 4} {
+			gone := int64(0)
+			undo := errors.New("undo")
+			if err := st.Tx(ctx, func(tx *store.Tx) (err error) {
+				if gone, err = store.DropUnusedOAuthRedirects(ctx, tx, at(minute), 10); err == nil {
+					err = undo
+				}
+				return err
+			}); !errors.Is(err, undo) {
+				t.Fatal(err)
+			}
+			same(t, gone, want)
+		}
 	})
 }
 

@@ -201,6 +201,10 @@ func (v *visit) authorize(request string) {
 		return
 	}
 	if v.r.Method != http.MethodPost {
+		if err := v.w.OAuth.Shown(v.ctx(), auth, v.person.Address); err != nil {
+			v.fail(err)
+			return
+		}
 		v.showConsent(http.StatusOK, a, a.suggested(), "")
 		return
 	}
@@ -212,10 +216,14 @@ func (v *visit) authorize(request string) {
 }
 
 // refuseProgram answers a request that is refused to its program: the browser goes to this computer at once, and elsewhere when
-// the person has read where that is.
+// the person has read where that is. What is no fault of the program is not told to it there: the person opens the page again.
 func (v *visit) refuseProgram(back *oauth.RedirectError) {
 	if back.Local {
 		v.redirect(http.StatusFound, back.URL)
+		return
+	}
+	if back.Status >= http.StatusInternalServerError {
+		v.unable(back.Status)
 		return
 	}
 	m := message{
@@ -224,7 +232,7 @@ func (v *visit) refuseProgram(back *oauth.RedirectError) {
 		// Nothing that a browser runs can be registered ([toll.ValidRedirect]).
 		To: template.URL(back.URL), Host: addressText(back.Host),
 	}
-	v.show(http.StatusBadRequest, "message", shown{Title: "This cannot go on", Body: m}, "")
+	v.show(back.Status, "message", shown{Title: "This cannot go on", Body: m}, "")
 }
 
 // decide acts on a form that came back, once: the same form again gets the same answer.

@@ -204,6 +204,11 @@ func (v *visit) fail(err error) {
 		return
 	}
 	v.w.Log.ErrorContext(v.ctx(), "a page failed", slog.Any("err", err))
+	v.unable(status)
+}
+
+// unable says that nobody can go on now, for a fault of the service.
+func (v *visit) unable(status int) {
 	if status == http.StatusServiceUnavailable {
 		v.rw.Header().Set("Retry-After", "1")
 	}
