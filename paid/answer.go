@@ -54,8 +54,17 @@ func writeJSON(w http.ResponseWriter, status int, b []byte, correlation string) 
 	_, _ = w.Write(b) // a client that left needs no error
 }
 
+// challenge is an [x402.PaymentRequired] whose entries may be of wallets as well.
+type challenge struct {
+	X402Version toll.Int                   `json:"x402Version"`
+	Error       string                     `json:"error,omitempty"`
+	Resource    x402.Resource              `json:"resource"`
+	Accepts     []any                      `json:"accepts"`
+	Extensions  map[string]json.RawMessage `json:"extensions"`
+}
+
 // paymentRequiredBody is one object with the members of both: people and simple clients read the body, others the header.
-func paymentRequiredBody(p *x402.PaymentRequired, e toll.ErrorBody) ([]byte, error) {
+func paymentRequiredBody(p *challenge, e toll.ErrorBody) ([]byte, error) {
 	a, err := x402.Encode(p)
 	if err != nil {
 		return nil, err
@@ -69,7 +78,7 @@ func paymentRequiredBody(p *x402.PaymentRequired, e toll.ErrorBody) ([]byte, err
 
 // requiredHeader encodes what is asked for. A resource that makes the value longer than proxies take is shortened to what
 // comes before its query, and then left out.
-func requiredHeader(p *x402.PaymentRequired) (string, error) {
+func requiredHeader(p *challenge) (string, error) {
 	short := *p
 	for _, cut := range []func(){
 		func() {},

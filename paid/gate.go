@@ -27,11 +27,17 @@ type gate struct {
 	offers offerCache
 	// outside is done when the builder was told of a price that the plan does not allow.
 	outside sync.Once
+	// unlisted is done when the builder was told that the entries of wallets cannot be made.
+	unlisted   sync.Once
+	exactCheck exactCheck
 }
 
 func newGate(f x402.Facilitator, next http.Handler, c *config) *gate {
 	if _, err := toll.ParsePlanID(string(c.plan)); err != nil {
 		panic("paid: a paid route needs paid.Plan with a plan id")
+	}
+	if _, ok := f.(x402.Offerer); !ok && len(c.perCall) > 0 {
+		panic("paid: PerCall needs a facilitator that signs offers, as client.Client does")
 	}
 	return &gate{f: f, next: next, c: c, terms: hold.NewTermsCache(f, c.timeout, c.clock)}
 }
@@ -90,6 +96,9 @@ type exchange struct {
 	payment  Payment
 	hold     hold.Payment
 	holdEnd  time.Time // when the hold ends at the latest that we may rely on; zero without a hold
+
+	exact  []x402.ExactRequirements // what the route asks of wallets
+	wallet *walletPayment           // nil when credits pay
 }
 
 func (x *exchange) fail(e *toll.Error) { writeError(x.w, e, x.correlation) }
@@ -112,6 +121,11 @@ func (x *exchange) price() bool {
 		Network: x.c.network, Description: x.c.description, MimeType: x.c.mimeType, Amount: amount,
 		MaxTimeoutSecs: x.c.holdSecs,
 	})
+	if x.exact, err = x.c.exactEntries(t); err != nil {
+		x.gate.unlisted.Do(func() {
+			x.c.log.Error("paid: PerCall cannot be listed, and the 402 goes without its entries", "plan", string(x.c.plan), "error", err)
+		})
+	}
 	return true
 }
 
@@ -168,23 +182,15 @@ func (x *exchange) pay(cred credential) bool {
 			strings.Join(x.c.tokenHeaders, " or ")+"."), nil)
 		return false
 	}
+	if len(x.exact) > 0 && schemeOf(cred.token) == x402.SchemeExact {
+		return x.payExact(cred.token)
+	}
 	sent, err := x402.DecodeToken(cred.token)
 	if err != nil {
-		e := toll.AsError(err)
-		reason := x402.ReasonInvalidPayload
-		if e.Code == toll.CodeBadX402Version {
-			reason = x402.ReasonInvalidVersion
-		}
-		x.refuse(reason, e, nil)
+		x.undecodable(err)
 		return false
 	}
-	if x.c.identifierRequired && sent.PaymentIdentifier == "" {
-		x.fail(toll.Errorf(toll.CodeBadRequest, "This route takes requests with a payment identifier only.").
-			WithHint("Put the id of the request into extensions of the payment, as the 402 of this route says."))
-		return false
-	}
-	if name := x402.EchoMismatch(x.advertised(), sent.Extensions); name != "" {
-		x.refuse(x402.ReasonEchoMismatch, toll.Errorf(toll.CodeBadRequirements, "The payment changes what the server said of the extension %s.", name), nil)
+	if !x.extensionsFit(sent.PaymentIdentifier, sent.Extensions) {
 		return false
 	}
 
@@ -244,6 +250,9 @@ func (x *exchange) run() {
 		if err := x.r.Context().Err(); err != nil {
 			return err
 		}
+		if x.wallet != nil {
+			return x.settleFirst(a.status)
+		}
 		left := x.holdEnd.Sub(x.c.clock())
 		if left <= 0 {
 			return ErrHoldEnded
@@ -256,7 +265,11 @@ func (x *exchange) run() {
 		return nil
 	}
 	a.mark = func(h http.Header) {
-		if success(a.status) {
+		switch {
+		case !success(a.status):
+		case x.wallet != nil:
+			setReceipt(h, x.wallet.first)
+		default:
 			h.Set(x.c.namespace.HeaderRequestID(), x.payment.AgentRequestID)
 		}
 	}
@@ -274,6 +287,8 @@ func (x *exchange) run() {
 		switch {
 		case a.streaming:
 			x.endStream(a, returned)
+		case !returned && x.unsettled():
+			x.giveUp(recover())
 		case !returned:
 			x.release()
 		}
@@ -289,6 +304,8 @@ func (x *exchange) run() {
 // endBuffered decides about an answer of which nothing has left.
 func (x *exchange) endBuffered(a *writer, in *body) {
 	switch {
+	case x.unsettled():
+		x.notSettled(x.wallet.first, x.wallet.known)
 	case x.r.Context().Err() != nil:
 		x.release()
 	case in.tooLarge:
@@ -317,15 +334,14 @@ func (x *exchange) settleBuffered(a *writer) {
 	amount := x.amount(Response{Status: a.status, Header: a.sent, Body: a.buf.Bytes(), Size: a.size})
 	priced = true
 	s, known := x.settle(amount, hold.Tries)
-	switch {
-	case !known:
-		x.pending(s)
-	case s.Success:
+	if known && s.Success {
 		a.commit(func(h http.Header) { setReceipt(h, s) })
-	default:
-		x.release()
-		x.settleRefused(s)
+		return
 	}
+	if known {
+		x.release()
+	}
+	x.notSettled(s, known)
 }
 
 // settleRefused answers a refused settlement. None of the handler's answer leaves.
@@ -337,7 +353,7 @@ func (x *exchange) settleRefused(s *x402.SettleResponse) {
 	e.Message = sentence(s.ErrorMessage)
 	x.c.log.Warn("paid: the settlement was refused", "correlationId", x.correlation, "agentRequestId", x.payment.AgentRequestID,
 		"reason", s.ErrorReason, "code", string(s.Code))
-	if s.ErrorReason == x402.ReasonUnauthorizedServer {
+	if s.ErrorReason == x402.ReasonUnauthorizedServer || x.wallet != nil && refusesRoute(s.ErrorReason) {
 		x.w.Header().Set(x402.HeaderResponse, receiptHeader(s))
 		x.faulty("settle", e)
 		return
@@ -349,13 +365,22 @@ func (x *exchange) settleRefused(s *x402.SettleResponse) {
 func (x *exchange) pending(s *x402.SettleResponse) {
 	h := x.w.Header()
 	setReceipt(h, s)
-	e := toll.NewError(toll.CodeSettlementPending).WithDetails("agentRequestId %s", x.payment.AgentRequestID)
+	e := toll.NewError(toll.CodeSettlementPending)
+	if x.wallet == nil {
+		e = e.WithDetails("agentRequestId %s", x.payment.AgentRequestID)
+	} else {
+		x.c.log.Error("paid: a wallet may have paid for an answer that it did not get", "correlationId", x.correlation, "payer", x.payment.Payer,
+			"nonce", x.wallet.nonce.String(), "amount", x.wallet.entry.Amount, "asset", x.wallet.entry.Asset, "transaction", s.Transaction)
+	}
 	e.Status = http.StatusServiceUnavailable
 	x.fail(e)
 }
 
-// amount prices an answer, within what is held.
+// amount prices an answer, within what is held. That of a wallet is the one it has signed for.
 func (x *exchange) amount(resp Response) toll.Credits {
+	if x.wallet != nil {
+		return x.hold.Amount
+	}
 	if x.c.creditsFunc == nil {
 		return x.c.credits
 	}
@@ -390,6 +415,7 @@ func (g *holdGuard) stop() {
 func (x *exchange) endStream(a *writer, returned bool) {
 	whole := returned && !a.broken() && !a.cut.Load() && x.r.Context().Err() == nil
 	switch {
+	case x.wallet != nil: // it was paid before its first byte left, or is an error that costs nothing
 	case !success(a.status), !whole && a.delivered == 0:
 		x.release()
 	default:

@@ -26,7 +26,10 @@ type offerCache struct {
 }
 
 // offerKey is what of a 402 differs between the requests of one route.
-type offerKey struct{ url, amount, payTo string }
+type offerKey struct {
+	url, amount, payTo string
+	entries            int
+}
 
 type keptOffers struct {
 	offers []x402.SignedOffer
@@ -39,7 +42,7 @@ func (o *offerCache) of(ctx context.Context, f x402.Facilitator, c *config, requ
 	if !ok || len(required.Accepts) == 0 {
 		return nil
 	}
-	k := offerKey{required.Resource.URL, required.Accepts[0].Amount, required.Accepts[0].PayTo}
+	k := offerKey{required.Resource.URL, required.Accepts[0].Amount, required.Accepts[0].PayTo, len(required.Accepts)}
 	now := c.clock()
 	o.mu.Lock()
 	known, ok := o.kept[k]

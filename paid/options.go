@@ -50,6 +50,7 @@ type config struct {
 
 	identifierRequired bool
 	offers             bool
+	perCall            []Exact
 
 	hold          bool
 	holdSecs      int

@@ -13,6 +13,30 @@ func (x *exchange) advertised() map[string]json.RawMessage {
 	return map[string]json.RawMessage{x402.ExtensionPaymentIdentifier: x402.PaymentIdentifier(x.c.identifierRequired)}
 }
 
+func (x *exchange) undecodable(err error) {
+	e := toll.AsError(err)
+	reason := x402.ReasonInvalidPayload
+	if e.Code == toll.CodeBadX402Version {
+		reason = x402.ReasonInvalidVersion
+	}
+	x.refuse(reason, e, nil)
+}
+
+// extensionsFit reports whether a payment names its request where that is required, and repeats what the 402 advertised. It answers
+// when not.
+func (x *exchange) extensionsFit(identifier string, sent map[string]json.RawMessage) bool {
+	if x.c.identifierRequired && identifier == "" {
+		x.fail(toll.Errorf(toll.CodeBadRequest, "This route takes requests with a payment identifier only.").
+			WithHint("Put the id of the request into extensions of the payment, as the 402 of this route says."))
+		return false
+	}
+	if name := x402.EchoMismatch(x.advertised(), sent); name != "" {
+		x.refuse(x402.ReasonEchoMismatch, toll.Errorf(toll.CodeBadRequirements, "The payment changes what the server said of the extension %s.", name), nil)
+		return false
+	}
+	return true
+}
+
 // unpaid answers a refusal of verify.
 func (x *exchange) unpaid(v *x402.VerifyResponse) {
 	e := toll.NewError(v.Code)
@@ -43,14 +67,19 @@ func (x *exchange) unpaid(v *x402.VerifyResponse) {
 
 // refuse answers 402: what is asked for, why the payment was not taken, and the failed receipt when there is one.
 func (x *exchange) refuse(reason string, e *toll.Error, receipt *x402.SettleResponse) {
-	p := *x.required
-	p.Error = "Payment required"
+	exact := x.listed()
+	p := challenge{X402Version: x.required.X402Version, Error: "Payment required", Resource: x.required.Resource, Extensions: x.advertised()}
+	for _, entry := range x.required.Accepts {
+		p.Accepts = append(p.Accepts, entry)
+	}
+	for _, entry := range exact {
+		p.Accepts = append(p.Accepts, entry)
+	}
 	if reason != "" {
 		p.Error = reason + ": " + sentence(e.Text())
 	}
-	p.Extensions = x.advertised()
 	if x.c.offers {
-		if offers := x.gate.offers.of(x.r.Context(), x.f, x.c, x.required); len(offers) > 0 {
+		if offers := x.gate.offers.of(x.r.Context(), x.f, x.c, x.withExact(exact)); len(offers) > 0 {
 			p.Extensions[x402.ExtensionOfferReceipt] = x402.OffersExtension(offers)
 		}
 	}

@@ -32,8 +32,10 @@ func (f *Facilitator) SignReceipt(r x402.Receipt) (x402.SignedReceipt, error) {
 	return x402.SignedReceipt{Format: x402.FormatJWS, Signature: jws}, err
 }
 
-// Offers signs what a server asks for, an offer for each entry of accepts, which must be that of plans of the caller: terms of
-// others are not ours to promise. Errors: those of a malformed body, [toll.CodePaymentPlanNotFound], [toll.CodeNotPlanOwner].
+// Offers signs what a server asks for, an offer for each entry of accepts, which must be that of plans of the caller, or one that a
+// wallet pays to the caller and whose payments are settled here: terms of others are not ours to promise. Errors: those of a malformed
+// body, [toll.CodePaymentPlanNotFound], [toll.CodeNotPlanOwner], and for wallets [toll.CodeUnsupportedScheme],
+// [toll.CodeBadRequirements], [toll.CodeChainUnreachable].
 func (f *Facilitator) Offers(ctx context.Context, caller toll.Address, req *x402.OffersRequest) (*x402.OffersResponse, error) {
 	required := &req.PaymentRequired
 	switch {
@@ -48,19 +50,8 @@ func (f *Facilitator) Offers(ctx context.Context, caller toll.Address, req *x402
 	resp := &x402.OffersResponse{Offers: []x402.SignedOffer{}, ValidUntil: f.clock().Add(offerLife).Unix()}
 	for i := range required.Accepts {
 		r := &required.Accepts[i]
-		id := r.PlanID
-		if id == "" {
-			id = r.Extra.PlanID
-		}
-		plan, e := f.plan(ctx, toll.PlanID(id), toll.CodePaymentPlanNotFound)
-		if e != nil {
+		if e := f.mayOffer(ctx, caller, r); e != nil {
 			return nil, e
-		}
-		if plan.Owner != caller {
-			return nil, toll.NewError(toll.CodeNotPlanOwner)
-		}
-		if scheme, network := f.schemeOf(plan); r.Scheme != scheme || !x402.SameNetwork(r.Network, network, f.env) || r.Asset != f.ns.Asset() {
-			return nil, malformed("paymentRequired.accepts", "has an entry that is not that of its plan")
 		}
 		signed, err := f.SignOffer(x402.OfferOf(required.Resource.URL, r, resp.ValidUntil), i)
 		if err != nil {
@@ -69,6 +60,29 @@ func (f *Facilitator) Offers(ctx context.Context, caller toll.Address, req *x402
 		resp.Offers = append(resp.Offers, signed)
 	}
 	return resp, nil
+}
+
+// mayOffer refuses an entry whose terms are not those of the caller.
+func (f *Facilitator) mayOffer(ctx context.Context, caller toll.Address, r *x402.Requirements) *toll.Error {
+	if r.Scheme == x402.SchemeExact {
+		_, e := f.exactTerms(ctx, caller, r)
+		return e
+	}
+	id := r.PlanID
+	if id == "" {
+		id = r.Extra.PlanID
+	}
+	plan, e := f.plan(ctx, toll.PlanID(id), toll.CodePaymentPlanNotFound)
+	if e != nil {
+		return e
+	}
+	if plan.Owner != caller {
+		return toll.NewError(toll.CodeNotPlanOwner)
+	}
+	if scheme, network := f.schemeOf(plan); r.Scheme != scheme || !x402.SameNetwork(r.Network, network, f.env) || r.Asset != f.ns.Asset() {
+		return malformed("paymentRequired.accepts", "has an entry that is not that of its plan")
+	}
+	return nil
 }
 
 // offerSale adds the offers of a sale to what a wallet is asked for. Without a key that signs it goes without them.

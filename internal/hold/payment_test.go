@@ -142,6 +142,62 @@ func TestPayment_Settle(t *testing.T) {
 	}
 }
 
+// A success counts for the payment of a wallet only when it names the payment, and once a try may have set it going a refusal only when
+// it is the word of the chain.
+func TestPayment_SettleOfWallet(t *testing.T) {
+	const network = "eip155:84532"
+	says := func(change func(*x402.SettleResponse)) func() (*x402.SettleResponse, error) {
+		s := &x402.SettleResponse{Success: true, Transaction: "0x1", Network: network, Payer: "0xABC", Amount: toll.Credits(5).Ptr()}
+		change(s)
+		return answers(s, nil)
+	}
+	refused := func(reason string) func() (*x402.SettleResponse, error) {
+		return answers(&x402.SettleResponse{ErrorReason: reason, Network: network, Raw: []byte("{}")}, nil)
+	}
+	paid := says(func(*x402.SettleResponse) {})
+	down := answers(nil, toll.NewError(toll.CodeUnavailable))
+	type way = []func() (*x402.SettleResponse, error)
+	for name, c := range map[string]struct {
+		answers way
+		reason  string // "": success
+		known   bool
+		tries   int
+	}{
+		"paid":                           {way{paid}, "", true, 1},
+		"paid later":                     {way{down, refused(x402.ReasonPending), paid}, "", true, 3},
+		"no transaction":                 {way{says(func(s *x402.SettleResponse) { s.Transaction = "" })}, x402.ReasonPending, false, 3},
+		"another payer":                  {way{says(func(s *x402.SettleResponse) { s.Payer = "0xdef" })}, x402.ReasonPending, false, 3},
+		"another network":                {way{says(func(s *x402.SettleResponse) { s.Network = "eip155:8453" })}, x402.ReasonPending, false, 3},
+		"another amount":                 {way{says(func(s *x402.SettleResponse) { s.Amount = toll.Credits(6).Ptr() })}, x402.ReasonPending, false, 3},
+		"no amount":                      {way{says(func(s *x402.SettleResponse) { s.Amount = nil })}, x402.ReasonPending, false, 3},
+		"refused":                        {way{refused(x402.ReasonUnauthorizedServer)}, x402.ReasonUnauthorizedServer, true, 1},
+		"refused by the chain":           {way{refused(x402.ReasonExactBalance)}, x402.ReasonExactBalance, true, 1},
+		"pending, then the chain":        {way{refused(x402.ReasonPending), refused(x402.ReasonExactNonceUsed)}, x402.ReasonExactNonceUsed, true, 2},
+		"away, then the chain":           {way{down, refused(x402.ReasonTransactionState)}, x402.ReasonTransactionState, true, 2},
+		"away, then the call is refused": {way{down, refused(x402.ReasonUnauthorizedServer)}, x402.ReasonPending, false, 2},
+		"pending, then unknown":          {way{refused(x402.ReasonPending), refused(x402.ReasonInvalidPayload)}, x402.ReasonPending, false, 2},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			d := &desk{settle: c.answers}
+			var log bytes.Buffer
+			p := payment(d, &log)
+			p.Token, p.AgentRequestID, p.Stock = "", "", &x402.StockPayment{Payload: "{}", Requirements: x402.Requirements{Network: network, Amount: "5"}}
+			s, known := p.Settle(t.Context(), 5, hold.Tries)
+			if s.Success != (c.reason == "") || s.ErrorReason != c.reason || known != c.known || len(d.asked) != c.tries || s.Network != network {
+				t.Errorf("%s: %+v, known %v after %d tries", name, s, known, len(d.asked))
+			}
+			if s.ErrorReason == x402.ReasonPending && len(s.Raw) > 0 && len(d.asked) == 2 {
+				t.Errorf("%s: the receipt is still that of the refusal: %s", name, s.Raw)
+			}
+			for _, r := range d.asked {
+				if r.Stock != p.Stock || r.AccessToken != "" || r.MaxAmount != nil {
+					t.Errorf("%s: asked %+v", name, r)
+				}
+			}
+		})
+	}
+}
+
 func TestPayment_Release(t *testing.T) {
 	down, gone := toll.NewError(toll.CodeUnavailable), toll.NewError(toll.CodeReleaseOfSettled)
 	for name, c := range map[string]struct {

@@ -1,0 +1,48 @@
+package facilitator
+
+import (
+	"context"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/x402"
+)
+
+// exactTerms returns what a server of the caller asks of a wallet, without the names of its entry, when payments of that are settled
+// here.
+func (f *Facilitator) exactTerms(ctx context.Context, caller toll.Address, asked *x402.Requirements) (*saleTerms, *toll.Error) {
+	if f.exact != ExactOpen {
+		return nil, refuse(toll.CodeUnsupportedScheme, x402.ReasonUnsupportedScheme, "This service settles payments of wallets for its own plans alone.").
+			WithHint("Its operator opens it with x402.exact = open.")
+	}
+	seller := f.checkout.Seller()
+	if seller == nil {
+		return nil, toll.NewError(toll.CodeChainUnreachable)
+	}
+	if asked.Network != f.env.Network() {
+		return nil, refuse(toll.CodeUnsupportedScheme, x402.ReasonInvalidNetwork, "The network of this service is "+f.env.Network()+".")
+	}
+	token, err := toll.ParseAddress(asked.Asset)
+	domain, ok := seller.Domain(token)
+	if err != nil || !ok {
+		return nil, refuse(toll.CodeBadRequirements, x402.ReasonInvalidRequirements, "The asset is neither USDC nor EURC of the network.")
+	}
+	payTo, err1 := toll.ParseAddress(asked.PayTo)
+	amount, err2 := toll.ParseCredits(asked.Amount) // base units of an answer have the range of credits
+	if err1 != nil || err2 != nil || amount == 0 {
+		return nil, refuse(toll.CodeBadRequirements, x402.ReasonInvalidRequirements, "payTo or amount cannot be used.")
+	}
+	receivers, _, err := f.receivers.get(ctx, caller)
+	if err != nil {
+		return nil, toll.AsError(err)
+	}
+	if !receivers[payTo] {
+		return nil, refuse(toll.CodeNotPlanOwner, x402.ReasonUnauthorizedServer, "payTo is the receiver of none of your plans.")
+	}
+	return &saleTerms{
+		token: token, payTo: payTo, domain: domain, total: toll.UnitsOf(int64(amount)),
+		entry: x402.ExactRequirements{
+			Scheme: x402.SchemeExact, Network: asked.Network, Amount: amount.String(), Asset: token.String(), PayTo: payTo.String(),
+			MaxTimeoutSeconds: asked.MaxTimeoutSeconds,
+		},
+	}, nil
+}

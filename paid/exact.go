@@ -1,0 +1,177 @@
+package paid
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/x402"
+)
+
+const (
+	minExactSecs   = 30
+	maxExactSecs   = 1800
+	exactChainSecs = 60 // after the life of a hold, for the settlement on the chain
+
+	exactLife     = 5 * time.Minute // how long the service is believed that it settles the entries of a route
+	exactRecovery = 5 * time.Second // after a call that failed
+	exactPause    = time.Minute     // after a refusal
+)
+
+// Exact is what one call costs a wallet that has neither a plan nor an account: an entry of scheme exact (x402, EIP-3009).
+type Exact struct {
+	// Currency is [toll.CurrencyUSDC] or [toll.CurrencyEURC]: the token of that name on the network of the service.
+	Currency string
+	// Amount is the price in base units of the token, which has 6 decimals: 10000 is a cent. It is 1 to [toll.MaxCredits].
+	Amount toll.Units
+	// PayTo receives the money. It has to be a receiver of one of the builder's plans; zero is the first one of the route's plan.
+	PayTo toll.Address
+	// TimeoutSecs is for how long wallets are asked to sign, 30 to 1800: handler and chain have to be done by then. 0 is a minute
+	// more than [HoldSecs].
+	TimeoutSecs int
+}
+
+// PerCall lets any x402 wallet pay for one answer, beside the plan: the 402 lists these entries behind that of the plan. The
+// service carries the wallet's authorization out before anything of the answer leaves, a stream included, and not at all for an
+// answer that is no 2xx. One authorization pays one answer.
+//
+// The service has to settle such payments (x402.exact = open) to the receivers. It is asked before the first 402 with these entries:
+// while it refuses, they are left out, and the log says why. The facilitator must be an [x402.Offerer], as the Go client and the
+// service are. That and malformed prices panic. Prices of [With] are replaced by those of a route.
+func PerCall(prices ...Exact) Option {
+	for _, p := range prices {
+		amount, err := toll.ParseCredits(p.Amount.String()) // base units of an answer have the range of credits
+		switch {
+		case p.Currency != toll.CurrencyUSDC && p.Currency != toll.CurrencyEURC:
+			panic("paid: PerCall takes USDC and EURC, and not " + p.Currency)
+		case err != nil || amount == 0:
+			panic("paid: PerCall needs an amount of 1 to 9223372036854775807 base units, and not " + p.Amount.String())
+		case p.TimeoutSecs != 0 && (p.TimeoutSecs < minExactSecs || p.TimeoutSecs > maxExactSecs):
+			panic(fmt.Sprintf("paid: TimeoutSecs of PerCall is %d to %d", minExactSecs, maxExactSecs))
+		}
+	}
+	prices = append([]Exact(nil), prices...)
+	return func(c *config) { c.perCall = prices }
+}
+
+// exactEntries are the entries of wallets on the network of a plan. The error says what the builder has to mend.
+func (c *config) exactEntries(t *x402.Terms) ([]x402.ExactRequirements, error) {
+	entries := make([]x402.ExactRequirements, 0, len(c.perCall))
+	for _, p := range c.perCall {
+		e, err := c.exactEntry(t, p)
+		if err != nil {
+			return nil, err
+		}
+		entries = append(entries, e)
+	}
+	return entries, nil
+}
+
+func (c *config) exactEntry(t *x402.Terms, p Exact) (x402.ExactRequirements, error) {
+	env := toll.Sandbox
+	switch t.Network {
+	case toll.Sandbox.Network(), toll.Sandbox.CardNetwork():
+	case toll.Live.Network(), toll.Live.CardNetwork():
+		env = toll.Live
+	default:
+		return x402.ExactRequirements{}, fmt.Errorf("the network %s of the plan has no USDC and no EURC that is known", t.Network)
+	}
+	payTo := p.PayTo
+	if payTo.IsZero() {
+		var err error
+		if payTo, err = toll.ParseAddress(t.PayTo); err != nil || payTo.IsZero() {
+			return x402.ExactRequirements{}, fmt.Errorf("the plan has no receiver: name one in PayTo")
+		}
+	}
+	secs := p.TimeoutSecs
+	if secs == 0 {
+		secs = c.holdSecs + exactChainSecs
+	}
+	asset, domain := tokenOf(env, p.Currency)
+	return x402.ExactRequirements{
+		Scheme: x402.SchemeExact, Network: env.Network(), Amount: p.Amount.String(), Asset: asset.String(), PayTo: payTo.String(),
+		MaxTimeoutSeconds: toll.Int(secs),
+		Extra:             x402.ExactExtra{Name: domain, Version: "2", AssetTransferMethod: x402.MethodEIP3009},
+	}, nil
+}
+
+// tokenOf returns the contract of a token, and the name that its EIP-712 domain has. The version of all of them is 2.
+func tokenOf(env toll.Environment, currency string) (asset toll.Address, domain string) {
+	switch {
+	case currency == toll.CurrencyEURC:
+		return env.EURC(), "EURC"
+	case env == toll.Live:
+		return env.USDC(), "USD Coin"
+	}
+	return env.USDC(), "USDC"
+}
+
+// asRequirements is an entry of a wallet as a facilitator is asked about it. Agent and verb tell routes apart that ask for the same.
+func (x *exchange) asRequirements(e *x402.ExactRequirements) x402.Requirements {
+	return x402.Requirements{
+		Scheme: e.Scheme, Network: e.Network, Amount: e.Amount, Asset: e.Asset, PayTo: e.PayTo, MaxTimeoutSeconds: e.MaxTimeoutSeconds,
+		Extra: x402.RequirementsExtra{
+			Version: e.Extra.Version, AgentID: string(x.c.agent), HTTPVerb: x.required.Accepts[0].Extra.HTTPVerb,
+		},
+	}
+}
+
+// withExact is what the route asks for, with the entries of wallets behind that of the plan.
+func (x *exchange) withExact(entries []x402.ExactRequirements) *x402.PaymentRequired {
+	p := *x.required
+	p.Accepts = append([]x402.Requirements(nil), p.Accepts...)
+	for i := range entries {
+		p.Accepts = append(p.Accepts, x.asRequirements(&entries[i]))
+	}
+	return &p
+}
+
+// exactCheck remembers whether the service settles the entries of a route.
+type exactCheck struct {
+	mu    sync.Mutex // held while the service is asked: whoever needs the answer waits for it
+	taken bool
+	until time.Time
+}
+
+// listed returns the entries of wallets that stand in a 402: none while the service would refuse their payments, as nobody could
+// satisfy them then. It signs offers of what it settles alone.
+func (x *exchange) listed() []x402.ExactRequirements {
+	if len(x.exact) == 0 {
+		return nil
+	}
+	k := &x.gate.exactCheck
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	now := x.c.clock()
+	if now.Before(k.until) {
+		if !k.taken {
+			return nil
+		}
+		return x.exact
+	}
+	asked := x.withExact(x.exact)
+	asked.Accepts = asked.Accepts[len(x.required.Accepts):]
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(x.r.Context()), x.c.timeout)
+	defer cancel()
+	_, err := x.f.(x402.Offerer).Offers(ctx, &x402.OffersRequest{PaymentRequired: *asked})
+	if err == nil {
+		k.taken, k.until = true, now.Add(exactLife)
+		return x.exact
+	}
+	e := toll.AsError(err)
+	if away := e.HTTPStatus() >= 500 || e.HTTPStatus() == http.StatusTooManyRequests; away {
+		k.until = now.Add(exactRecovery)
+		x.c.log.Warn("paid: the service could not be asked whether it settles payments of wallets", "plan", string(x.c.plan), "error", e.Error(),
+			"listed", k.taken)
+	} else {
+		k.taken, k.until = false, now.Add(exactPause)
+		x.c.log.Error("paid: the service refuses the entries of PerCall, and the 402 goes without them", "plan", string(x.c.plan), "error", e.Error())
+	}
+	if !k.taken {
+		return nil
+	}
+	return x.exact
+}

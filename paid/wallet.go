@@ -1,0 +1,156 @@
+package paid
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/hold"
+	"github.com/tollhq/toll/x402"
+)
+
+// walletPayment is the payment of a wallet for one call.
+type walletPayment struct {
+	entry *x402.ExactRequirements
+	nonce toll.Hash // of the authorization
+	// first is the settlement of a stream, which comes before its first byte; nil before that, and of an answer that is kept.
+	first *x402.SettleResponse
+	known bool // of first
+}
+
+// schemeOf returns the scheme of the entry that a payment accepts, "" when it names none: a bare access token, or what cannot be read.
+func schemeOf(value string) string {
+	var p struct {
+		Accepted struct {
+			Scheme string `json:"scheme"`
+		} `json:"accepted"`
+	}
+	if x402.DecodeHeader(value, &p) != nil {
+		return ""
+	}
+	return p.Accepted.Scheme
+}
+
+// payExact verifies the payment of a wallet. What the wallet says it accepts only chooses the entry: all that is asked for is the
+// route's own. It answers when the request is not paid.
+func (x *exchange) payExact(value string) bool {
+	p, err := x402.DecodeExact(value)
+	if err != nil {
+		x.undecodable(err)
+		return false
+	}
+	if !x.extensionsFit(p.PaymentIdentifier, p.Extensions) {
+		return false
+	}
+	entry := x.accepted(p)
+	if entry == nil {
+		return false
+	}
+	amount, err := toll.ParseCredits(entry.Amount)
+	if err != nil {
+		x.fail(toll.AsError(err))
+		return false
+	}
+	stock := &x402.StockPayment{Payload: value, Requirements: x.asRequirements(entry)}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(x.r.Context()), x.c.timeout)
+	v, err := x.f.Verify(ctx, &x402.VerifyRequest{Stock: stock})
+	cancel()
+	if err != nil {
+		x.faulty("verify", err)
+		return false
+	}
+	if x.c.afterVerify != nil {
+		x.c.afterVerify(x.r, v)
+	}
+	from := p.Authorization.From.String()
+	switch {
+	case !v.IsValid && refusesRoute(v.InvalidReason):
+		x.faulty("verify", toll.Errorf(toll.CodeBadRequirements, "PerCall: %s", sentence(v.InvalidReason+" "+v.InvalidMessage)))
+		return false
+	case !v.IsValid:
+		x.unpaid(v)
+		return false
+	case !strings.EqualFold(v.Payer, from) || v.Network != entry.Network:
+		x.faulty("verify", toll.Errorf(toll.CodeInternal, "The verdict is none about this payment."))
+		return false
+	}
+	x.wallet = &walletPayment{entry: entry, nonce: p.Authorization.Nonce}
+	x.hold = hold.Payment{
+		Facilitator: x.f, Timeout: x.c.timeout, Required: x.required, Stock: stock, Payer: from, AgentID: x.c.agent, Amount: amount,
+		Log: x.c.log, Room: "paid", About: []any{"correlationId", x.correlation, "payer", from, "nonce", p.Authorization.Nonce.String()},
+	}
+	x.payment = Payment{Payer: from, AgentID: x.c.agent, Exact: entry, Verdict: v}
+	return x.r.Context().Err() == nil
+}
+
+// accepted returns the entry of the route that a payment is for. Without one it answers.
+func (x *exchange) accepted(p *x402.ExactPayment) *x402.ExactRequirements {
+	bad := func(why string) *x402.ExactRequirements {
+		x.refuse(x402.ReasonInvalidRequirements, toll.Errorf(toll.CodeBadRequirements, "%s", why), nil)
+		return nil
+	}
+	// A 402 that would be too long names the resource without its query.
+	ours := x.required.Resource.URL
+	short, _, _ := strings.Cut(ours, "?")
+	if p.ResourceURL != "" && p.ResourceURL != ours && p.ResourceURL != short {
+		return bad("The payment is for another resource.")
+	}
+	for i := range x.exact {
+		if x.exact[i].Pays(&p.Accepted) {
+			return &x.exact[i]
+		}
+	}
+	return bad("The accepted entry is none of this route.")
+}
+
+// refusesRoute reports whether a refusal is about what the route asks for, which is the builder's to mend: no payment would be taken.
+func refusesRoute(reason string) bool {
+	switch reason {
+	case x402.ReasonInvalidRequirements, x402.ReasonInvalidNetwork, x402.ReasonUnsupportedScheme, x402.ReasonUnauthorizedServer, x402.ReasonVerifyFault:
+		return true
+	}
+	return false
+}
+
+// ErrNotSettled says that the payment of a wallet was not settled, so that nothing of the answer may leave.
+var ErrNotSettled = errors.New("paid: the payment for this answer was not settled")
+
+// settleFirst settles the payment of a wallet before the first byte of a stream leaves: there is no hold on whose strength it could.
+// An answer that is no 2xx costs nothing and may leave.
+func (x *exchange) settleFirst(status int) error {
+	if !success(status) {
+		return nil
+	}
+	x.wallet.first, x.wallet.known = x.settle(x.hold.Amount, hold.Tries)
+	if x.wallet.first.Success {
+		return nil
+	}
+	return ErrNotSettled
+}
+
+// unsettled reports whether a stream could not begin, since its payment was not settled.
+func (x *exchange) unsettled() bool {
+	return x.wallet != nil && x.wallet.first != nil && !x.wallet.first.Success
+}
+
+// notSettled answers an answer that was not paid.
+func (x *exchange) notSettled(s *x402.SettleResponse, known bool) {
+	if !known {
+		x.pending(s)
+		return
+	}
+	x.settleRefused(s)
+}
+
+// giveUp answers for a handler that gave up because its stream could not begin, as reverse proxies do, by a panic. Others go on.
+func (x *exchange) giveUp(v any) {
+	switch v {
+	case nil:
+	case http.ErrAbortHandler:
+		x.notSettled(x.wallet.first, x.wallet.known)
+	default:
+		panic(v)
+	}
+}
