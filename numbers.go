@@ -52,6 +52,14 @@ func ParseCredits(s string) (Credits, error) {
 // String returns the decimal text.
 func (c Credits) String() string { return strconv.FormatInt(int64(c), 10) }
 
+// Text returns the number with its word, for people: "1 credit", "5 credits".
+func (c Credits) Text() string {
+	if c == 1 {
+		return "1 credit"
+	}
+	return c.String() + " credits"
+}
+
 // Ptr returns a pointer to a copy.
 func (c Credits) Ptr() *Credits { return &c }
 

@@ -17,6 +17,14 @@ var badNumbers = []string{
 	`"1,000"`, `"1_000"`, `"5\n"`, `"\u0035"`, `"Infinity"`, `"NaN"`, `true`, `{}`, `[]`, `"` + strings.Repeat("9", 100) + `"`, strings.Repeat("9", 100),
 }
 
+func TestCredits_Text(t *testing.T) {
+	for n, want := range map[toll.Credits]string{0: "0 credits", 1: "1 credit", 2: "2 credits", 11: "11 credits", math.MaxInt64: "9223372036854775807 credits"} {
+		if got := n.Text(); got != want {
+			t.Errorf("%d is %q, want %q", n, got, want)
+		}
+	}
+}
+
 func TestT41_NumberSyntax(t *testing.T) {
 	for _, in := range badNumbers {
 		body := []byte(`{"credits":` + in + `}`)

@@ -26,9 +26,9 @@ func Example() {
 		req.Header.Set("payment-signature", ann.AccessToken)
 		res := httptest.NewRecorder()
 		h.ServeHTTP(res, req)
-		fmt.Println(res.Code, "and", ann.Balance(), "credits left")
+		fmt.Println(res.Code, "and", ann.Balance().Text(), "left")
 	}
 	// Output:
-	// 200 and 1 credits left
-	// 402 and 1 credits left
+	// 200 and 1 credit left
+	// 402 and 1 credit left
 }

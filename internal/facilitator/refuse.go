@@ -33,7 +33,7 @@ func (f *Facilitator) refusedBy(err error) *toll.Error {
 	switch r.Kind {
 	case ledger.Insufficient:
 		e := refuse(toll.CodeInsufficientCredits, x402.ReasonInsufficientFunds,
-			fmt.Sprintf("%d credits needed, %d available.", r.Needed, r.Available))
+			fmt.Sprintf("%s needed, %d available.", r.Needed.Text(), r.Available))
 		if r.NeverOrdered {
 			// It has nothing to draw on even for a request of 0 credits.
 			e.Message += " The subscriber has never ordered this plan."

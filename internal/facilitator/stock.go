@@ -2,7 +2,6 @@ package facilitator
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/tollhq/toll"
@@ -31,8 +30,11 @@ func stockAmount(p *payment) (*toll.Credits, *toll.Error) {
 }
 
 func outOfRange(p *payment) *toll.Error {
-	return refuse(toll.CodeAmountOutOfRange, x402.ReasonAmountOutOfRange,
-		fmt.Sprintf("A request of this plan burns %d to %d credits.", p.plan.Credits.MinAmount, p.plan.Credits.MaxAmount))
+	burns := p.plan.Credits.MaxAmount.Text()
+	if least := p.plan.Credits.MinAmount; least != p.plan.Credits.MaxAmount {
+		burns = least.String() + " to " + burns
+	}
+	return refuse(toll.CodeAmountOutOfRange, x402.ReasonAmountOutOfRange, "A request of this plan burns "+burns+".")
 }
 
 // inBounds refuses an amount that the bounds of the plan would change: a stock server has no way to learn of that. nil is no

@@ -118,7 +118,7 @@ func (w *Web) granted(ctx context.Context, g oauth.Grant) (granted, error) {
 	}
 	out.Has = "the plan " + cmp.Or(plainText(plan.Metadata.Name), string(plan.ID))
 	if g.RedemptionLimit != nil && p.RedemptionLimit != nil {
-		out.Has += ", of which it may burn " + (*p.RedemptionLimit - p.Redeemed).String() + " more of " + g.RedemptionLimit.String() + " credits"
+		out.Has += ", of which it may burn " + (*p.RedemptionLimit - p.Redeemed).String() + " more of " + g.RedemptionLimit.Text()
 	}
 	if g.DelegationID != "" {
 		out.Has += ", and may buy it again"

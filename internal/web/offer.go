@@ -105,7 +105,7 @@ func (w *Web) offer(ctx context.Context, owner toll.Address, p *toll.Plan) (*off
 		return nil, err
 	}
 	o := &offer{
-		ID: p.ID, Name: cmp.Or(plainText(p.Metadata.Name), "without a name"), Owner: p.Owner, Price: priceOf(p), Buys: p.Credits.Amount.String() + " credits",
+		ID: p.ID, Name: cmp.Or(plainText(p.Metadata.Name), "without a name"), Owner: p.Owner, Price: priceOf(p), Buys: p.Credits.Amount.Text(),
 		Request: burns(p), Available: b.Available, Free: p.Price.IsFree() && !p.IsTrial, Time: p.IsTime(), Grants: p.Credits.Amount, plan: p,
 	}
 	if o.Time {
