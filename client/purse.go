@@ -61,7 +61,8 @@ type Purse interface {
 	// Take records a payment that is about to be made, and counts its Most against the limits. An error refuses it, and then
 	// nothing is paid.
 	Take(ctx context.Context, p Payment) error
-	// Close records how a payment that was taken has ended.
+	// Close records how a payment that was taken stands: how it has ended, and before that, of one that a wallet has signed, its
+	// Authorization, while it is still [PaymentSent]. An error then keeps it from leaving.
 	Close(ctx context.Context, p Payment) error
 }
 

@@ -152,7 +152,11 @@ func (t *Transport) pay(req *http.Request, ask *x402.Challenge) (*payment, error
 				reasons = append(reasons, err)
 				continue
 			}
-			if err = p.make(ctx, payer, ask, e, q); err == nil {
+			err = p.make(ctx, payer, ask, e, q)
+			if err == nil && p.Authorization != nil {
+				err = t.purse.Close(ctx, p.Payment)
+			}
+			if err == nil {
 				return p, nil
 			}
 			p.State = PaymentRefused

@@ -189,6 +189,50 @@ func TestTransport_LostAnswer(t *testing.T) {
 	}
 }
 
+// Who finds the record after a crash can ask the chain: what a wallet has signed is there before the server has it.
+func TestTransport_RecordsWhatItSigned(t *testing.T) {
+	var purse *client.Spending
+	var found []client.Payment
+	s, _ := shop(t, "40", func(w http.ResponseWriter, _ *http.Request) {
+		found = purse.Payments()
+		settle(w, `{"success":true,"transaction":"0x1","network":"n:1"}`)
+	})
+	purse = client.NewPurse(limitsFor(t, s.URL, 50, 100))
+	res, err := (&http.Client{Transport: client.NewTransport(purse, new(coins))}).Get(s.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	res.Body.Close()
+	if len(found) != 1 || found[0].State != client.PaymentSent || found[0].Authorization == nil || found[0].Counts().String() != "40" {
+		t.Errorf("while the payment was under way, the record was %+v", found)
+	}
+	if p := purse.Payments(); len(p) != 1 || p[0].State != client.PaymentPaid || p[0].Counts().String() != "40" {
+		t.Errorf("recorded %+v", p)
+	}
+}
+
+// fullDisk is a purse that cannot record what a wallet has signed.
+type fullDisk struct{ *client.Spending }
+
+func (f fullDisk) Close(ctx context.Context, p client.Payment) error {
+	if p.State == client.PaymentSent {
+		return errors.New("no space left")
+	}
+	return f.Spending.Close(ctx, p)
+}
+
+func TestTransport_UnrecordedDoesNotLeave(t *testing.T) {
+	s, _ := shop(t, "40", func(http.ResponseWriter, *http.Request) { t.Error("a payment left") })
+	purse := client.NewPurse(limitsFor(t, s.URL, 50, 100))
+	_, err := (&http.Client{Transport: client.NewTransport(fullDisk{purse}, new(coins))}).Get(s.URL)
+	if unpaid, ok := errors.AsType[*client.PaymentError](err); !ok || unpaid.Sent || !strings.Contains(err.Error(), "no space left") {
+		t.Fatalf("got %v", err)
+	}
+	if p := purse.Payments(); len(p) != 1 || p[0].State != client.PaymentRefused {
+		t.Errorf("recorded %+v", p)
+	}
+}
+
 // What is left is never less than nothing, also when more was spent under a higher limit.
 func TestLimits_Left(t *testing.T) {
 	l := client.Limits{Hosts: []string{"a.example"}, CreditsPerCall: 5, Credits: 2}

@@ -24,8 +24,9 @@ const payDay = 24 * time.Hour
 // purseLockWait bounds the wait for another process, one that was stopped too.
 const purseLockWait = 30 * time.Second
 
-// filePurse is a [client.Purse] in a file of JSON lines beside the configuration. A payment is a line when it is about to
-// leave and a second one, under the same id, when it has ended. Limits count over the last day, for all processes together.
+// filePurse is a [client.Purse] in a file of JSON lines beside the configuration. A payment is a line before it is made and
+// another one, under the same id, when it has ended; one of a wallet has a line between them, when it is signed and about to
+// leave. Limits count over the last day, for all processes together.
 type filePurse struct {
 	path   string
 	limits client.Limits
@@ -60,7 +61,7 @@ func (f *filePurse) Take(ctx context.Context, p client.Payment) error {
 
 // Close is part of [client.Purse].
 func (f *filePurse) Close(ctx context.Context, p client.Payment) error {
-	if f.closed != nil {
+	if f.closed != nil && p.State != client.PaymentSent {
 		f.closed(p)
 	}
 	return f.locked(ctx, func() error { return f.append(p) })
