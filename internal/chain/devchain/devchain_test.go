@@ -310,6 +310,40 @@ func TestBurstsStayNearTheClock(t *testing.T) {
 	}
 }
 
+// A chain that is ahead of its clock makes one block at a time, and others may fill it: what the faucet sends is in a block all the same.
+func TestFaucetBehindOthersAhead(t *testing.T) {
+	k := newClock(testStart)
+	c := start(t, Config{Now: k.Now})
+	s := newSender(t, c)
+	limit := head(t, c).GasLimit
+	full := limit/placementGas + 1 // so many fill a block
+	var waiting []*types.Transaction
+	for range 3 * full {
+		// What it makes ends at once, with all of its gas.
+		tx, err := types.SignNewTx(s.key, types.LatestSignerForChainID(s.chain), &types.DynamicFeeTx{
+			ChainID: s.chain, Nonce: s.nonce, GasTipCap: big.NewInt(1000), GasFeeCap: big.NewInt(1e9), Gas: limit / full, Data: []byte{0xfe},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.nonce++
+		waiting = append(waiting, tx)
+	}
+	k.move(-2 * maxAhead * time.Second)
+	c.mu.Lock()
+	refused := errors.Join(c.eth.TxPool().Add(waiting, true)...)
+	before := c.eth.BlockChain().CurrentBlock().Number.Uint64()
+	_, err := c.transact(t.Context(), []call{{to: payee, value: big.NewInt(7), gas: callGas}})
+	made := c.eth.BlockChain().CurrentBlock().Number.Uint64() - before
+	c.mu.Unlock()
+	if err := errors.Join(refused, err); err != nil {
+		t.Fatal(err)
+	}
+	if got := balance(t, c, payee).Int64(); got != 7 || made < 3 {
+		t.Errorf("after %d blocks the balance is %d", made, got)
+	}
+}
+
 func TestEachChainHasItsGenesis(t *testing.T) {
 	one, other := start(t, Config{}), start(t, Config{Dir: t.TempDir()})
 	if one.Genesis() == other.Genesis() {

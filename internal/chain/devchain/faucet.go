@@ -139,16 +139,13 @@ func (c *Chain) transact(ctx context.Context, calls []call) ([]common.Hash, erro
 			return nil, fmt.Errorf("sending from the faucet: %w", err)
 		}
 	}
-	if err := c.mine(); err != nil {
+	if err := c.include(transactions); err != nil {
 		return nil, err
 	}
 	hashes := make([]common.Hash, len(calls))
 	for i, tx := range transactions {
 		hashes[i] = tx.Hash()
 		where, found := chain.GetCanonicalTransaction(hashes[i])
-		if where == nil || found == nil {
-			return nil, fmt.Errorf("transaction %v of the faucet is in no block", hashes[i])
-		}
 		receipt, err := chain.GetCanonicalReceipt(found, where.BlockHash, where.BlockIndex, where.Index)
 		if err != nil {
 			return nil, err
@@ -158,4 +155,27 @@ func (c *Chain) transact(ctx context.Context, calls []call) ([]common.Hash, erro
 		}
 	}
 	return hashes, nil
+}
+
+// include makes blocks until the transactions are in them. Others may pay more and come first, so it goes on where [Chain.mine] leaves
+// the rest to the next second. Needs c.mu.
+func (c *Chain) include(transactions []*types.Transaction) error {
+	for _, tx := range transactions {
+		for {
+			if where, _ := c.eth.BlockChain().GetCanonicalTransaction(tx.Hash()); where != nil {
+				break
+			}
+			if err := c.eth.TxPool().Sync(); err != nil {
+				return err
+			}
+			made, err := c.seal(pooled)
+			if err != nil {
+				return err
+			}
+			if !made {
+				return fmt.Errorf("transaction %v of the faucet is in no block", tx.Hash())
+			}
+		}
+	}
+	return nil
 }
