@@ -117,7 +117,7 @@ func (a *app) items(items []json.RawMessage, columns []column) error {
 	for _, item := range items {
 		row := make([]string, len(columns))
 		for i, c := range columns {
-			row[i] = at(item, c.path)
+			row[i] = a.cell(item, c.path)
 		}
 		rows = append(rows, row)
 	}

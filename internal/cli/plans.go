@@ -1,16 +1,82 @@
 package cli
 
 import (
+	"encoding/json"
+	"math/big"
 	"net/http"
 	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"github.com/tollhq/toll"
 )
 
 var planColumns = []column{
 	{"PLAN", "planId"}, {"NAME", "name"}, {"LIMIT", "accessLimit"}, {"PRICE", "metadata.main.price"}, {"CURRENCY", "metadata.plan.currency"},
 	{"CREDITS", "registry.credits.amount"}, {"LISTED", "isListed"},
+}
+
+// planWords say in a table what a plan is where its record has only members.
+var planWords = map[string]func(*toll.Plan) string{
+	"accessLimit": func(p *toll.Plan) string {
+		words := string(p.AccessLimit)
+		if p.IsTrial {
+			words += ", trial"
+		}
+		if p.IsPayAsYouGo() {
+			words += ", pay as you go"
+		}
+		return words
+	},
+	"metadata.main.price": func(p *toll.Plan) string {
+		if p.Price.IsFree() {
+			return "free"
+		}
+		return p.Price.Text()
+	},
+	"metadata.plan.currency": func(p *toll.Plan) string {
+		if p.Price.IsFree() {
+			return ""
+		}
+		return p.Price.CurrencyName()
+	},
+	"registry.credits.amount": func(p *toll.Plan) string {
+		secs := p.Credits.DurationSecs
+		switch {
+		case p.IsTime() && secs.IsZero():
+			return "without end"
+		case p.IsTime():
+			return period(secs)
+		case !secs.IsZero():
+			return p.Credits.Amount.String() + " for " + period(secs)
+		}
+		return p.Credits.Amount.String()
+	},
+}
+
+// period is a time in the largest unit of which it is a whole number.
+func period(secs toll.Units) string {
+	for _, unit := range []struct {
+		secs int64
+		word string
+	}{
+		{toll.YearSecs, "year"}, {toll.MonthSecs, "month"}, {toll.WeekSecs, "week"}, {toll.DaySecs, "day"}, {3600, "hour"}, {60, "minute"},
+	} {
+		if n, rest := new(big.Int).QuoRem(secs.Int(), big.NewInt(unit.secs), new(big.Int)); rest.Sign() == 0 {
+			return count(n.String(), unit.word)
+		}
+	}
+	return count(secs.String(), "second")
+}
+
+// cell is the text of a column.
+func (a *app) cell(item json.RawMessage, path string) string {
+	var p toll.Plan
+	if words := planWords[path]; words != nil && a.set.output == formatTable && json.Unmarshal(item, &p) == nil {
+		return words(&p)
+	}
+	return at(item, path)
 }
 
 func (a *app) plansCommand() *cobra.Command {
