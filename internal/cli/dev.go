@@ -3,13 +3,16 @@ package cli
 import (
 	"context"
 	"errors"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"regexp"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -30,7 +33,7 @@ func (a *app) devCommand() *cobra.Command {
 	c := command("dev", "A whole market on this machine: service, builder, subscriber, paid agent", nil)
 	c.Long = `Start a service on an embedded database and an embedded chain, with a builder, a plan, an agent that takes payment, and a
 subscriber. The plan is bought on the chain, one call is paid and one is refused before your eyes; then everything stays up,
-with commands to paste, until Ctrl-C.`
+with commands to paste, until Ctrl-C. When what it shows cannot be written, as to a pipe that nobody reads, it ends.`
 	c.Annotations = map[string]string{annotationNoProfile: "yes"}
 	fl := c.Flags()
 	fl.StringVar(&f.data, "data", "", "data directory to keep; default one that is removed at the end")
@@ -48,6 +51,8 @@ func (a *app) dev(ctx context.Context, f devFlags) (err error) {
 	if err != nil {
 		return err
 	}
+	// The system would end a program that writes to a pipe without a reader, and the data would stay.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	if f.data == "" {
 		if f.data, err = os.MkdirTemp("", "toll-dev-"); err != nil {
 			return err
@@ -67,6 +72,15 @@ func (a *app) dev(ctx context.Context, f devFlags) (err error) {
 		stop()
 		err = errors.Join(err, <-ended, <-ended, m.queue.Drain(context.WithoutCancel(ctx)), m.service.Close(context.WithoutCancel(ctx)))
 	}()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	shown := &watchedWriter{Writer: a.out, lost: cancel}
+	a.out = shown
+	defer func() {
+		if shown.err != nil {
+			err = shown.err
+		}
+	}()
 	if err := m.seed(ctx); err != nil {
 		return err
 	}
@@ -85,6 +99,22 @@ func (a *app) dev(ctx context.Context, f devFlags) (err error) {
 	a.say("", "Everything stays up. Ctrl-C ends it.")
 	<-ctx.Done()
 	return nil
+}
+
+// watchedWriter keeps the first error of a writer, and tells of it.
+type watchedWriter struct {
+	io.Writer
+	lost func()
+	err  error
+}
+
+func (w *watchedWriter) Write(b []byte) (int, error) {
+	n, err := w.Writer.Write(b)
+	if err != nil && w.err == nil {
+		w.err = err
+		w.lost()
+	}
+	return n, err
 }
 
 // market is everything that toll dev runs.
