@@ -69,8 +69,13 @@ func (a *app) callURL(ctx context.Context, address string, f callFlags) error {
 	}
 	// A redirect would carry the token to another address, and the answer would come from it.
 	h := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	var unit string // of what was paid
 	if f.pay.on {
-		if h.Transport, err = a.payingTransport(req.URL, f); err != nil {
+		closed := func(p client.Payment) {
+			unit = p.Unit
+			a.mayBeTaken(p)
+		}
+		if h.Transport, err = a.payingTransport(req.URL, f, closed); err != nil {
 			return err
 		}
 	} else {
@@ -93,7 +98,7 @@ func (a *app) callURL(ctx context.Context, address string, f callFlags) error {
 		return fmt.Errorf("the call failed, and its outcome is not known: %w", err)
 	}
 	defer res.Body.Close()
-	return a.callAnswer(res)
+	return a.callAnswer(res, unit)
 }
 
 func (a *app) callRequest(ctx context.Context, address string, f callFlags) (*http.Request, error) {
@@ -173,9 +178,9 @@ func (a *app) callToken(ctx context.Context, f callFlags) (string, error) {
 	return t.AccessToken, nil
 }
 
-func (a *app) callAnswer(res *http.Response) error {
+func (a *app) callAnswer(res *http.Response, unit string) error {
 	if res.StatusCode >= 300 {
-		return a.callRefused(res)
+		return a.callRefused(res, unit)
 	}
 	if a.set.output != formatQuiet {
 		if _, err := io.Copy(a.out, res.Body); err != nil {
@@ -186,12 +191,12 @@ func (a *app) callAnswer(res *http.Response) error {
 		a.say("note", "the server asked for no payment, and sent no receipt")
 		return nil
 	}
-	a.receipt(res.Header)
+	a.receipt(res.Header, unit)
 	return nil
 }
 
-// receipt shows what the call cost.
-func (a *app) receipt(h http.Header) {
+// receipt shows what the call cost. A receipt does not name the unit of its amount: it is that of the payment, "" when not known.
+func (a *app) receipt(h http.Header, unit string) {
 	value := h.Get(x402.HeaderResponse)
 	if value == "" {
 		if id := h.Get(a.set.names.HeaderRequestID()); id != "" {
@@ -214,8 +219,8 @@ func (a *app) receipt(h http.Header) {
 		a.say("not paid", "%s", first(s.ErrorMessage, s.ErrorReason))
 		return
 	}
-	if s.CreditsRedeemed == nil && s.Amount != nil { // base units of a token, or of whatever else the server took
-		a.say("receipt", "amount %s, transaction %s", s.Amount, s.Transaction)
+	if s.CreditsRedeemed == nil && s.Amount != nil {
+		a.say("receipt", "%s, transaction %s", taken(*s.Amount, unit), s.Transaction)
 		return
 	}
 	var burned, left toll.Credits
@@ -225,7 +230,18 @@ func (a *app) receipt(h http.Header) {
 	if s.RemainingBalance != nil {
 		left = *s.RemainingBalance
 	}
-	a.say("receipt", "%s, %s left, transaction %s", credits(burned), left, s.Transaction)
+	a.say("receipt", "%s, %s left, transaction %s", burned.Text(), left, s.Transaction)
+}
+
+// taken is the amount of a receipt that speaks of no credits: base units of a token, or of whatever else the server took.
+func taken(amount toll.Credits, unit string) string {
+	switch unit {
+	case "":
+		return "amount " + amount.String()
+	case x402.UnitCredits:
+		return amount.Text()
+	}
+	return amountIn(unit, toll.UnitsOf(int64(amount))) + " " + unit
 }
 
 // hintOf names the next step after a 402 whose error begins with a reason word.
@@ -249,7 +265,7 @@ func (a *app) hintOf(p x402.PaymentRequired) string {
 }
 
 // callRefused reports an answer that is no success. Its body is not data, so it goes to stderr.
-func (a *app) callRefused(res *http.Response) error {
+func (a *app) callRefused(res *http.Response, unit string) error {
 	text, err := io.ReadAll(io.LimitReader(res.Body, maxArgument))
 	if err != nil {
 		return fmt.Errorf("the answer was cut off: %w", err)
@@ -272,12 +288,12 @@ func (a *app) callRefused(res *http.Response) error {
 			}
 			most := first(r.Amount, "?") + " credits"
 			if n, err := toll.ParseCredits(r.Amount); err == nil {
-				most = credits(n)
+				most = n.Text()
 			}
 			a.say("asks for", "at most %s of plan %s (%s on %s)", most, first(r.PlanID, r.Extra.PlanID), r.Scheme, r.Network)
 		}
 		a.say("hint", "%s", a.hintOf(p))
-		a.receipt(res.Header)
+		a.receipt(res.Header, unit)
 		return printed(exitOfStatus(res.StatusCode))
 	}
 	if len(text) > 0 {
@@ -307,6 +323,3 @@ func tokenAmount(r x402.Requirements) string {
 	}
 	return fmt.Sprintf("%s base units of the token %s", first(r.Amount, "?"), r.Asset)
 }
-
-// credits says how many, with the word in its right form.
-func credits(n toll.Credits) string { return count(n, "credit") }

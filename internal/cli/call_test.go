@@ -1,12 +1,16 @@
 package cli
 
 import (
+	"encoding/json"
 	"net/http"
 	"net/http/httptest"
+	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/client"
 	"github.com/tollhq/toll/x402"
 )
 
@@ -49,5 +53,53 @@ func TestCall_Exact(t *testing.T) {
 		if got := said.String(); !strings.Contains(got, tc.want) || strings.Contains(got, tc.not) {
 			t.Errorf("said %q, want %q and nothing of %q", got, tc.want, tc.not)
 		}
+	}
+}
+
+// TestCall_Wallet: what a wallet has signed is on disk before the server has it, so that a call which does not live to see the
+// answer can be looked up on the chain. The receipt speaks of whole units.
+func TestCall_Wallet(t *testing.T) {
+	dir := t.TempDir()
+	ask, err := x402.EncodeHeader(map[string]any{"x402Version": 2, "accepts": []any{map[string]any{
+		"scheme": "exact", "network": "eip155:84532", "amount": "50000", "asset": toll.USDCSandbox, "maxTimeoutSeconds": 60,
+		"payTo": "0x70997970C51812dc3A010C7d01b50e0d17dc79C8", "extra": map[string]any{"name": "USDC", "version": "2"},
+	}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	amount := toll.Credits(50_000)
+	receipt, err := x402.EncodeHeader(x402.SettleResponse{Success: true, Transaction: "0x77", Amount: &amount})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var found []client.Payment
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get(x402.HeaderSignature) == "" {
+			w.Header().Set(x402.HeaderRequired, ask)
+			w.WriteHeader(http.StatusPaymentRequired)
+			return
+		}
+		var err error
+		if found, err = (&filePurse{path: filepath.Join(dir, "payments.jsonl"), now: time.Now}).read(); err != nil {
+			t.Error(err)
+		}
+		w.Header().Set(x402.HeaderResponse, receipt)
+	}))
+	defer srv.Close()
+	env := map[string]string{"TOLL_CONFIG": filepath.Join(dir, "config.json"), "TOLL_WALLET_KEY": strings.Repeat("01", 32)}
+	if err := (&configuration{path: env["TOLL_CONFIG"], top: document{}}).save(); err != nil {
+		t.Fatal(err)
+	}
+	var out, said strings.Builder
+	a := &app{in: strings.NewReader(""), out: &out, err: &said, getenv: func(name string) string { return env[name] }}
+	if code := run(t.Context(), []string{"call", srv.URL, "--pay"}, a); code != exitDone {
+		t.Fatalf("exit %d: %s", code, said.String())
+	}
+	if want := "receipt: 0.05 USDC, transaction 0x77\n"; said.String() != want {
+		t.Errorf("said %q, want %q", said.String(), want)
+	}
+	if len(found) != 1 || found[0].State != client.PaymentSent || found[0].Authorization == nil || found[0].Authorization.Nonce.IsZero() {
+		b, _ := json.Marshal(found)
+		t.Errorf("while the payment was under way, the file had %s", b)
 	}
 }

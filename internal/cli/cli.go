@@ -75,7 +75,7 @@ Exit codes: 0 done, 1 failed, 2 usage, 3 not signed in, 4 payment required, 5 no
 	f.BoolVarP(&a.flags.quiet, "quiet", "q", false, "print no data; of what was made only its id, API key or access token")
 	f.BoolVarP(&a.flags.verbose, "verbose", "v", false, "say more on stderr")
 	f.StringVar(&a.flags.url, "url", "", "address of the service")
-	f.StringVar(&a.flags.keyFile, "api-key-file", "", "file that holds the API key")
+	f.StringVar(&a.flags.keyFile, "api-key-file", "", "file that holds the API key and that nobody else can touch")
 	f.BoolVar(&a.flags.yes, "yes", false, "do not ask")
 	f.BoolVar(&a.flags.noColor, "no-color", false, "no colour")
 	root.Version = release()

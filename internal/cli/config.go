@@ -182,11 +182,10 @@ func (a *app) configInit() *cobra.Command {
 		case key != "" && a.flags.keyFile != "":
 			return usagef("give --api-key or --api-key-file, not both")
 		case a.flags.keyFile != "":
-			b, err := os.ReadFile(a.flags.keyFile)
-			if err != nil {
-				return fmt.Errorf("API key file: %w", err)
+			var err error
+			if key, err = readKey("API key file", a.flags.keyFile); err != nil {
+				return err
 			}
-			key = strings.TrimSpace(string(b))
 		case key != "":
 			b, _, err := a.argument(key, false)
 			if err != nil {

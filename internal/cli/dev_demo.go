@@ -167,7 +167,7 @@ func (m *market) showPaid(ctx context.Context, s *stage) error {
 	if err != nil {
 		return err
 	}
-	s.facts("access token", shortToken(token.AccessToken), "permission", token.PermissionHash.String(), "balance before", credits(before.Balance))
+	s.facts("access token", shortToken(token.AccessToken), "permission", token.PermissionHash.String(), "balance before", before.Balance.Text())
 	fmt.Fprintln(s.out)
 	res, err := m.ask(ctx, token.AccessToken)
 	if err != nil {
@@ -184,8 +184,8 @@ func (m *market) showPaid(ctx context.Context, s *stage) error {
 		return fmt.Errorf("the paid call was answered %d", res.status)
 	}
 	fmt.Fprintln(s.out)
-	s.facts("receipt", credits(*r.CreditsRedeemed), "transaction", r.Transaction, "request", r.Extra.AgentRequestID,
-		"balance after", credits(after.Balance))
+	s.facts("receipt", r.CreditsRedeemed.Text(), "transaction", r.Transaction, "request", r.Extra.AgentRequestID,
+		"balance after", after.Balance.Text())
 	if *r.CreditsRedeemed < 1 || before.Balance-after.Balance != *r.CreditsRedeemed {
 		return errors.New("the balances before and after do not differ by the receipt")
 	}

@@ -102,7 +102,7 @@ func (m *market) showOrder(ctx context.Context, s *stage) error {
 		return err
 	}
 	s.facts("order", fmt.Sprintf("%s   %s after %d ms", order.OrderID, order.Status, took.Milliseconds()),
-		"transaction", tx.String(), "block", fmt.Sprint(block), "credits", credits(order.CreditsGranted),
+		"transaction", tx.String(), "block", fmt.Sprint(block), "credits", order.CreditsGranted.Text(),
 		"subscriber", whole(buyerBefore)+" USDC  ->  "+whole(buyerAfter)+" USDC",
 		"builder", whole(sellerBefore)+" USDC  ->  "+whole(sellerAfter)+" USDC")
 	price := big.NewInt(devPrice)

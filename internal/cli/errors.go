@@ -131,7 +131,7 @@ func cause(err error) error {
 }
 
 // count says how many, with the word in its right form.
-func count[N int | toll.Credits | string](n N, word string) string {
+func count[N int | string](n N, word string) string {
 	text := fmt.Sprint(n)
 	if text != "1" {
 		word += "s"

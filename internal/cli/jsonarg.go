@@ -13,13 +13,16 @@ const maxArgument = 1 << 20
 
 // jsonArgument reads JSON that is given inline, as a path that ends in .json, as @path, or as - for stdin. Its bytes are
 // kept, so that numbers stay exact.
-func (a *app) jsonArgument(flag, arg string) (json.RawMessage, error) {
+func (a *app) jsonArgument(flag, arg string) (json.RawMessage, error) { return a.jsonNamed("--"+flag, arg) }
+
+// jsonNamed is jsonArgument for what errors name so.
+func (a *app) jsonNamed(name, arg string) (json.RawMessage, error) {
 	b, from, err := a.argument(arg, strings.HasSuffix(strings.ToLower(strings.TrimSpace(arg)), ".json"))
 	if err != nil {
 		return nil, err
 	}
 	if !json.Valid(b) {
-		return nil, usagef("--%s: %s is not JSON", flag, from)
+		return nil, usagef("%s: %s is not JSON", name, from)
 	}
 	return b, nil
 }

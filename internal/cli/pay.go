@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
-	"os"
-	"runtime"
 	"strings"
 	"time"
 
@@ -59,8 +57,8 @@ func (p *payFlags) check(f callFlags) error {
 	return nil
 }
 
-// payingTransport returns the transport that pays for a call to this url.
-func (a *app) payingTransport(to *url.URL, f callFlags) (http.RoundTripper, error) {
+// payingTransport returns the transport that pays for a call to this url, and tells of each payment that has ended.
+func (a *app) payingTransport(to *url.URL, f callFlags, closed func(client.Payment)) (http.RoundTripper, error) {
 	limits, err := f.pay.limits(f.limit)
 	if err != nil {
 		return nil, err
@@ -96,7 +94,7 @@ func (a *app) payingTransport(to *url.URL, f callFlags) (http.RoundTripper, erro
 	if len(payers) == 0 {
 		return nil, usagef("there is nothing to pay with: sign in with toll login, or give --wallet-key-file")
 	}
-	return client.NewTransport(&filePurse{path: path, limits: limits, now: time.Now, closed: a.mayBeTaken}, payers...), nil
+	return client.NewTransport(&filePurse{path: path, limits: limits, now: time.Now, closed: closed}, payers...), nil
 }
 
 // mayBeTaken tells of a wallet's payment that the server can take although it was not seen to be taken.
@@ -111,18 +109,10 @@ func (a *app) mayBeTaken(p client.Payment) {
 func (a *app) walletKey(file string) (*evm.Key, error) {
 	text := a.getenv("TOLL_WALLET_KEY")
 	if file != "" {
-		info, err := os.Stat(file)
-		if err != nil {
-			return nil, fmt.Errorf("wallet key: %w", err)
+		var err error
+		if text, err = readKey("wallet key", file); err != nil {
+			return nil, err
 		}
-		if mode := info.Mode(); mode.IsRegular() && mode.Perm()&0o077 != 0 && runtime.GOOS != "windows" {
-			return nil, fmt.Errorf("wallet key %s has mode %04o; others can touch it: chmod 600 it", file, mode.Perm())
-		}
-		b, err := os.ReadFile(file)
-		if err != nil {
-			return nil, fmt.Errorf("wallet key: %w", err)
-		}
-		text = string(b)
 	}
 	if text = strings.TrimSpace(text); text == "" {
 		return nil, nil

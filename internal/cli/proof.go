@@ -72,7 +72,7 @@ func (a *app) proofArgument(cmd *cobra.Command, arg string) (*toll.BurnProof, er
 	if hash, err := toll.ParseHash(arg); err == nil {
 		return a.client().BurnProof(cmd.Context(), hash)
 	}
-	b, err := a.jsonArgument("PROOF", arg)
+	b, err := a.jsonNamed("PROOF", arg)
 	if err != nil {
 		return nil, err
 	}
@@ -100,7 +100,7 @@ func (a *app) sameBurn(arg string, p *toll.BurnProof) error {
 	}
 	for _, n := range []*toll.Credits{r.CreditsRedeemed, r.Amount} {
 		if n != nil && *n != f.Credits {
-			return fmt.Errorf("the receipt says %s, and the proof %d", credits(*n), f.Credits)
+			return fmt.Errorf("the receipt says %s, and the proof %d", n.Text(), f.Credits)
 		}
 	}
 	switch {

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"maps"
 	"os"
@@ -81,11 +82,9 @@ func (a *app) loadProfile() error {
 	}
 	var keyInFile string
 	if a.flags.keyFile != "" {
-		b, err := os.ReadFile(a.flags.keyFile)
-		if err != nil {
-			return fmt.Errorf("API key file: %w", err)
+		if keyInFile, err = readKey("API key file", a.flags.keyFile); err != nil {
+			return err
 		}
-		keyInFile = strings.TrimSpace(string(b))
 	}
 	s.key = first(keyInFile, strings.TrimSpace(a.getenv("TOLL_API_KEY")), profile.APIKey)
 	s.url = first(a.flags.url, a.getenv("TOLL_URL"), profile.URL)
@@ -94,6 +93,27 @@ func (a *app) loadProfile() error {
 		return usagef("TOLL_URL is not an absolute http or https url")
 	}
 	return nil
+}
+
+// readKey reads the key in a file, which neither group nor others may touch. What the file is stands in errors; its text does not.
+func readKey(what, path string) (string, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", what, err)
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", what, err)
+	}
+	if mode := info.Mode(); mode.IsRegular() && mode.Perm()&0o077 != 0 && runtime.GOOS != "windows" {
+		return "", fmt.Errorf("%s %s has mode %04o; others can touch it: chmod 600 it", what, path, mode.Perm())
+	}
+	b, err := io.ReadAll(f)
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", what, err)
+	}
+	return strings.TrimSpace(string(b)), nil
 }
 
 func (a *app) mayColour() bool {
