@@ -313,12 +313,14 @@ func (w *world) arrives(id string) {
 	_ = w.Eth().SendTransaction(w.Context(), &kept)
 }
 
-// receipt waits for a transaction.
+// receipt waits for a transaction, and for the head: a receipt can be seen before its block is the latest.
 func (w *world) receipt(tx common.Hash) *types.Receipt {
 	w.Helper()
 	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
 		if r, err := w.Eth().TransactionReceipt(w.Context(), tx); err == nil {
-			return r
+			if head, err := w.Eth().BlockNumber(w.Context()); err == nil && head >= r.BlockNumber.Uint64() {
+				return r
+			}
 		}
 	}
 	w.Fatalf("transaction %s is not mined", tx)

@@ -86,9 +86,14 @@ func (c *onChain) mined(tx *types.Transaction) *types.Receipt {
 	ctx, cancel := context.WithTimeout(c.t.Context(), 2*time.Minute)
 	defer cancel()
 	for {
-		if r, err := c.eth.TransactionReceipt(ctx, tx.Hash()); err == nil {
-			return r
-		} else if ctx.Err() != nil {
+		// A receipt can be seen before its block is the latest.
+		r, err := c.eth.TransactionReceipt(ctx, tx.Hash())
+		if err == nil {
+			if head, err := c.eth.BlockNumber(ctx); err == nil && head >= r.BlockNumber.Uint64() {
+				return r
+			}
+		}
+		if ctx.Err() != nil {
 			c.t.Fatal(err)
 		}
 		time.Sleep(time.Millisecond)
