@@ -2,6 +2,7 @@ package chain_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -22,9 +23,13 @@ func (w *world) countsUp(owner common.Address, key [24]byte) {
 	w.give(owner, wei, int(1e16))
 	data := append(crypto.Keccak256([]byte("incrementNonce(uint192)"))[:4], common.LeftPadBytes(key[:], 32)...)
 	tx := w.transaction(owner, w.nonce(owner), contracts.EntryPoint, data, nil)
-	if err := w.Eth().SendTransaction(w.Context(), tx); err != nil {
-		w.Fatal(err)
-	}
+	w.eventually("the pool knows of the money, and takes the transaction", func() bool {
+		err := w.Eth().SendTransaction(w.Context(), tx)
+		if err != nil && !strings.Contains(strings.ToLower(err.Error()), "insufficient funds") {
+			w.Fatal(err)
+		}
+		return err == nil
+	})
 	if r := w.receipt(tx.Hash()); r.Status != types.ReceiptStatusSuccessful {
 		w.Fatal("the nonce is not counted up")
 	}
