@@ -179,6 +179,12 @@ func (c *Checkout) writeFailed(ctx context.Context, tx *store.Tx, o *store.Order
 	if err := store.UpdateOrder(ctx, tx, o); err != nil {
 		return err
 	}
+	if p.Ended {
+		// Under the name of a sale the wallet may buy with another authorization now: this one can never pay as well.
+		if err := store.FreeSaleIdentifier(ctx, tx, o.Subscriber, o.ID); err != nil {
+			return err
+		}
+	}
 	return store.InsertEvent(ctx, tx, events...)
 }
 

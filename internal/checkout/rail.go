@@ -153,6 +153,9 @@ type Payment struct {
 	// FailureCode is what the caller is told when Status is failed; "" is [toll.CodeOrderLacksMoney].
 	FailureCode toll.Code
 	Params      map[string]any // details of the failure for machines; JSON
+	// Ended says of a failure that the chain itself has decided it. Nobody can have the authorization of a sale carried out any more
+	// then, as they can of one that failed before anything was sent.
+	Ended bool
 
 	CheckoutURL string    // where a person pays, "" when nobody must act
 	SessionID   string    // of the page

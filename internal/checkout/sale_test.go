@@ -207,3 +207,73 @@ func TestT58_AfterAFailure(t *testing.T) {
 		}
 	})
 }
+
+// A purchase that nobody can pay any more gives its name back: under it the wallet buys with another authorization. While the first
+// may still be paid, as one that failed before anything was sent, the name stands for that.
+func TestT36_IdentifierAfterAFailure(t *testing.T) {
+	eachRail(t, func(s *shop) {
+		s.rail.Fund(holder, toll.USDCSandbox, 10_000_000)
+		nonce := byte(0)
+		named := func(plan *toll.Plan, name string) checkout.SaleRequest {
+			nonce++
+			r := s.sale(plan, nonce)
+			r.Identifier = name
+			return r
+		}
+		for name, end := range map[string]func(id string){
+			"pay_told_by_the_rail": func(id string) { s.must(s.at(1).Failed(s.ctx, id, toll.CodePaymentRequired, "ended", nil, "")) },
+			"pay_asked_again": func(string) {
+				s.now.Add(int64(time.Minute / time.Microsecond)) // past the lease
+				_, err := s.at(1).Reconcile(s.ctx)
+				s.must(err)
+			},
+		} {
+			plan, moved := s.sold(), s.rail.Transfers()
+			s.rail.Behave(railtest.Behaviour{Steps: 1_000_000})
+			first := named(plan, name)
+			quick := func(r checkout.SaleRequest) checkout.SaleRequest {
+				r.Wait = 10 * time.Millisecond
+				return r
+			}
+			open, err := s.at(0).Sell(s.ctx, quick(first))
+			s.must(err)
+			same, err := s.at(0).Sell(s.ctx, quick(named(plan, name)))
+			if err != nil || open.Order.HTTPStatus != 202 || same.Recorded || same.Order.OrderID != open.Order.OrderID {
+				s.Fatalf("%s: %+v, %+v, %v", name, open.Order, same, err)
+			}
+			s.until("nobody is at work on it", func() bool { return s.at(0).Idle() && s.at(1).Idle() })
+			s.rail.Undo(open.Order.OrderID, toll.CodePaymentRequired, "ended")
+			s.rail.Behave(railtest.Behaviour{})
+			end(open.Order.OrderID)
+			_, err = s.at(0).Sell(s.ctx, first)
+			s.code(err, toll.CodePaymentRequired)
+			second, err := s.at(0).Sell(s.ctx, named(plan, name))
+			if err != nil || !second.First || second.Order.OrderID == open.Order.OrderID || s.credits(plan) != 100 || s.rail.Transfers() != moved+1 {
+				s.Fatalf("%s, with another authorization: %+v, %v, %d credits", name, second, err, s.credits(plan))
+			}
+			third, err := s.at(1).Sell(s.ctx, named(plan, name))
+			if err != nil || third.Recorded || third.Order.OrderID != second.Order.OrderID || s.rail.Transfers() != moved+1 {
+				s.Fatalf("%s, once more: %+v, %v", name, third, err)
+			}
+			s.rail.Undo(second.Order.OrderID, toll.CodePaymentRequired, "cancelled after all")
+			s.must(s.at(1).Failed(s.ctx, second.Order.OrderID, toll.CodePaymentRequired, "cancelled after all", nil, ""))
+			fourth, err := s.at(0).Sell(s.ctx, named(plan, name))
+			if err != nil || !fourth.First || fourth.Order.OrderID == second.Order.OrderID || s.credits(plan) != 100 || s.rail.Transfers() != moved+2 {
+				s.Fatalf("%s, after the chain went back: %+v, %v, %d credits", name, fourth, err, s.credits(plan))
+			}
+		}
+
+		plan, moved := s.sold(), s.rail.Transfers()
+		s.rail.Behave(railtest.Behaviour{Decline: true, Code: toll.CodeChainFailed, Reason: "paused"})
+		first := named(plan, "pay_0123456789abcdef")
+		_, err := s.at(0).Sell(s.ctx, first)
+		s.code(err, toll.CodeChainFailed)
+		s.rail.Behave(railtest.Behaviour{})
+		_, err = s.at(1).Sell(s.ctx, named(plan, first.Identifier))
+		s.code(err, toll.CodeChainFailed)
+		s.rail.Submit(first.Sale)
+		if out, err := s.at(1).Sell(s.ctx, named(plan, first.Identifier)); err != nil || out.Recorded || s.credits(plan) != 100 || s.rail.Transfers() != moved+1 {
+			s.Errorf("what others had carried out: %+v, %v, %d credits", out, err, s.credits(plan))
+		}
+	})
+}

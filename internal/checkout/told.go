@@ -55,18 +55,23 @@ func (c *Checkout) Failed(ctx context.Context, orderID string, code toll.Code, r
 		case o.Status == toll.OrderFinal:
 			c.log.Error("an order that is final was said to have failed; nothing is taken back", "order", o.ID, "reason", reason)
 			return nil
-		case o.Open:
+		case o.Open && !isSale(o):
 			err = c.fail(ctx, o, p)
 		default:
 			latest, e := c.latest(ctx, o, p)
 			if e != nil {
 				return fault(e)
 			}
-			if latest.Status != toll.OrderFailed {
+			p.Ended = latest.Ended
+			switch {
+			case o.Open:
+				err = c.fail(ctx, o, p)
+			case latest.Status != toll.OrderFailed:
 				c.log.Warn("a paid order was said to have failed, and has not", "order", o.ID)
 				return nil
+			default:
+				err = c.takeBack(ctx, o, p)
 			}
-			err = c.takeBack(ctx, o, p)
 		}
 		c.at("told")
 		if err != nil && !errors.Is(err, errElsewhere) {

@@ -132,6 +132,7 @@ func paymentOf(o chain.Outcome) checkout.Payment {
 	}
 	if f := o.Failure; f != nil && o.State == chain.Failed {
 		p.FailureCode, p.FailureReason, p.Params = f.Code, f.Reason, f.Params
+		p.Ended = f.Place != (chain.Place{})
 	}
 	return p
 }

@@ -34,6 +34,12 @@ func SaleByIdentifier(ctx context.Context, q Querier, subscriber toll.Address, i
 	return s, nil
 }
 
+// FreeSaleIdentifier removes the name that a subscriber gave to a purchase, if it has one.
+func FreeSaleIdentifier(ctx context.Context, tx *Tx, subscriber toll.Address, orderID string) error {
+	_, err := tx.Exec(ctx, "DELETE FROM sale_identifiers WHERE subscriber = $1 AND order_id = $2", subscriber.Lower(), orderID)
+	return err
+}
+
 // KeepSaleReceipt stores the receipt of an order unless there is one, and returns the one that is there.
 func KeepSaleReceipt(ctx context.Context, tx *Tx, orderID string, receipt []byte) (kept []byte, err error) {
 	if _, err := tx.Exec(ctx, "INSERT INTO sale_receipts (order_id, receipt) VALUES ($1, $2) ON CONFLICT (order_id) DO NOTHING",

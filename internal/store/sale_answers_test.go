@@ -74,6 +74,22 @@ func TestSaleAnswers(t *testing.T) {
 		if _, err := store.SaleByIdentifier(ctx, st, toll.Address{4}, mine.Identifier); !errors.Is(err, store.ErrNotFound) {
 			t.Error(err)
 		}
+		for _, free := range []struct {
+			by    toll.Address
+			order string
+			gone  bool
+		}{{mine.Subscriber, "other", false}, {toll.Address{4}, "o", false}, {mine.Subscriber, "o", true}, {mine.Subscriber, "o", true}} {
+			write(t, st, func(tx *store.Tx) error { return store.FreeSaleIdentifier(ctx, tx, free.by, free.order) })
+			if _, err := store.SaleByIdentifier(ctx, st, mine.Subscriber, mine.Identifier); errors.Is(err, store.ErrNotFound) != free.gone {
+				t.Errorf("after %+v: %v", free, err)
+			}
+		}
+		if err := put(mine); err != nil {
+			t.Errorf("a free name: %v", err)
+		}
+		if got, err := store.SaleByIdentifier(ctx, st, theirs.Subscriber, theirs.Identifier); err != nil || *got != theirs {
+			t.Errorf("the same name of another subscriber: %+v, %v", got, err)
+		}
 		keep := func(receipt string) (kept []byte) {
 			if err := st.Tx(ctx, func(tx *store.Tx) (err error) {
 				kept, err = store.KeepSaleReceipt(ctx, tx, "o", []byte(receipt))

@@ -15,7 +15,7 @@ func (r *Rail) Undo(orderID string, code toll.Code, reason string) {
 	defer r.mu.Unlock()
 	if o := r.orders[orderID]; o != nil {
 		o.charges = 0
-		o.payment = checkout.Payment{Status: toll.OrderFailed, FailureCode: code, FailureReason: reason}
+		o.payment = checkout.Payment{Status: toll.OrderFailed, FailureCode: code, FailureReason: reason, Ended: true}
 	}
 }
 
