@@ -86,6 +86,17 @@ func TestDomain_Vector(t *testing.T) {
 }
 
 // The example of the documentation of web3.js.
+func TestWrapped(t *testing.T) {
+	suffix := strings.Repeat("6492", 16)
+	for signature, want := range map[string]bool{
+		suffix: true, "01" + suffix: true, "": false, suffix[2:]: false, suffix + "00": false, suffix[:62] + "93": false,
+	} {
+		if got := evm.Wrapped(unhex(t, signature)); got != want {
+			t.Errorf("%s: %v", signature, got)
+		}
+	}
+}
+
 func TestPersonalDigest_Vector(t *testing.T) {
 	k := key(t, "0x4c0883a69102937d6231471b5dbb6204fe5129617082792ae468d01a3f362318")
 	digest := evm.PersonalDigest("Some data")

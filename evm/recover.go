@@ -1,6 +1,7 @@
 package evm
 
 import (
+	"bytes"
 	"errors"
 	"strconv"
 
@@ -37,6 +38,15 @@ func Recover(digest [32]byte, signature []byte) (toll.Address, error) {
 		return toll.Address{}, ErrSignature
 	}
 	return addressOf(public), nil
+}
+
+// MaxSignature bounds the signature of an account with code, in bytes. Such an account says itself what it takes for one
+// (ERC-1271).
+const MaxSignature = 4 << 10
+
+// Wrapped reports whether a signature is in the wrapper of ERC-6492, by which accounts sign that are not on the chain yet.
+func Wrapped(signature []byte) bool {
+	return bytes.HasSuffix(signature, bytes.Repeat([]byte{0x64, 0x92}, 16))
 }
 
 // PersonalDigest is what a wallet signs for a text that a person reads (EIP-191, version 0x45): the text behind a prefix with

@@ -15,8 +15,19 @@ const ExtensionSignIn = "sign-in-with-x"
 // HeaderSignIn is the request header of the proof: base64 of a [SignIn].
 const HeaderSignIn = "sign-in-with-x"
 
-// TypeEIP191 is the type of signature that is taken: a text signed by the key of the address.
+// TypeEIP191 is the type of signature that is taken: of a text, by the key of the address, or by what its code takes for it.
 const TypeEIP191 = "eip191"
+
+// KnownSignature reports whether signatureScheme is one of accounts of EVM chains, or absent: "eip191" by a key, "eip1271" for the
+// code of an account, "eip6492" by an account that may not be on the chain yet. It is a hint to clients; which of them a signature
+// is shows in itself.
+func KnownSignature(scheme string) bool {
+	switch scheme {
+	case "", TypeEIP191, "eip1271", "eip6492":
+		return true
+	}
+	return false
+}
 
 // SignInExtension is what a route declares that takes a sign-in.
 type SignInExtension struct {
@@ -39,8 +50,9 @@ type SignInInfo struct {
 
 // SignInChain is a chain whose accounts may sign in.
 type SignInChain struct {
-	ChainID string `json:"chainId"` // CAIP-2, for example "eip155:84532"
-	Type    string `json:"type"`
+	ChainID         string `json:"chainId"` // CAIP-2, for example "eip155:84532"
+	Type            string `json:"type"`
+	SignatureScheme string `json:"signatureScheme,omitempty"` // see [KnownSignature]
 }
 
 // NewSignInExtension declares a sign-in of the accounts of a chain.
@@ -52,7 +64,7 @@ func NewSignInExtension(info SignInInfo, network string) *SignInExtension {
 		properties[name] = text
 	}
 	return &SignInExtension{
-		Info: info, SupportedChains: []SignInChain{{network, TypeEIP191}},
+		Info: info, SupportedChains: []SignInChain{{ChainID: network, Type: TypeEIP191}},
 		Schema: map[string]any{"type": "object", "properties": properties, "required": required},
 	}
 }
@@ -75,7 +87,9 @@ type SignIn struct {
 	NotBefore      string   `json:"notBefore,omitempty"`
 	RequestID      string   `json:"requestId,omitempty"`
 	Resources      []string `json:"resources,omitempty"`
-	Signature      string   `json:"signature"` // 0x and hexadecimal digits
+	// SignatureScheme is no part of what is signed; see [KnownSignature].
+	SignatureScheme string `json:"signatureScheme,omitempty"`
+	Signature       string `json:"signature"` // 0x and hexadecimal digits
 }
 
 // NewSignIn returns the proof of an address for what a route declares, still without its signature.
@@ -83,7 +97,7 @@ func NewSignIn(info SignInInfo, chain SignInChain, address toll.Address) *SignIn
 	return &SignIn{
 		Domain: info.Domain, Address: address.String(), Statement: info.Statement, URI: info.URI, Version: info.Version,
 		ChainID: chain.ChainID, Type: chain.Type, Nonce: info.Nonce, IssuedAt: info.IssuedAt, ExpirationTime: info.ExpirationTime,
-		Resources: info.Resources,
+		Resources: info.Resources, SignatureScheme: chain.SignatureScheme,
 	}
 }
 

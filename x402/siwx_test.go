@@ -65,6 +65,31 @@ func TestSignIn(t *testing.T) {
 	}
 }
 
+// A hint at the kind of the signature is carried along, and is no part of what is signed.
+func TestSignIn_SignatureScheme(t *testing.T) {
+	key, err := evm.ParseKey(devKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	made := x402.NewSignIn(signInInfo(), x402.SignInChain{ChainID: "eip155:84532", Type: x402.TypeEIP191, SignatureScheme: "eip1271"}, key.Address())
+	if made.Text() != signInText {
+		t.Errorf("the text is\n%s\nwant\n%s", made.Text(), signInText)
+	}
+	made.Signature = "0x00"
+	header, err := made.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p, err := x402.DecodeSignIn(header); err != nil || p.SignatureScheme != "eip1271" {
+		t.Errorf("%+v, %v", p, err)
+	}
+	for scheme, want := range map[string]bool{"": true, "eip191": true, "eip1271": true, "eip6492": true, "siws": false, "EIP191": false} {
+		if x402.KnownSignature(scheme) != want {
+			t.Errorf("%q: %v", scheme, !want)
+		}
+	}
+}
+
 // The optional lines stand where EIP-4361 has them.
 func TestSignInText(t *testing.T) {
 	p := &x402.SignIn{Domain: "d", Address: "0xA", URI: "u", Version: "1", ChainID: "eip155:1", Nonce: "n", IssuedAt: "t"}

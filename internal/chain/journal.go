@@ -106,7 +106,7 @@ type Payment struct {
 type SaleTerms struct {
 	After     uint64 // Unix seconds, exclusive
 	Nonce     common.Hash
-	Signature []byte // of the payer: r, s, v
+	Signature []byte // of the payer: r, s, v, or what its code takes
 }
 
 // Place is where an event is. The zero value is nowhere.

@@ -82,6 +82,9 @@ func (f *Failure) or(err error) error {
 // saleVerdict is [Rail.verdict] for a sale. The errors [errUsed] and [errEarly] decide nothing either.
 func (r *Rail) saleVerdict(ctx context.Context, op *Op, err error) (*Failure, error) {
 	v, ok := errors.AsType[*reverted](err)
+	if !ok && halted(err) && !r.signedByKey(op) {
+		v, ok = &reverted{reason: "its code uses up the gas"}, true
+	}
 	switch {
 	case !ok:
 		return nil, err
@@ -114,6 +117,10 @@ func (r *Rail) saleVerdict(ctx context.Context, op *Op, err error) (*Failure, er
 	}
 	if word, ok := saleReasons[v.reason]; ok {
 		return saleFailed(toll.CodePaymentRequired, word, v.reason), nil
+	}
+	if !r.signedByKey(op) {
+		// Code of the payer runs in the token, and may use up the gas of it.
+		return saleFailed(toll.CodePaymentRequired, wordSignature, strings.TrimSpace("the token does not take the signature of the account: "+v.reason)), nil
 	}
 	r.log.Error("alarm: a token refuses an authorization for a reason that is not the payer's", "order", op.ID, "token", op.Token, "reason", v.reason)
 	return saleFailed(toll.CodeChainFailed, wordState, strings.TrimSpace("the token refuses the authorization: "+v.reason)), nil

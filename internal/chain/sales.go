@@ -22,7 +22,7 @@ type Sale struct {
 	OrderID       string
 	Token         toll.Address // USDC or EURC of the chain
 	Authorization evm.Authorization
-	Signature     []byte // of From, 65 bytes
+	Signature     []byte // of From: 65 bytes of its key, or what its code takes, at most [evm.MaxSignature] bytes
 }
 
 // Bounds of [Rail.CheckSale] for the end of an authorization, in seconds after the present of the chain.
@@ -37,18 +37,16 @@ func TokenDomain(chainID uint64, token toll.Address) (evm.Domain, bool) {
 	return evm.Domain{Name: name, Version: version, ChainID: new(big.Int).SetUint64(chainID), Contract: token}, ok
 }
 
-// sale makes the operation of a sale, in the state Created, or says why it is none. Nothing is asked of the chain.
+// sale makes the operation of a sale, in the state Created, or says why it is none. Nothing is asked of the chain: whether code
+// of the payer takes a signature that its key has not made, [Rail.disowned] tells.
 func (r *Rail) sale(s *Sale) (*Op, *Failure) {
 	a, token := &s.Authorization, common.Address(s.Token)
-	domain, ok := TokenDomain(r.cfg.ChainID, s.Token)
+	_, ok := TokenDomain(r.cfg.ChainID, s.Token)
 	switch {
 	case !ok:
 		return nil, refusedToken(token, "authorizations of this token are not taken")
 	case a.Value == nil || a.Value.Sign() <= 0 || a.Value.BitLen() > 256 || a.To.IsZero():
 		return nil, saleFailed(toll.CodePaymentRequired, wordPayload, "the authorization moves nothing")
-	}
-	if by, err := evm.Recover(a.Digest(domain), s.Signature); err != nil || by != a.From {
-		return nil, saleFailed(toll.CodePaymentRequired, wordSignature, "the authorization is not signed by its sender for this token on this chain")
 	}
 	now := r.cfg.Clock()
 	op := &Op{
@@ -59,6 +57,9 @@ func (r *Rail) sale(s *Sale) (*Op, *Failure) {
 		CreatedAt: now, UpdatedAt: now,
 	}
 	op.Digest = digest(op)
+	if !r.signedByKey(op) && !signatureForm(s.Signature) {
+		return nil, unsigned()
+	}
 	return op, nil
 }
 
@@ -76,12 +77,19 @@ func (o *Op) authorization() *evm.Authorization {
 // its authorization carried out since.
 //
 // A failure has the reason word of the protocol in Params, as "reason". One of an authorization that is no payment at all, or
-// that pays another order, leaves no trace.
+// that pays another order, leaves no trace. Whether code of the payer takes the signature is asked before the order is begun;
+// afterwards the token says so.
 func (r *Rail) Sell(ctx context.Context, s Sale) (Outcome, error) {
 	if s.OrderID == "" {
 		return Outcome{}, errors.New("chain: a sale without an order")
 	}
 	op, f := r.sale(&s)
+	if f == nil {
+		var err error
+		if f, err = r.strange(ctx, op); err != nil {
+			return Outcome{State: Created}, err
+		}
+	}
 	if f != nil {
 		return Outcome{State: Failed, Failure: f}, nil
 	}
@@ -153,7 +161,10 @@ func (r *Rail) buildSale(ctx context.Context, op *Op) (*userop.Operation, *Failu
 	if err != nil {
 		return nil, nil, err
 	}
-	gas := guess(op)
+	gas, contract := guess(op), !r.signedByKey(op)
+	if contract {
+		gas = signer.MaxContractGas
+	}
 	if !used {
 		tried, err := r.inner(ctx, op.Sender, callData, all)
 		f, err := r.saleVerdict(ctx, op, err)
@@ -166,6 +177,8 @@ func (r *Rail) buildSale(ctx context.Context, op *Op) (*userop.Operation, *Failu
 			}
 		case f != nil || err != nil:
 			return nil, f, err
+		case contract && tried > signer.MaxContractGas:
+			return nil, saleFailed(toll.CodePaymentRequired, wordSignature, "the account of the payer needs too much gas to take its signature"), nil
 		default:
 			gas = tried
 		}
@@ -180,7 +193,7 @@ func (r *Rail) buildSale(ctx context.Context, op *Op) (*userop.Operation, *Failu
 		}
 		op.Place = at
 	}
-	request := signer.Sale{OrderID: op.ID, Token: op.Token, Authorization: *a, Signature: [65]byte(op.Sale.Signature), CallGas: gas}
+	request := signer.Sale{OrderID: op.ID, Token: op.Token, Authorization: *a, Signature: op.Sale.Signature, Contract: contract, CallGas: gas}
 	operation, err := r.cfg.Signer.Sale(ctx, request)
 	if err != nil {
 		f, err := refused(op, err)
@@ -209,6 +222,9 @@ func (r *Rail) CheckSale(ctx context.Context, s Sale) (used bool, err error) {
 	if err := r.Ready(ctx); err != nil {
 		return false, err
 	}
+	if f, err := r.disowned(ctx, op); f != nil || err != nil {
+		return false, f.or(err)
+	}
 	used, err = r.used(ctx, op)
 	switch {
 	case errors.Is(err, errAnswer):
@@ -225,9 +241,13 @@ func (r *Rail) CheckSale(ctx context.Context, s Sale) (used bool, err error) {
 	if err != nil {
 		return false, err
 	}
+	gas := hexutil.Uint64(maxCallGas)
+	if !r.signedByKey(op) {
+		gas = maxContractSaleGas
+	}
 	err = r.read(ctx, func(ctx context.Context, c *endpoints.Conn) error {
 		var answer hexutil.Bytes
-		return try(ctx, c, "eth_call", &answer, message{From: r.cfg.Service, To: op.Token, Gas: maxCallGas, Data: data}, nil)
+		return try(ctx, c, "eth_call", &answer, message{From: r.cfg.Service, To: op.Token, Gas: gas, Data: data}, nil)
 	})
 	f, err = r.saleVerdict(ctx, op, err)
 	switch {

@@ -47,6 +47,9 @@ type Seller interface {
 	// Domain returns the domain in which holders of a token sign. false: the token is not taken in this way, or there is no
 	// chain. It asks nobody.
 	Domain(token toll.Address) (evm.Domain, bool)
+	// Accepts tells whether code of an account takes a signature of a digest for that of the account (ERC-1271), whose own key has
+	// not made it. false: it does not, it has no code, or there is no chain. Errors are those with status 503.
+	Accepts(ctx context.Context, account toll.Address, digest [32]byte, signature []byte) (bool, error)
 	// CheckSale tells whether an authorization would pay an order as the chain is now. It sends and stores nothing, and uses no
 	// OrderID. used says that the chain has carried it out already, so that everybody can know it. Errors: those of a sale that
 	// cannot be paid, with Reason, and those with status 503.
@@ -61,7 +64,7 @@ type Sale struct {
 	OrderID       string // UUID
 	Token         toll.Address
 	Authorization evm.Authorization
-	Signature     []byte // of From, 65 bytes
+	Signature     []byte // of From: 65 bytes of its key, or what its code takes, at most [evm.MaxSignature] bytes
 }
 
 // Delegation is a limit on money as a rail knows it. Together with the keys of the accounts it says all that is signed, so

@@ -91,7 +91,7 @@ func (f *Facilitator) readExact(ctx context.Context, caller toll.Address, stock 
 	}
 	e.content = e.contentOf(asked)
 	var refusal *toll.Error
-	if e.signed, refusal = f.signedSale(e.terms, p); refusal != nil {
+	if e.signed, refusal = f.signedSale(ctx, e.terms, p); refusal != nil {
 		return nil, refusal
 	}
 	return e, nil
@@ -245,9 +245,14 @@ func (f *Facilitator) settleExact(ctx context.Context, caller toll.Address, stoc
 	case known.Answer != nil:
 		return f.settledBefore(known)
 	}
+	// The signature that the payment was begun with: a wallet can make others for the same authorization.
+	kept, err := store.AuthorizationOfOrder(ctx, f.store, known.ID)
+	if err != nil {
+		return nil, toll.AsError(err)
+	}
 	wait, cancel := context.WithTimeout(ctx, f.topUpWait)
 	defer cancel()
-	paid, err := f.checkout.Seller().Sell(wait, checkout.Sale{OrderID: known.ID, Token: p.token, Authorization: *p.signed, Signature: p.signature})
+	paid, err := f.checkout.Seller().Sell(wait, checkout.Sale{OrderID: known.ID, Token: p.token, Authorization: *p.signed, Signature: kept.Signature})
 	switch {
 	case err == nil && paid.Status == toll.OrderFailed:
 		word, _ := paid.Params["reason"].(string)

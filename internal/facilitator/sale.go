@@ -196,9 +196,12 @@ func (f *Facilitator) sellPlan(
 		}
 		return nil, unpaid(required, e)
 	}
-	signed, e := f.signedSale(terms, p)
+	signed, e := f.signedSale(ctx, terms, p)
 	if e == nil && x402.EchoMismatch(required.Extensions, p.Extensions) != "" {
 		e = refuse(toll.CodeBadRequirements, x402.ReasonEchoMismatch, "The payment changes what the extensions advertised.")
+	}
+	if e != nil && e.HTTPStatus() >= 500 {
+		return nil, e
 	}
 	if e != nil {
 		return nil, unpaid(required, e)
@@ -233,8 +236,9 @@ func (f *Facilitator) sellPlan(
 	return b, nil
 }
 
-// signedSale returns what the wallet has signed, when it signed it for this chain and this token.
-func (f *Facilitator) signedSale(t *saleTerms, p *x402.ExactPayment) (*evm.Authorization, *toll.Error) {
+// signedSale returns what the wallet has signed, when it signed it for this chain and this token. Where its key has not, code of
+// the wallet is asked; errors of that have status 503.
+func (f *Facilitator) signedSale(ctx context.Context, t *saleTerms, p *x402.ExactPayment) (*evm.Authorization, *toll.Error) {
 	switch asset, err := toll.ParseAddress(p.Accepted.Asset); {
 	case p.Accepted.Scheme != x402.SchemeExact:
 		return nil, refuse(toll.CodeUnsupportedScheme, x402.ReasonUnsupportedScheme, "The scheme of this route is exact.")
@@ -254,9 +258,11 @@ func (f *Facilitator) signedSale(t *saleTerms, p *x402.ExactPayment) (*evm.Autho
 	signed := &evm.Authorization{
 		From: a.From, To: a.To, Value: a.Value.Int(), ValidAfter: after.Uint64(), ValidBefore: before.Uint64(), Nonce: a.Nonce,
 	}
-	signer, err := evm.Recover(signed.Digest(t.domain), p.Signature)
-	if err != nil || signer != a.From {
-		return nil, refuse(toll.CodePaymentRequired, x402.ReasonExactSignature, "The signature is not that of the account that pays.")
+	if signer, err := evm.Recover(signed.Digest(t.domain), p.Signature); err == nil && signer == a.From {
+		return signed, nil
+	}
+	if e := f.signedByCode(ctx, t, signed, p.Signature); e != nil {
+		return nil, e
 	}
 	return signed, nil
 }

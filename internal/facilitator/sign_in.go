@@ -154,7 +154,7 @@ func (f *Facilitator) admit(ctx context.Context, plan *toll.Plan, route, signIn 
 		return nil, toll.AsError(err)
 	}
 	now := f.clock().UTC()
-	wallet, nonce, ends, e := f.proved(plan, route, p, now)
+	wallet, nonce, ends, e := f.proved(ctx, plan, route, p, now)
 	if e != nil {
 		return nil, e
 	}
@@ -187,8 +187,11 @@ func (f *Facilitator) badProof(why string) *toll.Error {
 	return refuse(toll.CodePaymentRequired, f.ns.ReasonSignIn(), "The sign-in is not taken: "+why+".")
 }
 
-// proved returns the wallet that made a proof for this route, the nonce of the proof, and when that ends.
-func (f *Facilitator) proved(plan *toll.Plan, route string, p *x402.SignIn, now time.Time) (toll.Address, []byte, time.Time, *toll.Error) {
+// proved returns the wallet that made a proof for this route, the nonce of the proof, and when that ends. Where its key has not
+// signed, code of the wallet is asked, after everything else; errors of that have status 503.
+func (f *Facilitator) proved(
+	ctx context.Context, plan *toll.Plan, route string, p *x402.SignIn, now time.Time,
+) (toll.Address, []byte, time.Time, *toll.Error) {
 	not := func(why string) (toll.Address, []byte, time.Time, *toll.Error) {
 		return toll.Address{}, nil, time.Time{}, f.badProof(why)
 	}
@@ -200,7 +203,7 @@ func (f *Facilitator) proved(plan *toll.Plan, route string, p *x402.SignIn, now 
 		return not("its nonce is not one of this route")
 	case p.Domain != hostOf(route), p.URI != route, p.Version != "1":
 		return not("it is for another place")
-	case p.ChainID != f.env.Network(), p.Type != x402.TypeEIP191:
+	case p.ChainID != f.env.Network(), p.Type != x402.TypeEIP191, !x402.KnownSignature(p.SignatureScheme):
 		return not("its chain or its kind of signature is not served")
 	case err != nil:
 		return not("issuedAt is no time")
@@ -221,8 +224,18 @@ func (f *Facilitator) proved(plan *toll.Plan, route string, p *x402.SignIn, now 
 	if err != nil {
 		return not("its address is none")
 	}
-	signer, err := evm.Recover(evm.PersonalDigest(p.Text()), p.SignatureBytes())
-	if err != nil || signer != wallet {
+	digest, signature := evm.PersonalDigest(p.Text()), p.SignatureBytes()
+	if signer, err := evm.Recover(digest, signature); err == nil && signer == wallet {
+		return wallet, nonce, ends, nil
+	}
+	if evm.Wrapped(signature) {
+		return not("its signature is one of an account that is not on the chain yet (ERC-6492)")
+	}
+	ok, err = f.accepts(ctx, wallet, digest, signature)
+	switch {
+	case err != nil:
+		return toll.Address{}, nil, time.Time{}, toll.AsError(err)
+	case !ok:
 		return not("its signature is not that of its address")
 	}
 	return wallet, nonce, ends, nil

@@ -97,6 +97,17 @@ func (r cryptoRail) Domain(token toll.Address) (evm.Domain, bool) {
 	return chain.TokenDomain(r.network.chainID(), token)
 }
 
+func (r cryptoRail) Accepts(ctx context.Context, account toll.Address, digest [32]byte, signature []byte) (bool, error) {
+	if r.network.source == sourceNone {
+		return false, nil
+	}
+	n, err := r.network.need(ctx)
+	if err != nil {
+		return false, err
+	}
+	return n.rail.Accepts(ctx, account, digest, signature)
+}
+
 func (r cryptoRail) CheckSale(ctx context.Context, s checkout.Sale) (used bool, err error) {
 	n, err := r.network.need(ctx)
 	if err != nil {

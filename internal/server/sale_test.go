@@ -180,15 +180,20 @@ func (m *bazaar) submits(a *evm.Authorization, signature []byte) {
 	if err != nil {
 		m.Fatal(err)
 	}
+	m.sends(common.Address(toll.USDCSandbox), data)
+}
+
+// sends has somebody send calldata, and waits until it has run.
+func (m *bazaar) sends(to common.Address, data []byte) {
+	m.Helper()
 	key, err := crypto.GenerateKey()
 	if err != nil {
 		m.Fatal(err)
 	}
 	stranger := crypto.PubkeyToAddress(key.PublicKey)
 	m.give(toll.Address(stranger), common.Address{}, 1_000_000_000_000_000_000)
-	token := common.Address(toll.USDCSandbox)
 	tx, err := gethtypes.SignNewTx(key, gethtypes.LatestSignerForChainID(big.NewInt(84532)), &gethtypes.DynamicFeeTx{
-		ChainID: big.NewInt(84532), To: &token, Gas: 300_000, GasFeeCap: big.NewInt(10_000_000_000), GasTipCap: big.NewInt(1_000_000_000), Data: data,
+		ChainID: big.NewInt(84532), To: &to, Gas: 300_000, GasFeeCap: big.NewInt(10_000_000_000), GasTipCap: big.NewInt(1_000_000_000), Data: data,
 	})
 	if err != nil {
 		m.Fatal(err)

@@ -13,24 +13,37 @@ import (
 	"github.com/tollhq/toll/internal/chain/userop"
 )
 
+// MaxContractGas is the most gas of the call of a [Sale] of a contract, whose code runs in it.
+const MaxContractGas = 1_000_000
+
+// contractCents is the least that a sale of a contract counts against the hourly cap: about what its gas may cost.
+const contractCents = 10
+
 // Sale asks for the operation with which the service account has a token carry out what a wallet has signed (EIP-3009). It moves
 // no money of the service or of its accounts.
 type Sale struct {
 	OrderID       string
 	Token         common.Address // USDC or EURC of the chain
 	Authorization evm.Authorization
-	Signature     [65]byte // of the wallet: r, s, v
-	CallGas       uint64
+	Signature     WalletSignature
+	// Contract says that no key has made the signature, and that code of From takes it (ERC-1271): the signer cannot ask. The
+	// token asks when the operation runs.
+	Contract bool
+	CallGas  uint64 // of a contract at most [MaxContractGas]
 }
 
+// WalletSignature is what a wallet has made for an authorization: r, s, v by its key, or what code of it takes, at most
+// [evm.MaxSignature] bytes. It is an argument of the transfer, and nothing else is made of it.
+type WalletSignature []byte
+
 // Sale signs the operation of a sale. For one order id it signs one content, whatever the gas. What sales move counts against an
-// hourly cap of their own.
+// hourly cap of their own, those of contracts at least 10 cents each.
 func (s *Signer) Sale(ctx context.Context, r Sale) (*userop.Operation, error) {
 	const kind = "sale"
 	if reason := s.checkSale(&r); reason != "" {
 		return nil, s.refuse(kind, bounded(r.OrderID), reason)
 	}
-	callData, err := userop.SaleCall(r.Token, &r.Authorization, r.Signature[:])
+	callData, err := userop.SaleCall(r.Token, &r.Authorization, r.Signature)
 	if err != nil {
 		return nil, s.refuse(kind, r.OrderID, Malformed)
 	}
@@ -40,8 +53,11 @@ func (s *Signer) Sale(ctx context.Context, r Sale) (*userop.Operation, error) {
 		return nil, err
 	}
 	defer k.Zero()
-	content := crypto.Keccak256Hash(s.service[:], callData)
-	if reason, wait := s.limits.admit(&s.limits.sales, userop.OrderKey(r.OrderID), content, hundredths(r.Authorization.Value)); reason != "" {
+	content, cents := crypto.Keccak256Hash(s.service[:], callData), hundredths(r.Authorization.Value)
+	if r.Contract {
+		cents = max(cents, contractCents)
+	}
+	if reason, wait := s.limits.admit(&s.limits.sales, userop.OrderKey(r.OrderID), content, cents); reason != "" {
 		return nil, s.refused(r.OrderID, &Refusal{Request: kind, Reason: reason, RetryAfter: wait})
 	}
 	op.Signature, err = sign(k, op.SigningHash(s.chainID))
@@ -62,8 +78,14 @@ func (s *Signer) checkSale(r *Sale) Reason {
 		return ForeignAccount
 	}
 	domain := evm.Domain{Name: name, Version: version, ChainID: new(big.Int).Set(s.chainID), Contract: toll.Address(r.Token)}
-	if by, err := evm.Recover(a.Digest(domain), r.Signature[:]); err != nil || by != a.From {
+	by, err := evm.Recover(a.Digest(domain), r.Signature)
+	switch {
+	case err == nil && by == a.From:
+		return ""
+	case !r.Contract, len(r.Signature) > evm.MaxSignature, evm.Wrapped(r.Signature):
 		return ForeignWallet
+	case r.CallGas > MaxContractGas:
+		return Malformed
 	}
 	return ""
 }

@@ -50,7 +50,7 @@ func (b *bench) authorize(t *testing.T, k *evm.Key, s *signer.Sale, change func(
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.Signature = [65]byte(signature)
+	s.Signature = signature
 }
 
 func TestSale(t *testing.T) {
@@ -61,7 +61,7 @@ func TestSale(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		callData, err := userop.SaleCall(token, &s.Authorization, s.Signature[:])
+		callData, err := userop.SaleCall(token, &s.Authorization, s.Signature)
 		if err != nil || !bytes.Equal(op.CallData, callData) || op.Sender != b.service || op.Nonce.Cmp(userop.Nonce(userop.OrderKey(s.OrderID))) != 0 {
 			t.Errorf("operation: %+v, %v", op, err)
 		}
@@ -104,18 +104,25 @@ func TestT61_SaleRefused(t *testing.T) {
 		"USDC of Base":     {signer.ForeignToken, before(func(s *signer.Sale) { s.Token = contracts.USDC(contracts.Base) })},
 		"of the service":   {signer.ForeignAccount, after(func(b *bench, s *signer.Sale) { s.Authorization.From = toll.Address(b.service) })},
 		"of a relayer":     {signer.ForeignAccount, after(func(b *bench, s *signer.Sale) { s.Authorization.From = toll.Address(b.relayer) })},
-		"not signed":       {signer.ForeignWallet, after(func(_ *bench, s *signer.Sale) { s.Signature = [65]byte{} })},
-		"v 0 or 1":         {signer.ForeignWallet, after(func(_ *bench, s *signer.Sale) { s.Signature[64] -= 27 })},
-		"another sender":   {signer.ForeignWallet, after(func(b *bench, s *signer.Sale) { s.Authorization.From = toll.Address(b.subscriber) })},
-		"another receiver": {signer.ForeignWallet, after(func(_ *bench, s *signer.Sale) { s.Authorization.To[0]++ })},
-		"another value":    {signer.ForeignWallet, after(func(_ *bench, s *signer.Sale) { s.Authorization.Value = big.NewInt(1_000_001) })},
-		"another start":    {signer.ForeignWallet, after(func(_ *bench, s *signer.Sale) { s.Authorization.ValidAfter++ })},
-		"another end":      {signer.ForeignWallet, after(func(_ *bench, s *signer.Sale) { s.Authorization.ValidBefore++ })},
-		"another nonce":    {signer.ForeignWallet, after(func(_ *bench, s *signer.Sale) { s.Authorization.Nonce[0]++ })},
-		"another token":    {signer.ForeignWallet, after(func(_ *bench, s *signer.Sale) { s.Token = contracts.EURC(contracts.BaseSepolia) })},
-		"another chain":    {signer.ForeignWallet, domain(func(d *evm.Domain) { d.ChainID = big.NewInt(contracts.Base) })},
-		"another name":     {signer.ForeignWallet, domain(func(d *evm.Domain) { d.Name = "USD Coin" })},
-		"another version":  {signer.ForeignWallet, domain(func(d *evm.Domain) { d.Version = "1" })},
+		"not signed":       {signer.ForeignWallet, after(func(_ *bench, s *signer.Sale) { s.Signature = make([]byte, 65) })},
+		"a contract's":     {signer.ForeignWallet, after(func(_ *bench, s *signer.Sale) { s.Signature = append(s.Signature, 0) })},
+		"wrapped":          {signer.ForeignWallet, after(func(_ *bench, s *signer.Sale) { s.Signature, s.Contract = bytes.Repeat([]byte{0x64, 0x92}, 16), true })},
+		"too long":         {signer.ForeignWallet, after(func(_ *bench, s *signer.Sale) { s.Signature, s.Contract = make([]byte, evm.MaxSignature+1), true })},
+		"too much gas": {signer.Malformed, after(func(_ *bench, s *signer.Sale) {
+			s.Signature, s.Contract, s.CallGas = nil, true, signer.MaxContractGas+1
+		})},
+		"of a relayer, who has code": {signer.ForeignAccount, after(func(b *bench, s *signer.Sale) { s.Authorization.From, s.Contract = toll.Address(b.relayer), true })},
+		"v 0 or 1":                   {signer.ForeignWallet, after(func(_ *bench, s *signer.Sale) { s.Signature[64] -= 27 })},
+		"another sender":             {signer.ForeignWallet, after(func(b *bench, s *signer.Sale) { s.Authorization.From = toll.Address(b.subscriber) })},
+		"another receiver":           {signer.ForeignWallet, after(func(_ *bench, s *signer.Sale) { s.Authorization.To[0]++ })},
+		"another value":              {signer.ForeignWallet, after(func(_ *bench, s *signer.Sale) { s.Authorization.Value = big.NewInt(1_000_001) })},
+		"another start":              {signer.ForeignWallet, after(func(_ *bench, s *signer.Sale) { s.Authorization.ValidAfter++ })},
+		"another end":                {signer.ForeignWallet, after(func(_ *bench, s *signer.Sale) { s.Authorization.ValidBefore++ })},
+		"another nonce":              {signer.ForeignWallet, after(func(_ *bench, s *signer.Sale) { s.Authorization.Nonce[0]++ })},
+		"another token":              {signer.ForeignWallet, after(func(_ *bench, s *signer.Sale) { s.Token = contracts.EURC(contracts.BaseSepolia) })},
+		"another chain":              {signer.ForeignWallet, domain(func(d *evm.Domain) { d.ChainID = big.NewInt(contracts.Base) })},
+		"another name":               {signer.ForeignWallet, domain(func(d *evm.Domain) { d.Name = "USD Coin" })},
+		"another version":            {signer.ForeignWallet, domain(func(d *evm.Domain) { d.Version = "1" })},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t, nil)
@@ -146,6 +153,33 @@ func TestSale_OneContent(t *testing.T) {
 	b.log.Reset()
 	op, err = b.Order(t.Context(), b.direct("order-1"))
 	refused(t, b, op, err, signer.OtherContent)
+}
+
+// Whether a contract takes a signature the signer cannot ask. It signs the transfer of the token with any bytes, of a length and
+// for a gas that are bounded, and counts it against the cap as what the gas may cost.
+func TestSale_Contract(t *testing.T) {
+	b := newBench(t, func(c *signer.Config) { c.HourlyCents = 29 })
+	contract := func(id string, units int64, signature []byte) (*userop.Operation, signer.Sale, error) {
+		s := b.sale(t, id, func(s *signer.Sale) { s.Authorization.Value = big.NewInt(units) })
+		s.Authorization.From, s.Signature, s.Contract, s.CallGas = toll.Address{9}, signature, true, signer.MaxContractGas
+		op, err := b.Sale(t.Context(), s)
+		return op, s, err
+	}
+	for i, signature := range [][]byte{nil, make([]byte, evm.MaxSignature)} {
+		op, s, err := contract(string(rune('a'+i)), 1, signature)
+		if err != nil {
+			t.Fatal(err)
+		}
+		callData, err := userop.SaleCall(s.Token, &s.Authorization, signature)
+		if err != nil || !bytes.Equal(op.CallData, callData) || op.Sender != b.service {
+			t.Errorf("operation: %+v, %v", op, err)
+		}
+	}
+	op, _, err := contract("c", 1, []byte{1}) // 9 cents are left
+	refused(t, b, op, err, signer.OverCap)
+	if _, err := b.Sale(t.Context(), b.sale(t, "d", func(s *signer.Sale) { s.Authorization.Value = big.NewInt(90_000) })); err != nil {
+		t.Errorf("a sale of 9 cents by a key: %v", err)
+	}
 }
 
 // Sales have the hourly cap for themselves: strangers who buy of themselves do not keep accounts of the service from paying.

@@ -97,20 +97,31 @@ func DelegatedCall(token common.Address, transfers []Transfer, by *SignedDelegat
 		array(contexts...), array(modes...), array(calls...))}), nil
 }
 
-// ErrAuthorization says that an authorization cannot be carried out: its value is not in [0, 2^256), or its signature is not 65
-// bytes.
+// ErrAuthorization says that an authorization cannot be carried out: its value is not in [0, 2^256), or its signature is longer
+// than [evm.MaxSignature].
 var ErrAuthorization = errors.New("userop: not a signed authorization")
 
 // AuthorizedTransfer is the calldata with which anybody lets a token carry out what a holder has signed: transferWithAuthorization
-// (EIP-3009). [ErrAuthorization].
+// (EIP-3009), in the form of FiatToken v2.2 that takes any bytes where the signature is not 65 bytes. [ErrAuthorization].
 func AuthorizedTransfer(a *evm.Authorization, signature []byte) ([]byte, error) {
-	if a.Value == nil || a.Value.Sign() < 0 || a.Value.BitLen() > 256 || len(signature) != 65 {
+	if a.Value == nil || a.Value.Sign() < 0 || a.Value.BitLen() > 256 || len(signature) > evm.MaxSignature {
 		return nil, ErrAuthorization
 	}
 	seconds := func(n uint64) part { return uint256(new(big.Int).SetUint64(n)) }
+	parts := []part{
+		address(common.Address(a.From)), address(common.Address(a.To)), uint256(a.Value), seconds(a.ValidAfter), seconds(a.ValidBefore), word(a.Nonce[:]),
+	}
+	if len(signature) != 65 {
+		return call("transferWithAuthorization(address,address,uint256,uint256,uint256,bytes32,bytes)", append(parts, octets(signature))...), nil
+	}
 	return call("transferWithAuthorization(address,address,uint256,uint256,uint256,bytes32,uint8,bytes32,bytes32)",
-		address(common.Address(a.From)), address(common.Address(a.To)), uint256(a.Value), seconds(a.ValidAfter), seconds(a.ValidBefore),
-		word(a.Nonce[:]), word(signature[64:]), word(signature[:32]), word(signature[32:64])), nil
+		append(parts, word(signature[64:]), word(signature[:32]), word(signature[32:64]))...), nil
+}
+
+// SignatureCall is the calldata that asks an account with code whether a signature of a digest is its own: isValidSignature
+// (ERC-1271).
+func SignatureCall(digest common.Hash, signature []byte) []byte {
+	return call("isValidSignature(bytes32,bytes)", word(digest[:]), octets(signature))
 }
 
 // SaleCall is the calldata with which an account has a token carry out an authorization of somebody else. [ErrAuthorization].

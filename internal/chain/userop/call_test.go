@@ -27,6 +27,8 @@ const published = `[
 {"type":"function","name":"disableDelegation","inputs":[{"name":"d","type":"tuple","components":[{"name":"delegate","type":"address"},{"name":"delegator","type":"address"},{"name":"authority","type":"bytes32"},{"name":"caveats","type":"tuple[]","components":[{"name":"enforcer","type":"address"},{"name":"terms","type":"bytes"},{"name":"args","type":"bytes"}]},{"name":"salt","type":"uint256"},{"name":"signature","type":"bytes"}]}]},
 {"type":"function","name":"context","inputs":[{"name":"d","type":"tuple[]","components":[{"name":"delegate","type":"address"},{"name":"delegator","type":"address"},{"name":"authority","type":"bytes32"},{"name":"caveats","type":"tuple[]","components":[{"name":"enforcer","type":"address"},{"name":"terms","type":"bytes"},{"name":"args","type":"bytes"}]},{"name":"salt","type":"uint256"},{"name":"signature","type":"bytes"}]}]},
 {"type":"function","name":"transferWithAuthorization","inputs":[{"name":"from","type":"address"},{"name":"to","type":"address"},{"name":"value","type":"uint256"},{"name":"validAfter","type":"uint256"},{"name":"validBefore","type":"uint256"},{"name":"nonce","type":"bytes32"},{"name":"v","type":"uint8"},{"name":"r","type":"bytes32"},{"name":"s","type":"bytes32"}]},
+{"type":"function","name":"transferWithAuthorization","inputs":[{"name":"from","type":"address"},{"name":"to","type":"address"},{"name":"value","type":"uint256"},{"name":"validAfter","type":"uint256"},{"name":"validBefore","type":"uint256"},{"name":"nonce","type":"bytes32"},{"name":"signature","type":"bytes"}]},
+{"type":"function","name":"isValidSignature","inputs":[{"name":"hash","type":"bytes32"},{"name":"signature","type":"bytes"}]},
 {"type":"function","name":"incrementNonce","inputs":[{"name":"key","type":"uint192"}]},
 {"type":"function","name":"handleOps","inputs":[{"name":"ops","type":"tuple[]","components":[{"name":"sender","type":"address"},{"name":"nonce","type":"uint256"},{"name":"initCode","type":"bytes"},{"name":"callData","type":"bytes"},{"name":"accountGasLimits","type":"bytes32"},{"name":"preVerificationGas","type":"uint256"},{"name":"gasFees","type":"bytes32"},{"name":"paymasterAndData","type":"bytes"},{"name":"signature","type":"bytes"}]},{"name":"beneficiary","type":"address"}]}
 ]`
@@ -192,10 +194,19 @@ func TestSaleCall(t *testing.T) {
 		if got, err := userop.SaleCall(usdc, a, s); err != nil || !bytes.Equal(got, packed(t, "execute", execution{usdc, new(big.Int), inner})) {
 			t.Fatalf("%x, %v", got, err)
 		}
-		for _, bad := range [][]byte{nil, s[:64], append(s, 0)} {
-			if got, err := userop.SaleCall(usdc, a, bad); !errors.Is(err, userop.ErrAuthorization) || got != nil {
-				t.Fatalf("a signature of %d bytes: %x, %v", len(bad), got, err)
+		for _, other := range [][]byte{{}, s[:64], append(s, 0), bytes.Repeat(s, evm.MaxSignature/65)} {
+			inner := packed(t, "transferWithAuthorization0", a.From, a.To, a.Value, new(big.Int).SetUint64(a.ValidAfter), new(big.Int).SetUint64(a.ValidBefore),
+				a.Nonce, other)
+			if got, err := userop.SaleCall(usdc, a, other); err != nil || !bytes.Equal(got, packed(t, "execute", execution{usdc, new(big.Int), inner})) {
+				t.Fatalf("a signature of %d bytes: %x, %v", len(other), got, err)
 			}
+			digest := common.Hash(a.Nonce)
+			if got := userop.SignatureCall(digest, other); !bytes.Equal(got, packed(t, "isValidSignature", digest, other)) {
+				t.Fatalf("the question about %d bytes: %x", len(other), got)
+			}
+		}
+		if got, err := userop.SaleCall(usdc, a, make([]byte, evm.MaxSignature+1)); !errors.Is(err, userop.ErrAuthorization) || got != nil {
+			t.Fatalf("a long signature: %x, %v", got, err)
 		}
 	})
 	for name, value := range map[string]*big.Int{"none": nil, "negative": big.NewInt(-1), "2^256": new(big.Int).Lsh(big.NewInt(1), 256)} {

@@ -47,6 +47,8 @@ type Rail struct {
 	purses    map[purse]*big.Int
 	spent     map[nonce]checkout.Sale
 	transfers int
+	code      map[toll.Address]func(digest [32]byte, signature []byte) bool
+	asked     int
 }
 
 type order struct {
@@ -60,7 +62,7 @@ type order struct {
 func New() *Rail {
 	return &Rail{
 		orders: map[string]*order{}, change: make(chan struct{}), revoked: map[string]int{}, purses: map[purse]*big.Int{},
-		spent: map[nonce]checkout.Sale{},
+		spent: map[nonce]checkout.Sale{}, code: map[toll.Address]func([32]byte, []byte) bool{},
 	}
 }
 

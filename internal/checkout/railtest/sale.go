@@ -77,6 +77,32 @@ func (r *Rail) Domain(token toll.Address) (evm.Domain, bool) {
 	return evm.Domain{Name: name, Version: "2", ChainID: big.NewInt(toll.Sandbox.ChainID()), Contract: token}, name != ""
 }
 
+// Code gives an account code that says which signatures it takes.
+func (r *Rail) Code(account toll.Address, takes func(digest [32]byte, signature []byte) bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.code[account] = takes
+}
+
+// Asked returns how often accounts were asked about signatures.
+func (r *Rail) Asked() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.asked
+}
+
+// Accepts implements checkout.Seller.
+func (r *Rail) Accepts(_ context.Context, account toll.Address, digest [32]byte, signature []byte) (bool, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.asked++
+	if r.now.Unreachable != "" {
+		return false, toll.NewError(r.now.Unreachable)
+	}
+	takes := r.code[account]
+	return takes != nil && takes(digest, signature), nil
+}
+
 // CheckSale implements checkout.Seller.
 func (r *Rail) CheckSale(_ context.Context, s checkout.Sale) (used bool, err error) {
 	r.mu.Lock()
