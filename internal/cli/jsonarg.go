@@ -13,7 +13,9 @@ const maxArgument = 1 << 20
 
 // jsonArgument reads JSON that is given inline, as a path that ends in .json, as @path, or as - for stdin. Its bytes are
 // kept, so that numbers stay exact.
-func (a *app) jsonArgument(flag, arg string) (json.RawMessage, error) { return a.jsonNamed("--"+flag, arg) }
+func (a *app) jsonArgument(flag, arg string) (json.RawMessage, error) {
+	return a.jsonNamed("--"+flag, arg)
+}
 
 // jsonNamed is jsonArgument for what errors name so.
 func (a *app) jsonNamed(name, arg string) (json.RawMessage, error) {
