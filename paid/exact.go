@@ -16,9 +16,9 @@ const (
 	maxExactSecs   = 1800
 	exactChainSecs = 60 // after the life of a hold, for the settlement on the chain
 
-	exactLife     = 5 * time.Minute // how long the service is believed that it settles the entries of a route
-	exactRecovery = 5 * time.Second // after a call that failed
-	exactPause    = time.Minute     // after a refusal
+	exactLife     = 5 * time.Minute  // how long the service is believed that it settles the entries of a route
+	exactRecovery = 5 * time.Second  // after a call that failed
+	exactPause    = 10 * time.Second // after a refusal
 )
 
 // Exact is what one call costs a wallet that has neither a plan nor an account: an entry of scheme exact (x402, EIP-3009).

@@ -370,7 +370,7 @@ func TestPerCall_NotOpen(t *testing.T) {
 		}
 	}
 	f.verdict = nil
-	step(59*time.Second, nil, 1, 3)
+	step(9*time.Second, nil, 1, 3)
 	step(2*time.Second, nil, 2, 4)
 	if asked := f.offered[3].PaymentRequired.Accepts; len(asked) != 1 || asked[0].Scheme != "exact" || asked[0].Amount != "20000" {
 		t.Errorf("asked about %+v", asked)

@@ -42,4 +42,13 @@ func TestOffersForWallets(t *testing.T) {
 			t.Errorf("%s: %d %s", name, got.status, got.body)
 		}
 	}
+	// A plan that is made now has its receiver at once.
+	other := entryFor(toll.MustAddress("0x70997970C51812dc3A010C7d01b50e0d17dc79C8"), "1000")
+	if got := offers(s.b1, other); got.status == 200 {
+		t.Errorf("a receiver of nothing: %d %s", got.status, got.body)
+	}
+	s.plan(s.b1, strings.Replace(pricedPlan, `"amounts":[1000000]`, `"amounts":[1000000],"receivers":["0x70997970C51812dc3A010C7d01b50e0d17dc79C8"]`, 1))
+	if got := offers(s.b1, other); got.status != 200 {
+		t.Errorf("a new receiver: %d %s", got.status, got.body)
+	}
 }

@@ -31,7 +31,10 @@ func (f *Facilitator) exactTerms(ctx context.Context, caller toll.Address, asked
 	if err1 != nil || err2 != nil || amount == 0 {
 		return nil, refuse(toll.CodeBadRequirements, x402.ReasonInvalidRequirements, "payTo or amount cannot be used.")
 	}
-	receivers, _, err := f.receivers.get(ctx, caller)
+	receivers, cached, err := f.receivers.get(ctx, caller)
+	if err == nil && cached && !receivers[payTo] { // of a plan that was made a moment ago
+		receivers, err = f.receivers.fresh(ctx, caller)
+	}
 	if err != nil {
 		return nil, toll.AsError(err)
 	}
