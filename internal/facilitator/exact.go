@@ -55,42 +55,19 @@ func (f *Facilitator) readExact(ctx context.Context, caller toll.Address, stock 
 	if err != nil {
 		return nil, withReason(err)
 	}
-	seller := f.checkout.Seller()
-	if seller == nil {
-		return nil, toll.NewError(toll.CodeChainUnreachable)
+	terms, refusal := f.exactTerms(ctx, caller, asked)
+	if refusal != nil {
+		return nil, refusal
 	}
-	if asked.Network != f.env.Network() {
-		return nil, refuse(toll.CodeUnsupportedScheme, x402.ReasonInvalidNetwork, "The network of this service is "+f.env.Network()+".")
-	}
-	token, err := toll.ParseAddress(asked.Asset)
-	domain, ok := seller.Domain(token)
-	if err != nil || !ok {
-		return nil, refuse(toll.CodeBadRequirements, x402.ReasonInvalidRequirements, "The asset is neither USDC nor EURC of the network.")
-	}
-	payTo, err1 := toll.ParseAddress(asked.PayTo)
-	amount, err2 := toll.ParseCredits(asked.Amount) // base units of an answer have the range of credits
-	if err1 != nil || err2 != nil || amount == 0 {
-		return nil, refuse(toll.CodeBadRequirements, x402.ReasonInvalidRequirements, "payTo or amount cannot be used.")
-	}
-	receivers, _, err := f.receivers.get(ctx, caller)
-	if err != nil {
-		return nil, toll.AsError(err)
-	}
-	if !receivers[payTo] {
-		return nil, refuse(toll.CodeNotPlanOwner, x402.ReasonUnauthorizedServer, "payTo is the receiver of none of your plans.")
+	// The names of the domain are ours; a server may have others in its entry, and the signature tells.
+	terms.entry.Extra = x402.ExactExtra{
+		Name: p.Accepted.Extra.Name, Version: p.Accepted.Extra.Version, AssetTransferMethod: x402.MethodEIP3009, PlanID: p.Accepted.Extra.PlanID,
 	}
 	e := &exactPayment{
-		server: caller, token: token, payment: p, signature: p.Signature,
-		terms: &saleTerms{token: token, payTo: payTo, domain: domain, total: toll.UnitsOf(int64(amount)), entry: x402.ExactRequirements{
-			Scheme: x402.SchemeExact, Network: asked.Network, Amount: amount.String(), Asset: token.String(), PayTo: payTo.String(),
-			MaxTimeoutSeconds: asked.MaxTimeoutSeconds,
-			// The names of the domain are ours; a server may have others in its entry, and the signature tells.
-			Extra: x402.ExactExtra{Name: p.Accepted.Extra.Name, Version: p.Accepted.Extra.Version, AssetTransferMethod: x402.MethodEIP3009, PlanID: p.Accepted.Extra.PlanID},
-		}},
+		server: caller, token: terms.token, payment: p, signature: p.Signature, terms: terms,
 		settlesFirst: asked.Extra.PaymentFlow != "" && asked.Extra.PaymentFlow != flowAuthorization,
 	}
 	e.content = e.contentOf(asked)
-	var refusal *toll.Error
 	if e.signed, refusal = f.signedSale(ctx, e.terms, p); refusal != nil {
 		return nil, refusal
 	}
@@ -129,11 +106,11 @@ func (f *Facilitator) receiversOf(ctx context.Context, owner toll.Address) (map[
 	}
 }
 
-// before returns what is known of a payment already; nil when nothing is.
+// before returns what is known of a payment already, by its authorization, else by its payment identifier; nil when nothing is.
 func (f *Facilitator) before(ctx context.Context, q store.Querier, p *exactPayment) (*store.ExactPayment, *toll.Error) {
 	a, err := store.AuthorizationByNonce(ctx, q, f.env.ChainID(), p.token, p.signed.From, p.signed.Nonce)
 	if errors.Is(err, store.ErrNotFound) {
-		return nil, nil
+		return f.named(ctx, q, p)
 	}
 	if err != nil {
 		return nil, toll.AsError(err)
@@ -180,7 +157,10 @@ func (f *Facilitator) keepExact(ctx context.Context, p *exactPayment, opened boo
 		if err != nil {
 			return err
 		}
-		return store.InsertExactPayment(ctx, tx, k)
+		if err := store.InsertExactPayment(ctx, tx, k); err != nil {
+			return err
+		}
+		return p.name(ctx, tx, k.ID)
 	})
 	if _, taken := errors.AsType[*store.AuthorizationTaken](err); taken || store.IsUnique(err) {
 		known, e := f.before(ctx, f.store, p)
@@ -249,6 +229,9 @@ func (f *Facilitator) settleExact(ctx context.Context, caller toll.Address, stoc
 	kept, err := store.AuthorizationOfOrder(ctx, f.store, known.ID)
 	if err != nil {
 		return nil, toll.AsError(err)
+	}
+	if kept.Nonce != p.signed.Nonce {
+		return nil, refuse(toll.CodeRequestUsed, x402.ReasonInFlight, "Another authorization pays under this payment identifier.")
 	}
 	wait, cancel := context.WithTimeout(ctx, f.topUpWait)
 	defer cancel()
