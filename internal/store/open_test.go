@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -240,18 +241,20 @@ func TestAdminGetsIn(t *testing.T) {
 			writes.Add(1)
 		}
 	})
-	var worst int64 // writes of the service that a turn waited for
-	turns, end := 0, time.Now().Add(time.Minute)
-	for ; turns < 40 || writes.Load() < 40 && time.Now().Before(end); turns++ {
+	var waited []int64 // writes of the service that each turn waited for
+	for end := time.Now().Add(time.Minute); len(waited) < 40 || writes.Load() < 40 && time.Now().Before(end); {
 		before := writes.Load()
 		write(t, admin, func(tx *store.Tx) error { return store.PutSetting(ctx, tx, "admin", []byte("x")) })
-		worst = max(worst, writes.Load()-before)
+		waited = append(waited, writes.Load()-before)
 	}
 	close(stop)
 	wg.Wait()
-	t.Logf("the longest of %d turns waited for %d of %d writes", turns, worst, writes.Load())
-	if worst > 200 {
-		t.Errorf("a turn waited for %d writes", worst)
+	slices.Sort(waited)
+	turns := len(waited)
+	t.Logf("half of %d turns waited for %d of %d writes at most, the longest for %d", turns, waited[turns/2], writes.Load(), waited[turns-1])
+	// A machine that is busy may let the administrator itself stand still, now and then.
+	if waited[turns/2] > 20 || waited[turns*9/10] > 200 {
+		t.Errorf("turns waited for %v writes", waited)
 	}
 	if writes.Load() < 40 {
 		t.Errorf("the service wrote %d times only, beside %d turns", writes.Load(), turns)
