@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"strings"
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/x402"
@@ -110,15 +111,26 @@ func (a *app) report(err error) {
 	if e.Err != nil {
 		a.say("cause", "%s", e.Err)
 	}
-	if faults, ok := e.Params["errors"]; ok {
-		b, _ := json.Marshal(faults) // what was decoded from JSON goes back to JSON
-		a.say("errors", "%s", b)
-	}
+	a.sayWhere(e)
 	if exitCode(err) == exitNotSignedIn && a.set.key == "" {
 		a.say("hint", "No API key is set: use TOLL_API_KEY, --api-key-file or the configuration file.")
 	}
 	if a.flags.verbose && e.CorrelationID != "" {
 		a.say("id", "%s", e.CorrelationID)
+	}
+}
+
+// sayWhere names the members that an error is about, as far as its text does not.
+func (a *app) sayWhere(e *toll.Error) {
+	if path, ok := e.Params["path"].(string); ok && !strings.Contains(e.Error(), path) {
+		a.say("at", "%s", path)
+	}
+	faults, _ := e.Params["errors"].([]any)
+	for _, fault := range faults {
+		members, _ := fault.(map[string]any)
+		if line := fmt.Sprintf("%s: %s", members["path"], members["message"]); !strings.Contains(e.Error(), line) {
+			a.say("at", "%s", line)
+		}
 	}
 }
 

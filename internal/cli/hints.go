@@ -8,6 +8,12 @@ import (
 
 // hints are the next steps in words of this program, where those of the service speak of paths and headers.
 var hints = map[toll.Code]string{
+	toll.CodeBadRequest:            "--help says what every argument and flag takes.",
+	toll.CodeBadPage:               "--page starts at 1, --offset is 1 to 100, --sort-by is created, updated or name, --sort-order is asc or desc.",
+	toll.CodeBadPriceConfig:        "toll price makes prices, and toll credits what an order gives.",
+	toll.CodeBadCreditsConfig:      "toll credits makes what an order gives, and toll price prices.",
+	toll.CodePlanTermsFixed:        "Register another plan for other terms.",
+	toll.CodeDelegationIncomplete:  "A card is named with --payment-method-id; toll cards list shows yours.",
 	toll.CodeNotAuthenticated:      "Sign in with toll login, or make an API key with toll keys create --local beside the service; toll whoami shows which one is used.",
 	toll.CodeBadAuthorization:      "Set the whole API key with its prefix, in TOLL_API_KEY, --api-key-file or toll config set apiKey -.",
 	toll.CodeKeyNotFound:           "toll keys list shows the ids of yours.",
@@ -38,7 +44,7 @@ var hints = map[toll.Code]string{
 
 // hintFor is what to do after an error of the service.
 func hintFor(e *toll.Error) string {
-	for _, word := range []string{"GET /", "POST /", "PUT /", "PATCH /", "DELETE /", "Authorization", "address in params"} {
+	for _, word := range []string{"params.", "pageSize", "GET /", "POST /", "PUT /", "PATCH /", "DELETE /", "Authorization", "address in params"} {
 		if strings.Contains(e.Hint, word) {
 			return first(hints[e.Code], e.Hint)
 		}

@@ -52,8 +52,10 @@ works by itself where there is no display.`
 	c.Flags().StringVarP(&environment, "environment", "e", "", "sandbox or live: refuse a service of the other one")
 	c.Flags().BoolVar(&noBrowser, "no-browser", false, "print the address of the page, and start no browser")
 	c.Flags().BoolVar(&device, "device", false, "show a code to type in a browser of any computer")
-	c.MarkFlagsMutuallyExclusive("no-browser", "device")
 	c.RunE = func(cmd *cobra.Command, _ []string) error {
+		if noBrowser && device {
+			return usagef("give --no-browser or --device, not both")
+		}
 		ask := a.askDevice
 		if !device && (noBrowser || !a.headless()) {
 			ask = func(ctx context.Context, service *client.Client) (string, time.Duration, error) {

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 
 	"charm.land/lipgloss/v2"
@@ -125,6 +126,27 @@ func (a *app) items(items []json.RawMessage, columns []column) error {
 		return writeCSV(a.out, append([][]string{titles}, rows...))
 	}
 	return a.writeRows(titles, rows)
+}
+
+// cell is the text of a column. A table says some of them as people do: plans in words, and the cents of delegations in whole units.
+func (a *app) cell(item json.RawMessage, path string) string {
+	value := at(item, path)
+	if a.set.output != formatTable {
+		return value
+	}
+	if words := planWords[path]; words != nil {
+		var p toll.Plan
+		if json.Unmarshal(item, &p) == nil {
+			return words(&p)
+		}
+	}
+	switch path {
+	case "spendingLimitCents", "amountSpentCents", "remainingBudgetCents":
+		if cents, err := strconv.ParseInt(value, 10, 64); err == nil {
+			return toll.FormatAmount(toll.UnitsOfCents(cents), 6)
+		}
+	}
+	return value
 }
 
 func unreadable(err error) error {

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"encoding/json"
 	"math/big"
 	"net/http"
 	"strconv"
@@ -68,15 +67,6 @@ func period(secs toll.Units) string {
 		}
 	}
 	return count(secs.String(), "second")
-}
-
-// cell is the text of a column.
-func (a *app) cell(item json.RawMessage, path string) string {
-	var p toll.Plan
-	if words := planWords[path]; words != nil && a.set.output == formatTable && json.Unmarshal(item, &p) == nil {
-		return words(&p)
-	}
-	return at(item, path)
 }
 
 func (a *app) plansCommand() *cobra.Command {

@@ -174,12 +174,13 @@ payments check asks the chain.`
 func (a *app) showPayments(payments []client.Payment) error {
 	type shown struct {
 		client.Payment
-		Most  string `json:"most"`
-		Spent string `json:"spent"`
+		At    toll.Time `json:"at"`
+		Most  string    `json:"most"`
+		Spent string    `json:"spent"`
 	}
 	list := []shown{}
 	for _, p := range payments {
-		s := shown{p, p.Most.String(), p.Spent.String()}
+		s := shown{p, toll.At(p.At), p.Most.String(), p.Spent.String()}
 		if a.set.output == formatTable {
 			s.Most, s.Spent = amountIn(p.Unit, p.Most), amountIn(p.Unit, p.Spent)
 		}
