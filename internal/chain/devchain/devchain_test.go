@@ -344,6 +344,15 @@ func TestFaucetBehindOthersAhead(t *testing.T) {
 	}
 }
 
+// Who was given something may send at once.
+func TestFaucetIsKnownToThePool(t *testing.T) {
+	c := start(t, Config{})
+	for range 30 {
+		s := newSender(t, c)
+		send(t, c, s.pay(t, payee, 5, 1e9))
+	}
+}
+
 func TestEachChainHasItsGenesis(t *testing.T) {
 	one, other := start(t, Config{}), start(t, Config{Dir: t.TempDir()})
 	if one.Genesis() == other.Genesis() {

@@ -177,5 +177,6 @@ func (c *Chain) include(transactions []*types.Transaction) error {
 			}
 		}
 	}
-	return nil
+	// Who was given something may send at once, so the pool has to know it.
+	return c.eth.TxPool().Sync()
 }
