@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/big"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -292,9 +293,13 @@ func (w *world) sendWith(to common.Address, data []byte, list ...types.SetCodeAu
 		w.Fatal(err)
 	}
 	tx := w.transaction(w.outside, nonce, to, data, list)
-	if err := w.Eth().SendTransaction(w.Context(), tx); err != nil {
-		w.Fatal(err)
-	}
+	w.eventually("the pool knows of the money, and takes the transaction", func() bool {
+		err := w.Eth().SendTransaction(w.Context(), tx)
+		if err != nil && !strings.Contains(strings.ToLower(err.Error()), "insufficient funds") {
+			w.Fatal(err)
+		}
+		return err == nil
+	})
 	return w.receipt(tx.Hash())
 }
 
