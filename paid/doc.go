@@ -23,6 +23,12 @@
 // ends, or when it is cut after at least one byte was delivered. It cannot outlast its hold (see [HoldSecs]). When
 // the service is away at the end, a [Queue] goes on trying and [OnUnsettled] is told.
 //
+// # Wallets
+//
+// [PerCall] lists what an answer costs a wallet in USDC or EURC, without a plan and an account. Nothing can be held of its money,
+// so the settlement on the chain comes before anything that leaves: a whole answer waits for it, and a stream begins with it. One
+// authorization of the wallet pays one answer. An answer that is no 2xx is not paid, and a stream that breaks after its beginning is.
+//
 // # More than one route
 //
 // [Handler] makes everything behind it paid. [Routes] puts a price list in front of a router, and [Proxy] in front of a

@@ -64,6 +64,42 @@ func ExampleCreditsFunc() {
 	// 7 burned in all
 }
 
+// A wallet that has no plan pays for one answer in USDC. Any x402 client does that; here its payment is made by hand. The till stands
+// in for client.New or tolltest.New.
+func ExamplePerCall() {
+	f := newTill()
+	ask := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		p, _ := paid.FromContext(r.Context())
+		fmt.Fprintf(w, "hello %.6s, for %s base units", p.Payer, p.Exact.Amount)
+	})
+	h := paid.Handler(f, ask, paid.Plan(plan), paid.Credits(2), paid.PerCall(
+		paid.Exact{Currency: toll.CurrencyUSDC, Amount: toll.UnitsOf(20_000)}, // 0.02 USDC, to the receiver of the plan
+	))
+	call := func(payment string) *httptest.ResponseRecorder {
+		w, r := httptest.NewRecorder(), httptest.NewRequest("POST", "/ask", nil)
+		r.Header.Set("payment-signature", payment)
+		h.ServeHTTP(w, r)
+		return w
+	}
+	asked, err := x402.ReadChallenge(call("").Header(), nil)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	for _, e := range asked.Entries {
+		fmt.Println(e.Scheme, e.Amount)
+	}
+	wallet := x402.ExactAuthorization{
+		From: toll.MustAddress(payer), To: toll.MustAddress(asked.Entries[1].PayTo), Value: toll.UnitsOf(20_000), ValidBefore: toll.UnitsOf(1_795_230_000),
+	}
+	payment, err := asked.Answer(&asked.Entries[1], &x402.ExactPayload{Authorization: wallet, Signature: "0x00"}, "")
+	fmt.Println(call(payment).Body, err)
+	// Output:
+	// svc:erc4337 2
+	// exact 20000
+	// hello 0xf39F, for 20000 base units <nil>
+}
+
 // A price list in front of a router.
 func ExampleRoutes() {
 	router := http.NewServeMux()
