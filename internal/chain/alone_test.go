@@ -4,11 +4,13 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/ethereum/go-ethereum/common"
+	"github.com/ethereum/go-ethereum/core/types"
 	"github.com/ethereum/go-ethereum/crypto"
 
 	"github.com/tollhq/toll/internal/chain"
@@ -129,4 +131,57 @@ func TestTracker_VoidsThatStay(t *testing.T) {
 	w.decided(p.OrderID, chain.Confirmed, chain.Final)
 	w.blocks(40) // the finalized block moves every 32
 	w.decided(p.OrderID, chain.Final)
+}
+
+// The chain does not tell whether an order was paid whose void is final: the order after it is paid.
+func TestTracker_VoidOfOneNotUnderstood(t *testing.T) {
+	w := newWorld(t, chaintest.New(t))
+	sink := w.ledger()
+	change := func(c *chain.Config) { remote(c); c.Sink = sink }
+	owner := w.account(wei, 500)
+	unclear := purchase(owner, wei, receiver(1), 500)
+	w.signs(w.rail(change), unclear)
+	op := w.op(unclear.OrderID)
+	w.lands(op.Operation, owner)
+	w.countsUp(owner, op.NonceKey) // as its void does
+	op.State, op.SentAt = chain.Sent, w.Now()
+	if err := w.journal.UpdateOp(t.Context(), op); err != nil {
+		t.Fatal(err)
+	}
+	first, err := w.Eth().HeaderByNumber(t.Context(), common.Big1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = w.journal.AddOp(t.Context(), &chain.Op{
+		ID: "void:" + op.ID, Kind: chain.KindVoid, State: chain.Confirmed, NonceKey: userop.VoidKey(op.ID), Place: chain.Place{Block: 1, Hash: first.Hash()},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.blocks(40) // the finalized block moves every 32
+
+	double := chaintest.NewDouble(t, w.Client())
+	double.Refuse(-1, "eth_getBlockByHash", "it is somewhere else")
+	double.Answer("eth_getLogs", func(params []json.RawMessage) (any, error) {
+		var logs []types.Log
+		if !strings.Contains(string(params[0]), op.Hash.Hex()) {
+			return nil, chaintest.ErrPass
+		}
+		err := w.Client().CallContext(context.Background(), &logs, "eth_getLogs", params[0])
+		return slices.DeleteFunc(logs, func(l types.Log) bool { return l.Topics[1] == op.Hash }), err
+	})
+	r := w.running(change, w.through(double))
+	p := purchase(w.account(usdc, 1), usdc, receiver(2), 1)
+	go r.Pay(t.Context(), p)
+	w.decided(p.OrderID, chain.Included, chain.Confirmed, chain.Final)
+	w.blocks(3)
+	w.eventually("the credits are granted", func() bool { return w.op(p.OrderID).Told != "" })
+	if op := w.op(unclear.OrderID); op.State != chain.Sent {
+		t.Errorf("the order is %s (%+v)", op.State, op.Failure)
+	}
+	double.Clear()
+	w.blocks(40)
+	w.decided(unclear.OrderID, chain.Final)
+	w.eventually("the credits are granted", func() bool { return w.op(unclear.OrderID).Told != "" })
+	sink.has(unclear.OrderID, true, 1)
 }

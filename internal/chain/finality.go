@@ -364,7 +364,11 @@ func (t *tracker) finish(ctx context.Context) error {
 			if err == nil && moved {
 				err = t.write(ctx, op)
 			}
-			if err != nil {
+			switch {
+			case alone(err):
+				moved = false
+				r.log.Warn("what became of an operation is not known now", "op", op.ID, "state", op.State, "err", err)
+			case err != nil:
 				return err
 			}
 			if !moved {
