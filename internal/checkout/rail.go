@@ -57,6 +57,9 @@ type Seller interface {
 	// Sell is Pay for an order that an authorization pays. The order is paid when the chain has carried the authorization out,
 	// whoever sent it; an authorization pays one order. A failure has its reason word in Params, as "reason".
 	Sell(ctx context.Context, s Sale) (Payment, error)
+	// Dead tells whether an authorization has moved nothing and never will: nobody had it carried out before its end, which is in
+	// a block that stays. It uses neither OrderID nor Signature. Errors are those of a chain that cannot be asked now.
+	Dead(ctx context.Context, s Sale) (bool, error)
 }
 
 // Sale is an order that an authorization pays: the wallet From owns the credits.

@@ -21,11 +21,6 @@ const ExactOpen ExactPolicy = "open"
 const (
 	// receiversBound is of how many builders the receivers are kept in memory.
 	receiversBound = 1 << 12
-	// exactLife is how long the answer to a payment is kept after the end of its authorization. The authorization itself is kept
-	// for ever, so that it pays nothing else afterwards.
-	exactLife = 30 * 24 * time.Hour
-	// exactSlice is how many payments one transaction of a sweep removes.
-	exactSlice = 500
 	// exactVersion is the first thing hashed into the content of a payment. A change of the fields needs another one.
 	exactVersion = "toll/exact/1"
 )
@@ -311,11 +306,4 @@ func (f *Facilitator) exactSettle(ctx context.Context, caller toll.Address, stoc
 		resp.Extra = &x402.SettleExtra{OriginalTransaction: first}
 	}
 	return resp, nil
-}
-
-// Sweep removes payments to other servers that nobody asks about any more, 30 days after their authorizations ended, and reports
-// whether there may be more. Any number of processes may do this on one database.
-func (f *Facilitator) Sweep(ctx context.Context) (more bool, err error) {
-	n, err := store.DropExactPayments(ctx, f.store, f.clock().Add(-exactLife), exactSlice)
-	return n == exactSlice, err
 }

@@ -125,6 +125,14 @@ func (r cryptoRail) Sell(ctx context.Context, s checkout.Sale) (checkout.Payment
 	return paymentOf(o), err
 }
 
+func (r cryptoRail) Dead(ctx context.Context, s checkout.Sale) (bool, error) {
+	n, err := r.network.need(ctx)
+	if err != nil {
+		return false, err
+	}
+	return n.rail.Dead(ctx, chain.Sale(s))
+}
+
 func delegationOf(d *checkout.Delegation) chain.Delegation {
 	return chain.Delegation{
 		ID: d.ID, Owner: d.Owner, OwnerAccount: d.OwnerAccount, Currency: d.Currency, LimitCents: d.LimitCents, CreatedAt: d.CreatedAt,

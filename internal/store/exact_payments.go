@@ -48,14 +48,54 @@ func ExactPaymentByID(ctx context.Context, q Querier, id string) (*ExactPayment,
 	return p, err
 }
 
-// DropExactPayments removes at most limit payments whose authorization ended before a moment, and returns how many it removed.
-// What the chain has not decided stays, and so does each authorization: nothing can be paid with it again.
-func DropExactPayments(ctx context.Context, s *Store, before time.Time, limit int64) (n int64, err error) {
+// unasked are the payments that nobody had settled: nothing was sent to the chain, and nothing answered.
+const unasked = "answer IS NULL AND NOT EXISTS (SELECT 1 FROM chain_ops o WHERE o.op_id = payment_id)"
+
+// UnaskedAuthorizations returns at most limit authorizations that ended before a moment, of payments that nobody had settled, the
+// oldest first.
+func UnaskedAuthorizations(ctx context.Context, q Querier, before time.Time, limit int64) ([]*Authorization, error) {
+	rows, err := q.Query(ctx, "SELECT "+authorizationColumns+` FROM exact_payments JOIN authorizations ON order_id = payment_id
+		WHERE ends_at < $1 AND `+unasked+" ORDER BY ends_at, payment_id LIMIT $2", Micros(before), limit)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var out []*Authorization
+	for rows.Next() {
+		a, err := scanAuthorization(rows.Scan)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, a)
+	}
+	return out, rows.Err()
+}
+
+// DropExactPayments removes at most limit payments whose authorization ended before a moment, the oldest first, and returns how many it
+// removed. What the chain has not decided stays, and so does each authorization, so that nothing can be paid with it again: but for
+// the dead ones, with which nothing was paid and nothing ever can be. They go with their payments, and these with their names, unless
+// somebody had them settled meanwhile.
+func DropExactPayments(ctx context.Context, s *Store, before time.Time, limit int64, dead []*Authorization) (n int64, err error) {
 	err = s.Tx(ctx, func(tx *Tx) error {
+		for _, a := range dead {
+			gone, err := tx.Exec(ctx, "DELETE FROM exact_payments WHERE payment_id = $1 AND "+unasked, a.OrderID)
+			if err != nil {
+				return err
+			}
+			if gone == 0 {
+				continue
+			}
+			if _, err := tx.Exec(ctx, "DELETE FROM authorizations WHERE order_id = $1", a.OrderID); err != nil {
+				return err
+			}
+			if err := FreeSaleIdentifier(ctx, tx, a.Payer, a.OrderID); err != nil {
+				return err
+			}
+		}
 		n, err = tx.Exec(ctx, `DELETE FROM exact_payments WHERE payment_id IN
 			(SELECT payment_id FROM exact_payments WHERE ends_at < $1 AND NOT EXISTS
 				(SELECT 1 FROM chain_ops o WHERE o.op_id = payment_id AND (o.untold OR o.state <> 'final' AND o.state <> 'failed'))
-			ORDER BY ends_at LIMIT $2)`, Micros(before), limit)
+			ORDER BY ends_at, payment_id LIMIT $2)`, Micros(before), limit)
 		return err
 	})
 	return n, err

@@ -55,14 +55,93 @@ func TestDropExactPayments(t *testing.T) {
 			}
 			return ids
 		}
-		if n := must[int64](t)(store.DropExactPayments(ctx, st, noon, 1)); n != 1 || slices.Contains(left(gone), gone[0].ID) {
+		if n := must[int64](t)(store.DropExactPayments(ctx, st, noon, 1, nil)); n != 1 || slices.Contains(left(gone), gone[0].ID) {
 			t.Errorf("the first slice removes %d, and leaves %q", n, left(gone))
 		}
-		if n := must[int64](t)(store.DropExactPayments(ctx, st, noon, 9)); n != 2 || len(left(gone)) > 0 || len(left(kept)) != len(kept) {
+		if n := must[int64](t)(store.DropExactPayments(ctx, st, noon, 9, nil)); n != 2 || len(left(gone)) > 0 || len(left(kept)) != len(kept) {
 			t.Errorf("the rest are %d, which leaves %q and %q", n, left(gone), left(kept))
 		}
-		if n := must[int64](t)(store.DropExactPayments(ctx, st, noon, 9)); n != 0 {
+		if n := must[int64](t)(store.DropExactPayments(ctx, st, noon, 9, nil)); n != 0 {
 			t.Errorf("%d more", n)
+		}
+	})
+}
+
+// With a payment that was only verified its authorization goes, once the chain says that it never pays. No other authorization does,
+// whatever was said of it.
+func TestDropDeadAuthorizations(t *testing.T) {
+	storetest.Each(t, func(t *testing.T, st *store.Store) {
+		ctx := t.Context()
+		n := byte(0)
+		keep := func(ends time.Time, op *store.ChainOp, answer string) string {
+			n++
+			p := &store.ExactPayment{ID: toll.NewUUID(), Server: bob, EndsAt: ends}
+			write(t, st, func(tx *store.Tx) error {
+				if op != nil {
+					op.ID, op.Kind, op.NonceKey, op.UpdatedAt, op.Data = p.ID, "sale", []byte{n}, noon, []byte("{}")
+					if _, err := store.InsertChainOp(ctx, tx, op); err != nil {
+						return err
+					}
+				}
+				err := errors.Join(store.InsertExactPayment(ctx, tx, p), store.InsertAuthorization(ctx, tx, &store.Authorization{
+					ChainID: 84532, Asset: toll.USDCSandbox, Payer: bob, Nonce: [32]byte{n}, OrderID: p.ID, Receiver: toll.Address{7},
+					Value: toll.UnitsOf(1), ValidBefore: ends.Unix(), Signature: []byte{n}, CreatedAt: noon,
+				}))
+				if err == nil {
+					err = store.PutSaleIdentifier(ctx, tx, &store.SaleIdentifier{Subscriber: bob, Identifier: p.ID, OrderID: p.ID})
+				}
+				if err == nil && answer != "" {
+					_, err = store.AnswerExactPayment(ctx, tx, p.ID, []byte(answer))
+				}
+				return err
+			})
+			return p.ID
+		}
+		last := noon.Add(-time.Microsecond)
+		second, first := keep(last, nil, ""), keep(noon.Add(-time.Hour), nil, "")
+		others := []string{
+			keep(last, &store.ChainOp{State: "failed"}, ""), keep(last, &store.ChainOp{State: "final"}, "{}"), keep(last, &store.ChainOp{State: "sent"}, ""),
+			keep(last, nil, "{}"), keep(noon, nil, ""),
+		}
+		var unasked []string
+		var dead []*store.Authorization
+		for _, a := range must[[]*store.Authorization](t)(store.UnaskedAuthorizations(ctx, st, noon, 9)) {
+			unasked = append(unasked, a.OrderID)
+			dead = []*store.Authorization{a}
+		}
+		same(t, unasked, []string{first, second})
+		same(t, len(must[[]*store.Authorization](t)(store.UnaskedAuthorizations(ctx, st, noon, 1))), 1)
+
+		there := func(id string) bool {
+			_, err := store.AuthorizationOfOrder(ctx, st, id)
+			if err != nil && !errors.Is(err, store.ErrNotFound) {
+				t.Fatal(err)
+			}
+			_, named := store.SaleByIdentifier(ctx, st, bob, id)
+			if errors.Is(named, store.ErrNotFound) != (err != nil) {
+				t.Errorf("the name of a payment without its authorization, or that without it: %v, %v", named, err)
+			}
+			return err == nil
+		}
+		// One was found dead, and of the others that is said wrongly: they were settled meanwhile, or are no payments of this kind.
+		order := toll.NewUUID()
+		write(t, st, func(tx *store.Tx) error {
+			return errors.Join(store.InsertAuthorization(ctx, tx, &store.Authorization{
+				ChainID: 84532, Asset: toll.USDCSandbox, Payer: bob, OrderID: order, Value: toll.UnitsOf(1), Signature: []byte{1}, CreatedAt: noon,
+			}), store.PutSaleIdentifier(ctx, tx, &store.SaleIdentifier{Subscriber: bob, Identifier: order, OrderID: order}))
+		})
+		for _, id := range append([]string{order}, others[:4]...) {
+			dead = append(dead, &store.Authorization{OrderID: id, Payer: bob})
+		}
+		same(t, must[int64](t)(store.DropExactPayments(ctx, st, noon, 9, dead)), int64(4))
+		if there(second) || !there(first) || !there(order) {
+			t.Errorf("the dead one %v, the one that nobody asked about %v, that of an order %v", there(second), there(first), there(order))
+		}
+		for i, id := range others {
+			_, err := store.ExactPaymentByID(ctx, st, id)
+			if left := err == nil; !there(id) || left != (i == 2 || i == 4) {
+				t.Errorf("payment %d stays %v, its authorization %v", i, left, there(id))
+			}
 		}
 	})
 }

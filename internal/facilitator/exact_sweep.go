@@ -1,0 +1,59 @@
+package facilitator
+
+import (
+	"context"
+	"time"
+
+	"github.com/tollhq/toll/evm"
+	"github.com/tollhq/toll/internal/checkout"
+	"github.com/tollhq/toll/internal/store"
+)
+
+const (
+	// exactLife is how long the answer to a payment is kept after the end of its authorization. The authorization itself is kept
+	// for ever, so that it pays nothing else afterwards, unless the chain says that it never can.
+	exactLife = 30 * 24 * time.Hour
+	// exactSlice is how many payments one transaction of a sweep removes.
+	exactSlice = 500
+)
+
+// Sweep removes payments to other servers that nobody asks about any more, 30 days after their authorizations ended, and reports
+// whether there may be more. Any number of processes may do this on one database.
+func (f *Facilitator) Sweep(ctx context.Context) (more bool, err error) {
+	before := f.clock().Add(-exactLife)
+	dead, err := f.deadPayments(ctx, before)
+	if err != nil {
+		return false, err
+	}
+	n, err := store.DropExactPayments(ctx, f.store, before, exactSlice, dead)
+	return n == exactSlice || len(dead) == exactSlice, err
+}
+
+// deadPayments returns those of the payments that a sweep is about to remove which were verified and never made, and never can be. Of
+// what the chain does not tell now nothing is known.
+func (f *Facilitator) deadPayments(ctx context.Context, before time.Time) (dead []*store.Authorization, err error) {
+	seller := f.checkout.Seller()
+	if seller == nil {
+		return nil, nil
+	}
+	all, err := store.UnaskedAuthorizations(ctx, f.store, before, exactSlice)
+	if err != nil {
+		return nil, err
+	}
+	for _, a := range all {
+		if a.ChainID != f.env.ChainID() {
+			continue
+		}
+		is, err := seller.Dead(ctx, checkout.Sale{OrderID: a.OrderID, Token: a.Asset, Signature: a.Signature, Authorization: evm.Authorization{
+			From: a.Payer, To: a.Receiver, Value: a.Value.Int(), ValidAfter: uint64(a.ValidAfter), ValidBefore: uint64(a.ValidBefore), Nonce: a.Nonce,
+		}})
+		if err != nil {
+			f.log.WarnContext(ctx, "whether authorizations can still be carried out is not known", "err", err)
+			break
+		}
+		if is {
+			dead = append(dead, a)
+		}
+	}
+	return dead, nil
+}
