@@ -258,9 +258,10 @@ func Key(t testing.TB, o Options, account string, flags ...string) toll.APIKey {
 	t.Helper()
 	args := append([]string{"keys", "create", "--local", "--init", "--account", account, "-o", "json"}, o.store()...)
 	args = append(args, flags...)
+	path := Program(t) // which takes its time, the first time
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, Program(t), args...)
+	cmd := exec.CommandContext(ctx, path, args...)
 	cmd.Env = append(environment(), o.Env...)
 	var problems bytes.Buffer
 	cmd.Stderr = &problems
