@@ -162,7 +162,7 @@ func TestHeldAccount(t *testing.T) {
 	order(toll.CodeDelegationRevoked)
 }
 
-// send makes a transaction of the user and waits for it.
+// send makes a transaction of the user and waits for it, and for the head: a receipt can be seen before its block is the latest.
 func (w userWallet) send(t *testing.T, node *ethclient.Client, to common.Address, data []byte) *gethtypes.Receipt {
 	t.Helper()
 	ctx := t.Context()
@@ -183,9 +183,15 @@ func (w userWallet) send(t *testing.T, node *ethclient.Client, to common.Address
 	for end := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
 		r, err := node.TransactionReceipt(ctx, tx.Hash())
 		if err == nil {
-			return r
+			head, err := node.BlockNumber(ctx)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if head >= r.BlockNumber.Uint64() {
+				return r
+			}
 		}
-		if !errors.Is(err, ethereum.NotFound) || time.Now().After(end) {
+		if err != nil && !errors.Is(err, ethereum.NotFound) || time.Now().After(end) {
 			t.Fatal(err)
 		}
 	}

@@ -126,8 +126,9 @@ func newAmbush(t *testing.T, is stepped, public *chaintest.Chain) *ambush {
 	}
 	a.service = serviceAccount(t, a.store)
 	plan := a.plan(a.builder.Address)
+	once := client.WithIdempotencyKey(t.Context(), "first") // the order of a call that failed may be paid before it is repeated
 	eventually(t, "the chain can be used", func() bool {
-		_, err := a.as(a.buyer).OrderPlan(t.Context(), plan)
+		_, err := a.as(a.buyer).OrderPlan(once, plan)
 		return err == nil
 	})
 	return a

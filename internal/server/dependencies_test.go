@@ -37,11 +37,11 @@ func TestF26_RailsAway(t *testing.T) {
 	s, url := start(t, server.Config{Data: storetest.Dir(t), Rails: checkout.Rails{Crypto: rail}})
 	builder, subscriber := keys(t, s)
 	c := newStand(t, url, builder, subscriber, 50)
-	order := func() error {
-		_, err := c.subscriber.OrderPlan(t.Context(), c.plan)
+	order := func(key string) error {
+		_, err := c.subscriber.OrderPlan(client.WithIdempotencyKey(t.Context(), key), c.plan)
 		return err
 	}
-	if err := order(); err != nil {
+	if err := order("before"); err != nil {
 		t.Fatal(err)
 	}
 	rail.Behave(railtest.Behaviour{Unreachable: toll.CodeChainUnreachable})
@@ -51,16 +51,16 @@ func TestF26_RailsAway(t *testing.T) {
 		}
 	}
 	var e *toll.Error
-	if err := order(); !errors.As(err, &e) || e.Code != toll.CodeChainUnreachable || e.RetryAfterSecs == 0 {
+	if err := order("away"); !errors.As(err, &e) || e.Code != toll.CodeChainUnreachable || e.RetryAfterSecs == 0 {
 		t.Fatalf("order while the rail is away: %v", err)
 	}
 	if got := status(t, url+"/ready"); got != http.StatusOK {
 		t.Fatalf("ready: %d, only the database decides", got)
 	}
-	rail.Behave(railtest.Behaviour{})
 	before := c.balance(t).Balance
-	// The order that the rail kept waiting is the one that goes on.
-	eventually(t, "the order goes on", func() bool { return order() == nil })
+	rail.Behave(railtest.Behaviour{})
+	// The order that the rail kept waiting is the one that goes on, whoever sees first that the rail is back.
+	eventually(t, "the order goes on", func() bool { return order("away") == nil })
 	if got := c.balance(t).Balance; got != before+100 {
 		t.Fatalf("balance %d, want the 100 credits of one order on %d", got, before)
 	}

@@ -44,6 +44,7 @@ func freshMasterKey(t *testing.T) string {
 // start runs a service in this process until the test ends, and returns its address.
 func start(t *testing.T, cfg server.Config) (*server.Server, string) {
 	t.Helper()
+	cfg.WaitLong()
 	s, err := server.New(t.Context(), cfg)
 	if err != nil {
 		t.Fatal(err)
