@@ -103,8 +103,14 @@ func (w *relayer) assemble(ctx context.Context, ops []*Op) (*batch, error) {
 	})
 	for len(ops) > 0 {
 		b := &batch{ops: ops, accounts: all, callData: userop.HandleOps(operations(ops), w.address)}
-		if b.authorizations, err = w.authorizations(ctx, ops, all); err != nil {
-			return nil, err
+		var lacks *Op
+		if b.authorizations, lacks, err = w.authorizations(ctx, ops, all); err != nil {
+			if ctx.Err() != nil {
+				return nil, err
+			}
+			w.wait(ctx, lacks, err)
+			ops = slices.DeleteFunc(ops, func(op *Op) bool { return op == lacks })
+			continue
 		}
 		b.gas = gasFor(ops, b.callData, len(b.authorizations))
 		bad, err := w.try(ctx, b)
@@ -127,9 +133,9 @@ func (w *relayer) assemble(ctx context.Context, ops []*Op) (*batch, error) {
 	return nil, nil
 }
 
-// authorizations are those that give accounts of these operations their code, one for each account that has none.
-func (w *relayer) authorizations(ctx context.Context, ops []*Op, all map[common.Address]account) ([]types.SetCodeAuthorization, error) {
-	var made []types.SetCodeAuthorization
+// authorizations are those that give accounts of these operations their code, one for each account that has none. With an error, lacks
+// is the operation of which one cannot be signed.
+func (w *relayer) authorizations(ctx context.Context, ops []*Op, all map[common.Address]account) (made []types.SetCodeAuthorization, lacks *Op, err error) {
 	done := map[common.Address]bool{}
 	for _, op := range ops {
 		for _, a := range op.touched() {
@@ -146,12 +152,12 @@ func (w *relayer) authorizations(ctx context.Context, ops []*Op, all map[common.
 				continue // the operation fails in the trial, which says why
 			}
 			if err != nil {
-				return nil, err
+				return nil, op, err
 			}
 			made = append(made, one)
 		}
 	}
-	return made, nil
+	return made, nil, nil
 }
 
 // try runs a transaction without sending it and returns the indexes of the operations that do not go through.

@@ -2,7 +2,9 @@ package chain_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"sync"
@@ -13,6 +15,7 @@ import (
 
 	"github.com/tollhq/toll/internal/chain"
 	"github.com/tollhq/toll/internal/chain/chaintest"
+	"github.com/tollhq/toll/internal/chain/signer"
 )
 
 // decided waits until an order is in one of these states.
@@ -191,4 +194,35 @@ func TestRelay_GivesItsLeaseBack(t *testing.T) {
 		}
 		return true
 	})
+}
+
+// broken are keys of which one cannot be opened.
+type broken struct {
+	*chaintest.Keys
+	account common.Address
+}
+
+func (k broken) Open(ctx context.Context, account common.Address) ([]byte, error) {
+	if account == k.account {
+		return nil, errors.New("it does not open")
+	}
+	return k.Keys.Open(ctx, account)
+}
+
+// The key of an account that has no code yet cannot be opened: its order waits, and the one after it is paid.
+func TestRelay_KeyOfOneDoesNotOpen(t *testing.T) {
+	w := newWorld(t, chaintest.New(t))
+	first := purchase(w.account(usdc, 1), usdc, receiver(1), 1)
+	w.signs(w.rail(), first)
+	s, err := signer.New(signer.Config{
+		ChainID: w.chainID(), Keys: broken{&w.keys, common.Address(first.Subscriber)}, Service: w.service, Relayers: []common.Address{w.relayer}, Clock: w.Now,
+		Log: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.paid(w.running(func(c *chain.Config) { c.Signer = s }), purchase(w.account(usdc, 1), usdc, receiver(1), 1))
+	if op := w.op(first.OrderID); op.State != chain.Signed {
+		t.Errorf("the order whose key does not open is %s (%+v)", op.State, op.Failure)
+	}
 }
