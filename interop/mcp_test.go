@@ -419,13 +419,8 @@ func (m *managed) signIn() string {
 	return granted.Token
 }
 
-// notConforming are the checks of the published suite that a paid server does not pass, with the reason.
-var notConforming = map[string]string{
-	// Both are recommended for streams that a client can come back to. Answers of a paid server are not kept for later: whoever
-	// knew the number of an event could fetch what another has paid for.
-	"server-sse-priming-event": "answers are not kept for later",
-	"server-sse-retry-field":   "answers are not kept for later",
-}
+// notConforming are the checks of the published suite that a paid server does not pass, with the reason. There are none.
+var notConforming = map[string]string{}
 
 // Every check of the published conformance suite for servers, against a paid server whose items cost nothing.
 func TestConformanceSuite(t *testing.T) {

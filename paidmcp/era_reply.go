@@ -21,6 +21,7 @@ type reply struct {
 	answer  []byte // the answer of the call, when it came first
 	status  int
 	before  func(h http.Header) // sees the headers before they leave
+	opens   func() []byte       // is called before a stream begins, and returns what leaves first
 }
 
 func newReply(w http.ResponseWriter, accept []string) *reply {
@@ -72,7 +73,14 @@ func (a *reply) begin(status int) {
 	if a.before != nil {
 		a.before(a.Header())
 	}
+	var prime []byte
+	if a.opens != nil && a.isStream() {
+		prime = a.opens()
+	}
 	a.w.WriteHeader(status)
+	if prime != nil {
+		_, _ = a.w.Write(prime) // when it fails, what follows does as well
+	}
 }
 
 func (a *reply) Write(b []byte) (int, error) {

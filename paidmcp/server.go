@@ -53,6 +53,13 @@ type ServerConfig struct {
 	MaxBody int64
 	// MaxSessions bounds the sessions that are open at a time, 0 for 10,000. The one that rested longest makes room.
 	MaxSessions int
+	// ResumeBytes bounds what is kept of the streams of calls, for clients whose connection broke: 0 for 64 MiB in all, of which
+	// one session has at most a quarter. What ended first makes room. Below 0 nothing is kept, and a call whose client goes away
+	// is cancelled.
+	ResumeBytes int64
+	// ResumeTime is how long a client has to come back for a stream, 0 for 5 minutes. After that the stream is forgotten, and its
+	// call cancelled where it still runs.
+	ResumeTime time.Duration
 	// HTTPClient fetches the keys of the service and passes registrations on; nil for one with a timeout of 10 s.
 	HTTPClient *http.Client
 	// Log hears of faults, nil for the log of the payments. No token is logged.
@@ -141,14 +148,14 @@ func NewServer(p *Payments, m *mcp.Server, cfg ServerConfig) (*Server, error) {
 	if s.cfg.MaxSessions <= 0 {
 		s.cfg.MaxSessions = maxSessions
 	}
-	s.sessions = newSessions(s.mcp, s.cfg.MaxSessions, s.clock)
+	s.sessions = newSessions(s.mcp, s.cfg.MaxSessions, newBacklog(cfg.ResumeBytes, cfg.ResumeTime), s.clock)
 	s.ending, s.end = context.WithCancel(context.Background())
 	s.modern = mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return s.mcp }, &mcp.StreamableHTTPOptions{
 		// Host and origin are checked before, by the lists of the configuration.
 		Stateless: true, DisableLocalhostProtection: true, MaxRequestBodyBytes: s.cfg.MaxBody, PropagateRequestCancellation: true,
 	})
 	p.Protect(m)
-	m.AddReceivingMiddleware(withoutCredentials)
+	m.AddReceivingMiddleware(s.sessions.backlog.closable, withoutCredentials)
 	if p.cfg.EndpointURL == "" && s.base != nil {
 		p.cfg.EndpointURL = s.base.String() + pathMCP
 	}

@@ -18,6 +18,7 @@ import (
 
 	"github.com/tollhq/toll/paidmcp"
 	"github.com/tollhq/toll/tolltest"
+	"github.com/tollhq/toll/x402"
 )
 
 // hosted is a managed server in front of a real service: a tool and a resource with prices, a free tool, a tool that speaks
@@ -40,8 +41,13 @@ type ask struct {
 // host starts a managed server; services are shared by the tests of a file, as each takes its time.
 func host(t testing.TB, svc *tolltest.Service, cfg paidmcp.ServerConfig) *hosted {
 	t.Helper()
+	return hostOn(t, svc, svc.Client(), cfg)
+}
+
+func hostOn(t testing.TB, svc *tolltest.Service, f x402.Facilitator, cfg paidmcp.ServerConfig) *hosted {
+	t.Helper()
 	h := &hosted{t: t, svc: svc}
-	h.pay = paidmcp.New(svc.Client(), paidmcp.Config{PlanID: svc.Plan(), AgentID: svc.Agent(), ServerName: "demo", Clock: svc.Now})
+	h.pay = paidmcp.New(f, paidmcp.Config{PlanID: svc.Plan(), AgentID: svc.Agent(), ServerName: "demo", Clock: svc.Now})
 	h.mcp = mcp.NewServer(&mcp.Implementation{Name: "demo", Version: "1.0.0"}, nil)
 	paidmcp.AddTool(h.pay, h.mcp, &mcp.Tool{Name: "ask"}, func(_ context.Context, _ *mcp.CallToolRequest, in ask) (*mcp.CallToolResult, any, error) {
 		h.ran.Add(1)

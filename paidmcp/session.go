@@ -33,6 +33,7 @@ type session struct {
 	closing   bool
 	last      time.Time
 	at        *list.Element // in a list of idle sessions, nil while it is used
+	kept      kept          // streams that a client can come back to
 }
 
 func (s *session) life() time.Duration {
@@ -44,9 +45,10 @@ func (s *session) life() time.Duration {
 
 // sessions are those that are open. When there are too many, the one that rested longest ends, and strangers first.
 type sessions struct {
-	mcp   *mcp.Server
-	most  int
-	clock func() time.Time
+	mcp     *mcp.Server
+	most    int
+	backlog *backlog
+	clock   func() time.Time
 
 	mu        sync.Mutex
 	byID      map[string]*session
@@ -56,8 +58,8 @@ type sessions struct {
 	ending    sync.WaitGroup
 }
 
-func newSessions(m *mcp.Server, most int, clock func() time.Time) *sessions {
-	return &sessions{mcp: m, most: most, clock: clock, byID: make(map[string]*session), idle: list.New(), strangers: list.New()}
+func newSessions(m *mcp.Server, most int, b *backlog, clock func() time.Time) *sessions {
+	return &sessions{mcp: m, most: most, backlog: b, clock: clock, byID: make(map[string]*session), idle: list.New(), strangers: list.New()}
 }
 
 // open makes a session and takes it into use. A client that does not initialize gets the state that this would have left.
@@ -192,11 +194,12 @@ func (ss *sessions) end(id, owner string) bool {
 }
 
 // endLocked takes the session out at once. What it is serving comes to its end before: it may be paid, and the SDK loses
-// the answers of a session that it closes.
+// the answers of a session that it closes. Calls whose client has gone are cancelled, as nobody can come back for them.
 func (ss *sessions) endLocked(s *session) {
 	delete(ss.byID, s.id)
 	ss.rest(s, false)
 	s.ended = true
+	ss.backlog.closed(s)
 	ss.ending.Add(1)
 	if s.messages == 0 {
 		ss.closeLocked(s)
@@ -245,8 +248,12 @@ func (s *Server) serveSession(w *reply, r *http.Request, who *caller, m *message
 			unknownSession(m.id).write(w)
 			return
 		}
+		if m.id != nil && m.method != "" {
+			s.sessions.call(w, r, one, m, func(int) bool { return true })
+			return
+		}
 		defer s.sessions.done(one, true)
-		one.serve(w, r, m)
+		one.transport.ServeHTTP(w, r)
 		return
 	}
 	switch {
@@ -266,25 +273,41 @@ func (s *Server) serveSession(w *reply, r *http.Request, who *caller, m *message
 		refuse(w, http.StatusServiceUnavailable, "temporarily_unavailable", "There are too many sessions.")
 		return
 	}
-	lives := func() bool { return one.server.InitializeParams() != nil && w.status < http.StatusBadRequest }
+	lives := func(status int) bool { return one.server.InitializeParams() != nil && status < http.StatusBadRequest }
 	w.before = func(h http.Header) {
 		h.Del(headerSession)
-		if lives() {
+		if lives(w.status) {
 			h.Set(headerSession, one.id)
 		}
 	}
-	defer func() { s.sessions.done(one, lives()) }()
-	one.serve(w, r, m)
+	s.sessions.call(w, r, one, m, lives)
 }
 
-// serve hands a message to the session. The protocol lets a client go away and fetch the answer of its call later; this
-// server keeps no answers, and what nobody can get must not be paid. So a call whose client has gone is cancelled.
-func (s *session) serve(w *reply, r *http.Request, m *message) {
-	if m.id != nil && m.method != "" && m.method != methodInitialize {
-		defer context.AfterFunc(r.Context(), func() { s.cancel(m.id) })()
-	}
-	s.transport.ServeHTTP(w, r)
-	w.finish()
+// call hands a call to its session, and gives the session back when the call has ended, which may be long after its client
+// has gone. keep says by the status of the answer whether the session stays.
+//
+// The protocol lets a client go away and fetch the answer of its call later. It can when it was told the number of an event;
+// what nobody can get must not be paid, so any other call whose client has gone is cancelled.
+func (ss *sessions) call(w *reply, r *http.Request, s *session, m *message, keep func(status int) bool) {
+	ctx, stop := context.WithCancel(context.WithoutCancel(r.Context()))
+	p := s.server.InitializeParams()
+	st := ss.backlog.open(s, w.streams && p != nil && p.ProtocolVersion >= pollingVersion, func() {
+		if m.method != methodInitialize {
+			s.cancel(m.id)
+		}
+		stop()
+	})
+	first := st.reader
+	run := r.WithContext(ctx)
+	run.Header = r.Header.Clone()
+	run.Header[headerStream] = []string{st.id}
+	go func() {
+		defer stop()
+		s.transport.ServeHTTP(st, run)
+		ss.done(s, keep(st.answered()))
+		ss.backlog.end(st)
+	}()
+	st.answer(r.Context(), first, w)
 }
 
 // cancel tells the session what its client would have told.
@@ -304,7 +327,7 @@ func (n *nowhere) Header() http.Header         { return n.h }
 func (n *nowhere) Write(b []byte) (int, error) { return len(b), nil }
 func (n *nowhere) WriteHeader(int)             {}
 
-// serveStream is the stream of what a session says by itself.
+// serveStream is the stream of what a session says by itself, or the rest of one that broke.
 func (s *Server) serveStream(w http.ResponseWriter, r *http.Request, who *caller) {
 	if len(r.Header.Values(headerSession)) == 0 {
 		refuse(w, http.StatusBadRequest, "invalid_request", "A stream needs the Mcp-Session-Id of its session.")
@@ -320,6 +343,10 @@ func (s *Server) serveStream(w http.ResponseWriter, r *http.Request, who *caller
 		return
 	}
 	defer s.sessions.left(one)
+	if len(r.Header.Values(headerLastEvent)) > 0 {
+		s.resume(w, r, one)
+		return
+	}
 	one.transport.ServeHTTP(w, r)
 }
 

@@ -1,0 +1,227 @@
+package paidmcp
+
+import (
+	"container/list"
+	"context"
+	"crypto/rand"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+const (
+	resumeBytes = 64 << 20
+	resumeTime  = 5 * time.Minute
+	resumeShare = 4    // a session has at most this part of the whole
+	streamBytes = 1024 // what a stream takes besides its events, generously
+	catchUp     = 256 << 10
+)
+
+// backlog bounds what is kept of streams, so that a client whose connection broke can come back for it. A stream is kept as a
+// whole or not at all: from the moment that its client was told the number of an event, until nobody has asked for it for a
+// while, its session ends, or others need the room. What nobody can fetch any more must not be paid, so a call that still
+// runs then, and has no client, is cancelled.
+type backlog struct {
+	most, each int64 // bytes of all sessions, and of one; most is 0 when nothing is kept
+	life       time.Duration
+
+	mu      sync.Mutex
+	bytes   int64
+	resting list.List          // streams that have ended and have no reader, the oldest first
+	running map[string]*stream // those that have not ended, by id
+}
+
+// kept are the streams of one session. The lock is that of the backlog.
+type kept struct {
+	streams map[string]*stream // by id
+	resting list.List          // as in the backlog
+	bytes   int64
+	closed  bool
+}
+
+func newBacklog(most int64, life time.Duration) *backlog {
+	switch {
+	case most == 0:
+		most = resumeBytes
+	case most < 0:
+		most = 0
+	}
+	if life <= 0 {
+		life = resumeTime
+	}
+	return &backlog{most: most, each: most / resumeShare, life: life, running: make(map[string]*stream)}
+}
+
+// open makes the stream of a call, with its first reader. polls says that the client takes events and may be sent away for a
+// while; cancel ends the call.
+func (b *backlog) open(s *session, polls bool, cancel func()) *stream {
+	// The number of an event is told to nobody but who made the call. It is a secret, as a session may belong to nobody.
+	st := &stream{backlog: b, session: s, id: rand.Text(), polls: polls, cancel: sync.OnceFunc(cancel), header: http.Header{}, reader: &reader{}}
+	st.moved.L = &b.mu
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.running[st.id] = st
+	return st
+}
+
+// keep begins to keep a stream, as its client is about to learn how to come back.
+func (b *backlog) keep(st *stream) {
+	k := &st.session.kept
+	if st.state != fresh || b.most == 0 || k.closed {
+		return
+	}
+	if k.streams == nil {
+		k.streams = make(map[string]*stream)
+	}
+	st.state, k.streams[st.id] = resumable, st
+	n := int64(streamBytes)
+	for _, e := range st.events {
+		n += int64(len(e))
+	}
+	b.charge(st, n)
+}
+
+// charge counts bytes of a stream that is kept, and makes room for them: first go the streams that ended longest ago, and when
+// there are none, the stream itself.
+func (b *backlog) charge(st *stream, n int64) {
+	k := &st.session.kept
+	for k.bytes+n > b.each && k.resting.Len() > 0 {
+		b.drop(k.resting.Front().Value.(*stream))
+	}
+	for b.bytes+n > b.most && b.resting.Len() > 0 {
+		b.drop(b.resting.Front().Value.(*stream))
+	}
+	if k.bytes+n > b.each || b.bytes+n > b.most {
+		b.drop(st)
+		return
+	}
+	st.bytes += n
+	k.bytes += n
+	b.bytes += n
+}
+
+// drop forgets a stream that is kept. Who reads it goes on, unless much is missing yet.
+func (b *backlog) drop(st *stream) {
+	k := &st.session.kept
+	st.state = lost
+	delete(k.streams, st.id)
+	k.bytes -= st.bytes
+	b.bytes -= st.bytes
+	st.bytes = 0
+	b.wake(st)
+	if st.unread() > catchUp {
+		st.reader = nil // what it lacks is counted no longer
+	}
+	st.trim()
+	st.moved.Broadcast()
+	b.rest(st)
+}
+
+// rest is called when a stream has no reader any more, or has ended without one.
+func (b *backlog) rest(st *stream) {
+	switch {
+	case st.reader != nil:
+	case st.state == resumable:
+		if st.timer == nil {
+			st.timer = time.AfterFunc(b.life, func() { b.expire(st) })
+		} else {
+			st.timer.Reset(b.life)
+		}
+		if st.ended && st.inAll == nil {
+			st.inAll, st.inSession = b.resting.PushBack(st), st.session.kept.resting.PushBack(st)
+		}
+	case !st.ended:
+		go st.cancel()
+	default:
+		st.events = nil
+	}
+}
+
+// wake is the opposite of rest.
+func (b *backlog) wake(st *stream) {
+	if st.timer != nil {
+		st.timer.Stop()
+	}
+	if st.inAll != nil {
+		b.resting.Remove(st.inAll)
+		st.session.kept.resting.Remove(st.inSession)
+		st.inAll, st.inSession = nil, nil
+	}
+}
+
+func (b *backlog) expire(st *stream) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if st.reader == nil && st.state == resumable {
+		b.drop(st)
+	}
+}
+
+// resume gives the stream of an event of this session to a new reader, which begins behind the event. Whoever reads it yet
+// leaves: a connection that broke may still look alive. It returns nil for an event that is not kept.
+func (b *backlog) resume(s *session, event string) (*stream, *reader) {
+	id, number, _ := strings.Cut(event, "_")
+	n, err := strconv.ParseUint(number, 10, 31)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	st := s.kept.streams[id]
+	if err != nil || st == nil || int(n) < st.before || int(n) > st.last() {
+		return nil, nil
+	}
+	b.wake(st)
+	st.reader = &reader{read: int(n)}
+	st.moved.Broadcast()
+	return st, st.reader
+}
+
+// closable is the middleware by which a handler closes the stream of its call, for its client to come back to. It is ours,
+// as the transport keeps nothing. A client that could not come back is not sent away.
+func (b *backlog) closable(next mcp.MethodHandler) mcp.MethodHandler {
+	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
+		if extra := req.GetExtra(); extra != nil && len(extra.Header[headerStream]) > 0 {
+			b.mu.Lock()
+			st := b.running[extra.Header[headerStream][0]]
+			b.mu.Unlock()
+			if st != nil {
+				extra.Header = extra.Header.Clone()
+				delete(extra.Header, headerStream)
+				extra.CloseSSEStream = func(args mcp.CloseSSEStreamArgs) { b.part(st, args.RetryAfter) }
+			}
+		}
+		return next(ctx, method, req)
+	}
+}
+
+func (b *backlog) part(st *stream, retry time.Duration) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.most == 0 || st.reader == nil || !st.polls || st.state == lost || st.session.kept.closed {
+		return
+	}
+	st.reader.leaves, st.reader.retry = true, retry
+	st.moved.Broadcast()
+}
+
+// end says that nothing more comes.
+func (b *backlog) end(st *stream) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.running, st.id)
+	st.ended = true
+	st.moved.Broadcast()
+	b.rest(st)
+}
+
+// closed forgets the streams of a session that has ended, for good.
+func (b *backlog) closed(s *session) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	s.kept.closed = true
+	for _, st := range s.kept.streams {
+		b.drop(st)
+	}
+}

@@ -1,0 +1,263 @@
+package paidmcp
+
+import (
+	"bytes"
+	"container/list"
+	"context"
+	"errors"
+	"maps"
+	"net/http"
+	"strconv"
+	"sync"
+	"time"
+)
+
+// pollingVersion is the first version of the protocol whose clients know events without data, and streams that the server
+// closes for a while.
+const pollingVersion = "2025-11-25"
+
+// headerStream names, among the headers of a message, the stream of its call. No request can bring such a name.
+const headerStream = ":stream"
+
+const headerLastEvent = "Last-Event-ID"
+
+// stream is the answer to one call of a session. The transport of the SDK writes to it as if the client never went away; who
+// is connected reads from it. It is an [http.ResponseWriter].
+type stream struct {
+	backlog *backlog
+	session *session
+	id      string
+	polls   bool // the client takes events, and knows that a stream may close before its end
+	cancel  func()
+	header  http.Header
+
+	// What follows is guarded by the lock of the backlog.
+	moved  sync.Cond // something of it has changed
+	state  streamState
+	status int
+	plain  []byte   // an answer that is no stream
+	part   []byte   // of an event
+	events [][]byte // as the SDK writes them
+	before int      // events that came before these
+	reader *reader
+	ended  bool
+
+	bytes            int64 // that are counted
+	timer            *time.Timer
+	inAll, inSession *list.Element
+}
+
+type streamState int
+
+const (
+	fresh     streamState = iota // the client was told no number of an event
+	resumable                    // it was, and can come back
+	lost                         // it cannot any more
+)
+
+// reader is a connection that a stream goes to.
+type reader struct {
+	read   int // number of the last event that has left
+	leaves bool
+	retry  time.Duration // after which it should come back
+}
+
+// errNoReader is what a handler gets when nobody can hear what it says.
+var errNoReader = errors.New("paidmcp: the client has gone")
+
+func (s *stream) Header() http.Header { return s.header }
+
+func (s *stream) WriteHeader(status int) {
+	s.backlog.mu.Lock()
+	defer s.backlog.mu.Unlock()
+	s.status = status
+}
+
+// answered returns the status of an answer that is no stream, 0 when there is none.
+func (s *stream) answered() int {
+	s.backlog.mu.Lock()
+	defer s.backlog.mu.Unlock()
+	return s.status
+}
+
+// Write returns when the reader, if there is one, has sent the event, so a slow client slows its call.
+func (s *stream) Write(b []byte) (int, error) {
+	s.backlog.mu.Lock()
+	defer s.backlog.mu.Unlock()
+	if !s.isEvents() {
+		s.plain = append(s.plain, b...)
+		return len(b), nil
+	}
+	if s.reader == nil && s.state != resumable {
+		return 0, errNoReader
+	}
+	s.part = append(s.part, b...)
+	for {
+		end := bytes.Index(s.part, []byte("\n\n"))
+		if end < 0 {
+			break
+		}
+		event := bytes.Clone(s.part[:end+2])
+		s.part = append(s.part[:0], s.part[end+2:]...)
+		s.events = append(s.events, event)
+		if s.state == resumable {
+			s.backlog.charge(s, int64(len(event)))
+		}
+	}
+	s.moved.Broadcast()
+	for s.reader != nil && s.reader.read < s.last() {
+		s.moved.Wait()
+	}
+	if s.reader == nil && s.state != resumable {
+		return 0, errNoReader
+	}
+	return len(b), nil
+}
+
+func (s *stream) isEvents() bool { return s.header.Get("Content-Type") == "text/event-stream" }
+
+// last is the number of the last event. The first one has the number 1.
+func (s *stream) last() int { return s.before + len(s.events) }
+
+// trim lets go what the reader of a stream that is not kept has read.
+func (s *stream) trim() {
+	if s.state == resumable || s.reader == nil {
+		return
+	}
+	s.events = s.events[s.reader.read-s.before:]
+	s.before = s.reader.read
+}
+
+// unread returns how many bytes the reader lacks before the last event, which may be the one that is being sent.
+func (s *stream) unread() (n int) {
+	if s.reader == nil {
+		return 0
+	}
+	for i := s.reader.read - s.before; i < len(s.events)-1; i++ {
+		n += len(s.events[i])
+	}
+	return n
+}
+
+// follow hands the events that come to the reader until there are no more, another reader comes, or this one leaves.
+func (s *stream) follow(ctx context.Context, r *reader, write func(event []byte) error) {
+	b := s.backlog
+	defer context.AfterFunc(ctx, func() {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		s.moved.Broadcast()
+	})()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for {
+		for s.reader == r && r.read == s.last() && !s.ended && !r.leaves && ctx.Err() == nil {
+			s.moved.Wait()
+		}
+		parts := r.leaves && !s.ended
+		if s.reader != r || ctx.Err() != nil || r.read == s.last() && !parts {
+			break
+		}
+		number, event := r.read, parting(r.retry)
+		if !parts {
+			number, event = number+1, s.events[number-s.before]
+		}
+		event = s.numbered(number, event)
+		b.mu.Unlock()
+		err := write(event)
+		b.mu.Lock()
+		if err != nil {
+			break
+		}
+		r.read = number
+		if s.reader != r || parts {
+			break
+		}
+		s.trim()
+		s.moved.Broadcast()
+	}
+	if s.reader == r {
+		s.reader = nil
+		s.moved.Broadcast()
+		b.rest(s)
+	}
+}
+
+// parting is what a client is told before its stream closes for a while.
+func parting(retry time.Duration) []byte {
+	if retry <= 0 {
+		retry = time.Second
+	}
+	return []byte("retry: " + strconv.FormatInt(retry.Milliseconds(), 10) + "\ndata: \n\n")
+}
+
+// numbered puts the number of an event before it, where a client can come back to it.
+func (s *stream) numbered(number int, event []byte) []byte {
+	if s.state == lost || s.session.kept.closed || s.backlog.most == 0 {
+		return event
+	}
+	return append([]byte("id: "+s.id+"_"+strconv.Itoa(number)+"\n"), event...)
+}
+
+// opens is called before the client is told the number of an event, with which it may come back at once.
+func (s *stream) opens() []byte {
+	s.backlog.mu.Lock()
+	defer s.backlog.mu.Unlock()
+	s.backlog.keep(s)
+	if s.state != resumable || !s.polls {
+		return nil
+	}
+	return s.numbered(0, []byte("data: \n\n"))
+}
+
+// answer sends the stream to who made the call.
+func (s *stream) answer(ctx context.Context, r *reader, w *reply) {
+	w.opens = s.opens
+	s.follow(ctx, r, func(event []byte) error {
+		if !w.begun {
+			maps.Copy(w.Header(), s.header)
+		}
+		_, err := w.Write(event)
+		w.Flush()
+		return err
+	})
+	s.backlog.mu.Lock()
+	ended, status, plain := s.ended, s.status, s.plain
+	s.backlog.mu.Unlock()
+	if !ended || w.begun {
+		return
+	}
+	maps.Copy(w.Header(), s.header)
+	if status != 0 {
+		w.WriteHeader(status)
+	}
+	if plain != nil {
+		_, _ = w.Write(plain) // a client that has gone away
+	}
+	w.finish()
+}
+
+// resume sends what a client has missed of a stream, and what still comes.
+func (s *Server) resume(w http.ResponseWriter, r *http.Request, one *session) {
+	events := r.Header.Values(headerLastEvent)
+	var st *stream
+	var reads *reader
+	if len(events) == 1 {
+		st, reads = s.sessions.backlog.resume(one, events[0])
+	}
+	if st == nil {
+		refuse(w, http.StatusBadRequest, "unknown_event", "This event is not, or no longer, one that the session keeps.")
+		return
+	}
+	h := w.Header()
+	h.Set("Content-Type", "text/event-stream")
+	h.Set("Cache-Control", "no-cache, no-transform")
+	h.Set("X-Content-Type-Options", "nosniff")
+	w.WriteHeader(http.StatusOK)
+	flush := http.NewResponseController(w).Flush
+	_ = flush() // best effort, as in the SDK
+	st.follow(r.Context(), reads, func(event []byte) error {
+		_, err := w.Write(event)
+		_ = flush()
+		return err
+	})
+}
