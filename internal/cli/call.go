@@ -296,8 +296,8 @@ func (a *app) callRefused(res *http.Response, unit string) error {
 		a.receipt(res.Header, unit)
 		return printed(exitOfStatus(res.StatusCode))
 	}
-	if len(text) > 0 {
-		a.say("", "%s", text)
+	for line := range bytes.Lines(bytes.TrimSpace(text)) {
+		a.say("", "  %s", bytes.TrimRight(line, "\r\n"))
 	}
 	code := exitOfStatus(res.StatusCode)
 	if code == exitDone {

@@ -1,7 +1,10 @@
 package cli
 
 import (
+	"context"
 	"encoding/json"
+	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
@@ -102,4 +105,50 @@ func TestCall_Wallet(t *testing.T) {
 		b, _ := json.Marshal(found)
 		t.Errorf("while the payment was under way, the file had %s", b)
 	}
+}
+
+// TestInterrupted: whoever ends a command is told so, and not to look for the service.
+func TestInterrupted(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasPrefix(r.URL.Path, apiBase+"/protocol/plans") {
+			cancel()
+			<-r.Context().Done()
+			return
+		}
+		fmt.Fprint(w, `{"environment":"sandbox"}`)
+	}))
+	defer srv.Close()
+	env := map[string]string{"TOLL_CONFIG": filepath.Join(t.TempDir(), "config.json"), "TOLL_URL": srv.URL}
+	if err := (&configuration{path: env["TOLL_CONFIG"], top: document{}}).save(); err != nil {
+		t.Fatal(err)
+	}
+	said := &untilSaid{word: "Sign in at", then: cancel}
+	a := &app{in: strings.NewReader(""), out: io.Discard, err: said, getenv: func(name string) string { return env[name] }}
+	if code := run(ctx, []string{"login", "--no-browser"}, a); code != exitFailed || !strings.HasSuffix(said.String(), "\nerror: interrupted\n") {
+		t.Errorf("exit %d: %s", code, said.String())
+	}
+
+	ctx, cancel = context.WithCancel(t.Context())
+	defer cancel()
+	said = &untilSaid{}
+	a = &app{in: strings.NewReader(""), out: io.Discard, err: said, getenv: a.getenv}
+	code := run(ctx, []string{"plans", "list"}, a)
+	if got := said.String(); code != exitFailed || !strings.HasSuffix(got, "\ncause: interrupted\n") || strings.Contains(got, "toll serve") {
+		t.Errorf("exit %d: %s", code, got)
+	}
+}
+
+// untilSaid calls then when a line has the word.
+type untilSaid struct {
+	strings.Builder
+	word string
+	then func()
+}
+
+func (u *untilSaid) Write(b []byte) (int, error) {
+	if u.then != nil && strings.Contains(string(b), u.word) {
+		u.then()
+	}
+	return u.Builder.Write(b)
 }

@@ -7,6 +7,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"io"
 	"os"
 	"os/signal"
@@ -53,6 +54,9 @@ func run(ctx context.Context, args []string, a *app) int {
 	err := root.ExecuteContext(ctx)
 	if err == nil {
 		err = a.badHelp // help itself cannot fail
+	}
+	if err == context.Canceled { // around it stands what was interrupted
+		err = errors.New("interrupted")
 	}
 	if err != nil {
 		a.report(err)

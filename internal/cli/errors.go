@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -103,6 +104,10 @@ func (a *app) report(err error) {
 		return
 	}
 	a.say("error", "%s", e)
+	if errors.Is(err, context.Canceled) {
+		a.say("cause", "interrupted")
+		return
+	}
 	if e.Code == toll.CodeUnavailable && e.Status == 0 {
 		a.say("hint", "Is toll serve running at %s? Another address is given with --url, TOLL_URL or toll config set url.", a.client().URL())
 	} else if hint := hintFor(e); hint != "" {
