@@ -8,6 +8,7 @@ import (
 	"io"
 	"math/big"
 	"net/http"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -198,9 +199,13 @@ func (m *bazaar) sends(to common.Address, data []byte) {
 	if err != nil {
 		m.Fatal(err)
 	}
-	if err := m.node.SendTransaction(m.Context(), tx); err != nil {
-		m.Fatal(err)
-	}
+	eventually(m.T, "the pool knows of the money of a stranger", func() bool {
+		err := m.node.SendTransaction(m.Context(), tx)
+		if err != nil && !strings.Contains(err.Error(), "insufficient funds") {
+			m.Fatal(err)
+		}
+		return err == nil
+	})
 	eventually(m.T, "the transaction of a stranger is mined", func() bool {
 		r, err := m.node.TransactionReceipt(m.Context(), tx.Hash())
 		return err == nil && r.Status == gethtypes.ReceiptStatusSuccessful
