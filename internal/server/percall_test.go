@@ -1,6 +1,7 @@
 package server_test
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"net/http"
@@ -16,6 +17,7 @@ import (
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/client"
 	"github.com/tollhq/toll/evm"
+	"github.com/tollhq/toll/internal/chain/contracts"
 	"github.com/tollhq/toll/internal/server"
 	"github.com/tollhq/toll/paid"
 	"github.com/tollhq/toll/x402"
@@ -221,6 +223,42 @@ func TestWalletsPayPerCall(t *testing.T) {
 		}
 	})
 	all.audited()
+}
+
+// terms is a facilitator of a plan on a network, which signs every offer.
+type terms struct {
+	x402.Facilitator
+	network string
+}
+
+func (f terms) Terms(context.Context, toll.PlanID) (*x402.Terms, error) {
+	return &x402.Terms{Network: f.network, PayTo: receiver(1).String(), MaxAmount: 1}, nil
+}
+
+func (f terms) Offers(context.Context, *x402.OffersRequest) (*x402.OffersResponse, error) {
+	return &x402.OffersResponse{}, nil
+}
+
+// Wallets sign with the names that tokens have on their chains.
+func TestPerCallNamesOfTokens(t *testing.T) {
+	for network, id := range map[string]uint64{toll.Sandbox.Network(): contracts.BaseSepolia, toll.Live.Network(): contracts.Base} {
+		w := httptest.NewRecorder()
+		paid.Handler(terms{network: network}, http.NotFoundHandler(), paid.Plan("1"), paid.PerCall(
+			paid.Exact{Currency: toll.CurrencyUSDC, Amount: toll.UnitsOf(1)}, paid.Exact{Currency: toll.CurrencyEURC, Amount: toll.UnitsOf(1)},
+		)).ServeHTTP(w, httptest.NewRequest("GET", "/", nil))
+		c, err := x402.ReadChallenge(w.Header(), nil)
+		if err != nil || len(c.Entries) != 3 {
+			t.Fatalf("%s: %d %s %v", network, w.Code, w.Body, err)
+		}
+		for i, token := range []common.Address{contracts.USDC(id), contracts.EURC(id)} {
+			e := &c.Entries[i+1]
+			var extra x402.ExactExtra
+			name, version, ok := contracts.TokenDomain(id, token)
+			if err := x402.Decode(e.Extra, &extra); err != nil || !ok || common.HexToAddress(e.Asset) != token || extra.Name != name || extra.Version != version {
+				t.Errorf("%s: %s %s, want %s of %s, version %s: %v", network, e.Asset, e.Extra, name, token, version, err)
+			}
+		}
+	}
 }
 
 // asksFor is what an agent asks of a wallet in USDC.
