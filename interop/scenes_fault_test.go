@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"os"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -165,7 +166,13 @@ func cards(t *testing.T, a *actors) {
 
 // limitedCaller meets the rate limit of the server's API key.
 func limitedCaller(t *testing.T, a *actors) {
-	s := inside(t, server.Config{RateLimitKey: 1})
+	var still atomic.Pointer[time.Time] // where the clock of the service stands, nil: it goes
+	s := inside(t, server.Config{RateLimitKey: 1, Clock: func() time.Time {
+		if at := still.Load(); at != nil {
+			return *at
+		}
+		return time.Now()
+	}})
 	c := newScene(t, s, a)
 	key, err := s.client(s.builder).CreateKey(t.Context(), client.KeyParams{Name: "of the server"})
 	if err != nil {
@@ -173,23 +180,27 @@ func limitedCaller(t *testing.T, a *actors) {
 	}
 	e := c.E(func(a *serverArgs) { a.Key = key.Key })
 	c.paid(c.C(e), 5)
-	// Until the call of a second is refused, then until that of the next one is taken: there is none for most of a second.
+	// Other calls come first until one is refused, and no other becomes free while the clock stands.
 	e.ahead = func(operation string) {
-		for _, until := range []int{http.StatusTooManyRequests, http.StatusOK} {
-			for operation == "verify" {
-				req, err := http.NewRequest("GET", s.url+"/api/v1/api-keys", nil)
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				req.Header.Set("Authorization", "Bearer "+key.Key)
-				if a, err := read(req); err != nil || a.status == until {
-					break
-				}
+		if operation != "verify" {
+			return
+		}
+		now := time.Now()
+		still.Store(&now)
+		for {
+			req, err := http.NewRequest("GET", s.url+"/api/v1/api-keys", nil)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			req.Header.Set("Authorization", "Bearer "+key.Key)
+			if a, err := read(req); err != nil || a.status == http.StatusTooManyRequests {
+				return
 			}
 		}
 	}
 	c.begins(c.refused(c.C(e)), x402.ReasonRateLimited)
+	still.Store(nil)
 	if v := e.of("verify"); len(v) != 2 || v[1].status != 429 || v[1].text("isValid") != "false" || v[1].header.Get("Retry-After") == "" {
 		t.Errorf("%+v", v)
 	}

@@ -98,12 +98,14 @@ func New(ctx context.Context, cfg Config) (*Server, error) {
 	if err != nil {
 		return nil, s.abandon(ctx, err)
 	}
+	limits := cfg.limits()
+	limits.Clock = base.clock.machine // who moves the clock of a sandbox gets no more calls
 	s.handler = api.New(api.Deps{
 		Pages: pages,
 		Store: base.store, Auth: a, Facilitator: s.facilitator, Checkout: s.checkout, Ledger: s.ledger, Events: s.events, Namespace: cfg.Namespace,
 		Environment: a.Environment(), PublicURL: s.PublicURL(), Release: cfg.Release, Clock: cfg.Clock, Log: cfg.Log, Ready: s.ready,
 		TestClock: &api.TestClock{Ahead: base.clock.ahead, Advance: s.advance}, Chain: s.chainOfAPI(), Proof: s.proofs(),
-		Seal: base.ring.Seal, Open: base.ring.Open, Quotas: cfg.Quotas, Limits: cfg.limits(), OrderWait: s.orderWait(), CloseReads: cfg.CloseReads,
+		Seal: base.ring.Seal, Open: base.ring.Open, Quotas: cfg.Quotas, Limits: limits, OrderWait: s.orderWait(), CloseReads: cfg.CloseReads,
 	})
 	if cfg.Metrics {
 		s.metrics = newMetrics(base.store)
