@@ -65,6 +65,7 @@ var sales = []struct {
 	{"S44", "authorizations that pay nothing", badAuthorizations},
 	{"S45", "somebody else submits the authorization", submittedElsewhere},
 	{"S46", "wallets pay another server", exactForOthers},
+	{"S47", "a wallet pays per call", paysPerCall},
 	{"S50", "a wallet signs in", signsIn},
 	{"S51", "a wallet signs in or pays", signsInOrPays},
 	{"S52", "proofs that prove nothing", badProofs},

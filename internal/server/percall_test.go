@@ -35,7 +35,7 @@ func (m *bazaar) counter(plan toll.PlanID, answer http.HandlerFunc, opts ...paid
 	c.Server = httptest.NewServer(paid.Handler(m.builder, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c.runs.Add(1)
 		answer(w, r)
-	}), append([]paid.Option{paid.Plan(plan), paid.Credits(5), paid.PerCall(
+	}), append([]paid.Option{paid.Plan(plan), paid.Credits(5), paid.Timeout(patience), paid.PerCall(
 		paid.Exact{Currency: toll.CurrencyUSDC, Amount: toll.UnitsOf(20_000)}, paid.Exact{Currency: toll.CurrencyEURC, Amount: toll.UnitsOf(10_000)},
 	)}, opts...)...))
 	m.Cleanup(c.Close)
