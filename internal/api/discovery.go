@@ -35,7 +35,10 @@ func discoveryRoutes() []route {
 		{
 			op: "signOffers", method: "POST", path: Base + "/x402/offers", auth: owners, tag: "Payments", summary: "Sign what a server asks for, for its 402",
 			action: takes((*handler).signOffers),
-			codes:  []toll.Code{toll.CodeNotPlanOwner, toll.CodePaymentPlanNotFound, toll.CodeBadX402Version, toll.CodeBadNumber, toll.CodeBadID},
+			codes: []toll.Code{
+				toll.CodeNotPlanOwner, toll.CodePaymentPlanNotFound, toll.CodeBadX402Version, toll.CodeBadNumber, toll.CodeBadID,
+				toll.CodeUnsupportedScheme, toll.CodeBadRequirements, toll.CodeChainUnreachable,
+			},
 		},
 	}
 }
