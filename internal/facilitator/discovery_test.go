@@ -407,7 +407,8 @@ func TestSignedReceipts(t *testing.T) {
 		"no plan":        {b1, func(r *x402.PaymentRequired) { r.Accepts[0].PlanID, r.Accepts[0].Extra.PlanID = "11", "11" }, toll.CodePaymentPlanNotFound},
 		"nothing":        {b1, func(r *x402.PaymentRequired) { r.Accepts = nil }, toll.CodeBadRequest},
 		"too much":       {b1, func(r *x402.PaymentRequired) { r.Accepts = make([]x402.Requirements, 9) }, toll.CodeBadRequest},
-		"another scheme": {b1, func(r *x402.PaymentRequired) { r.Accepts[0].Scheme = "exact" }, toll.CodeBadRequest},
+		"another scheme": {b1, func(r *x402.PaymentRequired) { r.Accepts[0].Scheme = "upto" }, toll.CodeBadRequest},
+		"of a wallet":    {b1, func(r *x402.PaymentRequired) { r.Accepts[0].Scheme = "exact" }, toll.CodeUnsupportedScheme},
 		"another asset":  {b1, func(r *x402.PaymentRequired) { r.Accepts[0].Asset = toll.USDCSandbox.String() }, toll.CodeBadRequest},
 		"a long url":     {b1, func(r *x402.PaymentRequired) { r.Resource.URL = strings.Repeat("x", 9000) }, toll.CodeBadRequest},
 	} {
