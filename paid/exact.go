@@ -2,7 +2,6 @@ package paid
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"sync"
@@ -84,7 +83,7 @@ func (c *config) exactEntry(t *x402.Terms, p Exact) (x402.ExactRequirements, err
 	if payTo.IsZero() {
 		var err error
 		if payTo, err = toll.ParseAddress(t.PayTo); err != nil || payTo.IsZero() {
-			return x402.ExactRequirements{}, errors.New("the plan has no receiver: name one in PayTo")
+			return x402.ExactRequirements{}, fmt.Errorf("the plan has no receiver: name one in PayTo")
 		}
 	}
 	secs := p.TimeoutSecs
@@ -132,47 +131,82 @@ func (x *exchange) withExact(entries []x402.ExactRequirements) *x402.PaymentRequ
 
 // exactCheck remembers whether the service settles the entries of a route.
 type exactCheck struct {
-	mu    sync.Mutex // held while the service is asked: whoever needs the answer waits for it
-	taken bool
-	until time.Time
+	mu     sync.Mutex
+	taken  bool
+	until  time.Time     // zero before the first answer
+	asking chan struct{} // is closed when the question under way has its answer; nil without one
 }
 
 // listed returns the entries of wallets that stand in a 402: none while the service would refuse their payments, as nobody could
-// satisfy them then. It signs offers of what it settles alone.
+// satisfy them then. One request asks at a time, and the others go by what was known before; at the start they wait.
 func (x *exchange) listed() []x402.ExactRequirements {
 	if len(x.exact) == 0 {
 		return nil
 	}
 	k := &x.gate.exactCheck
 	k.mu.Lock()
-	defer k.mu.Unlock()
-	now := x.c.clock()
-	if now.Before(k.until) {
-		if !k.taken {
-			return nil
-		}
-		return x.exact
+	taken, known, fresh, asking := k.taken, !k.until.IsZero(), x.c.clock().Before(k.until), k.asking
+	if !fresh && asking == nil {
+		k.asking = make(chan struct{})
 	}
+	k.mu.Unlock()
+	switch {
+	case fresh:
+	case asking == nil:
+		taken = x.askExact(k)
+	case !known:
+		select {
+		case <-asking:
+		case <-x.r.Context().Done():
+		}
+		k.mu.Lock()
+		taken = k.taken
+		k.mu.Unlock()
+	}
+	if !taken {
+		return nil
+	}
+	return x.exact
+}
+
+// askExact asks whether the service settles the entries of the route: it signs offers of such alone. Nothing of the request goes into
+// the question, as the answer counts for all.
+func (x *exchange) askExact(k *exactCheck) (taken bool) {
 	asked := x.withExact(x.exact)
 	asked.Accepts = asked.Accepts[len(x.required.Accepts):]
+	for i := range asked.Accepts {
+		asked.Accepts[i].Extra.HTTPVerb = ""
+	}
+	asked.Resource.URL = x.c.publicURL + "/"
+	var err error = toll.NewError(toll.CodeInternal)
+	defer func() { // also when the facilitator panics
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		close(k.asking)
+		k.asking = nil
+		k.answered(x.c, err)
+		taken = k.taken
+	}()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(x.r.Context()), x.c.timeout)
 	defer cancel()
-	_, err := x.f.(x402.Offerer).Offers(ctx, &x402.OffersRequest{PaymentRequired: *asked})
+	_, err = x.f.(x402.Offerer).Offers(ctx, &x402.OffersRequest{PaymentRequired: *asked})
+	return
+}
+
+// answered takes over what the service said. The time counts from the answer, as it may have been long in coming.
+func (k *exactCheck) answered(c *config, err error) {
+	now := c.clock()
 	if err == nil {
 		k.taken, k.until = true, now.Add(exactLife)
-		return x.exact
+		return
 	}
 	e := toll.AsError(err)
 	if away := e.HTTPStatus() >= 500 || e.HTTPStatus() == http.StatusTooManyRequests; away {
 		k.until = now.Add(exactRecovery)
-		x.c.log.Warn("paid: the service could not be asked whether it settles payments of wallets", "plan", string(x.c.plan), "error", e.Error(),
+		c.log.Warn("paid: the service could not be asked whether it settles payments of wallets", "plan", string(c.plan), "error", e.Error(),
 			"listed", k.taken)
-	} else {
-		k.taken, k.until = false, now.Add(exactPause)
-		x.c.log.Error("paid: the service refuses the entries of PerCall, and the 402 goes without them", "plan", string(x.c.plan), "error", e.Error())
+		return
 	}
-	if !k.taken {
-		return nil
-	}
-	return x.exact
+	k.taken, k.until = false, now.Add(exactPause)
+	c.log.Error("paid: the service refuses the entries of PerCall, and the 402 goes without them", "plan", string(c.plan), "error", e.Error())
 }
