@@ -44,7 +44,8 @@ func TestF10_KilledWithEmbeddedChain(t *testing.T) {
 		faucet(t, service.Client(k.Key), "10")
 		people = append(people, k)
 	}
-	for range rounds {
+	st := rows(t, server.Config{Data: o.Data})
+	for round := range rounds {
 		var wg sync.WaitGroup
 		for _, k := range people {
 			wg.Go(func() {
@@ -52,12 +53,20 @@ func TestF10_KilledWithEmbeddedChain(t *testing.T) {
 				_, _ = service.Client(k.Key, client.WithRetries(0)).OrderPlan(ctx, reg.PlanID)
 			})
 		}
+		if round == 0 { // on a slow machine all could die before an order is made
+			eventually(t, "there is an order", func() bool {
+				var n int64
+				if err := st.QueryRow(ctx, "SELECT COUNT(*) FROM orders").Scan(&n); err != nil {
+					t.Fatal(err)
+				}
+				return n > 0
+			})
+		}
 		time.Sleep(20*time.Millisecond + rand.N(400*time.Millisecond))
 		service.Kill()
 		wg.Wait()
 		service = servertest.Start(t, o)
 	}
-	st := rows(t, server.Config{Data: o.Data})
 	eventually(t, "every order is decided", func() bool {
 		var open int64
 		if err := st.QueryRow(ctx, "SELECT COUNT(*) FROM orders WHERE status NOT IN ('confirmed', 'final', 'failed')").Scan(&open); err != nil {

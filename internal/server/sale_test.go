@@ -208,7 +208,11 @@ func (m *bazaar) sends(to common.Address, data []byte) {
 	})
 	eventually(m.T, "the transaction of a stranger is mined", func() bool {
 		r, err := m.node.TransactionReceipt(m.Context(), tx.Hash())
-		return err == nil && r.Status == gethtypes.ReceiptStatusSuccessful
+		if err != nil || r.Status != gethtypes.ReceiptStatusSuccessful {
+			return false
+		}
+		head, err := m.node.BlockNumber(m.Context()) // a receipt can be seen before its block is the latest
+		return err == nil && head >= r.BlockNumber.Uint64()
 	})
 }
 
