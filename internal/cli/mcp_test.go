@@ -7,7 +7,6 @@ import (
 	"io"
 	"os"
 	"slices"
-	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/rogpeppe/go-internal/testscript"
@@ -41,7 +40,7 @@ func tool(ts *testscript.TestScript, neg bool, args []string) {
 	if len(args) < 3 || len(args) > 4 {
 		ts.Fatalf("usage: tool URL NAME Q [PAYMENT]")
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	c := mcp.NewClient(&mcp.Implementation{Name: "script", Version: "1"}, nil)
 	session, err := c.Connect(ctx, &mcp.StreamableClientTransport{Endpoint: args[0], DisableStandaloneSSE: true}, nil)
