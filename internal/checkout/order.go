@@ -58,8 +58,8 @@ func (c *Checkout) answer(ctx context.Context, plan *toll.Plan, o *store.Order, 
 	o, err := c.await(ctx, o, wait)
 	if err != nil {
 		e := toll.AsError(err)
-		return nil, e.WithParam("orderId", o.ID).WithHint("The order is recorded and goes on by itself: read it. To repeat the call, send its Idempotency-Key again; without one a repeat "+
-			"gives this order only while it is open, and then buys once more.")
+		return nil, e.WithParam("orderId", o.ID).WithHint("The order is recorded and goes on by itself: read it. To repeat the call, send its " +
+			"Idempotency-Key again; without one a repeat gives this order only while it is open, and then buys once more.")
 	}
 	if o.Status == toll.OrderFailed {
 		return nil, failure(o)
