@@ -26,7 +26,7 @@ func (f *Facilitator) Sweep(ctx context.Context) (more bool, err error) {
 		return false, err
 	}
 	n, err := store.DropExactPayments(ctx, f.store, before, exactSlice, dead)
-	return n == exactSlice || len(dead) == exactSlice, err
+	return n+int64(len(dead)) >= exactSlice, err
 }
 
 // deadPayments returns those of the payments that a sweep is about to remove which were verified and never made, and never can be. Of

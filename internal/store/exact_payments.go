@@ -72,11 +72,13 @@ func UnaskedAuthorizations(ctx context.Context, q Querier, before time.Time, lim
 }
 
 // DropExactPayments removes at most limit payments whose authorization ended before a moment, the oldest first, and returns how many it
-// removed. What the chain has not decided stays, and so does each authorization, so that nothing can be paid with it again: but for
-// the dead ones, with which nothing was paid and nothing ever can be. They go with their payments, and these with their names, unless
-// somebody had them settled meanwhile.
+// removed beside the dead ones. These count for the limit, so that of [UnaskedAuthorizations] with the same limit none goes that is
+// not among them. What the chain has not decided stays, and so does each authorization, so that nothing can be paid with it again: but
+// for the dead ones, with which nothing was paid and nothing ever can be. They go with their payments, and these with their names,
+// unless somebody had them settled meanwhile.
 func DropExactPayments(ctx context.Context, s *Store, before time.Time, limit int64, dead []*Authorization) (n int64, err error) {
 	err = s.Tx(ctx, func(tx *Tx) error {
+		left := limit
 		for _, a := range dead {
 			gone, err := tx.Exec(ctx, "DELETE FROM exact_payments WHERE payment_id = $1 AND "+unasked, a.OrderID)
 			if err != nil {
@@ -85,6 +87,7 @@ func DropExactPayments(ctx context.Context, s *Store, before time.Time, limit in
 			if gone == 0 {
 				continue
 			}
+			left--
 			if _, err := tx.Exec(ctx, "DELETE FROM authorizations WHERE order_id = $1", a.OrderID); err != nil {
 				return err
 			}
@@ -95,7 +98,7 @@ func DropExactPayments(ctx context.Context, s *Store, before time.Time, limit in
 		n, err = tx.Exec(ctx, `DELETE FROM exact_payments WHERE payment_id IN
 			(SELECT payment_id FROM exact_payments WHERE ends_at < $1 AND NOT EXISTS
 				(SELECT 1 FROM chain_ops o WHERE o.op_id = payment_id AND (o.untold OR o.state <> 'final' AND o.state <> 'failed'))
-			ORDER BY ends_at, payment_id LIMIT $2)`, Micros(before), limit)
+			ORDER BY ends_at, payment_id LIMIT $2)`, Micros(before), left)
 		return err
 	})
 	return n, err

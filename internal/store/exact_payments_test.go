@@ -145,3 +145,23 @@ func TestDropDeadAuthorizations(t *testing.T) {
 		}
 	})
 }
+
+// Where more payments were only verified than are asked about at a time, the others stay until they are.
+func TestDropExactPayments_NotAskedYet(t *testing.T) {
+	storetest.Each(t, func(t *testing.T, st *store.Store) {
+		ctx := t.Context()
+		for n := range byte(3) {
+			id := toll.NewUUID()
+			write(t, st, func(tx *store.Tx) error {
+				return errors.Join(store.InsertExactPayment(ctx, tx, &store.ExactPayment{ID: id, Server: bob, EndsAt: noon.Add(-time.Hour)}),
+					store.InsertAuthorization(ctx, tx, &store.Authorization{
+						ChainID: 84532, Asset: toll.USDCSandbox, Payer: bob, Nonce: [32]byte{n}, OrderID: id, Receiver: toll.Address{7},
+						Value: toll.UnitsOf(1), Signature: []byte{n}, CreatedAt: noon,
+					}))
+			})
+		}
+		dead := must[[]*store.Authorization](t)(store.UnaskedAuthorizations(ctx, st, noon, 2))
+		same(t, must[int64](t)(store.DropExactPayments(ctx, st, noon, 2, dead)), int64(0))
+		same(t, len(must[[]*store.Authorization](t)(store.UnaskedAuthorizations(ctx, st, noon, 2))), 1)
+	})
+}
