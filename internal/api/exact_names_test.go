@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/checkout/railtest"
 	"github.com/tollhq/toll/internal/facilitator"
 	"github.com/tollhq/toll/x402"
 )
@@ -90,5 +91,32 @@ func TestT36_ExactForOthers(t *testing.T) {
 	// Another wallet may use the same name.
 	if got := verify(s.wallet(rail, 1000).namedBody(entry, id)); got.member(t, "isValid") != true {
 		t.Errorf("another wallet: %s", got.body)
+	}
+}
+
+// The name of a call whose payment can never be made any more is free: a client that tries again pays under it.
+func TestT36_ExactAfterAFailure(t *testing.T) {
+	s, rail, _ := shop(t)
+	s = s.again(func(d *facilitator.Deps) { d.Exact = facilitator.ExactOpen })
+	w := s.wallet(rail, 5_000_000)
+	ask := func(path, body string) answer { return s.do(s.b1, "POST", base+"/x402/"+path, body) }
+	entry := entryFor(s.b1.address, "1000")
+	first := w.namedBody(entry, "pay_0123456789abcdef")
+	rail.Behave(railtest.Behaviour{Steps: 1_000_000})
+	if got := ask("settle", first); got.text(t, "errorReason") != x402.ReasonPending {
+		t.Fatalf("%s", got.body)
+	}
+	if got := ask("settle", w.namedBody(entry, "pay_0123456789abcdef")); got.text(t, "errorReason") != x402.ReasonInFlight {
+		t.Errorf("while the first may be paid: %s", got.body)
+	}
+	var id string
+	must(t, s.store.QueryRow(t.Context(), "SELECT payment_id FROM exact_payments").Scan(&id))
+	rail.Undo(id, toll.CodePaymentRequired, "ended")
+	rail.Behave(railtest.Behaviour{})
+	if got := ask("settle", first); got.member(t, "success") != false || got.text(t, "errorReason") == x402.ReasonPending {
+		t.Errorf("the first one: %s", got.body)
+	}
+	if got := ask("settle", w.namedBody(entry, "pay_0123456789abcdef")); got.member(t, "success") != true || rail.Transfers() != 1 {
+		t.Errorf("another authorization: %s, %d transfers", got.body, rail.Transfers())
 	}
 }

@@ -233,6 +233,12 @@ func (f *Facilitator) settleExact(ctx context.Context, caller toll.Address, stoc
 	paid, err := f.checkout.Seller().Sell(wait, checkout.Sale{OrderID: known.ID, Token: p.token, Authorization: *p.signed, Signature: kept.Signature})
 	switch {
 	case err == nil && paid.Status == toll.OrderFailed:
+		if paid.Ended {
+			free := func(tx *store.Tx) error { return store.FreeSaleIdentifier(ctx, tx, p.signed.From, known.ID) }
+			if err := f.store.Tx(ctx, free); err != nil {
+				return nil, toll.AsError(err)
+			}
+		}
 		word, _ := paid.Params["reason"].(string)
 		if word == "" {
 			word = exactReason(paid.FailureCode)

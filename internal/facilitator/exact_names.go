@@ -10,7 +10,7 @@ import (
 )
 
 // name keeps the payment identifier of a payment, if it has one. The error is [store.IsUnique] when the wallet used it before: names
-// are per wallet, over its plans and calls.
+// are per wallet, over its plans and calls. A payment that the chain has ended gives its name back.
 func (p *exactPayment) name(ctx context.Context, tx *store.Tx, id string) error {
 	if p.payment.PaymentIdentifier == "" {
 		return nil
