@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math/big"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/ethereum/go-ethereum"
@@ -25,8 +26,8 @@ var (
 	topicCanceled = topic("AuthorizationCanceled(address,bytes32)")
 )
 
-// searchBack is how long before a sale was asked for its authorization may have been carried out. One that ends within an hour is
-// hardly older.
+// searchBack is how long before a sale was asked for, and before its end, its authorization may have been carried out. One that
+// ends within an hour is hardly older.
 const searchBack = 2 * time.Hour
 
 // saleKey names an authorization on the chain: a token takes each nonce of a payer once.
@@ -105,47 +106,95 @@ func transfers(l *types.Log, from common.Address, p Payment) bool {
 		new(big.Int).SetBytes(l.Data).Cmp(p.Amount) == 0
 }
 
-// search looks for the transaction that has carried an authorization out, from the head back to some time before the sale.
+// search looks for the transaction that has carried an authorization out.
 func (r *Rail) search(ctx context.Context, op *Op) (at Place, found bool, err error) {
-	topics := [][]common.Hash{{topicUsed}, {common.BytesToHash(op.Payer[:])}, {op.Sale.Nonce}}
-	err = r.read(ctx, func(ctx context.Context, c *endpoints.Conn) error {
-		at, found = Place{}, false
-		head, err := c.HeaderByNumber(ctx, nil)
-		if err != nil {
-			return err
-		}
-		since := min(head.Time, uint64(max(op.CreatedAt.Unix(), 0)))
-		since -= min(since, uint64(searchBack/time.Second))
-		to, chunk := head.Number.Uint64(), uint64(maxChunk)
-		for {
-			from := to - min(to, chunk-1)
-			logs, err := c.FilterLogs(ctx, ethereum.FilterQuery{
-				FromBlock: new(big.Int).SetUint64(from), ToBlock: new(big.Int).SetUint64(to), Addresses: []common.Address{op.Token}, Topics: topics,
-			})
-			if _, refused := errors.AsType[rpc.Error](err); refused && chunk > 1 {
-				chunk /= 2
-				continue
-			}
-			if err != nil {
-				return err
-			}
-			for _, l := range logs {
-				if what, err := fateAt(ctx, c, op, placeOf(&l)); err != nil || what == carried {
-					at, found = placeOf(&l), err == nil
-					return err
-				}
-			}
-			if from == 0 || len(logs) > 0 {
-				return nil
-			}
-			first, err := c.HeaderByNumber(ctx, new(big.Int).SetUint64(from))
-			if err != nil || first.Time < since {
-				return err
-			}
-			to = from - 1
-		}
+	err = r.read(ctx, func(ctx context.Context, c *endpoints.Conn) (err error) {
+		at, found, err = carriedOut(ctx, c, op)
+		return err
 	})
 	return at, found, err
+}
+
+// searchForAll is [Rail.search], on live as two endpoints say it: one that hides a log must not end a sale that is paid.
+func (r *Rail) searchForAll(ctx context.Context, op *Op) (at Place, found bool, err error) {
+	var mu sync.Mutex
+	said := map[common.Hash]Place{}
+	digest, err := r.cfg.Pool.Agree(ctx, func(ctx context.Context, c *endpoints.Conn) (common.Hash, error) {
+		at, found, err := carriedOut(ctx, c, op)
+		if err != nil || !found {
+			return common.Hash{}, err
+		}
+		digest := saleEvidence(op, at, carried)
+		mu.Lock()
+		defer mu.Unlock()
+		said[digest] = at
+		return digest, nil
+	})
+	if err != nil {
+		return Place{}, false, away(err)
+	}
+	at, found = said[digest]
+	return at, found, nil
+}
+
+// carriedOut is [Rail.search] as one endpoint says it: from the end of the authorization, or the head, back to some time before the
+// sale and before that end. A sale may be begun long after its end, when its process had stopped.
+func carriedOut(ctx context.Context, c *endpoints.Conn, op *Op) (at Place, found bool, err error) {
+	topics := [][]common.Hash{{topicUsed}, {common.BytesToHash(op.Payer[:])}, {op.Sale.Nonce}}
+	head, err := c.HeaderByNumber(ctx, nil)
+	if err != nil {
+		return Place{}, false, err
+	}
+	since := min(head.Time, op.Before, uint64(max(op.CreatedAt.Unix(), 0)))
+	since -= min(since, uint64(searchBack/time.Second))
+	to, err := lastBefore(ctx, c, head, op.Before)
+	if err != nil {
+		return Place{}, false, err
+	}
+	for chunk := uint64(maxChunk); ; {
+		from := to - min(to, chunk-1)
+		logs, err := c.FilterLogs(ctx, ethereum.FilterQuery{
+			FromBlock: new(big.Int).SetUint64(from), ToBlock: new(big.Int).SetUint64(to), Addresses: []common.Address{op.Token}, Topics: topics,
+		})
+		if _, refused := errors.AsType[rpc.Error](err); refused && chunk > 1 {
+			chunk /= 2
+			continue
+		}
+		if err != nil {
+			return Place{}, false, err
+		}
+		for _, l := range logs {
+			if what, err := fateAt(ctx, c, op, placeOf(&l)); err != nil || what == carried {
+				return placeOf(&l), err == nil, err
+			}
+		}
+		if from == 0 || len(logs) > 0 {
+			return Place{}, false, nil
+		}
+		first, err := c.HeaderByNumber(ctx, new(big.Int).SetUint64(from))
+		if err != nil || first.Time < since {
+			return Place{}, false, err
+		}
+		to = from - 1
+	}
+}
+
+// lastBefore returns the number of the last block before a time, or one at most [maxChunk] after it.
+func lastBefore(ctx context.Context, c *endpoints.Conn, head *types.Header, end uint64) (uint64, error) {
+	low, high := uint64(0), head.Number.Uint64()
+	for head.Time >= end && high-low > maxChunk {
+		middle := low + (high-low)/2
+		h, err := c.HeaderByNumber(ctx, new(big.Int).SetUint64(middle))
+		if err != nil {
+			return 0, err
+		}
+		if h.Time < end {
+			low = middle
+		} else {
+			high = middle
+		}
+	}
+	return high, nil
 }
 
 // wanted are the authorizations of sales that are under way.
@@ -262,7 +311,7 @@ func (t *tracker) ended(ctx context.Context, op *Op) (bool, error) {
 		return false, err
 	}
 	if used {
-		at, found, err := r.search(ctx, op)
+		at, found, err := r.searchForAll(ctx, op)
 		if err != nil {
 			return false, err
 		}

@@ -163,7 +163,7 @@ func (r *Rail) buildSale(ctx context.Context, op *Op) (*userop.Operation, *Failu
 	}
 	gas, contract := guess(op), !r.signedByKey(op)
 	if contract {
-		gas = signer.MaxContractGas
+		gas = signer.MaxSaleGas
 	}
 	if !used {
 		tried, err := r.inner(ctx, op.Sender, callData, all)
@@ -177,14 +177,14 @@ func (r *Rail) buildSale(ctx context.Context, op *Op) (*userop.Operation, *Failu
 			}
 		case f != nil || err != nil:
 			return nil, f, err
-		case contract && tried > signer.MaxContractGas:
+		case tried > signer.MaxSaleGas:
 			return nil, saleFailed(toll.CodePaymentRequired, wordSignature, "the account of the payer needs too much gas to take its signature"), nil
 		default:
 			gas = tried
 		}
 	}
 	if used {
-		at, found, err := r.search(ctx, op)
+		at, found, err := r.searchForAll(ctx, op)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -241,13 +241,9 @@ func (r *Rail) CheckSale(ctx context.Context, s Sale) (used bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	gas := hexutil.Uint64(maxCallGas)
-	if !r.signedByKey(op) {
-		gas = maxContractSaleGas
-	}
 	err = r.read(ctx, func(ctx context.Context, c *endpoints.Conn) error {
 		var answer hexutil.Bytes
-		return try(ctx, c, "eth_call", &answer, message{From: r.cfg.Service, To: op.Token, Gas: gas, Data: data}, nil)
+		return try(ctx, c, "eth_call", &answer, message{From: r.cfg.Service, To: op.Token, Gas: maxSaleGas, Data: data}, nil)
 	})
 	f, err = r.saleVerdict(ctx, op, err)
 	switch {

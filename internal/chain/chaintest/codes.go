@@ -31,6 +31,8 @@ const (
 	CodeAgreesPoor = "63" + answer + "60e01b5f52" + "5a6207a12010601757" + "60205ff3" + "5b601756"
 	// CodeAgreesLoud takes every signature, and answers half a MB when it has the gas for that: who copies that has none left.
 	CodeAgreesLoud = "63" + answer + "60e01b5f52" + "5a6207a12010601757" + "60205ff3" + "5b620780005ff3"
+	// CodeAgreesLate takes every signature, after more than two million gas.
+	CodeAgreesLate = "620186a0" + "5b6001900380600457" + "63" + answer + "60e01b5f5260205ff3"
 )
 
 const answer = "1626ba7e"

@@ -13,11 +13,15 @@ import (
 	"github.com/tollhq/toll/internal/chain/userop"
 )
 
-// MaxContractGas is the most gas of the call of a [Sale] of a contract, whose code runs in it.
-const MaxContractGas = 1_000_000
+// MaxSaleGas is the most gas of the call of a [Sale], as code of the payer may run in it, also when its key has signed (EIP-7702).
+const MaxSaleGas = 1_000_000
 
-// contractCents is the least that a sale of a contract counts against the hourly cap: about what its gas may cost.
-const contractCents = 10
+const (
+	// plainGas is more than the call of a sale needs whose payer has no code.
+	plainGas = 250_000
+	// codeCents is the least that any other sale counts against the hourly cap: about what its gas may cost.
+	codeCents = 10
+)
 
 // Sale asks for the operation with which the service account has a token carry out what a wallet has signed (EIP-3009). It moves
 // no money of the service or of its accounts.
@@ -29,7 +33,7 @@ type Sale struct {
 	// Contract says that no key has made the signature, and that code of From takes it (ERC-1271): the signer cannot ask. The
 	// token asks when the operation runs.
 	Contract bool
-	CallGas  uint64 // of a contract at most [MaxContractGas]
+	CallGas  uint64 // at most [MaxSaleGas]
 }
 
 // WalletSignature is what a wallet has made for an authorization: r, s, v by its key, or what code of it takes, at most
@@ -37,7 +41,7 @@ type Sale struct {
 type WalletSignature []byte
 
 // Sale signs the operation of a sale. For one order id it signs one content, whatever the gas. What sales move counts against an
-// hourly cap of their own, those of contracts at least 10 cents each.
+// hourly cap of their own, those of contracts, and those that need as much gas, at least 10 cents each.
 func (s *Signer) Sale(ctx context.Context, r Sale) (*userop.Operation, error) {
 	const kind = "sale"
 	if reason := s.checkSale(&r); reason != "" {
@@ -54,8 +58,8 @@ func (s *Signer) Sale(ctx context.Context, r Sale) (*userop.Operation, error) {
 	}
 	defer k.Zero()
 	content, cents := crypto.Keccak256Hash(s.service[:], callData), hundredths(r.Authorization.Value)
-	if r.Contract {
-		cents = max(cents, contractCents)
+	if r.Contract || r.CallGas > plainGas {
+		cents = max(cents, codeCents)
 	}
 	if reason, wait := s.limits.admit(&s.limits.sales, userop.OrderKey(r.OrderID), content, cents); reason != "" {
 		return nil, s.refused(r.OrderID, &Refusal{Request: kind, Reason: reason, RetryAfter: wait})
@@ -76,6 +80,8 @@ func (s *Signer) checkSale(r *Sale) Reason {
 		return ForeignToken
 	case from == s.service || s.sends(from):
 		return ForeignAccount
+	case r.CallGas > MaxSaleGas:
+		return Malformed
 	}
 	domain := evm.Domain{Name: name, Version: version, ChainID: new(big.Int).Set(s.chainID), Contract: toll.Address(r.Token)}
 	by, err := evm.Recover(a.Digest(domain), r.Signature)
@@ -84,8 +90,6 @@ func (s *Signer) checkSale(r *Sale) Reason {
 		return ""
 	case !r.Contract, len(r.Signature) > evm.MaxSignature, evm.Wrapped(r.Signature):
 		return ForeignWallet
-	case r.CallGas > MaxContractGas:
-		return Malformed
 	}
 	return ""
 }

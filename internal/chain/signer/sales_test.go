@@ -109,8 +109,9 @@ func TestT61_SaleRefused(t *testing.T) {
 		"wrapped":          {signer.ForeignWallet, after(func(_ *bench, s *signer.Sale) { s.Signature, s.Contract = bytes.Repeat([]byte{0x64, 0x92}, 16), true })},
 		"too long":         {signer.ForeignWallet, after(func(_ *bench, s *signer.Sale) { s.Signature, s.Contract = make([]byte, evm.MaxSignature+1), true })},
 		"too much gas": {signer.Malformed, after(func(_ *bench, s *signer.Sale) {
-			s.Signature, s.Contract, s.CallGas = nil, true, signer.MaxContractGas+1
+			s.Signature, s.Contract, s.CallGas = nil, true, signer.MaxSaleGas+1
 		})},
+		"too much gas of a key":      {signer.Malformed, before(func(s *signer.Sale) { s.CallGas = signer.MaxSaleGas + 1 })},
 		"of a relayer, who has code": {signer.ForeignAccount, after(func(b *bench, s *signer.Sale) { s.Authorization.From, s.Contract = toll.Address(b.relayer), true })},
 		"v 0 or 1":                   {signer.ForeignWallet, after(func(_ *bench, s *signer.Sale) { s.Signature[64] -= 27 })},
 		"another sender":             {signer.ForeignWallet, after(func(b *bench, s *signer.Sale) { s.Authorization.From = toll.Address(b.subscriber) })},
@@ -161,7 +162,7 @@ func TestSale_Contract(t *testing.T) {
 	b := newBench(t, func(c *signer.Config) { c.HourlyCents = 29 })
 	contract := func(id string, units int64, signature []byte) (*userop.Operation, signer.Sale, error) {
 		s := b.sale(t, id, func(s *signer.Sale) { s.Authorization.Value = big.NewInt(units) })
-		s.Authorization.From, s.Signature, s.Contract, s.CallGas = toll.Address{9}, signature, true, signer.MaxContractGas
+		s.Authorization.From, s.Signature, s.Contract, s.CallGas = toll.Address{9}, signature, true, signer.MaxSaleGas
 		op, err := b.Sale(t.Context(), s)
 		return op, s, err
 	}
@@ -177,6 +178,9 @@ func TestSale_Contract(t *testing.T) {
 	}
 	op, _, err := contract("c", 1, []byte{1}) // 9 cents are left
 	refused(t, b, op, err, signer.OverCap)
+	b.log.Reset()
+	op, err = b.Sale(t.Context(), b.sale(t, "e", func(s *signer.Sale) { s.Authorization.Value, s.CallGas = big.NewInt(1), 300_000 }))
+	refused(t, b, op, err, signer.OverCap) // code of a wallet with a key uses as much gas
 	if _, err := b.Sale(t.Context(), b.sale(t, "d", func(s *signer.Sale) { s.Authorization.Value = big.NewInt(90_000) })); err != nil {
 		t.Errorf("a sale of 9 cents by a key: %v", err)
 	}
