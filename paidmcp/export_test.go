@@ -10,3 +10,18 @@ func (s *Server) Kept() int64 {
 	defer b.mu.Unlock()
 	return b.bytes
 }
+
+// Held returns how many bytes of events, and for events to come, are in memory, of streams that are kept and have ended.
+func (s *Server) Held() (n int64) {
+	b := s.sessions.backlog
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for at := b.resting.Front(); at != nil; at = at.Next() {
+		st := at.Value.(*stream)
+		n += int64(cap(st.part))
+		for _, e := range st.events {
+			n += int64(len(e))
+		}
+	}
+	return n
+}

@@ -98,7 +98,7 @@ func (s *stream) Write(b []byte) (int, error) {
 			break
 		}
 		event := bytes.Clone(s.part[:end+2])
-		s.part = append(s.part[:0], s.part[end+2:]...)
+		s.part = bytes.Clone(s.part[end+2:]) // what a large event took is not counted
 		s.events = append(s.events, event)
 		if s.state == resumable {
 			s.backlog.charge(s, int64(len(event)))
@@ -140,7 +140,7 @@ func (s *stream) unread() (n int) {
 }
 
 // follow hands the events that come to the reader until there are no more, another reader comes, or this one leaves.
-func (s *stream) follow(ctx context.Context, r *reader, write func(event []byte) error) {
+func (s *stream) follow(ctx context.Context, r *reader, write func(number, event []byte) error) {
 	b := s.backlog
 	defer context.AfterFunc(ctx, func() {
 		b.mu.Lock()
@@ -161,9 +161,9 @@ func (s *stream) follow(ctx context.Context, r *reader, write func(event []byte)
 		if !parts {
 			number, event = number+1, s.events[number-s.before]
 		}
-		event = s.numbered(number, event)
+		told := s.told(number)
 		b.mu.Unlock()
-		err := write(event)
+		err := write(told, event)
 		b.mu.Lock()
 		if err != nil {
 			break
@@ -190,12 +190,13 @@ func parting(retry time.Duration) []byte {
 	return []byte("retry: " + strconv.FormatInt(retry.Milliseconds(), 10) + "\ndata: \n\n")
 }
 
-// numbered puts the number of an event before it, where a client can come back to it.
-func (s *stream) numbered(number int, event []byte) []byte {
+// told is the number of an event as its client is told, nil where it cannot come back. It is apart from the event, which is in memory
+// once, however many connections hold on to it.
+func (s *stream) told(number int) []byte {
 	if s.state == lost || s.session.kept.closed || s.backlog.most == 0 {
-		return event
+		return nil
 	}
-	return append([]byte("id: "+s.id+"_"+strconv.Itoa(number)+"\n"), event...)
+	return []byte("id: " + s.id + "_" + strconv.Itoa(number) + "\n")
 }
 
 // opens is called before the client is told the number of an event, with which it may come back at once.
@@ -206,19 +207,20 @@ func (s *stream) opens() []byte {
 	if s.state != resumable || !s.polls {
 		return nil
 	}
-	return s.numbered(0, []byte("data: \n\n"))
+	return append(s.told(0), "data: \n\n"...)
 }
 
 // answer sends the stream to who made the call.
 func (s *stream) answer(ctx context.Context, r *reader, w *reply) {
 	w.opens = s.opens
-	s.follow(ctx, r, func(event []byte) error {
+	s.follow(ctx, r, func(number, event []byte) error {
 		if !w.begun {
 			maps.Copy(w.Header(), s.header)
 		}
-		_, err := w.Write(event)
+		_, err1 := w.Write(number)
+		_, err2 := w.Write(event)
 		w.Flush()
-		return err
+		return errors.Join(err1, err2)
 	})
 	s.backlog.mu.Lock()
 	ended, status, plain := s.ended, s.status, s.plain
@@ -255,9 +257,10 @@ func (s *Server) resume(w http.ResponseWriter, r *http.Request, one *session) {
 	w.WriteHeader(http.StatusOK)
 	flush := http.NewResponseController(w).Flush
 	_ = flush() // best effort, as in the SDK
-	st.follow(r.Context(), reads, func(event []byte) error {
-		_, err := w.Write(event)
+	st.follow(r.Context(), reads, func(number, event []byte) error {
+		_, err1 := w.Write(number)
+		_, err2 := w.Write(event)
 		_ = flush()
-		return err
+		return errors.Join(err1, err2)
 	})
 }
