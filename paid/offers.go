@@ -4,6 +4,7 @@ import (
 	"context"
 	"sync"
 	"time"
+	"unicode/utf8"
 
 	"github.com/tollhq/toll/x402"
 )
@@ -39,10 +40,11 @@ type keptOffers struct {
 // of returns the offers of what is asked for, none when there is nobody to sign them.
 func (o *offerCache) of(ctx context.Context, f x402.Facilitator, c *config, required *x402.PaymentRequired) []x402.SignedOffer {
 	signer, ok := f.(x402.Offerer)
-	if !ok || len(required.Accepts) == 0 {
-		return nil
+	url := required.Resource.URL
+	if !ok || len(required.Accepts) == 0 || len(url) > maxURLBytes || !utf8.ValidString(url) {
+		return nil // the service signs none of such an url, and a refusal would keep the offers from others
 	}
-	k := offerKey{required.Resource.URL, required.Accepts[0].Amount, required.Accepts[0].PayTo, len(required.Accepts)}
+	k := offerKey{url, required.Accepts[0].Amount, required.Accepts[0].PayTo, len(required.Accepts)}
 	now := c.clock()
 	o.mu.Lock()
 	known, ok := o.kept[k]

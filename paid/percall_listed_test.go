@@ -102,3 +102,24 @@ func TestPerCall_SlowToList(t *testing.T) {
 		}
 	})
 }
+
+// An url that the service does not take, as no offer of it could be signed, does not keep the offers from others.
+func TestOffers_ForAll(t *testing.T) {
+	for name, query := range map[string]string{"long": strings.Repeat("q", 8<<10-len("/ask?")), "not text": strings.Repeat("\xff", 4<<10)} {
+		now := time.Unix(1_795_226_400, 0)
+		log, lines := logs(t)
+		h := paid.Handler(&office{till: newTill()}, &work{t: t}, paid.Plan(plan), paid.PublicURL("https://agent.example.com"), log, paid.Offers(true),
+			paid.Clock(func() time.Time { return now }))
+		offers := func(query string) int {
+			w, r := httptest.NewRecorder(), httptest.NewRequest("GET", "/ask", nil)
+			r.URL.RawQuery = query
+			h.ServeHTTP(w, r)
+			return len(x402.Offers(challenge(t, reply{w.Code, w.Header(), w.Body.String(), nil}).Extensions))
+		}
+		offers(query)
+		now = now.Add(time.Second)
+		if n := offers(""); n != 1 {
+			t.Errorf("%s: then %d offers: %s", name, n, lines)
+		}
+	}
+}
