@@ -2,6 +2,7 @@ package paid
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"sync"
@@ -83,7 +84,7 @@ func (c *config) exactEntry(t *x402.Terms, p Exact) (x402.ExactRequirements, err
 	if payTo.IsZero() {
 		var err error
 		if payTo, err = toll.ParseAddress(t.PayTo); err != nil || payTo.IsZero() {
-			return x402.ExactRequirements{}, fmt.Errorf("the plan has no receiver: name one in PayTo")
+			return x402.ExactRequirements{}, errors.New("the plan has no receiver: name one in PayTo")
 		}
 	}
 	secs := p.TimeoutSecs
