@@ -43,10 +43,11 @@ func (r *Rail) uses(ctx context.Context, op *Op, block *big.Int) (uint64, error)
 // nil, back to some time before the order. On live two endpoints have to say the same of each block. There is none of a nonce that
 // the account has counted up without an operation.
 func (r *Rail) ran(ctx context.Context, op *Op, head *types.Header) (e event, found bool, err error) {
-	if head == nil {
-		if head, err = r.cfg.Pool.Head(ctx, "latest"); err != nil {
-			return event{}, false, away(err)
-		}
+	last := (*big.Int)(nil) // of each endpoint: none can say that the head is an old block
+	if head != nil {
+		last = head.Number
+	} else if head, err = r.cfg.Pool.Head(ctx, "latest"); err != nil {
+		return event{}, false, away(err)
 	}
 	since := min(head.Time, uint64(max(op.CreatedAt.Unix(), 0)))
 	since -= min(since, uint64(searchBack/time.Second))
@@ -54,7 +55,7 @@ func (r *Rail) ran(ctx context.Context, op *Op, head *types.Header) (e event, fo
 	for to, chunk := head.Number.Uint64(), uint64(maxChunk); ; {
 		from := to - min(to, chunk-1)
 		query := ethereum.FilterQuery{
-			FromBlock: new(big.Int).SetUint64(from), ToBlock: new(big.Int).SetUint64(to), Addresses: []common.Address{contracts.EntryPoint},
+			FromBlock: new(big.Int).SetUint64(from), ToBlock: last, Addresses: []common.Address{contracts.EntryPoint},
 			Topics: [][]common.Hash{{topicRun}, nil, {common.BytesToHash(op.Sender[:])}},
 		}
 		var mu sync.Mutex
@@ -81,12 +82,32 @@ func (r *Rail) ran(ctx context.Context, op *Op, head *types.Header) (e event, fo
 		if e, ok := said[digest]; ok {
 			return e, true, nil
 		}
-		first, err := r.header(ctx, from)
+		first, err := r.headerForAll(ctx, from)
 		if err != nil || from == 0 || first.Time < since {
 			return event{}, false, err
 		}
-		to = from - 1
+		to, last = from-1, new(big.Int).SetUint64(from-1)
 	}
+}
+
+// headerForAll is [Rail.header], on live as two endpoints say it: one that lies about a time must not end a search.
+func (r *Rail) headerForAll(ctx context.Context, number uint64) (*types.Header, error) {
+	var mu sync.Mutex
+	said := map[common.Hash]*types.Header{}
+	hash, err := r.cfg.Pool.Agree(ctx, func(ctx context.Context, c *endpoints.Conn) (common.Hash, error) {
+		header, err := c.HeaderByNumber(ctx, new(big.Int).SetUint64(number))
+		if err != nil {
+			return common.Hash{}, err
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		said[header.Hash()] = header
+		return header.Hash(), nil
+	})
+	if err != nil {
+		return nil, away(err)
+	}
+	return said[hash], nil
 }
 
 // decidedBefore is [errNonceUsed] when the chain has run the nonce of an order that could not be paid as the chain is now: it may
@@ -115,7 +136,7 @@ func (r *Rail) usedUp(ctx context.Context, op *Op) (*Failure, error) {
 	if !perhaps {
 		e, found, err := r.ran(ctx, op, nil)
 		if err == nil && found && e.success {
-			perhaps, err = r.made(ctx, op, e.place)
+			perhaps, err = r.madeForAll(ctx, op, e.place)
 		}
 		if err == nil && perhaps && op.Token == (common.Address{}) {
 			perhaps, err = r.mayPay(ctx, op, e.place.Tx)
