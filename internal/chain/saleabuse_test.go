@@ -86,7 +86,7 @@ func TestT68_HiddenSale(t *testing.T) {
 	})
 	pool := w.pool(endpoints.Config{URLs: []string{liar.URL, honest.URL}, Agree: true})
 	w.running(change, func(c *chain.Config) { c.Pool = pool })
-	w.eventually("the log was hidden", func() bool { return hidden.Load() > 4 || w.op(s.OrderID).State == chain.Failed })
+	w.eventually("the log was hidden", func() bool { return hidden.Load() > 2 || w.op(s.OrderID).State == chain.Failed })
 	if op := w.op(s.OrderID); op.State == chain.Failed {
 		t.Errorf("a sale that is paid has failed: %+v", op.Failure)
 	}
