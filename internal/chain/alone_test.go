@@ -185,3 +185,20 @@ func TestTracker_VoidOfOneNotUnderstood(t *testing.T) {
 	w.eventually("the credits are granted", func() bool { return w.op(unclear.OrderID).Told != "" })
 	sink.has(unclear.OrderID, true, 1)
 }
+
+// What was not understood is read again also where no block follows, as on a chain that makes them only for what is sent.
+func TestTracker_LogReadAgainWithoutABlock(t *testing.T) {
+	w := newWorld(t, chaintest.New(t))
+	sink := w.ledger()
+	double := chaintest.NewDouble(t, w.Client())
+	double.Refuse(-1, "eth_getBlockByHash", "not now")
+	r := w.running(w.through(double), func(c *chain.Config) { c.Sink = sink })
+	owner := w.account(wei, 1_000)
+	p := purchase(owner, wei, receiver(1), 500)
+	go r.Pay(t.Context(), p)
+	w.eventually("it was asked for", func() bool { return double.Calls("eth_getBlockByHash") > 0 && w.balance(wei, receiver(1)) == 500 })
+	double.Clear()
+	w.decided(p.OrderID, chain.Final)
+	w.idle()
+	sink.has(p.OrderID, true, 1)
+}

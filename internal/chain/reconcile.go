@@ -173,6 +173,9 @@ func (t *tracker) follow(ctx context.Context, open []*Op) error {
 		return err
 	}
 	t.seen, t.fresh = t.pass.head.Hash(), false
+	if len(t.unread) > 0 {
+		t.seen = common.Hash{} // no other head may follow for long
+	}
 	if t.cursor == from {
 		return nil
 	}
