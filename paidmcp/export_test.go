@@ -3,6 +3,13 @@ package paidmcp
 // ForgetBearerWarning lets the process warn of a bearer token once more.
 func ForgetBearerWarning() { bearerWarned.Store(false) }
 
+// BreakTransport makes every message to a session panic, as a fault of the SDK would.
+func (s *Server) BreakTransport(id string) {
+	s.sessions.mu.Lock()
+	defer s.sessions.mu.Unlock()
+	s.sessions.byID[id].transport = nil
+}
+
 // Kept returns how many bytes of streams are kept for clients that come back.
 func (s *Server) Kept() int64 {
 	b := s.sessions.backlog

@@ -148,7 +148,7 @@ func NewServer(p *Payments, m *mcp.Server, cfg ServerConfig) (*Server, error) {
 	if s.cfg.MaxSessions <= 0 {
 		s.cfg.MaxSessions = maxSessions
 	}
-	s.sessions = newSessions(s.mcp, s.cfg.MaxSessions, newBacklog(cfg.ResumeBytes, cfg.ResumeTime), s.clock)
+	s.sessions = newSessions(s.mcp, s.cfg.MaxSessions, newBacklog(cfg.ResumeBytes, cfg.ResumeTime), s.clock, s.log)
 	s.ending, s.end = context.WithCancel(context.Background())
 	s.modern = mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return s.mcp }, &mcp.StreamableHTTPOptions{
 		// Host and origin are checked before, by the lists of the configuration.

@@ -6,7 +6,9 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"encoding/json"
+	"log/slog"
 	"net/http"
+	"runtime/debug"
 	"strings"
 	"sync"
 	"time"
@@ -49,6 +51,7 @@ type sessions struct {
 	most    int
 	backlog *backlog
 	clock   func() time.Time
+	log     *slog.Logger
 
 	mu        sync.Mutex
 	byID      map[string]*session
@@ -58,8 +61,8 @@ type sessions struct {
 	ending    sync.WaitGroup
 }
 
-func newSessions(m *mcp.Server, most int, b *backlog, clock func() time.Time) *sessions {
-	return &sessions{mcp: m, most: most, backlog: b, clock: clock, byID: make(map[string]*session), idle: list.New(), strangers: list.New()}
+func newSessions(m *mcp.Server, most int, b *backlog, clock func() time.Time, log *slog.Logger) *sessions {
+	return &sessions{mcp: m, most: most, backlog: b, clock: clock, log: log, byID: make(map[string]*session), idle: list.New(), strangers: list.New()}
 }
 
 // open makes a session and takes it into use. A client that does not initialize gets the state that this would have left.
@@ -303,9 +306,16 @@ func (ss *sessions) call(w *reply, r *http.Request, s *session, m *message, keep
 	run.Header[headerStream] = []string{st.id}
 	go func() {
 		defer stop()
+		defer func() {
+			// Nobody else catches it here, and it would end the process.
+			if v := recover(); v != nil {
+				ss.log.Error("mcp: the transport panicked", "panic", v, "stack", string(debug.Stack()))
+				st.WriteHeader(http.StatusInternalServerError)
+			}
+			ss.done(s, keep(st.answered()))
+			ss.backlog.end(st)
+		}()
 		s.transport.ServeHTTP(st, run)
-		ss.done(s, keep(st.answered()))
-		ss.backlog.end(st)
 	}()
 	st.answer(r.Context(), first, w)
 }

@@ -214,3 +214,16 @@ func TestServe_Ends(t *testing.T) {
 		t.Errorf("balance %v", b)
 	}
 }
+
+// TestSessions_TransportPanics: a fault of the transport ends its request alone.
+func TestSessions_TransportPanics(t *testing.T) {
+	h := host(t, service(t), paidmcp.ServerConfig{})
+	broken, other := h.session(), h.session()
+	h.server.BreakTransport(broken)
+	if a := h.post(message(1, "ping", nil), "Mcp-Session-Id: "+broken); a.status != http.StatusInternalServerError {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+	if a := h.post(message(2, "ping", nil), "Mcp-Session-Id: "+other); a.status != http.StatusOK {
+		t.Errorf("another session: %d %s", a.status, a.body)
+	}
+}
