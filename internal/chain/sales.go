@@ -243,7 +243,7 @@ func (r *Rail) CheckSale(ctx context.Context, s Sale) (used bool, err error) {
 	}
 	err = r.read(ctx, func(ctx context.Context, c *endpoints.Conn) error {
 		var answer hexutil.Bytes
-		return try(ctx, c, "eth_call", &answer, message{From: r.cfg.Service, To: op.Token, Gas: maxSaleGas, Data: data}, nil)
+		return try(ctx, c, "eth_call", &answer, message{From: r.cfg.Service, To: op.Token, Gas: maxTransferGas, Data: data}, nil)
 	})
 	f, err = r.saleVerdict(ctx, op, err)
 	switch {

@@ -20,9 +20,9 @@ const (
 	// maxAskGas is the most gas with which an account may say whether a signature is its own. P-256 in code of a contract needs
 	// two thirds of it. It bounds the answer too, to some hundred KB.
 	maxAskGas = 500_000
-	// maxSaleGas is the most gas of the transfer itself. The token asks code of the payer also when its key has signed (EIP-7702). The
+	// maxTransferGas is the most gas of the transfer itself. The token asks code of the payer also when its key has signed (EIP-7702). The
 	// operation has a quarter more, and what surrounds it: less than [signer.MaxSaleGas].
-	maxSaleGas = 700_000
+	maxTransferGas = 700_000
 )
 
 // accepted is the answer of an account that takes a signature: the selector of isValidSignature (ERC-1271).

@@ -203,10 +203,15 @@ func (c *Checkout) paySale(ctx context.Context, o *store.Order) (Payment, error)
 	if err != nil {
 		return Payment{}, err
 	}
-	return seller.Sell(ctx, Sale{
-		OrderID: o.ID, Token: a.Asset, Signature: a.Signature, Authorization: evm.Authorization{
+	return seller.Sell(ctx, SaleOf(a))
+}
+
+// SaleOf returns what a recorded authorization pays for.
+func SaleOf(a *store.Authorization) Sale {
+	return Sale{
+		OrderID: a.OrderID, Token: a.Asset, Signature: a.Signature, Authorization: evm.Authorization{
 			From: a.Payer, To: a.Receiver, Value: a.Value.Int(), ValidAfter: uint64(a.ValidAfter), ValidBefore: uint64(a.ValidBefore),
 			Nonce: a.Nonce,
 		},
-	})
+	}
 }

@@ -220,7 +220,7 @@ func (f *Facilitator) settleExact(ctx context.Context, caller toll.Address, stoc
 	case known.Answer != nil:
 		return f.settledBefore(known)
 	}
-	// The signature that the payment was begun with: a wallet can make others for the same authorization.
+	// What the payment was begun with: a wallet can sign again under the same nonce.
 	kept, err := store.AuthorizationOfOrder(ctx, f.store, known.ID)
 	if err != nil {
 		return nil, toll.AsError(err)
@@ -230,7 +230,7 @@ func (f *Facilitator) settleExact(ctx context.Context, caller toll.Address, stoc
 	}
 	wait, cancel := context.WithTimeout(ctx, f.topUpWait)
 	defer cancel()
-	paid, err := f.checkout.Seller().Sell(wait, checkout.Sale{OrderID: known.ID, Token: p.token, Authorization: *p.signed, Signature: kept.Signature})
+	paid, err := f.checkout.Seller().Sell(wait, checkout.SaleOf(kept))
 	switch {
 	case err == nil && paid.Status == toll.OrderFailed:
 		if paid.Ended {

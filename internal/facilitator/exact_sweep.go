@@ -4,7 +4,6 @@ import (
 	"context"
 	"time"
 
-	"github.com/tollhq/toll/evm"
 	"github.com/tollhq/toll/internal/checkout"
 	"github.com/tollhq/toll/internal/store"
 )
@@ -44,9 +43,7 @@ func (f *Facilitator) deadPayments(ctx context.Context, before time.Time) (dead 
 		if a.ChainID != f.env.ChainID() {
 			continue
 		}
-		is, err := seller.Dead(ctx, checkout.Sale{OrderID: a.OrderID, Token: a.Asset, Signature: a.Signature, Authorization: evm.Authorization{
-			From: a.Payer, To: a.Receiver, Value: a.Value.Int(), ValidAfter: uint64(a.ValidAfter), ValidBefore: uint64(a.ValidBefore), Nonce: a.Nonce,
-		}})
+		is, err := seller.Dead(ctx, checkout.SaleOf(a))
 		if err != nil {
 			f.log.WarnContext(ctx, "whether authorizations can still be carried out is not known", "err", err)
 			break

@@ -7,6 +7,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/evm"
+	"github.com/tollhq/toll/internal/checkout"
 	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/x402"
 )
@@ -23,8 +24,10 @@ func (f *Facilitator) signedByCode(ctx context.Context, t *saleTerms, a *evm.Aut
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
 		return toll.AsError(err)
 	}
-	if err == nil && bytes.Equal(known.Signature, signature) && authorizationOf(known).Digest(t.domain) == digest {
-		return nil
+	if err == nil && bytes.Equal(known.Signature, signature) {
+		if was := checkout.SaleOf(known).Authorization; was.Digest(t.domain) == digest {
+			return nil
+		}
 	}
 	ok, err := f.accepts(ctx, a.From, digest, signature)
 	switch {
@@ -34,12 +37,6 @@ func (f *Facilitator) signedByCode(ctx context.Context, t *saleTerms, a *evm.Aut
 		return refuse(toll.CodePaymentRequired, x402.ReasonExactSignature, "The signature is not that of the account that pays.")
 	}
 	return nil
-}
-
-func authorizationOf(a *store.Authorization) *evm.Authorization {
-	return &evm.Authorization{
-		From: a.Payer, To: a.Receiver, Value: a.Value.Int(), ValidAfter: uint64(a.ValidAfter), ValidBefore: uint64(a.ValidBefore), Nonce: a.Nonce,
-	}
 }
 
 // accepts asks the chain whether code of an account takes a signature for its own. Without a chain none does.

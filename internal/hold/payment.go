@@ -96,12 +96,10 @@ func decided(reason string) bool {
 func (p *Payment) SettleOnce(ctx context.Context, amount toll.Credits) (s *x402.SettleResponse, again bool, wait time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, p.Timeout)
 	defer cancel()
-	req, network := &x402.SettleRequest{Stock: p.Stock}, ""
-	if p.Stock == nil {
-		req = &x402.SettleRequest{PaymentRequired: *p.Required, AccessToken: p.Token, MaxAmount: amount.Ptr(), AgentRequestID: p.AgentRequestID}
-		network = p.Required.Accepts[0].Network
-	} else {
-		network = p.Stock.Requirements.Network
+	req := &x402.SettleRequest{PaymentRequired: *p.Required, AccessToken: p.Token, MaxAmount: amount.Ptr(), AgentRequestID: p.AgentRequestID}
+	network := p.Required.Accepts[0].Network
+	if p.Stock != nil {
+		req, network = &x402.SettleRequest{Stock: p.Stock}, p.Stock.Requirements.Network
 	}
 	s, err := p.Facilitator.Settle(ctx, req)
 	if err == nil && p.believe(s, amount) {
