@@ -230,11 +230,15 @@ func TestT91_Sizes(t *testing.T) {
 		}
 	})
 	t.Run("slow body", func(t *testing.T) {
+		start := time.Now()
 		answers, closed := s.impatient().raw(t, "POST "+base+"/protocol/plans HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer "+s.b1.key+"\r\nContent-Length: 100\r\n\r\n{")
 		if len(answers) != 1 || answers[0].status != 408 || answers[0].code() != "BCK.HTTP.408" || !closed {
 			t.Fatalf("closed %v: %+v", closed, answers)
 		}
 		checkHeaders(t, answers[0])
+		if time.Since(start) > long/2 {
+			t.Error("it took too long")
+		}
 	})
 	t.Run("slow body that nobody reads", func(t *testing.T) {
 		answers, closed := s.impatient().raw(t, "POST "+base+"/nothing HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{")

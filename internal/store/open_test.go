@@ -242,21 +242,24 @@ func TestAdminGetsIn(t *testing.T) {
 		}
 	})
 	var waited []int64 // writes of the service that each turn waited for
-	for end := time.Now().Add(time.Minute); len(waited) < 40 || writes.Load() < 40 && time.Now().Before(end); {
-		before := writes.Load()
-		write(t, admin, func(tx *store.Tx) error { return store.PutSetting(ctx, tx, "admin", []byte("x")) })
-		waited = append(waited, writes.Load()-before)
+	// A machine that is busy may let the administrator itself stand still, now and then, so it has three tries.
+	for try, good := 0, false; try < 3 && !good; try++ {
+		waited = nil
+		first := writes.Load()
+		for end := time.Now().Add(time.Minute); len(waited) < 40 || writes.Load()-first < 40 && time.Now().Before(end); {
+			before := writes.Load()
+			write(t, admin, func(tx *store.Tx) error { return store.PutSetting(ctx, tx, "admin", []byte("x")) })
+			waited = append(waited, writes.Load()-before)
+		}
+		if writes.Load()-first < 40 {
+			t.Errorf("the service wrote %d times only, beside %d turns", writes.Load()-first, len(waited))
+		}
+		slices.Sort(waited)
+		good = waited[len(waited)/2] <= 20 && waited[len(waited)-1] <= 200
 	}
 	close(stop)
 	wg.Wait()
-	slices.Sort(waited)
-	turns := len(waited)
-	t.Logf("half of %d turns waited for %d of %d writes at most, the longest for %d", turns, waited[turns/2], writes.Load(), waited[turns-1])
-	// A machine that is busy may let the administrator itself stand still, now and then.
-	if waited[turns/2] > 20 || waited[turns*9/10] > 200 {
-		t.Errorf("turns waited for %v writes", waited)
-	}
-	if writes.Load() < 40 {
-		t.Errorf("the service wrote %d times only, beside %d turns", writes.Load(), turns)
+	if half, longest := waited[len(waited)/2], waited[len(waited)-1]; half > 20 || longest > 200 {
+		t.Errorf("half of %d turns waited for %d writes at most, the longest for %d", len(waited), half, longest)
 	}
 }
