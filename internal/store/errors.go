@@ -50,7 +50,8 @@ func IsRetryable(err error) bool {
 func isContention(err error) bool {
 	if pg, ok := errors.AsType[*pgconn.PgError](err); ok {
 		switch pg.Code {
-		case "40001", "40P01", "55P03": // serialization_failure, deadlock_detected, lock_not_available
+		case "40001", "40P01", "55P03", // serialization_failure, deadlock_detected, lock_not_available
+			"25P03": // idle_in_transaction_session_timeout: this process stood still, and the server rolled back
 			return true
 		}
 		return false
@@ -91,6 +92,13 @@ func isUnavailable(err error) bool {
 	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed) || pgconn.SafeToRetry(err)
 }
 
+// isUnreached reports whether a server took too long to let somebody in. It is as unavailable as one that refuses, but is not
+// tried again at once: the next attempt would wait as long.
+func isUnreached(err error) bool {
+	_, ok := errors.AsType[*pgconn.ConnectError](err)
+	return ok && !errors.Is(err, context.Canceled)
+}
+
 // badText is what PostgreSQL makes of text with a NUL, which SQLite would store.
 func badText() *toll.Error {
 	return toll.Errorf(toll.CodeBadRequest, "Text cannot hold the character U+0000 or bytes that are not UTF-8.")
@@ -113,7 +121,7 @@ func MapError(err error) error {
 		return err
 	case isBadText(err):
 		return badText().WithCause(err)
-	case isContention(err), isUnavailable(err):
+	case isContention(err), isUnavailable(err), isUnreached(err):
 		return toll.NewError(toll.CodeDatabaseUnavailable).WithCause(err)
 	}
 	return err

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -226,6 +227,72 @@ func TestLostConnection(t *testing.T) {
 	}
 }
 
+// A process that stood still for so long that the server ended its transaction runs it again: it is certainly not committed.
+func TestStoodStill(t *testing.T) {
+	st, _ := storetest.Open(t, store.Postgres)
+	ctx := t.Context()
+	// ended waits until the server has cut off who does nothing in a transaction.
+	ended := func(pid int64) {
+		t.Helper()
+		for end := time.Now().Add(2 * time.Minute); ; time.Sleep(5 * time.Millisecond) {
+			var n int64
+			if err := st.QueryRow(ctx, "SELECT COUNT(*) FROM pg_stat_activity WHERE pid = $1", pid).Scan(&n); err != nil {
+				t.Fatal(err)
+			}
+			if n == 0 {
+				return
+			}
+			if time.Now().After(end) {
+				t.Fatal("the server waits on")
+			}
+		}
+	}
+	const impatient = "SET LOCAL idle_in_transaction_session_timeout = 1"
+	for _, last := range []bool{false, true} {
+		runs := 0
+		write(t, st, func(tx *store.Tx) error {
+			runs++
+			if err := put(ctx, tx, "run", fmt.Sprint(last, runs)); err != nil {
+				return err
+			}
+			if runs == 1 {
+				var pid int64
+				if err := tx.QueryRow(ctx, "SELECT pg_backend_pid()").Scan(&pid); err != nil {
+					return err
+				}
+				if _, err := tx.Exec(ctx, impatient); err != nil {
+					return err
+				}
+				ended(pid)
+			}
+			if last { // the next statement is the commit
+				return nil
+			}
+			return put(ctx, tx, "end", "")
+		})
+		if runs != 2 || setting(t, st, "run") != fmt.Sprint(last, 2) {
+			t.Errorf("%d runs, %q is there", runs, setting(t, st, "run"))
+		}
+	}
+
+	p := st.NewPipe()
+	defer p.Close()
+	var pid int64
+	if err := p.Run(ctx, store.Stmt{SQL: "begin"}, store.Stmt{SQL: "SELECT pg_backend_pid()", Row: func(scan func(...any) error) error { return scan(&pid) }},
+		store.Stmt{SQL: impatient}); err != nil {
+		t.Fatal(err)
+	}
+	ended(pid)
+	err := store.MapCommitError(p.Run(ctx, store.Stmt{SQL: "commit"}))
+	if !store.IsRetryable(err) || !errors.Is(err, toll.NewError(toll.CodeDatabaseUnavailable)) {
+		t.Errorf("the ledger is not told to try again: %v", err)
+	}
+	p.Reset()
+	if err := p.Run(ctx, store.Stmt{SQL: "SELECT 1"}); err != nil {
+		t.Errorf("after it: %v", err)
+	}
+}
+
 // When the connection breaks in the commit, the caller learns that nobody knows.
 func TestLostCommit(t *testing.T) {
 	st, cfg := storetest.Open(t, store.Postgres)
@@ -286,9 +353,9 @@ func TestIsRetryable(t *testing.T) {
 	}{
 		{nil, false}, {errors.New("no"), false}, {store.ErrNotFound, false}, {context.Canceled, false}, {context.DeadlineExceeded, false},
 		{pg("40001"), true}, {pg("40P01"), true}, {pg("55P03"), true}, {pg("57P01"), true}, {pg("57P03"), true}, {pg("08006"), true},
-		{pg("53300"), true}, {pg("25006"), true}, {pg("23505"), false}, {pg("23514"), false}, {pg("42601"), false}, {pg("57014"), false},
+		{pg("53300"), true}, {pg("25006"), true}, {pg("25P03"), true}, {pg("23505"), false}, {pg("23514"), false}, {pg("42601"), false}, {pg("57014"), false},
 		{io.ErrUnexpectedEOF, true}, {store.MapError(pg("40P01")), true}, {store.MapCommitError(io.EOF), false},
-		{store.MapCommitError(pg("57P01")), false}, {store.MapCommitError(pg("40001")), true},
+		{store.MapCommitError(pg("57P01")), false}, {store.MapCommitError(pg("40001")), true}, {store.MapCommitError(pg("25P03")), true},
 	} {
 		if got := store.IsRetryable(c.err); got != c.want {
 			t.Errorf("%v: %v", c.err, got)
