@@ -15,8 +15,9 @@ type Tx struct {
 	lite *writer
 }
 
-// commitWait bounds how long the answer to a commit is waited for.
-const commitWait = 10 * time.Second
+// commitWait bounds how long the answer to a commit is waited for. A disk that stands still for some seconds gives late answers,
+// as it does to all that waits for it, and not outcomes that nobody knows; callers wait for 30 s and longer.
+const commitWait = 25 * time.Second
 
 // txAttempts bounds how often a transaction that met contention or a lost connection is run.
 const txAttempts = 8

@@ -28,6 +28,9 @@ const (
 
 const partitions = 4
 
+// patience is for how many seconds a connection is waited for: a machine that stands still for some of them fails no test.
+const patience = "120"
+
 // Variants returns all variants, in the order of [Each].
 func Variants() []Variant { return []Variant{SQLite, Postgres, Partitioned} }
 
@@ -120,6 +123,9 @@ func createDatabase(t testing.TB, dsn, like string) string {
 	q := u.Query()
 	if !q.Has("pool_max_conns") {
 		q.Set("pool_max_conns", "8") // many tests share the cluster
+	}
+	if !q.Has("connect_timeout") {
+		q.Set("connect_timeout", patience) // a service says 503 much earlier
 	}
 	u.RawQuery = q.Encode()
 	return u.String()

@@ -104,6 +104,9 @@ func makeTemplate(to *pgx.ConnConfig, dsn string, partitions int) (string, error
 		}
 	}
 	u.Path = "/" + name
+	q := u.Query()
+	q.Set("connect_timeout", patience)
+	u.RawQuery = q.Encode()
 	st, err := store.Open(ctx, store.Config{Database: u.String(), Partitions: partitions})
 	if err != nil {
 		return "", err
