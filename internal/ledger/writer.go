@@ -17,8 +17,9 @@ const (
 	// maxBatch bounds the operations of one commit.
 	maxBatch = 512
 	// maxAttempts bounds how often a batch is tried against a store that fails in passing.
-	maxAttempts  = 6
-	batchTimeout = 20 * time.Second
+	maxAttempts = 6
+	// batchTimeout is longer than a machine stands still that goes on, and less than the 30 s for which middlewares wait.
+	batchTimeout = 25 * time.Second
 )
 
 // lotDepths are how many lots of an account are read: the first ones serve nearly always, and an account with thousands
