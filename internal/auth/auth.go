@@ -85,6 +85,9 @@ type Auth struct {
 	stop    chan struct{}
 	stopped chan struct{}
 	closing sync.Once
+
+	// readTime bounds a reading of signing keys and issuers, touchTime a writing of last uses. Tests have more of it.
+	readTime, touchTime time.Duration
 }
 
 var (
@@ -106,6 +109,8 @@ func Bootstrap(ctx context.Context, st *store.Store, ring *seal.Ring, first Conf
 		touches:    make(chan touch, 1024),
 		stop:       make(chan struct{}),
 		stopped:    make(chan struct{}),
+		readTime:   2 * time.Second,
+		touchTime:  10 * time.Second,
 	}
 	for i := range a.reads {
 		a.reads[i] = make(chan struct{}, 1)

@@ -116,10 +116,11 @@ func (a *Auth) keySigned(jwt string, sum [32]byte, now time.Time) (*keyClaims, e
 	if env != a.environment {
 		return nil, toll.NewError(toll.CodeKeyWrongEnvironment)
 	}
-	if !ks.issuers[claims.Issuer] {
-		if ks = a.refreshKeys(time.Second); !ks.issuers[claims.Issuer] {
-			return nil, toll.NewError(toll.CodeKeyForeign).WithCause(errForeignIssuer)
-		}
+	switch ours, err := a.knows(ks, claims.Issuer); {
+	case err != nil:
+		return nil, err
+	case !ours:
+		return nil, toll.NewError(toll.CodeKeyForeign).WithCause(errForeignIssuer)
 	}
 	if !key.passes(time.Unix(*claims.IssuedAt, 0)) {
 		return nil, toll.NewError(toll.CodeKeyForeign).WithCause(errRetiredKey)

@@ -255,7 +255,7 @@ func TestLastUse(t *testing.T) {
 		}
 		wait := func(want time.Time) {
 			t.Helper()
-			for end := time.Now().Add(time.Minute); !used().Equal(want); time.Sleep(2 * time.Millisecond) {
+			for end := time.Now().Add(2 * time.Minute); !used().Equal(want); time.Sleep(2 * time.Millisecond) {
 				if time.Now().After(end) {
 					t.Fatalf("last use %v, want %v", used(), want)
 				}

@@ -202,6 +202,7 @@ func TestPublicAddressesAtOnce(t *testing.T) {
 			if errs[i] != nil {
 				t.Fatal(errs[i])
 			}
+			all[i].readTime = 2 * time.Minute
 			defer stop(t, all[i])
 		}
 		clock.add(time.Minute)
@@ -460,7 +461,7 @@ func TestReadingKeysHoldsUpOneCaller(t *testing.T) {
 		if err != nil {
 			t.Error(err)
 		}
-	case <-time.After(time.Minute):
+	case <-time.After(2 * time.Minute):
 		t.Error("a caller waits for the read of another")
 	}
 	a.refresh.Unlock()
@@ -481,6 +482,73 @@ func TestKeysServeOnWithoutTheDatabase(t *testing.T) {
 	clock.add(time.Minute)
 	if _, err := a.VerifyToken(exampleJWS); err != nil {
 		t.Errorf("%v: %v", err, errors.Unwrap(err))
+	}
+}
+
+// What another process signs under an address that it has brought is not refused for good while the database is away: nobody knows
+// whether it is one of ours.
+func TestNewAddressWithoutTheDatabase(t *testing.T) {
+	st, err := store.Open(t.Context(), store.Config{Data: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg, clock := testConfig()
+	putKey(t, st, toll.Sandbox, testSeed, clock.now())
+	a := start(t, st, cfg)
+	cfg.Issuer, cfg.IssuerGiven = "https://new.example.com/api/v1", true
+	b := start(t, st, cfg)
+	c := exampleClaims
+	c.Issuer, c.Audience, c.Hash = "", nil, toll.NewHash()
+	token, err := b.SignToken(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	key := newKey(t, b, KeyParams{})
+	text, err := b.SignReference("use", key.Address, "1", clock.now().Add(time.Hour))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := st.Close(); err != nil {
+		t.Fatal(err)
+	}
+	clock.add(2 * time.Second)
+	_, tokenErr := a.VerifyToken(token)
+	_, keyErr := a.Authenticate(t.Context(), []string{"Bearer " + key.Key})
+	_, _, referenceErr := a.OpenReference("use", text)
+	for what, err := range map[string]error{"token": tokenErr, "API key": keyErr, "reference": referenceErr} {
+		if !errors.Is(err, toll.NewError(toll.CodeDatabaseUnavailable)) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	_, stranger, err := ed25519.GenerateKey(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	forged := strings.Split(token, ".")[1]
+	payload, _ := decodeSegment(forged)
+	refusedToken(t, a, "of a stranger", signed(stranger, ownHeader, string(payload)))
+}
+
+// A last use that could not be written is noted at the next one, also within the minute.
+func TestLastUseWithoutTheDatabase(t *testing.T) {
+	st, err := store.Open(t.Context(), store.Config{Data: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg, clock := testConfig()
+	a := start(t, st, cfg)
+	k := newKey(t, a, KeyParams{})
+	if err := st.Close(); err != nil {
+		t.Fatal(err)
+	}
+	a.noteUse(&store.APIKey{ID: k.ID}, clock.now())
+	for end := time.Now().Add(2 * time.Minute); ; time.Sleep(time.Millisecond) {
+		if _, noted := a.touched.get(k.ID, clock.now()); !noted {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatal("the use counts as noted")
+		}
 	}
 }
 

@@ -74,13 +74,14 @@ func start(t testing.TB, st *store.Store, cfg Config) *Auth {
 	if err != nil {
 		t.Fatal(err)
 	}
+	a.readTime, a.touchTime = 2*time.Minute, 2*time.Minute // a database that stands still is none that is away
 	t.Cleanup(func() { stop(t, a) })
 	return a
 }
 
 func stop(t testing.TB, a *Auth) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
 	if err := a.Close(ctx); err != nil {
 		t.Error(err)

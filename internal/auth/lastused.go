@@ -67,7 +67,7 @@ func (a *Auth) writeUses(first touch) {
 	}
 	// Two processes that write the same keys do it in one order.
 	slices.SortFunc(batch, func(x, y touch) int { return bytes.Compare(x.id[:], y.id[:]) })
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), a.touchTime)
 	defer cancel()
 	err := a.store.Tx(ctx, func(tx *store.Tx) error {
 		for _, t := range batch {
@@ -83,5 +83,8 @@ func (a *Auth) writeUses(first touch) {
 	})
 	if err != nil {
 		a.log.Warn("the last use of API keys was not written", "keys", len(batch), "error", err)
+		for _, t := range batch {
+			a.touched.drop(t.id) // the next use is noted, also within the minute
+		}
 	}
 }

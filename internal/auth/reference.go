@@ -42,7 +42,7 @@ func (a *Auth) SignReference(use string, owner toll.Address, id string, ends tim
 }
 
 // OpenReference returns whose record a text of [Auth.SignReference] stands for. An ended one still tells: whether the record
-// can be used is its own matter.
+// can be used is its own matter. An error that is [toll.CodeDatabaseUnavailable] says nothing of the text.
 func (a *Auth) OpenReference(use, text string) (owner toll.Address, id string, err error) {
 	ks := a.keys()
 	payload, key, err := ks.open(text)
@@ -53,10 +53,11 @@ func (a *Auth) OpenReference(use, text string) (owner toll.Address, id string, e
 	if err := decodeStrict(payload, &r); err != nil || r.Subject.IsZero() || r.ID == "" || r.IssuedAt == nil {
 		return toll.Address{}, "", errReference
 	}
-	if !ks.issuers[r.Issuer] {
-		if ks = a.refreshKeys(time.Second); !ks.issuers[r.Issuer] {
-			return toll.Address{}, "", errForeignIssuer
-		}
+	switch ours, err := a.knows(ks, r.Issuer); {
+	case err != nil:
+		return toll.Address{}, "", err
+	case !ours:
+		return toll.Address{}, "", errForeignIssuer
 	}
 	if r.Audience != referenceAudience(r.Issuer, use) || !key.passes(time.Unix(*r.IssuedAt, 0)) {
 		return toll.Address{}, "", errReference

@@ -84,9 +84,11 @@ func (a *Auth) keys() *keySet {
 			return ks
 		}
 		defer a.refresh.Unlock()
-		return a.reread(refreshEvery)
+		ks, _ = a.reread(refreshEvery)
+		return ks
 	}
-	return a.refreshKeys(refreshEvery)
+	ks, _ = a.refreshKeys(refreshEvery)
+	return ks
 }
 
 func (ks *keySet) olderThan(d time.Duration, now time.Time) bool {
@@ -94,29 +96,50 @@ func (ks *keySet) olderThan(d time.Duration, now time.Time) bool {
 	return age >= d || age < -d
 }
 
-func (a *Auth) refreshKeys(age time.Duration) *keySet {
+// knows reports whether this service signs, or signed, as an issuer. One that is new to us may be the address that another
+// process has brought, so it is looked for again, at most once a second; while that cannot be done nothing is known against it,
+// and the error is [toll.CodeDatabaseUnavailable].
+func (a *Auth) knows(ks *keySet, issuer string) (bool, error) {
+	if ks.issuers[issuer] {
+		return true, nil
+	}
+	ks, err := a.refreshKeys(time.Second)
+	if ks.issuers[issuer] {
+		return true, nil
+	}
+	if err != nil {
+		return false, toll.NewError(toll.CodeDatabaseUnavailable).WithCause(err)
+	}
+	return false, nil
+}
+
+func (a *Auth) refreshKeys(age time.Duration) (*keySet, error) {
 	a.refresh.Lock()
 	defer a.refresh.Unlock()
 	return a.reread(age)
 }
 
-func (a *Auth) reread(age time.Duration) *keySet {
+// reread returns a set that is younger than age, or the earlier one beside the error with which it could not be read again.
+func (a *Auth) reread(age time.Duration) (*keySet, error) {
 	old, now := a.set.Load(), a.clock()
 	if !old.olderThan(age, now) {
-		return old
+		return old, nil
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), a.readTime)
 	defer cancel()
 	set, err := a.load(ctx, old)
-	if err != nil || len(set.keys) == 0 || set.issuer == "" {
+	if err == nil && (len(set.keys) == 0 || set.issuer == "") {
+		err = errors.New("auth: the database has no issuer or no signing key")
+	}
+	if err != nil {
 		a.log.Warn("signing keys could not be read again; the earlier ones serve on", "error", err)
 		again := *old
 		again.loadedAt = a.clock().Add(-refreshEvery + 2*time.Second)
 		a.set.Store(&again)
-		return &again
+		return &again, err
 	}
 	a.install(old, set)
-	return set
+	return set, nil
 }
 
 // install makes a set current. What was verified under other terms is forgotten.

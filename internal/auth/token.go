@@ -53,10 +53,11 @@ func (a *Auth) SignToken(c Claims) (string, error) {
 	return jws, nil
 }
 
-// VerifyToken returns the claims of an access token in its JWS form, or a *toll.Error with [toll.CodeTokenSignature] or
-// [toll.CodePermissionExpired], whose cause is for the log. An expired token that is good in everything else comes with
-// its claims beside the error, as a held request settles after the end; every other error comes with nil. Whether the
-// permission is known, revoked or exhausted is not looked at. The claims are shared with other callers: do not change them.
+// VerifyToken returns the claims of an access token in its JWS form, or a *toll.Error with [toll.CodeTokenSignature],
+// [toll.CodePermissionExpired] or [toll.CodeDatabaseUnavailable], whose cause is for the log. An expired token that is good in
+// everything else comes with its claims beside the error, as a held request settles after the end; every other error comes with
+// nil. Whether the permission is known, revoked or exhausted is not looked at. The claims are shared with other callers: do not
+// change them.
 func (a *Auth) VerifyToken(jws string) (*Claims, error) {
 	now := a.clock()
 	ks := a.keys()
@@ -82,7 +83,7 @@ func (a *Auth) VerifyToken(jws string) (*Claims, error) {
 		return nil, badToken(errRetiredKey)
 	}
 	if err := a.ours(ks, c); err != nil {
-		return nil, badToken(err)
+		return nil, err
 	}
 	if err := c.timely(now); err != nil {
 		if errors.Is(err, errExpired) {
@@ -98,17 +99,17 @@ func badToken(cause error) error { return toll.NewError(toll.CodeTokenSignature)
 
 // ours reports whether a token is of this service and environment. Issuer and audience then share the memory of the set.
 func (a *Auth) ours(ks *keySet, c *Claims) error {
-	if !ks.issuers[c.Issuer] {
-		// Our key signed it, so another process may have a new address; at most one read a second.
-		if ks = a.refreshKeys(time.Second); !ks.issuers[c.Issuer] {
-			return errForeignIssuer
-		}
+	switch ours, err := a.knows(ks, c.Issuer); {
+	case err != nil:
+		return err
+	case !ours:
+		return badToken(errForeignIssuer)
 	}
 	if !slices.Contains(c.Audience, audienceOf(c.Issuer)) {
-		return errForeignIssuer
+		return badToken(errForeignIssuer)
 	}
 	if other := otherEnvironment(a.environment); c.Network == other.Network() || strings.EqualFold(c.Network, other.CardNetwork()) {
-		return errForeignIssuer
+		return badToken(errForeignIssuer)
 	}
 	return nil
 }
