@@ -140,8 +140,12 @@ func (o *OAuth) revokeAccess(ctx context.Context, token string) error {
 // accessOf returns the id of the permission or the API key behind a bearer token, the zero hash when it is none that is good
 // now.
 func (o *OAuth) accessOf(ctx context.Context, token string) (toll.Hash, error) {
-	if c, err := o.Auth.VerifyToken(token); err == nil {
+	c, err := o.Auth.VerifyToken(token)
+	switch {
+	case err == nil:
 		return c.Hash, nil
+	case toll.AsError(err).HTTPStatus() >= http.StatusInternalServerError:
+		return toll.Hash{}, err
 	}
 	caller, err := o.Auth.Authenticate(ctx, []string{"Bearer " + token})
 	if err != nil && toll.AsError(err).HTTPStatus() >= http.StatusInternalServerError {
