@@ -31,6 +31,7 @@ type keys struct {
 	byID    map[string]ed25519.PublicKey
 	readAt  time.Time // zero: never
 	triedAt time.Time
+	failed  bool // at triedAt
 }
 
 func newKeys(url string, c *http.Client, clock func() time.Time) *keys {
@@ -38,7 +39,8 @@ func newKeys(url string, c *http.Client, clock func() time.Time) *keys {
 }
 
 // find returns the key of this id, nil when the service has none. A key that is new to us is asked for once in a while, so
-// that tokens with invented ids cause no requests. An error means that nothing is known.
+// that tokens with invented ids cause no requests. An error means that nothing is known: the service may have the key since it
+// was last asked, and did not answer now.
 func (k *keys) find(ctx context.Context, id string) (ed25519.PublicKey, error) {
 	key, due := k.look(id)
 	if due && k.take(key != nil) {
@@ -51,7 +53,7 @@ func (k *keys) find(ctx context.Context, id string) (ed25519.PublicKey, error) {
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.readAt.IsZero() {
+	if key == nil && k.failed {
 		return nil, errors.New("paidmcp: the keys of the service could not be read")
 	}
 	return key, nil
@@ -80,7 +82,7 @@ func (k *keys) refresh(ctx context.Context) {
 	read, err := k.read(ctx)
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.triedAt = k.clock()
+	k.triedAt, k.failed = k.clock(), err != nil
 	if err == nil {
 		k.byID, k.readAt = read, k.triedAt
 	}

@@ -188,10 +188,14 @@ type items struct {
 	until                     time.Time
 }
 
-// itemsLife bounds how often the documents ask the server what it has.
-const itemsLife = 5 * time.Second
+const (
+	// itemsLife bounds how often the documents ask the server what it has, and itemsTime how long.
+	itemsLife = 5 * time.Second
+	itemsTime = 30 * time.Second
+)
 
-// items lists what the server has as a client would see it, whoever registered it.
+// items lists what the server has as a client would see it, whoever registered it. While it does not answer in time, what it said
+// before serves on.
 func (s *Server) items() items {
 	s.listing.Lock()
 	defer s.listing.Unlock()
@@ -199,9 +203,17 @@ func (s *Server) items() items {
 	if now.Before(s.listed.until) {
 		return s.listed
 	}
-	it := items{tools: []string{}, resources: []string{}, prompts: []string{}, until: now.Add(itemsLife)}
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), itemsTime)
 	defer cancel()
+	if it := s.list(ctx); ctx.Err() == nil || s.listed.until.IsZero() {
+		s.listed = it
+	}
+	s.listed.until = now.Add(itemsLife)
+	return s.listed
+}
+
+func (s *Server) list(ctx context.Context) items {
+	it := items{tools: []string{}, resources: []string{}, prompts: []string{}}
 	near, far := mcp.NewInMemoryTransports()
 	server, err := s.mcp.Connect(ctx, far, nil)
 	if err != nil {
@@ -231,6 +243,5 @@ func (s *Server) items() items {
 		}
 		it.prompts = append(it.prompts, prompt.Name)
 	}
-	s.listed = it
 	return it
 }
