@@ -139,7 +139,7 @@ func (c *Client) again(ctx context.Context, cl call, attempt int, a *answer, err
 		if cl.key != "" && a.err().Code == toll.CodeIdempotencyRunning {
 			return wait, true
 		}
-	case http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+	case http.StatusRequestTimeout, http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
 		if secs := a.retryAfter(); secs > 0 {
 			wait = time.Duration(secs) * time.Second
 			if wait > c.maxWait {

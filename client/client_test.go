@@ -205,6 +205,7 @@ func TestRepeats(t *testing.T) {
 			{"broken connection", 0, nil, "", true},
 			{"503", 503, map[string]string{"Retry-After": "0"}, "", true},
 			{"429", 429, nil, "", true},
+			{"408", 408, nil, "", true},
 			{"long wait", 503, map[string]string{"Retry-After": "60"}, "", false},
 			{"500", 500, nil, "", false},
 			{"400", 400, nil, "", false},
@@ -268,7 +269,7 @@ func TestContextEndsTheWait(t *testing.T) {
 	time.AfterFunc(50*time.Millisecond, cancel)
 	start := time.Now()
 	_, err := s.client(client.WithMaxRetryWait(time.Hour), client.WithRetries(20)).Plan(ctx, plan)
-	if err == nil || time.Since(start) > time.Minute {
+	if err == nil || time.Since(start) > 2*time.Minute {
 		t.Errorf("%v after %v", err, time.Since(start))
 	}
 }
