@@ -5,6 +5,7 @@
 package events
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"strings"
@@ -32,7 +33,7 @@ type Config struct {
 	// Seal and Open keep the secrets of webhooks, bound to the second argument.
 	Seal      func(plain, aad []byte) ([]byte, error)
 	Open      func(sealed, aad []byte) ([]byte, error)
-	Outbound  outbound.Config
+	Outbound  outbound.Config // Timeout 0 is the 10 s that a receiver has
 	Namespace x402.Namespace
 	Clock     func() time.Time
 	Log       *slog.Logger // nil: silence
@@ -73,7 +74,7 @@ func New(cfg Config) *Events {
 	if cfg.MaxWebhooks == 0 {
 		cfg.MaxWebhooks = MaxWebhooks
 	}
-	cfg.Outbound.Timeout, cfg.Outbound.IgnoreBody = deliveryTimeout, true
+	cfg.Outbound.Timeout, cfg.Outbound.IgnoreBody = cmp.Or(cfg.Outbound.Timeout, deliveryTimeout), true
 	e := &Events{cfg: cfg, st: cfg.Store, clock: cfg.Clock, log: cfg.Log, client: outbound.New(cfg.Outbound)}
 	e.hub = newHub(e)
 	e.sender = newSender(e)

@@ -61,13 +61,17 @@ func newMarket(t *testing.T, st *store.Store) *market {
 	return m
 }
 
+// patience is what receivers have in place of [deliveryTimeout]: the clock of the tests stands, and what fails because the machine
+// stood still would never be sent again.
+const patience = 2 * time.Minute
+
 // room is another process on the same database.
 func (m *market) room(notes *Notes) *Events {
 	ring := seal.New([32]byte{1, 2, 3})
 	return New(Config{
 		Store: m.st, Ledger: m.ledger, Notes: notes, Clock: m.clock.now, Seal: ring.Seal, Open: ring.Open,
 		Log:      slog.New(slog.NewTextHandler(&lockedWriter{w: m.log}, nil)),
-		Outbound: outbound.Config{Loopback: true},
+		Outbound: outbound.Config{Loopback: true, Timeout: patience},
 		Settlement: func(ctx context.Context, _ toll.Address, tx toll.Hash) (*toll.Settlement, error) {
 			r, err := m.ledger.RequestByTransaction(ctx, tx)
 			return &toll.Settlement{AgentRequestID: r.ID, Status: r.State.String(), PlanID: m.plan, Transaction: &tx, CreatedAt: toll.At(r.CreatedAt)}, err

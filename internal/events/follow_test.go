@@ -15,7 +15,7 @@ import (
 
 func next(t *testing.T, s *Stream) []*toll.Event {
 	t.Helper()
-	all, over, err := s.Next(t.Context(), time.Minute)
+	all, over, err := s.Next(t.Context(), 2*time.Minute)
 	must(t, err)
 	if over || len(all) == 0 {
 		t.Fatal("nothing came")
@@ -62,7 +62,7 @@ func TestFollow(t *testing.T) {
 			t.Error("over")
 		}
 		m.events.EndStreams()
-		if _, over, _ := s.Next(ctx, time.Minute); !over {
+		if _, over, _ := s.Next(ctx, 2*time.Minute); !over {
 			t.Error("it goes on")
 		}
 		if _, err := m.events.Follow(ctx, builder, ""); !errors.Is(err, toll.NewError(toll.CodeUnavailable)) {
