@@ -12,8 +12,11 @@ import (
 
 const (
 	// dutyRest is how much longer than its work the deriver rests: it takes a twentieth of the time at most, so that
-	// settlements do not feel it.
+	// settlements do not feel it, but for work that took unusually long.
 	dutyRest = 19
+	// maxRest bounds that rest. Time in which a database or the whole machine stood still counts as work; the events of the
+	// others must not wait for a multiple of it.
+	maxRest = 2 * time.Second
 	// gatherTime lets the entries of a burst come together.
 	gatherTime = 20 * time.Millisecond
 	// maxNotes bounds the accounts that are noted; the scan finds what does not fit.
@@ -107,10 +110,14 @@ func (e *Events) derive(ctx context.Context) {
 				position, lap = ledger.AccountID{}, began
 			}
 		}
-		if !pause(ctx, max(dutyRest*time.Since(began), time.Millisecond)) {
+		if !pause(ctx, restAfter(time.Since(began))) {
 			return
 		}
 	}
+}
+
+func restAfter(work time.Duration) time.Duration {
+	return min(max(dutyRest*work, time.Millisecond), maxRest)
 }
 
 // deriveNoted makes the events of accounts, and notes them again when there is more to do.

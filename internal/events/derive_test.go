@@ -214,6 +214,20 @@ func TestDerive_Run(t *testing.T) {
 	})
 }
 
+// A database that stood still for ten seconds must not keep events back for three minutes more.
+func TestDerive_RestIsBounded(t *testing.T) {
+	for _, tt := range []struct{ work, want time.Duration }{
+		{0, time.Millisecond},
+		{10 * time.Millisecond, 190 * time.Millisecond},
+		{10 * time.Second, maxRest},
+		{200 * time.Hour, maxRest},
+	} {
+		if got := restAfter(tt.work); got != tt.want {
+			t.Errorf("after work of %v: %v", tt.work, got)
+		}
+	}
+}
+
 func eventually(t *testing.T, f func() bool) {
 	t.Helper()
 	within(t, 2*time.Minute, f)
