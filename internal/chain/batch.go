@@ -165,13 +165,13 @@ func (w *relayer) try(ctx context.Context, b *batch) (bad []int, err error) {
 	m := message{From: w.address, To: contracts.EntryPoint, Gas: hexutil.Uint64(b.gas), Data: b.callData}
 	with := overrides(b.accounts)
 	err = w.rail.read(ctx, func(ctx context.Context, c *endpoints.Conn) error {
-		if !w.plain {
+		if now := w.rail.cfg.Clock(); !now.Before(w.plainTo) {
 			var err error
 			bad, err = simulate(ctx, c, b, m, with)
 			if !errors.Is(err, errNoSimulation) {
 				return err
 			}
-			w.plain = true
+			w.plainTo = now.Add(plainFor)
 		}
 		var answer hexutil.Bytes
 		bad = nil

@@ -28,6 +28,8 @@ const (
 	resend = 10 * time.Second
 	// retry is the same after an answer that nobody understands.
 	retry = 2 * time.Second
+	// plainFor is for how long no endpoint is asked to simulate blocks after one refused: it may have been for this once.
+	plainFor = time.Minute
 	// poor is how long a relayer rests that cannot pay.
 	poor = 15 * time.Second
 )
@@ -38,9 +40,9 @@ type relayer struct {
 	address common.Address
 
 	lease   Lease
-	checked bool // this is the chain of the journal, and the account has no code
-	plain   bool // no endpoint simulates blocks
-	most    int  // operations in a transaction
+	checked bool      // this is the chain of the journal, and the account has no code
+	plainTo time.Time // no endpoint is asked to simulate blocks before
+	most    int       // operations in a transaction
 	sent    map[common.Hash]time.Time
 	missing map[uint64]int // how often no transaction of a used nonce was found
 	poorTo  time.Time

@@ -341,3 +341,21 @@ func TestSend_Halved(t *testing.T) {
 	w.nonces()
 	w.has(owner, usdc, 2_100_000, receiver(1), usdc, 900_000)
 }
+
+// An endpoint that could not simulate a block once is asked again: what would fail is then found before it is sent.
+func TestSend_SimulatesAgain(t *testing.T) {
+	w := newWorld(t, chaintest.New(t))
+	double := chaintest.NewDouble(t, w.Client())
+	double.Refuse(1, "eth_simulateV1", "execution aborted (timeout = 5s)")
+	r := w.running(w.through(double))
+	owner := w.account(usdc, 2)
+	w.paid(r, purchase(owner, usdc, receiver(1), 1))
+	asked := double.Calls("eth_simulateV1")
+	if err := w.Advance(2 * time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	w.paid(r, purchase(owner, usdc, receiver(1), 1))
+	if now := double.Calls("eth_simulateV1"); asked == 0 || now == asked {
+		t.Errorf("asked %d times to simulate blocks, and then %d times", asked, now)
+	}
+}
