@@ -286,13 +286,16 @@ func TestClockMovesAnIdleChain(t *testing.T) {
 }
 
 func TestBurstsStayNearTheClock(t *testing.T) {
-	c := start(t, Config{Now: newClock(testStart).Now})
+	k := newClock(testStart)
+	c := start(t, Config{Now: k.Now})
 	s := newSender(t, c)
-	for head(t, c).Time < uint64(testStart.Unix())+maxAhead {
+	const by = 30 // blocks of the burst; the clock goes back for the others
+	for head(t, c).Time < uint64(testStart.Unix())+by {
 		if err := c.Advance(0); err != nil {
 			t.Fatal(err)
 		}
 	}
+	k.move(-(maxAhead - by) * time.Second)
 	before, begin := head(t, c).Number.Uint64(), time.Now()
 	// They come while blocks are made, too, which is no reason to make another one in the same second.
 	var last common.Hash
@@ -382,5 +385,12 @@ func TestStartEndsWithItsContext(t *testing.T) {
 	cancel()
 	if _, err := Start(ctx, Config{}); !errors.Is(err, context.Canceled) {
 		t.Errorf("start with an ended context: %v", err)
+	}
+}
+
+// A trial is bounded by its gas: one in which the process stands still for some seconds ends like any other.
+func TestTrialsHaveTime(t *testing.T) {
+	if d := start(t, Config{}).eth.APIBackend.RPCEVMTimeout(); d < time.Minute {
+		t.Errorf("a trial ends after %v", d)
 	}
 }

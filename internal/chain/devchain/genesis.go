@@ -137,6 +137,8 @@ func ethConfig(genesis *core.Genesis) *ethconfig.Config {
 	conf.Miner.GasCeil = gasLimit
 	// Otherwise a block of a machine that is busy lacks transactions that fit into it, or has none.
 	conf.Miner.Recommit = time.Hour
+	// Otherwise a trial fails because the process stood still for some seconds. What bounds it is its gas.
+	conf.RPCEVMTimeout = time.Hour
 	// Megabytes. The defaults are for the public network.
 	conf.DatabaseCache = 16
 	conf.TrieCleanCache = 16
