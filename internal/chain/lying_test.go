@@ -19,7 +19,7 @@ import (
 )
 
 // unhurried is the time of an attempt that no endpoint which speaks runs out of.
-const unhurried = 20 * time.Second
+const unhurried = patience
 
 // overNetwork is a rail over endpoints that have to agree, as on live, on a chain that grows, and whose time passes ten times as fast.
 func (w *world) overNetwork(attempt time.Duration, doubles ...*chaintest.Double) *chain.Rail {

@@ -81,9 +81,13 @@ func (w *world) rail(change ...func(*chain.Config)) *chain.Rail {
 	return r
 }
 
+// pool is a set of endpoints that all answer at last, so that a machine that stands still for some seconds closes none of them.
 func (w *world) pool(cfg endpoints.Config) *endpoints.Pool {
 	w.Helper()
 	cfg.ChainID, cfg.Idle, cfg.Clock = w.ChainID(), true, w.Now
+	if cfg.Timeout == 0 {
+		cfg.Timeout = patience
+	}
 	p, err := endpoints.New(cfg)
 	if err != nil {
 		w.Fatal(err)

@@ -50,7 +50,7 @@ const (
 	// patience is how long a test waits for what has to come.
 	patience = 2 * time.Minute
 	// unhurried is the time of an attempt that no endpoint which speaks runs out of.
-	unhurried = 20 * time.Second
+	unhurried = patience
 )
 
 // clock is a time that stands still until a test moves it. No endpoint is faster than another by it, so the first one of the
@@ -125,17 +125,20 @@ func two(t *testing.T, change func(cfg *endpoints.Config)) *setup {
 // number reads the number of the newest block and says from which endpoint.
 func (s *setup) number(t *testing.T) (uint64, string) {
 	t.Helper()
-	var number uint64
-	var from string
-	err := s.pool.Read(t.Context(), func(ctx context.Context, c *endpoints.Conn) error {
-		n, err := c.BlockNumber(ctx)
-		number, from = n, c.Name
-		return err
-	})
+	number, from, err := s.ask(t)
 	if err != nil {
 		t.Fatalf("read: %v", err)
 	}
 	return number, from
+}
+
+func (s *setup) ask(t *testing.T) (number uint64, from string, err error) {
+	err = s.pool.Read(t.Context(), func(ctx context.Context, c *endpoints.Conn) error {
+		n, err := c.BlockNumber(ctx)
+		number, from = n, c.Name
+		return err
+	})
+	return number, from, err
 }
 
 // host is the name of the endpoint of a double.
@@ -155,22 +158,30 @@ func (s *setup) health(t *testing.T, d *chaintest.Double) endpoints.Health {
 // expectOnly reads and demands that the answer came from one endpoint while the other one is out.
 func (s *setup) expectOnly(t *testing.T, good, out *chaintest.Double) {
 	t.Helper()
+	if err := s.only(t, good, out); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (s *setup) only(t *testing.T, good, out *chaintest.Double) error {
+	t.Helper()
 	for range 3 {
-		if _, from := s.number(t); from != host(good) {
-			t.Fatalf("the answer came from %s", from)
+		if _, from, err := s.ask(t); err != nil || from != host(good) {
+			return fmt.Errorf("the answer came from %q: %v", from, err)
 		}
 	}
 	if h := s.health(t, out); h.Usable || h.Reason == "" {
-		t.Errorf("the bad endpoint: %+v", h)
+		return fmt.Errorf("the bad endpoint: %+v", h)
 	}
 	if h := s.health(t, good); !h.Usable || h.Reason != "" {
-		t.Errorf("the good endpoint: %+v", h)
+		return fmt.Errorf("the good endpoint: %+v", h)
 	}
 	before := out.Calls("eth_blockNumber")
-	s.number(t)
+	_, _, err := s.ask(t)
 	if after := out.Calls("eth_blockNumber"); after != before {
-		t.Error("the endpoint that is out was asked")
+		return errors.New("the endpoint that is out was asked")
 	}
+	return err
 }
 
 func transfer(t *testing.T, s *setup) *types.Transaction {
@@ -246,7 +257,9 @@ func TestPool_InProcess(t *testing.T) {
 	t.Parallel()
 	chain := chaintest.New(t)
 	for range 2 {
-		pool, err := endpoints.New(endpoints.Config{Clients: []*rpc.Client{chain.Client()}, ChainID: chain.ChainID(), Genesis: chain.Genesis(), Idle: true})
+		pool, err := endpoints.New(endpoints.Config{
+			Clients: []*rpc.Client{chain.Client()}, ChainID: chain.ChainID(), Genesis: chain.Genesis(), Idle: true, Timeout: unhurried,
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -427,7 +440,7 @@ func TestRun(t *testing.T) {
 	s := two(t, func(cfg *endpoints.Config) {
 		cfg.Every = 20 * time.Millisecond
 		cfg.Rest = 100 * time.Millisecond
-		cfg.Clock = time.Now
+		cfg.Clock, cfg.Idle = time.Now, true // the chain makes no block, however long it takes
 	})
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})

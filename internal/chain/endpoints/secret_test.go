@@ -47,7 +47,7 @@ func TestPool_HidesKeysOfURLs(t *testing.T) {
 				attempt = 200 * time.Millisecond
 			}
 			pool, err := endpoints.New(endpoints.Config{
-				URLs: []string{url}, ChainID: chain.ChainID(), Timeout: attempt,
+				URLs: []string{url}, ChainID: chain.ChainID(), Timeout: attempt, Idle: true,
 				Log: slog.New(slog.NewTextHandler(lines, &slog.HandlerOptions{Level: slog.LevelDebug})),
 			})
 			if err != nil {
@@ -99,7 +99,7 @@ func TestPool_SendsKeysOfURLs(t *testing.T) {
 	asked := make(chan *http.Request, 100)
 	d.Watch(func(r *http.Request) { asked <- r })
 	url := strings.Replace(d.URL, "http://", "http://user-of-them:password-of-them@", 1) + "/v2/path%2Dkey?apikey=query-key-4567"
-	pool, err := endpoints.New(endpoints.Config{URLs: []string{url}, ChainID: chain.ChainID()})
+	pool, err := endpoints.New(endpoints.Config{URLs: []string{url}, ChainID: chain.ChainID(), Timeout: unhurried, Idle: true})
 	if err != nil {
 		t.Fatal(err)
 	}

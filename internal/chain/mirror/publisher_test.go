@@ -24,6 +24,9 @@ import (
 	"github.com/tollhq/toll/internal/chain/signer"
 )
 
+// patience is how long a test waits for what has to come.
+const patience = 2 * time.Minute
+
 // journal keeps periods in memory, as a database does: by value.
 type journal struct {
 	mu      sync.Mutex
@@ -84,11 +87,8 @@ func newScene(t *testing.T, c *chaintest.Chain) *scene {
 	if _, err := c.Fund(t.Context(), s.operator, big.NewInt(1e18)); err != nil {
 		t.Fatal(err)
 	}
+	s.connect(t, c.Client())
 	var err error
-	if s.pool, err = endpoints.New(endpoints.Config{Clients: []*rpc.Client{c.Client()}, ChainID: c.ChainID(), Idle: true}); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(s.pool.Close)
 	s.signer, err = signer.New(signer.Config{
 		ChainID: new(big.Int).SetUint64(c.ChainID()), Keys: &s.keys, Service: s.keys.New(t), Mirror: s.operator, Clock: time.Now, Log: slog.New(slog.DiscardHandler),
 	})
@@ -96,6 +96,17 @@ func newScene(t *testing.T, c *chaintest.Chain) *scene {
 		t.Fatal(err)
 	}
 	return s
+}
+
+// connect lets publishers speak to the chain with a client. It answers at last, so a machine that stands still does not close it.
+func (s *scene) connect(t *testing.T, client *rpc.Client) {
+	t.Helper()
+	var err error
+	s.pool, err = endpoints.New(endpoints.Config{Clients: []*rpc.Client{client}, ChainID: s.ChainID(), Idle: true, Timeout: patience})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.pool.Close)
 }
 
 // publisher is one process that publishes.
@@ -123,7 +134,7 @@ func (s *scene) add(number, n int64) mirror.Closed {
 // run steps until nothing is left to do.
 func (s *scene) run(t *testing.T, p *mirror.Publisher) error {
 	t.Helper()
-	for end := time.Now().Add(2 * time.Minute); ; time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
 		busy, err := p.Step(t.Context())
 		if err != nil || !busy {
 			s.latest(t)
@@ -138,7 +149,7 @@ func (s *scene) run(t *testing.T, p *mirror.Publisher) error {
 // latest waits until the blocks that the journal knows are on the chain for all: a receipt can be seen before its block is the latest.
 func (s *scene) latest(t *testing.T) {
 	t.Helper()
-	for end := time.Now().Add(2 * time.Minute); ; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
 		head, err := s.Eth().BlockNumber(t.Context())
 		if err != nil {
 			t.Fatal(err)
@@ -306,7 +317,7 @@ func TestReorg(t *testing.T) {
 		t.Fatal("the root is still there")
 	}
 	now := was
-	for end := time.Now().Add(2 * time.Minute); (now.State != mirror.IsAnchored || now.BlockHash == was.BlockHash) && time.Now().Before(end); {
+	for end := time.Now().Add(patience); (now.State != mirror.IsAnchored || now.BlockHash == was.BlockHash) && time.Now().Before(end); {
 		if _, err := p.Step(t.Context()); err != nil {
 			t.Fatal(err)
 		}

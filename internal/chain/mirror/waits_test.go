@@ -14,7 +14,6 @@ import (
 	"github.com/ethereum/go-ethereum/rpc"
 
 	"github.com/tollhq/toll/internal/chain/chaintest"
-	"github.com/tollhq/toll/internal/chain/endpoints"
 	"github.com/tollhq/toll/internal/chain/mirror"
 )
 
@@ -27,10 +26,7 @@ func (s *scene) through(t *testing.T) *chaintest.Double {
 		t.Fatal(err)
 	}
 	t.Cleanup(client.Close)
-	if s.pool, err = endpoints.New(endpoints.Config{Clients: []*rpc.Client{client}, ChainID: s.ChainID(), Idle: true}); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(s.pool.Close)
+	s.connect(t, client)
 	return double
 }
 
@@ -59,7 +55,7 @@ func TestPlacedOnce(t *testing.T) {
 			if err := s.Client().Call(nil, "eth_sendRawTransaction", raw); err != nil {
 				return nil, err
 			}
-			for end := time.Now().Add(2 * time.Minute); ; time.Sleep(10 * time.Millisecond) {
+			for end := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
 				if nonce, err := s.Eth().NonceAt(t.Context(), s.operator, nil); err != nil || nonce > 0 || time.Now().After(end) {
 					return code, err
 				}
@@ -151,7 +147,7 @@ func TestSlowBlocks(t *testing.T) {
 		if err := s.Eth().SendTransaction(t.Context(), held); err != nil {
 			t.Fatal(err)
 		}
-		for end := time.Now().Add(2 * time.Minute); ; {
+		for end := time.Now().Add(patience); ; {
 			// Not the receipt, which can be seen before its block is the latest.
 			if nonce, err := s.Eth().NonceAt(t.Context(), s.operator, nil); err == nil && nonce > held.Nonce() {
 				break
