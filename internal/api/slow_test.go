@@ -32,7 +32,7 @@ func TestT173_SlowClients(t *testing.T) {
 		h.ReadHeaderTimeout = patience
 		ln, err := net.Listen("tcp", "127.0.0.1:0")
 		must(t, err)
-		go func() { _ = h.Serve(api.Listen(ln)) }()
+		go func() { _ = h.Serve(api.Listen(narrow{ln})) }()
 		t.Cleanup(func() { _ = h.Close() })
 		return ln.Addr().String()
 	}
@@ -60,6 +60,17 @@ func TestT173_SlowClients(t *testing.T) {
 	}
 }
 
+// narrow lets few bytes of an answer be on their way.
+type narrow struct{ net.Listener }
+
+func (n narrow) Accept() (net.Conn, error) {
+	c, err := n.Listener.Accept()
+	if err == nil {
+		err = c.(*net.TCPConn).SetWriteBuffer(4096)
+	}
+	return c, err
+}
+
 // crowd are slow clients.
 type crowd struct {
 	size  int
@@ -80,17 +91,16 @@ func (s *stack) crowd(address string) *crowd {
 			arrived.Add(1)
 			c.gone.Go(func() {
 				conn, err := net.Dial("tcp", address)
-				if err == nil {
-					defer conn.Close()
-					must(s.t, conn.(*net.TCPConn).SetReadBuffer(4096))
-					_, err = io.WriteString(conn, begin)
-				}
-				arrived.Done()
 				if err != nil {
+					arrived.Done()
 					s.t.Errorf("%s: %v", name, err)
 					return
 				}
-				for step(conn) == nil {
+				defer conn.Close()
+				must(s.t, conn.(*net.TCPConn).SetReadBuffer(4096))
+				_, err = io.WriteString(conn, begin)
+				arrived.Done()
+				for err == nil && step(conn) == nil {
 					select {
 					case <-time.After(100 * time.Millisecond):
 					case <-end:
@@ -113,7 +123,7 @@ func (s *stack) crowd(address string) *crowd {
 	slow("head", "GET /health HTTP/1.1\r\n", drip)
 	slow("body", "POST /api/v1/protocol/plans HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer "+s.b1.key+"\r\nContent-Length: 5000\r\n\r\n{", drip)
 	slow("body that nobody reads", "POST /nowhere HTTP/1.1\r\nHost: x\r\nContent-Length: 5000\r\n\r\n{", drip)
-	const big = "GET /openapi.json HTTP/1.1\r\nHost: x\r\n\r\n"
+	const big = "GET /docs/errors HTTP/1.1\r\nHost: x\r\n\r\n"
 	slow("reader", strings.Repeat(big, 30), func(c net.Conn) error {
 		_, err := io.WriteString(c, big)
 		return err
