@@ -233,7 +233,7 @@ func (d *desk) want(t *testing.T, burned toll.Credits, settled, released int) {
 }
 
 // long is more than anything takes that comes at all, on a busy machine as well.
-const long = time.Minute
+const long = 2 * time.Minute
 
 // spent returns what was burned when no hold is left: a settlement may follow its stream.
 func (d *desk) spent() toll.Credits {

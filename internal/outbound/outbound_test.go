@@ -39,7 +39,7 @@ func TestMain(m *testing.M) {
 }
 
 // long is more than anything takes that comes at all, on a busy machine as well.
-const long = time.Minute
+const long = 2 * time.Minute
 
 // names resolves from a list, whose answers are used up one by one but for the last.
 type names struct {
