@@ -193,7 +193,8 @@ func (m *market) seed(ctx context.Context) error {
 		}
 		p.address = key.Address
 		p.keyFile = filepath.Join(m.dir, name+".key")
-		p.client = client.New(key.Key, client.WithURL(m.url()))
+		// The demonstration goes on after a standstill, when the chain may be away for some seconds.
+		p.client = client.New(key.Key, client.WithURL(m.url()), client.WithRetries(6), client.WithMaxRetryWait(15*time.Second))
 		if err := os.WriteFile(p.keyFile, []byte(key.Key+"\n"), 0o600); err != nil {
 			return err
 		}

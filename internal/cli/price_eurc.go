@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -33,7 +32,7 @@ set; else the environment that is set decides; else it is that of Base, as live 
 // eurc is the address of EURC in the environment that is set, "" when none is.
 func (a *app) eurc(ctx context.Context) string {
 	if a.set.url != "" {
-		ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+		ctx, cancel := context.WithTimeout(ctx, askTime)
 		defer cancel()
 		info, err := a.client().Info(ctx)
 		if err == nil {

@@ -94,10 +94,13 @@ Nothing is sent. The signature is checked with the public keys of the service in
 	return c
 }
 
+// askTime is how long a command waits for what it can do without.
+const askTime = 30 * time.Second
+
 // checkSignature never believes the token about where its keys are.
 func (a *app) checkSignature(ctx context.Context, header []byte, parts []string) string {
 	const unchecked = "unchecked"
-	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, a.client().URL()+"/.well-known/jwks.json", nil)
 	if err != nil {
