@@ -109,6 +109,7 @@ func killedAgent(point string) {
 // TestF07_AgentProcessKilled kills the agent at every step of a paid call. Whoever called has no answer or a settled one,
 // the lookup tells what became of the request, and a hold that nobody ends gives its credits back.
 func TestF07_AgentProcessKilled(t *testing.T) {
+	t.Parallel() // it mostly waits
 	s := newScene(t, servertest.Options{Data: t.TempDir()}, 1, 5)
 	s.mint(100)
 	token := s.token()
@@ -157,7 +158,7 @@ func TestF07_AgentProcessKilled(t *testing.T) {
 			}
 			find := func() *toll.Settlement {
 				t.Helper()
-				r, err := s.asBuilder(0).Settlement(context.Background(), id)
+				r, err := s.services[0].Client(s.builder.Key, servertest.Patient).Settlement(context.Background(), id)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -165,7 +166,7 @@ func TestF07_AgentProcessKilled(t *testing.T) {
 			}
 			ends := func(words ...string) string {
 				t.Helper()
-				for deadline := time.Now().Add(time.Minute); ; time.Sleep(50 * time.Millisecond) {
+				for deadline := time.Now().Add(patience); ; time.Sleep(50 * time.Millisecond) {
 					status := find().Status
 					if slices.Contains(words, status) {
 						return status

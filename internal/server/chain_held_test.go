@@ -83,7 +83,7 @@ func TestHeldAccount(t *testing.T) {
 	address := servertest.FreeAddress(t)
 	s, url := start(t, server.Config{Data: t.TempDir(), Chain: server.Chain{HTTP: address}})
 	builder, subscriber := keys(t, s)
-	c := newStand(t, url, builder, subscriber, 0)
+	c := newStand(t, url, builder, subscriber, 0).patient
 	w, stranger := newUserWallet(t), newUserWallet(t)
 	give := func(body map[string]string) {
 		t.Helper()
@@ -203,7 +203,7 @@ func TestRevocationOnTheChain(t *testing.T) {
 	address := servertest.FreeAddress(t)
 	s, url := start(t, server.Config{Data: t.TempDir(), Chain: server.Chain{HTTP: address}})
 	builder, subscriber := keys(t, s)
-	c := newStand(t, url, builder, subscriber, 0)
+	c := newStand(t, url, builder, subscriber, 0).patient
 	faucet(t, c.subscriber, "10")
 	var ids []string
 	for range 2 {

@@ -43,7 +43,7 @@ func TestInspectChain(t *testing.T) {
 		s, url := start(t, cfg)
 		says(t, inspected(t, cfg, "chain"), "ok", "embedded", "first needed")
 		builder, key := keys(t, s)
-		faucet(t, newStand(t, url, builder, key, 0).subscriber, "1")
+		faucet(t, newStand(t, url, builder, key, 0).patient.subscriber, "1")
 		says(t, inspected(t, cfg, "chain"), "ok", "embedded, in")
 	})
 	t.Run("embedded, gone", func(t *testing.T) {

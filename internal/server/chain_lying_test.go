@@ -1,6 +1,7 @@
 package server_test
 
 import (
+	"fmt"
 	"net/http"
 	"testing"
 	"time"
@@ -16,6 +17,7 @@ import (
 // While no endpoint of the chain speaks, credits that are there are verified and settled as ever, orders are told to come again,
 // and they go on by themselves when an endpoint is back.
 func TestT68_CreditsGoOnWithoutEndpoints(t *testing.T) {
+	t.Parallel() // it mostly waits
 	public := chaintest.New(t)
 	double := chaintest.NewDouble(t, public.Client())
 	cfg := outside(double.URL)
@@ -33,6 +35,7 @@ func TestT68_CreditsGoOnWithoutEndpoints(t *testing.T) {
 		return err == nil && c.balance(t).Balance == 110
 	})
 	impatient := client.New(subscriber.Key, client.WithURL(url), client.WithMaxRetryWait(time.Millisecond))
+	burned := toll.Credits(0)
 	asked := map[any]bool{} // orders; as a rule one, but it may be paid before it is asked for again
 	for name, fault := range map[string]func(){
 		"HTML 200": func() { double.Page(http.StatusOK) }, "cut": func() { double.Drop(-1) }, "hang": func() { double.Hang() },
@@ -45,18 +48,20 @@ func TestT68_CreditsGoOnWithoutEndpoints(t *testing.T) {
 				t.Fatalf("order: %v", err)
 			}
 			asked[toll.AsError(err).Params["orderId"]] = true
-			began := time.Now()
-			for range 2 {
-				if res, err := c.settle(t.Context(), ""); err != nil || !res.Success {
-					t.Errorf("settle: %+v, %v", res, err)
+			thrice(t, func() error {
+				began := time.Now()
+				for range 2 {
+					if res, err := c.settle(t.Context(), ""); err != nil || !res.Success {
+						t.Errorf("settle: %+v, %v", res, err)
+					}
+					burned++
 				}
-			}
-			if took := time.Since(began); took > 8*time.Second { // one attempt on an endpoint that hangs takes 5 s
-				t.Errorf("two settlements took %v while the chain is away", took)
-			}
-			if got := status(t, url+"/ready"); got != http.StatusOK {
-				t.Errorf("/ready answers %d", got)
-			}
+				if took := time.Since(began); took > 8*time.Second { // one attempt on an endpoint that hangs takes 5 s
+					return fmt.Errorf("two settlements took %v while the chain is away", took)
+				}
+				return nil
+			})
+			eventually(t, "ready", func() bool { return status(t, url+"/ready") == http.StatusOK })
 		})
 	}
 	eventually(t, "orders go on", func() bool {
@@ -66,6 +71,6 @@ func TestT68_CreditsGoOnWithoutEndpoints(t *testing.T) {
 		}
 		return err == nil
 	})
-	want := toll.Credits(110 - 6 + 100*len(asked))
+	want := 110 - burned + toll.Credits(100*len(asked))
 	eventually(t, "what was asked for is paid once", func() bool { return c.balance(t).Balance == want })
 }

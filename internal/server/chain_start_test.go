@@ -17,6 +17,7 @@ import (
 	"github.com/tollhq/toll/internal/chain/contracts"
 	"github.com/tollhq/toll/internal/chain/devchain"
 	"github.com/tollhq/toll/internal/server"
+	"github.com/tollhq/toll/internal/server/servertest"
 	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/internal/store/storetest"
 )
@@ -36,7 +37,18 @@ func refused(t *testing.T, cfg server.Config) string {
 // rows opens the records of a service that runs.
 func rows(t *testing.T, cfg server.Config) *store.Store {
 	t.Helper()
-	return storetest.OpenConfig(t, store.Config{Data: cfg.Data, Database: cfg.Database, Admin: true})
+	st, err := insist(func() (*store.Store, error) {
+		return store.Open(t.Context(), store.Config{Data: cfg.Data, Database: cfg.Database, Admin: true})
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := st.Close(); err != nil {
+			t.Errorf("close store: %v", err)
+		}
+	})
+	return st
 }
 
 // fuel gives the relayers of a service gas money of a chain outside, as soon as they are known.
@@ -115,7 +127,7 @@ func TestT71_ForeignChain(t *testing.T) {
 		t.Run("use", func(t *testing.T) {
 			s, url := start(t, cfg)
 			builder, key := keys(t, s)
-			c := newStand(t, url, builder, key, 0)
+			c := newStand(t, url, builder, key, 0).patient
 			faucet(t, c.subscriber, "5")
 			plan, subscriber = c.plan, key
 		})
@@ -143,9 +155,7 @@ func TestT71_ForeignChain(t *testing.T) {
 		}
 		_, url := start(t, cfg)
 		c := client.New(subscriber.Key, client.WithURL(url), client.WithRetries(0))
-		if _, err := c.OrderPlan(key, plan); codeOf(err) != toll.CodeChainContracts {
-			t.Errorf("order: %v", err)
-		}
+		closed(t, func() error { _, err := c.OrderPlan(key, plan); return err })
 		if got := checks(t, url)["chain"]; got != "failing" {
 			t.Errorf("chain %s", got)
 		}
@@ -189,6 +199,18 @@ func TestT71_ForeignChain(t *testing.T) {
 	})
 }
 
+// closed makes sure that orders are refused because of the chain, once it answers.
+func closed(t *testing.T, order func() error) {
+	t.Helper()
+	eventually(t, "orders are refused", func() bool {
+		err := order()
+		if code := codeOf(err); code != toll.CodeChainContracts && code != toll.CodeChainUnreachable {
+			t.Fatalf("order: %v", err)
+		}
+		return codeOf(err) == toll.CodeChainContracts
+	})
+}
+
 // With other code at a contract crypto orders are closed, and nothing else is.
 func TestT71_ChangedCode(t *testing.T) {
 	public := chaintest.New(t)
@@ -210,15 +232,11 @@ func TestT71_ChangedCode(t *testing.T) {
 		t.Fatal(err)
 	}
 	eventually(t, "the contracts were looked at", func() bool { return checks(t, url)["chain"] == "failing" })
-	if _, err := c.subscriber.OrderPlan(t.Context(), c.plan); codeOf(err) != toll.CodeChainContracts {
-		t.Errorf("order: %v", err)
-	}
-	if res, err := c.settle(t.Context(), ""); err != nil || !res.Success {
+	closed(t, func() error { _, err := c.subscriber.OrderPlan(t.Context(), c.plan); return err })
+	if res, err := c.patient.settle(t.Context(), "credits"); err != nil || !res.Success {
 		t.Errorf("credits that are there: %+v, %v", res, err)
 	}
-	if got := status(t, url+"/ready"); got != http.StatusOK {
-		t.Errorf("/ready answers %d", got)
-	}
+	eventually(t, "ready", func() bool { return status(t, url+"/ready") == http.StatusOK })
 	double.Clear()
 	eventually(t, "orders go on", func() bool {
 		_, err := c.subscriber.OrderPlan(t.Context(), c.plan)
@@ -244,17 +262,18 @@ func TestTwoProcessesOneChain(t *testing.T) {
 		t.Helper()
 		var wg sync.WaitGroup
 		for i := range n {
-			k, err := second.CreateKey(ctx, server.KeyRequest{Account: "subscriber " + string(rune('a'+i))})
-			if err != nil {
-				t.Fatal(err)
-			}
+			k := keyOf(t, second, server.KeyRequest{Account: "subscriber " + string(rune('a'+i))})
 			if _, err := public.Mint(ctx, contracts.USDC(contracts.BaseSepolia), common.Address(k.Address), toll.UnitsOf(1_000_000).Int()); err != nil {
 				t.Fatal(err)
 			}
 			wg.Go(func() {
-				c := client.New(k.Key, client.WithURL(urls[i%len(urls)]))
-				if _, err := c.OrderPlan(ctx, plan); err != nil {
-					t.Errorf("order %d: %v", i, err)
+				c := client.New(k.Key, client.WithURL(urls[i%len(urls)]), servertest.Patient)
+				o, err := c.OrderPlan(ctx, plan)
+				if err == nil && o.HTTPStatus == http.StatusAccepted {
+					o, err = c.WaitOrder(ctx, o.OrderID)
+				}
+				if err != nil || !isPaid(o.Status) {
+					t.Errorf("order %d: %+v, %v", i, o, err)
 				}
 			})
 		}

@@ -7,6 +7,7 @@ import (
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/client"
 	"github.com/tollhq/toll/internal/server"
+	"github.com/tollhq/toll/internal/server/servertest"
 )
 
 // faucet gives an account money of the embedded chain.
@@ -37,7 +38,7 @@ func checks(t *testing.T, url string) map[string]string {
 	var ready struct {
 		Checks map[string]string `json:"checks"`
 	}
-	if err := client.New("", client.WithURL(url)).Call(t.Context(), http.MethodGet, "/ready", nil, nil, &ready); err != nil {
+	if err := client.New("", client.WithURL(url), servertest.Patient).Call(t.Context(), http.MethodGet, "/ready", nil, nil, &ready); err != nil {
 		t.Fatal(err)
 	}
 	return ready.Checks
@@ -56,7 +57,7 @@ func TestEmbeddedChain(t *testing.T) {
 		if got := checks(t, url)["chain"]; got != "ok" {
 			t.Errorf("before it is needed the chain is %s", got)
 		}
-		c := newStand(t, url, builder, subscriber, 0)
+		c := newStand(t, url, builder, subscriber, 0).patient
 		plan = c.plan
 		_, err := c.subscriber.OrderPlan(ctx, plan)
 		if codeOf(err) != toll.CodeChainBalance {
@@ -76,13 +77,11 @@ func TestEmbeddedChain(t *testing.T) {
 		if _, has := purse(t, c.builder); has["USDC"] != "1000000" {
 			t.Errorf("builder has %v", has)
 		}
-		if got := checks(t, url)["chain"]; got != "ok" {
-			t.Errorf("chain %s", got)
-		}
+		eventually(t, "the chain can be used", func() bool { return checks(t, url)["chain"] == "ok" })
 	})
 	t.Run("second start", func(t *testing.T) {
 		_, url := start(t, cfg)
-		c := client.New(subscriber.Key, client.WithURL(url))
+		c := client.New(subscriber.Key, client.WithURL(url), servertest.Patient)
 		if _, has := purse(t, c); has["USDC"] != "1500000" {
 			t.Errorf("subscriber has %v", has)
 		}

@@ -2,15 +2,18 @@ package server_test
 
 import (
 	"errors"
+	"net/http"
 	"net/http/httptest"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/client"
 	"github.com/tollhq/toll/internal/server"
+	"github.com/tollhq/toll/internal/server/servertest"
 	"github.com/tollhq/toll/internal/store/storetest"
 	"github.com/tollhq/toll/x402"
 )
@@ -31,11 +34,30 @@ func codeOf(err error) toll.Code {
 
 func operator(t *testing.T, s *server.Server, url string) *client.Client {
 	t.Helper()
-	k, err := s.CreateKey(t.Context(), server.KeyRequest{Account: "operator", Operator: true})
+	k := keyOf(t, s, server.KeyRequest{Account: "operator", Operator: true})
+	return client.New(k.Key, client.WithURL(url), servertest.Patient)
+}
+
+// advance moves the clock of a sandbox that nobody else moves. A lost answer is no reason to move it twice.
+func advance(t *testing.T, op *client.Client, d time.Duration) *client.Clock {
+	t.Helper()
+	before, err := op.Clock(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	return client.New(k.Key, client.WithURL(url))
+	after, err := insist(func() (*client.Clock, error) {
+		if now, err := op.Clock(t.Context()); err != nil || now.OffsetSecs > before.OffsetSecs {
+			return now, err
+		}
+		return op.AdvanceClock(t.Context(), d)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if after.OffsetSecs != before.OffsetSecs+int64(d/time.Second) || after.Now.Sub(before.Now.Time) < d {
+		t.Errorf("moved by %v from %v to %v", d, before, after)
+	}
+	return after
 }
 
 // Two instances whose machines are a minute apart share one sandbox. Its clock moves for both, and what ends by time ends:
@@ -50,12 +72,9 @@ func TestF21_SandboxClockMoves(t *testing.T) {
 	builder, subscriber := keys(t, one)
 	op := operator(t, one, urlOne)
 	ctx := t.Context()
-	a := newStand(t, urlOne, builder, subscriber, 0)
-	b := a.on(urlTwo, builder, subscriber)
-	short, err := one.CreateKey(ctx, server.KeyRequest{Account: "subscriber", ExpiresIn: 10 * time.Minute})
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := newStand(t, urlOne, builder, subscriber, 0).patient
+	b := a.on(urlTwo, builder, subscriber).patient
+	short := keyOf(t, one, server.KeyRequest{Account: "subscriber", ExpiresIn: 10 * time.Minute})
 	if _, err := a.builder.Mint(ctx, a.plan, a.buyer, 50, 30*time.Minute); err != nil {
 		t.Fatal(err)
 	}
@@ -100,17 +119,7 @@ func TestF21_SandboxClockMoves(t *testing.T) {
 
 	move := func(d time.Duration) {
 		t.Helper()
-		before, err := op.Clock(ctx)
-		if err != nil {
-			t.Fatal(err)
-		}
-		after, err := op.AdvanceClock(ctx, d)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if after.OffsetSecs != before.OffsetSecs+int64(d/time.Second) || after.Now.Sub(before.Now.Time) < d {
-			t.Errorf("moved by %v from %v to %v", d, before, after)
-		}
+		after := advance(t, op, d)
 		eventually(t, "the other instance follows", func() bool {
 			c, err := b.builder.Clock(ctx)
 			return err == nil && c.OffsetSecs == after.OffsetSecs
@@ -173,23 +182,25 @@ func TestClockMovedAtOnce(t *testing.T) {
 			if cfg.Database != "" {
 				cfg.MasterKeyFile = freshMasterKey(t)
 			}
-			s, err := server.New(t.Context(), cfg)
-			if err != nil {
-				t.Fatal(err)
-			}
-			k, err := s.CreateKey(t.Context(), server.KeyRequest{Account: "operator", Operator: true})
-			if err != nil {
-				t.Fatal(err)
-			}
+			s := open(t, cfg)
+			k := keyOf(t, s, server.KeyRequest{Account: "operator", Operator: true})
 			var wait sync.WaitGroup
+			var lost atomic.Int64 // answers; whether the clock was moved is unknown then
 			for range 20 {
 				wait.Go(func() {
-					r := httptest.NewRequest("POST", "/api/v1/sandbox/clock", strings.NewReader(`{"advanceSecs":60}`))
-					r.Header.Set("Authorization", "Bearer "+k.Key)
-					w := httptest.NewRecorder()
-					s.Handler().ServeHTTP(w, r)
-					if w.Code != 200 {
-						t.Errorf("%d %s", w.Code, w.Body)
+					for end := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
+						r := httptest.NewRequest("POST", "/api/v1/sandbox/clock", strings.NewReader(`{"advanceSecs":60}`))
+						r.Header.Set("Authorization", "Bearer "+k.Key)
+						w := httptest.NewRecorder()
+						s.Handler().ServeHTTP(w, r)
+						if w.Code == http.StatusOK {
+							return
+						}
+						if w.Code != http.StatusServiceUnavailable || time.Now().After(end) {
+							t.Errorf("%d %s", w.Code, w.Body)
+							return
+						}
+						lost.Add(1)
 					}
 				})
 			}
@@ -199,8 +210,8 @@ func TestClockMovedAtOnce(t *testing.T) {
 			}
 			again, url := start(t, cfg)
 			c, err := operator(t, again, url).Clock(t.Context())
-			if err != nil || c.OffsetSecs != 20*60 || time.Until(c.Now.Time) < 19*time.Minute {
-				t.Errorf("after a restart: %+v, %v", c, err)
+			if err != nil || c.OffsetSecs < 20*60 || c.OffsetSecs > 60*(20+lost.Load()) || time.Until(c.Now.Time) < 19*time.Minute {
+				t.Errorf("after a restart: %+v, %v; %d answers were lost", c, err, lost.Load())
 			}
 		})
 	}
@@ -227,10 +238,7 @@ func TestClockOfLive(t *testing.T) {
 func TestOperatorIsMadeLocally(t *testing.T) {
 	cfg := server.Config{Data: storetest.Dir(t) + "/data"}
 	s, url := start(t, cfg)
-	plain, err := s.CreateKey(t.Context(), server.KeyRequest{Account: "alice"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	plain := keyOf(t, s, server.KeyRequest{Account: "alice"})
 	c := client.New(plain.Key, client.WithURL(url))
 	if _, err := c.AdvanceClock(t.Context(), time.Second); codeOf(err) != toll.CodeForbidden {
 		t.Errorf("before: %v", err)

@@ -179,11 +179,7 @@ func (s *suite) start(t *testing.T, v storetest.Variant, brand x402.Namespace, p
 
 func (s *conformanceService) newKey(t *testing.T, account string, operator bool) toll.APIKey {
 	t.Helper()
-	key, err := s.server.CreateKey(t.Context(), server.KeyRequest{Account: account, Operator: operator})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return key
+	return keyOf(t, s.server, server.KeyRequest{Account: account, Operator: operator})
 }
 
 func (s *conformanceService) record(a caseAnswer) {
@@ -241,9 +237,7 @@ func (s *conformanceService) run(t *testing.T, files []conformanceFile) {
 						if group != "clock" {
 							t.Parallel()
 						}
-						r := newRun(s, f, version)
-						for i := range f.Cases {
-							r.runCase(t, &f.Cases[i])
+						for try := 1; newRun(s, f, version).all(t, try == 3); try++ {
 						}
 					})
 				}
@@ -252,9 +246,23 @@ func (s *conformanceService) run(t *testing.T, files []conformanceFile) {
 	}
 }
 
-func (r *run) runCase(t *testing.T, c *conformanceCase) {
+// all makes the cases of a file. It reports whether the file has to be run again from its first case, as the service said in the midst
+// of it, in place of what was wanted, that it cannot answer now.
+func (r *run) all(t *testing.T, last bool) (again bool) {
+	for i := range r.file.Cases {
+		if c := &r.file.Cases[i]; r.runCase(t, c, last) {
+			return true
+		}
+	}
+	return false
+}
+
+// passing are codes of what a service needs and does not reach now.
+var passing = regexp.MustCompile(`"code":"(BCK\.COMMON\.0029|BCK\.CHAIN\.0001|BCK\.HTTP\.503)"`)
+
+func (r *run) runCase(t *testing.T, c *conformanceCase, last bool) (away bool) {
 	if c.Only != "" && c.Only != r.version {
-		return
+		return false
 	}
 	name := r.file.Name + "/" + c.Name
 	done := false
@@ -265,6 +273,10 @@ func (r *run) runCase(t *testing.T, c *conformanceCase) {
 	}()
 	a, faults := r.do(t, c)
 	done = true
+	if len(faults) > 0 && !last && a.status == http.StatusServiceUnavailable && passing.Match(a.body) {
+		t.Logf("%s: %s", name, a.body)
+		return true
+	}
 	r.answers[c.Name] = a
 	faults = append(faults, r.on.suite.see(r, c, a)...)
 	reason, known := disagreements[name]
@@ -274,6 +286,7 @@ func (r *run) runCase(t *testing.T, c *conformanceCase) {
 	case !known && len(faults) > 0:
 		t.Errorf("%s:\n\t%s", name, strings.Join(faults, "\n\t"))
 	}
+	return false
 }
 
 // undocumented codes may come from every operation, and the document does not repeat them.

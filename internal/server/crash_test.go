@@ -52,7 +52,7 @@ func newSiege(t *testing.T, opts servertest.Options) *siege {
 	s.builder = builder.Key
 	s.service = servertest.Start(t, opts)
 	ctx := context.Background()
-	b, c := s.service.Client(builder.Key), s.service.Client(subscriber.Key)
+	b, c := s.service.Client(builder.Key, servertest.Patient), s.service.Client(subscriber.Key, servertest.Patient)
 	reg, err := b.RegisterPlan(ctx, client.PlanParams{
 		Metadata: toll.Metadata{Name: "siege"},
 		Credits:  toll.CreditsConfig{Amount: 1, MinAmount: 1, MaxAmount: 9},
@@ -145,7 +145,7 @@ func (s *siege) round(n int, blow func()) {
 // settleAll repeats what was in doubt until it is answered, and some of what was answered to see the same bytes again.
 func (s *siege) settleAll() {
 	s.Helper()
-	c := s.service.Client(s.builder)
+	c := s.service.Client(s.builder, servertest.Patient)
 	for id, p := range s.payments {
 		if p.answer != "" {
 			continue
@@ -170,7 +170,9 @@ func (s *siege) audit() {
 	s.Helper()
 	s.service.Kill()
 	auditAfter(s.T, s.opts)
-	st, err := store.Open(context.Background(), store.Config{Data: s.opts.Data, Database: s.opts.Database})
+	st, err := insist(func() (*store.Store, error) {
+		return store.Open(context.Background(), store.Config{Data: s.opts.Data, Database: s.opts.Database})
+	})
 	s.must(err)
 	defer st.Close()
 	var burned, want int64

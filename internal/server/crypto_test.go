@@ -19,6 +19,7 @@ import (
 	"github.com/tollhq/toll/internal/chain/chaintest"
 	"github.com/tollhq/toll/internal/chain/contracts"
 	"github.com/tollhq/toll/internal/server"
+	"github.com/tollhq/toll/internal/server/servertest"
 	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/x402"
 )
@@ -103,6 +104,7 @@ type bazaar struct {
 	url     string
 	store   *store.Store
 	builder *client.Client
+	hasty   *client.Client // the builder, who repeats nothing by itself
 	owner   toll.Address
 	service toll.Address      // delegate of all delegations
 	public  *chaintest.Chain  // nil: the chain is in the service
@@ -139,11 +141,9 @@ func publicBazaar(t *testing.T, public *chaintest.Chain, change ...func(*server.
 func (m *bazaar) open() *bazaar {
 	m.Helper()
 	m.store = rows(m.T, m.cfg)
-	k, err := m.server.CreateKey(m.Context(), server.KeyRequest{Account: "builder"})
-	if err != nil {
-		m.Fatal(err)
-	}
-	m.builder, m.owner = client.New(k.Key, client.WithURL(m.url), client.WithRetries(0)), k.Address
+	k := keyOf(m.T, m.server, server.KeyRequest{Account: "builder"})
+	m.builder, m.owner = client.New(k.Key, client.WithURL(m.url), servertest.Patient), k.Address
+	m.hasty = client.New(k.Key, client.WithURL(m.url), client.WithRetries(0))
 	m.service = serviceAccount(m.T, m.store)
 	plan, first := m.dollar(m.owner), m.buyer("first", 1_000_000)
 	once := client.WithIdempotencyKey(m.Context(), "first") // the order of a call that failed may be paid before it is repeated
@@ -194,24 +194,22 @@ func (m *bazaar) give(to toll.Address, token common.Address, amount int64) {
 	}
 }
 
-// buyer is a customer of a bazaar, who repeats nothing by itself.
+// buyer is a customer of a bazaar.
 type buyer struct {
 	*client.Client
 	toll.Address
-	m *bazaar
+	m     *bazaar
+	hasty *client.Client // who repeats nothing by itself
 }
 
 // buyer makes one with base units of USDC.
 func (m *bazaar) buyer(name string, units int64) *buyer {
 	m.Helper()
-	k, err := m.server.CreateKey(m.Context(), server.KeyRequest{Account: name})
-	if err != nil {
-		m.Fatal(err)
-	}
+	k := keyOf(m.T, m.server, server.KeyRequest{Account: name})
 	if units > 0 {
 		m.give(k.Address, usdc, units)
 	}
-	return &buyer{client.New(k.Key, client.WithURL(m.url), client.WithRetries(0)), k.Address, m}
+	return &buyer{client.New(k.Key, client.WithURL(m.url), servertest.Patient), k.Address, m, client.New(k.Key, client.WithURL(m.url), client.WithRetries(0))}
 }
 
 func (m *bazaar) plan(price toll.Price, credits toll.CreditsConfig) toll.PlanID {
@@ -245,6 +243,9 @@ func receiver(n byte) toll.Address { return toll.Address{0xbe, 0xef, 19: n} }
 func (b *buyer) buys(plan toll.PlanID, opts ...client.OrderOption) *toll.Order {
 	b.m.Helper()
 	o, err := b.OrderPlan(b.m.Context(), plan, opts...)
+	if err == nil && o.HTTPStatus == http.StatusAccepted {
+		o, err = b.WaitOrder(b.m.Context(), o.OrderID)
+	}
 	if err != nil || !isPaid(o.Status) {
 		b.m.Fatalf("order: %+v, %v", o, err)
 	}
@@ -319,10 +320,13 @@ func settlement(plan toll.PlanID, token, id string, n toll.Credits) *x402.Settle
 	return &x402.SettleRequest{PaymentRequired: accepts(plan), AccessToken: token, AgentRequestID: id, MaxAmount: n.Ptr()}
 }
 
-// settled settles, which must succeed.
+// settled settles, which must succeed, be it after a while.
 func settled(t *testing.T, c *client.Client, req *x402.SettleRequest) *x402.SettleResponse {
 	t.Helper()
 	r, err := c.Settle(t.Context(), req)
+	for end := time.Now().Add(patience); again(r, err) && req.AgentRequestID != "" && time.Now().Before(end); {
+		r, err = c.Settle(t.Context(), req)
+	}
 	if err != nil || !r.Success {
 		t.Fatalf("settle: %+v, %v", r, err)
 	}

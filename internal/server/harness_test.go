@@ -2,6 +2,7 @@ package server_test
 
 import (
 	"context"
+	"errors"
 	"net"
 	"net/http"
 	"os"
@@ -41,14 +42,32 @@ func freshMasterKey(t *testing.T) string {
 	return path
 }
 
-// start runs a service in this process until the test ends, and returns its address.
-func start(t *testing.T, cfg server.Config) (*server.Server, string) {
+// open makes a service in this process. One whose database does not answer is made again, as supervisors do.
+func open(t *testing.T, cfg server.Config) *server.Server {
 	t.Helper()
 	cfg.WaitLong()
-	s, err := server.New(t.Context(), cfg)
+	s, err := insist(func() (*server.Server, error) { return server.New(t.Context(), cfg) })
 	if err != nil {
 		t.Fatal(err)
 	}
+	return s
+}
+
+// insist makes a call again while its error says that it may succeed later, as callers do. What a lost answer leaves behind must not
+// matter.
+func insist[T any](call func() (T, error)) (v T, err error) {
+	for end := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
+		v, err = call()
+		if e, ok := errors.AsType[*toll.Error](err); !ok || e.HTTPStatus() != http.StatusServiceUnavailable || time.Now().After(end) {
+			return v, err
+		}
+	}
+}
+
+// start runs a service in this process until the test ends, and returns its address.
+func start(t *testing.T, cfg server.Config) (*server.Server, string) {
+	t.Helper()
+	s := open(t, cfg)
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -75,16 +94,15 @@ type stand struct {
 	plan                toll.PlanID
 	agent               toll.AgentID
 	token               *toll.AccessToken
+	patient             *stand // the same, through clients that repeat what may succeed later
 }
 
-// newStand sets one up on a running service. Its requests are not repeated by the client, so that tests see outcomes.
+// newStand sets one up on a running service. Its requests are not repeated by the client, so that tests see outcomes, but for those of
+// its patient self.
 func newStand(t *testing.T, url string, builder, subscriber toll.APIKey, credits toll.Credits) *stand {
 	t.Helper()
 	ctx := t.Context()
-	c := &stand{
-		builder: client.New(builder.Key, client.WithURL(url), client.WithRetries(0)), owner: builder.Address,
-		subscriber: client.New(subscriber.Key, client.WithURL(url), client.WithRetries(0)), buyer: subscriber.Address,
-	}
+	c := (&stand{owner: builder.Address, buyer: subscriber.Address}).on(url, builder, subscriber).patient
 	registered, err := c.builder.RegisterAgentWithPlan(ctx, client.AgentParams{Metadata: toll.Metadata{Name: "Agent"}}, client.PlanParams{
 		Metadata: toll.Metadata{Name: "Plan"},
 		Price:    toll.Price{TokenAddress: toll.Sandbox.USDC(), Amounts: []toll.Units{toll.UnitsOf(1_000_000)}, Receivers: []toll.Address{c.owner}, IsCrypto: true},
@@ -102,14 +120,17 @@ func newStand(t *testing.T, url string, builder, subscriber toll.APIKey, credits
 	if c.token, err = c.subscriber.AccessToken(ctx, c.plan); err != nil {
 		t.Fatal(err)
 	}
-	return c
+	return c.on(url, builder, subscriber)
 }
 
 // on returns the same stand as seen through another process.
 func (c *stand) on(url string, builder, subscriber toll.APIKey) *stand {
-	o := *c
+	o, p := *c, *c
 	o.builder = client.New(builder.Key, client.WithURL(url), client.WithRetries(0))
 	o.subscriber = client.New(subscriber.Key, client.WithURL(url), client.WithRetries(0))
+	p.builder = client.New(builder.Key, client.WithURL(url), servertest.Patient)
+	p.subscriber = client.New(subscriber.Key, client.WithURL(url), servertest.Patient)
+	o.patient, p.patient = &p, &p
 	return &o
 }
 
@@ -128,7 +149,7 @@ func (c *stand) settle(ctx context.Context, id string) (*x402.SettleResponse, er
 
 func (c *stand) balance(t *testing.T) *toll.Balance {
 	t.Helper()
-	b, err := c.subscriber.Balance(t.Context(), c.plan)
+	b, err := c.patient.subscriber.Balance(t.Context(), c.plan)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -139,13 +160,33 @@ func (c *stand) balance(t *testing.T) *toll.Balance {
 func keys(t *testing.T, s *server.Server) (builder, subscriber toll.APIKey) {
 	t.Helper()
 	for account, into := range map[string]*toll.APIKey{"builder": &builder, "subscriber": &subscriber} {
-		key, err := s.CreateKey(t.Context(), server.KeyRequest{Account: account})
-		if err != nil {
-			t.Fatal(err)
-		}
-		*into = key
+		*into = keyOf(t, s, server.KeyRequest{Account: account})
 	}
 	return builder, subscriber
+}
+
+func keyOf(t *testing.T, s *server.Server, r server.KeyRequest) toll.APIKey {
+	t.Helper()
+	key, err := insist(func() (toll.APIKey, error) { return s.CreateKey(t.Context(), r) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	return key
+}
+
+// thrice makes an attempt until it finds no fault, three times at most. What fails once may be the work of a standstill.
+func thrice(t *testing.T, attempt func() error) {
+	t.Helper()
+	for try := 1; ; try++ {
+		err := attempt()
+		if err == nil {
+			return
+		}
+		if t.Failed() || try == 3 {
+			t.Fatal(err)
+		}
+		t.Log(err)
+	}
 }
 
 func status(t *testing.T, url string) int {

@@ -1,6 +1,7 @@
 package server_test
 
 import (
+	"flag"
 	"os"
 	"strings"
 	"testing"
@@ -16,6 +17,12 @@ func TestMain(m *testing.M) {
 	if text := os.Getenv(envSteps); text != "" {
 		steppedService(text)
 		return
+	}
+	// Tests that run beside others wait most of the time, so there may be more of them than processors, unless the command line says
+	// otherwise.
+	flag.Parse()
+	if beside := flag.Lookup("test.parallel"); beside.Value.String() == beside.DefValue {
+		_ = beside.Value.Set("8") // a number
 	}
 	os.Exit(servertest.Main(m))
 }

@@ -24,7 +24,7 @@ func TestT54_PublishedBurns(t *testing.T) {
 		s, url := start(t, cfg)
 		builder, subscriber := keys(t, s)
 		op := operator(t, s, url)
-		plain := newStand(t, url, builder, subscriber, 50)
+		plain := newStand(t, url, builder, subscriber, 50).patient
 		mirrored := mirroredStand(t, plain)
 
 		burn := func(c *stand, id string, n toll.Credits) toll.Hash {
@@ -55,9 +55,7 @@ func TestT54_PublishedBurns(t *testing.T) {
 				t.Fatalf("before the end of the period: %+v %v", p, err)
 			}
 		}
-		if _, err := op.AdvanceClock(t.Context(), 65*time.Minute+time.Second); err != nil {
-			t.Fatal(err)
-		}
+		advance(t, op, 65*time.Minute+time.Second)
 		later := burn(mirrored, "mirrored-later", 1)
 		var last *toll.BurnProof
 		eventually(t, "a proof", func() bool {
@@ -68,7 +66,7 @@ func TestT54_PublishedBurns(t *testing.T) {
 		var found toll.Credits
 		periods := map[int64]bool{}
 		for _, tx := range published {
-			p, err := client.New("", client.WithURL(url)).BurnProof(t.Context(), tx) // nobody needs a key
+			p, err := client.New("", client.WithURL(url), servertest.Patient).BurnProof(t.Context(), tx) // nobody needs a key
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -109,6 +107,7 @@ func TestT54_PublishedBurns(t *testing.T) {
 func mirroredStand(t *testing.T, c *stand) *stand {
 	t.Helper()
 	m := *c
+	m.patient = &m
 	registered, err := c.builder.RegisterPlan(t.Context(), client.PlanParams{
 		Metadata: toll.Metadata{Name: "Mirrored"},
 		Price:    toll.Price{TokenAddress: toll.Sandbox.USDC(), Amounts: []toll.Units{toll.UnitsOf(1_000_000)}, Receivers: []toll.Address{c.owner}, IsCrypto: true},

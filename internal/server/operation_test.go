@@ -190,11 +190,11 @@ func TestTwoProcessesOnOneDatabase(t *testing.T) {
 	standA := newStand(t, urlA, builder, subscriber, 2)
 	standB := standA.on(urlB, builder, subscriber)
 	for i, c := range []*stand{standA, standB} {
-		if res, err := c.settle(t.Context(), []string{"one", "two"}[i]); err != nil || !res.Success {
+		if res, err := c.patient.settle(t.Context(), []string{"one", "two"}[i]); err != nil || !res.Success {
 			t.Fatalf("settle through process %d: %+v %v", i, res, err)
 		}
 	}
-	if res, err := standA.settle(t.Context(), "three"); err != nil || res.Success {
+	if res, err := standA.patient.settle(t.Context(), "three"); err != nil || res.Success {
 		t.Errorf("a third credit: %+v %v", res, err)
 	}
 
@@ -243,7 +243,7 @@ func TestI25_NothingIsLeft(t *testing.T) {
 			go func() { done <- s.Serve(ctx, ln) }()
 			builder, subscriber := keys(t, s)
 			c := newStand(t, "http://"+ln.Addr().String(), builder, subscriber, 5)
-			if res, err := c.settle(t.Context(), toll.NewUUID()); err != nil || !res.Success {
+			if res, err := c.patient.settle(t.Context(), toll.NewUUID()); err != nil || !res.Success {
 				t.Fatalf("settle: %+v %v", res, err)
 			}
 			stop()

@@ -13,6 +13,7 @@ import (
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/client"
 	"github.com/tollhq/toll/internal/server"
+	"github.com/tollhq/toll/internal/server/servertest"
 	"github.com/tollhq/toll/internal/store/storetest"
 )
 
@@ -33,8 +34,8 @@ func TestT18_RotationBesideInstances(t *testing.T) {
 	_, url2 := start(t, two)
 	urls := []string{url1, url2}
 	builder, subscriber := keys(t, s1)
-	stands := []*stand{newStand(t, url1, builder, subscriber, 1_000_000)}
-	stands = append(stands, stands[0].on(url2, builder, subscriber))
+	stands := []*stand{newStand(t, url1, builder, subscriber, 1_000_000).patient}
+	stands = append(stands, stands[0].on(url2, builder, subscriber).patient)
 
 	signers, firstSeen := map[string]time.Duration{}, map[string]time.Duration{}
 	traffic := func() {
@@ -62,7 +63,7 @@ func TestT18_RotationBesideInstances(t *testing.T) {
 				}
 				for _, by := range []string{builder.Key, key.Key} {
 					o := *c
-					o.builder, o.token = client.New(by, client.WithURL(url), client.WithRetries(0)), token
+					o.builder, o.token = client.New(by, client.WithURL(url), servertest.Patient), token
 					if r, err := o.settle(t.Context(), toll.NewUUID()); err != nil || !r.Success {
 						t.Fatalf("after %v: a token of instance %d refused: %v %+v", now, i, err, r)
 					}

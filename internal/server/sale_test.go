@@ -54,11 +54,22 @@ type walletAnswer struct {
 	Replayed                                                              bool
 }
 
-// post calls a route without an API key. An answer that does not come has status 0.
-func (p *pocket) post(route string, headers ...string) saleAnswer {
+// post calls a route without an API key, again while the service says that this may succeed later. An answer that does not come has
+// status 0.
+func (p *pocket) post(route string, headers ...string) (a saleAnswer) {
 	p.Helper()
 	ctx, cancel := context.WithTimeout(p.Context(), patience)
 	defer cancel()
+	for {
+		if a = p.once(ctx, route, headers...); a.status != http.StatusServiceUnavailable || ctx.Err() != nil {
+			return a
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+}
+
+func (p *pocket) once(ctx context.Context, route string, headers ...string) saleAnswer {
+	p.Helper()
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, p.url+route, nil)
 	if err != nil {
 		p.Fatal(err)

@@ -183,7 +183,7 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 		case <-ctx.Done():
 		}
 	}()
-	err := serve(ctx, h, api.Listen(ln))
+	err := serve(ctx, h, api.Listen(ln), or(s.cfg.end, drainTime))
 	if errors.Is(context.Cause(ctx), store.ErrFlush) {
 		err = errors.Join(store.ErrFlush, err)
 	}
@@ -192,10 +192,10 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 
 // ServeMetrics is [Server.Serve] for the operator's own listener.
 func (s *Server) ServeMetrics(ctx context.Context, ln net.Listener) error {
-	return serve(ctx, &http.Server{Handler: s.Metrics(), ReadHeaderTimeout: 5 * time.Second, WriteTimeout: 30 * time.Second}, ln)
+	return serve(ctx, &http.Server{Handler: s.Metrics(), ReadHeaderTimeout: 5 * time.Second, WriteTimeout: 30 * time.Second}, ln, drainTime)
 }
 
-func serve(ctx context.Context, h *http.Server, ln net.Listener) error {
+func serve(ctx context.Context, h *http.Server, ln net.Listener, most time.Duration) error {
 	failed := make(chan error, 1)
 	go func() { failed <- h.Serve(ln) }()
 	select {
@@ -203,7 +203,7 @@ func serve(ctx context.Context, h *http.Server, ln net.Listener) error {
 		return err
 	case <-ctx.Done():
 	}
-	drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTime)
+	drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), most)
 	defer cancel()
 	err := h.Shutdown(drain)
 	if err != nil {
@@ -219,7 +219,7 @@ func serve(ctx context.Context, h *http.Server, ln net.Listener) error {
 // serving before. It may be called more than once.
 func (s *Server) Close(ctx context.Context) error {
 	s.closing.Do(func() {
-		ctx, cancel := context.WithTimeout(ctx, closeTime)
+		ctx, cancel := context.WithTimeout(ctx, or(s.cfg.end, closeTime))
 		defer cancel()
 		s.stopWork()
 		s.work.Wait()
