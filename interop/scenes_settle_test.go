@@ -77,20 +77,31 @@ func failingHandler(t *testing.T, s *service, a *actors) {
 		c.ends(1, nil, 100)
 	})
 	t.Run("without it", func(t *testing.T) {
-		c := newScene(t, s, a)
-		e := c.E(func(a *serverArgs) { a.Status, a.NoCancelHook = 500, true })
-		if o := c.C(e); o.Status != 500 {
-			t.Errorf("%+v", o)
+		const life = 75 * time.Second
+		for try := 1; ; try++ {
+			c := newScene(t, s, a)
+			e := c.E(func(a *serverArgs) { a.Status, a.NoCancelHook = 500, true })
+			began := time.Now()
+			if o := c.C(e); o.Status != 500 {
+				t.Errorf("%+v", o)
+			}
+			if b := c.balance(); b.Available != 95 || b.Balance != 100 {
+				t.Errorf("%+v", b)
+			}
+			const most = 10 * time.Second // of the life that may pass by itself
+			c.advance(life - most)
+			if b := c.balance(); b.Available != 95 {
+				took := time.Since(began)
+				if took < most || try == 3 {
+					t.Errorf("the hold ended before its time, after %v and %v: %+v", took, life-most, b)
+				} else {
+					continue // a standstill was longer than what was left of it
+				}
+			}
+			c.advance(most)
+			c.ends(1, nil, 100)
+			return
 		}
-		if b := c.balance(); b.Available != 95 || b.Balance != 100 {
-			t.Errorf("%+v", b)
-		}
-		c.advance(65 * time.Second) // of 75, a part of which has passed
-		if b := c.balance(); b.Available != 95 {
-			t.Errorf("the hold ended before its time: %+v", b)
-		}
-		c.advance(10 * time.Second)
-		c.ends(1, nil, 100)
 	})
 	t.Run("in Go", func(t *testing.T) {
 		c := newScene(t, s, a)

@@ -29,7 +29,7 @@ type service struct {
 }
 
 func (s *service) client(k toll.APIKey) *client.Client {
-	return client.New(k.Key, client.WithURL(s.url), client.WithRetries(0))
+	return client.New(k.Key, client.WithURL(s.url), servertest.Patient)
 }
 
 // run starts the program on a database of its own.
