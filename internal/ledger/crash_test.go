@@ -130,6 +130,7 @@ func eachCrash(t *testing.T, f func(t *testing.T, point string, run func(act str
 }
 
 func TestF01_VerifyWithHoldKilled(t *testing.T) {
+	t.Parallel()
 	eachCrash(t, func(t *testing.T, point string, run func(string, toll.Hash, string), b func() *bench) {
 		perm := b().permission(50)
 		run("hold", perm, "r1")
@@ -151,6 +152,7 @@ func TestF01_VerifyWithHoldKilled(t *testing.T) {
 }
 
 func TestF02_SettleKilled(t *testing.T) {
+	t.Parallel()
 	eachCrash(t, func(t *testing.T, point string, run func(string, toll.Hash, string), b func() *bench) {
 		perm := b().permission(0)
 		op := b().holdOp(perm, 5)
@@ -173,6 +175,7 @@ func TestF02_SettleKilled(t *testing.T) {
 }
 
 func TestF06_ReleaseAndSweepKilled(t *testing.T) {
+	t.Parallel()
 	for _, act := range []string{"release", "sweep"} {
 		t.Run(act, func(t *testing.T) {
 			eachCrash(t, func(t *testing.T, point string, run func(string, toll.Hash, string), b func() *bench) {
@@ -195,6 +198,7 @@ func TestF06_ReleaseAndSweepKilled(t *testing.T) {
 }
 
 func TestMintKilled(t *testing.T) {
+	t.Parallel()
 	eachCrash(t, func(t *testing.T, _ string, run func(string, toll.Hash, string), b func() *bench) {
 		run("mint", toll.Hash{}, "order-1")
 		_, err := b().Mint(context.Background(), ledger.MintOp{Plan: plan, Subscriber: subscriber, Amount: 5, Ref: "order-1"})

@@ -386,14 +386,15 @@ func TestT32_HoldExhaustion(t *testing.T) {
 }
 
 func TestT52_ManyLots(t *testing.T) {
+	t.Parallel()
 	storetest.Each(t, func(t *testing.T, st *store.Store) {
 		b := open(t, st)
-		const lots = 10_000
+		const lots, writers = 10_000, 500
 		var wg sync.WaitGroup
 		var failed atomic.Int64
-		for w := range 50 {
+		for w := range writers {
 			wg.Go(func() {
-				for i := range lots / 50 {
+				for i := range lots / writers {
 					end := start.Add(time.Duration(24*(i%7+1)) * time.Hour)
 					if _, err := b.Mint(b.ctx, ledger.MintOp{Plan: plan, Subscriber: subscriber, Amount: 3, EndsAt: end, Ref: fmt.Sprint(w, "-", i)}); err != nil {
 						failed.Add(1)

@@ -17,13 +17,14 @@ import (
 // Thousands of holds and lots end in one second. They are swept in slices, payments go on between them, and the sums are
 // exact.
 func TestT184_MassExpiry(t *testing.T) {
+	t.Parallel()
 	const crowd = 1000
 	storetest.Each(t, func(t *testing.T, st *store.Store) {
 		b := open(t, st)
 		end := b.clock.now().Add(time.Minute)
 		var wg sync.WaitGroup
 		next := atomic.Int64{}
-		for range 32 {
+		for range 250 {
 			wg.Go(func() {
 				for i := next.Add(1); i <= crowd; i = next.Add(1) {
 					who := toll.MustAddress(fmt.Sprintf("0x%040x", i))
