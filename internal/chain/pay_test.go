@@ -340,7 +340,7 @@ func (w *world) signs(r *chain.Rail, p chain.Purchase) {
 			w.Errorf("Pay: %+v, %v", o, err)
 		}
 	}()
-	for {
+	for pause := 5 * time.Millisecond; ; pause = min(2*pause, 100*time.Millisecond) {
 		op, err := w.journal.Op(w.Context(), p.OrderID)
 		if err == nil && op.State != chain.Created {
 			cancel()
@@ -348,7 +348,7 @@ func (w *world) signs(r *chain.Rail, p chain.Purchase) {
 		select {
 		case <-done:
 			return
-		case <-time.After(5 * time.Millisecond):
+		case <-time.After(pause): // many do so at once
 		}
 	}
 }

@@ -48,9 +48,26 @@ func (w *world) eventually(what string, is func() bool) {
 			return
 		}
 		if time.Now().After(end) {
-			w.Fatalf("it does not come to this: %s", what)
+			w.Fatalf("it does not come to this: %s\n%s", what, w.outlook())
 		}
 	}
+}
+
+// outlook says what a test may wait for that does not come.
+func (w *world) outlook() string {
+	var text strings.Builder
+	head, err := w.Eth().BlockNumber(w.Context())
+	fmt.Fprintf(&text, "head %d (%v), nonce of the relayer %d\n", head, err, w.nonce(w.relayer))
+	txs, err := w.journal.TxsFrom(w.Context(), w.relayer, 0)
+	for _, tx := range txs {
+		fmt.Fprintf(&text, "transaction %s, nonce %d: %s, %d operations\n", tx.Hash, tx.Nonce, tx.State, len(tx.Ops))
+	}
+	var pool any
+	if w.Kind == "anvil" {
+		err = errors.Join(err, w.Client().CallContext(w.Context(), &pool, "txpool_inspect"))
+	}
+	fmt.Fprintf(&text, "pool %v (%v)", pool, err)
+	return text.String()
 }
 
 // idle waits until nothing is under way and the sink has heard all.
