@@ -187,7 +187,7 @@ func TestT16_ExistenceOracle(t *testing.T) {
 			want = toll.CodeKeyForeign
 		}
 		for _, cold := range []bool{false, true} {
-			const samples = 2000
+			const samples = 1000
 			times := map[string][]time.Duration{}
 			bodies := map[string]bool{}
 			for i := range samples {
@@ -285,7 +285,7 @@ func TestLastUse(t *testing.T) {
 
 // Keys that this service did not sign cause no query, and a signed one causes one a second.
 func TestQueriesOfAuthenticate(t *testing.T) {
-	st, err := store.Open(t.Context(), store.Config{Data: t.TempDir()})
+	st, err := store.Open(t.Context(), store.Config{Data: storetest.Dir(t)})
 	if err != nil {
 		t.Fatal(err)
 	}

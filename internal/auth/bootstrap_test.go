@@ -469,7 +469,7 @@ func TestReadingKeysHoldsUpOneCaller(t *testing.T) {
 
 // A database that is away costs one failed read in two seconds, and the known keys serve on.
 func TestKeysServeOnWithoutTheDatabase(t *testing.T) {
-	st, err := store.Open(t.Context(), store.Config{Data: t.TempDir()})
+	st, err := store.Open(t.Context(), store.Config{Data: storetest.Dir(t)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -488,7 +488,7 @@ func TestKeysServeOnWithoutTheDatabase(t *testing.T) {
 // What another process signs under an address that it has brought is not refused for good while the database is away: nobody knows
 // whether it is one of ours.
 func TestNewAddressWithoutTheDatabase(t *testing.T) {
-	st, err := store.Open(t.Context(), store.Config{Data: t.TempDir()})
+	st, err := store.Open(t.Context(), store.Config{Data: storetest.Dir(t)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -531,7 +531,7 @@ func TestNewAddressWithoutTheDatabase(t *testing.T) {
 
 // A last use that could not be written is noted at the next one, also within the minute.
 func TestLastUseWithoutTheDatabase(t *testing.T) {
-	st, err := store.Open(t.Context(), store.Config{Data: t.TempDir()})
+	st, err := store.Open(t.Context(), store.Config{Data: storetest.Dir(t)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/seal"
 	"github.com/tollhq/toll/internal/store"
+	"github.com/tollhq/toll/internal/store/storetest"
 )
 
 const (
@@ -56,7 +57,7 @@ func testConfig() (Config, *testClock) {
 
 func sqliteStore(t testing.TB) *store.Store {
 	t.Helper()
-	st, err := store.Open(context.Background(), store.Config{Data: t.TempDir()})
+	st, err := store.Open(context.Background(), store.Config{Data: storetest.Dir(t)})
 	if err != nil {
 		t.Fatal(err)
 	}
