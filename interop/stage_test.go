@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -43,6 +44,8 @@ func run(t *testing.T, o servertest.Options) *service {
 		operator: servertest.Key(t, o, "operator", "--operator"),
 	}
 	s.options.Listen = servertest.FreeAddress(t) // the same after a restart
+	// The ten seconds of the embedded chain can be too few on a machine that stands still for a while.
+	s.options.Args = append(slices.Clone(o.Args), "--order-wait", "40s")
 	s.process = servertest.Start(t, s.options)
 	s.url = s.process.URL
 	return s
