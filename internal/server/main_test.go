@@ -14,6 +14,10 @@ func TestMain(m *testing.M) {
 		killedAgent(point)
 		return
 	}
+	if os.Getenv(envStandstill) != "" {
+		stoodStill()
+		return
+	}
 	if text := os.Getenv(envSteps); text != "" {
 		steppedService(text)
 		return

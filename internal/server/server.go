@@ -21,7 +21,7 @@ import (
 	"github.com/tollhq/toll/x402"
 )
 
-// Times of a shutdown. Their sum stays below 25 s, and so below the 30 s after which supervisors kill.
+// Times of a shutdown in which the process runs. Their sum stays below 25 s, and so below the 30 s after which supervisors kill.
 const (
 	drainTime = 18 * time.Second // for requests in flight
 	closeTime = 5 * time.Second  // for the ledger's queue and last notes
@@ -203,11 +203,11 @@ func serve(ctx context.Context, h *http.Server, ln net.Listener, most time.Durat
 		return err
 	case <-ctx.Done():
 	}
-	drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), most)
+	drain, cancel := within(context.WithoutCancel(ctx), most)
 	defer cancel()
 	err := h.Shutdown(drain)
 	if err != nil {
-		err = errors.Join(err, h.Close())
+		err = errors.Join(context.Cause(drain), h.Close())
 	}
 	if e := <-failed; !errors.Is(e, http.ErrServerClosed) {
 		err = errors.Join(err, e)
@@ -215,11 +215,28 @@ func serve(ctx context.Context, h *http.Server, ln net.Listener, most time.Durat
 	return err
 }
 
+// within is [context.WithTimeout] for the time in which this process runs: a standstill counts for a tenth at most, and leaves the rest
+// to what could not be done meanwhile. The time being over is the cause of its end.
+func within(ctx context.Context, most time.Duration) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	go func() {
+		for range 10 {
+			select {
+			case <-ctx.Done():
+				return
+			case <-time.After(most / 10):
+			}
+		}
+		cancel(context.DeadlineExceeded)
+	}()
+	return ctx, func() { cancel(nil) }
+}
+
 // Close ends the work in the background, empties the queue of the ledger and closes the database. Callers have stopped
 // serving before. It may be called more than once.
 func (s *Server) Close(ctx context.Context) error {
 	s.closing.Do(func() {
-		ctx, cancel := context.WithTimeout(ctx, or(s.cfg.end, closeTime))
+		ctx, cancel := within(ctx, or(s.cfg.end, closeTime))
 		defer cancel()
 		s.stopWork()
 		s.work.Wait()
@@ -232,6 +249,9 @@ func (s *Server) Close(ctx context.Context) error {
 			s.closeErr = errors.Join(s.closeErr, s.chain.close())
 		}
 		s.closeErr = errors.Join(s.closeErr, s.ledger.Close(ctx), s.base.close(ctx))
+		if s.closeErr != nil && errors.Is(context.Cause(ctx), context.DeadlineExceeded) {
+			s.closeErr = errors.Join(context.DeadlineExceeded, s.closeErr)
+		}
 	})
 	return s.closeErr
 }

@@ -1,0 +1,4 @@
+package server
+
+// Within is the time that each part of a shutdown has.
+var Within = within
