@@ -68,7 +68,7 @@ func WithVersion(v string) Option { return func(c *Client) { c.version = v } }
 // WithTimeout bounds one attempt of a call, default 45 s; 0 leaves it to the context.
 func WithTimeout(d time.Duration) Option { return func(c *Client) { c.timeout = max(d, 0) } }
 
-// WithRetries sets how often a call that is safe to repeat is repeated after 429, 502, 503, 504 and failures of the
+// WithRetries sets how often a call that is safe to repeat is repeated after 408, 429, 502, 503, 504 and failures of the
 // network, default 2.
 func WithRetries(n int) Option { return func(c *Client) { c.retries = max(n, 0) } }
 
