@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/big"
 	"slices"
 	"time"
@@ -324,6 +325,7 @@ func (t *tracker) advance(ctx context.Context) error {
 	}
 	t.unclear.forget(now)
 	t.asked.forget(now)
+	maps.DeleteFunc(t.spoilt, func(id string, _ bool) bool { _, soon := t.asked[id]; return !soon })
 	return t.finish(ctx)
 }
 

@@ -18,8 +18,8 @@ import (
 	"github.com/tollhq/toll/internal/chain/endpoints"
 )
 
-// unhurried is the time of an attempt that no endpoint which speaks runs out of.
-const unhurried = patience
+// unhurried is the time of an attempt that no endpoint which speaks runs out of. What gets lost is asked for again in time.
+const unhurried = patience / 4
 
 // overNetwork is a rail over endpoints that have to agree, as on live, on a chain that grows, and whose time passes ten times as fast.
 func (w *world) overNetwork(attempt time.Duration, doubles ...*chaintest.Double) *chain.Rail {

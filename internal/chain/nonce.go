@@ -171,7 +171,8 @@ func (r *Rail) mayPay(ctx context.Context, op *Op, in common.Hash) (bool, error)
 }
 
 // spoiled reports whether something else has used the nonce of an operation that was sent, up to a finalized block, so that it can
-// never run. Only who has the key of its account can do that. There may be no such block.
+// never run. Only who has the key of its account can do that. There may be no such block. It is said of two looks, as an endpoint that
+// is between two blocks may count what only the next one has: the operation itself.
 func (t *tracker) spoiled(ctx context.Context, op *Op, final *types.Header) (bool, error) {
 	r := t.rail
 	if final == nil || op.Sender == r.cfg.Service || t.asked.left(op.ID, time.Now()) > 0 {
@@ -180,6 +181,7 @@ func (t *tracker) spoiled(ctx context.Context, op *Op, final *types.Header) (boo
 	t.asked.add(op.ID)
 	uses, err := r.uses(ctx, op, final.Number)
 	if err != nil || uses == 0 {
+		delete(t.spoilt, op.ID)
 		return false, err
 	}
 	e, found, err := r.ran(ctx, op, final)
@@ -189,7 +191,9 @@ func (t *tracker) spoiled(ctx context.Context, op *Op, final *types.Header) (boo
 	case found && e.of(op):
 		return false, t.happened(ctx, op, &e, "")
 	case found, t.conclusive(op):
-		return true, nil
+		twice := t.spoilt[op.ID]
+		t.spoilt[op.ID] = true
+		return twice, nil
 	}
 	r.unexplained(op)
 	return false, nil

@@ -47,6 +47,7 @@ type tracker struct {
 	untaken rests           // orders of which the sink did not take what became of them
 	unclear rests           // operations about which the chain does not tell now
 	asked   rests           // operations whose nonce was looked at
+	spoilt  map[string]bool // operations whose nonce somebody else has used, as the last look says
 	unread  map[string]bool // operations of which a log was not understood: it is owed
 	fence   int64           // of the last lease
 	quick   int
@@ -87,7 +88,7 @@ func (r *Rail) halt(why error) error {
 
 // track follows the chain until ctx ends.
 func (r *Rail) track(ctx context.Context) {
-	t := &tracker{rail: r, chunk: maxChunk, done: map[logID]uint64{}, untaken: rests{}, unclear: rests{}, asked: rests{}}
+	t := &tracker{rail: r, chunk: maxChunk, done: map[logID]uint64{}, untaken: rests{}, unclear: rests{}, asked: rests{}, spoilt: map[string]bool{}}
 	var listening sync.WaitGroup
 	listening.Go(func() { r.listen(ctx) })
 	defer listening.Wait()

@@ -3,6 +3,7 @@ package chain_test
 import (
 	"context"
 	"encoding/json"
+	"math/big"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/ethereum/go-ethereum/core/types"
+	"github.com/ethereum/go-ethereum/crypto"
 
 	"github.com/tollhq/toll/internal/chain"
 	"github.com/tollhq/toll/internal/chain/chaintest"
@@ -196,6 +198,42 @@ func TestVoid_ItsNonceIsUsed(t *testing.T) {
 	w.decided(void, chain.Failed)
 	w.decided(p.OrderID, chain.Final)
 	w.idle()
+	sink.has(p.OrderID, true, 1)
+	w.has(owner, usdc, 2_000_000, receiver(1), usdc, 1_000_000)
+}
+
+// An endpoint that is between two blocks counts the nonce of an order that only the next block has: the order does not fail for it,
+// and is paid.
+func TestVoid_NonceCountedTooEarly(t *testing.T) {
+	w := newWorld(t, chaintest.New(t))
+	sink := w.ledger()
+	change := func(c *chain.Config) { c.Sink = sink }
+	owner := w.account(usdc, 3_000_000)
+	p := purchase(owner, usdc, receiver(1), 1_000_000)
+	w.swallowed(p, change)
+	if err := w.Advance(11 * time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	key := w.op(p.OrderID).NonceKey
+	asks := common.Bytes2Hex(append(crypto.Keccak256([]byte("getNonce(address,uint192)"))[:4], common.LeftPadBytes(owner[:], 32)...)) +
+		common.Bytes2Hex(common.LeftPadBytes(key[:], 32))
+	double := chaintest.NewDouble(t, w.Client())
+	double.Swallow()
+	var early atomic.Int64
+	double.Answer("eth_call", func(params []json.RawMessage) (any, error) {
+		if !strings.Contains(string(params[0]), asks) || early.Add(1) > 1 {
+			return nil, chaintest.ErrPass
+		}
+		return common.BigToHash(new(big.Int).Add(userop.Nonce(key), common.Big1)), nil
+	})
+	w.running(change, w.through(double))
+	w.eventually("its nonce was looked at again", func() bool { return early.Load() > 1 || w.op(p.OrderID).State == chain.Failed })
+	double.Clear()
+	w.arrives(p.OrderID)
+	if op := w.decided(p.OrderID, chain.Final, chain.Failed); op.State == chain.Failed {
+		t.Fatalf("failure: %+v", op.Failure)
+	}
+	w.eventually("the credits are granted", func() bool { return w.op(p.OrderID).Told == chain.Final })
 	sink.has(p.OrderID, true, 1)
 	w.has(owner, usdc, 2_000_000, receiver(1), usdc, 1_000_000)
 }

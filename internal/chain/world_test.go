@@ -86,7 +86,7 @@ func (w *world) pool(cfg endpoints.Config) *endpoints.Pool {
 	w.Helper()
 	cfg.ChainID, cfg.Idle, cfg.Clock = w.ChainID(), true, w.Now
 	if cfg.Timeout == 0 {
-		cfg.Timeout = patience
+		cfg.Timeout = unhurried
 	}
 	p, err := endpoints.New(cfg)
 	if err != nil {

@@ -98,11 +98,11 @@ func newScene(t *testing.T, c *chaintest.Chain) *scene {
 	return s
 }
 
-// connect lets publishers speak to the chain with a client. It answers at last, so a machine that stands still does not close it.
+// connect lets publishers speak to the chain with a client. It is asked again for what got lost, and not because the machine stood still.
 func (s *scene) connect(t *testing.T, client *rpc.Client) {
 	t.Helper()
 	var err error
-	s.pool, err = endpoints.New(endpoints.Config{Clients: []*rpc.Client{client}, ChainID: s.ChainID(), Idle: true, Timeout: patience})
+	s.pool, err = endpoints.New(endpoints.Config{Clients: []*rpc.Client{client}, ChainID: s.ChainID(), Idle: true, Timeout: patience / 4})
 	if err != nil {
 		t.Fatal(err)
 	}
