@@ -57,6 +57,8 @@ type Checkout struct {
 	runs    map[string]*run          // payments that this process drives, by order id
 	slots   map[string]chan struct{} // of the reconciler, by rail
 
+	lookTimeout time.Duration
+
 	// failpoint is set by tests that stop the machine at a step.
 	failpoint atomic.Pointer[func(at string)]
 }
@@ -65,7 +67,7 @@ type Checkout struct {
 func New(d Deps) *Checkout {
 	c := &Checkout{
 		store: d.Store, ledger: d.Ledger, rails: d.Rails, env: d.Environment, clock: d.Clock, log: d.Log, deps: d, runs: map[string]*run{},
-		hurry: make(chan struct{}),
+		hurry: make(chan struct{}), lookTimeout: lookTimeout,
 		slots: map[string]chan struct{}{railCrypto: make(chan struct{}, driveAtOnce), railCard: make(chan struct{}, driveAtOnce)},
 	}
 	if c.env == "" {

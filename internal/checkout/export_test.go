@@ -1,5 +1,10 @@
 package checkout
 
+import "time"
+
+// LookFor bounds looks at orders of those who do not wait any longer.
+func (c *Checkout) LookFor(d time.Duration) { c.lookTimeout = d }
+
 // Idle reports whether this process is at work on no order.
 func (c *Checkout) Idle() bool {
 	c.mu.Lock()

@@ -17,7 +17,7 @@ const (
 	payTimeout = 30 * time.Second
 	// finishTimeout bounds the second transaction of an order.
 	finishTimeout = 15 * time.Second
-	// lookTimeout bounds one look at an order.
+	// lookTimeout bounds one look at an order of somebody who does not wait any longer.
 	lookTimeout = 5 * time.Second
 	// pollEvery is how often who waits for an order of another process looks at it.
 	pollEvery = 150 * time.Millisecond
@@ -313,12 +313,18 @@ func (c *Checkout) progress(o *store.Order) *store.Order {
 	return &told
 }
 
-// look reads an order as it is now, also when the time to wait for it is over.
+// look reads an order as it is now, also when the time to wait for it is over. While it is not, a database that stands still is
+// waited for.
 func (c *Checkout) look(ctx context.Context, o *store.Order) (*store.Order, error) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lookTimeout)
+	began := time.Now()
+	look, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
-	now, err := store.OrderOfAccount(ctx, c.store, o.Account, o.ID)
-	if err != nil && ctx.Err() != nil {
+	defer context.AfterFunc(ctx, func() {
+		pause(look, c.lookTimeout-time.Since(began))
+		cancel()
+	})()
+	now, err := store.OrderOfAccount(look, c.store, o.Account, o.ID)
+	if err != nil && look.Err() != nil {
 		return nil, toll.NewError(toll.CodeDatabaseUnavailable).WithCause(err)
 	}
 	return now, fault(err)

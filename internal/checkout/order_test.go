@@ -17,7 +17,7 @@ import (
 )
 
 // soon is more than anything takes that comes at all, on a busy machine as well.
-const soon = time.Minute
+const soon = 2 * time.Minute
 
 // usdc prices a plan at this many cents.
 func usdc(cents int64) func(p *toll.Plan) {

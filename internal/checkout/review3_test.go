@@ -1,6 +1,7 @@
 package checkout_test
 
 import (
+	"sync"
 	"testing"
 	"time"
 
@@ -56,6 +57,7 @@ func TestOrder_DatabaseHangs(t *testing.T) {
 			return // SQLite has no lock that keeps readers out
 		}
 		p := s.plan(usdc(100))
+		s.at(0).LookFor(300 * time.Millisecond)
 		s.rail.Behave(railtest.Behaviour{Hang: true})
 		placed, locked, done := make(chan struct{}), make(chan struct{}), make(chan error)
 		s.at(0).Failpoint(func(at string) {
@@ -87,6 +89,43 @@ func TestOrder_DatabaseHangs(t *testing.T) {
 		}))
 		s.rail.Behave(railtest.Behaviour{})
 		s.settleDown(0)
+		s.charges(1)
+	})
+}
+
+// A database that stands still for a while does not end the wait for an order.
+func TestOrder_DatabaseStandsStill(t *testing.T) {
+	eachRail(t, func(s *shop) {
+		if s.store.Engine() != store.Postgres {
+			return // SQLite has no lock that keeps readers out
+		}
+		p := s.plan(usdc(100))
+		s.at(0).LookFor(10 * time.Millisecond)
+		placed, locked, done := make(chan struct{}), make(chan struct{}), make(chan error)
+		var once sync.Once
+		s.at(0).Failpoint(func(at string) {
+			if at == "placed" {
+				close(placed)
+				<-locked
+			}
+		})
+		go func() {
+			o, err := s.order(0, holder, p)
+			if err == nil && o.Status != toll.OrderConfirmed {
+				t.Errorf("%+v", o)
+			}
+			done <- err
+		}()
+		<-placed
+		s.must(s.store.Tx(s.ctx, func(tx *store.Tx) error {
+			if _, err := tx.Exec(s.ctx, "LOCK TABLE orders IN ACCESS EXCLUSIVE MODE"); err != nil {
+				return err
+			}
+			once.Do(func() { close(locked) }) // a transaction may run again
+			time.Sleep(300 * time.Millisecond)
+			return nil
+		}))
+		s.must(<-done)
 		s.charges(1)
 	})
 }

@@ -53,7 +53,7 @@ func TestBazaarInOneInstant(t *testing.T) {
 // waits returns when a connection to the database waits for a lock.
 func (s *scene) waits() {
 	s.Helper()
-	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); {
+	for deadline := time.Now().Add(2 * time.Minute); time.Now().Before(deadline); {
 		var n int
 		s.must(s.one().store.QueryRow(s.ctx, "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'").Scan(&n))
 		if n > 0 {
