@@ -134,8 +134,8 @@ func (e *Events) fanOut(ctx context.Context, webhook string) (more bool, err err
 		if err != nil {
 			return err
 		}
-		pending, err := store.CountPending(ctx, tx, w.ID, maxPending)
-		if err != nil || pending >= maxPending {
+		pending, err := store.CountPending(ctx, tx, w.ID, e.maxPending)
+		if err != nil || pending >= int64(e.maxPending) {
 			return err
 		}
 		events, err := store.EventsAfter(ctx, tx, w.Principal, w.Sequence, fanOut)

@@ -53,6 +53,8 @@ type Events struct {
 	client *outbound.Client
 	hub    *hub
 	sender sender
+	// maxPending is the constant of this name, and less in a test.
+	maxPending int
 	// failpoint is set by tests that stop the work at a step.
 	failpoint func(at string)
 }
@@ -75,7 +77,7 @@ func New(cfg Config) *Events {
 		cfg.MaxWebhooks = MaxWebhooks
 	}
 	cfg.Outbound.Timeout, cfg.Outbound.IgnoreBody = cmp.Or(cfg.Outbound.Timeout, deliveryTimeout), true
-	e := &Events{cfg: cfg, st: cfg.Store, clock: cfg.Clock, log: cfg.Log, client: outbound.New(cfg.Outbound)}
+	e := &Events{cfg: cfg, st: cfg.Store, clock: cfg.Clock, log: cfg.Log, client: outbound.New(cfg.Outbound), maxPending: maxPending}
 	e.hub = newHub(e)
 	e.sender = newSender(e)
 	return e
