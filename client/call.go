@@ -124,10 +124,16 @@ func (c *Client) send(ctx context.Context, cl call) (*answer, error) {
 
 // again says whether to repeat the call, and after how long.
 func (c *Client) again(ctx context.Context, cl call, attempt int, a *answer, err error) (time.Duration, bool) {
-	if !cl.again || attempt >= c.retries || ctx.Err() != nil {
+	if attempt >= c.retries || ctx.Err() != nil {
 		return 0, false
 	}
 	wait := min(100*time.Millisecond<<(2*min(attempt, 4)), c.maxWait)
+	if err == nil && a.status == http.StatusRequestTimeout {
+		return wait, true // the request did not arrive in time, so nothing was done, whatever it asks for
+	}
+	if !cl.again {
+		return 0, false
+	}
 	if err != nil {
 		return wait, !cl.refused
 	}
@@ -139,7 +145,7 @@ func (c *Client) again(ctx context.Context, cl call, attempt int, a *answer, err
 		if cl.key != "" && a.err().Code == toll.CodeIdempotencyRunning {
 			return wait, true
 		}
-	case http.StatusRequestTimeout, http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+	case http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
 		if secs := a.retryAfter(); secs > 0 {
 			wait = time.Duration(secs) * time.Second
 			if wait > c.maxWait {

@@ -223,6 +223,9 @@ func TestRepeats(t *testing.T) {
 					want = 1 // it may be done, and a repeat would be refused for that
 				}
 			}
+			if f.what == "408" {
+				want = 3 // whatever was asked for did not arrive
+			}
 			if f.what == "still running" {
 				want = 1
 				if act.creates {

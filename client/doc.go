@@ -79,11 +79,12 @@
 //
 // # Repeats
 //
-// After a failure of the network, 408, 429, 502, 503 and 504 a call is repeated when that cannot do anything twice, at most
+// After a failure of the network, 429, 502, 503 and 504 a call is repeated when that cannot do anything twice, at most
 // [WithRetries] times, honouring Retry-After up to [WithMaxRetryWait] and the deadline of the context. That is so of reads, of
 // updates, of settle and release under the id of a request, and of creations: each carries an Idempotency-Key, under which
 // the service answers a repeat with its first answer. [WithIdempotencyKey] names the key, for repeats beyond this process.
-// What is refused the second time, as the end of a key, is repeated only when the answer says that nothing was done.
+// What is refused the second time, as the end of a key, is repeated only when the answer says that nothing was done. 408 says so
+// of every call: it did not arrive in time.
 //
 // # Versions
 //
