@@ -191,6 +191,7 @@ func (s *serviceRole) open(ctx context.Context, addr string) (*underTest, error)
 	cfg.Chain.Mode = server.ChainOff
 	if s.Chain {
 		cfg.Chain.Mode, cfg.Chain.HTTP = server.ChainEmbedded, "127.0.0.1:0"
+		cfg.OrderWait = 40 * time.Second // an order that is not decided by then fails its slice
 	}
 	svc, err := server.New(ctx, cfg)
 	if err != nil {
