@@ -17,6 +17,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/client"
+	"github.com/tollhq/toll/internal/server"
 	"github.com/tollhq/toll/internal/server/servertest"
 	"github.com/tollhq/toll/internal/store/storetest"
 	"github.com/tollhq/toll/x402"
@@ -292,7 +293,14 @@ func openMarket(t *testing.T, services []*servertest.Process, opts servertest.Op
 	}
 	m.plan = reg.PlanID
 	for i := range accounts {
-		key := servertest.Key(t, opts, fmt.Sprintf("subscriber %d", i))
+		// As toll keys create does, without a process for each.
+		key, err := insist(func() (toll.APIKey, error) {
+			return server.CreateLocalKey(ctx, server.Config{Data: opts.Data, Database: opts.Database, MasterKeyFile: opts.MasterKeyFile},
+				server.KeyRequest{Account: fmt.Sprintf("subscriber %d", i)})
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
 		c := services[0].Client(key.Key, servertest.Patient)
 		token, err := c.AccessToken(ctx, m.plan)
 		if err != nil {
