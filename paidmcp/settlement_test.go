@@ -53,7 +53,9 @@ func TestT132_Settlement(t *testing.T) {
 			if !strings.HasSuffix(r.URL.Path, "/x402/settle") {
 				res, err := http.DefaultTransport.RoundTrip(r)
 				// A service that stood still closes connections whose request it got too late.
-				late := func() bool { return res.StatusCode == http.StatusRequestTimeout || res.StatusCode == http.StatusBadGateway }
+				late := func() bool {
+					return res.StatusCode == http.StatusRequestTimeout || res.StatusCode == http.StatusBadGateway
+				}
 				for try := 0; try < 5 && err == nil && late(); try++ {
 					_ = res.Body.Close()
 					again := r.Clone(r.Context())
