@@ -369,7 +369,7 @@ func TestCancel(t *testing.T) {
 	if r := s.call("tasks/cancel", map[string]any{"id": task.ID}); r.Error == nil || r.Error.Code != -32002 {
 		t.Errorf("%s", r.raw)
 	}
-	for deadline := time.Now().Add(2*time.Minute); s.f.called("release") == 0 || s.f.called("cancel") == 0; time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(2 * time.Minute); s.f.called("release") == 0 || s.f.called("cancel") == 0; time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("the hold was not released")
 		}
