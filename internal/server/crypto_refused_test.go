@@ -269,8 +269,9 @@ func TestF12_TopUpWaits(t *testing.T) {
 				r, err := m.hasty.Settle(ctx, req)
 				quick = quick || time.Since(began) <= 30*time.Second
 				if tt.code == toll.CodeSettlementPending {
-					if codeOf(err) == toll.CodeChainUnreachable && time.Since(asked) < patience {
-						continue // after a standstill, for some seconds
+					unsent := err == nil && r.Code == tt.code && r.Transaction == "" // on a machine that is busy, for some seconds
+					if (unsent || codeOf(err) == toll.CodeChainUnreachable) && time.Since(asked) < patience {
+						continue
 					}
 					if err != nil || r.Success || r.Code != tt.code || r.Transaction == "" {
 						t.Errorf("settle: %+v, %v", r, err)
