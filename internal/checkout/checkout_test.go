@@ -87,7 +87,11 @@ func (s *shop) start(st *store.Store, l *ledger.Ledger) *checkout.Checkout {
 		},
 		OpenReference: func(use, text string) (toll.Address, string, error) {
 			parts := strings.Split(text, ".")
-			if parts[0] != use {
+			switch parts[0] {
+			case use:
+			case "not":
+				return toll.Address{}, "", toll.NewError(toll.CodeDatabaseUnavailable)
+			default:
 				return toll.Address{}, "", errors.New("another use")
 			}
 			owner, err := toll.ParseAddress(parts[1])

@@ -322,12 +322,16 @@ func (c *Checkout) DelegationTransactions(ctx context.Context, owner toll.Addres
 }
 
 // DelegationID returns the id in a text that names a delegation: the id itself, or a signed reference. Errors:
-// [toll.CodeBadUUID], and [toll.CodeDelegationNotFound] for a reference that is not one of ours or of another owner.
+// [toll.CodeBadUUID], [toll.CodeDelegationNotFound] for a reference that is not one of ours or of another owner, and
+// [toll.CodeDatabaseUnavailable] when that could not be found out.
 func (c *Checkout) DelegationID(owner toll.Address, text string) (string, error) {
 	if strings.Count(text, ".") != 2 || c.deps.OpenReference == nil {
 		return toll.ParseUUID(text)
 	}
 	of, id, err := c.deps.OpenReference(useDelegation, text)
+	if unknown, ok := errors.AsType[*toll.Error](err); ok && unknown.Code == toll.CodeDatabaseUnavailable {
+		return "", unknown
+	}
 	if err != nil || of != owner {
 		return "", toll.NewError(toll.CodeDelegationNotFound).WithCause(err)
 	}

@@ -101,6 +101,8 @@ func TestCreateDelegation(t *testing.T) {
 		s.code(err, toll.CodeDelegationNotFound)
 		_, err = s.at(0).DelegationID(holder, "other.use.x")
 		s.code(err, toll.CodeDelegationNotFound)
+		_, err = s.at(0).DelegationID(holder, "not.known.now")
+		s.code(err, toll.CodeDatabaseUnavailable)
 
 		no := errors.New("no")
 		_, err = s.at(0).CreateDelegation(s.ctx, me, input(), func(*store.Tx, *toll.DelegationCreated) error { return no })

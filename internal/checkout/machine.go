@@ -313,14 +313,18 @@ func (c *Checkout) progress(o *store.Order) *store.Order {
 	return &told
 }
 
-// look reads an order as it is now, also when the time to wait for it is over. While it is not, a database that stands still is
-// waited for.
+// look reads an order as it is now. A database that stands still is waited for as long as ctx lasts, and for lookTimeout also when
+// ctx has ended.
 func (c *Checkout) look(ctx context.Context, o *store.Order) (*store.Order, error) {
-	began := time.Now()
 	look, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
+	least := time.NewTimer(c.lookTimeout)
+	defer least.Stop()
 	defer context.AfterFunc(ctx, func() {
-		pause(look, c.lookTimeout-time.Since(began))
+		select {
+		case <-least.C:
+		case <-look.Done():
+		}
 		cancel()
 	})()
 	now, err := store.OrderOfAccount(look, c.store, o.Account, o.ID)
