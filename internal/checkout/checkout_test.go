@@ -131,7 +131,7 @@ func (s *shop) must(err error) {
 
 func (s *shop) code(err error, want toll.Code) {
 	s.Helper()
-	if !errors.Is(err, toll.NewError(want)) {
+	if err == nil || toll.AsError(err).Code != want { // what callers see, and not its cause
 		s.Fatalf("got the error %v, want %s", err, want)
 	}
 }
