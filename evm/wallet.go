@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"math/big"
+	"net/url"
 	"strings"
 	"time"
 
@@ -97,7 +98,7 @@ func (w *Wallet) read(e *x402.Entry) (*terms, error) {
 }
 
 // Quote is part of client.Payer.
-func (w *Wallet) Quote(_ context.Context, e *x402.Entry) (x402.Quote, error) {
+func (w *Wallet) Quote(_ context.Context, _ *url.URL, e *x402.Entry) (x402.Quote, error) {
 	t, err := w.read(e)
 	if err != nil {
 		return x402.Quote{}, err

@@ -41,7 +41,7 @@ func TestWallet_Pay(t *testing.T) {
 		t.Fatal(err)
 	}
 	w, e := evm.NewWallet(key), entry(t, nil)
-	q, err := w.Quote(t.Context(), e)
+	q, err := w.Quote(t.Context(), nil, e)
 	if err != nil || q.Unit != "USDC" || q.Amount.String() != "1000000" {
 		t.Fatalf("quoted %+v: %v", q, err)
 	}
@@ -112,7 +112,7 @@ func TestWallet_Life(t *testing.T) {
 	w := evm.NewWallet(key)
 	for seconds, want := range map[int64]string{0: "660", -1: "660", 120: "720", 3601: "4200", 1 << 40: "4200"} {
 		e := entry(t, func(m map[string]any) { m["maxTimeoutSeconds"] = seconds })
-		q, err := w.Quote(t.Context(), e)
+		q, err := w.Quote(t.Context(), nil, e)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -149,7 +149,7 @@ func TestWallet_Refuses(t *testing.T) {
 		},
 		"no domain": func(m map[string]any) { delete(m, "extra") },
 	} {
-		if q, err := w.Quote(t.Context(), entry(t, change)); err == nil {
+		if q, err := w.Quote(t.Context(), nil, entry(t, change)); err == nil {
 			t.Errorf("%s: quoted %+v", name, q)
 		}
 	}

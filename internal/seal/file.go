@@ -11,6 +11,8 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+
+	"github.com/tollhq/toll/internal/tempfile"
 )
 
 // FromFile returns the ring of the master key in a file: 64 hexadecimal digits and an optional line end, in a regular
@@ -73,6 +75,9 @@ func parse(text []byte, name string) (*Ring, error) {
 	return New(master), nil
 }
 
+// NewKey are the files in which a process writes a new master key before it gets its name.
+var NewKey = tempfile.Kind{Prefix: ".master-key-"}
+
 // write makes the file appear at once, complete and on disk, unless it is there: a key that a crash takes away would
 // take with it all that was sealed.
 func write(path string) error {
@@ -80,38 +85,18 @@ func write(path string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
-	tmp, err := os.CreateTemp(dir, ".master-key-*") // mode 0600, opened with O_EXCL
+	tmp, err := NewKey.Create(dir)
 	if err != nil {
 		return err
 	}
-	defer os.Remove(tmp.Name())
 	var master [32]byte
 	_, _ = rand.Read(master[:]) // crypto/rand.Read never fails since Go 1.24
 	_, err = tmp.WriteString(hex.EncodeToString(master[:]) + "\n")
 	if err == nil {
-		err = tmp.Sync()
+		// The key of another process is not replaced.
+		if err = tmp.Publish(path, false); errors.Is(err, fs.ErrExist) {
+			err = nil
+		}
 	}
-	if e := tmp.Close(); err == nil {
-		err = e
-	}
-	if err != nil {
-		return err
-	}
-	// A link, unlike a rename, does not replace the key of another process.
-	if err := os.Link(tmp.Name(), path); err != nil && !errors.Is(err, fs.ErrExist) {
-		return err
-	}
-	return syncDir(dir)
-}
-
-func syncDir(dir string) error {
-	if runtime.GOOS == "windows" {
-		return nil // directories cannot be opened for this there
-	}
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	defer d.Close()
-	return d.Sync()
+	return errors.Join(err, tmp.Remove())
 }

@@ -24,6 +24,7 @@ import (
 	"github.com/ethereum/go-ethereum/params"
 
 	"github.com/tollhq/toll/internal/chain/contracts"
+	"github.com/tollhq/toll/internal/tempfile"
 )
 
 const (
@@ -47,6 +48,9 @@ func (c *Chain) identity() (*core.Genesis, *faucet, error) {
 		return genesis, newFaucet(key, c.id), err
 	}
 	genesisPath, keyPath := filepath.Join(c.cfg.Dir, genesisFile), filepath.Join(c.cfg.Dir, faucetFile)
+	for _, path := range []string{genesisPath, keyPath} {
+		_, _ = newFile(path).Clean(c.cfg.Dir) // what a killed process left is in nobody's way
+	}
 	document, err := os.ReadFile(genesisPath)
 	if errors.Is(err, fs.ErrNotExist) {
 		key, err := crypto.GenerateKey()
@@ -148,26 +152,20 @@ func ethConfig(genesis *core.Genesis) *ethconfig.Config {
 	return &conf
 }
 
+// newFile are the files in which a file is written before it gets its name.
+func newFile(path string) tempfile.Kind { return tempfile.Kind{Prefix: filepath.Base(path) + "."} }
+
 // writeFile makes a file that is whole or not there, readable by its owner.
 func writeFile(path string, content []byte) error {
-	temporary, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*")
+	temporary, err := newFile(path).Create(filepath.Dir(path))
 	if err != nil {
 		return err
 	}
 	_, err = temporary.Write(content)
 	if err == nil {
-		err = temporary.Sync()
+		err = temporary.Publish(path, true)
 	}
-	if closing := temporary.Close(); err == nil {
-		err = closing
-	}
-	if err == nil {
-		err = os.Rename(temporary.Name(), path)
-	}
-	if err != nil {
-		os.Remove(temporary.Name())
-	}
-	return err
+	return errors.Join(err, temporary.Remove())
 }
 
 func ether(n int64) *big.Int { return new(big.Int).Mul(big.NewInt(n), big.NewInt(params.Ether)) }
