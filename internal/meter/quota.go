@@ -1,0 +1,50 @@
+package meter
+
+import (
+	"time"
+
+	"github.com/tollhq/toll"
+)
+
+// Quota bounds what an account does in an hour. All methods work on nil, which bounds nothing. It counts by the time of this
+// process, which nobody sets.
+type Quota struct {
+	what  string
+	meter *Meter[toll.Address]
+	began time.Time
+}
+
+// NewQuota returns the quota of so many an hour; 0 stands for usual, and for a negative number it returns nil. what names them in
+// the plural.
+func NewQuota(what string, perHour, usual int64) *Quota {
+	if perHour == 0 {
+		perHour = usual
+	}
+	if perHour < 0 {
+		return nil
+	}
+	return &Quota{what: what, meter: New[toll.Address](time.Hour/time.Duration(perHour), perHour), began: time.Now()}
+}
+
+// Take counts n for an account. The error has the code [toll.CodeRateLimited] and names the quota and its limit.
+func (q *Quota) Take(who toll.Address, n int64) *toll.Error {
+	if q == nil {
+		return nil
+	}
+	r := q.meter.Take(who, n, time.Since(q.began))
+	if r.OK {
+		return nil
+	}
+	e := toll.Errorf(toll.CodeRateLimited, "An account may have at most %d %s in an hour.", q.meter.Burst(), q.what).
+		WithParam("quota", q.what).WithParam("limit", q.meter.Burst()).
+		WithHint("Wait as long as Retry-After says, or ask the operator to raise the limit.")
+	e.RetryAfterSecs = int((r.Retry + time.Second - 1) / time.Second)
+	return e
+}
+
+// Give takes one back.
+func (q *Quota) Give(who toll.Address) {
+	if q != nil {
+		q.meter.Give(who, 1, time.Since(q.began))
+	}
+}

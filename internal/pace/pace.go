@@ -1,0 +1,137 @@
+// Package pace ends connections of peers that send or read too slowly. A peer has some seconds, and then it must keep up a minimum
+// rate on average. Only time in which the server waits for the peer counts, so streams of events may last and pause.
+package pace
+
+import (
+	"net"
+	"net/http"
+	"sync"
+	"time"
+)
+
+// Patience is how long a peer may keep the server waiting before the minimum rate counts.
+const Patience = 10 * time.Second
+
+// MinRate is the usual minimum rate in bytes a second.
+const MinRate = 16 << 10
+
+// Time returns how long n bytes may take.
+func Time(patience time.Duration, n, minRate int64) time.Duration {
+	return patience + share(n, minRate)
+}
+
+// share is the time for n bytes at the minimum rate.
+func share(n, minRate int64) time.Duration {
+	return time.Duration(float64(n) / float64(minRate) * float64(time.Second))
+}
+
+// Body sets the deadline by which the body of a request must have arrived: of at most that many bytes, also where its length is
+// not known. net/http lifts it at the end of the body, and keeps it for a body that nobody reads.
+func Body(w http.ResponseWriter, r *http.Request, most int64, patience time.Duration, minRate int64) {
+	if r.ContentLength == 0 {
+		return
+	}
+	if r.ContentLength > 0 {
+		most = min(most, r.ContentLength)
+	}
+	// A connection without deadlines has other guards.
+	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(Time(patience, most, minRate)))
+}
+
+// Listen returns a listener whose connections fail a write when their reader is too slow.
+func Listen(l net.Listener, patience time.Duration, minRate int64) net.Listener {
+	return listener{l, patience, minRate}
+}
+
+type listener struct {
+	net.Listener
+	patience time.Duration
+	minRate  int64
+}
+
+func (l listener) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	return &conn{Conn: c, patience: l.patience, minRate: l.minRate}, nil
+}
+
+// shortWrite is what fits into the buffers of a connection whose reader has kept up, in bytes.
+const shortWrite = 4 << 10
+
+type conn struct {
+	net.Conn
+	patience time.Duration
+	minRate  int64
+
+	mu    sync.Mutex
+	limit time.Time     // write deadline of the server, zero for none
+	ours  bool          // the deadline of the connection is not limit
+	late  time.Duration // how far the reader is behind the minimum rate
+}
+
+// Write implements net.Conn. It writes what the minimum rate is for a second at a time, so that a reader that stands still is
+// found soon, however much there is to write. Writes do not overlap: net/http makes one at a time.
+func (c *conn) Write(p []byte) (n int, err error) {
+	for err == nil {
+		var m int
+		m, err = c.write(p[n : n+min(len(p)-n, int(c.minRate))])
+		if n += m; n == len(p) {
+			break
+		}
+	}
+	return n, err
+}
+
+func (c *conn) write(p []byte) (int, error) {
+	c.mu.Lock()
+	limit := c.limit
+	if len(p) <= shortWrite && c.late == 0 && !limit.IsZero() {
+		// The deadline of the server is enough.
+		if c.ours {
+			c.ours = false
+			_ = c.Conn.SetWriteDeadline(limit)
+		}
+		c.mu.Unlock()
+		return c.Conn.Write(p)
+	}
+	began := time.Now()
+	due := began.Add(Time(c.patience-c.late, int64(len(p)), c.minRate))
+	if !limit.IsZero() && limit.Before(due) {
+		due = limit
+	}
+	c.ours = true
+	_ = c.Conn.SetWriteDeadline(due)
+	c.mu.Unlock()
+	n, err := c.Conn.Write(p)
+	took := time.Since(began)
+	c.mu.Lock()
+	c.late = max(0, c.late+took-share(int64(n), c.minRate))
+	c.mu.Unlock()
+	return n, err
+}
+
+// SetWriteDeadline implements net.Conn.
+func (c *conn) SetWriteDeadline(t time.Time) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.limit, c.ours = t, false
+	return c.Conn.SetWriteDeadline(t)
+}
+
+// SetDeadline implements net.Conn.
+func (c *conn) SetDeadline(t time.Time) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.limit, c.ours = t, false
+	return c.Conn.SetDeadline(t)
+}
+
+// CloseWrite lets net/http end its side first, as it does on plain TCP.
+func (c *conn) CloseWrite() error {
+	if c, ok := c.Conn.(interface{ CloseWrite() error }); ok {
+		return c.CloseWrite()
+	}
+	return net.ErrClosed
+}

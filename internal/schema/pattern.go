@@ -1,0 +1,69 @@
+package schema
+
+import (
+	"regexp"
+	"regexp/syntax"
+)
+
+const (
+	// instructionsPerStep is how many instructions of a program are built, or tried on one character, in the time of a step.
+	instructionsPerStep = 16
+	// stepsPerByte is what it takes to parse a byte: three of them can name a class of hundreds of ranges.
+	stepsPerByte = 8
+	// maxClassSize bounds what one class of characters counts; a match looks through a large one in logarithmic time.
+	maxClassSize = 8
+)
+
+// matches reports whether text matches a regular expression, at the cost of the program's instructions for each character.
+func (c *checker) matches(arg any, text string) bool {
+	source, ok := arg.(string)
+	if !ok {
+		return c.malformed("pattern")
+	}
+	p := c.compiled(source)
+	return c.spend(1+p.size*(len(text)+1)/instructionsPerStep) && p.re.MatchString(text)
+}
+
+// compiled returns a regular expression. What repetitions multiply is counted before anything is multiplied.
+func (c *checker) compiled(source string) pattern {
+	if p, ok := c.patterns[source]; ok || !c.spend(stepsPerByte*len(source)) {
+		return p
+	}
+	tree, err := syntax.Parse(source, syntax.Perl)
+	if err != nil {
+		c.fail("the schema has a pattern that is not supported")
+		return pattern{}
+	}
+	p := pattern{size: sizeOf(tree)}
+	if !c.spend(p.size) {
+		return p
+	}
+	if p.re, err = regexp.Compile(source); err != nil {
+		c.fail("the schema has a pattern that is not supported")
+		return pattern{}
+	}
+	if c.patterns == nil {
+		c.patterns = map[string]pattern{}
+	}
+	c.patterns[source] = p
+	return p
+}
+
+// sizeOf bounds the instructions of the program of a regular expression. The parser bounds nested repetitions at 1,000, so
+// it does not overflow.
+func sizeOf(re *syntax.Regexp) int {
+	n := 1
+	switch re.Op {
+	case syntax.OpLiteral:
+		n += len(re.Rune)
+	case syntax.OpCharClass:
+		n += min(len(re.Rune)/2, maxClassSize)
+	}
+	for _, sub := range re.Sub {
+		n += sizeOf(sub)
+	}
+	if re.Op == syntax.OpRepeat {
+		n *= max(re.Min, re.Max) + 1
+	}
+	return n
+}
