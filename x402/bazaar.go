@@ -27,7 +27,8 @@ type Catalogue struct {
 	Pagination  CataloguePage   `json:"pagination"`
 }
 
-// CataloguePage says which part of a list a page is. Offset is a number of items that were skipped.
+// CataloguePage says which part of a list a page is. Offset is a number of items that were skipped. Limit is the number that was
+// asked for, or that of the items where an answer would have been too large.
 type CataloguePage struct {
 	Limit  int `json:"limit"`
 	Offset int `json:"offset"`

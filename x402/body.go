@@ -206,7 +206,7 @@ func (r *VerifyRequest) MarshalJSON() ([]byte, error) {
 		Hold            bool             `json:"hold,omitzero"`
 		HoldSecs        int              `json:"holdSecs,omitzero"`
 		AgentRequestID  string           `json:"agentRequestId,omitempty"`
-	}{&r.PaymentRequired, r.AccessToken, r.MaxAmount, r.Hold, r.HoldSecs, r.AgentRequestID})
+	}{r.PaymentRequired.asked(), r.AccessToken, r.MaxAmount, r.Hold, r.HoldSecs, r.AgentRequestID})
 }
 
 type settleBody struct {
@@ -260,7 +260,7 @@ func (r *SettleRequest) MarshalJSON() ([]byte, error) {
 		MarginPercent   *Margin          `json:"marginPercent,omitempty"`
 		AgentRequestID  string           `json:"agentRequestId,omitempty"`
 		Batch           bool             `json:"batch,omitzero"`
-	}{&r.PaymentRequired, r.AccessToken, r.MaxAmount, r.MarginPercent, r.AgentRequestID, r.Batch})
+	}{r.PaymentRequired.asked(), r.AccessToken, r.MaxAmount, r.MarginPercent, r.AgentRequestID, r.Batch})
 }
 
 var (

@@ -184,6 +184,9 @@ type Payment struct {
 	// Authorization is what a payment of scheme exact lets the server do, until it ends: the chain alone knows whether it was
 	// used. nil of other schemes.
 	Authorization *ExactAuthorization
+	// Permission is what an access token may spend, by which its service can be asked what was
+	// burned. nil of other payments.
+	Permission *toll.Hash
 }
 
 // Settlement is the receipt of any server, ours or that of other software: the content of payment-response. Nothing of it

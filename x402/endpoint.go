@@ -12,17 +12,12 @@ const MaxURLBytes = 8 << 10
 
 // Pattern is the url of a registered endpoint, ready to be matched in time linear in the url.
 type Pattern struct {
-	text     string // as registered
-	target          // scheme, host and kind; path is unused
-	segments []segment
-	rest     bool // a wildcard stands at the end
-	prefix   string
-	rank     int // 0 literal, 1 with parameters, 2 with a wildcard
-}
-
-type segment struct {
-	literal string
-	param   bool
+	text   string // as registered
+	target        // path is that before a wildcard, without what begins the rest
+	rest   bool   // a wildcard stands at the end
+	bare   bool   // nothing stands before the rest, not even an empty segment
+	prefix string // of the rest
+	rank   int    // 0 literal, 1 with parameters, 2 with a wildcard
 }
 
 // target is a url in the form in which urls are compared.
@@ -69,13 +64,11 @@ func ParsePattern(text string) (Pattern, error) {
 		switch {
 		case isParameter(s):
 			p.rank = max(p.rank, 1)
-			p.segments = append(p.segments, segment{param: true})
-			continue
 		case t.scheme != "mcp" && (strings.ContainsAny(s, "{}") || strings.HasPrefix(s, ":")):
 			return Pattern{}, badURL("has a parameter that is not a whole segment")
 		}
-		p.segments = append(p.segments, segment{literal: s})
 	}
+	p.bare, p.path = len(all) == 0, strings.Join(all, "/")
 	return p, nil
 }
 
@@ -109,15 +102,22 @@ func (p *Pattern) match(t target) bool {
 	} else if p.scheme != "" && t.scheme != "" && (p.scheme != t.scheme || p.host != t.host) {
 		return false
 	}
-	path := t.path
-	for i, s := range p.segments {
-		seg, rest, more := strings.Cut(path, "/")
-		if s.param && seg == "" || !s.param && seg != s.literal {
+	if p.rank == 0 {
+		return t.path == p.path
+	}
+	// The pattern is split while it is matched: as a list of segments it would take many times the memory of its text.
+	path, left := t.path, p.path
+	for more := !p.bare; more; {
+		var want, seg string
+		var deeper bool
+		want, left, more = strings.Cut(left, "/")
+		seg, path, deeper = strings.Cut(path, "/")
+		if param := isParameter(want); param && seg == "" || !param && seg != want {
 			return false
 		}
-		if path = rest; !more {
+		if !deeper {
 			// The url is read to its end: a wildcard behind a slash may stand for nothing.
-			return i == len(p.segments)-1 && (!p.rest || p.prefix == "")
+			return !more && (!p.rest || p.prefix == "")
 		}
 	}
 	return p.rest && strings.HasPrefix(path, p.prefix)

@@ -42,6 +42,12 @@ type RequirementsExtra struct {
 	AgentID     string `json:"agentId,omitempty"`
 	HTTPVerb    string `json:"httpVerb,omitempty"`
 	PaymentFlow string `json:"paymentFlow,omitempty"` // never sent; for credits any other than "authorization" is refused
+
+	// Where the plan is read (GET), bought (POST), and where people sign in: absolute URLs, or "" when they are not known.
+	// They are for payers, and not part of the bodies of verify and settle.
+	PlanURL   string `json:"planUrl,omitempty"`
+	OrderURL  string `json:"orderUrl,omitempty"`
+	SignInURL string `json:"signInUrl,omitempty"`
 }
 
 // Terms is what a server must know of a plan to ask for payment.
@@ -54,7 +60,11 @@ type Terms struct {
 	MinAmount toll.Credits
 	MaxAmount toll.Credits
 	IsTime    bool
-	OrderURL  string // where to buy more, may be empty
+	// ServiceURL is the base address of the service, absolute and with /api/v1: the issuer of its access tokens. "" when it
+	// is not known.
+	ServiceURL string
+	// OrderURL is where wallets without an account buy the plan, "" when it is not sold to them.
+	OrderURL string
 }
 
 // VerifyRequest asks whether a request is payable (wire contract, section 16). With Stock it is the body of standard x402

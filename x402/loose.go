@@ -28,6 +28,9 @@ type looseRequExtra struct {
 	AgentID     looseAgentID `json:"agentId"`
 	HTTPVerb    string       `json:"httpVerb"`
 	PaymentFlow string       `json:"paymentFlow"`
+	PlanURL     looseText    `json:"planUrl"`
+	OrderURL    looseText    `json:"orderUrl"`
+	SignInURL   looseText    `json:"signInUrl"`
 }
 
 // UnmarshalJSONFrom implements the streaming form of json.Unmarshaler.
@@ -42,6 +45,7 @@ func (r *Requirements) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
 		Extra: RequirementsExtra{
 			Version: l.Extra.Version, PlanID: string(l.Extra.PlanID), AgentID: string(l.Extra.AgentID),
 			HTTPVerb: l.Extra.HTTPVerb, PaymentFlow: l.Extra.PaymentFlow,
+			PlanURL: string(l.Extra.PlanURL), OrderURL: string(l.Extra.OrderURL), SignInURL: string(l.Extra.SignInURL),
 		},
 	}
 	return nil
@@ -74,6 +78,17 @@ func (a *looseAmount) UnmarshalJSON(b []byte) error {
 		*a = looseAmount(u.String())
 	}
 	return err
+}
+
+type looseText string
+
+// UnmarshalJSON takes a text. Anything else counts as "", as nothing depends on the member.
+func (s *looseText) UnmarshalJSON(b []byte) error {
+	var text string
+	if json.Unmarshal(b, &text) == nil {
+		*s = looseText(text)
+	}
+	return nil
 }
 
 type looseInt toll.Int

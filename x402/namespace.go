@@ -2,6 +2,7 @@ package x402
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 )
 
@@ -25,15 +26,18 @@ func ParseNamespace(s string) (Namespace, error) {
 		return Namespace{}, errors.New("x402: a namespace is three words: scheme prefix, header prefix, word, with commas between")
 	}
 	n := Namespace{Scheme: words[0], Header: words[1], Word: words[2]}
-	lower := func(w string) bool {
-		return w != "" && len(w) <= 32 && w[0] >= 'a' && w[0] <= 'z' && strings.Trim(w, "abcdefghijklmnopqrstuvwxyz0123456789") == ""
-	}
 	header := n.Header != "" && len(n.Header) <= 32 &&
 		strings.Trim(n.Header, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-") == "" && strings.Trim(n.Header, "-") == n.Header
-	if !lower(n.Scheme) || !lower(n.Word) || !header {
+	if !isWord(n.Scheme) || !isWord(n.Word) || !header {
 		return Namespace{}, errors.New("x402: a word of a namespace has a character that it must not have, or is too long")
 	}
 	return n, nil
+}
+
+// isWord reports whether w can be the scheme prefix or the word of a namespace.
+func isWord(w string) bool {
+	return w != "" && len(w) <= 32 && w[0] >= 'a' && w[0] <= 'z' &&
+		strings.Trim(w, "abcdefghijklmnopqrstuvwxyz0123456789") == ""
 }
 
 // Set is [ParseNamespace] for flags.
@@ -61,6 +65,23 @@ func (n Namespace) SchemeCrypto() string { return n.Scheme + ":erc4337" }
 
 // SchemeCard is the scheme of plans that are bought with a card.
 func (n Namespace) SchemeCard() string { return n.Scheme + ":card-delegation" }
+
+// OtherBrand returns the part of an error that names both namespaces, when a scheme is one of this
+// protocol under another namespace; "" for any other scheme.
+func (n Namespace) OtherBrand(scheme string) string {
+	brand, _, _ := strings.Cut(scheme, ":")
+	other := Namespace{Scheme: brand}
+	if brand == n.Scheme || !isWord(brand) ||
+		scheme != other.SchemeCrypto() && scheme != other.SchemeCard() {
+		return ""
+	}
+	return fmt.Sprintf(
+		"the scheme %q belongs to the namespace %q; the namespace here is %q",
+		scheme,
+		brand,
+		n.Scheme,
+	)
+}
 
 // Asset is the asset of payment requirements: credits.
 func (n Namespace) Asset() string { return n.Scheme + ":credits" }

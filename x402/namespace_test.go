@@ -129,3 +129,26 @@ func TestParseNamespace(t *testing.T) {
 		}
 	}
 }
+
+// TestNamespace_OtherBrand: a scheme of another brand is named with both words, and what is no
+// scheme of this protocol is not.
+func TestNamespace_OtherBrand(t *testing.T) {
+	n, err := x402.ParseNamespace("acme,Acme,acme")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, scheme := range []string{"other:erc4337", "other:card-delegation"} {
+		want := `the scheme "` + scheme + `" belongs to the namespace "other"; the namespace here is "acme"`
+		if got := n.OtherBrand(scheme); got != want {
+			t.Errorf("%s: %q, want %q", scheme, got, want)
+		}
+	}
+	for _, scheme := range []string{
+		"", "exact", "acme:erc4337", "acme:card-delegation", ":erc4337", "other:exact", "other:", "Other:erc4337", "other:erc4337:more",
+		"o ther:erc4337", strings.Repeat("o", 33) + ":erc4337",
+	} {
+		if got := n.OtherBrand(scheme); got != "" {
+			t.Errorf("%q: %q", scheme, got)
+		}
+	}
+}

@@ -77,6 +77,7 @@ func (o *Options) entry(t *Terms) Requirements {
 		return r
 	}
 	r.Extra.PlanID = string(t.PlanID)
+	r.Extra.address(t)
 	switch {
 	case o.Amount != nil:
 		r.Amount = o.Amount.String()

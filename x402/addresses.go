@@ -1,0 +1,85 @@
+package x402
+
+import (
+	"strings"
+
+	"github.com/tollhq/toll"
+)
+
+// apiPath ends the base address of every service. Its pages for people stand beside it.
+const apiPath = "/api/v1"
+
+// base returns the address of the service without a slash at its end, "" when it is not known.
+func (t *Terms) base() string { return strings.TrimRight(absoluteURL(t.ServiceURL), "/") }
+
+// address fills in where the plan is read and bought, and where people sign in.
+func (e *RequirementsExtra) address(t *Terms) {
+	if base := t.base(); base != "" {
+		if t.PlanID != "" {
+			e.PlanURL = base + "/protocol/plans/" + string(t.PlanID)
+			e.OrderURL = e.PlanURL + "/order"
+		}
+		if origin, ok := strings.CutSuffix(base, apiPath); ok {
+			e.SignInURL = origin + "/sign-in"
+		}
+	}
+	if sale := absoluteURL(t.OrderURL); sale != "" {
+		e.OrderURL = sale
+	}
+}
+
+// absoluteURL returns s if it begins as an absolute http or https URL and can stand in a line of text, else "".
+func absoluteURL(s string) string {
+	if !visible(s) || !strings.HasPrefix(s, "https://") && !strings.HasPrefix(s, "http://") {
+		return ""
+	}
+	return s
+}
+
+// Advice says where the plan is bought and where people sign in, for hints and for texts that models read. It is "" when the
+// entry names no absolute address.
+func (r *Requirements) Advice() string {
+	var says []string
+	if order := absoluteURL(r.Extra.OrderURL); order != "" {
+		says = append(says, "POST "+order+" orders the plan.")
+	}
+	if signIn := absoluteURL(r.Extra.SignInURL); signIn != "" {
+		says = append(says, "People sign in at "+signIn+".")
+	}
+	return strings.Join(says, " ")
+}
+
+// TokenHint says how to get an access token and in which of these headers to send it.
+func (t *Terms) TokenHint(headers ...string) string {
+	base := t.base()
+	if base == "" {
+		base = apiPath
+	}
+	return "Get an access token with POST " + base + "/x402/permissions and send it in " + strings.Join(headers, " or ") + "."
+}
+
+// Hint returns the hint of e, or the one of its code, with absolute addresses: whoever reads a 402 is not at the service.
+func (t *Terms) Hint(e *toll.Error) string {
+	hint := e.Hint
+	if hint == "" {
+		hint = e.Code.Info().Hint
+	}
+	if base := t.base(); base != "" {
+		hint = strings.ReplaceAll(hint, " "+apiPath+"/", " "+base+"/")
+	}
+	if t.PlanID != "" {
+		hint = strings.ReplaceAll(hint, "{planId}", string(t.PlanID))
+	}
+	return hint
+}
+
+// asked returns the members that verify and settle look at: addresses for payers would only make their bodies longer.
+func (p *PaymentRequired) asked() *PaymentRequired {
+	out := *p
+	out.Accepts = append([]Requirements(nil), p.Accepts...)
+	for i := range out.Accepts {
+		e := &out.Accepts[i].Extra
+		e.PlanURL, e.OrderURL, e.SignInURL = "", "", ""
+	}
+	return &out
+}
