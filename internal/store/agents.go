@@ -9,7 +9,8 @@ import (
 	"github.com/tollhq/toll"
 )
 
-const agentColumns = "a.agent_id, a.owner, a.metadata, a.api, a.sealed_credentials IS NOT NULL, a.is_listed, a.created_at, a.updated_at"
+const agentColumns = `a.agent_id, a.owner, a.metadata, a.api, a.sealed_credentials IS NOT NULL,
+	a.is_listed, COALESCE(a.version, 1), a.created_at, a.updated_at`
 
 func agentSorts() map[Sort]string {
 	return map[Sort]string{SortCreated: "a.created_at", SortUpdated: "a.updated_at", SortName: "a.name"}
@@ -53,8 +54,8 @@ func decodeAPI(text string) (toll.AgentAPI, error) {
 	return api, nil
 }
 
-// InsertAgent adds an agent and attaches its plans, which exist. sealedCredentials are its upstream secrets, nil for
-// none.
+// InsertAgent adds an agent as version 1 and attaches its plans, which exist. sealedCredentials are
+// its upstream secrets, nil for none.
 func InsertAgent(ctx context.Context, tx *Tx, a *toll.Agent, sealedCredentials []byte) error {
 	metadata, err := encode(a.Metadata)
 	if err != nil {
@@ -64,9 +65,13 @@ func InsertAgent(ctx context.Context, tx *Tx, a *toll.Agent, sealedCredentials [
 	if err != nil {
 		return err
 	}
-	_, err = tx.Exec(ctx, `INSERT INTO agents (agent_id, owner, name, metadata, api, sealed_credentials, is_listed, created_at, updated_at)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)`, string(a.ID), a.Owner.Lower(), a.Metadata.Name, metadata, api, sealedCredentials,
-		a.IsListed, Micros(a.CreatedAt), Micros(a.UpdatedAt))
+	a.Version = 1
+	_, err = tx.Exec(
+		ctx,
+		`INSERT INTO agents (agent_id, owner, name, metadata, api, sealed_credentials,
+		is_listed, version, created_at, updated_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)`,
+		string(a.ID), a.Owner.Lower(), a.Metadata.Name, metadata, api, sealedCredentials,
+		a.IsListed, a.Version, Micros(a.CreatedAt), Micros(a.UpdatedAt))
 	if err != nil {
 		return err
 	}
@@ -78,8 +83,10 @@ func InsertAgent(ctx context.Context, tx *Tx, a *toll.Agent, sealedCredentials [
 	return nil
 }
 
-// UpdateAgent stores the metadata, the API, the listing and the time of the update. [ErrNotFound] when there is no such
-// agent.
+// UpdateAgent stores the metadata, the API, the listing and the time of the update as the next
+// version, and sets a.Version to it. The transaction has read the agent with [AgentForUpdate].
+//
+// Errors: [ErrNotFound] when there is no such agent.
 func UpdateAgent(ctx context.Context, tx *Tx, a *toll.Agent) error {
 	metadata, err := encode(a.Metadata)
 	if err != nil {
@@ -89,7 +96,9 @@ func UpdateAgent(ctx context.Context, tx *Tx, a *toll.Agent) error {
 	if err != nil {
 		return err
 	}
-	n, err := tx.Exec(ctx, "UPDATE agents SET name = $2, metadata = $3, api = $4, is_listed = $5, updated_at = $6 WHERE agent_id = $1",
+	a.Version++
+	n, err := tx.Exec(ctx, `UPDATE agents SET name = $2, metadata = $3, api = $4, is_listed = $5,
+		version = COALESCE(version, 1) + 1, updated_at = $6 WHERE agent_id = $1`,
 		string(a.ID), a.Metadata.Name, metadata, api, a.IsListed, Micros(a.UpdatedAt))
 	if err == nil && n == 0 {
 		return ErrNotFound
@@ -143,9 +152,21 @@ func AgentsOfPlan(ctx context.Context, q Querier, id toll.PlanID, p Page) (List[
 	}, p)
 }
 
+// MaxAgentBytes bounds the texts of the agents of one page: an agent may have half a megabyte of endpoints.
+const MaxAgentBytes = 4 << 20
+
 func selectAgents(ctx context.Context, q Querier, l Listing, p Page) (List[*toll.Agent], error) {
-	l.Columns, l.ID, l.Sorts = agentColumns, "a.agent_id", agentSorts()
-	list, err := Select(ctx, q, l, p, scanAgent)
+	l.Columns, l.ID, l.Sorts = agentColumns+", octet_length(a.metadata) + octet_length(a.api)", "a.agent_id", agentSorts()
+	bytes := int64(0)
+	list, err := Select(ctx, q, l, p, func(scan func(dest ...any) error) (*toll.Agent, error) {
+		var n int64
+		a, err := scanAgent(func(dest ...any) error { return scan(append(dest, &n)...) })
+		if bytes += n; err == nil && bytes > MaxAgentBytes && bytes > n {
+			err = toll.Errorf(toll.CodeBadPage, "The agents of this page have more than %d bytes.", MaxAgentBytes).
+				WithParam("parameter", "pageSize").WithHint("Ask for fewer records a page.")
+		}
+		return a, err
+	})
 	if err != nil {
 		return list, err
 	}
@@ -227,7 +248,17 @@ func scanAgent(scan func(dest ...any) error) (*toll.Agent, error) {
 	var id, owner, metadata, api string
 	var hasCredentials bool
 	var created, updated int64
-	err := scan(&id, &owner, &metadata, &api, &hasCredentials, &a.IsListed, &created, &updated)
+	err := scan(
+		&id,
+		&owner,
+		&metadata,
+		&api,
+		&hasCredentials,
+		&a.IsListed,
+		&a.Version,
+		&created,
+		&updated,
+	)
 	if err != nil {
 		return nil, err
 	}

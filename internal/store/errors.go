@@ -70,7 +70,8 @@ func isUnavailable(err error) bool {
 	if pg, ok := errors.AsType[*pgconn.PgError](err); ok {
 		switch pg.Code {
 		case "57P01", "57P02", "57P03", // the server stops or starts
-			"53300", // too many connections
+			"53100", "53200", "53300", // no disk space, no memory, too many connections
+			"58030", // the disk cannot be read or written
 			"25006": // a replica: the primary has moved
 			return true
 		}

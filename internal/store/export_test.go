@@ -1,6 +1,10 @@
 package store
 
-import "errors"
+import (
+	"errors"
+	"regexp"
+	"strings"
+)
 
 // Doors for the tests, which live outside of the package because they use storetest.
 var (
@@ -11,12 +15,45 @@ var (
 		args, err := p.args(args)
 		return p.text, args, err
 	}
-	MigrateFrom    = migrateFrom
-	ErrNewerSchema = errNewerSchema
+	MigrateFrom = migrateFrom
+	KnownSchema = knownSchema
+	Words       = words
 )
 
 // IsRefused reports whether the settings of the database were refused.
 func IsRefused(err error) bool {
 	_, ok := errors.AsType[refusedSettings](err)
 	return ok
+}
+
+var (
+	anyMark   = regexp.MustCompile(`(?im)^--\s*online\b`)
+	lineNotes = regexp.MustCompile(`(?m)--.*$`)
+	newTable  = regexp.MustCompile(`^CREATE TABLE (\w+)`)
+	newIndex  = regexp.MustCompile(`^CREATE (?:UNIQUE )?INDEX \w+ ON (\w+)`)
+	newColumn = regexp.MustCompile(`^ALTER TABLE \w+ ADD COLUMN \w+ [\w{}]+$`)
+)
+
+// OnlineFault says why a migration may not be marked as online, or that its mark is wrong, "" when
+// there is no fault.
+func OnlineFault(text string) string {
+	if !anyMark.MatchString(text) {
+		return ""
+	}
+	if !onlineMark.MatchString(text) {
+		return "the mark is a line that starts with \"-- online: \" and says why"
+	}
+	made := map[string]bool{}
+	for statement := range strings.SplitSeq(lineNotes.ReplaceAllString(text, ""), ";") {
+		statement = strings.TrimSpace(statement)
+		table, index := newTable.FindStringSubmatch(statement), newIndex.FindStringSubmatch(statement)
+		switch {
+		case statement == "", newColumn.MatchString(statement), index != nil && made[index[1]]:
+		case table != nil:
+			made[table[1]] = true
+		default:
+			return "earlier releases may not get along with: " + statement
+		}
+	}
+	return ""
 }

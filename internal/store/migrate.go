@@ -13,22 +13,18 @@ import (
 	"log/slog"
 	"strings"
 
-	"github.com/jackc/pgx/v5/pgxpool"
-	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/pressly/goose/v3"
+	"github.com/pressly/goose/v3/lock"
 )
 
 //go:embed migrations/*.sql
 var migrations embed.FS
 
-// migrationLock is the advisory lock of PostgreSQL under which a schema is changed ("toll" in ASCII).
-const migrationLock = 0x746f6c6c
-
 // words are what differs between the engines in the text of a migration.
 func words(e Engine, partitions int) *strings.Replacer {
 	if e == SQLite {
 		return strings.NewReplacer("{{BYTES}}", "BLOB", "{{TEXT}}", "TEXT", "{{ROWID}}", " WITHOUT ROWID", "{{PARTITION}}", "",
-			"{{ROOM}}", "")
+			"{{ROOM}}", "", "{{RECEIVERS}}", "json_each(p.price, '$.receivers') r")
 	}
 	// Rows that change with every settlement get room on their page, so that a new version needs no new index entry.
 	// A partitioned table takes no storage parameter.
@@ -38,10 +34,12 @@ func words(e Engine, partitions int) *strings.Replacer {
 	}
 	// Texts that are sorted compare by bytes on both engines.
 	return strings.NewReplacer("{{BYTES}}", "BYTEA", "{{TEXT}}", `TEXT COLLATE "C"`, "{{ROWID}}", "", "{{PARTITION}}", partition,
-		"{{ROOM}}", room)
+		"{{ROOM}}", room, "{{RECEIVERS}}", `jsonb_array_elements_text(
+			CASE jsonb_typeof(p.price::jsonb -> 'receivers') WHEN 'array' THEN p.price::jsonb -> 'receivers' END) AS r(value)`)
 }
 
-// rendered is a file system whose files have the words of one engine.
+// rendered is a file system whose files have the words of one engine. A migration that is not
+// online also moves the floor, in its own transaction.
 type rendered struct {
 	fs.FS
 	words *strings.Replacer
@@ -59,6 +57,11 @@ func (r rendered) Open(name string) (fs.File, error) {
 	text, err := fs.ReadFile(r.FS, name)
 	if err != nil {
 		return nil, err
+	}
+	for _, m := range migrationList {
+		if strings.HasPrefix(name, fmt.Sprintf("%04d_", m.version)) && !m.online {
+			text = append(text, "\n"+floorStatement(m.version)...)
+		}
 	}
 	return renderedFile{f, strings.NewReader(r.words.Replace(string(text)))}, nil
 }
@@ -84,88 +87,132 @@ func SchemaSum() string {
 	return hex.EncodeToString(sum.Sum(nil))[:16]
 }
 
-// errNewerSchema is a database that a newer program has migrated.
-var errNewerSchema = errors.New("store: the schema of the database is newer than this program")
-
-func migrate(ctx context.Context, db *sql.DB, e Engine, partitions int, frozen bool, log *slog.Logger) error {
-	dir, err := fs.Sub(migrations, "migrations")
-	if err != nil {
-		return err
-	}
-	return migrateFrom(ctx, db, e, rendered{dir, words(e, partitions)}, frozen, log)
-}
-
-func migrateFrom(ctx context.Context, db *sql.DB, e Engine, dir fs.FS, frozen bool, log *slog.Logger) error {
+// provider returns what runs the migrations in dir. lock is taken on the connection that runs them;
+// nil takes none.
+func provider(
+	db *sql.DB, e Engine, dir fs.FS, sessions lock.SessionLocker,
+) (*goose.Provider, error) {
 	dialect := goose.DialectSQLite3
 	if e == Postgres {
 		dialect = goose.DialectPostgres
 	}
-	p, err := goose.NewProvider(dialect, db, dir, goose.WithDisableGlobalRegistry(true), goose.WithLogger(goose.NopLogger()))
-	if err != nil {
-		return fmt.Errorf("store: migrations: %w", err)
+	options := []goose.ProviderOption{
+		goose.WithDisableGlobalRegistry(true),
+		goose.WithLogger(goose.NopLogger()),
 	}
-	current, target, err := p.GetVersions(ctx)
-	switch {
-	case err != nil:
-		return fmt.Errorf("store: migrations: %w", err)
-	case current > target:
-		return fmt.Errorf("%w: it is %d, this program knows %d; use a newer release", errNewerSchema, current, target)
-	case current == target:
-		return nil
-	case frozen:
-		return fmt.Errorf("store: the schema is %d, this program needs %d, and a service is running: stop it and start the newer one", current, target)
+	if sessions != nil {
+		options = append(options, goose.WithSessionLocker(sessions))
+	}
+	return goose.NewProvider(dialect, db, dir, options...)
+}
+
+// migrate runs the pending migrations, each in a transaction, and notes which release did it.
+func migrate(
+	ctx context.Context, db *sql.DB, e Engine, cfg Config, sessions lock.SessionLocker,
+	log *slog.Logger,
+) error {
+	dir, err := fs.Sub(migrations, "migrations")
+	if err != nil {
+		return err
+	}
+	done, err := migrateFrom(ctx, db, e, rendered{dir, words(e, cfg.Partitions)}, sessions, log)
+	if err != nil || !done || cfg.Release == "" {
+		return err
+	}
+	query := `INSERT INTO settings (name, value) VALUES ($1, $2)
+		ON CONFLICT (name) DO UPDATE SET value = excluded.value`
+	if e == SQLite {
+		query = toPositional(query).text
+	}
+	_, err = db.ExecContext(ctx, query, settingMigratedBy, []byte(cfg.Release))
+	return err
+}
+
+// migrateFrom runs the pending migrations in dir, and reports whether there was one.
+func migrateFrom(
+	ctx context.Context, db *sql.DB, e Engine, dir fs.FS, sessions lock.SessionLocker,
+	log *slog.Logger,
+) (bool, error) {
+	p, err := provider(db, e, dir, sessions)
+	if err != nil {
+		return false, fmt.Errorf("store: migrations: %w", err)
 	}
 	done, err := p.Up(ctx)
 	for _, m := range done {
 		log.InfoContext(ctx, "schema migrated", "version", m.Source.Version, "took", m.Duration)
 	}
-	if err != nil {
-		return fmt.Errorf("store: migrations: %w", err)
+	if refused, ok := errors.AsType[refusedSchema](err); ok {
+		return false, refused
 	}
-	return nil
+	if err != nil {
+		return false, fmt.Errorf("store: migrations: %w", err)
+	}
+	return len(done) > 0, nil
 }
 
-// migrateSQLite is called under the turn of the directory. frozen refuses to change the schema.
-func migrateSQLite(ctx context.Context, db *sql.DB, frozen bool, log *slog.Logger) error {
-	return migrate(ctx, db, SQLite, 0, frozen, log)
+// noteFloor notes in a database that has no floor yet that its present schema is the floor: what
+// comes may be online.
+func noteFloor(ctx context.Context, conn execer, e Engine, s Schema) error {
+	if s.Version == 0 || s.Floor != 0 {
+		return nil
+	}
+	_, err := conn.ExecContext(ctx, words(e, 0).Replace(floorStatement(s.Version)))
+	return err
 }
 
-func migratePostgres(ctx context.Context, pool *pgxpool.Pool, partitions int, log *slog.Logger) (err error) {
-	conn, err := pool.Acquire(ctx)
+// execer is a database or one connection to it.
+type execer interface {
+	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
+	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
+}
+
+func schemaThrough(ctx context.Context, conn execer, e Engine) (Schema, error) {
+	return readSchema(ctx, e, func(ctx context.Context, query string, dest ...any) error {
+		return conn.QueryRowContext(ctx, query).Scan(dest...)
+	})
+}
+
+// upgrades returns nil when the rule has the schema migrated that is unusable because of err, else
+// err.
+func (c Config) upgrades(err error) error {
+	if errors.Is(err, ErrNoSchema) && (c.Schema == MakeSchema || c.Schema == UpgradeSchema) ||
+		errors.Is(err, ErrOlderSchema) && c.Schema == UpgradeSchema {
+		return nil
+	}
+	return err
+}
+
+// migrateSQLite makes the schema usable as the rule of cfg says. It is called under the turn of the
+// directory. free says that no service has the directory.
+func migrateSQLite(
+	ctx context.Context, db *sql.DB, cfg Config, free bool, log *slog.Logger,
+) error {
+	s, err := schemaThrough(ctx, db, SQLite)
 	if err != nil {
 		return MapError(err)
 	}
-	// The lock belongs to the session: closing it lets go, whatever happened.
-	defer func() {
-		err = errors.Join(err, conn.Hijack().Close(context.WithoutCancel(ctx)))
-	}()
-	if _, err := conn.Exec(ctx, "SELECT pg_advisory_lock($1)", int64(migrationLock)); err != nil {
+	unusable := s.Usable()
+	if unusable == nil || cfg.Schema == AnySchema {
+		return nil
+	}
+	if err := cfg.upgrades(unusable); err != nil {
+		return err
+	}
+	if !free && s.Version > 0 && !(cfg.Online && len(s.Unsafe()) == 0) {
+		return s.inUse("a service runs on "+cfg.Data, cfg.Online)
+	}
+	if err := noteFloor(ctx, db, SQLite, s); err != nil {
 		return MapError(err)
 	}
-	db := stdlib.OpenDBFromPool(pool)
-	defer db.Close()
-	// A migration waits for tables in which a running service writes, and may be the one that PostgreSQL gives up for another.
-	// It is one transaction, so that nothing of it was done.
-	for try := 1; ; try++ {
-		err := migrate(ctx, db, Postgres, partitions, false, log)
-		if isContention(err) && try < txAttempts {
-			log.InfoContext(ctx, "a migration gave way to a running service and is tried again", "try", try)
-			continue
-		}
-		if err != nil {
-			return err
-		}
-		break
-	}
-	return partition(ctx, pool, partitions)
+	return migrate(ctx, db, SQLite, cfg, nil, log)
 }
 
 // partition makes the partitions of the tables that are declared as partitioned.
-func partition(ctx context.Context, pool *pgxpool.Pool, n int) error {
+func partition(ctx context.Context, db *sql.DB, n int) error {
 	if n <= 0 {
 		return nil
 	}
-	rows, err := pool.Query(ctx, `SELECT c.relname FROM pg_class c JOIN pg_namespace s ON s.oid = c.relnamespace
+	rows, err := db.QueryContext(ctx, `SELECT c.relname FROM pg_class c JOIN pg_namespace s ON s.oid = c.relnamespace
 		WHERE c.relkind = 'p' AND s.nspname = current_schema() ORDER BY c.relname`)
 	if err != nil {
 		return MapError(err)
@@ -184,6 +231,6 @@ func partition(ctx context.Context, pool *pgxpool.Pool, n int) error {
 	if err := rows.Err(); err != nil {
 		return MapError(err)
 	}
-	_, err = pool.Exec(ctx, ddl.String())
+	_, err = db.ExecContext(ctx, ddl.String())
 	return MapError(err)
 }

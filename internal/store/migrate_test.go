@@ -4,11 +4,13 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"regexp"
+	"strings"
 	"sync"
 	"testing"
 	"testing/fstest"
@@ -53,25 +55,151 @@ func TestMigrateTogether(t *testing.T) {
 	}
 }
 
+// A schema that a newer release made is used when that release says that this one can, and refused
+// otherwise.
 func TestNewerSchema(t *testing.T) {
 	for _, v := range storetest.Variants() {
 		t.Run(string(v), func(t *testing.T) {
 			st, cfg := storetest.OpenVariant(t, v)
-			write(t, st, func(tx *store.Tx) error {
-				_, err := tx.Exec(t.Context(), "INSERT INTO goose_db_version (version_id, is_applied) VALUES (99, TRUE)")
-				return err
-			})
 			cfg.Admin = true
+			for _, c := range []struct {
+				floor string // "" is a database that only releases without the setting have migrated
+				want  error
+			}{
+				{fmt.Sprint(store.KnownSchema() + 1), store.ErrNewerSchema},
+				{"9999", store.ErrNewerSchema},
+				{fmt.Sprint(store.KnownSchema()), nil},
+				{"1", nil},
+				{"", store.ErrNewerSchema},
+			} {
+				write(t, st, func(tx *store.Tx) error {
+					for _, q := range []string{
+						"DELETE FROM goose_db_version WHERE version_id = 9999",
+						"INSERT INTO goose_db_version (version_id, is_applied) VALUES (9999, TRUE)",
+						"DELETE FROM settings WHERE name = 'schema_floor'",
+					} {
+						if _, err := tx.Exec(t.Context(), q); err != nil {
+							return err
+						}
+					}
+					if c.floor == "" {
+						return store.PutSetting(t.Context(), tx, "schema_release", []byte("7.8.9"))
+					}
+					return store.PutSetting(t.Context(), tx, "schema_floor", []byte(c.floor))
+				})
+				for _, rule := range []store.SchemaRule{store.MakeSchema, store.UpgradeSchema, store.NeedSchema} {
+					cfg.Schema = rule
+					again, err := store.Open(t.Context(), cfg)
+					if !errors.Is(err, c.want) {
+						t.Errorf("floor %q, rule %d: %v", c.floor, rule, err)
+					}
+					if err == nil {
+						_ = again.Close()
+					}
+				}
+			}
 			_, err := store.Open(t.Context(), cfg)
-			if !errors.Is(err, store.ErrNewerSchema) {
-				t.Errorf("open: %v", err)
+			if err == nil || !strings.Contains(err.Error(), "7.8.9") || !strings.Contains(err.Error(), "toll restore") {
+				t.Errorf("the error does not say who migrated, and what to do: %v", err)
 			}
 		})
 	}
 }
 
-// A migration that fails leaves what came before it and nothing of itself; the next start goes on from there. Nothing
-// changes under a running service.
+// A process that is at work when a later release takes its database over gets no new connection.
+func TestTakenOver(t *testing.T) {
+	st, _ := storetest.Open(t, store.Postgres)
+	if err := st.Ping(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	write(t, st, func(tx *store.Tx) error {
+		_, err := tx.Exec(t.Context(), "INSERT INTO goose_db_version (version_id, is_applied) VALUES (9999, TRUE)")
+		return errors.Join(err, store.PutSetting(t.Context(), tx, "schema_floor", []byte("9999")))
+	})
+	if err := st.Ping(t.Context()); err != nil {
+		t.Errorf("a connection from before: %v", err)
+	}
+	st.Pool().Reset()
+	if err := st.Ping(t.Context()); !errors.Is(err, store.ErrNewerSchema) {
+		t.Errorf("a new connection: %v", err)
+	}
+}
+
+// Only UpgradeSchema changes a schema that exists.
+func TestOlderSchema(t *testing.T) {
+	for _, v := range storetest.Variants() {
+		t.Run(string(v), func(t *testing.T) {
+			st, cfg := storetest.OpenVariant(t, v)
+			cfg.Admin = true
+			write(t, st, func(tx *store.Tx) error {
+				_, err := tx.Exec(t.Context(), "DELETE FROM goose_db_version WHERE version_id = $1", store.KnownSchema())
+				return err
+			})
+			for _, rule := range []store.SchemaRule{store.MakeSchema, store.NeedSchema} {
+				cfg.Schema = rule
+				_, err := store.Open(t.Context(), cfg)
+				if !errors.Is(err, store.ErrOlderSchema) || !strings.Contains(err.Error(), "toll migrate") {
+					t.Errorf("rule %d: %v", rule, err)
+				}
+			}
+			cfg.Schema, cfg.ReadOnly = store.AnySchema, true
+			reader := storetest.OpenConfig(t, cfg)
+			s, err := reader.Schema(t.Context())
+			if err != nil || len(s.Pending()) != 1 || s.Known != store.KnownSchema() || s.Version >= s.Known {
+				t.Errorf("schema: %+v, pending %v, %v", s, s.Pending(), err)
+			}
+		})
+	}
+}
+
+// An empty database gets a schema by the rules that make one, and by no other.
+func TestEmptyDatabase(t *testing.T) {
+	for _, v := range []storetest.Variant{storetest.SQLite, storetest.Postgres} {
+		t.Run(string(v), func(t *testing.T) {
+			cfg := storetest.Empty(t, v)
+			cfg.Admin, cfg.Schema = true, store.NeedSchema
+			if _, err := store.Open(t.Context(), cfg); !errors.Is(err, store.ErrNoSchema) {
+				t.Errorf("NeedSchema: %v", err)
+			}
+			cfg.ReadOnly = true
+			if _, err := store.Open(t.Context(), cfg); !errors.Is(err, store.ErrNoSchema) {
+				t.Errorf("ReadOnly: %v", err)
+			}
+			cfg.ReadOnly, cfg.Schema, cfg.Release = false, store.MakeSchema, "1.2.3"
+			st := storetest.OpenConfig(t, cfg)
+			s, err := st.Schema(t.Context())
+			if err != nil || s.Usable() != nil || s.Release != "1.2.3" || s.Floor == 0 {
+				t.Errorf("schema: %+v, %v", s, err)
+			}
+		})
+	}
+}
+
+// A database that was opened for reading takes no write and leaves no file behind, not even beside
+// a log of a process that was killed. It can be read where nothing can be written.
+func TestReadOnly(t *testing.T) {
+	for _, v := range []storetest.Variant{storetest.SQLite, storetest.Postgres} {
+		t.Run(string(v), func(t *testing.T) {
+			st, cfg := storetest.OpenVariant(t, v)
+			cfg.ReadOnly = true
+			reader := storetest.OpenConfig(t, cfg)
+			if err := reader.Tx(t.Context(), func(*store.Tx) error { return nil }); err == nil {
+				t.Error("a transaction was begun")
+			}
+			err := reader.QueryRow(t.Context(), "DELETE FROM settings RETURNING name").Scan(new(string))
+			if err == nil || errors.Is(err, store.ErrNotFound) {
+				t.Errorf("a statement that writes was run: %v", err)
+			}
+			write(t, st, func(tx *store.Tx) error { return put(t.Context(), tx, "a", "b") })
+			if got, err := store.Setting(t.Context(), reader, "a"); err != nil || string(got) != "b" {
+				t.Errorf("read %q, %v", got, err)
+			}
+		})
+	}
+}
+
+// A migration that fails leaves what came before it and nothing of itself. The next start resumes
+// there.
 func TestMigrateResumes(t *testing.T) {
 	for _, e := range []store.Engine{store.SQLite, store.Postgres} {
 		t.Run(string(e), func(t *testing.T) {
@@ -80,8 +208,9 @@ func TestMigrateResumes(t *testing.T) {
 				"0001_a.sql": file("CREATE TABLE a (n BIGINT);"),
 				"0002_b.sql": file("CREATE TABLE b (n BIGINT);\nCREATE TABLE a (n BIGINT);"),
 			}
-			migrate := func(frozen bool) error {
-				return store.MigrateFrom(t.Context(), db, e, dir, frozen, slog.New(slog.DiscardHandler))
+			migrate := func() error {
+				_, err := store.MigrateFrom(t.Context(), db, e, dir, nil, slog.New(slog.DiscardHandler))
+				return err
 			}
 			count := func(table string) (n int) {
 				t.Helper()
@@ -90,10 +219,7 @@ func TestMigrateResumes(t *testing.T) {
 				}
 				return n
 			}
-			if err := migrate(true); err == nil || count("a") != -1 {
-				t.Fatalf("migrated under a running service: %v, a %d", err, count("a"))
-			}
-			if err := migrate(false); err == nil {
+			if err := migrate(); err == nil {
 				t.Fatal("no error")
 			}
 			if count("a") != 0 || count("b") != -1 {
@@ -101,15 +227,12 @@ func TestMigrateResumes(t *testing.T) {
 			}
 			dir["0002_b.sql"] = file("CREATE TABLE b (n BIGINT);\nINSERT INTO b VALUES (1);")
 			for range 2 {
-				if err := migrate(false); err != nil {
+				if err := migrate(); err != nil {
 					t.Fatal(err)
 				}
 			}
 			if count("b") != 1 {
 				t.Errorf("b %d", count("b"))
-			}
-			if err := migrate(true); err != nil {
-				t.Errorf("nothing to do under a running service: %v", err)
 			}
 		})
 	}
@@ -152,5 +275,97 @@ func TestMigrationsArePortable(t *testing.T) {
 		if word := forbidden.Find(comment.ReplaceAll(text, nil)); word != nil {
 			t.Errorf("%s: %s", f, word)
 		}
+	}
+}
+
+// A migration that is marked as online only adds: earlier releases must be able to write the tables
+// that they know.
+func TestOnlineMigrationsOnlyAdd(t *testing.T) {
+	files, err := filepath.Glob("migrations/*.sql")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range files {
+		text, err := os.ReadFile(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if fault := store.OnlineFault(string(text)); fault != "" {
+			t.Errorf("%s: %s", f, fault)
+		}
+	}
+	const mark = "-- +goose Up\n-- online: a reason.\n"
+	for text, faulty := range map[string]bool{
+		mark + "CREATE TABLE a (n BIGINT NOT NULL);\nCREATE UNIQUE INDEX a_n ON a (n);":        false,
+		mark + "ALTER TABLE plans ADD COLUMN a {{TEXT}};\n-- of a\nCREATE TABLE a (n BIGINT);": false,
+		"-- +goose Up\nDROP TABLE plans;":                                                      false, // not marked
+		"-- +goose Up\n-- online\nCREATE TABLE a (n BIGINT);":                                  true,  // without a reason
+		"-- +goose Up\n-- Online: a reason.\nCREATE TABLE a (n BIGINT);":                       true,
+		mark + "DROP TABLE plans;":                                                             true,
+		mark + "ALTER TABLE plans ADD COLUMN a BIGINT NOT NULL;":                               true,
+		mark + "ALTER TABLE plans RENAME TO a;":                                                true,
+		mark + "CREATE INDEX plans_a ON plans (owner);":                                        true, // writers wait for it
+		mark + "UPDATE plans SET owner = '';":                                                  true,
+		mark + "DELETE FROM discovered;":                                                       true,
+	} {
+		if fault := store.OnlineFault(text); (fault != "") != faulty {
+			t.Errorf("fault %q of\n%s", fault, text)
+		}
+	}
+}
+
+// Plans that were there before have their receivers in the table that is new.
+func TestMigratedReceivers(t *testing.T) {
+	for _, e := range []store.Engine{store.SQLite, store.Postgres} {
+		t.Run(string(e), func(t *testing.T) {
+			db, dir := emptyDatabase(t, e), fstest.MapFS{}
+			files, err := filepath.Glob("migrations/*.sql")
+			if err != nil {
+				t.Fatal(err)
+			}
+			migrate := func(from, to string) {
+				t.Helper()
+				for _, f := range files {
+					if name := filepath.Base(f); name >= from && name < to {
+						text, err := os.ReadFile(f)
+						if err != nil {
+							t.Fatal(err)
+						}
+						dir[name] = &fstest.MapFile{Data: []byte(store.Words(e, 0).Replace(string(text)))}
+					}
+				}
+				if _, err := store.MigrateFrom(t.Context(), db, e, dir, nil, slog.New(slog.DiscardHandler)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			migrate("0000", "0023")
+			exec := func(q string) {
+				t.Helper()
+				if _, err := db.ExecContext(t.Context(), q); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for id, price := range map[string]string{
+				"1": `{"receivers":["0xAb","0xcd"]}`, "2": `{"receivers":["0xAB"],"amounts":["1"]}`, "3": `{"receivers":null}`, "4": `{}`, "5": `{"receivers":[]}`,
+			} {
+				exec("INSERT INTO plans (plan_id, owner, name, metadata, price, credits, access_limit, max_orders, is_trial, is_listed, created_at, updated_at) " +
+					"VALUES ('" + id + "', '0x1', '', '{}', '" + price + "', '{}', '', 0, FALSE, TRUE, 0, 0)")
+			}
+			migrate("0023", "0024")
+			rows, err := db.QueryContext(t.Context(), "SELECT owner || ' ' || receiver FROM plan_receivers ORDER BY 1")
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer rows.Close()
+			var got []string
+			for rows.Next() {
+				var s string
+				if err := rows.Scan(&s); err != nil {
+					t.Fatal(err)
+				}
+				got = append(got, s)
+			}
+			same(t, got, []string{"0x1 0xab", "0x1 0xcd"})
+		})
 	}
 }

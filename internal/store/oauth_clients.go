@@ -22,7 +22,8 @@ type OAuthClient struct {
 type OAuthRedirect struct {
 	URI    string
 	Name   string
-	Shared bool // the client has the addresses of many programs, and each goes when it is not used
+	Shared bool   // the client has the addresses of many programs, and each goes when it is not used
+	Source string // network that registered it; "" for none. It is not read
 }
 
 // InsertOAuthClient adds a client. One that stands for something known, which many programs register for, may be there
@@ -36,8 +37,9 @@ func InsertOAuthClient(ctx context.Context, tx *Tx, c OAuthClient) error {
 
 // InsertOAuthRedirect adds where answers to a client may go. What is there already stays as it is.
 func InsertOAuthRedirect(ctx context.Context, tx *Tx, client string, r OAuthRedirect, now time.Time) error {
-	_, err := tx.Exec(ctx, `INSERT INTO oauth_redirects (client_id, redirect_uri, name, shared, used_at, granted) VALUES ($1, $2, $3, $4, $5, FALSE)
-		ON CONFLICT (client_id, redirect_uri) DO NOTHING`, client, r.URI, r.Name, r.Shared, Micros(now))
+	_, err := tx.Exec(ctx, `INSERT INTO oauth_redirects (client_id, redirect_uri, name, shared, used_at, granted, source)
+		VALUES ($1, $2, $3, $4, $5, FALSE, $6) ON CONFLICT (client_id, redirect_uri) DO NOTHING`,
+		client, r.URI, r.Name, r.Shared, Micros(now), optional(r.Source))
 	return err
 }
 
@@ -77,18 +79,22 @@ func OAuthRedirectsNear(ctx context.Context, q Querier, client, uri, prefix stri
 	return out, rows.Err()
 }
 
-// CountUnusedOAuthRedirects returns how many addresses there are of clients that nobody has let in, counted up to most.
-func CountUnusedOAuthRedirects(ctx context.Context, q Querier, most int64) (int64, error) {
+// CountUnusedOAuthRedirects returns how many addresses there are of clients that nobody has let in, counted up to most: those
+// that a source registered, or all with "".
+func CountUnusedOAuthRedirects(ctx context.Context, q Querier, source string, most int64) (int64, error) {
 	var n int64
-	err := q.QueryRow(ctx, "SELECT COUNT(*) FROM (SELECT 1 FROM oauth_redirects WHERE NOT granted LIMIT $1) r", most).Scan(&n)
+	err := q.QueryRow(ctx, `SELECT COUNT(*) FROM (SELECT 1 FROM oauth_redirects
+		WHERE NOT granted AND ($2 = '' OR source = $2) LIMIT $1) r`, most, source).Scan(&n)
 	return n, err
 }
 
-// DropUnusedOAuthRedirects removes the n oldest addresses of clients that nobody has let in, registered before a moment. A client goes
-// with all its addresses, one that is shared stays without them. It returns how many addresses.
-func DropUnusedOAuthRedirects(ctx context.Context, tx *Tx, before time.Time, n int64) (int64, error) {
-	return dropOAuthRedirects(ctx, tx, `SELECT client_id, redirect_uri, shared FROM oauth_redirects WHERE NOT granted AND used_at < $1
-		ORDER BY used_at, client_id, redirect_uri LIMIT $2`+tx.ForUpdate(), Micros(before), n)
+// DropUnusedOAuthRedirects removes the n oldest addresses of clients that nobody has let in, registered before a moment by a
+// source, or by any with "". A client goes with all its addresses, one that is shared stays without them. It returns how many
+// addresses.
+func DropUnusedOAuthRedirects(ctx context.Context, tx *Tx, source string, before time.Time, n int64) (int64, error) {
+	return dropOAuthRedirects(ctx, tx, `SELECT client_id, redirect_uri, shared FROM oauth_redirects
+		WHERE NOT granted AND used_at < $1 AND ($3 = '' OR source = $3)
+		ORDER BY used_at, client_id, redirect_uri LIMIT $2`+tx.ForUpdate(), Micros(before), n, source)
 }
 
 // TrimOAuthClients removes clients that somebody let in while there are more than most addresses of them: those first that have no

@@ -81,18 +81,18 @@ func TestOAuthUnusedClients(t *testing.T) {
 		})
 		unused := func(want int64) {
 			t.Helper()
-			same(t, must[int64](t)(store.CountUnusedOAuthRedirects(ctx, st, 10)), want)
+			same(t, must[int64](t)(store.CountUnusedOAuthRedirects(ctx, st, "", 10)), want)
 		}
 		drop := func(before int, n, want int64) {
 			t.Helper()
 			write(t, st, func(tx *store.Tx) error {
-				gone, err := store.DropUnusedOAuthRedirects(ctx, tx, at(before), n)
+				gone, err := store.DropUnusedOAuthRedirects(ctx, tx, "", at(before), n)
 				same(t, gone, want)
 				return err
 			})
 		}
 		unused(4)
-		same(t, must[int64](t)(store.CountUnusedOAuthRedirects(ctx, st, 3)), int64(3))
+		same(t, must[int64](t)(store.CountUnusedOAuthRedirects(ctx, st, "", 3)), int64(3))
 		drop(0, 10, 0)
 		drop(10, 1, 1)
 		unused(3)
@@ -106,6 +106,22 @@ func TestOAuthUnusedClients(t *testing.T) {
 		}
 		same(t, len(must[[]store.OAuthRedirect](t)(store.OAuthRedirectsNear(ctx, st, "shared", "", "https:", 10))), 1)
 		same(t, len(must[[]store.OAuthRedirect](t)(store.OAuthRedirectsNear(ctx, st, "let in", "", "https:", 10))), 2)
+
+		// One source has its own room.
+		write(t, st, func(tx *store.Tx) error {
+			r := store.OAuthRedirect{URI: "https://mine/", Source: "192.0.2.1"}
+			return errors.Join(store.InsertOAuthClient(ctx, tx, store.OAuthClient{ID: "mine", Details: "{}", CreatedAt: at(5)}),
+				store.InsertOAuthRedirect(ctx, tx, "mine", r, at(5)))
+		})
+		for source, want := range map[string]int64{"192.0.2.1": 1, "192.0.2.2": 0, "": 2} {
+			same(t, must[int64](t)(store.CountUnusedOAuthRedirects(ctx, st, source, 10)), want)
+		}
+		write(t, st, func(tx *store.Tx) error {
+			gone, err := store.DropUnusedOAuthRedirects(ctx, tx, "192.0.2.1", at(10), 10)
+			same(t, gone, int64(1))
+			return err
+		})
+		unused(1)
 
 		// Of what is from before this was noted nobody knows, and it stays.
 		since := func(granted string) {
@@ -202,7 +218,7 @@ func TestOAuthRenewed(t *testing.T) {
 			gone := int64(0)
 			undo := errors.New("undo")
 			if err := st.Tx(ctx, func(tx *store.Tx) (err error) {
-				if gone, err = store.DropUnusedOAuthRedirects(ctx, tx, at(minute), 10); err == nil {
+				if gone, err = store.DropUnusedOAuthRedirects(ctx, tx, "", at(minute), 10); err == nil {
 					err = undo
 				}
 				return err

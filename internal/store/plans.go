@@ -1,45 +1,76 @@
 package store
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/tollhq/toll"
 )
 
 const planColumns = `p.plan_id, p.owner, p.metadata, p.price, p.credits, p.access_limit, p.max_orders, p.is_trial, p.is_listed,
-	p.created_at, p.updated_at`
+	COALESCE(p.version, 1), p.created_at, p.updated_at`
 
 // planSorts are the sorts of lists of plans.
 func planSorts() map[Sort]string {
 	return map[Sort]string{SortCreated: "p.created_at", SortUpdated: "p.updated_at", SortName: "p.name"}
 }
 
-// InsertPlan adds a plan. A registration nonce is unique for the owner ("" for none), and bodyHash is what was
-// registered under it; when the nonce is taken, the error is [IsUnique], and [PlanByNonce] tells by what after the
-// transaction.
+// InsertPlan adds a plan as version 1. A registration nonce is unique for the owner ("" for none),
+// and bodyHash is what was registered under it. When the nonce is taken the error is [IsUnique],
+// and [PlanByNonce] returns the plan that has it, after the transaction.
 func InsertPlan(ctx context.Context, tx *Tx, p *toll.Plan, nonce string, bodyHash []byte) error {
 	metadata, price, credits, err := encode3(p.Metadata, p.Price, p.Credits)
 	if err != nil {
 		return err
 	}
-	_, err = tx.Exec(ctx, `INSERT INTO plans (plan_id, owner, name, metadata, price, credits, access_limit, max_orders, is_trial,
-		is_listed, nonce, body_hash, created_at, updated_at, mirrored) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)`,
-		string(p.ID), p.Owner.Lower(), p.Metadata.Name, metadata, price, credits, string(p.AccessLimit), p.MaxOrders, p.IsTrial,
-		p.IsListed, optional(nonce), bodyHash, Micros(p.CreatedAt), Micros(p.UpdatedAt),
-		p.Credits.OnchainMirror)
+	p.Version = 1
+	_, err = tx.Exec(ctx, `INSERT INTO plans (plan_id, owner, name, metadata, price, credits, access_limit,
+		max_orders, is_trial, is_listed, nonce, body_hash, version, created_at, updated_at, mirrored)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)`,
+		string(p.ID), p.Owner.Lower(), p.Metadata.Name, metadata, price, credits, string(p.AccessLimit),
+		p.MaxOrders, p.IsTrial, p.IsListed, optional(nonce), bodyHash, p.Version,
+		Micros(p.CreatedAt), Micros(p.UpdatedAt), p.Credits.OnchainMirror)
+	// In one order, so that two transactions of an owner do not wait for each other.
+	ordered := func(a, b toll.Address) int { return bytes.Compare(a[:], b[:]) }
+	for _, r := range slices.SortedFunc(slices.Values(p.Price.Receivers), ordered) {
+		if err != nil {
+			return err
+		}
+		_, err = tx.Exec(ctx, "INSERT INTO plan_receivers (owner, receiver) VALUES ($1, $2) ON CONFLICT (owner, receiver) DO NOTHING",
+			p.Owner.Lower(), r.Lower())
+	}
 	return err
 }
 
-// UpdatePlan stores the metadata, the order limit, the listing and the time of the update; the rest of a plan never
-// changes. [ErrNotFound] when there is no such plan.
+// IsReceiver reports whether some plan of the owner pays the receiver. The price of a plan never changes.
+func IsReceiver(ctx context.Context, q Querier, owner, receiver toll.Address) (bool, error) {
+	var one int64
+	err := q.QueryRow(ctx, "SELECT 1 FROM plan_receivers WHERE owner = $1 AND receiver = $2", owner.Lower(), receiver.Lower()).Scan(&one)
+	if errors.Is(err, ErrNotFound) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// UpdatePlan stores the metadata, the order limit, the listing and the time of the update as the
+// next version, and sets p.Version to it; the rest of a plan never changes. The transaction has
+// read the plan with [PlanForUpdate].
+//
+// Errors: [ErrNotFound] when there is no such plan.
 func UpdatePlan(ctx context.Context, tx *Tx, p *toll.Plan) error {
 	metadata, err := encode(p.Metadata)
 	if err != nil {
 		return err
 	}
-	n, err := tx.Exec(ctx, "UPDATE plans SET name = $2, metadata = $3, max_orders = $4, is_listed = $5, updated_at = $6 WHERE plan_id = $1",
+	p.Version++
+	n, err := tx.Exec(
+		ctx,
+		`UPDATE plans SET name = $2, metadata = $3, max_orders = $4, is_listed = $5,
+		version = COALESCE(version, 1) + 1, updated_at = $6 WHERE plan_id = $1`,
 		string(p.ID), p.Metadata.Name, metadata, p.MaxOrders, p.IsListed, Micros(p.UpdatedAt))
 	if err == nil && n == 0 {
 		return ErrNotFound
@@ -85,7 +116,20 @@ func scanPlan(scan func(dest ...any) error) (*toll.Plan, error) {
 	var p toll.Plan
 	var id, owner, metadata, price, credits, limit string
 	var created, updated int64
-	err := scan(&id, &owner, &metadata, &price, &credits, &limit, &p.MaxOrders, &p.IsTrial, &p.IsListed, &created, &updated)
+	err := scan(
+		&id,
+		&owner,
+		&metadata,
+		&price,
+		&credits,
+		&limit,
+		&p.MaxOrders,
+		&p.IsTrial,
+		&p.IsListed,
+		&p.Version,
+		&created,
+		&updated,
+	)
 	if err != nil {
 		return nil, err
 	}

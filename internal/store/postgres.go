@@ -5,16 +5,23 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strconv"
 	"strings"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/tollhq/toll"
 )
 
-const postgresConns = 16 // unless the address has pool_max_conns
+const (
+	postgresConns   = 16 // unless the address has pool_max_conns
+	applicationName = "toll"
+)
 
-func openPostgres(ctx context.Context, cfg Config, log *slog.Logger) (_ *pgxpool.Pool, err error) {
+func openPostgres(ctx context.Context, cfg Config, log *slog.Logger) (*pgxpool.Pool, error) {
 	pc, err := pgxpool.ParseConfig(cfg.Database)
 	if err != nil {
 		// The error of the driver may quote the address with its password.
@@ -30,29 +37,78 @@ func openPostgres(ctx context.Context, cfg Config, log *slog.Logger) (_ *pgxpool
 		pc.ConnConfig.RuntimeParams["idle_in_transaction_session_timeout"] = "30s"
 	}
 	if pc.ConnConfig.RuntimeParams["application_name"] == "" {
-		pc.ConnConfig.RuntimeParams["application_name"] = "toll"
+		pc.ConnConfig.RuntimeParams["application_name"] = applicationName
 	}
-	// Each connection is asked, as the settings can be changed for a database or a role while the service runs.
-	pc.ConnConfig.AfterConnect = assertPostgres
+	if cfg.ReadOnly {
+		pc.ConnConfig.RuntimeParams["default_transaction_read_only"] = "on"
+	}
+	pc.ConnConfig.AfterConnect = admit
+	if err := settleSchema(ctx, pc.ConnConfig, cfg, log); err != nil {
+		return nil, connectError(pc.ConnConfig, err)
+	}
+	if cfg.Schema != AnySchema {
+		// The schema may be migrated while this process has no connection.
+		pc.ConnConfig.AfterConnect = admitUsable
+	}
 	pool, err := pgxpool.NewWithConfig(ctx, pc)
 	if err != nil {
 		return nil, MapError(err)
 	}
-	defer func() {
-		if err != nil {
-			pool.Close()
-		}
-	}()
 	if err := pool.Ping(ctx); err != nil {
-		if refused, ok := errors.AsType[refusedSettings](err); ok {
-			return nil, refused
-		}
-		return nil, fmt.Errorf("store: %s port %d: %w (%s)", pc.ConnConfig.Host, pc.ConnConfig.Port, MapError(err), cause(err))
-	}
-	if err := migratePostgres(ctx, pool, cfg.Partitions, log); err != nil {
-		return nil, err
+		pool.Close()
+		return nil, connectError(pc.ConnConfig, err)
 	}
 	return pool, nil
+}
+
+// connectError returns the error of a connection as an operator needs it, without the password that
+// the driver knows.
+func connectError(to *pgx.ConnConfig, err error) error {
+	if refused, ok := errors.AsType[refusedSettings](err); ok {
+		return refused
+	}
+	if mapped := MapError(err); errors.Is(mapped, toll.NewError(toll.CodeDatabaseUnavailable)) {
+		return fmt.Errorf("store: %s port %d: %w (%s)", to.Host, to.Port, mapped, cause(err))
+	}
+	return err
+}
+
+// admit checks the settings of a new connection, and takes the shared lock of the schema that this
+// release works with. Each connection is checked, as the settings can be changed for a database or
+// a role while the service runs.
+func admit(ctx context.Context, conn *pgconn.PgConn) error {
+	if err := assertPostgres(ctx, conn); err != nil {
+		return err
+	}
+	var args [][]byte
+	for _, n := range []int64{workLock, knownSchema()} {
+		args = append(args, strconv.AppendInt(nil, n, 10))
+	}
+	return conn.ExecParams(ctx, sqlWorkLock, args, nil, nil, nil).Read().Err
+}
+
+// admitUsable is admit for a connection to a schema that this release must be able to use.
+func admitUsable(ctx context.Context, conn *pgconn.PgConn) error {
+	if err := admit(ctx, conn); err != nil {
+		return err
+	}
+	s, err := readSchema(ctx, Postgres, func(ctx context.Context, query string, dest ...any) error {
+		results, err := conn.Exec(ctx, query).ReadAll()
+		if err != nil {
+			return err
+		}
+		for i, into := range dest {
+			text := string(results[0].Rows[0][i])
+			if _, err := fmt.Sscan(text, into); err != nil && text != "" {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return s.Usable()
 }
 
 func assertPostgres(ctx context.Context, conn *pgconn.PgConn) error {

@@ -8,6 +8,7 @@ import (
 	"math"
 	"reflect"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -196,6 +197,12 @@ func newPlan(owner toll.Address, name string) *toll.Plan {
 	}
 }
 
+func newAgent(owner toll.Address, name string) *toll.Agent {
+	return &toll.Agent{
+		ID: toll.NewAgentID(), Owner: owner, Metadata: toll.Metadata{Name: name}, IsListed: true, CreatedAt: noon, UpdatedAt: noon,
+	}
+}
+
 func planIDs(plans []*toll.Plan) []toll.PlanID {
 	var ids []toll.PlanID
 	for _, p := range plans {
@@ -257,6 +264,7 @@ func TestPlans(t *testing.T) {
 			return store.UpdatePlan(ctx, tx, q)
 		})
 		p.Metadata.Name, p.MaxOrders, p.IsListed, p.UpdatedAt = "New", 0, false, noon.Add(time.Hour)
+		p.Version = 2
 		same(t, must[*toll.Plan](t)(store.PlanByID(ctx, st, p.ID)), p)
 		notFound(t, st.Tx(ctx, func(tx *store.Tx) error { return store.UpdatePlan(ctx, tx, newPlan(alice, "")) }))
 	})
@@ -287,8 +295,13 @@ func TestPlanForUpdate(t *testing.T) {
 			})
 		}
 		wg.Wait()
-		if p := must[*toll.Plan](t)(store.PlanByID(ctx, st, p.ID)); p.MaxOrders != 20 {
-			t.Errorf("%d of 20 changes are there", p.MaxOrders)
+		if p := must[*toll.Plan](
+			t,
+		)(
+			store.PlanByID(ctx, st, p.ID),
+		); p.MaxOrders != 20 ||
+			p.Version != 21 {
+			t.Errorf("%d of 20 changes are there, version %d", p.MaxOrders, p.Version)
 		}
 	})
 }
@@ -333,7 +346,7 @@ func TestAgents(t *testing.T) {
 			return errors.Join(store.UpdateAgent(ctx, tx, a), store.SetAgentCredentials(ctx, tx, a.ID, nil))
 		})
 		a.Metadata.Name, a.API.StrictEndpoints, a.IsListed, a.UpdatedAt = "Ask more", false, false, noon.Add(time.Hour)
-		a.API.HasCredentials = false
+		a.API.HasCredentials, a.Version = false, 2
 
 		attach := func(p *toll.Plan) (added bool) {
 			write(t, st, func(tx *store.Tx) (err error) { added, err = store.AttachPlan(ctx, tx, a.ID, p.ID); return err })
@@ -439,5 +452,116 @@ func TestCountOrder(t *testing.T) {
 			t.Error("no error")
 		}
 		same(t, must[int64](t)(store.OrdersOfPlan(ctx, st, "5")), int64(8))
+	})
+}
+
+// Records from before versions were counted are version 1, and count from there.
+func TestVersionOfOldRecords(t *testing.T) {
+	storetest.Each(t, func(t *testing.T, st *store.Store) {
+		ctx := t.Context()
+		p := newPlan(alice, "")
+		a := &toll.Agent{ID: toll.NewAgentID(), Owner: alice, CreatedAt: noon, UpdatedAt: noon}
+		write(t, st, func(tx *store.Tx) error {
+			err := errors.Join(
+				store.InsertPlan(ctx, tx, p, "", nil),
+				store.InsertAgent(ctx, tx, a, nil),
+			)
+			for _, q := range []string{"UPDATE plans SET version = NULL", "UPDATE agents SET version = NULL"} {
+				_, e := tx.Exec(ctx, q)
+				err = errors.Join(err, e)
+			}
+			return err
+		})
+		for want := int64(1); want <= 3; want++ {
+			write(t, st, func(tx *store.Tx) error {
+				p, err := store.PlanForUpdate(ctx, tx, p.ID)
+				if err != nil || p.Version != want {
+					t.Errorf("plan: version %d, want %d, %v", p.Version, want, err)
+				}
+				a, err := store.AgentForUpdate(ctx, tx, a.ID)
+				if err != nil || a.Version != want {
+					t.Errorf("agent: version %d, want %d, %v", a.Version, want, err)
+				}
+				return errors.Join(store.UpdatePlan(ctx, tx, p), store.UpdateAgent(ctx, tx, a))
+			})
+		}
+	})
+}
+
+// What is listed is chosen owner by owner, so that one who has much does not push out others; records come with what tells whether
+// they changed.
+func TestListedAgents(t *testing.T) {
+	storetest.Each(t, func(t *testing.T, st *store.Store) {
+		ctx := t.Context()
+		p, hidden := newPlan(alice, "p"), newPlan(alice, "hidden")
+		hidden.IsListed = false
+		var ids []toll.AgentID
+		write(t, st, func(tx *store.Tx) error {
+			ids = nil
+			for _, p := range []*toll.Plan{p, hidden} {
+				if err := store.InsertPlan(ctx, tx, p, "", nil); err != nil {
+					return err
+				}
+			}
+			for i, owner := range []toll.Address{bob, alice, alice, alice, alice} {
+				a := newAgent(owner, fmt.Sprint(i))
+				a.UpdatedAt = noon.Add(time.Duration(i) * time.Second)
+				a.Plans = []toll.PlanRef{{PlanID: p.ID}, {PlanID: hidden.ID}}
+				a.IsListed = i < 4
+				if err := store.InsertAgent(ctx, tx, a, nil); err != nil {
+					return err
+				}
+				ids = append(ids, a.ID)
+			}
+			_, err := store.InsertDiscovered(ctx, tx, store.Discovered{Agent: ids[0], Verb: "GET", URL: "x", Info: "{}", UpdatedAt: noon})
+			return err
+		})
+		chosen := func(n int) (out []toll.AgentID) {
+			for _, a := range must[[]*store.ListedAgent](t)(store.ListedAgents(ctx, st, n)) {
+				out = append(out, a.ID)
+			}
+			return out
+		}
+		same(t, chosen(2), []toll.AgentID{ids[3], ids[0]})
+		same(t, chosen(9), []toll.AgentID{ids[3], ids[0], ids[2], ids[1]})
+		first := must[[]*store.ListedAgent](t)(store.ListedAgents(ctx, st, 2))[1]
+		if first.Said != 1 || first.SaidAt != noon.UnixMicro() || first.Bytes < 10 || first.UpdatedAt != noon.UnixMicro() {
+			t.Errorf("%+v", first)
+		}
+		same(t, first.Plans, []store.ListedPlan{{ID: p.ID, UpdatedAt: p.UpdatedAt.UnixMicro()}})
+		var read []toll.AgentID
+		for range 50 { // more than one statement takes, and repeated
+			read = append(read, ids...)
+		}
+		n := 0
+		if err := store.EachAgent(ctx, st, append(read, "404"), func(*toll.Agent) error { n++; return nil }); err != nil || n != 3*len(ids) {
+			t.Errorf("%d agents, %v", n, err)
+		}
+	})
+}
+
+// A page of agents is bounded in bytes, too.
+func TestPageOfBigAgents(t *testing.T) {
+	storetest.Each(t, func(t *testing.T, st *store.Store) {
+		ctx := t.Context()
+		write(t, st, func(tx *store.Tx) error {
+			for i := range 10 {
+				a := newAgent(alice, fmt.Sprint(i))
+				for range 256 {
+					a.API.Endpoints = append(a.API.Endpoints, toll.Endpoint{Verb: "GET", URL: "https://x.example/" + strings.Repeat("a", 2000)})
+				}
+				if err := store.InsertAgent(ctx, tx, a, nil); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		if _, err := store.AgentsOfOwner(ctx, st, alice, store.Page{Size: 10}); !errors.Is(err, toll.NewError(toll.CodeBadPage)) {
+			t.Errorf("ten big agents: %v", err)
+		}
+		list := must[store.List[*toll.Agent]](t)(store.AgentsOfOwner(ctx, st, alice, store.Page{Size: 5}))
+		if len(list.Items) != 5 || list.Total != 10 {
+			t.Errorf("%d of %d", len(list.Items), list.Total)
+		}
 	})
 }

@@ -13,21 +13,18 @@ import (
 // ErrNoSnapshot is a database that has tools of its own for copies of itself: PostgreSQL.
 var ErrNoSnapshot = errors.New("store: copies of a PostgreSQL database are made with pg_dump or by its archive of the write-ahead log")
 
-// Snapshot writes the embedded database, as it is in one moment, into a new file that only its owner can read. Others
-// read and write meanwhile.
+// Snapshot writes the embedded database, as it is in one moment, into a file that is empty or does
+// not exist. It makes one that only its owner can read. Others read and write the database
+// meanwhile.
 func (s *Store) Snapshot(ctx context.Context, path string) (err error) {
 	if s.lite == nil {
 		return ErrNoSnapshot
 	}
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600) // SQLite would make it readable by everybody
+	// SQLite would make it readable by everybody.
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE, 0o600)
 	if err != nil {
 		return fmt.Errorf("store: snapshot: %w", err)
 	}
-	defer func() {
-		if err != nil {
-			_ = os.Remove(path) // the first error counts
-		}
-	}()
 	if err := f.Close(); err != nil {
 		return fmt.Errorf("store: snapshot: %w", err)
 	}
@@ -37,7 +34,7 @@ func (s *Store) Snapshot(ctx context.Context, path string) (err error) {
 	if err := s.QueryRow(ctx, "SELECT seq, name, file FROM pragma_database_list WHERE name = 'main'").Scan(&seq, &name, &file); err != nil {
 		return err
 	}
-	db, err := sql.Open("sqlite", sqliteDSN(file, adminBusyTimeout))
+	db, err := sql.Open("sqlite", readDSN(file))
 	if err != nil {
 		return fmt.Errorf("store: snapshot: %w", err)
 	}
@@ -51,7 +48,7 @@ func (s *Store) Snapshot(ctx context.Context, path string) (err error) {
 // Snapshotted is what a file of [Store.Snapshot] says of itself.
 type Snapshotted struct {
 	Environment string
-	Schema      int64
+	Schema      Schema
 }
 
 // CheckSnapshot reads a whole file of [Store.Snapshot] and refuses one that is damaged or holds something else. It changes
@@ -75,22 +72,15 @@ func CheckSnapshot(ctx context.Context, path string) (s Snapshotted, err error) 
 	if err := db.QueryRowContext(ctx, "SELECT value FROM settings WHERE name = 'environment'").Scan(&s.Environment); err != nil {
 		return s, fmt.Errorf("store: snapshot: not a database of a service: %w", err)
 	}
-	if err := db.QueryRowContext(ctx, "SELECT MAX(version_id) FROM goose_db_version WHERE is_applied").Scan(&s.Schema); err != nil {
+	if s.Schema, err = schemaThrough(ctx, db, SQLite); err != nil {
 		return s, fmt.Errorf("store: snapshot: not a database of a service: %w", err)
 	}
 	return s, nil
 }
 
-// Schema returns the version of the schema of the database.
-func (s *Store) Schema(ctx context.Context) (int64, error) {
-	var n int64
-	err := s.QueryRow(ctx, "SELECT MAX(version_id) FROM goose_db_version WHERE is_applied").Scan(&n)
-	return n, err
-}
-
 // Exists reports whether a directory holds an embedded database. Opening makes one where there is none.
 func Exists(data string) (bool, error) {
-	info, err := os.Stat(filepath.Join(data, "toll.db"))
+	info, err := os.Stat(filepath.Join(data, databaseName))
 	if errors.Is(err, os.ErrNotExist) {
 		return false, nil
 	}

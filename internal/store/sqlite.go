@@ -17,6 +17,7 @@ import (
 )
 
 const (
+	databaseName       = "toll.db" // in the data directory
 	sqliteReaders      = 8
 	sqliteStatements   = 512 // cached for each side; more are prepared for one use
 	serviceBusyTimeout = 10 * time.Second
@@ -35,6 +36,9 @@ type lite struct {
 }
 
 func openSQLite(ctx context.Context, cfg Config, log *slog.Logger) (_ *lite, err error) {
+	if cfg.ReadOnly {
+		return readSQLite(ctx, cfg)
+	}
 	if err := os.MkdirAll(cfg.Data, 0o700); err != nil {
 		return nil, fmt.Errorf("store: data directory: %w", err)
 	}
@@ -42,7 +46,7 @@ func openSQLite(ctx context.Context, cfg Config, log *slog.Logger) (_ *lite, err
 	if err != nil {
 		return nil, fmt.Errorf("store: data directory: %w", err)
 	}
-	path := filepath.Join(dir, "toll.db")
+	path := filepath.Join(dir, databaseName)
 	// SQLite would make the file readable by everybody; its side files copy the mode.
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
@@ -103,7 +107,7 @@ func openSQLite(ctx context.Context, cfg Config, log *slog.Logger) (_ *lite, err
 	}
 	l.db.SetMaxOpenConns(1)
 	l.db.SetConnMaxLifetime(0)
-	if err := migrateSQLite(ctx, l.db, cfg.Admin && !free, log); err != nil {
+	if err := migrateSQLite(ctx, l.db, cfg, free, log); err != nil {
 		return nil, err
 	}
 	if l.writer.conn, err = l.db.Conn(ctx); err != nil {
@@ -112,14 +116,75 @@ func openSQLite(ctx context.Context, cfg Config, log *slog.Logger) (_ *lite, err
 	if err := assertSQLite(ctx, l.writer.conn); err != nil {
 		return nil, err
 	}
+	return l, l.openReaders(sqliteDSN(path, timeout, readerPragmas...))
+}
 
-	l.readers, err = sql.Open("sqlite", sqliteDSN(path, timeout, "query_only(1)", "cache_size(-16384)", "temp_store(MEMORY)"))
-	if err != nil {
-		return nil, err
+var readerPragmas = []string{"query_only(1)", "cache_size(-16384)", "temp_store(MEMORY)"}
+
+func (l *lite) openReaders(dsn string) (err error) {
+	if l.readers, err = sql.Open("sqlite", dsn); err != nil {
+		return err
 	}
 	l.readers.SetMaxOpenConns(sqliteReaders)
 	l.readers.SetMaxIdleConns(sqliteReaders)
-	return l, nil
+	return nil
+}
+
+// readSQLite opens a database for reading. It takes no lock, and makes no file that stays.
+func readSQLite(ctx context.Context, cfg Config) (_ *lite, err error) {
+	dir, err := filepath.Abs(cfg.Data)
+	if err != nil {
+		return nil, fmt.Errorf("store: data directory: %w", err)
+	}
+	path := filepath.Join(dir, databaseName)
+	if info, err := os.Stat(path); err != nil {
+		return nil, fmt.Errorf("store: database file: %w", err)
+	} else if info.Size() == 0 {
+		return nil, ErrNoSchema
+	}
+	l := &lite{stmts: map[string]*sql.Stmt{}}
+	defer func() {
+		if err != nil {
+			_ = l.close() // the first error counts
+		}
+	}()
+	if err := l.openReaders(readDSN(path, readerPragmas...)); err != nil {
+		return nil, err
+	}
+	s, err := schemaThrough(ctx, l.readers, SQLite)
+	if isUnavailable(err) && !hasLog(path) {
+		// In a directory that cannot be written SQLite reads only a file that it may take for one
+		// that does not change.
+		dsn := readDSN(path, readerPragmas...) + "&immutable=1"
+		if err = errors.Join(l.readers.Close(), l.openReaders(dsn)); err != nil {
+			return nil, err
+		}
+		s, err = schemaThrough(ctx, l.readers, SQLite)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("store: %s: %w", path, MapError(err))
+	}
+	if cfg.Schema == AnySchema {
+		return l, nil
+	}
+	return l, s.Usable()
+}
+
+// readDSN is how a database is opened that must stay as it is. A log beside it may be that of a
+// process that was killed: the last connection that may write would move it into the database.
+// Without a log only such a connection removes the empty side files again.
+func readDSN(path string, pragmas ...string) string {
+	dsn := sqliteDSN(path, adminBusyTimeout, pragmas...)
+	if hasLog(path) {
+		dsn += "&mode=ro"
+	}
+	return dsn
+}
+
+// hasLog reports whether a database is in use, or was when its process was killed.
+func hasLog(path string) bool {
+	_, err := os.Stat(path + "-wal")
+	return err == nil
 }
 
 func sqliteDSN(path string, busy time.Duration, pragmas ...string) string {

@@ -6,10 +6,14 @@ package store
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
+	"path/filepath"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/tollhq/toll"
 )
 
 // Engine is the kind of database.
@@ -30,6 +34,16 @@ type Config struct {
 	// Admin opens for local administration beside a running service: it takes no service lock and waits up to 30 s for
 	// its turn to write.
 	Admin bool
+	// ReadOnly opens a database that exists without changing anything: transactions are refused, no
+	// file is made.
+	ReadOnly bool
+	// Schema says what to do about a schema that is missing or older.
+	Schema SchemaRule
+	// Online lets [UpgradeSchema] migrate while an older release is at work, if every pending
+	// migration is safe for it.
+	Online bool
+	// Release is the version of the program, which is noted in a database that it migrates.
+	Release string
 	// Partitions above 0 makes the ledger tables of a new PostgreSQL database hash partitioned by account. For tests.
 	Partitions int
 	// Log may be nil.
@@ -38,17 +52,24 @@ type Config struct {
 
 // Store is an open database. It is safe for concurrent use.
 type Store struct {
-	engine Engine
-	log    *slog.Logger
-	lite   *lite
-	pool   *pgxpool.Pool
+	engine   Engine
+	log      *slog.Logger
+	lite     *lite
+	pool     *pgxpool.Pool
+	dir      string // of an embedded database
+	readOnly bool
+	health   health
 }
 
-// Open opens the database, refuses one that does not keep what it commits, and brings its schema up to date. Several
-// processes may do this at once. It fails when the schema is newer than this program, and, except with Admin, when
-// another service works on the same directory.
+// Open opens the database, refuses one that does not keep what it commits, and does about its
+// schema what [Config].Schema says. Several processes may do this at once.
+//
+// It fails with [ErrNoSchema], [ErrOlderSchema] or [ErrNewerSchema] when this release cannot work
+// with the schema, with [ErrOlderInUse] when a migration has to wait for the end of an older
+// release, and, except with Admin, when another service works on the same directory.
 func Open(ctx context.Context, cfg Config) (*Store, error) {
-	s := &Store{engine: SQLite, log: cfg.Log}
+	s := &Store{engine: SQLite, log: cfg.Log, readOnly: cfg.ReadOnly, dir: cfg.Data}
+	s.health.row = probeRow()
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
@@ -58,7 +79,14 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 		s.engine = Postgres
 		s.pool, err = openPostgres(ctx, cfg, s.log)
 	case cfg.Data != "":
+		if abs, e := filepath.Abs(cfg.Data); e == nil {
+			s.dir = abs
+		}
 		s.lite, err = openSQLite(ctx, cfg, s.log)
+		if e, ok := errors.AsType[*toll.Error](err); ok && e.Err != nil {
+			free, _ := s.Disk()
+			err = e.WithCause(fmt.Errorf("%s, %d bytes free: %w", s.Place(), free, e.Err))
+		}
 	default:
 		err = errors.New("store: neither a data directory nor a database is configured")
 	}
@@ -87,7 +115,7 @@ func (s *Store) Ping(ctx context.Context) error {
 // Failed is closed when a commit could not be flushed to disk: the process must end, see [ErrFlush]. It is nil on
 // PostgreSQL, which looks after itself.
 func (s *Store) Failed() <-chan struct{} {
-	if s.lite == nil {
+	if s.lite == nil || s.lite.writer == nil {
 		return nil
 	}
 	return s.lite.writer.failed

@@ -16,6 +16,13 @@ func InsertSubTask(ctx context.Context, tx *Tx, account [16]byte, t *toll.SubTas
 	return err
 }
 
+// CountSubTasks returns how many parts of a request are recorded, counted up to most.
+func CountSubTasks(ctx context.Context, q Querier, account [16]byte, requestID string, most int64) (n int64, err error) {
+	err = q.QueryRow(ctx, `SELECT COUNT(*) FROM (SELECT 1 FROM sub_tasks WHERE account_id = $1 AND agent_request_id = $2 LIMIT $3) t`,
+		account[:], requestID, most).Scan(&n)
+	return n, err
+}
+
 // SubTasks lists the recorded parts of a request. They sort by time of creation only.
 func SubTasks(ctx context.Context, q Querier, account [16]byte, requestID string, p Page) (List[*toll.SubTask], error) {
 	l := Listing{

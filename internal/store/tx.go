@@ -11,8 +11,9 @@ import (
 
 // Tx is a running write transaction. It is not safe for concurrent use, and one result of a query is open at a time.
 type Tx struct {
-	pg   pgx.Tx
-	lite *writer
+	pg    pgx.Tx
+	lite  *writer
+	wrote bool // a statement changed a row
 }
 
 // commitWait bounds how long the answer to a commit is waited for. A disk that stands still for some seconds gives late answers,
@@ -22,11 +23,29 @@ const commitWait = 25 * time.Second
 // txAttempts bounds how often a transaction that met contention or a lost connection is run.
 const txAttempts = 8
 
+var errReadOnly = errors.New("store: the database was opened for reading only")
+
 // Tx runs f in a write transaction and commits when it returns nil; otherwise, and on a panic, it rolls back and
 // returns the error of f. f is run again after a serialization failure, a deadlock or a lost connection, so it must
 // not change anything but the database. f must not start another transaction of the store. An error that is
 // [ErrUnknownOutcome] may stand for a commit.
 func (s *Store) Tx(ctx context.Context, f func(tx *Tx) error) error {
+	if s.readOnly {
+		return errReadOnly
+	}
+	wrote := false
+	err := s.tx(ctx, func(tx *Tx) error {
+		err := f(tx)
+		wrote = tx.wrote
+		return err
+	})
+	if err != nil || wrote {
+		s.Wrote(err)
+	}
+	return err
+}
+
+func (s *Store) tx(ctx context.Context, f func(tx *Tx) error) error {
 	if s.pool == nil {
 		return s.lite.writer.tx(ctx, f)
 	}
@@ -105,12 +124,15 @@ func (t *Tx) ForUpdate() string {
 // Exec runs a statement and returns the number of rows that it changed. After an error the transaction must end.
 func (t *Tx) Exec(ctx context.Context, q string, args ...any) (int64, error) {
 	if t.pg == nil {
-		return t.lite.exec(q, args)
+		n, err := t.lite.exec(q, args)
+		t.wrote = t.wrote || n > 0
+		return n, err
 	}
 	tag, err := t.pg.Exec(ctx, q, args...)
 	if err != nil {
 		return 0, MapError(err)
 	}
+	t.wrote = t.wrote || tag.RowsAffected() > 0
 	return tag.RowsAffected(), nil
 }
 
