@@ -11,21 +11,21 @@ import (
 )
 
 const (
-	// dutyRest is how much longer than its work the deriver rests: it takes a twentieth of the time at most, so that
-	// settlements do not feel it, but for work that took unusually long.
+	// dutyRest is how much longer than its work the deriver rests, and repair: each takes a twentieth of the time at most, so
+	// that settlements do not feel it, but for work that took unusually long.
 	dutyRest = 19
 	// maxRest bounds that rest. Time in which a database or the whole machine stood still counts as work; the events of the
 	// others must not wait for a multiple of it.
 	maxRest = 2 * time.Second
 	// gatherTime lets the entries of a burst come together.
 	gatherTime = 20 * time.Millisecond
-	// maxNotes bounds the accounts that are noted; the scan finds what does not fit.
+	// maxNotes bounds the accounts that are noted; repair finds what does not fit.
 	maxNotes = 1 << 16
 	// batchAccounts and batchEntries bound one transaction of the deriver. On SQLite settlements wait for it.
 	batchAccounts = 128
 	batchOnSQLite = 24
 	batchEntries  = 64 // of one account
-	// scanSlice is how many accounts the scan looks at in one query, and lapTime how long a lap takes at least.
+	// scanSlice is how many accounts repair looks at in one query, and lapTime how long a lap takes at least.
 	scanSlice = 1000
 	lapTime   = time.Second
 )
@@ -75,14 +75,12 @@ func (n *Notes) empty() bool {
 	return len(n.set) == 0
 }
 
-// derive makes events of entries until ctx ends.
+// derive makes events of the entries of noted accounts until ctx ends.
 func (e *Events) derive(ctx context.Context) {
 	notes, batch := e.cfg.Notes, batchAccounts
 	if e.st.Engine() == store.SQLite {
 		batch = batchOnSQLite
 	}
-	var position ledger.AccountID
-	lap := time.Now()
 	for {
 		if notes.empty() {
 			select {
@@ -92,25 +90,39 @@ func (e *Events) derive(ctx context.Context) {
 				if !pause(ctx, gatherTime) {
 					return
 				}
-			case <-time.After(time.Until(lap.Add(lapTime))):
 			}
 		}
 		began := time.Now()
 		if accounts := notes.take(batch); len(accounts) > 0 {
 			e.deriveNoted(ctx, accounts)
-		} else if !lap.Add(lapTime).After(began) {
-			behind, last, done, err := store.AccountsBehind(ctx, e.st, position, scanSlice)
+		}
+		if !pause(ctx, restAfter(time.Since(began))) {
+			return
+		}
+	}
+}
+
+// repair notes accounts whose entries have no events and that nobody noted: those of other processes, and of one that was killed.
+// It does not wait for derive, which accounts in use keep busy.
+func (e *Events) repair(ctx context.Context) {
+	for {
+		lap := time.Now()
+		var position ledger.AccountID
+		for done := false; !done; {
+			began := time.Now()
+			behind, last, end, err := store.AccountsBehind(ctx, e.st, position, scanSlice)
 			if err != nil {
 				e.warn(ctx, "scan for entries without events", err)
 			}
 			for _, id := range behind {
-				notes.Add(id)
+				e.cfg.Notes.Add(id)
 			}
-			if position = last; done || err != nil {
-				position, lap = ledger.AccountID{}, began
+			position, done = last, end || err != nil
+			if !pause(ctx, restAfter(time.Since(began))) {
+				return
 			}
 		}
-		if !pause(ctx, restAfter(time.Since(began))) {
+		if !pause(ctx, time.Until(lap.Add(lapTime))) {
 			return
 		}
 	}
@@ -125,7 +137,7 @@ func (e *Events) deriveNoted(ctx context.Context, accounts []ledger.AccountID) {
 	more, made, err := e.deriveBatch(ctx, accounts)
 	if err != nil {
 		e.warn(ctx, "events of entries", err)
-		return // the scan finds them again
+		return // repair finds them again
 	}
 	for _, id := range more {
 		e.cfg.Notes.Add(id)

@@ -214,6 +214,27 @@ func TestDerive_Run(t *testing.T) {
 	})
 }
 
+// Accounts that are always busy do not keep others from being found.
+func TestDerive_BusyAccount(t *testing.T) {
+	storetest.Each(t, func(t *testing.T, st *store.Store) {
+		m := newMarket(t, st)
+		notes := NewNotes()
+		e := m.room(notes)
+		m.mint(builder, 100, "busy", time.Time{})
+		busy := ledger.NewAccountID(m.plan, builder)
+		notes.Add(busy)
+		e.failpoint = func(string) { notes.Add(busy) } // each time that it is looked at
+		ctx, stop := context.WithCancel(t.Context())
+		var work sync.WaitGroup
+		work.Go(func() { e.Run(ctx) })
+		defer work.Wait()
+		defer stop()
+		eventually(t, func() bool { return len(m.stream(builder)) == 1 })
+		m.mint(subscriber, 100, "of another process", time.Time{})
+		within(t, 20*time.Second, func() bool { return types(m.stream(subscriber)) == "credits.minted" })
+	})
+}
+
 // A database that stood still for ten seconds must not keep events back for three minutes more.
 func TestDerive_RestIsBounded(t *testing.T) {
 	for _, tt := range []struct{ work, want time.Duration }{

@@ -23,7 +23,7 @@ import (
 type Config struct {
 	Store  *store.Store
 	Ledger *ledger.Ledger
-	// Notes are the accounts that the ledger of this process changed; nil: the scan finds them.
+	// Notes are the accounts that the ledger of this process changed; nil: repair finds them.
 	Notes *Notes
 	// Settlement and Permission read a record for one who may see it.
 	Settlement func(ctx context.Context, caller toll.Address, transaction toll.Hash) (*toll.Settlement, error)
@@ -87,6 +87,7 @@ func New(cfg Config) *Events {
 func (e *Events) Run(ctx context.Context) {
 	var work sync.WaitGroup
 	work.Go(func() { e.derive(ctx) })
+	work.Go(func() { e.repair(ctx) })
 	work.Go(func() { e.sender.run(ctx) })
 	work.Go(func() { e.hub.run(ctx) })
 	work.Go(func() { e.sweep(ctx) })

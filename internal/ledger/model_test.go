@@ -188,6 +188,8 @@ func (m *model) settle(id string, h toll.Hash, n toll.Credits) (no ledger.Refuse
 		return "", true
 	case r.state == "released" || r.perm != h:
 		return ledger.Conflict, false
+	case m.perms[h].revoked && (r.state != "held" || n > r.held):
+		return ledger.PermissionRevoked, false
 	default:
 		if r.state == "held" {
 			own = r.held

@@ -276,8 +276,9 @@ func (o *settle) fresh(s *state, id string) (any, error) {
 	return o.finish(s, r, p, o.Amount, 0)
 }
 
-// held settles a request whose hold is open or has lapsed. Expiry and revocation of the access token do not stop an open
-// hold; a lapsed one is honoured while its credits are there, until an hour after the end of the token.
+// held settles a request whose hold is open or has lapsed. Expiry and revocation of the access
+// token do not stop an open hold, but a revoked one pays no more than it holds. A lapsed one is
+// honoured while its credits are there, until the token is revoked or an hour after its end.
 func (o *settle) held(s *state, r *requestRow) (any, error) {
 	p := s.perms[r.Permission]
 	if p == nil {
@@ -292,10 +293,15 @@ func (o *settle) held(s *state, r *requestRow) (any, error) {
 	}
 	own := r.Held
 	if r.State == StateLapsed {
+		if !p.RevokedAt.IsZero() {
+			return nil, refuse(PermissionRevoked)
+		}
 		if s.now > p.ExpiresAt.Add(lateSettle).UnixMicro() {
 			return nil, refuse(HoldExpired)
 		}
 		own = 0
+	} else if amount > own && !p.RevokedAt.IsZero() {
+		return nil, refuse(PermissionRevoked)
 	}
 	if !p.allows(amount, own) {
 		return nil, refuse(RedemptionLimit)

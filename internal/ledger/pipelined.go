@@ -64,6 +64,7 @@ func (w *writer) pipelined(ctx context.Context, gs []*group, depth int, retried 
 		w.pipe.Reset()
 		return outcomes, store.MapCommitError(err)
 	}
+	w.l.st.Wrote(nil)
 	w.l.at("committed")
 	return outcomes, nil
 }

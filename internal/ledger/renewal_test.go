@@ -64,11 +64,11 @@ func TestT117_RenewedLimits(t *testing.T) {
 		_, err = b.Settle(b.ctx, settleOp(old, "after", 1))
 		b.refused(err, ledger.PermissionRevoked)
 		for _, id := range []string{held.RequestID, lapsing.RequestID} {
-			_, err = b.Settle(b.ctx, settleOp(old, id, 1)) // what has lapsed is the next one's
-			b.refused(err, ledger.RedemptionLimit)
+			_, err = b.Settle(b.ctx, settleOp(old, id, 1)) // what has lapsed ended with the permission
+			b.refused(err, ledger.PermissionRevoked)
 		}
-		_, err = b.Settle(b.ctx, settleOp(old, late.RequestID, 5))
-		b.refused(err, ledger.RedemptionLimit)
+		_, err = b.Settle(b.ctx, settleOp(old, late.RequestID, 5)) // it pays what it holds and no more
+		b.refused(err, ledger.PermissionRevoked)
 		_, err = b.Settle(b.ctx, settleOp(old, late.RequestID, 4))
 		b.must(err)
 		_, err = b.Settle(b.ctx, settleOp(next.Hash, "rest", 12))

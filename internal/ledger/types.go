@@ -97,6 +97,23 @@ type Permission struct {
 	lastBurn int64 // seq of the last burn under it, 0 when there is none
 }
 
+// closedAfter is how long after the end of its access token a permission counts as closed. It is
+// longer than lateSettle, as the clocks of two processes may differ.
+const closedAfter = lateSettle + time.Minute
+
+// Closed reports whether no settlement can burn credits under the permission any more, so that
+// Redeemed is final. Credits in open holds keep it open. A hold that ended after the account was
+// last written still counts as open.
+func (p Permission) Closed(now time.Time) bool {
+	switch {
+	case p.RedemptionLimit != nil && p.Redeemed >= *p.RedemptionLimit:
+		return true
+	case !p.RevokedAt.IsZero():
+		return p.Held == 0
+	}
+	return p.OpenHolds == 0 && now.After(p.ExpiresAt.Add(closedAfter))
+}
+
 // Account returns the account that the permission spends from.
 func (p Permission) Account() AccountID { return NewAccountID(p.Plan, p.Subscriber) }
 

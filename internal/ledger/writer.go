@@ -130,6 +130,7 @@ func (f *flusher) process(w *writer, batch []*call) {
 	if err == nil {
 		return
 	}
+	f.l.st.Wrote(err)
 	if parts := apart(batch, err); parts != nil {
 		f.l.log.Warn("a batch of the ledger failed and is taken apart", "operations", len(batch), "err", err)
 		for _, part := range parts {
