@@ -7,6 +7,8 @@ import (
 	"encoding/hex"
 	stdjson "encoding/json"
 	"errors"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/go-jose/go-jose/v4/json"
@@ -80,10 +82,37 @@ func (a *Auth) decodeKey(payload []byte) (*keyClaims, toll.Environment, error) {
 		return nil, "", toll.NewError(toll.CodeKeyMalformed)
 	}
 	var env environmentClaim
-	if raw := members[a.claimObject]; raw == nil || decodeStrict(raw, &env) != nil || c.IssuedAt == nil {
+	raw := members[a.claimObject]
+	if raw == nil {
+		return nil, "", a.otherBrand(members)
+	}
+	if decodeStrict(raw, &env) != nil || c.IssuedAt == nil {
 		return nil, "", toll.NewError(toll.CodeKeyForeign)
 	}
 	return &c, env.Environment, nil
+}
+
+// otherBrand is the refusal of a key without our claim of the environment. It names the brand of
+// the key when another claim is one; that is what the key says, and nobody has checked its
+// signature.
+func (a *Auth) otherBrand(members map[string]json.RawMessage) *toll.Error {
+	for _, name := range slices.Sorted(maps.Keys(members)) {
+		var env environmentClaim
+		if memberSyntax.MatchString(name) && !reserved[name] &&
+			decodeStrict(members[name], &env) == nil &&
+			(env.Environment == toll.Sandbox || env.Environment == toll.Live) {
+			e := toll.Errorf(
+				toll.CodeKeyForeign,
+				"This API key is of the namespace %q; the namespace here is %q.",
+				name,
+				a.claimObject,
+			)
+			return e.WithHint(
+				"Use a key of this service, or the address of the service that made this one.",
+			)
+		}
+	}
+	return toll.NewError(toll.CodeKeyForeign)
 }
 
 // CreateKey makes an API key of the owner. The answer is the only place where its text ever is. also may be nil; else it

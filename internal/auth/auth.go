@@ -28,6 +28,8 @@ type Config struct {
 	// IssuerGiven says that an operator chose the address: Issuer then becomes the issuer of new tokens, and earlier ones
 	// stay valid.
 	IssuerGiven bool
+	// ReadOnly reads what an earlier start has written, and changes nothing.
+	ReadOnly bool
 	// ClaimObject is the brand word of the claim that carries the environment of an API key, the scheme prefix of the
 	// namespace. Required.
 	ClaimObject string
@@ -140,14 +142,21 @@ func Bootstrap(ctx context.Context, st *store.Store, ring *seal.Ring, first Conf
 		}
 		a.given = issuer
 	}
-	if err := st.Tx(ctx, func(tx *store.Tx) error { return a.settle(ctx, tx, first.Environment, issuer) }); err != nil {
+	if first.ReadOnly {
+		err = a.read(ctx, first.Environment)
+	} else {
+		err = st.Tx(ctx, func(tx *store.Tx) error {
+			return a.settle(ctx, tx, first.Environment, issuer)
+		})
+	}
+	if err != nil {
 		return nil, fmt.Errorf("auth: start: %w", err)
 	}
 	if a.prefix == "" {
 		a.prefix = string(a.environment)
 	}
-	if !prefixSyntax.MatchString(a.prefix) || a.prefix == string(otherEnvironment(a.environment)) {
-		return nil, fmt.Errorf("auth: the key prefix %q must be 1 to 32 of a-z, 0-9 and -, and not the name of the other environment", a.prefix)
+	if err := CheckPrefix(a.prefix, a.environment); err != nil {
+		return nil, err
 	}
 	set, err := a.load(ctx, nil)
 	if err != nil {
@@ -159,6 +168,17 @@ func Bootstrap(ctx context.Context, st *store.Store, ring *seal.Ring, first Conf
 	a.set.Store(set)
 	go a.noteUses()
 	return a, nil
+}
+
+// CheckPrefix refuses what cannot be the prefix of API keys in an environment.
+func CheckPrefix(prefix string, env toll.Environment) error {
+	if !prefixSyntax.MatchString(prefix) || prefix == string(otherEnvironment(env)) {
+		return fmt.Errorf(
+			"auth: the key prefix %q must be 1 to 32 of a-z, 0-9 and -, and not the name of the other environment",
+			prefix,
+		)
+	}
+	return nil
 }
 
 // settle brings the permanent settings into the database, or checks them against it. The environment is written first:
@@ -176,8 +196,8 @@ func (a *Auth) settle(ctx context.Context, tx *store.Tx, env toll.Environment, i
 		return err
 	}
 	a.environment = toll.Environment(stored)
-	if env != "" && a.environment != env {
-		return fmt.Errorf("this database belongs to the environment %q, not to %q: name the right database, or leave the environment out", a.environment, env)
+	if err := checkEnvironment(a.environment, env); err != nil {
+		return err
 	}
 
 	sealed, err := store.Setting(ctx, tx, settingMACKey)
@@ -192,7 +212,7 @@ func (a *Auth) settle(ctx context.Context, tx *store.Tx, env toll.Environment, i
 		return err
 	}
 	if a.macKey, err = a.ring.Open(sealed, a.aad("mac-key", "")); err != nil {
-		return fmt.Errorf("the master key does not open this database: use the master key file of its first start: %w", err)
+		return otherMasterKey(err)
 	}
 
 	for _, purpose := range []string{"", store.StatementKey} {
@@ -266,10 +286,7 @@ func otherEnvironment(e toll.Environment) toll.Environment {
 	return toll.Live
 }
 
-// aad binds a sealed value to its use, its owner and the environment, so that it opens nowhere else.
-func (a *Auth) aad(use, owner string) []byte {
-	return []byte("toll/" + use + "/" + string(a.environment) + "/" + owner)
-}
+func (a *Auth) aad(use, owner string) []byte { return aad(a.environment, use, owner) }
 
 // Issuer returns the iss of new tokens: {base_url} with /api/v1.
 func (a *Auth) Issuer() string {

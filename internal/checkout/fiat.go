@@ -28,7 +28,7 @@ func (c *Checkout) Fiat(ctx context.Context, r FiatRequest, also func(*store.Tx,
 	plan := r.Plan
 	switch {
 	case plan.Price.IsCrypto, plan.Price.IsFree():
-		return nil, toll.NewError(toll.CodeCheckoutWrongPlan)
+		return nil, toll.NewError(toll.CodeCheckoutWrongPlan).WithDetails("planId %s", plan.ID)
 	case !plan.IsListed:
 		return nil, unlisted(plan)
 	}

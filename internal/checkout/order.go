@@ -33,7 +33,7 @@ func (c *Checkout) Order(ctx context.Context, r OrderRequest, also func(*store.T
 	case !plan.IsListed:
 		return nil, unlisted(plan)
 	case !plan.Price.IsCrypto:
-		return nil, toll.NewError(toll.CodeFiatPlanOnCryptoRoute).WithHint("Use the checkout of the plan.")
+		return nil, toll.NewError(toll.CodeFiatPlanOnCryptoRoute).WithDetails("planId %s", plan.ID)
 	case plan.IsPayAsYouGo():
 		return c.orderFree(ctx, plan, r.Caller, 0, false, also)
 	case plan.Price.IsFree():

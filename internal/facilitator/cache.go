@@ -117,18 +117,22 @@ func (c *cache[K, V]) loaded(ctx context.Context, k K) (v V, err error) {
 	return c.load(ctx, k)
 }
 
-// keep stores an entry; a full cache first loses what is over, else any one.
+// keep stores an entry. It looks at a few others first and drops those that have expired, so that a cache holds about as much as
+// was read within its ttl. A full cache drops one that has not when it finds none.
 func (c *cache[K, V]) keep(k K, e entry[V]) {
-	if _, known := c.entries[k]; !known && len(c.entries) >= c.bound {
-		looked, dropped := 0, false
-		for old, o := range c.entries {
-			if looked++; looked > 8 && dropped {
-				break
-			}
-			if looked > 8 || e.at.Sub(o.at) >= c.ttl {
-				delete(c.entries, old)
-				dropped = true
-			}
+	_, known := c.entries[k]
+	full := !known && len(c.entries) >= c.bound
+	look := 2
+	if full {
+		look = 8
+	}
+	for old, o := range c.entries {
+		if look--; look < 0 && !full {
+			break
+		}
+		if look < 0 || e.at.Sub(o.at) >= c.ttl {
+			delete(c.entries, old)
+			full = false
 		}
 	}
 	c.entries[k] = e

@@ -154,3 +154,18 @@ func TestCacheCallerGoes(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+// What nobody reads any more does not stay because there is room.
+func TestCacheForgetsExpired(t *testing.T) {
+	var now time.Time
+	c := newCache(func() time.Time { return now }, time.Second, 1<<14, func(_ context.Context, k int) (int, error) { return k, nil })
+	for k := range 10_000 {
+		now = now.Add(10 * time.Millisecond) // a hundred within the ttl
+		if v, _, err := c.get(t.Context(), k); v != k || err != nil {
+			t.Fatal(v, err)
+		}
+	}
+	if n := len(c.entries); n > 1000 {
+		t.Errorf("%d entries are kept", n)
+	}
+}

@@ -1,10 +1,10 @@
 package facilitator
 
 import (
-	"cmp"
 	"context"
 	"encoding/base64"
 	"encoding/json"
+	"iter"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,93 +16,84 @@ import (
 )
 
 const (
-	// catalogueTTL is how old the catalogue may be. It is the same for everybody, so one read serves all.
-	catalogueTTL = 5 * time.Second
-	// catalogueBound is how many agents are in it, those that were last updated.
-	catalogueBound = 10_000
+	// maxAnswerBytes is where an answer ends before it has as many items as were asked for.
+	maxAnswerBytes = 512 << 10
+	// maxQueryBytes and maxQueryWords bound what a search looks for: each word is looked for in every text.
+	maxQueryBytes = 256
+	maxQueryWords = 16
 )
 
-// listing is an item of the catalogue, with what finds and orders it.
-type listing struct {
-	x402.CatalogueItem
-	updated int64  // microseconds since 1970
-	key     string // unique
-	text    string // in lower case: what a search looks through
+// answer collects the items of an answer. Items of one agent share what they accept.
+type answer struct {
+	f       *Facilitator
+	items   []x402.CatalogueItem
+	bytes   int
+	accepts map[acceptsKey][]x402.Requirements
 }
 
-// before reports whether a stands before b: what was updated last comes first.
-func (a *listing) before(updated int64, key string) bool {
-	return a.updated > updated || a.updated == updated && a.key < key
+type acceptsKey struct {
+	agent *listedAgent
+	verb  string
 }
 
-// readCatalogue makes the catalogue: the endpoints and tools of listed agents with a listed plan. Endpoints that are paths,
-// or that end in a wildcard, have no url to call and are left out.
-func (f *Facilitator) readCatalogue(ctx context.Context, _ struct{}) ([]listing, error) {
-	l, err := store.ReadListed(ctx, f.store, catalogueBound)
+func (f *Facilitator) newAnswer() *answer {
+	return &answer{f: f, items: []x402.CatalogueItem{}, accepts: map[acceptsKey][]x402.Requirements{}}
+}
+
+// add appends an item and reports whether it had room. The first item always has.
+func (r *answer) add(p place) (bool, error) {
+	item, err := r.item(p)
 	if err != nil {
-		return nil, err
+		return false, err
 	}
-	var all []listing
-	for _, a := range l.Agents {
-		var terms []*x402.Terms
-		names := []string{a.Metadata.Name, a.Metadata.Description}
-		for _, ref := range a.Plans {
-			terms = append(terms, f.termsOf(l.Plans[ref.PlanID]))
-			names = append(names, ref.Name)
-		}
-		words := strings.ToLower(strings.Join(append(names, a.Metadata.Tags...), "\n"))
-		for i, e := range a.API.Endpoints {
-			item, ok := f.listed(a, e, terms, l.Discovered[a.ID])
-			if !ok || slices.Contains(a.API.OpenEndpoints, e.URL) {
-				continue
-			}
-			item.key = string(a.ID) + "/" + strconv.Itoa(i)
-			item.text = words + "\n" + strings.ToLower(item.Resource)
-			all = append(all, item)
-		}
+	const entryBytes = 512 // about an entry of accepts, and what every item has
+	n := len(item.Resource) + len(item.Description) + len(item.Extensions[x402.ExtensionBazaar]) + (1+len(item.Accepts))*entryBytes
+	if r.bytes += n; r.bytes > maxAnswerBytes && len(r.items) > 0 {
+		return false, nil
 	}
-	slices.SortFunc(all, func(a, b listing) int {
-		return cmp.Or(cmp.Compare(b.updated, a.updated), strings.Compare(a.key, b.key))
-	})
-	return all, nil
+	r.items = append(r.items, item)
+	return true, nil
 }
 
-// listed returns the item of an endpoint; false when it cannot be listed.
-func (f *Facilitator) listed(a *toll.Agent, e toll.Endpoint, terms []*x402.Terms, known []store.Discovered) (item listing, ok bool) {
-	info, resource, template := registeredInfo(a, e)
-	if info == nil {
-		return item, false
+func (r *answer) item(p place) (item x402.CatalogueItem, err error) {
+	e, a := p.listed(), p.agent
+	item.Type, item.Resource, item.X402Version, item.Description = p.kind(), e.resource, x402.Version, a.description
+	item.Metadata.AgentID = a.stamp.ID
+	at := store.FromMicros(p.updated())
+	item.LastUpdated, item.LastUpdatedAt = at.Unix(), at.Format(time.RFC3339)
+	info, err := p.info()
+	if d, ok := a.said[e.position]; ok {
+		info, item.MimeType, err = json.RawMessage(d.Info), d.MimeType, nil
 	}
-	verb := e.Verb
-	item.Type = x402.ResourceHTTP
-	if strings.HasPrefix(strings.ToLower(e.URL), "mcp:") {
-		item.Type, verb = x402.ResourceMCP, "POST"
+	if err != nil {
+		return item, err
 	}
-	item.Resource, item.X402Version, item.Description = resource, x402.Version, a.Metadata.Description
-	item.Metadata.AgentID = a.ID
-	updated := a.UpdatedAt
-	for _, d := range known {
-		if d.Verb == e.Verb && d.URL == e.URL {
-			info, item.MimeType = json.RawMessage(d.Info), d.MimeType
-			if d.UpdatedAt.After(updated) {
-				updated = d.UpdatedAt
-			}
+	k := acceptsKey{a, e.verb}
+	if item.Type == x402.ResourceMCP {
+		k.verb = "POST"
+	}
+	var known bool
+	if item.Accepts, known = r.accepts[k]; !known {
+		terms := make([]*x402.Terms, len(a.plans))
+		for i, p := range a.plans {
+			terms[i] = p.terms
 		}
+		item.Accepts = x402.NewPaymentRequired(terms, x402.Options{
+			Namespace: r.f.ns, Environment: r.f.env, AgentID: a.stamp.ID, HTTPVerb: k.verb,
+		}).Accepts
+		r.accepts[k] = item.Accepts
 	}
-	item.updated, item.LastUpdated = updated.UnixMicro(), updated.Unix()
-	item.LastUpdatedAt = updated.UTC().Format(time.RFC3339)
-	item.Accepts = x402.NewPaymentRequired(terms, x402.Options{
-		Namespace: f.ns, Environment: f.env, AgentID: a.ID, HTTPVerb: verb,
-	}).Accepts
+	template := ""
+	if e.template {
+		_, rest, _ := strings.Cut(e.resource, "://")
+		template = rest[strings.IndexByte(rest, '/'):]
+	}
 	extension, err := x402.Encode(&struct {
 		Info          json.RawMessage `json:"info"`
 		RouteTemplate string          `json:"routeTemplate,omitempty"`
 	}{info, template})
-	if err != nil {
-		return item, false
-	}
 	item.Extensions = map[string]json.RawMessage{x402.ExtensionBazaar: extension}
-	return item, true
+	return item, err
 }
 
 type httpInput struct {
@@ -121,117 +112,166 @@ type toolInput struct {
 	} `json:"inputSchema"`
 }
 
-// registeredInfo describes an endpoint by what its builder registered; nil when the catalogue has no place for it.
-func registeredInfo(a *toll.Agent, e toll.Endpoint) (info json.RawMessage, resource, template string) {
+// info describes an item by what its builder registered.
+func (p place) info() (json.RawMessage, error) {
 	var input any
-	if tool, ok := x402.ToolOf(e.URL); ok {
-		in := toolInput{Type: x402.ResourceMCP, Tool: tool, Description: a.Metadata.Description}
+	e := p.listed()
+	if tool, ok := x402.ToolOf(e.resource); ok {
+		in := toolInput{Type: x402.ResourceMCP, Tool: tool, Description: p.agent.description}
 		in.Schema.Type = "object"
-		input, resource = in, e.URL
+		input = in
 	} else {
-		in := httpInput{Type: x402.ResourceHTTP, Method: e.Verb}
-		switch e.Verb {
-		case "GET", "HEAD", "DELETE":
+		in := httpInput{Type: x402.ResourceHTTP, Method: e.verb}
+		switch e.verb {
 		case "POST", "PUT", "PATCH":
 			in.BodyType, in.Body = "json", &struct{}{}
-		default:
-			return nil, "", "" // the extension has no such method
-		}
-		if resource, template, ok = x402.RouteOf(e.URL); !ok {
-			return nil, "", ""
 		}
 		input = in
 	}
-	info, err := x402.Encode(&struct {
+	return x402.Encode(&struct {
 		Input any `json:"input"`
 	}{input})
-	if err != nil {
-		return nil, "", ""
-	}
-	return info, resource, template
 }
 
 // picked returns the items that pass a filter.
-func (f *Facilitator) picked(ctx context.Context, by x402.CatalogueFilter) ([]listing, error) {
-	all, _, err := f.catalogue.get(ctx, struct{}{})
+func (f *Facilitator) picked(ctx context.Context, by x402.CatalogueFilter) (iter.Seq[place], error) {
+	c, _, err := f.catalogue.get(ctx, struct{}{})
 	if err != nil {
 		return nil, err
 	}
+	none := by.Extension != "" && by.Extension != x402.ExtensionBazaar
 	if by.PayTo != "" {
 		payTo, err := toll.ParseAddress(by.PayTo)
-		if err != nil {
-			return nil, nil // nobody is paid there
-		}
+		none = none || err != nil // nobody is paid there
 		by.PayTo = payTo.String() // as items have it
 	}
-	var out []listing
-	for _, l := range all {
-		if by.Type != "" && l.Type != by.Type {
-			continue
+	return func(yield func(place) bool) {
+		if none {
+			return
 		}
-		if _, ok := l.Extensions[by.Extension]; by.Extension != "" && !ok {
-			continue
+		paid := map[*listedAgent]bool{}
+		for _, p := range c.items {
+			if by.Type != "" && p.kind() != by.Type {
+				continue
+			}
+			ok, known := paid[p.agent]
+			if !known {
+				ok = f.passes(p.agent, by)
+				paid[p.agent] = ok
+			}
+			if ok && !yield(p) {
+				return
+			}
 		}
-		if slices.ContainsFunc(l.Accepts, func(r x402.Requirements) bool {
-			return (by.PayTo == "" || r.PayTo == by.PayTo) && (by.Scheme == "" || r.Scheme == by.Scheme) &&
-				(by.Network == "" || x402.SameNetwork(r.Network, by.Network, f.env))
-		}) {
-			out = append(out, l)
-		}
-	}
-	return out, nil
+	}, nil
 }
 
-// Catalogue lists what can be paid for here, last updated first: limit items from offset on.
+// passes reports whether one and the same plan of an agent passes a filter.
+func (f *Facilitator) passes(a *listedAgent, by x402.CatalogueFilter) bool {
+	return slices.ContainsFunc(a.plans, func(p *listedPlan) bool {
+		return (by.PayTo == "" || p.terms.PayTo == by.PayTo) && (by.Scheme == "" || p.terms.Scheme == by.Scheme) &&
+			(by.Network == "" || x402.SameNetwork(p.terms.Network, by.Network, f.env))
+	})
+}
+
+// Catalogue lists what can be paid for here, last updated first: limit items from offset on. An answer that would be larger than
+// about 512 KiB has fewer items, and its Pagination.Limit says how many.
 func (f *Facilitator) Catalogue(ctx context.Context, by x402.CatalogueFilter, limit, offset int) (*x402.Catalogue, error) {
 	items, err := f.picked(ctx, by)
 	if err != nil {
 		return nil, err
 	}
-	c := &x402.Catalogue{
-		X402Version: x402.Version, Items: []x402.CatalogueItem{},
-		Pagination: x402.CataloguePage{Limit: limit, Offset: offset, Total: len(items)},
+	r := f.newAnswer()
+	total := 0
+	for p := range items {
+		if i := total - offset; i >= 0 && i < limit {
+			ok, err := r.add(p)
+			if err != nil {
+				return nil, err
+			}
+			if !ok {
+				limit = len(r.items)
+			}
+		}
+		total++
 	}
-	for i := offset; i < len(items) && len(c.Items) < limit; i++ {
-		c.Items = append(c.Items, items[i].CatalogueItem)
-	}
-	return c, nil
+	return &x402.Catalogue{
+		X402Version: x402.Version, Items: r.items,
+		Pagination: x402.CataloguePage{Limit: limit, Offset: offset, Total: total},
+	}, nil
 }
 
 // Search is Catalogue for items that have each word of a query in the name, the description or a tag of their agent, the
-// name of a plan, or their url. The cursor is that of the part before; one that was not issued here is an error with
-// [toll.CodeBadPage].
+// name of a plan, or their url. The cursor is that of the part before. Errors: [toll.CodeBadPage] for a cursor that was not
+// issued here, and for a query of more than 256 bytes or 16 words.
 func (f *Facilitator) Search(ctx context.Context, query string, by x402.CatalogueFilter, limit int, cursor string) (*x402.FoundResources, error) {
 	updated, key, err := readCursor(cursor)
 	if err != nil {
 		return nil, err
 	}
+	words := strings.Fields(strings.ToLower(query))
+	if len(query) > maxQueryBytes || len(words) > maxQueryWords {
+		return nil, toll.Errorf(toll.CodeBadPage, "A query has at most %d bytes and %d words.", maxQueryBytes, maxQueryWords).
+			WithParam("parameter", "query")
+	}
 	items, err := f.picked(ctx, by)
 	if err != nil {
 		return nil, err
 	}
-	words := strings.Fields(strings.ToLower(query))
-	r := &x402.FoundResources{X402Version: x402.Version, Resources: []x402.CatalogueItem{}}
-	var last *listing
-	for i := range items {
-		l := &items[i]
-		if cursor != "" && (l.before(updated, key) || l.updated == updated && l.key == key) {
+	select { // one search at a time takes one processor at most
+	case f.searching <- struct{}{}:
+		defer func() { <-f.searching }()
+	case <-ctx.Done():
+		return nil, toll.NewError(toll.CodeUnavailable)
+	}
+	found := &x402.FoundResources{X402Version: x402.Version}
+	r := f.newAnswer()
+	left := map[*listedAgent][]string{} // the words that an agent does not have, so that its urls must
+	var last place
+	for p := range items {
+		if cursor != "" && p.compare(updated, key) <= 0 {
 			continue
 		}
-		if slices.ContainsFunc(words, func(w string) bool { return !strings.Contains(l.text, w) }) {
+		rest, known := left[p.agent]
+		if !known {
+			rest = p.agent.without(words)
+			left[p.agent] = rest
+		}
+		if !p.has(rest) {
 			continue
 		}
-		if len(r.Resources) == limit {
-			r.PartialResults = true
-			next := base64.RawURLEncoding.EncodeToString([]byte(strconv.FormatInt(last.updated, 10) + "," + last.key))
-			r.Pagination.Cursor = &next
+		ok := len(r.items) < limit
+		if ok {
+			if ok, err = r.add(p); err != nil {
+				return nil, err
+			}
+		}
+		if !ok {
+			found.PartialResults = true
+			next := base64.RawURLEncoding.EncodeToString([]byte(strconv.FormatInt(last.updated(), 10) + "," + last.key()))
+			found.Pagination.Cursor = &next
 			break
 		}
-		r.Resources = append(r.Resources, l.CatalogueItem)
-		last = l
+		last = p
 	}
-	r.Pagination.Limit = len(r.Resources)
-	return r, nil
+	found.Resources, found.Pagination.Limit = r.items, len(r.items)
+	return found, nil
+}
+
+// without returns the words that neither an agent nor the names of its plans have.
+func (l *listedAgent) without(words []string) []string {
+	var out []string
+	for _, w := range words {
+		if !strings.Contains(l.text, w) && !slices.ContainsFunc(l.plans, func(p *listedPlan) bool { return strings.Contains(p.name, w) }) {
+			out = append(out, w)
+		}
+	}
+	return out
+}
+
+// has reports whether the url of an item has all words.
+func (p place) has(words []string) bool {
+	return !slices.ContainsFunc(words, func(w string) bool { return !strings.Contains(p.listed().lower, w) })
 }
 
 func readCursor(s string) (updated int64, key string, err error) {

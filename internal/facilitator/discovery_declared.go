@@ -7,9 +7,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/google/jsonschema-go/jsonschema"
-
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/schema"
 	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/x402"
 )
@@ -18,8 +17,6 @@ const (
 	// declaredEvery is how often what payments say of one endpoint may change: it costs a write.
 	declaredEvery = time.Minute
 	declaredBound = 1 << 14
-	// maxSchemaRefs bounds the references of a schema: each may double the work of a validation.
-	maxSchemaRefs = 8
 	maxMimeType   = 100
 )
 
@@ -154,7 +151,7 @@ func (f *Facilitator) putDeclared(ctx context.Context, d store.Discovered, owner
 	})
 	f.declarations.forget(declaredKey{d.Agent, d.Verb, d.URL})
 	if err == nil {
-		f.catalogue.forget(struct{}{})
+		f.forgetListed(string(d.Agent))
 	}
 	return err
 }
@@ -168,115 +165,21 @@ func (f *Facilitator) readDeclared(ctx context.Context, k declaredKey) (store.Di
 	return d, err
 }
 
-// fitsSchema checks a value against a JSON Schema (draft 2020-12) of a stranger: nothing is fetched, and the work is bounded.
-// References lead to members of the schema's own $defs, never in a circle.
-func fitsSchema(schema, value json.RawMessage) error {
+// fitsSchema checks a value against a JSON Schema when a payer may have written both, so the work is bounded (package schema).
+func fitsSchema(text, value json.RawMessage) error {
 	var tree, v any
-	if x402.Decode(schema, &tree) != nil || x402.Decode(value, &v) != nil {
+	if x402.Decode(text, &tree) != nil || x402.Decode(value, &v) != nil {
 		return rejected("the schema is malformed")
 	}
-	root, ok := tree.(map[string]any)
-	if !ok {
+	if _, ok := tree.(map[string]any); !ok {
 		return rejected("the schema is no object")
 	}
-	if version, ok := root["$schema"]; ok && version != "https://json-schema.org/draft/2020-12/schema" {
-		return rejected("the schema is not of draft 2020-12")
-	}
-	if err := boundRefs(root); err != nil {
-		return err
-	}
-	s := new(jsonschema.Schema)
-	if err := s.UnmarshalJSON(schema); err != nil {
-		return rejected("the schema is malformed")
-	}
-	resolved, err := s.Resolve(nil)
-	if err != nil {
-		return rejected("the schema cannot be resolved")
-	}
-	if err := resolved.Validate(v); err != nil {
+	err := schema.Check(tree, v, schema.Budget)
+	switch {
+	case errors.Is(err, schema.ErrMisfit):
 		return rejected("info does not fit its schema")
-	}
-	return nil
-}
-
-// boundRefs refuses references out of the schema, in a circle, and too many of them.
-func boundRefs(root map[string]any) error {
-	leads := map[string][]string{} // from each definition, and from "" for the rest
-	count := 0
-	var walk func(at string, v any) error
-	walk = func(at string, v any) error {
-		switch t := v.(type) {
-		case []any:
-			for _, e := range t {
-				if err := walk(at, e); err != nil {
-					return err
-				}
-			}
-		case map[string]any:
-			for name, e := range t {
-				switch name {
-				case "$id", "$anchor", "$dynamicRef", "$dynamicAnchor", "$recursiveRef", "$recursiveAnchor", "$vocabulary", "definitions", "dependencies":
-					return rejected("the schema has " + name)
-				case "$ref":
-					to, ok := e.(string)
-					def, inside := strings.CutPrefix(to, "#/$defs/")
-					if !ok || !inside || strings.ContainsAny(def, "/~%") {
-						return rejected("the schema has a reference that does not lead to its own $defs")
-					}
-					leads[at] = append(leads[at], def)
-					if count++; count > maxSchemaRefs {
-						return rejected("the schema has too many references")
-					}
-				default:
-					if err := walk(at, e); err != nil {
-						return err
-					}
-				}
-			}
-		}
-		return nil
-	}
-	defs, _ := root["$defs"].(map[string]any)
-	for name, e := range root {
-		if name == "$defs" {
-			continue
-		}
-		if err := walk("", map[string]any{name: e}); err != nil {
-			return err
-		}
-	}
-	for name, e := range defs {
-		if err := walk(name, e); err != nil {
-			return err
-		}
-	}
-	return acyclic(leads)
-}
-
-func acyclic(leads map[string][]string) error {
-	const under, done = 1, 2
-	state := map[string]int{}
-	var visit func(at string) bool
-	visit = func(at string) bool {
-		switch state[at] {
-		case under:
-			return false
-		case done:
-			return true
-		}
-		state[at] = under
-		for _, to := range leads[at] {
-			if !visit(to) {
-				return false
-			}
-		}
-		state[at] = done
-		return true
-	}
-	for at := range leads {
-		if !visit(at) {
-			return rejected("the schema refers to itself")
-		}
+	case err != nil:
+		return rejected(err.Error())
 	}
 	return nil
 }

@@ -259,7 +259,7 @@ func TestBazaarOfPayments(t *testing.T) {
 			"remote reference": `{"$ref":"https://evil.example/schema.json"}`, "file": `{"properties":{"input":{"$ref":"file:///etc/passwd"}}}`, "relative": `{"$ref":"other.json#/x"}`,
 			"root": `{"properties":{"input":{"$ref":"#"}}}`, "id": `{"$id":"https://evil.example/"}`, "dynamic": `{"$dynamicRef":"#x"}`,
 			"circle":  `{"$ref":"#/$defs/a","$defs":{"a":{"allOf":[{"$ref":"#/$defs/b"}]},"b":{"anyOf":[{"$ref":"#/$defs/a"}]}}}`,
-			"missing": `{"$ref":"#/$defs/a"}`, "many": `{"allOf":[` + strings.Repeat(`{"$ref":"#/$defs/a"},`, 8) + `{"$ref":"#/$defs/a"}],"$defs":{"a":{}}}`,
+			"missing": `{"$ref":"#/$defs/a"}`, "work": `{"allOf":[` + strings.Repeat(`{"$ref":"#/$defs/a"},`, 99) + `{}],"$defs":{"a":{"allOf":[` + strings.Repeat(`{"$ref":"#/$defs/b"},`, 99) + `{}]},"b":{"allOf":[{},{}]}}}`,
 			"older draft": `{"$schema":"http://json-schema.org/draft-04/schema#"}`, "no object": `true`, "wrong keyword": `{"type":7}`, "pattern": `{"properties":{"input":{"patternProperties":{"(":{}}}}}`,
 		} {
 			refuse(name, paying(askURL, `{"info":`+exampleInfo+`,"schema":`+bad+`}`), "schema")
@@ -424,5 +424,32 @@ func TestSignedReceipts(t *testing.T) {
 		c.token = statement
 		v, err := c.verify(i, nil)
 		s.invalid(v, err, "invalid_svc_payload_signature", "invalid_svc_plan_mismatch")
+	}
+}
+
+// A payer sends a schema and the value that it is about, through any gate. The payment is answered at once, whatever the two say.
+func TestT182_SchemaOfPayer(t *testing.T) {
+	s := newScene(t, "sqlite", 1)
+	p := s.plan(dynamic(1, 10))
+	s.mint(p, s1, 100)
+	tok := s.token(p, s1, nil)
+	times := func(n int, s string) string { return strings.TrimSuffix(strings.Repeat(s+",", n), ",") }
+	described := func(body, leaf string) string {
+		return `{"info":{"input":{"type":"http","method":"POST","bodyType":"json","body":` + body + `}},"schema":{"properties":{"input":{"properties":{"body":{"allOf":[` +
+			times(3, `{"$ref":"#/$defs/a"}`) + `]}}}},"$defs":{"a":{"allOf":[` + times(3, `{"$ref":"#/$defs/b"}`) + `]},"b":{"allOf":[` + times(2, `{"$ref":"#/$defs/c"}`) + `]},"c":` + leaf + `}}}`
+	}
+	for name, bazaar := range map[string]string{
+		"values":   described("["+times(1000, "0")+"]", `{"items":{"anyOf":[`+times(150, `{"const":1}`)+`,{}]}}`),
+		"patterns": described(`"`+strings.Repeat("a", 1500)+`"`, `{"allOf":[`+times(75, `{"pattern":"(a?){1000}$"}`)+`]}`),
+	} {
+		began := time.Now()
+		v, err := s.call(p, s.agent(nil, p), tok).nonce(name).stock("1").at(askURL).declaring(bazaar).verify(s.one())
+		s.valid(v, err)
+		if want := `{"bazaar":{"status":"rejected","rejectedReason":"the schema takes too much work"}}`; string(v.ExtensionResponses) != want {
+			t.Errorf("%s: %s", name, v.ExtensionResponses)
+		}
+		if took := time.Since(began); took > 5*time.Second {
+			t.Errorf("%s: the answer took %v", name, took)
+		}
 	}
 }

@@ -18,12 +18,8 @@ import (
 // builders who are paid by them.
 const ExactOpen ExactPolicy = "open"
 
-const (
-	// receiversBound is of how many builders the receivers are kept in memory.
-	receiversBound = 1 << 12
-	// exactVersion is the first thing hashed into the content of a payment. A change of the fields needs another one.
-	exactVersion = "toll/exact/1"
-)
+// exactVersion is the first thing hashed into the content of a payment. A change of the fields needs another one.
+const exactVersion = "toll/exact/1"
 
 // exactPayment is a payment by a wallet to another server that has been read.
 type exactPayment struct {
@@ -78,27 +74,6 @@ func (p *exactPayment) contentOf(asked *x402.Requirements) toll.Hash {
 	}
 	return sha256.Sum256(fmt.Appendf(nil, "%s %s %s %s %s %d %q", exactVersion, entry.Network, entry.Asset, entry.PayTo, entry.Amount, asked.MaxTimeoutSeconds,
 		[]string{asked.PlanID, extra.Version, extra.PlanID, extra.AgentID, extra.HTTPVerb, flow, p.payment.ResourceURL}))
-}
-
-// receiversOf returns whom the plans of a builder pay.
-func (f *Facilitator) receiversOf(ctx context.Context, owner toll.Address) (map[toll.Address]bool, error) {
-	all := map[toll.Address]bool{}
-	page := store.Page{Size: 100}
-	for {
-		list, err := store.PlansOfOwner(ctx, f.store, owner, page)
-		if err != nil {
-			return nil, err
-		}
-		for _, p := range list.Items {
-			for _, r := range p.Price.Receivers {
-				all[r] = true
-			}
-		}
-		if list.Next == "" {
-			return all, nil
-		}
-		page.Cursor = list.Next
-	}
 }
 
 // before returns what is known of a payment already, by its authorization, else by its payment identifier; nil when nothing is.

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/x402"
 )
 
@@ -31,14 +32,11 @@ func (f *Facilitator) exactTerms(ctx context.Context, caller toll.Address, asked
 	if err1 != nil || err2 != nil || amount == 0 {
 		return nil, refuse(toll.CodeBadRequirements, x402.ReasonInvalidRequirements, "payTo or amount cannot be used.")
 	}
-	receivers, cached, err := f.receivers.get(ctx, caller)
-	if err == nil && cached && !receivers[payTo] { // of a plan that was made a moment ago
-		receivers, err = f.receivers.fresh(ctx, caller)
-	}
+	ours, err := store.IsReceiver(ctx, f.store, caller, payTo)
 	if err != nil {
 		return nil, toll.AsError(err)
 	}
-	if !receivers[payTo] {
+	if !ours {
 		return nil, refuse(toll.CodeNotPlanOwner, x402.ReasonUnauthorizedServer, "payTo is the receiver of none of your plans.")
 	}
 	return &saleTerms{

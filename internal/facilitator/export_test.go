@@ -42,3 +42,9 @@ func ExactSum(flow string) toll.Hash {
 func SaleSum() toll.Hash {
 	return new(Facilitator).saleContent(&toll.Plan{ID: "11"}, &saleTerms{entry: x402.ExactRequirements{Network: "eip155:84532", Asset: "0xA", PayTo: "0xB", Amount: "1000"}})
 }
+
+// WithinRoom is the choice of the agents that fit into the catalogue.
+var WithinRoom = withinRoom
+
+// Listed is what the catalogue holds of an agent.
+func (f *Facilitator) Listed(id toll.AgentID) any { return f.lastCatalogue.agents[id] }

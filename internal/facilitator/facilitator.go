@@ -15,6 +15,7 @@ import (
 	"github.com/tollhq/toll/internal/auth"
 	"github.com/tollhq/toll/internal/checkout"
 	"github.com/tollhq/toll/internal/ledger"
+	"github.com/tollhq/toll/internal/meter"
 	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/x402"
 )
@@ -47,6 +48,13 @@ type Deps struct {
 	Treasury    toll.Address     // who wallets pay for plans; zero: the receiver of the price, when there is one
 	Receipts    bool             // every successful settlement carries a signed receipt
 	Service     toll.Address     // service account on the chain, zero: none
+	Quotas      Quotas
+}
+
+// Quotas bound what one account adds in an hour, in this process. 0 is the default of each, a negative number lifts it.
+type Quotas struct {
+	Permissions int64 // default 36,000
+	FreeHolds   int64 // default 36,000: holds of a subscriber that burn nothing, and settlements of nothing
 }
 
 // Facilitator verifies and settles payments. It keeps nothing that another process could not have changed, but for what
@@ -73,11 +81,16 @@ type Facilitator struct {
 	// Accounts and permissions apart: what one access token burns shows to all tokens of the account.
 	accounts    *cache[ledger.AccountID, ledger.Account]
 	permissions *cache[permissionKey, ledger.Permission]
-	bound       *cache[permissionKey, []toll.AgentID]       // the agents that a permission allows; nil: any
-	receivers   *cache[toll.Address, map[toll.Address]bool] // whom the plans of a builder pay
+	bound       *cache[permissionKey, []toll.AgentID] // the agents that a permission allows; nil: any
 
-	catalogue    *cache[struct{}, []listing]
-	declarations *cache[declaredKey, store.Discovered]
+	catalogue     *cache[struct{}, *catalogue]
+	lastCatalogue *catalogue // of which the next one takes over what did not change
+	stale         staleRecords
+	searching     chan struct{} // has a value while a search runs
+
+	newPermissions *meter.Quota
+	freeHolds      *meter.Quota // each hold counts until a settlement burns credits
+	declarations   *cache[declaredKey, store.Discovered]
 }
 
 // agentRecord is an agent with its endpoints ready to be matched.
@@ -96,7 +109,7 @@ func New(d Deps) *Facilitator {
 	f := &Facilitator{
 		store: d.Store, ledger: d.Ledger, auth: d.Auth, checkout: d.Checkout, ns: d.Namespace, env: d.Environment,
 		clock: d.Clock, log: d.Log, tokenFormat: d.TokenFormat,
-		topUpWait: d.TopUpWait, exact: d.Exact, treasury: d.Treasury, receipts: d.Receipts, service: d.Service,
+		searching: make(chan struct{}, 1), topUpWait: d.TopUpWait, exact: d.Exact, treasury: d.Treasury, receipts: d.Receipts, service: d.Service,
 	}
 	if f.exact == "" {
 		f.exact = ExactPlans
@@ -132,7 +145,6 @@ func New(d Deps) *Facilitator {
 	f.agentsOf = newCache(f.clock, snapshotTTL, planBound, func(ctx context.Context, id toll.PlanID) ([]toll.AgentID, error) {
 		return store.AgentIDsOfPlan(ctx, f.store, id, 2)
 	})
-	f.receivers = newCache(f.clock, snapshotTTL, receiversBound, f.receiversOf)
 	f.accounts = newCache(f.clock, snapshotTTL, accountBound, f.readAccount)
 	f.permissions = newCache(f.clock, snapshotTTL, permissionBound, func(ctx context.Context, k permissionKey) (ledger.Permission, error) {
 		_, p, err := f.ledger.Snapshot(ctx, k.account, k.hash)
@@ -143,6 +155,8 @@ func New(d Deps) *Facilitator {
 		return p.AllowedAgents, err
 	})
 	f.catalogue = newCache(f.clock, catalogueTTL, 1, f.readCatalogue)
+	f.newPermissions = meter.NewQuota("permissions", d.Quotas.Permissions, 36_000)
+	f.freeHolds = meter.NewQuota("holds that burn nothing", d.Quotas.FreeHolds, 36_000)
 	f.declarations = newCache(f.clock, declaredEvery, declaredBound, f.readDeclared)
 	return f
 }
@@ -151,14 +165,14 @@ func New(d Deps) *Facilitator {
 func (f *Facilitator) ForgetPlan(id toll.PlanID) {
 	f.plans.forget(id)
 	f.agentsOf.forget(id)
-	f.catalogue.forget(struct{}{})
+	f.forgetListed(string(id))
 }
 
 // ForgetAgent makes a change of this process to an agent count at once; other processes see it within a second. When
 // plans were attached or detached, forget those too.
 func (f *Facilitator) ForgetAgent(id toll.AgentID) {
 	f.agents.forget(id)
-	f.catalogue.forget(struct{}{})
+	f.forgetListed(string(id))
 }
 
 // ForgetPermissions makes a change of this process to whoever's permissions count at once: the end of a delegation ends
@@ -215,18 +229,21 @@ func (f *Facilitator) Terms(ctx context.Context, id toll.PlanID) (*x402.Terms, e
 	if err != nil {
 		return nil, err
 	}
-	return f.termsOf(p), nil
+	t := f.termsOf(p)
+	t.ServiceURL = f.auth.Issuer()
+	if _, e := f.saleTerms(p); e == nil {
+		t.OrderURL = f.saleURL(p.ID)
+	}
+	return t, nil
 }
 
+// termsOf returns the terms without addresses, which the catalogue would repeat for every endpoint.
 func (f *Facilitator) termsOf(p *toll.Plan) *x402.Terms {
 	t := &x402.Terms{
 		PlanID: p.ID, PlanName: p.Metadata.Name, PayTo: p.PayTo().String(), MinAmount: p.Credits.MinAmount,
 		MaxAmount: p.Credits.MaxAmount, IsTime: p.IsTime(),
 	}
 	t.Scheme, t.Network = f.schemeOf(p)
-	if _, e := f.saleTerms(p); e == nil {
-		t.OrderURL = f.saleURL(p.ID)
-	}
 	return t
 }
 

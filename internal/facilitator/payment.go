@@ -1,6 +1,7 @@
 package facilitator
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -204,6 +205,7 @@ func (f *Facilitator) badSignature(cause error) *toll.Error {
 // refusal says so.
 func (f *Facilitator) match(p *payment, accepts []x402.Requirements) *toll.Error {
 	var plan, scheme bool
+	var other string // why the scheme of an entry for the plan does not fit
 	for i := range accepts {
 		r := &accepts[i]
 		id := r.PlanID
@@ -215,6 +217,7 @@ func (f *Facilitator) match(p *payment, accepts []x402.Requirements) *toll.Error
 		}
 		plan = true
 		if r.Scheme != p.claims.Scheme {
+			other = cmp.Or(other, f.ns.OtherBrand(r.Scheme))
 			continue
 		}
 		scheme = true
@@ -226,6 +229,12 @@ func (f *Facilitator) match(p *payment, accepts []x402.Requirements) *toll.Error
 	switch {
 	case scheme:
 		return refuse(toll.CodeUnsupportedScheme, x402.ReasonInvalidNetwork, "The network of the access token is not accepted.")
+	case other != "":
+		return refuse(
+			toll.CodeUnsupportedScheme,
+			x402.ReasonUnsupportedScheme,
+			"Wrong brand: "+other+".",
+		)
 	case plan:
 		return refuse(toll.CodeUnsupportedScheme, x402.ReasonUnsupportedScheme, "The scheme of the access token is not accepted.")
 	}

@@ -39,6 +39,9 @@ func (f *Facilitator) RenewPermission(
 	if p.Account() != old.Account() {
 		return nil, toll.Errorf(toll.CodeBadRequest, "A permission is renewed for the same plan.")
 	}
+	if err := f.countPermission(p); err != nil {
+		return nil, err
+	}
 	at := f.clock().UTC().Truncate(time.Microsecond)
 	var out *toll.AccessToken
 	var ended ledger.Permission

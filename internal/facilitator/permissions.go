@@ -35,13 +35,17 @@ const (
 // CreatePermission makes a permission of the caller and its access token, which is shown this once. also runs in the same
 // transaction, with the answer. Errors: [toll.CodePaymentPlanNotFound], [toll.CodePaymentAgentNotFound],
 // [toll.CodeAgentMismatch] for an agent without the plan, [toll.CodeWrongNetwork], [toll.CodeUnsupportedScheme],
-// [toll.CodeBadNumber] for a life out of bounds; with a delegation also those of [checkout.Checkout.UsableDelegation], and with
-// one that is made on the fly those of [checkout.Checkout.CreateDelegation].
+// [toll.CodeBadNumber] for a life out of bounds, [toll.CodeRateLimited] beyond the quota of an hour; with a delegation also
+// those of [checkout.Checkout.UsableDelegation], and with one that is made on the fly those of
+// [checkout.Checkout.CreateDelegation].
 func (f *Facilitator) CreatePermission(
 	ctx context.Context, caller auth.Caller, req *PermissionRequest, also func(*store.Tx, *toll.AccessToken) error,
 ) (*toll.AccessToken, error) {
 	p, plan, err := f.planned(ctx, caller, req)
 	if err != nil {
+		return nil, err
+	}
+	if err := f.countPermission(p); err != nil {
 		return nil, err
 	}
 	jws, err := f.signPermission(p, plan, req)
@@ -66,6 +70,14 @@ func (f *Facilitator) CreatePermission(
 		return nil, f.refusedBy(err)
 	}
 	return out, nil
+}
+
+// countPermission counts a permission that is about to be made. Large metadata counts for several.
+func (f *Facilitator) countPermission(p *ledger.Permission) error {
+	if e := f.newPermissions.Take(p.Subscriber, 1+int64(len(p.Metadata))/4096); e != nil {
+		return e
+	}
+	return nil
 }
 
 // planned returns the permission that a request asks for, and its plan. An existing delegation is proved to be usable.
@@ -182,7 +194,9 @@ func (f *Facilitator) createWithDelegation(
 
 // tell writes the event of a permission, as the last thing of a transaction.
 func (f *Facilitator) tell(ctx context.Context, tx *store.Tx, t toll.EventType, p *ledger.Permission, at time.Time) error {
-	data, err := x402.Encode(f.record(p, nil))
+	record := f.record(p, nil)
+	record.Closed = false // p was read before the act: a hold may have been opened since
+	data, err := x402.Encode(record)
 	if err != nil {
 		return err
 	}
@@ -226,6 +240,9 @@ func (f *Facilitator) accessToken(p *ledger.Permission, req *PermissionRequest, 
 func (f *Facilitator) permissionScheme(plan *toll.Plan, req *PermissionRequest) (scheme, network string, err error) {
 	scheme, network = f.schemeOf(plan)
 	if req.Scheme != "" && req.Scheme != scheme {
+		if other := f.ns.OtherBrand(req.Scheme); other != "" {
+			return "", "", toll.Errorf(toll.CodeUnsupportedScheme, "Wrong brand: %s.", other)
+		}
 		return "", "", toll.Errorf(toll.CodeUnsupportedScheme, "The scheme of this plan is %s.", scheme)
 	}
 	if req.Network != "" && !x402.SameNetwork(req.Network, network, f.env) {
@@ -300,6 +317,13 @@ type PermissionQuery struct {
 // Permission returns a permission of the caller with its last settlements, or [toll.CodePermissionNotFound].
 func (f *Facilitator) Permission(ctx context.Context, caller toll.Address, hash toll.Hash) (*toll.Permission, error) {
 	p, err := f.permissionOf(ctx, caller, hash)
+	if err == nil && p.OpenHolds > 0 {
+		// A hold may be over that nobody has written yet: then the permission may be closed.
+		if _, err := f.readAccount(ctx, p.Account()); err != nil {
+			return nil, toll.AsError(err)
+		}
+		p, err = f.permissionOf(ctx, caller, hash)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -352,7 +376,7 @@ func (f *Facilitator) record(p *ledger.Permission, uses []toll.PermissionUse) *t
 		AllowedAgents: p.AllowedAgents, Scheme: p.Scheme, Network: p.Network, MaxCredits: p.RedemptionLimit,
 		UsedCredits: p.Redeemed, MaxOrders: p.OrderLimit, UsedOrders: p.Orders, Status: toll.StatusActive,
 		Metadata: json.RawMessage(p.Metadata), Transactions: uses, CreatedAt: toll.At(p.CreatedAt),
-		ExpiresAt: toll.At(p.ExpiresAt), APIKeyID: p.APIKeyID,
+		ExpiresAt: toll.At(p.ExpiresAt), APIKeyID: p.APIKeyID, Closed: p.Closed(f.clock()),
 	}
 	if uses == nil {
 		r.Transactions = []toll.PermissionUse{}

@@ -83,7 +83,7 @@ func (f *Facilitator) saleTerms(plan *toll.Plan) (*saleTerms, *toll.Error) {
 	}
 	switch {
 	case !price.IsCrypto:
-		return nil, toll.NewError(toll.CodeFiatPlanOnCryptoRoute).WithDetails("planId %s", plan.ID).WithHint("Use the checkout of the plan.")
+		return nil, toll.NewError(toll.CodeFiatPlanOnCryptoRoute).WithDetails("planId %s", plan.ID)
 	case plan.IsTrial:
 		return not("it is a trial")
 	case plan.IsPayAsYouGo():

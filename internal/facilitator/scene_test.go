@@ -93,7 +93,10 @@ func newScene(t testing.TB, v storetest.Variant, instances int) *scene {
 			Store: st, Ledger: l, Rails: checkout.Rails{Crypto: s.rail}, Clock: s.clock.now,
 			SignReference: a.SignReference, OpenReference: a.OpenReference,
 		})
-		f := facilitator.New(facilitator.Deps{Store: st, Ledger: l, Auth: a, Checkout: c, Clock: s.clock.now, TopUpWait: time.Minute})
+		f := facilitator.New(facilitator.Deps{
+			Store: st, Ledger: l, Auth: a, Checkout: c, Clock: s.clock.now, TopUpWait: time.Minute,
+			Quotas: facilitator.Quotas{Permissions: -1, FreeHolds: -1}, // benchmarks do nothing else
+		})
 		i := &instance{store: st, auth: a, ledger: l, checkout: c, Facilitator: f}
 		s.inst = append(s.inst, i)
 		t.Cleanup(func() {

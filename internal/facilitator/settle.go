@@ -49,6 +49,11 @@ func (f *Facilitator) Settle(ctx context.Context, caller toll.Address, req *x402
 	if e != nil {
 		return f.refusedSettle(ctx, p, e)
 	}
+	if !w.useHeld && w.amount == 0 { // a record without a burn
+		if e := f.takeHold(p); e != nil {
+			return f.refusedSettle(ctx, p, e)
+		}
+	}
 	resp := new(x402.SettleResponse)
 	op := f.settleOp(p, in.requestID, w, resp)
 	settled, err := f.ledger.Settle(ctx, op)
@@ -77,6 +82,9 @@ func (f *Facilitator) Settle(ctx context.Context, caller toll.Address, req *x402
 		if err := x402.Decode(settled.Answer, resp); err != nil {
 			return f.refusedSettle(ctx, p, toll.NewError(toll.CodeInternal).WithCause(err))
 		}
+	}
+	if !settled.Replayed && resp.CreditsRedeemed != nil && *resp.CreditsRedeemed > 0 {
+		f.freeHolds.Give(p.claims.Subscriber)
 	}
 	resp.Raw, resp.Replayed = settled.Answer, settled.Replayed
 	return resp, nil

@@ -11,9 +11,22 @@ import (
 	"github.com/tollhq/toll/x402"
 )
 
+// maxSubTasks bounds the sub-tasks of one request.
+const maxSubTasks = 1000
+
+func subTaskRoom(ctx context.Context, tx *store.Tx, account ledger.AccountID, id string) error {
+	n, err := store.CountSubTasks(ctx, tx, account, id, maxSubTasks)
+	if err != nil || n < maxSubTasks {
+		return err
+	}
+	return toll.Errorf(toll.CodeRateLimited, "A request may have at most %d sub-tasks.", maxSubTasks).
+		WithParam("quota", "sub-tasks of a request").WithParam("limit", maxSubTasks).WithHint("Record the sum of several parts as one.")
+}
+
 // RecordSubTask records a part of the work for a request to the owner of its plan; data.subTaskId names it. also runs in the
 // same transaction, with the answer. Errors: [toll.CodeBadRequest], [toll.CodeSubTaskRequestUnknown] also for requests of
-// other builders, [toll.CodeSettleConflict] for an id that names open holds of several accounts.
+// other builders, [toll.CodeSettleConflict] for an id that names open holds of several accounts, [toll.CodeRateLimited]
+// when the request has 1,000 sub-tasks.
 func (f *Facilitator) RecordSubTask(
 	ctx context.Context, caller toll.Address, in *toll.SubTaskInput, also func(*store.Tx, *toll.ActResult) error,
 ) (*toll.ActResult, error) {
@@ -32,6 +45,9 @@ func (f *Facilitator) RecordSubTask(
 		Data: map[string]any{"subTaskId": t.ID, "agentRequestId": t.AgentRequestID},
 	}
 	err = f.store.Tx(ctx, func(tx *store.Tx) error {
+		if err := subTaskRoom(ctx, tx, account, t.AgentRequestID); err != nil {
+			return err
+		}
 		if err := store.InsertSubTask(ctx, tx, account, t); err != nil || also == nil {
 			return err
 		}

@@ -99,11 +99,15 @@ func (f *Facilitator) verifyWithHold(ctx context.Context, p *payment, id string,
 		RequestID: id, Keys: p.keys, Resource: p.url, Amount: amount, IsTime: p.plan.IsTime(),
 		Until: f.clock().Add(life).Truncate(time.Microsecond),
 	}
+	if e := f.takeHold(p); e != nil {
+		return nil, e
+	}
 	held, err := f.ledger.Hold(ctx, op)
 	if err != nil {
 		lack := f.lacking(p, id)
 		for err != nil {
 			if e := f.remedy(ctx, lack, err); e != nil {
+				f.freeHolds.Give(p.claims.Subscriber) // nothing was held
 				return nil, e
 			}
 			op.RequestID, op.OrderTx = lack.id, lack.orderTx
@@ -117,6 +121,17 @@ func (f *Facilitator) verifyWithHold(ctx context.Context, p *payment, id string,
 	resp.Extra.HeldAmount = held.Amount.Ptr()
 	resp.Extra.HoldExpiresAt = toll.AtPtr(held.Until)
 	return resp, nil
+}
+
+// takeHold counts a hold of the subscriber, whose quota it is: a builder's other subscribers do not notice. [Facilitator.Settle]
+// gives it back.
+func (f *Facilitator) takeHold(p *payment) *toll.Error {
+	e := f.freeHolds.Take(p.claims.Subscriber, 1)
+	if e != nil {
+		e.Code = toll.CodeTooManyHolds
+		e = e.WithReason(x402.ReasonTooManyHolds)
+	}
+	return e
 }
 
 // verifyNow gives advice from a snapshot. A refusal from a cached one is confirmed by a fresh read. orders says that a free plan

@@ -1,0 +1,108 @@
+package facilitator_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/auth"
+	"github.com/tollhq/toll/internal/facilitator"
+	"github.com/tollhq/toll/x402"
+)
+
+// limited is an instance with quotas beside those of the scene.
+func (s *scene) limited(q facilitator.Quotas) *instance {
+	i := *s.one()
+	i.Facilitator = facilitator.New(facilitator.Deps{
+		Store: i.store, Ledger: i.ledger, Auth: i.auth, Checkout: i.checkout, Clock: s.clock.now, Quotas: q,
+	})
+	return &i
+}
+
+// quota proves that an error names a quota and its limit.
+func (s *scene) quota(e *toll.Error, code toll.Code, what string, limit any) {
+	s.Helper()
+	if e == nil || e.Code != code || e.HTTPStatus() != 429 || e.Params["quota"] != what || fmt.Sprint(e.Params["limit"]) != fmt.Sprint(limit) {
+		s.Errorf("%+v, want %s with %s %v", e, code, what, limit)
+	}
+}
+
+// A subscriber has so many holds that burn nothing in an hour. What is burned does not count, and others have their own.
+func TestT177_FreeHolds(t *testing.T) {
+	each(t, func(s *scene) {
+		const what = "holds that burn nothing"
+		p := s.plan(dynamic(1, 10))
+		i := s.limited(facilitator.Quotas{FreeHolds: 3})
+		for _, who := range []toll.Address{s1, s2} {
+			s.mint(p, who, 1000)
+		}
+		tok := s.token(p, s1, nil)
+		c := s.call(p, nil, tok)
+		hold := func() (*x402.VerifyResponse, error) { return c.verify(i, held) }
+		for range 10 { // paid for
+			v, err := hold()
+			s.valid(v, err)
+			if _, err := c.settle(i, v.AgentRequestID, nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for range 2 { // given back
+			v, err := hold()
+			s.valid(v, err)
+			_, err = i.Release(s.ctx, b1, &x402.ReleaseRequest{AgentRequestID: v.AgentRequestID})
+			s.must(err)
+		}
+		last, err := hold()
+		s.valid(last, err)
+		_, err = hold()
+		s.quota(toll.AsError(err), toll.CodeTooManyHolds, what, 3)
+		// Standard software gets a verdict.
+		v, err := c.nonce("a").stock("1").verify(i)
+		s.invalid(v, err, x402.ReasonTooManyHolds)
+		r, err := c.settle(i, "", amount(0))
+		s.refused(r, err, toll.CodeTooManyHolds)
+		if v, err := s.call(p, nil, s.token(p, s2, nil)).verify(i, held); err != nil || !v.IsValid {
+			t.Errorf("another subscriber: %+v, %v", v, err)
+		}
+		v, err = c.verify(i, nil)
+		s.valid(v, err) // without a hold there is no row
+		if _, err := c.settle(i, last.AgentRequestID, nil); err != nil {
+			t.Fatal(err)
+		}
+		v, err = hold()
+		s.valid(v, err)
+	})
+}
+
+// An account makes so many permissions in an hour. Large metadata counts for several.
+func TestT177_Permissions(t *testing.T) {
+	s := newScene(t, "sqlite", 1)
+	p := s.plan(nil)
+	i := s.limited(facilitator.Quotas{Permissions: 4})
+	make := func(who toll.Address, metadata int) error {
+		_, err := i.CreatePermission(s.ctx, auth.Caller{Address: who}, &facilitator.PermissionRequest{PlanID: p.ID, Metadata: fmt.Appendf(nil, `{"a":"%0*d"}`, metadata, 0)}, nil)
+		return err
+	}
+	s.must(make(s1, 10))
+	s.must(make(s1, 9000)) // three
+	s.quota(toll.AsError(make(s1, 10)), toll.CodeRateLimited, "permissions", 4)
+	s.must(make(s2, 10))
+}
+
+// A request has so many sub-tasks.
+func TestT177_SubTasks(t *testing.T) {
+	each(t, func(s *scene) {
+		p := s.plan(dynamic(1, 10))
+		s.mint(p, s1, 100)
+		c := s.call(p, nil, s.token(p, s1, nil))
+		full, other := c.hold(nil).AgentRequestID, c.hold(nil).AgentRequestID
+		for range 1000 {
+			_, err := s.one().RecordSubTask(s.ctx, b1, task(full, 0), nil)
+			s.must(err)
+		}
+		_, err := s.one().RecordSubTask(s.ctx, b1, task(full, 0), nil)
+		s.quota(toll.AsError(err), toll.CodeRateLimited, "sub-tasks of a request", 1000)
+		_, err = s.one().RecordSubTask(s.ctx, b1, task(other, 0), nil)
+		s.must(err)
+	})
+}

@@ -1,0 +1,116 @@
+package hold
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"net/url"
+	"strings"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/x402"
+)
+
+// Claims are what an access token says of itself (wire contract, section 14). Reading them checks nothing: the service
+// decides whether they are true.
+type Claims struct {
+	Issuer      string          `json:"iss"`
+	Audience    json.RawMessage `json:"aud"`
+	PlanID      string          `json:"planId"`
+	X402Version toll.Int        `json:"x402Version"`
+}
+
+// ClaimsOf reads the claims of a token; false if they are not those of an access token.
+func ClaimsOf(t *x402.Token) (c Claims, ok bool) {
+	_, rest, _ := strings.Cut(t.JWS, ".")
+	body, _, _ := strings.Cut(rest, ".")
+	b, err := base64.RawURLEncoding.DecodeString(body)
+	return c, err == nil && x402.Decode(b, &c) == nil
+}
+
+// MinTokenBytes is less than any access token has: two ids, an issuer and a signature.
+const MinTokenBytes = 200
+
+// AccessToken reads the claims of a text that has the form of an access token; false for any other text.
+func AccessToken(text string) (c Claims, ok bool) {
+	if len(text) < MinTokenBytes || text[0] != 'e' && text[0] != '{' { // every form begins with "{", also in base64
+		return c, false
+	}
+	token, err := x402.DecodeToken(text)
+	if err != nil {
+		return c, false
+	}
+	c, ok = ClaimsOf(token)
+	// The service signs API keys, offers and receipts as well.
+	return c, ok && c.X402Version == x402.Version && c.PlanID != ""
+}
+
+// IsOf reports whether the token says that the service with these terms made it. A service that was moved takes the tokens
+// of its earlier address, too; those are known by the plan. Nil terms, and terms without an address of the service, do not
+// tell, and the answer is true: a credential is rather kept back than passed on.
+func (c *Claims) IsOf(t *x402.Terms) bool {
+	return t == nil || t.ServiceURL == "" || c.Issuer == strings.TrimRight(t.ServiceURL, "/") || c.PlanID == string(t.PlanID)
+}
+
+// IsFor reports whether the token may be used for a resource of a server: it is for the service, and the resources that it
+// names besides, if it names any, hold this one (RFC 8707, section 2). A resource is held by its own address and by those
+// above it, up to the base of the server. Without a base only tokens for the service alone are taken. Queries do not count.
+func (c *Claims) IsFor(base, resource string) bool {
+	many := make([]string, 1)
+	var err error
+	if len(c.Audience) > 0 && c.Audience[0] == '"' {
+		err = x402.Decode(c.Audience, &many[0])
+	} else {
+		err = x402.Decode(c.Audience, &many)
+	}
+	if err != nil {
+		return false
+	}
+	others, here, ours := 0, false, false
+	for _, aud := range many {
+		if service, ok := strings.CutSuffix(aud, "/x402"); ok && service == c.Issuer {
+			ours = true
+			continue
+		}
+		others++
+		here = here || base != "" && holds(base, aud) && holds(aud, resource)
+	}
+	return ours && (others == 0 || here)
+}
+
+// holds reports whether two URLs are equal, or the first one is above the second in its path. The case of scheme and host, a
+// port that the scheme implies and slashes at the end mean nothing.
+func holds(above, below string) bool {
+	a, okA := readAddress(above)
+	b, okB := readAddress(below)
+	if !okA || !okB || a.origin != b.origin || len(a.path) > len(b.path) {
+		return false
+	}
+	for i, segment := range a.path {
+		if segment != b.path[i] {
+			return false
+		}
+	}
+	return true
+}
+
+type address struct {
+	origin string
+	path   []string // decoded segments
+}
+
+func readAddress(s string) (a address, ok bool) {
+	u, err := url.Parse(s)
+	if err != nil || u.Hostname() == "" || u.User != nil || u.Fragment != "" || u.Scheme != "http" && u.Scheme != "https" ||
+		strings.Contains(strings.ToLower(u.RawPath), "%2f") {
+		return a, false
+	}
+	port := u.Port()
+	if port == "" || u.Scheme == "http" && port == "80" || u.Scheme == "https" && port == "443" {
+		port = "implied"
+	}
+	a.origin = u.Scheme + "://" + strings.ToLower(u.Hostname()) + ":" + port
+	if path := strings.Trim(u.Path, "/"); path != "" {
+		a.path = strings.Split(path, "/")
+	}
+	return a, true
+}
