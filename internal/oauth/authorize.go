@@ -166,7 +166,7 @@ func (o *OAuth) answer(a *Authorization, members url.Values) string {
 // Shown notes that a person reads a request: so that they can decide, its registration gives way as late as a fresh one. That is done
 // for the first maxShown requests of a person in a minute, as nobody is to keep the room from others.
 func (o *OAuth) Shown(ctx context.Context, a *Authorization, person toll.Address) error {
-	if !a.stored || !o.callers.allow("shown "+person.String(), maxShown) {
+	if !a.stored || !o.shown.allow(person.String()) {
 		return nil
 	}
 	return o.Store.Tx(ctx, func(tx *store.Tx) error { return store.RenewOAuthClient(ctx, tx, a.Client.ID, a.registered, o.Clock()) })
@@ -183,6 +183,9 @@ func (o *OAuth) Approve(ctx context.Context, a *Authorization, owner toll.Addres
 	g, err := o.grant(ctx, a.Client, a.asked(), owner, c)
 	if err != nil {
 		return "", err
+	}
+	if e := o.consents.Take(owner, 1); e != nil {
+		return "", e
 	}
 	g.Nonce = a.nonce
 	code := random()

@@ -11,7 +11,10 @@ import (
 )
 
 // StartError is a sign-in that does not begin as it must; its text says why and is safe to show.
-type StartError struct{ Text string }
+type StartError struct {
+	Text string
+	Next string // what the person can do instead; may be empty
+}
 
 func (e StartError) Error() string { return e.Text }
 
@@ -34,17 +37,23 @@ func ParseStart(q url.Values) (Start, error) {
 	if _, err := callbackHost(s.Callback); err != nil {
 		return Start{}, err
 	}
-	if s.State == "" || len(s.State) > 512 || !visible(s.State) {
-		return Start{}, StartError{"state must be 1 to 512 visible characters."}
-	}
 	if s.Challenge == "" {
-		return Start{}, StartError{"code_challenge is missing: this service sends no key to a callback, only a code that the program exchanges."}
+		return Start{}, StartError{
+			Text: "This program asks for the API key itself: it sent no code_challenge. This service sends no key to a callback.",
+			Next: "Give the program a key in its own settings instead. Make one with toll keys create, after toll login; or whoever runs this " +
+				"service makes one with toll keys create --local --account NAME.",
+		}
+	}
+	if s.State == "" || len(s.State) > 512 || !visible(s.State) {
+		return Start{}, StartError{Text: "state must be 1 to 512 visible characters."}
 	}
 	if !challenged(s.Challenge) {
-		return Start{}, StartError{"code_challenge must be the S256 challenge of 43 characters."}
+		return Start{}, StartError{
+			Text: "code_challenge must be the S256 challenge of 43 characters.",
+		}
 	}
 	if m := q["code_challenge_method"]; len(m) > 1 || len(m) == 1 && m[0] != "S256" {
-		return Start{}, StartError{"code_challenge_method must be S256."}
+		return Start{}, StartError{Text: "code_challenge_method must be S256."}
 	}
 	return s, nil
 }
@@ -68,7 +77,9 @@ func (s Start) Answer(code string) string {
 // callbackHost proves that a callback leads to a program on the machine of the person. IPv6 is not taken, as no content
 // security policy can name such a host.
 func callbackHost(callback string) (string, error) {
-	bad := StartError{"callback_url must be http://127.0.0.1:<port>/<path>: a program on this computer."}
+	bad := StartError{
+		Text: "callback_url must be http://127.0.0.1:<port>/<path>: a program on this computer.",
+	}
 	u, err := url.Parse(callback)
 	if err != nil || len(callback) > maxRedirect || !visible(callback) || u.Scheme != "http" || u.User != nil || u.RawQuery != "" || u.ForceQuery || u.Fragment != "" {
 		return "", bad
@@ -83,8 +94,12 @@ func callbackHost(callback string) (string, error) {
 	return u.Host, nil
 }
 
-// Issue returns a code for the start of a program, with which it gets an API key of the owner. Once, within 60 s.
+// Issue returns a code for the start of a program, with which it gets an API key of the owner. Once, within 60 s. Errors:
+// [toll.CodeRateLimited] when the owner lets too many programs in, those of the database.
 func (o *OAuth) Issue(ctx context.Context, owner toll.Address, s Start) (string, error) {
+	if e := o.consents.Take(owner, 1); e != nil {
+		return "", e
+	}
 	code, now := random(), o.Clock()
 	g := store.OAuthGrant{
 		ID: toll.NewHash(), Owner: owner, Kind: string(KindAPIKey), Resource: o.Resource, CreatedAt: now, Life: keyLife, EndsAt: now.Add(codeLife),

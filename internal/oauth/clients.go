@@ -104,6 +104,8 @@ func shownOnPage(err error) error {
 	switch {
 	case errors.Is(err, errUnknownClient):
 		return &PageError{"The program is not registered here."}
+	case errors.Is(err, errManyFetches):
+		return &PageError{"Too many documents of programs are being fetched for your network. Try again in a few seconds."}
 	case errors.Is(err, errDocument):
 		return &PageError{"The document that describes the program could not be used."}
 	}

@@ -59,7 +59,7 @@ type device struct {
 }
 
 // DeviceAuthorization is POST /oauth/device_authorization: a device gets a code that a person types into a browser.
-func (o *OAuth) DeviceAuthorization() http.Handler { return endpoint(o.beginDevice) }
+func (o *OAuth) DeviceAuthorization() http.Handler { return o.endpoint(o.beginDevice) }
 
 func (o *OAuth) beginDevice(w http.ResponseWriter, r *http.Request) (any, *refusal) {
 	form, no := readForm(w, r)
@@ -72,7 +72,7 @@ func (o *OAuth) beginDevice(w http.ResponseWriter, r *http.Request) (any, *refus
 	}
 	ctx := r.Context()
 	source := o.source(r)
-	if !o.callers.allow("device "+counted(source), maxCalls) {
+	if !o.devices.allow(counted(source)) {
 		return nil, tooMany("Too many devices ask from here.")
 	}
 	client, no := o.proved(ctx, who)
@@ -224,6 +224,9 @@ func (o *OAuth) ApproveDevice(ctx context.Context, userCode string, owner toll.A
 	g, err := o.grant(ctx, client.Client, ask, owner, c)
 	if err != nil {
 		return err
+	}
+	if e := o.consents.Take(owner, 1); e != nil {
+		return e
 	}
 	g.EndsAt = row.ExpiresAt
 	return o.decide(ctx, row, func(tx *store.Tx) error {

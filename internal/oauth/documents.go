@@ -1,6 +1,7 @@
 package oauth
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/json"
@@ -29,9 +30,14 @@ const (
 	usualAge  = time.Hour
 	mostAge   = 24 * time.Hour
 	failedAge = 10 * time.Second
-	// maxDocuments is how many documents are remembered, and maxFetches how many are fetched at a time.
+	// maxDocuments is how many documents are remembered.
 	maxDocuments = 1000
-	maxFetches   = 8
+	// Documents that are fetched at a time: in all, from one host, and for one source of requests, which alone can take neither
+	// all places nor all those of a host. maxWaiting is how many more requests of a source may wait.
+	maxFetches       = 32
+	maxHostFetches   = 4
+	maxSourceFetches = 2
+	maxWaiting       = 16
 )
 
 // errDocument is a document that cannot be used. It is one error for every reason, so that it tells nothing about the
@@ -41,13 +47,16 @@ var errDocument = errors.New("the document of the client cannot be used")
 // errNoDocument is a document that could not be had now.
 var errNoDocument = fmt.Errorf("%w: it could not be fetched", errDocument)
 
+// errManyFetches is a document that is not fetched because too many requests of its source wait.
+var errManyFetches = fmt.Errorf("%w: too many others are fetched for the same source", errNoDocument)
+
 // documents are clients whose id is the address of a document about them (draft-ietf-oauth-client-id-metadata-document).
 type documents struct {
-	net   *outbound.Client
-	clock func() time.Time
-	slots chan struct{}
-	mu    sync.Mutex
-	known map[string]fetched
+	net                  *outbound.Client
+	clock                func() time.Time
+	sources, hosts, room *places
+	mu                   sync.Mutex
+	known                map[string]*fetched
 }
 
 // fetched is what is known of an address for some time.
@@ -55,32 +64,43 @@ type fetched struct {
 	client *knownClient
 	err    error
 	until  time.Time
+	used   time.Time
+	needed bool // a person let the client in
 }
 
 func newDocuments(net *outbound.Client, clock func() time.Time) *documents {
-	return &documents{net: net, clock: clock, slots: make(chan struct{}, maxFetches), known: map[string]fetched{}}
+	return &documents{
+		net: net, clock: clock, known: map[string]*fetched{},
+		sources: newPlaces(maxSourceFetches, maxWaiting), hosts: newPlaces(maxHostFetches, noBound), room: newPlaces(maxFetches, noBound),
+	}
 }
 
-// client returns the client with this address. Errors: errDocument, errNoDocument.
+// client returns the client with this address. It may be fetched, for the source of the request (see [OAuth.From]). Errors:
+// errDocument, errNoDocument, errManyFetches.
 func (d *documents) client(ctx context.Context, id string) (*knownClient, error) {
-	if !isDocument(id) || d.net.Check(id) != nil {
+	u, err := url.Parse(id)
+	if err != nil || !isDocument(id) || d.net.Check(id) != nil {
 		return nil, errDocument
 	}
 	if f, ok := d.remembered(id); ok {
 		return f.client, f.err
 	}
-	select {
-	case d.slots <- struct{}{}:
-		defer func() { <-d.slots }()
-	case <-ctx.Done():
-		return nil, errNoDocument
+	for _, p := range []struct {
+		*places
+		of string
+	}{{d.sources, sourceOf(ctx)}, {d.hosts, strings.ToLower(u.Host)}, {d.room, ""}} {
+		leave, err := p.enter(ctx, p.of)
+		if err != nil {
+			return nil, err
+		}
+		defer leave()
 	}
 	if f, ok := d.remembered(id); ok {
 		return f.client, f.err
 	}
 	client, age, err := d.fetch(ctx, id)
 	if ctx.Err() == nil {
-		d.remember(id, fetched{client, err, d.clock().Add(age)})
+		d.remember(id, client, err, age)
 	}
 	return client, err
 }
@@ -88,17 +108,62 @@ func (d *documents) client(ctx context.Context, id string) (*knownClient, error)
 func (d *documents) remembered(id string) (fetched, bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	f, ok := d.known[id]
-	return f, ok && d.clock().Before(f.until)
+	f, now := d.known[id], d.clock()
+	if f == nil || !now.Before(f.until) {
+		return fetched{}, false
+	}
+	f.used = now
+	return *f, true
 }
 
-func (d *documents) remember(id string, f fetched) {
+func (d *documents) remember(id string, client *knownClient, err error, age time.Duration) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if len(d.known) >= maxDocuments {
-		clear(d.known)
+	now := d.clock()
+	old := d.known[id]
+	if old == nil && len(d.known) >= maxDocuments {
+		d.evict(now)
 	}
-	d.known[id] = f
+	d.known[id] = &fetched{client: client, err: err, until: now.Add(age), used: now, needed: old != nil && old.needed}
+}
+
+// needs notes that a person let the client with this address in: its document stays longer than those of others.
+func (d *documents) needs(id string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if f := d.known[id]; f != nil {
+		f.needed = true
+	}
+}
+
+// evict removes one document: one that has expired, else one that could not be used, else the one that was not used for the
+// longest time. Those that are needed go last, or first while they are more than half.
+func (d *documents) evict(now time.Time) {
+	needed := 0
+	for _, f := range d.known {
+		if f.needed {
+			needed++
+		}
+	}
+	rank := func(f *fetched) int {
+		switch {
+		case !now.Before(f.until):
+			return 0
+		case f.err != nil:
+			return 1
+		case f.needed == (needed > maxDocuments/2):
+			return 2
+		}
+		return 3
+	}
+	var out string
+	var worst *fetched
+	for id, f := range d.known {
+		if worst == nil || cmp.Or(cmp.Compare(rank(f), rank(worst)), f.used.Compare(worst.used)) < 0 {
+			out, worst = id, f
+		}
+	}
+	delete(d.known, out)
 }
 
 // isDocument reports whether an id may be the address of a document: it has a path, nothing that is read in two ways, and

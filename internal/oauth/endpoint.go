@@ -10,10 +10,10 @@ import (
 	"net/netip"
 	"net/url"
 	"strconv"
-	"sync"
 	"time"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/meter"
 	"github.com/tollhq/toll/internal/store"
 )
 
@@ -28,8 +28,6 @@ const (
 	maxSource      = 64
 	// maxCalls is how many times one address may register, and begin with devices, in a minute.
 	maxCalls = 60
-	// maxCallers bounds how many addresses are remembered.
-	maxCallers = 10_000
 )
 
 // refusal is an error of an endpoint (RFC 6749, section 5.2).
@@ -60,9 +58,9 @@ func (o *OAuth) failed(ctx context.Context, err error) *refusal {
 type created struct{ body any }
 
 // endpoint serves an act in the manner of RFC 6749, section 5.
-func endpoint(act func(http.ResponseWriter, *http.Request) (any, *refusal)) http.Handler {
+func (o *OAuth) endpoint(act func(http.ResponseWriter, *http.Request) (any, *refusal)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		answer, no := act(w, r)
+		answer, no := act(w, r.WithContext(o.From(r)))
 		h := w.Header()
 		h.Set("Content-Type", "application/json")
 		h.Set("Cache-Control", "no-store")
@@ -123,24 +121,22 @@ func counted(source string) string {
 	return p.String()
 }
 
-// window is how long calls are counted.
+// window is how long it takes until a caller may call as often as ever.
 const window = time.Minute
 
-// callers counts calls of addresses, in this process alone.
-type callers struct {
+// calls counts the calls of callers, in this process alone.
+type calls struct {
+	meter *meter.Meter[string]
 	clock func() time.Time
-	mu    sync.Mutex
-	since time.Time
-	calls map[string]int
+	began time.Time
 }
 
-// allow counts a call and reports whether it is among the first of its window.
-func (c *callers) allow(who string, most int) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if now := c.clock(); c.calls == nil || now.Sub(c.since) >= window || len(c.calls) >= maxCallers {
-		c.since, c.calls = now, map[string]int{}
-	}
-	c.calls[who]++
-	return c.calls[who] <= most
+// newCalls lets a caller through so many times in a window.
+func newCalls(most int64, clock func() time.Time) calls {
+	return calls{meter.New[string](window/time.Duration(most), most), clock, clock()}
+}
+
+// allow counts a call and reports whether it is within the limit.
+func (c calls) allow(who string) bool {
+	return c.meter.Take(who, 1, c.clock().Sub(c.began)).OK
 }

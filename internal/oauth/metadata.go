@@ -15,15 +15,16 @@ const (
 // Scopes are the words that documents name. Others are taken as well.
 var Scopes = []string{"openid", "profile", "credits", "mcp:read", "mcp:write", "mcp:tools"}
 
-// Metadata is what the documents of an authorization server say (RFC 8414, OpenID Connect Discovery 1.0).
-type Metadata struct {
+// metadata is the document of an authorization server. One document is served for RFC 8414 and for
+// OpenID Connect Discovery 1.0, since clients read either and expect the same.
+type metadata struct {
 	Issuer                string   `json:"issuer"`
 	AuthorizationEndpoint string   `json:"authorization_endpoint"`
 	TokenEndpoint         string   `json:"token_endpoint"`
 	RegistrationEndpoint  string   `json:"registration_endpoint"`
 	RevocationEndpoint    string   `json:"revocation_endpoint"`
 	DeviceEndpoint        string   `json:"device_authorization_endpoint"`
-	UserInfoEndpoint      string   `json:"userinfo_endpoint,omitempty"`
+	UserInfoEndpoint      string   `json:"userinfo_endpoint"`
 	JWKSURI               string   `json:"jwks_uri"`
 	ResponseTypes         []string `json:"response_types_supported"`
 	GrantTypes            []string `json:"grant_types_supported"`
@@ -31,27 +32,34 @@ type Metadata struct {
 	Scopes                []string `json:"scopes_supported"`
 	AuthMethods           []string `json:"token_endpoint_auth_methods_supported"`
 	SubjectTypes          []string `json:"subject_types_supported"`
-	SigningAlgs           []string `json:"id_token_signing_alg_values_supported,omitempty"`
-	Claims                []string `json:"claims_supported,omitempty"`
+	SigningAlgs           []string `json:"id_token_signing_alg_values_supported"`
+	Claims                []string `json:"claims_supported"`
 	ClientDocuments       bool     `json:"client_id_metadata_document_supported"`
 	IssuerInAnswers       bool     `json:"authorization_response_iss_parameter_supported"`
 }
 
-// MetadataOf returns the document of the authorization server with this origin; openID adds what OpenID asks for.
-func MetadataOf(issuer string, openID bool) Metadata {
-	m := Metadata{
-		Issuer: issuer, AuthorizationEndpoint: issuer + "/oauth/authorize", TokenEndpoint: issuer + "/oauth/token",
-		RegistrationEndpoint: issuer + "/oauth/register", RevocationEndpoint: issuer + "/oauth/revoke",
-		DeviceEndpoint: issuer + "/oauth/device_authorization", JWKSURI: issuer + "/.well-known/jwks.json",
-		ResponseTypes: []string{"code"}, GrantTypes: []string{grantCode, grantRefresh, grantDevice}, ChallengeMethods: []string{"S256"},
-		Scopes: Scopes, AuthMethods: []string{methodNone, methodPost}, SubjectTypes: []string{"public"}, ClientDocuments: true, IssuerInAnswers: true,
+// metadataOf returns the document of the authorization server with this origin.
+func metadataOf(issuer string) metadata {
+	return metadata{
+		Issuer:                issuer,
+		AuthorizationEndpoint: issuer + "/oauth/authorize",
+		TokenEndpoint:         issuer + "/oauth/token",
+		RegistrationEndpoint:  issuer + "/oauth/register",
+		RevocationEndpoint:    issuer + "/oauth/revoke",
+		DeviceEndpoint:        issuer + "/oauth/device_authorization",
+		UserInfoEndpoint:      issuer + "/oauth/userinfo",
+		JWKSURI:               issuer + "/.well-known/jwks.json",
+		ResponseTypes:         []string{"code"},
+		GrantTypes:            []string{grantCode, grantRefresh, grantDevice},
+		ChallengeMethods:      []string{"S256"},
+		Scopes:                Scopes,
+		AuthMethods:           []string{methodNone, methodPost, methodBasic},
+		SubjectTypes:          []string{"public"},
+		SigningAlgs:           []string{"EdDSA"},
+		Claims:                []string{"sub", "iss", "aud", "exp", "iat", "name", "email"},
+		ClientDocuments:       true,
+		IssuerInAnswers:       true,
 	}
-	if openID {
-		m.UserInfoEndpoint = issuer + "/oauth/userinfo"
-		m.SigningAlgs = []string{"EdDSA"}
-		m.Claims = []string{"sub", "iss", "aud", "exp", "iat", "name", "email"}
-	}
-	return m
 }
 
 // protected is the document of a resource (RFC 9728).
@@ -69,10 +77,12 @@ func (o *OAuth) Documents() map[string]http.Handler {
 	of := func(resource string) http.Handler {
 		return document(protected{resource, []string{o.Issuer}, Scopes, []string{"header"}, o.Issuer + "/"})
 	}
-	server := document(MetadataOf(o.Issuer, false))
-	openID := document(MetadataOf(o.Issuer, true))
+	server := document(metadataOf(o.Issuer))
 	return map[string]http.Handler{
-		serverPath: server, openIDPath: openID, protectedPath: of(o.Issuer), protectedPath + suffix: of(o.Resource),
+		serverPath:             server,
+		openIDPath:             server,
+		protectedPath:          of(o.Issuer),
+		protectedPath + suffix: of(o.Resource),
 	}
 }
 

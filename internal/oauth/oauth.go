@@ -9,12 +9,14 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"log/slog"
+	"net"
 	"net/http"
 	"strings"
 	"time"
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/auth"
+	"github.com/tollhq/toll/internal/meter"
 	"github.com/tollhq/toll/internal/outbound"
 	"github.com/tollhq/toll/internal/store"
 )
@@ -31,6 +33,9 @@ const (
 	grantLife    = 30 * 24 * time.Hour
 	shortestLife = time.Minute
 	longestLife  = 365 * 24 * time.Hour
+
+	// maxConsents is how often one person may let programs in within an hour.
+	maxConsents = 600
 
 	defaultMaxKeys  = 1000
 	defaultMaxLetIn = 1_000_000
@@ -59,7 +64,7 @@ type Deps struct {
 	ClientPrefix string
 	// Documents fetches the documents of clients whose id is an address.
 	Documents *outbound.Client
-	// Source returns the network address that a request came from.
+	// Source returns the network address that a request came from; nil: that of the peer.
 	Source func(*http.Request) string
 	// MaxKeys is how many valid API keys an account may have: 0 is 1,000, a negative number lifts the limit.
 	MaxKeys int64
@@ -109,12 +114,25 @@ func (e errorString) Error() string { return string(e) }
 type OAuth struct {
 	Deps
 	documents *documents
-	callers   *callers
+	registers calls // by source
+	devices   calls // by source
+	shown     calls // by person
+	consents  *meter.Quota
 }
 
 // New returns the room.
 func New(d Deps) *OAuth {
-	return &OAuth{Deps: d, documents: newDocuments(d.Documents, d.Clock), callers: &callers{clock: d.Clock}}
+	if d.Source == nil {
+		d.Source = func(r *http.Request) string {
+			host, _, _ := net.SplitHostPort(r.RemoteAddr) // always an address with a port
+			return host
+		}
+	}
+	return &OAuth{
+		Deps: d, documents: newDocuments(d.Documents, d.Clock),
+		registers: newCalls(maxCalls, d.Clock), devices: newCalls(maxCalls, d.Clock), shown: newCalls(maxShown, d.Clock),
+		consents: meter.NewQuota("programs that it lets in", 0, maxConsents),
+	}
 }
 
 // Close closes connections to documents of clients.

@@ -23,10 +23,11 @@ const (
 	// maxURIs and maxContacts bound the lists of a registration.
 	maxURIs     = 10
 	maxContacts = 5
-	// maxUnused is how many addresses there may be of clients that nobody has let in. Of more, the oldest give way, but not
-	// within unusedGrace: so long a person may sign in, and after that decide. maxShown is how many clients one person keeps
-	// in a minute by reading what they ask for.
+	// maxUnused is how many addresses there may be of clients that nobody has let in, maxOfSource how many of them one source
+	// may have. Of more, the oldest give way, but not within unusedGrace: so long a person may sign in, and after that decide.
+	// maxShown is how many clients one person keeps in a minute by reading what they ask for.
 	maxUnused   = 10_000
+	maxOfSource = 1_000
 	unusedGrace = 10 * time.Minute
 	maxShown    = 6
 	// usualName is what a client is called that says nothing.
@@ -61,10 +62,11 @@ type registered struct {
 }
 
 // Register is POST /oauth/register (RFC 7591): a program makes itself known. It gets no right by it.
-func (o *OAuth) Register() http.Handler { return endpoint(o.register) }
+func (o *OAuth) Register() http.Handler { return o.endpoint(o.register) }
 
 func (o *OAuth) register(w http.ResponseWriter, r *http.Request) (any, *refusal) {
-	if !o.callers.allow("register "+counted(o.source(r)), maxCalls) {
+	source := sourceOf(r.Context())
+	if !o.registers.allow(source) {
 		return nil, tooMany("Too many clients register from here.")
 	}
 	media, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
@@ -86,8 +88,10 @@ func (o *OAuth) register(w http.ResponseWriter, r *http.Request) (any, *refusal)
 			return nil, no
 		}
 	}
-	out, err := o.enrol(ctx, in)
+	out, err := o.enrol(ctx, in, source)
 	switch {
+	case errors.Is(err, errManyOfSource):
+		return nil, tooMany("Too many clients of your network are registered and not in use: at most " + strconv.Itoa(maxOfSource) + " addresses.")
 	case errors.Is(err, errManyClients):
 		return nil, tooMany("Too many clients are registered.")
 	case err != nil:
@@ -96,11 +100,14 @@ func (o *OAuth) register(w http.ResponseWriter, r *http.Request) (any, *refusal)
 	return created{out}, nil
 }
 
-var errManyClients = errors.New("too many clients are registered")
+var (
+	errManyClients  = errors.New("too many clients are registered")
+	errManyOfSource = errors.New("too many clients of one source are registered")
+)
 
 // enrol stores a client. One that stands for an agent shares its id with others, so it has no secret and no name that others
 // would see: the name belongs to the address.
-func (o *OAuth) enrol(ctx context.Context, in *registration) (*registered, error) {
+func (o *OAuth) enrol(ctx context.Context, in *registration, source string) (*registered, error) {
 	now := o.Clock()
 	out := &registered{
 		IssuedAt: now.Unix(), Name: in.Name, RedirectURIs: in.RedirectURIs, Scope: in.Scope, GrantTypes: in.GrantTypes, ResponseTypes: in.ResponseTypes,
@@ -126,14 +133,18 @@ func (o *OAuth) enrol(ctx context.Context, in *registration) (*registered, error
 	}
 	row.ID, row.AuthMethod, row.Grants, row.Details = out.ClientID, out.AuthMethod, out.GrantTypes, string(text)
 	err = o.Store.Tx(ctx, func(tx *store.Tx) error {
-		if err := makeRoom(ctx, tx, now, int64(len(in.RedirectURIs))); err != nil {
+		n := int64(len(in.RedirectURIs))
+		if err := makeRoom(ctx, tx, source, now, n, maxOfSource, errManyOfSource); err != nil {
+			return err
+		}
+		if err := makeRoom(ctx, tx, "", now, n, maxUnused, errManyClients); err != nil {
 			return err
 		}
 		if err := store.InsertOAuthClient(ctx, tx, row); err != nil {
 			return err
 		}
 		for _, uri := range in.RedirectURIs {
-			r := store.OAuthRedirect{URI: uri, Name: in.Name, Shared: in.Agent != ""}
+			r := store.OAuthRedirect{URI: uri, Name: in.Name, Shared: in.Agent != "", Source: source}
 			if err := store.InsertOAuthRedirect(ctx, tx, row.ID, r, now); err != nil {
 				return err
 			}
@@ -146,16 +157,17 @@ func (o *OAuth) enrol(ctx context.Context, in *registration) (*registered, error
 	return out, err
 }
 
-// makeRoom lets what was registered long ago, and for nothing, give way to n more addresses.
-func makeRoom(ctx context.Context, tx *store.Tx, now time.Time, n int64) error {
-	unused, err := store.CountUnusedOAuthRedirects(ctx, tx, maxUnused)
-	over := unused + n - maxUnused
+// makeRoom lets what a source registered long ago, and for nothing, give way to n more addresses, so that there are at most that
+// many; full is the error when there is no room. The source "" is everybody.
+func makeRoom(ctx context.Context, tx *store.Tx, source string, now time.Time, n, most int64, full error) error {
+	unused, err := store.CountUnusedOAuthRedirects(ctx, tx, source, most)
+	over := unused + n - most
 	if err != nil || over <= 0 {
 		return err
 	}
-	gone, err := store.DropUnusedOAuthRedirects(ctx, tx, now.Add(-unusedGrace), over)
+	gone, err := store.DropUnusedOAuthRedirects(ctx, tx, source, now.Add(-unusedGrace), over)
 	if err == nil && gone < over {
-		err = errManyClients
+		err = full
 	}
 	return err
 }

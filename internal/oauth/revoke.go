@@ -85,7 +85,7 @@ func (o *OAuth) Sweep(ctx context.Context) (more bool, err error) {
 
 // Revoke is POST /oauth/revoke (RFC 7009): who holds a refresh token ends its whole family. Who holds an access token or an
 // API key ends that alone: every server that is called with one holds it. What is not known is ended already.
-func (o *OAuth) Revoke() http.Handler { return endpoint(o.revoke) }
+func (o *OAuth) Revoke() http.Handler { return o.endpoint(o.revoke) }
 
 func (o *OAuth) revoke(w http.ResponseWriter, r *http.Request) (any, *refusal) {
 	form, no := readForm(w, r)

@@ -48,7 +48,7 @@ func firstOf(first bool, err error) error {
 }
 
 // Token is POST /oauth/token: codes, refresh tokens and devices become access tokens.
-func (o *OAuth) Token() http.Handler { return endpoint(o.token) }
+func (o *OAuth) Token() http.Handler { return o.endpoint(o.token) }
 
 func (o *OAuth) token(w http.ResponseWriter, r *http.Request) (any, *refusal) {
 	form, no := readForm(w, r)
@@ -171,9 +171,11 @@ func (o *OAuth) sameTarget(g store.OAuthGrant, form url.Values) *refusal {
 	return no
 }
 
-// sameClient ends the family of a client that is not what the person was shown any more.
+// sameClient ends the family of a client that is not what the person was shown any more. The document of one that is stays
+// remembered longer than others.
 func (o *OAuth) sameClient(ctx context.Context, g store.OAuthGrant, client *knownClient) *refusal {
 	if bytes.Equal(client.digest, g.Digest) {
+		o.documents.needs(client.ID)
 		return nil
 	}
 	if err := o.end(ctx, g.ID); err != nil {
@@ -263,6 +265,8 @@ func (o *OAuth) unissued(ctx context.Context, g store.OAuthGrant, err error) *re
 			return o.failed(ctx, err)
 		}
 		return refused("invalid_grant", "The access was revoked, or its limits are used up. Ask the person again.")
+	case errors.As(err, &e) && e.HTTPStatus() == http.StatusTooManyRequests:
+		return tooMany(e.Text())
 	case errors.As(err, &e) && e.HTTPStatus() < http.StatusInternalServerError:
 		return refused("invalid_grant", "What the person agreed to cannot be had: "+e.Text())
 	}

@@ -14,7 +14,8 @@ func (w *Web) asksFor(ctx context.Context, owner toll.Address, request string, a
 	a.Action, a.Request = PathAuthorize, request
 	a.Answer, a.leads = addressText(auth.RedirectHost), leadsTo(auth.RedirectURI)
 	a.Resource, a.Scope, a.Key = addressText(auth.Resource), auth.Scope, auth.Kind == oauth.KindAPIKey
-	return a, w.offerIn(ctx, a, owner, auth.PlanID, auth.AgentID)
+	a.named = auth.PlanID != "" || auth.AgentID != ""
+	return a, w.offerIn(ctx, a, owner, auth.PlanID, auth.AgentID, auth.Resource)
 }
 
 // asksOn is what a program on a device asks for.
@@ -23,7 +24,8 @@ func (w *Web) asksOn(ctx context.Context, owner toll.Address, d *oauth.DeviceReq
 	a.Action, a.Request = PathDevice, d.UserCode
 	a.Device, a.Origin = d.UserCode, addressText(d.Source)
 	a.Resource, a.Scope, a.Key = addressText(d.Resource), d.Scope, d.Kind == oauth.KindAPIKey
-	return a, w.offerIn(ctx, a, owner, d.PlanID, d.AgentID)
+	a.named = d.PlanID != "" || d.AgentID != ""
+	return a, w.offerIn(ctx, a, owner, d.PlanID, d.AgentID, d.Resource)
 }
 
 func asks(c oauth.Client) *asked {
@@ -34,11 +36,25 @@ func asks(c oauth.Client) *asked {
 }
 
 // offerIn adds the plans and the delegations among which the owner chooses.
-func (w *Web) offerIn(ctx context.Context, a *asked, owner toll.Address, plan toll.PlanID, agent toll.AgentID) (err error) {
+func (w *Web) offerIn(
+	ctx context.Context,
+	a *asked,
+	owner toll.Address,
+	plan toll.PlanID,
+	agent toll.AgentID,
+	resource string,
+) (err error) {
 	if a.Key {
 		return nil
 	}
-	if a.Offers, err = w.offers(ctx, owner, plan, agent); err != nil || len(a.Offers) == 0 {
+	if a.Offers, err = w.offers(
+		ctx,
+		owner,
+		plan,
+		agent,
+		resource,
+	); err != nil ||
+		len(a.Offers) == 0 {
 		return err
 	}
 	a.Purses, err = w.purses(ctx, owner)

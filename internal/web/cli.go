@@ -1,6 +1,7 @@
 package web
 
 import (
+	"errors"
 	"net/http"
 	"strings"
 
@@ -24,18 +25,27 @@ func (w *Web) CLI() http.Handler {
 	return w.page(func(v *visit) {
 		start, err := oauth.ParseStart(v.r.URL.Query())
 		if err != nil {
-			v.refuse(http.StatusBadRequest, err.Error())
+			v.refuseStart(err)
 			return
 		}
 		v.showCLI(http.StatusOK, start, "")
 	}, func(v *visit) {
 		start, err := oauth.ParseStart(v.form)
 		if err != nil {
-			v.refuse(http.StatusBadRequest, err.Error())
+			v.refuseStart(err)
 			return
 		}
 		v.letIn(start)
 	})
+}
+
+// refuseStart says why a program cannot be let in, and what the person can do instead.
+func (v *visit) refuseStart(err error) {
+	m := message{Text: err.Error(), Fault: true, Next: startAgain}
+	if e, ok := errors.AsType[oauth.StartError](err); ok && e.Next != "" {
+		m.Next = e.Next
+	}
+	v.show(http.StatusBadRequest, "message", shown{Title: titleRefused, Body: m}, "")
 }
 
 func (v *visit) showCLI(status int, start oauth.Start, fault string) {

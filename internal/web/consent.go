@@ -7,6 +7,7 @@ import (
 	"html/template"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -41,6 +42,7 @@ type asked struct {
 	Key      bool // an API key, with every right of the account
 	Offers   []*offer
 	Purses   []purse
+	named    bool   // the program names the plan or the agent
 	leads    string // where the browser goes then, as a source of the policy
 }
 
@@ -77,12 +79,22 @@ var lifetimes = []lifetime{
 // mostOrders bounds how often a program may buy a plan.
 const mostOrders = 1000
 
-// suggested is the choice of a person who changes nothing: the first plan, what there is of it, and no purse.
+// suggested is the choice of a person who changes nothing: a plan that the server takes, what there
+// is of it, and no purse. Where the server's plan is not known, or two sellers claim the server,
+// the person has to choose the plan.
 func (a *asked) suggested() choice {
 	c := choice{Lifetime: strconv.FormatInt(defaultLifetime, 10), Orders: "1"}
-	if len(a.Offers) > 0 {
-		o := a.Offers[0]
-		c.Plan, c.Limit = o.ID, cmp.Or(o.Available, o.Grants, 1).String()
+	if len(a.Offers) == 0 {
+		return c
+	}
+	o := a.Offers[0]
+	c.Limit = cmp.Or(o.Available, o.Grants, 1).String()
+	otherSeller := slices.ContainsFunc(
+		a.Offers,
+		func(b *offer) bool { return b.Server && b.Owner != o.Owner },
+	)
+	if a.named || len(a.Offers) == 1 || o.Server && !otherSeller {
+		c.Plan = o.ID
 	}
 	return c
 }
@@ -177,7 +189,7 @@ func (v *visit) authorize(request string) {
 		v.refuse(http.StatusBadRequest, "The request could not be read.")
 		return
 	}
-	auth, err := v.w.OAuth.Authorize(v.ctx(), q)
+	auth, err := v.w.OAuth.Authorize(v.w.OAuth.From(v.r), q)
 	var shown *oauth.PageError
 	var back *oauth.RedirectError
 	switch {
@@ -232,7 +244,7 @@ func (v *visit) refuseProgram(back *oauth.RedirectError) {
 		// Nothing that a browser runs can be registered ([toll.ValidRedirect]).
 		To: template.URL(back.URL), Host: addressText(back.Host),
 	}
-	v.show(back.Status, "message", shown{Title: "This cannot go on", Body: m}, "")
+	v.show(back.Status, "message", shown{Title: titleRefused, Body: m}, "")
 }
 
 // decide acts on a form that came back, once: the same form again gets the same answer.

@@ -37,7 +37,7 @@ func (w *Web) Device() http.Handler {
 				return
 			}
 		}
-		d, err := w.OAuth.Device(v.ctx(), v.person.Address, code)
+		d, err := w.OAuth.Device(w.OAuth.From(v.r), v.person.Address, code)
 		if e := toll.AsError(err); err != nil && e.HTTPStatus() < http.StatusInternalServerError {
 			v.askCode(e.HTTPStatus(), code, e.Text())
 			return
@@ -57,7 +57,7 @@ func (w *Web) Device() http.Handler {
 		}
 		v.decide(a,
 			func(c oauth.Choice) (string, error) {
-				return "The program is let in.", w.OAuth.ApproveDevice(v.ctx(), code, v.person.Address, c)
+				return "The program is let in.", w.OAuth.ApproveDevice(w.OAuth.From(v.r), code, v.person.Address, c)
 			},
 			func() (string, error) { return "The program is refused.", w.OAuth.DenyDevice(v.ctx(), code) },
 			func(text string) {

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"net/netip"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -12,6 +14,7 @@ import (
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/checkout"
 	"github.com/tollhq/toll/internal/store"
+	"github.com/tollhq/toll/x402"
 )
 
 // mostOffers is how many plans, and how many delegations, a person can choose from.
@@ -30,6 +33,7 @@ type offer struct {
 	Free      bool
 	Time      bool
 	Grants    toll.Credits // by an order
+	Server    bool         // its owner says that it is for the server that asks
 	plan      *toll.Plan
 }
 
@@ -38,12 +42,29 @@ func (o *offer) Ready() bool { return o.Free || o.Until != "" || !o.Time && o.Av
 
 // says are the terms that a person agrees to with the plan.
 func (o *offer) says() []string {
-	return []string{"plan", string(o.ID), o.Name, o.Owner.String(), o.Price, o.Buys, o.Request, strconv.FormatBool(o.Time)}
+	return []string{
+		"plan",
+		string(o.ID),
+		o.Name,
+		o.Owner.String(),
+		o.Price,
+		o.Buys,
+		o.Request,
+		strconv.FormatBool(o.Time),
+		strconv.FormatBool(o.Server),
+	}
 }
 
-// offers returns the plans among which a person can choose: the one that is asked for, else those of the agent, else those
-// of which the person has something.
-func (w *Web) offers(ctx context.Context, owner toll.Address, plan toll.PlanID, agent toll.AgentID) ([]*offer, error) {
+// offers returns the plans among which a person can choose: the one that is asked for, else those
+// of the agent, else those of which the person has something. Plans of the server at the resource
+// come first, then those that can be paid with.
+func (w *Web) offers(
+	ctx context.Context,
+	owner toll.Address,
+	plan toll.PlanID,
+	agent toll.AgentID,
+	resource string,
+) ([]*offer, error) {
 	plans, err := w.plansFor(ctx, owner, plan, agent)
 	if err != nil {
 		return nil, err
@@ -51,18 +72,25 @@ func (w *Web) offers(ctx context.Context, owner toll.Address, plan toll.PlanID, 
 	out := make([]*offer, 0, len(plans))
 	for _, p := range plans {
 		o, err := w.offer(ctx, owner, p)
+		if err == nil && plan == "" && agent == "" && resource != "" {
+			o.Server, err = w.isOfServer(ctx, p.ID, resource)
+		}
 		if err != nil {
 			return nil, err
 		}
 		out = append(out, o)
 	}
-	// What can be paid with comes first.
 	slices.SortStableFunc(out, func(a, b *offer) int {
 		rank := func(o *offer) int {
-			if o.Ready() {
+			switch {
+			case o.Server && o.Ready():
 				return 0
+			case o.Server:
+				return 1
+			case o.Ready():
+				return 2
 			}
-			return 1
+			return 3
 		}
 		return cmp.Compare(rank(a), rank(b))
 	})
@@ -70,17 +98,23 @@ func (w *Web) offers(ctx context.Context, owner toll.Address, plan toll.PlanID, 
 }
 
 func (w *Web) plansFor(ctx context.Context, owner toll.Address, plan toll.PlanID, agent toll.AgentID) ([]*toll.Plan, error) {
-	if plan == "" && agent != "" {
-		list, err := store.PlansOfAgent(ctx, w.Store, agent, store.Page{Size: mostOffers})
-		return list.Items, err
-	}
-	ids := []toll.PlanID{plan}
-	if plan == "" {
+	var ids []toll.PlanID
+	switch {
+	case plan != "":
+		ids = []toll.PlanID{plan}
+	case agent != "":
+		a, err := store.AgentByID(ctx, w.Store, agent)
+		if err != nil {
+			return nil, err
+		}
+		for _, p := range a.Plans[:min(len(a.Plans), mostOffers)] { // in the order in which its server takes them
+			ids = append(ids, p.PlanID)
+		}
+	default:
 		accounts, err := w.Ledger.AccountsOf(ctx, owner, mostOffers)
 		if err != nil {
 			return nil, err
 		}
-		ids = ids[:0]
 		for _, a := range accounts {
 			ids = append(ids, a.Plan)
 		}
@@ -97,6 +131,67 @@ func (w *Web) plansFor(ctx context.Context, owner toll.Address, plan toll.PlanID
 		out = append(out, p)
 	}
 	return out, nil
+}
+
+// mostServers is how many agents of one plan are compared with the resource of a request, the
+// oldest first.
+const mostServers = 5
+
+// isOfServer reports whether an agent with the plan has an endpoint at the resource, or below it.
+// Whoever owns the agent says so, and nobody has checked it.
+func (w *Web) isOfServer(ctx context.Context, plan toll.PlanID, resource string) (bool, error) {
+	agents, err := store.AgentsOfPlan(
+		ctx,
+		w.Store,
+		plan,
+		store.Page{Size: mostServers, Ascending: true},
+	)
+	if err != nil {
+		return false, err
+	}
+	for _, a := range agents.Items {
+		urls := a.API.OpenEndpoints
+		for _, e := range a.API.Endpoints {
+			urls = append(urls, e.URL)
+		}
+		if slices.ContainsFunc(urls, func(url string) bool { return isAt(url, resource) }) {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// isAt reports whether an absolute endpoint is at the resource or below it, or is a pattern that
+// the resource falls under.
+func isAt(endpoint, resource string) bool {
+	e, err1 := url.Parse(endpoint)
+	r, err2 := url.Parse(resource)
+	if err1 != nil || err2 != nil || e.Scheme != "http" && e.Scheme != "https" ||
+		e.Scheme != r.Scheme ||
+		hostPort(e) != hostPort(r) {
+		return false
+	}
+	if below := strings.TrimSuffix(r.Path, "/") + "/"; strings.HasPrefix(e.Path+"/", below) {
+		return true
+	}
+	p, err := x402.ParsePattern(e.Path)
+	return err == nil && p.Match(r.Path)
+}
+
+// hostPort returns the host and the port of an address. The names of this computer count as one.
+func hostPort(u *url.URL) string {
+	host, port := strings.ToLower(u.Hostname()), u.Port()
+	if port == "" {
+		port = u.Scheme
+	}
+	if ip, err := netip.ParseAddr(host); host == "localhost" || err == nil && ip.IsLoopback() {
+		host = "localhost"
+	}
+	switch {
+	case port == "443" && u.Scheme == "https", port == "80" && u.Scheme == "http":
+		port = u.Scheme
+	}
+	return host + " " + port
 }
 
 func (w *Web) offer(ctx context.Context, owner toll.Address, p *toll.Plan) (*offer, error) {

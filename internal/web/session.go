@@ -89,6 +89,9 @@ func (w *Web) admit(ctx context.Context, key string) (*person, error) {
 	if err != nil {
 		return nil, err
 	}
+	if e := w.signIns.Take(caller.Address, 1); e != nil {
+		return nil, e
+	}
 	if err := w.sessions.RenewToken(ctx); err != nil {
 		return nil, err
 	}

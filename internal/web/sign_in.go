@@ -76,10 +76,30 @@ func (v *visit) askSignIn(status int, why, next, fault string) {
 func (v *visit) badKey(err error, again func(status int, fault string)) {
 	e := toll.AsError(err)
 	if status := e.HTTPStatus(); status < http.StatusInternalServerError {
-		again(status, e.Text())
+		again(status, keyFault(e))
 		return
 	}
 	v.fail(err)
+}
+
+// keyFault says what is wrong with a key that a person pasted. The texts of the API speak of
+// headers.
+func keyFault(e *toll.Error) string {
+	if e.Message != "" && e.Code != toll.CodeBadRequest { // it is about this key
+		return e.Text()
+	}
+	switch e.Code {
+	case toll.CodeNotAuthenticated:
+		return "This API key is unknown, expired or revoked. Paste another one."
+	case toll.CodeKeyWrongEnvironment:
+		return "This API key is of the other environment. Paste one of this service."
+	case toll.CodeKeyForeign:
+		if e.Hint != "" { // it tells what was pasted
+			return e.Hint
+		}
+		return "This API key was not made by this service. Paste one that was."
+	}
+	return "This is not an API key. Paste the whole key, from its prefix to its last character, without the word Bearer."
 }
 
 // SignOut is POST /sign-out.

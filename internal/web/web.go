@@ -22,6 +22,7 @@ import (
 	"github.com/tollhq/toll/internal/auth"
 	"github.com/tollhq/toll/internal/checkout"
 	"github.com/tollhq/toll/internal/ledger"
+	"github.com/tollhq/toll/internal/meter"
 	"github.com/tollhq/toll/internal/oauth"
 	"github.com/tollhq/toll/internal/store"
 )
@@ -57,11 +58,18 @@ type Web struct {
 	sessions *scs.SessionManager
 	pages    map[string]*template.Template
 	styles   string // source of the style sheet, for the policy
+	signIns  *meter.Quota
 }
+
+// maxSignIns is how often an account may sign in within an hour: each is a session that stays for days.
+const maxSignIns = 600
 
 // New returns the pages. Errors: a public address that is no origin.
 func New(d Deps) (*Web, error) {
-	w := &Web{Deps: d, origin: http.NewCrossOriginProtection(), pages: map[string]*template.Template{}}
+	w := &Web{
+		Deps: d, origin: http.NewCrossOriginProtection(), pages: map[string]*template.Template{},
+		signIns: meter.NewQuota("sign-ins", 0, maxSignIns),
+	}
 	u, err := url.Parse(d.PublicURL)
 	if err != nil {
 		return nil, err
@@ -190,9 +198,19 @@ type message struct {
 	Host  string       // of To
 }
 
+const (
+	titleRefused = "This cannot go on"
+	startAgain   = "Start again from the program that sent you here."
+)
+
 // refuse says why something cannot go on. The text is safe to show.
 func (v *visit) refuse(status int, why string) {
-	v.show(status, "message", shown{Title: "This cannot go on", Body: message{Text: why, Fault: true, Next: "Start again from the program that sent you here."}}, "")
+	v.show(
+		status,
+		"message",
+		shown{Title: titleRefused, Body: message{Text: why, Fault: true, Next: startAgain}},
+		"",
+	)
 }
 
 // fail answers an error that is not the person's.
