@@ -57,6 +57,7 @@ type Agent struct {
 	API       AgentAPI
 	Plans     []PlanRef
 	IsListed  bool
+	Version   int64 // 1 when registered, and 1 more after each change; 0 when unknown
 	CreatedAt time.Time
 	UpdatedAt time.Time
 }

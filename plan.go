@@ -14,6 +14,7 @@ type Plan struct {
 	MaxOrders   int64 // 0 = no limit
 	IsTrial     bool
 	IsListed    bool
+	Version     int64 // 1 when registered, and 1 more after each change; 0 when unknown
 	CreatedAt   time.Time
 	UpdatedAt   time.Time
 }

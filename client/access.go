@@ -95,7 +95,8 @@ func (c *Client) Permission(ctx context.Context, hash toll.Hash) (*toll.Permissi
 	return &out, nil
 }
 
-// RevokePermission ends a permission at once. Open holds of it still settle.
+// RevokePermission ends a permission at once. Open holds of it still settle, for at most what they
+// hold: Closed of its record says when none is left.
 func (c *Client) RevokePermission(ctx context.Context, hash toll.Hash) error {
 	return c.remove(ctx, api("/x402/permissions/%s", hash.String()), nil)
 }

@@ -44,6 +44,9 @@ type call struct {
 	key string
 	// exempt leaves the version header out.
 	exempt bool
+	// ifMatch is the version that the record must have, 0 for any. The repeat of a change that was
+	// made would be refused, so a lost answer is not followed by one.
+	ifMatch int64
 }
 
 // answer is what the service said, whatever its status.
@@ -134,10 +137,11 @@ func (c *Client) again(ctx context.Context, cl call, attempt int, a *answer, err
 	if !cl.again {
 		return 0, false
 	}
+	refused := cl.refused || cl.ifMatch > 0
 	if err != nil {
-		return wait, !cl.refused
+		return wait, !refused
 	}
-	if cl.refused && (a.status == http.StatusBadGateway || a.status == http.StatusGatewayTimeout) {
+	if refused && (a.status == http.StatusBadGateway || a.status == http.StatusGatewayTimeout) {
 		return 0, false
 	}
 	switch a.status {
@@ -216,6 +220,9 @@ func (c *Client) request(ctx context.Context, cl call, body []byte) (*http.Reque
 	}
 	if cl.key != "" {
 		h.Set("Idempotency-Key", cl.key)
+	}
+	if cl.ifMatch > 0 {
+		h.Set("If-Match", strconv.FormatInt(cl.ifMatch, 10))
 	}
 	return req, nil
 }

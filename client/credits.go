@@ -3,7 +3,9 @@ package client
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"net/url"
 	"slices"
 	"time"
 
@@ -17,13 +19,31 @@ const payTokenLife = 5 * time.Minute
 // Payer pays with the credits that the account of the key has on these plans, and on any plan of the service when none is
 // named. Each request gets an access token of its own, which can burn what that request may cost and is good at the agent
 // that asks: a server that keeps it has nothing.
-func (c *Client) Payer(plans ...toll.PlanID) *CreditsPayer { return &CreditsPayer{c: c, plans: plans} }
+//
+// The agent must be registered at the server that asks: an endpoint of its public record has the
+// scheme, host and port of the request. Of an entry that names no agent this is so for one of the
+// first 100 agents of the plan. Records are believed for a minute. For agents whose record has no
+// endpoint with a host see [CreditsPayer.At].
+func (c *Client) Payer(plans ...toll.PlanID) *CreditsPayer {
+	return &CreditsPayer{c: c, plans: plans, agents: new(directory)}
+}
 
-// CreditsPayer is a [Payer] of credits.
+// CreditsPayer is a [Payer] of credits. It is safe for concurrent use.
 type CreditsPayer struct {
 	c          *Client
 	plans      []toll.PlanID
+	at         []string
 	delegation string
+	agents     *directory
+}
+
+// At returns a payer that takes the caller's word for it that the plans named to [Client.Payer] are
+// sold at these hosts, as [HostOf] writes them, where the records of their agents name no host. An
+// agent that is registered elsewhere is still refused.
+func (p *CreditsPayer) At(hosts ...string) *CreditsPayer {
+	o := *p
+	o.at = hosts
+	return &o
 }
 
 // Topped returns a payer whose access tokens may buy one more order of the plan when credits are short, through a delegation. What
@@ -36,8 +56,13 @@ func (p *CreditsPayer) Topped(delegationID string) *CreditsPayer {
 }
 
 // Quote is part of [Payer]: the amount of the entry, else the most that the plan asks for a request.
-func (p *CreditsPayer) Quote(ctx context.Context, e *x402.Entry) (x402.Quote, error) {
+func (p *CreditsPayer) Quote(
+	ctx context.Context, called *url.URL, e *x402.Entry,
+) (x402.Quote, error) {
 	n := p.c.names
+	if other := n.OtherBrand(e.Scheme); other != "" {
+		return x402.Quote{}, errors.New(other)
+	}
 	if e.Scheme != n.SchemeCrypto() && e.Scheme != n.SchemeCard() {
 		return x402.Quote{}, fmt.Errorf("the scheme %q is not paid with credits", e.Scheme)
 	}
@@ -57,6 +82,9 @@ func (p *CreditsPayer) Quote(ctx context.Context, e *x402.Entry) (x402.Quote, er
 	}
 	if e.Scheme != terms.Scheme || !x402.SameNetwork(e.Network, terms.Network, environmentOf(terms.Network)) {
 		return x402.Quote{}, fmt.Errorf("plan %s is of scheme %s on %s", plan, terms.Scheme, terms.Network)
+	}
+	if err := p.checkAgent(ctx, called, plan, e); err != nil {
+		return x402.Quote{}, err
 	}
 	most := terms.MaxAmount
 	if e.Amount != "" {
@@ -105,27 +133,61 @@ func (p *CreditsPayer) Pay(ctx context.Context, e *x402.Entry, q x402.Quote) (*x
 	if err != nil {
 		return nil, err
 	}
-	return &x402.Payment{Payload: payload, Spent: func(ctx context.Context, r *x402.Settlement) (toll.Units, bool) {
+	hash := t.PermissionHash
+	spent := func(ctx context.Context, r *x402.Settlement) (toll.Units, bool) {
 		if r.Success && cmp.Or(r.CreditsRedeemed, r.Amount) == q.Amount.String() {
 			return q.Amount, true
 		}
-		return p.burned(ctx, e.Plan(), t.PermissionHash)
-	}}, nil
+		n, final, _ := p.burned(ctx, hash)
+		return n, final
+	}
+	return &x402.Payment{Payload: payload, Permission: &hash, Spent: spent}, nil
 }
 
-// burned ends an access token and asks the service what it has burned: a server that says it took less may take it still. That
-// is sure when nothing is held any more, as a hold outlives its token.
-func (p *CreditsPayer) burned(ctx context.Context, plan toll.PlanID, hash toll.Hash) (toll.Units, bool) {
-	if err := p.c.RevokePermission(ctx, hash); err != nil {
-		return toll.Units{}, false
-	}
-	balance, err := p.c.Balance(ctx, plan)
-	if err != nil || balance.Held > 0 {
-		return toll.Units{}, false
-	}
+// burned revokes an access token and asks the service what it has burned: a server that says that
+// it took less may take the rest later. final is false while more can be burned, which it can as
+// long as the server has a hold.
+func (p *CreditsPayer) burned(
+	ctx context.Context, hash toll.Hash,
+) (spent toll.Units, final bool, err error) {
+	// Whether it is revoked now, was before or could not be, the record tells.
+	_ = p.c.RevokePermission(ctx, hash)
 	record, err := p.c.Permission(ctx, hash)
 	if err != nil {
-		return toll.Units{}, false
+		return toll.Units{}, false, err
 	}
-	return toll.UnitsOf(int64(record.UsedCredits)), true
+	return toll.UnitsOf(int64(record.UsedCredits)), record.Closed, nil
+}
+
+// Check asks the service what became of a payment with credits that is [PaymentSent] or
+// [PaymentUnknown], and returns it as it stands now: paid or refused when nothing of it can be
+// burned any more, else unchanged, so that it still counts in full. The caller records the answer
+// with Close of its [Purse]. Other payments are returned unchanged.
+//
+// Check leaves a request alone that may be under way. When the access token has expired, after five
+// minutes, Check revokes it, so that holds that have lapsed can no longer be settled.
+//
+// Errors: [toll.CodePermissionNotFound] for a payment of another account or service, and those of
+// every call.
+func (p *CreditsPayer) Check(ctx context.Context, paid Payment) (Payment, error) {
+	open := paid.State == PaymentSent || paid.State == PaymentUnknown
+	if !open || paid.Permission == nil {
+		return paid, nil
+	}
+	record, err := p.c.Permission(ctx, *paid.Permission)
+	if err != nil {
+		return paid, err
+	}
+	spent, final := toll.UnitsOf(int64(record.UsedCredits)), record.Closed
+	if !final && record.Status == toll.StatusExpired {
+		spent, final, err = p.burned(ctx, *paid.Permission)
+	}
+	switch {
+	case err != nil || !final:
+	case spent.IsZero():
+		paid.State = PaymentRefused
+	default:
+		paid.State, paid.Spent = PaymentPaid, spent
+	}
+	return paid, err
 }

@@ -2,6 +2,7 @@ package client_test
 
 import (
 	"context"
+	"net/url"
 	"strings"
 	"testing"
 	"time"
@@ -19,6 +20,12 @@ func planService(t *testing.T, made *string) *service {
 		case s.method == "POST":
 			*made = s.body
 			return 201, nil, `{"accessToken":"eyJhIjoxfQ.eyJhIjoxfQ.c2ln"}`
+		case strings.Contains(s.target, "/agents"):
+			b, err := x402.Encode(map[string]any{"agents": []any{agentAt("7", "https://a.example/ask")}, "total": 1})
+			if err != nil {
+				t.Error(err)
+			}
+			return 200, nil, string(b)
 		}
 		b, err := x402.Encode(toll.Plan{
 			ID: plan, Owner: toll.Address{9}, Price: toll.Price{IsCrypto: true}, AccessLimit: toll.LimitCredits,
@@ -31,6 +38,17 @@ func planService(t *testing.T, made *string) *service {
 	})
 }
 
+// called is the url of a paid request.
+var called = &url.URL{Scheme: "https", Host: "a.example", Path: "/ask"}
+
+func agentAt(id toll.AgentID, urls ...string) toll.Agent {
+	a := toll.Agent{ID: id, Owner: toll.Address{9}, IsListed: true, CreatedAt: time.Unix(1, 0), UpdatedAt: time.Unix(1, 0)}
+	for _, u := range urls {
+		a.API.Endpoints = append(a.API.Endpoints, toll.Endpoint{Verb: "POST", URL: u})
+	}
+	return a
+}
+
 // TestReview5_NothingIsNotALimit: an entry that asks for no credits gets no access token, as that would have no limit.
 func TestReview5_NothingIsNotALimit(t *testing.T) {
 	made := ""
@@ -39,7 +57,7 @@ func TestReview5_NothingIsNotALimit(t *testing.T) {
 	for amount, limit := range map[string]string{"0": "", "3": "3", "": "5"} {
 		made = ""
 		e := &x402.Entry{Scheme: "svc:erc4337", Network: "eip155:84532", Amount: amount, PlanID: string(plan)}
-		q, err := p.Quote(context.Background(), e)
+		q, err := p.Quote(context.Background(), called, e)
 		if err != nil {
 			if limit != "" {
 				t.Errorf("%q: %v", amount, err)
@@ -60,15 +78,42 @@ func TestReview5_DelegationsBuyNamedPlans(t *testing.T) {
 	made := ""
 	c := planService(t, &made).client()
 	e := &x402.Entry{Scheme: "svc:erc4337", Network: "eip155:84532", Amount: "1", PlanID: string(plan)}
-	if _, err := c.Payer().Topped("purse").Quote(context.Background(), e); err == nil {
+	if _, err := c.Payer().Topped("purse").Quote(context.Background(), called, e); err == nil {
 		t.Error("a delegation buys whatever plan a server names")
 	}
 	p := c.Payer(plan).Topped("purse")
-	q, err := p.Quote(context.Background(), e)
+	q, err := p.Quote(context.Background(), called, e)
 	if err == nil {
 		_, err = p.Pay(context.Background(), e, q)
 	}
 	if err != nil || !strings.Contains(made, `"delegationConfig":{"delegationId":"purse"}`) {
 		t.Errorf("%s, %v", made, err)
+	}
+}
+
+// TestCreditsPayer_OlderService: a service that does not say whether a permission is closed is not
+// taken to say that it is.
+func TestCreditsPayer_OlderService(t *testing.T) {
+	made := ""
+	s := planService(t, &made)
+	rest := s.reply
+	s.reply = func(n int, c sent) (int, map[string]string, string) {
+		if strings.Contains(c.target, "/x402/permissions/") {
+			return 200, nil, `{"permissionHash":"` + toll.Hash{1}.String() + `","status":"Revoked","usedCredits":"0"}`
+		}
+		return rest(n, c)
+	}
+	p := s.client().Payer()
+	e := &x402.Entry{Scheme: "svc:erc4337", Network: "eip155:84532", Amount: "3", PlanID: string(plan)}
+	q, err := p.Quote(t.Context(), called, e)
+	if err != nil {
+		t.Fatal(err)
+	}
+	paid, err := p.Pay(t.Context(), e, q)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if spent, sure := paid.Spent(t.Context(), new(x402.Settlement)); sure {
+		t.Errorf("%s credits are taken for all that was spent", spent)
 	}
 }

@@ -47,6 +47,17 @@
 //	h := &http.Client{Transport: client.NewTransport(purse, c.Payer(planID))}
 //	res, err := h.Post("https://agent.example.com/ask", "application/json", body)
 //
+// What holds, whatever the server says:
+//
+//   - Only hosts of the limits are paid, and never more than the limits. A payment counts in full before it leaves and until
+//     the service says that nothing of it can be burned any more; [CreditsPayer.Check] asks again.
+//   - A resource of another host is not paid for. Credits go only to a server where the agent is registered, or for which the
+//     caller vouches ([CreditsPayer.At]).
+//
+// What does not hold: servers on one host are not told apart by their paths; a wallet's
+// authorization is good wherever its receiver is paid, so limits and hosts alone bound it; what a
+// delegation buys ([CreditsPayer.Topped]) counts in no purse.
+//
 // # Lists
 //
 // Lists are iterators over all pages:

@@ -27,8 +27,11 @@ func (c *Client) Terms(ctx context.Context, id toll.PlanID) (*x402.Terms, error)
 	if !p.Price.IsCrypto && !p.Price.IsFree() {
 		t.Scheme, t.Network = c.names.SchemeCard(), env.CardNetwork()
 	}
-	if i := c.info.Load(); i != nil && i.APIBase != "" && soldToWallets(p, env) {
-		t.OrderURL = i.APIBase + "/x402/plans/" + string(p.ID) + "/order"
+	if i := c.info.Load(); i != nil {
+		t.ServiceURL = i.APIBase
+	}
+	if t.ServiceURL != "" && soldToWallets(p, env) {
+		t.OrderURL = t.ServiceURL + "/x402/plans/" + string(p.ID) + "/order"
 	}
 	return t, nil
 }

@@ -43,6 +43,9 @@ type Payment struct {
 	// Authorization is what a wallet handed out. When it has ended and the chain says that it was not used, the payment can be
 	// closed once more, as refused.
 	Authorization *x402.ExactAuthorization `json:"authorization,omitempty"`
+	// Permission is the hash of what an access token may spend: [CreditsPayer.Check] asks the
+	// service what became of it.
+	Permission *toll.Hash `json:"permission,omitempty"`
 }
 
 // Counts is what the payment takes of the limits: what was spent, or could have been.
@@ -61,8 +64,9 @@ type Purse interface {
 	// Take records a payment that is about to be made, and counts its Most against the limits. An error refuses it, and then
 	// nothing is paid.
 	Take(ctx context.Context, p Payment) error
-	// Close records how a payment that was taken stands: how it has ended, and before that, of one that a wallet has signed, its
-	// Authorization, while it is still [PaymentSent]. An error then keeps it from leaving.
+	// Close records how a payment that was taken stands: how it has ended, and before that, while
+	// it is still [PaymentSent], its Authorization or Permission. An error then keeps it from
+	// leaving.
 	Close(ctx context.Context, p Payment) error
 }
 

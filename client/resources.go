@@ -13,8 +13,21 @@ import (
 
 // Call is the way to an operation that has no method here: path begins with "/", in is sent as JSON (nil: no body) and a
 // 2xx body is decoded into out (nil: ignored; *json.RawMessage: as sent). GET is repeated when that is safe, nothing else.
-func (c *Client) Call(ctx context.Context, method, path string, query url.Values, in, out any) error {
-	cl := call{method: method, path: path, query: query, body: in, again: method == http.MethodGet, key: idempotencyKey(ctx)}
+func (c *Client) Call(
+	ctx context.Context,
+	method, path string,
+	query url.Values,
+	in, out any,
+) error {
+	cl := call{
+		method:  method,
+		path:    path,
+		query:   query,
+		body:    in,
+		again:   method == http.MethodGet,
+		key:     idempotencyKey(ctx),
+		ifMatch: ifMatch(ctx),
+	}
 	if raw, ok := out.(*json.RawMessage); ok {
 		a, err := c.do(ctx, cl, nil)
 		if err == nil {
@@ -44,7 +57,11 @@ func (c *Client) create(ctx context.Context, path string, in, out any) error {
 // act is for changes that come to the same when they are repeated.
 func (c *Client) act(ctx context.Context, method, path string, in any) (*toll.ActResult, error) {
 	var out toll.ActResult
-	if _, err := c.do(ctx, call{method: method, path: path, body: in, again: true}, &out); err != nil {
+	if _, err := c.do(
+		ctx,
+		call{method: method, path: path, body: in, again: true, ifMatch: ifMatch(ctx)},
+		&out,
+	); err != nil {
 		return nil, err
 	}
 	return &out, nil
@@ -52,7 +69,17 @@ func (c *Client) act(ctx context.Context, method, path string, in any) (*toll.Ac
 
 // remove is for removals of which a repeat is refused: it is repeated only after an answer that says that nothing was done.
 func (c *Client) remove(ctx context.Context, path string, out any) error {
-	_, err := c.do(ctx, call{method: http.MethodDelete, path: path, again: true, refused: true}, out)
+	_, err := c.do(
+		ctx,
+		call{
+			method:  http.MethodDelete,
+			path:    path,
+			again:   true,
+			refused: true,
+			ifMatch: ifMatch(ctx),
+		},
+		out,
+	)
 	return err
 }
 

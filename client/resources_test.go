@@ -159,6 +159,12 @@ func TestGoldenRequests(t *testing.T) {
 				},
 			})
 		},
+		func() {
+			c.AddEndpoints(ctx, agent, toll.EndpointsInput{
+				Endpoints:     toll.EndpointList{{Verb: "POST", URL: "https://agent.example.com/ask"}, {Verb: "GET", URL: "/files/:name"}},
+				OpenEndpoints: []string{"https://agent.example.com/health"},
+			})
+		},
 		func() { c.SetPlanListed(ctx, plan, true) },
 		func() { c.SetAgentListed(ctx, agent, false) },
 		func() { c.AttachPlan(ctx, agent, plan) },

@@ -25,8 +25,9 @@ const maxRefusalBody = 64 << 10
 
 // Payer pays entries of the schemes that it knows. [Client.Payer] pays with credits, evm.Wallet with tokens.
 type Payer interface {
-	// Quote says what the entry can cost at most. An error says why this payer does not pay it, and is safe to show.
-	Quote(ctx context.Context, e *x402.Entry) (x402.Quote, error)
+	// Quote says what the entry can cost at most. called is the url whose server asks for the
+	// payment. An error says why this payer does not pay the entry, and is safe to show.
+	Quote(ctx context.Context, called *url.URL, e *x402.Entry) (x402.Quote, error)
 	// Pay makes a payment, which the server may take from then on.
 	Pay(ctx context.Context, e *x402.Entry, q x402.Quote) (*x402.Payment, error)
 }
@@ -40,6 +41,11 @@ type Payer interface {
 // A request is paid at most once, whatever the server answers, and an answer that does not come leaves the payment open:
 // the error is then a [*PaymentError] with Sent. Such a request is not repeated by itself, as the server may have done the
 // work. Redirects are followed by http.Client, which makes a new request: it is paid only if its host may be.
+//
+// A server that asks payment for a resource of another server gets none: scheme, host and port of
+// resource.url are those of the request, or it is relative. Since a server writes its 402 as it
+// likes, that alone stops no liar: a [CreditsPayer] also wants the agent to be registered at the
+// server, and of a wallet's payment [Limits] are what holds.
 type Transport struct {
 	base   http.RoundTripper
 	purse  Purse
@@ -134,6 +140,9 @@ var errSignIn = errors.New("the server takes a sign-in of the wallet (sign-in-wi
 // pay chooses an entry, reserves what it costs, records it and makes the payment.
 func (t *Transport) pay(req *http.Request, ask *x402.Challenge) (*payment, error) {
 	ctx := req.Context()
+	if err := checkResource(req.URL, ask.URL); err != nil {
+		return nil, err
+	}
 	var reasons []error
 	for _, payer := range t.payers {
 		for i := range ask.Entries {
@@ -142,7 +151,7 @@ func (t *Transport) pay(req *http.Request, ask *x402.Challenge) (*payment, error
 				reasons = append(reasons, errSignIn)
 				continue
 			}
-			q, err := payer.Quote(ctx, e)
+			q, err := payer.Quote(ctx, req.URL, e)
 			if err != nil {
 				reasons = append(reasons, err)
 				continue
@@ -153,7 +162,7 @@ func (t *Transport) pay(req *http.Request, ask *x402.Challenge) (*payment, error
 				continue
 			}
 			err = p.make(ctx, payer, ask, e, q)
-			if err == nil && p.Authorization != nil {
+			if err == nil && (p.Authorization != nil || p.Permission != nil) {
 				err = t.purse.Close(ctx, p.Payment)
 			}
 			if err == nil {
@@ -177,7 +186,7 @@ func (p *payment) make(ctx context.Context, payer Payer, ask *x402.Challenge, e 
 	if err != nil {
 		return err
 	}
-	p.spent, p.Authorization = made.Spent, made.Authorization
+	p.spent, p.Authorization, p.Permission = made.Spent, made.Authorization, made.Permission
 	p.header, err = ask.Answer(e, made.Payload, p.ID)
 	return err
 }
@@ -204,11 +213,16 @@ func (t *Transport) finish(req *http.Request, ask *x402.Challenge, p *payment) (
 
 // settle reads how a payment ended out of the answer. What is not sure to be unspent counts as spent.
 func (p *payment) settle(ctx context.Context, res *http.Response) {
+	p.State = PaymentUnknown
 	r, err := x402.ReadSettlement(res.Header)
 	if err != nil {
+		if res.StatusCode/100 == 2 {
+			// A stream is settled when it ends. To ask now would end its access token.
+			return
+		}
 		r = &x402.Settlement{}
 	}
-	p.State, p.Transaction = PaymentUnknown, r.Transaction
+	p.Transaction = r.Transaction
 	spent, sure := p.spent(ctx, r)
 	switch {
 	case sure && spent.IsZero() && !r.Success:

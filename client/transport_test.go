@@ -23,7 +23,7 @@ import (
 // coins is a payer of a scheme of its own, which has no limit but that of the purse.
 type coins struct{ made atomic.Int64 }
 
-func (c *coins) Quote(_ context.Context, e *x402.Entry) (x402.Quote, error) {
+func (c *coins) Quote(_ context.Context, _ *url.URL, e *x402.Entry) (x402.Quote, error) {
 	if e.Scheme != "coins" {
 		return x402.Quote{}, fmt.Errorf("no coins for %s", e.Scheme)
 	}
@@ -40,7 +40,7 @@ func (c *coins) Pay(_ context.Context, _ *x402.Entry, q x402.Quote) (*x402.Payme
 	}, nil
 }
 
-const ask = `{"x402Version":2,"error":"Payment required","resource":{"url":"https://a.example/x","description":"d"},
+const ask = `{"x402Version":2,"error":"Payment required","resource":{"url":"/x","description":"d"},
 "accepts":[{"scheme":"other","network":"eip155:1","amount":"1","asset":"a","payTo":"p","maxTimeoutSeconds":60},
 {"scheme":"coins","network":"n:1","amount":"%s","asset":"a","payTo":"p","maxTimeoutSeconds":60,"extra":{"z":1,"a":[2]}}],
 "extensions":{"payment-identifier":{"info":{"required":false},"schema":{"type":"object"}},"x":{"info":{"k":"v"}}}}`
@@ -109,7 +109,7 @@ func TestTransport_Pays(t *testing.T) {
 		}
 	}
 	if payload.X402Version != 2 || payload.Payload["coin"] == nil || fmt.Sprint(payload.Accepted["extra"]) != "map[a:[2] z:1]" ||
-		string(payload.Resource) != `{"url":"https://a.example/x","description":"d"}` || payload.Extensions["x"].Info["k"] != "v" {
+		string(payload.Resource) != `{"url":"/x","description":"d"}` || payload.Extensions["x"].Info["k"] != "v" {
 		t.Errorf("the payment does not repeat what was offered: %+v", payload)
 	}
 	p := purse.Payments()[1]
@@ -330,7 +330,7 @@ func TestTransport_SignInIsNotAPayment(t *testing.T) {
 // exactCoins pays entries of scheme exact, whatever they ask.
 type exactCoins struct{ *coins }
 
-func (c exactCoins) Quote(_ context.Context, e *x402.Entry) (x402.Quote, error) {
+func (c exactCoins) Quote(_ context.Context, _ *url.URL, e *x402.Entry) (x402.Quote, error) {
 	if e.Scheme != x402.SchemeExact {
 		return x402.Quote{}, errors.New("no coins")
 	}

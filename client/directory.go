@@ -1,0 +1,139 @@
+package client
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/x402"
+)
+
+const (
+	// directoryLife is how long the record of an agent is believed.
+	directoryLife = time.Minute
+	// directorySize bounds what is remembered.
+	directorySize = 256
+	// maxPlanAgents is how many agents of a plan are looked at for an entry that names none.
+	maxPlanAgents = 100
+)
+
+// directory remembers whether agents are registered at the servers that asked for payment. It is
+// safe for concurrent use.
+type directory struct {
+	mu    sync.Mutex
+	known map[directoryKey]registration
+}
+
+type directoryKey struct {
+	called string // origin
+	plan   toll.PlanID
+	agent  toll.AgentID // "" for any agent of the plan
+}
+
+// registration says where the agents of an entry are registered.
+type registration struct {
+	here      bool   // at the server that asks
+	elsewhere string // the host of an endpoint at another server, "" when there is none
+	until     time.Time
+}
+
+func (d *directory) get(k directoryKey, now time.Time) (registration, bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	r, ok := d.known[k]
+	return r, ok && now.Before(r.until)
+}
+
+func (d *directory) put(k directoryKey, r registration) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.known == nil {
+		d.known = map[directoryKey]registration{}
+	}
+	for old := range d.known {
+		if len(d.known) < directorySize {
+			break
+		}
+		delete(d.known, old)
+	}
+	d.known[k] = r
+}
+
+// checkAgent refuses an entry whose agent is not registered at the server that asks: the server
+// could have copied what another one asks for, and would spend the payment there. Errors are safe
+// to show.
+func (p *CreditsPayer) checkAgent(
+	ctx context.Context, called *url.URL, plan toll.PlanID, e *x402.Entry,
+) error {
+	k := directoryKey{called: origin(called), plan: plan}
+	whose := "an agent of plan " + string(plan)
+	if named := e.Agent(); named != "" {
+		var err error
+		if k.agent, err = toll.ParseAgentID(string(named)); err != nil {
+			return fmt.Errorf("the entry names an agent that is none: %.90q", string(named))
+		}
+		whose = "agent " + string(k.agent)
+	}
+	r, ok := p.agents.get(k, p.c.now())
+	if !ok {
+		var err error
+		if r, err = p.register(ctx, k); err != nil {
+			return fmt.Errorf("where %s is registered is not known: %w", whose, err)
+		}
+		r.until = p.c.now().Add(directoryLife)
+		p.agents.put(k, r)
+	}
+	here := HostOf(called)
+	vouched := func(host string) bool { return strings.EqualFold(host, here) }
+	switch {
+	case r.here:
+		return nil
+	case r.elsewhere != "":
+		return fmt.Errorf("%s is registered at %s, and has no endpoint at %s, which asks for payment",
+			whose, r.elsewhere, here)
+	case len(p.plans) > 0 && slices.ContainsFunc(p.at, vouched):
+		return nil
+	}
+	return fmt.Errorf("nothing says that %s is served at %s: no endpoint on record has a host; "+
+		"name the plan and the host if you know that it is", whose, here)
+}
+
+// register asks the service where the agents of an entry are registered.
+func (p *CreditsPayer) register(ctx context.Context, k directoryKey) (r registration, err error) {
+	if k.agent != "" {
+		a, err := p.c.Agent(ctx, k.agent)
+		if err != nil {
+			return r, err
+		}
+		r.add(a, k.called)
+		return r, nil
+	}
+	n := 0
+	for a, err := range p.c.PlanAgents(ctx, k.plan, Ascending()) {
+		if err != nil {
+			return r, err
+		}
+		if r.add(a, k.called); r.here {
+			break
+		}
+		if n++; n == maxPlanAgents {
+			break
+		}
+	}
+	return r, nil
+}
+
+func (r *registration) add(a *toll.Agent, called string) {
+	for _, e := range a.API.Endpoints {
+		if at := endpointServer(e.URL); at != nil {
+			r.here = r.here || origin(at) == called
+			r.elsewhere = cmp.Or(r.elsewhere, HostOf(at))
+		}
+	}
+}
