@@ -3,6 +3,7 @@ package paid_test
 import (
 	"bytes"
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -23,12 +24,24 @@ import (
 )
 
 const (
-	plan  toll.PlanID  = "44742763076047497640080230236781474129970992727896593861997347135613135571071"
-	agent toll.AgentID = "50637310539380773994947796286606926419362223513940385288598954542035389945899"
-	// token has the shape of a JWS and is a canary: it must be in no log and reach no handler.
-	token = "Y2FuYXJ5LXRva2Vu.Y2FuYXJ5LWNsYWltcw.Y2FuYXJ5LXNpZ25hdHVyZQ"
-	payer = "0xf39Fd6e51aad88F6F4ce6aB8827279cffFb92266"
+	plan   toll.PlanID  = "44742763076047497640080230236781474129970992727896593861997347135613135571071"
+	agent  toll.AgentID = "50637310539380773994947796286606926419362223513940385288598954542035389945899"
+	payer               = "0xf39Fd6e51aad88F6F4ce6aB8827279cffFb92266"
+	issuer              = "https://pay.example.com/api/v1" // base address of the service
 )
+
+// token has the form of an access token and is a canary: it must be in no log and reach no handler.
+var token = jws(claims(issuer, string(plan), `"`+issuer+`/x402"`))
+
+func claims(iss, plan, aud string) string {
+	return `{"iss":"` + iss + `","sub":"` + payer + `","aud":` + aud + `,"jti":"0x01","iat":1795226400,"exp":1795230000,"planId":"` + plan +
+		`","x402Version":2}`
+}
+
+func jws(claims string) string {
+	part := base64.RawURLEncoding.EncodeToString
+	return part([]byte(`{"alg":"EdDSA","typ":"JWT","kid":"test"}`)) + "." + part([]byte(claims)) + ".Y2FuYXJ5LXNpZ25hdHVyZQ"
+}
 
 // desk is a stateful stand-in for the payment service: one plan, one subscriber, holds, settlements that burn once, and
 // faults on demand. before runs in place of a call, after loses its answer when it returns an error.
@@ -43,6 +56,7 @@ type desk struct {
 
 	min, max toll.Credits
 	orderURL string
+	service  string // base address
 	refuse   *x402.VerifyResponse
 	refuseS  *x402.SettleResponse
 	before   func(op string, n int) error
@@ -89,6 +103,7 @@ func (d *desk) Terms(context.Context, toll.PlanID) (*x402.Terms, error) {
 	return &x402.Terms{
 		PlanID: plan, PlanName: "Basic", Scheme: "svc:erc4337", Network: "eip155:84532",
 		PayTo: "0x70997970C51812dc3A010C7d01b50e0d17dc79C8", MinAmount: d.min, MaxAmount: d.max, OrderURL: d.orderURL,
+		ServiceURL: d.service,
 	}, nil
 }
 

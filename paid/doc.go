@@ -2,15 +2,17 @@
 // client.Client of a service, or the service itself in the same process:
 //
 //	f := client.New(os.Getenv("TOLL_API_KEY"))
-//	mux.Handle("POST /ask", paid.Handler(f, ask, paid.Plan(planID), paid.Agent(agentID), paid.Credits(2)))
-//	mux.Handle("POST /sum", paid.Handler(f, sum, paid.Plan(planID), paid.CreditsFunc(byLength)))
+//	here := paid.PublicURL("https://agent.example.com")
+//	mux.Handle("POST /ask", paid.Handler(f, ask, here, paid.Plan(planID), paid.Agent(agentID), paid.Credits(2)))
+//	mux.Handle("POST /sum", paid.Handler(f, sum, here, paid.Plan(planID), paid.CreditsFunc(byLength)))
 //
 // # What happens to a request
 //
 //  1. Its path is read once, and its sizes are checked. It may offer one access token, in one header.
 //  2. The payment is verified with a hold: the credits are set aside, or the request gets 402 and says what it costs. When
 //     the service cannot be asked, that is not the subscriber's fault: 503, and nothing runs.
-//  3. The handler runs. It finds the [Payment] in its context and never sees the access token. What it writes is kept.
+//  3. The handler runs. It finds the [Payment] in its context and never sees the access token, in whatever header the
+//     caller sent it ([TokenHeaders]). What it writes is kept.
 //  4. A 2xx answer is settled: the credits are burned, once, under the id of the request. Only then the answer leaves, with
 //     its receipt in payment-response. Anything else gives the hold back and leaves as it is: errors are free.
 //  5. A settlement that is refused is a 402 and one whose outcome stays unknown after three tries a 503, both without
@@ -23,6 +25,28 @@
 // ends, or when it is cut after at least one byte was delivered. It cannot outlast its hold (see [HoldSecs]). When
 // the service is away at the end, a [Queue] goes on trying and [OnUnsettled] is told.
 //
+// # Callers who leave
+//
+// A caller can hang up while the handler works. [CallerGone] chooses who bears that:
+//
+//   - [Settle], by default for POST, PUT, PATCH, DELETE and other methods that are not safe: the handler works on, its context
+//     does not end, and a 2xx is settled as if the caller were there. The subscriber pays for an answer that nobody read.
+//   - [Release], by default for GET, HEAD and OPTIONS: the context of the handler ends and the hold is given back. The work
+//     is free, so a caller who hangs up in time gets it for nothing.
+//
+// What the choice means, moment by moment:
+//
+//   - Before the handler runs: nothing runs and nothing is burned, with either.
+//   - While it runs, and after it: as above. Work for a caller who left ends with the hold at the latest. A status other than
+//     2xx, a panic, a handler that returned without a word after its context ended, and a request whose body never came to
+//     its end are free.
+//   - While the settlement is under way: it is settled, with either.
+//   - While the answer streams: nobody reads on, so the context of the handler ends. With Settle the stream is settled, also
+//     without a byte delivered; with Release after at least one byte.
+//
+// Payments of wallets follow the same rules. A deadline that the program has put on the request is no caller who leaves: what
+// it stops is free.
+//
 // # Wallets
 //
 // [PerCall] lists what an answer costs a wallet in USDC or EURC, without a plan and an account. Nothing can be held of its money,
@@ -33,6 +57,10 @@
 //
 // [Handler] makes everything behind it paid. [Routes] puts a price list in front of a router, and [Proxy] in front of a
 // server that knows nothing of payments.
+//
+// The method of the request decides what it costs. Many frameworks let a header or a parameter "_method" of the query, a form or a
+// JSON body name another method. Where that method could have another price, [Routes] and [Proxy] answer such a request 405. To see
+// it they read form and JSON bodies of a POST on such a path, up to 1 MiB; a larger one is 413 and a malformed one 400.
 //
 // # What a handler gives up
 //

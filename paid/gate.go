@@ -3,8 +3,8 @@ package paid
 import (
 	"context"
 	"net/http"
-	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/tollhq/toll"
@@ -13,9 +13,13 @@ import (
 )
 
 // Handler puts a price on h: every request that reaches it is paid. See the package documentation for the order of steps.
-// It panics without [Plan].
+// It panics without [Plan], and with [Transport], which is for proxies.
 func Handler(f x402.Facilitator, h http.Handler, opts ...Option) http.Handler {
-	return newGate(f, h, newConfig(opts))
+	c := newConfig(opts)
+	if c.transport != nil {
+		panic(misplacedTransport)
+	}
+	return newGate(f, h, c, c.termsCache(f))
 }
 
 type gate struct {
@@ -28,18 +32,20 @@ type gate struct {
 	// outside is done when the builder was told of a price that the plan does not allow.
 	outside sync.Once
 	// unlisted is done when the builder was told that the entries of wallets cannot be made.
-	unlisted   sync.Once
+	unlisted sync.Once
+	// unnamed is done when the builder was told that the public address is missing.
+	unnamed    sync.Once
 	exactCheck exactCheck
 }
 
-func newGate(f x402.Facilitator, next http.Handler, c *config) *gate {
+func newGate(f x402.Facilitator, next http.Handler, c *config, terms *hold.TermsCache) *gate {
 	if _, err := toll.ParsePlanID(string(c.plan)); err != nil {
 		panic("paid: a paid route needs paid.Plan with a plan id")
 	}
 	if _, ok := f.(x402.Offerer); !ok && len(c.perCall) > 0 {
 		panic("paid: PerCall needs a facilitator that signs offers, as client.Client does")
 	}
-	return &gate{f: f, next: next, c: c, terms: hold.NewTermsCache(f, c.timeout, c.clock)}
+	return &gate{f: f, next: next, c: c, terms: terms}
 }
 
 func (g *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -62,14 +68,19 @@ func (g *gate) serve(w http.ResponseWriter, r *http.Request) {
 		x.fail(err)
 		return
 	}
-	cred, err := takeCredential(r.Header, g.c.tokenHeaders)
+	own := func(text string) bool { return owns(r.Context(), text, g) }
+	cred, err := takeCredential(r.Header, g.c.tokenHeaders, own)
 	if err != nil {
 		x.fail(err)
 		return
 	}
+	if cred.token != "" && urlCarries(r.URL, own) {
+		x.fail(errTokenInURL)
+		return
+	}
 	clean := r.WithContext(r.Context())
 	clean.Header = r.Header.Clone()
-	stripRequest(clean.Header, g.c.tokenHeaders)
+	stripRequest(clean.Header, g.c.tokenHeaders, own)
 	x.r = clean
 
 	if g.c.beforeVerify != nil {
@@ -178,8 +189,7 @@ func (x *exchange) pay(cred credential) bool {
 		x.refuse(x402.ReasonInvalidVersion, toll.NewError(toll.CodeBadX402Version), nil)
 		return false
 	case cred.token == "":
-		x.refuse("", toll.NewError(toll.CodePaymentRequired).WithHint("Get an access token with POST /api/v1/x402/permissions and send it in "+
-			strings.Join(x.c.tokenHeaders, " or ")+"."), nil)
+		x.refuse("", toll.NewError(toll.CodePaymentRequired).WithHint(x.terms.TokenHint(x.c.tokenHeaders...)), nil)
 		return false
 	}
 	if len(x.exact) > 0 && schemeOf(cred.token) == x402.SchemeExact {
@@ -190,7 +200,7 @@ func (x *exchange) pay(cred credential) bool {
 		x.undecodable(err)
 		return false
 	}
-	if !x.extensionsFit(sent.PaymentIdentifier, sent.Extensions) {
+	if !x.extensionsFit(sent.PaymentIdentifier, sent.Extensions) || !x.forResource(sent) {
 		return false
 	}
 
@@ -242,12 +252,16 @@ func (x *exchange) pay(cred credential) bool {
 func (x *exchange) run() {
 	a := newWriter(x.w)
 	a.max, a.stream, a.only, a.head = x.c.maxBuffer, x.c.hold, x.c.flushEventsOnly, x.r.Method == http.MethodHead
-	ctx, cancel := context.WithCancelCause(withPayment(x.r.Context(), x.payment))
+	var begun atomic.Bool
+	ctx, cancel := x.workContext(&begun)
 	defer cancel(nil)
 
 	var guard holdGuard
 	a.begin = func() error {
+		begun.Store(true) // before the look at the request: a caller who leaves after it ends the work
 		if err := x.r.Context().Err(); err != nil {
+			a.left = true
+			cancel(context.Cause(x.r.Context()))
 			return err
 		}
 		if x.wallet != nil {
@@ -275,40 +289,59 @@ func (x *exchange) run() {
 	}
 	r := x.r.WithContext(ctx)
 	in := &body{ReadCloser: r.Body}
-	if r.Body != nil && x.c.maxBody >= 0 {
-		in.ReadCloser = http.MaxBytesReader(x.w, r.Body, x.c.maxBody)
+	if r.Body != nil {
+		if x.c.maxBody >= 0 {
+			in.ReadCloser = http.MaxBytesReader(x.w, r.Body, x.c.maxBody)
+		}
 		r.Body = in
 	}
 
 	returned := false
 	defer func() {
+		v := recover()
 		a.close()
 		guard.stop()
+		aborted := v == http.ErrAbortHandler // as reverse proxies do when they can write no more
 		switch {
 		case a.streaming:
-			x.endStream(a, returned)
-		case !returned && x.unsettled():
-			x.giveUp(recover())
-		case !returned:
+			x.endStream(a, returned || aborted, returned)
+		case returned:
+		case aborted && x.unsettled():
+			x.notSettled(x.wallet.first, x.wallet.known)
+			return
+		case aborted && a.left:
+			x.endBuffered(a, in, ctx)
+		default:
 			x.release()
+		}
+		if v != nil {
+			panic(v)
 		}
 	}()
 	x.next.ServeHTTP(a, r)
 	returned = true
 	a.close()
 	if !a.streaming {
-		x.endBuffered(a, in)
+		x.endBuffered(a, in, ctx)
 	}
 }
 
-// endBuffered decides about an answer of which nothing has left.
-func (x *exchange) endBuffered(a *writer, in *body) {
+// endBuffered decides about an answer of which nothing has left. work is the context that the handler had.
+func (x *exchange) endBuffered(a *writer, in *body, work context.Context) {
 	switch {
 	case x.unsettled():
 		x.notSettled(x.wallet.first, x.wallet.known)
+	case x.worked(a, in, work):
+		x.settleBuffered(a)
 	case x.r.Context().Err() != nil:
 		x.release()
-	case in.tooLarge:
+		if !x.gone() { // a deadline of the program, which may have answered for itself
+			// Not CodeUnavailable: its callers may repeat, and the handler may have done its work.
+			e := toll.NewError(toll.CodeInternal)
+			e.Message, e.Status = "The answer was not ready in time. No credits were burned.", http.StatusServiceUnavailable
+			x.fail(e)
+		}
+	case in.tooLarge.Load():
 		x.release()
 		x.fail(toll.NewError(toll.CodeBodyTooLarge))
 	case a.broken() || a.status == http.StatusSwitchingProtocols:
@@ -331,11 +364,17 @@ func (x *exchange) settleBuffered(a *writer) {
 			x.release()
 		}
 	}()
-	amount := x.amount(Response{Status: a.status, Header: a.sent, Body: a.buf.Bytes(), Size: a.size})
+	resp := Response{Status: a.status, Header: a.sent, Body: a.buf.Bytes(), Size: a.size}
+	if a.left {
+		resp.Body, resp.Streamed = nil, true
+	}
+	amount := x.amount(resp)
 	priced = true
 	s, known := x.settle(amount, hold.Tries)
 	if known && s.Success {
-		a.commit(func(h http.Header) { setReceipt(h, s) })
+		if !a.left {
+			a.commit(func(h http.Header) { setReceipt(h, s) })
+		}
 		return
 	}
 	if known {
@@ -411,12 +450,14 @@ func (g *holdGuard) stop() {
 	g.timer = nil
 }
 
-// endStream settles a stream: at its end, and at an abort when some of it was delivered.
-func (x *exchange) endStream(a *writer, returned bool) {
+// endStream settles a stream: at its end, and at an abort when some of it was delivered, or when its caller has left work that
+// is to be settled. ended is false after a panic of the handler, other than that of an abort.
+func (x *exchange) endStream(a *writer, ended, returned bool) {
 	whole := returned && !a.broken() && !a.cut.Load() && x.r.Context().Err() == nil
+	left := ended && x.gone() && x.settlesGone()
 	switch {
 	case x.wallet != nil: // it was paid before its first byte left, or is an error that costs nothing
-	case !success(a.status), !whole && a.delivered == 0:
+	case !success(a.status), !whole && a.delivered == 0 && !left:
 		x.release()
 	default:
 		x.settleStream(a)

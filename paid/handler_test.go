@@ -2,6 +2,7 @@ package paid_test
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -116,7 +117,8 @@ func TestUnpaid(t *testing.T) {
 // TestGolden402 fixes the bytes of a 402.
 func TestGolden402(t *testing.T) {
 	d := newDesk(1)
-	d.orderURL = "https://pay.example.com/plans/1"
+	d.service = "https://pay.example.com/api/v1"
+	d.orderURL = "https://pay.example.com/api/v1/x402/plans/" + string(plan) + "/order"
 	log, _ := logs(t)
 	h := paid.Handler(d, &work{t: t}, paid.Plan(plan), paid.Agent(agent), paid.Credits(5), paid.PublicURL("https://agent.example.com"),
 		paid.Description("Ask the agent"), paid.MimeType("application/json"), log)
@@ -428,13 +430,27 @@ func TestConcurrent(t *testing.T) {
 	d.want(t, 20, 20, 0)
 }
 
-// TestHint402 names the header in which the access token is looked for.
+// TestHint402 names the header in which the access token is looked for, and absolute addresses.
 func TestHint402(t *testing.T) {
-	h := paid.Handler(newDesk(1), &work{t: t}, paid.Plan(plan), paid.Credits(1), paid.TokenHeaders("x-token", "authorization"))
-	w := httptest.NewRecorder()
-	h.ServeHTTP(w, httptest.NewRequest("GET", "/", nil))
-	if w.Code != http.StatusPaymentRequired || !strings.Contains(w.Body.String(), "send it in x-token or authorization.") {
-		t.Errorf("%d %s", w.Code, w.Body)
+	d := newDesk(1)
+	d.service = "https://pay.example.com/api/v1"
+	h := paid.Handler(d, &work{t: t}, paid.Plan(plan), paid.Credits(2), paid.TokenHeaders(sig, "authorization"))
+	order := "POST https://pay.example.com/api/v1/protocol/plans/" + string(plan) + "/order orders the plan. People sign in at https://pay.example.com/sign-in."
+	for offered, want := range map[string]string{
+		"":                        "Get an access token with POST https://pay.example.com/api/v1/x402/permissions and send it in payment-signature or authorization. " + order,
+		"b3RoZXI.b3RoZXI.b3RoZXI": "Get a new access token with POST https://pay.example.com/api/v1/x402/permissions.",
+		token:                     toll.CodeInsufficientCredits.Info().Hint + " " + order,
+	} {
+		r := httptest.NewRequest("GET", "/", nil)
+		if offered != "" {
+			r.Header.Set(sig, offered)
+		}
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		var body toll.ErrorBody
+		if err := json.Unmarshal(w.Body.Bytes(), &body); err != nil || w.Code != http.StatusPaymentRequired || body.Hint != want {
+			t.Errorf("%d %q, %v", w.Code, body.Hint, err)
+		}
 	}
 }
 

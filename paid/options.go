@@ -1,6 +1,7 @@
 package paid
 
 import (
+	"fmt"
 	"log/slog"
 	"net/http"
 	"net/url"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/hold"
 	"github.com/tollhq/toll/x402"
 )
 
@@ -57,6 +59,7 @@ type config struct {
 	maxBuffer     int64
 	maxBody       int64
 	expiredStatus int
+	callerGone    Gone
 	tokenHeaders  []string
 	timeout       time.Duration
 
@@ -94,14 +97,20 @@ func newConfig(opts []Option) *config {
 	return c
 }
 
+func (c *config) termsCache(f x402.Facilitator) *hold.TermsCache {
+	return hold.NewTermsCache(f, c.timeout, c.clock)
+}
+
 // Plan names the plan whose credits pay for the route. Every route needs it.
 func Plan(id toll.PlanID) Option { return func(c *config) { c.plan = id } }
 
 // Agent names the agent that serves the route. It binds payments to the agent's endpoints.
 func Agent(id toll.AgentID) Option { return func(c *config) { c.agent = id } }
 
-// Credits sets what one answer costs, default 1. It should lie within the bounds of the plan, into which it is brought
-// otherwise, in the 402 as well.
+// Credits sets what one answer costs, default 1; 0 is free of charge, but still needs an access token. It should lie within the
+// bounds of the plan. Otherwise it is brought into them, in the 402 as well: 7 credits of a plan that takes 1 to 5 a request
+// are 5. The plan is not known before the first request, whose log line says so once per route; `toll gate` reads the
+// plan at its start and refuses such a price.
 func Credits(n toll.Credits) Option {
 	return func(c *config) { c.credits, c.creditsFunc = max(n, 0), nil }
 }
@@ -127,16 +136,27 @@ func Description(s string) Option { return func(c *config) { c.description = s }
 // MimeType names the type of the answer in a 402.
 func MimeType(s string) Option { return func(c *config) { c.mimeType = s } }
 
-// PublicURL is the absolute base under which the world reaches this server, for example "https://agent.example.com". The
-// resource of a payment is this base, the path and the query; without a base it is the path alone. The Host header and
-// forwarding headers are never used. A base that is not an absolute http or https URL panics.
+// PublicURL is the absolute base under which the world reaches this server, for example "https://agent.example.com". A 402
+// names this base with path and query; without a base it names the path alone. The Host header and forwarding headers are
+// never used. A base that is not an absolute http or https URL panics.
+//
+// Subscribers may bind an access token to a resource (RFC 8707). It is taken here if that is the base, the URL of the
+// request, or a URL between the two. Without a base no such token is taken, as its subscriber may mean another server.
 func PublicURL(base string) Option {
-	u, err := url.Parse(base)
-	if err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") || u.RawQuery != "" || u.Fragment != "" || u.User != nil {
-		panic("paid: PublicURL needs an absolute http or https URL without user, query and fragment")
+	if err := CheckPublicURL(base); err != nil {
+		panic("paid: PublicURL " + err.Error())
 	}
 	base = strings.TrimRight(base, "/")
 	return func(c *config) { c.publicURL = base }
+}
+
+// CheckPublicURL returns why [PublicURL] would panic, as a rule to be put behind a name: "must be ...".
+func CheckPublicURL(base string) error {
+	u, err := url.Parse(base)
+	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || strings.ContainsAny(base, "?#") || u.User != nil {
+		return fmt.Errorf("must be an absolute http or https URL without user, query and fragment; got %q", base)
+	}
+	return nil
 }
 
 // Namespace sets the brand words on the wire, default [x402.Default].
@@ -177,8 +197,12 @@ func RequirePaymentIdentifier() Option { return func(c *config) { c.identifierRe
 // one while the service cannot be reached.
 func Offers(on bool) Option { return func(c *config) { c.offers = on } }
 
-// TokenHeaders lists the request headers that may carry the access token, default "payment-signature". "authorization"
-// is read as a bearer token. They are removed from the request that the handler sees.
+// TokenHeaders lists the request headers that may carry the access token, default "payment-signature". They are removed from
+// the request that the handler sees.
+//
+// "authorization" takes bearer tokens that are access tokens of the service; any other credential there is for the handler,
+// which gets it unchanged. Listed or not, an access token of the service never reaches the handler in any header or cookie,
+// and a paid request with one in its URL is 400.
 func TokenHeaders(names ...string) Option {
 	names = append([]string(nil), names...)
 	return func(c *config) { c.tokenHeaders = names }
@@ -217,7 +241,9 @@ func OnUnsettled(f func(Unsettled)) Option { return func(c *config) { c.onUnsett
 // WithQueue shares a queue of unsettled streams, so that a program can drain it before it exits.
 func WithQueue(q *Queue) Option { return func(c *config) { c.queue = q } }
 
-// Transport is how [Proxy] reaches its upstream.
+const misplacedTransport = "paid: Transport belongs into the With of a Proxy; nothing else has an upstream"
+
+// Transport is how [Proxy] reaches its upstream. It belongs into [With]: every other place panics.
 func Transport(t http.RoundTripper) Option { return func(c *config) { c.transport = t } }
 
 // Log receives what the builder should know: above all, why the service refuses the agent's own key, plan or agent, which

@@ -19,7 +19,7 @@ import (
 //
 // The upstream sees the path as it was priced, its own Host, and X-Forwarded-For, -Proto and (with [PublicURL]) -Host as this
 // proxy knows them; what the client sent there is dropped, as are the payment and headers that rewrite paths or methods.
-// Options of the proxy itself (transport, log, public address, limits) are those of [With].
+// Options of the proxy itself (transport, log, public address) are those of [With].
 //
 // Only event streams stream; other answers wait for their settlement up to [MaxBuffer].
 func Proxy(f x402.Facilitator, upstream *url.URL, routes ...Route) http.Handler {
@@ -28,7 +28,8 @@ func Proxy(f x402.Facilitator, upstream *url.URL, routes ...Route) http.Handler 
 	}
 	p := &proxy{c: newConfig(sharedOptions(routes)), upstream: *upstream}
 	next := p.reverse()
-	p.table = newTable(f, next, routes, []Option{func(c *config) { c.flushEventsOnly = true }})
+	p.table = newTable(f, next, routes, true)
+	p.table.strip = stripRequest
 	return p
 }
 
@@ -46,19 +47,27 @@ func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		err = toll.Errorf(toll.CodeBadRequest, "The path is malformed.")
 	}
 	if err == nil {
-		err = checkRequest(r, p.c.maxBody)
+		err = checkRequest(r, -1) // of the body the route decides
 	}
-	if err == nil && overridesMethod(r) && p.table.paidPath(segments) {
-		err = toll.NewError(toll.CodeMethodNotAllowed)
+	var e *entry
+	var values []string
+	if err == nil {
+		e, values = p.table.match(r.Method, segments)
+		err = p.table.refuseOverride(r, e, segments)
 	}
 	if err != nil {
 		writeError(w, err, correlation)
 		return
 	}
-	e, values := p.table.match(r.Method, segments)
 	if e == nil {
 		writeError(w, toll.NewError(toll.CodePathNotFound), correlation)
 		return
+	}
+	if e.gate == nil {
+		if err := checkRequest(r, p.c.maxBody); err != nil {
+			writeError(w, err, correlation)
+			return
+		}
 	}
 	// One reading of the path from here on: resource, price and upstream see the same.
 	out := r.WithContext(r.Context())
@@ -68,10 +77,6 @@ func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		u.Path += "/"
 	}
 	out.URL = &u
-	if e.gate == nil {
-		out.Header = r.Header.Clone()
-		stripRequest(out.Header, p.c.tokenHeaders)
-	}
 	e.serve(w, withValues(out, e, values))
 }
 
@@ -94,10 +99,10 @@ func (p *proxy) reverse() http.Handler {
 			return nil
 		},
 		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) {
-			if errors.Is(err, context.Canceled) && r.Context().Err() != nil {
-				return
+			// An answer that is not written would be a 200. One that a caller who left ended is nothing to look into.
+			if !errors.Is(err, context.Canceled) || r.Context().Err() == nil {
+				p.c.log.Error("paid: the upstream failed", "error", err)
 			}
-			p.c.log.Error("paid: the upstream failed", "error", err)
 			// Not CodeUnavailable: its callers may repeat, and the upstream may have done its work.
 			e := toll.NewError(toll.CodeInternal)
 			e.Message, e.Status = "The upstream did not answer.", http.StatusBadGateway

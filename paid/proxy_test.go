@@ -2,6 +2,7 @@ package paid_test
 
 import (
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/url"
@@ -137,8 +138,27 @@ func TestRoutes(t *testing.T) {
 	}
 }
 
+// The body of a request has the bound of its route, and that of With where the route has none.
+func TestProxyMaxBody(t *testing.T) {
+	d := newDesk(100)
+	u, _ := url.Parse(serve(t, &work{t: t, f: func(w http.ResponseWriter, r *http.Request) { _, _ = io.Copy(w, r.Body) }}).URL)
+	log, _ := logs(t)
+	s := serve(t, paid.Proxy(d, u, paid.With(paid.Plan(plan), paid.MaxBody(10), log), paid.At("POST /big", paid.MaxBody(100)),
+		paid.At("POST /small", paid.MaxBody(5)), paid.Free("POST /free"), paid.Default()))
+	for path, most := range map[string]int{"/big": 100, "/small": 5, "/free": 10, "/other": 10} {
+		for size, status := range map[int]int{most: 200, most + 1: 413} {
+			req, _ := http.NewRequest("POST", s.URL+path, strings.NewReader(strings.Repeat("x", size)))
+			req.Header.Set(sig, token)
+			if r := do(t, req); r.status != status {
+				t.Errorf("%s, %d bytes: %d %s", path, size, r.status, r.body)
+			}
+		}
+	}
+}
+
 func TestMisconfigurationPanics(t *testing.T) {
 	d := newDesk(1)
+	up, transport := &url.URL{Scheme: "http", Host: "a"}, paid.Transport(http.DefaultTransport)
 	for name, f := range map[string]func(){
 		"no plan":       func() { paid.Handler(d, http.NotFoundHandler()) },
 		"bad plan":      func() { paid.Handler(d, http.NotFoundHandler(), paid.Plan("0x1")) },
@@ -146,11 +166,18 @@ func TestMisconfigurationPanics(t *testing.T) {
 		"base query":    func() { paid.PublicURL("https://a/?x") },
 		"status":        func() { paid.ExpiredStatus(403) },
 		"key":           func() { paid.Routes(d, nil, paid.At("/ask", paid.Plan(plan))) },
-		"wildcard":      func() { paid.Routes(d, nil, paid.At("GET /a/*", paid.Plan(plan))) },
+		"wildcard":      func() { paid.Routes(d, nil, paid.At("GET /a/*/b", paid.Plan(plan))) },
 		"dots":          func() { paid.Routes(d, nil, paid.At("GET /a/../b", paid.Plan(plan))) },
 		"twice":         func() { paid.Routes(d, nil, paid.At("GET /a", paid.Plan(plan)), paid.At("GET /a/", paid.Plan(plan))) },
 		"two defaults":  func() { paid.Routes(d, nil, paid.Default(paid.Plan(plan)), paid.Default(paid.Plan(plan))) },
 		"upstream":      func() { paid.Proxy(d, &url.URL{Path: "/"}) },
+		"caller gone":   func() { paid.CallerGone(paid.Release + 1) },
+		// A transport that nobody would use.
+		"transport of a handler": func() { paid.Handler(d, http.NotFoundHandler(), paid.Plan(plan), transport) },
+		"transport of routes":    func() { paid.Routes(d, nil, paid.With(paid.Plan(plan), transport), paid.Default()) },
+		"transport, all free":    func() { paid.Routes(d, nil, paid.With(transport), paid.Free("GET /a")) },
+		"transport of a route":   func() { paid.Proxy(d, up, paid.With(paid.Plan(plan)), paid.At("GET /a", transport)) },
+		"transport of a default": func() { paid.Proxy(d, up, paid.With(paid.Plan(plan)), paid.Default(transport)) },
 	} {
 		func() {
 			defer func() {

@@ -67,6 +67,12 @@ func (x *exchange) unpaid(v *x402.VerifyResponse) {
 
 // refuse answers 402: what is asked for, why the payment was not taken, and the failed receipt when there is one.
 func (x *exchange) refuse(reason string, e *toll.Error, receipt *x402.SettleResponse) {
+	if x.c.publicURL == "" {
+		x.gate.unnamed.Do(func() {
+			x.c.log.Warn("paid: without PublicURL a 402 names a path, which clients cannot call, and access tokens that are made for one "+
+				"resource are refused", "plan", string(x.c.plan), "path", x.r.URL.Path)
+		})
+	}
 	exact := x.listed()
 	p := challenge{X402Version: x.required.X402Version, Error: "Payment required", Resource: x.required.Resource, Extensions: x.advertised()}
 	for _, entry := range x.required.Accepts {
@@ -88,6 +94,11 @@ func (x *exchange) refuse(reason string, e *toll.Error, receipt *x402.SettleResp
 			p.Extensions[x.c.namespace.PlanExtension()] = raw
 		}
 	}
+	hint := x.terms.Hint(e)
+	if advice := x.required.Accepts[0].Advice(); advice != "" && (reason == "" || shortOfCredits(reason)) {
+		hint += " " + advice
+	}
+	e = e.WithHint(hint)
 	e.Status = http.StatusPaymentRequired
 	h := x.w.Header()
 	if n := x.c.namespace; x.c.expiredStatus == http.StatusUnauthorized && receipt == nil &&

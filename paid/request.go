@@ -5,7 +5,9 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
+	"sync/atomic"
 	"unicode/utf8"
 
 	"github.com/tollhq/toll"
@@ -103,9 +105,9 @@ type credential struct {
 	v1 bool
 }
 
-// takeCredential reads the one access token of a request. Its errors are 400 for contradicting credentials and 431 for a
-// token that is too long.
-func takeCredential(h http.Header, names []string) (credential, *toll.Error) {
+// takeCredential reads the one access token of a request. Authorization may carry the credential of other software, so only
+// what owns knows counts there. Errors: 400 for contradicting credentials, 431 for a token that is too long.
+func takeCredential(h http.Header, names []string, owns func(string) bool) (credential, *toll.Error) {
 	var c credential
 	for _, name := range names {
 		values := h.Values(name)
@@ -118,7 +120,7 @@ func takeCredential(h http.Header, names []string) (credential, *toll.Error) {
 		v := strings.TrimSpace(values[0])
 		if strings.EqualFold(name, "Authorization") {
 			var ok bool
-			if v, ok = bearer(v); !ok {
+			if v, ok = bearer(v); !ok || !owns(v) {
 				continue
 			}
 		}
@@ -140,11 +142,11 @@ func takeCredential(h http.Header, names []string) (credential, *toll.Error) {
 }
 
 func bearer(v string) (string, bool) {
-	scheme, token, ok := strings.Cut(v, " ")
-	if !ok || !strings.EqualFold(scheme, "Bearer") {
+	i := strings.IndexAny(v, " \t")
+	if i < 0 || !strings.EqualFold(v[:i], "Bearer") {
 		return "", false
 	}
-	return strings.TrimSpace(token), true
+	return strings.TrimSpace(v[i:]), true
 }
 
 // sameToken compares two renderings of a token by what is signed.
@@ -183,37 +185,27 @@ func stripAnswer(h http.Header) {
 	}
 }
 
-// stripRequest removes from h what the handler must not see. tokenHeaders are those that may carry the access token.
-func stripRequest(h http.Header, tokenHeaders []string) {
-	for name, values := range h {
-		n := dashed(name)
-		if strippedAnswer[n] || strippedRequest[n] {
-			delete(h, name)
-			continue
-		}
-		for _, t := range tokenHeaders {
-			if n != dashed(t) {
-				continue
-			}
-			if n == "authorization" {
-				if _, ok := bearer(strings.TrimSpace(values[0])); !ok {
-					continue // another scheme is no payment and belongs to the handler
-				}
-			}
+// stripRequest removes from h what a handler behind a price must not see. tokenHeaders are those that may carry the access
+// token.
+func stripRequest(h http.Header, tokenHeaders []string, owns func(string) bool) {
+	for name := range h {
+		if strippedRequest[dashed(name)] {
 			delete(h, name)
 		}
 	}
+	stripPayment(h, tokenHeaders, owns)
 }
 
-// overridesMethod reports whether a request asks a router to take it for one with another method.
-func overridesMethod(r *http.Request) bool {
-	for name := range r.Header {
-		switch dashed(name) {
-		case "x-http-method-override", "x-http-method", "x-method-override":
-			return true
+// stripPayment removes from h the headers of payments, and access tokens from all others. Authorization keeps the credential
+// of other software.
+func stripPayment(h http.Header, tokenHeaders []string, owns func(string) bool) {
+	for name := range h {
+		n := dashed(name)
+		if strippedAnswer[n] || n != "authorization" && slices.ContainsFunc(tokenHeaders, func(t string) bool { return n == dashed(t) }) {
+			delete(h, name)
 		}
 	}
-	return strings.Contains(strings.ToLower(r.URL.RawQuery), "_method=")
+	stripTokens(h, owns)
 }
 
 // correlationID is the id of the request for logs and error bodies: the caller's when it is harmless, else a fresh one.
@@ -227,17 +219,22 @@ func correlationID(h http.Header) string {
 	return toll.NewUUID()
 }
 
-// body is a request body that remembers that it was too long.
+// body is a request body that remembers why it could not be read. A transport may read it beside the handler.
 type body struct {
 	io.ReadCloser
-	tooLarge bool
+	tooLarge atomic.Bool
+	cut      atomic.Bool // it ended before its end
 }
 
 func (b *body) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	var m *http.MaxBytesError
-	if errors.As(err, &m) {
-		b.tooLarge = true
+	switch {
+	case err == nil, err == io.EOF, errors.Is(err, http.ErrBodyReadAfterClose):
+	case errors.As(err, &m):
+		b.tooLarge.Store(true)
+	default:
+		b.cut.Store(true)
 	}
 	return n, err
 }

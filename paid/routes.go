@@ -1,11 +1,13 @@
 package paid
 
 import (
+	"errors"
+	"fmt"
+	"iter"
 	"net/http"
 	"slices"
 	"strings"
 
-	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/x402"
 )
 
@@ -25,11 +27,17 @@ const (
 	routeOptions
 )
 
-// At is a paid route. Its key is "METHOD /path"; a segment ":name" or "{name}" matches any one segment and is set as the
-// path value of the request. GET covers HEAD. Exact keys win over keys with names, which are tried in their order.
+// At is a paid route. Its key is "METHOD /path"; GET covers HEAD.
+//
+//   - A segment ":name" or "{name}" matches any one segment and is set as the path value of the request.
+//   - A last segment "*" matches the path before it and everything below: "GET /files/*" covers /files, /files/a and
+//     /files/a/b.
+//
+// Exact keys win over keys with names, which are tried in their order, and those over keys with "*", the longest first.
 func At(key string, opts ...Option) Route { return Route{key: key, opts: opts} }
 
-// Free is a route that costs nothing, for a [Proxy] or beside a [Default].
+// Free is a route that costs nothing, for a [Proxy] or beside a [Default]. Access tokens do not get to its handler either, see
+// [TokenHeaders].
 func Free(key string) Route { return Route{key: key, kind: routeFree} }
 
 // Default is the paid route for everything that no key matches.
@@ -41,7 +49,7 @@ func With(opts ...Option) Route { return Route{kind: routeOptions, opts: opts} }
 // Routes puts prices on parts of next. What matches no key and no [Default] passes to next untouched, so next must read
 // paths no more liberally than this: [http.ServeMux] does. Malformed keys and paid routes without [Plan] panic.
 func Routes(f x402.Facilitator, next http.Handler, routes ...Route) http.Handler {
-	t := newTable(f, next, routes, nil)
+	t := newTable(f, next, routes, false)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		segments, err := cleanPath(r.URL)
 		if err != nil {
@@ -49,31 +57,41 @@ func Routes(f x402.Facilitator, next http.Handler, routes ...Route) http.Handler
 			return
 		}
 		e, values := t.match(r.Method, segments)
-		switch {
-		case e != nil:
-			e.serve(w, withValues(r, e, values))
-		case t.paidPath(segments) && overridesMethod(r):
-			// A router behind that honours the override would run the paid handler.
-			writeError(w, toll.NewError(toll.CodeMethodNotAllowed), correlationID(r.Header))
-		default:
-			next.ServeHTTP(w, r)
+		if err := t.refuseOverride(r, e, segments); err != nil {
+			writeError(w, err, correlationID(r.Header))
+			return
 		}
+		if e == nil {
+			next.ServeHTTP(w, r)
+			return
+		}
+		e.serve(w, withValues(r, e, values))
 	})
 }
 
 type entry struct {
-	method   string
-	segments []string // names keep their ":"
-	gate     *gate    // nil: free
-	next     http.Handler
+	routeKey
+	gate  *gate // nil: free
+	table *table
+	next  http.Handler
+	// otherPrice says that some path of the route may have another price with another method.
+	otherPrice bool
 }
 
 func (e *entry) serve(w http.ResponseWriter, r *http.Request) {
-	if e.gate == nil {
-		e.next.ServeHTTP(w, r)
+	if e.gate != nil {
+		e.gate.serve(w, r)
 		return
 	}
-	e.gate.serve(w, r)
+	own := func(text string) bool { return owns(r.Context(), text, e.table.gates...) }
+	if urlCarries(r.URL, own) {
+		writeError(w, errTokenInURL, correlationID(r.Header))
+		return
+	}
+	out := r.WithContext(r.Context())
+	out.Header = r.Header.Clone()
+	e.table.strip(out.Header, e.table.tokenHeaders, own)
+	e.next.ServeHTTP(w, out)
 }
 
 func sharedOptions(routes []Route) (opts []Option) {
@@ -86,69 +104,89 @@ func sharedOptions(routes []Route) (opts []Option) {
 }
 
 type table struct {
+	keys   map[string]bool // of all routes without names
 	exact  map[string]*entry
 	named  []*entry
-	others *entry // the default, may be nil
+	wild   []*entry // the longest first
+	others *entry   // the default, may be nil
+
+	gates        []*gate // of the paid routes
+	tokenHeaders []string
+	strip        func(http.Header, []string, func(string) bool) // for free routes
 }
 
-func newTable(f x402.Facilitator, next http.Handler, routes []Route, extra []Option) *table {
-	shared := slices.Concat([]Option{WithQueue(NewQueue())}, sharedOptions(routes), extra)
-	t := &table{exact: map[string]*entry{}}
+func newTable(f x402.Facilitator, next http.Handler, routes []Route, proxy bool) *table {
+	shared := slices.Concat([]Option{WithQueue(NewQueue())}, sharedOptions(routes), []Option{func(c *config) { c.flushEventsOnly = proxy }})
+	c := newConfig(shared)
+	if c.transport != nil && !proxy {
+		panic(misplacedTransport)
+	}
+	t := &table{keys: map[string]bool{}, exact: map[string]*entry{}, tokenHeaders: c.tokenHeaders, strip: stripPayment}
+	terms := c.termsCache(f)
 	for _, r := range routes {
 		if r.kind == routeOptions {
 			continue
 		}
-		e := &entry{next: next}
+		e := &entry{table: t, next: next}
+		if newConfig(r.opts).transport != nil {
+			panic(misplacedTransport)
+		}
 		if r.kind != routeFree {
-			e.gate = newGate(f, next, newConfig(append(slices.Clone(shared), r.opts...)))
+			e.gate = newGate(f, next, newConfig(append(slices.Clone(shared), r.opts...)), terms)
+			t.gates = append(t.gates, e.gate)
 		}
-		if r.kind == routeDefault {
-			if t.others != nil {
-				panic("paid: two default routes")
-			}
-			t.others = e
-			continue
+		if err := t.add(r, e); err != nil {
+			panic("paid: " + err.Error())
 		}
-		t.add(r.key, e)
 	}
+	slices.SortStableFunc(t.wild, func(a, b *entry) int { return len(b.segments) - len(a.segments) })
+	t.findOtherPrices()
 	return t
 }
 
-func (t *table) add(key string, e *entry) {
-	method, path, ok := strings.Cut(key, " ")
-	path = strings.TrimSpace(path)
-	if !ok || method == "" || method != strings.ToUpper(method) || !strings.HasPrefix(path, "/") || strings.ContainsAny(path, "*?#%\\") {
-		panic("paid: a route key is \"METHOD /path\", not " + key)
-	}
-	e.method = method
-	named := false
-	for s := range strings.SplitSeq(path, "/") {
-		switch {
-		case s == "":
+// CheckRoutes returns why [Routes] and [Proxy] would panic over the keys of a price list: a key that is malformed or there
+// twice, or two defaults. Other options are not looked at.
+func CheckRoutes(routes ...Route) error {
+	t := &table{keys: map[string]bool{}, exact: map[string]*entry{}}
+	for _, r := range routes {
+		if r.kind == routeOptions {
 			continue
-		case s == "." || s == "..":
-			panic("paid: a route key has no dot segments: " + key)
-		case len(s) > 2 && s[0] == '{' && s[len(s)-1] == '}':
-			s = ":" + s[1:len(s)-1]
-		case strings.ContainsAny(s, "{}"):
-			panic("paid: a name fills its segment: " + key)
 		}
-		named = named || s[0] == ':'
-		e.segments = append(e.segments, s)
+		if err := t.add(r, &entry{}); err != nil {
+			return fmt.Errorf("paid: %w", err)
+		}
 	}
-	if named {
-		t.named = append(t.named, e)
-		return
-	}
-	k := exactKey(method, e.segments)
-	if t.exact[k] != nil {
-		panic("paid: two routes with the key " + key)
-	}
-	t.exact[k] = e
+	return nil
 }
 
-func exactKey(method string, segments []string) string {
-	return method + " /" + strings.Join(segments, "/")
+// add puts an entry where it is looked for. An error names the key.
+func (t *table) add(r Route, e *entry) (err error) {
+	if r.kind == routeDefault {
+		if t.others != nil {
+			return errors.New("two default routes")
+		}
+		t.others = e
+		return nil
+	}
+	if e.routeKey, err = parseKey(r.key); err != nil {
+		return err
+	}
+	if !e.named {
+		k := e.exact()
+		if t.keys[k] {
+			return fmt.Errorf("route key %q: another route has it", r.key)
+		}
+		t.keys[k] = true
+	}
+	switch {
+	case e.rest:
+		t.wild = append(t.wild, e)
+	case e.named:
+		t.named = append(t.named, e)
+	default:
+		t.exact[e.exact()] = e
+	}
+	return nil
 }
 
 // match finds the route of a request. Methods are compared without case: a router behind might.
@@ -162,42 +200,54 @@ func (t *table) match(method string, segments []string) (*entry, []string) {
 			return e, nil
 		}
 	}
-	for _, m := range methods {
-		for _, e := range t.named {
-			if values, ok := e.fits(segments); ok && e.method == m {
-				return e, values
+	for _, list := range [][]*entry{t.named, t.wild} {
+		for _, m := range methods {
+			for _, e := range list {
+				if values, ok := e.fits(segments); ok && e.method == m {
+					return e, values
+				}
 			}
 		}
 	}
 	return t.others, nil
 }
 
-func (e *entry) fits(segments []string) (values []string, ok bool) {
-	if len(e.segments) != len(segments) {
-		return nil, false
-	}
-	for i, s := range e.segments {
-		if s[0] == ':' {
-			values = append(values, segments[i])
-		} else if s != segments[i] {
-			return nil, false
-		}
-	}
-	return values, true
-}
-
 // paidPath reports whether some method of the path is paid.
 func (t *table) paidPath(segments []string) bool {
-	fits := func(e *entry) bool {
-		_, ok := e.fits(segments)
-		return ok && e.gate != nil
-	}
-	for _, e := range t.exact {
-		if fits(e) {
+	for e := range t.fitting(segments) {
+		if e.gate != nil {
 			return true
 		}
 	}
-	return slices.ContainsFunc(t.named, fits)
+	return false
+}
+
+// fitting returns the routes of a path, whatever their methods.
+func (t *table) fitting(segments []string) iter.Seq[*entry] {
+	return func(yield func(*entry) bool) {
+		for e := range t.all() {
+			if _, ok := e.fits(segments); ok && !yield(e) {
+				return
+			}
+		}
+	}
+}
+
+func (t *table) all() iter.Seq[*entry] {
+	return func(yield func(*entry) bool) {
+		for _, e := range t.exact {
+			if !yield(e) {
+				return
+			}
+		}
+		for _, list := range [][]*entry{t.named, t.wild} {
+			for _, e := range list {
+				if !yield(e) {
+					return
+				}
+			}
+		}
+	}
 }
 
 func withValues(r *http.Request, e *entry, values []string) *http.Request {

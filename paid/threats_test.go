@@ -2,6 +2,7 @@ package paid_test
 
 import (
 	"bufio"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net"
@@ -9,6 +10,7 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -98,8 +100,9 @@ func TestT88_Smuggling(t *testing.T) {
 }
 
 func TestT89_TwoCredentials(t *testing.T) {
-	const other = "b3RoZXI.b3RoZXI.b3RoZXI"
+	other := second
 	d := newDesk(100)
+	d.service = issuer
 	h := &work{t: t}
 	log, _ := logs(t)
 	bearer := serve(t, paid.Handler(d, h, paid.Plan(plan), paid.Credits(2), log, paid.TokenHeaders("payment-signature", "Authorization"))).Listener.Addr().String()
@@ -116,6 +119,7 @@ func TestT89_TwoCredentials(t *testing.T) {
 		{"with version 1", plain, "Payment-Signature: " + token + "\r\nX-PAYMENT: e30=", "400", 0},
 		{"other bearer", bearer, "Payment-Signature: " + token + "\r\nAuthorization: Bearer " + other, "400", 0},
 		{"bearer not listed", plain, "Payment-Signature: " + token + "\r\nAuthorization: Bearer b3RoZXI", "200", 1},
+		{"bearer of other software", bearer, "Payment-Signature: " + token + "\r\nAuthorization: Bearer b3RoZXI.b3RoZXI.b3RoZXI", "200", 1},
 		{"equal bearer", bearer, "Payment-Signature: " + token + "\r\nAuthorization: bearer " + token, "200", 1},
 		{"other rendering", bearer, "Payment-Signature: " + x402form + "\r\nAuthorization: Bearer " + token, "200", 1},
 		{"bearer alone", bearer, "Authorization: BEARER " + token, "200", 1},
@@ -508,5 +512,119 @@ func TestT102_EarlyClose(t *testing.T) {
 				t.Error("the handler ran for nobody")
 			}
 		})
+	}
+}
+
+// overriding is an upstream whose framework takes a request for one with the method that it names.
+func overriding(t *testing.T, ran *atomic.Value) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		method := r.Method
+		take := func(names map[string][]string) {
+			for name, v := range names {
+				if n := strings.ToLower(strings.NewReplacer(".", "_", "[]", "").Replace(name)); n == "_method" && len(v) > 0 {
+					method = v[0]
+				}
+			}
+		}
+		take(r.URL.Query())
+		if h := r.Header.Get("X-HTTP-Method-Override"); h != "" {
+			method = h
+		}
+		if r.Method == "POST" {
+			kind, _, _ := strings.Cut(r.Header.Get("Content-Type"), ";")
+			switch kind {
+			case "application/json":
+				var members map[string]any
+				_ = json.NewDecoder(r.Body).Decode(&members)
+				if m, ok := members["_method"].(string); ok {
+					method = m
+				}
+			case "multipart/form-data":
+				if err := r.ParseMultipartForm(1 << 20); err != nil {
+					t.Error(err)
+				}
+				take(r.PostForm)
+			default:
+				if err := r.ParseForm(); err != nil {
+					t.Error(err)
+				}
+				take(r.PostForm)
+			}
+		}
+		ran.Store(strings.ToUpper(method))
+		fmt.Fprint(w, content)
+	})
+}
+
+// TestT93_Overrides: whatever spelling names another method, in the query, in a form or in JSON, a request that is cheaper does not
+// run what another method costs.
+func TestT93_Overrides(t *testing.T) {
+	d := newDesk(1000)
+	var ran atomic.Value
+	up := serve(t, overriding(t, &ran))
+	u, _ := url.Parse(up.URL)
+	routes := []paid.Route{
+		paid.With(paid.Plan(plan)), paid.Free("POST /free"), paid.At("DELETE /free", paid.Credits(5)),
+		paid.At("POST /:cheap", paid.Credits(1)), paid.At("DELETE /cheap", paid.Credits(5)),
+		paid.At("POST /w/*", paid.Credits(1)), paid.At("DELETE /w/x/:id", paid.Credits(5)),
+		paid.At("POST /a/alone", paid.Credits(1)), paid.At("POST /a/even", paid.Credits(1)), paid.At("PUT /a/even", paid.Credits(1)),
+	}
+	const multi = "--x\r\nContent-Disposition: form-data; name=\"%s\"\r\n\r\nDELETE\r\n--x--\r\n"
+	const form, object, parts = "application/x-www-form-urlencoded", "application/json; charset=utf-8", `multipart/form-data; boundary="x"`
+	for name, front := range map[string]http.Handler{
+		"proxy": paid.Proxy(d, u, routes...), "routes": paid.Routes(d, overriding(t, &ran), routes...),
+	} {
+		s := serve(t, front)
+		post := func(path, kind, body string) reply {
+			t.Helper()
+			ran.Store("")
+			req, err := http.NewRequest("POST", s.URL+path, strings.NewReader(body))
+			if err != nil {
+				t.Fatal(err)
+			}
+			req.Header.Set("Content-Type", kind)
+			req.Header.Set(sig, token)
+			return do(t, req)
+		}
+		for _, path := range []string{"/free", "/cheap", "/w/x/1"} {
+			for _, c := range [][3]string{
+				{"?_method=DELETE"}, {"?%5fmethod=DELETE"}, {"?_%6dethod=DELETE"}, {"?_METHOD=DELETE"}, {"?.method=DELETE"}, {"?a=b;_method=DELETE"},
+				{"?_method[]=DELETE"}, {"?a&%5Fmethod%5B%5D=DELETE"},
+				{"", form, "_method=DELETE"}, {"", form, "a=b&%5fmethod=DELETE"}, {"", strings.ToUpper(form) + ";charset=utf-8", "_method=DELETE"},
+				{"", object, `{"_method":"DELETE"}`}, {"", object, `{"a":[1],"\u005fmethod":"DELETE"}`}, {"", object, ` {"_\u006Dethod":"DELETE"}`},
+				{"", parts, fmt.Sprintf(multi, "_method")}, {"", parts, "preamble\r\n" + fmt.Sprintf(multi, "_method")},
+			} {
+				kind := c[1]
+				if kind == "" {
+					kind = "text/plain"
+				}
+				if r := post(path+c[0], kind, c[2]); r.status != 405 || ran.Load() != "" {
+					t.Errorf("%s %s%s %s %q: %d, ran %q", name, path, c[0], c[1], c[2], r.status, ran.Load())
+				}
+			}
+			for _, c := range [][3]string{
+				{"?method=DELETE", form, "method=DELETE&a_method=x"}, {"", object, `{"method":"DELETE","a":{"_method":"DELETE"}}`},
+				{"", object, `[{"_method":"DELETE"}]`}, {"", object, ``}, {"", parts, fmt.Sprintf(multi, "a")}, {"", "text/plain", "_method=DELETE"},
+				{"?methods=_method", form, "a=_method"},
+			} {
+				if r := post(path+c[0], c[1], c[2]); r.status != 200 || ran.Load() != "POST" {
+					t.Errorf("%s %s%s %s %q: %d, ran %q", name, path, c[0], c[1], c[2], r.status, ran.Load())
+				}
+			}
+			if r := post(path, form, strings.Repeat("a", 1<<20)+"&_method=DELETE"); r.status != 413 || ran.Load() != "" {
+				t.Errorf("%s %s: a large form: %d, ran %q", name, path, r.status, ran.Load())
+			}
+			for kind, body := range map[string]string{parts: "--x\r\n", "multipart/form-data": fmt.Sprintf(multi, "_method"), object: `{"_method":"DELETE"`} {
+				if r := post(path, kind, body); r.status != 400 || ran.Load() != "" {
+					t.Errorf("%s %s: malformed %s: %d, ran %q", name, path, kind, r.status, ran.Load())
+				}
+			}
+		}
+		// Where no other method has another price, the gate reads no bodies.
+		for _, path := range []string{"/a/alone", "/a/even"} {
+			if r := post(path, form, strings.Repeat("a", 2<<20)); r.status != 200 || ran.Load() != "POST" {
+				t.Errorf("%s %s: %d, ran %q", name, path, r.status, ran.Load())
+			}
+		}
 	}
 }

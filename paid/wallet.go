@@ -3,7 +3,6 @@ package paid
 import (
 	"context"
 	"errors"
-	"net/http"
 	"strings"
 
 	"github.com/tollhq/toll"
@@ -142,15 +141,4 @@ func (x *exchange) notSettled(s *x402.SettleResponse, known bool) {
 		return
 	}
 	x.settleRefused(s)
-}
-
-// giveUp answers for a handler that gave up because its stream could not begin, as reverse proxies do, by a panic. Others go on.
-func (x *exchange) giveUp(v any) {
-	switch v {
-	case nil:
-	case http.ErrAbortHandler:
-		x.notSettled(x.wallet.first, x.wallet.known)
-	default:
-		panic(v)
-	}
 }

@@ -47,6 +47,8 @@ type writer struct {
 	streaming bool
 	delivered int64 // body bytes that the server took from a stream
 	err       error // why nothing more can be written
+	left      bool  // a stream did not begin, as its caller had left
+	spoke     bool  // the handler has set the status, or written
 	closed    bool
 }
 
@@ -76,7 +78,7 @@ func (a *writer) writeHeader(status int) {
 	if a.closed || a.status != 0 || (status < 200 && status != http.StatusSwitchingProtocols) {
 		return
 	}
-	a.status = status
+	a.status, a.spoke = status, true
 	a.sent = a.Header().Clone()
 	a.events = isEvents(a.sent)
 	if v := a.sent.Get("Content-Length"); v != "" {
@@ -109,6 +111,9 @@ func (a *writer) Write(p []byte) (int, error) {
 	}
 	if !a.streaming && ((a.stream && a.events) || int64(a.buf.Len()+len(p)) > a.max) {
 		if err := a.startStream(); err != nil {
+			if a.left {
+				a.size += int64(len(p)) // it was made, and has its price
+			}
 			return 0, err
 		}
 	}
@@ -221,6 +226,7 @@ func (a *writer) close() {
 	defer a.mu.Unlock()
 	if a.status == 0 {
 		a.writeHeader(http.StatusOK)
+		a.spoke = false
 	}
 	a.closed = true
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/client"
 	"github.com/tollhq/toll/paida2a"
 	"github.com/tollhq/toll/tolltest"
 	"github.com/tollhq/toll/x402"
@@ -24,7 +25,7 @@ import (
 // offerE10 and paidE10 are an offer and a final answer of the A2A transport, with %s for ids, and without members that say nothing
 // of payments.
 const (
-	offerE10 = `{"jsonrpc":"2.0","id":"r1","result":{"kind":"task","id":"%[1]s","status":{"state":"input-required","message":{"kind":"message","role":"agent","parts":[{"kind":"text","text":"Payment is required."}],"metadata":{"x402.payment.status":"payment-required","x402.payment.required":{"x402Version":2,"error":"Payment required","resource":{"url":"https://agent.example.com/ask","description":"Ask the agent","mimeType":"application/json"},"accepts":[{"scheme":"svc:erc4337","network":"eip155:84532","amount":"5","asset":"svc:credits","payTo":"%[2]s","maxTimeoutSeconds":60,"planId":"%[3]s","extra":{"version":"1","planId":"%[3]s","agentId":"%[4]s","httpVerb":"POST"}}]}}}}}}`
+	offerE10 = `{"jsonrpc":"2.0","id":"r1","result":{"kind":"task","id":"%[1]s","status":{"state":"input-required","message":{"kind":"message","role":"agent","parts":[{"kind":"text","text":"Payment is required. POST %[5]s/api/v1/x402/plans/%[3]s/order orders the plan. People sign in at %[5]s/sign-in."}],"metadata":{"x402.payment.status":"payment-required","x402.payment.required":{"x402Version":2,"error":"Payment required","resource":{"url":"https://agent.example.com/ask","description":"Ask the agent","mimeType":"application/json"},"accepts":[{"scheme":"svc:erc4337","network":"eip155:84532","amount":"5","asset":"svc:credits","payTo":"%[2]s","maxTimeoutSeconds":60,"planId":"%[3]s","extra":{"version":"1","planId":"%[3]s","agentId":"%[4]s","httpVerb":"POST","planUrl":"%[5]s/api/v1/protocol/plans/%[3]s","orderUrl":"%[5]s/api/v1/x402/plans/%[3]s/order","signInUrl":"%[5]s/sign-in"}}]}}}}}}`
 	paidE10  = `{"jsonrpc":"2.0","id":"r1","result":{"kind":"task","id":"%[1]s","status":{"state":"completed","message":{"kind":"message","role":"agent","parts":[{"kind":"text","text":"42"}],"metadata":{"x402.payment.status":"payment-completed","x402.payment.receipts":[{"success":true,"transaction":"%[2]s","network":"eip155:84532","payer":"%[3]s","amount":"5","creditsRedeemed":"5","remainingBalance":"95","extra":{"agentRequestId":"%[4]s","planId":"%[5]s","agentId":"%[6]s","creditsRedeemed":"5","remainingBalance":"95"},"extensions":{"svc-credits":{"info":{"creditsRedeemed":"5","remainingBalance":"95","agentRequestId":"%[4]s"}}}}]}}}}}`
 )
 
@@ -66,7 +67,7 @@ func TestE10(t *testing.T) {
 	}
 	asked := s.call("message/send", message("", "What is the answer?", nil))
 	task := asked.Result.is(t, "input-required", "payment-required")
-	want := fmt.Sprintf(offerE10, task.ID, task.Status.Message.Metadata.Required.Accepts[0].PayTo, svc.Plan(), svc.Agent())
+	want := fmt.Sprintf(offerE10, task.ID, task.Status.Message.Metadata.Required.Accepts[0].PayTo, svc.Plan(), svc.Agent(), svc.URL())
 	if d := cmp.Diff(plain(t, []byte(want)), plain(t, asked.raw)); d != "" {
 		t.Error(d)
 	}
@@ -134,6 +135,32 @@ func TestRefused(t *testing.T) {
 	}
 	if s.f.called("run") != 0 || s.f.called("settle") != 0 || ann.Balance() != 100 || poor.Balance() != 3 || strings.Contains(s.sent(), content) {
 		t.Errorf("%v", s.f.calls)
+	}
+}
+
+// TestT119_TokenForAResource: a token that its subscriber gave for one agent is refused by another.
+func TestT119_TokenForAResource(t *testing.T) {
+	svc := tolltest.New(t)
+	s := open(t, svc)
+	for resource, taken := range map[string]bool{
+		"": true, endpoint: true, "https://AGENT.example.com:443/ask/": true, "https://agent.example.com/other": false,
+		"https://agent.example.com": false, "https://there.example/ask": false,
+	} {
+		var opts []client.TokenOption
+		if resource != "" {
+			opts = append(opts, client.WithResource(resource))
+		}
+		task := s.call("message/send", message("", "What is the answer?", nil)).Result
+		ran := s.f.called("run")
+		done := s.pay(task.ID, s.payload(task, svc.Subscriber(100, opts...))).Result
+		if taken {
+			done.is(t, "completed", "payment-completed")
+		} else if r := done.is(t, "failed", "payment-failed").Status.Message.Metadata.Receipts; len(r) != 1 || r[0].ErrorReason != "invalid_svc_resource_mismatch" {
+			t.Errorf("%q: %+v", resource, r)
+		}
+		if (s.f.called("run") > ran) != taken {
+			t.Errorf("%q: taken %v", resource, !taken)
+		}
 	}
 }
 

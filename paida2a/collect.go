@@ -135,7 +135,7 @@ func (c *collector) add(a *a2a.Artifact) {
 
 func own(a *a2a.Artifact) *a2a.Artifact {
 	out := *a
-	out.Parts = slices.Clone(a.Parts)
+	out.Parts = notNil(slices.Clone(a.Parts))
 	return &out
 }
 

@@ -3,6 +3,7 @@ package paida2a
 import (
 	"context"
 	"log/slog"
+	"maps"
 	"net/http"
 	"os"
 	"slices"
@@ -43,7 +44,8 @@ type Config struct {
 	// Card describes the agent. The capabilities that it has here, and the extension, are added to what is served; protocol
 	// version and transport where they are empty. Its Description and the first of its DefaultOutputModes are told with the price.
 	Card a2a.AgentCard
-	// EndpointURL is the absolute address that is paid for, as the agent registers it; "" for the URL of the card.
+	// EndpointURL is the absolute address that is paid for, as the agent registers it; "" for the URL of the card. A token
+	// that is for other resources only is refused (RFC 8707).
 	EndpointURL string
 	// HoldSecs is the life of a hold in seconds, 1 to 900, 0 for 60. A run that takes longer may fail to settle.
 	HoldSecs int
@@ -123,7 +125,37 @@ func (c *Config) card() *a2a.AgentCard {
 	if card.PreferredTransport == "" {
 		card.PreferredTransport = a2a.TransportProtocolJSONRPC
 	}
+	// Required arrays are never null: clients in other languages read them without asking whether
+	// they are there.
+	card.DefaultInputModes = notNil(card.DefaultInputModes)
+	card.DefaultOutputModes = notNil(card.DefaultOutputModes)
+	card.Security = withScopes(card.Security)
+	card.Skills = notNil(slices.Clone(card.Skills))
+	for i := range card.Skills {
+		card.Skills[i].Tags = notNil(card.Skills[i].Tags)
+		card.Skills[i].Security = withScopes(card.Skills[i].Security)
+	}
 	return &card
+}
+
+// notNil returns an empty list for nil, which JSON would write as null.
+func notNil[S ~[]E, E any](s S) S {
+	if s == nil {
+		return S{}
+	}
+	return s
+}
+
+// withScopes returns a copy of security requirements in which each scheme has a list of scopes.
+func withScopes(all []a2a.SecurityRequirements) []a2a.SecurityRequirements {
+	out := slices.Clone(all)
+	for i, r := range out {
+		out[i] = maps.Clone(r)
+		for name, scopes := range r {
+			out[i][name] = notNil(scopes)
+		}
+	}
+	return out
 }
 
 // Handler serves an agent of the Go SDK for A2A, for payments that f decides about: a client.Client of a service, or the service

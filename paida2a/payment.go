@@ -11,6 +11,7 @@ import (
 	"github.com/a2aproject/a2a-go/a2a"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/hold"
 	"github.com/tollhq/toll/x402"
 )
 
@@ -61,6 +62,7 @@ type credential struct {
 	claim  string // names the one request that the payload pays for, "" when it names none
 	reason string // what is wrong with the payload
 	text   string
+	claims hold.Claims
 }
 
 // takePayment returns a message without whatever it says about payment, which neither agents nor the readers of a history see.
@@ -103,6 +105,7 @@ func (c *credential) read(payload any) {
 		}
 		return
 	}
+	c.claims, _ = hold.ClaimsOf(t)
 	c.digest = digest(c.token)
 	// An access token as it was issued pays for any task within its limits.
 	switch {

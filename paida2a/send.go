@@ -119,6 +119,9 @@ func (d *desk) submit(ctx context.Context, t *task, msg *a2a.Message, c credenti
 	if c.reason == "" && !d.book.claimed(c.claim, t) {
 		c.reason, c.text = x402.ReasonDuplicate, "The payment was sent for another task."
 	}
+	if at := d.cfg.EndpointURL; c.reason == "" && len(c.claims.Audience) > 0 && !c.claims.IsFor(at, at) {
+		c.reason, c.text = d.cfg.Namespace.ReasonResourceMismatch(), "The access token is for another resource."
+	}
 	if c.reason != "" {
 		d.tell(t, phaseOver, d.failure(t, d.refusal(t, c.reason, c.text)))
 		return
@@ -169,7 +172,11 @@ func (d *desk) tell(t *task, p phase, s a2a.TaskStatus, before ...a2a.Event) {
 }
 
 func (d *desk) offer(t *task) a2a.TaskStatus {
-	return d.status(t, a2a.TaskStateInputRequired, say(textRequired), t.asking())
+	text := textRequired
+	if advice := t.demand.Accepts[0].Advice(); advice != "" {
+		text += " " + advice
+	}
+	return d.status(t, a2a.TaskStateInputRequired, say(text), t.asking())
 }
 
 // asking is the metadata of a demand for payment.

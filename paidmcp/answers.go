@@ -127,6 +127,9 @@ func (c *call) message() string {
 	if len(plans) > 0 {
 		text += " Available plans: " + strings.Join(plans, ", ")
 	}
+	if advice := c.demand.Accepts[0].Advice(); advice != "" {
+		text += ". " + advice
+	}
 	return text
 }
 

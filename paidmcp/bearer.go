@@ -15,6 +15,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/hold"
 	"github.com/tollhq/toll/x402"
 )
 
@@ -117,13 +118,10 @@ func newBearers(p *Payments, k *keys, clock func() time.Time) *bearers {
 
 // claims are what the HTTP layer reads of an access token (wire contract, section 14).
 type claims struct {
-	Issuer      string            `json:"iss"`
-	Subject     string            `json:"sub"`
-	Audience    json.RawMessage   `json:"aud"`
-	Expiry      toll.Int          `json:"exp"`
-	PlanID      string            `json:"planId"`
-	X402Version toll.Int          `json:"x402Version"`
-	Accepted    x402.Requirements `json:"accepted"`
+	hold.Claims
+	Subject  string            `json:"sub"`
+	Expiry   toll.Int          `json:"exp"`
+	Accepted x402.Requirements `json:"accepted"`
 }
 
 // check returns who sent the token, or what is wrong with it. base is the address of this server, "" when it is unknown.
@@ -144,7 +142,7 @@ func (b *bearers) check(ctx context.Context, token, base string) (*caller, strin
 	switch {
 	case b.clock().Unix() >= int64(c.Expiry):
 		return nil, problemExpired
-	case !c.isFor(base):
+	case !c.IsFor(base, base+pathMCP):
 		return nil, problemAudience
 	}
 	if who.subscriber, err = toll.ParseAddress(c.Subject); err != nil {
@@ -187,43 +185,6 @@ func (b *bearers) signed(ctx context.Context, jws string) (*claims, string) {
 		return nil, problemSignature // the service signs API keys, offers and receipts as well
 	}
 	return &c, ""
-}
-
-// isFor reports whether the token may be used here: it is for the service, and the resources that it names besides, if it
-// names any, are this server (RFC 8707, section 2).
-func (c *claims) isFor(base string) bool {
-	var many []string
-	if x402.Decode(c.Audience, &many) != nil {
-		var one string
-		if x402.Decode(c.Audience, &one) != nil {
-			return false
-		}
-		many = []string{one}
-	}
-	service := c.Issuer + "/x402"
-	others, here, ours := 0, false, false
-	for _, aud := range many {
-		if aud == service {
-			ours = true
-			continue
-		}
-		others++
-		here = here || base != "" && (sameURL(aud, base) || sameURL(aud, base+pathMCP))
-	}
-	return ours && (others == 0 || here)
-}
-
-// sameURL compares addresses of servers: the case of scheme and host, a port that the scheme implies and a slash at the end
-// mean nothing.
-func sameURL(a, b string) bool {
-	canonical := func(s string) string {
-		u, err := origin("", s)
-		if err != nil {
-			return s
-		}
-		return strings.ToLower(u.Scheme) + "://" + withPort(strings.ToLower(u.Host), strings.ToLower(u.Scheme)) + u.EscapedPath()
-	}
-	return canonical(a) == canonical(b)
 }
 
 // revoked asks the service whether the token still counts. What else it has to say, about plan, agent or balance, is for the

@@ -43,10 +43,11 @@ func TestCall(t *testing.T) {
 			pr := a.demand(t, item)
 			e := pr.Accepts[0]
 			if pr.Error != "payment required" || pr.Resource.URL != url || e.Amount != "5" || e.PlanID != string(svc.Plan()) ||
+				e.Extra.PlanURL != svc.URL()+"/api/v1/protocol/plans/"+string(svc.Plan()) || e.Extra.SignInURL != svc.URL()+"/sign-in" ||
 				e.Extra.PlanID != string(svc.Plan()) || e.Extra.AgentID != string(svc.Agent()) || e.Extra.HTTPVerb != "POST" || e.MaxTimeoutSeconds != 60 {
 				t.Errorf("%s: demand %+v", item, pr)
 			}
-			if a.Error != nil && a.Error.Message != "Authorization required. Available plans: "+string(svc.Plan())+` ("Test plan")` {
+			if a.Error != nil && a.Error.Message != "Authorization required. Available plans: "+string(svc.Plan())+` ("Test plan"). `+advice(svc.URL(), svc.Plan()) {
 				t.Errorf("%s: %q", item, a.Error.Message)
 			}
 			if era >= "2026" && kind == "tools" && a.result(t).ResultType != "complete" {
@@ -266,7 +267,7 @@ func TestCall_Plans(t *testing.T) {
 	l := dial(t, s.server, eras[0])
 	a := l.call("prompts/ask", nil)
 	if pr := a.demand(t, "prompts/ask"); len(pr.Accepts) != 2 || pr.Accepts[0].PlanID != string(svc.Plan()) || pr.Accepts[1].PlanID != string(other.PlanID) ||
-		a.Error.Message != "Authorization required. Available plans: "+string(svc.Plan())+` ("Test plan"), `+string(other.PlanID)+` ("Other")` {
+		a.Error.Message != "Authorization required. Available plans: "+string(svc.Plan())+` ("Test plan"), `+string(other.PlanID)+` ("Other"). `+advice(svc.URL(), svc.Plan()) {
 		t.Errorf("%+v", a.Error)
 	}
 	for _, plan := range []toll.PlanID{svc.Plan(), other.PlanID} {
@@ -409,3 +410,8 @@ func together(t *testing.T, s *shop, n int, payment func(i int) any) (served, re
 }
 
 var errWork = errors.New("the work cannot be done")
+
+// advice is what a text for models says of buying and signing in.
+func advice(service string, plan toll.PlanID) string {
+	return "POST " + service + "/api/v1/x402/plans/" + string(plan) + "/order orders the plan. People sign in at " + service + "/sign-in."
+}

@@ -2,7 +2,6 @@ package paidmcp
 
 import (
 	"context"
-	"encoding/base64"
 	"encoding/json"
 	"maps"
 	"net/http"
@@ -11,6 +10,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/hold"
 	"github.com/tollhq/toll/x402"
 )
 
@@ -153,16 +153,8 @@ func needed(v map[string]any) map[string]any {
 	return out
 }
 
-// unverified reads claims of an access token whose signature nobody has looked at yet.
-func unverified(t *x402.Token) (c claims, ok bool) {
-	_, rest, _ := strings.Cut(t.JWS, ".")
-	body, _, _ := strings.Cut(rest, ".")
-	b, err := base64.RawURLEncoding.DecodeString(body)
-	return c, err == nil && x402.Decode(b, &c) == nil
-}
-
 // claimedPlan returns the plan that an access token names. Nothing is checked: the service does that.
 func claimedPlan(t *x402.Token) toll.PlanID {
-	c, _ := unverified(t)
+	c, _ := hold.ClaimsOf(t)
 	return toll.PlanID(c.PlanID)
 }

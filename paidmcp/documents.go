@@ -73,8 +73,9 @@ func (s *Server) issuers() []string {
 	return []string{s.service}
 }
 
-// authorizationDocument is the metadata of the authorization server (RFC 8414), told here too for clients of the older era,
-// which look for it at the MCP server.
+// authorizationDocument is the metadata of the authorization server, one document for RFC 8414 and
+// for OpenID Connect Discovery 1.0. It is served here too for clients of the older era, which look
+// for it at the MCP server.
 type authorizationDocument struct {
 	Issuer                    string   `json:"issuer"`
 	AuthorizationEndpoint     string   `json:"authorization_endpoint"`
@@ -82,6 +83,7 @@ type authorizationDocument struct {
 	RegistrationEndpoint      string   `json:"registration_endpoint"`
 	RevocationEndpoint        string   `json:"revocation_endpoint"`
 	DeviceEndpoint            string   `json:"device_authorization_endpoint"`
+	UserInfo                  string   `json:"userinfo_endpoint"`
 	JWKS                      string   `json:"jwks_uri"`
 	ResponseTypes             []string `json:"response_types_supported"`
 	GrantTypes                []string `json:"grant_types_supported"`
@@ -89,6 +91,8 @@ type authorizationDocument struct {
 	Scopes                    []string `json:"scopes_supported"`
 	TokenEndpointAuth         []string `json:"token_endpoint_auth_methods_supported"`
 	SubjectTypes              []string `json:"subject_types_supported"`
+	SigningAlgorithms         []string `json:"id_token_signing_alg_values_supported"`
+	Claims                    []string `json:"claims_supported"`
 	ClientIDMetadataDocuments bool     `json:"client_id_metadata_document_supported"`
 	IssuerParameter           bool     `json:"authorization_response_iss_parameter_supported"`
 }
@@ -96,35 +100,40 @@ type authorizationDocument struct {
 func (s *Server) authorizationDocument(base string) any { return s.authorization(base) }
 
 func (s *Server) authorization(base string) authorizationDocument {
+	scopes := s.cfg.Scopes
+	if !slices.Contains(scopes, "openid") {
+		scopes = append([]string{"openid"}, scopes...)
+	}
 	return authorizationDocument{
-		Issuer: s.service, AuthorizationEndpoint: s.service + "/oauth/authorize", TokenEndpoint: s.service + "/oauth/token",
-		RegistrationEndpoint: base + pathRegister, RevocationEndpoint: s.service + "/oauth/revoke",
-		DeviceEndpoint: s.service + "/oauth/device_authorization", JWKS: s.service + "/.well-known/jwks.json",
-		ResponseTypes:    []string{"code"},
-		GrantTypes:       []string{"authorization_code", "refresh_token", "urn:ietf:params:oauth:grant-type:device_code"},
-		ChallengeMethods: []string{"S256"}, Scopes: s.cfg.Scopes,
-		TokenEndpointAuth: []string{"none", "client_secret_post"}, SubjectTypes: []string{"public"},
-		ClientIDMetadataDocuments: true, IssuerParameter: true,
+		Issuer:                s.service,
+		AuthorizationEndpoint: s.service + "/oauth/authorize",
+		TokenEndpoint:         s.service + "/oauth/token",
+		RegistrationEndpoint:  base + pathRegister,
+		RevocationEndpoint:    s.service + "/oauth/revoke",
+		DeviceEndpoint:        s.service + "/oauth/device_authorization",
+		UserInfo:              s.service + "/oauth/userinfo",
+		JWKS:                  s.service + "/.well-known/jwks.json",
+		ResponseTypes:         []string{"code"},
+		GrantTypes: []string{
+			"authorization_code",
+			"refresh_token",
+			"urn:ietf:params:oauth:grant-type:device_code",
+		},
+		ChallengeMethods: []string{"S256"},
+		Scopes:           scopes,
+		TokenEndpointAuth: []string{
+			"none",
+			"client_secret_post",
+			"client_secret_basic",
+		},
+		SubjectTypes: []string{"public"},
+		SigningAlgorithms: []string{
+			"EdDSA",
+		},
+		Claims:                    []string{"sub", "iss", "aud", "exp", "iat", "name", "email"},
+		ClientIDMetadataDocuments: true,
+		IssuerParameter:           true,
 	}
-}
-
-// openIDDocument is the same for clients of OpenID Connect (Discovery 1.0).
-type openIDDocument struct {
-	authorizationDocument
-	UserInfo          string   `json:"userinfo_endpoint"`
-	SigningAlgorithms []string `json:"id_token_signing_alg_values_supported"`
-	Claims            []string `json:"claims_supported"`
-}
-
-func (s *Server) openIDDocument(base string) any {
-	d := openIDDocument{
-		authorizationDocument: s.authorization(base), UserInfo: s.service + "/oauth/userinfo", SigningAlgorithms: []string{"EdDSA"},
-		Claims: []string{"sub", "iss", "aud", "exp", "iat", "name", "email"},
-	}
-	if !slices.Contains(d.Scopes, "openid") {
-		d.Scopes = append([]string{"openid"}, d.Scopes...)
-	}
-	return d
 }
 
 // healthDocument is the answer of a server that lives.

@@ -48,7 +48,8 @@ func (c *call) pay(ctx context.Context) *unpaid {
 		return c.refuse(wordRequired, reason, e.Text())
 	}
 	// Whether the claims are true the facilitator says; who made them up has no money.
-	if said, ok := unverified(token); ok && c.cfg.EndpointURL != "" && len(said.Audience) > 0 && !said.isFor(strings.TrimSuffix(c.cfg.EndpointURL, pathMCP)) {
+	said, ok := hold.ClaimsOf(token)
+	if base := strings.TrimSuffix(c.cfg.EndpointURL, pathMCP); ok && base != "" && len(said.Audience) > 0 && !said.IsFor(base, c.cfg.EndpointURL) {
 		return c.refuse(wordRequired, c.cfg.Namespace.ReasonResourceMismatch(), problemAudience+".")
 	}
 	if c.cred.bearer && bearerWarned.CompareAndSwap(false, true) {

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/tollhq/toll/internal/pace"
 )
 
 // Defaults and bounds of a managed server.
@@ -227,10 +229,8 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 		document = s.resourceDocument
 	case pathResource + pathMCP:
 		document = s.endpointDocument
-	case pathAuthorization:
+	case pathAuthorization, pathOpenID:
 		document = s.authorizationDocument
-	case pathOpenID:
-		document = s.openIDDocument
 	}
 	if document == nil || r.Method != http.MethodGet && r.Method != http.MethodHead && r.Method != http.MethodOptions {
 		notFound(w, r)
@@ -266,11 +266,12 @@ func (s *Server) ListenAndServe(ctx context.Context) error {
 	return s.Serve(ctx, ln)
 }
 
-// Serve is [Server.ListenAndServe] on a listener, which it closes.
+// Serve is [Server.ListenAndServe] on a listener, which it closes. A client that reads an answer too slowly loses its connection:
+// it has 10 s, and then has to keep up 64 KiB a second on average. Time without anything to read does not count.
 func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 	h := &http.Server{Handler: s.Handler(), ReadHeaderTimeout: 15 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10}
 	failed := make(chan error, 1)
-	go func() { failed <- h.Serve(ln) }()
+	go func() { failed <- h.Serve(pace.Listen(ln, pace.Patience, pace.MinRate)) }()
 	select {
 	case err := <-failed:
 		return errors.Join(err, s.Close(context.WithoutCancel(ctx)))

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -196,16 +197,38 @@ func documents(t *testing.T, svc *tolltest.Service) {
 	want(endpoint, resource)
 	want(endpoint["mcp_capabilities"].(map[string]any), map[string]any{"tools": []string{"ask", "echo", "talk"}, "protocol_version": "2026-07-28"})
 	server := map[string]any{
-		"issuer": as, "authorization_endpoint": as + "/oauth/authorize", "token_endpoint": as + "/oauth/token", "registration_endpoint": base + "/register",
-		"revocation_endpoint": as + "/oauth/revoke", "device_authorization_endpoint": as + "/oauth/device_authorization", "jwks_uri": as + "/.well-known/jwks.json",
-		"response_types_supported": []string{"code"}, "code_challenge_methods_supported": []string{"S256"}, "scopes_supported": scopes,
-		"grant_types_supported":                 []string{"authorization_code", "refresh_token", "urn:ietf:params:oauth:grant-type:device_code"},
-		"token_endpoint_auth_methods_supported": []string{"none", "client_secret_post"}, "subject_types_supported": []string{"public"},
-		"client_id_metadata_document_supported": true, "authorization_response_iss_parameter_supported": true,
+		"issuer":                        as,
+		"authorization_endpoint":        as + "/oauth/authorize",
+		"token_endpoint":                as + "/oauth/token",
+		"registration_endpoint":         base + "/register",
+		"revocation_endpoint":           as + "/oauth/revoke",
+		"device_authorization_endpoint": as + "/oauth/device_authorization",
+		"jwks_uri":                      as + "/.well-known/jwks.json",
+		"response_types_supported": []string{
+			"code",
+		},
+		"code_challenge_methods_supported": []string{"S256"},
+		"scopes_supported":                 scopes,
+		"grant_types_supported": []string{
+			"authorization_code",
+			"refresh_token",
+			"urn:ietf:params:oauth:grant-type:device_code",
+		},
+		"token_endpoint_auth_methods_supported": []string{
+			"none",
+			"client_secret_post",
+			"client_secret_basic",
+		},
+		"subject_types_supported":                        []string{"public"},
+		"client_id_metadata_document_supported":          true,
+		"authorization_response_iss_parameter_supported": true,
 	}
-	want(read("/.well-known/oauth-authorization-server"), server)
+	authorization := read("/.well-known/oauth-authorization-server")
+	want(authorization, server)
 	openID := read("/.well-known/openid-configuration")
-	want(openID, server)
+	if !reflect.DeepEqual(authorization, openID) {
+		t.Errorf("the documents differ:\n%v\n%v", authorization, openID)
+	}
 	want(openID, map[string]any{
 		"userinfo_endpoint": as + "/oauth/userinfo", "id_token_signing_alg_values_supported": []string{"EdDSA"},
 		"claims_supported": []string{"sub", "iss", "aud", "exp", "iat", "name", "email"},

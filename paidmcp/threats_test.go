@@ -330,6 +330,8 @@ func TestT136_TextIntoModels(t *testing.T) {
 			terms, err := f.Facilitator.Terms(context.Background(), id)
 			if err == nil {
 				terms.PlanName = c
+				// An address with anything else than visible ASCII is no address.
+				terms.ServiceURL, terms.OrderURL = "https://pay.example/"+c, "https://pay.example/"+c
 			}
 			return terms, err
 		}

@@ -1,0 +1,108 @@
+package paid
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"sync/atomic"
+	"time"
+)
+
+// Gone says what becomes of a request whose caller goes away before it has its answer.
+type Gone int
+
+// What becomes of such a request.
+const (
+	// GoneByMethod is the default: Release for GET, HEAD and OPTIONS, Settle for every other method.
+	GoneByMethod Gone = iota
+	// Settle lets the handler work to its end, at most as long as the hold lasts, and settles a 2xx: what it did cannot be
+	// taken back. The context of the handler does not end with the caller, unless it streams.
+	Settle
+	// Release ends the context of the handler and gives the hold back. Work that is finished all the same is free.
+	Release
+)
+
+// CallerGone says what becomes of a request whose caller goes away, default [GoneByMethod]. See "Callers who leave" in the
+// documentation of the package. Other values panic.
+func CallerGone(g Gone) Option {
+	if g < GoneByMethod || g > Release {
+		panic("paid: CallerGone takes GoneByMethod, Settle or Release")
+	}
+	return func(c *config) { c.callerGone = g }
+}
+
+// settlesGone reports whether work that succeeds is settled although its caller has gone.
+func (x *exchange) settlesGone() bool {
+	if x.c.callerGone != GoneByMethod {
+		return x.c.callerGone == Settle
+	}
+	switch x.r.Method {
+	case http.MethodGet, http.MethodHead, http.MethodOptions:
+		return false
+	}
+	return true
+}
+
+// gone reports whether the caller has gone away. A deadline is one that the program has set itself.
+func (x *exchange) gone() bool { return errors.Is(x.r.Context().Err(), context.Canceled) }
+
+// workContext is the context of the handler. It ends with that of the request, but a caller who leaves ends it only
+//
+//   - where the work would not be settled,
+//   - once the answer streams (begun), as nobody reads on, and
+//   - when the hold is over, which bounds what callers who left can keep running.
+func (x *exchange) workContext(begun *atomic.Bool) (context.Context, context.CancelCauseFunc) {
+	request := withPayment(x.r.Context(), x.payment)
+	if !x.settlesGone() {
+		return context.WithCancelCause(request)
+	}
+	work, cancel := context.WithCancelCause(detached{context.WithoutCancel(request), request})
+	end := x.workEnd()
+	stop := context.AfterFunc(request, func() {
+		if !x.gone() || begun.Load() {
+			cancel(context.Cause(request))
+			return
+		}
+		t := time.NewTimer(end.Sub(x.c.clock()))
+		defer t.Stop()
+		select {
+		case <-t.C:
+			cancel(ErrHoldEnded)
+		case <-work.Done():
+		}
+	})
+	return work, func(cause error) {
+		stop()
+		cancel(cause)
+	}
+}
+
+// detached has the values and the deadline of a request, whose end it does not share by itself.
+type detached struct {
+	context.Context
+	request context.Context
+}
+
+func (d detached) Deadline() (time.Time, bool) { return d.request.Deadline() }
+
+// workEnd is until when a handler may work for a caller who left: the end of the hold, or of what a wallet has signed.
+func (x *exchange) workEnd() time.Time {
+	switch {
+	case x.wallet != nil:
+		return x.c.clock().Add(time.Duration(x.wallet.entry.MaxTimeoutSeconds) * time.Second)
+	case !x.holdEnd.IsZero():
+		return x.holdEnd
+	}
+	return x.c.clock().Add(time.Duration(x.c.holdSecs) * time.Second)
+}
+
+// worked reports whether an answer for a caller who left is to be settled: the handler succeeded, with the whole request.
+func (x *exchange) worked(a *writer, in *body, work context.Context) bool {
+	switch {
+	case !x.settlesGone() || !x.gone() || !success(a.status) || in.tooLarge.Load() || in.cut.Load():
+		return false
+	case work.Err() != nil && !a.spoke:
+		return false // a handler that gave up says nothing, and that is no 200
+	}
+	return a.left || !a.broken()
+}

@@ -1,0 +1,85 @@
+package paid
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"unicode/utf8"
+)
+
+// routeKey is what a key of a price list says.
+type routeKey struct {
+	method   string
+	segments []string // names keep their ":"
+	rest     bool     // the key ends in "/*"
+	named    bool
+}
+
+// parseKey reads "METHOD /path". What the matcher could never match is an error.
+func parseKey(key string) (k routeKey, err error) {
+	bad := func(rule string) (routeKey, error) {
+		return routeKey{}, fmt.Errorf("route key %q: %s", key, rule)
+	}
+	method, path, ok := strings.Cut(key, " ")
+	path = strings.TrimLeft(path, " ")
+	switch {
+	case !ok || !strings.HasPrefix(path, "/"):
+		return bad(`it must be "METHOD /path", for example "GET /files/:name"`)
+	case method == "" || strings.Trim(method, "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_") != "":
+		return bad("the method must be in capital letters, for example POST")
+	case method == http.MethodConnect || method == http.MethodTrace:
+		return bad("CONNECT and TRACE are refused everywhere")
+	case !utf8.ValidString(path) || strings.ContainsFunc(path, func(r rune) bool { return r < 0x20 || r == 0x7f }):
+		return bad("the path must be plain text")
+	case strings.ContainsAny(path, `?#%;\`):
+		return bad(`the path must be decoded, without query, fragment, ";" and "\"`)
+	}
+	k.method = method
+	if path, k.rest = strings.CutSuffix(path, "/*"); strings.Contains(path, "*") {
+		return bad(`"*" must be the last segment, as in "GET /files/*"`)
+	}
+	for s := range strings.SplitSeq(path, "/") {
+		switch {
+		case s == "":
+			continue
+		case s == "." || s == "..":
+			return bad("dot segments are resolved before keys are compared")
+		case len(s) > 2 && s[0] == '{' && s[len(s)-1] == '}':
+			s = ":" + s[1:len(s)-1]
+		}
+		if s == ":" || strings.ContainsAny(s, "{}") {
+			return bad(`a name must fill its segment, as ":name" or "{name}"`)
+		}
+		k.named = k.named || s[0] == ':'
+		k.segments = append(k.segments, s)
+	}
+	return k, nil
+}
+
+// exact is the text by which keys without names are compared.
+func (k *routeKey) exact() string {
+	text := exactKey(k.method, k.segments)
+	if k.rest {
+		text += "/*"
+	}
+	return text
+}
+
+func exactKey(method string, segments []string) string {
+	return method + " /" + strings.Join(segments, "/")
+}
+
+// fits reports whether a path falls under the key, and the values of its names.
+func (k *routeKey) fits(segments []string) (values []string, ok bool) {
+	if len(segments) < len(k.segments) || len(segments) > len(k.segments) && !k.rest {
+		return nil, false
+	}
+	for i, s := range k.segments {
+		if s[0] == ':' {
+			values = append(values, segments[i])
+		} else if s != segments[i] {
+			return nil, false
+		}
+	}
+	return values, true
+}

@@ -1,0 +1,194 @@
+package paid
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"mime"
+	"mime/multipart"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/x402"
+)
+
+// maxFormBody bounds a form or JSON body that has to be read before it is priced, in bytes.
+const maxFormBody = 1 << 20
+
+// refuseOverride refuses a request that asks a router behind to take it for one with another method, where that could have
+// another price. Frameworks read such a wish in headers and in a parameter "_method", decoded, of the query or of the body of a
+// POST. e is the entry that prices the request, nil for none.
+func (t *table) refuseOverride(r *http.Request, e *entry, segments []string) *toll.Error {
+	wished := overridesByHeader(r.Header) || namesMethod(r.URL.RawQuery)
+	if !wished && !strings.EqualFold(r.Method, http.MethodPost) {
+		return nil
+	}
+	door := t.hasOtherPrice(e, segments)
+	switch {
+	case wished && (door || t.paidPath(segments)):
+		return toll.NewError(toll.CodeMethodNotAllowed)
+	case door:
+		return refuseBodyOverride(r)
+	}
+	return nil
+}
+
+// hasOtherPrice reports whether the path has a paid route for another method whose price is not the one of e.
+func (t *table) hasOtherPrice(e *entry, segments []string) bool {
+	if e != nil && e != t.others {
+		return e.otherPrice
+	}
+	if t.others.differs(e) {
+		return true
+	}
+	for o := range t.fitting(segments) {
+		if o.differs(e) {
+			return true
+		}
+	}
+	return false
+}
+
+// findOtherPrices notes for each route whether a path of it may have another price with another method.
+func (t *table) findOtherPrices() {
+	for e := range t.all() {
+		e.otherPrice = t.others.differs(e)
+		for o := range t.all() {
+			e.otherPrice = e.otherPrice || o.differs(e) && o.overlaps(e)
+		}
+	}
+}
+
+// overlaps reports whether some path belongs to both routes.
+func (e *entry) overlaps(o *entry) bool {
+	n := min(len(e.segments), len(o.segments))
+	if n < len(e.segments) && !o.rest || n < len(o.segments) && !e.rest {
+		return false
+	}
+	return slices.EqualFunc(e.segments[:n], o.segments[:n], func(a, b string) bool {
+		return a == b || a[0] == ':' || b[0] == ':'
+	})
+}
+
+// differs reports whether e is another paid route than o, with another price. Both may be nil: there is no such route.
+func (e *entry) differs(o *entry) bool {
+	return e != nil && e != o && e.gate != nil && (o == nil || o.gate == nil || !samePrice(e.gate.c, o.gate.c))
+}
+
+// samePrice reports whether two routes always cost the same.
+func samePrice(a, b *config) bool {
+	return a.plan == b.plan && a.credits == b.credits && a.creditsFunc == nil && b.creditsFunc == nil && len(a.perCall) == 0 && len(b.perCall) == 0
+}
+
+func overridesByHeader(h http.Header) bool {
+	for name := range h {
+		switch dashed(name) {
+		case "x-http-method-override", "x-http-method", "x-method-override":
+			return true
+		}
+	}
+	return false
+}
+
+// namesMethod reports whether a query or a form names the parameter "_method" as some framework decodes it.
+func namesMethod(form string) bool {
+	for pair := range strings.FieldsFuncSeq(form, func(r rune) bool { return r == '&' || r == ';' }) {
+		name, _, _ := strings.Cut(pair, "=")
+		if plain, err := url.QueryUnescape(name); err == nil {
+			name = plain
+		}
+		if isMethodName(name) {
+			return true
+		}
+	}
+	return false
+}
+
+// isMethodName reports whether a decoded name is read as "_method". PHP reads "." " " and "[" as "_", and all read "_method[]" as
+// a list under that name.
+func isMethodName(name string) bool {
+	name = strings.ToLower(strings.TrimLeft(name, " "))
+	const method = "_method"
+	if len(name) < len(method) || !strings.ContainsRune("_.[", rune(name[0])) {
+		return false
+	}
+	rest, ok := strings.CutPrefix("_"+name[1:], method)
+	return ok && (rest == "" || strings.ContainsRune(" [.\x00", rune(rest[0])))
+}
+
+// refuseBodyOverride reads a form or JSON body, and puts it back. Bodies of other kinds are not read by what honours overrides.
+func refuseBodyOverride(r *http.Request) *toll.Error {
+	kind, _, _ := strings.Cut(strings.ToLower(r.Header.Get("Content-Type")), ";")
+	kind = strings.TrimSpace(kind)
+	form, parts := kind == "application/x-www-form-urlencoded", kind == "multipart/form-data"
+	if !form && !parts && kind != "application/json" && !strings.HasSuffix(kind, "+json") || r.Body == nil {
+		return nil
+	}
+	b, err := io.ReadAll(io.LimitReader(r.Body, maxFormBody+1))
+	if err != nil {
+		return toll.Errorf(toll.CodeBadRequest, "The body could not be read.")
+	}
+	if len(b) > maxFormBody {
+		return toll.Errorf(toll.CodeBodyTooLarge, "A form or JSON body on this path is larger than 1 MiB.")
+	}
+	r.Body = struct {
+		io.Reader
+		io.Closer
+	}{bytes.NewReader(b), r.Body}
+	named := false
+	switch {
+	case form:
+		named = namesMethod(string(b))
+	case parts:
+		named, err = partNamesMethod(r.Header.Get("Content-Type"), b)
+	default:
+		named, err = memberNamesMethod(b)
+	}
+	switch {
+	case err != nil:
+		return toll.Errorf(toll.CodeBadRequest, "The body is malformed.")
+	case named:
+		return toll.NewError(toll.CodeMethodNotAllowed)
+	}
+	return nil
+}
+
+func partNamesMethod(contentType string, body []byte) (bool, error) {
+	_, params, err := mime.ParseMediaType(contentType)
+	if err != nil || params["boundary"] == "" || !bytes.Contains(body, []byte("--"+params["boundary"]+"--")) {
+		return false, errors.New("the form has no end")
+	}
+	for form := multipart.NewReader(bytes.NewReader(body), params["boundary"]); ; {
+		part, err := form.NextRawPart()
+		if errors.Is(err, io.EOF) {
+			return false, nil
+		}
+		if err != nil || isMethodName(part.FormName()) {
+			return err == nil, err
+		}
+	}
+}
+
+// memberNamesMethod looks for the member "_method" of an object. Most bodies need not be decoded for that.
+func memberNamesMethod(body []byte) (bool, error) {
+	if !bytes.Contains(body, []byte(`\u`)) && !bytes.Contains(bytes.ToLower(body), []byte(`_method"`)) {
+		return false, nil
+	}
+	if b := bytes.TrimSpace(body); len(b) > 0 && b[0] != '{' {
+		return false, nil
+	}
+	var members map[string]json.RawMessage
+	if err := x402.Decode(body, &members); err != nil {
+		return false, err
+	}
+	for name := range members {
+		if isMethodName(name) {
+			return true, nil
+		}
+	}
+	return false, nil
+}

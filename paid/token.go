@@ -1,0 +1,113 @@
+package paid
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/hold"
+	"github.com/tollhq/toll/x402"
+)
+
+// owns reports whether a text is a payment for one of these gates, which no handler may see: an access token of their
+// service, or the payment of a wallet. Credentials of other software are not.
+func owns(ctx context.Context, text string, gates ...*gate) bool {
+	if len(text) < hold.MinTokenBytes {
+		return false
+	}
+	perCall := func(g *gate) bool { return len(g.c.perCall) > 0 }
+	if slices.ContainsFunc(gates, perCall) && schemeOf(text) == x402.SchemeExact {
+		return true
+	}
+	c, ok := hold.AccessToken(text)
+	return ok && (len(gates) == 0 || slices.ContainsFunc(gates, func(g *gate) bool {
+		terms, err := g.terms.Of(ctx, g.c.plan)
+		if err != nil {
+			terms = nil
+		}
+		return c.IsOf(terms)
+	}))
+}
+
+// errTokenInURL refuses a request before its address gets into more logs and into the record of its settlement.
+var errTokenInURL = toll.Errorf(toll.CodeBadRequest, "The URL carries an access token. URLs are logged: revoke the token.").
+	WithHint("Send the access token in the header " + x402.HeaderSignature + ".")
+
+// urlCarries reports whether an access token stands in the path or the query of a URL.
+func urlCarries(u *url.URL, owns func(string) bool) bool {
+	return carries(u.Path, "/", owns) || carries(u.RawQuery, "", owns)
+}
+
+// carries reports whether a text holds an access token between these separators, or between those of lists, cookies and
+// queries.
+func carries(text, separators string, owns func(string) bool) bool {
+	if len(text) < hold.MinTokenBytes {
+		return false
+	}
+	parts := strings.FieldsFunc(text, func(r rune) bool { return strings.ContainsRune(separators+" \t,;?&=\"'", r) })
+	return slices.ContainsFunc(parts, func(part string) bool {
+		if plain, err := url.PathUnescape(part); err == nil {
+			part = strings.TrimRight(plain, "=") // of base64
+		}
+		return owns(part)
+	})
+}
+
+// stripTokens removes the values of headers that carry an access token, and of cookies those that do.
+func stripTokens(h http.Header, owns func(string) bool) {
+	for name, values := range h {
+		kept := values[:0]
+		for _, v := range values {
+			switch {
+			case !carries(v, "", owns):
+			case name == "Cookie":
+				v = withoutTokens(v, owns)
+			default:
+				v = ""
+			}
+			if v != "" {
+				kept = append(kept, v)
+			}
+		}
+		if len(kept) > 0 {
+			h[name] = kept
+		} else {
+			delete(h, name)
+		}
+	}
+}
+
+// withoutTokens returns a list of cookies without those that carry an access token.
+func withoutTokens(cookies string, owns func(string) bool) string {
+	var kept []string
+	for c := range strings.SplitSeq(cookies, ";") {
+		if c = strings.TrimSpace(c); !carries(c, "", owns) {
+			kept = append(kept, c)
+		}
+	}
+	return strings.Join(kept, "; ")
+}
+
+// forResource reports whether the token may be used for this request. It answers when not.
+func (x *exchange) forResource(t *x402.Token) bool {
+	c, ok := hold.ClaimsOf(t)
+	if !ok || len(c.Audience) == 0 || c.IsFor("", "") {
+		return true // what is malformed the service refuses
+	}
+	segments, err := cleanPath(x.r.URL)
+	if err != nil {
+		x.fail(err)
+		return false
+	}
+	// The path as it is served, and not as it is spelled.
+	served := url.URL{Path: "/" + strings.Join(segments, "/")}
+	if c.IsFor(x.c.publicURL, x.c.publicURL+served.EscapedPath()) {
+		return true
+	}
+	x.refuse(x.c.namespace.ReasonResourceMismatch(), toll.Errorf(toll.CodeEndpointMismatch, "The access token is for another resource.").
+		WithHint("Get an access token that is made for this resource, or for none."), nil)
+	return false
+}
