@@ -30,11 +30,11 @@ func agentRoutes() []route {
 		},
 		{
 			op: "readAgent", method: "GET", path: at + "/{agentId}", auth: open, tag: "Agents", summary: "One agent",
-			action: reads((*handler).readAgent), codes: []toll.Code{toll.CodeBadID, toll.CodeAgentNotFound},
+			action: readsLarge((*handler).readAgent), codes: []toll.Code{toll.CodeBadID, toll.CodeAgentNotFound},
 		},
 		{
 			op: "listPlansOfAgent", method: "GET", path: at + "/{agentId}/plans", auth: open, tag: "Agents", summary: "Plans of an agent",
-			action: reads((*handler).listPlansOfAgent), query: paging, codes: []toll.Code{toll.CodeBadID, toll.CodeBadPage, toll.CodePlansOfUnknownAgent},
+			action: readsLarge((*handler).listPlansOfAgent), query: paging, codes: []toll.Code{toll.CodeBadID, toll.CodeBadPage, toll.CodePlansOfUnknownAgent},
 		},
 	}
 }

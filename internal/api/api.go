@@ -18,6 +18,8 @@ import (
 	"github.com/tollhq/toll/internal/facilitator"
 	"github.com/tollhq/toll/internal/gate"
 	"github.com/tollhq/toll/internal/ledger"
+	"github.com/tollhq/toll/internal/meter"
+	"github.com/tollhq/toll/internal/pace"
 	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/x402"
 )
@@ -53,7 +55,7 @@ type Deps struct {
 	Chain *Chain
 	// Pages are answered by other rooms.
 	Pages []Page
-	// Quotas bound what one account may have.
+	// Quotas bound what one account may have, and what it may add in an hour.
 	Quotas Quotas
 	// OrderWait is how long the answer to an order waits for its credits, 0 = 30 s.
 	OrderWait time.Duration
@@ -63,7 +65,7 @@ type Deps struct {
 	TestClock *TestClock
 	// Limits bound the rate of calls; zero: no limit.
 	Limits Limits
-	// Patience is how long a body or an answer may take on its way, besides a second for each 64 KiB; 0 = 10 s.
+	// Patience is how long a body may take on its way, besides a second for each 16 KiB; 0 = 10 s.
 	Patience time.Duration
 }
 
@@ -76,6 +78,8 @@ type handler struct {
 	network      string
 	docsBase     string
 	patience     time.Duration
+	flows        map[string]*meter.Quota // by their names
+	large        chan struct{}           // a place for each large answer that is being made
 
 	versionHeader, fromHeader string // in the form of http.Header keys
 	versionTexts              map[gate.Version][]string
@@ -109,12 +113,12 @@ func newHandler(d Deps, routes []route) *handler {
 		routes = closeReads(routes)
 	}
 	if d.Patience == 0 {
-		d.Patience = patience
+		d.Patience = pace.Patience
 	}
 	d.PublicURL = strings.TrimRight(d.PublicURL, "/")
 	h := &handler{
 		Deps: d, log: d.Log, network: d.Environment.Network(), docsBase: d.PublicURL + "/docs/errors", patience: d.Patience,
-		routes: newRouter(slices.Concat(routesFor(routes, d.Environment == toll.Sandbox && d.TestClock != nil), pageRoutes(d.Pages))),
+		flows: newFlows(d.Quotas), large: make(chan struct{}, maxLarge), routes: newRouter(slices.Concat(routesFor(routes, d.Environment == toll.Sandbox && d.TestClock != nil), pageRoutes(d.Pages))),
 	}
 	if h.log == nil {
 		h.log = slog.New(slog.DiscardHandler)

@@ -9,7 +9,6 @@ import (
 	"os"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/auth"
@@ -130,12 +129,6 @@ func (c *call) readBody() ([]byte, error) {
 	return body, checkMediaType(c.r.Header)
 }
 
-// deadline says until when the body must have arrived; net/http lifts it at the end of the body. It also holds for a body
-// that nobody reads, which net/http reads away before it takes the next request.
-func (c *call) deadline(t time.Time) {
-	_ = http.NewResponseController(c.w).SetReadDeadline(t) // a connection without deadlines has other guards
-}
-
 func bodyError(err error) error {
 	var timeout net.Error
 	if errors.Is(err, os.ErrDeadlineExceeded) || errors.As(err, &timeout) && timeout.Timeout() {
@@ -219,11 +212,6 @@ func (c *call) write(status int, contentType []string, body []byte) {
 	header["Content-Type"] = contentType
 	if len(body) > 1024 {
 		header["Content-Length"] = []string{strconv.Itoa(len(body))}
-	}
-	// A caller who does not read holds a connection, not the service. A short answer fits into the buffers of the
-	// connection, and the timeout of the whole request stands behind it.
-	if len(body) > shortAnswer {
-		_ = http.NewResponseController(c.w).SetWriteDeadline(time.Now().Add(onTheWay(c.h.patience, int64(len(body)))))
 	}
 	c.w.WriteHeader(status)
 	_, _ = c.w.Write(body) // the caller has gone; there is nobody to tell

@@ -20,29 +20,35 @@ func changeRoutes() []route {
 	planCodes := []toll.Code{toll.CodeBadID, toll.CodeNotPlanOwner, toll.CodePlanNotFound}
 	return []route{
 		{
-			op: "updateAgent", method: "PUT", path: agents, auth: owners, tag: "Agents",
+			op: "updateAgent", method: "PUT", path: agents, auth: owners, ifMatch: true, tag: "Agents",
 			summary: "Change an agent: a member that is there replaces the stored one, null clears it", action: takes((*handler).updateAgent), codes: agentCodes,
 		},
 		{
-			op: "setAgentListed", method: "PUT", path: agents + "/list/{state}", auth: owners, tag: "Agents",
+			op: "setAgentListed", method: "PUT", path: agents + "/list/{state}", auth: owners, ifMatch: true, tag: "Agents",
 			summary: "List (true) or unlist (false) an agent; unlisted ones fail verify", action: reads((*handler).setAgentListed),
 			codes: append([]toll.Code{toll.CodeBadRequest}, agentCodes...),
 		},
 		{
-			op: "attachPlan", method: "POST", path: agents + "/plan/{planId}", auth: owners, tag: "Agents", summary: "Attach a plan of the caller to an agent of the caller",
+			op: "attachPlan", method: "POST", path: agents + "/plan/{planId}", auth: owners, ifMatch: true, tag: "Agents", summary: "Attach a plan of the caller to an agent of the caller",
 			action: reads((*handler).attachPlan), codes: append([]toll.Code{toll.CodeBadRequest, toll.CodeNotPlanOwner, toll.CodePlanNotFound}, agentCodes...),
 		},
 		{
-			op: "detachPlan", method: "DELETE", path: agents + "/plan/{planId}", auth: owners, tag: "Agents", summary: "Detach a plan from an agent",
+			op: "detachPlan", method: "DELETE", path: agents + "/plan/{planId}", auth: owners, ifMatch: true, tag: "Agents", summary: "Detach a plan from an agent",
 			action: reads((*handler).detachPlan), codes: append([]toll.Code{toll.CodePlanNotAttached, toll.CodePlanNotFound}, agentCodes...),
 		},
 		{
-			op: "updatePlan", method: "PUT", path: plans, auth: owners, tag: "Plans",
+			op: "addEndpoints", method: "POST", path: agents + "/endpoints", auth: owners,
+			ifMatch: true, tag: "Agents",
+			summary: "Add endpoints to an agent, behind those that it has; one that it has is not added again",
+			action:  takes((*handler).addEndpoints), codes: agentCodes,
+		},
+		{
+			op: "updatePlan", method: "PUT", path: plans, auth: owners, ifMatch: true, tag: "Plans",
 			summary: "Change what describes a plan, and its order limit; price and credits never change", action: takes((*handler).updatePlan),
 			codes: append([]toll.Code{toll.CodeBadNumber, toll.CodePlanTermsFixed}, planCodes...),
 		},
 		{
-			op: "setPlanListed", method: "PUT", path: plans + "/list/{state}", auth: owners, tag: "Plans",
+			op: "setPlanListed", method: "PUT", path: plans + "/list/{state}", auth: owners, ifMatch: true, tag: "Plans",
 			summary: "List (true) or unlist (false) a plan; unlisted ones take no orders", action: reads((*handler).setPlanListed),
 			codes: append([]toll.Code{toll.CodeBadRequest}, planCodes...),
 		},
@@ -51,17 +57,76 @@ func changeRoutes() []route {
 
 // acted is the answer to a change of a record. Its transaction names the state that the record has now: the hash of what it
 // is and of when it last changed.
-func (h *handler) acted(kind, id string, changed time.Time, message string, data map[string]any) *toll.ActResult {
+func (h *handler) acted(
+	kind, id string,
+	changed time.Time,
+	version int64,
+	message string,
+	data map[string]any,
+) *toll.ActResult {
+	data[kind+"Id"], data["version"] = id, version
 	return &toll.ActResult{
 		Success: true, Message: message, HTTPStatus: 200, Data: data, When: toll.At(h.now()),
 		TxHash: recordID(kind, id+"/"+strconv.FormatInt(changed.UnixMicro(), 10)),
 	}
 }
 
+func (h *handler) agentChanged(a *toll.Agent, message string, data map[string]any) *toll.ActResult {
+	return h.acted("agent", string(a.ID), a.UpdatedAt, a.Version, message, data)
+}
+
+func (h *handler) planChanged(p *toll.Plan, message string, data map[string]any) *toll.ActResult {
+	return h.acted("plan", string(p.ID), p.UpdatedAt, p.Version, message, data)
+}
+
+// ifMatch returns the version that the If-Match header names, 0 for any: without the header and for
+// "*".
+func (c *call) ifMatch() (int64, error) {
+	lines, there := c.r.Header["If-Match"]
+	if !there || len(lines) == 1 && lines[0] == "*" {
+		return 0, nil
+	}
+	if len(lines) == 1 {
+		text := lines[0]
+		if n := len(text); n > 2 && text[0] == '"' && text[n-1] == '"' {
+			text = text[1 : n-1]
+		}
+		n, err := strconv.ParseInt(text, 10, 64)
+		if err == nil && n > 0 && text == strconv.FormatInt(n, 10) {
+			return n, nil
+		}
+	}
+	return 0, toll.Faults(
+		[]toll.Fault{
+			{
+				Path:    "If-Match",
+				Message: `must be one header with the version of the record, such as "3", or *`,
+			},
+		},
+	)
+}
+
+// checkVersion refuses to change a record whose version is not the wanted one; 0 wants any.
+func checkVersion(want, has int64) error {
+	if want == 0 || want == has {
+		return nil
+	}
+	return toll.NewError(toll.CodeRecordChanged).
+		WithDetails("it is version %d, the change expects %d", has, want).
+		WithParam("version", has)
+}
+
 // changeAgent runs a change of an agent of the caller in a transaction, while nobody else changes it. The change reports
-// whether it changed anything; only then the record is written.
+// whether it changed anything; only then the record is written, as the next version.
+//
+// Errors: [toll.CodeAgentNotFound], [toll.CodeNotAgentOwner], [toll.CodeRecordChanged], and those
+// of the change.
 func (h *handler) changeAgent(c *call, event toll.EventType, change func(ctx context.Context, tx *store.Tx, a *toll.Agent) (bool, error)) (*toll.Agent, error) {
 	id, err := toll.ParseAgentID(c.param("agentId"))
+	if err != nil {
+		return nil, err
+	}
+	version, err := c.ifMatch()
 	if err != nil {
 		return nil, err
 	}
@@ -77,6 +142,9 @@ func (h *handler) changeAgent(c *call, event toll.EventType, change func(ctx con
 		}
 		if a.Owner != c.caller.Address {
 			return toll.NewError(toll.CodeNotAgentOwner).WithDetails("agentId %s", id)
+		}
+		if err := checkVersion(version, a.Version); err != nil {
+			return err
 		}
 		agent = a
 		changed, err := change(ctx, tx, a)
@@ -100,6 +168,10 @@ func (h *handler) changePlan(c *call, event toll.EventType, change func(p *toll.
 	if err != nil {
 		return nil, err
 	}
+	version, err := c.ifMatch()
+	if err != nil {
+		return nil, err
+	}
 	var plan *toll.Plan
 	ctx := c.r.Context()
 	err = h.Store.Tx(ctx, func(tx *store.Tx) error {
@@ -112,6 +184,9 @@ func (h *handler) changePlan(c *call, event toll.EventType, change func(p *toll.
 		}
 		if p.Owner != c.caller.Address {
 			return toll.NewError(toll.CodeNotPlanOwner).WithDetails("planId %s", id)
+		}
+		if err := checkVersion(version, p.Version); err != nil {
+			return err
 		}
 		plan = p
 		changed, err := change(p)
@@ -171,7 +246,7 @@ func (h *handler) updateAgent(c *call, in *toll.AgentUpdate) (*toll.ActResult, e
 	if err != nil {
 		return nil, err
 	}
-	return h.acted("agent", string(agent.ID), agent.UpdatedAt, "The agent is updated.", map[string]any{"agentId": agent.ID}), nil
+	return h.agentChanged(agent, "The agent is updated.", map[string]any{}), nil
 }
 
 // openCredentials returns the upstream secrets of an agent.
@@ -219,7 +294,7 @@ func (h *handler) updatePlan(c *call, in *toll.PlanUpdate) (*toll.ActResult, err
 	if err != nil {
 		return nil, err
 	}
-	return h.acted("plan", string(plan.ID), plan.UpdatedAt, "The plan is updated.", map[string]any{"planId": plan.ID}), nil
+	return h.planChanged(plan, "The plan is updated.", map[string]any{}), nil
 }
 
 // state reads the wanted listing state in the path.
@@ -247,7 +322,12 @@ func (h *handler) setAgentListed(c *call) (*toll.ActResult, error) {
 	if err != nil {
 		return nil, err
 	}
-	return h.listed("agent", string(agent.ID), agent.UpdatedAt, want, already, toll.CodeAgentListedAlready, map[string]any{"agentId": agent.ID, "isListed": want}), nil
+	message, data := listedAs("agent", want)
+	return alreadyListed(
+		h.agentChanged(agent, message, data),
+		already,
+		toll.CodeAgentListedAlready,
+	), nil
 }
 
 func (h *handler) setPlanListed(c *call) (*toll.ActResult, error) {
@@ -264,19 +344,48 @@ func (h *handler) setPlanListed(c *call) (*toll.ActResult, error) {
 	if err != nil {
 		return nil, err
 	}
-	return h.listed("plan", string(plan.ID), plan.UpdatedAt, want, already, toll.CodePlanListedAlready, map[string]any{"planId": plan.ID, "isListed": want}), nil
+	message, data := listedAs("plan", want)
+	return alreadyListed(
+		h.planChanged(plan, message, data),
+		already,
+		toll.CodePlanListedAlready,
+	), nil
 }
 
-func (h *handler) listed(kind, id string, changed time.Time, want, already bool, code toll.Code, data map[string]any) *toll.ActResult {
-	message := "The " + kind + " is listed."
-	if !want {
+// listedAs says which listing state a record of the kind has now.
+func listedAs(kind string, listed bool) (message string, data map[string]any) {
+	message = "The " + kind + " is listed."
+	if !listed {
 		message = "The " + kind + " is unlisted."
 	}
-	r := h.acted(kind, id, changed, message, data)
+	return message, map[string]any{"isListed": listed}
+}
+
+// alreadyListed gives the answer the code of a record that was in the wanted state before.
+func alreadyListed(r *toll.ActResult, already bool, code toll.Code) *toll.ActResult {
 	if already {
 		r.Code, r.Message = code, code.Info().Message
 	}
 	return r
+}
+
+// addEndpoints adds endpoints to an agent. Those that it has already are not added again.
+func (h *handler) addEndpoints(c *call, in *toll.EndpointsInput) (*toll.ActResult, error) {
+	agent, err := h.changeAgent(
+		c,
+		toll.EventAgentUpdated,
+		func(_ context.Context, _ *store.Tx, a *toll.Agent) (bool, error) {
+			updated, changed, err := in.Apply(*a)
+			if err == nil {
+				*a = updated
+			}
+			return changed, err
+		},
+	)
+	if err != nil {
+		return nil, err
+	}
+	return h.agentChanged(agent, "The agent has the endpoints.", map[string]any{}), nil
 }
 
 func (h *handler) attachPlan(c *call) (*toll.ActResult, error) {
@@ -300,7 +409,7 @@ func (h *handler) attachPlan(c *call) (*toll.ActResult, error) {
 	if err != nil {
 		return nil, err
 	}
-	return h.acted("agent", string(agent.ID), agent.UpdatedAt, "The agent has the plan.", map[string]any{"agentId": agent.ID, "planId": planID}), nil
+	return h.agentChanged(agent, "The agent has the plan.", map[string]any{"planId": planID}), nil
 }
 
 func (h *handler) detachPlan(c *call) (*toll.ActResult, error) {
@@ -322,5 +431,9 @@ func (h *handler) detachPlan(c *call) (*toll.ActResult, error) {
 	if err != nil {
 		return nil, err
 	}
-	return h.acted("agent", string(agent.ID), agent.UpdatedAt, "The agent has the plan no more.", map[string]any{"agentId": agent.ID, "planId": planID}), nil
+	return h.agentChanged(
+		agent,
+		"The agent has the plan no more.",
+		map[string]any{"planId": planID},
+	), nil
 }

@@ -15,7 +15,7 @@ func discoveryRoutes() []route {
 		{"scheme", "Payment scheme."},
 		{"network", "Network of the payment, for example eip155:84532."},
 		{"extensions", "Name of an extension that the resource has, for example bazaar."},
-		{"limit", "Most resources of an answer, 1 to 100. Default 20."},
+		{"limit", "Most resources of an answer, 1 to 100. Default 20. An answer that would exceed about 512 KiB has fewer; pagination.limit tells how many."},
 	}
 	return []route{
 		{
@@ -24,12 +24,12 @@ func discoveryRoutes() []route {
 		},
 		{
 			op: "listResources", method: "GET", path: at + "/resources", auth: open, tag: "Discovery", summary: "What can be paid for here, last updated first",
-			action: reads((*handler).listResources), query: append(filters, query{"offset", "Resources to skip. Default 0."}), codes: []toll.Code{toll.CodeBadPage},
+			action: readsLarge((*handler).listResources), query: append(filters, query{"offset", "Resources to skip. Default 0."}), codes: []toll.Code{toll.CodeBadPage},
 		},
 		{
 			op: "searchResources", method: "GET", path: at + "/search", auth: open, tag: "Discovery", summary: "What can be paid for here and has these words",
-			action: reads((*handler).searchResources), codes: []toll.Code{toll.CodeBadPage},
-			query: append([]query{{"query", "Words, each of which the agent, its plans or the url has."}},
+			action: readsLarge((*handler).searchResources), codes: []toll.Code{toll.CodeBadPage},
+			query: append([]query{{"query", "Words, each of which the agent, its plans or the url has: at most 16 words, 256 bytes."}},
 				append(filters, query{"cursor", "Continues where pagination.cursor of an earlier answer points."})...),
 		},
 		{

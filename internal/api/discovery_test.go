@@ -31,6 +31,7 @@ func recordDiscovery(t *testing.T, version string, files map[string][]exchange) 
 	found := call("searchResources", actor{}, "GET", base+"/x402/discovery/search?query=ask&limit=2", "")
 	call("searchResources", actor{}, "GET", base+"/x402/discovery/search?query=nothing", "")
 	call("searchResources", actor{}, "GET", base+"/x402/discovery/search?cursor=x", "")
+	call("searchResources", actor{}, "GET", base+"/x402/discovery/search?query=a+b+c+d+e+f+g+h+i+j+k+l+m+n+o+p+q", "")
 	if a := s.do(actor{}, "GET", base+"/x402/discovery/search?query=ask&limit=2&cursor="+found.text(t, "pagination.cursor"), ""); !strings.Contains(string(a.body), `"pagination":{"limit":1,"cursor":null}`) {
 		t.Errorf("%s", a.body)
 	}

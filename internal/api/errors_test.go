@@ -230,6 +230,9 @@ func provoked() map[toll.Code]func(c *scene) answer {
 		toll.CodePlanTermsFixed: func(c *scene) answer {
 			return c.do(c.b1, "PUT", base+"/protocol/plans/"+c.plan, `{"accessLimit":"time"}`)
 		},
+		toll.CodeRecordChanged: func(c *scene) answer {
+			return c.do(c.b1, "PUT", base+"/protocol/plans/"+c.plan, `{"description":"x"}`, "If-Match", "99")
+		},
 
 		toll.CodePaymentAgentNotFound: func(c *scene) answer { return c.settle(agentBody(c.plan, "1", c.token, "")) },
 		toll.CodePaymentPlanNotFound:  func(c *scene) answer { return c.permit(`{"planId":"1"}`) },

@@ -6,6 +6,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/facilitator"
+	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/x402"
 )
 
@@ -50,5 +51,30 @@ func TestOffersForWallets(t *testing.T) {
 	s.plan(s.b1, strings.Replace(pricedPlan, `"amounts":[1000000]`, `"amounts":[1000000],"receivers":["0x70997970C51812dc3A010C7d01b50e0d17dc79C8"]`, 1))
 	if got := offers(s.b1, other); got.status != 200 {
 		t.Errorf("a new receiver: %d %s", got.status, got.body)
+	}
+}
+
+// A payment to somebody else costs nothing to refuse, however many plans its server has.
+func TestT178_ForeignReceiver(t *testing.T) {
+	s, rail, _ := shop(t)
+	s = s.again(func(d *facilitator.Deps) { d.Exact = facilitator.ExactOpen })
+	w := s.wallet(rail, 50_000)
+	must(t, s.built.Store.Tx(t.Context(), func(tx *store.Tx) error {
+		for range 1000 {
+			p := &toll.Plan{ID: toll.NewPlanID(), Owner: s.b1.address, AccessLimit: toll.LimitCredits, Price: toll.Price{Receivers: []toll.Address{s.b1.address}}}
+			if err := store.InsertPlan(t.Context(), tx, p, "", nil); err != nil {
+				return err
+			}
+		}
+		return nil
+	}))
+	body := w.stockBody(entryFor(s.s1.address, "1000"))
+	n := testing.AllocsPerRun(3, func() {
+		if got := s.do(s.b1, "POST", base+"/x402/verify", body); got.text(t, "invalidReason") != x402.ReasonUnauthorizedServer {
+			t.Errorf("%d %s", got.status, got.body)
+		}
+	})
+	if n > 10_000 {
+		t.Errorf("a refusal takes %.0f allocations", n)
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/gate"
+	"github.com/tollhq/toll/internal/pace"
 )
 
 // Limits of a request (wire contract, section 1).
@@ -19,28 +20,18 @@ const (
 	maxHeaderLines = 200
 	maxURLBytes    = 8 << 10
 	maxBodyBytes   = 1 << 20
-	// patience is how long a head, a body or an answer may take on its way, and slowest the bytes a second at which a long
-	// one may take longer.
-	patience = 10 * time.Second
-	slowest  = 64 << 10
 	// answerTimeout bounds a request from its head to the end of its answer.
 	answerTimeout = 2 * time.Minute
-	// shortAnswer is what never waits for its reader, in bytes.
-	shortAnswer = 4 << 10
 )
 
-// onTheWay is how long n bytes may take.
-func onTheWay(first time.Duration, n int64) time.Duration {
-	return first + time.Duration(n)*time.Second/slowest
-}
-
 // NewServer returns an HTTP server for the handler of [New]. Its own limits lie above those that the handler enforces, as
-// what net/http refuses by itself has no error body and no version headers.
+// what net/http refuses by itself has no error body and no version headers. Serve it on a listener of [pace.Listen], which
+// cuts off readers that are too slow.
 func NewServer(h http.Handler) *http.Server {
 	return &http.Server{
 		Handler:                      h,
 		MaxHeaderBytes:               64 << 10,
-		ReadHeaderTimeout:            patience,
+		ReadHeaderTimeout:            pace.Patience,
 		WriteTimeout:                 answerTimeout,
 		IdleTimeout:                  2 * time.Minute,
 		DisableGeneralOptionsHandler: true,
@@ -77,13 +68,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c.apply(gate.Floor, gate.FromFallback)
 
 	asked := r.Header[h.versionHeader]
-	if r.ContentLength != 0 {
-		length := r.ContentLength
-		if length < 0 || length > maxBodyBytes {
-			length = maxBodyBytes
-		}
-		c.deadline(time.Now().Add(onTheWay(h.patience, length)))
-	}
+	pace.Body(c.w, r, maxBodyBytes, h.patience, pace.MinRate)
 	if closeAfter(r) {
 		header["Connection"] = closing
 	}
@@ -129,6 +114,10 @@ func (c *call) serve() {
 	c.route = route
 	if c.authErr != nil && (route.auth != open || c.badRequest()) {
 		c.fail(c.authErr)
+		return
+	}
+	if err := c.count(); err != nil {
+		c.fail(err)
 		return
 	}
 	answer, err := route.action.run(c.h, c)
@@ -283,7 +272,8 @@ func (h *handler) prepareHeaders() {
 	h.corsMethods = []string{"GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"}
 	h.corsHeaders = []string{strings.Join([]string{
 		"Authorization", "Content-Type", "Accept", h.Namespace.HeaderVersion(), "x-correlation-id", "x-request-id",
-		"Idempotency-Key", "Last-Event-ID", "X-Current-Org-Id", "payment-signature", "sign-in-with-x",
+		"Idempotency-Key", "If-Match", "Last-Event-ID", "X-Current-Org-Id",
+		"payment-signature", "sign-in-with-x",
 		// Standard clients in browsers send this one as if it were a request header.
 		"Access-Control-Expose-Headers",
 	}, ", ")}

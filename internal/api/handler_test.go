@@ -9,6 +9,8 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -242,5 +244,44 @@ func TestNamespace(t *testing.T) {
 	h.ServeHTTP(w, r)
 	if w.Code != 200 || w.Header().Get("Acme-Version") != "1.1" || w.Header().Get("Acme-Version-Resolved-From") != "header" || w.Header().Get("Service-Version") != "" {
 		t.Errorf("%d %v", w.Code, w.Header())
+	}
+}
+
+// Few large answers are made at a time. Others wait, but not for ever.
+func TestT178_LargeAnswers(t *testing.T) {
+	release := make(chan struct{})
+	var running, most atomic.Int32
+	h := newHandler(Deps{Patience: 200 * time.Millisecond}, []route{{
+		op: "x", method: "GET", path: "/x", auth: open, tag: "Test",
+		action: readsLarge(func(*handler, *call) (*struct{}, error) {
+			if n := running.Add(1); n > most.Load() {
+				most.Store(n)
+			}
+			defer running.Add(-1)
+			<-release
+			return &struct{}{}, nil
+		}),
+	}})
+	var refused, served atomic.Int32
+	var callers sync.WaitGroup
+	for range 3 * maxLarge {
+		callers.Go(func() {
+			w := httptest.NewRecorder()
+			h.ServeHTTP(w, httptest.NewRequest("GET", "/x", nil))
+			switch {
+			case w.Code == 200 && w.Body.String() == "{}":
+				served.Add(1)
+			case w.Code == 503:
+				if refused.Add(1) == 2*maxLarge {
+					close(release)
+				}
+			default:
+				t.Errorf("%d %s", w.Code, w.Body)
+			}
+		})
+	}
+	callers.Wait()
+	if served.Load() != maxLarge || most.Load() > maxLarge {
+		t.Errorf("%d are served, %d at a time", served.Load(), most.Load())
 	}
 }

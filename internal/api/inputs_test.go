@@ -436,3 +436,57 @@ func TestLimitsOfBodies(t *testing.T) {
 		}
 	}
 }
+
+// What an account adds in an hour is bounded, in calls and in bytes, and the refusal names the bound. What ends something is not.
+func TestT177_Flows(t *testing.T) {
+	s := newStack(t)
+	of := func(q api.Quotas) func(who actor, method, path, body string) answer {
+		h := api.New(s.deps(func(d *api.Deps) { d.Quotas = q }))
+		return func(who actor, method, path, body string) answer { return s.through(h, who, method, base+path, body) }
+	}
+	refused := func(a answer, quota string, limit int) {
+		t.Helper()
+		if a.status != 429 || a.code() != "BCK.HTTP.429" || a.header.Get("Retry-After") == "" || a.text(t, "params") != fmt.Sprintf(`{"limit":%d,"quota":"%s"}`, limit, quota) {
+			t.Errorf("%d %v %s", a.status, a.header, a.body)
+		}
+	}
+	ok := func(a answer) answer {
+		t.Helper()
+		if a.status >= 300 {
+			t.Errorf("%d %s", a.status, a.body)
+		}
+		return a
+	}
+	plan := s.plan(s.b1, freePlan)
+	call := of(api.Quotas{Orders: 2, SubTasks: 2, Changes: 3})
+	for range 2 {
+		ok(call(s.s1, "POST", "/protocol/plans/"+plan+"/order", ""))
+	}
+	refused(call(s.s1, "POST", "/protocol/plans/"+plan+"/order", ""), "orders", 2)
+
+	token, _ := s.token(s.s1, plan)
+	id := ok(call(s.b1, "POST", "/x402/verify", paymentBody(plan, token, ""))).text(t, "agentRequestId")
+	for range 2 {
+		ok(call(s.b1, "POST", "/protocol/agent-sub-tasks", `{"agentRequestId":"`+id+`","creditsUsed":1}`))
+	}
+	refused(call(s.b1, "POST", "/protocol/agent-sub-tasks", `{"agentRequestId":"`+id+`","creditsUsed":1}`), "sub-tasks", 2)
+
+	hook := ok(call(s.b1, "POST", "/webhooks", `{"url":"https://hooks.example.com/"}`)).text(t, "id")
+	ok(call(s.b1, "PATCH", "/webhooks/"+hook, `{"description":"x"}`))
+	ok(call(s.b1, "PUT", "/protocol/plans/"+plan, `{"name":"y"}`))
+	refused(call(s.b1, "PUT", "/protocol/plans/"+plan, `{"name":"z"}`), "changes", 3)
+	ok(call(s.b1, "GET", "/protocol/plans", ""))
+	ok(call(s.b1, "POST", "/x402/verify", paymentBody(plan, token, "")))
+	ok(call(s.b1, "DELETE", "/webhooks/"+hook, ""))
+	ok(call(s.b2, "POST", "/protocol/plans", freePlan))
+
+	call = of(api.Quotas{Changes: 10})
+	ok(call(s.b1, "PUT", "/protocol/plans/"+plan, `{"description":"`+strings.Repeat("x", 15<<10)+`"}`)) // four
+	ok(call(s.b1, "PUT", "/protocol/plans/"+plan, `{"description":"`+strings.Repeat("x", 15<<10)+`"}`))
+	refused(call(s.b1, "PUT", "/protocol/plans/"+plan, `{"description":"`+strings.Repeat("x", 15<<10)+`"}`), "changes", 10)
+
+	call = of(api.Quotas{Changes: -1})
+	for range 5 {
+		ok(call(s.b1, "PUT", "/protocol/plans/"+plan, `{"name":"y"}`))
+	}
+}

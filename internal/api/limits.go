@@ -3,16 +3,15 @@ package api
 import (
 	"errors"
 	"fmt"
-	"hash/maphash"
 	"net"
 	"net/http"
 	"net/netip"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/meter"
 )
 
 // Limits say how many calls a second one caller may make. The zero value limits nobody. They count in this process alone.
@@ -47,84 +46,23 @@ func ParseProxies(text string) ([]netip.Prefix, error) {
 	return out, nil
 }
 
-const (
-	burstSeconds = 4
-	meterShards  = 64
-	// meterEntries bounds how many callers one meter remembers.
-	meterEntries = 1 << 16
-)
-
-// meter limits the rate of each of many callers. It keeps one number for each: when its bucket would be full again
-// (GCRA). A caller that is not known has a full one, so an entry that is given up forgives, and never punishes.
-type meter struct {
-	every  time.Duration // between two calls in the long run
-	burst  int
-	seed   maphash.Seed
-	shards [meterShards]meterShard
-}
-
-type meterShard struct {
-	mu sync.Mutex
-	m  map[[16]byte]int64 // nanoseconds since start
-}
+// burstSeconds is how many seconds of its rate a caller may use at once.
+const burstSeconds = 4
 
 // newMeter returns nil for a rate of 0.
-func newMeter(perSecond, burst int) *meter {
+func newMeter(perSecond, burst int) *meter.Meter[[16]byte] {
 	if perSecond <= 0 {
 		return nil
 	}
 	if burst <= 0 {
 		burst = burstSeconds * perSecond
 	}
-	return &meter{every: max(time.Second/time.Duration(perSecond), 1), burst: burst, seed: maphash.MakeSeed()}
-}
-
-// reading is what a meter says of a call.
-type reading struct {
-	ok    bool
-	left  int           // calls that may come at once
-	full  time.Duration // until as many as ever may
-	retry time.Duration // when not ok, until the next call may come
-}
-
-// take counts a call. now is since any fixed moment.
-func (m *meter) take(who [16]byte, now time.Duration) reading {
-	s := &m.shards[maphash.Comparable(m.seed, who)%meterShards]
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	full, known := s.m[who]
-	full = max(full, int64(now))
-	room := time.Duration(m.burst)*m.every - time.Duration(full-int64(now))
-	if room < m.every {
-		return reading{full: time.Duration(full - int64(now)), retry: m.every - room}
-	}
-	if !known && len(s.m) >= meterEntries/meterShards {
-		s.forget(int64(now))
-	}
-	if s.m == nil {
-		s.m = map[[16]byte]int64{}
-	}
-	full += int64(m.every)
-	s.m[who] = full
-	return reading{ok: true, left: int((room - m.every) / m.every), full: time.Duration(full - int64(now))}
-}
-
-// forget makes room for one: callers whose bucket is full go first.
-func (s *meterShard) forget(now int64) {
-	looked := 0
-	for who, full := range s.m {
-		if full <= now || looked == 0 {
-			delete(s.m, who)
-		}
-		if looked++; looked == 8 {
-			return
-		}
-	}
+	return meter.New[[16]byte](time.Second/time.Duration(perSecond), int64(burst))
 }
 
 // gatekeeper applies the limits to calls.
 type gatekeeper struct {
-	keys, addresses *meter
+	keys, addresses *meter.Meter[[16]byte]
 	proxies         []netip.Prefix
 	clock           func() time.Time
 	began           time.Time
@@ -158,16 +96,16 @@ func (g *gatekeeper) admit(c *call) error {
 	if m == nil || c.resource.unlimited() {
 		return nil
 	}
-	r := m.take(who, g.clock().Sub(g.began))
+	r := m.Take(who, 1, g.clock().Sub(g.began))
 	header := c.w.Header()
-	header["Ratelimit-Limit"] = []string{strconv.Itoa(m.burst)}
-	header["Ratelimit-Remaining"] = []string{strconv.Itoa(r.left)}
-	header["Ratelimit-Reset"] = []string{strconv.Itoa(seconds(r.full))}
-	if r.ok {
+	header["Ratelimit-Limit"] = []string{strconv.FormatInt(m.Burst(), 10)}
+	header["Ratelimit-Remaining"] = []string{strconv.FormatInt(r.Left, 10)}
+	header["Ratelimit-Reset"] = []string{strconv.Itoa(seconds(r.Full))}
+	if r.OK {
 		return nil
 	}
 	e := toll.NewError(toll.CodeRateLimited)
-	e.RetryAfterSecs = max(seconds(r.retry), 1)
+	e.RetryAfterSecs = max(seconds(r.Retry), 1)
 	return e
 }
 

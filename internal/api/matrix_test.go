@@ -110,7 +110,8 @@ func TestT17_PrivilegeMatrix(t *testing.T) {
 		"orderPlan": {keyed, "{}"}, "readOrder": {parties, ""}, "mintCredits": {owned, mint}, "mintExpirableCredits": {owned, mint},
 		"verify": {owned, paymentBody(plan, token, "")}, "settle": {owned, paymentBody(plan, token, "")}, "release": {mine, `{"agentRequestId":"` + held + `"}`},
 		"updateAgent": {owned, `{"description":"changed"}`}, "setAgentListed": {owned, ""}, "attachPlan": {owned, ""}, "detachPlan": {owned, ""},
-		"updatePlan": {owned, `{"description":"changed"}`}, "setPlanListed": {owned, ""},
+		"addEndpoints": {owned, `{"endpoints":[{"POST":"/added"}]}`},
+		"updatePlan":   {owned, `{"description":"changed"}`}, "setPlanListed": {owned, ""},
 		"openCheckout": {keyed, "{}"}, "openStripePayment": {keyed, `{"planId":"` + fiat + `"}`}, "receiveStripeEvent": {[5]int{424, 424, 424, 424, 424}, "{}"},
 		"createDelegation": {created, limit}, "signDelegation": {[5]int{401, 401, 404, 404, 400}, `{"signature":"0x"}`}, "listDelegations": {keyed, ""}, "readDelegation": {mine, ""},
 		"revokeDelegation": {mine, ""}, "listDelegationTransactions": {mine, ""}, "listPaymentMethods": {keyed, ""}, "updatePaymentMethod": {mine, `{"alias":"y"}`}, "deletePaymentMethod": {mine, ""},
@@ -131,7 +132,7 @@ func TestT17_PrivilegeMatrix(t *testing.T) {
 		"registerAgent": true, "registerAgentWithPlan": true, "registerPlan": true, "orderPlan": true, "mintCredits": true, "mintExpirableCredits": true,
 		"createWebhook": true, "updateWebhook": true, "deleteWebhook": true, "testWebhook": true, "rotateWebhook": true, "resendDelivery": true,
 		"recordSubTask": true, "openCheckout": true, "openStripePayment": true, "createDelegation": true, "revokeDelegation": true, "updatePaymentMethod": true, "deletePaymentMethod": true,
-		"updateAgent": true, "setAgentListed": true, "attachPlan": true, "detachPlan": true, "updatePlan": true, "setPlanListed": true,
+		"updateAgent": true, "setAgentListed": true, "attachPlan": true, "detachPlan": true, "addEndpoints": true, "updatePlan": true, "setPlanListed": true,
 		"settle": true, "release": true, "createPermission": true, "revokePermission": true, "createKey": true, "updateKey": true, "revokeKey": true, "exportWallet": true,
 	}
 	documented := 0
@@ -156,7 +157,7 @@ func TestT17_PrivilegeMatrix(t *testing.T) {
 			card = "pm_doomed"
 		case "attachPlan":
 			plan = loose
-		case "detachPlan", "updateAgent", "setAgentListed", "updatePlan", "setPlanListed":
+		case "detachPlan", "updateAgent", "addEndpoints", "setAgentListed", "updatePlan", "setPlanListed":
 			agent, plan = spareAgent, spare
 		}
 		path := strings.NewReplacer("{transaction}", mirroredBurn.String(), "{state}", "false", "{delegationId}", delegation, "{paymentMethodId}", card, "{webhookId}", hook, "{deliveryId}", sent, "{agentId}", agent, "{planId}", plan, "{address}", s.s1.address.String(), "{orderId}", order, "{agentRequestId}", request).Replace(op.path)

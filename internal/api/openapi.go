@@ -76,6 +76,9 @@ func describe(routes []route, ns x402.Namespace) *huma.OpenAPI {
 		if r.action.once {
 			op.Parameters = append(op.Parameters, &huma.Param{Ref: parameterPrefix + "IdempotencyKey"})
 		}
+		if r.ifMatch {
+			op.Parameters = append(op.Parameters, &huma.Param{Ref: parameterPrefix + "IfMatch"})
+		}
 		op.Security = []map[string][]string{{"apiKey": {}}}
 		if r.auth == open {
 			op.Security = []map[string][]string{}
@@ -109,6 +112,14 @@ func describe(routes []route, ns x402.Namespace) *huma.OpenAPI {
 			"IdempotencyKey": {
 				Name: "Idempotency-Key", In: "header", Schema: &huma.Schema{Type: huma.TypeString, MinLength: new(1), MaxLength: new(maxIdempotencyKey)},
 				Description: "Makes the call safe to repeat for 24 hours: the same key and body are answered with what was answered first, and `Idempotency-Replayed: true`.",
+			},
+			"IfMatch": {
+				Name:   "If-Match",
+				In:     "header",
+				Schema: &huma.Schema{Type: huma.TypeString, Examples: []any{"3", `"3"`}},
+				Description: "The `version` that the record must still have, with or without quotes; else the call is refused with " +
+					string(toll.CodeRecordChanged) + " and changes nothing. " +
+					"`*`, or no such header: any version.",
 			},
 			"Version": {
 				Name: ns.HeaderVersion(), In: "header", Schema: &huma.Schema{Type: huma.TypeString, Examples: []any{gate.Current.String()}},
@@ -167,6 +178,9 @@ func (r *route) failures() map[int][]string {
 	}
 	if r.action.once {
 		codes = append(codes, toll.CodeIdempotencyMismatch, toll.CodeIdempotencyRunning)
+	}
+	if r.ifMatch {
+		codes = append(codes, toll.CodeBadRequest, toll.CodeRecordChanged)
 	}
 	out := map[int][]string{}
 	add := func(status int, c toll.Code) {

@@ -29,7 +29,7 @@ func planRoutes() []route {
 		},
 		{
 			op: "listAgentsOfPlan", method: "GET", path: at + "/{planId}/agents", auth: open, tag: "Plans", summary: "Agents of a plan",
-			action: reads((*handler).listAgentsOfPlan), query: paging, codes: []toll.Code{toll.CodeBadID, toll.CodeBadPage, toll.CodeAgentsOfUnknownPlan},
+			action: readsLarge((*handler).listAgentsOfPlan), query: paging, codes: []toll.Code{toll.CodeBadID, toll.CodeBadPage, toll.CodeAgentsOfUnknownPlan},
 		},
 		{
 			op: "readBalance", method: "GET", path: at + "/{planId}/balance", auth: keyed, tag: "Plans", summary: "Balance of the caller",

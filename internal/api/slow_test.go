@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/tollhq/toll/internal/api"
+	"github.com/tollhq/toll/internal/pace"
 )
 
 // Callers who send or read a byte now and then lose their connection in time, and others hardly notice them. The times of
@@ -32,7 +33,7 @@ func TestT173_SlowClients(t *testing.T) {
 		h.ReadHeaderTimeout = patience
 		ln, err := net.Listen("tcp", "127.0.0.1:0")
 		must(t, err)
-		go func() { _ = h.Serve(api.Listen(narrow{ln})) }()
+		go func() { _ = h.Serve(api.Listen(pace.Listen(narrow{ln}, patience, pace.MinRate))) }()
 		t.Cleanup(func() { _ = h.Close() })
 		return ln.Addr().String()
 	}

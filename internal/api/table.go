@@ -1,6 +1,7 @@
 package api
 
 import (
+	"context"
 	"net/http"
 	"reflect"
 	"slices"
@@ -32,6 +33,7 @@ type route struct {
 	further    int // another status of an answer in the shape of a success
 	query      []query
 	codes      []toll.Code // errors beside those that every route may give
+	ifMatch    bool        // changes a record with a version, which If-Match may name
 	anyVersion bool        // an unusable version header is passed over
 	union      union
 	unpaid     []toll.Code // errors 402, which say what the route costs; whatever status the codes have elsewhere
@@ -111,6 +113,33 @@ func readsAs[Out, Any any](f func(h *handler, c *call) (Any, error)) action {
 	return a
 }
 
+// maxLarge is how many answers of [readsLarge] are made at a time.
+const maxLarge = 8
+
+// readsLarge is reads for records of strangers that anybody may read and that can be long. Few such answers are made at a
+// time, and each is bytes before the next one takes its turn. A call that waits longer than a body may take is answered 503.
+func readsLarge[Out any](f func(h *handler, c *call) (Out, error)) action {
+	a := reads(f)
+	read := a.run
+	a.run = func(h *handler, c *call) (any, error) {
+		ctx, cancel := context.WithTimeout(c.r.Context(), h.patience)
+		defer cancel()
+		select {
+		case h.large <- struct{}{}:
+			defer func() { <-h.large }()
+		case <-ctx.Done():
+			return nil, toll.NewError(toll.CodeUnavailable)
+		}
+		out, err := read(h, c)
+		if err != nil {
+			return nil, err
+		}
+		body, err := encode(out)
+		return encoded(body), err
+	}
+	return a
+}
+
 // page is an action that answers a document of another type than JSON.
 func page(f func(h *handler, c *call) (document, error)) action {
 	a := reads(f)
@@ -136,6 +165,11 @@ func table() []route {
 		keyRoutes(), eventRoutes(), webhookRoutes(), proofRoutes(), walletRoutes(), sandboxRoutes(), retiredRoutes(),
 	} {
 		all = append(all, part...)
+	}
+	for i := range all {
+		if r := &all[i]; r.flow() != "" && !slices.Contains(r.codes, toll.CodeRateLimited) {
+			r.codes = append(slices.Clip(r.codes), toll.CodeRateLimited)
+		}
 	}
 	return all
 }

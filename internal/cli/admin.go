@@ -76,21 +76,42 @@ func (a *app) printAll(values any, columns []column) error {
 }
 
 func (a *app) migrateCommand() *cobra.Command {
-	c := a.storeCommand("migrate", "Bring the schema of a database up to date", func(cmd *cobra.Command, _ []string, cfg server.Config) error {
+	var online bool
+	run := func(cmd *cobra.Command, _ []string, cfg server.Config) error {
 		log, err := newLog(a.err, "info")
 		if err != nil {
 			return err
 		}
 		cfg.Log = log
-		done, err := server.Migrate(cmd.Context(), cfg)
+		done, err := server.Migrate(cmd.Context(), cfg, online)
 		if err != nil {
 			return err
 		}
+		switch {
+		case done.From == done.Schema:
+			a.say("", "The schema is up to date: nothing was changed.")
+		case done.From >= done.Floor:
+			a.say("", "Releases from schema %d on can work with this database. To go back, start one of them.",
+				done.Floor)
+		default:
+			a.say("", "Releases before schema %d refuse this database now. To go back, restore a backup from "+
+				"before: toll restore, on PostgreSQL your dump.", done.Floor)
+		}
 		return a.built(done)
-	})
-	c.Long = `Bring the schema of a database up to date, as the start of a newer service does. It is refused while an older service runs.
+	}
+	c := a.storeCommand("migrate", "Bring the schema of a database up to date", run)
+	c.Flags().BoolVar(&online, "online", false,
+		"migrate while an older release serves, if every pending migration is safe for it")
+	c.Long = `Bring the schema of a database up to date, as the start of a newer service does. Only toll serve
+and toll migrate do that.
 
-Several may do this at once: one does it, the others wait. A migration that was interrupted is taken up again.`
+It is refused while an older release serves the database. With --online that release goes on, if it
+can work with every pending migration; else stop it first. Make a backup before: toll backup, on
+PostgreSQL with its own tools. The command says how to go back afterwards.
+
+Several may do this at once: one does it, the others wait. A migration that was interrupted is resumed.`
+	c.Example = "toll migrate --data ./toll-data\n" +
+		"toll migrate --online --database postgres://… --master-key-file master.key"
 	return c
 }
 
@@ -104,7 +125,8 @@ func (a *app) backupCommand() *cobra.Command {
 		return a.built(info)
 	})
 	c.Long = `Write a sealed copy of an embedded database, as it is in one moment, while the service runs or not. The file is read back
-before it gets its name, and is bound to the environment. The master key that opens it is not in it.
+before it gets its name, and is bound to the environment. The master key that opens it is not in it. A database with an
+older schema is copied as it is.
 
 PostgreSQL has tools of its own: pg_dump, or an archive of its write-ahead log.`
 	c.Example = "toll backup --data ./toll-data toll-2026-11-21.backup"

@@ -37,7 +37,11 @@ func (a *app) callCommand() *cobra.Command {
 With --plan an access token for this call alone is made with your API key; --token takes one that you have. With --pay
 the server is asked first, and whatever x402 it asks for is paid within limits: credits of your plans, and, with the key of a
 wallet, tokens (exact). Such payments are recorded: see toll payments list. Without any of these the call is made unpaid,
-and what the server asks for is shown.`
+and what the server asks for is shown.
+
+With --pay credits go to servers at which the agent of the plan is registered. Name the plan with
+--plan when no endpoint of the agent has a host. Without --plan any of your plans may pay, within
+lower limits, which are shown. A server that asks payment for a resource of another host gets none.`
 	c.Example = `toll call https://agent.example.com/ask --plan 4474 --data '{"prompt":"hello"}'
 toll call https://api.example.org/report --pay --wallet-key-file wallet.key --max-price 0.05`
 	fl := c.Flags()
@@ -182,13 +186,16 @@ func (a *app) callAnswer(res *http.Response, unit string) error {
 	if res.StatusCode >= 300 {
 		return a.callRefused(res, unit)
 	}
-	if a.set.output != formatQuiet {
-		if _, err := io.Copy(a.out, res.Body); err != nil {
-			return fmt.Errorf("the answer was cut off: %w", err)
-		}
+	// Also when quiet: the answer is what was called for.
+	if _, err := io.Copy(a.out, res.Body); err != nil {
+		return fmt.Errorf("the answer was cut off: %w", err)
 	}
 	if res.Header.Get(x402.HeaderResponse) == "" && res.Header.Get(a.set.names.HeaderRequestID()) == "" {
-		a.say("note", "the server asked for no payment, and sent no receipt")
+		if unit != "" {
+			a.say("note", "the server sent no receipt")
+		} else {
+			a.say("note", "the server asked for no payment, and sent no receipt")
+		}
 		return nil
 	}
 	a.receipt(res.Header, unit)
@@ -200,7 +207,7 @@ func (a *app) receipt(h http.Header, unit string) {
 	value := h.Get(x402.HeaderResponse)
 	if value == "" {
 		if id := h.Get(a.set.names.HeaderRequestID()); id != "" {
-			a.say("receipt", "request %s: see toll x402 settlement", id)
+			a.say("receipt", "request %s: see toll x402 settlement %s", id, id)
 		}
 		return
 	}
@@ -247,19 +254,26 @@ func taken(amount toll.Credits, unit string) string {
 // hintOf names the next step after a 402 whose error begins with a reason word.
 func (a *app) hintOf(p x402.PaymentRequired) string {
 	n := a.set.names
+	plan := ""
+	if len(p.Accepts) > 0 {
+		plan = first(p.Accepts[0].PlanID, p.Accepts[0].Extra.PlanID)
+		a.about("PLAN", plan)
+	}
 	switch word, _, _ := strings.Cut(p.Error, ":"); word {
 	case x402.ReasonInsufficientFunds, x402.ReasonPlanExpired:
-		return "toll plans order PLAN gets more credits: free ones, or for money in your wallet when the plan has a price."
+		return a.withIDs(
+			"toll plans order PLAN gets more credits: free ones, or for money in your wallet when the plan has a price.",
+		)
 	case x402.ReasonExactBalance:
 		return "The wallet has less than the price."
 	case x402.ReasonRedemptionLimit, n.ReasonExpired(), n.ReasonRevoked(), n.ReasonSignature(), n.ReasonUnknown():
-		return "toll tokens create PLAN makes a new access token."
+		return a.withIDs("toll tokens create PLAN makes a new access token.")
 	}
 	if len(p.Accepts) > 0 && p.Accepts[0].Scheme == x402.SchemeExact {
 		return "toll call with --pay and --wallet-key-file pays it from a wallet."
 	}
 	if len(p.Accepts) > 0 {
-		return "The server takes plan " + first(p.Accepts[0].PlanID, p.Accepts[0].Extra.PlanID) + ": toll call with --plan pays with your credits of it."
+		return "The server takes plan " + plan + ": toll call with --plan " + plan + " pays with your credits of it."
 	}
 	return "toll call with --plan pays with your credits of that plan."
 }

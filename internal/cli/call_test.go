@@ -98,7 +98,9 @@ func TestCall_Wallet(t *testing.T) {
 	if code := run(t.Context(), []string{"call", srv.URL, "--pay"}, a); code != exitDone {
 		t.Fatalf("exit %d: %s", code, said.String())
 	}
-	if want := "receipt: 0.05 USDC, transaction 0x77\n"; said.String() != want {
+	want := "note: the wallet may pay at most 1.00 USDC or EURC for this call, 10.00 of each in 24 hours\n" +
+		"receipt: 0.05 USDC, transaction 0x77\n"
+	if said.String() != want {
 		t.Errorf("said %q, want %q", said.String(), want)
 	}
 	if len(found) != 1 || found[0].State != client.PaymentSent || found[0].Authorization == nil || found[0].Authorization.Nonce.IsZero() {

@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/tollhq/toll/x402"
 )
 
 // app is one run of the program.
@@ -24,8 +26,9 @@ type app struct {
 	getenv   func(string) string
 	flags    globalFlags
 	set      settings
-	unknown  []string // members of JSON arguments that the service does not know
-	badHelp  error    // why help was not shown
+	unknown  []string          // members of JSON arguments that the service does not know
+	badHelp  error             // why help was not shown
+	ids      map[string]string // that hints name, by the words that stand for them
 
 	pause func(context.Context, time.Duration) error // nil: wait that long
 }
@@ -34,6 +37,7 @@ type app struct {
 type globalFlags struct {
 	profile, output, url, keyFile string
 	quiet, verbose, yes, noColor  bool
+	namespace                     x402.Namespace // zero: not given
 }
 
 // Main runs the command line of this process and returns its exit code.
@@ -68,7 +72,8 @@ func (a *app) root() *cobra.Command {
 	root := group("toll", "Metering and payments for AI agents and services", "")
 	root.Long = `Metering and payments for AI agents and services.
 
-Data goes to stdout, everything else to stderr. Settings come from flags, else from TOLL_API_KEY, TOLL_URL,
+Data goes to stdout, everything else to stderr. In csv an apostrophe stands in front of a cell that a spreadsheet would take for a formula
+(one that begins with = + - @, a tab or a carriage return, and is not a number). Settings come from flags, else from TOLL_API_KEY, TOLL_URL,
 TOLL_ENVIRONMENT, TOLL_PROFILE and TOLL_OUTPUT, else from the file that TOLL_CONFIG names.
 
 Exit codes: 0 done, 1 failed, 2 usage, 3 not signed in, 4 payment required, 5 not found, 6 conflict, 7 try again.`
@@ -76,10 +81,22 @@ Exit codes: 0 done, 1 failed, 2 usage, 3 not signed in, 4 payment required, 5 no
 	f.StringVarP(&a.flags.profile, "profile", "p", "", "profile of the configuration file")
 	f.StringVarP(&a.flags.output, "output", "o", "", "table (default), json, ndjson, csv or quiet")
 	f.StringVarP(&a.flags.output, "format", "f", "", "the same as --output")
-	f.BoolVarP(&a.flags.quiet, "quiet", "q", false, "print no data; of what was made only its id, API key or access token")
+	f.BoolVarP(
+		&a.flags.quiet,
+		"quiet",
+		"q",
+		false,
+		"print no data; of what was made only its id, API key or access token, and of a call its answer",
+	)
 	f.BoolVarP(&a.flags.verbose, "verbose", "v", false, "say more on stderr")
 	f.StringVar(&a.flags.url, "url", "", "address of the service")
 	f.StringVar(&a.flags.keyFile, "api-key-file", "", "file that holds the API key and that nobody else can touch")
+	f.Var(
+		&a.flags.namespace,
+		"namespace",
+		"brand words of the service: scheme prefix, header prefix and word, with commas",
+	)
+	envOf(f, "namespace", "TOLL_NAMESPACE")
 	f.BoolVar(&a.flags.yes, "yes", false, "do not ask")
 	f.BoolVar(&a.flags.noColor, "no-color", false, "no colour")
 	root.Version = release()
@@ -101,6 +118,8 @@ Exit codes: 0 done, 1 failed, 2 usage, 3 not signed in, 4 payment required, 5 no
 		if a.flags.url != "" && checkSetting(settingURL, a.flags.url) != nil {
 			return usagef("--url: %q is not an absolute http or https url", a.flags.url)
 		}
+		a.set.names = namespaceOf(cmd)
+		a.aboutCommand(cmd, args)
 		if err := a.loadOutput(); err != nil || cmd.Annotations[annotationNoProfile] != "" {
 			return err
 		}

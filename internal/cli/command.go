@@ -100,9 +100,11 @@ func require(cmd *cobra.Command, names ...string) {
 }
 
 // env names the environment variable that stands in for a flag. Its value is not shown by help: it may be a secret.
-func env(cmd *cobra.Command, name, variable string) {
-	annotate(cmd.Flags(), name, annotationEnv, variable)
-	f := cmd.Flags().Lookup(name)
+func env(cmd *cobra.Command, name, variable string) { envOf(cmd.Flags(), name, variable) }
+
+func envOf(flags *pflag.FlagSet, name, variable string) {
+	annotate(flags, name, annotationEnv, variable)
+	f := flags.Lookup(name)
 	f.Usage += " (" + variable + ")"
 }
 
@@ -146,7 +148,7 @@ func (a *app) fromEnvironment(cmd *cobra.Command) error {
 		}
 		if v := a.getenv(variables[0]); v != "" {
 			if e := f.Value.Set(v); e != nil {
-				err = usagef("%s cannot be read: it is no value of --%s", variables[0], f.Name)
+				err = usagef("%s is not a valid value for --%s: %w", variables[0], f.Name, e)
 			}
 		}
 	})

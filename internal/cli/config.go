@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/tempfile"
 )
 
 func (a *app) configCommand() *cobra.Command {
@@ -76,24 +77,23 @@ func (c *configuration) save() (err error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return fmt.Errorf("configuration: %w", err)
 	}
-	f, err := os.CreateTemp(dir, ".config-*") // of mode 0600
-	if err != nil {
-		return fmt.Errorf("configuration: %w", err)
-	}
-	defer func() {
-		if err != nil {
-			_ = os.Remove(f.Name()) // the first error counts
+	f, err := newConfiguration.Create(dir)
+	if err == nil {
+		_, err = f.Write(append(b, '\n'))
+		if err == nil {
+			err = f.Publish(c.path, true)
 		}
-	}()
-	_, err = f.Write(append(b, '\n'))
-	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
-		return fmt.Errorf("configuration: %w", err)
+		err = errors.Join(err, f.Remove())
 	}
-	if err := os.Rename(f.Name(), c.path); err != nil {
+	if err != nil {
 		return fmt.Errorf("configuration: %w", err)
 	}
 	return nil
 }
+
+// newConfiguration are the files in which a configuration is written before it gets its name. They
+// hold API keys.
+var newConfiguration = tempfile.Kind{Prefix: ".config-"}
 
 func (d document) text(name string) string { return text(d[name]) }
 

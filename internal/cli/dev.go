@@ -156,7 +156,8 @@ func (a *app) openMarket(ctx context.Context, f devFlags, log *slog.Logger) (_ *
 	}
 	m.service, err = server.New(ctx, server.Config{
 		Data: f.data, Listen: m.serviceListener.Addr().String(), PublicURL: m.url(), Release: release(), Log: log, LoopbackWebhooks: true,
-		Chain: server.Chain{Mode: server.ChainEmbedded, HTTP: f.chainListen},
+		Namespace: a.flags.namespace,
+		Chain:     server.Chain{Mode: server.ChainEmbedded, HTTP: f.chainListen},
 	})
 	if err != nil {
 		return nil, errors.Join(err, m.serviceListener.Close(), m.agentListener.Close())
@@ -194,7 +195,13 @@ func (m *market) seed(ctx context.Context) error {
 		p.address = key.Address
 		p.keyFile = filepath.Join(m.dir, name+".key")
 		// The demonstration goes on after a standstill, when the chain may be away for some seconds.
-		p.client = client.New(key.Key, client.WithURL(m.url()), client.WithRetries(6), client.WithMaxRetryWait(15*time.Second))
+		p.client = client.New(
+			key.Key,
+			client.WithURL(m.url()),
+			client.WithNamespace(m.service.Namespace()),
+			client.WithRetries(6),
+			client.WithMaxRetryWait(15*time.Second),
+		)
 		if err := os.WriteFile(p.keyFile, []byte(key.Key+"\n"), 0o600); err != nil {
 			return err
 		}
@@ -221,7 +228,7 @@ func (m *market) seed(ctx context.Context) error {
 	mux.Handle("POST "+devAgentPath, paid.Handler(c, m.counted(http.HandlerFunc(statisticsAgent)),
 		paid.Plan(m.planID), paid.Agent(m.agentID), paid.CreditsFunc(statisticsPrice), paid.MaxCredits(devMaxCredits),
 		paid.PublicURL("http://"+m.agentListener.Addr().String()), paid.Description("Statistics of a text"), paid.MimeType("application/json"),
-		paid.Log(m.log), paid.WithQueue(m.queue)))
+		paid.Log(m.log), paid.WithQueue(m.queue), paid.Namespace(m.service.Namespace())))
 	m.agent = mux
 	close(m.agentReady)
 	return nil

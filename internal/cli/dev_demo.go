@@ -223,6 +223,9 @@ func (m *market) showCommands(ctx context.Context, s *stage) error {
 	}
 	s.title("Paste into another terminal, in this directory")
 	access := fmt.Sprintf(" --url %s --api-key-file %s", m.url(), quote(m.subscriber.keyFile))
+	if n := m.service.Namespace(); n != x402.Default {
+		access += " --namespace " + n.String()
+	}
 	for _, c := range []struct{ what, line string }{
 		{"a paid call with an access token, good for an hour", fmt.Sprintf("curl -sS -X POST %s -H 'content-type: text/plain' -H '%s: %s' --data %s",
 			m.agentURL(), x402.HeaderSignature, token.AccessToken, quote("Any text will do. Try your own!"))},

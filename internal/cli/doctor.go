@@ -3,9 +3,12 @@ package cli
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"net/http"
 	"os"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
@@ -67,6 +70,9 @@ func (d *doctor) configuration() {
 	case path == "" || err != nil && !named:
 		d.add("configuration", server.CheckOK, "no file; flags and the environment are all there is")
 		return
+	case errors.Is(err, fs.ErrNotExist):
+		d.add("configuration", server.CheckFailed, "%s", noConfig(path))
+		return
 	case err != nil:
 		d.add("configuration", server.CheckFailed, "%s", err)
 		return
@@ -74,6 +80,12 @@ func (d *doctor) configuration() {
 		d.add("configuration", server.CheckWarning, "%s can be read by others: chmod 600 it", path)
 	default:
 		d.add("configuration", server.CheckOK, "%s", path)
+	}
+	left, _ := newConfiguration.Left(filepath.Dir(path)) // what cannot be read was said above
+	for _, name := range left {
+		d.add("configuration", server.CheckWarning,
+			"%s holds API keys, and a killed command left it: the next toll config set removes it",
+			filepath.Join(filepath.Dir(path), name))
 	}
 }
 
@@ -125,7 +137,8 @@ func (d *doctor) service(ctx context.Context) {
 		Checks map[string]string `json:"checks"`
 	}
 	if _, err := d.fetch(ctx, c.URL()+"/ready", &ready); err != nil || ready.Status != "ready" {
-		d.add("ready", server.CheckFailed, "the service is not ready: database %s", first(ready.Checks["database"], "unknown"))
+		d.add("ready", server.CheckFailed, "the service is not ready: database %s; its log says why",
+			first(ready.Checks["database"], "unknown"))
 	} else {
 		d.add("ready", server.CheckOK, "database %s, chain %s, card %s", ready.Checks["database"], ready.Checks["chain"], ready.Checks["card"])
 		switch ready.Checks["chain"] {

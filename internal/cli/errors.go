@@ -110,7 +110,7 @@ func (a *app) report(err error) {
 	}
 	if e.Code == toll.CodeUnavailable && e.Status == 0 {
 		a.say("hint", "Is toll serve running at %s? Another address is given with --url, TOLL_URL or toll config set url.", a.client().URL())
-	} else if hint := hintFor(e); hint != "" {
+	} else if hint := a.hintFor(e); hint != "" {
 		a.say("hint", "%s", hint)
 	}
 	if e.Err != nil {

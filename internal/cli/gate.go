@@ -3,6 +3,8 @@ package cli
 import (
 	"context"
 	"errors"
+	"fmt"
+	"net"
 	"net/http"
 	"net/url"
 	"strings"
@@ -12,13 +14,16 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/client"
+	"github.com/tollhq/toll/internal/pace"
 	"github.com/tollhq/toll/paid"
+	"github.com/tollhq/toll/x402"
 )
 
 type gateFlags struct {
-	upstream, plan, agent, credits, listen, publicURL, logLevel string
-	routes, free                                                []string
-	holdSecs                                                    int
+	upstream, plan, agent, credits, listen, publicURL, callerGone, logLevel string
+
+	routes, free []string
+	holdSecs     int
 }
 
 func (a *app) gateCommand() *cobra.Command {
@@ -27,8 +32,20 @@ func (a *app) gateCommand() *cobra.Command {
 	c.Long = `Run a reverse proxy that asks for payment: it verifies, passes the request on, settles, and only then answers.
 
 Each --route names a method, a path and its credits; --credits is the price of everything else. With routes and without
---credits, other paths are 404. Without both, every request costs 1 credit.`
-	c.Example = `toll gate --upstream http://127.0.0.1:3000 --plan 4474 --route "POST /ask=2" --route "GET /files/:name=1" --free "GET /health"`
+--credits, other paths are 404. Without both, every request costs 1 credit. A path may end in /*, which stands for everything
+below and for the path before it; exact paths win over names, names over /*, and among those the longest.
+
+A caller can hang up while the service behind works. By default the work is then settled when it succeeds, and free for GET,
+HEAD and OPTIONS, which are cancelled. --caller-gone settle or release chooses one for all.
+
+Access tokens of the service pay in payment-signature or as a bearer token in Authorization, and never reach the service
+behind. Credentials of other software in Authorization pass through. With --public-url a 402 names the full address of what
+it is about, and access tokens that are made for another address are refused.
+
+A caller has 10 s to send a request and to read an answer, and a second more for each 16 KiB. Time in
+which a stream has nothing to send does not count.`
+	c.Example = `toll gate --upstream http://127.0.0.1:3000 --plan 4474 --route "POST /ask=2" --route "GET /files/:name=1" --free "GET /health"
+toll gate --upstream http://127.0.0.1:3000 --plan 4474 --credits 2 --free "GET /public/*" --public-url https://paid.example.com`
 	fl := c.Flags()
 	fl.StringVar(&f.upstream, "upstream", "", "address of the service behind")
 	fl.StringVar(&f.plan, "plan", "", "plan whose credits pay")
@@ -38,6 +55,7 @@ Each --route names a method, a path and its credits; --credits is the price of e
 	fl.StringArrayVar(&f.free, "free", nil, `route without a price, as "GET /health"`)
 	fl.StringVar(&f.listen, "listen", "127.0.0.1:8403", "address to listen on")
 	fl.StringVar(&f.publicURL, "public-url", "", "address under which callers reach the gate")
+	fl.StringVar(&f.callerGone, "caller-gone", "", "what becomes of work whose caller hung up: settle or release; default settle, but release for GET, HEAD and OPTIONS")
 	fl.IntVar(&f.holdSecs, "hold-secs", paid.DefaultHoldSecs, "longest time that an answer may take, 1 to 900")
 	fl.StringVar(&f.logLevel, "log-level", "info", "debug, info, warn or error")
 	require(c, "upstream", "plan")
@@ -50,55 +68,47 @@ func (a *app) gate(ctx context.Context, f gateFlags) error {
 	if err != nil {
 		return err
 	}
-	upstream, err := url.Parse(f.upstream)
-	if err != nil || upstream.Host == "" || upstream.Scheme != "http" && upstream.Scheme != "https" {
-		return usagef("--upstream must be an absolute http or https url")
-	}
-	plan, err := toll.ParsePlanID(f.plan)
+	g, err := f.read()
 	if err != nil {
 		return err
 	}
 	queue := paid.NewQueue()
-	common := []paid.Option{paid.Plan(plan), paid.Log(log), paid.WithQueue(queue), paid.HoldSecs(f.holdSecs), paid.Namespace(a.set.names)}
-	if f.agent != "" {
-		agent, err := toll.ParseAgentID(f.agent)
-		if err != nil {
-			return err
-		}
-		common = append(common, paid.Agent(agent))
-	}
-	if f.publicURL != "" {
-		if u, err := url.Parse(f.publicURL); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-			return usagef("--public-url must be an absolute http or https url")
-		}
-		common = append(common, paid.PublicURL(f.publicURL))
-	}
-	routes := []paid.Route{paid.With(common...)}
-	priced, err := priceList(f)
-	if err != nil {
-		return err
-	}
-	if f.holdSecs < 1 || f.holdSecs > paid.MaxHoldSecs {
-		return usagef("--hold-secs is 1 to %d", paid.MaxHoldSecs)
-	}
+	options := append(g.options, paid.Log(log), paid.WithQueue(queue), paid.Namespace(a.set.names))
 
 	c := a.client()
 	// A key or a plan that is wrong should be known before the first caller comes.
-	terms, err := c.Terms(ctx, plan)
+	terms, err := c.Terms(ctx, g.plan)
 	if err != nil {
 		return err
 	}
-	if err := ownsPlan(ctx, c, plan); err != nil {
+	if err := ownsPlan(ctx, c, g.plan); err != nil {
+		return err
+	}
+	if err := inPlan(terms, g.prices...); err != nil {
 		return err
 	}
 	ln, err := listen(ctx, f.listen)
 	if err != nil {
 		return err
 	}
-	log.Info("gate", "listen", ln.Addr().String(), "upstream", upstream.Scheme+"://"+upstream.Host, "service", c.URL(), "plan", terms.PlanID, "name", terms.PlanName)
-	h := &http.Server{Handler: paid.Proxy(c, upstream, append(routes, priced...)...), ReadHeaderTimeout: 15 * time.Second, IdleTimeout: 2 * time.Minute}
+	log.Info("gate", "listen", ln.Addr().String(), "upstream", g.upstream.Scheme+"://"+g.upstream.Host,
+		"service", c.URL(), "plan", terms.PlanID, "name", terms.PlanName)
+	return serveGate(ctx, ln, paid.Proxy(c, g.upstream, append(g.routes, paid.With(options...))...), queue)
+}
+
+// serveGate serves until ctx ends, and then lets what runs finish and settle for up to 20 s. Callers who send or read too slowly
+// lose their connection; streams last as long as they are read.
+func serveGate(ctx context.Context, ln net.Listener, proxy http.Handler, queue *paid.Queue) error {
+	h := &http.Server{
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			pace.Body(w, r, paid.DefaultMaxBody, pace.Patience, pace.MinRate)
+			proxy.ServeHTTP(w, r)
+		}),
+		ReadHeaderTimeout: pace.Patience,
+		IdleTimeout:       2 * time.Minute,
+	}
 	failed := make(chan error, 1)
-	go func() { failed <- h.Serve(ln) }()
+	go func() { failed <- h.Serve(pace.Listen(ln, pace.Patience, pace.MinRate)) }()
 	select {
 	case err := <-failed:
 		return err
@@ -115,49 +125,128 @@ func ownsPlan(ctx context.Context, c *client.Client, id toll.PlanID) error {
 	if err != nil {
 		return err
 	}
+	caller, err := callerAddress(ctx, c)
+	if err == nil && caller != plan.Owner {
+		err = toll.NewError(toll.CodeNotPlanOwner).
+			WithHint("The gate takes payment with the API key of the builder who owns the plan.")
+	}
+	return err
+}
+
+// callerAddress returns the address of the account whose API key is used, which is that of its
+// wallet.
+func callerAddress(ctx context.Context, c *client.Client) (toll.Address, error) {
 	for key, err := range c.Keys(ctx, client.PageSize(1)) {
 		if err != nil {
-			return err
+			return toll.Address{}, err
 		}
-		if key.Address != plan.Owner {
-			return toll.NewError(toll.CodeNotPlanOwner).WithHint("The gate takes payment with the API key of the builder who owns the plan.")
+		return key.Address, nil
+	}
+	return toll.Address{}, toll.NewError(toll.CodeNotAuthenticated)
+}
+
+// gateSettings are what the flags of a gate say.
+type gateSettings struct {
+	upstream *url.URL
+	plan     toll.PlanID
+	options  []paid.Option // of all routes
+	routes   []paid.Route
+	prices   []flagPrice
+}
+
+// flagPrice is a price, and the flag that names it.
+type flagPrice struct {
+	flag    string
+	credits toll.Credits
+}
+
+// read reads the flags. Everything that the gate could not do is a usage error.
+func (f gateFlags) read() (g gateSettings, err error) {
+	if g.upstream, err = url.Parse(f.upstream); err != nil || g.upstream.Host == "" || g.upstream.Scheme != "http" && g.upstream.Scheme != "https" {
+		return g, usagef("--upstream must be an absolute http or https url; got %q", f.upstream)
+	}
+	if g.plan, err = toll.ParsePlanID(f.plan); err != nil {
+		return g, err
+	}
+	gone, ok := map[string]paid.Gone{"": paid.GoneByMethod, "settle": paid.Settle, "release": paid.Release}[f.callerGone]
+	switch {
+	case !ok:
+		return g, usagef("--caller-gone must be settle or release; got %q", f.callerGone)
+	case f.holdSecs < 1 || f.holdSecs > paid.MaxHoldSecs:
+		return g, usagef("--hold-secs must be 1 to %d; got %d", paid.MaxHoldSecs, f.holdSecs)
+	}
+	g.options = []paid.Option{
+		paid.Plan(g.plan), paid.HoldSecs(f.holdSecs), paid.CallerGone(gone), paid.TokenHeaders(x402.HeaderSignature, "authorization"),
+	}
+	if f.agent != "" {
+		agent, err := toll.ParseAgentID(f.agent)
+		if err != nil {
+			return g, err
+		}
+		g.options = append(g.options, paid.Agent(agent))
+	}
+	if f.publicURL != "" {
+		if err := paid.CheckPublicURL(f.publicURL); err != nil {
+			return g, usagef("--public-url %w", err)
+		}
+		g.options = append(g.options, paid.PublicURL(f.publicURL))
+	}
+	return g, g.readPrices(f)
+}
+
+// readPrices reads the flags of routes and prices.
+func (g *gateSettings) readPrices(f gateFlags) error {
+	add := func(flag string, route paid.Route) error {
+		g.routes = append(g.routes, route)
+		if err := paid.CheckRoutes(g.routes...); err != nil {
+			return usagef("%s: %w", flag, err)
 		}
 		return nil
 	}
-	return toll.NewError(toll.CodeNotAuthenticated)
-}
-
-// priceList reads the flags of routes.
-func priceList(f gateFlags) ([]paid.Route, error) {
-	var routes []paid.Route
 	for _, r := range f.routes {
+		flag := fmt.Sprintf("--route %q", r)
 		key, price, ok := cutLast(r, "=")
-		if !ok || !isRouteKey(key) {
-			return nil, usagef(`a route is written as "POST /path=2": %q`, r)
-		}
 		n, err := toll.ParseCredits(strings.TrimSpace(price))
-		if err != nil {
-			return nil, usagef(`a route is written as "POST /path=2": %q`, r)
+		if !ok || err != nil {
+			return usagef(`%s: a route is written as "POST /path=2"`, flag)
 		}
-		routes = append(routes, paid.At(key, paid.Credits(n)))
+		g.prices = append(g.prices, flagPrice{flag, n})
+		if err := add(flag, paid.At(key, paid.Credits(n))); err != nil {
+			return err
+		}
 	}
 	for _, key := range f.free {
-		if !isRouteKey(key) {
-			return nil, usagef(`a free route is written as "GET /path": %q`, key)
+		if err := add(fmt.Sprintf("--free %q", key), paid.Free(key)); err != nil {
+			return err
 		}
-		routes = append(routes, paid.Free(key))
 	}
+	general := toll.Credits(1)
 	switch {
 	case f.credits != "":
-		n, err := toll.ParseCredits(f.credits)
-		if err != nil {
-			return nil, usagef("--credits must be a number")
+		var err error
+		if general, err = toll.ParseCredits(f.credits); err != nil {
+			return usagef("--credits must be a whole number of credits; got %q", f.credits)
 		}
-		routes = append(routes, paid.Default(paid.Credits(n)))
-	case len(f.routes) == 0:
-		routes = append(routes, paid.Default(paid.Credits(1)))
+	case len(f.routes) > 0:
+		return nil
 	}
-	return routes, nil
+	g.prices = append(g.prices, flagPrice{"--credits", general})
+	return add("--credits", paid.Default(paid.Credits(general)))
+}
+
+// inPlan refuses prices that lie outside of a plan: callers would be asked for another amount than the flag says. 0 is free,
+// and a plan for a period burns nothing.
+func inPlan(t *x402.Terms, prices ...flagPrice) error {
+	for _, p := range prices {
+		switch {
+		case p.credits == 0 || t.IsTime || p.credits >= t.MinAmount && p.credits <= t.MaxAmount:
+		case t.MinAmount == t.MaxAmount:
+			return usagef("%s must be %s, the price of the plan; got %s", p.flag, t.MinAmount, p.credits)
+		default:
+			return usagef("%s must be %s to %s, the bounds of the plan; got %s", p.flag, t.MinAmount, t.MaxAmount, p.credits)
+		}
+	}
+	return nil
 }
 
 func cutLast(s, sep string) (before, after string, ok bool) {
@@ -166,9 +255,4 @@ func cutLast(s, sep string) (before, after string, ok bool) {
 		return s, "", false
 	}
 	return strings.TrimSpace(s[:i]), s[i+len(sep):], true
-}
-
-func isRouteKey(key string) bool {
-	method, path, ok := strings.Cut(key, " ")
-	return ok && method != "" && strings.HasPrefix(path, "/")
 }

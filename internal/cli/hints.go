@@ -1,7 +1,10 @@
 package cli
 
 import (
+	"regexp"
 	"strings"
+
+	"github.com/spf13/cobra"
 
 	"github.com/tollhq/toll"
 )
@@ -43,11 +46,60 @@ var hints = map[toll.Code]string{
 }
 
 // hintFor is what to do after an error of the service.
-func hintFor(e *toll.Error) string {
-	for _, word := range []string{"params.", "pageSize", "GET /", "POST /", "PUT /", "PATCH /", "DELETE /", "Authorization", "address in params"} {
-		if strings.Contains(e.Hint, word) {
-			return first(hints[e.Code], e.Hint)
+func (a *app) hintFor(e *toll.Error) string {
+	own := hints[e.Code]
+	// A hint that the service made for this case knows more than one for every case of its code.
+	special := e.Hint != "" && e.Hint != e.Code.Info().Hint && !ofHTTP.MatchString(e.Hint)
+	if own == "" || special {
+		return a.withIDs(e.Hint)
+	}
+	if m := concerned.FindStringSubmatch(e.Details); m != nil {
+		a.about(strings.ToUpper(m[1]), m[2])
+	}
+	return a.withIDs(own)
+}
+
+var (
+	// ofHTTP is what hints for programs speak of, and a command line does not show.
+	ofHTTP = regexp.MustCompile(
+		`params\.|pageSize|(GET|POST|PUT|PATCH|DELETE) /|Authorization|address in params`,
+	)
+	// placeholder is a word of a hint that stands for an id.
+	placeholder = regexp.MustCompile(`\b(PLAN|AGENT|ORDER|REQUEST|HASH)\b`)
+	// concerned is what an error of the service is about.
+	concerned = regexp.MustCompile(`\b(plan|agent)Id ([1-9][0-9]{0,77})\b`)
+	// plainID is an id that can stand in a command line.
+	plainID = regexp.MustCompile(`^[0-9A-Za-z][0-9A-Za-z_-]{0,127}$`)
+)
+
+// about keeps an id for hints, under the word that stands for it there. The first one counts.
+func (a *app) about(word, id string) {
+	if a.ids == nil {
+		a.ids = map[string]string{}
+	}
+	if a.ids[word] == "" && plainID.MatchString(id) {
+		a.ids[word] = id
+	}
+}
+
+// aboutCommand keeps the ids of a command line.
+func (a *app) aboutCommand(cmd *cobra.Command, args []string) {
+	for i, word := range strings.Fields(cmd.Use)[1:] {
+		if i < len(args) {
+			a.about(strings.Trim(word, "[]"), args[i])
 		}
 	}
-	return e.Hint
+	for flag, word := range map[string]string{"plan": "PLAN", "plan-id": "PLAN", "agent-id": "AGENT", "agent": "AGENT", "request-id": "REQUEST"} {
+		if f := cmd.Flags().Lookup(flag); f != nil && f.Changed {
+			a.about(word, f.Value.String())
+		}
+	}
+}
+
+// withIDs puts the ids that are known in place of the words that stand for them.
+func (a *app) withIDs(hint string) string {
+	return placeholder.ReplaceAllStringFunc(
+		hint,
+		func(word string) string { return first(a.ids[word], word) },
+	)
 }

@@ -25,6 +25,7 @@ func (a *app) keysCommand() *cobra.Command {
 		}),
 		a.keysUpdate(),
 		a.keysRotate(),
+		a.keysSetPrefix(),
 		command("revoke ID", "End an API key", func(cmd *cobra.Command, args []string) error {
 			return a.send(cmd.Context(), http.MethodDelete, segments("api-keys", args[0]), nil)
 		}),
@@ -42,7 +43,8 @@ func (a *app) keysCreate() *cobra.Command {
 	c.Long = `Create an API key. It is shown this once.
 
 With --local the key is made on the database itself, beside the service or while it is stopped; the account is made on its
-first use. --init makes the database too, before the first start of the service.`
+first use. --init makes a database that does not exist, before the first start of the service. An older one is not
+migrated.`
 	c.Example = "toll keys create --name ci\ntoll keys create --local --data ./toll-data --account alice -o json"
 	f := c.Flags()
 	f.StringVar(&key.Name, "name", "", "name of the key")
@@ -78,9 +80,9 @@ first use. --init makes the database too, before the first start of the service.
 			return usagef("toll keys create --local needs --account")
 		}
 		key.ExpiresIn = life
-		cfg.Release, cfg.KeyPrefix = release(), first(key.Prefix, cfg.KeyPrefix)
+		cfg.Release = release()
 		record, err := server.CreateLocalKey(cmd.Context(), cfg, key)
-		if errors.Is(err, server.ErrNoDatabase) {
+		if errors.Is(err, server.ErrNoDatabase) || errors.Is(err, server.ErrNoSchema) {
 			return fmt.Errorf("%w: start toll serve first, correct --data, or make one with --init", err)
 		}
 		if err != nil {
@@ -140,6 +142,35 @@ The change happens two minutes from now or later, as no key signs before it has 
 	c.Example = "toll keys rotate-signing --local --data ./toll-data"
 	c.Flags().BoolVar(&local, "local", false, "work on the database of this machine")
 	c.Flags().BoolVar(&statements, "statements", false, "change the key of signed offers and receipts instead")
+	return c
+}
+
+func (a *app) keysSetPrefix() *cobra.Command {
+	var local bool
+	c := a.storeCommand(
+		"set-prefix PREFIX",
+		"Change the prefix of new API keys",
+		func(cmd *cobra.Command, args []string, cfg server.Config) error {
+			if !local {
+				return usagef("the prefix is changed on the database itself: add --local")
+			}
+			if err := server.SetKeyPrefix(cmd.Context(), cfg, args[0]); err != nil {
+				return err
+			}
+			a.say(
+				"",
+				"New API keys begin with %s: once the service has been restarted. Keys that exist stay valid.",
+				args[0],
+			)
+			return nil
+		},
+	)
+	c.Long = `Change the prefix of new API keys, which the first start of the service stored. Services use it from their next start on.
+
+A prefix is not signed and carries no authority, so keys that exist stay valid. Deployed clients send a key with the prefix sandbox or live to
+a fixed address of theirs; another prefix makes them use the address that they are configured with.`
+	c.Example = "toll keys set-prefix local --local --data ./toll-data"
+	c.Flags().BoolVar(&local, "local", false, "work on the database of this machine")
 	return c
 }
 

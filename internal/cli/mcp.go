@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"net"
+	"net/netip"
 	"net/url"
 	"os/exec"
 	"slices"
@@ -47,7 +49,12 @@ toll mcp --plan 4474 --upstream https://tools.example.com/mcp --free tools/ping 
 	fl.StringArrayVar(&f.prices, "price", nil, `price of an item, as "tools/search=5", "resources/file:///a=1" or "prompts/*=0"`)
 	fl.StringArrayVar(&f.free, "free", nil, `item without a price, as "tools/ping"`)
 	fl.StringVar(&f.name, "name", "", "name in urls of items; default what the server calls itself")
-	fl.BoolVar(&f.register, "register", false, "add the urls of its items to the agent")
+	fl.BoolVar(
+		&f.register,
+		"register",
+		false,
+		"add its address and the urls of its items to the agent",
+	)
 	fl.StringVar(&f.listen, "listen", "127.0.0.1:8404", "address to listen on")
 	fl.StringVar(&f.publicURL, "public-url", "", "address under which clients reach it, without /mcp")
 	fl.BoolVar(&f.signIn, "require-sign-in", false, "refuse requests without an access token, also to what is free")
@@ -107,6 +114,11 @@ func (a *app) mcp(ctx context.Context, f mcpFlags, command []string) error {
 	if err := ownsPlan(ctx, c, cfg.PlanID); err != nil {
 		return err
 	}
+	for _, p := range prices {
+		if err := inPlan(terms, p.flagPrice); err != nil {
+			return err
+		}
+	}
 	info, err := c.Info(ctx)
 	if err != nil {
 		return err
@@ -143,7 +155,7 @@ func (a *app) mcp(ctx context.Context, f mcpFlags, command []string) error {
 		<-ended
 	}()
 	if f.register {
-		if err := a.registerItems(ctx, c, cfg.AgentID, pay); err != nil {
+		if err := a.registerItems(ctx, c, cfg.AgentID, pay, addressOf(f)); err != nil {
 			return err
 		}
 	}
@@ -191,6 +203,7 @@ func serverName(s string) string {
 }
 
 type itemPrice struct {
+	flagPrice
 	kind    paidmcp.Type
 	name    string
 	options []paidmcp.Option
@@ -204,8 +217,8 @@ func itemPrices(f mcpFlags) ([]itemPrice, error) {
 	if err != nil {
 		return nil, usagef("--credits must be a number")
 	}
-	price := func(kind paidmcp.Type, name string, n toll.Credits) itemPrice {
-		p := itemPrice{kind, name, []paidmcp.Option{paidmcp.Credits(n)}}
+	price := func(flag string, kind paidmcp.Type, name string, n toll.Credits) itemPrice {
+		p := itemPrice{flagPrice{flag, n}, kind, name, []paidmcp.Option{paidmcp.Credits(n)}}
 		if f.stream {
 			p.options = append(p.options, paidmcp.Stream())
 		}
@@ -213,14 +226,14 @@ func itemPrices(f mcpFlags) ([]itemPrice, error) {
 	}
 	var out []itemPrice
 	for _, kind := range itemTypes {
-		out = append(out, price(kind, "*", general))
+		out = append(out, price("--credits", kind, "*", general))
 	}
-	one := func(item string, n toll.Credits) error {
+	one := func(flag, item string, n toll.Credits) error {
 		kind, name, ok := strings.Cut(item, "/")
 		if !ok || name == "" || !slices.Contains(itemTypes, paidmcp.Type(kind)) {
 			return usagef(`an item is written as "tools/NAME", "resources/URI" or "prompts/NAME": %q`, item)
 		}
-		out = append(out, price(paidmcp.Type(kind), name, n))
+		out = append(out, price(flag, paidmcp.Type(kind), name, n))
 		return nil
 	}
 	for _, p := range f.prices {
@@ -229,12 +242,12 @@ func itemPrices(f mcpFlags) ([]itemPrice, error) {
 		if !ok || err != nil {
 			return nil, usagef(`a price is written as "tools/NAME=5": %q`, p)
 		}
-		if err := one(item, n); err != nil {
+		if err := one(fmt.Sprintf("--price %q", p), item, n); err != nil {
 			return nil, err
 		}
 	}
 	for _, item := range f.free {
-		if err := one(item, 0); err != nil {
+		if err := one("--free", item, 0); err != nil {
 			return nil, err
 		}
 	}
@@ -275,24 +288,43 @@ func (a *app) namesItems(ctx context.Context, u *paidmcp.Upstream, prices []item
 	return nil
 }
 
-// registerItems adds the urls of all items to the endpoints of the agent, once.
-func (a *app) registerItems(ctx context.Context, c *client.Client, id toll.AgentID, pay *paidmcp.Payments) error {
+// addressOf returns the url of the MCP server as its clients know it, "" when that is not known
+// before it listens.
+func addressOf(f mcpFlags) string {
+	if f.publicURL != "" {
+		return strings.TrimRight(f.publicURL, "/") + "/mcp"
+	}
+	host, port, err := net.SplitHostPort(f.listen)
+	ip, _ := netip.ParseAddr(host)
+	if err != nil || port == "0" || !ip.IsLoopback() && host != "localhost" {
+		return ""
+	}
+	return "http://" + net.JoinHostPort(host, port) + "/mcp"
+}
+
+// registerItems adds the urls of all items to the endpoints of the agent, and the address of the
+// server to its open ones, by which the consent page knows whose plan a client needs. Endpoints
+// that the agent has stay as they are.
+func (a *app) registerItems(
+	ctx context.Context,
+	c *client.Client,
+	id toll.AgentID,
+	pay *paidmcp.Payments,
+	address string,
+) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
-	agent, err := c.Agent(ctx, id)
-	if err != nil {
-		return err
-	}
-	endpoints := slices.Clone(agent.API.Endpoints)
+	var in toll.EndpointsInput
 	for _, kind := range itemTypes {
-		if e := (toll.Endpoint{Verb: "POST", URL: pay.LogicalURL(kind, "*")}); !slices.Contains(endpoints, e) {
-			endpoints = append(endpoints, e)
-		}
+		in.Endpoints = append(
+			in.Endpoints,
+			toll.Endpoint{Verb: "POST", URL: pay.LogicalURL(kind, "*")},
+		)
 	}
-	if len(endpoints) == len(agent.API.Endpoints) {
-		return nil
+	if address != "" {
+		in.OpenEndpoints = []string{address}
 	}
-	if _, err := c.UpdateAgent(ctx, id, toll.AgentUpdate{API: toll.AgentAPIUpdate{Endpoints: toll.SetTo(endpoints)}}); err != nil {
+	if _, err := c.AddEndpoints(ctx, id, in); err != nil {
 		return err
 	}
 	a.say("note", "the agent takes payments for %s and the other items now", pay.LogicalURL(paidmcp.Tools, "*"))

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"regexp"
 	"strconv"
 	"strings"
 
@@ -220,10 +221,30 @@ func (a *app) writeRows(titles []string, rows [][]string) error {
 
 func writeCSV(w io.Writer, rows [][]string) error {
 	c := csv.NewWriter(w)
-	if err := c.WriteAll(rows); err != nil {
-		return err
+	for _, row := range rows {
+		cells := make([]string, len(row))
+		for i, cell := range row {
+			cells[i] = inert(cell)
+		}
+		if err := c.Write(cells); err != nil {
+			return err
+		}
 	}
+	c.Flush()
 	return c.Error()
+}
+
+// number is a cell that a spreadsheet takes for a number, whatever its sign.
+var number = regexp.MustCompile(`^[+-]?[0-9]+(\.[0-9]+)?\z`)
+
+// inert returns a cell that no spreadsheet takes for a formula: one that begins like a formula gets
+// an apostrophe in front, which spreadsheets read as "this is text". Numbers stay numbers. Names
+// and descriptions are written by strangers.
+func inert(cell string) string {
+	if cell == "" || !strings.ContainsRune("=+-@\t\r", rune(cell[0])) || number.MatchString(cell) {
+		return cell
+	}
+	return "'" + cell
 }
 
 // amountIn returns base units in whole units of a currency, and as they are where its decimals are not known, as of a token

@@ -31,13 +31,18 @@ func (p *payFlags) add(fl *pflag.FlagSet) {
 	fl.StringVar(&p.keyFile, "wallet-key-file", "", "file with the private key of a wallet that pays tokens; default TOLL_WALLET_KEY")
 	fl.StringVar(&p.price, "max-price", "1.00", "most that the call may cost in a token, in whole units, with --pay")
 	fl.StringVar(&p.priceDay, "max-price-per-day", "10.00", "the same for all calls of a day")
-	fl.StringVar(&p.creditsDay, "max-credits-per-day", "10000", "most credits that all calls of a day may cost, with --pay")
+	fl.StringVar(&p.creditsDay, "max-credits-per-day", "", "most credits that all calls of a day "+
+		"may cost, with --pay; default "+planCreditsPerDay+", and "+payCreditsPerDay+" without --plan")
 	fl.StringVar(&p.delegation, "delegation-id", "", "delegation that buys credits of --plan when they are short, with --pay: one order at most, at the price of the plan")
 	p.names = []string{"wallet-key-file", "max-price", "max-price-per-day", "max-credits-per-day", "delegation-id"}
 }
 
-// payCreditsPerCall is the most credits that a call with --pay may cost unless --max-credits says more.
-const payCreditsPerCall = "100"
+// Limits of credits with --pay that hold unless a flag says otherwise.
+const (
+	payCreditsPerCall = "100"
+	payCreditsPerDay  = "1000"  // when any plan may pay
+	planCreditsPerDay = "10000" // when the caller names the plan
+)
 
 func (p *payFlags) check(f callFlags) error {
 	if !p.on {
@@ -59,7 +64,7 @@ func (p *payFlags) check(f callFlags) error {
 
 // payingTransport returns the transport that pays for a call to this url, and tells of each payment that has ended.
 func (a *app) payingTransport(to *url.URL, f callFlags, closed func(client.Payment)) (http.RoundTripper, error) {
-	limits, err := f.pay.limits(f.limit)
+	limits, err := f.pay.limits(f)
 	if err != nil {
 		return nil, err
 	}
@@ -67,7 +72,8 @@ func (a *app) payingTransport(to *url.URL, f callFlags, closed func(client.Payme
 	if err != nil {
 		return nil, err
 	}
-	limits.Hosts = []string{client.HostOf(to)}
+	host := client.HostOf(to)
+	limits.Hosts = []string{host}
 	var payers []client.Payer
 	if a.set.key != "" {
 		var plans []toll.PlanID
@@ -79,6 +85,9 @@ func (a *app) payingTransport(to *url.URL, f callFlags, closed func(client.Payme
 			plans = []toll.PlanID{plan}
 		}
 		payer := a.client().Payer(plans...)
+		if f.plan != "" {
+			payer = payer.At(host) // the caller names both
+		}
 		if f.pay.delegation != "" {
 			payer = payer.Topped(f.pay.delegation)
 		}
@@ -94,15 +103,49 @@ func (a *app) payingTransport(to *url.URL, f callFlags, closed func(client.Payme
 	if len(payers) == 0 {
 		return nil, usagef("there is nothing to pay with: sign in with toll login, or give --wallet-key-file")
 	}
+	f.pay.sayDefaults(a, f, &limits, a.set.key != "", key != nil)
 	return client.NewTransport(&filePurse{path: path, limits: limits, now: time.Now, closed: closed}, payers...), nil
 }
 
-// mayBeTaken tells of a wallet's payment that the server can take although it was not seen to be taken.
-func (a *app) mayBeTaken(p client.Payment) {
-	if p.State == client.PaymentUnknown && p.Authorization != nil && !a.asJSON() {
-		a.say("note", "%s %s count as spent for 24 hours, as the server has an authorization; when that has ended, toll payments check asks the chain",
-			amountIn(p.Unit, p.Most), p.Unit)
+// sayDefaults tells which limits hold that the caller has not chosen: those of credits when any
+// plan may pay, and those of a wallet.
+func (p *payFlags) sayDefaults(a *app, f callFlags, l *client.Limits, credits, wallet bool) {
+	if a.asJSON() {
+		return
 	}
+	if credits && f.plan == "" && (f.limit == "" || p.creditsDay == "") {
+		a.say("note", "without --plan any of your plans may pay: "+
+			"at most %s for this call, %s in 24 hours", l.CreditsPerCall.Text(), l.Credits.Text())
+	}
+	if wallet && !(p.flags.Changed("max-price") && p.flags.Changed("max-price-per-day")) {
+		call, day := l.MoneyPerCall, l.Money
+		a.say("note", "the wallet may pay at most %s USDC or EURC for this call, %s of each in 24 hours",
+			toll.FormatAmount(call, evm.Decimals), toll.FormatAmount(day, evm.Decimals))
+	}
+}
+
+// mayBeTaken tells of a payment that the server can take although it was not seen to be taken.
+func (a *app) mayBeTaken(p client.Payment) {
+	if p.State != client.PaymentUnknown || a.asJSON() {
+		return
+	}
+	switch {
+	case p.Authorization != nil:
+		a.say("note", "%s %s count as spent for 24 hours, as the server has an authorization; "+
+			"when that has ended, toll payments check --rpc URL asks the chain",
+			amountIn(p.Unit, p.Most), p.Unit)
+	case p.Permission != nil:
+		a.say("note", "%s count as spent for 24 hours, as the server can still take them; "+
+			"toll payments check asks the service", creditsText(p.Most))
+	}
+}
+
+func creditsText(n toll.Units) string {
+	c, err := toll.ParseCredits(n.String())
+	if err != nil {
+		return n.String() + " credits"
+	}
+	return c.Text()
 }
 
 // walletKey reads the key of a wallet, nil when there is none. Its text is in no error.
@@ -124,12 +167,19 @@ func (a *app) walletKey(file string) (*evm.Key, error) {
 	return key, nil
 }
 
-func (p *payFlags) limits(perCall string) (client.Limits, error) {
+func (p *payFlags) limits(f callFlags) (client.Limits, error) {
 	var l client.Limits
+	perDay := payCreditsPerDay
+	if f.plan != "" {
+		perDay = planCreditsPerDay
+	}
 	for _, n := range []struct {
 		flag, value string
 		into        *toll.Credits
-	}{{"max-credits", first(perCall, payCreditsPerCall), &l.CreditsPerCall}, {"max-credits-per-day", p.creditsDay, &l.Credits}} {
+	}{
+		{"max-credits", first(f.limit, payCreditsPerCall), &l.CreditsPerCall},
+		{"max-credits-per-day", first(p.creditsDay, perDay), &l.Credits},
+	} {
 		var err error
 		if *n.into, err = toll.ParseCredits(n.value); err != nil {
 			return l, flagError(n.flag, err)

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/client"
 )
 
 var planColumns = []column{
@@ -177,11 +178,13 @@ unless --yes is given.`
 
 func (a *app) plansUpdate() *cobra.Command {
 	var metadata, maxOrders string
+	var version int64
 	c := command("update PLAN", "Change the description of a plan", nil)
 	c.Long = "Change the description of a plan. A member that is given replaces the one that is stored, null clears it; price and credits never change."
 	c.Example = `toll plans update 4474 --plan-metadata '{"description":"now with pictures"}'`
 	c.Flags().StringVar(&metadata, "plan-metadata", "", "members of the description, as JSON")
 	c.Flags().StringVar(&maxOrders, "max-orders", "", "maximum number of orders; null takes it away")
+	ifVersion(c, &version)
 	c.RunE = func(cmd *cobra.Command, args []string) error {
 		in := body{}
 		if err := in.json(a, "metadataAttributes", "plan-metadata", metadata); err != nil {
@@ -195,7 +198,15 @@ func (a *app) plansUpdate() *cobra.Command {
 		if len(in) == 0 {
 			return usagef("toll plans update needs --plan-metadata or --max-orders")
 		}
-		return a.send(cmd.Context(), http.MethodPut, segments("protocol", "plans", args[0]), in)
+		if err := checkIfVersion(cmd, version); err != nil {
+			return err
+		}
+		return a.send(
+			client.WithIfMatch(cmd.Context(), version),
+			http.MethodPut,
+			segments("protocol", "plans", args[0]),
+			in,
+		)
 	}
 	return c
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"math/big"
 	"strconv"
 
 	"github.com/spf13/cobra"
@@ -29,10 +30,11 @@ toll price free | toll plans create --price-config - --plan-metadata meta.json -
 func (a *app) priceCommand() *cobra.Command {
 	c := group("price", "Make price configurations", `Make price configurations, for --price-config of plans create. Nothing is sent.
 
-Amounts are base units of the token: 1000000 is 1.00 of USDC, EURC, USD and EUR; the native token has 18 decimals.
+usdc takes whole units. Amounts of the others are base units of the token: 1000000 is 1.00 of USDC, EURC, USD and EUR; the native token has
+18 decimals.
 In a pipe they print JSON.`,
-		offline(a.priceBuilders())...)
-	c.Example = buildersExample
+		offline(append(a.priceBuilders(), a.priceUSDC()))...)
+	c.Example = "toll price usdc 1.00\n" + buildersExample
 	return c
 }
 
@@ -143,6 +145,7 @@ func (a *app) priceBuilders() []*cobra.Command {
 			if err != nil {
 				return err
 			}
+			a.warnOfDust(made)
 			return a.built(made)
 		})
 		c.Flags().StringArrayVar(&p.amounts, "amount", nil, "price in base units; with several receivers, once for each")
@@ -174,6 +177,24 @@ func (a *app) priceBuilders() []*cobra.Command {
 	a.askEURC(eurc)
 	payg := paidBy("payg", "A price for each credit, bought request by request", "token-address", "token; default the native one", plain(toll.PricePayAsYouGo))
 	return []*cobra.Command{free, fiat, crypto, native, erc20, eurc, payg}
+}
+
+// dust is the price in the native token, in base units, below which somebody has counted with the
+// six decimals of other tokens.
+var dust = new(big.Int).Exp(big.NewInt(10), big.NewInt(12), nil)
+
+// warnOfDust says what a price is that was probably meant in a token with six decimals.
+func (a *app) warnOfDust(p toll.Price) {
+	total := p.Total()
+	if !p.IsCrypto || !p.TokenAddress.IsZero() || total.IsZero() || total.Int().Cmp(dust) >= 0 {
+		return
+	}
+	a.say(
+		"warning",
+		"%s base units of the native token are %s of it, as it has 18 decimals; a price in USDC is made with: toll price usdc 1.00",
+		total,
+		toll.FormatAmount(total, 18),
+	)
 }
 
 func (a *app) creditsBuilders() []*cobra.Command {

@@ -24,9 +24,10 @@ const payDay = 24 * time.Hour
 // purseLockWait bounds the wait for another process, one that was stopped too.
 const purseLockWait = 30 * time.Second
 
-// filePurse is a [client.Purse] in a file of JSON lines beside the configuration. A payment is a line before it is made and
-// another one, under the same id, when it has ended; one of a wallet has a line between them, when it is signed and about to
-// leave. Limits count over the last day, for all processes together.
+// filePurse is a [client.Purse] in a file of JSON lines beside the configuration. A payment is a
+// line before it is made and another one, under the same id, when it has ended; between them is one
+// that names what the server gets, which is about to leave. Limits count over the last day, for all
+// processes together.
 type filePurse struct {
 	path   string
 	limits client.Limits
@@ -165,8 +166,8 @@ func (a *app) paymentsCommand() *cobra.Command {
 	c.Long = `List what toll call --pay has paid, the oldest first. Amounts are credits, or tokens: in whole units in a table, and in base
 units (6 decimals) elsewhere.
 
-A payment that is sent or unknown may have been taken, so it counts in full for 24 hours. Of a wallet's payments, toll
-payments check asks the chain.`
+A payment that is sent or unknown may have been taken, so it counts in full for 24 hours. toll payments check asks what became
+of it.`
 	return group("payments", "Payments of this computer", "", c, a.paymentsCheck())
 }
 

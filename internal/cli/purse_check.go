@@ -15,6 +15,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/client"
 )
 
@@ -23,18 +24,26 @@ const checkTime = time.Minute
 
 func (a *app) paymentsCheck() *cobra.Command {
 	var rpc string
-	c := command("check", "Ask the chain what became of a wallet's payments", nil)
-	c.Long = `Ask the chain what became of a wallet's payments whose outcome is not known. A server that says that it took nothing can use
-the authorization that it has until this ends, so its word proves nothing. When an authorization has ended and was not
-used, its payment is refused, and counts no longer; when it was used, the payment is paid.
+	c := command("check", "Ask what became of payments whose outcome is not known", nil)
+	c.Long = `Ask the service what became of payments with credits whose outcome is not known, and with --rpc
+the chain about those of a wallet. What a server says proves nothing: it can take a payment after it
+said that it took none.
 
-Printed are the payments that were looked at, as they stand now. One whose authorization has not ended stays as it was.`
-	c.Example = "toll payments check --rpc https://mainnet.base.org"
+A payment with credits is decided when nothing of its access token can be burned any more. An access
+token that has expired is revoked, so that holds that have lapsed can no longer be settled. A
+payment of a wallet is decided when its authorization was used, or has ended unused.
+
+Printed are the payments that were looked at, as they stand now. One that can still be taken stays
+as it was, and counts in full.`
+	c.Example = `toll payments check
+toll payments check --rpc https://mainnet.base.org`
 	c.Flags().StringVar(&rpc, "rpc", "", "address of a JSON-RPC endpoint of the chain")
-	require(c, "rpc")
 	c.RunE = func(cmd *cobra.Command, _ []string) error {
-		if checkSetting(settingURL, rpc) != nil {
+		if rpc != "" && checkSetting(settingURL, rpc) != nil {
 			return usagef("--rpc is not an absolute http or https url")
+		}
+		if rpc == "" && a.set.key == "" {
+			return usagef("there is nobody to ask: sign in with toll login, or give --rpc")
 		}
 		path, err := a.pursePath()
 		if err != nil {
@@ -42,52 +51,99 @@ Printed are the payments that were looked at, as they stand now. One whose autho
 		}
 		ctx, cancel := context.WithTimeout(cmd.Context(), checkTime)
 		defer cancel()
-		looked, err := (&filePurse{path: path}).check(ctx, endpoint(rpc))
+		looked, err := a.checkPayments(ctx, &filePurse{path: path}, rpc)
 		if err != nil {
 			return err
 		}
 		if len(looked) == 0 {
-			a.say("note", "no payment of a wallet on this chain is open")
+			a.say("note", "no payment that can be asked about is open")
 		}
 		return a.showPayments(looked)
 	}
 	return c
 }
 
-// check closes the payments that the chain has decided, and returns those of its network that were open.
-func (f *filePurse) check(ctx context.Context, e endpoint) ([]client.Payment, error) {
-	payments, err := f.read()
-	if err != nil {
-		return nil, err
+// checkPayments asks the service of the API key about payments with credits, and an endpoint of a
+// chain about a wallet's, and returns those that it asked about. rpc is "" for none.
+func (a *app) checkPayments(ctx context.Context, f *filePurse, rpc string) ([]client.Payment, error) {
+	var looked []client.Payment
+	if a.set.key != "" {
+		var err error
+		if looked, err = a.checkCredits(ctx, f); err != nil {
+			return nil, err
+		}
 	}
-	head, err := e.head(ctx)
+	if rpc == "" {
+		return looked, nil
+	}
+	wallet, err := f.check(ctx, endpoint(rpc))
+	return append(looked, wallet...), err
+}
+
+func (a *app) checkCredits(ctx context.Context, f *filePurse) ([]client.Payment, error) {
+	payer := a.client().Payer()
+	ofCredits := func(p *client.Payment) bool { return p.Permission != nil }
+	return f.checkEach(ctx, ofCredits, func(p client.Payment) (client.Payment, error) {
+		now, err := payer.Check(ctx, p)
+		if errors.Is(err, toll.NewError(toll.CodePermissionNotFound)) {
+			a.say("note", "payment %s is of another account or service, and counts in full", p.ID)
+			return p, nil
+		}
+		return now, err
+	})
+}
+
+// checkEach asks about the open payments that are chosen, closes those that are decided, and
+// returns all that it asked about.
+func (f *filePurse) checkEach(
+	ctx context.Context,
+	choose func(*client.Payment) bool,
+	ask func(client.Payment) (client.Payment, error),
+) ([]client.Payment, error) {
+	payments, err := f.read()
 	if err != nil {
 		return nil, err
 	}
 	var looked []client.Payment
 	for _, p := range payments {
 		open := p.State == client.PaymentSent || p.State == client.PaymentUnknown
-		if !open || p.Authorization == nil || p.Network != head.network {
+		if !open || !choose(&p) {
 			continue
 		}
-		used, err := e.used(ctx, &p, head)
+		now, err := ask(p)
 		if err != nil {
 			return nil, err
 		}
+		if now.State != p.State {
+			if err := f.Close(ctx, now); err != nil {
+				return nil, err
+			}
+		}
+		looked = append(looked, now)
+	}
+	return looked, nil
+}
+
+// check asks a chain about the payments of a wallet on its network.
+func (f *filePurse) check(ctx context.Context, e endpoint) ([]client.Payment, error) {
+	head, err := e.head(ctx)
+	if err != nil {
+		return nil, err
+	}
+	ofChain := func(p *client.Payment) bool {
+		return p.Authorization != nil && p.Network == head.network
+	}
+	return f.checkEach(ctx, ofChain, func(p client.Payment) (client.Payment, error) {
+		used, err := e.used(ctx, &p, head)
 		switch {
+		case err != nil:
 		case used:
 			p.State, p.Spent = client.PaymentPaid, p.Most
 		case head.time >= p.Authorization.ValidBefore.Int().Uint64():
 			p.State = client.PaymentRefused
 		}
-		if p.State == client.PaymentPaid || p.State == client.PaymentRefused {
-			if err := f.Close(ctx, p); err != nil {
-				return nil, err
-			}
-		}
-		looked = append(looked, p)
-	}
-	return looked, nil
+		return p, err
+	})
 }
 
 // endpoint is the address of a JSON-RPC endpoint. It may hold a key, so no error repeats it.

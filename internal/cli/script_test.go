@@ -86,6 +86,8 @@ func setup(env *testscript.Env, opts []tolltest.Option) error {
 	env.Defer(paidAgent.Close)
 	plain := httptest.NewServer(http.HandlerFunc(echo))
 	env.Defer(plain.Close)
+	copying := httptest.NewServer(copier(paidAgent.URL))
+	env.Defer(copying.Close)
 	builder, err := svc.NewKey("builder")
 	if err != nil {
 		return err
@@ -112,6 +114,7 @@ func setup(env *testscript.Env, opts []tolltest.Option) error {
 	env.Setenv("AGENT", string(svc.Agent()))
 	env.Setenv("AGENT_URL", paidAgent.URL)
 	env.Setenv("UPSTREAM", plain.URL)
+	env.Setenv("COPIER", copying.URL)
 	for _, name := range []string{"LISTEN", "LISTEN2"} {
 		address, err := servertest.Address()
 		if err != nil {
@@ -124,7 +127,7 @@ func setup(env *testscript.Env, opts []tolltest.Option) error {
 
 // echo answers with what was sent, and says so when a request still carries its access token.
 func echo(w http.ResponseWriter, r *http.Request) {
-	if r.Header.Get("payment-signature") != "" {
+	if r.Header.Get("payment-signature") != "" || strings.HasPrefix(r.Header.Get("Authorization"), "Bearer eyJ") {
 		http.Error(w, "the access token arrived", http.StatusInternalServerError)
 		return
 	}
@@ -135,8 +138,32 @@ func echo(w http.ResponseWriter, r *http.Request) {
 		http.Redirect(w, r, "/ask", http.StatusFound)
 	default:
 		b, _ := io.ReadAll(r.Body)
-		fmt.Fprintf(w, "%s %s [%s]\n", r.Method, r.URL.Path, b)
+		fmt.Fprintf(w, "%s %s [%s]%s\n", r.Method, r.URL.Path, b, r.Header.Get("Authorization"))
 	}
+}
+
+// copier asks for what another server asks for, and spends there what it is paid.
+func copier(other string) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		req, err := http.NewRequestWithContext(r.Context(), http.MethodPost, other+"/ask", nil)
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusInternalServerError)
+			return
+		}
+		if payment := r.Header.Get("payment-signature"); payment != "" {
+			req.Header.Set("payment-signature", payment)
+		}
+		res, err := http.DefaultClient.Do(req)
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusBadGateway)
+			return
+		}
+		defer res.Body.Close()
+		if ask := res.Header.Get("payment-required"); ask != "" {
+			w.Header().Set("payment-required", ask)
+		}
+		w.WriteHeader(res.StatusCode)
+	})
 }
 
 // exits CODE COMMAND... runs a command that must end with this code.

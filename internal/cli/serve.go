@@ -20,13 +20,22 @@ import (
 func storeFlags(cmd *cobra.Command, cfg *server.Config) {
 	f := cmd.Flags()
 	f.StringVar((*string)(&cfg.Environment), "environment", "", "sandbox or live; default that of the database, else sandbox")
-	f.StringVar(&cfg.KeyPrefix, "key-prefix", "", "prefix of new API keys; default the environment")
+	f.StringVar(
+		&cfg.KeyPrefix,
+		"key-prefix",
+		"",
+		"prefix of new API keys; default that of the database, at the first start the environment, with a --namespace \"local\"",
+	)
 	f.StringVar(&cfg.Data, "data", "", "data directory; default "+server.DefaultData+" unless --database is set")
 	f.StringVar(&cfg.Database, "database", "", "postgres:// address")
 	f.StringVar(&cfg.MasterKeyFile, "master-key-file", "", "file with the key that seals secrets; TOLL_MASTER_KEY holds the key itself")
 	f.BoolVar(&cfg.LocalMasterKey, "allow-local-master-key", false, "let live use the master key that was made in the data directory")
 	secret(cmd, &cfg.MasterKey, "master-key", "TOLL_MASTER_KEY")
-	f.Var(&cfg.Namespace, "namespace", "brand words on the wire: scheme prefix, header prefix and word, with commas; the same for every process and client")
+	f.Var(
+		&cfg.Namespace,
+		"namespace",
+		"brand words on the wire: scheme prefix, header prefix and word, with commas; default those of the database",
+	)
 	env(cmd, "namespace", "TOLL_NAMESPACE")
 	env(cmd, "environment", "TOLL_ENVIRONMENT")
 	env(cmd, "key-prefix", "TOLL_KEY_PREFIX")
@@ -80,7 +89,7 @@ all of them need the same master key file. SIGTERM ends it in order: what is in 
 	return c
 }
 
-// quotaFlags are what one account may have of each kind. Their defaults are those of the service.
+// quotaFlags are what one account may have of each kind, and add in an hour. Their defaults are those of the service.
 func quotaFlags(c *cobra.Command, cfg *server.Config) {
 	for _, q := range []struct {
 		flag, variable, what string
@@ -92,6 +101,21 @@ func quotaFlags(c *cobra.Command, cfg *server.Config) {
 		{"max-delegations", "TOLL_MAX_DELEGATIONS", "delegations in force", &cfg.Quotas.Delegations},
 	} {
 		c.Flags().Int64Var(q.value, q.flag, 0, "most "+q.what+" of one account; 0 is 10000, for keys 1000; -1 is no limit")
+		env(c, q.flag, q.variable)
+	}
+	for _, q := range []struct {
+		flag, variable, what string
+		usual                int
+		value                *int64
+	}{
+		{"max-hourly-orders", "TOLL_MAX_HOURLY_ORDERS", "orders", 3_600, &cfg.Quotas.Orders},
+		{"max-hourly-permissions", "TOLL_MAX_HOURLY_PERMISSIONS", "permissions", 36_000, &cfg.Quotas.Permissions},
+		{"max-hourly-free-holds", "TOLL_MAX_HOURLY_FREE_HOLDS", "holds that burn nothing", 36_000, &cfg.Quotas.FreeHolds},
+		{"max-hourly-sub-tasks", "TOLL_MAX_HOURLY_SUB_TASKS", "sub-tasks", 360_000, &cfg.Quotas.SubTasks},
+		{"max-hourly-changes", "TOLL_MAX_HOURLY_CHANGES", "other calls that add or change records", 36_000, &cfg.Quotas.Changes},
+	} {
+		usage := fmt.Sprintf("most %s of one account in an hour; 0 is %d; -1 is no limit", q.what, q.usual)
+		c.Flags().Int64Var(q.value, q.flag, 0, usage)
 		env(c, q.flag, q.variable)
 	}
 }

@@ -13,6 +13,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/spf13/cobra"
+
 	"github.com/tollhq/toll/client"
 	"github.com/tollhq/toll/x402"
 )
@@ -59,13 +61,20 @@ func (a *app) loadOutput() error {
 		s.output = formatTable
 		return usagef("the output is one of %s", strings.Join(formats, ", "))
 	}
-	var err error
-	if s.names, err = x402.ParseNamespace(a.getenv("TOLL_NAMESPACE")); err != nil {
-		return usagef("TOLL_NAMESPACE: %v", err)
-	}
 	s.terminal = isTerminal(a.out)
 	s.colour = s.terminal && a.mayColour()
 	return nil
+}
+
+// namespaceOf returns the brand words by which a command calls the service. Commands that work on a
+// database have a flag of their own for them.
+func namespaceOf(cmd *cobra.Command) x402.Namespace {
+	if f := cmd.Flags().Lookup("namespace"); f != nil {
+		if n, ok := f.Value.(*x402.Namespace); ok && *n != (x402.Namespace{}) {
+			return *n
+		}
+	}
+	return x402.Default
 }
 
 func (a *app) loadProfile() error {
@@ -135,13 +144,24 @@ func (a *app) configPath() (path string, named bool) {
 	return filepath.Join(dir, "toll", "config.json"), false
 }
 
+// noConfig is TOLL_CONFIG at a file that does not exist.
+func noConfig(path string) error {
+	return fmt.Errorf(
+		"configuration: TOLL_CONFIG names %s, and there is no such file; toll config init makes it",
+		path,
+	)
+}
+
 func (a *app) readConfig(path string, named bool) (configFile, error) {
 	var c configFile
 	if path == "" {
 		return c, nil
 	}
 	b, err := os.ReadFile(path)
-	if errors.Is(err, fs.ErrNotExist) && !named {
+	if errors.Is(err, fs.ErrNotExist) {
+		if named {
+			return c, noConfig(path)
+		}
 		return c, nil
 	}
 	if err != nil {

@@ -20,6 +20,7 @@ import (
 type delegationFlags struct {
 	id, paymentType, method, limit, duration string
 	resolve                                  bool
+	make                                     string // the flag that asks for a new delegation, "" for none
 }
 
 func (a *app) tokensCreate(use string) *cobra.Command {
@@ -28,9 +29,9 @@ func (a *app) tokensCreate(use string) *cobra.Command {
 	c := command(use+" PLAN", "Create an access token for a plan", nil)
 	c.Long = `Create an access token for a plan. It is shown this once: whoever has it can spend the credits within its limits.
 
-A plan that costs money is bought through a delegation: the one that is named, else the newest that fits, else a new one for
-this plan alone, of --spending-limit-cents. With --order-limit 0 nothing is ever bought, and none is used.`
-	c.Example = "toll tokens create 4474 --agent-id 5063 --redemption-limit 100 --expiration 3600\ntoll tokens create 4474 --order-limit 0"
+It spends credits that are there, and buys none unless a delegation lets it: --delegation-id names one, --spending-limit-cents makes one
+for this plan alone. So do --delegation-duration-secs and --payment-method-id.`
+	c.Example = "toll tokens create 4474 --agent-id 5063 --redemption-limit 100 --expiration 3600\ntoll tokens create 4474 --spending-limit-cents 1000"
 	f := c.Flags()
 	f.StringVar(&agent, "agent-id", "", "the one agent at which it is good")
 	f.StringVar(&redemption, "redemption-limit", "", "most credits that it may burn")
@@ -39,11 +40,26 @@ this plan alone, of --spending-limit-cents. With --order-limit 0 nothing is ever
 	f.StringVar(&format, "token-format", "", "jwt or x402")
 	f.StringVar(&resource, "resource", "", "url for which it is good as well")
 	f.StringVar(&metadata, "metadata", "", "anything to keep with it, as JSON")
-	f.StringVar(&d.id, "delegation-id", "", "delegation that pays for missing credits")
+	f.StringVar(&d.id, "delegation-id", "", "delegation that buys missing credits")
 	f.StringVar(&d.paymentType, "payment-type", "", "crypto or fiat; default that of the plan")
-	f.StringVar(&d.method, "payment-method-id", "", "card that pays, see toll cards list; default the first one")
-	f.StringVar(&d.limit, "spending-limit-cents", "1000", "most that a new delegation may spend")
-	f.StringVar(&d.duration, "delegation-duration-secs", "3600", "life of a new delegation")
+	f.StringVar(
+		&d.method,
+		"payment-method-id",
+		"",
+		"card of a new delegation, see toll cards list; default the first one",
+	)
+	f.StringVar(
+		&d.limit,
+		"spending-limit-cents",
+		"1000",
+		"make a delegation, which may spend so much",
+	)
+	f.StringVar(
+		&d.duration,
+		"delegation-duration-secs",
+		"3600",
+		"make a delegation, which lives so long",
+	)
 	f.BoolVar(&d.resolve, "auto-resolve-scheme", true, "take the scheme of the plan")
 	c.RunE = func(cmd *cobra.Command, args []string) error {
 		in := body{"planId": args[0]}
@@ -78,6 +94,17 @@ this plan alone, of --spending-limit-cents. With --order-limit 0 nothing is ever
 		if err := d.scheme(a.set.names, in); err != nil {
 			return err
 		}
+		for _, name := range []string{"spending-limit-cents", "delegation-duration-secs", "payment-method-id"} {
+			if cmd.Flags().Changed(name) {
+				d.make = first(d.make, name)
+			}
+		}
+		if d.id != "" && d.make != "" {
+			return usagef(
+				"--delegation-id names a delegation, and --%s makes one: give one of them",
+				d.make,
+			)
+		}
 		return a.createToken(cmd.Context(), in, d, orders)
 	}
 	return c
@@ -105,11 +132,12 @@ func (d *delegationFlags) scheme(names x402.Namespace, in body) error {
 
 func (a *app) createToken(ctx context.Context, in body, d delegationFlags, orders string) error {
 	made := false
-	if d.id == "" && orders != "0" {
+	if d.make != "" && orders != "0" {
 		var err error
-		if d.id, made, err = a.delegationFor(ctx, in["planId"].(string), d); err != nil {
+		if d.id, err = a.makeDelegation(ctx, in["planId"].(string), d); err != nil {
 			return err
 		}
+		made = d.id != ""
 	}
 	if d.id != "" {
 		in["delegationConfig"] = body{"delegationId": d.id}
@@ -125,7 +153,6 @@ func (a *app) createToken(ctx context.Context, in body, d delegationFlags, order
 
 // sale is what matters about a plan to who wants to buy it.
 type sale struct {
-	plan     string
 	provider toll.Provider
 	currency string  // of delegations, in lower case
 	cents    big.Int // of one order, rounded up
@@ -147,9 +174,10 @@ func (a *app) saleOf(ctx context.Context, plan string) (*sale, error) {
 	}
 	total := price.Total()
 	if total.IsZero() {
+		a.say("note", "plan %s is free, so no delegation was made", plan)
 		return nil, nil
 	}
-	s := &sale{plan: plan, currency: strings.ToLower(at(got, "metadata.plan.currency"))}
+	s := &sale{currency: strings.ToLower(at(got, "metadata.plan.currency"))}
 	if s.provider, err = providerOf(s.currency); err != nil {
 		a.say("note", "a plan in the native token, or in one without a currency, is bought by ordering it: the access token spends credits that are there")
 		return nil, nil
@@ -159,11 +187,15 @@ func (a *app) saleOf(ctx context.Context, plan string) (*sale, error) {
 	return s, nil
 }
 
-// delegationFor finds the newest delegation that can buy the plan, or makes one. Its id is empty when none is of use.
-func (a *app) delegationFor(ctx context.Context, plan string, d delegationFlags) (id string, made bool, err error) {
+// makeDelegation makes a delegation that can buy the plan. Its id is empty when none could.
+func (a *app) makeDelegation(
+	ctx context.Context,
+	plan string,
+	d delegationFlags,
+) (id string, err error) {
 	s, err := a.saleOf(ctx, plan)
 	if err != nil || s == nil {
-		return "", false, err
+		return "", err
 	}
 	switch d.paymentType {
 	case "crypto":
@@ -171,24 +203,21 @@ func (a *app) delegationFor(ctx context.Context, plan string, d delegationFlags)
 	case "fiat":
 		s.provider = toll.ProviderCard
 	}
-	if id, err := a.fittingDelegation(ctx, s, d.method); err != nil || id != "" {
-		return id, false, err
-	}
 	if limit, _ := new(big.Int).SetString(d.limit, 10); limit.Cmp(&s.cents) < 0 {
 		a.say("note", "an order costs %s, which --spending-limit-cents does not cover: the access token spends credits that are there",
 			count(s.cents.String(), "cent"))
-		return "", false, nil
+		return "", nil
 	}
 	if s.provider == toll.ProviderCard && d.method == "" {
 		if d.method, err = a.firstCard(ctx); err != nil {
-			return "", false, err
+			return "", err
 		}
 		if d.method == "" && d.paymentType == "fiat" {
-			return "", false, errors.New("no card is enrolled that this API key can use")
+			return "", errors.New("no card is enrolled that this API key can use")
 		}
 		if d.method == "" {
 			a.say("note", "no card is enrolled that this API key can use: the access token spends credits that are there")
-			return "", false, nil
+			return "", nil
 		}
 	}
 	in := body{
@@ -197,56 +226,11 @@ func (a *app) delegationFor(ctx context.Context, plan string, d delegationFlags)
 	in.text("providerPaymentMethodId", d.method)
 	got, err := a.call(ctx, http.MethodPost, "/delegation/create", nil, in)
 	if err != nil {
-		return "", false, err
+		return "", err
 	}
 	id = at(got, "delegationId")
 	a.say("note", "delegation %s was made: for this plan alone, at most %s of %s, until %s", id, count(d.limit, "cent"), s.currency, at(got, "expiresAt"))
-	return id, true, nil
-}
-
-// fittingDelegation returns the newest delegation that this API key can buy the plan with, "" for none.
-func (a *app) fittingDelegation(ctx context.Context, s *sale, method string) (string, error) {
-	q := url.Values{"accessible": {"true"}, "sortBy": {"created"}, "sortOrder": {"desc"}, "pageSize": {"100"}}
-	for range 20 { // of a hundred each: who has more names one
-		page, err := a.call(ctx, http.MethodGet, "/delegation", q, nil)
-		if err != nil {
-			return "", err
-		}
-		var items []json.RawMessage
-		if err := json.Unmarshal(rawOf(page, "delegations"), &items); err != nil {
-			return "", unreadable(err)
-		}
-		for _, item := range items {
-			fits, err := a.fits(ctx, item, s, method)
-			if err != nil {
-				return "", err
-			}
-			if fits {
-				return at(item, "delegationId"), nil
-			}
-		}
-		next := at(page, "nextCursor")
-		if next == "" || len(items) == 0 {
-			return "", nil
-		}
-		q.Set("cursor", next)
-	}
-	return "", nil
-}
-
-func (a *app) fits(ctx context.Context, item json.RawMessage, s *sale, method string) (bool, error) {
-	left, ok := new(big.Int).SetString(at(item, "remainingBudgetCents"), 10)
-	if !ok || left.Cmp(&s.cents) < 0 || at(item, "status") != string(toll.StatusActive) || at(item, "provider") != string(s.provider) ||
-		!strings.EqualFold(at(item, "currency"), s.currency) || method != "" && at(item, "providerPaymentMethodId") != method {
-		return false, nil
-	}
-	// Which plan it is bound to is told by the single record alone.
-	full, err := a.call(ctx, http.MethodGet, segments("delegation", at(item, "delegationId")), nil, nil)
-	if err != nil {
-		return false, err
-	}
-	bound := at(full, "planId")
-	return bound == "" || bound == s.plan, nil
+	return id, nil
 }
 
 func (a *app) firstCard(ctx context.Context) (string, error) {

@@ -54,7 +54,7 @@ func (a *app) required(ctx context.Context, plan string, r resourceFlags, amount
 	if err != nil {
 		return nil, err
 	}
-	o := x402.Options{Endpoint: r.endpoint, HTTPVerb: r.verb}
+	o := x402.Options{Namespace: a.set.names, Endpoint: r.endpoint, HTTPVerb: r.verb}
 	if r.agent != "" {
 		if o.AgentID, err = toll.ParseAgentID(r.agent); err != nil {
 			return nil, flagError("agent-id", err)

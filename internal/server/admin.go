@@ -16,6 +16,9 @@ import (
 // database is made by the first start of a service, or by who says so.
 var ErrNoDatabase = errors.New("there is no database")
 
+// ErrNoSchema is [ErrNoDatabase] for a PostgreSQL database that is empty.
+var ErrNoSchema = store.ErrNoSchema
+
 // existing refuses a place without a database, and makes nothing there.
 func (c Config) existing() error {
 	if c.Database != "" {
@@ -38,28 +41,38 @@ func (c Config) existing() error {
 // startTime is how long a service that was started a moment ago may take until there is a database.
 const startTime = 2 * time.Second
 
-// await is existing for who may come right after the start of a service.
-func (c Config) await(ctx context.Context) error {
+// openExisting opens a database that exists, for local administration beside a running service or
+// not.
+func (c Config) openExisting(ctx context.Context, as access) (*foundation, error) {
+	if err := c.existing(); err != nil {
+		return nil, err
+	}
+	return open(ctx, c, as)
+}
+
+// await is openExisting that gives a service which was started a moment ago the time to make the
+// database.
+func (c Config) await(ctx context.Context, as access) (*foundation, error) {
 	for end := time.Now().Add(startTime); ; {
-		err := c.existing()
-		if !errors.Is(err, ErrNoDatabase) || time.Now().After(end) {
-			return err
+		f, err := c.openExisting(ctx, as)
+		missing := errors.Is(err, ErrNoDatabase) || errors.Is(err, ErrNoSchema)
+		if !missing || time.Now().After(end) {
+			return f, err
 		}
 		select {
 		case <-ctx.Done():
-			return ctx.Err()
+			return nil, ctx.Err()
 		case <-time.After(50 * time.Millisecond):
 		}
 	}
 }
 
-// administer opens a database that exists, beside a running service or not.
-func administer(ctx context.Context, cfg Config, work func(Config, *foundation) error) error {
+// administer works on a database that exists, beside a running service or not.
+func administer(
+	ctx context.Context, cfg Config, as access, work func(Config, *foundation) error,
+) error {
 	cfg = cfg.withDefaults()
-	if err := cfg.existing(); err != nil {
-		return err
-	}
-	f, err := open(ctx, cfg, true)
+	f, err := cfg.openExisting(ctx, as)
 	if err != nil {
 		return err
 	}
@@ -70,18 +83,58 @@ func administer(ctx context.Context, cfg Config, work func(Config, *foundation) 
 // Migrated is the state of a schema after [Migrate].
 type Migrated struct {
 	Engine string `json:"database"`
+	From   int64  `json:"from"` // equal to Schema when there was nothing to do
 	Schema int64  `json:"schema"`
+	// Floor is the oldest schema whose releases can go on with the database.
+	Floor int64 `json:"floor"`
 }
 
-// Migrate brings the schema of a database up to date, as a start of the service does. It refuses to do that under a running
-// service of an older release.
-func Migrate(ctx context.Context, cfg Config) (m Migrated, err error) {
-	err = administer(ctx, cfg, func(_ Config, f *foundation) error {
-		m.Engine = string(f.store.Engine())
-		m.Schema, err = f.store.Schema(ctx)
-		return err
-	})
-	return m, err
+// Migrate brings the schema of a database up to date, as a start of the service does. It is refused
+// with [store.ErrOlderInUse] while an older release is at work, unless online is set and all
+// pending migrations are safe for it.
+func Migrate(ctx context.Context, cfg Config, online bool) (m Migrated, err error) {
+	cfg = cfg.withDefaults()
+	if err := errors.Join(cfg.check(), cfg.existing()); err != nil {
+		return m, err
+	}
+	before, err := cfg.schema(ctx)
+	if err != nil {
+		return m, err
+	}
+	to := cfg.storeConfig(writing)
+	to.Schema, to.Online = store.UpgradeSchema, online
+	st, err := store.Open(ctx, to)
+	if err != nil {
+		return m, err
+	}
+	defer func() { err = errors.Join(err, st.Close()) }()
+	after, err := st.Schema(ctx)
+	return Migrated{
+		Engine: string(st.Engine()),
+		From:   before.Version,
+		Schema: after.Version,
+		Floor:  after.Floor,
+	}, err
+}
+
+// schema reads the state of a schema that this release need not know.
+func (c Config) schema(ctx context.Context) (s store.Schema, err error) {
+	st, err := store.Open(ctx, c.anySchema())
+	if errors.Is(err, store.ErrNoSchema) {
+		return s, nil
+	}
+	if err != nil {
+		return s, err
+	}
+	defer func() { err = errors.Join(err, st.Close()) }()
+	return st.Schema(ctx)
+}
+
+// anySchema is how the store is opened to look at it, whatever its schema is.
+func (c Config) anySchema() store.Config {
+	out := c.storeConfig(reading)
+	out.Schema = store.AnySchema
+	return out
 }
 
 // Finding is a promise of the books that does not hold.
@@ -94,7 +147,7 @@ type Finding struct {
 // Audit proves the books, account by account, beside a running service or not: conservation of credits, holds, one burn a
 // request, limits, the chain of commitments, and orders against credits.
 func Audit(ctx context.Context, cfg Config) (findings []Finding, err error) {
-	err = administer(ctx, cfg, func(cfg Config, f *foundation) error {
+	err = administer(ctx, cfg, reading, func(cfg Config, f *foundation) error {
 		books := ledger.New(f.store, ledger.Config{Clock: cfg.Clock, Log: cfg.Log, MACKey: f.auth.MACKey()})
 		found, err := books.Audit(ctx)
 		for _, x := range found {
@@ -140,24 +193,13 @@ func Inspect(ctx context.Context, cfg Config) []Check {
 		return checks
 	}
 	if cfg.Database == "" {
-		if info, err := os.Stat(cfg.Data); err == nil && info.Mode().Perm()&0o077 != 0 {
-			add("data directory", CheckWarning, "others can look into %s: chmod 700 it", cfg.Data)
-		} else {
-			add("data directory", CheckOK, "%s", cfg.Data)
-		}
+		inspectDirectory(cfg.Data, add)
 	}
-	f, err := open(ctx, cfg, true)
-	if err != nil {
-		add("database", CheckFailed, "%s", err)
+	f, ok := inspectSchema(ctx, cfg, add)
+	if !ok {
 		return checks
 	}
 	defer func() { _ = f.close(context.WithoutCancel(ctx)) }() // nothing was written
-	schema, err := f.store.Schema(ctx)
-	if err != nil {
-		add("database", CheckFailed, "%s", err)
-		return checks
-	}
-	add("database", CheckOK, "%s, %s, schema %d, commits are durable", f.store.Engine(), f.auth.Environment(), schema)
 	if !cfg.ownMasterKey() {
 		add("master key", CheckWarning, "%s lies beside the database; a copy of the directory holds both: set TOLL_MASTER_KEY_FILE (--master-key-file)",
 			cfg.masterKeyPath())
@@ -176,4 +218,86 @@ func Inspect(ctx context.Context, cfg Config) []Check {
 	}
 	inspectChain(ctx, cfg, f, add)
 	return checks
+}
+
+// addCheck adds a check to those of [Inspect].
+type addCheck func(name, status, format string, args ...any)
+
+// inspectSchema says whether this release can work with a database, and opens it if so.
+func inspectSchema(ctx context.Context, cfg Config, add addCheck) (*foundation, bool) {
+	schema, err := cfg.schema(ctx)
+	if err == nil {
+		if err = schema.Usable(); errors.Is(err, store.ErrOlderSchema) {
+			pending := schema.Pending()
+			beside := "stop the service first"
+			if len(schema.Unsafe()) == 0 {
+				beside = "with --online it can go on meanwhile"
+			}
+			add("database", CheckWarning, "schema %d; %d migrations to schema %d are pending. The release "+
+				"that serves it now can go on. To upgrade, run toll migrate (%s). Nothing else of the "+
+				"database was checked", schema.Version, len(pending), schema.Known, beside)
+			return nil, false
+		}
+	}
+	var f *foundation
+	if err == nil {
+		f, err = open(ctx, cfg, reading)
+	}
+	if err != nil {
+		add("database", CheckFailed, "%s", err)
+		return nil, false
+	}
+	add("database", CheckOK, "%s, %s, schema %d, commits are durable",
+		f.store.Engine(), f.auth.Environment(), schema.Version)
+	return f, true
+}
+
+// lowDisk is the free space below which [Inspect] warns, and scarceDisk that below which it finds a
+// fault: the database writes its log in advance, and a checkpoint needs room for it again.
+const (
+	lowDisk    = 512 << 20
+	scarceDisk = 32 << 20
+)
+
+// inspectDirectory says who can read the data directory, whether it can be written, and what room
+// there is.
+func inspectDirectory(dir string, add addCheck) {
+	info, err := os.Stat(dir)
+	switch {
+	case err != nil:
+		add("data directory", CheckFailed, "%s", err)
+	case info.Mode().Perm()&0o077 != 0:
+		add("data directory", CheckWarning, "others can look into %s: chmod 700 it", dir)
+	default:
+		add("data directory", CheckOK, "%s", dir)
+	}
+	if err := store.CanWrite(dir); err != nil {
+		add("data directory", CheckFailed, "%s cannot be written: %s", dir, err)
+	}
+	for _, kind := range plainCopies {
+		names, _ := kind.Left(dir) // what cannot be read was said above
+		for _, name := range names {
+			add("data directory", CheckWarning, "%s is a plain copy of the database, which a killed command "+
+				"left: the next start of the service removes it, and so does the next toll backup or "+
+				"toll restore", filepath.Join(dir, name))
+		}
+	}
+	free, ok := store.FreeBytes(dir)
+	if !ok {
+		return
+	}
+	size := int64(0)
+	if info, err := os.Stat(filepath.Join(dir, databaseName)); err == nil {
+		size = info.Size()
+	}
+	switch {
+	case free < scarceDisk:
+		add("disk", CheckFailed, "%d MiB free for %s: make room, or the service cannot write any more",
+			free>>20, dir)
+	case free < max(lowDisk, size):
+		add("disk", CheckWarning, "%d MiB free for %s; a backup needs %d MiB there, and the database grows",
+			free>>20, dir, size>>20)
+	default:
+		add("disk", CheckOK, "%d MiB free for %s", free>>20, dir)
+	}
 }

@@ -17,8 +17,10 @@ import (
 	"time"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/auth"
 	"github.com/tollhq/toll/internal/seal"
 	"github.com/tollhq/toll/internal/store"
+	"github.com/tollhq/toll/internal/tempfile"
 )
 
 // A backup is: the mark, the length of the header (4 bytes), the header as JSON, and envelopes of the master key, each
@@ -51,66 +53,120 @@ func Backup(ctx context.Context, cfg Config, path string) (info BackupInfo, err 
 	if cfg.Database != "" {
 		return info, store.ErrNoSnapshot
 	}
-	err = administer(ctx, cfg, func(cfg Config, f *foundation) error {
-		info, err = backup(ctx, cfg, f, path)
-		return err
-	})
-	return info, err
-}
-
-func backup(ctx context.Context, cfg Config, f *foundation, path string) (info BackupInfo, err error) {
-	id := make([]byte, 16)
-	_, _ = rand.Read(id) // never fails since Go 1.24
-	info = BackupInfo{
-		ID: hex.EncodeToString(id), Environment: f.auth.Environment(), CreatedAt: toll.At(cfg.Clock()), Release: cfg.Release,
-		MasterKeyID: f.ring.KeyID(),
-	}
-	// The copy that is not sealed lies where the database lies, under the same protection, and not for long.
-	plain := filepath.Join(cfg.Data, "backup-"+info.ID+".db")
-	if err := f.store.Snapshot(ctx, plain); err != nil {
+	cfg = cfg.withDefaults()
+	if err := errors.Join(cfg.check(), cfg.existing()); err != nil {
 		return info, err
 	}
-	defer func() { err = errors.Join(err, os.Remove(plain)) }()
-	held, err := store.CheckSnapshot(ctx, plain)
+	st, err := store.Open(ctx, cfg.anySchema())
 	if err != nil {
 		return info, err
 	}
-	info.Schema = held.Schema
-	stat, err := os.Stat(plain)
+	defer func() { err = errors.Join(err, st.Close()) }()
+	// An older schema is copied as it is. Nobody could restore a newer one with this release.
+	schema, err := st.Schema(ctx)
+	if err != nil {
+		return info, err
+	}
+	if err := schema.Usable(); err != nil && !errors.Is(err, store.ErrOlderSchema) {
+		return info, err
+	}
+	environment, err := setting(ctx, st, "environment")
+	if err != nil {
+		return info, err
+	}
+	ring, err := cfg.ringOf(toll.Environment(environment), false)
+	if err != nil {
+		return info, err
+	}
+	stored, err := auth.ReadStored(ctx, st, ring)
+	if err != nil {
+		return info, err
+	}
+	moved, err := newClock(ctx, cfg.Clock, st, stored.Environment)
+	if err != nil {
+		return info, err
+	}
+	info = BackupInfo{
+		Environment: stored.Environment,
+		CreatedAt:   toll.At(moved.now()),
+		Release:     cfg.Release,
+		MasterKeyID: ring.KeyID(),
+	}
+	return backup(ctx, cfg, st, ring, info, path)
+}
+
+func backup(
+	ctx context.Context, cfg Config, st *store.Store, ring *seal.Ring, info BackupInfo, path string,
+) (_ BackupInfo, err error) {
+	id := make([]byte, 16)
+	_, _ = rand.Read(id) // never fails since Go 1.24
+	info.ID = hex.EncodeToString(id)
+	// The copy that is not sealed lies where the database lies, under the same protection, and not for long.
+	plain, err := plainBackup.Create(cfg.Data)
+	if err != nil {
+		return info, fmt.Errorf("backup: %w", err)
+	}
+	defer func() { err = errors.Join(err, plain.Remove()) }()
+	if err := st.Snapshot(ctx, plain.Name()); err != nil {
+		return info, err
+	}
+	held, err := store.CheckSnapshot(ctx, plain.Name())
+	if err != nil {
+		return info, err
+	}
+	info.Schema = held.Schema.Version
+	stat, err := os.Stat(plain.Name())
 	if err != nil {
 		return info, err
 	}
 	info.Bytes = stat.Size()
 
 	dir, name := filepath.Split(path)
-	out, err := os.CreateTemp(first(dir, "."), "."+name+"-*") // of mode 0600
+	out, err := tempfile.Kind{Prefix: "." + name + "."}.Create(first(dir, "."))
 	if err != nil {
 		return info, fmt.Errorf("backup: %w", err)
 	}
-	defer func() { _ = os.Remove(out.Name()) }() // gone already when it got its name
-	err = sealFile(ctx, f.ring, info, plain, out)
-	if err := errors.Join(err, out.Sync(), out.Close()); err != nil {
+	defer func() { err = errors.Join(err, out.Remove()) }()
+	err = sealFile(ctx, ring, info, plain.Name(), out)
+	if err := errors.Join(err, out.Sync()); err != nil {
 		return info, fmt.Errorf("backup: %w", err)
 	}
-	if _, err := openFile(ctx, f.ring, out.Name(), io.Discard); err != nil {
+	if _, err := openFile(ctx, ring, out.Name(), io.Discard); err != nil {
 		return info, fmt.Errorf("backup: the file cannot be read back: %w", err)
 	}
-	return info, publish(out.Name(), path)
+	return info, publish(out, path)
+}
+
+// Temporary files in a data directory. A killed process leaves them; the next start of the service
+// removes them, and so does the next process that makes one.
+var (
+	plainBackup  = tempfile.Kind{Prefix: "backup-", Suffix: ".db"}
+	plainRestore = tempfile.Kind{Prefix: "restore-", Suffix: ".db"}
+)
+
+// plainCopies are the kinds of files that hold a whole database.
+var plainCopies = []tempfile.Kind{plainBackup, plainRestore}
+
+// removeLeft removes what killed processes left in the data directory.
+func (c Config) removeLeft() {
+	for _, kind := range append([]tempfile.Kind{seal.NewKey}, plainCopies...) {
+		names, err := kind.Clean(c.Data)
+		for _, name := range names {
+			c.Log.Info("removed what a killed process left", "path", filepath.Join(c.Data, name))
+		}
+		if err != nil {
+			c.Log.Warn("what a killed process left was not removed", "error", err.Error())
+		}
+	}
 }
 
 // publish gives a file its name, unless that is taken.
-func publish(from, to string) error {
-	if err := os.Link(from, to); err != nil {
-		if errors.Is(err, os.ErrExist) {
-			return fmt.Errorf("%s is there already", to)
-		}
-		return err
+func publish(f *tempfile.File, to string) error {
+	err := f.Publish(to, false)
+	if errors.Is(err, os.ErrExist) {
+		return fmt.Errorf("%s is there already", to)
 	}
-	d, err := os.Open(filepath.Dir(to))
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
+	return err
 }
 
 func first(words ...string) string {
@@ -279,13 +335,13 @@ func Restore(ctx context.Context, cfg Config, path string) (info BackupInfo, err
 	if err := os.MkdirAll(cfg.Data, 0o700); err != nil {
 		return info, fmt.Errorf("data directory: %w", err)
 	}
-	out, err := os.CreateTemp(cfg.Data, "restore-*.db") // of mode 0600
+	out, err := plainRestore.Create(cfg.Data)
 	if err != nil {
 		return info, fmt.Errorf("restore: %w", err)
 	}
-	defer func() { _ = os.Remove(out.Name()) }() // it has its name by then, or is of no use
+	defer func() { err = errors.Join(err, out.Remove()) }()
 	info, err = openFile(ctx, ring, path, out)
-	if err := errors.Join(err, out.Sync(), out.Close()); err != nil {
+	if err := errors.Join(err, out.Sync()); err != nil {
 		return info, err
 	}
 	if info.Environment != cfg.Environment {
@@ -298,7 +354,10 @@ func Restore(ctx context.Context, cfg Config, path string) (info BackupInfo, err
 	if !strings.EqualFold(held.Environment, string(info.Environment)) {
 		return info, errDamagedBackup
 	}
-	return info, publish(out.Name(), target)
+	if err := held.Schema.Usable(); errors.Is(err, store.ErrNewerSchema) {
+		return info, fmt.Errorf("the backup was made by release %s: %w", info.Release, err)
+	}
+	return info, publish(out, target)
 }
 
 // Age returns how long ago the backup was made.

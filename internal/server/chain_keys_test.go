@@ -24,7 +24,7 @@ import (
 // base opens the foundation of a service on a fresh database.
 func base(t *testing.T, cfg Config) *foundation {
 	t.Helper()
-	f, err := open(t.Context(), cfg.withDefaults(), true)
+	f, err := open(t.Context(), cfg.withDefaults(), founding)
 	if err != nil {
 		t.Fatal(err)
 	}

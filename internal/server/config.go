@@ -58,11 +58,14 @@ type Config struct {
 	KeyProvider seal.KeyProvider
 	// LocalMasterKey lets live use a master key that was made in Data. Whoever has a copy of that directory has the keys, too.
 	LocalMasterKey bool
-	// KeyPrefix is the prefix of new API keys, [a-z0-9-]{1,32}; empty is the environment.
+	// KeyPrefix is the prefix of new API keys, [a-z0-9-]{1,32}. The first start stores it, and
+	// others are refused from then on. Empty is the stored one, at the first start the environment,
+	// under a namespace of one's own "local".
 	KeyPrefix string
 	// TokenFormat is the default rendering of access tokens, "jwt" (also for "") or "x402".
 	TokenFormat string
-	// Namespace are the brand words on the wire; zero is [x402.Default].
+	// Namespace are the brand words on the wire. The first start stores them for ever. Zero is the
+	// stored one, at the first start [x402.Default].
 	Namespace x402.Namespace
 	// Release is the version of the program.
 	Release string
@@ -114,9 +117,6 @@ func (c Config) withDefaults() Config {
 	}
 	if c.Listen == "" {
 		c.Listen = DefaultListen
-	}
-	if c.Namespace == (x402.Namespace{}) {
-		c.Namespace = x402.Default
 	}
 	if c.Release == "" {
 		c.Release = "dev"

@@ -391,6 +391,157 @@ func TestT122_Choices(t *testing.T) {
 	}
 }
 
+// TestT122_PlanOfServer: the page suggests a plan of the server that asks, whatever else the person
+// has; and none where it cannot know.
+func TestT122_PlanOfServer(t *testing.T) {
+	m := newFair(t)
+	v, ctx := m.visitor(), t.Context()
+	plan := func(name string, attach ...toll.AgentID) toll.PlanID {
+		t.Helper()
+		p, err := m.builder.RegisterPlan(
+			ctx,
+			client.PlanParams{
+				Metadata: toll.Metadata{Name: name},
+				Price:    toll.PriceFree(),
+				Credits:  toll.CreditsFixed(10, 1),
+			},
+		)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, a := range attach {
+			if _, err := m.builder.AttachPlan(ctx, a, p.PlanID); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return p.PlanID
+	}
+	hold := func(p toll.PlanID) toll.PlanID {
+		t.Helper()
+		if _, err := m.subscriber.OrderPlan(ctx, p); err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+	suggested := func(q url.Values) (toll.PlanID, string) {
+		t.Helper()
+		s := m.consent(v, q)
+		return toll.PlanID(formOf(t, s).values.Get("plan")), s.body
+	}
+	other, err := m.builder.RegisterAgent(
+		ctx,
+		client.AgentParams{Metadata: toll.Metadata{Name: "Other"}, Plans: []toll.PlanID{m.plan}},
+	)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := m.builder.DetachPlan(ctx, other.AgentID, m.plan); err != nil {
+		t.Fatal(err)
+	}
+	newest := hold(
+		plan("Newest", other.AgentID),
+	) // of the accounts of the person, this one changed last
+
+	q := m.query()
+	q.Del("plan_id")
+	if p, body := suggested(q); p != "" || strings.Contains(body, "server that asks") {
+		t.Errorf("nobody knows the server, and %s is suggested", p)
+	}
+	for _, e := range []struct {
+		open, endpoint, resource string
+		matches                  bool
+	}{
+		{open: "https://agent.example.com/mcp", resource: "https://agent.example.com/mcp", matches: true},
+		{open: "https://agent.example.com/mcp", resource: "https://AGENT.example.com:443/mcp/", matches: true},
+		{open: "https://agent.example.com/mcp", resource: "https://agent.example.com/", matches: true},
+		{endpoint: "https://agent.example.com/v1/ask/:id", resource: "https://agent.example.com/v1", matches: true},
+		{endpoint: "https://agent.example.com/v1/*", resource: "https://agent.example.com/v1/mcp", matches: true},
+		{open: "http://127.0.0.1:8404/mcp", resource: "http://localhost:8404/mcp", matches: true},
+		{open: "https://agent.example.com/mcp", resource: "https://agent.example.com/mcp2"},
+		{open: "https://agent.example.com/mcp2", resource: "https://agent.example.com/mcp"},
+		{open: "https://agent.example.com/mcp", resource: "https://agent.example.com:8443/mcp"},
+		{open: "https://agent.example.com/mcp", resource: "https://evil.example.com/mcp"},
+		{open: "http://127.0.0.1:8404/mcp", resource: "http://localhost:8405/mcp"},
+		{endpoint: "/mcp", resource: "https://agent.example.com/mcp"},
+		{endpoint: "mcp://agent.example.com/tools/*", resource: "https://agent.example.com/mcp"},
+	} {
+		u := toll.AgentUpdate{
+			API: toll.AgentAPIUpdate{
+				Endpoints:     toll.SetTo(toll.EndpointList{}),
+				OpenEndpoints: toll.SetTo([]string{}),
+			},
+		}
+		if e.open != "" {
+			u.API.OpenEndpoints = toll.SetTo([]string{e.open})
+		}
+		if e.endpoint != "" {
+			u.API.Endpoints = toll.SetTo(toll.EndpointList{{Verb: "POST", URL: e.endpoint}})
+		}
+		if _, err := m.builder.UpdateAgent(ctx, m.agent, u); err != nil {
+			t.Fatal(err)
+		}
+		q.Set("resource", e.resource)
+		want := map[bool]toll.PlanID{true: m.plan}[e.matches]
+		if p, body := suggested(
+			q,
+		); p != want || strings.Contains(body, "server that asks") != e.matches ||
+			!strings.Contains(body, string(newest)) {
+			t.Errorf("%+v: %q is suggested, want %q", e, p, want)
+		}
+	}
+
+	// What a stranger says of his agent does not decide against what another says of his.
+	set := toll.AgentUpdate{
+		API: toll.AgentAPIUpdate{
+			OpenEndpoints: toll.SetTo([]string{"https://agent.example.com/mcp"}),
+		},
+	}
+	if _, err := m.builder.UpdateAgent(ctx, m.agent, set); err != nil {
+		t.Fatal(err)
+	}
+	q.Set("resource", "https://agent.example.com/mcp")
+	stranger := m.subscriber // sells a plan, too, and gave the person credits of it
+	theirs, err := stranger.RegisterAgentWithPlan(
+		ctx,
+		client.AgentParams{Metadata: toll.Metadata{Name: "Squat"}},
+		client.PlanParams{
+			Metadata: toll.Metadata{
+				Name: "Squat",
+			},
+			Price:   toll.PriceFree(),
+			Credits: toll.CreditsFixed(10, 1),
+		},
+	)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := stranger.UpdateAgent(ctx, theirs.AgentID, set); err != nil {
+		t.Fatal(err)
+	}
+	if p, _ := suggested(q); p != m.plan {
+		t.Errorf("a plan that the person does not have counts: %q", p)
+	}
+	if _, err := stranger.Mint(ctx, theirs.PlanID, m.buyer, 5, 0); err != nil {
+		t.Fatal(err)
+	}
+	if p, body := suggested(q); p != "" || !strings.Contains(body, "Squat") {
+		t.Errorf("two sellers claim the server, and %q is suggested", p)
+	}
+
+	// Of an agent that is named the plan that was attached first, as its server takes it.
+	second := hold(plan("Second", m.agent))
+	q.Set("agent_id", string(m.agent))
+	if p, body := suggested(q); p != m.plan || !strings.Contains(body, string(second)) {
+		t.Errorf("of the agent %q is suggested, want %q", p, m.plan)
+	}
+	// And with one plan there is nothing to choose.
+	q.Del("agent_id")
+	q.Set("plan_id", string(newest))
+	if p, _ := suggested(q); p != newest {
+		t.Errorf("the named plan %q, want %q", p, newest)
+	}
+}
+
 // TestT122_APIKey: a program that asks for the whole account says so, and gets a key of its own.
 func TestT122_APIKey(t *testing.T) {
 	m := newFair(t)

@@ -224,24 +224,8 @@ func TestF18_PostgresKilledUnderLoad(t *testing.T) {
 	if os.Getenv("TOLL_TEST_POSTGRES") == "" {
 		storetest.Config(t, storetest.Postgres) // says what is missing
 	}
-	script, err := filepath.Abs("../../scripts/postgres.sh")
-	if err != nil {
-		t.Fatal(err)
-	}
-	dir := filepath.Join(os.TempDir(), "toll-siege-"+toll.NewUUID())
-	postgres := func(args ...string) string {
-		t.Helper()
-		cmd := exec.Command("sh", append([]string{script}, args...)...)
-		var stderr strings.Builder
-		cmd.Stderr = &stderr
-		out, err := cmd.Output()
-		if err != nil {
-			t.Fatalf("postgres.sh %s: %v: %s", strings.Join(args, " "), err, stderr.String())
-		}
-		return strings.TrimSpace(string(out))
-	}
-	dsn := postgres("start", dir)
-	t.Cleanup(func() { postgres("stop", dir) })
+	dir, postgres := cluster(t)
+	dsn := postgres("dsn", dir)
 	s := newSiege(t, servertest.Options{Database: dsn, MasterKeyFile: masterKey(t)})
 	for n := range 3 {
 		s.round(n, func() { postgres("crash", dir) })
@@ -253,6 +237,31 @@ func TestF18_PostgresKilledUnderLoad(t *testing.T) {
 		s.settleAll()
 	}
 	s.audit()
+}
+
+// cluster starts a PostgreSQL of its own for a test that stops it. postgres runs a command of the
+// script that did so.
+func cluster(t *testing.T) (dir string, postgres func(args ...string) string) {
+	t.Helper()
+	script, err := filepath.Abs("../../scripts/postgres.sh")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir = filepath.Join(os.TempDir(), "toll-siege-"+toll.NewUUID())
+	postgres = func(args ...string) string {
+		t.Helper()
+		cmd := exec.Command("sh", append([]string{script}, args...)...)
+		var stderr strings.Builder
+		cmd.Stderr = &stderr
+		out, err := cmd.Output()
+		if err != nil {
+			t.Fatalf("postgres.sh %s: %v: %s", strings.Join(args, " "), err, stderr.String())
+		}
+		return strings.TrimSpace(string(out))
+	}
+	postgres("start", dir)
+	t.Cleanup(func() { postgres("stop", dir) })
+	return dir, postgres
 }
 
 // recovers waits until the service settles again.

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -24,8 +25,9 @@ type KeyRequest struct {
 	Prefix string
 	// Operator makes the account an operator, who may move the clock of a sandbox.
 	Operator bool
-	// Init lets [CreateLocalKey] make the database. Without it a directory that holds none is refused with
-	// [ErrNoDatabase]: it may be mistyped.
+	// Init lets [CreateLocalKey] make a database that does not exist. Without it a directory that
+	// holds none is refused with [ErrNoDatabase]: it may be mistyped. An older schema is never
+	// changed.
 	Init bool
 }
 
@@ -36,12 +38,16 @@ func CreateLocalKey(ctx context.Context, cfg Config, req KeyRequest) (toll.APIKe
 	if err := req.check(); err != nil {
 		return toll.APIKey{}, err
 	}
-	if !req.Init {
-		if err := cfg.await(ctx); err != nil {
-			return toll.APIKey{}, err
+	var f *foundation
+	var err error
+	if req.Init {
+		if errors.Is(cfg.existing(), ErrNoDatabase) {
+			cfg.KeyPrefix = cmp.Or(cfg.KeyPrefix, req.Prefix)
 		}
+		f, err = open(ctx, cfg, founding)
+	} else {
+		f, err = cfg.await(ctx, writing)
 	}
-	f, err := open(ctx, cfg, true)
 	if err != nil {
 		return toll.APIKey{}, err
 	}
@@ -108,7 +114,7 @@ func RotateStatementKey(ctx context.Context, cfg Config) (auth.Rotation, error) 
 }
 
 func rotate(ctx context.Context, cfg Config, by func(*auth.Auth, context.Context) (auth.Rotation, error)) (r auth.Rotation, err error) {
-	err = administer(ctx, cfg, func(_ Config, f *foundation) error {
+	err = administer(ctx, cfg, writing, func(_ Config, f *foundation) error {
 		r, err = by(f.auth, ctx)
 		return err
 	})

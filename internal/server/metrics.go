@@ -36,7 +36,7 @@ const otherOperation = "other"
 
 var statusClasses = [6]string{"0xx", "1xx", "2xx", "3xx", "4xx", "5xx"}
 
-func newMetrics(st *store.Store) *metrics {
+func newMetrics(st *store.Store, ready func() bool) *metrics {
 	m := &metrics{
 		registry: prometheus.NewRegistry(),
 		seconds:  map[string]prometheus.Observer{},
@@ -53,10 +53,23 @@ func newMetrics(st *store.Store) *metrics {
 	}, []string{"operation"})
 	m.registry.MustRegister(answers, seconds, m.inFlight, m.swept, collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	if pool := st.Pool(); pool != nil {
-		gauge := func(name, help string, value func() float64) {
-			m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, value))
+	gauge := func(name, help string, value func() float64) {
+		m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, value))
+	}
+	gauge("toll_database_ready", "1 while the database takes writes, else 0.", func() float64 {
+		if ready() {
+			return 1
 		}
+		return 0
+	})
+	if _, ok := st.Disk(); ok {
+		const help = "Bytes that are free on the disk of the embedded database."
+		gauge("toll_disk_free_bytes", help, func() float64 {
+			free, _ := st.Disk()
+			return float64(free)
+		})
+	}
+	if pool := st.Pool(); pool != nil {
 		gauge("toll_database_connections", "Open connections to the database.", func() float64 { return float64(pool.Stat().TotalConns()) })
 		gauge("toll_database_connections_used", "Connections to the database that are in use.", func() float64 { return float64(pool.Stat().AcquiredConns()) })
 	}

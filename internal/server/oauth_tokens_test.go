@@ -4,8 +4,10 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/url"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -353,8 +355,18 @@ func TestOAuthDocuments(t *testing.T) {
 			t.Errorf("%s: %v, %v", name, as[name], openID[name])
 		}
 	}
-	if as["userinfo_endpoint"] != nil || openID["userinfo_endpoint"] != issuer+"/oauth/userinfo" || as["client_id_metadata_document_supported"] != true {
+	if openID["userinfo_endpoint"] != issuer+"/oauth/userinfo" ||
+		as["client_id_metadata_document_supported"] != true {
 		t.Errorf("%v\n%v", as, openID)
+	}
+	// Clients read either document, and must not learn less from one of them.
+	if !reflect.DeepEqual(as, openID) {
+		t.Errorf("the documents differ:\n%v\n%v", as, openID)
+	}
+	if got := fmt.Sprint(
+		as["token_endpoint_auth_methods_supported"],
+	); got != "[none client_secret_post client_secret_basic]" {
+		t.Errorf("methods %s", got)
 	}
 	for path, resource := range map[string]string{
 		"/.well-known/oauth-protected-resource": issuer, "/.well-known/oauth-protected-resource/api/v1": issuer + "/api/v1",

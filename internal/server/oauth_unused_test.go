@@ -71,6 +71,46 @@ func TestT120_Flood(t *testing.T) {
 	}
 }
 
+// TestT120_RoomOfSource: one network has its own room for clients that nobody let in, and what it registers takes nobody else's.
+func TestT120_RoomOfSource(t *testing.T) {
+	p := newProgram(t, storetest.SQLite, func(c *server.Config) { c.TrustedProxies = "127.0.0.0/8" })
+	n := 0
+	register := func(from string) shown {
+		p.ahead.Add(int64(2 * time.Second)) // below the rate
+		var uris []string
+		for range 10 {
+			n++
+			uris = append(uris, fmt.Sprintf(`"https://many.example.com/%d"`, n))
+		}
+		return p.send(http.MethodPost, "/oauth/register", `{"redirect_uris":[`+strings.Join(uris, ",")+`]}`,
+			"Content-Type", "application/json", "X-Forwarded-For", from)
+	}
+	other := register("192.0.2.200")
+	for i := range 100 {
+		if res := register(fmt.Sprintf("2001:db8::%x", i)); res.status != http.StatusCreated {
+			t.Fatalf("registration %d: %d %s", i, res.status, res.body)
+		}
+	}
+	if res := register("2001:db8::ffff"); res.status != http.StatusTooManyRequests || !strings.Contains(res.body, "at most 1000 addresses") || res.header.Get("Retry-After") == "" {
+		t.Errorf("beyond the room of a network: %d %s", res.status, res.body)
+	}
+	for _, from := range []string{"192.0.2.7", "2001:db8:0:1::1"} {
+		if res := register(from); res.status != http.StatusCreated {
+			t.Errorf("another network: %d %s", res.status, res.body)
+		}
+	}
+	p.ahead.Add(int64(10 * time.Minute))
+	if res := register("2001:db8::1"); res.status != http.StatusCreated {
+		t.Errorf("ten minutes later: %d %s", res.status, res.body)
+	}
+	var made struct {
+		ID string `json:"client_id"`
+	}
+	if err := json.Unmarshal([]byte(other.body), &made); err != nil || p.refusedOnPage(p.request("client_id", made.ID, "redirect_uri", "https://many.example.com/1")) {
+		t.Error("the client of another network gave way")
+	}
+}
+
 // TestT120_AgentFlood: the same for the client that stands for an agent, whose addresses many programs share.
 func TestT120_AgentFlood(t *testing.T) {
 	p := newProgram(t, storetest.SQLite, nil)

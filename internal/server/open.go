@@ -13,14 +13,26 @@ import (
 	"github.com/tollhq/toll/internal/gate"
 	"github.com/tollhq/toll/internal/seal"
 	"github.com/tollhq/toll/internal/store"
+	"github.com/tollhq/toll/x402"
 )
 
 // settingProvisional holds the public address that local administration wrote before any service was started, for which
 // it could only guess. The first service replaces it by its own and empties the setting.
 const settingProvisional = "provisional_issuer"
 
+// access says what a process does with a database.
+type access int
+
+const (
+	serving  access = iota // as the service, which migrates
+	writing                // as local administration
+	founding               // as local administration, which makes the schema of an empty database
+	reading                // as local administration that changes nothing
+)
+
 // foundation is what the service and local administration have in common.
 type foundation struct {
+	names x402.Namespace // brand words of the database
 	store *store.Store
 	auth  *auth.Auth
 	ring  *seal.Ring
@@ -35,12 +47,34 @@ func (f *foundation) close(ctx context.Context) error {
 	return errors.Join(append(errs, f.store.Close())...)
 }
 
-// open opens database, master key and principals. Migrations have run when it returns.
-func open(ctx context.Context, cfg Config, admin bool) (_ *foundation, err error) {
+// storeConfig is how the store is opened for an access.
+func (c Config) storeConfig(as access) store.Config {
+	out := store.Config{
+		Data:     c.Data,
+		Database: c.Database,
+		Release:  c.Release,
+		Log:      c.Log,
+		Admin:    as != serving,
+	}
+	switch as {
+	case serving:
+		out.Schema = store.UpgradeSchema
+	case writing:
+		out.Schema = store.NeedSchema
+	case founding:
+		out.Schema = store.MakeSchema
+	case reading:
+		out.Schema, out.ReadOnly = store.NeedSchema, true
+	}
+	return out
+}
+
+// open opens database, master key and principals.
+func open(ctx context.Context, cfg Config, as access) (_ *foundation, err error) {
 	if err := cfg.check(); err != nil {
 		return nil, err
 	}
-	st, err := store.Open(ctx, store.Config{Data: cfg.Data, Database: cfg.Database, Admin: admin, Log: cfg.Log})
+	st, err := store.Open(ctx, cfg.storeConfig(as))
 	if err != nil {
 		return nil, err
 	}
@@ -50,6 +84,9 @@ func open(ctx context.Context, cfg Config, admin bool) (_ *foundation, err error
 			_ = f.close(context.WithoutCancel(ctx)) // the first error counts
 		}
 	}()
+	if as == serving && cfg.Data != "" {
+		cfg.removeLeft()
+	}
 
 	// What the database says of itself decides whether a master key may be made: one beside the right one would be junk.
 	environment, err := setting(ctx, st, "environment")
@@ -57,34 +94,53 @@ func open(ctx context.Context, cfg Config, admin bool) (_ *foundation, err error
 		return nil, err
 	}
 	first := environment == ""
+	if first && as == reading {
+		return nil, fmt.Errorf("%w: no service has been started on it", ErrNoDatabase)
+	}
 	if first {
 		environment = string(cfg.Environment)
 	}
-	live := toll.Environment(environment) == toll.Live
-	if live && !cfg.ownMasterKey() && !cfg.LocalMasterKey {
-		return nil, cfg.checkLive(cfg.PublicURL)
-	}
-	ring, err := cfg.openRing(first)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("%w: name the master key file of the first start with TOLL_MASTER_KEY_FILE (--master-key-file)", err)
-	}
-	if err != nil {
+	if f.ring, err = cfg.ringOf(toll.Environment(environment), first); err != nil {
 		return nil, err
 	}
-	f.ring = ring
 	if f.clock, err = newClock(ctx, cfg.Clock, st, toll.Environment(environment)); err != nil {
 		return nil, err
 	}
 	cfg.Clock = f.clock.now
-	if f.auth, err = bootstrap(ctx, cfg, st, ring, admin); err != nil {
+	if cfg, err = cfg.withBrand(ctx, st, toll.Environment(environment)); err != nil {
 		return nil, err
 	}
-	if live && !admin {
+	f.names = cfg.Namespace
+	if f.auth, err = bootstrap(ctx, cfg, st, f.ring, as); err != nil {
+		return nil, err
+	}
+	// Local administration leaves the brand of a database alone that a service has run on: a release
+	// from before this setting may have written none.
+	if first || as == serving {
+		if err := cfg.keepBrand(ctx, st, f.auth.Environment()); err != nil {
+			return nil, err
+		}
+	}
+	if toll.Environment(environment) == toll.Live && as == serving {
 		if err := cfg.checkLive(publicURL(f.auth.Issuer())); err != nil {
 			return nil, err
 		}
 	}
 	return f, nil
+}
+
+// ringOf returns the ring of the master key for a database of an environment. With create, a
+// missing file in the data directory is made.
+func (c Config) ringOf(environment toll.Environment, create bool) (*seal.Ring, error) {
+	if environment == toll.Live && !c.ownMasterKey() && !c.LocalMasterKey {
+		return nil, c.checkLive(c.PublicURL)
+	}
+	ring, err := c.openRing(create)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("%w: name the master key file of the first start with "+
+			"TOLL_MASTER_KEY_FILE (--master-key-file)", err)
+	}
+	return ring, err
 }
 
 func setting(ctx context.Context, q store.Querier, name string) (string, error) {
@@ -95,17 +151,23 @@ func setting(ctx context.Context, q store.Querier, name string) (string, error) 
 	return string(v), err
 }
 
-func bootstrap(ctx context.Context, cfg Config, st *store.Store, ring *seal.Ring, admin bool) (*auth.Auth, error) {
+func bootstrap(
+	ctx context.Context, cfg Config, st *store.Store, ring *seal.Ring, as access,
+) (*auth.Auth, error) {
 	first := auth.Config{
 		Environment: cfg.Environment, Issuer: cfg.listenURL() + api.Base, ClaimObject: cfg.Namespace.Scheme,
 		Prefix: cfg.KeyPrefix, Version: gate.Current.String(), Clock: cfg.Clock, Log: cfg.Log,
+	}
+	if as == reading {
+		first.ReadOnly = true
+		return auth.Bootstrap(ctx, st, ring, first)
 	}
 	if cfg.PublicURL != "" {
 		first.Issuer = strings.TrimSuffix(strings.TrimRight(cfg.PublicURL, "/"), api.Base) + api.Base
 		first.IssuerGiven = true
 		return auth.Bootstrap(ctx, st, ring, first)
 	}
-	if admin {
+	if as != serving {
 		if err := noteGuess(ctx, st, first.Issuer); err != nil {
 			return nil, err
 		}

@@ -11,47 +11,90 @@ import (
 
 const (
 	probeEvery = time.Second
-	// probeLimit is how long an empty transaction may take before the database counts as failing.
+	// probeLimit is how long a probe may take before the database counts as failing.
 	probeLimit = 2 * time.Second
+	// probeRepeat is how often a failure that lasts is logged.
+	probeRepeat = time.Minute
 )
 
-// probe knows whether the database takes transactions, without a caller of /ready being able to cause one.
+// probe finds out whether the database takes writes while nobody else writes, so that a caller of
+// /ready causes nothing.
 type probe struct {
-	began atomic.Int64 // of the transaction that is under way, in nanoseconds; 0 = none
-	bad   atomic.Bool  // the last one failed
+	began atomic.Int64 // of the write that is under way, in nanoseconds; 0 = none
 }
 
-func (p *probe) failing(now time.Time) bool {
-	began := p.began.Load()
-	return p.bad.Load() || began != 0 && now.Sub(time.Unix(0, began)) > probeLimit
+// databaseFailure returns why the database does not take writes, as far as this process knows, nil
+// when it does. It returns at once: the ledger and all other writers have noted their last outcome.
+func (s *Server) databaseFailure() error {
+	_, failure := s.base.store.Writes()
+	began := s.probe.began.Load()
+	if failure == nil && began != 0 && time.Since(time.Unix(0, began)) > probeLimit {
+		return errStandstill
+	}
+	return failure
 }
 
-// run makes an empty transaction a second. It waits in line with the writer, so it also sees a queue that stands still.
-func (p *probe) run(ctx context.Context, s *Server) {
+var errStandstill = errors.New("a write has taken more than 2 s")
+
+// watchDatabase writes once a second when nobody else did, and after a failure, until ctx ends. It
+// logs when the database stops to take writes, once a minute while that lasts, and when it takes
+// them again.
+func (s *Server) watchDatabase(ctx context.Context) {
+	s.work.Go(func() { s.logDatabase(ctx) })
+	var before uint64
 	for {
-		began := time.Now()
-		p.began.Store(began.UnixNano())
-		err := s.base.store.Tx(ctx, func(*store.Tx) error { return nil })
-		slow := time.Since(began) > probeLimit
-		p.began.Store(0)
-		if bad := (err != nil || slow) && !errors.Is(err, context.Canceled); p.bad.Swap(bad) != bad {
-			if bad {
-				s.cfg.Log.Error("the database does not take transactions in time", "took", time.Since(began), "error", errorText(err))
-			} else {
-				s.cfg.Log.Info("the database takes transactions again")
-			}
+		writes, failure := s.base.store.Writes()
+		if writes == before || failure != nil {
+			s.probe.began.Store(time.Now().UnixNano())
+			_ = s.base.store.Probe(ctx) // the store notes the outcome
+			s.probe.began.Store(0)
+			writes, _ = s.base.store.Writes()
 		}
-		select {
-		case <-ctx.Done():
+		before = writes
+		if !pause(ctx, probeEvery) {
 			return
-		case <-time.After(probeEvery):
 		}
 	}
 }
 
-func errorText(err error) string {
-	if err == nil {
-		return ""
+// logDatabase reports what watchDatabase finds, also while a write stands still.
+func (s *Server) logDatabase(ctx context.Context) {
+	var since, said time.Time // of the failure that lasts, and of its last line
+	for pause(ctx, probeEvery/4) {
+		failure := s.databaseFailure()
+		switch {
+		case failure == nil && !since.IsZero():
+			s.cfg.Log.Info("the database takes writes again",
+				"path", s.base.store.Place(), "after", time.Since(since).Round(time.Second).String())
+			since, said = time.Time{}, time.Time{}
+		case failure != nil && time.Since(said) > probeRepeat:
+			if said = time.Now(); since.IsZero() {
+				since = said
+			}
+			s.cfg.Log.Error("the database does not take writes", s.failureFields(failure)...)
+		}
 	}
-	return err.Error()
+}
+
+// failureFields are the fields of a log line about a database that does not take writes.
+func (s *Server) failureFields(failure error) []any {
+	fields := []any{
+		"path", s.base.store.Place(),
+		"code", store.ErrorCode(failure),
+		"error", store.ErrorText(failure),
+	}
+	if free, ok := s.base.store.Disk(); ok {
+		fields = append(fields, "freeBytes", free)
+	}
+	return fields
+}
+
+// pause waits, and reports false when ctx has ended.
+func pause(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-time.After(d):
+		return true
+	}
 }

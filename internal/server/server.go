@@ -17,6 +17,7 @@ import (
 	"github.com/tollhq/toll/internal/ledger"
 	"github.com/tollhq/toll/internal/oauth"
 	"github.com/tollhq/toll/internal/outbound"
+	"github.com/tollhq/toll/internal/pace"
 	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/x402"
 )
@@ -51,11 +52,11 @@ type Server struct {
 // afterwards. Errors say what to set.
 func New(ctx context.Context, cfg Config) (*Server, error) {
 	cfg = cfg.withDefaults()
-	base, err := open(ctx, cfg, false)
+	base, err := open(ctx, cfg, serving)
 	if err != nil {
 		return nil, err
 	}
-	cfg.Clock = base.clock.now
+	cfg.Clock, cfg.Namespace = base.clock.now, base.names
 	s := &Server{cfg: cfg, base: base}
 	a := base.auth
 	if err := s.connect(ctx); err != nil {
@@ -87,6 +88,7 @@ func New(ctx context.Context, cfg Config) (*Server, error) {
 		Store: base.store, Ledger: s.ledger, Auth: a, Checkout: s.checkout, Namespace: cfg.Namespace, Environment: a.Environment(),
 		Clock: cfg.Clock, Log: cfg.Log, TokenFormat: cfg.TokenFormat, TopUpWait: cfg.topUpWait,
 		Exact: facilitator.ExactPolicy(cfg.Exact), Treasury: treasury, Receipts: cfg.SignedReceipts, Service: account,
+		Quotas: facilitator.Quotas{Permissions: cfg.Quotas.Permissions, FreeHolds: cfg.Quotas.FreeHolds},
 	})
 	s.events = events.New(events.Config{
 		Store: base.store, Ledger: s.ledger, Notes: notes, Settlement: s.facilitator.SettlementByTransaction, Permission: s.facilitator.Permission,
@@ -108,7 +110,7 @@ func New(ctx context.Context, cfg Config) (*Server, error) {
 		Seal: base.ring.Seal, Open: base.ring.Open, Quotas: cfg.Quotas, Limits: limits, OrderWait: s.orderWait(), CloseReads: cfg.CloseReads,
 	})
 	if cfg.Metrics {
-		s.metrics = newMetrics(base.store)
+		s.metrics = newMetrics(base.store, func() bool { return s.databaseFailure() == nil })
 		s.handler = s.metrics.count(s.handler)
 	}
 	if s.chain != nil {
@@ -124,7 +126,7 @@ func New(ctx context.Context, cfg Config) (*Server, error) {
 	s.work.Go(func() { s.follow(work) })
 	s.work.Go(func() { s.forget(work) })
 	s.work.Go(func() { s.forgetOAuth(work) })
-	s.work.Go(func() { s.probe.run(work, s) })
+	s.work.Go(func() { s.watchDatabase(work) })
 	return s, nil
 }
 
@@ -140,6 +142,9 @@ func (s *Server) abandon(ctx context.Context, err error) error {
 // Handler returns the public handler: documents at the root and the API.
 func (s *Server) Handler() http.Handler { return s.handler }
 
+// Namespace returns the brand words of the service, which are those of its database.
+func (s *Server) Namespace() x402.Namespace { return s.cfg.Namespace }
+
 // PublicURL returns the address under which callers reach the service, without a path of the API.
 func (s *Server) PublicURL() string { return publicURL(s.base.auth.Issuer()) }
 
@@ -152,15 +157,14 @@ func (s *Server) Engine() string { return string(s.base.store.Engine()) }
 // Facilitator returns the facilitator as a caller sees it, without a network between.
 func (s *Server) Facilitator(caller toll.Address) x402.Facilitator { return s.facilitator.As(caller) }
 
-// ready says what works. Only the database decides whether requests can be served.
-func (s *Server) ready(ctx context.Context) map[string]string {
-	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
-	defer cancel()
+// ready says what works, from memory: it waits for nothing. Only the database decides whether
+// requests can be served.
+func (s *Server) ready(context.Context) map[string]string {
 	checks := map[string]string{"database": "ok", "chain": "off", "card": "off"}
 	if s.chain != nil {
 		checks["chain"] = s.chain.state()
 	}
-	if err := s.base.store.Ping(ctx); err != nil || s.probe.failing(time.Now()) {
+	if s.databaseFailure() != nil {
 		checks["database"] = "failing"
 	}
 	return checks
@@ -183,7 +187,7 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 		case <-ctx.Done():
 		}
 	}()
-	err := serve(ctx, h, api.Listen(ln), or(s.cfg.end, drainTime))
+	err := serve(ctx, h, api.Listen(pace.Listen(ln, pace.Patience, pace.MinRate)), or(s.cfg.end, drainTime))
 	if errors.Is(context.Cause(ctx), store.ErrFlush) {
 		err = errors.Join(store.ErrFlush, err)
 	}

@@ -327,3 +327,102 @@ func (b *syncBuffer) String() string {
 	defer b.mu.Unlock()
 	return b.buf.String()
 }
+
+// TestSignIn_PlainCallback: a command line that asks for the key itself is told how to get one
+// otherwise.
+func TestSignIn_PlainCallback(t *testing.T) {
+	_, address := start(t, server.Config{Data: storetest.Dir(t)})
+	b := browser{t, address}
+	for _, q := range []url.Values{
+		{"callback_url": {"http://127.0.0.1:51234/callback"}},
+		{"callback_url": {"http://127.0.0.1:51234/callback"}, "state": {"s"}},
+		{"callback_url": {"http://localhost:51234/callback"}, "code_challenge": {""}},
+	} {
+		res := b.send(http.MethodGet, "/auth/cli?"+q.Encode(), "")
+		text := mainPart.FindString(res.body)
+		if res.status != http.StatusBadRequest || strings.Contains(res.body, "<form") {
+			t.Errorf("%v: %d %s", q, res.status, text)
+		}
+		for _, want := range []string{"asks for the API key itself", "toll login", "toll keys create", "toll keys create --local"} {
+			if !strings.Contains(text, want) {
+				t.Errorf("%v: the page does not say %q:\n%s", q, want, text)
+			}
+		}
+		if strings.Contains(text, "Start again from the program") {
+			t.Errorf("%v: the page sends the person back to what cannot work:\n%s", q, text)
+		}
+	}
+}
+
+// TestSignIn_Faults: the page says what is wrong with what was pasted, in words of a person and not
+// of HTTP.
+func TestSignIn_Faults(t *testing.T) {
+	ahead := &atomic.Int64{}
+	s, address := start(
+		t,
+		server.Config{
+			Data:  storetest.Dir(t),
+			Clock: func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) },
+		},
+	)
+	person, other := keyOf(
+		t,
+		s,
+		server.KeyRequest{Account: "person"},
+	), keyOf(
+		t,
+		s,
+		server.KeyRequest{Account: "person", ExpiresIn: time.Minute},
+	)
+	c := client.New(person.Key, client.WithURL(address))
+	reg, err := c.RegisterPlan(
+		t.Context(),
+		client.PlanParams{
+			Metadata: toll.Metadata{Name: "Free"},
+			Price:    toll.PriceFree(),
+			Credits:  toll.CreditsFixed(5, 1),
+		},
+	)
+	if err != nil {
+		t.Fatal(err)
+	}
+	token, err := c.AccessToken(t.Context(), reg.PlanID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	revoked := keyOf(t, s, server.KeyRequest{Account: "person"})
+	if err := c.RevokeKey(t.Context(), revoked.ID); err != nil {
+		t.Fatal(err)
+	}
+	elsewhere, _ := start(t, server.Config{Data: storetest.Dir(t)})
+	foreign := keyOf(t, elsewhere, server.KeyRequest{Account: "person"})
+	ahead.Store(int64(2 * time.Minute))
+
+	_, jwt, _ := strings.Cut(person.Key, ":")
+	for pasted, want := range map[string]string{
+		"":                             "Paste an API key.",
+		"abc":                          "This is not an API key",
+		"sandbox:":                     "This is not an API key",
+		"Bearer " + person.Key:         "without the word Bearer",
+		person.Key[:len(person.Key)/2]: "This is not an API key",
+		"live:" + jwt:                  "This API key is of the other environment",
+		token.AccessToken:              "This is an access token",
+		revoked.Key:                    "unknown, expired or revoked",
+		other.Key:                      "unknown, expired or revoked",
+		foreign.Key:                    "This API key was not made by this service",
+		strings.Repeat("a", 15<<10):    "This is not an API key",
+	} {
+		v := newVisitor(t, address)
+		page := formOf(t, v.get("/sign-in"))
+		res := v.submit(page.with("api_key", pasted))
+		text := mainPart.FindString(res.body)
+		if res.status < 400 || res.status >= 500 || !strings.Contains(text, want) {
+			t.Errorf("%.30q: %d, want %q:\n%s", pasted, res.status, want, text)
+		}
+		for _, jargon := range []string{"Authorization", "header", "JWT", "jti", "o11y"} {
+			if strings.Contains(text, jargon) {
+				t.Errorf("%.30q: the page speaks of %s:\n%s", pasted, jargon, text)
+			}
+		}
+	}
+}

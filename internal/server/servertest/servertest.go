@@ -66,6 +66,54 @@ func Program(t testing.TB) string {
 	return program
 }
 
+// Later returns the path of a program that is this one with further migrations: what a later
+// release is to this one. The texts of the migrations are keyed by the names of their files, such
+// as 9001_next.sql.
+func Later(t testing.TB, migrations map[string]string) string {
+	t.Helper()
+	mod, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "github.com/tollhq/toll").Output()
+	if err != nil {
+		t.Fatalf("go list: %v", err)
+	}
+	dir := t.TempDir()
+	replace := map[string]string{}
+	for name, text := range migrations {
+		file := filepath.Join(dir, name)
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		into := filepath.Join(strings.TrimSpace(string(mod)), "internal", "store", "migrations", name)
+		replace[into] = file
+	}
+	text, err := json.Marshal(map[string]any{"Replace": replace})
+	if err != nil {
+		t.Fatal(err)
+	}
+	overlay := filepath.Join(dir, "overlay.json")
+	if err := os.WriteFile(overlay, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	later := filepath.Join(dir, "toll-later")
+	cmd := exec.Command("go", "build", "-ldflags=-s -w", "-overlay", overlay, "-o", later, "github.com/tollhq/toll/cmd/toll")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("go build: %v\n%s", err, out)
+	}
+	return later
+}
+
+// Run runs a command of a build of the program on the database of the options. It returns what the
+// command printed on both streams, and its exit code.
+func Run(t testing.TB, program string, o Options, args ...string) (out string, code int) {
+	t.Helper()
+	cmd := exec.Command(program, append(args, o.store()...)...)
+	cmd.Env = append(environment(), o.Env...)
+	text, err := cmd.CombinedOutput()
+	if _, ended := errors.AsType[*exec.ExitError](err); err != nil && !ended {
+		t.Fatalf("toll %s: %v", strings.Join(args, " "), err)
+	}
+	return string(text), cmd.ProcessState.ExitCode()
+}
+
 // Options say which service a process is.
 type Options struct {
 	Data     string // directory of the embedded database
@@ -152,6 +200,12 @@ const patience = 2 * time.Minute
 // NoDatabase reports whether a process has ended because its database did not answer, and is to be started again.
 func NoDatabase(l *Log) bool {
 	return strings.Contains(l.String(), toll.CodeDatabaseUnavailable.Info().Message)
+}
+
+// LaunchProgram is [Launch] for another build of the program.
+func LaunchProgram(t testing.TB, program string, o Options) *Process {
+	t.Helper()
+	return launch(t, program, o)
 }
 
 // Launch runs toll serve and does not wait.

@@ -1,0 +1,332 @@
+package server_test
+
+import (
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tollhq/toll/internal/server/servertest"
+	"github.com/tollhq/toll/internal/store"
+	"github.com/tollhq/toll/internal/store/storetest"
+)
+
+// Migrations of two later releases. The first one is safe for this release, the second one is not.
+var (
+	safeMigration = map[string]string{"9001_next.sql": `-- +goose Up
+-- online: this release reads and writes none of it.
+ALTER TABLE requests ADD COLUMN next TEXT;
+ALTER TABLE accounts ADD COLUMN next TEXT;
+ALTER TABLE permissions ADD COLUMN next BIGINT;
+ALTER TABLE plans ADD COLUMN next TEXT;
+CREATE TABLE next (id BIGINT NOT NULL, PRIMARY KEY (id));
+`}
+	unsafeMigration = map[string]string{"9001_moved.sql": `-- +goose Up
+ALTER TABLE sub_tasks RENAME TO moved_sub_tasks;
+`}
+)
+
+// The programs of later releases are built once.
+var (
+	laterSafe   = laterOnce("toll-safe", safeMigration)
+	laterUnsafe = laterOnce("toll-unsafe", unsafeMigration)
+)
+
+func laterOnce(name string, migrations map[string]string) func(t *testing.T) string {
+	var once sync.Once
+	var program string
+	return func(t *testing.T) string {
+		t.Helper()
+		once.Do(func() {
+			built := servertest.Later(t, migrations)
+			program = filepath.Join(filepath.Dir(servertest.Program(t)), name)
+			if err := os.Rename(built, program); err != nil {
+				t.Fatal(err)
+			}
+		})
+		if program == "" {
+			t.Fatal("the later release was not built")
+		}
+		return program
+	}
+}
+
+// schemaOf returns the version of the schema of a database.
+func schemaOf(t *testing.T, o servertest.Options) (version int64) {
+	t.Helper()
+	if o.Database == "" {
+		snapshot, err := store.CheckSnapshot(t.Context(), copyOf(t, o))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return snapshot.Schema.Version
+	}
+	conn, err := pgx.ConnectConfig(t.Context(), storetest.ConnConfig(t, o.Database))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(context.Background())
+	row := conn.QueryRow(t.Context(), "SELECT MAX(version_id) FROM goose_db_version WHERE is_applied")
+	if err := row.Scan(&version); err != nil {
+		t.Fatal(err)
+	}
+	return version
+}
+
+// copyOf returns a copy of the embedded database with what is in its write-ahead log.
+func copyOf(t *testing.T, o servertest.Options) string {
+	t.Helper()
+	st, err := store.Open(t.Context(), store.Config{Data: o.Data, ReadOnly: true, Schema: store.AnySchema})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer st.Close()
+	path := filepath.Join(t.TempDir(), "copy.db")
+	if err := st.Snapshot(t.Context(), path); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// fails runs a command of a program that must be refused with words of why and what to do.
+func fails(t *testing.T, program string, o servertest.Options, says string, args ...string) {
+	t.Helper()
+	out, code := servertest.Run(t, program, o, args...)
+	if code != 1 || !strings.Contains(out, says) {
+		t.Errorf("toll %s: exit %d, and it does not say %q:\n%s", strings.Join(args, " "), code, says, out)
+	}
+}
+
+// works runs a command of a program that must be carried out.
+func works(t *testing.T, program string, o servertest.Options, args ...string) string {
+	t.Helper()
+	out, code := servertest.Run(t, program, o, args...)
+	if code != 0 {
+		t.Errorf("toll %s: exit %d:\n%s", strings.Join(args, " "), code, out)
+	}
+	return out
+}
+
+// Only serve and migrate change a schema. Local commands of a later release leave the database to
+// the release that serves it, whether that one runs or is stopped.
+func TestF24_LocalCommandsDoNotMigrate(t *testing.T) {
+	t.Parallel() // it mostly waits for its build
+	later := laterUnsafe(t)
+	eachDatabase(t, func(t *testing.T, o servertest.Options) {
+		ours := servertest.Program(t)
+		servertest.Key(t, o, "ann")
+		service := servertest.Start(t, o)
+		before := schemaOf(t, o)
+		commands := func(t *testing.T) {
+			out := works(t, later, o, "doctor", "--url", service.URL)
+			if !strings.Contains(out, "pending") || !strings.Contains(out, "toll migrate") {
+				t.Errorf("doctor does not name the pending migration:\n%s", out)
+			}
+			fails(t, later, o, "toll migrate", "audit")
+			fails(t, later, o, "toll migrate", "keys", "create", "--local", "--account", "bob")
+			fails(t, later, o, "toll migrate", "keys", "create", "--local", "--init", "--account", "bob")
+			fails(t, later, o, "toll migrate", "keys", "rotate-signing", "--local")
+			if o.Database == "" {
+				works(t, later, o, "backup", filepath.Join(t.TempDir(), "older.backup"))
+			}
+			if after := schemaOf(t, o); after != before {
+				t.Fatalf("the schema was %d and is %d", before, after)
+			}
+			works(t, ours, o, "audit")
+		}
+		t.Run("running", commands)
+		service.Kill()
+		t.Run("stopped", func(t *testing.T) {
+			for _, args := range [][]string{{"audit"}, {"keys", "create", "--local", "--account", "bob"}} {
+				fails(t, later, o, "toll migrate", args...)
+			}
+			out, _ := servertest.Run(t, later, o, "doctor")
+			if !strings.Contains(out, "pending") {
+				t.Errorf("doctor does not name the pending migration:\n%s", out)
+			}
+			if after := schemaOf(t, o); after != before {
+				t.Fatalf("the schema was %d and is %d", before, after)
+			}
+		})
+		again := servertest.Start(t, o)
+		works(t, ours, o, "audit")
+		again.Kill()
+	})
+}
+
+// A migration that is not safe for the release that serves waits until it has ended, whoever asks
+// for it. Afterwards the earlier release says what to do.
+func TestF24_MigrateRefusesBesideAnOlderRelease(t *testing.T) {
+	t.Parallel() // it mostly waits for its build
+	later := laterUnsafe(t)
+	eachDatabase(t, func(t *testing.T, o servertest.Options) {
+		builder, subscriber := servertest.Key(t, o, "builder"), servertest.Key(t, o, "subscriber")
+		service := servertest.Start(t, o)
+		c := newStand(t, service.URL, builder, subscriber, 100)
+		before := schemaOf(t, o)
+		fails(t, later, o, "older release", "migrate")
+		fails(t, later, o, "not safe", "migrate", "--online")
+		next := servertest.LaunchProgram(t, later, o)
+		code, err := next.Wait(patience)
+		says := o.Database == "" || strings.Contains(next.Log.String(), "older release")
+		if err != nil || code != 1 || !says {
+			t.Errorf("a later release starts beside an older one: exit %d, %v\n%s", code, err, next.Log)
+		}
+		if after := schemaOf(t, o); after != before {
+			t.Fatalf("the schema was %d and is %d", before, after)
+		}
+		if res, err := c.patient.settle(t.Context(), "during"); err != nil || !res.Success {
+			t.Fatalf("settle after the refusals: %+v %v", res, err)
+		}
+		service.Kill()
+		out := works(t, later, o, "migrate")
+		if !strings.Contains(out, "go back") {
+			t.Errorf("migrate does not say how to go back:\n%s", out)
+		}
+		if after := schemaOf(t, o); after != 9001 {
+			t.Fatalf("the schema is %d", after)
+		}
+		refusedToStart(t, o, "newer")
+		key := []string{"keys", "create", "--local", "--account", "bob"}
+		for _, args := range [][]string{{"audit"}, {"migrate"}, key} {
+			fails(t, servertest.Program(t), o, "restore", args...)
+		}
+		out, code = servertest.Run(t, servertest.Program(t), o, "doctor")
+		if code != 1 || !strings.Contains(out, "newer") || !strings.Contains(out, "restore") {
+			t.Errorf("doctor of the older release: exit %d\n%s", code, out)
+		}
+		servertest.StartProgram(t, later, o).Kill()
+		works(t, later, o, "audit")
+	})
+}
+
+// A migration that is marked as safe is carried out beside the release that serves when it is told
+// so. That release goes on, and may be started again.
+func TestF24_MigrateOnline(t *testing.T) {
+	t.Parallel() // it mostly waits for its build
+	later := laterSafe(t)
+	eachDatabase(t, func(t *testing.T, o servertest.Options) {
+		builder, subscriber := servertest.Key(t, o, "builder"), servertest.Key(t, o, "subscriber")
+		service := servertest.Start(t, o)
+		c := newStand(t, service.URL, builder, subscriber, 100)
+		fails(t, later, o, "--online", "migrate")
+		works(t, later, o, "migrate", "--online")
+		if after := schemaOf(t, o); after != 9001 {
+			t.Fatalf("the schema is %d", after)
+		}
+		if res, err := c.patient.settle(t.Context(), "during"); err != nil || !res.Success {
+			t.Fatalf("settle beside the later schema: %+v %v", res, err)
+		}
+		service.Kill()
+		again := servertest.Start(t, o)
+		c = c.on(again.URL, builder, subscriber)
+		if res, err := c.patient.settle(t.Context(), "again"); err != nil || !res.Success {
+			t.Fatalf("settle after a restart on the later schema: %+v %v", res, err)
+		}
+		works(t, servertest.Program(t), o, "audit")
+		servertest.Key(t, o, "carl")
+		again.Kill()
+		servertest.StartProgram(t, later, o).Kill()
+	})
+}
+
+// A release from before this rule holds no lock while it serves. Its sessions on PostgreSQL are
+// known by their name.
+func TestF24_SessionsOfReleasesWithoutALock(t *testing.T) {
+	t.Parallel() // it mostly waits for its build
+	cfg := storetest.Config(t, storetest.Postgres)
+	o := servertest.Options{Database: cfg.Database, MasterKeyFile: freshMasterKey(t)}
+	servertest.Key(t, o, "ann")
+	later := laterUnsafe(t)
+	of := storetest.ConnConfig(t, o.Database)
+	of.RuntimeParams["application_name"] = "toll"
+	conn, err := pgx.ConnectConfig(t.Context(), of)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(context.Background())
+	fails(t, later, o, fmt.Sprint("process ", conn.PgConn().PID()), "migrate")
+	if err := conn.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	works(t, later, o, "migrate")
+}
+
+// A backup of an older schema is a copy of it as it is. It is restored as it is, and the next start
+// migrates it.
+func TestF24_BackupOfAnOlderSchema(t *testing.T) {
+	t.Parallel() // it mostly waits for its build
+	later := laterUnsafe(t)
+	o := servertest.Options{Data: t.TempDir()}
+	servertest.Key(t, o, "ann")
+	before := schemaOf(t, o)
+	file := filepath.Join(t.TempDir(), "older.backup")
+	works(t, later, o, "backup", file)
+	restored := servertest.Options{Data: t.TempDir(), MasterKeyFile: filepath.Join(o.Data, "master.key")}
+	works(t, later, restored, "restore", file)
+	for _, at := range []servertest.Options{o, restored} {
+		if got := schemaOf(t, at); got != before {
+			t.Errorf("the schema was %d and is %d", before, got)
+		}
+	}
+	servertest.StartProgram(t, later, restored).Kill()
+
+	// The other way round: a backup of a later schema is of no use to this release.
+	newer := filepath.Join(t.TempDir(), "newer.backup")
+	works(t, later, restored, "backup", newer)
+	empty := servertest.Options{Data: t.TempDir(), MasterKeyFile: restored.MasterKeyFile}
+	fails(t, servertest.Program(t), empty, "newer", "restore", newer)
+	fails(t, servertest.Program(t), restored, "newer", "backup", filepath.Join(t.TempDir(), "x.backup"))
+}
+
+// Doctor changes no byte of a data directory and adds no file, whether the service ended in order
+// or was killed.
+func TestDoctorChangesNothing(t *testing.T) {
+	t.Parallel()
+	program := servertest.Program(t)
+	o := servertest.Options{Data: t.TempDir()}
+	servertest.Key(t, o, "ann")
+	check := func(t *testing.T) {
+		before := filesOf(t, o.Data)
+		works(t, program, o, "audit")
+		out, _ := servertest.Run(t, program, o, "doctor")
+		if !strings.Contains(out, "schema") {
+			t.Errorf("doctor did not look at the database:\n%s", out)
+		}
+		after := filesOf(t, o.Data)
+		delete(before, "toll.db-shm") // the index of the log, which readers share
+		delete(after, "toll.db-shm")
+		if !maps.Equal(before, after) {
+			t.Errorf("before %v\nafter %v", before, after)
+		}
+	}
+	t.Run("ended", check)
+	servertest.Start(t, o).Kill()
+	t.Run("killed", check)
+}
+
+// filesOf returns a hash of every file below a directory.
+func filesOf(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	files := map[string]string{}
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		files[strings.TrimPrefix(path, dir+"/")] = fmt.Sprintf("%x", sha256.Sum256(text))
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return files
+}
