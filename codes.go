@@ -55,6 +55,7 @@ const (
 	CodeNonceConflict            Code = "BCK.PROTOCOL.0906"   // This registration nonce was used before with another body.
 	CodeOrderNotFound            Code = "BCK.PROTOCOL.0908"   // No order has this id.
 	CodePlanTermsFixed           Code = "BCK.PROTOCOL.0909"   // Price and credits of a registered plan cannot be changed.
+	CodeRecordChanged            Code = "BCK.PROTOCOL.0910"   // The record has another version than the change expects.
 	CodePaymentAgentNotFound     Code = "BCK.X402.0001"       // The agent named in the payment does not exist.
 	CodePaymentPlanNotFound      Code = "BCK.X402.0002"       // The plan named in the payment does not exist.
 	CodeAgentMismatch            Code = "BCK.X402.0003"       // The plan is not attached to the agent, or the access token is for another agent.

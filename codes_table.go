@@ -105,6 +105,8 @@ var codes = []CodeInfo{
 		Hint: "Take the id from the answer to the order, and call as its subscriber or as the owner of the plan."},
 	{Code: CodePlanTermsFixed, Status: 409, Category: CategoryBusiness, Retryable: false, Message: "Price and credits of a registered plan cannot be changed.",
 		Hint: "Leave the member that params.path names out, and register another plan for other terms."},
+	{Code: CodeRecordChanged, Status: 409, Category: CategoryBusiness, Retryable: false, Message: "The record has another version than the change expects.",
+		Hint: "Read the record again, and repeat the change on what it is now, with its version."},
 	{Code: CodePaymentAgentNotFound, Status: 404, Category: CategoryBusiness, Retryable: false, Message: "The agent named in the payment does not exist.",
 		Hint: "Check extra.agentId of the payment requirements."},
 	{Code: CodePaymentPlanNotFound, Status: 404, Category: CategoryBusiness, Retryable: false, Message: "The plan named in the payment does not exist.",

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 )
 
@@ -205,8 +206,14 @@ type ErrorBody struct {
 func (e *Error) Body(correlationID, docsBase string) ErrorBody {
 	i := e.Code.Info()
 	b := ErrorBody{
-		Code: e.Code, Message: e.Text(), HTTPStatus: e.HTTPStatus(), Category: i.Category, Hint: cmp.Or(e.Hint, i.Hint),
-		Details: e.Details, Retryable: i.Retryable, CorrelationID: correlationID,
+		Code:          e.Code,
+		Message:       e.Text(),
+		HTTPStatus:    e.HTTPStatus(),
+		Category:      i.Category,
+		Hint:          withIDs(cmp.Or(e.Hint, i.Hint), e.Details),
+		Details:       e.Details,
+		Retryable:     i.Retryable,
+		CorrelationID: correlationID,
 	}
 	if docsBase != "" {
 		b.DocsURL = docsBase + "#" + strings.ToLower(strings.ReplaceAll(string(e.Code), ".", "-"))
@@ -217,6 +224,27 @@ func (e *Error) Body(correlationID, docsBase string) ErrorBody {
 		}
 	}
 	return b
+}
+
+var (
+	placeOfID = regexp.MustCompile(`\{(\w+Id)\}`)
+	idIn      = regexp.MustCompile(`\b(\w+Id) ([0-9A-Za-z][0-9A-Za-z_-]{0,127})(?:$|, )`)
+)
+
+// withIDs puts the ids that the details name into the path of a hint. One that could not stand in a
+// path is left out.
+func withIDs(hint, details string) string {
+	if details == "" || !strings.Contains(hint, "{") {
+		return hint
+	}
+	ids := map[string]string{}
+	for _, m := range idIn.FindAllStringSubmatch(details, -1) {
+		ids[m[1]] = m[2]
+	}
+	return placeOfID.ReplaceAllStringFunc(
+		hint,
+		func(place string) string { return cmp.Or(ids[place[1:len(place)-1]], place) },
+	)
 }
 
 // Err returns the error that the wire form stands for.

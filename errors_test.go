@@ -91,3 +91,24 @@ func TestError_WithCopies(t *testing.T) {
 		t.Errorf("%+v changed", base)
 	}
 }
+
+// TestError_HintNamesIDs: a hint whose path has a place for an id has the id there, when the error
+// says it.
+func TestError_HintNamesIDs(t *testing.T) {
+	hint := func(e *toll.Error) string { return e.Body("", "").Hint }
+	for _, c := range []struct {
+		e    *toll.Error
+		want string
+	}{
+		{toll.NewError(toll.CodePlanNotAttached).WithDetails("agentId 50, planId 44"), "Take the plan from GET /api/v1/protocol/agents/50/plans."},
+		{toll.NewError(toll.CodeFiatPlanOnCryptoRoute).WithDetails("planId 44"), "Use POST /api/v1/protocol/plans/44/checkout."},
+		{toll.NewError(toll.CodeFiatPlanOnCryptoRoute), "Use POST /api/v1/protocol/plans/{planId}/checkout."},
+		{toll.NewError(toll.CodeReleaseOfSettled).WithDetails("agentRequestId req_1"), "Read the settlement with GET /api/v1/x402/settlements/req_1."},
+		{toll.NewError(toll.CodeReleaseOfSettled).WithDetails("agentRequestId a/../b"), "Read the settlement with GET /api/v1/x402/settlements/{agentRequestId}."},
+		{toll.NewError(toll.CodeReleaseOfSettled).WithDetails(`agentRequestId "x"`), "Read the settlement with GET /api/v1/x402/settlements/{agentRequestId}."},
+	} {
+		if got := hint(c.e); got != c.want {
+			t.Errorf("%s: %q, want %q", c.e.Details, got, c.want)
+		}
+	}
+}

@@ -23,6 +23,10 @@ type PermissionUse struct {
 
 // Permission is what one access token may spend (wire contract, section 13). The names orderLimit, planCost and
 // creditsPerOrder are not free: a version gate owns them.
+//
+// Closed says that no request can burn credits under the permission any more, so that UsedCredits
+// is final. false promises nothing: a hold may be open, or the service is of a release that does
+// not send the member. In events it is always false.
 type Permission struct {
 	PermissionHash    Hash             `json:"permissionHash"`
 	PlanID            PlanID           `json:"planId"`
@@ -39,6 +43,7 @@ type Permission struct {
 	MaxOrders         *int64           `json:"maxOrders"`
 	UsedOrders        int64            `json:"usedOrders"`
 	Status            PermissionStatus `json:"status"`
+	Closed            bool             `json:"closed"` // see the type
 	Metadata          json.RawMessage  `json:"metadata,omitempty"`
 	Transactions      []PermissionUse  `json:"transactions"`
 	CreatedAt         Time             `json:"createdAt"`

@@ -16,6 +16,7 @@ type PlanRecord struct {
 	Description      string       `json:"description"`
 	Owner            Address      `json:"owner"`
 	IsListed         bool         `json:"isListed"`
+	Version          int64        `json:"version"` // rises with each change; If-Match takes it
 	AccessLimit      AccessLimit  `json:"accessLimit"`
 	MaxOrders        *int64       `json:"maxOrders"`
 	OrgID            *string      `json:"orgId"`            // always null
@@ -97,7 +98,7 @@ func (p *Plan) Record() PlanRecord {
 	}
 	r := PlanRecord{
 		ID: p.ID, PlanID: p.ID, Name: p.Metadata.Name, Description: p.Metadata.Description, Owner: p.Owner, IsListed: p.IsListed,
-		AccessLimit: p.AccessLimit, PriceConfig: price.flat(), CreditsConfig: p.Credits.flat(),
+		Version: p.Version, AccessLimit: p.AccessLimit, PriceConfig: price.flat(), CreditsConfig: p.Credits.flat(),
 		Metadata: PlanMetadata{Main: p.Metadata.record(p.CreatedAt), Plan: facts, Curation: CurationRecord{p.IsListed}},
 		Registry: PlanRegistry{Owner: p.Owner, Price: price, Credits: p.Credits, LastUpdated: p.UpdatedAt.UnixMilli()},
 	}
@@ -177,7 +178,8 @@ func (p *Plan) UnmarshalJSON(b []byte) error {
 	*p = Plan{
 		ID: cmp.Or(r.PlanID, r.ID), Owner: r.Registry.Owner, Metadata: r.Metadata.Main.metadata(), Price: r.Registry.Price,
 		Credits: r.Registry.Credits, AccessLimit: cmp.Or(r.Metadata.Plan.AccessLimit, r.AccessLimit), IsTrial: r.Metadata.Plan.IsTrialPlan,
-		IsListed: r.Metadata.Curation.IsListed, CreatedAt: r.Metadata.Main.DateCreated.Time, UpdatedAt: time.UnixMilli(r.Registry.LastUpdated).UTC(),
+		IsListed: r.Metadata.Curation.IsListed, Version: r.Version,
+		CreatedAt: r.Metadata.Main.DateCreated.Time, UpdatedAt: time.UnixMilli(r.Registry.LastUpdated).UTC(),
 	}
 	if r.MaxOrders != nil {
 		p.MaxOrders = *r.MaxOrders
@@ -194,6 +196,7 @@ type AgentRecord struct {
 	Tags               []string      `json:"tags"`
 	Owner              Address       `json:"owner"`
 	IsListed           bool          `json:"isListed"`
+	Version            int64         `json:"version"` // rises with each change; If-Match takes it
 	Endpoints          EndpointList  `json:"endpoints"`
 	AgentDefinitionURL string        `json:"agentDefinitionUrl,omitempty"`
 	Plans              []PlanRef     `json:"plans"`
@@ -222,7 +225,7 @@ func (a *Agent) Record() AgentRecord {
 	main := a.Metadata.record(a.CreatedAt)
 	r := AgentRecord{
 		ID: a.ID, AgentID: a.ID, Name: a.Metadata.Name, Description: a.Metadata.Description, Tags: main.Tags, Owner: a.Owner,
-		IsListed: a.IsListed, Endpoints: api.Endpoints, AgentDefinitionURL: api.AgentDefinitionURL, Plans: present(a.Plans),
+		IsListed: a.IsListed, Version: a.Version, Endpoints: api.Endpoints, AgentDefinitionURL: api.AgentDefinitionURL, Plans: present(a.Plans),
 		Metadata: AgentMetadata{Main: main, Agent: api, Curation: CurationRecord{a.IsListed}},
 		Registry: AgentRegistry{Owner: a.Owner, Plans: make([]PlanID, len(a.Plans)), LastUpdated: a.UpdatedAt.UnixMilli()},
 	}
@@ -243,7 +246,8 @@ func (a *Agent) UnmarshalJSON(b []byte) error {
 	}
 	*a = Agent{
 		ID: cmp.Or(r.AgentID, r.ID), Owner: r.Registry.Owner, Metadata: r.Metadata.Main.metadata(), API: r.Metadata.Agent, Plans: r.Plans,
-		IsListed: r.Metadata.Curation.IsListed, CreatedAt: r.Metadata.Main.DateCreated.Time, UpdatedAt: time.UnixMilli(r.Registry.LastUpdated).UTC(),
+		IsListed: r.Metadata.Curation.IsListed, Version: r.Version,
+		CreatedAt: r.Metadata.Main.DateCreated.Time, UpdatedAt: time.UnixMilli(r.Registry.LastUpdated).UTC(),
 	}
 	return nil
 }

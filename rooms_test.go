@@ -31,7 +31,7 @@ var rooms = map[string]room{
 	"client": {ours: "toll x402"},
 	"paid":   {ours: "toll x402 internal/hold"},
 	"paidmcp": {
-		ours:  "toll x402 paid internal/hold internal/plain",
+		ours:  "toll x402 paid internal/hold internal/plain internal/pace",
 		third: []string{"github.com/modelcontextprotocol/go-sdk", "github.com/google/jsonschema-go"},
 	},
 	"paida2a":  {ours: "toll x402 internal/hold internal/plain", third: []string{"github.com/a2aproject/a2a-go"}},
@@ -40,8 +40,11 @@ var rooms = map[string]room{
 	// What the middlewares share; public rooms link it, so it is as light as they are.
 	"internal/hold":            {ours: "toll x402"},
 	"internal/plain":           {},
+	"internal/pace":            {},
+	"internal/meter":           {ours: "toll"},
 	"internal/gate":            {},
-	"internal/seal":            {},
+	"internal/tempfile":        {},
+	"internal/seal":            {ours: "internal/tempfile"},
 	"internal/store":           {ours: "toll", third: []string{"github.com/jackc/pgx/v5", "modernc.org/sqlite", "github.com/pressly/goose/v3"}},
 	"internal/store/storetest": {ours: "toll internal/store", third: []string{"github.com/jackc/pgx/v5"}},
 	"internal/ledger":          {ours: "toll internal/store"},
@@ -65,7 +68,7 @@ var rooms = map[string]room{
 	},
 	"internal/chain/endpoints": {ours: "toll", third: []string{"github.com/ethereum/go-ethereum"}},
 	// The embedded chain is the only room that runs a node.
-	"internal/chain/devchain": {ours: "internal/chain/contracts", third: []string{"github.com/ethereum/go-ethereum", "github.com/holiman/uint256"}},
+	"internal/chain/devchain": {ours: "internal/chain/contracts internal/tempfile", third: []string{"github.com/ethereum/go-ethereum", "github.com/holiman/uint256"}},
 	"internal/chain/chaintest": {
 		ours:  "toll internal/chain internal/chain/contracts internal/chain/contracts/bindings internal/chain/userop internal/chain/signer internal/chain/endpoints internal/chain/devchain",
 		third: []string{"github.com/ethereum/go-ethereum"},
@@ -73,26 +76,28 @@ var rooms = map[string]room{
 	"internal/chain/mirror": {ours: "toll internal/chain/contracts internal/chain/endpoints internal/chain/signer", third: []string{"github.com/ethereum/go-ethereum"}},
 	"internal/outbound":     {},
 	"internal/events":       {ours: "toll x402 internal/store internal/ledger internal/outbound"},
-	"internal/facilitator":  {ours: "toll x402 evm internal/store internal/ledger internal/auth internal/checkout", third: []string{"github.com/google/jsonschema-go"}},
-	"internal/oauth":        {ours: "toll internal/store internal/auth internal/outbound"},
+	// schema checks values and schemas of strangers, in bounded work.
+	"internal/schema":      {tests: []string{"github.com/google/jsonschema-go"}},
+	"internal/facilitator": {ours: "toll x402 evm internal/schema internal/meter internal/store internal/ledger internal/auth internal/checkout"},
+	"internal/oauth":       {ours: "toll internal/meter internal/store internal/auth internal/outbound"},
 	"internal/web": {
-		ours:  "toll internal/store internal/ledger internal/checkout internal/auth internal/oauth",
+		ours:  "toll x402 internal/meter internal/store internal/ledger internal/checkout internal/auth internal/oauth",
 		third: []string{"github.com/alexedwards/scs/v2"},
 	},
 	"internal/api": {
-		ours:  "toll x402 internal/gate internal/store internal/ledger internal/auth internal/facilitator internal/checkout internal/events",
+		ours:  "toll x402 internal/gate internal/pace internal/meter internal/store internal/ledger internal/auth internal/facilitator internal/checkout internal/events",
 		third: []string{"github.com/danielgtaylor/huma/v2"},
 	},
 	"internal/server": {
-		ours: "toll x402 evm internal/gate internal/seal internal/store internal/ledger internal/auth internal/facilitator internal/checkout " +
-			"internal/api internal/oauth internal/web internal/events internal/outbound " +
+		ours: "toll x402 evm internal/tempfile internal/gate internal/seal internal/store internal/ledger internal/auth internal/facilitator internal/checkout " +
+			"internal/api internal/oauth internal/web internal/events internal/outbound internal/pace " +
 			"internal/chain internal/chain/contracts internal/chain/userop internal/chain/signer internal/chain/endpoints internal/chain/devchain internal/chain/mirror",
 		third: []string{"github.com/prometheus/client_golang", "github.com/ethereum/go-ethereum"},
 		tests: []string{"github.com/jackc/pgx/v5", "golang.org/x/sys/unix", "github.com/holiman/uint256", "golang.org/x/oauth2"},
 	},
 	"internal/server/servertest": {ours: "toll client"},
 	"internal/cli": {
-		ours:  "toll x402 evm client paid paidmcp internal/server",
+		ours:  "toll x402 evm client paid paidmcp internal/tempfile internal/pace internal/server",
 		third: []string{"github.com/spf13/cobra", "github.com/spf13/pflag", "charm.land/lipgloss/v2"},
 		tests: []string{"github.com/modelcontextprotocol/go-sdk"},
 	},
@@ -142,6 +147,7 @@ var skips = map[string]string{
 	"internal/store/open_test.go":                        "a PostgreSQL",
 	"internal/server/faults_test.go":                     "a shell with ulimit",
 	"internal/server/operation_test.go":                  "a system that lists descriptors",
+	"internal/server/readiness_test.go":                  "a file system that can be mounted, or a shell with ulimit",
 	"internal/chain/contracts/generate/generate_test.go": "an npm registry",
 	"internal/chain/chaintest/anvil.go":                  "an npm registry",
 	"internal/chain/chaintest/chain.go":                  "nothing: it ran before, on the chain that it is about",

@@ -3,6 +3,7 @@ package toll
 import (
 	"bytes"
 	"encoding/json"
+	"slices"
 	"strings"
 	"time"
 )
@@ -321,4 +322,72 @@ func (in AgentUpdate) Apply(a Agent, stored *Credentials) (Agent, *Credentials, 
 		return Agent{}, nil, err
 	}
 	return a, changed, nil
+}
+
+// EndpointsInput is the body that adds endpoints to an agent.
+type EndpointsInput struct {
+	Endpoints     EndpointList `json:"endpoints,omitzero"`
+	OpenEndpoints []string     `json:"openEndpoints,omitzero"` // urls that anybody may call
+}
+
+// Apply returns the agent with the endpoints behind those that it has, and reports whether it
+// changed. An endpoint that it has, by verb and url, is not added again. UpdatedAt and Version
+// stay.
+//
+// Errors are 400: [CodeBadRequest] without an endpoint, with a malformed one, and when the agent
+// would have more than [MaxEndpoints] of a kind.
+func (in EndpointsInput) Apply(a Agent) (_ Agent, changed bool, _ error) {
+	var f faultList
+	if len(in.Endpoints)+len(in.OpenEndpoints) == 0 {
+		f.add("endpoints", "is required and must name at least one endpoint")
+	}
+	all := addNew(
+		a.API.Endpoints,
+		in.Endpoints,
+		"endpoints",
+		func(e Endpoint) string { return e.URL },
+		&f,
+	)
+	open := addNew(
+		a.API.OpenEndpoints,
+		in.OpenEndpoints,
+		"openEndpoints",
+		func(u string) string { return u },
+		&f,
+	)
+	if err := f.err(); err != nil {
+		return Agent{}, false, err
+	}
+	changed = len(all) > len(a.API.Endpoints) || len(open) > len(a.API.OpenEndpoints)
+	a.API.Endpoints, a.API.OpenEndpoints = all, open
+	return a, changed, nil
+}
+
+// addNew returns a list of endpoints with those behind it that are not in it yet.
+func addNew[S ~[]E, E comparable](
+	has, more S,
+	member string,
+	urlOf func(E) string,
+	f *faultList,
+) S {
+	if len(more) > MaxEndpoints {
+		f.add(member, "has more than %d endpoints", MaxEndpoints)
+		return has
+	}
+	all := slices.Clone(has)
+	for i, e := range more {
+		checkURL(urlOf(e), index(member, i), f)
+		if !slices.Contains(all, e) {
+			all = append(all, e)
+		}
+	}
+	if len(all) > MaxEndpoints {
+		f.add(
+			member,
+			"would give the agent %d endpoints; it may have at most %d",
+			len(all),
+			MaxEndpoints,
+		)
+	}
+	return all
 }
