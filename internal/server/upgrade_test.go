@@ -46,11 +46,7 @@ func laterOnce(name string, migrations map[string]string) func(t *testing.T) str
 	return func(t *testing.T) string {
 		t.Helper()
 		once.Do(func() {
-			built := servertest.Later(t, migrations)
-			program = filepath.Join(filepath.Dir(servertest.Program(t)), name)
-			if err := os.Rename(built, program); err != nil {
-				t.Fatal(err)
-			}
+			program = servertest.Later(t, name, migrations)
 		})
 		if program == "" {
 			t.Fatal("the later release was not built")

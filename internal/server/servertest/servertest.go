@@ -66,10 +66,10 @@ func Program(t testing.TB) string {
 	return program
 }
 
-// Later returns the path of a program that is this one with further migrations: what a later
-// release is to this one. The texts of the migrations are keyed by the names of their files, such
-// as 9001_next.sql.
-func Later(t testing.TB, migrations map[string]string) string {
+// Later builds a program that is this one with further migrations: what a later release is to this
+// one. It lies beside Program under name and is removed with it. The texts of the migrations are
+// keyed by the names of their files, such as 9001_next.sql.
+func Later(t testing.TB, name string, migrations map[string]string) string {
 	t.Helper()
 	mod, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "github.com/tollhq/toll").Output()
 	if err != nil {
@@ -93,7 +93,7 @@ func Later(t testing.TB, migrations map[string]string) string {
 	if err := os.WriteFile(overlay, text, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	later := filepath.Join(dir, "toll-later")
+	later := filepath.Join(filepath.Dir(Program(t)), name)
 	cmd := exec.Command("go", "build", "-ldflags=-s -w", "-overlay", overlay, "-o", later, "github.com/tollhq/toll/cmd/toll")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("go build: %v\n%s", err, out)
