@@ -57,7 +57,8 @@ func (l listener) Accept() (net.Conn, error) {
 	return &conn{Conn: c, patience: l.patience, minRate: l.minRate}, nil
 }
 
-// shortWrite is what fits into the buffers of a connection whose reader has kept up, in bytes.
+// shortWrite is the size of net/http's buffer, in bytes. A shorter write ends an answer, and it fits
+// into the buffers of a connection whose reader has kept up.
 const shortWrite = 4 << 10
 
 type conn struct {
@@ -74,9 +75,10 @@ type conn struct {
 // Write implements net.Conn. It writes what the minimum rate is for a second at a time, so that a reader that stands still is
 // found soon, however much there is to write. Writes do not overlap: net/http makes one at a time.
 func (c *conn) Write(p []byte) (n int, err error) {
+	short := len(p) < shortWrite
 	for err == nil {
 		var m int
-		m, err = c.write(p[n : n+min(len(p)-n, int(c.minRate))])
+		m, err = c.write(p[n:n+min(len(p)-n, int(c.minRate))], short)
 		if n += m; n == len(p) {
 			break
 		}
@@ -84,10 +86,10 @@ func (c *conn) Write(p []byte) (n int, err error) {
 	return n, err
 }
 
-func (c *conn) write(p []byte) (int, error) {
+func (c *conn) write(p []byte, short bool) (int, error) {
 	c.mu.Lock()
 	limit := c.limit
-	if len(p) <= shortWrite && c.late == 0 && !limit.IsZero() {
+	if short && c.late == 0 && !limit.IsZero() {
 		// The deadline of the server is enough.
 		if c.ours {
 			c.ours = false
