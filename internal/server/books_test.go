@@ -505,10 +505,12 @@ func (m *modelService) settle(t *modelToken, id string, asked *toll.Credits) (n 
 		n = p.effective(*asked)
 	}
 	own := r.held
-	if r.state == "lapsed" {
-		if m.now.After(t.expires.Add(time.Hour)) {
-			return 0, x402.ReasonHoldExpired
-		}
+	switch {
+	case t.revoked && (r.state == "lapsed" || n > r.held): // a revoked permission pays what open holds hold
+		return 0, x402.Default.ReasonRevoked()
+	case r.state == "lapsed" && m.now.After(t.expires.Add(time.Hour)):
+		return 0, x402.ReasonHoldExpired
+	case r.state == "lapsed":
 		own = 0
 	}
 	if !t.allows(a, n, own) {
