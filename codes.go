@@ -84,7 +84,7 @@ const (
 	CodeOrderLimit               Code = "BCK.X402.0902"       // The order limit of the access token is reached.
 	CodeReleaseOfSettled         Code = "BCK.X402.0903"       // A settled request cannot be released.
 	CodeRequestUsed              Code = "BCK.X402.0904"       // This request is in flight or used.
-	CodeHoldExpired              Code = "BCK.X402.0905"       // The hold has lapsed, and the access token ended more than an hour ago.
+	CodeHoldExpired              Code = "BCK.X402.0905"       // The hold has lapsed and cannot be settled any more.
 	CodeSettleConflict           Code = "BCK.X402.0906"       // This agentRequestId was used before with other content.
 	CodeTooManyHolds             Code = "BCK.X402.0907"       // There are too many open holds for this access token or account.
 	CodeAmountOutOfRange         Code = "BCK.X402.0908"       // The amount is above what was held, or out of range.

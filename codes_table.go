@@ -163,7 +163,7 @@ var codes = []CodeInfo{
 		Hint: "Read the settlement with GET /api/v1/x402/settlements/{agentRequestId}."},
 	{Code: CodeRequestUsed, Status: 402, Category: CategoryBusiness, Retryable: false, Message: "This request is in flight or used.",
 		Hint: "Send a fresh nonce or payment identifier, or repeat the settle of this request."},
-	{Code: CodeHoldExpired, Status: 402, Category: CategoryBusiness, Retryable: false, Message: "The hold has lapsed, and the access token ended more than an hour ago.",
+	{Code: CodeHoldExpired, Status: 402, Category: CategoryBusiness, Retryable: false, Message: "The hold has lapsed and cannot be settled any more.",
 		Hint: "Verify again with a new access token."},
 	{Code: CodeSettleConflict, Status: 409, Category: CategoryBusiness, Retryable: false, Message: "This agentRequestId was used before with other content.",
 		Hint: "Repeat the first settle unchanged, or use a fresh agentRequestId."},

@@ -29,7 +29,7 @@ type modelToken struct {
 }
 
 type modelRequest struct {
-	state  string // held, settled, released or lapsed
+	state  string // held, settled, released, lapsed or given up
 	token  int
 	held   toll.Credits
 	until  time.Time
@@ -46,11 +46,52 @@ func clamp(n toll.Credits) toll.Credits {
 	return min(max(n, modelMin), modelMax)
 }
 
+// tick lapses holds, the first to end first. What a token then has in claims beyond what it may hold
+// is given up, the oldest first.
 func (m *model) tick() {
-	for _, r := range m.requests {
-		if r.state == "held" && !m.now.Before(r.until) {
-			r.state = "lapsed"
+	for {
+		end := m.now.Add(1)
+		for _, r := range m.requests {
+			if r.state == "held" && r.until.Before(end) {
+				end = r.until
+			}
 		}
+		if end.After(m.now) {
+			return
+		}
+		ended := map[int]bool{}
+		for _, r := range m.requests {
+			if r.state == "held" && r.until.Equal(end) {
+				r.state = "lapsed"
+				ended[r.token] = true
+			}
+		}
+		for i := range ended {
+			most := m.balance
+			if t := m.tokens[i]; t.limit > 0 {
+				most = min(most, t.limit-t.redeemed)
+			}
+			m.capClaims(i, most)
+		}
+	}
+}
+
+func (m *model) capClaims(token int, most toll.Credits) {
+	for {
+		oldest, sum := "", toll.Credits(0)
+		for id, r := range m.requests {
+			if r.state != "lapsed" || r.token != token {
+				continue
+			}
+			sum += r.held
+			if o := m.requests[oldest]; o == nil || r.until.Before(o.until) || r.until.Equal(o.until) && id < oldest {
+				oldest = id
+			}
+		}
+		if sum <= most {
+			return
+		}
+		m.requests[oldest].state = "given up"
 	}
 }
 
@@ -97,6 +138,8 @@ func (m *model) settle(token int, id string, asked *toll.Credits) (n toll.Credit
 		return 0, "replay"
 	case r.state == "settled", r.state == "released", r.token != token:
 		return 0, x402.ReasonConflict
+	case r.state == "given up":
+		return 0, x402.ReasonHoldExpired
 	default:
 		if asked == nil {
 			n = r.held
@@ -245,8 +288,12 @@ func runModel(t *rapid.T, s *scene) {
 			case r.state == "held":
 				r.state = "released"
 			}
-			if err != nil || out.Status != r.state || out.Released != r.held {
-				want("release: %v %+v; want %s of %d", err, out, r.state, r.held)
+			state := r.state
+			if state == "given up" {
+				state = "lapsed"
+			}
+			if err != nil || out.Status != state || out.Released != r.held {
+				want("release: %v %+v; want %s of %d", err, out, state, r.held)
 			}
 		},
 		"": func(t *rapid.T) {

@@ -233,7 +233,7 @@ func (f *Facilitator) settlement(ctx context.Context, r *request) (*toll.Settlem
 		s.Resource = &r.Resource
 	}
 	switch r.State {
-	case ledger.StateHeld, ledger.StateReleased, ledger.StateLapsed:
+	case ledger.StateHeld, ledger.StateReleased, ledger.StateLapsed, ledger.StateGivenUp:
 		if h, err := toll.ParseHash(string(r.Answer)); err == nil {
 			s.OrderTx = &h
 		}

@@ -17,10 +17,11 @@ type state struct {
 	requests map[string]*requestRow
 	keys     map[string]string // payload nonce or payment identifier -> request id
 	perms    map[toll.Hash]*permissionRow
-	ends     map[int64]int64    // end of every lot by its id, when a reversal moves the end of the period
-	refs     map[string]*lotRow // lots by ref, for the refs that the operations name; nil value: there is none
-	due      []*requestRow      // open holds at their end
-	nextDue  int64              // earliest end of the other open holds
+	ends     map[int64]int64             // end of every lot by its id, when a reversal moves the end of the period
+	refs     map[string]*lotRow          // lots by ref, for the refs that the operations name; nil value: there is none
+	due      []*requestRow               // open holds at their end
+	claims   map[toll.Hash][]*requestRow // of the permissions of due, those that lapsed before
+	nextDue  int64                       // earliest end of the other open holds
 
 	accountChanged bool
 	entries        []Entry
@@ -127,10 +128,9 @@ func (s *state) tidy() error {
 	}
 	s.now = max(s.now, micros(s.account.UpdatedAt, 0))
 	if s.account.nextHoldEnd <= s.now {
-		for _, r := range s.due {
-			s.endHold(r, StateLapsed)
+		if err := s.lapse(); err != nil {
+			return err
 		}
-		s.due = nil
 		if s.account.nextHoldEnd != s.nextDue {
 			s.account.nextHoldEnd = s.nextDue
 			s.accountChanged = true

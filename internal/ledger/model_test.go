@@ -1,6 +1,7 @@
 package ledger_test
 
 import (
+	"cmp"
 	"context"
 	"flag"
 	"fmt"
@@ -87,15 +88,61 @@ func (m *model) ordered() []*modelLot {
 	return ls
 }
 
+// tick does what time does, one hold end after the other.
 func (m *model) tick() {
-	for _, r := range m.requests {
-		if r.state == "held" && !r.until.After(m.now) {
-			r.state = "lapsed"
+	for {
+		at := m.now.Add(1)
+		for _, r := range m.requests {
+			if r.state == "held" && r.until.Before(at) {
+				at = r.until
+			}
+		}
+		if at.After(m.now) {
+			break
+		}
+		m.endLots(at)
+		balance, ended := m.balance(), map[toll.Hash]bool{}
+		for _, r := range m.requests {
+			if r.state == "held" && r.until.Equal(at) {
+				r.state = "lapsed"
+				ended[r.perm] = true
+			}
+		}
+		for h := range ended {
+			m.capClaims(h, balance)
 		}
 	}
+	m.endLots(m.now)
+}
+
+// capClaims gives up the oldest claims until the others are what the permission could hold at a time.
+func (m *model) capClaims(h toll.Hash, most toll.Credits) {
+	if p := m.perms[h]; p.limit > 0 {
+		most = min(most, p.limit-p.used)
+	}
+	var ids []string
+	sum := toll.Credits(0)
+	for id, r := range m.requests {
+		if r.perm == h && r.state == "lapsed" {
+			ids = append(ids, id)
+			sum += r.held
+		}
+	}
+	slices.SortFunc(ids, func(a, b string) int {
+		return cmp.Or(m.requests[a].until.Compare(m.requests[b].until), cmp.Compare(a, b))
+	})
+	for len(ids) > ledger.MaxHoldsPerPermission || sum > most {
+		oldest := m.requests[ids[0]]
+		oldest.state = "given up"
+		sum -= oldest.held
+		ids = ids[1:]
+	}
+}
+
+func (m *model) endLots(at time.Time) {
 	available := m.available()
 	for _, l := range m.ordered() {
-		if m.over(l) {
+		if !l.end.IsZero() && !l.end.After(at) {
 			lose := min(l.left, available)
 			l.left -= lose
 			available -= lose
@@ -190,11 +237,13 @@ func (m *model) settle(id string, h toll.Hash, n toll.Credits) (no ledger.Refuse
 		return ledger.Conflict, false
 	case m.perms[h].revoked && (r.state != "held" || n > r.held):
 		return ledger.PermissionRevoked, false
+	case r.state == "given up" || r.state == "lapsed" && m.now.After(m.perms[h].expires.Add(time.Hour)):
+		return ledger.HoldExpired, false
+	case r.state == "lapsed" && n > r.held && !m.now.Before(m.perms[h].expires):
+		return ledger.PermissionExpired, false
 	default:
 		if r.state == "held" {
 			own = r.held
-		} else if m.now.After(m.perms[h].expires.Add(time.Hour)) {
-			return ledger.HoldExpired, false
 		}
 		if no := m.limited(h, n, own); no != "" {
 			return no, false
@@ -220,6 +269,8 @@ func (m *model) release(id string) (no ledger.Refused, status string) {
 	case r.state == "held":
 		r.state = "released"
 		m.tick()
+	case r.state == "given up":
+		return "", "lapsed"
 	}
 	return "", r.state
 }

@@ -221,7 +221,7 @@ func (o *settle) apply(s *state, _ bool) (any, error) {
 			return nil, &Refusal{Kind: Replay, Answer: r.Answer}
 		}
 		return Settled{Receipt: Receipt{RequestID: r.ID, Amount: r.Amount, At: r.EndedAt}, Answer: r.Answer, Replayed: true}, nil
-	case StateHeld, StateLapsed:
+	case StateHeld, StateLapsed, StateGivenUp:
 		if r.Permission != o.Permission || r.Agent != o.Agent || r.Resource != o.Resource {
 			return nil, o.conflict(s, r)
 		}
@@ -277,8 +277,9 @@ func (o *settle) fresh(s *state, id string) (any, error) {
 }
 
 // held settles a request whose hold is open or has lapsed. Expiry and revocation of the access
-// token do not stop an open hold, but a revoked one pays no more than it holds. A lapsed one is
-// honoured while its credits are there, until the token is revoked or an hour after its end.
+// token do not stop an open hold, but a revoked one pays no more than it holds. A claim is honoured
+// while its credits are there, until it is given up, the token is revoked, or an hour after the end
+// of the token; after that end it pays no more than it held.
 func (o *settle) held(s *state, r *requestRow) (any, error) {
 	p := s.perms[r.Permission]
 	if p == nil {
@@ -292,16 +293,16 @@ func (o *settle) held(s *state, r *requestRow) (any, error) {
 		return nil, &Refusal{Kind: ExceedsHold, Needed: amount, Available: r.Held}
 	}
 	own := r.Held
-	if r.State == StateLapsed {
-		if !p.RevokedAt.IsZero() {
-			return nil, refuse(PermissionRevoked)
-		}
-		if s.now > p.ExpiresAt.Add(lateSettle).UnixMicro() {
-			return nil, refuse(HoldExpired)
-		}
-		own = 0
-	} else if amount > own && !p.RevokedAt.IsZero() {
+	switch claim := r.State != StateHeld; {
+	case !p.RevokedAt.IsZero() && (claim || amount > own):
 		return nil, refuse(PermissionRevoked)
+	case !claim:
+	case r.State == StateGivenUp || s.now > p.ExpiresAt.Add(lateSettle).UnixMicro():
+		return nil, refuse(HoldExpired)
+	case amount > own && s.now >= p.ExpiresAt.UnixMicro():
+		return nil, refuse(PermissionExpired)
+	default:
+		own = 0
 	}
 	if !p.allows(amount, own) {
 		return nil, refuse(RedemptionLimit)

@@ -27,8 +27,8 @@ func (w *writer) pipelined(ctx context.Context, gs []*group, depth int, retried 
 			w.pipe.Reset()
 			return nil, err
 		}
-		if perms := read.duePermissions(); perms != nil {
-			if err := w.pipe.Run(ctx, perms...); err != nil {
+		if more := read.ofDue(); more != nil {
+			if err := w.pipe.Run(ctx, more...); err != nil {
 				w.pipe.Reset()
 				return nil, err
 			}
@@ -221,6 +221,21 @@ func (r *reading) request(scan func(...any) error) error {
 	return err
 }
 
+// requestOf reads a request and adds it to its group.
+func (r *reading) requestOf(add func(*group, *requestRow)) func(scan func(...any) error) error {
+	return func(scan func(...any) error) error {
+		row := &requestRow{stored: true}
+		if err := scanRequest(scan, &row.Request); err != nil {
+			return err
+		}
+		g, err := r.group(row.Account[:])
+		if err == nil {
+			add(g, row)
+		}
+		return err
+	}
+}
+
 func (r *reading) key(scan func(...any) error) error {
 	var id []byte
 	var key, requestID string
@@ -261,17 +276,7 @@ func (r *reading) due() []store.Stmt {
 		return nil
 	}
 	return []store.Stmt{
-		{SQL: sqlRequestsDueOf, Args: []any{accounts, times}, Row: func(scan func(...any) error) error {
-			row := &requestRow{stored: true}
-			if err := scanRequest(scan, &row.Request); err != nil {
-				return err
-			}
-			g, err := r.group(row.Account[:])
-			if err == nil {
-				g.addDue(row)
-			}
-			return err
-		}},
+		{SQL: sqlRequestsDueOf, Args: []any{accounts, times}, Row: r.requestOf((*group).addDue)},
 		{SQL: sqlNextDueOf, Args: []any{accounts, times}, Row: func(scan func(...any) error) error {
 			var id []byte
 			var next int64
@@ -287,21 +292,23 @@ func (r *reading) due() []store.Stmt {
 	}
 }
 
-// duePermissions returns the statement that reads the permissions of the holds at their end.
-func (r *reading) duePermissions() []store.Stmt {
+// ofDue returns the statements that read the permissions of the holds at their end and the claims
+// of these permissions, nil when no hold is at its end.
+func (r *reading) ofDue() []store.Stmt {
 	var accounts, hashes [][]byte
 	for _, g := range r.gs {
-		for _, d := range g.state.due {
-			if g.state.perms[d.Permission] == nil {
-				accounts = append(accounts, g.id[:])
-				hashes = append(hashes, d.Permission[:])
-			}
+		for _, h := range g.duePermissions() {
+			accounts = append(accounts, g.id[:])
+			hashes = append(hashes, h[:])
 		}
 	}
 	if hashes == nil {
 		return nil
 	}
-	return []store.Stmt{{SQL: sqlPermissionsOf, Args: []any{accounts, hashes}, Row: r.permission}}
+	return []store.Stmt{
+		{SQL: sqlPermissionsOf, Args: []any{accounts, hashes}, Row: r.permission},
+		{SQL: sqlClaimsOf, Args: []any{accounts, hashes}, Row: r.requestOf((*group).addClaim)},
+	}
 }
 
 // columns turns rows into one array per column, the form of a bulk write.

@@ -114,6 +114,22 @@ func loadDue(ctx context.Context, tx *store.Tx, g *group) error {
 	}); err != nil {
 		return err
 	}
+	for _, hash := range g.duePermissions() {
+		rows, err := tx.Query(ctx, sqlClaims, id, hash[:])
+		if err != nil {
+			return err
+		}
+		if err := each(rows, func() error {
+			r := &requestRow{stored: true}
+			if err := scanRequest(rows.Scan, &r.Request); err != nil {
+				return err
+			}
+			g.addClaim(r)
+			return nil
+		}); err != nil {
+			return err
+		}
+	}
 	err = tx.QueryRow(ctx, sqlNextDue, id, s.dueAt()).Scan(&s.nextDue)
 	if errors.Is(err, store.ErrNotFound) {
 		return nil

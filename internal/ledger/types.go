@@ -18,7 +18,7 @@ const (
 	MaxHoldsPerAccount    = 256
 )
 
-// lateSettle is how long after the end of its access token a lapsed hold may still be settled.
+// lateSettle is how long after the end of its access token a claim may still be settled.
 const lateSettle = time.Hour
 
 // Account is the state of one (plan, subscriber) pair. The zero value is an account that never ordered.
@@ -120,12 +120,14 @@ func (p Permission) Account() AccountID { return NewAccountID(p.Plan, p.Subscrib
 // State is the state of a request. A request that was never seen has none.
 type State int64
 
-// States of a request; no other moves than held to settled, released or lapsed, lapsed to settled, and none to settled.
+// States of a request. Its moves are none to held or settled, held to settled, released or lapsed, and lapsed to settled
+// or given up.
 const (
 	StateHeld     State = 1
 	StateSettled  State = 2
 	StateReleased State = 3
-	StateLapsed   State = 4
+	StateLapsed   State = 4 // the hold ran out and is a claim
+	StateGivenUp  State = 5 // a claim beyond what its permission could hold at a time
 )
 
 // String returns the word of the wire.
@@ -137,7 +139,7 @@ func (s State) String() string {
 		return "settled"
 	case StateReleased:
 		return "released"
-	case StateLapsed:
+	case StateLapsed, StateGivenUp:
 		return "lapsed"
 	}
 	return "new"
@@ -325,7 +327,7 @@ type Settled struct {
 // Released is the answer to a release.
 type Released struct {
 	RequestID string
-	Status    State // StateReleased or StateLapsed
+	Status    State // StateReleased, StateLapsed or StateGivenUp
 	Amount    toll.Credits
 }
 

@@ -1,6 +1,7 @@
 package server_test
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -71,14 +72,53 @@ func (a *modelAccount) subscribed(now time.Time) bool {
 	return slices.ContainsFunc(a.lots, func(l *modelLot) bool { return !l.ended(now) })
 }
 
-// tick does what time does: holds lapse first, then lots end, but for what holds still need.
+// tick does what time does, one hold end after the other: holds lapse, and lots end, but for what holds still need.
 func (a *modelAccount) tick(now time.Time) {
-	for _, r := range a.requests {
-		if r.state == "held" && !now.Before(r.until) {
-			r.state = "lapsed"
+	for {
+		at := now.Add(1)
+		for _, r := range a.requests {
+			if r.state == "held" && r.until.Before(at) {
+				at = r.until
+			}
+		}
+		if at.After(now) {
+			break
+		}
+		a.end(at)
+		balance, ended := a.balance(), map[*modelToken]bool{}
+		for _, r := range a.requests {
+			if r.state == "held" && r.until.Equal(at) {
+				r.state = "lapsed"
+				ended[r.token] = true
+			}
+		}
+		for t := range ended {
+			a.capClaims(t, balance)
 		}
 	}
 	a.end(now)
+}
+
+// capClaims gives up the oldest lapsed holds of a token until the others are what it could hold at a time.
+func (a *modelAccount) capClaims(t *modelToken, most toll.Credits) {
+	if t.limit >= 0 {
+		most = min(most, t.limit-t.redeemed)
+	}
+	var ids []string
+	sum := toll.Credits(0)
+	for id, r := range a.requests {
+		if r.token == t && r.state == "lapsed" {
+			ids = append(ids, id)
+			sum += r.held
+		}
+	}
+	slices.SortFunc(ids, func(x, y string) int {
+		return cmp.Or(a.requests[x].until.Compare(a.requests[y].until), cmp.Compare(x, y))
+	})
+	for ; sum > most; ids = ids[1:] {
+		a.requests[ids[0]].state = "given up"
+		sum -= a.requests[ids[0]].held
+	}
 }
 
 func (a *modelAccount) end(now time.Time) {
@@ -146,7 +186,7 @@ func (t *modelToken) GoString() string {
 }
 
 type modelUse struct {
-	state  string // held, settled, released or lapsed
+	state  string // held, settled, released, lapsed or given up
 	token  *modelToken
 	held   toll.Credits
 	until  time.Time
@@ -506,10 +546,12 @@ func (m *modelService) settle(t *modelToken, id string, asked *toll.Credits) (n 
 	}
 	own := r.held
 	switch {
-	case t.revoked && (r.state == "lapsed" || n > r.held): // a revoked permission pays what open holds hold
+	case t.revoked && (r.state != "held" || n > r.held): // a revoked permission pays what open holds hold
 		return 0, x402.Default.ReasonRevoked()
-	case r.state == "lapsed" && m.now.After(t.expires.Add(time.Hour)):
+	case r.state == "given up", r.state == "lapsed" && m.now.After(t.expires.Add(time.Hour)):
 		return 0, x402.ReasonHoldExpired
+	case r.state == "lapsed" && n > r.held && !m.now.Before(t.expires): // an ended one pays what it held
+		return 0, x402.Default.ReasonExpired()
 	case r.state == "lapsed":
 		own = 0
 	}
@@ -553,6 +595,8 @@ func (m *modelService) release(a *modelAccount, id string) (state string, n toll
 	case r.state == "held":
 		r.state = "released"
 		a.end(m.now)
+	case r.state == "given up":
+		return "lapsed", r.held, ""
 	}
 	return r.state, r.held, ""
 }

@@ -129,6 +129,7 @@ var wholeOutcomes = []string{
 	"hold " + x402.Default.ReasonExpired(),
 	"verify " + x402.ReasonInsufficientFunds, "verify " + x402.ReasonPlanUnlisted,
 	"settle ", "settle replay", "settle " + x402.ReasonConflict, "settle " + x402.ReasonInsufficientFunds, "settle " + x402.ReasonOrderLimit,
+	"settle " + x402.ReasonHoldExpired,
 	"settle with an order", "hold with an order", "release", "release " + string(toll.CodeReleaseOfSettled), "order",
 	"order " + string(toll.CodePlanUnlisted), "order " + string(toll.CodePlanSoldOut), "order " + string(toll.CodeTrialUsed),
 	"order " + string(toll.CodeDelegationInsufficient), "token", "token " + string(toll.CodeDelegationPlanMismatch),

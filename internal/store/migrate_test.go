@@ -314,37 +314,80 @@ func TestOnlineMigrationsOnlyAdd(t *testing.T) {
 	}
 }
 
+// migrator returns what runs the migrations from one file name up to another, and a statement.
+func migrator(t *testing.T, e store.Engine, db *sql.DB) (migrate func(from, to string), exec func(q string)) {
+	t.Helper()
+	dir := fstest.MapFS{}
+	files, err := filepath.Glob("migrations/*.sql")
+	if err != nil {
+		t.Fatal(err)
+	}
+	migrate = func(from, to string) {
+		t.Helper()
+		for _, f := range files {
+			if name := filepath.Base(f); name >= from && name < to {
+				text, err := os.ReadFile(f)
+				if err != nil {
+					t.Fatal(err)
+				}
+				dir[name] = &fstest.MapFile{Data: []byte(store.Words(e, 0).Replace(string(text)))}
+			}
+		}
+		if _, err := store.MigrateFrom(t.Context(), db, e, dir, nil, slog.New(slog.DiscardHandler)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	exec = func(q string) {
+		t.Helper()
+		if _, err := db.ExecContext(t.Context(), q); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return migrate, exec
+}
+
+// Of the lapsed holds that were there before, a permission keeps the newest as claims.
+func TestMigratedClaims(t *testing.T) {
+	for _, e := range []store.Engine{store.SQLite, store.Postgres} {
+		t.Run(string(e), func(t *testing.T) {
+			db := emptyDatabase(t, e)
+			migrate, exec := migrator(t, e, db)
+			migrate("0000", "0027")
+			blob := map[store.Engine]string{store.SQLite: "x'%02x'", store.Postgres: `'\x%02x'`}[e]
+			bytes := func(b int) string { return fmt.Sprintf(blob, b) }
+			for i := range 70 {
+				for permission, state := range map[int]int{1: 4, 2: 3} {
+					exec(fmt.Sprintf("INSERT INTO requests (account_id, agent_request_id, state, content, permission_hash, agent_id, resource, held, amount, "+
+						"hold_ends_at, created_at, ended_at, entry_seq, previous_burn, answer) VALUES (%s, 'r%d-%02d', %d, %s, %s, '', '', 1, 0, %d, 0, 0, 0, 0, %s)",
+						bytes(9), permission, i, state, bytes(0), bytes(permission), i+1, bytes(0)))
+				}
+			}
+			migrate("0027", "0028")
+			rows, err := db.QueryContext(t.Context(), "SELECT state || ' ' || COUNT(*) || ' ' || MIN(agent_request_id) FROM requests GROUP BY state ORDER BY 1")
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer rows.Close()
+			var got []string
+			for rows.Next() {
+				var s string
+				if err := rows.Scan(&s); err != nil {
+					t.Fatal(err)
+				}
+				got = append(got, s)
+			}
+			same(t, got, []string{"3 70 r2-00", "4 64 r1-06", "5 6 r1-00"})
+		})
+	}
+}
+
 // Plans that were there before have their receivers in the table that is new.
 func TestMigratedReceivers(t *testing.T) {
 	for _, e := range []store.Engine{store.SQLite, store.Postgres} {
 		t.Run(string(e), func(t *testing.T) {
-			db, dir := emptyDatabase(t, e), fstest.MapFS{}
-			files, err := filepath.Glob("migrations/*.sql")
-			if err != nil {
-				t.Fatal(err)
-			}
-			migrate := func(from, to string) {
-				t.Helper()
-				for _, f := range files {
-					if name := filepath.Base(f); name >= from && name < to {
-						text, err := os.ReadFile(f)
-						if err != nil {
-							t.Fatal(err)
-						}
-						dir[name] = &fstest.MapFile{Data: []byte(store.Words(e, 0).Replace(string(text)))}
-					}
-				}
-				if _, err := store.MigrateFrom(t.Context(), db, e, dir, nil, slog.New(slog.DiscardHandler)); err != nil {
-					t.Fatal(err)
-				}
-			}
+			db := emptyDatabase(t, e)
+			migrate, exec := migrator(t, e, db)
 			migrate("0000", "0023")
-			exec := func(q string) {
-				t.Helper()
-				if _, err := db.ExecContext(t.Context(), q); err != nil {
-					t.Fatal(err)
-				}
-			}
 			for id, price := range map[string]string{
 				"1": `{"receivers":["0xAb","0xcd"]}`, "2": `{"receivers":["0xAB"],"amounts":["1"]}`, "3": `{"receivers":null}`, "4": `{}`, "5": `{"receivers":[]}`,
 			} {
