@@ -73,7 +73,7 @@ type VerifyRequest struct {
 	Stock           *StockPayment
 	PaymentRequired PaymentRequired
 	AccessToken     string        // in any of the three forms
-	MaxAmount       *toll.Credits // credits to check; nil: the maximum of the plan
+	MaxAmount       *toll.Credits // credits to check; at least the minimum of the plan, or 0; nil: the maximum of the plan
 	Hold            bool          // set the credits aside
 	HoldSecs        int           // 1 to 900, 0 = 60
 	AgentRequestID  string        // optional, chosen by the caller

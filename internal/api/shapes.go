@@ -200,7 +200,7 @@ func (marginShape) Schema(huma.Registry) *huma.Schema {
 type verifyShape struct {
 	PaymentRequired x402.PaymentRequired `json:"paymentRequired" doc:"An object, or a string with its JSON or the base64 of its JSON."`
 	AccessToken     string               `json:"x402AccessToken" doc:"The access token in any of its three forms, or a PaymentPayload object."`
-	MaxAmount       *toll.Credits        `json:"maxAmount,omitempty" doc:"Credits to check. Default the maximum of the plan."`
+	MaxAmount       *toll.Credits        `json:"maxAmount,omitempty" doc:"Credits to check. At least the minimum of the plan, or 0. Default its maximum."`
 	Hold            *toll.Bool           `json:"hold,omitempty" doc:"Set the credits aside."`
 	HoldSecs        *toll.Int            `json:"holdSecs,omitempty" minimum:"1" maximum:"900" doc:"Life of the hold in seconds. Default 60."`
 	AgentRequestID  string               `json:"agentRequestId,omitempty" minLength:"1" maxLength:"128" doc:"Id of the request, chosen by the caller."`
@@ -209,7 +209,7 @@ type verifyShape struct {
 type settleShape struct {
 	PaymentRequired x402.PaymentRequired `json:"paymentRequired" doc:"An object, or a string with its JSON or the base64 of its JSON."`
 	AccessToken     string               `json:"x402AccessToken" doc:"The access token in any of its three forms, or a PaymentPayload object."`
-	MaxAmount       *toll.Credits        `json:"maxAmount,omitempty" doc:"Credits to burn. Default what is held, else the maximum of the plan. 0 burns nothing and releases the hold."`
+	MaxAmount       *toll.Credits        `json:"maxAmount,omitempty" doc:"Most credits to burn: at least the minimum of the plan, or 0. Default what is held, else the maximum of the plan. 0 burns nothing and releases the hold."`
 	AgentRequestID  string               `json:"agentRequestId,omitempty" minLength:"1" maxLength:"128" doc:"Idempotency id. Without one each call is a new request, unless the payload names it."`
 	MarginPercent   *x402.Margin         `json:"marginPercent,omitempty" doc:"Instead of maxAmount: burns the credits of the recorded sub-tasks and this much more, rounded up. Dynamic plans only."`
 	Batch           *toll.Bool           `json:"batch,omitempty" doc:"Recorded only."`

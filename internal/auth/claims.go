@@ -25,8 +25,12 @@ type Claims struct {
 	RedemptionLimit *toll.Credits
 	// OrderLimit is the most top-up orders that the token may cause, nil = no limit.
 	OrderLimit *int64
-	Scheme     string // for example "svc:erc4337"
-	Network    string // CAIP-2 id, or the card network
+	// PlanMin and PlanMax are the least and the most credits that a request of the plan burns, PerOrder is what an order of
+	// it grants; nil when the token does not say.
+	PlanMin, PlanMax, PerOrder *toll.Credits
+
+	Scheme  string // for example "svc:erc4337"
+	Network string // CAIP-2 id, or the card network
 }
 
 // lastSecond is 9999-12-31T23:59:59Z, the last moment that the wire format of times can write.
@@ -47,7 +51,7 @@ type wireClaims struct {
 	AgentID       toll.AgentID      `json:"agentId,omitempty"`
 	Subscriber    toll.Address      `json:"subscriberAddress"`
 	Authorization wireAuthorization `json:"authorization"`
-	Credits       wireLimits        `json:"credits"`
+	Credits       wireCredits       `json:"credits"`
 	X402Version   int64             `json:"x402Version"`
 	Accepted      wireAccepted      `json:"accepted"`
 }
@@ -58,9 +62,12 @@ type wireAuthorization struct {
 	AgentID toll.AgentID `json:"agentId,omitempty"`
 }
 
-type wireLimits struct {
+type wireCredits struct {
 	RedemptionLimit *toll.Credits `json:"redemptionLimit,omitempty"`
 	OrderLimit      *int64        `json:"orderLimit,omitempty"`
+	PlanMin         *toll.Credits `json:"planMin,omitempty"`
+	PlanMax         *toll.Credits `json:"planMax,omitempty"`
+	PerOrder        *toll.Credits `json:"perOrder,omitempty"`
 }
 
 type wireAccepted struct {
@@ -109,7 +116,7 @@ func (c *Claims) encode() ([]byte, error) {
 		IssuedAt: unixPtr(c.IssuedAt), ExpiresAt: unixPtr(c.ExpiresAt), NotBefore: unixPtr(c.NotBefore),
 		PlanID: c.PlanID, AgentID: c.AgentID, Subscriber: c.Subscriber,
 		Authorization: wireAuthorization{c.Subscriber, c.PlanID, c.AgentID},
-		Credits:       wireLimits{c.RedemptionLimit, c.OrderLimit},
+		Credits:       wireCredits{c.RedemptionLimit, c.OrderLimit, c.PlanMin, c.PlanMax, c.PerOrder},
 		X402Version:   2,
 		Accepted:      wireAccepted{Scheme: c.Scheme, Network: c.Network, PlanID: c.PlanID},
 	}
@@ -144,6 +151,7 @@ func decodeClaims(payload []byte) (*Claims, error) {
 		IssuedAt: time.Unix(*w.IssuedAt, 0).UTC(), ExpiresAt: time.Unix(*w.ExpiresAt, 0).UTC(),
 		PlanID: w.PlanID, AgentID: w.AgentID,
 		RedemptionLimit: w.Credits.RedemptionLimit, OrderLimit: w.Credits.OrderLimit,
+		PlanMin: w.Credits.PlanMin, PlanMax: w.Credits.PlanMax, PerOrder: w.Credits.PerOrder,
 		Scheme: w.Accepted.Scheme, Network: w.Accepted.Network,
 	}
 	if w.NotBefore != nil {

@@ -39,6 +39,8 @@ type modelRequest struct {
 
 const modelMin, modelMax = 2, 10
 
+func tooLow(asked *toll.Credits) bool { return asked != nil && *asked > 0 && *asked < modelMin }
+
 func clamp(n toll.Credits) toll.Credits {
 	if n == 0 {
 		return 0
@@ -132,6 +134,8 @@ func (m *model) settle(token int, id string, asked *toll.Credits) (n toll.Credit
 	r := m.requests[id]
 	own := toll.Credits(0)
 	switch {
+	case r == nil && tooLow(asked):
+		return 0, x402.ReasonAmountOutOfRange
 	case r == nil:
 		r = &modelRequest{token: token}
 	case r.state == "settled" && r.token == token && r.asked == askedText(asked):
@@ -140,6 +144,8 @@ func (m *model) settle(token int, id string, asked *toll.Credits) (n toll.Credit
 		return 0, x402.ReasonConflict
 	case r.state == "given up":
 		return 0, x402.ReasonHoldExpired
+	case tooLow(asked):
+		return 0, x402.ReasonAmountOutOfRange
 	default:
 		if asked == nil {
 			n = r.held
@@ -221,7 +227,9 @@ func runModel(t *rapid.T, s *scene) {
 				n = clamp(*asked)
 			}
 			reason := ""
-			if r := m.requests[id]; r != nil && !fresh {
+			if tooLow(asked) {
+				reason = x402.ReasonAmountOutOfRange
+			} else if r := m.requests[id]; r != nil && !fresh {
 				reason = x402.ReasonDuplicate
 				if r.state == "held" {
 					reason = x402.ReasonInFlight

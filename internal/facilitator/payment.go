@@ -294,18 +294,22 @@ func (f *Facilitator) bind(ctx context.Context, p *payment) *toll.Error {
 		f.agentsOf.forget(p.plan.ID)
 		err = f.bindNow(ctx, p)
 	}
-	if err == nil || err.Reason == "" {
-		return err
+	return f.afterToken(ctx, p, err)
+}
+
+// afterToken returns e, or what is wrong with the access token itself, which goes before what is wrong with agent or amount.
+func (f *Facilitator) afterToken(ctx context.Context, p *payment, e *toll.Error) *toll.Error {
+	if e == nil || e.Reason == "" {
+		return e
 	}
-	// A revoked or unknown access token is told before what is wrong with the agent.
-	perm, _, perr := f.permissions.get(ctx, p.permission())
-	if perr != nil {
-		return toll.AsError(perr)
+	perm, _, err := f.permissions.get(ctx, p.permission())
+	if err != nil {
+		return toll.AsError(err)
 	}
 	if refusal := f.usable(&perm); refusal != nil {
 		return f.refusedBy(refusal)
 	}
-	return err
+	return e
 }
 
 func (f *Facilitator) bindNow(ctx context.Context, p *payment) *toll.Error {

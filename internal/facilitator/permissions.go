@@ -119,6 +119,7 @@ func (f *Facilitator) signPermission(p *ledger.Permission, plan *toll.Plan, req 
 	claims := auth.Claims{
 		Subscriber: p.Subscriber, Hash: p.Hash, IssuedAt: p.CreatedAt.Truncate(time.Second), ExpiresAt: p.ExpiresAt, PlanID: plan.ID,
 		AgentID: p.Agent, RedemptionLimit: p.RedemptionLimit, OrderLimit: p.OrderLimit, Scheme: p.Scheme, Network: p.Network,
+		PlanMin: &plan.Credits.MinAmount, PlanMax: &plan.Credits.MaxAmount, PerOrder: &plan.Credits.Amount,
 	}
 	if req.Resource != "" {
 		claims.Audience = []string{req.Resource}

@@ -1,6 +1,7 @@
 package facilitator_test
 
 import (
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"strings"
@@ -231,5 +232,31 @@ func TestAs(t *testing.T) {
 		}
 		_, err = s.one().As(b2).Verify(s.ctx, &x402.VerifyRequest{PaymentRequired: required, AccessToken: token})
 		s.code(err, toll.CodeNotPlanOwner)
+	})
+}
+
+// TestTokenCredits: an access token always says something of credits.
+func TestTokenCredits(t *testing.T) {
+	each(t, func(s *scene) {
+		p := s.plan(dynamic(2, 10))
+		for name, c := range map[string]struct {
+			with func(*facilitator.PermissionRequest)
+			want string
+		}{
+			"no limits": {nil, `{"planMin":"2","planMax":"10","perOrder":"` + p.Credits.Amount.String() + `"}`},
+			"limits": {func(r *facilitator.PermissionRequest) {
+				orders := int64(3)
+				r.RedemptionLimit, r.OrderLimit = toll.Credits(7).Ptr(), &orders
+			}, `{"redemptionLimit":"7","orderLimit":3,"planMin":"2","planMax":"10","perOrder":"` + p.Credits.Amount.String() + `"}`},
+		} {
+			jws := s.token(p, s1, c.with).AccessToken
+			payload, err := base64.RawURLEncoding.DecodeString(strings.Split(jws, ".")[1])
+			s.must(err)
+			var claims struct{ Credits json.RawMessage }
+			s.must(json.Unmarshal(payload, &claims))
+			if string(claims.Credits) != c.want {
+				t.Errorf("%s: got %s, want %s", name, claims.Credits, c.want)
+			}
+		}
 	})
 }

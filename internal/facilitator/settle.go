@@ -156,8 +156,8 @@ func (f *Facilitator) wanted(ctx context.Context, p *payment, req *x402.SettleRe
 	case max == nil:
 		w.useHeld, max = true, &p.plan.Credits.MaxAmount
 	}
-	if p.stock {
-		if e := f.stockBounds(ctx, p, max); e != nil {
+	if margin == nil {
+		if e := f.settleBounds(ctx, p, req.AgentRequestID, max); e != nil {
 			return w, e
 		}
 	}

@@ -152,16 +152,55 @@ func TestT45_DynamicBounds(t *testing.T) {
 	})
 }
 
+// TestT45_BelowMinimum: maxAmount is the most that may be burned, so one below the minimum of the plan is refused.
+func TestT45_BelowMinimum(t *testing.T) {
+	each(t, func(s *scene) {
+		p := s.plan(dynamic(2, 10))
+		s.mint(p, s1, 100)
+		token := s.token(p, s1, nil)
+		c := s.call(p, nil, token)
+		for _, with := range []func(*x402.VerifyRequest){heldFor(1), func(r *x402.VerifyRequest) { r.MaxAmount = toll.Credits(1).Ptr() }} {
+			v, err := c.verify(s.one(), with)
+			s.invalid(v, err, x402.ReasonAmountOutOfRange)
+		}
+		r, err := c.settle(s.one(), "", amount(1))
+		s.refused(r, err, toll.CodeAmountOutOfRange)
+		open, lapsed, settled, released := c.hold(nil).AgentRequestID, c.hold(heldFor(5)).AgentRequestID, c.hold(nil).AgentRequestID, c.hold(nil).AgentRequestID
+		c.burn(settled, amount(4))
+		_, err = s.one().Release(s.ctx, b1, &x402.ReleaseRequest{AgentRequestID: released})
+		s.must(err)
+		check := func(id string, code toll.Code) {
+			t.Helper()
+			r, err := c.settle(s.at(1), id, amount(1))
+			s.refused(r, err, code)
+		}
+		check(open, toll.CodeAmountOutOfRange)
+		check(settled, toll.CodeSettleConflict)
+		check(released, toll.CodeSettleConflict)
+		c.burn(open, amount(2))
+		s.clock.add(2 * time.Minute)
+		check(lapsed, toll.CodeAmountOutOfRange)
+		c.burn(lapsed, amount(0))
+		// What is wrong with the access token goes first, on both bodies.
+		s.must(s.one().RevokePermission(s.ctx, s1, token.PermissionHash))
+		s.clock.add(2 * time.Second)
+		check("", toll.CodePermissionRevoked)
+		v, err := c.nonce("n").stock("1").verify(s.one())
+		s.invalid(v, err, x402.Default.ReasonRevoked())
+		s.balance(p, s1, 94, 0)
+	})
+}
+
 // What settle answers is the same text for every caller: goldens of one settlement.
 func TestReceiptShape(t *testing.T) {
 	s := newScene(t, "sqlite", 1)
 	p := s.plan(dynamic(2, 10))
 	a := s.agent(nil, p)
 	s.mint(p, s1, 100)
-	r := s.call(p, a, s.token(p, s1, nil)).burn("id-1", amount(1))
-	want := fmt.Sprintf(`{"success":true,"transaction":%q,"network":"eip155:84532","payer":%q,"creditsRedeemed":"2","remainingBalance":"98","amount":"2",`+
-		`"extra":{"agentRequestId":"id-1","planId":%q,"agentId":%q,"creditsRedeemed":"2","remainingBalance":"98","requestedAmount":"1"},`+
-		`"extensions":{"svc-credits":{"info":{"creditsRedeemed":"2","remainingBalance":"98","agentRequestId":"id-1"}}}}`,
+	r := s.call(p, a, s.token(p, s1, nil)).burn("id-1", amount(11))
+	want := fmt.Sprintf(`{"success":true,"transaction":%q,"network":"eip155:84532","payer":%q,"creditsRedeemed":"10","remainingBalance":"90","amount":"10",`+
+		`"extra":{"agentRequestId":"id-1","planId":%q,"agentId":%q,"creditsRedeemed":"10","remainingBalance":"90","requestedAmount":"11"},`+
+		`"extensions":{"svc-credits":{"info":{"creditsRedeemed":"10","remainingBalance":"90","agentRequestId":"id-1"}}}}`,
 		r.Transaction, s1.String(), p.ID, a.ID)
 	if string(r.Raw) != want {
 		t.Fatalf("got  %s\nwant %s", r.Raw, want)

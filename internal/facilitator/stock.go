@@ -37,31 +37,37 @@ func outOfRange(p *payment) *toll.Error {
 	return refuse(toll.CodeAmountOutOfRange, x402.ReasonAmountOutOfRange, "A request of this plan burns "+burns+".")
 }
 
-// inBounds refuses an amount that the bounds of the plan would change: a stock server has no way to learn of that. nil is no
-// amount.
+// inBounds refuses an amount below the minimum of the plan: more than was asked for would be burned. On the stock body it
+// refuses one above the maximum as well, as a stock server has no way to learn that less is burned. nil is no amount.
 func inBounds(p *payment, n *toll.Credits) *toll.Error {
-	if n == nil || p.plan.IsTime() || p.plan.Effective(*n) == *n {
+	if n == nil || *n == 0 || p.plan.IsTime() {
 		return nil
 	}
-	return outOfRange(p)
+	if *n < p.plan.Credits.MinAmount || p.stock && *n > p.plan.Credits.MaxAmount {
+		return outOfRange(p)
+	}
+	return nil
 }
 
-// stockBounds is inBounds for a settle. Where credits are held, an amount above them is told as that; what was settled is for
-// the ledger to judge.
-func (f *Facilitator) stockBounds(ctx context.Context, p *payment, n *toll.Credits) *toll.Error {
+// settleBounds is inBounds for a settle. On the stock body an amount above what is held is told as that; what was settled is
+// for the ledger to judge.
+func (f *Facilitator) settleBounds(ctx context.Context, p *payment, id string, n *toll.Credits) *toll.Error {
 	e := inBounds(p, n)
 	if e == nil {
 		return nil
 	}
-	r, known, err := f.known(ctx, p, "")
+	if p.stock {
+		id = ""
+	}
+	r, known, err := f.known(ctx, p, id)
 	switch {
 	case err != nil:
 		return toll.AsError(err)
 	case !known:
-		return e
-	case r.State != ledger.StateHeld && r.State != ledger.StateLapsed:
+		return f.afterToken(ctx, p, e)
+	case r.State != ledger.StateHeld && r.State != ledger.StateLapsed || r.Permission != p.claims.Hash:
 		return nil
-	case *n > r.Held:
+	case p.stock && *n > r.Held:
 		return f.refusedBy(&ledger.Refusal{Kind: ledger.ExceedsHold, Needed: *n, Available: r.Held})
 	}
 	return e

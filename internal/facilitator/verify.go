@@ -63,13 +63,13 @@ func (f *Facilitator) verify(ctx context.Context, caller toll.Address, req *x402
 	}
 	max, life, hold := req.MaxAmount, holdLife(req.HoldSecs), req.Hold
 	if p.stock {
-		if max, e = stockAmount(p); e == nil {
-			e = inBounds(p, max)
-		}
-		if e != nil {
+		if max, e = stockAmount(p); e != nil {
 			return p, nil, e
 		}
 		life, hold = stockLife(p.entry), true
+	}
+	if e = f.afterToken(ctx, p, inBounds(p, max)); e != nil {
+		return p, nil, e
 	}
 	orders := max == nil || *max > 0
 	if max == nil {

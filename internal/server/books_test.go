@@ -32,6 +32,11 @@ func (p *modelPlan) effective(n toll.Credits) toll.Credits {
 	return min(max(n, p.min), p.max)
 }
 
+// tooLow reports whether less is asked for than a request burns.
+func (p *modelPlan) tooLow(asked *toll.Credits) bool {
+	return !p.isTime && asked != nil && *asked > 0 && *asked < p.min
+}
+
 type modelLot struct {
 	granted, left toll.Credits
 	ends          time.Time // zero: never
@@ -472,12 +477,21 @@ func orderReason(code toll.Code) string {
 	return x402.ReasonOf(x402.Default, toll.NewError(code), x402.ActVerify)
 }
 
-// verify returns the verdict on n effective credits, or on nothing, for which nothing is ordered; a held request is in the books
-// afterwards.
-func (m *modelService) verify(t *modelToken, id string, n toll.Credits, nothing, hold bool, life time.Duration) (reason string, r *modelUse) {
+// verify returns the verdict; a held request is in the books afterwards. For nothing, nothing is ordered.
+func (m *modelService) verify(t *modelToken, id string, asked *toll.Credits, hold bool, life time.Duration) (reason string, r *modelUse) {
 	p, a := m.account(t)
 	if !m.now.Before(t.expires) {
 		return x402.Default.ReasonExpired(), nil
+	}
+	n, nothing := p.effective(p.max), false
+	if asked != nil {
+		n, nothing = p.effective(*asked), *asked == 0
+	}
+	if p.tooLow(asked) {
+		if t.revoked {
+			return x402.Default.ReasonRevoked(), nil
+		}
+		return x402.ReasonAmountOutOfRange, nil
 	}
 	if r := a.requests[id]; r != nil {
 		if r.state == "held" {
@@ -519,6 +533,9 @@ func (m *modelService) settle(t *modelToken, id string, asked *toll.Credits) (n 
 			}
 			return 0, reason
 		}
+		if p.tooLow(asked) {
+			return 0, x402.ReasonAmountOutOfRange
+		}
 		n = p.effective(p.max)
 		if asked != nil {
 			n = p.effective(*asked)
@@ -539,6 +556,8 @@ func (m *modelService) settle(t *modelToken, id string, asked *toll.Credits) (n 
 		return 0, "replay"
 	case r.state == "settled", r.state == "released", r.token != t:
 		return 0, x402.ReasonConflict
+	case r.state != "given up" && p.tooLow(asked):
+		return 0, x402.ReasonAmountOutOfRange
 	}
 	n = r.held
 	if asked != nil {

@@ -129,7 +129,8 @@ var wholeOutcomes = []string{
 	"hold " + x402.Default.ReasonExpired(),
 	"verify " + x402.ReasonInsufficientFunds, "verify " + x402.ReasonPlanUnlisted,
 	"settle ", "settle replay", "settle " + x402.ReasonConflict, "settle " + x402.ReasonInsufficientFunds, "settle " + x402.ReasonOrderLimit,
-	"settle " + x402.ReasonHoldExpired,
+	"settle " + x402.ReasonHoldExpired, "settle " + x402.ReasonAmountOutOfRange, "verify " + x402.ReasonAmountOutOfRange,
+	"hold " + x402.ReasonAmountOutOfRange,
 	"settle with an order", "hold with an order", "release", "release " + string(toll.CodeReleaseOfSettled), "order",
 	"order " + string(toll.CodePlanUnlisted), "order " + string(toll.CodePlanSoldOut), "order " + string(toll.CodeTrialUsed),
 	"order " + string(toll.CodeDelegationInsufficient), "token", "token " + string(toll.CodeDelegationPlanMismatch),
@@ -454,7 +455,7 @@ func (r *wholeRun) verify(t *rapid.T) {
 	if asked != nil {
 		n = p.effective(*asked)
 	}
-	want, use := r.model.verify(tok, id, n, asked != nil && *asked == 0, hold, time.Duration(life)*time.Second)
+	want, use := r.model.verify(tok, id, asked, hold, time.Duration(life)*time.Second)
 	if hold {
 		r.seen["hold "+want]++
 	} else {
