@@ -153,7 +153,7 @@ type DelegationInput struct {
 	Provider                *string   `json:"provider,omitzero"`
 	SpendingLimitCents      *Cents    `json:"spendingLimitCents,omitzero"`
 	DurationSecs            *Int      `json:"durationSecs,omitzero"`
-	Currency                *string   `json:"currency,omitzero"`
+	Currency                *string   `json:"currency,omitzero" doc:"usdc (default) or eurc; for cards usd (default) or eur."`
 	ProviderPaymentMethodID *string   `json:"providerPaymentMethodId,omitzero"`
 	PlanID                  *PlanID   `json:"planId,omitzero"`
 	MaxTransactions         *Int      `json:"maxTransactions,omitzero"`

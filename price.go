@@ -284,6 +284,9 @@ func checkCurrency(p *Price, path string, f *faultList) {
 		switch p.Currency {
 		case "", own:
 			p.Currency = own
+			if p.IsFree() {
+				p.Currency = "" // nothing is paid in it
+			}
 		case CurrencyUSDC, CurrencyEURC:
 			bad("currency", "tokenAddress is not the %s token.", p.Currency)
 		case CurrencyUSD, CurrencyEUR:

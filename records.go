@@ -72,11 +72,12 @@ type PlanMetadata struct {
 	Curation CurationRecord `json:"curation"`
 }
 
-// PlanFacts is metadata.plan. FiatPaymentProvider is there for fiat plans only, and is what clients name as network then.
+// PlanFacts is metadata.plan. Currency is null for a free plan. FiatPaymentProvider is there for fiat plans only, and is what
+// clients name as network then.
 type PlanFacts struct {
 	AccessLimit         AccessLimit `json:"accessLimit"`
 	IsTrialPlan         bool        `json:"isTrialPlan"`
-	Currency            string      `json:"currency"`
+	Currency            *string     `json:"currency"`
 	FiatPaymentProvider string      `json:"fiatPaymentProvider,omitempty"`
 }
 
@@ -92,7 +93,10 @@ type PlanRegistry struct {
 func (p *Plan) Record() PlanRecord {
 	price := p.Price
 	price.Amounts, price.Receivers = present(price.Amounts), present(price.Receivers)
-	facts := PlanFacts{AccessLimit: p.AccessLimit, IsTrialPlan: p.IsTrial, Currency: price.CurrencyName()}
+	facts := PlanFacts{AccessLimit: p.AccessLimit, IsTrialPlan: p.IsTrial}
+	if name := price.CurrencyName(); !price.IsFree() {
+		facts.Currency = &name
+	}
 	if !price.IsCrypto {
 		facts.FiatPaymentProvider = "stripe"
 	}

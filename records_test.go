@@ -86,12 +86,27 @@ func TestPlan_FiatRecord(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := p.Record()
-	if r.Metadata.Plan.FiatPaymentProvider != "stripe" || r.Metadata.Plan.Currency != "USD" || r.CreditsConfig.CreditsType != "EXPIRABLE" || *r.MaxOrders != 3 {
+	if r.Metadata.Plan.FiatPaymentProvider != "stripe" || *r.Metadata.Plan.Currency != "USD" || r.CreditsConfig.CreditsType != "EXPIRABLE" || *r.MaxOrders != 3 {
 		t.Errorf("%+v", r)
 	}
 	crypto := examplePlan(t)
 	if b, _ := json.Marshal(crypto); bytes.Contains(b, []byte("fiatPaymentProvider")) {
 		t.Error("a plan paid in tokens names a card processor")
+	}
+}
+
+func TestPlan_FreeHasNoCurrency(t *testing.T) {
+	for _, price := range []string{`{"priceType":"FREE"}`, `{"amounts":["0"],"tokenAddress":"` + usdc + `"}`} {
+		p, err := registerPlan(`{"name":"p","priceConfig":` + price + `,"creditsConfig":{"amount":1}}`)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r := p.Record(); r.Metadata.Plan.Currency != nil || r.Registry.Price.Currency != "" {
+			t.Errorf("%s: %+v", price, r)
+		}
+		if b, _ := json.Marshal(p); !bytes.Contains(b, []byte(`"currency":null`)) {
+			t.Errorf("%s: %s", price, b)
+		}
 	}
 }
 

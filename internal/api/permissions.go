@@ -117,7 +117,7 @@ type permissionShape struct {
 	Network         string           `json:"network,omitempty" doc:"Default that of the plan."`
 	TokenFormat     string           `json:"tokenFormat,omitempty" enum:"jwt,x402" doc:"Rendering of the access token. Default x402 with accepted, else jwt."`
 	Resource        string           `json:"resource,omitempty" format:"uri" doc:"Added to the audience."`
-	Delegation      *delegationShape `json:"delegationConfig,omitempty" doc:"What pays when credits are short. Without it the access token spends existing credits and free plans only."`
+	Delegation      *delegationShape `json:"delegationConfig,omitempty" doc:"What pays when credits are short. Without it, or empty, the access token spends existing credits and free plans only. A delegation that cannot pay for the plan is recorded with a warning, and refused when an order is needed."`
 	Accepted        *acceptedShape   `json:"accepted,omitempty" doc:"The same members as clients of the nested dialect send them."`
 }
 

@@ -128,9 +128,9 @@ func TestInlineDelegation_OnTheWire(t *testing.T) {
 		t.Errorf("%s", a.body)
 	}
 	for body, code := range map[string]string{
-		`{"planId":"` + plan + `","delegationConfig":{}}`:                     "BCK.X402.0030",
+		`{"planId":"` + plan + `","delegationConfig":{"delegationID":"one"}}`: "BCK.X402.0030",
 		`{"planId":"` + plan + `","delegationConfig":{"durationSecs":1}}`:     "BCK.PROTOCOL.0057",
-		`{"planId":"` + plan + `","delegationConfig":{"currency":"eurc"}}`:    "BCK.X402.0034",
+		`{"planId":"` + plan + `","delegationConfig":{"currency":"usd"}}`:     "BCK.X402.0034",
 		`{"planId":"` + plan + `","delegationConfig":{"delegationId":"one"}}`: "BCK.COMMON.0025",
 	} {
 		if a := s.do(s.s1, "POST", base+"/x402/permissions", body); a.code() != code || a.header.Get("Deprecation") != "" {

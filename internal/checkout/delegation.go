@@ -36,7 +36,21 @@ type Owner struct {
 func (c *Checkout) CreateDelegation(
 	ctx context.Context, caller Owner, in toll.DelegationInput, also func(*store.Tx, *toll.DelegationCreated) error,
 ) (*toll.DelegationCreated, error) {
-	d, err := c.newDelegation(ctx, caller, in)
+	return c.createDelegation(ctx, caller, in, false, also)
+}
+
+// CreateTokenDelegation is [Checkout.CreateDelegation] for a delegation that is made with an access token, which it serves
+// although it cannot pay for the plan.
+func (c *Checkout) CreateTokenDelegation(
+	ctx context.Context, caller Owner, in toll.DelegationInput, also func(*store.Tx, *toll.DelegationCreated) error,
+) (*toll.DelegationCreated, error) {
+	return c.createDelegation(ctx, caller, in, true, also)
+}
+
+func (c *Checkout) createDelegation(
+	ctx context.Context, caller Owner, in toll.DelegationInput, forToken bool, also func(*store.Tx, *toll.DelegationCreated) error,
+) (*toll.DelegationCreated, error) {
+	d, err := c.newDelegation(ctx, caller, in, forToken)
 	if err != nil {
 		return nil, err
 	}
@@ -75,8 +89,9 @@ func (c *Checkout) CreateDelegation(
 	return out, nil
 }
 
-// newDelegation checks what is asked for: first what is missing, then what is wrong in itself, then what it names.
-func (c *Checkout) newDelegation(ctx context.Context, caller Owner, in toll.DelegationInput) (*store.Delegation, error) {
+// newDelegation checks what is asked for: first what is missing, then what is wrong in itself, then what it names. A
+// delegation that is made for an access token need not be able to pay for its plan.
+func (c *Checkout) newDelegation(ctx context.Context, caller Owner, in toll.DelegationInput, forToken bool) (*store.Delegation, error) {
 	in, faults := in.Merge()
 	if err := toll.Faults(faults); err != nil {
 		return nil, err
@@ -85,8 +100,16 @@ func (c *Checkout) newDelegation(ctx context.Context, caller Owner, in toll.Dele
 		return nil, err
 	}
 	now := c.now()
+	provider := toll.Provider(strings.ToLower(*in.Provider))
+	currency := "usdc"
+	if provider == toll.ProviderCard {
+		currency = "usd"
+	}
+	if in.Currency != nil && *in.Currency != "" {
+		currency = strings.ToLower(*in.Currency)
+	}
 	d := &store.Delegation{
-		ID: toll.NewUUID(), Owner: caller.Address, Provider: toll.Provider(strings.ToLower(*in.Provider)), Currency: strings.ToLower(*in.Currency),
+		ID: toll.NewUUID(), Owner: caller.Address, Provider: provider, Currency: currency,
 		Limit: int64(*in.SpendingLimitCents), APIKeyID: in.APIKeyID, AllowedReceivers: in.AllowedRecipients, CreatedAt: now,
 	}
 	if err := c.checkNumbers(&in); err != nil {
@@ -114,7 +137,7 @@ func (c *Checkout) newDelegation(ctx context.Context, caller Owner, in toll.Dele
 		case err != nil:
 			return nil, fault(err)
 		}
-		if err := c.pays(d, plan); err != nil && !plan.Price.IsFree() {
+		if err := c.pays(d, plan); err != nil && !forToken && !plan.Price.IsFree() {
 			return nil, err
 		}
 	}
@@ -144,7 +167,6 @@ func incomplete(in *toll.DelegationInput) error {
 	need("provider", in.Provider != nil && *in.Provider != "")
 	need("spendingLimitCents", in.SpendingLimitCents != nil)
 	need("durationSecs", in.DurationSecs != nil)
-	need("currency", in.Currency != nil && *in.Currency != "")
 	isCard := in.Provider != nil && strings.EqualFold(*in.Provider, string(toll.ProviderCard))
 	need("providerPaymentMethodId", !isCard || in.ProviderPaymentMethodID != nil && *in.ProviderPaymentMethodID != "")
 	if len(faults) == 0 {
@@ -339,31 +361,57 @@ func (c *Checkout) DelegationID(owner toll.Address, text string) (string, error)
 }
 
 // UsableDelegation reports whether an order of the plan could be paid with the delegation now; the id may be a signed
-// reference. Errors: [toll.CodeBadUUID], [toll.CodeDelegationNotFound] (also for a pending one), [toll.CodeDelegationRevoked],
-// [toll.CodeDelegationExpired], [toll.CodeDelegationExhausted], [toll.CodeDelegationInsufficient],
-// [toll.CodeDelegationPlanMismatch] (also for a receiver that it does not pay), [toll.CodeUnsupportedScheme] for another
-// provider or currency, [toll.CodePaymentMethodUnusable], [toll.CodePaymentMethodRevoked], and
-// [toll.CodePaymentMethodNotAllowed] for another API key.
+// reference. Errors: those of [Checkout.TokenDelegation], [toll.CodeDelegationExhausted], [toll.CodeDelegationInsufficient],
+// [toll.CodeDelegationPlanMismatch] for a receiver that it does not pay, and [toll.CodeUnsupportedScheme] for another
+// provider or currency.
 func (c *Checkout) UsableDelegation(ctx context.Context, owner toll.Address, key *toll.Hash, id string, plan *toll.Plan) error {
-	return c.UsableDelegationIn(ctx, c.store, owner, key, id, plan)
-}
-
-// UsableDelegationIn is [Checkout.UsableDelegation] inside a transaction, for a delegation that is made in it.
-func (c *Checkout) UsableDelegationIn(
-	ctx context.Context, q store.Querier, owner toll.Address, key *toll.Hash, id string, plan *toll.Plan,
-) error {
-	d, err := c.delegationOf(ctx, q, owner, id)
+	d, err := c.delegationOf(ctx, c.store, owner, id)
 	if err != nil {
 		return err
 	}
-	if err := c.usable(ctx, q, d, owner, key, plan, c.now()); err != nil {
+	if err := c.usable(ctx, c.store, d, owner, key, plan, c.now()); err != nil {
 		return err
 	}
-	amount := plan.Price.Total()
-	if plan.IsPayAsYouGo() {
-		amount = toll.UnitsOf(1)
+	return affordsAll(d, orderAmount(plan), 1)
+}
+
+// TokenDelegation proves that an access token of the plan may name the delegation; the id may be a signed reference.
+// shortfall says why the delegation could not pay for an order of the plan now. It is nil when it could, and for a free
+// plan, of which nothing is bought. A token with a shortfall still spends credits that exist.
+//
+// Errors: [toll.CodeBadUUID], [toll.CodeDelegationNotFound] (also for a pending one), [toll.CodeDelegationRevoked],
+// [toll.CodeDelegationExpired], [toll.CodeDelegationPlanMismatch] for one of another plan,
+// [toll.CodePaymentMethodUnusable], [toll.CodePaymentMethodRevoked], and [toll.CodePaymentMethodNotAllowed] for another API
+// key.
+func (c *Checkout) TokenDelegation(
+	ctx context.Context, q store.Querier, owner toll.Address, key *toll.Hash, id string, plan *toll.Plan,
+) (shortfall *toll.Error, err error) {
+	d, err := c.delegationOf(ctx, q, owner, id)
+	if err != nil {
+		return nil, err
 	}
-	return affordsAll(d, amount, 1)
+	if err := c.authorized(ctx, q, d, owner, key, plan, c.now()); err != nil || plan.Price.IsFree() {
+		return nil, err
+	}
+	short := c.pays(d, plan)
+	if short == nil {
+		short = reaches(d, plan)
+	}
+	if short == nil {
+		short = affordsAll(d, orderAmount(plan), 1)
+	}
+	if short != nil {
+		return toll.AsError(short), nil
+	}
+	return nil, nil
+}
+
+// orderAmount is what the smallest order of a plan costs.
+func orderAmount(plan *toll.Plan) toll.Units {
+	if plan.IsPayAsYouGo() {
+		return toll.UnitsOf(1)
+	}
+	return plan.Price.Total()
 }
 
 // delegationOf returns a delegation to pay with, or [toll.CodeDelegationNotFound].
@@ -383,6 +431,19 @@ func (c *Checkout) delegationOf(ctx context.Context, q store.Querier, owner toll
 func (c *Checkout) usable(
 	ctx context.Context, q store.Querier, d *store.Delegation, owner toll.Address, key *toll.Hash, plan *toll.Plan, now time.Time,
 ) error {
+	if err := c.authorized(ctx, q, d, owner, key, plan, now); err != nil {
+		return err
+	}
+	if err := c.pays(d, plan); err != nil {
+		return err
+	}
+	return reaches(d, plan)
+}
+
+// authorized reports whether a delegation runs, and may be used by the owner with the key for the plan.
+func (c *Checkout) authorized(
+	ctx context.Context, q store.Querier, d *store.Delegation, owner toll.Address, key *toll.Hash, plan *toll.Plan, now time.Time,
+) error {
 	refuse := func(code toll.Code) *toll.Error { return toll.NewError(code).WithDetails("delegationId %s", d.ID) }
 	switch {
 	case d.Owner != owner:
@@ -396,21 +457,23 @@ func (c *Checkout) usable(
 			WithHint("Sign its typed data with the account, and hand the signature in.")
 	case d.Plan != "" && d.Plan != plan.ID:
 		return refuse(toll.CodeDelegationPlanMismatch)
-	}
-	if err := c.pays(d, plan); err != nil {
-		return err
-	}
-	if d.APIKeyID != nil && (key == nil || *key != *d.APIKeyID) {
+	case d.APIKeyID != nil && (key == nil || *key != *d.APIKeyID):
 		return refuse(toll.CodePaymentMethodNotAllowed)
 	}
-	if len(d.AllowedReceivers) > 0 {
-		for _, r := range plan.Price.Receivers {
-			if !slices.Contains(d.AllowedReceivers, r) {
-				return toll.Errorf(toll.CodeDelegationPlanMismatch, "The delegation does not pay a receiver of this plan.").WithDetails("receiver %s", r)
-			}
+	return c.methodUsable(ctx, q, d, key, now)
+}
+
+// reaches reports whether a delegation pays all receivers of a plan.
+func reaches(d *store.Delegation, plan *toll.Plan) error {
+	if len(d.AllowedReceivers) == 0 {
+		return nil
+	}
+	for _, r := range plan.Price.Receivers {
+		if !slices.Contains(d.AllowedReceivers, r) {
+			return toll.Errorf(toll.CodeDelegationPlanMismatch, "The delegation does not pay a receiver of this plan.").WithDetails("receiver %s", r)
 		}
 	}
-	return c.methodUsable(ctx, q, d, key, now)
+	return nil
 }
 
 // affords returns what an order takes of a delegation, in cents.

@@ -141,7 +141,7 @@ func TestCreateDelegation_Refusals(t *testing.T) {
 			faults int
 			f      func(in *toll.DelegationInput)
 		}{
-			{toll.CodeDelegationIncomplete, 4, func(in *toll.DelegationInput) { *in = toll.DelegationInput{} }},
+			{toll.CodeDelegationIncomplete, 3, func(in *toll.DelegationInput) { *in = toll.DelegationInput{} }},
 			{toll.CodeDelegationIncomplete, 1, func(in *toll.DelegationInput) { in.Provider, in.Currency = ptr("stripe"), ptr("usd") }},
 			{toll.CodeBadProvider, 0, func(in *toll.DelegationInput) { in.Provider = ptr("paypal") }},
 			{toll.CodeBadNumber, 3, func(in *toll.DelegationInput) {

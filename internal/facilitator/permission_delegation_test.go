@@ -30,7 +30,6 @@ func TestPermissionWithDelegation(t *testing.T) {
 			"not a token":    {me, &facilitator.DelegationConfig{ID: "a.b.c"}, toll.CodeDelegationNotFound},
 			"somebody's":     {auth.Caller{Address: s2}, &facilitator.DelegationConfig{ID: s.delegation(100, nil)}, toll.CodeDelegationNotFound},
 			"another key's":  {me, &facilitator.DelegationConfig{ID: s.delegation(100, nil), APIKeyID: &other}, toll.CodePaymentMethodNotAllowed},
-			"too small":      {me, &facilitator.DelegationConfig{ID: s.delegation(99, nil)}, toll.CodeDelegationInsufficient},
 			"for other plan": {me, &facilitator.DelegationConfig{ID: s.delegation(100, func(in *toll.DelegationInput) { in.PlanID = &foreignPlan })}, toll.CodeDelegationPlanMismatch},
 		} {
 			if _, err := create(row.who, row.d); !errors.Is(err, toll.NewError(row.code)) {
@@ -80,8 +79,7 @@ func TestPermissionWithInlineDelegation(t *testing.T) {
 		}
 		before := delegations()
 		for body, code := range map[string]toll.Code{
-			`"delegationConfig":{"currency":"eurc","spendingLimitCents":100}`:                     toll.CodeUnsupportedScheme,
-			`"delegationConfig":{"spendingLimitCents":1}`:                                         toll.CodeDelegationInsufficient,
+			`"delegationConfig":{"currency":"usd","spendingLimitCents":100}`:                      toll.CodeUnsupportedScheme,
 			`"delegationConfig":{"durationSecs":1}`:                                               toll.CodeBadNumber,
 			`"delegationConfig":{"provider":"stripe","currency":"usd","cardId":"pm_1"}`:           toll.CodePaymentMethodNotFound,
 			`"delegationConfig":{"planId":"11","spendingLimitCents":100}`:                         toll.CodeDelegationPlanMismatch,
@@ -119,8 +117,14 @@ func TestDelegationConfig(t *testing.T) {
 			t.Errorf("%s: %v %+v", body, err, r.Delegation)
 		}
 	}
+	for _, none := range []string{`{}`, `null`, `{"delegationId":null}`, `{"delegation_id":"","delegationToken":null}`} {
+		var r facilitator.PermissionRequest
+		if err := x402.Decode([]byte(`{"planId":"11","delegationConfig":`+none+`}`), &r); err != nil || r.Delegation != nil {
+			t.Errorf("%s: %v %+v", none, err, r.Delegation)
+		}
+	}
 	for body, code := range map[string]toll.Code{
-		`{}`: toll.CodePaymentRequired,
+		`{"delegationID":"a"}`: toll.CodePaymentRequired,
 		`{"apiKeyId":"0x` + "00000000000000000000000000000000000000000000000000000000000000aa" + `"}`: toll.CodePaymentRequired,
 		`{"delegationId":"a","delegation_id":"b"}`:                                                    toll.CodeBadRequest,
 		`{"durationSecs":1,"duration_secs":2}`:                                                        toll.CodeBadRequest,

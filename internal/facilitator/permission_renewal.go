@@ -17,7 +17,7 @@ var ErrSpent = errors.New("the limits of the permission are used up")
 // CheckPermission proves that [Facilitator.CreatePermission] would make the permission now, with its errors. A delegation
 // that is made on the fly is not looked at.
 func (f *Facilitator) CheckPermission(ctx context.Context, caller auth.Caller, req *PermissionRequest) error {
-	_, _, err := f.planned(ctx, caller, req)
+	_, _, _, err := f.planned(ctx, caller, req)
 	return err
 }
 
@@ -32,7 +32,7 @@ func (f *Facilitator) RenewPermission(
 	if err != nil {
 		return nil, err
 	}
-	p, plan, err := f.planned(ctx, caller, req)
+	p, plan, _, err := f.planned(ctx, caller, req)
 	if err != nil {
 		return nil, err
 	}

@@ -47,7 +47,7 @@ type delegationBody struct {
 	toll.DelegationInput
 }
 
-// config returns what the body says, nil for an empty one, which is a fault.
+// config returns what the body says, nil when it names no delegation and makes none.
 func (b *delegationBody) config(bad func(path, message string)) *DelegationConfig {
 	at := func(path, message string) { bad("delegationConfig."+path, message) }
 	c := &DelegationConfig{}
@@ -191,10 +191,27 @@ func (r *PermissionRequest) UnmarshalJSON(data []byte) error {
 	if len(faults) > 0 {
 		return toll.Faults(faults)
 	}
-	if b.Delegation != nil && r.Delegation == nil {
+	if b.Delegation != nil && r.Delegation == nil && !emptyDelegation(data) {
 		return errNoDelegation
 	}
 	return nil
+}
+
+// emptyDelegation reports whether delegationConfig has no member but null and "": clients that pay with existing credits
+// send it so.
+func emptyDelegation(data []byte) bool {
+	var b struct {
+		Delegation map[string]json.RawMessage `json:"delegationConfig"`
+	}
+	if err := x402.Decode(data, &b); err != nil {
+		return false
+	}
+	for _, v := range b.Delegation {
+		if isGiven(v) && string(v) != `""` {
+			return false
+		}
+	}
+	return true
 }
 
 func isGiven(raw json.RawMessage) bool {

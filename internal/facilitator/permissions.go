@@ -36,12 +36,13 @@ const (
 // transaction, with the answer. Errors: [toll.CodePaymentPlanNotFound], [toll.CodePaymentAgentNotFound],
 // [toll.CodeAgentMismatch] for an agent without the plan, [toll.CodeWrongNetwork], [toll.CodeUnsupportedScheme],
 // [toll.CodeBadNumber] for a life out of bounds, [toll.CodeRateLimited] beyond the quota of an hour; with a delegation also
-// those of [checkout.Checkout.UsableDelegation], and with one that is made on the fly those of
-// [checkout.Checkout.CreateDelegation].
+// those of [checkout.Checkout.TokenDelegation], and with one that is made on the fly those of
+// [checkout.Checkout.CreateTokenDelegation]. A delegation that cannot pay for the plan is recorded with a warning: it is
+// refused when a request needs an order.
 func (f *Facilitator) CreatePermission(
 	ctx context.Context, caller auth.Caller, req *PermissionRequest, also func(*store.Tx, *toll.AccessToken) error,
 ) (*toll.AccessToken, error) {
-	p, plan, err := f.planned(ctx, caller, req)
+	p, plan, warnings, err := f.planned(ctx, caller, req)
 	if err != nil {
 		return nil, err
 	}
@@ -57,6 +58,7 @@ func (f *Facilitator) CreatePermission(
 		out, err = f.createWithDelegation(ctx, p, plan, req, jws, also)
 	} else {
 		out = f.accessToken(p, req, jws)
+		out.Warnings = warnings
 		err = f.ledger.CreatePermissionWith(ctx, *p, func(tx *store.Tx) error {
 			if also != nil {
 				if err := also(tx, out); err != nil {
@@ -80,11 +82,13 @@ func (f *Facilitator) countPermission(p *ledger.Permission) error {
 	return nil
 }
 
-// planned returns the permission that a request asks for, and its plan. An existing delegation is proved to be usable.
-func (f *Facilitator) planned(ctx context.Context, caller auth.Caller, req *PermissionRequest) (*ledger.Permission, *toll.Plan, error) {
+// planned returns the permission that a request asks for, its plan, and the warnings of an existing delegation.
+func (f *Facilitator) planned(
+	ctx context.Context, caller auth.Caller, req *PermissionRequest,
+) (*ledger.Permission, *toll.Plan, []toll.Warning, error) {
 	plan, e := f.plan(ctx, req.PlanID, toll.CodePaymentPlanNotFound)
 	if e != nil {
-		return nil, nil, e
+		return nil, nil, nil, e
 	}
 	p := &ledger.Permission{
 		Hash: toll.NewHash(), Plan: plan.ID, Subscriber: caller.Address, Agent: req.AgentID, AllowedAgents: req.AllowedAgents,
@@ -95,23 +99,24 @@ func (f *Facilitator) planned(ctx context.Context, caller auth.Caller, req *Perm
 	}
 	var err error
 	if p.Scheme, p.Network, err = f.permissionScheme(plan, req); err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
 	if err := f.permissionAgents(ctx, plan, p); err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
 	// Claims count whole seconds, and the ledger ends the permission in the same moment as the access token.
 	now := f.clock().UTC()
 	p.CreatedAt = now.Truncate(time.Microsecond)
 	if p.ExpiresAt, err = req.end(now.Truncate(time.Second)); err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
+	var warnings []toll.Warning
 	if d := req.Delegation; d != nil && d.New == nil {
-		if p.DelegationID, err = f.existingDelegation(ctx, p, plan, d); err != nil {
-			return nil, nil, err
+		if warnings, err = f.nameDelegation(ctx, p, plan, d); err != nil {
+			return nil, nil, nil, err
 		}
 	}
-	return p, plan, nil
+	return p, plan, warnings, nil
 }
 
 // signPermission returns the access token of a permission in its JWS form.
@@ -131,16 +136,27 @@ func (f *Facilitator) signPermission(p *ledger.Permission, plan *toll.Plan, req 
 	return jws, nil
 }
 
-// existingDelegation returns the id of the delegation that is to pay for the plan.
-func (f *Facilitator) existingDelegation(ctx context.Context, p *ledger.Permission, plan *toll.Plan, d *DelegationConfig) (string, error) {
+// nameDelegation sets the delegation of a permission, with a warning when that cannot pay for the plan.
+func (f *Facilitator) nameDelegation(ctx context.Context, p *ledger.Permission, plan *toll.Plan, d *DelegationConfig) ([]toll.Warning, error) {
 	if d.APIKeyID != nil && (p.APIKeyID == nil || *d.APIKeyID != *p.APIKeyID) {
-		return "", toll.Errorf(toll.CodePaymentMethodNotAllowed, "delegationConfig.apiKeyId is not the API key of this call.")
+		return nil, toll.Errorf(toll.CodePaymentMethodNotAllowed, "delegationConfig.apiKeyId is not the API key of this call.")
 	}
-	id, err := f.checkout.DelegationID(p.Subscriber, d.ID)
-	if err != nil {
-		return "", err
+	var err error
+	if p.DelegationID, err = f.checkout.DelegationID(p.Subscriber, d.ID); err != nil {
+		return nil, err
 	}
-	return id, f.checkout.UsableDelegation(ctx, p.Subscriber, p.APIKeyID, id, plan)
+	shortfall, err := f.checkout.TokenDelegation(ctx, f.store, p.Subscriber, p.APIKeyID, p.DelegationID, plan)
+	return shortfallWarnings(shortfall), err
+}
+
+// shortfallWarnings says that a delegation could not pay for an order; none when it could.
+func shortfallWarnings(shortfall *toll.Error) []toll.Warning {
+	if shortfall == nil {
+		return nil
+	}
+	return []toll.Warning{{
+		Code: shortfall.Code, Message: "The delegation cannot pay for this plan, so the access token spends existing credits only. " + shortfall.Text(),
+	}}
 }
 
 // Defaults of a delegation that is made on the fly.
@@ -154,12 +170,12 @@ func (f *Facilitator) createWithDelegation(
 	ctx context.Context, p *ledger.Permission, plan *toll.Plan, req *PermissionRequest, jws string, also func(*store.Tx, *toll.AccessToken) error,
 ) (*toll.AccessToken, error) {
 	in := *req.Delegation.New
-	provider, currency := string(toll.ProviderCrypto), "usdc"
+	provider := string(toll.ProviderCrypto)
 	if !plan.Price.IsCrypto {
-		provider, currency = string(toll.ProviderCard), "usd"
+		provider = string(toll.ProviderCard)
 	}
 	cents, secs := toll.Cents(inlineCents), toll.Int(inlineSecs)
-	in.Provider, in.Currency = cmp.Or(in.Provider, &provider), cmp.Or(in.Currency, &currency)
+	in.Provider = cmp.Or(in.Provider, &provider)
 	in.SpendingLimitCents, in.DurationSecs = cmp.Or(in.SpendingLimitCents, &cents), cmp.Or(in.DurationSecs, &secs)
 	if in.PlanID != nil && *in.PlanID != plan.ID {
 		return nil, toll.Errorf(toll.CodeDelegationPlanMismatch, "delegationConfig.planId is not the plan of the access token.")
@@ -169,8 +185,9 @@ func (f *Facilitator) createWithDelegation(
 		owner.KeyID = *p.APIKeyID
 	}
 	var out *toll.AccessToken
-	_, err := f.checkout.CreateDelegation(ctx, owner, in, func(tx *store.Tx, d *toll.DelegationCreated) error {
-		if err := f.checkout.UsableDelegationIn(ctx, tx, p.Subscriber, p.APIKeyID, d.DelegationID, plan); err != nil {
+	_, err := f.checkout.CreateTokenDelegation(ctx, owner, in, func(tx *store.Tx, d *toll.DelegationCreated) error {
+		shortfall, err := f.checkout.TokenDelegation(ctx, tx, p.Subscriber, p.APIKeyID, d.DelegationID, plan)
+		if err != nil {
 			return err
 		}
 		created := *p
@@ -179,10 +196,10 @@ func (f *Facilitator) createWithDelegation(
 			return err
 		}
 		out = f.accessToken(&created, req, jws)
-		out.Warnings = []toll.Warning{{
+		out.Warnings = append([]toll.Warning{{
 			Code:    toll.CodeDeprecatedForm,
 			Message: "A delegation that is made inside delegationConfig is deprecated: create it with POST /delegation/create and send its delegationId.",
-		}}
+		}}, shortfallWarnings(shortfall)...)
 		if also != nil {
 			if err := also(tx, out); err != nil {
 				return err

@@ -171,6 +171,8 @@ func (f *Facilitator) notBought(l *lack, err error) *toll.Error {
 		return l.pending(tx)
 	case toll.CodeDelegationPlanMismatch:
 		return e.WithReason(x402.ReasonDelegationNotFound)
+	case toll.CodeUnsupportedScheme:
+		return e.WithReason(x402.ReasonInsufficientFunds) // the currency of the delegation; the scheme of the payment is right
 	case toll.CodeCardOff:
 		return e.WithReason(x402.ReasonPaymentUnavailable)
 	}
