@@ -265,20 +265,32 @@ func (t Time) MarshalJSON() ([]byte, error) {
 	return strconv.AppendQuote(nil, t.UTC().Format(timeLayout)), nil
 }
 
-// UnmarshalJSON takes any ISO 8601 time with an offset.
+// localLayout is of times without an offset, which are in UTC.
+const localLayout = "2006-01-02T15:04:05"
+
+// ParseTime reads an ISO 8601 time. One without an offset is in UTC.
+func ParseTime(s string) (time.Time, error) {
+	t, err := time.Parse(time.RFC3339Nano, s)
+	if err != nil {
+		t, err = time.Parse(localLayout, s) // takes fractions of a second, too
+	}
+	if err != nil {
+		return time.Time{}, Errorf(CodeBadRequest, "A time is ISO 8601, such as 2026-11-21T01:52:18Z.")
+	}
+	return t.UTC(), nil
+}
+
+// UnmarshalJSON takes what [ParseTime] takes.
 func (t *Time) UnmarshalJSON(b []byte) error {
 	if string(b) == "null" {
 		return nil
 	}
 	s, err := strconv.Unquote(string(b))
-	if err == nil {
-		t.Time, err = time.Parse(time.RFC3339Nano, s)
-	}
 	if err != nil {
-		return Errorf(CodeBadRequest, "A time is ISO 8601 with an offset.")
+		s = ""
 	}
-	t.Time = t.UTC()
-	return nil
+	t.Time, err = ParseTime(s)
+	return err
 }
 
 // clip bounds text of a caller before it enters an error: at most 80 bytes, visible ASCII only, as it may be echoed into logs and headers.

@@ -122,6 +122,8 @@ func TestTime(t *testing.T) {
 		`"2026-11-21T01:52:18.322Z"`:         "2026-11-21T01:52:18.322Z",
 		`"2026-11-21T02:52:18.322999+01:00"`: "2026-11-21T01:52:18.322Z",
 		`"2026-11-21T01:52:18Z"`:             "2026-11-21T01:52:18.000Z",
+		`"2026-11-22T12:33:13.427204"`:       "2026-11-22T12:33:13.427Z",
+		`"2026-11-22T12:33:13"`:              "2026-11-22T12:33:13.000Z",
 	} {
 		var v toll.Time
 		if err := json.Unmarshal([]byte(in), &v); err != nil {
@@ -131,7 +133,7 @@ func TestTime(t *testing.T) {
 			t.Errorf("%s became %s, want %s", in, b, want)
 		}
 	}
-	for _, in := range []string{`"2026-11-21T01:52:18"`, `"yesterday"`, `1795225937872`, `""`} {
+	for _, in := range []string{`"2026-11-21T01:52"`, `"2026-11-21 01:52:18"`, `"2026-13-21T01:52:18"`, `"yesterday"`, `1795225937872`, `""`} {
 		var v toll.Time
 		wantCode(t, json.Unmarshal([]byte(in), &v), toll.CodeBadRequest)
 	}

@@ -59,8 +59,8 @@ func (h *handler) listEvents(c *call) (*EventList, error) {
 		}
 	}
 	if text, ok := single(q, "since", &faults); ok {
-		if f.Since, err = time.Parse(time.RFC3339Nano, text); err != nil {
-			faults = append(faults, toll.Fault{Path: "since", Message: "must be an ISO 8601 time with an offset"})
+		if f.Since, err = toll.ParseTime(text); err != nil {
+			faults = append(faults, toll.Fault{Path: "since", Message: "must be an ISO 8601 time"})
 		}
 	}
 	if len(faults) > 0 {

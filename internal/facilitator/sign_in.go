@@ -196,7 +196,7 @@ func (f *Facilitator) proved(
 		return toll.Address{}, nil, time.Time{}, f.badProof(why)
 	}
 	nonce, made, ok := f.nonceTime(plan.ID, p.Nonce)
-	issued, err := time.Parse(time.RFC3339Nano, p.IssuedAt)
+	issued, err := toll.ParseTime(p.IssuedAt)
 	ends := made.Add(signInLife)
 	switch {
 	case !ok:
@@ -211,12 +211,12 @@ func (f *Facilitator) proved(
 		return not("it is too old, or of the future")
 	}
 	if p.ExpirationTime != "" {
-		if t, err := time.Parse(time.RFC3339Nano, p.ExpirationTime); err != nil || !now.Before(t) {
+		if t, err := toll.ParseTime(p.ExpirationTime); err != nil || !now.Before(t) {
 			return not("it has expired")
 		}
 	}
 	if p.NotBefore != "" {
-		if t, err := time.Parse(time.RFC3339Nano, p.NotBefore); err != nil || now.Before(t) {
+		if t, err := toll.ParseTime(p.NotBefore); err != nil || now.Before(t) {
 			return not("it does not count yet")
 		}
 	}
