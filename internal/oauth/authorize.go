@@ -3,6 +3,7 @@ package oauth
 import (
 	"cmp"
 	"context"
+	"errors"
 	"net/url"
 	"slices"
 	"strings"
@@ -81,14 +82,23 @@ func (o *OAuth) Authorize(ctx context.Context, q url.Values) (*Authorization, er
 	if err != nil {
 		return nil, shownOnPage(err)
 	}
-	a := &Authorization{Client: client.Client, RedirectURI: q.Get("redirect_uri"), stored: client.stored}
+	a := &Authorization{RedirectURI: q.Get("redirect_uri")}
 	known, ok, err := o.redirect(ctx, client, a.RedirectURI)
 	if err != nil {
 		return nil, err
 	}
+	if !ok && o.agentRedirect(a.RedirectURI) {
+		unregistered, err := o.agentClient(ctx, client.ID)
+		if ok = err == nil; ok {
+			client = unregistered
+		} else if !errors.Is(err, errUnknownClient) {
+			return nil, err
+		}
+	}
 	if !ok {
 		return nil, &PageError{"The program did not register the address that its answer is to go to."}
 	}
+	a.Client, a.stored = client.Client, client.stored
 	a.Client.Name, a.registered = cmp.Or(known.Name, a.Client.Name), known.URI
 	a.RedirectHost = hostOf(a.RedirectURI)
 	a.State = q.Get("state")

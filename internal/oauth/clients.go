@@ -39,6 +39,9 @@ type Client struct {
 	Site string // host of the document that is the id; "" for a registered client
 	URI  string // of its website; "" for none
 	Ours bool   // a program of this service
+	// Agent is the agent whose id an unregistered program uses as its own. Nobody registered the address to which the answer
+	// goes, so the person has to be told. nil for any other client.
+	Agent *toll.Agent
 
 	digest    []byte
 	refreshes bool
@@ -82,7 +85,7 @@ func (o *OAuth) client(ctx context.Context, id string) (*knownClient, error) {
 	}
 	row, err := store.OAuthClientByID(ctx, o.Store, id)
 	if errors.Is(err, store.ErrNotFound) {
-		return nil, errUnknownClient
+		return o.agentClient(ctx, id)
 	}
 	if err != nil {
 		return nil, err
@@ -97,6 +100,33 @@ func (o *OAuth) client(ctx context.Context, id string) (*knownClient, error) {
 	}
 	c.URI = d.ClientURI
 	return c, nil
+}
+
+// agentClient returns the public client that the id of an agent stands for without a registration. It has no redirects, so
+// [OAuth.Authorize] judges those by their form. Errors: those of [OAuth.client].
+func (o *OAuth) agentClient(ctx context.Context, id string) (*knownClient, error) {
+	if string(agentOf(id)) != id {
+		return nil, errUnknownClient
+	}
+	agent, err := store.AgentByID(ctx, o.Store, toll.AgentID(id))
+	if errors.Is(err, store.ErrNotFound) {
+		return nil, errUnknownClient
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &knownClient{
+		Client: Client{ID: id, Name: "Unregistered program", Agent: agent, refreshes: true},
+		grants: []string{grantCode, grantRefresh}, method: methodNone,
+	}, nil
+}
+
+// agentRedirect reports whether an unregistered program of an agent may be answered at an address: https, or http on this
+// computer, but not at this service.
+func (o *OAuth) agentRedirect(uri string) bool {
+	u, err := url.Parse(uri)
+	own, ownErr := url.Parse(o.Issuer)
+	return errors.Join(err, ownErr) == nil && toll.ValidRedirect(uri) && (u.Scheme == "https" || u.Scheme == "http") && !strings.EqualFold(u.Host, own.Host)
 }
 
 // shownOnPage returns the error of [OAuth.client] as a page shows it.

@@ -34,6 +34,9 @@ func (o *OAuth) want(ctx context.Context, client *knownClient, q url.Values) (wa
 		if q.Get("plan_id") != "" || q.Get("agent_id") != "" {
 			return w, refused("invalid_request", "An API key is for no plan and no agent.")
 		}
+		if client.Agent != nil {
+			return w, refused("invalid_target", "A program that is not registered gets no API key.")
+		}
 		return w, nil
 	}
 	if client.Ours {
@@ -46,6 +49,9 @@ func (o *OAuth) want(ctx context.Context, client *knownClient, q url.Values) (wa
 		}
 		if no := o.asked(ctx, err, "agent_id names no agent."); no != nil {
 			return w, no
+		}
+		if client.Agent != nil && agent != client.Agent.ID {
+			return w, refused("invalid_request", "agent_id must be the agent that client_id names.")
 		}
 		w.agent = agent
 	}

@@ -13,6 +13,11 @@ func (w *Web) asksFor(ctx context.Context, owner toll.Address, request string, a
 	a := asks(auth.Client)
 	a.Action, a.Request = PathAuthorize, request
 	a.Answer, a.leads = addressText(auth.RedirectHost), leadsTo(auth.RedirectURI)
+	if agent := auth.Client.Agent; agent != nil {
+		a.Agent, a.AgentID, a.AgentOwner = cmp.Or(plainText(agent.Metadata.Name), "without a name"), string(agent.ID), agent.Owner.String()
+		a.NamesUs = namesUs(agent.Metadata.Name)
+		a.AnswerURL = addressText(auth.RedirectURI)
+	}
 	a.Resource, a.Scope, a.Key = addressText(auth.Resource), auth.Scope, auth.Kind == oauth.KindAPIKey
 	a.named = auth.PlanID != "" || auth.AgentID != ""
 	return a, w.offerIn(ctx, a, owner, auth.PlanID, auth.AgentID, auth.Resource)

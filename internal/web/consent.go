@@ -42,13 +42,18 @@ type asked struct {
 	Key      bool // an API key, with every right of the account
 	Offers   []*offer
 	Purses   []purse
-	named    bool   // the program names the plan or the agent
-	leads    string // where the browser goes then, as a source of the policy
+	// Of a program that is not registered and names an agent as its id, else "".
+	Agent, AgentID, AgentOwner string
+	AnswerURL                  string // the whole address to which the answer goes
+
+	named bool   // the program names the plan or the agent
+	leads string // where the browser goes then, as a source of the policy
 }
 
 // says is everything that the person agrees to, but for what they choose themselves.
 func (a *asked) says() []string {
-	s := []string{formConsent, a.Action, a.Request, a.Name, a.ClientID, a.Site, a.Website, a.Answer, a.Origin, a.Device, a.Resource, a.Scope, strconv.FormatBool(a.Key)}
+	s := []string{formConsent, a.Action, a.Request, a.Name, a.ClientID, a.Site, a.Website, a.Answer, a.Origin, a.Device, a.Resource, a.Scope, strconv.FormatBool(a.Key),
+		a.Agent, a.AgentID, a.AgentOwner, a.AnswerURL}
 	for _, o := range a.Offers {
 		s = append(s, o.says()...)
 	}
