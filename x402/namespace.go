@@ -86,6 +86,9 @@ func (n Namespace) OtherBrand(scheme string) string {
 // Asset is the asset of payment requirements: credits.
 func (n Namespace) Asset() string { return n.Scheme + ":credits" }
 
+// ConfigContract is the name under which strict clients look for the configuration contract of the interface.
+func (n Namespace) ConfigContract() string { return strings.ToUpper(n.Scheme) + "Config" }
+
 // PlanExtension is the extension that says where a plan is bought.
 func (n Namespace) PlanExtension() string { return n.Scheme + "-plan" }
 

@@ -41,7 +41,8 @@ type VersionRange struct {
 	Floor   string `json:"floor"`
 }
 
-// Deployment names the chain and the contracts that are used. Markers are names under contracts that are no contracts.
+// Deployment names the chain and the contracts that are used. The address of a contract is zero where nothing is deployed.
+// Markers are names under contracts that are no contracts.
 type Deployment struct {
 	Version   string                  `json:"version"`
 	ChainID   int64                   `json:"chainId"`
@@ -49,10 +50,20 @@ type Deployment struct {
 	Markers   []string                `json:"markers"`
 }
 
+// expected are names of contracts that strict clients look for before their first call. This service has none of them but
+// the marker PayAsYouGoTemplate.
+var expected = []string{
+	"AccessManager", "AgreementsStore", "AssetsRegistry", "DistributePaymentsCondition", "FiatPaymentTemplate", "FiatSettlementCondition",
+	"FixedPaymentTemplate", "LinearPricing", "LockPaymentCondition", "NFT1155Credits", "NFT1155ExpirableCredits", "NFT1155ExpirableCreditsV2",
+	"OneTimeCreatorHook", "PayAsYouGoTemplate", "PaymentsVault", "ProtocolStandardFees", "TokenUtils", "TransferCreditsCondition",
+}
+
 func (h *handler) info(*call) (*Info, error) {
-	contracts := map[string]toll.Address{
-		"PayAsYouGoTemplate": toll.PayAsYouGoTemplate, "USDC": h.Environment.USDC(), "EURC": h.Environment.EURC(),
+	contracts := map[string]toll.Address{h.Namespace.ConfigContract(): {}}
+	for _, name := range expected {
+		contracts[name] = toll.Address{}
 	}
+	contracts["PayAsYouGoTemplate"], contracts["USDC"], contracts["EURC"] = toll.PayAsYouGoTemplate, h.Environment.USDC(), h.Environment.EURC()
 	if h.Chain != nil {
 		maps.Copy(contracts, h.Chain.Contracts)
 	}
