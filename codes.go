@@ -127,6 +127,7 @@ const (
 	CodeMethodNotAllowed         Code = "BCK.HTTP.405"        // This path does not take this method.
 	CodeRequestTimeout           Code = "BCK.HTTP.408"        // The body arrived too slowly.
 	CodeGone                     Code = "BCK.HTTP.410"        // This path is retired.
+	CodeMPPOff                   Code = "BCK.MPP.0002"        // The payment protocol MPP is not served.
 	CodeBodyTooLarge             Code = "BCK.HTTP.413"        // The body is too large.
 	CodeURITooLong               Code = "BCK.HTTP.414"        // The URL is too long.
 	CodeMediaType                Code = "BCK.HTTP.415"        // The body must be JSON.

@@ -249,6 +249,8 @@ var codes = []CodeInfo{
 		Hint: "Send the whole body at once."},
 	{Code: CodeGone, Status: 410, Category: CategoryBusiness, Retryable: false, Message: "This path is retired.",
 		Hint: "GET /docs lists the paths that are served."},
+	{Code: CodeMPPOff, Status: 501, Category: CategoryBusiness, Retryable: false, Message: "The payment protocol MPP is not served here.",
+		Hint: "Pay by x402: GET /docs lists the paths that are served."},
 	{Code: CodeBodyTooLarge, Status: 413, Category: CategoryValidation, Retryable: false, Message: "The body is too large.",
 		Hint: "Send at most 1 MiB."},
 	{Code: CodeURITooLong, Status: 414, Category: CategoryValidation, Retryable: false, Message: "The URL is too long.",

@@ -41,8 +41,8 @@ func (c *call) fail(err error) {
 }
 
 func (c *call) log(e *toll.Error, status int) {
-	if e.Err == nil && (status < http.StatusInternalServerError || e.Code == toll.CodeSettlementPending) {
-		return // a settlement that takes its time is no fault; one whose outcome was lost is logged where its cause is known
+	if e.Err == nil && (status < http.StatusInternalServerError || e.Code == toll.CodeSettlementPending || e.Code == toll.CodeMPPOff) {
+		return // a protocol that is not served is no fault, nor a settlement that takes its time; one whose outcome was lost is logged where its cause is known
 	}
 	level := slog.LevelDebug
 	if status >= http.StatusInternalServerError && !errors.Is(e.Err, context.Canceled) {

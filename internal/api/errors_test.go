@@ -438,6 +438,7 @@ func provoked() map[toll.Code]func(c *scene) answer {
 			answers, _ := c.impatient().raw(c.t, "POST "+base+"/protocol/plans HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer "+c.b1.key+"\r\nContent-Length: 9\r\n\r\n{")
 			return answers[0]
 		},
+		toll.CodeMPPOff:       func(c *scene) answer { return c.post("/mpp/challenge", "") },
 		toll.CodeGone:         func(c *scene) answer { return c.post("/protocol/plans/burn", "") },
 		toll.CodeBodyTooLarge: func(c *scene) answer { return c.plans(`{"x":"` + strings.Repeat("x", 1<<20) + `"}`) },
 		toll.CodeURITooLong:   func(c *scene) answer { return c.get("/" + strings.Repeat("x", 9<<10)) },

@@ -264,6 +264,10 @@ func record(r *recorder, version string) {
 	call("mintExpirableCredits", s.b1, "POST", "/protocol/plans/mintExpirable", `{"planId":"`+free+`","creditsAmount":5,"creditsReceiver":"`+s.s1.address.Lower()+`","creditsDuration":3600}`)
 	call("readBalance", s.s1, "GET", "/protocol/plans/"+free+"/balance", "")
 
+	rehearsal := call("startSimulation", s.b1, "POST", "/protocol/agents/simulate/start", `{"agentName":"Ask","planName":"Basic","pricePerCredit":0.05}`)
+	call("startSimulation", s.b1, "POST", "/protocol/agents/simulate/start", `{"pricePerCredit":-1}`)
+	call("finishSimulation", s.b1, "POST", "/protocol/agents/simulate/finish", `{"agentRequestId":"`+rehearsal.text(t, "agentRequestId")+`","marginPercent":0.2,"batch":false}`)
+	call("finishSimulation", s.b1, "POST", "/protocol/agents/simulate/finish", `{"agentRequestId":"req_none"}`)
 	permission := call("createPermission", s.s1, "POST", "/x402/permissions", `{"planId":"`+free+`","agentId":"`+agent+`","redemptionLimit":"50","orderLimit":1,"expiration":3600,"metadata":{"for":"tests"}}`)
 	s.clock.advance(1e9)
 	nested := call("createPermission", s.s1, "POST", "/x402/permissions", `{"accepted":{"scheme":"svc:erc4337","network":"eip155:84532","planId":"`+free+`","extra":{"version":"1","agentId":"`+agent+`"}}}`)
@@ -314,6 +318,8 @@ func record(r *recorder, version string) {
 	call("revokeKey", s.s1, "DELETE", "/api-keys/"+key, "")
 	call("revokeKey", s.s1, "DELETE", "/api-keys/"+key, "")
 
+	call("retiredMPP", actor{}, "POST", "/mpp/challenge", "{}")
+	call("retiredMPPOf", actor{}, "POST", "/mpp/permissions/1", "{}")
 	call("retiredRedeem", actor{}, "POST", "/protocol/plans/redeem", "")
 	call("retiredBurn", actor{}, "POST", "/protocol/plans/burn", "")
 	call("retiredInitialize", actor{}, "POST", "/protocol/agents/initialize/1", "")

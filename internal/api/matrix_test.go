@@ -69,6 +69,8 @@ func TestT17_PrivilegeMatrix(t *testing.T) {
 	request, transaction := settled.text(t, "extra.agentRequestId"), settled.text(t, "transaction")
 	held := s.do(s.b1, "POST", base+"/x402/verify", paymentBody(plan, token, `,"hold":true`)).text(t, "agentRequestId")
 
+	rehearsed := s.do(s.b1, "POST", base+"/protocol/agents/simulate/start", "").text(t, "agentRequestId")
+
 	loose, spare := s.plan(s.b1, freePlan), s.plan(s.b1, freePlan)
 	spareAgent := s.agent(s.b1, spare)
 	fiat := s.plan(s.b1, cardPlan)
@@ -126,6 +128,8 @@ func TestT17_PrivilegeMatrix(t *testing.T) {
 		"readWallet": {keyed, ""}, "exportWallet": {keyed, ""}, "useFaucet": {keyed, "{}"},
 		"createPermission": {created, `{"planId":"` + plan + `"}`}, "listPermissions": {keyed, ""}, "readPermission": {mine, ""}, "revokePermission": {mine, ""},
 		"createKey": {created, `{}`}, "listKeys": {keyed, ""}, "readKey": {mine, ""}, "updateKey": {mine, `{"name":"y"}`}, "revokeKey": {mine, ""},
+		"startSimulation": {keyed, "{}"}, "finishSimulation": {mine, `{"agentRequestId":"` + rehearsed + `"}`},
+		"retiredMPP": {[5]int{501, 501, 501, 501, 501}, "{}"}, "retiredMPPOf": {[5]int{501, 501, 501, 501, 501}, "{}"},
 		"retiredRedeem": {gone, ""}, "retiredBurn": {gone, ""}, "retiredInitialize": {gone, ""}, "retiredToken": {gone, ""}, "retiredValidate": {gone, ""},
 	}
 	changes := map[string]bool{

@@ -48,7 +48,7 @@ func newFlows(q Quotas) map[string]*meter.Quota {
 // counted by the facilitator.
 func (r *route) flow() string {
 	switch r.op {
-	case "verify", "settle", "release", "signOffers", "createPermission", "advanceClock":
+	case "verify", "settle", "release", "signOffers", "createPermission", "advanceClock", "startSimulation", "finishSimulation":
 		return ""
 	case "orderPlan", "openCheckout", "openStripePayment":
 		return flowOrders

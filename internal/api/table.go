@@ -161,7 +161,7 @@ var paging = []query{
 func table() []route {
 	var all []route
 	for _, part := range [][]route{
-		infoRoutes(), agentRoutes(), planRoutes(), changeRoutes(), orderRoutes(), paymentRoutes(), saleRoutes(), discoveryRoutes(), permissionRoutes(), subTaskRoutes(), delegationRoutes(),
+		infoRoutes(), agentRoutes(), simulationRoutes(), planRoutes(), changeRoutes(), orderRoutes(), paymentRoutes(), saleRoutes(), discoveryRoutes(), permissionRoutes(), subTaskRoutes(), delegationRoutes(),
 		keyRoutes(), eventRoutes(), webhookRoutes(), proofRoutes(), walletRoutes(), sandboxRoutes(), retiredRoutes(),
 	} {
 		all = append(all, part...)
