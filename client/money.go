@@ -16,7 +16,7 @@ type DelegationParams struct {
 	Provider      toll.Provider
 	SpendingLimit toll.Cents
 	Lifetime      time.Duration // 60 s to 365 days
-	Currency      string        // usdc or eurc (erc4337), usd or eur (stripe)
+	Currency      string        // usdc (default) or eurc (erc4337), usd (default) or eur (stripe)
 	// PaymentMethodID is one of [Client.PaymentMethods], required for cards.
 	PaymentMethodID string
 	PlanID          toll.PlanID // binds it to one plan; "": any
