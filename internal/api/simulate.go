@@ -27,13 +27,13 @@ func simulationRoutes() []route {
 	return []route{
 		{
 			op: "startSimulation", method: "POST", path: at + "/start", auth: keyed, tag: "Agents",
-			summary: "Begin the rehearsal of a paid request. Stores nothing", action: takes((*handler).startSimulation),
-			codes: []toll.Code{toll.CodeBadNumber},
+			summary: "Begin the rehearsal of a paid request. Stores nothing",
+			action:  takes((*handler).startSimulation), codes: []toll.Code{toll.CodeBadNumber},
 		},
 		{
 			op: "finishSimulation", method: "POST", path: at + "/finish", auth: self, tag: "Agents",
-			summary: "Say what the settlement of a rehearsal would burn. Burns nothing", action: takes((*handler).finishSimulation),
-			codes: []toll.Code{toll.CodeBadNumber, toll.CodeSubTaskRequestUnknown},
+			summary: "Say what the settlement of a rehearsal would burn. Burns nothing",
+			action:  takes((*handler).finishSimulation), codes: []toll.Code{toll.CodeBadNumber, toll.CodeSubTaskRequestUnknown},
 		},
 	}
 }
@@ -68,10 +68,13 @@ func (h *handler) startSimulation(c *call, in *SimulationInput) (*Simulation, er
 		}
 		return sent
 	}
-	plan, agent := name("planName", in.PlanName, "Simulated plan"), name("agentName", in.AgentName, "Simulated agent")
+	plan := name("planName", in.PlanName, "Simulated plan")
+	agent := name("agentName", in.AgentName, "Simulated agent")
 	price, ok := simulatedPrice(in.PricePerCredit)
 	if !ok {
-		faults = append(faults, toll.Fault{Path: "pricePerCredit", Message: "must be a number of 0 or more, with at most 40 characters"})
+		faults = append(faults, toll.Fault{
+			Path: "pricePerCredit", Message: "must be a number of 0 or more, with at most 40 characters",
+		})
 	}
 	if len(faults) > 0 {
 		return nil, toll.Faults(faults)
@@ -79,11 +82,25 @@ func (h *handler) startSimulation(c *call, in *SimulationInput) (*Simulation, er
 	holder := c.caller.Address
 	planID := simulatedPlan(holder)
 	return &Simulation{
-		AgentRequestID: h.Ledger.NewRequestID(ledger.NewAccountID(planID, holder)), AgentName: agent, AgentID: toll.AgentID(simulatedID("agent", holder)),
-		URLMatching: h.PublicURL + c.route.path, VerbMatching: c.route.method, Batch: bool(in.Batch),
+		AgentRequestID: h.Ledger.NewRequestID(ledger.NewAccountID(planID, holder)),
+		AgentName:      agent,
+		AgentID:        toll.AgentID(simulatedID("agent", holder)),
+		URLMatching:    h.PublicURL + c.route.path,
+		VerbMatching:   c.route.method,
+		Batch:          bool(in.Batch),
 		Balance: toll.Balance{
-			PlanID: planID, PlanName: plan, PlanType: toll.LimitCredits, HolderAddress: holder, Balance: rehearsalCredits, Available: rehearsalCredits,
-			IsSubscriber: true, IsSubscriberAlias: true, PricePerCredit: price, Batch: bool(in.Batch), Total: rehearsalCredits, Remaining: rehearsalCredits,
+			PlanID:            planID,
+			PlanName:          plan,
+			PlanType:          toll.LimitCredits,
+			HolderAddress:     holder,
+			Balance:           rehearsalCredits,
+			Available:         rehearsalCredits,
+			IsSubscriber:      true,
+			IsSubscriberAlias: true,
+			PricePerCredit:    price,
+			Batch:             bool(in.Batch),
+			Total:             rehearsalCredits,
+			Remaining:         rehearsalCredits,
 		},
 	}, nil
 }
@@ -98,8 +115,8 @@ func simulatedPrice(sent json.RawMessage) (json.RawMessage, bool) {
 	return json.RawMessage(text), ok
 }
 
-// simulatedPlan is the plan of an account's rehearsals. It depends on the account, so that an agentRequestId proves whose
-// rehearsal it is although nothing is stored.
+// simulatedPlan is the plan of an account's rehearsals. It depends on the account, so that an
+// agentRequestId proves whose rehearsal it is although nothing is stored.
 func simulatedPlan(holder toll.Address) toll.PlanID {
 	return toll.PlanID(simulatedID("plan", holder))
 }
@@ -135,7 +152,8 @@ func (h *handler) finishSimulation(c *call, in *SimulationEnd) (*SimulationResul
 	holder := c.caller.Address
 	account, ours := h.Ledger.AccountOfRequestID(in.AgentRequestID)
 	if !ours || account != ledger.NewAccountID(simulatedPlan(holder), holder) {
-		return nil, toll.NewError(toll.CodeSubTaskRequestUnknown).WithHint("Take the agentRequestId from POST /api/v1/protocol/agents/simulate/start.")
+		return nil, toll.NewError(toll.CodeSubTaskRequestUnknown).
+			WithHint("Take the agentRequestId from POST /api/v1/protocol/agents/simulate/start.")
 	}
 	return &SimulationResult{Success: true, CreditsToRedeem: margin.On(rehearsalWork)}, nil
 }

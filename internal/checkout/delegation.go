@@ -48,7 +48,8 @@ func (c *Checkout) CreateTokenDelegation(
 }
 
 func (c *Checkout) createDelegation(
-	ctx context.Context, caller Owner, in toll.DelegationInput, forToken bool, also func(*store.Tx, *toll.DelegationCreated) error,
+	ctx context.Context, caller Owner, in toll.DelegationInput, forToken bool,
+	also func(*store.Tx, *toll.DelegationCreated) error,
 ) (*toll.DelegationCreated, error) {
 	d, err := c.newDelegation(ctx, caller, in, forToken)
 	if err != nil {
@@ -91,7 +92,9 @@ func (c *Checkout) createDelegation(
 
 // newDelegation checks what is asked for: first what is missing, then what is wrong in itself, then what it names. A
 // delegation that is made for an access token need not be able to pay for its plan.
-func (c *Checkout) newDelegation(ctx context.Context, caller Owner, in toll.DelegationInput, forToken bool) (*store.Delegation, error) {
+func (c *Checkout) newDelegation(
+	ctx context.Context, caller Owner, in toll.DelegationInput, forToken bool,
+) (*store.Delegation, error) {
 	in, faults := in.Merge()
 	if err := toll.Faults(faults); err != nil {
 		return nil, err
@@ -470,7 +473,8 @@ func reaches(d *store.Delegation, plan *toll.Plan) error {
 	}
 	for _, r := range plan.Price.Receivers {
 		if !slices.Contains(d.AllowedReceivers, r) {
-			return toll.Errorf(toll.CodeDelegationPlanMismatch, "The delegation does not pay a receiver of this plan.").WithDetails("receiver %s", r)
+			return toll.Errorf(toll.CodeDelegationPlanMismatch, "The delegation does not pay a receiver of this plan.").
+				WithDetails("receiver %s", r)
 		}
 	}
 	return nil

@@ -137,7 +137,9 @@ func (f *Facilitator) signPermission(p *ledger.Permission, plan *toll.Plan, req 
 }
 
 // nameDelegation sets the delegation of a permission, with a warning when that cannot pay for the plan.
-func (f *Facilitator) nameDelegation(ctx context.Context, p *ledger.Permission, plan *toll.Plan, d *DelegationConfig) ([]toll.Warning, error) {
+func (f *Facilitator) nameDelegation(
+	ctx context.Context, p *ledger.Permission, plan *toll.Plan, d *DelegationConfig,
+) ([]toll.Warning, error) {
 	if d.APIKeyID != nil && (p.APIKeyID == nil || *d.APIKeyID != *p.APIKeyID) {
 		return nil, toll.Errorf(toll.CodePaymentMethodNotAllowed, "delegationConfig.apiKeyId is not the API key of this call.")
 	}
@@ -155,7 +157,9 @@ func shortfallWarnings(shortfall *toll.Error) []toll.Warning {
 		return nil
 	}
 	return []toll.Warning{{
-		Code: shortfall.Code, Message: "The delegation cannot pay for this plan, so the access token spends existing credits only. " + shortfall.Text(),
+		Code: shortfall.Code,
+		Message: "The delegation cannot pay for this plan, so the access token spends existing credits only. " +
+			shortfall.Text(),
 	}}
 }
 

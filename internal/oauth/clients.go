@@ -126,7 +126,10 @@ func (o *OAuth) agentClient(ctx context.Context, id string) (*knownClient, error
 func (o *OAuth) agentRedirect(uri string) bool {
 	u, err := url.Parse(uri)
 	own, ownErr := url.Parse(o.Issuer)
-	return errors.Join(err, ownErr) == nil && toll.ValidRedirect(uri) && (u.Scheme == "https" || u.Scheme == "http") && !strings.EqualFold(u.Host, own.Host)
+	if errors.Join(err, ownErr) != nil || !toll.ValidRedirect(uri) || strings.EqualFold(u.Host, own.Host) {
+		return false
+	}
+	return u.Scheme == "https" || u.Scheme == "http"
 }
 
 // shownOnPage returns the error of [OAuth.client] as a page shows it.
