@@ -6,6 +6,8 @@ const (
 	CodeNotAuthenticated         Code = "BCK.AUTH.0002"       // An API key is needed, and this one is missing, unknown, expired or revoked.
 	CodeForbidden                Code = "BCK.AUTH.0003"       // The caller may not do this to this record.
 	CodeBadAuthorization         Code = "BCK.AUTH.0012"       // The Authorization header is not of the form Bearer <key>.
+	CodeWrongWorkspace           Code = "BCK.AUTH.0906"       // X-Current-Org-Id names another workspace than that of the API key.
+	CodeRightMissing             Code = "BCK.AUTH.0907"       // The API key lacks the right that this takes.
 	CodeKeyNotFound              Code = "BCK.APIKEY.0002"     // The caller has no API key with this id.
 	CodeKeyAlreadyRevoked        Code = "BCK.APIKEY.0003"     // The API key is already revoked.
 	CodeKeyForeign               Code = "BCK.APIKEY.0004"     // This is not an API key of this service.

@@ -9,6 +9,16 @@ var codes = []CodeInfo{
 		Hint: "Call with an API key of the account that owns the record."},
 	{Code: CodeBadAuthorization, Status: 401, Category: CategoryAuth, Retryable: false, Message: "The Authorization header is not of the form Bearer <key>.",
 		Hint: "Send one line, Authorization: Bearer, one space, and the API key with its prefix."},
+	{
+		Code: CodeWrongWorkspace, Status: 403, Category: CategoryAuth, Retryable: false,
+		Message: "X-Current-Org-Id names another workspace than that of the API key.",
+		Hint:    "Send the id that GET /api/v1/organizations answers, or leave the header out.",
+	},
+	{
+		Code: CodeRightMissing, Status: 403, Category: CategoryAuth, Retryable: false,
+		Message: "The API key lacks the right that this call takes.",
+		Hint:    "params.right names it. Call with an API key that has it; GET /api/v1/api-keys says which rights each has.",
+	},
 	{Code: CodeKeyNotFound, Status: 404, Category: CategoryAuth, Retryable: false, Message: "The caller has no API key with this id.",
 		Hint: "Take the id from GET /api/v1/api-keys."},
 	{Code: CodeKeyAlreadyRevoked, Status: 404, Category: CategoryBusiness, Retryable: false, Message: "The API key is already revoked.",

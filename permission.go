@@ -86,6 +86,9 @@ type APIKey struct {
 	Address    Address          `json:"address"`
 	Version    string           `json:"version"` // pinned API version, MAJOR.MINOR
 	Status     PermissionStatus `json:"status"`
+	MadeBy     KeyMaker         `json:"madeBy"`
+	Parent     *Hash            `json:"parent"` // the API key or the consent that made it; nil: none
+	Rights     Rights           `json:"rights"`
 	CreatedAt  Time             `json:"createdAt"`
 	ExpiresAt  *Time            `json:"expiresAt"`
 	LastUsedAt *Time            `json:"lastUsedAt"`

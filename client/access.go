@@ -107,16 +107,19 @@ type KeyParams struct {
 	ExpiresIn time.Duration // at least 60 s; 0: never
 	Version   string        // pinned API version; "": the current one
 	Prefix    string        // one of the prefixes of the service; "": the operator's
+	Rights    toll.Rights   // nil: those of the caller's key but export and members
 }
 
-// CreateKey creates an API key for the caller. Key is in this answer only.
+// CreateKey creates an API key for the caller. Key is in this answer only. The new key has at most the rights of the caller's key
+// and ends no later; it ends with that key, too.
 func (c *Client) CreateKey(ctx context.Context, p KeyParams) (*toll.APIKey, error) {
 	in := struct {
-		Name    string `json:"name,omitempty"`
-		Secs    int64  `json:"expiresInSecs,omitzero"`
-		Version string `json:"version,omitempty"`
-		Prefix  string `json:"prefix,omitempty"`
-	}{p.Name, int64(p.ExpiresIn / time.Second), p.Version, p.Prefix}
+		Name    string      `json:"name,omitempty"`
+		Secs    int64       `json:"expiresInSecs,omitzero"`
+		Version string      `json:"version,omitempty"`
+		Prefix  string      `json:"prefix,omitempty"`
+		Rights  toll.Rights `json:"rights,omitzero"`
+	}{p.Name, int64(p.ExpiresIn / time.Second), p.Version, p.Prefix, p.Rights}
 	var out toll.APIKey
 	if err := c.create(ctx, api("/api-keys"), in, &out); err != nil {
 		return nil, err
@@ -152,7 +155,20 @@ func (c *Client) UpdateKey(ctx context.Context, id toll.Hash, name, version *str
 	return &out, nil
 }
 
-// RevokeKey ends an API key at once.
-func (c *Client) RevokeKey(ctx context.Context, id toll.Hash) error {
-	return c.remove(ctx, api("/api-keys/%s", id.String()), nil)
+// RevokeKey ends an API key at once, with what it made: keys, access tokens and consents to programs, which the answer counts.
+func (c *Client) RevokeKey(ctx context.Context, id toll.Hash) (*toll.KeyRevoked, error) {
+	return c.revokeKey(ctx, api("/api-keys/%s", id.String()))
+}
+
+// RevokeKeyOnly ends an API key at once. The caller's key becomes the parent of what it made; it must have the rights of that.
+func (c *Client) RevokeKeyOnly(ctx context.Context, id toll.Hash) (*toll.KeyRevoked, error) {
+	return c.revokeKey(ctx, api("/api-keys/%s", id.String())+"?keep=true")
+}
+
+func (c *Client) revokeKey(ctx context.Context, path string) (*toll.KeyRevoked, error) {
+	var out toll.KeyRevoked
+	if err := c.remove(ctx, path, &out); err != nil {
+		return nil, err
+	}
+	return &out, nil
 }

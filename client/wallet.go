@@ -17,8 +17,8 @@ func (c *Client) Wallet(ctx context.Context) (*toll.Wallet, error) {
 }
 
 // ExportWallet returns the private key of the wallet, once: whoever has the key can spend what is in the wallet, and the
-// service cannot take it back. It needs an API key that is at most ten minutes old, else the error has the code
-// [toll.CodeForbidden]; a second call is refused with [toll.CodeExists]. The call is not repeated.
+// service cannot take it back. It needs an API key that the operator made, with the right export, else the error has the code
+// [toll.CodeRightMissing] or [toll.CodeForbidden]; a second call is refused with [toll.CodeExists]. The call is not repeated.
 func (c *Client) ExportWallet(ctx context.Context) (*toll.WalletKey, error) {
 	var out toll.WalletKey
 	if _, err := c.do(ctx, call{method: http.MethodPost, path: api("/wallet/export")}, &out); err != nil {

@@ -17,23 +17,23 @@ func agentRoutes() []route {
 	const at = Base + "/protocol/agents"
 	return []route{
 		{
-			op: "registerAgent", method: "POST", path: at, auth: keyed, tag: "Agents", summary: "Register an agent, with plans of the caller attached",
+			op: "registerAgent", method: "POST", path: at, auth: keyed, right: toll.RightManage, tag: "Agents", summary: "Register an agent, with plans of the caller attached",
 			action: creates((*handler).registerAgent), codes: []toll.Code{toll.CodeRateLimited, toll.CodeBadID, toll.CodeNotPlanOwner, toll.CodePlanNotFound},
 		},
 		{
-			op: "registerAgentWithPlan", method: "POST", path: at + "/plans", auth: keyed, tag: "Agents", summary: "Register an agent and its plan, both or neither",
+			op: "registerAgentWithPlan", method: "POST", path: at + "/plans", auth: keyed, right: toll.RightManage, tag: "Agents", summary: "Register an agent and its plan, both or neither",
 			action: creates((*handler).registerAgentWithPlan), codes: append([]toll.Code{toll.CodeNonceConflict, toll.CodeRateLimited}, registrationCodes...),
 		},
 		{
-			op: "listAgents", method: "GET", path: at, auth: keyed, tag: "Agents", summary: "Agents of the caller",
+			op: "listAgents", method: "GET", path: at, auth: keyed, right: toll.RightRead, tag: "Agents", summary: "Agents of the caller",
 			action: reads((*handler).listAgents), query: paging, codes: []toll.Code{toll.CodeBadPage},
 		},
 		{
-			op: "readAgent", method: "GET", path: at + "/{agentId}", auth: open, tag: "Agents", summary: "One agent",
+			op: "readAgent", method: "GET", path: at + "/{agentId}", auth: open, right: public, tag: "Agents", summary: "One agent",
 			action: readsLarge((*handler).readAgent), codes: []toll.Code{toll.CodeBadID, toll.CodeAgentNotFound},
 		},
 		{
-			op: "listPlansOfAgent", method: "GET", path: at + "/{agentId}/plans", auth: open, tag: "Agents", summary: "Plans of an agent",
+			op: "listPlansOfAgent", method: "GET", path: at + "/{agentId}/plans", auth: open, right: public, tag: "Agents", summary: "Plans of an agent",
 			action: readsLarge((*handler).listPlansOfAgent), query: paging, codes: []toll.Code{toll.CodeBadID, toll.CodeBadPage, toll.CodePlansOfUnknownAgent},
 		},
 	}

@@ -20,35 +20,35 @@ func changeRoutes() []route {
 	planCodes := []toll.Code{toll.CodeBadID, toll.CodeNotPlanOwner, toll.CodePlanNotFound}
 	return []route{
 		{
-			op: "updateAgent", method: "PUT", path: agents, auth: owners, ifMatch: true, tag: "Agents",
+			op: "updateAgent", method: "PUT", path: agents, auth: owners, right: toll.RightManage, ifMatch: true, tag: "Agents",
 			summary: "Change an agent: a member that is there replaces the stored one, null clears it", action: takes((*handler).updateAgent), codes: agentCodes,
 		},
 		{
-			op: "setAgentListed", method: "PUT", path: agents + "/list/{state}", auth: owners, ifMatch: true, tag: "Agents",
+			op: "setAgentListed", method: "PUT", path: agents + "/list/{state}", auth: owners, right: toll.RightManage, ifMatch: true, tag: "Agents",
 			summary: "List (true) or unlist (false) an agent; unlisted ones fail verify", action: reads((*handler).setAgentListed),
 			codes: append([]toll.Code{toll.CodeBadRequest}, agentCodes...),
 		},
 		{
-			op: "attachPlan", method: "POST", path: agents + "/plan/{planId}", auth: owners, ifMatch: true, tag: "Agents", summary: "Attach a plan of the caller to an agent of the caller",
+			op: "attachPlan", method: "POST", path: agents + "/plan/{planId}", auth: owners, right: toll.RightManage, ifMatch: true, tag: "Agents", summary: "Attach a plan of the caller to an agent of the caller",
 			action: reads((*handler).attachPlan), codes: append([]toll.Code{toll.CodeBadRequest, toll.CodeNotPlanOwner, toll.CodePlanNotFound}, agentCodes...),
 		},
 		{
-			op: "detachPlan", method: "DELETE", path: agents + "/plan/{planId}", auth: owners, ifMatch: true, tag: "Agents", summary: "Detach a plan from an agent",
+			op: "detachPlan", method: "DELETE", path: agents + "/plan/{planId}", auth: owners, right: toll.RightManage, ifMatch: true, tag: "Agents", summary: "Detach a plan from an agent",
 			action: reads((*handler).detachPlan), codes: append([]toll.Code{toll.CodePlanNotAttached, toll.CodePlanNotFound}, agentCodes...),
 		},
 		{
-			op: "addEndpoints", method: "POST", path: agents + "/endpoints", auth: owners,
+			op: "addEndpoints", method: "POST", path: agents + "/endpoints", auth: owners, right: toll.RightManage,
 			ifMatch: true, tag: "Agents",
 			summary: "Add endpoints to an agent, behind those that it has; one that it has is not added again",
 			action:  takes((*handler).addEndpoints), codes: agentCodes,
 		},
 		{
-			op: "updatePlan", method: "PUT", path: plans, auth: owners, ifMatch: true, tag: "Plans",
+			op: "updatePlan", method: "PUT", path: plans, auth: owners, right: toll.RightManage, ifMatch: true, tag: "Plans",
 			summary: "Change what describes a plan, and its order limit; price and credits never change", action: takes((*handler).updatePlan),
 			codes: append([]toll.Code{toll.CodeBadNumber, toll.CodePlanTermsFixed}, planCodes...),
 		},
 		{
-			op: "setPlanListed", method: "PUT", path: plans + "/list/{state}", auth: owners, ifMatch: true, tag: "Plans",
+			op: "setPlanListed", method: "PUT", path: plans + "/list/{state}", auth: owners, right: toll.RightManage, ifMatch: true, tag: "Plans",
 			summary: "List (true) or unlist (false) a plan; unlisted ones take no orders", action: reads((*handler).setPlanListed),
 			codes: append([]toll.Code{toll.CodeBadRequest}, planCodes...),
 		},

@@ -14,7 +14,7 @@ func delegationRoutes() []route {
 	one := []toll.Code{toll.CodeBadUUID, toll.CodeUnknownDelegation}
 	return []route{
 		{
-			op: "createDelegation", method: "POST", path: at + "/create", auth: keyed, status: 201, tag: "Delegations",
+			op: "createDelegation", method: "POST", path: at + "/create", auth: keyed, right: toll.RightSpend, status: 201, tag: "Delegations",
 			summary: "Set a limit on money up to which access tokens may buy plans", action: creates((*handler).createDelegation),
 			codes: []toll.Code{
 				toll.CodeBadID, toll.CodeBadAddress, toll.CodeBadNumber, toll.CodeBadProvider, toll.CodeDelegationIncomplete, toll.CodeProviderMismatch,
@@ -24,7 +24,7 @@ func delegationRoutes() []route {
 			},
 		},
 		{
-			op: "signDelegation", method: "POST", path: at + "/{delegationId}/signature", auth: self, tag: "Delegations",
+			op: "signDelegation", method: "POST", path: at + "/{delegationId}/signature", auth: self, right: toll.RightSpend, tag: "Delegations",
 			summary: "Hand in the signature of an account that the caller holds", action: takes((*handler).signDelegation),
 			codes: append([]toll.Code{
 				toll.CodeChainSignature, toll.CodeChainForeignCode, toll.CodeDelegationRevoked, toll.CodeDelegationExpired, toll.CodeChainUnreachable,
@@ -32,34 +32,34 @@ func delegationRoutes() []route {
 			}, one...),
 		},
 		{
-			op: "listDelegations", method: "GET", path: at, auth: keyed, tag: "Delegations", summary: "Delegations of the caller",
+			op: "listDelegations", method: "GET", path: at, auth: keyed, right: toll.RightRead, tag: "Delegations", summary: "Delegations of the caller",
 			action: reads((*handler).listDelegations), codes: []toll.Code{toll.CodeBadPage, toll.CodeBadRequest}, query: append([]query{accessible}, paging...),
 		},
 		{
-			op: "readDelegation", method: "GET", path: at + "/{delegationId}", auth: self, tag: "Delegations", summary: "One delegation",
+			op: "readDelegation", method: "GET", path: at + "/{delegationId}", auth: self, right: toll.RightRead, tag: "Delegations", summary: "One delegation",
 			action: reads((*handler).readDelegation), codes: one,
 		},
 		{
-			op: "revokeDelegation", method: "DELETE", path: at + "/{delegationId}", auth: self, tag: "Delegations",
+			op: "revokeDelegation", method: "DELETE", path: at + "/{delegationId}", auth: self, right: toll.RightSpend, tag: "Delegations",
 			summary: "End a delegation and the permissions that name it", action: reads((*handler).revokeDelegation), codes: one,
 		},
 		{
-			op: "listDelegationTransactions", method: "GET", path: at + "/{delegationId}/transactions", auth: self, tag: "Delegations",
+			op: "listDelegationTransactions", method: "GET", path: at + "/{delegationId}/transactions", auth: self, right: toll.RightRead, tag: "Delegations",
 			summary: "Payments under a delegation", action: reads((*handler).listDelegationTransactions), codes: append([]toll.Code{toll.CodeBadPage}, one...),
 			query: paging,
 		},
 		{
-			op: "listPaymentMethods", method: "GET", path: methods, auth: keyed, tag: "Payment methods", summary: "Cards of the caller, and the wallet",
+			op: "listPaymentMethods", method: "GET", path: methods, auth: keyed, right: toll.RightRead, tag: "Payment methods", summary: "Cards of the caller, and the wallet",
 			action: reads((*handler).listPaymentMethods), codes: []toll.Code{toll.CodeBadProvider, toll.CodeBadRequest},
 			query: []query{accessible, {"provider", "stripe or erc4337. Default both."}},
 		},
 		{
-			op: "updatePaymentMethod", method: "PATCH", path: methods + "/{paymentMethodId}", auth: self, tag: "Payment methods",
+			op: "updatePaymentMethod", method: "PATCH", path: methods + "/{paymentMethodId}", auth: self, right: toll.RightSpend, tag: "Payment methods",
 			summary: "Name a payment method, or keep it for some API keys", action: takes((*handler).updatePaymentMethod),
 			codes: []toll.Code{toll.CodePaymentMethodNotFound, toll.CodeKeyNotFound},
 		},
 		{
-			op: "deletePaymentMethod", method: "DELETE", path: methods + "/{paymentMethodId}", auth: self, tag: "Payment methods",
+			op: "deletePaymentMethod", method: "DELETE", path: methods + "/{paymentMethodId}", auth: self, right: toll.RightSpend, tag: "Payment methods",
 			summary: "Remove a card, with the delegations that pay with it", action: reads((*handler).deletePaymentMethod),
 			codes: []toll.Code{toll.CodePaymentMethodNotFound, toll.CodeForbidden},
 		},

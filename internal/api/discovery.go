@@ -19,21 +19,21 @@ func discoveryRoutes() []route {
 	}
 	return []route{
 		{
-			op: "readDID", method: "GET", path: "/.well-known/did.json", auth: open, tag: "Service",
+			op: "readDID", method: "GET", path: "/.well-known/did.json", auth: open, right: public, tag: "Service",
 			summary: "Public keys of signed offers and receipts (did:web)", action: readsAs[DIDDocument]((*handler).did),
 		},
 		{
-			op: "listResources", method: "GET", path: at + "/resources", auth: open, tag: "Discovery", summary: "What can be paid for here, last updated first",
+			op: "listResources", method: "GET", path: at + "/resources", auth: open, right: public, tag: "Discovery", summary: "What can be paid for here, last updated first",
 			action: readsLarge((*handler).listResources), query: append(filters, query{"offset", "Resources to skip. Default 0."}), codes: []toll.Code{toll.CodeBadPage},
 		},
 		{
-			op: "searchResources", method: "GET", path: at + "/search", auth: open, tag: "Discovery", summary: "What can be paid for here and has these words",
+			op: "searchResources", method: "GET", path: at + "/search", auth: open, right: public, tag: "Discovery", summary: "What can be paid for here and has these words",
 			action: readsLarge((*handler).searchResources), codes: []toll.Code{toll.CodeBadPage},
 			query: append([]query{{"query", "Words, each of which the agent, its plans or the url has: at most 16 words, 256 bytes."}},
 				append(filters, query{"cursor", "Continues where pagination.cursor of an earlier answer points."})...),
 		},
 		{
-			op: "signOffers", method: "POST", path: Base + "/x402/offers", auth: owners, tag: "Payments", summary: "Sign what a server asks for, for its 402",
+			op: "signOffers", method: "POST", path: Base + "/x402/offers", auth: owners, right: toll.RightSell, tag: "Payments", summary: "Sign what a server asks for, for its 402",
 			action: takes((*handler).signOffers),
 			codes: []toll.Code{
 				toll.CodeNotPlanOwner, toll.CodePaymentPlanNotFound, toll.CodeBadX402Version, toll.CodeBadNumber, toll.CodeBadID,

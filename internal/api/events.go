@@ -20,7 +20,7 @@ func eventRoutes() []route {
 	const at = Base + "/events"
 	return []route{
 		{
-			op: "listEvents", method: "GET", path: at, auth: keyed, tag: "Events", summary: "What happened to what the caller has, in the order of its sequence",
+			op: "listEvents", method: "GET", path: at, auth: keyed, right: toll.RightRead, tag: "Events", summary: "What happened to what the caller has, in the order of its sequence",
 			action: reads((*handler).listEvents), codes: []toll.Code{toll.CodeBadRequest, toll.CodeBadPage},
 			query: append([]query{
 				{"type", "Only events of this type, for example settlement.settled. webhook.test is none: it is in no list."},
@@ -28,7 +28,7 @@ func eventRoutes() []route {
 			}, paging...),
 		},
 		{
-			op: "followEvents", method: "GET", path: at + "/stream", auth: keyed, tag: "Events",
+			op: "followEvents", method: "GET", path: at + "/stream", auth: keyed, right: toll.RightRead, tag: "Events",
 			summary: "Events as they happen, as text/event-stream. Last-Event-ID continues behind an event", action: stream((*handler).followEvents),
 			codes: []toll.Code{toll.CodeBadRequest, toll.CodeRateLimited},
 		},

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/auth"
 	"github.com/tollhq/toll/internal/gate"
 	"github.com/tollhq/toll/internal/pace"
 )
@@ -116,6 +117,10 @@ func (c *call) serve() {
 		c.fail(c.authErr)
 		return
 	}
+	if err := c.allowed(); err != nil {
+		c.fail(err)
+		return
+	}
 	if err := c.count(); err != nil {
 		c.fail(err)
 		return
@@ -126,6 +131,25 @@ func (c *call) serve() {
 		return
 	}
 	c.reply(answer)
+}
+
+// allowed refuses a call whose API key lacks the right of the route, or is of another workspace than the call names.
+func (c *call) allowed() error {
+	if !c.known {
+		return nil // a public route
+	}
+	for _, workspace := range c.r.Header["X-Current-Org-Id"] {
+		if workspace != "" && !strings.EqualFold(workspace, c.caller.Address.Lower()) {
+			return toll.NewError(toll.CodeWrongWorkspace)
+		}
+	}
+	switch {
+	case c.route.right == public, c.caller.Rights.Has(c.route.right):
+		return nil
+	case c.route.ownKey && strings.EqualFold(c.param("id"), c.caller.KeyID.String()):
+		return nil
+	}
+	return auth.Lacks(c.route.right)
 }
 
 // badRequest reports whether the credentials are not merely wrong but make the request ambiguous, which no route takes.

@@ -10,15 +10,15 @@ import (
 
 func infoRoutes() []route {
 	return []route{
-		{op: "readInfo", method: "GET", path: "/", auth: open, tag: "Service", summary: "What this service is", action: reads((*handler).info)},
-		{op: "readHealth", method: "GET", path: "/health", auth: open, unlimited: true, tag: "Service", summary: "200 while the process lives", action: reads((*handler).health)},
-		{op: "readReady", method: "GET", path: "/ready", auth: open, unlimited: true, further: 503, tag: "Service", summary: "200 while requests can be served, else 503", action: reads((*handler).ready)},
-		{op: "readJWKS", method: "GET", path: "/.well-known/jwks.json", auth: open, tag: "Service", summary: "Public keys of API keys and access tokens", action: readsAs[JWKS]((*handler).jwks)},
-		{op: "readOpenAPI", method: "GET", path: "/openapi.json", auth: open, tag: "Service", summary: "This document", action: page((*handler).openAPI)},
-		{op: "readDocs", method: "GET", path: "/docs", auth: open, tag: "Service", summary: "This document as a page", action: page((*handler).docsPage)},
-		{op: "readErrorDocs", method: "GET", path: "/docs/errors", auth: open, tag: "Service", summary: "Every error code as a page", action: page((*handler).errorsPage)},
+		{op: "readInfo", method: "GET", path: "/", auth: open, right: public, tag: "Service", summary: "What this service is", action: reads((*handler).info)},
+		{op: "readHealth", method: "GET", path: "/health", auth: open, right: public, unlimited: true, tag: "Service", summary: "200 while the process lives", action: reads((*handler).health)},
+		{op: "readReady", method: "GET", path: "/ready", auth: open, right: public, unlimited: true, further: 503, tag: "Service", summary: "200 while requests can be served, else 503", action: reads((*handler).ready)},
+		{op: "readJWKS", method: "GET", path: "/.well-known/jwks.json", auth: open, right: public, tag: "Service", summary: "Public keys of API keys and access tokens", action: readsAs[JWKS]((*handler).jwks)},
+		{op: "readOpenAPI", method: "GET", path: "/openapi.json", auth: open, right: public, tag: "Service", summary: "This document", action: page((*handler).openAPI)},
+		{op: "readDocs", method: "GET", path: "/docs", auth: open, right: public, tag: "Service", summary: "This document as a page", action: page((*handler).docsPage)},
+		{op: "readErrorDocs", method: "GET", path: "/docs/errors", auth: open, right: public, tag: "Service", summary: "Every error code as a page", action: page((*handler).errorsPage)},
 		{
-			op: "readVersions", method: "GET", path: Base + "/meta/versions", auth: keyed, tag: "Service", anyVersion: true,
+			op: "readVersions", method: "GET", path: Base + "/meta/versions", auth: keyed, right: toll.RightRead, tag: "Service", anyVersion: true,
 			summary: "Versions of the API, and the one that applies to the caller", action: reads((*handler).versions),
 		},
 	}

@@ -14,24 +14,27 @@ func keyRoutes() []route {
 	const at = Base + "/api-keys"
 	return []route{
 		{
-			op: "createKey", method: "POST", path: at, auth: keyed, status: 201, tag: "API keys", summary: "Create an API key of the caller; its text is shown once",
-			action: creates((*handler).createKey), codes: []toll.Code{toll.CodeRateLimited, toll.CodeKeyExpiryPast, toll.CodeBadNumber},
+			op: "createKey", method: "POST", path: at, auth: keyed, right: toll.RightKeys, status: 201, tag: "API keys", summary: "Create an API key of the caller; its text is shown once",
+			action: creates((*handler).createKey), codes: []toll.Code{toll.CodeRateLimited, toll.CodeKeyExpiryPast, toll.CodeBadNumber, toll.CodeForbidden},
 		},
 		{
-			op: "listKeys", method: "GET", path: at, auth: keyed, tag: "API keys", summary: "API keys of the caller",
+			op: "listKeys", method: "GET", path: at, auth: keyed, right: toll.RightRead, tag: "API keys", summary: "API keys of the caller",
 			action: reads((*handler).listKeys), query: paging, codes: []toll.Code{toll.CodeBadPage},
 		},
 		{
-			op: "readKey", method: "GET", path: at + "/{id}", auth: self, tag: "API keys", summary: "One API key",
+			op: "readKey", method: "GET", path: at + "/{id}", auth: self, right: toll.RightRead, tag: "API keys", summary: "One API key",
 			action: reads((*handler).readKey), codes: []toll.Code{toll.CodeKeyNotFound},
 		},
 		{
-			op: "updateKey", method: "PATCH", path: at + "/{id}", auth: self, tag: "API keys", summary: "Change the name or the pinned API version",
+			op: "updateKey", method: "PATCH", path: at + "/{id}", auth: self, right: toll.RightKeys, tag: "API keys", summary: "Change the name or the pinned API version",
 			action: takes((*handler).updateKey), codes: []toll.Code{toll.CodeKeyNothingToUpdate, toll.CodeKeyNotFound},
 		},
 		{
-			op: "revokeKey", method: "DELETE", path: at + "/{id}", auth: self, tag: "API keys", summary: "Revoke an API key, at once",
-			action: reads((*handler).revokeKey), codes: []toll.Code{toll.CodeKeyNotFound, toll.CodeKeyAlreadyRevoked},
+			op: "revokeKey", method: "DELETE", path: at + "/{id}", auth: self, right: toll.RightKeys, tag: "API keys", ownKey: true,
+			summary: "End an API key, at once, with what it made: keys, access tokens and consents, which are counted. A key can end itself",
+			action:  reads((*handler).revokeKey),
+			query:   []query{{"keep", "true: what the key made stays, and the key of the call becomes its parent."}},
+			codes:   []toll.Code{toll.CodeKeyNotFound, toll.CodeKeyAlreadyRevoked, toll.CodeForbidden, toll.CodeBadRequest},
 		},
 	}
 }
@@ -40,9 +43,11 @@ func keyRoutes() []route {
 type KeyInput struct {
 	Name          *string    `json:"name,omitzero" maxLength:"100"`
 	ExpiresAt     *toll.Time `json:"expiresAt,omitzero"`
+	Ends          *toll.Time `json:"ends,omitzero" doc:"Another name of expiresAt."`
 	ExpiresInSecs *toll.Int  `json:"expiresInSecs,omitzero" minimum:"60" doc:"Instead of expiresAt."`
 	Version       *string    `json:"version,omitzero" doc:"Pinned API version. Default the current one."`
 	Prefix        *string    `json:"prefix,omitzero" doc:"One of the prefixes of this service. Default the operator's."`
+	Rights        []string   `json:"rights,omitzero" doc:"Words of read, sell, spend, manage, money and keys that the key of the call has. Default all of those."`
 }
 
 // maxKeySecs keeps the end of a key within the years that a time on the wire has.
@@ -63,6 +68,17 @@ func (h *handler) createKey(c *call, in *KeyInput, once once[*toll.APIKey]) (*to
 		}
 		p.Version = v.String()
 	}
+	if in.Rights != nil {
+		var err error
+		if p.Rights, err = toll.ParseRights(in.Rights); err != nil {
+			return nil, err
+		}
+	}
+	if in.ExpiresAt == nil {
+		in.ExpiresAt = in.Ends
+	} else if in.Ends != nil {
+		return nil, toll.Faults([]toll.Fault{{Path: "ends", Message: "stands beside expiresAt"}})
+	}
 	switch {
 	case in.ExpiresAt != nil && in.ExpiresInSecs != nil:
 		return nil, toll.Faults([]toll.Fault{{Path: "expiresInSecs", Message: "stands beside expiresAt"}})
@@ -75,7 +91,7 @@ func (h *handler) createKey(c *call, in *KeyInput, once once[*toll.APIKey]) (*to
 		p.ExpiresAt = h.now().Add(time.Duration(*in.ExpiresInSecs) * time.Second)
 	}
 	keep := within(h, c, store.KindAPIKey, once)
-	k, err := h.Auth.CreateKey(c.r.Context(), c.caller.Address, p, func(tx *store.Tx, k toll.APIKey) error { return keep(tx, &k) })
+	k, err := h.Auth.CreateKey(c.r.Context(), c.caller.Maker(), p, func(tx *store.Tx, k toll.APIKey) error { return keep(tx, &k) })
 	if err != nil {
 		return nil, err
 	}
@@ -138,20 +154,24 @@ func (h *handler) updateKey(c *call, in *KeyChange) (*toll.APIKey, error) {
 	return &k, err
 }
 
-// KeyRevoked is the answer to the revocation of an API key.
-type KeyRevoked struct {
-	Success bool                  `json:"success"`
-	ID      toll.Hash             `json:"id"`
-	Status  toll.PermissionStatus `json:"status"`
-}
-
-func (h *handler) revokeKey(c *call) (*KeyRevoked, error) {
+func (h *handler) revokeKey(c *call) (*toll.KeyRevoked, error) {
 	id, err := toll.ParseHash(c.param("id"))
 	if err != nil {
 		return nil, err
 	}
-	if _, err := h.Auth.RevokeKey(c.r.Context(), c.caller.Address, id); err != nil {
+	q, err := c.values()
+	if err != nil {
 		return nil, err
 	}
-	return &KeyRevoked{Success: true, ID: id, Status: toll.StatusRevoked}, nil
+	keep, err := flag(q, "keep")
+	if err != nil {
+		return nil, err
+	}
+	var out toll.KeyRevoked
+	if keep {
+		out, err = h.Auth.EndKeyOnly(c.r.Context(), c.caller, id)
+	} else {
+		out, err = h.Auth.EndKey(c.r.Context(), c.caller.Address, id)
+	}
+	return &out, err
 }

@@ -83,7 +83,7 @@ func describe(routes []route, ns x402.Namespace) *huma.OpenAPI {
 		if r.auth == open {
 			op.Security = []map[string][]string{}
 		}
-		op.Extensions = map[string]any{"x-auth": string(r.auth)}
+		op.Extensions = map[string]any{"x-auth": string(r.auth), "x-right": string(r.right)}
 		if r.action.in != nil {
 			op.RequestBody = &huma.RequestBody{Content: map[string]*huma.MediaType{"application/json": {Schema: registry.of(r.action.in)}}}
 		}
@@ -172,6 +172,7 @@ func (r *route) failures() map[int][]string {
 	}
 	if r.auth != open {
 		codes = append(codes, keyCodes...)
+		codes = append(codes, toll.CodeRightMissing, toll.CodeWrongWorkspace)
 	}
 	if r.action.in != nil {
 		codes = append(codes, toll.CodeBadRequest)

@@ -19,7 +19,7 @@ func orderRoutes() []route {
 	const at = Base + "/protocol/plans"
 	return []route{
 		{
-			op: "orderPlan", further: 202, method: "POST", path: at + "/{planId}/order", auth: keyed, tag: "Orders", summary: "Buy a plan for the caller",
+			op: "orderPlan", further: 202, method: "POST", path: at + "/{planId}/order", auth: keyed, right: toll.RightSpend, tag: "Orders", summary: "Buy a plan for the caller",
 			action: createsLive((*handler).orderPlan, (*handler).orderAgain), codes: []toll.Code{
 				toll.CodeBadID, toll.CodeBadUUID, toll.CodePlanNotFound, toll.CodeFiatPlanOnCryptoRoute, toll.CodePlanUnlisted, toll.CodePlanSoldOut,
 				toll.CodeTrialUsed, toll.CodeCreditsOverflow, toll.CodeOrderLacksMoney, toll.CodeDelegationNotFound, toll.CodeDelegationRevoked,
@@ -31,27 +31,27 @@ func orderRoutes() []route {
 			},
 		},
 		{
-			op: "openCheckout", method: "POST", path: at + "/{planId}/checkout", auth: keyed, tag: "Orders",
+			op: "openCheckout", method: "POST", path: at + "/{planId}/checkout", auth: keyed, right: toll.RightSpend, tag: "Orders",
 			summary: "Open a page on which a person pays a fiat plan", action: createsLive((*handler).openCheckout, (*handler).checkoutAgain), codes: checkoutCodes,
 		},
 		{
-			op: "openStripePayment", method: "POST", path: Base + "/fiat/stripe/payment", auth: keyed, tag: "Orders",
+			op: "openStripePayment", method: "POST", path: Base + "/fiat/stripe/payment", auth: keyed, right: toll.RightSpend, tag: "Orders",
 			summary: "Open a page on which a person pays a fiat plan", action: createsLive((*handler).openStripePayment, (*handler).checkoutAgain), codes: checkoutCodes,
 		},
 		{
-			op: "receiveStripeEvent", method: "POST", path: Base + "/fiat/stripe/webhook", auth: open, tag: "Orders",
+			op: "receiveStripeEvent", method: "POST", path: Base + "/fiat/stripe/webhook", auth: open, right: public, tag: "Orders",
 			summary: "Events of the card processor", action: reads((*handler).receiveStripeEvent), codes: []toll.Code{toll.CodeCardOff},
 		},
 		{
-			op: "readOrder", method: "GET", path: Base + "/protocol/orders/{orderId}", auth: ends, tag: "Orders", summary: "One order",
+			op: "readOrder", method: "GET", path: Base + "/protocol/orders/{orderId}", auth: ends, right: toll.RightRead, tag: "Orders", summary: "One order",
 			action: reads((*handler).readOrder), codes: []toll.Code{toll.CodeBadUUID, toll.CodeOrderNotFound},
 		},
 		{
-			op: "mintCredits", method: "POST", path: at + "/mint", auth: owners, tag: "Orders", summary: "Grant credits of a plan to an address",
+			op: "mintCredits", method: "POST", path: at + "/mint", auth: owners, right: toll.RightManage, tag: "Orders", summary: "Grant credits of a plan to an address",
 			action: creates((*handler).mint), codes: mintCodes,
 		},
 		{
-			op: "mintExpirableCredits", method: "POST", path: at + "/mintExpirable", auth: owners, tag: "Orders", summary: "Grant credits that end",
+			op: "mintExpirableCredits", method: "POST", path: at + "/mintExpirable", auth: owners, right: toll.RightManage, tag: "Orders", summary: "Grant credits that end",
 			action: creates((*handler).mintExpirable), codes: mintCodes,
 		},
 	}

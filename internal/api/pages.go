@@ -16,7 +16,7 @@ func pageRoutes(pages []Page) []route {
 	routes := make([]route, 0, len(pages))
 	for _, p := range pages {
 		routes = append(routes, route{
-			op: "page", method: p.Method, path: p.Path, auth: open, anyVersion: true,
+			op: "page", method: p.Method, path: p.Path, auth: open, right: public, anyVersion: true,
 			action: action{run: func(_ *handler, c *call) (any, error) {
 				c.written = true
 				p.Handler.ServeHTTP(c.w, c.r)

@@ -36,29 +36,29 @@ func paymentRoutes() []route {
 	}, tokenCodes...)
 	return []route{
 		{
-			op: "verify", method: "POST", path: at + "/verify", auth: owners, tag: "Payments", union: unionVerify,
+			op: "verify", method: "POST", path: at + "/verify", auth: owners, right: toll.RightSell, tag: "Payments", union: unionVerify,
 			summary: "Say whether a request is payable, and optionally set its credits aside. Burns nothing", codes: verifyCodes,
 			action: pays((*handler).verify, func(in *x402.VerifyRequest) bool { return in.Stock != nil }, (*handler).badVerify),
 		},
 		{
-			op: "settle", method: "POST", path: at + "/settle", auth: owners, tag: "Payments", union: unionSettle,
+			op: "settle", method: "POST", path: at + "/settle", auth: owners, right: toll.RightSell, tag: "Payments", union: unionSettle,
 			summary: "Burn the credits of a request, once", codes: settleCodes,
 			action: pays((*handler).settle, func(in *x402.SettleRequest) bool { return in.Stock != nil }, (*handler).badSettle),
 		},
 		{
-			op: "release", method: "POST", path: at + "/release", auth: owners, tag: "Payments", summary: "Give a hold back without a burn",
+			op: "release", method: "POST", path: at + "/release", auth: owners, right: toll.RightSell, tag: "Payments", summary: "Give a hold back without a burn",
 			action: takes((*handler).release), codes: append([]toll.Code{toll.CodeReleaseOfSettled, toll.CodeSettlementNotFound, toll.CodeTokenSignature}, bodyCodes...),
 		},
 		{
-			op: "supported", method: "GET", path: at + "/supported", auth: open, tag: "Payments", summary: "What this facilitator serves, for standard x402 servers",
+			op: "supported", method: "GET", path: at + "/supported", auth: open, right: public, tag: "Payments", summary: "What this facilitator serves, for standard x402 servers",
 			action: reads((*handler).supported),
 		},
 		{
-			op: "readSettlement", method: "GET", path: at + "/settlements/{agentRequestId}", auth: ends, tag: "Payments", summary: "Outcome of a request",
+			op: "readSettlement", method: "GET", path: at + "/settlements/{agentRequestId}", auth: ends, right: toll.RightRead, tag: "Payments", summary: "Outcome of a request",
 			action: reads((*handler).readSettlement), codes: []toll.Code{toll.CodeSettlementNotFound},
 		},
 		{
-			op: "findSettlement", method: "GET", path: at + "/settlements", auth: ends, tag: "Payments", summary: "Outcome of a request, by its transaction",
+			op: "findSettlement", method: "GET", path: at + "/settlements", auth: ends, right: toll.RightRead, tag: "Payments", summary: "Outcome of a request, by its transaction",
 			action: reads((*handler).findSettlement), query: []query{{"transaction", "Transaction of the receipt. Required."}},
 			codes: []toll.Code{toll.CodeBadRequest, toll.CodeSettlementNotFound},
 		},

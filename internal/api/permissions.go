@@ -12,7 +12,7 @@ func permissionRoutes() []route {
 	const at = Base + "/x402/permissions"
 	return []route{
 		{
-			op: "createPermission", method: "POST", path: at, auth: keyed, status: 201, tag: "Permissions",
+			op: "createPermission", method: "POST", path: at, auth: keyed, right: toll.RightSpend, status: 201, tag: "Permissions",
 			summary: "Create a permission of the caller and its access token, which is shown once", action: creates((*handler).createPermission),
 			codes: []toll.Code{
 				toll.CodeBadID, toll.CodeBadUUID, toll.CodeBadNumber, toll.CodeAgentMismatch, toll.CodeWrongNetwork, toll.CodeUnsupportedScheme,
@@ -24,16 +24,16 @@ func permissionRoutes() []route {
 			},
 		},
 		{
-			op: "listPermissions", method: "GET", path: at, auth: keyed, tag: "Permissions", summary: "Permissions of the caller",
+			op: "listPermissions", method: "GET", path: at, auth: keyed, right: toll.RightRead, tag: "Permissions", summary: "Permissions of the caller",
 			action: reads((*handler).listPermissions), codes: []toll.Code{toll.CodeBadPage, toll.CodeBadID},
 			query: append([]query{{"planId", "Only those of this plan."}, {"status", "Active, Revoked, Expired or Exhausted."}}, paging...),
 		},
 		{
-			op: "readPermission", method: "GET", path: at + "/{hash}", auth: self, tag: "Permissions", summary: "One permission, with its last 100 settlements",
+			op: "readPermission", method: "GET", path: at + "/{hash}", auth: self, right: toll.RightRead, tag: "Permissions", summary: "One permission, with its last 100 settlements",
 			action: reads((*handler).readPermission), codes: []toll.Code{toll.CodePermissionNotFound},
 		},
 		{
-			op: "revokePermission", method: "DELETE", path: at + "/{hash}", auth: self, tag: "Permissions", summary: "Revoke an access token; open holds of it still settle",
+			op: "revokePermission", method: "DELETE", path: at + "/{hash}", auth: self, right: toll.RightSpend, tag: "Permissions", summary: "Revoke an access token; open holds of it still settle",
 			action: reads((*handler).revokePermission), codes: []toll.Code{toll.CodePermissionNotFound, toll.CodePermissionAlreadyRevoked},
 		},
 	}

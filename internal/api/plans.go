@@ -16,27 +16,27 @@ func planRoutes() []route {
 	const at = Base + "/protocol/plans"
 	return []route{
 		{
-			op: "registerPlan", method: "POST", path: at, auth: keyed, tag: "Plans", summary: "Register a plan",
+			op: "registerPlan", method: "POST", path: at, auth: keyed, right: toll.RightManage, tag: "Plans", summary: "Register a plan",
 			action: creates((*handler).registerPlan), codes: append([]toll.Code{toll.CodeNonceConflict, toll.CodeRateLimited}, registrationCodes...),
 		},
 		{
-			op: "listPlans", method: "GET", path: at, auth: keyed, tag: "Plans", summary: "Plans of the caller",
+			op: "listPlans", method: "GET", path: at, auth: keyed, right: toll.RightRead, tag: "Plans", summary: "Plans of the caller",
 			action: reads((*handler).listPlans), query: paging, codes: []toll.Code{toll.CodeBadPage},
 		},
 		{
-			op: "readPlan", method: "GET", path: at + "/{planId}", auth: open, tag: "Plans", summary: "One plan",
+			op: "readPlan", method: "GET", path: at + "/{planId}", auth: open, right: public, tag: "Plans", summary: "One plan",
 			action: reads((*handler).readPlan), codes: []toll.Code{toll.CodeBadID, toll.CodePlanNotFound},
 		},
 		{
-			op: "listAgentsOfPlan", method: "GET", path: at + "/{planId}/agents", auth: open, tag: "Plans", summary: "Agents of a plan",
+			op: "listAgentsOfPlan", method: "GET", path: at + "/{planId}/agents", auth: open, right: public, tag: "Plans", summary: "Agents of a plan",
 			action: readsLarge((*handler).listAgentsOfPlan), query: paging, codes: []toll.Code{toll.CodeBadID, toll.CodeBadPage, toll.CodeAgentsOfUnknownPlan},
 		},
 		{
-			op: "readBalance", method: "GET", path: at + "/{planId}/balance", auth: keyed, tag: "Plans", summary: "Balance of the caller",
+			op: "readBalance", method: "GET", path: at + "/{planId}/balance", auth: keyed, right: toll.RightRead, tag: "Plans", summary: "Balance of the caller",
 			action: reads((*handler).readBalance), codes: []toll.Code{toll.CodeBadID, toll.CodePlanNotFound},
 		},
 		{
-			op: "readBalanceOf", method: "GET", path: at + "/{planId}/balance/{address}", auth: open, tag: "Plans",
+			op: "readBalanceOf", method: "GET", path: at + "/{planId}/balance/{address}", auth: open, right: public, tag: "Plans",
 			summary: "Balance of an address; its lots only for the holder and the owner of the plan",
 			action:  reads((*handler).readBalanceOf), codes: []toll.Code{toll.CodeBadID, toll.CodeBadAddress, toll.CodePlanNotFound},
 		},

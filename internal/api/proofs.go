@@ -8,7 +8,7 @@ import (
 
 func proofRoutes() []route {
 	return []route{{
-		op: "readProof", method: "GET", path: Base + "/credits/proofs/{transaction}", auth: open, tag: "Payments", further: http.StatusAccepted,
+		op: "readProof", method: "GET", path: Base + "/credits/proofs/{transaction}", auth: open, right: public, tag: "Payments", further: http.StatusAccepted,
 		summary: "Proof that a burn is in the mirror on the chain; 202 before it is", action: readsAs[toll.BurnProof]((*handler).readProof),
 		codes: []toll.Code{toll.CodeBurnNotMirrored},
 	}}

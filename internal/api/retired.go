@@ -6,7 +6,7 @@ import "github.com/tollhq/toll"
 func retiredRoutes() []route {
 	refuses := func(code toll.Code, op, method, path, hint string) route {
 		return route{
-			op: op, method: method, path: Base + path, auth: open, tag: "Retired", summary: hint, retired: true, codes: []toll.Code{code},
+			op: op, method: method, path: Base + path, auth: open, right: public, tag: "Retired", summary: hint, retired: true, codes: []toll.Code{code},
 			action: reads(func(*handler, *call) (*struct{}, error) { return nil, toll.NewError(code).WithHint(hint) }),
 		}
 	}

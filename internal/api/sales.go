@@ -38,12 +38,12 @@ func saleRoutes() []route {
 	const at = Base + "/x402/plans/{planId}"
 	return []route{
 		{
-			op: "buyPlan", further: 202, method: "POST", path: at + "/order", auth: open, tag: "Payments", unpaid: unpaidCodes,
+			op: "buyPlan", further: 202, method: "POST", path: at + "/order", auth: open, right: public, tag: "Payments", unpaid: unpaidCodes,
 			summary: "Sell a plan to a wallet that needs no account: 402 says the price, payment-signature pays it with scheme exact",
 			action:  reads((*handler).buyPlan), codes: saleCodes,
 		},
 		{
-			op: "signInToPlan", further: 202, method: "POST", path: at + "/token", auth: open, tag: "Payments", unpaid: append([]toll.Code{toll.CodeInsufficientCredits}, unpaidCodes...),
+			op: "signInToPlan", further: 202, method: "POST", path: at + "/token", auth: open, right: public, tag: "Payments", unpaid: append([]toll.Code{toll.CodeInsufficientCredits}, unpaidCodes...),
 			summary: "An access token for a wallet that has credits of the plan: 402 says what to sign, sign-in-with-x proves it; payment-signature buys the plan",
 			action:  reads((*handler).signInToPlan), codes: saleCodes,
 		},

@@ -19,11 +19,11 @@ func sandboxRoutes() []route {
 	const at = Base + "/sandbox/clock"
 	return []route{
 		{
-			op: "readClock", method: "GET", path: at, auth: keyed, tag: "Sandbox", summary: "What time the sandbox has", sandbox: true,
+			op: "readClock", method: "GET", path: at, auth: keyed, right: toll.RightRead, tag: "Sandbox", summary: "What time the sandbox has", sandbox: true,
 			action: reads((*handler).readClock),
 		},
 		{
-			op: "advanceClock", method: "POST", path: at, auth: keyed, tag: "Sandbox", sandbox: true,
+			op: "advanceClock", method: "POST", path: at, auth: keyed, right: toll.RightManage, tag: "Sandbox", sandbox: true,
 			summary: "Move the time of the sandbox forward, with the key of an operator",
 			action:  takes((*handler).advanceClock), codes: []toll.Code{toll.CodeForbidden, toll.CodeBadNumber},
 		},

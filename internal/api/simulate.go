@@ -26,12 +26,12 @@ func simulationRoutes() []route {
 	const at = Base + "/protocol/agents/simulate"
 	return []route{
 		{
-			op: "startSimulation", method: "POST", path: at + "/start", auth: keyed, tag: "Agents",
+			op: "startSimulation", method: "POST", path: at + "/start", auth: keyed, right: toll.RightSell, tag: "Agents",
 			summary: "Begin the rehearsal of a paid request. Stores nothing",
 			action:  takes((*handler).startSimulation), codes: []toll.Code{toll.CodeBadNumber},
 		},
 		{
-			op: "finishSimulation", method: "POST", path: at + "/finish", auth: self, tag: "Agents",
+			op: "finishSimulation", method: "POST", path: at + "/finish", auth: self, right: toll.RightSell, tag: "Agents",
 			summary: "Say what the settlement of a rehearsal would burn. Burns nothing",
 			action:  takes((*handler).finishSimulation), codes: []toll.Code{toll.CodeBadNumber, toll.CodeSubTaskRequestUnknown},
 		},

@@ -8,12 +8,12 @@ func subTaskRoutes() []route {
 	const at = Base + "/protocol/agent-sub-tasks"
 	return []route{
 		{
-			op: "recordSubTask", method: "POST", path: at, auth: owners, tag: "Sub-tasks",
+			op: "recordSubTask", method: "POST", path: at, auth: owners, right: toll.RightSell, tag: "Sub-tasks",
 			summary: "Record a part of the work for a request. Burns nothing", action: creates((*handler).recordSubTask),
 			codes: []toll.Code{toll.CodeBadNumber, toll.CodeSubTaskRequestUnknown, toll.CodeSettleConflict},
 		},
 		{
-			op: "listSubTasks", method: "GET", path: at, auth: owners, tag: "Sub-tasks", summary: "Recorded parts of the work for a request",
+			op: "listSubTasks", method: "GET", path: at, auth: owners, right: toll.RightRead, tag: "Sub-tasks", summary: "Recorded parts of the work for a request",
 			action: reads((*handler).listSubTasks), codes: []toll.Code{toll.CodeBadRequest, toll.CodeBadPage, toll.CodeSubTaskRequestUnknown, toll.CodeSettleConflict},
 			query: append([]query{{"agentRequestId", "The request. Required."}}, paging...),
 		},

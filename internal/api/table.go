@@ -20,12 +20,17 @@ const (
 	ends   access = "ends"  // plan owner or subscriber, else 404
 )
 
+// public is the right of a row that nobody needs one for.
+const public toll.Right = "public"
+
 // route is one row of the table that drives the router, the decoder, the errors and the OpenAPI document.
 type route struct {
 	op         string // operation id
 	method     string
 	path       string
 	auth       access
+	right      toll.Right // that the API key must have, or [public]
+	ownKey     bool       // an API key may do this to itself without the right
 	summary    string
 	tag        string
 	action     action
@@ -162,7 +167,7 @@ func table() []route {
 	var all []route
 	for _, part := range [][]route{
 		infoRoutes(), agentRoutes(), simulationRoutes(), planRoutes(), changeRoutes(), orderRoutes(), paymentRoutes(), saleRoutes(), discoveryRoutes(), permissionRoutes(), subTaskRoutes(), delegationRoutes(),
-		keyRoutes(), eventRoutes(), webhookRoutes(), proofRoutes(), walletRoutes(), sandboxRoutes(), retiredRoutes(),
+		keyRoutes(), organizationRoutes(), eventRoutes(), webhookRoutes(), proofRoutes(), walletRoutes(), sandboxRoutes(), retiredRoutes(),
 	} {
 		all = append(all, part...)
 	}
@@ -180,7 +185,7 @@ func closeReads(routes []route) []route {
 	for i := range closed {
 		switch closed[i].op {
 		case "readPlan", "listAgentsOfPlan", "readAgent", "listPlansOfAgent", "readBalanceOf", "listResources", "searchResources":
-			closed[i].auth = keyed
+			closed[i].auth, closed[i].right = keyed, toll.RightRead
 		}
 	}
 	return closed

@@ -25,16 +25,16 @@ func walletRoutes() []route {
 	const at = Base + "/wallet"
 	return []route{
 		{
-			op: "readWallet", method: "GET", path: at, auth: keyed, tag: "Wallet", summary: "The wallet of the caller, and what is in it",
+			op: "readWallet", method: "GET", path: at, auth: keyed, right: toll.RightRead, tag: "Wallet", summary: "The wallet of the caller, and what is in it",
 			action: reads((*handler).readWallet),
 		},
 		{
-			op: "exportWallet", method: "POST", path: at + "/export", auth: keyed, tag: "Wallet",
-			summary: "The private key of the wallet, once, with an API key that is at most ten minutes old; the custody is shared afterwards",
+			op: "exportWallet", method: "POST", path: at + "/export", auth: keyed, right: toll.RightExport, tag: "Wallet",
+			summary: "The private key of the wallet, once, with an API key that the operator made; the custody is shared afterwards",
 			action:  reads((*handler).exportWallet), codes: []toll.Code{toll.CodeForbidden, toll.CodeExists},
 		},
 		{
-			op: "useFaucet", method: "POST", path: Base + "/sandbox/faucet", auth: keyed, tag: "Sandbox", sandbox: true,
+			op: "useFaucet", method: "POST", path: Base + "/sandbox/faucet", auth: keyed, right: toll.RightSpend, tag: "Sandbox", sandbox: true,
 			summary: "Money of the embedded chain, which is worth nothing",
 			action:  takes((*handler).useFaucet), codes: []toll.Code{toll.CodeBadNumber, toll.CodeBadAddress, toll.CodePathNotFound, toll.CodeChainUnreachable},
 		},

@@ -14,40 +14,40 @@ func webhookRoutes() []route {
 	const tag = "Webhooks"
 	return []route{
 		{
-			op: "createWebhook", method: "POST", path: at, auth: keyed, status: 201, tag: tag, summary: "Have events sent to a url. The secret is in this answer only",
+			op: "createWebhook", method: "POST", path: at, auth: keyed, right: toll.RightManage, status: 201, tag: tag, summary: "Have events sent to a url. The secret is in this answer only",
 			action: creates((*handler).createWebhook), codes: []toll.Code{toll.CodeWebhookURL, toll.CodeWebhookTooMany},
 		},
 		{
-			op: "listWebhooks", method: "GET", path: at, auth: keyed, tag: tag, summary: "Webhooks of the caller", action: reads((*handler).listWebhooks),
+			op: "listWebhooks", method: "GET", path: at, auth: keyed, right: toll.RightRead, tag: tag, summary: "Webhooks of the caller", action: reads((*handler).listWebhooks),
 			codes: []toll.Code{toll.CodeBadRequest, toll.CodeBadPage}, query: append([]query{{"status", "active or paused. Default both."}}, paging...),
 		},
 		{
-			op: "readWebhook", method: "GET", path: at + "/{webhookId}", auth: self, tag: tag, summary: "One webhook", action: reads((*handler).readWebhook), codes: one,
+			op: "readWebhook", method: "GET", path: at + "/{webhookId}", auth: self, right: toll.RightRead, tag: tag, summary: "One webhook", action: reads((*handler).readWebhook), codes: one,
 		},
 		{
-			op: "updateWebhook", method: "PATCH", path: at + "/{webhookId}", auth: self, tag: tag,
+			op: "updateWebhook", method: "PATCH", path: at + "/{webhookId}", auth: self, right: toll.RightManage, tag: tag,
 			summary: "Change, pause or resume a webhook. A paused one keeps its place", action: takes((*handler).updateWebhook),
 			codes: append([]toll.Code{toll.CodeWebhookURL}, one...),
 		},
 		{
-			op: "deleteWebhook", method: "DELETE", path: at + "/{webhookId}", auth: self, tag: tag, summary: "Remove a webhook and its deliveries",
+			op: "deleteWebhook", method: "DELETE", path: at + "/{webhookId}", auth: self, right: toll.RightManage, tag: tag, summary: "Remove a webhook and its deliveries",
 			action: reads((*handler).deleteWebhook), codes: one,
 		},
 		{
-			op: "testWebhook", method: "POST", path: at + "/{webhookId}/test", auth: self, status: 202, tag: tag, summary: "Send a test event",
+			op: "testWebhook", method: "POST", path: at + "/{webhookId}/test", auth: self, right: toll.RightManage, status: 202, tag: tag, summary: "Send a test event",
 			action: reads((*handler).testWebhook), codes: one,
 		},
 		{
-			op: "rotateWebhook", method: "POST", path: at + "/{webhookId}/rotate", auth: self, tag: tag,
+			op: "rotateWebhook", method: "POST", path: at + "/{webhookId}/rotate", auth: self, right: toll.RightManage, tag: tag,
 			summary: "Get a new secret. Both are valid for 24 hours", action: reads((*handler).rotateWebhook), codes: one,
 		},
 		{
-			op: "listDeliveries", method: "GET", path: at + "/{webhookId}/deliveries", auth: self, tag: tag, summary: "What was sent to a webhook, and what is to be sent",
+			op: "listDeliveries", method: "GET", path: at + "/{webhookId}/deliveries", auth: self, right: toll.RightRead, tag: tag, summary: "What was sent to a webhook, and what is to be sent",
 			action: reads((*handler).listDeliveries), codes: append([]toll.Code{toll.CodeBadRequest, toll.CodeBadPage}, one...),
 			query: append([]query{{"status", "pending, succeeded or failed. Default all."}}, paging...),
 		},
 		{
-			op: "resendDelivery", method: "POST", path: at + "/{webhookId}/deliveries/{deliveryId}/resend", auth: self, status: 202, tag: tag,
+			op: "resendDelivery", method: "POST", path: at + "/{webhookId}/deliveries/{deliveryId}/resend", auth: self, right: toll.RightManage, status: 202, tag: tag,
 			summary: "Send an event again", action: reads((*handler).resendDelivery), codes: one,
 		},
 	}

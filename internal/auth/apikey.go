@@ -26,6 +26,8 @@ type KeyParams struct {
 	Version string
 	// Prefix is one that this service uses: the environment or the operator's word; empty is the latter.
 	Prefix string
+	// Rights of the key; nil are all that its maker can give.
+	Rights toll.Rights
 }
 
 // KeyUpdate names what changes of an API key. At least one member must be set.
@@ -115,11 +117,12 @@ func (a *Auth) otherBrand(members map[string]json.RawMessage) *toll.Error {
 	return toll.NewError(toll.CodeKeyForeign)
 }
 
-// CreateKey makes an API key of the owner. The answer is the only place where its text ever is. also may be nil; else it
-// runs in the transaction that stores the key, with the answer, and its error undoes all and is returned. Errors:
-// [toll.CodeKeyExpiryPast], [toll.CodeBadRequest].
+// CreateKey makes an API key: its rights are rights of the maker, and it ends no later. The answer is the only place where its
+// text ever is. also may be nil; else it runs in the transaction that stores the key, with the answer, and its error undoes all and
+// is returned. Errors: [toll.CodeKeyExpiryPast], [toll.CodeBadRequest], [toll.CodeRightMissing]; [toll.CodeForbidden] for a key that
+// would end later than its maker; [toll.CodeNotAuthenticated] when that has ended meanwhile.
 func (a *Auth) CreateKey(
-	ctx context.Context, owner toll.Address, p KeyParams, also func(tx *store.Tx, k toll.APIKey) error,
+	ctx context.Context, m Maker, p KeyParams, also func(tx *store.Tx, k toll.APIKey) error,
 ) (toll.APIKey, error) {
 	now := a.clock()
 	if !validName(p.Name) {
@@ -138,12 +141,16 @@ func (a *Auth) CreateKey(
 	if !p.ExpiresAt.IsZero() && (!ends.After(now) || ends.Unix() > lastSecond) {
 		return toll.APIKey{}, toll.NewError(toll.CodeKeyExpiryPast)
 	}
+	rights, ends, err := m.bound(p.Rights, ends)
+	if err != nil {
+		return toll.APIKey{}, err
+	}
 
 	id := toll.NewHash()
 	word := make([]byte, 8)
 	_, _ = rand.Read(word) // never fails since Go 1.24
 	payload, err := a.encodeKey(keyClaims{
-		Issuer: a.Issuer(), Subject: owner, ID: id, IssuedAt: unixPtr(now), ExpiresAt: unixPtr(ends),
+		Issuer: a.Issuer(), Subject: m.Address, ID: id, IssuedAt: unixPtr(now), ExpiresAt: unixPtr(ends),
 		Observability: hex.EncodeToString(word),
 	})
 	if err != nil {
@@ -156,12 +163,17 @@ func (a *Auth) CreateKey(
 	jwt := signer.sign(payload)
 	sum := sumOf(jwt)
 	row := store.APIKey{
-		ID: id, Address: owner, Hash: sum[:], Name: p.Name, Prefix: p.Prefix, Tail: jwt[len(jwt)-6:],
-		Version: p.Version, CreatedAt: now, ExpiresAt: ends,
+		ID: id, Address: m.Address, Hash: sum[:], Name: p.Name, Prefix: p.Prefix, Tail: jwt[len(jwt)-6:],
+		Version: p.Version, CreatedAt: now, ExpiresAt: ends, MadeBy: m.By, Parent: m.Parent, Rights: rights,
 	}
 	k := a.record(&row)
 	k.Key = p.Prefix + ":" + jwt
 	err = a.store.Tx(ctx, func(tx *store.Tx) error {
+		if m.By == toll.MadeByKey {
+			if err := a.LockKey(ctx, tx, m.Parent); err != nil {
+				return err
+			}
+		}
 		if err := store.InsertAPIKey(ctx, tx, row); err != nil {
 			return err
 		}
@@ -183,7 +195,10 @@ func (a *Auth) record(row *store.APIKey) toll.APIKey {
 	k := toll.APIKey{
 		ID: row.ID, Prefix: row.Prefix, Tail: row.Tail, Address: row.Address, Version: row.Version,
 		Status: keyStatus(row, a.clock()), CreatedAt: toll.At(row.CreatedAt),
-		ExpiresAt: toll.AtPtr(row.ExpiresAt), LastUsedAt: toll.AtPtr(row.LastUsedAt),
+		ExpiresAt: toll.AtPtr(row.ExpiresAt), LastUsedAt: toll.AtPtr(row.LastUsedAt), MadeBy: row.MadeBy, Rights: row.Rights,
+	}
+	if !row.Parent.IsZero() {
+		k.Parent = &row.Parent
 	}
 	if row.Name != "" {
 		k.Name = &row.Name
@@ -251,25 +266,6 @@ func (a *Auth) UpdateKey(ctx context.Context, owner toll.Address, id toll.Hash, 
 			row.Version = *u.Version
 		}
 		return store.UpdateAPIKey(ctx, tx, id, row.Name, row.Version)
-	})
-}
-
-// RevokeKey ends an API key, at once in this process and within a second in others. Errors: [toll.CodeKeyNotFound],
-// [toll.CodeKeyAlreadyRevoked].
-func (a *Auth) RevokeKey(ctx context.Context, owner toll.Address, id toll.Hash) (toll.APIKey, error) {
-	return a.changeKey(ctx, owner, id, func(tx *store.Tx, row *store.APIKey) error {
-		if !row.RevokedAt.IsZero() {
-			return toll.NewError(toll.CodeKeyAlreadyRevoked).WithDetails("id %s", id)
-		}
-		row.RevokedAt = a.clock()
-		first, err := store.RevokeAPIKey(ctx, tx, id, row.RevokedAt)
-		if err == nil && !first {
-			return toll.NewError(toll.CodeKeyAlreadyRevoked).WithDetails("id %s", id)
-		}
-		if err != nil {
-			return err
-		}
-		return a.tell(ctx, tx, toll.EventAPIKeyRevoked, row, row.RevokedAt)
 	})
 }
 

@@ -82,6 +82,8 @@ type Auth struct {
 	records    *cache[*store.APIKey] // by key id; nil = no such key
 	reads      [cacheShards]chan struct{}
 
+	tokensBy atomic.Pointer[Tokens]
+
 	touched *cache[struct{}] // by key id: last use is noted for this minute
 	touches chan touch
 	stop    chan struct{}

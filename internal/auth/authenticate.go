@@ -22,8 +22,9 @@ type Caller struct {
 	Address toll.Address
 	KeyID   toll.Hash
 	Version string // API version pinned on the key, MAJOR.MINOR
-
-	KeyCreatedAt time.Time
+	Rights  toll.Rights
+	MadeBy  toll.KeyMaker // how the key was made
+	Ends    time.Time     // of the key; zero: never
 }
 
 // errKey is the one answer to a key of ours that is not good any more, or never was: it does not tell which.
@@ -54,7 +55,9 @@ func (a *Auth) Authenticate(ctx context.Context, authorization []string) (Caller
 		return Caller{}, errKey
 	}
 	a.noteUse(row, now)
-	return Caller{Address: row.Address, KeyID: row.ID, Version: row.Version, KeyCreatedAt: row.CreatedAt}, nil
+	return Caller{
+		Address: row.Address, KeyID: row.ID, Version: row.Version, Rights: row.Rights, MadeBy: row.MadeBy, Ends: row.ExpiresAt,
+	}, nil
 }
 
 // bearer returns the JWT in the Authorization lines.

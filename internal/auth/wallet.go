@@ -3,14 +3,10 @@ package auth
 import (
 	"context"
 	"errors"
-	"time"
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/store"
 )
-
-// ExportAge is how old the API key of who exports a wallet key may be: exporting takes a fresh sign-in.
-const ExportAge = 10 * time.Minute
 
 // OpenWallet returns the private key of the wallet of a principal, 32 bytes in memory of the caller's own, who zeroes it. It is
 // for the signer of the crypto rail alone. [store.ErrNotFound] when nobody has the address.
@@ -34,26 +30,34 @@ func (a *Auth) Wallet(ctx context.Context, addr toll.Address) (Wallet, error) {
 	return Wallet{Address: addr, ExportedAt: toll.AtPtr(p.ExportedAt)}, err
 }
 
-// ExportWallet gives the private key of the caller's wallet out, once, and notes that as an event; the custody is shared from then
-// on. The caller zeroes the 32 bytes. Errors: [toll.CodeForbidden] when the API key was not made in the last ten minutes,
-// [toll.CodeExists] when the key was exported before.
+// ExportWallet is [Auth.ExportLocalWallet] for a caller: with an API key that was made on the database itself and has the right
+// export. Errors: [toll.CodeRightMissing], [toll.CodeForbidden] for a key that was made otherwise.
 func (a *Auth) ExportWallet(ctx context.Context, c Caller) ([]byte, error) {
-	now := a.clock()
-	if age := now.Sub(c.KeyCreatedAt); c.KeyCreatedAt.IsZero() || age > ExportAge {
-		return nil, toll.Errorf(toll.CodeForbidden, "The key of a wallet is exported with an API key that is at most ten minutes old.").
-			WithHint("Sign in again (toll login), and export with the new API key.")
+	if !c.Rights.Has(toll.RightExport) {
+		return nil, Lacks(toll.RightExport)
 	}
-	key, err := a.OpenWallet(ctx, c.Address)
+	if c.MadeBy != toll.MadeLocally {
+		return nil, toll.Errorf(toll.CodeForbidden, "The key of a wallet is exported with an API key that the operator made.").
+			WithHint("Export with toll wallet export --local, or with a key of toll keys create --local.")
+	}
+	return a.ExportLocalWallet(ctx, c.Address)
+}
+
+// ExportLocalWallet gives the private key of a wallet out, once, and notes that as an event; the custody is shared from then on.
+// The caller zeroes the 32 bytes. Errors: [toll.CodeExists] when the key was exported before, [store.ErrNotFound].
+func (a *Auth) ExportLocalWallet(ctx context.Context, addr toll.Address) ([]byte, error) {
+	now := a.clock()
+	key, err := a.OpenWallet(ctx, addr)
 	if err != nil {
 		return nil, err
 	}
 	err = a.store.Tx(ctx, func(tx *store.Tx) error {
-		if err := store.NoteExport(ctx, tx, c.Address, now); err != nil {
+		if err := store.NoteExport(ctx, tx, addr, now); err != nil {
 			return err
 		}
 		return store.InsertEvent(ctx, tx, store.NewEvent{
-			Principal: c.Address, Type: toll.EventWalletExported, Kind: "wallet", ID: c.Address.String(), At: now,
-			Data: Wallet{Address: c.Address, ExportedAt: toll.AtPtr(now)},
+			Principal: addr, Type: toll.EventWalletExported, Kind: "wallet", ID: addr.String(), At: now,
+			Data: Wallet{Address: addr, ExportedAt: toll.AtPtr(now)},
 		})
 	})
 	if err == nil {

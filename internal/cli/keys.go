@@ -5,17 +5,19 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/server"
 )
 
 func (a *app) keysCommand() *cobra.Command {
 	columns := []column{
 		{"ID", "id"}, {"NAME", "name"}, {"KEY", "prefix"}, {"TAIL", "tail"}, {"VERSION", "version"}, {"STATUS", "status"},
-		{"LAST USED", "lastUsedAt"}, {"EXPIRES", "expiresAt"},
+		{"MADE BY", "madeBy"}, {"RIGHTS", "rights"}, {"LAST USED", "lastUsedAt"}, {"EXPIRES", "expiresAt"},
 	}
 	return group("keys", "API keys", "",
 		a.keysCreate(),
@@ -26,10 +28,26 @@ func (a *app) keysCommand() *cobra.Command {
 		a.keysUpdate(),
 		a.keysRotate(),
 		a.keysSetPrefix(),
-		command("revoke ID", "End an API key", func(cmd *cobra.Command, args []string) error {
-			return a.send(cmd.Context(), http.MethodDelete, segments("api-keys", args[0]), nil)
-		}),
+		a.keysRevoke(),
 	)
+}
+
+func (a *app) keysRevoke() *cobra.Command {
+	var keep bool
+	c := command("revoke ID", "End an API key, and what it made", nil)
+	c.Long = `End an API key at once, with what it made: API keys, access tokens, and programs that were let in with it. Holds that are open
+still settle. The answer counts what ended.
+
+With --keep what it made stays, and your own key becomes its parent: it must have the rights of that, and end no earlier.`
+	c.Flags().BoolVar(&keep, "keep", false, "keep what the key made")
+	c.RunE = func(cmd *cobra.Command, args []string) error {
+		path := segments("api-keys", args[0])
+		if keep {
+			path += "?keep=true"
+		}
+		return a.send(cmd.Context(), http.MethodDelete, path, nil)
+	}
+	return c
 }
 
 func (a *app) keysCreate() *cobra.Command {
@@ -38,17 +56,24 @@ func (a *app) keysCreate() *cobra.Command {
 		local     bool
 		key       server.KeyRequest
 		expiresIn string
+		rights    []string
+		ends      string
 	)
 	c := command("create", "Create an API key", nil)
 	c.Long = `Create an API key. It is shown this once.
 
 With --local the key is made on the database itself, beside the service or while it is stopped; the account is made on its
 first use. --init makes a database that does not exist, before the first start of the service. An older one is not
-migrated.`
-	c.Example = "toll keys create --name ci\ntoll keys create --local --data ./toll-data --account alice -o json"
+migrated.
+
+The rights are read, sell, spend, manage, money, keys, members and export. A key that another key makes has at most the rights of that
+one, never members or export, ends no later, and ends with it.`
+	c.Example = "toll keys create --name ci --rights read,sell\ntoll keys create --local --data ./toll-data --account alice -o json"
 	f := c.Flags()
 	f.StringVar(&key.Name, "name", "", "name of the key")
 	f.StringVar(&expiresIn, "expires-in", "", "life: seconds, or 12h, 30m; default without end")
+	f.StringSliceVar(&rights, "rights", nil, "rights of the key, with commas between; default all that can be given")
+	f.StringVar(&ends, "ends", "", "end of the key, such as 2027-01-31T00:00:00Z, in place of --expires-in")
 	f.StringVar(&key.Version, "api-version", "", "pinned API version; default the current one")
 	f.StringVar(&key.Prefix, "prefix", "", "prefix of the key, one that the service uses")
 	f.BoolVar(&local, "local", false, "work on the database of this machine")
@@ -61,16 +86,29 @@ migrated.`
 		if err != nil {
 			return err
 		}
+		if key.Rights, err = rightsIn(cmd, rights); err != nil {
+			return err
+		}
+		if ends != "" {
+			if life > 0 {
+				return usagef("--ends stands beside --expires-in")
+			}
+			if key.Ends, err = time.Parse(time.RFC3339, ends); err != nil {
+				return usagef("--ends must be a time such as 2027-01-31T00:00:00Z; got %q", ends)
+			}
+		}
 		if !local {
-			for _, name := range []string{"account", "operator", "init", "data", "database", "master-key-file", "environment", "key-prefix"} {
-				if cmd.Flags().Changed(name) {
-					return usagef("--%s goes with --local", name)
-				}
+			if err := onlyLocal(cmd, "account", "operator", "init"); err != nil {
+				return err
 			}
 			in := body{}
 			in.text("name", key.Name)
 			in.text("version", key.Version)
 			in.text("prefix", key.Prefix)
+			if key.Rights != nil {
+				in["rights"] = key.Rights
+			}
+			in.text("ends", ends)
 			if life > 0 {
 				in["expiresInSecs"] = int64(life / time.Second)
 			}
@@ -95,6 +133,31 @@ migrated.`
 		return a.made(b, "key")
 	}
 	return c
+}
+
+// onlyLocal refuses flags that go with --local: these, and those of the database.
+func onlyLocal(cmd *cobra.Command, names ...string) error {
+	for _, name := range append(names, "data", "database", "master-key-file", "environment", "key-prefix") {
+		if f := cmd.Flags().Lookup(name); f != nil && f.Changed {
+			return usagef("--%s goes with --local", name)
+		}
+	}
+	return nil
+}
+
+// rightsIn reads the words of --rights; nil without the flag.
+func rightsIn(cmd *cobra.Command, words []string) (toll.Rights, error) {
+	if !cmd.Flags().Changed("rights") {
+		return nil, nil
+	}
+	for i := range words {
+		words[i] = strings.TrimSpace(words[i])
+	}
+	rights, err := toll.ParseRights(words)
+	if err != nil || len(rights) == 0 {
+		return nil, usagef("--rights must be words of %s", strings.Join(strings.Fields(toll.AllRights().String()), ","))
+	}
+	return rights, nil
 }
 
 func (a *app) keysUpdate() *cobra.Command {

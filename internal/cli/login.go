@@ -297,7 +297,7 @@ func (a *app) endKey(ctx context.Context, name string, p document) {
 		return
 	}
 	a.set.key, a.set.url = p.text(settingKey), p.text(settingURL)
-	err = a.client().RevokeKey(ctx, c.ID)
+	_, err = a.client().RevokeKey(ctx, c.ID)
 	if e := toll.AsError(err); err != nil && e.HTTPStatus() != http.StatusUnauthorized {
 		a.say("warning", "the key of profile %s could not be revoked: %s", name, e.Text())
 	}

@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/server"
 )
 
 func (a *app) walletCommand() *cobra.Command {
@@ -52,15 +53,46 @@ func (a *app) showWallet(got json.RawMessage) error {
 }
 
 func (a *app) walletExport() *cobra.Command {
-	c := command("export", "Print its private key, once", func(cmd *cobra.Command, _ []string) error {
+	var (
+		cfg     server.Config
+		local   bool
+		account string
+	)
+	c := command("export", "Print its private key, once", nil)
+	c.Long = `Print the private key of a wallet. It is printed once: later the service refuses, and the custody is shared for ever.
+
+With --local it is the wallet of an account in the database itself, beside the service or while it is stopped. Without it is your own,
+and your API key must be one of toll keys create --local with the right export: no key of a sign-in, of a program or of another key has
+that.`
+	c.Example = "(umask 077; toll wallet export --local --account alice --yes -q >wallet.key)"
+	c.Flags().BoolVar(&local, "local", false, "work on the database of this machine")
+	c.Flags().StringVar(&account, "account", "", "name of the account, with --local")
+	storeFlags(c, &cfg)
+	c.RunE = func(cmd *cobra.Command, _ []string) error {
+		if !local {
+			if err := onlyLocal(cmd, "account"); err != nil {
+				return err
+			}
+		} else if account == "" {
+			return usagef("toll wallet export --local needs --account")
+		}
 		if !a.flags.yes {
 			return usagef("whoever has the key can spend what is in the wallet, and it is printed once: repeat the command with --yes")
 		}
-		return a.make(cmd.Context(), "/wallet/export", nil, "privateKey")
-	})
-	c.Long = `Print the private key of your wallet. It is printed once: later the service refuses, and the custody is shared for ever.
-It needs an API key that is at most ten minutes old.`
-	c.Example = "(umask 077; toll wallet export --yes -q >wallet.key)"
+		if !local {
+			return a.make(cmd.Context(), "/wallet/export", nil, "privateKey")
+		}
+		cfg.Release = release()
+		key, err := server.ExportLocalWallet(cmd.Context(), cfg, account)
+		if err != nil {
+			return err
+		}
+		b, err := json.Marshal(key)
+		if err != nil {
+			return err
+		}
+		return a.made(b, "privateKey")
+	}
 	return c
 }
 

@@ -158,6 +158,9 @@ func New(d Deps) *Facilitator {
 	f.newPermissions = meter.NewQuota("permissions", d.Quotas.Permissions, 36_000)
 	f.freeHolds = meter.NewQuota("holds that burn nothing", d.Quotas.FreeHolds, 36_000)
 	f.declarations = newCache(f.clock, declaredEvery, declaredBound, f.readDeclared)
+	if f.auth != nil {
+		f.auth.EndTokensBy(f)
+	}
 	return f
 }
 

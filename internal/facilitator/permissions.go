@@ -60,6 +60,9 @@ func (f *Facilitator) CreatePermission(
 		out = f.accessToken(p, req, jws)
 		out.Warnings = warnings
 		err = f.ledger.CreatePermissionWith(ctx, *p, func(tx *store.Tx) error {
+			if err := f.lockMaker(ctx, tx, p); err != nil {
+				return err
+			}
 			if also != nil {
 				if err := also(tx, out); err != nil {
 					return err
@@ -111,6 +114,9 @@ func (f *Facilitator) planned(
 		return nil, nil, nil, err
 	}
 	var warnings []toll.Warning
+	if !caller.Ends.IsZero() && p.ExpiresAt.After(caller.Ends) {
+		p.ExpiresAt = caller.Ends.Truncate(time.Second) // it ends with the API key that made it
+	}
 	if d := req.Delegation; d != nil && d.New == nil {
 		if warnings, err = f.nameDelegation(ctx, p, plan, d); err != nil {
 			return nil, nil, nil, err
@@ -196,6 +202,9 @@ func (f *Facilitator) createWithDelegation(
 		}
 		created := *p
 		created.DelegationID = d.DelegationID
+		if err := f.lockMaker(ctx, tx, p); err != nil {
+			return err
+		}
 		if err := f.ledger.InsertPermission(ctx, tx, created); err != nil {
 			return err
 		}

@@ -27,6 +27,11 @@ const (
 	sqlPermissionsOfDelegation = `SELECT ` + permissionColumns + ` FROM permissions
 		WHERE subscriber = $1 AND delegation_id = $2 AND revoked_at = 0 LIMIT $3`
 
+	sqlPermissionsOfKey = `SELECT ` + permissionColumns + ` FROM permissions
+		WHERE api_key_id = $1 AND permission_hash > $2 AND revoked_at = 0 AND expires_at > $3
+		ORDER BY permission_hash LIMIT $4`
+	sqlPermissionToKey = `UPDATE permissions SET api_key_id = $3 WHERE account_id = $1 AND permission_hash = $2`
+
 	sqlPermissionAdd = `INSERT INTO permissions (account_id, ` + permissionColumns + `)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, 0)`
 	sqlPermissionSave = `UPDATE permissions SET redeemed = $3, held = $4, open_holds = $5, orders = $6, revoked_at = $7,

@@ -288,7 +288,26 @@ func (l *Ledger) Sweep(ctx context.Context) (int, error) {
 // PermissionsOfDelegation returns permissions of a subscriber that name the delegation and are not revoked, at most limit. It
 // names no account: on a sharded store it asks every shard.
 func (l *Ledger) PermissionsOfDelegation(ctx context.Context, subscriber toll.Address, delegation string, limit int) ([]Permission, error) {
-	rows, err := l.st.Query(ctx, sqlPermissionsOfDelegation, subscriber.Lower(), delegation, limit)
+	return l.permissions(ctx, sqlPermissionsOfDelegation, subscriber.Lower(), delegation, limit)
+}
+
+// PermissionsOfKey returns permissions that an API key made and that are neither revoked nor over, in the order of their hashes
+// after one, at most limit. It names no account: on a sharded store it asks every shard.
+func (l *Ledger) PermissionsOfKey(ctx context.Context, key, after toll.Hash, limit int) ([]Permission, error) {
+	return l.permissions(ctx, sqlPermissionsOfKey, key.String(), after[:], l.clock().UnixMicro(), limit)
+}
+
+// MovePermission makes an API key the maker of a permission.
+func (l *Ledger) MovePermission(ctx context.Context, p Permission, key toll.Hash) error {
+	account := p.Account()
+	return l.st.Tx(ctx, func(tx *store.Tx) error {
+		_, err := tx.Exec(ctx, sqlPermissionToKey, account[:], p.Hash[:], key.String())
+		return err
+	})
+}
+
+func (l *Ledger) permissions(ctx context.Context, query string, args ...any) ([]Permission, error) {
+	rows, err := l.st.Query(ctx, query, args...)
 	if err != nil {
 		return nil, err
 	}

@@ -42,6 +42,7 @@ var fanOut = map[string]string{
 	"sqlMirrorBurns":      "the mirror goes through the accounts of mirrored plans",
 	"OrdersHeldBack":      "the reconciler looks for credits that holds keep from being taken back",
 
+	"sqlPermissionsOfKey":        "an API key that is revoked ends permissions of several plans",
 	"sqlPermissionsOfDelegation": "a delegation that is revoked ends permissions of several plans",
 }
 

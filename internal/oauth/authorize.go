@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/auth"
 	"github.com/tollhq/toll/internal/store"
 )
 
@@ -45,6 +46,7 @@ type Authorization struct {
 	PlanID       toll.PlanID
 	AgentID      toll.AgentID
 	Kind         Kind
+	Rights       toll.Rights // with an API key: the rights that it is to have
 
 	challenge, nonce string
 	registered       string // address that RedirectURI matches
@@ -58,6 +60,8 @@ type Choice struct {
 	OrderLimit      *int64        // orders for the whole consent; nil: no limit but that of the delegation
 	DelegationID    string        // "": existing credits and free plans only
 	Lifetime        time.Duration // of the consent; 0: 30 days, for an API key 90
+	// Rights of an API key, of those that were asked for; nil: all of them that the person has.
+	Rights toll.Rights
 }
 
 // Bounds of the parameters of a request, in characters.
@@ -146,7 +150,7 @@ func (o *OAuth) readRequest(ctx context.Context, client *knownClient, a *Authori
 	if no != nil {
 		return no
 	}
-	a.Scope, a.Resource, a.PlanID, a.AgentID, a.Kind = w.scope, w.resource, w.plan, w.agent, w.kind
+	a.Scope, a.Resource, a.PlanID, a.AgentID, a.Kind, a.Rights = w.scope, w.resource, w.plan, w.agent, w.kind, w.rights
 	return nil
 }
 
@@ -187,14 +191,15 @@ func (o *OAuth) Deny(a *Authorization) string {
 	return o.answer(a, url.Values{"error": {"access_denied"}, "error_description": {"The person refused."}})
 }
 
-// Approve records that the owner agrees, and returns where the browser goes with the code. Errors: those of a permission that
-// cannot be made, as [*toll.Error]; those of the database.
-func (o *OAuth) Approve(ctx context.Context, a *Authorization, owner toll.Address, c Choice) (redirect string, err error) {
-	g, err := o.grant(ctx, a.Client, a.asked(), owner, c)
+// Approve records that a person agrees, and returns where the browser goes with the code. The person is known by an API key: the
+// consent ends with it. Errors: those of a permission that cannot be made, as [*toll.Error]; [toll.CodeRightMissing]; those of the
+// database.
+func (o *OAuth) Approve(ctx context.Context, a *Authorization, person auth.Caller, c Choice) (redirect string, err error) {
+	g, err := o.grant(ctx, a.Client, a.asked(), person, c)
 	if err != nil {
 		return "", err
 	}
-	if e := o.consents.Take(owner, 1); e != nil {
+	if e := o.consents.Take(person.Address, 1); e != nil {
 		return "", e
 	}
 	g.Nonce = a.nonce
@@ -202,7 +207,7 @@ func (o *OAuth) Approve(ctx context.Context, a *Authorization, owner toll.Addres
 	row := store.OAuthCode{Hash: sumOf(code), GrantID: g.ID, Redirect: a.RedirectURI, Challenge: a.challenge, ExpiresAt: g.CreatedAt.Add(codeLife)}
 	g.EndsAt = row.ExpiresAt
 	err = o.Store.Tx(ctx, func(tx *store.Tx) error {
-		if err := store.InsertOAuthGrant(ctx, tx, g); err != nil {
+		if err := o.insertGrant(ctx, tx, g); err != nil {
 			return err
 		}
 		if err := store.GrantOAuthClient(ctx, tx, a.Client.ID, a.registered, g.CreatedAt); err != nil {
@@ -217,18 +222,34 @@ func (o *OAuth) Approve(ctx context.Context, a *Authorization, owner toll.Addres
 }
 
 func (a *Authorization) asked() want {
-	return want{scope: a.Scope, resource: a.Resource, plan: a.PlanID, agent: a.AgentID, kind: a.Kind}
+	return want{scope: a.Scope, resource: a.Resource, plan: a.PlanID, agent: a.AgentID, kind: a.Kind, rights: a.Rights}
 }
 
-// grant returns what the owner agrees to, proved to be possible now. Its end is the caller's to set.
-func (o *OAuth) grant(ctx context.Context, client Client, w want, owner toll.Address, c Choice) (store.OAuthGrant, error) {
+// insertGrant adds a grant, unless the API key with which the person agreed has ended meanwhile.
+func (o *OAuth) insertGrant(ctx context.Context, tx *store.Tx, g store.OAuthGrant) error {
+	if !g.Parent.IsZero() {
+		if err := o.Auth.LockKey(ctx, tx, g.Parent); err != nil {
+			return err
+		}
+	}
+	return store.InsertOAuthGrant(ctx, tx, g)
+}
+
+// grant returns what a person agrees to, proved to be possible now. Its end is the caller's to set.
+func (o *OAuth) grant(ctx context.Context, client Client, w want, person auth.Caller, c Choice) (store.OAuthGrant, error) {
 	g := store.OAuthGrant{
-		ID: toll.NewHash(), ClientID: client.ID, ClientName: client.Name, Digest: client.digest, Owner: owner, Kind: string(w.kind),
-		Scope: w.scope, Resource: w.resource, CreatedAt: o.Clock(), Life: life(c.Lifetime, grantLife),
+		ID: toll.NewHash(), ClientID: client.ID, ClientName: client.Name, Digest: client.digest, Owner: person.Address, Kind: string(w.kind),
+		Scope: w.scope, Resource: w.resource, CreatedAt: o.Clock(), Life: life(c.Lifetime, grantLife), Parent: person.KeyID,
+	}
+	if err := mayLetIn(person, w.kind); err != nil {
+		return g, err
 	}
 	if w.kind == KindAPIKey {
 		g.Life = life(c.Lifetime, keyLife)
-		return g, nil
+		var err error
+		g.Rights, err = rightsOf(person, w.rights, c.Rights)
+		g.Scope = scopeOf(w.scope, g.Rights)
+		return g, err
 	}
 	if w.plan != "" && w.plan != c.PlanID {
 		return g, toll.Errorf(toll.CodeBadRequest, "The program asks for another plan.")

@@ -7,6 +7,7 @@ import (
 	"strconv"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/auth"
 	"github.com/tollhq/toll/internal/store"
 )
 
@@ -94,19 +95,24 @@ func callbackHost(callback string) (string, error) {
 	return u.Host, nil
 }
 
-// Issue returns a code for the start of a program, with which it gets an API key of the owner. Once, within 60 s. Errors:
-// [toll.CodeRateLimited] when the owner lets too many programs in, those of the database.
-func (o *OAuth) Issue(ctx context.Context, owner toll.Address, s Start) (string, error) {
-	if e := o.consents.Take(owner, 1); e != nil {
+// Issue returns a code for the start of a program, with which it gets an API key of the person with the rights of the person's own
+// but export and members. Once, within 60 s. Errors: [toll.CodeRightMissing], [toll.CodeRateLimited] when the person lets too many
+// programs in, those of the database.
+func (o *OAuth) Issue(ctx context.Context, person auth.Caller, s Start) (string, error) {
+	if err := mayLetIn(person, KindAPIKey); err != nil {
+		return "", err
+	}
+	if e := o.consents.Take(person.Address, 1); e != nil {
 		return "", e
 	}
 	code, now := random(), o.Clock()
 	g := store.OAuthGrant{
-		ID: toll.NewHash(), Owner: owner, Kind: string(KindAPIKey), Resource: o.Resource, CreatedAt: now, Life: keyLife, EndsAt: now.Add(codeLife),
+		ID: toll.NewHash(), Owner: person.Address, Kind: string(KindAPIKey), Resource: o.Resource, CreatedAt: now, Life: keyLife,
+		EndsAt: now.Add(codeLife), Parent: person.KeyID, Rights: person.Gives(),
 	}
 	row := store.OAuthCode{Hash: sumOf(code), GrantID: g.ID, Redirect: s.Callback, Challenge: s.Challenge, ExpiresAt: g.EndsAt}
 	err := o.Store.Tx(ctx, func(tx *store.Tx) error {
-		if err := store.InsertOAuthGrant(ctx, tx, g); err != nil {
+		if err := o.insertGrant(ctx, tx, g); err != nil {
 			return err
 		}
 		return store.InsertOAuthCode(ctx, tx, row)

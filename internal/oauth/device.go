@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/auth"
 	"github.com/tollhq/toll/internal/store"
 )
 
@@ -44,6 +45,7 @@ type DeviceRequest struct {
 	PlanID    toll.PlanID
 	AgentID   toll.AgentID
 	Kind      Kind
+	Rights    toll.Rights // as in [Authorization]
 	CreatedAt time.Time
 	ExpiresAt time.Time
 }
@@ -179,18 +181,22 @@ func (o *OAuth) Device(ctx context.Context, owner toll.Address, userCode string)
 		return nil, err
 	}
 	code := bareCode(userCode)
+	ask := o.askedOn(row)
 	d := &DeviceRequest{
 		Client: client.Client, UserCode: code[:userLetters/2] + "-" + code[userLetters/2:], Source: row.Source, Scope: row.Scope, Resource: row.Resource,
-		PlanID: row.PlanID, AgentID: row.AgentID, Kind: o.kindOf(row.Resource), CreatedAt: row.CreatedAt, ExpiresAt: row.ExpiresAt,
+		PlanID: row.PlanID, AgentID: row.AgentID, Kind: ask.kind, Rights: ask.rights, CreatedAt: row.CreatedAt, ExpiresAt: row.ExpiresAt,
 	}
 	return d, nil
 }
 
-func (o *OAuth) kindOf(resource string) Kind {
-	if resource == o.Resource {
-		return KindAPIKey
+// askedOn returns what a device asks for.
+func (o *OAuth) askedOn(row store.OAuthDevice) want {
+	w := want{scope: row.Scope, resource: row.Resource, plan: row.PlanID, agent: row.AgentID, kind: KindPermission}
+	if row.Resource == o.Resource {
+		w.kind = KindAPIKey
+		w.rights, _ = askedRights(row.Scope) // it was read when the device asked
 	}
-	return KindPermission
+	return w
 }
 
 // waiting returns the device of a code that a person typed, or errNoDevice.
@@ -206,9 +212,9 @@ func (o *OAuth) waiting(ctx context.Context, typed string) (store.OAuthDevice, e
 	return row, err
 }
 
-// ApproveDevice records that the owner lets the device with this code in. Errors: a [*toll.Error] that is safe to show, those
+// ApproveDevice records that a person lets the device with this code in. Errors: a [*toll.Error] that is safe to show, those
 // of the database.
-func (o *OAuth) ApproveDevice(ctx context.Context, userCode string, owner toll.Address, c Choice) error {
+func (o *OAuth) ApproveDevice(ctx context.Context, userCode string, person auth.Caller, c Choice) error {
 	row, err := o.waiting(ctx, userCode)
 	if err != nil {
 		return err
@@ -220,17 +226,16 @@ func (o *OAuth) ApproveDevice(ctx context.Context, userCode string, owner toll.A
 	if err != nil {
 		return err
 	}
-	ask := want{scope: row.Scope, resource: row.Resource, plan: row.PlanID, agent: row.AgentID, kind: o.kindOf(row.Resource)}
-	g, err := o.grant(ctx, client.Client, ask, owner, c)
+	g, err := o.grant(ctx, client.Client, o.askedOn(row), person, c)
 	if err != nil {
 		return err
 	}
-	if e := o.consents.Take(owner, 1); e != nil {
+	if e := o.consents.Take(person.Address, 1); e != nil {
 		return e
 	}
 	g.EndsAt = row.ExpiresAt
 	return o.decide(ctx, row, func(tx *store.Tx) error {
-		if err := store.InsertOAuthGrant(ctx, tx, g); err != nil {
+		if err := o.insertGrant(ctx, tx, g); err != nil {
 			return err
 		}
 		return store.GrantOAuthClient(ctx, tx, client.ID, "", g.CreatedAt)

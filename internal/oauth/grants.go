@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/auth"
 	"github.com/tollhq/toll/internal/store"
 )
 
@@ -22,7 +23,8 @@ type Grant struct {
 	RedemptionLimit *toll.Credits // for the whole consent; nil: no limit
 	CreatedAt       time.Time
 	EndsAt          time.Time
-	Access          toll.Hash // of the last access token, or the id of the API key; zero while none was issued
+	Rights          toll.Rights // of the API key
+	Access          toll.Hash   // of the last access token, or the id of the API key; zero while none was issued
 }
 
 // Grants lists what the owner let in and what is not over, newest first, at most n.
@@ -36,6 +38,7 @@ func (o *OAuth) Grants(ctx context.Context, owner toll.Address, n int) ([]Grant,
 		one := Grant{
 			ID: g.ID, Owner: g.Owner, ClientID: g.ClientID, ClientName: g.ClientName, Kind: Kind(g.Kind), Resource: g.Resource, PlanID: g.PlanID,
 			DelegationID: g.DelegationID, RedemptionLimit: g.RedemptionLimit, CreatedAt: g.CreatedAt, EndsAt: g.EndsAt,
+			Rights: g.Rights,
 		}
 		access, err := store.OAuthAccess(ctx, o.Store, g.ID, 1)
 		if err != nil {
@@ -49,15 +52,18 @@ func (o *OAuth) Grants(ctx context.Context, owner toll.Address, n int) ([]Grant,
 	return out, nil
 }
 
-// EndGrant ends a grant of the owner, and everything that was issued because of it. One that is over is no error; one that
-// is unknown, or of somebody else, is [toll.CodePermissionNotFound].
-func (o *OAuth) EndGrant(ctx context.Context, owner toll.Address, id toll.Hash) error {
+// EndGrant ends a grant of a person, and everything that was issued because of it, which it counts. One that is over is no error;
+// one that is unknown, or of somebody else, is [toll.CodePermissionNotFound]. Errors also: [toll.CodeRightMissing].
+func (o *OAuth) EndGrant(ctx context.Context, person auth.Caller, id toll.Hash) (toll.Ended, error) {
 	g, err := store.OAuthGrantByID(ctx, o.Store, id)
-	if errors.Is(err, store.ErrNotFound) || err == nil && g.Owner != owner {
-		return toll.NewError(toll.CodePermissionNotFound)
+	if errors.Is(err, store.ErrNotFound) || err == nil && g.Owner != person.Address {
+		return toll.Ended{}, toll.NewError(toll.CodePermissionNotFound)
+	}
+	if err == nil {
+		err = mayLetIn(person, Kind(g.Kind))
 	}
 	if err != nil {
-		return err
+		return toll.Ended{}, err
 	}
 	return o.end(ctx, id)
 }

@@ -3,6 +3,10 @@ package oauth
 import (
 	"encoding/json"
 	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/tollhq/toll"
 )
 
 // Paths of the documents, at the origin.
@@ -14,6 +18,9 @@ const (
 
 // Scopes are the words that documents name. Others are taken as well.
 var Scopes = []string{"openid", "profile", "credits", "mcp:read", "mcp:write", "mcp:tools"}
+
+// rightScopes are the words that are rights of an API key.
+var rightScopes = strings.Fields(toll.ProgramRights().String())
 
 // metadata is the document of an authorization server. One document is served for RFC 8414 and for
 // OpenID Connect Discovery 1.0, since clients read either and expect the same.
@@ -52,7 +59,7 @@ func metadataOf(issuer string) metadata {
 		ResponseTypes:         []string{"code"},
 		GrantTypes:            []string{grantCode, grantRefresh, grantDevice},
 		ChallengeMethods:      []string{"S256"},
-		Scopes:                Scopes,
+		Scopes:                slices.Concat(Scopes, rightScopes),
 		AuthMethods:           []string{methodNone, methodPost, methodBasic},
 		SubjectTypes:          []string{"public"},
 		SigningAlgs:           []string{"EdDSA"},
@@ -74,15 +81,15 @@ type protected struct {
 // Documents returns the documents by their paths, for the origin and for the API below it.
 func (o *OAuth) Documents() map[string]http.Handler {
 	suffix := o.Resource[len(o.Issuer):]
-	of := func(resource string) http.Handler {
-		return document(protected{resource, []string{o.Issuer}, Scopes, []string{"header"}, o.Issuer + "/"})
+	of := func(resource string, scopes []string) http.Handler {
+		return document(protected{resource, []string{o.Issuer}, scopes, []string{"header"}, o.Issuer + "/"})
 	}
 	server := document(metadataOf(o.Issuer))
 	return map[string]http.Handler{
 		serverPath:             server,
 		openIDPath:             server,
-		protectedPath:          of(o.Issuer),
-		protectedPath + suffix: of(o.Resource),
+		protectedPath:          of(o.Issuer, Scopes),
+		protectedPath + suffix: of(o.Resource, slices.Concat([]string{"openid", "profile"}, rightScopes)),
 	}
 }
 

@@ -47,7 +47,7 @@ type Kind string
 // Kinds.
 const (
 	KindPermission Kind = "permission" // an access token with which agents are paid
-	KindAPIKey     Kind = "api_key"    // every right of the account
+	KindAPIKey     Kind = "api_key"    // rights of the account, one by one
 )
 
 // Deps is what the room is built on.

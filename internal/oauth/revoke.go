@@ -21,41 +21,51 @@ const (
 )
 
 // end ends a grant and what was issued because of it. It is done to its end by a sweep when it does not get there here.
-func (o *OAuth) end(ctx context.Context, id toll.Hash) error {
+func (o *OAuth) end(ctx context.Context, id toll.Hash) (toll.Ended, error) {
 	err := o.Store.Tx(ctx, func(tx *store.Tx) error { return store.RevokeOAuthGrant(ctx, tx, id, o.Clock()) })
 	if err != nil {
-		return err
+		return toll.Ended{}, err
 	}
 	g, err := store.OAuthGrantByID(ctx, o.Store, id)
 	if err != nil {
-		return err
+		return toll.Ended{}, err
 	}
 	return o.finish(ctx, g)
 }
 
 // finish ends what was issued because of a revoked grant. That is the newest: every renewal has ended the one before.
-func (o *OAuth) finish(ctx context.Context, g store.OAuthGrant) error {
+func (o *OAuth) finish(ctx context.Context, g store.OAuthGrant) (ended toll.Ended, err error) {
 	access, err := store.OAuthAccess(ctx, o.Store, g.ID, 1)
 	if err != nil {
-		return err
+		return ended, err
 	}
 	for _, id := range access {
-		if err := o.endAccess(ctx, g, id); err != nil {
-			return err
+		if ended, err = o.endAccess(ctx, g, id); err != nil {
+			return ended, err
 		}
 	}
-	return o.Store.Tx(ctx, func(tx *store.Tx) error { return store.EndOAuthGrant(ctx, tx, g.ID) })
+	return ended, o.Store.Tx(ctx, func(tx *store.Tx) error { return store.EndOAuthGrant(ctx, tx, g.ID) })
 }
 
-func (o *OAuth) endAccess(ctx context.Context, g store.OAuthGrant, id toll.Hash) error {
+// endAccess ends an access token, or an API key with all that it made.
+func (o *OAuth) endAccess(ctx context.Context, g store.OAuthGrant, id toll.Hash) (toll.Ended, error) {
 	if Kind(g.Kind) != KindAPIKey {
-		return o.Permissions.Revoke(ctx, g.Owner, id)
+		var ended toll.Ended
+		active, err := o.Permissions.Active(ctx, g.Owner, id)
+		if active {
+			ended.AccessTokens = 1
+		}
+		if err != nil && toll.AsError(err).HTTPStatus() >= http.StatusInternalServerError {
+			return ended, err
+		}
+		return ended, o.Permissions.Revoke(ctx, g.Owner, id)
 	}
-	_, err := o.Auth.RevokeKey(ctx, g.Owner, id)
+	r, err := o.Auth.EndKey(ctx, g.Owner, id)
 	if e := toll.AsError(err); err != nil && (e.Code == toll.CodeKeyNotFound || e.Code == toll.CodeKeyAlreadyRevoked) {
-		return nil
+		return toll.Ended{}, nil
 	}
-	return err
+	r.Ended.APIKeys++
+	return r.Ended, err
 }
 
 // Sweep removes clients that nobody used for 30 days, those that are too many, and what is over, and goes on with families whose
@@ -67,9 +77,13 @@ func (o *OAuth) Sweep(ctx context.Context) (more bool, err error) {
 		return false, err
 	}
 	for _, g := range interrupted {
-		if err := o.finish(ctx, g); err != nil {
+		if _, err := o.finish(ctx, g); err != nil {
 			return false, err
 		}
+	}
+	ending, err := o.Auth.FinishEnding(ctx, endSlice)
+	if err != nil {
+		return false, err
 	}
 	grants, err := store.DropOAuthGrants(ctx, o.Store, now, sweepSlice)
 	if err != nil {
@@ -80,7 +94,7 @@ func (o *OAuth) Sweep(ctx context.Context) (more bool, err error) {
 		return false, err
 	}
 	trimmed, err := store.TrimOAuthClients(ctx, o.Store, now, now.Add(-unusedGrace), cmp.Or(o.MaxLetIn, defaultMaxLetIn), sweepSlice)
-	return len(interrupted) == endSlice || grants == sweepSlice || clients == sweepSlice || trimmed >= sweepSlice, err
+	return ending || len(interrupted) == endSlice || grants == sweepSlice || clients == sweepSlice || trimmed >= sweepSlice, err
 }
 
 // Revoke is POST /oauth/revoke (RFC 7009): who holds a refresh token ends its whole family. Who holds an access token or an
@@ -100,7 +114,7 @@ func (o *OAuth) revoke(w http.ResponseWriter, r *http.Request) (any, *refusal) {
 	row, err := store.OAuthRefreshByHash(ctx, o.Store, sumOf(token))
 	switch {
 	case err == nil:
-		err = o.end(ctx, row.GrantID)
+		_, err = o.end(ctx, row.GrantID)
 	case isNotFound(err):
 		err = o.revokeAccess(ctx, token)
 	}
@@ -126,7 +140,8 @@ func (o *OAuth) revokeAccess(ctx context.Context, token string) error {
 	}
 	left := g.EndsAt.Sub(o.Clock())
 	if !g.Refreshes || left < shortestLife {
-		return o.end(ctx, g.ID)
+		_, err := o.end(ctx, g.ID)
+		return err
 	}
 	_, err = o.Permissions.Renew(ctx, id, o.permission(&g, left), func(tx *store.Tx, t *toll.AccessToken) error {
 		return o.note(ctx, tx, g, t.PermissionHash, "", g.EndsAt)
@@ -134,7 +149,8 @@ func (o *OAuth) revokeAccess(ctx context.Context, token string) error {
 	if err == nil || !errors.Is(err, ErrEnded) && !errors.Is(err, errRevoked) && toll.AsError(err).HTTPStatus() >= http.StatusInternalServerError {
 		return err
 	}
-	return o.endAccess(ctx, g, id) // nothing of it is left to renew
+	_, err = o.endAccess(ctx, g, id) // nothing of it is left to renew
+	return err
 }
 
 // accessOf returns the id of the permission or the API key behind a bearer token, the zero hash when it is none that is good

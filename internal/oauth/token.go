@@ -178,7 +178,7 @@ func (o *OAuth) sameClient(ctx context.Context, g store.OAuthGrant, client *know
 		o.documents.needs(client.ID)
 		return nil
 	}
-	if err := o.end(ctx, g.ID); err != nil {
+	if _, err := o.end(ctx, g.ID); err != nil {
 		return o.failed(ctx, err)
 	}
 	return refused("invalid_grant", "The client is not what the person agreed to any more. Ask again.")
@@ -186,7 +186,7 @@ func (o *OAuth) sameClient(ctx context.Context, g store.OAuthGrant, client *know
 
 // reused ends the family of what was presented a second time: it has been stolen, or what came of it has.
 func (o *OAuth) reused(ctx context.Context, grant toll.Hash) *refusal {
-	if err := o.end(ctx, grant); err != nil {
+	if _, err := o.end(ctx, grant); err != nil {
 		return o.failed(ctx, err)
 	}
 	return refused("invalid_grant", "It was used before. What came of it is revoked.")
@@ -195,7 +195,10 @@ func (o *OAuth) reused(ctx context.Context, grant toll.Hash) *refusal {
 // issue makes the first token of a grant. use runs in the same transaction.
 func (o *OAuth) issue(ctx context.Context, client *knownClient, g store.OAuthGrant, use func(*store.Tx) error) (*granted, *refusal) {
 	now := o.Clock()
-	ends := now.Add(g.Life)
+	ends, err := o.endOf(ctx, g, now)
+	if err != nil {
+		return nil, o.unissued(ctx, g, err)
+	}
 	out := &granted{TokenType: "Bearer", Scope: g.Scope}
 	if g.Refreshes {
 		out.RefreshToken = random()
@@ -206,19 +209,19 @@ func (o *OAuth) issue(ctx context.Context, client *knownClient, g store.OAuthGra
 		}
 		return o.note(ctx, tx, g, access, out.RefreshToken, ends)
 	}
-	var err error
 	if Kind(g.Kind) == KindAPIKey {
 		var key toll.APIKey
-		params := auth.KeyParams{Name: keyName(client), ExpiresAt: ends}
-		key, err = o.Auth.CreateKey(ctx, g.Owner, params, func(tx *store.Tx, k toll.APIKey) error {
+		maker := makerOf(g)
+		params := auth.KeyParams{Name: keyName(client), ExpiresAt: ends, Rights: maker.Rights}
+		key, err = o.Auth.CreateKey(ctx, maker, params, func(tx *store.Tx, k toll.APIKey) error {
 			if err := note(tx, k.ID); err != nil {
 				return err
 			}
 			return o.room(ctx, tx, g.Owner)
 		})
-		out.AccessToken, out.ExpiresIn, out.Scope = key.Key, int64(g.Life/time.Second), cmp.Or(g.Scope, "api")
+		out.AccessToken, out.ExpiresIn, out.Scope = key.Key, int64(ends.Sub(now)/time.Second), cmp.Or(g.Scope, "api")
 	} else {
-		p := o.permission(&g, g.Life)
+		p := o.permission(&g, ends.Sub(now))
 		var t *toll.AccessToken
 		t, err = o.Permissions.Create(ctx, p, func(tx *store.Tx, t *toll.AccessToken) error { return note(tx, t.PermissionHash) })
 		if err == nil {
@@ -229,6 +232,37 @@ func (o *OAuth) issue(ctx context.Context, client *knownClient, g store.OAuthGra
 		return nil, o.unissued(ctx, g, err)
 	}
 	return o.withIdentity(ctx, out, g)
+}
+
+// endOf returns the end of a grant of which something is issued now: no later than that of the API key with which the person agreed.
+func (o *OAuth) endOf(ctx context.Context, g store.OAuthGrant, now time.Time) (time.Time, error) {
+	ends := now.Add(g.Life)
+	if g.Parent.IsZero() {
+		return ends, nil
+	}
+	key, err := store.APIKeyByID(ctx, o.Store, g.Parent)
+	if err != nil {
+		return ends, err
+	}
+	if !key.ExpiresAt.IsZero() && ends.After(key.ExpiresAt) {
+		ends = key.ExpiresAt
+	}
+	if ends.Sub(now) < shortestLife {
+		return ends, errRevoked
+	}
+	return ends, nil
+}
+
+// makerOf returns a grant as the maker of its API key. One from before rights had a name gives those that programs can have.
+func makerOf(g store.OAuthGrant) auth.Maker {
+	m := auth.Maker{Address: g.Owner, By: toll.MadeByGrant, Parent: g.ID, Rights: g.Rights}
+	if g.ClientID == "" {
+		m.By = toll.MadeByUser
+	}
+	if len(m.Rights) == 0 {
+		m.Rights = toll.ProgramRights()
+	}
+	return m
 }
 
 // note records what was issued of a grant, unless that was revoked meanwhile.
@@ -261,7 +295,7 @@ func (o *OAuth) unissued(ctx context.Context, g store.OAuthGrant, err error) *re
 	case errors.Is(err, errManyKeys):
 		return refused("access_denied", "The account has as many API keys as it may have. Revoke what is no longer needed.")
 	case errors.Is(err, ErrEnded):
-		if err := o.end(ctx, g.ID); err != nil {
+		if _, err := o.end(ctx, g.ID); err != nil {
 			return o.failed(ctx, err)
 		}
 		return refused("invalid_grant", "The access was revoked, or its limits are used up. Ask the person again.")

@@ -6,9 +6,11 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/auth"
 	"github.com/tollhq/toll/internal/store"
 )
 
@@ -18,6 +20,7 @@ type want struct {
 	plan            toll.PlanID
 	agent           toll.AgentID
 	kind            Kind
+	rights          toll.Rights // of an API key
 }
 
 // want reads the members that say what a program asks for.
@@ -37,7 +40,8 @@ func (o *OAuth) want(ctx context.Context, client *knownClient, q url.Values) (wa
 		if client.Agent != nil {
 			return w, refused("invalid_target", "A program that is not registered gets no API key.")
 		}
-		return w, nil
+		w.rights, no = askedRights(w.scope)
+		return w, no
 	}
 	if client.Ours {
 		return w, refused("invalid_target", "The resource must be "+o.Resource+".")
@@ -94,6 +98,54 @@ func readScope(scope string) (string, *refusal) {
 		return "", refused("invalid_scope", "scope is longer than 256 characters.")
 	}
 	return scope, nil
+}
+
+// askedRights returns the rights that a scope asks for, of those that a program can have: without any, all four.
+func askedRights(scope string) (toll.Rights, *refusal) {
+	words := strings.Fields(scope)
+	asked := slices.DeleteFunc(toll.AllRights(), func(r toll.Right) bool { return !slices.Contains(words, string(r)) })
+	can := toll.ProgramRights()
+	if r := asked.Missing(can); r != "" {
+		return nil, refused("invalid_scope", "No program can have the right "+string(r)+". It can ask for "+can.String()+".")
+	}
+	if len(asked) == 0 {
+		return can, nil
+	}
+	return asked, nil
+}
+
+// scopeOf returns a scope with the rights that were given in place of those that were asked for.
+func scopeOf(scope string, rights toll.Rights) string {
+	can := toll.ProgramRights()
+	words := slices.DeleteFunc(strings.Fields(scope), func(w string) bool { return can.Has(toll.Right(w)) })
+	return strings.Join(append(words, strings.Fields(rights.String())...), " ")
+}
+
+// mayLetIn returns nil when a person has the right to let programs in that get this.
+func mayLetIn(person auth.Caller, kind Kind) error {
+	needs := toll.RightSpend
+	if kind == KindAPIKey {
+		needs = toll.RightKeys
+	}
+	if !person.Rights.Has(needs) {
+		return auth.Lacks(needs)
+	}
+	return nil
+}
+
+// rightsOf returns the rights that a person gives a program that asked for some; chosen nil are all that the person has.
+func rightsOf(person auth.Caller, asked, chosen toll.Rights) (toll.Rights, error) {
+	can := asked.Within(person.Gives())
+	if chosen == nil {
+		chosen = can
+	}
+	if len(chosen) == 0 {
+		return nil, toll.Errorf(toll.CodeBadRequest, "Choose at least one right.")
+	}
+	if r := chosen.Missing(can); r != "" {
+		return nil, auth.Lacks(r)
+	}
+	return chosen, nil
 }
 
 // readResource reads what the access token is to be for (RFC 8707): the API, a server of somebody, or with none the

@@ -3,12 +3,15 @@ package server
 import (
 	"cmp"
 	"context"
+	"encoding/hex"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/auth"
 	"github.com/tollhq/toll/internal/gate"
+	"github.com/tollhq/toll/internal/store"
 )
 
 // KeyRequest asks for an API key of an account that is known by its name.
@@ -23,6 +26,10 @@ type KeyRequest struct {
 	Version string
 	// Prefix of the key, empty for the one of the service.
 	Prefix string
+	// Rights of the key; nil: all.
+	Rights toll.Rights
+	// Ends is when the key ends, in place of ExpiresIn; zero = see there.
+	Ends time.Time
 	// Operator makes the account an operator, who may move the clock of a sandbox.
 	Operator bool
 	// Init lets [CreateLocalKey] make a database that does not exist. Without it a directory that
@@ -79,7 +86,7 @@ func (r KeyRequest) check() error {
 }
 
 func createKey(ctx context.Context, a *auth.Auth, now time.Time, req KeyRequest) (toll.APIKey, error) {
-	params := auth.KeyParams{Name: req.Name, Prefix: req.Prefix}
+	params := auth.KeyParams{Name: req.Name, Prefix: req.Prefix, Rights: req.Rights, ExpiresAt: req.Ends}
 	if req.Version != "" {
 		v, err := gate.Parse(req.Version)
 		if err != nil {
@@ -99,7 +106,29 @@ func createKey(ctx context.Context, a *auth.Auth, now time.Time, req KeyRequest)
 			return toll.APIKey{}, err
 		}
 	}
-	return a.CreateKey(ctx, address, params, nil)
+	return a.CreateKey(ctx, auth.Local(address), params, nil)
+}
+
+// ExportLocalWallet gives the private key of the wallet of a named account out, once, on the database itself. The custody of the
+// account is shared from then on. The error of a second time has the code [toll.CodeExists].
+func ExportLocalWallet(ctx context.Context, cfg Config, account string) (out toll.WalletKey, err error) {
+	err = administer(ctx, cfg, writing, func(_ Config, f *foundation) error {
+		address, err := f.auth.PrincipalByName(ctx, account)
+		if errors.Is(err, store.ErrNotFound) {
+			return fmt.Errorf("no account is called %q", account)
+		}
+		if err != nil {
+			return err
+		}
+		key, err := f.auth.ExportLocalWallet(ctx, address)
+		if err != nil {
+			return err
+		}
+		defer clear(key)
+		out = toll.WalletKey{Address: address, PrivateKey: "0x" + hex.EncodeToString(key), Custody: toll.CustodyShared}
+		return nil
+	})
+	return out, err
 }
 
 // RotateSigningKey lets the next signing key take over, on the database itself and beside running services: they read of it

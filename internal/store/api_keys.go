@@ -2,6 +2,8 @@ package store
 
 import (
 	"context"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/tollhq/toll"
@@ -20,15 +22,19 @@ type APIKey struct {
 	ExpiresAt  time.Time // zero: never
 	RevokedAt  time.Time // zero: not revoked
 	LastUsedAt time.Time // zero: never used
+	MadeBy     toll.KeyMaker
+	Parent     toll.Hash // the API key or the consent that made it; zero: none
+	Rights     toll.Rights
 }
 
-const apiKeyColumns = "id, address, hash, name, prefix, tail, version, created_at, expires_at, revoked_at, last_used_at"
+const apiKeyColumns = "id, address, hash, name, prefix, tail, version, created_at, expires_at, revoked_at, last_used_at, made_by, parent, rights"
 
 // InsertAPIKey adds a key.
 func InsertAPIKey(ctx context.Context, tx *Tx, k APIKey) error {
-	_, err := tx.Exec(ctx, "INSERT INTO api_keys ("+apiKeyColumns+") VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)",
+	_, err := tx.Exec(ctx, "INSERT INTO api_keys ("+apiKeyColumns+") VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)",
 		k.ID[:], k.Address.Lower(), blob(k.Hash), optional(k.Name), k.Prefix, k.Tail, k.Version,
-		Micros(k.CreatedAt), Micros(k.ExpiresAt), Micros(k.RevokedAt), Micros(k.LastUsedAt))
+		Micros(k.CreatedAt), Micros(k.ExpiresAt), Micros(k.RevokedAt), Micros(k.LastUsedAt),
+		string(k.MadeBy), idOrNull(k.Parent), k.Rights.String())
 	return err
 }
 
@@ -55,10 +61,66 @@ func UpdateAPIKey(ctx context.Context, tx *Tx, id toll.Hash, name, version strin
 	return err
 }
 
-// RevokeAPIKey revokes a key and reports whether this call did it: false when it is revoked already or unknown.
+// RevokeAPIKey revokes a key and reports whether this call did it: false when it is revoked already or unknown. What the key
+// made is to be ended after that; see [EndAPIKey].
 func RevokeAPIKey(ctx context.Context, tx *Tx, id toll.Hash, at time.Time) (first bool, err error) {
-	n, err := tx.Exec(ctx, "UPDATE api_keys SET revoked_at = $2 WHERE id = $1 AND revoked_at = 0", id[:], Micros(at))
+	n, err := tx.Exec(ctx, "UPDATE api_keys SET revoked_at = $2, ending = $3 WHERE id = $1 AND revoked_at = 0", id[:], Micros(at), true)
 	return n == 1, err
+}
+
+// EndAPIKey notes that everything that a revoked key made is ended.
+func EndAPIKey(ctx context.Context, tx *Tx, id toll.Hash) error {
+	_, err := tx.Exec(ctx, "UPDATE api_keys SET ending = $2 WHERE id = $1", id[:], false)
+	return err
+}
+
+// EndingAPIKeys returns at most n keys, revoked before a moment, of which something that they made may still have to be ended.
+func EndingAPIKeys(ctx context.Context, q Querier, before time.Time, n int) ([]APIKey, error) {
+	return apiKeys(ctx, q, "SELECT "+apiKeyColumns+" FROM api_keys WHERE ending AND revoked_at < $1 LIMIT $2", Micros(before), int64(n))
+}
+
+// KeysOfParent returns the keys that a key or a consent made and that are not revoked.
+func KeysOfParent(ctx context.Context, q Querier, parent toll.Hash) ([]APIKey, error) {
+	return apiKeys(ctx, q, "SELECT "+apiKeyColumns+" FROM api_keys WHERE parent = $1 AND revoked_at = 0 ORDER BY id", parent[:])
+}
+
+func apiKeys(ctx context.Context, q Querier, query string, args ...any) ([]APIKey, error) {
+	rows, err := q.Query(ctx, query, args...)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var out []APIKey
+	for rows.Next() {
+		k, err := scanAPIKey(rows.Scan)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, k)
+	}
+	return out, rows.Err()
+}
+
+// SetParentOfKey gives a key another parent; the zero hash is none.
+func SetParentOfKey(ctx context.Context, tx *Tx, id, parent toll.Hash) error {
+	_, err := tx.Exec(ctx, "UPDATE api_keys SET parent = $2 WHERE id = $1", id[:], idOrNull(parent))
+	return err
+}
+
+// LockAPIKey keeps a key from being revoked until the transaction ends, so that nothing is made by a key that ends meanwhile.
+// [ErrNotFound] when the key is revoked, over or unknown.
+func LockAPIKey(ctx context.Context, tx *Tx, id toll.Hash, now time.Time) error {
+	var one int64
+	return tx.QueryRow(ctx, `SELECT 1 FROM api_keys WHERE id = $1 AND revoked_at = 0 AND (expires_at = 0 OR expires_at > $2)`+
+		tx.ForShare(), id[:], Micros(now)).Scan(&one)
+}
+
+// idOrNull is an id as a parameter, NULL for none.
+func idOrNull(id toll.Hash) any {
+	if id.IsZero() {
+		return nil
+	}
+	return id[:]
 }
 
 // TouchAPIKey notes the last use of a key; an earlier time than the noted one changes nothing.
@@ -68,18 +130,27 @@ func TouchAPIKey(ctx context.Context, tx *Tx, id toll.Hash, at time.Time) error 
 }
 
 func scanAPIKey(scan func(dest ...any) error) (k APIKey, err error) {
-	var id []byte
-	var address string
+	var id, parent []byte
+	var address, rights string
 	var name *string
 	var created, expires, revoked, used int64
-	if err := scan(&id, &address, &k.Hash, &name, &k.Prefix, &k.Tail, &k.Version, &created, &expires, &revoked, &used); err != nil {
+	if err := scan(&id, &address, &k.Hash, &name, &k.Prefix, &k.Tail, &k.Version, &created, &expires, &revoked, &used,
+		&k.MadeBy, &parent, &rights); err != nil {
 		return APIKey{}, err
 	}
 	if name != nil {
 		k.Name = *name
 	}
 	copy(k.ID[:], id)
+	copy(k.Parent[:], parent)
 	k.CreatedAt, k.ExpiresAt, k.RevokedAt, k.LastUsedAt = FromMicros(created), FromMicros(expires), FromMicros(revoked), FromMicros(used)
+	k.Rights = rightsOf(rights)
 	k.Address, err = toll.ParseAddress(address)
 	return k, err
+}
+
+// rightsOf returns the rights of a stored text. A word that this release does not know is none of its rights.
+func rightsOf(text string) toll.Rights {
+	words := strings.Fields(text)
+	return slices.DeleteFunc(toll.AllRights(), func(r toll.Right) bool { return !slices.Contains(words, string(r)) })
 }

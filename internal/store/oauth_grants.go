@@ -29,10 +29,12 @@ type OAuthGrant struct {
 	CreatedAt       time.Time
 	EndsAt          time.Time // of the code or the device until the first token
 	RevokedAt       time.Time // zero: not revoked
+	Parent          toll.Hash // API key of the session in which the person agreed; zero: none
+	Rights          toll.Rights
 }
 
 const oauthGrantColumns = `grant_id, client_id, client_name, digest, owner, kind, scope, resource, nonce, plan_id, agent_id, delegation_id,
-	redemption_limit, order_limit, refreshes, life, created_at, ends_at, revoked_at`
+	redemption_limit, order_limit, refreshes, life, created_at, ends_at, revoked_at, parent, rights`
 
 // InsertOAuthGrant adds a grant.
 func InsertOAuthGrant(ctx context.Context, tx *Tx, g OAuthGrant) error {
@@ -42,9 +44,10 @@ func InsertOAuthGrant(ctx context.Context, tx *Tx, g OAuthGrant) error {
 		limit = &n
 	}
 	_, err := tx.Exec(ctx, "INSERT INTO oauth_grants ("+oauthGrantColumns+`, revoking)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20)`,
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22)`,
 		g.ID[:], g.ClientID, g.ClientName, blob(g.Digest), g.Owner.Lower(), g.Kind, g.Scope, g.Resource, g.Nonce, string(g.PlanID), string(g.AgentID),
-		g.DelegationID, limit, g.OrderLimit, g.Refreshes, int64(g.Life/time.Second), Micros(g.CreatedAt), Micros(g.EndsAt), Micros(g.RevokedAt), false)
+		g.DelegationID, limit, g.OrderLimit, g.Refreshes, int64(g.Life/time.Second), Micros(g.CreatedAt), Micros(g.EndsAt), Micros(g.RevokedAt),
+		idOrNull(g.Parent), g.Rights.String(), false)
 	return err
 }
 
@@ -84,7 +87,23 @@ func EndOAuthGrant(ctx context.Context, tx *Tx, id toll.Hash) error {
 
 // RevokingOAuthGrants returns at most n grants of which something may still have to be ended.
 func RevokingOAuthGrants(ctx context.Context, q Querier, n int) ([]OAuthGrant, error) {
-	rows, err := q.Query(ctx, "SELECT "+oauthGrantColumns+" FROM oauth_grants WHERE revoking LIMIT $1", int64(n))
+	return oauthGrants(ctx, q, "SELECT "+oauthGrantColumns+" FROM oauth_grants WHERE revoking LIMIT $1", int64(n))
+}
+
+// OAuthGrantsOfParent returns the grants that were agreed to with an API key, that are not revoked and not over.
+func OAuthGrantsOfParent(ctx context.Context, q Querier, parent toll.Hash, now time.Time) ([]OAuthGrant, error) {
+	return oauthGrants(ctx, q, "SELECT "+oauthGrantColumns+` FROM oauth_grants
+		WHERE parent = $1 AND revoked_at = 0 AND ends_at > $2 ORDER BY grant_id`, parent[:], Micros(now))
+}
+
+// SetParentOfOAuthGrant gives a grant another parent; the zero hash is none.
+func SetParentOfOAuthGrant(ctx context.Context, tx *Tx, id, parent toll.Hash) error {
+	_, err := tx.Exec(ctx, "UPDATE oauth_grants SET parent = $2 WHERE grant_id = $1", id[:], idOrNull(parent))
+	return err
+}
+
+func oauthGrants(ctx context.Context, q Querier, query string, args ...any) ([]OAuthGrant, error) {
+	rows, err := q.Query(ctx, query, args...)
 	if err != nil {
 		return nil, err
 	}
@@ -168,16 +187,18 @@ func DropOAuthGrants(ctx context.Context, s *Store, before time.Time, n int) (in
 }
 
 func scanOAuthGrant(scan func(dest ...any) error) (g OAuthGrant, err error) {
-	var id []byte
-	var owner, plan, agent string
+	var id, parent []byte
+	var owner, plan, agent, rights string
 	var limit *int64
 	var life, created, ends, revoked int64
 	err = scan(&id, &g.ClientID, &g.ClientName, &g.Digest, &owner, &g.Kind, &g.Scope, &g.Resource, &g.Nonce, &plan, &agent, &g.DelegationID,
-		&limit, &g.OrderLimit, &g.Refreshes, &life, &created, &ends, &revoked)
+		&limit, &g.OrderLimit, &g.Refreshes, &life, &created, &ends, &revoked, &parent, &rights)
 	if err != nil {
 		return OAuthGrant{}, err
 	}
 	copy(g.ID[:], id)
+	copy(g.Parent[:], parent)
+	g.Rights = rightsOf(rights)
 	if limit != nil {
 		g.RedemptionLimit = toll.Credits(*limit).Ptr()
 	}

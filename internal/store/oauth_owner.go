@@ -9,19 +9,6 @@ import (
 
 // OAuthGrantsOf returns the grants of an owner that are not over, newest first, at most n.
 func OAuthGrantsOf(ctx context.Context, q Querier, owner toll.Address, now time.Time, n int) ([]OAuthGrant, error) {
-	rows, err := q.Query(ctx, "SELECT "+oauthGrantColumns+` FROM oauth_grants WHERE owner = $1 AND revoked_at = 0 AND ends_at > $2
+	return oauthGrants(ctx, q, "SELECT "+oauthGrantColumns+` FROM oauth_grants WHERE owner = $1 AND revoked_at = 0 AND ends_at > $2
 		ORDER BY created_at DESC, grant_id LIMIT $3`, owner.Lower(), Micros(now), int64(n))
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var out []OAuthGrant
-	for rows.Next() {
-		g, err := scanOAuthGrant(rows.Scan)
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, g)
-	}
-	return out, rows.Err()
 }

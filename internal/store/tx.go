@@ -121,6 +121,14 @@ func (t *Tx) ForUpdate() string {
 	return ""
 }
 
+// ForShare is the end of a SELECT that keeps its rows from being changed: empty on SQLite, whose transactions are alone anyway.
+func (t *Tx) ForShare() string {
+	if t.pg != nil {
+		return " FOR SHARE"
+	}
+	return ""
+}
+
 // Exec runs a statement and returns the number of rows that it changed. After an error the transaction must end.
 func (t *Tx) Exec(ctx context.Context, q string, args ...any) (int64, error) {
 	if t.pg == nil {

@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/tollhq/toll"
@@ -50,16 +52,41 @@ func (w *Web) Access() http.Handler {
 				return
 			}
 			grant, err := toll.ParseHash(id)
+			var ended toll.Ended
 			if err == nil {
-				err = w.OAuth.EndGrant(v.ctx(), v.person.Address, grant)
+				ended, err = w.OAuth.EndGrant(v.ctx(), v.person.Caller, grant)
+			}
+			if e := toll.AsError(err); err != nil && e.Code == toll.CodeRightMissing {
+				v.showAccess(e.HTTPStatus(), "", e.Text())
+				return
 			}
 			if err != nil {
 				v.fail(err)
 				return
 			}
-			v.showAccess(http.StatusOK, "The access is revoked.", "")
+			v.showAccess(http.StatusOK, endedText(ended), "")
 		},
 	)
+}
+
+// endedText says what ended with the access of a program.
+func endedText(e toll.Ended) string {
+	var also []string
+	for _, of := range []struct {
+		n    int64
+		what string
+	}{{e.APIKeys, "API key"}, {e.AccessTokens, "access token"}, {e.Grants, "access of another program"}} {
+		switch {
+		case of.n == 1:
+			also = append(also, "1 "+of.what)
+		case of.n > 1:
+			also = append(also, strconv.FormatInt(of.n, 10)+" × "+of.what)
+		}
+	}
+	if len(also) == 0 {
+		return "The access is revoked."
+	}
+	return "The access is revoked. With it ended: " + strings.Join(also, ", ") + "."
 }
 
 func (v *visit) showAccess(status int, done, fault string) {
@@ -95,7 +122,7 @@ func (w *Web) granted(ctx context.Context, g oauth.Grant) (granted, error) {
 		}
 	}
 	if g.Kind == oauth.KindAPIKey {
-		out.Has = "an API key, with every right of your account"
+		out.Has = "an API key with the rights " + strings.Join(strings.Fields(g.Rights.String()), ", ")
 		key, err := w.Auth.Key(ctx, g.Owner, g.Access)
 		if err == nil && key.LastUsedAt != nil {
 			used(key.LastUsedAt.Time)

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/auth"
 	"github.com/tollhq/toll/internal/oauth"
 )
 
@@ -63,7 +64,7 @@ func (f *cliForm) says() []string {
 // letIn gives the program a code: of the owner of the key that was pasted, else of who signed in.
 func (v *visit) letIn(start oauth.Start) {
 	again := func(status int, fault string) { v.showCLI(status, start, fault) }
-	var owner toll.Address
+	var who auth.Caller
 	switch key := strings.TrimSpace(v.form.Get("api_key")); {
 	case key != "":
 		caller, err := v.w.Auth.Authenticate(v.ctx(), []string{"Bearer " + key})
@@ -71,7 +72,7 @@ func (v *visit) letIn(start oauth.Start) {
 			v.badKey(err, again)
 			return
 		}
-		owner = caller.Address
+		who = caller
 	case !v.w.fresh(v.person):
 		again(http.StatusUnauthorized, "Paste an API key.")
 		return
@@ -79,9 +80,13 @@ func (v *visit) letIn(start oauth.Start) {
 		again(http.StatusForbidden, "This form is not one of this session. Read it again.")
 		return
 	default:
-		owner = v.person.Address
+		who = v.person.Caller
 	}
-	code, err := v.w.OAuth.Issue(v.ctx(), owner, start)
+	code, err := v.w.OAuth.Issue(v.ctx(), who, start)
+	if e := toll.AsError(err); err != nil && e.Code == toll.CodeRightMissing {
+		again(e.HTTPStatus(), e.Text())
+		return
+	}
 	if err != nil {
 		v.fail(err)
 		return

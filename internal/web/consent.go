@@ -39,7 +39,8 @@ type asked struct {
 	Device   string // of a device: the code that it shows
 	Resource string
 	Scope    string
-	Key      bool // an API key, with every right of the account
+	Key      bool    // an API key
+	Rights   []right // of the API key, among which the person chooses
 	Offers   []*offer
 	Purses   []purse
 	// Of a program that is not registered and names an agent as its id, else "".
@@ -57,7 +58,24 @@ func (a *asked) says() []string {
 	for _, o := range a.Offers {
 		s = append(s, o.says()...)
 	}
+	for _, r := range a.Rights {
+		s = append(s, string(r.Right))
+	}
 	return s
+}
+
+// right is a right as a person reads it.
+type right struct {
+	Right toll.Right
+	Text  string
+}
+
+// rightTexts say what the rights are that a program can have.
+var rightTexts = map[toll.Right]string{
+	toll.RightRead:   "read your records: plans, agents, orders, credits, access tokens",
+	toll.RightSell:   "sell for you: take payments of your agents, and burn credits of those who pay",
+	toll.RightSpend:  "spend for you: make access tokens, buy plans, use your payment methods",
+	toll.RightManage: "manage for you: change agents, plans and webhooks, and grant credits of your plans",
 }
 
 // choice is the form as it was sent, or as it is shown first.
@@ -67,7 +85,11 @@ type choice struct {
 	Lifetime   string // seconds
 	Delegation string
 	Orders     string
+	Rights     toll.Rights // nil: every one that is shown
 }
+
+// Gives reports whether a right is ticked.
+func (c choice) Gives(r toll.Right) bool { return c.Rights == nil || c.Rights.Has(r) }
 
 // lifetime is how long a program may be let in.
 type lifetime struct {
@@ -106,14 +128,18 @@ func (a *asked) suggested() choice {
 
 func choiceIn(form url.Values) choice {
 	get := func(name string) string { return strings.TrimSpace(form.Get(name)) }
-	return choice{toll.PlanID(get("plan")), get("limit"), get("lifetime"), get("delegation"), get("orders")}
+	rights := toll.Rights{}
+	for _, word := range form["right"] {
+		rights = append(rights, toll.Right(word))
+	}
+	return choice{toll.PlanID(get("plan")), get("limit"), get("lifetime"), get("delegation"), get("orders"), rights}
 }
 
 // read proves that a choice is one of those that the page gave, within its bounds. The second value says what is wrong.
 func (w *Web) read(ctx context.Context, owner toll.Address, a *asked, c choice) (oauth.Choice, string, error) {
 	var out oauth.Choice
 	if a.Key {
-		return out, "", nil
+		return a.readRights(c)
 	}
 	var plan *offer
 	for _, o := range a.Offers {
@@ -165,6 +191,20 @@ func (w *Web) read(ctx context.Context, owner toll.Address, a *asked, c choice) 
 	return out, "", nil
 }
 
+// readRights is read for an API key.
+func (a *asked) readRights(c choice) (oauth.Choice, string, error) {
+	rights := toll.Rights{}
+	for _, r := range a.Rights {
+		if c.Rights.Has(r.Right) {
+			rights = append(rights, r.Right)
+		}
+	}
+	if len(rights) == 0 || len(rights) != len(c.Rights) {
+		return oauth.Choice{}, "Choose at least one of the rights.", nil
+	}
+	return oauth.Choice{Rights: rights}, "", nil
+}
+
 // consentForm is the page on which a person decides.
 type consentForm struct {
 	*asked
@@ -212,7 +252,7 @@ func (v *visit) authorize(request string) {
 		v.askSignIn(http.StatusOK, "A program asks for access to your account. Sign in to read what it wants, and to decide.", v.at, "")
 		return
 	}
-	a, err := v.w.asksFor(v.ctx(), v.person.Address, request, auth)
+	a, err := v.w.asksFor(v.ctx(), v.person.Caller, request, auth)
 	if err != nil {
 		v.fail(err)
 		return
@@ -226,7 +266,7 @@ func (v *visit) authorize(request string) {
 		return
 	}
 	v.decide(a,
-		func(c oauth.Choice) (string, error) { return v.w.OAuth.Approve(v.ctx(), auth, v.person.Address, c) },
+		func(c oauth.Choice) (string, error) { return v.w.OAuth.Approve(v.ctx(), auth, v.person.Caller, c) },
 		func() (string, error) { return v.w.OAuth.Deny(auth), nil },
 		func(to string) { v.redirect(http.StatusFound, to) },
 	)

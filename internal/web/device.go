@@ -46,7 +46,7 @@ func (w *Web) Device() http.Handler {
 			v.fail(err)
 			return
 		}
-		a, err := w.asksOn(v.ctx(), v.person.Address, d)
+		a, err := w.asksOn(v.ctx(), v.person.Caller, d)
 		if err != nil {
 			v.fail(err)
 			return
@@ -57,7 +57,7 @@ func (w *Web) Device() http.Handler {
 		}
 		v.decide(a,
 			func(c oauth.Choice) (string, error) {
-				return "The program is let in.", w.OAuth.ApproveDevice(w.OAuth.From(v.r), code, v.person.Address, c)
+				return "The program is let in.", w.OAuth.ApproveDevice(w.OAuth.From(v.r), code, v.person.Caller, c)
 			},
 			func() (string, error) { return "The program is refused.", w.OAuth.DenyDevice(v.ctx(), code) },
 			func(text string) {

@@ -17,6 +17,7 @@ import (
 	"github.com/alexedwards/scs/v2"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/auth"
 	"github.com/tollhq/toll/internal/store"
 )
 
@@ -35,10 +36,10 @@ const (
 	sessionSince   = "since"
 )
 
-// person is who signed in.
+// person is who signed in: with an API key, whose rights the session has.
 type person struct {
-	Address toll.Address
-	Since   time.Time // of the sign-in
+	auth.Caller
+	Since time.Time // of the sign-in
 }
 
 func newSessions(d Deps, origin *url.URL) *scs.SessionManager {
@@ -77,7 +78,11 @@ func (w *Web) person(ctx context.Context) (*person, error) {
 	if err != nil || key.Status != toll.StatusActive {
 		return nil, w.sessions.Destroy(ctx)
 	}
-	return &person{Address: address, Since: store.FromMicros(w.sessions.GetInt64(ctx, sessionSince))}, nil
+	caller := auth.Caller{Address: address, KeyID: id, Rights: key.Rights, MadeBy: key.MadeBy}
+	if key.ExpiresAt != nil {
+		caller.Ends = key.ExpiresAt.Time
+	}
+	return &person{Caller: caller, Since: store.FromMicros(w.sessions.GetInt64(ctx, sessionSince))}, nil
 }
 
 // admit begins a session for the owner of an API key. The session that the browser had before is over.
@@ -89,6 +94,9 @@ func (w *Web) admit(ctx context.Context, key string) (*person, error) {
 	if err != nil {
 		return nil, err
 	}
+	if !caller.Rights.Has(toll.RightRead) {
+		return nil, auth.Lacks(toll.RightRead)
+	}
 	if e := w.signIns.Take(caller.Address, 1); e != nil {
 		return nil, e
 	}
@@ -99,7 +107,7 @@ func (w *Web) admit(ctx context.Context, key string) (*person, error) {
 	w.sessions.Put(ctx, sessionAddress, caller.Address.String())
 	w.sessions.Put(ctx, sessionKey, caller.KeyID.String())
 	w.sessions.Put(ctx, sessionSince, store.Micros(now))
-	return &person{Address: caller.Address, Since: now}, nil
+	return &person{Caller: caller, Since: now}, nil
 }
 
 // fresh reports whether the person signed in a short time ago.

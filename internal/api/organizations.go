@@ -1,0 +1,47 @@
+package api
+
+import (
+	"errors"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/store"
+)
+
+func organizationRoutes() []route {
+	return []route{{
+		op: "listOrganizations", method: "GET", path: Base + "/organizations", auth: keyed, right: toll.RightRead, tag: "API keys",
+		summary: "The workspace of the caller, as the only organization: an API key belongs to one",
+		action:  reads((*handler).listOrganizations), query: paging, codes: []toll.Code{toll.CodeBadPage},
+	}}
+}
+
+// OrganizationList has the one workspace of the caller.
+type OrganizationList struct {
+	Organizations []Organization `json:"organizations"`
+	Paging
+}
+
+// Organization is a workspace.
+type Organization struct {
+	ID   string `json:"id"` // the address in lower case, which X-Current-Org-Id takes
+	Name string `json:"name"`
+	Role string `json:"role"`
+}
+
+func (h *handler) listOrganizations(c *call) (*OrganizationList, error) {
+	page, _, err := c.page()
+	if err != nil {
+		return nil, err
+	}
+	p, err := store.PrincipalByAddress(c.r.Context(), h.Store, c.caller.Address)
+	if err != nil && !errors.Is(err, store.ErrNotFound) {
+		return nil, err
+	}
+	list := store.List[Organization]{
+		Items: []Organization{{ID: c.caller.Address.Lower(), Name: p.Name, Role: "owner"}}, Total: 1,
+	}
+	if page.Number > 1 {
+		list.Items = []Organization{}
+	}
+	return &OrganizationList{Organizations: list.Items, Paging: pagingOf(page, list)}, nil
+}

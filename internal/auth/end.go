@@ -1,0 +1,309 @@
+package auth
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/store"
+)
+
+// Tokens ends access tokens, or gives them another parent. The facilitator does.
+type Tokens interface {
+	// RevokeOfKey ends the access tokens that an API key made, and returns how many it ended.
+	RevokeOfKey(ctx context.Context, key toll.Hash) (int64, error)
+	// RevokeToken ends an access token, and reports whether it was not over before.
+	RevokeToken(ctx context.Context, owner toll.Address, hash toll.Hash) (bool, error)
+	// MoveToKey makes one key the maker of the access tokens that another one made and that end no later than until (zero: any),
+	// and returns of how many.
+	MoveToKey(ctx context.Context, from, to toll.Hash, until time.Time) (int64, error)
+}
+
+// EndTokensBy says who ends access tokens. Without it there are none.
+func (a *Auth) EndTokensBy(t Tokens) { a.tokensBy.Store(&t) }
+
+// family is what ends with an API key or a consent.
+type family struct {
+	keys   []store.APIKey
+	grants []store.OAuthGrant
+}
+
+// EndKey ends an API key and everything that it made: keys, consents, access tokens, and what came of those. Open holds of an
+// access token still settle. Keys are refused at once in this process and within a second in others. What a crash leaves,
+// [Auth.FinishEnding] ends. Errors: [toll.CodeKeyNotFound], [toll.CodeKeyAlreadyRevoked].
+func (a *Auth) EndKey(ctx context.Context, owner toll.Address, id toll.Hash) (toll.KeyRevoked, error) {
+	var all family
+	err := a.store.Tx(ctx, func(tx *store.Tx) error {
+		all = family{}
+		key, err := a.endable(ctx, tx, owner, id)
+		if err != nil {
+			return err
+		}
+		return a.endFamily(ctx, tx, key, &all)
+	})
+	a.forget(ctx, id, all)
+	if err != nil {
+		return toll.KeyRevoked{}, err
+	}
+	ended, err := a.finish(ctx, all)
+	ended.APIKeys = int64(len(all.keys)) - 1
+	ended.Grants = int64(len(all.grants))
+	return toll.KeyRevoked{Success: true, ID: id, Status: toll.StatusRevoked, Ended: ended}, err
+}
+
+// endable returns a key of the owner that can be ended.
+func (a *Auth) endable(ctx context.Context, tx *store.Tx, owner toll.Address, id toll.Hash) (store.APIKey, error) {
+	key, err := ownedKey(ctx, tx, owner, id)
+	if err == nil && !key.RevokedAt.IsZero() {
+		err = toll.NewError(toll.CodeKeyAlreadyRevoked).WithDetails("id %s", id)
+	}
+	return key, err
+}
+
+// endFamily revokes a key and all that descends from it. A parent is revoked before its children are read, so that none is made
+// meanwhile.
+func (a *Auth) endFamily(ctx context.Context, tx *store.Tx, key store.APIKey, all *family) error {
+	now := a.clock()
+	for next := []store.APIKey{key}; len(next) > 0; {
+		key, next = next[0], next[1:]
+		first, err := a.revoke(ctx, tx, &key)
+		if err != nil {
+			return err
+		}
+		if !first {
+			if len(all.keys) == 0 {
+				return toll.NewError(toll.CodeKeyAlreadyRevoked).WithDetails("id %s", key.ID)
+			}
+			continue // another call ends it
+		}
+		all.keys = append(all.keys, key)
+		children, err := store.KeysOfParent(ctx, tx, key.ID)
+		if err != nil {
+			return err
+		}
+		next = append(next, children...)
+		grants, err := store.OAuthGrantsOfParent(ctx, tx, key.ID, now)
+		if err != nil {
+			return err
+		}
+		for _, g := range grants {
+			if err := store.RevokeOAuthGrant(ctx, tx, g.ID, now); err != nil {
+				return err
+			}
+			if children, err = store.KeysOfParent(ctx, tx, g.ID); err != nil {
+				return err
+			}
+			next = append(next, children...)
+		}
+		all.grants = append(all.grants, grants...)
+	}
+	return nil
+}
+
+// revoke notes the end of one key and tells of it.
+func (a *Auth) revoke(ctx context.Context, tx *store.Tx, key *store.APIKey) (first bool, err error) {
+	key.RevokedAt = a.clock()
+	if first, err = store.RevokeAPIKey(ctx, tx, key.ID, key.RevokedAt); err != nil || !first {
+		return false, err
+	}
+	return true, a.tell(ctx, tx, toll.EventAPIKeyRevoked, key, key.RevokedAt)
+}
+
+// forget drops what this process remembers of keys. It waits for readers that may have read an older row.
+func (a *Auth) forget(ctx context.Context, id toll.Hash, all family) {
+	ctx = context.WithoutCancel(ctx) // also after an error: the commit may have happened
+	drop := func(id toll.Hash) {
+		_ = a.alone(ctx, id, func() error { a.records.drop(id); return nil }) // nothing of it fails
+	}
+	drop(id)
+	for _, k := range all.keys {
+		drop(k.ID)
+	}
+}
+
+// finish ends the access tokens of ended keys and consents, and notes that nothing is left to end.
+func (a *Auth) finish(ctx context.Context, all family) (ended toll.Ended, err error) {
+	t := a.tokensBy.Load()
+	for _, k := range all.keys {
+		if t != nil {
+			n, err := (*t).RevokeOfKey(ctx, k.ID)
+			if ended.AccessTokens += n; err != nil {
+				return ended, err
+			}
+		}
+		if err := a.store.Tx(ctx, func(tx *store.Tx) error { return store.EndAPIKey(ctx, tx, k.ID) }); err != nil {
+			return ended, err
+		}
+	}
+	for _, g := range all.grants {
+		// Of the access tokens of a consent only the newest is left: every renewal ends the one before. A key is in the family.
+		access, err := store.OAuthAccess(ctx, a.store, g.ID, 1)
+		if err != nil {
+			return ended, err
+		}
+		for _, id := range access {
+			if t == nil || g.PlanID == "" {
+				continue
+			}
+			first, err := (*t).RevokeToken(ctx, g.Owner, id)
+			if err != nil {
+				return ended, err
+			}
+			if first {
+				ended.AccessTokens++
+			}
+		}
+		if err := a.store.Tx(ctx, func(tx *store.Tx) error { return store.EndOAuthGrant(ctx, tx, g.ID) }); err != nil {
+			return ended, err
+		}
+	}
+	return ended, nil
+}
+
+// endingGrace is how long a call may take to end what a key made before others do it for that call.
+const endingGrace = time.Minute
+
+// FinishEnding ends what keys made whose end was interrupted, of at most n keys. It reports whether there may be more. Any number
+// of processes may do this on one database.
+func (a *Auth) FinishEnding(ctx context.Context, n int) (more bool, err error) {
+	keys, err := store.EndingAPIKeys(ctx, a.store, a.clock().Add(-endingGrace), n)
+	if err != nil {
+		return false, err
+	}
+	_, err = a.finish(ctx, family{keys: keys})
+	return len(keys) == n, err
+}
+
+// EndKeyOnly ends an API key alone: the caller's key becomes the parent of what it made, if it has the rights of that and ends no
+// earlier. Access tokens that would outlive the caller's key end. Where the caller's own key came of the ended one, the parent of
+// that takes its place instead. A crash in between may end access tokens that were to be kept. Errors: those of [Auth.EndKey],
+// [toll.CodeRightMissing], [toll.CodeForbidden], [toll.CodeBadRequest] when the caller's key is the one that ends.
+func (a *Auth) EndKeyOnly(ctx context.Context, c Caller, id toll.Hash) (toll.KeyRevoked, error) {
+	if c.KeyID == id {
+		return toll.KeyRevoked{}, toll.Errorf(toll.CodeBadRequest, "A key that ends cannot keep what it made.").
+			WithHint("End it with another API key.")
+	}
+	var key store.APIKey
+	var kept toll.Ended
+	err := a.store.Tx(ctx, func(tx *store.Tx) (err error) {
+		if key, err = a.endable(ctx, tx, c.Address, id); err != nil {
+			return err
+		}
+		if key.Rights.Has(toll.RightSpend) && !c.Rights.Has(toll.RightSpend) {
+			return Lacks(toll.RightSpend)
+		}
+		if err := a.LockKey(ctx, tx, c.KeyID); err != nil {
+			return err
+		}
+		first, err := a.revoke(ctx, tx, &key)
+		if err == nil && !first {
+			err = toll.NewError(toll.CodeKeyAlreadyRevoked).WithDetails("id %s", id)
+		}
+		if err != nil {
+			return err
+		}
+		kept, err = a.adopt(ctx, tx, c, key)
+		return err
+	})
+	a.forget(ctx, id, family{})
+	if err != nil {
+		return toll.KeyRevoked{}, err
+	}
+	if t := a.tokensBy.Load(); t != nil {
+		if kept.AccessTokens, err = (*t).MoveToKey(ctx, id, c.KeyID, c.Ends); err != nil {
+			return toll.KeyRevoked{}, err
+		}
+	}
+	ended, err := a.finish(ctx, family{keys: []store.APIKey{key}})
+	return toll.KeyRevoked{Success: true, ID: id, Status: toll.StatusRevoked, Ended: ended, Kept: &kept}, err
+}
+
+// adopt gives what a key made another parent.
+func (a *Auth) adopt(ctx context.Context, tx *store.Tx, c Caller, key store.APIKey) (kept toll.Ended, err error) {
+	line, err := a.line(ctx, tx, c.KeyID)
+	if err != nil {
+		return kept, err
+	}
+	above, err := a.above(ctx, tx, key)
+	if err != nil {
+		return kept, err
+	}
+	parentOf := func(id toll.Hash, rights toll.Rights, ends time.Time) (toll.Hash, error) {
+		if slices.Contains(line, id) {
+			return above, nil
+		}
+		return c.KeyID, c.covers(rights, ends)
+	}
+	keys, err := store.KeysOfParent(ctx, tx, key.ID)
+	if err != nil {
+		return kept, err
+	}
+	for _, k := range keys {
+		parent, err := parentOf(k.ID, k.Rights, k.ExpiresAt)
+		if err == nil {
+			err = store.SetParentOfKey(ctx, tx, k.ID, parent)
+		}
+		if err != nil {
+			return kept, err
+		}
+	}
+	grants, err := store.OAuthGrantsOfParent(ctx, tx, key.ID, a.clock())
+	if err != nil {
+		return kept, err
+	}
+	for _, g := range grants {
+		rights := g.Rights
+		if g.PlanID != "" {
+			rights = toll.Rights{toll.RightSpend}
+		}
+		parent, err := parentOf(g.ID, rights, g.EndsAt)
+		if err == nil {
+			err = store.SetParentOfOAuthGrant(ctx, tx, g.ID, parent)
+		}
+		if err != nil {
+			return kept, err
+		}
+	}
+	return toll.Ended{APIKeys: int64(len(keys)), Grants: int64(len(grants))}, nil
+}
+
+// covers returns nil when the caller's key can be the parent of what has these rights and this end.
+func (c Caller) covers(rights toll.Rights, ends time.Time) error {
+	if r := rights.Missing(c.Rights); r != "" {
+		return Lacks(r)
+	}
+	if !c.Ends.IsZero() && (ends.IsZero() || ends.After(c.Ends)) {
+		return toll.Errorf(toll.CodeForbidden, "What the key made ends later than the API key of this call, which cannot keep it.").
+			WithHint("Call with an API key that ends later, or without an end.")
+	}
+	return nil
+}
+
+// above returns the key that a key came of, through a consent as well; zero for none.
+func (a *Auth) above(ctx context.Context, tx *store.Tx, key store.APIKey) (toll.Hash, error) {
+	if key.MadeBy == toll.MadeByKey || key.Parent.IsZero() {
+		return key.Parent, nil
+	}
+	g, err := store.OAuthGrantByID(ctx, tx, key.Parent)
+	if errors.Is(err, store.ErrNotFound) {
+		return toll.Hash{}, nil
+	}
+	return g.Parent, err
+}
+
+// line returns what a key came of: its own id, its parent, and so on.
+func (a *Auth) line(ctx context.Context, tx *store.Tx, id toll.Hash) (line []toll.Hash, err error) {
+	for !id.IsZero() && !slices.Contains(line, id) {
+		key, err := store.APIKeyByID(ctx, tx, id)
+		if err != nil {
+			return nil, err
+		}
+		line = append(line, id, key.Parent)
+		if id, err = a.above(ctx, tx, key); err != nil {
+			return nil, err
+		}
+	}
+	return line, nil
+}

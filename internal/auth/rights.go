@@ -1,0 +1,85 @@
+package auth
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/store"
+)
+
+// Maker is who makes an API key. What the maker has bounds the key.
+type Maker struct {
+	Address toll.Address
+	By      toll.KeyMaker
+	Parent  toll.Hash // the API key or the consent; zero: none
+	Rights  toll.Rights
+	Ends    time.Time // of the maker; zero: never
+}
+
+// Local is the operator, who makes keys on the database itself.
+func Local(owner toll.Address) Maker {
+	return Maker{Address: owner, By: toll.MadeLocally, Rights: toll.AllRights()}
+}
+
+// Maker returns the caller as the maker of further keys.
+func (c Caller) Maker() Maker {
+	return Maker{Address: c.Address, By: toll.MadeByKey, Parent: c.KeyID, Rights: c.Rights, Ends: c.Ends}
+}
+
+// Gives returns the rights that an API key can give to what it lets in: never export and members.
+func (c Caller) Gives() toll.Rights { return c.Maker().gives() }
+
+func (m Maker) gives() toll.Rights {
+	if m.By == toll.MadeLocally {
+		return m.Rights
+	}
+	return slices.DeleteFunc(slices.Clone(m.Rights), func(r toll.Right) bool {
+		return r == toll.RightExport || r == toll.RightMembers
+	})
+}
+
+// bound returns the rights and the end of a key that asks for these: nil and zero are the most.
+func (m Maker) bound(rights toll.Rights, ends time.Time) (toll.Rights, time.Time, error) {
+	gives := m.gives()
+	if rights == nil {
+		rights = gives
+	}
+	if len(rights) == 0 {
+		return nil, ends, toll.Faults([]toll.Fault{{Path: "rights", Message: "must name at least one right"}})
+	}
+	if r := rights.Missing(gives); r != "" {
+		e := Lacks(r)
+		if m.Rights.Has(r) {
+			e = toll.Errorf(toll.CodeRightMissing, "An API key cannot give the right %s to another key.", r).
+				WithParam("right", string(r)).WithHint("Make the key with toll keys create --local.")
+		}
+		return nil, ends, e
+	}
+	if ends.IsZero() {
+		ends = m.Ends
+	}
+	if !m.Ends.IsZero() && ends.After(m.Ends) {
+		return nil, ends, toll.Errorf(toll.CodeForbidden, "The key would end later than the key that makes it.").
+			WithHint("Send an end no later than " + m.Ends.UTC().Format(time.RFC3339) + ", or none.")
+	}
+	return rights, ends, nil
+}
+
+// Lacks is the refusal of a caller whose API key lacks a right.
+func Lacks(right toll.Right) *toll.Error {
+	return toll.Errorf(toll.CodeRightMissing, "This API key lacks the right %s.", right).
+		WithParam("right", string(right))
+}
+
+// LockKey keeps an API key from being ended until the transaction ends. What makes something on behalf of a key calls it, so that
+// nothing is made by a key that ends meanwhile. Errors: [toll.CodeNotAuthenticated] for a key that is over.
+func (a *Auth) LockKey(ctx context.Context, tx *store.Tx, id toll.Hash) error {
+	err := store.LockAPIKey(ctx, tx, id, a.clock())
+	if errors.Is(err, store.ErrNotFound) {
+		return errKey
+	}
+	return err
+}
