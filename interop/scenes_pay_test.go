@@ -173,7 +173,7 @@ func revokedKey(t *testing.T, s *service, a *actors) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := b.RevokeKey(t.Context(), key.ID); err != nil {
+	if _, err := b.RevokeKey(t.Context(), key.ID); err != nil {
 		t.Fatal(err)
 	}
 	e := c.E(func(a *serverArgs) { a.Key = key.Key })

@@ -116,7 +116,7 @@ func TestT15_APIKeySyntax(t *testing.T) {
 		}
 	})
 	t.Run("expired", func(t *testing.T) {
-		k, err := s.auth.CreateKey(context.Background(), s.b1.address, auth.KeyParams{ExpiresAt: s.clock.now().Add(90e9)}, nil)
+		k, err := s.auth.CreateKey(context.Background(), auth.Local(s.b1.address), auth.KeyParams{ExpiresAt: s.clock.now().Add(90e9)}, nil)
 		must(t, err)
 		s.clock.advance(91e9)
 		if a := s.do(actor{key: k.Key}, "GET", base+"/protocol/plans", ""); a.status != 401 || a.code() != "BCK.AUTH.0002" {

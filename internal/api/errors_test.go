@@ -431,6 +431,12 @@ func provoked() map[toll.Code]func(c *scene) answer {
 			return a
 		},
 
+		toll.CodeRightMissing: func(c *scene) answer {
+			return c.do(c.keyWith(c.b1, toll.RightRead), "POST", base+"/protocol/plans", freePlan)
+		},
+		toll.CodeWrongWorkspace: func(c *scene) answer {
+			return c.do(c.b1, "GET", base+"/protocol/plans", "", "X-Current-Org-Id", c.b2.address.String())
+		},
 		toll.CodeBadRequest:       func(c *scene) answer { return c.plans("[") },
 		toll.CodePathNotFound:     func(c *scene) answer { return c.get("/nothing") },
 		toll.CodeMethodNotAllowed: func(c *scene) answer { return c.do(c.b1, "PATCH", base+"/protocol/plans", "") },

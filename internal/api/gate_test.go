@@ -13,7 +13,7 @@ import (
 // An answer that the gate of an older version cannot reshape does not leave half reshaped.
 func TestGateFailure(t *testing.T) {
 	h := newHandler(Deps{}, []route{{
-		op: "readPermission", method: "GET", path: "/x", auth: open, tag: "Test",
+		op: "readPermission", method: "GET", path: "/x", auth: open, right: public, tag: "Test",
 		action: reads(func(*handler, *call) (string, error) { return "canary of the inside", nil }),
 	}})
 	h.authenticate = func(context.Context, []string) (auth.Caller, error) { return auth.Caller{}, nil }

@@ -308,7 +308,7 @@ func record(r *recorder, version string) {
 	call("revokePermission", s.s1, "DELETE", "/x402/permissions/"+hash, "")
 	call("settle", s.b1, "POST", "/x402/settle", agentBody(free, agent, token, ""))
 
-	key := call("createKey", s.s1, "POST", "/api-keys", `{"name":"ci","expiresInSecs":86400,"version":"1.0"}`).text(t, "id")
+	key := call("createKey", s.s1, "POST", "/api-keys", `{"name":"ci","expiresInSecs":86400,"version":"1.0","rights":["sell","read"]}`).text(t, "id")
 	call("createKey", s.s1, "POST", "/api-keys", `{"expiresAt":"2001-01-01T00:00:00Z"}`)
 	call("listKeys", s.s1, "GET", "/api-keys?sortBy=name&sortOrder=desc&limit=1", "")
 	call("readKey", s.s1, "GET", "/api-keys/"+key, "")
@@ -317,6 +317,8 @@ func record(r *recorder, version string) {
 	call("updateKey", s.s1, "PATCH", "/api-keys/"+key, `{}`)
 	call("revokeKey", s.s1, "DELETE", "/api-keys/"+key, "")
 	call("revokeKey", s.s1, "DELETE", "/api-keys/"+key, "")
+	call("listOrganizations", s.s1, "GET", "/organizations", "")
+	call("listOrganizations", actor{}, "GET", "/organizations", "")
 
 	call("retiredMPP", actor{}, "POST", "/mpp/challenge", "{}")
 	call("retiredMPPOf", actor{}, "POST", "/mpp/permissions/1", "{}")

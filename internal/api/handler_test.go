@@ -66,7 +66,7 @@ func ask(t *testing.T, s *httptest.Server, method, path, key string) (*http.Resp
 }
 
 func failing(op, path string, u union, f func(h *handler, c *call) (*struct{}, error)) route {
-	return route{op: op, method: "GET", path: path, auth: open, tag: "Test", union: u, action: reads(f)}
+	return route{op: op, method: "GET", path: path, auth: open, right: public, tag: "Test", union: u, action: reads(f)}
 }
 
 // A panic and an error without a code are a 500 that tells nothing, in the one shape and with the headers of every answer.
@@ -162,7 +162,7 @@ func TestUnionRule(t *testing.T) {
 
 // A refused settle that may still come true keeps its transaction, and tells when to ask again.
 func TestPendingSettle(t *testing.T) {
-	s := tiny(t, io.Discard, route{op: "settle", method: "GET", path: "/settle", auth: open, tag: "Test", union: unionSettle, action: reads(func(_ *handler, c *call) (*struct{}, error) {
+	s := tiny(t, io.Discard, route{op: "settle", method: "GET", path: "/settle", auth: open, right: public, tag: "Test", union: unionSettle, action: reads(func(_ *handler, c *call) (*struct{}, error) {
 		c.refused = &x402.SettleResponse{Transaction: "0xabc", Network: "stripe:sandbox", Payer: "0xdef"}
 		return nil, toll.NewError(toll.CodeSettlementPending)
 	})})
@@ -183,7 +183,7 @@ func TestPendingSettle(t *testing.T) {
 // Whoever may not enter learns nothing but that: the body is not even read.
 func TestOrderOfChecks(t *testing.T) {
 	entered := false
-	s := tiny(t, io.Discard, route{op: "x", method: "POST", path: "/x/{id}", auth: keyed, tag: "Test", action: takes(func(*handler, *call, *struct{}) (*struct{}, error) {
+	s := tiny(t, io.Discard, route{op: "x", method: "POST", path: "/x/{id}", auth: keyed, right: public, tag: "Test", action: takes(func(*handler, *call, *struct{}) (*struct{}, error) {
 		entered = true
 		return &struct{}{}, nil
 	})})
@@ -207,7 +207,7 @@ func TestOrderOfChecks(t *testing.T) {
 
 // The time for a body is no time for the work: what takes longer goes on, and so does its connection.
 func TestSlowWork(t *testing.T) {
-	h := newHandler(Deps{Patience: 40 * time.Millisecond}, []route{{op: "x", method: "POST", path: "/x", auth: open, tag: "Test", action: takes(func(_ *handler, c *call, _ *struct{}) (*struct{}, error) {
+	h := newHandler(Deps{Patience: 40 * time.Millisecond}, []route{{op: "x", method: "POST", path: "/x", auth: open, right: public, tag: "Test", action: takes(func(_ *handler, c *call, _ *struct{}) (*struct{}, error) {
 		select {
 		case <-c.r.Context().Done():
 			return nil, c.r.Context().Err()
@@ -252,7 +252,7 @@ func TestT178_LargeAnswers(t *testing.T) {
 	release := make(chan struct{})
 	var running, most atomic.Int32
 	h := newHandler(Deps{Patience: 200 * time.Millisecond}, []route{{
-		op: "x", method: "GET", path: "/x", auth: open, tag: "Test",
+		op: "x", method: "GET", path: "/x", auth: open, right: public, tag: "Test",
 		action: readsLarge(func(*handler, *call) (*struct{}, error) {
 			if n := running.Add(1); n > most.Load() {
 				most.Store(n)

@@ -265,7 +265,7 @@ func TestT177_Quotas(t *testing.T) {
 		must(t, err)
 		for _, k := range keys.Items {
 			if k.ID != s.b1.keyID {
-				_, err := s.auth.RevokeKey(context.Background(), s.b1.address, k.ID)
+				_, err := s.auth.EndKey(context.Background(), s.b1.address, k.ID)
 				must(t, err)
 			}
 		}

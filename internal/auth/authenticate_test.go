@@ -165,7 +165,7 @@ func TestT16_ExistenceOracle(t *testing.T) {
 	good := newKey(t, a, KeyParams{})
 	revoked := newKey(t, a, KeyParams{})
 	ended := newKey(t, a, KeyParams{ExpiresAt: clock.now().Add(time.Minute)})
-	if _, err := a.RevokeKey(ctx, revoked.Address, revoked.ID); err != nil {
+	if _, err := a.EndKey(ctx, revoked.Address, revoked.ID); err != nil {
 		t.Fatal(err)
 	}
 	clock.add(time.Hour)

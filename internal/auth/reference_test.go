@@ -37,7 +37,7 @@ func TestReference(t *testing.T) {
 	if _, err := a.Authenticate(context.Background(), []string{"Bearer " + text}); code(t, err) != toll.CodeKeyForeign {
 		t.Errorf("reference as API key: %v", err)
 	}
-	key, err := a.CreateKey(context.Background(), exampleClaims.Subscriber, KeyParams{}, nil)
+	key, err := a.CreateKey(context.Background(), Local(exampleClaims.Subscriber), KeyParams{}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -248,7 +248,7 @@ func useEverything(t *testing.T, url string, c *stand, nested *toll.AccessToken,
 			}
 		}
 	}
-	if err := c.builder.RevokeKey(ctx, further.ID); err != nil {
+	if _, err := c.builder.RevokeKey(ctx, further.ID); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := client.New(further.Key, client.WithURL(url), client.WithHTTPClient(raw)).Versions(ctx); err == nil {

@@ -83,11 +83,11 @@ func deviceCodes(t *testing.T, v storetest.Variant) {
 	if err != nil || r.Client.Name != "Lamp" || r.UserCode != d.User || r.Source != "127.0.0.1" || r.AgentID != p.agent || r.Resource != progResource || r.Kind != oauth.KindPermission {
 		t.Fatalf("%+v, %v", r, err)
 	}
-	if err := o.ApproveDevice(ctx, d.User, p.buyer, p.choice(3)); err != nil {
+	if err := o.ApproveDevice(ctx, d.User, personOf(p.buyer), p.choice(3)); err != nil {
 		t.Fatal(err)
 	}
 	for what, again := range map[string]error{
-		"approved by another": o.ApproveDevice(ctx, d.User, p.owner, p.choice(3)), "refused": o.DenyDevice(ctx, d.User),
+		"approved by another": o.ApproveDevice(ctx, d.User, personOf(p.owner), p.choice(3)), "refused": o.DenyDevice(ctx, d.User),
 	} {
 		if e := toll.AsError(again); again == nil || e.HTTPStatus() != 400 {
 			t.Errorf("%s after the decision: %v", what, again)
@@ -107,7 +107,7 @@ func deviceCodes(t *testing.T, v storetest.Variant) {
 
 	// Of many polls at the same time one gets something.
 	d = p.device()
-	if err := o.ApproveDevice(ctx, d.User, p.buyer, p.choice(3)); err != nil {
+	if err := o.ApproveDevice(ctx, d.User, personOf(p.buyer), p.choice(3)); err != nil {
 		t.Fatal(err)
 	}
 	var won atomic.Int64
@@ -169,7 +169,7 @@ func deviceCodes(t *testing.T, v storetest.Variant) {
 
 	// The command line needs no registration, and gets an API key.
 	d = p.device("client_id", oauth.CommandLine, "resource", p.s.PublicURL()+"/api/v1", "agent_id", "")
-	if err := o.ApproveDevice(ctx, d.User, p.buyer, oauth.Choice{}); err != nil {
+	if err := o.ApproveDevice(ctx, d.User, personOf(p.buyer), oauth.Choice{}); err != nil {
 		t.Fatal(err)
 	}
 	if a := p.poll(d.Device, "client_id", oauth.CommandLine); !p.opensAPI(a.Access) {

@@ -341,7 +341,7 @@ func TestT121_ClientDocuments(t *testing.T) {
 	p.ahead.Add(int64(5*time.Minute - 20*time.Second))
 	waiting := p.approved(q, p.choice(5)).Query().Get("code")
 	d := p.device("client_id", id)
-	if err := p.s.OAuth().ApproveDevice(t.Context(), d.User, p.buyer, p.choice(5)); err != nil {
+	if err := p.s.OAuth().ApproveDevice(t.Context(), d.User, personOf(p.buyer), p.choice(5)); err != nil {
 		t.Fatal(err)
 	}
 	body.Store(strings.Replace(body.Load().(string), "Documented", "Changed", 1))

@@ -125,7 +125,7 @@ func TestT177_ConsentsAndSignIns(t *testing.T) {
 	}
 	n := 1 // the one above
 	for ; n < 700; n++ {
-		if _, err = p.s.OAuth().Approve(t.Context(), auth, p.buyer, p.choice(1)); err != nil {
+		if _, err = p.s.OAuth().Approve(t.Context(), auth, personOf(p.buyer), p.choice(1)); err != nil {
 			break
 		}
 	}

@@ -19,6 +19,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/client"
+	"github.com/tollhq/toll/internal/auth"
 	"github.com/tollhq/toll/internal/oauth"
 	"github.com/tollhq/toll/internal/server"
 	"github.com/tollhq/toll/internal/store/storetest"
@@ -106,6 +107,11 @@ func changed(q url.Values, changes []string) url.Values {
 	return q
 }
 
+// personOf is the owner of an account, who signed in with a key that has every right.
+func personOf(owner toll.Address) auth.Caller {
+	return auth.Caller{Address: owner, Rights: toll.AllRights()}
+}
+
 func (p *program) choice(limit toll.Credits) oauth.Choice {
 	return oauth.Choice{PlanID: p.plan, RedemptionLimit: limit.Ptr()}
 }
@@ -117,7 +123,7 @@ func (p *program) approved(q url.Values, c oauth.Choice) *url.URL {
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	to, err := p.s.OAuth().Approve(p.t.Context(), a, p.buyer, c)
+	to, err := p.s.OAuth().Approve(p.t.Context(), a, personOf(p.buyer), c)
 	if err != nil {
 		p.t.Fatal(err)
 	}
@@ -287,7 +293,7 @@ func codeReuse(t *testing.T, v storetest.Variant) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if code, err = p.s.OAuth().Issue(t.Context(), p.buyer, start); err != nil {
+	if code, err = p.s.OAuth().Issue(t.Context(), personOf(p.buyer), start); err != nil {
 		t.Fatal(err)
 	}
 	key, _, err := anonymous.ExchangeCode(t.Context(), si, code)

@@ -21,7 +21,7 @@ func TestT120_Flood(t *testing.T) {
 	got := p.exchange(p.code())
 	lamp := p.register(`{"redirect_uris":["` + progCallback + `"],"grant_types":["refresh_token","` + deviceGrant + `"]}`)
 	d := p.device("client_id", lamp)
-	if err := p.s.OAuth().ApproveDevice(ctx, d.User, p.buyer, p.choice(3)); err != nil {
+	if err := p.s.OAuth().ApproveDevice(ctx, d.User, personOf(p.buyer), p.choice(3)); err != nil {
 		t.Fatal(err)
 	}
 	agent := p.register(`{"redirect_uris":["https://first.example.com/cb","https://second.example.com/cb"],"agent_id":"` + string(p.agent) + `"}`)

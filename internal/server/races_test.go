@@ -350,7 +350,7 @@ func TestT13_RevocationReachesAllProcesses(t *testing.T) {
 				if what == "permission" {
 					err = sub.RevokePermission(ctx, tok.PermissionHash)
 				} else {
-					err = s.asBuilder(0).RevokeKey(ctx, key.ID)
+					_, err = s.asBuilder(0).RevokeKey(ctx, key.ID)
 				}
 				if err != nil {
 					s.Fatal(err)

@@ -391,7 +391,7 @@ func TestSignIn_Faults(t *testing.T) {
 		t.Fatal(err)
 	}
 	revoked := keyOf(t, s, server.KeyRequest{Account: "person"})
-	if err := c.RevokeKey(t.Context(), revoked.ID); err != nil {
+	if _, err := c.RevokeKey(t.Context(), revoked.ID); err != nil {
 		t.Fatal(err)
 	}
 	elsewhere, _ := start(t, server.Config{Data: storetest.Dir(t)})

@@ -1,0 +1,309 @@
+package api_test
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/api"
+	"github.com/tollhq/toll/internal/auth"
+)
+
+// TestT17_RightOfEveryRoute: each row of the table names one right or is public, and a key of each kind gets past it with that right
+// alone, and with no other.
+func TestT17_RightOfEveryRoute(t *testing.T) {
+	s := newStack(t)
+	all := toll.AllRights()
+	kinds := map[toll.KeyMaker]map[toll.Right]actor{}
+	for _, kind := range []toll.KeyMaker{toll.MadeLocally, toll.MadeByUser, toll.MadeByKey, toll.MadeByGrant} {
+		kinds[kind] = map[toll.Right]actor{}
+		for _, right := range all {
+			maker := auth.Maker{Address: s.b1.address, By: kind, Rights: all}
+			if kind != toll.MadeLocally {
+				maker.Parent = s.b1.keyID
+			}
+			k, err := s.auth.CreateKey(context.Background(), maker, auth.KeyParams{Rights: toll.Rights{right}}, nil)
+			if handed := kind == toll.MadeLocally || right != toll.RightExport && right != toll.RightMembers; handed != (err == nil) {
+				t.Fatalf("%s with the right %s: %v", kind, right, err)
+			} else if handed {
+				kinds[kind][right] = actor{s.b1.address, k.Key, k.ID}
+			}
+		}
+	}
+	routes := api.Routes()
+	for _, r := range routes {
+		if r.Right != "public" && !all.Has(r.Right) {
+			t.Errorf("%s names no right: %q", r.Operation, r.Right)
+			continue
+		}
+		if (r.Auth == "none") != (r.Right == "public") {
+			t.Errorf("%s: auth %s and right %s", r.Operation, r.Auth, r.Right)
+		}
+		// A version that no release has stops the call behind the check of rights for none: the first fault of a body, an id or a
+		// query comes after it.
+		path := strings.NewReplacer("{transaction}", "x", "{state}", "x", "{id}", "0x"+strings.Repeat("a", 64)).Replace(r.Path)
+		for strings.Contains(path, "{") {
+			path = path[:strings.Index(path, "{")] + "x" + path[strings.Index(path, "}")+1:]
+		}
+		method := r.Method
+		if r.Operation == "followEvents" {
+			method = http.MethodHead // the stream itself would not end
+		}
+		for kind, keys := range kinds {
+			for right, who := range keys {
+				if r.Operation == "exportWallet" && right == toll.RightExport {
+					continue // TestWalletExport_Keys
+				}
+				a := s.do(who, method, path, "[]")
+				refused := a.code() == string(toll.CodeRightMissing)
+				if method == http.MethodHead {
+					refused = a.status == http.StatusForbidden
+				}
+				if passes := r.Right == "public" || r.Right == right; passes == refused {
+					t.Errorf("%s with a key made by %s with the right %s: %d %s", r.Operation, kind, right, a.status, a.body)
+				} else if refused && method != http.MethodHead && (a.status != 403 || !strings.Contains(a.text(t, "params"), `"right":"`+string(r.Right)+`"`)) {
+					t.Errorf("%s does not name the right that is missing: %d %s", r.Operation, a.status, a.body)
+				}
+			}
+		}
+	}
+	if !slices.ContainsFunc(routes, func(r api.RouteInfo) bool { return r.Operation == "addEndpoints" && r.Right == toll.RightManage }) {
+		t.Error("addEndpoints needs another right than manage")
+	}
+}
+
+// TestKeysOfKeys: a key gives at most its own rights on, never members and export, and no later end.
+func TestKeysOfKeys(t *testing.T) {
+	s := newStack(t)
+	create := func(who actor, body string) answer { return s.do(who, "POST", base+"/api-keys", body) }
+	rights := func(a answer) string {
+		t.Helper()
+		var k toll.APIKey
+		must(t, json.Unmarshal(a.body, &k))
+		return k.Rights.String()
+	}
+	a := create(s.b1, `{}`)
+	if a.status != 201 || rights(a) != "read sell spend manage money keys" || a.text(t, "madeBy") != "key" || a.text(t, "parent") != s.b1.keyID.String() {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+	if own := s.do(s.b1, "GET", base+"/api-keys/"+s.b1.keyID.String(), ""); rights(own) != toll.AllRights().String() || own.text(t, "madeBy") != "local" || own.member(t, "parent") != nil {
+		t.Errorf("%s", own.body)
+	}
+	some := s.keyWith(s.b1, toll.RightKeys, toll.RightSell)
+	if a := create(some, `{}`); a.status != 201 || rights(a) != "sell keys" {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+	if a := create(some, `{"rights":["sell","sell"]}`); a.status != 201 || rights(a) != "sell" {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+	for body, right := range map[string]string{
+		`{"rights":["sell","read"]}`: "read", `{"rights":["members"]}`: "members", `{"rights":["export"]}`: "export",
+	} {
+		if a := create(some, body); a.status != 403 || a.code() != string(toll.CodeRightMissing) || !strings.Contains(a.text(t, "params"), right) {
+			t.Errorf("%s: %d %s", body, a.status, a.body)
+		}
+	}
+	for _, body := range []string{`{"rights":["owner"]}`, `{"rights":[]}`, `{"rights":"sell"}`, `{"rights":["` + strings.Repeat("x", 1000) + `"]}`,
+		`{"ends":"2090-01-01T00:00:00Z","expiresAt":"2090-01-01T00:00:00Z"}`, `{"ends":"2090-01-01T00:00:00Z","expiresInSecs":60}`} {
+		if a := create(s.b1, body); a.status != 400 || len(a.body) > 1000 {
+			t.Errorf("%.100s: %d %.300s", body, a.status, a.body)
+		}
+	}
+	hour := s.clock.now().Add(time.Hour).UTC().Truncate(time.Second).Format(time.RFC3339)
+	short := create(s.b1, `{"ends":"`+hour+`"}`)
+	if short.status != 201 || short.text(t, "expiresAt") != strings.TrimSuffix(hour, "Z")+".000Z" {
+		t.Fatalf("%d %s", short.status, short.body)
+	}
+	who := actor{s.b1.address, short.text(t, "key"), toll.Hash{}}
+	if a := create(who, `{}`); a.status != 201 || a.text(t, "expiresAt") != short.text(t, "expiresAt") {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+	if a := create(who, `{"expiresInSecs":7200}`); a.status != 403 || a.code() != string(toll.CodeForbidden) {
+		t.Errorf("a later end: %d %s", a.status, a.body)
+	}
+	// An access token ends no later than the key that made it.
+	plan := s.plan(s.b1, freePlan)
+	token := s.do(who, "POST", base+"/x402/permissions", `{"planId":"`+plan+`","expiresInSecs":86400}`)
+	if token.status != 201 || token.text(t, "expiresAt") != short.text(t, "expiresAt") {
+		t.Errorf("%d %s", token.status, token.body)
+	}
+}
+
+// TestEndOfKey_Family: with a key ends what it made, at verify and at settle; an open hold still settles. The answer counts.
+func TestEndOfKey_Family(t *testing.T) {
+	s := newStack(t)
+	plan := s.plan(s.b1, freePlan)
+	child := func(of actor, body string) actor {
+		t.Helper()
+		a := s.do(of, "POST", base+"/api-keys", body)
+		id, err := toll.ParseHash(a.text(t, "id"))
+		must(t, err)
+		return actor{of.address, a.text(t, "key"), id}
+	}
+	works := func(who actor) bool { return s.do(who, "GET", base+"/protocol/plans", "").status == 200 }
+	end := func(who, key actor, query string) answer {
+		return s.do(who, "DELETE", base+"/api-keys/"+key.keyID.String()+query, "")
+	}
+	settles := func(token, more string) bool {
+		return s.do(s.b1, "POST", base+"/x402/settle", paymentBody(plan, token, more)).status == 200
+	}
+
+	one := child(s.s1, `{}`)
+	two, three := child(one, `{}`), child(one, `{"rights":["read"]}`)
+	own, _ := s.token(s.s1, plan)
+	first, _ := s.token(one, plan)
+	second, _ := s.token(two, plan)
+	held := s.do(s.b1, "POST", base+"/x402/verify", paymentBody(plan, second, `,"hold":true`)).text(t, "agentRequestId")
+	if held == "" || !settles(first, "") {
+		t.Fatal("the tokens do not work")
+	}
+	a := end(s.s1, one, "")
+	if a.status != 200 || a.member(t, "ended.apiKeys").(json.Number) != "2" || a.member(t, "ended.accessTokens").(json.Number) != "2" ||
+		a.member(t, "ended.grants").(json.Number) != "0" || strings.Contains(string(a.body), "kept") {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+	if works(one) || works(two) || works(three) || !works(s.s1) {
+		t.Error("the wrong keys work")
+	}
+	for _, token := range []string{first, second} {
+		v := s.do(s.b1, "POST", base+"/x402/verify", paymentBody(plan, token, ""))
+		if v.member(t, "isValid") != false || settles(token, "") {
+			t.Errorf("an access token of an ended key pays: %s", v.body)
+		}
+	}
+	if !settles(second, `,"agentRequestId":"`+held+`"`) {
+		t.Error("an open hold does not settle")
+	}
+	if !settles(own, "") {
+		t.Error("an access token of another key stopped")
+	}
+	if again := end(s.s1, one, ""); again.status != 404 || again.code() != string(toll.CodeKeyAlreadyRevoked) {
+		t.Errorf("%d %s", again.status, again.body)
+	}
+	var told struct{ Events []toll.Event }
+	must(t, json.Unmarshal(s.do(s.s1, "GET", base+"/events?type=api_key.revoked", "").body, &told))
+	if len(told.Events) != 3 {
+		t.Errorf("%d keys ended by the events", len(told.Events))
+	}
+
+	// A key ends itself, whatever its rights.
+	reader := s.keyWith(s.s1, toll.RightRead)
+	if a := end(reader, s.s1, ""); a.status != 403 || a.code() != string(toll.CodeRightMissing) {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+	if a := end(reader, reader, ""); a.status != 200 || works(reader) {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+}
+
+// TestEndOfKey_Keep: what a key made stays with the key of the call, if that has the rights.
+func TestEndOfKey_Keep(t *testing.T) {
+	s := newStack(t)
+	plan := s.plan(s.b1, freePlan)
+	child := func(of actor, body string) actor {
+		t.Helper()
+		a := s.do(of, "POST", base+"/api-keys", body)
+		id, err := toll.ParseHash(a.text(t, "id"))
+		must(t, err)
+		return actor{of.address, a.text(t, "key"), id}
+	}
+	parentOf := func(k actor) string {
+		t.Helper()
+		return s.do(s.s1, "GET", base+"/api-keys/"+k.keyID.String(), "").text(t, "parent")
+	}
+	keep := func(who, key actor) answer {
+		return s.do(who, "DELETE", base+"/api-keys/"+key.keyID.String()+"?keep=true", "")
+	}
+	old := child(s.s1, `{}`)
+	kid := child(old, `{"rights":["read","money"]}`)
+	token, hash := s.token(old, plan)
+
+	weak := s.keyWith(s.s1, toll.RightKeys, toll.RightRead, toll.RightSpend)
+	if a := keep(weak, old); a.status != 403 || a.code() != string(toll.CodeRightMissing) || !strings.Contains(a.text(t, "params"), "money") {
+		t.Errorf("without a right of what stays: %d %s", a.status, a.body)
+	}
+	if a := keep(old, old); a.status != 400 {
+		t.Errorf("by itself: %d %s", a.status, a.body)
+	}
+	brief := child(s.s1, `{"expiresInSecs":3600}`)
+	if a := keep(brief, old); a.status != 403 || a.code() != string(toll.CodeForbidden) {
+		t.Errorf("by a key that ends earlier: %d %s", a.status, a.body)
+	}
+	if a := s.do(s.s1, "DELETE", base+"/api-keys/"+old.keyID.String()+"?keep=maybe", ""); a.status != 400 {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+	if parentOf(kid) != old.keyID.String() {
+		t.Error("a refused call changed something")
+	}
+	a := keep(s.s1, old)
+	if a.status != 200 || a.member(t, "kept.apiKeys").(json.Number) != "1" || a.member(t, "kept.accessTokens").(json.Number) != "1" ||
+		a.member(t, "ended.accessTokens").(json.Number) != "0" {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+	if parentOf(kid) != s.s1.keyID.String() {
+		t.Errorf("parent %s", parentOf(kid))
+	}
+	if p := s.do(s.s1, "GET", base+"/x402/permissions/"+hash, ""); p.text(t, "apiKeyId") != s.s1.keyID.String() {
+		t.Errorf("%s", p.body)
+	}
+	if v := s.do(s.b1, "POST", base+"/x402/settle", paymentBody(plan, token, "")); v.status != 200 {
+		t.Errorf("%d %s", v.status, v.body)
+	}
+
+	// The key of the call came of the one that ends: it goes on below the parent of that.
+	middle := child(s.s1, `{}`)
+	low := child(middle, `{}`)
+	side := child(middle, `{}`)
+	if a := keep(low, middle); a.status != 200 || parentOf(low) != s.s1.keyID.String() || parentOf(side) != low.keyID.String() {
+		t.Errorf("%d %s: %s %s", a.status, a.body, parentOf(low), parentOf(side))
+	}
+	if a := s.do(s.s1, "DELETE", base+"/api-keys/"+low.keyID.String(), ""); a.member(t, "ended.apiKeys").(json.Number) != "1" {
+		t.Errorf("%s", a.body)
+	}
+}
+
+// TestOrganizations: the workspace of a key is its one organization, and the header may name no other.
+func TestOrganizations(t *testing.T) {
+	s := newStack(t)
+	a := s.do(s.b1, "GET", base+"/organizations", "")
+	var list struct {
+		Total, Page, Offset int
+		Organizations       []struct{ ID, Name, Role string }
+	}
+	must(t, json.Unmarshal(a.body, &list))
+	id := s.b1.address.Lower()
+	if a.status != 200 || list.Total != 1 || list.Page != 1 || list.Offset != 10 || len(list.Organizations) != 1 ||
+		list.Organizations[0].ID != id || list.Organizations[0].Name != "builder one" || list.Organizations[0].Role != "owner" {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+	if a := s.do(s.b1, "GET", base+"/organizations?page=2", ""); a.status != 200 || len(a.member(t, "organizations").([]any)) != 0 {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+	for _, path := range []string{"/organizations/" + id, "/organizations/members"} {
+		if a := s.do(s.b1, "GET", base+path, ""); a.status != 404 {
+			t.Errorf("%s: %d %s", path, a.status, a.body)
+		}
+	}
+	for header, want := range map[string]int{
+		id: 200, s.b1.address.String(): 200, "0x" + strings.ToUpper(id[2:]): 200, "": 200,
+		s.b2.address.Lower(): 403, "org-1": 403, "*": 403,
+	} {
+		for _, path := range []string{"/protocol/plans", "/organizations", "/meta/versions"} {
+			a := s.do(s.b1, "GET", base+path, "", "X-Current-Org-Id", header)
+			if a.status != want || want == 403 && a.code() != string(toll.CodeWrongWorkspace) {
+				t.Errorf("%s with %q: %d %s", path, header, a.status, a.body)
+			}
+		}
+	}
+	if a := s.do(s.b1, "GET", base+"/protocol/plans", "", "X-Current-Org-Id", id, "X-Current-Org-Id", s.b2.address.String()); a.status != 403 {
+		t.Errorf("two lines: %d", a.status)
+	}
+	if a := s.do(actor{}, "GET", "/health", "", "X-Current-Org-Id", "anything"); a.status != 200 {
+		t.Errorf("without a key: %d", a.status)
+	}
+}
