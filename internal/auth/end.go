@@ -35,7 +35,7 @@ type family struct {
 // [Auth.FinishEnding] ends. Errors: [toll.CodeKeyNotFound], [toll.CodeKeyAlreadyRevoked].
 func (a *Auth) EndKey(ctx context.Context, owner toll.Address, id toll.Hash) (toll.KeyRevoked, error) {
 	var all family
-	err := a.store.Tx(ctx, func(tx *store.Tx) error {
+	err := a.endAlone(ctx, id, func(tx *store.Tx) error {
 		all = family{}
 		key, err := a.endable(ctx, tx, owner, id)
 		if err != nil {
@@ -43,7 +43,7 @@ func (a *Auth) EndKey(ctx context.Context, owner toll.Address, id toll.Hash) (to
 		}
 		return a.endFamily(ctx, tx, key, &all)
 	})
-	a.forget(ctx, id, all)
+	a.forget(ctx, all)
 	if err != nil {
 		return toll.KeyRevoked{}, err
 	}
@@ -51,6 +51,14 @@ func (a *Auth) EndKey(ctx context.Context, owner toll.Address, id toll.Hash) (to
 	ended.APIKeys = int64(len(all.keys)) - 1
 	ended.Grants = int64(len(all.grants))
 	return toll.KeyRevoked{Success: true, ID: id, Status: toll.StatusRevoked, Ended: ended}, err
+}
+
+// endAlone runs the transaction that ends a key while no read of the key can bring an older row into the cache.
+func (a *Auth) endAlone(ctx context.Context, id toll.Hash, f func(tx *store.Tx) error) error {
+	return a.alone(ctx, id, func() error {
+		defer a.records.drop(id) // also after an error: the commit may have happened
+		return a.store.Tx(ctx, f)
+	})
 }
 
 // endable returns a key of the owner that can be ended.
@@ -111,15 +119,11 @@ func (a *Auth) revoke(ctx context.Context, tx *store.Tx, key *store.APIKey) (fir
 	return true, a.tell(ctx, tx, toll.EventAPIKeyRevoked, key, key.RevokedAt)
 }
 
-// forget drops what this process remembers of keys. It waits for readers that may have read an older row.
-func (a *Auth) forget(ctx context.Context, id toll.Hash, all family) {
-	ctx = context.WithoutCancel(ctx) // also after an error: the commit may have happened
-	drop := func(id toll.Hash) {
-		_ = a.alone(ctx, id, func() error { a.records.drop(id); return nil }) // nothing of it fails
-	}
-	drop(id)
+// forget drops what this process remembers of ended keys. It waits for readers that may have read an older row.
+func (a *Auth) forget(ctx context.Context, all family) {
+	ctx = context.WithoutCancel(ctx) // the commit may have happened
 	for _, k := range all.keys {
-		drop(k.ID)
+		_ = a.alone(ctx, k.ID, func() error { a.records.drop(k.ID); return nil }) // nothing of it fails
 	}
 }
 
@@ -187,7 +191,7 @@ func (a *Auth) EndKeyOnly(ctx context.Context, c Caller, id toll.Hash) (toll.Key
 	}
 	var key store.APIKey
 	var kept toll.Ended
-	err := a.store.Tx(ctx, func(tx *store.Tx) (err error) {
+	err := a.endAlone(ctx, id, func(tx *store.Tx) (err error) {
 		if key, err = a.endable(ctx, tx, c.Address, id); err != nil {
 			return err
 		}
@@ -207,7 +211,6 @@ func (a *Auth) EndKeyOnly(ctx context.Context, c Caller, id toll.Hash) (toll.Key
 		kept, err = a.adopt(ctx, tx, c, key)
 		return err
 	})
-	a.forget(ctx, id, family{})
 	if err != nil {
 		return toll.KeyRevoked{}, err
 	}

@@ -34,7 +34,7 @@ func InsertAPIKey(ctx context.Context, tx *Tx, k APIKey) error {
 	_, err := tx.Exec(ctx, "INSERT INTO api_keys ("+apiKeyColumns+") VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)",
 		k.ID[:], k.Address.Lower(), blob(k.Hash), optional(k.Name), k.Prefix, k.Tail, k.Version,
 		Micros(k.CreatedAt), Micros(k.ExpiresAt), Micros(k.RevokedAt), Micros(k.LastUsedAt),
-		string(k.MadeBy), idOrNull(k.Parent), k.Rights.String())
+		optional(string(k.MadeBy)), idOrNull(k.Parent), k.Rights.String())
 	return err
 }
 
@@ -131,11 +131,11 @@ func TouchAPIKey(ctx context.Context, tx *Tx, id toll.Hash, at time.Time) error 
 
 func scanAPIKey(scan func(dest ...any) error) (k APIKey, err error) {
 	var id, parent []byte
-	var address, rights string
-	var name *string
+	var address string
+	var name, madeBy, rights *string
 	var created, expires, revoked, used int64
 	if err := scan(&id, &address, &k.Hash, &name, &k.Prefix, &k.Tail, &k.Version, &created, &expires, &revoked, &used,
-		&k.MadeBy, &parent, &rights); err != nil {
+		&madeBy, &parent, &rights); err != nil {
 		return APIKey{}, err
 	}
 	if name != nil {
@@ -144,7 +144,13 @@ func scanAPIKey(scan func(dest ...any) error) (k APIKey, err error) {
 	copy(k.ID[:], id)
 	copy(k.Parent[:], parent)
 	k.CreatedAt, k.ExpiresAt, k.RevokedAt, k.LastUsedAt = FromMicros(created), FromMicros(expires), FromMicros(revoked), FromMicros(used)
-	k.Rights = rightsOf(rights)
+	k.MadeBy, k.Rights = toll.MadeLocally, toll.AllRights() // of a key from before
+	if madeBy != nil {
+		k.MadeBy = toll.KeyMaker(*madeBy)
+	}
+	if rights != nil {
+		k.Rights = rightsOf(*rights)
+	}
 	k.Address, err = toll.ParseAddress(address)
 	return k, err
 }
@@ -152,5 +158,8 @@ func scanAPIKey(scan func(dest ...any) error) (k APIKey, err error) {
 // rightsOf returns the rights of a stored text. A word that this release does not know is none of its rights.
 func rightsOf(text string) toll.Rights {
 	words := strings.Fields(text)
+	if len(words) == 0 {
+		return nil
+	}
 	return slices.DeleteFunc(toll.AllRights(), func(r toll.Right) bool { return !slices.Contains(words, string(r)) })
 }

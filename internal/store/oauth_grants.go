@@ -188,7 +188,8 @@ func DropOAuthGrants(ctx context.Context, s *Store, before time.Time, n int) (in
 
 func scanOAuthGrant(scan func(dest ...any) error) (g OAuthGrant, err error) {
 	var id, parent []byte
-	var owner, plan, agent, rights string
+	var owner, plan, agent string
+	var rights *string
 	var limit *int64
 	var life, created, ends, revoked int64
 	err = scan(&id, &g.ClientID, &g.ClientName, &g.Digest, &owner, &g.Kind, &g.Scope, &g.Resource, &g.Nonce, &plan, &agent, &g.DelegationID,
@@ -198,7 +199,9 @@ func scanOAuthGrant(scan func(dest ...any) error) (g OAuthGrant, err error) {
 	}
 	copy(g.ID[:], id)
 	copy(g.Parent[:], parent)
-	g.Rights = rightsOf(rights)
+	if rights != nil {
+		g.Rights = rightsOf(*rights)
+	}
 	if limit != nil {
 		g.RedemptionLimit = toll.Credits(*limit).Ptr()
 	}

@@ -142,7 +142,8 @@ func TestAPIKeys(t *testing.T) {
 		ctx := t.Context()
 		k := store.APIKey{
 			ID: toll.NewHash(), Address: alice, Hash: bytes.Repeat([]byte{7}, 32), Name: "ci", Prefix: "sandbox", Tail: "abcdef",
-			Version: "1.1", CreatedAt: noon, ExpiresAt: noon.Add(time.Hour),
+			Version: "1.1", CreatedAt: noon, ExpiresAt: noon.Add(time.Hour), MadeBy: toll.MadeByKey, Parent: toll.NewHash(),
+			Rights: toll.Rights{toll.RightSell, toll.RightKeys},
 		}
 		other := store.APIKey{ID: toll.NewHash(), Address: bob, Hash: []byte{1}, CreatedAt: noon}
 		write(t, st, func(tx *store.Tx) error {
