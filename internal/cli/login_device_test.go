@@ -68,10 +68,10 @@ func (p *visitor) decide(code, decision string) {
 		return m[1]
 	}
 	page := p.post("/device", url.Values{"user_code": {strings.ToLower(code)}, "ticket": {ticket(string(b))}})
-	if !strings.Contains(page, code) || !strings.Contains(page, "every right of your account") || !strings.Contains(page, signInClient) {
+	if !strings.Contains(page, code) || !strings.Contains(page, "with the rights that you leave ticked") || !strings.Contains(page, signInClient) {
 		p.t.Errorf("the page does not say what is asked for:\n%s", page)
 	}
-	p.post("/device", url.Values{"request": {code}, "ticket": {ticket(page)}, "decision": {decision}})
+	p.post("/device", url.Values{"request": {code}, "ticket": {ticket(page)}, "decision": {decision}, "right": {"read", "spend"}})
 }
 
 // TestT123_LoginByDevice: without a browser the command line shows a code, and has what the person who types it elsewhere

@@ -15,7 +15,9 @@ import (
 func TestPermissionWithDelegation(t *testing.T) {
 	each(t, func(s *scene) {
 		p := s.plan(ten)
-		key, other := toll.NewHash(), toll.NewHash()
+		made, err := s.one().auth.CreateKey(s.ctx, auth.Local(s1), auth.KeyParams{}, nil)
+		s.must(err)
+		key, other := made.ID, toll.NewHash()
 		create := func(who auth.Caller, d *facilitator.DelegationConfig) (*toll.AccessToken, error) {
 			return s.one().CreatePermission(s.ctx, who, &facilitator.PermissionRequest{PlanID: p.ID, Delegation: d}, nil)
 		}

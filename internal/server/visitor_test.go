@@ -86,6 +86,12 @@ func formOf(t *testing.T, s shown) page {
 		for _, m := range attributes.FindAllStringSubmatch(tag, -1) {
 			a[m[1]] = html.UnescapeString(m[2])
 		}
+		if a["type"] == "checkbox" {
+			if strings.HasSuffix(tag, " checked>") {
+				p.values.Add(a["name"], a["value"])
+			}
+			continue
+		}
 		if a["type"] != "radio" || strings.HasSuffix(tag, " checked>") {
 			p.values.Set(a["name"], a["value"])
 		}
