@@ -32,3 +32,16 @@ func (s *Server) Held() (n int64) {
 	}
 	return n
 }
+
+// InPlaceOf returns what the proxy takes in place of a message of the server behind, which arrives in pieces.
+func InPlaceOf(text string) string {
+	var m capped
+	for len(text) > 0 {
+		n := min(len(text), 5000)
+		if _, err := m.Write([]byte(text[:n])); err != nil {
+			return err.Error()
+		}
+		text = text[n:]
+	}
+	return string(m.message())
+}

@@ -49,7 +49,7 @@ func Command(log *slog.Logger, make func() *exec.Cmd) *Upstream {
 			c.Env = os.Environ()
 		}
 		c.Env = withoutSecrets(c.Env)
-		return &exactTransport{&mcp.CommandTransport{Command: c}, u.came}
+		return &processTransport{c, u.log, u.came}
 	}
 	return u
 }
@@ -70,7 +70,9 @@ func withoutSecrets(env []string) []string {
 func Remote(log *slog.Logger, endpoint, token string) *Upstream {
 	u := newUpstream(log)
 	h := remoteClient(endpoint, token, u.came)
-	u.dial = func() mcp.Transport { return &mcp.StreamableClientTransport{Endpoint: endpoint, HTTPClient: h} }
+	u.dial = func() mcp.Transport {
+		return &mcp.StreamableClientTransport{Endpoint: endpoint, HTTPClient: h, MaxEventSize: -1}
+	}
 	return u
 }
 

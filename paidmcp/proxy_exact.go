@@ -3,16 +3,13 @@ package paidmcp
 import (
 	"bufio"
 	"bytes"
-	"context"
 	"encoding/json"
 	"errors"
 	"io"
 	"mime"
 	"net/http"
 	"net/url"
-	"strconv"
 
-	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/tollhq/toll/x402"
@@ -60,41 +57,6 @@ func restoreExact(res *mcp.CallToolResult) {
 	}
 }
 
-// exactTransport does it for messages of a process. came hears of progress.
-type exactTransport struct {
-	mcp.Transport
-	came func(params json.RawMessage)
-}
-
-func (t *exactTransport) Connect(ctx context.Context) (mcp.Connection, error) {
-	c, err := t.Transport.Connect(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return &exactConnection{c, t.came}, nil
-}
-
-type exactConnection struct {
-	mcp.Connection
-	came func(params json.RawMessage)
-}
-
-func (c *exactConnection) Read(ctx context.Context) (jsonrpc.Message, error) {
-	m, err := c.Connection.Read(ctx)
-	if err != nil {
-		return m, err
-	}
-	switch m := m.(type) {
-	case *jsonrpc.Response:
-		m.Result = exactResult(m.Result)
-	case *jsonrpc.Request:
-		if m.Method == methodProgress {
-			c.came(m.Params)
-		}
-	}
-	return m, nil
-}
-
 // remoteClient does it for messages over HTTP, whose transport the SDK does not let us wrap. It keeps no cookies and sends
 // the token to the server that it is for alone.
 func remoteClient(endpoint, token string, came func(json.RawMessage)) *http.Client {
@@ -125,38 +87,39 @@ func (t *exactTripper) RoundTrip(req *http.Request) (*http.Response, error) {
 	switch {
 	case err != nil || res.StatusCode != http.StatusOK:
 	case kind == "text/event-stream":
-		res.Body = &exactEvents{lines: bufio.NewReader(res.Body), body: res.Body, came: t.came}
+		res.Body = &exactEvents{lines: bufio.NewReaderSize(res.Body, 64<<10), body: res.Body, came: t.came}
 		res.ContentLength = -1
 	case kind == "application/json":
-		text, err := io.ReadAll(io.LimitReader(res.Body, maxBehind+1))
-		if err == nil && len(text) > maxBehind {
-			err = errors.New("the server behind answered with more than " + strconv.Itoa(maxBehind) + " bytes")
+		var m capped
+		_, err := io.Copy(&m, res.Body)
+		text := exactMessage(m.message(), t.came)
+		if err == nil && len(text) == 0 {
+			err = errors.New("the server behind answered with what is no message")
 		}
 		if err != nil {
 			res.Body.Close()
 			return nil, err
 		}
-		text = exactMessage(text, t.came)
 		res.Body = &exactEvents{rest: text, body: res.Body}
 		res.ContentLength = int64(len(text))
 	}
 	return res, nil
 }
 
-// maxBehind bounds one answer of a server behind, in bytes, as the SDK bounds an event.
-const maxBehind = 16 << 20
-
-// exactMessage is exactResult for a whole message.
+// exactMessage is exactResult for a whole message. It returns nil for what is no JSON: one message must not end the connection.
 func exactMessage(text []byte, came func(params json.RawMessage)) []byte {
-	told := bytes.Contains(text, []byte(`"`+methodProgress+`"`))
-	if !told && !bytes.Contains(text, []byte(`"structuredContent"`)) {
+	isProgress := bytes.Contains(text, []byte(`"`+methodProgress+`"`))
+	if !isProgress && !bytes.Contains(text, []byte(`"structuredContent"`)) {
+		if !json.Valid(text) {
+			return nil
+		}
 		return text
 	}
 	var in map[string]json.RawMessage
 	if x402.Decode(text, &in) != nil {
-		return text
+		return nil
 	}
-	if told && string(in["method"]) == `"`+methodProgress+`"` {
+	if isProgress && string(in["method"]) == `"`+methodProgress+`"` {
 		came(in["params"])
 	}
 	if in["result"] == nil {
@@ -170,8 +133,8 @@ func exactMessage(text []byte, came func(params json.RawMessage)) []byte {
 	return out
 }
 
-// exactEvents rewrites the data lines of an event stream. The SDK itself bounds an event; a line that is split over several
-// fields data is left alone.
+// exactEvents rewrites the messages of an event stream. It leaves out what is no message, and puts an error for its call in
+// place of one that is too large.
 type exactEvents struct {
 	lines *bufio.Reader // nil: rest is all
 	rest  []byte
@@ -188,30 +151,49 @@ func (e *exactEvents) Read(p []byte) (int, error) {
 		if e.err != nil {
 			return 0, e.err
 		}
-		e.rest, e.err = e.line()
+		e.rest, e.err = e.event()
 	}
 	n := copy(p, e.rest)
 	e.rest = e.rest[n:]
 	return n, nil
 }
 
-func (e *exactEvents) line() ([]byte, error) {
-	var line []byte
+// event reads one event, whose data it returns in one line.
+func (e *exactEvents) event() ([]byte, error) {
+	var fields []byte
+	var data capped
 	for {
 		part, err := e.lines.ReadSlice('\n')
-		line = append(line, part...)
-		if len(line) > maxBehind {
-			return nil, errors.New("the server behind sent an event of more than " + strconv.Itoa(maxBehind) + " bytes")
+		value, isData := bytes.CutPrefix(part, []byte("data:"))
+		if isData {
+			_, tooLong := data.Write(value)
+			for errors.Is(err, bufio.ErrBufferFull) && tooLong == nil {
+				value, err = e.lines.ReadSlice('\n')
+				_, tooLong = data.Write(value)
+			}
+			if tooLong != nil {
+				return nil, tooLong
+			}
+		} else if errors.Is(err, bufio.ErrBufferFull) || len(fields) > maxFields {
+			return nil, errors.New("the server behind sent an event with a field that is too long")
+		} else if bytes.IndexByte(part, ':') >= 0 { // the SDK takes others for a fault
+			fields = append(append(fields, bytes.TrimSpace(part)...), '\n')
 		}
-		if errors.Is(err, bufio.ErrBufferFull) {
+		if err == nil && len(bytes.TrimSpace(part)) > 0 {
 			continue
 		}
-		data, ok := bytes.CutPrefix(line, []byte("data:"))
-		if ok && err == nil {
-			line = append(append([]byte("data: "), exactMessage(bytes.TrimSpace(data), e.came)...), '\n')
+		text := bytes.TrimSpace(data.message())
+		if bytes.ContainsAny(text, "\r\n") { // white space between the lines of its data
+			text = bytes.ReplaceAll(bytes.ReplaceAll(text, []byte{'\r'}, []byte{' '}), []byte{'\n'}, []byte{' '})
 		}
-		return line, err
+		if text = exactMessage(text, e.came); len(text) > 0 {
+			fields = append(append(append(fields, "data: "...), text...), '\n')
+		}
+		return append(fields, '\n'), err
 	}
 }
+
+// maxFields bounds the other fields of an event, in bytes.
+const maxFields = 64 << 10
 
 func (e *exactEvents) Close() error { return e.body.Close() }

@@ -89,7 +89,11 @@ func TestProcessBehind(*testing.T) {
 	if os.Getenv("BEHIND_A_PRICE") == "" {
 		return
 	}
-	err := somebodys().Run(context.Background(), &mcp.StdioTransport{})
+	s := somebodys()
+	if os.Getenv("BEHIND_A_PRICE") == "rough" {
+		s = rough()
+	}
+	err := s.Run(context.Background(), &mcp.StdioTransport{})
 	if err != nil && !errors.Is(err, io.EOF) {
 		fmt.Fprintln(os.Stderr, err)
 	}

@@ -1,0 +1,156 @@
+package paidmcp_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/tollhq/toll/paidmcp"
+)
+
+// rough is a server whose tools can be called so that they harm it: huge answers with 17 MiB, litter writes lines that are
+// no messages, crash ends the process.
+func rough() *mcp.Server {
+	s := mcp.NewServer(&mcp.Implementation{Name: "rough", Version: "1"}, nil)
+	text := func(text string) (*mcp.CallToolResult, error) {
+		return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: text}}}, nil
+	}
+	for name, run := range map[string]func() (*mcp.CallToolResult, error){
+		"ping": func() (*mcp.CallToolResult, error) { return text("pong") },
+		"huge": func() (*mcp.CallToolResult, error) { return text(strings.Repeat(`"id":1,`, 17<<20/7)) },
+		"litter": func() (*mcp.CallToolResult, error) {
+			fmt.Print("listening\n\n{\"jsonrpc\":\"2.0\"}\n[]\n{\"id\":\n")
+			return text("done")
+		},
+		"crash": func() (*mcp.CallToolResult, error) {
+			os.Exit(3)
+			return nil, nil
+		},
+		"nap": func() (*mcp.CallToolResult, error) {
+			time.Sleep(time.Second)
+			return text("rested")
+		},
+	} {
+		s.AddTool(&mcp.Tool{Name: name, InputSchema: json.RawMessage(`{"type":"object"}`)},
+			func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) { return run() })
+	}
+	return s
+}
+
+// roughHost puts the process of rough behind a price of 0.
+func roughHost(t *testing.T) *hosted {
+	return free(priced(t, service(t), paidmcp.Command(nil, roughProcess)))
+}
+
+func roughProcess() *exec.Cmd {
+	c := exec.Command(os.Args[0], "-test.run=^TestProcessBehind$")
+	c.Env = append(os.Environ(), "BEHIND_A_PRICE=rough")
+	return c
+}
+
+func free(h *hosted) *hosted {
+	h.pay.Price(paidmcp.Tools, "*", paidmcp.Credits(0))
+	return h
+}
+
+// count calls ping until stop is closed, and counts what is answered and what is not.
+func (h *hosted) count(stop chan struct{}, answered, failed *atomic.Int64) {
+	for {
+		select {
+		case <-stop:
+			return
+		default:
+		}
+		if r := h.post(call(1, "ping", "", "")).rpc(h.t); r.Error.Code == 0 && len(r.Result.Content) == 1 && r.Result.Content[0].Text == "pong" {
+			answered.Add(1)
+		} else {
+			failed.Add(1)
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}
+
+// TestT137_OversizedAnswer: an answer above the bound fails its own call and no other, over both transports.
+func TestT137_OversizedAnswer(t *testing.T) {
+	for name, h := range map[string]*hosted{
+		"process": roughHost(t),
+		"events":  free(priced(t, service(t), paidmcp.Remote(nil, recorded(t, rough(), false).url, ""))),
+		"json":    free(priced(t, service(t), paidmcp.Remote(nil, recorded(t, rough(), true).url, ""))),
+	} {
+		t.Run(name, func(t *testing.T) {
+			calls := map[string]int64{"process": 54}[name]
+			if calls == 0 || testing.Short() {
+				calls = 9
+			}
+			stop := make(chan struct{})
+			var answered, failed, told atomic.Int64
+			var honest, hostile sync.WaitGroup
+			for range 3 {
+				honest.Go(func() { h.count(stop, &answered, &failed) })
+			}
+			for range 3 {
+				hostile.Go(func() {
+					for range calls / 3 {
+						if r := h.post(call(2, "huge", "", "")).rpc(t); strings.Contains(r.Error.Message, "larger than 16777216 bytes") {
+							told.Add(1)
+						}
+					}
+				})
+			}
+			hostile.Wait()
+			close(stop)
+			honest.Wait()
+			t.Logf("%d huge calls: %d honest calls answered, %d failed", calls, answered.Load(), failed.Load())
+			if failed.Load() > 0 || answered.Load() == 0 || told.Load() != calls {
+				t.Errorf("%d of %d huge calls were told why", told.Load(), calls)
+			}
+		})
+	}
+}
+
+// TestT137_IDOfLargeMessage: the id is found wherever it stands, and nothing else is taken for it.
+func TestT137_IDOfLargeMessage(t *testing.T) {
+	big := strings.Repeat("x", 16<<20)
+	for text, want := range map[string]string{
+		`{"jsonrpc":"2.0","id":7,"result":{"id":1,"t":"` + big + `"}}`:               "7",
+		`{"result":{"t":"` + big + `\","id":1},"jsonrpc":"2.0", "id" : 7 }`:          "7",
+		`{"result":[{"id":1},""}],"id":2,` + big + `"],"id":-7}`:                     "-7",
+		`{"id":"7","result":"` + big + `"}`:                                          "",
+		`{"id":7.5,"result":"` + big + `"}`:                                          "",
+		`{"id":8,"result":"id","x":"` + big + `"}`:                                   "",
+		`{"jsonrpc":"2.0","id":7,"method":"sampling/create","params":"` + big + `"}`: "",
+		`{"id":123456789012345678901234567890,"result":"` + big + `"}`:               "",
+		`{"id":7,"result":"small"}`:                                                  "small",
+		big:                                                                          "",
+	} {
+		got := paidmcp.InPlaceOf(text)
+		if want == "small" {
+			if got != text {
+				t.Errorf("%q became %q", text, got)
+			}
+			continue
+		}
+		if want == "" && got != "" || want != "" && !strings.HasPrefix(got, `{"jsonrpc":"2.0","id":`+want+`,"error":`) {
+			t.Errorf("%.40s…: %q, want the id %q", text, got, want)
+		}
+	}
+}
+
+// TestT137_LinesThatAreNoMessages: what a process writes beside its messages ends nothing.
+func TestT137_LinesThatAreNoMessages(t *testing.T) {
+	h := roughHost(t)
+	for range 3 {
+		if got := h.post(call(1, "litter", "", "")).text(t); got != "done" {
+			t.Errorf("%q", got)
+		}
+	}
+}
