@@ -122,15 +122,15 @@ func TestT137_IDOfLargeMessage(t *testing.T) {
 	big := strings.Repeat("x", 16<<20)
 	for text, want := range map[string]string{
 		`{"jsonrpc":"2.0","id":7,"result":{"id":1,"t":"` + big + `"}}`:               "7",
-		`{"result":{"t":"` + big + `\","id":1},"jsonrpc":"2.0", "id" : 7 }`:          "7",
-		`{"result":[{"id":1},""}],"id":2,` + big + `"],"id":-7}`:                     "-7",
+		`{"result":{"t":"` + big + `\\","id":1},"jsonrpc":"2.0", "id" : 7 }`:         "7",
+		`{"result":[{"id":1},"\"}],\"id\":2,` + big + `"],"id":-7}`:                  "-7",
 		`{"id":"7","result":"` + big + `"}`:                                          "",
 		`{"id":7.5,"result":"` + big + `"}`:                                          "",
-		`{"id":8,"result":"id","x":"` + big + `"}`:                                   "",
+		`{"\u0069d":8,"result":"id","x":"` + big + `"}`:                              "",
 		`{"jsonrpc":"2.0","id":7,"method":"sampling/create","params":"` + big + `"}`: "",
 		`{"id":123456789012345678901234567890,"result":"` + big + `"}`:               "",
 		`{"id":7,"result":"small"}`:                                                  "small",
-		big:                                                                          "",
+		big + "x":                                                                    "",
 	} {
 		got := paidmcp.InPlaceOf(text)
 		if want == "small" {
@@ -140,7 +140,7 @@ func TestT137_IDOfLargeMessage(t *testing.T) {
 			continue
 		}
 		if want == "" && got != "" || want != "" && !strings.HasPrefix(got, `{"jsonrpc":"2.0","id":`+want+`,"error":`) {
-			t.Errorf("%.40s…: %q, want the id %q", text, got, want)
+			t.Errorf("%.40s…: %.200q, want the id %q", text, got, want)
 		}
 	}
 }
