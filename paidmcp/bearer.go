@@ -241,6 +241,10 @@ func withoutCredentials(next mcp.MethodHandler) mcp.MethodHandler {
 			ctx = withBearer(ctx, token)
 		}
 		h := extra.Header.Clone()
+		if who := h[headerCaller]; len(who) > 0 {
+			ctx = context.WithValue(ctx, callerKey{}, who[0])
+		}
+		delete(h, headerCaller)
 		for _, name := range []string{"Authorization", "Cookie", "Proxy-Authorization", x402.HeaderSignature} {
 			h.Del(name)
 		}

@@ -89,6 +89,10 @@ func (s *Server) servePOST(w http.ResponseWriter, r *http.Request, who *caller, 
 	r.Body = io.NopCloser(bytes.NewReader(body))
 	r.ContentLength = int64(len(body))
 	answer := newReply(w, r.Header.Values("Accept"))
+	r.Header[headerCaller] = []string{sourceOf(r)}
+	if who != nil {
+		r.Header[headerCaller] = []string{who.owner()}
+	}
 	// The SDK wants both types; which one leaves is for the reply.
 	r.Header.Set("Accept", "application/json, text/event-stream")
 	if modern || m.isNew {

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -33,23 +34,73 @@ type Upstream struct {
 	first   *mcp.InitializeResult // what the server said of itself at the first contact
 	changed chan struct{}         // its lists are to be read again
 
+	suspects suspects
+	blames   bool // the end of the connection is the end of a process, which a call may have brought about
+
+	mu     sync.Mutex
+	link   *link         // nil while there is no connection
+	ready  chan struct{} // closed while nobody tries to connect again at once
+	serial int64
+	asking map[string]*asker // by progress token
+}
+
+// link is one connection to the server behind, and who has calls there.
+type link struct {
+	session *mcp.ClientSession
+	began   time.Time
+
 	mu      sync.Mutex
-	session *mcp.ClientSession // nil while there is no connection
-	serial  int64
-	asking  map[string]*asker // by progress token
+	callers map[string]int       // by name, how many calls they have
+	left    map[string]time.Time // who has given up a call, and when
+}
+
+func (l *link) enter(who string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.callers[who]++
+}
+
+// leave ends a call. One that was not answered may still end the server behind.
+func (l *link) leave(who string, answered bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.callers[who]--; l.callers[who] == 0 {
+		delete(l.callers, who)
+	}
+	if answered {
+		return
+	}
+	maps.DeleteFunc(l.left, func(_ string, at time.Time) bool { return len(l.left) >= maxLeft && time.Since(at) > suspectTime })
+	if len(l.left) < maxLeft {
+		l.left[who] = time.Now()
+	}
+}
+
+// suspects returns whose calls may have ended the server behind.
+func (l *link) suspects() (names []string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for who, at := range l.left {
+		if time.Since(at) <= suspectTime {
+			l.callers[who]++
+		}
+	}
+	delete(l.callers, "")
+	return slices.Collect(maps.Keys(l.callers))
 }
 
 // Command returns an upstream that is started as a process, with this environment but for the settings of this program. What
 // the process writes to its standard error goes to that of the command.
 func Command(log *slog.Logger, make func() *exec.Cmd) *Upstream {
 	u := newUpstream(log)
+	u.blames = true
 	u.dial = func() mcp.Transport {
 		c := make()
 		if c.Env == nil {
 			c.Env = os.Environ()
 		}
 		c.Env = withoutSecrets(c.Env)
-		return &processTransport{c, u.log, u.came}
+		return &processTransport{command: c, log: u.log, came: u.came}
 	}
 	return u
 }
@@ -80,22 +131,24 @@ func newUpstream(log *slog.Logger) *Upstream {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	return &Upstream{log: log, changed: make(chan struct{}, 1), asking: make(map[string]*asker)}
+	u := &Upstream{log: log, changed: make(chan struct{}, 1), ready: make(chan struct{}), asking: make(map[string]*asker)}
+	close(u.ready)
+	return u
 }
 
 // Connect makes the first connection. What the server says of itself is known then.
 func (u *Upstream) Connect(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, connectTime)
 	defer cancel()
-	session, err := u.connect(ctx)
+	l, err := u.connect(ctx)
 	if err != nil {
 		return err
 	}
-	u.first = session.InitializeResult()
+	u.first = l.session.InitializeResult()
 	return nil
 }
 
-func (u *Upstream) connect(ctx context.Context) (*mcp.ClientSession, error) {
+func (u *Upstream) connect(ctx context.Context) (*link, error) {
 	changed := func() {
 		select {
 		case u.changed <- struct{}{}:
@@ -112,39 +165,58 @@ func (u *Upstream) connect(ctx context.Context) (*mcp.ClientSession, error) {
 		ProgressNotificationHandler: u.progress,
 	})
 	// Servers of the older era need not know the question with which the newer one begins, and some never answer it.
-	session, err := c.Connect(ctx, u.dial(), &mcp.ClientSessionOptions{ProtocolVersion: lastWithSessions})
+	l := &link{began: time.Now(), callers: make(map[string]int), left: make(map[string]time.Time)}
+	session, err := c.Connect(ctx, u.transport(l), &mcp.ClientSessionOptions{ProtocolVersion: lastWithSessions})
 	if said := (*jsonrpc.Error)(nil); errors.As(err, &said) {
-		session, err = c.Connect(ctx, u.dial(), nil)
+		session, err = c.Connect(ctx, u.transport(l), nil)
 	}
 	if err != nil {
 		return nil, err
 	}
+	l.session = session
 	u.mu.Lock()
-	u.session = session
+	u.link = l
 	u.mu.Unlock()
 	changed()
-	return session, nil
+	return l, nil
 }
 
-// keep connects again whenever the connection ended, until the context does, which ends it.
+// transport returns a transport of which calls learn at once that it is broken.
+func (u *Upstream) transport(l *link) mcp.Transport {
+	t := u.dial()
+	if p, ok := t.(*processTransport); ok {
+		p.broken = func() { u.leave(l) }
+	}
+	return t
+}
+
+// leave has calls wait for the next connection.
+func (u *Upstream) leave(l *link) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.link == l {
+		u.link, u.ready = nil, make(chan struct{})
+	}
+}
+
+// keep connects again whenever the connection ended, until the context does, which ends it. It does so at once, and slower
+// when it fails, or when the connection ends soon without a call.
 func (u *Upstream) keep(ctx context.Context) {
-	for wait := firstRetry; ; {
-		if session := u.current(); session != nil {
+	l := u.connected()
+	for wait := time.Duration(0); ; {
+		if l != nil {
 			ended := make(chan struct{})
 			go func() {
-				_ = session.Wait() // why it ended shows when it is made again
+				_ = l.session.Wait() // why it ended shows when it is made again
 				close(ended)
 			}()
 			select {
 			case <-ctx.Done():
-				_ = session.Close() // the process is gone, or will be
+				_ = l.session.Close() // the process is gone, or will be
 				return
 			case <-ended:
 			}
-			u.mu.Lock()
-			u.session = nil
-			u.mu.Unlock()
-			u.log.Warn("mcp: the connection to the server behind ended")
+			wait = u.ended(l, wait)
 		}
 		select {
 		case <-ctx.Done():
@@ -152,21 +224,98 @@ func (u *Upstream) keep(ctx context.Context) {
 		case <-time.After(wait):
 		}
 		again, cancel := context.WithTimeout(ctx, connectTime)
-		_, err := u.connect(again)
+		var err error
+		l, err = u.connect(again)
 		cancel()
-		if err == nil {
-			wait = firstRetry
-			continue
+		u.stopWaiting()
+		if err != nil {
+			u.log.Warn("mcp: the server behind cannot be reached", "error", err)
+			wait = min(max(2*wait, firstRetry), lastRetry)
 		}
-		u.log.Warn("mcp: the server behind cannot be reached", "error", err)
-		wait = min(2*wait, lastRetry)
 	}
 }
 
-func (u *Upstream) current() *mcp.ClientSession {
+// ended notes that a connection has ended, and returns how long to wait before the next one, after a wait before this one.
+func (u *Upstream) ended(l *link, wait time.Duration) time.Duration {
+	var names []string
+	held := 0
+	if u.blames {
+		names = l.suspects()
+		held = u.suspects.blame(names)
+	}
+	if len(names) > 0 || time.Since(l.began) >= lastRetry {
+		wait = 0
+	} else {
+		wait = min(max(2*wait, firstRetry), lastRetry)
+	}
+	u.log.Warn("mcp: the connection to the server behind ended", "callers", len(names), "held_back", held)
+	u.leave(l)
+	if wait > 0 {
+		u.stopWaiting()
+	}
+	return wait
+}
+
+// stopWaiting lets calls go on that wait for a connection.
+func (u *Upstream) stopWaiting() {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	return u.session
+	select {
+	case <-u.ready:
+	default:
+		close(u.ready)
+	}
+}
+
+func (u *Upstream) connected() *link {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.link
+}
+
+func (u *Upstream) current() *mcp.ClientSession {
+	if l := u.connected(); l != nil {
+		return l.session
+	}
+	return nil
+}
+
+// restartTime bounds how long a call waits for a server that starts again.
+const restartTime = 10 * time.Second
+
+// ask makes one call to the server behind, and waits while that starts again. Callers whose calls ended it before are held back.
+func ask[R any](ctx context.Context, u *Upstream, do func(*mcp.ClientSession) (R, error)) (R, error) {
+	var none R
+	u.mu.Lock()
+	l, ready := u.link, u.ready
+	u.mu.Unlock()
+	if l == nil {
+		select {
+		case <-ready:
+		case <-ctx.Done():
+		case <-time.After(restartTime):
+		}
+	}
+	who := callerOf(ctx)
+	if err := u.suspects.admit(ctx, who); err != nil {
+		return none, err
+	}
+	if l = u.connected(); l == nil {
+		return none, errBehind
+	}
+	l.enter(who)
+	res, err := do(l.session)
+	isAnswer := err == nil
+	if err != nil {
+		err = u.failed(err)
+		isAnswer = !errors.Is(err, errBehind)
+	}
+	l.leave(who, isAnswer)
+	if !isAnswer {
+		return none, err
+	}
+	u.suspects.answered(who)
+	return res, err
 }
 
 // errBehind is all that a caller learns of a server that is not there.
@@ -213,18 +362,14 @@ func isOurs(name string) bool {
 }
 
 func (u *Upstream) callTool(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-	session := u.current()
-	if session == nil {
-		return nil, errBehind
-	}
 	p := &mcp.CallToolParams{Meta: onward(req.Params.Meta), Name: req.Params.Name}
 	if len(req.Params.Arguments) > 0 {
 		p.Arguments = req.Params.Arguments
 	}
 	defer u.track(ctx, req.Session, req.Params, p)()
-	res, err := session.CallTool(ctx, p)
+	res, err := ask(ctx, u, func(s *mcp.ClientSession) (*mcp.CallToolResult, error) { return s.CallTool(ctx, p) })
 	if err != nil {
-		return nil, u.failed(err)
+		return nil, err
 	}
 	restoreExact(res)
 	res.Meta = homeward(res.Meta)
@@ -232,15 +377,11 @@ func (u *Upstream) callTool(ctx context.Context, req *mcp.CallToolRequest) (*mcp
 }
 
 func (u *Upstream) readResource(ctx context.Context, req *mcp.ReadResourceRequest) (*mcp.ReadResourceResult, error) {
-	session := u.current()
-	if session == nil {
-		return nil, errBehind
-	}
 	p := &mcp.ReadResourceParams{Meta: onward(req.Params.Meta), URI: req.Params.URI}
 	defer u.track(ctx, req.Session, req.Params, p)()
-	res, err := session.ReadResource(ctx, p)
+	res, err := ask(ctx, u, func(s *mcp.ClientSession) (*mcp.ReadResourceResult, error) { return s.ReadResource(ctx, p) })
 	if err != nil {
-		return nil, u.failed(err)
+		return nil, err
 	}
 	// The SDK may keep what it returned, and others get the same.
 	out := *res
@@ -254,30 +395,18 @@ func (u *Upstream) readResource(ctx context.Context, req *mcp.ReadResourceReques
 }
 
 func (u *Upstream) prompt(ctx context.Context, req *mcp.GetPromptRequest) (*mcp.GetPromptResult, error) {
-	session := u.current()
-	if session == nil {
-		return nil, errBehind
-	}
 	p := &mcp.GetPromptParams{Meta: onward(req.Params.Meta), Name: req.Params.Name, Arguments: req.Params.Arguments}
 	defer u.track(ctx, req.Session, req.Params, p)()
-	res, err := session.GetPrompt(ctx, p)
+	res, err := ask(ctx, u, func(s *mcp.ClientSession) (*mcp.GetPromptResult, error) { return s.GetPrompt(ctx, p) })
 	if err != nil {
-		return nil, u.failed(err)
+		return nil, err
 	}
 	res.Meta = homeward(res.Meta)
 	return res, nil
 }
 
 func (u *Upstream) complete(ctx context.Context, req *mcp.CompleteRequest) (*mcp.CompleteResult, error) {
-	session := u.current()
-	if session == nil {
-		return nil, errBehind
-	}
 	p := *req.Params
 	p.Meta = onward(p.Meta)
-	res, err := session.Complete(ctx, &p)
-	if err != nil {
-		return nil, u.failed(err)
-	}
-	return res, nil
+	return ask(ctx, u, func(s *mcp.ClientSession) (*mcp.CompleteResult, error) { return s.Complete(ctx, &p) })
 }

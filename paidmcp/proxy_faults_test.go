@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
+	"net/http"
 	"os"
 	"os/exec"
 	"strings"
@@ -35,8 +37,13 @@ func rough() *mcp.Server {
 			os.Exit(3)
 			return nil, nil
 		},
-		"nap": func() (*mcp.CallToolResult, error) {
+		"crash-later": func() (*mcp.CallToolResult, error) {
 			time.Sleep(time.Second)
+			os.Exit(3)
+			return nil, nil
+		},
+		"nap": func() (*mcp.CallToolResult, error) {
+			time.Sleep(200 * time.Millisecond)
 			return text("rested")
 		},
 	} {
@@ -63,14 +70,14 @@ func free(h *hosted) *hosted {
 }
 
 // count calls ping until stop is closed, and counts what is answered and what is not.
-func (h *hosted) count(stop chan struct{}, answered, failed *atomic.Int64) {
+func (h *hosted) count(stop chan struct{}, answered, failed *atomic.Int64, headers ...string) {
 	for {
 		select {
 		case <-stop:
 			return
 		default:
 		}
-		if r := h.post(call(1, "ping", "", "")).rpc(h.t); r.Error.Code == 0 && len(r.Result.Content) == 1 && r.Result.Content[0].Text == "pong" {
+		if r := h.post(call(1, "ping", "", ""), headers...).rpc(h.t); r.Error.Code == 0 && len(r.Result.Content) == 1 && r.Result.Content[0].Text == "pong" {
 			answered.Add(1)
 		} else {
 			failed.Add(1)
@@ -152,5 +159,67 @@ func TestT137_LinesThatAreNoMessages(t *testing.T) {
 		if got := h.post(call(1, "litter", "", "")).text(t); got != "done" {
 			t.Errorf("%q", got)
 		}
+	}
+}
+
+// TestT137_CrashingCalls: a caller whose calls end the server behind is held back, the server starts again at once, and other
+// callers hardly notice. Callers behind a proxy on this machine are told apart.
+func TestT137_CrashingCalls(t *testing.T) {
+	h := roughHost(t)
+	stop := make(chan struct{})
+	var answered, failed atomic.Int64
+	var honest sync.WaitGroup
+	for i := range 3 {
+		honest.Go(func() {
+			h.count(stop, &answered, &failed, fmt.Sprintf("X-Forwarded-For: 203.0.113.9, 198.51.100.%d", i))
+		})
+	}
+	heldBack := 0
+	for range 54 {
+		r := h.post(call(2, "crash", "", ""), "X-Forwarded-For: 198.51.100.1, 203.0.113.9").rpc(t)
+		if strings.Contains(r.Error.Message, "ended the server behind") {
+			heldBack++
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	close(stop)
+	honest.Wait()
+	t.Logf("54 calls that end the server: %d held back, %d honest calls answered, %d failed", heldBack, answered.Load(), failed.Load())
+	// What runs while the server ends fails: at most one call of each of them, each time.
+	if crashes := int64(54 - heldBack); crashes != 3 || failed.Load() > 3*crashes || answered.Load() < 10 {
+		t.Errorf("%d crashes, %d honest calls answered, %d failed", crashes, answered.Load(), failed.Load())
+	}
+}
+
+// TestT137_CallerLeavesBeforeCrash: hanging up does not hide who ended the server.
+func TestT137_CallerLeavesBeforeCrash(t *testing.T) {
+	h := roughHost(t)
+	const header = "X-Forwarded-For: 203.0.113.9"
+	for range 3 {
+		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+		req, err := http.NewRequestWithContext(ctx, http.MethodPost, h.url+"/mcp", strings.NewReader(call(1, "crash-later", "", "")))
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Content-Type", "application/json")
+		req.Header.Set("X-Forwarded-For", "203.0.113.9")
+		if res, err := http.DefaultClient.Do(req); err == nil {
+			text, _ := io.ReadAll(res.Body)
+			res.Body.Close()
+			t.Fatalf("the call was answered: %s", text)
+		}
+		cancel()
+		// The next answer comes from the next process.
+		for end := time.Now().Add(long); h.post(call(1, "nap", "", "")).rpc(t).Error.Code == 0; {
+			if time.Now().After(end) {
+				t.Fatal("the server does not end")
+			}
+		}
+	}
+	if r := h.post(call(1, "ping", "", ""), header).rpc(t); !strings.Contains(r.Error.Message, "ended the server behind") {
+		t.Errorf("%+v", r.Error)
+	}
+	if got := h.post(call(1, "ping", "", "")).text(t); got != "pong" {
+		t.Errorf("%q", got)
 	}
 }

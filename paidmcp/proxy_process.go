@@ -26,6 +26,7 @@ type processTransport struct {
 	command *exec.Cmd
 	log     *slog.Logger
 	came    func(params json.RawMessage) // is called for each notification of progress
+	broken  func()                       // is called when nothing more comes
 }
 
 // Connect implements [mcp.Transport].
@@ -69,6 +70,7 @@ func (c *process) Read(context.Context) (jsonrpc.Message, error) {
 		if len(c.queue) == 0 {
 			text, err := c.line()
 			if err != nil {
+				c.broken()
 				return nil, err
 			}
 			if len(text) == 0 {

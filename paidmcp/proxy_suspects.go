@@ -1,0 +1,162 @@
+package paidmcp
+
+import (
+	"container/list"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"net/netip"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+)
+
+const (
+	maxSuspects  = 10_000
+	suspectLife  = time.Hour        // after the last call
+	suspectTime  = 30 * time.Second // a call whose caller left may still end the server so long after
+	maxLeft      = 1_000            // callers that left one connection, of whom it is known
+	freeEnds     = 2                // as many may be bad luck
+	firstHeldFor = 10 * time.Second // after that, doubled each time
+	longHeldFor  = 10 * time.Minute
+	spread       = 200 * time.Millisecond
+)
+
+// suspects holds back callers whose calls ended the server behind. It knows a bounded number of callers; those that called
+// longest ago make room.
+type suspects struct {
+	mu     sync.Mutex
+	byName map[string]*list.Element
+	recent list.List // of *suspect, the latest first
+}
+
+type suspect struct {
+	name            string
+	ended, answered int  // connections that ended, calls that were answered
+	apart           bool // the last call was not answered: the next must not coincide with those of others
+	until, last     time.Time
+}
+
+// of returns what is known of a caller. The lock is held.
+func (s *suspects) of(name string) *suspect {
+	now := time.Now()
+	if at := s.byName[name]; at != nil {
+		c := at.Value.(*suspect)
+		if now.Sub(c.last) > suspectLife {
+			*c = suspect{name: name}
+		}
+		c.last = now
+		s.recent.MoveToFront(at)
+		return c
+	}
+	if s.byName == nil {
+		s.byName = make(map[string]*list.Element)
+	}
+	if len(s.byName) >= maxSuspects {
+		oldest := s.recent.Back()
+		delete(s.byName, s.recent.Remove(oldest).(*suspect).name)
+	}
+	c := &suspect{name: name, last: now}
+	s.byName[name] = s.recent.PushFront(c)
+	return c
+}
+
+// admit returns the error for a caller who has to wait, nil for others. Those who had a call when the server behind ended make
+// their next call at some time of their own, so that the end that it may bring is not put on the others.
+func (s *suspects) admit(ctx context.Context, name string) error {
+	if name == "" {
+		return nil
+	}
+	s.mu.Lock()
+	c := *s.of(name)
+	s.mu.Unlock()
+	if wait := time.Until(c.until); wait > 0 {
+		return &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: fmt.Sprintf(
+			"Calls of yours have ended the server behind %d times. Retry in %d seconds.", c.ended, int(wait.Seconds())+1)}
+	}
+	if c.apart {
+		select {
+		case <-time.After(rand.N(spread)):
+		case <-ctx.Done():
+		}
+	}
+	return nil
+}
+
+// answered notes a call that the server behind survived.
+func (s *suspects) answered(name string) {
+	if name == "" {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c := s.of(name)
+	c.answered++
+	c.apart = false
+}
+
+// blame says that the server behind ended while these callers had calls there. Nobody knows whose call it was, so it is put
+// on whoever has the most ends for the calls that were answered. It returns how many are held back now.
+func (s *suspects) blame(names []string) (held int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	rate := func(c *suspect) float64 { return float64(c.ended+1) / float64(c.answered+1) }
+	var worst float64
+	for _, name := range names {
+		worst = max(worst, rate(s.of(name)))
+	}
+	for _, name := range names {
+		c := s.of(name)
+		c.apart = true
+		if rate(c) < worst {
+			continue
+		}
+		if c.ended++; c.ended > freeEnds {
+			c.until = time.Now().Add(min(firstHeldFor<<min(c.ended-freeEnds-1, 10), longHeldFor))
+			held++
+		}
+	}
+	return held
+}
+
+// headerCaller names, among the headers of a message, who sent it. No request can bring such a name.
+const headerCaller = ":caller"
+
+type callerKey struct{}
+
+// callerOf names who makes the call: the payer, the holder of the bearer token, or an address; "" when nothing is known.
+func callerOf(ctx context.Context) string {
+	if p, ok := FromContext(ctx); ok && p.Payer != "" {
+		return "subscriber " + p.Payer
+	}
+	name, _ := ctx.Value(callerKey{}).(string)
+	return name
+}
+
+// sourceOf names the address of a request, that of an IPv6 network of 64 bits. A peer on this machine or in a private network
+// may be a proxy, and speaks for the last address in X-Forwarded-For. It decides about delays and nothing else.
+func sourceOf(r *http.Request) string {
+	host, _, _ := net.SplitHostPort(r.RemoteAddr)
+	ip, err := netip.ParseAddr(host)
+	if err != nil {
+		return ""
+	}
+	if ip.IsLoopback() || ip.IsPrivate() {
+		if lines := r.Header.Values("X-Forwarded-For"); len(lines) > 0 {
+			last := lines[len(lines)-1]
+			if far, err := netip.ParseAddr(strings.TrimSpace(last[strings.LastIndex(last, ",")+1:])); err == nil {
+				ip = far
+			}
+		}
+	}
+	if ip = ip.Unmap().WithZone(""); ip.Is6() {
+		if network, err := ip.Prefix(64); err == nil {
+			return network.String()
+		}
+	}
+	return ip.String()
+}
