@@ -70,10 +70,11 @@ func (s *Server) serveMCP(w http.ResponseWriter, r *http.Request) {
 
 // servePOST takes one message.
 func (s *Server) servePOST(w http.ResponseWriter, r *http.Request, who *caller, modern bool) {
-	body, ok := readBody(w, r, s.cfg.MaxBody)
+	body, done, ok := s.readBody(w, r, s.cfg.MaxBody)
 	if !ok {
 		return
 	}
+	defer done()
 	m, f := readMessage(body)
 	if f == nil {
 		f = m.agrees(r.Header)

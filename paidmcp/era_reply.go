@@ -92,28 +92,29 @@ func (a *reply) Write(b []byte) (int, error) {
 		a.begin(http.StatusOK)
 		return a.w.Write(b)
 	}
-	a.held = append(a.held, b...)
-	for !a.begun {
-		end := bytes.Index(a.held, []byte("\n\n"))
-		if end < 0 {
-			return len(b), nil
-		}
-		event := a.held[:end+2]
-		if text := eventData(event); isAnswer(text) {
-			a.answer = text
-			return len(b), nil
-		}
-		if !a.streams {
-			// The client cannot take what comes before the answer.
-			a.held = append([]byte(nil), a.held[end+2:]...)
-			continue
-		}
-		a.begin(http.StatusOK)
-		_, err := a.w.Write(a.held)
-		a.held = nil
-		return len(b), err
+	rest := b // large events are not copied more often than they must
+	if len(a.held) > 0 {
+		rest = append(a.held, b...)
 	}
-	return len(b), nil
+	for {
+		end := bytes.Index(rest, []byte("\n\n"))
+		if end < 0 {
+			a.held = append(a.held[:0:0], rest...)
+			return len(b), nil
+		}
+		if text := eventData(rest[:end+2]); isAnswer(text) {
+			a.answer, a.held = bytes.Clone(text), nil
+			return len(b), nil
+		}
+		if a.streams {
+			break
+		}
+		rest = rest[end+2:] // the client cannot take what comes before the answer
+	}
+	a.held = nil
+	a.begin(http.StatusOK)
+	_, err := a.w.Write(rest)
+	return len(b), err
 }
 
 // Flush passes on what may leave.
@@ -143,6 +144,9 @@ func eventData(event []byte) []byte {
 		if text, ok := bytes.CutPrefix(line, []byte("data:")); ok {
 			data = append(data, bytes.TrimPrefix(text, []byte(" ")))
 		}
+	}
+	if len(data) == 1 {
+		return data[0]
 	}
 	return bytes.Join(data, []byte("\n"))
 }

@@ -1,5 +1,7 @@
 package paidmcp
 
+import "time"
+
 // ForgetBearerWarning lets the process warn of a bearer token once more.
 func ForgetBearerWarning() { bearerWarned.Store(false) }
 
@@ -44,4 +46,11 @@ func InPlaceOf(text string) string {
 		text = text[n:]
 	}
 	return string(m.message())
+}
+
+// SetPatience shortens how long the servers of a test wait for bodies and readers.
+func SetPatience(d time.Duration) (restore func()) {
+	before := patience
+	patience = d
+	return func() { patience = before }
 }

@@ -63,10 +63,11 @@ func (s *Server) serveRegister(w http.ResponseWriter, r *http.Request) {
 		notFound(w, r)
 		return
 	}
-	body, ok := readBody(w, r, maxRegistration)
+	body, done, ok := s.readBody(w, r, maxRegistration)
 	if !ok {
 		return
 	}
+	defer done()
 	if code, what := checkRegistration(body); code != "" {
 		refuse(w, http.StatusBadRequest, code, what)
 		return

@@ -53,6 +53,12 @@ type ServerConfig struct {
 	AllowedHosts []string
 	// MaxBody bounds a request in bytes, 0 for 1 MiB.
 	MaxBody int64
+	// MaxBodies bounds the bodies of requests that are in memory at a time, in bytes, 0 for 64 MiB. The first 64 KiB of each do not
+	// count, so small requests pass when the others are refused.
+	MaxBodies int64
+	// MaxConns bounds the connections of Serve, 0 for 2,000. One address has 100 of them; those of this machine and of private
+	// networks, which may be proxies, have all.
+	MaxConns int
 	// MaxSessions bounds the sessions that are open at a time, 0 for 10,000. The one that rested longest makes room.
 	MaxSessions int
 	// ResumeBytes bounds what is kept of the streams of calls, for clients whose connection broke: 0 for 64 MiB in all, of which
@@ -83,6 +89,7 @@ type Server struct {
 	sessions *sessions
 	modern   http.Handler // the era without sessions
 	register registrar
+	bodies   room
 	log      *slog.Logger
 	clock    func() time.Time
 
@@ -104,6 +111,12 @@ func NewServer(p *Payments, m *mcp.Server, cfg ServerConfig) (*Server, error) {
 	}
 	if s.cfg.MaxBody <= 0 {
 		s.cfg.MaxBody = DefaultMaxBody
+	}
+	if s.bodies.free = cfg.MaxBodies; cfg.MaxBodies <= 0 {
+		s.bodies.free = maxBodies
+	}
+	if s.cfg.MaxConns <= 0 {
+		s.cfg.MaxConns = pace.MaxConns
 	}
 	if s.cfg.Host == "" {
 		s.cfg.Host = DefaultHost
@@ -186,6 +199,7 @@ func (s *Server) Handler() http.Handler { return http.HandlerFunc(s.serve) }
 // Endpoint serves the MCP endpoint alone, under whatever path it is mounted.
 func (s *Server) Endpoint() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		pace.Body(w, r, s.cfg.MaxBody, patience, pace.MinRate)
 		if s.admit(w, r) {
 			s.serveMCP(w, r)
 		}
@@ -210,6 +224,7 @@ const (
 
 // serve compares the path as it was sent: nothing is decoded or cleaned, so that no two readings of it exist.
 func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
+	pace.Body(w, r, s.cfg.MaxBody, patience, pace.MinRate)
 	if !s.admit(w, r) {
 		return
 	}
@@ -266,12 +281,17 @@ func (s *Server) ListenAndServe(ctx context.Context) error {
 	return s.Serve(ctx, ln)
 }
 
-// Serve is [Server.ListenAndServe] on a listener, which it closes. A client that reads an answer too slowly loses its connection:
-// it has 10 s, and then has to keep up 64 KiB a second on average. Time without anything to read does not count.
+// patience is how long a caller may keep the server waiting before the minimum rate counts.
+var patience = pace.Patience
+
+// Serve is [Server.ListenAndServe] on a listener, which it closes. A client that sends a request or reads an answer too slowly
+// loses its connection: it has 10 s, and a second more for each 16 KiB. Time without anything to read does not count. While more
+// than 128 MiB of large answers wait to be read, the slowest reader loses its connection.
 func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
-	h := &http.Server{Handler: s.Handler(), ReadHeaderTimeout: 15 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10}
+	h := &http.Server{Handler: s.Handler(), ReadHeaderTimeout: patience, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10}
+	ln = pace.Listen(pace.Limit(ln, s.cfg.MaxConns, pace.MaxConnsOf), patience, pace.MinRate)
 	failed := make(chan error, 1)
-	go func() { failed <- h.Serve(pace.Listen(ln, pace.Patience, pace.MinRate)) }()
+	go func() { failed <- h.Serve(ln) }()
 	select {
 	case err := <-failed:
 		return errors.Join(err, s.Close(context.WithoutCancel(ctx)))

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -54,27 +55,69 @@ func invalid(id json.RawMessage, text string) *messageFault {
 	return &messageFault{http.StatusBadRequest, jsonrpc.CodeInvalidRequest, text, id}
 }
 
-// readBody reads the body of a request whose type is JSON, within the bound.
-func readBody(w http.ResponseWriter, r *http.Request, most int64) ([]byte, bool) {
+const (
+	maxBodies = 64 << 20 // bytes of bodies in memory
+	freeBody  = 64 << 10 // bytes of each that do not count
+)
+
+// room is memory that requests share.
+type room struct {
+	mu   sync.Mutex
+	free int64
+}
+
+func (r *room) take(n int64) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if n > r.free {
+		return false
+	}
+	r.free -= n
+	return true
+}
+
+// readBody reads the body of a request whose type is JSON, within the bound. The room that it takes is free again after done.
+func (s *Server) readBody(w http.ResponseWriter, r *http.Request, most int64) (body []byte, done func(), ok bool) {
 	kind, params, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	charset, named := params["charset"]
 	if err != nil || kind != "application/json" || named && !strings.EqualFold(charset, "utf-8") || len(r.Header.Values("Content-Type")) > 1 ||
 		r.Header.Get("Content-Encoding") != "" {
 		refuse(w, http.StatusUnsupportedMediaType, "invalid_request", "The body must be application/json.")
-		return nil, false
+		return nil, nil, false
 	}
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, most))
-	if err == nil {
-		return body, true
+	var taken int64
+	done = func() { s.bodies.take(-taken) }
+	for in := http.MaxBytesReader(w, r.Body, most); err == nil; {
+		if len(body) == cap(body) {
+			// It grows as the caller sends, and not by what the caller announces.
+			size := min(max(4<<10, 2*int64(cap(body))), most+512)
+			more := max(size-freeBody, 0) - taken
+			if !s.bodies.take(more) {
+				done()
+				w.Header().Set("Connection", "close")
+				w.Header().Set("Retry-After", "5")
+				refuse(w, http.StatusServiceUnavailable, "temporarily_unavailable", "There is no room for a request of this size now.")
+				return nil, nil, false
+			}
+			taken += more
+			body = append(make([]byte, 0, size), body...)
+		}
+		var n int
+		n, err = in.Read(body[len(body):cap(body)])
+		body = body[:len(body)+n]
 	}
+	if errors.Is(err, io.EOF) {
+		return body, done, true
+	}
+	done()
 	var large *http.MaxBytesError
 	if errors.As(err, &large) {
 		w.Header().Set("Connection", "close")
 		refuse(w, http.StatusRequestEntityTooLarge, "invalid_request", "The body is larger than "+strconv.FormatInt(most, 10)+" bytes.")
-		return nil, false
+		return nil, nil, false
 	}
 	refuse(w, http.StatusBadRequest, "invalid_request", "The body could not be read.")
-	return nil, false
+	return nil, nil, false
 }
 
 // readMessage takes one message apart. Batches, ids that are neither a text nor a whole number, and requests that pretend to

@@ -3,6 +3,7 @@ package paidmcp_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"os"
@@ -45,5 +46,43 @@ func TestT173_SlowReaderOfServer(t *testing.T) {
 	stop()
 	if err := <-served; err != nil && !errors.Is(err, context.DeadlineExceeded) {
 		t.Error(err)
+	}
+}
+
+// TestT173_SilentBodies: a body that does not come ends its connection, also when the answer is a 401, a 404 or the like and
+// nobody reads the body.
+func TestT173_SilentBodies(t *testing.T) {
+	t.Cleanup(paidmcp.SetPatience(300 * time.Millisecond))
+	h := host(t, service(t), paidmcp.ServerConfig{RequireSignIn: true})
+	address := served(t, h)
+	for name, head := range map[string]string{
+		"before the 401":    "POST /mcp HTTP/1.1\r\nHost: %s\r\nContent-Type: application/json\r\n",
+		"after the 401":     "POST /mcp HTTP/1.1\r\nHost: %s\r\nContent-Type: application/json\r\nAuthorization: Bearer x\r\n",
+		"wrong type":        "POST /mcp HTTP/1.1\r\nHost: %s\r\n",
+		"unknown path":      "POST /nowhere HTTP/1.1\r\nHost: %s\r\n",
+		"another host":      "POST /mcp HTTP/1.1\r\nHost: other%s\r\n",
+		"a registration":    "POST /register HTTP/1.1\r\nHost: %s\r\nContent-Type: application/json\r\n",
+		"a stream":          "GET /mcp HTTP/1.1\r\nHost: %s\r\nAccept: text/event-stream\r\n",
+		"the end of a head": "",
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, err := net.Dial("tcp", address)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.Close()
+			request := "POST /mcp HTTP/1.1\r\n"
+			if head != "" {
+				request = fmt.Sprintf(head, address) + "Content-Length: 2000\r\n\r\n{"
+			}
+			if _, err := io.WriteString(c, request); err != nil {
+				t.Fatal(err)
+			}
+			// An end within the time of a server without deadlines, which is none.
+			_ = c.SetReadDeadline(time.Now().Add(10 * time.Second))
+			if _, err := io.Copy(io.Discard, c); errors.Is(err, os.ErrDeadlineExceeded) {
+				t.Error("the connection is still open")
+			}
+		})
 	}
 }

@@ -91,19 +91,23 @@ func (s *stream) Write(b []byte) (int, error) {
 	if s.reader == nil && s.state != resumable {
 		return 0, errNoReader
 	}
-	s.part = append(s.part, b...)
+	rest := b // large events are not copied more often than they must
+	if len(s.part) > 0 {
+		rest = append(s.part, b...)
+	}
 	for {
-		end := bytes.Index(s.part, []byte("\n\n"))
+		end := bytes.Index(rest, []byte("\n\n"))
 		if end < 0 {
 			break
 		}
-		event := bytes.Clone(s.part[:end+2])
-		s.part = bytes.Clone(s.part[end+2:]) // what a large event took is not counted
+		event := bytes.Clone(rest[:end+2])
+		rest = rest[end+2:]
 		s.events = append(s.events, event)
 		if s.state == resumable {
 			s.backlog.charge(s, int64(len(event)))
 		}
 	}
+	s.part = bytes.Clone(rest) // what a large event took is not counted
 	s.moved.Broadcast()
 	for s.reader != nil && s.reader.read < s.last() {
 		s.moved.Wait()

@@ -38,15 +38,17 @@ func Body(w http.ResponseWriter, r *http.Request, most int64, patience time.Dura
 	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(Time(patience, most, minRate)))
 }
 
-// Listen returns a listener whose connections fail a write when their reader is too slow.
+// Listen returns a listener whose connections fail a write when their reader is too slow. What their readers have not read is
+// bounded, too, see [MaxUnread].
 func Listen(l net.Listener, patience time.Duration, minRate int64) net.Listener {
-	return listener{l, patience, minRate}
+	return listener{l, patience, minRate, new(unread)}
 }
 
 type listener struct {
 	net.Listener
 	patience time.Duration
 	minRate  int64
+	unread   *unread
 }
 
 func (l listener) Accept() (net.Conn, error) {
@@ -54,7 +56,7 @@ func (l listener) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &conn{Conn: c, patience: l.patience, minRate: l.minRate}, nil
+	return &conn{Conn: c, patience: l.patience, minRate: l.minRate, unread: l.unread}, nil
 }
 
 // shortWrite is the size of net/http's buffer, in bytes. A shorter write ends an answer, and it fits
@@ -65,6 +67,7 @@ type conn struct {
 	net.Conn
 	patience time.Duration
 	minRate  int64
+	unread   *unread // nil: not counted
 
 	mu    sync.Mutex
 	limit time.Time     // write deadline of the server, zero for none
@@ -76,11 +79,19 @@ type conn struct {
 // found soon, however much there is to write. Writes do not overlap: net/http makes one at a time.
 func (c *conn) Write(p []byte) (n int, err error) {
 	short := len(p) < shortWrite
+	var w *pending
+	if c.unread != nil && len(p) > largeWrite {
+		w = c.unread.begin(c, len(p))
+		defer c.unread.end(w)
+	}
 	for err == nil {
 		var m int
 		m, err = c.write(p[n:n+min(len(p)-n, int(c.minRate))], short)
 		if n += m; n == len(p) {
 			break
+		}
+		if w != nil {
+			w.written.Store(int64(n))
 		}
 	}
 	return n, err
