@@ -174,6 +174,7 @@ func (a *app) behind(ctx context.Context, f mcpFlags, command []string, log *slo
 	case (f.upstream == "") == (len(command) == 0):
 		return nil, usagef("the server is a command behind --, or --upstream")
 	case f.upstream == "":
+		hideProcess() // the command must not read our API key there
 		return paidmcp.Command(log, func() *exec.Cmd {
 			// It ends when its connection does, and not before: its last calls may be paid.
 			c := exec.CommandContext(context.WithoutCancel(ctx), command[0], command[1:]...)

@@ -27,6 +27,7 @@ import (
 func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){
 		"toll": func() { os.Exit(cli.Main(os.Args[1:])) }, "tools": func() { os.Exit(toolsProcess()) },
+		"keyholder": func() { os.Exit(keyholder()) }, "spy": func() { os.Exit(spy()) },
 	})
 }
 
