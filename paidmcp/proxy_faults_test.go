@@ -223,3 +223,33 @@ func TestT137_CallerLeavesBeforeCrash(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 }
+
+// TestT137_Completions: completions have no price, and so a rate for each caller.
+func TestT137_Completions(t *testing.T) {
+	svc := service(t)
+	h := priced(t, svc, paidmcp.Command(nil, process))
+	body := message(1, "completion/complete", map[string]any{
+		"ref": map[string]any{"type": "ref/prompt", "name": "greet"}, "argument": map[string]any{"name": "who", "value": "A"},
+	})
+	calls := func(n int, headers ...string) (answered int) {
+		for range n {
+			switch r := h.post(body, headers...).rpc(t); {
+			case r.Error.Code == 0:
+				answered++
+			case r.Error.Code != -32005:
+				t.Fatalf("%+v", r.Error)
+			}
+		}
+		return answered
+	}
+	if n := calls(125); n != 120 {
+		t.Errorf("%d answered", n)
+	}
+	if n := calls(5, "X-Forwarded-For: 203.0.113.9"); n != 5 {
+		t.Errorf("%d of another caller answered", n)
+	}
+	svc.Advance(time.Minute)
+	if n := calls(1); n != 1 {
+		t.Error("not answered a minute later")
+	}
+}

@@ -68,6 +68,9 @@ type ServerConfig struct {
 	// ResumeTime is how long a client has to come back for a stream, 0 for 5 minutes. After that the stream is forgotten, and its
 	// call cancelled where it still runs.
 	ResumeTime time.Duration
+	// CompletionRate is how many calls of completion/complete, which have no price, each caller has a minute: 0 for 120, below 0 for
+	// any number. A caller is the holder of a bearer token, or an address.
+	CompletionRate int
 	// HTTPClient fetches the keys of the service and passes registrations on; nil for one with a timeout of 10 s.
 	HTTPClient *http.Client
 	// Log hears of faults, nil for the log of the payments. No token is logged.
@@ -170,7 +173,11 @@ func NewServer(p *Payments, m *mcp.Server, cfg ServerConfig) (*Server, error) {
 		Stateless: true, DisableLocalhostProtection: true, MaxRequestBodyBytes: s.cfg.MaxBody, PropagateRequestCancellation: true,
 	})
 	p.Protect(m)
-	m.AddReceivingMiddleware(s.sessions.backlog.closable, withoutCredentials)
+	rate := &completions{most: cfg.CompletionRate, clock: s.clock}
+	if rate.most == 0 {
+		rate.most = completionRate
+	}
+	m.AddReceivingMiddleware(s.sessions.backlog.closable, withoutCredentials, rate.limit)
 	if p.cfg.EndpointURL == "" && s.base != nil {
 		p.cfg.EndpointURL = s.base.String() + pathMCP
 	}
