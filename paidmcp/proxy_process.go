@@ -15,6 +15,8 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/tollhq/toll/x402"
 )
 
 // terminateTime is how long a process may take to end after its input was closed, and once more after it was told to.
@@ -77,7 +79,7 @@ func (c *process) Read(context.Context) (jsonrpc.Message, error) {
 				continue
 			}
 			c.queue = []json.RawMessage{text}
-			if text[0] == '[' && json.Unmarshal(text, &c.queue) != nil {
+			if text[0] == '[' && x402.Decode(text, &c.queue) != nil {
 				c.queue = nil
 			}
 			if len(c.queue) == 0 {

@@ -32,9 +32,8 @@ func TestT134_ChildCannotReadKey(t *testing.T) {
 	if got := look("hidden"); got != "looked\n" {
 		t.Errorf("found the key in %s", got)
 	}
-	if got := look("open"); !strings.Contains(got, "environ") {
-		t.Skipf("this system hides processes from each other anyhow: %s", got)
-	}
+	// Some systems hide processes from each other anyhow.
+	t.Logf("without it: %q", look("open"))
 }
 
 // keyholder is a process with a key in its environment that starts another one, as toll mcp does.
