@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net/url"
 	"runtime/debug"
+	"sync"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -23,6 +24,7 @@ type call struct {
 	name  string
 	price *price
 	req   mcp.Request
+	next  mcp.MethodHandler
 	args  json.RawMessage
 	url   string
 
@@ -42,7 +44,7 @@ type call struct {
 // handler again with the input that it asked for.
 func (p *Payments) receive(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
-		c := &call{Payments: p, req: req}
+		c := &call{Payments: p, req: req, next: next}
 		switch params := req.GetParams().(type) {
 		case *mcp.CallToolParamsRaw:
 			c.kind, c.name, c.args = Tools, params.Name, params.Arguments
@@ -62,7 +64,7 @@ func (p *Payments) receive(next mcp.MethodHandler) mcp.MethodHandler {
 		}
 		c.cred = takeCredential(ctx, req, token)
 		c.url = p.LogicalURL(c.kind, c.name)
-		run := func(ctx context.Context) (mcp.Result, error) { return c.run(ctx, next, method) }
+		run := func(ctx context.Context) (mcp.Result, error) { return c.run(ctx, method) }
 		if c.price.isFree() {
 			return c.serveFree(ctx, run)
 		}
@@ -99,8 +101,10 @@ func (c *call) serve(ctx context.Context, run func(context.Context) (mcp.Result,
 	c.enter()
 	defer c.leave()
 
-	inner, cancel := context.WithCancelCause(context.WithValue(context.WithValue(ctx, paymentKey{}, c.payment), callKey{}, c))
+	settles := sync.OnceValue(func() bool { return c.settlesGone(ctx) })
+	work, cancel := c.workContext(ctx, settles)
 	defer cancel(nil)
+	inner := context.WithValue(context.WithValue(work, paymentKey{}, c.payment), callKey{}, c)
 	if c.price.stream {
 		// What leaves is paid by the hold, and not longer than it lasts.
 		timer := time.AfterFunc(c.holdEnd.Sub(c.cfg.Clock()), func() {
@@ -111,8 +115,9 @@ func (c *call) serve(ctx context.Context, run func(context.Context) (mcp.Result,
 	}
 	res, err := run(inner)
 	if gone := context.Cause(inner); gone != nil {
-		// Nobody waits for the answer any more.
 		res, err = nil, gone
+	} else if ctx.Err() != nil && !(left(ctx) && settles()) {
+		res, err = nil, context.Cause(ctx) // it came to its end before it learned that the caller left
 	}
 	switch {
 	case err != nil:
@@ -129,14 +134,14 @@ func (c *call) serve(ctx context.Context, run func(context.Context) (mcp.Result,
 }
 
 // run calls the item. What it panics with goes into the log and nowhere else.
-func (c *call) run(ctx context.Context, next mcp.MethodHandler, method string) (res mcp.Result, err error) {
+func (c *call) run(ctx context.Context, method string) (res mcp.Result, err error) {
 	defer func() {
 		if v := recover(); v != nil {
 			c.cfg.Log.Error("paidmcp: a handler panicked", "item", c.url, "panic", v, "stack", string(debug.Stack()))
 			res, err = nil, errInternal
 		}
 	}()
-	return next(ctx, method, c.req)
+	return c.next(ctx, method, c.req)
 }
 
 // fail ends a call whose handler returned an error: nothing is burned.

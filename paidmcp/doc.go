@@ -13,10 +13,24 @@
 //     told what the call costs, a tool's caller by a result with isError, others by the error -32003.
 //  3. The handler runs. It finds the [Payment] in its context and never sees the access token.
 //  4. Its result is settled: the credits are burned, once, under the id of the call. Only then it leaves, with the receipt in
-//     _meta. An error of the handler, a result with isError, a panic, or a caller that went away give the hold back: errors are
-//     free. So is a result that asks for input; the call that answers it is paid.
+//     _meta. An error of the handler, a result with isError and a panic give the hold back: errors are free. So is a result that asks for input; the call that answers it is paid.
 //  5. When a settlement is refused, or its outcome stays unknown after three tries, nothing of the result leaves
 //     (see [OnRedeemError]).
+//
+// # Callers who leave
+//
+// A caller can cancel a call or hang up while the handler works, and can no longer fetch the answer.
+// [CallerGone], or [Config.CallerGone] for all items, chooses who bears that:
+//
+//   - [paid.Settle], by default for tools: the handler works on, its context does not end, and a
+//     result without isError is settled as if the caller were there.
+//   - [paid.Release], by default for resources, prompts and tools with the annotation readOnlyHint:
+//     the context of the handler ends and the hold is given back. Work that is finished all the same
+//     is free, so a caller who hangs up in time gets it for nothing.
+//
+// Before the handler runs nothing is burned, with either. Work for a caller who left ends with the
+// hold at the latest. A [Stream] that has begun ends at once, and what was delivered is settled. A
+// client that may come back for its stream (see [ServerConfig]) has not left.
 //
 // # Notifications
 //

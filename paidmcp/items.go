@@ -6,6 +6,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/paid"
 )
 
 // Type is a kind of item, as it stands in logical urls.
@@ -53,6 +54,7 @@ type price struct {
 	plan        toll.PlanID
 	onError     RedeemError
 	stream      bool
+	gone        paid.Gone
 	description string
 	mimeType    string
 }

@@ -49,6 +49,10 @@ type Config struct {
 	Queue *paid.Queue
 	// OnUnsettled is the alarm for such streams, see [paid.OnUnsettled].
 	OnUnsettled func(paid.Unsettled)
+	// CallerGone says what becomes of a call whose caller goes away or cancels it. The zero value,
+	// paid.GoneByMethod, is paid.Release for resources, prompts and tools with the annotation
+	// readOnlyHint, and paid.Settle for other tools. See [CallerGone].
+	CallerGone paid.Gone
 	// AfterSettle runs after every settlement: a success, a refusal, or an outcome that is still unknown.
 	AfterSettle func(ctx context.Context, receipt *x402.SettleResponse)
 	// Log receives what the builder should know; nil writes warnings and errors to stderr. Access tokens are never logged.
@@ -74,6 +78,7 @@ var bearerWarned atomic.Bool
 
 // New returns payments that f decides about: a client.Client of a service, or the service itself in the same process.
 func New(f x402.Facilitator, cfg Config) *Payments {
+	checkGone(cfg.CallerGone)
 	if cfg.ServerName == "" {
 		cfg.ServerName = DefaultServerName
 	}

@@ -196,6 +196,7 @@ func (m *message) readParams(params json.RawMessage) *messageFault {
 const (
 	methodInitialize   = "initialize"
 	methodCallTool     = "tools/call"
+	methodListTools    = "tools/list"
 	methodReadResource = "resources/read"
 	methodGetPrompt    = "prompts/get"
 	methodListen       = "subscriptions/listen"

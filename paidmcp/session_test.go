@@ -74,7 +74,7 @@ type waiting struct {
 
 func (h *hosted) addWaiting() *waiting {
 	w := &waiting{make(chan struct{}, 1), make(chan struct{})}
-	paidmcp.AddTool(h.pay, h.mcp, &mcp.Tool{Name: "wait"}, func(ctx context.Context, _ *mcp.CallToolRequest, _ ask) (*mcp.CallToolResult, any, error) {
+	paidmcp.AddTool(h.pay, h.mcp, &mcp.Tool{Name: "wait", Annotations: &mcp.ToolAnnotations{ReadOnlyHint: true}}, func(ctx context.Context, _ *mcp.CallToolRequest, _ ask) (*mcp.CallToolResult, any, error) {
 		w.running <- struct{}{}
 		select {
 		case <-w.end:
@@ -86,7 +86,7 @@ func (h *hosted) addWaiting() *waiting {
 	return w
 }
 
-// TestT133_ClientGone: an answer that nobody can get any more is not paid, in either era.
+// TestT133_ClientGone: an answer of a tool that reads, which nobody can get any more, is not paid, in either era.
 func TestT133_ClientGone(t *testing.T) {
 	svc := service(t)
 	h, ann := host(t, svc, paidmcp.ServerConfig{}), svc.Subscriber(5)

@@ -279,7 +279,7 @@ func TestT133_ToolFails(t *testing.T) {
 		t.Errorf("log %s", lines)
 	}
 
-	// Cancelled, and gone: the hold is given back.
+	// Cancelled, and gone, from what only reads: the hold is given back.
 	for _, leave := range []func(*line){
 		func(l *line) {
 			l.send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"slow","reason":"enough"}}`)
@@ -289,7 +289,7 @@ func TestT133_ToolFails(t *testing.T) {
 		released, running := f.called("release"), make(chan struct{})
 		s.work = func(ctx context.Context, _ mcp.Request) error { close(running); <-ctx.Done(); return nil }
 		l := dial(t, s.server, eras[0])
-		l.send(l.request("slow", items[0], map[string]any{"x402/payment": ann.AccessToken}))
+		l.send(l.request("slow", items[1], map[string]any{"x402/payment": ann.AccessToken}))
 		<-running
 		leave(l)
 		within(t, "the release", func() bool { return f.called("release") == released+1 })

@@ -1,0 +1,109 @@
+package paidmcp
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/tollhq/toll/paid"
+)
+
+// CallerGone says what becomes of a call of the item whose caller goes away or cancels it, in place
+// of [Config.CallerGone]. See "Callers who leave" in the documentation of the package.
+func CallerGone(g paid.Gone) Option {
+	checkGone(g)
+	return func(pr *price) { pr.gone = g }
+}
+
+func checkGone(g paid.Gone) {
+	if g < paid.GoneByMethod || g > paid.Release {
+		panic("paidmcp: CallerGone is paid.GoneByMethod, paid.Settle or paid.Release")
+	}
+}
+
+// settlesGone reports whether a call that succeeds is settled although its caller has gone.
+func (c *call) settlesGone(ctx context.Context) bool {
+	g := c.price.gone
+	if g == paid.GoneByMethod {
+		g = c.cfg.CallerGone
+	}
+	if g == paid.GoneByMethod {
+		return c.kind == Tools && !c.isReadOnly(ctx)
+	}
+	return g == paid.Settle
+}
+
+// workContext is the context of the handler. It ends with that of the call, but a caller who leaves
+// ends it only
+//
+//   - where the work would not be settled,
+//   - once a stream has begun, as nobody reads on, and
+//   - when the hold is over, which bounds what callers who left can keep running.
+//
+// settles is asked once the caller has gone.
+func (c *call) workContext(
+	call context.Context, settles func() bool,
+) (context.Context, context.CancelCauseFunc) {
+	work, cancel := context.WithCancelCause(detached{context.WithoutCancel(call), call})
+	stop := context.AfterFunc(call, func() {
+		if !left(call) || c.notices.delivered() > 0 || !settles() {
+			cancel(context.Cause(call))
+			return
+		}
+		t := time.NewTimer(c.holdEnd.Sub(c.cfg.Clock()))
+		defer t.Stop()
+		select {
+		case <-t.C:
+			cancel(paid.ErrHoldEnded)
+		case <-work.Done():
+		}
+	})
+	return work, func(cause error) {
+		stop()
+		cancel(cause)
+	}
+}
+
+// left reports whether a caller has gone away. A deadline is one that the program has set itself.
+func left(call context.Context) bool { return errors.Is(call.Err(), context.Canceled) }
+
+// detached has the values and the deadline of a call, whose end it does not share by itself.
+type detached struct {
+	context.Context
+	call context.Context
+}
+
+func (d detached) Deadline() (time.Time, bool) { return d.call.Deadline() }
+
+// maxListed bounds the pages of one list.
+const maxListed = 1000
+
+// isReadOnly reports whether the tool of a call is annotated as read-only. It lists the tools of the
+// server, as whoever added them may change them. A tool that cannot be found is not read-only.
+func (c *call) isReadOnly(ctx context.Context) bool {
+	session, ok := c.req.GetSession().(*mcp.ServerSession)
+	if !ok {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.cfg.Timeout)
+	defer cancel()
+	params := &mcp.ListToolsParams{}
+	for range maxListed {
+		res, err := c.next(ctx, methodListTools, &mcp.ListToolsRequest{Session: session, Params: params})
+		list, ok := res.(*mcp.ListToolsResult)
+		if err != nil || !ok || list == nil {
+			return false
+		}
+		for _, t := range list.Tools {
+			if t != nil && t.Name == c.name {
+				return t.Annotations != nil && t.Annotations.ReadOnlyHint
+			}
+		}
+		if params.Cursor = list.NextCursor; params.Cursor == "" {
+			return false
+		}
+	}
+	return false
+}
