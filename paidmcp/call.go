@@ -54,6 +54,12 @@ func (p *Payments) receive(next mcp.MethodHandler) mcp.MethodHandler {
 		case *mcp.GetPromptParams:
 			c.kind, c.name = Prompts, params.Name
 			c.args, _ = x402.Encode(params.Arguments)
+		case *mcp.ListToolsParams:
+			res, err := next(ctx, method, req)
+			if err != nil {
+				return nil, err
+			}
+			return p.listed(res), nil
 		default:
 			return next(ctx, method, req)
 		}
