@@ -43,7 +43,7 @@ func (p *Payments) listed(res mcp.Result) mcp.Result {
 }
 
 // eitherSchema returns {"type":"object","anyOf":[own, PaymentRequired]}, nil for a schema that is
-// not JSON. What the whole document depends on stays at its top: the dialect, and pointers into it
+// not strict JSON. What the whole document depends on stays at its top: the dialect, and pointers into it
 // are moved.
 func eitherSchema(own any) json.RawMessage {
 	text, ok := own.(json.RawMessage)
@@ -55,22 +55,17 @@ func eitherSchema(own any) json.RawMessage {
 	}
 	top := map[string]json.RawMessage{"type": json.RawMessage(`"object"`)}
 	if bytes.Contains(text, []byte(`"$`)) {
-		var schema map[string]any
-		d := json.NewDecoder(bytes.NewReader(text))
-		d.UseNumber() // numbers stay as they are written
-		if d.Decode(&schema) != nil {
+		var schema map[string]json.RawMessage
+		if x402.Decode(text, &schema) != nil {
 			return nil
 		}
-		if dialect, err := x402.Encode(schema["$schema"]); err == nil && schema["$schema"] != nil {
+		if dialect := schema["$schema"]; dialect != nil {
 			top["$schema"] = dialect
 			delete(schema, "$schema")
 		}
-		movePointers(schema)
-		moved, err := x402.Encode(schema)
-		if err != nil {
+		if text = moved(schema); text == nil {
 			return nil
 		}
-		text = moved
 	}
 	top["anyOf"] = slices.Concat([]byte(`[`), text, []byte(`,`+requiredSchema+`]`))
 	out, err := json.Marshal(top)
@@ -80,33 +75,74 @@ func eitherSchema(own any) json.RawMessage {
 	return out
 }
 
-// movePointers rewrites references to places of a schema for its new place, {"anyOf": [schema]}.
-// Values that are data are left alone, and so are schemas with an $id of their own.
-func movePointers(v any) {
-	switch v := v.(type) {
-	case []any:
-		for _, one := range v {
-			movePointers(one)
-		}
-	case map[string]any:
-		if _, isOwn := v["$id"].(string); isOwn {
-			return
-		}
-		for name, one := range v {
+// moved returns a schema, or a list of them, with its references to places of itself rewritten for
+// its new place, {"anyOf": [schema]}; nil when it cannot be read. Values that are data are left
+// alone, and so are schemas with an $id of their own.
+func moved(schema map[string]json.RawMessage) json.RawMessage {
+	if schema["$id"] == nil {
+		for name, part := range schema {
 			switch name {
 			case "$ref":
-				if to, ok := one.(string); ok && (to == "#" || strings.HasPrefix(to, "#/")) {
-					v[name] = "#/anyOf/0" + strings.TrimPrefix(to, "#")
+				var to string
+				if x402.Decode(part, &to) == nil && (to == "#" || strings.HasPrefix(to, "#/")) {
+					part, _ = x402.Encode("#/anyOf/0" + strings.TrimPrefix(to, "#"))
 				}
 			case "const", "enum", "default", "examples":
 			case "properties", "patternProperties", "$defs", "definitions", "dependentSchemas":
-				parts, _ := one.(map[string]any)
-				for _, part := range parts { // whose names are no keywords
-					movePointers(part)
-				}
+				part = movedEach(part) // whose names are no keywords
 			default:
-				movePointers(one)
+				part = movedPart(part)
 			}
+			if part == nil {
+				return nil
+			}
+			schema[name] = part
 		}
 	}
+	out, err := x402.Encode(schema)
+	if err != nil {
+		return nil
+	}
+	return out
+}
+
+func movedEach(raw json.RawMessage) json.RawMessage {
+	var parts map[string]json.RawMessage
+	if x402.Decode(raw, &parts) != nil {
+		return raw
+	}
+	for name, part := range parts {
+		if parts[name] = movedPart(part); parts[name] == nil {
+			return nil
+		}
+	}
+	out, err := x402.Encode(parts)
+	if err != nil {
+		return nil
+	}
+	return out
+}
+
+func movedPart(raw json.RawMessage) json.RawMessage {
+	if !bytes.Contains(raw, []byte(`"$ref"`)) {
+		return raw
+	}
+	var schema map[string]json.RawMessage
+	var list []json.RawMessage
+	switch {
+	case x402.Decode(raw, &schema) == nil:
+		return moved(schema)
+	case x402.Decode(raw, &list) == nil:
+		for i := range list {
+			if list[i] = movedPart(list[i]); list[i] == nil {
+				return nil
+			}
+		}
+		out, err := x402.Encode(list)
+		if err != nil {
+			return nil
+		}
+		return out
+	}
+	return raw
 }
