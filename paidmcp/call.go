@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/tollhq/toll"
@@ -50,6 +51,9 @@ func (p *Payments) receive(next mcp.MethodHandler) mcp.MethodHandler {
 			c.kind, c.name, c.args = Tools, params.Name, params.Arguments
 		case *mcp.ReadResourceParams:
 			c.kind, c.name = Resources, params.URI
+			if fault := resourceFault(params.URI); fault != "" {
+				return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: fault}
+			}
 			c.args, _ = x402.Encode(map[string]string{"uri": params.URI})
 		case *mcp.GetPromptParams:
 			c.kind, c.name = Prompts, params.Name

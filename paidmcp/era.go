@@ -83,7 +83,7 @@ func (s *Server) servePOST(w http.ResponseWriter, r *http.Request, who *caller, 
 		f.write(w)
 		return
 	}
-	if who == nil && s.cfg.RequireSignIn && !m.isPaid {
+	if who == nil && s.cfg.RequireSignIn && !s.pays(m) {
 		s.challenge(w, r, "", "Authorization header required")
 		return
 	}
@@ -110,6 +110,23 @@ func (s *Server) servePOST(w http.ResponseWriter, r *http.Request, who *caller, 
 		return
 	}
 	s.serveSession(answer, r, who, m)
+}
+
+// pays reports whether a message brings a payment, for an item that has a price. Whether the payment is
+// good is found out by the call itself.
+func (s *Server) pays(m *message) bool {
+	if !m.isPaid {
+		return false
+	}
+	switch m.method {
+	case methodCallTool:
+		return s.pay.prices.isPriced(Tools, m.name)
+	case methodReadResource:
+		return s.pay.prices.isPriced(Resources, m.name)
+	case methodGetPrompt:
+		return s.pay.prices.isPriced(Prompts, m.name)
+	}
+	return false
 }
 
 // agrees compares the headers by which proxies route with the message itself. The newer era requires them, and the SDK

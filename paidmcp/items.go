@@ -150,7 +150,8 @@ func (p *Payments) AddPrompt(s *mcp.Server, pr *mcp.Prompt, h mcp.PromptHandler,
 }
 
 // Price sets the price of the items of a type with this name, in place of an earlier one. It is for items that are added to
-// the server by other means; see [Payments.Protect]. Names are compared exactly. The name of a resource is its uri, or a
+// the server by other means; see [Payments.Protect]. Names are compared exactly, uris of resources in all their spellings and
+// without query and slash at the end. The name of a resource is its uri, or a
 // template of uris, in which {...} stands for anything. The name "*" sets the price of all items of the type that have none
 // of their own.
 func (p *Payments) Price(t Type, name string, opts ...Option) { p.prices.set(t, name, newPrice(opts)) }

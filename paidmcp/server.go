@@ -43,7 +43,8 @@ type ServerConfig struct {
 	ServiceURL string
 	// Scopes are told in the OAuth documents; nil for the usual ones.
 	Scopes []string
-	// RequireSignIn answers 401 to requests that bring neither a bearer token nor a payment.
+	// RequireSignIn answers 401 to requests without a bearer token, except to calls with a payment
+	// of items that have a price.
 	RequireSignIn bool
 	// AllowedOrigins are the origins of web pages that may call, for example "https://chat.example.com"; nil for those of this
 	// machine and that of BaseURL.

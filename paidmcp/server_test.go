@@ -263,6 +263,31 @@ func requireSignIn(t *testing.T, svc *tolltest.Service) {
 			t.Errorf("%d %v %s", a.status, a.header, a.body)
 		}
 	}
+	// A payment lets through the call of an item with a price alone.
+	payment := paidBy(ann.AccessToken)
+	withMeta := func(method string, params map[string]any) string {
+		params["_meta"] = json.RawMessage(payment)
+		return message(1, method, params)
+	}
+	for _, body := range []string{
+		call(1, "echo", "", payment), call(1, "unknown", "", payment), call(1, "ASK", "", payment),
+		withMeta("tools/list", map[string]any{}), withMeta("ping", map[string]any{}), withMeta("resources/list", map[string]any{"name": "ask"}),
+		withMeta("resources/read", map[string]any{"uri": "docs://none"}), withMeta("resources/read", map[string]any{"uri": "docs://all/../all/a"}),
+		withMeta("initialize", map[string]any{"name": "ask", "protocolVersion": "2025-11-25", "capabilities": map[string]any{}}),
+		withMeta("completion/complete", map[string]any{"ref": map[string]any{"type": "ref/prompt", "name": "ask"}}),
+		withMeta("prompts/get", map[string]any{"name": "ask"}),
+	} {
+		if a := h.post(body); a.status != http.StatusUnauthorized || a.header.Get("WWW-Authenticate") != metadata {
+			t.Errorf("%s: %d %s", body, a.status, a.body)
+		}
+	}
+	if a := h.post(withMeta("resources/read", map[string]any{"uri": "docs://all/a"})); a.status != http.StatusOK || !strings.Contains(a.body, "text of docs://all/a") {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+	payment = paidBy("any text")
+	if a := h.post(call(1, "ask", "", payment)); a.status != http.StatusOK || !a.rpc(t).Result.IsError {
+		t.Errorf("%d %s", a.status, a.body)
+	}
 	if got := h.post(call(1, "ask", "in band", paidBy(ann.AccessToken))).text(t); got != "answer to in band" {
 		t.Error(got)
 	}

@@ -97,20 +97,31 @@ func TestT130_Prices(t *testing.T) {
 		}
 	}
 	for uri, amount := range map[string]string{
-		"file:///paid/report":            "1",
-		"file:///paid/%72eport":          "1",
-		"file:///x/../paid/report":       "1",
-		"file:///x/%2e%2e/paid%2Freport": "1",
-		"FILE:///paid/report":            "1",
-		"file:////paid/report":           "1",
-		"file:///vault/a":                "1",
-		"file:///vault/readme":           "1",
-		"file:///vault/dear/a":           "7",
-		"file:///free/../vault/dear/a":   "7",
+		"file:///paid/report":       "1",
+		"file:///paid/%72eport":     "1",
+		"file:///paid%2Freport":     "1",
+		"file:///paid/report/":      "1",
+		"file:///paid/report?a=b":   "1",
+		"file:///paid/report%3fa=b": "1",
+		"FILE:///paid/report":       "1",
+		"file:////paid/report":      "1",
+		"file:///vault/a":           "1",
+		"file:///vault/readme":      "1",
+		"file:///vault/dear/a":      "7",
+		"file:///vault//dear/a/":    "7",
+		"file:///vault/dear/a?x=y":  "7",
 	} {
 		item := "resources/" + uri
 		if e := l.call(item, nil).demand(t, item).Accepts[0]; e.Amount != amount {
 			t.Errorf("%s costs %s, want %s", uri, e.Amount, amount)
+		}
+	}
+	for _, uri := range []string{
+		"file:///x/../paid/report", "file:///x/%2e%2e/paid%2Freport", "file:///free/../vault/dear/a", "file:///free/%252e%252e/a",
+		"file:///free/.%2E/a", "file:///free/.", "file:///free\\..\\a", "file:///free/..;x/a", "file:///free/" + strings.Repeat("a", 8<<10),
+	} {
+		if a := l.call("resources/"+uri, nil); a.Error == nil || a.Error.Code != -32602 || len(a.Error.Message) > 100 {
+			t.Errorf("%.40s: %.100s %+v", uri, a.Result, a.Error)
 		}
 	}
 	if a := l.call("resources/file:///free/a", nil); !strings.Contains(string(a.Result), content) {
@@ -127,6 +138,57 @@ func TestT130_Prices(t *testing.T) {
 	}
 	if e := l.call("resources/file:///vault/a", nil).demand(t, "resources/").Accepts[0]; e.Amount != "1" {
 		t.Errorf("%+v", e)
+	}
+}
+
+// TestT130_Spellings: a free template whose handler cleans what it reads does not give away what has a
+// price under another spelling, and long names of resources cost no time.
+func TestT130_Spellings(t *testing.T) {
+	svc := service(t)
+	s := newShop(svc, svc.Facilitator())
+	read := func(_ context.Context, req *mcp.ReadResourceRequest) (*mcp.ReadResourceResult, error) {
+		return &mcp.ReadResourceResult{Contents: []*mcp.ResourceContents{{URI: req.Params.URI, Text: content}}}, nil
+	}
+	s.p.AddResource(s.server, &mcp.Resource{Name: "paid", URI: "docs://private/a"}, read, paidmcp.Credits(5))
+	s.p.AddResource(s.server, &mcp.Resource{Name: "asked", URI: "docs://private/b?full=1"}, read, paidmcp.Credits(6))
+	s.p.AddResource(s.server, &mcp.Resource{Name: "page", URI: "https://example.com/a"}, read, paidmcp.Credits(7))
+	s.p.AddResourceTemplate(s.server, &mcp.ResourceTemplate{Name: "free", URITemplate: "docs://{+path}"}, read, paidmcp.Credits(0))
+	s.p.AddResourceTemplate(s.server, &mcp.ResourceTemplate{Name: "free", URITemplate: "https://{+path}"}, read, paidmcp.Credits(0))
+	l := dial(t, s.server, eras[0])
+	for uri, amount := range map[string]string{
+		"docs://private/a": "5", "docs://private/a/": "5", "docs://private/a?x=1": "5", "docs://private/a/?x=1": "5", "docs://private//a": "5",
+		"docs:///private/a": "5", "docs://private%2fa": "5", "docs://private%252fa": "5", "docs://PRIVATE/a": "5", "DOCS://private/%61": "5",
+		"docs://private/a#part": "5", "docs://private/a%3Fx": "5", "docs://private/a%23x": "5", `docs://private\a`: "5",
+		"docs://private/b?full=1": "6", "docs://private/b?full=%31": "6",
+		"https://example.com/a": "7", "https://EXAMPLE.com/a/": "7", "https://example.com/a?x": "7", "https://example.com//a": "7",
+		"docs://private/b": "", "docs://private/ab": "", "docs://public/a": "", "https://example.com/b": "",
+	} {
+		a := l.call("resources/"+uri, nil)
+		switch {
+		case amount == "" && !strings.Contains(string(a.Result), content):
+			t.Errorf("%s: %s %+v", uri, a.Result, a.Error)
+		case amount != "":
+			if e := a.demand(t, "resources/").Accepts[0]; e.Amount != amount {
+				t.Errorf("%s costs %s, want %s", uri, e.Amount, amount)
+			}
+		}
+	}
+	s.p.Unprice(paidmcp.Resources, "docs://private/a")
+	if a := l.call("resources/docs://private/a", nil); !strings.Contains(string(a.Result), content) {
+		t.Errorf("without its price: %s %+v", a.Result, a.Error)
+	}
+	for i := range 20 {
+		s.p.Price(paidmcp.Resources, fmt.Sprint("docs://{a}/x/{b}/y/", i, "/{c}/z"))
+	}
+	took := func(n int) time.Duration {
+		began := time.Now()
+		for range 20 {
+			l.call("resources/docs://"+strings.Repeat("x/", n/2), nil)
+		}
+		return time.Since(began)
+	}
+	if short, long := took(100), took(900_000); long > 50*short+2*time.Second {
+		t.Errorf("a uri of 0.9 MB takes %s, one of 100 bytes %s", long/20, short/20)
 	}
 }
 
