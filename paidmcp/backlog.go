@@ -16,7 +16,7 @@ import (
 const (
 	resumeBytes = 64 << 20
 	resumeTime  = 5 * time.Minute
-	resumeShare = 4    // a session has at most this part of the whole
+	resumeShare = 4    // a group has at most this part of the whole
 	streamBytes = 1024 // what a stream takes besides its events, generously
 	catchUp     = 256 << 10
 )
@@ -26,20 +26,20 @@ const (
 // while, its session ends, or others need the room. What nobody can fetch any more must not be paid, so a call that still
 // runs then, and has no client, is cancelled.
 type backlog struct {
-	most, each int64 // bytes of all sessions, and of one; most is 0 when nothing is kept
+	most, each int64 // bytes of all sessions, and of one group; most is 0 when nothing is kept
 	life       time.Duration
 
 	mu      sync.Mutex
 	bytes   int64
 	resting list.List          // streams that have ended and have no reader, the oldest first
+	paid    list.List          // the same, of those whose call was paid
 	running map[string]*stream // those that have not ended, by id
 }
 
 // kept are the streams of one session. The lock is that of the backlog.
 type kept struct {
 	streams map[string]*stream // by id
-	resting list.List          // as in the backlog
-	bytes   int64
+	paid    int                // of them, whose call was paid
 	closed  bool
 }
 
@@ -78,6 +78,9 @@ func (b *backlog) keep(st *stream) {
 		k.streams = make(map[string]*stream)
 	}
 	st.state, k.streams[st.id] = resumable, st
+	if st.paid {
+		k.paid++
+	}
 	n := int64(streamBytes)
 	for _, e := range st.events {
 		n += int64(len(e))
@@ -85,23 +88,45 @@ func (b *backlog) keep(st *stream) {
 	b.charge(st, n)
 }
 
-// charge counts bytes of a stream that is kept, and makes room for them: first go the streams that ended longest ago, and when
-// there are none, the stream itself.
+// charge counts bytes of a stream that is kept, and makes room for them: first go the streams that ended
+// longest ago, of those that were not paid if there is one. Nothing that was paid makes room for what
+// was not: then it is the stream itself that goes.
 func (b *backlog) charge(st *stream, n int64) {
-	k := &st.session.kept
-	for k.bytes+n > b.each && k.resting.Len() > 0 {
-		b.drop(k.resting.Front().Value.(*stream))
+	g := st.session.group
+	for g.bytes+n > b.each && b.dropOldest(st, &g.resting, &g.paid) {
 	}
-	for b.bytes+n > b.most && b.resting.Len() > 0 {
-		b.drop(b.resting.Front().Value.(*stream))
+	for b.bytes+n > b.most && b.dropOldest(st, &b.resting, &b.paid) {
 	}
-	if k.bytes+n > b.each || b.bytes+n > b.most {
+	if g.bytes+n > b.each || b.bytes+n > b.most {
 		b.drop(st)
 		return
 	}
 	st.bytes += n
-	k.bytes += n
+	g.bytes += n
 	b.bytes += n
+}
+
+// dropOldest makes room for a stream, and reports whether it could.
+func (b *backlog) dropOldest(st *stream, resting, paid *list.List) bool {
+	switch {
+	case resting.Len() > 0:
+		b.drop(resting.Front().Value.(*stream))
+	case st.paid && paid.Len() > 0:
+		b.drop(paid.Front().Value.(*stream))
+	default:
+		return false
+	}
+	return true
+}
+
+// pay notes that the call of a stream was paid, before its answer is written.
+func (b *backlog) pay(st *stream) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !st.paid && st.state == resumable {
+		st.session.kept.paid++
+	}
+	st.paid = true
 }
 
 // drop forgets a stream that is kept. Who reads it goes on, unless much is missing yet.
@@ -109,7 +134,10 @@ func (b *backlog) drop(st *stream) {
 	k := &st.session.kept
 	st.state = lost
 	delete(k.streams, st.id)
-	k.bytes -= st.bytes
+	if st.paid {
+		k.paid--
+	}
+	st.session.group.bytes -= st.bytes
 	b.bytes -= st.bytes
 	st.bytes = 0
 	b.wake(st)
@@ -132,7 +160,8 @@ func (b *backlog) rest(st *stream) {
 			st.timer.Reset(b.life)
 		}
 		if st.ended && st.inAll == nil {
-			st.inAll, st.inSession = b.resting.PushBack(st), st.session.kept.resting.PushBack(st)
+			all, own := b.lists(st)
+			st.inAll, st.inGroup = all.PushBack(st), own.PushBack(st)
 		}
 	case !st.ended:
 		go st.cancel()
@@ -147,9 +176,19 @@ func (b *backlog) wake(st *stream) {
 		st.timer.Stop()
 	}
 	if st.inAll != nil {
-		b.resting.Remove(st.inAll)
-		st.session.kept.resting.Remove(st.inSession)
-		st.inAll, st.inSession = nil, nil
+		all, own := b.lists(st)
+		all.Remove(st.inAll)
+		own.Remove(st.inGroup)
+		st.inAll, st.inGroup = nil, nil
+	}
+}
+
+// lists are where a stream rests.
+func (b *backlog) lists(st *stream) (all, own *list.List) {
+	if g := st.session.group; st.paid {
+		return &b.paid, &g.paid
+	} else {
+		return &b.resting, &g.resting
 	}
 }
 
@@ -189,6 +228,7 @@ func (b *backlog) closable(next mcp.MethodHandler) mcp.MethodHandler {
 			if st != nil {
 				extra.Header = extra.Header.Clone()
 				delete(extra.Header, headerStream)
+				ctx = context.WithValue(ctx, streamKey{}, st)
 				extra.CloseSSEStream = func(args mcp.CloseSSEStreamArgs) { b.part(st, args.RetryAfter) }
 			}
 		}

@@ -34,8 +34,10 @@ func (c *caller) owner() string {
 	case c.subscriber.IsZero():
 		return "token " + c.digest
 	}
-	return "subscriber " + c.subscriber.String()
+	return ownSubscriber + c.subscriber.String()
 }
+
+const ownSubscriber = "subscriber "
 
 // signedIn reads the Authorization header. Whatever is wrong with it is a 401, so that clients sign in again; payments in
 // the message are never looked at here. It returns nil for a request without the header.

@@ -204,6 +204,9 @@ func (c *call) settled(ctx context.Context, res mcp.Result) (mcp.Result, error) 
 	}
 	s, known := c.settle(ctx, amount)
 	if s.Success {
+		if st, ok := ctx.Value(streamKey{}).(*stream); ok {
+			st.backlog.pay(st)
+		}
 		c.notices.open()
 		return c.withMeta(res, s, c.burned(s)), nil
 	}

@@ -23,6 +23,7 @@ type (
 	paymentKey struct{}
 	callKey    struct{}
 	bearerKey  struct{}
+	streamKey  struct{}
 )
 
 // FromContext returns the payment of the call that is being handled, and false for an item without a price and for a free one.

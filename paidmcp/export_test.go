@@ -1,6 +1,9 @@
 package paidmcp
 
-import "time"
+import (
+	"container/list"
+	"time"
+)
 
 // ForgetBearerWarning lets the process warn of a bearer token once more.
 func ForgetBearerWarning() { bearerWarned.Store(false) }
@@ -25,11 +28,13 @@ func (s *Server) Held() (n int64) {
 	b := s.sessions.backlog
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for at := b.resting.Front(); at != nil; at = at.Next() {
-		st := at.Value.(*stream)
-		n += int64(cap(st.part))
-		for _, e := range st.events {
-			n += int64(len(e))
+	for _, l := range []*list.List{&b.resting, &b.paid} {
+		for at := l.Front(); at != nil; at = at.Next() {
+			st := at.Value.(*stream)
+			n += int64(cap(st.part))
+			for _, e := range st.events {
+				n += int64(len(e))
+			}
 		}
 	}
 	return n

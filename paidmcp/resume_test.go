@@ -278,7 +278,7 @@ func TestResume_NewestConnection(t *testing.T) {
 	}
 }
 
-// TestResume_Bounds: the memory of what is kept has a bound, for all and for one session; what made room is an error of its own.
+// TestResume_Bounds: the memory of what is kept has a bound, for all and for one address; what made room is an error of its own.
 func TestResume_Bounds(t *testing.T) {
 	const most = 64 << 10
 	h := host(t, service(t), paidmcp.ServerConfig{ResumeBytes: most})

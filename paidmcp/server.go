@@ -60,10 +60,13 @@ type ServerConfig struct {
 	// MaxConns bounds the connections of Serve, 0 for 2,000. One address has 100 of them; those of this machine and of private
 	// networks, which may be proxies, have all.
 	MaxConns int
-	// MaxSessions bounds the sessions that are open at a time, 0 for 10,000. The one that rested longest makes room.
+	// MaxSessions bounds the sessions that are open at a time, 0 for 10,000. Room is made by
+	// subscribers and addresses that have more than a sixteenth of them, then by callers without a
+	// subscriber, and last by sessions with a paid result that waits to be fetched.
 	MaxSessions int
 	// ResumeBytes bounds what is kept of the streams of calls, for clients whose connection broke: 0 for 64 MiB in all, of which
-	// one session has at most a quarter. What ended first makes room. Below 0 nothing is kept, and a call whose client goes away
+	// one subscriber, or address without one, has at most a quarter. What was not paid makes room first,
+	// and then what ended first. Below 0 nothing is kept, and a call whose client goes away
 	// is cancelled.
 	ResumeBytes int64
 	// ResumeTime is how long a client has to come back for a stream, 0 for 5 minutes. After that the stream is forgotten, and its

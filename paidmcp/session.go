@@ -8,7 +8,9 @@ import (
 	"encoding/json"
 	"log/slog"
 	"net/http"
+	"net/netip"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -27,6 +29,7 @@ type session struct {
 	id        string
 	owner     string // see caller.owner; "" when it was opened without a credential
 	stranger  bool   // opened without initialize
+	group     *group // who shares its room
 	transport *mcp.StreamableServerTransport
 	server    *mcp.ServerSession
 	streams   int  // that are open
@@ -45,7 +48,22 @@ func (s *session) life() time.Duration {
 	return sessionLife
 }
 
-// sessions are those that are open. When there are too many, the one that rested longest ends, and strangers first.
+// group is who shares room for sessions and for streams that are kept: a subscriber, or everybody else
+// at an address.
+type group struct {
+	name  string
+	known bool // of a subscriber
+	size  int  // sessions that are open, guarded by the lock of the sessions
+
+	// Streams that are kept, guarded by the lock of the backlog.
+	bytes         int64
+	resting, paid list.List // as in the backlog
+}
+
+// sessionShare is the part of all sessions that a group may have before it makes room for others.
+const sessionShare = 16
+
+// sessions are those that are open. When there are too many, one ends that is idle, see victim.
 type sessions struct {
 	mcp     *mcp.Server
 	most    int
@@ -55,6 +73,7 @@ type sessions struct {
 
 	mu        sync.Mutex
 	byID      map[string]*session
+	groups    map[string]*group
 	idle      *list.List // longest first
 	strangers *list.List // the same, of those that were not initialized
 	closed    bool
@@ -62,12 +81,13 @@ type sessions struct {
 }
 
 func newSessions(m *mcp.Server, most int, b *backlog, clock func() time.Time, log *slog.Logger) *sessions {
-	return &sessions{mcp: m, most: most, backlog: b, clock: clock, log: log, byID: make(map[string]*session), idle: list.New(), strangers: list.New()}
+	return &sessions{mcp: m, most: most, backlog: b, clock: clock, log: log, byID: make(map[string]*session),
+		groups: make(map[string]*group), idle: list.New(), strangers: list.New()}
 }
 
 // open makes a session and takes it into use. A client that does not initialize gets the state that this would have left.
 // It returns nil when too many sessions are in use.
-func (ss *sessions) open(owner string, m *message, version string) (*session, error) {
+func (ss *sessions) open(owner, room string, m *message, version string) (*session, error) {
 	var id [16]byte
 	if _, err := rand.Read(id[:]); err != nil {
 		return nil, err
@@ -87,14 +107,14 @@ func (ss *sessions) open(owner string, m *message, version string) (*session, er
 	if s.server, err = ss.mcp.Connect(context.Background(), s.transport, &mcp.ServerSessionOptions{State: state}); err != nil {
 		return nil, err
 	}
-	if !ss.enter(s) {
+	if !ss.enter(s, room) {
 		return nil, s.server.Close()
 	}
 	return s, nil
 }
 
 // enter takes a session in, and makes room for it.
-func (ss *sessions) enter(s *session) bool {
+func (ss *sessions) enter(s *session, room string) bool {
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
 	if ss.closed {
@@ -103,18 +123,73 @@ func (ss *sessions) enter(s *session) bool {
 	for _, idle := range []*list.List{ss.strangers, ss.idle} {
 		for at := idle.Front(); at != nil; at = idle.Front() {
 			old := at.Value.(*session)
-			if len(ss.byID) < ss.most && ss.clock().Sub(old.last) < old.life() {
+			if ss.clock().Sub(old.last) < old.life() {
 				break
 			}
 			ss.endLocked(old)
 		}
 	}
-	if len(ss.byID) >= ss.most {
-		return false
+	for len(ss.byID) >= ss.most {
+		old := ss.victim(room)
+		if old == nil {
+			return false
+		}
+		ss.endLocked(old)
 	}
-	ss.byID[s.id] = s
+	g := ss.groups[room]
+	if g == nil {
+		g = &group{name: room, known: strings.HasPrefix(room, ownSubscriber)}
+		ss.groups[room] = g
+	}
+	g.size++
+	s.group, ss.byID[s.id] = g, s
 	return true
 }
+
+// victim returns the session that makes room for one of a group, or nil. Sessions with a paid result
+// that its client can still fetch go last. Before that go those of groups that have more than their
+// share, the largest group first; then those without a subscriber, and strangers before others. Of
+// these it is the one that has been idle for longest. Where none is idle, one goes that only listens,
+// of another group with more than its share.
+func (ss *sessions) victim(room string) *session {
+	var chosen *session
+	var best [4]int
+	ss.backlog.mu.Lock()
+	defer ss.backlog.mu.Unlock()
+	for _, idle := range []*list.List{ss.strangers, ss.idle} {
+		for at := idle.Front(); at != nil; at = at.Next() {
+			s := at.Value.(*session)
+			var rank [4]int // the lowest goes
+			if s.kept.paid > 0 {
+				rank[0] = 1
+			}
+			if ss.hasMore(s.group) {
+				rank[1] = -s.group.size
+			}
+			if s.group.known {
+				rank[2] = 1
+			}
+			if !s.stranger {
+				rank[3] = 1
+			}
+			if chosen == nil || slices.Compare(rank[:], best[:]) < 0 {
+				chosen, best = s, rank
+			}
+		}
+	}
+	if chosen != nil {
+		return chosen
+	}
+	for _, s := range ss.byID {
+		if s.messages == 0 && s.group.name != room && ss.hasMore(s.group) {
+			return s
+		}
+	}
+	return nil
+}
+
+// hasMore reports whether a group has more sessions than its share.
+func (ss *sessions) hasMore(g *group) bool { return g.size > max(1, ss.most/sessionShare) }
 
 // use returns the session of this id and owner, or nil, and keeps it until done: for its stream, or for a message.
 func (ss *sessions) use(id, owner string, stream bool) *session {
@@ -200,6 +275,9 @@ func (ss *sessions) end(id, owner string) bool {
 // the answers of a session that it closes. Calls whose client has gone are cancelled, as nobody can come back for them.
 func (ss *sessions) endLocked(s *session) {
 	delete(ss.byID, s.id)
+	if s.group.size--; s.group.size == 0 {
+		delete(ss.groups, s.group.name)
+	}
 	ss.rest(s, false)
 	s.ended = true
 	ss.backlog.closed(s)
@@ -267,7 +345,7 @@ func (s *Server) serveSession(w *reply, r *http.Request, who *caller, m *message
 		invalid(m.id, "A response needs the session of its request.").write(w)
 		return
 	}
-	one, err := s.sessions.open(who.owner(), m, r.Header.Get(headerVersion))
+	one, err := s.sessions.open(who.owner(), roomOf(who, r), m, r.Header.Get(headerVersion))
 	if err != nil || one == nil {
 		if err != nil {
 			s.log.Error("mcp: a session could not be opened", "error", err)
@@ -284,6 +362,39 @@ func (s *Server) serveSession(w *reply, r *http.Request, who *caller, m *message
 		}
 	}
 	s.sessions.call(w, r, one, m, lives)
+}
+
+// roomOf names whose room for sessions a caller takes: that of the subscriber, or of the address.
+func roomOf(who *caller, r *http.Request) string {
+	if who != nil && !who.subscriber.IsZero() {
+		return who.owner()
+	}
+	return "address " + addressOf(r)
+}
+
+// addressOf returns the address of a caller, of IPv6 the network, which a caller may have whole. A
+// proxy on this machine is believed about where a request comes from.
+func addressOf(r *http.Request) string {
+	from, err := netip.ParseAddrPort(r.RemoteAddr)
+	if err != nil {
+		return ""
+	}
+	ip := from.Addr().Unmap()
+	if ip.IsLoopback() {
+		lines := r.Header.Values("X-Forwarded-For")
+		if len(lines) > 0 {
+			all := strings.Split(lines[len(lines)-1], ",")
+			if told, err := netip.ParseAddr(strings.TrimSpace(all[len(all)-1])); err == nil {
+				ip = told.Unmap().WithZone("")
+			}
+		}
+	}
+	if ip.Is6() {
+		if network, err := ip.Prefix(64); err == nil {
+			return network.String()
+		}
+	}
+	return ip.String()
 }
 
 // call hands a call to its session, and gives the session back when the call has ended, which may be long after its client

@@ -41,10 +41,11 @@ type stream struct {
 	before int      // events that came before these
 	reader *reader
 	ended  bool
+	paid   bool // its call was settled
 
-	bytes            int64 // that are counted
-	timer            *time.Timer
-	inAll, inSession *list.Element
+	bytes          int64 // that are counted
+	timer          *time.Timer
+	inAll, inGroup *list.Element
 }
 
 type streamState int
