@@ -34,7 +34,7 @@ var rooms = map[string]room{
 		ours:  "toll x402 paid internal/hold internal/plain internal/pace",
 		third: []string{"github.com/modelcontextprotocol/go-sdk", "github.com/google/jsonschema-go"},
 	},
-	"paida2a":  {ours: "toll x402 internal/hold internal/plain", third: []string{"github.com/a2aproject/a2a-go"}},
+	"paida2a":  {ours: "toll x402 paid internal/hold internal/plain internal/pace", third: []string{"github.com/a2aproject/a2a-go"}},
 	"tolltest": {ours: "toll x402 client internal/checkout/railtest internal/server"},
 
 	// What the middlewares share; public rooms link it, so it is as light as they are.

@@ -3,6 +3,7 @@ package paida2a_test
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"strings"
 	"sync"
@@ -123,6 +124,44 @@ func TestRoom(t *testing.T) {
 	if r := s.pay(again.ID, payload).Result.is(t, "failed", "payment-failed"); r.Status.Message.Metadata.Error != "DUPLICATE_SETTLEMENT" {
 		t.Errorf("%+v", r)
 	}
+}
+
+// TestRoom_PaidGoesLast: tasks that are declined, or opened without end by one address, push out neither
+// what was paid nor the tasks of others.
+func TestRoom_PaidGoesLast(t *testing.T) {
+	svc := tolltest.New(t)
+	ann := svc.Subscriber(100)
+	s := open(t, svc, func(c *paida2a.Config) { c.MaxTasks = 32 })
+	there := func(what, id string) {
+		t.Helper()
+		if r := s.call("tasks/get", map[string]any{"id": id}); r.Result == nil {
+			t.Errorf("%s: %s", what, r.raw)
+		}
+	}
+	ended := s.ask()
+	s.pay(ended.ID, s.payload(ended, ann)).Result.is(t, "completed", "payment-completed")
+	s.from = "192.0.2.1"
+	honest := s.ask()
+	s.from = "192.0.2.9"
+	for range 50 {
+		task := s.ask()
+		s.call("message/send", message(task.ID, "No.", map[string]any{"x402.payment.status": "payment-rejected"})).Result.is(t, "failed", "payment-rejected")
+	}
+	there("a paid task, after others were declined", ended.ID)
+	there("an open task of another, after others were declined", honest.ID)
+	for range 50 {
+		s.ask()
+	}
+	last := s.ask()
+	there("a paid task, after others were opened", ended.ID)
+	there("an open task of another, after others were opened", honest.ID)
+	there("the last task", last.ID)
+	s.from = ""
+	for i := range 50 { // from everywhere
+		s.from = fmt.Sprintf("198.51.100.%d", i)
+		s.ask()
+	}
+	there("a paid task, after others came from everywhere", ended.ID)
 }
 
 // TestBytes: what nobody pays for does not fill the memory.

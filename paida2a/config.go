@@ -51,7 +51,9 @@ type Config struct {
 	HoldSecs int
 	// Timeout bounds each call to the facilitator, 0 for 30 s.
 	Timeout time.Duration
-	// MaxTasks is how many tasks are kept in memory, 0 for 10,000. Tasks that are not paid make room for others first.
+	// MaxTasks is how many tasks are kept in memory, 0 for 10,000. Tasks that are not paid make room
+	// for others first, also when they have ended; those of an address that has more than a sixteenth
+	// of the room before others.
 	MaxTasks int
 	// MaxBytes is how many bytes the tasks may take together, as JSON, 0 for 256 MiB. What is paid is kept in any case.
 	MaxBytes int64

@@ -2,6 +2,7 @@ package paida2a
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"io"
@@ -13,6 +14,7 @@ import (
 	"github.com/a2aproject/a2a-go/log"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/pace"
 	"github.com/tollhq/toll/x402"
 )
 
@@ -22,6 +24,9 @@ const (
 	codeInvalidRequest    = -32600
 	codeExtensionRequired = -32008
 )
+
+// sourceKey is where the context of a request has the address that it comes from.
+type sourceKey struct{}
 
 // front reads requests strictly before the SDK does, and lets nobody pass who would not understand what is asked for.
 type front struct {
@@ -60,7 +65,7 @@ func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			"Tasks of this agent are paid: activate the extension "+ExtensionURI+" with the header "+a2asrv.ExtensionsMetaKey+".")
 		return
 	}
-	r = r.Clone(log.WithLogger(r.Context(), f.cfg.Log))
+	r = r.Clone(context.WithValue(log.WithLogger(r.Context(), f.cfg.Log), sourceKey{}, pace.Source(r)))
 	r.Body = io.NopCloser(bytes.NewReader(body))
 	f.rpc.ServeHTTP(w, r)
 }

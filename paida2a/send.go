@@ -84,6 +84,7 @@ func (d *desk) begin(ctx context.Context, msg *a2a.Message) (*task, error) {
 		return nil, d.unreachable("reading the terms of the plan", "", err)
 	}
 	t := &task{id: a2a.NewTaskID(), context: msg.ContextID, demand: demand, asked: msg, changed: make(chan struct{})}
+	t.source, _ = ctx.Value(sourceKey{}).(string)
 	if t.context == "" {
 		t.context = a2a.NewContextID()
 	}

@@ -119,6 +119,7 @@ type shop struct {
 	agent *worker
 	url   string
 	log   lines
+	from  string // address that a proxy tells, "" for none
 
 	mu   sync.Mutex
 	wire bytes.Buffer // all answers
@@ -211,6 +212,9 @@ func (s *shop) post(body string, header ...string) (*http.Response, []byte) {
 		return nil, nil
 	}
 	req.Header.Set("Content-Type", "application/json")
+	if s.from != "" {
+		req.Header.Set("X-Forwarded-For", s.from)
+	}
 	for _, h := range header {
 		req.Header.Add("X-A2A-Extensions", h)
 	}

@@ -39,12 +39,25 @@ type task struct {
 	problem error         // why the latest run ended without an outcome
 	cancel  context.CancelFunc
 	demand  *x402.PaymentRequired
+	isPaid  bool // what it is for was paid and can be fetched
 
-	at    time.Time
-	bytes int64
-	place *list.Element
-	in    *list.List
+	at      time.Time
+	bytes   int64
+	source  string // address that opened it
+	place   *list.Element
+	in      *list.List    // of the book
+	ofGroup *list.Element // in the list of its address, while it makes room for others
 }
+
+// group are the tasks of one address that are not paid and do not run, the oldest first.
+type group struct {
+	tasks list.List
+	bytes int64
+}
+
+// sourceShare is the part of all tasks, and of their bytes, that an address may have unpaid before it
+// makes room for others.
+const sourceShare = 16
 
 // book holds the tasks, those that changed longest ago in front.
 type book struct {
@@ -52,14 +65,17 @@ type book struct {
 	most   int   // tasks
 	room   int64 // bytes
 	tasks  map[a2a.TaskID]*task
-	claims map[string]*task // who claims a payment that pays for one request only
-	open   list.List        // tasks that wait for a payment
-	over   list.List
+	claims map[string]*task  // who claims a payment that pays for one request only
+	groups map[string]*group // by address
+	unpaid list.List         // tasks that wait for a payment, or ended without one
+	paid   list.List         // tasks that ended paid
 	bytes  int64
 }
 
 func newBook(most int, room int64, life time.Duration) *book {
-	return &book{life: life, most: most, room: room, tasks: map[a2a.TaskID]*task{}, claims: map[string]*task{}}
+	return &book{
+		life: life, most: most, room: room, tasks: map[a2a.TaskID]*task{}, claims: map[string]*task{}, groups: map[string]*group{},
+	}
 }
 
 var errFull = fmt.Errorf("too many tasks are being worked on: %w", a2a.ErrServerError)
@@ -90,9 +106,14 @@ func (b *book) fit(more int64, of *task) bool {
 	return true
 }
 
-// drop forgets the task that changed longest ago, of those that wait for a payment if there is one.
+// drop forgets the task that changed longest ago: of the address that has most unpaid ones, if that is
+// more than its share, else of all that are unpaid, and else of those that are paid.
 func (b *book) drop(but *task) bool {
-	for _, l := range []*list.List{&b.open, &b.over} {
+	lists := []*list.List{&b.unpaid, &b.paid}
+	if g := b.largest(); g != nil {
+		lists = append([]*list.List{&g.tasks}, lists...)
+	}
+	for _, l := range lists {
 		for e := l.Front(); e != nil; e = e.Next() {
 			if t := e.Value.(*task); t != but {
 				b.remove(t)
@@ -101,6 +122,17 @@ func (b *book) drop(but *task) bool {
 		}
 	}
 	return false
+}
+
+// largest returns the largest group that has more than its share, or nil.
+func (b *book) largest() (largest *group) {
+	most := b.room / sourceShare
+	for _, g := range b.groups {
+		if size := max(g.bytes, int64(g.tasks.Len())*(b.room/int64(b.most))); size > most {
+			largest, most = g, size
+		}
+	}
+	return largest
 }
 
 // find returns a task that is still there.
@@ -116,13 +148,20 @@ func (b *book) find(id a2a.TaskID, now time.Time) (*task, error) {
 func (b *book) put(t *task, now time.Time) {
 	b.take(t)
 	t.at = now
-	switch t.phase {
-	case phaseOpen:
-		t.in = &b.open
-	case phaseOver:
-		t.in = &b.over
-	default:
+	switch {
+	case t.busy():
 		return
+	case t.isPaid:
+		t.in = &b.paid
+	default:
+		t.in = &b.unpaid
+		g := b.groups[t.source]
+		if g == nil {
+			g = &group{}
+			b.groups[t.source] = g
+		}
+		t.ofGroup = g.tasks.PushBack(t)
+		g.bytes += t.bytes
 	}
 	t.place = t.in.PushBack(t)
 }
@@ -132,17 +171,29 @@ func (b *book) take(t *task) {
 		t.in.Remove(t.place)
 		t.in, t.place = nil, nil
 	}
+	if t.ofGroup == nil {
+		return
+	}
+	g := b.groups[t.source]
+	g.tasks.Remove(t.ofGroup)
+	t.ofGroup = nil
+	if g.bytes -= t.bytes; g.tasks.Len() == 0 {
+		delete(b.groups, t.source)
+	}
 }
 
 func (b *book) grow(t *task, more int64) {
 	if b.tasks[t.id] == t {
 		b.bytes += more
 	}
+	if t.ofGroup != nil {
+		b.groups[t.source].bytes += more
+	}
 	t.bytes += more
 }
 
 func (b *book) expire(now time.Time) {
-	for _, l := range []*list.List{&b.open, &b.over} {
+	for _, l := range []*list.List{&b.unpaid, &b.paid} {
 		for e := l.Front(); e != nil && now.Sub(e.Value.(*task).at) >= b.life; e = l.Front() {
 			b.remove(e.Value.(*task))
 		}

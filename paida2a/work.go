@@ -145,7 +145,7 @@ func (w *work) complete(ctx context.Context, out *outcome) {
 	w.heard(w.task, out.said...)
 	told := *w.told
 	told.Artifacts, told.Metadata = out.artifacts, out.metadata
-	w.told = &told
+	w.told, w.isPaid = &told, true
 	w.book.fit(size, w.task) // it is paid for, so it is kept in any case
 	w.book.grow(w.task, size)
 	w.tell(w.task, phaseOver, done, events...)

@@ -8,7 +8,6 @@ import (
 	"encoding/json"
 	"log/slog"
 	"net/http"
-	"net/netip"
 	"runtime/debug"
 	"slices"
 	"strings"
@@ -16,6 +15,8 @@ import (
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/tollhq/toll/internal/pace"
 )
 
 const (
@@ -369,32 +370,7 @@ func roomOf(who *caller, r *http.Request) string {
 	if who != nil && !who.subscriber.IsZero() {
 		return who.owner()
 	}
-	return "address " + addressOf(r)
-}
-
-// addressOf returns the address of a caller, of IPv6 the network, which a caller may have whole. A
-// proxy on this machine is believed about where a request comes from.
-func addressOf(r *http.Request) string {
-	from, err := netip.ParseAddrPort(r.RemoteAddr)
-	if err != nil {
-		return ""
-	}
-	ip := from.Addr().Unmap()
-	if ip.IsLoopback() {
-		lines := r.Header.Values("X-Forwarded-For")
-		if len(lines) > 0 {
-			all := strings.Split(lines[len(lines)-1], ",")
-			if told, err := netip.ParseAddr(strings.TrimSpace(all[len(all)-1])); err == nil {
-				ip = told.Unmap().WithZone("")
-			}
-		}
-	}
-	if ip.Is6() {
-		if network, err := ip.Prefix(64); err == nil {
-			return network.String()
-		}
-	}
-	return ip.String()
+	return "address " + pace.Source(r)
 }
 
 // call hands a call to its session, and gives the session back when the call has ended, which may be long after its client

@@ -1,0 +1,32 @@
+package pace
+
+import (
+	"net/http"
+	"net/netip"
+	"strings"
+)
+
+// Source returns the address of the caller of a request, of IPv6 the network, which a caller may have whole. A
+// proxy on this machine is believed about where a request comes from.
+func Source(r *http.Request) string {
+	from, err := netip.ParseAddrPort(r.RemoteAddr)
+	if err != nil {
+		return ""
+	}
+	ip := from.Addr().Unmap()
+	if ip.IsLoopback() {
+		lines := r.Header.Values("X-Forwarded-For")
+		if len(lines) > 0 {
+			all := strings.Split(lines[len(lines)-1], ",")
+			if told, err := netip.ParseAddr(strings.TrimSpace(all[len(all)-1])); err == nil {
+				ip = told.Unmap().WithZone("")
+			}
+		}
+	}
+	if ip.Is6() {
+		if network, err := ip.Prefix(64); err == nil {
+			return network.String()
+		}
+	}
+	return ip.String()
+}
