@@ -17,6 +17,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/client"
+	"github.com/tollhq/toll/paid"
 	"github.com/tollhq/toll/paida2a"
 	"github.com/tollhq/toll/tolltest"
 	"github.com/tollhq/toll/x402"
@@ -371,11 +372,12 @@ func TestStream(t *testing.T) {
 	}
 }
 
-// TestCancel: work that was canceled is free, also when the agent does not stop.
+// TestCancel: where the builder releases, work that was canceled is free, also when the agent does not
+// stop.
 func TestCancel(t *testing.T) {
 	svc := tolltest.New(t)
 	ann := svc.Subscriber(5)
-	s := open(t, svc)
+	s := open(t, svc, func(c *paida2a.Config) { c.CallerGone = paid.Release })
 	started, stop := make(chan struct{}), make(chan struct{})
 	defer close(stop)
 	s.agent.work = func(ctx context.Context, r *a2asrv.RequestContext, q eventqueue.Queue) error {

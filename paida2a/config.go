@@ -13,6 +13,7 @@ import (
 	"github.com/a2aproject/a2a-go/a2asrv"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/paid"
 	"github.com/tollhq/toll/x402"
 )
 
@@ -63,6 +64,9 @@ type Config struct {
 	MaxBodyBytes int64
 	// Namespace holds the brand words on the wire, zero for [x402.Default].
 	Namespace x402.Namespace
+	// CallerGone says what becomes of work whose caller goes away or cancels it, default paid.Settle. See
+	// "Callers who leave" in the documentation of the package.
+	CallerGone paid.Gone
 	// AfterSettle runs after every settlement: a success, a refusal, or an outcome that is still unknown.
 	AfterSettle func(ctx context.Context, receipt *x402.SettleResponse)
 	// Log receives what the builder should know; nil writes warnings and errors to stderr. Access tokens are never logged.
@@ -72,6 +76,9 @@ type Config struct {
 }
 
 func (c Config) withDefaults() Config {
+	if c.CallerGone < paid.GoneByMethod || c.CallerGone > paid.Release {
+		panic("paida2a: CallerGone is paid.GoneByMethod, paid.Settle or paid.Release")
+	}
 	if c.Credits <= 0 {
 		c.Credits = 1
 	}

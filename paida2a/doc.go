@@ -21,6 +21,19 @@
 //  5. When a settlement is refused, or its outcome stays unknown after three tries, the task fails and nothing that the agent made
 //     leaves.
 //
+// # Callers who leave
+//
+// [Config.CallerGone] chooses what becomes of work whose caller leaves:
+//
+//   - [paid.Settle], the default: the agent works on when the caller hangs up, and the task can be
+//     fetched. An agent whose task is canceled is told so by its context and by Cancel. When it stops,
+//     nothing is burned; when it completes the task all the same, that is settled.
+//   - [paid.Release]: the task is canceled when the caller who paid hangs up and nobody else follows it,
+//     and by tasks/cancel at once. Nothing is burned, also for work that is finished all the same. A
+//     caller who did not want to wait (blocking false) has not left.
+//
+// # Payments and tasks
+//
 // A payment that names one request, by a nonce or a payment identifier, counts for the task for which it came first; an access
 // token as it was issued pays for tasks within its limits. A payment that comes again for its own task gets the task as it is.
 //

@@ -10,6 +10,7 @@ import (
 	"github.com/a2aproject/a2a-go/a2asrv"
 
 	"github.com/tollhq/toll/internal/hold"
+	"github.com/tollhq/toll/paid"
 	"github.com/tollhq/toll/x402"
 )
 
@@ -39,6 +40,8 @@ func (d *desk) OnSendMessage(ctx context.Context, params *a2a.MessageSendParams)
 		return nil, err
 	}
 	wait := params.Config == nil || params.Config.Blocking == nil || *params.Config.Blocking
+	d.enter(t, wait)
+	defer d.leave(ctx, t)
 	for {
 		d.mu.Lock()
 		told, busy, problem, changed := t.told, t.busy(), t.problem, t.changed
@@ -64,6 +67,8 @@ func (d *desk) OnSendMessageStream(ctx context.Context, params *a2a.MessageSendP
 			yield(nil, err)
 			return
 		}
+		d.enter(t, true)
+		defer d.leave(ctx, t)
 		d.follow(ctx, t, from, yield)
 	}
 }
@@ -78,6 +83,8 @@ func (d *desk) OnResubscribeToTask(ctx context.Context, params *a2a.TaskIDParams
 		d.mu.Lock()
 		from := len(t.events)
 		d.mu.Unlock()
+		d.enter(t, false)
+		defer d.leave(ctx, t)
 		d.follow(ctx, t, from, yield)
 	}
 }
@@ -125,28 +132,25 @@ func (d *desk) OnGetTask(_ context.Context, query *a2a.TaskQueryParams) (*a2a.Ta
 	return shortened(told, query.HistoryLength), nil
 }
 
-// OnCancelTask ends a task that is not paid yet, or whose agent is at work: nothing is burned then. Once there is something to be
-// paid it is too late.
+// OnCancelTask ends a task that is not paid yet: nothing is burned then. An agent that is at work is told
+// to stop, and what it finishes all the same is settled, unless the builder gives it away. Once there is
+// something to be paid it is too late.
 func (d *desk) OnCancelTask(ctx context.Context, params *a2a.TaskIDParams) (*a2a.Task, error) {
 	t, err := d.find(params.ID)
 	if err != nil {
 		return nil, err
 	}
 	d.mu.Lock()
-	if t.phase == phaseSettling || t.phase == phaseOver {
+	if t.phase == phaseRunning && t.works && d.cfg.CallerGone != paid.Release {
 		d.mu.Unlock()
+		return d.cancelWork(ctx, t)
+	}
+	defer d.mu.Unlock()
+	if t.phase == phaseSettling || t.phase == phaseOver {
 		return nil, a2a.ErrTaskNotCancelable
 	}
-	stop := t.cancel
-	status := d.status(t, a2a.TaskStateCanceled, say("The task was canceled. Nothing was charged."), nil)
-	d.tell(t, phaseOver, status)
-	told := t.told
-	d.mu.Unlock()
-	if stop != nil {
-		stop()
-		d.stopAgent(context.WithoutCancel(ctx), told)
-	}
-	return told, nil
+	d.cancelLocked(ctx, t)
+	return t.told, nil
 }
 
 func (d *desk) find(id a2a.TaskID) (*task, error) {

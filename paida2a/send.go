@@ -132,7 +132,7 @@ func (d *desk) submit(ctx context.Context, t *task, msg *a2a.Message, c credenti
 	}
 	status := d.status(t, a2a.TaskStateInputRequired, say(textSubmitted), map[string]any{metaStatus: statusSubmitted})
 	run, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	t.cancel = cancel
+	t.cancel, t.canceling, t.works, t.waited = cancel, false, false, false
 	w := &work{desk: d, task: t, token: c.token, asked: t.asked, required: *t.demand}
 	if w.required.Resource.URL != "" {
 		// The id is part of what is paid for; urls are compared without it.

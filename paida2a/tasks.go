@@ -41,6 +41,11 @@ type task struct {
 	demand  *x402.PaymentRequired
 	isPaid  bool // what it is for was paid and can be fetched
 
+	works     bool // the agent is at work
+	canceling bool // it was told that the task is canceled
+	waited    bool // who paid waits for the outcome
+	followers int  // callers who wait for it, or follow its stream
+
 	at      time.Time
 	bytes   int64
 	source  string // address that opened it

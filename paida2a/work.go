@@ -54,6 +54,11 @@ func (w *work) serve(ctx context.Context) {
 		return
 	}
 	out, err := w.run(ctx)
+	if ctx.Err() != nil && (err != nil || out.state != a2a.TaskStateCompleted) {
+		w.hold.Release(ctx)
+		w.move(phaseOver, w.status(w.task, a2a.TaskStateCanceled, say(textCanceled), nil))
+		return
+	}
 	if err != nil {
 		w.hold.Release(ctx)
 		if w.move(phaseOver, w.status(w.task, a2a.TaskStateFailed, say(textFailed), verified)) {
@@ -83,6 +88,7 @@ func (w *work) move(p phase, s a2a.TaskStatus) bool {
 	if !w.busy() {
 		return false
 	}
+	w.works = p == phaseRunning
 	w.tell(w.task, p, s)
 	return true
 }
@@ -166,7 +172,7 @@ func (w *work) run(ctx context.Context) (*outcome, error) {
 	case err = <-done:
 	case <-c.ended:
 	case <-ctx.Done():
-		err = errCanceled
+		err = w.finish(c, done)
 	}
 	return c.close(err)
 }
