@@ -59,8 +59,8 @@ func (l listener) Accept() (net.Conn, error) {
 	return &conn{Conn: c, patience: l.patience, minRate: l.minRate, unread: l.unread}, nil
 }
 
-// shortWrite is the size of net/http's buffer, in bytes. A shorter write ends an answer, and it fits
-// into the buffers of a connection whose reader has kept up.
+// shortWrite is a write for which a deadline that was set a moment ago will do, in bytes. Most answers are as short, and
+// setting a deadline for each takes time.
 const shortWrite = 4 << 10
 
 type conn struct {
@@ -71,14 +71,13 @@ type conn struct {
 
 	mu    sync.Mutex
 	limit time.Time     // write deadline of the server, zero for none
-	ours  bool          // the deadline of the connection is not limit
+	armed time.Time     // write deadline of the connection, zero for none
 	late  time.Duration // how far the reader is behind the minimum rate
 }
 
 // Write implements net.Conn. It writes what the minimum rate is for a second at a time, so that a reader that stands still is
 // found soon, however much there is to write. Writes do not overlap: net/http makes one at a time.
 func (c *conn) Write(p []byte) (n int, err error) {
-	short := len(p) < shortWrite
 	var w *pending
 	if c.unread != nil && len(p) > largeWrite {
 		w = c.unread.begin(c, len(p))
@@ -86,7 +85,7 @@ func (c *conn) Write(p []byte) (n int, err error) {
 	}
 	for err == nil {
 		var m int
-		m, err = c.write(p[n:n+min(len(p)-n, int(c.minRate))], short)
+		m, err = c.write(p[n : n+min(len(p)-n, int(c.minRate))])
 		if n += m; n == len(p) {
 			break
 		}
@@ -97,25 +96,17 @@ func (c *conn) Write(p []byte) (n int, err error) {
 	return n, err
 }
 
-func (c *conn) write(p []byte, short bool) (int, error) {
+func (c *conn) write(p []byte) (int, error) {
 	c.mu.Lock()
-	limit := c.limit
-	if short && c.late == 0 && !limit.IsZero() {
-		// The deadline of the server is enough.
-		if c.ours {
-			c.ours = false
-			_ = c.Conn.SetWriteDeadline(limit)
-		}
-		c.mu.Unlock()
-		return c.Conn.Write(p)
-	}
 	began := time.Now()
 	due := began.Add(Time(c.patience-c.late, int64(len(p)), c.minRate))
-	if !limit.IsZero() && limit.Before(due) {
-		due = limit
+	if !c.limit.IsZero() && c.limit.Before(due) {
+		due = c.limit
 	}
-	c.ours = true
-	_ = c.Conn.SetWriteDeadline(due)
+	if early := due.Sub(c.armed); len(p) > shortWrite || c.late > 0 || early < 0 || early > c.patience/4 {
+		c.armed = due
+		_ = c.Conn.SetWriteDeadline(due)
+	}
 	c.mu.Unlock()
 	n, err := c.Conn.Write(p)
 	took := time.Since(began)
@@ -125,11 +116,15 @@ func (c *conn) write(p []byte, short bool) (int, error) {
 	return n, err
 }
 
-// SetWriteDeadline implements net.Conn.
+// SetWriteDeadline implements net.Conn. A deadline behind the one that is set counts from the next write on.
 func (c *conn) SetWriteDeadline(t time.Time) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.limit, c.ours = t, false
+	c.limit = t
+	if !c.armed.IsZero() && t.After(c.armed) {
+		return nil
+	}
+	c.armed = t
 	return c.Conn.SetWriteDeadline(t)
 }
 
@@ -137,7 +132,7 @@ func (c *conn) SetWriteDeadline(t time.Time) error {
 func (c *conn) SetDeadline(t time.Time) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.limit, c.ours = t, false
+	c.limit, c.armed = t, t
 	return c.Conn.SetDeadline(t)
 }
 

@@ -115,3 +115,22 @@ func TestServersDeadline(t *testing.T) {
 		}
 	})
 }
+
+// TestT173_ShortWriteHasItsOwnDeadline: the answers that fill the buffers of a connection may end with a short write. It does
+// not wait as long as the server lets a whole request take.
+func TestT173_ShortWriteHasItsOwnDeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server, peer := pair(t)
+		go func() { _, _ = io.ReadFull(peer, make([]byte, 10*100)) }()
+		var err error
+		began := time.Now()
+		for err == nil && time.Since(began) < time.Hour {
+			// As net/http does for each request.
+			_ = server.SetWriteDeadline(time.Now().Add(2 * time.Minute))
+			_, err = server.Write(make([]byte, 100))
+		}
+		if took := time.Since(began); !errors.Is(err, os.ErrDeadlineExceeded) || took > 11*time.Second {
+			t.Errorf("%v after %v", err, took)
+		}
+	})
+}
