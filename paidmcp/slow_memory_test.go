@@ -45,8 +45,8 @@ func heap() int64 {
 	return int64(m.HeapAlloc)
 }
 
-// grown sends so many requests, each on a connection of its own that nobody reads, and returns by how much the heap has grown
-// once it is within the bound, or has not come there for a while.
+// grown sends so many requests, each on a connection of its own whose reader takes 40 KiB a second, which is above the minimum
+// rate, and returns by how much the heap has grown once it is within the bound, or has not come there for a while.
 func grown(t *testing.T, address string, n int, request string, bound int64) (bytes int64) {
 	t.Helper()
 	before := heap()
@@ -64,10 +64,15 @@ func grown(t *testing.T, address string, n int, request string, bound int64) (by
 			_ = c.SetWriteDeadline(time.Now().Add(long))
 			_, _ = io.WriteString(c, request) // may be refused
 		})
+		go func() {
+			for err := error(nil); err == nil; time.Sleep(100 * time.Millisecond) {
+				_, err = c.Read(make([]byte, 4<<10))
+			}
+		}()
 	}
 	sent.Wait()
 	time.Sleep(2 * time.Second)
-	for end := time.Now().Add(8 * time.Second); ; time.Sleep(500 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); ; time.Sleep(500 * time.Millisecond) {
 		if bytes = heap() - before; bytes <= bound || time.Now().After(end) {
 			return bytes
 		}
