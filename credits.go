@@ -152,11 +152,12 @@ func normalizeCredits(in CreditsInput, fileAmount *Credits, limit AccessLimit, p
 		RedemptionType: RedemptionSubscriber, OnchainMirror: in.OnchainMirror != nil && bool(*in.OnchainMirror),
 		Amount: first(1, in.Amount, fileAmount), MinAmount: first(1, in.MinAmount, in.MinCreditsToCharge), NFTAddress: in.NFTAddress,
 	}
+	most := "maxAmount"
 	switch {
 	case in.MaxAmount != nil:
 		c.MaxAmount = *in.MaxAmount
-	case in.CreditsType == nil && in.MaxCreditsToCharge != nil:
-		c.MaxAmount = *in.MaxCreditsToCharge
+	case in.MaxCreditsToCharge != nil:
+		c.MaxAmount, most = *in.MaxCreditsToCharge, "maxCreditsToCharge"
 	default:
 		c.MaxAmount = c.MinAmount
 	}
@@ -213,8 +214,9 @@ func normalizeCredits(in CreditsInput, fileAmount *Credits, limit AccessLimit, p
 	if limit == LimitTime && c.IsRedemptionAmountFixed {
 		bad("isRedemptionAmountFixed", "A time plan burns nothing per request: isRedemptionAmountFixed must be false.")
 	}
-	if c.IsRedemptionAmountFixed {
-		c.MaxAmount = c.MinAmount
+	if c.IsRedemptionAmountFixed && c.MaxAmount > c.MinAmount {
+		bad(most, "Every request of a fixed plan burns its minimum: %s must be %d or absent, or isRedemptionAmountFixed false; got %d.",
+			most, c.MinAmount, c.MaxAmount)
 	}
 	return c, limit
 }
