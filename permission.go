@@ -71,10 +71,30 @@ type AccessToken struct {
 	Warnings          []Warning        `json:"warnings,omitempty"` // deprecated forms of the request
 }
 
-// Warning tells of something that works and should be done differently.
+// Warning tells of something that works and should be done differently. Without a Code it is a text on the wire: the name of
+// a member that the service does not know and passed over.
 type Warning struct {
 	Code    Code   `json:"code"`
 	Message string `json:"message"`
+}
+
+// MarshalJSON writes a text when there is no code.
+func (w Warning) MarshalJSON() ([]byte, error) {
+	if w.Code == "" {
+		return json.Marshal(w.Message)
+	}
+	type object Warning
+	return json.Marshal(object(w))
+}
+
+// UnmarshalJSON takes both forms.
+func (w *Warning) UnmarshalJSON(b []byte) error {
+	if len(b) > 0 && b[0] == '"' {
+		*w = Warning{}
+		return json.Unmarshal(b, &w.Message)
+	}
+	type object Warning
+	return json.Unmarshal(b, (*object)(w))
 }
 
 // APIKey is the record of an API key (wire contract, section 6). Key is there once, in the answer that creates it.

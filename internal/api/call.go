@@ -38,6 +38,8 @@ type call struct {
 	status  int                  // of a success, 0 for the status of the route
 	refused *x402.SettleResponse // a refusal that is answered as an error
 	written bool
+	current []byte   // the body in the current shape
+	unknown []string // members of a creating request that were passed over
 }
 
 type param struct{ name, value string }
@@ -90,6 +92,7 @@ func (c *call) decode(v any) error {
 			return toll.NewError(toll.CodeVersionGateFailed).WithCause(err)
 		}
 	}
+	c.current = body
 	if r, ok := v.(interface{ required() []string }); ok {
 		return x402.DecodeRequired(body, v, r.required()...)
 	}

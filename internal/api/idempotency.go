@@ -54,12 +54,13 @@ func create[In, Out, Ref any](
 	if err := c.decode(in); err != nil {
 		return nil, err
 	}
+	c.unknown = unknownMembers(c.current, in)
 	key, err := idempotencyKey(c.r.Header)
 	if err != nil {
 		return nil, err
 	}
 	if key == "" {
-		return settled(f(h, c, in, func(*store.Tx, Ref) error { return nil }))
+		return c.warned(f(h, c, in, func(*store.Tx, Ref) error { return nil }))
 	}
 	a, err := newAttempt(h, c, key)
 	if err != nil {
@@ -68,13 +69,18 @@ func create[In, Out, Ref any](
 	ctx := c.r.Context()
 	kept, err := a.find(ctx)
 	if errors.Is(err, store.ErrNotFound) {
-		out, failure := f(h, c, in, func(tx *store.Tx, answer Ref) error { return a.put(ctx, tx, answer) })
+		out, failure := f(h, c, in, func(tx *store.Tx, answer Ref) error {
+			if again != nil {
+				return a.put(ctx, tx, answer)
+			}
+			return a.putWarned(ctx, tx, answer)
+		})
 		if failure == nil && !a.stored && again == nil {
 			// What is created already made no transaction of its own.
-			failure = h.Store.Tx(ctx, func(tx *store.Tx) error { return a.put(ctx, tx, out) })
+			failure = h.Store.Tx(ctx, func(tx *store.Tx) error { return a.putWarned(ctx, tx, out) })
 		}
 		if failure == nil || a.stored {
-			return settled(out, failure)
+			return c.warned(out, failure)
 		}
 		// What refuses this call may be what another one with the key has made meanwhile.
 		if kept, err = a.find(ctx); errors.Is(err, store.ErrNotFound) && !a.lost {
@@ -90,21 +96,13 @@ func create[In, Out, Ref any](
 		if err := json.Unmarshal(kept.Body, &earlier); err != nil {
 			return nil, err
 		}
-		return settled(again(h, c, earlier))
+		return c.warned(again(h, c, earlier))
 	}
 	c.status = kept.Status
 	for name, value := range kept.Header {
 		c.w.Header()[name] = []string{value}
 	}
 	return encoded(kept.Body), nil
-}
-
-// settled keeps a typed nil out of the answer.
-func settled[Out any](out Out, err error) (any, error) {
-	if err != nil {
-		return nil, err
-	}
-	return out, nil
 }
 
 // idempotencyKey returns the key of a request, "" when there is none.
@@ -164,6 +162,19 @@ func (a *attempt) find(ctx context.Context) (*keptAnswer, error) {
 	}
 	kept := new(keptAnswer)
 	return kept, json.Unmarshal(plain, kept)
+}
+
+// putWarned is put for the answer itself.
+func (a *attempt) putWarned(ctx context.Context, tx *store.Tx, answer any) error {
+	warned, err := a.c.warned(answer, nil)
+	if err != nil {
+		return err
+	}
+	body, err := encode(warned)
+	if err != nil {
+		return err
+	}
+	return a.put(ctx, tx, json.RawMessage(body))
 }
 
 // put stores an answer, or fails because another call was first.

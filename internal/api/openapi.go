@@ -145,7 +145,11 @@ func success(r *route, registry schemas) *huma.Response {
 	res := &huma.Response{Description: "OK"}
 	switch {
 	case r.action.out != nil:
-		res.Content = map[string]*huma.MediaType{"application/json": {Schema: registry.of(r.action.out)}}
+		schema := registry.of(r.action.out)
+		if r.action.once {
+			registry.addWarnings(schema)
+		}
+		res.Content = map[string]*huma.MediaType{"application/json": {Schema: schema}}
 	case r.action.events:
 		registry.of(reflect.TypeFor[toll.Event]())
 		res.Content = map[string]*huma.MediaType{"text/event-stream": {Schema: &huma.Schema{

@@ -196,6 +196,19 @@ func (marginShape) Schema(huma.Registry) *huma.Schema {
 	return &huma.Schema{Type: huma.TypeNumber, Minimum: &least, Maximum: &most, Description: "Percent, with at most 4 decimals."}
 }
 
+// warningShape is a text, or an object with a code.
+type warningShape struct{}
+
+func (warningShape) Schema(huma.Registry) *huma.Schema {
+	return &huma.Schema{
+		Description: "The path of a member of the request that is not known and was passed over, or an object about a form that is deprecated.",
+		OneOf: []*huma.Schema{{Type: huma.TypeString}, {
+			Type: huma.TypeObject, Required: []string{"code", "message"},
+			Properties: map[string]*huma.Schema{"code": {Type: huma.TypeString}, "message": {Type: huma.TypeString}},
+		}},
+	}
+}
+
 // verifyShape and settleShape are the bodies that their decoders take.
 type verifyShape struct {
 	PaymentRequired x402.PaymentRequired `json:"paymentRequired" doc:"An object, or a string with its JSON or the base64 of its JSON."`
@@ -238,6 +251,7 @@ func aliases() map[reflect.Type]reflect.Type {
 		reflect.TypeFor[toll.EndpointList]():    reflect.TypeFor[endpointsShape](),
 		reflect.TypeFor[toll.PlanIDs]():         reflect.TypeFor[planIDsShape](),
 		reflect.TypeFor[toll.EventType]():       reflect.TypeFor[eventTypeShape](),
+		reflect.TypeFor[toll.Warning]():         reflect.TypeFor[warningShape](),
 		reflect.TypeFor[toll.Plan]():            reflect.TypeFor[toll.PlanRecord](),
 		reflect.TypeFor[toll.Agent]():           reflect.TypeFor[toll.AgentRecord](),
 		reflect.TypeFor[x402.VerifyRequest]():   reflect.TypeFor[payShape](),
@@ -281,6 +295,15 @@ func newSchemas() schemas {
 		r.RegisterTypeAlias(t, shape)
 	}
 	return schemas{r}
+}
+
+// addWarnings adds to an answer what [call.warned] adds.
+func (s schemas) addWarnings(answer *huma.Schema) {
+	object := s.Map()[strings.TrimPrefix(answer.Ref, schemaPrefix)]
+	object.Properties["warnings"] = &huma.Schema{
+		Type: huma.TypeArray, Items: s.of(reflect.TypeFor[toll.Warning]()),
+		Description: "Only when there are some. Of unknown members, at most 16 are named.",
+	}
 }
 
 func (s schemas) of(t reflect.Type) *huma.Schema { return s.Schema(t, true, "") }

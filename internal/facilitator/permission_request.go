@@ -3,6 +3,8 @@ package facilitator
 import (
 	"bytes"
 	"encoding/json"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -185,6 +187,7 @@ func (r *PermissionRequest) UnmarshalJSON(data []byte) error {
 			bad("resource", "must be an absolute url without user and fragment, at most 2048 characters")
 		}
 	}
+	b.spelledOtherwise(data, bad)
 	if b.Delegation != nil {
 		r.Delegation = b.Delegation.config(bad)
 	}
@@ -200,18 +203,68 @@ func (r *PermissionRequest) UnmarshalJSON(data []byte) error {
 // emptyDelegation reports whether delegationConfig has no member but null and "": clients that pay with existing credits
 // send it so.
 func emptyDelegation(data []byte) bool {
-	var b struct {
-		Delegation map[string]json.RawMessage `json:"delegationConfig"`
-	}
-	if err := x402.Decode(data, &b); err != nil {
+	var members map[string]json.RawMessage
+	if err := x402.Decode(data, &members); err != nil {
 		return false
 	}
-	for _, v := range b.Delegation {
-		if isGiven(v) && string(v) != `""` {
+	for name, config := range members {
+		if !isDelegationConfig(name) || !isGiven(config) {
+			continue
+		}
+		var given map[string]json.RawMessage
+		if err := x402.Decode(config, &given); err != nil {
 			return false
+		}
+		for _, v := range given {
+			if isGiven(v) && string(v) != `""` {
+				return false
+			}
 		}
 	}
 	return true
+}
+
+// spelledOtherwise takes delegationConfig in snake case and in other spellings of the same letters.
+func (b *permissionBody) spelledOtherwise(data []byte, bad func(path, message string)) {
+	var members map[string]json.RawMessage
+	if err := x402.Decode(data, &members); err != nil {
+		return // the body was decoded before
+	}
+	for _, name := range slices.Sorted(maps.Keys(members)) {
+		if name == "delegationConfig" || !isDelegationConfig(name) || !isGiven(members[name]) {
+			continue
+		}
+		if b.Delegation != nil {
+			bad(name, "contradicts the same member elsewhere in the body")
+			continue
+		}
+		b.Delegation = new(delegationBody)
+		if err := x402.Decode(members[name], b.Delegation); err != nil {
+			bad("delegationConfig", toll.AsError(err).Text())
+		}
+	}
+}
+
+func isDelegationConfig(name string) bool {
+	return strings.EqualFold(strings.NewReplacer("_", "", "-", "").Replace(name), "delegationConfig")
+}
+
+// UnknownMembers returns the paths of members that a body has and a request does not, see [x402.UnknownMembers]. Those of
+// accepted, an entry of a 402, and of the answer of delegation/create may be passed on as they came.
+func (r *PermissionRequest) UnknownMembers(data []byte) []string {
+	type delegation struct {
+		delegationBody
+		Status    json.RawMessage `json:"status"`
+		ExpiresAt json.RawMessage `json:"expiresAt"`
+		TypedData json.RawMessage `json:"typedData"`
+		Account   json.RawMessage `json:"account"`
+	}
+	var body struct {
+		permissionBody
+		Accepted   json.RawMessage `json:"accepted"`
+		Delegation *delegation     `json:"delegationConfig"`
+	}
+	return slices.DeleteFunc(x402.UnknownMembers(data, &body), isDelegationConfig)
 }
 
 func isGiven(raw json.RawMessage) bool {
