@@ -168,7 +168,8 @@ func TestNullIsAbsent(t *testing.T) {
 	}
 }
 
-// Whatever stands beside the documented members of a body is ignored: the answer and the record are those without it.
+// Whatever stands beside the documented members of a body is ignored: the answer and the record are those without it, but that
+// a creating call names the first 16.
 func TestT156_ExtraFields(t *testing.T) {
 	run := func(extra string) map[string]string {
 		s := newStack(t)
@@ -205,9 +206,15 @@ func TestT156_ExtraFields(t *testing.T) {
 	other := `"0x70997970C51812dc3A010C7d01b50e0d17dc79C8"`
 	loaded := run(`,"owner":` + other + `,"ownerAddress":` + other + `,"address":` + other + `,"subscriber":` + other + `,"subscriberAddress":` + other +
 		`,"balance":"999","environment":"live","role":"admin","roles":["admin"],"isOperator":true,"is_operator":true,"verified":true,"isListed":false,"id":"7","createdAt":"2001-01-01T00:00:00Z","status":"Active","key":"k","credits":"999","registry":{"owner":` + other + `},"__proto__":{"isAdmin":true},"constructor":{}`)
+	const named = `,"warnings":["owner","ownerAddress","address","subscriber","subscriberAddress","balance","environment","role","roles","isOperator",` +
+		`"is_operator","verified","isListed","id","createdAt","status"]}`
 	for _, what := range slices.Sorted(maps.Keys(plain)) {
-		if loaded[what] != plain[what] {
-			t.Errorf("%s:\n with    %s\n without %s", what, loaded[what], plain[what])
+		want := plain[what]
+		if strings.Contains(what, " POST ") {
+			want = strings.TrimSuffix(want, "}") + named
+		}
+		if loaded[what] != want {
+			t.Errorf("%s:\n with    %s\n want    %s", what, loaded[what], want)
 		}
 	}
 	if len(loaded) != len(plain) {
