@@ -346,6 +346,50 @@ func migrator(t *testing.T, e store.Engine, db *sql.DB) (migrate func(from, to s
 	return migrate, exec
 }
 
+// Keys from before rights existed are the operator's, with all of them; but those of a consent export no wallet.
+func TestMigratedKeys(t *testing.T) {
+	for _, e := range []store.Engine{store.SQLite, store.Postgres} {
+		t.Run(string(e), func(t *testing.T) {
+			db := emptyDatabase(t, e)
+			migrate, exec := migrator(t, e, db)
+			migrate("0000", "0026")
+			hash := func(n int) string {
+				digits := fmt.Sprintf("%064x", n)
+				if e == store.SQLite {
+					return "X'" + digits + "'"
+				}
+				return `'\x` + digits + `'`
+			}
+			for n := range 4 {
+				exec("INSERT INTO api_keys (id, address, hash, prefix, tail, version, created_at, expires_at, revoked_at, last_used_at) VALUES (" +
+					hash(n) + ", '" + alice.Lower() + "', " + hash(n) + ", 'sandbox', '', '1.1', 1, 0, 0, 0)")
+			}
+			for n, client := range map[int]string{1: "", 2: "program"} {
+				exec("INSERT INTO oauth_grants (grant_id, client_id, client_name, digest, owner, kind, scope, resource, nonce, plan_id, agent_id, delegation_id, " +
+					"refreshes, life, created_at, ends_at, revoked_at, revoking) VALUES (" + hash(100+n) + ", '" + client + "', '', " + hash(0) + ", '" + alice.Lower() +
+					"', 'api_key', '', '', '', '', '', '', FALSE, 1, 1, 1, 0, FALSE)")
+				exec("INSERT INTO oauth_access (id, grant_id, created_at) VALUES (" + hash(n) + ", " + hash(100+n) + ", 1)")
+			}
+			migrate("0026", "0027")
+			rows, err := db.QueryContext(t.Context(), "SELECT COALESCE(made_by, 'none') || ' ' || COALESCE(rights, 'none') FROM api_keys ORDER BY id")
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer rows.Close()
+			var got []string
+			for rows.Next() {
+				var s string
+				if err := rows.Scan(&s); err != nil {
+					t.Fatal(err)
+				}
+				got = append(got, s)
+			}
+			const left = "read sell spend manage money keys"
+			same(t, got, []string{"none none", "user " + left, "grant " + left, "none none"})
+		})
+	}
+}
+
 // Of the lapsed holds that were there before, a permission keeps the newest as claims.
 func TestMigratedClaims(t *testing.T) {
 	for _, e := range []store.Engine{store.SQLite, store.Postgres} {

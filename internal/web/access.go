@@ -122,8 +122,12 @@ func (w *Web) granted(ctx context.Context, g oauth.Grant) (granted, error) {
 		}
 	}
 	if g.Kind == oauth.KindAPIKey {
-		out.Has = "an API key with the rights " + strings.Join(strings.Fields(g.Rights.String()), ", ")
 		key, err := w.Auth.Key(ctx, g.Owner, g.Access)
+		rights := key.Rights
+		if err != nil { // none was issued yet
+			rights = g.Rights
+		}
+		out.Has = "an API key with the rights " + strings.Join(strings.Fields(rights.String()), ", ")
 		if err == nil && key.LastUsedAt != nil {
 			used(key.LastUsedAt.Time)
 		}
