@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/api"
 	"github.com/tollhq/toll/internal/store"
 )
@@ -222,6 +223,9 @@ func TestClosedReads(t *testing.T) {
 		}
 		if a := s.through(closed, s.b2, "GET", base+path, ""); a.status != 200 {
 			t.Errorf("closed %s with a key: %d %s", path, a.status, a.body)
+		}
+		if a := s.through(closed, s.keyWith(s.b2, toll.RightSell), "GET", base+path, ""); a.status != 403 || a.code() != string(toll.CodeRightMissing) {
+			t.Errorf("closed %s without the right read: %d %s", path, a.status, a.body)
 		}
 	}
 	for _, path := range []string{"/", "/health", "/.well-known/jwks.json", "/openapi.json", "/docs"} {

@@ -191,6 +191,14 @@ func TestEndOfKey_Family(t *testing.T) {
 		t.Errorf("%d keys ended by the events", len(told.Events))
 	}
 
+	// What was over before does not count.
+	past := child(s.s1, `{}`)
+	child(past, `{"expiresInSecs":60}`)
+	s.clock.advance(time.Hour)
+	if a := end(s.s1, past, ""); a.status != 200 || a.member(t, "ended.apiKeys").(json.Number) != "0" {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+
 	// A key ends itself, whatever its rights.
 	reader := s.keyWith(s.s1, toll.RightRead)
 	if a := end(reader, s.s1, ""); a.status != 403 || a.code() != string(toll.CodeRightMissing) {

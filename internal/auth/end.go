@@ -47,7 +47,7 @@ func (a *Auth) EndKey(ctx context.Context, owner toll.Address, id toll.Hash) (to
 	if err != nil {
 		return toll.KeyRevoked{}, err
 	}
-	ended, err := a.finish(ctx, all)
+	ended, err := a.finish(context.WithoutCancel(ctx), all) // a caller who leaves keeps no access token alive
 	ended.APIKeys = int64(len(all.keys)) - 1
 	ended.Grants = int64(len(all.grants))
 	return toll.KeyRevoked{Success: true, ID: id, Status: toll.StatusRevoked, Ended: ended}, err
@@ -87,7 +87,7 @@ func (a *Auth) endFamily(ctx context.Context, tx *store.Tx, key store.APIKey, al
 			continue // another call ends it
 		}
 		all.keys = append(all.keys, key)
-		children, err := store.KeysOfParent(ctx, tx, key.ID)
+		children, err := store.KeysOfParent(ctx, tx, key.ID, now)
 		if err != nil {
 			return err
 		}
@@ -100,7 +100,7 @@ func (a *Auth) endFamily(ctx context.Context, tx *store.Tx, key store.APIKey, al
 			if err := store.RevokeOAuthGrant(ctx, tx, g.ID, now); err != nil {
 				return err
 			}
-			if children, err = store.KeysOfParent(ctx, tx, g.ID); err != nil {
+			if children, err = store.KeysOfParent(ctx, tx, g.ID, now); err != nil {
 				return err
 			}
 			next = append(next, children...)
@@ -214,6 +214,7 @@ func (a *Auth) EndKeyOnly(ctx context.Context, c Caller, id toll.Hash) (toll.Key
 	if err != nil {
 		return toll.KeyRevoked{}, err
 	}
+	ctx = context.WithoutCancel(ctx)
 	if t := a.tokensBy.Load(); t != nil {
 		if kept.AccessTokens, err = (*t).MoveToKey(ctx, id, c.KeyID, c.Ends); err != nil {
 			return toll.KeyRevoked{}, err
@@ -239,7 +240,7 @@ func (a *Auth) adopt(ctx context.Context, tx *store.Tx, c Caller, key store.APIK
 		}
 		return c.KeyID, c.covers(rights, ends)
 	}
-	keys, err := store.KeysOfParent(ctx, tx, key.ID)
+	keys, err := store.KeysOfParent(ctx, tx, key.ID, a.clock())
 	if err != nil {
 		return kept, err
 	}

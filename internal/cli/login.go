@@ -44,7 +44,8 @@ func (a *app) loginCommand() *cobra.Command {
 	var noBrowser, device bool
 	c := command("login", "Sign in with a browser, and keep an API key of your own", nil)
 	c.Long = `Sign in with a browser. The page asks for an API key of your account and gives this program one of its own, for 90 days,
-which is kept in the active profile. What travels to this program is a one-time code, not the key.
+which is kept in the active profile. What travels to this program is a one-time code, not the key. The new key has the rights of
+the pasted one, but members and export; with --device it has read, sell, spend and manage. It ends with the pasted one.
 
 With --device the browser may be on another computer: this program shows a code to type there, and waits. That is how it
 works by itself where there is no display.`

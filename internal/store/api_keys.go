@@ -79,9 +79,10 @@ func EndingAPIKeys(ctx context.Context, q Querier, before time.Time, n int) ([]A
 	return apiKeys(ctx, q, "SELECT "+apiKeyColumns+" FROM api_keys WHERE ending AND revoked_at < $1 LIMIT $2", Micros(before), int64(n))
 }
 
-// KeysOfParent returns the keys that a key or a consent made and that are not revoked.
-func KeysOfParent(ctx context.Context, q Querier, parent toll.Hash) ([]APIKey, error) {
-	return apiKeys(ctx, q, "SELECT "+apiKeyColumns+" FROM api_keys WHERE parent = $1 AND revoked_at = 0 ORDER BY id", parent[:])
+// KeysOfParent returns the keys that a key or a consent made and that are neither revoked nor over.
+func KeysOfParent(ctx context.Context, q Querier, parent toll.Hash, now time.Time) ([]APIKey, error) {
+	return apiKeys(ctx, q, "SELECT "+apiKeyColumns+` FROM api_keys
+		WHERE parent = $1 AND revoked_at = 0 AND (expires_at = 0 OR expires_at > $2) ORDER BY id`, parent[:], Micros(now))
 }
 
 func apiKeys(ctx context.Context, q Querier, query string, args ...any) ([]APIKey, error) {
