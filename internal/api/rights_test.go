@@ -44,8 +44,7 @@ func TestT17_RightOfEveryRoute(t *testing.T) {
 		if (r.Auth == "none") != (r.Right == "public") {
 			t.Errorf("%s: auth %s and right %s", r.Operation, r.Auth, r.Right)
 		}
-		// A version that no release has stops the call behind the check of rights for none: the first fault of a body, an id or a
-		// query comes after it.
+		// The ids and the body are wrong, so that a call that gets past the check of rights changes nothing.
 		path := strings.NewReplacer("{transaction}", "x", "{state}", "x", "{id}", "0x"+strings.Repeat("a", 64)).Replace(r.Path)
 		for strings.Contains(path, "{") {
 			path = path[:strings.Index(path, "{")] + "x" + path[strings.Index(path, "}")+1:]
