@@ -154,6 +154,15 @@ type gateSettings struct {
 	prices   []flagPrice
 }
 
+// callerGone reads --caller-gone.
+func callerGone(s string) (paid.Gone, error) {
+	gone, ok := map[string]paid.Gone{"": paid.GoneByMethod, "settle": paid.Settle, "release": paid.Release}[s]
+	if !ok {
+		return gone, usagef("--caller-gone must be settle or release; got %q", s)
+	}
+	return gone, nil
+}
+
 // flagPrice is a price, and the flag that names it.
 type flagPrice struct {
 	flag    string
@@ -168,10 +177,10 @@ func (f gateFlags) read() (g gateSettings, err error) {
 	if g.plan, err = toll.ParsePlanID(f.plan); err != nil {
 		return g, err
 	}
-	gone, ok := map[string]paid.Gone{"": paid.GoneByMethod, "settle": paid.Settle, "release": paid.Release}[f.callerGone]
+	gone, err := callerGone(f.callerGone)
 	switch {
-	case !ok:
-		return g, usagef("--caller-gone must be settle or release; got %q", f.callerGone)
+	case err != nil:
+		return g, err
 	case f.holdSecs < 1 || f.holdSecs > paid.MaxHoldSecs:
 		return g, usagef("--hold-secs must be 1 to %d; got %d", paid.MaxHoldSecs, f.holdSecs)
 	}

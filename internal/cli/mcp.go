@@ -23,6 +23,7 @@ import (
 type mcpFlags struct {
 	upstream, upstreamToken                            string
 	plan, agent, credits, name, listen, publicURL, log string
+	callerGone                                         string
 	prices, free, origins, hosts                       []string
 	holdSecs                                           int
 	register, signIn, stream                           bool
@@ -61,6 +62,8 @@ toll mcp --plan 4474 --upstream https://tools.example.com/mcp --free tools/ping 
 	fl.StringArrayVar(&f.origins, "allow-origin", nil, "origin of web pages that may call; default this machine and --public-url")
 	fl.StringArrayVar(&f.hosts, "allow-host", nil, "host to which it listens; default this machine and --public-url")
 	fl.BoolVar(&f.stream, "stream", false, "pass progress on while a call runs, before it is settled")
+	fl.StringVar(&f.callerGone, "caller-gone", "",
+		"what becomes of work whose caller left: settle or release; default settle for tools without readOnlyHint")
 	fl.IntVar(&f.holdSecs, "hold-secs", paid.DefaultHoldSecs, "longest time that a call may take, 1 to 900")
 	fl.StringVar(&f.log, "log-level", "info", "debug, info, warn or error")
 	require(c, "plan")
@@ -85,6 +88,9 @@ func (a *app) mcp(ctx context.Context, f mcpFlags, command []string) error {
 	}
 	cfg := paidmcp.Config{HoldSecs: f.holdSecs, Namespace: a.set.names, Log: log}
 	if cfg.PlanID, err = toll.ParsePlanID(f.plan); err != nil {
+		return err
+	}
+	if cfg.CallerGone, err = callerGone(f.callerGone); err != nil {
 		return err
 	}
 	if f.agent != "" {
