@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/tollhq/toll/internal/pace"
 )
 
 // The protocol has two eras. Up to 2025-11-25 a client initializes a session and names it in each request; from 2026-07-28
@@ -90,7 +92,7 @@ func (s *Server) servePOST(w http.ResponseWriter, r *http.Request, who *caller, 
 	r.Body = io.NopCloser(bytes.NewReader(body))
 	r.ContentLength = int64(len(body))
 	answer := newReply(w, r.Header.Values("Accept"))
-	r.Header[headerCaller] = []string{sourceOf(r)}
+	r.Header[headerCaller] = []string{pace.Source(r)}
 	if who != nil {
 		r.Header[headerCaller] = []string{who.owner()}
 	}

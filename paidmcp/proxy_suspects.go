@@ -5,10 +5,6 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"net"
-	"net/http"
-	"net/netip"
-	"strings"
 	"sync"
 	"time"
 
@@ -135,28 +131,4 @@ func callerOf(ctx context.Context) string {
 	}
 	name, _ := ctx.Value(callerKey{}).(string)
 	return name
-}
-
-// sourceOf names the address of a request, that of an IPv6 network of 64 bits. A peer on this machine or in a private network
-// may be a proxy, and speaks for the last address in X-Forwarded-For. It decides about delays and nothing else.
-func sourceOf(r *http.Request) string {
-	host, _, _ := net.SplitHostPort(r.RemoteAddr)
-	ip, err := netip.ParseAddr(host)
-	if err != nil {
-		return ""
-	}
-	if ip.IsLoopback() || ip.IsPrivate() {
-		if lines := r.Header.Values("X-Forwarded-For"); len(lines) > 0 {
-			last := lines[len(lines)-1]
-			if far, err := netip.ParseAddr(strings.TrimSpace(last[strings.LastIndex(last, ",")+1:])); err == nil {
-				ip = far
-			}
-		}
-	}
-	if ip = ip.Unmap().WithZone(""); ip.Is6() {
-		if network, err := ip.Prefix(64); err == nil {
-			return network.String()
-		}
-	}
-	return ip.String()
 }

@@ -6,15 +6,16 @@ import (
 	"strings"
 )
 
-// Source returns the address of the caller of a request, of IPv6 the network, which a caller may have whole. A
-// proxy on this machine is believed about where a request comes from.
+// Source returns the address of the caller of a request, of IPv6 the network of 64 bits, which a caller
+// may have whole; "" when it is not known. A peer on this machine or in a private network may be a
+// proxy, and is believed about where a request comes from.
 func Source(r *http.Request) string {
 	from, err := netip.ParseAddrPort(r.RemoteAddr)
 	if err != nil {
 		return ""
 	}
 	ip := from.Addr().Unmap()
-	if ip.IsLoopback() {
+	if ip.IsLoopback() || ip.IsPrivate() {
 		lines := r.Header.Values("X-Forwarded-For")
 		if len(lines) > 0 {
 			all := strings.Split(lines[len(lines)-1], ",")
