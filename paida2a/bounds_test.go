@@ -126,9 +126,9 @@ func TestRoom(t *testing.T) {
 	}
 }
 
-// TestRoom_PaidGoesLast: tasks that are declined, or opened without end by one address, push out neither
+// TestT135_PaidGoesLast: tasks that are declined, or opened without end by one address, push out neither
 // what was paid nor the tasks of others.
-func TestRoom_PaidGoesLast(t *testing.T) {
+func TestT135_PaidGoesLast(t *testing.T) {
 	svc := tolltest.New(t)
 	ann := svc.Subscriber(100)
 	s := open(t, svc, func(c *paida2a.Config) { c.MaxTasks = 32 })
