@@ -45,10 +45,12 @@ func heap() int64 {
 	return int64(m.HeapAlloc)
 }
 
-// grown sends so many requests, each on a connection of its own whose reader takes 40 KiB a second, which is above the minimum
-// rate, and returns by how much the heap has grown once it is within the bound, or has not come there for a while.
-func grown(t *testing.T, address string, n int, request string, bound int64) (bytes int64) {
+// grown sends so many requests, each on a connection of its own whose reader takes 128 KiB a second, which is above the minimum
+// rate. Once all answers have begun, if there are any, it returns by how much the heap has grown, as soon as that is within the
+// bound, or after ten seconds.
+func grown(t *testing.T, address string, n int, request string, answered bool, bound int64) (bytes int64) {
 	t.Helper()
+	var made sync.WaitGroup
 	before := heap()
 	var sent sync.WaitGroup
 	for range n {
@@ -56,7 +58,7 @@ func grown(t *testing.T, address string, n int, request string, bound int64) (by
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := c.(*net.TCPConn).SetReadBuffer(4096); err != nil {
+		if err := c.(*net.TCPConn).SetReadBuffer(64 << 10); err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { _ = c.Close() })
@@ -64,15 +66,22 @@ func grown(t *testing.T, address string, n int, request string, bound int64) (by
 			_ = c.SetWriteDeadline(time.Now().Add(long))
 			_, _ = io.WriteString(c, request) // may be refused
 		})
+		begun := sync.OnceFunc(made.Done)
+		made.Add(1)
 		go func() {
 			for err := error(nil); err == nil; time.Sleep(100 * time.Millisecond) {
-				_, err = c.Read(make([]byte, 4<<10))
+				_, err = c.Read(make([]byte, 13<<10))
+				begun()
 			}
 		}()
 	}
 	sent.Wait()
-	time.Sleep(2 * time.Second)
-	for end := time.Now().Add(time.Minute); ; time.Sleep(500 * time.Millisecond) {
+	if answered {
+		made.Wait()
+	} else {
+		time.Sleep(2 * time.Second)
+	}
+	for end := time.Now().Add(10 * time.Second); ; time.Sleep(500 * time.Millisecond) {
 		if bytes = heap() - before; bytes <= bound || time.Now().After(end) {
 			return bytes
 		}
@@ -84,7 +93,7 @@ func TestT173_SilentBodiesInMemory(t *testing.T) {
 	h := host(t, service(t), paidmcp.ServerConfig{})
 	address := served(t, h)
 	request := "POST /mcp HTTP/1.1\r\nHost: " + address + "\r\nContent-Type: application/json\r\nContent-Length: 1048576\r\n\r\n{" + strings.Repeat(" ", 1<<20-2)
-	n := grown(t, address, 300, request, 100<<20)
+	n := grown(t, address, 300, request, false, 100<<20)
 	t.Logf("300 silent bodies hold %d MiB", n>>20)
 	if n > 100<<20 {
 		t.Error("that is too much")
@@ -105,7 +114,7 @@ func TestT173_SlowReadersInMemory(t *testing.T) {
 	body := call(1, "large", "", "")
 	request := fmt.Sprintf("POST /mcp HTTP/1.1\r\nHost: %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", address, len(body), body)
 	const bound = 200 << 20 // 128 MiB, and some that just came
-	n := grown(t, address, 30, request, bound)
+	n := grown(t, address, 30, request, true, bound)
 	t.Logf("30 slow readers hold %d MiB", n>>20)
 	if n > bound {
 		t.Error("that is too much")
