@@ -146,29 +146,30 @@ func (x *exchange) offered() *toll.Credits {
 	if asked == nil {
 		return t.MaxAmount.Ptr()
 	}
-	n := *asked
-	if n == 0 || t.MaxAmount == 0 {
-		return asked
-	}
-	if t.IsTime {
+	if t.IsTime && t.MaxAmount > 0 {
 		return new(toll.Credits)
 	}
-	n = min(max(n, t.MinAmount), t.MaxAmount)
-	if n != *asked {
-		x.gate.outside.Do(func() {
-			x.c.log.Warn("the price of a route lies outside of its plan, which has the last word", "credits", int64(*asked),
-				"min", int64(t.MinAmount), "max", int64(t.MaxAmount), "planId", string(t.PlanID))
-		})
-	}
-	return &n
+	return asked
 }
 
-// asked returns the credits to verify: the fixed price, or the bound of a function; nil is the maximum of the plan.
+// asked returns the credits to verify, within the bounds of the plan: the fixed price, or the bound of a function; nil is the
+// maximum of the plan.
 func (x *exchange) asked() *toll.Credits {
+	n := x.c.credits
 	if x.c.creditsFunc != nil {
-		return x.c.maxCredits
+		if x.c.maxCredits == nil {
+			return nil
+		}
+		n = *x.c.maxCredits
 	}
-	return x.c.credits.Ptr()
+	in := x.terms.InBounds(n)
+	if in != n {
+		x.gate.outside.Do(func() {
+			x.c.log.Warn("the price of a route lies outside of its plan, whose bounds count", "credits", int64(n),
+				"min", int64(x.terms.MinAmount), "max", int64(x.terms.MaxAmount), "planId", string(x.terms.PlanID))
+		})
+	}
+	return &in
 }
 
 func (x *exchange) resource() string {
@@ -421,10 +422,10 @@ func (x *exchange) amount(resp Response) toll.Credits {
 		return x.hold.Amount
 	}
 	if x.c.creditsFunc == nil {
-		return x.c.credits
+		return x.terms.InBounds(x.c.credits)
 	}
 	resp.Header = resp.Header.Clone()
-	return min(max(x.c.creditsFunc(x.r, resp), 0), x.payment.Held)
+	return min(x.terms.InBounds(max(x.c.creditsFunc(x.r, resp), 0)), x.payment.Held)
 }
 
 // holdGuard cuts a stream when its hold ends.
@@ -475,7 +476,7 @@ func (x *exchange) endStream(a *writer, ended, returned bool) {
 func (x *exchange) settleStream(a *writer) {
 	amount := x.payment.Held
 	if x.c.creditsFunc == nil {
-		amount = x.c.credits
+		amount = x.terms.InBounds(x.c.credits)
 	}
 	func() {
 		defer func() {

@@ -22,13 +22,9 @@ func (d *desk) demand(ctx context.Context) (*x402.PaymentRequired, error) {
 	if err != nil {
 		return nil, err
 	}
-	amount := d.cfg.Credits
-	switch {
-	case t.MaxAmount == 0:
-	case t.IsTime:
+	amount := t.InBounds(d.cfg.Credits)
+	if t.IsTime {
 		amount = 0
-	default: // as the service is going to take it
-		amount = min(max(amount, t.MinAmount), t.MaxAmount)
 	}
 	o := x402.Options{
 		Namespace: d.cfg.Namespace, Endpoint: d.cfg.EndpointURL, AgentID: d.cfg.AgentID, HTTPVerb: http.MethodPost, Error: "Payment required",
@@ -56,8 +52,12 @@ func (d *desk) unreachable(what string, id a2a.TaskID, err error) error {
 func (w *work) verify(ctx context.Context) (*x402.SettleResponse, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), w.cfg.Timeout)
 	defer cancel()
+	w.amount = w.cfg.Credits
+	if t, err := w.terms.Of(ctx, w.cfg.PlanID); err == nil {
+		w.amount = t.InBounds(w.amount)
+	}
 	v, err := w.f.Verify(ctx, &x402.VerifyRequest{
-		PaymentRequired: w.required, AccessToken: w.token, MaxAmount: w.cfg.Credits.Ptr(), Hold: true, HoldSecs: w.cfg.HoldSecs,
+		PaymentRequired: w.required, AccessToken: w.token, MaxAmount: w.amount.Ptr(), Hold: true, HoldSecs: w.cfg.HoldSecs,
 	})
 	if err != nil {
 		return nil, err
@@ -101,7 +101,7 @@ func (w *work) refused(v *x402.VerifyResponse) (*x402.SettleResponse, error) {
 // settle burns the price under the id of the run. known is false when nobody can say whether it was burned; the answer then
 // is settlement_pending.
 func (w *work) settle(ctx context.Context) (s *x402.SettleResponse, known bool) {
-	s, known = w.hold.Settle(ctx, w.cfg.Credits, hold.Tries)
+	s, known = w.hold.Settle(ctx, w.amount, hold.Tries)
 	w.report(context.WithoutCancel(ctx), s)
 	return s, known
 }

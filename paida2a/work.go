@@ -11,6 +11,7 @@ import (
 	"github.com/a2aproject/a2a-go/a2a"
 	"github.com/a2aproject/a2a-go/a2asrv"
 
+	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/hold"
 	"github.com/tollhq/toll/x402"
 )
@@ -35,6 +36,7 @@ type work struct {
 	required x402.PaymentRequired
 	payment  Payment
 	hold     hold.Payment
+	amount   toll.Credits // of the price, within the bounds of the plan
 }
 
 // serve verifies the payment, lets the agent work, settles, and only then tells what the agent made.

@@ -33,7 +33,7 @@ type call struct {
 	demand   *x402.PaymentRequired // what the caller is asked for
 	plan     toll.PlanID           // the one that is to pay
 	required *x402.PaymentRequired // what was verified, and is settled
-	isTime   bool
+	terms    *x402.Terms           // of the plan that pays
 	cred     credential
 	payment  Payment
 	hold     hold.Payment
@@ -222,7 +222,7 @@ func (c *call) settled(ctx context.Context, res mcp.Result) (mcp.Result, error) 
 // amount prices a result, within what is held.
 func (c *call) amount(res mcp.Result) (amount toll.Credits, err error) {
 	if c.price.creditsFunc == nil {
-		return c.price.credits, nil
+		return c.terms.InBounds(c.price.credits), nil
 	}
 	defer func() {
 		if v := recover(); v != nil {
@@ -233,10 +233,10 @@ func (c *call) amount(res mcp.Result) (amount toll.Credits, err error) {
 	amount = max(c.price.creditsFunc(CreditsContext{
 		Args: c.args, Result: res, Request: CallRequest{LogicalURL: c.url, ToolName: c.name},
 	}), 0)
-	if c.isTime {
+	if c.terms != nil && c.terms.IsTime {
 		return amount, nil // a plan for a period holds nothing, and burns nothing whatever is asked
 	}
-	return min(amount, c.payment.Amount), nil
+	return min(c.terms.InBounds(amount), c.payment.Amount), nil
 }
 
 // settleCut settles a stream that ended before its result, after something was delivered.

@@ -80,7 +80,7 @@ func (c *call) offer(ctx context.Context, token *x402.Token) *unpaid {
 	c.demand = c.ask(c.url, c.offers)
 	for _, t := range c.offers {
 		if t.PlanID == c.plan {
-			c.isTime = t.IsTime
+			c.terms = t
 			c.required = c.ask(c.url, []*x402.Terms{t})
 		}
 	}
@@ -164,7 +164,7 @@ func (c *call) offered(t *x402.Terms) *toll.Credits {
 	case asked == nil:
 		return t.MaxAmount.Ptr()
 	}
-	return min(max(*asked, t.MinAmount), t.MaxAmount).Ptr()
+	return t.InBounds(*asked).Ptr()
 }
 
 // verify asks for a hold, for the logical url and then, when the agent knows the other one only, for the address of the
@@ -205,8 +205,12 @@ func (c *call) verifyOnce(ctx context.Context) (*x402.VerifyResponse, error) {
 	// A caller that leaves must not leave a hold behind that nobody knows of.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.cfg.Timeout)
 	defer cancel()
+	asked := c.asked()
+	if asked != nil {
+		asked = c.terms.InBounds(*asked).Ptr()
+	}
 	return c.f.Verify(ctx, &x402.VerifyRequest{
-		PaymentRequired: *c.required, AccessToken: c.cred.token, MaxAmount: c.asked(), Hold: true, HoldSecs: c.cfg.HoldSecs,
+		PaymentRequired: *c.required, AccessToken: c.cred.token, MaxAmount: asked, Hold: true, HoldSecs: c.cfg.HoldSecs,
 	})
 }
 

@@ -67,6 +67,16 @@ type Terms struct {
 	OrderURL string
 }
 
+// InBounds returns the credits that the service takes for a price of n: at least the minimum of the
+// plan and at most its maximum. 0 stays 0, and so does every n without known bounds or on a time
+// plan, which takes none.
+func (t *Terms) InBounds(n toll.Credits) toll.Credits {
+	if t == nil || n == 0 || t.MaxAmount == 0 || t.IsTime {
+		return n
+	}
+	return min(max(n, t.MinAmount), t.MaxAmount)
+}
+
 // VerifyRequest asks whether a request is payable (wire contract, section 16). With Stock it is the body of standard x402
 // software, and its other members do not count.
 type VerifyRequest struct {

@@ -353,11 +353,10 @@ func (r *wholeRun) token(t *rapid.T) {
 	}
 	if tok.delegation != nil {
 		opts = append(opts, client.WithDelegation(tok.delegation.id))
-		cents := p.cents
-		if p.payAsYouGo {
-			cents = 1
+		// What is left of it counts when something is to be bought.
+		if want = tok.delegation.refusal(r.model.now, tok.plan, 0, 0); want == toll.CodeDelegationExhausted {
+			want = ""
 		}
-		want = tok.delegation.refusal(r.model.now, tok.plan, cents, 1)
 	}
 	got, err := r.subs[tok.subscriber].AccessToken(context.Background(), r.ids[tok.plan], opts...)
 	if !r.expectCode(t, "token", err, want) {
