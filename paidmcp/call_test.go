@@ -415,3 +415,31 @@ var errWork = errors.New("the work cannot be done")
 func advice(service string, plan toll.PlanID) string {
 	return "POST " + service + "/api/v1/x402/plans/" + string(plan) + "/order orders the plan. People sign in at " + service + "/sign-in."
 }
+
+// TestCall_PriceBelowMinimum: the bounds of the plan count, for fixed prices and for functions.
+func TestCall_PriceBelowMinimum(t *testing.T) {
+	svc := service(t)
+	ctx := context.Background()
+	five, err := svc.Client().RegisterPlan(ctx, client.PlanParams{
+		Metadata: toll.Metadata{Name: "Five"}, Credits: toll.CreditsConfig{Amount: 50, MinAmount: 5, MaxAmount: 9},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ann := svc.Subscriber(1)
+	if _, err := svc.Client().Mint(ctx, five.PlanID, ann.Address, 10, 0); err != nil {
+		t.Fatal(err)
+	}
+	for name, price := range map[string]paidmcp.Option{
+		"fixed": paidmcp.Credits(1), "function": paidmcp.CreditsFunc(func(paidmcp.CreditsContext) toll.Credits { return 1 }),
+	} {
+		tk, err := ann.Client.AccessToken(ctx, five.PlanID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := shopOf(svc, svc.Client(), paidmcp.Config{PlanID: five.PlanID, ServerName: "demo"}, price)
+		if _, c := dial(t, s.server, eras[0]).call("tools/ask", tk.AccessToken).paid(t); c["creditsRedeemed"] != "5" {
+			t.Errorf("%s: %v", name, c)
+		}
+	}
+}
