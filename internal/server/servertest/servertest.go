@@ -52,8 +52,9 @@ func Program(t testing.TB) string {
 	build.Do(func() {
 		args := []string{"build", "-ldflags=-s -w", "-o", program} // nobody debugs it, and so it is linked sooner
 		if raceEnabled {
-			// As scripts/test.sh builds what it tests: the race detector looks into nothing of SQLite, and what is compiled is shared.
-			args = append(args, "-race", "-gcflags=modernc.org/...=-race=false")
+			// As scripts/test.sh builds what it tests, so that what is compiled is shared.
+			args = append(args, "-race", "-gcflags=modernc.org/...=-race=false",
+				"-gcflags=github.com/ethereum/go-ethereum/core/state=-race=false")
 		}
 		out, err := exec.Command("go", append(args, "github.com/tollhq/toll/cmd/toll")...).CombinedOutput()
 		if err != nil {
