@@ -100,37 +100,29 @@ func (s *state) dueAt() int64 { return max(s.now, micros(s.account.UpdatedAt, 0)
 
 func loadDue(ctx context.Context, tx *store.Tx, g *group) error {
 	s, id := g.state, g.id[:]
-	rows, err := tx.Query(ctx, sqlRequestsDue, id, s.dueAt())
-	if err != nil {
-		return err
-	}
-	if err := each(rows, func() error {
-		r := &requestRow{stored: true}
-		if err := scanRequest(rows.Scan, &r.Request); err != nil {
-			return err
-		}
-		g.addDue(r)
-		return nil
-	}); err != nil {
-		return err
-	}
-	for _, hash := range g.duePermissions() {
-		rows, err := tx.Query(ctx, sqlClaims, id, hash[:])
+	read := func(add func(*requestRow), query string, args ...any) error {
+		rows, err := tx.Query(ctx, query, args...)
 		if err != nil {
 			return err
 		}
-		if err := each(rows, func() error {
+		return each(rows, func() error {
 			r := &requestRow{stored: true}
 			if err := scanRequest(rows.Scan, &r.Request); err != nil {
 				return err
 			}
-			g.addClaim(r)
+			add(r)
 			return nil
-		}); err != nil {
+		})
+	}
+	if err := read(g.addDue, sqlRequestsDue, id, s.dueAt()); err != nil {
+		return err
+	}
+	for _, hash := range g.duePermissions() {
+		if err := read(g.addClaim, sqlClaims, id, hash[:]); err != nil {
 			return err
 		}
 	}
-	err = tx.QueryRow(ctx, sqlNextDue, id, s.dueAt()).Scan(&s.nextDue)
+	err := tx.QueryRow(ctx, sqlNextDue, id, s.dueAt()).Scan(&s.nextDue)
 	if errors.Is(err, store.ErrNotFound) {
 		return nil
 	}
