@@ -21,3 +21,6 @@ func Failpoint(l *Ledger) func(at string) { return *l.failpoint.Load() }
 
 // SetBatchTimeout bounds an attempt of the writer; set it before the first operation.
 func SetBatchTimeout(l *Ledger, d time.Duration) { l.batchTimeout = d }
+
+// PermissionsOfKeySQL reads the permissions that an API key made.
+const PermissionsOfKeySQL = sqlPermissionsOfKey

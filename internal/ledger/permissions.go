@@ -27,8 +27,9 @@ const (
 	sqlPermissionsOfDelegation = `SELECT ` + permissionColumns + ` FROM permissions
 		WHERE subscriber = $1 AND delegation_id = $2 AND revoked_at = 0 LIMIT $3`
 
+	// The first condition is that of the partial index permissions_key, without which SQLite does not use it.
 	sqlPermissionsOfKey = `SELECT ` + permissionColumns + ` FROM permissions
-		WHERE api_key_id = $1 AND permission_hash > $2 AND revoked_at = 0 AND expires_at > $3
+		WHERE api_key_id <> '' AND api_key_id = $1 AND permission_hash > $2 AND revoked_at = 0 AND expires_at > $3
 		ORDER BY permission_hash LIMIT $4`
 	sqlPermissionToKey = `UPDATE permissions SET api_key_id = $3 WHERE account_id = $1 AND permission_hash = $2`
 
