@@ -126,12 +126,20 @@ func newAttempt(h *handler, c *call, key string) (*attempt, error) {
 		return nil, err
 	}
 	// The operation stands for the method and the words of the path.
-	scope, err := json.Marshal([]string{c.caller.Address.Lower(), c.route.op, c.params[0].value, c.params[1].value, key})
+	words := []string{c.caller.Address.Lower(), c.route.op, c.params[0].value, c.params[1].value, key}
+	if c.route.bounded() {
+		words = append(words, c.caller.KeyID.String())
+	}
+	scope, err := json.Marshal(words)
 	if err != nil {
 		return nil, err
 	}
 	return &attempt{h: h, c: c, scope: sha256.Sum256(scope), body: sha256.Sum256(body)}, nil
 }
+
+// bounded reports whether the answer is a secret that has the rights and the end of the API key of the call. Another key of the
+// account, which may have fewer, does not get it by repeating the call.
+func (r *route) bounded() bool { return r.op == "createKey" || r.op == "createPermission" }
 
 // normalJSON returns the body without its blanks and the order of its members, numbers digit for digit: the same call
 // encoded anew is the same call. The body was decoded strictly before.

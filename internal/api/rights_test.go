@@ -314,3 +314,25 @@ func TestOrganizations(t *testing.T) {
 		t.Errorf("without a key: %d", a.status)
 	}
 }
+
+// TestT17_RepeatedByAnotherKey: a call that another API key made before gives no key and no access token of that one out, which may
+// have more rights and a later end.
+func TestT17_RepeatedByAnotherKey(t *testing.T) {
+	s := newStack(t)
+	plan := s.plan(s.b1, freePlan)
+	few := s.keyWith(s.b1, toll.RightKeys, toll.RightSpend)
+	for path, c := range map[string]struct{ body, secret string }{
+		base + "/api-keys":         {`{}`, "key"},
+		base + "/x402/permissions": {`{"planId":"` + plan + `"}`, "accessToken"},
+	} {
+		first := s.do(s.b1, "POST", path, c.body, "Idempotency-Key", "1")
+		again := s.do(s.b1, "POST", path, c.body, "Idempotency-Key", "1")
+		other := s.do(few, "POST", path, c.body, "Idempotency-Key", "1")
+		if first.status != 201 || again.text(t, c.secret) != first.text(t, c.secret) {
+			t.Errorf("%s: %d %s", path, first.status, again.body)
+		}
+		if other.status != 201 || other.text(t, c.secret) == first.text(t, c.secret) {
+			t.Errorf("%s: another key got what was made for the first: %d %s", path, other.status, other.body)
+		}
+	}
+}
