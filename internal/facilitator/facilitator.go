@@ -54,7 +54,7 @@ type Deps struct {
 // Quotas bound what one account adds in an hour, in this process. 0 is the default of each, a negative number lifts it.
 type Quotas struct {
 	Permissions int64 // default 36,000
-	FreeHolds   int64 // default 36,000: holds of a subscriber that burn nothing, and settlements of nothing
+	FreeHolds   int64 // default 36,000: holds of a subscriber with one builder that burn nothing, and settlements of nothing
 }
 
 // Facilitator verifies and settles payments. It keeps nothing that another process could not have changed, but for what

@@ -3,6 +3,7 @@ package facilitator
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"slices"
 	"strings"
@@ -43,6 +44,13 @@ type payment struct {
 }
 
 func (p *payment) permission() permissionKey { return permissionKey{p.account, p.claims.Hash} }
+
+// buyer stands for the subscriber and the builder of the plan together, as the key of a quota. A builder opens and releases holds
+// as it likes, and must not use up what the subscriber may do with others.
+func (p *payment) buyer() toll.Address {
+	sum := sha256.Sum256(slices.Concat(p.plan.Owner[:], p.claims.Subscriber[:]))
+	return toll.Address(sum[:len(toll.Address{})])
+}
 
 // wireNetwork is a network in the form of x402 objects, which want a colon.
 func (f *Facilitator) wireNetwork(network string) string {

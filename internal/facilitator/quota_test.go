@@ -27,7 +27,8 @@ func (s *scene) quota(e *toll.Error, code toll.Code, what string, limit any) {
 	}
 }
 
-// A subscriber has so many holds that burn nothing in an hour. What is burned does not count, and others have their own.
+// A subscriber has so many holds that burn nothing in an hour with each builder. What is burned does not count, and others have
+// their own.
 func TestT177_FreeHolds(t *testing.T) {
 	each(t, func(s *scene) {
 		const what = "holds that burn nothing"
@@ -63,6 +64,12 @@ func TestT177_FreeHolds(t *testing.T) {
 		s.refused(r, err, toll.CodeTooManyHolds)
 		if v, err := s.call(p, nil, s.token(p, s2, nil)).verify(i, held); err != nil || !v.IsValid {
 			t.Errorf("another subscriber: %+v, %v", v, err)
+		}
+		// The first builder cannot keep the subscriber from paying another one.
+		q := s.plan(func(p *toll.Plan) { p.Owner = b2 })
+		s.mint(q, s1, 1000)
+		if v, err := s.call(q, nil, s.token(q, s1, nil)).verify(i, held); err != nil || !v.IsValid {
+			t.Errorf("another builder: %+v, %v", v, err)
 		}
 		v, err = c.verify(i, nil)
 		s.valid(v, err) // without a hold there is no row

@@ -84,7 +84,7 @@ func (f *Facilitator) Settle(ctx context.Context, caller toll.Address, req *x402
 		}
 	}
 	if !settled.Replayed && resp.CreditsRedeemed != nil && *resp.CreditsRedeemed > 0 {
-		f.freeHolds.Give(p.claims.Subscriber)
+		f.freeHolds.Give(p.buyer())
 	}
 	resp.Raw, resp.Replayed = settled.Answer, settled.Replayed
 	return resp, nil

@@ -107,7 +107,7 @@ func (f *Facilitator) verifyWithHold(ctx context.Context, p *payment, id string,
 		lack := f.lacking(p, id)
 		for err != nil {
 			if e := f.remedy(ctx, lack, err); e != nil {
-				f.freeHolds.Give(p.claims.Subscriber) // nothing was held
+				f.freeHolds.Give(p.buyer()) // nothing was held
 				return nil, e
 			}
 			op.RequestID, op.OrderTx = lack.id, lack.orderTx
@@ -123,10 +123,10 @@ func (f *Facilitator) verifyWithHold(ctx context.Context, p *payment, id string,
 	return resp, nil
 }
 
-// takeHold counts a hold of the subscriber, whose quota it is: a builder's other subscribers do not notice. [Facilitator.Settle]
-// gives it back.
+// takeHold counts a hold for the quota of the subscriber with this builder: neither the builder's other subscribers nor the
+// subscriber's other builders notice. [Facilitator.Settle] gives it back.
 func (f *Facilitator) takeHold(p *payment) *toll.Error {
-	e := f.freeHolds.Take(p.claims.Subscriber, 1)
+	e := f.freeHolds.Take(p.buyer(), 1)
 	if e != nil {
 		e.Code = toll.CodeTooManyHolds
 		e = e.WithReason(x402.ReasonTooManyHolds)
