@@ -138,3 +138,18 @@ func TestEndedKey_Interrupted(t *testing.T) {
 		}
 	})
 }
+
+// TestEndedKey_LastSecond: an API key makes no access token that would be over at once, which is no failure of the service.
+func TestEndedKey_LastSecond(t *testing.T) {
+	s := newScene(t, "sqlite", 1)
+	p := s.plan(nil)
+	for left, ok := range map[time.Duration]bool{0: false, 300 * time.Millisecond: false, time.Second: true} {
+		caller := auth.Caller{Address: s1, Ends: s.clock.now().Add(left)}
+		_, err := s.one().CreatePermission(s.ctx, caller, &facilitator.PermissionRequest{PlanID: p.ID}, nil)
+		if ok {
+			s.must(err)
+		} else {
+			s.code(err, toll.CodeNotAuthenticated)
+		}
+	}
+}

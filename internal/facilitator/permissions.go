@@ -116,6 +116,9 @@ func (f *Facilitator) planned(
 	var warnings []toll.Warning
 	if !caller.Ends.IsZero() && p.ExpiresAt.After(caller.Ends) {
 		p.ExpiresAt = caller.Ends.Truncate(time.Second) // it ends with the API key that made it
+		if !p.ExpiresAt.After(now) {
+			return nil, nil, nil, toll.NewError(toll.CodeNotAuthenticated).WithDetails("the API key ends within a second")
+		}
 	}
 	if d := req.Delegation; d != nil && d.New == nil {
 		if warnings, err = f.nameDelegation(ctx, p, plan, d); err != nil {
