@@ -236,7 +236,10 @@ func (a *Auth) adopt(ctx context.Context, tx *store.Tx, c Caller, key store.APIK
 	}
 	parentOf := func(id toll.Hash, rights toll.Rights, ends time.Time) (toll.Hash, error) {
 		if slices.Contains(line, id) {
-			return above, nil
+			if above.IsZero() {
+				return above, nil
+			}
+			return above, a.LockKey(ctx, tx, above) // its end may already have read what it made
 		}
 		return c.KeyID, c.covers(rights, ends)
 	}
