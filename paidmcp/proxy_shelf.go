@@ -8,6 +8,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
@@ -71,10 +72,25 @@ func (u *Upstream) Items(ctx context.Context, t Type) (Items, error) {
 		out.Changes = caps.Resources.ListChanged
 		out.Names, err = named(out.Names, session.Resources(ctx, nil), func(r *mcp.Resource) string { return r.URI })
 		if err == nil {
-			out.Names, err = named(out.Names, session.ResourceTemplates(ctx, nil), func(t *mcp.ResourceTemplate) string { return t.URITemplate })
+			out.Names, err = named(out.Names, templatesOf(ctx, session), func(t *mcp.ResourceTemplate) string { return t.URITemplate })
 		}
 	}
 	return out, err
+}
+
+// templatesOf lists the templates of resources. A server that has resources and does not know the
+// method has no templates: many servers leave it out.
+func templatesOf(ctx context.Context, session *mcp.ClientSession) iter.Seq2[*mcp.ResourceTemplate, error] {
+	return func(yield func(*mcp.ResourceTemplate, error) bool) {
+		for t, err := range session.ResourceTemplates(ctx, nil) {
+			if e, ok := wireError(err); ok && e.Code == jsonrpc.CodeMethodNotFound {
+				return
+			}
+			if !yield(t, err) {
+				return
+			}
+		}
+	}
 }
 
 func named[T any](names []string, listed iter.Seq2[*T, error], name func(*T) string) ([]string, error) {
@@ -182,7 +198,7 @@ func (sh *shelf) fill(ctx context.Context) error {
 		func(r *mcp.Resource) { sh.s.AddResource(r, sh.u.readResource) }, sh.s.RemoveResources); err != nil {
 		return err
 	}
-	if err := stock(sh, "resource template", sh.templates, caps.Resources != nil, session.ResourceTemplates(ctx, nil),
+	if err := stock(sh, "resource template", sh.templates, caps.Resources != nil, templatesOf(ctx, session),
 		func(t *mcp.ResourceTemplate) string { return t.URITemplate },
 		func(t *mcp.ResourceTemplate) { sh.s.AddResourceTemplate(t, sh.u.readResource) }, sh.s.RemoveResourceTemplates); err != nil {
 		return err

@@ -93,6 +93,16 @@ func TestProcessBehind(*testing.T) {
 	if os.Getenv("BEHIND_A_PRICE") == "rough" {
 		s = rough()
 	}
+	if os.Getenv("BEHIND_A_PRICE") == "no templates" {
+		s.AddReceivingMiddleware(func(next mcp.MethodHandler) mcp.MethodHandler {
+			return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
+				if method == "resources/templates/list" {
+					return nil, &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: "Method not found"}
+				}
+				return next(ctx, method, req)
+			}
+		})
+	}
 	err := s.Run(context.Background(), &mcp.StdioTransport{})
 	if err != nil && !errors.Is(err, io.EOF) {
 		fmt.Fprintln(os.Stderr, err)
@@ -314,6 +324,25 @@ func TestProxy_BrokenProcess(t *testing.T) {
 	}
 	if err := paidmcp.Command(nil, func() *exec.Cmd { return exec.Command("/nonexistent/program") }).Connect(t.Context()); err == nil {
 		t.Error("a command that does not exist was started")
+	}
+}
+
+// TestProxy_NoTemplates: a server with resources may lack the method that lists templates. Its
+// other items are offered.
+func TestProxy_NoTemplates(t *testing.T) {
+	svc := service(t)
+	u := paidmcp.Command(nil, func() *exec.Cmd {
+		c := process()
+		c.Env = append(c.Env, "BEHIND_A_PRICE=no templates")
+		return c
+	})
+	h, ann := priced(t, svc, u), svc.Subscriber(50)
+	if r := h.post(call(1, "measure", "", paidBy(ann.AccessToken))).rpc(t); r.Error.Code != 0 || r.Result.IsError {
+		t.Errorf("%+v", r)
+	}
+	items, err := u.Items(t.Context(), paidmcp.Resources)
+	if err != nil || len(items.Names) == 0 {
+		t.Errorf("%+v, %v", items, err)
 	}
 }
 
