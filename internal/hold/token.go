@@ -4,6 +4,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/tollhq/toll"
@@ -112,5 +113,6 @@ func readAddress(s string) (a address, ok bool) {
 	if path := strings.Trim(u.Path, "/"); path != "" {
 		a.path = strings.Split(path, "/")
 	}
-	return a, true
+	// Servers do not agree about what a dot segment leads to.
+	return a, !slices.Contains(a.path, ".") && !slices.Contains(a.path, "..")
 }

@@ -58,6 +58,18 @@ func TestIsFor(t *testing.T) {
 	}
 }
 
+// A token that is made for one path pays nothing that a dot segment leads to.
+func TestIsFor_DotSegments(t *testing.T) {
+	c := hold.Claims{Issuer: issuer, Audience: []byte(`["` + issuer + `/x402","https://agent.example.com/v1/a"]`)}
+	for resource, want := range map[string]bool{
+		"/v1/a/b": true, "/v1/a/..b": true, "/v1/a/../b": false, "/v1/a/%2e%2e/b": false, "/v1/a/./b": false, "/v1/a/..": false,
+	} {
+		if got := c.IsFor("https://agent.example.com/v1", "https://agent.example.com"+resource); got != want {
+			t.Errorf("%s: %v", resource, got)
+		}
+	}
+}
+
 func TestAccessToken(t *testing.T) {
 	claims := func(iss, plan, version string) string {
 		return `{"iss":"` + iss + `","sub":"0xf39Fd6e51aad88F6F4ce6aB8827279cffFb92266","aud":"` + iss + `/x402","planId":"` + plan + `","x402Version":` + version + `}`
