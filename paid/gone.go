@@ -2,10 +2,11 @@ package paid
 
 import (
 	"context"
-	"errors"
 	"net/http"
 	"sync/atomic"
 	"time"
+
+	"github.com/tollhq/toll/internal/hold"
 )
 
 // Gone says what becomes of a request whose caller goes away before it has its answer.
@@ -43,8 +44,8 @@ func (x *exchange) settlesGone() bool {
 	return true
 }
 
-// gone reports whether the caller has gone away. A deadline is one that the program has set itself.
-func (x *exchange) gone() bool { return errors.Is(x.r.Context().Err(), context.Canceled) }
+// gone reports whether the caller has gone away.
+func (x *exchange) gone() bool { return hold.Left(x.r.Context()) }
 
 // workContext is the context of the handler. It ends with that of the request, but a caller who leaves ends it only
 //
@@ -56,34 +57,10 @@ func (x *exchange) workContext(begun *atomic.Bool) (context.Context, context.Can
 	if !x.settlesGone() {
 		return context.WithCancelCause(request)
 	}
-	work, cancel := context.WithCancelCause(detached{context.WithoutCancel(request), request})
 	end := x.workEnd()
-	stop := context.AfterFunc(request, func() {
-		if !x.gone() || begun.Load() {
-			cancel(context.Cause(request))
-			return
-		}
-		t := time.NewTimer(end.Sub(x.c.clock()))
-		defer t.Stop()
-		select {
-		case <-t.C:
-			cancel(ErrHoldEnded)
-		case <-work.Done():
-		}
-	})
-	return work, func(cause error) {
-		stop()
-		cancel(cause)
-	}
+	return hold.WorkContext(request, func() bool { return !begun.Load() },
+		func() time.Duration { return end.Sub(x.c.clock()) }, ErrHoldEnded)
 }
-
-// detached has the values and the deadline of a request, whose end it does not share by itself.
-type detached struct {
-	context.Context
-	request context.Context
-}
-
-func (d detached) Deadline() (time.Time, bool) { return d.request.Deadline() }
 
 // workEnd is until when a handler may work for a caller who left: the end of the hold, or of what a wallet has signed.
 func (x *exchange) workEnd() time.Time {

@@ -2,11 +2,11 @@ package paida2a
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/a2aproject/a2a-go/a2a"
 
+	"github.com/tollhq/toll/internal/hold"
 	"github.com/tollhq/toll/paid"
 )
 
@@ -27,7 +27,7 @@ func (d *desk) leave(ctx context.Context, t *task) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	t.followers--
-	if d.cfg.CallerGone != paid.Release || !errors.Is(ctx.Err(), context.Canceled) {
+	if d.cfg.CallerGone != paid.Release || !hold.Left(ctx) {
 		return
 	}
 	if t.waited && t.followers == 0 && t.phase == phaseRunning {

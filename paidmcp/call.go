@@ -126,7 +126,7 @@ func (c *call) serve(ctx context.Context, run func(context.Context) (mcp.Result,
 	res, err := run(inner)
 	if gone := context.Cause(inner); gone != nil {
 		res, err = nil, gone
-	} else if ctx.Err() != nil && !(left(ctx) && settles()) {
+	} else if ctx.Err() != nil && !(hold.Left(ctx) && settles()) {
 		res, err = nil, context.Cause(ctx) // it came to its end before it learned that the caller left
 	}
 	switch {

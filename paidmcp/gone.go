@@ -2,11 +2,11 @@ package paidmcp
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/tollhq/toll/internal/hold"
 	"github.com/tollhq/toll/paid"
 )
 
@@ -46,36 +46,9 @@ func (c *call) settlesGone(ctx context.Context) bool {
 func (c *call) workContext(
 	call context.Context, settles func() bool,
 ) (context.Context, context.CancelCauseFunc) {
-	work, cancel := context.WithCancelCause(detached{context.WithoutCancel(call), call})
-	stop := context.AfterFunc(call, func() {
-		if !left(call) || c.notices.delivered() > 0 || !settles() {
-			cancel(context.Cause(call))
-			return
-		}
-		t := time.NewTimer(c.holdEnd.Sub(c.cfg.Clock()))
-		defer t.Stop()
-		select {
-		case <-t.C:
-			cancel(paid.ErrHoldEnded)
-		case <-work.Done():
-		}
-	})
-	return work, func(cause error) {
-		stop()
-		cancel(cause)
-	}
+	return hold.WorkContext(call, func() bool { return c.notices.delivered() == 0 && settles() },
+		func() time.Duration { return c.holdEnd.Sub(c.cfg.Clock()) }, paid.ErrHoldEnded)
 }
-
-// left reports whether a caller has gone away. A deadline is one that the program has set itself.
-func left(call context.Context) bool { return errors.Is(call.Err(), context.Canceled) }
-
-// detached has the values and the deadline of a call, whose end it does not share by itself.
-type detached struct {
-	context.Context
-	call context.Context
-}
-
-func (d detached) Deadline() (time.Time, bool) { return d.call.Deadline() }
 
 // maxListed bounds the pages of one list.
 const maxListed = 1000
