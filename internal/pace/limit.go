@@ -48,15 +48,10 @@ func sourceOf(c net.Conn) netip.Prefix {
 		return netip.Prefix{}
 	}
 	ip := at.AddrPort().Addr().Unmap().WithZone("")
-	if ip.IsLoopback() || ip.IsPrivate() {
+	if mayBeProxy(ip) {
 		return netip.Prefix{}
 	}
-	bits := 32
-	if ip.Is6() {
-		bits = 64
-	}
-	source, _ := ip.Prefix(bits)
-	return source
+	return network(ip)
 }
 
 func (l *limited) enter(source netip.Prefix) bool {

@@ -75,8 +75,8 @@ type conn struct {
 	late  time.Duration // how far the reader is behind the minimum rate
 }
 
-// Write implements net.Conn. It writes what the minimum rate is for a second at a time, so that a reader that stands still is
-// found soon, however much there is to write. Writes do not overlap: net/http makes one at a time.
+// Write implements net.Conn. It writes in pieces of one second at the minimum rate, so that it notices a reader that has stopped
+// soon, however long p is. Calls must not overlap; net/http makes one at a time.
 func (c *conn) Write(p []byte) (n int, err error) {
 	var w *pending
 	if c.unread != nil && len(p) > largeWrite {

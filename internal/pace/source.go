@@ -15,7 +15,7 @@ func Source(r *http.Request) string {
 		return ""
 	}
 	ip := from.Addr().Unmap()
-	if ip.IsLoopback() || ip.IsPrivate() {
+	if mayBeProxy(ip) {
 		lines := r.Header.Values("X-Forwarded-For")
 		if len(lines) > 0 {
 			all := strings.Split(lines[len(lines)-1], ",")
@@ -25,9 +25,20 @@ func Source(r *http.Request) string {
 		}
 	}
 	if ip.Is6() {
-		if network, err := ip.Prefix(64); err == nil {
-			return network.String()
-		}
+		return network(ip).String()
 	}
 	return ip.String()
+}
+
+// mayBeProxy reports whether an address is of this machine or of a private network.
+func mayBeProxy(ip netip.Addr) bool { return ip.IsLoopback() || ip.IsPrivate() }
+
+// network returns what one caller may have whole: an address of IPv4, 64 bits of IPv6.
+func network(ip netip.Addr) netip.Prefix {
+	bits := 32
+	if ip.Is6() {
+		bits = 64
+	}
+	p, _ := ip.Prefix(bits)
+	return p
 }
