@@ -126,10 +126,22 @@ func (o *OAuth) agentClient(ctx context.Context, id string) (*knownClient, error
 func (o *OAuth) agentRedirect(uri string) bool {
 	u, err := url.Parse(uri)
 	own, ownErr := url.Parse(o.Issuer)
-	if errors.Join(err, ownErr) != nil || !toll.ValidRedirect(uri) || strings.EqualFold(u.Host, own.Host) {
+	if errors.Join(err, ownErr) != nil || !toll.ValidRedirect(uri) || sameServer(u, own) {
 		return false
 	}
 	return u.Scheme == "https" || u.Scheme == "http"
+}
+
+// sameServer reports whether two addresses lead to one server: by name, or as the same port of this computer.
+func sameServer(a, b *url.URL) bool {
+	port := func(u *url.URL) string {
+		if p := u.Port(); p != "" {
+			return p
+		}
+		return map[string]string{"http": "80", "https": "443"}[u.Scheme]
+	}
+	return port(a) == port(b) &&
+		(strings.EqualFold(a.Hostname(), b.Hostname()) || isLoopback(a.Hostname()) && isLoopback(b.Hostname()))
 }
 
 // shownOnPage returns the error of [OAuth.client] as a page shows it.

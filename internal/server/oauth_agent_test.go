@@ -62,15 +62,17 @@ func TestT120_AgentAsClient(t *testing.T) {
 
 	// Nothing leads away from these, whose client or redirect is not known.
 	for name, q := range map[string]url.Values{
-		"http":                  query("redirect_uri", "http://app.example.com/cb"),
-		"scheme of a program":   query("redirect_uri", "com.example.app:/cb"),
-		"user":                  query("redirect_uri", "https://a@app.example.com/cb"),
-		"fragment":              query("redirect_uri", "https://app.example.com/cb#x"),
-		"too long":              query("redirect_uri", "https://app.example.com/"+strings.Repeat("x", 1024)),
-		"no agent":              query("client_id", "12345"),
-		"another spelling":      query("client_id", "0"+m.clientID),
-		"no redirect":           query("redirect_uri", ""),
-		"redirect on our pages": query("redirect_uri", m.issuer+"/cb"),
+		"http":                   query("redirect_uri", "http://app.example.com/cb"),
+		"scheme of a program":    query("redirect_uri", "com.example.app:/cb"),
+		"user":                   query("redirect_uri", "https://a@app.example.com/cb"),
+		"fragment":               query("redirect_uri", "https://app.example.com/cb#x"),
+		"too long":               query("redirect_uri", "https://app.example.com/"+strings.Repeat("x", 1024)),
+		"no agent":               query("client_id", "12345"),
+		"another spelling":       query("client_id", "0"+m.clientID),
+		"no redirect":            query("redirect_uri", ""),
+		"redirect on our pages":  query("redirect_uri", m.issuer+"/cb"),
+		"our pages as localhost": query("redirect_uri", strings.Replace(m.issuer, "127.0.0.1", "localhost", 1)+"/cb"),
+		"our pages by IPv6":      query("redirect_uri", strings.Replace(m.issuer, "127.0.0.1", "[::1]", 1)+"/cb"),
 	} {
 		res := v.get("/oauth/authorize?" + q.Encode())
 		if res.status != http.StatusBadRequest || res.header.Get("Location") != "" || strings.Contains(res.body, `href="https://app.example.com`) {
