@@ -133,17 +133,19 @@ func TestKeysOfKeys(t *testing.T) {
 	}
 }
 
+// child returns an API key that another one makes.
+func (s *stack) child(of actor, body string) actor {
+	s.t.Helper()
+	a := s.do(of, "POST", base+"/api-keys", body)
+	id, err := toll.ParseHash(a.text(s.t, "id"))
+	must(s.t, err)
+	return actor{of.address, a.text(s.t, "key"), id}
+}
+
 // TestEndOfKey_Family: with a key ends what it made, at verify and at settle; an open hold still settles. The answer counts.
 func TestEndOfKey_Family(t *testing.T) {
 	s := newStack(t)
 	plan := s.plan(s.b1, freePlan)
-	child := func(of actor, body string) actor {
-		t.Helper()
-		a := s.do(of, "POST", base+"/api-keys", body)
-		id, err := toll.ParseHash(a.text(t, "id"))
-		must(t, err)
-		return actor{of.address, a.text(t, "key"), id}
-	}
 	works := func(who actor) bool { return s.do(who, "GET", base+"/protocol/plans", "").status == 200 }
 	end := func(who, key actor, query string) answer {
 		return s.do(who, "DELETE", base+"/api-keys/"+key.keyID.String()+query, "")
@@ -152,8 +154,8 @@ func TestEndOfKey_Family(t *testing.T) {
 		return s.do(s.b1, "POST", base+"/x402/settle", paymentBody(plan, token, more)).status == 200
 	}
 
-	one := child(s.s1, `{}`)
-	two, three := child(one, `{}`), child(one, `{"rights":["read"]}`)
+	one := s.child(s.s1, `{}`)
+	two, three := s.child(one, `{}`), s.child(one, `{"rights":["read"]}`)
 	own, _ := s.token(s.s1, plan)
 	first, _ := s.token(one, plan)
 	second, _ := s.token(two, plan)
@@ -191,8 +193,8 @@ func TestEndOfKey_Family(t *testing.T) {
 	}
 
 	// What was over before does not count.
-	past := child(s.s1, `{}`)
-	child(past, `{"expiresInSecs":60}`)
+	past := s.child(s.s1, `{}`)
+	s.child(past, `{"expiresInSecs":60}`)
 	s.clock.advance(time.Hour)
 	if a := end(s.s1, past, ""); a.status != 200 || a.member(t, "ended.apiKeys").(json.Number) != "0" {
 		t.Errorf("%d %s", a.status, a.body)
@@ -212,13 +214,6 @@ func TestEndOfKey_Family(t *testing.T) {
 func TestEndOfKey_Keep(t *testing.T) {
 	s := newStack(t)
 	plan := s.plan(s.b1, freePlan)
-	child := func(of actor, body string) actor {
-		t.Helper()
-		a := s.do(of, "POST", base+"/api-keys", body)
-		id, err := toll.ParseHash(a.text(t, "id"))
-		must(t, err)
-		return actor{of.address, a.text(t, "key"), id}
-	}
 	parentOf := func(k actor) string {
 		t.Helper()
 		return s.do(s.s1, "GET", base+"/api-keys/"+k.keyID.String(), "").text(t, "parent")
@@ -226,8 +221,8 @@ func TestEndOfKey_Keep(t *testing.T) {
 	keep := func(who, key actor) answer {
 		return s.do(who, "DELETE", base+"/api-keys/"+key.keyID.String()+"?keep=true", "")
 	}
-	old := child(s.s1, `{}`)
-	kid := child(old, `{"rights":["read","money"]}`)
+	old := s.child(s.s1, `{}`)
+	kid := s.child(old, `{"rights":["read","money"]}`)
 	token, hash := s.token(old, plan)
 
 	weak := s.keyWith(s.s1, toll.RightKeys, toll.RightRead, toll.RightSpend)
@@ -237,7 +232,7 @@ func TestEndOfKey_Keep(t *testing.T) {
 	if a := keep(old, old); a.status != 400 {
 		t.Errorf("by itself: %d %s", a.status, a.body)
 	}
-	brief := child(s.s1, `{"expiresInSecs":3600}`)
+	brief := s.child(s.s1, `{"expiresInSecs":3600}`)
 	if a := keep(brief, old); a.status != 403 || a.code() != string(toll.CodeForbidden) {
 		t.Errorf("by a key that ends earlier: %d %s", a.status, a.body)
 	}
@@ -263,9 +258,9 @@ func TestEndOfKey_Keep(t *testing.T) {
 	}
 
 	// The key of the call came of the one that ends: it goes on below the parent of that.
-	middle := child(s.s1, `{}`)
-	low := child(middle, `{}`)
-	side := child(middle, `{}`)
+	middle := s.child(s.s1, `{}`)
+	low := s.child(middle, `{}`)
+	side := s.child(middle, `{}`)
 	if a := keep(low, middle); a.status != 200 || parentOf(low) != s.s1.keyID.String() || parentOf(side) != low.keyID.String() {
 		t.Errorf("%d %s: %s %s", a.status, a.body, parentOf(low), parentOf(side))
 	}

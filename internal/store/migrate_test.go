@@ -346,6 +346,27 @@ func migrator(t *testing.T, e store.Engine, db *sql.DB) (migrate func(from, to s
 	return migrate, exec
 }
 
+// texts returns the only column of the rows of a query.
+func texts(t *testing.T, db *sql.DB, query string) (all []string) {
+	t.Helper()
+	rows, err := db.QueryContext(t.Context(), query)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var s string
+		if err := rows.Scan(&s); err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, s)
+	}
+	if err := rows.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
 // Keys from before rights existed are the operator's, with all of them; but those of a consent export no wallet.
 func TestMigratedKeys(t *testing.T) {
 	for _, e := range []store.Engine{store.SQLite, store.Postgres} {
@@ -371,19 +392,7 @@ func TestMigratedKeys(t *testing.T) {
 				exec("INSERT INTO oauth_access (id, grant_id, created_at) VALUES (" + hash(n) + ", " + hash(100+n) + ", 1)")
 			}
 			migrate("0026", "0027")
-			rows, err := db.QueryContext(t.Context(), "SELECT COALESCE(made_by, 'none') || ' ' || COALESCE(rights, 'none') FROM api_keys ORDER BY id")
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer rows.Close()
-			var got []string
-			for rows.Next() {
-				var s string
-				if err := rows.Scan(&s); err != nil {
-					t.Fatal(err)
-				}
-				got = append(got, s)
-			}
+			got := texts(t, db, "SELECT COALESCE(made_by, 'none') || ' ' || COALESCE(rights, 'none') FROM api_keys ORDER BY id")
 			const left = "read sell spend manage money keys"
 			same(t, got, []string{"none none", "user " + left, "grant " + left, "none none"})
 		})
@@ -407,19 +416,7 @@ func TestMigratedClaims(t *testing.T) {
 				}
 			}
 			migrate("0027", "0028")
-			rows, err := db.QueryContext(t.Context(), "SELECT state || ' ' || COUNT(*) || ' ' || MIN(agent_request_id) FROM requests GROUP BY state ORDER BY 1")
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer rows.Close()
-			var got []string
-			for rows.Next() {
-				var s string
-				if err := rows.Scan(&s); err != nil {
-					t.Fatal(err)
-				}
-				got = append(got, s)
-			}
+			got := texts(t, db, "SELECT state || ' ' || COUNT(*) || ' ' || MIN(agent_request_id) FROM requests GROUP BY state ORDER BY 1")
 			same(t, got, []string{"3 70 r2-00", "4 64 r1-06", "5 6 r1-00"})
 		})
 	}
@@ -439,19 +436,7 @@ func TestMigratedReceivers(t *testing.T) {
 					"VALUES ('" + id + "', '0x1', '', '{}', '" + price + "', '{}', '', 0, FALSE, TRUE, 0, 0)")
 			}
 			migrate("0023", "0024")
-			rows, err := db.QueryContext(t.Context(), "SELECT owner || ' ' || receiver FROM plan_receivers ORDER BY 1")
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer rows.Close()
-			var got []string
-			for rows.Next() {
-				var s string
-				if err := rows.Scan(&s); err != nil {
-					t.Fatal(err)
-				}
-				got = append(got, s)
-			}
+			got := texts(t, db, "SELECT owner || ' ' || receiver FROM plan_receivers ORDER BY 1")
 			same(t, got, []string{"0x1 0xab", "0x1 0xcd"})
 		})
 	}
