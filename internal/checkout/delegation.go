@@ -90,8 +90,8 @@ func (c *Checkout) createDelegation(
 	return out, nil
 }
 
-// newDelegation checks what is asked for: first what is missing, then what is wrong in itself, then what it names. A
-// delegation that is made for an access token need not be able to pay for its plan.
+// newDelegation checks an input: first for missing members, then for invalid values, then for records that do not exist. A
+// delegation that is made with an access token (forToken) need not be able to pay for its plan.
 func (c *Checkout) newDelegation(
 	ctx context.Context, caller Owner, in toll.DelegationInput, forToken bool,
 ) (*store.Delegation, error) {

@@ -29,12 +29,12 @@ func (s *Server) databaseFailure() error {
 	_, failure := s.base.store.Writes()
 	began := s.probe.began.Load()
 	if failure == nil && began != 0 && time.Since(time.Unix(0, began)) > probeLimit {
-		return errStandstill
+		return errStalled
 	}
 	return failure
 }
 
-var errStandstill = errors.New("a write has taken more than 2 s")
+var errStalled = errors.New("a write has taken more than 2 s")
 
 // watchDatabase writes once a second when nobody else did, and after a failure, until ctx ends. It
 // logs when the database stops to take writes, once a minute while that lasts, and when it takes
@@ -57,7 +57,7 @@ func (s *Server) watchDatabase(ctx context.Context) {
 	}
 }
 
-// logDatabase reports what watchDatabase finds, also while a write stands still.
+// logDatabase reports what watchDatabase finds, also while a write hangs.
 func (s *Server) logDatabase(ctx context.Context) {
 	var since, said time.Time // of the failure that lasts, and of its last line
 	for pause(ctx, probeEvery/4) {

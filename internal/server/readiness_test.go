@@ -184,7 +184,7 @@ func TestF16_IdleServiceFindsAFullDisk(t *testing.T) {
 func TestF16_ReadyTellsOfFilesThatCannotGrow(t *testing.T) {
 	shell, err := exec.LookPath("bash")
 	if err != nil {
-		t.Skip("no shell with ulimit")
+		t.Skip("bash is missing, whose ulimit keeps files from growing")
 	}
 	o := servertest.Options{Data: t.TempDir()}
 	builder, subscriber := servertest.Key(t, o, "builder"), servertest.Key(t, o, "subscriber")
@@ -219,7 +219,7 @@ func TestF16_ReadyTellsOfFilesThatCannotGrow(t *testing.T) {
 	}
 }
 
-// A database that stands still or is gone makes the service not ready. The answer comes from
+// A database that hangs or is gone makes the service not ready. The answer comes from
 // memory, so it is quick.
 func TestF18_ReadyTellsOfAStoppedPostgres(t *testing.T) {
 	if os.Getenv("TOLL_TEST_POSTGRES") == "" {
@@ -232,7 +232,7 @@ func TestF18_ReadyTellsOfAStoppedPostgres(t *testing.T) {
 
 	signalCluster(t, dir, syscall.SIGSTOP)
 	quickest := time.Hour
-	eventually(t, "not ready while the database stands still", func() bool {
+	eventually(t, "not ready while the database hangs", func() bool {
 		began := time.Now()
 		ready := readyNow(t, p.URL)
 		quickest = min(quickest, time.Since(began))
@@ -241,7 +241,7 @@ func TestF18_ReadyTellsOfAStoppedPostgres(t *testing.T) {
 	for range 20 {
 		began := time.Now()
 		if readyNow(t, p.URL) {
-			t.Error("ready while the database stands still")
+			t.Error("ready while the database hangs")
 		}
 		quickest = min(quickest, time.Since(began))
 	}

@@ -156,7 +156,7 @@ func scanAPIKey(scan func(dest ...any) error) (k APIKey, err error) {
 	return k, err
 }
 
-// rightsOf returns the rights of a stored text. A word that this release does not know is none of its rights.
+// rightsOf parses stored rights. It drops words that this release does not know.
 func rightsOf(text string) toll.Rights {
 	words := strings.Fields(text)
 	if len(words) == 0 {
