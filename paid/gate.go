@@ -334,6 +334,9 @@ func (x *exchange) endBuffered(a *writer, in *body, work context.Context) {
 		x.notSettled(x.wallet.first, x.wallet.known)
 	case x.worked(a, in, work):
 		x.settleBuffered(a)
+	case in.late.Load(): // net/http ends the context then, as if the caller had left
+		x.release()
+		x.fail(toll.NewError(toll.CodeRequestTimeout))
 	case x.r.Context().Err() != nil:
 		x.release()
 		if !x.gone() { // a deadline of the program, which may have answered for itself

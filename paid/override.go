@@ -9,6 +9,7 @@ import (
 	"mime/multipart"
 	"net/http"
 	"net/url"
+	"os"
 	"slices"
 	"strings"
 
@@ -129,7 +130,10 @@ func refuseBodyOverride(r *http.Request) *toll.Error {
 		return nil
 	}
 	b, err := io.ReadAll(io.LimitReader(r.Body, maxFormBody+1))
-	if err != nil {
+	switch {
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return toll.NewError(toll.CodeRequestTimeout)
+	case err != nil:
 		return toll.Errorf(toll.CodeBadRequest, "The body could not be read.")
 	}
 	if len(b) > maxFormBody {

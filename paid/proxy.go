@@ -70,7 +70,11 @@ func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	// One reading of the path from here on: resource, price and upstream see the same.
-	out := r.WithContext(r.Context())
+	in := &body{ReadCloser: r.Body}
+	out := r.WithContext(context.WithValue(r.Context(), proxiedBody{}, in))
+	if r.Body != nil {
+		out.Body = in
+	}
 	u := *r.URL
 	u.Path, u.RawPath = "/"+strings.Join(segments, "/"), ""
 	if strings.HasSuffix(r.URL.Path, "/") && u.Path != "/" {
@@ -79,6 +83,9 @@ func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	out.URL = &u
 	e.serve(w, withValues(out, e, values))
 }
+
+// proxiedBody is the key of the body that a caller sends through the proxy.
+type proxiedBody struct{}
 
 func (p *proxy) reverse() http.Handler {
 	transport := p.c.transport
@@ -99,6 +106,10 @@ func (p *proxy) reverse() http.Handler {
 			return nil
 		},
 		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) {
+			if in, ok := r.Context().Value(proxiedBody{}).(*body); ok && in.late.Load() {
+				writeError(w, toll.NewError(toll.CodeRequestTimeout), correlationID(r.Header))
+				return
+			}
 			// An answer that is not written would be a 200. One that a caller who left ended is nothing to look into.
 			if !errors.Is(err, context.Canceled) || r.Context().Err() == nil {
 				p.c.log.Error("paid: the upstream failed", "error", err)

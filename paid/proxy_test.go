@@ -1,6 +1,7 @@
 package paid_test
 
 import (
+	"bufio"
 	"fmt"
 	"io"
 	"net"
@@ -9,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/paid"
@@ -154,6 +156,37 @@ func TestProxyMaxBody(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestProxyLateBody: a body that comes too slowly is the fault of its sender, not of the upstream, and costs nothing.
+func TestProxyLateBody(t *testing.T) {
+	d := newDesk(100)
+	u, _ := url.Parse(serve(t, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { _, _ = io.Copy(io.Discard, r.Body) })).URL)
+	log, text := logs(t)
+	proxy := paid.Proxy(d, u, paid.With(paid.Plan(plan), log), paid.Free("POST /free"), paid.Free("POST /form"), paid.At("PUT /form"), paid.Default())
+	s := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(50 * time.Millisecond))
+		proxy.ServeHTTP(w, r)
+	}))
+	for _, path := range []string{"/free", "/form", "/paid"} {
+		c, err := net.Dial("tcp", s.Listener.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		fmt.Fprintf(c, "POST %s HTTP/1.1\r\nHost: a\r\nPayment-Signature: %s\r\nContent-Type: application/x-www-form-urlencoded\r\nContent-Length: 9\r\n\r\na", path, token)
+		res, err := http.ReadResponse(bufio.NewReader(c), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if b, _ := io.ReadAll(res.Body); res.StatusCode != http.StatusRequestTimeout || !strings.Contains(string(b), "BCK.HTTP.408") {
+			t.Errorf("%s: %d %s", path, res.StatusCode, b)
+		}
+	}
+	if strings.Contains(text.String(), "upstream") {
+		t.Errorf("the upstream is blamed: %s", text.String())
+	}
+	d.want(t, 0, 0, 1)
 }
 
 func TestMisconfigurationPanics(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"os"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -224,6 +225,7 @@ type body struct {
 	io.ReadCloser
 	tooLarge atomic.Bool
 	cut      atomic.Bool // it ended before its end
+	late     atomic.Bool // its deadline was over first
 }
 
 func (b *body) Read(p []byte) (int, error) {
@@ -235,6 +237,7 @@ func (b *body) Read(p []byte) (int, error) {
 		b.tooLarge.Store(true)
 	default:
 		b.cut.Store(true)
+		b.late.Store(errors.Is(err, os.ErrDeadlineExceeded))
 	}
 	return n, err
 }
