@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"crypto/rand"
 	"encoding/hex"
-	"fmt"
 	"math/big"
 	"strconv"
 	"strings"
@@ -216,32 +215,6 @@ func (h *Hash) UnmarshalText(b []byte) error {
 		*h = v
 	}
 	return err
-}
-
-// NewUUID returns a fresh random UUID (RFC 9562, version 4) in lower case.
-func NewUUID() string {
-	var b [16]byte
-	_, _ = rand.Read(b[:]) // crypto/rand.Read never fails since Go 1.24
-	b[6] = b[6]&0x0f | 0x40
-	b[8] = b[8]&0x3f | 0x80
-	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
-}
-
-// ParseUUID returns the UUID in s in lower case, or an error with [CodeBadUUID].
-func ParseUUID(s string) (string, error) {
-	bad := len(s) != 36
-	for i := 0; !bad && i < 36; i++ {
-		c := s[i] | 0x20
-		if i == 8 || i == 13 || i == 18 || i == 23 {
-			bad = s[i] != '-'
-		} else {
-			bad = (s[i] < '0' || s[i] > '9') && (c < 'a' || c > 'f')
-		}
-	}
-	if bad {
-		return "", NewError(CodeBadUUID).WithDetails("uuid %s", clip(s))
-	}
-	return strings.ToLower(s), nil
 }
 
 // Time is a moment on the wire: ISO 8601 in UTC with milliseconds, for example 2026-11-21T01:52:18.322Z.

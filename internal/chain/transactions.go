@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/big"
+	"slices"
 	"time"
 
 	"github.com/ethereum/go-ethereum"
@@ -151,21 +152,12 @@ func (w *relayer) replace(ctx context.Context, now outlook, old *Tx, keep int) (
 	// What cannot run now is set free in the same write.
 	free := make([]*Op, 0, len(ops))
 	for _, op := range ops {
-		if b == nil || !contains(b.ops, op.ID) {
+		if b == nil || !slices.ContainsFunc(b.ops, func(o *Op) bool { return o.ID == op.ID }) {
 			free = append(free, op)
 			r.outbox.rest(op)
 		}
 	}
 	return w.store(ctx, now, old.Nonce, b, tip, feeCap, old, free...)
-}
-
-func contains(ops []*Op, id string) bool {
-	for _, op := range ops {
-		if op.ID == id {
-			return true
-		}
-	}
-	return false
 }
 
 // settle compares the stored transactions of the relayer with its nonce on the chain: what is mined is concluded, what is not is

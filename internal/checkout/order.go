@@ -110,7 +110,7 @@ func (c *Checkout) orderFree(
 ) (*toll.Order, error) {
 	now := c.now()
 	o := &store.Order{
-		ID: newOrderID(now), Account: ledger.NewAccountID(plan.ID, holder), Plan: plan.ID, Subscriber: holder,
+		ID: toll.NewTimeUUID(now).String(), Account: ledger.NewAccountID(plan.ID, holder), Plan: plan.ID, Subscriber: holder,
 		Status: toll.OrderConfirmed, Credits: credits, Currency: plan.Price.CurrencyName(), CreatedAt: now, UpdatedAt: now,
 	}
 	op := ledger.MintOp{

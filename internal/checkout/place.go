@@ -69,7 +69,7 @@ func (c *Checkout) place(ctx context.Context, in *intent) (*store.Order, error) 
 		}
 	}
 	account := ledger.NewAccountID(plan.ID, in.subscriber)
-	id, tried, found := newOrderID(c.now()), false, (*store.Order)(nil)
+	id, tried, found := toll.NewTimeUUID(c.now()).String(), false, (*store.Order)(nil)
 	op := ledger.OrderOp{Plan: plan.ID, Subscriber: in.subscriber, FirstOnly: plan.IsTrial}
 	if in.topUp != nil {
 		op.Permission = in.topUp.Permission

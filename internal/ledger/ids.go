@@ -7,7 +7,6 @@ import (
 	"crypto/sha256"
 	"encoding/base32"
 	"encoding/binary"
-	"fmt"
 	"strings"
 	"time"
 
@@ -27,16 +26,12 @@ func NewAccountID(plan toll.PlanID, subscriber toll.Address) AccountID {
 	h.Write([]byte(plan))
 	h.Write([]byte("/"))
 	h.Write([]byte(subscriber.Lower()))
-	var id AccountID
-	copy(id[:], h.Sum(nil))
-	id[6] = id[6]&0x0f | 0x50
-	id[8] = id[8]&0x3f | 0x80
-	return id
+	return AccountID(toll.NameUUID(h.Sum(nil)))
 }
 
 // String returns the UUID text.
 func (id AccountID) String() string {
-	return fmt.Sprintf("%x-%x-%x-%x-%x", id[:4], id[4:6], id[6:8], id[8:10], id[10:])
+	return toll.UUID(id).String()
 }
 
 // RequestPrefix begins every request id that this service issues. A foreign id that begins with it is refused.

@@ -2,6 +2,7 @@ package server
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
@@ -122,7 +123,7 @@ func backup(
 	info.Bytes = stat.Size()
 
 	dir, name := filepath.Split(path)
-	out, err := tempfile.Kind{Prefix: "." + name + "."}.Create(first(dir, "."))
+	out, err := tempfile.Kind{Prefix: "." + name + "."}.Create(cmp.Or(dir, "."))
 	if err != nil {
 		return info, fmt.Errorf("backup: %w", err)
 	}
@@ -167,15 +168,6 @@ func publish(f *tempfile.File, to string) error {
 		return fmt.Errorf("%s is there already", to)
 	}
 	return err
-}
-
-func first(words ...string) string {
-	for _, w := range words {
-		if w != "" {
-			return w
-		}
-	}
-	return ""
 }
 
 // chunkData is the associated data of an envelope.

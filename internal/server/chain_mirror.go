@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -44,7 +45,7 @@ func (s *Server) mirrored(ctx context.Context) error {
 		return err
 	}
 	b := &burns{
-		store: s.base.store, ledger: s.ledger, clock: s.base.clock.now, length: or(s.cfg.Chain.MirrorPeriod, defaultMirrorPeriod),
+		store: s.base.store, ledger: s.ledger, clock: s.base.clock.now, length: cmp.Or(s.cfg.Chain.MirrorPeriod, defaultMirrorPeriod),
 		network: s.Environment().Network(), contract: contracts.CreditMirror(keys.mirror),
 	}
 	s.chain.burns = b

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -149,14 +150,14 @@ func (c *Config) chainDir() string { return filepath.Join(c.Data, "chain") }
 
 // rail returns the part of the settings that the rail has, with defaults.
 func (c *Chain) rail(embedded bool) chain.Config {
-	window := or(c.BatchWindow, defaultBatchWindow)
+	window := cmp.Or(c.BatchWindow, defaultBatchWindow)
 	if embedded {
 		window = 0
 	}
 	out := chain.Config{
-		Embedded: embedded, Confirmations: uint64(max(or(c.Confirmations, defaultConfirmations), 0)),
-		TopUpConfirmations: uint64(max(or(c.TopUpConfirmations, defaultTopUpConfirmations), 0)),
-		FastLimitCents:     max(or(c.FastLimitCents, defaultFastLimitCents), 0),
+		Embedded: embedded, Confirmations: uint64(max(cmp.Or(c.Confirmations, defaultConfirmations), 0)),
+		TopUpConfirmations: uint64(max(cmp.Or(c.TopUpConfirmations, defaultTopUpConfirmations), 0)),
+		FastLimitCents:     max(cmp.Or(c.FastLimitCents, defaultFastLimitCents), 0),
 		MaxBaseFee:         c.MaxBaseFee, Tip: c.Tip, RelayerFloor: c.RelayerFloor, BatchOps: c.BatchOps, BatchBytes: c.BatchBytes,
 		BatchWindow: max(window, 0), VoidAfter: c.VoidAfter,
 	}
@@ -172,12 +173,4 @@ func (c *Chain) hourlyCents(env toll.Environment) int64 {
 		return defaultHourlyCents
 	}
 	return max(c.HourlyCents, 0)
-}
-
-func or[T comparable](v, otherwise T) T {
-	var zero T
-	if v == zero {
-		return otherwise
-	}
-	return v
 }

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -187,7 +188,7 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 		case <-ctx.Done():
 		}
 	}()
-	err := serve(ctx, h, api.Listen(pace.Listen(ln, pace.Patience, pace.MinRate)), or(s.cfg.end, drainTime))
+	err := serve(ctx, h, api.Listen(pace.Listen(ln, pace.Patience, pace.MinRate)), cmp.Or(s.cfg.end, drainTime))
 	if errors.Is(context.Cause(ctx), store.ErrFlush) {
 		err = errors.Join(store.ErrFlush, err)
 	}
@@ -240,7 +241,7 @@ func within(ctx context.Context, most time.Duration) (context.Context, context.C
 // serving before. It may be called more than once.
 func (s *Server) Close(ctx context.Context) error {
 	s.closing.Do(func() {
-		ctx, cancel := within(ctx, or(s.cfg.end, closeTime))
+		ctx, cancel := within(ctx, cmp.Or(s.cfg.end, closeTime))
 		defer cancel()
 		s.stopWork()
 		s.work.Wait()

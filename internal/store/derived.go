@@ -47,7 +47,7 @@ func InsertDerived(ctx context.Context, tx *Tx, events []DerivedEvent) error {
 		h.Write(e.Account[:])
 		h.Write(binary.BigEndian.AppendUint64(nil, uint64(e.Entry)))
 		rows[i] = eventRow{
-			principal: p, sequence: next[p], id: eventID(e.At, [10]byte(h.Sum(nil))), typ: e.Type, kind: e.Kind, object: e.ID,
+			principal: p, sequence: next[p], id: toll.TimeUUID(e.At, [10]byte(h.Sum(nil))), typ: e.Type, kind: e.Kind, object: e.ID,
 			objectSequence: object, at: e.At, account: e.Account[:], entry: e.Entry,
 		}
 		next[p]++

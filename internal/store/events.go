@@ -3,7 +3,6 @@ package store
 import (
 	"bytes"
 	"context"
-	"crypto/rand"
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
@@ -45,7 +44,7 @@ func InsertEvent(ctx context.Context, tx *Tx, events ...NewEvent) error {
 		if err != nil {
 			return err
 		}
-		id := eventID(e.At, randomTail())
+		id := toll.NewTimeUUID(e.At)
 		row := eventRow{
 			principal: principal, sequence: next[principal], id: id, typ: e.Type, kind: e.Kind, object: e.ID, objectSequence: object,
 			at: e.At, data: data,
@@ -72,31 +71,16 @@ func encodeData(v any) (string, error) {
 	return strings.TrimSuffix(b.String(), "\n"), err
 }
 
-// eventID returns a UUID version 7: the time in milliseconds, then the given bytes.
-func eventID(at time.Time, rest [10]byte) (id [16]byte) {
-	binary.BigEndian.PutUint64(id[:8], uint64(at.UnixMilli())<<16)
-	copy(id[6:], rest[:])
-	id[6] = id[6]&0x0f | 0x70
-	id[8] = id[8]&0x3f | 0x80
-	return id
-}
-
-func randomTail() (b [10]byte) {
-	_, _ = rand.Read(b[:]) // crypto/rand.Read never fails since Go 1.24
-	return b
-}
-
 // NewEventID returns a fresh id of an event that is in no stream.
 func NewEventID(at time.Time) string {
-	id := eventID(at, randomTail())
-	return uuidText(id[:])
+	return toll.NewTimeUUID(at).String()
 }
 
 func uuidText(b []byte) string {
 	if len(b) != 16 {
 		return ""
 	}
-	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
+	return toll.UUID(b).String()
 }
 
 // allocate takes the next sequences of each principal and returns the first of them. The rows are locked in one order.

@@ -1,6 +1,7 @@
 package endpoints
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"sync"
@@ -45,7 +46,7 @@ func (e *endpoint) unusable(now time.Time) string {
 	case now.Before(e.openUntil):
 		return e.reason
 	case e.checkedAt.IsZero():
-		return or(e.reason, "it was not asked yet")
+		return cmp.Or(e.reason, "it was not asked yet")
 	case e.chainID != cfg.ChainID:
 		return fmt.Sprintf("it is of chain %d, not of %d", e.chainID, cfg.ChainID)
 	case cfg.Genesis != (common.Hash{}) && e.genesis != cfg.Genesis:

@@ -1,6 +1,7 @@
 package endpoints
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -84,11 +85,11 @@ func New(cfg Config) (*Pool, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	cfg.Tries = or(cfg.Tries, 3)
-	cfg.Timeout = or(cfg.Timeout, 5*time.Second)
-	cfg.Rest = or(cfg.Rest, 10*time.Second)
-	cfg.Every = or(cfg.Every, 5*time.Second)
-	cfg.Most = or(cfg.Most, 32<<20)
+	cfg.Tries = cmp.Or(cfg.Tries, 3)
+	cfg.Timeout = cmp.Or(cfg.Timeout, 5*time.Second)
+	cfg.Rest = cmp.Or(cfg.Rest, 10*time.Second)
+	cfg.Every = cmp.Or(cfg.Every, 5*time.Second)
+	cfg.Most = cmp.Or(cfg.Most, 32<<20)
 	if cfg.ChainID == 0 {
 		return nil, errors.New("endpoints: no chain id is given")
 	}
@@ -136,14 +137,6 @@ func New(cfg Config) (*Pool, error) {
 		p.endpoints = append(p.endpoints, newEndpoint(p, name, client))
 	}
 	return p, nil
-}
-
-func or[T comparable](v, otherwise T) T {
-	var zero T
-	if v == zero {
-		return otherwise
-	}
-	return v
 }
 
 // Run checks the health of all endpoints until the context ends.

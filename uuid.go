@@ -1,0 +1,65 @@
+package toll
+
+import (
+	"crypto/rand"
+	"encoding/binary"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// UUID is the bytes of a UUID (RFC 9562).
+type UUID [16]byte
+
+// String returns the text of a UUID in lower case.
+func (u UUID) String() string {
+	return fmt.Sprintf("%x-%x-%x-%x-%x", u[:4], u[4:6], u[6:8], u[8:10], u[10:])
+}
+
+// NewUUID returns a new random UUID: version 4.
+func NewUUID() string {
+	var u UUID
+	_, _ = rand.Read(u[:]) // crypto/rand.Read never fails since Go 1.24
+	return u.marked(4).String()
+}
+
+// NewTimeUUID returns a new UUID that sorts by time: version 7.
+func NewTimeUUID(at time.Time) UUID {
+	var rest [10]byte
+	_, _ = rand.Read(rest[:]) // crypto/rand.Read never fails since Go 1.24
+	return TimeUUID(at, rest)
+}
+
+// TimeUUID returns the UUID of version 7 with the milliseconds of a time and these other bytes.
+func TimeUUID(at time.Time, rest [10]byte) (u UUID) {
+	binary.BigEndian.PutUint64(u[:8], uint64(at.UnixMilli())<<16)
+	copy(u[6:], rest[:])
+	return u.marked(7)
+}
+
+// NameUUID returns the UUID of version 5 that a SHA-1 sum of a namespace and a name makes.
+func NameUUID(sum []byte) UUID { return UUID(sum[:16]).marked(5) }
+
+// marked sets the bits of the version and of the variant.
+func (u UUID) marked(version byte) UUID {
+	u[6] = u[6]&0x0f | version<<4
+	u[8] = u[8]&0x3f | 0x80
+	return u
+}
+
+// ParseUUID returns the UUID in s in lower case, or an error with [CodeBadUUID].
+func ParseUUID(s string) (string, error) {
+	bad := len(s) != 36
+	for i := 0; !bad && i < 36; i++ {
+		c := s[i] | 0x20
+		if i == 8 || i == 13 || i == 18 || i == 23 {
+			bad = s[i] != '-'
+		} else {
+			bad = (s[i] < '0' || s[i] > '9') && (c < 'a' || c > 'f')
+		}
+	}
+	if bad {
+		return "", NewError(CodeBadUUID).WithDetails("uuid %s", clip(s))
+	}
+	return strings.ToLower(s), nil
+}
