@@ -106,7 +106,7 @@ var rooms = map[string]room{
 	// bench measures the program from outside, and some rooms from inside.
 	"bench": {
 		ours:  "toll x402 client paid internal/seal internal/store internal/ledger internal/auth internal/facilitator internal/checkout internal/server",
-		third: []string{"github.com/jackc/pgx/v5", "github.com/ethereum/go-ethereum"},
+		third: []string{"github.com/HdrHistogram/hdrhistogram-go", "github.com/jackc/pgx/v5", "github.com/ethereum/go-ethereum"},
 	},
 	// Tests alone, which run the program and software of others as processes.
 	"interop":         {tests: []string{"github.com/modelcontextprotocol/go-sdk", "github.com/a2aproject/a2a-go"}},

@@ -161,7 +161,7 @@ func (b *bench) chainScenarios() []*scenario {
 // transfers measures how long the chain takes by itself: the time of a block.
 func (b *bench) transfers(warm, window time.Duration) *slice {
 	s := b.markets[onChain].shop
-	out := &slice{window: window}
+	out := newSlice(window)
 	ctx, cancel := context.WithTimeout(context.Background(), warm+window+time.Minute)
 	defer cancel()
 	c, err := ethclient.DialContext(ctx, s.url)
@@ -184,7 +184,7 @@ func (b *bench) transfers(warm, window time.Duration) *slice {
 		out.answered++
 		if before.After(begin) && !after.After(end) {
 			out.done++
-			out.latency.add(after.Sub(before))
+			out.add(after.Sub(before))
 		}
 	}
 	out.window = time.Since(begin)

@@ -11,6 +11,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
 )
 
 // message is a request, ready to be written. A connection writes its own messages only, so it may change their ids.
@@ -33,12 +35,21 @@ type load struct {
 
 // slice is what one slice of time showed.
 type slice struct {
-	window   time.Duration // that was measured
-	done     int           // in the window
-	answered int           // warm-up and stragglers included
-	latency  histogram
-	size     int   // of the body of an answer
-	fault    error // the first
+	window   time.Duration           // that was measured
+	done     int                     // in the window
+	answered int                     // warm-up and stragglers included
+	latency  *hdrhistogram.Histogram // microseconds
+	size     int                     // of the body of an answer
+	fault    error                   // the first
+}
+
+func newSlice(window time.Duration) *slice {
+	const digits = 2 // a value is known to 1 %
+	return &slice{window: window, latency: hdrhistogram.New(1, time.Hour.Microseconds(), digits)}
+}
+
+func (s *slice) add(latency time.Duration) {
+	_ = s.latency.RecordValue(min(latency, time.Hour).Microseconds()) // an hour is in range
 }
 
 func (s *slice) rate() float64 { return float64(s.done) / s.window.Seconds() }
@@ -62,7 +73,7 @@ func (l *load) run(warm, window time.Duration) *slice {
 	if l.sent == nil {
 		l.sent = make([]uint64, len(l.lanes))
 	}
-	out := &slice{window: window}
+	out := newSlice(window)
 	conns := make([]*connection, len(l.lanes))
 	for i := range conns {
 		c, err := dial(l.addr, time.Now().Add(warm+window+time.Minute))
@@ -74,13 +85,14 @@ func (l *load) run(warm, window time.Duration) *slice {
 		conns[i] = c
 	}
 	var w stretch
-	parts := make([]slice, len(l.lanes))
+	parts := make([]*slice, len(l.lanes))
 	start := make(chan struct{})
 	var wg sync.WaitGroup
 	for i := range conns {
+		parts[i] = newSlice(window)
 		wg.Go(func() {
 			<-start
-			l.work(i, conns[i], &w, &parts[i])
+			l.work(i, conns[i], &w, parts[i])
 		})
 	}
 	w.zero = time.Now()
@@ -89,12 +101,11 @@ func (l *load) run(warm, window time.Duration) *slice {
 	close(start)
 	wg.Wait()
 	out.window = time.Duration(w.end.Load() - w.begin.Load())
-	for i := range parts {
-		p := &parts[i]
+	for _, p := range parts {
 		out.done += p.done
 		out.answered += p.answered
 		out.size = max(out.size, p.size)
-		out.latency.merge(&p.latency)
+		out.latency.Merge(p.latency)
 		if out.fault == nil {
 			out.fault = p.fault
 		}
@@ -145,7 +156,7 @@ func (l *load) work(lane int, c *connection, w *stretch, out *slice) {
 		out.answered++
 		if before >= w.begin.Load() && after <= w.end.Load() {
 			out.done++
-			out.latency.add(time.Duration(after - before))
+			out.add(time.Duration(after - before))
 		}
 		before = after
 	}

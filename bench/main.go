@@ -327,8 +327,8 @@ func (b *bench) slice(s *scenario, round int) error {
 	}
 	each := func(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1e3 / float64(max(answered, 1)) }
 	w.Rates = append(w.Rates, got.rate())
-	w.p50s = append(w.p50s, float64(got.latency.quantile(0.5).Microseconds()))
-	w.p99s = append(w.p99s, float64(got.latency.quantile(0.99).Microseconds()))
+	w.p50s = append(w.p50s, float64(got.latency.ValueAtQuantile(50)))
+	w.p99s = append(w.p99s, float64(got.latency.ValueAtQuantile(99)))
 	w.cpus, w.loads = append(w.cpus, each(after-before)), append(w.loads, each(own))
 	if s.engine == postgres {
 		w.bases = append(w.bases, each(database))
