@@ -1,14 +1,29 @@
 # make prints these targets.
 .DEFAULT_GOAL := help
-.PHONY: help test test-short crash fuzz bench lint clean
+.PHONY: help test test-all test-short test-sqlite test-postgres test-chain test-interop crash fuzz bench lint clean
 
 help: ## print this
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
 
 test: ## pass every test: three stores, race detector (installs PostgreSQL when missing)
 	sh scripts/test.sh
 
-test-short: ## the same without the race detector
+test-all: ## the same with long rounds: 1,000 kills, long random sequences (takes hours)
+	sh scripts/test.sh -all
+
+test-sqlite: ## one lane alone: every room on SQLite
+	sh scripts/test.sh -lane sqlite
+
+test-postgres: ## one lane alone: rooms with a database, on both kinds of PostgreSQL
+	sh scripts/test.sh -lane postgres
+
+test-chain: ## one lane alone: rooms of the chain, on the embedded chain and on anvil
+	sh scripts/test.sh -lane chain
+
+test-interop: ## one lane alone: software of others against the program
+	sh scripts/test.sh -lane interop
+
+test-short: ## make test without the race detector
 	sh scripts/test.sh -short
 
 crash: ## kill the service 1,000 times under load on each store

@@ -44,6 +44,7 @@ var rooms = map[string]room{
 	"internal/meter":           {ours: "toll"},
 	"internal/gate":            {},
 	"internal/tempfile":        {},
+	"internal/rounds":          {}, // linked by tests alone
 	"internal/seal":            {ours: "internal/tempfile"},
 	"internal/store":           {ours: "toll", third: []string{"github.com/jackc/pgx/v5", "modernc.org/sqlite", "github.com/pressly/goose/v3"}},
 	"internal/store/storetest": {ours: "toll internal/store", third: []string{"github.com/jackc/pgx/v5"}},
@@ -109,8 +110,7 @@ var rooms = map[string]room{
 		third: []string{"github.com/HdrHistogram/hdrhistogram-go", "github.com/jackc/pgx/v5", "github.com/ethereum/go-ethereum"},
 	},
 	// Tests alone, which run the program and software of others as processes.
-	"interop":         {tests: []string{"github.com/modelcontextprotocol/go-sdk", "github.com/a2aproject/a2a-go"}},
-	"scripts/testsum": {},
+	"interop": {tests: []string{"github.com/modelcontextprotocol/go-sdk", "github.com/a2aproject/a2a-go"}},
 }
 
 // testLibraries may be imported by the tests of any room.
@@ -139,7 +139,7 @@ var strictRooms = []string{"x402", "client", "paid", "paidmcp", "paida2a", "inte
 var sqlRooms = []string{"internal/store", "internal/store/storetest", "internal/ledger", "bench"}
 
 // speakingRooms write to the terminal.
-var speakingRooms = []string{"internal/cli", "cmd/toll", "bench", "scripts/testsum", "internal/chain/contracts/generate"}
+var speakingRooms = []string{"internal/cli", "cmd/toll", "bench", "internal/chain/contracts/generate"}
 
 // skips are the tests that may be skipped, by file, with what is missing then. CI=true takes a skip for a failure.
 var skips = map[string]string{

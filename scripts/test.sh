@@ -4,9 +4,11 @@
 # cluster of its own, which is gone at the end, whatever happens. What cannot be had is named and its suites are skipped,
 # visibly; with CI=true that is a failure.
 #
-#   scripts/test.sh [PACKAGES]          everything, or the tests of some packages
-#   scripts/test.sh -short [PACKAGES]   without the race detector
-#   scripts/test.sh -lint               format, vet and staticcheck alone
+#   scripts/test.sh [PACKAGES]            everything, or the tests of some packages
+#   scripts/test.sh -all [PACKAGES]       the same with long rounds (TOLL_TEST_ALL=1)
+#   scripts/test.sh -short [PACKAGES]     without the race detector
+#   scripts/test.sh -lint                 format, vet and staticcheck alone
+#   scripts/test.sh -lane LANE [PACKAGES] the suites of one lane alone: sqlite, postgres, chain or interop
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -14,14 +16,25 @@ say() { echo "test.sh: $*" >&2; }
 die() { say "$*"; exit 1; }
 short=
 lint=
-case ${1:-} in
--short) short=1 && shift ;;
--lint) lint=1 && shift ;;
--*) die "$1 is not known; there are -short and -lint" ;;
-esac
+lane=
+timeout=20m
+while :; do
+    case ${1:-} in
+    -short) short=1 ;;
+    -lint) lint=1 ;;
+    -all) export TOLL_TEST_ALL=1 && timeout=4h ;;
+    -lane)
+        lane=${2:-}
+        case $lane in sqlite | postgres | chain | interop) shift ;; *) die "a lane is sqlite, postgres, chain or interop" ;; esac
+        ;;
+    -*) die "$1 is not known; there are -all, -short, -lint and -lane LANE" ;;
+    *) break ;;
+    esac
+    shift
+done
 [ $# -gt 0 ] || set -- ./...
 strict=
-if [ "${CI:-}" = true ]; then strict=-strict; fi
+if [ "${CI:-}" = true ] && [ -z "$lane" ]; then strict=1; fi
 # A checkout may belong to another user, of which Go would ask git.
 export GOFLAGS="${GOFLAGS:+$GOFLAGS }-buildvcs=false"
 
@@ -88,8 +101,8 @@ if [ -z "$short$lint" ]; then
     fi
 fi
 
-# Software of others, against which interop tests, comes from npm and runs on node.
-if [ -z "$lint" ] && ! { command -v node && command -v npm; } >/dev/null; then
+# Software of others, against which interop tests, and anvil come from npm and run on node.
+if [ -z "$lint" ] && { [ -z "$lane" ] || [ "$lane" = chain ] || [ "$lane" = interop ]; } && ! { command -v node && command -v npm; } >/dev/null; then
     if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
         say "installing node, on which software of others runs"
         apt-get update -qq >&2 && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends nodejs npm >&2 ||
@@ -106,33 +119,41 @@ export CGO_ENABLED=0
 formatted() { out=$(gofmt -l .) && [ -z "$out" ] || { echo "gofmt would change: $out"; return 1; }; }
 # go install of a version of the module refuses these lines.
 installable() { ! grep -nE '^[[:space:]]*(replace|exclude)' go.mod; }
-step "module can be installed" installable
-step gofmt formatted
-step vet go vet ./...
-# Pinned, and not in go.mod: users of the module do not depend on it.
-staticcheck=honnef.co/go/tools/cmd/staticcheck@v0.8.2
-if go run $staticcheck -version >"$log" 2>&1; then
-    step staticcheck go run $staticcheck ./...
-elif [ -n "$strict" ]; then
-    cat "$log" >&2
-    die "staticcheck is not to be had"
-else
-    say "staticcheck is not to be had: SKIPPED"
-fi
-if [ -n "$lint" ]; then exit 0; fi
-step build go build ./...
-step "build without the embedded chain" go build -tags nodevchain -o /dev/null ./cmd/toll
-step "demonstration (toll dev --once)" go run ./cmd/toll dev --once
-
-if [ -z "${TOLL_TEST_POSTGRES:-}" ]; then
-    cluster=$work/cluster
-    if dsn=$(sh scripts/postgres.sh start "$cluster"); then
-        export TOLL_TEST_POSTGRES="$dsn"
+checks() {
+    step "module can be installed" installable
+    step gofmt formatted
+    step vet go vet ./...
+    # Pinned, and not in go.mod: users of the module do not depend on it.
+    staticcheck=honnef.co/go/tools/cmd/staticcheck@v0.8.2
+    if go run $staticcheck -version >"$log" 2>&1; then
+        step staticcheck go run $staticcheck ./...
+    elif [ -n "$strict" ]; then
+        cat "$log" >&2
+        die "staticcheck is not to be had"
     else
-        cluster=
-        say "PostgreSQL is not to be had: the suites postgres and partitioned are SKIPPED"
+        say "staticcheck is not to be had: SKIPPED"
     fi
-fi
+    if [ -n "$lint" ]; then exit 0; fi
+    step build go build ./...
+    step "build without the embedded chain" go build -tags nodevchain -o /dev/null ./cmd/toll
+    step "demonstration (toll dev --once)" go run ./cmd/toll dev --once
+}
+if [ -z "$lane" ]; then checks; fi
+
+case $lane in
+sqlite | chain | interop) unset TOLL_TEST_POSTGRES ;;
+*)
+    if [ -z "${TOLL_TEST_POSTGRES:-}" ]; then
+        cluster=$work/cluster
+        if dsn=$(sh scripts/postgres.sh start "$cluster"); then
+            export TOLL_TEST_POSTGRES="$dsn"
+        else
+            cluster=
+            say "PostgreSQL is not to be had: the suites postgres and partitioned are SKIPPED"
+        fi
+    fi
+    ;;
+esac
 
 # The crash and shutdown tests run services under load: two packages of those on two cores starve each other, so they run
 # one at a time. The others mostly wait for databases and run two at a time.
@@ -141,31 +162,103 @@ alone='/(bench|internal/ledger)$'
 # chain is ten times slower under it.
 whole='/(internal/(server|cli)|interop)$'
 watched='^(TestLinearizable|TestClockMovedAtOnce|TestChainEndsWithTheService|TestCryptoTopUps|TestI25_NothingIsLeft)$'
-say "tests"
-mkfifo "$work/events"
-go build -o "$work/testsum" ./scripts/testsum
-go list "$@" | grep -vE "$alone|$whole" >"$work/light" || true
-go list "$@" | grep -E "$alone" >"$work/heavy" || true
-go list "$@" | grep -E "$whole" | grep -v '/internal/server$' >"$work/whole" || true
-go list "$@" | grep -E '/internal/server$' >"$work/server" || true
+# A lane is some of the packages, and within them subtests by the names of stores.
+skip=
+suites="sqlite postgres partitioned embedded anvil"
+chain='/internal/chain(/|$)'
+case $lane in
+'') packages() { cat; } ;;
+sqlite)
+    packages() { grep -vE "$chain|/interop$"; }
+    skip=postgres\|partitioned suites=sqlite
+    ;;
+postgres) # what imports the stores of tests, or runs the program
+    packages() { xargs go list -f '{{.ImportPath}} {{.Imports}}{{.TestImports}}{{.XTestImports}}' | grep -E '/(storetest|servertest)[] ]' | cut -d ' ' -f 1; }
+    skip=sqlite suites="postgres partitioned"
+    ;;
+chain)
+    packages() { grep -E "$chain"; }
+    suites="embedded anvil"
+    ;;
+interop)
+    packages() { grep '/interop$'; }
+    suites=
+    ;;
+esac
+flags="${short:+-short} -json -timeout $timeout -count=1"
+if [ -n "$skip" ]; then flags="$flags -skip=/^($skip)\$|//^($skip)\$|///^($skip)\$"; fi
+
+go list "$@" | packages >"$work/packages"
+grep -vE "$alone|$whole" "$work/packages" >"$work/light" || true
+grep -E "$alone" "$work/packages" >"$work/heavy" || true
+grep -E "$whole" "$work/packages" | grep -v '/internal/server$' >"$work/whole" || true
+grep -E '/internal/server$' "$work/packages" >"$work/server" || true
 cat >"$work/run" <<'RUN'
 # $1 = flags of go test; $3 = the race detector, if it is wanted; $4 = tests of services for it; a list that is empty is not run
 export CGO_ENABLED=0
-[ ! -s "$2/whole" ] || go test $1 -p 2 $(cat "$2/whole")
-[ ! -s "$2/server" ] || go test $1 $(cat "$2/server")
+status=0
+[ ! -s "$2/whole" ] || go test $1 -p 2 $(cat "$2/whole") || status=1
+[ ! -s "$2/server" ] || go test $1 $(cat "$2/server") || status=1
 [ -z "$3" ] || export CGO_ENABLED=1
-[ ! -s "$2/light" ] || go test $1 $3 -p 2 $(cat "$2/light")
-[ ! -s "$2/heavy" ] || go test $1 $3 -p 1 $(cat "$2/heavy")
-[ ! -s "$2/server" ] || [ -z "$3" ] || go test $1 $3 -run "$4" $(cat "$2/server")
+[ ! -s "$2/light" ] || go test $1 $3 -p 2 $(cat "$2/light") || status=1
+[ ! -s "$2/heavy" ] || go test $1 $3 -p 1 $(cat "$2/heavy") || status=1
+[ ! -s "$2/server" ] || [ -z "$3" ] || go test $1 $3 -run "$4" $(cat "$2/server") || status=1
+exit $status
 RUN
+gotestsum=gotest.tools/gotestsum@v1.13.0 # pinned as staticcheck is
+events=$work/events
+set -- sh "$work/run" "$flags" "$work" "$race" "$watched"
+if GOBIN="$work" go install $gotestsum >"$log" 2>&1; then
+    set -- "$work/gotestsum" --format pkgname --format-icons text --jsonfile "$events" --raw-command -- "$@"
+elif [ -n "$strict" ]; then
+    cat "$log" >&2
+    die "gotestsum is not to be had"
+else
+    say "gotestsum is not to be had: this is what go test prints"
+    cat >"$work/plain" <<'PLAIN'
+events=$1
+shift
+mkfifo "$events.fifo"
+tee "$events" <"$events.fifo" | sed -n 's/.*"Output":"\(.*\)\\n"}$/\1/p' &
+"$@" >"$events.fifo"
+status=$?
+wait
+exit $status
+PLAIN
+    set -- sh "$work/plain" "$events" "$@"
+fi
+say "tests"
+began=$(date +%s)
 # In a group of its own, so that stop reaches the services that tests have started.
 group=$(command -v setsid || true)
-$group sh "$work/run" "${short:+-short} -json -timeout 20m -count=1" "$work" "$race" "$watched" >"$work/events" &
+$group "$@" &
 tests=$!
 if [ -n "$group" ]; then tests=-$tests; fi
-"$work/testsum" -slow 40 $strict <"$work/events" &
-sum=$!
 status=0
-wait "$sum" || status=$?
+wait "${tests#-}" || status=$?
 tests=
+
+# The last lines are what a page that keeps only those must show: how each suite went, and what failed.
+ended() { grep -cE "\"Action\":\"$1\".*\"Test\":\"$2" "$events" || true; }
+result() { # $1 = what, $2 = the beginning of the names of its tests
+    passed=$(ended pass "$2") skipped=$(ended skip "$2")
+    say "$1: $passed passed, $(ended fail "$2") failed, $skipped skipped"
+}
+if [ -x "$work/gotestsum" ]; then "$work/gotestsum" tool slowest --jsonfile "$events" --threshold 2s | awk '$2 !~ "/"' | head -n 30; fi
+for suite in $suites; do
+    result "suite $suite" "([^\"]*/)?$suite[/\"]"
+    if [ "$passed" = 0 ]; then
+        say "suite $suite: DID NOT RUN"
+        if [ -n "$strict" ]; then status=1; fi
+    fi
+done
+result "all packages, $(($(date +%s) - began)) s" ''
+if [ "$passed" = 0 ]; then status=1; fi
+if [ "$skipped" != 0 ] && [ -n "$strict" ]; then
+    say "CI=true allows no skipped test"
+    status=1
+fi
+if [ "$status" != 0 ] && [ -x "$work/gotestsum" ]; then
+    "$work/gotestsum" --format none --hide-summary skipped,output --raw-command -- cat "$events" || true
+fi
 exit $status

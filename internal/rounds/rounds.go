@@ -1,0 +1,15 @@
+// Package rounds says how long the long tests run: a few rounds in make test, all of them in make test-all.
+package rounds
+
+import "os"
+
+// All reports whether the long tests run in full: make test-all sets TOLL_TEST_ALL=1.
+func All() bool { return os.Getenv("TOLL_TEST_ALL") != "" }
+
+// Of returns the number of rounds, steps or kills of a test: all when [All] is true, else few.
+func Of(few, all int) int {
+	if All() {
+		return all
+	}
+	return few
+}
