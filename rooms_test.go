@@ -89,16 +89,21 @@ var rooms = map[string]room{
 		ours:  "toll x402 internal/gate internal/pace internal/meter internal/store internal/ledger internal/auth internal/facilitator internal/checkout internal/events",
 		third: []string{"github.com/danielgtaylor/huma/v2"},
 	},
+	// crypto starts and reports the chain, and has what it remembers of its own: keys, the genesis, the mirror.
+	"internal/crypto": {
+		ours: "toll evm internal/seal internal/store internal/ledger internal/auth internal/checkout " +
+			"internal/chain internal/chain/contracts internal/chain/signer internal/chain/endpoints internal/chain/devchain internal/chain/mirror",
+		third: []string{"github.com/ethereum/go-ethereum"},
+	},
 	"internal/server": {
-		ours: "toll x402 evm internal/tempfile internal/gate internal/seal internal/store internal/ledger internal/auth internal/facilitator internal/checkout " +
-			"internal/api internal/oauth internal/web internal/events internal/outbound internal/pace " +
-			"internal/chain internal/chain/contracts internal/chain/userop internal/chain/signer internal/chain/endpoints internal/chain/devchain internal/chain/mirror",
+		ours: "toll x402 internal/tempfile internal/gate internal/seal internal/store internal/ledger internal/auth internal/facilitator internal/checkout " +
+			"internal/api internal/oauth internal/web internal/events internal/outbound internal/pace internal/chain internal/chain/userop internal/crypto",
 		third: []string{"github.com/prometheus/client_golang", "github.com/ethereum/go-ethereum"},
 		tests: []string{"github.com/jackc/pgx/v5", "golang.org/x/sys/unix", "github.com/holiman/uint256", "golang.org/x/oauth2"},
 	},
 	"internal/server/servertest": {ours: "toll client"},
 	"internal/cli": {
-		ours:  "toll x402 evm client paid paidmcp internal/tempfile internal/pace internal/server",
+		ours:  "toll x402 evm client paid paidmcp internal/tempfile internal/pace internal/crypto internal/server",
 		third: []string{"github.com/spf13/cobra", "github.com/spf13/pflag", "charm.land/lipgloss/v2"},
 		tests: []string{"github.com/modelcontextprotocol/go-sdk"},
 	},
@@ -106,7 +111,7 @@ var rooms = map[string]room{
 
 	// bench measures the program from outside, and some rooms from inside.
 	"bench": {
-		ours:  "toll x402 client paid internal/seal internal/store internal/ledger internal/auth internal/facilitator internal/checkout internal/server",
+		ours:  "toll x402 client paid internal/seal internal/store internal/ledger internal/auth internal/facilitator internal/checkout internal/crypto internal/server",
 		third: []string{"github.com/HdrHistogram/hdrhistogram-go", "github.com/jackc/pgx/v5", "github.com/ethereum/go-ethereum"},
 	},
 	// Tests alone, which run the program and software of others as processes.

@@ -18,6 +18,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/client"
+	"github.com/tollhq/toll/internal/crypto"
 	"github.com/tollhq/toll/internal/ledger"
 	"github.com/tollhq/toll/internal/server"
 	"github.com/tollhq/toll/internal/store"
@@ -190,23 +191,23 @@ func (s *serviceRole) open(ctx context.Context, addr string) (*underTest, error)
 	cfg := server.Config{Data: s.Data, Database: s.Database, Listen: addr, Metrics: true, Log: logger()}
 	// A few accounts do here what many do elsewhere.
 	cfg.Quotas.Orders, cfg.Quotas.Permissions, cfg.Quotas.FreeHolds, cfg.Quotas.Changes = -1, -1, -1, -1
-	cfg.Chain.Mode = server.ChainOff
+	cfg.Chain.Mode = crypto.Off
 	if s.Chain {
-		cfg.Chain.Mode, cfg.Chain.HTTP = server.ChainEmbedded, "127.0.0.1:0"
+		cfg.Chain.Mode, cfg.Chain.HTTP = crypto.Embedded, "127.0.0.1:0"
 		cfg.OrderWait = 40 * time.Second // an order that is not decided by then fails its slice
 	}
 	svc, err := server.New(ctx, cfg)
 	if err != nil {
 		return nil, err
 	}
-	for begun := time.Now(); s.Chain && svc.ChainURL() == ""; time.Sleep(10 * time.Millisecond) {
+	for begun := time.Now(); s.Chain && svc.Chain().URL() == ""; time.Sleep(10 * time.Millisecond) {
 		if time.Since(begun) > time.Minute {
 			return nil, errors.Join(errors.New("the embedded chain does not start"), svc.Close(ctx))
 		}
 	}
 	return &underTest{
 		serve: svc.Serve,
-		chain: svc.ChainURL(),
+		chain: svc.Chain().URL(),
 		keys:  func(ctx context.Context, names []string) ([]holder, error) { return keysOf(ctx, svc, names) },
 		end: func(ctx context.Context) (*audit, error) {
 			if err := svc.Close(ctx); err != nil {

@@ -9,11 +9,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tollhq/toll"
-	"github.com/tollhq/toll/internal/server"
+	"github.com/tollhq/toll/internal/crypto"
 )
 
 // whereFlags say on which chain crypto plans are paid, and by which accounts.
-func whereFlags(c *cobra.Command, cfg *server.Chain) {
+func whereFlags(c *cobra.Command, cfg *crypto.Config) {
 	f := c.Flags()
 	f.StringVar((*string)(&cfg.Mode), "chain", "", "embedded or off; default the endpoints of --chain-rpc-urls, without them the embedded chain in a sandbox and off on live")
 	f.StringSliceVar(&cfg.RPCURLs, "chain-rpc-urls", nil, "JSON-RPC endpoints of the chain, with commas; live needs two")
@@ -31,7 +31,7 @@ func envOfFlag(c *cobra.Command, name string) {
 }
 
 // chainFlags are whereFlags, and how crypto plans are paid. Their defaults are those of the service.
-func chainFlags(c *cobra.Command, cfg *server.Chain) {
+func chainFlags(c *cobra.Command, cfg *crypto.Config) {
 	whereFlags(c, cfg)
 	f := c.Flags()
 	f.StringVar(&cfg.HTTP, "chain-http", "", "loopback address on which the embedded chain answers JSON-RPC; default none")

@@ -19,6 +19,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/client"
+	"github.com/tollhq/toll/internal/crypto"
 	"github.com/tollhq/toll/internal/server"
 	"github.com/tollhq/toll/paid"
 )
@@ -157,7 +158,7 @@ func (a *app) openMarket(ctx context.Context, f devFlags, log *slog.Logger) (_ *
 	m.service, err = server.New(ctx, server.Config{
 		Data: f.data, Listen: m.serviceListener.Addr().String(), PublicURL: m.url(), Release: release(), Log: log, LoopbackWebhooks: true,
 		Namespace: a.flags.namespace,
-		Chain:     server.Chain{Mode: server.ChainEmbedded, HTTP: f.chainListen},
+		Chain:     crypto.Config{Mode: crypto.Embedded, HTTP: f.chainListen},
 	})
 	if err != nil {
 		return nil, errors.Join(err, m.serviceListener.Close(), m.agentListener.Close())

@@ -24,7 +24,7 @@ const (
 func (m *market) chain() string {
 	env := m.service.Environment()
 	text := fmt.Sprintf("inside this program, id %d", env.ChainID())
-	if url := m.service.ChainURL(); url != "" {
+	if url := m.service.Chain().URL(); url != "" {
 		text += "   JSON-RPC " + url
 	}
 	return text
@@ -89,7 +89,7 @@ func (m *market) showOrder(ctx context.Context, s *stage) error {
 	if err != nil {
 		return fmt.Errorf("the order has no transaction: %w", err)
 	}
-	block, err := m.service.BlockOf(ctx, tx)
+	block, err := m.service.Chain().BlockOf(ctx, tx)
 	if err != nil {
 		return fmt.Errorf("the transaction of the order is not on the chain: %w", err)
 	}

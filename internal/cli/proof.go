@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tollhq/toll"
-	"github.com/tollhq/toll/internal/server"
+	"github.com/tollhq/toll/internal/crypto"
 	"github.com/tollhq/toll/x402"
 )
 
@@ -52,7 +52,7 @@ the proof, as far as the receipt names them.`
 				return err
 			}
 		}
-		v, err := server.VerifyProof(cmd.Context(), rpc, p)
+		v, err := crypto.VerifyProof(cmd.Context(), rpc, p)
 		if err != nil {
 			return fmt.Errorf("the proof does not hold: %w", err)
 		}

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/tollhq/toll/internal/crypto"
 	"github.com/tollhq/toll/internal/ledger"
 	"github.com/tollhq/toll/internal/store"
 )
@@ -216,15 +217,12 @@ func Inspect(ctx context.Context, cfg Config) []Check {
 	default:
 		add("public address", CheckOK, "%s", address)
 	}
-	inspectChain(ctx, cfg, f, add)
+	crypto.Inspect(ctx, cfg.Chain, f.chainDeps(cfg, nil), add)
 	return checks
 }
 
-// addCheck adds a check to those of [Inspect].
-type addCheck func(name, status, format string, args ...any)
-
 // inspectSchema says whether this release can work with a database, and opens it if so.
-func inspectSchema(ctx context.Context, cfg Config, add addCheck) (*foundation, bool) {
+func inspectSchema(ctx context.Context, cfg Config, add crypto.Report) (*foundation, bool) {
 	schema, err := cfg.schema(ctx)
 	if err == nil {
 		if err = schema.Usable(); errors.Is(err, store.ErrOlderSchema) {
@@ -261,7 +259,7 @@ const (
 
 // inspectDirectory says who can read the data directory, whether it can be written, and what room
 // there is.
-func inspectDirectory(dir string, add addCheck) {
+func inspectDirectory(dir string, add crypto.Report) {
 	info, err := os.Stat(dir)
 	switch {
 	case err != nil:

@@ -13,7 +13,7 @@ import (
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/ethereum/go-ethereum/common/hexutil"
 	gethtypes "github.com/ethereum/go-ethereum/core/types"
-	"github.com/ethereum/go-ethereum/crypto"
+	ethcrypto "github.com/ethereum/go-ethereum/crypto"
 	"github.com/ethereum/go-ethereum/ethclient"
 	"github.com/ethereum/go-ethereum/signer/core/apitypes"
 	"github.com/holiman/uint256"
@@ -21,6 +21,7 @@ import (
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/client"
 	"github.com/tollhq/toll/internal/chain/contracts"
+	"github.com/tollhq/toll/internal/crypto"
 	"github.com/tollhq/toll/internal/server"
 	"github.com/tollhq/toll/internal/server/servertest"
 )
@@ -33,11 +34,11 @@ type userWallet struct {
 
 func newUserWallet(t *testing.T) userWallet {
 	t.Helper()
-	key, err := crypto.GenerateKey()
+	key, err := ethcrypto.GenerateKey()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return userWallet{key, crypto.PubkeyToAddress(key.PublicKey)}
+	return userWallet{key, ethcrypto.PubkeyToAddress(key.PublicKey)}
 }
 
 // signTyped signs typed data as wallets do, from its JSON alone.
@@ -55,7 +56,7 @@ func (w userWallet) signTyped(t *testing.T, data map[string]any) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	signature, err := crypto.Sign(hash, w.key)
+	signature, err := ethcrypto.Sign(hash, w.key)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -81,7 +82,7 @@ func (w userWallet) authorize(t *testing.T) json.RawMessage {
 func TestHeldAccount(t *testing.T) {
 	ctx := t.Context()
 	address := servertest.FreeAddress(t)
-	s, url := start(t, server.Config{Data: t.TempDir(), Chain: server.Chain{HTTP: address}})
+	s, url := start(t, server.Config{Data: t.TempDir(), Chain: crypto.Config{HTTP: address}})
 	builder, subscriber := keys(t, s)
 	c := newStand(t, url, builder, subscriber, 0).patient
 	w, stranger := newUserWallet(t), newUserWallet(t)
@@ -201,7 +202,7 @@ func (w userWallet) send(t *testing.T, node *ethclient.Client, to common.Address
 func TestRevocationOnTheChain(t *testing.T) {
 	ctx := t.Context()
 	address := servertest.FreeAddress(t)
-	s, url := start(t, server.Config{Data: t.TempDir(), Chain: server.Chain{HTTP: address}})
+	s, url := start(t, server.Config{Data: t.TempDir(), Chain: crypto.Config{HTTP: address}})
 	builder, subscriber := keys(t, s)
 	c := newStand(t, url, builder, subscriber, 0).patient
 	faucet(t, c.subscriber, "10")

@@ -9,6 +9,7 @@ import (
 	"github.com/tollhq/toll/internal/chain/chaintest"
 	"github.com/tollhq/toll/internal/chain/contracts"
 	"github.com/tollhq/toll/internal/chain/devchain"
+	"github.com/tollhq/toll/internal/crypto"
 	"github.com/tollhq/toll/internal/server"
 )
 
@@ -54,7 +55,7 @@ func TestInspectChain(t *testing.T) {
 	})
 	t.Run("off", func(t *testing.T) {
 		cfg := cfg
-		cfg.Chain.Mode = server.ChainOff
+		cfg.Chain.Mode = crypto.Off
 		says(t, inspected(t, cfg, "chain"), "ok", "off")
 	})
 
@@ -63,7 +64,7 @@ func TestInspectChain(t *testing.T) {
 	there := outside(double.URL)
 	there.Data = t.TempDir()
 	plain := there
-	plain.Chain = server.Chain{Mode: server.ChainOff}
+	plain.Chain = crypto.Config{Mode: crypto.Off}
 	t.Run("a database", func(t *testing.T) { start(t, plain) })
 	t.Run("never started with the chain", func(t *testing.T) {
 		says(t, inspected(t, there, "relayer"), "warning", "first start")

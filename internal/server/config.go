@@ -18,6 +18,7 @@ import (
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/api"
 	"github.com/tollhq/toll/internal/checkout"
+	"github.com/tollhq/toll/internal/crypto"
 	"github.com/tollhq/toll/internal/facilitator"
 	"github.com/tollhq/toll/internal/seal"
 	"github.com/tollhq/toll/x402"
@@ -89,7 +90,7 @@ type Config struct {
 	// Rails are the ways in which money reaches builders. A plan that needs one which is nil cannot be ordered.
 	Rails checkout.Rails
 	// Chain says where crypto plans are paid. It means nothing when Rails.Crypto is given.
-	Chain Chain
+	Chain crypto.Config
 	// RateLimitKey is how many calls a second an API key may make, RateLimitIP those of an address without a valid one, of
 	// IPv6 those of a /64. Four times as many may come at once. 0 is no limit. Each process counts for itself.
 	RateLimitKey, RateLimitIP int
@@ -153,7 +154,7 @@ func (c Config) check() error {
 	default:
 		return fmt.Errorf("the token format %q is neither jwt nor x402", c.TokenFormat)
 	}
-	if err := c.Chain.check(); err != nil {
+	if err := c.Chain.Check(); err != nil {
 		return err
 	}
 	switch facilitator.ExactPolicy(c.Exact) {
@@ -216,7 +217,7 @@ func (c Config) checkLive(publicURL string) error {
 			"digits and mode 0600, kept outside the data directory and its backups, or TOLL_MASTER_KEY to the digits; " +
 			"TOLL_ALLOW_LOCAL_MASTER_KEY=true takes the one that is made in the data directory")
 	}
-	if err := c.Chain.checkLive(); err != nil {
+	if err := c.Chain.CheckLive(); err != nil {
 		return err
 	}
 	u, err := url.Parse(publicURL)

@@ -19,6 +19,7 @@ import (
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/checkout"
 	"github.com/tollhq/toll/internal/checkout/railtest"
+	"github.com/tollhq/toll/internal/crypto"
 	"github.com/tollhq/toll/internal/server"
 	"github.com/tollhq/toll/internal/store/storetest"
 	"github.com/tollhq/toll/x402"
@@ -202,10 +203,10 @@ func (s *suite) all(t *testing.T, v storetest.Variant, brand x402.Namespace, pre
 		need string
 		cfg  server.Config
 	}{
-		{"", server.Config{Chain: server.Chain{Mode: server.ChainOff}}},
-		{"embedded-chain", server.Config{Chain: server.Chain{Mode: server.ChainEmbedded, Mirror: true}}},
+		{"", server.Config{Chain: crypto.Config{Mode: crypto.Off}}},
+		{"embedded-chain", server.Config{Chain: crypto.Config{Mode: crypto.Embedded, Mirror: true}}},
 		{"rail", server.Config{Rails: checkout.Rails{Crypto: railtest.New(), Card: page}}},
-		{"rate-limit", server.Config{RateLimitKey: 1, RateLimitIP: 1, Chain: server.Chain{Mode: server.ChainOff}}},
+		{"rate-limit", server.Config{RateLimitKey: 1, RateLimitIP: 1, Chain: crypto.Config{Mode: crypto.Off}}},
 	} {
 		service := s.start(t, v, brand, prefix, kind.cfg)
 		service.run(t, slices.DeleteFunc(slices.Clone(files), func(f conformanceFile) bool {

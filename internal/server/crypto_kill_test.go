@@ -20,6 +20,7 @@ import (
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/client"
 	"github.com/tollhq/toll/internal/chain/chaintest"
+	"github.com/tollhq/toll/internal/crypto"
 	"github.com/tollhq/toll/internal/server"
 	"github.com/tollhq/toll/internal/server/servertest"
 	"github.com/tollhq/toll/internal/store"
@@ -137,7 +138,7 @@ func newAmbush(t *testing.T, is stepped, public *chaintest.Chain) *ambush {
 // tradersOf makes keys in a database that no service uses yet.
 func tradersOf(t *testing.T, cfg server.Config) (builder, buyer, operator toll.APIKey) {
 	t.Helper()
-	cfg.Chain = server.Chain{Mode: server.ChainOff}
+	cfg.Chain = crypto.Config{Mode: crypto.Off}
 	s := open(t, cfg)
 	builder, buyer = keys(t, s)
 	operator = keyOf(t, s, server.KeyRequest{Account: "operator", Operator: true})

@@ -11,13 +11,14 @@ import (
 	"github.com/ethereum/go-ethereum"
 	"github.com/ethereum/go-ethereum/common"
 	gethtypes "github.com/ethereum/go-ethereum/core/types"
-	"github.com/ethereum/go-ethereum/crypto"
+	ethcrypto "github.com/ethereum/go-ethereum/crypto"
 	"github.com/ethereum/go-ethereum/ethclient"
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/client"
 	"github.com/tollhq/toll/internal/chain/chaintest"
 	"github.com/tollhq/toll/internal/chain/contracts"
+	"github.com/tollhq/toll/internal/crypto"
 	"github.com/tollhq/toll/internal/server"
 	"github.com/tollhq/toll/internal/server/servertest"
 	"github.com/tollhq/toll/internal/store"
@@ -28,8 +29,8 @@ var (
 	usdc = contracts.USDC(contracts.BaseSepolia)
 	eurc = contracts.EURC(contracts.BaseSepolia)
 
-	topicRun      = crypto.Keccak256Hash([]byte("UserOperationEvent(bytes32,address,address,uint256,bool,uint256,uint256)"))
-	topicTransfer = crypto.Keccak256Hash([]byte("Transfer(address,address,uint256)"))
+	topicRun      = ethcrypto.Keccak256Hash([]byte("UserOperationEvent(bytes32,address,address,uint256,bool,uint256,uint256)"))
+	topicTransfer = ethcrypto.Keccak256Hash([]byte("Transfer(address,address,uint256)"))
 )
 
 // till looks at the money of a chain.
@@ -58,7 +59,7 @@ func (w till) has(account toll.Address, token common.Address) int64 {
 		}
 		return b.Int64()
 	}
-	data := append(crypto.Keccak256([]byte("balanceOf(address)"))[:4], common.LeftPadBytes(account[:], 32)...)
+	data := append(ethcrypto.Keccak256([]byte("balanceOf(address)"))[:4], common.LeftPadBytes(account[:], 32)...)
 	out, err := w.node.CallContract(w.Context(), ethereum.CallMsg{To: &token, Data: data}, nil)
 	if err != nil {
 		w.Fatal(err)
@@ -114,13 +115,13 @@ type bazaar struct {
 // embeddedBazaar has its chain inside.
 func embeddedBazaar(t *testing.T, change ...func(*server.Config)) *bazaar {
 	t.Helper()
-	m := &bazaar{cfg: server.Config{Data: t.TempDir(), Chain: server.Chain{HTTP: "127.0.0.1:0"}}}
+	m := &bazaar{cfg: server.Config{Data: t.TempDir(), Chain: crypto.Config{HTTP: "127.0.0.1:0"}}}
 	for _, f := range change {
 		f(&m.cfg)
 	}
 	m.server, m.url = start(t, m.cfg)
-	eventually(t, "the chain is there", func() bool { return m.server.ChainURL() != "" })
-	m.till = newTill(t, m.server.ChainURL())
+	eventually(t, "the chain is there", func() bool { return m.server.Chain().URL() != "" })
+	m.till = newTill(t, m.server.Chain().URL())
 	return m.open()
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/api"
 	"github.com/tollhq/toll/internal/checkout"
+	"github.com/tollhq/toll/internal/crypto"
 	"github.com/tollhq/toll/internal/events"
 	"github.com/tollhq/toll/internal/facilitator"
 	"github.com/tollhq/toll/internal/ledger"
@@ -38,7 +39,7 @@ type Server struct {
 	facilitator *facilitator.Facilitator
 	events      *events.Events
 	oauth       *oauth.OAuth
-	chain       *network // nil: the crypto rail was given, or there is none
+	chain       *crypto.Network // off when the crypto rail was given
 	handler     http.Handler
 	metrics     *metrics // nil: not wanted
 	probe       probe
@@ -60,35 +61,25 @@ func New(ctx context.Context, cfg Config) (*Server, error) {
 	cfg.Clock, cfg.Namespace = base.clock.now, base.names
 	s := &Server{cfg: cfg, base: base}
 	a := base.auth
-	if err := s.connect(ctx); err != nil {
-		return nil, errors.Join(err, base.close(context.WithoutCancel(ctx)))
-	}
-	cfg = s.cfg
 	notes := events.NewNotes()
 	s.ledger = ledger.New(base.store, ledger.Config{Clock: cfg.Clock, Log: cfg.Log, MACKey: a.MACKey(), Changed: notes.Add})
+	if err := s.connect(ctx); err != nil {
+		return nil, s.abandon(ctx, err)
+	}
+	cfg = s.cfg
 	s.checkout = checkout.New(checkout.Deps{
 		Store: base.store, Ledger: s.ledger, Rails: cfg.Rails, Environment: a.Environment(), Clock: cfg.Clock, Log: cfg.Log,
 		SignReference: a.SignReference, OpenReference: a.OpenReference,
 		MaxSpendingCents: cfg.Chain.MaxLimitCents, MaxDelegationSecs: int64(cfg.Chain.MaxDuration / time.Second),
 	})
-	if s.chain != nil {
-		s.chain.checkout = s.checkout
-	}
-	if err := s.mirrored(ctx); err != nil {
-		return nil, s.abandon(ctx, err)
-	}
 	treasury, err := cfg.treasury()
-	if err != nil {
-		return nil, s.abandon(ctx, err)
-	}
-	account, err := s.chain.serviceAccount(ctx)
 	if err != nil {
 		return nil, s.abandon(ctx, err)
 	}
 	s.facilitator = facilitator.New(facilitator.Deps{
 		Store: base.store, Ledger: s.ledger, Auth: a, Checkout: s.checkout, Namespace: cfg.Namespace, Environment: a.Environment(),
 		Clock: cfg.Clock, Log: cfg.Log, TokenFormat: cfg.TokenFormat, TopUpWait: cfg.topUpWait,
-		Exact: facilitator.ExactPolicy(cfg.Exact), Treasury: treasury, Receipts: cfg.SignedReceipts, Service: account,
+		Exact: facilitator.ExactPolicy(cfg.Exact), Treasury: treasury, Receipts: cfg.SignedReceipts, Service: s.chain.Account(),
 		Quotas: facilitator.Quotas{Permissions: cfg.Quotas.Permissions, FreeHolds: cfg.Quotas.FreeHolds},
 	})
 	s.events = events.New(events.Config{
@@ -107,17 +98,15 @@ func New(ctx context.Context, cfg Config) (*Server, error) {
 		Pages: pages,
 		Store: base.store, Auth: a, Facilitator: s.facilitator, Checkout: s.checkout, Ledger: s.ledger, Events: s.events, Namespace: cfg.Namespace,
 		Environment: a.Environment(), PublicURL: s.PublicURL(), Release: cfg.Release, Clock: cfg.Clock, Log: cfg.Log, Ready: s.ready,
-		TestClock: &api.TestClock{Ahead: base.clock.ahead, Advance: s.advance}, Chain: s.chainOfAPI(), Proof: s.proofs(),
+		TestClock: &api.TestClock{Ahead: base.clock.ahead, Advance: s.advance}, Chain: s.shownChain(), Proof: s.chain.Proof(),
 		Seal: base.ring.Seal, Open: base.ring.Open, Quotas: cfg.Quotas, Limits: limits, OrderWait: s.orderWait(), CloseReads: cfg.CloseReads,
 	})
 	if cfg.Metrics {
 		s.metrics = newMetrics(base.store, func() bool { return s.databaseFailure() == nil })
 		s.handler = s.metrics.count(s.handler)
 	}
-	if s.chain != nil {
-		if err := s.chain.begin(ctx); err != nil {
-			return nil, s.abandon(ctx, err)
-		}
+	if err := s.chain.Start(ctx, s.checkout); err != nil {
+		return nil, s.abandon(ctx, err)
 	}
 	work, stop := context.WithCancel(context.WithoutCancel(ctx))
 	s.stopWork = stop
@@ -135,9 +124,52 @@ func New(ctx context.Context, cfg Config) (*Server, error) {
 func (s *Server) abandon(ctx context.Context, err error) error {
 	ctx = context.WithoutCancel(ctx)
 	if s.chain != nil {
-		err = errors.Join(err, s.chain.close())
+		err = errors.Join(err, s.chain.Close())
 	}
-	return errors.Join(err, s.checkout.Close(ctx), s.ledger.Close(ctx), s.base.close(ctx))
+	if s.checkout != nil {
+		err = errors.Join(err, s.checkout.Close(ctx))
+	}
+	return errors.Join(err, s.ledger.Close(ctx), s.base.close(ctx))
+}
+
+// connect opens the chain of the settings, and takes it as the crypto rail, unless one was given.
+func (s *Server) connect(ctx context.Context) (err error) {
+	settings := s.cfg.Chain
+	if s.cfg.Rails.Crypto != nil {
+		settings = crypto.Config{Mode: crypto.Off}
+	}
+	if s.chain, err = crypto.New(ctx, settings, s.base.chainDeps(s.cfg, s.ledger)); err == nil && s.cfg.Rails.Crypto == nil {
+		s.cfg.Rails.Crypto = s.chain.Rail()
+	}
+	return err
+}
+
+// chainDeps is what the chain has of a database; books are nil where nothing is mirrored.
+func (f *foundation) chainDeps(cfg Config, books *ledger.Ledger) crypto.Deps {
+	return crypto.Deps{
+		Store: f.store, Ring: f.ring, Auth: f.auth, Ledger: books, Journal: &journal{f.store, int64(f.auth.Environment().ChainID())},
+		Clock: f.clock.now, Machine: f.clock.machine, Log: cfg.Log, Data: cfg.Data, At: cfg.at,
+	}
+}
+
+// shownChain is what the API shows of the chain, nil when it is off.
+func (s *Server) shownChain() *api.Chain {
+	if s.chain.Rail() == nil {
+		return nil
+	}
+	c := &api.Chain{Contracts: s.chain.Contracts(), Explorer: s.chain.Explorer(), Balances: s.chain.Balances}
+	if s.chain.Embedded() {
+		c.Faucet = s.chain.Faucet
+	}
+	return c
+}
+
+// orderWait is how long the answer to an order waits; 0 is the default of the API. The embedded chain pays at once or never.
+func (s *Server) orderWait() time.Duration {
+	if s.cfg.OrderWait == 0 && s.chain.Embedded() {
+		return 10 * time.Second
+	}
+	return s.cfg.OrderWait
 }
 
 // Handler returns the public handler: documents at the root and the API.
@@ -148,6 +180,9 @@ func (s *Server) Namespace() x402.Namespace { return s.cfg.Namespace }
 
 // PublicURL returns the address under which callers reach the service, without a path of the API.
 func (s *Server) PublicURL() string { return publicURL(s.base.auth.Issuer()) }
+
+// Chain returns the chain of the service, which may be off.
+func (s *Server) Chain() *crypto.Network { return s.chain }
 
 // Environment returns the environment of the database.
 func (s *Server) Environment() toll.Environment { return s.base.auth.Environment() }
@@ -161,10 +196,7 @@ func (s *Server) Facilitator(caller toll.Address) x402.Facilitator { return s.fa
 // ready says what works, from memory: it waits for nothing. Only the database decides whether
 // requests can be served.
 func (s *Server) ready(context.Context) map[string]string {
-	checks := map[string]string{"database": "ok", "chain": "off", "card": "off"}
-	if s.chain != nil {
-		checks["chain"] = s.chain.state()
-	}
+	checks := map[string]string{"database": "ok", "chain": s.chain.State(), "card": "off"}
 	if s.databaseFailure() != nil {
 		checks["database"] = "failing"
 	}
@@ -246,14 +278,8 @@ func (s *Server) Close(ctx context.Context) error {
 		s.stopWork()
 		s.work.Wait()
 		s.oauth.Close()
-		if s.chain != nil {
-			s.chain.stop()
-		}
-		s.closeErr = s.checkout.Close(ctx)
-		if s.chain != nil {
-			s.closeErr = errors.Join(s.closeErr, s.chain.close())
-		}
-		s.closeErr = errors.Join(s.closeErr, s.ledger.Close(ctx), s.base.close(ctx))
+		s.chain.Stop()
+		s.closeErr = errors.Join(s.checkout.Close(ctx), s.chain.Close(), s.ledger.Close(ctx), s.base.close(ctx))
 		if s.closeErr != nil && errors.Is(context.Cause(ctx), context.DeadlineExceeded) {
 			s.closeErr = errors.Join(context.DeadlineExceeded, s.closeErr)
 		}

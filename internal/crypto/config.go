@@ -1,4 +1,4 @@
-package server
+package crypto
 
 import (
 	"cmp"
@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math"
 	"math/big"
-	"path/filepath"
 	"time"
 
 	"github.com/ethereum/go-ethereum/common"
@@ -15,7 +14,7 @@ import (
 	"github.com/tollhq/toll/internal/chain"
 )
 
-// Defaults of [Chain].
+// Defaults of [Config].
 const (
 	defaultConfirmations      = 3
 	defaultTopUpConfirmations = 1
@@ -26,20 +25,20 @@ const (
 	maxRelayers               = 64
 )
 
-// ChainMode says whether crypto plans can be bought, and where.
-type ChainMode string
+// Mode says whether crypto plans can be bought, and where.
+type Mode string
 
 // Modes of the chain.
 const (
-	ChainAuto     ChainMode = ""         // RPCURLs; without them the embedded chain in a sandbox, off on live
-	ChainEmbedded ChainMode = "embedded" // the embedded chain, started with the service; live refuses it
-	ChainOff      ChainMode = "off"      // no crypto plans
+	Auto     Mode = ""         // RPCURLs; without them the embedded chain in a sandbox, off on live
+	Embedded Mode = "embedded" // the embedded chain, started with the service; live refuses it
+	Off      Mode = "off"      // no crypto plans
 )
 
-// Chain says on which chain crypto plans are paid, and how (decision 21). The zero value is a chain inside the program for a
+// Config says on which chain crypto plans are paid, and how (decision 21). The zero value is a chain inside the program for a
 // sandbox, started when it is first needed, and none on live. Numbers are defaults when they are 0.
-type Chain struct {
-	Mode ChainMode
+type Config struct {
+	Mode Mode
 	// RPCURLs are JSON-RPC endpoints of the chain of the environment, http or https. They may hold credentials and are
 	// never logged. Live needs two.
 	RPCURLs []string
@@ -77,11 +76,11 @@ type Chain struct {
 	Tokens []toll.Address
 }
 
-// check refuses what is wrong whatever the environment is.
-func (c *Chain) check() error {
+// Check refuses settings that are wrong in every environment.
+func (c *Config) Check() error {
 	switch c.Mode {
-	case ChainAuto, ChainOff:
-	case ChainEmbedded:
+	case Auto, Off:
+	case Embedded:
 		if len(c.RPCURLs) > 0 {
 			return errors.New("the chain is either the embedded one or that of TOLL_CHAIN_RPC_URLS (--chain-rpc-urls): set one of them")
 		}
@@ -108,13 +107,13 @@ func (c *Chain) check() error {
 	return nil
 }
 
-// checkLive refuses what is careless once money is real.
-func (c *Chain) checkLive() error {
+// CheckLive refuses settings that are careless once money is real.
+func (c *Config) CheckLive() error {
 	switch {
-	case c.Mode == ChainEmbedded || c.HTTP != "":
+	case c.Mode == Embedded || c.HTTP != "":
 		return errors.New("live does not run on the embedded chain, whose money is worth nothing: set TOLL_CHAIN_RPC_URLS (--chain-rpc-urls) to endpoints of " +
 			toll.Live.Network())
-	case c.Mode == ChainAuto && len(c.RPCURLs) == 1:
+	case c.Mode == Auto && len(c.RPCURLs) == 1:
 		return errors.New("live needs two endpoints, which have to agree on what is final: name another one in TOLL_CHAIN_RPC_URLS (--chain-rpc-urls), with a comma between")
 	}
 	return nil
@@ -129,27 +128,25 @@ const (
 	sourceRPC      source = "rpc"
 )
 
-// source returns where the chain is, and what to set when it is nowhere.
-func (c *Config) chainSource(env toll.Environment) (s source, missing string) {
+// source returns where the chain of an environment is, and what to set when it is nowhere. data is the data directory,
+// empty for none.
+func (c *Config) source(env toll.Environment, data string) (s source, missing string) {
 	switch {
-	case c.Chain.Mode == ChainOff:
+	case c.Mode == Off:
 		return sourceNone, "The operator has switched the chain off (TOLL_CHAIN, --chain)."
-	case len(c.Chain.RPCURLs) > 0:
+	case len(c.RPCURLs) > 0:
 		return sourceRPC, ""
 	case env == toll.Live:
 		return sourceNone, "The operator has to set TOLL_CHAIN_RPC_URLS (--chain-rpc-urls) to two endpoints of " + env.Network() + "."
-	case c.Data == "":
+	case data == "":
 		return sourceNone, "The embedded chain needs a data directory: the operator sets TOLL_DATA (--data), or names endpoints with " +
 			"TOLL_CHAIN_RPC_URLS (--chain-rpc-urls)."
 	}
 	return sourceEmbedded, ""
 }
 
-// chainDir is where the embedded chain lies.
-func (c *Config) chainDir() string { return filepath.Join(c.Data, "chain") }
-
 // rail returns the part of the settings that the rail has, with defaults.
-func (c *Chain) rail(embedded bool) chain.Config {
+func (c *Config) rail(embedded bool) chain.Config {
 	window := cmp.Or(c.BatchWindow, defaultBatchWindow)
 	if embedded {
 		window = 0
@@ -168,7 +165,7 @@ func (c *Chain) rail(embedded bool) chain.Config {
 }
 
 // hourlyCents is the cap of the signer, 0 for none.
-func (c *Chain) hourlyCents(env toll.Environment) int64 {
+func (c *Config) hourlyCents(env toll.Environment) int64 {
 	if c.HourlyCents == 0 && env == toll.Live {
 		return defaultHourlyCents
 	}

@@ -1,10 +1,9 @@
-package server_test
+package crypto
 
 import (
 	"testing"
 
 	"github.com/tollhq/toll/internal/chain"
-	"github.com/tollhq/toll/internal/server"
 )
 
 // A failure is the word of the chain where a block is its evidence: that of the event, or the one whose time ended all. What failed
@@ -21,7 +20,7 @@ func TestPaymentEnded(t *testing.T) {
 		"the time of a block": {chain.Outcome{State: chain.Failed, Failure: &chain.Failure{Place: chain.Place{Block: 1}}}, true},
 		"paid":                {chain.Outcome{State: chain.Final}, false},
 	} {
-		if p := server.PaymentOf(c.outcome); p.Ended != c.ended {
+		if p := paymentOf(c.outcome); p.Ended != c.ended {
 			t.Errorf("%s: %+v", name, p)
 		}
 	}

@@ -1,4 +1,4 @@
-package server
+package crypto
 
 import (
 	"bytes"
@@ -10,30 +10,34 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/ethereum/go-ethereum/crypto"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/auth"
 	"github.com/tollhq/toll/internal/chain/signer"
 	"github.com/tollhq/toll/internal/seal"
 	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/internal/store/storetest"
 )
 
-// base opens the foundation of a service on a fresh database.
-func base(t *testing.T, cfg Config) *foundation {
+// deps returns the records of a fresh service in a sandbox, sealed by the master key.
+func deps(t *testing.T, st *store.Store, master *seal.Ring) *Deps {
 	t.Helper()
-	f, err := open(t.Context(), cfg.withDefaults(), founding)
+	a, err := auth.Bootstrap(t.Context(), st, master, auth.Config{
+		Environment: toll.Sandbox, Issuer: "https://pay.example.com/api/v1", ClaimObject: "nvm",
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := f.close(context.Background()); err != nil {
+		if err := a.Close(context.Background()); err != nil {
 			t.Error(err)
 		}
 	})
-	return f
+	return &Deps{Store: st, Ring: master, Auth: a, Clock: time.Now}
 }
 
 // accountOf is the account of a key.
@@ -50,17 +54,14 @@ func accountOf(t *testing.T, key []byte) common.Address {
 func TestChainKeysAreMadeOnce(t *testing.T) {
 	for _, v := range []storetest.Variant{storetest.SQLite, storetest.Postgres} {
 		t.Run(string(v), func(t *testing.T) {
-			db, master := storetest.Config(t, v), t.TempDir()+"/master.key"
-			if _, err := seal.FromFile(master, true); err != nil {
-				t.Fatal(err)
-			}
-			f := base(t, Config{Data: db.Data, Database: db.Database, MasterKeyFile: master, PublicURL: "https://pay.example.com"})
+			st, _ := storetest.OpenVariant(t, v)
+			d := deps(t, st, seal.New([32]byte{1}))
 			var wg sync.WaitGroup
-			found := make([]*chainKeys, 8)
+			found := make([]*keys, 8)
 			for i := range found {
 				wg.Go(func() {
 					var err error
-					if found[i], err = openChainKeys(t.Context(), f, 3, true); err != nil {
+					if found[i], err = openKeys(t.Context(), d, 3, true); err != nil {
 						t.Error(err)
 					}
 				})
@@ -80,7 +81,7 @@ func TestChainKeysAreMadeOnce(t *testing.T) {
 			if _, err := found[0].Open(t.Context(), common.Address{1}); !errors.Is(err, signer.ErrNoKey) {
 				t.Errorf("an account of nobody: %v", err)
 			}
-			wallet, err := f.auth.CreatePrincipal(t.Context(), "alice")
+			wallet, err := d.Auth.CreatePrincipal(t.Context(), "alice")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -95,22 +96,22 @@ func TestChainKeysAreMadeOnce(t *testing.T) {
 // T72: the sealed key of an account of the service that was moved to another role, address or environment, or changed by one
 // bit, does not open; nor does one that another master key sealed. No key lies in the database as it is.
 func TestT72_SealedChainKeyMoved(t *testing.T) {
-	dir := t.TempDir()
-	f := base(t, Config{Data: dir})
-	keys, err := openChainKeys(t.Context(), f, 2, false)
+	st, cfg := storetest.OpenVariant(t, storetest.SQLite)
+	d := deps(t, st, seal.New([32]byte{1}))
+	keys, err := openKeys(t.Context(), d, 2, false)
 	if err != nil {
 		t.Fatal(err)
 	}
 	row := keys.own[keys.relayers[0]]
-	plain, err := f.openChainKey(row)
+	plain, err := d.openChainKey(row)
 	if err != nil || accountOf(t, plain) != keys.relayers[0] {
 		t.Fatal(err)
 	}
-	wallet, err := f.auth.CreatePrincipal(t.Context(), "alice")
+	wallet, err := d.Auth.CreatePrincipal(t.Context(), "alice")
 	if err != nil {
 		t.Fatal(err)
 	}
-	principal, err := store.PrincipalByAddress(t.Context(), f.store, wallet)
+	principal, err := store.PrincipalByAddress(t.Context(), st, wallet)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -124,26 +125,24 @@ func TestT72_SealedChainKeyMoved(t *testing.T) {
 		"a wallet":                  {Role: roleRelayer, Address: wallet, Sealed: principal.SealedKey},
 		"a wallet, the own address": {Role: roleRelayer, Address: row.Address, Sealed: principal.SealedKey},
 	} {
-		if key, err := f.openChainKey(moved); !errors.Is(err, seal.ErrDamaged) || key != nil {
+		if key, err := d.openChainKey(moved); !errors.Is(err, seal.ErrDamaged) || key != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if key, err := f.ring.Open(row.Sealed, []byte(strings.Replace(string(f.chainKeyAAD(row.Role, row.Address)), "sandbox", "live", 1))); err == nil || key != nil {
+	if key, err := d.Ring.Open(row.Sealed, []byte(strings.Replace(string(d.chainKeyAAD(row.Role, row.Address)), "sandbox", "live", 1))); err == nil || key != nil {
 		t.Error("opens in another environment")
 	}
-	stranger := *f
-	if stranger.ring, err = seal.FromFile(filepath.Join(t.TempDir(), "other.key"), true); err != nil {
-		t.Fatal(err)
-	}
+	stranger := *d
+	stranger.Ring = seal.New([32]byte{2})
 	if key, err := stranger.openChainKey(row); !errors.Is(err, seal.ErrOtherKey) || key != nil {
 		t.Errorf("another master key: %v", err)
 	}
 	// A wallet that was moved to another principal does not open either, and nothing is signed with it.
-	other, err := f.auth.CreatePrincipal(t.Context(), "bob")
+	other, err := d.Auth.CreatePrincipal(t.Context(), "bob")
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = f.store.Tx(t.Context(), func(tx *store.Tx) error {
+	err = st.Tx(t.Context(), func(tx *store.Tx) error {
 		_, err := tx.Exec(t.Context(), "UPDATE principals SET sealed_key = $2 WHERE address = $1", other.Lower(), principal.SealedKey)
 		return err
 	})
@@ -153,7 +152,7 @@ func TestT72_SealedChainKeyMoved(t *testing.T) {
 	if key, err := keys.Open(t.Context(), common.Address(other)); !errors.Is(err, seal.ErrDamaged) || key != nil {
 		t.Errorf("the wallet of somebody else: %v", err)
 	}
-	files, err := filepath.Glob(filepath.Join(dir, "toll.db*"))
+	files, err := filepath.Glob(filepath.Join(cfg.Data, "toll.db*"))
 	if err != nil || len(files) == 0 {
 		t.Fatal(files, err)
 	}

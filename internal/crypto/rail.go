@@ -1,4 +1,4 @@
-package server
+package crypto
 
 import (
 	"context"
@@ -14,22 +14,30 @@ import (
 	"github.com/tollhq/toll/internal/store"
 )
 
-// cryptoRail is the chain as checkout sees it. Each call starts the chain when it does not run yet.
-type cryptoRail struct{ network *network }
+// Rail returns the chain as checkout sees it, nil when it is off.
+func (n *Network) Rail() checkout.Rail {
+	if n.source == sourceNone {
+		return nil
+	}
+	return rail{n}
+}
+
+// rail is the chain as checkout sees it. Each call starts the chain when it does not run yet.
+type rail struct{ network *Network }
 
 var (
-	_ checkout.Rail      = cryptoRail{}
-	_ checkout.Delegator = cryptoRail{}
-	_ checkout.Seller    = cryptoRail{}
+	_ checkout.Rail      = rail{}
+	_ checkout.Delegator = rail{}
+	_ checkout.Seller    = rail{}
 )
 
-func (r cryptoRail) Pay(ctx context.Context, p checkout.Purchase) (checkout.Payment, error) {
+func (r rail) Pay(ctx context.Context, p checkout.Purchase) (checkout.Payment, error) {
 	n, err := r.network.need(ctx)
 	if err != nil {
 		return checkout.Payment{}, err
 	}
 	purchase := chain.Purchase{
-		OrderID: p.OrderID, Subscriber: p.Subscriber, Token: p.Plan.Price.PayToken(r.network.base.auth.Environment()), Receivers: p.Receivers, Amounts: p.Amounts,
+		OrderID: p.OrderID, Subscriber: p.Subscriber, Token: p.Plan.Price.PayToken(r.network.env()), Receivers: p.Receivers, Amounts: p.Amounts,
 		Total: p.Total, TopUp: p.TopUp,
 	}
 	if p.Delegation != nil {
@@ -40,7 +48,7 @@ func (r cryptoRail) Pay(ctx context.Context, p checkout.Purchase) (checkout.Paym
 	return paymentOf(o), err
 }
 
-func (r cryptoRail) Outcome(ctx context.Context, orderID string) (checkout.Payment, error) {
+func (r rail) Outcome(ctx context.Context, orderID string) (checkout.Payment, error) {
 	n, err := r.network.need(ctx)
 	if err != nil {
 		return checkout.Payment{}, err
@@ -49,7 +57,7 @@ func (r cryptoRail) Outcome(ctx context.Context, orderID string) (checkout.Payme
 	return paymentOf(o), err
 }
 
-func (r cryptoRail) SignatureRequest(ctx context.Context, d *checkout.Delegation) (*checkout.SignatureRequest, error) {
+func (r rail) SignatureRequest(ctx context.Context, d *checkout.Delegation) (*checkout.SignatureRequest, error) {
 	n, err := r.network.need(ctx)
 	if err != nil {
 		return nil, err
@@ -61,7 +69,7 @@ func (r cryptoRail) SignatureRequest(ctx context.Context, d *checkout.Delegation
 	return &checkout.SignatureRequest{TypedData: req.TypedData, Account: toll.Address(req.Account), CodeRequired: req.CodeRequired}, nil
 }
 
-func (r cryptoRail) CheckSignature(ctx context.Context, d *checkout.Delegation) error {
+func (r rail) CheckSignature(ctx context.Context, d *checkout.Delegation) error {
 	n, err := r.network.need(ctx)
 	if err != nil {
 		return err
@@ -69,7 +77,7 @@ func (r cryptoRail) CheckSignature(ctx context.Context, d *checkout.Delegation) 
 	return n.rail.CheckSignature(ctx, delegationOf(d))
 }
 
-func (r cryptoRail) Revoke(ctx context.Context, d *checkout.Delegation) (done bool, err error) {
+func (r rail) Revoke(ctx context.Context, d *checkout.Delegation) (done bool, err error) {
 	n, err := r.network.need(ctx)
 	if err != nil {
 		return false, err
@@ -77,7 +85,7 @@ func (r cryptoRail) Revoke(ctx context.Context, d *checkout.Delegation) (done bo
 	return n.rail.Revoke(ctx, delegationOf(d))
 }
 
-func (r cryptoRail) Revocation(ctx context.Context, d *checkout.Delegation) (*checkout.Call, error) {
+func (r rail) Revocation(ctx context.Context, d *checkout.Delegation) (*checkout.Call, error) {
 	n, err := r.network.need(ctx)
 	if err != nil {
 		return nil, err
@@ -90,17 +98,11 @@ func (r cryptoRail) Revocation(ctx context.Context, d *checkout.Delegation) (*ch
 }
 
 // Domain does not start the chain: what is sold is told while nobody buys.
-func (r cryptoRail) Domain(token toll.Address) (evm.Domain, bool) {
-	if r.network.source == sourceNone {
-		return evm.Domain{}, false
-	}
+func (r rail) Domain(token toll.Address) (evm.Domain, bool) {
 	return chain.TokenDomain(r.network.chainID(), token)
 }
 
-func (r cryptoRail) Accepts(ctx context.Context, account toll.Address, digest [32]byte, signature []byte) (bool, error) {
-	if r.network.source == sourceNone {
-		return false, nil
-	}
+func (r rail) Accepts(ctx context.Context, account toll.Address, digest [32]byte, signature []byte) (bool, error) {
 	n, err := r.network.need(ctx)
 	if err != nil {
 		return false, err
@@ -108,7 +110,7 @@ func (r cryptoRail) Accepts(ctx context.Context, account toll.Address, digest [3
 	return n.rail.Accepts(ctx, account, digest, signature)
 }
 
-func (r cryptoRail) CheckSale(ctx context.Context, s checkout.Sale) (used bool, err error) {
+func (r rail) CheckSale(ctx context.Context, s checkout.Sale) (used bool, err error) {
 	n, err := r.network.need(ctx)
 	if err != nil {
 		return false, err
@@ -116,7 +118,7 @@ func (r cryptoRail) CheckSale(ctx context.Context, s checkout.Sale) (used bool, 
 	return n.rail.CheckSale(ctx, chain.Sale(s))
 }
 
-func (r cryptoRail) Sell(ctx context.Context, s checkout.Sale) (checkout.Payment, error) {
+func (r rail) Sell(ctx context.Context, s checkout.Sale) (checkout.Payment, error) {
 	n, err := r.network.need(ctx)
 	if err != nil {
 		return checkout.Payment{}, err
@@ -125,7 +127,7 @@ func (r cryptoRail) Sell(ctx context.Context, s checkout.Sale) (checkout.Payment
 	return paymentOf(o), err
 }
 
-func (r cryptoRail) Dead(ctx context.Context, s checkout.Sale) (bool, error) {
+func (r rail) Dead(ctx context.Context, s checkout.Sale) (bool, error) {
 	n, err := r.network.need(ctx)
 	if err != nil {
 		return false, err
@@ -156,16 +158,16 @@ func paymentOf(o chain.Outcome) checkout.Payment {
 	return p
 }
 
-// cryptoSink tells checkout what the chain says.
-type cryptoSink struct{ network *network }
+// sink tells checkout what the chain says.
+type sink struct{ network *Network }
 
-var _ chain.Sink = cryptoSink{}
+var _ chain.Sink = sink{}
 
-func (s cryptoSink) Paid(ctx context.Context, orderID string, tx common.Hash) error {
+func (s sink) Paid(ctx context.Context, orderID string, tx common.Hash) error {
 	return s.known(ctx, s.network.checkout.Paid(ctx, orderID, tx.Hex()), "order", orderID)
 }
 
-func (s cryptoSink) Failed(ctx context.Context, orderID string, f chain.Failure) error {
+func (s sink) Failed(ctx context.Context, orderID string, f chain.Failure) error {
 	tx := ""
 	if f.Place.Tx != (common.Hash{}) {
 		tx = f.Place.Tx.Hex()
@@ -173,11 +175,11 @@ func (s cryptoSink) Failed(ctx context.Context, orderID string, f chain.Failure)
 	return s.known(ctx, s.network.checkout.Failed(ctx, orderID, f.Code, f.Reason, f.Params, tx), "order", orderID)
 }
 
-func (s cryptoSink) Final(ctx context.Context, orderID string) error {
+func (s sink) Final(ctx context.Context, orderID string) error {
 	return s.known(ctx, s.network.checkout.Final(ctx, orderID), "order", orderID)
 }
 
-func (s cryptoSink) Spent(ctx context.Context, delegationID string, units *big.Int) error {
+func (s sink) Spent(ctx context.Context, delegationID string, units *big.Int) error {
 	amount, err := toll.ParseUnits(units.String())
 	if err != nil {
 		return err
@@ -185,22 +187,22 @@ func (s cryptoSink) Spent(ctx context.Context, delegationID string, units *big.I
 	return s.known(ctx, s.network.checkout.Spent(ctx, delegationID, amount), "delegation", delegationID)
 }
 
-func (s cryptoSink) Disabled(ctx context.Context, delegationID string) error {
+func (s sink) Disabled(ctx context.Context, delegationID string) error {
 	return s.known(ctx, s.network.checkout.Disabled(ctx, delegationID), "delegation", delegationID)
 }
 
 // known drops the error for a record that is not there: asking again would not bring it back.
-func (s cryptoSink) known(ctx context.Context, err error, kind, id string) error {
+func (s sink) known(ctx context.Context, err error, kind, id string) error {
 	switch codeOf(err) {
 	case toll.CodeOrderNotFound:
 		// Payments to other servers are told to who asked for them.
-		if _, e := store.ExactPaymentByID(ctx, s.network.base.store, id); !errors.Is(e, store.ErrNotFound) {
+		if _, e := store.ExactPaymentByID(ctx, s.network.deps.Store, id); !errors.Is(e, store.ErrNotFound) {
 			return e
 		}
-		s.network.cfg.Log.Error("alarm: the chain tells of a record that is not there", kind, id)
+		s.network.deps.Log.Error("alarm: the chain tells of a record that is not there", kind, id)
 		return nil
 	case toll.CodeUnknownDelegation, toll.CodeDelegationNotFound:
-		s.network.cfg.Log.Error("alarm: the chain tells of a record that is not there", kind, id)
+		s.network.deps.Log.Error("alarm: the chain tells of a record that is not there", kind, id)
 		return nil
 	}
 	return err

@@ -1,4 +1,4 @@
-package server
+package crypto
 
 import (
 	"context"
@@ -7,13 +7,15 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/chain"
+	"github.com/tollhq/toll/internal/checkout"
 	"github.com/tollhq/toll/internal/store"
 )
 
-// begin starts the chain with the service: one that endpoints serve, an embedded one that was asked for, and one that has work
-// left from before. It returns at once.
-func (n *network) begin(ctx context.Context) error {
-	wanted := n.source == sourceRPC || n.source == sourceEmbedded && (n.cfg.Chain.Mode == ChainEmbedded || n.cfg.Chain.HTTP != "" || n.burns != nil)
+// Start starts the chain with the service: one that endpoints serve, an embedded one that was asked for, and one that has work
+// left from before. It returns at once. What the chain says of orders goes to c. Nothing calls the rail before.
+func (n *Network) Start(ctx context.Context, c *checkout.Checkout) error {
+	n.checkout = c
+	wanted := n.source == sourceRPC || n.source == sourceEmbedded && (n.cfg.Mode == Embedded || n.cfg.HTTP != "" || n.burns != nil)
 	if n.source == sourceEmbedded && !wanted {
 		left, err := n.unfinished(ctx)
 		if err != nil {
@@ -28,17 +30,17 @@ func (n *network) begin(ctx context.Context) error {
 }
 
 // unfinished reports whether operations wait for the chain.
-func (n *network) unfinished(ctx context.Context) (bool, error) {
-	open, err := store.ChainOpsIn(ctx, n.base.store, 1, string(chain.Created), string(chain.Signed), string(chain.Sent), string(chain.Included), string(chain.Confirmed))
+func (n *Network) unfinished(ctx context.Context) (bool, error) {
+	open, err := store.ChainOpsIn(ctx, n.deps.Store, 1, string(chain.Created), string(chain.Signed), string(chain.Sent), string(chain.Included), string(chain.Confirmed))
 	if err != nil || len(open) > 0 {
 		return len(open) > 0, err
 	}
-	untold, err := store.UntoldChainOps(ctx, n.base.store, 1)
+	untold, err := store.UntoldChainOps(ctx, n.deps.Store, 1)
 	return len(untold) > 0, err
 }
 
 // insist tries to start the chain until it runs, or cannot.
-func (n *network) insist() {
+func (n *Network) insist() {
 	for {
 		_, err := n.need(n.life)
 		if err == nil || lasting(err) {
@@ -53,7 +55,7 @@ func (n *network) insist() {
 }
 
 // look asks the chain again and again whether it can be used, so that a caller of /ready causes no request.
-func (n *network) look(r *runningChain) {
+func (n *Network) look(r *runningChain) {
 	every := lookRPC
 	if r.dev != nil {
 		every = lookEmbedded
@@ -71,9 +73,9 @@ func (n *network) look(r *runningChain) {
 		n.mu.Unlock()
 		switch {
 		case err != nil && codeOf(before) != codeOf(err):
-			n.cfg.Log.Warn("the chain cannot be used", "code", string(codeOf(err)), "error", errors.Join(err, errors.Unwrap(err)).Error())
+			n.deps.Log.Warn("the chain cannot be used", "code", string(codeOf(err)), "error", errors.Join(err, errors.Unwrap(err)).Error())
 		case err == nil && before != nil:
-			n.cfg.Log.Info("the chain can be used again")
+			n.deps.Log.Info("the chain can be used again")
 		}
 		select {
 		case <-n.life.Done():
@@ -83,8 +85,8 @@ func (n *network) look(r *runningChain) {
 	}
 }
 
-// state is the word of /ready: off, ok or failing. An embedded chain that nobody needed yet is ok.
-func (n *network) state() string {
+// State is the word of /ready: off, ok or failing. An embedded chain that nobody needed yet is ok.
+func (n *Network) State() string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	switch {
@@ -96,8 +98,8 @@ func (n *network) state() string {
 	return "ok"
 }
 
-// moved has the embedded chain, if it runs, make a block at the time to which the clock was moved.
-func (n *network) moved() error {
+// Advance has the embedded chain, if it runs, make a block at the time to which the clock was moved.
+func (n *Network) Advance() error {
 	n.mu.Lock()
 	r := n.running
 	n.mu.Unlock()

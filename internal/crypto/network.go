@@ -1,10 +1,13 @@
-package server
+// Package crypto starts, supervises and reports the chain of a service: its settings, the keys of its accounts, the faucet of
+// a sandbox, and the mirror of burned credits. Orders are paid by [chain].
+package crypto
 
 import (
 	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math/big"
 	"os"
 	"path/filepath"
@@ -15,12 +18,15 @@ import (
 	"github.com/ethereum/go-ethereum/rpc"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/auth"
 	"github.com/tollhq/toll/internal/chain"
 	"github.com/tollhq/toll/internal/chain/devchain"
 	"github.com/tollhq/toll/internal/chain/endpoints"
 	"github.com/tollhq/toll/internal/chain/mirror"
 	"github.com/tollhq/toll/internal/chain/signer"
 	"github.com/tollhq/toll/internal/checkout"
+	"github.com/tollhq/toll/internal/ledger"
+	"github.com/tollhq/toll/internal/seal"
 	"github.com/tollhq/toll/internal/store"
 )
 
@@ -38,14 +44,34 @@ const (
 // errForeign says that the chain is not the one that the records of this database are about.
 var errForeign = errors.New("the database was used with another chain")
 
-// network is the chain of a service. It is started when it is first needed, or at once, and runs until close.
-type network struct {
-	cfg      Config
-	base     *foundation
-	source   source
-	missing  string // what to set when source is sourceNone
-	checkout *checkout.Checkout
-	burns    *burns // nil: nothing is mirrored
+// Deps is what the chain has of the service.
+type Deps struct {
+	Store  *store.Store
+	Ring   *seal.Ring     // seals the keys of the accounts of the service
+	Auth   *auth.Auth     // holds the wallets of principals
+	Ledger *ledger.Ledger // has the burns that are mirrored
+	// Journal is the memory of the rail.
+	Journal chain.Journal
+	// Clock is that of the service, which in a sandbox may be ahead of Machine, that of the machine.
+	Clock, Machine func() time.Time
+	Log            *slog.Logger
+	// Data is the directory in which the embedded chain lies, empty for none.
+	Data string
+	// At is called between the steps of the rail by tests, nil otherwise.
+	At func(step string)
+}
+
+// Network is the chain of a service. It is started when it is first needed, or by [Network.Start], and runs until
+// [Network.Close]. A service without a chain has one, too, which is off. Its methods may be called at the same time.
+type Network struct {
+	cfg     Config
+	deps    Deps
+	source  source
+	missing string // what to set when source is sourceNone
+	keys    *keys  // nil: source is sourceNone
+	burns   *burns // nil: nothing is mirrored
+
+	checkout *checkout.Checkout // set by Start
 
 	life context.Context // of all that runs
 	end  context.CancelFunc
@@ -69,49 +95,66 @@ type runningChain struct {
 	mirror *mirror.Publisher // nil: nothing is mirrored
 }
 
-// newNetwork looks at the settings, and at the endpoints as far as they answer. Nothing is started.
-func newNetwork(ctx context.Context, cfg Config, base *foundation) (*network, error) {
-	n := &network{cfg: cfg, base: base}
-	env := base.auth.Environment()
-	n.source, n.missing = cfg.chainSource(env)
-	if cfg.Chain.Mode == ChainEmbedded && n.source == sourceNone {
-		return nil, errors.New("the embedded chain needs a data directory: set TOLL_DATA (--data), or name endpoints with TOLL_CHAIN_RPC_URLS (--chain-rpc-urls)")
-	}
+// New checks the settings, and the endpoints as far as they answer, and makes the accounts of the service at the first
+// start. It starts nothing.
+func New(ctx context.Context, cfg Config, deps Deps) (*Network, error) {
+	n := &Network{cfg: cfg, deps: deps}
+	n.source, n.missing = cfg.source(n.env(), deps.Data)
 	n.life, n.end = context.WithCancel(context.WithoutCancel(ctx))
+	if n.source == sourceNone {
+		if cfg.Mode == Embedded {
+			return nil, errors.New("the embedded chain needs a data directory: set TOLL_DATA (--data), or name endpoints with TOLL_CHAIN_RPC_URLS (--chain-rpc-urls)")
+		}
+		if cfg.Mode != Off {
+			deps.Log.Warn("crypto plans cannot be ordered", "reason", n.missing)
+		}
+		return n, nil
+	}
 	known, err := n.genesis(ctx)
 	if err != nil {
 		return nil, err
 	}
-	switch n.source {
-	case sourceEmbedded:
-		// A chain that is not there yet would have another genesis than the one that is known.
-		if _, err := os.Stat(filepath.Join(cfg.chainDir())); known != (common.Hash{}) && errors.Is(err, os.ErrNotExist) {
-			return nil, n.foreign()
-		}
-	case sourceRPC:
-		if err := n.probe(ctx, known); err != nil {
-			return nil, err
-		}
+	if n.source == sourceRPC {
+		err = n.probe(ctx, known)
+	} else if _, e := os.Stat(n.dir()); known != (common.Hash{}) && errors.Is(e, os.ErrNotExist) {
+		err = n.foreign() // a chain that is made now would have another genesis
 	}
-	return n, nil
+	if err != nil {
+		return nil, err
+	}
+	if n.keys, err = openKeys(ctx, &n.deps, cfg.Relayers, cfg.Mirror); err != nil {
+		return nil, fmt.Errorf("keys of the chain: %w", err)
+	}
+	if cfg.Mirror {
+		n.burns, err = n.newBurns(ctx)
+	}
+	return n, err
 }
 
+func (n *Network) env() toll.Environment { return n.deps.Auth.Environment() }
+
+// dir is where the embedded chain lies.
+func (n *Network) dir() string { return filepath.Join(n.deps.Data, "chain") }
+
 // foreign is [errForeign] with what to do.
-func (n *network) foreign() error {
+func (n *Network) foreign() error {
 	return fmt.Errorf("%w than this one: set TOLL_CHAIN_RPC_URLS (--chain-rpc-urls) and TOLL_DATA (--data) as they were then, or use a new database; "+
 		"TOLL_CHAIN=off (--chain off) starts without crypto plans", errForeign)
 }
 
 // genesis returns the hash of block 0 that is known, or zero.
-func (n *network) genesis(ctx context.Context) (common.Hash, error) {
-	text, err := setting(ctx, n.base.store, settingGenesis)
-	return common.HexToHash(text), err
+func (n *Network) genesis(ctx context.Context) (common.Hash, error) {
+	text, err := store.Setting(ctx, n.deps.Store, settingGenesis)
+	if errors.Is(err, store.ErrNotFound) {
+		return common.Hash{}, nil
+	}
+	return common.HexToHash(string(text)), err
 }
 
 // remember writes the genesis down at the first start, and refuses another one from then on.
-func (n *network) remember(ctx context.Context, genesis common.Hash) error {
+func (n *Network) remember(ctx context.Context, genesis common.Hash) error {
 	var stored []byte
-	err := n.base.store.Tx(ctx, func(tx *store.Tx) (err error) {
+	err := n.deps.Store.Tx(ctx, func(tx *store.Tx) (err error) {
 		stored, err = store.PutSettingIfAbsent(ctx, tx, settingGenesis, []byte(genesis.Hex()))
 		return err
 	})
@@ -122,7 +165,7 @@ func (n *network) remember(ctx context.Context, genesis common.Hash) error {
 }
 
 // probe refuses endpoints of another chain. Those that do not answer now are looked at when they do.
-func (n *network) probe(ctx context.Context, known common.Hash) error {
+func (n *Network) probe(ctx context.Context, known common.Hash) error {
 	pool, err := n.pool(nil, common.Hash{})
 	if err != nil {
 		return err
@@ -133,7 +176,7 @@ func (n *network) probe(ctx context.Context, known common.Hash) error {
 	pool.Check(ctx)
 	for _, e := range pool.Health() {
 		if e.ChainID != 0 && e.ChainID != n.chainID() {
-			env := n.base.auth.Environment()
+			env := n.env()
 			return fmt.Errorf("the endpoint %s is of the chain %d, and %s is %d: correct TOLL_CHAIN_RPC_URLS (--chain-rpc-urls), or the environment",
 				e.Name, e.ChainID, env, n.chainID())
 		}
@@ -148,15 +191,15 @@ func (n *network) probe(ctx context.Context, known common.Hash) error {
 	return nil
 }
 
-func (n *network) chainID() uint64 { return uint64(n.base.auth.Environment().ChainID()) }
+func (n *Network) chainID() uint64 { return uint64(n.env().ChainID()) }
 
-func (n *network) pool(dev *devchain.Chain, genesis common.Hash) (*endpoints.Pool, error) {
-	cfg := endpoints.Config{ChainID: n.chainID(), Genesis: genesis, Log: n.cfg.Log}
+func (n *Network) pool(dev *devchain.Chain, genesis common.Hash) (*endpoints.Pool, error) {
+	cfg := endpoints.Config{ChainID: n.chainID(), Genesis: genesis, Log: n.deps.Log}
 	if dev != nil {
-		cfg.Clients, cfg.Idle, cfg.Clock = []*rpc.Client{dev.Client()}, true, n.base.clock.now
+		cfg.Clients, cfg.Idle, cfg.Clock = []*rpc.Client{dev.Client()}, true, n.deps.Clock
 	} else {
 		// Public chains have the time of the machine, however far the clock of a sandbox was moved.
-		cfg.URLs, cfg.Clock, cfg.Agree = n.cfg.Chain.RPCURLs, n.base.clock.machine, n.base.auth.Environment() == toll.Live
+		cfg.URLs, cfg.Clock, cfg.Agree = n.cfg.RPCURLs, n.deps.Machine, n.env() == toll.Live
 	}
 	return endpoints.New(cfg)
 }
@@ -174,7 +217,7 @@ func genesisOf(ctx context.Context, pool *endpoints.Pool) (common.Hash, error) {
 }
 
 // need returns the chain, which is started when it does not run. Errors have status 503.
-func (n *network) need(ctx context.Context) (*runningChain, error) {
+func (n *Network) need(ctx context.Context) (*runningChain, error) {
 	for {
 		n.mu.Lock()
 		switch {
@@ -224,7 +267,7 @@ func unusableChain(err error) error {
 	return e
 }
 
-func (n *network) start() {
+func (n *Network) start() {
 	ctx, cancel := context.WithTimeout(n.life, startChain)
 	defer cancel()
 	r, err := n.open(ctx)
@@ -233,14 +276,14 @@ func (n *network) start() {
 	if err != nil {
 		n.failure, n.failedAt = err, time.Now()
 		if n.life.Err() == nil {
-			n.cfg.Log.Error("the chain was not started", "error", err.Error())
+			n.deps.Log.Error("the chain was not started", "error", err.Error())
 		}
 	} else {
 		n.running, n.failure = r, nil
 		n.work.Go(func() { r.pool.Run(n.life) })
 		n.work.Go(func() {
 			if err := r.rail.Run(n.life); err != nil && n.life.Err() == nil {
-				n.cfg.Log.Error("the crypto rail stopped", "error", err.Error())
+				n.deps.Log.Error("the crypto rail stopped", "error", err.Error())
 			}
 		})
 		n.work.Go(func() { n.look(r) })
@@ -253,14 +296,10 @@ func (n *network) start() {
 }
 
 // open builds the chain, without anything that runs but the embedded chain itself.
-func (n *network) open(ctx context.Context) (_ *runningChain, err error) {
-	keys, err := openChainKeys(ctx, n.base, n.cfg.Chain.Relayers, n.burns != nil)
-	if err != nil {
-		return nil, fmt.Errorf("keys of the chain: %w", err)
-	}
-	if n.base.store.Engine() == store.SQLite {
+func (n *Network) open(ctx context.Context) (_ *runningChain, err error) {
+	if n.deps.Store.Engine() == store.SQLite {
 		// There is one service on a directory.
-		if err := n.base.store.Tx(ctx, func(tx *store.Tx) error { return store.FreeChainLeases(ctx, tx) }); err != nil {
+		if err := n.deps.Store.Tx(ctx, func(tx *store.Tx) error { return store.FreeChainLeases(ctx, tx) }); err != nil {
 			return nil, err
 		}
 	}
@@ -272,8 +311,8 @@ func (n *network) open(ctx context.Context) (_ *runningChain, err error) {
 	}()
 	if n.source == sourceEmbedded {
 		r.dev, err = devchain.Start(ctx, devchain.Config{
-			Dir: n.cfg.chainDir(), ChainID: n.chainID(), HTTP: n.cfg.Chain.HTTP, Now: n.base.clock.now,
-			Funded: keys.senders(), Log: n.cfg.Log,
+			Dir: n.dir(), ChainID: n.chainID(), HTTP: n.cfg.HTTP, Now: n.deps.Clock,
+			Funded: n.keys.senders(), Log: n.deps.Log,
 		})
 		if err != nil {
 			return nil, err
@@ -286,35 +325,41 @@ func (n *network) open(ctx context.Context) (_ *runningChain, err error) {
 	if r.pool, err = n.pool(r.dev, genesis); err != nil {
 		return nil, err
 	}
-	env := n.base.auth.Environment()
-	chainID := new(big.Int).SetUint64(n.chainID())
+	sign, err := n.connect(r, n.keys)
+	if err != nil {
+		return nil, err
+	}
+	if n.burns != nil {
+		cfg := n.cfg.rail(r.dev != nil)
+		r.mirror = mirror.NewPublisher(mirror.Config{
+			Pool: r.pool, Signer: sign, Operator: n.keys.mirror, Journal: mirrorJournal{n.deps.Store}, Tip: cfg.Tip, MaxFee: cfg.MaxBaseFee,
+			AtOnce: r.dev != nil, Log: n.deps.Log,
+		})
+	}
+	n.deps.Log.InfoContext(ctx, "crypto rail", "network", n.env().Network(), "source", string(n.source), "genesis", genesis.Hex(),
+		"service", n.keys.service.Hex(), "relayers", n.keys.relayers)
+	return r, nil
+}
+
+// connect builds the rail on the pool of r, with the accounts of k, and returns what signs for it.
+func (n *Network) connect(r *runningChain, k *keys) (*signer.Signer, error) {
 	sign, err := signer.New(signer.Config{
-		ChainID: chainID, Keys: keys, Service: keys.service, Relayers: keys.relayers, Mirror: keys.mirror,
-		HourlyCents: n.cfg.Chain.hourlyCents(env), Clock: n.base.clock.now, Log: n.cfg.Log,
+		ChainID: new(big.Int).SetUint64(n.chainID()), Keys: k, Service: k.service, Relayers: k.relayers, Mirror: k.mirror,
+		HourlyCents: n.cfg.hourlyCents(n.env()), Clock: n.deps.Clock, Log: n.deps.Log,
 	})
 	if err != nil {
 		return nil, err
 	}
-	cfg := n.cfg.Chain.rail(r.dev != nil)
-	cfg.Environment, cfg.ChainID, cfg.Pool, cfg.Journal, cfg.Signer = env, n.chainID(), r.pool, &journal{n.base.store, int64(n.chainID())}, sign
-	cfg.Sink, cfg.Service, cfg.Relayers = cryptoSink{n}, keys.service, keys.relayers
-	cfg.Holder, cfg.Clock, cfg.Log, cfg.At = holder(), n.base.clock.now, n.cfg.Log, n.cfg.at
-	if r.rail, err = chain.New(cfg); err != nil {
-		return nil, err
-	}
-	if n.burns != nil {
-		r.mirror = mirror.NewPublisher(mirror.Config{
-			Pool: r.pool, Signer: sign, Operator: keys.mirror, Journal: mirrorJournal{n.base.store}, Tip: cfg.Tip, MaxFee: cfg.MaxBaseFee,
-			AtOnce: r.dev != nil, Log: n.cfg.Log,
-		})
-	}
-	n.cfg.Log.InfoContext(ctx, "crypto rail", "network", env.Network(), "source", string(n.source), "genesis", genesis.Hex(),
-		"service", keys.service.Hex(), "relayers", keys.relayers)
-	return r, nil
+	cfg := n.cfg.rail(r.dev != nil)
+	cfg.Environment, cfg.ChainID, cfg.Pool, cfg.Journal, cfg.Signer = n.env(), n.chainID(), r.pool, n.deps.Journal, sign
+	cfg.Sink, cfg.Service, cfg.Relayers = sink{n}, k.service, k.relayers
+	cfg.Holder, cfg.Clock, cfg.Log, cfg.At = holder(), n.deps.Clock, n.deps.Log, n.deps.At
+	r.rail, err = chain.New(cfg)
+	return sign, err
 }
 
 // identify makes sure that the chain is the one that this database knows.
-func (n *network) identify(ctx context.Context, dev *devchain.Chain) (common.Hash, error) {
+func (n *Network) identify(ctx context.Context, dev *devchain.Chain) (common.Hash, error) {
 	if dev != nil {
 		return dev.Genesis(), n.remember(ctx, dev.Genesis())
 	}
@@ -355,16 +400,17 @@ func (r *runningChain) close() error {
 	return nil
 }
 
-// stop ends what runs on the chain, and close the chain itself.
-func (n *network) stop() {
+// Stop ends what runs on the chain and waits for nothing; calls that need the chain fail from then on.
+func (n *Network) Stop() {
 	n.mu.Lock()
 	n.closed = true
 	n.mu.Unlock()
 	n.end()
 }
 
-func (n *network) close() error {
-	n.stop()
+// Close is [Network.Stop], and waits until everything has ended, the embedded chain last.
+func (n *Network) Close() error {
+	n.Stop()
 	n.work.Wait()
 	n.mu.Lock()
 	r := n.running

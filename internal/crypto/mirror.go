@@ -1,4 +1,4 @@
-package server
+package crypto
 
 import (
 	"cmp"
@@ -6,8 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"math/big"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/ethereum/go-ethereum/common"
@@ -15,7 +13,6 @@ import (
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/chain"
 	"github.com/tollhq/toll/internal/chain/contracts"
-	"github.com/tollhq/toll/internal/chain/endpoints"
 	"github.com/tollhq/toll/internal/chain/mirror"
 	"github.com/tollhq/toll/internal/ledger"
 	"github.com/tollhq/toll/internal/store"
@@ -34,22 +31,13 @@ type burns struct {
 	contract common.Address
 }
 
-// mirrored sets up the mirror of burns, if it is wanted.
-func (s *Server) mirrored(ctx context.Context) error {
-	if s.chain == nil || !s.cfg.Chain.Mirror {
-		return nil
-	}
-	// The operator is made here already, as its key decides where the contract is.
-	keys, err := openChainKeys(ctx, s.base, s.cfg.Chain.Relayers, true)
-	if err != nil {
-		return err
-	}
+// newBurns sets up the mirror of burns.
+func (n *Network) newBurns(ctx context.Context) (*burns, error) {
 	b := &burns{
-		store: s.base.store, ledger: s.ledger, clock: s.base.clock.now, length: cmp.Or(s.cfg.Chain.MirrorPeriod, defaultMirrorPeriod),
-		network: s.Environment().Network(), contract: contracts.CreditMirror(keys.mirror),
+		store: n.deps.Store, ledger: n.deps.Ledger, clock: n.deps.Clock, length: cmp.Or(n.cfg.MirrorPeriod, defaultMirrorPeriod),
+		network: n.env().Network(), contract: contracts.CreditMirror(n.keys.mirror),
 	}
-	s.chain.burns = b
-	return b.fixLength(ctx)
+	return b, b.fixLength(ctx)
 }
 
 const (
@@ -62,8 +50,8 @@ const (
 )
 
 // publish closes periods and brings their roots onto the chain, in one process of all.
-func (n *network) publish(r *runningChain) {
-	j := &journal{n.base.store, int64(n.chainID())}
+func (n *Network) publish(r *runningChain) {
+	j := n.deps.Journal
 	name := holder()
 	busy, idle := mirrorBusy, mirrorIdle
 	if r.dev != nil {
@@ -72,7 +60,7 @@ func (n *network) publish(r *runningChain) {
 	var lease chain.Lease
 	for n.life.Err() == nil {
 		pause := idle
-		held, err := j.Acquire(n.life, leaseMirror, name, n.base.clock.machine(), mirrorLease)
+		held, err := j.Acquire(n.life, leaseMirror, name, n.deps.Machine(), mirrorLease)
 		if err == nil {
 			lease = held
 			if err = n.burns.close(n.life); err == nil {
@@ -83,7 +71,7 @@ func (n *network) publish(r *runningChain) {
 			}
 		}
 		if err != nil && !errors.Is(err, chain.ErrLeased) && n.life.Err() == nil {
-			n.cfg.Log.Warn("the mirror of burns waits", "error", err.Error())
+			n.deps.Log.Warn("the mirror of burns waits", "error", err.Error())
 			pause = idle
 		}
 		select {
@@ -166,12 +154,12 @@ func (b *burns) close(ctx context.Context) error {
 	return err
 }
 
-// proofs is what the API asks for proofs; nil when nothing is mirrored.
-func (s *Server) proofs() func(context.Context, toll.Hash) (*toll.BurnProof, error) {
-	if s.chain == nil || s.chain.burns == nil {
+// Proof returns what answers for the burns of receipts, nil when nothing is mirrored.
+func (n *Network) Proof() func(context.Context, toll.Hash) (*toll.BurnProof, error) {
+	if n.burns == nil {
 		return nil
 	}
-	return s.chain.burns.proof
+	return n.burns.proof
 }
 
 // proof proves that the burn of a receipt is on the chain.
@@ -265,43 +253,4 @@ func (j mirrorJournal) Update(ctx context.Context, p *mirror.Period) error {
 			Block: int64(p.Block), BlockHash: toll.Hash(p.BlockHash),
 		})
 	})
-}
-
-// ProofResult is what the chain says of a proof that holds.
-type ProofResult struct {
-	Holds       bool         `json:"holds"`
-	Transaction toll.Hash    `json:"transaction"` // of the receipt
-	Credits     toll.Credits `json:"credits"`
-	PlanID      toll.PlanID  `json:"planId"`
-	Holder      toll.Address `json:"holder"`
-	Period      int64        `json:"period"`
-	Block       uint64       `json:"block"`
-	Final       bool         `json:"final"`
-	Operator    toll.Address `json:"operator"`
-	Contract    toll.Address `json:"contract"`
-}
-
-// VerifyProof checks a proof with JSON-RPC endpoints of the chain and nothing else.
-func VerifyProof(ctx context.Context, urls []string, p *toll.BurnProof) (*ProofResult, error) {
-	if p.Status == toll.ProofOpen {
-		return nil, mirror.ErrOpen
-	}
-	id, ok := strings.CutPrefix(p.Network, "eip155:")
-	chainID, err := strconv.ParseUint(id, 10, 64)
-	if !ok || err != nil {
-		return nil, fmt.Errorf("%q is not a network of this kind of proof", p.Network)
-	}
-	pool, err := endpoints.New(endpoints.Config{URLs: urls, ChainID: chainID, Idle: true})
-	if err != nil {
-		return nil, err
-	}
-	defer pool.Close()
-	v, err := mirror.Verify(ctx, pool, p)
-	if err != nil {
-		return nil, err
-	}
-	return &ProofResult{
-		Holds: true, Transaction: p.Fields.Commitment, Credits: p.Fields.Credits, PlanID: p.Fields.PlanID, Holder: p.Fields.Holder, Period: p.Period,
-		Block: v.Block, Final: v.Final, Operator: v.Operator, Contract: p.Contract,
-	}, nil
 }

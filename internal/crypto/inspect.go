@@ -1,0 +1,145 @@
+package crypto
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/big"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/ethereum/go-ethereum/common"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/chain"
+	"github.com/tollhq/toll/internal/chain/endpoints"
+	"github.com/tollhq/toll/internal/store"
+)
+
+// inspectTime bounds what [Inspect] asks of the chain.
+const inspectTime = 20 * time.Second
+
+// Words of a [Report].
+const (
+	ok      = "ok"
+	warning = "warning"
+	failed  = "failed"
+)
+
+// Report takes a line of toll doctor: the part, how it is (ok, warning or failed), and what to do.
+type Report func(name, status, format string, args ...any)
+
+// Inspect reports what is missing for crypto plans. It makes no account and starts no chain.
+func Inspect(ctx context.Context, cfg Config, deps Deps, add Report) {
+	const name = "chain"
+	ctx, cancel := context.WithTimeout(ctx, inspectTime)
+	defer cancel()
+	n := &Network{cfg: cfg, deps: deps}
+	n.source, n.missing = cfg.source(n.env(), deps.Data)
+	known, err := n.genesis(ctx)
+	if err != nil {
+		add(name, failed, "%s", err)
+		return
+	}
+	switch {
+	case cfg.Mode == Off:
+		add(name, ok, "off; crypto plans cannot be ordered")
+	case n.source == sourceNone:
+		add(name, warning, "crypto plans cannot be ordered. %s", n.missing)
+	case n.source == sourceEmbedded:
+		_, err := os.Stat(n.dir())
+		switch {
+		case known != (common.Hash{}) && errors.Is(err, os.ErrNotExist):
+			add(name, failed, "%s", n.foreign())
+		case known == (common.Hash{}):
+			add(name, ok, "embedded; it is made in %s when it is first needed", n.dir())
+		default:
+			add(name, ok, "embedded, in %s", n.dir())
+		}
+	default:
+		n.inspectRPC(ctx, known, add)
+	}
+}
+
+func (n *Network) inspectRPC(ctx context.Context, known common.Hash, add Report) {
+	const name = "chain"
+	env := n.env()
+	pool, err := n.pool(nil, known)
+	if err != nil {
+		add(name, failed, "%s: correct TOLL_CHAIN_RPC_URLS (--chain-rpc-urls)", strings.TrimPrefix(err.Error(), "endpoints: "))
+		return
+	}
+	defer pool.Close()
+	pool.Check(ctx)
+	usable := false
+	for _, e := range pool.Health() {
+		switch {
+		case e.Usable:
+			usable = true
+			add("endpoint", ok, "%s, at block %d", e.Name, e.Head)
+		case e.ChainID != 0 && e.ChainID != n.chainID():
+			add("endpoint", failed, "%s is of the chain %d, and %s is %d", e.Name, e.ChainID, env, n.chainID())
+		default:
+			add("endpoint", warning, "%s is not used: %s", e.Name, e.Reason)
+		}
+	}
+	if !usable {
+		add(name, failed, "no endpoint of %s can be used: correct TOLL_CHAIN_RPC_URLS (--chain-rpc-urls)", env.Network())
+		return
+	}
+	rail, relayers, err := n.lookingRail(ctx, pool)
+	switch {
+	case err != nil:
+		add(name, failed, "%s", err)
+		return
+	case rail == nil:
+		add("relayer", warning, "no service has been started with this chain yet; its first start makes the account that pays the gas")
+		return
+	}
+	for _, relayer := range relayers {
+		if w, err := rail.Wallet(ctx, relayer); err == nil {
+			add("relayer", ok, "%s has %s ETH for gas", relayer, ether(w.Native))
+		}
+	}
+	switch err := rail.Ready(ctx); codeOf(err) {
+	case "":
+		add(name, ok, "%s, contracts as they are known", env.Network())
+	case toll.CodeChainRelayerLow:
+		add(name, failed, "no relayer has the gas money that it must have: send ETH on %s to one of them", env.Network())
+	case toll.CodeChainContracts:
+		add(name, failed, "the contracts there do not have the code that is known: is that chain really %s?", env.Network())
+	case toll.CodeChainFeeCap:
+		add(name, warning, "the base fee is above the cap, so nothing is sent until it falls: wait, or raise TOLL_CHAIN_MAX_BASE_FEE_WEI")
+	default:
+		add(name, failed, "%s", err)
+	}
+}
+
+// lookingRail is a rail that is only asked, with the accounts that are there; nil when there are none.
+func (n *Network) lookingRail(ctx context.Context, pool *endpoints.Pool) (*chain.Rail, []common.Address, error) {
+	stored, err := store.ChainKeys(ctx, n.deps.Store)
+	relayers := max(n.cfg.Relayers, 1)
+	has := func(role string, number int) bool {
+		return slices.ContainsFunc(stored, func(k store.ChainKey) bool { return k.Role == role && k.Number == int64(number) })
+	}
+	if err != nil || !has(roleService, 0) || !has(roleRelayer, relayers-1) {
+		return nil, nil, err
+	}
+	keys, err := openKeys(ctx, &n.deps, relayers, false)
+	if err != nil {
+		return nil, nil, err
+	}
+	r := &runningChain{pool: pool}
+	_, err = n.connect(r, keys)
+	return r.rail, keys.relayers, err
+}
+
+func ether(wei *big.Int) string {
+	units, err := toll.ParseUnits(wei.String())
+	if err != nil {
+		return fmt.Sprint(wei)
+	}
+	return toll.FormatAmount(units, 18)
+}
