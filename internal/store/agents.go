@@ -97,29 +97,19 @@ func UpdateAgent(ctx context.Context, tx *Tx, a *toll.Agent) error {
 		return err
 	}
 	a.Version++
-	n, err := tx.Exec(ctx, `UPDATE agents SET name = $2, metadata = $3, api = $4, is_listed = $5,
+	return found(tx.Exec(ctx, `UPDATE agents SET name = $2, metadata = $3, api = $4, is_listed = $5,
 		version = COALESCE(version, 1) + 1, updated_at = $6 WHERE agent_id = $1`,
-		string(a.ID), a.Metadata.Name, metadata, api, a.IsListed, Micros(a.UpdatedAt))
-	if err == nil && n == 0 {
-		return ErrNotFound
-	}
-	return err
+		string(a.ID), a.Metadata.Name, metadata, api, a.IsListed, Micros(a.UpdatedAt)))
 }
 
 // SetAgentCredentials stores the sealed upstream secrets of an agent, nil for none.
 func SetAgentCredentials(ctx context.Context, tx *Tx, id toll.AgentID, sealed []byte) error {
-	n, err := tx.Exec(ctx, "UPDATE agents SET sealed_credentials = $2 WHERE agent_id = $1", string(id), sealed)
-	if err == nil && n == 0 {
-		return ErrNotFound
-	}
-	return err
+	return found(tx.Exec(ctx, "UPDATE agents SET sealed_credentials = $2 WHERE agent_id = $1", string(id), sealed))
 }
 
 // AgentCredentials returns the sealed upstream secrets of an agent, nil for none.
 func AgentCredentials(ctx context.Context, q Querier, id toll.AgentID) ([]byte, error) {
-	var sealed []byte
-	err := q.QueryRow(ctx, "SELECT sealed_credentials FROM agents WHERE agent_id = $1", string(id)).Scan(&sealed)
-	return sealed, err
+	return value[[]byte](ctx, q, "SELECT sealed_credentials FROM agents WHERE agent_id = $1", string(id))
 }
 
 // AgentByID returns an agent with its plans, or [ErrNotFound].
@@ -175,20 +165,7 @@ func selectAgents(ctx context.Context, q Querier, l Listing, p Page) (List[*toll
 
 // AgentIDsOfPlan returns the first n agents to which a plan is attached, by id.
 func AgentIDsOfPlan(ctx context.Context, q Querier, id toll.PlanID, n int) ([]toll.AgentID, error) {
-	rows, err := q.Query(ctx, "SELECT agent_id FROM agent_plans WHERE plan_id = $1 ORDER BY agent_id LIMIT $2", string(id), int64(n))
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var ids []toll.AgentID
-	for rows.Next() {
-		var id string
-		if err := rows.Scan(&id); err != nil {
-			return nil, err
-		}
-		ids = append(ids, toll.AgentID(id))
-	}
-	return ids, rows.Err()
+	return values[toll.AgentID](ctx, q, "SELECT agent_id FROM agent_plans WHERE plan_id = $1 ORDER BY agent_id LIMIT $2", string(id), int64(n))
 }
 
 // AttachPlan attaches a plan to an agent, after those that it has, and reports whether it was not attached before.
@@ -198,15 +175,13 @@ func AttachPlan(ctx context.Context, tx *Tx, agent toll.AgentID, plan toll.PlanI
 	if err != nil {
 		return false, err
 	}
-	n, err := tx.Exec(ctx, `INSERT INTO agent_plans (agent_id, plan_id, position) VALUES ($1, $2, $3)
-		ON CONFLICT (agent_id, plan_id) DO NOTHING`, string(agent), string(plan), last+1)
-	return n == 1, err
+	return changed(tx.Exec(ctx, `INSERT INTO agent_plans (agent_id, plan_id, position) VALUES ($1, $2, $3)
+		ON CONFLICT (agent_id, plan_id) DO NOTHING`, string(agent), string(plan), last+1))
 }
 
 // DetachPlan detaches a plan from an agent and reports whether it was attached.
 func DetachPlan(ctx context.Context, tx *Tx, agent toll.AgentID, plan toll.PlanID) (removed bool, err error) {
-	n, err := tx.Exec(ctx, "DELETE FROM agent_plans WHERE agent_id = $1 AND plan_id = $2", string(agent), string(plan))
-	return n == 1, err
+	return changed(tx.Exec(ctx, "DELETE FROM agent_plans WHERE agent_id = $1 AND plan_id = $2", string(agent), string(plan)))
 }
 
 // addPlans reads the plans of at most a page of agents in one query.
@@ -248,17 +223,7 @@ func scanAgent(scan func(dest ...any) error) (*toll.Agent, error) {
 	var id, owner, metadata, api string
 	var hasCredentials bool
 	var created, updated int64
-	err := scan(
-		&id,
-		&owner,
-		&metadata,
-		&api,
-		&hasCredentials,
-		&a.IsListed,
-		&a.Version,
-		&created,
-		&updated,
-	)
+	err := scan(&id, &owner, &metadata, &api, &hasCredentials, &a.IsListed, &a.Version, &created, &updated)
 	if err != nil {
 		return nil, err
 	}

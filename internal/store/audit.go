@@ -50,21 +50,12 @@ func AuditOrders(ctx context.Context, q Querier) ([]string, error) {
 		{"a permission does not count its orders, of scheme ", auditPermissions},
 		{"an order and the payment under its delegation disagree: ", auditTransactions},
 	} {
-		rows, err := q.Query(ctx, check.statement)
+		ids, err := values[string](ctx, q, check.statement)
 		if err != nil {
 			return nil, err
 		}
-		for rows.Next() {
-			var id string
-			if err := rows.Scan(&id); err != nil {
-				rows.Close()
-				return nil, err
-			}
+		for _, id := range ids {
 			found = append(found, check.what+id)
-		}
-		rows.Close()
-		if err := rows.Err(); err != nil {
-			return nil, err
 		}
 	}
 	return found, nil

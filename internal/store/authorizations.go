@@ -12,18 +12,20 @@ import (
 // Authorization is a transfer that a wallet has signed for a token (EIP-3009), and the order that it pays. The token takes each
 // nonce of a payer once, and so does this record: for all time, and for one order.
 type Authorization struct {
-	ChainID     int64
-	Asset       toll.Address
-	Payer       toll.Address
-	Nonce       [32]byte
-	OrderID     string
-	Receiver    toll.Address
-	Value       toll.Units
-	ValidAfter  int64 // Unix seconds
-	ValidBefore int64 // Unix seconds
-	Signature   []byte
-	CreatedAt   time.Time
+	ChainID     int64        `db:"chain_id"`
+	Asset       toll.Address `db:"asset"`
+	Payer       toll.Address `db:"payer"`
+	Nonce       [32]byte     `db:"nonce"`
+	OrderID     string       `db:"order_id"`
+	Receiver    toll.Address `db:"receiver"`
+	Value       toll.Units   `db:"value"`
+	ValidAfter  int64        `db:"valid_after"`  // Unix seconds
+	ValidBefore int64        `db:"valid_before"` // Unix seconds
+	Signature   []byte       `db:"signature"`
+	CreatedAt   time.Time    `db:"created_at"`
 }
+
+var authorizations = newRecord[*Authorization]("authorizations")
 
 // AuthorizationTaken is the error of an authorization that belongs to another order.
 type AuthorizationTaken struct{ OrderID string }
@@ -35,10 +37,7 @@ func (e *AuthorizationTaken) Error() string {
 // InsertAuthorization adds an authorization. Nothing happens when it is there for the same order, with the same content. The error
 // is an [*AuthorizationTaken] when another order has it, and [IsUnique] when its order has another authorization.
 func InsertAuthorization(ctx context.Context, tx *Tx, a *Authorization) error {
-	_, err := tx.Exec(ctx, `INSERT INTO authorizations (chain_id, asset, payer, nonce, order_id, receiver, value, valid_after, valid_before, signature, created_at)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11) ON CONFLICT (chain_id, asset, payer, nonce) DO NOTHING`,
-		a.ChainID, a.Asset.Lower(), a.Payer.Lower(), a.Nonce[:], a.OrderID, a.Receiver.Lower(), a.Value.String(), a.ValidAfter, a.ValidBefore,
-		blob(a.Signature), Micros(a.CreatedAt))
+	_, err := authorizations.insertOr(ctx, tx, a, "ON CONFLICT (chain_id, asset, payer, nonce) DO NOTHING")
 	if err != nil {
 		return err
 	}
@@ -55,39 +54,13 @@ func (a *Authorization) same(b *Authorization) bool {
 		bytes.Equal(a.Signature, b.Signature)
 }
 
-const authorizationColumns = "chain_id, asset, payer, nonce, order_id, receiver, value, valid_after, valid_before, signature, created_at"
-
 // AuthorizationByNonce returns the authorization with a nonce of a payer at a token, or [ErrNotFound].
 func AuthorizationByNonce(ctx context.Context, q Querier, chainID int64, asset, payer toll.Address, nonce [32]byte) (*Authorization, error) {
-	return scanAuthorization(q.QueryRow(ctx, "SELECT "+authorizationColumns+` FROM authorizations
-		WHERE chain_id = $1 AND asset = $2 AND payer = $3 AND nonce = $4`, chainID, asset.Lower(), payer.Lower(), nonce[:]).Scan)
+	return authorizations.one(ctx, q, "WHERE chain_id = $1 AND asset = $2 AND payer = $3 AND nonce = $4",
+		chainID, asset.Lower(), payer.Lower(), nonce[:])
 }
 
 // AuthorizationOfOrder returns the authorization that pays an order, or [ErrNotFound].
 func AuthorizationOfOrder(ctx context.Context, q Querier, orderID string) (*Authorization, error) {
-	return scanAuthorization(q.QueryRow(ctx, "SELECT "+authorizationColumns+" FROM authorizations WHERE order_id = $1", orderID).Scan)
-}
-
-func scanAuthorization(scan func(dest ...any) error) (*Authorization, error) {
-	var a Authorization
-	var asset, payer, receiver, value string
-	var nonce []byte
-	var created int64
-	err := scan(&a.ChainID, &asset, &payer, &nonce, &a.OrderID, &receiver, &value, &a.ValidAfter, &a.ValidBefore, &a.Signature, &created)
-	if err != nil {
-		return nil, err
-	}
-	copy(a.Nonce[:], nonce)
-	a.CreatedAt = FromMicros(created)
-	if a.Asset, err = toll.ParseAddress(asset); err != nil {
-		return nil, err
-	}
-	if a.Payer, err = toll.ParseAddress(payer); err != nil {
-		return nil, err
-	}
-	if a.Receiver, err = toll.ParseAddress(receiver); err != nil {
-		return nil, err
-	}
-	a.Value, err = toll.ParseUnits(value)
-	return &a, err
+	return authorizations.one(ctx, q, "WHERE order_id = $1", orderID)
 }

@@ -2,29 +2,33 @@ package store
 
 import (
 	"context"
+	"errors"
 	"time"
 )
 
 // BrowserSession is what is kept of a browser in which a person signed in.
 type BrowserSession struct {
-	Token     string // a hash of what the cookie holds
-	Data      []byte
-	ExpiresAt time.Time
+	Token     string    `db:"token,key"` // a hash of what the cookie holds
+	Data      []byte    `db:"data,set"`
+	ExpiresAt time.Time `db:"expires_at,set"`
 }
+
+var browserSessions = newRecord[BrowserSession]("browser_sessions")
 
 // InsertBrowserSession adds a session, and removes those that ended before this moment.
 func InsertBrowserSession(ctx context.Context, tx *Tx, s BrowserSession, now time.Time) error {
 	if _, err := tx.Exec(ctx, "DELETE FROM browser_sessions WHERE expires_at <= $1", Micros(now)); err != nil {
 		return err
 	}
-	_, err := tx.Exec(ctx, "INSERT INTO browser_sessions (token, data, expires_at) VALUES ($1, $2, $3)", s.Token, blob(s.Data), Micros(s.ExpiresAt))
-	return err
+	return browserSessions.insert(ctx, tx, s)
 }
 
 // UpdateBrowserSession changes a session; one that is gone stays gone.
 func UpdateBrowserSession(ctx context.Context, tx *Tx, s BrowserSession) error {
-	_, err := tx.Exec(ctx, "UPDATE browser_sessions SET data = $2, expires_at = $3 WHERE token = $1", s.Token, blob(s.Data), Micros(s.ExpiresAt))
-	return err
+	if err := browserSessions.update(ctx, tx, s); !errors.Is(err, ErrNotFound) {
+		return err
+	}
+	return nil
 }
 
 // DeleteBrowserSession removes a session, if it is there.
@@ -35,11 +39,7 @@ func DeleteBrowserSession(ctx context.Context, tx *Tx, token string) error {
 
 // BrowserSessionByToken returns a session, ended ones too, or [ErrNotFound].
 func BrowserSessionByToken(ctx context.Context, q Querier, token string) (BrowserSession, error) {
-	s := BrowserSession{Token: token}
-	var expires int64
-	err := q.QueryRow(ctx, "SELECT data, expires_at FROM browser_sessions WHERE token = $1", token).Scan(&s.Data, &expires)
-	s.ExpiresAt = FromMicros(expires)
-	return s, err
+	return browserSessions.one(ctx, q, "WHERE token = $1", token)
 }
 
 // ClaimForm notes that the form is being answered, and removes notes that ended before this moment. It reports false when
@@ -48,18 +48,13 @@ func ClaimForm(ctx context.Context, tx *Tx, form []byte, now, until time.Time) (
 	if _, err := tx.Exec(ctx, "DELETE FROM browser_answers WHERE expires_at <= $1", Micros(now)); err != nil {
 		return false, err
 	}
-	n, err := tx.Exec(ctx, "INSERT INTO browser_answers (form, answer, expires_at) VALUES ($1, $2, $3) ON CONFLICT (form) DO NOTHING",
-		blob(form), []byte{}, Micros(until))
-	return n == 1, err
+	return changed(tx.Exec(ctx, "INSERT INTO browser_answers (form, answer, expires_at) VALUES ($1, $2, $3) ON CONFLICT (form) DO NOTHING",
+		blob(form), []byte{}, Micros(until)))
 }
 
 // PutFormAnswer stores the sealed answer to a form that was claimed.
 func PutFormAnswer(ctx context.Context, tx *Tx, form, answer []byte) error {
-	n, err := tx.Exec(ctx, "UPDATE browser_answers SET answer = $2 WHERE form = $1", blob(form), blob(answer))
-	if err == nil && n == 0 {
-		return ErrNotFound
-	}
-	return err
+	return found(tx.Exec(ctx, "UPDATE browser_answers SET answer = $2 WHERE form = $1", blob(form), blob(answer)))
 }
 
 // ReleaseForm forgets that a form was claimed: nothing came of it.
@@ -70,7 +65,5 @@ func ReleaseForm(ctx context.Context, tx *Tx, form []byte) error {
 
 // FormAnswer returns the sealed answer to a form, empty while it is not known; [ErrNotFound] when nobody claimed the form.
 func FormAnswer(ctx context.Context, q Querier, form []byte) ([]byte, error) {
-	var answer []byte
-	err := q.QueryRow(ctx, "SELECT answer FROM browser_answers WHERE form = $1", blob(form)).Scan(&answer)
-	return answer, err
+	return value[[]byte](ctx, q, "SELECT answer FROM browser_answers WHERE form = $1", blob(form))
 }

@@ -315,22 +315,6 @@ func uuidBytes(id string) ([]byte, error) {
 	return out, err
 }
 
-func scanAll[T any](rows *Rows, err error, scan func(func(dest ...any) error) (T, error)) ([]T, error) {
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var out []T
-	for rows.Next() {
-		v, err := scan(rows.Scan)
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, v)
-	}
-	return out, rows.Err()
-}
-
 // ExpiredDelegations returns the delegations that ended by time after from and not after until, neither revoked nor used up
 // before, the earliest first, at most limit.
 func ExpiredDelegations(ctx context.Context, q Querier, from, until time.Time, limit int) ([]*Delegation, error) {

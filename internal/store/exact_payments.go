@@ -10,42 +10,29 @@ import (
 // ExactPayment is a payment of scheme exact that another server had verified or settled. Its authorization is beside it, under the
 // same id.
 type ExactPayment struct {
-	ID      string // UUID
-	Server  toll.Address
-	Content toll.Hash // of what was asked for
-	Opened  bool      // a verify came before the settle
-	EndsAt  time.Time // of its authorization
-	Answer  []byte    // to the settle, nil while there is none
+	ID      string       `db:"payment_id"` // UUID
+	Server  toll.Address `db:"server"`
+	Content toll.Hash    `db:"content"`     // of what was asked for
+	Opened  bool         `db:"opened"`      // a verify came before the settle
+	EndsAt  time.Time    `db:"ends_at"`     // of its authorization
+	Answer  []byte       `db:"answer,null"` // to the settle, nil while there is none
 }
+
+var exactPayments = newRecord[*ExactPayment]("exact_payments")
 
 // InsertExactPayment adds a payment that has no answer yet.
 func InsertExactPayment(ctx context.Context, tx *Tx, p *ExactPayment) error {
-	_, err := tx.Exec(ctx, "INSERT INTO exact_payments (payment_id, server, content, opened, ends_at) VALUES ($1, $2, $3, $4, $5)",
-		p.ID, p.Server.Lower(), p.Content[:], p.Opened, Micros(p.EndsAt))
-	return err
+	return exactPayments.insert(ctx, tx, p)
 }
 
 // AnswerExactPayment stores the answer to the settle of a payment, and reports whether it is the first.
 func AnswerExactPayment(ctx context.Context, tx *Tx, id string, answer []byte) (first bool, err error) {
-	n, err := tx.Exec(ctx, "UPDATE exact_payments SET answer = $2 WHERE payment_id = $1 AND answer IS NULL", id, blob(answer))
-	return n == 1, err
+	return changed(tx.Exec(ctx, "UPDATE exact_payments SET answer = $2 WHERE payment_id = $1 AND answer IS NULL", id, blob(answer)))
 }
 
 // ExactPaymentByID returns a payment, or [ErrNotFound].
 func ExactPaymentByID(ctx context.Context, q Querier, id string) (*ExactPayment, error) {
-	p := &ExactPayment{ID: id}
-	var server string
-	var content []byte
-	var ends int64
-	err := q.QueryRow(ctx, "SELECT server, content, opened, answer, COALESCE(ends_at, 0) FROM exact_payments WHERE payment_id = $1", id).
-		Scan(&server, &content, &p.Opened, &p.Answer, &ends)
-	if err != nil {
-		return nil, err
-	}
-	copy(p.Content[:], content)
-	p.EndsAt = FromMicros(ends)
-	p.Server, err = toll.ParseAddress(server)
-	return p, err
+	return exactPayments.one(ctx, q, "WHERE payment_id = $1", id)
 }
 
 // unasked are the payments that nobody had settled: nothing was sent to the chain, and nothing answered.
@@ -54,21 +41,8 @@ const unasked = "answer IS NULL AND NOT EXISTS (SELECT 1 FROM chain_ops o WHERE 
 // UnaskedAuthorizations returns at most limit authorizations that ended before a moment, of payments that nobody had settled, the
 // oldest first.
 func UnaskedAuthorizations(ctx context.Context, q Querier, before time.Time, limit int64) ([]*Authorization, error) {
-	rows, err := q.Query(ctx, "SELECT "+authorizationColumns+` FROM exact_payments JOIN authorizations ON order_id = payment_id
-		WHERE ends_at < $1 AND `+unasked+" ORDER BY ends_at, payment_id LIMIT $2", Micros(before), limit)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var out []*Authorization
-	for rows.Next() {
-		a, err := scanAuthorization(rows.Scan)
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, a)
-	}
-	return out, rows.Err()
+	return authorizations.all(ctx, q, "JOIN exact_payments ON order_id = payment_id WHERE ends_at < $1 AND "+unasked+
+		" ORDER BY ends_at, payment_id LIMIT $2", Micros(before), limit)
 }
 
 // DropExactPayments removes at most limit payments whose authorization ended before a moment, the oldest first, and returns how many it

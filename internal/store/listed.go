@@ -116,14 +116,7 @@ func EachPlan(ctx context.Context, q Querier, ids []toll.PlanID, f func(*toll.Pl
 
 // EachDiscovered is [EachAgent] for what payments said of the endpoints of agents.
 func EachDiscovered(ctx context.Context, q Querier, ids []toll.AgentID, f func(Discovered) error) error {
-	return eachOf(ctx, q, "SELECT agent_id, verb, url, mime_type, info, updated_at FROM discovered WHERE agent_id IN ", ids,
-		func(scan func(dest ...any) error) (d Discovered, err error) {
-			var agent string
-			var updated int64
-			err = scan(&agent, &d.Verb, &d.URL, &d.MimeType, &d.Info, &updated)
-			d.Agent, d.UpdatedAt = toll.AgentID(agent), FromMicros(updated)
-			return d, err
-		}, f)
+	return eachOf(ctx, q, discovered.query("WHERE agent_id IN "), ids, discovered.scan, f)
 }
 
 // eachOf runs a statement that ends with IN for some ids at a time. A short list is filled up with its last id, so that there is

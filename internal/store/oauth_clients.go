@@ -64,28 +64,16 @@ func OAuthRedirectsNear(ctx context.Context, q Querier, client, uri, prefix stri
 	rows, err := q.Query(ctx, `SELECT redirect_uri, name, shared FROM oauth_redirects
 		WHERE client_id = $1 AND (redirect_uri = $2 OR redirect_uri >= $3 AND redirect_uri < $4)
 		ORDER BY redirect_uri = $2 DESC, COALESCE(granted, TRUE) DESC, used_at DESC, redirect_uri LIMIT $5`, client, uri, prefix, after, int64(n))
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var out []OAuthRedirect
-	for rows.Next() {
-		var r OAuthRedirect
-		if err := rows.Scan(&r.URI, &r.Name, &r.Shared); err != nil {
-			return nil, err
-		}
-		out = append(out, r)
-	}
-	return out, rows.Err()
+	return scanAll(rows, err, func(scan func(dest ...any) error) (r OAuthRedirect, err error) {
+		return r, scan(&r.URI, &r.Name, &r.Shared)
+	})
 }
 
 // CountUnusedOAuthRedirects returns how many addresses there are of clients that nobody has let in, counted up to most: those
 // that a source registered, or all with "".
 func CountUnusedOAuthRedirects(ctx context.Context, q Querier, source string, most int64) (int64, error) {
-	var n int64
-	err := q.QueryRow(ctx, `SELECT COUNT(*) FROM (SELECT 1 FROM oauth_redirects
-		WHERE NOT granted AND ($2 = '' OR source = $2) LIMIT $1) r`, most, source).Scan(&n)
-	return n, err
+	return value[int64](ctx, q, `SELECT COUNT(*) FROM (SELECT 1 FROM oauth_redirects
+		WHERE NOT granted AND ($2 = '' OR source = $2) LIMIT $1) r`, most, source)
 }
 
 // DropUnusedOAuthRedirects removes the n oldest addresses of clients that nobody has let in, registered before a moment by a
@@ -122,25 +110,15 @@ func TrimOAuthClients(ctx context.Context, s *Store, now, before time.Time, most
 // dropOAuthRedirects removes the addresses that a query gives, with its client, and whether it is shared: one that is not goes
 // whole.
 func dropOAuthRedirects(ctx context.Context, tx *Tx, q string, args ...any) (int64, error) {
-	rows, err := tx.Query(ctx, q, args...)
-	if err != nil {
-		return 0, err
-	}
 	type address struct {
 		client, uri string
 		shared      bool
 	}
-	var list []address
-	for rows.Next() {
-		var a address
-		if err := rows.Scan(&a.client, &a.uri, &a.shared); err != nil {
-			rows.Close()
-			return 0, err
-		}
-		list = append(list, a)
-	}
-	rows.Close()
-	if err := rows.Err(); err != nil {
+	rows, err := tx.Query(ctx, q, args...)
+	list, err := scanAll(rows, err, func(scan func(dest ...any) error) (a address, err error) {
+		return a, scan(&a.client, &a.uri, &a.shared)
+	})
+	if err != nil {
 		return 0, err
 	}
 	dropped := int64(0)
@@ -195,7 +173,7 @@ func GrantOAuthClient(ctx context.Context, tx *Tx, client, redirect string, now 
 func DropOAuthClients(ctx context.Context, s *Store, before time.Time, n int) (int, error) {
 	dropped := 0
 	err := s.Tx(ctx, func(tx *Tx) error {
-		gone, err := texts(ctx, tx, "SELECT client_id FROM oauth_clients WHERE used_at < $1 LIMIT $2"+tx.ForUpdate(), Micros(before), int64(n))
+		gone, err := values[string](ctx, tx, "SELECT client_id FROM oauth_clients WHERE used_at < $1 LIMIT $2"+tx.ForUpdate(), Micros(before), int64(n))
 		if err != nil {
 			return err
 		}
@@ -212,21 +190,4 @@ func DropOAuthClients(ctx context.Context, s *Store, before time.Time, n int) (i
 		return err
 	})
 	return dropped, err
-}
-
-func texts(ctx context.Context, tx *Tx, q string, args ...any) ([]string, error) {
-	rows, err := tx.Query(ctx, q, args...)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var out []string
-	for rows.Next() {
-		var s string
-		if err := rows.Scan(&s); err != nil {
-			return nil, err
-		}
-		out = append(out, s)
-	}
-	return out, rows.Err()
 }

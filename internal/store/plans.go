@@ -67,15 +67,11 @@ func UpdatePlan(ctx context.Context, tx *Tx, p *toll.Plan) error {
 		return err
 	}
 	p.Version++
-	n, err := tx.Exec(
+	return found(tx.Exec(
 		ctx,
 		`UPDATE plans SET name = $2, metadata = $3, max_orders = $4, is_listed = $5,
 		version = COALESCE(version, 1) + 1, updated_at = $6 WHERE plan_id = $1`,
-		string(p.ID), p.Metadata.Name, metadata, p.MaxOrders, p.IsListed, Micros(p.UpdatedAt))
-	if err == nil && n == 0 {
-		return ErrNotFound
-	}
-	return err
+		string(p.ID), p.Metadata.Name, metadata, p.MaxOrders, p.IsListed, Micros(p.UpdatedAt)))
 }
 
 // PlanByID returns a plan, or [ErrNotFound].
@@ -116,20 +112,7 @@ func scanPlan(scan func(dest ...any) error) (*toll.Plan, error) {
 	var p toll.Plan
 	var id, owner, metadata, price, credits, limit string
 	var created, updated int64
-	err := scan(
-		&id,
-		&owner,
-		&metadata,
-		&price,
-		&credits,
-		&limit,
-		&p.MaxOrders,
-		&p.IsTrial,
-		&p.IsListed,
-		&p.Version,
-		&created,
-		&updated,
-	)
+	err := scan(&id, &owner, &metadata, &price, &credits, &limit, &p.MaxOrders, &p.IsTrial, &p.IsListed, &p.Version, &created, &updated)
 	if err != nil {
 		return nil, err
 	}

@@ -81,6 +81,45 @@ func (r *Row) Scan(dest ...any) error {
 	return r.rows.Err()
 }
 
+// value reads the one value of a query; [ErrNotFound] when there is no row.
+func value[T any](ctx context.Context, q Querier, statement string, args ...any) (v T, err error) {
+	err = q.QueryRow(ctx, statement, args...).Scan(&v)
+	return v, err
+}
+
+// values reads the values of a query with one column.
+func values[T any](ctx context.Context, q Querier, statement string, args ...any) ([]T, error) {
+	rows, err := q.Query(ctx, statement, args...)
+	return scanAll(rows, err, func(scan func(dest ...any) error) (v T, err error) { return v, scan(&v) })
+}
+
+// changed reports whether a statement changed a row.
+func changed(n int64, err error) (bool, error) { return n > 0, err }
+
+// found is [ErrNotFound] when a statement changed no row.
+func found(n int64, err error) error {
+	if err == nil && n == 0 {
+		return ErrNotFound
+	}
+	return err
+}
+
+func scanAll[T any](rows *Rows, err error, scan func(func(dest ...any) error) (T, error)) ([]T, error) {
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var out []T
+	for rows.Next() {
+		v, err := scan(rows.Scan)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, v)
+	}
+	return out, rows.Err()
+}
+
 // Query reads outside of a transaction.
 func (s *Store) Query(ctx context.Context, q string, args ...any) (*Rows, error) {
 	if s.pool == nil {

@@ -8,30 +8,22 @@ import (
 
 // SaleIdentifier is the name that a wallet gave to a purchase.
 type SaleIdentifier struct {
-	Subscriber toll.Address
-	Identifier string
-	Content    toll.Hash // of what is bought, and for how much
-	OrderID    string
+	Subscriber toll.Address `db:"subscriber"`
+	Identifier string       `db:"identifier"`
+	Content    toll.Hash    `db:"content"` // of what is bought, and for how much
+	OrderID    string       `db:"order_id"`
 }
+
+var saleIdentifiers = newRecord[*SaleIdentifier]("sale_identifiers")
 
 // PutSaleIdentifier adds a name. The error is [IsUnique] when the subscriber used it before.
 func PutSaleIdentifier(ctx context.Context, tx *Tx, s *SaleIdentifier) error {
-	_, err := tx.Exec(ctx, "INSERT INTO sale_identifiers (subscriber, identifier, content, order_id) VALUES ($1, $2, $3, $4)",
-		s.Subscriber.Lower(), s.Identifier, s.Content[:], s.OrderID)
-	return err
+	return saleIdentifiers.insert(ctx, tx, s)
 }
 
 // SaleByIdentifier returns the purchase that a subscriber gave a name, or [ErrNotFound].
 func SaleByIdentifier(ctx context.Context, q Querier, subscriber toll.Address, identifier string) (*SaleIdentifier, error) {
-	s := &SaleIdentifier{Subscriber: subscriber, Identifier: identifier}
-	var content []byte
-	err := q.QueryRow(ctx, "SELECT content, order_id FROM sale_identifiers WHERE subscriber = $1 AND identifier = $2", subscriber.Lower(), identifier).
-		Scan(&content, &s.OrderID)
-	if err != nil {
-		return nil, err
-	}
-	copy(s.Content[:], content)
-	return s, nil
+	return saleIdentifiers.one(ctx, q, "WHERE subscriber = $1 AND identifier = $2", subscriber.Lower(), identifier)
 }
 
 // FreeSaleIdentifier removes the name that a subscriber gave to a purchase, if it has one.
@@ -50,7 +42,6 @@ func KeepSaleReceipt(ctx context.Context, tx *Tx, orderID string, receipt []byte
 }
 
 // SaleReceipt returns the receipt of an order, or [ErrNotFound].
-func SaleReceipt(ctx context.Context, q Querier, orderID string) (receipt []byte, err error) {
-	err = q.QueryRow(ctx, "SELECT receipt FROM sale_receipts WHERE order_id = $1", orderID).Scan(&receipt)
-	return receipt, err
+func SaleReceipt(ctx context.Context, q Querier, orderID string) ([]byte, error) {
+	return value[[]byte](ctx, q, "SELECT receipt FROM sale_receipts WHERE order_id = $1", orderID)
 }

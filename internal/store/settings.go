@@ -4,16 +4,12 @@ import "context"
 
 // Setting returns a value that all processes share; [ErrNotFound] when it was never put.
 func Setting(ctx context.Context, q Querier, name string) ([]byte, error) {
-	var value []byte
-	err := q.QueryRow(ctx, "SELECT value FROM settings WHERE name = $1", name).Scan(&value)
-	return value, err
+	return value[[]byte](ctx, q, "SELECT value FROM settings WHERE name = $1", name)
 }
 
 // LockSetting is [Setting] for who is going to change the value: others wait until the transaction ends.
 func LockSetting(ctx context.Context, tx *Tx, name string) ([]byte, error) {
-	var value []byte
-	err := tx.QueryRow(ctx, "SELECT value FROM settings WHERE name = $1"+tx.ForUpdate(), name).Scan(&value)
-	return value, err
+	return value[[]byte](ctx, tx, "SELECT value FROM settings WHERE name = $1"+tx.ForUpdate(), name)
 }
 
 // PutSettingIfAbsent stores a value unless there is one, and returns the one that is there afterwards. Two transactions

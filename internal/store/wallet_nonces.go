@@ -11,6 +11,5 @@ func UseWalletNonce(ctx context.Context, tx *Tx, nonce []byte, ends, now time.Ti
 	if _, err := tx.Exec(ctx, "DELETE FROM wallet_nonces WHERE ends_at <= $1", Micros(now)); err != nil {
 		return false, err
 	}
-	n, err := tx.Exec(ctx, "INSERT INTO wallet_nonces (nonce, ends_at) VALUES ($1, $2) ON CONFLICT (nonce) DO NOTHING", blob(nonce), Micros(ends))
-	return n == 1, err
+	return changed(tx.Exec(ctx, "INSERT INTO wallet_nonces (nonce, ends_at) VALUES ($1, $2) ON CONFLICT (nonce) DO NOTHING", blob(nonce), Micros(ends)))
 }

@@ -2,8 +2,6 @@ package store
 
 import (
 	"context"
-	"encoding/json"
-	"fmt"
 	"time"
 
 	"github.com/tollhq/toll"
@@ -11,45 +9,31 @@ import (
 
 // Webhook is where a principal gets its events. Secrets are sealed.
 type Webhook struct {
-	ID             string // UUID
-	Principal      toll.Address
-	URL            string
-	Types          []toll.EventType // empty: all
-	Description    string           // "" for none
-	Status         toll.WebhookStatus
-	Secret         []byte
-	OldSecret      []byte // nil: none
-	OldSecretUntil time.Time
-	Sequence       int64     // last event for which deliveries are made
-	FailingSince   time.Time // zero: the last attempt was a success, or there was none
-	CreatedAt      time.Time
-	UpdatedAt      time.Time
+	ID             string             `db:"webhook_id,key"` // UUID
+	Principal      toll.Address       `db:"principal"`
+	URL            string             `db:"url,set"`
+	Types          []toll.EventType   `db:"types,json,set"`  // empty: all
+	Description    string             `db:"description,set"` // "" for none
+	Status         toll.WebhookStatus `db:"status,set"`
+	Secret         []byte             `db:"secret,set"`
+	OldSecret      []byte             `db:"old_secret,null,set"` // nil: none
+	OldSecretUntil time.Time          `db:"old_secret_until,set"`
+	Sequence       int64              `db:"seq"`               // last event for which deliveries are made
+	FailingSince   time.Time          `db:"failing_since,set"` // zero: the last attempt was a success, or there was none
+	CreatedAt      time.Time          `db:"created_at"`
+	UpdatedAt      time.Time          `db:"updated_at,set"`
 }
 
-const webhookColumns = `webhook_id, principal, url, types, description, status, secret, old_secret, old_secret_until, seq, failing_since,
-	created_at, updated_at`
-
-func encodeTypes(types []toll.EventType) (string, error) {
-	if len(types) == 0 {
-		return "", nil
-	}
-	return encode(types)
-}
+var webhooks = newRecord[*Webhook]("webhooks")
 
 // InsertWebhook adds a webhook. Its stream begins behind the events that there are.
 func InsertWebhook(ctx context.Context, tx *Tx, w *Webhook) error {
-	types, err := encodeTypes(w.Types)
+	last, err := value[int64](ctx, tx, "SELECT COALESCE(MAX(last), 0) FROM event_streams WHERE principal = $1", w.Principal.Lower())
 	if err != nil {
 		return err
 	}
-	err = tx.QueryRow(ctx, "SELECT COALESCE(MAX(last), 0) FROM event_streams WHERE principal = $1", w.Principal.Lower()).Scan(&w.Sequence)
-	if err != nil {
-		return err
-	}
-	_, err = tx.Exec(ctx, "INSERT INTO webhooks ("+webhookColumns+") VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)",
-		w.ID, w.Principal.Lower(), w.URL, types, w.Description, string(w.Status), w.Secret, w.OldSecret, Micros(w.OldSecretUntil), w.Sequence,
-		Micros(w.FailingSince), Micros(w.CreatedAt), Micros(w.UpdatedAt))
-	return err
+	w.Sequence = last
+	return webhooks.insert(ctx, tx, w)
 }
 
 // CountWebhooks returns how many webhooks an address has, and keeps others from adding one until the end of the transaction.
@@ -67,17 +51,7 @@ func CountWebhooks(ctx context.Context, tx *Tx, owner toll.Address) (n int64, er
 
 // UpdateWebhook stores all of a webhook but its id, owner, place in the stream and time of creation.
 func UpdateWebhook(ctx context.Context, tx *Tx, w *Webhook) error {
-	types, err := encodeTypes(w.Types)
-	if err != nil {
-		return err
-	}
-	n, err := tx.Exec(ctx, `UPDATE webhooks SET url = $2, types = $3, description = $4, status = $5, secret = $6, old_secret = $7,
-		old_secret_until = $8, failing_since = $9, updated_at = $10 WHERE webhook_id = $1`,
-		w.ID, w.URL, types, w.Description, string(w.Status), w.Secret, w.OldSecret, Micros(w.OldSecretUntil), Micros(w.FailingSince), Micros(w.UpdatedAt))
-	if err == nil && n == 0 {
-		return ErrNotFound
-	}
-	return err
+	return webhooks.update(ctx, tx, w)
 }
 
 // DeleteWebhook removes a webhook and its deliveries.
@@ -91,60 +65,38 @@ func DeleteWebhook(ctx context.Context, tx *Tx, id string) error {
 
 // WebhookByID returns a webhook, or [ErrNotFound].
 func WebhookByID(ctx context.Context, q Querier, id string) (*Webhook, error) {
-	return scanWebhook(q.QueryRow(ctx, "SELECT "+webhookColumns+" FROM webhooks WHERE webhook_id = $1", id).Scan)
+	return webhooks.one(ctx, q, "WHERE webhook_id = $1", id)
 }
 
 // WebhookForUpdate is [WebhookByID] for a webhook that the transaction is going to change.
 func WebhookForUpdate(ctx context.Context, tx *Tx, id string) (*Webhook, error) {
-	return scanWebhook(tx.QueryRow(ctx, "SELECT "+webhookColumns+" FROM webhooks WHERE webhook_id = $1"+tx.ForUpdate(), id).Scan)
+	return webhooks.one(ctx, tx, "WHERE webhook_id = $1"+tx.ForUpdate(), id)
 }
 
 // WebhooksOf lists the webhooks of an address; status "" lists all.
 func WebhooksOf(ctx context.Context, q Querier, owner toll.Address, status toll.WebhookStatus, p Page) (List[*Webhook], error) {
 	l := Listing{
-		Table: "webhooks", Columns: webhookColumns, Where: "principal = $1", Args: []any{owner.Lower()}, ID: "webhook_id",
+		Where: "principal = $1", Args: []any{owner.Lower()}, ID: "webhook_id",
 		Sorts: map[Sort]string{SortCreated: "created_at", SortUpdated: "updated_at"},
 	}
 	if status != "" {
 		l.Where, l.Args = l.Where+" AND status = $2", append(l.Args, string(status))
 	}
-	return Select(ctx, q, l, p, scanWebhook)
+	return webhooks.list(ctx, q, l, p)
 }
 
 // WebhooksBehind returns the active webhooks behind an id for whose newest events no deliveries are made, at most limit.
 func WebhooksBehind(ctx context.Context, q Querier, after string, limit int) ([]*Webhook, error) {
-	rows, err := q.Query(ctx, "SELECT "+webhookColumns+` FROM webhooks w WHERE w.status = 'active'
+	return webhooks.all(ctx, q, `w WHERE w.status = 'active'
 		AND EXISTS (SELECT 1 FROM event_streams s WHERE s.principal = w.principal AND s.last > w.seq) AND w.webhook_id > $1
 		ORDER BY w.webhook_id LIMIT $2`, after, int64(limit))
-	return scanAll(rows, err, scanWebhook)
 }
 
 // WebhooksDue returns the active webhooks behind an id that have a delivery to be sent, at most limit.
 func WebhooksDue(ctx context.Context, q Querier, now time.Time, after string, limit int) ([]*Webhook, error) {
-	rows, err := q.Query(ctx, "SELECT "+webhookColumns+` FROM webhooks w WHERE w.status = 'active' AND w.webhook_id > $2
+	return webhooks.all(ctx, q, `w WHERE w.status = 'active' AND w.webhook_id > $2
 		AND EXISTS (SELECT 1 FROM webhook_deliveries d WHERE d.webhook_id = w.webhook_id AND d.status = 'pending' AND d.try_at <= $1)
 		ORDER BY w.webhook_id LIMIT $3`, Micros(now), after, int64(limit))
-	return scanAll(rows, err, scanWebhook)
-}
-
-func scanWebhook(scan func(dest ...any) error) (*Webhook, error) {
-	var w Webhook
-	var principal, types, status string
-	var until, failing, created, updated int64
-	err := scan(&w.ID, &principal, &w.URL, &types, &w.Description, &status, &w.Secret, &w.OldSecret, &until, &w.Sequence, &failing, &created, &updated)
-	if err != nil {
-		return nil, err
-	}
-	w.Status = toll.WebhookStatus(status)
-	w.OldSecretUntil, w.FailingSince = FromMicros(until), FromMicros(failing)
-	w.CreatedAt, w.UpdatedAt = FromMicros(created), FromMicros(updated)
-	if types != "" {
-		if err := json.Unmarshal([]byte(types), &w.Types); err != nil {
-			return nil, fmt.Errorf("store: webhook %s: %w", w.ID, err)
-		}
-	}
-	w.Principal, err = toll.ParseAddress(principal)
-	return &w, err
 }
 
 // MoveWebhook notes up to which event deliveries of a webhook are made.
@@ -155,37 +107,30 @@ func MoveWebhook(ctx context.Context, tx *Tx, id string, sequence int64) error {
 
 // Delivery is an event on its way to a webhook.
 type Delivery struct {
-	Webhook    string
-	ID         string // UUID
-	Sequence   int64  // of the event, 0 for a test
-	EventID    string
-	Type       toll.EventType
-	Object     string // kind and id: deliveries of one object are sent in the order of their events
-	Body       string // of a test
-	Status     toll.DeliveryStatus
-	Attempts   int64
-	FirstAt    time.Time // of the first attempt, zero before it
-	TryAt      time.Time
-	LastAt     time.Time
-	LastStatus int64  // 0: none
-	LastError  string // "" for none
-	CreatedAt  time.Time
-	DoneAt     time.Time
+	Webhook    string              `db:"webhook_id"`
+	ID         string              `db:"delivery_id"` // UUID
+	Sequence   int64               `db:"seq"`         // of the event, 0 for a test
+	EventID    string              `db:"event_id,uuid"`
+	Type       toll.EventType      `db:"type"`
+	Object     string              `db:"object"` // kind and id: deliveries of one object are sent in the order of their events
+	Body       string              `db:"body"`   // of a test
+	Status     toll.DeliveryStatus `db:"status"`
+	Attempts   int64               `db:"attempts"`
+	FirstAt    time.Time           `db:"first_at"` // of the first attempt, zero before it
+	TryAt      time.Time           `db:"try_at"`
+	LastAt     time.Time           `db:"last_at"`
+	LastStatus int64               `db:"last_status"` // 0: none
+	LastError  string              `db:"last_error"`  // "" for none
+	CreatedAt  time.Time           `db:"created_at"`
+	DoneAt     time.Time           `db:"done_at"`
 }
 
-const deliveryColumns = `webhook_id, delivery_id, seq, event_id, type, object, body, status, attempts, first_at, try_at, last_at, last_status,
-	last_error, created_at, done_at`
+var deliveries = newRecord[*Delivery]("webhook_deliveries")
 
 // InsertDelivery adds a delivery that is to be sent at once.
 func InsertDelivery(ctx context.Context, tx *Tx, d *Delivery) error {
-	event, err := uuidBytes(d.EventID)
-	if err != nil {
-		return err
-	}
-	_, err = tx.Exec(ctx, "INSERT INTO webhook_deliveries ("+deliveryColumns+`)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, 0, 0, $9, 0, 0, '', $10, 0)`,
-		d.Webhook, d.ID, d.Sequence, event, string(d.Type), d.Object, d.Body, string(toll.DeliveryPending), Micros(d.TryAt), Micros(d.CreatedAt))
-	return err
+	d.Status = toll.DeliveryPending
+	return deliveries.insert(ctx, tx, d)
 }
 
 // CountPending returns how many deliveries of a webhook are pending, counted up to limit.
@@ -198,12 +143,11 @@ func CountPending(ctx context.Context, q Querier, webhook string, limit int) (n 
 // DueDeliveries returns pending deliveries of a webhook that are to be sent now, at most limit: of each object only the one
 // with the earliest event.
 func DueDeliveries(ctx context.Context, q Querier, webhook string, now time.Time, limit int) ([]*Delivery, error) {
-	rows, err := q.Query(ctx, "SELECT "+deliveryColumns+` FROM webhook_deliveries d
+	return deliveries.all(ctx, q, `d
 		WHERE d.webhook_id = $1 AND d.status = 'pending' AND d.try_at <= $2 AND NOT EXISTS (
 			SELECT 1 FROM webhook_deliveries e
 			WHERE e.webhook_id = d.webhook_id AND e.object = d.object AND e.status = 'pending' AND e.seq < d.seq)
 		ORDER BY d.try_at, d.seq LIMIT $3`, webhook, Micros(now), int64(limit))
-	return scanAll(rows, err, scanDelivery)
 }
 
 // ClaimDelivery keeps other processes from sending a delivery until a time, and counts the attempt. Of several one gets it.
@@ -225,37 +169,32 @@ func ClaimDelivery(ctx context.Context, tx *Tx, d *Delivery, now, until time.Tim
 // EndAttempt stores the outcome of an attempt that [ClaimDelivery] began, unless somebody else has taken the delivery over or
 // its owner had it sent again meanwhile; then it reports false.
 func EndAttempt(ctx context.Context, tx *Tx, d *Delivery, claimed time.Time) (bool, error) {
-	n, err := tx.Exec(ctx, `UPDATE webhook_deliveries SET status = $4, try_at = $5, last_status = $6, last_error = $7, done_at = $8
+	return changed(tx.Exec(ctx, `UPDATE webhook_deliveries SET status = $4, try_at = $5, last_status = $6, last_error = $7, done_at = $8
 		WHERE webhook_id = $1 AND delivery_id = $2 AND status = 'pending' AND try_at = $3 AND attempts = $9`,
-		d.Webhook, d.ID, Micros(claimed), string(d.Status), Micros(d.TryAt), d.LastStatus, d.LastError, Micros(d.DoneAt), d.Attempts)
-	return n == 1, err
+		d.Webhook, d.ID, Micros(claimed), string(d.Status), Micros(d.TryAt), d.LastStatus, d.LastError, Micros(d.DoneAt), d.Attempts))
 }
 
 // ResendDelivery makes a delivery pending again, as if it had never been sent.
 func ResendDelivery(ctx context.Context, tx *Tx, webhook, id string, at time.Time) error {
-	n, err := tx.Exec(ctx, `UPDATE webhook_deliveries SET status = $3, try_at = $4, attempts = 0, first_at = 0, done_at = 0
-		WHERE webhook_id = $1 AND delivery_id = $2`, webhook, id, string(toll.DeliveryPending), Micros(at))
-	if err == nil && n == 0 {
-		return ErrNotFound
-	}
-	return err
+	return found(tx.Exec(ctx, `UPDATE webhook_deliveries SET status = $3, try_at = $4, attempts = 0, first_at = 0, done_at = 0
+		WHERE webhook_id = $1 AND delivery_id = $2`, webhook, id, string(toll.DeliveryPending), Micros(at)))
 }
 
 // DeliveryByID returns a delivery of a webhook, or [ErrNotFound].
 func DeliveryByID(ctx context.Context, q Querier, webhook, id string) (*Delivery, error) {
-	return scanDelivery(q.QueryRow(ctx, "SELECT "+deliveryColumns+" FROM webhook_deliveries WHERE webhook_id = $1 AND delivery_id = $2", webhook, id).Scan)
+	return deliveries.one(ctx, q, "WHERE webhook_id = $1 AND delivery_id = $2", webhook, id)
 }
 
 // Deliveries lists the deliveries of a webhook; status "" lists all.
 func Deliveries(ctx context.Context, q Querier, webhook string, status toll.DeliveryStatus, p Page) (List[*Delivery], error) {
 	l := Listing{
-		Table: "webhook_deliveries", Columns: deliveryColumns, Where: "webhook_id = $1", Args: []any{webhook}, ID: "delivery_id",
+		Where: "webhook_id = $1", Args: []any{webhook}, ID: "delivery_id",
 		Sorts: map[Sort]string{SortCreated: "created_at", SortUpdated: "last_at"},
 	}
 	if status != "" {
 		l.Where, l.Args = l.Where+" AND status = $2", append(l.Args, string(status))
 	}
-	return Select(ctx, q, l, p, scanDelivery)
+	return deliveries.list(ctx, q, l, p)
 }
 
 // ForgetDeliveries removes deliveries that were done before a time, at most limit, and returns how many.
@@ -275,16 +214,4 @@ func ForgetDeliveries(ctx context.Context, tx *Tx, before time.Time, limit int) 
 		}
 	}
 	return int64(len(keys)), nil
-}
-
-func scanDelivery(scan func(dest ...any) error) (*Delivery, error) {
-	var d Delivery
-	var event []byte
-	var typ, status string
-	var first, try, last, created, done int64
-	err := scan(&d.Webhook, &d.ID, &d.Sequence, &event, &typ, &d.Object, &d.Body, &status, &d.Attempts, &first, &try, &last, &d.LastStatus,
-		&d.LastError, &created, &done)
-	d.EventID, d.Type, d.Status = uuidText(event), toll.EventType(typ), toll.DeliveryStatus(status)
-	d.FirstAt, d.TryAt, d.LastAt, d.CreatedAt, d.DoneAt = FromMicros(first), FromMicros(try), FromMicros(last), FromMicros(created), FromMicros(done)
-	return &d, err
 }

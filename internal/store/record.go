@@ -1,0 +1,335 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/tollhq/toll"
+)
+
+// record maps a struct to a table. Each stored field names its column in a tag, so a column stands once:
+//
+//	Owner  toll.Address `db:"owner"`
+//	Parent toll.Hash    `db:"parent,null"`
+//
+// Text, numbers, flags and bytes are stored as they are, times as microseconds, durations as seconds,
+// addresses in lower case, hashes as bytes, amounts of tokens as decimal text, lists of words with blanks
+// between. NULL is read as the zero value. Options behind the name change that:
+//
+//   - null: the zero value is stored as NULL;
+//   - empty: the zero value is stored as text or bytes of length 0;
+//   - json: stored as JSON, a list without elements as text of length 0;
+//   - hex: a hash is stored as text;
+//   - uuid: the text of a UUID is stored as 16 bytes;
+//   - key: identifies the row for update;
+//   - set: update writes the column.
+//
+// A method loaded of the pointer is called after a row was read.
+//
+// T is what the functions of this package return: the struct, or a pointer to it. A record is made once and
+// is safe for concurrent use. It costs some microseconds a row; rows of the hot path are scanned by hand.
+type record[T any] struct {
+	table   string
+	columns string // as SELECT names them
+	values  string // columns and placeholders of INSERT
+	changes string // SET and WHERE of UPDATE
+	fields  []field
+	struc   reflect.Type
+	pointer bool
+}
+
+type field struct {
+	index   int
+	form    form
+	options []string
+}
+
+func (f field) is(option string) bool { return slices.Contains(f.options, option) }
+
+// form is the type of a column.
+type form int
+
+const (
+	inText form = iota
+	inNumber
+	inFlag
+	inBytes
+)
+
+// cell is a value as a driver reads it. What is not set was NULL.
+type cell struct {
+	text   *string
+	number *int64
+	flag   *bool
+	bytes  []byte
+}
+
+func (c *cell) dest(f form) any {
+	switch f {
+	case inText:
+		return &c.text
+	case inNumber:
+		return &c.number
+	case inFlag:
+		return &c.flag
+	}
+	return &c.bytes
+}
+
+func newRecord[T any](table string) *record[T] {
+	r := &record[T]{table: table, struc: reflect.TypeFor[T]()}
+	if r.pointer = r.struc.Kind() == reflect.Pointer; r.pointer {
+		r.struc = r.struc.Elem()
+	}
+	var columns, marks, set, key []string
+	for i := range r.struc.NumField() {
+		name, options, _ := strings.Cut(r.struc.Field(i).Tag.Get("db"), ",")
+		if name == "" {
+			continue
+		}
+		f := field{index: i, options: strings.Split(options, ",")}
+		f.form = formOf(r.struc.Field(i).Type, f)
+		r.fields = append(r.fields, f)
+		columns = append(columns, name)
+		marks = append(marks, fmt.Sprintf("$%d", len(columns)))
+		if f.is("key") {
+			key = append(key, fmt.Sprintf("%s = $%d", name, len(set)+len(key)+1))
+		} else if f.is("set") {
+			set = append(set, fmt.Sprintf("%s = $%d", name, len(set)+len(key)+1))
+		}
+	}
+	r.columns = strings.Join(columns, ", ")
+	r.values = "(" + r.columns + ") VALUES (" + strings.Join(marks, ", ") + ")"
+	r.changes = "SET " + strings.Join(set, ", ") + " WHERE " + strings.Join(key, " AND ")
+	return r
+}
+
+// insert adds a row.
+func (r *record[T]) insert(ctx context.Context, tx *Tx, v T) error {
+	_, err := r.insertOr(ctx, tx, v, "")
+	return err
+}
+
+// insertOr adds a row unless conflict, the end of the statement, says otherwise. It reports whether a row changed.
+func (r *record[T]) insertOr(ctx context.Context, tx *Tx, v T, conflict string) (did bool, err error) {
+	args, err := r.args(v, func(field) bool { return true })
+	if err != nil {
+		return false, err
+	}
+	return changed(tx.Exec(ctx, "INSERT INTO "+r.table+" "+r.values+" "+conflict, args...))
+}
+
+// update stores the fields that may change. [ErrNotFound] when there is no such row.
+func (r *record[T]) update(ctx context.Context, tx *Tx, v T) error {
+	args, err := r.args(v, func(f field) bool { return f.is("key") || f.is("set") })
+	if err != nil {
+		return err
+	}
+	return found(tx.Exec(ctx, "UPDATE "+r.table+" "+r.changes, args...))
+}
+
+func (r *record[T]) args(v T, stored func(field) bool) (args []any, err error) {
+	value := reflect.Indirect(reflect.ValueOf(v))
+	for _, f := range r.fields {
+		if !stored(f) {
+			continue
+		}
+		arg, err := f.encode(value.Field(f.index))
+		if err != nil {
+			return nil, fmt.Errorf("store: %s: %w", r.table, err)
+		}
+		args = append(args, arg)
+	}
+	return args, nil
+}
+
+// one reads the first row; rest is the statement behind the name of the table. [ErrNotFound] when there is none.
+func (r *record[T]) one(ctx context.Context, q Querier, rest string, args ...any) (T, error) {
+	return r.scan(q.QueryRow(ctx, r.query(rest), args...).Scan)
+}
+
+// all reads all rows; rest is the statement behind the name of the table.
+func (r *record[T]) all(ctx context.Context, q Querier, rest string, args ...any) ([]T, error) {
+	rows, err := q.Query(ctx, r.query(rest), args...)
+	return scanAll(rows, err, r.scan)
+}
+
+func (r *record[T]) query(rest string) string {
+	return "SELECT " + r.columns + " FROM " + r.table + " " + rest
+}
+
+// list reads a part of a list of the table.
+func (r *record[T]) list(ctx context.Context, q Querier, l Listing, p Page) (List[T], error) {
+	l.Table, l.Columns = r.table, r.columns
+	return Select(ctx, q, l, p, r.scan)
+}
+
+func (r *record[T]) scan(scan func(dest ...any) error) (t T, err error) {
+	cells, dest := make([]cell, len(r.fields)), make([]any, len(r.fields))
+	for i, f := range r.fields {
+		dest[i] = cells[i].dest(f.form)
+	}
+	if err := scan(dest...); err != nil {
+		return t, err
+	}
+	value := reflect.New(r.struc)
+	for i, f := range r.fields {
+		if err := f.decode(value.Elem().Field(f.index), &cells[i]); err != nil {
+			return t, fmt.Errorf("store: %s: %w", r.table, err)
+		}
+	}
+	if v, ok := value.Interface().(interface{ loaded() }); ok {
+		v.loaded()
+	}
+	if !r.pointer {
+		value = value.Elem()
+	}
+	return value.Interface().(T), nil
+}
+
+// formOf panics when a type cannot be stored.
+func formOf(t reflect.Type, f field) form {
+	switch t {
+	case reflect.TypeFor[toll.Address](), reflect.TypeFor[toll.Units](), reflect.TypeFor[toll.Rights](), reflect.TypeFor[[]string]():
+		return inText
+	case reflect.TypeFor[time.Time]():
+		return inNumber
+	}
+	switch {
+	case f.is("json"), f.is("hex"):
+		return inText
+	case f.is("uuid"):
+		return inBytes
+	}
+	switch t.Kind() {
+	case reflect.Pointer:
+		return formOf(t.Elem(), f)
+	case reflect.String:
+		return inText
+	case reflect.Int64:
+		return inNumber
+	case reflect.Bool:
+		return inFlag
+	case reflect.Slice, reflect.Array:
+		if t.Elem().Kind() == reflect.Uint8 {
+			return inBytes
+		}
+	}
+	panic("store: cannot store a " + t.String())
+}
+
+func (f field) encode(v reflect.Value) (any, error) {
+	if v.IsZero() || v.Kind() == reflect.Slice && v.Len() == 0 {
+		switch {
+		case f.is("null"):
+			return nil, nil
+		case f.is("json"), f.is("empty") && f.form == inText:
+			return "", nil
+		case f.is("empty"):
+			return []byte{}, nil
+		}
+	}
+	switch {
+	case f.is("json"):
+		return encode(v.Interface())
+	case f.is("uuid"):
+		return uuidBytes(v.String())
+	}
+	switch x := v.Interface().(type) {
+	case time.Time:
+		return Micros(x), nil
+	case time.Duration:
+		return int64(x / time.Second), nil
+	case toll.Address:
+		return x.Lower(), nil
+	case toll.Units:
+		return x.String(), nil
+	case toll.Rights:
+		return x.String(), nil
+	case []string:
+		return strings.Join(x, " "), nil
+	case toll.Hash:
+		if f.is("hex") {
+			return x.String(), nil
+		}
+	}
+	switch v.Kind() {
+	case reflect.Pointer:
+		if v.IsNil() {
+			return nil, nil
+		}
+		return f.encode(v.Elem())
+	case reflect.String:
+		return v.String(), nil
+	case reflect.Int64:
+		return v.Int(), nil
+	case reflect.Bool:
+		return v.Bool(), nil
+	case reflect.Array:
+		b := make([]byte, v.Len())
+		reflect.Copy(reflect.ValueOf(b), v)
+		return b, nil
+	}
+	return blob(v.Bytes()), nil
+}
+
+// decode leaves v alone when the column was NULL, or text of length 0.
+func (f field) decode(v reflect.Value, c *cell) (err error) {
+	if c.text == nil && c.number == nil && c.flag == nil && c.bytes == nil || c.text != nil && *c.text == "" {
+		return nil
+	}
+	if v.Kind() == reflect.Pointer {
+		v.Set(reflect.New(v.Type().Elem()))
+		v = v.Elem()
+	}
+	if f.is("json") {
+		return json.Unmarshal([]byte(*c.text), v.Addr().Interface())
+	}
+	switch x := v.Addr().Interface().(type) {
+	case *time.Time:
+		*x = FromMicros(*c.number)
+		return nil
+	case *time.Duration:
+		*x = time.Duration(*c.number) * time.Second
+		return nil
+	case *toll.Address:
+		*x, err = toll.ParseAddress(*c.text)
+		return err
+	case *toll.Units:
+		*x, err = toll.ParseUnits(*c.text)
+		return err
+	case *toll.Rights:
+		*x = rightsOf(*c.text)
+		return nil
+	case *[]string:
+		*x = strings.Fields(*c.text)
+		return nil
+	case *toll.Hash:
+		if f.is("hex") {
+			*x, err = toll.ParseHash(*c.text)
+			return err
+		}
+	}
+	switch v.Kind() {
+	case reflect.String:
+		if f.is("uuid") {
+			v.SetString(uuidText(c.bytes))
+		} else {
+			v.SetString(*c.text)
+		}
+	case reflect.Int64:
+		v.SetInt(*c.number)
+	case reflect.Bool:
+		v.SetBool(*c.flag)
+	case reflect.Array:
+		reflect.Copy(v, reflect.ValueOf(c.bytes))
+	default:
+		v.SetBytes(c.bytes)
+	}
+	return nil
+}
