@@ -55,7 +55,7 @@ var rooms = map[string]room{
 	// A rail for tests, which the program does not link.
 	"internal/checkout/railtest": {ours: "toll evm internal/checkout"},
 	"internal/chain": {
-		ours:  "toll evm internal/chain/contracts internal/chain/userop internal/chain/signer internal/chain/endpoints",
+		ours:  "toll evm internal/store internal/chain/contracts internal/chain/userop internal/chain/signer internal/chain/endpoints",
 		third: []string{"github.com/ethereum/go-ethereum"},
 	},
 	"internal/chain/contracts":          {third: []string{"github.com/ethereum/go-ethereum"}, tests: []string{"github.com/holiman/uint256"}},
@@ -71,7 +71,7 @@ var rooms = map[string]room{
 	// The embedded chain is the only room that runs a node.
 	"internal/chain/devchain": {ours: "internal/chain/contracts internal/tempfile", third: []string{"github.com/ethereum/go-ethereum", "github.com/holiman/uint256"}},
 	"internal/chain/chaintest": {
-		ours:  "toll internal/chain internal/chain/contracts internal/chain/contracts/bindings internal/chain/userop internal/chain/signer internal/chain/endpoints internal/chain/devchain",
+		ours:  "internal/chain/contracts internal/chain/contracts/bindings internal/chain/signer internal/chain/devchain",
 		third: []string{"github.com/ethereum/go-ethereum"},
 	},
 	"internal/chain/mirror": {ours: "toll internal/chain/contracts internal/chain/endpoints internal/chain/signer", third: []string{"github.com/ethereum/go-ethereum"}},

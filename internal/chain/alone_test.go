@@ -110,7 +110,7 @@ func TestTracker_VoidsThatStay(t *testing.T) {
 			{ID: "void:" + id, Kind: chain.KindVoid, State: chain.Confirmed, NonceKey: userop.VoidKey(id), Place: chain.Place{Block: 1, Hash: first.Hash()}},
 		} {
 			op.UpdatedAt = w.Now()
-			if _, err := w.journal.AddOp(t.Context(), op); err != nil {
+			if _, err := w.records.AddOp(t.Context(), op); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -145,14 +145,14 @@ func TestTracker_VoidOfOneNotUnderstood(t *testing.T) {
 	w.lands(op.Operation, owner)
 	w.countsUp(owner, op.NonceKey) // as its void does
 	op.State, op.SentAt = chain.Sent, w.Now()
-	if err := w.journal.UpdateOp(t.Context(), op); err != nil {
+	if err := w.records.UpdateOp(t.Context(), op); err != nil {
 		t.Fatal(err)
 	}
 	first, err := w.Eth().HeaderByNumber(t.Context(), common.Big1)
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = w.journal.AddOp(t.Context(), &chain.Op{
+	_, err = w.records.AddOp(t.Context(), &chain.Op{
 		ID: "void:" + op.ID, Kind: chain.KindVoid, State: chain.Confirmed, NonceKey: userop.VoidKey(op.ID), Place: chain.Place{Block: 1, Hash: first.Hash()},
 	})
 	if err != nil {

@@ -13,6 +13,7 @@ import (
 	"github.com/tollhq/toll/internal/chain/contracts"
 	"github.com/tollhq/toll/internal/chain/endpoints"
 	"github.com/tollhq/toll/internal/chain/signer"
+	"github.com/tollhq/toll/internal/store"
 )
 
 // Config is what a rail is made of. Amounts of wei are for one unit of gas where nothing else is said.
@@ -21,7 +22,7 @@ type Config struct {
 	ChainID     uint64 // 0: that of the environment; another one is refused
 	Embedded    bool   // the chain is inside this program; refused for [toll.Live]
 	Pool        *endpoints.Pool
-	Journal     Journal
+	Store       *store.Store
 	Signer      *signer.Signer
 	Sink        Sink
 	Service     common.Address   // delegate of every delegation
@@ -64,8 +65,8 @@ func (c *Config) set() error {
 		return errors.New("chain: the chain id is not the one of the environment")
 	case c.Embedded && c.Environment == toll.Live:
 		return errors.New("chain: the embedded chain cannot serve the live environment")
-	case c.Pool == nil || c.Journal == nil || c.Signer == nil || c.Sink == nil:
-		return errors.New("chain: no endpoints, journal, signer or sink")
+	case c.Pool == nil || c.Store == nil || c.Signer == nil || c.Sink == nil:
+		return errors.New("chain: no endpoints, store, signer or sink")
 	case c.Service == common.Address{} || len(c.Relayers) == 0 || slices.Contains(c.Relayers, c.Service):
 		return errors.New("chain: the service account and at least one relayer are needed, and they are different accounts")
 	case c.Holder == "":

@@ -10,6 +10,7 @@ import (
 	"github.com/tollhq/toll/internal/chain/contracts"
 	"github.com/tollhq/toll/internal/chain/endpoints"
 	"github.com/tollhq/toll/internal/chain/signer"
+	"github.com/tollhq/toll/internal/store"
 )
 
 func TestDepth(t *testing.T) {
@@ -49,11 +50,10 @@ func TestCents(t *testing.T) {
 }
 
 type noSink struct{ Sink }
-type noJournal struct{ Journal }
 
 func TestNew(t *testing.T) {
 	good := Config{
-		Environment: toll.Live, Pool: new(endpoints.Pool), Journal: noJournal{}, Signer: new(signer.Signer), Sink: noSink{},
+		Environment: toll.Live, Pool: new(endpoints.Pool), Store: new(store.Store), Signer: new(signer.Signer), Sink: noSink{},
 		Service: common.Address{1}, Relayers: []common.Address{{2}}, Holder: "a",
 	}
 	r, err := New(good)
@@ -68,7 +68,7 @@ func TestNew(t *testing.T) {
 		"live on the embedded chain":      func(c *Config) { c.Embedded = true },
 		"another chain":                   func(c *Config) { c.ChainID = contracts.BaseSepolia },
 		"no endpoints":                    func(c *Config) { c.Pool = nil },
-		"no journal":                      func(c *Config) { c.Journal = nil },
+		"no database":                     func(c *Config) { c.Store = nil },
 		"no signer":                       func(c *Config) { c.Signer = nil },
 		"no sink":                         func(c *Config) { c.Sink = nil },
 		"no service account":              func(c *Config) { c.Service = common.Address{} },

@@ -14,6 +14,7 @@ import (
 	"github.com/tollhq/toll/internal/chain"
 	"github.com/tollhq/toll/internal/chain/chaintest"
 	"github.com/tollhq/toll/internal/chain/userop"
+	"github.com/tollhq/toll/internal/store"
 )
 
 // ledger is a sink that grants as the service does: once for an order, whatever it hears how often.
@@ -107,7 +108,7 @@ func (w *world) crashes(ask func(context.Context, *chain.Rail), step string, nth
 }
 
 // TestF10_CryptoOrder ends the process after each row of the crash table of an order: one payment, one grant, and the order
-// becomes final by itself, once the client has repeated what never reached the journal.
+// becomes final by itself, once the client has repeated what never reached the database.
 func TestF10_CryptoOrder(t *testing.T) {
 	for _, row := range []struct {
 		step   string
@@ -137,10 +138,10 @@ func TestF10_CryptoOrder(t *testing.T) {
 				}
 				w.crashing(p, row.step, row.nth, with)
 				if !row.repeat {
-					if _, err := w.journal.Op(t.Context(), p.OrderID); err != nil {
+					if _, err := w.records.Op(t.Context(), p.OrderID); err != nil {
 						t.Fatal(err)
 					}
-				} else if op, err := w.journal.Op(t.Context(), p.OrderID); err == nil && op.State != chain.Created || err != nil && !errors.Is(err, chain.ErrUnknown) {
+				} else if op, err := w.records.Op(t.Context(), p.OrderID); err == nil && op.State != chain.Created || err != nil && !errors.Is(err, store.ErrNotFound) {
 					t.Fatalf("before the repeat: %+v, %v", op, err)
 				}
 				r := w.running(with)
@@ -200,7 +201,7 @@ func TestTell_RefusedForEver(t *testing.T) {
 	sink := &choosy{w.ledger()}
 	for n := range 250 {
 		id := fmt.Sprintf("refused %d", n)
-		_, err := w.journal.AddOp(t.Context(), &chain.Op{
+		_, err := w.records.AddOp(t.Context(), &chain.Op{
 			ID: id, Kind: chain.KindOrder, State: chain.Failed, NonceKey: userop.OrderKey(id), UpdatedAt: w.Now(), Failure: &chain.Failure{},
 		})
 		if err != nil {

@@ -5,6 +5,6 @@
 // itself refuses a second run. Its bytes are stored before they are sent, recovery sends the same bytes again, and the
 // outcome is the event of the EntryPoint with the hash of the operation, never the status of a transaction of ours.
 //
-// The package owns no SQL: what it has to remember goes through a [Journal]. It owns no credits: it tells a [Sink] what
-// became of an order.
+// The package owns its records, which it writes through functions of store, and no SQL (decision 21). It owns no credits: it
+// tells a [Sink] what became of an order.
 package chain

@@ -29,7 +29,7 @@ func TestT55_OrderRunTwice(t *testing.T) {
 		w.paid(r, p)
 		op := w.op(p.OrderID).Operation
 		w.idle()
-		tx, err := w.journal.TxOf(t.Context(), w.op(p.OrderID).Tx)
+		tx, err := w.records.TxOf(t.Context(), w.op(p.OrderID).Tx)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -48,11 +48,11 @@ func TestT55_OrderRunTwice(t *testing.T) {
 			t.Errorf("a stranger sends it: status %d, %d logs", receipt.Status, len(receipt.Logs))
 		}
 	}
-	// A journal that has forgotten that the order was sent: the event explains it.
+	// A database that has forgotten that the order was sent: the event explains it.
 	forgotten := w.op(direct.OrderID)
 	forgotten.State, forgotten.Tx, forgotten.Place, forgotten.SentAt, forgotten.Told = chain.Signed, common.Hash{}, chain.Place{}, time.Time{}, ""
-	w.journal = chaintest.NewJournal()
-	if _, err := w.journal.AddOp(t.Context(), forgotten); err != nil {
+	w.forget()
+	if _, err := w.records.AddOp(t.Context(), forgotten); err != nil {
 		t.Fatal(err)
 	}
 	second := w.running(change)
@@ -175,7 +175,7 @@ func TestT67_UnknownOperation(t *testing.T) {
 	d := w.delegation(owner, 1_000)
 	w.paid(r, by(d, purchase(owner, usdc, receiver(1), 1_000_000)))
 	w.idle()
-	if n := len(w.journal.Orphans()); n != 0 {
+	if n := len(w.orphans()); n != 0 {
 		t.Fatalf("%d orphans before", n)
 	}
 	call := execute(t, contracts.DelegationManager, pack(t, "redeemDelegations", [][]byte{w.signedBy(owner, w.onChain(d)).Context()}, [][32]byte{simple},
@@ -184,13 +184,13 @@ func TestT67_UnknownOperation(t *testing.T) {
 	if e := w.lands(stolen); !e.success {
 		t.Fatalf("the operation fails: %+v", e)
 	}
-	w.eventually("there is an orphan", func() bool { return len(w.journal.Orphans()) > 0 })
+	w.eventually("there is an orphan", func() bool { return len(w.orphans()) > 0 })
 	if err := w.Advance(time.Second); err != nil { // the same blocks are read again
 		t.Fatal(err)
 	}
 	time.Sleep(100 * time.Millisecond)
-	all := w.journal.Orphans()
-	if len(all) != 1 || all[0].OpHash != stolen.Hash(w.chainID()) || all[0].NonceKey != userop.OrderKey("nobody knows") || all[0].Number == 0 {
+	all := w.orphans()
+	if len(all) != 1 || all[0].OpHash != stolen.Hash(w.chainID()) || [24]byte(all[0].NonceKey) != userop.OrderKey("nobody knows") || all[0].Number == 0 {
 		t.Errorf("orphans: %+v", all)
 	}
 	w.eventually("what was spent is counted", func() bool { return w.books.spentOf(d.ID) == "1500000" })
@@ -223,20 +223,21 @@ func TestReconcile_EmptyDatabase(t *testing.T) {
 		}
 	}
 
-	w.journal, w.books = chaintest.NewJournal(), newBooks()
-	if err := w.journal.AddDelegation(t.Context(), w.onChain(d).Hash(), d.ID); err != nil {
+	w.forget()
+	w.books = newBooks()
+	if err := w.records.AddDelegation(t.Context(), w.onChain(d).Hash(), d.ID); err != nil {
 		t.Fatal(err)
 	}
 	for range 2 { // twice is the same
 		w.running()
-		w.eventually("all are found", func() bool { return len(w.journal.Orphans()) == len(want) && w.books.spentOf(d.ID) == "3000000" })
+		w.eventually("all are found", func() bool { return len(w.orphans()) == len(want) && w.books.spentOf(d.ID) == "3000000" })
 		if err := w.Advance(30 * time.Second); err != nil {
 			t.Fatal(err)
 		}
 	}
 	time.Sleep(100 * time.Millisecond)
 	got := map[common.Hash]string{}
-	for _, o := range w.journal.Orphans() {
+	for _, o := range w.orphans() {
 		got[o.OpHash] = o.Reason
 	}
 	if !maps.Equal(got, want) {
@@ -259,14 +260,14 @@ func TestReconcile_NoCursor(t *testing.T) {
 	w.crashing(p, "transaction sent", 1, change)
 	w.eventually("the money has moved", func() bool { return w.balance(usdc, receiver(1)) == 1_000_000 })
 	open := w.op(p.OrderID)
-	w.journal = chaintest.NewJournal()
-	if _, err := w.journal.AddOp(t.Context(), open); err != nil {
+	w.forget()
+	if _, err := w.records.AddOp(t.Context(), open); err != nil {
 		t.Fatal(err)
 	}
 	if err := w.Advance(20 * time.Minute); err != nil {
 		t.Fatal(err)
 	}
-	w.blocks(140) // more than a new journal is read with
+	w.blocks(140) // more than an empty database is read with
 	w.running(change)
 	if op := w.decided(p.OrderID, chain.Failed, chain.Final); op.State == chain.Failed {
 		t.Fatalf("failure: %+v", op.Failure)

@@ -16,6 +16,7 @@ import (
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/chain/contracts"
 	"github.com/tollhq/toll/internal/chain/endpoints"
+	"github.com/tollhq/toll/internal/store"
 )
 
 // Steps between which a process may end, in the words of [Config.At].
@@ -53,7 +54,7 @@ func (t *tracker) compare(ctx context.Context) (changed, behind bool, err error)
 // verify looks whether the blocks of all recent evidence are still there, and takes back what is gone. It says how many
 // operations that were; behind as in [tracker.compare].
 func (t *tracker) verify(ctx context.Context) (gone int, behind bool, err error) {
-	ops, err := t.rail.cfg.Journal.OpsAt(ctx, t.cursor.Base)
+	ops, err := t.rail.opsAt(ctx, t.cursor.Base)
 	if err != nil {
 		return 0, false, err
 	}
@@ -89,15 +90,15 @@ func (t *tracker) undo(ctx context.Context, op *Op) error {
 	if !op.SentAt.IsZero() {
 		op.SentAt = op.UpdatedAt // it has as long to land again as a new one before it is made impossible
 	}
-	tx, err := r.cfg.Journal.TxOf(ctx, op.Tx)
+	tx, err := r.txOf(ctx, op.Tx)
 	switch {
-	case errors.Is(err, ErrUnknown), err == nil && tx.State == TxReplaced:
+	case errors.Is(err, store.ErrNotFound), err == nil && tx.State == TxReplaced:
 		// A stranger had landed it, or something else has the nonce by now: a new transaction of ours has to.
 		op.State = Signed
 	case err != nil:
 		return err
 	}
-	if err := r.cfg.Journal.UpdateOp(ctx, op); err != nil {
+	if err := r.update(ctx, op); err != nil {
 		return err
 	}
 	r.changed(op.ID)
@@ -264,7 +265,7 @@ func (t *tracker) write(ctx context.Context, op *Op) error {
 	op.UpdatedAt = r.cfg.Clock()
 	ops := []*Op{op}
 	if op.Kind == KindVoid && op.State == Final {
-		order, err := r.cfg.Journal.Op(ctx, orderOfVoid(op.ID))
+		order, err := r.op(ctx, orderOfVoid(op.ID))
 		if err != nil {
 			return err
 		}
@@ -281,7 +282,7 @@ func (t *tracker) write(ctx context.Context, op *Op) error {
 	if op.Kind == KindVoid && op.State == Failed {
 		r.log.Error("alarm: an order could not be made impossible", "op", op.ID, "reason", op.Failure.Reason)
 	}
-	if err := r.cfg.Journal.UpdateOp(ctx, ops...); err != nil {
+	if err := r.update(ctx, ops...); err != nil {
 		return err
 	}
 	r.cfg.At(stepFound)
@@ -293,7 +294,7 @@ func (t *tracker) write(ctx context.Context, op *Op) error {
 }
 
 // alone reports whether an error is about one operation: what endpoints answer when they are asked about it, or that they do not
-// say the same. That none answers, or that the journal does not, concerns all.
+// say the same. That none answers, or that the database does not, concerns all.
 func alone(err error) bool {
 	_, answer := errors.AsType[rpc.Error](err)
 	return answer || errors.Is(err, endpoints.ErrDisagree) || errors.Is(err, errAnswer) || errors.Is(err, ethereum.NotFound)
@@ -303,7 +304,7 @@ func alone(err error) bool {
 // tell now rests, each time for longer, and holds up no other.
 func (t *tracker) advance(ctx context.Context) error {
 	r := t.rail
-	open, err := r.cfg.Journal.OpsIn(ctx, maxOpen, underWay...)
+	open, err := r.opsIn(ctx, maxOpen, underWay...)
 	if err != nil {
 		return err
 	}
@@ -349,7 +350,7 @@ func (t *tracker) finish(ctx context.Context) error {
 	stay := map[string]bool{}
 	for {
 		most := page + len(stay)
-		paid, err := r.cfg.Journal.OpsIn(ctx, most, Confirmed)
+		paid, err := r.opsIn(ctx, most, Confirmed)
 		if err != nil || len(paid) == 0 {
 			return err
 		}

@@ -158,7 +158,7 @@ func TestT68_InventedPayment(t *testing.T) {
 		o, err := r.Outcome(t.Context(), p.OrderID)
 		return err == nil && o.State == chain.Sent
 	})
-	op, err := w.journal.Op(t.Context(), p.OrderID)
+	op, err := w.records.Op(t.Context(), p.OrderID)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -126,7 +126,7 @@ func (r *Rail) decidedBefore(ctx context.Context, op *Op) error {
 // usedUp says that the account of an order that nobody was shown has used its nonce for something else. It is [errNonceUsed] when it
 // may be that the order was paid, by a process whose records are lost, and a person has to look.
 func (r *Rail) usedUp(ctx context.Context, op *Op) (*Failure, error) {
-	switch now, err := r.cfg.Journal.Op(ctx, op.ID); {
+	switch now, err := r.op(ctx, op.ID); {
 	case err != nil:
 		return nil, err
 	case now.Version != op.Version:
@@ -214,7 +214,7 @@ func (r *Rail) unexplained(op *Op) {
 // as well, the operation of the order is looked for once more. A void that has not counted it up has failed.
 func (t *tracker) voided(ctx context.Context, void *Op) (bool, error) {
 	r := t.rail
-	order, err := r.cfg.Journal.Op(ctx, orderOfVoid(void.ID))
+	order, err := r.op(ctx, orderOfVoid(void.ID))
 	if err != nil || order.State != Signed && order.State != Sent {
 		return err == nil, err
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/chain/signer"
 	"github.com/tollhq/toll/internal/chain/userop"
+	"github.com/tollhq/toll/internal/store"
 )
 
 // poll is how often who waits for an operation reads it: another process may be at it.
@@ -52,7 +53,7 @@ func (r *Rail) pursue(ctx context.Context, op *Op, build builder) (Outcome, erro
 	changed, stop := r.watch(op.ID)
 	defer func() { stop() }()
 	r.cfg.At("order")
-	if op, err = r.cfg.Journal.AddOp(ctx, op); err != nil {
+	if op, err = r.addOp(ctx, op); err != nil {
 		return Outcome{State: Created}, err
 	}
 	r.cfg.At("created")
@@ -68,7 +69,7 @@ func (r *Rail) pursue(ctx context.Context, op *Op, build builder) (Outcome, erro
 			err = r.sign(ctx, op, build)
 			if err != nil && ctx.Err() == nil && !errors.Is(err, ErrChanged) && !errors.Is(err, errEarly) {
 				// Another process may have gone on with it meanwhile, and be the reason.
-				if next, e := r.cfg.Journal.Op(ctx, op.ID); e != nil || next.Version == op.Version {
+				if next, e := r.op(ctx, op.ID); e != nil || next.Version == op.Version {
 					return outcomeOf(op), err
 				}
 			}
@@ -94,7 +95,7 @@ func (r *Rail) pursue(ctx context.Context, op *Op, build builder) (Outcome, erro
 		}
 		stop()
 		changed, stop = r.watch(op.ID)
-		next, err := r.cfg.Journal.Op(ctx, op.ID)
+		next, err := r.op(ctx, op.ID)
 		if ctx.Err() != nil {
 			return outcomeOf(op), nil
 		}
@@ -222,7 +223,7 @@ func (r *Rail) sign(ctx context.Context, op *Op, build builder) error {
 		next.State, next.Operation, next.Hash = Signed, operation, operation.Hash(r.chainID)
 	}
 	r.cfg.At("signing")
-	if err := r.cfg.Journal.UpdateOp(ctx, &next); err != nil {
+	if err := r.update(ctx, &next); err != nil {
 		return err
 	}
 	r.cfg.At("signed")
@@ -308,7 +309,7 @@ func (r *Rail) remember(ctx context.Context, hash common.Hash, id string) error 
 	if known {
 		return nil
 	}
-	if err := r.cfg.Journal.AddDelegation(ctx, hash, id); err != nil {
+	if err := r.addDelegation(ctx, hash, id); err != nil {
 		return err
 	}
 	r.mu.Lock()
@@ -372,9 +373,9 @@ func outcomeOf(op *Op) Outcome {
 
 // Outcome tells how an order stands, without waiting. An order that the rail has not heard of is Created: nothing was paid.
 func (r *Rail) Outcome(ctx context.Context, orderID string) (Outcome, error) {
-	op, err := r.cfg.Journal.Op(ctx, orderID)
+	op, err := r.op(ctx, orderID)
 	switch {
-	case errors.Is(err, ErrUnknown):
+	case errors.Is(err, store.ErrNotFound):
 		return Outcome{State: Created}, nil
 	case err != nil:
 		return Outcome{}, err

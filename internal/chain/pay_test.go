@@ -18,6 +18,7 @@ import (
 	"github.com/tollhq/toll/internal/chain/contracts"
 	"github.com/tollhq/toll/internal/chain/signer"
 	"github.com/tollhq/toll/internal/chain/userop"
+	"github.com/tollhq/toll/internal/store"
 )
 
 func TestPay_Direct(t *testing.T) {
@@ -92,7 +93,7 @@ func TestPay_Delegated(t *testing.T) {
 		if op.Sender != w.service || op.Payer != owner || op.DelegationID != d.ID || op.Cents != 100 || op.Delegation != w.onChain(d).Hash() {
 			t.Errorf("operation: %+v", op)
 		}
-		if id, err := w.journal.DelegationOfHash(t.Context(), op.Delegation); err != nil || id != d.ID {
+		if id, err := store.ChainDelegation(t.Context(), w.records.Store, toll.Hash(op.Delegation)); err != nil || id != d.ID {
 			t.Errorf("the delegation of the hash is %q, %v", id, err)
 		}
 		w.paid(r, by(d, purchase(owner, usdc, receiver(1), 1_500_000, receiver(2), 0, receiver(3), 1_000_000, receiver(1), 500_000)))
@@ -296,7 +297,7 @@ func TestPay_SameBytes(t *testing.T) {
 	p := by(w.delegation(owner, 1_000), purchase(owner, usdc, receiver(1), 1_000_000))
 	var bytes []string
 	for range 2 {
-		w.journal = chaintest.NewJournal()
+		w.forget()
 		w.signs(w.rail(), p)
 		text, err := w.op(p.OrderID).Operation.MarshalJSON()
 		if err != nil {
@@ -341,7 +342,7 @@ func (w *world) signs(r *chain.Rail, p chain.Purchase) {
 		}
 	}()
 	for pause := 5 * time.Millisecond; ; pause = min(2*pause, 100*time.Millisecond) {
-		op, err := w.journal.Op(w.Context(), p.OrderID)
+		op, err := w.records.Op(w.Context(), p.OrderID)
 		if err == nil && op.State != chain.Created {
 			cancel()
 		}
@@ -355,7 +356,7 @@ func (w *world) signs(r *chain.Rail, p chain.Purchase) {
 
 func (w *world) op(id string) *chain.Op {
 	w.Helper()
-	op, err := w.journal.Op(w.Context(), id)
+	op, err := w.records.Op(w.Context(), id)
 	if err != nil {
 		w.Fatal(err)
 	}
@@ -364,7 +365,7 @@ func (w *world) op(id string) *chain.Op {
 
 func (w *world) ops(states ...chain.State) []*chain.Op {
 	w.Helper()
-	ops, err := w.journal.OpsIn(w.Context(), 1_000, states...)
+	ops, err := w.records.OpsIn(w.Context(), 1_000, states...)
 	if err != nil {
 		w.Fatal(err)
 	}

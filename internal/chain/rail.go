@@ -56,7 +56,7 @@ type Outcome struct {
 }
 
 // Rail is the crypto rail of one environment. Its methods may be called at the same time, and in several processes that share
-// a journal.
+// a database.
 type Rail struct {
 	cfg     Config
 	chainID *big.Int
@@ -71,7 +71,7 @@ type Rail struct {
 	watches map[string]map[chan struct{}]struct{} // by operation
 	ready   readiness
 
-	delegations map[common.Hash]struct{} // that the journal knows
+	delegations map[common.Hash]struct{} // that are stored
 }
 
 // maxReads is how many reads of the chain are under way at a time.

@@ -12,9 +12,11 @@ import (
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/ethereum/go-ethereum/core/types"
 
+	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/chain/contracts"
 	"github.com/tollhq/toll/internal/chain/endpoints"
 	"github.com/tollhq/toll/internal/chain/userop"
+	"github.com/tollhq/toll/internal/store"
 )
 
 const (
@@ -35,7 +37,7 @@ func (r *Rail) header(ctx context.Context, number uint64) (*types.Header, error)
 
 // sameChain compares the first block with that of the cursor.
 func (r *Rail) sameChain(ctx context.Context) error {
-	cursor, err := r.cfg.Journal.Cursor(ctx)
+	cursor, err := r.cursor(ctx)
 	if err != nil || cursor.Genesis == (common.Hash{}) {
 		return err
 	}
@@ -74,8 +76,8 @@ func (r *Rail) mismatch(ctx context.Context, number uint64, known common.Hash, w
 	return r.halt(why)
 }
 
-// begin sets the cursor of a journal that has none: at the first block of the embedded chain, and near the head of another one,
-// but before the first block that can have an open operation. What lies before is not ours, unless the journal was lost.
+// begin sets the cursor of a database that has none: at the first block of the embedded chain, and near the head of another one,
+// but before the first block that can have an open operation. What lies before is not ours, unless the database was lost.
 func (t *tracker) begin(ctx context.Context, open []*Op) error {
 	first, err := t.rail.header(ctx, 0)
 	if err != nil {
@@ -146,7 +148,7 @@ func (t *tracker) follow(ctx context.Context, open []*Op) error {
 			return err
 		}
 		if gone > 0 {
-			if open, err = r.cfg.Journal.OpsIn(ctx, maxOpen, underWay...); err != nil {
+			if open, err = r.opsIn(ctx, maxOpen, underWay...); err != nil {
 				return err
 			}
 		}
@@ -179,7 +181,7 @@ func (t *tracker) follow(ctx context.Context, open []*Op) error {
 	if t.cursor == from {
 		return nil
 	}
-	return r.cfg.Journal.SetCursor(ctx, t.lease, t.cursor)
+	return r.setCursor(ctx, t.lease, t.cursor)
 }
 
 // overtaken reports whether the chain has another block in the place of the head of this pass.
@@ -255,7 +257,7 @@ func (t *tracker) scan(ctx context.Context, open []*Op) error {
 			if err := t.place(ctx, to); err != nil {
 				return err
 			}
-			if err := t.rail.cfg.Journal.SetCursor(ctx, t.lease, t.cursor); err != nil {
+			if err := t.rail.setCursor(ctx, t.lease, t.cursor); err != nil {
 				return err
 			}
 		}
@@ -330,7 +332,7 @@ func (t *tracker) applySale(ctx context.Context, id string, at Place) error {
 	if id == "" {
 		return nil
 	}
-	op, err := t.rail.cfg.Journal.Op(ctx, id)
+	op, err := t.rail.op(ctx, id)
 	if err != nil {
 		return err
 	}
@@ -340,11 +342,11 @@ func (t *tracker) applySale(ctx context.Context, id string, at Place) error {
 // applyOne lets any other log take effect. id is that of the operation that it is about, "" where it is about none.
 func (t *tracker) applyOne(ctx context.Context, l *types.Log, reasons map[common.Hash]string, ours map[common.Hash]bool) (id string, err error) {
 	if e, ok := parseEvent(l); ok {
-		op, err := t.rail.cfg.Journal.OpOfHash(ctx, e.op)
+		op, err := opOf(store.ChainOpByHash(ctx, t.rail.cfg.Store, toll.Hash(e.op)))
 		switch {
 		case err == nil && e.of(op):
 			return op.ID, t.happened(ctx, op, &e, reasons[e.op])
-		case err == nil || errors.Is(err, ErrUnknown):
+		case err == nil || errors.Is(err, store.ErrNotFound):
 			return "", t.orphan(ctx, l, &e, fmt.Sprintf("an operation that no record explains, success=%t", e.success))
 		}
 		return "", err
@@ -357,14 +359,15 @@ func (t *tracker) applyOne(ctx context.Context, l *types.Log, reasons map[common
 
 // orphan keeps an event that nothing explains. Nothing is granted for it.
 func (t *tracker) orphan(ctx context.Context, l *types.Log, e *event, why string) error {
-	o := Orphan{Block: l.BlockHash, LogIndex: l.Index, Number: l.BlockNumber, Tx: l.TxHash, OpHash: e.op, Reason: why}
+	var key [24]byte
 	if e.nonce != nil {
-		o.NonceKey = userop.KeyOf(e.nonce)
+		key = userop.KeyOf(e.nonce)
 	}
-	added, err := t.rail.cfg.Journal.AddOrphan(ctx, o)
+	o := &Orphan{Block: l.BlockHash, LogIndex: l.Index, Number: l.BlockNumber, Tx: l.TxHash, OpHash: e.op, NonceKey: key[:], Reason: why}
+	added, err := t.rail.addOrphan(ctx, o)
 	if added {
 		t.rail.log.Error("alarm: the service key signed something we do not know", "reason", why, "block", o.Number, "tx", o.Tx,
-			"op_hash", o.OpHash, "nonce_key", common.Bytes2Hex(o.NonceKey[:]))
+			"op_hash", o.OpHash, "nonce_key", common.Bytes2Hex(o.NonceKey))
 	}
 	return err
 }
@@ -383,9 +386,9 @@ func (t *tracker) heard(ctx context.Context, l *types.Log) error {
 			return nil
 		}
 	}
-	known, err := r.cfg.Journal.DelegationOfHash(ctx, delegation)
+	known, err := store.ChainDelegation(ctx, r.cfg.Store, toll.Hash(delegation))
 	switch {
-	case errors.Is(err, ErrUnknown):
+	case errors.Is(err, store.ErrNotFound):
 		return nil
 	case err != nil:
 		return err

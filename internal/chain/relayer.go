@@ -10,7 +10,9 @@ import (
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/ethereum/go-ethereum/core/types"
 
+	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/chain/endpoints"
+	"github.com/tollhq/toll/internal/store"
 )
 
 const (
@@ -39,8 +41,8 @@ type relayer struct {
 	rail    *Rail
 	address common.Address
 
-	lease   Lease
-	checked bool      // this is the chain of the journal, and the account has no code
+	lease   store.ChainLease
+	checked bool      // this is the chain of the database, and the account has no code
 	plainTo time.Time // no endpoint is asked to simulate blocks before
 	most    int       // operations in a transaction
 	sent    map[common.Hash]time.Time
@@ -50,9 +52,13 @@ type relayer struct {
 	quick   int // turns in a row that waited for a block
 }
 
+func (r *Rail) newRelayer(address common.Address) *relayer {
+	return &relayer{rail: r, address: address, most: r.cfg.BatchOps, sent: map[common.Hash]time.Time{}, missing: map[uint64]int{}}
+}
+
 // relay is one relayer until ctx ends.
 func (r *Rail) relay(ctx context.Context, address common.Address) {
-	w := &relayer{rail: r, address: address, most: r.cfg.BatchOps, sent: map[common.Hash]time.Time{}, missing: map[uint64]int{}}
+	w := r.newRelayer(address)
 	failures := 0
 	for ctx.Err() == nil {
 		wake := r.work.next()
@@ -60,11 +66,11 @@ func (r *Rail) relay(ctx context.Context, address common.Address) {
 		if err != nil && ctx.Err() == nil {
 			failures++
 			pause = min(100*time.Millisecond<<min(failures, 6), 5*time.Second)
-			if !errors.Is(err, ErrChanged) && !errors.Is(err, ErrLeased) {
+			if !errors.Is(err, ErrChanged) && !errors.Is(err, store.ErrLeased) {
 				r.log.Warn("a relayer cannot go on now", "relayer", address, "err", err)
 			}
-			if errors.Is(err, ErrLeased) {
-				w.lease = Lease{}
+			if errors.Is(err, store.ErrLeased) {
+				w.lease = store.ChainLease{}
 			}
 		} else {
 			failures = 0
@@ -74,7 +80,7 @@ func (r *Rail) relay(ctx context.Context, address common.Address) {
 	if w.lease.Name != "" {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 		defer cancel()
-		_ = r.cfg.Journal.Release(ctx, w.lease) // it ends by itself, too
+		_ = r.release(ctx, w.lease) // it ends by itself, too
 	}
 }
 
@@ -91,11 +97,10 @@ func sleep(ctx context.Context, d time.Duration, wake <-chan struct{}) {
 
 // hold takes or prolongs the lease of this relayer.
 func (w *relayer) hold(ctx context.Context) error {
-	now := w.rail.cfg.Clock()
-	if w.lease.Until.Sub(now) > leaseTime/2 {
+	if w.lease.Until.Sub(w.rail.cfg.Clock()) > leaseTime/2 {
 		return nil
 	}
-	lease, err := w.rail.cfg.Journal.Acquire(ctx, "relayer:"+w.address.Hex(), w.rail.cfg.Holder, now, leaseTime)
+	lease, err := w.rail.acquire(ctx, "relayer:"+w.address.Hex())
 	if err != nil {
 		return err
 	}
@@ -116,11 +121,11 @@ func (w *relayer) turn(ctx context.Context) (time.Duration, error) {
 	if err != nil {
 		return 0, err
 	}
-	pending, err := r.cfg.Journal.PendingTxs(ctx, w.address)
+	pending, err := r.pendingTxs(ctx, w.address)
 	if err != nil {
 		return 0, err
 	}
-	out, err := r.cfg.Journal.OpsIn(ctx, 1, Sent)
+	out, err := r.opsIn(ctx, 1, Sent)
 	if err != nil {
 		return 0, err
 	}
@@ -129,8 +134,8 @@ func (w *relayer) turn(ctx context.Context) (time.Duration, error) {
 		return pause, w.rest(ctx)
 	}
 	switch err := w.hold(ctx); {
-	case errors.Is(err, ErrLeased):
-		w.lease = Lease{}
+	case errors.Is(err, store.ErrLeased):
+		w.lease = store.ChainLease{}
 		return 250 * time.Millisecond, nil // that process sees the operation, or its lease ends
 	case err != nil:
 		return 0, err
@@ -156,8 +161,8 @@ func (w *relayer) rest(ctx context.Context) error {
 		return nil
 	}
 	lease := w.lease
-	w.lease = Lease{}
-	return w.rail.cfg.Journal.Release(ctx, lease)
+	w.lease = store.ChainLease{}
+	return w.rail.release(ctx, lease)
 }
 
 // patience is the pause until the next look at transactions that are in no block yet. New heads wake before it ends.
@@ -276,11 +281,11 @@ func (w *relayer) dispatch(ctx context.Context, now outlook, ops []*Op) (bool, e
 
 // next is the nonce of the next new transaction.
 func (w *relayer) next(ctx context.Context, chain uint64) (uint64, error) {
-	highest, any, err := w.rail.cfg.Journal.MaxNonce(ctx, w.address)
+	highest, any, err := store.MaxChainNonce(ctx, w.rail.cfg.Store, toll.Address(w.address))
 	if err != nil || !any {
 		return chain, err
 	}
-	return max(highest+1, chain), nil
+	return max(uint64(highest)+1, chain), nil
 }
 
 // beg says that this relayer cannot pay. What waits is left to the others.

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -28,7 +27,7 @@ func (w *world) decided(id string, states ...chain.State) *chain.Op {
 	var op *chain.Op
 	w.eventually(fmt.Sprintf("order %s is in %v", id, states), func() bool {
 		var err error
-		if op, err = w.journal.Op(w.Context(), id); err != nil {
+		if op, err = w.records.Op(w.Context(), id); err != nil {
 			return false
 		}
 		for _, s := range states {
@@ -58,7 +57,7 @@ func (w *world) outlook() string {
 	var text strings.Builder
 	head, err := w.Eth().BlockNumber(w.Context())
 	fmt.Fprintf(&text, "head %d (%v), nonce of the relayer %d\n", head, err, w.nonce(w.relayer))
-	txs, err := w.journal.TxsFrom(w.Context(), w.relayer, 0)
+	txs, err := w.records.TxsFrom(w.Context(), w.relayer, 0)
 	for _, tx := range txs {
 		fmt.Fprintf(&text, "transaction %s, nonce %d: %s, %d operations\n", tx.Hash, tx.Nonce, tx.State, len(tx.Ops))
 	}
@@ -74,11 +73,11 @@ func (w *world) outlook() string {
 func (w *world) idle() {
 	w.Helper()
 	w.eventually("nothing is under way", func() bool {
-		told, err := w.journal.Untold(w.Context(), 1)
+		told, err := w.records.Untold(w.Context(), 1)
 		if err != nil {
 			w.Fatal(err)
 		}
-		pending, err := w.journal.PendingTxs(w.Context(), w.relayer)
+		pending, err := w.records.PendingTxs(w.Context(), w.relayer)
 		if err != nil {
 			w.Fatal(err)
 		}
@@ -89,7 +88,7 @@ func (w *world) idle() {
 // nonces fails the test unless the stored transactions have used every nonce of the relayer, each once.
 func (w *world) nonces() {
 	w.Helper()
-	txs, err := w.journal.TxsFrom(w.Context(), w.relayer, 0)
+	txs, err := w.records.TxsFrom(w.Context(), w.relayer, 0)
 	if err != nil {
 		w.Fatal(err)
 	}
@@ -182,54 +181,27 @@ func TestRelay_ManyOrders(t *testing.T) {
 	}
 }
 
-// turns is a journal that notes what a relayer does: "look" when it looks what there is to do, and what it writes.
-type turns struct {
-	chain.Journal
-	mu  sync.Mutex
-	did []string
-}
-
-func (j *turns) note(what string) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	j.did = append(j.did, what)
-}
-
-func (j *turns) PendingTxs(ctx context.Context, relayer common.Address) ([]*chain.Tx, error) {
-	j.note("look")
-	return j.Journal.PendingTxs(ctx, relayer)
-}
-
-func (j *turns) UpdateTx(ctx context.Context, lease chain.Lease, tx *chain.Tx, ops ...*chain.Op) error {
-	j.note("conclude")
-	return j.Journal.UpdateTx(ctx, lease, tx, ops...)
-}
-
-func (j *turns) Release(ctx context.Context, lease chain.Lease) error {
-	if strings.HasPrefix(lease.Name, "relayer:") {
-		j.note("release")
-	}
-	return j.Journal.Release(ctx, lease)
-}
-
-// A relayer that has nothing left to do gives its lease back at once: another process does not wait until it ends.
+// A relayer that has nothing left to do gives its lease back in the turn that concludes its last transaction: another process
+// does not wait until the lease ends.
 func TestRelay_GivesItsLeaseBack(t *testing.T) {
 	w := newWorld(t, chaintest.New(t))
-	journal := &turns{Journal: w.journal}
-	r := w.running(func(c *chain.Config) { c.Journal = journal })
-	w.paid(r, purchase(w.account(usdc, 1), usdc, receiver(1), 1))
-	w.eventually("the transaction is concluded, and the lease is free", func() bool {
-		journal.mu.Lock()
-		defer journal.mu.Unlock()
-		did := journal.did
-		last := slices.Index(did, "conclude")
-		if last < 0 || last+1 == len(did) {
-			return false
+	r := w.rail()
+	p := purchase(w.account(usdc, 1), usdc, receiver(1), 1)
+	w.signs(r, p)
+	turn := r.Turns(w.relayer)
+	w.eventually("the transaction is concluded", func() bool {
+		if _, err := turn(t.Context()); err != nil {
+			t.Fatal(err)
 		}
-		if did[last+1] != "release" {
-			t.Fatalf("the relayer did this: %v", did)
+		txs, err := w.records.TxsFrom(t.Context(), w.relayer, 0)
+		if err != nil || len(txs) != 1 {
+			t.Fatal(txs, err)
 		}
-		return true
+		_, err = w.records.Acquire(t.Context(), "relayer:"+w.relayer.Hex(), "another", w.Now(), 0)
+		if done := txs[0].State == chain.TxMined; done != (err == nil) {
+			t.Fatalf("the transaction is %s, and the lease of another process: %v", txs[0].State, err)
+		}
+		return err == nil
 	})
 }
 

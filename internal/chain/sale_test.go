@@ -21,6 +21,7 @@ import (
 	"github.com/tollhq/toll/internal/chain/contracts"
 	"github.com/tollhq/toll/internal/chain/signer"
 	"github.com/tollhq/toll/internal/chain/userop"
+	"github.com/tollhq/toll/internal/store"
 )
 
 // Reason words of sales.
@@ -164,7 +165,7 @@ func TestSell(t *testing.T) {
 		if op.Kind != chain.KindSale || op.Sender != w.service || op.NonceKey != userop.OrderKey(s.OrderID) || op.Cents != 100 || op.Told != chain.Final {
 			t.Errorf("operation: %+v", op)
 		}
-		if n := len(w.journal.Orphans()); n > 0 {
+		if n := len(w.orphans()); n > 0 {
 			t.Errorf("%d orphans", n)
 		}
 
@@ -390,8 +391,8 @@ func TestT61_NothingIsSigned(t *testing.T) {
 		if f := w.unsold(r, bad, wordSignature); f.Code != toll.CodePaymentRequired {
 			t.Errorf("%s: %+v", what, f)
 		}
-		if _, err := w.journal.Op(t.Context(), bad.OrderID); !errors.Is(err, chain.ErrUnknown) {
-			t.Errorf("%s: it is in the journal (%v)", what, err)
+		if _, err := w.records.Op(t.Context(), bad.OrderID); !errors.Is(err, store.ErrNotFound) {
+			t.Errorf("%s: it is recorded (%v)", what, err)
 		}
 	}
 	// What was refused has not used the nonce up: the good one comes as far as the signer.

@@ -58,7 +58,7 @@ func TestF13_ExactSale(t *testing.T) {
 				w.sold(r, s) // the repeat of a client that heard nothing
 				w.has(buyer, usdc, 2_000_000, receiver(1), usdc, 1_000_000)
 				sink.has(s.OrderID, true, 1)
-				if n := len(w.journal.Orphans()); n > 0 {
+				if n := len(w.orphans()); n > 0 {
 					t.Errorf("%d orphans", n)
 				}
 			})

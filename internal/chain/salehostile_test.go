@@ -20,6 +20,7 @@ import (
 	"github.com/tollhq/toll/internal/chain/chaintest"
 	"github.com/tollhq/toll/internal/chain/contracts"
 	"github.com/tollhq/toll/internal/chain/userop"
+	"github.com/tollhq/toll/internal/store"
 )
 
 // revert is the answer of a call that a contract refuses with a text.
@@ -57,8 +58,8 @@ func TestT63_OtherTokens(t *testing.T) {
 		if f := w.unsold(r, s, "invalid_payment_requirements"); f.Code != toll.CodeChainToken {
 			t.Errorf("%s: %+v", what, f)
 		}
-		if _, err := w.journal.Op(t.Context(), s.OrderID); !errors.Is(err, chain.ErrUnknown) {
-			t.Errorf("%s: it is in the journal (%v)", what, err)
+		if _, err := w.records.Op(t.Context(), s.OrderID); !errors.Is(err, store.ErrNotFound) {
+			t.Errorf("%s: it is recorded (%v)", what, err)
 		}
 	}
 	w.has(buyer, usdc, 1_000_000)

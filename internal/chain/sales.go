@@ -106,7 +106,7 @@ func (r *Rail) Sell(ctx context.Context, s Sale) (Outcome, error) {
 // reopen takes a sale that had failed before anything was sent to Included when others have had its authorization carried out
 // since, and reports whether it did.
 func (r *Rail) reopen(ctx context.Context, id string) bool {
-	op, err := r.cfg.Journal.Op(ctx, id)
+	op, err := r.op(ctx, id)
 	if err != nil || op.State != Failed {
 		return err == nil
 	}
@@ -121,7 +121,7 @@ func (r *Rail) reopen(ctx context.Context, id string) bool {
 	if err == nil && f == nil {
 		op.include(operation, r.chainID)
 		op.Failure, op.UpdatedAt = nil, r.cfg.Clock()
-		err = r.cfg.Journal.UpdateOp(ctx, op)
+		err = r.update(ctx, op)
 	}
 	if err != nil {
 		r.log.Warn("a sale that had failed could not be looked at again", "order", id, "err", err)

@@ -14,6 +14,7 @@ import (
 	"github.com/tollhq/toll/evm"
 	"github.com/tollhq/toll/internal/chain/endpoints"
 	"github.com/tollhq/toll/internal/chain/userop"
+	"github.com/tollhq/toll/internal/store"
 )
 
 const (
@@ -121,7 +122,7 @@ func (r *Rail) strange(ctx context.Context, op *Op) (*Failure, error) {
 	if r.signedByKey(op) {
 		return nil, nil
 	}
-	if _, err := r.cfg.Journal.Op(ctx, op.ID); !errors.Is(err, ErrUnknown) {
+	if _, err := r.op(ctx, op.ID); !errors.Is(err, store.ErrNotFound) {
 		return nil, err
 	}
 	f, err := r.disowned(ctx, op)

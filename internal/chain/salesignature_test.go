@@ -19,6 +19,7 @@ import (
 	"github.com/tollhq/toll/internal/chain"
 	"github.com/tollhq/toll/internal/chain/chaintest"
 	"github.com/tollhq/toll/internal/chain/signer"
+	"github.com/tollhq/toll/internal/store"
 )
 
 // wrapper ends a signature that is wrapped (ERC-6492).
@@ -117,8 +118,8 @@ func TestT61_ContractThatRefuses(t *testing.T) {
 		if f := w.unsold(r, s, wordSignature); f.Code != toll.CodePaymentRequired {
 			t.Errorf("%s: %+v", what, f)
 		}
-		if _, err := w.journal.Op(t.Context(), s.OrderID); !errors.Is(err, chain.ErrUnknown) {
-			t.Errorf("%s: it is in the journal (%v)", what, err)
+		if _, err := w.records.Op(t.Context(), s.OrderID); !errors.Is(err, store.ErrNotFound) {
+			t.Errorf("%s: it is recorded (%v)", what, err)
 		}
 	}
 	long := bytes.Repeat([]byte{1}, 100)
@@ -180,7 +181,7 @@ func TestT63_ContractThatChangesItsMind(t *testing.T) {
 	}()
 	w.eventually("our transaction lands", func() bool { return w.nonce(w.relayer) == 1 })
 	w.eventually("and is seen", func() bool {
-		pending, err := w.journal.PendingTxs(t.Context(), w.relayer)
+		pending, err := w.records.PendingTxs(t.Context(), w.relayer)
 		return err == nil && len(pending) == 0
 	})
 	if op := w.op(s.OrderID); op.State != chain.Sent {

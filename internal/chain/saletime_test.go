@@ -89,7 +89,7 @@ func TestT62_LateInclusion(t *testing.T) {
 	w.unsold(r, s, wordBefore)
 	sink.has(s.OrderID, false, 0)
 	w.has(buyer, usdc, 1_000_000, receiver(1), usdc, 0)
-	if _, err := w.journal.Op(t.Context(), "void:"+s.OrderID); err == nil {
+	if _, err := w.records.Op(t.Context(), "void:"+s.OrderID); err == nil {
 		t.Error("it was voided")
 	}
 }

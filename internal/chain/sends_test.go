@@ -110,7 +110,7 @@ func TestSend_Stuck(t *testing.T) {
 	var txs []*chain.Tx
 	w.eventually("the transaction is replaced", func() bool {
 		var err error
-		if txs, err = w.journal.TxsFrom(t.Context(), w.relayer, 0); err != nil {
+		if txs, err = w.records.TxsFrom(t.Context(), w.relayer, 0); err != nil {
 			t.Fatal(err)
 		}
 		return len(txs) == 2
@@ -135,7 +135,7 @@ func TestSend_Stuck(t *testing.T) {
 	w.decided(p.OrderID, chain.Final)
 	w.idle()
 	w.nonces()
-	if tx, err := w.journal.TxOf(t.Context(), txs[0].Hash); err != nil || tx.State != chain.TxMined {
+	if tx, err := w.records.TxOf(t.Context(), txs[0].Hash); err != nil || tx.State != chain.TxMined {
 		t.Errorf("the first transaction: %+v, %v", tx, err)
 	}
 	w.has(owner, usdc, 2_000_000, receiver(1), usdc, 1_000_000)
@@ -149,7 +149,7 @@ func TestSend_Nonces(t *testing.T) {
 		for range 2 {
 			w.paid(w.running(), purchase(owner, usdc, receiver(1), 1_000_000))
 			w.idle()
-			w.journal = chaintest.NewJournal()
+			w.forget()
 		}
 		w.has(owner, usdc, 1_000_000)
 		if n := w.nonce(w.relayer); n != 2 {
@@ -179,7 +179,7 @@ func TestSend_Nonces(t *testing.T) {
 	t.Run("a hole", func(t *testing.T) {
 		w := newWorld(t, chaintest.New(t))
 		owner := w.account(usdc, 3_000_000)
-		lease, err := w.journal.Acquire(t.Context(), "relayer:"+w.relayer.Hex(), "before", w.Now(), time.Second)
+		lease, err := w.records.Acquire(t.Context(), "relayer:"+w.relayer.Hex(), "before", w.Now(), time.Second)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -193,7 +193,7 @@ func TestSend_Nonces(t *testing.T) {
 			t.Fatal(err)
 		}
 		tx := &chain.Tx{Hash: left.Hash(), Relayer: w.relayer, Nonce: 2, Raw: raw, State: chain.TxPending, CreatedAt: w.Now()}
-		if err := errors.Join(w.journal.AddTx(t.Context(), lease, tx, common.Hash{}), w.journal.Release(t.Context(), lease)); err != nil {
+		if err := errors.Join(w.records.AddTx(t.Context(), lease, tx, common.Hash{}), w.records.Release(t.Context(), lease)); err != nil {
 			t.Fatal(err)
 		}
 		w.paid(w.running(), purchase(owner, usdc, receiver(1), 1_000_000))
@@ -279,7 +279,7 @@ func TestSend_Caps(t *testing.T) {
 	}
 	w.idle()
 	w.has(owner, usdc, 100_000_000-70*10_000, receiver(0), usdc, 140_000)
-	txs, err := w.journal.TxsFrom(t.Context(), w.relayer, 0)
+	txs, err := w.records.TxsFrom(t.Context(), w.relayer, 0)
 	if err != nil {
 		t.Fatal(err)
 	}

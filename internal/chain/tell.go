@@ -13,7 +13,7 @@ func (t *tracker) tell(ctx context.Context) (time.Duration, error) {
 	const page = 200
 	for {
 		most := page + len(t.untaken)
-		ops, err := r.cfg.Journal.Untold(ctx, most)
+		ops, err := r.untold(ctx, most)
 		if err != nil {
 			return 0, err
 		}
@@ -67,11 +67,11 @@ func (r *Rail) tellOne(ctx context.Context, op *Op) error {
 	// What was told is noted even when the order has moved on meanwhile: what it is now is told next.
 	for {
 		op.Told = said
-		err := r.cfg.Journal.UpdateOp(ctx, op)
+		err := r.update(ctx, op)
 		if !errors.Is(err, ErrChanged) {
 			return err
 		}
-		if op, err = r.cfg.Journal.Op(ctx, op.ID); err != nil {
+		if op, err = r.op(ctx, op.ID); err != nil {
 			return err
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/ethereum/go-ethereum/core/types"
 
 	"github.com/tollhq/toll/internal/chain/endpoints"
+	"github.com/tollhq/toll/internal/store"
 )
 
 const (
@@ -28,7 +29,7 @@ const trackerLease = "tracker"
 // underWay are the states of operations whose event is looked for or gets deeper.
 var underWay = []State{Signed, Sent, Included}
 
-// ErrOtherChain says that the chain is not the one that the journal is about, or has changed so deeply that nothing that follows
+// ErrOtherChain says that the chain is not the one that the database is about, or has changed so deeply that nothing that follows
 // from it may be done without a person.
 var ErrOtherChain = errors.New("chain: the chain is not the one that was followed before (chain_mismatch)")
 
@@ -36,7 +37,7 @@ var ErrOtherChain = errors.New("chain: the chain is not the one that was followe
 // process at a time does so, under a lease.
 type tracker struct {
 	rail    *Rail
-	lease   Lease
+	lease   store.ChainLease
 	cursor  Cursor
 	fresh   bool            // the lease is new: what others have noted is looked at again
 	seen    common.Hash     // head up to which all is done
@@ -55,7 +56,7 @@ type tracker struct {
 	pass    *pass
 }
 
-// logID names a log whose effects are none of the journal's, with its block for forgetting it.
+// logID names a log whose effects are none of the database's, with its block for forgetting it.
 type logID struct {
 	block common.Hash
 	index uint
@@ -99,7 +100,7 @@ func (r *Rail) track(ctx context.Context) {
 		switch {
 		case err == nil:
 			failures = 0
-		case errors.Is(err, ErrChanged), errors.Is(err, ErrLeased):
+		case errors.Is(err, ErrChanged), errors.Is(err, store.ErrLeased):
 			t.forget()
 			pause = 20 * time.Millisecond
 		case ctx.Err() == nil && !errors.Is(err, ErrOtherChain):
@@ -112,7 +113,7 @@ func (r *Rail) track(ctx context.Context) {
 	if t.lease.Name != "" {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 		defer cancel()
-		_ = r.cfg.Journal.Release(ctx, t.lease) // it ends by itself, too
+		_ = r.release(ctx, t.lease) // it ends by itself, too
 	}
 }
 
@@ -149,23 +150,22 @@ func (r *Rail) listen(ctx context.Context) {
 
 // forget lets go of what is known under a lease that is over.
 func (t *tracker) forget() {
-	t.lease, t.seen, t.fence = Lease{}, common.Hash{}, 0
+	t.lease, t.seen, t.fence = store.ChainLease{}, common.Hash{}, 0
 }
 
 // hold takes or prolongs the lease.
 func (t *tracker) hold(ctx context.Context) error {
-	now := t.rail.cfg.Clock()
-	if t.lease.Until.Sub(now) > leaseTime/2 {
+	if t.lease.Until.Sub(t.rail.cfg.Clock()) > leaseTime/2 {
 		return nil
 	}
-	lease, err := t.rail.cfg.Journal.Acquire(ctx, trackerLease, t.rail.cfg.Holder, now, leaseTime)
+	lease, err := t.rail.acquire(ctx, trackerLease)
 	if err != nil {
 		return err
 	}
 	// The same fence, or the next one: no other process had the lease since.
 	if t.fence == 0 || lease.Fence > t.fence+1 {
 		t.fresh, t.seen = true, common.Hash{}
-		if t.cursor, err = t.rail.cfg.Journal.Cursor(ctx); err != nil {
+		if t.cursor, err = t.rail.cursor(ctx); err != nil {
 			return err
 		}
 	}
@@ -180,16 +180,16 @@ func (t *tracker) turn(ctx context.Context) (time.Duration, error) {
 	if err != nil {
 		return 0, err
 	}
-	// The operations after the head: one that is in a block was in the journal before.
-	open, err := r.cfg.Journal.OpsIn(ctx, maxOpen, underWay...)
+	// The operations after the head: one that is in a block was in the database before.
+	open, err := r.opsIn(ctx, maxOpen, underWay...)
 	if err != nil {
 		return 0, err
 	}
-	paid, err := r.cfg.Journal.OpsIn(ctx, 1, Confirmed)
+	paid, err := r.opsIn(ctx, 1, Confirmed)
 	if err != nil {
 		return 0, err
 	}
-	untold, err := r.cfg.Journal.Untold(ctx, 1)
+	untold, err := r.untold(ctx, 1)
 	if err != nil {
 		return 0, err
 	}
@@ -201,7 +201,7 @@ func (t *tracker) turn(ctx context.Context) (time.Duration, error) {
 		}
 	}
 	if err := t.hold(ctx); err != nil {
-		if errors.Is(err, ErrLeased) {
+		if errors.Is(err, store.ErrLeased) {
 			t.forget()
 			return 250 * time.Millisecond, nil // that process sees the operations, too, or its lease ends
 		}
@@ -225,8 +225,8 @@ func (t *tracker) turn(ctx context.Context) (time.Duration, error) {
 		return min(5*time.Second, due), nil // they only get older
 	}
 	lease := t.lease
-	t.lease = Lease{}
-	return due, r.cfg.Journal.Release(ctx, lease)
+	t.lease = store.ChainLease{}
+	return due, r.release(ctx, lease)
 }
 
 // quiet reports whether nothing of ours has happened: the head is known, or the blocks since the cursor hold no log of ours.
@@ -238,7 +238,7 @@ func (t *tracker) quiet(ctx context.Context) (bool, error) {
 	}
 	if t.cursor == (Cursor{}) {
 		var err error
-		if t.cursor, err = t.rail.cfg.Journal.Cursor(ctx); err != nil || t.cursor == (Cursor{}) {
+		if t.cursor, err = t.rail.cursor(ctx); err != nil || t.cursor == (Cursor{}) {
 			return false, err
 		}
 	}

@@ -63,7 +63,7 @@ func (w *relayer) store(ctx context.Context, now outlook, nonce uint64, b *batch
 		old = replaces.Hash
 	}
 	changed := append(append([]*Op(nil), b.ops...), free...)
-	if err := r.cfg.Journal.AddTx(ctx, w.lease, tx, old, changed...); err != nil {
+	if err := r.addTx(ctx, w.lease, tx, old, changed...); err != nil {
 		return nil, err
 	}
 	r.cfg.At(stepStored)
@@ -118,7 +118,7 @@ func (w *relayer) abandon(ctx context.Context, tx *Tx) error {
 		return err
 	}
 	tx.State = TxReplaced
-	if err := w.rail.cfg.Journal.UpdateTx(ctx, w.lease, tx, ops...); err != nil {
+	if err := w.rail.updateTx(ctx, w.lease, tx, ops...); err != nil {
 		return err
 	}
 	w.rail.changed(ids(ops)...)
@@ -167,7 +167,7 @@ func (w *relayer) settle(ctx context.Context, now outlook, pending []*Tx) (open 
 	if len(pending) > 0 {
 		from = min(from, pending[0].Nonce)
 	}
-	all, err := w.rail.cfg.Journal.TxsFrom(ctx, w.address, from)
+	all, err := w.rail.txsFrom(ctx, w.address, from)
 	if err != nil || len(all) == 0 {
 		return 0, err
 	}
@@ -216,7 +216,7 @@ func (w *relayer) pursue(ctx context.Context, now outlook, group []*Tx) error {
 	if tx.State != TxPending {
 		// It was mined or given up before, and the chain has gone back since.
 		tx.State, tx.Place, tx.SentBlock = TxPending, Place{}, now.head.Number.Uint64()
-		if err := w.rail.cfg.Journal.UpdateTx(ctx, w.lease, tx); err != nil {
+		if err := w.rail.updateTx(ctx, w.lease, tx); err != nil {
 			return err
 		}
 		delete(w.sent, tx.Hash)
@@ -299,7 +299,7 @@ func (w *relayer) conclude(ctx context.Context, nonce uint64, group []*Tx) error
 			continue
 		}
 		if err == nil {
-			err = r.cfg.Journal.UpdateTx(ctx, w.lease, tx, ops...)
+			err = r.updateTx(ctx, w.lease, tx, ops...)
 		}
 		if err != nil {
 			return err

@@ -92,7 +92,7 @@ func TestPay_NonceUsedByUs(t *testing.T) {
 			if row.other {
 				w.redelegates(owner)
 			}
-			w.journal = chaintest.NewJournal()
+			w.forget()
 			if o, err := w.rail().Pay(t.Context(), p); err == nil || o.State != chain.Created {
 				t.Errorf("Pay: %+v (%+v), %v", o, o.Failure, err)
 			}
@@ -183,7 +183,7 @@ func TestReorg_LongAfter(t *testing.T) {
 		op := w.op(p.OrderID)
 		return op.State == chain.Final && op.Place.Hash != before.Place.Hash
 	})
-	if _, err := w.journal.Op(t.Context(), "void:"+p.OrderID); err == nil {
+	if _, err := w.records.Op(t.Context(), "void:"+p.OrderID); err == nil {
 		t.Error("it was voided")
 	}
 	sink.has(p.OrderID, true, 1)

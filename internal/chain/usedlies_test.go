@@ -34,7 +34,7 @@ func TestT68_LiesAboutAnOrderThatWasPaid(t *testing.T) {
 			w.paid(w.running(), p)
 			w.idle()
 			w.blocks(3)
-			w.journal = chaintest.NewJournal()
+			w.forget()
 
 			liar, honest := chaintest.NewDouble(t, w.Client()), chaintest.NewDouble(t, w.Client())
 			pool := w.pool(endpoints.Config{URLs: []string{liar.URL, honest.URL}, Agree: true})

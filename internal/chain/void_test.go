@@ -126,7 +126,7 @@ func TestVoid_DelegationEnds(t *testing.T) {
 	if op.Failure.Code != toll.CodeDelegationExpired || op.Failure.Place.Block == 0 {
 		t.Errorf("failure: %+v", op.Failure)
 	}
-	if _, err := w.journal.Op(t.Context(), "void:"+p.OrderID); err == nil {
+	if _, err := w.records.Op(t.Context(), "void:"+p.OrderID); err == nil {
 		t.Error("it was voided")
 	}
 	if e := w.lands(w.op(p.OrderID).Operation, w.service, owner); e.success || e.reason != "TimestampEnforcer:expired-delegation" {

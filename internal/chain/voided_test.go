@@ -36,7 +36,7 @@ func TestVoid_AgainWhenItCanRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.eventually("the void is there", func() bool {
-		_, err := w.journal.Op(t.Context(), "void:"+p.OrderID)
+		_, err := w.records.Op(t.Context(), "void:"+p.OrderID)
 		return err == nil
 	})
 	time.Sleep(500 * time.Millisecond)
@@ -65,7 +65,7 @@ func (w *world) until(what string, is func() bool, change ...func(*chain.Config)
 }
 
 func (w *world) known(id string) bool {
-	_, err := w.journal.Op(w.Context(), id)
+	_, err := w.records.Op(w.Context(), id)
 	return err == nil
 }
 

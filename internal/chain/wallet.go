@@ -180,7 +180,7 @@ func (r *Rail) Revoke(ctx context.Context, d Delegation) (done bool, err error) 
 		return false, err
 	}
 	for failed := range maxRevocations {
-		op, err := r.cfg.Journal.AddOp(ctx, &Op{
+		op, err := r.addOp(ctx, &Op{
 			ID: revocationID(d.ID, failed), Kind: KindRevoke, State: Created, Digest: hash, Sender: made.Delegator, Payer: made.Delegator,
 			DelegationID: d.ID, Delegation: hash, NonceKey: userop.RevokeKey(d.ID, failed), CreatedAt: now, UpdatedAt: now,
 		})
@@ -249,7 +249,7 @@ func (r *Rail) signRevocation(ctx context.Context, op *Op, made *userop.Delegati
 		op.State, op.Operation, op.Hash = Signed, operation, operation.Hash(r.chainID)
 	}
 	op.UpdatedAt = r.cfg.Clock()
-	if err := r.cfg.Journal.UpdateOp(ctx, op); err != nil {
+	if err := r.update(ctx, op); err != nil {
 		return err
 	}
 	r.work.fire()

@@ -23,6 +23,8 @@ import (
 	"github.com/tollhq/toll/internal/chain/endpoints"
 	"github.com/tollhq/toll/internal/chain/signer"
 	"github.com/tollhq/toll/internal/chain/userop"
+	"github.com/tollhq/toll/internal/store"
+	"github.com/tollhq/toll/internal/store/storetest"
 )
 
 var (
@@ -37,7 +39,7 @@ type world struct {
 	*chaintest.Chain
 
 	keys    chaintest.Keys
-	journal *chaintest.Journal
+	records *chain.Records
 	books   *books
 	service common.Address
 	relayer common.Address
@@ -48,7 +50,8 @@ type world struct {
 // newWorld returns the world on a chain. The relayer and an account of nobody have gas money.
 func newWorld(t testing.TB, c *chaintest.Chain) *world {
 	t.Helper()
-	w := &world{TB: t, Chain: c, journal: chaintest.NewJournal(), books: newBooks()}
+	w := &world{TB: t, Chain: c, books: newBooks()}
+	w.forget()
 	w.service, w.relayer, w.outside = w.keys.New(t), w.keys.New(t), w.keys.New(t)
 	for _, a := range []common.Address{w.relayer, w.outside} {
 		if _, err := c.Fund(t.Context(), a, new(big.Int).Mul(big.NewInt(10), big.NewInt(1e18))); err != nil {
@@ -58,11 +61,28 @@ func newWorld(t testing.TB, c *chaintest.Chain) *world {
 	return w
 }
 
+// forget gives the service an empty database. Rails that are there keep the one before.
+func (w *world) forget() {
+	w.Helper()
+	st, _ := storetest.Open(w.TB, store.SQLite)
+	w.records = chain.NewRecords(st)
+}
+
+// orphans are the events that nothing explains.
+func (w *world) orphans() []chain.Orphan {
+	w.Helper()
+	all, err := w.records.Orphans(w.Context())
+	if err != nil {
+		w.Fatal(err)
+	}
+	return all
+}
+
 // rail is one more process of the service that has not started to send.
 func (w *world) rail(change ...func(*chain.Config)) *chain.Rail {
 	w.Helper()
 	cfg := chain.Config{
-		Environment: toll.Sandbox, Embedded: true, Journal: w.journal, Sink: w.books, Service: w.service, Relayers: []common.Address{w.relayer},
+		Environment: toll.Sandbox, Embedded: true, Store: w.records.Store, Sink: w.books, Service: w.service, Relayers: []common.Address{w.relayer},
 		Clock: w.Now, Holder: toll.NewUUID(), Log: slog.New(slog.NewTextHandler(w.Output(), nil)),
 	}
 	for _, f := range change {
@@ -311,7 +331,7 @@ func (w *world) sendWith(to common.Address, data []byte, list ...types.SetCodeAu
 // while, may be faster.
 func (w *world) arrives(id string) {
 	w.Helper()
-	tx, err := w.journal.TxOf(w.Context(), w.op(id).Tx)
+	tx, err := w.records.TxOf(w.Context(), w.op(id).Tx)
 	if err != nil {
 		w.Fatal(err)
 	}

@@ -11,7 +11,6 @@ import (
 	"github.com/ethereum/go-ethereum/common"
 
 	"github.com/tollhq/toll"
-	"github.com/tollhq/toll/internal/chain"
 	"github.com/tollhq/toll/internal/chain/contracts"
 	"github.com/tollhq/toll/internal/chain/mirror"
 	"github.com/tollhq/toll/internal/ledger"
@@ -51,16 +50,19 @@ const (
 
 // publish closes periods and brings their roots onto the chain, in one process of all.
 func (n *Network) publish(r *runningChain) {
-	j := n.deps.Journal
 	name := holder()
 	busy, idle := mirrorBusy, mirrorIdle
 	if r.dev != nil {
 		busy, idle = mirrorBusyLocal, mirrorIdleLocal
 	}
-	var lease chain.Lease
+	var held, lease store.ChainLease
 	for n.life.Err() == nil {
 		pause := idle
-		held, err := j.Acquire(n.life, leaseMirror, name, n.deps.Machine(), mirrorLease)
+		now := n.deps.Machine()
+		err := n.deps.Store.Tx(n.life, func(tx *store.Tx) (err error) {
+			held, err = store.AcquireChainLease(n.life, tx, leaseMirror, name, now, now.Add(mirrorLease))
+			return err
+		})
 		if err == nil {
 			lease = held
 			if err = n.burns.close(n.life); err == nil {
@@ -70,7 +72,7 @@ func (n *Network) publish(r *runningChain) {
 				}
 			}
 		}
-		if err != nil && !errors.Is(err, chain.ErrLeased) && n.life.Err() == nil {
+		if err != nil && !errors.Is(err, store.ErrLeased) && n.life.Err() == nil {
 			n.deps.Log.Warn("the mirror of burns waits", "error", err.Error())
 			pause = idle
 		}
@@ -82,7 +84,7 @@ func (n *Network) publish(r *runningChain) {
 	if lease.Name != "" {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(n.life), time.Second)
 		defer cancel()
-		_ = j.Release(ctx, lease) // it ends by itself
+		_ = n.deps.Store.Tx(ctx, func(tx *store.Tx) error { return store.ReleaseChainLease(ctx, tx, lease) }) // it ends by itself
 	}
 }
 

@@ -50,8 +50,6 @@ type Deps struct {
 	Ring   *seal.Ring     // seals the keys of the accounts of the service
 	Auth   *auth.Auth     // holds the wallets of principals
 	Ledger *ledger.Ledger // has the burns that are mirrored
-	// Journal is the memory of the rail.
-	Journal chain.Journal
 	// Clock is that of the service, which in a sandbox may be ahead of Machine, that of the machine.
 	Clock, Machine func() time.Time
 	Log            *slog.Logger
@@ -351,7 +349,7 @@ func (n *Network) connect(r *runningChain, k *keys) (*signer.Signer, error) {
 		return nil, err
 	}
 	cfg := n.cfg.rail(r.dev != nil)
-	cfg.Environment, cfg.ChainID, cfg.Pool, cfg.Journal, cfg.Signer = n.env(), n.chainID(), r.pool, n.deps.Journal, sign
+	cfg.Environment, cfg.ChainID, cfg.Pool, cfg.Store, cfg.Signer = n.env(), n.chainID(), r.pool, n.deps.Store, sign
 	cfg.Sink, cfg.Service, cfg.Relayers = sink{n}, k.service, k.relayers
 	cfg.Holder, cfg.Clock, cfg.Log, cfg.At = holder(), n.deps.Clock, n.deps.Log, n.deps.At
 	r.rail, err = chain.New(cfg)

@@ -147,7 +147,7 @@ func (s *Server) connect(ctx context.Context) (err error) {
 // chainDeps is what the chain has of a database; books are nil where nothing is mirrored.
 func (f *foundation) chainDeps(cfg Config, books *ledger.Ledger) crypto.Deps {
 	return crypto.Deps{
-		Store: f.store, Ring: f.ring, Auth: f.auth, Ledger: books, Journal: &journal{f.store, int64(f.auth.Environment().ChainID())},
+		Store: f.store, Ring: f.ring, Auth: f.auth, Ledger: books,
 		Clock: f.clock.now, Machine: f.clock.machine, Log: cfg.Log, Data: cfg.Data, At: cfg.at,
 	}
 }

@@ -60,11 +60,6 @@ func ChainOpByHash(ctx context.Context, q Querier, hash toll.Hash) (*ChainOp, er
 	return scanChainOp(q.QueryRow(ctx, "SELECT "+chainOpColumns+" FROM chain_ops WHERE op_hash = $1", hash[:]).Scan)
 }
 
-// ChainOpByNonceKey returns the operation with this nonce key, or [ErrNotFound].
-func ChainOpByNonceKey(ctx context.Context, q Querier, key [24]byte) (*ChainOp, error) {
-	return scanChainOp(q.QueryRow(ctx, "SELECT "+chainOpColumns+" FROM chain_ops WHERE nonce_key = $1", key[:]).Scan)
-}
-
 // ChainOpsIn returns the operations in these states, those that were updated longest ago first, at most limit.
 func ChainOpsIn(ctx context.Context, q Querier, limit int, states ...string) ([]*ChainOp, error) {
 	if len(states) == 0 {

@@ -1,12 +1,10 @@
-package chaintest
+package chain_test
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"math/big"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -14,34 +12,40 @@ import (
 
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/ethereum/go-ethereum/core/types"
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/chain"
 	"github.com/tollhq/toll/internal/chain/userop"
+	"github.com/tollhq/toll/internal/store"
+	"github.com/tollhq/toll/internal/store/storetest"
 )
 
-// noon is the time of records in [TestJournal], in whole microseconds as databases keep it.
+// noon is the time of records in [TestRecords], in whole microseconds as databases keep it.
 var noon = time.Date(2026, 3, 4, 12, 0, 0, 123_456_000, time.UTC)
 
-// TestJournal checks what [chain.Journal] promises. fresh returns a journal that holds nothing.
-func TestJournal(t *testing.T, fresh func(t testing.TB) chain.Journal) {
-	for name, f := range map[string]func(t *testing.T, j chain.Journal){
-		"operations":         testOps,
-		"lists":              testLists,
-		"evidence":           testEvidence,
-		"writers at once":    testWriters,
-		"transactions":       testTxs,
-		"all or nothing":     testAtomic,
-		"leases":             testLeases,
-		"fences":             testFences,
-		"holders at once":    testHolders,
-		"cursor":             testCursor,
-		"orphans":            testOrphans,
-		"hashes of limits":   testDelegations,
-		"an ended context":   testEnded,
-		"sales":              testSales,
-		"what is given back": testCopies,
+// TestRecords checks what the functions on records promise, on each database.
+func TestRecords(t *testing.T) {
+	for name, f := range map[string]func(t *testing.T, j *chain.Records){
+		"operations":       testOps,
+		"lists":            testLists,
+		"evidence":         testEvidence,
+		"writers at once":  testWriters,
+		"transactions":     testTxs,
+		"all or nothing":   testAtomic,
+		"leases":           testLeases,
+		"fences":           testFences,
+		"holders at once":  testHolders,
+		"cursor":           testCursor,
+		"orphans":          testOrphans,
+		"hashes of limits": testDelegations,
+		"an ended context": testEnded,
+		"sales":            testSales,
 	} {
-		t.Run(name, func(t *testing.T) { f(t, fresh(t)) })
+		t.Run(name, func(t *testing.T) {
+			storetest.Each(t, func(t *testing.T, st *store.Store) { f(t, chain.NewRecords(st)) })
+		})
 	}
 }
 
@@ -61,12 +65,8 @@ func wants(t *testing.T, what string, err, want error) {
 
 func same(t *testing.T, what string, got, want any) {
 	t.Helper()
-	g, err := json.Marshal(got)
-	must(t, err)
-	w, err := json.Marshal(want)
-	must(t, err)
-	if string(g) != string(w) {
-		t.Fatalf("%s:\ngot  %s\nwant %s", what, g, w)
+	if diff := cmp.Diff(want, got, exact, cmpopts.EquateEmpty()); diff != "" {
+		t.Fatalf("%s:\n%s", what, diff)
 	}
 }
 
@@ -86,28 +86,26 @@ func opOf(id string) *chain.Op {
 	}
 }
 
-func add(t *testing.T, j chain.Journal, op *chain.Op) *chain.Op {
+func add(t *testing.T, j *chain.Records, op *chain.Op) *chain.Op {
 	t.Helper()
 	got, err := j.AddOp(t.Context(), op)
 	must(t, err)
 	return got
 }
 
-func update(t *testing.T, j chain.Journal, op *chain.Op, change func(*chain.Op)) *chain.Op {
+func update(t *testing.T, j *chain.Records, op *chain.Op, change func(*chain.Op)) *chain.Op {
 	t.Helper()
 	change(op)
 	must(t, j.UpdateOp(t.Context(), op))
 	return op
 }
 
-func testOps(t *testing.T, j chain.Journal) {
+func testOps(t *testing.T, j *chain.Records) {
 	ctx := t.Context()
 	_, err := j.Op(ctx, "a")
-	wants(t, "an operation that is not there", err, chain.ErrUnknown)
-	_, err = j.OpOfKey(ctx, userop.OrderKey("a"))
-	wants(t, "its nonce key", err, chain.ErrUnknown)
+	wants(t, "an operation that is not there", err, store.ErrNotFound)
 	_, err = j.OpOfHash(ctx, common.Hash{9})
-	wants(t, "its hash", err, chain.ErrUnknown)
+	wants(t, "its hash", err, store.ErrNotFound)
 
 	first := opOf("a")
 	got := add(t, j, first)
@@ -118,7 +116,7 @@ func testOps(t *testing.T, j chain.Journal) {
 	want.Version = got.Version
 	same(t, "what AddOp returns", got, &want)
 	_, err = j.OpOfHash(ctx, common.Hash{})
-	wants(t, "the hash of an operation that is not signed", err, chain.ErrUnknown)
+	wants(t, "the hash of an operation that is not signed", err, store.ErrNotFound)
 
 	second := opOf("a")
 	second.Digest, second.State = common.Hash{0xff}, chain.Failed
@@ -140,7 +138,6 @@ func testOps(t *testing.T, j chain.Journal) {
 	}
 	for what, read := range map[string]func() (*chain.Op, error){
 		"by id":   func() (*chain.Op, error) { return j.Op(ctx, "a") },
-		"by key":  func() (*chain.Op, error) { return j.OpOfKey(ctx, userop.OrderKey("a")) },
 		"by hash": func() (*chain.Op, error) { return j.OpOfHash(ctx, common.Hash{9}) },
 	} {
 		got, err := read()
@@ -154,7 +151,7 @@ func testOps(t *testing.T, j chain.Journal) {
 	strange := opOf("b")
 	strange.Version = 1
 	wants(t, "an operation that is not there", j.UpdateOp(ctx, strange), chain.ErrChanged)
-	if _, err := j.Op(ctx, "b"); !errors.Is(err, chain.ErrUnknown) {
+	if _, err := j.Op(ctx, "b"); !errors.Is(err, store.ErrNotFound) {
 		t.Errorf("an update has added an operation: %v", err)
 	}
 	got, err = j.Op(ctx, "a")
@@ -173,7 +170,7 @@ func listed(ops []*chain.Op, err error) string {
 	return fmt.Sprint(names)
 }
 
-func testLists(t *testing.T, j chain.Journal) {
+func testLists(t *testing.T, j *chain.Records) {
 	ctx := t.Context()
 	for i, s := range []chain.State{chain.Created, chain.Signed, chain.Sent, chain.Included, chain.Confirmed, chain.Final, chain.Failed} {
 		for k := range 2 {
@@ -219,7 +216,7 @@ func testLists(t *testing.T, j chain.Journal) {
 	}
 }
 
-func testEvidence(t *testing.T, j chain.Journal) {
+func testEvidence(t *testing.T, j *chain.Records) {
 	ctx := t.Context()
 	at := func(block uint64) chain.Place { return chain.Place{Block: block, Hash: common.Hash{1}} }
 	add(t, j, opOf("none"))
@@ -248,7 +245,7 @@ func testEvidence(t *testing.T, j chain.Journal) {
 }
 
 // testWriters lets many writers change an operation: of those who read the same version one gets through.
-func testWriters(t *testing.T, j chain.Journal) {
+func testWriters(t *testing.T, j *chain.Records) {
 	add(t, j, opOf("a"))
 	const writers, rounds = 4, 10
 	var done atomic.Int64
@@ -283,7 +280,7 @@ func testWriters(t *testing.T, j chain.Journal) {
 	}
 }
 
-func lease(t *testing.T, j chain.Journal, holder string) chain.Lease {
+func lease(t *testing.T, j *chain.Records, holder string) store.ChainLease {
 	t.Helper()
 	l, err := j.Acquire(t.Context(), "relayer:1", holder, noon, time.Hour)
 	must(t, err)
@@ -308,10 +305,10 @@ func hashes(txs []*chain.Tx, err error) string {
 	return fmt.Sprint(names)
 }
 
-func testTxs(t *testing.T, j chain.Journal) {
+func testTxs(t *testing.T, j *chain.Records) {
 	ctx, l := t.Context(), lease(t, j, "one")
 	relayer := common.Address{1}
-	_, any, err := j.MaxNonce(ctx, relayer)
+	_, any, err := store.MaxChainNonce(ctx, j.Store, toll.Address(relayer))
 	if must(t, err); any {
 		t.Error("there is a nonce before there is a transaction")
 	}
@@ -337,7 +334,7 @@ func testTxs(t *testing.T, j chain.Journal) {
 	if got := hashes(j.TxsFrom(ctx, relayer, 7)); got != "[7:1 7:2]" {
 		t.Errorf("from nonce 7: %s", got)
 	}
-	nonce, _, err := j.MaxNonce(ctx, relayer)
+	nonce, _, err := store.MaxChainNonce(ctx, j.Store, toll.Address(relayer))
 	if must(t, err); nonce != 7 {
 		t.Errorf("the highest nonce is %d", nonce)
 	}
@@ -353,10 +350,10 @@ func testTxs(t *testing.T, j chain.Journal) {
 	must(t, err)
 	same(t, "after UpdateTx", got, old)
 	_, err = j.TxOf(ctx, common.Hash{99})
-	wants(t, "a transaction that is not there", err, chain.ErrUnknown)
+	wants(t, "a transaction that is not there", err, store.ErrNotFound)
 }
 
-func testAtomic(t *testing.T, j chain.Journal) {
+func testAtomic(t *testing.T, j *chain.Records) {
 	ctx, l := t.Context(), lease(t, j, "one")
 	a, b := add(t, j, opOf("a")), add(t, j, opOf("b"))
 	stale := *b
@@ -392,9 +389,9 @@ func testAtomic(t *testing.T, j chain.Journal) {
 	}
 }
 
-func testLeases(t *testing.T, j chain.Journal) {
+func testLeases(t *testing.T, j *chain.Records) {
 	ctx := t.Context()
-	acquire := func(holder string, at time.Duration) (chain.Lease, error) {
+	acquire := func(holder string, at time.Duration) (store.ChainLease, error) {
 		return j.Acquire(ctx, "tracker", holder, noon.Add(at), time.Minute)
 	}
 	one, err := acquire("one", 0)
@@ -403,14 +400,14 @@ func testLeases(t *testing.T, j chain.Journal) {
 		t.Errorf("lease: %+v", one)
 	}
 	_, err = acquire("two", 30*time.Second)
-	wants(t, "a lease of another one", err, chain.ErrLeased)
+	wants(t, "a lease of another one", err, store.ErrLeased)
 	again, err := acquire("one", 50*time.Second)
 	must(t, err)
 	if again.Fence != one.Fence || !again.Until.Equal(noon.Add(110*time.Second)) {
 		t.Errorf("prolonged: %+v", again)
 	}
 	_, err = acquire("two", 109*time.Second)
-	wants(t, "a prolonged lease of another one", err, chain.ErrLeased)
+	wants(t, "a prolonged lease of another one", err, store.ErrLeased)
 	two, err := acquire("two", 111*time.Second)
 	must(t, err)
 	if two.Fence <= one.Fence {
@@ -418,7 +415,7 @@ func testLeases(t *testing.T, j chain.Journal) {
 	}
 	must(t, j.Release(ctx, one)) // no longer its own
 	_, err = acquire("three", 112*time.Second)
-	wants(t, "a lease that a former holder gave back", err, chain.ErrLeased)
+	wants(t, "a lease that a former holder gave back", err, store.ErrLeased)
 	must(t, j.Release(ctx, two))
 	three, err := acquire("three", 112*time.Second)
 	must(t, err)
@@ -433,7 +430,7 @@ func testLeases(t *testing.T, j chain.Journal) {
 }
 
 // testFences lets a holder go on whose lease is over.
-func testFences(t *testing.T, j chain.Journal) {
+func testFences(t *testing.T, j *chain.Records) {
 	ctx := t.Context()
 	old := lease(t, j, "one")
 	op := add(t, j, opOf("a"))
@@ -443,10 +440,10 @@ func testFences(t *testing.T, j chain.Journal) {
 	must(t, err)
 	changed := *op
 	changed.Cents = 1
-	for what, l := range map[string]chain.Lease{"over": old, "made up": {Name: "relayer:9", Holder: "one", Fence: 1}} {
-		wants(t, what+": AddTx", j.AddTx(ctx, l, txOf(2, 8), common.Hash{}, &changed), chain.ErrLeased)
-		wants(t, what+": UpdateTx", j.UpdateTx(ctx, l, tx, &changed), chain.ErrLeased)
-		wants(t, what+": SetCursor", j.SetCursor(ctx, l, chain.Cursor{Block: 1}), chain.ErrLeased)
+	for what, l := range map[string]store.ChainLease{"over": old, "made up": {Name: "relayer:9", Holder: "one", Fence: 1}} {
+		wants(t, what+": AddTx", j.AddTx(ctx, l, txOf(2, 8), common.Hash{}, &changed), store.ErrLeased)
+		wants(t, what+": UpdateTx", j.UpdateTx(ctx, l, tx, &changed), store.ErrLeased)
+		wants(t, what+": SetCursor", j.SetCursor(ctx, l, chain.Cursor{Block: 1}), store.ErrLeased)
 	}
 	if got := hashes(j.TxsFrom(ctx, tx.Relayer, 0)); got != "[7:1]" {
 		t.Errorf("transactions: %s", got)
@@ -456,12 +453,12 @@ func testFences(t *testing.T, j chain.Journal) {
 	same(t, "the operation", left, op)
 	must(t, j.AddTx(ctx, now, txOf(2, 8), common.Hash{}))
 	must(t, j.Release(ctx, now))
-	wants(t, "given back: AddTx", j.AddTx(ctx, now, txOf(3, 9), common.Hash{}), chain.ErrLeased)
+	wants(t, "given back: AddTx", j.AddTx(ctx, now, txOf(3, 9), common.Hash{}), store.ErrLeased)
 }
 
-func testHolders(t *testing.T, j chain.Journal) {
+func testHolders(t *testing.T, j *chain.Records) {
 	var mu sync.Mutex
-	var got []chain.Lease
+	var got []store.ChainLease
 	var wg sync.WaitGroup
 	for i := range 6 {
 		wg.Go(func() {
@@ -470,7 +467,7 @@ func testHolders(t *testing.T, j chain.Journal) {
 			defer mu.Unlock()
 			if err == nil {
 				got = append(got, l)
-			} else if !errors.Is(err, chain.ErrLeased) {
+			} else if !errors.Is(err, store.ErrLeased) {
 				t.Error(err)
 			}
 		})
@@ -481,7 +478,7 @@ func testHolders(t *testing.T, j chain.Journal) {
 	}
 }
 
-func testCursor(t *testing.T, j chain.Journal) {
+func testCursor(t *testing.T, j *chain.Records) {
 	ctx, l := t.Context(), lease(t, j, "one")
 	c, err := j.Cursor(ctx)
 	must(t, err)
@@ -495,52 +492,96 @@ func testCursor(t *testing.T, j chain.Journal) {
 	}
 }
 
-func testOrphans(t *testing.T, j chain.Journal) {
+func testOrphans(t *testing.T, j *chain.Records) {
+	key := userop.OrderKey("a")
 	o := chain.Orphan{
-		Block: common.Hash{1}, LogIndex: 2, Number: 3, Tx: common.Hash{4}, OpHash: common.Hash{5}, NonceKey: userop.OrderKey("a"), Reason: "why",
+		Block: common.Hash{1}, LogIndex: 2, Number: 3, Tx: common.Hash{4}, OpHash: common.Hash{5}, NonceKey: key[:], Reason: "why",
 	}
 	next := o
 	next.LogIndex++
 	for i, one := range []chain.Orphan{o, o, next, next, o} {
-		added, err := j.AddOrphan(t.Context(), one)
+		added, err := j.AddOrphan(t.Context(), &one)
 		must(t, err)
 		if want := i == 0 || i == 2; added != want {
 			t.Errorf("orphan %d is new: %t", i, added)
 		}
 	}
+	all, err := j.Orphans(t.Context())
+	must(t, err)
+	same(t, "orphans", all, []chain.Orphan{o, next})
 }
 
-func testDelegations(t *testing.T, j chain.Journal) {
+func testDelegations(t *testing.T, j *chain.Records) {
 	ctx := t.Context()
-	_, err := j.DelegationOfHash(ctx, common.Hash{1})
-	wants(t, "a hash that is not known", err, chain.ErrUnknown)
+	_, err := store.ChainDelegation(ctx, j.Store, toll.Hash{1})
+	wants(t, "a hash that is not known", err, store.ErrNotFound)
 	must(t, j.AddDelegation(ctx, common.Hash{1}, "x"))
 	must(t, j.AddDelegation(ctx, common.Hash{1}, "x"))
-	id, err := j.DelegationOfHash(ctx, common.Hash{1})
+	id, err := store.ChainDelegation(ctx, j.Store, toll.Hash{1})
 	must(t, err)
 	same(t, "id", id, "x")
 }
 
-func testEnded(t *testing.T, j chain.Journal) {
+func testEnded(t *testing.T, j *chain.Records) {
 	ctx, end := context.WithCancel(t.Context())
 	end()
 	if _, err := j.AddOp(ctx, opOf("a")); err == nil {
 		t.Error("AddOp has ended well")
 	}
-	if _, err := j.Op(t.Context(), "a"); !errors.Is(err, chain.ErrUnknown) {
+	if _, err := j.Op(t.Context(), "a"); !errors.Is(err, store.ErrNotFound) {
 		t.Errorf("an operation is left: %v", err)
 	}
 }
 
-// testCopies changes what a journal was given and has given.
-func testCopies(t *testing.T, j chain.Journal) {
-	op := opOf("a")
-	add(t, j, op)
-	op.Payments[0].Amount.SetInt64(1)
-	got, err := j.Op(t.Context(), "a")
-	must(t, err)
-	got.Payments = slices.Delete(got.Payments, 0, 1)
-	got, err = j.Op(t.Context(), "a")
-	must(t, err)
-	same(t, "payments", got.Payments, opOf("a").Payments)
+func saleOf(id string, change func(*chain.Op)) *chain.Op {
+	op := opOf(id)
+	op.Kind, op.DelegationID, op.Authorization, op.TopUp = chain.KindSale, "", nil, false
+	op.Payments, op.Before = []chain.Payment{{To: common.Address{5}, Amount: big.NewInt(1_000_000)}}, 1_790_000_000
+	op.Sale = &chain.SaleTerms{After: 1_780_000_000, Nonce: common.Hash{8}, Signature: make([]byte, 65)}
+	if change != nil {
+		change(op)
+	}
+	return op
+}
+
+// testSales lets an authorization pay one order, for ever.
+func testSales(t *testing.T, j *chain.Records) {
+	ctx := t.Context()
+	first := add(t, j, saleOf("a", nil))
+	same(t, "a sale", first, func() *chain.Op { op := saleOf("a", nil); op.Version = first.Version; return op }())
+	same(t, "the sale again", add(t, j, saleOf("a", nil)), first)
+	_, err := j.AddOp(ctx, saleOf("b", nil))
+	wants(t, "its authorization for another order", err, chain.ErrSold)
+	if _, err := j.Op(ctx, "b"); err == nil {
+		t.Error("the other order is there")
+	}
+	_, err = j.AddOp(ctx, saleOf("b", func(op *chain.Op) { op.Payments[0].Amount = big.NewInt(2) }))
+	wants(t, "its nonce with other content", err, chain.ErrSold)
+	update(t, j, first, func(op *chain.Op) { op.State = chain.Failed })
+	_, err = j.AddOp(ctx, saleOf("b", nil))
+	wants(t, "its authorization after it has failed", err, chain.ErrSold)
+	add(t, j, saleOf("nonce", func(op *chain.Op) { op.Sale.Nonce[31] = 1 }))
+	add(t, j, saleOf("payer", func(op *chain.Op) { op.Payer[0]++ }))
+	add(t, j, saleOf("token", func(op *chain.Op) { op.Token[0]++ }))
+	if got := listed(j.Untold(ctx, 10)); got != "[a]" {
+		t.Errorf("untold: %s", got)
+	}
+
+	var sold, refused atomic.Int64
+	var wg sync.WaitGroup
+	for i := range 8 {
+		wg.Go(func() {
+			_, err := j.AddOp(ctx, saleOf("race"+string(rune('0'+i)), func(op *chain.Op) { op.Sale.Nonce[31] = 2 }))
+			switch {
+			case err == nil:
+				sold.Add(1)
+			default:
+				refused.Add(1)
+			}
+		})
+	}
+	wg.Wait()
+	if sold.Load() != 1 || refused.Load() != 7 {
+		t.Errorf("of eight orders at once %d have the authorization", sold.Load())
+	}
 }

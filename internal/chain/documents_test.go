@@ -1,4 +1,4 @@
-package server
+package chain_test
 
 import (
 	"math/big"
@@ -13,22 +13,12 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/chain"
-	"github.com/tollhq/toll/internal/chain/chaintest"
 	"github.com/tollhq/toll/internal/chain/userop"
 	"github.com/tollhq/toll/internal/store"
-	"github.com/tollhq/toll/internal/store/storetest"
 )
 
-func TestJournal(t *testing.T) {
-	for _, v := range storetest.Variants() {
-		t.Run(string(v), func(t *testing.T) {
-			chaintest.TestJournal(t, func(t testing.TB) chain.Journal {
-				st, _ := storetest.OpenVariant(t, v)
-				return &journal{st, 84532}
-			})
-		})
-	}
-}
+// exact compares numbers by their values.
+var exact = cmp.Comparer(func(a, b *big.Int) bool { return a == b || a != nil && b != nil && a.Cmp(b) == 0 })
 
 // fill gives every member of a struct a value of its own, so that one that is not stored is missed.
 func fill(t *testing.T, v reflect.Value, next *int64) {
@@ -90,29 +80,28 @@ func fill(t *testing.T, v reflect.Value, next *int64) {
 }
 
 // Whatever the rail notes of an operation and of a transaction is there when it is read again, also members that come later.
-func TestJournalKeepsEveryMember(t *testing.T) {
+func TestRecords_KeepEveryMember(t *testing.T) {
 	var next int64
 	op := &chain.Op{}
 	fill(t, reflect.ValueOf(op).Elem(), &next)
-	row, err := rowOfOp(op)
+	row, err := chain.RowOfOp(op)
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := opOfRow(row)
+	got, err := chain.OpOfRow(row)
 	if err != nil {
 		t.Fatal(err)
 	}
-	exact := cmp.Comparer(func(a, b *big.Int) bool { return a.Cmp(b) == 0 })
 	if diff := cmp.Diff(op, got, exact); diff != "" {
 		t.Error(diff)
 	}
 	tx := &chain.Tx{}
 	fill(t, reflect.ValueOf(tx).Elem(), &next)
-	txRow, err := rowOfTx(tx)
+	txRow, err := chain.RowOfTx(tx)
 	if err != nil {
 		t.Fatal(err)
 	}
-	gotTx, err := txOfRow(txRow)
+	gotTx, err := chain.TxOfRow(txRow)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -122,14 +111,14 @@ func TestJournalKeepsEveryMember(t *testing.T) {
 }
 
 // The documents of operations are permanent: one that an older release wrote is read.
-func TestJournalReadsOldDocuments(t *testing.T) {
+func TestRecords_ReadOldDocuments(t *testing.T) {
 	row := &store.ChainOp{
 		ID: "o", Kind: "order", State: "failed", Version: 7, NonceKey: make([]byte, 24), Data: []byte(`{"digest":"0x0100000000000000000000000000000000000000000000000000000000000000",
 		"sender":"0x0100000000000000000000000000000000000000","payer":"0x0200000000000000000000000000000000000000","token":"0x0300000000000000000000000000000000000000",
 		"payments":[{"to":"0x0400000000000000000000000000000000000000","amount":"123456789012345678901234567890"}],"cents":5,"createdAt":1700000000000001,
 		"failure":{"code":"BCK.CHAIN.0003","reason":"too little","params":{"needed":123456789012345678901234567890}}}`),
 	}
-	op, err := opOfRow(row)
+	op, err := chain.OpOfRow(row)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -137,55 +126,8 @@ func TestJournalReadsOldDocuments(t *testing.T) {
 		!op.CreatedAt.Equal(time.UnixMicro(1700000000000001)) || op.Digest != (common.Hash{1}) || op.Place != (chain.Place{}) {
 		t.Errorf("%+v", op)
 	}
-	again, err := rowOfOp(op)
+	again, err := chain.RowOfOp(op)
 	if err != nil || !strings.Contains(string(again.Data), `"needed":123456789012345678901234567890`) {
 		t.Errorf("a number of the parameters is not exact: %s, %v", again.Data, err)
 	}
-}
-
-// An operation that no version was stored of cannot be changed, and none changes when one of several cannot.
-func TestJournalChangesAllOrNothing(t *testing.T) {
-	storetest.Each(t, func(t *testing.T, st *store.Store) {
-		j, ctx := &journal{st, 84532}, t.Context()
-		add := func(id string) *chain.Op {
-			op, err := j.AddOp(ctx, &chain.Op{ID: id, Kind: chain.KindOrder, State: chain.Created, NonceKey: userop.OrderKey(id), UpdatedAt: time.Now()})
-			if err != nil {
-				t.Fatal(err)
-			}
-			return op
-		}
-		a, b := add("a"), add("b")
-		stale := *b
-		b.State = chain.Signed
-		if err := j.UpdateOp(ctx, b); err != nil || b.Version != 2 {
-			t.Fatal(b.Version, err)
-		}
-		a.State, stale.State = chain.Failed, chain.Failed
-		if err := j.UpdateOp(ctx, a, &stale); err != chain.ErrChanged {
-			t.Fatal(err)
-		}
-		if got, err := j.Op(ctx, "a"); err != nil || got.State != chain.Created || got.Version != 1 || a.Version != 1 {
-			t.Errorf("%+v, %v", got, err)
-		}
-		lease, err := j.Acquire(ctx, "relayer", "one", time.Now(), time.Minute)
-		if err != nil {
-			t.Fatal(err)
-		}
-		tx := &chain.Tx{Hash: common.Hash{1}, State: chain.TxPending, Raw: []byte{1}}
-		if err := j.AddTx(ctx, lease, tx, common.Hash{}, &stale); err != chain.ErrChanged {
-			t.Fatal(err)
-		}
-		if _, err := j.TxOf(ctx, tx.Hash); err != chain.ErrUnknown {
-			t.Errorf("the transaction stayed: %v", err)
-		}
-		if _, err := j.Acquire(ctx, "relayer", "two", time.Now().Add(2*time.Minute), time.Minute); err != nil {
-			t.Fatal(err)
-		}
-		if err := j.AddTx(ctx, lease, tx, common.Hash{}, a); err != chain.ErrLeased {
-			t.Errorf("the write of who lost the lease: %v", err)
-		}
-		if err := j.SetCursor(ctx, lease, chain.Cursor{Block: 1}); err != chain.ErrLeased {
-			t.Errorf("the cursor of who lost the lease: %v", err)
-		}
-	})
 }

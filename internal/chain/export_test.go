@@ -1,0 +1,123 @@
+package chain
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"github.com/ethereum/go-ethereum/common"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/store"
+)
+
+// Records are the records of a database, for tests outside the package. They are written as a rail writes them.
+type Records struct {
+	Store *store.Store
+	rail  Rail
+}
+
+func NewRecords(st *store.Store) *Records {
+	return &Records{Store: st, rail: Rail{cfg: Config{Store: st, ChainID: 84532}}}
+}
+
+func (r *Records) AddOp(ctx context.Context, op *Op) (*Op, error)       { return r.rail.addOp(ctx, op) }
+func (r *Records) UpdateOp(ctx context.Context, ops ...*Op) error       { return r.rail.update(ctx, ops...) }
+func (r *Records) Op(ctx context.Context, id string) (*Op, error)       { return r.rail.op(ctx, id) }
+func (r *Records) TxOf(ctx context.Context, h common.Hash) (*Tx, error) { return r.rail.txOf(ctx, h) }
+
+func (r *Records) OpOfHash(ctx context.Context, h common.Hash) (*Op, error) {
+	return opOf(store.ChainOpByHash(ctx, r.Store, toll.Hash(h)))
+}
+
+func (r *Records) OpsIn(ctx context.Context, limit int, states ...State) ([]*Op, error) {
+	return r.rail.opsIn(ctx, limit, states...)
+}
+
+func (r *Records) OpsAt(ctx context.Context, from uint64) ([]*Op, error) {
+	return r.rail.opsAt(ctx, from)
+}
+
+func (r *Records) Untold(ctx context.Context, limit int) ([]*Op, error) {
+	return r.rail.untold(ctx, limit)
+}
+
+func (r *Records) AddTx(ctx context.Context, lease store.ChainLease, tx *Tx, replaces common.Hash, ops ...*Op) error {
+	return r.rail.addTx(ctx, lease, tx, replaces, ops...)
+}
+
+func (r *Records) UpdateTx(ctx context.Context, lease store.ChainLease, tx *Tx, ops ...*Op) error {
+	return r.rail.updateTx(ctx, lease, tx, ops...)
+}
+
+func (r *Records) PendingTxs(ctx context.Context, relayer common.Address) ([]*Tx, error) {
+	return r.rail.pendingTxs(ctx, relayer)
+}
+
+func (r *Records) TxsFrom(ctx context.Context, relayer common.Address, nonce uint64) ([]*Tx, error) {
+	return r.rail.txsFrom(ctx, relayer, nonce)
+}
+
+func (r *Records) Cursor(ctx context.Context) (Cursor, error) { return r.rail.cursor(ctx) }
+
+func (r *Records) SetCursor(ctx context.Context, lease store.ChainLease, c Cursor) error {
+	return r.rail.setCursor(ctx, lease, c)
+}
+
+// Acquire takes a lease as [Rail.acquire] does, for any holder and time.
+func (r *Records) Acquire(ctx context.Context, name, holder string, now time.Time, ttl time.Duration) (lease store.ChainLease, err error) {
+	err = r.Store.Tx(ctx, func(tx *store.Tx) (err error) {
+		lease, err = store.AcquireChainLease(ctx, tx, name, holder, now, now.Add(ttl))
+		return err
+	})
+	return lease, err
+}
+
+func (r *Records) Release(ctx context.Context, lease store.ChainLease) error {
+	return r.rail.release(ctx, lease)
+}
+
+func (r *Records) AddOrphan(ctx context.Context, o *Orphan) (bool, error) {
+	return r.rail.addOrphan(ctx, o)
+}
+
+// Orphans are the events that nothing explains, by their place.
+func (r *Records) Orphans(ctx context.Context) ([]Orphan, error) {
+	rows, err := r.Store.Query(ctx, "SELECT block_hash, log_index, block, data FROM chain_orphans ORDER BY block, log_index")
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var list []Orphan
+	for rows.Next() {
+		var hash []byte
+		var index, block int64
+		var data string
+		if err := rows.Scan(&hash, &index, &block, &data); err != nil {
+			return nil, err
+		}
+		o := Orphan{Block: common.BytesToHash(hash), LogIndex: uint(index), Number: uint64(block)}
+		if err := json.Unmarshal([]byte(data), &o); err != nil {
+			return nil, err
+		}
+		list = append(list, o)
+	}
+	return list, rows.Err()
+}
+
+func (r *Records) AddDelegation(ctx context.Context, hash common.Hash, id string) error {
+	return r.rail.addDelegation(ctx, hash, id)
+}
+
+// RowOfOp, OpOfRow, RowOfTx and TxOfRow are the forms in which records are stored.
+var (
+	RowOfOp = rowOfOp
+	OpOfRow = opOfRow
+	RowOfTx = rowOfTx
+	TxOfRow = txOfRow
+)
+
+// Turns returns a function that takes one turn of a relayer that does not run.
+func (r *Rail) Turns(address common.Address) func(ctx context.Context) (time.Duration, error) {
+	return r.newRelayer(address).turn
+}

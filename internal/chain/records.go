@@ -1,0 +1,275 @@
+package chain
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/ethereum/go-ethereum/common"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/store"
+)
+
+// The records of the rail (decision 21). Each write is one transaction, which is on disk when it returns nil. Any number of
+// processes share the records. Reads return [store.ErrNotFound] for a record that is not there.
+
+// cursorReader is the reader whose cursor the tracker moves.
+const cursorReader = "tracker"
+
+// addOp stores a new operation and returns what is stored under its id: the given one, or an older one as it is. Of a sale it
+// stores, too, that the authorization (token, payer, nonce) pays its order, for ever; [ErrSold] when it pays another one.
+func (r *Rail) addOp(ctx context.Context, op *Op) (*Op, error) {
+	row, err := rowOfOp(op)
+	if err != nil {
+		return nil, err
+	}
+	row.Version = 1
+	var there *store.ChainOp
+	err = r.cfg.Store.Tx(ctx, func(tx *store.Tx) error {
+		if op.Kind == KindSale {
+			if err := r.recordSale(ctx, tx, op); err != nil {
+				return err
+			}
+		}
+		there, err = store.InsertChainOp(ctx, tx, row)
+		return err
+	})
+	if errors.Is(err, store.ErrNotFound) {
+		return nil, fmt.Errorf("chain: the nonce key of %s belongs to another operation", op.ID)
+	}
+	return opOf(there, err)
+}
+
+// recordSale stores that an authorization pays its order. Checkout has done so with the order, as a rule.
+func (r *Rail) recordSale(ctx context.Context, tx *store.Tx, op *Op) error {
+	value, err := toll.ParseUnits(op.Payments[0].Amount.String())
+	if err != nil {
+		return err
+	}
+	after, err := stored(op.Sale.After)
+	if err != nil {
+		return err
+	}
+	before, err := stored(op.Before)
+	if err != nil {
+		return err
+	}
+	err = store.InsertAuthorization(ctx, tx, &store.Authorization{
+		ChainID: int64(r.cfg.ChainID), Asset: toll.Address(op.Token), Payer: toll.Address(op.Payer), Nonce: op.Sale.Nonce, OrderID: op.ID,
+		Receiver: toll.Address(op.Payments[0].To), Value: value, ValidAfter: after, ValidBefore: before, Signature: op.Sale.Signature,
+		CreatedAt: op.CreatedAt,
+	})
+	if taken, ok := errors.AsType[*store.AuthorizationTaken](err); ok && taken.OrderID != op.ID {
+		return ErrSold
+	}
+	return err
+}
+
+// update stores operations whose Version is still the stored one and counts it up in them, or changes nothing: [ErrChanged],
+// also for one that is not there.
+func (r *Rail) update(ctx context.Context, ops ...*Op) error {
+	return r.write(ctx, ops, func(*store.Tx) error { return nil })
+}
+
+// write stores operations, as update does, after what f stores, all or nothing.
+func (r *Rail) write(ctx context.Context, ops []*Op, f func(tx *store.Tx) error) error {
+	rows := make([]*store.ChainOp, len(ops))
+	for i, op := range ops {
+		var err error
+		if rows[i], err = rowOfOp(op); err != nil {
+			return err
+		}
+	}
+	err := r.cfg.Store.Tx(ctx, func(tx *store.Tx) error {
+		if err := f(tx); err != nil {
+			return err
+		}
+		err := store.UpdateChainOps(ctx, tx, rows)
+		if errors.Is(err, store.ErrNotFound) {
+			return ErrChanged
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	for _, op := range ops {
+		op.Version++
+	}
+	return nil
+}
+
+func (r *Rail) op(ctx context.Context, id string) (*Op, error) {
+	return opOf(store.ChainOpByID(ctx, r.cfg.Store, id))
+}
+
+// opsIn lists operations in these states, those that have waited longest (UpdatedAt) first, at most limit.
+func (r *Rail) opsIn(ctx context.Context, limit int, states ...State) ([]*Op, error) {
+	words := make([]string, len(states))
+	for i, s := range states {
+		words[i] = string(s)
+	}
+	return opsOf(store.ChainOpsIn(ctx, r.cfg.Store, limit, words...))
+}
+
+// opsAt lists operations in any state whose evidence ([Op.Evidence]) is in block from or a later one, by block.
+func (r *Rail) opsAt(ctx context.Context, from uint64) ([]*Op, error) {
+	block, err := stored(from)
+	if err != nil {
+		return nil, err
+	}
+	return opsOf(store.ChainOpsFrom(ctx, r.cfg.Store, block))
+}
+
+// untold lists operations that pay and are confirmed, final or failed while Told is another state, those that have waited
+// longest first, at most limit.
+func (r *Rail) untold(ctx context.Context, limit int) ([]*Op, error) {
+	return opsOf(store.UntoldChainOps(ctx, r.cfg.Store, limit))
+}
+
+func opOf(row *store.ChainOp, err error) (*Op, error) {
+	if err != nil {
+		return nil, err
+	}
+	return opOfRow(row)
+}
+
+func opsOf(rows []*store.ChainOp, err error) ([]*Op, error) { return all(rows, err, opOfRow) }
+
+func txsOf(rows []*store.ChainTx, err error) ([]*Tx, error) { return all(rows, err, txOfRow) }
+
+func all[R, V any](rows []*R, err error, of func(*R) (*V, error)) ([]*V, error) {
+	if err != nil {
+		return nil, err
+	}
+	values := make([]*V, len(rows))
+	for i, row := range rows {
+		if values[i], err = of(row); err != nil {
+			return nil, err
+		}
+	}
+	return values, nil
+}
+
+// addTx stores a transaction and its operations, all or nothing, as update does; [store.ErrLeased] when the lease is no longer
+// the newest of its name. replaces is the transaction with the same nonce that it takes the place of, or zero.
+func (r *Rail) addTx(ctx context.Context, lease store.ChainLease, t *Tx, replaces common.Hash, ops ...*Op) error {
+	row, err := rowOfTx(t)
+	if err != nil {
+		return err
+	}
+	return r.write(ctx, ops, func(tx *store.Tx) error {
+		if err := store.HoldChainLease(ctx, tx, lease); err != nil {
+			return err
+		}
+		if replaces != (common.Hash{}) {
+			if err := store.SetChainTxState(ctx, tx, toll.Hash(replaces), string(TxReplaced)); err != nil {
+				return err
+			}
+		}
+		return store.InsertChainTx(ctx, tx, row)
+	})
+}
+
+// updateTx stores state, place and SentBlock of a transaction and its operations, all or nothing, as addTx does.
+func (r *Rail) updateTx(ctx context.Context, lease store.ChainLease, t *Tx, ops ...*Op) error {
+	row, err := rowOfTx(t)
+	if err != nil {
+		return err
+	}
+	return r.write(ctx, ops, func(tx *store.Tx) error {
+		if err := store.HoldChainLease(ctx, tx, lease); err != nil {
+			return err
+		}
+		return store.UpdateChainTx(ctx, tx, row)
+	})
+}
+
+// pendingTxs lists the transactions of a relayer that are not mined or replaced, by nonce.
+func (r *Rail) pendingTxs(ctx context.Context, relayer common.Address) ([]*Tx, error) {
+	return txsOf(store.PendingChainTxs(ctx, r.cfg.Store, toll.Address(relayer)))
+}
+
+// txsFrom lists the transactions of a relayer in any state with this nonce or a higher one, by nonce and CreatedAt.
+func (r *Rail) txsFrom(ctx context.Context, relayer common.Address, nonce uint64) ([]*Tx, error) {
+	from, err := stored(nonce)
+	if err != nil {
+		return nil, err
+	}
+	return txsOf(store.ChainTxsFrom(ctx, r.cfg.Store, toll.Address(relayer), from))
+}
+
+func (r *Rail) txOf(ctx context.Context, hash common.Hash) (*Tx, error) {
+	row, err := store.ChainTxByHash(ctx, r.cfg.Store, toll.Hash(hash))
+	if err != nil {
+		return nil, err
+	}
+	return txOfRow(row)
+}
+
+// acquire takes or prolongs a lease for this process, from now on, or returns [store.ErrLeased].
+func (r *Rail) acquire(ctx context.Context, name string) (lease store.ChainLease, err error) {
+	now := r.cfg.Clock()
+	err = r.cfg.Store.Tx(ctx, func(tx *store.Tx) (err error) {
+		lease, err = store.AcquireChainLease(ctx, tx, name, r.cfg.Holder, now, now.Add(leaseTime))
+		return err
+	})
+	return lease, err
+}
+
+// release gives a lease back before its end.
+func (r *Rail) release(ctx context.Context, lease store.ChainLease) error {
+	return r.cfg.Store.Tx(ctx, func(tx *store.Tx) error { return store.ReleaseChainLease(ctx, tx, lease) })
+}
+
+// cursor returns where the tracker is, the zero value at the first start.
+func (r *Rail) cursor(ctx context.Context) (Cursor, error) {
+	c, err := store.ReadChainCursor(ctx, r.cfg.Store, cursorReader)
+	if errors.Is(err, store.ErrNotFound) {
+		return Cursor{}, nil
+	}
+	return Cursor{
+		Genesis: common.Hash(c.Genesis), Block: uint64(c.Block), Hash: common.Hash(c.Hash), Base: uint64(c.Base), BaseHash: common.Hash(c.BaseHash),
+	}, err
+}
+
+// setCursor stores where the tracker is, under its lease.
+func (r *Rail) setCursor(ctx context.Context, lease store.ChainLease, c Cursor) error {
+	if _, err := stored(max(c.Block, c.Base)); err != nil {
+		return err
+	}
+	return r.cfg.Store.Tx(ctx, func(tx *store.Tx) error {
+		if err := store.HoldChainLease(ctx, tx, lease); err != nil {
+			return err
+		}
+		return store.PutChainCursor(ctx, tx, cursorReader, store.ChainCursor{
+			Genesis: toll.Hash(c.Genesis), Block: int64(c.Block), Hash: toll.Hash(c.Hash), Base: int64(c.Base), BaseHash: toll.Hash(c.BaseHash),
+		})
+	})
+}
+
+// addOrphan stores an event that nothing explains, and reports whether it is new.
+func (r *Rail) addOrphan(ctx context.Context, o *Orphan) (isNew bool, err error) {
+	block, err := stored(o.Number)
+	if err != nil {
+		return false, err
+	}
+	data, err := json.Marshal(o)
+	if err != nil {
+		return false, err
+	}
+	err = r.cfg.Store.Tx(ctx, func(tx *store.Tx) error {
+		isNew, err = store.InsertChainOrphan(ctx, tx, store.ChainOrphan{
+			BlockHash: toll.Hash(o.Block), LogIndex: int64(o.LogIndex), Block: block, Data: data,
+		})
+		return err
+	})
+	return isNew, err
+}
+
+// addDelegation stores the id of a delegation by its hash.
+func (r *Rail) addDelegation(ctx context.Context, hash common.Hash, id string) error {
+	return r.cfg.Store.Tx(ctx, func(tx *store.Tx) error { return store.PutChainDelegation(ctx, tx, toll.Hash(hash), id) })
+}
