@@ -29,7 +29,10 @@ func (r *Rail) addOp(ctx context.Context, op *Op) (*Op, error) {
 	var there *store.ChainOp
 	err = r.cfg.Store.Tx(ctx, func(tx *store.Tx) error {
 		if op.Kind == KindSale {
-			if err := r.recordSale(ctx, tx, op); err != nil {
+			if there, err = store.ChainOpByID(ctx, tx, op.ID); !errors.Is(err, store.ErrNotFound) {
+				return err
+			}
+			if err = r.recordSale(ctx, tx, op); err != nil {
 				return err
 			}
 		}
