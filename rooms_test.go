@@ -29,7 +29,7 @@ var rooms = map[string]room{
 	"evm": {ours: "toll x402", third: []string{"github.com/decred/dcrd/dcrec/secp256k1/v4"}},
 
 	"client": {ours: "toll x402"},
-	"paid":   {ours: "toll x402 internal/hold"},
+	"paid":   {ours: "toll x402 internal/sale"},
 	"paidmcp": {
 		ours:  "toll x402 paid internal/hold internal/plain internal/pace",
 		third: []string{"github.com/modelcontextprotocol/go-sdk", "github.com/google/jsonschema-go"},
@@ -38,7 +38,7 @@ var rooms = map[string]room{
 	"tolltest": {ours: "toll x402 client internal/checkout/railtest internal/server"},
 
 	// What the middlewares share; public rooms link it, so it is as light as they are.
-	"internal/hold":            {ours: "toll x402"},
+	"internal/sale":            {ours: "toll x402"},
 	"internal/plain":           {},
 	"internal/pace":            {},
 	"internal/meter":           {ours: "toll"},
@@ -218,7 +218,7 @@ func linked(t *testing.T, packages ...string) []string {
 	}
 	var heavy []string
 	for _, p := range strings.Fields(string(out)) {
-		inside := strings.HasPrefix(p, module+"/internal/") && p != module+"/internal/hold"
+		inside := strings.HasPrefix(p, module+"/internal/") && p != module+"/internal/sale"
 		if !within(p, module) && !within(p, "github.com/go-json-experiment/json") || inside {
 			heavy = append(heavy, p)
 		}

@@ -15,7 +15,7 @@ import (
 
 const (
 	maxRequiredBytes = 6 << 10 // of a payment-required value (x402 page, section 4.3)
-	maxErrorText     = 300
+	maxErrorText     = 300     // characters
 	defaultRetrySecs = 5
 )
 
@@ -175,18 +175,4 @@ func splitQuoted(v string) []string {
 		}
 	}
 	return append(out, strings.TrimSpace(v[start:]))
-}
-
-// sentence bounds text of the facilitator before it goes into an answer, and keeps control characters out of it.
-func sentence(s string) string {
-	s = strings.Map(func(r rune) rune {
-		if r < 0x20 || r == 0x7f || r == '\u2028' || r == '\u2029' || r == '\ufffd' {
-			return ' '
-		}
-		return r
-	}, s)
-	if len(s) > maxErrorText {
-		s = strings.ToValidUTF8(s[:maxErrorText], "") + "..."
-	}
-	return s
 }

@@ -89,7 +89,7 @@ func (c *config) exactEntry(t *x402.Terms, p Exact) (x402.ExactRequirements, err
 	}
 	secs := p.TimeoutSecs
 	if secs == 0 {
-		secs = c.holdSecs + exactChainSecs
+		secs = c.HoldSecs + exactChainSecs
 	}
 	asset, domain := tokenOf(env, p.Currency)
 	return x402.ExactRequirements{
@@ -115,7 +115,7 @@ func (x *exchange) asRequirements(e *x402.ExactRequirements) x402.Requirements {
 	return x402.Requirements{
 		Scheme: e.Scheme, Network: e.Network, Amount: e.Amount, Asset: e.Asset, PayTo: e.PayTo, MaxTimeoutSeconds: e.MaxTimeoutSeconds,
 		Extra: x402.RequirementsExtra{
-			Version: e.Extra.Version, AgentID: string(x.c.agent), HTTPVerb: x.required.Accepts[0].Extra.HTTPVerb,
+			Version: e.Extra.Version, AgentID: string(x.c.AgentID), HTTPVerb: x.required.Accepts[0].Extra.HTTPVerb,
 		},
 	}
 }
@@ -146,7 +146,7 @@ func (x *exchange) listed() []x402.ExactRequirements {
 	}
 	k := &x.gate.exactCheck
 	k.mu.Lock()
-	taken, known, fresh, asking := k.taken, !k.until.IsZero(), x.c.clock().Before(k.until), k.asking
+	taken, known, fresh, asking := k.taken, !k.until.IsZero(), x.c.Clock().Before(k.until), k.asking
 	if !fresh && asking == nil {
 		k.asking = make(chan struct{})
 	}
@@ -188,15 +188,15 @@ func (x *exchange) askExact(k *exactCheck) (taken bool) {
 		k.answered(x.c, err)
 		taken = k.taken
 	}()
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(x.r.Context()), x.c.timeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(x.r.Context()), x.c.Timeout)
 	defer cancel()
-	_, err = x.f.(x402.Offerer).Offers(ctx, &x402.OffersRequest{PaymentRequired: *asked})
+	_, err = x.c.Facilitator.(x402.Offerer).Offers(ctx, &x402.OffersRequest{PaymentRequired: *asked})
 	return
 }
 
 // answered takes over what the service said. The time counts from the answer, as it may have been long in coming.
 func (k *exactCheck) answered(c *config, err error) {
-	now := c.clock()
+	now := c.Clock()
 	if err == nil {
 		k.taken, k.until = true, now.Add(exactLife)
 		return
@@ -204,10 +204,10 @@ func (k *exactCheck) answered(c *config, err error) {
 	e := toll.AsError(err)
 	if away := e.HTTPStatus() >= 500 || e.HTTPStatus() == http.StatusTooManyRequests; away {
 		k.until = now.Add(exactRecovery)
-		c.log.Warn("paid: the service could not be asked whether it settles payments of wallets", "plan", string(c.plan), "error", e.Error(),
+		c.Log.Warn("paid: the service could not be asked whether it settles payments of wallets", "plan", string(c.plan), "error", e.Error(),
 			"listed", k.taken)
 		return
 	}
 	k.taken, k.until = false, now.Add(exactPause)
-	c.log.Error("paid: the service refuses the entries of PerCall, and the 402 goes without them", "plan", string(c.plan), "error", e.Error())
+	c.Log.Error("paid: the service refuses the entries of PerCall, and the 402 goes without them", "plan", string(c.plan), "error", e.Error())
 }

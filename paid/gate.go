@@ -8,7 +8,8 @@ import (
 	"time"
 
 	"github.com/tollhq/toll"
-	"github.com/tollhq/toll/internal/hold"
+	"github.com/tollhq/toll/internal/plain"
+	"github.com/tollhq/toll/internal/sale"
 	"github.com/tollhq/toll/x402"
 )
 
@@ -19,14 +20,12 @@ func Handler(f x402.Facilitator, h http.Handler, opts ...Option) http.Handler {
 	if c.transport != nil {
 		panic(misplacedTransport)
 	}
-	return newGate(f, h, c, c.termsCache(f))
+	return newGate(f, h, c, sale.NewTermsCache(f, c.Timeout, c.Clock))
 }
 
 type gate struct {
-	f     x402.Facilitator
-	next  http.Handler
-	c     *config
-	terms *hold.TermsCache
+	next http.Handler
+	c    *config
 	// offers are those of the resources that were asked for last.
 	offers offerCache
 	// outside is done when the builder was told of a price that the plan does not allow.
@@ -38,14 +37,15 @@ type gate struct {
 	exactCheck exactCheck
 }
 
-func newGate(f x402.Facilitator, next http.Handler, c *config, terms *hold.TermsCache) *gate {
+func newGate(f x402.Facilitator, next http.Handler, c *config, terms *sale.TermsCache) *gate {
 	if _, err := toll.ParsePlanID(string(c.plan)); err != nil {
 		panic("paid: a paid route needs paid.Plan with a plan id")
 	}
 	if _, ok := f.(x402.Offerer); !ok && len(c.perCall) > 0 {
 		panic("paid: PerCall needs a facilitator that signs offers, as client.Client does")
 	}
-	return &gate{f: f, next: next, c: c, terms: terms}
+	c.Facilitator, c.Terms = f, terms
+	return &gate{next: next, c: c}
 }
 
 func (g *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -104,9 +104,8 @@ type exchange struct {
 
 	terms    *x402.Terms
 	required *x402.PaymentRequired
-	payment  Payment
-	hold     hold.Payment
-	holdEnd  time.Time // when the hold ends at the latest that we may rely on; zero without a hold
+	asked    *toll.Credits // to verify, within the bounds of the plan; nil: its maximum
+	sale     *sale.Sale
 
 	exact  []x402.ExactRequirements // what the route asks of wallets
 	wallet *walletPayment           // nil when credits pay
@@ -116,9 +115,9 @@ func (x *exchange) fail(e *toll.Error) { writeError(x.w, e, x.correlation) }
 
 // price reads the terms of the plan and says what the request costs.
 func (x *exchange) price() bool {
-	t, err := x.gate.terms.Of(x.r.Context(), x.c.plan)
+	t, err := x.c.Terms.Of(x.r.Context(), x.c.plan)
 	if err != nil {
-		x.faulty("reading the terms of the plan", err)
+		x.unavailable(x.c.Unavailable("reading the terms of the plan", &sale.Offer{PlanID: x.c.plan, Item: x.correlation}, err))
 		return false
 	}
 	x.terms = t
@@ -126,50 +125,34 @@ func (x *exchange) price() bool {
 	if verb == http.MethodHead {
 		verb = http.MethodGet
 	}
-	amount := x.offered()
+	var amount *toll.Credits
+	price := x.priced()
+	x.asked, amount = sale.Price(t, price)
+	if price != nil && *x.asked != *price {
+		x.gate.outside.Do(func() {
+			x.c.Log.Warn("the price of a route lies outside of its plan, whose bounds count", "credits", int64(*price),
+				"min", int64(t.MinAmount), "max", int64(t.MaxAmount), "planId", string(t.PlanID))
+		})
+	}
 	x.required = x402.NewPaymentRequired([]*x402.Terms{t}, x402.Options{
-		Namespace: x.c.namespace, Endpoint: x.resource(), AgentID: x.c.agent, HTTPVerb: verb, Scheme: x.c.scheme,
+		Namespace: x.c.Namespace, Endpoint: x.resource(), AgentID: x.c.AgentID, HTTPVerb: verb, Scheme: x.c.scheme,
 		Network: x.c.network, Description: x.c.description, MimeType: x.c.mimeType, Amount: amount,
-		MaxTimeoutSecs: x.c.holdSecs,
+		MaxTimeoutSecs: x.c.HoldSecs,
 	})
 	if x.exact, err = x.c.exactEntries(t); err != nil {
 		x.gate.unlisted.Do(func() {
-			x.c.log.Error("paid: PerCall cannot be listed, and the 402 goes without its entries", "plan", string(x.c.plan), "error", err)
+			x.c.Log.Error("paid: PerCall cannot be listed, and the 402 goes without its entries", "plan", string(x.c.plan), "error", err)
 		})
 	}
 	return true
 }
 
-// offered is what the 402 asks for: the price as the service is going to take it, within the bounds of the plan.
-func (x *exchange) offered() *toll.Credits {
-	t, asked := x.terms, x.asked()
-	if asked == nil {
-		return t.MaxAmount.Ptr()
-	}
-	if t.IsTime && t.MaxAmount > 0 {
-		return new(toll.Credits)
-	}
-	return asked
-}
-
-// asked returns the credits to verify, within the bounds of the plan: the fixed price, or the bound of a function; nil is the
-// maximum of the plan.
-func (x *exchange) asked() *toll.Credits {
-	n := x.c.credits
+// priced returns the fixed price, or the bound of a function; nil is the maximum of the plan.
+func (x *exchange) priced() *toll.Credits {
 	if x.c.creditsFunc != nil {
-		if x.c.maxCredits == nil {
-			return nil
-		}
-		n = *x.c.maxCredits
+		return x.c.maxCredits
 	}
-	in := x.terms.InBounds(n)
-	if in != n {
-		x.gate.outside.Do(func() {
-			x.c.log.Warn("the price of a route lies outside of its plan, whose bounds count", "credits", int64(n),
-				"min", int64(x.terms.MinAmount), "max", int64(x.terms.MaxAmount), "planId", string(x.terms.PlanID))
-		})
-	}
-	return &in
+	return &x.c.credits
 }
 
 func (x *exchange) resource() string {
@@ -196,57 +179,41 @@ func (x *exchange) pay(cred credential) bool {
 	if len(x.exact) > 0 && schemeOf(cred.token) == x402.SchemeExact {
 		return x.payExact(cred.token)
 	}
-	sent, err := x402.DecodeToken(cred.token)
-	if err != nil {
-		x.undecodable(err)
-		return false
+	sent, refusal := sale.ReadToken(cred.token)
+	if refusal == nil {
+		if !x.extensionsFit(sent.PaymentIdentifier, sent.Extensions) {
+			return false
+		}
+		refusal = x.c.CheckResource(sent, x.c.publicURL, x.served)
 	}
-	if !x.extensionsFit(sent.PaymentIdentifier, sent.Extensions) || !x.forResource(sent) {
-		return false
+	if refusal == nil {
+		o := x.offer()
+		o.PlanID, o.Max, o.Unheld = x.c.plan, x.asked, !x.c.hold
+		x.sale, refusal = x.c.Open(x.r.Context(), o, cred.token)
 	}
+	return x.isPaid(refusal)
+}
 
-	// The hold's own end is on the clock of the service. Counted from before the call, ours is never later.
-	holdEnd := x.c.clock().Add(time.Duration(x.c.holdSecs) * time.Second)
-	req := &x402.VerifyRequest{PaymentRequired: *x.required, AccessToken: cred.token, MaxAmount: x.asked(), Hold: x.c.hold}
-	if x.c.hold {
-		req.HoldSecs = x.c.holdSecs
+// offer is what both kinds of payments have in common.
+func (x *exchange) offer() sale.Offer {
+	o := sale.Offer{Required: x.required, Item: x.correlation}
+	if f := x.c.afterVerify; f != nil {
+		o.Verified = func(v *x402.VerifyResponse) { f(x.r, v) }
 	}
-	// A client that leaves must not leave a hold behind that nobody knows of.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(x.r.Context()), x.c.timeout)
-	v, err := x.f.Verify(ctx, req)
-	cancel()
-	if err != nil {
-		x.faulty("verify", err)
-		return false
+	if f := x.c.afterSettle; f != nil {
+		o.Settled = func(_ context.Context, s *x402.SettleResponse) { f(x.r, s) }
 	}
-	if x.c.afterVerify != nil {
-		x.c.afterVerify(x.r, v)
+	return o
+}
+
+// payment is what the handler may know.
+func (x *exchange) payment() Payment {
+	p := x.sale
+	out := Payment{Payer: p.Payer, PlanID: p.PlanID, AgentID: p.AgentID, AgentRequestID: p.AgentRequestID, Held: p.Amount, Verdict: p.Verdict}
+	if x.wallet != nil {
+		out.Exact, out.Held = x.wallet.entry, 0
 	}
-	if !v.IsValid {
-		x.unpaid(v)
-		return false
-	}
-	x.hold = hold.Payment{
-		Facilitator: x.f, Timeout: x.c.timeout, Required: x.required, Token: cred.token, PlanID: x.c.plan, AgentID: x.c.agent,
-		Log: x.c.log, Room: "paid", About: []any{"correlationId", x.correlation},
-	}
-	if err := x.hold.Accept(v, x.c.hold); err != nil {
-		x.faulty("verify", err)
-		x.release()
-		return false
-	}
-	x.payment = Payment{
-		Payer: x.hold.Payer, PlanID: x.hold.PlanID, AgentID: x.hold.AgentID, AgentRequestID: x.hold.AgentRequestID, Held: x.hold.Amount,
-		Verdict: v,
-	}
-	if x.c.hold {
-		x.holdEnd = holdEnd
-	}
-	if x.r.Context().Err() != nil {
-		x.release()
-		return false
-	}
-	return true
+	return out
 }
 
 // run lets the handler work and then decides what becomes of its answer.
@@ -268,7 +235,7 @@ func (x *exchange) run() {
 		if x.wallet != nil {
 			return x.settleFirst(a.status)
 		}
-		left := x.holdEnd.Sub(x.c.clock())
+		left := x.sale.End.Sub(x.c.Clock())
 		if left <= 0 {
 			return ErrHoldEnded
 		}
@@ -285,7 +252,7 @@ func (x *exchange) run() {
 		case x.wallet != nil:
 			setReceipt(h, x.wallet.first)
 		default:
-			h.Set(x.c.namespace.HeaderRequestID(), x.payment.AgentRequestID)
+			h.Set(x.c.Namespace.HeaderRequestID(), x.sale.AgentRequestID)
 		}
 	}
 	r := x.r.WithContext(ctx)
@@ -313,7 +280,7 @@ func (x *exchange) run() {
 		case aborted && a.left:
 			x.endBuffered(a, in, ctx)
 		default:
-			x.release()
+			x.sale.Release(x.r.Context())
 		}
 		if v != nil {
 			panic(v)
@@ -335,10 +302,10 @@ func (x *exchange) endBuffered(a *writer, in *body, work context.Context) {
 	case x.worked(a, in, work):
 		x.settleBuffered(a)
 	case in.late.Load(): // net/http ends the context then, as if the caller had left
-		x.release()
+		x.sale.Release(x.r.Context())
 		x.fail(toll.NewError(toll.CodeRequestTimeout))
 	case x.r.Context().Err() != nil:
-		x.release()
+		x.sale.Release(x.r.Context())
 		if !x.gone() { // a deadline of the program, which may have answered for itself
 			// Not CodeUnavailable: its callers may repeat, and the handler may have done its work.
 			e := toll.NewError(toll.CodeInternal)
@@ -346,15 +313,15 @@ func (x *exchange) endBuffered(a *writer, in *body, work context.Context) {
 			x.fail(e)
 		}
 	case in.tooLarge.Load():
-		x.release()
+		x.sale.Release(x.r.Context())
 		x.fail(toll.NewError(toll.CodeBodyTooLarge))
 	case a.broken() || a.status == http.StatusSwitchingProtocols:
-		x.release()
-		x.c.log.Error("paid: the handler's answer cannot be sent", "correlationId", x.correlation, "agentRequestId", x.payment.AgentRequestID,
+		x.sale.Release(x.r.Context())
+		x.c.Log.Error("paid: the handler's answer cannot be sent", "correlationId", x.correlation, "agentRequestId", x.sale.AgentRequestID,
 			"error", a.err, "declared", a.declared, "written", a.size)
 		x.fail(toll.NewError(toll.CodeInternal))
 	case !success(a.status):
-		x.release()
+		x.sale.Release(x.r.Context())
 		a.commit(func(http.Header) {})
 	default:
 		x.settleBuffered(a)
@@ -365,7 +332,7 @@ func (x *exchange) settleBuffered(a *writer) {
 	priced := false
 	defer func() {
 		if !priced { // the builder's function panicked
-			x.release()
+			x.sale.Release(x.r.Context())
 		}
 	}()
 	resp := Response{Status: a.status, Header: a.sent, Body: a.buf.Bytes(), Size: a.size}
@@ -374,7 +341,7 @@ func (x *exchange) settleBuffered(a *writer) {
 	}
 	amount := x.amount(resp)
 	priced = true
-	s, known := x.settle(amount, hold.Tries)
+	s, known := x.sale.Settle(x.r.Context(), amount, sale.Tries)
 	if known && s.Success {
 		if !a.left {
 			a.commit(func(h http.Header) { setReceipt(h, s) })
@@ -382,7 +349,7 @@ func (x *exchange) settleBuffered(a *writer) {
 		return
 	}
 	if known {
-		x.release()
+		x.sale.Release(x.r.Context())
 	}
 	x.notSettled(s, known)
 }
@@ -393,12 +360,10 @@ func (x *exchange) settleRefused(s *x402.SettleResponse) {
 	if s.Code == "" {
 		e.Code = toll.CodePaymentRequired
 	}
-	e.Message = sentence(s.ErrorMessage)
-	x.c.log.Warn("paid: the settlement was refused", "correlationId", x.correlation, "agentRequestId", x.payment.AgentRequestID,
-		"reason", s.ErrorReason, "code", string(s.Code))
-	if s.ErrorReason == x402.ReasonUnauthorizedServer || x.wallet != nil && refusesRoute(s.ErrorReason) {
+	e.Message = plain.Text(s.ErrorMessage, maxErrorText)
+	if s.ErrorReason == x402.ReasonUnauthorizedServer || x.wallet != nil && sale.RefusesSeller(s.ErrorReason) {
 		x.w.Header().Set(x402.HeaderResponse, receiptHeader(s))
-		x.faulty("settle", e)
+		x.unavailable(x.c.Unavailable("settle", &x.sale.Offer, e))
 		return
 	}
 	x.refuse(s.ErrorReason, e, s)
@@ -410,9 +375,9 @@ func (x *exchange) pending(s *x402.SettleResponse) {
 	setReceipt(h, s)
 	e := toll.NewError(toll.CodeSettlementPending)
 	if x.wallet == nil {
-		e = e.WithDetails("agentRequestId %s", x.payment.AgentRequestID)
+		e = e.WithDetails("agentRequestId %s", x.sale.AgentRequestID)
 	} else {
-		x.c.log.Error("paid: a wallet may have paid for an answer that it did not get", "correlationId", x.correlation, "payer", x.payment.Payer,
+		x.c.Log.Error("paid: a wallet may have paid for an answer that it did not get", "correlationId", x.correlation, "payer", x.sale.Payer,
 			"nonce", x.wallet.nonce.String(), "amount", x.wallet.entry.Amount, "asset", x.wallet.entry.Asset, "transaction", s.Transaction)
 	}
 	e.Status = http.StatusServiceUnavailable
@@ -422,13 +387,13 @@ func (x *exchange) pending(s *x402.SettleResponse) {
 // amount prices an answer, within what is held. That of a wallet is the one it has signed for.
 func (x *exchange) amount(resp Response) toll.Credits {
 	if x.wallet != nil {
-		return x.hold.Amount
+		return x.sale.Amount
 	}
 	if x.c.creditsFunc == nil {
 		return x.terms.InBounds(x.c.credits)
 	}
 	resp.Header = resp.Header.Clone()
-	return min(x.terms.InBounds(max(x.c.creditsFunc(x.r, resp), 0)), x.payment.Held)
+	return min(x.terms.InBounds(max(x.c.creditsFunc(x.r, resp), 0)), x.sale.Amount)
 }
 
 // holdGuard cuts a stream when its hold ends.
@@ -462,7 +427,7 @@ func (x *exchange) endStream(a *writer, ended, returned bool) {
 	switch {
 	case x.wallet != nil: // it was paid before its first byte left, or is an error that costs nothing
 	case !success(a.status), !whole && a.delivered == 0 && !left:
-		x.release()
+		x.sale.Release(x.r.Context())
 	default:
 		x.settleStream(a)
 	}
@@ -477,7 +442,7 @@ func (x *exchange) endStream(a *writer, ended, returned bool) {
 }
 
 func (x *exchange) settleStream(a *writer) {
-	amount := x.payment.Held
+	amount := x.sale.Amount
 	if x.c.creditsFunc == nil {
 		amount = x.terms.InBounds(x.c.credits)
 	}
@@ -485,18 +450,14 @@ func (x *exchange) settleStream(a *writer) {
 		defer func() {
 			if v := recover(); v != nil {
 				// What was delivered costs something, and what was held is what the subscriber agreed to.
-				x.c.log.Error("paid: the price of a stream panicked; the held amount is charged", "agentRequestId", x.payment.AgentRequestID)
+				x.c.Log.Error("paid: the price of a stream panicked; the held amount is charged", "agentRequestId", x.sale.AgentRequestID)
 			}
 		}()
 		amount = x.amount(Response{Status: a.status, Header: a.sent, Size: a.delivered, Streamed: true})
 	}()
-	s, known := x.settle(amount, 1)
+	s, known := x.sale.Settle(x.r.Context(), amount, 1)
 	if known && s.Success {
 		return
 	}
-	u := Unsettled{
-		AgentRequestID: x.payment.AgentRequestID, PlanID: x.payment.PlanID, Payer: x.payment.Payer, Credits: amount,
-		Bytes: a.delivered, Attempts: 1, Since: x.c.clock(), Reason: s.ErrorReason, Final: known,
-	}
-	x.c.queue.add(x, u)
+	x.sale.Later(amount, a.delivered, s, known)
 }

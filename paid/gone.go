@@ -4,38 +4,35 @@ import (
 	"context"
 	"net/http"
 	"sync/atomic"
-	"time"
 
-	"github.com/tollhq/toll/internal/hold"
+	"github.com/tollhq/toll/internal/sale"
 )
 
 // Gone says what becomes of a request whose caller goes away before it has its answer.
-type Gone int
+type Gone = sale.Gone
 
 // What becomes of such a request.
 const (
 	// GoneByMethod is the default: Release for GET, HEAD and OPTIONS, Settle for every other method.
-	GoneByMethod Gone = iota
+	GoneByMethod = sale.GoneByMethod
 	// Settle lets the handler work to its end, at most as long as the hold lasts, and settles a 2xx: what it did cannot be
 	// taken back. The context of the handler does not end with the caller, unless it streams.
-	Settle
+	Settle = sale.GoneSettle
 	// Release ends the context of the handler and gives the hold back. Work that is finished all the same is free.
-	Release
+	Release = sale.GoneRelease
 )
 
 // CallerGone says what becomes of a request whose caller goes away, default [GoneByMethod]. See "Callers who leave" in the
 // documentation of the package. Other values panic.
 func CallerGone(g Gone) Option {
-	if g < GoneByMethod || g > Release {
-		panic("paid: CallerGone takes GoneByMethod, Settle or Release")
-	}
-	return func(c *config) { c.callerGone = g }
+	g.Check("paid")
+	return func(c *config) { c.CallerGone = g }
 }
 
 // settlesGone reports whether work that succeeds is settled although its caller has gone.
 func (x *exchange) settlesGone() bool {
-	if x.c.callerGone != GoneByMethod {
-		return x.c.callerGone == Settle
+	if x.c.CallerGone != GoneByMethod {
+		return x.c.CallerGone == Settle
 	}
 	switch x.r.Method {
 	case http.MethodGet, http.MethodHead, http.MethodOptions:
@@ -45,7 +42,7 @@ func (x *exchange) settlesGone() bool {
 }
 
 // gone reports whether the caller has gone away.
-func (x *exchange) gone() bool { return hold.Left(x.r.Context()) }
+func (x *exchange) gone() bool { return sale.Left(x.r.Context()) }
 
 // workContext is the context of the handler. It ends with that of the request, but a caller who leaves ends it only
 //
@@ -53,24 +50,11 @@ func (x *exchange) gone() bool { return hold.Left(x.r.Context()) }
 //   - once the answer streams (begun), as nobody reads on, and
 //   - when the hold is over, which bounds what callers who left can keep running.
 func (x *exchange) workContext(begun *atomic.Bool) (context.Context, context.CancelCauseFunc) {
-	request := withPayment(x.r.Context(), x.payment)
+	request := context.WithValue(x.r.Context(), paymentKey{}, x.payment())
 	if !x.settlesGone() {
 		return context.WithCancelCause(request)
 	}
-	end := x.workEnd()
-	return hold.WorkContext(request, func() bool { return !begun.Load() },
-		func() time.Duration { return end.Sub(x.c.clock()) }, ErrHoldEnded)
-}
-
-// workEnd is until when a handler may work for a caller who left: the end of the hold, or of what a wallet has signed.
-func (x *exchange) workEnd() time.Time {
-	switch {
-	case x.wallet != nil:
-		return x.c.clock().Add(time.Duration(x.wallet.entry.MaxTimeoutSeconds) * time.Second)
-	case !x.holdEnd.IsZero():
-		return x.holdEnd
-	}
-	return x.c.clock().Add(time.Duration(x.c.holdSecs) * time.Second)
+	return x.sale.WorkContext(request, func() bool { return !begun.Load() })
 }
 
 // worked reports whether an answer for a caller who left is to be settled: the handler succeeded, with the whole request.

@@ -38,14 +38,14 @@ type keptOffers struct {
 }
 
 // of returns the offers of what is asked for, none when there is nobody to sign them.
-func (o *offerCache) of(ctx context.Context, f x402.Facilitator, c *config, required *x402.PaymentRequired) []x402.SignedOffer {
-	signer, ok := f.(x402.Offerer)
+func (o *offerCache) of(ctx context.Context, c *config, required *x402.PaymentRequired) []x402.SignedOffer {
+	signer, ok := c.Facilitator.(x402.Offerer)
 	url := required.Resource.URL
 	if !ok || len(required.Accepts) == 0 || len(url) > maxURLBytes || !utf8.ValidString(url) {
 		return nil // the service signs none of such an url, and a refusal would keep the offers from others
 	}
 	k := offerKey{url, required.Accepts[0].Amount, required.Accepts[0].PayTo, len(required.Accepts)}
-	now := c.clock()
+	now := c.Clock()
 	o.mu.Lock()
 	known, ok := o.kept[k]
 	fresh, paused := ok && now.Before(known.until), now.Before(o.paused)
@@ -59,14 +59,14 @@ func (o *offerCache) of(ctx context.Context, f x402.Facilitator, c *config, requ
 	case paused:
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, min(c.timeout, offerTimeout))
+	ctx, cancel := context.WithTimeout(ctx, min(c.Timeout, offerTimeout))
 	defer cancel()
 	signed, err := signer.Offers(ctx, &x402.OffersRequest{PaymentRequired: *required})
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if err != nil {
-		o.paused = c.clock().Add(offerRecovery)
-		c.log.Warn("paid: an offer was not signed", "plan", string(c.plan), "error", err.Error())
+		o.paused = c.Clock().Add(offerRecovery)
+		c.Log.Warn("paid: an offer was not signed", "plan", string(c.plan), "error", err.Error())
 		return nil
 	}
 	if o.kept == nil || len(o.kept) >= maxOffers {

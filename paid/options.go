@@ -5,12 +5,11 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
-	"os"
 	"strings"
 	"time"
 
 	"github.com/tollhq/toll"
-	"github.com/tollhq/toll/internal/hold"
+	"github.com/tollhq/toll/internal/sale"
 	"github.com/tollhq/toll/x402"
 )
 
@@ -38,8 +37,9 @@ type Response struct {
 type Option func(*config)
 
 type config struct {
+	sale.Seller
+
 	plan        toll.PlanID
-	agent       toll.AgentID
 	credits     toll.Credits
 	creditsFunc func(*http.Request, Response) toll.Credits
 	maxCredits  *toll.Credits
@@ -48,31 +48,23 @@ type config struct {
 	description string
 	mimeType    string
 	publicURL   string
-	namespace   x402.Namespace
 
 	identifierRequired bool
 	offers             bool
 	perCall            []Exact
 
 	hold          bool
-	holdSecs      int
 	maxBuffer     int64
 	maxBody       int64
 	expiredStatus int
-	callerGone    Gone
 	tokenHeaders  []string
-	timeout       time.Duration
 
 	beforeVerify   func(*http.Request) error
 	afterVerify    func(*http.Request, *x402.VerifyResponse)
 	afterSettle    func(*http.Request, *x402.SettleResponse)
 	onPaymentError func(http.ResponseWriter, *http.Request, *toll.Error) bool
-	onUnsettled    func(Unsettled)
 
-	queue     *Queue
 	transport http.RoundTripper
-	log       *slog.Logger
-	clock     func() time.Time
 
 	// flushEventsOnly is set for the proxy, whose reverse proxy flushes every answer without a length: only event streams
 	// are streams there, so that all other answers keep their receipt.
@@ -81,31 +73,24 @@ type config struct {
 
 func newConfig(opts []Option) *config {
 	c := &config{
-		credits: 1, hold: true, holdSecs: DefaultHoldSecs, maxBuffer: DefaultMaxBuffer, maxBody: DefaultMaxBody,
-		expiredStatus: http.StatusPaymentRequired, tokenHeaders: []string{x402.HeaderSignature}, timeout: DefaultTimeout,
-		namespace: x402.Default, clock: time.Now,
-		log: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})),
+		Seller:  sale.Seller{Room: "paid", Item: "correlationId"},
+		credits: 1, hold: true, maxBuffer: DefaultMaxBuffer, maxBody: DefaultMaxBody,
+		expiredStatus: http.StatusPaymentRequired, tokenHeaders: []string{x402.HeaderSignature},
 	}
 	for _, o := range opts {
 		if o != nil {
 			o(c)
 		}
 	}
-	if c.queue == nil {
-		c.queue = NewQueue()
-	}
+	c.SetDefaults()
 	return c
-}
-
-func (c *config) termsCache(f x402.Facilitator) *hold.TermsCache {
-	return hold.NewTermsCache(f, c.timeout, c.clock)
 }
 
 // Plan names the plan whose credits pay for the route. Every route needs it.
 func Plan(id toll.PlanID) Option { return func(c *config) { c.plan = id } }
 
 // Agent names the agent that serves the route. It binds payments to the agent's endpoints.
-func Agent(id toll.AgentID) Option { return func(c *config) { c.agent = id } }
+func Agent(id toll.AgentID) Option { return func(c *config) { c.AgentID = id } }
 
 // Credits sets what one answer costs, default 1; 0 is free of charge, but still needs an access token. It should lie within the
 // bounds of the plan. Otherwise it is brought into them, in the 402 as well: 7 credits of a plan that takes 1 to 5 a request
@@ -160,7 +145,7 @@ func CheckPublicURL(base string) error {
 }
 
 // Namespace sets the brand words on the wire, default [x402.Default].
-func Namespace(n x402.Namespace) Option { return func(c *config) { c.namespace = n } }
+func Namespace(n x402.Namespace) Option { return func(c *config) { c.Namespace = n } }
 
 // Hold says whether verify sets the credits aside before the handler runs, default true. Without it a settlement may be
 // refused after the work is done, and answers never stream.
@@ -168,7 +153,7 @@ func Hold(on bool) Option { return func(c *config) { c.hold = on } }
 
 // HoldSecs is the life of the hold in seconds, 1 to 900, default 60. It bounds how long an answer may stream.
 func HoldSecs(n int) Option {
-	return func(c *config) { c.holdSecs = min(max(n, 1), MaxHoldSecs) }
+	return func(c *config) { c.HoldSecs = min(max(n, 1), MaxHoldSecs) }
 }
 
 // MaxBuffer is how many bytes of an answer wait in memory for the settlement, default 8 MiB. A longer answer streams on
@@ -209,7 +194,7 @@ func TokenHeaders(names ...string) Option {
 }
 
 // Timeout bounds each call to the facilitator, default 30 s.
-func Timeout(d time.Duration) Option { return func(c *config) { c.timeout = d } }
+func Timeout(d time.Duration) Option { return func(c *config) { c.Timeout = d } }
 
 // BeforeVerify runs before the payment is verified. An error refuses the request: a [*toll.Error] with its own status,
 // anything else with 500. The request carries no access token.
@@ -236,10 +221,10 @@ func OnPaymentError(f func(w http.ResponseWriter, r *http.Request, e *toll.Error
 
 // OnUnsettled is the alarm for streams that were delivered and could not be settled at once. It is called when a stream
 // enters the queue, and once more, with Final set, when the queue gives up.
-func OnUnsettled(f func(Unsettled)) Option { return func(c *config) { c.onUnsettled = f } }
+func OnUnsettled(f func(Unsettled)) Option { return func(c *config) { c.OnUnsettled = f } }
 
 // WithQueue shares a queue of unsettled streams, so that a program can drain it before it exits.
-func WithQueue(q *Queue) Option { return func(c *config) { c.queue = q } }
+func WithQueue(q *Queue) Option { return func(c *config) { c.Queue = q } }
 
 const misplacedTransport = "paid: Transport belongs into the With of a Proxy; nothing else has an upstream"
 
@@ -251,10 +236,10 @@ func Transport(t http.RoundTripper) Option { return func(c *config) { c.transpor
 func Log(l *slog.Logger) Option {
 	return func(c *config) {
 		if l != nil {
-			c.log = l
+			c.Log = l
 		}
 	}
 }
 
 // Clock replaces the clock, for tests.
-func Clock(now func() time.Time) Option { return func(c *config) { c.clock = now } }
+func Clock(now func() time.Time) Option { return func(c *config) { c.Clock = now } }

@@ -28,7 +28,3 @@ func FromContext(ctx context.Context) (Payment, bool) {
 	p, ok := ctx.Value(paymentKey{}).(Payment)
 	return p, ok
 }
-
-func withPayment(ctx context.Context, p Payment) context.Context {
-	return context.WithValue(ctx, paymentKey{}, p)
-}

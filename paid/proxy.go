@@ -96,7 +96,7 @@ func (p *proxy) reverse() http.Handler {
 	}
 	return &httputil.ReverseProxy{
 		Transport: transport,
-		ErrorLog:  slog.NewLogLogger(p.c.log.Handler(), slog.LevelWarn),
+		ErrorLog:  slog.NewLogLogger(p.c.Log.Handler(), slog.LevelWarn),
 		Rewrite:   p.rewrite,
 		ModifyResponse: func(res *http.Response) error {
 			if res.StatusCode == http.StatusSwitchingProtocols {
@@ -112,7 +112,7 @@ func (p *proxy) reverse() http.Handler {
 			}
 			// An answer that is not written would be a 200. One that a caller who left ended is nothing to look into.
 			if !errors.Is(err, context.Canceled) || r.Context().Err() == nil {
-				p.c.log.Error("paid: the upstream failed", "error", err)
+				p.c.Log.Error("paid: the upstream failed", "error", err)
 			}
 			// Not CodeUnavailable: its callers may repeat, and the upstream may have done its work.
 			e := toll.NewError(toll.CodeInternal)

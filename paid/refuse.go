@@ -5,21 +5,14 @@ import (
 	"net/http"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/plain"
+	"github.com/tollhq/toll/internal/sale"
 	"github.com/tollhq/toll/x402"
 )
 
 // advertised are the extensions of every 402 of the route.
 func (x *exchange) advertised() map[string]json.RawMessage {
 	return map[string]json.RawMessage{x402.ExtensionPaymentIdentifier: x402.PaymentIdentifier(x.c.identifierRequired)}
-}
-
-func (x *exchange) undecodable(err error) {
-	e := toll.AsError(err)
-	reason := x402.ReasonInvalidPayload
-	if e.Code == toll.CodeBadX402Version {
-		reason = x402.ReasonInvalidVersion
-	}
-	x.refuse(reason, e, nil)
 }
 
 // extensionsFit reports whether a payment names its request where that is required, and repeats what the 402 advertised. It answers
@@ -37,39 +30,36 @@ func (x *exchange) extensionsFit(identifier string, sent map[string]json.RawMess
 	return true
 }
 
-// unpaid answers a refusal of verify.
-func (x *exchange) unpaid(v *x402.VerifyResponse) {
-	e := toll.NewError(v.Code)
-	if v.Code == "" {
-		e.Code = toll.CodePaymentRequired
+// isPaid reports whether there is no refusal. It answers one.
+func (x *exchange) isPaid(r *sale.Refusal) bool {
+	if r == nil {
+		return true
 	}
-	e.Message = sentence(v.InvalidMessage)
-	switch v.InvalidReason {
-	case x402.ReasonConflict, x402.ReasonIdentifierConflict:
+	e := *r.Err
+	e.Message = plain.Text(e.Message, maxErrorText)
+	switch r.Class {
+	case sale.Conflict:
 		e.Status = http.StatusConflict
-		x.fail(e)
-	case x402.ReasonTooManyHolds, x402.ReasonRateLimited:
+		x.fail(&e)
+	case sale.Limited:
 		e.Status = http.StatusTooManyRequests
-		x.fail(e)
-	case x402.ReasonPending:
+		x.fail(&e)
+	case sale.Pending:
 		e.Status = http.StatusServiceUnavailable
-		x.fail(e)
-	case x402.ReasonUnauthorizedServer, x402.ReasonVerifyFault:
-		x.faulty("verify", e)
-	default:
-		if v.Code == toll.CodePaymentPlanNotFound || v.Code == toll.CodePaymentAgentNotFound {
-			x.faulty("verify", e)
-			return
-		}
-		x.refuse(v.InvalidReason, e, nil)
+		x.fail(&e)
+	case sale.Unavailable:
+		x.unavailable(r)
+	case sale.Unpaid:
+		x.refuse(r.Reason, &e, nil)
 	}
+	return false
 }
 
 // refuse answers 402: what is asked for, why the payment was not taken, and the failed receipt when there is one.
 func (x *exchange) refuse(reason string, e *toll.Error, receipt *x402.SettleResponse) {
 	if x.c.publicURL == "" {
 		x.gate.unnamed.Do(func() {
-			x.c.log.Warn("paid: without PublicURL a 402 names a path, which clients cannot call, and access tokens that are made for one "+
+			x.c.Log.Warn("paid: without PublicURL a 402 names a path, which clients cannot call, and access tokens that are made for one "+
 				"resource are refused", "plan", string(x.c.plan), "path", x.r.URL.Path)
 		})
 	}
@@ -82,26 +72,24 @@ func (x *exchange) refuse(reason string, e *toll.Error, receipt *x402.SettleResp
 		p.Accepts = append(p.Accepts, entry)
 	}
 	if reason != "" {
-		p.Error = reason + ": " + sentence(e.Text())
+		p.Error = reason + ": " + plain.Text(e.Text(), maxErrorText)
 	}
 	if x.c.offers {
-		if offers := x.gate.offers.of(x.r.Context(), x.f, x.c, x.withExact(exact)); len(offers) > 0 {
+		if offers := x.gate.offers.of(x.r.Context(), x.c, x.withExact(exact)); len(offers) > 0 {
 			p.Extensions[x402.ExtensionOfferReceipt] = x402.OffersExtension(offers)
 		}
 	}
-	if shortOfCredits(reason) && x.terms.OrderURL != "" {
-		if raw, err := x402.Encode(map[string]any{"info": map[string]string{"planId": string(x.c.plan), "orderUrl": x.terms.OrderURL}}); err == nil {
-			p.Extensions[x.c.namespace.PlanExtension()] = raw
-		}
+	if order := sale.OrderExtension(x.terms); order != nil && sale.Lacks(reason) {
+		p.Extensions[x.c.Namespace.PlanExtension()] = order
 	}
 	hint := x.terms.Hint(e)
-	if advice := x.required.Accepts[0].Advice(); advice != "" && (reason == "" || shortOfCredits(reason)) {
+	if advice := x.required.Accepts[0].Advice(); advice != "" && (reason == "" || sale.Lacks(reason)) {
 		hint += " " + advice
 	}
 	e = e.WithHint(hint)
 	e.Status = http.StatusPaymentRequired
 	h := x.w.Header()
-	if n := x.c.namespace; x.c.expiredStatus == http.StatusUnauthorized && receipt == nil &&
+	if n := x.c.Namespace; x.c.expiredStatus == http.StatusUnauthorized && receipt == nil &&
 		(reason == n.ReasonExpired() || reason == n.ReasonRevoked() || reason == n.ReasonSignature()) {
 		e.Status = http.StatusUnauthorized
 		h.Set("WWW-Authenticate", `Bearer error="invalid_token"`)
@@ -125,33 +113,17 @@ func (x *exchange) refuse(reason string, e *toll.Error, receipt *x402.SettleResp
 	writeJSON(x.w, e.Status, b, x.correlation)
 }
 
-func shortOfCredits(reason string) bool {
-	switch reason {
-	case x402.ReasonInsufficientFunds, x402.ReasonRedemptionLimit, x402.ReasonOrderLimit, x402.ReasonPlanExpired,
-		x402.ReasonDelegationExhausted, x402.ReasonDelegationShort, x402.ReasonDelegationExpired, x402.ReasonDelegationRevoked,
-		x402.ReasonDelegationNotFound:
-		return true
-	}
-	return false
-}
-
-// faulty answers a call to the facilitator that failed: 429 is passed on, everything else is 503, since the subscriber is
-// not to blame. The builder finds the reason in the log.
-func (x *exchange) faulty(what string, err error) {
-	cause := toll.AsError(err)
-	if cause.HTTPStatus() == http.StatusTooManyRequests {
-		e := toll.NewError(toll.CodeRateLimited)
-		e.RetryAfterSecs = cause.RetryAfterSecs
-		x.fail(e)
-		return
-	}
-	x.c.log.Error("paid: a call to the facilitator failed", "call", what, "plan", string(x.c.plan), "correlationId", x.correlation,
-		"error", cause.Error(), "facilitatorCorrelationId", cause.CorrelationID)
+// unavailable answers a call to the facilitator that failed: 429 is passed on, everything else is 503, since the subscriber is
+// not to blame.
+func (x *exchange) unavailable(r *sale.Refusal) {
 	e := toll.NewError(toll.CodeUnavailable)
 	e.Message = "The payment service cannot be reached. No credits were burned."
-	if cause.Code == toll.CodeSettlementPending {
-		e = toll.NewError(cause.Code)
+	switch {
+	case r.Err.HTTPStatus() == http.StatusTooManyRequests:
+		e = toll.NewError(toll.CodeRateLimited)
+	case r.Err.Code == toll.CodeSettlementPending:
+		e = toll.NewError(r.Err.Code)
 	}
-	e.RetryAfterSecs = cause.RetryAfterSecs
+	e.RetryAfterSecs = r.Err.RetryAfterSecs
 	x.fail(e)
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/tollhq/toll/internal/sale"
 	"github.com/tollhq/toll/x402"
 )
 
@@ -122,7 +123,7 @@ func newTable(f x402.Facilitator, next http.Handler, routes []Route, proxy bool)
 		panic(misplacedTransport)
 	}
 	t := &table{keys: map[string]bool{}, exact: map[string]*entry{}, tokenHeaders: c.tokenHeaders, strip: stripPayment}
-	terms := c.termsCache(f)
+	terms := sale.NewTermsCache(f, c.Timeout, c.Clock)
 	for _, r := range routes {
 		if r.kind == routeOptions {
 			continue

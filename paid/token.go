@@ -8,23 +8,23 @@ import (
 	"strings"
 
 	"github.com/tollhq/toll"
-	"github.com/tollhq/toll/internal/hold"
+	"github.com/tollhq/toll/internal/sale"
 	"github.com/tollhq/toll/x402"
 )
 
 // owns reports whether a text is a payment for one of these gates, which no handler may see: an access token of their
 // service, or the payment of a wallet. Credentials of other software are not.
 func owns(ctx context.Context, text string, gates ...*gate) bool {
-	if len(text) < hold.MinTokenBytes {
+	if len(text) < sale.MinTokenBytes {
 		return false
 	}
 	perCall := func(g *gate) bool { return len(g.c.perCall) > 0 }
 	if slices.ContainsFunc(gates, perCall) && schemeOf(text) == x402.SchemeExact {
 		return true
 	}
-	c, ok := hold.AccessToken(text)
+	c, ok := sale.AccessToken(text)
 	return ok && (len(gates) == 0 || slices.ContainsFunc(gates, func(g *gate) bool {
-		terms, err := g.terms.Of(ctx, g.c.plan)
+		terms, err := g.c.Terms.Of(ctx, g.c.plan)
 		if err != nil {
 			terms = nil
 		}
@@ -44,7 +44,7 @@ func urlCarries(u *url.URL, owns func(string) bool) bool {
 // carries reports whether a text holds an access token between these separators, or between those of lists, cookies and
 // queries.
 func carries(text, separators string, owns func(string) bool) bool {
-	if len(text) < hold.MinTokenBytes {
+	if len(text) < sale.MinTokenBytes {
 		return false
 	}
 	parts := strings.FieldsFunc(text, func(r rune) bool { return strings.ContainsRune(separators+" \t,;?&=\"'", r) })
@@ -91,23 +91,9 @@ func withoutTokens(cookies string, owns func(string) bool) string {
 	return strings.Join(kept, "; ")
 }
 
-// forResource reports whether the token may be used for this request. It answers when not.
-func (x *exchange) forResource(t *x402.Token) bool {
-	c, ok := hold.ClaimsOf(t)
-	if !ok || len(c.Audience) == 0 || c.IsFor("", "") {
-		return true // what is malformed the service refuses
-	}
-	segments, err := cleanPath(x.r.URL)
-	if err != nil {
-		x.fail(err)
-		return false
-	}
-	// The path as it is served, and not as it is spelled.
-	served := url.URL{Path: "/" + strings.Join(segments, "/")}
-	if c.IsFor(x.c.publicURL, x.c.publicURL+served.EscapedPath()) {
-		return true
-	}
-	x.refuse(x.c.namespace.ReasonResourceMismatch(), toll.Errorf(toll.CodeEndpointMismatch, "The access token is for another resource.").
-		WithHint("Get an access token that is made for this resource, or for none."), nil)
-	return false
+// served is the url of the request with its path as it is served, and not as it is spelled.
+func (x *exchange) served() string {
+	segments, _ := cleanPath(x.r.URL) // it was read before
+	path := url.URL{Path: "/" + strings.Join(segments, "/")}
+	return x.c.publicURL + path.EscapedPath()
 }

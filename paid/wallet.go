@@ -1,12 +1,11 @@
 package paid
 
 import (
-	"context"
 	"errors"
 	"strings"
 
 	"github.com/tollhq/toll"
-	"github.com/tollhq/toll/internal/hold"
+	"github.com/tollhq/toll/internal/sale"
 	"github.com/tollhq/toll/x402"
 )
 
@@ -37,8 +36,7 @@ func schemeOf(value string) string {
 func (x *exchange) payExact(value string) bool {
 	p, err := x402.DecodeExact(value)
 	if err != nil {
-		x.undecodable(err)
-		return false
+		return x.isPaid(sale.Undecodable(err))
 	}
 	if !x.extensionsFit(p.PaymentIdentifier, p.Extensions) {
 		return false
@@ -52,36 +50,14 @@ func (x *exchange) payExact(value string) bool {
 		x.fail(toll.AsError(err))
 		return false
 	}
-	stock := &x402.StockPayment{Payload: value, Requirements: x.asRequirements(entry)}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(x.r.Context()), x.c.timeout)
-	v, err := x.f.Verify(ctx, &x402.VerifyRequest{Stock: stock})
-	cancel()
-	if err != nil {
-		x.faulty("verify", err)
-		return false
-	}
-	if x.c.afterVerify != nil {
-		x.c.afterVerify(x.r, v)
-	}
-	from := p.Authorization.From.String()
-	switch {
-	case !v.IsValid && refusesRoute(v.InvalidReason):
-		x.faulty("verify", toll.Errorf(toll.CodeBadRequirements, "PerCall: %s", sentence(v.InvalidReason+" "+v.InvalidMessage)))
-		return false
-	case !v.IsValid:
-		x.unpaid(v)
-		return false
-	case !strings.EqualFold(v.Payer, from) || v.Network != entry.Network:
-		x.faulty("verify", toll.Errorf(toll.CodeInternal, "The verdict is none about this payment."))
-		return false
-	}
-	x.wallet = &walletPayment{entry: entry, nonce: p.Authorization.Nonce}
-	x.hold = hold.Payment{
-		Facilitator: x.f, Timeout: x.c.timeout, Required: x.required, Stock: stock, Payer: from, AgentID: x.c.agent, Amount: amount,
-		Log: x.c.log, Room: "paid", About: []any{"correlationId", x.correlation, "payer", from, "nonce", p.Authorization.Nonce.String()},
-	}
-	x.payment = Payment{Payer: from, AgentID: x.c.agent, Exact: entry, Verdict: v}
-	return x.r.Context().Err() == nil
+	from, nonce := p.Authorization.From.String(), p.Authorization.Nonce
+	var refusal *sale.Refusal
+	x.sale, refusal = x.c.OpenStock(x.r.Context(), x.offer(), sale.Sale{
+		Stock: &x402.StockPayment{Payload: value, Requirements: x.asRequirements(entry)}, Payer: from, Amount: amount,
+		About: []any{"payer", from, "nonce", nonce.String()},
+	})
+	x.wallet = &walletPayment{entry: entry, nonce: nonce}
+	return x.isPaid(refusal)
 }
 
 // accepted returns the entry of the route that a payment is for. Without one it answers.
@@ -104,15 +80,6 @@ func (x *exchange) accepted(p *x402.ExactPayment) *x402.ExactRequirements {
 	return bad("The accepted entry is none of this route.")
 }
 
-// refusesRoute reports whether a refusal is about what the route asks for, which is the builder's to mend: no payment would be taken.
-func refusesRoute(reason string) bool {
-	switch reason {
-	case x402.ReasonInvalidRequirements, x402.ReasonInvalidNetwork, x402.ReasonUnsupportedScheme, x402.ReasonUnauthorizedServer, x402.ReasonVerifyFault:
-		return true
-	}
-	return false
-}
-
 // ErrNotSettled says that the payment of a wallet was not settled, so that nothing of the answer may leave.
 var ErrNotSettled = errors.New("paid: the payment for this answer was not settled")
 
@@ -122,7 +89,7 @@ func (x *exchange) settleFirst(status int) error {
 	if !success(status) {
 		return nil
 	}
-	x.wallet.first, x.wallet.known = x.settle(x.hold.Amount, hold.Tries)
+	x.wallet.first, x.wallet.known = x.sale.Settle(x.r.Context(), x.sale.Amount, sale.Tries)
 	if x.wallet.first.Success {
 		return nil
 	}

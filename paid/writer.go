@@ -10,12 +10,14 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/tollhq/toll/internal/sale"
 )
 
 // Errors that a handler gets from its ResponseWriter.
 var (
 	// ErrHoldEnded says that the answer was cut because the hold that pays for it ended.
-	ErrHoldEnded = errors.New("paid: the hold that pays for this answer has ended")
+	ErrHoldEnded = sale.ErrHoldEnded
 	// ErrTooLarge says that the answer is longer than MaxBuffer and may not stream.
 	ErrTooLarge = errors.New("paid: the answer is longer than the buffer and cannot stream")
 

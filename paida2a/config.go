@@ -1,11 +1,11 @@
 package paida2a
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"maps"
 	"net/http"
-	"os"
 	"slices"
 	"time"
 
@@ -13,6 +13,7 @@ import (
 	"github.com/a2aproject/a2a-go/a2asrv"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/sale"
 	"github.com/tollhq/toll/paid"
 	"github.com/tollhq/toll/x402"
 )
@@ -22,7 +23,7 @@ const ExtensionURI = "https://github.com/google-a2a/a2a-x402/v0.1"
 
 // Defaults of [Config].
 const (
-	DefaultTimeout      = 30 * time.Second
+	DefaultTimeout      = sale.DefaultTimeout
 	DefaultMaxTasks     = 10_000
 	DefaultMaxBytes     = 256 << 20
 	DefaultTaskLife     = time.Hour
@@ -75,45 +76,28 @@ type Config struct {
 	Clock func() time.Time
 }
 
-func (c Config) withDefaults() Config {
-	if c.CallerGone < paid.GoneByMethod || c.CallerGone > paid.Release {
-		panic("paida2a: CallerGone is paid.GoneByMethod, paid.Settle or paid.Release")
+// seller returns what the sales of this configuration share, and the configuration with its defaults.
+func (c Config) seller(f x402.Facilitator) (*sale.Seller, Config) {
+	s := &sale.Seller{
+		Facilitator: f, AgentID: c.AgentID, HoldSecs: c.HoldSecs, Timeout: c.Timeout, Namespace: c.Namespace, CallerGone: c.CallerGone,
+		Log: c.Log, Clock: c.Clock, Room: "paida2a", Item: "task",
 	}
-	if c.Credits <= 0 {
-		c.Credits = 1
+	s.SetDefaults()
+	s.Terms = sale.NewTermsCache(f, s.Timeout, s.Clock)
+	c.EndpointURL = cmp.Or(c.EndpointURL, c.Card.URL)
+	c.Credits = positive(c.Credits, 1)
+	c.MaxTasks = positive(c.MaxTasks, DefaultMaxTasks)
+	c.MaxBytes = positive(c.MaxBytes, DefaultMaxBytes)
+	c.TaskLife = positive(c.TaskLife, DefaultTaskLife)
+	c.MaxBodyBytes = positive(c.MaxBodyBytes, DefaultMaxBodyBytes)
+	return s, c
+}
+
+func positive[N ~int | ~int64](n, otherwise N) N {
+	if n <= 0 {
+		return otherwise
 	}
-	if c.EndpointURL == "" {
-		c.EndpointURL = c.Card.URL
-	}
-	if c.HoldSecs == 0 {
-		c.HoldSecs = x402.DefaultHoldSecs
-	}
-	c.HoldSecs = min(max(c.HoldSecs, 1), x402.MaxHoldSecs)
-	if c.Timeout <= 0 {
-		c.Timeout = DefaultTimeout
-	}
-	if c.MaxTasks <= 0 {
-		c.MaxTasks = DefaultMaxTasks
-	}
-	if c.MaxBytes <= 0 {
-		c.MaxBytes = DefaultMaxBytes
-	}
-	if c.TaskLife <= 0 {
-		c.TaskLife = DefaultTaskLife
-	}
-	if c.MaxBodyBytes <= 0 {
-		c.MaxBodyBytes = DefaultMaxBodyBytes
-	}
-	if c.Namespace == (x402.Namespace{}) {
-		c.Namespace = x402.Default
-	}
-	if c.Log == nil {
-		c.Log = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
-	}
-	if c.Clock == nil {
-		c.Clock = time.Now
-	}
-	return c
+	return n
 }
 
 // card is the one that is served.
@@ -171,11 +155,11 @@ func withScopes(all []a2a.SecurityRequirements) []a2a.SecurityRequirements {
 // itself in the same process. It answers JSON-RPC at POST / and the agent card at /.well-known/agent-card.json and
 // /.well-known/agent.json. It is safe for concurrent use.
 func Handler(f x402.Facilitator, agent a2asrv.AgentExecutor, cfg Config) http.Handler {
-	d := newDesk(f, agent, cfg.withDefaults())
+	d := newDesk(f, agent, cfg)
 	mux := http.NewServeMux()
 	card := a2asrv.NewStaticAgentCardHandler(d.cfg.card())
 	mux.Handle(a2asrv.WellKnownAgentCardPath, card)
 	mux.Handle(pathOldCard, card)
-	mux.Handle("POST /{$}", &front{cfg: &d.cfg, rpc: a2asrv.NewJSONRPCHandler(d)})
+	mux.Handle("POST /{$}", &front{log: d.Log, maxBody: d.cfg.MaxBodyBytes, rpc: a2asrv.NewJSONRPCHandler(d)})
 	return mux
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"log/slog"
 	"net/http"
 	"slices"
 	"strings"
@@ -30,14 +31,15 @@ type sourceKey struct{}
 
 // front reads requests strictly before the SDK does, and lets nobody pass who would not understand what is asked for.
 type front struct {
-	cfg *Config
-	rpc http.Handler
+	log     *slog.Logger
+	maxBody int64
+	rpc     http.Handler
 }
 
 func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, f.cfg.MaxBodyBytes))
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, f.maxBody))
 	if err != nil {
 		if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
 			refuse(w, http.StatusRequestEntityTooLarge, nil, codeInvalidRequest, "The request is too large.")
@@ -65,7 +67,7 @@ func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			"Tasks of this agent are paid: activate the extension "+ExtensionURI+" with the header "+a2asrv.ExtensionsMetaKey+".")
 		return
 	}
-	r = r.Clone(context.WithValue(log.WithLogger(r.Context(), f.cfg.Log), sourceKey{}, pace.Source(r)))
+	r = r.Clone(context.WithValue(log.WithLogger(r.Context(), f.log), sourceKey{}, pace.Source(r)))
 	r.Body = io.NopCloser(bytes.NewReader(body))
 	f.rpc.ServeHTTP(w, r)
 }

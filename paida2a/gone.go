@@ -6,7 +6,7 @@ import (
 
 	"github.com/a2aproject/a2a-go/a2a"
 
-	"github.com/tollhq/toll/internal/hold"
+	"github.com/tollhq/toll/internal/sale"
 	"github.com/tollhq/toll/paid"
 )
 
@@ -27,7 +27,7 @@ func (d *desk) leave(ctx context.Context, t *task) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	t.followers--
-	if d.cfg.CallerGone != paid.Release || !hold.Left(ctx) {
+	if d.CallerGone != paid.Release || !sale.Left(ctx) {
 		return
 	}
 	if t.waited && t.followers == 0 && t.phase == phaseRunning {
@@ -77,10 +77,10 @@ func (d *desk) cancelWork(ctx context.Context, t *task) (*a2a.Task, error) {
 // finish waits for an agent that was told to stop, at most as long as the hold can last. Work that is
 // finished all the same is paid, unless the builder gives it away.
 func (w *work) finish(c *collector, done <-chan error) error {
-	if w.cfg.CallerGone == paid.Release {
+	if w.CallerGone == paid.Release {
 		return errCanceled
 	}
-	t := time.NewTimer(time.Duration(w.cfg.HoldSecs) * time.Second)
+	t := time.NewTimer(time.Duration(w.HoldSecs) * time.Second)
 	defer t.Stop()
 	select {
 	case err := <-done:

@@ -3,7 +3,6 @@ package paida2a
 import (
 	"context"
 	"crypto/sha256"
-	"encoding/base64"
 	"encoding/hex"
 	"maps"
 	"strings"
@@ -11,7 +10,7 @@ import (
 	"github.com/a2aproject/a2a-go/a2a"
 
 	"github.com/tollhq/toll"
-	"github.com/tollhq/toll/internal/hold"
+	"github.com/tollhq/toll/internal/sale"
 	"github.com/tollhq/toll/x402"
 )
 
@@ -46,6 +45,10 @@ type Payment struct {
 	Verdict *x402.VerifyResponse
 }
 
+func paymentOf(p *sale.Sale) Payment {
+	return Payment{Payer: p.Payer, PlanID: p.PlanID, AgentID: p.AgentID, AgentRequestID: p.AgentRequestID, Amount: p.Amount, Verdict: p.Verdict}
+}
+
 type paymentKey struct{}
 
 // FromContext returns the payment of the task that an agent works on, and false elsewhere.
@@ -60,9 +63,8 @@ type credential struct {
 	token  string // the payload, as the text of an access token
 	digest string // of the token
 	claim  string // names the one request that the payload pays for, "" when it names none
-	reason string // what is wrong with the payload
-	text   string
-	claims hold.Claims
+	parsed *x402.Token
+	broken *sale.Refusal // what is wrong with the payload
 }
 
 // takePayment returns a message without whatever it says about payment, which neither agents nor the readers of a history see.
@@ -96,22 +98,16 @@ func (c *credential) read(payload any) {
 			c.token = string(b)
 		}
 	}
-	t, err := x402.DecodeToken(c.token)
-	if err != nil {
-		e := toll.AsError(err)
-		c.reason, c.text = x402.ReasonInvalidPayload, e.Text()
-		if e.Code == toll.CodeBadX402Version {
-			c.reason = x402.ReasonInvalidVersion
-		}
+	t, broken := sale.ReadToken(c.token)
+	if c.parsed, c.broken = t, broken; broken != nil {
 		return
 	}
-	c.claims, _ = hold.ClaimsOf(t)
 	c.digest = digest(c.token)
 	// An access token as it was issued pays for any task within its limits.
 	switch {
 	case t.PaymentIdentifier != "":
 		c.claim = digest(t.JWS, "identifier", t.PaymentIdentifier)
-	case t.Nonce != "" && t.Nonce != idOf(t.JWS):
+	case t.Nonce != "" && t.Nonce != idOf(t):
 		c.claim = digest(t.JWS, "nonce", t.Nonce)
 	}
 }
@@ -122,15 +118,7 @@ func digest(words ...string) string {
 }
 
 // idOf returns the jti of an access token. Nothing is checked: the service does that.
-func idOf(jws string) string {
-	var claims struct {
-		ID string `json:"jti"`
-	}
-	_, rest, _ := strings.Cut(jws, ".")
-	body, _, _ := strings.Cut(rest, ".")
-	b, err := base64.RawURLEncoding.DecodeString(body)
-	if err != nil || x402.Decode(b, &claims) != nil {
-		return ""
-	}
-	return claims.ID
+func idOf(t *x402.Token) string {
+	c, _ := sale.ClaimsOf(t)
+	return c.ID
 }

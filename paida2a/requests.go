@@ -9,27 +9,24 @@ import (
 	"github.com/a2aproject/a2a-go/a2a"
 	"github.com/a2aproject/a2a-go/a2asrv"
 
-	"github.com/tollhq/toll/internal/hold"
+	"github.com/tollhq/toll/internal/sale"
 	"github.com/tollhq/toll/paid"
 	"github.com/tollhq/toll/x402"
 )
 
 // desk answers the methods of the protocol. It is an [a2asrv.RequestHandler].
 type desk struct {
-	f     x402.Facilitator
+	*sale.Seller
 	agent a2asrv.AgentExecutor
 	cfg   Config
-	terms *hold.TermsCache
 
 	mu   sync.Mutex
 	book *book
 }
 
 func newDesk(f x402.Facilitator, agent a2asrv.AgentExecutor, cfg Config) *desk {
-	return &desk{
-		f: f, agent: agent, cfg: cfg, terms: hold.NewTermsCache(f, cfg.Timeout, cfg.Clock),
-		book: newBook(cfg.MaxTasks, cfg.MaxBytes, cfg.TaskLife),
-	}
+	s, cfg := cfg.seller(f)
+	return &desk{Seller: s, agent: agent, cfg: cfg, book: newBook(cfg.MaxTasks, cfg.MaxBytes, cfg.TaskLife)}
 }
 
 func invalid(why string) error { return fmt.Errorf("%s: %w", why, a2a.ErrInvalidParams) }
@@ -141,7 +138,7 @@ func (d *desk) OnCancelTask(ctx context.Context, params *a2a.TaskIDParams) (*a2a
 		return nil, err
 	}
 	d.mu.Lock()
-	if t.phase == phaseRunning && t.works && d.cfg.CallerGone != paid.Release {
+	if t.phase == phaseRunning && t.works && d.CallerGone != paid.Release {
 		d.mu.Unlock()
 		return d.cancelWork(ctx, t)
 	}
@@ -156,7 +153,7 @@ func (d *desk) OnCancelTask(ctx context.Context, params *a2a.TaskIDParams) (*a2a
 func (d *desk) find(id a2a.TaskID) (*task, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.book.find(id, d.cfg.Clock())
+	return d.book.find(id, d.Clock())
 }
 
 func (t *task) busy() bool { return t.phase == phaseRunning || t.phase == phaseSettling }

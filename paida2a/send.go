@@ -8,7 +8,9 @@ import (
 
 	"github.com/a2aproject/a2a-go/a2a"
 
+	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/plain"
+	"github.com/tollhq/toll/internal/sale"
 	"github.com/tollhq/toll/x402"
 )
 
@@ -39,7 +41,7 @@ func (d *desk) send(ctx context.Context, params *a2a.MessageSendParams) (*task, 
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	t, err := d.book.find(msg.TaskID, d.cfg.Clock())
+	t, err := d.book.find(msg.TaskID, d.Clock())
 	if err != nil {
 		return nil, 0, err
 	}
@@ -81,7 +83,7 @@ func (d *desk) begin(ctx context.Context, msg *a2a.Message) (*task, error) {
 	}
 	demand, err := d.demand(ctx)
 	if err != nil {
-		return nil, d.unreachable("reading the terms of the plan", "", err)
+		return nil, unreachable(d.Unavailable("reading the terms of the plan", &sale.Offer{PlanID: d.cfg.PlanID}, err))
 	}
 	t := &task{id: a2a.NewTaskID(), context: msg.ContextID, demand: demand, asked: msg, changed: make(chan struct{})}
 	t.source, _ = ctx.Value(sourceKey{}).(string)
@@ -93,7 +95,7 @@ func (d *desk) begin(ctx context.Context, msg *a2a.Message) (*task, error) {
 	t.bytes = sizeOf(t.told)
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if err := d.book.add(t, d.cfg.Clock()); err != nil {
+	if err := d.book.add(t, d.Clock()); err != nil {
 		return nil, err
 	}
 	return t, nil
@@ -117,14 +119,15 @@ func (d *desk) ask(t *task, msg *a2a.Message) error {
 func (d *desk) submit(ctx context.Context, t *task, msg *a2a.Message, c credential) {
 	d.heard(t, msg)
 	t.payment, t.problem = c.digest, nil
-	if c.reason == "" && !d.book.claimed(c.claim, t) {
-		c.reason, c.text = x402.ReasonDuplicate, "The payment was sent for another task."
+	refused := c.broken
+	if refused == nil && !d.book.claimed(c.claim, t) {
+		refused = &sale.Refusal{Reason: x402.ReasonDuplicate, Err: toll.Errorf(toll.CodePaymentRequired, "The payment was sent for another task.")}
 	}
-	if at := d.cfg.EndpointURL; c.reason == "" && len(c.claims.Audience) > 0 && !c.claims.IsFor(at, at) {
-		c.reason, c.text = d.cfg.Namespace.ReasonResourceMismatch(), "The access token is for another resource."
+	if at := d.cfg.EndpointURL; refused == nil {
+		refused = d.CheckResource(c.parsed, at, func() string { return at })
 	}
-	if c.reason != "" {
-		d.tell(t, phaseOver, d.failure(t, d.refusal(t, c.reason, c.text)))
+	if refused != nil {
+		d.tell(t, phaseOver, d.failure(t, d.refusal(t, refused)))
 		return
 	}
 	if t.asked == nil {
@@ -167,7 +170,7 @@ func (d *desk) tell(t *task, p phase, s a2a.TaskStatus, before ...a2a.Event) {
 	} else {
 		t.events = append(t.events, &a2a.TaskStatusUpdateEvent{TaskID: t.id, ContextID: t.context, Status: s, Final: !t.busy()})
 	}
-	d.book.put(t, d.cfg.Clock())
+	d.book.put(t, d.Clock())
 	close(t.changed)
 	t.changed = make(chan struct{})
 }
@@ -193,16 +196,16 @@ func (d *desk) failure(t *task, s *x402.SettleResponse) a2a.TaskStatus {
 	}
 	word := strings.ToUpper(s.ErrorReason)
 	text := strings.TrimSpace("The payment failed: " + word + ". " + told.ErrorMessage)
-	return d.status(t, a2a.TaskStateFailed, say(text), map[string]any{metaStatus: statusFailed, metaError: word, metaReceipts: []any{receipt(&told)}})
+	return d.status(t, a2a.TaskStateFailed, say(text), map[string]any{metaStatus: statusFailed, metaError: word, metaReceipts: []any{sale.Receipt(&told)}})
 }
 
-// refusal is the receipt of a payment that was not even tried.
-func (d *desk) refusal(t *task, reason, text string) *x402.SettleResponse {
-	return &x402.SettleResponse{ErrorReason: reason, ErrorMessage: text, Network: t.demand.Accepts[0].Network}
+// refusal is the receipt of a payment that was not taken.
+func (d *desk) refusal(t *task, r *sale.Refusal) *x402.SettleResponse {
+	return &x402.SettleResponse{ErrorReason: r.Reason, ErrorMessage: r.Err.Text(), Payer: r.Payer, Network: t.demand.Accepts[0].Network}
 }
 
 func (d *desk) status(t *task, state a2a.TaskState, parts a2a.ContentParts, meta map[string]any) a2a.TaskStatus {
-	now := d.cfg.Clock()
+	now := d.Clock()
 	return a2a.TaskStatus{State: state, Message: d.message(t, parts, meta), Timestamp: &now}
 }
 
@@ -211,14 +214,6 @@ func (d *desk) message(t *task, parts a2a.ContentParts, meta map[string]any) *a2
 }
 
 func say(text string) a2a.ContentParts { return a2a.ContentParts{a2a.TextPart{Text: text}} }
-
-// receipt is the answer of the service, byte for byte where they are known, so that it equals the stored one.
-func receipt(s *x402.SettleResponse) json.RawMessage {
-	if json.Valid(s.Raw) {
-		return s.Raw
-	}
-	return raw(s)
-}
 
 func raw(v any) json.RawMessage {
 	b, err := x402.Encode(v)

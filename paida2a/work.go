@@ -11,8 +11,7 @@ import (
 	"github.com/a2aproject/a2a-go/a2a"
 	"github.com/a2aproject/a2a-go/a2asrv"
 
-	"github.com/tollhq/toll"
-	"github.com/tollhq/toll/internal/hold"
+	"github.com/tollhq/toll/internal/sale"
 	"github.com/tollhq/toll/x402"
 )
 
@@ -34,37 +33,37 @@ type work struct {
 	token    string
 	asked    *a2a.Message
 	required x402.PaymentRequired
-	payment  Payment
-	hold     hold.Payment
-	amount   toll.Credits // of the price, within the bounds of the plan
+	sale     *sale.Sale
 }
 
 // serve verifies the payment, lets the agent work, settles, and only then tells what the agent made.
 func (w *work) serve(ctx context.Context) {
-	refusal, err := w.verify(ctx)
-	switch {
-	case err != nil:
-		w.undecided(w.unreachable("verify", w.id, err))
-		return
-	case refusal != nil:
-		w.move(phaseOver, w.failure(w.task, refusal))
+	if r := w.verify(ctx); r != nil {
+		switch r.Class {
+		case sale.Unavailable, sale.Pending:
+			w.undecided(unreachable(r))
+		case sale.CallerLeft:
+			w.move(phaseOver, w.status(w.task, a2a.TaskStateCanceled, say(textCanceled), nil))
+		default:
+			w.move(phaseOver, w.failure(w.task, w.refusal(w.task, r)))
+		}
 		return
 	}
 	verified := map[string]any{metaStatus: statusVerified}
 	if !w.move(phaseRunning, w.status(w.task, a2a.TaskStateWorking, say(textVerified), verified)) {
-		w.hold.Release(ctx)
+		w.sale.Release(ctx)
 		return
 	}
 	out, err := w.run(ctx)
 	if ctx.Err() != nil && (err != nil || out.state != a2a.TaskStateCompleted) {
-		w.hold.Release(ctx)
+		w.sale.Release(ctx)
 		w.move(phaseOver, w.status(w.task, a2a.TaskStateCanceled, say(textCanceled), nil))
 		return
 	}
 	if err != nil {
-		w.hold.Release(ctx)
+		w.sale.Release(ctx)
 		if w.move(phaseOver, w.status(w.task, a2a.TaskStateFailed, say(textFailed), verified)) {
-			w.cfg.Log.Error("paida2a: an agent failed", "task", string(w.id), "agentRequestId", w.payment.AgentRequestID, "error", err.Error())
+			w.Log.Error("paida2a: an agent failed", "task", string(w.id), "agentRequestId", w.sale.AgentRequestID, "error", err.Error())
 		}
 		return
 	}
@@ -72,13 +71,13 @@ func (w *work) serve(ctx context.Context) {
 	case a2a.TaskStateCompleted:
 		w.complete(ctx, out)
 	case a2a.TaskStateInputRequired, a2a.TaskStateAuthRequired:
-		w.hold.Release(ctx)
+		w.sale.Release(ctx)
 		w.question(out)
 	case a2a.TaskStateFailed, a2a.TaskStateRejected, a2a.TaskStateCanceled:
-		w.hold.Release(ctx)
+		w.sale.Release(ctx)
 		w.move(phaseOver, w.status(w.task, out.state, out.parts(textFailed), verified))
 	default:
-		w.hold.Release(ctx)
+		w.sale.Release(ctx)
 		w.move(phaseOver, w.status(w.task, a2a.TaskStateFailed, say(textFailed), verified))
 	}
 }
@@ -126,21 +125,21 @@ func (w *work) complete(ctx context.Context, out *outcome) {
 	w.mu.Lock()
 	if !w.busy() {
 		w.mu.Unlock()
-		w.hold.Release(ctx)
+		w.sale.Release(ctx)
 		return
 	}
 	w.phase = phaseSettling
 	w.mu.Unlock()
 
-	s, known := w.settle(ctx)
+	s, known := w.sale.Settle(ctx, *w.sale.Max, sale.Tries)
 	if !s.Success {
 		if known {
-			w.hold.Release(ctx)
+			w.sale.Release(ctx)
 		}
 		w.move(phaseOver, w.failure(w.task, s))
 		return
 	}
-	meta := map[string]any{metaStatus: statusCompleted, metaReceipts: []any{receipt(s)}}
+	meta := map[string]any{metaStatus: statusCompleted, metaReceipts: []any{sale.Receipt(s)}}
 	settled := w.status(w.task, a2a.TaskStateWorking, say("The payment is settled."), meta)
 	events := []a2a.Event{&a2a.TaskStatusUpdateEvent{TaskID: w.id, ContextID: w.context, Status: settled}}
 	for _, a := range out.artifacts {
@@ -165,7 +164,7 @@ func (w *work) run(ctx context.Context) (*outcome, error) {
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithCancel(context.WithValue(ctx, paymentKey{}, w.payment))
+	ctx, cancel := context.WithCancel(context.WithValue(ctx, paymentKey{}, paymentOf(w.sale)))
 	defer cancel()
 	c := newCollector(w.task)
 	done := make(chan error, 1)
@@ -183,7 +182,7 @@ func (w *work) run(ctx context.Context) (*outcome, error) {
 func (w *work) execute(ctx context.Context, req *a2asrv.RequestContext, c *collector) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
-			w.cfg.Log.Error("paida2a: an agent panicked", "task", string(w.id), "panic", v, "stack", string(debug.Stack()))
+			w.Log.Error("paida2a: an agent panicked", "task", string(w.id), "panic", v, "stack", string(debug.Stack()))
 			err = errPanic
 		}
 	}()
@@ -220,12 +219,12 @@ func (d *desk) stopAgent(ctx context.Context, told *a2a.Task) {
 		defer cancel()
 		defer func() {
 			if v := recover(); v != nil {
-				d.cfg.Log.Error("paida2a: an agent panicked", "task", string(told.ID), "panic", v, "stack", string(debug.Stack()))
+				d.Log.Error("paida2a: an agent panicked", "task", string(told.ID), "panic", v, "stack", string(debug.Stack()))
 			}
 		}()
 		req := &a2asrv.RequestContext{TaskID: told.ID, ContextID: told.ContextID, StoredTask: stored}
 		if err := d.agent.Cancel(ctx, req, closedQueue{}); err != nil {
-			d.cfg.Log.Warn("paida2a: an agent could not be canceled", "task", string(told.ID), "error", err.Error())
+			d.Log.Warn("paida2a: an agent could not be canceled", "task", string(told.ID), "error", err.Error())
 		}
 	}()
 }

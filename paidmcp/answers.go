@@ -1,6 +1,7 @@
 package paidmcp
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"maps"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/plain"
+	"github.com/tollhq/toll/internal/sale"
 	"github.com/tollhq/toll/x402"
 )
 
@@ -62,7 +64,7 @@ func (r *unpaid) answer() (mcp.Result, error) {
 	c := r.call
 	pr := *c.demand
 	pr.Error = r.because(r.word)
-	if shortOfCredits(r.reason) {
+	if sale.Lacks(r.reason) {
 		pr.Extensions = c.orderExtension()
 	}
 	b, err := x402.Encode(&pr)
@@ -77,7 +79,7 @@ func (r *unpaid) answer() (mcp.Result, error) {
 	res.StructuredContent = json.RawMessage(b)
 	res.Content = []mcp.Content{&mcp.TextContent{Text: string(b)}}
 	if r.meta != nil {
-		res.Meta = mcp.Meta{c.cfg.Namespace.MetaCredits(): r.meta}
+		res.Meta = mcp.Meta{c.Namespace.MetaCredits(): r.meta}
 	}
 	return res, nil
 }
@@ -100,7 +102,7 @@ func (c *call) redeemFailed(s *x402.SettleResponse, known bool) *unpaid {
 		r.word = wordPending
 	}
 	r.meta = &creditsMeta{
-		PlanID: c.payment.PlanID, SubscriberAddress: c.payment.Payer, ErrorReason: s.ErrorReason, AgentRequestID: c.payment.AgentRequestID,
+		PlanID: c.sale.PlanID, SubscriberAddress: c.sale.Payer, ErrorReason: s.ErrorReason, AgentRequestID: c.sale.AgentRequestID,
 	}
 	if c.price.onError == Propagate {
 		r.wire = &jsonrpc.Error{Code: CodeMisconfigured, Message: r.because("Failed to redeem credits")}
@@ -146,14 +148,8 @@ func (c *call) newToolResult() *mcp.CallToolResult {
 }
 
 func (c *call) orderExtension() map[string]json.RawMessage {
-	for _, t := range c.offers {
-		if t.PlanID != c.plan || t.OrderURL == "" {
-			continue
-		}
-		raw, err := x402.Encode(map[string]any{"info": map[string]string{"planId": string(t.PlanID), "orderUrl": t.OrderURL}})
-		if err == nil {
-			return map[string]json.RawMessage{c.cfg.Namespace.PlanExtension(): raw}
-		}
+	if order := sale.OrderExtension(c.terms); order != nil {
+		return map[string]json.RawMessage{c.Namespace.PlanExtension(): order}
 	}
 	return map[string]json.RawMessage{}
 }
@@ -171,12 +167,9 @@ type creditsMeta struct {
 }
 
 func (c *call) free() *creditsMeta {
-	m := &creditsMeta{Success: true, CreditsRedeemed: new(toll.Credits), PlanID: c.payment.PlanID, SubscriberAddress: c.payment.Payer}
-	if m.PlanID == "" {
-		m.PlanID = c.price.plan
-	}
-	if m.PlanID == "" {
-		m.PlanID = c.cfg.PlanID
+	m := &creditsMeta{Success: true, CreditsRedeemed: new(toll.Credits), PlanID: cmp.Or(c.price.plan, c.cfg.PlanID)}
+	if c.sale != nil {
+		m.PlanID, m.SubscriberAddress = c.sale.PlanID, c.sale.Payer
 	}
 	return m
 }
@@ -184,7 +177,7 @@ func (c *call) free() *creditsMeta {
 func (c *call) burned(s *x402.SettleResponse) *creditsMeta {
 	return &creditsMeta{
 		Success: true, TxHash: s.Transaction, CreditsRedeemed: s.CreditsRedeemed, RemainingBalance: s.RemainingBalance,
-		PlanID: c.payment.PlanID, SubscriberAddress: c.payment.Payer,
+		PlanID: c.sale.PlanID, SubscriberAddress: c.sale.Payer,
 	}
 }
 
@@ -199,9 +192,9 @@ func (c *call) withMeta(res mcp.Result, s *x402.SettleResponse, credits *credits
 	}
 	delete(meta, x402.MetaResponse) // never that of another call, which a proxy may have met upstream
 	if s != nil {
-		meta[x402.MetaResponse] = receipt(s)
+		meta[x402.MetaResponse] = sale.Receipt(s)
 	}
-	meta[c.cfg.Namespace.MetaCredits()] = credits
+	meta[c.Namespace.MetaCredits()] = credits
 	switch r := res.(type) {
 	case *mcp.CallToolResult:
 		out := *r
@@ -220,14 +213,6 @@ func (c *call) withMeta(res mcp.Result, s *x402.SettleResponse, credits *credits
 		return &out
 	}
 	return res
-}
-
-// receipt is the answer of the service, byte for byte where they are known, so that it equals the stored one.
-func receipt(s *x402.SettleResponse) any {
-	if json.Valid(s.Raw) {
-		return json.RawMessage(s.Raw)
-	}
-	return s
 }
 
 func internalError() error {

@@ -15,7 +15,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/tollhq/toll"
-	"github.com/tollhq/toll/internal/hold"
+	"github.com/tollhq/toll/internal/sale"
 	"github.com/tollhq/toll/x402"
 )
 
@@ -115,12 +115,12 @@ type verdict struct {
 }
 
 func newBearers(p *Payments, k *keys, clock func() time.Time) *bearers {
-	return &bearers{f: p.f, keys: k, agent: p.cfg.AgentID, names: p.cfg.Namespace, clock: clock, verdicts: make(map[string]verdict)}
+	return &bearers{f: p.seller.Facilitator, keys: k, agent: p.seller.AgentID, names: p.seller.Namespace, clock: clock, verdicts: make(map[string]verdict)}
 }
 
 // claims are what the HTTP layer reads of an access token (wire contract, section 14).
 type claims struct {
-	hold.Claims
+	sale.Claims
 	Subject  string            `json:"sub"`
 	Expiry   toll.Int          `json:"exp"`
 	Accepted x402.Requirements `json:"accepted"`

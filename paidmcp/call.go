@@ -13,7 +13,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/tollhq/toll"
-	"github.com/tollhq/toll/internal/hold"
+	"github.com/tollhq/toll/internal/sale"
 	"github.com/tollhq/toll/paid"
 	"github.com/tollhq/toll/x402"
 )
@@ -21,6 +21,7 @@ import (
 // call is one call of an item with a price.
 type call struct {
 	*Payments
+	*sale.Seller
 	kind  Type
 	name  string
 	price *price
@@ -29,23 +30,20 @@ type call struct {
 	args  json.RawMessage
 	url   string
 
-	offers   []*x402.Terms         // the plans that may pay
-	demand   *x402.PaymentRequired // what the caller is asked for
-	plan     toll.PlanID           // the one that is to pay
-	required *x402.PaymentRequired // what was verified, and is settled
-	terms    *x402.Terms           // of the plan that pays
-	cred     credential
-	payment  Payment
-	hold     hold.Payment
-	holdEnd  time.Time // when the hold ends at the latest that we may rely on
-	notices  *outbox
+	offers  []*x402.Terms         // the plans that may pay
+	demand  *x402.PaymentRequired // what the caller is asked for
+	plan    toll.PlanID           // the one that is to pay
+	terms   *x402.Terms           // of the plan that pays
+	cred    credential
+	sale    *sale.Sale // nil of a free item
+	notices *outbox
 }
 
 // receive is the middleware that asks for payment. Whatever runs inside it, runs under one payment: also when the SDK calls a
 // handler again with the input that it asked for.
 func (p *Payments) receive(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
-		c := &call{Payments: p, req: req, next: next}
+		c := &call{Payments: p, Seller: p.seller, req: req, next: next}
 		switch params := req.GetParams().(type) {
 		case *mcp.CallToolParamsRaw:
 			c.kind, c.name, c.args = Tools, params.Name, params.Arguments
@@ -103,10 +101,6 @@ func (c *call) serve(ctx context.Context, run func(context.Context) (mcp.Result,
 	if refusal := c.pay(ctx); refusal != nil {
 		return refusal.answer()
 	}
-	if ctx.Err() != nil {
-		c.hold.Release(ctx)
-		return nil, ctx.Err()
-	}
 	c.notices = &outbox{flows: c.price.stream}
 	c.enter()
 	defer c.leave()
@@ -114,10 +108,10 @@ func (c *call) serve(ctx context.Context, run func(context.Context) (mcp.Result,
 	settles := sync.OnceValue(func() bool { return c.settlesGone(ctx) })
 	work, cancel := c.workContext(ctx, settles)
 	defer cancel(nil)
-	inner := context.WithValue(context.WithValue(work, paymentKey{}, c.payment), callKey{}, c)
+	inner := context.WithValue(context.WithValue(work, paymentKey{}, c.payment()), callKey{}, c)
 	if c.price.stream {
 		// What leaves is paid by the hold, and not longer than it lasts.
-		timer := time.AfterFunc(c.holdEnd.Sub(c.cfg.Clock()), func() {
+		timer := time.AfterFunc(c.sale.End.Sub(c.Clock()), func() {
 			cancel(paid.ErrHoldEnded)
 			c.notices.cut()
 		})
@@ -126,7 +120,7 @@ func (c *call) serve(ctx context.Context, run func(context.Context) (mcp.Result,
 	res, err := run(inner)
 	if gone := context.Cause(inner); gone != nil {
 		res, err = nil, gone
-	} else if ctx.Err() != nil && !(hold.Left(ctx) && settles()) {
+	} else if ctx.Err() != nil && !(sale.Left(ctx) && settles()) {
 		res, err = nil, context.Cause(ctx) // it came to its end before it learned that the caller left
 	}
 	switch {
@@ -147,7 +141,7 @@ func (c *call) serve(ctx context.Context, run func(context.Context) (mcp.Result,
 func (c *call) run(ctx context.Context, method string) (res mcp.Result, err error) {
 	defer func() {
 		if v := recover(); v != nil {
-			c.cfg.Log.Error("paidmcp: a handler panicked", "item", c.url, "panic", v, "stack", string(debug.Stack()))
+			c.Log.Error("paidmcp: a handler panicked", "item", c.url, "panic", v, "stack", string(debug.Stack()))
 			res, err = nil, errInternal
 		}
 	}()
@@ -188,7 +182,7 @@ func (c *call) stop(ctx context.Context) {
 		c.settleCut(ctx, sent)
 		return
 	}
-	c.hold.Release(ctx)
+	c.sale.Release(ctx)
 }
 
 // settled burns the credits of a call that ran, and only then lets its result go.
@@ -198,11 +192,11 @@ func (c *call) settled(ctx context.Context, res mcp.Result) (mcp.Result, error) 
 		return c.fail(ctx, err)
 	}
 	if amount == 0 {
-		c.hold.Release(ctx)
+		c.sale.Release(ctx)
 		c.notices.open()
 		return c.withMeta(res, nil, c.free()), nil
 	}
-	s, known := c.settle(ctx, amount)
+	s, known := c.sale.Settle(ctx, amount, sale.Tries)
 	if s.Success {
 		if st, ok := ctx.Value(streamKey{}).(*stream); ok {
 			st.backlog.pay(st)
@@ -212,9 +206,9 @@ func (c *call) settled(ctx context.Context, res mcp.Result) (mcp.Result, error) 
 	}
 	c.notices.shut()
 	if sent := c.notices.delivered(); sent > 0 {
-		c.unsettled(amount, sent, s, known)
+		c.sale.Later(amount, sent, s, known)
 	} else if known {
-		c.hold.Release(ctx)
+		c.sale.Release(ctx)
 	}
 	return c.redeemFailed(s, known).answer()
 }
@@ -226,7 +220,7 @@ func (c *call) amount(res mcp.Result) (amount toll.Credits, err error) {
 	}
 	defer func() {
 		if v := recover(); v != nil {
-			c.cfg.Log.Error("paidmcp: the price of a call panicked", "item", c.url, "panic", v, "stack", string(debug.Stack()))
+			c.Log.Error("paidmcp: the price of a call panicked", "item", c.url, "panic", v, "stack", string(debug.Stack()))
 			err = errInternal
 		}
 	}()
@@ -236,21 +230,21 @@ func (c *call) amount(res mcp.Result) (amount toll.Credits, err error) {
 	if c.terms != nil && c.terms.IsTime {
 		return amount, nil // a plan for a period holds nothing, and burns nothing whatever is asked
 	}
-	return min(c.terms.InBounds(amount), c.payment.Amount), nil
+	return min(c.terms.InBounds(amount), c.sale.Amount), nil
 }
 
 // settleCut settles a stream that ended before its result, after something was delivered.
 func (c *call) settleCut(ctx context.Context, sent int64) {
 	amount, err := c.amount(nil)
 	if err != nil {
-		amount = c.payment.Amount // what was held is what the subscriber agreed to
+		amount = c.sale.Amount // what was held is what the subscriber agreed to
 	}
 	if amount == 0 {
-		c.hold.Release(ctx)
+		c.sale.Release(ctx)
 		return
 	}
-	if s, known := c.settle(ctx, amount); !s.Success {
-		c.unsettled(amount, sent, s, known)
+	if s, known := c.sale.Settle(ctx, amount, sale.Tries); !s.Success {
+		c.sale.Later(amount, sent, s, known)
 	}
 }
 

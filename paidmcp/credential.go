@@ -9,8 +9,6 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/tollhq/toll"
-	"github.com/tollhq/toll/internal/hold"
 	"github.com/tollhq/toll/x402"
 )
 
@@ -151,10 +149,4 @@ func needed(v map[string]any) map[string]any {
 		}
 	}
 	return out
-}
-
-// claimedPlan returns the plan that an access token names. Nothing is checked: the service does that.
-func claimedPlan(t *x402.Token) toll.PlanID {
-	c, _ := hold.ClaimsOf(t)
-	return toll.PlanID(c.PlanID)
 }

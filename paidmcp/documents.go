@@ -185,7 +185,7 @@ func (s *Server) info(base string) any {
 		OAuth: infoAuth{
 			Authorization: base + pathAuthorization, Resource: base + pathResource, OpenID: base + pathOpenID,
 			AuthorizationEndpoint: as.AuthorizationEndpoint, TokenEndpoint: as.TokenEndpoint, JWKS: as.JWKS,
-			RegistrationEndpoint: as.RegistrationEndpoint, ClientID: s.pay.cfg.AgentID, Scopes: s.cfg.Scopes,
+			RegistrationEndpoint: as.RegistrationEndpoint, ClientID: s.pay.seller.AgentID, Scopes: s.cfg.Scopes,
 		},
 		Tools: items.tools, Resources: items.resources, Prompts: items.prompts,
 	}

@@ -2,32 +2,24 @@ package paidmcp
 
 import (
 	"context"
-	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/tollhq/toll/internal/hold"
 	"github.com/tollhq/toll/paid"
 )
 
 // CallerGone says what becomes of a call of the item whose caller goes away or cancels it, in place
 // of [Config.CallerGone]. See "Callers who leave" in the documentation of the package.
 func CallerGone(g paid.Gone) Option {
-	checkGone(g)
+	g.Check("paidmcp")
 	return func(pr *price) { pr.gone = g }
-}
-
-func checkGone(g paid.Gone) {
-	if g < paid.GoneByMethod || g > paid.Release {
-		panic("paidmcp: CallerGone is paid.GoneByMethod, paid.Settle or paid.Release")
-	}
 }
 
 // settlesGone reports whether a call that succeeds is settled although its caller has gone.
 func (c *call) settlesGone(ctx context.Context) bool {
 	g := c.price.gone
 	if g == paid.GoneByMethod {
-		g = c.cfg.CallerGone
+		g = c.CallerGone
 	}
 	if g == paid.GoneByMethod {
 		return c.kind == Tools && !c.isReadOnly(ctx)
@@ -46,8 +38,7 @@ func (c *call) settlesGone(ctx context.Context) bool {
 func (c *call) workContext(
 	call context.Context, settles func() bool,
 ) (context.Context, context.CancelCauseFunc) {
-	return hold.WorkContext(call, func() bool { return c.notices.delivered() == 0 && settles() },
-		func() time.Duration { return c.holdEnd.Sub(c.cfg.Clock()) }, paid.ErrHoldEnded)
+	return c.sale.WorkContext(call, func() bool { return c.notices.delivered() == 0 && settles() })
 }
 
 // maxListed bounds the pages of one list.
@@ -60,7 +51,7 @@ func (c *call) isReadOnly(ctx context.Context) bool {
 	if !ok {
 		return false
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.cfg.Timeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.Timeout)
 	defer cancel()
 	params := &mcp.ListToolsParams{}
 	for range maxListed {

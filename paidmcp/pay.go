@@ -9,8 +9,8 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 
 	"github.com/tollhq/toll"
-	"github.com/tollhq/toll/internal/hold"
 	"github.com/tollhq/toll/internal/plain"
+	"github.com/tollhq/toll/internal/sale"
 	"github.com/tollhq/toll/x402"
 )
 
@@ -29,33 +29,48 @@ var errMissingPlan = &jsonrpc.Error{Code: CodeMisconfigured, Message: "Server mi
 // pay verifies the payment of a call with a hold. It returns the answer when the call is not paid.
 func (c *call) pay(ctx context.Context) *unpaid {
 	var token *x402.Token
-	var broken error
+	var r *sale.Refusal
 	if c.cred.token != "" {
-		token, broken = x402.DecodeToken(c.cred.token)
+		token, r = sale.ReadToken(c.cred.token)
 	}
 	if refusal := c.offer(ctx, token); refusal != nil {
 		return refusal
 	}
-	switch {
-	case c.cred.token == "":
+	if c.cred.token == "" {
 		return c.refuse(wordRequired, "", "")
-	case broken != nil:
-		e := toll.AsError(broken)
-		reason := x402.ReasonInvalidPayload
-		if e.Code == toll.CodeBadX402Version {
-			reason = x402.ReasonInvalidVersion
+	}
+	if base := strings.TrimSuffix(c.cfg.EndpointURL, pathMCP); r == nil && base != "" {
+		r = c.CheckResource(token, base, func() string { return c.cfg.EndpointURL })
+	}
+	if r == nil {
+		if c.cred.bearer && bearerWarned.CompareAndSwap(false, true) {
+			c.Log.Warn("paidmcp: a call was paid by its bearer token, which is deprecated: payments belong into params._meta", "key", metaPayment)
 		}
-		return c.refuse(wordRequired, reason, e.Text())
+		o := sale.Offer{Required: c.ask([]*x402.Terms{c.terms}), PlanID: c.plan, Item: c.url, Elsewhere: c.cfg.EndpointURL}
+		if f := c.cfg.AfterSettle; f != nil {
+			o.Settled = f
+		}
+		o.Max, _ = sale.Price(c.terms, c.asked())
+		c.sale, r = c.Open(ctx, o, c.cred.token)
 	}
-	// Whether the claims are true the facilitator says; who made them up has no money.
-	said, ok := hold.ClaimsOf(token)
-	if base := strings.TrimSuffix(c.cfg.EndpointURL, pathMCP); ok && base != "" && len(said.Audience) > 0 && !said.IsFor(base, c.cfg.EndpointURL) {
-		return c.refuse(wordRequired, c.cfg.Namespace.ReasonResourceMismatch(), problemAudience+".")
+	switch {
+	case r == nil:
+		return nil
+	case r.Class == sale.CallerLeft:
+		return &unpaid{call: c, wire: ctx.Err()}
+	case r.Class == sale.Unavailable:
+		return c.refuse(wordUnavailable, "", "")
 	}
-	if c.cred.bearer && bearerWarned.CompareAndSwap(false, true) {
-		c.cfg.Log.Warn("paidmcp: a call was paid by its bearer token, which is deprecated: payments belong into params._meta", "key", metaPayment)
+	return c.refuse(wordRequired, r.Reason, r.Err.Text())
+}
+
+// payment is what the handler may know.
+func (c *call) payment() Payment {
+	p := c.sale
+	return Payment{
+		Payer: p.Payer, PlanID: p.PlanID, AgentID: p.AgentID, AgentRequestID: p.AgentRequestID, Amount: p.Amount, LogicalURL: c.url,
+		Verdict: p.Verdict,
 	}
-	return c.verify(ctx)
 }
 
 // offer finds the plans that may pay, the one that is to pay, and what the call costs.
@@ -65,23 +80,22 @@ func (c *call) offer(ctx context.Context, token *x402.Token) *unpaid {
 		if e, ok := wireError(err); ok {
 			return &unpaid{call: c, wire: e}
 		}
-		return c.unreachable(ctx, "reading the plans of the agent", err)
+		return c.unreachable("reading the plans of the agent", err)
 	}
 	for _, id := range plans {
-		t, err := c.Payments.terms.Of(ctx, id)
+		t, err := c.Terms.Of(ctx, id)
 		if err != nil {
 			if id == c.plan {
-				return c.unreachable(ctx, "reading the terms of the plan", err)
+				return c.unreachable("reading the terms of the plan", err)
 			}
 			continue
 		}
 		c.offers = append(c.offers, t)
 	}
-	c.demand = c.ask(c.url, c.offers)
+	c.demand = c.ask(c.offers)
 	for _, t := range c.offers {
 		if t.PlanID == c.plan {
 			c.terms = t
-			c.required = c.ask(c.url, []*x402.Terms{t})
 		}
 	}
 	return nil
@@ -96,16 +110,17 @@ func (c *call) choosePlans(ctx context.Context, token *x402.Token) ([]toll.PlanI
 	if c.plan != "" {
 		return []toll.PlanID{c.plan}, nil
 	}
-	if c.cfg.AgentID == "" {
+	if c.AgentID == "" {
 		return nil, errMissingPlan
 	}
 	plans, err := c.plans.of(ctx, c.Payments)
 	if err != nil {
 		return nil, err
 	}
-	var claimed toll.PlanID
+	var claimed toll.PlanID // nothing is checked: the service does that
 	if token != nil {
-		claimed = claimedPlan(token)
+		said, _ := sale.ClaimsOf(token)
+		claimed = toll.PlanID(said.PlanID)
 	}
 	if len(plans) == 0 {
 		if claimed == "" {
@@ -123,18 +138,18 @@ func (c *call) choosePlans(ctx context.Context, token *x402.Token) ([]toll.PlanI
 }
 
 // ask returns a demand for payment with one entry for each plan.
-func (c *call) ask(resource string, offers []*x402.Terms) *x402.PaymentRequired {
+func (c *call) ask(offers []*x402.Terms) *x402.PaymentRequired {
 	o := x402.Options{
-		Namespace: c.cfg.Namespace, Endpoint: resource, AgentID: c.cfg.AgentID, HTTPVerb: "POST", Error: wordRequired,
+		Namespace: c.Namespace, Endpoint: c.url, AgentID: c.AgentID, HTTPVerb: "POST", Error: wordRequired,
 		Description: plain.Text(c.price.description, maxSentenceRunes), MimeType: plain.Text(c.price.mimeType, maxNameRunes),
-		MaxTimeoutSecs: c.cfg.HoldSecs,
+		MaxTimeoutSecs: c.HoldSecs,
 	}
 	if len(offers) == 0 {
 		offers = []*x402.Terms{{PlanID: c.plan}}
 	}
 	var pr *x402.PaymentRequired
 	for _, t := range offers {
-		o.Amount = c.offered(t)
+		_, o.Amount = sale.Price(t, c.asked())
 		one := x402.NewPaymentRequired([]*x402.Terms{t}, o)
 		if pr == nil {
 			pr = one
@@ -153,101 +168,11 @@ func (c *call) asked() *toll.Credits {
 	return max(c.price.credits, c.price.maxAmount).Ptr()
 }
 
-// offered is what a demand names: the credits to verify as the service is going to take them, within the bounds of the plan.
-func (c *call) offered(t *x402.Terms) *toll.Credits {
-	asked := c.asked()
-	switch {
-	case t.MaxAmount == 0 || asked != nil && *asked == 0:
-		return asked
-	case t.IsTime:
-		return new(toll.Credits)
-	case asked == nil:
-		return t.MaxAmount.Ptr()
-	}
-	return t.InBounds(*asked).Ptr()
-}
-
-// verify asks for a hold, for the logical url and then, when the agent knows the other one only, for the address of the
-// endpoint.
-func (c *call) verify(ctx context.Context) *unpaid {
-	// The hold's own end is on the clock of the service. Counted from before the call, ours is never later.
-	c.holdEnd = c.cfg.Clock().Add(time.Duration(c.cfg.HoldSecs) * time.Second)
-	v, err := c.verifyOnce(ctx)
-	if err == nil && !v.IsValid && v.InvalidReason == c.cfg.Namespace.ReasonResourceMismatch() && c.cfg.EndpointURL != "" {
-		logical := c.required.Resource.URL
-		c.required.Resource.URL = c.cfg.EndpointURL
-		if v, err = c.verifyOnce(ctx); err == nil && !v.IsValid {
-			c.required.Resource.URL = logical
-		}
-	}
-	if err != nil {
-		return c.unreachable(ctx, "verify", err)
-	}
-	if !v.IsValid {
-		return c.refused(ctx, v)
-	}
-	c.hold = hold.Payment{
-		Facilitator: c.f, Timeout: c.cfg.Timeout, Required: c.required, Token: c.cred.token, PlanID: c.plan, AgentID: c.cfg.AgentID,
-		Log: c.cfg.Log, Room: "paidmcp", About: []any{"item", c.url},
-	}
-	if err := c.hold.Accept(v, true); err != nil {
-		c.hold.Release(ctx)
-		return c.unreachable(ctx, "verify", err)
-	}
-	c.payment = Payment{
-		Payer: c.hold.Payer, PlanID: c.hold.PlanID, AgentID: c.hold.AgentID, AgentRequestID: c.hold.AgentRequestID, LogicalURL: c.url,
-		Amount: c.hold.Amount, Verdict: v,
-	}
-	return nil
-}
-
-func (c *call) verifyOnce(ctx context.Context) (*x402.VerifyResponse, error) {
-	// A caller that leaves must not leave a hold behind that nobody knows of.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.cfg.Timeout)
-	defer cancel()
-	asked := c.asked()
-	if asked != nil {
-		asked = c.terms.InBounds(*asked).Ptr()
-	}
-	return c.f.Verify(ctx, &x402.VerifyRequest{
-		PaymentRequired: *c.required, AccessToken: c.cred.token, MaxAmount: asked, Hold: true, HoldSecs: c.cfg.HoldSecs,
-	})
-}
-
-// refused answers a verdict that is not good.
-func (c *call) refused(ctx context.Context, v *x402.VerifyResponse) *unpaid {
-	switch {
-	case v.InvalidReason == x402.ReasonUnauthorizedServer, v.InvalidReason == x402.ReasonVerifyFault,
-		v.Code == toll.CodePaymentPlanNotFound, v.Code == toll.CodePaymentAgentNotFound:
-		return c.unreachable(ctx, "verify", &toll.Error{Code: v.Code, Message: v.InvalidMessage, Reason: v.InvalidReason})
-	}
-	text := v.InvalidMessage
-	if text == "" && v.Code != "" {
-		text = toll.NewError(v.Code).Text()
-	}
-	return c.refuse(wordRequired, v.InvalidReason, text)
-}
-
-// unreachable answers a call to the service that failed, which is not the subscriber's fault. The builder finds the reason
-// in the log.
-func (c *call) unreachable(_ context.Context, what string, err error) *unpaid {
-	cause := toll.AsError(err)
-	c.cfg.Log.Error("paidmcp: a call to the facilitator failed", "call", what, "item", c.url, "plan", string(c.plan),
-		"error", cause.Error(), "facilitatorCorrelationId", cause.CorrelationID)
-	if c.demand == nil {
-		c.demand = c.ask(c.url, c.offers)
-	}
+// unreachable answers a call to the service that failed before there was a demand.
+func (c *call) unreachable(what string, err error) *unpaid {
+	c.Unavailable(what, &sale.Offer{PlanID: c.plan, Item: c.url}, err)
+	c.demand = c.ask(c.offers)
 	return c.refuse(wordUnavailable, "", "")
-}
-
-func shortOfCredits(reason string) bool {
-	switch reason {
-	case x402.ReasonInsufficientFunds, x402.ReasonRedemptionLimit, x402.ReasonOrderLimit, x402.ReasonPlanExpired,
-		x402.ReasonDelegationExhausted, x402.ReasonDelegationShort, x402.ReasonDelegationExpired, x402.ReasonDelegationRevoked,
-		x402.ReasonDelegationNotFound:
-		return true
-	}
-	return false
 }
 
 // plansCache keeps the plans of the agent for five minutes.
@@ -259,20 +184,20 @@ type plansCache struct {
 
 // of returns the plans of the agent, at most 20; none when the facilitator does not tell.
 func (k *plansCache) of(ctx context.Context, p *Payments) ([]toll.PlanID, error) {
-	f, ok := p.f.(agentPlans)
+	f, ok := p.seller.Facilitator.(agentPlans)
 	if !ok {
 		return nil, nil
 	}
-	now := p.cfg.Clock()
+	now := p.seller.Clock()
 	k.mu.Lock()
 	plans, at := k.plans, k.at
 	k.mu.Unlock()
 	if len(plans) > 0 && now.Sub(at) < plansLife {
 		return plans, nil
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), p.cfg.Timeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), p.seller.Timeout)
 	defer cancel()
-	fresh, err := f.AgentPlanIDs(ctx, p.cfg.AgentID)
+	fresh, err := f.AgentPlanIDs(ctx, p.seller.AgentID)
 	if err != nil {
 		if len(plans) > 0 {
 			return plans, nil

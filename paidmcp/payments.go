@@ -3,7 +3,6 @@ package paidmcp
 import (
 	"context"
 	"log/slog"
-	"os"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -13,7 +12,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/tollhq/toll"
-	"github.com/tollhq/toll/internal/hold"
+	"github.com/tollhq/toll/internal/sale"
 	"github.com/tollhq/toll/paid"
 	"github.com/tollhq/toll/x402"
 )
@@ -21,7 +20,7 @@ import (
 // Defaults of [Config].
 const (
 	DefaultServerName = "mcp-server"
-	DefaultTimeout    = 30 * time.Second
+	DefaultTimeout    = sale.DefaultTimeout
 )
 
 // Config is what all paid items of a server share.
@@ -64,10 +63,9 @@ type Config struct {
 // Payments puts prices on tools, resources and prompts. One may serve several servers of the SDK, and is safe for concurrent
 // use.
 type Payments struct {
-	f       x402.Facilitator
+	seller  *sale.Seller
 	cfg     Config
 	prices  priceList
-	terms   *hold.TermsCache
 	plans   plansCache
 	callers sync.Map // of streams that talk: speaker -> *call
 	servers sync.Map // weak.Pointer[mcp.Server] -> struct{}: those that are protected
@@ -78,30 +76,16 @@ var bearerWarned atomic.Bool
 
 // New returns payments that f decides about: a client.Client of a service, or the service itself in the same process.
 func New(f x402.Facilitator, cfg Config) *Payments {
-	checkGone(cfg.CallerGone)
 	if cfg.ServerName == "" {
 		cfg.ServerName = DefaultServerName
 	}
-	if cfg.HoldSecs == 0 {
-		cfg.HoldSecs = paid.DefaultHoldSecs
+	s := &sale.Seller{
+		Facilitator: f, AgentID: cfg.AgentID, HoldSecs: cfg.HoldSecs, Timeout: cfg.Timeout, Namespace: cfg.Namespace, CallerGone: cfg.CallerGone,
+		Queue: cfg.Queue, OnUnsettled: cfg.OnUnsettled, Log: cfg.Log, Clock: cfg.Clock, Room: "paidmcp", Item: "item",
 	}
-	cfg.HoldSecs = min(max(cfg.HoldSecs, 1), paid.MaxHoldSecs)
-	if cfg.Timeout <= 0 {
-		cfg.Timeout = DefaultTimeout
-	}
-	if cfg.Namespace == (x402.Namespace{}) {
-		cfg.Namespace = x402.Default
-	}
-	if cfg.Queue == nil {
-		cfg.Queue = paid.NewQueue()
-	}
-	if cfg.Log == nil {
-		cfg.Log = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
-	}
-	if cfg.Clock == nil {
-		cfg.Clock = time.Now
-	}
-	return &Payments{f: f, cfg: cfg, terms: hold.NewTermsCache(f, cfg.Timeout, cfg.Clock)}
+	s.SetDefaults()
+	s.Terms = sale.NewTermsCache(f, s.Timeout, s.Clock)
+	return &Payments{seller: s, cfg: cfg}
 }
 
 // Protect makes s ask for payment for whatever has a price. The functions that add items call it; it is for servers whose

@@ -77,7 +77,7 @@ func (s *Server) serveRegister(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusTooManyRequests, "temporarily_unavailable", "There are too many registrations.")
 		return
 	}
-	if s.pay.cfg.AgentID != "" {
+	if s.pay.seller.AgentID != "" {
 		body = s.named(body)
 	}
 	status, header, answer, err := s.register.pass(r.Context(), body)
@@ -205,7 +205,7 @@ func (s *Server) named(body []byte) []byte {
 	if x402.Decode(body, &in) != nil {
 		return body
 	}
-	in["agent_id"] = json.RawMessage(`"` + string(s.pay.cfg.AgentID) + `"`)
+	in["agent_id"] = json.RawMessage(`"` + string(s.pay.seller.AgentID) + `"`)
 	out, err := json.Marshal(in)
 	if err != nil {
 		return body

@@ -111,10 +111,10 @@ type Server struct {
 func NewServer(p *Payments, m *mcp.Server, cfg ServerConfig) (*Server, error) {
 	s := &Server{cfg: cfg, pay: p, mcp: m, log: cfg.Log, clock: cfg.Clock}
 	if s.log == nil {
-		s.log = p.cfg.Log
+		s.log = p.seller.Log
 	}
 	if s.clock == nil {
-		s.clock = p.cfg.Clock
+		s.clock = p.seller.Clock
 	}
 	if s.cfg.MaxBody <= 0 {
 		s.cfg.MaxBody = DefaultMaxBody
@@ -148,7 +148,7 @@ func NewServer(p *Payments, m *mcp.Server, cfg ServerConfig) (*Server, error) {
 		}
 	}
 	near := ""
-	if c, ok := p.f.(interface{ URL() string }); ok {
+	if c, ok := p.seller.Facilitator.(interface{ URL() string }); ok {
 		near = strings.TrimSuffix(c.URL(), "/")
 	}
 	s.service = near
@@ -311,7 +311,7 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTime)
 	defer cancel()
 	// Streams hang until their session or the server ends, and a shutdown waits for them.
-	return errors.Join(s.Close(end), h.Shutdown(end), s.pay.cfg.Queue.Drain(end))
+	return errors.Join(s.Close(end), h.Shutdown(end), s.pay.seller.Queue.Drain(end))
 }
 
 // Close ends all sessions and subscriptions, and waits for the calls that sessions run.

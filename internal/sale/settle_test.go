@@ -1,4 +1,4 @@
-package hold_test
+package sale_test
 
 import (
 	"bytes"
@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/tollhq/toll"
-	"github.com/tollhq/toll/internal/hold"
+	"github.com/tollhq/toll/internal/sale"
 	"github.com/tollhq/toll/x402"
 )
 
@@ -23,6 +23,8 @@ type desk struct {
 	x402.Facilitator
 	settle  []func() (*x402.SettleResponse, error)
 	release []error
+	verdict *x402.VerifyResponse
+	failed  error    // of verify
 	calls   []string // "settle" or "release", and when
 	asked   []x402.SettleRequest
 	start   time.Time
@@ -52,20 +54,30 @@ func (d *desk) Release(ctx context.Context, r *x402.ReleaseRequest) (*x402.Relea
 	return &x402.ReleaseResponse{Success: true, AgentRequestID: r.AgentRequestID, Status: "released"}, nil
 }
 
+func (d *desk) Verify(ctx context.Context, _ *x402.VerifyRequest) (*x402.VerifyResponse, error) {
+	return d.verdict, errors.Join(ctx.Err(), d.failed)
+}
+
 func answers(s *x402.SettleResponse, err error) func() (*x402.SettleResponse, error) {
 	return func() (*x402.SettleResponse, error) { return s, err }
 }
 
-func payment(d *desk, log *bytes.Buffer) *hold.Payment {
+func seller(d *desk, log *bytes.Buffer) *sale.Seller {
 	d.start = time.Now()
-	return &hold.Payment{
-		Facilitator: d, Timeout: 30 * time.Second, Token: "a.b.c", PlanID: plan, AgentRequestID: "req_1", Payer: "0xabc",
-		Required: &x402.PaymentRequired{Accepts: []x402.Requirements{{Network: "eip155:84532"}}},
-		Log:      slog.New(slog.NewTextHandler(log, nil)), Room: "room", About: []any{"item", "one"},
-	}
+	s := &sale.Seller{Facilitator: d, AgentID: "ours", Room: "room", Item: "item", Log: slog.New(slog.NewTextHandler(log, nil))}
+	s.SetDefaults()
+	return s
 }
 
-func TestPayment_Settle(t *testing.T) {
+func offer() sale.Offer {
+	return sale.Offer{PlanID: plan, Item: "one", Required: &x402.PaymentRequired{Accepts: []x402.Requirements{{Network: "eip155:84532"}}}}
+}
+
+func payment(d *desk, log *bytes.Buffer) *sale.Sale {
+	return &sale.Sale{Seller: seller(d, log), Offer: offer(), Token: "a.b.c", AgentRequestID: "req_1", Payer: "0xabc"}
+}
+
+func TestSale_Settle(t *testing.T) {
 	unnamed := &x402.SettleResponse{Success: true, Transaction: "0x1"}
 	bare := &x402.SettleResponse{Success: true}
 	paid := &x402.SettleResponse{Success: true, Transaction: "0x1", Extra: &x402.SettleExtra{AgentRequestID: "req_1"}}
@@ -83,30 +95,30 @@ func TestPayment_Settle(t *testing.T) {
 		known   bool
 		calls   string
 	}{
-		"paid":                     {way{answers(paid, nil)}, 5, hold.Tries, paid, true, "settle 0s"},
-		"paid, no request named":   {way{answers(unnamed, nil)}, 5, hold.Tries, unnamed, true, "settle 0s"},
-		"refused":                  {way{answers(refused, nil)}, 5, hold.Tries, refused, true, "settle 0s"},
-		"back":                     {way{down, down, answers(paid, nil)}, 5, hold.Tries, paid, true, "settle 0s,settle 100ms,settle 500ms"},
-		"away":                     {way{down}, 5, hold.Tries, nil, false, "settle 0s,settle 100ms,settle 500ms"},
+		"paid":                     {way{answers(paid, nil)}, 5, sale.Tries, paid, true, "settle 0s"},
+		"paid, no request named":   {way{answers(unnamed, nil)}, 5, sale.Tries, unnamed, true, "settle 0s"},
+		"refused":                  {way{answers(refused, nil)}, 5, sale.Tries, refused, true, "settle 0s"},
+		"back":                     {way{down, down, answers(paid, nil)}, 5, sale.Tries, paid, true, "settle 0s,settle 100ms,settle 500ms"},
+		"away":                     {way{down}, 5, sale.Tries, nil, false, "settle 0s,settle 100ms,settle 500ms"},
 		"away, one try":            {way{down}, 5, 1, nil, false, "settle 0s"},
-		"later":                    {way{later, answers(paid, nil)}, 5, hold.Tries, paid, true, "settle 0s,settle 1s"},
-		"much later":               {way{muchLater}, 5, hold.Tries, nil, false, "settle 0s,settle 2s,settle 4s"},
-		"pending":                  {way{answers(pending, nil)}, 5, hold.Tries, pending, false, "settle 0s,settle 100ms,settle 500ms"},
-		"own key refused":          {way{answers(nil, toll.NewError(toll.CodeNotAuthenticated))}, 5, hold.Tries, nil, false, "settle 0s"},
-		"nothing":                  {way{answers(nil, nil)}, 5, hold.Tries, nil, false, "settle 0s,settle 100ms,settle 500ms"},
-		"paid without transaction": {way{answers(bare, nil), answers(paid, nil)}, 5, hold.Tries, paid, true, "settle 0s,settle 100ms"},
+		"later":                    {way{later, answers(paid, nil)}, 5, sale.Tries, paid, true, "settle 0s,settle 1s"},
+		"much later":               {way{muchLater}, 5, sale.Tries, nil, false, "settle 0s,settle 2s,settle 4s"},
+		"pending":                  {way{answers(pending, nil)}, 5, sale.Tries, pending, false, "settle 0s,settle 100ms,settle 500ms"},
+		"own key refused":          {way{answers(nil, toll.NewError(toll.CodeNotAuthenticated))}, 5, sale.Tries, nil, false, "settle 0s"},
+		"nothing":                  {way{answers(nil, nil)}, 5, sale.Tries, nil, false, "settle 0s,settle 100ms,settle 500ms"},
+		"paid without transaction": {way{answers(bare, nil), answers(paid, nil)}, 5, sale.Tries, paid, true, "settle 0s,settle 100ms"},
 		"paid for another request": {
 			way{answers(&x402.SettleResponse{Success: true, Transaction: "0x1", Extra: &x402.SettleExtra{AgentRequestID: "req_2"}}, nil)},
-			5, hold.Tries, nil, false, "settle 0s,settle 100ms,settle 500ms",
+			5, sale.Tries, nil, false, "settle 0s,settle 100ms,settle 500ms",
 		},
 		"refused for another request": {
 			way{answers(&x402.SettleResponse{ErrorReason: x402.ReasonConflict, Extra: &x402.SettleExtra{AgentRequestID: "req_2"}}, nil)},
-			5, hold.Tries, nil, false, "settle 0s,settle 100ms,settle 500ms",
+			5, sale.Tries, nil, false, "settle 0s,settle 100ms,settle 500ms",
 		},
-		"nothing to burn, no transaction": {way{answers(bare, nil)}, 0, hold.Tries, bare, true, "settle 0s"},
+		"nothing to burn, no transaction": {way{answers(bare, nil)}, 0, sale.Tries, bare, true, "settle 0s"},
 		"nothing to burn, another request": {
 			way{answers(&x402.SettleResponse{Success: true, Extra: &x402.SettleExtra{AgentRequestID: "req_2"}}, nil)},
-			0, hold.Tries, nil, false, "settle 0s,settle 100ms,settle 500ms",
+			0, sale.Tries, nil, false, "settle 0s,settle 100ms,settle 500ms",
 		},
 	} {
 		synctest.Test(t, func(t *testing.T) {
@@ -144,7 +156,7 @@ func TestPayment_Settle(t *testing.T) {
 
 // A success counts for the payment of a wallet only when it names the payment, and once a try may have set it going a refusal only when
 // it is the word of the chain.
-func TestPayment_SettleOfWallet(t *testing.T) {
+func TestSale_SettleOfWallet(t *testing.T) {
 	const network = "eip155:84532"
 	says := func(change func(*x402.SettleResponse)) func() (*x402.SettleResponse, error) {
 		s := &x402.SettleResponse{Success: true, Transaction: "0x1", Network: network, Payer: "0xABC", Amount: toll.Credits(5).Ptr()}
@@ -182,7 +194,7 @@ func TestPayment_SettleOfWallet(t *testing.T) {
 			var log bytes.Buffer
 			p := payment(d, &log)
 			p.Token, p.AgentRequestID, p.Stock = "", "", &x402.StockPayment{Payload: "{}", Requirements: x402.Requirements{Network: network, Amount: "5"}}
-			s, known := p.Settle(t.Context(), 5, hold.Tries)
+			s, known := p.Settle(t.Context(), 5, sale.Tries)
 			if s.Success != (c.reason == "") || s.ErrorReason != c.reason || known != c.known || len(d.asked) != c.tries || s.Network != network {
 				t.Errorf("%s: %+v, known %v after %d tries", name, s, known, len(d.asked))
 			}
@@ -198,7 +210,7 @@ func TestPayment_SettleOfWallet(t *testing.T) {
 	}
 }
 
-func TestPayment_Release(t *testing.T) {
+func TestSale_Release(t *testing.T) {
 	down, gone := toll.NewError(toll.CodeUnavailable), toll.NewError(toll.CodeReleaseOfSettled)
 	for name, c := range map[string]struct {
 		answers []error
@@ -223,7 +235,7 @@ func TestPayment_Release(t *testing.T) {
 			if told := strings.Contains(log.String(), `"room: a hold was not released and will lapse" item=one agentRequestId=req_1 error=`); told != c.lapses {
 				t.Errorf("%s: log %s", name, &log)
 			}
-			(&hold.Payment{Facilitator: d}).Release(ctx) // nothing was verified
+			(&sale.Sale{Seller: p.Seller}).Release(ctx) // nothing was verified
 			if got := strings.Join(d.calls, ","); got != c.calls {
 				t.Errorf("%s: released what was never held: %s", name, got)
 			}
@@ -231,29 +243,99 @@ func TestPayment_Release(t *testing.T) {
 	}
 }
 
-func TestPayment_Accept(t *testing.T) {
+func TestSeller_Open(t *testing.T) {
 	five, three := toll.Credits(5).Ptr(), toll.Credits(3).Ptr()
+	bad := func(reason string, code toll.Code) x402.VerifyResponse {
+		return x402.VerifyResponse{InvalidReason: reason, Code: code, InvalidMessage: "No."}
+	}
 	for name, c := range map[string]struct {
 		v      x402.VerifyResponse
-		held   bool
-		amount toll.Credits
 		err    error
+		unheld bool
+		left   bool
+		amount toll.Credits // of a sale
+		class  sale.Class   // of a refusal
+		sold   bool
+		calls  string
 	}{
-		"held":                      {x402.VerifyResponse{AgentRequestID: "r", Amount: five, Extra: &x402.VerifyExtra{HeldAmount: three}}, true, 3, nil},
-		"not asked for":             {x402.VerifyResponse{AgentRequestID: "r", Amount: five}, false, 5, nil},
-		"costs nothing":             {x402.VerifyResponse{AgentRequestID: "r", Amount: new(toll.Credits)}, true, 0, nil},
-		"no hold":                   {x402.VerifyResponse{AgentRequestID: "r", Amount: five, Extra: &x402.VerifyExtra{}}, true, 5, hold.ErrNoHold},
-		"no id":                     {x402.VerifyResponse{Amount: five, Extra: &x402.VerifyExtra{HeldAmount: five}}, true, 5, hold.ErrNoHold},
-		"no id, hold not asked for": {x402.VerifyResponse{Amount: five}, false, 5, hold.ErrNoHold},
+		"held":                      {v: x402.VerifyResponse{AgentRequestID: "r", Amount: five, Extra: &x402.VerifyExtra{HeldAmount: three}}, amount: 3, sold: true},
+		"not asked for":             {v: x402.VerifyResponse{AgentRequestID: "r", Amount: five}, unheld: true, amount: 5, sold: true},
+		"costs nothing":             {v: x402.VerifyResponse{AgentRequestID: "r", Amount: new(toll.Credits)}, sold: true},
+		"no hold":                   {v: x402.VerifyResponse{AgentRequestID: "r", Amount: five, Extra: &x402.VerifyExtra{}}, class: sale.Unavailable, calls: "release 0s"},
+		"no id":                     {v: x402.VerifyResponse{Amount: five, Extra: &x402.VerifyExtra{HeldAmount: five}}, class: sale.Unavailable},
+		"no id, hold not asked for": {v: x402.VerifyResponse{Amount: five}, unheld: true, class: sale.Unavailable},
+		"the caller left": {
+			v: x402.VerifyResponse{AgentRequestID: "r", Amount: five, Extra: &x402.VerifyExtra{HeldAmount: five}}, left: true,
+			class: sale.CallerLeft, calls: "release 0s",
+		},
+		"away":            {err: toll.NewError(toll.CodeUnavailable), class: sale.Unavailable},
+		"not paid":        {v: bad(x402.ReasonInsufficientFunds, toll.CodePaymentRequired), class: sale.Unpaid},
+		"no code":         {v: bad(x402.ReasonInsufficientFunds, ""), class: sale.Unpaid},
+		"conflict":        {v: bad(x402.ReasonIdentifierConflict, toll.CodePaymentRequired), class: sale.Conflict},
+		"too many":        {v: bad(x402.ReasonTooManyHolds, toll.CodePaymentRequired), class: sale.Limited},
+		"not decided":     {v: bad(x402.ReasonPending, toll.CodeSettlementPending), class: sale.Pending},
+		"own key refused": {v: bad(x402.ReasonUnauthorizedServer, toll.CodePaymentRequired), class: sale.Unavailable},
+		"no such plan":    {v: bad(x402.ReasonInvalidPayload, toll.CodePaymentPlanNotFound), class: sale.Unavailable},
 	} {
-		c.v.Payer = "0xabc"
-		p := hold.Payment{AgentID: "ours"}
-		if err := p.Accept(&c.v, c.held); !errors.Is(err, c.err) || p.Amount != c.amount || p.Payer != "0xabc" || p.AgentID != "ours" || p.AgentRequestID != c.v.AgentRequestID {
-			t.Errorf("%s: %v, %+v", name, err, p)
-		}
-		c.v.AgentID = "theirs"
-		if _ = p.Accept(&c.v, c.held); p.AgentID != "theirs" {
-			t.Errorf("%s: agent %s", name, p.AgentID)
+		synctest.Test(t, func(t *testing.T) {
+			c.v.Payer, c.v.IsValid = "0xabc", c.v.InvalidReason == ""
+			d := &desk{verdict: &c.v, failed: c.err, release: []error{nil}}
+			var log bytes.Buffer
+			o := offer()
+			o.Unheld = c.unheld
+			ctx, leave := context.WithCancel(t.Context())
+			if c.left {
+				leave()
+			}
+			defer leave()
+			p, r := seller(d, &log).Open(ctx, o, "a.b.c")
+			if got := strings.Join(d.calls, ","); got != c.calls {
+				t.Errorf("%s: %s, want %s", name, got, c.calls)
+			}
+			told := strings.Contains(log.String(), `"room: a call to the facilitator failed" call=verify item=one`)
+			if told != (!c.sold && c.class == sale.Unavailable) || strings.Contains(log.String(), "a.b.c") {
+				t.Errorf("%s: log %s", name, &log)
+			}
+			if !c.sold {
+				if p != nil || r.Class != c.class || r.Err == nil || r.Class == sale.Unpaid && r.Err.Code != toll.CodePaymentRequired {
+					t.Errorf("%s: %+v, %+v", name, p, r)
+				}
+				return
+			}
+			if r != nil || p.Amount != c.amount || p.Payer != "0xabc" || p.AgentID != "ours" || p.AgentRequestID != c.v.AgentRequestID ||
+				p.End.IsZero() != c.unheld || p.Verdict != &c.v {
+				t.Errorf("%s: %+v, %+v", name, p, r)
+			}
+			c.v.AgentID = "theirs"
+			if p, _ := seller(d, &log).Open(ctx, o, "a.b.c"); p.AgentID != "theirs" {
+				t.Errorf("%s: agent %s", name, p.AgentID)
+			}
+		})
+	}
+}
+
+func TestPrice(t *testing.T) {
+	plan := &x402.Terms{MinAmount: 2, MaxAmount: 5}
+	period := &x402.Terms{MinAmount: 1, MaxAmount: 1, IsTime: true}
+	n := func(c toll.Credits) *toll.Credits { return &c }
+	for name, c := range map[string]struct {
+		terms                 *x402.Terms
+		price, verified, asks *toll.Credits
+	}{
+		"inside":         {plan, n(3), n(3), n(3)},
+		"below":          {plan, n(1), n(2), n(2)},
+		"above":          {plan, n(9), n(5), n(5)},
+		"free":           {plan, n(0), n(0), n(0)},
+		"any":            {plan, nil, nil, n(5)},
+		"period":         {period, n(3), n(3), n(0)},
+		"any of period":  {period, nil, nil, n(0)},
+		"unknown bounds": {&x402.Terms{}, n(3), n(3), n(3)},
+		"unknown plan":   {nil, n(3), n(3), n(3)},
+	} {
+		verified, asks := sale.Price(c.terms, c.price)
+		if (verified == nil) != (c.verified == nil) || verified != nil && *verified != *c.verified ||
+			(asks == nil) != (c.asks == nil) || asks != nil && *asks != *c.asks {
+			t.Errorf("%s: %v and %v", name, verified, asks)
 		}
 	}
 }

@@ -1,4 +1,4 @@
-package hold
+package sale
 
 import (
 	"encoding/base64"
@@ -16,6 +16,7 @@ import (
 type Claims struct {
 	Issuer      string          `json:"iss"`
 	Audience    json.RawMessage `json:"aud"`
+	ID          string          `json:"jti"`
 	PlanID      string          `json:"planId"`
 	X402Version toll.Int        `json:"x402Version"`
 }
@@ -26,6 +27,36 @@ func ClaimsOf(t *x402.Token) (c Claims, ok bool) {
 	body, _, _ := strings.Cut(rest, ".")
 	b, err := base64.RawURLEncoding.DecodeString(body)
 	return c, err == nil && x402.Decode(b, &c) == nil
+}
+
+// ReadToken reads an access token as a caller sent it, in whatever form.
+func ReadToken(text string) (*x402.Token, *Refusal) {
+	t, err := x402.DecodeToken(text)
+	if err != nil {
+		return nil, Undecodable(err)
+	}
+	return t, nil
+}
+
+// Undecodable is the refusal of a payment that cannot be read.
+func Undecodable(err error) *Refusal {
+	r := &Refusal{Reason: x402.ReasonInvalidPayload, Err: toll.AsError(err)}
+	if r.Err.Code == toll.CodeBadX402Version {
+		r.Reason = x402.ReasonInvalidVersion
+	}
+	return r
+}
+
+// CheckResource refuses a token that is for other resources alone, see [Claims.IsFor]. Malformed claims are for the service to
+// refuse.
+func (s *Seller) CheckResource(t *x402.Token, base string, resource func() string) *Refusal {
+	c, ok := ClaimsOf(t)
+	if !ok || len(c.Audience) == 0 || c.IsFor("", "") || c.IsFor(base, resource()) {
+		return nil
+	}
+	e := toll.Errorf(toll.CodeEndpointMismatch, "The access token is for another resource.").
+		WithHint("Get an access token that is made for this resource, or for none.")
+	return &Refusal{Reason: s.Namespace.ReasonResourceMismatch(), Err: e}
 }
 
 // MinTokenBytes is less than any access token has: two ids, an issuer and a signature.

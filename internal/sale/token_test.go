@@ -1,11 +1,11 @@
-package hold_test
+package sale_test
 
 import (
 	"encoding/base64"
 	"strings"
 	"testing"
 
-	"github.com/tollhq/toll/internal/hold"
+	"github.com/tollhq/toll/internal/sale"
 	"github.com/tollhq/toll/x402"
 )
 
@@ -47,7 +47,7 @@ func TestIsFor(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		c, ok := hold.ClaimsOf(token)
+		c, ok := sale.ClaimsOf(token)
 		if got := c.IsFor(base, resource); !ok || got != want {
 			t.Errorf("%s: %v", aud, got)
 		}
@@ -60,7 +60,7 @@ func TestIsFor(t *testing.T) {
 
 // A token that is made for one path pays nothing that a dot segment leads to.
 func TestIsFor_DotSegments(t *testing.T) {
-	c := hold.Claims{Issuer: issuer, Audience: []byte(`["` + issuer + `/x402","https://agent.example.com/v1/a"]`)}
+	c := sale.Claims{Issuer: issuer, Audience: []byte(`["` + issuer + `/x402","https://agent.example.com/v1/a"]`)}
 	for resource, want := range map[string]bool{
 		"/v1/a/b": true, "/v1/a/..b": true, "/v1/a/../b": false, "/v1/a/%2e%2e/b": false, "/v1/a/./b": false, "/v1/a/..": false,
 	} {
@@ -104,7 +104,7 @@ func TestAccessToken(t *testing.T) {
 		"nothing":                      {"", terms, false},
 		"too long for an access token": {own + strings.Repeat("x", 8<<10), terms, false},
 	} {
-		claims, ok := hold.AccessToken(c.text)
+		claims, ok := sale.AccessToken(c.text)
 		if got := ok && claims.IsOf(c.terms); got != c.want {
 			t.Errorf("%s: %v", name, got)
 		}

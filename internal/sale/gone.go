@@ -1,0 +1,71 @@
+package sale
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// Left reports whether the caller of a request has gone away. A deadline is one that the program has
+// set itself.
+func Left(caller context.Context) bool { return errors.Is(caller.Err(), context.Canceled) }
+
+// Gone says what becomes of work whose caller goes away. It is documented in package paid.
+type Gone int
+
+// What becomes of such work.
+const (
+	GoneByMethod Gone = iota
+	GoneSettle
+	GoneRelease
+)
+
+// Check panics over an unknown value, which room was given.
+func (g Gone) Check(room string) {
+	if g < GoneByMethod || g > GoneRelease {
+		panic(room + ": CallerGone is paid.GoneByMethod, paid.Settle or paid.Release")
+	}
+}
+
+// ErrHoldEnded says that work was cut because the hold that pays for it ended.
+var ErrHoldEnded = errors.New("paid: the hold that pays for this answer has ended")
+
+// WorkContext returns the context of paid work: it has the values and the deadline of caller, and
+// ends with it. A caller who leaves ends it only when goesOn, called then, is false. Otherwise it
+// ends with the hold, or with what a wallet has signed, with the cause [ErrHoldEnded]: that bounds
+// what callers who left keep running. Call the returned function when the work is done.
+func (p *Sale) WorkContext(caller context.Context, goesOn func() bool) (context.Context, context.CancelCauseFunc) {
+	work, cancel := context.WithCancelCause(detached{context.WithoutCancel(caller), caller})
+	end, secs := p.End, p.HoldSecs
+	if p.Stock != nil {
+		secs = int(p.Stock.Requirements.MaxTimeoutSeconds)
+	}
+	if end.IsZero() {
+		end = p.Clock().Add(time.Duration(secs) * time.Second)
+	}
+	stop := context.AfterFunc(caller, func() {
+		if !Left(caller) || !goesOn() {
+			cancel(context.Cause(caller))
+			return
+		}
+		t := time.NewTimer(end.Sub(p.Clock()))
+		defer t.Stop()
+		select {
+		case <-t.C:
+			cancel(ErrHoldEnded)
+		case <-work.Done():
+		}
+	})
+	return work, func(cause error) {
+		stop()
+		cancel(cause)
+	}
+}
+
+// detached has the values and the deadline of a request, but does not end with it.
+type detached struct {
+	context.Context
+	caller context.Context
+}
+
+func (d detached) Deadline() (time.Time, bool) { return d.caller.Deadline() }

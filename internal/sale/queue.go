@@ -1,0 +1,149 @@
+package sale
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/x402"
+)
+
+const (
+	maxUnsettled    = 10000 // streams that wait in one queue
+	queueAtOnce     = 8     // settlements that a queue asks for at the same time
+	queueFirstDelay = time.Second
+	queueMaxDelay   = time.Minute
+	queueDrainDelay = 200 * time.Millisecond
+	queueLife       = 24 * time.Hour
+)
+
+// Unsettled is a stream that was delivered and is not settled.
+type Unsettled struct {
+	AgentRequestID string
+	PlanID         toll.PlanID
+	Payer          string
+	Credits        toll.Credits // to be burned
+	Bytes          int64        // body bytes that were delivered
+	Attempts       int
+	Since          time.Time
+	Reason         string // errorReason of the last attempt
+	// Final says that it will not be settled: the service refused, or the queue gave up after 24 hours or was full.
+	Final bool
+}
+
+// Queue settles streams that were delivered while the service could not be reached, each with the id of its request, so
+// that none is burned twice. It lives in memory. The zero value is not usable; see [NewQueue].
+type Queue struct {
+	mu      sync.Mutex
+	waiting int
+	idle    chan struct{} // closed when nothing waits
+	hurry   chan struct{} // closed by Drain
+	once    sync.Once
+	slots   chan struct{}
+}
+
+// NewQueue returns an empty queue. One queue may serve many routes.
+func NewQueue() *Queue {
+	q := &Queue{idle: make(chan struct{}), hurry: make(chan struct{}), slots: make(chan struct{}, queueAtOnce)}
+	close(q.idle)
+	return q
+}
+
+// Len returns how many streams wait for their settlement.
+func (q *Queue) Len() int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.waiting
+}
+
+// Drain tries to settle everything that waits, without the usual pauses, and returns when the queue is empty or ctx ends.
+// Call it before the program exits: what is still waiting then is lost to the builder, and in the log.
+func (q *Queue) Drain(ctx context.Context) error {
+	q.once.Do(func() { close(q.hurry) })
+	q.mu.Lock()
+	idle := q.idle
+	q.mu.Unlock()
+	select {
+	case <-idle:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("paid: %d streams are not settled: %w", q.Len(), ctx.Err())
+	}
+}
+
+// Attempt is one try of a settlement. again says that its outcome is unknown and that a repeat may tell, and wait how long
+// to pause before one at least.
+type Attempt func(ctx context.Context) (s *x402.SettleResponse, again bool, wait time.Duration)
+
+// Add takes over work that was delivered and whose settlement has no outcome, and goes on trying in the background for up to
+// 24 hours; it only raises the alarm when u is final. try must repeat one settlement under the id of its request. told is
+// called when the queue takes u over, and once more, with Final set, when it gives up; settled hears of a late success.
+// Both may be nil. [Handler] adds by itself: this is for other transports that stream on a hold.
+func (q *Queue) Add(u Unsettled, try Attempt, told func(Unsettled), settled func(*x402.SettleResponse)) {
+	if told == nil {
+		told = func(Unsettled) {}
+	}
+	if settled == nil {
+		settled = func(*x402.SettleResponse) {}
+	}
+	q.mu.Lock()
+	if !u.Final && q.waiting >= maxUnsettled {
+		u.Final, u.Reason = true, "the queue of unsettled streams is full"
+	}
+	if !u.Final {
+		if q.waiting == 0 {
+			q.idle = make(chan struct{})
+		}
+		q.waiting++
+	}
+	q.mu.Unlock()
+	told(u) // before the work begins, so that the alarm of its end is never the first
+	if !u.Final {
+		go q.work(u, try, told, settled)
+	}
+}
+
+func (q *Queue) work(u Unsettled, try Attempt, told func(Unsettled), settled func(*x402.SettleResponse)) {
+	defer func() {
+		q.mu.Lock()
+		if q.waiting--; q.waiting == 0 {
+			close(q.idle)
+		}
+		q.mu.Unlock()
+	}()
+	delay := queueFirstDelay
+	for waited := time.Duration(0); waited < queueLife; waited += delay {
+		q.pause(delay)
+		q.slots <- struct{}{}
+		s, again, wait := try(context.Background())
+		<-q.slots
+		u.Attempts++
+		if s.Success {
+			settled(s)
+			return
+		}
+		u.Reason = s.ErrorReason
+		if !again && s.ErrorReason != x402.ReasonPending {
+			break
+		}
+		delay = max(min(2*delay, queueMaxDelay), min(wait, queueMaxDelay))
+	}
+	u.Final = true
+	told(u)
+}
+
+func (q *Queue) pause(d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return
+	case <-q.hurry:
+	}
+	select {
+	case <-t.C:
+	case <-time.After(queueDrainDelay):
+	}
+}

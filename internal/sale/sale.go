@@ -1,0 +1,309 @@
+// Package sale is the seller's side of a paid call, whatever carries it: it verifies a payment with a hold, says why one is not
+// taken, settles it or gives the hold back, settles later what was delivered while the service was away, and bounds the work for
+// callers who left. The middlewares for HTTP, MCP and A2A only translate that to their protocols.
+package sale
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"net/http"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/x402"
+)
+
+// DefaultTimeout bounds each call to the facilitator where a transport does not choose.
+const DefaultTimeout = 30 * time.Second
+
+// ErrNoHold says that a verdict is good and still nothing to work for.
+var ErrNoHold = errors.New("the facilitator confirmed a payment without an id or without its hold")
+
+// Seller is what the sales of one transport share. Its fields do not change after [Seller.SetDefaults], and it is safe for
+// concurrent use from then on.
+type Seller struct {
+	Facilitator x402.Facilitator
+	Terms       *TermsCache
+	AgentID     toll.AgentID
+	HoldSecs    int           // life of a hold, 1 to 900
+	Timeout     time.Duration // of each call to the facilitator
+	Namespace   x402.Namespace
+	CallerGone  Gone
+	Queue       *Queue
+	OnUnsettled func(Unsettled) // alarm for what was delivered and is not settled; may be nil
+	Log         *slog.Logger
+	Clock       func() time.Time
+
+	Room string // begins each line of the log
+	Item string // name of the attribute that says what is sold, see [Offer]
+}
+
+// SetDefaults fills in what is zero and brings HoldSecs into its bounds. It panics over an unknown CallerGone.
+func (s *Seller) SetDefaults() {
+	s.CallerGone.Check(s.Room)
+	if s.HoldSecs == 0 {
+		s.HoldSecs = x402.DefaultHoldSecs
+	}
+	s.HoldSecs = min(max(s.HoldSecs, 1), x402.MaxHoldSecs)
+	if s.Timeout <= 0 {
+		s.Timeout = DefaultTimeout
+	}
+	if s.Namespace == (x402.Namespace{}) {
+		s.Namespace = x402.Default
+	}
+	if s.Queue == nil {
+		s.Queue = NewQueue()
+	}
+	if s.Log == nil {
+		s.Log = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	}
+	if s.Clock == nil {
+		s.Clock = time.Now
+	}
+}
+
+// Price returns what to verify and what to ask for, of a price within the bounds of its plan; nil is the maximum of the plan.
+// A plan for a period takes no credits.
+func Price(t *x402.Terms, most *toll.Credits) (verified, asked *toll.Credits) {
+	if most != nil {
+		most = t.InBounds(*most).Ptr()
+	}
+	switch {
+	case t == nil:
+		return most, most
+	case t.IsTime:
+		return most, new(toll.Credits)
+	case t.MaxAmount == 0: // not known
+		return most, most
+	case most == nil:
+		return nil, t.MaxAmount.Ptr()
+	}
+	return most, most
+}
+
+// Offer is what one caller is to pay.
+type Offer struct {
+	Required *x402.PaymentRequired
+	PlanID   toll.PlanID
+	Max      *toll.Credits // credits to verify, within the bounds of the plan; nil: its maximum
+	Item     string        // what is sold, for the log
+	// Unheld sells without a hold: a settlement may then be refused after the work is done.
+	Unheld bool
+	// Elsewhere is a second url for which the payment is verified when the agent does not know the first one; "" for none.
+	Elsewhere string
+	// Verified sees every verdict; Settled every outcome of a settlement, also a late one. Both may be nil.
+	Verified func(*x402.VerifyResponse)
+	Settled  func(context.Context, *x402.SettleResponse)
+}
+
+// Sale is a payment that was verified, until it is settled or released.
+type Sale struct {
+	*Seller
+	Offer
+	Token string
+	// Stock is the payment of a wallet (scheme exact), in place of Token, and nil of others. Amount is in base units then.
+	Stock *x402.StockPayment
+	About []any // more attributes of each line of the log
+
+	Payer          string
+	AgentID        toll.AgentID
+	AgentRequestID string       // "" when there is nothing to settle and to release
+	Amount         toll.Credits // credits set aside, the most that the call can cost; of a wallet what it pays
+	Verdict        *x402.VerifyResponse
+	// End is when the hold ends at the latest that the seller may rely on, zero without a hold.
+	End time.Time
+
+	tries int // of a settlement
+}
+
+// Open verifies a payment with a hold. It goes on when the caller leaves meanwhile, so that no hold stays behind that nobody knows
+// of; the hold is then given back, and the refusal is [CallerLeft].
+func (s *Seller) Open(ctx context.Context, o Offer, token string) (*Sale, *Refusal) {
+	p := &Sale{Seller: s, Offer: o, Token: token, AgentID: s.AgentID}
+	req := &x402.VerifyRequest{PaymentRequired: *o.Required, AccessToken: token, MaxAmount: o.Max, Hold: !o.Unheld}
+	if !o.Unheld {
+		req.HoldSecs = s.HoldSecs
+		// The hold's own end is on the clock of the service. Counted from before the call, ours is never later.
+		p.End = s.Clock().Add(time.Duration(s.HoldSecs) * time.Second)
+	}
+	v, err := p.verify(ctx, req)
+	if err == nil && !v.IsValid && v.InvalidReason == s.Namespace.ReasonResourceMismatch() && o.Elsewhere != "" {
+		required := *o.Required
+		required.Resource.URL = o.Elsewhere
+		p.Required, req.PaymentRequired = &required, required
+		v, err = p.verify(ctx, req)
+	}
+	switch {
+	case err != nil:
+		return nil, p.Unavailable("verify", &p.Offer, err)
+	case !v.IsValid:
+		return nil, p.refused(v)
+	}
+	if err := p.accept(v); err != nil {
+		p.Release(ctx)
+		return nil, p.Unavailable("verify", &p.Offer, err)
+	}
+	return p.unlessLeft(ctx)
+}
+
+// OpenStock is Open for the payment of a wallet, of which nothing can be held. p has Stock, Payer, Amount and, if needed, About.
+// The refusal is [Unavailable] where it is about what the seller asks for: no payment would be taken then.
+func (s *Seller) OpenStock(ctx context.Context, o Offer, p Sale) (*Sale, *Refusal) {
+	p.Seller, p.Offer, p.AgentID = s, o, s.AgentID
+	v, err := p.verify(ctx, &x402.VerifyRequest{Stock: p.Stock})
+	switch {
+	case err != nil:
+	case !v.IsValid && RefusesSeller(v.InvalidReason):
+		err = toll.Errorf(toll.CodeBadRequirements, "PerCall: %s %s", v.InvalidReason, v.InvalidMessage)
+	case !v.IsValid:
+		return nil, p.refused(v)
+	case !strings.EqualFold(v.Payer, p.Payer) || v.Network != p.Stock.Requirements.Network:
+		err = toll.Errorf(toll.CodeInternal, "The verdict is not about this payment.")
+	}
+	if err != nil {
+		return nil, p.Unavailable("verify", &p.Offer, err)
+	}
+	p.Verdict = v
+	return p.unlessLeft(ctx)
+}
+
+func (p *Sale) verify(ctx context.Context, req *x402.VerifyRequest) (*x402.VerifyResponse, error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), p.Timeout)
+	defer cancel()
+	v, err := p.Facilitator.Verify(ctx, req)
+	if err == nil && p.Verified != nil {
+		p.Verified(v)
+	}
+	return v, err
+}
+
+func (p *Sale) unlessLeft(ctx context.Context) (*Sale, *Refusal) {
+	if ctx.Err() == nil {
+		return p, nil
+	}
+	p.Release(ctx)
+	return nil, &Refusal{Class: CallerLeft, Err: toll.AsError(ctx.Err())}
+}
+
+// accept takes over what a good verdict says. The error is [ErrNoHold], and the payment then is to be released: the verdict names
+// no request, or a hold was asked for and there is none.
+func (p *Sale) accept(v *x402.VerifyResponse) error {
+	p.Verdict, p.Payer, p.AgentRequestID = v, v.Payer, v.AgentRequestID
+	if v.AgentID != "" {
+		p.AgentID = v.AgentID
+	}
+	if v.Amount != nil {
+		p.Amount = *v.Amount
+	}
+	there := v.Extra != nil && v.Extra.HeldAmount != nil
+	if there {
+		p.Amount = *v.Extra.HeldAmount
+	}
+	if v.AgentRequestID == "" || !p.Unheld && !there && p.Amount > 0 {
+		return ErrNoHold
+	}
+	return nil
+}
+
+// Class says how a caller is to be answered who did not pay.
+type Class int
+
+// Classes of refusals. A transport without words of its own for Conflict, Limited and Pending answers them as Unpaid.
+const (
+	Unpaid      Class = iota // the payment is not good: say what is asked for
+	Conflict                 // the request was made before with other content
+	Limited                  // too many requests or holds: later
+	Pending                  // an earlier request of this name is not decided yet: later
+	Unavailable              // the service cannot be asked, or refuses the seller; the log says why, and nobody else is told
+	CallerLeft               // nobody waits for an answer
+)
+
+// Refusal says why a call is not paid.
+type Refusal struct {
+	Class  Class
+	Reason string      // x402 reason word, may be empty
+	Err    *toll.Error // code and sentence
+	Payer  string
+}
+
+// refused classifies a verdict that is not good.
+func (p *Sale) refused(v *x402.VerifyResponse) *Refusal {
+	e := toll.NewError(v.Code)
+	if v.Code == "" {
+		e.Code = toll.CodePaymentRequired
+	}
+	e.Message = v.InvalidMessage
+	r := &Refusal{Reason: v.InvalidReason, Err: e, Payer: v.Payer}
+	switch reason := v.InvalidReason; {
+	case reason == x402.ReasonConflict, reason == x402.ReasonIdentifierConflict:
+		r.Class = Conflict
+	case reason == x402.ReasonTooManyHolds, reason == x402.ReasonRateLimited:
+		r.Class = Limited
+	case reason == x402.ReasonPending:
+		r.Class = Pending
+	case reason == x402.ReasonUnauthorizedServer, reason == x402.ReasonVerifyFault,
+		v.Code == toll.CodePaymentPlanNotFound, v.Code == toll.CodePaymentAgentNotFound:
+		return p.Unavailable("verify", &p.Offer, e.WithReason(reason))
+	}
+	return r
+}
+
+// Unavailable returns the refusal of a call to the service that failed, which is not the caller's fault. The builder finds the
+// reason in the log.
+func (s *Seller) Unavailable(what string, o *Offer, err error) *Refusal {
+	e := toll.AsError(err)
+	if e.HTTPStatus() != http.StatusTooManyRequests {
+		s.Log.Error(s.Room+": a call to the facilitator failed", "call", what, s.Item, o.Item, "plan", string(o.PlanID),
+			"error", e.Error(), "facilitatorCorrelationId", e.CorrelationID)
+	}
+	return &Refusal{Class: Unavailable, Err: e}
+}
+
+// RefusesSeller reports whether a refusal is about what the seller asks a wallet for.
+func RefusesSeller(reason string) bool {
+	switch reason {
+	case x402.ReasonInvalidRequirements, x402.ReasonInvalidNetwork, x402.ReasonUnsupportedScheme, x402.ReasonUnauthorizedServer,
+		x402.ReasonVerifyFault:
+		return true
+	}
+	return false
+}
+
+// Lacks reports whether a refusal says that the payer needs credits, or leave to spend them.
+func Lacks(reason string) bool {
+	switch reason {
+	case x402.ReasonInsufficientFunds, x402.ReasonRedemptionLimit, x402.ReasonOrderLimit, x402.ReasonPlanExpired,
+		x402.ReasonDelegationExhausted, x402.ReasonDelegationShort, x402.ReasonDelegationExpired, x402.ReasonDelegationRevoked,
+		x402.ReasonDelegationNotFound:
+		return true
+	}
+	return false
+}
+
+// OrderExtension returns the extension of a demand that says where wallets buy the plan, nil where it is not sold to them.
+func OrderExtension(t *x402.Terms) json.RawMessage {
+	if t == nil || t.OrderURL == "" {
+		return nil
+	}
+	raw, err := x402.Encode(map[string]any{"info": map[string]string{"planId": string(t.PlanID), "orderUrl": t.OrderURL}})
+	if err != nil {
+		return nil
+	}
+	return raw
+}
+
+// Receipt is the answer of the service, byte for byte where they are known, so that it equals the stored one.
+func Receipt(r *x402.SettleResponse) json.RawMessage {
+	if json.Valid(r.Raw) {
+		return r.Raw
+	}
+	b, err := x402.Encode(r)
+	if err != nil {
+		return json.RawMessage("null")
+	}
+	return b
+}
