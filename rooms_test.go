@@ -29,12 +29,12 @@ var rooms = map[string]room{
 	"evm": {ours: "toll x402", third: []string{"github.com/decred/dcrd/dcrec/secp256k1/v4"}},
 
 	"client": {ours: "toll x402"},
-	"paid":   {ours: "toll x402 internal/sale"},
+	"paid":   {ours: "toll x402 internal/sale internal/plain"},
 	"paidmcp": {
-		ours:  "toll x402 paid internal/hold internal/plain internal/pace",
+		ours:  "toll x402 paid internal/sale internal/plain internal/pace",
 		third: []string{"github.com/modelcontextprotocol/go-sdk", "github.com/google/jsonschema-go"},
 	},
-	"paida2a":  {ours: "toll x402 paid internal/hold internal/plain internal/pace", third: []string{"github.com/a2aproject/a2a-go"}},
+	"paida2a":  {ours: "toll x402 paid internal/sale internal/plain internal/pace", third: []string{"github.com/a2aproject/a2a-go"}},
 	"tolltest": {ours: "toll x402 client internal/checkout/railtest internal/server"},
 
 	// What the middlewares share; public rooms link it, so it is as light as they are.
@@ -138,7 +138,7 @@ var rulesRooms = []string{
 }
 
 // strictRooms read messages of others, with the one strict decoder.
-var strictRooms = []string{"x402", "client", "paid", "paidmcp", "paida2a", "internal/facilitator"}
+var strictRooms = []string{"x402", "client", "paid", "paidmcp", "paida2a", "internal/sale", "internal/facilitator"}
 
 // sqlRooms hold all SQL. Tests and measurements may use it to look behind the rooms.
 var sqlRooms = []string{"internal/store", "internal/store/storetest", "internal/ledger", "bench"}
@@ -218,7 +218,7 @@ func linked(t *testing.T, packages ...string) []string {
 	}
 	var heavy []string
 	for _, p := range strings.Fields(string(out)) {
-		inside := strings.HasPrefix(p, module+"/internal/") && p != module+"/internal/sale"
+		inside := strings.HasPrefix(p, module+"/internal/") && p != module+"/internal/sale" && p != module+"/internal/plain"
 		if !within(p, module) && !within(p, "github.com/go-json-experiment/json") || inside {
 			heavy = append(heavy, p)
 		}
