@@ -229,6 +229,8 @@ func (c *checking) selector(n *ast.SelectorExpr, rules bool) {
 		if _, allowed := skips[c.name]; ok && !allowed && (x.Name == "t" || x.Name == "b" || x.Name == "f" || x.Name == "tb") {
 			c.fault(n, "a test that can be skipped")
 		}
+	case (name == "Do" || name == "DoNew") && !c.test && isLedger(n.X) && !slices.Contains(handleRooms, c.in):
+		c.fault(n, "ledger.%s is not for this room: see handleRooms", name)
 	case rules && (name == "ParseFloat" || c.is(n, "math/big", "Float", "Rat")):
 		c.fault(n, "a float near money")
 	case c.test:
@@ -243,6 +245,15 @@ func (c *checking) selector(n *ast.SelectorExpr, rules bool) {
 			c.fault(n, "this room does not write to the terminal")
 		}
 	}
+}
+
+// isLedger reports whether an expression is called ledger, as fields and variables of *ledger.Ledger are.
+func isLedger(x ast.Expr) bool {
+	if s, ok := x.(*ast.SelectorExpr); ok {
+		x = s.Sel
+	}
+	id, ok := x.(*ast.Ident)
+	return ok && strings.EqualFold(id.Name, "ledger")
 }
 
 // is says whether n is one of the names of the imported package.

@@ -51,7 +51,8 @@ var rooms = map[string]room{
 	"internal/ledger":          {ours: "toll internal/store"},
 	// secp256k1 makes the wallet key of a principal, whose address it has from the first moment.
 	"internal/auth":     {ours: "toll internal/seal internal/store", third: []string{"github.com/go-jose/go-jose/v4", "github.com/decred/dcrd/dcrec/secp256k1/v4"}},
-	"internal/checkout": {ours: "toll evm internal/store internal/ledger"},
+	"internal/checkout": {ours: "toll evm internal/store internal/ledger internal/rail"},
+	"internal/rail":     {ours: "toll internal/store"},
 	// A rail for tests, which the program does not link.
 	"internal/checkout/railtest": {ours: "toll evm internal/checkout"},
 	"internal/chain": {
@@ -134,7 +135,7 @@ var publicRooms = []string{"toll", "x402", "evm", "client", "paid", "paidmcp", "
 // numbers are exact.
 var rulesRooms = []string{
 	"toll", "x402", "evm", "internal/gate", "internal/seal", "internal/store", "internal/ledger", "internal/auth", "internal/checkout",
-	"internal/facilitator", "internal/oauth",
+	"internal/rail", "internal/facilitator", "internal/oauth",
 }
 
 // strictRooms read messages of others, with the one strict decoder.
@@ -142,6 +143,10 @@ var strictRooms = []string{"x402", "client", "paid", "paidmcp", "paida2a", "inte
 
 // sqlRooms hold all SQL. Tests and measurements may use it to look behind the rooms.
 var sqlRooms = []string{"internal/store", "internal/store/storetest", "internal/ledger", "bench"}
+
+// handleRooms call ledger.Do, which locks an account while their records are written with its credits. A room where callers wait
+// for payments, for handlers or for peers is not one of them.
+var handleRooms = []string{"internal/checkout", "internal/facilitator"}
 
 // speakingRooms write to the terminal.
 var speakingRooms = []string{"internal/cli", "cmd/toll", "bench", "internal/chain/contracts/generate"}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/ledger"
+	"github.com/tollhq/toll/internal/rail"
 	"github.com/tollhq/toll/internal/store"
 )
 
@@ -19,26 +20,233 @@ var errElsewhere = errors.New("checkout: the order was decided elsewhere")
 
 func isPaid(s toll.OrderStatus) bool { return s == toll.OrderConfirmed || s == toll.OrderFinal }
 
-// confirm mints the credits of a paid order. An order that had failed and was paid after all gets them too, and those that were
-// taken back return: the money moved. That is done on the word of the rail as it is then, since an answer may be late.
-func (c *Checkout) confirm(ctx context.Context, plan *toll.Plan, o *store.Order, p *Payment) error {
+// Change implements [rail.Orders]. Callers that wait for the decided orders are woken after the commit.
+func (c *Checkout) Change(ctx context.Context, account [16]byte, f func(t *rail.Tx) error) error {
+	return c.change(ctx, account, nil, f)
+}
+
+// change is Change. If seen is not nil, an order that is not as seen says is left alone: errElsewhere.
+func (c *Checkout) change(ctx context.Context, account [16]byte, seen *store.Order, f func(t *rail.Tx) error) error {
+	var decided []string
+	err := c.ledger.Do(ctx, account, func(t *ledger.Tx) error {
+		decided = decided[:0]
+		return f(rail.NewTx(t.Tx, func(orderID string, out rail.Outcome) error {
+			decided = append(decided, orderID)
+			return c.decide(ctx, t, account, orderID, seen, &out)
+		}))
+	})
+	if err == nil {
+		c.wake(decided...)
+	}
+	return err
+}
+
+// decide compares an outcome with the row of its order, under the lock of the account, and writes what follows.
+func (c *Checkout) decide(ctx context.Context, t *ledger.Tx, account [16]byte, id string, seen *store.Order, out *rail.Outcome) error {
+	o, err := store.OrderForUpdate(ctx, t.Tx, account, id)
+	if errors.Is(err, store.ErrNotFound) {
+		return toll.NewError(toll.CodeOrderNotFound).WithDetails("orderId %s", id)
+	}
+	if err != nil {
+		return err
+	}
+	if seen != nil && (o.Status != seen.Status && !(o.Open && seen.Open) || o.Open != seen.Open || o.Reversed != seen.Reversed) {
+		return errElsewhere
+	}
+	plan, err := store.PlanByID(ctx, t, o.Plan)
+	if err != nil {
+		return err
+	}
+	switch {
+	case !out.Decided():
+		return toll.Errorf(toll.CodeInternal, "The outcome %q decides no order.", out.Status)
+	case out.Status == toll.OrderFailed:
+		return c.decideFailed(ctx, t, plan, o, out)
+	case !isPaid(o.Status):
+		if err := c.confirm(ctx, t, plan, o, out); err != nil {
+			return err
+		}
+	case o.Status == out.Status, o.Status == toll.OrderFinal:
+		return nil
+	}
+	if out.Status != toll.OrderFinal {
+		return nil
+	}
+	o.Status, o.UpdatedAt = toll.OrderFinal, c.now()
+	return store.UpdateOrder(ctx, t.Tx, o)
+}
+
+// confirm mints the credits of a paid order. An order that had failed gets them too, and those that were taken back
+// return: the money moved.
+func (c *Checkout) confirm(ctx context.Context, t *ledger.Tx, plan *toll.Plan, o *store.Order, out *rail.Outcome) error {
+	c.at("confirming")
+	now, late := c.now(), !o.Open
+	if late {
+		c.log.Error("an order that had failed is paid", "order", o.ID, "transaction", out.TxHash)
+	}
+	entry, err := c.credit(t, plan, o, late)
+	if err != nil {
+		return err
+	}
+	if late {
+		if _, _, err := store.CountOrder(ctx, t.Tx, o.Plan, 0); err != nil {
+			return err
+		}
+	}
+	o.Status, o.Open, o.UpdatedAt = toll.OrderConfirmed, false, now
+	o.FailureReason, o.FailureCode, o.FailureParams = "", "", ""
+	o.Reversed, o.TakenBack, o.Loss, o.HeldBack = false, 0, 0, 0
+	if o.TxHash = out.TxHash; o.TxHash == "" {
+		o.TxHash = entry.String()
+	}
+	if err := store.UpdateOrder(ctx, t.Tx, o); err != nil {
+		return err
+	}
+	t.Event(orderEvents(o, plan.Owner, toll.EventOrderPaid)...)
+	return c.changeBudgetOf(ctx, t, o, out, func(b budget) {
+		if late {
+			b.payLate(o)
+		} else {
+			b.pay(o)
+		}
+	})
+}
+
+// credit grants the credits of an order, or returns them, and returns the entry.
+func (c *Checkout) credit(t *ledger.Tx, plan *toll.Plan, o *store.Order, late bool) (toll.Hash, error) {
+	permission := toll.Hash{}
+	if late {
+		permission = permissionOf(o)
+	}
+	if o.Reversed {
+		moved, err := t.Return(o.ID, permission)
+		return moved.Transaction, err
+	}
+	m, err := t.Mint(ledger.MintOp{
+		Plan: o.Plan, Subscriber: o.Subscriber, Amount: o.Credits, EndsAt: plan.LotEnd(c.now()), Ref: o.ID, Order: true,
+		Permission: permission,
+	})
+	return m.Transaction, err
+}
+
+// permissionOf returns the permission on which an order counts, the zero hash for none.
+func permissionOf(o *store.Order) toll.Hash {
+	if o.Permission == nil {
+		return toll.Hash{}
+	}
+	return *o.Permission
+}
+
+// decideFailed gives back all that an open order took, and undoes a confirmed one whose money did not move after all: the
+// credits that nobody used come back, and those that open holds keep when these end. The rest is a loss.
+func (c *Checkout) decideFailed(ctx context.Context, t *ledger.Tx, plan *toll.Plan, o *store.Order, out *rail.Outcome) error {
+	switch o.Status {
+	case toll.OrderFailed:
+		return nil
+	case toll.OrderFinal:
+		c.log.Error("an order that is final was said to have failed; nothing is taken back", "order", o.ID, "reason", out.FailureReason)
+		return nil
+	}
+	giveBack := budget.giveBack
+	if o.Open {
+		c.at("failing")
+		if err := t.UncountOrder(permissionOf(o)); err != nil {
+			return err
+		}
+	} else {
+		c.at("taking back")
+		moved, err := t.TakeBack(o.ID, permissionOf(o))
+		if err != nil {
+			return err
+		}
+		o.Reversed = true
+		account(o, moved)
+		giveBack = budget.undo
+		c.log.Error("a paid order was undone by the chain", "order", o.ID, "reason", out.FailureReason, "credits", o.Credits,
+			"taken_back", o.TakenBack, "loss", o.Loss, "held", o.HeldBack)
+	}
+	if err := c.setFailed(o, out); err != nil {
+		return err
+	}
+	if err := store.UpdateOrder(ctx, t.Tx, o); err != nil {
+		return err
+	}
+	if err := store.UncountOrder(ctx, t.Tx, o.Plan); err != nil {
+		return err
+	}
+	t.Event(orderEvents(o, plan.Owner, toll.EventOrderFailed)...)
+	if err := c.changeBudgetOf(ctx, t, o, out, func(b budget) { giveBack(b, o) }); err != nil || !out.Ended {
+		return err
+	}
+	// Under the name of a sale the wallet may buy with another authorization now: this one can never pay as well.
+	return store.FreeSaleIdentifier(ctx, t.Tx, o.Subscriber, o.ID)
+}
+
+// setFailed sets that an order failed, and why.
+func (c *Checkout) setFailed(o *store.Order, out *rail.Outcome) error {
+	params := ""
+	if len(out.Params) > 0 {
+		text, err := json.Marshal(out.Params)
+		if err != nil {
+			return err
+		}
+		params = string(text)
+	}
+	o.Status, o.Open, o.UpdatedAt = toll.OrderFailed, false, c.now()
+	o.FailureReason, o.FailureCode, o.FailureParams = out.FailureReason, out.FailureCode, params
+	if out.TxHash != "" {
+		o.TxHash = out.TxHash
+	}
+	if o.FailureReason == "" {
+		o.FailureReason = (&toll.Error{Code: failure(o).Code}).Text()
+	}
+	return nil
+}
+
+// changeBudgetOf changes the delegation of a decided order, if it has one, and the record of its payment.
+func (c *Checkout) changeBudgetOf(ctx context.Context, t *ledger.Tx, o *store.Order, out *rail.Outcome, change func(b budget)) error {
+	if o.DelegationID == "" {
+		return nil
+	}
+	events, err := c.changeBudget(ctx, t.Tx, o.DelegationID, change)
+	if err != nil {
+		return err
+	}
+	t.Event(events...)
+	status, provider := toll.TransactionSucceeded, out.ProviderID
+	if o.Status == toll.OrderFailed {
+		status = toll.TransactionFailed
+	}
+	if provider == "" {
+		provider = out.TxHash
+	}
+	return store.UpdateDelegationTransaction(ctx, t.Tx, o.DelegationID, o.ID, status, provider, o.FailureReason)
+}
+
+// decideAs decides an order as a rail said, on its word as it is then if the order was decided before, since an answer may
+// be late.
+func (c *Checkout) decideAs(ctx context.Context, o *store.Order, p *Payment) error {
 	for range decideTries {
-		if isPaid(o.Status) {
+		if o.Status == p.Status || isPaid(o.Status) && isPaid(p.Status) && p.Status != toll.OrderFinal {
 			return nil
 		}
-		if !o.Open {
+		if !o.Open && o.Status != toll.OrderFinal && isPaid(o.Status) != isPaid(p.Status) {
 			latest, err := c.latest(ctx, o, p)
 			if err != nil {
 				return err
 			}
-			if !isPaid(latest.Status) {
-				c.log.Warn("an order that has failed was said to be paid, and is not", "order", o.ID)
+			if isPaid(latest.Status) != isPaid(p.Status) || !latest.decided() {
+				c.log.Warn("what was said of a decided order is not so", "order", o.ID, "status", o.Status, "said", p.Status)
 				return nil
 			}
-			p = latest
+			if isPaid(p.Status) {
+				p = latest
+			} else {
+				p.Ended = latest.Ended
+			}
 		}
-		err := c.grant(ctx, plan, o, p)
-		if err != nil && !errors.Is(err, errElsewhere) {
+		err := c.change(ctx, o.Account, o, func(t *rail.Tx) error { return t.Decide(o.ID, p.outcome()) })
+		if err != nil && !errors.Is(err, errElsewhere) && isPaid(p.Status) {
 			c.log.Error("a paid order has no credits yet", "order", o.ID, "err", err)
 		}
 		if !errors.Is(err, errElsewhere) {
@@ -61,187 +269,6 @@ func (c *Checkout) latest(ctx context.Context, o *store.Order, p *Payment) (*Pay
 	return &latest, err
 }
 
-// grant writes that an order is paid, with its credits. The order must be as o says, else errElsewhere.
-func (c *Checkout) grant(ctx context.Context, plan *toll.Plan, o *store.Order, p *Payment) error {
-	now, late := c.now(), !o.Open
-	if late {
-		c.log.Error("an order that had failed is paid", "order", o.ID, "transaction", p.TxHash)
-	}
-	permission := toll.Hash{}
-	if late && o.Permission != nil {
-		permission = *o.Permission
-	}
-	write := func(tx *store.Tx, entry toll.Hash) error {
-		c.at("confirming")
-		next, err := store.OrderForUpdate(ctx, tx, o.Account, o.ID)
-		if err != nil {
-			return err
-		}
-		if isPaid(next.Status) || next.Open != o.Open || next.Reversed != o.Reversed {
-			return errElsewhere
-		}
-		if late {
-			if _, _, err := store.CountOrder(ctx, tx, o.Plan, 0); err != nil {
-				return err
-			}
-		}
-		next.Status, next.Open, next.UpdatedAt = toll.OrderConfirmed, false, now
-		next.FailureReason, next.FailureCode, next.FailureParams = "", "", ""
-		next.Reversed, next.TakenBack, next.Loss, next.HeldBack = false, 0, 0, 0
-		if next.TxHash = p.TxHash; next.TxHash == "" {
-			next.TxHash = entry.String()
-		}
-		if err := store.UpdateOrder(ctx, tx, next); err != nil {
-			return err
-		}
-		events := orderEvents(next, plan.Owner, toll.EventOrderPaid)
-		if next.DelegationID != "" {
-			more, err := c.changeBudget(ctx, tx, next.DelegationID, func(b budget) {
-				if late {
-					b.payLate(next)
-				} else {
-					b.pay(next)
-				}
-			})
-			if err != nil {
-				return err
-			}
-			if err := store.UpdateDelegationTransaction(ctx, tx, next.DelegationID, o.ID, toll.TransactionSucceeded, p.providerID(), ""); err != nil {
-				return err
-			}
-			events = append(events, more...)
-		}
-		return store.InsertEvent(ctx, tx, events...)
-	}
-	if o.Reversed {
-		op := ledger.ReverseOp{Account: o.Account, Ref: o.ID, Permission: permission}
-		_, err := c.ledger.RestoreWith(ctx, op, func(tx *store.Tx, t ledger.TakenBack) error { return write(tx, t.Transaction) })
-		return err
-	}
-	op := ledger.MintOp{
-		Plan: o.Plan, Subscriber: o.Subscriber, Amount: o.Credits, EndsAt: plan.LotEnd(now), Ref: o.ID, Order: true, Permission: permission,
-	}
-	m, err := c.ledger.MintWith(ctx, op, func(tx *store.Tx, m ledger.Minted) error { return write(tx, m.Transaction) })
-	if err == nil && m.Replayed {
-		return errElsewhere
-	}
-	return err
-}
-
-func (p *Payment) providerID() string {
-	if p.ProviderID != "" {
-		return p.ProviderID
-	}
-	return p.TxHash
-}
-
-// refused writes into an order that it failed, and why.
-func (c *Checkout) refused(o *store.Order, p *Payment) error {
-	params := ""
-	if len(p.Params) > 0 {
-		text, err := json.Marshal(p.Params)
-		if err != nil {
-			return err
-		}
-		params = string(text)
-	}
-	o.Status, o.Open, o.UpdatedAt = toll.OrderFailed, false, c.now()
-	o.FailureReason, o.FailureCode, o.FailureParams = p.FailureReason, p.FailureCode, params
-	if p.TxHash != "" {
-		o.TxHash = p.TxHash
-	}
-	if o.FailureReason == "" {
-		o.FailureReason = (&toll.Error{Code: failure(o).Code}).Text()
-	}
-	return nil
-}
-
-// writeFailed stores a failed order and gives its place and its money back, of which change is what happens to the delegation.
-func (c *Checkout) writeFailed(ctx context.Context, tx *store.Tx, o *store.Order, p *Payment, change func(b budget)) error {
-	if err := store.UncountOrder(ctx, tx, o.Plan); err != nil {
-		return err
-	}
-	owner, err := ownerOf(ctx, tx, o.Plan)
-	if err != nil {
-		return err
-	}
-	events := orderEvents(o, owner, toll.EventOrderFailed)
-	if o.DelegationID != "" {
-		more, err := c.changeBudget(ctx, tx, o.DelegationID, change)
-		if err != nil {
-			return err
-		}
-		if err := store.UpdateDelegationTransaction(ctx, tx, o.DelegationID, o.ID, toll.TransactionFailed, p.providerID(), o.FailureReason); err != nil {
-			return err
-		}
-		events = append(events, more...)
-	}
-	if err := store.UpdateOrder(ctx, tx, o); err != nil {
-		return err
-	}
-	if p.Ended {
-		// Under the name of a sale the wallet may buy with another authorization now: this one can never pay as well.
-		if err := store.FreeSaleIdentifier(ctx, tx, o.Subscriber, o.ID); err != nil {
-			return err
-		}
-	}
-	return store.InsertEvent(ctx, tx, events...)
-}
-
-// fail gives back all that an open order took. It does nothing to one that is decided.
-func (c *Checkout) fail(ctx context.Context, o *store.Order, p *Payment) error {
-	op := ledger.OrderOp{Plan: o.Plan, Subscriber: o.Subscriber, Recorded: func(tx *store.Tx) (bool, error) {
-		now, err := store.OrderOfAccount(ctx, tx, o.Account, o.ID)
-		return err == nil && !now.Open, err
-	}}
-	if o.Permission != nil {
-		op.Permission = *o.Permission
-	}
-	return c.ledger.UndoOrderWith(ctx, op, func(tx *store.Tx) error {
-		c.at("failing")
-		next, err := store.OrderForUpdate(ctx, tx, o.Account, o.ID)
-		if err != nil {
-			return err
-		}
-		if err := c.refused(next, p); err != nil {
-			return err
-		}
-		return c.writeFailed(ctx, tx, next, p, func(b budget) { b.giveBack(next) })
-	})
-}
-
-// takeBack undoes a confirmed order whose money did not move after all: the credits that nobody used come back, and those that
-// open holds keep when these end. The rest is a loss.
-func (c *Checkout) takeBack(ctx context.Context, o *store.Order, p *Payment) error {
-	op := ledger.ReverseOp{Account: o.Account, Ref: o.ID}
-	if o.Permission != nil {
-		op.Permission = *o.Permission
-	}
-	var undone *store.Order
-	_, err := c.ledger.ReverseWith(ctx, op, func(tx *store.Tx, t ledger.TakenBack) error {
-		c.at("taking back")
-		next, err := store.OrderForUpdate(ctx, tx, o.Account, o.ID)
-		if err != nil {
-			return err
-		}
-		if next.Status != toll.OrderConfirmed {
-			return errElsewhere
-		}
-		if err := c.refused(next, p); err != nil {
-			return err
-		}
-		next.Reversed = true
-		account(next, t)
-		undone = next
-		return c.writeFailed(ctx, tx, next, p, func(b budget) { b.undo(next) })
-	})
-	if err == nil {
-		c.log.Error("a paid order was undone by the chain", "order", o.ID, "reason", p.FailureReason, "credits", o.Credits,
-			"taken_back", undone.TakenBack, "loss", undone.Loss, "held", undone.HeldBack)
-	}
-	return err
-}
-
 // account notes what has become of the credits of an order that was undone.
 func account(o *store.Order, t ledger.TakenBack) {
 	o.TakenBack, o.HeldBack = t.Taken, t.Left
@@ -256,26 +283,27 @@ func (c *Checkout) finishTakeBacks(ctx context.Context) error {
 	}
 	var errs []error
 	for _, o := range due {
-		_, err := c.ledger.ReverseWith(ctx, ledger.ReverseOp{Account: o.Account, Ref: o.ID}, func(tx *store.Tx, t ledger.TakenBack) error {
-			next, err := store.OrderForUpdate(ctx, tx, o.Account, o.ID)
-			if err != nil {
-				return err
-			}
-			if !next.Reversed {
-				return errElsewhere
-			}
-			if next.HeldBack == t.Left {
-				return nil
-			}
-			if account(next, t); next.HeldBack == 0 {
-				c.log.Error("the credits of an order that the chain undid are accounted for", "order", o.ID, "taken_back", next.TakenBack,
-					"loss", next.Loss)
-			}
-			return store.UpdateOrder(ctx, tx, next)
-		})
-		if !errors.Is(err, errElsewhere) {
-			errs = append(errs, err)
-		}
+		errs = append(errs, c.ledger.Do(ctx, o.Account, func(t *ledger.Tx) error { return c.finishTakeBack(ctx, t, o.ID) }))
 	}
 	return errors.Join(errs...)
+}
+
+func (c *Checkout) finishTakeBack(ctx context.Context, t *ledger.Tx, id string) error {
+	a, err := t.Account()
+	if err != nil {
+		return err
+	}
+	o, err := store.OrderForUpdate(ctx, t.Tx, a.ID, id)
+	if err != nil || !o.Reversed {
+		return err
+	}
+	moved, err := t.TakeBack(o.ID, toll.Hash{})
+	if err != nil || o.HeldBack == moved.Left {
+		return err
+	}
+	if account(o, moved); o.HeldBack == 0 {
+		c.log.Error("the credits of an order that the chain undid are accounted for", "order", o.ID, "taken_back", o.TakenBack,
+			"loss", o.Loss)
+	}
+	return store.UpdateOrder(ctx, t.Tx, o)
 }

@@ -1,7 +1,6 @@
 package checkout
 
 import (
-	"context"
 	"time"
 
 	"github.com/tollhq/toll"
@@ -28,13 +27,4 @@ func orderEvents(o *store.Order, owner toll.Address, types ...toll.EventType) []
 
 func (c *Checkout) delegationEvent(d *store.Delegation, t toll.EventType, at time.Time) store.NewEvent {
 	return store.NewEvent{Principal: d.Owner, Type: t, Kind: "delegation", ID: d.ID, Data: c.record(d), At: at}
-}
-
-// ownerOf returns the owner of a plan, inside a transaction.
-func ownerOf(ctx context.Context, tx *store.Tx, id toll.PlanID) (toll.Address, error) {
-	plan, err := store.PlanByID(ctx, tx, id)
-	if err != nil {
-		return toll.Address{}, err
-	}
-	return plan.Owner, nil
 }

@@ -100,7 +100,7 @@ func (c *Checkout) pursue(o *store.Order) (err error) {
 		}
 		switch {
 		case err == nil && p.decided():
-			err = c.finish(plan, o, &p)
+			err = c.finish(o, &p)
 		case err == nil:
 			return c.note(o, &p, nil)
 		}
@@ -169,16 +169,11 @@ func (c *Checkout) pay(plan *toll.Plan, o *store.Order) (Payment, error) {
 }
 
 // finish writes what the rail decided, once, whoever else does the same.
-func (c *Checkout) finish(plan *toll.Plan, o *store.Order, p *Payment) error {
+func (c *Checkout) finish(o *store.Order, p *Payment) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.work), finishTimeout)
 	defer cancel()
 	c.at("finish")
-	var err error
-	if p.Status == toll.OrderFailed {
-		err = c.fail(ctx, o, p)
-	} else {
-		err = c.confirm(ctx, plan, o, p)
-	}
+	err := c.decideAs(ctx, o, p)
 	c.at("finished")
 	return err
 }
@@ -367,3 +362,6 @@ func (c *Checkout) claim(ctx context.Context, o *store.Order) (*run, error) {
 	}
 	return c.drive(o), nil
 }
+
+// wake wakes the callers in this process that wait for orders.
+func (c *Checkout) wake(ids ...string) {}

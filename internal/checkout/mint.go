@@ -43,7 +43,15 @@ func (c *Checkout) Mint(
 	if also == nil {
 		m, err = c.ledger.Mint(ctx, op)
 	} else {
-		m, err = c.ledger.MintWith(ctx, op, func(tx *store.Tx, m ledger.Minted) error { return also(tx, answer(m)) })
+		err = c.ledger.DoNew(ctx, id, holder, func(t *ledger.Tx) error {
+			if m, err = t.Mint(op); err != nil {
+				return err
+			}
+			if m.Replayed {
+				return ledger.Recorded
+			}
+			return also(t.Tx, answer(m))
+		})
 	}
 	if err != nil {
 		return nil, fault(err)

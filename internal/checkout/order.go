@@ -116,21 +116,28 @@ func (c *Checkout) orderFree(
 	op := ledger.MintOp{
 		Plan: plan.ID, Subscriber: holder, Amount: credits, EndsAt: plan.LotEnd(now), Ref: o.ID, Order: true, FirstOnly: firstOnly,
 	}
-	m, err := c.ledger.MintWith(ctx, op, func(tx *store.Tx, m ledger.Minted) error {
-		if err := takePlace(ctx, tx, plan.ID); err != nil {
+	err := c.ledger.DoNew(ctx, plan.ID, holder, func(t *ledger.Tx) error {
+		m, err := t.Mint(op)
+		switch {
+		case err != nil:
+			return err
+		case m.Replayed:
+			o.TxHash = m.Transaction.String()
+			return ledger.Recorded
+		}
+		if err := takePlace(ctx, t.Tx, plan.ID); err != nil {
 			return err
 		}
 		o.TxHash = m.Transaction.String()
-		if err := store.InsertOrder(ctx, tx, o); err != nil {
+		if err := store.InsertOrder(ctx, t.Tx, o); err != nil {
 			return err
 		}
+		t.Event(orderEvents(o, plan.Owner, toll.EventOrderCreated, toll.EventOrderPaid)...)
 		if also != nil {
 			// The balance is read after the commit; the credits are known now.
-			if err := also(tx, rendered(o)); err != nil {
-				return err
-			}
+			return also(t.Tx, rendered(o))
 		}
-		return store.InsertEvent(ctx, tx, orderEvents(o, plan.Owner, toll.EventOrderCreated, toll.EventOrderPaid)...)
+		return nil
 	})
 	if ledger.IsRefused(err, ledger.NotFirst) {
 		return nil, toll.NewError(toll.CodeTrialUsed).WithDetails("planId %s", plan.ID)
@@ -138,7 +145,6 @@ func (c *Checkout) orderFree(
 	if err != nil {
 		return nil, fault(err)
 	}
-	o.TxHash = m.Transaction.String()
 	return c.render(ctx, plan, o), nil
 }
 

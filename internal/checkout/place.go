@@ -1,6 +1,7 @@
 package checkout
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -70,85 +71,32 @@ func (c *Checkout) place(ctx context.Context, in *intent) (*store.Order, error) 
 	}
 	account := ledger.NewAccountID(plan.ID, in.subscriber)
 	id, tried, found := toll.NewTimeUUID(c.now()).String(), false, (*store.Order)(nil)
-	op := ledger.OrderOp{Plan: plan.ID, Subscriber: in.subscriber, FirstOnly: plan.IsTrial}
+	permission := toll.Hash{}
 	if in.topUp != nil {
-		op.Permission = in.topUp.Permission
-	}
-	op.Recorded = func(tx *store.Tx) (bool, error) {
-		var err error
-		if tried {
-			// The commit of an attempt got lost, or nothing came of it.
-			if found, err = store.OrderOfAccount(ctx, tx, account, id); !errors.Is(err, store.ErrNotFound) {
-				return err == nil, err
-			}
-		}
-		if found, err = c.findOrder(ctx, tx, in, account, &id); err != nil || found == nil {
-			return false, err
-		}
-		if in.also != nil {
-			return true, in.also(tx, rendered(found))
-		}
-		return true, nil
+		permission = in.topUp.Permission
 	}
 	c.at("place")
-	err := c.ledger.OrderWith(ctx, op, func(tx *store.Tx, a ledger.Account) error {
-		tried = true
-		now := c.now()
-		o := &store.Order{
-			ID: id, Account: account, Plan: plan.ID, Subscriber: in.subscriber, Status: toll.OrderCreated, Credits: in.credits,
-			Amount: in.amount, Currency: plan.Price.CurrencyName(), CreatedAt: now, UpdatedAt: now,
-			Open: true, OpenKey: in.openKey(id), Rail: name, DelegationID: delegation, TryAt: now.Add(lease), Tries: 1,
-		}
-		if t := in.topUp; t != nil {
-			if !t.lacks(&a, c.now()) {
-				return errEnough
-			}
-			o.RequestID = t.RequestID
-			if !now.After(in.after) {
-				o.CreatedAt = in.after.Add(time.Microsecond) // orders of a request are counted in their order
-			}
-			if !t.Permission.IsZero() {
-				o.Permission = &t.Permission
-			}
-			if plan.IsPayAsYouGo() {
-				o.Credits = t.Needed - a.Available()
-				o.Amount = times(plan.Price.Total(), o.Credits)
+	err := c.ledger.DoNew(ctx, plan.ID, in.subscriber, func(t *ledger.Tx) (err error) {
+		if tried {
+			// The commit of an attempt got lost, or nothing came of it.
+			if found, err = store.OrderOfAccount(ctx, t, account, id); !errors.Is(err, store.ErrNotFound) {
+				return cmp.Or(err, ledger.Recorded)
 			}
 		}
-		if o.Credits > toll.MaxCredits-a.Balance || o.Credits > toll.MaxCredits-a.Minted-a.Returned {
-			return toll.NewError(toll.CodeCreditsOverflow)
-		}
-		if in.session != nil {
-			text, err := json.Marshal(page{Input: *in.session})
-			if err != nil {
-				return err
-			}
-			o.Session = string(text)
-		}
-		if err := takePlace(ctx, tx, plan.ID); err != nil {
+		if found, err = c.findOrder(ctx, t.Tx, in, account, &id); err != nil {
 			return err
 		}
-		if delegation != "" {
-			if err := c.reserve(ctx, tx, in, o); err != nil {
+		if found == nil {
+			tried = true
+			found = &store.Order{ID: id, Account: account, Rail: name, DelegationID: delegation}
+			if err := c.insert(ctx, t, in, found, permission); err != nil {
 				return err
 			}
 		}
-		if err := store.InsertOrder(ctx, tx, o); err != nil {
-			return err
-		}
-		if in.sale != nil {
-			if err := insertSale(ctx, tx, in.sale, o); err != nil {
-				return err
-			}
-		}
-		found = o
-		c.at("placing")
 		if in.also != nil {
-			if err := in.also(tx, rendered(o)); err != nil {
-				return err
-			}
+			return in.also(t.Tx, rendered(found))
 		}
-		return store.InsertEvent(ctx, tx, orderEvents(o, plan.Owner, toll.EventOrderCreated)...)
+		return nil
 	})
 	if errors.Is(err, errEnough) {
 		return nil, nil
@@ -161,6 +109,64 @@ func (c *Checkout) place(ctx context.Context, in *intent) (*store.Order, error) 
 		c.drive(found)
 	}
 	return found, nil
+}
+
+// insert writes a new order with what it takes: a count of the permission, a place among the orders of the plan, cents of the
+// delegation. o has its identity and what pays it.
+func (c *Checkout) insert(ctx context.Context, t *ledger.Tx, in *intent, o *store.Order, permission toll.Hash) error {
+	plan, now := in.plan, c.now()
+	a, err := t.CountOrder(permission, plan.IsTrial)
+	if err != nil {
+		return err
+	}
+	o.Plan, o.Subscriber, o.Status, o.Credits = plan.ID, in.subscriber, toll.OrderCreated, in.credits
+	o.Amount, o.Currency, o.CreatedAt, o.UpdatedAt = in.amount, plan.Price.CurrencyName(), now, now
+	o.Open, o.OpenKey, o.TryAt, o.Tries = true, in.openKey(o.ID), now.Add(lease), 1
+	if top := in.topUp; top != nil {
+		if !top.lacks(&a, now) {
+			return errEnough
+		}
+		o.RequestID = top.RequestID
+		if !now.After(in.after) {
+			o.CreatedAt = in.after.Add(time.Microsecond) // orders of a request are counted in their order
+		}
+		if !permission.IsZero() {
+			o.Permission = &permission
+		}
+		if plan.IsPayAsYouGo() {
+			o.Credits = top.Needed - a.Available()
+			o.Amount = times(plan.Price.Total(), o.Credits)
+		}
+	}
+	if o.Credits > toll.MaxCredits-a.Balance || o.Credits > toll.MaxCredits-a.Minted-a.Returned {
+		return toll.NewError(toll.CodeCreditsOverflow)
+	}
+	if in.session != nil {
+		text, err := json.Marshal(page{Input: *in.session})
+		if err != nil {
+			return err
+		}
+		o.Session = string(text)
+	}
+	if err := takePlace(ctx, t.Tx, plan.ID); err != nil {
+		return err
+	}
+	if o.DelegationID != "" {
+		if err := c.reserve(ctx, t.Tx, in, o); err != nil {
+			return err
+		}
+	}
+	if err := store.InsertOrder(ctx, t.Tx, o); err != nil {
+		return err
+	}
+	if in.sale != nil {
+		if err := insertSale(ctx, t.Tx, in.sale, o); err != nil {
+			return err
+		}
+	}
+	t.Event(orderEvents(o, plan.Owner, toll.EventOrderCreated)...)
+	c.at("placing")
+	return nil
 }
 
 func railMissing(name string) *toll.Error {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/evm"
+	"github.com/tollhq/toll/internal/rail"
 	"github.com/tollhq/toll/internal/store"
 )
 
@@ -169,8 +170,14 @@ type Payment struct {
 	ExpiresAt   time.Time // of the page
 }
 
-func (p *Payment) decided() bool {
-	return p.Status == toll.OrderConfirmed || p.Status == toll.OrderFinal || p.Status == toll.OrderFailed
+func (p *Payment) decided() bool { o := p.outcome(); return o.Decided() }
+
+// outcome is the part of a payment that decides its order.
+func (p *Payment) outcome() rail.Outcome {
+	return rail.Outcome{
+		Status: p.Status, TxHash: p.TxHash, ProviderID: p.ProviderID, FailureReason: p.FailureReason, FailureCode: p.FailureCode,
+		Params: p.Params, Ended: p.Ended,
+	}
 }
 
 // TakesCards reports whether fiat plans can be bought.

@@ -114,10 +114,12 @@ func (c *Checkout) revokePermissions(ctx context.Context, d *store.Delegation) e
 			return err
 		}
 		for _, p := range list {
-			err := c.ledger.RevokePermissionWith(ctx, p.Plan, p.Subscriber, p.Hash, d.RevokedAt, func(tx *store.Tx) error {
-				return store.InsertEvent(ctx, tx, store.NewEvent{
+			err := c.ledger.DoNew(ctx, p.Plan, p.Subscriber, func(t *ledger.Tx) error {
+				_, err := t.RevokePermission(p.Hash, d.RevokedAt)
+				t.Event(store.NewEvent{
 					Principal: p.Subscriber, Type: toll.EventPermissionRevoked, Kind: "permission", ID: p.Hash.String(), At: d.RevokedAt,
 				})
+				return err
 			})
 			if err != nil && !ledger.IsRefused(err, ledger.PermissionRevoked) {
 				return err

@@ -90,7 +90,7 @@ func (c *Checkout) landed(ctx context.Context, plan *toll.Plan, o *store.Order, 
 	if err != nil || !isPaid(p.Status) {
 		return o // when it is paid later, the rail says so by itself
 	}
-	if err := c.paid(ctx, o, &p); err != nil {
+	if err := c.decideAs(ctx, o, &p); err != nil {
 		c.log.Warn("a sale that had failed is paid, which is not written yet", "order", o.ID, "err", err)
 		return o
 	}

@@ -28,10 +28,13 @@ func TestDerive_Kinds(t *testing.T) {
 		m.clock.advance(2 * time.Hour)
 		must(t, m.ledger.Touch(ctx, ledger.NewAccountID(m.plan, subscriber))) // 5 expire
 		m.mint(subscriber, 40, "order-2", time.Time{})
-		_, err := m.ledger.Reverse(ctx, ledger.NewAccountID(m.plan, subscriber), "order-2")
-		must(t, err)
-		_, err = m.ledger.Restore(ctx, ledger.NewAccountID(m.plan, subscriber), "order-2")
-		must(t, err)
+		must(t, m.ledger.Do(ctx, ledger.NewAccountID(m.plan, subscriber), func(t *ledger.Tx) error {
+			if _, err := t.TakeBack("order-2", toll.Hash{}); err != nil {
+				return err
+			}
+			_, err := t.Return("order-2", toll.Hash{})
+			return err
+		}))
 		m.drain(m.events)
 
 		mine, theirs := m.stream(subscriber), m.stream(builder)

@@ -44,25 +44,36 @@ func (f *Facilitator) RenewPermission(
 	}
 	at := f.clock().UTC().Truncate(time.Microsecond)
 	var out *toll.AccessToken
-	var ended ledger.Permission
-	err = f.ledger.RenewPermissionWith(ctx, *old, at, func(now ledger.Permission) (ledger.Permission, error) {
-		ended = now
+	err = f.ledger.DoNew(ctx, old.Plan, old.Subscriber, func(t *ledger.Tx) error {
+		ended, err := t.RevokePermission(earlier, at)
+		if err != nil {
+			return err
+		}
 		next := *p
-		return next, left(&next, &now)
-	}, func(tx *store.Tx, next ledger.Permission) error {
+		if err := left(&next, &ended); err != nil {
+			return err
+		}
+		if err := ledger.FreezePermission(ctx, t.Tx, old.Account(), earlier); err != nil {
+			return err
+		}
+		if err := f.ledger.InsertPermission(ctx, t.Tx, next); err != nil {
+			return err
+		}
 		jws, err := f.signPermission(&next, plan, req)
 		if err != nil {
 			return err
 		}
 		out = f.accessToken(&next, req, jws)
-		if err := also(tx, out); err != nil {
+		revoked, err := f.permissionEvent(toll.EventPermissionRevoked, &ended, at)
+		if err != nil {
 			return err
 		}
-		ended.RevokedAt = at
-		if err := f.tell(ctx, tx, toll.EventPermissionRevoked, &ended, at); err != nil {
+		created, err := f.permissionEvent(toll.EventPermissionCreated, &next, next.CreatedAt)
+		if err != nil {
 			return err
 		}
-		return f.tell(ctx, tx, toll.EventPermissionCreated, &next, next.CreatedAt)
+		t.Event(revoked, created)
+		return also(t.Tx, out)
 	})
 	switch {
 	case ledger.IsRefused(err, ledger.PermissionRevoked):

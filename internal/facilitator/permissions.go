@@ -59,8 +59,11 @@ func (f *Facilitator) CreatePermission(
 	} else {
 		out = f.accessToken(p, req, jws)
 		out.Warnings = warnings
-		err = f.ledger.CreatePermissionWith(ctx, *p, func(tx *store.Tx) error {
+		err = f.store.Tx(ctx, func(tx *store.Tx) error {
 			if err := f.lockMaker(ctx, tx, p); err != nil {
+				return err
+			}
+			if err := f.ledger.InsertPermission(ctx, tx, *p); err != nil {
 				return err
 			}
 			if also != nil {
@@ -68,7 +71,7 @@ func (f *Facilitator) CreatePermission(
 					return err
 				}
 			}
-			return f.tell(ctx, tx, toll.EventPermissionCreated, p, p.CreatedAt)
+			return f.tellCreated(ctx, tx, p)
 		})
 	}
 	if err != nil {
@@ -221,22 +224,28 @@ func (f *Facilitator) createWithDelegation(
 				return err
 			}
 		}
-		return f.tell(ctx, tx, toll.EventPermissionCreated, &created, created.CreatedAt)
+		return f.tellCreated(ctx, tx, &created)
 	})
 	return out, err
 }
 
-// tell writes the event of a permission, as the last thing of a transaction.
-func (f *Facilitator) tell(ctx context.Context, tx *store.Tx, t toll.EventType, p *ledger.Permission, at time.Time) error {
+// permissionEvent is the event of a permission.
+func (f *Facilitator) permissionEvent(t toll.EventType, p *ledger.Permission, at time.Time) (store.NewEvent, error) {
 	record := f.record(p, nil)
 	record.Closed = false // p was read before the act: a hold may have been opened since
 	data, err := x402.Encode(record)
+	return store.NewEvent{
+		Principal: p.Subscriber, Type: t, Kind: "permission", ID: p.Hash.String(), Data: json.RawMessage(data), At: at,
+	}, err
+}
+
+// tellCreated writes the event of a new permission, as the last thing of a transaction.
+func (f *Facilitator) tellCreated(ctx context.Context, tx *store.Tx, p *ledger.Permission) error {
+	event, err := f.permissionEvent(toll.EventPermissionCreated, p, p.CreatedAt)
 	if err != nil {
 		return err
 	}
-	return store.InsertEvent(ctx, tx, store.NewEvent{
-		Principal: p.Subscriber, Type: t, Kind: "permission", ID: p.Hash.String(), Data: json.RawMessage(data), At: at,
-	})
+	return store.InsertEvent(ctx, tx, event)
 }
 
 func (f *Facilitator) accessToken(p *ledger.Permission, req *PermissionRequest, jws string) *toll.AccessToken {
@@ -376,10 +385,16 @@ func (f *Facilitator) RevokePermission(ctx context.Context, caller toll.Address,
 		return err
 	}
 	at := f.clock().UTC().Truncate(time.Microsecond)
-	err = f.ledger.RevokePermissionWith(ctx, p.Plan, p.Subscriber, hash, at, func(tx *store.Tx) error {
-		ended := *p
-		ended.RevokedAt = at
-		return f.tell(ctx, tx, toll.EventPermissionRevoked, &ended, at)
+	ended := *p
+	ended.RevokedAt = at
+	event, err := f.permissionEvent(toll.EventPermissionRevoked, &ended, at)
+	if err != nil {
+		return toll.AsError(err)
+	}
+	err = f.ledger.DoNew(ctx, p.Plan, p.Subscriber, func(t *ledger.Tx) error {
+		t.Event(event)
+		_, err := t.RevokePermission(hash, at)
+		return err
 	})
 	switch {
 	case ledger.IsRefused(err, ledger.PermissionRevoked):

@@ -1,8 +1,6 @@
 package ledger
 
 import (
-	"context"
-
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/store"
 )
@@ -60,7 +58,7 @@ func (a *Account) row() []any {
 	}
 }
 
-func makeAccount(ctx context.Context, tx *store.Tx, g *group) error {
-	_, err := tx.Exec(ctx, sqlAccountMake, g.id[:], string(g.needs.plan), g.needs.subscriber.Lower(), make([]byte, 32), int64(never))
-	return err
+// makeAccount returns the statement that makes an account which does not exist.
+func makeAccount(id AccountID, plan toll.PlanID, subscriber toll.Address) store.Stmt {
+	return store.Stmt{SQL: sqlAccountMake, Args: []any{id[:], string(plan), subscriber.Lower(), make([]byte, 32), int64(never)}}
 }

@@ -2,8 +2,9 @@ package ledger
 
 import "time"
 
-// SetFailpoint makes the writer call f at its steps: begin, locked, decided, written, committed.
-func SetFailpoint(l *Ledger, f func(at string)) { l.failpoint.Store(&f) }
+// SetFailpoint makes the writer call f at its steps: begin, locked, decided, written (not on PostgreSQL,
+// which gets what is written and the commit in one trip), committed; and a handle at locked and written.
+func SetFailpoint(l *Ledger, f func(at string)) { l.onFailpoint.Store(&f) }
 
 // Waiting returns how many operations wait for the writer.
 func Waiting(l *Ledger) int {
@@ -17,10 +18,13 @@ func Waiting(l *Ledger) int {
 }
 
 // Failpoint returns what [SetFailpoint] set.
-func Failpoint(l *Ledger) func(at string) { return *l.failpoint.Load() }
+func Failpoint(l *Ledger) func(at string) { return *l.onFailpoint.Load() }
 
 // SetBatchTimeout bounds an attempt of the writer; set it before the first operation.
 func SetBatchTimeout(l *Ledger, d time.Duration) { l.batchTimeout = d }
 
 // PermissionsOfKeySQL reads the permissions that an API key made.
 const PermissionsOfKeySQL = sqlPermissionsOfKey
+
+// Trips returns how many round trips a handle has made.
+func Trips(t *Tx) int { return t.trips }

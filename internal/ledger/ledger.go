@@ -25,6 +25,8 @@ type Config struct {
 	// Changed is called after a commit that may have added entries to the account. The writer waits for it, so it must return
 	// at once. Entries of a process that ended between commit and call are never told. nil: nobody wants to know.
 	Changed func(AccountID)
+	// Timer measures a call of [Ledger.Do]: it is called at its beginning, and what it returns at its end. nil: nobody measures.
+	Timer func() (stop func())
 }
 
 // Ledger is the only writer of credits. Many may work on one PostgreSQL database, in any number of processes.
@@ -36,14 +38,18 @@ type Ledger struct {
 	flushers []*flusher
 	// batchTimeout bounds one attempt of the writer, so that a store that hangs becomes an error.
 	batchTimeout time.Duration
-	changed      func(AccountID) // may be nil
-	// failpoint is set by tests that stop or kill the writer at a step.
-	failpoint atomic.Pointer[func(at string)]
+	changed      func(AccountID)      // may be nil
+	timer        func() (stop func()) // may be nil
+	// onFailpoint is set by tests that stop or kill the process at a step.
+	onFailpoint atomic.Pointer[func(step string)]
 }
 
 // New starts the writer of a store. Close stops it.
 func New(st *store.Store, cfg Config) *Ledger {
-	l := &Ledger{st: st, clock: cfg.Clock, log: cfg.Log, ids: requestIDs{cfg.MACKey}, batchTimeout: batchTimeout, changed: cfg.Changed}
+	l := &Ledger{
+		st: st, clock: cfg.Clock, log: cfg.Log, ids: requestIDs{cfg.MACKey}, batchTimeout: batchTimeout, changed: cfg.Changed,
+		timer: cfg.Timer,
+	}
 	if l.clock == nil {
 		l.clock = time.Now
 	}
@@ -85,8 +91,8 @@ func (l *Ledger) flusherOf(id AccountID) *flusher {
 	return l.flushers[int(id[15])%len(l.flushers)]
 }
 
-func (l *Ledger) at(step string) {
-	if f := l.failpoint.Load(); f != nil {
+func (l *Ledger) failpoint(step string) {
+	if f := l.onFailpoint.Load(); f != nil {
 		(*f)(step)
 	}
 }
@@ -102,17 +108,6 @@ func do[T any](ctx context.Context, l *Ledger, op operation) (T, error) {
 // Mint grants credits. Refusals: Overflow, NotFirst, Conflict (same ref, other amount).
 func (l *Ledger) Mint(ctx context.Context, op MintOp) (Minted, error) {
 	m, err := do[Minted](ctx, l, mint{op})
-	if err != nil {
-		return m, err
-	}
-	return l.withTransaction(ctx, op, m)
-}
-
-// MintWith is Mint with more writes in the same transaction: also runs under the lock of the account, after the entry was
-// decided and only when it is new, and its error rolls everything back. It is for orders: the credits and the record of
-// the order appear together or not at all.
-func (l *Ledger) MintWith(ctx context.Context, op MintOp, also func(tx *store.Tx, m Minted) error) (Minted, error) {
-	m, err := alone(ctx, l, mint{op}, also, nil)
 	if err != nil {
 		return m, err
 	}
@@ -166,30 +161,10 @@ func (l *Ledger) Release(ctx context.Context, account AccountID, requestID strin
 	return do[Released](ctx, l, release{account, requestID})
 }
 
-// Reverse takes back what is left of the lot of an order whose payment was reversed. What open holds need of it is taken
-// when they end. A repeat moves nothing. Refusals: NotMinted.
-func (l *Ledger) Reverse(ctx context.Context, account AccountID, ref string) (TakenBack, error) {
-	return do[TakenBack](ctx, l, reverse{account: account, ref: ref})
-}
-
-// Restore undoes a Reverse. A repeat moves nothing. Refusals: NotMinted, Overflow.
-func (l *Ledger) Restore(ctx context.Context, account AccountID, ref string) (TakenBack, error) {
-	return do[TakenBack](ctx, l, restore{account: account, ref: ref})
-}
-
 // RevokePermission ends a permission at once. Open holds under it still settle. Refusals: PermissionUnknown,
 // PermissionRevoked.
 func (l *Ledger) RevokePermission(ctx context.Context, plan toll.PlanID, subscriber toll.Address, hash toll.Hash, at time.Time) error {
-	_, err := do[any](ctx, l, revoke{plan, subscriber, hash, at.Truncate(time.Microsecond)})
-	return err
-}
-
-// RevokePermissionWith is RevokePermission with more writes in the same transaction, under the lock of the account.
-func (l *Ledger) RevokePermissionWith(
-	ctx context.Context, plan toll.PlanID, subscriber toll.Address, hash toll.Hash, at time.Time, also func(tx *store.Tx) error,
-) error {
-	op := revoke{plan, subscriber, hash, at.Truncate(time.Microsecond)}
-	_, err := alone(ctx, l, op, func(tx *store.Tx, _ revoked) error { return also(tx) }, nil)
+	_, err := do[any](ctx, l, revoke{NewAccountID(plan, subscriber), plan, subscriber, hash, at.Truncate(time.Microsecond)})
 	return err
 }
 

@@ -2,7 +2,6 @@ package ledger_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -177,28 +176,6 @@ func TestMintIsReplayedByItsRef(t *testing.T) {
 		_, err = b.Mint(b.ctx, ledger.MintOp{Plan: plan, Subscriber: subscriber, Amount: 5, Ref: "order-2", FirstOnly: true})
 		b.refused(err, ledger.NotFirst)
 		b.balance(5, 0)
-	})
-}
-
-func TestMintWithRollsBackWithItsOtherWrites(t *testing.T) {
-	storetest.Each(t, func(t *testing.T, st *store.Store) {
-		b := open(t, st)
-		boom := errors.New("boom")
-		op := ledger.MintOp{Plan: plan, Subscriber: subscriber, Amount: 5, Ref: "order-1", Order: true}
-		_, err := b.MintWith(b.ctx, op, func(*store.Tx, ledger.Minted) error { return boom })
-		if !errors.Is(err, boom) {
-			t.Fatal(err)
-		}
-		b.balance(0, 0)
-		ran := 0
-		for range 2 {
-			_, err = b.MintWith(b.ctx, op, func(*store.Tx, ledger.Minted) error { ran++; return nil })
-			b.must(err)
-		}
-		b.balance(5, 0)
-		if ran != 1 {
-			t.Fatalf("the other writes ran %d times", ran)
-		}
 	})
 }
 

@@ -116,7 +116,7 @@ func TestF04_ConnectionLostInCommit(t *testing.T) {
 		truth.must(err)
 		var once sync.Once
 		ledger.SetFailpoint(l, func(at string) {
-			if at == "written" {
+			if at == "decided" {
 				once.Do(func() { w.deaf.Store(true); w.down.Store(stays) })
 			}
 		})

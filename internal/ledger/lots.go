@@ -16,8 +16,7 @@ const (
 		FROM unnest($1::bytea[], $2::text[]) AS u(account_id, ref),
 		LATERAL (SELECT * FROM lots WHERE account_id = u.account_id AND ref = u.ref LIMIT 1) l`
 
-	sqlLotEnds   = `SELECT lot_id, ends_at FROM lots WHERE account_id = $1`
-	sqlLotEndsOf = `SELECT l.account_id, l.lot_id, l.ends_at FROM lots l WHERE l.account_id = ANY($1)`
+	sqlLotEnds = `SELECT lot_id, ends_at FROM lots WHERE account_id = $1`
 
 	sqlLotSave = `INSERT INTO lots (account_id, lot_id, ref, granted, remaining, ends_at, taken, old_end, open)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)

@@ -384,7 +384,7 @@ func runModel(b *bench, rnd *rand.Rand, steps int) {
 		case k < 95 && len(m.lots) > 0:
 			l := m.lots[rnd.IntN(len(m.lots))]
 			what = "reverse " + l.ref
-			_, err = b.Reverse(b.ctx, account, l.ref)
+			_, err = b.takeBack(l.ref)
 			if !l.reversed {
 				l.reversed, l.oldEnd = true, l.end
 				if !m.over(l) {
@@ -395,7 +395,7 @@ func runModel(b *bench, rnd *rand.Rand, steps int) {
 		case len(m.lots) > 0:
 			l := m.lots[rnd.IntN(len(m.lots))]
 			what = "restore " + l.ref
-			_, err = b.Restore(b.ctx, account, l.ref)
+			_, err = b.giveBack(l.ref)
 			if l.reversed {
 				l.reversed, l.end = false, l.oldEnd
 				l.left += l.taken

@@ -372,13 +372,14 @@ func (o release) apply(s *state, _ bool) (any, error) {
 }
 
 type revoke struct {
-	plan       toll.PlanID
+	account    AccountID
+	plan       toll.PlanID // "": the account is made already
 	subscriber toll.Address
 	permission toll.Hash
 	at         time.Time // whole microseconds
 }
 
-func (o revoke) accountID() AccountID { return NewAccountID(o.plan, o.subscriber) }
+func (o revoke) accountID() AccountID { return o.account }
 
 // needs makes the account of a subscriber who never ordered: its row is the lock of its permissions.
 func (o revoke) needs(n *needs) {
@@ -393,36 +394,36 @@ func (o revoke) apply(s *state, retried bool) (any, error) {
 	}
 	if !p.RevokedAt.IsZero() {
 		if retried && p.RevokedAt.Equal(o.at) {
-			return revoked{replayed: true}, nil
+			return revoked{Permission: p.Permission, replayed: true}, nil
 		}
 		return nil, refuse(PermissionRevoked)
 	}
 	p.RevokedAt = o.at
 	p.changed = true
-	return revoked{}, nil
+	return revoked{Permission: p.Permission}, nil
 }
 
 // revoked is the answer to a revocation.
 type revoked struct {
+	Permission
 	replayed bool // an earlier attempt was committed
 }
 
-// reverse takes the lot of an order back, as its payment was reversed. What open holds need follows when they end.
-type reverse struct {
+// takeBack takes the lot of an order back, as its payment was reversed. What open holds need follows when they end.
+type takeBack struct {
 	account    AccountID
 	ref        string
 	permission toll.Hash // the order no longer counts on it; zero for none
-	order      bool      // the account has one order less: what was not paid is no order
 }
 
-func (o reverse) accountID() AccountID { return o.account }
+func (o takeBack) accountID() AccountID { return o.account }
 
-func (o reverse) needs(n *needs) {
+func (o takeBack) needs(n *needs) {
 	n.refs, n.ends = append(n.refs, o.ref), true
 	n.permission(o.permission)
 }
 
-func (o reverse) apply(s *state, _ bool) (any, error) {
+func (o takeBack) apply(s *state, _ bool) (any, error) {
 	l := s.refs[o.ref]
 	if l == nil {
 		return nil, refuse(NotMinted)
@@ -439,7 +440,7 @@ func (o reverse) apply(s *state, _ bool) (any, error) {
 		s.account.nextLotEnd = min(s.account.nextLotEnd, l.endsAt)
 	}
 	s.countOrder(o.permission, -1)
-	if o.order && s.account.Orders > 0 {
+	if s.account.Orders > 0 {
 		s.account.Orders--
 	}
 	if err := s.endLots(); err != nil {
@@ -448,22 +449,21 @@ func (o reverse) apply(s *state, _ bool) (any, error) {
 	return s.moved(l, s.account.TakenBack-before), nil
 }
 
-// restore undoes a reversal: what was taken back returns, until the end that the lot had.
-type restore struct {
+// giveBack undoes a takeBack: what was taken back returns, until the end that the lot had.
+type giveBack struct {
 	account    AccountID
 	ref        string
 	permission toll.Hash // the order counts on it again; zero for none
-	order      bool      // the account has the order again
 }
 
-func (o restore) accountID() AccountID { return o.account }
+func (o giveBack) accountID() AccountID { return o.account }
 
-func (o restore) needs(n *needs) {
+func (o giveBack) needs(n *needs) {
 	n.refs, n.ends = append(n.refs, o.ref), true
 	n.permission(o.permission)
 }
 
-func (o restore) apply(s *state, _ bool) (any, error) {
+func (o giveBack) apply(s *state, _ bool) (any, error) {
 	l := s.refs[o.ref]
 	if l == nil {
 		return nil, refuse(NotMinted)
@@ -487,9 +487,7 @@ func (o restore) apply(s *state, _ bool) (any, error) {
 		s.account.nextLotEnd = min(s.account.nextLotEnd, l.endsAt)
 	}
 	s.countOrder(o.permission, 1)
-	if o.order {
-		s.account.Orders++
-	}
+	s.account.Orders++
 	answer := s.moved(l, back)
 	return answer, s.endLots()
 }

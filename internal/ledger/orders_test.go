@@ -1,6 +1,7 @@
 package ledger_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"sync"
@@ -13,17 +14,17 @@ import (
 	"github.com/tollhq/toll/internal/store/storetest"
 )
 
-// counted is an order row kept by a test: the other write of the act.
-func counted(o *store.Order) (recorded func(*store.Tx) (bool, error), also func(*store.Tx) error) {
-	recorded = func(tx *store.Tx) (bool, error) {
-		_, err := store.OrderOfAccount(context.Background(), tx, o.Account, o.ID)
-		if errors.Is(err, store.ErrNotFound) {
-			return false, nil
+// count records an order and counts it on a permission.
+func count(ctx context.Context, l *ledger.Ledger, o *store.Order, permission toll.Hash) error {
+	return l.DoNew(ctx, o.Plan, o.Subscriber, func(t *ledger.Tx) error {
+		if _, err := store.OrderOfAccount(ctx, t, o.Account, o.ID); !errors.Is(err, store.ErrNotFound) {
+			return cmp.Or(err, ledger.Recorded)
 		}
-		return err == nil, err
-	}
-	also = func(tx *store.Tx) error { return store.InsertOrder(context.Background(), tx, o) }
-	return recorded, also
+		if _, err := t.CountOrder(permission, false); err != nil {
+			return err
+		}
+		return store.InsertOrder(ctx, t.Tx, o)
+	})
 }
 
 func orderRow(plan toll.PlanID, who toll.Address) *store.Order {
@@ -33,7 +34,7 @@ func orderRow(plan toll.PlanID, who toll.Address) *store.Order {
 	}
 }
 
-func TestOrderWith_LimitRaced(t *testing.T) {
+func TestDo_OrderLimitRaced(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, st *store.Store) {
 		l := ledger.New(st, ledger.Config{MACKey: make([]byte, 32)})
 		t.Cleanup(func() { _ = l.Close(context.Background()) })
@@ -54,9 +55,7 @@ func TestOrderWith_LimitRaced(t *testing.T) {
 		for range 20 {
 			wg.Go(func() {
 				o := orderRow(plan, who)
-				recorded, also := counted(o)
-				err := l.OrderWith(ctx, ledger.OrderOp{Plan: plan, Subscriber: who, Permission: p.Hash, Recorded: recorded},
-					func(tx *store.Tx, _ ledger.Account) error { return also(tx) })
+				err := count(ctx, l, o, p.Hash)
 				mu.Lock()
 				defer mu.Unlock()
 				switch {
@@ -86,20 +85,24 @@ func TestOrderWith_LimitRaced(t *testing.T) {
 		}
 
 		// The same act again, as after a lost answer, counts nothing.
-		recorded, also := counted(first)
-		again := ledger.OrderOp{Plan: plan, Subscriber: who, Permission: p.Hash, Recorded: recorded}
-		if err := l.OrderWith(ctx, again, func(tx *store.Tx, _ ledger.Account) error { return also(tx) }); err != nil {
+		if err := count(ctx, l, first, p.Hash); err != nil {
 			t.Fatal(err)
 		}
-		// An order that failed gives its place back, once.
-		failed := func(tx *store.Tx) (bool, error) {
-			o, err := store.OrderOfAccount(ctx, tx, first.Account, first.ID)
-			return err == nil && o.Status == toll.OrderFailed, err
+		if n := orders(); n != 2 {
+			t.Fatalf("after a repeat the permission counts %d orders, want 2", n)
 		}
+		// An order that failed gives its place back, once.
 		for range 2 {
-			if err := l.UndoOrderWith(ctx, ledger.OrderOp{Plan: plan, Subscriber: who, Permission: p.Hash, Recorded: failed}, func(tx *store.Tx) error {
-				first.Status = toll.OrderFailed
-				return store.UpdateOrder(ctx, tx, first)
+			if err := l.Do(ctx, first.Account, func(t *ledger.Tx) error {
+				o, err := store.OrderOfAccount(ctx, t, first.Account, first.ID)
+				if err != nil || o.Status == toll.OrderFailed {
+					return cmp.Or(err, ledger.Recorded)
+				}
+				o.Status = toll.OrderFailed
+				if err := store.UpdateOrder(ctx, t.Tx, o); err != nil {
+					return err
+				}
+				return t.UncountOrder(p.Hash)
 			}); err != nil {
 				t.Fatal(err)
 			}
@@ -107,13 +110,13 @@ func TestOrderWith_LimitRaced(t *testing.T) {
 		if n := orders(); n != 1 {
 			t.Fatalf("after one failure the permission counts %d orders, want 1", n)
 		}
-		// What also refuses leaves nothing behind.
+		// An error of the function leaves nothing behind.
 		broken := errors.New("broken")
-		o := orderRow(plan, who)
-		recorded, _ = counted(o)
-		if err := l.OrderWith(ctx, ledger.OrderOp{Plan: plan, Subscriber: who, Permission: p.Hash, Recorded: recorded},
-			func(*store.Tx, ledger.Account) error { return broken }); !errors.Is(err, broken) {
-			t.Fatalf("error %v, want that of also", err)
+		if err := l.Do(ctx, first.Account, func(t *ledger.Tx) error {
+			_, err := t.CountOrder(p.Hash, false)
+			return cmp.Or(err, broken)
+		}); !errors.Is(err, broken) {
+			t.Fatalf("error %v, want that of the function", err)
 		}
 		if n := orders(); n != 1 {
 			t.Fatalf("after a rollback the permission counts %d orders, want 1", n)

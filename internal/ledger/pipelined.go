@@ -34,7 +34,7 @@ func (w *writer) pipelined(ctx context.Context, gs []*group, depth int, retried 
 			}
 		}
 	}
-	w.l.at("locked")
+	w.l.failpoint("locked")
 	outcomes := make([][]outcome, len(gs))
 	changed := false
 	for i, g := range gs {
@@ -50,22 +50,13 @@ func (w *writer) pipelined(ctx context.Context, gs []*group, depth int, retried 
 		w.pipe.Reset()
 		return outcomes, nil
 	}
-	w.l.at("decided")
-	stmts := writing(gs)
-	if w.l.failpoint.Load() != nil {
-		if err := w.pipe.Run(ctx, stmts...); err != nil {
-			w.pipe.Reset()
-			return nil, err
-		}
-		w.l.at("written")
-		stmts = nil
-	}
-	if err := w.pipe.Run(ctx, append(stmts, store.Stmt{SQL: "commit"})...); err != nil {
+	w.l.failpoint("decided")
+	if err := w.pipe.Run(ctx, append(writing(gs), store.Stmt{SQL: "commit"})...); err != nil {
 		w.pipe.Reset()
 		return outcomes, store.MapCommitError(err)
 	}
 	w.l.st.Wrote(nil)
-	w.l.at("committed")
+	w.l.failpoint("committed")
 	return outcomes, nil
 }
 
@@ -75,9 +66,7 @@ func (w *writer) makeAccounts(ctx context.Context, gs []*group) error {
 	var stmts []store.Stmt
 	for _, g := range gs {
 		if g.needs.plan != "" {
-			stmts = append(stmts, store.Stmt{SQL: sqlAccountMake, Args: []any{
-				g.id[:], string(g.needs.plan), g.needs.subscriber.Lower(), make([]byte, 32), int64(never),
-			}})
+			stmts = append(stmts, makeAccount(g.id, g.needs.plan, g.needs.subscriber))
 		}
 	}
 	if stmts == nil {
@@ -147,15 +136,6 @@ func (r *reading) statements(depth int) []store.Stmt {
 			return r.lot(scan, func(g *group, l *lotRow) { g.addRef(l) })
 		}})
 	}
-	var moved [][]byte
-	for _, g := range r.gs {
-		if g.needs.ends {
-			moved = append(moved, g.id[:])
-		}
-	}
-	if moved != nil {
-		stmts = append(stmts, store.Stmt{SQL: sqlLotEndsOf, Args: []any{moved}, Row: r.lotEnd})
-	}
 	return stmts
 }
 
@@ -192,19 +172,6 @@ func (r *reading) lot(scan func(...any) error, add func(*group, *lotRow)) error 
 	g, err := r.group(id)
 	if err == nil {
 		add(g, l)
-	}
-	return err
-}
-
-func (r *reading) lotEnd(scan func(...any) error) error {
-	var id []byte
-	var lot, end int64
-	if err := scan(&id, &lot, &end); err != nil {
-		return err
-	}
-	g, err := r.group(id)
-	if err == nil {
-		g.state.ends[lot] = end
 	}
 	return err
 }

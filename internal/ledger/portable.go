@@ -2,131 +2,133 @@ package ledger
 
 import (
 	"context"
-	"errors"
+	"slices"
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/store"
 )
 
-// load fills the state of one account under its lock, row by row: the way of SQLite, and of single transactions.
+// load fills the state of one account under its lock, row by row: the way of SQLite.
 func load(ctx context.Context, tx *store.Tx, g *group, depth int) error {
-	if g.needs.plan != "" {
-		if err := makeAccount(ctx, tx, g); err != nil {
-			return err
-		}
+	if err := tx.Run(ctx, lockAccount(tx, g.id, g.needs.plan, g.needs.subscriber, &g.state.account)...); err != nil {
+		return err
 	}
-	s, id := g.state, g.id[:]
+	return loadRest(func(stmts ...store.Stmt) error { return tx.Run(ctx, stmts...) }, g, depth)
+}
+
+// lockAccount returns the statements that lock the row of an account and read it. With a plan they make
+// the account first, if it does not exist.
+func lockAccount(tx *store.Tx, id AccountID, plan toll.PlanID, subscriber toll.Address, a *Account) []store.Stmt {
+	var stmts []store.Stmt
+	if plan != "" {
+		stmts = append(stmts, makeAccount(id, plan, subscriber))
+	}
 	lock := sqlAccount
 	if tx.Engine() == store.Postgres {
 		lock = sqlAccountLock
 	}
-	err := scanAccount(tx.QueryRow(ctx, lock, id).Scan, &s.account)
-	if err != nil && !errors.Is(err, store.ErrNotFound) {
-		return err
-	}
-	rows, err := tx.Query(ctx, sqlLotsTo[depth], id)
-	if err != nil {
-		return err
-	}
-	if err := each(rows, func() error {
+	return append(stmts, store.Stmt{SQL: lock, Args: []any{id[:]}, Row: func(scan func(...any) error) error { return scanAccount(scan, a) }})
+}
+
+// loadRest reads all but the row of the account, in at most four calls of run.
+func loadRest(run func(stmts ...store.Stmt) error, g *group, depth int) error {
+	s, id := g.state, g.id[:]
+	stmts := make([]store.Stmt, 0, 8)
+	stmts = append(stmts, store.Stmt{SQL: sqlLotsTo[depth], Args: []any{id}, Row: func(scan func(...any) error) error {
 		l := &lotRow{}
 		s.lots = append(s.lots, l)
-		return rows.Scan(l.scanInto()...)
-	}); err != nil {
+		return scan(l.scanInto()...)
+	}})
+	for _, ref := range g.needs.refs {
+		stmts = append(stmts, store.Stmt{SQL: sqlLotByRef, Args: []any{id, ref}, Row: func(scan func(...any) error) error {
+			l := &lotRow{}
+			if err := scan(l.scanInto()...); err != nil {
+				return err
+			}
+			g.addRef(l)
+			return nil
+		}})
+	}
+	if g.needs.ends {
+		stmts = append(stmts, store.Stmt{SQL: sqlLotEnds, Args: []any{id}, Row: func(scan func(...any) error) error {
+			var lot, end int64
+			err := scan(&lot, &end)
+			s.ends[lot] = end
+			return err
+		}})
+	}
+	for _, key := range g.needs.keys {
+		stmts = append(stmts, store.Stmt{SQL: sqlKey, Args: []any{id, key}, Row: func(scan func(...any) error) error {
+			var requestID string
+			err := scan(&requestID)
+			s.keys[key] = requestID
+			g.needs.requests = append(g.needs.requests, requestID)
+			return err
+		}})
+	}
+	if err := run(stmts...); err != nil {
 		return err
 	}
 	s.lotsAll = len(s.lots) < depth
-	for _, ref := range g.needs.refs {
-		l := &lotRow{}
-		switch err := tx.QueryRow(ctx, sqlLotByRef, id, ref).Scan(l.scanInto()...); {
-		case err == nil:
-			g.addRef(l)
-		case !errors.Is(err, store.ErrNotFound):
-			return err
-		}
-	}
-	if g.needs.ends {
-		rows, err := tx.Query(ctx, sqlLotEnds, id)
-		if err != nil {
-			return err
-		}
-		if err := each(rows, func() error {
-			var lot, end int64
-			err := rows.Scan(&lot, &end)
-			s.ends[lot] = end
-			return err
-		}); err != nil {
-			return err
-		}
-	}
-	for _, key := range g.needs.keys {
-		var requestID string
-		switch err := tx.QueryRow(ctx, sqlKey, id, key).Scan(&requestID); {
-		case err == nil:
-			s.keys[key] = requestID
-			g.needs.requests = append(g.needs.requests, requestID)
-		case !errors.Is(err, store.ErrNotFound):
-			return err
-		}
-	}
-	for _, requestID := range g.needs.requests {
-		if s.requests[requestID] != nil {
-			continue
-		}
-		r := &requestRow{stored: true}
-		switch err := scanRequest(tx.QueryRow(ctx, sqlRequest, id, requestID).Scan, &r.Request); {
-		case err == nil:
-			s.requests[requestID] = r
-			g.needs.perms = append(g.needs.perms, r.Permission)
-		case !errors.Is(err, store.ErrNotFound):
-			return err
-		}
+	if err := loadRequests(run, g); err != nil {
+		return err
 	}
 	if s.account.nextHoldEnd <= s.dueAt() {
-		if err := loadDue(ctx, tx, g); err != nil {
+		if err := loadDue(run, g); err != nil {
 			return err
 		}
 	}
-	for _, hash := range g.needs.perms {
-		if err := loadPermission(ctx, tx, g, hash); err != nil {
+	return loadPermissions(run, g)
+}
+
+func loadRequests(run func(stmts ...store.Stmt) error, g *group) error {
+	var stmts []store.Stmt
+	for _, requestID := range g.needs.requests {
+		stmts = append(stmts, store.Stmt{SQL: sqlRequest, Args: []any{g.id[:], requestID}, Row: requestInto(func(r *requestRow) {
+			if g.state.requests[r.ID] == nil {
+				g.state.requests[r.ID] = r
+				g.needs.perms = append(g.needs.perms, r.Permission)
+			}
+		})})
+	}
+	if stmts == nil {
+		return nil
+	}
+	return run(stmts...)
+}
+
+// requestInto returns a reader of rows that hands each request to add.
+func requestInto(add func(*requestRow)) func(scan func(...any) error) error {
+	return func(scan func(...any) error) error {
+		r := &requestRow{stored: true}
+		if err := scanRequest(scan, &r.Request); err != nil {
 			return err
 		}
+		add(r)
+		return nil
 	}
-	return nil
 }
 
 // dueAt is the time that tidy will decide by.
 func (s *state) dueAt() int64 { return max(s.now, micros(s.account.UpdatedAt, 0)) }
 
-func loadDue(ctx context.Context, tx *store.Tx, g *group) error {
+// loadDue reads the holds at their end, the next end, and the claims of their permissions.
+func loadDue(run func(stmts ...store.Stmt) error, g *group) error {
 	s, id := g.state, g.id[:]
-	read := func(add func(*requestRow), query string, args ...any) error {
-		rows, err := tx.Query(ctx, query, args...)
-		if err != nil {
-			return err
-		}
-		return each(rows, func() error {
-			r := &requestRow{stored: true}
-			if err := scanRequest(rows.Scan, &r.Request); err != nil {
-				return err
-			}
-			add(r)
-			return nil
-		})
-	}
-	if err := read(g.addDue, sqlRequestsDue, id, s.dueAt()); err != nil {
+	if err := run(
+		store.Stmt{SQL: sqlRequestsDue, Args: []any{id, s.dueAt()}, Row: requestInto(g.addDue)},
+		store.Stmt{SQL: sqlNextDue, Args: []any{id, s.dueAt()}, Row: func(scan func(...any) error) error { return scan(&s.nextDue) }},
+	); err != nil {
 		return err
 	}
+	var claims []store.Stmt
 	for _, hash := range g.duePermissions() {
-		if err := read(g.addClaim, sqlClaims, id, hash[:]); err != nil {
-			return err
-		}
+		claims = append(claims, store.Stmt{SQL: sqlClaims, Args: []any{id, hash[:]}, Row: requestInto(g.addClaim)})
 	}
-	err := tx.QueryRow(ctx, sqlNextDue, id, s.dueAt()).Scan(&s.nextDue)
-	if errors.Is(err, store.ErrNotFound) {
+	if claims == nil {
 		return nil
 	}
-	return err
+	return run(claims...)
 }
 
 // addDue keeps one value per request, whichever query found it.
@@ -139,17 +141,22 @@ func (g *group) addDue(r *requestRow) {
 	g.needs.perms = append(g.needs.perms, r.Permission)
 }
 
-func loadPermission(ctx context.Context, tx *store.Tx, g *group, hash toll.Hash) error {
-	if g.state.perms[hash] != nil {
+func loadPermissions(run func(stmts ...store.Stmt) error, g *group) error {
+	var stmts []store.Stmt
+	for i, hash := range g.needs.perms {
+		if g.state.perms[hash] != nil || slices.Contains(g.needs.perms[:i], hash) {
+			continue
+		}
+		stmts = append(stmts, store.Stmt{SQL: sqlPermission, Args: []any{g.id[:], hash[:]}, Row: func(scan func(...any) error) error {
+			p := &permissionRow{}
+			g.state.perms[hash] = p
+			return scanPermission(scan, &p.Permission)
+		}})
+	}
+	if stmts == nil {
 		return nil
 	}
-	p := &permissionRow{}
-	err := scanPermission(tx.QueryRow(ctx, sqlPermission, g.id[:], hash[:]).Scan, &p.Permission)
-	if errors.Is(err, store.ErrNotFound) {
-		return nil
-	}
-	g.state.perms[hash] = p
-	return err
+	return run(stmts...)
 }
 
 // rows is what both engines give back for a query.
@@ -170,52 +177,35 @@ func each(r rows, f func() error) error {
 	return r.Err()
 }
 
-// save writes what the operations on one account changed.
-func save(ctx context.Context, tx *store.Tx, g *group) error {
-	s, id := g.state, g.id[:]
-	exec := func(sql string, args []any) error {
-		_, err := tx.Exec(ctx, sql, args...)
-		return err
-	}
+// changes returns the statements that write what the operations on one account changed.
+func (s *state) changes(id []byte) []store.Stmt {
+	stmts := make([]store.Stmt, 0, 8)
+	exec := func(sql string, args []any) { stmts = append(stmts, store.Stmt{SQL: sql, Args: args}) }
 	if s.accountChanged {
-		if err := exec(sqlAccountSave, s.account.row()); err != nil {
-			return err
-		}
+		exec(sqlAccountSave, s.account.row())
 	}
 	for _, l := range s.changedLots() {
-		if err := exec(sqlLotSave, l.row(id)); err != nil {
-			return err
-		}
+		exec(sqlLotSave, l.row(id))
 	}
 	for i := range s.entries {
-		if err := exec(sqlEntryAdd, s.entries[i].row()); err != nil {
-			return err
-		}
+		exec(sqlEntryAdd, s.entries[i].row())
 	}
 	for _, r := range s.requests {
-		if !r.changed {
-			continue
-		}
-		sql, args := sqlRequestAdd, r.row
-		if r.stored {
-			sql, args = sqlRequestEnd, r.end
-		}
-		if err := exec(sql, args()); err != nil {
-			return err
+		switch {
+		case !r.changed:
+		case r.stored:
+			exec(sqlRequestEnd, r.end())
+		default:
+			exec(sqlRequestAdd, r.row())
 		}
 	}
 	for _, k := range s.newKeys {
-		if err := exec(sqlKeyAdd, []any{id, k.key, k.requestID}); err != nil {
-			return err
-		}
+		exec(sqlKeyAdd, []any{id, k.key, k.requestID})
 	}
 	for _, p := range s.perms {
-		if !p.changed {
-			continue
-		}
-		if err := exec(sqlPermissionSave, p.use(id)); err != nil {
-			return err
+		if p.changed {
+			exec(sqlPermissionSave, p.use(id))
 		}
 	}
-	return nil
+	return stmts
 }

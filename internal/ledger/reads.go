@@ -94,17 +94,7 @@ func (l *Ledger) Snapshot(ctx context.Context, id AccountID, permission toll.Has
 
 // CreatePermission stores a permission.
 func (l *Ledger) CreatePermission(ctx context.Context, p Permission) error {
-	return l.CreatePermissionWith(ctx, p, nil)
-}
-
-// CreatePermissionWith is CreatePermission with more writes in the same transaction; nil for none.
-func (l *Ledger) CreatePermissionWith(ctx context.Context, p Permission, also func(tx *store.Tx) error) error {
-	return l.st.Tx(ctx, func(tx *store.Tx) error {
-		if err := l.InsertPermission(ctx, tx, p); err != nil || also == nil {
-			return err
-		}
-		return also(tx)
-	})
+	return l.st.Tx(ctx, func(tx *store.Tx) error { return l.InsertPermission(ctx, tx, p) })
 }
 
 // InsertPermission is CreatePermission inside a transaction of the caller.

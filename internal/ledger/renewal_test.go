@@ -12,17 +12,27 @@ import (
 	"github.com/tollhq/toll/internal/store/storetest"
 )
 
-// renew lets a permission take the place of another, with what that left of its limit.
-func (b *bench) renew(old toll.Hash, also func(*store.Tx, ledger.Permission) error) (ledger.Permission, error) {
+// renew lets a permission take the place of another, with what that left of its limit. also is the error of the other
+// writes of the act.
+func (b *bench) renew(old toll.Hash, also error) (ledger.Permission, error) {
 	next := ledger.Permission{
 		Hash: toll.NewHash(), Plan: plan, Subscriber: subscriber, Scheme: "svc:erc4337", Network: "eip155:84532",
 		CreatedAt: b.clock.now(), ExpiresAt: b.clock.now().Add(24 * time.Hour),
 	}
-	from := ledger.Permission{Hash: old, Plan: plan, Subscriber: subscriber}
-	err := b.RenewPermissionWith(b.ctx, from, b.clock.now(), func(now ledger.Permission) (ledger.Permission, error) {
-		next.RedemptionLimit = (*now.RedemptionLimit - now.Redeemed - now.Held).Ptr()
-		return next, nil
-	}, also)
+	err := b.DoNew(b.ctx, plan, subscriber, func(t *ledger.Tx) error {
+		ended, err := t.RevokePermission(old, b.clock.now())
+		if err != nil {
+			return err
+		}
+		next.RedemptionLimit = (*ended.RedemptionLimit - ended.Redeemed - ended.Held).Ptr()
+		if err := ledger.FreezePermission(b.ctx, t.Tx, ended.Account(), old); err != nil {
+			return err
+		}
+		if err := b.InsertPermission(b.ctx, t.Tx, next); err != nil {
+			return err
+		}
+		return also
+	})
 	return next, err
 }
 
@@ -33,7 +43,6 @@ func TestT117_RenewedLimits(t *testing.T) {
 		b := open(t, st)
 		b.mint(100, time.Time{})
 		old := b.permission(20)
-		none := func(*store.Tx, ledger.Permission) error { return nil }
 
 		_, err := b.Settle(b.ctx, settleOp(old, "used", 3))
 		b.must(err)
@@ -50,13 +59,13 @@ func TestT117_RenewedLimits(t *testing.T) {
 		b.must(b.Touch(b.ctx, ledger.NewAccountID(plan, subscriber)))
 
 		boom := errors.New("boom")
-		if _, err := b.renew(old, func(*store.Tx, ledger.Permission) error { return boom }); !errors.Is(err, boom) {
+		if _, err := b.renew(old, boom); !errors.Is(err, boom) {
 			t.Fatal(err)
 		}
 		_, err = b.Settle(b.ctx, settleOp(old, "still", 1)) // nothing of it happened
 		b.must(err)
 
-		next, err := b.renew(old, none)
+		next, err := b.renew(old, nil)
 		b.must(err)
 		if *next.RedemptionLimit != 20-3-1-4 {
 			t.Fatalf("the next one has %d", *next.RedemptionLimit)
@@ -76,9 +85,9 @@ func TestT117_RenewedLimits(t *testing.T) {
 		_, err = b.Settle(b.ctx, settleOp(next.Hash, "more", 1))
 		b.refused(err, ledger.RedemptionLimit)
 		b.balance(80, 0)
-		_, err = b.renew(old, none)
+		_, err = b.renew(old, nil)
 		b.refused(err, ledger.PermissionRevoked)
-		_, err = b.renew(toll.NewHash(), none)
+		_, err = b.renew(toll.NewHash(), nil)
 		b.refused(err, ledger.PermissionUnknown)
 	})
 }
@@ -104,7 +113,7 @@ func TestT117_RenewalsRaced(t *testing.T) {
 				}
 			})
 			wg.Go(func() {
-				p, err := b.renew(old, func(*store.Tx, ledger.Permission) error { return nil })
+				p, err := b.renew(old, nil)
 				if err != nil {
 					if !ledger.IsRefused(err, ledger.PermissionRevoked) {
 						t.Error(err)

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/tollhq/toll/internal/ledger"
-	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/internal/store/storetest"
 )
 
@@ -20,8 +19,7 @@ func TestRevokeLocksAccountThatNeverOrdered(t *testing.T) {
 	var requestID string
 	onFirst(b.Ledger, "decided", func() {
 		go func() {
-			_, err := other.MintWith(other.ctx, ledger.MintOp{Plan: plan, Subscriber: subscriber, Amount: 100, Ref: "order", Order: true},
-				func(*store.Tx, ledger.Minted) error { return nil })
+			err := other.order("order", 100)
 			if err == nil {
 				var h ledger.Held
 				h, err = other.Hold(other.ctx, other.holdOp(perm, 5))

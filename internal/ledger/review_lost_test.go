@@ -95,7 +95,7 @@ func lostCommit(t *testing.T, f func(b *bench, l *ledger.Ledger, perm toll.Hash)
 	_, err = l.Settle(b.ctx, settleOp(perm, "warm", 1))
 	b.must(err)
 	b.must(l.RevokePermission(b.ctx, plan, subscriber, b.permission(0), b.clock.now()))
-	onFirst(l, "written", func() { w.deaf.Store(true) })
+	onFirst(l, "decided", func() { w.deaf.Store(true) })
 	f(b, l, perm)
 }
 
@@ -184,8 +184,12 @@ func TestMintWithKeepsUnknownOutcome(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	_, err = l.MintWith(b.ctx, ledger.MintOp{Plan: plan, Subscriber: subscriber, Amount: 1, Ref: "order", Order: true},
-		func(*store.Tx, ledger.Minted) error { w.deaf.Store(true); w.down.Store(true); return nil })
+	err = l.DoNew(b.ctx, plan, subscriber, func(t *ledger.Tx) error {
+		_, err := t.Mint(ledger.MintOp{Plan: plan, Subscriber: subscriber, Amount: 1, Ref: "order", Order: true})
+		w.deaf.Store(true)
+		w.down.Store(true)
+		return err
+	})
 	if !errors.Is(err, ledger.ErrUnknownOutcome) {
 		t.Errorf("got %v, want %v", err, ledger.ErrUnknownOutcome)
 	}

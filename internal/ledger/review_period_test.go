@@ -27,7 +27,7 @@ func TestT53_ReversedOrderEndsItsPeriod(t *testing.T) {
 		}
 		mint("month", 30*24*time.Hour)
 		mint("day", 24*time.Hour)
-		_, err := b.Reverse(b.ctx, account, "month")
+		_, err := b.takeBack("month")
 		b.must(err)
 		a, err := b.Account(b.ctx, account)
 		b.must(err)
@@ -35,10 +35,10 @@ func TestT53_ReversedOrderEndsItsPeriod(t *testing.T) {
 			t.Errorf("the period ends at %v, want %v", a.PeriodEnd(), want)
 		}
 		b.must(settle())
-		_, err = b.Reverse(b.ctx, account, "day")
+		_, err = b.takeBack("day")
 		b.must(err)
 		b.refused(settle(), ledger.PeriodOver)
-		_, err = b.Restore(b.ctx, account, "month")
+		_, err = b.giveBack("month")
 		b.must(err)
 		b.must(settle())
 	})

@@ -197,7 +197,7 @@ func groups(batch []*call, retried bool) []*group {
 func (g *group) reset(now int64) {
 	g.state = &state{
 		now:      now,
-		account:  Account{nextLotEnd: never, nextHoldEnd: never},
+		account:  newAccount(),
 		requests: map[string]*requestRow{},
 		keys:     map[string]string{},
 		perms:    map[toll.Hash]*permissionRow{},
@@ -208,6 +208,9 @@ func (g *group) reset(now int64) {
 		g.state.ends = map[int64]int64{}
 	}
 }
+
+// newAccount is an account that has no row yet.
+func newAccount() Account { return Account{nextLotEnd: never, nextHoldEnd: never} }
 
 func (g *group) changed() bool {
 	if g.state.accountChanged {
@@ -307,7 +310,7 @@ func (w *writer) attempt(gs []*group, depth int, retried bool) ([][]outcome, err
 	for _, g := range gs {
 		g.reset(now)
 	}
-	w.l.at("begin")
+	w.l.failpoint("begin")
 	if w.pipe != nil {
 		outcomes, err := w.pipelined(ctx, gs, depth, retried)
 		if err != nil && ctx.Err() != nil && !errors.Is(err, store.ErrUnknownOutcome) {
@@ -323,22 +326,22 @@ func (w *writer) attempt(gs []*group, depth int, retried bool) ([][]outcome, err
 			if err := load(ctx, tx, g, depth); err != nil {
 				return err
 			}
-			w.l.at("locked")
+			w.l.failpoint("locked")
 			out, err := decide(g, retried)
 			if err != nil {
 				return err
 			}
-			w.l.at("decided")
-			if err := save(ctx, tx, g); err != nil {
+			w.l.failpoint("decided")
+			if err := tx.Run(ctx, g.state.changes(g.id[:])...); err != nil {
 				return err
 			}
 			outcomes = append(outcomes, out)
 		}
-		w.l.at("written")
+		w.l.failpoint("written")
 		return nil
 	})
 	if err == nil {
-		w.l.at("committed")
+		w.l.failpoint("committed")
 	}
 	return outcomes, err
 }
@@ -351,67 +354,4 @@ func decide(g *group, retried bool) (out []outcome, err error) {
 		}
 	}()
 	return apply(g.state, g.ops, retried)
-}
-
-// alone runs one operation in a transaction of its own, together with other writes. What an attempt whose commit was lost
-// may have left is recognised by recorded, or by the operation itself, whose answer then says that it was replayed.
-func alone[T any](
-	ctx context.Context, l *Ledger, op operation, also func(tx *store.Tx, answer T) error, recorded func(tx *store.Tx) (bool, error),
-) (T, error) {
-	depth, unknown := 0, false
-	for attempt := 1; ; attempt++ {
-		var answer T
-		err := l.st.Tx(ctx, func(tx *store.Tx) error {
-			g := &group{id: op.accountID(), ops: []operation{op}, needs: needs{retried: attempt > 1}}
-			op.needs(&g.needs)
-			g.reset(l.clock().UnixMicro())
-			if err := load(ctx, tx, g, lotDepths[depth]); err != nil {
-				return err
-			}
-			if recorded != nil {
-				if done, err := recorded(tx); err != nil || done {
-					unknown = unknown && !done
-					return err
-				}
-			}
-			out, err := decide(g, attempt > 1)
-			if err != nil {
-				return err
-			}
-			if out[0].err != nil {
-				unknown = false // decided under the lock, which an attempt that may be committed has let go of
-				return out[0].err
-			}
-			answer = out[0].answer.(T)
-			replayed := wasReplayed(answer)
-			unknown = unknown && replayed
-			if err := save(ctx, tx, g); err != nil || replayed {
-				return err
-			}
-			return also(tx, answer)
-		})
-		switch {
-		case errors.Is(err, errNeedLots) && depth < len(lotDepths)-1:
-			depth++
-		case errors.Is(err, store.ErrUnknownOutcome) && attempt < maxAttempts && ctx.Err() == nil:
-			unknown = true
-		case err != nil && (unknown || errors.Is(err, store.ErrUnknownOutcome) || errors.Is(err, store.ErrFlush)):
-			return answer, fmt.Errorf("%w: %w", ErrUnknownOutcome, err)
-		default:
-			if err == nil && l.changed != nil {
-				l.changed(op.accountID())
-			}
-			return answer, err
-		}
-	}
-}
-
-func wasReplayed(answer any) bool {
-	switch a := answer.(type) { // other operations are known by what is recorded
-	case Minted:
-		return a.Replayed
-	case revoked:
-		return a.replayed
-	}
-	return false
 }

@@ -21,6 +21,7 @@ type metrics struct {
 	answers  map[string]*[6]prometheus.Counter // by operation, by class of the status
 	inFlight prometheus.Gauge
 	swept    prometheus.Counter
+	handles  prometheus.Histogram
 }
 
 // operations are the values of the label operation: the acts on credits, then groups of routes by the first segments of
@@ -44,6 +45,10 @@ func newMetrics(st *store.Store, ready func() bool) *metrics {
 		inFlight: prometheus.NewGauge(prometheus.GaugeOpts{Name: "toll_http_requests_in_flight", Help: "Requests that are being answered."}),
 		swept:    prometheus.NewCounter(prometheus.CounterOpts{Name: "toll_swept_accounts_total", Help: "Accounts in which the sweeper ended a hold or a lot."}),
 	}
+	m.handles = prometheus.NewHistogram(prometheus.HistogramOpts{
+		Name: "toll_ledger_handle_seconds", Help: "Time for which records were written together with credits of one account.",
+		Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 10},
+	})
 	answers := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "toll_http_answers_total", Help: "Answers by operation and class of the status.",
 	}, []string{"operation", "status"})
@@ -51,7 +56,7 @@ func newMetrics(st *store.Store, ready func() bool) *metrics {
 		Name: "toll_http_answer_seconds", Help: "Time to answer by operation.",
 		Buckets: []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 10, 30},
 	}, []string{"operation"})
-	m.registry.MustRegister(answers, seconds, m.inFlight, m.swept, collectors.NewGoCollector(),
+	m.registry.MustRegister(answers, seconds, m.inFlight, m.swept, m.handles, collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	gauge := func(name, help string, value func() float64) {
 		m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, value))
@@ -83,6 +88,15 @@ func newMetrics(st *store.Store, ready func() bool) *metrics {
 		}
 	}
 	return m
+}
+
+// timeHandle measures one call of [ledger.Ledger.Do]; a nil m measures nothing.
+func (m *metrics) timeHandle() (stop func()) {
+	if m == nil {
+		return func() {}
+	}
+	begun := time.Now()
+	return func() { m.handles.Observe(time.Since(begun).Seconds()) }
 }
 
 func operationNames() []string {

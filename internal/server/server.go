@@ -62,7 +62,12 @@ func New(ctx context.Context, cfg Config) (*Server, error) {
 	s := &Server{cfg: cfg, base: base}
 	a := base.auth
 	notes := events.NewNotes()
-	s.ledger = ledger.New(base.store, ledger.Config{Clock: cfg.Clock, Log: cfg.Log, MACKey: a.MACKey(), Changed: notes.Add})
+	if cfg.Metrics {
+		s.metrics = newMetrics(base.store, func() bool { return s.databaseFailure() == nil })
+	}
+	s.ledger = ledger.New(base.store, ledger.Config{
+		Clock: cfg.Clock, Log: cfg.Log, MACKey: a.MACKey(), Changed: notes.Add, Timer: s.metrics.timeHandle,
+	})
 	if err := s.connect(ctx); err != nil {
 		return nil, s.abandon(ctx, err)
 	}
@@ -101,8 +106,7 @@ func New(ctx context.Context, cfg Config) (*Server, error) {
 		TestClock: &api.TestClock{Ahead: base.clock.ahead, Advance: s.advance}, Chain: s.shownChain(), Proof: s.chain.Proof(),
 		Seal: base.ring.Seal, Open: base.ring.Open, Quotas: cfg.Quotas, Limits: limits, OrderWait: s.orderWait(), CloseReads: cfg.CloseReads,
 	})
-	if cfg.Metrics {
-		s.metrics = newMetrics(base.store, func() bool { return s.databaseFailure() == nil })
+	if s.metrics != nil {
 		s.handler = s.metrics.count(s.handler)
 	}
 	if err := s.chain.Start(ctx, s.checkout); err != nil {

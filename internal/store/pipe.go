@@ -54,7 +54,11 @@ func (p *Pipe) Run(ctx context.Context, stmts ...Stmt) error {
 	for _, s := range stmts {
 		b.Queue(s.SQL, s.Args...)
 	}
-	res := p.conn.SendBatch(ctx, &b)
+	return runBatch(p.conn.SendBatch(ctx, &b), stmts)
+}
+
+// runBatch reads the results of statements that were sent together.
+func runBatch(res pgx.BatchResults, stmts []Stmt) error {
 	for i, s := range stmts {
 		if err := readResult(res, s); err != nil {
 			return errors.Join(fmt.Errorf("statement %d of a pipeline: %w", i+1, MapError(err)), closing(res))

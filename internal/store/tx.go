@@ -144,6 +144,44 @@ func (t *Tx) Exec(ctx context.Context, q string, args ...any) (int64, error) {
 	return tag.RowsAffected(), nil
 }
 
+// Run runs statements in their order, on PostgreSQL in one round trip. After an error the transaction must end.
+func (t *Tx) Run(ctx context.Context, stmts ...Stmt) error {
+	if t.pg == nil {
+		for _, s := range stmts {
+			if err := t.run(s); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	var b pgx.Batch
+	for _, s := range stmts {
+		t.wrote = t.wrote || s.Row == nil
+		b.Queue(s.SQL, s.Args...)
+	}
+	return runBatch(t.pg.SendBatch(ctx, &b), stmts)
+}
+
+// run runs one statement on SQLite.
+func (t *Tx) run(s Stmt) error {
+	if s.Row == nil {
+		n, err := t.lite.exec(s.SQL, s.Args)
+		t.wrote = t.wrote || n > 0
+		return err
+	}
+	rows, err := t.lite.query(s.SQL, s.Args)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		if err := s.Row(rows.Scan); err != nil {
+			return err
+		}
+	}
+	return rows.Err()
+}
+
 // Query reads in the transaction.
 func (t *Tx) Query(ctx context.Context, q string, args ...any) (*Rows, error) {
 	if t.pg == nil {

@@ -1,0 +1,251 @@
+package ledger
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/store"
+)
+
+// Recorded is the error with which the function of [Ledger.Do] says that its own record is there already: an earlier run
+// was committed. Do writes nothing and returns nil.
+var Recorded = errors.New("ledger: recorded already")
+
+// maxTrips bounds the round trips of a handle to the database, those of its caller's own records apart.
+const maxTrips = 12
+
+var (
+	errTooManyTrips = fmt.Errorf("ledger: a handle made more than %d round trips", maxTrips)
+	errOtherAccount = errors.New("ledger: the operation is for another account than that of the handle")
+	errNoAccount    = errors.New("ledger: the account of the handle does not exist")
+)
+
+// Tx is the handle on one account in one transaction. The row of the account is locked until the end. Records that must
+// commit with credits are written through the embedded [store.Tx].
+//
+// Each operation reads what it needs, decides as the writer does, and writes before it returns, so that SQL through the
+// transaction sees it. After an error of an operation the handle is dead: every further operation returns that error, and
+// [Ledger.Do] rolls back. A handle is not safe for concurrent use and ends with the function that got it.
+type Tx struct {
+	*store.Tx
+	ctx     context.Context
+	l       *Ledger
+	id      AccountID
+	account Account
+	now     int64
+	retried bool // an earlier run may have been committed
+	trips   int
+	err     error
+	events  []store.NewEvent
+}
+
+// Do runs f with a handle on an account, and commits what f wrote when f returns nil. It is for records that must commit
+// with credits; everything else goes to the writer.
+//
+// f may run several times, also after a commit whose answer was lost, so it changes nothing but the database, and first
+// reads its own record: when that is there it returns [Recorded]. f must not reach the network, wait, or start another
+// transaction. It must not lock a row before it has the handle, and locks in the order account, order, orders of the
+// plan, delegation, authorization, lease, rail rows, due row, idempotency answer; events come last, from [Tx.Event].
+//
+// The error is that of f, or [ErrUnknownOutcome] when the store failed around the commit in every attempt.
+func (l *Ledger) Do(ctx context.Context, account AccountID, f func(t *Tx) error) error {
+	return l.handle(ctx, account, "", toll.Address{}, f)
+}
+
+// DoNew is [Ledger.Do] for an account that may not exist: it is made before it is locked.
+func (l *Ledger) DoNew(ctx context.Context, plan toll.PlanID, subscriber toll.Address, f func(t *Tx) error) error {
+	return l.handle(ctx, NewAccountID(plan, subscriber), plan, subscriber, f)
+}
+
+func (l *Ledger) handle(ctx context.Context, id AccountID, plan toll.PlanID, subscriber toll.Address, f func(t *Tx) error) error {
+	if l.timer != nil {
+		defer l.timer()()
+	}
+	unknown := false
+	for attempt := 1; ; attempt++ {
+		err := l.st.Tx(ctx, func(tx *store.Tx) error {
+			t := &Tx{Tx: tx, ctx: ctx, l: l, id: id, now: l.clock().UnixMicro(), retried: attempt > 1}
+			t.account = newAccount()
+			if err := t.run(lockAccount(tx, id, plan, subscriber, &t.account)...); err != nil {
+				return err
+			}
+			l.failpoint("locked")
+			if err := f(t); err != nil {
+				return err
+			}
+			if t.err != nil {
+				return t.err
+			}
+			l.failpoint("written")
+			if len(t.events) == 0 {
+				return nil
+			}
+			return store.InsertEvent(ctx, tx, t.events...)
+		})
+		recorded := errors.Is(err, Recorded)
+		switch {
+		case errors.Is(err, store.ErrUnknownOutcome) && attempt < maxAttempts && ctx.Err() == nil:
+			unknown = true
+		case err == nil, recorded:
+			if l.changed != nil {
+				l.changed(id)
+			}
+			return nil
+		case errors.Is(err, store.ErrUnknownOutcome), errors.Is(err, store.ErrFlush), unknown && !isDecision(err):
+			return fmt.Errorf("%w: %w", ErrUnknownOutcome, err)
+		default:
+			return err
+		}
+	}
+}
+
+// isDecision reports whether an error was decided under the lock, after f had looked for its record, so that it proves
+// that no earlier run was committed.
+func isDecision(err error) bool {
+	if _, ok := errors.AsType[*Refusal](err); ok {
+		return true
+	}
+	e, ok := errors.AsType[*toll.Error](err)
+	return ok && e.Code != toll.CodeDatabaseUnavailable
+}
+
+// Event adds events, which are written as the last statement of the transaction.
+func (t *Tx) Event(events ...store.NewEvent) { t.events = append(t.events, events...) }
+
+// Account returns the account as it is now, after what time has done to it; the zero value when there is none.
+func (t *Tx) Account() (Account, error) {
+	_, err := t.do(touch{t.id})
+	return t.account, err
+}
+
+// Permission returns a permission of the account, the zero value when there is none.
+func (t *Tx) Permission(hash toll.Hash) (p Permission, err error) {
+	if t.err != nil {
+		return p, t.err
+	}
+	t.err = t.run(store.Stmt{SQL: sqlPermission, Args: []any{t.id[:], hash[:]}, Row: func(scan func(...any) error) error {
+		return scanPermission(scan, &p)
+	}})
+	return p, t.err
+}
+
+// CountOrder counts an order on a permission before it is paid, and returns the account. The credits come later, by a mint
+// with the id of the order as its ref. The zero hash is no permission. firstOnly refuses when the account has an order
+// already. Refusals: PermissionUnknown, PermissionRevoked, PermissionExpired, OrderLimit, NotFirst.
+func (t *Tx) CountOrder(permission toll.Hash, firstOnly bool) (Account, error) {
+	_, err := t.do(countOrder{t.id, permission, firstOnly, 1})
+	return t.account, err
+}
+
+// UncountOrder takes the count of an order back. A permission that is gone, revoked or expired is no refusal.
+func (t *Tx) UncountOrder(permission toll.Hash) error {
+	_, err := t.do(countOrder{t.id, permission, false, -1})
+	return err
+}
+
+// Mint grants credits; see [Ledger.Mint]. Minted.Replayed says that the lot was there already.
+func (t *Tx) Mint(op MintOp) (Minted, error) {
+	if t.err == nil && NewAccountID(op.Plan, op.Subscriber) != t.id {
+		t.err = errOtherAccount
+	}
+	answer, err := t.do(mint{op})
+	if err != nil {
+		return Minted{}, err
+	}
+	m := answer.(Minted)
+	if m.Replayed {
+		var e Entry
+		t.err = t.run(store.Stmt{SQL: sqlEntry, Args: []any{t.id[:], m.seq}, Row: func(scan func(...any) error) error {
+			return scanEntry(scan, &e)
+		}})
+		m.Transaction = e.Commitment
+	}
+	return m, t.err
+}
+
+// TakeBack takes back what is left of the lot of an order whose payment was reversed; what open holds need of it is taken
+// when they end. The account and the permission, if the order counts on one, have one order less, so that a trial can be
+// bought again. A repeat moves nothing. Refusals: NotMinted.
+func (t *Tx) TakeBack(order string, permission toll.Hash) (TakenBack, error) {
+	return t.move(takeBack{t.id, order, permission})
+}
+
+// Return undoes a [Tx.TakeBack]. A repeat moves nothing. Refusals: NotMinted, Overflow.
+func (t *Tx) Return(order string, permission toll.Hash) (TakenBack, error) {
+	return t.move(giveBack{t.id, order, permission})
+}
+
+func (t *Tx) move(op operation) (TakenBack, error) {
+	answer, err := t.do(op)
+	moved, _ := answer.(TakenBack)
+	return moved, err
+}
+
+// RevokePermission ends a permission at once and returns it. Open holds under it still settle. [Recorded] says that an
+// earlier run of the same call did it. Refusals: PermissionUnknown, PermissionRevoked.
+func (t *Tx) RevokePermission(hash toll.Hash, at time.Time) (Permission, error) {
+	at = at.Truncate(time.Microsecond)
+	answer, err := t.do(revoke{account: t.id, permission: hash, at: at})
+	if err != nil {
+		return Permission{}, err
+	}
+	r := answer.(revoked)
+	if r.replayed {
+		t.err = Recorded
+	}
+	return r.Permission, t.err
+}
+
+// do decides one operation and writes what it changed.
+func (t *Tx) do(op operation) (any, error) {
+	if t.err != nil {
+		return nil, t.err
+	}
+	if _, reads := op.(touch); !reads && t.account.ID == (AccountID{}) {
+		t.err = errNoAccount
+		return nil, t.err
+	}
+	var answer any
+	answer, t.err = t.decide(op)
+	return answer, t.err
+}
+
+func (t *Tx) decide(op operation) (any, error) {
+	for _, depth := range lotDepths {
+		g := &group{id: t.id, ops: []operation{op}, needs: needs{retried: t.retried}}
+		op.needs(&g.needs)
+		g.reset(t.now)
+		g.state.account = t.account
+		if err := loadRest(t.run, g, depth); err != nil {
+			return nil, err
+		}
+		out, err := decide(g, t.retried)
+		switch {
+		case errors.Is(err, errNeedLots):
+			continue
+		case err != nil:
+			return nil, err
+		}
+		// What time did to the account is true even if the operation is refused, but a refusal rolls back.
+		if out[0].err != nil {
+			return nil, out[0].err
+		}
+		t.account = g.state.account
+		return out[0].answer, t.run(g.state.changes(t.id[:])...)
+	}
+	return nil, errNeedLots
+}
+
+// run makes one round trip.
+func (t *Tx) run(stmts ...store.Stmt) error {
+	if len(stmts) == 0 {
+		return nil
+	}
+	if t.trips++; t.trips > maxTrips {
+		return errTooManyTrips
+	}
+	return t.Run(t.ctx, stmts...)
+}
