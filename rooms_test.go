@@ -105,7 +105,7 @@ var rooms = map[string]room{
 	"internal/server/servertest": {ours: "toll client"},
 	"internal/cli": {
 		ours:  "toll x402 evm client paid paidmcp internal/tempfile internal/pace internal/crypto internal/server",
-		third: []string{"github.com/spf13/cobra", "github.com/spf13/pflag", "charm.land/lipgloss/v2"},
+		third: []string{"github.com/spf13/cobra", "github.com/spf13/pflag", "charm.land/lipgloss/v2", "github.com/go-jose/go-jose/v4"},
 		tests: []string{"github.com/modelcontextprotocol/go-sdk"},
 	},
 	"cmd/toll": {ours: "internal/cli"},

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"encoding/json"
 	"fmt"
 	"strings"
 	"time"
@@ -22,7 +21,7 @@ func (a *app) storeCommand(use, short string, run func(cmd *cobra.Command, args 
 	})
 	storeFlags(c, &cfg)
 	c.Flags().Lookup("key-prefix").Hidden = true
-	c.Annotations = map[string]string{annotationNoProfile: "yes"}
+	c.Annotations = withoutProfile
 	return c
 }
 
@@ -33,21 +32,10 @@ func (a *app) auditCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		if a.set.output == formatJSON {
-			if findings == nil {
-				findings = []server.Finding{}
-			}
-			b, err := json.Marshal(map[string]any{"findings": findings, "total": len(findings)})
-			if err != nil {
-				return err
-			}
-			if err := a.writeJSON(b); err != nil {
-				return err
-			}
-		} else if a.set.output != formatQuiet {
-			if err := a.printAll(findings, []column{{"INVARIANT", "invariant"}, {"ACCOUNT", "account"}, {"DETAIL", "detail"}}); err != nil {
-				return err
-			}
+		found := map[string]any{"findings": findings, "total": len(findings)}
+		err = a.showPage(found, "findings", []column{{"INVARIANT", "invariant"}, {"ACCOUNT", "account"}, {"DETAIL", "detail"}})
+		if err != nil {
+			return err
 		}
 		if len(findings) > 0 {
 			return fmt.Errorf("%s in the books: keep a copy of the database before anything else is done", count(len(findings), "fault"))
@@ -60,19 +48,6 @@ and what was burned, holds are covered, each request was burned once, no limit w
 and every paid order has its credits. Exit code 1 when something does not hold.`
 	c.Example = "toll audit --data ./toll-data\ntoll audit --database postgres://… --master-key-file master.key -o json"
 	return c
-}
-
-// printAll prints values of one kind as a list.
-func (a *app) printAll(values any, columns []column) error {
-	b, err := json.Marshal(values)
-	if err != nil {
-		return err
-	}
-	var items []json.RawMessage
-	if err := json.Unmarshal(b, &items); err != nil {
-		return err
-	}
-	return a.items(items, columns)
 }
 
 func (a *app) migrateCommand() *cobra.Command {

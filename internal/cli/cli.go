@@ -11,6 +11,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 	"time"
 
@@ -27,7 +28,7 @@ type app struct {
 	flags    globalFlags
 	set      settings
 	unknown  []string          // members of JSON arguments that the service does not know
-	badHelp  error             // why help was not shown
+	started  bool              // the command line was understood
 	ids      map[string]string // that hints name, by the words that stand for them
 
 	pause func(context.Context, time.Duration) error // nil: wait that long
@@ -56,8 +57,8 @@ func run(ctx context.Context, args []string, a *app) int {
 	root.SetOut(a.out)
 	root.SetErr(a.err)
 	err := root.ExecuteContext(ctx)
-	if err == nil {
-		err = a.badHelp // help itself cannot fail
+	if err != nil && !a.started {
+		err = usageError{err}
 	}
 	if err == context.Canceled { // around it stands what was interrupted
 		err = errors.New("interrupted")
@@ -101,38 +102,44 @@ Exit codes: 0 done, 1 failed, 2 usage, 3 not signed in, 4 payment required, 5 no
 	f.BoolVar(&a.flags.noColor, "no-color", false, "no colour")
 	root.Version = release()
 	root.SilenceUsage, root.SilenceErrors = true, true
-	root.CompletionOptions.DisableDefaultCmd = true
-	root.SetHelpFunc(a.help)
-	root.SetHelpCommand(a.helpCommand())
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
+	root.SetHelpCommand(helpCommand())
+	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), "FlagUsages", "FlagUsagesWrapped 100"))
 	root.PersistentPreRunE = func(cmd *cobra.Command, args []string) error {
+		a.started = true
 		if cmd.Name() == cobra.ShellCompRequestCmd || cmd.Name() == cobra.ShellCompNoDescRequestCmd {
 			return nil // what completes a command line needs no settings
 		}
 		if err := a.fromEnvironment(cmd); err != nil {
 			return err
 		}
-		if err := checkRequired(cmd); err != nil {
-			return err
+		if err := errors.Join(cmd.ValidateRequiredFlags(), cmd.ValidateFlagGroups()); err != nil {
+			return usageError{err}
 		}
 		if a.flags.url != "" && checkSetting(settingURL, a.flags.url) != nil {
 			return usagef("--url: %q is not an absolute http or https url", a.flags.url)
 		}
 		a.set.names = namespaceOf(cmd)
 		a.aboutCommand(cmd, args)
-		if err := a.loadOutput(); err != nil || cmd.Annotations[annotationNoProfile] != "" {
+		if err := a.loadOutput(); err != nil || !needsProfile(cmd) {
 			return err
 		}
 		return a.loadProfile()
 	}
 	root.AddCommand(
 		a.serveCommand(), a.devCommand(), a.keysCommand(), a.agentsCommand(), a.plansCommand(), a.tokensCommand(), a.x402Command(),
-		a.callCommand(), a.paymentsCommand(), a.gateCommand(), a.mcpCommand(), a.versionsCommand(), a.versionCommand(), a.configCommand(), a.completionCommand(), a.manCommand(),
+		a.callCommand(), a.paymentsCommand(), a.gateCommand(), a.mcpCommand(), a.versionsCommand(), a.versionCommand(), a.configCommand(), a.manCommand(),
 		a.priceCommand(), a.creditsCommand(), a.delegationsCommand(), a.cardsCommand(), a.ordersCommand(), a.requestsCommand(), a.eventsCommand(),
 		a.webhooksCommand(), a.walletCommand(), a.faucetCommand(), a.proofCommand(), a.clockCommand(), a.doctorCommand(), a.auditCommand(), a.backupCommand(), a.restoreCommand(), a.migrateCommand(),
 	)
 	root.AddCommand(a.signInCommands()...)
 	root.AddCommand(a.deployedCommands()...)
-	completeFlags(root)
+	for _, name := range []string{"output", "format"} {
+		complete := cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp)
+		if err := root.RegisterFlagCompletionFunc(name, complete); err != nil {
+			panic(err) // the flags are defined above
+		}
+	}
+	root.InitDefaultCompletionCmd()
+	finish(root)
 	return root
 }

@@ -12,22 +12,19 @@ import (
 
 func (a *app) clockCommand() *cobra.Command {
 	return group("clock", "The clock of a sandbox, for tests of what ends by time", "",
-		command("show", "Show what time the service has", func(cmd *cobra.Command, _ []string) error {
-			return a.get(cmd.Context(), "/sandbox/clock", nil)
-		}),
-		command("advance DURATION", "Move the clock forward, by seconds or 36h; needs the API key of an operator", func(cmd *cobra.Command, args []string) error {
-			span, err := time.ParseDuration(args[0])
-			if isDigits(args[0]) {
-				span, err = time.ParseDuration(args[0] + "s")
-			}
-			if err != nil || span < 0 || span%time.Second != 0 {
-				return usagef("the clock moves forward by whole seconds, or a time such as 36h")
-			}
-			err = a.send(cmd.Context(), http.MethodPost, "/sandbox/clock", body{"advanceSecs": int64(span / time.Second)})
-			if e, ok := errors.AsType[*toll.Error](err); ok && e.Code == toll.CodeForbidden {
-				return e.WithHint("Beside the service, toll keys create --local --operator --account NAME --data DIR -q prints the API key of an operator: set it as TOLL_API_KEY.")
-			}
-			return err
-		}),
+		a.get("show", "Show what time the service has", "/sandbox/clock"),
+		command("advance DURATION", "Move the clock forward, by seconds or 36h; needs the API key of an operator", a.clockAdvance),
 	)
+}
+
+func (a *app) clockAdvance(cmd *cobra.Command, args []string) error {
+	d, err := parseSeconds(args[0])
+	if err != nil {
+		return usagef("the clock moves forward by whole seconds, or a time such as 36h")
+	}
+	err = a.send(cmd.Context(), http.MethodPost, "/sandbox/clock", body{"advanceSecs": int64(d / time.Second)})
+	if e, ok := errors.AsType[*toll.Error](err); ok && e.Code == toll.CodeForbidden {
+		return e.WithHint("Beside the service, toll keys create --local --operator --account NAME --data DIR -q prints the API key of an operator: set it as TOLL_API_KEY.")
+	}
+	return err
 }

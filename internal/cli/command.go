@@ -3,9 +3,13 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"os"
+	"regexp"
 	"strings"
 
+	"charm.land/lipgloss/v2"
 	"github.com/spf13/cobra"
+	"github.com/spf13/cobra/doc"
 	"github.com/spf13/pflag"
 
 	"github.com/tollhq/toll"
@@ -30,24 +34,78 @@ func usagef(format string, args ...any) error { return usageError{fmt.Errorf(for
 
 // group is a command that only holds others.
 func group(use, short, long string, sub ...*cobra.Command) *cobra.Command {
-	c := &cobra.Command{Use: use, Short: short, Long: long, Args: cobra.ArbitraryArgs}
-	c.RunE = func(cmd *cobra.Command, args []string) error {
-		if len(args) == 0 {
-			return cmd.Help()
-		}
-		return unknownCommand(cmd, args[0])
-	}
-	c.SuggestionsMinimumDistance = 2
+	c := &cobra.Command{Use: use, Short: short, Long: long}
 	c.AddCommand(sub...)
 	return c
 }
 
-func unknownCommand(cmd *cobra.Command, word string) error {
-	err := fmt.Sprintf("unknown command %q for %q", word, cmd.CommandPath())
-	if near := cmd.SuggestionsFor(word); len(near) > 0 {
-		err += "; did you mean " + strings.Join(near, ", ") + "?"
+// finish makes a group with a wrong word a fault, and wraps texts. Examples are for pasting: they
+// are never cut.
+func finish(c *cobra.Command) {
+	c.Long = lipgloss.Wrap(lineBreak.ReplaceAllString(c.Long, "$1 $2"), 100, "")
+	if c.Example != "" {
+		c.Example = "  " + strings.ReplaceAll(c.Example, "\n", "\n  ")
 	}
-	return usageError{errors.New(err)}
+	if c.Name() == "completion" {
+		c.Annotations = withoutProfile
+	}
+	if c.HasParent() && c.HasSubCommands() { // cobra looks after the root alone
+		c.SuggestionsMinimumDistance = 2
+		c.Args = func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return nil
+			}
+			err := fmt.Sprintf("unknown command %q for %q", args[0], cmd.CommandPath())
+			if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
+				err += "; did you mean " + strings.Join(near, ", ") + "?"
+			}
+			return errors.New(err)
+		}
+		c.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+	}
+	for _, sub := range c.Commands() {
+		finish(sub)
+	}
+}
+
+// lineBreak is one inside a paragraph.
+var lineBreak = regexp.MustCompile(`([^\n])\n([^\n])`)
+
+// needsProfile reports whether a command calls a service.
+func needsProfile(c *cobra.Command) bool {
+	for ; c != nil; c = c.Parent() {
+		if c.Annotations[annotationNoProfile] != "" {
+			return false
+		}
+	}
+	return true
+}
+
+// helpCommand is that of cobra, with an exit code for what does not exist.
+func helpCommand() *cobra.Command {
+	c := &cobra.Command{Use: "help [COMMAND]", Short: "Show the help of a command", Annotations: withoutProfile}
+	c.RunE = func(cmd *cobra.Command, words []string) error {
+		found, rest, err := cmd.Root().Find(words)
+		if err != nil || len(rest) > 0 {
+			return usagef("there is no command %q", strings.Join(words, " "))
+		}
+		return found.Help()
+	}
+	return c
+}
+
+func (a *app) manCommand() *cobra.Command {
+	c := command("man DIR", "Write the manual pages", func(cmd *cobra.Command, args []string) error {
+		if err := os.MkdirAll(args[0], 0o755); err != nil {
+			return err
+		}
+		cmd.Root().DisableAutoGenTag = true
+		return doc.GenManTree(cmd.Root(), &doc.GenManHeader{Source: "toll " + release(), Manual: "Toll"}, args[0])
+	})
+	c.Long = "Write the manual pages, one for each command, into a directory, which is made when it is missing."
+	c.Example = "toll man /usr/local/share/man/man1"
+	c.Annotations = withoutProfile
+	return c
 }
 
 // args checks the arguments of a command against the words in its use line: PLAN is required, [PLAN] is not.
@@ -82,20 +140,23 @@ func hidden(use string, c *cobra.Command) *cobra.Command {
 }
 
 const (
-	annotationRequired = "toll-required"
-	annotationEnv      = "toll-env"
+	annotationEnv = "toll-env"
 	// annotationSecret marks flags that only their variable sets: every process of a machine can read arguments.
 	annotationSecret = "toll-secret"
 	// annotationNoProfile marks commands that call no service, which a broken configuration file must not stop.
 	annotationNoProfile = "toll-no-profile"
 )
 
+// withoutProfile marks a command, and those below it, with [annotationNoProfile].
+var withoutProfile = map[string]string{annotationNoProfile: "yes"}
+
 // require marks flags that must be given.
 func require(cmd *cobra.Command, names ...string) {
 	for _, name := range names {
-		annotate(cmd.Flags(), name, annotationRequired, "yes")
-		f := cmd.Flags().Lookup(name)
-		f.Usage += " (required)"
+		if err := cmd.MarkFlagRequired(name); err != nil {
+			panic(err) // the flag is defined next to this call
+		}
+		cmd.Flags().Lookup(name).Usage += " (required)"
 	}
 }
 
@@ -120,19 +181,6 @@ func annotate(flags *pflag.FlagSet, name, annotation, value string) {
 	if err := flags.SetAnnotation(name, annotation, []string{value}); err != nil {
 		panic(err) // the flag is defined next to this call
 	}
-}
-
-func checkRequired(cmd *cobra.Command) error {
-	var missing []string
-	cmd.Flags().VisitAll(func(f *pflag.Flag) {
-		if len(f.Annotations[annotationRequired]) > 0 && !f.Changed {
-			missing = append(missing, "--"+f.Name)
-		}
-	})
-	if len(missing) > 0 {
-		return usagef("%s needs %s", cmd.CommandPath(), strings.Join(missing, ", "))
-	}
-	return nil
 }
 
 // fromEnvironment fills flags that were not given from their variables.

@@ -24,9 +24,7 @@ func (a *app) configCommand() *cobra.Command {
 
 Settings come from flags, else from the environment, else from the active profile.`,
 		a.configInit(), a.configSet(), a.configShow(), a.configUse())
-	for _, sub := range c.Commands() {
-		sub.Annotations = map[string]string{annotationNoProfile: "yes"} // they must work on a profile that is not there yet
-	}
+	c.Annotations = withoutProfile // they must work on a profile that is not there yet
 	return c
 }
 
@@ -120,10 +118,13 @@ func (a *app) used(c *configuration) string {
 func (a *app) named(c *configuration) (string, error) {
 	name := a.active(c)
 	if c.profiles[name] == nil && first(a.flags.profile, a.getenv("TOLL_PROFILE")) != "" {
-		return "", noProfile(c.path, name, slices.Sorted(maps.Keys(c.profiles)))
+		return "", noProfile(c.path, name, c.names())
 	}
 	return name, nil
 }
+
+// names are those of all profiles.
+func (c *configuration) names() []string { return slices.Sorted(maps.Keys(c.profiles)) }
 
 func noProfile(path, name string, there []string) error {
 	if len(there) == 0 {
@@ -314,7 +315,7 @@ func (a *app) useProfile(name string) error {
 		return err
 	}
 	if c.profiles[name] == nil {
-		return noProfile(c.path, name, slices.Sorted(maps.Keys(c.profiles)))
+		return noProfile(c.path, name, c.names())
 	}
 	c.top.set("activeProfile", name)
 	if err := c.save(); err != nil {
@@ -338,40 +339,20 @@ func (a *app) configShow() *cobra.Command {
 				return err
 			}
 			if len(c.profiles) > 1 && a.set.output != formatQuiet {
-				a.say("profiles", "%s; --all shows every one", strings.Join(slices.Sorted(maps.Keys(c.profiles)), ", "))
+				a.say("profiles", "%s; --all shows every one", strings.Join(c.names(), ", "))
 			}
 			return a.showProfile(name)
 		}
-		var items []json.RawMessage
-		for _, name := range slices.Sorted(maps.Keys(c.profiles)) {
-			b, err := json.Marshal(a.shown(c, name))
-			if err != nil {
-				return err
-			}
-			items = append(items, b)
+		var all []shownProfile
+		for _, name := range c.names() {
+			all = append(all, a.shown(c, name))
 		}
-		if a.set.output == formatJSON {
-			b, err := json.Marshal(map[string]any{"path": c.path, "activeProfile": a.used(c), "profiles": nonNil(items)})
-			if err != nil {
-				return err
-			}
-			return a.writeJSON(b)
-		}
-		if a.set.output == formatQuiet {
-			return nil
-		}
-		return a.items(items, []column{
+		shown := map[string]any{"path": c.path, "activeProfile": a.used(c), "profiles": all}
+		return a.showPage(shown, "profiles", []column{
 			{"PROFILE", "profile"}, {"ACTIVE", "active"}, {"ENVIRONMENT", "environment"}, {"URL", "url"}, {"API KEY", "apiKey"},
 		})
 	}
 	return c
-}
-
-func nonNil(items []json.RawMessage) []json.RawMessage {
-	if items == nil {
-		return []json.RawMessage{}
-	}
-	return items
 }
 
 type shownProfile struct {
@@ -396,11 +377,7 @@ func (a *app) showProfile(name string) error {
 	if err != nil {
 		return err
 	}
-	b, err := json.Marshal(a.shown(c, name))
-	if err != nil {
-		return err
-	}
-	return a.record(b)
+	return a.show(a.shown(c, name))
 }
 
 // masked shows of an API key what lists of keys show: its prefix and its last 6 characters.

@@ -35,7 +35,7 @@ func (a *app) devCommand() *cobra.Command {
 	c.Long = `Start a service on an embedded database and an embedded chain, with a builder, a plan, an agent that takes payment, and a
 subscriber. The plan is bought on the chain, one call is paid and one is refused before your eyes; then everything stays up,
 with commands to paste, until Ctrl-C. When what it shows cannot be written, as to a pipe that nobody reads, it ends.`
-	c.Annotations = map[string]string{annotationNoProfile: "yes"}
+	c.Annotations = withoutProfile
 	fl := c.Flags()
 	fl.StringVar(&f.data, "data", "", "data directory to keep; default one that is removed at the end")
 	fl.StringVar(&f.listen, "listen", "127.0.0.1:0", "address of the service; port 0 is a free one")

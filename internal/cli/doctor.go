@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"net/http"
 	"os"
@@ -18,7 +19,6 @@ import (
 
 	"github.com/tollhq/toll/client"
 	"github.com/tollhq/toll/internal/server"
-	"github.com/tollhq/toll/x402"
 )
 
 // maxSkew is how far the clock of this machine may be from that of the service before tokens look wrong: they are taken
@@ -36,7 +36,7 @@ Nothing is changed. Exit code 1 when something does not work; warnings do not co
 	storeFlags(c, &cfg)
 	c.Flags().Lookup("key-prefix").Hidden = true
 	whereFlags(c, &cfg.Chain)
-	c.Annotations = map[string]string{annotationNoProfile: "yes"}
+	c.Annotations = withoutProfile
 	c.RunE = func(cmd *cobra.Command, _ []string) error {
 		d := &doctor{app: a}
 		d.configuration()
@@ -92,7 +92,7 @@ func (d *doctor) configuration() {
 // profile reports whether there are settings to go on with.
 func (d *doctor) profile() bool {
 	stderr := d.app.err
-	d.app.err = discard{} // what it warns of is a check of its own here
+	d.app.err = io.Discard // what it warns of is a check of its own here
 	err := d.app.loadProfile()
 	d.app.err = stderr
 	if err != nil {
@@ -100,10 +100,6 @@ func (d *doctor) profile() bool {
 	}
 	return err == nil
 }
-
-type discard struct{}
-
-func (discard) Write(b []byte) (int, error) { return len(b), nil }
 
 func (d *doctor) service(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, askTime)
@@ -114,7 +110,7 @@ func (d *doctor) service(ctx context.Context) {
 		Version string `json:"version"`
 	}
 	began := time.Now()
-	header, err := d.fetch(ctx, c.URL()+"/health", &health)
+	header, err := fetch(ctx, c.URL()+"/health", &health)
 	if err != nil {
 		d.add("service", server.CheckFailed, "%s does not answer: %s", c.URL(), err)
 		return
@@ -136,7 +132,7 @@ func (d *doctor) service(ctx context.Context) {
 		Status string            `json:"status"`
 		Checks map[string]string `json:"checks"`
 	}
-	if _, err := d.fetch(ctx, c.URL()+"/ready", &ready); err != nil || ready.Status != "ready" {
+	if _, err := fetch(ctx, c.URL()+"/ready", &ready); err != nil || ready.Status != "ready" {
 		d.add("ready", server.CheckFailed, "the service is not ready: database %s; its log says why",
 			first(ready.Checks["database"], "unknown"))
 	} else {
@@ -152,7 +148,7 @@ func (d *doctor) service(ctx context.Context) {
 }
 
 // fetch reads a document of the service, whatever the status of the answer is.
-func (d *doctor) fetch(ctx context.Context, address string, into any) (http.Header, error) {
+func fetch(ctx context.Context, address string, into any) (http.Header, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	if err != nil {
 		return nil, err
@@ -162,7 +158,7 @@ func (d *doctor) fetch(ctx context.Context, address string, into any) (http.Head
 		return nil, cause(err)
 	}
 	defer res.Body.Close()
-	return res.Header, json.NewDecoder(res.Body).Decode(into)
+	return res.Header, json.NewDecoder(io.LimitReader(res.Body, maxArgument)).Decode(into)
 }
 
 func (d *doctor) key(ctx context.Context, c *client.Client) {
@@ -193,23 +189,12 @@ func (d *doctor) key(ctx context.Context, c *client.Client) {
 func (d *doctor) report() error {
 	a := d.app
 	failed := slices.ContainsFunc(d.checks, func(c server.Check) bool { return c.Status == server.CheckFailed })
-	switch a.set.output {
-	case formatQuiet:
-	case formatJSON:
-		b, err := x402.Encode(struct {
-			OK     bool           `json:"ok"`
-			Checks []server.Check `json:"checks"`
-		}{!failed, d.checks})
-		if err != nil {
-			return err
-		}
-		if err := a.writeJSON(b); err != nil {
-			return err
-		}
-	default:
-		if err := a.printAll(d.checks, []column{{"CHECK", "check"}, {"STATUS", "status"}, {"DETAIL", "detail"}}); err != nil {
-			return err
-		}
+	found := struct {
+		OK     bool           `json:"ok"`
+		Checks []server.Check `json:"checks"`
+	}{!failed, d.checks}
+	if err := a.showPage(found, "checks", []column{{"CHECK", "check"}, {"STATUS", "status"}, {"DETAIL", "detail"}}); err != nil {
+		return err
 	}
 	if failed {
 		return printed(exitFailed)

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"encoding/json"
 	"net/http"
 	"net/url"
 	"time"
@@ -17,42 +18,38 @@ var eventColumns = []column{
 
 func (a *app) eventsCommand() *cobra.Command {
 	var follow bool
-	var kind, since, after string
-	c := a.queryCommand("events", "What happened to your agents, plans, credits and keys", "events", eventColumns,
-		func([]string) string { return "/events" }, func(q url.Values) error {
-			if kind != "" {
-				q.Set("type", kind)
-			}
-			if since == "" {
-				return nil
-			}
-			at := since
-			if span, err := time.ParseDuration(since); err == nil && span > 0 {
-				at = time.Now().Add(-span).UTC().Format(time.RFC3339Nano)
-			}
-			q.Set("since", at)
-			return nil
-		})
+	var after string
+	since := kind{name: "time", read: readLast(func(text string) (string, error) {
+		if span, err := time.ParseDuration(text); err == nil && span > 0 {
+			return time.Now().Add(-span).UTC().Format(time.RFC3339Nano), nil
+		}
+		return text, nil
+	})}
+	c := a.list(list{
+		use: "events", short: "What happened to your agents, plans, credits and keys",
+		path: "/events", member: "events", columns: eventColumns,
+		flags: []flag{
+			{"type", "type", word, "only those of this type, for example order.paid"},
+			{"since", "since", since, "only those from this time on: 2026-11-21T08:00:00Z, or 1h for the last hour"},
+		},
+	})
 	c.Long = `What happened to your agents, plans, credits and keys.
 
 With --follow new events are printed as they happen, until Ctrl-C; as JSON there is one on each line. A stream that breaks is
 continued where it broke.`
 	c.Example = "toll events --type settlement.settled --since 1h\ntoll events --follow -o ndjson"
-	c.Flags().StringVar(&kind, "type", "", "only those of this type, for example order.paid")
-	c.Flags().StringVar(&since, "since", "", "only those from this time on: 2026-11-21T08:00:00Z, or 1h for the last hour")
 	c.Flags().BoolVar(&follow, "follow", false, "print new events as they happen")
 	c.Flags().StringVar(&after, "after", "", "id of the last event that is known, with --follow")
+	c.MarkFlagsMutuallyExclusive("follow", "since")
 	list := c.RunE
 	c.RunE = func(cmd *cobra.Command, args []string) error {
 		switch {
-		case !follow && after != "":
+		case follow:
+			return a.follow(cmd.Context(), cmd.Flag("type").Value.String(), after)
+		case after != "":
 			return usagef("--after goes with --follow")
-		case !follow:
-			return list(cmd, args)
-		case since != "":
-			return usagef("--since does not go with --follow; --after continues after an event")
 		}
-		return a.follow(cmd.Context(), kind, after)
+		return list(cmd, args)
 	}
 	return c
 }
@@ -82,18 +79,8 @@ func (a *app) follow(ctx context.Context, kind, after string) error {
 }
 
 func (a *app) event(event []byte) error {
-	switch a.set.output {
-	case formatQuiet:
-		return nil
-	case formatJSON, formatNDJSON:
+	if a.set.output == formatJSON {
 		return a.writeCompact(event)
 	}
-	row := make([]string, len(eventColumns))
-	for i, c := range eventColumns {
-		row[i] = at(event, c.path)
-	}
-	if a.set.output == formatCSV {
-		return writeCSV(a.out, [][]string{row})
-	}
-	return a.writeRows(nil, [][]string{row})
+	return a.rows([]json.RawMessage{event}, nil, eventColumns)
 }

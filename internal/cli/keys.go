@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -15,39 +14,36 @@ import (
 )
 
 func (a *app) keysCommand() *cobra.Command {
-	columns := []column{
-		{"ID", "id"}, {"NAME", "name"}, {"KEY", "prefix"}, {"TAIL", "tail"}, {"VERSION", "version"}, {"STATUS", "status"},
-		{"MADE BY", "madeBy"}, {"RIGHTS", "rights"}, {"LAST USED", "lastUsedAt"}, {"EXPIRES", "expiresAt"},
-	}
 	return group("keys", "API keys", "",
 		a.keysCreate(),
-		a.listCommand("list", "List your API keys", "apiKeys", columns, func([]string) string { return "/api-keys" }),
-		command("get ID", "Show an API key", func(cmd *cobra.Command, args []string) error {
-			return a.get(cmd.Context(), segments("api-keys", args[0]), nil)
+		a.list(list{
+			use: "list", short: "List your API keys", path: "/api-keys", member: "apiKeys",
+			columns: []column{
+				{"ID", "id"}, {"NAME", "name"}, {"KEY", "prefix"}, {"TAIL", "tail"}, {"VERSION", "version"}, {"STATUS", "status"},
+				{"MADE BY", "madeBy"}, {"RIGHTS", "rights"}, {"LAST USED", "lastUsedAt"}, {"EXPIRES", "expiresAt"},
+			},
 		}),
-		a.keysUpdate(),
+		a.get("get ID", "Show an API key", "/api-keys/ID"),
+		a.resource(call{
+			use: "update ID", short: "Change the name or the API version of a key",
+			method: http.MethodPatch, path: "/api-keys/ID",
+			flags: []flag{
+				{"name", "name", cleared(word), "new name"},
+				{"api-version", "version", word, "new pinned API version"},
+			},
+		}),
 		a.keysRotate(),
 		a.keysSetPrefix(),
-		a.keysRevoke(),
-	)
-}
-
-func (a *app) keysRevoke() *cobra.Command {
-	var keep bool
-	c := command("revoke ID", "End an API key, and what it made", nil)
-	c.Long = `End an API key at once, with what it made: API keys, access tokens, and programs that were let in with it. Holds that are open
+		a.resource(call{
+			use: "revoke ID", short: "End an API key, and what it made",
+			long: `End an API key at once, with what it made: API keys, access tokens, and programs that were let in with it. Holds that are open
 still settle. The answer counts what ended.
 
-With --keep what it made stays, and your own key becomes its parent: it must have the rights of that, and end no earlier.`
-	c.Flags().BoolVar(&keep, "keep", false, "keep what the key made")
-	c.RunE = func(cmd *cobra.Command, args []string) error {
-		path := segments("api-keys", args[0])
-		if keep {
-			path += "?keep=true"
-		}
-		return a.send(cmd.Context(), http.MethodDelete, path, nil)
-	}
-	return c
+With --keep what it made stays, and your own key becomes its parent: it must have the rights of that, and end no earlier.`,
+			method: http.MethodDelete, path: "/api-keys/ID",
+			flags: []flag{{"keep", "keep", toggle, "keep what the key made"}},
+		}),
+	)
 }
 
 func (a *app) keysCreate() *cobra.Command {
@@ -112,7 +108,11 @@ one, never members or export, ends no later, and ends with it.`
 			if life > 0 {
 				in["expiresInSecs"] = int64(life / time.Second)
 			}
-			return a.make(cmd.Context(), "/api-keys", in, "key")
+			got, err := a.call(cmd.Context(), http.MethodPost, "/api-keys", nil, in)
+			if err != nil {
+				return err
+			}
+			return a.made(got, "key")
 		}
 		if key.Account == "" {
 			return usagef("toll keys create --local needs --account")
@@ -126,11 +126,7 @@ one, never members or export, ends no later, and ends with it.`
 		if err != nil {
 			return err
 		}
-		b, err := json.Marshal(record)
-		if err != nil {
-			return err
-		}
-		return a.made(b, "key")
+		return a.showMade(record, "key")
 	}
 	return c
 }
@@ -160,23 +156,6 @@ func rightsIn(cmd *cobra.Command, words []string) (toll.Rights, error) {
 	return rights, nil
 }
 
-func (a *app) keysUpdate() *cobra.Command {
-	var name, version string
-	c := command("update ID", "Change the name or the API version of a key", nil)
-	c.Flags().StringVar(&name, "name", "", "new name")
-	c.Flags().StringVar(&version, "api-version", "", "new pinned API version")
-	c.RunE = func(cmd *cobra.Command, args []string) error {
-		in := body{}
-		in.text("name", name)
-		in.text("version", version)
-		if cmd.Flags().Changed("name") && name == "" {
-			in["name"] = nil
-		}
-		return a.send(cmd.Context(), http.MethodPatch, segments("api-keys", args[0]), in)
-	}
-	return c
-}
-
 // keysRotate has --local only so that nobody takes it for a change of an API key of theirs.
 func (a *app) keysRotate() *cobra.Command {
 	var local, statements bool
@@ -192,11 +171,7 @@ func (a *app) keysRotate() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		b, err := json.Marshal(rotation)
-		if err != nil {
-			return err
-		}
-		return a.record(b)
+		return a.show(rotation)
 	})
 	c.Long = `Let the next signing key take over, and publish another one for the time after. Nothing has to be restarted, and nobody
 notices: what the retiring key signed stays valid until its own end. What carries its signature and a later date is refused.
@@ -237,17 +212,26 @@ a fixed address of theirs; another prefix makes them use the address that they a
 	return c
 }
 
-// seconds reads a time span: whole seconds, or a text such as 12h30m.
+// seconds reads a flag with a time span. An empty one is 0.
 func seconds(flag, value string) (time.Duration, error) {
 	if value == "" {
 		return 0, nil
 	}
-	if isDigits(value) {
-		value += "s"
-	}
-	d, err := time.ParseDuration(value)
-	if err != nil || d <= 0 || d%time.Second != 0 {
+	d, err := parseSeconds(value)
+	if err != nil || d == 0 {
 		return 0, usagef("--%s must be seconds, or a time such as 12h", flag)
 	}
 	return d, nil
+}
+
+// parseSeconds reads a time span: whole seconds, or a text such as 12h30m.
+func parseSeconds(text string) (time.Duration, error) {
+	if isDigits(text) {
+		text += "s"
+	}
+	d, err := time.ParseDuration(text)
+	if err == nil && (d < 0 || d%time.Second != 0) {
+		err = errors.New("not whole seconds")
+	}
+	return d, err
 }

@@ -8,10 +8,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"net"
 	"net/http"
-	"slices"
 	"strings"
 	"time"
 
@@ -34,7 +32,7 @@ const (
 func (a *app) signInCommands() []*cobra.Command {
 	login, logout := a.loginCommand(), a.logoutCommand()
 	for _, c := range []*cobra.Command{login, logout} {
-		c.Annotations = map[string]string{annotationNoProfile: "yes"} // they work on a profile that is not there yet
+		c.Annotations = withoutProfile // they work on a profile that is not there yet
 	}
 	return []*cobra.Command{login, logout, a.whoamiCommand()}
 }
@@ -122,11 +120,8 @@ func (a *app) login(ctx context.Context, environment string, ask func(context.Co
 		a.say("warning", "TOLL_API_KEY is set and wins over the profile")
 	}
 	a.hintUse(config, name)
-	b, err := json.Marshal(signedIn{config.path, name, info.Environment, service.URL(), claims.Address, toll.At(time.Now().Add(life).UTC().Truncate(time.Second))})
-	if err != nil {
-		return err
-	}
-	return a.record(b)
+	ends := toll.At(time.Now().Add(life).UTC().Truncate(time.Second))
+	return a.show(signedIn{config.path, name, info.Environment, service.URL(), claims.Address, ends})
 }
 
 // askBrowser gets a key through a browser of this computer.
@@ -255,7 +250,7 @@ func (a *app) logoutCommand() *cobra.Command {
 		}
 		names := []string{name}
 		if all {
-			names = slices.Sorted(maps.Keys(config.profiles))
+			names = config.names()
 		}
 		for _, name := range names {
 			p := config.profiles[name]
@@ -274,20 +269,9 @@ func (a *app) logoutCommand() *cobra.Command {
 		if a.getenv("TOLL_API_KEY") != "" {
 			a.say("warning", "TOLL_API_KEY is still set")
 		}
-		b, err := json.Marshal(map[string]any{"path": config.path, "profiles": nonNilNames(names)})
-		if err != nil {
-			return err
-		}
-		return a.record(b)
+		return a.show(map[string]any{"path": config.path, "profiles": names})
 	}
 	return c
-}
-
-func nonNilNames(names []string) []string {
-	if names == nil {
-		return []string{}
-	}
-	return names
 }
 
 // endKey revokes the key of a profile when a sign-in made it. A service that cannot be reached does not keep anyone signed
@@ -337,10 +321,6 @@ func (a *app) whoamiCommand() *cobra.Command {
 		if config, err := a.openConfig(); err == nil { // without a file the key came from elsewhere
 			profile = a.active(config)
 		}
-		b, err := json.Marshal(identity{profile, service.URL(), info.Environment, key.Address, key.ID, key.Name, key.Version, key.ExpiresAt})
-		if err != nil {
-			return err
-		}
-		return a.record(b)
+		return a.show(identity{profile, service.URL(), info.Environment, key.Address, key.ID, key.Name, key.Version, key.ExpiresAt})
 	})
 }

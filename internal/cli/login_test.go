@@ -147,7 +147,9 @@ func TestT125_CallbackOfTheCommandLine(t *testing.T) {
 		t.Errorf("%v, %v", info.Mode(), err)
 	}
 	b, _ := os.ReadFile(path)
-	var file configFile
+	var file struct {
+		Profiles map[string]struct{ APIKey string }
+	}
 	if err := json.Unmarshal(b, &file); err != nil {
 		t.Fatal(err)
 	}

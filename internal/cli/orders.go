@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
-	"net/url"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -25,23 +24,22 @@ func (a *app) ordersCommand() *cobra.Command {
 
 func (a *app) ordersGet() *cobra.Command {
 	var wait time.Duration
-	c := command("get ORDER", "Show what became of an order", nil)
-	c.Long = "Show what became of an order. Exit codes: 0 the credits are there, 7 it is under way, 4 it failed."
+	c := a.resource(call{
+		use: "get ORDER", short: "Show what became of an order", path: "/protocol/orders/ORDER",
+		long: "Show what became of an order. Exit codes: 0 the credits are there, 7 it is under way, 4 it failed.",
+		show: func(cmd *cobra.Command, got json.RawMessage) error {
+			return a.order(cmd.Context(), got, wait, a.record)
+		},
+	})
 	waitFlag(c, &wait)
-	c.RunE = func(cmd *cobra.Command, args []string) error {
-		got, err := a.call(cmd.Context(), http.MethodGet, segments("protocol", "orders", args[0]), nil, nil)
-		if err != nil {
-			return err
-		}
-		return a.order(cmd.Context(), got, wait, a.record)
-	}
 	return c
 }
 
-func (a *app) plansOrder(use string) *cobra.Command {
+func (a *app) plansOrder() *cobra.Command {
 	var delegation, key string
 	var wait time.Duration
-	c := command(use+" PLAN", "Buy a plan", nil)
+	c := command("order PLAN", "Buy a plan", nil)
+	c.Aliases = []string{"order-plan"}
 	c.Long = `Buy a plan. The service waits for the credits for a while of its own; --wait asks on until they are there, also of a
 service that was away in between.
 
@@ -160,41 +158,29 @@ func isUnderWay(order json.RawMessage) bool {
 }
 
 func (a *app) requestsCommand() *cobra.Command {
-	columns := []column{
-		{"ID", "subTaskId"}, {"TAG", "tag"}, {"STATUS", "status"}, {"CREDITS", "creditsToRedeem"}, {"DESCRIPTION", "description"}, {"CREATED", "createdAt"},
-	}
-	var request string
-	list := a.queryCommand("list", "List the sub-tasks of a request", "subTasks", columns, func([]string) string { return "/protocol/agent-sub-tasks" },
-		func(q url.Values) error { q.Set("agentRequestId", request); return nil })
-	list.Flags().StringVar(&request, "request-id", "", "the request")
-	require(list, "request-id")
-	return group("requests", "Sub-tasks of requests, as a builder records them", "", a.requestsTrack(), list)
-}
-
-func (a *app) requestsTrack() *cobra.Command {
-	var request, credits, tag, description, status, metadata string
-	c := command("track", "Record a sub-task of a request; it burns nothing", nil)
-	c.Example = "toll requests track --request-id req_01ab --credits 2 --tag translation --status SUCCESS"
-	f := c.Flags()
-	f.StringVar(&request, "request-id", "", "the request")
-	f.StringVar(&credits, "credits", "", "credits that the sub-task costs, default 0")
-	f.StringVar(&tag, "tag", "", "name of the sub-task")
-	f.StringVar(&description, "description", "", "what it was about")
-	f.StringVar(&status, "status", "", "SUCCESS, FAILED or PENDING (default)")
-	f.StringVar(&metadata, "metadata", "", "anything to keep with it, as JSON")
-	require(c, "request-id")
-	c.RunE = func(cmd *cobra.Command, _ []string) error {
-		in := body{"agentRequestId": request}
-		in.text("tag", tag)
-		in.text("description", description)
-		in.text("status", status)
-		if err := in.digits("creditsToRedeem", "credits", credits); err != nil {
-			return err
-		}
-		if err := in.json(a, "metadata", "metadata", metadata); err != nil {
-			return err
-		}
-		return a.make(cmd.Context(), "/protocol/agent-sub-tasks", in, "subTaskId")
-	}
-	return c
+	request := flag{"request-id", "agentRequestId", word, "the request"}
+	subTasks := a.list(list{
+		use: "list", short: "List the sub-tasks of a request", path: "/protocol/agent-sub-tasks", member: "subTasks",
+		columns: []column{
+			{"ID", "subTaskId"}, {"TAG", "tag"}, {"STATUS", "status"}, {"CREDITS", "creditsToRedeem"},
+			{"DESCRIPTION", "description"}, {"CREATED", "createdAt"},
+		},
+		flags: []flag{request},
+	})
+	require(subTasks, request.name)
+	track := a.resource(call{
+		use: "track", short: "Record a sub-task of a request; it burns nothing",
+		example: "toll requests track --request-id req_01ab --credits 2 --tag translation --status SUCCESS",
+		method:  http.MethodPost, path: "/protocol/agent-sub-tasks", made: "subTaskId",
+		flags: []flag{
+			request,
+			{"credits", "creditsToRedeem", digits, "credits that the sub-task costs, default 0"},
+			{"tag", "tag", word, "name of the sub-task"},
+			{"description", "description", word, "what it was about"},
+			{"status", "status", word, "SUCCESS, FAILED or PENDING (default)"},
+			{"metadata", "metadata", object, "anything to keep with it, as JSON"},
+		},
+		require: []string{request.name},
+	})
+	return group("requests", "Sub-tasks of requests, as a builder records them", "", track, subTasks)
 }

@@ -11,8 +11,10 @@ import (
 	"strings"
 
 	"charm.land/lipgloss/v2"
+	"charm.land/lipgloss/v2/table"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/x402"
 )
 
 // column is a column of a list: its title and the member that it shows, dotted from the item.
@@ -68,63 +70,71 @@ func (a *app) record(body []byte) error {
 	return a.writeRows(nil, rows)
 }
 
-// list writes a page of records, the member of body with this name.
-func (a *app) list(body []byte, member string, columns []column) error {
-	switch a.set.output {
-	case formatQuiet:
-		return nil
-	case formatJSON:
-		return a.writeJSON(body)
+// show writes a value as one record.
+func (a *app) show(v any) error {
+	b, err := x402.Encode(v)
+	if err != nil {
+		return err
 	}
-	var page map[string]json.RawMessage
-	if err := json.Unmarshal(body, &page); err != nil {
-		return unreadable(err)
+	return a.record(b)
+}
+
+// showPage writes a member of a value as a list.
+func (a *app) showPage(v any, member string, columns []column) error {
+	b, err := x402.Encode(v)
+	if err != nil {
+		return err
 	}
-	var items []json.RawMessage
-	if err := json.Unmarshal(page[member], &items); err != nil {
-		return unreadable(err)
-	}
-	return a.items(items, columns)
+	return a.page(b, member, columns)
+}
+
+// page writes a page of records, the member of body with this name.
+func (a *app) page(body []byte, member string, columns []column) error {
+	return a.records(body, rawOf(body, member), columns)
 }
 
 // array writes a list whose answer is a bare array.
-func (a *app) array(body []byte, columns []column) error {
-	switch a.set.output {
-	case formatQuiet:
-		return nil
-	case formatJSON:
-		return a.writeJSON(body)
-	}
+func (a *app) array(body []byte, columns []column) error { return a.records(body, body, columns) }
+
+// records writes a list: whole as JSON, else its records.
+func (a *app) records(whole, list []byte, columns []column) error {
 	var items []json.RawMessage
-	if err := json.Unmarshal(body, &items); err != nil {
+	if err := json.Unmarshal(list, &items); err != nil {
 		return unreadable(err)
 	}
-	return a.items(items, columns)
-}
-
-func (a *app) items(items []json.RawMessage, columns []column) error {
-	if a.set.output == formatNDJSON {
-		for _, item := range items {
-			if err := a.writeCompact(item); err != nil {
-				return err
-			}
-		}
-		return nil
+	if a.set.output == formatJSON {
+		return a.writeJSON(whole)
 	}
 	titles := make([]string, len(columns))
 	for i, c := range columns {
 		titles[i] = c.title
 	}
+	return a.rows(items, titles, columns)
+}
+
+// rows writes records as lines.
+func (a *app) rows(items []json.RawMessage, titles []string, columns []column) error {
 	var rows [][]string
 	for _, item := range items {
+		if a.set.output == formatNDJSON {
+			if err := a.writeCompact(item); err != nil {
+				return err
+			}
+			continue
+		}
 		row := make([]string, len(columns))
 		for i, c := range columns {
 			row[i] = a.cell(item, c.path)
 		}
 		rows = append(rows, row)
 	}
-	if a.set.output == formatCSV {
+	switch {
+	case a.set.output == formatQuiet || a.set.output == formatNDJSON:
+		return nil
+	case a.set.output == formatCSV && titles != nil:
 		return writeCSV(a.out, append([][]string{titles}, rows...))
+	case a.set.output == formatCSV:
+		return writeCSV(a.out, rows)
 	}
 	return a.writeRows(titles, rows)
 }
@@ -190,32 +200,23 @@ func (a *app) writeRows(titles []string, rows [][]string) error {
 		_, err := io.WriteString(a.out, b.String())
 		return err
 	}
-	widths := map[int]int{}
-	all := rows
+	t := table.New().Border(lipgloss.HiddenBorder()).BorderTop(false).BorderBottom(false).BorderLeft(false).
+		BorderRight(false).BorderHeader(false).Wrap(false)
 	if titles != nil {
-		all = append([][]string{titles}, rows...)
+		t.Headers(titles...)
 	}
-	for _, row := range all {
+	for _, row := range rows {
+		cells := make([]string, len(row))
 		for i, cell := range row {
-			widths[i] = max(widths[i], lipgloss.Width(clean(cell)))
+			cells[i] = clean(cell)
 		}
+		t.Row(cells...)
 	}
-	title := lipgloss.NewStyle().Bold(true)
-	for n, row := range all {
-		for i, cell := range row {
-			cell = clean(cell)
-			pad := ""
-			if i < len(row)-1 {
-				pad = strings.Repeat(" ", widths[i]-lipgloss.Width(cell)+2)
-			}
-			if a.set.colour && (titles != nil && n == 0 || titles == nil && i == 0) {
-				cell = title.Render(cell)
-			}
-			b.WriteString(cell + pad)
-		}
-		b.WriteByte('\n')
-	}
-	_, err := io.WriteString(a.out, b.String())
+	t.StyleFunc(func(row, column int) lipgloss.Style {
+		isTitle := row == table.HeaderRow || titles == nil && column == 0
+		return lipgloss.NewStyle().Bold(isTitle && a.set.colour)
+	})
+	_, err := fmt.Fprintln(a.out, t.Render())
 	return err
 }
 

@@ -1,9 +1,9 @@
 package cli
 
 import (
+	"encoding/json"
 	"math/big"
 	"net/http"
-	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -72,209 +72,166 @@ func period(secs toll.Units) string {
 
 func (a *app) plansCommand() *cobra.Command {
 	register := func(use, kind string, trial bool) *cobra.Command {
-		return hidden(use, a.plansCreate("create", kind, trial))
+		return hidden(use, a.plansCreate(kind, trial))
 	}
 	c := group("plans", "Plans: what agents sell", "",
-		a.plansList("list"), a.plansGet("get"), a.plansBalance("balance"), a.plansAgents("agents"), a.plansCreate("create", "", false),
-		a.plansUpdate(), a.listing("publish", "PLAN", "Let a plan take orders", "plans", true),
-		a.listing("unpublish", "PLAN", "Let a plan take no new orders; credits that exist keep working", "plans", false),
-		a.plansOrder("order"), a.plansCheckout("checkout"), a.plansMint("mint"),
-		hidden("get-plans", a.plansList("list")), hidden("get-plan", a.plansGet("get")), hidden("get-plan-balance", a.plansBalance("balance")),
-		hidden("get-agents-associated-to-a-plan", a.plansAgents("agents")),
-		register("register-plan", "", false), register("register-credits-plan", "credits", false), register("register-time-plan", "time", false),
-		register("register-credits-trial-plan", "credits", true), register("register-time-trial-plan", "time", true),
-		hidden("order-plan", a.plansOrder("order")), hidden("order-fiat-plan", a.plansCheckout("checkout")),
-		hidden("mint-plan-credits", a.plansMint("mint")), hidden("mint-plan-expirable", a.plansMint("mint")),
+		a.list(list{
+			use: "list", short: "List your plans", aliases: []string{"get-plans"},
+			path: "/protocol/plans", member: "plans", columns: planColumns,
+		}),
+		a.get("get PLAN", "Show a plan", "/protocol/plans/PLAN", "get-plan"),
+		a.resource(call{
+			use: "balance PLAN", short: "Show what you, or an address, have of a plan", aliases: []string{"get-plan-balance"},
+			path:  "/protocol/plans/PLAN/balance",
+			flags: []flag{{"account-address", "holder", address, "address of the holder; default your own"}},
+			change: func(_ *cobra.Command, r *request) error {
+				if holder, ok := r.in["holder"].(string); ok {
+					r.path += segments(holder)
+				}
+				r.in = nil
+				return nil
+			},
+		}),
+		a.list(list{
+			use: "agents PLAN", short: "List the agents of a plan", aliases: []string{"get-agents-associated-to-a-plan"},
+			path: "/protocol/plans/PLAN/agents", member: "agents", columns: agentColumns,
+		}),
+		a.plansCreate("", false), a.plansUpdate(),
+		a.act("publish PLAN", "Let a plan take orders", http.MethodPut, "/protocol/plans/PLAN/list/true"),
+		a.act("unpublish PLAN", "Let a plan take no new orders; credits that exist keep working",
+			http.MethodPut, "/protocol/plans/PLAN/list/false"),
+		a.plansOrder(), a.plansCheckout(), a.plansMint(),
+		register("register-plan", "", false),
+		register("register-credits-plan", "credits", false),
+		register("register-time-plan", "time", false),
+		register("register-credits-trial-plan", "credits", true),
+		register("register-time-trial-plan", "time", true),
 	)
 	c.AddCommand(a.deployedBuilders()...)
 	return c
 }
 
-func (a *app) plansList(use string) *cobra.Command {
-	return a.listCommand(use, "List your plans", "plans", planColumns, func([]string) string { return "/protocol/plans" })
-}
-
-func (a *app) plansGet(use string) *cobra.Command {
-	return command(use+" PLAN", "Show a plan", func(cmd *cobra.Command, args []string) error {
-		return a.get(cmd.Context(), segments("protocol", "plans", args[0]), nil)
-	})
-}
-
-func (a *app) plansBalance(use string) *cobra.Command {
-	var address string
-	c := command(use+" PLAN", "Show what you, or an address, have of a plan", func(cmd *cobra.Command, args []string) error {
-		path := []string{"protocol", "plans", args[0], "balance"}
-		if address != "" {
-			if err := checkAddress("account-address", address); err != nil {
-				return err
-			}
-			path = append(path, address)
-		}
-		return a.get(cmd.Context(), segments(path...), nil)
-	})
-	c.Flags().StringVar(&address, "account-address", "", "address of the holder; default your own")
-	return c
-}
-
-func (a *app) plansAgents(use string) *cobra.Command {
-	return a.listCommand(use+" PLAN", "List the agents of a plan", "agents", agentColumns, func(args []string) string {
-		return segments("protocol", "plans", args[0], "agents")
-	})
-}
-
 // plansCreate registers a plan. kind and trial are set by deployed names.
-func (a *app) plansCreate(use, kind string, trial bool) *cobra.Command {
-	var metadata, price, credits, nonce, limit, maxOrders string
-	c := command(use, "Register a plan", nil)
-	c.Long = `Register a plan. Its price and credits never change afterwards: JSON with a member that the service does not know is refused
-unless --yes is given.`
-	c.Example = `toll plans create --plan-metadata '{"name":"Basic"}' --price-config '{"priceType":"FREE"}' --credits-config '{"amount":100}'`
-	f := c.Flags()
-	f.StringVar(&metadata, "plan-metadata", "", "name, description and so on, as JSON")
-	f.StringVar(&price, "price-config", "", "price, as JSON")
-	f.StringVar(&credits, "credits-config", "", "credits, as JSON")
-	f.StringVar(&nonce, "nonce", "", "number that makes the registration repeatable")
-	f.StringVar(&limit, "access-limit", "", "credits, time, or the maximum number of orders")
-	f.StringVar(&maxOrders, "max-orders", "", "maximum number of orders")
-	f.StringVar(&kind, "type", kind, "credits or time")
-	f.BoolVar(&trial, "trial", trial, "one order per address, ever")
-	require(c, "plan-metadata", "price-config", "credits-config")
-	c.RunE = func(cmd *cobra.Command, _ []string) error {
-		in := body{}
-		for _, m := range []struct{ name, flag, arg string }{
-			{"metadataAttributes", "plan-metadata", metadata}, {"priceConfig", "price-config", price}, {"creditsConfig", "credits-config", credits},
-		} {
-			if err := in.json(a, m.name, m.flag, m.arg); err != nil {
-				return err
+func (a *app) plansCreate(kind string, trial bool) *cobra.Command {
+	c := a.resource(call{
+		use: "create", short: "Register a plan",
+		long: `Register a plan. Its price and credits never change afterwards: JSON with a member that the service does not know is refused
+unless --yes is given.`,
+		example: `toll plans create --plan-metadata '{"name":"Basic"}' --price-config '{"priceType":"FREE"}' --credits-config '{"amount":100}'`,
+		method:  http.MethodPost, path: "/protocol/plans", made: "planId", fixed: true,
+		flags: []flag{
+			{"plan-metadata", "metadataAttributes", object, "name, description and so on, as JSON"},
+			{"price-config", "priceConfig", object, "price, as JSON"},
+			{"credits-config", "creditsConfig", object, "credits, as JSON"},
+			{"nonce", "nonce", digits, "number that makes the registration repeatable"},
+			{"access-limit", "accessLimit", word, "credits, time, or the maximum number of orders"},
+			{"max-orders", "maxOrders", digits, "maximum number of orders"},
+		},
+		require: []string{"plan-metadata", "price-config", "credits-config"},
+		change: func(_ *cobra.Command, r *request) error {
+			limit, _ := r.in["accessLimit"].(string)
+			switch kind = strings.ToLower(kind); {
+			case kind != "" && kind != "credits" && kind != "time":
+				return usagef("--type is credits or time")
+			case isDigits(limit) && r.in["maxOrders"] != nil:
+				return usagef("a number in --access-limit is the maximum of orders: give it or --max-orders, not both")
+			case isDigits(limit): // a number is the maximum of orders, and leaves the word to --type
+				r.in["maxOrders"] = limit
+				delete(r.in, "accessLimit")
+				r.in.text("accessLimit", kind)
+			default:
+				r.in.text("accessLimit", first(limit, kind))
 			}
-		}
-		if err := in.digits("nonce", "nonce", nonce); err != nil {
-			return err
-		}
-		if err := in.digits("maxOrders", "max-orders", maxOrders); err != nil {
-			return err
-		}
-		switch kind = strings.ToLower(kind); {
-		case kind != "" && kind != "credits" && kind != "time":
-			return usagef("--type is credits or time")
-		case isDigits(limit) && maxOrders != "":
-			return usagef("a number in --access-limit is the maximum of orders: give it or --max-orders, not both")
-		case isDigits(limit): // a number is the maximum of orders, and leaves the word to --type
-			in["maxOrders"] = limit
-			in.text("accessLimit", kind)
-		default:
-			in.text("accessLimit", first(limit, kind))
-		}
-		if trial {
-			in["isTrialPlan"] = true
-		}
-		if err := a.allKnown(); err != nil {
-			return err
-		}
-		return a.make(cmd.Context(), "/protocol/plans", in, "planId")
-	}
+			if trial {
+				r.in["isTrialPlan"] = true
+			}
+			return nil
+		},
+	})
+	c.Flags().StringVar(&kind, "type", kind, "credits or time")
+	c.Flags().BoolVar(&trial, "trial", trial, "one order per address, ever")
 	return c
 }
 
 func (a *app) plansUpdate() *cobra.Command {
-	var metadata, maxOrders string
 	var version int64
-	c := command("update PLAN", "Change the description of a plan", nil)
-	c.Long = "Change the description of a plan. A member that is given replaces the one that is stored, null clears it; price and credits never change."
-	c.Example = `toll plans update 4474 --plan-metadata '{"description":"now with pictures"}'`
-	c.Flags().StringVar(&metadata, "plan-metadata", "", "members of the description, as JSON")
-	c.Flags().StringVar(&maxOrders, "max-orders", "", "maximum number of orders; null takes it away")
-	ifVersion(c, &version)
-	c.RunE = func(cmd *cobra.Command, args []string) error {
-		in := body{}
-		if err := in.json(a, "metadataAttributes", "plan-metadata", metadata); err != nil {
-			return err
+	orNone := cleared(digits)
+	orNone.read = func(a *app, flag string, given []string) (any, error) {
+		if given[len(given)-1] == "null" {
+			return nil, nil
 		}
-		if maxOrders == "null" {
-			in["maxOrders"] = nil
-		} else if err := in.digits("maxOrders", "max-orders", maxOrders); err != nil {
-			return err
-		}
-		if len(in) == 0 {
-			return usagef("toll plans update needs --plan-metadata or --max-orders")
-		}
-		if err := checkIfVersion(cmd, version); err != nil {
-			return err
-		}
-		return a.send(
-			client.WithIfMatch(cmd.Context(), version),
-			http.MethodPut,
-			segments("protocol", "plans", args[0]),
-			in,
-		)
+		return digits.read(a, flag, given)
 	}
-	return c
-}
-
-// listing is a command that lists or unlists a plan or an agent.
-func (a *app) listing(use, argument, short, kind string, listed bool) *cobra.Command {
-	return command(use+" "+argument, short, func(cmd *cobra.Command, args []string) error {
-		return a.send(cmd.Context(), http.MethodPut, segments("protocol", kind, args[0], "list", strconv.FormatBool(listed)), nil)
+	c := a.resource(call{
+		use: "update PLAN", short: "Change the description of a plan",
+		long:    "Change the description of a plan. A member that is given replaces the one that is stored, null clears it; price and credits never change.",
+		example: `toll plans update 4474 --plan-metadata '{"description":"now with pictures"}'`,
+		method:  http.MethodPut, path: "/protocol/plans/PLAN", oneOf: true,
+		flags: []flag{
+			{"plan-metadata", "metadataAttributes", object, "members of the description, as JSON"},
+			{"max-orders", "maxOrders", orNone, "maximum number of orders; null takes it away"},
+		},
+		change: func(cmd *cobra.Command, _ *request) error {
+			cmd.SetContext(client.WithIfMatch(cmd.Context(), version))
+			return checkIfVersion(cmd, version)
+		},
 	})
+	ifVersion(c, &version)
+	return c
 }
 
-func (a *app) plansCheckout(use string) *cobra.Command {
+func (a *app) plansCheckout() *cobra.Command {
 	var open bool
-	var success, cancelled string
-	c := command(use+" PLAN", "Get the page on which a card pays for a plan", nil)
-	c.Long = "Get the page on which a card pays for a plan. It opens in any browser; the credits are there once the card processor has confirmed the payment."
+	c := a.resource(call{
+		use: "checkout PLAN", short: "Get the page on which a card pays for a plan", aliases: []string{"order-fiat-plan"},
+		long:   "Get the page on which a card pays for a plan. It opens in any browser; the credits are there once the card processor has confirmed the payment.",
+		method: http.MethodPost, path: "/protocol/plans/PLAN/checkout",
+		flags: []flag{
+			{"success-url", "successUrl", word, "where the page goes after the payment"},
+			{"cancel-url", "cancelUrl", word, "where the page goes without a payment"},
+		},
+		change: func(_ *cobra.Command, r *request) error {
+			r.in["sessionType"] = "hosted"
+			return nil
+		},
+		show: func(cmd *cobra.Command, got json.RawMessage) error {
+			shown := got
+			if a.set.output == formatTable || a.set.output == formatCSV {
+				// What matters lies in the result; the page comes first.
+				shown = objectOf([]jsonMember{
+					{"checkoutUrl", rawOf(got, "result.checkoutUrl")}, {"orderId", rawOf(got, "orderId")},
+					{"paymentStatus", rawOf(got, "result.paymentStatus")}, {"linkExpiresAt", rawOf(got, "result.linkExpiresAt")},
+				})
+			}
+			if err := a.record(shown); err != nil || !open {
+				return err
+			}
+			return a.browse(cmd.Context(), at(got, "result.checkoutUrl"))
+		},
+	})
 	c.Flags().BoolVar(&open, "open", false, "open the page in the browser")
-	c.Flags().StringVar(&success, "success-url", "", "where the page goes after the payment")
-	c.Flags().StringVar(&cancelled, "cancel-url", "", "where the page goes without a payment")
-	c.RunE = func(cmd *cobra.Command, args []string) error {
-		in := body{"sessionType": "hosted"}
-		in.text("successUrl", success)
-		in.text("cancelUrl", cancelled)
-		got, err := a.call(cmd.Context(), http.MethodPost, segments("protocol", "plans", args[0], "checkout"), nil, in)
-		if err != nil {
-			return err
-		}
-		if a.set.output == formatTable || a.set.output == formatCSV {
-			// What matters lies in the result; the page comes first.
-			err = a.record(objectOf([]jsonMember{
-				{"checkoutUrl", rawOf(got, "result.checkoutUrl")}, {"orderId", rawOf(got, "orderId")},
-				{"paymentStatus", rawOf(got, "result.paymentStatus")}, {"linkExpiresAt", rawOf(got, "result.linkExpiresAt")},
-			}))
-		} else {
-			err = a.record(got)
-		}
-		if err != nil || !open {
-			return err
-		}
-		return a.browse(cmd.Context(), at(got, "result.checkoutUrl"))
-	}
 	return c
 }
 
-func (a *app) plansMint(use string) *cobra.Command {
-	var amount, receiver, duration string
-	c := command(use+" PLAN", "Give credits of your plan to an address", nil)
-	f := c.Flags()
-	f.StringVar(&amount, "credits-amount", "", "credits to give")
-	f.StringVar(&receiver, "credits-receiver", "", "address that gets them")
-	f.StringVar(&duration, "credits-duration", "", "seconds until they end; default without end")
-	require(c, "credits-amount", "credits-receiver")
-	c.RunE = func(cmd *cobra.Command, args []string) error {
-		path, amountName := "/protocol/plans/mint", "amount"
-		if duration != "" {
-			path, amountName = "/protocol/plans/mintExpirable", "creditsAmount"
-		}
-		if err := checkAddress("credits-receiver", receiver); err != nil {
-			return err
-		}
-		in := body{"planId": args[0], "creditsReceiver": receiver}
-		if err := in.digits(amountName, "credits-amount", amount); err != nil {
-			return err
-		}
-		if err := in.digits("creditsDuration", "credits-duration", duration); err != nil {
-			return err
-		}
-		return a.send(cmd.Context(), http.MethodPost, path, in)
-	}
-	return c
+func (a *app) plansMint() *cobra.Command {
+	return a.resource(call{
+		use: "mint PLAN", short: "Give credits of your plan to an address",
+		aliases: []string{"mint-plan-credits", "mint-plan-expirable"},
+		method:  http.MethodPost, path: "/protocol/plans/mint",
+		flags: []flag{
+			{"credits-amount", "amount", digits, "credits to give"},
+			{"credits-receiver", "creditsReceiver", address, "address that gets them"},
+			{"credits-duration", "creditsDuration", digits, "seconds until they end; default without end"},
+		},
+		require: []string{"credits-amount", "credits-receiver"},
+		change: func(_ *cobra.Command, r *request) error {
+			r.in["planId"] = r.args[0]
+			if r.in["creditsDuration"] != nil {
+				r.path = "/protocol/plans/mintExpirable"
+				r.in["creditsAmount"] = r.in["amount"]
+				delete(r.in, "amount")
+			}
+			return nil
+		},
+	})
 }

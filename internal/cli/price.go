@@ -33,14 +33,16 @@ func (a *app) priceCommand() *cobra.Command {
 usdc takes whole units. Amounts of the others are base units of the token: 1000000 is 1.00 of USDC, EURC, USD and EUR; the native token has
 18 decimals.
 In a pipe they print JSON.`,
-		offline(append(a.priceBuilders(), a.priceUSDC()))...)
+		append(a.priceBuilders(), a.priceUSDC())...)
+	c.Annotations = withoutProfile
 	c.Example = "toll price usdc 1.00\n" + buildersExample
 	return c
 }
 
 func (a *app) creditsCommand() *cobra.Command {
 	c := group("credits", "Make credits configurations", "Make credits configurations, for --credits-config of plans create. Nothing is sent. In a pipe they print JSON.",
-		offline(a.creditsBuilders())...)
+		a.creditsBuilders()...)
+	c.Annotations = withoutProfile
 	c.Example = buildersExample
 	return c
 }
@@ -50,17 +52,12 @@ func (a *app) deployedBuilders() []*cobra.Command {
 	var all []*cobra.Command
 	for topic, builders := range map[string][]*cobra.Command{"price ": a.priceBuilders(), "credits ": a.creditsBuilders()} {
 		for _, c := range builders {
-			all = append(all, hidden(builderNames[topic+c.Name()], c))
+			c = hidden(builderNames[topic+c.Name()], c)
+			c.Annotations = withoutProfile
+			all = append(all, c)
 		}
 	}
-	return offline(all)
-}
-
-func offline(commands []*cobra.Command) []*cobra.Command {
-	for _, c := range commands {
-		c.Annotations = map[string]string{annotationNoProfile: "yes"}
-	}
-	return commands
+	return all
 }
 
 // built prints what a builder made.

@@ -14,9 +14,7 @@ import (
 
 func (a *app) proofCommand() *cobra.Command {
 	return group("proof", "Burned credits on the chain: what a receipt says, without asking the service", "",
-		command("get TRANSACTION", "Show the proof of a burn, by the transaction of its receipt", func(cmd *cobra.Command, args []string) error {
-			return a.get(cmd.Context(), segments("credits", "proofs", args[0]), nil)
-		}),
+		a.get("get TRANSACTION", "Show the proof of a burn, by the transaction of its receipt", "/credits/proofs/TRANSACTION"),
 		a.proofVerify(),
 	)
 }
@@ -34,7 +32,7 @@ exactly this root in the transaction that the proof names. It is final when the 
 blocks stay at once, says so every 32 blocks. Compare the operator with the one that the service publishes,
 or name it with --operator. With --receipt the transaction, the payer, the credits, the plan, the request and the network of a receipt must be those of
 the proof, as far as the receipt names them.`
-	c.Annotations = map[string]string{annotationNoProfile: "yes"}
+	c.Annotations = withoutProfile
 	f := c.Flags()
 	f.StringSliceVar(&rpc, "rpc", nil, "address of a JSON-RPC endpoint of the chain; several are asked in turn")
 	f.StringVar(&operator, "operator", "", "address that must have published the root")
@@ -59,11 +57,7 @@ the proof, as far as the receipt names them.`
 		if operator != "" && !strings.EqualFold(operator, v.Operator.String()) {
 			return fmt.Errorf("the proof does not hold: %s published the root, not %s", v.Operator, operator)
 		}
-		b, err := x402.Encode(v)
-		if err != nil {
-			return err
-		}
-		return a.record(b)
+		return a.show(v)
 	}
 	return c
 }

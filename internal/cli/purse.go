@@ -187,9 +187,5 @@ func (a *app) showPayments(payments []client.Payment) error {
 		}
 		list = append(list, s)
 	}
-	body, err := json.Marshal(map[string]any{"payments": list})
-	if err != nil {
-		return err
-	}
-	return a.list(body, "payments", paymentColumns)
+	return a.showPage(map[string]any{"payments": list}, "payments", paymentColumns)
 }

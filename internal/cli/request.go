@@ -4,12 +4,15 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
 	"strconv"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/tollhq/toll/x402"
 )
 
 const apiBase = "/api/v1"
@@ -21,15 +24,6 @@ func (a *app) call(ctx context.Context, method, path string, query url.Values, i
 	return body, err
 }
 
-// get reads one record and prints it.
-func (a *app) get(ctx context.Context, path string, query url.Values) error {
-	body, err := a.call(ctx, http.MethodGet, path, query, nil)
-	if err != nil {
-		return err
-	}
-	return a.record(body)
-}
-
 // send makes a change and prints its answer.
 func (a *app) send(ctx context.Context, method, path string, in any) error {
 	body, err := a.call(ctx, method, path, nil, in)
@@ -39,15 +33,16 @@ func (a *app) send(ctx context.Context, method, path string, in any) error {
 	return a.record(body)
 }
 
-// make makes a record and prints it; quiet, it prints the member alone by which others name it.
-func (a *app) make(ctx context.Context, path string, in any, member string) error {
-	got, err := a.call(ctx, http.MethodPost, path, nil, in)
+// showMade is [app.made] for a value.
+func (a *app) showMade(v any, member string) error {
+	b, err := x402.Encode(v)
 	if err != nil {
 		return err
 	}
-	return a.made(got, member)
+	return a.made(b, member)
 }
 
+// made prints a record that was made; quiet, it prints the member alone by which others name it.
 func (a *app) made(got json.RawMessage, member string) error {
 	if a.set.output != formatQuiet {
 		return a.record(got)
@@ -104,48 +99,45 @@ func (p *paging) query(a *app) (url.Values, error) {
 	return q, nil
 }
 
-// listCommand is a command that prints a list: path is made of the arguments. extra are pairs of a flag and the parameter
-// of the query by which it filters.
-func (a *app) listCommand(use, short, member string, columns []column, path func(args []string) string, extra ...string) *cobra.Command {
-	filters := map[string]*string{}
-	c := a.queryCommand(use, short, member, columns, path, func(q url.Values) error {
-		for name, value := range filters {
-			if *value != "" {
-				q.Set(name, *value)
-			}
-		}
-		return nil
-	})
-	for i := 0; i+1 < len(extra); i += 2 {
-		filters[extra[i+1]] = c.Flags().String(extra[i], "", "only those with this "+extra[i])
-	}
-	return c
+// list is a command that prints a list.
+type list struct {
+	use, short string
+	aliases    []string
+	path       string // in which the words of use stand for the arguments
+	member     string // of the answer, that holds the records
+	columns    []column
+	flags      []flag // by which it filters
 }
 
-// queryCommand is [app.listCommand] with a query that more adds to.
-func (a *app) queryCommand(use, short, member string, columns []column, path func(args []string) string, more func(url.Values) error) *cobra.Command {
+func (a *app) list(l list) *cobra.Command {
 	var p paging
-	c := command(use, short, func(cmd *cobra.Command, args []string) error {
+	c := command(l.use, l.short, nil)
+	c.Aliases = l.aliases
+	filters := a.inputs(c, l.flags)
+	c.RunE = func(cmd *cobra.Command, args []string) error {
 		q, err := p.query(a)
-		if err == nil {
-			err = more(q)
-		}
 		if err != nil {
 			return err
 		}
+		in, err := filters()
+		if err != nil {
+			return err
+		}
+		maps.Copy(q, in.query())
+		path := pathOf(l.path, l.use, args)
 		if p.all {
-			return a.listAll(cmd.Context(), path(args), q, member, columns)
+			return a.listAll(cmd.Context(), path, q, l.member, l.columns)
 		}
-		body, err := a.call(cmd.Context(), http.MethodGet, path(args), q, nil)
+		body, err := a.call(cmd.Context(), http.MethodGet, path, q, nil)
 		if err != nil {
 			return err
 		}
-		if err := a.list(body, member, columns); err != nil {
+		if err := a.page(body, l.member, l.columns); err != nil {
 			return err
 		}
-		a.cutOff(body, member)
+		a.cutOff(body, l.member)
 		return nil
-	})
+	}
 	p.bind(c.Flags())
 	return c
 }
@@ -194,17 +186,7 @@ func (a *app) listAll(ctx context.Context, path string, q url.Values, member str
 		q.Del("page")
 		q.Set("cursor", *next)
 	}
-	if a.set.output == formatJSON {
-		b, err := json.Marshal(map[string]any{member: items, "total": len(items)})
-		if err != nil {
-			return err
-		}
-		return a.writeJSON(b)
-	}
-	if a.set.output == formatQuiet {
-		return nil
-	}
-	return a.items(items, columns)
+	return a.showPage(map[string]any{member: items, "total": len(items)}, member, columns)
 }
 
 // segments joins a path of words, escaping each.
@@ -214,38 +196,6 @@ func segments(words ...string) string {
 		path += "/" + url.PathEscape(w)
 	}
 	return path
-}
-
-// body collects the members of a request that were given.
-type body map[string]any
-
-func (b body) text(name, value string) {
-	if value != "" {
-		b[name] = value
-	}
-}
-
-func (b body) json(a *app, name, flag, arg string) error {
-	if arg == "" {
-		return nil
-	}
-	raw, err := a.objectArgument(flag, arg)
-	if err == nil {
-		b[name] = raw
-	}
-	return err
-}
-
-// digits adds a number as a decimal string, in which no digit is lost.
-func (b body) digits(name, flag, value string) error {
-	if value == "" {
-		return nil
-	}
-	if !isDigits(value) {
-		return usagef("--%s must be a number without sign, fraction and exponent", flag)
-	}
-	b[name] = value
-	return nil
 }
 
 func isDigits(s string) bool {

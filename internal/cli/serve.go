@@ -58,7 +58,7 @@ func (a *app) serveCommand() *cobra.Command {
 Without --database everything lies in one directory, for one process. With PostgreSQL any number of processes may run;
 all of them need the same master key file. SIGTERM ends it in order: what is in flight is finished first.`
 	c.Example = "toll serve --data ./toll-data\ntoll serve --database postgres://… --public-url https://pay.example.com"
-	c.Annotations = map[string]string{annotationNoProfile: "yes"}
+	c.Annotations = withoutProfile
 	storeFlags(c, &f.cfg)
 	quotaFlags(c, &f.cfg)
 	chainFlags(c, &f.cfg.Chain)

@@ -1,12 +1,10 @@
 package cli
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
-	"maps"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -40,16 +38,6 @@ type settings struct {
 	colour      bool           // and may be coloured
 }
 
-// configFile is the configuration file. Unknown members are kept for later releases.
-type configFile struct {
-	Profiles map[string]struct {
-		APIKey      string `json:"apiKey"`
-		Environment string `json:"environment"`
-		URL         string `json:"url"`
-	} `json:"profiles"`
-	ActiveProfile string `json:"activeProfile"`
-}
-
 func (a *app) loadOutput() error {
 	s := &a.set
 	s.output = first(a.flags.output, a.getenv("TOLL_OUTPUT"), formatTable)
@@ -79,25 +67,24 @@ func namespaceOf(cmd *cobra.Command) x402.Namespace {
 
 func (a *app) loadProfile() error {
 	s := &a.set
-	path, named := a.configPath()
-	file, err := a.readConfig(path, named)
+	c, err := a.readConfig()
 	if err != nil {
 		return err
 	}
-	name := first(a.flags.profile, a.getenv("TOLL_PROFILE"), file.ActiveProfile, "default")
-	profile, ok := file.Profiles[name]
-	if !ok && (a.flags.profile != "" || a.getenv("TOLL_PROFILE") != "") {
-		return noProfile(path, name, slices.Sorted(maps.Keys(file.Profiles)))
+	name, err := a.named(c)
+	if err != nil {
+		return err
 	}
+	profile := c.profiles[name]
 	var keyInFile string
 	if a.flags.keyFile != "" {
 		if keyInFile, err = readKey("API key file", a.flags.keyFile); err != nil {
 			return err
 		}
 	}
-	s.key = first(keyInFile, strings.TrimSpace(a.getenv("TOLL_API_KEY")), profile.APIKey)
-	s.url = first(a.flags.url, a.getenv("TOLL_URL"), profile.URL)
-	s.environment = strings.ToLower(first(a.getenv("TOLL_ENVIRONMENT"), profile.Environment))
+	s.key = first(keyInFile, strings.TrimSpace(a.getenv("TOLL_API_KEY")), profile.text(settingKey))
+	s.url = first(a.flags.url, a.getenv("TOLL_URL"), profile.text(settingURL))
+	s.environment = strings.ToLower(first(a.getenv("TOLL_ENVIRONMENT"), profile.text(settingEnvironment)))
 	if a.flags.url == "" && a.getenv("TOLL_URL") != "" && checkSetting(settingURL, s.url) != nil {
 		return usagef("TOLL_URL is not an absolute http or https url")
 	}
@@ -152,28 +139,20 @@ func noConfig(path string) error {
 	)
 }
 
-func (a *app) readConfig(path string, named bool) (configFile, error) {
-	var c configFile
+// readConfig returns what is configured, which may be nothing.
+func (a *app) readConfig() (*configuration, error) {
+	path, named := a.configPath()
 	if path == "" {
-		return c, nil
+		return new(configuration), nil
 	}
-	b, err := os.ReadFile(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		if named {
-			return c, noConfig(path)
-		}
-		return c, nil
+	info, err := os.Stat(path)
+	if named && errors.Is(err, fs.ErrNotExist) {
+		return nil, noConfig(path)
 	}
-	if err != nil {
-		return c, fmt.Errorf("configuration: %w", err)
-	}
-	if info, err := os.Stat(path); err == nil && info.Mode().Perm()&0o077 != 0 && runtime.GOOS != "windows" {
+	if err == nil && info.Mode().Perm()&0o077 != 0 && runtime.GOOS != "windows" {
 		a.say("warning", "%s can be read by others: chmod 600 it", path)
 	}
-	if err := json.Unmarshal(b, &c); err != nil {
-		return c, fmt.Errorf("configuration: %s is not JSON as expected", path) // its text holds a key
-	}
-	return c, nil
+	return a.openConfig()
 }
 
 // client returns a client by the settings.

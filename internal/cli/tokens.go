@@ -2,33 +2,36 @@ package cli
 
 import (
 	"context"
-	"crypto/ed25519"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
-	"io"
 	"net/http"
 	"strings"
 	"time"
 
+	"github.com/go-jose/go-jose/v4"
 	"github.com/spf13/cobra"
 
 	"github.com/tollhq/toll/x402"
 )
 
 func (a *app) tokensCommand() *cobra.Command {
-	columns := []column{
-		{"PERMISSION", "permissionHash"}, {"PLAN", "planId"}, {"STATUS", "status"}, {"USED", "usedCredits"}, {"LIMIT", "maxCredits"}, {"EXPIRES", "expiresAt"},
-	}
+	const path = "/x402/permissions/HASH"
 	return group("tokens", "Access tokens, and the permissions behind them", "",
 		a.tokensCreate("create"),
-		a.listCommand("list", "List your permissions", "permissions", columns, func([]string) string { return "/x402/permissions" }, "plan", "planId", "status", "status"),
-		command("get HASH", "Show a permission and its last settlements", func(cmd *cobra.Command, args []string) error {
-			return a.get(cmd.Context(), segments("x402", "permissions", args[0]), nil)
+		a.list(list{
+			use: "list", short: "List your permissions", path: "/x402/permissions", member: "permissions",
+			columns: []column{
+				{"PERMISSION", "permissionHash"}, {"PLAN", "planId"}, {"STATUS", "status"}, {"USED", "usedCredits"},
+				{"LIMIT", "maxCredits"}, {"EXPIRES", "expiresAt"},
+			},
+			flags: []flag{
+				{"plan", "planId", word, "only those of this plan"},
+				{"status", "status", word, "only those with this status"},
+			},
 		}),
-		command("revoke HASH", "End a permission, and its access token", func(cmd *cobra.Command, args []string) error {
-			return a.send(cmd.Context(), http.MethodDelete, segments("x402", "permissions", args[0]), nil)
-		}),
+		a.get("get HASH", "Show a permission and its last settlements", path),
+		a.act("revoke HASH", "End a permission, and its access token", http.MethodDelete, path),
 		a.tokensDecode(),
 	)
 }
@@ -63,27 +66,19 @@ Nothing is sent. The signature is checked with the public keys of the service in
 		if len(parts) != 3 {
 			return errors.New("the token holds no JWS")
 		}
-		header, err := base64.RawURLEncoding.DecodeString(parts[0])
-		if err != nil || !json.Valid(header) {
-			return errors.New("the header of the token is not JSON in base64url")
+		for i, into := range []*json.RawMessage{&d.Header, &d.Claims} {
+			if *into, err = base64.RawURLEncoding.DecodeString(parts[i]); err != nil || !json.Valid(*into) {
+				return errors.New("the header or the claims of the token are not JSON in base64url")
+			}
 		}
-		claims, err := base64.RawURLEncoding.DecodeString(parts[1])
-		if err != nil || !json.Valid(claims) {
-			return errors.New("the claims of the token are not JSON in base64url")
-		}
-		d.Header, d.Claims = header, claims
 		var times struct {
 			Expiry int64 `json:"exp"`
 		}
-		if json.Unmarshal(claims, &times) == nil && times.Expiry > 0 {
+		if json.Unmarshal(d.Claims, &times) == nil && times.Expiry > 0 {
 			d.Expired = time.Now().Unix() >= times.Expiry
 		}
-		d.Signature = a.checkSignature(cmd.Context(), header, parts)
-		b, err := x402.Encode(d)
-		if err != nil {
-			return err
-		}
-		if err := a.record(b); err != nil {
+		d.Signature = a.checkSignature(cmd.Context(), token.JWS)
+		if err := a.show(d); err != nil {
 			return err
 		}
 		if d.Signature == "invalid" {
@@ -98,52 +93,21 @@ Nothing is sent. The signature is checked with the public keys of the service in
 const askTime = 30 * time.Second
 
 // checkSignature never believes the token about where its keys are.
-func (a *app) checkSignature(ctx context.Context, header []byte, parts []string) string {
-	const unchecked = "unchecked"
+func (a *app) checkSignature(ctx context.Context, token string) string {
 	ctx, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, a.client().URL()+"/.well-known/jwks.json", nil)
+	var set jose.JSONWebKeySet
+	_, err := fetch(ctx, a.client().URL()+"/.well-known/jwks.json", &set)
+	if err != nil || len(set.Keys) == 0 {
+		a.say("note", "the service cannot be reached or did not tell its keys, so the signature is not checked")
+		return "unchecked"
+	}
+	jws, err := jose.ParseSigned(token, []jose.SignatureAlgorithm{jose.EdDSA})
+	if err == nil {
+		_, err = jws.Verify(&set)
+	}
 	if err != nil {
-		return unchecked
-	}
-	res, err := http.DefaultClient.Do(req)
-	if err != nil {
-		a.say("note", "the service cannot be reached, so the signature is not checked")
-		return unchecked
-	}
-	defer res.Body.Close()
-	text, err := io.ReadAll(io.LimitReader(res.Body, maxArgument))
-	if err != nil || res.StatusCode != http.StatusOK {
-		a.say("note", "the service did not tell its keys, so the signature is not checked")
-		return unchecked
-	}
-	var set struct {
-		Keys []struct {
-			KeyType string `json:"kty"`
-			Curve   string `json:"crv"`
-			ID      string `json:"kid"`
-			X       string `json:"x"`
-		} `json:"keys"`
-	}
-	var head struct {
-		Algorithm string `json:"alg"`
-		KeyID     string `json:"kid"`
-	}
-	if json.Unmarshal(text, &set) != nil || json.Unmarshal(header, &head) != nil {
-		return unchecked
-	}
-	signature, err := base64.RawURLEncoding.DecodeString(parts[2])
-	if err != nil || head.Algorithm != "EdDSA" {
 		return "invalid"
 	}
-	for _, k := range set.Keys {
-		key, err := base64.RawURLEncoding.DecodeString(k.X)
-		if k.ID != head.KeyID || k.KeyType != "OKP" || k.Curve != "Ed25519" || err != nil || len(key) != ed25519.PublicKeySize {
-			continue
-		}
-		if ed25519.Verify(key, []byte(parts[0]+"."+parts[1]), signature) {
-			return "valid"
-		}
-	}
-	return "invalid"
+	return "valid"
 }

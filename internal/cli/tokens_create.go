@@ -7,8 +7,8 @@ import (
 	"math/big"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -20,11 +20,10 @@ import (
 type delegationFlags struct {
 	id, paymentType, method, limit, duration string
 	resolve                                  bool
-	make                                     string // the flag that asks for a new delegation, "" for none
+	make                                     bool // a new delegation is asked for
 }
 
 func (a *app) tokensCreate(use string) *cobra.Command {
-	var agent, redemption, orders, expiration, format, resource, metadata string
 	var d delegationFlags
 	c := command(use+" PLAN", "Create an access token for a plan", nil)
 	c.Long = `Create an access token for a plan. It is shown this once: whoever has it can spend the credits within its limits.
@@ -32,80 +31,37 @@ func (a *app) tokensCreate(use string) *cobra.Command {
 It spends credits that are there, and buys none unless a delegation lets it: --delegation-id names one, --spending-limit-cents makes one
 for this plan alone. So do --delegation-duration-secs and --payment-method-id.`
 	c.Example = "toll tokens create 4474 --agent-id 5063 --redemption-limit 100 --expiration 3600\ntoll tokens create 4474 --spending-limit-cents 1000"
+	inputs := a.inputs(c, []flag{
+		{"agent-id", "agentId", agentID, "the one agent at which it is good"},
+		{"redemption-limit", "redemptionLimit", digits, "most credits that it may burn"},
+		{"order-limit", "orderLimit", digits, "most orders that it may cause; 0 buys nothing"},
+		{"expiration", "expiration", span, "life: seconds, or 12h, 30m; default a day"},
+		{"token-format", "tokenFormat", oneOf(x402.RenderingJWT, x402.RenderingX402), "jwt or x402"},
+		{"resource", "resource", word, "url for which it is good as well"},
+		{"metadata", "metadata", object, "anything to keep with it, as JSON"},
+	})
 	f := c.Flags()
-	f.StringVar(&agent, "agent-id", "", "the one agent at which it is good")
-	f.StringVar(&redemption, "redemption-limit", "", "most credits that it may burn")
-	f.StringVar(&orders, "order-limit", "", "most orders that it may cause; 0 buys nothing")
-	f.StringVar(&expiration, "expiration", "", "life: seconds, or 12h, 30m; default a day")
-	f.StringVar(&format, "token-format", "", "jwt or x402")
-	f.StringVar(&resource, "resource", "", "url for which it is good as well")
-	f.StringVar(&metadata, "metadata", "", "anything to keep with it, as JSON")
 	f.StringVar(&d.id, "delegation-id", "", "delegation that buys missing credits")
 	f.StringVar(&d.paymentType, "payment-type", "", "crypto or fiat; default that of the plan")
-	f.StringVar(
-		&d.method,
-		"payment-method-id",
-		"",
-		"card of a new delegation, see toll cards list; default the first one",
-	)
-	f.StringVar(
-		&d.limit,
-		"spending-limit-cents",
-		"1000",
-		"make a delegation, which may spend so much",
-	)
-	f.StringVar(
-		&d.duration,
-		"delegation-duration-secs",
-		"3600",
-		"make a delegation, which lives so long",
-	)
+	f.StringVar(&d.method, "payment-method-id", "", "card of a new delegation, see toll cards list; default the first one")
+	f.StringVar(&d.limit, "spending-limit-cents", "1000", "make a delegation, which may spend so much")
+	f.StringVar(&d.duration, "delegation-duration-secs", "3600", "make a delegation, which lives so long")
 	f.BoolVar(&d.resolve, "auto-resolve-scheme", true, "take the scheme of the plan")
+	makers := []string{"spending-limit-cents", "delegation-duration-secs", "payment-method-id"}
+	for _, name := range makers {
+		c.MarkFlagsMutuallyExclusive("delegation-id", name)
+	}
 	c.RunE = func(cmd *cobra.Command, args []string) error {
-		in := body{"planId": args[0]}
-		in.text("agentId", agent)
-		in.text("tokenFormat", format)
-		in.text("resource", resource)
-		for _, n := range []struct{ name, flag, value string }{
-			{"redemptionLimit", "redemption-limit", redemption}, {"orderLimit", "order-limit", orders},
-		} {
-			if err := in.digits(n.name, n.flag, n.value); err != nil {
-				return err
-			}
-		}
-		if expiration != "" {
-			life, err := seconds("expiration", expiration)
-			if err != nil {
-				return err
-			}
-			in["expiration"] = int64(life / time.Second)
-		}
-		if format != "" && format != x402.RenderingJWT && format != x402.RenderingX402 {
-			return usagef("--token-format is jwt or x402")
-		}
-		if agent != "" {
-			if _, err := toll.ParseAgentID(agent); err != nil {
-				return flagError("agent-id", err)
-			}
-		}
-		if err := in.json(a, "metadata", "metadata", metadata); err != nil {
+		in, err := inputs()
+		if err != nil {
 			return err
 		}
+		in["planId"] = args[0]
 		if err := d.scheme(a.set.names, in); err != nil {
 			return err
 		}
-		for _, name := range []string{"spending-limit-cents", "delegation-duration-secs", "payment-method-id"} {
-			if cmd.Flags().Changed(name) {
-				d.make = first(d.make, name)
-			}
-		}
-		if d.id != "" && d.make != "" {
-			return usagef(
-				"--delegation-id names a delegation, and --%s makes one: give one of them",
-				d.make,
-			)
-		}
-		return a.createToken(cmd.Context(), in, d, orders)
+		d.make = slices.ContainsFunc(makers, f.Changed)
+		return a.createToken(cmd.Context(), in, d)
 	}
 	return c
 }
@@ -130,9 +86,9 @@ func (d *delegationFlags) scheme(names x402.Namespace, in body) error {
 	return nil
 }
 
-func (a *app) createToken(ctx context.Context, in body, d delegationFlags, orders string) error {
+func (a *app) createToken(ctx context.Context, in body, d delegationFlags) error {
 	made := false
-	if d.make != "" && orders != "0" {
+	if d.make && in["orderLimit"] != "0" {
 		var err error
 		if d.id, err = a.makeDelegation(ctx, in["planId"].(string), d); err != nil {
 			return err
@@ -142,11 +98,14 @@ func (a *app) createToken(ctx context.Context, in body, d delegationFlags, order
 	if d.id != "" {
 		in["delegationConfig"] = body{"delegationId": d.id}
 	}
-	err := a.make(ctx, "/x402/permissions", in, "accessToken")
-	if err != nil && made {
+	got, err := a.call(ctx, http.MethodPost, "/x402/permissions", nil, in)
+	if err == nil {
+		return a.made(got, "accessToken")
+	}
+	if made {
 		// Nobody would spend it, and nobody asked for it.
 		_, undo := a.call(context.WithoutCancel(ctx), http.MethodDelete, segments("delegation", d.id), nil, nil)
-		return errors.Join(err, undo)
+		err = errors.Join(err, undo)
 	}
 	return err
 }

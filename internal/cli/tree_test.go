@@ -43,7 +43,7 @@ func flagNames(c *cobra.Command) []string {
 	var names []string
 	c.LocalFlags().VisitAll(func(f *pflag.Flag) {
 		required := ""
-		if len(f.Annotations[annotationRequired]) > 0 {
+		if len(f.Annotations[cobra.BashCompOneRequiredFlag]) > 0 {
 			required = "*"
 		}
 		names = append(names, f.Name+required)
@@ -62,7 +62,7 @@ func TestDeployedNames(t *testing.T) {
 	}
 	for name, own := range deployed {
 		alias, c := find(name), find(own)
-		if !alias.Hidden && !alias.Parent().Hidden {
+		if alias != c && !alias.Hidden && !alias.Parent().Hidden {
 			t.Errorf("toll %s is shown by help", name)
 		}
 		if c.Hidden || c.Parent().Hidden {
@@ -142,6 +142,7 @@ func TestHelp_Shown(t *testing.T) {
 			}
 		})
 		for line := range strings.SplitSeq(c.Example, "\n") {
+			line = strings.TrimPrefix(line, "  ")
 			words := strings.Fields(line)
 			if len(words) == 0 || words[0] != "toll" {
 				continue

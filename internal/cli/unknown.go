@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/spf13/cobra"
+
 	"github.com/tollhq/toll"
 )
 
@@ -32,8 +34,8 @@ func (a *app) warnUnknown(flag string, object []byte) {
 		}
 		a.unknown = append(a.unknown, "--"+flag+" "+m.name)
 		meant := ""
-		if near := nearest(m.name, known); near != "" {
-			meant = "; did you mean " + near + "?"
+		if near := nearest(m.name, known); len(near) > 0 {
+			meant = "; did you mean " + strings.Join(near, ", ") + "?"
 		}
 		a.say("warning", "--%s: the service does not know %q%s", flag, m.name, meant)
 	}
@@ -57,34 +59,11 @@ func memberNames(t reflect.Type) []string {
 	return names
 }
 
-// nearest returns the name that was likely meant, "" for none.
-func nearest(word string, names []string) string {
-	best, least := "", max(2, len(word)/3)+1
+// nearest returns the names that were likely meant.
+func nearest(word string, names []string) []string {
+	known := &cobra.Command{SuggestionsMinimumDistance: max(2, len(word)/3)}
 	for _, name := range names {
-		if d := distance(strings.ToLower(word), strings.ToLower(name)); d < least {
-			best, least = name, d
-		}
+		known.AddCommand(&cobra.Command{Use: name, Run: func(*cobra.Command, []string) {}})
 	}
-	return best
-}
-
-// distance is the number of letters to add, take away or change between two words.
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			change := diagonal
-			if a[i] != b[j] {
-				change++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(change, row[j]+1, row[j+1]+1)
-		}
-	}
-	return row[len(b)]
+	return known.SuggestionsFor(word)
 }

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"encoding/json"
 	"runtime"
 	"runtime/debug"
 	"strings"
@@ -26,24 +25,18 @@ func release() string {
 
 func (a *app) versionCommand() *cobra.Command {
 	c := command("version", "Version of this program", func(*cobra.Command, []string) error {
-		b, err := json.Marshal(struct {
+		return a.show(struct {
 			Name       string `json:"name"`
 			Version    string `json:"version"`
 			APIVersion string `json:"apiVersion"`
 			Go         string `json:"go"`
 			Platform   string `json:"platform"`
 		}{"toll", release(), client.Version, runtime.Version(), runtime.GOOS + "/" + runtime.GOARCH})
-		if err != nil {
-			return err
-		}
-		return a.record(b)
 	})
-	c.Annotations = map[string]string{annotationNoProfile: "yes"}
+	c.Annotations = withoutProfile
 	return c
 }
 
 func (a *app) versionsCommand() *cobra.Command {
-	return command("versions", "API versions of the service, and the one that applies to you", func(cmd *cobra.Command, _ []string) error {
-		return a.get(cmd.Context(), "/meta/versions", nil)
-	})
+	return a.get("versions", "API versions of the service, and the one that applies to you", "/meta/versions")
 }

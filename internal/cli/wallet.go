@@ -12,15 +12,14 @@ import (
 
 func (a *app) walletCommand() *cobra.Command {
 	return group("wallet", "The wallet that the service holds for you", "",
-		command("show", "Show its address, and what is in it", func(cmd *cobra.Command, _ []string) error {
-			got, err := a.call(cmd.Context(), http.MethodGet, "/wallet", nil, nil)
-			if err != nil {
-				return err
-			}
-			if a.set.output != formatTable {
-				return a.record(got)
-			}
-			return a.showWallet(got)
+		a.resource(call{
+			use: "show", short: "Show its address, and what is in it", path: "/wallet",
+			show: func(_ *cobra.Command, got json.RawMessage) error {
+				if a.set.output != formatTable {
+					return a.record(got)
+				}
+				return a.showWallet(got)
+			},
 		}),
 		a.walletExport(),
 	)
@@ -80,53 +79,51 @@ that.`
 			return usagef("whoever has the key can spend what is in the wallet, and it is printed once: repeat the command with --yes")
 		}
 		if !local {
-			return a.make(cmd.Context(), "/wallet/export", nil, "privateKey")
+			got, err := a.call(cmd.Context(), http.MethodPost, "/wallet/export", nil, nil)
+			if err != nil {
+				return err
+			}
+			return a.made(got, "privateKey")
 		}
 		cfg.Release = release()
 		key, err := server.ExportLocalWallet(cmd.Context(), cfg, account)
 		if err != nil {
 			return err
 		}
-		b, err := json.Marshal(key)
-		if err != nil {
-			return err
-		}
-		return a.made(b, "privateKey")
+		return a.showMade(key, "privateKey")
 	}
 	return c
 }
 
 func (a *app) faucetCommand() *cobra.Command {
-	var usdc, eurc, eth string
-	c := command("faucet [ADDRESS]", "Money of the embedded chain, which is worth nothing", nil)
-	c.Long = `Give an account money of the embedded chain of a sandbox, in whole units; without an address your own wallet, and without
-an amount 100 USDC, 100 EURC and 0.1 ETH.`
-	c.Example = "toll faucet 0x5B38Da6a701c568545dCfcB03FcB875f56beddC4 --usdc 25 --eth 0.1"
-	f := c.Flags()
-	f.StringVar(&usdc, "usdc", "", "USDC, such as 12.50")
-	f.StringVar(&eurc, "eurc", "", "EURC, such as 12.50")
-	f.StringVar(&eth, "eth", "", "ETH, such as 0.1")
-	c.RunE = func(cmd *cobra.Command, args []string) error {
-		in := body{}
-		if len(args) > 0 {
-			if _, err := toll.ParseAddress(args[0]); err != nil {
+	money := func(decimals int) kind {
+		return kind{name: "amount", read: func(_ *app, flag string, given []string) (any, error) {
+			text := given[len(given)-1]
+			_, err := wholeUnits(flag, text, decimals)
+			return text, err
+		}}
+	}
+	return a.resource(call{
+		use: "faucet [ADDRESS]", short: "Money of the embedded chain, which is worth nothing",
+		long: `Give an account money of the embedded chain of a sandbox, in whole units; without an address your own wallet, and without
+an amount 100 USDC, 100 EURC and 0.1 ETH.`,
+		example: "toll faucet 0x5B38Da6a701c568545dCfcB03FcB875f56beddC4 --usdc 25 --eth 0.1",
+		method:  http.MethodPost, path: "/sandbox/faucet",
+		flags: []flag{
+			{"usdc", "usdc", money(6), "USDC, such as 12.50"},
+			{"eurc", "eurc", money(6), "EURC, such as 12.50"},
+			{"eth", "eth", money(18), "ETH, such as 0.1"},
+		},
+		change: func(_ *cobra.Command, r *request) error {
+			if len(r.args) == 0 {
+				return nil
+			}
+			to, err := toll.ParseAddress(r.args[0])
+			if err != nil {
 				return usageError{err}
 			}
-			in["address"] = args[0]
-		}
-		for _, amount := range []struct {
-			name, value string
-			decimals    int
-		}{{"usdc", usdc, 6}, {"eurc", eurc, 6}, {"eth", eth, 18}} {
-			if amount.value == "" {
-				continue
-			}
-			if _, err := wholeUnits(amount.name, amount.value, amount.decimals); err != nil {
-				return err
-			}
-			in[amount.name] = amount.value
-		}
-		return a.send(cmd.Context(), http.MethodPost, "/sandbox/faucet", in)
-	}
-	return c
+			r.in["address"] = to
+			return nil
+		},
+	})
 }

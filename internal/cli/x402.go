@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
-	"net/url"
 	"strconv"
 	"strings"
 
@@ -18,14 +17,16 @@ import (
 func (a *app) x402Command() *cobra.Command {
 	return group("x402", "Payments, as a builder sees them", "",
 		a.x402Require(), a.x402Verify("verify"), a.x402Settle("settle"),
-		command("release REQUEST", "Give a hold back", func(cmd *cobra.Command, args []string) error {
-			return a.send(cmd.Context(), http.MethodPost, "/x402/release", body{"agentRequestId": args[0]})
+		a.resource(call{
+			use: "release REQUEST", short: "Give a hold back", method: http.MethodPost, path: "/x402/release",
+			change: func(_ *cobra.Command, r *request) error {
+				r.in = body{"agentRequestId": r.args[0]}
+				return nil
+			},
 		}),
 		a.x402Settlement(),
 		a.x402Discover(),
-		command("supported", "Show the schemes and networks of the service", func(cmd *cobra.Command, _ []string) error {
-			return a.get(cmd.Context(), "/x402/supported", nil)
-		}),
+		a.get("supported", "Show the schemes and networks of the service", "/x402/supported"),
 	)
 }
 
@@ -98,77 +99,49 @@ func (a *app) x402Require() *cobra.Command {
 			_, err = a.out.Write([]byte(value + "\n"))
 			return err
 		}
-		b, err := x402.Encode(p)
-		if err != nil {
-			return err
-		}
-		return a.record(b)
+		return a.show(p)
 	}
 	return c
 }
 
-// payment is the body of verify and settle: whole, or made of flags.
-type payment struct {
-	params, token, plan, amount, request string
-	resource                             resourceFlags
-}
-
-func (p *payment) bind(f *pflag.FlagSet) {
-	f.StringVar(&p.params, "params", "", "the whole body, as JSON")
-	f.StringVar(&p.token, "token", "", "access token; - reads it from stdin, @path from a file")
-	f.StringVar(&p.plan, "plan", "", "plan that pays")
-	f.StringVar(&p.amount, "max-amount", "", "credits")
-	f.StringVar(&p.request, "request-id", "", "id of the request")
-	p.resource.bind(f)
-}
-
-func (a *app) paymentBody(ctx context.Context, p payment) (any, body, error) {
-	if p.params != "" {
-		raw, err := a.objectArgument("params", p.params)
-		return raw, nil, err
-	}
-	if p.token == "" || p.plan == "" {
-		return nil, nil, usagef("give --params, or --token and --plan")
-	}
-	token, _, err := a.argument(p.token, false)
-	if err != nil {
-		return nil, nil, err
-	}
-	required, err := a.required(ctx, p.plan, p.resource, "")
-	if err != nil {
-		return nil, nil, err
-	}
-	in := body{"paymentRequired": required, "x402AccessToken": strings.TrimSpace(string(token))}
-	in.text("agentRequestId", p.request)
-	return nil, in, in.digits("maxAmount", "max-amount", p.amount)
+// paymentCommand is a command with the body of verify and settle: whole, or made of flags.
+func (a *app) paymentCommand(use, short, path string, show func(*cobra.Command, json.RawMessage) error, more ...flag) *cobra.Command {
+	var params, token, plan string
+	var resource resourceFlags
+	c := a.resource(call{
+		use: use, short: short, method: http.MethodPost, path: path, show: show,
+		flags: append(more,
+			flag{"max-amount", "maxAmount", digits, "credits"},
+			flag{"request-id", "agentRequestId", word, "id of the request"},
+		),
+		change: func(cmd *cobra.Command, r *request) error {
+			if params != "" {
+				raw, err := a.objectArgument("params", params)
+				r.whole = raw
+				return err
+			}
+			if token == "" || plan == "" {
+				return usagef("give --params, or --token and --plan")
+			}
+			text, _, err := a.argument(token, false)
+			if err != nil {
+				return err
+			}
+			r.in["x402AccessToken"] = strings.TrimSpace(string(text))
+			r.in["paymentRequired"], err = a.required(cmd.Context(), plan, resource, "")
+			return err
+		},
+	})
+	f := c.Flags()
+	f.StringVar(&params, "params", "", "the whole body, as JSON")
+	f.StringVar(&token, "token", "", "access token; - reads it from stdin, @path from a file")
+	f.StringVar(&plan, "plan", "", "plan that pays")
+	resource.bind(f)
+	return c
 }
 
 func (a *app) x402Verify(use string) *cobra.Command {
-	var p payment
-	var hold bool
-	var holdSecs int
-	c := command(use, "Ask whether a request is payable", nil)
-	p.bind(c.Flags())
-	c.Flags().BoolVar(&hold, "hold", false, "set the credits aside")
-	c.Flags().IntVar(&holdSecs, "hold-secs", 0, "life of the hold, 1 to 900 seconds")
-	c.RunE = func(cmd *cobra.Command, _ []string) error {
-		in, made, err := a.paymentBody(cmd.Context(), p)
-		if err != nil {
-			return err
-		}
-		if made != nil {
-			if hold {
-				made["hold"] = true
-			}
-			if holdSecs != 0 {
-				made["holdSecs"] = holdSecs
-			}
-			in = made
-		}
-		got, err := a.call(cmd.Context(), http.MethodPost, "/x402/verify", nil, in)
-		if err != nil {
-			return err
-		}
+	show := func(_ *cobra.Command, got json.RawMessage) error {
 		if err := a.record(got); err != nil {
 			return err
 		}
@@ -178,31 +151,20 @@ func (a *app) x402Verify(use string) *cobra.Command {
 		}
 		return nil
 	}
-	return c
+	whole := kind{name: "number", read: readLast(strconv.Atoi)}
+	return a.paymentCommand(use, "Ask whether a request is payable", "/x402/verify", show,
+		flag{"hold", "hold", toggle, "set the credits aside"},
+		flag{"hold-secs", "holdSecs", whole, "life of the hold, 1 to 900 seconds"})
 }
 
 func (a *app) x402Settle(use string) *cobra.Command {
-	var p payment
-	c := command(use, "Burn the credits of a request", nil)
-	p.bind(c.Flags())
-	c.RunE = func(cmd *cobra.Command, _ []string) error {
-		in, made, err := a.paymentBody(cmd.Context(), p)
-		if err != nil {
-			return err
-		}
-		if made != nil {
-			in = made
-		}
-		got, err := a.call(cmd.Context(), http.MethodPost, "/x402/settle", nil, in)
-		if err != nil {
-			return err
-		}
+	show := func(_ *cobra.Command, got json.RawMessage) error {
 		if err := a.record(got); err != nil {
 			return err
 		}
 		return settled(got)
 	}
-	return c
+	return a.paymentCommand(use, "Burn the credits of a request", "/x402/settle", show)
 }
 
 // settled tells the outcomes apart that come with status 200, on the stock body.
@@ -218,26 +180,21 @@ func settled(got json.RawMessage) error {
 }
 
 func (a *app) x402Settlement() *cobra.Command {
-	var transaction string
-	c := command("settlement [REQUEST]", "Show what became of a request", nil)
-	c.Flags().StringVar(&transaction, "transaction", "", "the transaction of its receipt, in place of its id")
-	c.RunE = func(cmd *cobra.Command, args []string) error {
-		switch {
-		case len(args) == 1 && transaction == "":
-			return a.get(cmd.Context(), segments("x402", "settlements", args[0]), nil)
-		case len(args) == 0 && transaction != "":
-			return a.get(cmd.Context(), "/x402/settlements", url.Values{"transaction": {transaction}})
-		}
-		return usagef("toll x402 settlement needs REQUEST or --transaction")
-	}
-	return c
+	return a.resource(call{
+		use: "settlement [REQUEST]", short: "Show what became of a request",
+		flags: []flag{{"transaction", "transaction", word, "the transaction of its receipt, in place of its id"}},
+		change: func(_ *cobra.Command, r *request) error {
+			if (len(r.args) == 0) == (r.in["transaction"] == nil) {
+				return usagef("toll x402 settlement needs REQUEST or --transaction")
+			}
+			r.path = segments(append([]string{"x402", "settlements"}, r.args...)...)
+			return nil
+		},
+	})
 }
 
 func (a *app) x402Discover() *cobra.Command {
-	var by x402.CatalogueFilter
 	var limit, offset int
-	var cursor string
-	columns := []column{{"RESOURCE", "resource"}, {"TYPE", "type"}, {"DESCRIPTION", "description"}, {"UPDATED", "lastUpdatedAt"}}
 	c := command("discover [WORDS...]", "List what can be paid for through the service", nil)
 	c.Long = `List what can be paid for through the service, last updated first. With words: what has each of them in its name, its
 description, a tag, the name of a plan, or its url.
@@ -245,39 +202,39 @@ description, a tag, the name of a plan, or its url.
 Listed are the endpoints of listed agents with a listed plan. Paths without a host, wildcards and what is free are not.`
 	c.Example = "toll x402 discover --type mcp\ntoll x402 discover weather -o json"
 	c.Args = cobra.ArbitraryArgs
-	f := c.Flags()
-	f.StringVar(&by.Type, "type", "", "http or mcp")
-	f.StringVar(&by.PayTo, "pay-to", "", "address that is paid")
-	f.StringVar(&by.Scheme, "scheme", "", "payment scheme")
-	f.StringVar(&by.Network, "network", "", "network of the payment")
-	f.IntVar(&limit, "limit", 20, "most resources, 1 to 100")
-	f.IntVar(&offset, "offset", 0, "resources to skip, without words")
-	f.StringVar(&cursor, "cursor", "", "continues where an earlier answer ended, with words")
+	filters := a.inputs(c, []flag{
+		{"type", "type", word, "http or mcp"},
+		{"pay-to", "payTo", word, "address that is paid"},
+		{"scheme", "scheme", word, "payment scheme"},
+		{"network", "network", word, "network of the payment"},
+		{"cursor", "cursor", word, "continues where an earlier answer ended, with words"},
+	})
+	c.Flags().IntVar(&limit, "limit", 20, "most resources, 1 to 100")
+	c.Flags().IntVar(&offset, "offset", 0, "resources to skip, without words")
 	c.RunE = func(cmd *cobra.Command, args []string) error {
-		q := url.Values{"limit": {strconv.Itoa(limit)}}
-		for name, value := range map[string]string{"type": by.Type, "payTo": by.PayTo, "scheme": by.Scheme, "network": by.Network, "cursor": cursor} {
-			if value != "" {
-				q.Set(name, value)
-			}
-		}
-		path, member := "/x402/discovery/resources", "items"
-		if len(args) > 0 {
-			path, member = "/x402/discovery/search", "resources"
-			q.Set("query", strings.Join(args, " "))
-		} else {
-			q.Set("offset", strconv.Itoa(offset))
-		}
-		got, err := a.call(cmd.Context(), http.MethodGet, path, q, nil)
+		in, err := filters()
 		if err != nil {
 			return err
 		}
-		if err := a.list(got, member, columns); err != nil {
+		in["limit"] = limit
+		path, member := "/x402/discovery/resources", "items"
+		if len(args) > 0 {
+			path, member = "/x402/discovery/search", "resources"
+			in["query"] = strings.Join(args, " ")
+		} else {
+			in["offset"] = offset
+		}
+		got, err := a.call(cmd.Context(), http.MethodGet, path, in.query(), nil)
+		if err != nil {
 			return err
 		}
-		if a.set.output == formatTable && string(rawOf(got, member)) == "[]" {
+		err = a.page(got, member, []column{
+			{"RESOURCE", "resource"}, {"TYPE", "type"}, {"DESCRIPTION", "description"}, {"UPDATED", "lastUpdatedAt"},
+		})
+		if err == nil && a.set.output == formatTable && string(rawOf(got, member)) == "[]" {
 			a.say("note", "nothing was found: listed agents with a listed plan have their endpoints here, by whole urls; wildcards and what is free are not listed")
 		}
-		return nil
+		return err
 	}
 	return c
 }

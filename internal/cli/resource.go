@@ -1,0 +1,290 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tollhq/toll"
+)
+
+// call is a command that makes one call of the API and prints its answer.
+type call struct {
+	use, short, long, example string
+
+	aliases []string // deployed names
+	method  string   // default GET
+	path    string   // in which the words of use stand for the arguments
+	flags   []flag
+	require []string // names of flags that must be given
+	oneOf   bool     // at least one of the flags must be given
+	made    string   // member that names what was made: when quiet, it alone is printed
+	fixed   bool     // what is made never changes: members that the service does not know are refused
+
+	// change may change the request before it is sent.
+	change func(cmd *cobra.Command, r *request) error
+	// show prints the answer in another way.
+	show func(cmd *cobra.Command, got json.RawMessage) error
+}
+
+// request is a call of the API that is about to be made.
+type request struct {
+	method, path string
+	args         []string
+	in           body
+	whole        any // is sent in place of in
+}
+
+// resource makes the command of a call.
+func (a *app) resource(r call) *cobra.Command {
+	c := command(r.use, r.short, nil)
+	c.Long, c.Example, c.Aliases = r.long, r.example, r.aliases
+	inputs := a.inputs(c, r.flags)
+	require(c, r.require...)
+	if r.oneOf {
+		c.MarkFlagsOneRequired(names(r.flags)...)
+	}
+	c.RunE = func(cmd *cobra.Command, args []string) error {
+		in, err := inputs()
+		if err != nil {
+			return err
+		}
+		if r.fixed {
+			if err := a.allKnown(); err != nil {
+				return err
+			}
+		}
+		q := request{method: first(r.method, http.MethodGet), path: pathOf(r.path, r.use, args), args: args, in: in}
+		if r.change != nil {
+			if err := r.change(cmd, &q); err != nil {
+				return err
+			}
+		}
+		got, err := a.request(cmd.Context(), &q)
+		switch {
+		case err != nil:
+			return err
+		case r.show != nil:
+			return r.show(cmd, got)
+		case r.made != "":
+			return a.made(got, r.made)
+		}
+		return a.record(got)
+	}
+	return c
+}
+
+// request makes a call. What a GET or DELETE has been given goes into the query.
+func (a *app) request(ctx context.Context, r *request) (json.RawMessage, error) {
+	switch {
+	case r.whole != nil:
+		return a.call(ctx, r.method, r.path, nil, r.whole)
+	case r.method == http.MethodGet || r.method == http.MethodDelete:
+		return a.call(ctx, r.method, r.path, r.in.query(), nil)
+	case r.in == nil:
+		return a.call(ctx, r.method, r.path, nil, nil)
+	}
+	return a.call(ctx, r.method, r.path, nil, r.in)
+}
+
+// get is a command that shows one record.
+func (a *app) get(use, short, path string, aliases ...string) *cobra.Command {
+	return a.resource(call{use: use, short: short, path: path, aliases: aliases})
+}
+
+// act is a command that changes something and says nothing more about it.
+func (a *app) act(use, short, method, path string) *cobra.Command {
+	return a.resource(call{use: use, short: short, method: method, path: path})
+}
+
+// pathOf puts the arguments of a command in place of the words that stand for them in its use line.
+func pathOf(path, use string, args []string) string {
+	var pairs []string
+	for i, word := range strings.Fields(use)[1:] {
+		if i < len(args) {
+			pairs = append(pairs, strings.Trim(word, "[]"), url.PathEscape(args[i]))
+		}
+	}
+	return strings.NewReplacer(pairs...).Replace(path)
+}
+
+// flag is a flag whose value becomes a member of a request, or a parameter of its query.
+type flag struct {
+	name, member string
+	kind         kind
+	usage        string
+}
+
+func names(flags []flag) []string {
+	var all []string
+	for _, f := range flags {
+		all = append(all, f.name)
+	}
+	return all
+}
+
+// kind says what a flag takes. read gets all values that were given, and returns nil for none.
+type kind struct {
+	name   string // for help
+	clears bool   // a flag without a value clears the member
+	read   func(a *app, flag string, given []string) (any, error)
+}
+
+var (
+	word    = kind{name: "string", read: readLast(func(s string) (string, error) { return s, nil })}
+	digits  = kind{name: "number", read: readLast(readDigits)}
+	address = kind{name: "address", read: readLast(func(s string) (string, error) {
+		_, err := toll.ParseAddress(s)
+		return s, err
+	})}
+	planID  = kind{name: "id", read: readLast(toll.ParsePlanID)}
+	agentID = kind{name: "id", read: readLast(toll.ParseAgentID)}
+	toggle  = kind{name: "bool", read: readLast(strconv.ParseBool)}
+	span    = kind{name: "duration", read: readSeconds}
+	object  = kind{name: "json", read: func(a *app, flag string, given []string) (any, error) {
+		if text := given[len(given)-1]; text != "" {
+			return a.objectArgument(flag, text)
+		}
+		return nil, nil
+	}}
+	urls = kind{name: "url", read: func(_ *app, _ string, given []string) (any, error) { return given, nil }}
+	// words are given in several flags, with commas, or as a JSON array.
+	words = kind{name: "list", read: func(_ *app, _ string, given []string) (any, error) {
+		if all := idList(given); len(all) > 0 {
+			return all, nil
+		}
+		return nil, nil
+	}}
+)
+
+// cleared is a kind whose empty value clears the member.
+func cleared(k kind) kind {
+	k.clears = true
+	return k
+}
+
+// oneOf is one of these words.
+func oneOf(words ...string) kind {
+	return kind{name: "string", read: readLast(func(s string) (string, error) {
+		if !slices.Contains(words, s) {
+			return "", fmt.Errorf("must be %s; got %q", strings.Join(words, " or "), s)
+		}
+		return s, nil
+	})}
+}
+
+func readLast[T any](parse func(string) (T, error)) func(*app, string, []string) (any, error) {
+	return func(_ *app, flag string, given []string) (any, error) {
+		text := given[len(given)-1]
+		if text == "" {
+			return nil, nil
+		}
+		v, err := parse(text)
+		if err != nil {
+			return nil, flagError(flag, err)
+		}
+		return v, nil
+	}
+}
+
+// readDigits takes a number as its digits, of which none is lost.
+func readDigits(s string) (string, error) {
+	if !isDigits(s) {
+		return "", fmt.Errorf("must be a number without sign, fraction and exponent; got %q", s)
+	}
+	return s, nil
+}
+
+func readSeconds(_ *app, flag string, given []string) (any, error) {
+	d, err := seconds(flag, given[len(given)-1])
+	if err != nil || d == 0 {
+		return nil, err
+	}
+	return int64(d.Seconds()), nil
+}
+
+// idList takes ids apart that were given in several flags, with commas, or as a JSON array.
+func idList(given []string) []string {
+	ids := []string{}
+	for _, g := range given {
+		var list []string
+		if json.Unmarshal([]byte(g), &list) == nil {
+			ids = append(ids, list...)
+			continue
+		}
+		for id := range strings.FieldsFuncSeq(g, func(r rune) bool { return r == ',' || r == ' ' }) {
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}
+
+// given are the values of a flag, as they were written.
+type given struct {
+	kind   string
+	values []string
+}
+
+func (g *given) Type() string   { return g.kind }
+func (g *given) String() string { return strings.Join(g.values, ",") }
+
+func (g *given) Set(s string) error {
+	g.values = append(g.values, s)
+	return nil
+}
+
+// inputs adds flags to a command and returns what reads the values that were given.
+func (a *app) inputs(c *cobra.Command, flags []flag) func() (body, error) {
+	values := make([]given, len(flags))
+	for i, f := range flags {
+		values[i].kind = f.kind.name
+		added := c.Flags().VarPF(&values[i], f.name, "", f.usage)
+		if f.kind.name == toggle.name {
+			added.NoOptDefVal = "true"
+		}
+	}
+	return func() (body, error) {
+		if len(flags) == 0 {
+			return nil, nil
+		}
+		in := body{}
+		for i, f := range flags {
+			if len(values[i].values) == 0 {
+				continue
+			}
+			v, err := f.kind.read(a, f.name, values[i].values)
+			if err != nil {
+				return nil, err
+			}
+			if v != nil || f.kind.clears {
+				in[f.member] = v
+			}
+		}
+		return in, nil
+	}
+}
+
+// body collects the members of a request that were given.
+type body map[string]any
+
+func (b body) text(name, value string) {
+	if value != "" {
+		b[name] = value
+	}
+}
+
+// query returns the members as parameters.
+func (b body) query() url.Values {
+	q := url.Values{}
+	for name, v := range b {
+		q.Set(name, fmt.Sprint(v))
+	}
+	return q
+}
