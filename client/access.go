@@ -74,11 +74,7 @@ func (c *Client) AccessToken(ctx context.Context, plan toll.PlanID, opts ...Toke
 	for _, o := range opts {
 		o(&b)
 	}
-	var out toll.AccessToken
-	if err := c.create(ctx, api("/x402/permissions"), b, &out); err != nil {
-		return nil, err
-	}
-	return &out, nil
+	return create[toll.AccessToken](ctx, c, api("/x402/permissions"), b)
 }
 
 // Permissions lists what the caller's access tokens may spend.
@@ -88,17 +84,14 @@ func (c *Client) Permissions(ctx context.Context, opts ...ListOption) iter.Seq2[
 
 // Permission returns one permission with its last settlements.
 func (c *Client) Permission(ctx context.Context, hash toll.Hash) (*toll.Permission, error) {
-	var out toll.Permission
-	if err := c.get(ctx, api("/x402/permissions/%s", hash.String()), &out); err != nil {
-		return nil, err
-	}
-	return &out, nil
+	return get[toll.Permission](ctx, c, api("/x402/permissions/%s", hash.String()))
 }
 
 // RevokePermission ends a permission at once. Open holds of it still settle, for at most what they
 // hold: Closed of its record says when none is left.
 func (c *Client) RevokePermission(ctx context.Context, hash toll.Hash) error {
-	return c.remove(ctx, api("/x402/permissions/%s", hash.String()), nil)
+	_, err := remove[json.RawMessage](ctx, c, api("/x402/permissions/%s", hash.String()))
+	return err
 }
 
 // KeyParams is an API key to create.
@@ -120,11 +113,7 @@ func (c *Client) CreateKey(ctx context.Context, p KeyParams) (*toll.APIKey, erro
 		Prefix  string      `json:"prefix,omitempty"`
 		Rights  toll.Rights `json:"rights,omitzero"`
 	}{p.Name, int64(p.ExpiresIn / time.Second), p.Version, p.Prefix, p.Rights}
-	var out toll.APIKey
-	if err := c.create(ctx, api("/api-keys"), in, &out); err != nil {
-		return nil, err
-	}
-	return &out, nil
+	return create[toll.APIKey](ctx, c, api("/api-keys"), in)
 }
 
 // Keys lists the API keys of the caller.
@@ -134,11 +123,7 @@ func (c *Client) Keys(ctx context.Context, opts ...ListOption) iter.Seq2[*toll.A
 
 // Key returns the record of an API key.
 func (c *Client) Key(ctx context.Context, id toll.Hash) (*toll.APIKey, error) {
-	var out toll.APIKey
-	if err := c.get(ctx, api("/api-keys/%s", id.String()), &out); err != nil {
-		return nil, err
-	}
-	return &out, nil
+	return get[toll.APIKey](ctx, c, api("/api-keys/%s", id.String()))
 }
 
 // UpdateKey changes the name or the pinned API version of a key; nil leaves a member as it is.
@@ -147,28 +132,15 @@ func (c *Client) UpdateKey(ctx context.Context, id toll.Hash, name, version *str
 		Name    *string `json:"name,omitzero"`
 		Version *string `json:"version,omitzero"`
 	}{name, version}
-	var out toll.APIKey
-	_, err := c.do(ctx, call{method: http.MethodPatch, path: api("/api-keys/%s", id.String()), body: in, again: true}, &out)
-	if err != nil {
-		return nil, err
-	}
-	return &out, nil
+	return fetch[toll.APIKey](ctx, c, call{method: http.MethodPatch, path: api("/api-keys/%s", id.String()), body: in, again: true})
 }
 
 // RevokeKey ends an API key at once, with what it made: keys, access tokens and consents to programs, which the answer counts.
 func (c *Client) RevokeKey(ctx context.Context, id toll.Hash) (*toll.KeyRevoked, error) {
-	return c.revokeKey(ctx, api("/api-keys/%s", id.String()))
+	return remove[toll.KeyRevoked](ctx, c, api("/api-keys/%s", id.String()))
 }
 
 // RevokeKeyOnly ends an API key at once. The caller's key becomes the parent of what it made; it must have the rights of that.
 func (c *Client) RevokeKeyOnly(ctx context.Context, id toll.Hash) (*toll.KeyRevoked, error) {
-	return c.revokeKey(ctx, api("/api-keys/%s", id.String())+"?keep=true")
-}
-
-func (c *Client) revokeKey(ctx context.Context, path string) (*toll.KeyRevoked, error) {
-	var out toll.KeyRevoked
-	if err := c.remove(ctx, path, &out); err != nil {
-		return nil, err
-	}
-	return &out, nil
+	return remove[toll.KeyRevoked](ctx, c, api("/api-keys/%s", id.String())+"?keep=true")
 }

@@ -16,11 +16,7 @@ var _ x402.Offerer = (*Client)(nil)
 func (c *Client) Resources(ctx context.Context, by x402.CatalogueFilter, limit, offset int) (*x402.Catalogue, error) {
 	q := filterQuery(by, limit)
 	q.Set("offset", strconv.Itoa(offset))
-	out := new(x402.Catalogue)
-	if err := c.read(ctx, "/x402/discovery/resources", q, out); err != nil {
-		return nil, err
-	}
-	return out, nil
+	return fetch[x402.Catalogue](ctx, c, call{method: http.MethodGet, path: api("/x402/discovery/resources"), query: q, again: true})
 }
 
 // SearchResources is Resources for those that have each word of a query. The cursor is that of an earlier answer, "" for the
@@ -31,11 +27,7 @@ func (c *Client) SearchResources(ctx context.Context, query string, by x402.Cata
 	if cursor != "" {
 		q.Set("cursor", cursor)
 	}
-	out := new(x402.FoundResources)
-	if err := c.read(ctx, "/x402/discovery/search", q, out); err != nil {
-		return nil, err
-	}
-	return out, nil
+	return fetch[x402.FoundResources](ctx, c, call{method: http.MethodGet, path: api("/x402/discovery/search"), query: q, again: true})
 }
 
 func filterQuery(by x402.CatalogueFilter, limit int) url.Values {
@@ -50,17 +42,7 @@ func filterQuery(by x402.CatalogueFilter, limit int) url.Values {
 	return q
 }
 
-func (c *Client) read(ctx context.Context, path string, q url.Values, out any) error {
-	_, err := c.do(ctx, call{method: http.MethodGet, path: api(path), query: q, again: true}, out)
-	return err
-}
-
 // Offers asks for signed offers of plans of this API key's owner.
 func (c *Client) Offers(ctx context.Context, req *x402.OffersRequest) (*x402.OffersResponse, error) {
-	out := new(x402.OffersResponse)
-	_, err := c.do(ctx, call{method: http.MethodPost, path: api("/x402/offers"), body: req, again: true}, out)
-	if err != nil {
-		return nil, err
-	}
-	return out, nil
+	return fetch[x402.OffersResponse](ctx, c, call{method: http.MethodPost, path: api("/x402/offers"), body: req, again: true})
 }

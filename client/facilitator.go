@@ -169,10 +169,5 @@ func (c *Client) Settle(ctx context.Context, req *x402.SettleRequest) (*x402.Set
 
 // Release gives a hold back without a burn. A repeat gets the same answer.
 func (c *Client) Release(ctx context.Context, req *x402.ReleaseRequest) (*x402.ReleaseResponse, error) {
-	var out x402.ReleaseResponse
-	_, err := c.do(ctx, call{method: http.MethodPost, path: api("/x402/release"), body: req, again: true}, &out)
-	if err != nil {
-		return nil, err
-	}
-	return &out, nil
+	return fetch[x402.ReleaseResponse](ctx, c, call{method: http.MethodPost, path: api("/x402/release"), body: req, again: true})
 }

@@ -46,34 +46,25 @@ type delegationParams struct {
 
 // CreateDelegation makes a delegation of the caller. [WithDelegation] and [PaidBy] spend it.
 func (c *Client) CreateDelegation(ctx context.Context, p DelegationParams) (*toll.DelegationCreated, error) {
-	var out toll.DelegationCreated
 	var account *toll.Address
 	if !p.OwnerAccount.IsZero() {
 		account = &p.OwnerAccount
 	}
-	if err := c.create(ctx, api("/delegation/create"), delegationParams{
+	return create[toll.DelegationCreated](ctx, c, api("/delegation/create"), delegationParams{
 		Provider: p.Provider, SpendingLimitCents: p.SpendingLimit, DurationSecs: int64(p.Lifetime / time.Second), Currency: p.Currency,
 		ProviderPaymentMethodID: p.PaymentMethodID, PlanID: p.PlanID, MaxTransactions: p.MaxTransactions, APIKeyID: p.APIKeyID,
 		AllowedRecipients: p.AllowedRecipients, MerchantAccountID: p.MerchantAccountID, OwnerAccount: account,
-	}, &out); err != nil {
-		return nil, err
-	}
-	return &out, nil
+	})
 }
 
 // SignDelegation hands in what OwnerAccount of a new delegation signed: signature is over the TypedData of its creation, with 0x
 // in front. An account without code needs a signed EIP-7702 authorization as well, an object in JSON; else it is nil. The same
 // signature again is the same answer.
 func (c *Client) SignDelegation(ctx context.Context, id, signature string, authorization json.RawMessage) (*toll.Delegation, error) {
-	var out toll.Delegation
-	_, err := c.do(ctx, call{method: http.MethodPost, path: api("/delegation/%s/signature", id), again: true, body: struct {
+	return fetch[toll.Delegation](ctx, c, call{method: http.MethodPost, path: api("/delegation/%s/signature", id), again: true, body: struct {
 		Signature     string          `json:"signature"`
 		Authorization json.RawMessage `json:"authorization,omitzero"`
-	}{signature, authorization}}, &out)
-	if err != nil {
-		return nil, err
-	}
-	return &out, nil
+	}{signature, authorization}})
 }
 
 // Delegations returns the delegations of the caller; [Accessible] keeps those that this key can spend now.
@@ -83,11 +74,7 @@ func (c *Client) Delegations(ctx context.Context, opts ...ListOption) iter.Seq2[
 
 // Delegation returns one delegation of the caller, with its details.
 func (c *Client) Delegation(ctx context.Context, id string) (*toll.Delegation, error) {
-	var out toll.Delegation
-	if err := c.get(ctx, api("/delegation/%s", id), &out); err != nil {
-		return nil, err
-	}
-	return &out, nil
+	return get[toll.Delegation](ctx, c, api("/delegation/%s", id))
 }
 
 // RevokeDelegation ends a delegation and the permissions that use it. Again it is the same answer. For an account that the caller
@@ -122,17 +109,13 @@ type PaymentMethodUpdate struct {
 
 // UpdatePaymentMethod changes name and keys of a card or of the wallet.
 func (c *Client) UpdatePaymentMethod(ctx context.Context, id string, u PaymentMethodUpdate) (*toll.PaymentMethod, error) {
-	var out toll.PaymentMethod
-	_, err := c.do(ctx, call{method: http.MethodPatch, path: api("/payment-methods/%s", id), body: u, again: true}, &out)
-	if err != nil {
-		return nil, err
-	}
-	return &out, nil
+	return fetch[toll.PaymentMethod](ctx, c, call{method: http.MethodPatch, path: api("/payment-methods/%s", id), body: u, again: true})
 }
 
 // RemovePaymentMethod revokes a card and the delegations on it. The wallet stays.
 func (c *Client) RemovePaymentMethod(ctx context.Context, id string) error {
-	return c.remove(ctx, api("/payment-methods/%s", id), nil)
+	_, err := remove[json.RawMessage](ctx, c, api("/payment-methods/%s", id))
+	return err
 }
 
 // SubTaskParams is a part of the work for a request. It is recorded and burns nothing; settle with a margin reads its credits.
@@ -147,11 +130,7 @@ type SubTaskParams struct {
 
 // RecordSubTask records a part of a request to an agent of the caller.
 func (c *Client) RecordSubTask(ctx context.Context, p SubTaskParams) (*toll.ActResult, error) {
-	var out toll.ActResult
-	if err := c.create(ctx, api("/protocol/agent-sub-tasks"), p, &out); err != nil {
-		return nil, err
-	}
-	return &out, nil
+	return create[toll.ActResult](ctx, c, api("/protocol/agent-sub-tasks"), p)
 }
 
 // SubTasks returns the recorded parts of a request.

@@ -30,20 +30,12 @@ func (c *Client) OrderPlan(ctx context.Context, id toll.PlanID, opts ...OrderOpt
 	if b != (orderBody{}) {
 		body = b
 	}
-	var out toll.Order
-	if err := c.create(ctx, api("/protocol/plans/%s/order", string(id)), body, &out); err != nil {
-		return nil, err
-	}
-	return &out, nil
+	return create[toll.Order](ctx, c, api("/protocol/plans/%s/order", string(id)), body)
 }
 
 // Order returns an order of the caller, or of a plan of the caller.
 func (c *Client) Order(ctx context.Context, orderID string) (*toll.Order, error) {
-	var out toll.Order
-	if err := c.get(ctx, api("/protocol/orders/%s", orderID), &out); err != nil {
-		return nil, err
-	}
-	return &out, nil
+	return get[toll.Order](ctx, c, api("/protocol/orders/%s", orderID))
 }
 
 // WaitOrder asks for an order until its credits are there or it has failed, which Success tells, or ctx ends. When ctx ends
@@ -76,33 +68,22 @@ type CheckoutParams struct {
 
 // Checkout makes an order of a plan with a fiat price and the page that takes its payment. Nobody needs a key to open it.
 func (c *Client) Checkout(ctx context.Context, id toll.PlanID, p CheckoutParams) (*toll.Checkout, error) {
-	var out toll.Checkout
-	if err := c.create(ctx, api("/protocol/plans/%s/checkout", string(id)), p, &out); err != nil {
-		return nil, err
-	}
-	return &out, nil
+	return create[toll.Checkout](ctx, c, api("/protocol/plans/%s/checkout", string(id)), p)
 }
 
 // Mint grants credits of the caller's own plan to a holder. They end after life; 0 means never.
 func (c *Client) Mint(ctx context.Context, id toll.PlanID, holder toll.Address, amount toll.Credits, life time.Duration) (*toll.ActResult, error) {
-	var out toll.ActResult
-	var err error
 	if life <= 0 {
-		err = c.create(ctx, api("/protocol/plans/mint"), struct {
+		return create[toll.ActResult](ctx, c, api("/protocol/plans/mint"), struct {
 			PlanID   toll.PlanID  `json:"planId"`
 			Amount   toll.Credits `json:"amount"`
 			Receiver toll.Address `json:"creditsReceiver"`
-		}{id, amount, holder}, &out)
-	} else {
-		err = c.create(ctx, api("/protocol/plans/mintExpirable"), struct {
-			PlanID   toll.PlanID  `json:"planId"`
-			Amount   toll.Credits `json:"creditsAmount"`
-			Receiver toll.Address `json:"creditsReceiver"`
-			Secs     int64        `json:"creditsDuration"`
-		}{id, amount, holder, max(int64(life/time.Second), 1)}, &out)
+		}{id, amount, holder})
 	}
-	if err != nil {
-		return nil, err
-	}
-	return &out, nil
+	return create[toll.ActResult](ctx, c, api("/protocol/plans/mintExpirable"), struct {
+		PlanID   toll.PlanID  `json:"planId"`
+		Amount   toll.Credits `json:"creditsAmount"`
+		Receiver toll.Address `json:"creditsReceiver"`
+		Secs     int64        `json:"creditsDuration"`
+	}{id, amount, holder, max(int64(life/time.Second), 1)})
 }

@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"iter"
@@ -39,48 +40,33 @@ func (c *Client) Call(
 	return err
 }
 
-func (c *Client) get(ctx context.Context, path string, out any) error {
-	_, err := c.do(ctx, call{method: http.MethodGet, path: path, again: true}, out)
-	return err
+// fetch sends the call and returns its record.
+func fetch[T any](ctx context.Context, c *Client, cl call) (*T, error) {
+	out := new(T)
+	if _, err := c.do(ctx, cl, out); err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func get[T any](ctx context.Context, c *Client, path string) (*T, error) {
+	return fetch[T](ctx, c, call{method: http.MethodGet, path: path, again: true})
 }
 
 // create is for routes that honour Idempotency-Key: a repeat under the same key gets the answer of the first call.
-func (c *Client) create(ctx context.Context, path string, in, out any) error {
-	key := idempotencyKey(ctx)
-	if key == "" {
-		key = toll.NewUUID()
-	}
-	_, err := c.do(ctx, call{method: http.MethodPost, path: path, body: in, again: true, key: key}, out)
-	return err
+func create[T any](ctx context.Context, c *Client, path string, in any) (*T, error) {
+	key := cmp.Or(idempotencyKey(ctx), toll.NewUUID())
+	return fetch[T](ctx, c, call{method: http.MethodPost, path: path, body: in, again: true, key: key})
 }
 
 // act is for changes that come to the same when they are repeated.
 func (c *Client) act(ctx context.Context, method, path string, in any) (*toll.ActResult, error) {
-	var out toll.ActResult
-	if _, err := c.do(
-		ctx,
-		call{method: method, path: path, body: in, again: true, ifMatch: ifMatch(ctx)},
-		&out,
-	); err != nil {
-		return nil, err
-	}
-	return &out, nil
+	return fetch[toll.ActResult](ctx, c, call{method: method, path: path, body: in, again: true, ifMatch: ifMatch(ctx)})
 }
 
 // remove is for removals of which a repeat is refused: it is repeated only after an answer that says that nothing was done.
-func (c *Client) remove(ctx context.Context, path string, out any) error {
-	_, err := c.do(
-		ctx,
-		call{
-			method:  http.MethodDelete,
-			path:    path,
-			again:   true,
-			refused: true,
-			ifMatch: ifMatch(ctx),
-		},
-		out,
-	)
-	return err
+func remove[T any](ctx context.Context, c *Client, path string) (*T, error) {
+	return fetch[T](ctx, c, call{method: http.MethodDelete, path: path, again: true, refused: true, ifMatch: ifMatch(ctx)})
 }
 
 type idempotencyContext struct{}
@@ -104,34 +90,22 @@ func (c *Client) RegisterAgentWithPlan(ctx context.Context, agent AgentParams, p
 		Plan  planBody  `json:"plan"`
 	}{agent.body(), plan.body()}
 	in.Agent.Plans = nil
-	return registered(c, ctx, "/protocol/agents/plans", in)
+	return create[Registered](ctx, c, api("/protocol/agents/plans"), in)
 }
 
 // RegisterAgent registers an agent for plans of the caller.
 func (c *Client) RegisterAgent(ctx context.Context, agent AgentParams) (*Registered, error) {
-	return registered(c, ctx, "/protocol/agents", agent.body())
+	return create[Registered](ctx, c, api("/protocol/agents"), agent.body())
 }
 
 // RegisterPlan registers a plan. Its price and credits never change afterwards.
 func (c *Client) RegisterPlan(ctx context.Context, plan PlanParams) (*Registered, error) {
-	return registered(c, ctx, "/protocol/plans", plan.body())
-}
-
-func registered(c *Client, ctx context.Context, path string, in any) (*Registered, error) {
-	var out Registered
-	if err := c.create(ctx, api(path), in, &out); err != nil {
-		return nil, err
-	}
-	return &out, nil
+	return create[Registered](ctx, c, api("/protocol/plans"), plan.body())
 }
 
 // Plan returns a plan.
 func (c *Client) Plan(ctx context.Context, id toll.PlanID) (*toll.Plan, error) {
-	var out toll.Plan
-	if err := c.get(ctx, api("/protocol/plans/%s", string(id)), &out); err != nil {
-		return nil, err
-	}
-	return &out, nil
+	return get[toll.Plan](ctx, c, api("/protocol/plans/%s", string(id)))
 }
 
 // Plans lists the plans of the caller.
@@ -141,11 +115,7 @@ func (c *Client) Plans(ctx context.Context, opts ...ListOption) iter.Seq2[*toll.
 
 // Agent returns an agent.
 func (c *Client) Agent(ctx context.Context, id toll.AgentID) (*toll.Agent, error) {
-	var out toll.Agent
-	if err := c.get(ctx, api("/protocol/agents/%s", string(id)), &out); err != nil {
-		return nil, err
-	}
-	return &out, nil
+	return get[toll.Agent](ctx, c, api("/protocol/agents/%s", string(id)))
 }
 
 // Agents lists the agents of the caller.
@@ -165,38 +135,22 @@ func (c *Client) PlanAgents(ctx context.Context, id toll.PlanID, opts ...ListOpt
 
 // Balance returns what the caller has of a plan.
 func (c *Client) Balance(ctx context.Context, id toll.PlanID) (*toll.Balance, error) {
-	return c.balance(ctx, api("/protocol/plans/%s/balance", string(id)))
+	return get[toll.Balance](ctx, c, api("/protocol/plans/%s/balance", string(id)))
 }
 
 // BalanceOf returns what an address has of a plan.
 func (c *Client) BalanceOf(ctx context.Context, id toll.PlanID, holder toll.Address) (*toll.Balance, error) {
-	return c.balance(ctx, api("/protocol/plans/%s/balance/%s", string(id), holder.String()))
-}
-
-func (c *Client) balance(ctx context.Context, path string) (*toll.Balance, error) {
-	var out toll.Balance
-	if err := c.get(ctx, path, &out); err != nil {
-		return nil, err
-	}
-	return &out, nil
+	return get[toll.Balance](ctx, c, api("/protocol/plans/%s/balance/%s", string(id), holder.String()))
 }
 
 // Info returns what the service says about itself.
 func (c *Client) Info(ctx context.Context) (*Info, error) {
-	var out Info
-	if err := c.get(ctx, "/", &out); err != nil {
-		return nil, err
-	}
-	return &out, nil
+	return get[Info](ctx, c, "/")
 }
 
 // Health reports whether the service lives.
 func (c *Client) Health(ctx context.Context) (*Health, error) {
-	var out Health
-	if err := c.get(ctx, "/health", &out); err != nil {
-		return nil, err
-	}
-	return &out, nil
+	return get[Health](ctx, c, "/health")
 }
 
 // Ready says what works, and whether requests can be served: not_ready is an answer, not an error.
@@ -214,11 +168,7 @@ func (c *Client) Ready(ctx context.Context) (*Readiness, error) {
 
 // Supported returns the payments that the service takes, as standard x402 software asks.
 func (c *Client) Supported(ctx context.Context) (*x402.Supported, error) {
-	var out x402.Supported
-	if err := c.get(ctx, api("/x402/supported"), &out); err != nil {
-		return nil, err
-	}
-	return &out, nil
+	return get[x402.Supported](ctx, c, api("/x402/supported"))
 }
 
 // BurnProof returns the proof that the burn of a receipt is in the mirror on the chain. Its Status is [toll.ProofOpen], and
@@ -226,39 +176,22 @@ func (c *Client) Supported(ctx context.Context) (*x402.Supported, error) {
 //
 // Errors: [toll.CodeBurnNotMirrored].
 func (c *Client) BurnProof(ctx context.Context, transaction toll.Hash) (*toll.BurnProof, error) {
-	var out toll.BurnProof
-	if err := c.get(ctx, api("/credits/proofs/%s", transaction.String()), &out); err != nil {
-		return nil, err
-	}
-	return &out, nil
+	return get[toll.BurnProof](ctx, c, api("/credits/proofs/%s", transaction.String()))
 }
 
 // Versions returns the API versions and the one that this client gets.
 func (c *Client) Versions(ctx context.Context) (*Versions, error) {
-	var out Versions
-	if err := c.get(ctx, api("/meta/versions"), &out); err != nil {
-		return nil, err
-	}
-	return &out, nil
+	return get[Versions](ctx, c, api("/meta/versions"))
 }
 
 // Settlement returns the outcome of a request: who may see it are the plan's owner and the subscriber.
 func (c *Client) Settlement(ctx context.Context, agentRequestID string) (*toll.Settlement, error) {
-	var out toll.Settlement
-	if err := c.get(ctx, api("/x402/settlements/%s", agentRequestID), &out); err != nil {
-		return nil, err
-	}
-	return &out, nil
+	return get[toll.Settlement](ctx, c, api("/x402/settlements/%s", agentRequestID))
 }
 
 // SettlementByTransaction returns the outcome of the request whose receipt names this transaction.
 func (c *Client) SettlementByTransaction(ctx context.Context, transaction string) (*toll.Settlement, error) {
-	var out toll.Settlement
-	_, err := c.do(ctx, call{
+	return fetch[toll.Settlement](ctx, c, call{
 		method: http.MethodGet, path: api("/x402/settlements"), query: url.Values{"transaction": {transaction}}, again: true,
-	}, &out)
-	if err != nil {
-		return nil, err
-	}
-	return &out, nil
+	})
 }

@@ -16,11 +16,7 @@ type Clock struct {
 
 // Clock returns the time of the sandbox. A live service has no such route.
 func (c *Client) Clock(ctx context.Context) (*Clock, error) {
-	var out Clock
-	if err := c.get(ctx, api("/sandbox/clock"), &out); err != nil {
-		return nil, err
-	}
-	return &out, nil
+	return get[Clock](ctx, c, api("/sandbox/clock"))
 }
 
 // AdvanceClock moves the time of the whole sandbox forward, in whole seconds. It needs the key of an operator.
@@ -28,9 +24,5 @@ func (c *Client) AdvanceClock(ctx context.Context, d time.Duration) (*Clock, err
 	in := struct {
 		Secs int64 `json:"advanceSecs"`
 	}{int64(d / time.Second)}
-	var out Clock
-	if _, err := c.do(ctx, call{method: http.MethodPost, path: api("/sandbox/clock"), body: in}, &out); err != nil {
-		return nil, err
-	}
-	return &out, nil
+	return fetch[Clock](ctx, c, call{method: http.MethodPost, path: api("/sandbox/clock"), body: in})
 }

@@ -129,9 +129,5 @@ func (c *Client) AttachPlan(ctx context.Context, agent toll.AgentID, plan toll.P
 
 // DetachPlan takes a plan from an agent of the caller.
 func (c *Client) DetachPlan(ctx context.Context, agent toll.AgentID, plan toll.PlanID) (*toll.ActResult, error) {
-	var out toll.ActResult
-	if err := c.remove(ctx, api("/protocol/agents/%s/plan/%s", string(agent), string(plan)), &out); err != nil {
-		return nil, err
-	}
-	return &out, nil
+	return remove[toll.ActResult](ctx, c, api("/protocol/agents/%s/plan/%s", string(agent), string(plan)))
 }

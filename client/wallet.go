@@ -9,22 +9,14 @@ import (
 
 // Wallet returns the wallet of the caller. Its balances are empty while the chain cannot be read.
 func (c *Client) Wallet(ctx context.Context) (*toll.Wallet, error) {
-	var out toll.Wallet
-	if err := c.get(ctx, api("/wallet"), &out); err != nil {
-		return nil, err
-	}
-	return &out, nil
+	return get[toll.Wallet](ctx, c, api("/wallet"))
 }
 
 // ExportWallet returns the private key of the wallet, once: whoever has the key can spend what is in the wallet, and the
 // service cannot take it back. It needs an API key that the operator made, with the right export, else the error has the code
 // [toll.CodeRightMissing] or [toll.CodeForbidden]; a second call is refused with [toll.CodeExists]. The call is not repeated.
 func (c *Client) ExportWallet(ctx context.Context) (*toll.WalletKey, error) {
-	var out toll.WalletKey
-	if _, err := c.do(ctx, call{method: http.MethodPost, path: api("/wallet/export")}, &out); err != nil {
-		return nil, err
-	}
-	return &out, nil
+	return fetch[toll.WalletKey](ctx, c, call{method: http.MethodPost, path: api("/wallet/export")})
 }
 
 // FaucetParams ask for money of the embedded chain, in whole units of each token, such as "12.50". Without any amount it is
@@ -43,9 +35,5 @@ func (c *Client) Faucet(ctx context.Context, p FaucetParams) (*toll.ActResult, e
 		EURC    string       `json:"eurc,omitzero"`
 		ETH     string       `json:"eth,omitzero"`
 	}{p.Address, p.USDC, p.EURC, p.ETH}
-	var out toll.ActResult
-	if _, err := c.do(ctx, call{method: http.MethodPost, path: api("/sandbox/faucet"), body: in}, &out); err != nil {
-		return nil, err
-	}
-	return &out, nil
+	return fetch[toll.ActResult](ctx, c, call{method: http.MethodPost, path: api("/sandbox/faucet"), body: in})
 }

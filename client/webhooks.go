@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"encoding/json"
 	"iter"
 	"net/http"
 
@@ -18,11 +19,7 @@ type WebhookParams struct {
 // CreateWebhook lets the service send events to a url. The answer is the only place where the secret ever is, with which
 // deliveries are signed.
 func (c *Client) CreateWebhook(ctx context.Context, p WebhookParams) (*toll.WebhookSecret, error) {
-	var out toll.WebhookSecret
-	if err := c.create(ctx, api("/webhooks"), p, &out); err != nil {
-		return nil, err
-	}
-	return &out, nil
+	return create[toll.WebhookSecret](ctx, c, api("/webhooks"), p)
 }
 
 // Webhooks returns the webhooks of the caller.
@@ -32,11 +29,7 @@ func (c *Client) Webhooks(ctx context.Context, opts ...ListOption) iter.Seq2[*to
 
 // Webhook returns one webhook of the caller.
 func (c *Client) Webhook(ctx context.Context, id string) (*toll.Webhook, error) {
-	var out toll.Webhook
-	if err := c.get(ctx, api("/webhooks/%s", id), &out); err != nil {
-		return nil, err
-	}
-	return &out, nil
+	return get[toll.Webhook](ctx, c, api("/webhooks/%s", id))
 }
 
 // WebhookUpdate changes a webhook: members that are not set stay.
@@ -49,25 +42,18 @@ type WebhookUpdate struct {
 
 // UpdateWebhook changes, pauses or resumes a webhook.
 func (c *Client) UpdateWebhook(ctx context.Context, id string, u WebhookUpdate) (*toll.Webhook, error) {
-	var out toll.Webhook
-	if _, err := c.do(ctx, call{method: http.MethodPatch, path: api("/webhooks/%s", id), body: u, again: true}, &out); err != nil {
-		return nil, err
-	}
-	return &out, nil
+	return fetch[toll.Webhook](ctx, c, call{method: http.MethodPatch, path: api("/webhooks/%s", id), body: u, again: true})
 }
 
 // DeleteWebhook ends a webhook; what is on its way to it is not sent any more.
 func (c *Client) DeleteWebhook(ctx context.Context, id string) error {
-	return c.remove(ctx, api("/webhooks/%s", id), nil)
+	_, err := remove[json.RawMessage](ctx, c, api("/webhooks/%s", id))
+	return err
 }
 
 // RotateWebhook gives a webhook a new secret. For 24 hours deliveries are signed with both.
 func (c *Client) RotateWebhook(ctx context.Context, id string) (*toll.WebhookSecret, error) {
-	var out toll.WebhookSecret
-	if _, err := c.do(ctx, call{method: http.MethodPost, path: api("/webhooks/%s/rotate", id)}, &out); err != nil {
-		return nil, err
-	}
-	return &out, nil
+	return fetch[toll.WebhookSecret](ctx, c, call{method: http.MethodPost, path: api("/webhooks/%s/rotate", id)})
 }
 
 // TestWebhook sends a test event to a webhook.
