@@ -48,6 +48,7 @@ var rooms = map[string]room{
 	"internal/seal":            {ours: "internal/tempfile"},
 	"internal/store":           {ours: "toll", third: []string{"github.com/jackc/pgx/v5", "modernc.org/sqlite", "github.com/pressly/goose/v3"}},
 	"internal/store/storetest": {ours: "toll internal/store", third: []string{"github.com/jackc/pgx/v5"}},
+	"internal/backup":          {ours: "toll internal/tempfile internal/seal internal/store"},
 	"internal/ledger":          {ours: "toll internal/store"},
 	// secp256k1 makes the wallet key of a principal, whose address it has from the first moment.
 	"internal/auth":     {ours: "toll internal/seal internal/store", third: []string{"github.com/go-jose/go-jose/v4", "github.com/decred/dcrd/dcrec/secp256k1/v4"}},
@@ -81,7 +82,7 @@ var rooms = map[string]room{
 	// schema checks values and schemas of strangers, in bounded work.
 	"internal/schema":      {tests: []string{"github.com/google/jsonschema-go"}},
 	"internal/facilitator": {ours: "toll x402 evm internal/schema internal/meter internal/store internal/ledger internal/auth internal/checkout"},
-	"internal/oauth":       {ours: "toll internal/meter internal/store internal/auth internal/outbound"},
+	"internal/oauth":       {ours: "toll internal/meter internal/store internal/auth internal/facilitator internal/outbound"},
 	"internal/web": {
 		ours:  "toll x402 internal/meter internal/store internal/ledger internal/checkout internal/auth internal/oauth",
 		third: []string{"github.com/alexedwards/scs/v2"},
@@ -98,7 +99,7 @@ var rooms = map[string]room{
 	},
 	"internal/server": {
 		ours: "toll x402 internal/tempfile internal/gate internal/seal internal/store internal/ledger internal/auth internal/facilitator internal/checkout " +
-			"internal/api internal/oauth internal/web internal/events internal/outbound internal/pace internal/chain internal/chain/userop internal/crypto",
+			"internal/api internal/backup internal/oauth internal/web internal/events internal/outbound internal/pace internal/chain internal/chain/userop internal/crypto",
 		third: []string{"github.com/prometheus/client_golang", "github.com/ethereum/go-ethereum"},
 		tests: []string{"github.com/jackc/pgx/v5", "golang.org/x/sys/unix", "github.com/holiman/uint256", "golang.org/x/oauth2"},
 	},

@@ -260,17 +260,5 @@ func (o *OAuth) grant(ctx context.Context, client Client, w want, person auth.Ca
 	g.PlanID, g.AgentID, g.DelegationID = c.PlanID, w.agent, c.DelegationID
 	g.RedemptionLimit, g.OrderLimit = c.RedemptionLimit, c.OrderLimit
 	g.Refreshes = client.refreshes
-	return g, o.Permissions.Check(ctx, o.permission(&g, g.Life))
-}
-
-// permission returns what a grant lets one access token do.
-func (o *OAuth) permission(g *store.OAuthGrant, left time.Duration) Permission {
-	longest := loneAccessLife
-	if g.Refreshes {
-		longest = accessLife
-	}
-	return Permission{
-		Owner: g.Owner, PlanID: g.PlanID, AgentID: g.AgentID, RedemptionLimit: g.RedemptionLimit, OrderLimit: g.OrderLimit,
-		DelegationID: g.DelegationID, Resource: g.Resource, Life: min(left, longest).Truncate(time.Second), ClientID: g.ClientID, ClientName: g.ClientName,
-	}
+	return g, o.Facilitator.CheckPermission(ctx, auth.Caller{Address: g.Owner}, permission(&g, g.Life))
 }

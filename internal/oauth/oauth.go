@@ -4,7 +4,6 @@
 package oauth
 
 import (
-	"context"
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
@@ -14,8 +13,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/auth"
+	"github.com/tollhq/toll/internal/facilitator"
 	"github.com/tollhq/toll/internal/meter"
 	"github.com/tollhq/toll/internal/outbound"
 	"github.com/tollhq/toll/internal/store"
@@ -54,7 +53,7 @@ const (
 type Deps struct {
 	Store       *store.Store
 	Auth        *auth.Auth
-	Permissions Permissions
+	Facilitator *facilitator.Facilitator
 	Clock       func() time.Time
 	// Issuer is the origin of the service.
 	Issuer string
@@ -71,44 +70,10 @@ type Deps struct {
 	// MaxLetIn is how many addresses there may be of registered clients that somebody let in, 0 is 1,000,000: of more a sweep removes
 	// those of clients without a consent that holds, then of others, the longest unused first.
 	MaxLetIn int64
-	Log      *slog.Logger
+	// BeforeRenewal is called by tests when a permission was read and is about to be renewed, nil otherwise.
+	BeforeRenewal func()
+	Log           *slog.Logger
 }
-
-// Permissions makes and ends what access tokens may spend.
-type Permissions interface {
-	// Check proves that Create would make the permission now. Its errors are those of Create, safe to show below 500.
-	Check(ctx context.Context, p Permission) error
-	// Create makes a permission and its access token; also runs in the same transaction, and its error undoes all.
-	Create(ctx context.Context, p Permission, also func(*store.Tx, *toll.AccessToken) error) (*toll.AccessToken, error)
-	// Renew is Create for a permission that takes the place of an earlier one, which ends in the same transaction: what of
-	// its limits is used is taken from those of the new one. Errors: [ErrEnded] also.
-	Renew(ctx context.Context, old toll.Hash, p Permission, also func(*store.Tx, *toll.AccessToken) error) (*toll.AccessToken, error)
-	// Revoke ends a permission; one that is ended or unknown is no error.
-	Revoke(ctx context.Context, owner toll.Address, id toll.Hash) error
-	// Active reports whether a permission has neither ended nor been revoked.
-	Active(ctx context.Context, owner toll.Address, id toll.Hash) (bool, error)
-}
-
-// Permission is what a permission is to be.
-type Permission struct {
-	Owner           toll.Address
-	PlanID          toll.PlanID
-	AgentID         toll.AgentID
-	RedemptionLimit *toll.Credits // nil: no limit
-	OrderLimit      *int64        // nil: no limit
-	DelegationID    string        // "": no orders
-	Resource        string        // further audience; "" for none
-	Life            time.Duration // whole seconds
-	ClientID        string
-	ClientName      string
-}
-
-// ErrEnded is a permission that was revoked, or whose limits are used up: there is nothing to renew.
-var ErrEnded = errorString("the permission is revoked or used up")
-
-type errorString string
-
-func (e errorString) Error() string { return string(e) }
 
 // OAuth is the room. It is safe for concurrent use.
 type OAuth struct {

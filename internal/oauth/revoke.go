@@ -51,14 +51,17 @@ func (o *OAuth) finish(ctx context.Context, g store.OAuthGrant) (ended toll.Ende
 func (o *OAuth) endAccess(ctx context.Context, g store.OAuthGrant, id toll.Hash) (toll.Ended, error) {
 	if Kind(g.Kind) != KindAPIKey {
 		var ended toll.Ended
-		active, err := o.Permissions.Active(ctx, g.Owner, id)
+		active, err := o.active(ctx, g.Owner, id)
 		if active {
 			ended.AccessTokens = 1
 		}
 		if err != nil && toll.AsError(err).HTTPStatus() >= http.StatusInternalServerError {
 			return ended, err
 		}
-		return ended, o.Permissions.Revoke(ctx, g.Owner, id)
+		if err := o.Facilitator.RevokePermission(ctx, g.Owner, id); err != nil && !isEnded(err) {
+			return ended, err
+		}
+		return ended, nil
 	}
 	r, err := o.Auth.EndKey(ctx, g.Owner, id)
 	if e := toll.AsError(err); err != nil && (e.Code == toll.CodeKeyNotFound || e.Code == toll.CodeKeyAlreadyRevoked) {
@@ -143,10 +146,10 @@ func (o *OAuth) revokeAccess(ctx context.Context, token string) error {
 		_, err := o.end(ctx, g.ID)
 		return err
 	}
-	_, err = o.Permissions.Renew(ctx, id, o.permission(&g, left), func(tx *store.Tx, t *toll.AccessToken) error {
+	_, err = o.renew(ctx, &g, id, left, func(tx *store.Tx, t *toll.AccessToken) error {
 		return o.note(ctx, tx, g, t.PermissionHash, "", g.EndsAt)
 	})
-	if err == nil || !errors.Is(err, ErrEnded) && !errors.Is(err, errRevoked) && toll.AsError(err).HTTPStatus() >= http.StatusInternalServerError {
+	if err == nil || !errors.Is(err, errEnded) && !errors.Is(err, errRevoked) && toll.AsError(err).HTTPStatus() >= http.StatusInternalServerError {
 		return err
 	}
 	_, err = o.endAccess(ctx, g, id) // nothing of it is left to renew

@@ -221,11 +221,11 @@ func (o *OAuth) issue(ctx context.Context, client *knownClient, g store.OAuthGra
 		})
 		out.AccessToken, out.ExpiresIn, out.Scope = key.Key, int64(ends.Sub(now)/time.Second), cmp.Or(g.Scope, "api")
 	} else {
-		p := o.permission(&g, ends.Sub(now))
+		p := permission(&g, ends.Sub(now))
 		var t *toll.AccessToken
-		t, err = o.Permissions.Create(ctx, p, func(tx *store.Tx, t *toll.AccessToken) error { return note(tx, t.PermissionHash) })
+		t, err = o.Facilitator.CreatePermission(ctx, auth.Caller{Address: g.Owner}, p, func(tx *store.Tx, t *toll.AccessToken) error { return note(tx, t.PermissionHash) })
 		if err == nil {
-			out.AccessToken, out.ExpiresIn = t.AccessToken, int64(p.Life/time.Second)
+			out.AccessToken, out.ExpiresIn = t.AccessToken, *p.ExpiresInSecs
 		}
 	}
 	if err != nil {
@@ -294,7 +294,7 @@ func (o *OAuth) unissued(ctx context.Context, g store.OAuthGrant, err error) *re
 		return refused("invalid_grant", "The consent is revoked.")
 	case errors.Is(err, errManyKeys):
 		return refused("access_denied", "The account has as many API keys as it may have. Revoke what is no longer needed.")
-	case errors.Is(err, ErrEnded):
+	case errors.Is(err, errEnded):
 		if _, err := o.end(ctx, g.ID); err != nil {
 			return o.failed(ctx, err)
 		}
@@ -372,9 +372,8 @@ func (o *OAuth) refresh(ctx context.Context, client *knownClient, form url.Value
 	if no != nil {
 		return nil, no
 	}
-	p := o.permission(&g, left)
 	out := &granted{TokenType: "Bearer", RefreshToken: random(), Scope: scope}
-	t, err := o.renew(ctx, g.ID, access[0], p, func(tx *store.Tx, t *toll.AccessToken) error {
+	t, err := o.renewNewest(ctx, &g, access[0], left, func(tx *store.Tx, t *toll.AccessToken) error {
 		if err := firstOf(store.UseOAuthRefresh(ctx, tx, row.Hash, now)); err != nil {
 			return err
 		}
@@ -383,20 +382,20 @@ func (o *OAuth) refresh(ctx context.Context, client *knownClient, form url.Value
 	if err != nil {
 		return nil, o.unissued(ctx, g, err)
 	}
-	out.AccessToken, out.ExpiresIn = t.AccessToken, int64(p.Life/time.Second)
+	out.AccessToken, out.ExpiresIn = t.AccessToken, *permission(&g, left).ExpiresInSecs
 	return o.withIdentity(ctx, out, g)
 }
 
-// renew renews the newest permission of a grant. One that was read before its token was revoked alone has another in its place.
-func (o *OAuth) renew(
-	ctx context.Context, grant, newest toll.Hash, p Permission, also func(*store.Tx, *toll.AccessToken) error,
+// renewNewest renews the newest permission of a grant. One that was read before its token was revoked alone has another in its place.
+func (o *OAuth) renewNewest(
+	ctx context.Context, g *store.OAuthGrant, newest toll.Hash, left time.Duration, also func(*store.Tx, *toll.AccessToken) error,
 ) (*toll.AccessToken, error) {
 	for {
-		t, err := o.Permissions.Renew(ctx, newest, p, also)
-		if !errors.Is(err, ErrEnded) {
+		t, err := o.renew(ctx, g, newest, left, also)
+		if !errors.Is(err, errEnded) {
 			return t, err
 		}
-		access, other := store.OAuthAccess(ctx, o.Store, grant, 1)
+		access, other := store.OAuthAccess(ctx, o.Store, g.ID, 1)
 		if other != nil {
 			return nil, other
 		}

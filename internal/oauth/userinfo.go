@@ -109,7 +109,7 @@ func (o *OAuth) bearer(ctx context.Context, token string) (store.OAuthGrant, err
 	if Kind(g.Kind) == KindAPIKey {
 		return g, nil
 	}
-	active, err := o.Permissions.Active(ctx, g.Owner, id)
+	active, err := o.active(ctx, g.Owner, id)
 	if err == nil && !active {
 		err = store.ErrNotFound
 	}

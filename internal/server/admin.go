@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/tollhq/toll/internal/backup"
 	"github.com/tollhq/toll/internal/crypto"
 	"github.com/tollhq/toll/internal/ledger"
 	"github.com/tollhq/toll/internal/store"
@@ -272,7 +273,7 @@ func inspectDirectory(dir string, add crypto.Report) {
 	if err := store.CanWrite(dir); err != nil {
 		add("data directory", CheckFailed, "%s cannot be written: %s", dir, err)
 	}
-	for _, kind := range plainCopies {
+	for _, kind := range backup.Copies {
 		names, _ := kind.Left(dir) // what cannot be read was said above
 		for _, name := range names {
 			add("data directory", CheckWarning, "%s is a plain copy of the database, which a killed command "+

@@ -26,22 +26,10 @@ func (s *Server) RevokeFamily(ctx context.Context, permission toll.Hash) error {
 
 // BeforeRenewal runs f when the next permission is about to be renewed, which has been read then.
 func (s *Server) BeforeRenewal(f func()) {
-	s.oauth.Permissions = &interrupted{s.oauth.Permissions, f}
-}
-
-type interrupted struct {
-	oauth.Permissions
-	by func()
-}
-
-func (i *interrupted) Renew(
-	ctx context.Context, old toll.Hash, p oauth.Permission, also func(*store.Tx, *toll.AccessToken) error,
-) (*toll.AccessToken, error) {
-	if f := i.by; f != nil {
-		i.by = nil
+	s.oauth.BeforeRenewal = func() {
+		s.oauth.BeforeRenewal = nil
 		f()
 	}
-	return i.Permissions.Renew(ctx, old, p, also)
 }
 
 // RegisterMany registers n addresses of clients with ten each, or of one client that is shared, as if that many programs had
