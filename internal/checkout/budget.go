@@ -112,7 +112,7 @@ func (c *Checkout) Spent(ctx context.Context, delegationID string, units toll.Un
 			if b.count(cents); b.Spent > was {
 				c.log.Warn("a delegation was spent elsewhere", "delegation", b.ID, "cents", b.Spent-was)
 			}
-			c.at("counting")
+			c.failpoint("counting")
 		})
 		if errors.Is(err, store.ErrNotFound) {
 			return toll.NewError(toll.CodeUnknownDelegation).WithDetails("delegationId %s", delegationID)

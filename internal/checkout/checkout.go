@@ -47,28 +47,27 @@ type Checkout struct {
 	log    *slog.Logger
 	deps   Deps
 
-	hurry   chan struct{} // closed when nobody is to wait for an order any more
-	hurried sync.Once
-	work    context.Context // ends with Close
-	stop    context.CancelFunc
-	running sync.WaitGroup
-	mu      sync.Mutex
-	closed  bool
-	runs    map[string]*run          // payments that this process drives, by order id
-	slots   map[string]chan struct{} // of the reconciler, by rail
+	waiters     waiters
+	stopping    chan struct{} // closed by StopWaiting
+	stopWaiting sync.Once
+	work        context.Context // ends with Close
+	stop        context.CancelFunc
+	running     sync.WaitGroup
+	mu          sync.Mutex
+	closed      bool
+	runs        map[string]*run          // orders on which this process works
+	slots       map[string]chan struct{} // of the reconciler, by rail
 
-	lookTimeout time.Duration
-
-	// failpoint is set by tests that stop the machine at a step.
-	failpoint atomic.Pointer[func(at string)]
+	// onFailpoint is set by tests that stop the process at a step.
+	onFailpoint atomic.Pointer[func(step string)]
 }
 
 // New returns a checkout. Close stops what it does in the background.
 func New(d Deps) *Checkout {
 	c := &Checkout{
 		store: d.Store, ledger: d.Ledger, rails: d.Rails, env: d.Environment, clock: d.Clock, log: d.Log, deps: d, runs: map[string]*run{},
-		hurry: make(chan struct{}), lookTimeout: lookTimeout,
-		slots: map[string]chan struct{}{railCrypto: make(chan struct{}, driveAtOnce), railCard: make(chan struct{}, driveAtOnce)},
+		stopping: make(chan struct{}),
+		slots:    map[string]chan struct{}{railCrypto: make(chan struct{}, runsAtOnce), railCard: make(chan struct{}, runsAtOnce)},
 	}
 	if c.env == "" {
 		c.env = toll.Sandbox
@@ -89,9 +88,9 @@ func New(d Deps) *Checkout {
 	return c
 }
 
-// StopWaiting has callers who wait for an order hear how it stands now, as a service does that shuts down. Payments go on
-// until Close.
-func (c *Checkout) StopWaiting() { c.hurried.Do(func() { close(c.hurry) }) }
+// StopWaiting answers callers that wait for an order with how it stands now, for a shutdown. Payments are worked on until
+// Close.
+func (c *Checkout) StopWaiting() { c.stopWaiting.Do(func() { close(c.stopping) }) }
 
 // Close ends the waiting for rails. Orders that are not decided stay open; the next start goes on with them.
 func (c *Checkout) Close(ctx context.Context) error {
@@ -112,8 +111,8 @@ func (c *Checkout) Close(ctx context.Context) error {
 	}
 }
 
-func (c *Checkout) at(step string) {
-	if f := c.failpoint.Load(); f != nil {
+func (c *Checkout) failpoint(step string) {
+	if f := c.onFailpoint.Load(); f != nil {
 		(*f)(step)
 	}
 }

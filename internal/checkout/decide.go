@@ -36,7 +36,7 @@ func (c *Checkout) change(ctx context.Context, account [16]byte, seen *store.Ord
 		}))
 	})
 	if err == nil {
-		c.wake(decided...)
+		c.waiters.wake(decided...)
 	}
 	return err
 }
@@ -79,7 +79,7 @@ func (c *Checkout) decide(ctx context.Context, t *ledger.Tx, account [16]byte, i
 // confirm mints the credits of a paid order. An order that had failed gets them too, and those that were taken back
 // return: the money moved.
 func (c *Checkout) confirm(ctx context.Context, t *ledger.Tx, plan *toll.Plan, o *store.Order, out *rail.Outcome) error {
-	c.at("confirming")
+	c.failpoint("confirming")
 	now, late := c.now(), !o.Open
 	if late {
 		c.log.Error("an order that had failed is paid", "order", o.ID, "transaction", out.TxHash)
@@ -149,12 +149,12 @@ func (c *Checkout) decideFailed(ctx context.Context, t *ledger.Tx, plan *toll.Pl
 	}
 	giveBack := budget.giveBack
 	if o.Open {
-		c.at("failing")
+		c.failpoint("failing")
 		if err := t.UncountOrder(permissionOf(o)); err != nil {
 			return err
 		}
 	} else {
-		c.at("taking back")
+		c.failpoint("taking back")
 		moved, err := t.TakeBack(o.ID, permissionOf(o))
 		if err != nil {
 			return err

@@ -1,10 +1,5 @@
 package checkout
 
-import "time"
-
-// LookFor bounds looks at orders of those who do not wait any longer.
-func (c *Checkout) LookFor(d time.Duration) { c.lookTimeout = d }
-
 // Idle reports whether this process is at work on no order.
 func (c *Checkout) Idle() bool {
 	c.mu.Lock()
@@ -15,8 +10,8 @@ func (c *Checkout) Idle() bool {
 // Failpoint has f called at every step of an order, so that a test stops the machine there; nil ends that.
 func (c *Checkout) Failpoint(f func(at string)) {
 	if f == nil {
-		c.failpoint.Store(nil)
+		c.onFailpoint.Store(nil)
 		return
 	}
-	c.failpoint.Store(&f)
+	c.onFailpoint.Store(&f)
 }

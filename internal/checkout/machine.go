@@ -4,11 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/tollhq/toll"
-	"github.com/tollhq/toll/internal/ledger"
 	"github.com/tollhq/toll/internal/store"
 )
 
@@ -17,12 +15,10 @@ const (
 	payTimeout = 30 * time.Second
 	// finishTimeout bounds the second transaction of an order.
 	finishTimeout = 15 * time.Second
-	// lookTimeout bounds one look at an order of somebody who does not wait any longer.
-	lookTimeout = 5 * time.Second
-	// pollEvery is how often who waits for an order of another process looks at it.
-	pollEvery = 150 * time.Millisecond
-	// progressTimeout bounds the question how an order stands.
-	progressTimeout = 2 * time.Second
+	// readEvery is how often a waiting caller reads an order that another process may decide. What this process does wakes it.
+	readEvery = time.Second
+	// lastReadTimeout bounds each of the last two reads for a caller whose wait is over: of the order, and of its rail.
+	lastReadTimeout = 2 * time.Second
 	// personEvery is how often a page is asked for whose person has not paid yet.
 	personEvery = 15 * time.Second
 )
@@ -44,13 +40,10 @@ func pageOf(o *store.Order) (p page, err error) {
 }
 
 // run is the work of this process on an order.
-type run struct {
-	done chan struct{}
-	err  error // what stopped it before the order was decided; set before done is closed
-}
+type run struct{ done chan struct{} }
 
-// drive has an open order paid in the background, unless this process is at it.
-func (c *Checkout) drive(o *store.Order) *run {
+// start has an open order paid in the background, unless this process is at it.
+func (c *Checkout) start(o *store.Order) *run {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if r := c.runs[o.ID]; r != nil {
@@ -58,17 +51,17 @@ func (c *Checkout) drive(o *store.Order) *run {
 	}
 	r := &run{done: make(chan struct{})}
 	if c.closed {
-		r.err = ledger.ErrClosed
 		close(r.done)
 		return r
 	}
 	c.runs[o.ID] = r
 	c.running.Go(func() {
-		r.err = c.pursue(o)
+		c.run(o)
 		c.mu.Lock()
 		delete(c.runs, o.ID)
 		c.mu.Unlock()
 		close(r.done)
+		c.waiters.wake(o.ID)
 	})
 	return r
 }
@@ -79,43 +72,39 @@ func (c *Checkout) runOf(id string) *run {
 	return c.runs[id]
 }
 
-// pursue goes on with an order until it is decided, a person must act, or the rail gives no answer.
-func (c *Checkout) pursue(o *store.Order) (err error) {
+// run works on an order until it is decided, a person must act, or the rail gives no answer.
+func (c *Checkout) run(o *store.Order) {
 	defer func() {
 		if p := recover(); p != nil {
-			err = fmt.Errorf("checkout: a payment panicked: %v", p)
 			c.log.Error("a payment panicked", "order", o.ID, "panic", p)
 		}
 	}()
 	plan, err := store.PlanByID(c.work, c.store, o.Plan)
-	if err != nil {
-		return err
-	}
-	for try := 0; ; try++ {
-		c.at("pay")
-		p, err := c.pay(plan, o)
-		c.at("paid")
+	for try := 0; err == nil; try++ {
+		c.failpoint("pay")
+		p, cause := c.pay(plan, o)
+		c.failpoint("paid")
 		if c.work.Err() != nil {
-			return c.work.Err()
+			return
 		}
-		switch {
-		case err == nil && p.decided():
-			err = c.finish(o, &p)
-		case err == nil:
-			return c.note(o, &p, nil)
+		if cause == nil && p.decided() {
+			if cause = c.finish(o, &p); cause == nil {
+				return
+			}
 		}
-		if err == nil {
-			return nil
-		}
-		// An answer that got lost is asked for again at once; a rail that cannot be used is not.
-		if unusable(err) != nil || try == 2 {
-			return errors.Join(err, c.note(o, &p, err))
+		// An answer that was lost is asked for again at once; a rail that cannot be used is not.
+		if cause == nil || unusable(cause) != nil || try == 2 {
+			err = c.reschedule(o, &p, cause)
+			break
 		}
 		select {
 		case <-time.After(time.Duration(20<<(2*try)) * time.Millisecond):
 		case <-c.work.Done():
-			return c.work.Err()
+			return
 		}
+	}
+	if err != nil {
+		c.log.Warn("an order was left to the reconciler", "order", o.ID, "err", err)
 	}
 }
 
@@ -172,14 +161,14 @@ func (c *Checkout) pay(plan *toll.Plan, o *store.Order) (Payment, error) {
 func (c *Checkout) finish(o *store.Order, p *Payment) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.work), finishTimeout)
 	defer cancel()
-	c.at("finish")
+	c.failpoint("finish")
 	err := c.decideAs(ctx, o, p)
-	c.at("finished")
+	c.failpoint("finished")
 	return err
 }
 
-// note keeps what is known of an order that is not decided, and says when it is looked at again.
-func (c *Checkout) note(o *store.Order, p *Payment, cause error) error {
+// reschedule keeps what is known of an order that is not decided, and sets the time of its next try.
+func (c *Checkout) reschedule(o *store.Order, p *Payment, cause error) error {
 	if cause != nil {
 		c.log.Warn("an order waits for its rail", "order", o.ID, "rail", o.Rail, "tries", o.Tries, "err", cause)
 	}
@@ -222,39 +211,32 @@ func (c *Checkout) note(o *store.Order, p *Payment, cause error) error {
 	})
 }
 
-// await returns an order when it is decided, when a person must act, or when the time is over. The error is that of a rail
-// which cannot be used now; the order is then open, and is returned too.
+// await returns an order when it is decided, when a person must act, at shutdown, or when the wait is over. The error is that
+// of a rail which cannot be used now; the order is then open, and is returned too.
 func (c *Checkout) await(ctx context.Context, o *store.Order, wait time.Duration) (*store.Order, error) {
 	ctx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
+	changed, leave := c.waiters.join(o.ID)
+	defer leave()
 	for {
-		now, err := c.look(ctx, o)
-		if err != nil {
-			return o, err
+		now, err := store.OrderOfAccount(ctx, c.store, o.Account, o.ID)
+		if ctx.Err() != nil {
+			return c.lastRead(o)
 		}
-		o = now
-		pg, err := pageOf(o)
 		if err != nil {
 			return o, fault(err)
 		}
-		switch {
-		case !o.Open, pg.URL != "":
-			return o, nil
-		case ctx.Err() != nil:
-			return c.progress(o), nil
+		o = now
+		if done, err := isSettled(o); done || err != nil {
+			return o, fault(err)
 		}
-		var done <-chan struct{}
-		poll := pollEvery
 		r := c.runOf(o.ID)
 		if r == nil {
-			if r, err = c.goOn(ctx, o); err != nil {
+			if r, err = c.resume(ctx, o); err != nil {
 				return o, fault(err)
 			}
 		}
-		switch {
-		case r != nil:
-			done, poll = r.done, 10*pollEvery // another process may be faster than this one
-		case o.FailureCode != "":
+		if r == nil && o.FailureCode != "" {
 			e := toll.NewError(o.FailureCode)
 			if e.HTTPStatus() == 503 {
 				e.RetryAfterSecs = max(int(o.TryAt.Sub(c.now())/time.Second), 1)
@@ -262,31 +244,49 @@ func (c *Checkout) await(ctx context.Context, o *store.Order, wait time.Duration
 			return o, e
 		}
 		select {
-		case <-done:
-			if r.err != nil && unusable(r.err) == nil {
-				pause(ctx, pollEvery)
-			}
-		case <-time.After(poll):
-		case <-c.hurry:
-			cancel()
+		case <-changed:
+		case <-time.After(readEvery):
+		case <-c.stopping:
+			return c.lastRead(o)
 		case <-ctx.Done():
+			return c.lastRead(o)
 		}
 	}
 }
 
-// progress has the rail tell how an order stands that is under way, for who is told to come again. What it does not tell is left
-// as it is.
+// isSettled reports whether nobody has to wait for an order: it is decided, or a person must act.
+func isSettled(o *store.Order) (bool, error) {
+	pg, err := pageOf(o)
+	return !o.Open || pg.URL != "", err
+}
+
+// lastRead returns an order as it is when the wait for it is over, with what its rail knows of its transaction.
+func (c *Checkout) lastRead(o *store.Order) (*store.Order, error) {
+	ctx, cancel := context.WithTimeout(c.work, lastReadTimeout)
+	defer cancel()
+	now, err := store.OrderOfAccount(ctx, c.store, o.Account, o.ID)
+	if err != nil {
+		return o, toll.NewError(toll.CodeDatabaseUnavailable).WithCause(err)
+	}
+	if done, err := isSettled(now); done || err != nil {
+		return now, fault(err)
+	}
+	return c.progress(now), nil
+}
+
+// progress has the rail say how an order stands that is under way, for a caller that is told to come again. What it does not
+// say is left as it is.
 func (c *Checkout) progress(o *store.Order) *store.Order {
 	rail := c.rails.byName(o.Rail)
 	select {
-	case <-c.hurry:
+	case <-c.stopping:
 		return o
 	default:
 	}
 	if rail == nil || o.TxHash != "" {
 		return o
 	}
-	ctx, cancel := context.WithTimeout(c.work, progressTimeout)
+	ctx, cancel := context.WithTimeout(c.work, lastReadTimeout)
 	defer cancel()
 	p, err := rail.Outcome(ctx, o.ID)
 	if err != nil || p.TxHash == "" || p.decided() {
@@ -303,42 +303,14 @@ func (c *Checkout) progress(o *store.Order) *store.Order {
 	if err != nil {
 		c.log.Warn("the progress of an order is not kept", "order", o.ID, "err", err)
 	}
-	told := *o
-	told.Status, told.TxHash = p.Status, p.TxHash
-	return &told
+	now := *o
+	now.Status, now.TxHash = p.Status, p.TxHash
+	return &now
 }
 
-// look reads an order as it is now. A database that stands still is waited for as long as ctx lasts, and for lookTimeout also when
-// ctx has ended.
-func (c *Checkout) look(ctx context.Context, o *store.Order) (*store.Order, error) {
-	look, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	defer cancel()
-	least := time.NewTimer(c.lookTimeout)
-	defer least.Stop()
-	defer context.AfterFunc(ctx, func() {
-		select {
-		case <-least.C:
-		case <-look.Done():
-		}
-		cancel()
-	})()
-	now, err := store.OrderOfAccount(look, c.store, o.Account, o.ID)
-	if err != nil && look.Err() != nil {
-		return nil, toll.NewError(toll.CodeDatabaseUnavailable).WithCause(err)
-	}
-	return now, fault(err)
-}
-
-func pause(ctx context.Context, d time.Duration) {
-	select {
-	case <-time.After(d):
-	case <-ctx.Done():
-	}
-}
-
-// goOn has an order that somebody waits for go on when it is due; one whose rail was away need not wait as long as nobody
-// asks. It returns nil when there is nothing to do.
-func (c *Checkout) goOn(ctx context.Context, o *store.Order) (*run, error) {
+// resume restarts an order that a caller is waiting for, once it is due. An order whose rail was down is retried sooner while
+// someone waits, at most once a second. It returns nil when there is nothing to do.
+func (c *Checkout) resume(ctx context.Context, o *store.Order) (*run, error) {
 	now := c.now()
 	asked := o.FailureCode != "" && !now.Before(o.UpdatedAt.Add(time.Second))
 	if !asked && now.Before(o.TryAt) {
@@ -360,8 +332,5 @@ func (c *Checkout) claim(ctx context.Context, o *store.Order) (*run, error) {
 	if err != nil || !claimed {
 		return nil, err
 	}
-	return c.drive(o), nil
+	return c.start(o), nil
 }
-
-// wake wakes the callers in this process that wait for orders.
-func (c *Checkout) wake(ids ...string) {}

@@ -75,7 +75,7 @@ func (c *Checkout) place(ctx context.Context, in *intent) (*store.Order, error) 
 	if in.topUp != nil {
 		permission = in.topUp.Permission
 	}
-	c.at("place")
+	c.failpoint("place")
 	err := c.ledger.DoNew(ctx, plan.ID, in.subscriber, func(t *ledger.Tx) (err error) {
 		if tried {
 			// The commit of an attempt got lost, or nothing came of it.
@@ -104,9 +104,9 @@ func (c *Checkout) place(ctx context.Context, in *intent) (*store.Order, error) 
 	if err != nil {
 		return nil, fault(err)
 	}
-	c.at("placed")
+	c.failpoint("placed")
 	if in.recorded = found.ID == id; in.recorded {
-		c.drive(found)
+		c.start(found)
 	}
 	return found, nil
 }
@@ -165,7 +165,7 @@ func (c *Checkout) insert(ctx context.Context, t *ledger.Tx, in *intent, o *stor
 		}
 	}
 	t.Event(orderEvents(o, plan.Owner, toll.EventOrderCreated)...)
-	c.at("placing")
+	c.failpoint("placing")
 	return nil
 }
 

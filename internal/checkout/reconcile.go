@@ -10,9 +10,9 @@ import (
 )
 
 const (
-	// dueOrders and driveAtOnce bound one turn of the reconciler, for each rail.
-	dueOrders   = 128
-	driveAtOnce = 16
+	// dueOrders and runsAtOnce bound one turn of the reconciler, for each rail.
+	dueOrders  = 128
+	runsAtOnce = 16
 	// turnTime is how long a turn waits for rails. What they have not answered by then goes on, and keeps its slot.
 	turnTime = 5 * time.Second
 )

@@ -57,7 +57,6 @@ func TestOrder_DatabaseHangs(t *testing.T) {
 			return // SQLite has no lock that keeps readers out
 		}
 		p := s.plan(usdc(100))
-		s.at(0).LookFor(300 * time.Millisecond)
 		s.rail.Behave(railtest.Behaviour{Hang: true})
 		placed, locked, done := make(chan struct{}), make(chan struct{}), make(chan error)
 		s.at(0).Failpoint(func(at string) {
@@ -100,7 +99,6 @@ func TestOrder_DatabaseStandsStill(t *testing.T) {
 			return // SQLite has no lock that keeps readers out
 		}
 		p := s.plan(usdc(100))
-		s.at(0).LookFor(10 * time.Millisecond)
 		placed, locked, done := make(chan struct{}), make(chan struct{}), make(chan error)
 		var once sync.Once
 		s.at(0).Failpoint(func(at string) {

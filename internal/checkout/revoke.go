@@ -81,7 +81,7 @@ func (c *Checkout) revoke(ctx context.Context, id string, onChain bool) (d *stor
 	if errors.Is(err, store.ErrNotFound) {
 		return nil, toll.NewError(toll.CodeUnknownDelegation).WithDetails("delegationId %s", id)
 	}
-	c.at("revoked")
+	c.failpoint("revoked")
 	if err == nil && d.Revoking {
 		err = c.revokePermissions(ctx, d)
 	}
@@ -124,7 +124,7 @@ func (c *Checkout) revokePermissions(ctx context.Context, d *store.Delegation) e
 			if err != nil && !ledger.IsRefused(err, ledger.PermissionRevoked) {
 				return err
 			}
-			c.at("permission revoked")
+			c.failpoint("permission revoked")
 		}
 		if len(list) < revokeSlice {
 			break
@@ -200,7 +200,7 @@ func (c *Checkout) disable(ctx, turn context.Context, rail Delegator, id string)
 	if err != nil || mine == nil {
 		return err
 	}
-	c.at("disable")
+	c.failpoint("disable")
 	done, err := rail.Revoke(turn, details(mine))
 	if err != nil {
 		c.log.Warn("a revoked delegation is not disabled on the chain yet", "delegation", id, "err", err)
@@ -208,7 +208,7 @@ func (c *Checkout) disable(ctx, turn context.Context, rail Delegator, id string)
 	if err != nil || !done {
 		return nil
 	}
-	c.at("disabled")
+	c.failpoint("disabled")
 	return set(func(d *store.Delegation) bool {
 		d.DisableAt = time.Time{}
 		return true

@@ -94,7 +94,7 @@ func (c *Checkout) landed(ctx context.Context, plan *toll.Plan, o *store.Order, 
 		c.log.Warn("a sale that had failed is paid, which is not written yet", "order", o.ID, "err", err)
 		return o
 	}
-	if now, err := c.look(ctx, o); err == nil {
+	if now, err := store.OrderOfAccount(ctx, c.store, o.Account, o.ID); err == nil {
 		return now
 	}
 	return o

@@ -90,7 +90,7 @@ func (c *Checkout) SignDelegation(
 	if err := rail.CheckSignature(ctx, details(&d)); err != nil {
 		return nil, toll.AsError(err)
 	}
-	c.at("signature checked")
+	c.failpoint("signature checked")
 	err = c.store.Tx(ctx, func(tx *store.Tx) error {
 		if now, err = store.DelegationForUpdate(ctx, tx, d.ID); err != nil {
 			return err

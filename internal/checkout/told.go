@@ -56,6 +56,6 @@ func (c *Checkout) told(ctx context.Context, orderID string, p *Payment) error {
 		}
 	}
 	err = c.decideAs(ctx, o, p)
-	c.at("told")
+	c.failpoint("told")
 	return fault(err)
 }

@@ -20,8 +20,10 @@ type Stmt struct {
 // Pipe is one connection to PostgreSQL of its own on which several statements make one trip to the server. It reconnects
 // after a failure. It is not safe for concurrent use.
 type Pipe struct {
-	cfg  *pgx.ConnConfig
-	conn *pgx.Conn
+	cfg   *pgx.ConnConfig
+	conn  *pgx.Conn
+	st    *Store
+	trace func(statement string) // of the transaction that is open
 }
 
 // NewPipe returns a pipe that connects at its first use. It exists on PostgreSQL only.
@@ -37,7 +39,7 @@ func (s *Store) NewPipe() *Pipe {
 	cfg.RuntimeParams["plan_cache_mode"] = "force_generic_plan"
 	// A process that vanishes between its two trips must not keep its accounts locked until TCP notices.
 	cfg.RuntimeParams["idle_in_transaction_session_timeout"] = "10s"
-	return &Pipe{cfg: cfg}
+	return &Pipe{cfg: cfg, st: s}
 }
 
 // Run sends the statements in one trip and reads their results in order. The first error ends it, and the connection is
@@ -50,11 +52,32 @@ func (p *Pipe) Run(ctx context.Context, stmts ...Stmt) error {
 		}
 		p.conn = conn
 	}
+	p.follow(stmts)
 	var b pgx.Batch
 	for _, s := range stmts {
 		b.Queue(s.SQL, s.Args...)
 	}
 	return runBatch(p.conn.SendBatch(ctx, &b), stmts)
+}
+
+// follow traces statements.
+func (p *Pipe) follow(stmts []Stmt) {
+	if p.st.tracer.Load() == nil {
+		p.trace = nil
+		return
+	}
+	for _, s := range stmts {
+		switch {
+		case s.SQL == "begin":
+			p.trace = p.st.trace()
+			fallthrough
+		case p.trace != nil && s.SQL != "commit":
+			p.trace(s.SQL)
+		case p.trace != nil:
+			p.trace("end")
+			p.trace = nil
+		}
+	}
 }
 
 // runBatch reads the results of statements that were sent together.

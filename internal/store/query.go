@@ -122,6 +122,9 @@ func scanAll[T any](rows *Rows, err error, scan func(func(dest ...any) error) (T
 
 // Query reads outside of a transaction.
 func (s *Store) Query(ctx context.Context, q string, args ...any) (*Rows, error) {
+	if f := s.tracer.Load(); f != nil {
+		(*f)(0, q)
+	}
 	if s.pool == nil {
 		return s.lite.query(ctx, q, args)
 	}

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -59,6 +60,29 @@ type Store struct {
 	dir      string // of an embedded database
 	readOnly bool
 	health   health
+	tracer   atomic.Pointer[func(tx uint64, statement string)]
+	traced   atomic.Uint64 // transactions
+}
+
+// Trace has f called with each statement before it runs, for tests: tx is the number of its transaction, 0 for none. A
+// transaction begins with the statement "begin" and ends with "end"; a run of it that is repeated has another number. f is
+// called on the goroutine that runs the statement. nil ends the tracing.
+func (s *Store) Trace(f func(tx uint64, statement string)) {
+	if f == nil {
+		s.tracer.Store(nil)
+		return
+	}
+	s.tracer.Store(&f)
+}
+
+// trace returns what follows the statements of a new transaction, nil when nobody does.
+func (s *Store) trace() func(statement string) {
+	f := s.tracer.Load()
+	if f == nil {
+		return nil
+	}
+	n := s.traced.Add(1)
+	return func(statement string) { (*f)(n, statement) }
 }
 
 // Open opens the database, refuses one that does not keep what it commits, and does about its

@@ -14,6 +14,7 @@ type Tx struct {
 	pg    pgx.Tx
 	lite  *writer
 	wrote bool // a statement changed a row
+	trace func(statement string)
 }
 
 // commitWait bounds how long the answer to a commit is waited for. A disk that stands still for some seconds gives late answers,
@@ -35,6 +36,10 @@ func (s *Store) Tx(ctx context.Context, f func(tx *Tx) error) error {
 	}
 	wrote := false
 	err := s.tx(ctx, func(tx *Tx) error {
+		if tx.trace = s.trace(); tx.trace != nil {
+			tx.trace("begin")
+			defer tx.trace("end")
+		}
 		err := f(tx)
 		wrote = tx.wrote
 		return err
@@ -131,6 +136,9 @@ func (t *Tx) ForShare() string {
 
 // Exec runs a statement and returns the number of rows that it changed. After an error the transaction must end.
 func (t *Tx) Exec(ctx context.Context, q string, args ...any) (int64, error) {
+	if t.trace != nil {
+		t.trace(q)
+	}
 	if t.pg == nil {
 		n, err := t.lite.exec(q, args)
 		t.wrote = t.wrote || n > 0
@@ -146,6 +154,11 @@ func (t *Tx) Exec(ctx context.Context, q string, args ...any) (int64, error) {
 
 // Run runs statements in their order, on PostgreSQL in one round trip. After an error the transaction must end.
 func (t *Tx) Run(ctx context.Context, stmts ...Stmt) error {
+	if t.trace != nil {
+		for _, s := range stmts {
+			t.trace(s.SQL)
+		}
+	}
 	if t.pg == nil {
 		for _, s := range stmts {
 			if err := t.run(s); err != nil {
@@ -184,6 +197,9 @@ func (t *Tx) run(s Stmt) error {
 
 // Query reads in the transaction.
 func (t *Tx) Query(ctx context.Context, q string, args ...any) (*Rows, error) {
+	if t.trace != nil {
+		t.trace(q)
+	}
 	if t.pg == nil {
 		return t.lite.query(q, args)
 	}

@@ -1,0 +1,45 @@
+package checkout
+
+import "sync"
+
+// waiters are the callers of this process that wait for orders. A caller joins before it reads its order, so that no change
+// is missed.
+type waiters struct {
+	mu   sync.Mutex
+	byID map[string]map[chan struct{}]bool
+}
+
+// join returns a channel that holds a value once the order has changed, and what ends the waiting.
+func (w *waiters) join(orderID string) (changed <-chan struct{}, leave func()) {
+	c := make(chan struct{}, 1)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.byID[orderID] == nil {
+		if w.byID == nil {
+			w.byID = map[string]map[chan struct{}]bool{}
+		}
+		w.byID[orderID] = map[chan struct{}]bool{}
+	}
+	w.byID[orderID][c] = true
+	return c, func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if delete(w.byID[orderID], c); len(w.byID[orderID]) == 0 {
+			delete(w.byID, orderID)
+		}
+	}
+}
+
+// wake tells the callers that wait for orders that these have changed. It comes after the commit.
+func (w *waiters) wake(orderIDs ...string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, id := range orderIDs {
+		for c := range w.byID[id] {
+			select {
+			case c <- struct{}{}:
+			default: // it has not seen the last change yet
+			}
+		}
+	}
+}
