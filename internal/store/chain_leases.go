@@ -13,17 +13,19 @@ var ErrLeased = errors.New("store: the lease is held by another process")
 
 // ChainLease says that one process is at some work. Fence rises with each holder.
 type ChainLease struct {
-	Name   string
-	Holder string
-	Fence  int64
-	Until  time.Time
+	Name   string    `db:"name,key"`
+	Holder string    `db:"holder,set"`
+	Fence  int64     `db:"fence,set"`
+	Until  time.Time `db:"held_until,set"`
 }
+
+var chainLeases = newRecord[ChainLease]("chain_leases")
 
 // AcquireChainLease takes a lease that nobody holds at this moment, or prolongs that of the same holder. Otherwise the error
 // is [ErrLeased].
 func AcquireChainLease(ctx context.Context, tx *Tx, name, holder string, now, until time.Time) (ChainLease, error) {
 	// The row comes first, so that of two first holders the second one waits and then sees it.
-	if _, err := tx.Exec(ctx, "INSERT INTO chain_leases (name, holder, fence, held_until) VALUES ($1, '', 0, 0) ON CONFLICT (name) DO NOTHING", name); err != nil {
+	if _, err := chainLeases.insertOr(ctx, tx, ChainLease{Name: name}, "ON CONFLICT (name) DO NOTHING"); err != nil {
 		return ChainLease{}, err
 	}
 	l, err := lockChainLease(ctx, tx, name)
@@ -39,8 +41,7 @@ func AcquireChainLease(ctx context.Context, tx *Tx, name, holder string, now, un
 		l.Fence++
 	}
 	l.Until = until
-	_, err = tx.Exec(ctx, "UPDATE chain_leases SET holder = $2, fence = $3, held_until = $4 WHERE name = $1", name, l.Holder, l.Fence, Micros(l.Until))
-	return l, err
+	return l, chainLeases.update(ctx, tx, l)
 }
 
 // HoldChainLease makes sure, until the transaction ends, that nobody else takes a lease. [ErrLeased] when somebody has.
@@ -66,32 +67,23 @@ func FreeChainLeases(ctx context.Context, tx *Tx) error {
 }
 
 func lockChainLease(ctx context.Context, tx *Tx, name string) (ChainLease, error) {
-	l := ChainLease{Name: name}
-	var until int64
-	err := tx.QueryRow(ctx, "SELECT holder, fence, held_until FROM chain_leases WHERE name = $1"+tx.ForUpdate(), name).Scan(&l.Holder, &l.Fence, &until)
-	l.Until = FromMicros(until)
-	return l, err
+	return chainLeases.one(ctx, tx, "WHERE name = $1"+tx.ForUpdate(), name)
 }
 
 // ChainCursor is how far a reader has read the chain.
 type ChainCursor struct {
-	Genesis  toll.Hash
-	Block    int64
-	Hash     toll.Hash // of the block
-	Base     int64     // a block so far below that a chain without it is another one
-	BaseHash toll.Hash
+	Genesis  toll.Hash `db:"genesis"`
+	Block    int64     `db:"block"`
+	Hash     toll.Hash `db:"block_hash"` // of the block
+	Base     int64     `db:"base"`       // a block so far below that a chain without it is another one
+	BaseHash toll.Hash `db:"base_hash"`
 }
+
+var chainCursors = newRecord[ChainCursor]("chain_cursor")
 
 // ReadChainCursor returns where a reader is, or [ErrNotFound].
 func ReadChainCursor(ctx context.Context, q Querier, reader string) (ChainCursor, error) {
-	var c ChainCursor
-	var genesis, hash, base []byte
-	err := q.QueryRow(ctx, "SELECT genesis, block, block_hash, base, base_hash FROM chain_cursor WHERE reader = $1", reader).
-		Scan(&genesis, &c.Block, &hash, &c.Base, &base)
-	copy(c.Genesis[:], genesis)
-	copy(c.Hash[:], hash)
-	copy(c.BaseHash[:], base)
-	return c, err
+	return chainCursors.one(ctx, q, "WHERE reader = $1", reader)
 }
 
 // PutChainCursor stores where a reader is.

@@ -12,27 +12,25 @@ import (
 
 // ChainOp is a user operation of the crypto rail. What the rail knows of it beside these columns is Data.
 type ChainOp struct {
-	ID        string
-	Kind      string
-	State     string
-	Version   int64 // counts the writes; [UpdateChainOp] is conditional on it
-	NonceKey  []byte
-	Hash      []byte // userOpHash; nil while it is not signed
-	Untold    bool   // checkout has not heard what became of its order
-	Evidence  *int64 // block that proves its state; nil while there is none
-	UpdatedAt time.Time
-	Data      []byte // JSON
+	ID        string    `db:"op_id"`
+	Kind      string    `db:"kind"`
+	State     string    `db:"state"`
+	Version   int64     `db:"version"` // counts the writes; [UpdateChainOp] is conditional on it
+	NonceKey  []byte    `db:"nonce_key"`
+	Hash      []byte    `db:"op_hash,null"` // userOpHash; nil while it is not signed
+	Untold    bool      `db:"untold"`       // checkout has not heard what became of its order
+	Evidence  *int64    `db:"evidence"`     // block that proves its state; nil while there is none
+	UpdatedAt time.Time `db:"updated_at"`
+	Data      []byte    `db:"data,text"` // JSON
 }
 
-const chainOpColumns = "op_id, kind, state, version, nonce_key, op_hash, untold, evidence, updated_at, data"
+var chainOps = newRecord[*ChainOp]("chain_ops")
 
 // InsertChainOp adds an operation unless there is one with its id, and returns the one that is there afterwards. The error is
 // [ErrNotFound] when another id has its nonce key or its hash.
 func InsertChainOp(ctx context.Context, tx *Tx, op *ChainOp) (*ChainOp, error) {
 	// Whatever column conflicts: of two inserts at the same time, one may meet the other at the nonce key first.
-	_, err := tx.Exec(ctx, "INSERT INTO chain_ops ("+chainOpColumns+") VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) ON CONFLICT DO NOTHING",
-		op.ID, op.Kind, op.State, op.Version, op.NonceKey, nullable(op.Hash), op.Untold, op.Evidence, Micros(op.UpdatedAt), string(op.Data))
-	if err != nil {
+	if _, err := chainOps.insertOr(ctx, tx, op, "ON CONFLICT DO NOTHING"); err != nil {
 		return nil, err
 	}
 	return ChainOpByID(ctx, tx, op.ID)
@@ -41,23 +39,19 @@ func InsertChainOp(ctx context.Context, tx *Tx, op *ChainOp) (*ChainOp, error) {
 // UpdateChainOp stores an operation whose Version is still the stored one, and counts that up there, not in op. [ErrNotFound]
 // when it is another one.
 func UpdateChainOp(ctx context.Context, tx *Tx, op *ChainOp) error {
-	n, err := tx.Exec(ctx, `UPDATE chain_ops SET state = $3, version = version + 1, op_hash = $4, untold = $5, evidence = $6, updated_at = $7,
+	return found(tx.Exec(ctx, `UPDATE chain_ops SET state = $3, version = version + 1, op_hash = $4, untold = $5, evidence = $6, updated_at = $7,
 		data = $8 WHERE op_id = $1 AND version = $2`,
-		op.ID, op.Version, op.State, nullable(op.Hash), op.Untold, op.Evidence, Micros(op.UpdatedAt), string(op.Data))
-	if err == nil && n == 0 {
-		return ErrNotFound
-	}
-	return err
+		op.ID, op.Version, op.State, nullable(op.Hash), op.Untold, op.Evidence, Micros(op.UpdatedAt), string(op.Data)))
 }
 
 // ChainOpByID returns an operation, or [ErrNotFound].
 func ChainOpByID(ctx context.Context, q Querier, id string) (*ChainOp, error) {
-	return scanChainOp(q.QueryRow(ctx, "SELECT "+chainOpColumns+" FROM chain_ops WHERE op_id = $1", id).Scan)
+	return chainOps.one(ctx, q, "WHERE op_id = $1", id)
 }
 
 // ChainOpByHash returns the operation with this userOpHash, or [ErrNotFound].
 func ChainOpByHash(ctx context.Context, q Querier, hash toll.Hash) (*ChainOp, error) {
-	return scanChainOp(q.QueryRow(ctx, "SELECT "+chainOpColumns+" FROM chain_ops WHERE op_hash = $1", hash[:]).Scan)
+	return chainOps.one(ctx, q, "WHERE op_hash = $1", hash[:])
 }
 
 // ChainOpsIn returns the operations in these states, those that were updated longest ago first, at most limit.
@@ -69,33 +63,17 @@ func ChainOpsIn(ctx context.Context, q Querier, limit int, states ...string) ([]
 	for i, s := range states {
 		args, marks[i] = append(args, s), fmt.Sprintf("$%d", i+2)
 	}
-	rows, err := q.Query(ctx, "SELECT "+chainOpColumns+" FROM chain_ops WHERE state IN ("+strings.Join(marks, ", ")+
-		") ORDER BY updated_at, op_id LIMIT $1", args...)
-	return scanAll(rows, err, scanChainOp)
+	return chainOps.all(ctx, q, "WHERE state IN ("+strings.Join(marks, ", ")+") ORDER BY updated_at, op_id LIMIT $1", args...)
 }
 
 // ChainOpsFrom returns the operations whose evidence is in this block or a later one, by block.
 func ChainOpsFrom(ctx context.Context, q Querier, block int64) ([]*ChainOp, error) {
-	rows, err := q.Query(ctx, "SELECT "+chainOpColumns+" FROM chain_ops WHERE evidence >= $1 ORDER BY evidence, op_id", block)
-	return scanAll(rows, err, scanChainOp)
+	return chainOps.all(ctx, q, "WHERE evidence >= $1 ORDER BY evidence, op_id", block)
 }
 
 // UntoldChainOps returns the operations of which checkout has not heard, those that were updated longest ago first, at most limit.
 func UntoldChainOps(ctx context.Context, q Querier, limit int) ([]*ChainOp, error) {
-	rows, err := q.Query(ctx, "SELECT "+chainOpColumns+" FROM chain_ops WHERE untold ORDER BY updated_at, op_id LIMIT $1", int64(limit))
-	return scanAll(rows, err, scanChainOp)
-}
-
-func scanChainOp(scan func(dest ...any) error) (*ChainOp, error) {
-	var op ChainOp
-	var updated int64
-	var data string
-	err := scan(&op.ID, &op.Kind, &op.State, &op.Version, &op.NonceKey, &op.Hash, &op.Untold, &op.Evidence, &updated, &data)
-	if err != nil {
-		return nil, err
-	}
-	op.UpdatedAt, op.Data = FromMicros(updated), []byte(data)
-	return &op, nil
+	return chainOps.all(ctx, q, "WHERE untold ORDER BY updated_at, op_id LIMIT $1", int64(limit))
 }
 
 // nullable returns b so that no bytes are stored as NULL.

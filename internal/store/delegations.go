@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"time"
 
@@ -11,36 +10,38 @@ import (
 
 // Delegation is a limit on money.
 type Delegation struct {
-	ID               string // UUID
-	Owner            toll.Address
-	Provider         toll.Provider
-	PaymentMethod    string      // id of the card, or the address of the wallet
-	Currency         string      // in lower case
-	Limit            int64       // cents
-	Spent            int64       // cents that orders paid, and that the chain counted beside them
-	Reserved         int64       // cents that orders under way will take
-	Transactions     int64       // orders, paid and under way
-	MaxTransactions  int64       // 0: no limit
-	Plan             toll.PlanID // "": any
-	APIKeyID         *toll.Hash  // nil: any
-	MerchantAccount  string
-	AllowedReceivers []toll.Address // empty: any
-	CreatedAt        time.Time
-	ExpiresAt        time.Time
-	RevokedAt        time.Time // zero: not revoked
-	LastUsedAt       time.Time // zero: never
-	Revoking         bool      // permissions that name it may still have to be revoked
+	ID               string         `db:"delegation_id,key"` // UUID
+	Owner            toll.Address   `db:"owner"`
+	Provider         toll.Provider  `db:"provider"`
+	PaymentMethod    string         `db:"payment_method_id"`    // id of the card, or the address of the wallet
+	Currency         string         `db:"currency"`             // in lower case
+	Limit            int64          `db:"limit_cents"`          // cents
+	Spent            int64          `db:"spent_cents,set"`      // cents that orders paid, and that the chain counted beside them
+	Reserved         int64          `db:"reserved_cents,set"`   // cents that orders under way will take
+	Transactions     int64          `db:"transactions,set"`     // orders, paid and under way
+	MaxTransactions  int64          `db:"max_transactions"`     // 0: no limit
+	Plan             toll.PlanID    `db:"plan_id"`              // "": any
+	APIKeyID         *toll.Hash     `db:"api_key_id,hex,empty"` // nil: any
+	MerchantAccount  string         `db:"merchant_account"`
+	AllowedReceivers []toll.Address `db:"allowed_recipients,json"` // empty: any
+	CreatedAt        time.Time      `db:"created_at"`
+	ExpiresAt        time.Time      `db:"expires_at"`
+	RevokedAt        time.Time      `db:"revoked_at,set"`   // zero: not revoked
+	LastUsedAt       time.Time      `db:"last_used_at,set"` // zero: never
+	Revoking         bool           `db:"revoking,set"`     // permissions that name it may still have to be revoked
 
-	OwnerAccount  toll.Address // account that the user holds; zero: the wallet that the service holds for Owner
-	Signature     []byte       // of OwnerAccount; nil: not there, or not needed
-	Authorization string       // signed EIP-7702 authorization of OwnerAccount, as JSON; "" for none
-	DisableAt     time.Time    // when it is to be disabled on the chain next; zero: nothing to do
+	OwnerAccount  toll.Address `db:"owner_account,empty"`       // account that the user holds; zero: the wallet that the service holds for Owner
+	Signature     []byte       `db:"signature,null,set"`        // of OwnerAccount; nil: not there, or not needed
+	Authorization string       `db:"account_authorization,set"` // signed EIP-7702 authorization of OwnerAccount, as JSON; "" for none
+	DisableAt     time.Time    `db:"disable_at,set"`            // when it is to be disabled on the chain next; zero: nothing to do
 
-	Paid     int64 // cents of its paid orders
-	Beyond   int64 // how much more than Paid the chain had counted when it was read last; negative for less
-	Unclear  int64 // cents of the orders that were open when the chain was read last, and still are
-	Readings int64 // how often the chain was read
+	Paid     int64 `db:"paid_cents,set"`    // cents of its paid orders
+	Beyond   int64 `db:"beyond_cents,set"`  // how much more than Paid the chain had counted when it was read last; negative for less
+	Unclear  int64 `db:"unclear_cents,set"` // cents of the orders that were open when the chain was read last, and still are
+	Readings int64 `db:"readings,set"`      // how often the chain was read
 }
+
+var delegations = newRecord[*Delegation]("delegations")
 
 // Pending reports whether it still waits for the signature of its account.
 func (d *Delegation) Pending() bool { return !d.OwnerAccount.IsZero() && len(d.Signature) == 0 }
@@ -63,57 +64,26 @@ func (d *Delegation) Status(t time.Time) toll.PermissionStatus {
 	return toll.StatusActive
 }
 
-const delegationColumns = `delegation_id, owner, provider, payment_method_id, currency, limit_cents, spent_cents, reserved_cents,
-	transactions, max_transactions, plan_id, api_key_id, merchant_account, allowed_recipients, created_at, expires_at, revoked_at,
-	last_used_at, revoking, owner_account, signature, account_authorization, disable_at, paid_cents, beyond_cents, unclear_cents, readings`
-
 // InsertDelegation adds a delegation.
 func InsertDelegation(ctx context.Context, tx *Tx, d *Delegation) error {
-	key, receivers, account := "", "", ""
-	if !d.OwnerAccount.IsZero() {
-		account = d.OwnerAccount.Lower()
-	}
-	if d.APIKeyID != nil {
-		key = d.APIKeyID.String()
-	}
-	if len(d.AllowedReceivers) > 0 {
-		var err error
-		if receivers, err = encode(d.AllowedReceivers); err != nil {
-			return err
-		}
-	}
-	_, err := tx.Exec(ctx, "INSERT INTO delegations ("+delegationColumns+`) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13,
-		$14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25, $26, $27)`,
-		d.ID, d.Owner.Lower(), string(d.Provider), d.PaymentMethod, d.Currency, d.Limit, d.Spent, d.Reserved, d.Transactions,
-		d.MaxTransactions, string(d.Plan), key, d.MerchantAccount, receivers, Micros(d.CreatedAt), Micros(d.ExpiresAt),
-		Micros(d.RevokedAt), Micros(d.LastUsedAt), d.Revoking, account, d.Signature, d.Authorization, Micros(d.DisableAt),
-		d.Paid, d.Beyond, d.Unclear, d.Readings)
-	return err
+	return delegations.insert(ctx, tx, d)
 }
 
 // UpdateDelegation stores what is spent, reserved and counted, the last use, the signature, and the revocation. [ErrNotFound] when
 // there is no such delegation.
 func UpdateDelegation(ctx context.Context, tx *Tx, d *Delegation) error {
-	n, err := tx.Exec(ctx, `UPDATE delegations SET spent_cents = $2, reserved_cents = $3, transactions = $4, last_used_at = $5, revoked_at = $6,
-		revoking = $7, signature = $8, account_authorization = $9, disable_at = $10, paid_cents = $11, beyond_cents = $12,
-		unclear_cents = $13, readings = $14 WHERE delegation_id = $1`,
-		d.ID, d.Spent, d.Reserved, d.Transactions, Micros(d.LastUsedAt), Micros(d.RevokedAt), d.Revoking, d.Signature, d.Authorization,
-		Micros(d.DisableAt), d.Paid, d.Beyond, d.Unclear, d.Readings)
-	if err == nil && n == 0 {
-		return ErrNotFound
-	}
-	return err
+	return delegations.update(ctx, tx, d)
 }
 
 // DelegationByID returns a delegation, or [ErrNotFound].
 func DelegationByID(ctx context.Context, q Querier, id string) (*Delegation, error) {
-	return scanDelegation(q.QueryRow(ctx, "SELECT "+delegationColumns+" FROM delegations WHERE delegation_id = $1", id).Scan)
+	return delegations.one(ctx, q, "WHERE delegation_id = $1", id)
 }
 
 // DelegationForUpdate is [DelegationByID] for a delegation that the transaction is going to change: nobody else changes it
 // meanwhile. It comes after the row of the account and that of the plan's orders.
 func DelegationForUpdate(ctx context.Context, tx *Tx, id string) (*Delegation, error) {
-	return scanDelegation(tx.QueryRow(ctx, "SELECT "+delegationColumns+" FROM delegations WHERE delegation_id = $1"+tx.ForUpdate(), id).Scan)
+	return delegations.one(ctx, tx, "WHERE delegation_id = $1"+tx.ForUpdate(), id)
 }
 
 // Usable selects the delegations that an API key can pay with at a time.
@@ -126,7 +96,7 @@ type Usable struct {
 // DelegationsOfOwner lists the delegations of an address; usable nil lists all.
 func DelegationsOfOwner(ctx context.Context, q Querier, owner toll.Address, usable *Usable, p Page) (List[*Delegation], error) {
 	l := Listing{
-		Table: "delegations", Columns: delegationColumns, Where: "owner = $1", Args: []any{owner.Lower()}, ID: "delegation_id",
+		Where: "owner = $1", Args: []any{owner.Lower()}, ID: "delegation_id",
 		Sorts: map[Sort]string{SortCreated: "created_at", SortUpdated: "last_used_at"},
 	}
 	if usable != nil {
@@ -138,62 +108,33 @@ func DelegationsOfOwner(ctx context.Context, q Querier, owner toll.Address, usab
 			l.Where += fmt.Sprintf(" AND payment_method_id <> $%d", len(l.Args))
 		}
 	}
-	return Select(ctx, q, l, p, scanDelegation)
+	return delegations.list(ctx, q, l, p)
 }
 
 // RevokeDelegationsOf revokes the delegations that pay with a payment method, and returns them.
 func RevokeDelegationsOf(ctx context.Context, tx *Tx, owner toll.Address, method string, at time.Time) ([]*Delegation, error) {
 	rows, err := tx.Query(ctx, `UPDATE delegations SET revoked_at = $3, revoking = TRUE
-		WHERE owner = $1 AND payment_method_id = $2 AND revoked_at = 0 RETURNING `+delegationColumns, owner.Lower(), method, Micros(at))
-	return scanAll(rows, err, scanDelegation)
+		WHERE owner = $1 AND payment_method_id = $2 AND revoked_at = 0 RETURNING `+delegations.columns, owner.Lower(), method, Micros(at))
+	return scanAll(rows, err, delegations.scan)
 }
 
 // RevokingDelegations returns revoked delegations whose permissions may still have to be revoked, at most limit.
 func RevokingDelegations(ctx context.Context, q Querier, limit int) ([]*Delegation, error) {
-	rows, err := q.Query(ctx, "SELECT "+delegationColumns+" FROM delegations WHERE revoking LIMIT $1", int64(limit))
-	return scanAll(rows, err, scanDelegation)
+	return delegations.all(ctx, q, "WHERE revoking LIMIT $1", int64(limit))
 }
 
 // DisablingDelegations returns revoked delegations that are to be disabled on the chain by now, at most limit, the longest
 // waiting first.
 func DisablingDelegations(ctx context.Context, q Querier, now time.Time, limit int) ([]*Delegation, error) {
-	rows, err := q.Query(ctx, "SELECT "+delegationColumns+" FROM delegations WHERE disable_at > 0 AND disable_at <= $1 ORDER BY disable_at LIMIT $2",
-		Micros(now), int64(limit))
-	return scanAll(rows, err, scanDelegation)
+	return delegations.all(ctx, q, "WHERE disable_at > 0 AND disable_at <= $1 ORDER BY disable_at LIMIT $2", Micros(now), int64(limit))
 }
 
-func scanDelegation(scan func(dest ...any) error) (*Delegation, error) {
-	var d Delegation
-	var owner, provider, plan, key, receivers, account string
-	var created, expires, revoked, used, disable int64
-	err := scan(&d.ID, &owner, &provider, &d.PaymentMethod, &d.Currency, &d.Limit, &d.Spent, &d.Reserved, &d.Transactions,
-		&d.MaxTransactions, &plan, &key, &d.MerchantAccount, &receivers, &created, &expires, &revoked, &used, &d.Revoking,
-		&account, &d.Signature, &d.Authorization, &disable, &d.Paid, &d.Beyond, &d.Unclear, &d.Readings)
-	if err != nil {
-		return nil, err
-	}
-	d.Provider, d.Plan = toll.Provider(provider), toll.PlanID(plan)
-	d.CreatedAt, d.ExpiresAt, d.RevokedAt, d.LastUsedAt = FromMicros(created), FromMicros(expires), FromMicros(revoked), FromMicros(used)
-	d.DisableAt = FromMicros(disable)
-	if account != "" {
-		if d.OwnerAccount, err = toll.ParseAddress(account); err != nil {
-			return nil, err
-		}
-	}
-	if key != "" {
-		h, err := toll.ParseHash(key)
-		if err != nil {
-			return nil, err
-		}
-		d.APIKeyID = &h
-	}
-	if receivers != "" {
-		if err := json.Unmarshal([]byte(receivers), &d.AllowedReceivers); err != nil {
-			return nil, fmt.Errorf("store: delegation %s: %w", d.ID, err)
-		}
-	}
-	d.Owner, err = toll.ParseAddress(owner)
-	return &d, err
+// ExpiredDelegations returns the delegations that ended by time after from and not after until, neither revoked nor used up
+// before, the earliest first, at most limit.
+func ExpiredDelegations(ctx context.Context, q Querier, from, until time.Time, limit int) ([]*Delegation, error) {
+	return delegations.all(ctx, q, `WHERE expires_at > $1 AND expires_at <= $2 AND revoked_at = 0
+		AND (owner_account = '' OR signature IS NOT NULL) AND spent_cents < limit_cents ORDER BY expires_at, delegation_id LIMIT $3`,
+		Micros(from), Micros(until), int64(limit))
 }
 
 // InsertDelegationTransaction adds the payment of an order under a delegation.

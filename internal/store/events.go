@@ -314,11 +314,3 @@ func uuidBytes(id string) ([]byte, error) {
 	_, err = fmt.Sscanf(strings.ReplaceAll(text, "-", ""), "%x", &out)
 	return out, err
 }
-
-// ExpiredDelegations returns the delegations that ended by time after from and not after until, neither revoked nor used up
-// before, the earliest first, at most limit.
-func ExpiredDelegations(ctx context.Context, q Querier, from, until time.Time, limit int) ([]*Delegation, error) {
-	rows, err := q.Query(ctx, "SELECT "+delegationColumns+` FROM delegations WHERE expires_at > $1 AND expires_at <= $2 AND revoked_at = 0
-		AND (owner_account = '' OR signature IS NOT NULL) AND spent_cents < limit_cents ORDER BY expires_at, delegation_id LIMIT $3`, Micros(from), Micros(until), int64(limit))
-	return scanAll(rows, err, scanDelegation)
-}

@@ -9,28 +9,28 @@ import (
 
 // MirrorPeriod is a period of published burns.
 type MirrorPeriod struct {
-	Period  int64 // number since 1970
-	Root    toll.Hash
-	Leaves  int64
-	Credits string // sum of the leaves, decimal
-	State   string // "closed", "sent", "anchored" or "final"
+	Period  int64     `db:"period,key"` // number since 1970
+	Root    toll.Hash `db:"root"`
+	Leaves  int64     `db:"leaves"`
+	Credits string    `db:"credits"`   // sum of the leaves, decimal
+	State   string    `db:"state,set"` // "closed", "sent", "anchored" or "final"
 
 	// The transaction that anchors the root.
-	TxHash    toll.Hash
-	Raw       []byte
-	Nonce     int64
-	SentBlock int64 // head of the chain when it was sent
-	Block     int64 // of the event; 0 while it is not anchored
-	BlockHash toll.Hash
+	TxHash    toll.Hash `db:"tx_hash,null,set"`
+	Raw       []byte    `db:"raw,null,set"`
+	Nonce     int64     `db:"nonce,set"`
+	SentBlock int64     `db:"sent_block,set"` // head of the chain when it was sent
+	Block     int64     `db:"block,set"`      // of the event; 0 while it is not anchored
+	BlockHash toll.Hash `db:"block_hash,null,set"`
 }
+
+var mirrorPeriods = newRecord[*MirrorPeriod]("mirror_periods")
 
 // MirrorLeaf is a burn in a period.
 type MirrorLeaf struct {
 	Period int64
 	toll.BurnFields
 }
-
-const periodColumns = "period, root, leaves, credits, state, tx_hash, raw, nonce, sent_block, block, block_hash"
 
 // MarkMirrored marks the plans of older releases whose burns are mirrored.
 func MarkMirrored(ctx context.Context, tx *Tx) error {
@@ -47,8 +47,7 @@ func MarkMirrored(ctx context.Context, tx *Tx) error {
 // InsertMirrorPeriod adds a period with its leaves, by index, and the levels of the tree above them. The error is [IsUnique]
 // when the period is closed already, or a burn is in another one.
 func InsertMirrorPeriod(ctx context.Context, tx *Tx, p *MirrorPeriod, leaves []toll.BurnFields, above [][]toll.Hash) error {
-	_, err := tx.Exec(ctx, "INSERT INTO mirror_periods ("+periodColumns+") VALUES ($1, $2, $3, $4, $5, NULL, NULL, 0, 0, 0, NULL)",
-		p.Period, p.Root[:], p.Leaves, p.Credits, p.State)
+	err := mirrorPeriods.insert(ctx, tx, p)
 	for i := range leaves {
 		if err != nil {
 			return err
@@ -79,29 +78,22 @@ func MoveMirrorCursor(ctx context.Context, tx *Tx, account [16]byte, seq int64) 
 
 // UpdateMirrorPeriod stores the state of a period and the transaction that anchors it. [ErrNotFound] when there is none.
 func UpdateMirrorPeriod(ctx context.Context, tx *Tx, p *MirrorPeriod) error {
-	n, err := tx.Exec(ctx, `UPDATE mirror_periods SET state = $2, tx_hash = $3, raw = $4, nonce = $5, sent_block = $6, block = $7,
-		block_hash = $8 WHERE period = $1`,
-		p.Period, p.State, p.TxHash[:], blob(p.Raw), p.Nonce, p.SentBlock, p.Block, p.BlockHash[:])
-	if err == nil && n == 0 {
-		return ErrNotFound
-	}
-	return err
+	return mirrorPeriods.update(ctx, tx, p)
 }
 
 // LastMirrorPeriod returns the newest closed period, or [ErrNotFound].
 func LastMirrorPeriod(ctx context.Context, q Querier) (*MirrorPeriod, error) {
-	return scanMirrorPeriod(q.QueryRow(ctx, "SELECT "+periodColumns+" FROM mirror_periods ORDER BY period DESC LIMIT 1").Scan)
+	return mirrorPeriods.one(ctx, q, "ORDER BY period DESC LIMIT 1")
 }
 
 // MirrorPeriodByNumber returns a period, or [ErrNotFound].
 func MirrorPeriodByNumber(ctx context.Context, q Querier, period int64) (*MirrorPeriod, error) {
-	return scanMirrorPeriod(q.QueryRow(ctx, "SELECT "+periodColumns+" FROM mirror_periods WHERE period = $1", period).Scan)
+	return mirrorPeriods.one(ctx, q, "WHERE period = $1", period)
 }
 
 // OpenMirrorPeriods returns the periods that are not final, the oldest first, at most limit.
 func OpenMirrorPeriods(ctx context.Context, q Querier, limit int) ([]*MirrorPeriod, error) {
-	rows, err := q.Query(ctx, "SELECT "+periodColumns+" FROM mirror_periods WHERE state <> 'final' ORDER BY period LIMIT $1", int64(limit))
-	return scanAll(rows, err, scanMirrorPeriod)
+	return mirrorPeriods.all(ctx, q, "WHERE state <> 'final' ORDER BY period LIMIT $1", int64(limit))
 }
 
 // MirrorLeafByCommitment returns the leaf of a burn, or [ErrNotFound].
@@ -150,16 +142,4 @@ func scanMirrorLeaf(scan func(dest ...any) error) (*MirrorLeaf, error) {
 	var err error
 	l.Holder, err = toll.ParseAddress(holder)
 	return &l, err
-}
-
-func scanMirrorPeriod(scan func(dest ...any) error) (*MirrorPeriod, error) {
-	var p MirrorPeriod
-	var root, tx, hash []byte
-	if err := scan(&p.Period, &root, &p.Leaves, &p.Credits, &p.State, &tx, &p.Raw, &p.Nonce, &p.SentBlock, &p.Block, &hash); err != nil {
-		return nil, err
-	}
-	copy(p.Root[:], root)
-	copy(p.TxHash[:], tx)
-	copy(p.BlockHash[:], hash)
-	return &p, nil
 }

@@ -26,10 +26,13 @@ import (
 //   - json: stored as JSON, a list without elements as text of length 0;
 //   - hex: a hash is stored as text;
 //   - uuid: the text of a UUID is stored as 16 bytes;
+//   - text: bytes are stored as text;
+//   - number: a flag is stored as 0 or 1;
 //   - key: identifies the row for update;
 //   - set: update writes the column.
 //
-// A method loaded of the pointer is called after a row was read.
+// A method loaded of the pointer is called after a row was read, and a method storing before one is written, with loaded
+// after it.
 //
 // T is what the functions of this package return: the struct, or a pointer to it. A record is made once and
 // is safe for concurrent use. It costs some microseconds a row; rows of the hot path are scanned by hand.
@@ -134,6 +137,13 @@ func (r *record[T]) update(ctx context.Context, tx *Tx, v T) error {
 }
 
 func (r *record[T]) args(v T, stored func(field) bool) (args []any, err error) {
+	if s, ok := any(v).(interface {
+		storing()
+		loaded()
+	}); ok {
+		s.storing()
+		defer s.loaded()
+	}
 	value := reflect.Indirect(reflect.ValueOf(v))
 	for _, f := range r.fields {
 		if !stored(f) {
@@ -201,8 +211,10 @@ func formOf(t reflect.Type, f field) form {
 		return inNumber
 	}
 	switch {
-	case f.is("json"), f.is("hex"):
+	case f.is("json"), f.is("hex"), f.is("text"):
 		return inText
+	case f.is("number"):
+		return inNumber
 	case f.is("uuid"):
 		return inBytes
 	}
@@ -239,6 +251,13 @@ func (f field) encode(v reflect.Value) (any, error) {
 		return encode(v.Interface())
 	case f.is("uuid"):
 		return uuidBytes(v.String())
+	case f.is("text"):
+		return string(v.Bytes()), nil
+	case f.is("number"):
+		if v.Bool() {
+			return int64(1), nil
+		}
+		return int64(0), nil
 	}
 	switch x := v.Interface().(type) {
 	case time.Time:
@@ -287,8 +306,15 @@ func (f field) decode(v reflect.Value, c *cell) (err error) {
 		v.Set(reflect.New(v.Type().Elem()))
 		v = v.Elem()
 	}
-	if f.is("json") {
+	switch {
+	case f.is("json"):
 		return json.Unmarshal([]byte(*c.text), v.Addr().Interface())
+	case f.is("text"):
+		v.SetBytes([]byte(*c.text))
+		return nil
+	case f.is("number"):
+		v.SetBool(*c.number == 1)
+		return nil
 	}
 	switch x := v.Addr().Interface().(type) {
 	case *time.Time:
