@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"net/url"
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/store"
@@ -26,15 +27,15 @@ func agentRoutes() []route {
 		},
 		{
 			op: "listAgents", method: "GET", path: at, auth: keyed, right: toll.RightRead, tag: "Agents", summary: "Agents of the caller",
-			action: reads((*handler).listAgents), query: paging, codes: []toll.Code{toll.CodeBadPage},
+			action: lists((*handler).listAgents), query: paging, codes: []toll.Code{toll.CodeBadPage},
 		},
 		{
 			op: "readAgent", method: "GET", path: at + "/{agentId}", auth: open, right: public, tag: "Agents", summary: "One agent",
-			action: readsLarge((*handler).readAgent), codes: []toll.Code{toll.CodeBadID, toll.CodeAgentNotFound},
+			action: readsLarge(by("agentId", toll.ParseAgentID, (*handler).readAgent)), codes: []toll.Code{toll.CodeBadID, toll.CodeAgentNotFound},
 		},
 		{
 			op: "listPlansOfAgent", method: "GET", path: at + "/{agentId}/plans", auth: open, right: public, tag: "Agents", summary: "Plans of an agent",
-			action: readsLarge((*handler).listPlansOfAgent), query: paging, codes: []toll.Code{toll.CodeBadID, toll.CodeBadPage, toll.CodePlansOfUnknownAgent},
+			action: listsLarge((*handler).listPlansOfAgent), query: paging, codes: []toll.Code{toll.CodeBadID, toll.CodeBadPage, toll.CodePlansOfUnknownAgent},
 		},
 	}
 }
@@ -198,11 +199,7 @@ type AgentList struct {
 	Paging
 }
 
-func (h *handler) listAgents(c *call) (*AgentList, error) {
-	p, _, err := c.page()
-	if err != nil {
-		return nil, err
-	}
+func (h *handler) listAgents(c *call, p store.Page, _ url.Values) (*AgentList, error) {
 	list, err := store.AgentsOfOwner(c.r.Context(), h.Store, c.caller.Address, p)
 	if err != nil {
 		return nil, err
@@ -210,20 +207,12 @@ func (h *handler) listAgents(c *call) (*AgentList, error) {
 	return &AgentList{Agents: list.Items, Paging: pagingOf(p, list)}, nil
 }
 
-func (h *handler) readAgent(c *call) (*toll.Agent, error) {
-	id, err := toll.ParseAgentID(c.param("agentId"))
-	if err != nil {
-		return nil, err
-	}
+func (h *handler) readAgent(c *call, id toll.AgentID) (*toll.Agent, error) {
 	return agentByID(c.r.Context(), h.Store, id, toll.CodeAgentNotFound)
 }
 
-func (h *handler) listPlansOfAgent(c *call) (*PlanList, error) {
+func (h *handler) listPlansOfAgent(c *call, p store.Page, _ url.Values) (*PlanList, error) {
 	id, err := toll.ParseAgentID(c.param("agentId"))
-	if err != nil {
-		return nil, err
-	}
-	p, _, err := c.page()
 	if err != nil {
 		return nil, err
 	}

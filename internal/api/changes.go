@@ -25,16 +25,16 @@ func changeRoutes() []route {
 		},
 		{
 			op: "setAgentListed", method: "PUT", path: agents + "/list/{state}", auth: owners, right: toll.RightManage, ifMatch: true, tag: "Agents",
-			summary: "List (true) or unlist (false) an agent; unlisted ones fail verify", action: reads((*handler).setAgentListed),
+			summary: "List (true) or unlist (false) an agent; unlisted ones fail verify", action: reads(by("state", listState, (*handler).setAgentListed)),
 			codes: append([]toll.Code{toll.CodeBadRequest}, agentCodes...),
 		},
 		{
 			op: "attachPlan", method: "POST", path: agents + "/plan/{planId}", auth: owners, right: toll.RightManage, ifMatch: true, tag: "Agents", summary: "Attach a plan of the caller to an agent of the caller",
-			action: reads((*handler).attachPlan), codes: append([]toll.Code{toll.CodeBadRequest, toll.CodeNotPlanOwner, toll.CodePlanNotFound}, agentCodes...),
+			action: reads(by("planId", toll.ParsePlanID, (*handler).attachPlan)), codes: append([]toll.Code{toll.CodeBadRequest, toll.CodeNotPlanOwner, toll.CodePlanNotFound}, agentCodes...),
 		},
 		{
 			op: "detachPlan", method: "DELETE", path: agents + "/plan/{planId}", auth: owners, right: toll.RightManage, ifMatch: true, tag: "Agents", summary: "Detach a plan from an agent",
-			action: reads((*handler).detachPlan), codes: append([]toll.Code{toll.CodePlanNotAttached, toll.CodePlanNotFound}, agentCodes...),
+			action: reads(by("planId", toll.ParsePlanID, (*handler).detachPlan)), codes: append([]toll.Code{toll.CodePlanNotAttached, toll.CodePlanNotFound}, agentCodes...),
 		},
 		{
 			op: "addEndpoints", method: "POST", path: agents + "/endpoints", auth: owners, right: toll.RightManage,
@@ -49,7 +49,7 @@ func changeRoutes() []route {
 		},
 		{
 			op: "setPlanListed", method: "PUT", path: plans + "/list/{state}", auth: owners, right: toll.RightManage, ifMatch: true, tag: "Plans",
-			summary: "List (true) or unlist (false) a plan; unlisted ones take no orders", action: reads((*handler).setPlanListed),
+			summary: "List (true) or unlist (false) a plan; unlisted ones take no orders", action: reads(by("state", listState, (*handler).setPlanListed)),
 			codes: append([]toll.Code{toll.CodeBadRequest}, planCodes...),
 		},
 	}
@@ -297,9 +297,9 @@ func (h *handler) updatePlan(c *call, in *toll.PlanUpdate) (*toll.ActResult, err
 	return h.planChanged(plan, "The plan is updated.", map[string]any{}), nil
 }
 
-// state reads the wanted listing state in the path.
-func (c *call) state() (bool, error) {
-	switch c.param("state") {
+// listState reads the wanted listing state in the path.
+func listState(text string) (bool, error) {
+	switch text {
 	case "true":
 		return true, nil
 	case "false":
@@ -308,11 +308,7 @@ func (c *call) state() (bool, error) {
 	return false, toll.Errorf(toll.CodeBadRequest, "The last part of the path must be true or false.")
 }
 
-func (h *handler) setAgentListed(c *call) (*toll.ActResult, error) {
-	want, err := c.state()
-	if err != nil {
-		return nil, err
-	}
+func (h *handler) setAgentListed(c *call, want bool) (*toll.ActResult, error) {
 	already := false
 	agent, err := h.changeAgent(c, listing(want, toll.EventAgentListed, toll.EventAgentUnlisted), func(_ context.Context, _ *store.Tx, a *toll.Agent) (bool, error) {
 		already = a.IsListed == want
@@ -330,11 +326,7 @@ func (h *handler) setAgentListed(c *call) (*toll.ActResult, error) {
 	), nil
 }
 
-func (h *handler) setPlanListed(c *call) (*toll.ActResult, error) {
-	want, err := c.state()
-	if err != nil {
-		return nil, err
-	}
+func (h *handler) setPlanListed(c *call, want bool) (*toll.ActResult, error) {
 	already := false
 	plan, err := h.changePlan(c, listing(want, toll.EventPlanListed, toll.EventPlanUnlisted), func(p *toll.Plan) (bool, error) {
 		already = p.IsListed == want
@@ -388,11 +380,7 @@ func (h *handler) addEndpoints(c *call, in *toll.EndpointsInput) (*toll.ActResul
 	return h.agentChanged(agent, "The agent has the endpoints.", map[string]any{}), nil
 }
 
-func (h *handler) attachPlan(c *call) (*toll.ActResult, error) {
-	planID, err := toll.ParsePlanID(c.param("planId"))
-	if err != nil {
-		return nil, err
-	}
+func (h *handler) attachPlan(c *call, planID toll.PlanID) (*toll.ActResult, error) {
 	agent, err := h.changeAgent(c, toll.EventAgentUpdated, func(ctx context.Context, tx *store.Tx, a *toll.Agent) (bool, error) {
 		if err := ownPlans(ctx, tx, c.caller.Address, []toll.PlanRef{{PlanID: planID}}); err != nil {
 			return false, err
@@ -412,11 +400,7 @@ func (h *handler) attachPlan(c *call) (*toll.ActResult, error) {
 	return h.agentChanged(agent, "The agent has the plan.", map[string]any{"planId": planID}), nil
 }
 
-func (h *handler) detachPlan(c *call) (*toll.ActResult, error) {
-	planID, err := toll.ParsePlanID(c.param("planId"))
-	if err != nil {
-		return nil, err
-	}
+func (h *handler) detachPlan(c *call, planID toll.PlanID) (*toll.ActResult, error) {
 	agent, err := h.changeAgent(c, toll.EventAgentUpdated, func(ctx context.Context, tx *store.Tx, a *toll.Agent) (bool, error) {
 		if _, err := planByID(ctx, tx, planID, toll.CodePlanNotFound); err != nil {
 			return false, err

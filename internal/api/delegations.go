@@ -2,6 +2,7 @@ package api
 
 import (
 	"encoding/json"
+	"net/url"
 	"strings"
 
 	"github.com/tollhq/toll"
@@ -33,7 +34,7 @@ func delegationRoutes() []route {
 		},
 		{
 			op: "listDelegations", method: "GET", path: at, auth: keyed, right: toll.RightRead, tag: "Delegations", summary: "Delegations of the caller",
-			action: reads((*handler).listDelegations), codes: []toll.Code{toll.CodeBadPage, toll.CodeBadRequest}, query: append([]query{accessible}, paging...),
+			action: lists((*handler).listDelegations), codes: []toll.Code{toll.CodeBadPage, toll.CodeBadRequest}, query: append([]query{accessible}, paging...),
 		},
 		{
 			op: "readDelegation", method: "GET", path: at + "/{delegationId}", auth: self, right: toll.RightRead, tag: "Delegations", summary: "One delegation",
@@ -45,7 +46,7 @@ func delegationRoutes() []route {
 		},
 		{
 			op: "listDelegationTransactions", method: "GET", path: at + "/{delegationId}/transactions", auth: self, right: toll.RightRead, tag: "Delegations",
-			summary: "Payments under a delegation", action: reads((*handler).listDelegationTransactions), codes: append([]toll.Code{toll.CodeBadPage}, one...),
+			summary: "Payments under a delegation", action: lists((*handler).listDelegationTransactions), codes: append([]toll.Code{toll.CodeBadPage}, one...),
 			query: paging,
 		},
 		{
@@ -94,11 +95,7 @@ type DelegationList struct {
 	Paging
 }
 
-func (h *handler) listDelegations(c *call) (*DelegationList, error) {
-	p, q, err := c.page()
-	if err != nil {
-		return nil, err
-	}
+func (h *handler) listDelegations(c *call, p store.Page, q url.Values) (*DelegationList, error) {
 	usable, err := flag(q, "accessible")
 	if err != nil {
 		return nil, err
@@ -126,11 +123,7 @@ type DelegationTransactionList struct {
 	Paging
 }
 
-func (h *handler) listDelegationTransactions(c *call) (*DelegationTransactionList, error) {
-	p, _, err := c.page()
-	if err != nil {
-		return nil, err
-	}
+func (h *handler) listDelegationTransactions(c *call, p store.Page, _ url.Values) (*DelegationTransactionList, error) {
 	list, err := h.Checkout.DelegationTransactions(c.r.Context(), c.caller.Address, c.param("delegationId"), p)
 	if err != nil {
 		return nil, err

@@ -21,7 +21,7 @@ func eventRoutes() []route {
 	return []route{
 		{
 			op: "listEvents", method: "GET", path: at, auth: keyed, right: toll.RightRead, tag: "Events", summary: "What happened to what the caller has, in the order of its sequence",
-			action: reads((*handler).listEvents), codes: []toll.Code{toll.CodeBadRequest, toll.CodeBadPage},
+			action: lists((*handler).listEvents), codes: []toll.Code{toll.CodeBadRequest, toll.CodeBadPage},
 			query: append([]query{
 				{"type", "Only events of this type, for example settlement.settled. webhook.test is none: it is in no list."},
 				{"since", "Only events created at or after this time, ISO 8601."},
@@ -46,11 +46,7 @@ type EventList struct {
 	Paging
 }
 
-func (h *handler) listEvents(c *call) (*EventList, error) {
-	p, q, err := c.page()
-	if err != nil {
-		return nil, err
-	}
+func (h *handler) listEvents(c *call, p store.Page, q url.Values) (*EventList, error) {
 	var f events.Filter
 	var faults []toll.Fault
 	if text, ok := single(q, "type", &faults); ok {
@@ -59,6 +55,7 @@ func (h *handler) listEvents(c *call) (*EventList, error) {
 		}
 	}
 	if text, ok := single(q, "since", &faults); ok {
+		var err error
 		if f.Since, err = toll.ParseTime(text); err != nil {
 			faults = append(faults, toll.Fault{Path: "since", Message: "must be an ISO 8601 time"})
 		}

@@ -2,6 +2,7 @@ package api
 
 import (
 	"encoding/json"
+	"net/url"
 	"time"
 
 	"github.com/tollhq/toll"
@@ -19,11 +20,11 @@ func keyRoutes() []route {
 		},
 		{
 			op: "listKeys", method: "GET", path: at, auth: keyed, right: toll.RightRead, tag: "API keys", summary: "API keys of the caller",
-			action: reads((*handler).listKeys), query: paging, codes: []toll.Code{toll.CodeBadPage},
+			action: lists((*handler).listKeys), query: paging, codes: []toll.Code{toll.CodeBadPage},
 		},
 		{
 			op: "readKey", method: "GET", path: at + "/{id}", auth: self, right: toll.RightRead, tag: "API keys", summary: "One API key",
-			action: reads((*handler).readKey), codes: []toll.Code{toll.CodeKeyNotFound},
+			action: reads(by("id", toll.ParseHash, (*handler).readKey)), codes: []toll.Code{toll.CodeKeyNotFound},
 		},
 		{
 			op: "updateKey", method: "PATCH", path: at + "/{id}", auth: self, right: toll.RightKeys, tag: "API keys", summary: "Change the name or the pinned API version",
@@ -32,7 +33,7 @@ func keyRoutes() []route {
 		{
 			op: "revokeKey", method: "DELETE", path: at + "/{id}", auth: self, right: toll.RightKeys, tag: "API keys", ownKey: true,
 			summary: "End an API key, at once, with what it made: keys, access tokens and consents, which are counted. A key can end itself",
-			action:  reads((*handler).revokeKey),
+			action:  reads(by("id", toll.ParseHash, (*handler).revokeKey)),
 			query:   []query{{"keep", "true: what the key made stays, and the key of the call becomes its parent."}},
 			codes:   []toll.Code{toll.CodeKeyNotFound, toll.CodeKeyAlreadyRevoked, toll.CodeForbidden, toll.CodeBadRequest},
 		},
@@ -104,11 +105,7 @@ type KeyList struct {
 	Paging
 }
 
-func (h *handler) listKeys(c *call) (*KeyList, error) {
-	p, _, err := c.page()
-	if err != nil {
-		return nil, err
-	}
+func (h *handler) listKeys(c *call, p store.Page, _ url.Values) (*KeyList, error) {
 	list, err := h.Auth.Keys(c.r.Context(), c.caller.Address, p)
 	if err != nil {
 		return nil, err
@@ -116,11 +113,7 @@ func (h *handler) listKeys(c *call) (*KeyList, error) {
 	return &KeyList{APIKeys: list.Items, Paging: pagingOf(p, list)}, nil
 }
 
-func (h *handler) readKey(c *call) (*toll.APIKey, error) {
-	id, err := toll.ParseHash(c.param("id"))
-	if err != nil {
-		return nil, err
-	}
+func (h *handler) readKey(c *call, id toll.Hash) (*toll.APIKey, error) {
 	k, err := h.Auth.Key(c.r.Context(), c.caller.Address, id)
 	return &k, err
 }
@@ -154,11 +147,7 @@ func (h *handler) updateKey(c *call, in *KeyChange) (*toll.APIKey, error) {
 	return &k, err
 }
 
-func (h *handler) revokeKey(c *call) (*toll.KeyRevoked, error) {
-	id, err := toll.ParseHash(c.param("id"))
-	if err != nil {
-		return nil, err
-	}
+func (h *handler) revokeKey(c *call, id toll.Hash) (*toll.KeyRevoked, error) {
 	q, err := c.values()
 	if err != nil {
 		return nil, err

@@ -2,6 +2,7 @@ package api
 
 import (
 	"errors"
+	"net/url"
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/store"
@@ -11,7 +12,7 @@ func organizationRoutes() []route {
 	return []route{{
 		op: "listOrganizations", method: "GET", path: Base + "/organizations", auth: keyed, right: toll.RightRead, tag: "API keys",
 		summary: "The workspace of the caller, as the only organization: an API key belongs to one",
-		action:  reads((*handler).listOrganizations), query: paging, codes: []toll.Code{toll.CodeBadPage},
+		action:  lists((*handler).listOrganizations), query: paging, codes: []toll.Code{toll.CodeBadPage},
 	}}
 }
 
@@ -28,13 +29,9 @@ type Organization struct {
 	Role string `json:"role"`
 }
 
-func (h *handler) listOrganizations(c *call) (*OrganizationList, error) {
-	page, _, err := c.page()
-	if err == nil && page.Cursor != "" { // a list of one gives none
-		err = toll.NewError(toll.CodeBadPage).WithParam("parameter", "cursor")
-	}
-	if err != nil {
-		return nil, err
+func (h *handler) listOrganizations(c *call, page store.Page, _ url.Values) (*OrganizationList, error) {
+	if page.Cursor != "" { // a list of one gives none
+		return nil, toll.NewError(toll.CodeBadPage).WithParam("parameter", "cursor")
 	}
 	p, err := store.PrincipalByAddress(c.r.Context(), h.Store, c.caller.Address)
 	if err != nil && !errors.Is(err, store.ErrNotFound) {

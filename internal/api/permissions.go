@@ -2,6 +2,7 @@ package api
 
 import (
 	"encoding/json"
+	"net/url"
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/facilitator"
@@ -25,16 +26,16 @@ func permissionRoutes() []route {
 		},
 		{
 			op: "listPermissions", method: "GET", path: at, auth: keyed, right: toll.RightRead, tag: "Permissions", summary: "Permissions of the caller",
-			action: reads((*handler).listPermissions), codes: []toll.Code{toll.CodeBadPage, toll.CodeBadID},
+			action: lists((*handler).listPermissions), codes: []toll.Code{toll.CodeBadPage, toll.CodeBadID},
 			query: append([]query{{"planId", "Only those of this plan."}, {"status", "Active, Revoked, Expired or Exhausted."}}, paging...),
 		},
 		{
 			op: "readPermission", method: "GET", path: at + "/{hash}", auth: self, right: toll.RightRead, tag: "Permissions", summary: "One permission, with its last 100 settlements",
-			action: reads((*handler).readPermission), codes: []toll.Code{toll.CodePermissionNotFound},
+			action: reads(by("hash", toll.ParseHash, (*handler).readPermission)), codes: []toll.Code{toll.CodePermissionNotFound},
 		},
 		{
 			op: "revokePermission", method: "DELETE", path: at + "/{hash}", auth: self, right: toll.RightSpend, tag: "Permissions", summary: "Revoke an access token; open holds of it still settle",
-			action: reads((*handler).revokePermission), codes: []toll.Code{toll.CodePermissionNotFound, toll.CodePermissionAlreadyRevoked},
+			action: reads(by("hash", toll.ParseHash, (*handler).revokePermission)), codes: []toll.Code{toll.CodePermissionNotFound, toll.CodePermissionAlreadyRevoked},
 		},
 	}
 }
@@ -57,13 +58,10 @@ type PermissionList struct {
 	Paging
 }
 
-func (h *handler) listPermissions(c *call) (*PermissionList, error) {
-	p, q, err := c.page()
-	if err != nil {
-		return nil, err
-	}
+func (h *handler) listPermissions(c *call, p store.Page, q url.Values) (*PermissionList, error) {
 	asked := facilitator.PermissionQuery{Status: q.Get("status"), Page: p}
 	if id := q.Get("planId"); id != "" {
+		var err error
 		if asked.PlanID, err = toll.ParsePlanID(id); err != nil {
 			return nil, err
 		}
@@ -75,11 +73,7 @@ func (h *handler) listPermissions(c *call) (*PermissionList, error) {
 	return &PermissionList{Permissions: list.Items, Paging: pagingOf(p, list)}, nil
 }
 
-func (h *handler) readPermission(c *call) (*toll.Permission, error) {
-	hash, err := toll.ParseHash(c.param("hash"))
-	if err != nil {
-		return nil, err
-	}
+func (h *handler) readPermission(c *call, hash toll.Hash) (*toll.Permission, error) {
 	return h.Facilitator.Permission(c.r.Context(), c.caller.Address, hash)
 }
 
@@ -90,11 +84,7 @@ type PermissionRevoked struct {
 	Status         toll.PermissionStatus `json:"status"`
 }
 
-func (h *handler) revokePermission(c *call) (*PermissionRevoked, error) {
-	hash, err := toll.ParseHash(c.param("hash"))
-	if err != nil {
-		return nil, err
-	}
+func (h *handler) revokePermission(c *call, hash toll.Hash) (*PermissionRevoked, error) {
 	if err := h.Facilitator.RevokePermission(c.r.Context(), c.caller.Address, hash); err != nil {
 		return nil, err
 	}

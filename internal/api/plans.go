@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"errors"
+	"net/url"
 	"time"
 
 	"github.com/tollhq/toll"
@@ -21,7 +22,7 @@ func planRoutes() []route {
 		},
 		{
 			op: "listPlans", method: "GET", path: at, auth: keyed, right: toll.RightRead, tag: "Plans", summary: "Plans of the caller",
-			action: reads((*handler).listPlans), query: paging, codes: []toll.Code{toll.CodeBadPage},
+			action: lists((*handler).listPlans), query: paging, codes: []toll.Code{toll.CodeBadPage},
 		},
 		{
 			op: "readPlan", method: "GET", path: at + "/{planId}", auth: open, right: public, tag: "Plans", summary: "One plan",
@@ -29,7 +30,7 @@ func planRoutes() []route {
 		},
 		{
 			op: "listAgentsOfPlan", method: "GET", path: at + "/{planId}/agents", auth: open, right: public, tag: "Plans", summary: "Agents of a plan",
-			action: readsLarge((*handler).listAgentsOfPlan), query: paging, codes: []toll.Code{toll.CodeBadID, toll.CodeBadPage, toll.CodeAgentsOfUnknownPlan},
+			action: listsLarge((*handler).listAgentsOfPlan), query: paging, codes: []toll.Code{toll.CodeBadID, toll.CodeBadPage, toll.CodeAgentsOfUnknownPlan},
 		},
 		{
 			op: "readBalance", method: "GET", path: at + "/{planId}/balance", auth: keyed, right: toll.RightRead, tag: "Plans", summary: "Balance of the caller",
@@ -123,11 +124,7 @@ type PlanList struct {
 	Paging
 }
 
-func (h *handler) listPlans(c *call) (*PlanList, error) {
-	p, _, err := c.page()
-	if err != nil {
-		return nil, err
-	}
+func (h *handler) listPlans(c *call, p store.Page, _ url.Values) (*PlanList, error) {
 	list, err := store.PlansOfOwner(c.r.Context(), h.Store, c.caller.Address, p)
 	if err != nil {
 		return nil, err
@@ -155,11 +152,7 @@ func planByID(ctx context.Context, q store.Querier, id toll.PlanID, none toll.Co
 	return p, err
 }
 
-func (h *handler) listAgentsOfPlan(c *call) (*AgentList, error) {
-	p, _, err := c.page()
-	if err != nil {
-		return nil, err
-	}
+func (h *handler) listAgentsOfPlan(c *call, p store.Page, _ url.Values) (*AgentList, error) {
 	plan, err := h.plan(c, toll.CodeAgentsOfUnknownPlan)
 	if err != nil {
 		return nil, err

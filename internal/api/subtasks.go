@@ -1,7 +1,10 @@
 package api
 
 import (
+	"net/url"
+
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/store"
 )
 
 func subTaskRoutes() []route {
@@ -14,7 +17,7 @@ func subTaskRoutes() []route {
 		},
 		{
 			op: "listSubTasks", method: "GET", path: at, auth: owners, right: toll.RightRead, tag: "Sub-tasks", summary: "Recorded parts of the work for a request",
-			action: reads((*handler).listSubTasks), codes: []toll.Code{toll.CodeBadRequest, toll.CodeBadPage, toll.CodeSubTaskRequestUnknown, toll.CodeSettleConflict},
+			action: lists((*handler).listSubTasks), codes: []toll.Code{toll.CodeBadRequest, toll.CodeBadPage, toll.CodeSubTaskRequestUnknown, toll.CodeSettleConflict},
 			query: append([]query{{"agentRequestId", "The request. Required."}}, paging...),
 		},
 	}
@@ -30,11 +33,7 @@ type SubTaskList struct {
 	Paging
 }
 
-func (h *handler) listSubTasks(c *call) (*SubTaskList, error) {
-	p, q, err := c.page()
-	if err != nil {
-		return nil, err
-	}
+func (h *handler) listSubTasks(c *call, p store.Page, q url.Values) (*SubTaskList, error) {
 	id := q.Get("agentRequestId")
 	if id == "" {
 		return nil, toll.Faults([]toll.Fault{{Path: "agentRequestId", Message: "is required in the query"}})

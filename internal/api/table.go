@@ -3,10 +3,12 @@ package api
 import (
 	"context"
 	"net/http"
+	"net/url"
 	"reflect"
 	"slices"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/store"
 )
 
 // access says who may call a route. Ownership of a single record is checked by its action.
@@ -116,6 +118,38 @@ func readsAs[Out, Any any](f func(h *handler, c *call) (Any, error)) action {
 	a := reads(f)
 	a.out = reflect.TypeFor[Out]()
 	return a
+}
+
+// lists makes an action of a function that answers a page of a list.
+func lists[Out any](f func(h *handler, c *call, p store.Page, q url.Values) (Out, error)) action {
+	return reads(paged(f))
+}
+
+// listsLarge is lists as [readsLarge] is reads.
+func listsLarge[Out any](f func(h *handler, c *call, p store.Page, q url.Values) (Out, error)) action {
+	return readsLarge(paged(f))
+}
+
+// paged reads the paging parameters for f.
+func paged[Out any](f func(h *handler, c *call, p store.Page, q url.Values) (Out, error)) func(h *handler, c *call) (Out, error) {
+	return func(h *handler, c *call) (out Out, err error) {
+		p, q, err := c.page()
+		if err != nil {
+			return out, err
+		}
+		return f(h, c, p, q)
+	}
+}
+
+// by reads a part of the path for f.
+func by[ID, Out any](name string, parse func(string) (ID, error), f func(h *handler, c *call, id ID) (Out, error)) func(h *handler, c *call) (Out, error) {
+	return func(h *handler, c *call) (out Out, err error) {
+		id, err := parse(c.param(name))
+		if err != nil {
+			return out, err
+		}
+		return f(h, c, id)
+	}
 }
 
 // maxLarge is how many answers of [readsLarge] are made at a time.

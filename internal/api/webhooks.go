@@ -1,11 +1,13 @@
 package api
 
 import (
+	"net/url"
 	"strconv"
 	"strings"
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/events"
+	"github.com/tollhq/toll/internal/store"
 )
 
 func webhookRoutes() []route {
@@ -18,7 +20,7 @@ func webhookRoutes() []route {
 			action: creates((*handler).createWebhook), codes: []toll.Code{toll.CodeWebhookURL, toll.CodeWebhookTooMany},
 		},
 		{
-			op: "listWebhooks", method: "GET", path: at, auth: keyed, right: toll.RightRead, tag: tag, summary: "Webhooks of the caller", action: reads((*handler).listWebhooks),
+			op: "listWebhooks", method: "GET", path: at, auth: keyed, right: toll.RightRead, tag: tag, summary: "Webhooks of the caller", action: lists((*handler).listWebhooks),
 			codes: []toll.Code{toll.CodeBadRequest, toll.CodeBadPage}, query: append([]query{{"status", "active or paused. Default both."}}, paging...),
 		},
 		{
@@ -31,7 +33,7 @@ func webhookRoutes() []route {
 		},
 		{
 			op: "deleteWebhook", method: "DELETE", path: at + "/{webhookId}", auth: self, right: toll.RightManage, tag: tag, summary: "Remove a webhook and its deliveries",
-			action: reads((*handler).deleteWebhook), codes: one,
+			action: reads(by("webhookId", toll.ParseUUID, (*handler).deleteWebhook)), codes: one,
 		},
 		{
 			op: "testWebhook", method: "POST", path: at + "/{webhookId}/test", auth: self, right: toll.RightManage, status: 202, tag: tag, summary: "Send a test event",
@@ -43,7 +45,7 @@ func webhookRoutes() []route {
 		},
 		{
 			op: "listDeliveries", method: "GET", path: at + "/{webhookId}/deliveries", auth: self, right: toll.RightRead, tag: tag, summary: "What was sent to a webhook, and what is to be sent",
-			action: reads((*handler).listDeliveries), codes: append([]toll.Code{toll.CodeBadRequest, toll.CodeBadPage}, one...),
+			action: lists((*handler).listDeliveries), codes: append([]toll.Code{toll.CodeBadRequest, toll.CodeBadPage}, one...),
 			query: append([]query{{"status", "pending, succeeded or failed. Default all."}}, paging...),
 		},
 		{
@@ -92,11 +94,7 @@ type WebhookList struct {
 	Paging
 }
 
-func (h *handler) listWebhooks(c *call) (*WebhookList, error) {
-	p, q, err := c.page()
-	if err != nil {
-		return nil, err
-	}
+func (h *handler) listWebhooks(c *call, p store.Page, q url.Values) (*WebhookList, error) {
 	status := toll.WebhookStatus(strings.ToLower(q.Get("status")))
 	switch status {
 	case "", toll.WebhookActive, toll.WebhookPaused:
@@ -163,11 +161,7 @@ type WebhookDeleted struct {
 	ID      string `json:"id"`
 }
 
-func (h *handler) deleteWebhook(c *call) (*WebhookDeleted, error) {
-	id, err := toll.ParseUUID(c.param("webhookId"))
-	if err != nil {
-		return nil, err
-	}
+func (h *handler) deleteWebhook(c *call, id string) (*WebhookDeleted, error) {
 	if err := h.Events.DeleteWebhook(c.r.Context(), c.caller.Address, id); err != nil {
 		return nil, err
 	}
@@ -188,11 +182,7 @@ type DeliveryList struct {
 	Paging
 }
 
-func (h *handler) listDeliveries(c *call) (*DeliveryList, error) {
-	p, q, err := c.page()
-	if err != nil {
-		return nil, err
-	}
+func (h *handler) listDeliveries(c *call, p store.Page, q url.Values) (*DeliveryList, error) {
 	status := toll.DeliveryStatus(strings.ToLower(q.Get("status")))
 	switch status {
 	case "", toll.DeliveryPending, toll.DeliverySucceeded, toll.DeliveryFailed:
