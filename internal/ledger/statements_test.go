@@ -50,6 +50,10 @@ var fanOut = map[string]string{
 var composed = map[string]string{
 	"Select":    "lists: see the literals of Listing",
 	"partition": "partitions of a test database",
+
+	"record[T].insertOr": "records: see record.call",
+	"record[T].update":   "records: see record.update",
+	"record[T].query":    "records: see record.call",
 }
 
 type statement struct {
@@ -90,6 +94,10 @@ func statements(t *testing.T, dir string) []statement {
 	_, _ = conf.Check(dir, fset, files, info)
 
 	var found []statement
+	records := records(files)
+	for _, r := range records {
+		found = append(found, statement{dir, r.table, r.insert()}, statement{dir, r.table, r.update()})
+	}
 	for _, f := range files {
 		for _, decl := range f.Decls {
 			outer := ""
@@ -106,6 +114,11 @@ func statements(t *testing.T, dir string) []statement {
 					}
 					return false
 				}
+				if call, ok := n.(*ast.CallExpr); ok {
+					if text := records.call(t, info, call); text != "" {
+						found = append(found, statement{position(fset, call), outer, text})
+					}
+				}
 				if e, ok := n.(ast.Expr); ok {
 					return inspectExpr(fset, info, outer, e, &found)
 				}
@@ -114,6 +127,110 @@ func statements(t *testing.T, dir string) []statement {
 		}
 	}
 	return found
+}
+
+// record is a record of the store: the table, and the columns that the tags of its struct name.
+type record struct {
+	table              string
+	columns, keys, set []string
+}
+
+type recordList map[string]*record // by the names of their variables
+
+var recordTag = regexp.MustCompile(`db:"([^"]*)"`)
+
+func records(files []*ast.File) recordList {
+	structs, list := map[string]*ast.StructType{}, recordList{}
+	each := func(f func(ast.Node)) {
+		for _, file := range files {
+			ast.Inspect(file, func(n ast.Node) bool { f(n); return true })
+		}
+	}
+	each(func(n ast.Node) {
+		if spec, ok := n.(*ast.TypeSpec); ok {
+			if s, ok := spec.Type.(*ast.StructType); ok {
+				structs[spec.Name.Name] = s
+			}
+		}
+	})
+	each(func(n ast.Node) {
+		spec, ok := n.(*ast.ValueSpec)
+		if !ok || len(spec.Values) != 1 {
+			return
+		}
+		call, ok := spec.Values[0].(*ast.CallExpr)
+		if !ok {
+			return
+		}
+		made, ok := call.Fun.(*ast.IndexExpr)
+		if !ok || types.ExprString(made.X) != "newRecord" {
+			return
+		}
+		r := &record{table: strings.Trim(call.Args[0].(*ast.BasicLit).Value, `"`)}
+		for _, f := range structs[strings.TrimPrefix(types.ExprString(made.Index), "*")].Fields.List {
+			if f.Tag == nil {
+				continue
+			}
+			words := strings.Split(recordTag.FindStringSubmatch(f.Tag.Value)[1], ",")
+			r.columns = append(r.columns, words[0])
+			if slices.Contains(words, "key") {
+				r.keys = append(r.keys, words[0]+" = $1")
+			}
+			if slices.Contains(words, "set") {
+				r.set = append(r.set, words[0]+" = $1")
+			}
+		}
+		list[spec.Names[0].Name] = r
+	})
+	return list
+}
+
+func (r *record) insert() string {
+	return "INSERT INTO " + r.table + " (" + strings.Join(r.columns, ", ") + ") VALUES ()"
+}
+
+// update is empty for a record that has none.
+func (r *record) update() string {
+	if len(r.set) == 0 {
+		return ""
+	}
+	return "UPDATE " + r.table + " SET " + strings.Join(r.set, ", ") + " WHERE " + strings.Join(r.keys, " AND ")
+}
+
+// call returns the statement of a call of a method of a record, "" of any other call. What is put together at run time counts
+// up to its first part that is not constant.
+func (l recordList) call(t *testing.T, info *types.Info, call *ast.CallExpr) string {
+	method, ok := call.Fun.(*ast.SelectorExpr)
+	if !ok || l[types.ExprString(method.X)] == nil {
+		return ""
+	}
+	r := l[types.ExprString(method.X)]
+	before, at := "SELECT * FROM "+r.table+" ", 2
+	switch method.Sel.Name {
+	case "one", "all":
+	case "query":
+		at = 0
+	case "insertOr":
+		before, at = r.insert()+" ", 3
+	case "list":
+		if slices.Contains(accountTables, r.table) {
+			t.Errorf("a list of %s: teach this test to read it", r.table)
+		}
+		return ""
+	default:
+		return ""
+	}
+	rest := call.Args[at]
+	for {
+		if v := info.Types[rest].Value; v != nil && v.Kind() == constant.String {
+			return before + constant.StringVal(v)
+		}
+		sum, ok := rest.(*ast.BinaryExpr)
+		if !ok {
+			return before
+		}
+		rest = sum.X
+	}
 }
 
 func inspect(fset *token.FileSet, info *types.Info, name string, e ast.Expr, found *[]statement) {
