@@ -314,7 +314,7 @@ func (f *Facilitator) afterToken(ctx context.Context, p *payment, e *toll.Error)
 	if err != nil {
 		return toll.AsError(err)
 	}
-	if refusal := f.usable(&perm); refusal != nil {
+	if refusal := perm.Usable(f.clock()); refusal != nil {
 		return f.refusedBy(refusal)
 	}
 	return e
@@ -421,19 +421,6 @@ func isAbsolute(url string) bool {
 		return true
 	}
 	return false
-}
-
-// usable checks a permission as the ledger does, for advice: nil, or a *ledger.Refusal.
-func (f *Facilitator) usable(p *ledger.Permission) error {
-	switch {
-	case p.Hash.IsZero():
-		return &ledger.Refusal{Kind: ledger.PermissionUnknown}
-	case !p.RevokedAt.IsZero():
-		return &ledger.Refusal{Kind: ledger.PermissionRevoked}
-	case !f.clock().Before(p.ExpiresAt):
-		return &ledger.Refusal{Kind: ledger.PermissionExpired}
-	}
-	return nil
 }
 
 // foreign reports whether an agentRequestId belongs to another account, or pretends to be one of ours.

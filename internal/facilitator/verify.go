@@ -194,23 +194,7 @@ func (f *Facilitator) verifyNow(ctx context.Context, p *payment, id string, amou
 
 // advise judges as the ledger would: nil, or a *ledger.Refusal.
 func (f *Facilitator) advise(a *ledger.Account, perm *ledger.Permission, p *payment, amount toll.Credits) error {
-	if err := f.usable(perm); err != nil {
-		return err
-	}
-	switch {
-	case perm.RedemptionLimit != nil && amount > *perm.RedemptionLimit-perm.Redeemed-perm.Held:
-		return &ledger.Refusal{Kind: ledger.RedemptionLimit}
-	case p.plan.IsTime() && !a.Subscribed(f.clock()):
-		return &ledger.Refusal{
-			Kind: ledger.PeriodOver, NeverOrdered: a.Seq == 0, DelegationID: perm.DelegationID, APIKeyID: perm.APIKeyID,
-		}
-	case a.Seq == 0 || amount > a.Available():
-		return &ledger.Refusal{
-			Kind: ledger.Insufficient, Needed: amount, Available: a.Available(), Uncovered: amount, NeverOrdered: a.Seq == 0,
-			DelegationID: perm.DelegationID, APIKeyID: perm.APIKeyID,
-		}
-	}
-	return nil
+	return ledger.Judge(a, perm, amount, p.plan.IsTime(), f.clock())
 }
 
 // adviseAnew reads again what may have changed elsewhere.

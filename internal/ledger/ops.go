@@ -11,13 +11,6 @@ import (
 
 func refuse(kind Refused) error { return &Refusal{Kind: kind} }
 
-func (s *state) insufficient(needed, uncovered toll.Credits, p *permissionRow) error {
-	return &Refusal{
-		Kind: Insufficient, Needed: needed, Available: s.account.Available(), Uncovered: uncovered,
-		NeverOrdered: s.account.periodEnd == 0, DelegationID: p.DelegationID, APIKeyID: p.APIKeyID,
-	}
-}
-
 // orderKnown refuses an operation on a new request for which an order may have been made that nobody looked up. Who names a
 // request may have come with it before; an id that was issued for this call is new.
 func (p *permissionRow) orderKnown(tx *string, issued bool, keys []string, amount toll.Credits) error {
@@ -119,7 +112,7 @@ func (o *hold) apply(s *state, retried bool) (any, error) {
 	if err := p.orderKnown(o.OrderTx, o.issued, o.Keys, o.Amount); err != nil {
 		return nil, err
 	}
-	if err := s.covers(o.Amount, o.IsTime, p); err != nil {
+	if err := a.covers(o.Amount, o.IsTime, micro(s.now), &p.Permission); err != nil {
 		return nil, err
 	}
 	if p.OpenHolds >= MaxHoldsPerPermission || a.OpenHolds >= MaxHoldsPerAccount {
@@ -155,40 +148,16 @@ func (o *hold) differs(r *requestRow) bool {
 	return r.Permission != o.Permission || r.Agent != o.Agent || r.Resource != o.Resource || amount != o.Amount
 }
 
-// covers reports whether the account can give n credits that nothing was set aside for. An account that never ordered
-// covers nothing, not even 0.
-func (s *state) covers(n toll.Credits, isTime bool, p *permissionRow) error {
-	a := &s.account
-	switch {
-	case isTime && !a.Subscribed(micro(s.now)):
-		return &Refusal{Kind: PeriodOver, NeverOrdered: a.periodEnd == 0, DelegationID: p.DelegationID, APIKeyID: p.APIKeyID}
-	case a.periodEnd == 0 || n > a.Available():
-		return s.insufficient(n, n, p)
-	}
-	return nil
-}
-
 // usable returns the permission when it may be used now.
 func (s *state) usable(h toll.Hash) (*permissionRow, error) {
 	p := s.perms[h]
-	switch {
-	case p == nil:
+	if p == nil {
 		return nil, refuse(PermissionUnknown)
-	case !p.RevokedAt.IsZero():
-		return nil, refuse(PermissionRevoked)
-	case s.now >= p.ExpiresAt.UnixMicro():
-		return nil, refuse(PermissionExpired)
+	}
+	if err := p.Usable(micro(s.now)); err != nil {
+		return nil, err
 	}
 	return p, nil
-}
-
-// allows reports whether the redemption limit leaves room for n credits, when its own hold of that many is given back.
-func (p *permissionRow) allows(n, own toll.Credits) bool {
-	if p.RedemptionLimit == nil {
-		return true
-	}
-	used := p.Redeemed + p.Held - own
-	return n <= *p.RedemptionLimit && used <= *p.RedemptionLimit-n
 }
 
 type settle struct {
@@ -262,7 +231,7 @@ func (o *settle) fresh(s *state, id string) (any, error) {
 	if err := p.orderKnown(o.OrderTx, o.issued, o.Keys, o.Amount); err != nil {
 		return nil, err
 	}
-	if err := s.covers(o.Amount, o.IsTime, p); err != nil {
+	if err := s.account.covers(o.Amount, o.IsTime, micro(s.now), &p.Permission); err != nil {
 		return nil, err
 	}
 	if err := s.canBurn(o.Amount, 0); err != nil {
@@ -308,7 +277,7 @@ func (o *settle) held(s *state, r *requestRow) (any, error) {
 		return nil, refuse(RedemptionLimit)
 	}
 	if extra := amount - own; extra > 0 && extra > s.account.Available() {
-		return nil, s.insufficient(amount, extra, p)
+		return nil, s.account.insufficient(amount, extra, &p.Permission)
 	}
 	if err := s.canBurn(amount, own); err != nil {
 		return nil, err
