@@ -28,7 +28,7 @@ var rooms = map[string]room{
 	// evm signs and recovers what wallets sign off the chain.
 	"evm": {ours: "toll x402", third: []string{"github.com/decred/dcrd/dcrec/secp256k1/v4"}},
 
-	"client": {ours: "toll x402"},
+	"client": {ours: "toll x402 internal/backoff"},
 	"paid":   {ours: "toll x402 internal/sale internal/plain"},
 	"paidmcp": {
 		ours:  "toll x402 paid internal/sale internal/plain internal/pace",
@@ -38,7 +38,8 @@ var rooms = map[string]room{
 	"tolltest": {ours: "toll x402 client internal/checkout/railtest internal/server"},
 
 	// What the middlewares share; public rooms link it, so it is as light as they are.
-	"internal/sale":            {ours: "toll x402"},
+	"internal/sale":            {ours: "toll x402 internal/backoff"},
+	"internal/backoff":         {},
 	"internal/plain":           {},
 	"internal/pace":            {},
 	"internal/meter":           {ours: "toll"},
@@ -46,12 +47,13 @@ var rooms = map[string]room{
 	"internal/tempfile":        {},
 	"internal/rounds":          {}, // linked by tests alone
 	"internal/seal":            {ours: "internal/tempfile"},
-	"internal/store":           {ours: "toll", third: []string{"github.com/jackc/pgx/v5", "modernc.org/sqlite", "github.com/pressly/goose/v3"}},
+	"internal/store":           {ours: "toll internal/backoff", third: []string{"github.com/jackc/pgx/v5", "modernc.org/sqlite", "github.com/pressly/goose/v3"}},
 	"internal/store/storetest": {ours: "toll internal/store", third: []string{"github.com/jackc/pgx/v5"}},
 	"internal/backup":          {ours: "toll internal/tempfile internal/seal internal/store"},
 	"internal/ledger":          {ours: "toll internal/store"},
+	"internal/jobs":            {ours: "internal/backoff"},
 	// secp256k1 makes the wallet key of a principal, whose address it has from the first moment.
-	"internal/auth":     {ours: "toll internal/seal internal/store", third: []string{"github.com/go-jose/go-jose/v4", "github.com/decred/dcrd/dcrec/secp256k1/v4"}},
+	"internal/auth":     {ours: "toll internal/seal internal/store internal/jobs", third: []string{"github.com/go-jose/go-jose/v4", "github.com/decred/dcrd/dcrec/secp256k1/v4"}},
 	"internal/checkout": {ours: "toll evm internal/store internal/ledger internal/rail"},
 	"internal/rail":     {ours: "toll internal/store"},
 	// A rail for tests, which the program does not link.
@@ -69,7 +71,7 @@ var rooms = map[string]room{
 		ours:  "toll evm internal/chain/contracts internal/chain/userop",
 		third: []string{"github.com/ethereum/go-ethereum", "github.com/holiman/uint256", "github.com/decred/dcrd/dcrec/secp256k1/v4"},
 	},
-	"internal/chain/endpoints": {ours: "toll", third: []string{"github.com/ethereum/go-ethereum"}},
+	"internal/chain/endpoints": {ours: "toll internal/backoff", third: []string{"github.com/ethereum/go-ethereum"}},
 	// The embedded chain is the only room that runs a node.
 	"internal/chain/devchain": {ours: "internal/chain/contracts internal/tempfile", third: []string{"github.com/ethereum/go-ethereum", "github.com/holiman/uint256"}},
 	"internal/chain/chaintest": {
@@ -78,7 +80,7 @@ var rooms = map[string]room{
 	},
 	"internal/chain/mirror": {ours: "toll internal/chain/contracts internal/chain/endpoints internal/chain/signer", third: []string{"github.com/ethereum/go-ethereum"}},
 	"internal/outbound":     {},
-	"internal/events":       {ours: "toll x402 internal/store internal/ledger internal/outbound"},
+	"internal/events":       {ours: "toll x402 internal/store internal/ledger internal/jobs internal/outbound"},
 	// schema checks values and schemas of strangers, in bounded work.
 	"internal/schema":      {tests: []string{"github.com/google/jsonschema-go"}},
 	"internal/facilitator": {ours: "toll x402 evm internal/schema internal/meter internal/store internal/ledger internal/auth internal/checkout"},
@@ -98,7 +100,7 @@ var rooms = map[string]room{
 		third: []string{"github.com/ethereum/go-ethereum"},
 	},
 	"internal/server": {
-		ours: "toll x402 internal/tempfile internal/gate internal/seal internal/store internal/ledger internal/auth internal/facilitator internal/checkout " +
+		ours: "toll x402 internal/tempfile internal/gate internal/seal internal/store internal/ledger internal/jobs internal/auth internal/facilitator internal/checkout " +
 			"internal/api internal/backup internal/oauth internal/web internal/events internal/outbound internal/pace internal/chain internal/chain/userop internal/crypto",
 		third: []string{"github.com/prometheus/client_golang", "github.com/ethereum/go-ethereum"},
 		tests: []string{"github.com/jackc/pgx/v5", "golang.org/x/sys/unix", "github.com/holiman/uint256", "golang.org/x/oauth2"},
@@ -224,7 +226,8 @@ func linked(t *testing.T, packages ...string) []string {
 	}
 	var heavy []string
 	for _, p := range strings.Fields(string(out)) {
-		inside := strings.HasPrefix(p, module+"/internal/") && p != module+"/internal/sale" && p != module+"/internal/plain"
+		inside := strings.HasPrefix(p, module+"/internal/") && p != module+"/internal/sale" && p != module+"/internal/plain" &&
+			p != module+"/internal/backoff"
 		if !within(p, module) && !within(p, "github.com/go-json-experiment/json") || inside {
 			heavy = append(heavy, p)
 		}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/checkout/railtest"
+	"github.com/tollhq/toll/internal/jobs"
 )
 
 // heard returns the types and objects of a stream in its order, after looking at its numbers. Words of secrets must not be in it.
@@ -53,10 +54,9 @@ func heard(t *testing.T, s *stack, who actor, secrets ...string) (out []string, 
 
 // inTheBackground runs what derives and delivers until the test ends.
 func inTheBackground(t *testing.T, s *stack) {
-	ctx, stop := context.WithCancel(context.Background())
-	var work sync.WaitGroup
-	work.Go(func() { s.built.Events.Run(ctx) })
-	t.Cleanup(func() { stop(); work.Wait() })
+	group := jobs.NewGroup(nil)
+	group.Start(s.built.Events.Loops()...)
+	t.Cleanup(func() { must(t, group.Stop(context.Background())) })
 }
 
 // TestI20_EveryChangeOnce: each change of a record has one event for each side, one that fails or changes nothing has none, and

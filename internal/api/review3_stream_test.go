@@ -13,15 +13,8 @@ import (
 func TestT13_StreamOfRevokedKey(t *testing.T) {
 	s := newStack(t)
 	ctx, stop := context.WithCancel(t.Context())
-	ran := make(chan struct{})
-	go func() {
-		s.built.Events.Run(ctx)
-		close(ran)
-	}()
-	defer func() {
-		stop()
-		<-ran
-	}()
+	defer stop()
+	inTheBackground(t, s)
 	second := s.keyOf(s.b1.address, "")
 	req, err := http.NewRequestWithContext(ctx, "GET", s.url+base+"/events/stream", nil)
 	must(t, err)

@@ -162,9 +162,6 @@ func newStackWith(t testing.TB, st *store.Store, rails checkout.Rails) *stack {
 		if err := s.ledger.Close(ctx); err != nil {
 			t.Errorf("close ledger: %v", err)
 		}
-		if err := s.auth.Close(ctx); err != nil {
-			t.Errorf("close auth: %v", err)
-		}
 	})
 	s.b1, s.b2, s.s1 = s.actor("builder one"), s.actor("builder two"), s.actor("subscriber")
 	return s

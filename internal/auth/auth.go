@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/jobs"
 	"github.com/tollhq/toll/internal/seal"
 	"github.com/tollhq/toll/internal/store"
 )
@@ -86,12 +87,10 @@ type Auth struct {
 
 	touched *cache[struct{}] // by key id: last use is noted for this minute
 	touches chan touch
-	stop    chan struct{}
-	stopped chan struct{}
-	closing sync.Once
+	noted   jobs.Signal
 
-	// readTime bounds a reading of signing keys and issuers, touchTime a writing of last uses. Tests have more of it.
-	readTime, touchTime time.Duration
+	// readTime bounds a reading of signing keys and issuers. Tests have more of it.
+	readTime time.Duration
 }
 
 var (
@@ -111,10 +110,8 @@ func Bootstrap(ctx context.Context, st *store.Store, ring *seal.Ring, first Conf
 		records:    newCache[*store.APIKey](keyCacheEntries),
 		touched:    newCache[struct{}](keyCacheEntries),
 		touches:    make(chan touch, 1024),
-		stop:       make(chan struct{}),
-		stopped:    make(chan struct{}),
+		noted:      jobs.NewSignal(),
 		readTime:   2 * time.Second,
-		touchTime:  10 * time.Second,
 	}
 	for i := range a.reads {
 		a.reads[i] = make(chan struct{}, 1)
@@ -168,7 +165,6 @@ func Bootstrap(ctx context.Context, st *store.Store, ring *seal.Ring, first Conf
 		return nil, errors.New("auth: start: the database has no issuer or no signing key")
 	}
 	a.set.Store(set)
-	go a.noteUses()
 	return a, nil
 }
 
@@ -303,14 +299,3 @@ func (a *Auth) Environment() toll.Environment { return a.environment }
 
 // MACKey returns the 32-byte key of request ids, the same in every process on this database.
 func (a *Auth) MACKey() []byte { return append([]byte(nil), a.macKey...) }
-
-// Close writes the last uses of API keys that wait, and stops the work in the background.
-func (a *Auth) Close(ctx context.Context) error {
-	a.closing.Do(func() { close(a.stop) })
-	select {
-	case <-a.stopped:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}

@@ -6,11 +6,13 @@ import (
 	"encoding/base64"
 	"log/slog"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/jobs"
 	"github.com/tollhq/toll/internal/seal"
 	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/internal/store/storetest"
@@ -75,17 +77,26 @@ func start(t testing.TB, st *store.Store, cfg Config) *Auth {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a.readTime, a.touchTime = 2*time.Minute, 2*time.Minute // a database that stands still is none that is away
+	a.readTime = 2 * time.Minute // a database that stands still is none that is away
+	group := jobs.NewGroup(nil)
+	group.Start(a.Loop())
+	groups.Store(a, group)
 	t.Cleanup(func() { stop(t, a) })
 	return a
 }
 
+// groups are the loops of what start and the tests have made.
+var groups sync.Map
+
+// stop ends the loop of an Auth, which writes the last uses that wait. Without one it does nothing.
 func stop(t testing.TB, a *Auth) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
-	if err := a.Close(ctx); err != nil {
-		t.Error(err)
+	if group, ok := groups.Load(a); ok {
+		if err := group.(*jobs.Group).Stop(ctx); err != nil {
+			t.Error(err)
+		}
 	}
 }
 

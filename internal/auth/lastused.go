@@ -4,15 +4,21 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/jobs"
 	"github.com/tollhq/toll/internal/store"
 )
 
-// touchEvery is how often the last use of a key is written.
-const touchEvery = time.Minute
+const (
+	// touchEvery is how often the last use of a key is written.
+	touchEvery = time.Minute
+	// touchTime bounds a writing of last uses.
+	touchTime = 10 * time.Second
+)
 
 type touch struct {
 	id toll.Hash
@@ -30,46 +36,46 @@ func (a *Auth) noteUse(row *store.APIKey, now time.Time) {
 	a.touched.put(row.ID, struct{}{}, now.Add(touchEvery), now)
 	select {
 	case a.touches <- touch{row.ID, now}:
+		a.noted.Fire()
 	default:
 	}
 }
 
-func (a *Auth) noteUses() {
-	defer close(a.stopped)
-	for {
-		select {
-		case t := <-a.touches:
-			a.writeUses(t)
-		case <-a.stop:
-			for {
-				select {
-				case t := <-a.touches:
-					a.writeUses(t)
-				default:
-					return
+// Loop returns what writes the last uses of API keys. Those that wait when it stops are written.
+func (a *Auth) Loop() jobs.Loop {
+	return jobs.Loop{
+		Name: "auth.uses", Wake: a.noted, Turn: a.writeUses,
+		End: func(ctx context.Context) error {
+			for next := jobs.AtOnce; next > 0; {
+				var err error
+				if next, err = a.writeUses(ctx); err != nil {
+					a.log.Warn("a last write of uses failed", "error", err.Error()) // a shutdown goes on without it
 				}
 			}
-		}
+			return nil
+		},
 	}
 }
 
-// writeUses writes this use and those that wait, in one transaction.
-func (a *Auth) writeUses(first touch) {
-	batch := []touch{first}
-	for len(batch) < 256 {
+// writeUses writes the uses that wait, at most 256 in one transaction.
+func (a *Auth) writeUses(ctx context.Context) (next time.Duration, err error) {
+	var batch []touch
+	for wait := true; wait && len(batch) < 256; {
 		select {
 		case t := <-a.touches:
 			batch = append(batch, t)
-			continue
 		default:
+			wait = false
 		}
-		break
+	}
+	if len(batch) == 0 {
+		return 0, nil
 	}
 	// Two processes that write the same keys do it in one order.
 	slices.SortFunc(batch, func(x, y touch) int { return bytes.Compare(x.id[:], y.id[:]) })
-	ctx, cancel := context.WithTimeout(context.Background(), a.touchTime)
+	ctx, cancel := context.WithTimeout(ctx, touchTime)
 	defer cancel()
-	err := a.store.Tx(ctx, func(tx *store.Tx) error {
+	err = a.store.Tx(ctx, func(tx *store.Tx) error {
 		for _, t := range batch {
 			row, err := store.APIKeyByID(ctx, tx, t.id)
 			if err == nil && t.at.Sub(row.LastUsedAt) >= touchEvery { // else another process was first
@@ -82,9 +88,10 @@ func (a *Auth) writeUses(first touch) {
 		return nil
 	})
 	if err != nil {
-		a.log.Warn("the last use of API keys was not written", "keys", len(batch), "error", err)
 		for _, t := range batch {
 			a.touched.drop(t.id) // the next use is noted, also within the minute
 		}
+		return 0, fmt.Errorf("the last use of %d API keys was not written: %w", len(batch), err)
 	}
+	return jobs.AtOnce, nil
 }

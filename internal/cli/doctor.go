@@ -27,6 +27,7 @@ const maxSkew = 30 * time.Second
 
 func (a *app) doctorCommand() *cobra.Command {
 	var cfg server.Config
+	var operator string
 	c := command("doctor", "Look for what is wrong or careless", nil)
 	c.Long = `Look for what is wrong or careless: the configuration file, the service that it names, the API key; with --data or --database
 also a database of this machine, its master key and the modes of its files.
@@ -36,6 +37,8 @@ Nothing is changed. Exit code 1 when something does not work; warnings do not co
 	storeFlags(c, &cfg)
 	c.Flags().Lookup("key-prefix").Hidden = true
 	whereFlags(c, &cfg.Chain)
+	c.Flags().StringVar(&operator, "metrics-listen", "", "address of the operator's listener, to look at the background work of the service")
+	env(c, "metrics-listen", "TOLL_METRICS_LISTEN")
 	c.Annotations = withoutProfile
 	c.RunE = func(cmd *cobra.Command, _ []string) error {
 		d := &doctor{app: a}
@@ -43,6 +46,9 @@ Nothing is changed. Exit code 1 when something does not work; warnings do not co
 		if d.profile() {
 			d.environment = strings.ToLower(first(string(cfg.Environment), a.set.environment))
 			d.service(cmd.Context())
+		}
+		if operator != "" {
+			d.loops(cmd.Context(), operator)
 		}
 		if cfg.Data != "" || cfg.Database != "" {
 			cfg.Release = release()
@@ -145,6 +151,27 @@ func (d *doctor) service(ctx context.Context) {
 		}
 	}
 	d.key(ctx, c)
+}
+
+// loops says which background work of the service fails.
+func (d *doctor) loops(ctx context.Context, operator string) {
+	ctx, cancel := context.WithTimeout(ctx, askTime)
+	defer cancel()
+	var loops []server.Loop
+	if _, err := fetch(ctx, "http://"+operator+"/loops", &loops); err != nil {
+		d.add("background work", server.CheckWarning, "the operator's listener at %s does not answer: %s", operator, err)
+		return
+	}
+	works := true
+	for _, l := range loops {
+		if l.Error != "" {
+			works = false
+			d.add("background work", server.CheckWarning, "%s fails since %s: %s", l.Name, l.Failing.UTC().Format(time.RFC3339), l.Error)
+		}
+	}
+	if works {
+		d.add("background work", server.CheckOK, "%d loops, none fails", len(loops))
+	}
 }
 
 // fetch reads a document of the service, whatever the status of the answer is.

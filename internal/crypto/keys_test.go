@@ -2,7 +2,6 @@ package crypto
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"os"
 	"path/filepath"
@@ -32,11 +31,6 @@ func deps(t *testing.T, st *store.Store, master *seal.Ring) *Deps {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		if err := a.Close(context.Background()); err != nil {
-			t.Error(err)
-		}
-	})
 	return &Deps{Store: st, Ring: master, Auth: a, Clock: time.Now}
 }
 

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/jobs"
 	"github.com/tollhq/toll/internal/outbound"
 	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/x402"
@@ -54,50 +55,33 @@ func nextTry(attempts int64) time.Duration {
 // sender makes deliveries of events and sends them.
 type sender struct {
 	e    *Events
-	kick chan struct{}
+	wake jobs.Signal
 
-	mu      *sync.Mutex
+	mu      sync.Mutex
 	flying  map[string]int // deliveries on their way, by webhook
 	slots   [2]int         // taken, by webhooks that work and that fail
-	sending *sync.WaitGroup
+	sending sync.WaitGroup
 	sends   context.Context // of deliveries under way
+	cut     context.CancelFunc
 }
 
-func newSender(e *Events) sender {
-	return sender{e: e, kick: make(chan struct{}, 1), mu: &sync.Mutex{}, flying: map[string]int{}, sending: &sync.WaitGroup{}}
+func newSender(e *Events) *sender {
+	s := &sender{e: e, wake: jobs.NewSignal(), flying: map[string]int{}}
+	s.sends, s.cut = context.WithCancel(context.Background())
+	return s
 }
 
-func (s *sender) wake() {
-	select {
-	case s.kick <- struct{}{}:
-	default:
-	}
-}
+func (s *sender) turn(ctx context.Context) error { return errors.Join(s.fanOut(ctx), s.send(ctx)) }
 
-func (s *sender) run(ctx context.Context) {
-	// What was begun is finished: the receiver has it, and the answer is to be noted. What takes too long is sent again.
-	sends, cut := context.WithCancel(context.WithoutCancel(ctx))
-	s.sends = sends
-	defer func() {
-		t := time.AfterFunc(endGrace, cut)
-		s.sending.Wait()
-		t.Stop()
-		cut()
-	}()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-s.kick:
-		case <-time.After(deliverEvery):
-		}
-		if err := s.fanOut(ctx); err != nil {
-			s.e.warn(ctx, "deliveries of events", err)
-		}
-		if err := s.send(ctx); err != nil {
-			s.e.warn(ctx, "due deliveries", err)
-		}
-	}
+// end finishes what was begun: the receiver has it, and the answer is to be noted. What takes too long is sent again.
+func (s *sender) end(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, endGrace)
+	defer cancel()
+	defer context.AfterFunc(ctx, s.cut)()
+	s.sending.Wait()
+	s.cut()
+	s.e.client.Close()
+	return nil
 }
 
 // fanOut makes the deliveries of new events.
@@ -229,7 +213,7 @@ func (s *sender) sendTo(ctx context.Context, w *store.Webhook) error {
 				delete(s.flying, w.ID)
 			}
 			s.mu.Unlock()
-			s.wake()
+			s.wake.Fire()
 		})
 	}
 	return nil

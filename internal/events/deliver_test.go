@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/jobs"
 	"github.com/tollhq/toll/internal/outbound"
 	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/internal/store/storetest"
@@ -408,11 +409,10 @@ func TestWebhooks_TwoProcesses(t *testing.T) {
 		for i := range n {
 			m.tell(fmt.Sprint(i % 7))
 		}
-		ctx, stop := context.WithCancel(t.Context())
-		var work sync.WaitGroup
+		var stops []func()
 		for range 2 {
 			e := m.room(nil)
-			work.Go(func() { e.sender.run(ctx) })
+			stops = append(stops, run(jobs.Loop{Every: deliverEvery, Wake: e.sender.wake, Turn: jobs.Do(e.sender.turn), End: e.sender.end}))
 		}
 		eventually(t, func() bool { return len(r.all()) >= n })
 		eventually(t, func() bool {
@@ -420,8 +420,9 @@ func TestWebhooks_TwoProcesses(t *testing.T) {
 			must(t, err)
 			return l.Total == n
 		})
-		stop()
-		work.Wait()
+		for _, stop := range stops {
+			stop()
+		}
 		last := map[string]int64{}
 		for _, d := range r.all() {
 			if d.event.Object.Sequence != last[d.event.Object.ID]+1 {
@@ -460,11 +461,7 @@ func TestT181_QueuesGrow(t *testing.T) {
 		t.Errorf("%d wait", pending)
 	}
 	m.hook(good.URL)
-	ctx, stop := context.WithCancel(t.Context())
-	var work sync.WaitGroup
-	work.Go(func() { m.events.Run(ctx) })
-	defer work.Wait()
-	defer stop()
+	defer run(m.events.Loops()...)()
 	eventually(t, func() bool { return len(silent.all()) == slotsOfHook }) // all that it may have at a time
 	m.tell("more")
 	token := m.token(subscriber, 0)

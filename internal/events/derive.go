@@ -6,17 +6,15 @@ import (
 	"time"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/jobs"
 	"github.com/tollhq/toll/internal/ledger"
 	"github.com/tollhq/toll/internal/store"
 )
 
 const (
-	// dutyRest is how much longer than its work the deriver rests, and repair: each takes a twentieth of the time at most, so
-	// that settlements do not feel it, but for work that took unusually long.
+	// dutyRest has the deriver pause 19 times longer than it works, and repair: each takes a twentieth of the time at most, so that
+	// settlements do not feel it, but for turns that took unusually long.
 	dutyRest = 19
-	// maxRest bounds that rest. Time in which a database or the whole machine stood still counts as work; the events of the
-	// others must not wait for a multiple of it.
-	maxRest = 2 * time.Second
 	// gatherTime lets the entries of a burst come together.
 	gatherTime = 20 * time.Millisecond
 	// maxNotes bounds the accounts that are noted; repair finds what does not fit.
@@ -25,7 +23,7 @@ const (
 	batchAccounts = 128
 	batchOnSQLite = 24
 	batchEntries  = 64 // of one account
-	// scanSlice is how many accounts repair looks at in one query, and lapTime how long a lap takes at least.
+	// scanSlice is how many accounts repair looks at in one query, and lapTime the pause between two laps.
 	scanSlice = 1000
 	lapTime   = time.Second
 )
@@ -34,12 +32,12 @@ const (
 type Notes struct {
 	mu   sync.Mutex
 	set  map[ledger.AccountID]struct{}
-	wake chan struct{}
+	wake jobs.Signal
 }
 
 // NewNotes returns an empty set. Add is for [ledger.Config].
 func NewNotes() *Notes {
-	return &Notes{set: map[ledger.AccountID]struct{}{}, wake: make(chan struct{}, 1)}
+	return &Notes{set: map[ledger.AccountID]struct{}{}, wake: jobs.NewSignal()}
 }
 
 // Add notes an account, unless there are too many.
@@ -49,10 +47,7 @@ func (n *Notes) Add(id ledger.AccountID) {
 		n.set[id] = struct{}{}
 	}
 	n.mu.Unlock()
-	select {
-	case n.wake <- struct{}{}:
-	default:
-	}
+	n.wake.Fire()
 }
 
 func (n *Notes) take(most int) []ledger.AccountID {
@@ -75,77 +70,42 @@ func (n *Notes) empty() bool {
 	return len(n.set) == 0
 }
 
-// derive makes events of the entries of noted accounts until ctx ends.
-func (e *Events) derive(ctx context.Context) {
+// derive makes events of the entries of noted accounts.
+func (e *Events) derive(ctx context.Context) (next time.Duration, err error) {
 	notes, batch := e.cfg.Notes, batchAccounts
 	if e.st.Engine() == store.SQLite {
 		batch = batchOnSQLite
 	}
-	for {
-		if notes.empty() {
-			select {
-			case <-ctx.Done():
-				return
-			case <-notes.wake:
-				if !pause(ctx, gatherTime) {
-					return
-				}
-			}
-		}
-		began := time.Now()
-		if accounts := notes.take(batch); len(accounts) > 0 {
-			e.deriveNoted(ctx, accounts)
-		}
-		if !pause(ctx, restAfter(time.Since(began))) {
-			return
-		}
+	accounts := notes.take(batch)
+	if len(accounts) == 0 {
+		return 0, nil
 	}
+	more, made, err := e.deriveBatch(ctx, accounts)
+	for _, id := range more {
+		notes.Add(id)
+	}
+	if made > 0 {
+		e.hub.wake.Fire()
+		e.sender.wake.Fire()
+	}
+	if !notes.empty() {
+		next = jobs.AtOnce
+	}
+	return next, err // after an error, repair finds the accounts again
 }
 
 // repair notes accounts whose entries have no events and that nobody noted: those of other processes, and of one that was killed.
-// It does not wait for derive, which accounts in use keep busy.
-func (e *Events) repair(ctx context.Context) {
-	for {
-		lap := time.Now()
-		var position ledger.AccountID
-		for done := false; !done; {
-			began := time.Now()
-			behind, last, end, err := store.AccountsBehind(ctx, e.st, position, scanSlice)
-			if err != nil {
-				e.warn(ctx, "scan for entries without events", err)
-			}
-			for _, id := range behind {
-				e.cfg.Notes.Add(id)
-			}
-			position, done = last, end || err != nil
-			if !pause(ctx, restAfter(time.Since(began))) {
-				return
-			}
-		}
-		if !pause(ctx, time.Until(lap.Add(lapTime))) {
-			return
-		}
-	}
-}
-
-func restAfter(work time.Duration) time.Duration {
-	return min(max(dutyRest*work, time.Millisecond), maxRest)
-}
-
-// deriveNoted makes the events of accounts, and notes them again when there is more to do.
-func (e *Events) deriveNoted(ctx context.Context, accounts []ledger.AccountID) {
-	more, made, err := e.deriveBatch(ctx, accounts)
-	if err != nil {
-		e.warn(ctx, "events of entries", err)
-		return // repair finds them again
-	}
-	for _, id := range more {
+// It works off one slice, and does not wait for derive, which accounts in use keep busy.
+func (e *Events) repair(ctx context.Context) (more bool, err error) {
+	behind, last, end, err := store.AccountsBehind(ctx, e.st, e.lap, scanSlice)
+	for _, id := range behind {
 		e.cfg.Notes.Add(id)
 	}
-	if made > 0 {
-		e.hub.wake()
-		e.sender.wake()
+	if end || err != nil {
+		last = ledger.AccountID{}
 	}
+	e.lap = last
+	return !end && err == nil, err
 }
 
 func (e *Events) warn(ctx context.Context, what string, err error) {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/jobs"
 	"github.com/tollhq/toll/internal/ledger"
 	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/internal/store/storetest"
@@ -206,11 +207,7 @@ func TestDerive_Run(t *testing.T) {
 		m.mint(subscriber, 100, "o", time.Time{})
 		token := m.token(subscriber, 0)
 		m.settle(subscriber, token, 1, "r1")
-		ctx, stop := context.WithCancel(t.Context())
-		var work sync.WaitGroup
-		work.Go(func() { e.Run(ctx) })
-		defer work.Wait()
-		defer stop()
+		defer run(e.Loops()...)()
 		eventually(t, func() bool { return types(m.stream(subscriber)) == "credits.minted settlement.settled" })
 		m.settle(subscriber, token, 1, "r2")
 		eventually(t, func() bool { return len(m.stream(builder)) == 3 })
@@ -227,29 +224,18 @@ func TestDerive_BusyAccount(t *testing.T) {
 		busy := ledger.NewAccountID(m.plan, builder)
 		notes.Add(busy)
 		e.failpoint = func(string) { notes.Add(busy) } // each time that it is looked at
-		ctx, stop := context.WithCancel(t.Context())
-		var work sync.WaitGroup
-		work.Go(func() { e.Run(ctx) })
-		defer work.Wait()
-		defer stop()
+		defer run(e.Loops()...)()
 		eventually(t, func() bool { return len(m.stream(builder)) == 1 })
 		m.mint(subscriber, 100, "of another process", time.Time{})
 		within(t, 20*time.Second, func() bool { return types(m.stream(subscriber)) == "credits.minted" })
 	})
 }
 
-// A database that stood still for ten seconds must not keep events back for three minutes more.
-func TestDerive_RestIsBounded(t *testing.T) {
-	for _, tt := range []struct{ work, want time.Duration }{
-		{0, time.Millisecond},
-		{10 * time.Millisecond, 190 * time.Millisecond},
-		{10 * time.Second, maxRest},
-		{200 * time.Hour, maxRest},
-	} {
-		if got := restAfter(tt.work); got != tt.want {
-			t.Errorf("after work of %v: %v", tt.work, got)
-		}
-	}
+// run starts loops. The caller stops them with what it returns.
+func run(loops ...jobs.Loop) (stop func()) {
+	g := jobs.NewGroup(nil)
+	g.Start(loops...)
+	return func() { _ = g.Stop(context.Background()) } // the loops of this room end without errors
 }
 
 func eventually(t *testing.T, f func() bool) {

@@ -9,10 +9,10 @@ import (
 	"context"
 	"log/slog"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/jobs"
 	"github.com/tollhq/toll/internal/ledger"
 	"github.com/tollhq/toll/internal/outbound"
 	"github.com/tollhq/toll/internal/store"
@@ -52,14 +52,15 @@ type Events struct {
 	log    *slog.Logger
 	client *outbound.Client
 	hub    *hub
-	sender sender
+	sender *sender
+	lap    ledger.AccountID // position of repair
 	// maxPending is the constant of this name, and less in a test.
 	maxPending int
 	// failpoint is set by tests that stop the work at a step.
 	failpoint func(at string)
 }
 
-// New returns the room. [Events.Run] does its work in the background.
+// New returns the room. [Events.Loops] are its work in the background.
 func New(cfg Config) *Events {
 	if cfg.Clock == nil {
 		cfg.Clock = time.Now
@@ -83,33 +84,21 @@ func New(cfg Config) *Events {
 	return e
 }
 
-// Run derives, delivers and wakes streams until ctx ends. What is being sent then has three seconds.
-func (e *Events) Run(ctx context.Context) {
-	var work sync.WaitGroup
-	work.Go(func() { e.derive(ctx) })
-	work.Go(func() { e.repair(ctx) })
-	work.Go(func() { e.sender.run(ctx) })
-	work.Go(func() { e.hub.run(ctx) })
-	work.Go(func() { e.sweep(ctx) })
-	work.Wait()
-	e.client.Close()
+// Loops returns what derives events, delivers them and wakes streams. What is being sent when they stop has three seconds.
+func (e *Events) Loops() []jobs.Loop {
+	return []jobs.Loop{
+		{Name: "events.derive", Wake: e.cfg.Notes.wake, Gather: gatherTime, Rest: dutyRest, Turn: e.derive},
+		{Name: "events.repair", Every: lapTime, Rest: dutyRest, Turn: jobs.Sweep(e.repair)},
+		{Name: "events.deliver", Every: deliverEvery, Wake: e.sender.wake, Turn: jobs.Do(e.sender.turn), End: e.sender.end},
+		{Name: "events.streams", Every: hubEvery, Wake: e.hub.wake, Turn: jobs.Do(e.hub.turn), End: e.hub.end},
+		{Name: "events.expire", Every: sweepEvery, Turn: jobs.Do(e.expire)},
+		{Name: "events.forget", Every: sweepEvery, Turn: jobs.Sweep(e.forget)},
+	}
 }
 
 func (e *Events) at(step string) {
 	if e.failpoint != nil {
 		e.failpoint(step)
-	}
-}
-
-// pause waits, and reports false when ctx ended first.
-func pause(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
 	}
 }
 

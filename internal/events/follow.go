@@ -2,10 +2,13 @@ package events
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/jobs"
 	"github.com/tollhq/toll/internal/store"
 )
 
@@ -21,7 +24,7 @@ const (
 // hub wakes live streams. One look at the database serves them all.
 type hub struct {
 	e    *Events
-	kick chan struct{}
+	wake jobs.Signal
 
 	mu      sync.Mutex
 	all     int
@@ -30,51 +33,29 @@ type hub struct {
 }
 
 func newHub(e *Events) *hub {
-	return &hub{e: e, kick: make(chan struct{}, 1), streams: map[toll.Address]map[*Stream]struct{}{}}
+	return &hub{e: e, wake: jobs.NewSignal(), streams: map[toll.Address]map[*Stream]struct{}{}}
 }
 
-func (h *hub) wake() {
-	select {
-	case h.kick <- struct{}{}:
-	default:
+func (h *hub) turn(ctx context.Context) error {
+	h.mu.Lock()
+	principals := slices.Collect(maps.Keys(h.streams))
+	h.mu.Unlock()
+	if len(principals) == 0 {
+		return nil
 	}
-}
-
-func (h *hub) run(ctx context.Context) {
-	defer h.end()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-h.kick:
-		case <-time.After(hubEvery):
+	last, err := store.LastSequences(ctx, h.e.st, principals)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for p, n := range last {
+		for s := range h.streams[p] {
+			s.tell(n)
 		}
-		h.mu.Lock()
-		principals := make([]toll.Address, 0, len(h.streams))
-		for p := range h.streams {
-			principals = append(principals, p)
-		}
-		h.mu.Unlock()
-		if len(principals) == 0 {
-			continue
-		}
-		last, err := store.LastSequences(ctx, h.e.st, principals)
-		if err != nil {
-			h.e.warn(ctx, "lengths of event streams", err)
-			continue
-		}
-		h.mu.Lock()
-		for p, n := range last {
-			for s := range h.streams[p] {
-				s.tell(n)
-			}
-		}
-		h.mu.Unlock()
 	}
+	return err
 }
 
 // end ends all streams, and those to come.
-func (h *hub) end() {
+func (h *hub) end(context.Context) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.ended = true
@@ -83,10 +64,11 @@ func (h *hub) end() {
 			s.finish()
 		}
 	}
+	return nil
 }
 
 // EndStreams ends all live streams: the process is going to stop, and they would keep it.
-func (e *Events) EndStreams() { e.hub.end() }
+func (e *Events) EndStreams() { _ = e.hub.end(context.Background()) } // it has no error
 
 // Stream is a live stream of events. It is used by one goroutine.
 type Stream struct {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"testing"
 	"time"
 
@@ -27,10 +26,8 @@ func TestFollow(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, st *store.Store) {
 		m := newMarket(t, st)
 		ctx, stop := context.WithCancel(t.Context())
-		var work sync.WaitGroup
-		work.Go(func() { m.events.Run(ctx) })
-		defer work.Wait()
 		defer stop()
+		defer run(m.events.Loops()...)()
 		m.tell("old")
 		s, err := m.events.Follow(ctx, builder, "")
 		must(t, err)

@@ -23,28 +23,19 @@ const (
 
 func rawJSON(b []byte) json.RawMessage { return b }
 
-// sweep tells of delegations that ended by time, and removes deliveries that are long done.
-func (e *Events) sweep(ctx context.Context) {
-	for pause(ctx, sweepEvery) {
-		if err := e.expired(ctx); err != nil {
-			e.warn(ctx, "events of delegations that ended", err)
-		}
-		for n := int64(sweepSlice); n == sweepSlice && ctx.Err() == nil; {
-			err := e.st.Tx(ctx, func(tx *store.Tx) (err error) {
-				n, err = store.ForgetDeliveries(ctx, tx, e.clock().Add(-deliveryLife), sweepSlice)
-				return err
-			})
-			if err != nil {
-				e.warn(ctx, "sweep of deliveries", err)
-				break
-			}
-		}
-	}
+// forget removes a slice of the deliveries that are long done.
+func (e *Events) forget(ctx context.Context) (more bool, err error) {
+	var n int64
+	err = e.st.Tx(ctx, func(tx *store.Tx) (err error) {
+		n, err = store.ForgetDeliveries(ctx, tx, e.clock().Add(-deliveryLife), sweepSlice)
+		return err
+	})
+	return n == sweepSlice, err
 }
 
-// expired makes the events of delegations that ended since it last looked, in one transaction with the mark up to which it
+// expire makes the events of delegations that ended since it last looked, in one transaction with the mark up to which it
 // looked, which only one process moves at a time.
-func (e *Events) expired(ctx context.Context) error {
+func (e *Events) expire(ctx context.Context) error {
 	if e.cfg.Delegation == nil {
 		return nil
 	}

@@ -37,7 +37,7 @@ func TestExpiredDelegations(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, st *store.Store) {
 		m := newMarket(t, st)
 		ctx := t.Context()
-		must(t, m.events.expired(ctx)) // the mark
+		must(t, m.events.expire(ctx)) // the mark
 		add := func(ends time.Duration, change func(d *store.Delegation)) string {
 			t.Helper()
 			d := &store.Delegation{
@@ -55,7 +55,7 @@ func TestExpiredDelegations(t *testing.T) {
 			m.clock.advance(70 * time.Second)
 			var wg sync.WaitGroup
 			for range 3 {
-				wg.Go(func() { must(t, m.room(nil).expired(ctx)) })
+				wg.Go(func() { must(t, m.room(nil).expire(ctx)) })
 			}
 			wg.Wait()
 		}

@@ -207,7 +207,7 @@ func (e *Events) change(ctx context.Context, owner toll.Address, id string, f fu
 	if err != nil {
 		return nil, err
 	}
-	e.sender.wake()
+	e.sender.wake.Fire()
 	return out, nil
 }
 

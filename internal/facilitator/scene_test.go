@@ -100,7 +100,7 @@ func newScene(t testing.TB, v storetest.Variant, instances int) *scene {
 		i := &instance{store: st, auth: a, ledger: l, checkout: c, Facilitator: f}
 		s.inst = append(s.inst, i)
 		t.Cleanup(func() {
-			if err := errors.Join(c.Close(context.Background()), l.Close(context.Background()), a.Close(context.Background())); err != nil {
+			if err := errors.Join(c.Close(context.Background()), l.Close(context.Background())); err != nil {
 				t.Error(err)
 			}
 		})

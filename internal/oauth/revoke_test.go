@@ -40,7 +40,6 @@ func TestRevoke_NotKnownNow(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		t.Cleanup(func() { _ = a.Close(t.Context()) })
 		return a
 	}
 	ours, other := start("https://old.example.com/api/v1"), start("https://new.example.com/api/v1")

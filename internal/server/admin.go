@@ -79,7 +79,7 @@ func administer(
 		return err
 	}
 	cfg.Clock = f.clock.now
-	return errors.Join(work(cfg, f), f.close(context.WithoutCancel(ctx)))
+	return errors.Join(work(cfg, f), f.close())
 }
 
 // Migrated is the state of a schema after [Migrate].
@@ -201,7 +201,7 @@ func Inspect(ctx context.Context, cfg Config) []Check {
 	if !ok {
 		return checks
 	}
-	defer func() { _ = f.close(context.WithoutCancel(ctx)) }() // nothing was written
+	defer func() { _ = f.close() }() // nothing was written
 	if !cfg.ownMasterKey() {
 		add("master key", CheckWarning, "%s lies beside the database; a copy of the directory holds both: set TOLL_MASTER_KEY_FILE (--master-key-file)",
 			cfg.masterKeyPath())

@@ -1,7 +1,6 @@
 package server_test
 
 import (
-	"context"
 	"net/http/httptest"
 	"strings"
 	"sync"
@@ -33,7 +32,7 @@ func servesAs(t *testing.T, cfg server.Config, names x402.Namespace) (prefix str
 	t.Helper()
 	s := open(t, cfg)
 	defer func() {
-		if err := s.Close(context.Background()); err != nil {
+		if err := closeService(s); err != nil {
 			t.Error(err)
 		}
 	}()
@@ -70,7 +69,7 @@ func TestBrand_Remembered(t *testing.T) {
 		rec, req := httptest.NewRecorder(), httptest.NewRequest("GET", "/api/v1/api-keys", nil)
 		req.Header.Set("Authorization", "Bearer "+key.Key)
 		s.Handler().ServeHTTP(rec, req)
-		if err := s.Close(context.Background()); err != nil || rec.Code != 200 {
+		if err := closeService(s); err != nil || rec.Code != 200 {
 			t.Errorf("the local key: %d %s, %v", rec.Code, rec.Body, err)
 		}
 
@@ -123,7 +122,7 @@ func newOnly(t *testing.T, cfg server.Config) error {
 	t.Helper()
 	s, err := server.New(t.Context(), cfg)
 	if err == nil {
-		_ = s.Close(context.Background())
+		_ = closeService(s)
 	}
 	return err
 }
@@ -205,7 +204,7 @@ func TestBrand_FirstStartsTogether(t *testing.T) {
 			mu.Lock()
 			up[i%2]++
 			mu.Unlock()
-			if err := s.Close(context.Background()); err != nil {
+			if err := closeService(s); err != nil {
 				t.Error(err)
 			}
 		})

@@ -214,7 +214,7 @@ func TestChainEndsWithTheService(t *testing.T) {
 					})
 				}
 				began := time.Now()
-				if err := s.Close(t.Context()); err != nil {
+				if err := closeService(s); err != nil {
 					t.Error(err)
 				}
 				if took := time.Since(began); cfg.Chain.RPCURLs != nil && took > 5*time.Second {

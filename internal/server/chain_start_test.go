@@ -29,7 +29,7 @@ func refused(t *testing.T, cfg server.Config) string {
 	s, err := server.New(t.Context(), cfg)
 	if err == nil {
 		t.Error("it started")
-		_ = s.Close(t.Context()) // the test has failed already
+		_ = closeService(s) // the test has failed already
 		return ""
 	}
 	return err.Error()

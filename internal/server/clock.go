@@ -97,25 +97,14 @@ func (c *clock) advance(ctx context.Context, d time.Duration) error {
 	return err
 }
 
-// follow reads the offset that other processes set, until ctx ends.
-func (s *Server) follow(ctx context.Context) {
-	if !s.base.clock.moves {
-		return
+// follow reads the offset that other processes set.
+func (s *Server) follow(ctx context.Context) error {
+	before := s.base.clock.ahead()
+	err := s.base.clock.read(ctx, s.base.store)
+	if s.base.clock.ahead() != before {
+		s.moveChain(ctx)
 	}
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(followEvery):
-		}
-		before := s.base.clock.ahead()
-		if err := s.base.clock.read(ctx, s.base.store); err != nil && ctx.Err() == nil {
-			s.cfg.Log.Warn("the offset of the clock was not read", "error", err.Error())
-		}
-		if s.base.clock.ahead() != before {
-			s.moveChain(ctx)
-		}
-	}
+	return err
 }
 
 // advance moves the clock, and the embedded chain with it.

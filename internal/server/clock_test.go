@@ -205,7 +205,7 @@ func TestClockMovedAtOnce(t *testing.T) {
 				})
 			}
 			wait.Wait()
-			if err := s.Close(t.Context()); err != nil {
+			if err := closeService(s); err != nil {
 				t.Fatal(err)
 			}
 			again, url := start(t, cfg)

@@ -105,11 +105,9 @@ type Config struct {
 	Log *slog.Logger
 
 	// Tests set these. at is called between the steps of the crypto rail; topUpWait is how long a request waits for the order of
-	// missing credits, 0 for the default of the facilitator; end is how long each part of a shutdown may take, 0 for drainTime and
-	// closeTime.
+	// missing credits, 0 for the default of the facilitator.
 	at        func(step string)
 	topUpWait time.Duration
-	end       time.Duration
 }
 
 func (c Config) withDefaults() Config {

@@ -142,7 +142,7 @@ func tradersOf(t *testing.T, cfg server.Config) (builder, buyer, operator toll.A
 	s := open(t, cfg)
 	builder, buyer = keys(t, s)
 	operator = keyOf(t, s, server.KeyRequest{Account: "operator", Operator: true})
-	if err := s.Close(t.Context()); err != nil {
+	if err := closeService(s); err != nil {
 		t.Fatal(err)
 	}
 	return builder, buyer, operator

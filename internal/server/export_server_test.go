@@ -6,9 +6,6 @@ import (
 	"github.com/tollhq/toll/internal/store"
 )
 
-// Within is the time that each part of a shutdown has.
-var Within = within
-
 // WithBrand and KeepBrand are the two halves of a first start, before and after everything else.
 func WithBrand(ctx context.Context, c Config, st *store.Store) (Config, error) {
 	return c.withBrand(ctx, st, "")

@@ -64,6 +64,13 @@ func insist[T any](call func() (T, error)) (v T, err error) {
 	}
 }
 
+// closeService closes a service in this process. It has minutes, as the machine may be busy with other tests.
+func closeService(s *server.Server) error {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	return s.Close(ctx)
+}
+
 // start runs a service in this process until the test ends, and returns its address.
 func start(t *testing.T, cfg server.Config) (*server.Server, string) {
 	t.Helper()
@@ -80,7 +87,7 @@ func start(t *testing.T, cfg server.Config) (*server.Server, string) {
 		if err := <-done; err != nil {
 			t.Errorf("serve: %v", err)
 		}
-		if err := s.Close(context.Background()); err != nil {
+		if err := closeService(s); err != nil {
 			t.Errorf("close: %v", err)
 		}
 	})

@@ -59,7 +59,7 @@ func CreateLocalKey(ctx context.Context, cfg Config, req KeyRequest) (toll.APIKe
 		return toll.APIKey{}, err
 	}
 	key, err := createKey(ctx, f.auth, f.clock.now(), req)
-	return key, errors.Join(err, f.close(context.WithoutCancel(ctx)))
+	return key, errors.Join(err, f.close())
 }
 
 // CreateKey makes an API key of a named account of the running service.

@@ -14,10 +14,6 @@ func TestMain(m *testing.M) {
 		killedAgent(point)
 		return
 	}
-	if os.Getenv(envStandstill) != "" {
-		stoodStill()
-		return
-	}
 	if text := os.Getenv(envSteps); text != "" {
 		steppedService(text)
 		return

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"encoding/json"
 	"net/http"
 	"strings"
 	"time"
@@ -10,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/tollhq/toll/internal/api"
+	"github.com/tollhq/toll/internal/jobs"
 	"github.com/tollhq/toll/internal/store"
 )
 
@@ -37,7 +39,7 @@ const otherOperation = "other"
 
 var statusClasses = [6]string{"0xx", "1xx", "2xx", "3xx", "4xx", "5xx"}
 
-func newMetrics(st *store.Store, ready func() bool) *metrics {
+func newMetrics(st *store.Store, ready func() bool, loops func() []Loop) *metrics {
 	m := &metrics{
 		registry: prometheus.NewRegistry(),
 		seconds:  map[string]prometheus.Observer{},
@@ -56,7 +58,7 @@ func newMetrics(st *store.Store, ready func() bool) *metrics {
 		Name: "toll_http_answer_seconds", Help: "Time to answer by operation.",
 		Buckets: []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 10, 30},
 	}, []string{"operation"})
-	m.registry.MustRegister(answers, seconds, m.inFlight, m.swept, m.handles, collectors.NewGoCollector(),
+	m.registry.MustRegister(answers, seconds, m.inFlight, m.swept, m.handles, loopCollector(loops), collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	gauge := func(name, help string, value func() float64) {
 		m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, value))
@@ -162,10 +164,47 @@ func (c *counted) Write(b []byte) (int, error) {
 // Unwrap is for [http.ResponseController].
 func (c *counted) Unwrap() http.ResponseWriter { return c.ResponseWriter }
 
-// Metrics returns the handler of the operator's own listener: /metrics in the text form of Prometheus. It must not be
-// reachable for callers of the service.
+// Loop is a background loop, as /loops of the operator's listener tells of it.
+type Loop = jobs.Status
+
+// loopCollector reports the background loops by their names, which are constant.
+type loopCollector func() []Loop
+
+var (
+	loopLabels   = []string{"loop"}
+	loopTurns    = prometheus.NewDesc("toll_loop_turns_total", "Turns of background loops.", loopLabels, nil)
+	loopFailures = prometheus.NewDesc("toll_loop_failures_total", "Turns of background loops that failed.", loopLabels, nil)
+	loopBusy     = prometheus.NewDesc("toll_loop_busy_seconds_total", "Time in turns of background loops.", loopLabels, nil)
+	loopFailing  = prometheus.NewDesc("toll_loop_failing", "1 while the last turn of a background loop failed, else 0.", loopLabels, nil)
+)
+
+func (loopCollector) Describe(to chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{loopTurns, loopFailures, loopBusy, loopFailing} {
+		to <- d
+	}
+}
+
+func (c loopCollector) Collect(to chan<- prometheus.Metric) {
+	for _, s := range c() {
+		failing := 0.0
+		if s.Error != "" {
+			failing = 1
+		}
+		to <- prometheus.MustNewConstMetric(loopTurns, prometheus.CounterValue, float64(s.Turns), s.Name)
+		to <- prometheus.MustNewConstMetric(loopFailures, prometheus.CounterValue, float64(s.Failures), s.Name)
+		to <- prometheus.MustNewConstMetric(loopBusy, prometheus.CounterValue, s.Busy.Seconds(), s.Name)
+		to <- prometheus.MustNewConstMetric(loopFailing, prometheus.GaugeValue, failing, s.Name)
+	}
+}
+
+// Metrics returns the handler of the operator's own listener: /metrics in the text form of Prometheus, and /loops, the background
+// loops as JSON. It must not be reachable for callers of the service.
 func (s *Server) Metrics() http.Handler {
 	mux := http.NewServeMux()
+	mux.HandleFunc("GET /loops", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(s.jobs.Status()) // the reader may be gone
+	})
 	if s.metrics != nil {
 		mux.Handle("GET /metrics", promhttp.HandlerFor(s.metrics.registry, promhttp.HandlerOpts{}))
 	}

@@ -1,10 +1,7 @@
 package server
 
 import (
-	"context"
-	"math/rand/v2"
 	"net/http"
-	"time"
 
 	"github.com/tollhq/toll/internal/api"
 	"github.com/tollhq/toll/internal/oauth"
@@ -36,23 +33,4 @@ func (s *Server) oauthPages() []api.Page {
 		pages = append(pages, api.Page{Method: http.MethodGet, Path: path, Handler: document})
 	}
 	return pages
-}
-
-// forgetOAuth removes what the authorization server does not need any more, and goes on with what it was interrupted in,
-// until ctx ends.
-func (s *Server) forgetOAuth(ctx context.Context) {
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(forgetEvery/2 + rand.N(forgetEvery)):
-		}
-		for more := true; more; {
-			var err error
-			if more, err = s.oauth.Sweep(ctx); err != nil && ctx.Err() == nil {
-				s.cfg.Log.Warn("sweep of the authorization server", "error", err.Error())
-			}
-			more = more && err == nil
-		}
-	}
 }

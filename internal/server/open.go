@@ -39,13 +39,7 @@ type foundation struct {
 	clock *clock
 }
 
-func (f *foundation) close(ctx context.Context) error {
-	var errs []error
-	if f.auth != nil {
-		errs = append(errs, f.auth.Close(ctx))
-	}
-	return errors.Join(append(errs, f.store.Close())...)
-}
+func (f *foundation) close() error { return f.store.Close() }
 
 // storeConfig is how the store is opened for an access.
 func (c Config) storeConfig(as access) store.Config {
@@ -81,7 +75,7 @@ func open(ctx context.Context, cfg Config, as access) (_ *foundation, err error)
 	f := &foundation{store: st}
 	defer func() {
 		if err != nil {
-			_ = f.close(context.WithoutCancel(ctx)) // the first error counts
+			_ = f.close() // the first error counts
 		}
 	}()
 	if as == serving && cfg.Data != "" {
@@ -184,8 +178,8 @@ func bootstrap(
 	if err == nil && (guess == "" || guess != a.Issuer() || guess == first.Issuer) {
 		return a, nil
 	}
-	if e := a.Close(ctx); e != nil || err != nil {
-		return nil, errors.Join(err, e)
+	if err != nil {
+		return nil, err
 	}
 	first.IssuerGiven = true
 	return auth.Bootstrap(ctx, st, ring, first)

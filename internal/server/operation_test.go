@@ -26,7 +26,7 @@ import (
 func TestT166_InnerPages(t *testing.T) {
 	s, url := start(t, server.Config{Data: t.TempDir(), Metrics: true})
 	builder, _ := keys(t, s)
-	for _, path := range []string{"/metrics", "/metrics/", "/debug/pprof/", "/debug/vars", "/api/v1/metrics"} {
+	for _, path := range []string{"/metrics", "/metrics/", "/loops", "/debug/pprof/", "/debug/vars", "/api/v1/metrics"} {
 		if got := status(t, url+path); got != http.StatusNotFound {
 			t.Errorf("%s on the public side: %d", path, got)
 		}
@@ -58,6 +58,14 @@ func TestT166_InnerPages(t *testing.T) {
 		if strings.Contains(text, secret) {
 			t.Errorf("metrics hold what a caller sent")
 		}
+	}
+	for _, want := range []string{`toll_loop_turns_total{loop="ledger.sweep"} `, `toll_loop_failing{loop="events.derive"} 0`} {
+		if !strings.Contains(text, want) {
+			t.Errorf("metrics lack %s", want)
+		}
+	}
+	if got := status(t, "http://"+inner.Addr().String()+"/loops"); got != http.StatusOK {
+		t.Errorf("the loops on the operator's listener: %d", got)
 	}
 	if got := status(t, "http://"+inner.Addr().String()+"/api/v1/protocol/plans"); got != http.StatusNotFound {
 		t.Errorf("the API answers on the operator's listener: %d", got)
@@ -106,7 +114,7 @@ func TestT170_CarelessConfiguration(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s, err := server.New(t.Context(), tc.cfg)
 			if err == nil {
-				_ = s.Close(context.Background())
+				_ = closeService(s)
 				t.Fatal("it starts")
 			}
 			if !strings.Contains(err.Error(), tc.says) || strings.Contains(err.Error(), "canary") {
@@ -122,7 +130,7 @@ func TestT170_CarelessConfiguration(t *testing.T) {
 		if s.PublicURL() != "https://pay.example.com" || s.Environment() != toll.Live {
 			t.Errorf("url %s, environment %s", s.PublicURL(), s.Environment())
 		}
-		if err := s.Close(context.Background()); err != nil {
+		if err := closeService(s); err != nil {
 			t.Error(err)
 		}
 	})
@@ -133,7 +141,7 @@ func TestT170_AsynchronousCommit(t *testing.T) {
 	cfg := storetest.Config(t, storetest.Postgres)
 	s, err := server.New(t.Context(), server.Config{Database: cfg.Database + "&options=-c%20synchronous_commit%3Doff", MasterKeyFile: freshMasterKey(t)})
 	if err == nil {
-		_ = s.Close(context.Background())
+		_ = closeService(s)
 		t.Fatal("it starts")
 	}
 	var says bool // the error for callers is general; its causes are for the operator
@@ -156,7 +164,7 @@ func TestAddressOfFirstStartStays(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			defer s.Close(context.Background())
+			defer closeService(s)
 			return s.PublicURL()
 		}
 		// What local administration guesses is no first start.
@@ -201,7 +209,7 @@ func TestTwoProcessesOnOneDatabase(t *testing.T) {
 	other := first
 	other.MasterKeyFile = freshMasterKey(t)
 	if s, err := server.New(t.Context(), other); err == nil {
-		_ = s.Close(context.Background())
+		_ = closeService(s)
 		t.Error("a process with another master key starts")
 	} else if !strings.Contains(err.Error(), "master key") {
 		t.Errorf("error: %v", err)
@@ -247,7 +255,7 @@ func TestI25_NothingIsLeft(t *testing.T) {
 				t.Fatalf("settle: %+v %v", res, err)
 			}
 			stop()
-			if err := errors.Join(<-done, s.Close(context.Background()), s.Close(context.Background())); err != nil {
+			if err := errors.Join(<-done, closeService(s), closeService(s)); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -36,43 +36,40 @@ func (s *Server) databaseFailure() error {
 
 var errStalled = errors.New("a write has taken more than 2 s")
 
-// watchDatabase writes once a second when nobody else did, and after a failure, until ctx ends. It
-// logs when the database stops to take writes, once a minute while that lasts, and when it takes
-// them again.
-func (s *Server) watchDatabase(ctx context.Context) {
-	s.work.Go(func() { s.logDatabase(ctx) })
+// probeDatabase returns the turn that writes when nobody else did, and after a failure.
+func (s *Server) probeDatabase() func(context.Context) error {
 	var before uint64
-	for {
+	return func(ctx context.Context) error {
 		writes, failure := s.base.store.Writes()
 		if writes == before || failure != nil {
 			s.probe.began.Store(time.Now().UnixNano())
-			_ = s.base.store.Probe(ctx) // the store notes the outcome
+			_ = s.base.store.Probe(ctx) // the store notes the outcome, and reportDatabase logs it
 			s.probe.began.Store(0)
 			writes, _ = s.base.store.Writes()
 		}
 		before = writes
-		if !pause(ctx, probeEvery) {
-			return
-		}
+		return nil
 	}
 }
 
-// logDatabase reports what watchDatabase finds, also while a write hangs.
-func (s *Server) logDatabase(ctx context.Context) {
-	var since, said time.Time // of the failure that lasts, and of its last line
-	for pause(ctx, probeEvery/4) {
+// reportDatabase returns the turn that logs when the database stops to take writes, once a minute while that lasts, and when it
+// takes them again. It is a loop of its own, since a probe may hang.
+func (s *Server) reportDatabase() func(context.Context) error {
+	var since, logged time.Time // of the failure that lasts, and of its last line
+	return func(context.Context) error {
 		failure := s.databaseFailure()
 		switch {
 		case failure == nil && !since.IsZero():
 			s.cfg.Log.Info("the database takes writes again",
 				"path", s.base.store.Place(), "after", time.Since(since).Round(time.Second).String())
-			since, said = time.Time{}, time.Time{}
-		case failure != nil && time.Since(said) > probeRepeat:
-			if said = time.Now(); since.IsZero() {
-				since = said
+			since, logged = time.Time{}, time.Time{}
+		case failure != nil && time.Since(logged) > probeRepeat:
+			if logged = time.Now(); since.IsZero() {
+				since = logged
 			}
 			s.cfg.Log.Error("the database does not take writes", s.failureFields(failure)...)
 		}
+		return nil
 	}
 }
 
@@ -87,14 +84,4 @@ func (s *Server) failureFields(failure error) []any {
 		fields = append(fields, "freeBytes", free)
 	}
 	return fields
-}
-
-// pause waits, and reports false when ctx has ended.
-func pause(ctx context.Context, d time.Duration) bool {
-	select {
-	case <-ctx.Done():
-		return false
-	case <-time.After(d):
-		return true
-	}
 }

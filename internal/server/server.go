@@ -1,13 +1,11 @@
 package server
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"log/slog"
 	"net"
 	"net/http"
-	"sync"
 	"time"
 
 	"github.com/tollhq/toll"
@@ -16,6 +14,7 @@ import (
 	"github.com/tollhq/toll/internal/crypto"
 	"github.com/tollhq/toll/internal/events"
 	"github.com/tollhq/toll/internal/facilitator"
+	"github.com/tollhq/toll/internal/jobs"
 	"github.com/tollhq/toll/internal/ledger"
 	"github.com/tollhq/toll/internal/oauth"
 	"github.com/tollhq/toll/internal/outbound"
@@ -24,10 +23,10 @@ import (
 	"github.com/tollhq/toll/x402"
 )
 
-// Times of a shutdown in which the process runs. Their sum stays below 25 s, and so below the 30 s after which supervisors kill.
+// Times of a shutdown. Their sum stays below 25 s (F22), and so below the 30 s after which supervisors kill.
 const (
 	drainTime = 18 * time.Second // for requests in flight
-	closeTime = 5 * time.Second  // for the ledger's queue and last notes
+	closeTime = 5 * time.Second  // for background work and the queue of the ledger
 )
 
 // Server is a running service, but for the listener. It is made by [New] and ends with [Server.Close].
@@ -43,43 +42,49 @@ type Server struct {
 	handler     http.Handler
 	metrics     *metrics // nil: not wanted
 	probe       probe
-
-	stopWork context.CancelFunc
-	work     sync.WaitGroup
-	closing  sync.Once
-	closeErr error
+	jobs        *jobs.Group // everything that a shutdown stops
 }
 
 // New opens the database, brings its schema up to date, and starts the work in the background. The caller listens
 // afterwards. Errors say what to set.
-func New(ctx context.Context, cfg Config) (*Server, error) {
+func New(ctx context.Context, cfg Config) (_ *Server, err error) {
 	cfg = cfg.withDefaults()
 	base, err := open(ctx, cfg, serving)
 	if err != nil {
 		return nil, err
 	}
 	cfg.Clock, cfg.Namespace = base.clock.now, base.names
-	s := &Server{cfg: cfg, base: base}
+	s := &Server{cfg: cfg, base: base, jobs: jobs.NewGroup(cfg.Log)}
+	s.jobs.OnStop("database", func(context.Context) error { return base.store.Close() })
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.jobs.Stop(context.WithoutCancel(ctx)))
+		}
+	}()
 	a := base.auth
 	notes := events.NewNotes()
 	if cfg.Metrics {
-		s.metrics = newMetrics(base.store, func() bool { return s.databaseFailure() == nil })
+		s.metrics = newMetrics(base.store, func() bool { return s.databaseFailure() == nil }, s.jobs.Status)
 	}
 	s.ledger = ledger.New(base.store, ledger.Config{
 		Clock: cfg.Clock, Log: cfg.Log, MACKey: a.MACKey(), Changed: notes.Add, Timer: s.metrics.timeHandle,
 	})
+	s.jobs.OnStop("ledger", s.ledger.Close)
 	if err := s.connect(ctx); err != nil {
-		return nil, s.abandon(ctx, err)
+		return nil, err
 	}
+	s.jobs.OnStop("chain", func(context.Context) error { return s.chain.Close() })
 	cfg = s.cfg
 	s.checkout = checkout.New(checkout.Deps{
 		Store: base.store, Ledger: s.ledger, Rails: cfg.Rails, Environment: a.Environment(), Clock: cfg.Clock, Log: cfg.Log,
 		SignReference: a.SignReference, OpenReference: a.OpenReference,
 		MaxSpendingCents: cfg.Chain.MaxLimitCents, MaxDelegationSecs: int64(cfg.Chain.MaxDuration / time.Second),
 	})
+	s.jobs.OnStop("checkout", s.checkout.Close)
+	s.jobs.OnStop("chain", func(context.Context) error { s.chain.Stop(); return nil }) // checkout waits for its answers
 	treasury, err := cfg.treasury()
 	if err != nil {
-		return nil, s.abandon(ctx, err)
+		return nil, err
 	}
 	s.facilitator = facilitator.New(facilitator.Deps{
 		Store: base.store, Ledger: s.ledger, Auth: a, Checkout: s.checkout, Namespace: cfg.Namespace, Environment: a.Environment(),
@@ -95,7 +100,7 @@ func New(ctx context.Context, cfg Config) (*Server, error) {
 	s.oauth = s.newOAuth()
 	pages, err := s.pages()
 	if err != nil {
-		return nil, s.abandon(ctx, err)
+		return nil, err
 	}
 	limits := cfg.limits()
 	limits.Clock = base.clock.machine // who moves the clock of a sandbox gets no more calls
@@ -110,30 +115,12 @@ func New(ctx context.Context, cfg Config) (*Server, error) {
 		s.handler = s.metrics.count(s.handler)
 	}
 	if err := s.chain.Start(ctx, s.checkout); err != nil {
-		return nil, s.abandon(ctx, err)
+		return nil, err
 	}
-	work, stop := context.WithCancel(context.WithoutCancel(ctx))
-	s.stopWork = stop
-	s.work.Go(func() { s.sweep(work) })
-	s.work.Go(func() { s.events.Run(work) })
-	s.work.Go(func() { s.reconcile(work) })
-	s.work.Go(func() { s.follow(work) })
-	s.work.Go(func() { s.forget(work) })
-	s.work.Go(func() { s.forgetOAuth(work) })
-	s.work.Go(func() { s.watchDatabase(work) })
+	s.jobs.OnStop("oauth", func(context.Context) error { s.oauth.Close(); return nil })
+	s.jobs.Start(s.loops()...)
+	s.jobs.Start(s.events.Loops()...)
 	return s, nil
-}
-
-// abandon closes what a start that failed has opened.
-func (s *Server) abandon(ctx context.Context, err error) error {
-	ctx = context.WithoutCancel(ctx)
-	if s.chain != nil {
-		err = errors.Join(err, s.chain.Close())
-	}
-	if s.checkout != nil {
-		err = errors.Join(err, s.checkout.Close(ctx))
-	}
-	return errors.Join(err, s.ledger.Close(ctx), s.base.close(ctx))
 }
 
 // connect opens the chain of the settings, and takes it as the crypto rail, unless one was given.
@@ -224,7 +211,7 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 		case <-ctx.Done():
 		}
 	}()
-	err := serve(ctx, h, api.Listen(pace.Listen(ln, pace.Patience, pace.MinRate)), cmp.Or(s.cfg.end, drainTime))
+	err := serve(ctx, h, api.Listen(pace.Listen(ln, pace.Patience, pace.MinRate)), drainTime)
 	if errors.Is(context.Cause(ctx), store.ErrFlush) {
 		err = errors.Join(store.ErrFlush, err)
 	}
@@ -244,11 +231,11 @@ func serve(ctx context.Context, h *http.Server, ln net.Listener, most time.Durat
 		return err
 	case <-ctx.Done():
 	}
-	drain, cancel := within(context.WithoutCancel(ctx), most)
+	drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), most)
 	defer cancel()
 	err := h.Shutdown(drain)
 	if err != nil {
-		err = errors.Join(context.Cause(drain), h.Close())
+		err = errors.Join(err, h.Close())
 	}
 	if e := <-failed; !errors.Is(e, http.ErrServerClosed) {
 		err = errors.Join(err, e)
@@ -256,37 +243,13 @@ func serve(ctx context.Context, h *http.Server, ln net.Listener, most time.Durat
 	return err
 }
 
-// within is [context.WithTimeout] for the time in which this process runs: a standstill counts for a tenth at most, and leaves the rest
-// to what could not be done meanwhile. The time being over is the cause of its end.
-func within(ctx context.Context, most time.Duration) (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	go func() {
-		for range 10 {
-			select {
-			case <-ctx.Done():
-				return
-			case <-time.After(most / 10):
-			}
-		}
-		cancel(context.DeadlineExceeded)
-	}()
-	return ctx, func() { cancel(nil) }
-}
-
 // Close ends the work in the background, empties the queue of the ledger and closes the database. Callers have stopped
-// serving before. It may be called more than once.
+// serving before. It takes 5 s at most, unless ctx has a deadline. It may be called more than once.
 func (s *Server) Close(ctx context.Context) error {
-	s.closing.Do(func() {
-		ctx, cancel := within(ctx, cmp.Or(s.cfg.end, closeTime))
+	if _, ok := ctx.Deadline(); !ok {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, closeTime)
 		defer cancel()
-		s.stopWork()
-		s.work.Wait()
-		s.oauth.Close()
-		s.chain.Stop()
-		s.closeErr = errors.Join(s.checkout.Close(ctx), s.chain.Close(), s.ledger.Close(ctx), s.base.close(ctx))
-		if s.closeErr != nil && errors.Is(context.Cause(ctx), context.DeadlineExceeded) {
-			s.closeErr = errors.Join(context.DeadlineExceeded, s.closeErr)
-		}
-	})
-	return s.closeErr
+	}
+	return s.jobs.Stop(ctx)
 }

@@ -53,7 +53,7 @@ func startWhole(t *testing.T, v storetest.Variant) *wholeService {
 	front := httptest.NewServer(s.Handler())
 	t.Cleanup(func() {
 		front.Close()
-		if err := s.Close(context.Background()); err != nil {
+		if err := closeService(s); err != nil {
 			t.Error(err)
 		}
 		auditAfter(t, servertest.Options{Data: db.Data, Database: db.Database})

@@ -1,0 +1,35 @@
+// Package backoff says how long to wait before another try. It is the only place that does; public rooms link it.
+package backoff
+
+import (
+	"context"
+	"math/rand/v2"
+	"time"
+)
+
+// Delay returns the pause after a number of failures in a row, from 1: it doubles from first up to most. The second half of it is
+// random, so that those who failed together do not come back together.
+func Delay(first, most time.Duration, failures int) time.Duration {
+	d := most
+	if n := max(failures-1, 0); n < 32 && first <= most>>n {
+		d = first << n
+	}
+	return Jitter(d)
+}
+
+// Jitter returns a random pause between the half of d and d.
+func Jitter(d time.Duration) time.Duration {
+	return d - rand.N(max(d/2, 1))
+}
+
+// Sleep waits for d, and reports false when ctx ended first.
+func Sleep(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

@@ -1,0 +1,298 @@
+// Package jobs runs the work in the background: [Loop] for what goes on all the time, [Queue] for rare work that is due at a time.
+// A [Group] starts it, watches it, and stops it in order.
+package jobs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/tollhq/toll/internal/backoff"
+)
+
+const (
+	// firstBackoff and maxBackoff bound the pause after a turn that failed. A loop resumes within seconds after an outage.
+	firstBackoff = 100 * time.Millisecond
+	maxBackoff   = 5 * time.Second
+	// repeatLog is how often a failure that lasts is logged.
+	repeatLog = time.Minute
+	// maxRest bounds the rest of a loop with [Loop.Rest], whose turn may have waited for a slow database.
+	maxRest = 2 * time.Second
+
+	// AtOnce is the pause that a turn returns when there is more to do.
+	AtOnce = time.Nanosecond
+)
+
+// Loop is one background activity of a process. Its turns run one after the other.
+type Loop struct {
+	// Name is constant and unique in a process. It labels metrics and log lines.
+	Name string
+	// Every is the usual pause between turns. A random part of it keeps processes apart that were started together. With 0, turns
+	// wait for Wake.
+	Every time.Duration
+	// Wake starts the next turn before its time. May be nil.
+	Wake Signal
+	// Gather is how long a turn waits after Wake, so that a burst of causes makes one turn.
+	Gather time.Duration
+	// Rest is how many times longer than its turn a loop pauses at least, up to 2 s, also when Wake fires.
+	Rest int
+	// Turn does what is due. It returns when the next turn is due: 0 after Every, [AtOnce] when there is more to do. Errors are
+	// logged, and the next turn follows after a back-off. ctx ends when the group stops.
+	Turn func(ctx context.Context) (next time.Duration, err error)
+	// End runs after the last turn. ctx has the deadline of the shutdown. May be nil.
+	End func(ctx context.Context) error
+}
+
+// Signal wakes a loop. Calls before the next turn count as one.
+type Signal chan struct{}
+
+// NewSignal returns a signal for one loop.
+func NewSignal() Signal { return make(Signal, 1) }
+
+// Fire wakes the loop. It does not block.
+func (s Signal) Fire() {
+	select {
+	case s <- struct{}{}:
+	default:
+	}
+}
+
+// Do returns the turn of a loop that never has more to do at once.
+func Do(f func(ctx context.Context) error) func(context.Context) (time.Duration, error) {
+	return func(ctx context.Context) (time.Duration, error) { return 0, f(ctx) }
+}
+
+// Sweep returns the turn of a loop that works off slices until f reports that nothing more is to do.
+func Sweep(f func(ctx context.Context) (more bool, err error)) func(context.Context) (time.Duration, error) {
+	return func(ctx context.Context) (time.Duration, error) {
+		more, err := f(ctx)
+		if more {
+			return AtOnce, err
+		}
+		return 0, err
+	}
+}
+
+// Status says how a loop is doing.
+type Status struct {
+	Name     string        `json:"name"`
+	Turns    uint64        `json:"turns"`
+	Failures uint64        `json:"failures"`
+	Busy     time.Duration `json:"busyNanos"`        // in all turns
+	Last     time.Time     `json:"last,omitzero"`    // end of the last turn
+	Began    time.Time     `json:"began,omitzero"`   // of the turn that runs
+	Failing  time.Time     `json:"failing,omitzero"` // since when turns fail
+	Error    string        `json:"error,omitempty"`  // of the last turn
+}
+
+// Group runs loops, and stops them and what they need in the reverse order of their start.
+type Group struct {
+	log *slog.Logger
+
+	mu     sync.Mutex
+	stages []stage
+	loops  []*running
+	ended  bool
+
+	once sync.Once
+	err  error
+}
+
+// stage is one step of a shutdown.
+type stage struct {
+	name string
+	stop func(ctx context.Context) error
+}
+
+// NewGroup returns an empty group. log may be nil.
+func NewGroup(log *slog.Logger) *Group {
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	return &Group{log: log}
+}
+
+// OnStop has f called when everything has stopped that was started later.
+func (g *Group) OnStop(name string, f func(ctx context.Context) error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.stages = append(g.stages, stage{name, f})
+}
+
+// Start runs loops until Stop, which ends those of one call at the same time. It does nothing after Stop.
+func (g *Group) Start(loops ...Loop) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.ended {
+		return
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	started := make([]*running, len(loops))
+	var end context.Context // of the shutdown; set before ctx ends
+	for i, l := range loops {
+		r := &running{Loop: l, log: g.log, done: make(chan struct{}), status: Status{Name: l.Name}}
+		started[i] = r
+		go func() {
+			defer close(r.done)
+			r.run(ctx)
+			if r.End != nil {
+				r.endErr = r.End(end)
+			}
+		}()
+	}
+	g.loops = append(g.loops, started...)
+	g.stages = append(g.stages, stage{"", func(ctx context.Context) error {
+		end = ctx
+		cancel()
+		var errs []error
+		for _, r := range started {
+			select {
+			case <-r.done:
+				errs = append(errs, r.endErr)
+			case <-ctx.Done():
+				errs = append(errs, fmt.Errorf("%s has not ended: %w", r.Name, ctx.Err()))
+			}
+		}
+		return errors.Join(errs...)
+	}})
+}
+
+// Stop ends everything, the latest first, and waits for each as long as ctx lasts. Further calls return the same error.
+func (g *Group) Stop(ctx context.Context) error {
+	g.once.Do(func() {
+		g.mu.Lock()
+		g.ended = true
+		stages := g.stages
+		g.mu.Unlock()
+		var errs []error
+		for _, s := range slices.Backward(stages) {
+			err := s.stop(ctx)
+			if err != nil && s.name != "" {
+				err = fmt.Errorf("%s: %w", s.name, err)
+			}
+			errs = append(errs, err)
+		}
+		g.err = errors.Join(errs...)
+	})
+	return g.err
+}
+
+// Status returns the loops by name.
+func (g *Group) Status() []Status {
+	g.mu.Lock()
+	loops := slices.Clone(g.loops)
+	g.mu.Unlock()
+	all := make([]Status, len(loops))
+	for i, r := range loops {
+		r.mu.Lock()
+		all[i] = r.status
+		r.mu.Unlock()
+	}
+	slices.SortFunc(all, func(a, b Status) int { return strings.Compare(a.Name, b.Name) })
+	return all
+}
+
+// running is a loop that was started.
+type running struct {
+	Loop
+	log    *slog.Logger
+	done   chan struct{}
+	endErr error // set before done is closed
+
+	mu     sync.Mutex
+	status Status
+}
+
+func (r *running) run(ctx context.Context) {
+	failures, logged := 0, time.Time{}
+	for ctx.Err() == nil {
+		began := time.Now()
+		r.begin(began)
+		next, err := r.turn(ctx)
+		if ctx.Err() != nil {
+			err = nil // the turn was interrupted
+		}
+		since := r.end(time.Now(), err)
+		switch {
+		case err != nil:
+			failures++
+			next = max(r.Every, backoff.Delay(firstBackoff, maxBackoff, failures))
+			if time.Since(logged) > repeatLog {
+				logged = time.Now()
+				r.log.Warn("a background loop fails", "loop", r.Name, "failures", failures, "error", err.Error())
+			}
+		case failures > 0:
+			r.log.Info("a background loop works again", "loop", r.Name, "after", time.Since(since).Round(time.Millisecond).String())
+			failures, logged = 0, time.Time{}
+		}
+		if r.Rest > 0 && !backoff.Sleep(ctx, min(max(time.Duration(r.Rest)*time.Since(began), time.Millisecond), maxRest)) {
+			return
+		}
+		if next == 0 && r.Every > 0 {
+			next = backoff.Jitter(r.Every + r.Every/2)
+		}
+		r.wait(ctx, next)
+	}
+}
+
+// turn runs one turn. A panic is an error of the loop and does not end the process, which serves requests.
+func (r *running) turn(ctx context.Context) (next time.Duration, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("panic: %v", p)
+			r.log.Error("a background loop panicked", "loop", r.Name, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
+		}
+	}()
+	return r.Turn(ctx)
+}
+
+// wait returns after d, or for ever with 0, and when the loop is woken or ctx ends.
+func (r *running) wait(ctx context.Context, d time.Duration) {
+	var after <-chan time.Time
+	if d > 0 {
+		t := time.NewTimer(d)
+		defer t.Stop()
+		after = t.C
+	}
+	select {
+	case <-after:
+	case <-ctx.Done():
+	case <-r.Wake:
+		if r.Gather > 0 && backoff.Sleep(ctx, r.Gather) {
+			select {
+			case <-r.Wake: // the coming turn is for this cause, too
+			default:
+			}
+		}
+	}
+}
+
+func (r *running) begin(at time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.status.Began = at
+}
+
+// end notes the outcome of a turn, and returns since when turns had failed.
+func (r *running) end(at time.Time, err error) (since time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	s := &r.status
+	since = s.Failing
+	s.Turns, s.Busy, s.Last, s.Began = s.Turns+1, s.Busy+at.Sub(s.Began), at, time.Time{}
+	if err == nil {
+		s.Error, s.Failing = "", time.Time{}
+		return since
+	}
+	s.Error = err.Error()
+	if s.Failures++; s.Failing.IsZero() {
+		s.Failing = at
+	}
+	return since
+}
