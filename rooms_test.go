@@ -31,7 +31,7 @@ var rooms = map[string]room{
 	"client": {ours: "toll x402 internal/backoff"},
 	"paid":   {ours: "toll x402 internal/sale internal/plain"},
 	"paidmcp": {
-		ours:  "toll x402 paid internal/sale internal/plain internal/pace",
+		ours:  "toll x402 paid internal/sale internal/plain internal/pace internal/meter",
 		third: []string{"github.com/modelcontextprotocol/go-sdk", "github.com/google/jsonschema-go"},
 	},
 	"paida2a":  {ours: "toll x402 paid internal/sale internal/plain internal/pace", third: []string{"github.com/a2aproject/a2a-go"}},

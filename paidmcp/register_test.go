@@ -14,7 +14,7 @@ import (
 	"github.com/tollhq/toll/paidmcp"
 )
 
-// TestRegister: a registration is judged by the table of the wire contract, and passed on to the service as it is.
+// TestRegister: a registration is passed on to the service as it is, and so is the answer.
 func TestRegister(t *testing.T) {
 	svc := service(t)
 	var got map[string]any
@@ -60,44 +60,6 @@ func TestRegister(t *testing.T) {
 			t.Errorf("%s arrived as %v", good, got)
 		}
 	}
-	long := strings.Repeat("a", 257)
-	many := strings.TrimSuffix(strings.Repeat(`"https://a.example.com/",`, 11), ",")
-	for body, code := range map[string]string{
-		`[]`: "invalid_request", `"x"`: "invalid_request", `{`: "invalid_request", `{}`: "invalid_request", `{"software_id":"x"}`: "invalid_request",
-		`{"client_name":"x"}`: "invalid_request", `{"redirect_uris":[]}`: "invalid_request", `{"redirect_uris":null,"client_name":"x"}`: "invalid_request", `{"redirect_uris":"https://a.example.com"}`: "invalid_request",
-		`{"redirect_uris":[` + many + `]}`:                                                            "invalid_redirect_uri",
-		`{"redirect_uris":["http://a.example.com/"]}`:                                                 "invalid_redirect_uri",
-		`{"redirect_uris":["javascript:alert(1)"]}`:                                                   "invalid_redirect_uri",
-		`{"redirect_uris":["data:text/html,x"]}`:                                                      "invalid_redirect_uri",
-		`{"redirect_uris":["app:x"]}`:                                                                 "invalid_redirect_uri",
-		`{"redirect_uris":["ms-settings:/x"]}`:                                                        "invalid_redirect_uri",
-		`{"redirect_uris":["https://a.example.com/#x"]}`:                                              "invalid_redirect_uri",
-		`{"redirect_uris":["https://a.example.com/#"]}`:                                               "invalid_redirect_uri",
-		`{"redirect_uris":["https://u@a.example.com/"]}`:                                              "invalid_redirect_uri",
-		`{"redirect_uris":["https:///x"]}`:                                                            "invalid_redirect_uri",
-		`{"redirect_uris":["http://localhost.example.com/"]}`:                                         "invalid_redirect_uri",
-		`{"redirect_uris":["https://a.example.com/","ftp://a.example.com/"]}`:                         "invalid_redirect_uri",
-		`{"redirect_uris":["https://a.example.com/"],"grant_types":["password"]}`:                     "invalid_client_metadata",
-		`{"redirect_uris":["https://a.example.com/"],"response_types":["token"]}`:                     "invalid_client_metadata",
-		`{"redirect_uris":["https://a.example.com/"],"response_types":["id_token"]}`:                  "invalid_client_metadata",
-		`{"redirect_uris":["https://a.example.com/"],"token_endpoint_auth_method":"private_key_jwt"}`: "invalid_client_metadata",
-		`{"redirect_uris":["https://a.example.com/"],"client_name":7}`:                                "invalid_client_metadata",
-		`{"redirect_uris":["https://a.example.com/"],"scope":"` + long + `"}`:                         "invalid_client_metadata",
-		`{"redirect_uris":["https://a.example.com/"],"contacts":["1","2","3","4","5","6"]}`:           "invalid_client_metadata",
-		`{"redirect_uris":["https://a.example.com/"],"redirect_uris":["https://b.example.com/"]}`:     "invalid_request",
-		`{"redirect_uris":["https://a.example.com/"],"logo_uri":["x"]}`:                               "invalid_client_metadata",
-	} {
-		got = nil
-		a := register(body)
-		var refused struct {
-			Error       string `json:"error"`
-			Description string `json:"error_description"`
-		}
-		if err := json.Unmarshal([]byte(a.body), &refused); err != nil || a.status != http.StatusBadRequest || refused.Error != code || refused.Description == "" || got != nil ||
-			(body == `{}` && !strings.Contains(refused.Description, "redirect_uris")) {
-			t.Errorf("%s: %d %s", body, a.status, a.body)
-		}
-	}
 	if a := h.do(http.MethodPost, "/register", `{"redirect_uris":["https://a.example.com/"],"x":"`+strings.Repeat("a", 17<<10)+`"}`); a.status != http.StatusRequestEntityTooLarge {
 		t.Errorf("%d", a.status)
 	}
@@ -131,7 +93,8 @@ func TestRegister(t *testing.T) {
 	}
 }
 
-// TestRegister_WithTheService: the client of a server with an agent has the id of the agent there.
+// TestRegister_WithTheService: the client of a server with an agent has the id of the agent there, and the service judges
+// registrations by the table of the wire contract.
 func TestRegister_WithTheService(t *testing.T) {
 	svc := service(t)
 	h := host(t, svc, paidmcp.ServerConfig{})
@@ -143,5 +106,42 @@ func TestRegister_WithTheService(t *testing.T) {
 	}
 	if err := json.Unmarshal([]byte(a.body), &made); err != nil || a.status != http.StatusCreated || made.ID != string(svc.Agent()) || made.Method != "none" || len(made.Redirects) != 1 {
 		t.Errorf("%d %s", a.status, a.body)
+	}
+	long := strings.Repeat("a", 257)
+	many := strings.TrimSuffix(strings.Repeat(`"https://a.example.com/",`, 11), ",")
+	for body, code := range map[string]string{
+		`[]`: "invalid_request", `"x"`: "invalid_request", `{`: "invalid_request", `{}`: "invalid_request", `{"software_id":"x"}`: "invalid_request",
+		`{"client_name":"x"}`: "invalid_request", `{"redirect_uris":[]}`: "invalid_request", `{"redirect_uris":null,"client_name":"x"}`: "invalid_request", `{"redirect_uris":"https://a.example.com"}`: "invalid_redirect_uri",
+		`{"redirect_uris":[` + many + `]}`:                                                            "invalid_redirect_uri",
+		`{"redirect_uris":["http://a.example.com/"]}`:                                                 "invalid_redirect_uri",
+		`{"redirect_uris":["javascript:alert(1)"]}`:                                                   "invalid_redirect_uri",
+		`{"redirect_uris":["data:text/html,x"]}`:                                                      "invalid_redirect_uri",
+		`{"redirect_uris":["app:x"]}`:                                                                 "invalid_redirect_uri",
+		`{"redirect_uris":["ms-settings:/x"]}`:                                                        "invalid_redirect_uri",
+		`{"redirect_uris":["https://a.example.com/#x"]}`:                                              "invalid_redirect_uri",
+		`{"redirect_uris":["https://a.example.com/#"]}`:                                               "invalid_redirect_uri",
+		`{"redirect_uris":["https://u@a.example.com/"]}`:                                              "invalid_redirect_uri",
+		`{"redirect_uris":["https:///x"]}`:                                                            "invalid_redirect_uri",
+		`{"redirect_uris":["http://localhost.example.com/"]}`:                                         "invalid_redirect_uri",
+		`{"redirect_uris":["https://a.example.com/","ftp://a.example.com/"]}`:                         "invalid_redirect_uri",
+		`{"redirect_uris":["https://a.example.com/"],"grant_types":["password"]}`:                     "invalid_client_metadata",
+		`{"redirect_uris":["https://a.example.com/"],"response_types":["token"]}`:                     "invalid_client_metadata",
+		`{"redirect_uris":["https://a.example.com/"],"response_types":["id_token"]}`:                  "invalid_client_metadata",
+		`{"redirect_uris":["https://a.example.com/"],"token_endpoint_auth_method":"private_key_jwt"}`: "invalid_client_metadata",
+		`{"redirect_uris":["https://a.example.com/"],"client_name":7}`:                                "invalid_client_metadata",
+		`{"redirect_uris":["https://a.example.com/"],"scope":"` + long + `"}`:                         "invalid_client_metadata",
+		`{"redirect_uris":["https://a.example.com/"],"contacts":["1","2","3","4","5","6"]}`:           "invalid_client_metadata",
+		`{"redirect_uris":["https://a.example.com/"],"redirect_uris":["https://b.example.com/"]}`:     "invalid_request",
+		`{"redirect_uris":["https://a.example.com/"],"logo_uri":["x"]}`:                               "invalid_client_metadata",
+	} {
+		a := h.do(http.MethodPost, "/register", body)
+		var refused struct {
+			Error       string `json:"error"`
+			Description string `json:"error_description"`
+		}
+		if err := json.Unmarshal([]byte(a.body), &refused); err != nil || a.status != http.StatusBadRequest || refused.Error != code || refused.Description == "" ||
+			(body == `{}` && !strings.Contains(refused.Description, "redirect_uris")) {
+			t.Errorf("%s: %d %s", body, a.status, a.body)
+		}
 	}
 }

@@ -166,7 +166,7 @@ func NewServer(p *Payments, m *mcp.Server, cfg ServerConfig) (*Server, error) {
 		return nil, err
 	}
 	s.bearers = newBearers(p, newKeys(near+"/.well-known/jwks.json", &direct, s.clock), s.clock)
-	s.register = registrar{to: near + "/oauth/register", client: &direct, limit: limiter{clock: s.clock}}
+	s.register = registrar{to: near + "/oauth/register", client: &direct, limit: perMinute[struct{}](registerRate)}
 	if s.cfg.MaxSessions <= 0 {
 		s.cfg.MaxSessions = maxSessions
 	}
@@ -177,11 +177,7 @@ func NewServer(p *Payments, m *mcp.Server, cfg ServerConfig) (*Server, error) {
 		Stateless: true, DisableLocalhostProtection: true, MaxRequestBodyBytes: s.cfg.MaxBody, PropagateRequestCancellation: true,
 	})
 	p.Protect(m)
-	rate := &completions{most: cfg.CompletionRate, clock: s.clock}
-	if rate.most == 0 {
-		rate.most = completionRate
-	}
-	m.AddReceivingMiddleware(s.sessions.backlog.closable, withoutCredentials, rate.limit)
+	m.AddReceivingMiddleware(s.sessions.backlog.closable, withoutCredentials, limitCompletions(cfg.CompletionRate, s.clock))
 	if p.cfg.EndpointURL == "" && s.base != nil {
 		p.cfg.EndpointURL = s.base.String() + pathMCP
 	}
