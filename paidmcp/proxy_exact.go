@@ -87,7 +87,8 @@ func (t *exactTripper) RoundTrip(req *http.Request) (*http.Response, error) {
 	switch {
 	case err != nil || res.StatusCode != http.StatusOK:
 	case kind == "text/event-stream":
-		res.Body = &exactEvents{lines: bufio.NewReaderSize(res.Body, 64<<10), body: res.Body, came: t.came}
+		e := &exactEvents{lines: bufio.NewReaderSize(res.Body, 64<<10), came: t.came}
+		res.Body = rewritten{&pieces{next: e.event}, res.Body}
 		res.ContentLength = -1
 	case kind == "application/json":
 		var m capped
@@ -100,7 +101,7 @@ func (t *exactTripper) RoundTrip(req *http.Request) (*http.Response, error) {
 			res.Body.Close()
 			return nil, err
 		}
-		res.Body = &exactEvents{rest: text, body: res.Body}
+		res.Body = rewritten{bytes.NewReader(text), res.Body}
 		res.ContentLength = int64(len(text))
 	}
 	return res, nil
@@ -133,29 +134,37 @@ func exactMessage(text []byte, came func(params json.RawMessage)) []byte {
 	return out
 }
 
+// rewritten is a body of which something else is read.
+type rewritten struct {
+	io.Reader
+	io.Closer
+}
+
+// pieces reads what next returns, one piece after another, until it returns an error.
+type pieces struct {
+	next func() ([]byte, error)
+	rest []byte
+	err  error
+}
+
+// Read implements [io.Reader].
+func (r *pieces) Read(p []byte) (int, error) {
+	for len(r.rest) == 0 {
+		if r.err != nil {
+			return 0, r.err
+		}
+		r.rest, r.err = r.next()
+	}
+	n := copy(p, r.rest)
+	r.rest = r.rest[n:]
+	return n, nil
+}
+
 // exactEvents rewrites the messages of an event stream. It leaves out what is no message, and puts an error for its call in
 // place of one that is too large.
 type exactEvents struct {
-	lines *bufio.Reader // nil: rest is all
-	rest  []byte
-	body  io.Closer
+	lines *bufio.Reader
 	came  func(params json.RawMessage)
-	err   error
-}
-
-func (e *exactEvents) Read(p []byte) (int, error) {
-	for len(e.rest) == 0 {
-		if e.lines == nil {
-			return 0, io.EOF
-		}
-		if e.err != nil {
-			return 0, e.err
-		}
-		e.rest, e.err = e.event()
-	}
-	n := copy(p, e.rest)
-	e.rest = e.rest[n:]
-	return n, nil
 }
 
 // event reads one event, whose data it returns in one line.
@@ -195,5 +204,3 @@ func (e *exactEvents) event() ([]byte, error) {
 
 // maxFields bounds the other fields of an event, in bytes.
 const maxFields = 64 << 10
-
-func (e *exactEvents) Close() error { return e.body.Close() }

@@ -22,8 +22,8 @@ import (
 // terminateTime is how long a process may take to end after its input was closed, and once more after it was told to.
 const terminateTime = 5 * time.Second
 
-// processTransport starts a process that speaks over its standard input and output, one message a line. It is ours because
-// the one of the SDK ends the connection of all callers for one line that is too long or no message.
+// processTransport starts a process that speaks over its standard input and output, one message a line. It puts a filter before
+// the transport of the SDK, which ends the connection of all callers for one line that is too long or no message.
 type processTransport struct {
 	command *exec.Cmd
 	log     *slog.Logger
@@ -32,7 +32,7 @@ type processTransport struct {
 }
 
 // Connect implements [mcp.Transport].
-func (t *processTransport) Connect(context.Context) (mcp.Connection, error) {
+func (t *processTransport) Connect(ctx context.Context) (mcp.Connection, error) {
 	in, err := t.command.StdinPipe()
 	if err != nil {
 		return nil, err
@@ -47,69 +47,50 @@ func (t *processTransport) Connect(context.Context) (mcp.Connection, error) {
 	if err := t.command.Start(); err != nil {
 		return nil, err
 	}
-	c := &process{processTransport: t, in: in, lines: bufio.NewReaderSize(out, 64<<10)}
-	c.end = sync.OnceValue(c.terminate)
-	return c, nil
+	p := &process{processTransport: t, WriteCloser: in, lines: bufio.NewReaderSize(out, 64<<10)}
+	p.end = sync.OnceValue(p.terminate)
+	pipe := &mcp.IOTransport{Reader: io.NopCloser(&pieces{next: p.messages}), Writer: p, MaxLineLength: -1}
+	return pipe.Connect(ctx)
 }
 
+// process is the input of a process, whose end it is to close it.
 type process struct {
 	*processTransport
+	io.WriteCloser
 	lines *bufio.Reader
-	queue []json.RawMessage // of a batch, what was not returned yet
 	end   func() error
-
-	mu sync.Mutex // of writes
-	in io.WriteCloser
 }
 
-// SessionID implements [mcp.Connection].
-func (c *process) SessionID() string { return "" }
-
-// Read implements [mcp.Connection]. It skips lines that are no messages, and returns an error for the call whose answer is too
-// large. Only the end of the output, or of the process, ends it.
-func (c *process) Read(context.Context) (jsonrpc.Message, error) {
-	for {
-		if len(c.queue) == 0 {
-			text, err := c.line()
-			if err != nil {
-				c.broken()
-				return nil, err
-			}
-			if len(text) == 0 {
-				continue
-			}
-			c.queue = []json.RawMessage{text}
-			if text[0] == '[' && x402.Decode(text, &c.queue) != nil {
-				c.queue = nil
-			}
-			if len(c.queue) == 0 {
-				continue
-			}
-		}
-		text := c.queue[0]
-		c.queue = c.queue[1:]
-		m, err := jsonrpc.DecodeMessage(text)
-		if err != nil {
-			c.log.Debug("mcp: the server behind wrote a line that is no message", "begins", shown(string(text[:min(len(text), 100)])))
+// messages returns the messages of the next line, without what is none. In place of an answer that is too large it returns an
+// error for the call.
+func (p *process) messages() (out []byte, err error) {
+	text, err := p.line()
+	if err != nil {
+		p.broken()
+		return nil, err
+	}
+	batch := []json.RawMessage{text}
+	if len(text) == 0 || text[0] == '[' && x402.Decode(text, &batch) != nil {
+		return nil, nil
+	}
+	for _, one := range batch {
+		if _, err := jsonrpc.DecodeMessage(one); err != nil {
+			p.log.Debug("mcp: the server behind wrote a line that is no message", "begins", shown(string(one[:min(len(one), 100)])))
 			continue
 		}
-		switch m := m.(type) {
-		case *jsonrpc.Response:
-			m.Result = exactResult(m.Result)
-		case *jsonrpc.Request:
-			if m.Method == methodProgress {
-				c.came(m.Params)
-			}
+		if exact := exactMessage(one, p.came); exact != nil {
+			one = exact
 		}
-		return m, nil
+		out = append(append(out, one...), '\n')
 	}
+	return out, nil
 }
 
 // line reads one line, or what stands for one that is too long.
-func (c *process) line() ([]byte, error) {
+func (p *process) line() ([]byte, error) {
 	var m capped
 	for {
-		part, err := c.lines.ReadSlice('\n')
+		part, err := p.lines.ReadSlice('\n')
 		if _, err := m.Write(part); err != nil {
 			return nil, err
 		}
@@ -117,34 +98,22 @@ func (c *process) line() ([]byte, error) {
 			continue
 		}
 		if m.over != nil {
-			c.log.Warn("mcp: the server behind sent a message that is too large", "bytes", m.size)
+			p.log.Warn("mcp: the server behind sent a message that is too large", "bytes", m.size)
 		}
 		return bytes.TrimSpace(m.message()), err
 	}
 }
 
-// Write implements [mcp.Connection].
-func (c *process) Write(_ context.Context, m jsonrpc.Message) error {
-	text, err := jsonrpc.EncodeMessage(m)
-	if err != nil {
-		return err
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	_, err = c.in.Write(append(text, '\n'))
-	return err
-}
+// Close ends the process, by force when it does not end by itself.
+func (p *process) Close() error { return p.end() }
 
-// Close implements [mcp.Connection]. It ends the process, by force when it does not end by itself.
-func (c *process) Close() error { return c.end() }
-
-func (c *process) terminate() error {
-	_ = c.in.Close()
+func (p *process) terminate() error {
+	_ = p.WriteCloser.Close()
 	ended := make(chan error, 1)
-	go func() { ended <- c.command.Wait() }()
+	go func() { ended <- p.command.Wait() }()
 	for _, force := range []func() error{
-		func() error { return c.command.Process.Signal(syscall.SIGTERM) },
-		c.command.Process.Kill,
+		func() error { return p.command.Process.Signal(syscall.SIGTERM) },
+		p.command.Process.Kill,
 	} {
 		select {
 		case err := <-ended:
