@@ -2,9 +2,8 @@ package paidmcp
 
 import (
 	"context"
+	"errors"
 	"strings"
-	"sync"
-	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 
@@ -14,10 +13,8 @@ import (
 	"github.com/tollhq/toll/x402"
 )
 
-const (
-	plansLife = 5 * time.Minute
-	maxOffers = 20 // plans of an agent that a demand names
-)
+// maxOffers bounds the plans of an agent that a demand names.
+const maxOffers = 20
 
 // agentPlans is a facilitator that knows the plans of an agent.
 type agentPlans interface {
@@ -113,9 +110,12 @@ func (c *call) choosePlans(ctx context.Context, token *x402.Token) ([]toll.PlanI
 	if c.AgentID == "" {
 		return nil, errMissingPlan
 	}
-	plans, err := c.plans.of(ctx, c.Payments)
-	if err != nil {
-		return nil, err
+	var plans []toll.PlanID
+	if c.plans != nil {
+		var err error
+		if plans, err = c.plans.Of(ctx, c.AgentID); err != nil && !errors.Is(err, errNoPlans) {
+			return nil, err
+		}
 	}
 	var claimed toll.PlanID // nothing is checked: the service does that
 	if token != nil {
@@ -175,38 +175,21 @@ func (c *call) unreachable(what string, err error) *unpaid {
 	return c.refuse(wordUnavailable, "", "")
 }
 
-// plansCache keeps the plans of the agent for five minutes.
-type plansCache struct {
-	mu    sync.Mutex
-	plans []toll.PlanID
-	at    time.Time
-}
+// errNoPlans keeps an agent without plans out of the cache.
+var errNoPlans = errors.New("the agent has no plans")
 
-// of returns the plans of the agent, at most 20; none when the facilitator does not tell.
-func (k *plansCache) of(ctx context.Context, p *Payments) ([]toll.PlanID, error) {
-	f, ok := p.seller.Facilitator.(agentPlans)
+// newPlans returns the cache of the plans of agents, at most 20 each; nil when the facilitator does not tell.
+func newPlans(s *sale.Seller) *sale.Cache[toll.AgentID, []toll.PlanID] {
+	f, ok := s.Facilitator.(agentPlans)
 	if !ok {
-		return nil, nil
+		return nil
 	}
-	now := p.seller.Clock()
-	k.mu.Lock()
-	plans, at := k.plans, k.at
-	k.mu.Unlock()
-	if len(plans) > 0 && now.Sub(at) < plansLife {
-		return plans, nil
-	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), p.seller.Timeout)
-	defer cancel()
-	fresh, err := f.AgentPlanIDs(ctx, p.seller.AgentID)
-	if err != nil {
-		if len(plans) > 0 {
-			return plans, nil
+	ask := func(ctx context.Context, agent toll.AgentID) ([]toll.PlanID, error) {
+		ids, err := f.AgentPlanIDs(ctx, agent)
+		if err == nil && len(ids) == 0 {
+			err = errNoPlans
 		}
-		return nil, err
+		return ids[:min(len(ids), maxOffers)], err
 	}
-	fresh = fresh[:min(len(fresh), maxOffers)]
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.plans, k.at = fresh, now
-	return fresh, nil
+	return sale.NewCache(ask, errNoPlans, s.Timeout, s.Clock)
 }

@@ -66,7 +66,7 @@ type Payments struct {
 	seller  *sale.Seller
 	cfg     Config
 	prices  priceList
-	plans   plansCache
+	plans   *sale.Cache[toll.AgentID, []toll.PlanID]
 	callers sync.Map // of streams that talk: speaker -> *call
 	servers sync.Map // weak.Pointer[mcp.Server] -> struct{}: those that are protected
 }
@@ -85,7 +85,7 @@ func New(f x402.Facilitator, cfg Config) *Payments {
 	}
 	s.SetDefaults()
 	s.Terms = sale.NewTermsCache(f, s.Timeout, s.Clock)
-	return &Payments{seller: s, cfg: cfg}
+	return &Payments{seller: s, cfg: cfg, plans: newPlans(s)}
 }
 
 // Protect makes s ask for payment for whatever has a price. The functions that add items call it; it is for servers whose

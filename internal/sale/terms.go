@@ -11,94 +11,103 @@ import (
 )
 
 const (
-	termsLife = 5 * time.Minute
-	maxTerms  = 1000 // plans in one cache: who calls may name them
+	cacheLife = 5 * time.Minute
+	maxCached = 1000 // records in one cache: who calls may name them
 )
 
-// TermsCache keeps the terms of plans for five minutes. Price and credits of a plan never change, so that older terms serve while
-// the service cannot be asked; verify has the last word.
-type TermsCache struct {
-	f       x402.Facilitator
+// TermsCache keeps the terms of plans. Price and credits of a plan never change, and verify has the last word.
+type TermsCache = Cache[toll.PlanID, *x402.Terms]
+
+// NewTermsCache returns an empty cache of the terms that f tells. timeout bounds each call.
+func NewTermsCache(f x402.Facilitator, timeout time.Duration, clock func() time.Time) *TermsCache {
+	return NewCache(f.Terms, toll.ErrPlanNotFound, timeout, clock)
+}
+
+// Cache keeps records of the service for five minutes. Older ones serve while the service cannot be asked.
+type Cache[K comparable, V any] struct {
+	ask     func(context.Context, K) (V, error)
+	gone    error // says that there is no such record any more
 	timeout time.Duration
 	clock   func() time.Time
 
 	mu     sync.Mutex
-	known  map[toll.PlanID]knownTerms
-	asking map[toll.PlanID]*question
+	known  map[K]record[V]
+	asking map[K]*question[V]
 }
 
-type knownTerms struct {
-	terms *x402.Terms
-	at    time.Time
+type record[V any] struct {
+	v  V
+	at time.Time
 }
 
 // question is a call to the service. Its answer is for all who wait for it.
-type question struct {
-	done  chan struct{} // closed when there is an answer
-	terms *x402.Terms
-	err   error
+type question[V any] struct {
+	done chan struct{} // closed when there is an answer
+	v    V
+	err  error
 }
 
-// NewTermsCache returns an empty cache of the terms that f tells. timeout bounds each call.
-func NewTermsCache(f x402.Facilitator, timeout time.Duration, clock func() time.Time) *TermsCache {
-	return &TermsCache{
-		f: f, timeout: timeout, clock: clock, known: map[toll.PlanID]knownTerms{}, asking: map[toll.PlanID]*question{},
-	}
+// NewCache returns an empty cache of what ask returns. timeout bounds each call, and after the error gone an older record does
+// not serve.
+func NewCache[K comparable, V any](
+	ask func(context.Context, K) (V, error), gone error, timeout time.Duration, clock func() time.Time,
+) *Cache[K, V] {
+	return &Cache[K, V]{ask: ask, gone: gone, timeout: timeout, clock: clock, known: map[K]record[V]{}, asking: map[K]*question[V]{}}
 }
 
-// Of returns the terms of a plan. Of those who need them at the same time one asks, and the others wait for its answer as long as
-// their own ctx lasts. The answer is shared: treat it as read-only.
-func (t *TermsCache) Of(ctx context.Context, plan toll.PlanID) (*x402.Terms, error) {
-	now := t.clock()
-	t.mu.Lock()
-	k := t.known[plan]
-	if k.terms != nil && now.Sub(k.at) < termsLife {
-		t.mu.Unlock()
-		return k.terms, nil
+// Of returns a record. Concurrent callers share one call; each waits until its own ctx ends. The record is shared: treat it as
+// read-only.
+func (c *Cache[K, V]) Of(ctx context.Context, key K) (V, error) {
+	now := c.clock()
+	c.mu.Lock()
+	older, has := c.known[key]
+	if has && now.Sub(older.at) < cacheLife {
+		c.mu.Unlock()
+		return older.v, nil
 	}
-	q, asked := t.asking[plan]
+	q, asked := c.asking[key]
 	if !asked {
-		q = &question{done: make(chan struct{}), err: toll.NewError(toll.CodeInternal)}
-		t.asking[plan] = q
+		q = &question[V]{done: make(chan struct{}), err: toll.NewError(toll.CodeInternal)}
+		c.asking[key] = q
 	}
-	t.mu.Unlock()
+	c.mu.Unlock()
 	if !asked {
-		t.ask(ctx, plan, q, k.terms, now)
-		return q.terms, q.err
+		c.put(ctx, key, q, now)
+		return q.v, q.err
 	}
 	select {
 	case <-q.done:
-		return q.terms, q.err
+		return q.v, q.err
 	case <-ctx.Done():
-		return nil, ctx.Err()
+		var none V
+		return none, ctx.Err()
 	}
 }
 
-// ask puts a question, and answers it by older terms when the service does not.
-func (t *TermsCache) ask(ctx context.Context, plan toll.PlanID, q *question, older *x402.Terms, now time.Time) {
-	defer func() { // also when f panics: the next one asks again
-		t.mu.Lock()
-		defer t.mu.Unlock()
-		delete(t.asking, plan)
+// put puts a question, and answers it by an older record when the service does not.
+func (c *Cache[K, V]) put(ctx context.Context, key K, q *question[V], now time.Time) {
+	defer func() { // also when ask panics: the next caller asks again
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		delete(c.asking, key)
 		close(q.done)
 	}()
 	// Others wait for the answer, so it does not end with the request that happened to ask.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), t.timeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.timeout)
 	defer cancel()
-	terms, err := t.f.Terms(ctx, plan)
+	v, err := c.ask(ctx, key)
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	if err != nil {
-		if older != nil && !errors.Is(err, toll.ErrPlanNotFound) {
-			q.terms, q.err = older, nil
-			return
-		}
 		q.err = err
+		if older, has := c.known[key]; has && !errors.Is(err, c.gone) {
+			q.v, q.err = older.v, nil
+		}
 		return
 	}
-	q.terms, q.err = terms, nil
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if len(t.known) >= maxTerms {
-		clear(t.known)
+	q.v, q.err = v, nil
+	if len(c.known) >= maxCached {
+		clear(c.known)
 	}
-	t.known[plan] = knownTerms{terms: terms, at: now}
+	c.known[key] = record[V]{v: v, at: now}
 }
