@@ -28,10 +28,10 @@ var rooms = map[string]room{
 	// evm signs and recovers what wallets sign off the chain.
 	"evm": {ours: "toll x402", third: []string{"github.com/decred/dcrd/dcrec/secp256k1/v4"}},
 
-	"client": {ours: "toll x402 internal/backoff"},
-	"paid":   {ours: "toll x402 internal/sale internal/plain"},
+	"client": {ours: "toll x402 internal/cache internal/backoff"},
+	"paid":   {ours: "toll x402 internal/cache internal/sale internal/plain"},
 	"paidmcp": {
-		ours:  "toll x402 paid internal/sale internal/plain internal/pace internal/meter",
+		ours:  "toll x402 paid internal/cache internal/sale internal/plain internal/pace internal/meter",
 		third: []string{"github.com/modelcontextprotocol/go-sdk", "github.com/google/jsonschema-go"},
 	},
 	"paida2a":  {ours: "toll x402 paid internal/sale internal/plain internal/pace", third: []string{"github.com/a2aproject/a2a-go"}},
@@ -41,6 +41,7 @@ var rooms = map[string]room{
 	"internal/sale":            {ours: "toll x402 internal/backoff"},
 	"internal/backoff":         {},
 	"internal/plain":           {},
+	"internal/cache":           {},
 	"internal/pace":            {},
 	"internal/meter":           {ours: "toll"},
 	"internal/gate":            {},
@@ -53,7 +54,7 @@ var rooms = map[string]room{
 	"internal/ledger":          {ours: "toll internal/store"},
 	"internal/jobs":            {ours: "internal/backoff"},
 	// secp256k1 makes the wallet key of a principal, whose address it has from the first moment.
-	"internal/auth":     {ours: "toll internal/seal internal/store internal/jobs", third: []string{"github.com/go-jose/go-jose/v4", "github.com/decred/dcrd/dcrec/secp256k1/v4"}},
+	"internal/auth":     {ours: "toll internal/cache internal/seal internal/store internal/jobs", third: []string{"github.com/go-jose/go-jose/v4", "github.com/decred/dcrd/dcrec/secp256k1/v4"}},
 	"internal/checkout": {ours: "toll evm internal/store internal/ledger internal/rail"},
 	"internal/rail":     {ours: "toll internal/store"},
 	// A rail for tests, which the program does not link.
@@ -83,7 +84,7 @@ var rooms = map[string]room{
 	"internal/events":       {ours: "toll x402 internal/store internal/ledger internal/jobs internal/outbound"},
 	// schema checks values and schemas of strangers, in bounded work.
 	"internal/schema":      {tests: []string{"github.com/google/jsonschema-go"}},
-	"internal/facilitator": {ours: "toll x402 evm internal/schema internal/meter internal/store internal/ledger internal/auth internal/checkout"},
+	"internal/facilitator": {ours: "toll x402 evm internal/cache internal/schema internal/meter internal/store internal/ledger internal/auth internal/checkout"},
 	"internal/oauth":       {ours: "toll internal/meter internal/store internal/auth internal/facilitator internal/outbound"},
 	"internal/web": {
 		ours:  "toll x402 internal/meter internal/store internal/ledger internal/checkout internal/auth internal/oauth",
@@ -226,7 +227,7 @@ func linked(t *testing.T, packages ...string) []string {
 	}
 	var heavy []string
 	for _, p := range strings.Fields(string(out)) {
-		inside := strings.HasPrefix(p, module+"/internal/") && p != module+"/internal/sale" && p != module+"/internal/plain" &&
+		inside := strings.HasPrefix(p, module+"/internal/") && p != module+"/internal/sale" && p != module+"/internal/plain" && p != module+"/internal/cache" &&
 			p != module+"/internal/backoff"
 		if !within(p, module) && !within(p, "github.com/go-json-experiment/json") || inside {
 			heavy = append(heavy, p)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/cache"
 	"github.com/tollhq/toll/x402"
 )
 
@@ -25,7 +26,7 @@ const payTokenLife = 5 * time.Minute
 // first 100 agents of the plan. Records are believed for a minute. For agents whose record has no
 // endpoint with a host see [CreditsPayer.At].
 func (c *Client) Payer(plans ...toll.PlanID) *CreditsPayer {
-	return &CreditsPayer{c: c, plans: plans, agents: new(directory)}
+	return &CreditsPayer{c: c, plans: plans, agents: cache.New[directoryKey, registration](directorySize)}
 }
 
 // CreditsPayer is a [Payer] of credits. It is safe for concurrent use.
@@ -34,7 +35,8 @@ type CreditsPayer struct {
 	plans      []toll.PlanID
 	at         []string
 	delegation string
-	agents     *directory
+	// agents remembers whether agents are registered at the servers that asked for payment.
+	agents *cache.Cache[directoryKey, registration]
 }
 
 // At returns a payer that takes the caller's word for it that the plans named to [Client.Payer] are

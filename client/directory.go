@@ -7,7 +7,6 @@ import (
 	"net/url"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/tollhq/toll"
@@ -23,13 +22,6 @@ const (
 	maxPlanAgents = 100
 )
 
-// directory remembers whether agents are registered at the servers that asked for payment. It is
-// safe for concurrent use.
-type directory struct {
-	mu    sync.Mutex
-	known map[directoryKey]registration
-}
-
 type directoryKey struct {
 	called string // origin
 	plan   toll.PlanID
@@ -40,29 +32,6 @@ type directoryKey struct {
 type registration struct {
 	here      bool   // at the server that asks
 	elsewhere string // the host of an endpoint at another server, "" when there is none
-	until     time.Time
-}
-
-func (d *directory) get(k directoryKey, now time.Time) (registration, bool) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	r, ok := d.known[k]
-	return r, ok && now.Before(r.until)
-}
-
-func (d *directory) put(k directoryKey, r registration) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.known == nil {
-		d.known = map[directoryKey]registration{}
-	}
-	for old := range d.known {
-		if len(d.known) < directorySize {
-			break
-		}
-		delete(d.known, old)
-	}
-	d.known[k] = r
 }
 
 // checkAgent refuses an entry whose agent is not registered at the server that asks: the server
@@ -80,14 +49,14 @@ func (p *CreditsPayer) checkAgent(
 		}
 		whose = "agent " + string(k.agent)
 	}
-	r, ok := p.agents.get(k, p.c.now())
+	r, ok := p.agents.Get(k, p.c.now())
 	if !ok {
 		var err error
 		if r, err = p.register(ctx, k); err != nil {
 			return fmt.Errorf("where %s is registered is not known: %w", whose, err)
 		}
-		r.until = p.c.now().Add(directoryLife)
-		p.agents.put(k, r)
+		now := p.c.now()
+		p.agents.Put(k, r, now.Add(directoryLife), now)
 	}
 	here := HostOf(called)
 	vouched := func(host string) bool { return strings.EqualFold(host, here) }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/cache"
 	"github.com/tollhq/toll/internal/plain"
 	"github.com/tollhq/toll/internal/sale"
 	"github.com/tollhq/toll/x402"
@@ -45,7 +46,9 @@ func newGate(f x402.Facilitator, next http.Handler, c *config, terms *sale.Terms
 		panic("paid: PerCall needs a facilitator that signs offers, as client.Client does")
 	}
 	c.Facilitator, c.Terms = f, terms
-	return &gate{next: next, c: c}
+	g := &gate{next: next, c: c}
+	g.offers.kept = cache.New[offerKey, []x402.SignedOffer](maxOffers)
+	return g
 }
 
 func (g *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {

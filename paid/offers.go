@@ -6,6 +6,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/tollhq/toll/internal/cache"
 	"github.com/tollhq/toll/x402"
 )
 
@@ -21,8 +22,8 @@ const (
 // offerCache keeps the signed offers of a route by what they offer, so that unpaid requests do not become calls to the
 // service one by one.
 type offerCache struct {
+	kept   *cache.Cache[offerKey, []x402.SignedOffer]
 	mu     sync.Mutex
-	kept   map[offerKey]keptOffers
 	paused time.Time // until then nobody asks
 }
 
@@ -30,11 +31,6 @@ type offerCache struct {
 type offerKey struct {
 	url, amount, payTo string
 	entries            int
-}
-
-type keptOffers struct {
-	offers []x402.SignedOffer
-	until  time.Time
 }
 
 // of returns the offers of what is asked for, none when there is nobody to sign them.
@@ -46,32 +42,28 @@ func (o *offerCache) of(ctx context.Context, c *config, required *x402.PaymentRe
 	}
 	k := offerKey{url, required.Accepts[0].Amount, required.Accepts[0].PayTo, len(required.Accepts)}
 	now := c.Clock()
+	if known, ok := o.kept.Get(k, now); ok {
+		return known
+	}
 	o.mu.Lock()
-	known, ok := o.kept[k]
-	fresh, paused := ok && now.Before(known.until), now.Before(o.paused)
-	if !fresh && !paused {
+	paused := now.Before(o.paused)
+	if !paused {
 		o.paused = now.Add(offerPace)
 	}
 	o.mu.Unlock()
-	switch {
-	case fresh:
-		return known.offers
-	case paused:
+	if paused {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, min(c.Timeout, offerTimeout))
 	defer cancel()
 	signed, err := signer.Offers(ctx, &x402.OffersRequest{PaymentRequired: *required})
-	o.mu.Lock()
-	defer o.mu.Unlock()
 	if err != nil {
+		o.mu.Lock()
 		o.paused = c.Clock().Add(offerRecovery)
+		o.mu.Unlock()
 		c.Log.Warn("paid: an offer was not signed", "plan", string(c.plan), "error", err.Error())
 		return nil
 	}
-	if o.kept == nil || len(o.kept) >= maxOffers {
-		o.kept = map[offerKey]keptOffers{} // callers choose urls: what they fill is emptied
-	}
-	o.kept[k] = keptOffers{signed.Offers, time.Unix(signed.ValidUntil, 0).Add(-offerMargin)}
+	o.kept.Put(k, signed.Offers, time.Unix(signed.ValidUntil, 0).Add(-offerMargin), c.Clock())
 	return signed.Offers
 }

@@ -9,12 +9,12 @@ import (
 	"encoding/json"
 	"net/http"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/cache"
 	"github.com/tollhq/toll/internal/sale"
 	"github.com/tollhq/toll/x402"
 )
@@ -105,17 +105,11 @@ type bearers struct {
 	names x402.Namespace
 	clock func() time.Time
 
-	mu       sync.Mutex
-	verdicts map[string]verdict // by digest of the token
-}
-
-type verdict struct {
-	problem string
-	until   time.Time
+	verdicts *cache.Cache[string, string] // what is wrong, by digest of the token
 }
 
 func newBearers(p *Payments, k *keys, clock func() time.Time) *bearers {
-	return &bearers{f: p.seller.Facilitator, keys: k, agent: p.seller.AgentID, names: p.seller.Namespace, clock: clock, verdicts: make(map[string]verdict)}
+	return &bearers{f: p.seller.Facilitator, keys: k, agent: p.seller.AgentID, names: p.seller.Namespace, clock: clock, verdicts: cache.New[string, string](maxVerdicts)}
 }
 
 // claims are what the HTTP layer reads of an access token (wire contract, section 14).
@@ -192,11 +186,8 @@ func (b *bearers) signed(ctx context.Context, jws string) (*claims, string) {
 // revoked asks the service whether the token still counts. What else it has to say, about plan, agent or balance, is for the
 // call that is to be paid; when it cannot be reached, that call will find out.
 func (b *bearers) revoked(ctx context.Context, digest, token string, c *claims) string {
-	b.mu.Lock()
-	v, known := b.verdicts[digest]
-	b.mu.Unlock()
-	if known && b.clock().Before(v.until) {
-		return v.problem
+	if problem, known := b.verdicts.Get(digest, b.clock()); known {
+		return problem
 	}
 	required := x402.PaymentRequired{
 		X402Version: x402.Version,
@@ -210,24 +201,20 @@ func (b *bearers) revoked(ctx context.Context, digest, token string, c *claims) 
 	if err != nil {
 		return ""
 	}
-	v = verdict{until: b.clock().Add(verdictLife)}
+	problem := ""
 	if !answer.IsValid {
 		switch answer.InvalidReason {
 		case b.names.ReasonExpired():
-			v.problem = problemExpired
+			problem = problemExpired
 		case b.names.ReasonRevoked(), b.names.ReasonUnknown():
-			v.problem = problemRevoked
+			problem = problemRevoked
 		case b.names.ReasonSignature():
-			v.problem = problemSignature
+			problem = problemSignature
 		}
 	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if len(b.verdicts) >= maxVerdicts {
-		clear(b.verdicts)
-	}
-	b.verdicts[digest] = v
-	return v.problem
+	now := b.clock()
+	b.verdicts.Put(digest, problem, now.Add(verdictLife), now)
+	return problem
 }
 
 // withoutCredentials hands the bearer token of each message to the layer of payments and takes the headers of credentials

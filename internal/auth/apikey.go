@@ -280,7 +280,7 @@ func (a *Auth) tell(ctx context.Context, tx *store.Tx, t toll.EventType, row *st
 func (a *Auth) changeKey(ctx context.Context, owner toll.Address, id toll.Hash, change func(*store.Tx, *store.APIKey) error) (toll.APIKey, error) {
 	var row store.APIKey
 	err := a.alone(ctx, id, func() error {
-		defer a.records.drop(id) // also after an error: the commit may have happened
+		defer a.records.Drop(id) // also after an error: the commit may have happened
 		return a.store.Tx(ctx, func(tx *store.Tx) error {
 			var err error
 			if row, err = ownedKey(ctx, tx, owner, id); err != nil {

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/cache"
 	"github.com/tollhq/toll/internal/jobs"
 	"github.com/tollhq/toll/internal/seal"
 	"github.com/tollhq/toll/internal/store"
@@ -56,6 +57,7 @@ const (
 	tokenCacheEntries = 65536
 	// keyCacheEntries bounds the API keys in memory, for signatures and for records each.
 	keyCacheEntries = 65536
+	keyLocks        = 64 // that calls share which read or change keys
 	// snapshotLife is how long the record of an API key is believed: what another process revokes ends here after it.
 	snapshotLife = time.Second
 	// refreshEvery is how long signing keys and issuers are believed.
@@ -78,14 +80,14 @@ type Auth struct {
 	set     atomic.Pointer[keySet]
 	refresh sync.Mutex
 
-	tokens     *cache[*Claims]       // by SHA-256 of the JWS: signature and claims are good
-	signatures *cache[*keyClaims]    // by SHA-256 of the JWT of an API key: the signature is good
-	records    *cache[*store.APIKey] // by key id; nil = no such key
-	reads      [cacheShards]chan struct{}
+	tokens     *cache.Cache[[32]byte, *Claims]       // by SHA-256 of the JWS: signature and claims are good
+	signatures *cache.Cache[[32]byte, *keyClaims]    // by SHA-256 of the JWT of an API key: the signature is good
+	records    *cache.Cache[[32]byte, *store.APIKey] // by key id; nil = no such key
+	reads      [keyLocks]chan struct{}
 
 	tokensBy atomic.Pointer[Tokens]
 
-	touched *cache[struct{}] // by key id: last use is noted for this minute
+	touched *cache.Cache[[32]byte, struct{}] // by key id: last use is noted for this minute
 	touches chan touch
 	noted   jobs.Signal
 
@@ -105,10 +107,10 @@ func Bootstrap(ctx context.Context, st *store.Store, ring *seal.Ring, first Conf
 	a := &Auth{
 		store: st, ring: ring, log: first.Log, clock: first.Clock,
 		claimObject: first.ClaimObject, prefix: first.Prefix, version: first.Version,
-		tokens:     newCache[*Claims](tokenCacheEntries),
-		signatures: newCache[*keyClaims](keyCacheEntries),
-		records:    newCache[*store.APIKey](keyCacheEntries),
-		touched:    newCache[struct{}](keyCacheEntries),
+		tokens:     cache.OfHashes[*Claims](tokenCacheEntries),
+		signatures: cache.OfHashes[*keyClaims](keyCacheEntries),
+		records:    cache.OfHashes[*store.APIKey](keyCacheEntries),
+		touched:    cache.OfHashes[struct{}](keyCacheEntries),
 		touches:    make(chan touch, 1024),
 		noted:      jobs.NewSignal(),
 		readTime:   2 * time.Second,

@@ -97,7 +97,7 @@ func (a *Auth) bearer(lines []string) (string, error) {
 // keySigned returns the claims of an API key that this service signed for this environment. It makes no query.
 func (a *Auth) keySigned(jwt string, sum [32]byte, now time.Time) (*keyClaims, error) {
 	ks := a.keys()
-	if c, ok := a.signatures.get(sum, now); ok {
+	if c, ok := a.signatures.Get(sum, now); ok {
 		return c, nil
 	}
 	_, segment, _, ok := splitCompact(jwt)
@@ -128,20 +128,20 @@ func (a *Auth) keySigned(jwt string, sum [32]byte, now time.Time) (*keyClaims, e
 	if !key.passes(time.Unix(*claims.IssuedAt, 0)) {
 		return nil, toll.NewError(toll.CodeKeyForeign).WithCause(errRetiredKey)
 	}
-	a.signatures.put(sum, claims, now.Add(signatureLife), now)
+	a.signatures.Put(sum, claims, now.Add(signatureLife), now)
 	return claims, nil
 }
 
 // keyRecord returns the row of an API key, at most a second old; nil when there is none.
 func (a *Auth) keyRecord(ctx context.Context, id toll.Hash, now time.Time) (*store.APIKey, error) {
-	if row, ok := a.records.get(id, now); ok {
+	if row, ok := a.records.Get(id, now); ok {
 		return row, nil
 	}
 	var row *store.APIKey
 	err := a.alone(ctx, id, func() error {
 		now := a.clock()
 		var ok bool
-		if row, ok = a.records.get(id, now); ok {
+		if row, ok = a.records.Get(id, now); ok {
 			return nil // read by whoever was first
 		}
 		found, err := store.APIKeyByID(ctx, a.store, id)
@@ -151,7 +151,7 @@ func (a *Auth) keyRecord(ctx context.Context, id toll.Hash, now time.Time) (*sto
 		case !errors.Is(err, store.ErrNotFound):
 			return err
 		}
-		a.records.put(id, row, now.Add(snapshotLife), now)
+		a.records.Put(id, row, now.Add(snapshotLife), now)
 		return nil
 	})
 	return row, err
@@ -159,7 +159,7 @@ func (a *Auth) keyRecord(ctx context.Context, id toll.Hash, now time.Time) (*sto
 
 // alone runs f while no other call reads or changes a key of the same shard.
 func (a *Auth) alone(ctx context.Context, id toll.Hash, f func() error) error {
-	slot := a.reads[id[0]%cacheShards]
+	slot := a.reads[id[0]%keyLocks]
 	select {
 	case slot <- struct{}{}:
 	case <-ctx.Done():

@@ -543,7 +543,7 @@ func TestLastUseWithoutTheDatabase(t *testing.T) {
 	}
 	a.noteUse(&store.APIKey{ID: k.ID}, clock.now())
 	for end := time.Now().Add(2 * time.Minute); ; time.Sleep(time.Millisecond) {
-		if _, noted := a.touched.get(k.ID, clock.now()); !noted {
+		if _, noted := a.touched.Get(k.ID, clock.now()); !noted {
 			return
 		}
 		if time.Now().After(end) {

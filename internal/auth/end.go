@@ -56,7 +56,7 @@ func (a *Auth) EndKey(ctx context.Context, owner toll.Address, id toll.Hash) (to
 // endAlone runs the transaction that ends a key while no read of the key can bring an older row into the cache.
 func (a *Auth) endAlone(ctx context.Context, id toll.Hash, f func(tx *store.Tx) error) error {
 	return a.alone(ctx, id, func() error {
-		defer a.records.drop(id) // also after an error: the commit may have happened
+		defer a.records.Drop(id) // also after an error: the commit may have happened
 		return a.store.Tx(ctx, f)
 	})
 }
@@ -123,7 +123,7 @@ func (a *Auth) revoke(ctx context.Context, tx *store.Tx, key *store.APIKey) (fir
 func (a *Auth) forget(ctx context.Context, all family) {
 	ctx = context.WithoutCancel(ctx) // the commit may have happened
 	for _, k := range all.keys {
-		_ = a.alone(ctx, k.ID, func() error { a.records.drop(k.ID); return nil }) // nothing of it fails
+		_ = a.alone(ctx, k.ID, func() error { a.records.Drop(k.ID); return nil }) // nothing of it fails
 	}
 }
 

@@ -30,10 +30,10 @@ func (a *Auth) noteUse(row *store.APIKey, now time.Time) {
 	if now.Sub(row.LastUsedAt) < touchEvery {
 		return
 	}
-	if _, noted := a.touched.get(row.ID, now); noted {
+	if _, noted := a.touched.Get(row.ID, now); noted {
 		return
 	}
-	a.touched.put(row.ID, struct{}{}, now.Add(touchEvery), now)
+	a.touched.Put(row.ID, struct{}{}, now.Add(touchEvery), now)
 	select {
 	case a.touches <- touch{row.ID, now}:
 		a.noted.Fire()
@@ -89,7 +89,7 @@ func (a *Auth) writeUses(ctx context.Context) (next time.Duration, err error) {
 	})
 	if err != nil {
 		for _, t := range batch {
-			a.touched.drop(t.id) // the next use is noted, also within the minute
+			a.touched.Drop(t.id) // the next use is noted, also within the minute
 		}
 		return 0, fmt.Errorf("the last use of %d API keys was not written: %w", len(batch), err)
 	}

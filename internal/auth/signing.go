@@ -146,8 +146,8 @@ func (a *Auth) reread(age time.Duration) (*keySet, error) {
 func (a *Auth) install(old, set *keySet) {
 	a.set.Store(set)
 	if !sameTerms(old, set) {
-		a.tokens.clear()
-		a.signatures.clear()
+		a.tokens.Clear()
+		a.signatures.Clear()
 	}
 }
 

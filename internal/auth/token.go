@@ -65,7 +65,7 @@ func (a *Auth) VerifyToken(jws string) (*Claims, error) {
 		return nil, badToken(errNotJWS)
 	}
 	sum := sumOf(jws)
-	if c, ok := a.tokens.get(sum, now); ok {
+	if c, ok := a.tokens.Get(sum, now); ok {
 		if err := c.timely(now); err != nil {
 			return nil, err
 		}
@@ -91,7 +91,7 @@ func (a *Auth) VerifyToken(jws string) (*Claims, error) {
 		}
 		return nil, err
 	}
-	a.tokens.put(sum, c, c.ExpiresAt, now)
+	a.tokens.Put(sum, c, c.ExpiresAt, now)
 	return c, nil
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/go-jose/go-jose/v4"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/cache"
 )
 
 func TestWorkedExample(t *testing.T) {
@@ -275,7 +276,7 @@ func TestT06_ClaimGames(t *testing.T) {
 		for _, cached := range []bool{false, true} {
 			clock.set(c.at)
 			if !cached {
-				a.tokens.clear()
+				a.tokens.Clear()
 			}
 			claims, err := a.VerifyToken(exampleJWS)
 			if got := code(t, err); got != c.want {
@@ -293,8 +294,8 @@ func TestT06_ClaimGames(t *testing.T) {
 
 func TestTokenCacheIsBounded(t *testing.T) {
 	a, clock := known(t)
-	const most = 5 * cacheShards
-	a.tokens = newCache[*Claims](most)
+	const most = 320
+	a.tokens = cache.OfHashes[*Claims](most)
 	for i := range 5 * most {
 		c := exampleClaims
 		c.Hash = toll.NewHash()
@@ -306,11 +307,11 @@ func TestTokenCacheIsBounded(t *testing.T) {
 		if _, err := a.VerifyToken(jws); err != nil {
 			t.Fatal(err)
 		}
-		if n := a.tokens.len(); n > most {
+		if n := a.tokens.Len(); n > most {
 			t.Fatalf("%d tokens in a cache of %d", n, most)
 		}
 	}
-	if n := a.tokens.len(); n < most*3/4 {
+	if n := a.tokens.Len(); n < most*3/4 {
 		t.Errorf("%d tokens kept of %d", n, most)
 	}
 	if _, err := a.VerifyToken(exampleJWS); err != nil {
@@ -318,11 +319,11 @@ func TestTokenCacheIsBounded(t *testing.T) {
 	}
 	clock.add(time.Hour)
 	sum := sha256.Sum256([]byte(exampleJWS))
-	if _, ok := a.tokens.get(sum, clock.now()); ok {
+	if _, ok := a.tokens.Get(sum, clock.now()); ok {
 		t.Error("a token is remembered after its end")
 	}
 	clock.add(-time.Hour)
-	if _, ok := a.tokens.get(sum, clock.now()); ok {
+	if _, ok := a.tokens.Get(sum, clock.now()); ok {
 		t.Error("a token that ended was not dropped")
 	}
 }
@@ -341,7 +342,7 @@ func BenchmarkVerifyTokenMiss(b *testing.B) {
 	a, _ := known(b)
 	b.ReportAllocs()
 	for b.Loop() {
-		a.tokens.clear()
+		a.tokens.Clear()
 		if _, err := a.VerifyToken(exampleJWS); err != nil {
 			b.Fatal(err)
 		}

@@ -29,8 +29,8 @@ func (s *source) load(context.Context, int) (int64, error) {
 	return v, s.fail
 }
 
-func (s *source) cache(bound int) *cache[int, int64] {
-	return newCache(s.clock, time.Second, bound, s.load)
+func (s *source) cache(bound int) *reader[int, int64] {
+	return newReader(s.clock, time.Second, bound, s.load)
 }
 
 func TestCacheLife(t *testing.T) {
@@ -73,12 +73,12 @@ func TestCacheBound(t *testing.T) {
 		if _, _, err := c.get(t.Context(), i); err != nil {
 			t.Fatal(err)
 		}
-		if len(c.entries) > 100 {
-			t.Fatalf("%d entries", len(c.entries))
+		if c.kept.Len() > 100 {
+			t.Fatalf("%d entries", c.kept.Len())
 		}
 	}
-	if len(c.entries) < 50 || len(c.flights) != 0 {
-		t.Fatalf("%d entries, %d flights", len(c.entries), len(c.flights))
+	if c.kept.Len() < 50 || len(c.flights) != 0 {
+		t.Fatalf("%d entries, %d flights", c.kept.Len(), len(c.flights))
 	}
 }
 
@@ -158,14 +158,14 @@ func TestCacheCallerGoes(t *testing.T) {
 // What nobody reads any more does not stay because there is room.
 func TestCacheForgetsExpired(t *testing.T) {
 	var now time.Time
-	c := newCache(func() time.Time { return now }, time.Second, 1<<14, func(_ context.Context, k int) (int, error) { return k, nil })
+	c := newReader(func() time.Time { return now }, time.Second, 1<<14, func(_ context.Context, k int) (int, error) { return k, nil })
 	for k := range 10_000 {
 		now = now.Add(10 * time.Millisecond) // a hundred within the ttl
 		if v, _, err := c.get(t.Context(), k); v != k || err != nil {
 			t.Fatal(v, err)
 		}
 	}
-	if n := len(c.entries); n > 1000 {
+	if n := c.kept.Len(); n > 1000 {
 		t.Errorf("%d entries are kept", n)
 	}
 }

@@ -75,22 +75,22 @@ type Facilitator struct {
 	receipts    bool
 	service     toll.Address
 
-	plans    *cache[toll.PlanID, *toll.Plan]
-	agents   *cache[toll.AgentID, *agentRecord]
-	agentsOf *cache[toll.PlanID, []toll.AgentID] // at most two, to know whether there is just one
+	plans    *reader[toll.PlanID, *toll.Plan]
+	agents   *reader[toll.AgentID, *agentRecord]
+	agentsOf *reader[toll.PlanID, []toll.AgentID] // at most two, to know whether there is just one
 	// Accounts and permissions apart: what one access token burns shows to all tokens of the account.
-	accounts    *cache[ledger.AccountID, ledger.Account]
-	permissions *cache[permissionKey, ledger.Permission]
-	bound       *cache[permissionKey, []toll.AgentID] // the agents that a permission allows; nil: any
+	accounts    *reader[ledger.AccountID, ledger.Account]
+	permissions *reader[permissionKey, ledger.Permission]
+	bound       *reader[permissionKey, []toll.AgentID] // the agents that a permission allows; nil: any
 
-	catalogue     *cache[struct{}, *catalogue]
+	catalogue     *reader[struct{}, *catalogue]
 	lastCatalogue *catalogue // of which the next one takes over what did not change
 	stale         staleRecords
 	searching     chan struct{} // has a value while a search runs
 
 	newPermissions *meter.Quota
 	freeHolds      *meter.Quota // each hold counts until a settlement burns credits
-	declarations   *cache[declaredKey, store.Discovered]
+	declarations   *reader[declaredKey, store.Discovered]
 }
 
 // agentRecord is an agent with its endpoints ready to be matched.
@@ -132,32 +132,32 @@ func New(d Deps) *Facilitator {
 	if f.tokenFormat == "" {
 		f.tokenFormat = formatJWT
 	}
-	f.plans = newCache(f.clock, snapshotTTL, planBound, func(ctx context.Context, id toll.PlanID) (*toll.Plan, error) {
+	f.plans = newReader(f.clock, snapshotTTL, planBound, func(ctx context.Context, id toll.PlanID) (*toll.Plan, error) {
 		return store.PlanByID(ctx, f.store, id)
 	})
-	f.agents = newCache(f.clock, snapshotTTL, agentBound, func(ctx context.Context, id toll.AgentID) (*agentRecord, error) {
+	f.agents = newReader(f.clock, snapshotTTL, agentBound, func(ctx context.Context, id toll.AgentID) (*agentRecord, error) {
 		a, err := store.AgentByID(ctx, f.store, id)
 		if err != nil {
 			return nil, err
 		}
 		return &agentRecord{a, x402.NewEndpoints(a.API.Endpoints)}, nil
 	})
-	f.agentsOf = newCache(f.clock, snapshotTTL, planBound, func(ctx context.Context, id toll.PlanID) ([]toll.AgentID, error) {
+	f.agentsOf = newReader(f.clock, snapshotTTL, planBound, func(ctx context.Context, id toll.PlanID) ([]toll.AgentID, error) {
 		return store.AgentIDsOfPlan(ctx, f.store, id, 2)
 	})
-	f.accounts = newCache(f.clock, snapshotTTL, accountBound, f.readAccount)
-	f.permissions = newCache(f.clock, snapshotTTL, permissionBound, func(ctx context.Context, k permissionKey) (ledger.Permission, error) {
+	f.accounts = newReader(f.clock, snapshotTTL, accountBound, f.readAccount)
+	f.permissions = newReader(f.clock, snapshotTTL, permissionBound, func(ctx context.Context, k permissionKey) (ledger.Permission, error) {
 		_, p, err := f.ledger.Snapshot(ctx, k.account, k.hash)
 		return p, err
 	})
-	f.bound = newCache(f.clock, boundTTL, permissionBound, func(ctx context.Context, k permissionKey) ([]toll.AgentID, error) {
+	f.bound = newReader(f.clock, boundTTL, permissionBound, func(ctx context.Context, k permissionKey) ([]toll.AgentID, error) {
 		_, p, err := f.ledger.Snapshot(ctx, k.account, k.hash)
 		return p.AllowedAgents, err
 	})
-	f.catalogue = newCache(f.clock, catalogueTTL, 1, f.readCatalogue)
+	f.catalogue = newReader(f.clock, catalogueTTL, 1, f.readCatalogue)
 	f.newPermissions = meter.NewQuota("permissions", d.Quotas.Permissions, 36_000)
 	f.freeHolds = meter.NewQuota("holds that burn nothing", d.Quotas.FreeHolds, 36_000)
-	f.declarations = newCache(f.clock, declaredEvery, declaredBound, f.readDeclared)
+	f.declarations = newReader(f.clock, declaredEvery, declaredBound, f.readDeclared)
 	if f.auth != nil {
 		f.auth.EndTokensBy(f)
 	}

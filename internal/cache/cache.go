@@ -1,0 +1,126 @@
+// Package cache keeps values for a time, in bounded memory. Public rooms link it.
+package cache
+
+import (
+	"sync"
+	"time"
+)
+
+// Cache maps keys to values that end. It holds a bounded number of them: a new value takes the
+// place of one that has ended, else of an arbitrary one. Safe for concurrent use.
+type Cache[K comparable, V any] struct {
+	shards []shard[K, V]
+	shard  func(K) *shard[K, V]
+	most   int // values of one shard
+}
+
+type shard[K comparable, V any] struct {
+	mu sync.RWMutex
+	m  map[K]entry[V]
+}
+
+type entry[V any] struct {
+	value V
+	ends  int64 // microseconds of the epoch; from then on the value is gone
+}
+
+// New returns an empty cache of at most so many values.
+func New[K comparable, V any](most int) *Cache[K, V] {
+	c := &Cache[K, V]{shards: make([]shard[K, V], 1), most: most}
+	c.shards[0].m = map[K]entry[V]{}
+	c.shard = func(K) *shard[K, V] { return &c.shards[0] }
+	return c
+}
+
+// hashShards is how many locks a cache of hashes has.
+const hashShards = 64
+
+// OfHashes returns an empty cache of at most so many values by hash. Its callers rarely wait for
+// each other.
+func OfHashes[V any](most int) *Cache[[32]byte, V] {
+	c := &Cache[[32]byte, V]{shards: make([]shard[[32]byte, V], hashShards), most: max(most/hashShards, 1)}
+	for i := range c.shards {
+		c.shards[i].m = map[[32]byte]entry[V]{}
+	}
+	c.shard = func(k [32]byte) *shard[[32]byte, V] { return &c.shards[k[0]%hashShards] }
+	return c
+}
+
+// Get returns the value of a key. One that has ended is removed, so that a clock which is set back
+// does not revive it.
+func (c *Cache[K, V]) Get(k K, now time.Time) (v V, ok bool) {
+	s := c.shard(k)
+	s.mu.RLock()
+	e, known := s.m[k]
+	s.mu.RUnlock()
+	if known && now.UnixMicro() < e.ends {
+		return e.value, true
+	}
+	if known {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.m[k].ends <= now.UnixMicro() {
+			delete(s.m, k)
+		}
+	}
+	return v, false
+}
+
+// Put keeps a value until it ends. It looks at a few others and removes those that have ended, so
+// that a cache holds about as much as is alive.
+func (c *Cache[K, V]) Put(k K, v V, ends, now time.Time) {
+	s := c.shard(k)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, known := s.m[k]
+	full, look := !known && len(s.m) >= c.most, 2
+	if full {
+		look = 8
+	}
+	var alive K
+	for other, e := range s.m {
+		if look--; look < 0 {
+			break
+		}
+		if e.ends <= now.UnixMicro() {
+			delete(s.m, other)
+			full = false
+			continue
+		}
+		alive = other
+	}
+	if full {
+		delete(s.m, alive)
+	}
+	s.m[k] = entry[V]{v, ends.UnixMicro()}
+}
+
+// Drop removes the value of a key.
+func (c *Cache[K, V]) Drop(k K) {
+	s := c.shard(k)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.m, k)
+}
+
+// Clear removes every value.
+func (c *Cache[K, V]) Clear() {
+	for i := range c.shards {
+		s := &c.shards[i]
+		s.mu.Lock()
+		clear(s.m)
+		s.mu.Unlock()
+	}
+}
+
+// Len returns how many values there are, with those that have ended and were not removed yet.
+func (c *Cache[K, V]) Len() int {
+	n := 0
+	for i := range c.shards {
+		s := &c.shards[i]
+		s.mu.RLock()
+		n += len(s.m)
+		s.mu.RUnlock()
+	}
+	return n
+}
