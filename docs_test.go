@@ -14,7 +14,7 @@ import (
 	"testing"
 )
 
-var updateDocs = flag.Bool("update", false, "rewrite the rooms in the table of docs/TESTING.md")
+var updateDocs = flag.Bool("update", false, "rewrite docs/ROOMS.md, and the rooms in the table of docs/TESTING.md")
 
 func markdown(t *testing.T) map[string]string {
 	t.Helper()
@@ -74,29 +74,33 @@ func TestDocs_Links(t *testing.T) {
 	}
 }
 
-// The table of rooms in docs/ARCHITECTURE.md is the one that TestRooms enforces.
+// docs/ROOMS.md is the table that TestRooms enforces.
 func TestDocs_Rooms(t *testing.T) {
-	row := regexp.MustCompile("(?m)^\\| `([a-z0-9/]+)` \\| [^|]+ \\| ([^|]*)\\| [^|]*\\|$")
-	documented := map[string]string{}
-	for _, m := range row.FindAllStringSubmatch(markdown(t)["docs/ARCHITECTURE.md"], -1) {
-		documented[m[1]] = strings.Join(sorted(strings.Split(strings.TrimSpace(m[2]), ", ")), ", ")
-	}
-	for name, r := range rooms {
-		short := strings.TrimPrefix(name, "internal/")
-		want := strings.Join(sorted(strings.Fields(strings.ReplaceAll(r.ours, "internal/", ""))), ", ")
-		if got, ok := documented[short]; !ok || got != want {
-			t.Errorf("room %s imports %q, docs/ARCHITECTURE.md says %q", short, want, got)
+	const page = "docs/ROOMS.md"
+	var b strings.Builder
+	b.WriteString("# Rooms\n\nEach directory with Go files is a room. This table is made from `rooms_test.go` (`go test . -run TestDocs_Rooms -update`), where\n" +
+		"tests enforce it: what a room imports, and how many lines it has at most, without tests and generated code.\n\n" +
+		"| Room | What is in it | Imports of ours | Of others | Lines |\n|---|---|---|---|---|\n")
+	for _, name := range slices.Sorted(maps.Keys(rooms)) {
+		r := rooms[name]
+		ours := strings.Join(strings.Fields(strings.ReplaceAll(r.ours, "internal/", "")), ", ")
+		var third []string
+		for _, m := range r.third {
+			third = append(third, strings.TrimPrefix(m, "github.com/"))
 		}
-		delete(documented, short)
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %d |\n", name, r.what, ours, strings.Join(third, ", "), r.lines)
+		if r.what == "" {
+			t.Errorf("room %s: say what is in it", name)
+		}
 	}
-	for name := range documented {
-		t.Errorf("docs/ARCHITECTURE.md has a room %s, which does not exist", name)
+	if *updateDocs {
+		if err := os.WriteFile(page, []byte(b.String()), 0o644); err != nil {
+			t.Fatal(err)
+		}
 	}
-}
-
-func sorted(s []string) []string {
-	slices.Sort(s)
-	return s
+	if text, err := os.ReadFile(page); err != nil || string(text) != b.String() {
+		t.Errorf("%s is not the table of rooms_test.go: run this test with -update (%v)", page, err)
+	}
 }
 
 // covered are the threats of which the interface as it is now has to have a test: "T01 T04-T07" and so on.
@@ -193,5 +197,41 @@ func TestDocs_Threats(t *testing.T) {
 		if !listed[id] {
 			t.Errorf("%s has no row for %s", page, id)
 		}
+	}
+}
+
+// The table of states in docs/ARCHITECTURE.md names each file that changes the state of a paid order, and eight at most.
+func TestDocs_StatesOfOrders(t *testing.T) {
+	change := regexp.MustCompile(`(?m)\b(?:op|o|now|next|order)\.(?:State|Status)\b[^=\n:(!<]* = `)
+	others := []string{
+		"checkout/machine.go", // copies the state of the rail's row
+		"chain/documents.go",  // reads rows
+		"chain/wallet.go",     // revocations of delegations
+	}
+	var changes []string
+	for _, room := range []string{"checkout", "chain"} {
+		files, err := filepath.Glob(filepath.Join("internal", room, "*.go"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range files {
+			text, err := os.ReadFile(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			short := room + "/" + filepath.Base(name)
+			if !strings.HasSuffix(name, "_test.go") && !slices.Contains(others, short) && change.Match(text) {
+				changes = append(changes, short)
+			}
+		}
+	}
+	_, table, _ := strings.Cut(markdown(t)["docs/ARCHITECTURE.md"], "| State | File |")
+	table, _, _ = strings.Cut(table, "\n\n")
+	named := map[string]bool{}
+	for _, m := range regexp.MustCompile("`((?:chain|checkout)/[a-z]+[.]go)`").FindAllStringSubmatch(table, -1) {
+		named[m[1]] = true
+	}
+	if got := slices.Sorted(maps.Keys(named)); !slices.Equal(got, slices.Sorted(slices.Values(changes))) || len(got) > 8 {
+		t.Errorf("the table names %v, and the state is changed in %v", got, changes)
 	}
 }

@@ -20,10 +20,12 @@ type house struct {
 	module        string
 	rooms         map[string]room
 	testLibraries []string
+	composer      string // the room that puts the others together
+	longest       int    // lines of its longest file
 }
 
 func newHouse(module string, rooms map[string]room) *house {
-	return &house{module, rooms, testLibraries}
+	return &house{module, rooms, testLibraries, "internal/server", 300}
 }
 
 type fault struct {
@@ -65,10 +67,10 @@ func goFiles(t *testing.T, dir string) []string {
 func (h *house) check(t *testing.T, dir string) []fault {
 	t.Helper()
 	var faults []fault
-	seen := map[string]bool{}
+	seen, lines := map[string]bool{}, map[string]int{}
 	for _, name := range goFiles(t, dir) {
 		fset := token.NewFileSet()
-		f, err := parser.ParseFile(fset, filepath.Join(dir, name), nil, parser.SkipObjectResolution)
+		f, err := parser.ParseFile(fset, filepath.Join(dir, name), nil, parser.ParseComments|parser.SkipObjectResolution)
 		if err != nil {
 			faults = append(faults, fault{name, 0, err.Error()})
 			continue
@@ -78,13 +80,22 @@ func (h *house) check(t *testing.T, dir string) []fault {
 			in = "toll"
 		}
 		seen[in] = true
+		if long := fset.File(f.FileStart).LineCount(); !strings.HasSuffix(name, "_test.go") && !ast.IsGenerated(f) {
+			lines[in] += long
+			if in == h.composer && long > h.longest {
+				faults = append(faults, fault{name, 0, fmt.Sprintf("%d lines, and %d are the most of a file here", long, h.longest)})
+			}
+		}
 		c := &checking{h: h, fset: fset, name: name, in: in, test: strings.HasSuffix(name, "_test.go")}
 		c.file(f)
 		faults = append(faults, c.faults...)
 	}
-	for name := range h.rooms {
+	for name, r := range h.rooms {
 		if !seen[name] {
 			faults = append(faults, fault{name, 0, "no such room: strike it from the table"})
+		}
+		if lines[name] > r.lines {
+			faults = append(faults, fault{name, 0, fmt.Sprintf("%d lines, and the budget is %d: remove some, or say in the commit why it needs more", lines[name], r.lines)})
 		}
 	}
 	return faults
@@ -154,6 +165,11 @@ func (c *checking) importSpec(r room, i *ast.ImportSpec) {
 		if !c.test && to != c.in && !slices.Contains(strings.Fields(r.ours), to) {
 			c.fault(i, "%s must not import %s", c.in, to)
 		}
+		if !c.test && c.in == c.h.composer && (strings.HasPrefix(to, "internal/chain/") || strings.HasPrefix(to, "internal/card/")) {
+			c.fault(i, "the room that composes leaves the rooms of a rail to the rail")
+		}
+	case !c.test && c.in == c.h.composer && (p == "encoding/json" || within(p, "github.com/go-json-experiment/json")):
+		c.fault(i, "the room that composes has no JSON document")
 	case strings.Contains(first, "."):
 		allowed := r.third
 		if c.test {

@@ -18,6 +18,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/chain/endpoints"
+	"github.com/tollhq/toll/internal/chain/userop"
 )
 
 // Events of a token about authorizations (EIP-3009).
@@ -350,4 +351,9 @@ func (t *tracker) usedForAll(ctx context.Context, op *Op) (bool, error) {
 		return false, fmt.Errorf("whether the authorization of %s is used: %w", op.ID, err)
 	}
 	return found != (common.Hash{}), nil
+}
+
+// include takes a signed operation whose payment is on the chain already to Included.
+func (o *Op) include(operation *userop.Operation, chainID *big.Int) {
+	o.State, o.Operation, o.Hash, o.Tx = Included, operation, operation.Hash(chainID), o.Place.Tx
 }

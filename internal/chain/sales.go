@@ -134,11 +134,6 @@ func (r *Rail) reopen(ctx context.Context, id string) bool {
 	return true
 }
 
-// include takes a signed operation whose payment is on the chain already to Included.
-func (o *Op) include(operation *userop.Operation, chainID *big.Int) {
-	o.State, o.Operation, o.Hash, o.Tx = Included, operation, operation.Hash(chainID), o.Place.Tx
-}
-
 // buildSale makes the signed operation of a sale after a clean simulation, or says why there is none. When others have had the
 // authorization carried out, the operation has their place: it is signed nevertheless, for a reorganisation may take theirs away.
 func (r *Rail) buildSale(ctx context.Context, op *Op) (*userop.Operation, *Failure, error) {

@@ -18,6 +18,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tollhq/toll/client"
+	"github.com/tollhq/toll/internal/jobs"
 	"github.com/tollhq/toll/internal/server"
 )
 
@@ -157,7 +158,7 @@ func (d *doctor) service(ctx context.Context) {
 func (d *doctor) loops(ctx context.Context, operator string) {
 	ctx, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()
-	var loops []server.Loop
+	var loops []jobs.Status
 	if _, err := fetch(ctx, "http://"+operator+"/loops", &loops); err != nil {
 		d.add("background work", server.CheckWarning, "the operator's listener at %s does not answer: %s", operator, err)
 		return

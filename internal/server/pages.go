@@ -1,9 +1,33 @@
 package server
 
-import "github.com/tollhq/toll/internal/api"
+import (
+	"net/http"
+
+	"github.com/tollhq/toll/internal/api"
+	"github.com/tollhq/toll/internal/oauth"
+	"github.com/tollhq/toll/internal/web"
+)
 
 // pages are the routes for people, and for programs that ask them.
 func (s *Server) pages() ([]api.Page, error) {
 	people, err := s.peoplePages(s.oauth)
 	return append(people, s.oauthPages()...), err
+}
+
+// peoplePages are the routes for people.
+func (s *Server) peoplePages(o *oauth.OAuth) ([]api.Page, error) {
+	w, err := web.New(web.Deps{
+		Store: s.base.store, Ledger: s.ledger, Checkout: s.checkout, Auth: s.base.auth, OAuth: o, Seal: s.base.ring.Seal, Open: s.base.ring.Open,
+		PublicURL: s.PublicURL(), Environment: s.base.auth.Environment(), Clock: s.cfg.Clock, Log: s.cfg.Log,
+	})
+	if err != nil {
+		return nil, err
+	}
+	pages := []api.Page{{Method: http.MethodPost, Path: web.PathSignOut, Handler: w.SignOut()}}
+	for path, h := range map[string]http.Handler{
+		web.PathSignIn: w.SignIn(), web.PathAuthorize: w.Authorize(), web.PathDevice: w.Device(), web.PathAccess: w.Access(), web.PathCLI: w.CLI(),
+	} {
+		pages = append(pages, api.Page{Method: http.MethodGet, Path: path, Handler: h}, api.Page{Method: http.MethodPost, Path: path, Handler: h})
+	}
+	return pages, nil
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/tollhq/toll/internal/facilitator"
 	"github.com/tollhq/toll/internal/jobs"
 	"github.com/tollhq/toll/internal/ledger"
+	"github.com/tollhq/toll/internal/metrics"
 	"github.com/tollhq/toll/internal/oauth"
 	"github.com/tollhq/toll/internal/outbound"
 	"github.com/tollhq/toll/internal/pace"
@@ -40,7 +41,7 @@ type Server struct {
 	oauth       *oauth.OAuth
 	chain       *crypto.Network // off when the crypto rail was given
 	handler     http.Handler
-	metrics     *metrics // nil: not wanted
+	metrics     *metrics.Metrics // nil: not wanted
 	probe       probe
 	jobs        *jobs.Group // everything that a shutdown stops
 }
@@ -64,10 +65,10 @@ func New(ctx context.Context, cfg Config) (_ *Server, err error) {
 	a := base.auth
 	notes := events.NewNotes()
 	if cfg.Metrics {
-		s.metrics = newMetrics(base.store, func() bool { return s.databaseFailure() == nil }, s.jobs.Status)
+		s.metrics = metrics.New(base.store, func() bool { return s.databaseFailure() == nil }, s.jobs)
 	}
 	s.ledger = ledger.New(base.store, ledger.Config{
-		Clock: cfg.Clock, Log: cfg.Log, MACKey: a.MACKey(), Changed: notes.Add, Timer: s.metrics.timeHandle,
+		Clock: cfg.Clock, Log: cfg.Log, MACKey: a.MACKey(), Changed: notes.Add, Timer: s.metrics.TimeHandle,
 	})
 	s.jobs.OnStop("ledger", s.ledger.Close)
 	if err := s.connect(ctx); err != nil {
@@ -104,16 +105,13 @@ func New(ctx context.Context, cfg Config) (_ *Server, err error) {
 	}
 	limits := cfg.limits()
 	limits.Clock = base.clock.machine // who moves the clock of a sandbox gets no more calls
-	s.handler = api.New(api.Deps{
+	s.handler = s.metrics.Count(api.New(api.Deps{
 		Pages: pages,
 		Store: base.store, Auth: a, Facilitator: s.facilitator, Checkout: s.checkout, Ledger: s.ledger, Events: s.events, Namespace: cfg.Namespace,
 		Environment: a.Environment(), PublicURL: s.PublicURL(), Release: cfg.Release, Clock: cfg.Clock, Log: cfg.Log, Ready: s.ready,
 		TestClock: &api.TestClock{Ahead: base.clock.ahead, Advance: s.advance}, Chain: s.shownChain(), Proof: s.chain.Proof(),
 		Seal: base.ring.Seal, Open: base.ring.Open, Quotas: cfg.Quotas, Limits: limits, OrderWait: s.orderWait(), CloseReads: cfg.CloseReads,
-	})
-	if s.metrics != nil {
-		s.handler = s.metrics.count(s.handler)
-	}
+	}))
 	if err := s.chain.Start(ctx, s.checkout); err != nil {
 		return nil, err
 	}
@@ -180,6 +178,9 @@ func (s *Server) Environment() toll.Environment { return s.base.auth.Environment
 
 // Engine returns the word of the database: "sqlite" or "postgres".
 func (s *Server) Engine() string { return string(s.base.store.Engine()) }
+
+// Metrics returns the handler of the operator's own listener, which must not be reachable for callers of the service.
+func (s *Server) Metrics() http.Handler { return metrics.Handler(s.metrics, s.jobs) }
 
 // Facilitator returns the facilitator as a caller sees it, without a network between.
 func (s *Server) Facilitator(caller toll.Address) x402.Facilitator { return s.facilitator.As(caller) }

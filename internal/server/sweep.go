@@ -51,9 +51,7 @@ func (s *Server) loops() []jobs.Loop {
 func (s *Server) sweep(ctx context.Context) error {
 	for began := time.Now(); time.Since(began) < sweepShare; {
 		n, err := s.ledger.Sweep(ctx)
-		if s.metrics != nil {
-			s.metrics.swept.Add(float64(n))
-		}
+		s.metrics.Swept(n)
 		if err != nil || n < sweepSlice {
 			return err
 		}

@@ -1,4 +1,5 @@
-package server
+// Package metrics counts what an operator watches, for the listener of the operator.
+package metrics
 
 import (
 	"encoding/json"
@@ -15,12 +16,12 @@ import (
 	"github.com/tollhq/toll/internal/store"
 )
 
-// metrics counts what an operator watches. Every label has a fixed set of values, whatever callers send, and none names
-// an account, a plan or a key.
-type metrics struct {
+// Metrics counts requests and background work. Every label has a fixed set of values, whatever callers send, and none names an
+// account, a plan or a key. A nil Metrics counts nothing.
+type Metrics struct {
 	registry *prometheus.Registry
 	seconds  map[string]prometheus.Observer
-	answers  map[string]*[6]prometheus.Counter // by operation, by class of the status
+	answers  map[string]*[4]prometheus.Counter // by operation, by class of the status
 	inFlight prometheus.Gauge
 	swept    prometheus.Counter
 	handles  prometheus.Histogram
@@ -37,13 +38,14 @@ var operations = []struct{ name, prefix string }{
 
 const otherOperation = "other"
 
-var statusClasses = [6]string{"0xx", "1xx", "2xx", "3xx", "4xx", "5xx"}
+var statusClasses = [4]string{"2xx", "3xx", "4xx", "5xx"}
 
-func newMetrics(st *store.Store, ready func() bool, loops func() []Loop) *metrics {
-	m := &metrics{
+// New returns metrics of a service whose loops are those of g. ready reports whether the database takes writes.
+func New(st *store.Store, ready func() bool, g *jobs.Group) *Metrics {
+	m := &Metrics{
 		registry: prometheus.NewRegistry(),
 		seconds:  map[string]prometheus.Observer{},
-		answers:  map[string]*[6]prometheus.Counter{},
+		answers:  map[string]*[4]prometheus.Counter{},
 		inFlight: prometheus.NewGauge(prometheus.GaugeOpts{Name: "toll_http_requests_in_flight", Help: "Requests that are being answered."}),
 		swept:    prometheus.NewCounter(prometheus.CounterOpts{Name: "toll_swept_accounts_total", Help: "Accounts in which the sweeper ended a hold or a lot."}),
 	}
@@ -58,7 +60,7 @@ func newMetrics(st *store.Store, ready func() bool, loops func() []Loop) *metric
 		Name: "toll_http_answer_seconds", Help: "Time to answer by operation.",
 		Buckets: []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 10, 30},
 	}, []string{"operation"})
-	m.registry.MustRegister(answers, seconds, m.inFlight, m.swept, m.handles, loopCollector(loops), collectors.NewGoCollector(),
+	m.registry.MustRegister(answers, seconds, m.inFlight, m.swept, m.handles, loopCollector{g}, collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	gauge := func(name, help string, value func() float64) {
 		m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, value))
@@ -82,23 +84,28 @@ func newMetrics(st *store.Store, ready func() bool, loops func() []Loop) *metric
 	}
 	for _, name := range operationNames() {
 		m.seconds[name] = seconds.WithLabelValues(name)
-		m.answers[name] = &[6]prometheus.Counter{}
+		m.answers[name] = &[4]prometheus.Counter{}
 		for i, class := range statusClasses {
-			if i >= 2 {
-				m.answers[name][i] = answers.WithLabelValues(name, class)
-			}
+			m.answers[name][i] = answers.WithLabelValues(name, class)
 		}
 	}
 	return m
 }
 
-// timeHandle measures one call of [ledger.Ledger.Do]; a nil m measures nothing.
-func (m *metrics) timeHandle() (stop func()) {
+// TimeHandle measures one call of ledger.Do, until stop is called.
+func (m *Metrics) TimeHandle() (stop func()) {
 	if m == nil {
 		return func() {}
 	}
 	begun := time.Now()
 	return func() { m.handles.Observe(time.Since(begun).Seconds()) }
+}
+
+// Swept counts accounts in which the sweeper ended a hold or a lot.
+func (m *Metrics) Swept(accounts int) {
+	if m != nil {
+		m.swept.Add(float64(accounts))
+	}
 }
 
 func operationNames() []string {
@@ -122,8 +129,11 @@ func operationOf(path string) string {
 	return otherOperation
 }
 
-// count wraps a handler.
-func (m *metrics) count(next http.Handler) http.Handler {
+// Count returns next, whose requests it counts.
+func (m *Metrics) Count(next http.Handler) http.Handler {
+	if m == nil {
+		return next
+	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		began := time.Now()
 		m.inFlight.Inc()
@@ -132,9 +142,7 @@ func (m *metrics) count(next http.Handler) http.Handler {
 			m.inFlight.Dec()
 			op := operationOf(r.URL.Path)
 			m.seconds[op].Observe(time.Since(began).Seconds())
-			if answers := m.answers[op][min(max(c.status/100, 2), 5)]; answers != nil {
-				answers.Inc()
-			}
+			m.answers[op][min(max(c.status/100, 2), 5)-2].Inc()
 		}()
 		next.ServeHTTP(&c, r)
 	})
@@ -164,11 +172,8 @@ func (c *counted) Write(b []byte) (int, error) {
 // Unwrap is for [http.ResponseController].
 func (c *counted) Unwrap() http.ResponseWriter { return c.ResponseWriter }
 
-// Loop is a background loop, as /loops of the operator's listener tells of it.
-type Loop = jobs.Status
-
 // loopCollector reports the background loops by their names, which are constant.
-type loopCollector func() []Loop
+type loopCollector struct{ *jobs.Group }
 
 var (
 	loopLabels   = []string{"loop"}
@@ -185,7 +190,7 @@ func (loopCollector) Describe(to chan<- *prometheus.Desc) {
 }
 
 func (c loopCollector) Collect(to chan<- prometheus.Metric) {
-	for _, s := range c() {
+	for _, s := range c.Status() {
 		failing := 0.0
 		if s.Error != "" {
 			failing = 1
@@ -197,16 +202,16 @@ func (c loopCollector) Collect(to chan<- prometheus.Metric) {
 	}
 }
 
-// Metrics returns the handler of the operator's own listener: /metrics in the text form of Prometheus, and /loops, the background
-// loops as JSON. It must not be reachable for callers of the service.
-func (s *Server) Metrics() http.Handler {
+// Handler returns the handler of the operator's own listener: /metrics in the text form of Prometheus unless m is nil, and /loops,
+// the background loops of g as JSON. It must not be reachable for callers of the service.
+func Handler(m *Metrics, g *jobs.Group) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /loops", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
-		_ = json.NewEncoder(w).Encode(s.jobs.Status()) // the reader may be gone
+		_ = json.NewEncoder(w).Encode(g.Status()) // the reader may be gone
 	})
-	if s.metrics != nil {
-		mux.Handle("GET /metrics", promhttp.HandlerFor(s.metrics.registry, promhttp.HandlerOpts{}))
+	if m != nil {
+		mux.Handle("GET /metrics", promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{}))
 	}
 	return mux
 }

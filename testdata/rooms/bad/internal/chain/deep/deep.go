@@ -1,0 +1,2 @@
+// Package deep is a room of a rail.
+package deep
