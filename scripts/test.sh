@@ -156,16 +156,19 @@ sqlite | chain | interop) unset TOLL_TEST_POSTGRES ;;
 esac
 
 # The crash and shutdown tests run services under load: two packages of those on two cores starve each other, so they run
-# one at a time. The others mostly wait for databases and run two at a time.
+# one at a time. The others mostly wait, for databases, blocks and time-outs, and run three at a time, the longest first.
 alone='/(bench|internal/ledger)$'
+long='/(internal/(chain|api|checkout)|paidmcp)$'
 # Whole services, at which the race detector looks in the rooms below and in the tests that are named here: a service with a
 # chain is ten times slower under it.
 whole='/(internal/(server|cli)|interop)$'
 watched='^(TestLinearizable|TestClockMovedAtOnce|TestChainEndsWithTheService|TestCryptoTopUps|TestI25_NothingIsLeft)$'
+# Tests of many megabytes, which the race detector watches in smaller tests of the same code.
+large='^(TestT137_OversizedAnswer|TestT137_IDOfLargeMessage|TestT173_SlowReadersInMemory)$'
 # A lane is some of the packages, and within them subtests by the names of stores.
 skip=
 suites="sqlite postgres partitioned embedded anvil"
-chain='/internal/chain(/|$)'
+chain='/internal/(chain|crypto)(/|$)'
 case $lane in
 '') packages() { cat; } ;;
 sqlite)
@@ -173,7 +176,7 @@ sqlite)
     skip=postgres\|partitioned suites=sqlite
     ;;
 postgres) # what imports the stores of tests, or runs the program
-    packages() { xargs go list -f '{{.ImportPath}} {{.Imports}}{{.TestImports}}{{.XTestImports}}' | grep -E '/(storetest|servertest)[] ]' | cut -d ' ' -f 1; }
+    packages() { xargs go list -f '{{.ImportPath}} {{.Imports}}{{.TestImports}}{{.XTestImports}}' | grep -E '/(storetest|servertest)[] ]' | cut -d ' ' -f 1 | grep -vE "$chain"; }
     skip=sqlite suites="postgres partitioned"
     ;;
 chain)
@@ -185,29 +188,54 @@ interop)
     suites=
     ;;
 esac
-flags="${short:+-short} -json -timeout $timeout -count=1"
-if [ -n "$skip" ]; then flags="$flags -skip=/^($skip)\$|//^($skip)\$|///^($skip)\$"; fi
+# go vet has run, and nobody debugs these binaries: without symbols they are linked sooner, and panics read the same.
+flags="${short:+-short} -json -timeout $timeout -count=1 -vet=off -ldflags=-s"
+if [ -n "$skip" ]; then skip="|/^($skip)\$|//^($skip)\$|///^($skip)\$"; fi
 
 go list "$@" | packages >"$work/packages"
-grep -vE "$alone|$whole" "$work/packages" >"$work/light" || true
-grep -E "$alone" "$work/packages" >"$work/heavy" || true
-grep -E "$whole" "$work/packages" | grep -v '/internal/server$' >"$work/whole" || true
-grep -E '/internal/server$' "$work/packages" >"$work/server" || true
+select() { # $1 = a file of packages that are wanted, $2 = and $3 = patterns of what is in and what is out
+    grep -E "$2" "$work/packages" | grep -vE "$3" >>"$work/$1" || true
+}
+select whole '/internal/server$' ' '
+select whole "$whole" '/internal/server$'
+select server '/internal/server$' ' '
+select light "$long" "$alone|$whole"
+select light '' "$long|$alone|$whole"
+select heavy "$alone" ' '
+select large '/paidmcp$' ' '
 cat >"$work/run" <<'RUN'
-# $1 = flags of go test; $3 = the race detector, if it is wanted; $4 = tests of services for it; a list that is empty is not run
+# $1 = flags of go test, $3 = the race detector, if it is wanted, $4 = tests of services for it, $5 = tests that it does not watch,
+# $6 = what a lane leaves out
 export CGO_ENABLED=0
 status=0
-[ ! -s "$2/whole" ] || go test $1 -p 2 $(cat "$2/whole") || status=1
-[ ! -s "$2/server" ] || go test $1 $(cat "$2/server") || status=1
-[ -z "$3" ] || export CGO_ENABLED=1
-[ ! -s "$2/light" ] || go test $1 $3 -p 2 $(cat "$2/light") || status=1
-[ ! -s "$2/heavy" ] || go test $1 $3 -p 1 $(cat "$2/heavy") || status=1
-[ ! -s "$2/server" ] || [ -z "$3" ] || go test $1 $3 -run "$4" $(cat "$2/server") || status=1
+flags=$1 work=$2 race=$3 watched=$4 large=$5 lane=$6
+tests() { # $1 = a list of packages, $2 = tests to skip, then flags; a list that is empty is not run
+    list=$(cat "$work/$1")
+    skip=$2$lane
+    shift 2
+    # shellcheck disable=SC2086 # one word for each flag and package
+    [ -z "$list" ] || go test $flags -skip="${skip#|}" "$@" $list || status=1
+}
+if [ -z "$race" ]; then
+    tests whole '' -p 3
+    tests light '' -p 3
+    tests heavy '' -p 1
+    exit $status
+fi
+# What the race detector needs is compiled while the first tests wait.
+CGO_ENABLED=1 nice go list -export -test $race $(cat "$work/light" "$work/heavy" "$work/server") >/dev/null 2>&1 &
+tests whole "$watched" -p 3
+tests large '' -run="$large"
+wait
+export CGO_ENABLED=1
+tests light "$large" -p 3 $race
+tests heavy '' -p 1 $race
+tests server '' $race -run="$watched"
 exit $status
 RUN
 gotestsum=gotest.tools/gotestsum@v1.13.0 # pinned as staticcheck is
 events=$work/events
-set -- sh "$work/run" "$flags" "$work" "$race" "$watched"
+set -- sh "$work/run" "$flags" "$work" "$race" "$watched" "$large" "$skip"
 if GOBIN="$work" go install $gotestsum >"$log" 2>&1; then
     set -- "$work/gotestsum" --format pkgname --format-icons text --jsonfile "$events" --raw-command -- "$@"
 elif [ -n "$strict" ]; then

@@ -12,11 +12,12 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/ledger"
+	"github.com/tollhq/toll/internal/rounds"
 	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/internal/store/storetest"
 )
 
-var modelSteps = flag.Int("model-steps", 1500, "steps of the model test on each store")
+var modelSteps = flag.Int("model-steps", rounds.Of(600, 20_000), "steps of the model test on each store")
 
 // model is the books kept the slow and obvious way: one subscriber, lists searched from the front, sums made anew.
 type model struct {

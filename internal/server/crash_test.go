@@ -16,13 +16,14 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/client"
+	"github.com/tollhq/toll/internal/rounds"
 	"github.com/tollhq/toll/internal/server/servertest"
 	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/internal/store/storetest"
 	"github.com/tollhq/toll/x402"
 )
 
-var crashRounds = flag.Int("crash-rounds", 50, "how often the service is killed under load, on each store")
+var crashRounds = flag.Int("crash-rounds", rounds.Of(10, 1000), "how often the service is killed under load, on each store")
 
 const crashWorkers = 16
 
