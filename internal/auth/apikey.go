@@ -156,11 +156,10 @@ func (a *Auth) CreateKey(
 	if err != nil {
 		return toll.APIKey{}, err
 	}
-	signer, err := signerOf(a.keys().keys, now)
+	jwt, err := a.sign(payload)
 	if err != nil {
 		return toll.APIKey{}, err
 	}
-	jwt := signer.sign(payload)
 	sum := sumOf(jwt)
 	row := store.APIKey{
 		ID: id, Address: m.Address, Hash: sum[:], Name: p.Name, Prefix: p.Prefix, Tail: jwt[len(jwt)-6:],
@@ -231,11 +230,7 @@ func (a *Auth) Keys(ctx context.Context, owner toll.Address, page store.Page) (s
 	if err != nil {
 		return store.List[toll.APIKey]{}, err
 	}
-	list := store.List[toll.APIKey]{Items: make([]toll.APIKey, len(rows.Items)), Total: rows.Total, Next: rows.Next}
-	for i := range rows.Items {
-		list.Items[i] = a.record(&rows.Items[i])
-	}
-	return list, nil
+	return store.Map(rows, func(k store.APIKey) toll.APIKey { return a.record(&k) }), nil
 }
 
 func ownedKey(ctx context.Context, q store.Querier, owner toll.Address, id toll.Hash) (store.APIKey, error) {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"crypto/ed25519"
 	"encoding/base64"
+	"errors"
+	"fmt"
 	"log/slog"
 	"strings"
 	"sync"
@@ -202,3 +204,63 @@ func logTo(w *strings.Builder) *slog.Logger {
 }
 
 func ring() *seal.Ring { return seal.New(testMaster) }
+
+// AddSigningKey makes a key of API keys and access tokens that is published at once and signs when all older ones are retired. It returns its id.
+func (a *Auth) AddSigningKey(ctx context.Context) (string, error) {
+	var kid string
+	err := a.store.Tx(ctx, func(tx *store.Tx) error {
+		rows, err := keysFor(ctx, tx, "")
+		if err != nil {
+			return err
+		}
+		// Keys take their turns in the order of their times, also when this clock is behind that of another process.
+		now := a.clock()
+		if n := len(rows); n > 0 && !rows[n-1].CreatedAt.Before(now) {
+			now = rows[n-1].CreatedAt.Add(time.Microsecond)
+		}
+		kid, err = a.newSigningKey(ctx, tx, "", now)
+		return err
+	})
+	if err != nil {
+		return "", err
+	}
+	return kid, a.readKeysNow(ctx)
+}
+
+// RetireSigningKey ends the use of a key of API keys and access tokens at a moment. What it signed before stays valid until its own end; what it
+// signed since is refused. A zero moment is the first at which nobody notices: two minutes after the next key has been
+// published for ten minutes, at least two minutes from now. A retired key keeps its moment. The last key cannot be
+// retired.
+func (a *Auth) RetireSigningKey(ctx context.Context, kid string, at time.Time) error {
+	err := a.store.Tx(ctx, func(tx *store.Tx) error {
+		rows, err := keysFor(ctx, tx, "")
+		if err != nil {
+			return err
+		}
+		known := false
+		var next time.Time
+		for _, row := range rows {
+			switch {
+			case row.KID == kid:
+				known = true
+			case row.RetiredAt.IsZero() && (next.IsZero() || row.CreatedAt.Before(next)):
+				next = row.CreatedAt
+			}
+		}
+		if !known {
+			return fmt.Errorf("auth: there is no signing key %q", kid)
+		}
+		if next.IsZero() {
+			return errors.New("auth: the last signing key cannot be retired: add one first")
+		}
+		when := at
+		if when.IsZero() {
+			when = a.unnoticed(next)
+		}
+		return store.RetireSigningKey(ctx, tx, kid, when)
+	})
+	if err != nil {
+		return err
+	}
+	return a.readKeysNow(ctx)
+}

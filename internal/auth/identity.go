@@ -13,9 +13,5 @@ func (a *Auth) SignIdentity(claims map[string]any, texts map[string]string) (str
 	if err != nil {
 		return "", err
 	}
-	key, err := signerOf(a.keys().keys, a.clock())
-	if err != nil {
-		return "", err
-	}
-	return key.sign(payload), nil
+	return a.sign(payload)
 }

@@ -148,6 +148,15 @@ func (k *signingKey) sign(payload []byte) string {
 	return text + "." + base64.RawURLEncoding.EncodeToString(ed25519.Sign(k.private, []byte(text)))
 }
 
+// sign signs a payload with the key of API keys and access tokens that signs now.
+func (a *Auth) sign(payload []byte) (string, error) {
+	key, err := signerOf(a.keys().keys, a.clock())
+	if err != nil {
+		return "", err
+	}
+	return key.sign(payload), nil
+}
+
 func headerSegment(kid string) string {
 	return base64.RawURLEncoding.EncodeToString([]byte(`{"alg":"EdDSA","typ":"JWT","kid":"` + kid + `"}`))
 }

@@ -34,11 +34,7 @@ func (a *Auth) SignReference(use string, owner toll.Address, id string, ends tim
 	if err != nil {
 		return "", err
 	}
-	key, err := signerOf(a.keys().keys, now)
-	if err != nil {
-		return "", err
-	}
-	return key.sign(payload), nil
+	return a.sign(payload)
 }
 
 // OpenReference returns whose record a text of [Auth.SignReference] stands for. An ended one still tells: whether the record

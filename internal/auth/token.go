@@ -42,15 +42,11 @@ func (a *Auth) SignToken(c Claims) (string, error) {
 	if _, err := decodeClaims(payload); err != nil {
 		return "", err
 	}
-	key, err := signerOf(a.keys().keys, now)
-	if err != nil {
-		return "", err
-	}
-	jws := key.sign(payload)
-	if len(jws) > maxJWS {
+	jws, err := a.sign(payload)
+	if err == nil && len(jws) > maxJWS {
 		return "", toll.Errorf(toll.CodeBadRequest, "The access token would be longer than 8 KiB.")
 	}
-	return jws, nil
+	return jws, err
 }
 
 // VerifyToken returns the claims of an access token in its JWS form, or a *toll.Error with [toll.CodeTokenSignature],

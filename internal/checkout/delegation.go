@@ -329,11 +329,7 @@ func (c *Checkout) Delegations(ctx context.Context, caller Owner, usable bool, p
 	if err != nil {
 		return store.List[*toll.Delegation]{}, fault(err)
 	}
-	out := store.List[*toll.Delegation]{Items: make([]*toll.Delegation, 0, len(list.Items)), Total: list.Total, Next: list.Next}
-	for _, d := range list.Items {
-		out.Items = append(out.Items, c.record(d))
-	}
-	return out, nil
+	return store.Map(list, c.record), nil
 }
 
 // DelegationTransactions lists the payments under a delegation of the owner.

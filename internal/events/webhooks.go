@@ -153,15 +153,7 @@ func record(w *store.Webhook) *toll.Webhook {
 // Webhooks returns a part of the webhooks of an address; status "" for all.
 func (e *Events) Webhooks(ctx context.Context, owner toll.Address, status toll.WebhookStatus, p store.Page) (store.List[*toll.Webhook], error) {
 	list, err := store.WebhooksOf(ctx, e.st, owner, status, p)
-	return mapped(list, err, record)
-}
-
-func mapped[A, B any](list store.List[A], err error, f func(A) B) (store.List[B], error) {
-	out := store.List[B]{Items: make([]B, 0, len(list.Items)), Total: list.Total, Next: list.Next}
-	for _, a := range list.Items {
-		out.Items = append(out.Items, f(a))
-	}
-	return out, err
+	return store.Map(list, record), err
 }
 
 // Webhook returns a webhook of an address, or [toll.CodeWebhookNotFound].
@@ -289,7 +281,7 @@ func (e *Events) Deliveries(ctx context.Context, owner toll.Address, id string, 
 		return store.List[*toll.WebhookDelivery]{}, err
 	}
 	list, err := store.Deliveries(ctx, e.st, w.ID, status, p)
-	return mapped(list, err, delivery)
+	return store.Map(list, delivery), err
 }
 
 // Resend sends an event again, whatever became of its delivery. Attempts and schedule begin anew.

@@ -339,11 +339,7 @@ func (f *Facilitator) Permissions(ctx context.Context, caller toll.Address, q Pe
 	if err != nil {
 		return none, toll.AsError(err)
 	}
-	out := store.List[*toll.Permission]{Items: make([]*toll.Permission, 0, len(list.Items)), Total: list.Total, Next: list.Next}
-	for i := range list.Items {
-		out.Items = append(out.Items, f.record(&list.Items[i], nil))
-	}
-	return out, nil
+	return store.Map(list, func(p ledger.Permission) *toll.Permission { return f.record(&p, nil) }), nil
 }
 
 var permissionStates = []toll.PermissionStatus{

@@ -34,7 +34,7 @@ func InsertDerived(ctx context.Context, tx *Tx, events []DerivedEvent) error {
 	if err != nil {
 		return err
 	}
-	rows := make([]eventRow, len(events))
+	rows := make([]*Event, len(events))
 	for i, e := range events {
 		p, object := principals[i], int64(1)
 		if !e.Single {
@@ -46,22 +46,13 @@ func InsertDerived(ctx context.Context, tx *Tx, events []DerivedEvent) error {
 		h.Write([]byte(p + "/" + string(e.Type) + "/"))
 		h.Write(e.Account[:])
 		h.Write(binary.BigEndian.AppendUint64(nil, uint64(e.Entry)))
-		rows[i] = eventRow{
-			principal: p, sequence: next[p], id: toll.TimeUUID(e.At, [10]byte(h.Sum(nil))), typ: e.Type, kind: e.Kind, object: e.ID,
-			objectSequence: object, at: e.At, account: e.Account[:], entry: e.Entry,
+		rows[i] = &Event{
+			Principal: e.Principal, Sequence: next[p], ID: toll.TimeUUID(e.At, [10]byte(h.Sum(nil))).String(), Type: e.Type, Kind: e.Kind,
+			Object: e.ID, ObjectSequence: object, CreatedAt: e.At, Account: e.Account, Entry: e.Entry,
 		}
 		next[p]++
 	}
-	for part := range chunks(rows) {
-		args := make([]any, 0, len(part)*eventWidth)
-		for i := range part {
-			args = append(args, part[i].args()...)
-		}
-		if _, err := tx.Exec(ctx, insertEvents(len(part)), args...); err != nil {
-			return err
-		}
-	}
-	return nil
+	return eventRows.insertAll(ctx, tx, rows)
 }
 
 // EventCursor says up to which entry the events of an account are made.

@@ -44,15 +44,13 @@ func InsertEvent(ctx context.Context, tx *Tx, events ...NewEvent) error {
 		if err != nil {
 			return err
 		}
-		id := toll.NewTimeUUID(e.At)
-		row := eventRow{
-			principal: principal, sequence: next[principal], id: id, typ: e.Type, kind: e.Kind, object: e.ID, objectSequence: object,
-			at: e.At, data: data,
-		}
-		next[principal]++
-		if _, err := tx.Exec(ctx, insertEvents(1), row.args()...); err != nil {
+		if err := eventRows.insert(ctx, tx, &Event{
+			Principal: e.Principal, Sequence: next[principal], ID: NewEventID(e.At), Type: e.Type, Kind: e.Kind, Object: e.ID,
+			ObjectSequence: object, CreatedAt: e.At, Data: data,
+		}); err != nil {
 			return err
 		}
+		next[principal]++
 	}
 	return nil
 }
@@ -162,62 +160,22 @@ func tuples(n, width int) string {
 	return b.String()
 }
 
-const (
-	eventColumns = `principal, seq, event_id, type, kind, object_id, object_seq, created_at, data, entry_account, entry_seq`
-	eventWidth   = 11
-)
-
-func insertEvents(n int) string {
-	return "INSERT INTO events (" + eventColumns + ") VALUES " + tuples(n, eventWidth)
-}
-
-type eventRow struct {
-	principal      string
-	sequence       int64
-	id             [16]byte
-	typ            toll.EventType
-	kind, object   string
-	objectSequence int64
-	at             time.Time
-	data           string
-	account        []byte // nil: no entry
-	entry          int64
-}
-
-func (r *eventRow) args() []any {
-	return []any{
-		r.principal, r.sequence, r.id[:], string(r.typ), r.kind, r.object, r.objectSequence, Micros(r.at), r.data, r.account, r.entry,
-	}
-}
-
 // Event is an event of a stream.
 type Event struct {
-	Principal      toll.Address
-	Sequence       int64
-	ID             string // UUID version 7
-	Type           toll.EventType
-	Kind, Object   string
-	ObjectSequence int64
-	CreatedAt      time.Time
-	Data           string   // JSON; "" for an event that is derived from an entry
-	Account        [16]byte // of the entry
-	Entry          int64    // 0: none
+	Principal      toll.Address   `db:"principal"`
+	Sequence       int64          `db:"seq"`
+	ID             string         `db:"event_id,uuid"` // UUID version 7
+	Type           toll.EventType `db:"type"`
+	Kind           string         `db:"kind"`
+	Object         string         `db:"object_id"`
+	ObjectSequence int64          `db:"object_seq"`
+	CreatedAt      time.Time      `db:"created_at"`
+	Data           string         `db:"data"`               // JSON; "" for an event that is derived from an entry
+	Account        [16]byte       `db:"entry_account,null"` // of the entry
+	Entry          int64          `db:"entry_seq"`          // 0: none
 }
 
-func scanEvent(scan func(dest ...any) error) (*Event, error) {
-	var e Event
-	var principal, typ string
-	var id, account []byte
-	var at int64
-	err := scan(&principal, &e.Sequence, &id, &typ, &e.Kind, &e.Object, &e.ObjectSequence, &at, &e.Data, &account, &e.Entry)
-	if err != nil {
-		return nil, err
-	}
-	e.ID, e.Type, e.CreatedAt = uuidText(id), toll.EventType(typ), FromMicros(at)
-	copy(e.Account[:], account)
-	e.Principal, err = toll.ParseAddress(principal)
-	return &e, err
-}
+var eventRows = newRecord[*Event]("events")
 
 // EventFilter selects events of a principal.
 type EventFilter struct {
@@ -229,7 +187,7 @@ type EventFilter struct {
 // Events lists a stream in the order of its sequence.
 func Events(ctx context.Context, q Querier, f EventFilter, p Page) (List[*Event], error) {
 	l := Listing{
-		Table: "events", Columns: eventColumns, Where: "principal = $1", Args: []any{f.Principal.Lower()}, ID: "event_id",
+		Where: "principal = $1", Args: []any{f.Principal.Lower()}, ID: "event_id",
 		Sorts: map[Sort]string{SortCreated: "seq"},
 	}
 	if f.Type != "" {
@@ -244,19 +202,17 @@ func Events(ctx context.Context, q Querier, f EventFilter, p Page) (List[*Event]
 		// A stream has no gap, so its last sequence is its length.
 		l.Count = "SELECT COALESCE(MAX(last), 0) FROM event_streams WHERE principal = $1"
 	}
-	return Select(ctx, q, l, p, scanEvent)
+	return eventRows.list(ctx, q, l, p)
 }
 
 // EventsAfter returns events of a stream behind a sequence, at most limit, in order.
 func EventsAfter(ctx context.Context, q Querier, principal toll.Address, sequence int64, limit int) ([]*Event, error) {
-	rows, err := q.Query(ctx, "SELECT "+eventColumns+" FROM events WHERE principal = $1 AND seq > $2 ORDER BY seq LIMIT $3",
-		principal.Lower(), sequence, int64(limit))
-	return scanAll(rows, err, scanEvent)
+	return eventRows.all(ctx, q, "WHERE principal = $1 AND seq > $2 ORDER BY seq LIMIT $3", principal.Lower(), sequence, int64(limit))
 }
 
 // EventBySequence returns an event of a stream, or [ErrNotFound].
 func EventBySequence(ctx context.Context, q Querier, principal toll.Address, sequence int64) (*Event, error) {
-	return scanEvent(q.QueryRow(ctx, "SELECT "+eventColumns+" FROM events WHERE principal = $1 AND seq = $2", principal.Lower(), sequence).Scan)
+	return eventRows.one(ctx, q, "WHERE principal = $1 AND seq = $2", principal.Lower(), sequence)
 }
 
 // SequenceOfEvent returns the place of an event in a stream by its id, or [ErrNotFound].

@@ -43,6 +43,15 @@ type List[T any] struct {
 	Next  string // cursor of the next part, "" at the end
 }
 
+// Map returns the list of what f makes of the items.
+func Map[A, B any](l List[A], f func(A) B) List[B] {
+	out := List[B]{Items: make([]B, len(l.Items)), Total: l.Total, Next: l.Next}
+	for i, item := range l.Items {
+		out.Items[i] = f(item)
+	}
+	return out
+}
+
 // Listing is a table, or several that are joined, as a list. All its texts are constants of the program.
 type Listing struct {
 	Table   string          // what stands behind FROM

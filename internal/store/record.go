@@ -127,6 +127,24 @@ func (r *record[T]) insertOr(ctx context.Context, tx *Tx, v T, conflict string) 
 	return changed(tx.Exec(ctx, "INSERT INTO "+r.table+" "+r.values+" "+conflict, args...))
 }
 
+// insertAll adds rows, many with one statement.
+func (r *record[T]) insertAll(ctx context.Context, tx *Tx, rows []T) error {
+	for part := range chunks(rows) {
+		var args []any
+		for _, v := range part {
+			more, err := r.args(v, func(field) bool { return true })
+			if err != nil {
+				return err
+			}
+			args = append(args, more...)
+		}
+		if _, err := tx.Exec(ctx, "INSERT INTO "+r.table+" ("+r.columns+") VALUES "+tuples(len(part), len(r.fields)), args...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // update stores the fields that may change. [ErrNotFound] when there is no such row.
 func (r *record[T]) update(ctx context.Context, tx *Tx, v T) error {
 	args, err := r.args(v, func(f field) bool { return f.is("key") || f.is("set") })

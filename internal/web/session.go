@@ -45,7 +45,7 @@ type person struct {
 func newSessions(d Deps, origin *url.URL) *scs.SessionManager {
 	// scs.New would start a sweeper of a store in memory, which nobody can end.
 	m := &scs.SessionManager{
-		Store: sessionStore{d.Store, d.Clock}, HashTokenInStore: true, Codec: scs.GobCodec{}, IdleTimeout: idleTime, Lifetime: longestTime,
+		Store: sessionStore{store: d.Store, clock: d.Clock}, HashTokenInStore: true, Codec: scs.GobCodec{}, IdleTimeout: idleTime, Lifetime: longestTime,
 		Cookie: scs.SessionCookie{Name: "session", HttpOnly: true, Path: "/", SameSite: http.SameSiteLaxMode},
 		ErrorFunc: func(w http.ResponseWriter, r *http.Request, err error) {
 			d.Log.ErrorContext(r.Context(), "session of a browser", slog.Any("err", err))
@@ -139,8 +139,9 @@ func (w *Web) proof(ctx context.Context, nonce string, says []string) string {
 	return base64.RawURLEncoding.EncodeToString(mac.Sum(nil))
 }
 
-// sessionStore keeps sessions in the database.
+// sessionStore keeps sessions in the database. The library calls the methods with a context alone, so those without are nil.
 type sessionStore struct {
+	scs.Store
 	store *store.Store
 	clock func() time.Time
 }
@@ -186,15 +187,3 @@ func (s sessionStore) CommitCtx(ctx context.Context, token string, data []byte, 
 func (s sessionStore) DeleteCtx(ctx context.Context, token string) error {
 	return s.store.Tx(ctx, func(tx *store.Tx) error { return store.DeleteBrowserSession(ctx, tx, token) })
 }
-
-// The library calls the methods above; these complete its interface.
-
-func (s sessionStore) Find(token string) ([]byte, bool, error) {
-	return s.FindCtx(context.Background(), token)
-}
-
-func (s sessionStore) Commit(token string, data []byte, expiry time.Time) error {
-	return s.CommitCtx(context.Background(), token, data, expiry)
-}
-
-func (s sessionStore) Delete(token string) error { return s.DeleteCtx(context.Background(), token) }
