@@ -2,7 +2,6 @@ package api
 
 import (
 	"encoding/json"
-	"errors"
 	"net/http"
 	"strings"
 	"time"
@@ -146,10 +145,7 @@ func (h *handler) openCheckout(c *call, in *CheckoutInput, once once[orderRef]) 
 }
 
 func (h *handler) openStripePayment(c *call, in *StripePaymentInput, once once[orderRef]) (*toll.Checkout, error) {
-	plan, err := store.PlanByID(c.r.Context(), h.Store, in.PlanID)
-	if errors.Is(err, store.ErrNotFound) {
-		return nil, toll.NewError(toll.CodePlanNotFound).WithDetails("planId %s", in.PlanID)
-	}
+	plan, err := planByID(c.r.Context(), h.Store, in.PlanID, toll.CodePlanNotFound)
 	if err != nil {
 		return nil, err
 	}

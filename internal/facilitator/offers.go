@@ -14,22 +14,22 @@ const offerLife = 5 * time.Minute
 
 // SignOffer signs the terms of an entry of accepts, index counting from 0. An offer is no credential.
 func (f *Facilitator) SignOffer(o x402.Offer, index int) (x402.SignedOffer, error) {
-	payload, err := x402.Encode(&o)
-	if err != nil {
-		return x402.SignedOffer{}, err
-	}
-	jws, err := f.auth.SignStatement(payload)
+	jws, err := f.signStatement(&o)
 	return x402.SignedOffer{Format: x402.FormatJWS, AcceptIndex: index, Signature: jws}, err
 }
 
 // SignReceipt signs that a resource was paid. A receipt is no credential.
 func (f *Facilitator) SignReceipt(r x402.Receipt) (x402.SignedReceipt, error) {
-	payload, err := x402.Encode(&r)
-	if err != nil {
-		return x402.SignedReceipt{}, err
-	}
-	jws, err := f.auth.SignStatement(payload)
+	jws, err := f.signStatement(&r)
 	return x402.SignedReceipt{Format: x402.FormatJWS, Signature: jws}, err
+}
+
+func (f *Facilitator) signStatement(statement any) (string, error) {
+	payload, err := x402.Encode(statement)
+	if err != nil {
+		return "", err
+	}
+	return f.auth.SignStatement(payload)
 }
 
 // Offers signs what a server asks for, an offer for each entry of accepts, which must be that of plans of the caller, or one that a

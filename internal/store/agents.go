@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"strings"
 
 	"github.com/tollhq/toll"
 )
@@ -195,27 +194,21 @@ func addPlans(ctx context.Context, q Querier, agents []*toll.Agent) error {
 	for n < len(agents) {
 		n *= 10
 	}
-	args, marks := make([]any, n), make([]string, n)
+	args := make([]any, n)
 	for i := range n {
 		a := agents[min(i, len(agents)-1)]
-		args[i], marks[i] = string(a.ID), fmt.Sprintf("$%d", i+1)
-		byID[string(a.ID)] = a
+		args[i], byID[string(a.ID)] = string(a.ID), a
 	}
 	rows, err := q.Query(ctx, `SELECT l.agent_id, l.plan_id, p.name FROM agent_plans l JOIN plans p ON p.plan_id = l.plan_id
-		WHERE l.agent_id IN (`+strings.Join(marks, ", ")+`) ORDER BY l.agent_id, l.position, l.plan_id`, args...)
-	if err != nil {
-		return err
-	}
-	defer rows.Close()
-	for rows.Next() {
-		var agent, plan, name string
-		if err := rows.Scan(&agent, &plan, &name); err != nil {
-			return err
+		WHERE l.agent_id IN `+tuples(1, n)+` ORDER BY l.agent_id, l.position, l.plan_id`, args...)
+	_, err = scanAll(rows, err, func(scan func(dest ...any) error) (p toll.PlanRef, err error) {
+		var agent string
+		if err = scan(&agent, &p.PlanID, &p.Name); err == nil {
+			byID[agent].Plans = append(byID[agent].Plans, p)
 		}
-		a := byID[agent]
-		a.Plans = append(a.Plans, toll.PlanRef{PlanID: toll.PlanID(plan), Name: name})
-	}
-	return rows.Err()
+		return p, err
+	})
+	return err
 }
 
 func scanAgent(scan func(dest ...any) error) (*toll.Agent, error) {

@@ -59,11 +59,12 @@ func ChainOpsIn(ctx context.Context, q Querier, limit int, states ...string) ([]
 	if len(states) == 0 {
 		return nil, nil
 	}
-	args, marks := []any{int64(limit)}, make([]string, len(states))
+	args := make([]any, len(states), len(states)+1)
 	for i, s := range states {
-		args, marks[i] = append(args, s), fmt.Sprintf("$%d", i+2)
+		args[i] = s
 	}
-	return chainOps.all(ctx, q, "WHERE state IN ("+strings.Join(marks, ", ")+") ORDER BY updated_at, op_id LIMIT $1", args...)
+	return chainOps.all(ctx, q, "WHERE state IN "+tuples(1, len(states))+fmt.Sprintf(" ORDER BY updated_at, op_id LIMIT $%d", len(states)+1),
+		append(args, int64(limit))...)
 }
 
 // ChainOpsFrom returns the operations whose evidence is in this block or a later one, by block.

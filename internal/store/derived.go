@@ -187,23 +187,17 @@ func AccountsBehind(ctx context.Context, q Querier, after [16]byte, slice int) (
 	rows, err := q.Query(ctx, `SELECT a.account_id, a.seq, COALESCE(c.seq, 0)
 		FROM (SELECT account_id, seq FROM accounts WHERE account_id > $1 ORDER BY account_id LIMIT $2) a
 		LEFT JOIN event_cursors c ON c.account_id = a.account_id ORDER BY a.account_id`, after[:], int64(slice))
-	if err != nil {
-		return nil, after, false, err
-	}
-	defer rows.Close()
-	n := 0
 	last = after
-	for rows.Next() {
-		var id []byte
+	seen, err := scanAll(rows, err, func(scan func(dest ...any) error) (id []byte, err error) {
 		var entries, made int64
-		if err := rows.Scan(&id, &entries, &made); err != nil {
-			return nil, after, false, err
+		if err = scan(&id, &entries, &made); err != nil {
+			return nil, err
 		}
-		n++
 		copy(last[:], id)
 		if entries > made {
 			behind = append(behind, last)
 		}
-	}
-	return behind, last, n < slice, rows.Err()
+		return id, nil
+	})
+	return behind, last, len(seen) < slice, err
 }

@@ -96,20 +96,12 @@ func allocate(ctx context.Context, tx *Tx, counts map[string]int64) (map[string]
 		}
 		rows, err := tx.Query(ctx, "INSERT INTO event_streams (principal, last) VALUES "+tuples(len(part), 2)+
 			" ON CONFLICT (principal) DO UPDATE SET last = event_streams.last + excluded.last RETURNING principal, last", args...)
-		if err != nil {
-			return nil, err
-		}
-		for rows.Next() {
+		if _, err := scanAll(rows, err, func(scan func(dest ...any) error) (last int64, err error) {
 			var p string
-			var last int64
-			if err := rows.Scan(&p, &last); err != nil {
-				rows.Close()
-				return nil, err
-			}
+			err = scan(&p, &last)
 			first[p] = last - counts[p] + 1
-		}
-		rows.Close()
-		if err := rows.Err(); err != nil {
+			return last, err
+		}); err != nil {
 			return nil, err
 		}
 	}
@@ -236,25 +228,15 @@ func LastSequences(ctx context.Context, q Querier, principals []toll.Address) (m
 			args[i] = p.Lower()
 		}
 		rows, err := q.Query(ctx, "SELECT principal, last FROM event_streams WHERE principal IN "+tuples(1, len(part)), args...)
-		if err != nil {
-			return nil, err
-		}
-		for rows.Next() {
+		if _, err := scanAll(rows, err, func(scan func(dest ...any) error) (p toll.Address, err error) {
 			var text string
 			var last int64
-			err := rows.Scan(&text, &last)
-			if err == nil {
-				var p toll.Address
+			if err = scan(&text, &last); err == nil {
 				p, err = toll.ParseAddress(text)
 				out[p] = last
 			}
-			if err != nil {
-				rows.Close()
-				return nil, err
-			}
-		}
-		rows.Close()
-		if err := rows.Err(); err != nil {
+			return p, err
+		}); err != nil {
 			return nil, err
 		}
 	}

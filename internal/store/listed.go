@@ -2,8 +2,6 @@ package store
 
 import (
 	"context"
-	"fmt"
-	"strings"
 
 	"github.com/tollhq/toll"
 )
@@ -34,24 +32,14 @@ func ListedAgents(ctx context.Context, q Querier, n int) ([]*ListedAgent, error)
 		FROM agents a WHERE a.is_listed AND EXISTS (SELECT 1 FROM agent_plans l JOIN plans p ON p.plan_id = l.plan_id
 			WHERE l.agent_id = a.agent_id AND p.is_listed)) AS listed
 		ORDER BY place, updated_at DESC, agent_id LIMIT $1`, int64(n))
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var all []*ListedAgent
-	byID := map[string]*ListedAgent{}
-	for rows.Next() {
+	byID := map[toll.AgentID]*ListedAgent{}
+	all, err := scanAll(rows, err, func(scan func(dest ...any) error) (*ListedAgent, error) {
 		var a ListedAgent
-		var id string
-		if err := rows.Scan(&id, &a.Owner, &a.UpdatedAt, &a.Bytes); err != nil {
-			return nil, fmt.Errorf("store: listed agents: %w", err)
-		}
-		a.ID = toll.AgentID(id)
-		all = append(all, &a)
-		byID[id] = &a
-	}
-	rows.Close()
-	if err := rows.Err(); err != nil || len(all) == 0 {
+		err := scan(&a.ID, &a.Owner, &a.UpdatedAt, &a.Bytes)
+		byID[a.ID] = &a
+		return &a, err
+	})
+	if err != nil || len(all) == 0 {
 		return all, err
 	}
 	if err := addListedPlans(ctx, q, byID); err != nil {
@@ -60,45 +48,32 @@ func ListedAgents(ctx context.Context, q Querier, n int) ([]*ListedAgent, error)
 	return all, addSaid(ctx, q, byID)
 }
 
-func addListedPlans(ctx context.Context, q Querier, agents map[string]*ListedAgent) error {
+func addListedPlans(ctx context.Context, q Querier, agents map[toll.AgentID]*ListedAgent) error {
 	rows, err := q.Query(ctx, `SELECT l.agent_id, p.plan_id, p.updated_at FROM agent_plans l JOIN plans p ON p.plan_id = l.plan_id
 		WHERE p.is_listed ORDER BY l.agent_id, l.position, l.plan_id`)
-	if err != nil {
-		return err
-	}
-	defer rows.Close()
-	for rows.Next() {
-		var agent, plan string
-		var updated int64
-		if err := rows.Scan(&agent, &plan, &updated); err != nil {
-			return fmt.Errorf("store: listed plans: %w", err)
-		}
+	_, err = scanAll(rows, err, func(scan func(dest ...any) error) (p ListedPlan, err error) {
+		var agent toll.AgentID
+		err = scan(&agent, &p.ID, &p.UpdatedAt)
 		if a := agents[agent]; a != nil {
-			a.Plans = append(a.Plans, ListedPlan{toll.PlanID(plan), updated})
+			a.Plans = append(a.Plans, p)
 		}
-	}
-	return rows.Err()
+		return p, err
+	})
+	return err
 }
 
-func addSaid(ctx context.Context, q Querier, agents map[string]*ListedAgent) error {
+func addSaid(ctx context.Context, q Querier, agents map[toll.AgentID]*ListedAgent) error {
 	rows, err := q.Query(ctx, `SELECT agent_id, COUNT(*), CAST(SUM(updated_at) AS BIGINT), CAST(SUM(octet_length(info)) AS BIGINT)
 		FROM discovered GROUP BY agent_id`)
-	if err != nil {
-		return err
-	}
-	defer rows.Close()
-	for rows.Next() {
-		var agent string
-		var n, at, bytes int64
-		if err := rows.Scan(&agent, &n, &at, &bytes); err != nil {
-			return fmt.Errorf("store: discovered: %w", err)
+	_, err = scanAll(rows, err, func(scan func(dest ...any) error) (said ListedAgent, err error) {
+		err = scan(&said.ID, &said.Said, &said.SaidAt, &said.Bytes)
+		if a := agents[said.ID]; a != nil {
+			a.Said, a.SaidAt = said.Said, said.SaidAt
+			a.Bytes += said.Bytes
 		}
-		if a := agents[agent]; a != nil {
-			a.Said, a.SaidAt = n, at
-			a.Bytes += bytes
-		}
-	}
-	return rows.Err()
+		return said, err
+	})
+	return err
 }
 
 // idsAtOnce is how many records one statement reads by id.
@@ -124,11 +99,7 @@ func EachDiscovered(ctx context.Context, q Querier, ids []toll.AgentID, f func(D
 func eachOf[ID ~string, T any](
 	ctx context.Context, q Querier, statement string, ids []ID, scan func(func(dest ...any) error) (T, error), f func(T) error,
 ) error {
-	marks := make([]string, idsAtOnce)
-	for i := range marks {
-		marks[i] = fmt.Sprintf("$%d", i+1)
-	}
-	statement += "(" + strings.Join(marks, ", ") + ")"
+	statement += tuples(1, idsAtOnce)
 	for len(ids) > 0 {
 		n := min(len(ids), idsAtOnce)
 		args := make([]any, idsAtOnce)
