@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -118,9 +119,9 @@ func (a *app) callRequest(ctx context.Context, address string, f callFlags) (*ht
 			kind = "application/json"
 		}
 		content = bytes.NewReader(data)
-		method = first(method, http.MethodPost)
+		method = cmp.Or(method, http.MethodPost)
 	}
-	req, err := http.NewRequestWithContext(ctx, first(method, http.MethodGet), address, content)
+	req, err := http.NewRequestWithContext(ctx, cmp.Or(method, http.MethodGet), address, content)
 	if err != nil || req.URL.Host == "" || req.URL.Scheme != "http" && req.URL.Scheme != "https" {
 		return nil, usagef("the url is not an absolute http or https url")
 	}
@@ -223,7 +224,7 @@ func (a *app) receipt(h http.Header, unit string) {
 		return
 	}
 	if !s.Success {
-		a.say("not paid", "%s", first(s.ErrorMessage, s.ErrorReason))
+		a.say("not paid", "%s", cmp.Or(s.ErrorMessage, s.ErrorReason))
 		return
 	}
 	if s.CreditsRedeemed == nil && s.Amount != nil {
@@ -256,7 +257,7 @@ func (a *app) hintOf(p x402.PaymentRequired) string {
 	n := a.set.names
 	plan := ""
 	if len(p.Accepts) > 0 {
-		plan = first(p.Accepts[0].PlanID, p.Accepts[0].Extra.PlanID)
+		plan = cmp.Or(p.Accepts[0].PlanID, p.Accepts[0].Extra.PlanID)
 		a.about("PLAN", plan)
 	}
 	switch word, _, _ := strings.Cut(p.Error, ":"); word {
@@ -294,17 +295,17 @@ func (a *app) callRefused(res *http.Response, unit string) error {
 	a.say("answer", "%s", res.Status)
 	var p x402.PaymentRequired
 	if value := res.Header.Get(x402.HeaderRequired); value != "" && x402.DecodeHeader(value, &p) == nil {
-		a.say("refused", "%s", first(p.Error, "Payment required"))
+		a.say("refused", "%s", cmp.Or(p.Error, "Payment required"))
 		for _, r := range p.Accepts {
 			if r.Scheme == x402.SchemeExact {
 				a.say("asks for", "%s for %s (%s on %s)", tokenAmount(r), r.PayTo, r.Scheme, r.Network)
 				continue
 			}
-			most := first(r.Amount, "?") + " credits"
+			most := cmp.Or(r.Amount, "?") + " credits"
 			if n, err := toll.ParseCredits(r.Amount); err == nil {
 				most = n.Text()
 			}
-			a.say("asks for", "at most %s of plan %s (%s on %s)", most, first(r.PlanID, r.Extra.PlanID), r.Scheme, r.Network)
+			a.say("asks for", "at most %s of plan %s (%s on %s)", most, cmp.Or(r.PlanID, r.Extra.PlanID), r.Scheme, r.Network)
 		}
 		a.say("hint", "%s", a.hintOf(p))
 		a.receipt(res.Header, unit)
@@ -335,5 +336,5 @@ func tokenAmount(r x402.Requirements) string {
 			return amountIn(toll.CurrencyEURC, amount) + " " + toll.CurrencyEURC
 		}
 	}
-	return fmt.Sprintf("%s base units of the token %s", first(r.Amount, "?"), r.Asset)
+	return fmt.Sprintf("%s base units of the token %s", cmp.Or(r.Amount, "?"), r.Asset)
 }

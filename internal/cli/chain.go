@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/crypto"
@@ -14,26 +15,19 @@ import (
 
 // whereFlags say on which chain crypto plans are paid, and by which accounts.
 func whereFlags(c *cobra.Command, cfg *crypto.Config) {
-	f := c.Flags()
+	f := pflag.NewFlagSet("chain", pflag.ContinueOnError)
 	f.StringVar((*string)(&cfg.Mode), "chain", "", "embedded or off; default the endpoints of --chain-rpc-urls, without them the embedded chain in a sandbox and off on live")
 	f.StringSliceVar(&cfg.RPCURLs, "chain-rpc-urls", nil, "JSON-RPC endpoints of the chain, with commas; live needs two")
 	f.Var(&wei{&cfg.MaxBaseFee, "1000000000"}, "chain-max-base-fee-wei", "base fee above which nothing is sent")
 	f.IntVar(&cfg.Relayers, "chain-relayers", 1, "accounts that send transactions")
 	f.Var(&wei{&cfg.RelayerFloor, ""}, "chain-relayer-floor-wei", "what a relayer must have to be used; default the gas of 500 orders at the highest base fee")
-	for _, name := range []string{"chain", "chain-rpc-urls", "chain-max-base-fee-wei", "chain-relayers", "chain-relayer-floor-wei"} {
-		envOfFlag(c, name)
-	}
-}
-
-// envOfFlag gives a flag the variable of its name.
-func envOfFlag(c *cobra.Command, name string) {
-	env(c, name, "TOLL_"+strings.ToUpper(strings.ReplaceAll(name, "-", "_")))
+	addWithEnv(c, f)
 }
 
 // chainFlags are whereFlags, and how crypto plans are paid. Their defaults are those of the service.
 func chainFlags(c *cobra.Command, cfg *crypto.Config) {
 	whereFlags(c, cfg)
-	f := c.Flags()
+	f := pflag.NewFlagSet("chain", pflag.ContinueOnError)
 	f.StringVar(&cfg.HTTP, "chain-http", "", "loopback address on which the embedded chain answers JSON-RPC; default none")
 	f.Var(&blocks{&cfg.Confirmations, "3"}, "chain-confirmations", "blocks on top of the one with a payment before credits are granted")
 	f.Var(&blocks{&cfg.TopUpConfirmations, "1"}, "chain-topup-confirmations", "the same for a purchase in the midst of a request")
@@ -49,13 +43,7 @@ func chainFlags(c *cobra.Command, cfg *crypto.Config) {
 	f.BoolVar(&cfg.Mirror, "chain-mirror", false, "put the burns of plans with onchainMirror onto the chain")
 	f.DurationVar(&cfg.MirrorPeriod, "chain-mirror-period", time.Hour, "for which burns have one root; fixed by the first start with a mirror")
 	f.Var(&tokens{&cfg.Tokens}, "chain-tokens", "ERC-20 tokens of plans that can be ordered beside USDC and EURC, with commas")
-	for _, name := range []string{
-		"chain-http", "chain-confirmations", "chain-topup-confirmations", "chain-fast-limit-cents",
-		"chain-tip-wei", "chain-batch-ops", "chain-batch-bytes", "chain-batch-window", "chain-max-limit-cents",
-		"chain-max-duration", "chain-signer-hourly-cents", "chain-void-after", "chain-tokens", "chain-mirror", "chain-mirror-period",
-	} {
-		envOfFlag(c, name)
-	}
+	addWithEnv(c, f)
 }
 
 // blocks is a number of blocks, with the text that stands for its default. The settings have 0 for that and less for none.

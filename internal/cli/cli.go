@@ -97,7 +97,7 @@ Exit codes: 0 done, 1 failed, 2 usage, 3 not signed in, 4 payment required, 5 no
 		"namespace",
 		"brand words of the service: scheme prefix, header prefix and word, with commas",
 	)
-	envOf(f, "namespace", "TOLL_NAMESPACE")
+	env(f, "namespace")
 	f.BoolVar(&a.flags.yes, "yes", false, "do not ask")
 	f.BoolVar(&a.flags.noColor, "no-color", false, "no colour")
 	root.Version = release()

@@ -160,19 +160,26 @@ func require(cmd *cobra.Command, names ...string) {
 	}
 }
 
-// env names the environment variable that stands in for a flag. Its value is not shown by help: it may be a secret.
-func env(cmd *cobra.Command, name, variable string) { envOf(cmd.Flags(), name, variable) }
+// env lets variables stand in for flags: TOLL_ and the name of the flag. Their values are not shown
+// by help: they may be secrets.
+func env(flags *pflag.FlagSet, names ...string) {
+	for _, name := range names {
+		variable := "TOLL_" + strings.ToUpper(strings.ReplaceAll(name, "-", "_"))
+		annotate(flags, name, annotationEnv, variable)
+		flags.Lookup(name).Usage += " (" + variable + ")"
+	}
+}
 
-func envOf(flags *pflag.FlagSet, name, variable string) {
-	annotate(flags, name, annotationEnv, variable)
-	f := flags.Lookup(name)
-	f.Usage += " (" + variable + ")"
+// addWithEnv adds flags for all of which variables can stand in.
+func addWithEnv(cmd *cobra.Command, flags *pflag.FlagSet) {
+	flags.VisitAll(func(f *pflag.Flag) { env(flags, f.Name) })
+	cmd.Flags().AddFlagSet(flags)
 }
 
 // secret takes a value from an environment variable alone.
-func secret(cmd *cobra.Command, into *string, name, variable string) {
+func secret(cmd *cobra.Command, into *string, name string) {
 	cmd.Flags().StringVar(into, name, "", "")
-	env(cmd, name, variable)
+	env(cmd.Flags(), name)
 	annotate(cmd.Flags(), name, annotationSecret, "yes")
 	cmd.Flags().Lookup(name).Hidden = true
 }

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bufio"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -106,18 +107,18 @@ func (d document) set(name, value string) {
 
 // active is the profile that commands use: that of the flag, of the environment, of the file.
 func (a *app) active(c *configuration) string {
-	return first(a.flags.profile, a.getenv("TOLL_PROFILE"), c.top.text("activeProfile"), defaultProfile)
+	return cmp.Or(a.flags.profile, a.getenv("TOLL_PROFILE"), c.top.text("activeProfile"), defaultProfile)
 }
 
 // used is the profile of commands that name none.
 func (a *app) used(c *configuration) string {
-	return first(a.getenv("TOLL_PROFILE"), c.top.text("activeProfile"), defaultProfile)
+	return cmp.Or(a.getenv("TOLL_PROFILE"), c.top.text("activeProfile"), defaultProfile)
 }
 
 // named is the active profile, which must be there when a flag or the environment names it.
 func (a *app) named(c *configuration) (string, error) {
 	name := a.active(c)
-	if c.profiles[name] == nil && first(a.flags.profile, a.getenv("TOLL_PROFILE")) != "" {
+	if c.profiles[name] == nil && cmp.Or(a.flags.profile, a.getenv("TOLL_PROFILE")) != "" {
 		return "", noProfile(c.path, name, c.names())
 	}
 	return name, nil
@@ -217,7 +218,7 @@ func (a *app) configInit() *cobra.Command {
 		}
 		name := a.active(file)
 		profile := file.profile(name)
-		environment = strings.ToLower(first(environment, profile.text(settingEnvironment), string(toll.Sandbox)))
+		environment = strings.ToLower(cmp.Or(environment, profile.text(settingEnvironment), string(toll.Sandbox)))
 		for setting, value := range map[string]string{settingKey: key, settingEnvironment: environment, settingURL: address} {
 			if value == "" {
 				continue // it stays as it is

@@ -1,13 +1,11 @@
 package cli
 
 import (
-	"cmp"
 	"encoding/json"
 	"errors"
 	"io"
 	"mime"
 	"net/http"
-	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -21,54 +19,29 @@ const (
 	devCharsPerCredit = 200
 	devMaxCredits     = 5
 	devMaxText        = 64 << 10
-	wordsPerMinute    = 230 // of a reader of English
-	topWordCount      = 3
 )
 
 // textStatistics is what the agent of toll dev works out.
 type textStatistics struct {
-	Characters     int         `json:"characters"`
-	Words          int         `json:"words"`
-	Sentences      int         `json:"sentences"`
-	LongestWord    string      `json:"longestWord"`
-	ReadingSeconds int         `json:"readingSeconds"`
-	TopWords       []wordCount `json:"topWords"`
+	Characters int `json:"characters"`
+	Words      int `json:"words"`
+	Sentences  int `json:"sentences"`
 }
 
-type wordCount struct {
-	Word  string `json:"word"`
-	Count int    `json:"count"`
-}
-
-// measure counts. Words are letters and digits, with apostrophes and hyphens inside them.
+// measure counts. A word and a sentence have a letter or a digit.
 func measure(text string) textStatistics {
-	s := textStatistics{Characters: utf8.RuneCountInString(text), TopWords: []wordCount{}}
-	counts := map[string]int{}
-	for _, word := range strings.FieldsFunc(text, func(r rune) bool {
-		return !unicode.IsLetter(r) && !unicode.IsDigit(r) && !unicode.IsMark(r) && !strings.ContainsRune("'’-", r)
-	}) {
-		if word = strings.Trim(word, "'’-"); word == "" {
-			continue
-		}
-		s.Words++
-		counts[strings.ToLower(word)]++
-		if utf8.RuneCountInString(word) > utf8.RuneCountInString(s.LongestWord) {
-			s.LongestWord = word
+	s := textStatistics{Characters: utf8.RuneCountInString(text)}
+	counts := func(r rune) bool { return unicode.IsLetter(r) || unicode.IsDigit(r) }
+	for word := range strings.FieldsSeq(text) {
+		if strings.ContainsFunc(word, counts) {
+			s.Words++
 		}
 	}
 	for sentence := range strings.FieldsFuncSeq(text, func(r rune) bool { return strings.ContainsRune(".!?…。！？", r) }) {
-		if strings.ContainsFunc(sentence, unicode.IsLetter) {
+		if strings.ContainsFunc(sentence, counts) {
 			s.Sentences++
 		}
 	}
-	s.ReadingSeconds = (s.Words*60 + wordsPerMinute - 1) / wordsPerMinute
-	for word, n := range counts {
-		s.TopWords = append(s.TopWords, wordCount{word, n})
-	}
-	slices.SortFunc(s.TopWords, func(a, b wordCount) int {
-		return cmp.Or(cmp.Compare(b.Count, a.Count), strings.Compare(a.Word, b.Word))
-	})
-	s.TopWords = s.TopWords[:min(topWordCount, len(s.TopWords))]
 	return s
 }
 

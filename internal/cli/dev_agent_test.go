@@ -14,11 +14,11 @@ import (
 
 func TestMeasure(t *testing.T) {
 	for text, want := range map[string]textStatistics{
-		"":                  {TopWords: []wordCount{}},
-		"One two. Two!":     {Characters: 13, Words: 3, Sentences: 2, LongestWord: "One", ReadingSeconds: 1, TopWords: []wordCount{{"two", 2}, {"one", 1}}},
-		"it's well-known":   {Characters: 15, Words: 2, Sentences: 1, LongestWord: "well-known", ReadingSeconds: 1, TopWords: []wordCount{{"it's", 1}, {"well-known", 1}}},
-		"Größe… zählt 3 -":  {Characters: 16, Words: 3, Sentences: 2, LongestWord: "Größe", ReadingSeconds: 1, TopWords: []wordCount{{"3", 1}, {"größe", 1}, {"zählt", 1}}},
-		"... !! 'quoted' ?": {Characters: 17, Words: 1, Sentences: 1, LongestWord: "quoted", ReadingSeconds: 1, TopWords: []wordCount{{"quoted", 1}}},
+		"":                  {},
+		"One two. Two!":     {Characters: 13, Words: 3, Sentences: 2},
+		"it's well-known":   {Characters: 15, Words: 2, Sentences: 1},
+		"Größe… zählt 3 -":  {Characters: 16, Words: 3, Sentences: 2},
+		"... !! 'quoted' ?": {Characters: 17, Words: 1, Sentences: 1},
 	} {
 		if diff := cmp.Diff(want, measure(text)); diff != "" {
 			t.Errorf("%q: %s", text, diff)

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -153,7 +154,7 @@ func (m *market) showUnpaid(ctx context.Context, s *stage) error {
 	}
 	r := res.terms.Accepts[0]
 	s.facts("error", res.terms.Error, "scheme", r.Scheme+" on "+r.Network, "amount", "at most "+r.Amount+" "+r.Asset,
-		"pay to", r.PayTo, "plan", shortID(first(r.PlanID, r.Extra.PlanID)), "resource", res.terms.Resource.URL)
+		"pay to", r.PayTo, "plan", shortID(cmp.Or(r.PlanID, r.Extra.PlanID)), "resource", res.terms.Resource.URL)
 	return nil
 }
 

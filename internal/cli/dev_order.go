@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math/big"
-	"strings"
 	"time"
 
 	"github.com/tollhq/toll"
@@ -103,11 +102,11 @@ func (m *market) showOrder(ctx context.Context, s *stage) error {
 	}
 	s.facts("order", fmt.Sprintf("%s   %s after %d ms", order.OrderID, order.Status, took.Milliseconds()),
 		"transaction", tx.String(), "block", fmt.Sprint(block), "credits", order.CreditsGranted.Text(),
-		"subscriber", whole(buyerBefore)+" USDC  ->  "+whole(buyerAfter)+" USDC",
-		"builder", whole(sellerBefore)+" USDC  ->  "+whole(sellerAfter)+" USDC")
+		"subscriber", toll.FormatAmount(buyerBefore, usdcDecimals)+" USDC  ->  "+toll.FormatAmount(buyerAfter, usdcDecimals)+" USDC",
+		"builder", toll.FormatAmount(sellerBefore, usdcDecimals)+" USDC  ->  "+toll.FormatAmount(sellerAfter, usdcDecimals)+" USDC")
 	price := big.NewInt(devPrice)
-	paid := new(big.Int).Sub(buyerBefore, buyerAfter)
-	got := new(big.Int).Sub(sellerAfter, sellerBefore)
+	paid := new(big.Int).Sub(buyerBefore.Int(), buyerAfter.Int())
+	got := new(big.Int).Sub(sellerAfter.Int(), sellerBefore.Int())
 	if paid.Cmp(price) != 0 || got.Cmp(price) != 0 {
 		return fmt.Errorf("the plan costs %s, the subscriber paid %s and the builder got %s", price, paid, got)
 	}
@@ -115,28 +114,15 @@ func (m *market) showOrder(ctx context.Context, s *stage) error {
 }
 
 // usdc returns what the wallet of a person holds, in base units.
-func usdc(ctx context.Context, p person) (*big.Int, error) {
+func usdc(ctx context.Context, p person) (toll.Units, error) {
 	w, err := p.client.Wallet(ctx)
 	if err != nil {
-		return nil, err
+		return toll.Units{}, err
 	}
 	for _, b := range w.Balances {
 		if b.Symbol == "USDC" {
-			return b.Amount.Int(), nil
+			return b.Amount, nil
 		}
 	}
-	return nil, errors.New("the balances of the wallet cannot be read")
-}
-
-// whole shows base units of a token with six decimals as whole units, with at least two digits behind the point.
-func whole(units *big.Int) string {
-	text := units.String()
-	for len(text) < 7 {
-		text = "0" + text
-	}
-	front, back := text[:len(text)-6], strings.TrimRight(text[len(text)-6:], "0")
-	for len(back) < 2 {
-		back += "0"
-	}
-	return front + "." + back
+	return toll.Units{}, errors.New("the balances of the wallet cannot be read")
 }

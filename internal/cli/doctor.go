@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -39,13 +40,13 @@ Nothing is changed. Exit code 1 when something does not work; warnings do not co
 	c.Flags().Lookup("key-prefix").Hidden = true
 	whereFlags(c, &cfg.Chain)
 	c.Flags().StringVar(&operator, "metrics-listen", "", "address of the operator's listener, to look at the background work of the service")
-	env(c, "metrics-listen", "TOLL_METRICS_LISTEN")
+	env(c.Flags(), "metrics-listen")
 	c.Annotations = withoutProfile
 	c.RunE = func(cmd *cobra.Command, _ []string) error {
 		d := &doctor{app: a}
 		d.configuration()
 		if d.profile() {
-			d.environment = strings.ToLower(first(string(cfg.Environment), a.set.environment))
+			d.environment = strings.ToLower(cmp.Or(string(cfg.Environment), a.set.environment))
 			d.service(cmd.Context())
 		}
 		if operator != "" {
@@ -141,7 +142,7 @@ func (d *doctor) service(ctx context.Context) {
 	}
 	if _, err := fetch(ctx, c.URL()+"/ready", &ready); err != nil || ready.Status != "ready" {
 		d.add("ready", server.CheckFailed, "the service is not ready: database %s; its log says why",
-			first(ready.Checks["database"], "unknown"))
+			cmp.Or(ready.Checks["database"], "unknown"))
 	} else {
 		d.add("ready", server.CheckOK, "database %s, chain %s, card %s", ready.Checks["database"], ready.Checks["chain"], ready.Checks["card"])
 		switch ready.Checks["chain"] {

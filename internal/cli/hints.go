@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"regexp"
 	"strings"
 
@@ -100,6 +101,6 @@ func (a *app) aboutCommand(cmd *cobra.Command, args []string) {
 func (a *app) withIDs(hint string) string {
 	return placeholder.ReplaceAllStringFunc(
 		hint,
-		func(word string) string { return first(a.ids[word], word) },
+		func(word string) string { return cmp.Or(a.ids[word], word) },
 	)
 }

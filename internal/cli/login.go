@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"crypto/subtle"
 	"encoding/base64"
@@ -87,7 +88,7 @@ func (a *app) login(ctx context.Context, environment string, ask func(context.Co
 		return err
 	}
 	name := a.active(config)
-	a.set.url = first(a.flags.url, a.getenv("TOLL_URL"), config.profiles[name].text(settingURL))
+	a.set.url = cmp.Or(a.flags.url, a.getenv("TOLL_URL"), config.profiles[name].text(settingURL))
 	service := a.client()
 	info, err := service.Info(ctx)
 	if err != nil {

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -43,7 +44,7 @@ Clients find it at /mcp. With --register the agent takes payments for it, under 
 toll mcp --plan 4474 --upstream https://tools.example.com/mcp --free tools/ping --public-url https://paid.example.com`
 	fl := c.Flags()
 	fl.StringVar(&f.upstream, "upstream", "", "url of the server behind, in place of a command")
-	secret(c, &f.upstreamToken, "upstream-token", "TOLL_UPSTREAM_TOKEN")
+	secret(c, &f.upstreamToken, "upstream-token")
 	fl.StringVar(&f.plan, "plan", "", "plan whose credits pay")
 	fl.StringVar(&f.agent, "agent", "", "agent that takes the payment")
 	fl.StringVar(&f.credits, "credits", "1", "price of a call that no --price names")
@@ -169,7 +170,7 @@ func (a *app) mcp(ctx context.Context, f mcpFlags, command []string) error {
 	if err != nil {
 		return err
 	}
-	log.Info("mcp", "listen", ln.Addr().String(), "url", first(strings.TrimSuffix(f.publicURL, "/"), "http://"+ln.Addr().String())+"/mcp", "service", c.URL(),
+	log.Info("mcp", "listen", ln.Addr().String(), "url", cmp.Or(strings.TrimSuffix(f.publicURL, "/"), "http://"+ln.Addr().String())+"/mcp", "service", c.URL(),
 		"plan", terms.PlanID, "name", cfg.ServerName)
 	return s.Serve(ctx, ln)
 }

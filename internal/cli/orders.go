@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -53,7 +54,7 @@ Exit codes: 0 the credits are there, 7 the order is under way or its outcome is 
 	c.RunE = func(cmd *cobra.Command, args []string) error {
 		in := body{}
 		in.text("delegationId", delegation)
-		key := first(key, toll.NewUUID())
+		key := cmp.Or(key, toll.NewUUID())
 		ctx, end := client.WithIdempotencyKey(cmd.Context(), key), time.Now().Add(wait)
 		for {
 			got, err := a.call(ctx, http.MethodPost, segments("protocol", "plans", args[0], "order"), nil, in)
@@ -140,7 +141,7 @@ func (a *app) withWholeAmount(order json.RawMessage) json.RawMessage {
 // progress tells how far an order is, when that is not what was told before, and returns it.
 func (a *app) progress(order json.RawMessage, told string) string {
 	now := at(order, "status")
-	if tx := first(at(order, "data.transactionUrl"), at(order, "txHash")); tx != "" {
+	if tx := cmp.Or(at(order, "data.transactionUrl"), at(order, "txHash")); tx != "" {
 		now += ", transaction " + tx
 	}
 	if now != told {

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/csv"
 	"encoding/json"
 	"fmt"
@@ -38,7 +39,7 @@ func (a *app) say(word, format string, args ...any) {
 }
 
 func (a *app) asJSON() bool {
-	output := first(a.set.output, strings.ToLower(a.flags.output), strings.ToLower(a.getenv("TOLL_OUTPUT")))
+	output := cmp.Or(a.set.output, strings.ToLower(a.flags.output), strings.ToLower(a.getenv("TOLL_OUTPUT")))
 	return output == formatJSON || output == formatNDJSON
 }
 

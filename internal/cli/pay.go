@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -177,8 +178,8 @@ func (p *payFlags) limits(f callFlags) (client.Limits, error) {
 		flag, value string
 		into        *toll.Credits
 	}{
-		{"max-credits", first(f.limit, payCreditsPerCall), &l.CreditsPerCall},
-		{"max-credits-per-day", first(p.creditsDay, perDay), &l.Credits},
+		{"max-credits", cmp.Or(f.limit, payCreditsPerCall), &l.CreditsPerCall},
+		{"max-credits-per-day", cmp.Or(p.creditsDay, perDay), &l.Credits},
 	} {
 		var err error
 		if *n.into, err = toll.ParseCredits(n.value); err != nil {

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"encoding/json"
 	"math/big"
 	"net/http"
@@ -140,7 +141,7 @@ unless --yes is given.`,
 				delete(r.in, "accessLimit")
 				r.in.text("accessLimit", kind)
 			default:
-				r.in.text("accessLimit", first(limit, kind))
+				r.in.text("accessLimit", cmp.Or(limit, kind))
 			}
 			if trial {
 				r.in["isTrialPlan"] = true

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"math/big"
@@ -71,7 +72,7 @@ func (a *app) built(v any) error {
 
 // configuration prints one that was made. In a pipe it is JSON, for the flags that take it, unless another form is asked for.
 func (a *app) configuration(b []byte) error {
-	if !a.set.terminal && a.set.output != formatQuiet && first(a.flags.output, a.getenv("TOLL_OUTPUT")) == "" {
+	if !a.set.terminal && a.set.output != formatQuiet && cmp.Or(a.flags.output, a.getenv("TOLL_OUTPUT")) == "" {
 		return a.writeCompact(b)
 	}
 	return a.record(b)

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 
 	"github.com/spf13/cobra"
@@ -36,7 +37,7 @@ func (a *app) eurc(ctx context.Context) string {
 		defer cancel()
 		info, err := a.client().Info(ctx)
 		if err == nil {
-			return first(at(info.Deployment, "contracts.EURC"), info.Environment.EURC().String())
+			return cmp.Or(at(info.Deployment, "contracts.EURC"), info.Environment.EURC().String())
 		}
 		a.say("note", "%s does not tell its EURC: give --eurc-address to be sure", a.client().URL())
 	}

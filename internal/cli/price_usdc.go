@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 
 	"github.com/spf13/cobra"
@@ -62,7 +63,7 @@ func (a *app) usdc(ctx context.Context) (toll.Address, error) {
 		info, err := a.client().Info(ctx)
 		if err == nil {
 			return toll.ParseAddress(
-				first(at(info.Deployment, "contracts.USDC"), info.Environment.USDC().String()),
+				cmp.Or(at(info.Deployment, "contracts.USDC"), info.Environment.USDC().String()),
 			)
 		}
 		if a.set.environment == "" {

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -12,6 +13,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/gofrs/flock"
 	"github.com/spf13/cobra"
 
 	"github.com/tollhq/toll"
@@ -23,6 +25,8 @@ const payDay = 24 * time.Hour
 
 // purseLockWait bounds the wait for another process, one that was stopped too.
 const purseLockWait = 30 * time.Second
+
+var errPurseLocked = errors.New("another process has it and does not continue")
 
 // filePurse is a [client.Purse] in a file of JSON lines beside the configuration. A payment is a
 // line before it is made and another one, under the same id, when it has ended; between them is one
@@ -117,24 +121,17 @@ func (f *filePurse) locked(ctx context.Context, do func() error) error {
 	if err := os.MkdirAll(filepath.Dir(f.path), 0o700); err != nil {
 		return fmt.Errorf("record of payments: %w", err)
 	}
-	late := time.After(purseLockWait)
-	for {
-		unlock, ok, err := lockFile(f.path + ".lock")
-		if err != nil {
-			return fmt.Errorf("record of payments: %w", err)
-		}
-		if ok {
-			defer unlock()
-			return do()
-		}
-		select {
-		case <-ctx.Done():
+	// The system unlocks it when its process ends, and not before: nobody guesses whether it lives.
+	lock := flock.New(f.path+".lock", flock.SetPermissions(0o600))
+	limited, cancel := context.WithTimeoutCause(ctx, purseLockWait, errPurseLocked)
+	defer cancel()
+	if _, err := lock.TryLockContext(limited, 10*time.Millisecond); err != nil {
+		if ctx.Err() != nil {
 			return ctx.Err()
-		case <-late:
-			return errors.New("record of payments: another process has it and does not go on")
-		case <-time.After(10 * time.Millisecond):
 		}
+		return fmt.Errorf("record of payments: %w", cmp.Or(context.Cause(limited), err))
 	}
+	return errors.Join(do(), lock.Close())
 }
 
 // pursePath is where payments are recorded.

@@ -4,15 +4,13 @@ import (
 	"bytes"
 	"context"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"net/http"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/ethereum/go-ethereum/rpc"
 	"github.com/spf13/cobra"
 
 	"github.com/tollhq/toll"
@@ -199,40 +197,13 @@ func (e endpoint) used(ctx context.Context, p *client.Payment, at chainHead) (bo
 
 // call asks for one result.
 func (e endpoint) call(ctx context.Context, result any, method string, params ...any) error {
-	fail := func(why any) error { return fmt.Errorf("the endpoint does not answer %s: %v", method, why) }
-	if params == nil {
-		params = []any{}
-	}
-	body, err := json.Marshal(map[string]any{"jsonrpc": "2.0", "id": 1, "method": method, "params": params})
+	c, err := rpc.DialContext(ctx, string(e))
 	if err != nil {
-		return err
+		return errors.New("the address of the endpoint is wrong")
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, string(e), bytes.NewReader(body))
-	if err != nil {
-		return fail("its address is wrong")
-	}
-	req.Header.Set("Content-Type", "application/json")
-	res, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return fail(cause(err))
-	}
-	defer res.Body.Close()
-	text, err := io.ReadAll(io.LimitReader(res.Body, maxArgument))
-	if err != nil {
-		return fail(cause(err))
-	}
-	var answer struct {
-		Result json.RawMessage
-		Error  *struct{ Message string }
-	}
-	err = json.Unmarshal(text, &answer)
-	switch {
-	case err == nil && answer.Error != nil:
-		return fail(answer.Error.Message)
-	case err != nil || res.StatusCode != http.StatusOK:
-		return fail(res.Status)
-	case string(answer.Result) == "null" || json.Unmarshal(answer.Result, result) != nil:
-		return fail("it has no such thing")
+	defer c.Close()
+	if err := c.CallContext(ctx, result, method, params...); err != nil {
+		return fmt.Errorf("the endpoint does not answer %s: %w", method, cause(err))
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -61,7 +62,7 @@ func (a *app) resource(r call) *cobra.Command {
 				return err
 			}
 		}
-		q := request{method: first(r.method, http.MethodGet), path: pathOf(r.path, r.use, args), args: args, in: in}
+		q := request{method: cmp.Or(r.method, http.MethodGet), path: pathOf(r.path, r.use, args), args: args, in: in}
 		if r.change != nil {
 			if err := r.change(cmd, &q); err != nil {
 				return err

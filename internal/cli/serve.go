@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/server"
@@ -18,7 +19,7 @@ import (
 
 // storeFlags say which database a command works on, and what a first start writes there.
 func storeFlags(cmd *cobra.Command, cfg *server.Config) {
-	f := cmd.Flags()
+	f := pflag.NewFlagSet("store", pflag.ContinueOnError)
 	f.StringVar((*string)(&cfg.Environment), "environment", "", "sandbox or live; default that of the database, else sandbox")
 	f.StringVar(
 		&cfg.KeyPrefix,
@@ -30,19 +31,13 @@ func storeFlags(cmd *cobra.Command, cfg *server.Config) {
 	f.StringVar(&cfg.Database, "database", "", "postgres:// address")
 	f.StringVar(&cfg.MasterKeyFile, "master-key-file", "", "file with the key that seals secrets; TOLL_MASTER_KEY holds the key itself")
 	f.BoolVar(&cfg.LocalMasterKey, "allow-local-master-key", false, "let live use the master key that was made in the data directory")
-	secret(cmd, &cfg.MasterKey, "master-key", "TOLL_MASTER_KEY")
+	secret(cmd, &cfg.MasterKey, "master-key")
 	f.Var(
 		&cfg.Namespace,
 		"namespace",
 		"brand words on the wire: scheme prefix, header prefix and word, with commas; default those of the database",
 	)
-	env(cmd, "namespace", "TOLL_NAMESPACE")
-	env(cmd, "environment", "TOLL_ENVIRONMENT")
-	env(cmd, "key-prefix", "TOLL_KEY_PREFIX")
-	env(cmd, "data", "TOLL_DATA")
-	env(cmd, "database", "TOLL_DATABASE")
-	env(cmd, "master-key-file", "TOLL_MASTER_KEY_FILE")
-	env(cmd, "allow-local-master-key", "TOLL_ALLOW_LOCAL_MASTER_KEY")
+	addWithEnv(cmd, f)
 }
 
 type serveFlags struct {
@@ -62,7 +57,7 @@ all of them need the same master key file. SIGTERM ends it in order: what is in 
 	storeFlags(c, &f.cfg)
 	quotaFlags(c, &f.cfg)
 	chainFlags(c, &f.cfg.Chain)
-	fl := c.Flags()
+	fl := pflag.NewFlagSet("serve", pflag.ContinueOnError)
 	fl.StringVar(&f.cfg.Listen, "listen", server.DefaultListen, "address to listen on")
 	fl.StringVar(&f.cfg.PublicURL, "public-url", "", "address under which callers reach the service; default that of the first start")
 	fl.StringVar(&f.cfg.TokenFormat, "token-format", "", "default rendering of access tokens, jwt or x402")
@@ -77,47 +72,30 @@ all of them need the same master key file. SIGTERM ends it in order: what is in 
 	fl.StringVar(&f.cfg.ExactTreasury, "x402-treasury", "", "address that these wallets pay instead of the receiver of a price; plans with several receivers are then sold to them, too")
 	fl.StringVar(&f.metricsListen, "metrics-listen", "", "address of the operator's listener with /metrics; off by default")
 	fl.StringVar(&f.logLevel, "log-level", "info", "debug, info, warn or error")
-	for name, variable := range map[string]string{
-		"x402-exact": "TOLL_X402_EXACT", "x402-receipts": "TOLL_X402_RECEIPTS", "x402-treasury": "TOLL_X402_TREASURY",
-		"listen": "TOLL_LISTEN", "order-wait": "TOLL_ORDER_WAIT", "close-reads": "TOLL_CLOSE_READS", "loopback-webhooks": "TOLL_LOOPBACK_WEBHOOKS", "public-url": "TOLL_PUBLIC_URL",
-		"token-format": "TOLL_TOKEN_FORMAT", "metrics-listen": "TOLL_METRICS_LISTEN",
-		"rate-limit-key": "TOLL_RATE_LIMIT_KEY", "rate-limit-ip": "TOLL_RATE_LIMIT_IP", "trusted-proxies": "TOLL_TRUSTED_PROXIES",
-		"log-level": "TOLL_LOG_LEVEL",
-	} {
-		env(c, name, variable)
-	}
+	addWithEnv(c, fl)
 	return c
 }
 
 // quotaFlags are what one account may have of each kind, and add in an hour. Their defaults are those of the service.
 func quotaFlags(c *cobra.Command, cfg *server.Config) {
-	for _, q := range []struct {
-		flag, variable, what string
-		value                *int64
-	}{
-		{"max-agents", "TOLL_MAX_AGENTS", "agents", &cfg.Quotas.Agents},
-		{"max-plans", "TOLL_MAX_PLANS", "plans", &cfg.Quotas.Plans},
-		{"max-keys", "TOLL_MAX_KEYS", "API keys in force", &cfg.Quotas.APIKeys},
-		{"max-delegations", "TOLL_MAX_DELEGATIONS", "delegations in force", &cfg.Quotas.Delegations},
-	} {
-		c.Flags().Int64Var(q.value, q.flag, 0, "most "+q.what+" of one account; 0 is 10000, for keys 1000; -1 is no limit")
-		env(c, q.flag, q.variable)
+	f := pflag.NewFlagSet("quotas", pflag.ContinueOnError)
+	q := &cfg.Quotas
+	inForce := func(value *int64, name, what string) {
+		f.Int64Var(value, name, 0, "most "+what+" of one account; 0 is 10000, for keys 1000; -1 is no limit")
 	}
-	for _, q := range []struct {
-		flag, variable, what string
-		usual                int
-		value                *int64
-	}{
-		{"max-hourly-orders", "TOLL_MAX_HOURLY_ORDERS", "orders", 3_600, &cfg.Quotas.Orders},
-		{"max-hourly-permissions", "TOLL_MAX_HOURLY_PERMISSIONS", "permissions", 36_000, &cfg.Quotas.Permissions},
-		{"max-hourly-free-holds", "TOLL_MAX_HOURLY_FREE_HOLDS", "holds that burn nothing", 36_000, &cfg.Quotas.FreeHolds},
-		{"max-hourly-sub-tasks", "TOLL_MAX_HOURLY_SUB_TASKS", "sub-tasks", 360_000, &cfg.Quotas.SubTasks},
-		{"max-hourly-changes", "TOLL_MAX_HOURLY_CHANGES", "other calls that add or change records", 36_000, &cfg.Quotas.Changes},
-	} {
-		usage := fmt.Sprintf("most %s of one account in an hour; 0 is %d; -1 is no limit", q.what, q.usual)
-		c.Flags().Int64Var(q.value, q.flag, 0, usage)
-		env(c, q.flag, q.variable)
+	hourly := func(value *int64, name, what string, usual int) {
+		f.Int64Var(value, name, 0, fmt.Sprintf("most %s of one account in an hour; 0 is %d; -1 is no limit", what, usual))
 	}
+	inForce(&q.Agents, "max-agents", "agents")
+	inForce(&q.Plans, "max-plans", "plans")
+	inForce(&q.APIKeys, "max-keys", "API keys in force")
+	inForce(&q.Delegations, "max-delegations", "delegations in force")
+	hourly(&q.Orders, "max-hourly-orders", "orders", 3_600)
+	hourly(&q.Permissions, "max-hourly-permissions", "permissions", 36_000)
+	hourly(&q.FreeHolds, "max-hourly-free-holds", "holds that burn nothing", 36_000)
+	hourly(&q.SubTasks, "max-hourly-sub-tasks", "sub-tasks", 360_000)
+	hourly(&q.Changes, "max-hourly-changes", "other calls that add or change records", 36_000)
+	addWithEnv(c, f)
 }
 
 func (a *app) serve(ctx context.Context, f serveFlags) (err error) {

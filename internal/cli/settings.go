@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -40,7 +41,7 @@ type settings struct {
 
 func (a *app) loadOutput() error {
 	s := &a.set
-	s.output = first(a.flags.output, a.getenv("TOLL_OUTPUT"), formatTable)
+	s.output = cmp.Or(a.flags.output, a.getenv("TOLL_OUTPUT"), formatTable)
 	if a.flags.quiet {
 		s.output = formatQuiet
 	}
@@ -82,9 +83,9 @@ func (a *app) loadProfile() error {
 			return err
 		}
 	}
-	s.key = first(keyInFile, strings.TrimSpace(a.getenv("TOLL_API_KEY")), profile.text(settingKey))
-	s.url = first(a.flags.url, a.getenv("TOLL_URL"), profile.text(settingURL))
-	s.environment = strings.ToLower(first(a.getenv("TOLL_ENVIRONMENT"), profile.text(settingEnvironment)))
+	s.key = cmp.Or(keyInFile, strings.TrimSpace(a.getenv("TOLL_API_KEY")), profile.text(settingKey))
+	s.url = cmp.Or(a.flags.url, a.getenv("TOLL_URL"), profile.text(settingURL))
+	s.environment = strings.ToLower(cmp.Or(a.getenv("TOLL_ENVIRONMENT"), profile.text(settingEnvironment)))
 	if a.flags.url == "" && a.getenv("TOLL_URL") != "" && checkSetting(settingURL, s.url) != nil {
 		return usagef("TOLL_URL is not an absolute http or https url")
 	}
@@ -162,15 +163,6 @@ func (a *app) client() *client.Client {
 		opts = append(opts, client.WithURL(a.set.url))
 	}
 	return client.New(a.set.key, opts...)
-}
-
-func first(words ...string) string {
-	for _, w := range words {
-		if w != "" {
-			return w
-		}
-	}
-	return ""
 }
 
 func isTerminal(w any) bool {

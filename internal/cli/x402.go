@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"net/http"
@@ -146,7 +147,7 @@ func (a *app) x402Verify(use string) *cobra.Command {
 			return err
 		}
 		if at(got, "isValid") != "true" {
-			a.say("refused", "%s", first(at(got, "invalidMessage"), at(got, "invalidReason")))
+			a.say("refused", "%s", cmp.Or(at(got, "invalidMessage"), at(got, "invalidReason")))
 			return printed(exitPayment)
 		}
 		return nil
