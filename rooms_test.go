@@ -144,9 +144,9 @@ var rooms = map[string]room{
 		ours:  "toll internal/store",
 	},
 	"internal/jobs": {
-		what:  "work in the background: supervised loops, one shutdown",
+		what:  "work in the background: supervised loops, one shutdown, the queue of rare due work",
 		lines: 700,
-		ours:  "internal/backoff",
+		ours:  "internal/backoff internal/store",
 	},
 	// secp256k1 makes the wallet key of a principal, whose address it has from the first moment.
 	"internal/auth": {

@@ -32,7 +32,7 @@ type family struct {
 
 // EndKey ends an API key and everything that it made: keys, consents, access tokens, and what came of those. Open holds of an
 // access token still settle. Keys are refused at once in this process and within a second in others. What a crash leaves,
-// [Auth.FinishEnding] ends. Errors: [toll.CodeKeyNotFound], [toll.CodeKeyAlreadyRevoked].
+// [Auth.FinishKey] ends. Errors: [toll.CodeKeyNotFound], [toll.CodeKeyAlreadyRevoked].
 func (a *Auth) EndKey(ctx context.Context, owner toll.Address, id toll.Hash) (toll.KeyRevoked, error) {
 	var all family
 	err := a.endAlone(ctx, id, func(tx *store.Tx) error {
@@ -166,18 +166,13 @@ func (a *Auth) finish(ctx context.Context, all family) (ended toll.Ended, err er
 	return ended, nil
 }
 
-// endingGrace is how long a call may take to end what a key made before others do it for that call.
-const endingGrace = time.Minute
-
-// FinishEnding ends what keys made whose end was interrupted, of at most n keys. It reports whether there may be more. Any number
-// of processes may do this on one database.
-func (a *Auth) FinishEnding(ctx context.Context, n int) (more bool, err error) {
-	keys, err := store.EndingAPIKeys(ctx, a.store, a.clock().Add(-endingGrace), n)
-	if err != nil {
-		return false, err
+// FinishKey ends what a revoked key made whose end was interrupted ([store.JobEndKey]).
+func (a *Auth) FinishKey(ctx context.Context, id []byte) error {
+	key, err := store.APIKeyByID(ctx, a.store, toll.Hash(id))
+	if err == nil {
+		_, err = a.finish(ctx, family{keys: []store.APIKey{key}})
 	}
-	_, err = a.finish(ctx, family{keys: keys})
-	return len(keys) == n, err
+	return err
 }
 
 // EndKeyOnly ends an API key alone: the caller's key becomes the parent of what it made, if it has the rights of that and ends no

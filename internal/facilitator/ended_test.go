@@ -10,6 +10,8 @@ import (
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/auth"
 	"github.com/tollhq/toll/internal/facilitator"
+	"github.com/tollhq/toll/internal/jobs"
+	"github.com/tollhq/toll/internal/store"
 )
 
 // TestT13_EndedKey: every access token of an ended key is over, also one that was made while it ended, and in another process as
@@ -91,8 +93,8 @@ func TestT13_EndedKey(t *testing.T) {
 			s.Errorf("made by an ended key: %v", err)
 		}
 		s.clock.add(time.Hour)
-		if more, err := s.at(1).auth.FinishEnding(s.ctx, 10); more || err != nil {
-			s.Errorf("something is left to end: %v", err)
+		if n, err := s.at(1).endingJobs(s).RunDue(s.ctx); n != 0 || err != nil {
+			s.Errorf("something is left to end: %d, %v", n, err)
 		}
 	})
 }
@@ -104,7 +106,14 @@ var errCrash = errors.New("crash")
 
 func (crashing) RevokeOfKey(context.Context, toll.Hash) (int64, error) { return 0, errCrash }
 
-// TestEndedKey_Interrupted: what a crash keeps from being ended, a sweep ends.
+// endingJobs is the queue of a process, which ends what calls were interrupted in.
+func (i *instance) endingJobs(s *scene) *jobs.Queue {
+	q := jobs.NewQueue(i.store, s.clock.now, nil)
+	q.Handle(store.JobEndKey, i.auth.FinishKey)
+	return q
+}
+
+// TestEndedKey_Interrupted: what a crash keeps from being ended, a job ends.
 func TestEndedKey_Interrupted(t *testing.T) {
 	each(t, func(s *scene) {
 		p := s.plan(ten)
@@ -120,18 +129,18 @@ func TestEndedKey_Interrupted(t *testing.T) {
 		}
 		again := s.one()
 		again.auth.EndTokensBy(again)
-		if more, err := again.auth.FinishEnding(s.ctx, 10); more || err != nil {
-			s.Error(err)
+		queue := again.endingJobs(s)
+		if n, err := queue.RunDue(s.ctx); n != 0 || err != nil {
+			s.Error(n, err)
 		}
 		if v, err := s.call(p, a, token).verify(again, nil); err != nil || !v.IsValid {
 			s.Errorf("another call may still be ending it: %v", err)
 		}
 		s.clock.add(time.Minute + time.Second)
-		if more, err := again.auth.FinishEnding(s.ctx, 1); !more || err != nil {
-			s.Error(more, err)
-		}
-		if more, err := again.auth.FinishEnding(s.ctx, 1); more || err != nil {
-			s.Error(more, err)
+		for _, want := range []int{1, 0} {
+			if n, err := queue.RunDue(s.ctx); n != want || err != nil {
+				s.Errorf("%d jobs, want %d: %v", n, want, err)
+			}
 		}
 		if v, err := s.call(p, a, token).verify(again, nil); err == nil && v.IsValid {
 			s.Error("the access token is valid")

@@ -16,11 +16,9 @@ const (
 	unusedLife = 30 * 24 * time.Hour
 	// sweepSlice is how many records one turn of a sweep removes of each kind.
 	sweepSlice = 500
-	// endSlice is how many families one turn of a sweep ends.
-	endSlice = 50
 )
 
-// end ends a grant and what was issued because of it. It is done to its end by a sweep when it does not get there here.
+// end ends a grant and what was issued because of it. A job finishes it when it does not get there here.
 func (o *OAuth) end(ctx context.Context, id toll.Hash) (toll.Ended, error) {
 	err := o.Store.Tx(ctx, func(tx *store.Tx) error { return store.RevokeOAuthGrant(ctx, tx, id, o.Clock()) })
 	if err != nil {
@@ -47,6 +45,18 @@ func (o *OAuth) finish(ctx context.Context, g store.OAuthGrant) (ended toll.Ende
 	return ended, o.Store.Tx(ctx, func(tx *store.Tx) error { return store.EndOAuthGrant(ctx, tx, g.ID) })
 }
 
+// FinishGrant ends what was issued because of a revoked grant whose end was interrupted ([store.JobEndGrant]).
+func (o *OAuth) FinishGrant(ctx context.Context, id []byte) error {
+	g, err := store.OAuthGrantByID(ctx, o.Store, toll.Hash(id))
+	if isNotFound(err) {
+		return nil // it was over, and a sweep removed it
+	}
+	if err == nil {
+		_, err = o.finish(ctx, g)
+	}
+	return err
+}
+
 // endAccess ends an access token, or an API key with all that it made.
 func (o *OAuth) endAccess(ctx context.Context, g store.OAuthGrant, id toll.Hash) (toll.Ended, error) {
 	if Kind(g.Kind) != KindAPIKey {
@@ -71,23 +81,9 @@ func (o *OAuth) endAccess(ctx context.Context, g store.OAuthGrant, id toll.Hash)
 	return r.Ended, err
 }
 
-// Sweep removes clients that nobody used for 30 days, those that are too many, and what is over, and goes on with families whose
-// end was interrupted. It reports whether there may be more to do. Any number of processes may do this on one database.
+// Sweep removes clients that nobody used for 30 days, those that are too many, and what is over. It reports whether there may be more to do. Any number of processes may do this on one database.
 func (o *OAuth) Sweep(ctx context.Context) (more bool, err error) {
 	now := o.Clock()
-	interrupted, err := store.RevokingOAuthGrants(ctx, o.Store, endSlice)
-	if err != nil {
-		return false, err
-	}
-	for _, g := range interrupted {
-		if _, err := o.finish(ctx, g); err != nil {
-			return false, err
-		}
-	}
-	ending, err := o.Auth.FinishEnding(ctx, endSlice)
-	if err != nil {
-		return false, err
-	}
 	grants, err := store.DropOAuthGrants(ctx, o.Store, now, sweepSlice)
 	if err != nil {
 		return false, err
@@ -97,7 +93,7 @@ func (o *OAuth) Sweep(ctx context.Context) (more bool, err error) {
 		return false, err
 	}
 	trimmed, err := store.TrimOAuthClients(ctx, o.Store, now, now.Add(-unusedGrace), cmp.Or(o.MaxLetIn, defaultMaxLetIn), sweepSlice)
-	return ending || len(interrupted) == endSlice || grants == sweepSlice || clients == sweepSlice || trimmed >= sweepSlice, err
+	return grants == sweepSlice || clients == sweepSlice || trimmed >= sweepSlice, err
 }
 
 // Revoke is POST /oauth/revoke (RFC 7009): who holds a refresh token ends its whole family. Who holds an access token or an

@@ -2,9 +2,22 @@ package server
 
 import (
 	"context"
+	"testing"
 
 	"github.com/tollhq/toll/internal/store"
 )
+
+// RunDueJobs runs the jobs that are due now beside the loop of the service.
+func (s *Server) RunDueJobs(ctx context.Context) (int, error) { return s.queue.RunDue(ctx) }
+
+// JobsLeft returns how many jobs there are.
+func (s *Server) JobsLeft(t testing.TB) (n int64) {
+	t.Helper()
+	if err := s.base.store.QueryRow(t.Context(), "SELECT COUNT(*) FROM jobs").Scan(&n); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
 
 // WithBrand and KeepBrand are the two halves of a first start, before and after everything else.
 func WithBrand(ctx context.Context, c Config, st *store.Store) (Config, error) {

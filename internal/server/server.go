@@ -43,6 +43,7 @@ type Server struct {
 	handler     http.Handler
 	metrics     *metrics.Metrics // nil: not wanted
 	probe       probe
+	queue       *jobs.Queue
 	jobs        *jobs.Group // everything that a shutdown stops
 }
 
@@ -115,8 +116,12 @@ func New(ctx context.Context, cfg Config) (_ *Server, err error) {
 	if err := s.chain.Start(ctx, s.checkout); err != nil {
 		return nil, err
 	}
+	if s.queue, err = s.newQueue(ctx); err != nil {
+		return nil, err
+	}
 	s.jobs.OnStop("oauth", func(context.Context) error { s.oauth.Close(); return nil })
 	s.jobs.Start(s.loops()...)
+	s.jobs.Start(s.queue.Loops()...)
 	s.jobs.Start(s.events.Loops()...)
 	return s, nil
 }

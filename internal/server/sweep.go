@@ -47,6 +47,17 @@ func (s *Server) loops() []jobs.Loop {
 	return loops
 }
 
+// newQueue returns the queue of rare work with its handlers.
+func (s *Server) newQueue(ctx context.Context) (*jobs.Queue, error) {
+	q := jobs.NewQueue(s.base.store, s.base.clock.now, s.cfg.Log)
+	q.Handle(store.JobEndKey, s.base.auth.FinishKey)
+	q.Handle(store.JobEndGrant, s.oauth.FinishGrant)
+	if s.base.store.Engine() == store.SQLite { // there is one service on a directory
+		return q, s.base.store.Tx(ctx, func(tx *store.Tx) error { return store.FreeJobs(ctx, tx) })
+	}
+	return q, nil
+}
+
 // sweep lapses holds and ends lots that are over, in slices.
 func (s *Server) sweep(ctx context.Context) error {
 	for began := time.Now(); time.Since(began) < sweepShare; {

@@ -63,21 +63,22 @@ func UpdateAPIKey(ctx context.Context, tx *Tx, id toll.Hash, name, version strin
 	return found(tx.Exec(ctx, "UPDATE api_keys SET name = $2, version = $3 WHERE id = $1", id[:], optional(name), version))
 }
 
-// RevokeAPIKey revokes a key and reports whether this call did it: false when it is revoked already or unknown. What the key
-// made is to be ended after that; see [EndAPIKey].
+// RevokeAPIKey revokes a key and reports whether this call did it: false when it is revoked already or unknown. The caller ends what
+// the key made after that, up to [EndAPIKey]; the job [JobEndKey] does so in its place when it does not get there.
 func RevokeAPIKey(ctx context.Context, tx *Tx, id toll.Hash, at time.Time) (first bool, err error) {
-	return changed(tx.Exec(ctx, "UPDATE api_keys SET revoked_at = $2, ending = $3 WHERE id = $1 AND revoked_at = 0", id[:], Micros(at), true))
+	first, err = changed(tx.Exec(ctx, "UPDATE api_keys SET revoked_at = $2, ending = $3 WHERE id = $1 AND revoked_at = 0", id[:], Micros(at), true))
+	if err == nil && first {
+		err = putOwnJob(ctx, tx, JobEndKey, id[:], at)
+	}
+	return first, err
 }
 
 // EndAPIKey notes that everything that a revoked key made is ended.
 func EndAPIKey(ctx context.Context, tx *Tx, id toll.Hash) error {
-	_, err := tx.Exec(ctx, "UPDATE api_keys SET ending = $2 WHERE id = $1", id[:], false)
-	return err
-}
-
-// EndingAPIKeys returns at most n keys, revoked before a moment, of which something that they made may still have to be ended.
-func EndingAPIKeys(ctx context.Context, q Querier, before time.Time, n int) ([]APIKey, error) {
-	return apiKeys.all(ctx, q, "WHERE ending AND revoked_at < $1 LIMIT $2", Micros(before), int64(n))
+	if _, err := tx.Exec(ctx, "UPDATE api_keys SET ending = $2 WHERE id = $1", id[:], false); err != nil {
+		return err
+	}
+	return DropJob(ctx, tx, JobEndKey, id[:])
 }
 
 // KeysOfParent returns the keys that a key or a consent made and that are neither revoked nor over.

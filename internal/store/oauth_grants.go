@@ -57,22 +57,22 @@ func BeginOAuthGrant(ctx context.Context, tx *Tx, id toll.Hash, ends time.Time) 
 	return found(tx.Exec(ctx, "UPDATE oauth_grants SET ends_at = $2 WHERE grant_id = $1 AND revoked_at = 0", id[:], Micros(ends)))
 }
 
-// RevokeOAuthGrant ends a grant. What was issued because of it is to be ended after that; see [OAuthAccess] and
-// [EndOAuthGrant].
+// RevokeOAuthGrant ends a grant. The caller ends what was issued because of it after that ([OAuthAccess]), up to [EndOAuthGrant]; the
+// job [JobEndGrant] does so in its place when it does not get there.
 func RevokeOAuthGrant(ctx context.Context, tx *Tx, id toll.Hash, at time.Time) error {
-	_, err := tx.Exec(ctx, "UPDATE oauth_grants SET revoked_at = $2, revoking = $3 WHERE grant_id = $1 AND revoked_at = 0", id[:], Micros(at), true)
-	return err
+	n, err := tx.Exec(ctx, "UPDATE oauth_grants SET revoked_at = $2, revoking = $3 WHERE grant_id = $1 AND revoked_at = 0", id[:], Micros(at), true)
+	if err != nil || n == 0 {
+		return err
+	}
+	return putOwnJob(ctx, tx, JobEndGrant, id[:], at)
 }
 
 // EndOAuthGrant notes that everything that was issued because of a revoked grant is ended.
 func EndOAuthGrant(ctx context.Context, tx *Tx, id toll.Hash) error {
-	_, err := tx.Exec(ctx, "UPDATE oauth_grants SET revoking = $2 WHERE grant_id = $1", id[:], false)
-	return err
-}
-
-// RevokingOAuthGrants returns at most n grants of which something may still have to be ended.
-func RevokingOAuthGrants(ctx context.Context, q Querier, n int) ([]OAuthGrant, error) {
-	return oauthGrants.all(ctx, q, "WHERE revoking LIMIT $1", int64(n))
+	if _, err := tx.Exec(ctx, "UPDATE oauth_grants SET revoking = $2 WHERE grant_id = $1", id[:], false); err != nil {
+		return err
+	}
+	return DropJob(ctx, tx, JobEndGrant, id[:])
 }
 
 // OAuthGrantsOfParent returns the grants that were agreed to with an API key, that are not revoked and not over.

@@ -271,15 +271,27 @@ func TestOAuthGrants(t *testing.T) {
 
 		write(t, st, func(tx *store.Tx) error { return store.RevokeOAuthGrant(ctx, tx, full.ID, noon) })
 		notFound(t, st.Tx(ctx, func(tx *store.Tx) error { return store.BeginOAuthGrant(ctx, tx, full.ID, noon) }))
-		revoking := must[[]store.OAuthGrant](t)(store.RevokingOAuthGrants(ctx, st, 10))
-		if len(revoking) != 1 || revoking[0].RevokedAt != noon {
-			t.Errorf("%+v", revoking)
+		soon := noon.Add(time.Minute) // until then it is the caller's
+		same(t, must[store.OAuthGrant](t)(store.OAuthGrantByID(ctx, st, full.ID)).RevokedAt, noon)
+		same(t, len(must[[]string](t)(store.DueJobs(ctx, st, soon.Add(-time.Microsecond)))), 0)
+		same(t, must[[]string](t)(store.DueJobs(ctx, st, soon)), []string{store.JobEndGrant})
+		// An earlier release leaves a flag alone.
+		write(t, st, func(tx *store.Tx) error { return store.DropJob(ctx, tx, store.JobEndGrant, full.ID[:]) })
+		for at, want := range map[time.Time]int{soon: 0, soon.Add(time.Second): 1} {
+			write(t, st, func(tx *store.Tx) error {
+				err := errors.Join(store.DropJob(ctx, tx, store.JobEndGrant, full.ID[:]), store.AdoptJobs(ctx, tx, at))
+				return errors.Join(err, store.AdoptJobs(ctx, tx, at))
+			})
+			same(t, len(must[[]string](t)(store.DueJobs(ctx, st, at))), want)
 		}
+		write(t, st, func(tx *store.Tx) error { return store.AdoptJobs(ctx, tx, soon.Add(time.Second)) })
 		same(t, len(must[[]store.OAuthGrant](t)(store.OAuthGrantsOf(ctx, st, alice, noon, 10))), 0)
 
 		same(t, must[int](t)(store.DropOAuthGrants(ctx, st, noon.Add(2*time.Hour), 10)), 1) // what is being ended stays
 		write(t, st, func(tx *store.Tx) error { return store.EndOAuthGrant(ctx, tx, full.ID) })
-		same(t, len(must[[]store.OAuthGrant](t)(store.RevokingOAuthGrants(ctx, st, 10))), 0)
+		same(t, len(must[[]string](t)(store.DueJobs(ctx, st, noon.Add(time.Hour)))), 0)
+		write(t, st, func(tx *store.Tx) error { return store.AdoptJobs(ctx, tx, noon.Add(time.Hour)) })
+		same(t, len(must[[]string](t)(store.DueJobs(ctx, st, noon.Add(time.Hour)))), 0)
 		same(t, must[int](t)(store.DropOAuthGrants(ctx, st, noon.Add(2*time.Hour), 10)), 1)
 		_, err = store.OAuthCodeByHash(ctx, st, code.Hash)
 		notFound(t, err)

@@ -1,0 +1,120 @@
+package store
+
+import (
+	"context"
+	"time"
+)
+
+// Kinds of jobs. Their keys are the ids of what they are about.
+const (
+	JobEndKey   = "auth.end_key"    // ends what a revoked API key made
+	JobEndGrant = "oauth.end_grant" // ends what was issued because of a revoked consent
+)
+
+// callerTime is how long the call that wrote a job of its own has to finish it before the queue does.
+const callerTime = time.Minute
+
+// Job is work that is due at a time. Kind and Key name it.
+type Job struct {
+	Kind    string
+	Key     []byte
+	Due     time.Time
+	Attempt int64     // claims so far, this one included
+	Holder  string    // "" for none
+	Until   time.Time // nobody else claims it before
+}
+
+// PutJob adds a job, or makes the one that is there due at j.Due. A run that is under way then does not end it.
+func PutJob(ctx context.Context, tx *Tx, j Job) error {
+	_, err := tx.Exec(ctx, `INSERT INTO jobs (kind, key, due, attempt, holder, held_until) VALUES ($1, $2, $3, 0, $4, $5)
+		ON CONFLICT (kind, key) DO UPDATE SET due = excluded.due, attempt = jobs.attempt + 1`,
+		j.Kind, j.Key, Micros(j.Due), j.Holder, Micros(j.Until))
+	return err
+}
+
+// putOwnJob adds a job that the caller finishes with [DropJob] itself, unless it dies.
+func putOwnJob(ctx context.Context, tx *Tx, kind string, key []byte, now time.Time) error {
+	return PutJob(ctx, tx, Job{Kind: kind, Key: key, Due: now, Until: now.Add(callerTime)})
+}
+
+// DropJob removes a job whose work is done in this transaction, whoever holds it.
+func DropJob(ctx context.Context, tx *Tx, kind string, key []byte) error {
+	_, err := tx.Exec(ctx, "DELETE FROM jobs WHERE kind = $1 AND key = $2", kind, key)
+	return err
+}
+
+// DueJobs returns the kinds of which something can be claimed.
+func DueJobs(ctx context.Context, q Querier, now time.Time) (kinds []string, err error) {
+	rows, err := q.Query(ctx, "SELECT DISTINCT kind FROM jobs WHERE due <= $1 AND held_until <= $1", Micros(now))
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var kind string
+		if err := rows.Scan(&kind); err != nil {
+			return nil, err
+		}
+		kinds = append(kinds, kind)
+	}
+	return kinds, rows.Err()
+}
+
+// ClaimJobs gives a holder at most n jobs of a kind that are due, until a time. No two holders get the same, and none waits for another.
+func ClaimJobs(ctx context.Context, tx *Tx, kind, holder string, now, until time.Time, n int) (jobs []Job, err error) {
+	lock := tx.ForUpdate()
+	if lock != "" {
+		lock += " SKIP LOCKED"
+	}
+	rows, err := tx.Query(ctx, `UPDATE jobs SET holder = $2, held_until = $3, attempt = attempt + 1 WHERE kind = $1 AND key IN (
+		SELECT key FROM jobs WHERE kind = $1 AND due <= $4 AND held_until <= $4 ORDER BY due LIMIT $5`+lock+`) RETURNING key, due, attempt`,
+		kind, holder, Micros(until), Micros(now), int64(n))
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		j := Job{Kind: kind, Holder: holder, Until: until}
+		var due int64
+		if err := rows.Scan(&j.Key, &due, &j.Attempt); err != nil {
+			return nil, err
+		}
+		j.Due = FromMicros(due)
+		jobs = append(jobs, j)
+	}
+	return jobs, rows.Err()
+}
+
+// EndJob removes a claimed job, unless another holder has it or it was put again meanwhile.
+func EndJob(ctx context.Context, tx *Tx, j Job) (ended bool, err error) {
+	return changed(tx.Exec(ctx, "DELETE FROM jobs WHERE kind = $1 AND key = $2 AND holder = $3 AND attempt = $4", j.Kind, j.Key, j.Holder, j.Attempt))
+}
+
+// ReleaseJob gives a claimed job back. It is due again at the given time, or when it was put again meanwhile.
+func ReleaseJob(ctx context.Context, tx *Tx, j Job, due time.Time) error {
+	_, err := tx.Exec(ctx, `UPDATE jobs SET holder = '', held_until = 0, due = CASE WHEN attempt = $4 THEN $5 ELSE due END
+		WHERE kind = $1 AND key = $2 AND holder = $3`, j.Kind, j.Key, j.Holder, j.Attempt, Micros(due))
+	return err
+}
+
+// AdoptJobs makes jobs of what calls of earlier releases were interrupted in, which left flags in their records only.
+func AdoptJobs(ctx context.Context, tx *Tx, now time.Time) error {
+	for _, work := range []struct{ kind, id, flagged string }{
+		{JobEndKey, "id", "api_keys WHERE ending"},
+		{JobEndGrant, "grant_id", "oauth_grants WHERE revoking"},
+	} {
+		_, err := tx.Exec(ctx, "INSERT INTO jobs (kind, key, due, attempt, holder, held_until) SELECT CAST($1 AS TEXT), "+work.id+
+			", CAST($2 AS BIGINT), 0, '', 0 FROM "+work.flagged+" AND revoked_at < $3 ON CONFLICT (kind, key) DO NOTHING",
+			work.kind, Micros(now), Micros(now.Add(-callerTime)))
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// FreeJobs gives back what others claimed, for a process that knows that it is alone: the jobs of one that was killed would wait.
+func FreeJobs(ctx context.Context, tx *Tx) error {
+	_, err := tx.Exec(ctx, "UPDATE jobs SET holder = '', held_until = 0 WHERE holder <> ''")
+	return err
+}
