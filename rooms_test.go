@@ -174,7 +174,7 @@ var rooms = map[string]room{
 	"internal/chain": {
 		what:  "the crypto rail: orders, simulation, relayers, the tracker that follows the chain; its records",
 		lines: 6700,
-		ours: "toll evm internal/store internal/chain/contracts internal/chain/userop " +
+		ours: "toll evm internal/store internal/rail internal/chain/contracts internal/chain/userop " +
 			"internal/chain/signer internal/chain/endpoints",
 		third: []string{"github.com/ethereum/go-ethereum"},
 	},

@@ -23,7 +23,7 @@ import (
 func TestTracker_DisagreementAboutOne(t *testing.T) {
 	w := newWorld(t, chaintest.New(t))
 	sink := w.ledger()
-	change := func(c *chain.Config) { remote(c); c.Sink = sink }
+	change := func(c *chain.Config) { remote(c); c.Orders = sink }
 	keys, buyer := w.stranger(usdc, 1_000_000)
 	s := w.sale(keys, buyer, receiver(1), 1_000_000)
 	swallows := chaintest.NewDouble(t, w.Client())
@@ -50,7 +50,7 @@ func TestTracker_DisagreementAboutOne(t *testing.T) {
 	w.decided(p.OrderID, chain.Included, chain.Confirmed, chain.Final)
 	w.blocks(3)
 	w.decided(p.OrderID, chain.Confirmed, chain.Final)
-	w.eventually("the credits are granted", func() bool { return w.op(p.OrderID).Told != "" })
+	w.eventually("the credits are granted", func() bool { return w.op(p.OrderID).Decided != "" })
 	sink.has(p.OrderID, true, 1)
 	if op := w.op(s.OrderID); op.State != chain.Sent && op.State != chain.Signed {
 		t.Errorf("the sale is %s", op.State)
@@ -66,7 +66,7 @@ func TestTracker_LogOfOneNotUnderstood(t *testing.T) {
 	sink := w.ledger()
 	double := chaintest.NewDouble(t, w.Client())
 	double.Refuse(-1, "eth_getBlockByHash", "it is somewhere else") // a payment of the native token is read from its block
-	r := w.running(w.through(double), func(c *chain.Config) { c.Sink = sink })
+	r := w.running(w.through(double), func(c *chain.Config) { c.Orders = sink })
 	user := w.userHeld(wei, 1_000)
 	d := user.native(500, 1)
 	d.ExpiresAt = w.Now().Add(10 * time.Minute)
@@ -81,7 +81,7 @@ func TestTracker_LogOfOneNotUnderstood(t *testing.T) {
 	for range 2 {
 		p := purchase(owner, usdc, receiver(2), 1_000_000)
 		w.paid(r, p)
-		w.eventually("the credits are granted", func() bool { return w.op(p.OrderID).Told == chain.Final })
+		w.eventually("the credits are granted", func() bool { return w.op(p.OrderID).Decided == chain.Final })
 		sink.has(p.OrderID, true, 1)
 	}
 	if op := w.op(unclear.OrderID); op.State != chain.Sent && op.State != chain.Signed {
@@ -90,7 +90,7 @@ func TestTracker_LogOfOneNotUnderstood(t *testing.T) {
 	double.Clear()
 	w.blocks(1)
 	w.decided(unclear.OrderID, chain.Final)
-	w.eventually("the credits are granted", func() bool { return w.op(unclear.OrderID).Told == chain.Final })
+	w.eventually("the credits are granted", func() bool { return w.op(unclear.OrderID).Decided == chain.Final })
 	sink.has(unclear.OrderID, true, 1)
 }
 
@@ -137,7 +137,7 @@ func TestTracker_VoidsThatStay(t *testing.T) {
 func TestTracker_VoidOfOneNotUnderstood(t *testing.T) {
 	w := newWorld(t, chaintest.New(t))
 	sink := w.ledger()
-	change := func(c *chain.Config) { remote(c); c.Sink = sink }
+	change := func(c *chain.Config) { remote(c); c.Orders = sink }
 	owner := w.account(wei, 500)
 	unclear := purchase(owner, wei, receiver(1), 500)
 	w.signs(w.rail(change), unclear)
@@ -175,14 +175,14 @@ func TestTracker_VoidOfOneNotUnderstood(t *testing.T) {
 	go r.Pay(t.Context(), p)
 	w.decided(p.OrderID, chain.Included, chain.Confirmed, chain.Final)
 	w.blocks(3)
-	w.eventually("the credits are granted", func() bool { return w.op(p.OrderID).Told != "" })
+	w.eventually("the credits are granted", func() bool { return w.op(p.OrderID).Decided != "" })
 	if op := w.op(unclear.OrderID); op.State != chain.Sent {
 		t.Errorf("the order is %s (%+v)", op.State, op.Failure)
 	}
 	double.Clear()
 	w.blocks(40)
 	w.decided(unclear.OrderID, chain.Final)
-	w.eventually("the credits are granted", func() bool { return w.op(unclear.OrderID).Told != "" })
+	w.eventually("the credits are granted", func() bool { return w.op(unclear.OrderID).Decided != "" })
 	sink.has(unclear.OrderID, true, 1)
 }
 
@@ -192,7 +192,7 @@ func TestTracker_LogReadAgainWithoutABlock(t *testing.T) {
 	sink := w.ledger()
 	double := chaintest.NewDouble(t, w.Client())
 	double.Refuse(-1, "eth_getBlockByHash", "not now")
-	r := w.running(w.through(double), func(c *chain.Config) { c.Sink = sink })
+	r := w.running(w.through(double), func(c *chain.Config) { c.Orders = sink })
 	owner := w.account(wei, 1_000)
 	p := purchase(owner, wei, receiver(1), 500)
 	go r.Pay(t.Context(), p)

@@ -13,6 +13,7 @@ import (
 	"github.com/tollhq/toll/internal/chain/contracts"
 	"github.com/tollhq/toll/internal/chain/endpoints"
 	"github.com/tollhq/toll/internal/chain/signer"
+	"github.com/tollhq/toll/internal/rail"
 	"github.com/tollhq/toll/internal/store"
 )
 
@@ -24,7 +25,7 @@ type Config struct {
 	Pool        *endpoints.Pool
 	Store       *store.Store
 	Signer      *signer.Signer
-	Sink        Sink
+	Orders      rail.Orders
 	Service     common.Address   // delegate of every delegation
 	Relayers    []common.Address // one at least
 	Tokens      []common.Address // ERC-20 tokens of direct orders, beside USDC and EURC; they must revert when they move nothing
@@ -65,8 +66,8 @@ func (c *Config) set() error {
 		return errors.New("chain: the chain id is not the one of the environment")
 	case c.Embedded && c.Environment == toll.Live:
 		return errors.New("chain: the embedded chain cannot serve the live environment")
-	case c.Pool == nil || c.Store == nil || c.Signer == nil || c.Sink == nil:
-		return errors.New("chain: no endpoints, store, signer or sink")
+	case c.Pool == nil || c.Store == nil || c.Signer == nil || c.Orders == nil:
+		return errors.New("chain: no endpoints, store, signer or orders")
 	case c.Service == common.Address{} || len(c.Relayers) == 0 || slices.Contains(c.Relayers, c.Service):
 		return errors.New("chain: the service account and at least one relayer are needed, and they are different accounts")
 	case c.Holder == "":

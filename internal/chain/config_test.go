@@ -10,6 +10,7 @@ import (
 	"github.com/tollhq/toll/internal/chain/contracts"
 	"github.com/tollhq/toll/internal/chain/endpoints"
 	"github.com/tollhq/toll/internal/chain/signer"
+	"github.com/tollhq/toll/internal/rail"
 	"github.com/tollhq/toll/internal/store"
 )
 
@@ -49,11 +50,11 @@ func TestCents(t *testing.T) {
 	}
 }
 
-type noSink struct{ Sink }
+type noOrders struct{ rail.Orders }
 
 func TestNew(t *testing.T) {
 	good := Config{
-		Environment: toll.Live, Pool: new(endpoints.Pool), Store: new(store.Store), Signer: new(signer.Signer), Sink: noSink{},
+		Environment: toll.Live, Pool: new(endpoints.Pool), Store: new(store.Store), Signer: new(signer.Signer), Orders: noOrders{},
 		Service: common.Address{1}, Relayers: []common.Address{{2}}, Holder: "a",
 	}
 	r, err := New(good)
@@ -70,7 +71,7 @@ func TestNew(t *testing.T) {
 		"no endpoints":                    func(c *Config) { c.Pool = nil },
 		"no database":                     func(c *Config) { c.Store = nil },
 		"no signer":                       func(c *Config) { c.Signer = nil },
-		"no sink":                         func(c *Config) { c.Sink = nil },
+		"no orders":                       func(c *Config) { c.Orders = nil },
 		"no service account":              func(c *Config) { c.Service = common.Address{} },
 		"no relayer":                      func(c *Config) { c.Relayers = nil },
 		"a relayer that is the service":   func(c *Config) { c.Relayers = []common.Address{c.Service} },

@@ -11,13 +11,15 @@ import (
 
 	"github.com/ethereum/go-ethereum/common"
 
+	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/chain"
 	"github.com/tollhq/toll/internal/chain/chaintest"
 	"github.com/tollhq/toll/internal/chain/userop"
+	"github.com/tollhq/toll/internal/rail"
 	"github.com/tollhq/toll/internal/store"
 )
 
-// ledger is a sink that grants as the service does: once for an order, whatever it hears how often.
+// ledger are orders that grant as the service does: once for an order, however often it is decided.
 type ledger struct {
 	*books
 	t testing.TB
@@ -32,7 +34,7 @@ func (w *world) ledger() *ledger {
 	return &ledger{books: w.books, t: w, grants: map[string]int{}, granted: map[string]bool{}, calls: map[string]int{}}
 }
 
-func (l *ledger) Paid(ctx context.Context, id string, tx common.Hash) error {
+func (l *ledger) Paid(id string, tx common.Hash) {
 	l.each.Lock()
 	defer l.each.Unlock()
 	l.calls["paid "+id]++
@@ -40,15 +42,15 @@ func (l *ledger) Paid(ctx context.Context, id string, tx common.Hash) error {
 		l.granted[id] = true
 		l.grants[id]++
 	}
-	return l.books.Paid(ctx, id, tx)
+	l.books.Paid(id, tx)
 }
 
-func (l *ledger) Failed(ctx context.Context, id string, f chain.Failure) error {
+func (l *ledger) Failed(id string, f chain.Failure) {
 	l.each.Lock()
 	defer l.each.Unlock()
 	l.calls["failed "+id]++
 	l.granted[id] = false
-	return l.books.Failed(ctx, id, f)
+	l.books.Failed(id, f)
 }
 
 // has fails the test unless an order has credits or not, after this many grants.
@@ -123,14 +125,14 @@ func TestF10_CryptoOrder(t *testing.T) {
 		{"transaction sent", 1, false},
 		{"transaction concluded", 1, false},
 		{"event stored", 1, false},
-		{"sink told", 1, false},
+		{"deciding", 1, false},
 	} {
 		for _, way := range []string{"direct", "delegated"} {
 			t.Run(row.step+", "+way, func(t *testing.T) {
 				t.Parallel()
 				w := newWorld(t, chaintest.New(t))
 				sink := w.ledger()
-				with := func(c *chain.Config) { c.Sink = sink }
+				with := func(c *chain.Config) { c.Orders = sink }
 				owner := w.account(usdc, 10_000_000)
 				p := purchase(owner, usdc, receiver(1), 1_000_000)
 				if way == "delegated" {
@@ -156,7 +158,7 @@ func TestF10_CryptoOrder(t *testing.T) {
 				w.paid(r, p) // the repeat of a client that heard nothing
 				w.has(owner, usdc, 9_000_000, receiver(1), usdc, 1_000_000)
 				sink.has(p.OrderID, true, 1)
-				if got := w.op(p.OrderID).Told; got != chain.Final {
+				if got := w.op(p.OrderID).Decided; got != chain.Final {
 					t.Errorf("the sink has heard %q", got)
 				}
 			})
@@ -164,61 +166,94 @@ func TestF10_CryptoOrder(t *testing.T) {
 	}
 }
 
-// A crash between the last word to the sink and its note repeats the word, as does one that the sink did not take.
-func TestTell_AtLeastOnce(t *testing.T) {
+// An order that does not take what decides it does not hold up the chain: the evidence is kept, and it is decided later, once.
+func TestDecide_Refused(t *testing.T) {
 	w := newWorld(t, chaintest.New(t))
-	sink := &deaf{ledger: w.ledger(), refuse: 3}
-	r := w.running(func(c *chain.Config) { c.Sink = sink })
+	sink := &deaf{ledger: w.ledger(), refuse: 1 << 30}
+	r := w.running(func(c *chain.Config) { c.Orders = sink })
 	owner := w.account(usdc, 10_000_000)
 	p := purchase(owner, usdc, receiver(1), 1_000_000)
-	w.paid(r, p) // what the sink takes does not hold up the chain
+	w.paid(r, p)
+	if op := w.op(p.OrderID); op.State != chain.Final || op.Decided != "" {
+		t.Errorf("the operation is %s, and its order took %q", op.State, op.Decided)
+	}
+	sink.has(p.OrderID, false, 0)
+	other := purchase(owner, usdc, receiver(2), 1_000_000)
+	w.paid(r, other)
+	sink.mu.Lock()
+	sink.refuse = 0
+	sink.mu.Unlock()
 	w.idle()
 	sink.has(p.OrderID, true, 1)
+	sink.has(other.OrderID, true, 1)
 	if n := sink.calls["paid "+p.OrderID]; n != 1 {
 		t.Errorf("taken %d times", n)
 	}
 }
 
-// deaf is a sink that fails for some time.
+// The operations of an earlier release do not name the account of their order.
+func TestDecide_WithoutAccount(t *testing.T) {
+	w := newWorld(t, chaintest.New(t))
+	sink := w.ledger()
+	r := w.running(func(c *chain.Config) { c.Orders = sink })
+	p := purchase(w.account(usdc, 1_000_000), usdc, receiver(1), 1_000_000)
+	p.Account = [16]byte{}
+	err := w.records.Store.Tx(t.Context(), func(tx *store.Tx) error {
+		return store.InsertOrder(t.Context(), tx, &store.Order{ID: p.OrderID, Account: account, Status: toll.OrderCreated, CreatedAt: w.Now(), UpdatedAt: w.Now()})
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.paid(r, p)
+	w.idle()
+	sink.has(p.OrderID, true, 1)
+}
+
+// deaf are orders that take no outcome for some time.
 type deaf struct {
 	*ledger
 	mu     sync.Mutex
 	refuse int
 }
 
-func (d *deaf) Paid(ctx context.Context, id string, tx common.Hash) error {
+func (d *deaf) refuses(string, rail.Outcome) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.refuse--; d.refuse >= 0 {
 		return errors.New("not now")
 	}
-	return d.ledger.Paid(ctx, id, tx)
+	return nil
 }
 
-// More orders than are told at a time are refused by the sink for ever: those after them are told all the same.
-func TestTell_RefusedForEver(t *testing.T) {
+// More orders than are read at a time never take what decides them: those after them do all the same.
+func TestDecide_RefusedForEver(t *testing.T) {
 	w := newWorld(t, chaintest.New(t))
 	sink := &choosy{w.ledger()}
 	for n := range 250 {
 		id := fmt.Sprintf("refused %d", n)
 		_, err := w.records.AddOp(t.Context(), &chain.Op{
-			ID: id, Kind: chain.KindOrder, State: chain.Failed, NonceKey: userop.OrderKey(id), UpdatedAt: w.Now(), Failure: &chain.Failure{},
+			ID: id, Account: account, Kind: chain.KindOrder, State: chain.Failed, NonceKey: userop.OrderKey(id), UpdatedAt: w.Now(), Failure: &chain.Failure{},
 		})
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
-	r := w.running(func(c *chain.Config) { c.Sink = sink })
+	r := w.running(func(c *chain.Config) { c.Orders = sink })
 	owner := w.account(usdc, 2_000_000)
 	for range 2 {
 		p := purchase(owner, usdc, receiver(1), 1_000_000)
 		w.paid(r, p)
-		w.eventually("the sink has heard", func() bool { return w.op(p.OrderID).Told == chain.Final })
+		w.eventually("the sink has heard", func() bool { return w.op(p.OrderID).Decided == chain.Final })
 		sink.has(p.OrderID, true, 1)
 	}
 }
 
-// choosy is a sink that takes no failure.
+// choosy are orders that take no failure.
 type choosy struct{ *ledger }
 
-func (*choosy) Failed(context.Context, string, chain.Failure) error { return errors.New("never") }
+func (*choosy) refuses(_ string, out rail.Outcome) error {
+	if out.Status == toll.OrderFailed {
+		return errors.New("never")
+	}
+	return nil
+}

@@ -6,5 +6,5 @@
 // outcome is the event of the EntryPoint with the hash of the operation, never the status of a transaction of ours.
 //
 // The package owns its records, which it writes through functions of store, and no SQL (decision 21). It owns no credits: it
-// tells a [Sink] what became of an order.
+// decides an order, with its credits, in the transaction that stores what the chain says of it ([rail.Orders]).
 package chain

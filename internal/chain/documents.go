@@ -49,11 +49,14 @@ func rowOfOp(op *Op) (*store.ChainOp, error) {
 		return nil, fmt.Errorf("chain: record of operation %s: %w", op.ID, err)
 	}
 	row := &store.ChainOp{
-		ID: op.ID, Kind: string(op.Kind), State: string(op.State), Version: op.Version, NonceKey: op.NonceKey[:], Untold: op.untold(),
+		ID: op.ID, Kind: string(op.Kind), State: string(op.State), Version: op.Version, NonceKey: op.NonceKey[:], Undecided: op.undecided(),
 		UpdatedAt: op.UpdatedAt, Data: text,
 	}
 	if op.Hash != (common.Hash{}) {
 		row.Hash = op.Hash[:]
+	}
+	if op.Account != ([16]byte{}) {
+		row.Account = op.Account[:]
 	}
 	if at := op.Evidence(); at != (Place{}) {
 		block, err := stored(at.Block)
@@ -65,15 +68,6 @@ func rowOfOp(op *Op) (*store.ChainOp, error) {
 	return row, nil
 }
 
-// untold reports whether the sink has yet to hear what became of an order.
-func (o *Op) untold() bool {
-	switch o.State {
-	case Confirmed, Final, Failed:
-		return o.Pays() && o.Told != o.State
-	}
-	return false
-}
-
 func opOfRow(row *store.ChainOp) (*Op, error) {
 	op := &Op{}
 	document := opDocument{Op: op}
@@ -83,6 +77,7 @@ func opOfRow(row *store.ChainOp) (*Op, error) {
 	op.ID, op.Kind, op.State, op.Version = row.ID, Kind(row.Kind), State(row.State), row.Version
 	op.Hash, op.UpdatedAt = common.BytesToHash(row.Hash), row.UpdatedAt
 	copy(op.NonceKey[:], row.NonceKey)
+	copy(op.Account[:], row.Account)
 	op.SentAt, op.CreatedAt = store.FromMicros(document.SentAt), store.FromMicros(document.CreatedAt)
 	for _, p := range document.Payments {
 		amount, ok := new(big.Int).SetString(p.Amount, 10)

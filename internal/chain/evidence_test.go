@@ -20,7 +20,7 @@ import (
 func TestT55_OrderRunTwice(t *testing.T) {
 	w := newWorld(t, chaintest.New(t))
 	sink := w.ledger()
-	change := func(c *chain.Config) { c.Sink = sink }
+	change := func(c *chain.Config) { c.Orders = sink }
 	owner := w.account(usdc, 10_000_000)
 	direct := purchase(owner, usdc, receiver(1), 1_000_000)
 	delegated := by(w.delegation(owner, 1_000), purchase(owner, usdc, receiver(2), 2_000_000))
@@ -50,7 +50,7 @@ func TestT55_OrderRunTwice(t *testing.T) {
 	}
 	// A database that has forgotten that the order was sent: the event explains it.
 	forgotten := w.op(direct.OrderID)
-	forgotten.State, forgotten.Tx, forgotten.Place, forgotten.SentAt, forgotten.Told = chain.Signed, common.Hash{}, chain.Place{}, time.Time{}, ""
+	forgotten.State, forgotten.Tx, forgotten.Place, forgotten.SentAt, forgotten.Decided = chain.Signed, common.Hash{}, chain.Place{}, time.Time{}, ""
 	w.forget()
 	if _, err := w.records.AddOp(t.Context(), forgotten); err != nil {
 		t.Fatal(err)
@@ -77,9 +77,9 @@ func TestT55_StrangerIsFirst(t *testing.T) {
 	// Our batch is stored, and kept away from the chain until the stranger was there.
 	double := chaintest.NewDouble(t, w.Client())
 	double.Swallow()
-	w.crashing(orders[0], "transaction sent", 1, w.through(double), func(c *chain.Config) { c.Sink = sink })
+	w.crashing(orders[0], "transaction sent", 1, w.through(double), func(c *chain.Config) { c.Orders = sink })
 	w.lands(w.op(orders[1].OrderID).Operation, owner)
-	w.running(func(c *chain.Config) { c.Sink = sink })
+	w.running(func(c *chain.Config) { c.Orders = sink })
 	for _, p := range orders {
 		w.decided(p.OrderID, chain.Final)
 	}
@@ -96,7 +96,7 @@ func TestT57_ForgedEvidence(t *testing.T) {
 	w := newWorld(t, chaintest.New(t))
 	sink := w.ledger()
 	double := chaintest.NewDouble(t, w.Client())
-	change := func(c *chain.Config) { c.Sink = sink }
+	change := func(c *chain.Config) { c.Orders = sink }
 	owner := w.account(usdc, 10_000_000)
 	p := by(w.delegation(owner, 1_000), purchase(owner, usdc, receiver(1), 1_000_000))
 	w.swallowed(p, change)
@@ -162,7 +162,7 @@ func TestT57_ForgedEvidence(t *testing.T) {
 	w.arrives(p.OrderID)
 	w.decided(p.OrderID, chain.Final)
 	w.has(owner, usdc, 9_000_000)
-	w.eventually("the credits are granted", func() bool { return w.op(p.OrderID).Told == chain.Final })
+	w.eventually("the credits are granted", func() bool { return w.op(p.OrderID).Decided == chain.Final })
 	sink.has(p.OrderID, true, 1)
 }
 
@@ -170,7 +170,7 @@ func TestT57_ForgedEvidence(t *testing.T) {
 func TestT67_UnknownOperation(t *testing.T) {
 	w := newWorld(t, chaintest.New(t))
 	sink := w.ledger()
-	r := w.running(func(c *chain.Config) { c.Sink = sink })
+	r := w.running(func(c *chain.Config) { c.Orders = sink })
 	owner := w.account(usdc, 10_000_000)
 	d := w.delegation(owner, 1_000)
 	w.paid(r, by(d, purchase(owner, usdc, receiver(1), 1_000_000)))
@@ -252,7 +252,7 @@ func TestReconcile_EmptyDatabase(t *testing.T) {
 func TestReconcile_NoCursor(t *testing.T) {
 	w := newWorld(t, chaintest.New(t))
 	sink := w.ledger()
-	change := func(c *chain.Config) { remote(c); c.Sink = sink }
+	change := func(c *chain.Config) { remote(c); c.Orders = sink }
 	owner := w.account(usdc, 1_000_000)
 	d := w.delegation(owner, 100)
 	d.ExpiresAt = w.Now().Add(10 * time.Minute)
@@ -272,7 +272,7 @@ func TestReconcile_NoCursor(t *testing.T) {
 	if op := w.decided(p.OrderID, chain.Failed, chain.Final); op.State == chain.Failed {
 		t.Fatalf("failure: %+v", op.Failure)
 	}
-	w.eventually("the sink has heard", func() bool { return w.op(p.OrderID).Told == chain.Final })
+	w.eventually("the sink has heard", func() bool { return w.op(p.OrderID).Decided == chain.Final })
 	sink.has(p.OrderID, true, 1)
 }
 

@@ -22,9 +22,14 @@ func NewRecords(st *store.Store) *Records {
 }
 
 func (r *Records) AddOp(ctx context.Context, op *Op) (*Op, error)       { return r.rail.addOp(ctx, op) }
-func (r *Records) UpdateOp(ctx context.Context, ops ...*Op) error       { return r.rail.update(ctx, ops...) }
+func (r *Records) UpdateOp(ctx context.Context, ops ...*Op) error       { return r.update(ctx, ops) }
 func (r *Records) Op(ctx context.Context, id string) (*Op, error)       { return r.rail.op(ctx, id) }
 func (r *Records) TxOf(ctx context.Context, h common.Hash) (*Tx, error) { return r.rail.txOf(ctx, h) }
+
+// update writes as [Rail.update] does, and decides no order.
+func (r *Records) update(ctx context.Context, ops []*Op) error {
+	return counted(ops, r.Store.Tx(ctx, func(tx *store.Tx) error { return updateOps(ctx, tx, ops) }))
+}
 
 func (r *Records) OpOfHash(ctx context.Context, h common.Hash) (*Op, error) {
 	return opOf(store.ChainOpByHash(ctx, r.Store, toll.Hash(h)))
@@ -38,8 +43,8 @@ func (r *Records) OpsAt(ctx context.Context, from uint64) ([]*Op, error) {
 	return r.rail.opsAt(ctx, from)
 }
 
-func (r *Records) Untold(ctx context.Context, limit int) ([]*Op, error) {
-	return r.rail.untold(ctx, limit)
+func (r *Records) Undecided(ctx context.Context, limit int) ([]*Op, error) {
+	return r.rail.undecided(ctx, limit)
 }
 
 func (r *Records) AddTx(ctx context.Context, lease store.ChainLease, tx *Tx, replaces common.Hash, ops ...*Op) error {

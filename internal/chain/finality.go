@@ -21,8 +21,8 @@ import (
 
 // Steps between which a process may end, in the words of [Config.At].
 const (
-	stepFound = "event stored"
-	stepTold  = "sink told"
+	stepDeciding = "deciding" // before the commit
+	stepFound    = "event stored"
 )
 
 // compare tells whether the chain still has the block of the cursor. behind: the endpoint that answers is not as far, and
@@ -81,8 +81,8 @@ func (t *tracker) verify(ctx context.Context) (gone int, behind bool, err error)
 	return gone, false, nil
 }
 
-// undo brings an operation whose evidence is gone back to [Sent]: its bytes may land again, and are sent again. What the sink
-// was told stays.
+// undo brings an operation whose evidence is gone back to [Sent]: its bytes may land again, and are sent again. The order
+// stays as it is.
 func (t *tracker) undo(ctx context.Context, op *Op) error {
 	r := t.rail
 	r.log.Warn("the evidence of an operation is gone after a reorganisation", "op", op.ID, "state", op.State, "block", op.Evidence().Block)

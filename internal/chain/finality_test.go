@@ -59,7 +59,7 @@ func TestFinality(t *testing.T) {
 			// On anvil each block finalizes the one before the last, so an order is final before a test can look.
 			w := newWorld(t, chaintest.Embedded(t))
 			sink := w.ledger()
-			r := w.running(remote, func(c *chain.Config) { c.Sink = sink })
+			r := w.running(remote, func(c *chain.Config) { c.Orders = sink })
 			owner := w.account(usdc, 50_000_000, wei, 1_000)
 			p := row.p(owner)
 			go r.Pay(t.Context(), p)
@@ -73,11 +73,11 @@ func TestFinality(t *testing.T) {
 				w.blocks(1)
 			}
 			w.decided(p.OrderID, chain.Confirmed)
-			w.eventually("the credits are granted", func() bool { return w.op(p.OrderID).Told == chain.Confirmed })
+			w.eventually("the credits are granted", func() bool { return w.op(p.OrderID).Decided == chain.Confirmed })
 			sink.has(p.OrderID, true, 1)
 			w.blocks(40) // the finalized block moves every 32
 			w.decided(p.OrderID, chain.Final)
-			w.eventually("the sink has heard", func() bool { return w.op(p.OrderID).Told == chain.Final })
+			w.eventually("the sink has heard", func() bool { return w.op(p.OrderID).Decided == chain.Final })
 			sink.has(p.OrderID, true, 1)
 		})
 	}
@@ -87,7 +87,7 @@ func TestFinality(t *testing.T) {
 func TestFinality_Failure(t *testing.T) {
 	w := newWorld(t, chaintest.New(t))
 	sink := w.ledger()
-	change := func(c *chain.Config) { c.Sink = sink }
+	change := func(c *chain.Config) { c.Orders = sink }
 	owner := w.account(usdc, 3_000_000)
 	p := purchase(owner, usdc, receiver(1), 1_000_000)
 	w.signs(w.rail(remote, change), p)
@@ -101,7 +101,7 @@ func TestFinality_Failure(t *testing.T) {
 	if op.Failure.Code != toll.CodeChainBalance || op.Failure.Place.Tx == (common.Hash{}) {
 		t.Errorf("failure: %+v", op.Failure)
 	}
-	w.eventually("the sink has heard", func() bool { return w.op(p.OrderID).Told == chain.Failed })
+	w.eventually("the sink has heard", func() bool { return w.op(p.OrderID).Decided == chain.Failed })
 	sink.has(p.OrderID, false, 0)
 }
 
@@ -110,7 +110,7 @@ func TestFinality_Reorg(t *testing.T) {
 	// Anvil finalizes too soon, as in TestFinality.
 	w := newWorld(t, chaintest.Embedded(t))
 	sink := w.ledger()
-	r := w.running(remote, func(c *chain.Config) { c.Sink = sink })
+	r := w.running(remote, func(c *chain.Config) { c.Orders = sink })
 	owner := w.account(usdc, 3_000_000)
 	p := purchase(owner, usdc, receiver(1), 1_000_000)
 	go r.Pay(t.Context(), p)
@@ -124,7 +124,7 @@ func TestFinality_Reorg(t *testing.T) {
 	sink.has(p.OrderID, false, 0)
 	w.blocks(3)
 	second := w.decided(p.OrderID, chain.Confirmed)
-	w.eventually("the credits are granted", func() bool { return w.op(p.OrderID).Told == chain.Confirmed })
+	w.eventually("the credits are granted", func() bool { return w.op(p.OrderID).Decided == chain.Confirmed })
 	head, err := w.Eth().BlockNumber(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -137,7 +137,7 @@ func TestFinality_Reorg(t *testing.T) {
 	sink.has(p.OrderID, true, 1)
 	w.blocks(40)
 	w.decided(p.OrderID, chain.Final)
-	w.eventually("the sink has heard", func() bool { return w.op(p.OrderID).Told == chain.Final })
+	w.eventually("the sink has heard", func() bool { return w.op(p.OrderID).Decided == chain.Final })
 	sink.has(p.OrderID, true, 1)
 	w.has(owner, usdc, 2_000_000, receiver(1), usdc, 1_000_000)
 }

@@ -25,7 +25,7 @@ func TestT57_CodeThatPaysNothing(t *testing.T) {
 		t.Run(way, func(t *testing.T) {
 			w := newWorld(t, chaintest.New(t))
 			sink := w.ledger()
-			change := func(c *chain.Config) { c.Sink = sink }
+			change := func(c *chain.Config) { c.Orders = sink }
 			hostile := w.contract(code)
 			token := usdc
 			if way == "native" {
@@ -75,7 +75,7 @@ func TestT57_PayerInTheBlock(t *testing.T) {
 		t.Run(way, func(t *testing.T) {
 			w := newWorld(t, chaintest.New(t))
 			sink := w.ledger()
-			change := func(c *chain.Config) { c.Sink = sink }
+			change := func(c *chain.Config) { c.Orders = sink }
 			owner := w.account(wei, int(1e16))
 			w.sendWith(w.outside, nil, w.authorization(owner, 0))
 			p := purchase(owner, wei, receiver(1), 1_000_000)
@@ -103,7 +103,7 @@ func TestT57_NonceOfTheCode(t *testing.T) {
 		t.Run(way, func(t *testing.T) {
 			w := newWorld(t, chaintest.New(t))
 			sink := w.ledger()
-			change := func(c *chain.Config) { c.Sink = sink }
+			change := func(c *chain.Config) { c.Orders = sink }
 			// A call without data makes an empty contract, any other one answers 0.
 			hostile := w.contract("36600c57600060006000f0005b600060005260206000f3")
 			owner := w.account(wei, int(1e16))

@@ -1,7 +1,6 @@
 package chain
 
 import (
-	"context"
 	"errors"
 	"math/big"
 	"time"
@@ -56,6 +55,7 @@ type Op struct {
 	Delegation   common.Hash    `json:"delegation,omitzero"`    // of the delegation on the chain; zero for a direct order
 	TopUp        bool           `json:"topUp,omitempty"`        // a request waits for it
 	NonceKey     [24]byte       `json:"-"`
+	Account      [16]byte       `json:"-"` // of the order; zero: there is none, or it is not known
 
 	// Sale is the authorization that pays, nil for other kinds. Its From is Payer, its To and Value the one payment, and its
 	// ValidBefore is Before.
@@ -74,7 +74,7 @@ type Op struct {
 	Place     Place             `json:"place,omitzero"`      // of its event
 	Failure   *Failure          `json:"failure,omitempty"`   // of Failed; of Sent: an event, success=false, that is not deep enough to count
 
-	Told      State     `json:"told,omitempty"` // what the sink has heard: "", Confirmed, Final or Failed
+	Decided   State     `json:"told,omitempty"` // what its order has taken: "", Confirmed, Final or Failed
 	SentAt    time.Time `json:"-"`              // when it was first sent, since its evidence was last undone; zero: nobody but us has seen its bytes
 	CreatedAt time.Time `json:"-"`
 	UpdatedAt time.Time `json:"-"`
@@ -177,17 +177,3 @@ var (
 	ErrChanged = errors.New("chain: the record was changed by another process")
 	ErrSold    = errors.New("chain: the authorization pays another order")
 )
-
-// Sink hears what became of orders. A call is repeated until it returns nil, also after a restart, so it must be idempotent.
-type Sink interface {
-	// Paid says that an order is paid, at the depth at which credits are granted; also one that was said to have failed.
-	Paid(ctx context.Context, orderID string, tx common.Hash) error
-	// Failed says that an order moved no money; also one that was said to be paid, after a reorganisation.
-	Failed(ctx context.Context, orderID string, f Failure) error
-	// Final says that a paid order can no longer be undone by the chain.
-	Final(ctx context.Context, orderID string) error
-	// Spent says how many base units the chain has counted against a delegation.
-	Spent(ctx context.Context, delegationID string, units *big.Int) error
-	// Disabled says that a delegation was revoked on the chain.
-	Disabled(ctx context.Context, delegationID string) error
-}

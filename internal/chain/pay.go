@@ -110,7 +110,7 @@ func (r *Rail) pursue(ctx context.Context, op *Op, build builder) (Outcome, erro
 func (r *Rail) order(p *Purchase) (*Op, error) {
 	now := r.cfg.Clock()
 	op := &Op{
-		ID: p.OrderID, Kind: KindOrder, State: Created, Sender: common.Address(p.Subscriber), Payer: common.Address(p.Subscriber),
+		ID: p.OrderID, Account: p.Account, Kind: KindOrder, State: Created, Sender: common.Address(p.Subscriber), Payer: common.Address(p.Subscriber),
 		Token: common.Address(p.Token), TopUp: p.TopUp, NonceKey: userop.OrderKey(p.OrderID), CreatedAt: now, UpdatedAt: now,
 	}
 	sum := new(big.Int)

@@ -17,6 +17,7 @@ import (
 // Purchase is an order to be paid.
 type Purchase struct {
 	OrderID    string
+	Account    [16]byte       // of the order: that of the plan and the subscriber
 	Subscriber toll.Address   // owns the credits; its account pays, unless the delegation names another
 	Token      toll.Address   // zero: the native token
 	Receivers  []toll.Address // of Amounts

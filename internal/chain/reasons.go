@@ -110,7 +110,7 @@ func (r *Rail) lacks(ctx context.Context, op *Op) (*Failure, error) {
 	}}, nil
 }
 
-// correct tells the sink how much of a delegation the chain has counted: it was spent elsewhere. What fails here, the events of
+// correct says how much of a delegation the chain has counted: it was spent elsewhere. What fails here, the events of
 // the enforcer correct later.
 func (r *Rail) correct(ctx context.Context, op *Op) {
 	if op.Delegation == (common.Hash{}) || op.Token == (common.Address{}) {
@@ -118,11 +118,19 @@ func (r *Rail) correct(ctx context.Context, op *Op) {
 	}
 	units, err := r.spent(ctx, contracts.ERC20TransferAmountEnforcer, op.Delegation)
 	if err == nil {
-		err = r.cfg.Sink.Spent(ctx, op.DelegationID, units)
+		err = r.tellSpent(ctx, op.DelegationID, units)
 	}
 	if err != nil {
 		r.log.Warn("the budget of a delegation could not be corrected from the chain", "delegation", op.DelegationID, "err", err)
 	}
+}
+
+func (r *Rail) tellSpent(ctx context.Context, delegationID string, units *big.Int) error {
+	amount, err := toll.ParseUnits(units.String())
+	if err != nil {
+		return err
+	}
+	return r.cfg.Orders.Spent(ctx, delegationID, amount)
 }
 
 // errNonceUsed says that the chain has run the nonce of an operation already. Its event tells what became of it.

@@ -372,8 +372,8 @@ func (t *tracker) orphan(ctx context.Context, l *types.Log, e *event, why string
 	return err
 }
 
-// heard tells the sink what the chain says about delegations, once a block is deep enough that it will stay. What it does not
-// take is owed, and read again.
+// heard hands on what the chain says about delegations, once a block is deep enough that it will stay. What is not taken is owed,
+// and read again.
 func (t *tracker) heard(ctx context.Context, l *types.Log) error {
 	r, id := t.rail, logID{l.BlockHash, l.Index}
 	if _, done := t.done[id]; done {
@@ -396,9 +396,13 @@ func (t *tracker) heard(ctx context.Context, l *types.Log) error {
 		t.owe(l.BlockNumber)
 		return nil
 	case spent:
-		err = r.cfg.Sink.Spent(ctx, known, units)
+		err = r.tellSpent(ctx, known, units)
 	default:
-		err = r.cfg.Sink.Disabled(ctx, known)
+		err = r.cfg.Orders.Disabled(ctx, known)
+	}
+	if errors.Is(err, toll.NewError(toll.CodeUnknownDelegation)) || errors.Is(err, toll.NewError(toll.CodeDelegationNotFound)) {
+		r.log.Error("alarm: the chain tells of a delegation that is not there", "delegation", known)
+		err = nil // to ask again would not bring it back
 	}
 	if err != nil {
 		r.log.Warn("what the chain says of a delegation was not taken", "delegation", known, "err", err)

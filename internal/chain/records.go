@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/ethereum/go-ethereum/common"
 
@@ -42,7 +43,11 @@ func (r *Rail) addOp(ctx context.Context, op *Op) (*Op, error) {
 	if errors.Is(err, store.ErrNotFound) {
 		return nil, fmt.Errorf("chain: the nonce key of %s belongs to another operation", op.ID)
 	}
-	return opOf(there, err)
+	stored, err := opOf(there, err)
+	if err == nil && stored.undecided() {
+		r.moved.fire() // it failed as it was made
+	}
+	return stored, err
 }
 
 // recordSale stores that an authorization pays its order. Checkout has done so with the order, as a rule.
@@ -71,13 +76,27 @@ func (r *Rail) recordSale(ctx context.Context, tx *store.Tx, op *Op) error {
 }
 
 // update stores operations whose Version is still the stored one and counts it up in them, or changes nothing: [ErrChanged],
-// also for one that is not there.
+// also for one that is not there. One of them at most pays an order; when it decides it, the order is written with it.
 func (r *Rail) update(ctx context.Context, ops ...*Op) error {
-	return r.write(ctx, ops, func(*store.Tx) error { return nil })
+	f := func(tx *store.Tx) error { return updateOps(ctx, tx, ops) }
+	if i := slices.IndexFunc(ops, (*Op).undecided); i >= 0 {
+		return counted(ops, r.decide(ctx, ops[i], f))
+	}
+	return counted(ops, r.cfg.Store.Tx(ctx, f))
 }
 
-// write stores operations, as update does, after what f stores, all or nothing.
-func (r *Rail) write(ctx context.Context, ops []*Op, f func(tx *store.Tx) error) error {
+// counted counts the versions of operations up that were stored without an error.
+func counted(ops []*Op, err error) error {
+	if err == nil {
+		for _, op := range ops {
+			op.Version++
+		}
+	}
+	return err
+}
+
+// updateOps is update inside a transaction. The operations keep their versions.
+func updateOps(ctx context.Context, tx *store.Tx, ops []*Op) error {
 	rows := make([]*store.ChainOp, len(ops))
 	for i, op := range ops {
 		var err error
@@ -85,23 +104,11 @@ func (r *Rail) write(ctx context.Context, ops []*Op, f func(tx *store.Tx) error)
 			return err
 		}
 	}
-	err := r.cfg.Store.Tx(ctx, func(tx *store.Tx) error {
-		if err := f(tx); err != nil {
-			return err
-		}
-		err := store.UpdateChainOps(ctx, tx, rows)
-		if errors.Is(err, store.ErrNotFound) {
-			return ErrChanged
-		}
-		return err
-	})
-	if err != nil {
-		return err
+	err := store.UpdateChainOps(ctx, tx, rows)
+	if errors.Is(err, store.ErrNotFound) {
+		return ErrChanged
 	}
-	for _, op := range ops {
-		op.Version++
-	}
-	return nil
+	return err
 }
 
 func (r *Rail) op(ctx context.Context, id string) (*Op, error) {
@@ -126,10 +133,10 @@ func (r *Rail) opsAt(ctx context.Context, from uint64) ([]*Op, error) {
 	return opsOf(store.ChainOpsFrom(ctx, r.cfg.Store, block))
 }
 
-// untold lists operations that pay and are confirmed, final or failed while Told is another state, those that have waited
-// longest first, at most limit.
-func (r *Rail) untold(ctx context.Context, limit int) ([]*Op, error) {
-	return opsOf(store.UntoldChainOps(ctx, r.cfg.Store, limit))
+// undecided lists operations whose orders have yet to take what became of them, those that have waited longest first, at most
+// limit.
+func (r *Rail) undecided(ctx context.Context, limit int) ([]*Op, error) {
+	return opsOf(store.UndecidedChainOps(ctx, r.cfg.Store, limit))
 }
 
 func opOf(row *store.ChainOp, err error) (*Op, error) {
@@ -163,7 +170,7 @@ func (r *Rail) addTx(ctx context.Context, lease store.ChainLease, t *Tx, replace
 	if err != nil {
 		return err
 	}
-	return r.write(ctx, ops, func(tx *store.Tx) error {
+	return counted(ops, r.cfg.Store.Tx(ctx, func(tx *store.Tx) error {
 		if err := store.HoldChainLease(ctx, tx, lease); err != nil {
 			return err
 		}
@@ -172,8 +179,11 @@ func (r *Rail) addTx(ctx context.Context, lease store.ChainLease, t *Tx, replace
 				return err
 			}
 		}
-		return store.InsertChainTx(ctx, tx, row)
-	})
+		if err := store.InsertChainTx(ctx, tx, row); err != nil {
+			return err
+		}
+		return updateOps(ctx, tx, ops)
+	}))
 }
 
 // updateTx stores state, place and SentBlock of a transaction and its operations, all or nothing, as addTx does.
@@ -182,12 +192,15 @@ func (r *Rail) updateTx(ctx context.Context, lease store.ChainLease, t *Tx, ops 
 	if err != nil {
 		return err
 	}
-	return r.write(ctx, ops, func(tx *store.Tx) error {
+	return counted(ops, r.cfg.Store.Tx(ctx, func(tx *store.Tx) error {
 		if err := store.HoldChainLease(ctx, tx, lease); err != nil {
 			return err
 		}
-		return store.UpdateChainTx(ctx, tx, row)
-	})
+		if err := store.UpdateChainTx(ctx, tx, row); err != nil {
+			return err
+		}
+		return updateOps(ctx, tx, ops)
+	}))
 }
 
 // pendingTxs lists the transactions of a relayer that are not mined or replaced, by nonce.

@@ -130,7 +130,7 @@ func testOps(t *testing.T, j *chain.Records) {
 	op.Operation.InitCode, op.Operation.PaymasterAndData = []byte{}, []byte{}
 	op.Place = chain.Place{Block: 11, Hash: common.Hash{12}, LogIndex: 13, Tx: common.Hash{14}}
 	op.Failure = &chain.Failure{Code: "BCK.CHAIN.0003", Reason: "too \"low\"", Params: map[string]any{"needed": "5"}, Place: op.Place}
-	op.Told, op.SentAt, op.UpdatedAt = chain.Failed, noon.Add(time.Second), noon.Add(time.Minute)
+	op.Decided, op.SentAt, op.UpdatedAt = chain.Failed, noon.Add(time.Second), noon.Add(time.Minute)
 	before := op.Version
 	must(t, j.UpdateOp(ctx, op))
 	if op.Version != before+1 {
@@ -188,8 +188,8 @@ func testLists(t *testing.T, j *chain.Records) {
 		"[signed0 created0 signed1]":          listed(j.OpsIn(ctx, 3, chain.Created, chain.Signed)),
 		"[sent0 sent1]":                       listed(j.OpsIn(ctx, 10, chain.Sent)),
 		"[]":                                  listed(j.OpsIn(ctx, 10)),
-		"[failed0 final0 confirmed0 failed1 final1 confirmed1]": listed(j.Untold(ctx, 10)),
-		"[failed0 final0]":       listed(j.Untold(ctx, 2)),
+		"[failed0 final0 confirmed0 failed1 final1 confirmed1]": listed(j.Undecided(ctx, 10)),
+		"[failed0 final0]":       listed(j.Undecided(ctx, 2)),
 		"[final0 void:x final1]": listed(j.OpsIn(ctx, 10, chain.Final)),
 	} {
 		if got != want {
@@ -198,20 +198,20 @@ func testLists(t *testing.T, j *chain.Records) {
 	}
 	op, err := j.Op(ctx, "final0")
 	must(t, err)
-	update(t, j, op, func(op *chain.Op) { op.Told = chain.Confirmed })
-	if got := listed(j.Untold(ctx, 2)); got != "[failed0 final0]" {
+	update(t, j, op, func(op *chain.Op) { op.Decided = chain.Confirmed })
+	if got := listed(j.Undecided(ctx, 2)); got != "[failed0 final0]" {
 		t.Errorf("a final order that was told to be paid: %s", got)
 	}
-	update(t, j, op, func(op *chain.Op) { op.Told = chain.Final })
-	if got := listed(j.Untold(ctx, 2)); got != "[failed0 confirmed0]" {
+	update(t, j, op, func(op *chain.Op) { op.Decided = chain.Final })
+	if got := listed(j.Undecided(ctx, 2)); got != "[failed0 confirmed0]" {
 		t.Errorf("after it was told: %s", got)
 	}
 	update(t, j, op, func(op *chain.Op) { op.State = chain.Sent })
-	if got := listed(j.Untold(ctx, 10)); got != "[failed0 confirmed0 failed1 final1 confirmed1]" {
+	if got := listed(j.Undecided(ctx, 10)); got != "[failed0 confirmed0 failed1 final1 confirmed1]" {
 		t.Errorf("after it was reorganised away: %s", got)
 	}
 	update(t, j, op, func(op *chain.Op) { op.State = chain.Failed })
-	if got := listed(j.Untold(ctx, 10)); got != "[failed0 final0 confirmed0 failed1 final1 confirmed1]" {
+	if got := listed(j.Undecided(ctx, 10)); got != "[failed0 final0 confirmed0 failed1 final1 confirmed1]" {
 		t.Errorf("after it has failed: %s", got)
 	}
 }
@@ -563,7 +563,7 @@ func testSales(t *testing.T, j *chain.Records) {
 	add(t, j, saleOf("nonce", func(op *chain.Op) { op.Sale.Nonce[31] = 1 }))
 	add(t, j, saleOf("payer", func(op *chain.Op) { op.Payer[0]++ }))
 	add(t, j, saleOf("token", func(op *chain.Op) { op.Token[0]++ }))
-	if got := listed(j.Untold(ctx, 10)); got != "[a]" {
+	if got := listed(j.Undecided(ctx, 10)); got != "[a]" {
 		t.Errorf("untold: %s", got)
 	}
 

@@ -73,7 +73,7 @@ func (w *world) outlook() string {
 func (w *world) idle() {
 	w.Helper()
 	w.eventually("nothing is under way", func() bool {
-		told, err := w.records.Untold(w.Context(), 1)
+		told, err := w.records.Undecided(w.Context(), 1)
 		if err != nil {
 			w.Fatal(err)
 		}

@@ -25,7 +25,7 @@ func TestT56_ReorgAfterMint(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			w := newWorld(t, chaintest.New(t))
 			sink := w.ledger()
-			r := w.running(func(c *chain.Config) { c.Sink = sink })
+			r := w.running(func(c *chain.Config) { c.Orders = sink })
 			owner := w.account(usdc, 10_000_000)
 			p := purchase(owner, usdc, receiver(1), 1_000_000)
 			tx := w.paid(r, p)
@@ -53,7 +53,7 @@ func TestT56_ReorgAfterMint(t *testing.T) {
 func TestT56_ReorgMakesImpossible(t *testing.T) {
 	w := newWorld(t, chaintest.New(t))
 	sink := w.ledger()
-	r := w.running(func(c *chain.Config) { c.Sink = sink })
+	r := w.running(func(c *chain.Config) { c.Orders = sink })
 	owner := w.account()
 	w.paid(r, purchase(w.account(usdc, 5), usdc, receiver(2), 5))
 	w.idle()
@@ -77,7 +77,7 @@ func TestT56_ReorgMakesImpossible(t *testing.T) {
 func TestT56_ReorgOfFailure(t *testing.T) {
 	w := newWorld(t, chaintest.New(t))
 	sink := w.ledger()
-	change := func(c *chain.Config) { c.Sink = sink }
+	change := func(c *chain.Config) { c.Orders = sink }
 	owner := w.account(usdc, 3_000_000)
 	p := purchase(owner, usdc, receiver(1), 1_000_000)
 	w.signs(w.rail(change), p)
@@ -106,10 +106,10 @@ func TestT56_ReorgOfFailure(t *testing.T) {
 func TestReorg_WhileDown(t *testing.T) {
 	w := newWorld(t, chaintest.New(t))
 	sink := w.ledger()
-	change := func(c *chain.Config) { c.Sink = sink }
+	change := func(c *chain.Config) { c.Orders = sink }
 	owner := w.account(usdc, 10_000_000)
 	p := purchase(owner, usdc, receiver(1), 1_000_000)
-	w.crashing(p, "sink told", 1, change)
+	w.crashing(p, "event stored", 1, change)
 	w.reorg(2, true) // the order, and the block that crashing has made
 	w.has(receiver(1), usdc, 0)
 	w.running(change)
@@ -127,13 +127,13 @@ func TestTracker_OtherChain(t *testing.T) {
 		sink := w.ledger()
 		owner := w.account(usdc, 10_000_000)
 		p := purchase(owner, usdc, receiver(1), 1_000_000)
-		w.crashing(p, "sink told", 1, func(c *chain.Config) { c.Sink = sink })
+		w.crashing(p, "event stored", 1, func(c *chain.Config) { c.Orders = sink })
 		return w, sink, p
 	}
 	stays := func(w *world, sink *ledger, p chain.Purchase, c *chaintest.Chain) {
 		w.Helper()
 		w.Chain = c
-		r := w.running(func(c *chain.Config) { c.Sink = sink })
+		r := w.running(func(c *chain.Config) { c.Orders = sink })
 		before := w.op(p.OrderID)
 		w.eventually("the rail has stopped", func() bool {
 			err := r.Ready(w.Context())
@@ -163,7 +163,7 @@ func TestTracker_OtherChain(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		r := w.running(func(c *chain.Config) { c.Sink = sink })
+		r := w.running(func(c *chain.Config) { c.Orders = sink })
 		w.paid(r, purchase(w.account(usdc, 1), usdc, receiver(2), 1))
 		w.idle()
 		w.reorg(75, true)

@@ -46,7 +46,7 @@ func (w *world) stranger(money ...any) (*chaintest.Keys, common.Address) {
 func (w *world) sale(keys *chaintest.Keys, from, to common.Address, units int64, change ...func(*chain.Sale)) chain.Sale {
 	w.Helper()
 	now := uint64(w.Now().Unix())
-	s := chain.Sale{OrderID: toll.NewUUID(), Token: toll.Address(usdc), Authorization: evm.Authorization{
+	s := chain.Sale{OrderID: toll.NewUUID(), Account: account, Token: toll.Address(usdc), Authorization: evm.Authorization{
 		From: toll.Address(from), To: toll.Address(to), Value: big.NewInt(units), ValidAfter: now - 600, ValidBefore: now + 300,
 	}}
 	_, _ = rand.Read(s.Authorization.Nonce[:])
@@ -149,7 +149,7 @@ func TestSell(t *testing.T) {
 	chaintest.Each(t, func(t *testing.T, c *chaintest.Chain) {
 		w := newWorld(t, c)
 		sink := w.ledger()
-		r := w.running(func(c *chain.Config) { c.Sink = sink })
+		r := w.running(func(c *chain.Config) { c.Orders = sink })
 		keys, buyer := w.stranger(usdc, 5_000_000)
 		s := w.sale(keys, buyer, receiver(1), 1_000_000)
 		checks(t, r, s, "")
@@ -162,7 +162,7 @@ func TestSell(t *testing.T) {
 		w.idle()
 		sink.has(s.OrderID, true, 1)
 		op := w.op(s.OrderID)
-		if op.Kind != chain.KindSale || op.Sender != w.service || op.NonceKey != userop.OrderKey(s.OrderID) || op.Cents != 100 || op.Told != chain.Final {
+		if op.Kind != chain.KindSale || op.Sender != w.service || op.NonceKey != userop.OrderKey(s.OrderID) || op.Cents != 100 || op.Decided != chain.Final {
 			t.Errorf("operation: %+v", op)
 		}
 		if n := len(w.orphans()); n > 0 {
@@ -205,7 +205,7 @@ func TestT58_SubmittedByOthers(t *testing.T) {
 	chaintest.Each(t, func(t *testing.T, c *chaintest.Chain) {
 		w := newWorld(t, c)
 		sink := w.ledger()
-		change := func(c *chain.Config) { c.Sink = sink }
+		change := func(c *chain.Config) { c.Orders = sink }
 		r := w.running(change)
 		keys, buyer := w.stranger(usdc, 9_000_000)
 		to := 0
@@ -249,7 +249,7 @@ func TestT58_SubmittedByOthers(t *testing.T) {
 func TestT58_ReorgOfTheOthers(t *testing.T) {
 	w := newWorld(t, chaintest.New(t))
 	sink := w.ledger()
-	change := func(c *chain.Config) { c.Sink = sink }
+	change := func(c *chain.Config) { c.Orders = sink }
 	keys, buyer := w.stranger(usdc, 1_000_000)
 	s := w.sale(keys, buyer, receiver(1), 1_000_000)
 	w.signsSale(w.rail(change), s)
@@ -279,7 +279,7 @@ func TestT58_ReorgOfTheOthers(t *testing.T) {
 func TestT58_OnItsWay(t *testing.T) {
 	w := newWorld(t, chaintest.New(t))
 	sink := w.ledger()
-	change := func(c *chain.Config) { c.Sink = sink }
+	change := func(c *chain.Config) { c.Orders = sink }
 	keys, buyer := w.stranger(usdc, 3_000_000)
 	s := w.sale(keys, buyer, receiver(1), 1_000_000)
 	double := chaintest.NewDouble(t, w.Client())
@@ -291,8 +291,8 @@ func TestT58_OnItsWay(t *testing.T) {
 	w.idle()
 	w.has(buyer, usdc, 2_000_000, receiver(1), usdc, 1_000_000)
 	sink.has(s.OrderID, true, 1)
-	if op := w.op(s.OrderID); op.Told != chain.Final || op.Failure != nil {
-		t.Errorf("the sale is %s (%+v)", op.Told, op.Failure)
+	if op := w.op(s.OrderID); op.Decided != chain.Final || op.Failure != nil {
+		t.Errorf("the sale is %s (%+v)", op.Decided, op.Failure)
 	}
 	w.nonces()
 }
@@ -301,7 +301,7 @@ func TestT58_OnItsWay(t *testing.T) {
 func TestT58_AfterAFailure(t *testing.T) {
 	w := newWorld(t, chaintest.New(t))
 	sink := w.ledger()
-	r := w.running(func(c *chain.Config) { c.Sink = sink })
+	r := w.running(func(c *chain.Config) { c.Orders = sink })
 	keys, buyer := w.stranger()
 	s := w.sale(keys, buyer, receiver(1), 1_000_000)
 	w.unsold(r, s, wordBalance)
@@ -416,7 +416,7 @@ func (w *world) signsFor(keys *chaintest.Keys, s *chain.Sale, change func(*evm.D
 func TestT58_SignedAndWithoutMoney(t *testing.T) {
 	w := newWorld(t, chaintest.New(t))
 	sink := w.ledger()
-	with := func(c *chain.Config) { c.Sink = sink }
+	with := func(c *chain.Config) { c.Orders = sink }
 	keys, buyer := w.stranger(usdc, 1_000_000)
 	s := w.sale(keys, buyer, receiver(1), 1_000_000)
 	w.signsSale(w.rail(with), s)

@@ -54,7 +54,7 @@ func TestF13_BegunLongAfterItsEnd(t *testing.T) {
 		}
 		return nil, &chaintest.Refusal{Code: -32005, Message: "one block at a time"}
 	})
-	w.sold(w.running(w.through(single), func(c *chain.Config) { c.Sink = sink }), s)
+	w.sold(w.running(w.through(single), func(c *chain.Config) { c.Orders = sink }), s)
 	w.idle()
 	sink.has(s.OrderID, true, 1)
 }
@@ -63,7 +63,7 @@ func TestF13_BegunLongAfterItsEnd(t *testing.T) {
 func TestT68_HiddenSale(t *testing.T) {
 	w := newWorld(t, chaintest.New(t))
 	sink := w.ledger()
-	change := func(c *chain.Config) { remote(c); c.Sink = sink }
+	change := func(c *chain.Config) { remote(c); c.Orders = sink }
 	keys, buyer := w.stranger(usdc, 1_000_000)
 	s := w.sale(keys, buyer, receiver(1), 1_000_000)
 	swallows := chaintest.NewDouble(t, w.Client())

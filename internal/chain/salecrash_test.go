@@ -25,7 +25,7 @@ func TestF13_ExactSale(t *testing.T) {
 		{"transaction sent", false, false},
 		{"transaction concluded", false, false},
 		{"event stored", false, false},
-		{"sink told", false, false},
+		{"deciding", false, false},
 	} {
 		for _, others := range []bool{false, true} {
 			if others && !row.others {
@@ -39,7 +39,7 @@ func TestF13_ExactSale(t *testing.T) {
 				t.Parallel()
 				w := newWorld(t, chaintest.New(t))
 				sink := w.ledger()
-				with := func(c *chain.Config) { c.Sink = sink }
+				with := func(c *chain.Config) { c.Orders = sink }
 				keys, buyer := w.stranger(usdc, 3_000_000)
 				s := w.sale(keys, buyer, receiver(1), 1_000_000)
 				w.crashes(func(ctx context.Context, r *chain.Rail) { _, _ = r.Sell(ctx, s) }, row.step, 1, with)
@@ -70,7 +70,7 @@ func TestF13_ExactSale(t *testing.T) {
 func TestF13_AwayForLong(t *testing.T) {
 	w := newWorld(t, chaintest.New(t))
 	sink := w.ledger()
-	with := func(c *chain.Config) { c.Sink = sink }
+	with := func(c *chain.Config) { c.Orders = sink }
 	keys, buyer := w.stranger(usdc, 3_000_000)
 	paid, unpaid, canceled := w.sale(keys, buyer, receiver(1), 1_000_000), w.sale(keys, buyer, receiver(2), 1_000_000), w.sale(keys, buyer, receiver(3), 1_000_000)
 	for _, s := range []chain.Sale{paid, unpaid, canceled} {
@@ -102,7 +102,7 @@ func TestF13_AwayForLong(t *testing.T) {
 func TestF13_EndedAndCarriedOut(t *testing.T) {
 	w := newWorld(t, chaintest.New(t))
 	sink := w.ledger()
-	with := func(c *chain.Config) { c.Sink = sink }
+	with := func(c *chain.Config) { c.Orders = sink }
 	keys, buyer := w.stranger(usdc, 1_000_000)
 	s := w.sale(keys, buyer, receiver(1), 1_000_000)
 	w.signsSale(w.rail(with), s)
@@ -141,7 +141,7 @@ func TestT56_Sale(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			w := newWorld(t, chaintest.New(t))
 			sink := w.ledger()
-			r := w.running(func(c *chain.Config) { c.Sink = sink })
+			r := w.running(func(c *chain.Config) { c.Orders = sink })
 			keys, buyer := w.stranger()
 			w.give(w.account(), usdc, 5) // the relayer and the service account are known to the chain
 			w.paid(r, purchase(w.account(usdc, 5), usdc, receiver(2), 5))

@@ -120,7 +120,7 @@ func TestT63_TokenThatLies(t *testing.T) {
 				}
 				return slices.DeleteFunc(logs, func(l types.Log) bool { return len(l.Topics) > 0 && !row.change(&l) }), nil
 			})
-			r := w.running(w.through(double), func(c *chain.Config) { c.Sink = sink })
+			r := w.running(w.through(double), func(c *chain.Config) { c.Orders = sink })
 			keys, buyer := w.stranger(usdc, 1_000_000)
 			s := w.sale(keys, buyer, receiver(1), 1_000_000)
 			go func() { _, _ = r.Sell(t.Context(), s) }()
@@ -166,7 +166,7 @@ func retold(l *types.Log, topic common.Hash, n int) bool {
 func TestSell_TransferOfAnOrder(t *testing.T) {
 	w := newWorld(t, chaintest.New(t))
 	sink := w.ledger()
-	change := func(c *chain.Config) { c.Sink = sink }
+	change := func(c *chain.Config) { c.Orders = sink }
 	owner := w.account(usdc, 3_000_000)
 	p := purchase(owner, usdc, receiver(1), 1_000_000)
 	s := w.sale(&w.keys, owner, receiver(1), 1_000_000)
@@ -199,7 +199,7 @@ func TestSell_TransferOfAnOrder(t *testing.T) {
 func TestSell_InsideAnOrder(t *testing.T) {
 	w := newWorld(t, chaintest.New(t))
 	sink := w.ledger()
-	change := func(c *chain.Config) { c.Sink = sink }
+	change := func(c *chain.Config) { c.Orders = sink }
 	owner := w.account(usdc, 3_000_000)
 	p := purchase(owner, usdc, receiver(1), 1_000_000)
 	s := w.sale(&w.keys, owner, receiver(1), 1_000_000)

@@ -20,6 +20,7 @@ import (
 // account has the token carry it out.
 type Sale struct {
 	OrderID       string
+	Account       [16]byte     // of the order; zero for a sale of another server
 	Token         toll.Address // USDC or EURC of the chain
 	Authorization evm.Authorization
 	Signature     []byte // of From: 65 bytes of its key, or what its code takes, at most [evm.MaxSignature] bytes
@@ -50,7 +51,7 @@ func (r *Rail) sale(s *Sale) (*Op, *Failure) {
 	}
 	now := r.cfg.Clock()
 	op := &Op{
-		ID: s.OrderID, Kind: KindSale, State: Created, Sender: r.cfg.Service, Payer: common.Address(a.From), Token: token,
+		ID: s.OrderID, Account: s.Account, Kind: KindSale, State: Created, Sender: r.cfg.Service, Payer: common.Address(a.From), Token: token,
 		Payments: []Payment{{To: common.Address(a.To), Amount: new(big.Int).Set(a.Value)}}, Cents: cents(a.Value),
 		NonceKey: userop.OrderKey(s.OrderID), Before: a.ValidBefore,
 		Sale:      &SaleTerms{After: a.ValidAfter, Nonce: a.Nonce, Signature: s.Signature},

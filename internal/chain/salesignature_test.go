@@ -57,7 +57,7 @@ func TestSell_Contract(t *testing.T) {
 		sink := w.ledger()
 		double := chaintest.NewDouble(t, w.Client())
 		asked := asksContracts(double)
-		r := w.running(w.through(double), func(c *chain.Config) { c.Sink = sink })
+		r := w.running(w.through(double), func(c *chain.Config) { c.Orders = sink })
 		owner := w.keys.New(t)
 		buyer := w.contract(chaintest.CodeOfOwner(owner))
 		w.give(buyer, usdc, 5_000_000)
@@ -169,7 +169,7 @@ func TestT61_ContractThatRefuses(t *testing.T) {
 func TestT63_ContractThatChangesItsMind(t *testing.T) {
 	w := newWorld(t, chaintest.New(t))
 	sink := w.ledger()
-	r := w.running(func(c *chain.Config) { c.Sink = sink })
+	r := w.running(func(c *chain.Config) { c.Orders = sink })
 	buyer := w.contract(chaintest.CodeAgreesWhenTried)
 	w.give(buyer, usdc, 1_000_000)
 	s := w.contractSale(buyer, 1_000_000, []byte{1})
@@ -209,7 +209,7 @@ func TestT63_ContractThatChangesItsMind(t *testing.T) {
 func TestSell_SignatureTakenBack(t *testing.T) {
 	w := newWorld(t, chaintest.New(t))
 	sink := w.ledger()
-	with := func(c *chain.Config) { c.Sink = sink }
+	with := func(c *chain.Config) { c.Orders = sink }
 	buyer := w.contract(chaintest.CodeAgreesUntilCalled)
 	w.give(buyer, usdc, 3_000_000)
 	lost, paid := w.contractSale(buyer, 1_000_000, []byte{1}), w.contractSale(buyer, 1_000_000, []byte{1})

@@ -67,7 +67,7 @@ func TestT62_StartsNow(t *testing.T) {
 func TestT62_LateInclusion(t *testing.T) {
 	w := newWorld(t, chaintest.Embedded(t)) // on anvil each block finalizes the one before the last
 	sink := w.ledger()
-	change := []func(*chain.Config){remote, func(c *chain.Config) { c.Sink = sink }}
+	change := []func(*chain.Config){remote, func(c *chain.Config) { c.Orders = sink }}
 	keys, buyer := w.stranger(usdc, 1_000_000)
 	s := w.sale(keys, buyer, receiver(1), 1_000_000)
 	double := chaintest.NewDouble(t, w.Client())
@@ -100,7 +100,7 @@ func TestT62_OthersInTime(t *testing.T) {
 	sink := w.ledger()
 	double := chaintest.NewDouble(t, w.Client())
 	double.Swallow()
-	r := w.running(remote, w.through(double), func(c *chain.Config) { c.Sink, c.VoidAfter = sink, time.Minute })
+	r := w.running(remote, w.through(double), func(c *chain.Config) { c.Orders, c.VoidAfter = sink, time.Minute })
 	keys, buyer := w.stranger(usdc, 1_000_000)
 	s := w.sale(keys, buyer, receiver(1), 1_000_000)
 	go func() { _, _ = r.Sell(t.Context(), s) }()
@@ -116,6 +116,6 @@ func TestT62_OthersInTime(t *testing.T) {
 	}
 	w.blocks(40)
 	w.decided(s.OrderID, chain.Final)
-	w.eventually("the sink has heard", func() bool { return w.op(s.OrderID).Told == chain.Final })
+	w.eventually("the sink has heard", func() bool { return w.op(s.OrderID).Decided == chain.Final })
 	sink.has(s.OrderID, true, 1)
 }

@@ -50,7 +50,7 @@ func TestSend_Answers(t *testing.T) {
 			w := newWorld(t, chaintest.New(t))
 			sink := w.ledger()
 			double := chaintest.NewDouble(t, w.Client())
-			r := w.running(w.through(double), func(c *chain.Config) { c.Sink, c.VoidAfter = sink, time.Hour })
+			r := w.running(w.through(double), func(c *chain.Config) { c.Orders, c.VoidAfter = sink, time.Hour })
 			owner := w.account(usdc, 3_000_000)
 			beside := purchase(owner, usdc, receiver(9), 1) // another one, as a rule in the same batch
 			go w.rail().Pay(t.Context(), beside)

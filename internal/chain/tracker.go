@@ -45,7 +45,7 @@ type tracker struct {
 	chunk   uint64          // blocks in one query for logs
 	done    map[logID]uint64
 	owed    uint64          // block of the first log whose effect is still to come; 0: none
-	untaken rests           // orders of which the sink did not take what became of them
+	refused rests           // orders that did not take what became of them
 	unclear rests           // operations about which the chain does not tell now
 	asked   rests           // operations whose nonce was looked at
 	spoilt  map[string]bool // operations whose nonce somebody else has used, as the last look says
@@ -89,7 +89,7 @@ func (r *Rail) halt(why error) error {
 
 // track follows the chain until ctx ends.
 func (r *Rail) track(ctx context.Context) {
-	t := &tracker{rail: r, chunk: maxChunk, done: map[logID]uint64{}, untaken: rests{}, unclear: rests{}, asked: rests{}, spoilt: map[string]bool{}}
+	t := &tracker{rail: r, chunk: maxChunk, done: map[logID]uint64{}, refused: rests{}, unclear: rests{}, asked: rests{}, spoilt: map[string]bool{}}
 	var listening sync.WaitGroup
 	listening.Go(func() { r.listen(ctx) })
 	defer listening.Wait()
@@ -189,12 +189,12 @@ func (t *tracker) turn(ctx context.Context) (time.Duration, error) {
 	if err != nil {
 		return 0, err
 	}
-	untold, err := r.untold(ctx, 1)
+	undecided, err := r.undecided(ctx, 1)
 	if err != nil {
 		return 0, err
 	}
 	t.pass = &pass{head: head, tags: map[string]*types.Header{"latest": head}, hashes: map[uint64]common.Hash{head.Number.Uint64(): head.Hash()}}
-	if len(open)+len(paid)+len(untold) == 0 {
+	if len(open)+len(paid)+len(undecided) == 0 {
 		t.quick = 0
 		if quiet, err := t.quiet(ctx); err != nil || quiet {
 			return idle, err
@@ -210,7 +210,7 @@ func (t *tracker) turn(ctx context.Context) (time.Duration, error) {
 	if err := t.follow(ctx, open); err != nil {
 		return 0, err
 	}
-	due, err := t.tell(ctx)
+	due, err := t.decideAgain(ctx)
 	if err != nil {
 		return 0, err
 	}

@@ -50,7 +50,7 @@ func TestPay_NonceUsedByTheHolder(t *testing.T) {
 		t.Run(way, func(t *testing.T) {
 			w := newWorld(t, chaintest.New(t))
 			sink := w.ledger()
-			r := w.running(func(c *chain.Config) { c.Sink = sink })
+			r := w.running(func(c *chain.Config) { c.Orders = sink })
 			for _, use := range []func(common.Address, [24]byte){w.countsUp, w.runsOwn} {
 				owner := w.account(usdc, 3_000_000, wei, 3_000_000)
 				p := purchase(owner, token, receiver(1), 1_000_000)
@@ -109,7 +109,7 @@ func TestPay_NonceUsedByUs(t *testing.T) {
 func TestRelay_RunBeforeTheRestore(t *testing.T) {
 	w := newWorld(t, chaintest.New(t))
 	sink := w.ledger()
-	change := func(c *chain.Config) { c.Sink = sink }
+	change := func(c *chain.Config) { c.Orders = sink }
 	owner := w.account(usdc, 1_000_000)
 	p := purchase(owner, usdc, receiver(1), 1_000_000)
 	w.signs(w.rail(change), p)
@@ -129,7 +129,7 @@ func TestRelay_RunBeforeTheRestore(t *testing.T) {
 	})
 	double.Clear()
 	w.decided(p.OrderID, chain.Final)
-	w.eventually("the sink has heard", func() bool { return w.op(p.OrderID).Told == chain.Final })
+	w.eventually("the sink has heard", func() bool { return w.op(p.OrderID).Decided == chain.Final })
 	sink.has(p.OrderID, true, 1)
 }
 
@@ -139,7 +139,7 @@ func TestVoid_NonceUsedByTheHolder(t *testing.T) {
 		t.Run(fmt.Sprintf("sent %t", sent), func(t *testing.T) {
 			w := newWorld(t, chaintest.New(t))
 			sink := w.ledger()
-			change := func(c *chain.Config) { c.Sink = sink }
+			change := func(c *chain.Config) { c.Orders = sink }
 			owner := w.account(usdc, 3_000_000)
 			p := purchase(owner, usdc, receiver(1), 1_000_000)
 			if sent {
@@ -158,7 +158,7 @@ func TestVoid_NonceUsedByTheHolder(t *testing.T) {
 			if op := w.decided(p.OrderID, chain.Failed); op.Failure.Code != toll.CodeChainFailed {
 				t.Errorf("failure: %+v", op.Failure)
 			}
-			w.eventually("the sink has heard", func() bool { return w.op(p.OrderID).Told == chain.Failed })
+			w.eventually("the sink has heard", func() bool { return w.op(p.OrderID).Decided == chain.Failed })
 			sink.has(p.OrderID, false, 0)
 			w.has(receiver(1), usdc, 0)
 		})
@@ -169,7 +169,7 @@ func TestVoid_NonceUsedByTheHolder(t *testing.T) {
 func TestReorg_LongAfter(t *testing.T) {
 	w := newWorld(t, chaintest.New(t))
 	sink := w.ledger()
-	r := w.running(func(c *chain.Config) { c.Sink = sink })
+	r := w.running(func(c *chain.Config) { c.Orders = sink })
 	owner := w.account(usdc, 3_000_000)
 	p := purchase(owner, usdc, receiver(1), 1_000_000)
 	w.paid(r, p)

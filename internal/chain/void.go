@@ -41,7 +41,7 @@ func (r *Rail) void(ctx context.Context, op *Op) (*Op, error) {
 	}
 	now := r.cfg.Clock()
 	void, err := r.addOp(ctx, &Op{
-		ID: voidID(op.ID), Kind: KindVoid, State: Signed, Sender: op.Sender, Payer: op.Sender, NonceKey: userop.VoidKey(op.ID),
+		ID: voidID(op.ID), Account: op.Account, Kind: KindVoid, State: Signed, Sender: op.Sender, Payer: op.Sender, NonceKey: userop.VoidKey(op.ID),
 		Operation: operation, Hash: operation.Hash(r.chainID), CreatedAt: now, UpdatedAt: now,
 	})
 	if err != nil {

@@ -35,7 +35,7 @@ func TestVoid_AfterTime(t *testing.T) {
 			if _, err := w.Fund(t.Context(), second, big.NewInt(1e18)); err != nil {
 				t.Fatal(err)
 			}
-			change := func(c *chain.Config) { c.Sink = sink }
+			change := func(c *chain.Config) { c.Orders = sink }
 			owner := w.account(usdc, 3_000_000)
 			p := purchase(owner, usdc, receiver(1), 1_000_000)
 			if way == "delegated" {
@@ -62,7 +62,7 @@ func TestVoid_AfterTime(t *testing.T) {
 			if void.Sender != stored.Sender || void.NonceKey != userop.VoidKey(p.OrderID) {
 				t.Errorf("void: %+v", void)
 			}
-			w.eventually("the sink has heard", func() bool { return w.op(p.OrderID).Told == chain.Failed })
+			w.eventually("the sink has heard", func() bool { return w.op(p.OrderID).Decided == chain.Failed })
 			sink.has(p.OrderID, false, 0)
 			if got := w.outer(nil, stored.Operation); got != `FailedOp(0, "AA25 invalid account nonce")` {
 				t.Errorf("the operation of the order after the void: %s", got)
@@ -77,7 +77,7 @@ func TestVoid_AfterTime(t *testing.T) {
 func TestVoid_OriginalFirst(t *testing.T) {
 	w := newWorld(t, chaintest.New(t))
 	sink := w.ledger()
-	change := func(c *chain.Config) { c.Sink = sink }
+	change := func(c *chain.Config) { c.Orders = sink }
 	owner := w.account(usdc, 3_000_000)
 	p := purchase(owner, usdc, receiver(1), 1_000_000)
 	w.swallowed(p, change)
@@ -104,7 +104,7 @@ func TestVoid_DelegationEnds(t *testing.T) {
 	if _, err := w.Fund(t.Context(), second, big.NewInt(1e18)); err != nil {
 		t.Fatal(err)
 	}
-	change := func(c *chain.Config) { c.Sink, c.VoidAfter = sink, 24*time.Hour }
+	change := func(c *chain.Config) { c.Orders, c.VoidAfter = sink, 24*time.Hour }
 	owner := w.account(usdc, 3_000_000)
 	d := w.delegation(owner, 500)
 	d.ExpiresAt = w.Now().Add(10 * time.Minute)
@@ -132,7 +132,7 @@ func TestVoid_DelegationEnds(t *testing.T) {
 	if e := w.lands(w.op(p.OrderID).Operation, w.service, owner); e.success || e.reason != "TimestampEnforcer:expired-delegation" {
 		t.Errorf("the operation that lands after all: %+v", e)
 	}
-	w.eventually("the sink has heard", func() bool { return w.op(p.OrderID).Told == chain.Failed })
+	w.eventually("the sink has heard", func() bool { return w.op(p.OrderID).Decided == chain.Failed })
 	sink.has(p.OrderID, false, 0)
 	w.has(owner, usdc, 3_000_000, receiver(1), usdc, 0)
 }

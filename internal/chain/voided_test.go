@@ -25,7 +25,7 @@ import (
 func TestVoid_AgainWhenItCanRun(t *testing.T) {
 	w := newWorld(t, chaintest.New(t))
 	sink := w.ledger()
-	change := func(c *chain.Config) { c.Sink = sink }
+	change := func(c *chain.Config) { c.Orders = sink }
 	owner := w.account(usdc, 3_000_000)
 	p := purchase(owner, usdc, receiver(1), 1_000_000)
 	w.crashing(p, "transaction stored", 1, change)
@@ -46,7 +46,7 @@ func TestVoid_AgainWhenItCanRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	op := w.decided(p.OrderID, chain.Failed, chain.Final)
-	w.eventually("the sink has heard", func() bool { return w.op(p.OrderID).Told == op.State })
+	w.eventually("the sink has heard", func() bool { return w.op(p.OrderID).Decided == op.State })
 	sink.has(p.OrderID, op.State == chain.Final, map[bool]int{true: 1}[op.State == chain.Final])
 }
 
@@ -89,7 +89,7 @@ func TestVoid_HiddenEvent(t *testing.T) {
 		}
 		return slices.DeleteFunc(logs, func(l types.Log) bool { return len(l.Topics) > 1 && l.Topics[1] == order.Hash }), nil
 	})
-	w.running(remote, w.through(double), func(c *chain.Config) { c.Sink = sink })
+	w.running(remote, w.through(double), func(c *chain.Config) { c.Orders = sink })
 	w.eventually("the money has moved", func() bool { return w.balance(usdc, receiver(1)) == 1_000_000 })
 	if err := w.Advance(11 * time.Minute); err != nil {
 		t.Fatal(err)
@@ -107,7 +107,7 @@ func TestVoid_HiddenEvent(t *testing.T) {
 	double.Clear()
 	w.eventually("the order is paid", func() bool {
 		w.blocks(8)
-		return w.op(p.OrderID).Told == chain.Final
+		return w.op(p.OrderID).Decided == chain.Final
 	})
 	sink.has(p.OrderID, true, 1)
 	w.has(owner, usdc, 2_000_000, receiver(1), usdc, 1_000_000)
@@ -118,7 +118,7 @@ func TestVoid_HiddenEvent(t *testing.T) {
 func TestVoid_DoesNothing(t *testing.T) {
 	w := newWorld(t, chaintest.New(t))
 	sink := w.ledger()
-	change := func(c *chain.Config) { c.Sink = sink }
+	change := func(c *chain.Config) { c.Orders = sink }
 	owner := w.account(usdc, 3_000_000)
 	p := purchase(owner, usdc, receiver(1), 1_000_000)
 	hostile := w.contract("600060005260206000f3")
@@ -152,7 +152,7 @@ func TestVoid_DoesNothing(t *testing.T) {
 func TestVoid_OtherCodeAndNonceUsed(t *testing.T) {
 	w := newWorld(t, chaintest.New(t))
 	sink := w.ledger()
-	change := func(c *chain.Config) { c.Sink = sink }
+	change := func(c *chain.Config) { c.Orders = sink }
 	owner := w.account(usdc, 3_000_000)
 	p := purchase(owner, usdc, receiver(1), 1_000_000)
 	w.crashing(p, "transaction stored", 1, change)
@@ -174,7 +174,7 @@ func TestVoid_OtherCodeAndNonceUsed(t *testing.T) {
 func TestVoid_ItsNonceIsUsed(t *testing.T) {
 	w := newWorld(t, chaintest.New(t))
 	sink := w.ledger()
-	change := func(c *chain.Config) { c.Sink = sink }
+	change := func(c *chain.Config) { c.Orders = sink }
 	owner := w.account(usdc, 3_000_000)
 	p := purchase(owner, usdc, receiver(1), 1_000_000)
 	w.crashing(p, "transaction stored", 1, change)
@@ -207,7 +207,7 @@ func TestVoid_ItsNonceIsUsed(t *testing.T) {
 func TestVoid_NonceCountedTooEarly(t *testing.T) {
 	w := newWorld(t, chaintest.New(t))
 	sink := w.ledger()
-	change := func(c *chain.Config) { c.Sink = sink }
+	change := func(c *chain.Config) { c.Orders = sink }
 	owner := w.account(usdc, 3_000_000)
 	p := purchase(owner, usdc, receiver(1), 1_000_000)
 	w.swallowed(p, change)
@@ -233,7 +233,7 @@ func TestVoid_NonceCountedTooEarly(t *testing.T) {
 	if op := w.decided(p.OrderID, chain.Final, chain.Failed); op.State == chain.Failed {
 		t.Fatalf("failure: %+v", op.Failure)
 	}
-	w.eventually("the credits are granted", func() bool { return w.op(p.OrderID).Told == chain.Final })
+	w.eventually("the credits are granted", func() bool { return w.op(p.OrderID).Decided == chain.Final })
 	sink.has(p.OrderID, true, 1)
 	w.has(owner, usdc, 2_000_000, receiver(1), usdc, 1_000_000)
 }

@@ -23,6 +23,7 @@ import (
 	"github.com/tollhq/toll/internal/chain/endpoints"
 	"github.com/tollhq/toll/internal/chain/signer"
 	"github.com/tollhq/toll/internal/chain/userop"
+	"github.com/tollhq/toll/internal/rail"
 	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/internal/store/storetest"
 )
@@ -82,12 +83,13 @@ func (w *world) orphans() []chain.Orphan {
 func (w *world) rail(change ...func(*chain.Config)) *chain.Rail {
 	w.Helper()
 	cfg := chain.Config{
-		Environment: toll.Sandbox, Embedded: true, Store: w.records.Store, Sink: w.books, Service: w.service, Relayers: []common.Address{w.relayer},
+		Environment: toll.Sandbox, Embedded: true, Store: w.records.Store, Orders: w.books, Service: w.service, Relayers: []common.Address{w.relayer},
 		Clock: w.Now, Holder: toll.NewUUID(), Log: slog.New(slog.NewTextHandler(w.Output(), nil)),
 	}
 	for _, f := range change {
 		f(&cfg)
 	}
+	cfg.Orders = &orders{sink: cfg.Orders.(sink), store: cfg.Store}
 	if cfg.Pool == nil {
 		cfg.Pool = w.pool(endpoints.Config{Clients: []*rpc.Client{w.Client()}})
 	}
@@ -237,9 +239,12 @@ func (w *world) fails(r *chain.Rail, p chain.Purchase, code toll.Code) *chain.Fa
 	return o.Failure
 }
 
+// account is that of the orders of all tests.
+var account = [16]byte{1}
+
 // purchase is a new order: pairs of a receiver and base units.
 func purchase(from, token common.Address, to ...any) chain.Purchase {
-	p := chain.Purchase{OrderID: toll.NewUUID(), Subscriber: toll.Address(from), Token: toll.Address(token)}
+	p := chain.Purchase{OrderID: toll.NewUUID(), Account: account, Subscriber: toll.Address(from), Token: toll.Address(token)}
 	sum := int64(0)
 	for i := 0; i < len(to); i += 2 {
 		n := int64(to[i+1].(int))
@@ -356,45 +361,92 @@ func (w *world) receipt(tx common.Hash) *types.Receipt {
 	return nil
 }
 
-// books are what a sink was told.
+// sink hears what decides orders, just before it is committed. Tests give one as [chain.Config.Orders].
+type sink interface {
+	rail.Orders
+	refuses(id string, out rail.Outcome) error // why an order does not take an outcome
+	Paid(id string, tx common.Hash)
+	Failed(id string, f chain.Failure)
+	Final(id string)
+}
+
+// orders decide orders in transactions of the database of a rail, and tell a sink.
+type orders struct {
+	sink
+	store *store.Store
+}
+
+func (o *orders) Change(ctx context.Context, of [16]byte, f func(t *rail.Tx) error) error {
+	if of != account {
+		return fmt.Errorf("there is no account %x", of)
+	}
+	return o.store.Tx(ctx, func(tx *store.Tx) error {
+		decided := map[string]rail.Outcome{}
+		err := f(rail.NewTx(tx, func(id string, out rail.Outcome) error {
+			decided[id] = out
+			return o.refuses(id, out)
+		}))
+		if err != nil {
+			return err
+		}
+		for id, out := range decided {
+			o.hear(id, out)
+		}
+		return nil
+	})
+}
+
+func (o *orders) hear(id string, out rail.Outcome) {
+	if out.Status == toll.OrderFailed {
+		o.Failed(id, chain.Failure{Code: out.FailureCode, Reason: out.FailureReason, Params: out.Params})
+		return
+	}
+	o.Paid(id, common.HexToHash(out.TxHash))
+	if out.Status == toll.OrderFinal {
+		o.Final(id)
+	}
+}
+
+// books are what was decided.
 type books struct {
+	rail.Orders // not called: see orders
+
 	mu       sync.Mutex
 	paid     map[string]common.Hash
 	failed   map[string]chain.Failure
 	final    map[string]bool
-	spent    map[string]*big.Int
+	spent    map[string]toll.Units
 	disabled map[string]bool
 }
 
 func newBooks() *books {
 	return &books{
-		paid: map[string]common.Hash{}, failed: map[string]chain.Failure{}, final: map[string]bool{}, spent: map[string]*big.Int{},
+		paid: map[string]common.Hash{}, failed: map[string]chain.Failure{}, final: map[string]bool{}, spent: map[string]toll.Units{},
 		disabled: map[string]bool{},
 	}
 }
 
-func (b *books) Paid(_ context.Context, id string, tx common.Hash) error {
+func (*books) refuses(string, rail.Outcome) error { return nil }
+
+func (b *books) Paid(id string, tx common.Hash) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.paid[id] = tx
-	return nil
 }
 
-func (b *books) Failed(_ context.Context, id string, f chain.Failure) error {
+func (b *books) Failed(id string, f chain.Failure) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.failed[id] = f
-	return nil
 }
 
-func (b *books) Final(_ context.Context, id string) error {
+func (b *books) Final(id string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.final[id] = true
-	return nil
 }
 
-func (b *books) Spent(_ context.Context, id string, units *big.Int) error {
+func (b *books) Spent(_ context.Context, id string, units toll.Units) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.spent[id] = units

@@ -13,6 +13,7 @@ import (
 	"github.com/tollhq/toll/internal/checkout"
 	"github.com/tollhq/toll/internal/checkout/railtest"
 	"github.com/tollhq/toll/internal/ledger"
+	"github.com/tollhq/toll/internal/rail"
 	"github.com/tollhq/toll/internal/store"
 )
 
@@ -285,7 +286,9 @@ func TestT64_SpentElsewhere(t *testing.T) {
 		}
 		s.audit()
 		s.rail.Undo(o.OrderID, toll.CodeDelegationInsufficient, "ERC20TransferAmountEnforcer:allowance-exceeded")
-		s.must(s.at(0).Failed(s.ctx, o.OrderID, toll.CodeDelegationInsufficient, "ERC20TransferAmountEnforcer:allowance-exceeded", nil, ""))
+		s.must(s.decides(s.at(0), o.OrderID, rail.Outcome{
+			Status: toll.OrderFailed, FailureCode: toll.CodeDelegationInsufficient, FailureReason: "ERC20TransferAmountEnforcer:allowance-exceeded",
+		}))
 		if n := spent(); n != 221 || s.remaining(d) != 129 {
 			s.Fatalf("%d cents are spent", n)
 		}

@@ -135,7 +135,7 @@ func (c *Checkout) pay(plan *toll.Plan, o *store.Order) (Payment, error) {
 		return rail.Outcome(ctx, o.ID)
 	}
 	p := Purchase{
-		OrderID: o.ID, Plan: plan, Subscriber: o.Subscriber, Credits: o.Credits, Amounts: plan.Price.Amounts, Receivers: plan.Price.Receivers,
+		OrderID: o.ID, Account: o.Account, Plan: plan, Subscriber: o.Subscriber, Credits: o.Credits, Amounts: plan.Price.Amounts, Receivers: plan.Price.Receivers,
 		Total: o.Amount, DelegationID: o.DelegationID, TopUp: o.RequestID != "" || o.Permission != nil,
 	}
 	if o.Session != "" {
@@ -162,7 +162,10 @@ func (c *Checkout) finish(o *store.Order, p *Payment) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.work), finishTimeout)
 	defer cancel()
 	c.failpoint("finish")
-	err := c.decideAs(ctx, o, p)
+	o, err := store.OrderOfAccount(ctx, c.store, o.Account, o.ID) // the rail may have decided it
+	if err == nil {
+		err = c.decideAs(ctx, o, p)
+	}
 	c.failpoint("finished")
 	return err
 }

@@ -65,7 +65,8 @@ type Seller interface {
 
 // Sale is an order that an authorization pays: the wallet From owns the credits.
 type Sale struct {
-	OrderID       string // UUID
+	OrderID       string   // UUID
+	Account       [16]byte // of the order; zero for a sale of another server
 	Token         toll.Address
 	Authorization evm.Authorization
 	Signature     []byte // of From: 65 bytes of its key, or what its code takes, at most [evm.MaxSignature] bytes
@@ -130,7 +131,8 @@ func (r Rails) byName(name string) Rail {
 
 // Purchase is an order to be paid.
 type Purchase struct {
-	OrderID       string // UUID
+	OrderID       string   // UUID
+	Account       [16]byte // ledger account of the order
 	Plan          *toll.Plan
 	Subscriber    toll.Address
 	Credits       toll.Credits   // what the order grants

@@ -74,7 +74,7 @@ func (c *Checkout) Sell(ctx context.Context, r SaleRequest) (*Sold, error) {
 			}
 		}
 		if o.Status == toll.OrderFailed && o.TxHash == "" {
-			o = c.landed(ctx, r.Plan, o, r.Wait)
+			o = c.landed(ctx, o, r.Wait)
 		}
 		out.Order, err = c.answer(ctx, r.Plan, o, r.Wait)
 		return out, err
@@ -83,14 +83,14 @@ func (c *Checkout) Sell(ctx context.Context, r SaleRequest) (*Sold, error) {
 
 // landed asks the rail once more about a sale that failed before anything was sent, and returns the order as it is then: others
 // may have had the authorization carried out since, and what is paid is paid.
-func (c *Checkout) landed(ctx context.Context, plan *toll.Plan, o *store.Order, wait time.Duration) *store.Order {
+func (c *Checkout) landed(ctx context.Context, o *store.Order, wait time.Duration) *store.Order {
 	ctx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
 	p, err := c.paySale(ctx, o)
 	if err != nil || !isPaid(p.Status) {
 		return o // when it is paid later, the rail says so by itself
 	}
-	if err := c.decideAs(ctx, o, &p); err != nil {
+	if err := c.finish(o, &p); err != nil {
 		c.log.Warn("a sale that had failed is paid, which is not written yet", "order", o.ID, "err", err)
 		return o
 	}
@@ -203,7 +203,9 @@ func (c *Checkout) paySale(ctx context.Context, o *store.Order) (Payment, error)
 	if err != nil {
 		return Payment{}, err
 	}
-	return seller.Sell(ctx, SaleOf(a))
+	s := SaleOf(a)
+	s.Account = o.Account
+	return seller.Sell(ctx, s)
 }
 
 // SaleOf returns what a recorded authorization pays for.

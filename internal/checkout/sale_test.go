@@ -11,6 +11,7 @@ import (
 	"github.com/tollhq/toll/evm"
 	"github.com/tollhq/toll/internal/checkout"
 	"github.com/tollhq/toll/internal/checkout/railtest"
+	"github.com/tollhq/toll/internal/rail"
 	"github.com/tollhq/toll/internal/store"
 )
 
@@ -214,6 +215,9 @@ func TestT36_IdentifierAfterAFailure(t *testing.T) {
 	eachRail(t, func(s *shop) {
 		s.rail.Fund(holder, toll.USDCSandbox, 10_000_000)
 		nonce := byte(0)
+		ended := func(reason string) rail.Outcome {
+			return rail.Outcome{Status: toll.OrderFailed, FailureCode: toll.CodePaymentRequired, FailureReason: reason, Ended: true}
+		}
 		named := func(plan *toll.Plan, name string) checkout.SaleRequest {
 			nonce++
 			r := s.sale(plan, nonce)
@@ -221,7 +225,7 @@ func TestT36_IdentifierAfterAFailure(t *testing.T) {
 			return r
 		}
 		for name, end := range map[string]func(id string){
-			"pay_told_by_the_rail": func(id string) { s.must(s.at(1).Failed(s.ctx, id, toll.CodePaymentRequired, "ended", nil, "")) },
+			"pay_told_by_the_rail": func(id string) { s.must(s.decides(s.at(1), id, ended("ended"))) },
 			"pay_asked_again": func(string) {
 				s.now.Add(int64(time.Minute / time.Microsecond)) // past the lease
 				_, err := s.at(1).Reconcile(s.ctx)
@@ -256,7 +260,7 @@ func TestT36_IdentifierAfterAFailure(t *testing.T) {
 				s.Fatalf("%s, once more: %+v, %v", name, third, err)
 			}
 			s.rail.Undo(second.Order.OrderID, toll.CodePaymentRequired, "cancelled after all")
-			s.must(s.at(1).Failed(s.ctx, second.Order.OrderID, toll.CodePaymentRequired, "cancelled after all", nil, ""))
+			s.must(s.decides(s.at(1), second.Order.OrderID, ended("cancelled after all")))
 			fourth, err := s.at(0).Sell(s.ctx, named(plan, name))
 			if err != nil || !fourth.First || fourth.Order.OrderID == second.Order.OrderID || s.credits(plan) != 100 || s.rail.Transfers() != moved+2 {
 				s.Fatalf("%s, after the chain went back: %+v, %v, %d credits", name, fourth, err, s.credits(plan))

@@ -56,7 +56,7 @@ func TestWait_WokenByDecision(t *testing.T) {
 			done <- time.Now()
 		}()
 		time.Sleep(100 * time.Millisecond)
-		s.must(s.at(0).Paid(s.ctx, o.OrderID, toll.Hash{9}.String()))
+		s.must(s.decides(s.at(0), o.OrderID, redone))
 		decided := time.Now()
 		if late := (<-done).Sub(decided); late > 500*time.Millisecond {
 			t.Errorf("the caller was answered %v after the decision", late)

@@ -350,7 +350,7 @@ func (n *Network) connect(r *runningChain, k *keys) (*signer.Signer, error) {
 	}
 	cfg := n.cfg.rail(r.dev != nil)
 	cfg.Environment, cfg.ChainID, cfg.Pool, cfg.Store, cfg.Signer = n.env(), n.chainID(), r.pool, n.deps.Store, sign
-	cfg.Sink, cfg.Service, cfg.Relayers = sink{n}, k.service, k.relayers
+	cfg.Orders, cfg.Service, cfg.Relayers = n.checkout, k.service, k.relayers
 	cfg.Holder, cfg.Clock, cfg.Log, cfg.At = holder(), n.deps.Clock, n.deps.Log, n.deps.At
 	r.rail, err = chain.New(cfg)
 	return sign, err

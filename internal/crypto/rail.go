@@ -2,8 +2,6 @@ package crypto
 
 import (
 	"context"
-	"errors"
-	"math/big"
 
 	"github.com/ethereum/go-ethereum/common"
 
@@ -11,7 +9,6 @@ import (
 	"github.com/tollhq/toll/evm"
 	"github.com/tollhq/toll/internal/chain"
 	"github.com/tollhq/toll/internal/checkout"
-	"github.com/tollhq/toll/internal/store"
 )
 
 // Rail returns the chain as checkout sees it, nil when it is off.
@@ -37,7 +34,7 @@ func (r rail) Pay(ctx context.Context, p checkout.Purchase) (checkout.Payment, e
 		return checkout.Payment{}, err
 	}
 	purchase := chain.Purchase{
-		OrderID: p.OrderID, Subscriber: p.Subscriber, Token: p.Plan.Price.PayToken(r.network.env()), Receivers: p.Receivers, Amounts: p.Amounts,
+		OrderID: p.OrderID, Account: p.Account, Subscriber: p.Subscriber, Token: p.Plan.Price.PayToken(r.network.env()), Receivers: p.Receivers, Amounts: p.Amounts,
 		Total: p.Total, TopUp: p.TopUp,
 	}
 	if p.Delegation != nil {
@@ -156,54 +153,4 @@ func paymentOf(o chain.Outcome) checkout.Payment {
 		p.Ended = f.Place != (chain.Place{})
 	}
 	return p
-}
-
-// sink tells checkout what the chain says.
-type sink struct{ network *Network }
-
-var _ chain.Sink = sink{}
-
-func (s sink) Paid(ctx context.Context, orderID string, tx common.Hash) error {
-	return s.known(ctx, s.network.checkout.Paid(ctx, orderID, tx.Hex()), "order", orderID)
-}
-
-func (s sink) Failed(ctx context.Context, orderID string, f chain.Failure) error {
-	tx := ""
-	if f.Place.Tx != (common.Hash{}) {
-		tx = f.Place.Tx.Hex()
-	}
-	return s.known(ctx, s.network.checkout.Failed(ctx, orderID, f.Code, f.Reason, f.Params, tx), "order", orderID)
-}
-
-func (s sink) Final(ctx context.Context, orderID string) error {
-	return s.known(ctx, s.network.checkout.Final(ctx, orderID), "order", orderID)
-}
-
-func (s sink) Spent(ctx context.Context, delegationID string, units *big.Int) error {
-	amount, err := toll.ParseUnits(units.String())
-	if err != nil {
-		return err
-	}
-	return s.known(ctx, s.network.checkout.Spent(ctx, delegationID, amount), "delegation", delegationID)
-}
-
-func (s sink) Disabled(ctx context.Context, delegationID string) error {
-	return s.known(ctx, s.network.checkout.Disabled(ctx, delegationID), "delegation", delegationID)
-}
-
-// known drops the error for a record that is not there: asking again would not bring it back.
-func (s sink) known(ctx context.Context, err error, kind, id string) error {
-	switch codeOf(err) {
-	case toll.CodeOrderNotFound:
-		// Payments to other servers are told to who asked for them.
-		if _, e := store.ExactPaymentByID(ctx, s.network.deps.Store, id); !errors.Is(e, store.ErrNotFound) {
-			return e
-		}
-		s.network.deps.Log.Error("alarm: the chain tells of a record that is not there", kind, id)
-		return nil
-	case toll.CodeUnknownDelegation, toll.CodeDelegationNotFound:
-		s.network.deps.Log.Error("alarm: the chain tells of a record that is not there", kind, id)
-		return nil
-	}
-	return err
 }

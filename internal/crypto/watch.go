@@ -35,8 +35,8 @@ func (n *Network) unfinished(ctx context.Context) (bool, error) {
 	if err != nil || len(open) > 0 {
 		return len(open) > 0, err
 	}
-	untold, err := store.UntoldChainOps(ctx, n.deps.Store, 1)
-	return len(untold) > 0, err
+	undecided, err := store.UndecidedChainOps(ctx, n.deps.Store, 1)
+	return len(undecided) > 0, err
 }
 
 // insist tries to start the chain until it runs, or cannot.

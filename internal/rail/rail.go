@@ -16,6 +16,12 @@ type Orders interface {
 	// together. f may run several times, so it changes nothing outside the database; what the rail keeps in memory moves after
 	// Change has returned nil. f must not reach the network. The error is that of f, or of the database.
 	Change(ctx context.Context, account [16]byte, f func(t *Tx) error) error
+	// Spent says how many base units have been spent of a delegation in all. A repeat changes nothing. Errors:
+	// [toll.CodeUnknownDelegation].
+	Spent(ctx context.Context, delegationID string, units toll.Units) error
+	// Disabled says that a delegation was revoked at the rail. A repeat changes nothing. Errors: [toll.CodeUnknownDelegation],
+	// [toll.CodeDelegationNotFound].
+	Disabled(ctx context.Context, delegationID string) error
 }
 
 // Tx is a transaction that holds the lock of an account.

@@ -255,7 +255,7 @@ func decided(t *testing.T, st *store.Store) {
 
 // steps are the rows of the crash table of an order.
 var steps = []string{
-	"order", "created", "signing", "signed", "transaction stored", "transaction sent", "transaction concluded", "event stored", "sink told",
+	"order", "created", "signing", "signed", "transaction stored", "transaction sent", "transaction concluded", "event stored", "deciding",
 }
 
 // The process of the whole service ends at each row of the crash table. After the next start the order is decided although nobody
@@ -318,7 +318,7 @@ func TestF12_KilledBetweenOrderAndBurn(t *testing.T) {
 	t.Parallel()
 	eachAmbush(t, func(a *ambush) {
 		ctx := a.Context()
-		for i, step := range []string{"created", "transaction sent", "event stored", "sink told"} {
+		for i, step := range []string{"created", "transaction sent", "event stored", "deciding"} {
 			to := receiver(byte(i + 1))
 			plan := a.plan(to)
 			limit, err := a.as(a.buyer).CreateDelegation(ctx, client.DelegationParams{

@@ -409,7 +409,7 @@ func TestF13_SaleKilledAtEachStep(t *testing.T) {
 	eachAmbush(t, func(a *ambush) {
 		steps := []string{"order", "transaction sent"} // the authorization is stored; the transaction is out
 		if a.public == nil {
-			steps = []string{"event stored", "sink told"} // it is included; the answer is next
+			steps = []string{"event stored", "deciding"} // it is included; the answer is next
 		}
 		for i, step := range steps {
 			to := receiver(byte(i + 1))

@@ -18,10 +18,12 @@ type ChainOp struct {
 	Version   int64     `db:"version"` // counts the writes; [UpdateChainOp] is conditional on it
 	NonceKey  []byte    `db:"nonce_key"`
 	Hash      []byte    `db:"op_hash,null"` // userOpHash; nil while it is not signed
-	Untold    bool      `db:"untold"`       // checkout has not heard what became of its order
+	Undecided bool      `db:"untold"`       // its order has yet to take what became of it
 	Evidence  *int64    `db:"evidence"`     // block that proves its state; nil while there is none
 	UpdatedAt time.Time `db:"updated_at"`
 	Data      []byte    `db:"data,text"` // JSON
+	// Account is that of the order that it pays or voids; nil when there is none, or it is not known.
+	Account []byte `db:"order_account,null"`
 }
 
 var chainOps = newRecord[*ChainOp]("chain_ops")
@@ -41,7 +43,7 @@ func InsertChainOp(ctx context.Context, tx *Tx, op *ChainOp) (*ChainOp, error) {
 func UpdateChainOp(ctx context.Context, tx *Tx, op *ChainOp) error {
 	return found(tx.Exec(ctx, `UPDATE chain_ops SET state = $3, version = version + 1, op_hash = $4, untold = $5, evidence = $6, updated_at = $7,
 		data = $8 WHERE op_id = $1 AND version = $2`,
-		op.ID, op.Version, op.State, nullable(op.Hash), op.Untold, op.Evidence, Micros(op.UpdatedAt), string(op.Data)))
+		op.ID, op.Version, op.State, nullable(op.Hash), op.Undecided, op.Evidence, Micros(op.UpdatedAt), string(op.Data)))
 }
 
 // ChainOpByID returns an operation, or [ErrNotFound].
@@ -72,8 +74,8 @@ func ChainOpsFrom(ctx context.Context, q Querier, block int64) ([]*ChainOp, erro
 	return chainOps.all(ctx, q, "WHERE evidence >= $1 ORDER BY evidence, op_id", block)
 }
 
-// UntoldChainOps returns the operations of which checkout has not heard, those that were updated longest ago first, at most limit.
-func UntoldChainOps(ctx context.Context, q Querier, limit int) ([]*ChainOp, error) {
+// UndecidedChainOps returns the operations whose orders have yet to take what became of them, those that were updated longest ago first, at most limit.
+func UndecidedChainOps(ctx context.Context, q Querier, limit int) ([]*ChainOp, error) {
 	return chainOps.all(ctx, q, "WHERE untold ORDER BY updated_at, op_id LIMIT $1", int64(limit))
 }
 

@@ -37,7 +37,7 @@ func TestDropExactPayments(t *testing.T) {
 		last := noon.Add(-time.Microsecond)
 		kept := []*store.ExactPayment{
 			keep(noon, nil), keep(noon, &store.ChainOp{State: "final"}), keep(last, &store.ChainOp{State: "sent"}),
-			keep(last, &store.ChainOp{State: "confirmed"}), keep(last, &store.ChainOp{State: "final", Untold: true}),
+			keep(last, &store.ChainOp{State: "confirmed"}), keep(last, &store.ChainOp{State: "final", Undecided: true}),
 		}
 		gone := []*store.ExactPayment{
 			keep(noon.Add(-time.Hour), nil), keep(last, &store.ChainOp{State: "final"}), keep(last, &store.ChainOp{State: "failed"}),

@@ -14,6 +14,7 @@ import (
 	"github.com/tollhq/toll/internal/checkout"
 	"github.com/tollhq/toll/internal/checkout/railtest"
 	"github.com/tollhq/toll/internal/ledger"
+	"github.com/tollhq/toll/internal/rail"
 	"github.com/tollhq/toll/internal/store"
 )
 
@@ -23,13 +24,27 @@ const gone = "the operation cannot be made any more"
 func (s *shop) undo(i int, id string) {
 	s.Helper()
 	s.rail.Undo(id, toll.CodeChainFailed, gone)
-	s.must(s.at(i).Failed(s.ctx, id, toll.CodeChainFailed, gone, nil, ""))
+	s.must(s.decides(s.at(i), id, undone))
 }
+
+// undone is what the chain says of a payment that became impossible.
+var undone = rail.Outcome{Status: toll.OrderFailed, FailureCode: toll.CodeChainFailed, FailureReason: gone}
+
+// decides has a rail decide an order in a transaction of its own.
+func (s *shop) decides(room *checkout.Checkout, id string, out rail.Outcome) error {
+	s.Helper()
+	o, err := store.OrderByID(s.ctx, s.store, id)
+	s.must(err)
+	return room.Change(s.ctx, o.Account, func(t *rail.Tx) error { return t.Decide(id, out) })
+}
+
+// redone is what it says of one that was made after all.
+var redone = rail.Outcome{Status: toll.OrderConfirmed, TxHash: toll.Hash{9}.String()}
 
 func (s *shop) redo(i int, id string) {
 	s.Helper()
 	s.rail.Redo(id)
-	s.must(s.at(i).Paid(s.ctx, id, toll.Hash{9}.String()))
+	s.must(s.decides(s.at(i), id, redone))
 }
 
 func (s *shop) hold(p *toll.Plan, perm ledger.Permission, n toll.Credits, life time.Duration) string {
@@ -157,7 +172,7 @@ func TestT56_OrderUndoneAndRedone(t *testing.T) {
 			}
 			counted(0, 0, 100)
 			s.redo(0, id)
-			if a := s.account(p, holder); a.Balance != 10 || a.Held != 4 || s.state(id).Reversed || s.state(id).TxHash != toll.Hash(toll.Keccak256([]byte(id))).String() {
+			if a := s.account(p, holder); a.Balance != 10 || a.Held != 4 || s.state(id).Reversed || s.state(id).TxHash != redone.TxHash {
 				s.Fatalf("%+v %+v", a, s.state(id))
 			}
 			counted(1, 1, 0)
@@ -177,9 +192,9 @@ func TestT56_OrderUndoneAndRedone(t *testing.T) {
 		// Beyond any reorganisation nothing is taken back.
 		s.rail.Finalize(id)
 		for i := range 2 {
-			s.must(s.at(i).Final(s.ctx, id))
+			s.must(s.decides(s.at(i), id, rail.Outcome{Status: toll.OrderFinal}))
 		}
-		s.must(s.at(0).Failed(s.ctx, id, toll.CodeChainFailed, gone, nil, ""))
+		s.must(s.decides(s.at(0), id, undone))
 		if o := s.state(id); o.Status != toll.OrderFinal || s.account(p, holder).Balance != 10 {
 			s.Fatalf("%+v", o)
 		}
@@ -240,33 +255,29 @@ func TestUndoneTrial(t *testing.T) {
 	})
 }
 
-// What is told late does not undo what the rail has decided since.
-func TestToldLate(t *testing.T) {
+// A rail that cannot write its own row decides nothing, and an order that is not there is not decided.
+func TestDecideWithRowOfRail(t *testing.T) {
 	eachRail(t, func(s *shop) {
 		p := s.plan(usdc(100))
 		o, err := s.order(0, holder, p)
 		s.must(err)
-		s.must(s.at(0).Failed(s.ctx, o.OrderID, toll.CodeChainFailed, gone, nil, "")) // but it is paid
-		if a := s.account(p, holder); a.Balance != 100 || s.state(o.OrderID).Status != toll.OrderConfirmed {
-			s.Fatalf("%+v", a)
+		row, stale := s.state(o.OrderID), errors.New("the row of the rail was changed")
+		err = s.at(1).Change(s.ctx, row.Account, func(t *rail.Tx) error {
+			if err := t.Decide(row.ID, undone); err != nil {
+				return err
+			}
+			return stale
+		})
+		if a := s.account(p, holder); !errors.Is(err, stale) || a.Balance != 100 || s.state(row.ID).Status != toll.OrderConfirmed {
+			s.Fatalf("%v: %+v", err, a)
 		}
-		s.undo(1, o.OrderID)
-		s.must(s.at(1).Paid(s.ctx, o.OrderID, "")) // but it is not
-		s.rail.Behave(railtest.Behaviour{Unreachable: toll.CodeChainUnreachable})
-		s.code(s.at(1).Paid(s.ctx, o.OrderID, ""), toll.CodeChainUnreachable)
-		if a := s.account(p, holder); a.Balance != 0 || s.state(o.OrderID).Status != toll.OrderFailed {
-			s.Fatalf("%+v", a)
-		}
-		for _, err := range []error{
-			s.at(0).Paid(s.ctx, toll.NewUUID(), ""), s.at(0).Failed(s.ctx, toll.NewUUID(), "", "", nil, ""), s.at(0).Final(s.ctx, toll.NewUUID()),
-		} {
-			s.code(err, toll.CodeOrderNotFound)
-		}
+		s.code(s.at(1).Change(s.ctx, row.Account, func(t *rail.Tx) error { return t.Decide(toll.NewUUID(), undone) }), toll.CodeOrderNotFound)
+		s.audit()
 	})
 }
 
-// The rail tells of an order that nobody waits for any more, before its own answer, and straight to the end.
-func TestToldOfOpenOrders(t *testing.T) {
+// The rail decides an order that nobody waits for any more, before its own answer, and straight to the end.
+func TestDecideOpenOrders(t *testing.T) {
 	eachRail(t, func(s *shop) {
 		s.rail.Behave(railtest.Behaviour{Steps: 1 << 20})
 		open := func(p *toll.Plan) string {
@@ -281,14 +292,16 @@ func TestToldOfOpenOrders(t *testing.T) {
 		id := open(p)
 		s.rail.Complete(id)
 		s.rail.Finalize(id)
-		s.must(s.at(1).Final(s.ctx, id))
+		s.must(s.decides(s.at(1), id, rail.Outcome{Status: toll.OrderFinal}))
 		if a := s.account(p, holder); a.Balance != 100 || s.state(id).Status != toll.OrderFinal {
 			s.Fatalf("%+v", a)
 		}
 		id = open(q)
 		s.rail.Undo(id, toll.CodeChainBalance, "10 are needed")
 		params := map[string]any{"needed": "10", "available": "3"}
-		s.must(s.at(1).Failed(s.ctx, id, toll.CodeChainBalance, "10 are needed", params, toll.Hash{3}.String()))
+		s.must(s.decides(s.at(1), id, rail.Outcome{
+			Status: toll.OrderFailed, FailureCode: toll.CodeChainBalance, FailureReason: "10 are needed", Params: params, TxHash: toll.Hash{3}.String(),
+		}))
 		_, err := s.at(0).OrderAgain(s.ctx, holder, id, soon)
 		s.code(err, toll.CodeChainBalance)
 		if e := toll.AsError(err); e.Params["needed"] != "10" || e.Details != "10 are needed" || e.HTTPStatus() != 402 {
@@ -301,8 +314,8 @@ func TestToldOfOpenOrders(t *testing.T) {
 	})
 }
 
-// A process dies at each step of what it was told; it is told again, elsewhere.
-func TestToldKilledAtEachStep(t *testing.T) {
+// A process dies at each step of a decision; it is decided again, elsewhere.
+func TestDecideKilledAtEachStep(t *testing.T) {
 	eachRail(t, func(s *shop) {
 		d := s.delegation(100_000)
 		orderOf := func() (*toll.Plan, ledger.Permission, string) {
@@ -319,7 +332,7 @@ func TestToldKilledAtEachStep(t *testing.T) {
 			undo    bool
 			balance toll.Credits // what half is written
 		}{
-			{"taking back", true, 10}, {"told", true, 4}, {"confirming", false, 4}, {"told", false, 10},
+			{"taking back", true, 10}, {"decided", true, 4}, {"confirming", false, 4}, {"decided", false, 10},
 		} {
 			p, perm, id := orderOf()
 			if !c.undo {
@@ -334,10 +347,10 @@ func TestToldKilledAtEachStep(t *testing.T) {
 			tell := func(room *checkout.Checkout) error {
 				if c.undo {
 					s.rail.Undo(id, toll.CodeChainFailed, gone)
-					return room.Failed(s.ctx, id, toll.CodeChainFailed, gone, nil, "")
+					return s.decides(room, id, undone)
 				}
 				s.rail.Redo(id)
-				return room.Paid(s.ctx, id, toll.Hash{9}.String())
+				return s.decides(room, id, redone)
 			}
 			func() {
 				defer func() {
@@ -345,7 +358,9 @@ func TestToldKilledAtEachStep(t *testing.T) {
 						s.Fatalf("%s was not reached", c.step)
 					}
 				}()
-				_ = tell(dying)
+				if s.must(tell(dying)); c.step == "decided" {
+					panic("killed")
+				}
 			}()
 			if a := s.account(p, holder); a.Balance != c.balance {
 				s.Fatalf("killed at %s: %+v", c.step, a)
@@ -368,8 +383,8 @@ func TestToldKilledAtEachStep(t *testing.T) {
 	})
 }
 
-// Many are told the same at once, and contradictory things: what the rail says last holds.
-func TestToldAtOnce(t *testing.T) {
+// Many processes decide the same at once: it is decided once.
+func TestDecideAtOnce(t *testing.T) {
 	eachRail(t, func(s *shop) {
 		p := s.plan(usdc(100))
 		d := s.delegation(1000)
@@ -382,11 +397,11 @@ func TestToldAtOnce(t *testing.T) {
 				s.rail.Redo(o.OrderID)
 			}
 			atOnce(16, func(i int) {
-				err := s.at(i).Paid(s.ctx, o.OrderID, "")
-				if i%2 == 0 {
-					err = s.at(i).Failed(s.ctx, o.OrderID, toll.CodeChainFailed, gone, nil, "")
+				out := redone
+				if round%2 == 0 {
+					out = undone
 				}
-				if err != nil {
+				if err := s.decides(s.at(i), o.OrderID, out); err != nil {
 					s.Error(err)
 				}
 			})
@@ -412,7 +427,7 @@ func TestTakeBackIsLogged(t *testing.T) {
 		s.must(err)
 		s.settle(p, perm, "", 70)
 		s.rail.Undo(o.OrderID, toll.CodeChainFailed, gone)
-		s.must(room.Failed(s.ctx, o.OrderID, toll.CodeChainFailed, gone, nil, ""))
+		s.must(s.decides(room, o.OrderID, undone))
 		s.must(room.Close(s.ctx))
 		mu.Lock()
 		defer mu.Unlock()

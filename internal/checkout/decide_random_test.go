@@ -9,6 +9,7 @@ import (
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/checkout"
 	"github.com/tollhq/toll/internal/ledger"
+	"github.com/tollhq/toll/internal/rail"
 )
 
 // Orders are paid, used, undone, redone and made final in random order, each told once, twice or by two processes: the books agree
@@ -56,7 +57,7 @@ func TestT56_RandomDecisions(t *testing.T) {
 				}
 				state[id] = toll.OrderFinal
 				s.rail.Finalize(id)
-				s.must(s.at(i).Final(s.ctx, id))
+				s.must(s.decides(s.at(i), id, rail.Outcome{Status: toll.OrderFinal}))
 			case n == 6:
 				h, err := s.ledgers[0].Hold(s.ctx, ledger.HoldOp{
 					Plan: p.ID, Subscriber: holder, Permission: perm.Hash, Amount: toll.Credits(1 + r.IntN(8)), Until: s.clock().Add(time.Hour), OrderTx: &none,
