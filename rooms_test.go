@@ -384,7 +384,7 @@ var sqlRooms = []string{"internal/store", "internal/store/storetest", "internal/
 
 // handleRooms call ledger.Do, which locks an account while their records are written with its credits. A room where callers wait
 // for payments, for handlers or for peers is not one of them.
-var handleRooms = []string{"internal/checkout", "internal/facilitator"}
+var handleRooms = []string{"internal/checkout"}
 
 // speakingRooms write to the terminal.
 var speakingRooms = []string{"internal/cli", "cmd/toll", "bench", "internal/chain/contracts/generate"}

@@ -53,7 +53,7 @@ type AgentData struct {
 	AgentID toll.AgentID `json:"agentId"`
 }
 
-func (h *handler) registerAgent(c *call, in *toll.AgentInput, once once[*AgentRegistered]) (*AgentRegistered, error) {
+func (h *handler) registerAgent(c *call, in *toll.AgentInput, once *store.Once) (*AgentRegistered, error) {
 	agent, secrets, err := in.Agent(c.caller.Address, h.now())
 	if err != nil {
 		return nil, err
@@ -65,7 +65,7 @@ func (h *handler) registerAgent(c *call, in *toll.AgentInput, once once[*AgentRe
 	ctx := c.r.Context()
 	out := &AgentRegistered{Success: true, AgentID: agent.ID, TxHash: recordID("agent", string(agent.ID)), Data: AgentData{agent.ID}}
 	err = h.Store.Tx(ctx, func(tx *store.Tx) error {
-		if err := h.room(ctx, tx, store.KindAgent, c.caller.Address, 1); err != nil {
+		if err := h.quota(store.KindAgent, c.caller.Address).Check(ctx, tx, 1); err != nil {
 			return err
 		}
 		if err := ownPlans(ctx, tx, c.caller.Address, agent.Plans); err != nil {
@@ -74,7 +74,7 @@ func (h *handler) registerAgent(c *call, in *toll.AgentInput, once once[*AgentRe
 		if err := store.InsertAgent(ctx, tx, &agent, sealed); err != nil {
 			return err
 		}
-		if err := once(tx, out); err != nil {
+		if err := store.PutAnswer(ctx, tx, once, out); err != nil {
 			return err
 		}
 		return h.tellAgent(ctx, tx, agent.ID, toll.EventAgentCreated)
@@ -137,7 +137,7 @@ type AgentAndPlanData struct {
 	PlanID  toll.PlanID  `json:"planId"`
 }
 
-func (h *handler) registerAgentWithPlan(c *call, in *toll.AgentPlanInput, once once[*AgentAndPlanRegistered]) (*AgentAndPlanRegistered, error) {
+func (h *handler) registerAgentWithPlan(c *call, in *toll.AgentPlanInput, once *store.Once) (*AgentAndPlanRegistered, error) {
 	r, err := in.Registration(c.caller.Address, h.now())
 	if err != nil {
 		return nil, err
@@ -148,27 +148,9 @@ func (h *handler) registerAgentWithPlan(c *call, in *toll.AgentPlanInput, once o
 	}
 	ctx := c.r.Context()
 	agentID, planID := r.Agent.ID, r.Plan.ID
-	earlier, err := h.onceByNonce(c, "registerAgentWithPlan", &r.Plan, r.Nonce, in, func(tx *store.Tx) error {
-		others := make([]toll.PlanRef, 0, len(r.Agent.Plans))
-		for _, p := range r.Agent.Plans {
-			if p.PlanID != r.Plan.ID {
-				others = append(others, p)
-			}
-		}
-		if err := h.room(ctx, tx, store.KindAgent, c.caller.Address, 1); err != nil {
-			return err
-		}
-		if err := ownPlans(ctx, tx, c.caller.Address, others); err != nil {
-			return err
-		}
-		if err := store.InsertAgent(ctx, tx, &r.Agent, sealed); err != nil {
-			return err
-		}
-		if err := once(tx, bothRegistered(agentID, planID)); err != nil {
-			return err
-		}
-		return h.tellAgent(ctx, tx, agentID, toll.EventAgentCreated)
-	})
+	earlier, err := h.onceByNonce(c, "registerAgentWithPlan", registration{
+		plan: &r.Plan, agent: &r.Agent, credentials: sealed, answer: bothRegistered(agentID, planID),
+	}, r.Nonce, in, once)
 	if err != nil {
 		return nil, err
 	}

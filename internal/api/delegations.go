@@ -73,8 +73,9 @@ func (c *call) owner() checkout.Owner {
 	return checkout.Owner{Address: c.caller.Address, KeyID: c.caller.KeyID}
 }
 
-func (h *handler) createDelegation(c *call, in *toll.DelegationInput, once once[*toll.DelegationCreated]) (*toll.DelegationCreated, error) {
-	return h.Checkout.CreateDelegation(c.r.Context(), c.owner(), *in, within(h, c, store.KindDelegation, once))
+func (h *handler) createDelegation(c *call, in *toll.DelegationInput, once *store.Once) (*toll.DelegationCreated, error) {
+	once.Quota = h.quota(store.KindDelegation, c.caller.Address)
+	return h.Checkout.CreateDelegation(c.r.Context(), c.owner(), *in, once)
 }
 
 // DelegationSignature is the signature of an account that the caller holds.

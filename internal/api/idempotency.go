@@ -21,12 +21,6 @@ const AnswerLife = 24 * time.Hour
 // maxIdempotencyKey bounds an Idempotency-Key in characters.
 const maxIdempotencyKey = 255
 
-// once stores the answer of a creating call in the transaction that creates. Its error must end the transaction.
-type once[T any] func(tx *store.Tx, answer T) error
-
-// errRepeated ends a transaction of which another call with the same key was first.
-var errRepeated = errors.New("api: a call with this Idempotency-Key was first")
-
 // keptHeaders are those that belong to the answer of a creating call.
 var keptHeaders = []string{"Deprecation"}
 
@@ -42,13 +36,11 @@ type attempt struct {
 	h           *handler
 	c           *call
 	scope, body toll.Hash
-	stored      bool // by this call, in the last run of its transaction
-	lost        bool // another call was first
 }
 
 // create runs f once for each Idempotency-Key. again is nil when what is stored is the answer itself.
 func create[In, Out, Ref any](
-	h *handler, c *call, f func(h *handler, c *call, in *In, once once[Ref]) (Out, error), again func(h *handler, c *call, earlier Ref) (Out, error),
+	h *handler, c *call, f func(h *handler, c *call, in *In, once *store.Once) (Out, error), again func(h *handler, c *call, earlier Ref) (Out, error),
 ) (any, error) {
 	in := new(In)
 	if err := c.decode(in); err != nil {
@@ -60,7 +52,7 @@ func create[In, Out, Ref any](
 		return nil, err
 	}
 	if key == "" {
-		return c.warned(f(h, c, in, func(*store.Tx, Ref) error { return nil }))
+		return c.warned(f(h, c, in, &store.Once{}))
 	}
 	a, err := newAttempt(h, c, key)
 	if err != nil {
@@ -69,21 +61,20 @@ func create[In, Out, Ref any](
 	ctx := c.r.Context()
 	kept, err := a.find(ctx)
 	if errors.Is(err, store.ErrNotFound) {
-		out, failure := f(h, c, in, func(tx *store.Tx, answer Ref) error {
-			if again != nil {
-				return a.put(ctx, tx, answer)
-			}
-			return a.putWarned(ctx, tx, answer)
-		})
-		if failure == nil && !a.stored && again == nil {
-			// What is created already made no transaction of its own.
-			failure = h.Store.Tx(ctx, func(tx *store.Tx) error { return a.putWarned(ctx, tx, out) })
+		once := &store.Once{Scope: a.scope, Body: a.body, At: h.now(), Since: a.since(), Seal: a.sealWarned}
+		if again != nil {
+			once.Seal = a.seal
 		}
-		if failure == nil || a.stored {
+		out, failure := f(h, c, in, once)
+		if failure == nil && !once.Stored && again == nil {
+			// What is created already made no transaction of its own.
+			failure = h.Store.Tx(ctx, func(tx *store.Tx) error { return store.PutAnswer(ctx, tx, once, out) })
+		}
+		if failure == nil || once.Stored {
 			return c.warned(out, failure)
 		}
 		// What refuses this call may be what another one with the key has made meanwhile.
-		if kept, err = a.find(ctx); errors.Is(err, store.ErrNotFound) && !a.lost {
+		if kept, err = a.find(ctx); errors.Is(err, store.ErrNotFound) && !once.Lost {
 			return nil, failure
 		}
 	}
@@ -172,22 +163,21 @@ func (a *attempt) find(ctx context.Context) (*keptAnswer, error) {
 	return kept, json.Unmarshal(plain, kept)
 }
 
-// putWarned is put for the answer itself.
-func (a *attempt) putWarned(ctx context.Context, tx *store.Tx, answer any) error {
+// sealWarned is seal for the answer itself.
+func (a *attempt) sealWarned(answer any) ([]byte, error) {
 	warned, err := a.c.warned(answer, nil)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	body, err := encode(warned)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	return a.put(ctx, tx, json.RawMessage(body))
+	return a.seal(json.RawMessage(body))
 }
 
-// put stores an answer, or fails because another call was first.
-func (a *attempt) put(ctx context.Context, tx *store.Tx, answer any) error {
-	a.stored, a.lost = false, false
+// seal returns an answer as it is stored, with its status and headers.
+func (a *attempt) seal(answer any) ([]byte, error) {
 	kept := keptAnswer{Status: a.c.status}
 	if kept.Status == 0 {
 		kept.Status = a.c.route.success()
@@ -202,24 +192,13 @@ func (a *attempt) put(ctx context.Context, tx *store.Tx, answer any) error {
 	}
 	var err error
 	if kept.Body, err = x402.Encode(answer); err != nil {
-		return err
+		return nil, err
 	}
 	plain, err := x402.Encode(kept)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	sealed, err := a.h.Seal(plain, a.aad())
-	if err != nil {
-		return err
-	}
-	first, err := store.PutAnswer(ctx, tx, store.StoredAnswer{Scope: a.scope, Body: a.body, Answer: sealed, CreatedAt: a.h.now()}, a.since())
-	if err != nil {
-		return err
-	}
-	if a.stored, a.lost = first, !first; a.lost {
-		return errRepeated
-	}
-	return nil
+	return a.h.Seal(plain, a.aad())
 }
 
 // aad binds an answer to its call, so that it opens as the answer to no other one.

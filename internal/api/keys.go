@@ -54,7 +54,7 @@ type KeyInput struct {
 // maxKeySecs keeps the end of a key within the years that a time on the wire has.
 const maxKeySecs = 100 * toll.YearSecs
 
-func (h *handler) createKey(c *call, in *KeyInput, once once[*toll.APIKey]) (*toll.APIKey, error) {
+func (h *handler) createKey(c *call, in *KeyInput, once *store.Once) (*toll.APIKey, error) {
 	p := auth.KeyParams{Version: gate.Current.String()}
 	if in.Name != nil {
 		p.Name = *in.Name
@@ -91,8 +91,8 @@ func (h *handler) createKey(c *call, in *KeyInput, once once[*toll.APIKey]) (*to
 		}
 		p.ExpiresAt = h.now().Add(time.Duration(*in.ExpiresInSecs) * time.Second)
 	}
-	keep := within(h, c, store.KindAPIKey, once)
-	k, err := h.Auth.CreateKey(c.r.Context(), c.caller.Maker(), p, func(tx *store.Tx, k toll.APIKey) error { return keep(tx, &k) })
+	once.Quota = h.quota(store.KindAPIKey, c.caller.Address)
+	k, err := h.Auth.CreateKey(c.r.Context(), c.caller.Maker(), p, once)
 	if err != nil {
 		return nil, err
 	}

@@ -71,7 +71,7 @@ type OrderInput struct {
 }
 
 // orderPlan answers 202 when the order is not decided in time.
-func (h *handler) orderPlan(c *call, in *OrderInput, once once[orderRef]) (*toll.Order, error) {
+func (h *handler) orderPlan(c *call, in *OrderInput, once *store.Once) (*toll.Order, error) {
 	delegation := ""
 	if in.DelegationID != nil {
 		var err error
@@ -85,20 +85,11 @@ func (h *handler) orderPlan(c *call, in *OrderInput, once once[orderRef]) (*toll
 	}
 	o, err := h.Checkout.Order(c.r.Context(), checkout.OrderRequest{
 		Caller: c.caller.Address, APIKeyID: c.caller.KeyID, Plan: plan, DelegationID: delegation, Wait: h.OrderWait,
-	}, keepOrder(once))
+	}, once)
 	return c.order(o, err)
 }
 
-// orderRef is what is kept of an order under an Idempotency-Key: the order itself tells how it stands.
-type orderRef struct {
-	OrderID string `json:"orderId"`
-}
-
-func keepOrder(once once[orderRef]) func(*store.Tx, *toll.Order) error {
-	return func(tx *store.Tx, o *toll.Order) error { return once(tx, orderRef{o.OrderID}) }
-}
-
-func (h *handler) orderAgain(c *call, earlier orderRef) (*toll.Order, error) {
+func (h *handler) orderAgain(c *call, earlier checkout.OrderRef) (*toll.Order, error) {
 	return c.order(h.Checkout.OrderAgain(c.r.Context(), c.caller.Address, earlier.OrderID, h.OrderWait))
 }
 
@@ -136,7 +127,7 @@ type StripePaymentInput struct {
 
 func (*StripePaymentInput) required() []string { return []string{"planId"} }
 
-func (h *handler) openCheckout(c *call, in *CheckoutInput, once once[orderRef]) (*toll.Checkout, error) {
+func (h *handler) openCheckout(c *call, in *CheckoutInput, once *store.Once) (*toll.Checkout, error) {
 	plan, err := h.plan(c, toll.CodePlanNotFound)
 	if err != nil {
 		return nil, err
@@ -144,7 +135,7 @@ func (h *handler) openCheckout(c *call, in *CheckoutInput, once once[orderRef]) 
 	return h.openPage(c, plan, in, once)
 }
 
-func (h *handler) openStripePayment(c *call, in *StripePaymentInput, once once[orderRef]) (*toll.Checkout, error) {
+func (h *handler) openStripePayment(c *call, in *StripePaymentInput, once *store.Once) (*toll.Checkout, error) {
 	plan, err := planByID(c.r.Context(), h.Store, in.PlanID, toll.CodePlanNotFound)
 	if err != nil {
 		return nil, err
@@ -152,11 +143,11 @@ func (h *handler) openStripePayment(c *call, in *StripePaymentInput, once once[o
 	return h.openPage(c, plan, &in.CheckoutInput, once)
 }
 
-func (h *handler) checkoutAgain(c *call, earlier orderRef) (*toll.Checkout, error) {
+func (h *handler) checkoutAgain(c *call, earlier checkout.OrderRef) (*toll.Checkout, error) {
 	return h.Checkout.FiatAgain(c.r.Context(), c.caller.Address, earlier.OrderID, h.OrderWait)
 }
 
-func (h *handler) openPage(c *call, plan *toll.Plan, in *CheckoutInput, once once[orderRef]) (*toll.Checkout, error) {
+func (h *handler) openPage(c *call, plan *toll.Plan, in *CheckoutInput, once *store.Once) (*toll.Checkout, error) {
 	r := checkout.FiatRequest{Caller: c.caller.Address, Plan: plan, Wait: h.OrderWait}
 	if in.SessionType != nil {
 		switch strings.ToLower(*in.SessionType) {
@@ -173,7 +164,7 @@ func (h *handler) openPage(c *call, plan *toll.Plan, in *CheckoutInput, once onc
 	if in.CancelURL != nil {
 		r.Session.CancelURL = *in.CancelURL
 	}
-	return h.Checkout.Fiat(c.r.Context(), r, keepOrder(once))
+	return h.Checkout.Fiat(c.r.Context(), r, once)
 }
 
 // StripeEventReceived is the answer to an event of the card processor.
@@ -226,7 +217,7 @@ type MintExpirableInput struct {
 
 func (*MintExpirableInput) required() []string { return []string{"planId"} }
 
-func (h *handler) mint(c *call, in *MintInput, once once[*toll.ActResult]) (*toll.ActResult, error) {
+func (h *handler) mint(c *call, in *MintInput, once *store.Once) (*toll.ActResult, error) {
 	holder, err := either("creditsReceiver", in.CreditsReceiver, "holderAddress", in.HolderAddress)
 	if err != nil {
 		return nil, err
@@ -234,7 +225,7 @@ func (h *handler) mint(c *call, in *MintInput, once once[*toll.ActResult]) (*tol
 	return h.Checkout.Mint(c.r.Context(), c.caller.Address, in.PlanID, holder, in.Amount, toll.Units{}, once)
 }
 
-func (h *handler) mintExpirable(c *call, in *MintExpirableInput, once once[*toll.ActResult]) (*toll.ActResult, error) {
+func (h *handler) mintExpirable(c *call, in *MintExpirableInput, once *store.Once) (*toll.ActResult, error) {
 	if len(in.ExpirationBlock) > 0 && string(in.ExpirationBlock) != "null" {
 		return nil, toll.Faults([]toll.Fault{{Path: "expirationBlock", Message: "is not served: credits end by time, see creditsDuration"}})
 	}

@@ -40,10 +40,10 @@ func permissionRoutes() []route {
 	}
 }
 
-func (h *handler) createPermission(c *call, in *facilitator.PermissionRequest, once once[*toll.AccessToken]) (*toll.AccessToken, error) {
+func (h *handler) createPermission(c *call, in *facilitator.PermissionRequest, once *store.Once) (*toll.AccessToken, error) {
 	if in.Delegation != nil && in.Delegation.New != nil {
 		c.w.Header()["Deprecation"] = yes
-		once = within(h, c, store.KindDelegation, once)
+		once.Quota = h.quota(store.KindDelegation, c.caller.Address)
 	}
 	out, err := h.Facilitator.CreatePermission(c.r.Context(), c.caller, in, once)
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"net/url"
+	"slices"
 	"time"
 
 	"github.com/tollhq/toll"
@@ -57,12 +58,12 @@ type PlanRegistered struct {
 	TxHash  toll.Hash   `json:"txHash"`
 }
 
-func (h *handler) registerPlan(c *call, in *toll.PlanInput, once once[*PlanRegistered]) (*PlanRegistered, error) {
+func (h *handler) registerPlan(c *call, in *toll.PlanInput, once *store.Once) (*PlanRegistered, error) {
 	plan, err := in.Plan(c.caller.Address, h.now())
 	if err != nil {
 		return nil, err
 	}
-	earlier, err := h.onceByNonce(c, "registerPlan", &plan, in.Nonce, in, func(tx *store.Tx) error { return once(tx, planRegistered(plan.ID)) })
+	earlier, err := h.onceByNonce(c, "registerPlan", registration{plan: &plan, answer: planRegistered(plan.ID)}, in.Nonce, in, once)
 	if err != nil {
 		return nil, err
 	}
@@ -76,10 +77,54 @@ func planRegistered(id toll.PlanID) *PlanRegistered {
 	return &PlanRegistered{Success: true, PlanID: id, TxHash: recordID("plan", string(id))}
 }
 
-// onceByNonce stores a plan, and what also writes, in one transaction. With a nonce the same caller, nonce and body again
+// registration is a plan that is registered, alone or with an agent.
+type registration struct {
+	plan        *toll.Plan
+	agent       *toll.Agent // nil: none
+	credentials []byte      // of the agent, sealed
+	answer      any
+}
+
+// insert writes a registration, with its answer and its events.
+func (h *handler) insert(ctx context.Context, tx *store.Tx, r *registration, nonce string, sum []byte, once *store.Once) error {
+	if err := store.InsertPlan(ctx, tx, r.plan, nonce, sum); err != nil {
+		return err
+	}
+	// A nonce that is taken was told above: what exists already needs no room.
+	if err := h.quota(store.KindPlan, r.plan.Owner).Check(ctx, tx, 0); err != nil {
+		return err
+	}
+	if r.agent == nil {
+		if err := store.PutAnswer(ctx, tx, once, r.answer); err != nil {
+			return err
+		}
+		return h.tellPlan(ctx, tx, r.plan, toll.EventPlanCreated)
+	}
+	others := slices.DeleteFunc(slices.Clone(r.agent.Plans), func(p toll.PlanRef) bool { return p.PlanID == r.plan.ID })
+	if err := h.quota(store.KindAgent, r.agent.Owner).Check(ctx, tx, 1); err != nil {
+		return err
+	}
+	if err := ownPlans(ctx, tx, r.agent.Owner, others); err != nil {
+		return err
+	}
+	if err := store.InsertAgent(ctx, tx, r.agent, r.credentials); err != nil {
+		return err
+	}
+	if err := store.PutAnswer(ctx, tx, once, r.answer); err != nil {
+		return err
+	}
+	if err := h.tellAgent(ctx, tx, r.agent.ID, toll.EventAgentCreated); err != nil {
+		return err
+	}
+	return h.tellPlan(ctx, tx, r.plan, toll.EventPlanCreated)
+}
+
+// onceByNonce stores a registration in one transaction. With a nonce the same caller, nonce and body again
 // stores nothing and returns the plan of the first time; another body is a conflict. Bodies are the same when they decode
 // to the same, whatever their blanks and order.
-func (h *handler) onceByNonce(c *call, op string, plan *toll.Plan, nonce *toll.Units, body any, also func(tx *store.Tx) error) (earlier *toll.Plan, err error) {
+func (h *handler) onceByNonce(
+	c *call, op string, r registration, nonce *toll.Units, body any, once *store.Once,
+) (earlier *toll.Plan, err error) {
 	ctx := c.r.Context()
 	name := ""
 	var sum []byte
@@ -92,19 +137,7 @@ func (h *handler) onceByNonce(c *call, op string, plan *toll.Plan, nonce *toll.U
 		hash := sha256.Sum256(append([]byte(op+"\n"), text...))
 		sum = hash[:]
 	}
-	err = h.Store.Tx(ctx, func(tx *store.Tx) error {
-		if err := store.InsertPlan(ctx, tx, plan, name, sum); err != nil {
-			return err
-		}
-		// A nonce that is taken was told above: what exists already needs no room.
-		if err := h.room(ctx, tx, store.KindPlan, c.caller.Address, 0); err != nil {
-			return err
-		}
-		if err := also(tx); err != nil {
-			return err
-		}
-		return h.tellPlan(ctx, tx, plan, toll.EventPlanCreated)
-	})
+	err = h.Store.Tx(ctx, func(tx *store.Tx) error { return h.insert(ctx, tx, &r, name, sum, once) })
 	if nonce == nil || !store.IsUnique(err) {
 		return nil, err
 	}

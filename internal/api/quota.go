@@ -1,8 +1,6 @@
 package api
 
 import (
-	"context"
-	"errors"
 	"net/http"
 
 	"github.com/tollhq/toll"
@@ -101,19 +99,11 @@ func (q Quotas) of(kind store.Kind) int64 {
 // quotaRetrySecs is the Retry-After of a refusal: nothing changes by itself soon.
 const quotaRetrySecs = 3600
 
-// room proves that the owner may have n more records of a kind than it has. It holds the owner's row until the transaction
-// ends, so it stands where nothing else is locked yet, or nothing that others lock after it.
-func (h *handler) room(ctx context.Context, tx *store.Tx, kind store.Kind, owner toll.Address, n int64) error {
+// quota bounds the records of a kind that an owner may have; nil when nothing does.
+func (h *handler) quota(kind store.Kind, owner toll.Address) *store.Quota {
 	most := h.Quotas.of(kind)
 	if most < 0 {
 		return nil
-	}
-	has, err := store.Owned(ctx, tx, kind, owner, h.now(), most+1)
-	if errors.Is(err, store.ErrNotFound) {
-		return nil // no principal of this service, so nothing that callers could fill
-	}
-	if err != nil || has+n <= most {
-		return err
 	}
 	e := toll.Errorf(toll.CodeRateLimited, "An account may have at most %d %s.", most, kind).
 		WithParam("quota", kind).WithParam("limit", most).WithHint("Ask the operator to raise the limit.")
@@ -121,15 +111,5 @@ func (h *handler) room(ctx context.Context, tx *store.Tx, kind store.Kind, owner
 		e = e.WithHint("Revoke what is no longer needed, or ask the operator to raise the limit.")
 	}
 	e.RetryAfterSecs = quotaRetrySecs
-	return e
-}
-
-// within is once for a record that was just added and counts already.
-func within[T any](h *handler, c *call, kind store.Kind, then once[T]) once[T] {
-	return func(tx *store.Tx, answer T) error {
-		if err := h.room(c.r.Context(), tx, kind, c.caller.Address, 0); err != nil {
-			return err
-		}
-		return then(tx, answer)
-	}
+	return &store.Quota{Kind: kind, Owner: owner, Most: most, At: h.now(), Full: e}
 }

@@ -23,7 +23,7 @@ func subTaskRoutes() []route {
 	}
 }
 
-func (h *handler) recordSubTask(c *call, in *toll.SubTaskInput, once once[*toll.ActResult]) (*toll.ActResult, error) {
+func (h *handler) recordSubTask(c *call, in *toll.SubTaskInput, once *store.Once) (*toll.ActResult, error) {
 	return h.Facilitator.RecordSubTask(c.r.Context(), c.caller.Address, in, once)
 }
 

@@ -93,20 +93,19 @@ func takes[In, Out any](f func(h *handler, c *call, in *In) (Out, error)) action
 	}}
 }
 
-// creates makes an action of a function that creates something. It honours Idempotency-Key: f passes once to what creates,
-// as its also, so that the answer is stored in the same transaction; once is never nil, and does nothing without a key.
-// Headers that belong to the answer (Deprecation) are set before once runs. A repeated call gets what is stored, and f is
-// not run.
-func creates[In, Out any](f func(h *handler, c *call, in *In, once once[Out]) (Out, error)) action {
+// creates makes an action of a function that creates something. It honours Idempotency-Key: f passes once to the room that
+// owns the transaction, which stores the answer with it. once is never nil. Headers that belong to the answer (Deprecation) are
+// set before. A repeated call gets what is stored, and f is not run.
+func creates[In, Out any](f func(h *handler, c *call, in *In, once *store.Once) (Out, error)) action {
 	return action{in: reflect.TypeFor[In](), out: reflect.TypeFor[Out](), once: true, run: func(h *handler, c *call) (any, error) {
-		return create(h, c, f, nil)
+		return create[In, Out, Out](h, c, f, nil)
 	}}
 }
 
-// createsLive is creates for an answer that moves on after it was stored, as that of an order: once keeps a Ref of what was
-// created, and again tells how it stands.
+// createsLive is creates for an answer that moves on after it was stored, as that of an order: a Ref of what was created is
+// kept, and again tells how it stands.
 func createsLive[In, Out, Ref any](
-	f func(h *handler, c *call, in *In, once once[Ref]) (Out, error), again func(h *handler, c *call, earlier Ref) (Out, error),
+	f func(h *handler, c *call, in *In, once *store.Once) (Out, error), again func(h *handler, c *call, earlier Ref) (Out, error),
 ) action {
 	return action{in: reflect.TypeFor[In](), out: reflect.TypeFor[Out](), once: true, run: func(h *handler, c *call) (any, error) {
 		return create(h, c, f, again)

@@ -64,7 +64,7 @@ type WebhookInput struct {
 
 func (*WebhookInput) required() []string { return []string{"url"} }
 
-func (h *handler) createWebhook(c *call, in *WebhookInput, once once[*toll.WebhookSecret]) (*toll.WebhookSecret, error) {
+func (h *handler) createWebhook(c *call, in *WebhookInput, once *store.Once) (*toll.WebhookSecret, error) {
 	types, err := eventTypes(in.Types)
 	if err != nil {
 		return nil, err

@@ -26,6 +26,8 @@ type KeyParams struct {
 	Version string
 	// Prefix is one that this service uses: the environment or the operator's word; empty is the latter.
 	Prefix string
+	// Issue is what the authorization server records with the key; nil: it is not made of a grant.
+	Issue *store.OAuthIssue
 	// Rights of the key; nil are all that its maker can give.
 	Rights toll.Rights
 }
@@ -118,11 +120,10 @@ func (a *Auth) otherBrand(members map[string]json.RawMessage) *toll.Error {
 }
 
 // CreateKey makes an API key: its rights are rights of the maker, and it ends no later. The answer is the only place where its
-// text ever is. also may be nil; else it runs in the transaction that stores the key, with the answer, and its error undoes all and
-// is returned. Errors: [toll.CodeKeyExpiryPast], [toll.CodeBadRequest], [toll.CodeRightMissing]; [toll.CodeForbidden] for a key that
+// text ever is. once may be nil. Errors: [toll.CodeKeyExpiryPast], [toll.CodeBadRequest], [toll.CodeRightMissing]; [toll.CodeForbidden] for a key that
 // would end later than its maker; [toll.CodeNotAuthenticated] when that has ended meanwhile.
 func (a *Auth) CreateKey(
-	ctx context.Context, m Maker, p KeyParams, also func(tx *store.Tx, k toll.APIKey) error,
+	ctx context.Context, m Maker, p KeyParams, once *store.Once,
 ) (toll.APIKey, error) {
 	now := a.clock()
 	if !validName(p.Name) {
@@ -176,10 +177,11 @@ func (a *Auth) CreateKey(
 		if err := store.InsertAPIKey(ctx, tx, row); err != nil {
 			return err
 		}
-		if also != nil {
-			if err := also(tx, k); err != nil {
-				return err
-			}
+		if err := store.PutOAuthIssue(ctx, tx, p.Issue, k.ID); err != nil {
+			return err
+		}
+		if err := store.PutAnswer(ctx, tx, once, &k); err != nil {
+			return err
 		}
 		return a.tell(ctx, tx, toll.EventAPIKeyCreated, &row, now)
 	})

@@ -34,6 +34,11 @@ type shop struct {
 	now     atomic.Int64   // microseconds
 }
 
+// refusing undoes what creates.
+func refusing(err error) *store.Once {
+	return &store.Once{Scope: toll.NewHash(), Seal: func(any) ([]byte, error) { return nil, err }}
+}
+
 func (s *shop) clock() time.Time { return time.UnixMicro(s.now.Load()).UTC() }
 
 func (s *shop) at(i int) *checkout.Checkout { return s.rooms[i%len(s.rooms)] }

@@ -27,30 +27,60 @@ type Owner struct {
 }
 
 // CreateDelegation makes a limit on money. One of an account that the caller holds is pending, and pays nothing, until
-// [Checkout.SignDelegation] has its signature. also runs in the same transaction, with the answer. Errors:
+// [Checkout.SignDelegation] has its signature. once may be nil. Errors:
 // [toll.CodeDelegationIncomplete], [toll.CodeBadProvider], [toll.CodeBadNumber], [toll.CodeUnsupportedScheme] for a currency
 // that the provider does not pay or the plan does not take, [toll.CodePaymentMethodNotFound], [toll.CodeProviderMismatch],
 // [toll.CodePaymentMethodUnusable], [toll.CodePaymentMethodRevoked], [toll.CodePaymentMethodNotAllowed],
 // [toll.CodePlanNotFound], [toll.CodeKeyNotFound]; for an account that the caller holds also [toll.CodeChainForeignCode] and those
 // of the chain with status 503.
 func (c *Checkout) CreateDelegation(
-	ctx context.Context, caller Owner, in toll.DelegationInput, also func(*store.Tx, *toll.DelegationCreated) error,
+	ctx context.Context, caller Owner, in toll.DelegationInput, once *store.Once,
 ) (*toll.DelegationCreated, error) {
-	return c.createDelegation(ctx, caller, in, false, also)
+	d, err := c.draftDelegation(ctx, caller, in, false)
+	if err != nil {
+		return nil, err
+	}
+	err = c.store.Tx(ctx, func(tx *store.Tx) error {
+		events, err := d.Insert(ctx, tx)
+		if err != nil {
+			return err
+		}
+		if err := store.PutAnswer(ctx, tx, once, d.Created); err != nil {
+			return err
+		}
+		return store.InsertEvent(ctx, tx, events...)
+	})
+	if err != nil {
+		return nil, fault(err)
+	}
+	return d.Created, nil
 }
 
-// CreateTokenDelegation is [Checkout.CreateDelegation] for a delegation that is made with an access token, which it serves
-// although it cannot pay for the plan.
-func (c *Checkout) CreateTokenDelegation(
-	ctx context.Context, caller Owner, in toll.DelegationInput, also func(*store.Tx, *toll.DelegationCreated) error,
-) (*toll.DelegationCreated, error) {
-	return c.createDelegation(ctx, caller, in, true, also)
+// DelegationDraft is a delegation that is not stored yet.
+type DelegationDraft struct {
+	Created *toll.DelegationCreated
+	c       *Checkout
+	row     *store.Delegation
 }
 
-func (c *Checkout) createDelegation(
+// DraftTokenDelegation checks a delegation that is made together with an access token, which it serves although it cannot pay
+// for the plan. Errors: those of [Checkout.CreateDelegation].
+func (c *Checkout) DraftTokenDelegation(ctx context.Context, caller Owner, in toll.DelegationInput) (*DelegationDraft, error) {
+	return c.draftDelegation(ctx, caller, in, true)
+}
+
+// Insert stores the delegation and returns its events, which the caller writes as the last statement of the transaction. One
+// that is pending has none: it can pay, and has an event, when it is signed.
+func (d *DelegationDraft) Insert(ctx context.Context, tx *store.Tx) ([]store.NewEvent, error) {
+	if err := store.InsertDelegation(ctx, tx, d.row); err != nil || d.row.Pending() {
+		return nil, err
+	}
+	return []store.NewEvent{d.c.delegationEvent(d.row, toll.EventDelegationCreated, d.row.CreatedAt)}, nil
+}
+
+func (c *Checkout) draftDelegation(
 	ctx context.Context, caller Owner, in toll.DelegationInput, forToken bool,
-	also func(*store.Tx, *toll.DelegationCreated) error,
-) (*toll.DelegationCreated, error) {
+) (*DelegationDraft, error) {
 	d, err := c.newDelegation(ctx, caller, in, forToken)
 	if err != nil {
 		return nil, err
@@ -70,24 +100,7 @@ func (c *Checkout) createDelegation(
 			return nil, err
 		}
 	}
-	err = c.store.Tx(ctx, func(tx *store.Tx) error {
-		if err := store.InsertDelegation(ctx, tx, d); err != nil {
-			return err
-		}
-		if also != nil {
-			if err := also(tx, out); err != nil {
-				return err
-			}
-		}
-		if d.Pending() {
-			return nil // it can pay, and is told of, when it is signed
-		}
-		return store.InsertEvent(ctx, tx, c.delegationEvent(d, toll.EventDelegationCreated, d.CreatedAt))
-	})
-	if err != nil {
-		return nil, fault(err)
-	}
-	return out, nil
+	return &DelegationDraft{Created: out, c: c, row: d}, nil
 }
 
 // newDelegation checks an input: first for missing members, then for invalid values, then for records that do not exist. A

@@ -105,7 +105,7 @@ func TestCreateDelegation(t *testing.T) {
 		s.code(err, toll.CodeDatabaseUnavailable)
 
 		no := errors.New("no")
-		_, err = s.at(0).CreateDelegation(s.ctx, me, input(), func(*store.Tx, *toll.DelegationCreated) error { return no })
+		_, err = s.at(0).CreateDelegation(s.ctx, me, input(), refusing(no))
 		if !errors.Is(err, no) {
 			s.Fatal(err)
 		}

@@ -20,11 +20,11 @@ type FiatRequest struct {
 	Wait    time.Duration // how long the answer may wait for the page
 }
 
-// Fiat opens a page on which a person pays the plan. The credits come when the card processor reports the payment. also runs
-// in the transaction that records the order. Errors: [toll.CodeCheckoutWrongPlan] for a plan that is free or priced in
+// Fiat opens a page on which a person pays the plan. The credits come when the card processor reports the payment. once,
+// which may be nil, keeps an [OrderRef]. Errors: [toll.CodeCheckoutWrongPlan] for a plan that is free or priced in
 // tokens, [toll.CodePlanUnlisted], [toll.CodePlanSoldOut], [toll.CodeTrialUsed], [toll.CodeCardOff],
 // [toll.CodeCheckoutFailed], [toll.CodeCardUnreachable].
-func (c *Checkout) Fiat(ctx context.Context, r FiatRequest, also func(*store.Tx, *toll.Order) error) (*toll.Checkout, error) {
+func (c *Checkout) Fiat(ctx context.Context, r FiatRequest, once *store.Once) (*toll.Checkout, error) {
 	plan := r.Plan
 	switch {
 	case plan.Price.IsCrypto, plan.Price.IsFree():
@@ -36,7 +36,7 @@ func (c *Checkout) Fiat(ctx context.Context, r FiatRequest, also func(*store.Tx,
 		return nil, err
 	}
 	o, err := c.place(ctx, &intent{
-		plan: plan, subscriber: r.Caller, credits: plan.Credits.Amount, amount: plan.Price.Total(), session: &r.Session, also: also,
+		plan: plan, subscriber: r.Caller, credits: plan.Credits.Amount, amount: plan.Price.Total(), session: &r.Session, once: once,
 	})
 	if err != nil {
 		return nil, err

@@ -10,11 +10,11 @@ import (
 )
 
 // Mint grants credits of a plan to a holder, without an order and without a price, by the owner of the plan. They end
-// after this many seconds, or never for 0. also runs in the same transaction, with the answer. Errors: [toll.CodeMintNotPositive], [toll.CodePlanNotFound],
+// after this many seconds, or never for 0. once may be nil. Errors: [toll.CodeMintNotPositive], [toll.CodePlanNotFound],
 // [toll.CodeNotPlanOwner], [toll.CodeBadAddress] for the zero address, [toll.CodeCreditsOverflow].
 func (c *Checkout) Mint(
 	ctx context.Context, caller toll.Address, id toll.PlanID, holder toll.Address, amount toll.Credits, durationSecs toll.Units,
-	also func(*store.Tx, *toll.ActResult) error,
+	once *store.Once,
 ) (*toll.ActResult, error) {
 	plan, err := store.PlanByID(ctx, c.store, id)
 	switch {
@@ -40,7 +40,7 @@ func (c *Checkout) Mint(
 		}
 	}
 	var m ledger.Minted
-	if also == nil {
+	if once.WritesNothing() {
 		m, err = c.ledger.Mint(ctx, op)
 	} else {
 		err = c.ledger.DoNew(ctx, id, holder, func(t *ledger.Tx) error {
@@ -50,7 +50,7 @@ func (c *Checkout) Mint(
 			if m.Replayed {
 				return ledger.Recorded
 			}
-			return also(t.Tx, answer(m))
+			return store.PutAnswer(ctx, t.Tx, once, answer(m))
 		})
 	}
 	if err != nil {

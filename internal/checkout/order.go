@@ -20,14 +20,18 @@ type OrderRequest struct {
 	Wait         time.Duration // how long the answer may wait for the credits
 }
 
+// OrderRef is what is kept of an order under an Idempotency-Key: the order itself says how it stands.
+type OrderRef struct {
+	OrderID string `json:"orderId"`
+}
+
 // Order buys a plan for the caller. The answer of a paid plan has status 202 in it while the payment is not decided after
-// Wait. also runs in the transaction that records the order, with the order as it is then: confirmed when it is free, else
-// created. While an order of the caller for this plan is open, a second one is answered with it.
+// Wait. once, which may be nil, keeps an [OrderRef]. While an order of the caller for this plan is open, a second one is answered with it.
 //
 // Errors: [toll.CodeFiatPlanOnCryptoRoute], [toll.CodePlanUnlisted], [toll.CodePlanSoldOut], [toll.CodeTrialUsed],
 // [toll.CodeCreditsOverflow], [toll.CodeChainUnreachable], those of [Checkout.UsableDelegation], and the code with which the
 // rail refused.
-func (c *Checkout) Order(ctx context.Context, r OrderRequest, also func(*store.Tx, *toll.Order) error) (*toll.Order, error) {
+func (c *Checkout) Order(ctx context.Context, r OrderRequest, once *store.Once) (*toll.Order, error) {
 	plan := r.Plan
 	switch {
 	case !plan.IsListed:
@@ -35,13 +39,13 @@ func (c *Checkout) Order(ctx context.Context, r OrderRequest, also func(*store.T
 	case !plan.Price.IsCrypto:
 		return nil, toll.NewError(toll.CodeFiatPlanOnCryptoRoute).WithDetails("planId %s", plan.ID)
 	case plan.IsPayAsYouGo():
-		return c.orderFree(ctx, plan, r.Caller, 0, false, also)
+		return c.orderFree(ctx, plan, r.Caller, 0, false, once)
 	case plan.Price.IsFree():
-		return c.orderFree(ctx, plan, r.Caller, plan.Credits.Amount, plan.IsTrial, also)
+		return c.orderFree(ctx, plan, r.Caller, plan.Credits.Amount, plan.IsTrial, once)
 	}
 	in := intent{
 		plan: plan, subscriber: r.Caller, credits: plan.Credits.Amount, amount: plan.Price.Total(), delegation: r.DelegationID,
-		key: &r.APIKeyID, also: also,
+		key: &r.APIKeyID, once: once,
 	}
 	if in.delegation != "" && plan.Price.TokenAddress.IsZero() {
 		return nil, toll.NewError(toll.CodeChainNativeDelegation).WithDetails("planId %s", plan.ID)
@@ -106,7 +110,7 @@ func (c *Checkout) EnsureFree(ctx context.Context, plan *toll.Plan, holder toll.
 // orderFree records an order that costs nothing, with its credits: those of a free plan, or none, which opens a
 // pay-as-you-go account.
 func (c *Checkout) orderFree(
-	ctx context.Context, plan *toll.Plan, holder toll.Address, credits toll.Credits, firstOnly bool, also func(*store.Tx, *toll.Order) error,
+	ctx context.Context, plan *toll.Plan, holder toll.Address, credits toll.Credits, firstOnly bool, once *store.Once,
 ) (*toll.Order, error) {
 	now := c.now()
 	o := &store.Order{
@@ -133,11 +137,7 @@ func (c *Checkout) orderFree(
 			return err
 		}
 		t.Event(orderEvents(o, plan.Owner, toll.EventOrderCreated, toll.EventOrderPaid)...)
-		if also != nil {
-			// The balance is read after the commit; the credits are known now.
-			return also(t.Tx, rendered(o))
-		}
-		return nil
+		return store.PutAnswer(ctx, t.Tx, once, OrderRef{o.ID})
 	})
 	if ledger.IsRefused(err, ledger.NotFirst) {
 		return nil, toll.NewError(toll.CodeTrialUsed).WithDetails("planId %s", plan.ID)

@@ -26,7 +26,7 @@ type intent struct {
 	delegation string       // id or reference; "" for none
 	key        *toll.Hash   // the API key that uses the delegation
 	session    *SessionInput
-	also       func(*store.Tx, *toll.Order) error
+	once       *store.Once
 	topUp      *TopUp       // nil: somebody asked for the order
 	sale       *SaleRequest // nil: no authorization pays it
 	after      time.Time    // when the last order for the request was made
@@ -93,10 +93,7 @@ func (c *Checkout) place(ctx context.Context, in *intent) (*store.Order, error) 
 				return err
 			}
 		}
-		if in.also != nil {
-			return in.also(t.Tx, rendered(found))
-		}
-		return nil
+		return store.PutAnswer(ctx, t.Tx, in.once, OrderRef{found.ID})
 	})
 	if errors.Is(err, errEnough) {
 		return nil, nil

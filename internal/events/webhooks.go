@@ -97,9 +97,9 @@ func (e *Events) secret(id string) (plain string, sealed []byte, err error) {
 // secretOf is what the sealed secret of a webhook is bound to.
 func secretOf(id string) []byte { return []byte("webhook-secret/" + id) }
 
-// CreateWebhook adds a webhook, which gets the events to come. also runs in the same transaction; it may be nil. Errors:
+// CreateWebhook adds a webhook, which gets the events to come. once may be nil. Errors:
 // [toll.CodeBadRequest], [toll.CodeWebhookURL], [toll.CodeWebhookTooMany].
-func (e *Events) CreateWebhook(ctx context.Context, owner toll.Address, p WebhookParams, also func(*store.Tx, *toll.WebhookSecret) error) (*toll.WebhookSecret, error) {
+func (e *Events) CreateWebhook(ctx context.Context, owner toll.Address, p WebhookParams, once *store.Once) (*toll.WebhookSecret, error) {
 	now := e.now()
 	w := &store.Webhook{ID: toll.NewUUID(), Principal: owner, Status: toll.WebhookActive, CreatedAt: now, UpdatedAt: now}
 	if p.URL == nil {
@@ -123,10 +123,10 @@ func (e *Events) CreateWebhook(ctx context.Context, owner toll.Address, p Webhoo
 		if n >= int64(e.cfg.MaxWebhooks) {
 			return toll.NewError(toll.CodeWebhookTooMany).WithParam("limit", e.cfg.MaxWebhooks)
 		}
-		if err := store.InsertWebhook(ctx, tx, w); err != nil || also == nil {
+		if err := store.InsertWebhook(ctx, tx, w); err != nil {
 			return err
 		}
-		return also(tx, out)
+		return store.PutAnswer(ctx, tx, once, out)
 	})
 	if err != nil {
 		return nil, err

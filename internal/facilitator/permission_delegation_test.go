@@ -61,8 +61,8 @@ func TestPermissionWithInlineDelegation(t *testing.T) {
 			s.must(x402.Decode([]byte(`{"planId":"`+string(p.ID)+`",`+body+`}`), &r))
 			return &r
 		}
-		create := func(body string, also func(*store.Tx, *toll.AccessToken) error) (*toll.AccessToken, error) {
-			return s.one().CreatePermission(s.ctx, auth.Caller{Address: s1}, decode(body), also)
+		create := func(body string, once *store.Once) (*toll.AccessToken, error) {
+			return s.one().CreatePermission(s.ctx, auth.Caller{Address: s1}, decode(body), once)
 		}
 		tok, err := create(`"delegationConfig":{"spending_limit_cents":200,"duration_secs":"600","max_transactions":3}`, nil)
 		s.must(err)
@@ -92,7 +92,7 @@ func TestPermissionWithInlineDelegation(t *testing.T) {
 			}
 		}
 		failed := errors.New("the answer cannot be kept")
-		if _, err := create(`"delegationConfig":{"durationSecs":600}`, func(*store.Tx, *toll.AccessToken) error { return failed }); !errors.Is(err, failed) {
+		if _, err := create(`"delegationConfig":{"durationSecs":600}`, refusing(failed)); !errors.Is(err, failed) {
 			t.Error(err)
 		}
 		if n := delegations(); n != before {

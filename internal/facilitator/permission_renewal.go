@@ -2,17 +2,16 @@ package facilitator
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/auth"
+	"github.com/tollhq/toll/internal/checkout"
 	"github.com/tollhq/toll/internal/ledger"
-	"github.com/tollhq/toll/internal/store"
 )
 
 // ErrSpent is a permission of which nothing is left to renew.
-var ErrSpent = errors.New("the limits of the permission are used up")
+var ErrSpent = checkout.ErrSpent
 
 // CheckPermission proves that [Facilitator.CreatePermission] would make the permission now, with its errors. A delegation
 // that is made on the fly is not looked at.
@@ -26,7 +25,7 @@ func (f *Facilitator) CheckPermission(ctx context.Context, caller auth.Caller, r
 // says, and its delegation stays, usable or not. Errors:
 // [toll.CodePermissionNotFound], [toll.CodePermissionAlreadyRevoked] and [ErrSpent] too.
 func (f *Facilitator) RenewPermission(
-	ctx context.Context, caller auth.Caller, earlier toll.Hash, req *PermissionRequest, also func(*store.Tx, *toll.AccessToken) error,
+	ctx context.Context, caller auth.Caller, earlier toll.Hash, req *PermissionRequest,
 ) (*toll.AccessToken, error) {
 	old, err := f.permissionOf(ctx, caller.Address, earlier)
 	if err != nil {
@@ -43,38 +42,11 @@ func (f *Facilitator) RenewPermission(
 		return nil, err
 	}
 	at := f.clock().UTC().Truncate(time.Microsecond)
-	var out *toll.AccessToken
-	err = f.ledger.DoNew(ctx, old.Plan, old.Subscriber, func(t *ledger.Tx) error {
-		ended, err := t.RevokePermission(earlier, at)
-		if err != nil {
-			return err
-		}
-		next := *p
-		if err := left(&next, &ended); err != nil {
-			return err
-		}
-		if err := ledger.FreezePermission(ctx, t.Tx, old.Account(), earlier); err != nil {
-			return err
-		}
-		if err := f.ledger.InsertPermission(ctx, t.Tx, next); err != nil {
-			return err
-		}
-		jws, err := f.signPermission(&next, plan, req)
-		if err != nil {
-			return err
-		}
-		out = f.accessToken(&next, req, jws)
-		revoked, err := f.permissionEvent(toll.EventPermissionRevoked, &ended, at)
-		if err != nil {
-			return err
-		}
-		created, err := f.permissionEvent(toll.EventPermissionCreated, &next, next.CreatedAt)
-		if err != nil {
-			return err
-		}
-		t.Event(revoked, created)
-		return also(t.Tx, out)
-	})
+	// Limits are known under the lock only, so the token is signed after it; this one shows that there is a key to sign with.
+	if _, err := f.signPermission(p, plan, req); err != nil {
+		return nil, err
+	}
+	next, err := f.checkout.RenewPermission(ctx, old, *p, at, req.Issue)
 	switch {
 	case ledger.IsRefused(err, ledger.PermissionRevoked):
 		return nil, toll.NewError(toll.CodePermissionAlreadyRevoked)
@@ -84,23 +56,9 @@ func (f *Facilitator) RenewPermission(
 		return nil, f.refusedBy(err)
 	}
 	f.changed(old.Account(), earlier)
-	return out, nil
-}
-
-// left gives a permission the delegation of an earlier one, and the limits that it did not use. What that holds counts as
-// used.
-func left(next, old *ledger.Permission) error {
-	next.DelegationID, next.RedemptionLimit, next.OrderLimit = old.DelegationID, nil, nil
-	if old.RedemptionLimit != nil {
-		n := *old.RedemptionLimit - old.Redeemed - old.Held
-		if n < 1 {
-			return ErrSpent
-		}
-		next.RedemptionLimit = &n
+	jws, err := f.signPermission(next, plan, req)
+	if err != nil {
+		return nil, err
 	}
-	if old.OrderLimit != nil {
-		n := max(*old.OrderLimit-old.Orders, 0)
-		next.OrderLimit = &n
-	}
-	return nil
+	return f.accessToken(next, req, jws), nil
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/x402"
 )
 
@@ -27,7 +28,9 @@ type PermissionRequest struct {
 	Delegation      *DelegationConfig
 	TokenFormat     string // "jwt", "x402", or "": the default
 	Resource        string // further audience, "" for none
-	Nested          bool   // asked in dialect B, whose clients decode base64 JSON
+	// Issue is what the authorization server records with the permission; nil: it is not made of a grant.
+	Issue  *store.OAuthIssue
+	Nested bool // asked in dialect B, whose clients decode base64 JSON
 }
 
 // DelegationConfig says what pays when credits are short.

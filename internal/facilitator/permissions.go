@@ -3,7 +3,6 @@ package facilitator
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"net/url"
 	"slices"
@@ -32,15 +31,15 @@ const (
 	recentUses       = 100  // settlements shown with one permission
 )
 
-// CreatePermission makes a permission of the caller and its access token, which is shown this once. also runs in the same
-// transaction, with the answer. Errors: [toll.CodePaymentPlanNotFound], [toll.CodePaymentAgentNotFound],
+// CreatePermission makes a permission of the caller and its access token, which is shown this once. once may be nil.
+// Errors: [toll.CodePaymentPlanNotFound], [toll.CodePaymentAgentNotFound],
 // [toll.CodeAgentMismatch] for an agent without the plan, [toll.CodeWrongNetwork], [toll.CodeUnsupportedScheme],
 // [toll.CodeBadNumber] for a life out of bounds, [toll.CodeRateLimited] beyond the quota of an hour; with a delegation also
 // those of [checkout.Checkout.TokenDelegation], and with one that is made on the fly those of
-// [checkout.Checkout.CreateTokenDelegation]. A delegation that cannot pay for the plan is recorded with a warning: it is
+// [checkout.Checkout.CreateDelegation]. A delegation that cannot pay for the plan is recorded with a warning: it is
 // refused when a request needs an order.
 func (f *Facilitator) CreatePermission(
-	ctx context.Context, caller auth.Caller, req *PermissionRequest, also func(*store.Tx, *toll.AccessToken) error,
+	ctx context.Context, caller auth.Caller, req *PermissionRequest, once *store.Once,
 ) (*toll.AccessToken, error) {
 	p, plan, warnings, err := f.planned(ctx, caller, req)
 	if err != nil {
@@ -53,31 +52,59 @@ func (f *Facilitator) CreatePermission(
 	if err != nil {
 		return nil, err
 	}
-	var out *toll.AccessToken
+	var draft *checkout.DelegationDraft
 	if d := req.Delegation; d != nil && d.New != nil {
-		out, err = f.createWithDelegation(ctx, p, plan, req, jws, also)
-	} else {
-		out = f.accessToken(p, req, jws)
-		out.Warnings = warnings
-		err = f.store.Tx(ctx, func(tx *store.Tx) error {
-			if err := f.lockMaker(ctx, tx, p); err != nil {
-				return err
-			}
-			if err := f.ledger.InsertPermission(ctx, tx, *p); err != nil {
-				return err
-			}
-			if also != nil {
-				if err := also(tx, out); err != nil {
-					return err
-				}
-			}
-			return f.tellCreated(ctx, tx, p)
-		})
+		if draft, err = f.draftDelegation(ctx, p, plan, d.New); err != nil {
+			return nil, f.refusedBy(err)
+		}
+		p.DelegationID = draft.Created.DelegationID
 	}
+	out := f.accessToken(p, req, jws)
+	err = f.store.Tx(ctx, func(tx *store.Tx) error {
+		out.Warnings = warnings
+		return f.insertPermission(ctx, tx, p, plan, draft, req.Issue, once, out)
+	})
 	if err != nil {
 		return nil, f.refusedBy(err)
 	}
 	return out, nil
+}
+
+// insertPermission stores a new permission, with the delegation that is made for it (nil: none) and all that goes with its
+// answer.
+func (f *Facilitator) insertPermission(
+	ctx context.Context, tx *store.Tx, p *ledger.Permission, plan *toll.Plan, draft *checkout.DelegationDraft,
+	issue *store.OAuthIssue, once *store.Once, out *toll.AccessToken,
+) error {
+	var events []store.NewEvent
+	if draft != nil {
+		var err error
+		if events, err = draft.Insert(ctx, tx); err != nil {
+			return err
+		}
+		shortfall, err := f.checkout.TokenDelegation(ctx, tx, p.Subscriber, p.APIKeyID, p.DelegationID, plan)
+		if err != nil {
+			return err
+		}
+		out.Warnings = append([]toll.Warning{{
+			Code:    toll.CodeDeprecatedForm,
+			Message: "A delegation that is made inside delegationConfig is deprecated: create it with POST /delegation/create and send its delegationId.",
+		}}, shortfallWarnings(shortfall)...)
+	}
+	if err := f.lockMaker(ctx, tx, p); err != nil {
+		return err
+	}
+	if err := f.ledger.InsertPermission(ctx, tx, *p); err != nil {
+		return err
+	}
+	if err := store.PutOAuthIssue(ctx, tx, issue, p.Hash); err != nil {
+		return err
+	}
+	if err := store.PutAnswer(ctx, tx, once, out); err != nil {
+		return err
+	}
+	created := checkout.PermissionEvent(toll.EventPermissionCreated, p, p.CreatedAt)
+	return store.InsertEvent(ctx, tx, append([]store.NewEvent{created}, events...)...)
 }
 
 // countPermission counts a permission that is about to be made. Large metadata counts for several.
@@ -181,11 +208,11 @@ const (
 	inlineSecs  = 3600
 )
 
-// createWithDelegation makes a permission together with the delegation that its request describes.
-func (f *Facilitator) createWithDelegation(
-	ctx context.Context, p *ledger.Permission, plan *toll.Plan, req *PermissionRequest, jws string, also func(*store.Tx, *toll.AccessToken) error,
-) (*toll.AccessToken, error) {
-	in := *req.Delegation.New
+// draftDelegation checks the delegation that the request of a permission describes.
+func (f *Facilitator) draftDelegation(
+	ctx context.Context, p *ledger.Permission, plan *toll.Plan, asked *toll.DelegationInput,
+) (*checkout.DelegationDraft, error) {
+	in := *asked
 	provider := string(toll.ProviderCrypto)
 	if !plan.Price.IsCrypto {
 		provider = string(toll.ProviderCard)
@@ -200,52 +227,7 @@ func (f *Facilitator) createWithDelegation(
 	if p.APIKeyID != nil {
 		owner.KeyID = *p.APIKeyID
 	}
-	var out *toll.AccessToken
-	_, err := f.checkout.CreateTokenDelegation(ctx, owner, in, func(tx *store.Tx, d *toll.DelegationCreated) error {
-		shortfall, err := f.checkout.TokenDelegation(ctx, tx, p.Subscriber, p.APIKeyID, d.DelegationID, plan)
-		if err != nil {
-			return err
-		}
-		created := *p
-		created.DelegationID = d.DelegationID
-		if err := f.lockMaker(ctx, tx, p); err != nil {
-			return err
-		}
-		if err := f.ledger.InsertPermission(ctx, tx, created); err != nil {
-			return err
-		}
-		out = f.accessToken(&created, req, jws)
-		out.Warnings = append([]toll.Warning{{
-			Code:    toll.CodeDeprecatedForm,
-			Message: "A delegation that is made inside delegationConfig is deprecated: create it with POST /delegation/create and send its delegationId.",
-		}}, shortfallWarnings(shortfall)...)
-		if also != nil {
-			if err := also(tx, out); err != nil {
-				return err
-			}
-		}
-		return f.tellCreated(ctx, tx, &created)
-	})
-	return out, err
-}
-
-// permissionEvent is the event of a permission.
-func (f *Facilitator) permissionEvent(t toll.EventType, p *ledger.Permission, at time.Time) (store.NewEvent, error) {
-	record := f.record(p, nil)
-	record.Closed = false // p was read before the act: a hold may have been opened since
-	data, err := x402.Encode(record)
-	return store.NewEvent{
-		Principal: p.Subscriber, Type: t, Kind: "permission", ID: p.Hash.String(), Data: json.RawMessage(data), At: at,
-	}, err
-}
-
-// tellCreated writes the event of a new permission, as the last thing of a transaction.
-func (f *Facilitator) tellCreated(ctx context.Context, tx *store.Tx, p *ledger.Permission) error {
-	event, err := f.permissionEvent(toll.EventPermissionCreated, p, p.CreatedAt)
-	if err != nil {
-		return err
-	}
-	return store.InsertEvent(ctx, tx, event)
+	return f.checkout.DraftTokenDelegation(ctx, owner, in)
 }
 
 func (f *Facilitator) accessToken(p *ledger.Permission, req *PermissionRequest, jws string) *toll.AccessToken {
@@ -381,17 +363,7 @@ func (f *Facilitator) RevokePermission(ctx context.Context, caller toll.Address,
 		return err
 	}
 	at := f.clock().UTC().Truncate(time.Microsecond)
-	ended := *p
-	ended.RevokedAt = at
-	event, err := f.permissionEvent(toll.EventPermissionRevoked, &ended, at)
-	if err != nil {
-		return toll.AsError(err)
-	}
-	err = f.ledger.DoNew(ctx, p.Plan, p.Subscriber, func(t *ledger.Tx) error {
-		t.Event(event)
-		_, err := t.RevokePermission(hash, at)
-		return err
-	})
+	err = f.checkout.RevokePermission(ctx, p, at)
 	switch {
 	case ledger.IsRefused(err, ledger.PermissionRevoked):
 		return toll.NewError(toll.CodePermissionAlreadyRevoked)
@@ -416,34 +388,7 @@ func (f *Facilitator) permissionOf(ctx context.Context, caller toll.Address, has
 }
 
 func (f *Facilitator) record(p *ledger.Permission, uses []toll.PermissionUse) *toll.Permission {
-	r := &toll.Permission{
-		PermissionHash: p.Hash, PlanID: p.Plan, OwnerAddress: p.Subscriber, SubscriberAddress: p.Subscriber,
-		AllowedAgents: p.AllowedAgents, Scheme: p.Scheme, Network: p.Network, MaxCredits: p.RedemptionLimit,
-		UsedCredits: p.Redeemed, MaxOrders: p.OrderLimit, UsedOrders: p.Orders, Status: toll.StatusActive,
-		Metadata: json.RawMessage(p.Metadata), Transactions: uses, CreatedAt: toll.At(p.CreatedAt),
-		ExpiresAt: toll.At(p.ExpiresAt), APIKeyID: p.APIKeyID, Closed: p.Closed(f.clock()),
-	}
-	if uses == nil {
-		r.Transactions = []toll.PermissionUse{}
-	}
-	if p.Agent != "" {
-		r.AgentID = &p.Agent
-	}
-	if p.DelegationID != "" {
-		r.DelegationID = &p.DelegationID
-	}
-	if p.RedemptionLimit != nil {
-		r.RemainingCredits = (*p.RedemptionLimit - p.Redeemed).Ptr()
-	}
-	switch {
-	case !p.RevokedAt.IsZero():
-		r.Status = toll.StatusRevoked
-	case !f.clock().Before(p.ExpiresAt):
-		r.Status = toll.StatusExpired
-	case p.RedemptionLimit != nil && p.Redeemed >= *p.RedemptionLimit:
-		r.Status = toll.StatusExhausted
-	}
-	return r
+	return p.Record(f.clock(), uses)
 }
 
 // Balance returns what a holder has of a plan; see [checkout.Checkout.Balance]. Errors: [toll.CodePlanNotFound].

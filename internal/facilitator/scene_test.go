@@ -387,3 +387,8 @@ func rewrite(s *scene, token string, f func(o *outer)) string {
 	s.must(err)
 	return out
 }
+
+// refusing undoes what creates.
+func refusing(err error) *store.Once {
+	return &store.Once{Scope: toll.NewHash(), Seal: func(any) ([]byte, error) { return nil, err }}
+}

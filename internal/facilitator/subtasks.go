@@ -23,12 +23,11 @@ func subTaskRoom(ctx context.Context, tx *store.Tx, account ledger.AccountID, id
 		WithParam("quota", "sub-tasks of a request").WithParam("limit", maxSubTasks).WithHint("Record the sum of several parts as one.")
 }
 
-// RecordSubTask records a part of the work for a request to the owner of its plan; data.subTaskId names it. also runs in the
-// same transaction, with the answer. Errors: [toll.CodeBadRequest], [toll.CodeSubTaskRequestUnknown] also for requests of
+// RecordSubTask records a part of the work for a request to the owner of its plan; data.subTaskId names it. once may be nil. Errors: [toll.CodeBadRequest], [toll.CodeSubTaskRequestUnknown] also for requests of
 // other builders, [toll.CodeSettleConflict] for an id that names open holds of several accounts, [toll.CodeRateLimited]
 // when the request has 1,000 sub-tasks.
 func (f *Facilitator) RecordSubTask(
-	ctx context.Context, caller toll.Address, in *toll.SubTaskInput, also func(*store.Tx, *toll.ActResult) error,
+	ctx context.Context, caller toll.Address, in *toll.SubTaskInput, once *store.Once,
 ) (*toll.ActResult, error) {
 	t, err := in.SubTask()
 	if err != nil {
@@ -48,10 +47,10 @@ func (f *Facilitator) RecordSubTask(
 		if err := subTaskRoom(ctx, tx, account, t.AgentRequestID); err != nil {
 			return err
 		}
-		if err := store.InsertSubTask(ctx, tx, account, t); err != nil || also == nil {
+		if err := store.InsertSubTask(ctx, tx, account, t); err != nil {
 			return err
 		}
-		return also(tx, out)
+		return store.PutAnswer(ctx, tx, once, out)
 	})
 	if err != nil {
 		return nil, toll.AsError(err)

@@ -131,7 +131,7 @@ func TestSubTasks_Records(t *testing.T) {
 			}
 		}
 		failed := errors.New("the answer cannot be kept")
-		if _, err := s.one().RecordSubTask(s.ctx, b1, task(id, 1), func(*store.Tx, *toll.ActResult) error { return failed }); !errors.Is(err, failed) {
+		if _, err := s.one().RecordSubTask(s.ctx, b1, task(id, 1), refusing(failed)); !errors.Is(err, failed) {
 			t.Error(err)
 		}
 		if list, err = s.one().SubTasks(s.ctx, b1, id, store.Page{}); err != nil || list.Total != 3 {

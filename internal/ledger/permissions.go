@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"encoding/json"
+	"time"
 
 	"github.com/tollhq/toll"
 )
@@ -129,4 +130,36 @@ func (p *Permission) row() ([]any, error) {
 // use returns the columns that change, in the order of sqlPermissionSave.
 func (p *Permission) use(account []byte) []any {
 	return []any{account, p.Hash[:], int64(p.Redeemed), int64(p.Held), p.OpenHolds, p.Orders, micros(p.RevokedAt, 0), p.lastBurn}
+}
+
+// Record returns the permission as it is read, at a time, with uses of it.
+func (p *Permission) Record(now time.Time, uses []toll.PermissionUse) *toll.Permission {
+	r := &toll.Permission{
+		PermissionHash: p.Hash, PlanID: p.Plan, OwnerAddress: p.Subscriber, SubscriberAddress: p.Subscriber,
+		AllowedAgents: p.AllowedAgents, Scheme: p.Scheme, Network: p.Network, MaxCredits: p.RedemptionLimit,
+		UsedCredits: p.Redeemed, MaxOrders: p.OrderLimit, UsedOrders: p.Orders, Status: toll.StatusActive,
+		Metadata: json.RawMessage(p.Metadata), Transactions: uses, CreatedAt: toll.At(p.CreatedAt),
+		ExpiresAt: toll.At(p.ExpiresAt), APIKeyID: p.APIKeyID, Closed: p.Closed(now),
+	}
+	if uses == nil {
+		r.Transactions = []toll.PermissionUse{}
+	}
+	if p.Agent != "" {
+		r.AgentID = &p.Agent
+	}
+	if p.DelegationID != "" {
+		r.DelegationID = &p.DelegationID
+	}
+	if p.RedemptionLimit != nil {
+		r.RemainingCredits = (*p.RedemptionLimit - p.Redeemed).Ptr()
+	}
+	switch {
+	case !p.RevokedAt.IsZero():
+		r.Status = toll.StatusRevoked
+	case !now.Before(p.ExpiresAt):
+		r.Status = toll.StatusExpired
+	case p.RedemptionLimit != nil && p.Redeemed >= *p.RedemptionLimit:
+		r.Status = toll.StatusExhausted
+	}
+	return r
 }

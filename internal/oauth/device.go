@@ -234,12 +234,15 @@ func (o *OAuth) ApproveDevice(ctx context.Context, userCode string, person auth.
 		return e
 	}
 	g.EndsAt = row.ExpiresAt
-	return o.decide(ctx, row, func(tx *store.Tx) error {
+	return o.Store.Tx(ctx, func(tx *store.Tx) error {
+		if err := decideDevice(ctx, tx, row, g.ID); err != nil {
+			return err
+		}
 		if err := o.insertGrant(ctx, tx, g); err != nil {
 			return err
 		}
 		return store.GrantOAuthClient(ctx, tx, client.ID, "", g.CreatedAt)
-	}, g.ID)
+	})
 }
 
 // DenyDevice records that a person refuses the device with this code.
@@ -248,20 +251,16 @@ func (o *OAuth) DenyDevice(ctx context.Context, userCode string) error {
 	if err != nil {
 		return err
 	}
-	return o.decide(ctx, row, func(*store.Tx) error { return nil }, toll.Hash{})
+	return o.Store.Tx(ctx, func(tx *store.Tx) error { return decideDevice(ctx, tx, row, toll.Hash{}) })
 }
 
-func (o *OAuth) decide(ctx context.Context, row store.OAuthDevice, also func(*store.Tx) error, grant toll.Hash) error {
-	return o.Store.Tx(ctx, func(tx *store.Tx) error {
-		first, err := store.DecideOAuthDevice(ctx, tx, row.Hash, grant)
-		if err != nil {
-			return err
-		}
-		if !first {
-			return errDecided
-		}
-		return also(tx)
-	})
+// decideDevice records the grant of a device, the zero hash for none. Errors: [errDecided].
+func decideDevice(ctx context.Context, tx *store.Tx, row store.OAuthDevice, grant toll.Hash) error {
+	first, err := store.DecideOAuthDevice(ctx, tx, row.Hash, grant)
+	if err == nil && !first {
+		return errDecided
+	}
+	return err
 }
 
 // poll is the grant of devices (RFC 8628, section 3.4).
@@ -318,5 +317,5 @@ func (o *OAuth) poll(ctx context.Context, client *knownClient, form url.Values) 
 	if no := o.sameTarget(g, form); no != nil {
 		return nil, no
 	}
-	return o.issue(ctx, client, g, func(tx *store.Tx) error { return firstOf(store.UseOAuthDevice(ctx, tx, row.Hash, now)) })
+	return o.issue(ctx, client, g, store.OAuthIssue{Device: row.Hash})
 }

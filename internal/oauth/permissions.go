@@ -39,14 +39,15 @@ func permission(g *store.OAuthGrant, left time.Duration) *facilitator.Permission
 // renew makes a permission that takes the place of an earlier one of the grant, which ends in the same transaction, with what
 // its limits have left. Errors: [errEnded] also.
 func (o *OAuth) renew(
-	ctx context.Context, g *store.OAuthGrant, old toll.Hash, left time.Duration, also func(*store.Tx, *toll.AccessToken) error,
+	ctx context.Context, g *store.OAuthGrant, old toll.Hash, left time.Duration, issue *store.OAuthIssue,
 ) (*toll.AccessToken, error) {
 	if o.BeforeRenewal != nil {
 		o.BeforeRenewal()
 	}
 	p := permission(g, left)
+	p.Issue = issue
 	p.Delegation = nil // it stays the one of the earlier permission
-	t, err := o.Facilitator.RenewPermission(ctx, auth.Caller{Address: g.Owner}, old, p, also)
+	t, err := o.Facilitator.RenewPermission(ctx, auth.Caller{Address: g.Owner}, old, p)
 	if errors.Is(err, facilitator.ErrSpent) || isEnded(err) {
 		return nil, errEnded
 	}

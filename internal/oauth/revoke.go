@@ -142,10 +142,8 @@ func (o *OAuth) revokeAccess(ctx context.Context, token string) error {
 		_, err := o.end(ctx, g.ID)
 		return err
 	}
-	_, err = o.renew(ctx, &g, id, left, func(tx *store.Tx, t *toll.AccessToken) error {
-		return o.note(ctx, tx, g, t.PermissionHash, "", g.EndsAt)
-	})
-	if err == nil || !errors.Is(err, errEnded) && !errors.Is(err, errRevoked) && toll.AsError(err).HTTPStatus() >= http.StatusInternalServerError {
+	_, err = o.renew(ctx, &g, id, left, o.newIssue(&g, g.EndsAt, ""))
+	if err == nil || !errors.Is(err, errEnded) && !errors.Is(err, store.ErrGrantRevoked) && toll.AsError(err).HTTPStatus() >= http.StatusInternalServerError {
 		return err
 	}
 	_, err = o.endAccess(ctx, g, id) // nothing of it is left to renew

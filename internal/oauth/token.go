@@ -32,20 +32,8 @@ type granted struct {
 	IDToken      string `json:"id_token,omitempty"`
 }
 
-// Errors that undo an issue.
-var (
-	errReused   = errors.New("it was used before")
-	errRevoked  = errors.New("the grant is revoked")
-	errManyKeys = errors.New("the account has too many keys")
-)
-
-// firstOf turns the answer of a store that uses something once into an error for all but the first.
-func firstOf(first bool, err error) error {
-	if err == nil && !first {
-		return errReused
-	}
-	return err
-}
+// errManyKeys undoes an issue.
+var errManyKeys = errors.New("the account has too many keys")
 
 // Token is POST /oauth/token: codes, refresh tokens and devices become access tokens.
 func (o *OAuth) Token() http.Handler { return o.endpoint(o.token) }
@@ -122,13 +110,12 @@ func (o *OAuth) exchange(ctx context.Context, who credentials, form url.Values) 
 		return nil, o.reused(ctx, g.ID)
 	}
 	now := o.Clock()
-	use := func(tx *store.Tx) error { return firstOf(store.UseOAuthCode(ctx, tx, row.Hash, now)) }
 	challenge := base64.RawURLEncoding.EncodeToString(sumOf(verifier))
 	good := subtle.ConstantTimeCompare([]byte(challenge), []byte(row.Challenge)) == 1 && row.Redirect == form.Get("redirect_uri") &&
 		now.Before(row.ExpiresAt) && client.ID == cmp.Or(g.ClientID, client.ID) && bytes.Equal(client.digest, g.Digest)
 	if !good {
-		err := o.Store.Tx(ctx, use)
-		if errors.Is(err, errReused) {
+		err := o.Store.Tx(ctx, func(tx *store.Tx) error { return (&store.OAuthIssue{Code: row.Hash, At: now}).Use(ctx, tx) })
+		if errors.Is(err, store.ErrUsed) {
 			return nil, o.reused(ctx, g.ID)
 		}
 		if err != nil {
@@ -136,7 +123,7 @@ func (o *OAuth) exchange(ctx context.Context, who credentials, form url.Values) 
 		}
 		return nil, errGrant
 	}
-	return o.issue(ctx, client, g, use)
+	return o.issue(ctx, client, g, store.OAuthIssue{Code: row.Hash})
 }
 
 func (o *OAuth) codeOf(ctx context.Context, code string) (store.OAuthCode, store.OAuthGrant, error) {
@@ -192,8 +179,8 @@ func (o *OAuth) reused(ctx context.Context, grant toll.Hash) *refusal {
 	return refused("invalid_grant", "It was used before. What came of it is revoked.")
 }
 
-// issue makes the first token of a grant. use runs in the same transaction.
-func (o *OAuth) issue(ctx context.Context, client *knownClient, g store.OAuthGrant, use func(*store.Tx) error) (*granted, *refusal) {
+// issue makes the first token of a grant. uses says which code or device is used up by it.
+func (o *OAuth) issue(ctx context.Context, client *knownClient, g store.OAuthGrant, uses store.OAuthIssue) (*granted, *refusal) {
 	now := o.Clock()
 	ends, err := o.endOf(ctx, g, now)
 	if err != nil {
@@ -203,27 +190,19 @@ func (o *OAuth) issue(ctx context.Context, client *knownClient, g store.OAuthGra
 	if g.Refreshes {
 		out.RefreshToken = random()
 	}
-	note := func(tx *store.Tx, access toll.Hash) error {
-		if err := use(tx); err != nil {
-			return err
-		}
-		return o.note(ctx, tx, g, access, out.RefreshToken, ends)
-	}
+	issue := o.newIssue(&g, ends, out.RefreshToken)
+	issue.Code, issue.Device = uses.Code, uses.Device
 	if Kind(g.Kind) == KindAPIKey {
 		var key toll.APIKey
 		maker := makerOf(g)
-		params := auth.KeyParams{Name: keyName(client), ExpiresAt: ends, Rights: maker.Rights}
-		key, err = o.Auth.CreateKey(ctx, maker, params, func(tx *store.Tx, k toll.APIKey) error {
-			if err := note(tx, k.ID); err != nil {
-				return err
-			}
-			return o.room(ctx, tx, g.Owner)
-		})
+		params := auth.KeyParams{Name: keyName(client), ExpiresAt: ends, Rights: maker.Rights, Issue: issue}
+		key, err = o.Auth.CreateKey(ctx, maker, params, &store.Once{Quota: o.quota(g.Owner)})
 		out.AccessToken, out.ExpiresIn, out.Scope = key.Key, int64(ends.Sub(now)/time.Second), cmp.Or(g.Scope, "api")
 	} else {
 		p := permission(&g, ends.Sub(now))
+		p.Issue = issue
 		var t *toll.AccessToken
-		t, err = o.Facilitator.CreatePermission(ctx, auth.Caller{Address: g.Owner}, p, func(tx *store.Tx, t *toll.AccessToken) error { return note(tx, t.PermissionHash) })
+		t, err = o.Facilitator.CreatePermission(ctx, auth.Caller{Address: g.Owner}, p, nil)
 		if err == nil {
 			out.AccessToken, out.ExpiresIn = t.AccessToken, *p.ExpiresInSecs
 		}
@@ -248,7 +227,7 @@ func (o *OAuth) endOf(ctx context.Context, g store.OAuthGrant, now time.Time) (t
 		ends = key.ExpiresAt
 	}
 	if ends.Sub(now) < shortestLife {
-		return ends, errRevoked
+		return ends, store.ErrGrantRevoked
 	}
 	return ends, nil
 }
@@ -265,32 +244,22 @@ func makerOf(g store.OAuthGrant) auth.Maker {
 	return m
 }
 
-// note records what was issued of a grant, unless that was revoked meanwhile.
-func (o *OAuth) note(ctx context.Context, tx *store.Tx, g store.OAuthGrant, access toll.Hash, refresh string, ends time.Time) error {
-	now := o.Clock()
-	if err := store.BeginOAuthGrant(ctx, tx, g.ID, ends); errors.Is(err, store.ErrNotFound) {
-		return errRevoked
-	} else if err != nil {
-		return err
-	}
-	if err := store.InsertOAuthAccess(ctx, tx, access, g.ID, now); err != nil {
-		return err
-	}
+// newIssue returns what is recorded with something that is made of a grant now. refresh is the next refresh token, "" for none.
+func (o *OAuth) newIssue(g *store.OAuthGrant, ends time.Time, refresh string) *store.OAuthIssue {
+	i := &store.OAuthIssue{Grant: g.ID, Ends: ends, ClientID: g.ClientID, At: o.Clock()}
 	if refresh != "" {
-		if err := store.InsertOAuthRefresh(ctx, tx, store.OAuthRefresh{Hash: sumOf(refresh), GrantID: g.ID, CreatedAt: now}); err != nil {
-			return err
-		}
+		i.Refresh = sumOf(refresh)
 	}
-	return store.TouchOAuthClient(ctx, tx, g.ClientID, "", now)
+	return i
 }
 
 // unissued is the answer when nothing was issued.
 func (o *OAuth) unissued(ctx context.Context, g store.OAuthGrant, err error) *refusal {
 	var e *toll.Error
 	switch {
-	case errors.Is(err, errReused):
+	case errors.Is(err, store.ErrUsed):
 		return o.reused(ctx, g.ID)
-	case errors.Is(err, errRevoked):
+	case errors.Is(err, store.ErrGrantRevoked):
 		return refused("invalid_grant", "The consent is revoked.")
 	case errors.Is(err, errManyKeys):
 		return refused("access_denied", "The account has as many API keys as it may have. Revoke what is no longer needed.")
@@ -319,17 +288,13 @@ func keyName(client *knownClient) string {
 	return name
 }
 
-// room proves that the owner has no more keys than it may, the new one included.
-func (o *OAuth) room(ctx context.Context, tx *store.Tx, owner toll.Address) error {
+// quota bounds the API keys of an owner, the new one included; nil when nothing does.
+func (o *OAuth) quota(owner toll.Address) *store.Quota {
 	most := cmp.Or(o.MaxKeys, defaultMaxKeys)
 	if most < 0 {
 		return nil
 	}
-	has, err := store.Owned(ctx, tx, store.KindAPIKey, owner, o.Clock(), most+1)
-	if err == nil && has > most {
-		return errManyKeys
-	}
-	return err
+	return &store.Quota{Kind: store.KindAPIKey, Owner: owner, Most: most, At: o.Clock(), Full: errManyKeys}
 }
 
 // refresh is the grant of refresh tokens (RFC 6749, section 6). Each is good once: the answer has the next.
@@ -373,12 +338,9 @@ func (o *OAuth) refresh(ctx context.Context, client *knownClient, form url.Value
 		return nil, no
 	}
 	out := &granted{TokenType: "Bearer", RefreshToken: random(), Scope: scope}
-	t, err := o.renewNewest(ctx, &g, access[0], left, func(tx *store.Tx, t *toll.AccessToken) error {
-		if err := firstOf(store.UseOAuthRefresh(ctx, tx, row.Hash, now)); err != nil {
-			return err
-		}
-		return o.note(ctx, tx, g, t.PermissionHash, out.RefreshToken, g.EndsAt)
-	})
+	issue := o.newIssue(&g, g.EndsAt, out.RefreshToken)
+	issue.Used = row.Hash
+	t, err := o.renewNewest(ctx, &g, access[0], left, issue)
 	if err != nil {
 		return nil, o.unissued(ctx, g, err)
 	}
@@ -388,10 +350,10 @@ func (o *OAuth) refresh(ctx context.Context, client *knownClient, form url.Value
 
 // renewNewest renews the newest permission of a grant. One that was read before its token was revoked alone has another in its place.
 func (o *OAuth) renewNewest(
-	ctx context.Context, g *store.OAuthGrant, newest toll.Hash, left time.Duration, also func(*store.Tx, *toll.AccessToken) error,
+	ctx context.Context, g *store.OAuthGrant, newest toll.Hash, left time.Duration, issue *store.OAuthIssue,
 ) (*toll.AccessToken, error) {
 	for {
-		t, err := o.renew(ctx, g, newest, left, also)
+		t, err := o.renew(ctx, g, newest, left, issue)
 		if !errors.Is(err, errEnded) {
 			return t, err
 		}

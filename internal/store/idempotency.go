@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/tollhq/toll"
@@ -15,13 +16,51 @@ type StoredAnswer struct {
 	CreatedAt time.Time
 }
 
-// PutAnswer stores an answer in the transaction that made what it tells of, and reports whether it is the first under its
-// scope. One that was stored before since counts as none. Two transactions of one scope run one after the other from here on.
-func PutAnswer(ctx context.Context, tx *Tx, a StoredAnswer, since time.Time) (first bool, err error) {
+// Once is what a call that creates has written in the transaction that creates. A nil Once writes nothing.
+type Once struct {
+	Scope toll.Hash // of caller, operation, path and Idempotency-Key; zero: the call has none, and no answer is kept
+	Body  toll.Hash // of the request
+	At    time.Time
+	Since time.Time // an answer that was stored before counts as none
+	Seal  func(answer any) ([]byte, error)
+	Quota *Quota // nil: none
+
+	// Stored and Lost say what became of the answer in the last run of the transaction: it was stored, or another call with
+	// the key was first.
+	Stored, Lost bool
+}
+
+// WritesNothing reports whether [PutAnswer] would write nothing.
+func (o *Once) WritesNothing() bool { return o == nil || o.Scope.IsZero() && o.Quota == nil }
+
+// ErrAnswered ends a transaction of which another call with the same Idempotency-Key was first.
+var ErrAnswered = errors.New("store: a call with this Idempotency-Key was first")
+
+// PutAnswer proves that the quota of a call has room for what it created, and stores its answer. It is the last record of the
+// transaction that creates, before its events. Errors: that of the quota, [ErrAnswered]. Two transactions of one scope run one
+// after the other from here on.
+func PutAnswer(ctx context.Context, tx *Tx, once *Once, answer any) error {
+	if once == nil {
+		return nil
+	}
+	once.Stored, once.Lost = false, false
+	if err := once.Quota.Check(ctx, tx, 0); err != nil || once.Scope.IsZero() {
+		return err
+	}
+	sealed, err := once.Seal(answer)
+	if err != nil {
+		return err
+	}
 	n, err := tx.Exec(ctx, `INSERT INTO idempotency_keys (scope, body, answer, created_at) VALUES ($1, $2, $3, $4)
 		ON CONFLICT (scope) DO UPDATE SET body = excluded.body, answer = excluded.answer, created_at = excluded.created_at
-		WHERE idempotency_keys.created_at < $5`, a.Scope[:], a.Body[:], a.Answer, Micros(a.CreatedAt), Micros(since))
-	return n == 1, err
+		WHERE idempotency_keys.created_at < $5`, once.Scope[:], once.Body[:], sealed, Micros(once.At), Micros(once.Since))
+	if err != nil {
+		return err
+	}
+	if once.Stored, once.Lost = n == 1, n != 1; once.Lost {
+		return ErrAnswered
+	}
+	return nil
 }
 
 // Answer returns what is stored under a scope, or [ErrNotFound], also for what was stored before since.

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -108,6 +109,66 @@ func OAuthAccess(ctx context.Context, q Querier, grant toll.Hash, n int) ([]toll
 		err := scan(&id)
 		return toll.Hash(id), err
 	})
+}
+
+// OAuthIssue is what is recorded with a permission or an API key that is made of a grant.
+type OAuthIssue struct {
+	Grant    toll.Hash
+	Ends     time.Time // of the grant
+	ClientID string
+	At       time.Time
+	// Of what is used up by it: the code, the device or the refresh token, by their hashes. nil: none.
+	Code, Device, Used []byte
+	Refresh            []byte // hash of the next refresh token; nil: there is none
+}
+
+// Errors of an issue.
+var (
+	// ErrUsed says that what was to be used up was used before.
+	ErrUsed = errors.New("store: it was used before")
+	// ErrGrantRevoked says that nothing more is made of a grant.
+	ErrGrantRevoked = errors.New("store: the grant is revoked")
+)
+
+// Use notes that the code, the device or the refresh token of an issue is used. Errors: [ErrUsed].
+func (i *OAuthIssue) Use(ctx context.Context, tx *Tx) error {
+	for _, u := range []struct {
+		hash []byte
+		use  func(context.Context, *Tx, []byte, time.Time) (bool, error)
+	}{{i.Code, UseOAuthCode}, {i.Device, UseOAuthDevice}, {i.Used, UseOAuthRefresh}} {
+		if u.hash == nil {
+			continue
+		}
+		if first, err := u.use(ctx, tx, u.hash, i.At); err != nil || !first {
+			return cmp.Or(err, ErrUsed)
+		}
+	}
+	return nil
+}
+
+// PutOAuthIssue records that access, a permission or an API key, was made of a grant. A nil issue records nothing. Errors:
+// [ErrUsed], [ErrGrantRevoked].
+func PutOAuthIssue(ctx context.Context, tx *Tx, i *OAuthIssue, access toll.Hash) error {
+	if i == nil {
+		return nil
+	}
+	if err := i.Use(ctx, tx); err != nil {
+		return err
+	}
+	if err := BeginOAuthGrant(ctx, tx, i.Grant, i.Ends); errors.Is(err, ErrNotFound) {
+		return ErrGrantRevoked
+	} else if err != nil {
+		return err
+	}
+	if err := InsertOAuthAccess(ctx, tx, access, i.Grant, i.At); err != nil {
+		return err
+	}
+	if i.Refresh != nil {
+		if err := InsertOAuthRefresh(ctx, tx, OAuthRefresh{Hash: i.Refresh, GrantID: i.Grant, CreatedAt: i.At}); err != nil {
+			return err
+		}
+	}
+	return TouchOAuthClient(ctx, tx, i.ClientID, "", i.At)
 }
 
 // DropOAuthGrants removes grants that ended before a moment with all that hangs on them, and devices; at most n of each. It

@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/tollhq/toll"
@@ -43,4 +44,29 @@ func Owned(ctx context.Context, tx *Tx, kind Kind, owner toll.Address, at time.T
 	}
 	err = tx.QueryRow(ctx, "SELECT COUNT(*) FROM ("+rows+" LIMIT $2) t", args...).Scan(&n)
 	return n, err
+}
+
+// Quota bounds the records of a kind that a principal may have.
+type Quota struct {
+	Kind  Kind
+	Owner toll.Address
+	Most  int64
+	At    time.Time // API keys and delegations count that are in force then
+	Full  error     // returned when there is no room
+}
+
+// Check proves that the owner may have n more records than it has. It holds the owner's row until the transaction ends. A nil
+// quota has room, and so has one of an owner that is no principal of this service.
+func (q *Quota) Check(ctx context.Context, tx *Tx, n int64) error {
+	if q == nil {
+		return nil
+	}
+	has, err := Owned(ctx, tx, q.Kind, q.Owner, q.At, q.Most+1)
+	switch {
+	case errors.Is(err, ErrNotFound):
+		return nil
+	case err == nil && has+n > q.Most:
+		return q.Full
+	}
+	return err
 }
