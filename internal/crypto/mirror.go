@@ -13,6 +13,7 @@ import (
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/chain/contracts"
 	"github.com/tollhq/toll/internal/chain/mirror"
+	"github.com/tollhq/toll/internal/jobs"
 	"github.com/tollhq/toll/internal/ledger"
 	"github.com/tollhq/toll/internal/store"
 )
@@ -48,44 +49,45 @@ const (
 	mirrorIdleLocal = time.Second
 )
 
-// publish closes periods and brings their roots onto the chain, in one process of all.
-func (n *Network) publish(r *runningChain) {
-	name := holder()
-	busy, idle := mirrorBusy, mirrorIdle
+// publish returns the loop that closes periods and brings their roots onto the chain, in one process of all.
+func (n *Network) publish(r *runningChain) jobs.Loop {
+	name, busy, idle := holder(), mirrorBusy, mirrorIdle
 	if r.dev != nil {
 		busy, idle = mirrorBusyLocal, mirrorIdleLocal
 	}
-	var held, lease store.ChainLease
-	for n.life.Err() == nil {
-		pause := idle
+	var lease store.ChainLease
+	turn := func(ctx context.Context) (time.Duration, error) {
+		var held store.ChainLease
 		now := n.deps.Machine()
-		err := n.deps.Store.Tx(n.life, func(tx *store.Tx) (err error) {
-			held, err = store.AcquireChainLease(n.life, tx, leaseMirror, name, now, now.Add(mirrorLease))
+		err := n.deps.Store.Tx(ctx, func(tx *store.Tx) (err error) {
+			held, err = store.AcquireChainLease(ctx, tx, leaseMirror, name, now, now.Add(mirrorLease))
 			return err
 		})
-		if err == nil {
-			lease = held
-			if err = n.burns.close(n.life); err == nil {
-				var more bool
-				if more, err = r.mirror.Step(n.life); more {
-					pause = busy
-				}
-			}
+		if errors.Is(err, store.ErrLeased) {
+			return 0, nil // another process does it
 		}
-		if err != nil && !errors.Is(err, store.ErrLeased) && n.life.Err() == nil {
-			n.deps.Log.Warn("the mirror of burns waits", "error", err.Error())
-			pause = idle
+		if err != nil {
+			return 0, err
 		}
-		select {
-		case <-n.life.Done():
-		case <-time.After(pause):
+		lease = held
+		if err := n.burns.close(ctx); err != nil {
+			return 0, err
 		}
+		if more, err := r.mirror.Step(ctx); err != nil || !more {
+			return 0, err
+		}
+		return busy, nil
 	}
-	if lease.Name != "" {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(n.life), time.Second)
+	release := func(ctx context.Context) error {
+		if lease.Name == "" {
+			return nil
+		}
+		ctx, cancel := context.WithTimeout(ctx, time.Second)
 		defer cancel()
 		_ = n.deps.Store.Tx(ctx, func(tx *store.Tx) error { return store.ReleaseChainLease(ctx, tx, lease) }) // it ends by itself
+		return nil
 	}
+	return jobs.Loop{Name: "chain.mirror", Every: idle, Turn: turn, End: release}
 }
 
 // fixLength refuses another length of a period than that of the first start.

@@ -25,6 +25,7 @@ import (
 	"github.com/tollhq/toll/internal/chain/mirror"
 	"github.com/tollhq/toll/internal/chain/signer"
 	"github.com/tollhq/toll/internal/checkout"
+	"github.com/tollhq/toll/internal/jobs"
 	"github.com/tollhq/toll/internal/ledger"
 	"github.com/tollhq/toll/internal/seal"
 	"github.com/tollhq/toll/internal/store"
@@ -53,6 +54,7 @@ type Deps struct {
 	// Clock is that of the service, which in a sandbox may be ahead of Machine, that of the machine.
 	Clock, Machine func() time.Time
 	Log            *slog.Logger
+	Jobs           *jobs.Group // runs the loops about the chain
 	// Data is the directory in which the embedded chain lies, empty for none.
 	Data string
 	// At is called between the steps of the rail by tests, nil otherwise.
@@ -284,9 +286,9 @@ func (n *Network) start() {
 				n.deps.Log.Error("the crypto rail stopped", "error", err.Error())
 			}
 		})
-		n.work.Go(func() { n.look(r) })
+		n.deps.Jobs.Start(n.watch(r))
 		if r.mirror != nil {
-			n.work.Go(func() { n.publish(r) })
+			n.deps.Jobs.Start(n.publish(r))
 		}
 	}
 	close(n.starting)

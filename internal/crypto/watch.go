@@ -8,6 +8,7 @@ import (
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/chain"
 	"github.com/tollhq/toll/internal/checkout"
+	"github.com/tollhq/toll/internal/jobs"
 	"github.com/tollhq/toll/internal/store"
 )
 
@@ -54,35 +55,24 @@ func (n *Network) insist() {
 	}
 }
 
-// look asks the chain again and again whether it can be used, so that a caller of /ready causes no request.
-func (n *Network) look(r *runningChain) {
+// watch returns the loop that asks whether the chain can be used, so that a caller of /ready causes no request.
+func (n *Network) watch(r *runningChain) jobs.Loop {
 	every := lookRPC
 	if r.dev != nil {
 		every = lookEmbedded
 	}
-	for {
-		ctx, cancel := context.WithTimeout(n.life, lookRPC)
+	return jobs.Loop{Name: "chain.watch", Every: every, Turn: jobs.Do(func(turn context.Context) error {
+		ctx, cancel := context.WithTimeout(turn, lookRPC)
+		defer cancel()
 		err := r.rail.Ready(ctx)
-		cancel()
-		if n.life.Err() != nil {
-			return
+		if turn.Err() != nil {
+			return nil // the service stops
 		}
 		n.mu.Lock()
-		before := n.fault
 		n.fault = err
 		n.mu.Unlock()
-		switch {
-		case err != nil && codeOf(before) != codeOf(err):
-			n.deps.Log.Warn("the chain cannot be used", "code", string(codeOf(err)), "error", errors.Join(err, errors.Unwrap(err)).Error())
-		case err == nil && before != nil:
-			n.deps.Log.Info("the chain can be used again")
-		}
-		select {
-		case <-n.life.Done():
-			return
-		case <-time.After(every):
-		}
-	}
+		return errors.Join(err, errors.Unwrap(err)) // for the log: the code, and its cause
+	})}
 }
 
 // State is the word of /ready: off, ok or failing. An embedded chain that nobody needed yet is ok.

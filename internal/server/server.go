@@ -132,7 +132,9 @@ func (s *Server) connect(ctx context.Context) (err error) {
 	if s.cfg.Rails.Crypto != nil {
 		settings = crypto.Config{Mode: crypto.Off}
 	}
-	if s.chain, err = crypto.New(ctx, settings, s.base.chainDeps(s.cfg, s.ledger)); err == nil && s.cfg.Rails.Crypto == nil {
+	deps := s.base.chainDeps(s.cfg, s.ledger)
+	deps.Jobs = s.jobs
+	if s.chain, err = crypto.New(ctx, settings, deps); err == nil && s.cfg.Rails.Crypto == nil {
 		s.cfg.Rails.Crypto = s.chain.Rail()
 	}
 	return err
