@@ -24,6 +24,8 @@ import (
 	"time"
 
 	"github.com/go-jose/go-jose/v4"
+
+	"github.com/tollhq/toll/internal/rounds"
 )
 
 func TestT01_UnsignedJWS(t *testing.T) {
@@ -181,7 +183,7 @@ func TestT05_MalleableSignature(t *testing.T) {
 		}
 	}
 	for i := range exampleJWS {
-		for bit := range 8 {
+		for bit := rounds.Of(i%8, 0); bit < 8; bit += rounds.Of(8, 1) { // one bit of each character; in make test-all all of them
 			flipped := []byte(exampleJWS)
 			flipped[i] ^= 1 << bit
 			refusedToken(t, a, fmt.Sprintf("character %d bit %d", i, bit), string(flipped))
