@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"embed"
 	"html/template"
+	"maps"
 	"net/http"
 	"regexp"
 	"slices"
@@ -117,7 +118,7 @@ type docsMember struct {
 
 func renderDocs(api *huma.OpenAPI) []byte {
 	var groups []docsGroup
-	for _, path := range sortedKeys(api.Paths) {
+	for _, path := range slices.Sorted(maps.Keys(api.Paths)) {
 		item := api.Paths[path]
 		for _, o := range []struct {
 			method string
@@ -136,7 +137,7 @@ func renderDocs(api *huma.OpenAPI) []byte {
 			if o.op.RequestBody != nil {
 				d.Body = bodyOf(o.op.RequestBody.Content)
 			}
-			for _, status := range sortedKeys(o.op.Responses) {
+			for _, status := range slices.Sorted(maps.Keys(o.op.Responses)) {
 				r := o.op.Responses[status]
 				d.Responses = append(d.Responses, docsResponse{Status: status, Response: r, Body: bodyOf(r.Content)})
 			}
@@ -151,9 +152,9 @@ func renderDocs(api *huma.OpenAPI) []byte {
 	}
 	all := api.Components.Schemas.Map()
 	records := make([]docsSchema, 0, len(all))
-	for _, name := range sortedKeys(all) {
+	for _, name := range slices.Sorted(maps.Keys(all)) {
 		s := docsSchema{Name: name, About: all[name].Description, Words: all[name].Enum}
-		for _, member := range sortedKeys(all[name].Properties) {
+		for _, member := range slices.Sorted(maps.Keys(all[name].Properties)) {
 			s.Members = append(s.Members, docsMember{member, slices.Contains(all[name].Required, member), all[name].Properties[member]})
 		}
 		records = append(records, s)
@@ -175,15 +176,6 @@ func bodyOf(content map[string]*huma.MediaType) *huma.Schema {
 		return m.Schema
 	}
 	return nil
-}
-
-func sortedKeys[V any](m map[string]V) []string {
-	keys := make([]string, 0, len(m))
-	for k := range m {
-		keys = append(keys, k)
-	}
-	slices.Sort(keys)
-	return keys
 }
 
 // typeOf says in a word or two what a schema is.

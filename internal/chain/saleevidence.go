@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/big"
 	"slices"
 	"sync"
@@ -211,10 +212,7 @@ func wanted(ops []*Op) map[saleKey]string {
 
 // saleQueries are the queries for what becomes of authorizations.
 func saleQueries(sales map[saleKey]string) []ethereum.FilterQuery {
-	var keys []saleKey
-	for k := range sales {
-		keys = append(keys, k)
-	}
+	keys := slices.Collect(maps.Keys(sales))
 	var queries []ethereum.FilterQuery
 	for some := range slices.Chunk(keys, maxTopics) {
 		var tokens []common.Address

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"cmp"
 	"context"
 
 	"github.com/spf13/cobra"
@@ -32,17 +31,13 @@ set; else the environment that is set decides; else it is that of Base, as live 
 
 // eurc is the address of EURC in the environment that is set, "" when none is.
 func (a *app) eurc(ctx context.Context) string {
-	if a.set.url != "" {
-		ctx, cancel := context.WithTimeout(ctx, askTime)
-		defer cancel()
-		info, err := a.client().Info(ctx)
-		if err == nil {
-			return cmp.Or(at(info.Deployment, "contracts.EURC"), info.Environment.EURC().String())
-		}
+	if a.set.url == "" && a.set.environment == "" {
+		return ""
+	}
+	token, err := a.tokenOfService(ctx, toll.CurrencyEURC, toll.Environment.EURC)
+	if err != nil {
 		a.say("note", "%s does not tell its EURC: give --eurc-address to be sure", a.client().URL())
+		return ""
 	}
-	if a.set.environment != "" {
-		return toll.Environment(a.set.environment).EURC().String()
-	}
-	return ""
+	return token.String()
 }

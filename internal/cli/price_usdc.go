@@ -37,7 +37,7 @@ The service that is configured is asked for the address of its USDC and, without
 		if err := a.loadProfile(); err != nil {
 			return err
 		}
-		token, err := a.usdc(cmd.Context())
+		token, err := a.tokenOfService(cmd.Context(), toll.CurrencyUSDC, toll.Environment.USDC)
 		if err != nil {
 			return err
 		}
@@ -55,28 +55,24 @@ The service that is configured is asked for the address of its USDC and, without
 	return c
 }
 
-// usdc returns the address of USDC where the service is, else in the environment that is set.
-func (a *app) usdc(ctx context.Context) (toll.Address, error) {
+// tokenOfService returns the address of a currency where the service is, else in the environment
+// that is set.
+func (a *app) tokenOfService(
+	ctx context.Context, currency string, in func(toll.Environment) toll.Address,
+) (toll.Address, error) {
 	if a.set.url != "" || a.set.environment == "" {
 		ctx, cancel := context.WithTimeout(ctx, askTime)
 		defer cancel()
 		info, err := a.client().Info(ctx)
 		if err == nil {
-			return toll.ParseAddress(
-				cmp.Or(at(info.Deployment, "contracts.USDC"), info.Environment.USDC().String()),
-			)
+			return toll.ParseAddress(cmp.Or(at(info.Deployment, "contracts."+currency), in(info.Environment).String()))
 		}
 		if a.set.environment == "" {
 			return toll.Address{}, err
 		}
-		a.say(
-			"note",
-			"%s does not say which USDC it takes; this is that of %s",
-			a.client().URL(),
-			a.set.environment,
-		)
+		a.say("note", "%s does not say which %s it takes; this is that of %s", a.client().URL(), currency, a.set.environment)
 	}
-	return toll.Environment(a.set.environment).USDC(), nil
+	return in(toll.Environment(a.set.environment)), nil
 }
 
 // receiver returns who is paid: the address that is given, else the wallet of the account.

@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -83,11 +84,7 @@ func uuidText(b []byte) string {
 
 // allocate takes the next sequences of each principal and returns the first of them. The rows are locked in one order.
 func allocate(ctx context.Context, tx *Tx, counts map[string]int64) (map[string]int64, error) {
-	principals := make([]string, 0, len(counts))
-	for p := range counts {
-		principals = append(principals, p)
-	}
-	slices.Sort(principals)
+	principals := slices.Sorted(maps.Keys(counts))
 	first := make(map[string]int64, len(principals))
 	for part := range chunks(principals) {
 		args := make([]any, 0, 2*len(part))
