@@ -59,9 +59,9 @@ var rooms = map[string]room{
 	},
 	"paidmcp": {
 		what:  "prices on the tools, resources and prompts of an MCP server; the managed server over HTTP",
-		lines: 6400,
+		lines: 6200,
 		ours: "toll x402 paid internal/cache internal/sale internal/plain internal/pace " +
-			"internal/meter",
+			"internal/meter internal/oauthmeta",
 		third: []string{"github.com/modelcontextprotocol/go-sdk", "github.com/google/jsonschema-go"},
 	},
 	"paida2a": {
@@ -85,6 +85,10 @@ var rooms = map[string]room{
 	"internal/backoff": {
 		what:  "how long to wait before another try",
 		lines: 40,
+	},
+	"internal/oauthmeta": {
+		what:  "the documents of an authorization server and of what it protects",
+		lines: 80,
 	},
 	"internal/plain": {
 		what:  "text that others chose as one plain line",
@@ -262,7 +266,7 @@ var rooms = map[string]room{
 		what:  "the authorization server: clients, consents, codes, devices, refresh tokens, documents",
 		lines: 3200,
 		ours: "toll internal/meter internal/store internal/auth internal/facilitator " +
-			"internal/outbound",
+			"internal/oauthmeta internal/outbound",
 	},
 	"internal/web": {
 		what:  "pages for people: sign-in of a browser, consent, devices, what programs were let in",

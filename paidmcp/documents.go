@@ -9,6 +9,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/oauthmeta"
 )
 
 // serveDocument answers with a document that anybody may read, from any page.
@@ -36,15 +37,11 @@ func (s *Server) serveDocument(w http.ResponseWriter, r *http.Request, document 
 	writeJSON(w, http.StatusOK, document(base))
 }
 
-// resourceDocument is the metadata of a protected resource (RFC 9728).
-type resourceDocument struct {
-	Resource      string        `json:"resource"`
-	Servers       []string      `json:"authorization_servers"`
-	Scopes        []string      `json:"scopes_supported"`
-	BearerMethods []string      `json:"bearer_methods_supported"`
-	Documentation string        `json:"resource_documentation"`
-	Required      []string      `json:"scopes_required,omitempty"`
-	Capabilities  *capabilities `json:"mcp_capabilities,omitempty"`
+// endpointDocument is the document of the MCP endpoint as a protected resource.
+type endpointDocument struct {
+	oauthmeta.Resource
+	Required     []string     `json:"scopes_required,omitempty"`
+	Capabilities capabilities `json:"mcp_capabilities"`
 }
 
 type capabilities struct {
@@ -52,89 +49,39 @@ type capabilities struct {
 	ProtocolVersion string   `json:"protocol_version"` // the newest
 }
 
-func (s *Server) resourceDocument(base string) any {
-	return resourceDocument{
-		Resource: base, Servers: s.issuers(), Scopes: s.cfg.Scopes, BearerMethods: []string{"header"}, Documentation: base + "/",
+func (s *Server) resource(base string) oauthmeta.Resource {
+	servers := []string{}
+	if s.service != "" {
+		servers = append(servers, s.service)
+	}
+	return oauthmeta.Resource{
+		Resource: base, Servers: servers, Scopes: s.cfg.Scopes, Methods: []string{"header"}, Documentation: base + "/",
 	}
 }
+
+func (s *Server) resourceDocument(base string) any { return s.resource(base) }
 
 func (s *Server) endpointDocument(base string) any {
-	d := s.resourceDocument(base).(resourceDocument)
-	d.Resource += pathMCP
-	d.Required = s.cfg.Scopes
-	d.Capabilities = &capabilities{Tools: s.items().tools, ProtocolVersion: mcp.SupportedProtocolVersions()[0]}
-	return d
-}
-
-func (s *Server) issuers() []string {
-	if s.service == "" {
-		return []string{}
+	r := s.resource(base)
+	r.Resource += pathMCP
+	return endpointDocument{
+		Resource: r, Required: s.cfg.Scopes, Capabilities: capabilities{Tools: s.items().tools, ProtocolVersion: mcp.SupportedProtocolVersions()[0]},
 	}
-	return []string{s.service}
 }
 
-// authorizationDocument is the metadata of the authorization server, one document for RFC 8414 and
-// for OpenID Connect Discovery 1.0. It is served here too for clients of the older era, which look
-// for it at the MCP server.
-type authorizationDocument struct {
-	Issuer                    string   `json:"issuer"`
-	AuthorizationEndpoint     string   `json:"authorization_endpoint"`
-	TokenEndpoint             string   `json:"token_endpoint"`
-	RegistrationEndpoint      string   `json:"registration_endpoint"`
-	RevocationEndpoint        string   `json:"revocation_endpoint"`
-	DeviceEndpoint            string   `json:"device_authorization_endpoint"`
-	UserInfo                  string   `json:"userinfo_endpoint"`
-	JWKS                      string   `json:"jwks_uri"`
-	ResponseTypes             []string `json:"response_types_supported"`
-	GrantTypes                []string `json:"grant_types_supported"`
-	ChallengeMethods          []string `json:"code_challenge_methods_supported"`
-	Scopes                    []string `json:"scopes_supported"`
-	TokenEndpointAuth         []string `json:"token_endpoint_auth_methods_supported"`
-	SubjectTypes              []string `json:"subject_types_supported"`
-	SigningAlgorithms         []string `json:"id_token_signing_alg_values_supported"`
-	Claims                    []string `json:"claims_supported"`
-	ClientIDMetadataDocuments bool     `json:"client_id_metadata_document_supported"`
-	IssuerParameter           bool     `json:"authorization_response_iss_parameter_supported"`
-}
-
-func (s *Server) authorizationDocument(base string) any { return s.authorization(base) }
-
-func (s *Server) authorization(base string) authorizationDocument {
+// authorization is the document of the authorization server. It is served here too for clients of the older era, which look for
+// it at the MCP server, and register with that.
+func (s *Server) authorization(base string) oauthmeta.Server {
 	scopes := s.cfg.Scopes
 	if !slices.Contains(scopes, "openid") {
 		scopes = append([]string{"openid"}, scopes...)
 	}
-	return authorizationDocument{
-		Issuer:                s.service,
-		AuthorizationEndpoint: s.service + "/oauth/authorize",
-		TokenEndpoint:         s.service + "/oauth/token",
-		RegistrationEndpoint:  base + pathRegister,
-		RevocationEndpoint:    s.service + "/oauth/revoke",
-		DeviceEndpoint:        s.service + "/oauth/device_authorization",
-		UserInfo:              s.service + "/oauth/userinfo",
-		JWKS:                  s.service + "/.well-known/jwks.json",
-		ResponseTypes:         []string{"code"},
-		GrantTypes: []string{
-			"authorization_code",
-			"refresh_token",
-			"urn:ietf:params:oauth:grant-type:device_code",
-		},
-		ChallengeMethods: []string{"S256"},
-		Scopes:           scopes,
-		TokenEndpointAuth: []string{
-			"none",
-			"client_secret_post",
-			"client_secret_basic",
-		},
-		SubjectTypes: []string{"public"},
-		SigningAlgorithms: []string{
-			"EdDSA",
-		},
-		Claims:                    []string{"sub", "iss", "aud", "exp", "iat", "name", "email"},
-		ClientIDMetadataDocuments: true,
-		IssuerParameter:           true,
-	}
+	d := oauthmeta.Of(s.service, scopes)
+	d.RegistrationEndpoint = base + pathRegister
+	return d
 }
+
+func (s *Server) authorizationDocument(base string) any { return s.authorization(base) }
 
 // healthDocument is the answer of a server that lives.
 type healthDocument struct {
@@ -184,7 +131,7 @@ func (s *Server) info(base string) any {
 		Endpoints: infoURLs{base + pathMCP, base + pathHealth, base + pathRegister},
 		OAuth: infoAuth{
 			Authorization: base + pathAuthorization, Resource: base + pathResource, OpenID: base + pathOpenID,
-			AuthorizationEndpoint: as.AuthorizationEndpoint, TokenEndpoint: as.TokenEndpoint, JWKS: as.JWKS,
+			AuthorizationEndpoint: as.AuthorizationEndpoint, TokenEndpoint: as.TokenEndpoint, JWKS: as.JWKSURI,
 			RegistrationEndpoint: as.RegistrationEndpoint, ClientID: s.pay.seller.AgentID, Scopes: s.cfg.Scopes,
 		},
 		Tools: items.tools, Resources: items.resources, Prompts: items.prompts,

@@ -87,13 +87,13 @@ const maxSignatureBytes = 4 << 10
 
 // looseExact is what is accepted for ExactRequirements: amounts also as integers, and null or "" for what is absent.
 type looseExact struct {
-	Scheme            string      `json:"scheme"`
-	Network           string      `json:"network"`
-	Amount            looseAmount `json:"amount"`
-	Asset             string      `json:"asset"`
-	PayTo             string      `json:"payTo"`
-	MaxTimeoutSeconds looseInt    `json:"maxTimeoutSeconds"`
-	Extra             ExactExtra  `json:"extra"`
+	Scheme            string           `json:"scheme"`
+	Network           string           `json:"network"`
+	Amount            looseAmount      `json:"amount"`
+	Asset             string           `json:"asset"`
+	PayTo             string           `json:"payTo"`
+	MaxTimeoutSeconds orNone[toll.Int] `json:"maxTimeoutSeconds"`
+	Extra             ExactExtra       `json:"extra"`
 }
 
 type exactBody struct {
@@ -169,7 +169,7 @@ func (b *exactBody) payment() (*ExactPayment, error) {
 	p := &ExactPayment{
 		Accepted: ExactRequirements{
 			Scheme: b.Accepted.Scheme, Network: b.Accepted.Network, Amount: string(b.Accepted.Amount), Asset: b.Accepted.Asset,
-			PayTo: b.Accepted.PayTo, MaxTimeoutSeconds: toll.Int(b.Accepted.MaxTimeoutSeconds), Extra: b.Accepted.Extra,
+			PayTo: b.Accepted.PayTo, MaxTimeoutSeconds: b.Accepted.MaxTimeoutSeconds.v, Extra: b.Accepted.Extra,
 		},
 		Authorization: ExactAuthorization{*a.From, *a.To, *a.Value, *a.ValidAfter, *a.ValidBefore, *a.Nonce},
 		Signature:     signature, Extensions: b.Extensions,

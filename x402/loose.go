@@ -1,6 +1,7 @@
 package x402
 
 import (
+	stdjson "encoding/json"
 	"reflect"
 
 	"github.com/go-json-experiment/json"
@@ -12,25 +13,25 @@ import (
 // looseRequirements is what is accepted for Requirements: amounts also as integers, ids checked, and "" or 0 for what a
 // client met in a minimal entry (wire contract, section 15).
 type looseRequirements struct {
-	Scheme            string         `json:"scheme"`
-	Network           string         `json:"network"`
-	Amount            looseAmount    `json:"amount"`
-	Asset             string         `json:"asset"`
-	PayTo             string         `json:"payTo"`
-	MaxTimeoutSeconds looseInt       `json:"maxTimeoutSeconds"`
-	PlanID            loosePlanID    `json:"planId"`
-	Extra             looseRequExtra `json:"extra"`
+	Scheme            string              `json:"scheme"`
+	Network           string              `json:"network"`
+	Amount            looseAmount         `json:"amount"`
+	Asset             string              `json:"asset"`
+	PayTo             string              `json:"payTo"`
+	MaxTimeoutSeconds orNone[toll.Int]    `json:"maxTimeoutSeconds"`
+	PlanID            orNone[toll.PlanID] `json:"planId"`
+	Extra             looseRequExtra      `json:"extra"`
 }
 
 type looseRequExtra struct {
-	Version     string       `json:"version"`
-	PlanID      loosePlanID  `json:"planId"`
-	AgentID     looseAgentID `json:"agentId"`
-	HTTPVerb    string       `json:"httpVerb"`
-	PaymentFlow string       `json:"paymentFlow"`
-	PlanURL     looseText    `json:"planUrl"`
-	OrderURL    looseText    `json:"orderUrl"`
-	SignInURL   looseText    `json:"signInUrl"`
+	Version     string               `json:"version"`
+	PlanID      orNone[toll.PlanID]  `json:"planId"`
+	AgentID     orNone[toll.AgentID] `json:"agentId"`
+	HTTPVerb    string               `json:"httpVerb"`
+	PaymentFlow string               `json:"paymentFlow"`
+	PlanURL     looseText            `json:"planUrl"`
+	OrderURL    looseText            `json:"orderUrl"`
+	SignInURL   looseText            `json:"signInUrl"`
 }
 
 // UnmarshalJSONFrom implements the streaming form of json.Unmarshaler.
@@ -41,9 +42,9 @@ func (r *Requirements) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
 	}
 	*r = Requirements{
 		Scheme: l.Scheme, Network: l.Network, Amount: string(l.Amount), Asset: l.Asset, PayTo: l.PayTo,
-		MaxTimeoutSeconds: toll.Int(l.MaxTimeoutSeconds), PlanID: string(l.PlanID),
+		MaxTimeoutSeconds: l.MaxTimeoutSeconds.v, PlanID: string(l.PlanID.v),
 		Extra: RequirementsExtra{
-			Version: l.Extra.Version, PlanID: string(l.Extra.PlanID), AgentID: string(l.Extra.AgentID),
+			Version: l.Extra.Version, PlanID: string(l.Extra.PlanID.v), AgentID: string(l.Extra.AgentID.v),
 			HTTPVerb: l.Extra.HTTPVerb, PaymentFlow: l.Extra.PaymentFlow,
 			PlanURL: string(l.Extra.PlanURL), OrderURL: string(l.Extra.OrderURL), SignInURL: string(l.Extra.SignInURL),
 		},
@@ -91,32 +92,13 @@ func (s *looseText) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-type looseInt toll.Int
+// orNone is a T, or "" or null for none.
+type orNone[T any] struct{ v T }
 
-// UnmarshalJSON takes an integer, its decimal string, or "".
-func (i *looseInt) UnmarshalJSON(b []byte) error {
+// UnmarshalJSON implements json.Unmarshaler.
+func (o *orNone[T]) UnmarshalJSON(b []byte) error {
 	if isBlank(b) {
 		return nil
 	}
-	return (*toll.Int)(i).UnmarshalJSON(b)
-}
-
-type loosePlanID toll.PlanID
-
-// UnmarshalJSON takes a plan id, or "".
-func (id *loosePlanID) UnmarshalJSON(b []byte) error {
-	if isBlank(b) {
-		return nil
-	}
-	return (*toll.PlanID)(id).UnmarshalJSON(b)
-}
-
-type looseAgentID toll.AgentID
-
-// UnmarshalJSON takes an agent id, or "".
-func (id *looseAgentID) UnmarshalJSON(b []byte) error {
-	if isBlank(b) {
-		return nil
-	}
-	return (*toll.AgentID)(id).UnmarshalJSON(b)
+	return any(&o.v).(stdjson.Unmarshaler).UnmarshalJSON(b)
 }

@@ -1,0 +1,59 @@
+// Package oauthmeta has the documents in which clients of OAuth read where they are: that of the authorization server, and of what
+// it protects. The service and MCP servers answer with the same ones.
+package oauthmeta
+
+// Server is the document of an authorization server. One document is served for RFC 8414 and for OpenID Connect Discovery 1.0,
+// since clients read either and expect the same.
+type Server struct {
+	Issuer                string   `json:"issuer"`
+	AuthorizationEndpoint string   `json:"authorization_endpoint"`
+	TokenEndpoint         string   `json:"token_endpoint"`
+	RegistrationEndpoint  string   `json:"registration_endpoint"`
+	RevocationEndpoint    string   `json:"revocation_endpoint"`
+	DeviceEndpoint        string   `json:"device_authorization_endpoint"`
+	UserInfoEndpoint      string   `json:"userinfo_endpoint"`
+	JWKSURI               string   `json:"jwks_uri"`
+	ResponseTypes         []string `json:"response_types_supported"`
+	GrantTypes            []string `json:"grant_types_supported"`
+	ChallengeMethods      []string `json:"code_challenge_methods_supported"`
+	Scopes                []string `json:"scopes_supported"`
+	AuthMethods           []string `json:"token_endpoint_auth_methods_supported"`
+	SubjectTypes          []string `json:"subject_types_supported"`
+	SigningAlgs           []string `json:"id_token_signing_alg_values_supported"`
+	Claims                []string `json:"claims_supported"`
+	ClientDocuments       bool     `json:"client_id_metadata_document_supported"`
+	IssuerInAnswers       bool     `json:"authorization_response_iss_parameter_supported"`
+}
+
+// Of returns the document of the authorization server with this origin.
+func Of(issuer string, scopes []string) Server {
+	return Server{
+		Issuer:                issuer,
+		AuthorizationEndpoint: issuer + "/oauth/authorize",
+		TokenEndpoint:         issuer + "/oauth/token",
+		RegistrationEndpoint:  issuer + "/oauth/register",
+		RevocationEndpoint:    issuer + "/oauth/revoke",
+		DeviceEndpoint:        issuer + "/oauth/device_authorization",
+		UserInfoEndpoint:      issuer + "/oauth/userinfo",
+		JWKSURI:               issuer + "/.well-known/jwks.json",
+		ResponseTypes:         []string{"code"},
+		GrantTypes:            []string{"authorization_code", "refresh_token", "urn:ietf:params:oauth:grant-type:device_code"},
+		ChallengeMethods:      []string{"S256"},
+		Scopes:                scopes,
+		AuthMethods:           []string{"none", "client_secret_post", "client_secret_basic"},
+		SubjectTypes:          []string{"public"},
+		SigningAlgs:           []string{"EdDSA"},
+		Claims:                []string{"sub", "iss", "aud", "exp", "iat", "name", "email"},
+		ClientDocuments:       true,
+		IssuerInAnswers:       true,
+	}
+}
+
+// Resource is the document of a protected resource (RFC 9728).
+type Resource struct {
+	Resource      string   `json:"resource"`
+	Servers       []string `json:"authorization_servers"`
+	Scopes        []string `json:"scopes_supported"`
+	Methods       []string `json:"bearer_methods_supported"`
+	Documentation string   `json:"resource_documentation"`
+}
