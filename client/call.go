@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/backoff"
 	"github.com/tollhq/toll/x402"
 )
 
@@ -125,12 +126,17 @@ func (c *Client) send(ctx context.Context, cl call) (*answer, error) {
 	}
 }
 
+// backoff is the wait after an attempt, from 0, that has no other.
+func (c *Client) backoff(attempt int) time.Duration {
+	return backoff.Delay(100*time.Millisecond, c.maxWait, 2*attempt+1)
+}
+
 // again says whether to repeat the call, and after how long.
 func (c *Client) again(ctx context.Context, cl call, attempt int, a *answer, err error) (time.Duration, bool) {
 	if attempt >= c.retries || ctx.Err() != nil {
 		return 0, false
 	}
-	wait := min(100*time.Millisecond<<(2*min(attempt, 4)), c.maxWait)
+	wait := c.backoff(attempt)
 	if err == nil && a.status == http.StatusRequestTimeout {
 		return wait, true // the request did not arrive in time, so nothing was done, whatever it asks for
 	}

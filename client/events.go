@@ -51,7 +51,7 @@ func (c *Client) FollowEvents(ctx context.Context, after string) iter.Seq2[*toll
 				yield(nil, err)
 				return
 			}
-			wait := min(100*time.Millisecond<<(2*min(attempt, 4)), c.maxWait)
+			wait := c.backoff(attempt)
 			if ok && e.RetryAfterSecs > 0 {
 				wait = time.Duration(e.RetryAfterSecs) * time.Second
 			}

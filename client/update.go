@@ -3,12 +3,12 @@ package client
 import (
 	"context"
 	"errors"
-	"math/rand/v2"
 	"net/http"
 	"strconv"
 	"time"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/backoff"
 )
 
 // maxEdits bounds how often [Client.EditAgent] and [Client.EditPlan] read a record that somebody
@@ -82,7 +82,7 @@ func (c *Client) edit(ctx context.Context, try func() error) error {
 		select {
 		case <-ctx.Done():
 			return err
-		case <-c.sleep(time.Duration(1+rand.Int64N(int64(5)<<n)) * time.Millisecond):
+		case <-c.sleep(backoff.Delay(5*time.Millisecond, time.Second, n)):
 		}
 	}
 }

@@ -39,10 +39,12 @@ func TestLoop_Turns(t *testing.T) {
 			wake.Fire() // a burst is one turn
 		}
 		time.Sleep(2 * time.Second)
+		synctest.Wait()
 		if len(at) != 3 || at[1] > time.Millisecond || at[2] != 2*time.Second {
 			t.Errorf("turns at %v", at)
 		}
 		time.Sleep(10 * time.Minute)
+		synctest.Wait()
 		if n := len(at); n < 9 || n > 16 {
 			t.Errorf("%d turns in ten minutes", n)
 		}
@@ -99,6 +101,7 @@ func TestLoop_Fails(t *testing.T) {
 			return 0, nil
 		}})
 		time.Sleep(110 * time.Second)
+		synctest.Wait()
 		mu.Lock()
 		if turns < 20 || turns > 60 { // every 2.5 to 5 s
 			t.Errorf("%d turns in 110 s", turns)
@@ -113,6 +116,7 @@ func TestLoop_Fails(t *testing.T) {
 		broken = false
 		mu.Unlock()
 		time.Sleep(10 * time.Second)
+		synctest.Wait()
 		if s := g.Status()[0]; s.Error != "" || !s.Failing.IsZero() || strings.Count(out.String(), "works again") != 1 {
 			t.Errorf("status %+v:\n%s", s, &out)
 		}

@@ -74,9 +74,12 @@ func (t *table) runs(q *jobs.Queue, want int) {
 // A job runs when it is due and nobody holds it, and is gone after success. One that fails runs again after a back-off.
 func TestQueue_Due(t *testing.T) {
 	eachTable(t, func(t *table) {
+		var mu sync.Mutex
 		var ran []string
 		fails := errors.New("not now")
 		q := t.process(func(_ context.Context, key []byte) error {
+			mu.Lock()
+			defer mu.Unlock()
 			ran = append(ran, string(key))
 			return fails
 		})

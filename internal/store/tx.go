@@ -3,10 +3,11 @@ package store
 import (
 	"context"
 	"errors"
-	"math/rand/v2"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/tollhq/toll/internal/backoff"
 )
 
 // Tx is a running write transaction. It is not safe for concurrent use, and one result of a query is open at a time.
@@ -59,11 +60,9 @@ func (s *Store) tx(ctx context.Context, f func(tx *Tx) error) error {
 		if attempt == txAttempts || !IsRetryable(err) {
 			return MapError(err)
 		}
-		pause := time.Duration(1+rand.Int64N(int64(2)<<attempt)) * time.Millisecond
+		pause := backoff.Delay(4*time.Millisecond, time.Second, attempt)
 		s.log.DebugContext(ctx, "transaction runs again", "attempt", attempt, "pause", pause, "cause", cause(err))
-		select {
-		case <-time.After(pause):
-		case <-ctx.Done():
+		if !backoff.Sleep(ctx, pause) {
 			return ctx.Err()
 		}
 	}

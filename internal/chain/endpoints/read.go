@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"net"
 	"net/url"
 	"slices"
@@ -17,6 +16,8 @@ import (
 
 	"github.com/ethereum/go-ethereum"
 	"github.com/ethereum/go-ethereum/rpc"
+
+	"github.com/tollhq/toll/internal/backoff"
 )
 
 // Read runs f with the best endpoint until it is answered: up to three attempts of 5 s each, then the next endpoint. An
@@ -78,9 +79,7 @@ func (e *endpoint) attempts(ctx context.Context, f func(ctx context.Context, c *
 		if why == "" || ctx.Err() != nil || n >= e.pool.cfg.Tries || why == tooSlow || e.resting() {
 			return why, err
 		}
-		select {
-		case <-time.After(time.Duration(n) * (50*time.Millisecond + rand.N(100*time.Millisecond))):
-		case <-ctx.Done():
+		if !backoff.Sleep(ctx, backoff.Delay(100*time.Millisecond, time.Second, n)) {
 			return why, ctx.Err()
 		}
 	}
