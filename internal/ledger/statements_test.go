@@ -51,10 +51,7 @@ var composed = map[string]string{
 	"Select":    "lists: see the literals of Listing",
 	"partition": "partitions of a test database",
 
-	"record[T].insertOr":  "records: see record.call",
-	"record[T].insertAll": "records: see record.insert",
-	"record[T].update":    "records: see record.update",
-	"record[T].query":     "records: see record.call",
+	"newRecord": "records: see recordList",
 }
 
 type statement struct {

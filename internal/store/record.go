@@ -37,13 +37,16 @@ import (
 // T is what the functions of this package return: the struct, or a pointer to it. A record is made once and
 // is safe for concurrent use. It costs some microseconds a row; rows of the hot path are scanned by hand.
 type record[T any] struct {
-	table   string
-	columns string // as SELECT names them
-	values  string // columns and placeholders of INSERT
-	changes string // SET and WHERE of UPDATE
-	fields  []field
-	struc   reflect.Type
-	pointer bool
+	table    string
+	columns  string  // as SELECT names them
+	selects  string  // up to the name of the table
+	inserts  string  // up to the values
+	values   string  // placeholders of one row
+	updates  string  // "" when no column may change
+	fields   []field // in the order of columns
+	changing []field // in the order of updates
+	struc    reflect.Type
+	pointer  bool
 }
 
 type field struct {
@@ -89,7 +92,7 @@ func newRecord[T any](table string) *record[T] {
 	if r.pointer = r.struc.Kind() == reflect.Pointer; r.pointer {
 		r.struc = r.struc.Elem()
 	}
-	var columns, marks, set, key []string
+	var columns, set, key []string
 	for i := range r.struc.NumField() {
 		name, options, _ := strings.Cut(r.struc.Field(i).Tag.Get("db"), ",")
 		if name == "" {
@@ -99,16 +102,22 @@ func newRecord[T any](table string) *record[T] {
 		f.form = formOf(r.struc.Field(i).Type, f)
 		r.fields = append(r.fields, f)
 		columns = append(columns, name)
-		marks = append(marks, fmt.Sprintf("$%d", len(columns)))
+		if f.is("key") || f.is("set") {
+			r.changing = append(r.changing, f)
+			name += fmt.Sprintf(" = $%d", len(r.changing))
+		}
 		if f.is("key") {
-			key = append(key, fmt.Sprintf("%s = $%d", name, len(set)+len(key)+1))
+			key = append(key, name)
 		} else if f.is("set") {
-			set = append(set, fmt.Sprintf("%s = $%d", name, len(set)+len(key)+1))
+			set = append(set, name)
 		}
 	}
 	r.columns = strings.Join(columns, ", ")
-	r.values = "(" + r.columns + ") VALUES (" + strings.Join(marks, ", ") + ")"
-	r.changes = "SET " + strings.Join(set, ", ") + " WHERE " + strings.Join(key, " AND ")
+	r.selects = "SELECT " + r.columns + " FROM " + table + " "
+	r.inserts, r.values = "INSERT INTO "+table+" ("+r.columns+") VALUES ", tuples(1, len(columns))
+	if len(set) > 0 {
+		r.updates = "UPDATE " + table + " SET " + strings.Join(set, ", ") + " WHERE " + strings.Join(key, " AND ")
+	}
 	return r
 }
 
@@ -120,25 +129,24 @@ func (r *record[T]) insert(ctx context.Context, tx *Tx, v T) error {
 
 // insertOr adds a row unless conflict, the end of the statement, says otherwise. It reports whether a row changed.
 func (r *record[T]) insertOr(ctx context.Context, tx *Tx, v T, conflict string) (did bool, err error) {
-	args, err := r.args(v, func(field) bool { return true })
+	args, err := r.args(nil, v, r.fields)
 	if err != nil {
 		return false, err
 	}
-	return changed(tx.Exec(ctx, "INSERT INTO "+r.table+" "+r.values+" "+conflict, args...))
+	return changed(tx.Exec(ctx, r.inserts+r.values+" "+conflict, args...))
 }
 
 // insertAll adds rows, many with one statement.
 func (r *record[T]) insertAll(ctx context.Context, tx *Tx, rows []T) error {
 	for part := range chunks(rows) {
-		var args []any
+		args := make([]any, 0, len(part)*len(r.fields))
 		for _, v := range part {
-			more, err := r.args(v, func(field) bool { return true })
-			if err != nil {
+			var err error
+			if args, err = r.args(args, v, r.fields); err != nil {
 				return err
 			}
-			args = append(args, more...)
 		}
-		if _, err := tx.Exec(ctx, "INSERT INTO "+r.table+" ("+r.columns+") VALUES "+tuples(len(part), len(r.fields)), args...); err != nil {
+		if _, err := tx.Exec(ctx, r.inserts+tuples(len(part), len(r.fields)), args...); err != nil {
 			return err
 		}
 	}
@@ -147,14 +155,15 @@ func (r *record[T]) insertAll(ctx context.Context, tx *Tx, rows []T) error {
 
 // update stores the fields that may change. [ErrNotFound] when there is no such row.
 func (r *record[T]) update(ctx context.Context, tx *Tx, v T) error {
-	args, err := r.args(v, func(f field) bool { return f.is("key") || f.is("set") })
+	args, err := r.args(nil, v, r.changing)
 	if err != nil {
 		return err
 	}
-	return found(tx.Exec(ctx, "UPDATE "+r.table+" "+r.changes, args...))
+	return found(tx.Exec(ctx, r.updates, args...))
 }
 
-func (r *record[T]) args(v T, stored func(field) bool) (args []any, err error) {
+// args appends the values of fields.
+func (r *record[T]) args(args []any, v T, fields []field) ([]any, error) {
 	if s, ok := any(v).(interface {
 		storing()
 		loaded()
@@ -163,10 +172,7 @@ func (r *record[T]) args(v T, stored func(field) bool) (args []any, err error) {
 		defer s.loaded()
 	}
 	value := reflect.Indirect(reflect.ValueOf(v))
-	for _, f := range r.fields {
-		if !stored(f) {
-			continue
-		}
+	for _, f := range fields {
 		arg, err := f.encode(value.Field(f.index))
 		if err != nil {
 			return nil, fmt.Errorf("store: %s: %w", r.table, err)
@@ -187,9 +193,7 @@ func (r *record[T]) all(ctx context.Context, q Querier, rest string, args ...any
 	return scanAll(rows, err, r.scan)
 }
 
-func (r *record[T]) query(rest string) string {
-	return "SELECT " + r.columns + " FROM " + r.table + " " + rest
-}
+func (r *record[T]) query(rest string) string { return r.selects + rest }
 
 // list reads a part of a list of the table.
 func (r *record[T]) list(ctx context.Context, q Querier, l Listing, p Page) (List[T], error) {
