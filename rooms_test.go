@@ -132,8 +132,8 @@ var rooms = map[string]room{
 		third: []string{"github.com/jackc/pgx/v5", "modernc.org/sqlite", "github.com/pressly/goose/v3"},
 	},
 	"internal/store/storetest": {
-		what:  "databases for tests",
-		lines: 300,
+		what:  "databases for tests, and the lock order of their transactions",
+		lines: 450,
 		ours:  "toll internal/store",
 		third: []string{"github.com/jackc/pgx/v5"},
 	},

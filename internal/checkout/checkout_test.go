@@ -32,6 +32,7 @@ type shop struct {
 	rooms   []*checkout.Checkout
 	rail    *railtest.Rail // nil: there is none
 	now     atomic.Int64   // microseconds
+	txs     []*storetest.Transactions
 }
 
 // refusing undoes what creates.
@@ -67,6 +68,7 @@ func eachWith(t *testing.T, rail func() *railtest.Rail, f func(s *shop)) {
 			}
 			for range processes {
 				s.store = storetest.OpenConfig(t, cfg)
+				s.txs = append(s.txs, storetest.Follow(t, s.store))
 				l := ledger.New(s.store, ledger.Config{Clock: s.clock, MACKey: []byte("0123456789abcdef0123456789abcdef")})
 				s.ledgers = append(s.ledgers, l)
 				t.Cleanup(func() {
@@ -104,7 +106,7 @@ func (s *shop) start(st *store.Store, l *ledger.Ledger) *checkout.Checkout {
 		},
 	}
 	if s.rail != nil {
-		d.Rails = checkout.Rails{Crypto: s.rail, Card: s.rail}
+		d.Rails = checkout.Rails{Crypto: outside{s.rail, s}, Card: outside{s.rail, s}}
 	}
 	c := checkout.New(d)
 	s.Cleanup(func() {

@@ -88,11 +88,6 @@ func (c *Checkout) confirm(ctx context.Context, t *ledger.Tx, plan *toll.Plan, o
 	if err != nil {
 		return err
 	}
-	if late {
-		if _, _, err := store.CountOrder(ctx, t.Tx, o.Plan, 0); err != nil {
-			return err
-		}
-	}
 	o.Status, o.Open, o.UpdatedAt = toll.OrderConfirmed, false, now
 	o.FailureReason, o.FailureCode, o.FailureParams = "", "", ""
 	o.Reversed, o.TakenBack, o.Loss, o.HeldBack = false, 0, 0, 0
@@ -101,6 +96,11 @@ func (c *Checkout) confirm(ctx context.Context, t *ledger.Tx, plan *toll.Plan, o
 	}
 	if err := store.UpdateOrder(ctx, t.Tx, o); err != nil {
 		return err
+	}
+	if late {
+		if _, _, err := store.CountOrder(ctx, t.Tx, o.Plan, 0); err != nil {
+			return err
+		}
 	}
 	t.Event(orderEvents(o, plan.Owner, toll.EventOrderPaid)...)
 	return c.changeBudgetOf(ctx, t, o, out, func(b budget) {

@@ -1,0 +1,74 @@
+package checkout_test
+
+import (
+	"context"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/checkout"
+	"github.com/tollhq/toll/internal/checkout/railtest"
+)
+
+// outside is a rail that fails the test when it is called inside a transaction: what it does may reach the network.
+type outside struct {
+	*railtest.Rail
+	s *shop
+}
+
+func (o outside) check() {
+	o.s.Helper()
+	for _, txs := range o.s.txs {
+		if txs.Inside() {
+			o.s.Error("a rail is called inside a transaction")
+		}
+	}
+}
+
+func (o outside) Pay(ctx context.Context, p checkout.Purchase) (checkout.Payment, error) {
+	o.check()
+	return o.Rail.Pay(ctx, p)
+}
+
+func (o outside) Outcome(ctx context.Context, orderID string) (checkout.Payment, error) {
+	o.check()
+	return o.Rail.Outcome(ctx, orderID)
+}
+
+func (o outside) SignatureRequest(ctx context.Context, d *checkout.Delegation) (*checkout.SignatureRequest, error) {
+	o.check()
+	return o.Rail.SignatureRequest(ctx, d)
+}
+
+func (o outside) CheckSignature(ctx context.Context, d *checkout.Delegation) error {
+	o.check()
+	return o.Rail.CheckSignature(ctx, d)
+}
+
+func (o outside) Revoke(ctx context.Context, d *checkout.Delegation) (bool, error) {
+	o.check()
+	return o.Rail.Revoke(ctx, d)
+}
+
+func (o outside) Revocation(ctx context.Context, d *checkout.Delegation) (*checkout.Call, error) {
+	o.check()
+	return o.Rail.Revocation(ctx, d)
+}
+
+func (o outside) Accepts(ctx context.Context, account toll.Address, digest [32]byte, signature []byte) (bool, error) {
+	o.check()
+	return o.Rail.Accepts(ctx, account, digest, signature)
+}
+
+func (o outside) CheckSale(ctx context.Context, s checkout.Sale) (bool, error) {
+	o.check()
+	return o.Rail.CheckSale(ctx, s)
+}
+
+func (o outside) Sell(ctx context.Context, s checkout.Sale) (checkout.Payment, error) {
+	o.check()
+	return o.Rail.Sell(ctx, s)
+}
+
+func (o outside) Dead(ctx context.Context, s checkout.Sale) (bool, error) {
+	o.check()
+	return o.Rail.Dead(ctx, s)
+}
