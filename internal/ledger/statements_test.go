@@ -52,6 +52,7 @@ var composed = map[string]string{
 	"partition": "partitions of a test database",
 
 	"newRecord": "records: see recordList",
+	"ClaimJobs": "jobs belong to no account; its subquery ends with what the engine calls SKIP LOCKED",
 }
 
 type statement struct {
