@@ -48,7 +48,7 @@ func (c *Checkout) Mint(
 				return err
 			}
 			if m.Replayed {
-				return ledger.Recorded
+				return ledger.ErrRecorded
 			}
 			return store.PutAnswer(ctx, t.Tx, once, answer(m))
 		})

@@ -127,7 +127,7 @@ func (c *Checkout) orderFree(
 			return err
 		case m.Replayed:
 			o.TxHash = m.Transaction.String()
-			return ledger.Recorded
+			return ledger.ErrRecorded
 		}
 		if err := takePlace(ctx, t.Tx, plan.ID); err != nil {
 			return err

@@ -80,7 +80,7 @@ func (c *Checkout) place(ctx context.Context, in *intent) (*store.Order, error) 
 		if tried {
 			// The commit of an attempt got lost, or nothing came of it.
 			if found, err = store.OrderOfAccount(ctx, t, account, id); !errors.Is(err, store.ErrNotFound) {
-				return cmp.Or(err, ledger.Recorded)
+				return cmp.Or(err, ledger.ErrRecorded)
 			}
 		}
 		if found, err = c.findOrder(ctx, t.Tx, in, account, &id); err != nil {

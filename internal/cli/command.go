@@ -11,8 +11,6 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/cobra/doc"
 	"github.com/spf13/pflag"
-
-	"github.com/tollhq/toll"
 )
 
 // usageError is a command line that cannot be carried out as it is written.
@@ -22,13 +20,6 @@ func (e usageError) Unwrap() error { return e.error }
 
 // flagError is a flag whose value is wrong.
 func flagError(flag string, err error) error { return usageError{fmt.Errorf("--%s: %w", flag, err)} }
-
-func checkAddress(flag, value string) error {
-	if _, err := toll.ParseAddress(value); err != nil {
-		return flagError(flag, err)
-	}
-	return nil
-}
 
 func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
 

@@ -102,7 +102,7 @@ func (a *app) checkSignature(ctx context.Context, token string) string {
 		a.say("note", "the service cannot be reached or did not tell its keys, so the signature is not checked")
 		return "unchecked"
 	}
-	jws, err := jose.ParseSigned(token, []jose.SignatureAlgorithm{jose.EdDSA})
+	jws, err := jose.ParseSignedCompact(token, []jose.SignatureAlgorithm{jose.EdDSA})
 	if err == nil {
 		_, err = jws.Verify(&set)
 	}

@@ -10,9 +10,9 @@ import (
 	"github.com/tollhq/toll/internal/store"
 )
 
-// Recorded is the error with which the function of [Ledger.Do] says that its own record is there already: an earlier run
+// ErrRecorded is the error with which the function of [Ledger.Do] says that its own record is there already: an earlier run
 // was committed. Do writes nothing and returns nil.
-var Recorded = errors.New("ledger: recorded already")
+var ErrRecorded = errors.New("ledger: recorded already")
 
 // maxTrips bounds the round trips of a handle to the database, those of its caller's own records apart.
 const maxTrips = 12
@@ -46,7 +46,7 @@ type Tx struct {
 // with credits; everything else goes to the writer.
 //
 // f may run several times, also after a commit whose answer was lost, so it changes nothing but the database, and first
-// reads its own record: when that is there it returns [Recorded]. f must not reach the network, wait, or start another
+// reads its own record: when that is there it returns [ErrRecorded]. f must not reach the network, wait, or start another
 // transaction. It must not lock a row before it has the handle, and locks in the order account, order, orders of the
 // plan, delegation, authorization, lease, rail rows, due row, idempotency answer; events come last, from [Tx.Event].
 //
@@ -85,7 +85,7 @@ func (l *Ledger) handle(ctx context.Context, id AccountID, plan toll.PlanID, sub
 			}
 			return store.InsertEvent(ctx, tx, t.events...)
 		})
-		recorded := errors.Is(err, Recorded)
+		recorded := errors.Is(err, ErrRecorded)
 		switch {
 		case errors.Is(err, store.ErrUnknownOutcome) && attempt < maxAttempts && ctx.Err() == nil:
 			unknown = true
@@ -184,7 +184,7 @@ func (t *Tx) move(op operation) (TakenBack, error) {
 	return moved, err
 }
 
-// RevokePermission ends a permission at once and returns it. Open holds under it still settle. [Recorded] says that an
+// RevokePermission ends a permission at once and returns it. Open holds under it still settle. [ErrRecorded] says that an
 // earlier run of the same call did it. Refusals: PermissionUnknown, PermissionRevoked.
 func (t *Tx) RevokePermission(hash toll.Hash, at time.Time) (Permission, error) {
 	at = at.Truncate(time.Microsecond)
@@ -194,7 +194,7 @@ func (t *Tx) RevokePermission(hash toll.Hash, at time.Time) (Permission, error) 
 	}
 	r := answer.(revoked)
 	if r.replayed {
-		t.err = Recorded
+		t.err = ErrRecorded
 	}
 	return r.Permission, t.err
 }

@@ -99,7 +99,7 @@ func TestDo_DeadHandle(t *testing.T) {
 	})
 }
 
-// Recorded rolls back and is no error.
+// ErrRecorded rolls back and is no error.
 func TestDo_Recorded(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, st *store.Store) {
 		b := open(t, st)
@@ -107,7 +107,7 @@ func TestDo_Recorded(t *testing.T) {
 			if _, err := t.Mint(ledger.MintOp{Plan: plan, Subscriber: subscriber, Amount: 5, Ref: "order"}); err != nil {
 				return err
 			}
-			return ledger.Recorded
+			return ledger.ErrRecorded
 		}))
 		b.balance(0, 0)
 	})

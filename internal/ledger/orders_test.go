@@ -18,7 +18,7 @@ import (
 func count(ctx context.Context, l *ledger.Ledger, o *store.Order, permission toll.Hash) error {
 	return l.DoNew(ctx, o.Plan, o.Subscriber, func(t *ledger.Tx) error {
 		if _, err := store.OrderOfAccount(ctx, t, o.Account, o.ID); !errors.Is(err, store.ErrNotFound) {
-			return cmp.Or(err, ledger.Recorded)
+			return cmp.Or(err, ledger.ErrRecorded)
 		}
 		if _, err := t.CountOrder(permission, false); err != nil {
 			return err
@@ -96,7 +96,7 @@ func TestDo_OrderLimitRaced(t *testing.T) {
 			if err := l.Do(ctx, first.Account, func(t *ledger.Tx) error {
 				o, err := store.OrderOfAccount(ctx, t, first.Account, first.ID)
 				if err != nil || o.Status == toll.OrderFailed {
-					return cmp.Or(err, ledger.Recorded)
+					return cmp.Or(err, ledger.ErrRecorded)
 				}
 				o.Status = toll.OrderFailed
 				if err := store.UpdateOrder(ctx, t.Tx, o); err != nil {
