@@ -165,15 +165,15 @@ var rooms = map[string]room{
 		ours:  "toll evm internal/store internal/ledger internal/rail",
 	},
 	"internal/rail": {
-		what:  "types that checkout and the rails share: how a rail decides orders",
+		what:  "types that checkout and the rails share: what a rail pays, and how it decides orders",
 		lines: 300,
-		ours:  "toll internal/store",
+		ours:  "toll evm internal/store",
 	},
 	// A rail for tests, which the program does not link.
 	"internal/checkout/railtest": {
 		what:  "a rail for tests: pays, declines, hangs, loses answers; money of wallets",
 		lines: 650,
-		ours:  "toll evm internal/checkout",
+		ours:  "toll evm internal/rail",
 	},
 	"internal/chain": {
 		what:  "the crypto rail: orders, simulation, relayers, the tracker that follows the chain; its records",
@@ -260,7 +260,7 @@ var rooms = map[string]room{
 		what:  "verify, settle, release in both bodies, top-ups on the way, permissions, sub-tasks, sales to wallets, the catalogue, offers and receipts; caches",
 		lines: 5600,
 		ours: "toll x402 evm internal/cache internal/schema internal/meter internal/store " +
-			"internal/ledger internal/auth internal/checkout",
+			"internal/ledger internal/auth internal/rail internal/checkout",
 	},
 	"internal/oauth": {
 		what:  "the authorization server: clients, consents, codes, devices, refresh tokens, documents",
@@ -287,7 +287,7 @@ var rooms = map[string]room{
 		what:  "starts, watches and reports the chain: settings, keys of its accounts, faucet, mirror of burns",
 		lines: 1700,
 		ours: "toll evm internal/seal internal/store internal/ledger internal/jobs internal/auth " +
-			"internal/checkout internal/chain internal/chain/contracts internal/chain/signer " +
+			"internal/rail internal/checkout internal/chain internal/chain/contracts internal/chain/signer " +
 			"internal/chain/endpoints internal/chain/devchain internal/chain/mirror",
 		third: []string{"github.com/ethereum/go-ethereum"},
 	},

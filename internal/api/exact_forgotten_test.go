@@ -7,7 +7,6 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/evm"
-	"github.com/tollhq/toll/internal/checkout"
 	"github.com/tollhq/toll/internal/checkout/railtest"
 	"github.com/tollhq/toll/internal/facilitator"
 	"github.com/tollhq/toll/internal/store"
@@ -33,9 +32,7 @@ func TestExactNeverMade(t *testing.T) {
 			t.Fatalf("%s", got.body)
 		}
 	}
-	signature, err := byOthers.Sign(w.Key, usdcDomain)
-	must(t, err)
-	rail.Submit(checkout.Sale{Token: toll.USDCSandbox, Authorization: *byOthers, Signature: signature})
+	rail.Submit(toll.USDCSandbox, byOthers)
 	rail.Behave(railtest.Behaviour{Time: s.clock.now})
 	s.clock.advance(31 * 24 * time.Hour)
 	if more, err := s.fac.Sweep(t.Context()); more || err != nil {

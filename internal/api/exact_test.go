@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/tollhq/toll"
-	"github.com/tollhq/toll/internal/checkout"
 	"github.com/tollhq/toll/internal/facilitator"
 	"github.com/tollhq/toll/x402"
 )
@@ -147,9 +146,7 @@ func TestExactForOthersRefused(t *testing.T) {
 	// One that was carried out before it came here has paid nobody knows what.
 	rich := s.wallet(rail, 1_000_000)
 	b := rich.authorization(call)
-	signature, err := b.Sign(rich.Key, usdcDomain)
-	must(t, err)
-	rail.Submit(checkout.Sale{Token: toll.USDCSandbox, Authorization: *b, Signature: signature})
+	rail.Submit(toll.USDCSandbox, b)
 	body = `{"x402Version":2,"paymentPayload":` + decoded(t, rich.pays(call, b, "")) + `,"paymentRequirements":` + dear + `}`
 	if got := s.do(s.b1, "POST", base+"/x402/settle", body); got.text(t, "errorReason") != x402.ReasonExactNonceUsed {
 		t.Errorf("an authorization from the chain: %s", got.body)

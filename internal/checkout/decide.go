@@ -225,7 +225,7 @@ func (c *Checkout) changeBudgetOf(ctx context.Context, t *ledger.Tx, o *store.Or
 
 // decideAs decides an order as a rail said, on its word as it is then if the order was decided before, since an answer may
 // be late.
-func (c *Checkout) decideAs(ctx context.Context, o *store.Order, p *Payment) error {
+func (c *Checkout) decideAs(ctx context.Context, o *store.Order, p *rail.Payment) error {
 	for range decideTries {
 		if o.Status == p.Status || isPaid(o.Status) && isPaid(p.Status) && p.Status != toll.OrderFinal {
 			return nil
@@ -235,7 +235,7 @@ func (c *Checkout) decideAs(ctx context.Context, o *store.Order, p *Payment) err
 			if err != nil {
 				return err
 			}
-			if isPaid(latest.Status) != isPaid(p.Status) || !latest.decided() {
+			if isPaid(latest.Status) != isPaid(p.Status) || !latest.Decided() {
 				c.log.Warn("what was said of a decided order is not so", "order", o.ID, "status", o.Status, "said", p.Status)
 				return nil
 			}
@@ -245,7 +245,7 @@ func (c *Checkout) decideAs(ctx context.Context, o *store.Order, p *Payment) err
 				p.Ended = latest.Ended
 			}
 		}
-		err := c.change(ctx, o.Account, o, func(t *rail.Tx) error { return t.Decide(o.ID, p.outcome()) })
+		err := c.change(ctx, o.Account, o, func(t *rail.Tx) error { return t.Decide(o.ID, p.Outcome) })
 		if err != nil && !errors.Is(err, errElsewhere) && isPaid(p.Status) {
 			c.log.Error("a paid order has no credits yet", "order", o.ID, "err", err)
 		}
@@ -260,12 +260,12 @@ func (c *Checkout) decideAs(ctx context.Context, o *store.Order, p *Payment) err
 }
 
 // latest asks the rail again before what was decided is decided otherwise. Without a rail the given word counts.
-func (c *Checkout) latest(ctx context.Context, o *store.Order, p *Payment) (*Payment, error) {
-	rail := c.rails.byName(o.Rail)
-	if rail == nil {
+func (c *Checkout) latest(ctx context.Context, o *store.Order, p *rail.Payment) (*rail.Payment, error) {
+	from := c.rails.byName(o.Rail)
+	if from == nil {
 		return p, nil
 	}
-	latest, err := rail.Outcome(ctx, o.ID)
+	latest, err := from.Outcome(ctx, o.ID)
 	return &latest, err
 }
 

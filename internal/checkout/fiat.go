@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/rail"
 	"github.com/tollhq/toll/internal/store"
 )
 
@@ -16,7 +17,7 @@ const maxReturnURL = 2048
 type FiatRequest struct {
 	Caller  toll.Address
 	Plan    *toll.Plan
-	Session SessionInput
+	Session rail.SessionInput
 	Wait    time.Duration // how long the answer may wait for the page
 }
 
@@ -32,7 +33,7 @@ func (c *Checkout) Fiat(ctx context.Context, r FiatRequest, once *store.Once) (*
 	case !plan.IsListed:
 		return nil, unlisted(plan)
 	}
-	if err := r.Session.check(); err != nil {
+	if err := checkSession(&r.Session); err != nil {
 		return nil, err
 	}
 	o, err := c.place(ctx, &intent{
@@ -79,8 +80,8 @@ func (c *Checkout) checkoutOf(o *store.Order) (*toll.Checkout, error) {
 	}}, nil
 }
 
-// check refuses addresses that no person could be sent to.
-func (s *SessionInput) check() error {
+// checkSession refuses addresses that no person could be sent to.
+func checkSession(s *rail.SessionInput) error {
 	var faults []toll.Fault
 	for _, a := range []struct{ path, url string }{{"successUrl", s.SuccessURL}, {"cancelUrl", s.CancelURL}} {
 		if a.url == "" {

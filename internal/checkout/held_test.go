@@ -99,7 +99,7 @@ func TestHeldAccount(t *testing.T) {
 		_, err = s.at(0).Order(s.ctx, checkout.OrderRequest{Caller: holder, Plan: p, DelegationID: d, Wait: soon}, nil)
 		s.must(err)
 		bought := s.rail.Purchases()[0].Delegation
-		want := &checkout.Delegation{
+		want := &rail.Delegation{
 			ID: d, Owner: holder, OwnerAccount: account, Currency: "usdc", LimitCents: 1000, CreatedAt: start, ExpiresAt: start.Add(30 * 24 * time.Hour),
 			Signature: railtest.Signature[:], Authorization: json.RawMessage(`{"chainId":"0x14a34","nonce":0}`),
 		}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/rail"
 	"github.com/tollhq/toll/internal/store"
 )
 
@@ -25,11 +26,11 @@ const (
 
 // page is the stored form of the page on which a person pays.
 type page struct {
-	Input     SessionInput `json:"input"`
-	ID        string       `json:"id,omitempty"`
-	URL       string       `json:"url,omitempty"`
-	CreatedAt int64        `json:"createdAt,omitempty"` // seconds since 1970
-	ExpiresAt int64        `json:"expiresAt,omitempty"`
+	Input     rail.SessionInput `json:"input"`
+	ID        string            `json:"id,omitempty"`
+	URL       string            `json:"url,omitempty"`
+	CreatedAt int64             `json:"createdAt,omitempty"` // seconds since 1970
+	ExpiresAt int64             `json:"expiresAt,omitempty"`
 }
 
 func pageOf(o *store.Order) (p page, err error) {
@@ -87,7 +88,7 @@ func (c *Checkout) run(o *store.Order) {
 		if c.work.Err() != nil {
 			return
 		}
-		if cause == nil && p.decided() {
+		if cause == nil && p.Decided() {
 			if cause = c.finish(o, &p); cause == nil {
 				return
 			}
@@ -117,10 +118,10 @@ func unusable(err error) *toll.Error {
 	return nil
 }
 
-func (c *Checkout) pay(plan *toll.Plan, o *store.Order) (Payment, error) {
-	rail := c.rails.byName(o.Rail)
-	if rail == nil {
-		return Payment{}, railMissing(o.Rail)
+func (c *Checkout) pay(plan *toll.Plan, o *store.Order) (rail.Payment, error) {
+	by := c.rails.byName(o.Rail)
+	if by == nil {
+		return rail.Payment{}, railMissing(o.Rail)
 	}
 	ctx, cancel := context.WithTimeout(c.work, payTimeout)
 	defer cancel()
@@ -129,14 +130,15 @@ func (c *Checkout) pay(plan *toll.Plan, o *store.Order) (Payment, error) {
 	}
 	pg, err := pageOf(o)
 	if err != nil {
-		return Payment{}, err
+		return rail.Payment{}, err
 	}
 	if pg.URL != "" {
-		return rail.Outcome(ctx, o.ID)
+		return by.Outcome(ctx, o.ID)
 	}
-	p := Purchase{
-		OrderID: o.ID, Account: o.Account, Plan: plan, Subscriber: o.Subscriber, Credits: o.Credits, Amounts: plan.Price.Amounts, Receivers: plan.Price.Receivers,
-		Total: o.Amount, DelegationID: o.DelegationID, TopUp: o.RequestID != "" || o.Permission != nil,
+	p := rail.Purchase{
+		OrderID: o.ID, Account: o.Account, Plan: plan, Token: plan.Price.PayToken(c.env), Subscriber: o.Subscriber,
+		Credits: o.Credits, Amounts: plan.Price.Amounts, Receivers: plan.Price.Receivers, Total: o.Amount,
+		DelegationID: o.DelegationID, TopUp: o.RequestID != "" || o.Permission != nil,
 	}
 	if o.Session != "" {
 		p.Session = &pg.Input
@@ -150,15 +152,15 @@ func (c *Checkout) pay(plan *toll.Plan, o *store.Order) (Payment, error) {
 	if o.DelegationID != "" {
 		d, err := store.DelegationByID(ctx, c.store, o.DelegationID)
 		if err != nil {
-			return Payment{}, err
+			return rail.Payment{}, err
 		}
 		p.PaymentMethod, p.Delegation = d.PaymentMethod, details(d)
 	}
-	return rail.Pay(ctx, p)
+	return by.Pay(ctx, p)
 }
 
 // finish writes what the rail decided, once, whoever else does the same.
-func (c *Checkout) finish(o *store.Order, p *Payment) error {
+func (c *Checkout) finish(o *store.Order, p *rail.Payment) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.work), finishTimeout)
 	defer cancel()
 	c.failpoint("finish")
@@ -171,7 +173,7 @@ func (c *Checkout) finish(o *store.Order, p *Payment) error {
 }
 
 // reschedule keeps what is known of an order that is not decided, and sets the time of its next try.
-func (c *Checkout) reschedule(o *store.Order, p *Payment, cause error) error {
+func (c *Checkout) reschedule(o *store.Order, p *rail.Payment, cause error) error {
 	if cause != nil {
 		c.log.Warn("an order waits for its rail", "order", o.ID, "rail", o.Rail, "tries", o.Tries, "err", cause)
 	}
@@ -280,19 +282,19 @@ func (c *Checkout) lastRead(o *store.Order) (*store.Order, error) {
 // progress has the rail say how an order stands that is under way, for a caller that is told to come again. What it does not
 // say is left as it is.
 func (c *Checkout) progress(o *store.Order) *store.Order {
-	rail := c.rails.byName(o.Rail)
+	by := c.rails.byName(o.Rail)
 	select {
 	case <-c.stopping:
 		return o
 	default:
 	}
-	if rail == nil || o.TxHash != "" {
+	if by == nil || o.TxHash != "" {
 		return o
 	}
 	ctx, cancel := context.WithTimeout(c.work, lastReadTimeout)
 	defer cancel()
-	p, err := rail.Outcome(ctx, o.ID)
-	if err != nil || p.TxHash == "" || p.decided() {
+	p, err := by.Outcome(ctx, o.ID)
+	if err != nil || p.TxHash == "" || p.Decided() {
 		return o
 	}
 	err = c.store.Tx(ctx, func(tx *store.Tx) error {

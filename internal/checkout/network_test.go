@@ -4,8 +4,8 @@ import (
 	"context"
 
 	"github.com/tollhq/toll"
-	"github.com/tollhq/toll/internal/checkout"
 	"github.com/tollhq/toll/internal/checkout/railtest"
+	"github.com/tollhq/toll/internal/rail"
 )
 
 // outside is a rail that fails the test when it is called inside a transaction: what it does may reach the network.
@@ -23,32 +23,32 @@ func (o outside) check() {
 	}
 }
 
-func (o outside) Pay(ctx context.Context, p checkout.Purchase) (checkout.Payment, error) {
+func (o outside) Pay(ctx context.Context, p rail.Purchase) (rail.Payment, error) {
 	o.check()
 	return o.Rail.Pay(ctx, p)
 }
 
-func (o outside) Outcome(ctx context.Context, orderID string) (checkout.Payment, error) {
+func (o outside) Outcome(ctx context.Context, orderID string) (rail.Payment, error) {
 	o.check()
 	return o.Rail.Outcome(ctx, orderID)
 }
 
-func (o outside) SignatureRequest(ctx context.Context, d *checkout.Delegation) (*checkout.SignatureRequest, error) {
+func (o outside) SignatureRequest(ctx context.Context, d *rail.Delegation) (*rail.SignatureRequest, error) {
 	o.check()
 	return o.Rail.SignatureRequest(ctx, d)
 }
 
-func (o outside) CheckSignature(ctx context.Context, d *checkout.Delegation) error {
+func (o outside) CheckSignature(ctx context.Context, d *rail.Delegation) error {
 	o.check()
 	return o.Rail.CheckSignature(ctx, d)
 }
 
-func (o outside) Revoke(ctx context.Context, d *checkout.Delegation) (bool, error) {
+func (o outside) Revoke(ctx context.Context, d *rail.Delegation) (bool, error) {
 	o.check()
 	return o.Rail.Revoke(ctx, d)
 }
 
-func (o outside) Revocation(ctx context.Context, d *checkout.Delegation) (*checkout.Call, error) {
+func (o outside) Revocation(ctx context.Context, d *rail.Delegation) (*rail.Call, error) {
 	o.check()
 	return o.Rail.Revocation(ctx, d)
 }
@@ -58,17 +58,17 @@ func (o outside) Accepts(ctx context.Context, account toll.Address, digest [32]b
 	return o.Rail.Accepts(ctx, account, digest, signature)
 }
 
-func (o outside) CheckSale(ctx context.Context, s checkout.Sale) (bool, error) {
+func (o outside) CheckSale(ctx context.Context, s rail.Sale) (bool, error) {
 	o.check()
 	return o.Rail.CheckSale(ctx, s)
 }
 
-func (o outside) Sell(ctx context.Context, s checkout.Sale) (checkout.Payment, error) {
+func (o outside) Sell(ctx context.Context, s rail.Sale) (rail.Payment, error) {
 	o.check()
 	return o.Rail.Sell(ctx, s)
 }
 
-func (o outside) Dead(ctx context.Context, s checkout.Sale) (bool, error) {
+func (o outside) Dead(ctx context.Context, s rail.Sale) (bool, error) {
 	o.check()
 	return o.Rail.Dead(ctx, s)
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/tollhq/toll/internal/checkout"
 	"github.com/tollhq/toll/internal/checkout/railtest"
 	"github.com/tollhq/toll/internal/ledger"
+	"github.com/tollhq/toll/internal/rail"
 	"github.com/tollhq/toll/internal/store"
 )
 
@@ -108,7 +109,7 @@ func TestOrderOfPaidPlan(t *testing.T) {
 			s.Fatalf("%+v", o)
 		}
 		if bought := s.rail.Purchases(); len(bought) != 1 || bought[0].OrderID != o.OrderID || bought[0].Subscriber != holder ||
-			!slices.Equal(bought[0].Receivers, []toll.Address{owner}) || bought[0].DelegationID != "" {
+			bought[0].Token != toll.USDCSandbox || !slices.Equal(bought[0].Receivers, []toll.Address{owner}) || bought[0].DelegationID != "" {
 			s.Fatalf("%+v", bought)
 		}
 		again, err := s.order(1, holder, p)
@@ -448,7 +449,7 @@ func TestFiat(t *testing.T) {
 	eachRail(t, func(s *shop) {
 		p := s.plan(fiat)
 		s.rail.Behave(railtest.Behaviour{Person: true})
-		r := checkout.FiatRequest{Caller: holder, Plan: p, Wait: soon, Session: checkout.SessionInput{Hosted: true, SuccessURL: "https://a.example/ok"}}
+		r := checkout.FiatRequest{Caller: holder, Plan: p, Wait: soon, Session: rail.SessionInput{Hosted: true, SuccessURL: "https://a.example/ok"}}
 		out, err := s.at(0).Fiat(s.ctx, r, nil)
 		s.must(err)
 		if out.Result.URL != "https://pay.example/"+out.OrderID || out.Result.Link != out.Result.URL || out.Result.SessionID != "cs_"+out.OrderID ||

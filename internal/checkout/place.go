@@ -10,6 +10,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/ledger"
+	"github.com/tollhq/toll/internal/rail"
 	"github.com/tollhq/toll/internal/store"
 )
 
@@ -25,7 +26,7 @@ type intent struct {
 	amount     toll.Units   // what it costs
 	delegation string       // id or reference; "" for none
 	key        *toll.Hash   // the API key that uses the delegation
-	session    *SessionInput
+	session    *rail.SessionInput
 	once       *store.Once
 	topUp      *TopUp       // nil: somebody asked for the order
 	sale       *SaleRequest // nil: no authorization pays it
@@ -58,8 +59,8 @@ var errEnough = errors.New("checkout: the account has what the request needs")
 // needed any more.
 func (c *Checkout) place(ctx context.Context, in *intent) (*store.Order, error) {
 	plan := in.plan
-	name, rail := c.rails.of(plan)
-	if rail == nil {
+	name, by := c.rails.of(plan)
+	if by == nil {
 		return nil, railMissing(name)
 	}
 	delegation := ""

@@ -10,6 +10,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/ledger"
+	"github.com/tollhq/toll/internal/rail"
 	"github.com/tollhq/toll/internal/store"
 )
 
@@ -91,11 +92,11 @@ func (c *Checkout) revoke(ctx context.Context, id string, onChain bool) (d *stor
 // revocation is what the holder of the account sends to disable the delegation on the chain, in the words of
 // eth_sendTransaction; nil when there is nothing to send, or nobody to ask.
 func (c *Checkout) revocation(ctx context.Context, d *store.Delegation) map[string]any {
-	rail, ok := c.rails.Crypto.(Delegator)
+	by, ok := c.rails.Crypto.(rail.Delegator)
 	if !ok || d.OwnerAccount.IsZero() || d.Pending() {
 		return nil
 	}
-	call, err := rail.Revocation(ctx, details(d))
+	call, err := by.Revocation(ctx, details(d))
 	if err != nil || call == nil {
 		c.log.Warn("the call that disables a delegation is not known", "delegation", d.ID, "err", err)
 		return nil
@@ -155,7 +156,7 @@ func (c *Checkout) finishRevocations(ctx context.Context) error {
 // disableOnChain has the rail disable revoked delegations whose account the service holds. What it cannot do now, it is asked
 // for again.
 func (c *Checkout) disableOnChain(ctx, turn context.Context) error {
-	rail, ok := c.rails.Crypto.(Delegator)
+	by, ok := c.rails.Crypto.(rail.Delegator)
 	if !ok {
 		return nil
 	}
@@ -168,12 +169,12 @@ func (c *Checkout) disableOnChain(ctx, turn context.Context) error {
 		if turn.Err() != nil {
 			break
 		}
-		errs = append(errs, c.disable(ctx, turn, rail, d.ID))
+		errs = append(errs, c.disable(ctx, turn, by, d.ID))
 	}
 	return errors.Join(errs...)
 }
 
-func (c *Checkout) disable(ctx, turn context.Context, rail Delegator, id string) error {
+func (c *Checkout) disable(ctx, turn context.Context, by rail.Delegator, id string) error {
 	var mine *store.Delegation
 	set := func(change func(d *store.Delegation) bool) error {
 		return c.store.Tx(ctx, func(tx *store.Tx) error {
@@ -201,7 +202,7 @@ func (c *Checkout) disable(ctx, turn context.Context, rail Delegator, id string)
 		return err
 	}
 	c.failpoint("disable")
-	done, err := rail.Revoke(turn, details(mine))
+	done, err := by.Revoke(turn, details(mine))
 	if err != nil {
 		c.log.Warn("a revoked delegation is not disabled on the chain yet", "delegation", id, "err", err)
 	}

@@ -9,13 +9,14 @@ import (
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/evm"
 	"github.com/tollhq/toll/internal/ledger"
+	"github.com/tollhq/toll/internal/rail"
 	"github.com/tollhq/toll/internal/store"
 )
 
 // SaleRequest buys a plan for the account that signed an authorization, with the money of it.
 type SaleRequest struct {
 	Plan *toll.Plan
-	Sale Sale // without OrderID; its signature is known to be good
+	Sale rail.Sale // without OrderID; its signature is known to be good
 	// ChainID is that of the chain of Sale.Token.
 	ChainID int64
 	// Identifier is the name that the wallet gave to the purchase, "" for none. Under one name of a wallet one thing is bought:
@@ -101,13 +102,13 @@ func (c *Checkout) landed(ctx context.Context, o *store.Order, wait time.Duratio
 }
 
 // Seller returns the rail on which plans are sold for authorizations, nil when there is none.
-func (c *Checkout) Seller() Seller {
-	seller, _ := c.rails.Crypto.(Seller)
+func (c *Checkout) Seller() rail.Seller {
+	seller, _ := c.rails.Crypto.(rail.Seller)
 	return seller
 }
 
 // sell checks a payment and records its order.
-func (c *Checkout) sell(ctx context.Context, seller Seller, r *SaleRequest, out *Sold) (*store.Order, error) {
+func (c *Checkout) sell(ctx context.Context, seller rail.Seller, r *SaleRequest, out *Sold) (*store.Order, error) {
 	if !r.Plan.IsListed {
 		return nil, unlisted(r.Plan)
 	}
@@ -194,14 +195,14 @@ const saleKey = "sale/"
 func isSale(o *store.Order) bool { return strings.HasPrefix(o.OpenKey, saleKey) }
 
 // paySale has the authorization of an order carried out, or goes on with that.
-func (c *Checkout) paySale(ctx context.Context, o *store.Order) (Payment, error) {
+func (c *Checkout) paySale(ctx context.Context, o *store.Order) (rail.Payment, error) {
 	seller := c.Seller()
 	if seller == nil {
-		return Payment{}, railMissing(o.Rail)
+		return rail.Payment{}, railMissing(o.Rail)
 	}
 	a, err := store.AuthorizationOfOrder(ctx, c.store, o.ID)
 	if err != nil {
-		return Payment{}, err
+		return rail.Payment{}, err
 	}
 	s := SaleOf(a)
 	s.Account = o.Account
@@ -209,8 +210,8 @@ func (c *Checkout) paySale(ctx context.Context, o *store.Order) (Payment, error)
 }
 
 // SaleOf returns what a recorded authorization pays for.
-func SaleOf(a *store.Authorization) Sale {
-	return Sale{
+func SaleOf(a *store.Authorization) rail.Sale {
+	return rail.Sale{
 		OrderID: a.OrderID, Token: a.Asset, Signature: a.Signature, Authorization: evm.Authorization{
 			From: a.Payer, To: a.Receiver, Value: a.Value.Int(), ValidAfter: uint64(a.ValidAfter), ValidBefore: uint64(a.ValidBefore),
 			Nonce: a.Nonce,

@@ -27,7 +27,7 @@ func (s *shop) sold() *toll.Plan {
 func (s *shop) sale(plan *toll.Plan, nonce byte) checkout.SaleRequest {
 	return checkout.SaleRequest{
 		Plan: plan, ChainID: 84532, Wait: soon, Content: toll.Hash{1}, Check: func() error { return nil },
-		Sale: checkout.Sale{Token: toll.USDCSandbox, Signature: make([]byte, 65), Authorization: evm.Authorization{
+		Sale: rail.Sale{Token: toll.USDCSandbox, Signature: make([]byte, 65), Authorization: evm.Authorization{
 			From: holder, To: owner, Value: big.NewInt(1_000_000), ValidBefore: uint64(s.clock().Add(time.Hour).Unix()), Nonce: [32]byte{nonce},
 		}},
 	}
@@ -199,7 +199,7 @@ func TestT58_AfterAFailure(t *testing.T) {
 			_, err := s.at(0).Sell(s.ctx, r)
 			s.code(err, toll.CodeChainBalance)
 		}
-		s.rail.Submit(r.Sale)
+		s.rail.Submit(r.Sale.Token, &r.Sale.Authorization)
 		for range 2 {
 			out, err := s.at(1).Sell(s.ctx, r)
 			if err != nil || out.Recorded || out.First || out.Order.CreditsGranted != 100 || s.credits(plan) != 100 || s.rail.Transfers() != 1 {
@@ -275,7 +275,7 @@ func TestT36_IdentifierAfterAFailure(t *testing.T) {
 		s.rail.Behave(railtest.Behaviour{})
 		_, err = s.at(1).Sell(s.ctx, named(plan, first.Identifier))
 		s.code(err, toll.CodeChainFailed)
-		s.rail.Submit(first.Sale)
+		s.rail.Submit(first.Sale.Token, &first.Sale.Authorization)
 		if out, err := s.at(1).Sell(s.ctx, named(plan, first.Identifier)); err != nil || out.Recorded || s.credits(plan) != 100 || s.rail.Transfers() != moved+1 {
 			s.Errorf("what others had carried out: %+v, %v, %d credits", out, err, s.credits(plan))
 		}

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/rail"
 	"github.com/tollhq/toll/internal/store"
 )
 
@@ -17,21 +18,21 @@ const (
 )
 
 // details is a delegation as rails know it.
-func details(d *store.Delegation) *Delegation {
-	return &Delegation{
+func details(d *store.Delegation) *rail.Delegation {
+	return &rail.Delegation{
 		ID: d.ID, Owner: d.Owner, OwnerAccount: d.OwnerAccount, Currency: d.Currency, LimitCents: d.Limit, CreatedAt: d.CreatedAt,
 		ExpiresAt: d.ExpiresAt, AllowedRecipients: d.AllowedReceivers, Signature: d.Signature, Authorization: json.RawMessage(d.Authorization),
 	}
 }
 
 // delegator returns the rail that knows accounts of users, or [toll.CodeChainUnreachable].
-func (c *Checkout) delegator() (Delegator, error) {
-	rail, ok := c.rails.Crypto.(Delegator)
+func (c *Checkout) delegator() (rail.Delegator, error) {
+	by, ok := c.rails.Crypto.(rail.Delegator)
 	if !ok {
 		return nil, toll.NewError(toll.CodeChainUnreachable).
 			WithHint("An account that you hold needs the chain, which is not configured here: leave ownerAccount out.")
 	}
-	return rail, nil
+	return by, nil
 }
 
 // heldBy sets the account of a new delegation that the user holds.
@@ -51,11 +52,11 @@ func (c *Checkout) heldBy(d *store.Delegation, account toll.Address) error {
 
 // request adds to the answer what the holder of the account is to sign.
 func (c *Checkout) request(ctx context.Context, d *store.Delegation, out *toll.DelegationCreated) error {
-	rail, err := c.delegator()
+	by, err := c.delegator()
 	if err != nil {
 		return err
 	}
-	r, err := rail.SignatureRequest(ctx, details(d))
+	r, err := by.SignatureRequest(ctx, details(d))
 	if err != nil {
 		return toll.AsError(err)
 	}
@@ -83,11 +84,11 @@ func (c *Checkout) SignDelegation(
 	if done, err := c.signable(now, d.Signature); done || err != nil {
 		return c.recordOf(now, err)
 	}
-	rail, err := c.delegator()
+	by, err := c.delegator()
 	if err != nil {
 		return nil, err
 	}
-	if err := rail.CheckSignature(ctx, details(&d)); err != nil {
+	if err := by.CheckSignature(ctx, details(&d)); err != nil {
 		return nil, toll.AsError(err)
 	}
 	c.failpoint("signature checked")

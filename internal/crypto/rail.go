@@ -8,33 +8,33 @@ import (
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/evm"
 	"github.com/tollhq/toll/internal/chain"
-	"github.com/tollhq/toll/internal/checkout"
+	"github.com/tollhq/toll/internal/rail"
 )
 
 // Rail returns the chain as checkout sees it, nil when it is off.
-func (n *Network) Rail() checkout.Rail {
+func (n *Network) Rail() rail.Rail {
 	if n.source == sourceNone {
 		return nil
 	}
-	return rail{n}
+	return lazyRail{n}
 }
 
-// rail is the chain as checkout sees it. Each call starts the chain when it does not run yet.
-type rail struct{ network *Network }
+// lazyRail is the chain as checkout sees it. Each call starts the chain when it does not run yet.
+type lazyRail struct{ network *Network }
 
 var (
-	_ checkout.Rail      = rail{}
-	_ checkout.Delegator = rail{}
-	_ checkout.Seller    = rail{}
+	_ rail.Rail      = lazyRail{}
+	_ rail.Delegator = lazyRail{}
+	_ rail.Seller    = lazyRail{}
 )
 
-func (r rail) Pay(ctx context.Context, p checkout.Purchase) (checkout.Payment, error) {
+func (r lazyRail) Pay(ctx context.Context, p rail.Purchase) (rail.Payment, error) {
 	n, err := r.network.need(ctx)
 	if err != nil {
-		return checkout.Payment{}, err
+		return rail.Payment{}, err
 	}
 	purchase := chain.Purchase{
-		OrderID: p.OrderID, Account: p.Account, Subscriber: p.Subscriber, Token: p.Plan.Price.PayToken(r.network.env()), Receivers: p.Receivers, Amounts: p.Amounts,
+		OrderID: p.OrderID, Account: p.Account, Subscriber: p.Subscriber, Token: p.Token, Receivers: p.Receivers, Amounts: p.Amounts,
 		Total: p.Total, TopUp: p.TopUp,
 	}
 	if p.Delegation != nil {
@@ -45,16 +45,16 @@ func (r rail) Pay(ctx context.Context, p checkout.Purchase) (checkout.Payment, e
 	return paymentOf(o), err
 }
 
-func (r rail) Outcome(ctx context.Context, orderID string) (checkout.Payment, error) {
+func (r lazyRail) Outcome(ctx context.Context, orderID string) (rail.Payment, error) {
 	n, err := r.network.need(ctx)
 	if err != nil {
-		return checkout.Payment{}, err
+		return rail.Payment{}, err
 	}
 	o, err := n.rail.Outcome(ctx, orderID)
 	return paymentOf(o), err
 }
 
-func (r rail) SignatureRequest(ctx context.Context, d *checkout.Delegation) (*checkout.SignatureRequest, error) {
+func (r lazyRail) SignatureRequest(ctx context.Context, d *rail.Delegation) (*rail.SignatureRequest, error) {
 	n, err := r.network.need(ctx)
 	if err != nil {
 		return nil, err
@@ -63,10 +63,10 @@ func (r rail) SignatureRequest(ctx context.Context, d *checkout.Delegation) (*ch
 	if err != nil {
 		return nil, err
 	}
-	return &checkout.SignatureRequest{TypedData: req.TypedData, Account: toll.Address(req.Account), CodeRequired: req.CodeRequired}, nil
+	return &rail.SignatureRequest{TypedData: req.TypedData, Account: toll.Address(req.Account), CodeRequired: req.CodeRequired}, nil
 }
 
-func (r rail) CheckSignature(ctx context.Context, d *checkout.Delegation) error {
+func (r lazyRail) CheckSignature(ctx context.Context, d *rail.Delegation) error {
 	n, err := r.network.need(ctx)
 	if err != nil {
 		return err
@@ -74,7 +74,7 @@ func (r rail) CheckSignature(ctx context.Context, d *checkout.Delegation) error 
 	return n.rail.CheckSignature(ctx, delegationOf(d))
 }
 
-func (r rail) Revoke(ctx context.Context, d *checkout.Delegation) (done bool, err error) {
+func (r lazyRail) Revoke(ctx context.Context, d *rail.Delegation) (done bool, err error) {
 	n, err := r.network.need(ctx)
 	if err != nil {
 		return false, err
@@ -82,7 +82,7 @@ func (r rail) Revoke(ctx context.Context, d *checkout.Delegation) (done bool, er
 	return n.rail.Revoke(ctx, delegationOf(d))
 }
 
-func (r rail) Revocation(ctx context.Context, d *checkout.Delegation) (*checkout.Call, error) {
+func (r lazyRail) Revocation(ctx context.Context, d *rail.Delegation) (*rail.Call, error) {
 	n, err := r.network.need(ctx)
 	if err != nil {
 		return nil, err
@@ -91,15 +91,15 @@ func (r rail) Revocation(ctx context.Context, d *checkout.Delegation) (*checkout
 	if err != nil {
 		return nil, err
 	}
-	return &checkout.Call{To: toll.Address(call.To), Data: call.Data}, nil
+	return &rail.Call{To: toll.Address(call.To), Data: call.Data}, nil
 }
 
 // Domain does not start the chain: what is sold is told while nobody buys.
-func (r rail) Domain(token toll.Address) (evm.Domain, bool) {
+func (r lazyRail) Domain(token toll.Address) (evm.Domain, bool) {
 	return chain.TokenDomain(r.network.chainID(), token)
 }
 
-func (r rail) Accepts(ctx context.Context, account toll.Address, digest [32]byte, signature []byte) (bool, error) {
+func (r lazyRail) Accepts(ctx context.Context, account toll.Address, digest [32]byte, signature []byte) (bool, error) {
 	n, err := r.network.need(ctx)
 	if err != nil {
 		return false, err
@@ -107,7 +107,7 @@ func (r rail) Accepts(ctx context.Context, account toll.Address, digest [32]byte
 	return n.rail.Accepts(ctx, account, digest, signature)
 }
 
-func (r rail) CheckSale(ctx context.Context, s checkout.Sale) (used bool, err error) {
+func (r lazyRail) CheckSale(ctx context.Context, s rail.Sale) (used bool, err error) {
 	n, err := r.network.need(ctx)
 	if err != nil {
 		return false, err
@@ -115,16 +115,16 @@ func (r rail) CheckSale(ctx context.Context, s checkout.Sale) (used bool, err er
 	return n.rail.CheckSale(ctx, chain.Sale(s))
 }
 
-func (r rail) Sell(ctx context.Context, s checkout.Sale) (checkout.Payment, error) {
+func (r lazyRail) Sell(ctx context.Context, s rail.Sale) (rail.Payment, error) {
 	n, err := r.network.need(ctx)
 	if err != nil {
-		return checkout.Payment{}, err
+		return rail.Payment{}, err
 	}
 	o, err := n.rail.Sell(ctx, chain.Sale(s))
 	return paymentOf(o), err
 }
 
-func (r rail) Dead(ctx context.Context, s checkout.Sale) (bool, error) {
+func (r lazyRail) Dead(ctx context.Context, s rail.Sale) (bool, error) {
 	n, err := r.network.need(ctx)
 	if err != nil {
 		return false, err
@@ -132,7 +132,7 @@ func (r rail) Dead(ctx context.Context, s checkout.Sale) (bool, error) {
 	return n.rail.Dead(ctx, chain.Sale(s))
 }
 
-func delegationOf(d *checkout.Delegation) chain.Delegation {
+func delegationOf(d *rail.Delegation) chain.Delegation {
 	return chain.Delegation{
 		ID: d.ID, Owner: d.Owner, OwnerAccount: d.OwnerAccount, Currency: d.Currency, LimitCents: d.LimitCents, CreatedAt: d.CreatedAt,
 		ExpiresAt: d.ExpiresAt, AllowedRecipients: d.AllowedRecipients, Signature: d.Signature, Authorization: d.Authorization,
@@ -140,8 +140,8 @@ func delegationOf(d *checkout.Delegation) chain.Delegation {
 }
 
 // paymentOf needs no table: the states of an operation have the words of orders.
-func paymentOf(o chain.Outcome) checkout.Payment {
-	p := checkout.Payment{Status: toll.OrderStatus(o.State)}
+func paymentOf(o chain.Outcome) rail.Payment {
+	p := rail.Payment{Outcome: rail.Outcome{Status: toll.OrderStatus(o.State)}}
 	if p.Status == "" {
 		p.Status = toll.OrderCreated
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/evm"
 	"github.com/tollhq/toll/internal/checkout"
+	"github.com/tollhq/toll/internal/rail"
 	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/x402"
 )
@@ -103,7 +104,7 @@ func (f *Facilitator) keepExact(ctx context.Context, p *exactPayment, opened boo
 	if err := f.saleFits(p.terms, p.payment, p.signed); err != nil {
 		return nil, false, toll.AsError(err)
 	}
-	used, err := f.checkout.Seller().CheckSale(ctx, checkout.Sale{Token: p.token, Authorization: *p.signed, Signature: p.signature})
+	used, err := f.checkout.Seller().CheckSale(ctx, rail.Sale{Token: p.token, Authorization: *p.signed, Signature: p.signature})
 	if err == nil && used {
 		err = refuse(toll.CodeRequestUsed, x402.ReasonExactNonceUsed, "The chain has carried this authorization out already.")
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/tollhq/toll/evm"
 	"github.com/tollhq/toll/internal/auth"
 	"github.com/tollhq/toll/internal/checkout"
+	"github.com/tollhq/toll/internal/rail"
 	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/x402"
 )
@@ -207,7 +208,7 @@ func (f *Facilitator) sellPlan(
 		return nil, unpaid(required, e)
 	}
 	sold, err := f.checkout.Sell(ctx, checkout.SaleRequest{
-		Plan: plan, Sale: checkout.Sale{Token: terms.token, Authorization: *signed, Signature: p.Signature}, ChainID: f.env.ChainID(),
+		Plan: plan, Sale: rail.Sale{Token: terms.token, Authorization: *signed, Signature: p.Signature}, ChainID: f.env.ChainID(),
 		Identifier: p.PaymentIdentifier, Content: f.saleContent(plan, terms), Wait: wait,
 		Check: func() error { return f.saleFits(terms, p, signed) },
 	})

@@ -5,7 +5,7 @@ import (
 	"encoding/json"
 
 	"github.com/tollhq/toll"
-	"github.com/tollhq/toll/internal/checkout"
+	"github.com/tollhq/toll/internal/rail"
 )
 
 // Undo is a reorganisation after which the payment of an order has not been made, and never will be. Who tells the checkout is
@@ -15,7 +15,7 @@ func (r *Rail) Undo(orderID string, code toll.Code, reason string) {
 	defer r.mu.Unlock()
 	if o := r.orders[orderID]; o != nil {
 		o.charges = 0
-		o.payment = checkout.Payment{Status: toll.OrderFailed, FailureCode: code, FailureReason: reason, Ended: true}
+		o.payment = rail.Payment{Outcome: rail.Outcome{Status: toll.OrderFailed, FailureCode: code, FailureReason: reason, Ended: true}}
 	}
 }
 
@@ -24,7 +24,7 @@ func (r *Rail) Redo(orderID string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if o := r.orders[orderID]; o != nil && !paid(o) {
-		o.payment = checkout.Payment{}
+		o.payment = rail.Payment{}
 		charge(o)
 	}
 }
@@ -58,14 +58,14 @@ func (r *Rail) refusesAccount() error {
 	return nil
 }
 
-// SignatureRequest implements checkout.Delegator.
-func (r *Rail) SignatureRequest(_ context.Context, d *checkout.Delegation) (*checkout.SignatureRequest, error) {
+// SignatureRequest implements rail.Delegator.
+func (r *Rail) SignatureRequest(_ context.Context, d *rail.Delegation) (*rail.SignatureRequest, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.now.Unreachable != "" {
 		return nil, toll.NewError(r.now.Unreachable)
 	}
-	return &checkout.SignatureRequest{
+	return &rail.SignatureRequest{
 		Account: d.OwnerAccount, CodeRequired: true,
 		TypedData: map[string]any{
 			"primaryType": "Delegation", "domain": map[string]any{"name": "DelegationManager", "version": "1"},
@@ -74,8 +74,8 @@ func (r *Rail) SignatureRequest(_ context.Context, d *checkout.Delegation) (*che
 	}, nil
 }
 
-// CheckSignature implements checkout.Delegator: it takes [Signature], and an authorization that names any address.
-func (r *Rail) CheckSignature(_ context.Context, d *checkout.Delegation) error {
+// CheckSignature implements rail.Delegator: it takes [Signature], and an authorization that names any address.
+func (r *Rail) CheckSignature(_ context.Context, d *rail.Delegation) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if err := r.refusesAccount(); err != nil {
@@ -93,8 +93,8 @@ func (r *Rail) CheckSignature(_ context.Context, d *checkout.Delegation) error {
 	return nil
 }
 
-// Revoke implements checkout.Delegator.
-func (r *Rail) Revoke(_ context.Context, d *checkout.Delegation) (done bool, err error) {
+// Revoke implements rail.Delegator.
+func (r *Rail) Revoke(_ context.Context, d *rail.Delegation) (done bool, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.revoked[d.ID]++
@@ -104,9 +104,9 @@ func (r *Rail) Revoke(_ context.Context, d *checkout.Delegation) (done bool, err
 	return !r.now.Revoking, nil
 }
 
-// Revocation implements checkout.Delegator.
-func (r *Rail) Revocation(context.Context, *checkout.Delegation) (*checkout.Call, error) {
-	return &checkout.Call{To: toll.Address{0xde, 19: 1}, Data: []byte{0x49, 0x93, 0x40, 0x47}}, nil
+// Revocation implements rail.Delegator.
+func (r *Rail) Revocation(context.Context, *rail.Delegation) (*rail.Call, error) {
+	return &rail.Call{To: toll.Address{0xde, 19: 1}, Data: []byte{0x49, 0x93, 0x40, 0x47}}, nil
 }
 
 // Revocations returns how often a delegation was to be disabled.

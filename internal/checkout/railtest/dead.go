@@ -4,11 +4,11 @@ import (
 	"context"
 
 	"github.com/tollhq/toll"
-	"github.com/tollhq/toll/internal/checkout"
+	"github.com/tollhq/toll/internal/rail"
 )
 
-// Dead implements checkout.Seller.
-func (r *Rail) Dead(_ context.Context, s checkout.Sale) (bool, error) {
+// Dead implements rail.Seller.
+func (r *Rail) Dead(_ context.Context, s rail.Sale) (bool, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.now.Unreachable != "" {

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/tollhq/toll"
-	"github.com/tollhq/toll/internal/checkout"
+	"github.com/tollhq/toll/internal/rail"
 )
 
 // Behaviour is how a rail takes what it is asked. The zero value pays at once.
@@ -45,15 +45,15 @@ type Rail struct {
 	revoked map[string]int // how often a delegation was to be disabled, by its id
 
 	purses    map[purse]*big.Int
-	spent     map[nonce]checkout.Sale
+	spent     map[nonce]rail.Sale
 	transfers int
 	code      map[toll.Address]func(digest [32]byte, signature []byte) bool
 	asked     int
 }
 
 type order struct {
-	purchase checkout.Purchase
-	payment  checkout.Payment
+	purchase rail.Purchase
+	payment  rail.Payment
 	steps    int
 	charges  int
 }
@@ -62,7 +62,7 @@ type order struct {
 func New() *Rail {
 	return &Rail{
 		orders: map[string]*order{}, change: make(chan struct{}), revoked: map[string]int{}, purses: map[purse]*big.Int{},
-		spent: map[nonce]checkout.Sale{}, code: map[toll.Address]func([32]byte, []byte) bool{},
+		spent: map[nonce]rail.Sale{}, code: map[toll.Address]func([32]byte, []byte) bool{},
 	}
 }
 
@@ -77,8 +77,8 @@ func (r *Rail) Behave(b Behaviour) {
 
 var errLost = errors.New("railtest: the answer is lost")
 
-// Pay implements checkout.Rail.
-func (r *Rail) Pay(ctx context.Context, p checkout.Purchase) (checkout.Payment, error) {
+// Pay implements rail.Rail.
+func (r *Rail) Pay(ctx context.Context, p rail.Purchase) (rail.Payment, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.calls++
@@ -90,15 +90,15 @@ func (r *Rail) Pay(ctx context.Context, p checkout.Purchase) (checkout.Payment, 
 			r.mu.Lock()
 		case <-ctx.Done():
 			r.mu.Lock()
-			return checkout.Payment{}, ctx.Err()
+			return rail.Payment{}, ctx.Err()
 		}
 	}
 	if r.now.Unreachable != "" {
-		return checkout.Payment{}, toll.NewError(r.now.Unreachable)
+		return rail.Payment{}, toll.NewError(r.now.Unreachable)
 	}
 	o := r.orders[p.OrderID]
 	if o == nil {
-		o = &order{purchase: p, steps: r.now.Steps, payment: checkout.Payment{Status: toll.OrderCreated}}
+		o = &order{purchase: p, steps: r.now.Steps, payment: rail.Payment{Outcome: rail.Outcome{Status: toll.OrderCreated}}}
 		r.orders[p.OrderID] = o
 		if r.now.DeclineNext > 0 {
 			r.now.DeclineNext--
@@ -112,17 +112,17 @@ func (r *Rail) Pay(ctx context.Context, p checkout.Purchase) (checkout.Payment, 
 	return r.answer(o)
 }
 
-// Outcome implements checkout.Rail.
-func (r *Rail) Outcome(_ context.Context, orderID string) (checkout.Payment, error) {
+// Outcome implements rail.Rail.
+func (r *Rail) Outcome(_ context.Context, orderID string) (rail.Payment, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.calls++
 	if r.now.Unreachable != "" {
-		return checkout.Payment{}, toll.NewError(r.now.Unreachable)
+		return rail.Payment{}, toll.NewError(r.now.Unreachable)
 	}
 	o := r.orders[orderID]
 	if o == nil {
-		return checkout.Payment{}, fmt.Errorf("railtest: no order %s", orderID)
+		return rail.Payment{}, fmt.Errorf("railtest: no order %s", orderID)
 	}
 	return r.answer(o)
 }
@@ -162,15 +162,15 @@ func transaction(o *order) string {
 	return toll.Hash(toll.Keccak256([]byte(o.purchase.OrderID))).String()
 }
 
-func (r *Rail) answer(o *order) (checkout.Payment, error) {
+func (r *Rail) answer(o *order) (rail.Payment, error) {
 	if r.now.LoseAnswers > 0 {
 		r.now.LoseAnswers--
-		return checkout.Payment{}, errLost
+		return rail.Payment{}, errLost
 	}
 	return o.payment, nil
 }
 
-func differs(a, b checkout.Purchase) string {
+func differs(a, b rail.Purchase) string {
 	switch {
 	case a.Plan.ID != b.Plan.ID:
 		return "plan"
@@ -224,10 +224,10 @@ func (r *Rail) Charges() (n int, sum toll.Units) {
 }
 
 // Purchases returns what the rail was asked to pay, one for each order.
-func (r *Rail) Purchases() []checkout.Purchase {
+func (r *Rail) Purchases() []rail.Purchase {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	var out []checkout.Purchase
+	var out []rail.Purchase
 	for _, o := range r.orders {
 		out = append(out, o.purchase)
 	}

@@ -7,7 +7,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/evm"
-	"github.com/tollhq/toll/internal/checkout"
+	"github.com/tollhq/toll/internal/rail"
 )
 
 // purse is what an account has of a token.
@@ -45,14 +45,14 @@ func (r *Rail) move(to purse, units *big.Int) {
 }
 
 // Submit has the token carry out an authorization, as anybody can.
-func (r *Rail) Submit(s checkout.Sale) {
+func (r *Rail) Submit(token toll.Address, a *evm.Authorization) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.carryOut(s)
+	r.carryOut(rail.Sale{Token: token, Authorization: *a})
 }
 
 // carryOut moves the money of an authorization, once.
-func (r *Rail) carryOut(s checkout.Sale) {
+func (r *Rail) carryOut(s rail.Sale) {
 	a := &s.Authorization
 	r.move(purse{a.From, s.Token}, new(big.Int).Neg(a.Value))
 	r.move(purse{a.To, s.Token}, a.Value)
@@ -60,7 +60,7 @@ func (r *Rail) carryOut(s checkout.Sale) {
 	r.transfers++
 }
 
-func nonceOf(s checkout.Sale) nonce {
+func nonceOf(s rail.Sale) nonce {
 	return nonce{purse{s.Authorization.From, s.Token}, s.Authorization.Nonce}
 }
 
@@ -71,7 +71,7 @@ func (r *Rail) Transfers() int {
 	return r.transfers
 }
 
-// Domain implements checkout.Seller for the tokens of the sandbox.
+// Domain implements rail.Seller for the tokens of the sandbox.
 func (r *Rail) Domain(token toll.Address) (evm.Domain, bool) {
 	name := map[toll.Address]string{toll.USDCSandbox: toll.CurrencyUSDC, toll.EURCSandbox: toll.CurrencyEURC}[token]
 	return evm.Domain{Name: name, Version: "2", ChainID: big.NewInt(toll.Sandbox.ChainID()), Contract: token}, name != ""
@@ -91,7 +91,7 @@ func (r *Rail) Asked() int {
 	return r.asked
 }
 
-// Accepts implements checkout.Seller.
+// Accepts implements rail.Seller.
 func (r *Rail) Accepts(_ context.Context, account toll.Address, digest [32]byte, signature []byte) (bool, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -103,8 +103,8 @@ func (r *Rail) Accepts(_ context.Context, account toll.Address, digest [32]byte,
 	return takes != nil && takes(digest, signature), nil
 }
 
-// CheckSale implements checkout.Seller.
-func (r *Rail) CheckSale(_ context.Context, s checkout.Sale) (used bool, err error) {
+// CheckSale implements rail.Seller.
+func (r *Rail) CheckSale(_ context.Context, s rail.Sale) (used bool, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.now.Unreachable != "" {
@@ -114,7 +114,7 @@ func (r *Rail) CheckSale(_ context.Context, s checkout.Sale) (used bool, err err
 }
 
 // payable is what the token says of an authorization.
-func (r *Rail) payable(s checkout.Sale) (used bool, err error) {
+func (r *Rail) payable(s rail.Sale) (used bool, err error) {
 	if by, ok := r.spent[nonceOf(s)]; ok {
 		if by.Authorization.To != s.Authorization.To || by.Authorization.Value.Cmp(s.Authorization.Value) != 0 {
 			return false, toll.NewError(toll.CodeRequestUsed)
@@ -127,8 +127,8 @@ func (r *Rail) payable(s checkout.Sale) (used bool, err error) {
 	return false, nil
 }
 
-// Sell implements checkout.Seller.
-func (r *Rail) Sell(ctx context.Context, s checkout.Sale) (checkout.Payment, error) {
+// Sell implements rail.Seller.
+func (r *Rail) Sell(ctx context.Context, s rail.Sale) (rail.Payment, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.calls++
@@ -140,21 +140,21 @@ func (r *Rail) Sell(ctx context.Context, s checkout.Sale) (checkout.Payment, err
 			r.mu.Lock()
 		case <-ctx.Done():
 			r.mu.Lock()
-			return checkout.Payment{}, ctx.Err()
+			return rail.Payment{}, ctx.Err()
 		}
 	}
 	if r.now.Unreachable != "" {
-		return checkout.Payment{}, toll.NewError(r.now.Unreachable)
+		return rail.Payment{}, toll.NewError(r.now.Unreachable)
 	}
 	o := r.orders[s.OrderID]
 	if o == nil {
 		total, err := toll.ParseUnits(s.Authorization.Value.String())
 		if err != nil {
-			return checkout.Payment{}, err
+			return rail.Payment{}, err
 		}
 		o = &order{
-			purchase: checkout.Purchase{OrderID: s.OrderID, Subscriber: s.Authorization.From, Total: total}, steps: r.now.Steps,
-			payment: checkout.Payment{Status: toll.OrderCreated},
+			purchase: rail.Purchase{OrderID: s.OrderID, Subscriber: s.Authorization.From, Total: total}, steps: r.now.Steps,
+			payment: rail.Payment{Outcome: rail.Outcome{Status: toll.OrderCreated}},
 		}
 		r.orders[s.OrderID] = o
 	}
@@ -170,7 +170,7 @@ func (r *Rail) Sell(ctx context.Context, s checkout.Sale) (checkout.Payment, err
 }
 
 // sell moves an undecided order of a sale on.
-func (r *Rail) sell(o *order, s checkout.Sale) {
+func (r *Rail) sell(o *order, s rail.Sale) {
 	fail := func(code toll.Code, reason string) {
 		o.payment.Status, o.payment.FailureCode, o.payment.FailureReason = toll.OrderFailed, code, reason
 	}
