@@ -1,7 +1,6 @@
 package api
 
 import (
-	"encoding/json"
 	"net/url"
 
 	"github.com/tollhq/toll"
@@ -89,26 +88,6 @@ func (h *handler) revokePermission(c *call, hash toll.Hash) (*PermissionRevoked,
 		return nil, err
 	}
 	return &PermissionRevoked{Success: true, PermissionHash: hash, Status: toll.StatusRevoked}, nil
-}
-
-// permissionShape is the body that creates a permission.
-type permissionShape struct {
-	PlanID          *toll.PlanID     `json:"planId,omitempty" doc:"Required, here or in accepted."`
-	AgentID         *toll.AgentID    `json:"agentId,omitempty" doc:"Bind the access token to this agent."`
-	AllowedAgents   []toll.AgentID   `json:"allowedAgents,omitempty" maxItems:"64" doc:"Bind the access token to these agents."`
-	RedemptionLimit *toll.Credits    `json:"redemptionLimit,omitempty" doc:"Credits that the access token may burn in its life, holds counted."`
-	MaxCredits      *toll.Credits    `json:"maxCredits,omitempty" doc:"Another name of redemptionLimit."`
-	OrderLimit      *toll.Int        `json:"orderLimit,omitempty" doc:"Top-up orders that the access token may cause."`
-	Expiration      *toll.Int        `json:"expiration,omitempty" doc:"Life in seconds, 60 to 365 days. Default a day."`
-	ExpiresInSecs   *toll.Int        `json:"expiresInSecs,omitempty" doc:"Another name of expiration."`
-	ExpiresAt       *toll.Time       `json:"expiresAt,omitempty" doc:"Instead of expiration."`
-	Metadata        *json.RawMessage `json:"metadata,omitempty" doc:"An object of at most 16 KiB, returned and never interpreted."`
-	Scheme          string           `json:"scheme,omitempty" doc:"Default that of the plan."`
-	Network         string           `json:"network,omitempty" doc:"Default that of the plan."`
-	TokenFormat     string           `json:"tokenFormat,omitempty" enum:"jwt,x402" doc:"Rendering of the access token. Default x402 with accepted, else jwt."`
-	Resource        string           `json:"resource,omitempty" format:"uri" doc:"Added to the audience."`
-	Delegation      *delegationShape `json:"delegationConfig,omitempty" doc:"What pays when credits are short. Without it, or empty, the access token spends existing credits and free plans only. A delegation that cannot pay for the plan is recorded with a warning, and refused when an order is needed."`
-	Accepted        *acceptedShape   `json:"accepted,omitempty" doc:"The same members as clients of the nested dialect send them."`
 }
 
 // delegationShape names a delegation. Members of createDelegation in its place make one; that is deprecated.

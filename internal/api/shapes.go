@@ -269,7 +269,9 @@ func aliases() map[reflect.Type]reflect.Type {
 		reflect.TypeFor[toll.Change[json.RawMessage]]():   reflect.TypeFor[nullable[map[string]any]](),
 		reflect.TypeFor[toll.Change[map[string]string]](): reflect.TypeFor[nullable[map[string]string]](),
 
-		reflect.TypeFor[facilitator.PermissionRequest](): reflect.TypeFor[permissionShape](),
+		reflect.TypeFor[facilitator.PermissionRequest](): reflect.TypeFor[facilitator.PermissionBody](),
+		reflect.TypeFor[facilitator.DelegationBody]():    reflect.TypeFor[delegationShape](),
+		reflect.TypeFor[facilitator.AcceptedBody]():      reflect.TypeFor[acceptedShape](),
 	}
 }
 
@@ -280,8 +282,8 @@ const schemaPrefix = "#/components/schemas/"
 
 func newSchemas() schemas {
 	names := map[string]string{"verifyShape": "VerifyRequest", "settleShape": "SettleRequest", "stockShape": "StockRequest", "stockRequirementsShape": "StockRequirements", "requirementsShape": "StockRequirements", "releaseShape": "ReleaseRequest",
-		"permissionShape": "PermissionRequest",
-		"acceptedShape":   "Accepted", "delegationShape": "DelegationConfig", "acceptedExtraShape": "AcceptedExtra", "verdict": "Error", "PlanRecord": "Plan", "AgentRecord": "Agent"}
+		"PermissionBody": "PermissionRequest",
+		"acceptedShape":  "Accepted", "delegationShape": "DelegationConfig", "acceptedExtraShape": "AcceptedExtra", "verdict": "Error", "PlanRecord": "Plan", "AgentRecord": "Agent"}
 	r := huma.NewMapRegistry(schemaPrefix, func(t reflect.Type, hint string) string {
 		if t.Kind() == reflect.Pointer {
 			t = t.Elem()

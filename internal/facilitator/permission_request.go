@@ -41,8 +41,8 @@ type DelegationConfig struct {
 	New *toll.DelegationInput
 }
 
-// delegationBody is delegationConfig: a name of a delegation, or the members that make one.
-type delegationBody struct {
+// DelegationBody is delegationConfig: a name of a delegation, or the members that make one.
+type DelegationBody struct {
 	DelegationID         *string `json:"delegationId"`
 	DelegationIDSnake    *string `json:"delegation_id"`
 	DelegationToken      *string `json:"delegationToken"`
@@ -53,7 +53,7 @@ type delegationBody struct {
 }
 
 // config returns what the body says, nil when it names no delegation and makes none.
-func (b *delegationBody) config(bad func(path, message string)) *DelegationConfig {
+func (b *DelegationBody) config(bad func(path, message string)) *DelegationConfig {
 	at := func(path, message string) { bad("delegationConfig."+path, message) }
 	c := &DelegationConfig{}
 	var token, card string
@@ -94,38 +94,41 @@ func (b *delegationBody) config(bad func(path, message string)) *DelegationConfi
 var errNoDelegation = toll.Errorf(toll.CodePaymentRequired, "delegationConfig names no delegation.").
 	WithHint("Create one with POST /api/v1/delegation/create and send its delegationId; leave delegationConfig out to spend existing credits only.")
 
-// permissionBody has the members of both dialects.
-type permissionBody struct {
-	PlanID          *toll.PlanID    `json:"planId"`
-	AgentID         *toll.AgentID   `json:"agentId"`
-	AllowedAgents   []toll.AgentID  `json:"allowedAgents"`
-	RedemptionLimit *toll.Credits   `json:"redemptionLimit"`
-	MaxCredits      *toll.Credits   `json:"maxCredits"`
-	OrderLimit      *toll.Int       `json:"orderLimit"`
-	Expiration      *toll.Int       `json:"expiration"`
-	ExpiresInSecs   *toll.Int       `json:"expiresInSecs"`
-	ExpiresAt       *toll.Time      `json:"expiresAt"`
-	Metadata        json.RawMessage `json:"metadata"`
-	Scheme          *string         `json:"scheme"`
-	Network         *string         `json:"network"`
-	Delegation      *delegationBody `json:"delegationConfig"`
-	TokenFormat     *string         `json:"tokenFormat"`
-	Resource        *string         `json:"resource"`
-	Accepted        *struct {
-		Scheme  *string      `json:"scheme"`
-		Network *string      `json:"network"`
-		PlanID  *toll.PlanID `json:"planId"`
-		Extra   *struct {
-			PlanID  *toll.PlanID  `json:"planId"`
-			AgentID *toll.AgentID `json:"agentId"`
-		} `json:"extra"`
-	} `json:"accepted"`
+// PermissionBody is the body that creates a permission, with the members of both dialects. Docs are for the OpenAPI document.
+type PermissionBody struct {
+	PlanID          *toll.PlanID    `json:"planId,omitempty" doc:"Required, here or in accepted."`
+	AgentID         *toll.AgentID   `json:"agentId,omitempty" doc:"Bind the access token to this agent."`
+	AllowedAgents   []toll.AgentID  `json:"allowedAgents,omitempty" maxItems:"64" doc:"Bind the access token to these agents."`
+	RedemptionLimit *toll.Credits   `json:"redemptionLimit,omitempty" doc:"Credits that the access token may burn in its life, holds counted."`
+	MaxCredits      *toll.Credits   `json:"maxCredits,omitempty" doc:"Another name of redemptionLimit."`
+	OrderLimit      *toll.Int       `json:"orderLimit,omitempty" doc:"Top-up orders that the access token may cause."`
+	Expiration      *toll.Int       `json:"expiration,omitempty" doc:"Life in seconds, 60 to 365 days. Default a day."`
+	ExpiresInSecs   *toll.Int       `json:"expiresInSecs,omitempty" doc:"Another name of expiration."`
+	ExpiresAt       *toll.Time      `json:"expiresAt,omitempty" doc:"Instead of expiration."`
+	Metadata        json.RawMessage `json:"metadata,omitempty" doc:"An object of at most 16 KiB, returned and never interpreted."`
+	Scheme          *string         `json:"scheme,omitempty" doc:"Default that of the plan."`
+	Network         *string         `json:"network,omitempty" doc:"Default that of the plan."`
+	TokenFormat     *string         `json:"tokenFormat,omitempty" enum:"jwt,x402" doc:"Rendering of the access token. Default x402 with accepted, else jwt."`
+	Resource        *string         `json:"resource,omitempty" format:"uri" doc:"Added to the audience."`
+	Delegation      *DelegationBody `json:"delegationConfig,omitempty" doc:"What pays when credits are short. Without it, or empty, the access token spends existing credits and free plans only. A delegation that cannot pay for the plan is recorded with a warning, and refused when an order is needed."`
+	Accepted        *AcceptedBody   `json:"accepted,omitempty" doc:"The same members as clients of the nested dialect send them."`
+}
+
+// AcceptedBody is an entry of a 402, in which the nested dialect names the plan.
+type AcceptedBody struct {
+	Scheme  *string      `json:"scheme"`
+	Network *string      `json:"network"`
+	PlanID  *toll.PlanID `json:"planId"`
+	Extra   *struct {
+		PlanID  *toll.PlanID  `json:"planId"`
+		AgentID *toll.AgentID `json:"agentId"`
+	} `json:"extra"`
 }
 
 // UnmarshalJSON reads both dialects; the members of accepted must not contradict those beside it. All faults are named at
 // once.
 func (r *PermissionRequest) UnmarshalJSON(data []byte) error {
-	var b permissionBody
+	var b PermissionBody
 	if err := x402.Decode(data, &b); err != nil {
 		return err
 	}
@@ -228,7 +231,7 @@ func emptyDelegation(data []byte) bool {
 }
 
 // spelledOtherwise takes delegationConfig in snake case and in other spellings of the same letters.
-func (b *permissionBody) spelledOtherwise(data []byte, bad func(path, message string)) {
+func (b *PermissionBody) spelledOtherwise(data []byte, bad func(path, message string)) {
 	var members map[string]json.RawMessage
 	if err := x402.Decode(data, &members); err != nil {
 		return // the body was decoded before
@@ -241,7 +244,7 @@ func (b *permissionBody) spelledOtherwise(data []byte, bad func(path, message st
 			bad(name, "contradicts the same member elsewhere in the body")
 			continue
 		}
-		b.Delegation = new(delegationBody)
+		b.Delegation = new(DelegationBody)
 		if err := x402.Decode(members[name], b.Delegation); err != nil {
 			bad("delegationConfig", toll.AsError(err).Text())
 		}
@@ -256,14 +259,14 @@ func isDelegationConfig(name string) bool {
 // accepted, an entry of a 402, and of the answer of delegation/create may be passed on as they came.
 func (r *PermissionRequest) UnknownMembers(data []byte) []string {
 	type delegation struct {
-		delegationBody
+		DelegationBody
 		Status    json.RawMessage `json:"status"`
 		ExpiresAt json.RawMessage `json:"expiresAt"`
 		TypedData json.RawMessage `json:"typedData"`
 		Account   json.RawMessage `json:"account"`
 	}
 	var body struct {
-		permissionBody
+		PermissionBody
 		Accepted   json.RawMessage `json:"accepted"`
 		Delegation *delegation     `json:"delegationConfig"`
 	}
