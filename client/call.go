@@ -237,8 +237,7 @@ func (c *Client) request(ctx context.Context, cl call, body []byte) (*http.Reque
 func (c *Client) unreachable(err error) *toll.Error {
 	e := toll.NewError(toll.CodeUnavailable)
 	e.Message = "The service did not answer."
-	var ue *url.Error
-	if errors.As(err, &ue) {
+	if ue, ok := errors.AsType[*url.Error](err); ok {
 		err = ue.Err // the address may carry ids that logs should not
 	}
 	return e.WithCause(err)

@@ -323,8 +323,7 @@ var errBehind = &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "The se
 
 // failed is the error of the server as it said it, and errBehind for everything else.
 func (u *Upstream) failed(err error) error {
-	var said *jsonrpc.Error
-	if errors.As(err, &said) {
+	if said, ok := errors.AsType[*jsonrpc.Error](err); ok {
 		return said
 	}
 	u.log.Warn("mcp: a call to the server behind failed", "error", err)

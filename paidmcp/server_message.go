@@ -110,8 +110,7 @@ func (s *Server) readBody(w http.ResponseWriter, r *http.Request, most int64) (b
 		return body, done, true
 	}
 	done()
-	var large *http.MaxBytesError
-	if errors.As(err, &large) {
+	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
 		w.Header().Set("Connection", "close")
 		refuse(w, http.StatusRequestEntityTooLarge, "invalid_request", "The body is larger than "+strconv.FormatInt(most, 10)+" bytes.")
 		return nil, nil, false

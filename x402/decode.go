@@ -44,8 +44,7 @@ func Decode(data []byte, v any) error {
 // example "plan.priceConfig". Missing members are reported beside the wrong ones.
 func DecodeRequired(data []byte, v any, required ...string) error {
 	err := Decode(data, v)
-	var e *toll.Error
-	if errors.As(err, &e) && (e.Params["errors"] == nil || e.Hint == syntaxHint) {
+	if e, ok := errors.AsType[*toll.Error](err); ok && (e.Params["errors"] == nil || e.Hint == syntaxHint) {
 		return err // text that cannot be read has no members to miss
 	}
 	var r report
@@ -141,8 +140,7 @@ func checkSyntax(data []byte) error {
 	}
 	path := ""
 	why := err
-	var syn *jsontext.SyntacticError
-	if errors.As(err, &syn) {
+	if syn, ok := errors.AsType[*jsontext.SyntacticError](err); ok {
 		path, why = dotted(syn.JSONPointer), syn.Err
 	}
 	switch {

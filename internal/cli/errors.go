@@ -73,8 +73,7 @@ func exitOfStatus(status int) int {
 
 // report writes an error to stderr: as the error body when the output is JSON, else for a person.
 func (a *app) report(err error) {
-	var shown printed
-	if errors.As(err, &shown) {
+	if _, ok := errors.AsType[printed](err); ok {
 		return
 	}
 	var usage usageError

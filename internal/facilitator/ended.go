@@ -31,8 +31,7 @@ func (f *Facilitator) RevokeOfKey(ctx context.Context, key toll.Hash) (int64, er
 // RevokeToken is [Facilitator.RevokePermission] that reports whether the permission was not over before.
 func (f *Facilitator) RevokeToken(ctx context.Context, owner toll.Address, hash toll.Hash) (bool, error) {
 	err := f.RevokePermission(ctx, owner, hash)
-	var e *toll.Error
-	if errors.As(err, &e) && (e.Code == toll.CodePermissionAlreadyRevoked || e.Code == toll.CodePermissionNotFound) {
+	if e, ok := errors.AsType[*toll.Error](err); ok && (e.Code == toll.CodePermissionAlreadyRevoked || e.Code == toll.CodePermissionNotFound) {
 		return false, nil
 	}
 	return err == nil, err

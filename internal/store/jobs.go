@@ -16,19 +16,19 @@ const callerTime = time.Minute
 
 // Job is work that is due at a time. Kind and Key name it.
 type Job struct {
-	Kind    string
-	Key     []byte
-	Due     time.Time
-	Attempt int64     // claims so far, this one included
-	Holder  string    // "" for none
-	Until   time.Time // nobody else claims it before
+	Kind    string    `db:"kind"`
+	Key     []byte    `db:"key"`
+	Due     time.Time `db:"due"`
+	Attempt int64     `db:"attempt"`    // claims so far, this one included
+	Holder  string    `db:"holder"`     // "" for none
+	Until   time.Time `db:"held_until"` // nobody else claims it before
 }
+
+var jobs = newRecord[Job]("jobs")
 
 // PutJob adds a job, or makes the one that is there due at j.Due. A run that is under way then does not end it.
 func PutJob(ctx context.Context, tx *Tx, j Job) error {
-	_, err := tx.Exec(ctx, `INSERT INTO jobs (kind, key, due, attempt, holder, held_until) VALUES ($1, $2, $3, 0, $4, $5)
-		ON CONFLICT (kind, key) DO UPDATE SET due = excluded.due, attempt = jobs.attempt + 1`,
-		j.Kind, j.Key, Micros(j.Due), j.Holder, Micros(j.Until))
+	_, err := jobs.insertOr(ctx, tx, j, "ON CONFLICT (kind, key) DO UPDATE SET due = excluded.due, attempt = jobs.attempt + 1")
 	return err
 }
 
@@ -44,45 +44,20 @@ func DropJob(ctx context.Context, tx *Tx, kind string, key []byte) error {
 }
 
 // DueJobs returns the kinds of which something can be claimed.
-func DueJobs(ctx context.Context, q Querier, now time.Time) (kinds []string, err error) {
-	rows, err := q.Query(ctx, "SELECT DISTINCT kind FROM jobs WHERE due <= $1 AND held_until <= $1", Micros(now))
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	for rows.Next() {
-		var kind string
-		if err := rows.Scan(&kind); err != nil {
-			return nil, err
-		}
-		kinds = append(kinds, kind)
-	}
-	return kinds, rows.Err()
+func DueJobs(ctx context.Context, q Querier, now time.Time) ([]string, error) {
+	return values[string](ctx, q, "SELECT DISTINCT kind FROM jobs WHERE due <= $1 AND held_until <= $1", Micros(now))
 }
 
 // ClaimJobs gives a holder at most n jobs of a kind that are due, until a time. No two holders get the same, and none waits for another.
-func ClaimJobs(ctx context.Context, tx *Tx, kind, holder string, now, until time.Time, n int) (jobs []Job, err error) {
+func ClaimJobs(ctx context.Context, tx *Tx, kind, holder string, now, until time.Time, n int) ([]Job, error) {
 	lock := tx.ForUpdate()
 	if lock != "" {
 		lock += " SKIP LOCKED"
 	}
 	rows, err := tx.Query(ctx, `UPDATE jobs SET holder = $2, held_until = $3, attempt = attempt + 1 WHERE kind = $1 AND key IN (
-		SELECT key FROM jobs WHERE kind = $1 AND due <= $4 AND held_until <= $4 ORDER BY due LIMIT $5`+lock+`) RETURNING key, due, attempt`,
+		SELECT key FROM jobs WHERE kind = $1 AND due <= $4 AND held_until <= $4 ORDER BY due LIMIT $5`+lock+`) RETURNING `+jobs.columns,
 		kind, holder, Micros(until), Micros(now), int64(n))
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	for rows.Next() {
-		j := Job{Kind: kind, Holder: holder, Until: until}
-		var due int64
-		if err := rows.Scan(&j.Key, &due, &j.Attempt); err != nil {
-			return nil, err
-		}
-		j.Due = FromMicros(due)
-		jobs = append(jobs, j)
-	}
-	return jobs, rows.Err()
+	return scanAll(rows, err, jobs.scan)
 }
 
 // EndJob removes a claimed job, unless another holder has it or it was put again meanwhile.

@@ -175,12 +175,10 @@ func (d *Double) forward(ctx context.Context, method string, params []json.RawMe
 
 func problemOf(err error) *problem {
 	p := &problem{Code: -32603, Message: err.Error()}
-	var coded rpc.Error
-	if errors.As(err, &coded) {
+	if coded, ok := errors.AsType[rpc.Error](err); ok {
 		p.Code = coded.ErrorCode()
 	}
-	var data rpc.DataError
-	if errors.As(err, &data) {
+	if data, ok := errors.AsType[rpc.DataError](err); ok {
 		p.Data = data.ErrorData()
 	}
 	return p
