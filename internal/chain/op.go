@@ -76,7 +76,7 @@ type Op struct {
 
 	Decided   State     `json:"told,omitempty"` // what its order has taken: "", Confirmed, Final or Failed
 	SentAt    time.Time `json:"-"`              // when it was first sent, since its evidence was last undone; zero: nobody but us has seen its bytes
-	CreatedAt time.Time `json:"-"`
+	CreatedAt time.Time `json:"-"`              // of its order; of other operations, their own
 	UpdatedAt time.Time `json:"-"`
 }
 

@@ -111,7 +111,8 @@ func (r *Rail) order(p *Purchase) (*Op, error) {
 	now := r.cfg.Clock()
 	op := &Op{
 		ID: p.OrderID, Account: p.Account, Kind: KindOrder, State: Created, Sender: common.Address(p.Subscriber), Payer: common.Address(p.Subscriber),
-		Token: common.Address(p.Token), TopUp: p.TopUp, NonceKey: userop.OrderKey(p.OrderID), CreatedAt: now, UpdatedAt: now,
+		Token: common.Address(p.Token), TopUp: p.TopUp, NonceKey: userop.OrderKey(p.OrderID),
+		CreatedAt: orderedAt(p.OrderedAt, now), UpdatedAt: now,
 	}
 	sum := new(big.Int)
 	for i, amount := range p.Amounts {
@@ -156,6 +157,15 @@ func (r *Rail) order(p *Purchase) (*Op, error) {
 		op.fail(&Failure{Code: toll.CodeDelegationPlanMismatch, Reason: "the delegation does not pay a receiver of the plan"})
 	}
 	return op, nil
+}
+
+// orderedAt is from when on a payment may be on the chain: since its order was placed, which may be long before its operation is
+// recorded. A backup may hold the one without the other.
+func orderedAt(at, now time.Time) time.Time {
+	if at.IsZero() || at.After(now) {
+		return now
+	}
+	return at
 }
 
 func (d *Delegation) pays(to common.Address) bool {

@@ -18,6 +18,7 @@ import (
 type Purchase struct {
 	OrderID    string
 	Account    [16]byte       // of the order: that of the plan and the subscriber
+	OrderedAt  time.Time      // zero: now
 	Subscriber toll.Address   // owns the credits; its account pays, unless the delegation names another
 	Token      toll.Address   // zero: the native token
 	Receivers  []toll.Address // of Amounts

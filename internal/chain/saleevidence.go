@@ -28,7 +28,7 @@ var (
 	topicCanceled = topic("AuthorizationCanceled(address,bytes32)")
 )
 
-// searchBack is how long before a sale was asked for, and before its end, its authorization may have been carried out. One that
+// searchBack is how long before a sale was ordered, and before its end, its authorization may have been carried out. One that
 // ends within an hour is hardly older.
 const searchBack = 2 * time.Hour
 

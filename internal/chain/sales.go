@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math/big"
+	"time"
 
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/ethereum/go-ethereum/common/hexutil"
@@ -21,6 +22,7 @@ import (
 type Sale struct {
 	OrderID       string
 	Account       [16]byte     // of the order; zero for a sale of another server
+	OrderedAt     time.Time    // zero: now
 	Token         toll.Address // USDC or EURC of the chain
 	Authorization evm.Authorization
 	Signature     []byte // of From: 65 bytes of its key, or what its code takes, at most [evm.MaxSignature] bytes
@@ -55,7 +57,7 @@ func (r *Rail) sale(s *Sale) (*Op, *Failure) {
 		Payments: []Payment{{To: common.Address(a.To), Amount: new(big.Int).Set(a.Value)}}, Cents: cents(a.Value),
 		NonceKey: userop.OrderKey(s.OrderID), Before: a.ValidBefore,
 		Sale:      &SaleTerms{After: a.ValidAfter, Nonce: a.Nonce, Signature: s.Signature},
-		CreatedAt: now, UpdatedAt: now,
+		CreatedAt: orderedAt(s.OrderedAt, now), UpdatedAt: now,
 	}
 	op.Digest = digest(op)
 	if !r.signedByKey(op) && !signatureForm(s.Signature) {

@@ -136,7 +136,7 @@ func (c *Checkout) pay(plan *toll.Plan, o *store.Order) (rail.Payment, error) {
 		return by.Outcome(ctx, o.ID)
 	}
 	p := rail.Purchase{
-		OrderID: o.ID, Account: o.Account, Plan: plan, Token: plan.Price.PayToken(c.env), Subscriber: o.Subscriber,
+		OrderID: o.ID, Account: o.Account, OrderedAt: o.CreatedAt, Plan: plan, Token: plan.Price.PayToken(c.env), Subscriber: o.Subscriber,
 		Credits: o.Credits, Amounts: plan.Price.Amounts, Receivers: plan.Price.Receivers, Total: o.Amount,
 		DelegationID: o.DelegationID, TopUp: o.RequestID != "" || o.Permission != nil,
 	}

@@ -2,6 +2,7 @@ package checkout_test
 
 import (
 	"context"
+	"time"
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/checkout/railtest"
@@ -23,8 +24,17 @@ func (o outside) check() {
 	}
 }
 
+// ordered fails the test when a rail is not told when an order was placed: its payment is searched for since then.
+func (o outside) ordered(at time.Time) {
+	o.s.Helper()
+	if at.IsZero() {
+		o.s.Error("a rail is not told when an order was placed")
+	}
+}
+
 func (o outside) Pay(ctx context.Context, p rail.Purchase) (rail.Payment, error) {
 	o.check()
+	o.ordered(p.OrderedAt)
 	return o.Rail.Pay(ctx, p)
 }
 
@@ -65,6 +75,7 @@ func (o outside) CheckSale(ctx context.Context, s rail.Sale) (bool, error) {
 
 func (o outside) Sell(ctx context.Context, s rail.Sale) (rail.Payment, error) {
 	o.check()
+	o.ordered(s.OrderedAt)
 	return o.Rail.Sell(ctx, s)
 }
 

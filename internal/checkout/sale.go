@@ -212,7 +212,7 @@ func (c *Checkout) paySale(ctx context.Context, o *store.Order) (rail.Payment, e
 // SaleOf returns what a recorded authorization pays for.
 func SaleOf(a *store.Authorization) rail.Sale {
 	return rail.Sale{
-		OrderID: a.OrderID, Token: a.Asset, Signature: a.Signature, Authorization: evm.Authorization{
+		OrderID: a.OrderID, OrderedAt: a.CreatedAt, Token: a.Asset, Signature: a.Signature, Authorization: evm.Authorization{
 			From: a.Payer, To: a.Receiver, Value: a.Value.Int(), ValidAfter: uint64(a.ValidAfter), ValidBefore: uint64(a.ValidBefore),
 			Nonce: a.Nonce,
 		},

@@ -34,8 +34,8 @@ func (r lazyRail) Pay(ctx context.Context, p rail.Purchase) (rail.Payment, error
 		return rail.Payment{}, err
 	}
 	purchase := chain.Purchase{
-		OrderID: p.OrderID, Account: p.Account, Subscriber: p.Subscriber, Token: p.Token, Receivers: p.Receivers, Amounts: p.Amounts,
-		Total: p.Total, TopUp: p.TopUp,
+		OrderID: p.OrderID, Account: p.Account, OrderedAt: p.OrderedAt, Subscriber: p.Subscriber, Token: p.Token,
+		Receivers: p.Receivers, Amounts: p.Amounts, Total: p.Total, TopUp: p.TopUp,
 	}
 	if p.Delegation != nil {
 		d := delegationOf(p.Delegation)

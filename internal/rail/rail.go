@@ -67,6 +67,7 @@ type Seller interface {
 type Sale struct {
 	OrderID       string   // UUID
 	Account       [16]byte // of the order; zero for a sale of another server
+	OrderedAt     time.Time
 	Token         toll.Address
 	Authorization evm.Authorization
 	Signature     []byte // of From: 65 bytes of its key, or what its code takes, at most [evm.MaxSignature] bytes
@@ -104,6 +105,7 @@ type Call struct {
 type Purchase struct {
 	OrderID       string   // UUID
 	Account       [16]byte // ledger account of the order
+	OrderedAt     time.Time
 	Plan          *toll.Plan
 	Token         toll.Address // of a crypto plan; zero: the native token
 	Subscriber    toll.Address

@@ -1,0 +1,84 @@
+package chain_test
+
+import (
+	"context"
+	"encoding/json"
+	"testing"
+	"time"
+
+	"github.com/ethereum/go-ethereum/common/hexutil"
+
+	"github.com/tollhq/toll/internal/chain"
+	"github.com/tollhq/toll/internal/chain/chaintest"
+)
+
+// blockByBlock is an endpoint that refuses queries for logs of more than one block: a search reads no block beyond the one at which
+// it ends.
+func (w *world) blockByBlock() func(*chain.Config) {
+	d := chaintest.NewDouble(w, w.Client())
+	d.Answer("eth_getLogs", func(params []json.RawMessage) (any, error) {
+		var q struct{ FromBlock, ToBlock string }
+		if err := json.Unmarshal(params[0], &q); err != nil {
+			return nil, err
+		}
+		if q.ToBlock == "latest" {
+			head, err := w.Eth().BlockNumber(context.Background())
+			if err != nil {
+				return nil, err
+			}
+			q.ToBlock = hexutil.EncodeUint64(head)
+		}
+		if q.FromBlock != q.ToBlock {
+			return nil, &chaintest.Refusal{Code: -32005, Message: "too many blocks"}
+		}
+		return nil, chaintest.ErrPass
+	})
+	return w.through(d)
+}
+
+// waits lets time pass, with a block every half hour.
+func (w *world) waits(d time.Duration) {
+	w.Helper()
+	for range d / (30 * time.Minute) {
+		if err := w.Advance(30 * time.Minute); err != nil {
+			w.Fatal(err)
+		}
+	}
+}
+
+// A backup holds the order of a sale and not its operation. It is restored hours after others had the authorization carried out,
+// which was before it was handed in: the sale is paid.
+func TestSell_RestoredHoursLater(t *testing.T) {
+	w := newWorld(t, chaintest.New(t))
+	sink := w.ledger()
+	keys, buyer := w.stranger(usdc, 1_000_000)
+	s := w.sale(keys, buyer, receiver(1), 1_000_000, func(s *chain.Sale) {
+		s.Authorization.ValidBefore = uint64(w.Now().Add(150 * time.Minute).Unix())
+	})
+	w.submit(s)
+	w.waits(90 * time.Minute)
+	s.OrderedAt = w.Now()
+	w.waits(4 * time.Hour)
+	r := w.running(w.blockByBlock(), func(c *chain.Config) { c.Orders = sink })
+	w.sold(r, s)
+	w.decided(s.OrderID, chain.Final)
+	w.idle()
+	sink.has(s.OrderID, true, 1)
+	w.has(buyer, usdc, 0, receiver(1), usdc, 1_000_000)
+}
+
+// A backup holds an order and not its operation, which has paid hours before the restore: the order does not fail.
+func TestPay_RestoredHoursLater(t *testing.T) {
+	w := newWorld(t, chaintest.New(t))
+	owner := w.account(usdc, 3_000_000)
+	p := purchase(owner, usdc, receiver(1), 1_000_000)
+	p.OrderedAt = w.Now()
+	w.paid(w.running(), p)
+	w.idle()
+	w.waits(4 * time.Hour)
+	w.forget()
+	if o, err := w.rail(w.blockByBlock()).Pay(t.Context(), p); err == nil || o.State != chain.Created {
+		t.Errorf("Pay: %+v (%+v), %v", o, o.Failure, err)
+	}
+	w.has(owner, usdc, 2_000_000, receiver(1), usdc, 1_000_000)
+}
