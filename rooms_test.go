@@ -145,7 +145,7 @@ var rooms = map[string]room{
 	"internal/ledger": {
 		what:  "accounts, lots, holds, entries, requests, permissions; the writer",
 		lines: 4300,
-		ours:  "toll internal/store",
+		ours:  "toll internal/backoff internal/store",
 	},
 	"internal/jobs": {
 		what:  "work in the background: supervised loops, one shutdown, the queue of rare due work",
@@ -162,7 +162,7 @@ var rooms = map[string]room{
 	"internal/checkout": {
 		what:  "orders, top-ups, delegations, payment methods, mint, balance; the edge to money",
 		lines: 3900,
-		ours:  "toll evm internal/store internal/ledger internal/rail",
+		ours:  "toll evm internal/backoff internal/store internal/ledger internal/rail",
 	},
 	"internal/rail": {
 		what:  "types that checkout and the rails share: what a rail pays, and how it decides orders",
@@ -178,7 +178,7 @@ var rooms = map[string]room{
 	"internal/chain": {
 		what:  "the crypto rail: orders, simulation, relayers, the tracker that follows the chain; its records",
 		lines: 6700,
-		ours: "toll evm internal/store internal/rail internal/chain/contracts internal/chain/userop " +
+		ours: "toll evm internal/backoff internal/store internal/rail internal/chain/contracts internal/chain/userop " +
 			"internal/chain/signer internal/chain/endpoints",
 		third: []string{"github.com/ethereum/go-ethereum"},
 	},

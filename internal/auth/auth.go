@@ -90,9 +90,6 @@ type Auth struct {
 	touched *cache.Cache[[32]byte, struct{}] // by key id: last use is noted for this minute
 	touches chan touch
 	noted   jobs.Signal
-
-	// readTime bounds a reading of signing keys and issuers. Tests have more of it.
-	readTime time.Duration
 }
 
 var (
@@ -113,7 +110,6 @@ func Bootstrap(ctx context.Context, st *store.Store, ring *seal.Ring, first Conf
 		touched:    cache.OfHashes[struct{}](keyCacheEntries),
 		touches:    make(chan touch, 1024),
 		noted:      jobs.NewSignal(),
-		readTime:   2 * time.Second,
 	}
 	for i := range a.reads {
 		a.reads[i] = make(chan struct{}, 1)

@@ -202,7 +202,6 @@ func TestPublicAddressesAtOnce(t *testing.T) {
 			if errs[i] != nil {
 				t.Fatal(errs[i])
 			}
-			all[i].readTime = 2 * time.Minute
 			defer stop(t, all[i])
 		}
 		clock.add(time.Minute)

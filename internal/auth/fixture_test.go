@@ -79,7 +79,6 @@ func start(t testing.TB, st *store.Store, cfg Config) *Auth {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a.readTime = 2 * time.Minute // a database that stands still is none that is away
 	group := jobs.NewGroup(nil)
 	group.Start(a.Loop())
 	groups.Store(a, group)

@@ -29,6 +29,8 @@ const (
 	retireGrace = 2 * time.Minute
 	// longestToken is the longest life of an access token; a retired key stays in the JWKS for it.
 	longestToken = 365 * 24 * time.Hour
+	// readTimeout bounds a read of signing keys and issuers. A database that stalls for 10 s (F15) refuses nobody falsely.
+	readTimeout = 12 * time.Second
 )
 
 type signingKey struct {
@@ -125,7 +127,7 @@ func (a *Auth) reread(age time.Duration) (*keySet, error) {
 	if !old.olderThan(age, now) {
 		return old, nil
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), a.readTime)
+	ctx, cancel := context.WithTimeout(context.Background(), readTimeout)
 	defer cancel()
 	set, err := a.load(ctx, old)
 	if err == nil && (len(set.keys) == 0 || set.issuer == "") {

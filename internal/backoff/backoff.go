@@ -7,14 +7,18 @@ import (
 	"time"
 )
 
-// Delay returns the pause after a number of failures in a row, from 1: it doubles from first up to most. The second half of it is
-// random, so that those who failed together do not come back together.
+// Delay returns the pause after a number of failures in a row: that of [Double], with [Jitter], so that those who failed together do
+// not come back together.
 func Delay(first, most time.Duration, failures int) time.Duration {
-	d := most
-	if n := max(failures-1, 0); n < 32 && first <= most>>n {
-		d = first << n
+	return Jitter(Double(first, most, failures))
+}
+
+// Double returns a pause that doubles from first, for n = 1, up to most.
+func Double(first, most time.Duration, n int) time.Duration {
+	if n = max(n-1, 0); n < 32 && first <= most>>n {
+		return first << n
 	}
-	return Jitter(d)
+	return most
 }
 
 // Jitter returns a random pause between the half of d and d.

@@ -408,10 +408,16 @@ func (n *Network) Stop() {
 	n.end()
 }
 
-// Close is [Network.Stop], and waits until everything has ended, the embedded chain last.
-func (n *Network) Close() error {
+// Close is [Network.Stop], and waits until everything has ended, the embedded chain last, at most until ctx ends.
+func (n *Network) Close(ctx context.Context) error {
 	n.Stop()
-	n.work.Wait()
+	ended := make(chan struct{})
+	go func() { n.work.Wait(); close(ended) }()
+	select {
+	case <-ended:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 	n.mu.Lock()
 	r := n.running
 	n.running = nil

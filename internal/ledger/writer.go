@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/backoff"
 	"github.com/tollhq/toll/internal/store"
 )
 
@@ -18,7 +19,10 @@ const (
 	maxBatch = 512
 	// maxAttempts bounds how often a batch is tried against a store that fails in passing.
 	maxAttempts = 6
-	// batchTimeout is longer than a machine stands still that goes on, and less than the 30 s for which middlewares wait.
+	// firstRetry and maxRetry bound the pause between two attempts.
+	firstRetry, maxRetry = 15 * time.Millisecond, 240 * time.Millisecond
+	// batchTimeout bounds one attempt of the writer, so that a store that hangs becomes an error. It must be above the 10 s that
+	// a slow flush takes (F15), and below the 30 s that clients wait.
 	batchTimeout = 25 * time.Second
 )
 
@@ -292,7 +296,7 @@ func (w *writer) commit(batch []*call) error {
 				c.retried, c.unknown = true, unknown
 			}
 			gs = groups(batch, retried)
-			time.Sleep(time.Duration(5<<attempt) * time.Millisecond)
+			time.Sleep(backoff.Delay(firstRetry, maxRetry, attempt))
 		}
 	}
 }
@@ -304,7 +308,7 @@ func passing(err error) bool {
 }
 
 func (w *writer) attempt(gs []*group, depth int, retried bool) ([][]outcome, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), w.l.batchTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), batchTimeout)
 	defer cancel()
 	now := w.l.clock().UnixMicro()
 	for _, g := range gs {

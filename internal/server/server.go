@@ -75,7 +75,7 @@ func New(ctx context.Context, cfg Config) (_ *Server, err error) {
 	if err := s.connect(ctx); err != nil {
 		return nil, err
 	}
-	s.jobs.OnStop("chain", func(context.Context) error { return s.chain.Close() })
+	s.jobs.OnStop("chain", s.chain.Close)
 	cfg = s.cfg
 	s.checkout = checkout.New(checkout.Deps{
 		Store: base.store, Ledger: s.ledger, Rails: cfg.Rails, Environment: a.Environment(), Clock: cfg.Clock, Log: cfg.Log,

@@ -18,8 +18,8 @@ type Tx struct {
 	trace func(statement string)
 }
 
-// commitWait bounds how long the answer to a commit is waited for. A disk that stands still for some seconds gives late answers,
-// as it does to all that waits for it, and not outcomes that nobody knows; callers wait for 30 s and longer.
+// commitWait bounds the wait for the answer to a commit. When it ends, the outcome is unknown (F04). It must be above the 10 s that a
+// slow flush takes (F15), and below the 30 s that clients wait.
 const commitWait = 25 * time.Second
 
 // txAttempts bounds how often a transaction that met contention or a lost connection is run.
