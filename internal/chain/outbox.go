@@ -9,6 +9,7 @@ import (
 
 	"github.com/ethereum/go-ethereum/common"
 
+	"github.com/tollhq/toll/internal/backoff"
 	"github.com/tollhq/toll/internal/chain/userop"
 	"github.com/tollhq/toll/internal/store"
 )
@@ -28,18 +29,19 @@ type outbox struct {
 	rests rests
 }
 
-// rests are the pauses of operations with which something did not succeed, by id: each is twice as long as the one before.
+// rests are the pauses of operations with which something did not succeed, by id: each is about twice as long as the one before.
 type rests map[string]rest
 
 type rest struct {
-	until time.Time
-	next  time.Duration
+	until    time.Time
+	failures int
 }
 
 // add begins the next pause of an operation, and returns it.
 func (m rests) add(id string) time.Duration {
-	pause := max(m[id].next, firstRest)
-	m[id] = rest{time.Now().Add(pause), min(2*pause, longRest)}
+	failures := m[id].failures + 1
+	pause := backoff.Delay(firstRest, longRest, failures)
+	m[id] = rest{time.Now().Add(pause), failures}
 	return pause
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/ethereum/go-ethereum/core/types"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/backoff"
 	"github.com/tollhq/toll/internal/chain/endpoints"
 	"github.com/tollhq/toll/internal/store"
 )
@@ -65,7 +66,7 @@ func (r *Rail) relay(ctx context.Context, address common.Address) {
 		pause, err := w.turn(ctx)
 		if err != nil && ctx.Err() == nil {
 			failures++
-			pause = min(100*time.Millisecond<<min(failures, 6), 5*time.Second)
+			pause = backoff.Delay(200*time.Millisecond, 5*time.Second, failures)
 			if !errors.Is(err, ErrChanged) && !errors.Is(err, store.ErrLeased) {
 				r.log.Warn("a relayer cannot go on now", "relayer", address, "err", err)
 			}
@@ -169,9 +170,9 @@ func (w *relayer) rest(ctx context.Context) error {
 func (w *relayer) patience() time.Duration {
 	w.quick++
 	if w.rail.cfg.Embedded {
-		return min(20*time.Millisecond<<min(w.quick, 6), time.Second)
+		return backoff.Double(40*time.Millisecond, time.Second, w.quick)
 	}
-	return min(250*time.Millisecond<<min(w.quick, 3), 2*time.Second)
+	return backoff.Double(500*time.Millisecond, 2*time.Second, w.quick)
 }
 
 // outlook is what the chain says of a relayer.

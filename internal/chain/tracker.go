@@ -11,6 +11,7 @@ import (
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/ethereum/go-ethereum/core/types"
 
+	"github.com/tollhq/toll/internal/backoff"
 	"github.com/tollhq/toll/internal/chain/endpoints"
 	"github.com/tollhq/toll/internal/store"
 )
@@ -105,7 +106,7 @@ func (r *Rail) track(ctx context.Context) {
 			pause = 20 * time.Millisecond
 		case ctx.Err() == nil && !errors.Is(err, ErrOtherChain):
 			failures++
-			pause = min(100*time.Millisecond<<min(failures, 7), 10*time.Second)
+			pause = backoff.Delay(200*time.Millisecond, 10*time.Second, failures)
 			r.log.Warn("the chain cannot be followed now", "err", err)
 		}
 		sleep(ctx, pause, wake)
@@ -218,9 +219,9 @@ func (t *tracker) turn(ctx context.Context) (time.Duration, error) {
 	case len(open) > 0 || t.pass.again:
 		t.quick++
 		if r.cfg.Embedded {
-			return min(10*time.Millisecond<<min(t.quick, 7), time.Second, due), nil
+			return min(backoff.Double(20*time.Millisecond, time.Second, t.quick), due), nil
 		}
-		return min(250*time.Millisecond<<min(t.quick, 2), time.Second, due), nil
+		return min(backoff.Double(500*time.Millisecond, time.Second, t.quick), due), nil
 	case len(paid) > 0:
 		return min(5*time.Second, due), nil // they only get older
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/backoff"
 	"github.com/tollhq/toll/internal/rail"
 	"github.com/tollhq/toll/internal/store"
 )
@@ -14,11 +15,16 @@ import (
 const (
 	// payTimeout bounds one call of a rail.
 	payTimeout = 30 * time.Second
+	// payFirstRetry and payMaxRetry bound the pause before a lost answer of a rail is asked for again.
+	payFirstRetry, payMaxRetry = 20 * time.Millisecond, 80 * time.Millisecond
+	// orderFirstRetry and orderMaxRetry bound the pause before the next try of an order that is not decided.
+	orderFirstRetry, orderMaxRetry = time.Second, time.Minute
 	// finishTimeout bounds the second transaction of an order.
 	finishTimeout = 15 * time.Second
 	// readEvery is how often a waiting caller reads an order that another process may decide. What this process does wakes it.
 	readEvery = time.Second
-	// lastReadTimeout bounds each of the last two reads for a caller whose wait is over: of the order, and of its rail.
+	// lastReadTimeout bounds each of the last two reads for a caller whose wait has ended: of the order, and of its rail. When the
+	// database or the rail is slower, the caller gets the order as it was, or an error that it can retry.
 	lastReadTimeout = 2 * time.Second
 	// personEvery is how often a page is asked for whose person has not paid yet.
 	personEvery = 15 * time.Second
@@ -98,9 +104,7 @@ func (c *Checkout) run(o *store.Order) {
 			err = c.reschedule(o, &p, cause)
 			break
 		}
-		select {
-		case <-time.After(time.Duration(20<<(2*try)) * time.Millisecond):
-		case <-c.work.Done():
+		if !backoff.Sleep(c.work, backoff.Double(payFirstRetry, payMaxRetry, 2*try+1)) {
 			return
 		}
 	}
@@ -184,7 +188,7 @@ func (c *Checkout) reschedule(o *store.Order, p *rail.Payment, cause error) erro
 		if err != nil || !next.Open {
 			return err
 		}
-		pause := min(time.Second<<min(max(next.Tries-1, 0), 6), time.Minute)
+		pause := backoff.Delay(orderFirstRetry, orderMaxRetry, int(min(next.Tries, 32)))
 		switch p.Status {
 		case toll.OrderSigned, toll.OrderSent, toll.OrderIncluded:
 			next.Status = p.Status

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/backoff"
 	"github.com/tollhq/toll/x402"
 )
 
@@ -114,7 +115,7 @@ func (q *Queue) work(u Unsettled, try Attempt, told func(Unsettled), settled fun
 		q.mu.Unlock()
 	}()
 	delay := queueFirstDelay
-	for waited := time.Duration(0); waited < queueLife; waited += delay {
+	for tries, waited := 2, time.Duration(0); waited < queueLife; tries, waited = tries+1, waited+delay {
 		q.pause(delay)
 		q.slots <- struct{}{}
 		s, again, wait := try(context.Background())
@@ -128,7 +129,7 @@ func (q *Queue) work(u Unsettled, try Attempt, told func(Unsettled), settled fun
 		if !again && s.ErrorReason != x402.ReasonPending {
 			break
 		}
-		delay = max(min(2*delay, queueMaxDelay), min(wait, queueMaxDelay))
+		delay = max(backoff.Double(queueFirstDelay, queueMaxDelay, tries), min(wait, queueMaxDelay))
 	}
 	u.Final = true
 	told(u)

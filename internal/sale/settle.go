@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/backoff"
 	"github.com/tollhq/toll/x402"
 )
 
@@ -37,7 +38,7 @@ func (p *Sale) Settle(ctx context.Context, amount toll.Credits, tries int) (s *x
 			return s, s.Success || s.ErrorReason != x402.ReasonPending
 		}
 		under = p.Stock != nil
-		time.Sleep(max(min(firstDelay<<(2*(try-1)), maxDelay), min(wait, maxDelay)))
+		time.Sleep(max(backoff.Double(firstDelay, maxDelay, 2*try-1), min(wait, maxDelay)))
 	}
 }
 
