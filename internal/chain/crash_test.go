@@ -1,6 +1,7 @@
 package chain_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -191,6 +192,33 @@ func TestDecide_Refused(t *testing.T) {
 	}
 }
 
+// A database that is away refuses nothing: the operation stays as it was, and is decided with its order when the database is there.
+func TestDecide_DatabaseAway(t *testing.T) {
+	w := newWorld(t, chaintest.New(t))
+	sink := &deaf{ledger: w.ledger(), refuse: 1 << 30, why: toll.NewError(toll.CodeDatabaseUnavailable)}
+	r := w.running(func(c *chain.Config) { c.Orders = sink })
+	p := purchase(w.account(usdc, 1_000_000), usdc, receiver(1), 1_000_000)
+	paid := make(chan chain.Outcome, 1)
+	go func() { paid <- w.pay(r, p) }()
+	w.eventually("the order was to be decided some times", func() bool {
+		sink.mu.Lock()
+		defer sink.mu.Unlock()
+		return sink.refuse < 1<<30-2
+	})
+	switch op := w.op(p.OrderID); op.State {
+	case chain.Confirmed, chain.Final, chain.Failed:
+		t.Errorf("the operation is %s without its order", op.State)
+	}
+	sink.mu.Lock()
+	sink.refuse = 0
+	sink.mu.Unlock()
+	if o := <-paid; o.State != chain.Confirmed && o.State != chain.Final {
+		t.Errorf("the order is %s (%+v)", o.State, o.Failure)
+	}
+	w.idle()
+	sink.has(p.OrderID, true, 1)
+}
+
 // The operations of an earlier release do not name the account of their order.
 func TestDecide_WithoutAccount(t *testing.T) {
 	w := newWorld(t, chaintest.New(t))
@@ -214,13 +242,14 @@ type deaf struct {
 	*ledger
 	mu     sync.Mutex
 	refuse int
+	why    error
 }
 
 func (d *deaf) refuses(string, rail.Outcome) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.refuse--; d.refuse >= 0 {
-		return errors.New("not now")
+		return cmp.Or(d.why, errors.New("not now"))
 	}
 	return nil
 }

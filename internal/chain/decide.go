@@ -23,7 +23,8 @@ func (o *Op) undecided() bool {
 
 // decide runs f, which stores what decides the order of an operation, in one transaction with the order and its credits. If the
 // order cannot take it, f runs alone: what the chain says is stored, the operation stays undecided, and the tracker tries again
-// later. It holds up no other operation.
+// later. It holds up no other operation. A database that cannot be used concerns all of them: that error is returned, and nothing
+// is stored.
 func (r *Rail) decide(ctx context.Context, op *Op, f func(tx *store.Tx) error) error {
 	account, err := r.accountOf(ctx, op)
 	if err != nil {
@@ -50,7 +51,7 @@ func (r *Rail) decide(ctx context.Context, op *Op, f func(tx *store.Tx) error) e
 		return nil
 	}
 	op.Decided = before
-	if refusal == nil || ctx.Err() != nil {
+	if refusal == nil || ctx.Err() != nil || errors.Is(err, toll.NewError(toll.CodeDatabaseUnavailable)) || errors.Is(err, store.ErrFlush) {
 		return err
 	}
 	r.log.Error("alarm: an order cannot take what became of its payment, which is kept", "order", op.ID, "state", op.State, "err", err)
