@@ -190,6 +190,29 @@ func TestQueue_KilledHolder(t *testing.T) {
 	})
 }
 
+// A claim takes no more than asked for, also when the database believes that the table is small and looks at it row by row.
+func TestQueue_ClaimIsBounded(t *testing.T) {
+	eachTable(t, func(t *table) {
+		t.put("first", t.clock(), time.Time{})
+		t.tx(func(ctx context.Context, tx *store.Tx) error {
+			_, err := tx.Exec(ctx, "ANALYZE")
+			return err
+		})
+		for i := range 20 {
+			t.put(fmt.Sprint(i), t.clock(), time.Time{})
+		}
+		for range 3 {
+			t.tx(func(ctx context.Context, tx *store.Tx) error {
+				claimed, err := store.ClaimJobs(ctx, tx, kind, "a", t.clock(), t.clock().Add(time.Minute), 4)
+				if len(claimed) != 4 {
+					t.Errorf("%d jobs claimed", len(claimed))
+				}
+				return err
+			})
+		}
+	})
+}
+
 // A job that is put again while it runs, runs again.
 func TestQueue_PutAgain(t *testing.T) {
 	eachTable(t, func(t *table) {

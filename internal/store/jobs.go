@@ -54,8 +54,11 @@ func ClaimJobs(ctx context.Context, tx *Tx, kind, holder string, now, until time
 	if lock != "" {
 		lock += " SKIP LOCKED"
 	}
-	rows, err := tx.Query(ctx, `UPDATE jobs SET holder = $2, held_until = $3, attempt = attempt + 1 WHERE kind = $1 AND key IN (
-		SELECT key FROM jobs WHERE kind = $1 AND due <= $4 AND held_until <= $4 ORDER BY due LIMIT $5`+lock+`) RETURNING `+jobs.columns,
+	// A subquery that PostgreSQL runs once for each row passes over the rows that it has locked before, and so beyond its limit.
+	rows, err := tx.Query(ctx, `WITH claimed AS MATERIALIZED (
+		SELECT key AS claim FROM jobs WHERE kind = $1 AND due <= $4 AND held_until <= $4 ORDER BY due LIMIT $5`+lock+`)
+		UPDATE jobs SET holder = $2, held_until = $3, attempt = attempt + 1 WHERE kind = $1 AND key IN (SELECT claim FROM claimed)
+		RETURNING `+jobs.columns,
 		kind, holder, Micros(until), Micros(now), int64(n))
 	return scanAll(rows, err, jobs.scan)
 }
