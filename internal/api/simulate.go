@@ -46,16 +46,8 @@ type SimulationInput struct {
 	PricePerCredit json.RawMessage `json:"pricePerCredit,omitzero" doc:"A number, at least 0. It is returned. Default 0.01."`
 }
 
-// Simulation is a rehearsed request.
-type Simulation struct {
-	AgentRequestID string       `json:"agentRequestId"`
-	AgentName      string       `json:"agentName"`
-	AgentID        toll.AgentID `json:"agentId"` // of no agent
-	Balance        toll.Balance `json:"balance"`
-	URLMatching    string       `json:"urlMatching"`
-	VerbMatching   string       `json:"verbMatching"`
-	Batch          bool         `json:"batch"`
-}
+// Simulation is a rehearsed request, of no agent, as a real one is told.
+type Simulation x402.AgentRequest
 
 func (h *handler) startSimulation(c *call, in *SimulationInput) (*Simulation, error) {
 	var faults []toll.Fault

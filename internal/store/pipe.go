@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -84,14 +83,12 @@ func (p *Pipe) follow(stmts []Stmt) {
 func runBatch(res pgx.BatchResults, stmts []Stmt) error {
 	for i, s := range stmts {
 		if err := readResult(res, s); err != nil {
-			return errors.Join(fmt.Errorf("statement %d of a pipeline: %w", i+1, MapError(err)), closing(res))
+			_ = res.Close() // it repeats the first error
+			return fmt.Errorf("statement %d of a pipeline: %w", i+1, MapError(err))
 		}
 	}
 	return MapError(res.Close())
 }
-
-// closing drops the error of closing a result that already failed: it repeats the first one.
-func closing(res pgx.BatchResults) error { _ = res.Close(); return nil }
 
 func readResult(res pgx.BatchResults, s Stmt) error {
 	if s.Row == nil {
