@@ -343,9 +343,8 @@ func TestRevokeDelegation(t *testing.T) {
 			}()
 			s.code(s.at(0).UsableDelegation(s.ctx, holder, nil, d, p), toll.CodeDelegationRevoked)
 		}
-		s.now.Add(time.Second.Microseconds())
-		_, err := s.at(0).Reconcile(s.ctx)
-		s.must(err)
+		s.now.Add(time.Minute.Microseconds())
+		s.jobs(0)
 		for _, want := range append(perms, free) {
 			got, err := s.ledgers[0].PermissionByHash(s.ctx, want.Hash)
 			s.must(err)
@@ -355,6 +354,10 @@ func TestRevokeDelegation(t *testing.T) {
 		}
 		first, err := s.at(1).RevokeDelegation(s.ctx, holder, d)
 		s.must(err)
+		s.now.Add(time.Minute.Microseconds())
+		if n := s.jobs(1); n != 0 {
+			s.Errorf("%d jobs are left", n)
+		}
 		again, err := s.at(0).RevokeDelegation(s.ctx, holder, d)
 		s.must(err)
 		if first.TxHash != again.TxHash || !first.When.Equal(again.When.Time) || first.TxHash.IsZero() || !first.When.Equal(start) {
@@ -435,6 +438,39 @@ func TestPaymentMethods(t *testing.T) {
 		s.must(err)
 		if len(left) != 1 || left[0].ID != "pm_2" {
 			s.Fatalf("%+v", left)
+		}
+	})
+}
+
+// A payment method is removed, and the process dies before the permissions of its delegations are revoked.
+func TestRemovePaymentMethod_Killed(t *testing.T) {
+	eachRail(t, func(s *shop) {
+		s.card("pm_1", nil)
+		d := s.delegate(input(func(in *toll.DelegationInput) {
+			in.Provider, in.Currency, in.ProviderPaymentMethodID = ptr("stripe"), ptr("usd"), ptr("pm_1")
+		}))
+		perm := s.permission(s.plan(fiat), d.DelegationID, nil)
+		dying := s.start(s.store, s.ledgers[len(s.ledgers)-1])
+		dying.Failpoint(func(at string) {
+			if at == "revoked" {
+				panic("killed")
+			}
+		})
+		func() {
+			defer func() { _ = recover() }()
+			s.Errorf("the step was not reached: %v", dying.RemovePaymentMethod(s.ctx, me, "pm_1"))
+		}()
+		if n := s.jobs(0); n != 0 {
+			s.Errorf("%d jobs of a call that may still be at work", n)
+		}
+		s.now.Add(time.Minute.Microseconds())
+		for _, want := range []int{1, 0} {
+			if n := s.jobs(1); n != want {
+				s.Errorf("%d jobs, want %d", n, want)
+			}
+		}
+		if got, err := s.ledgers[0].PermissionByHash(s.ctx, perm.Hash); err != nil || got.RevokedAt.IsZero() {
+			s.Errorf("%+v %v", got, err)
 		}
 	})
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/checkout"
 	"github.com/tollhq/toll/internal/checkout/railtest"
+	"github.com/tollhq/toll/internal/jobs"
 	"github.com/tollhq/toll/internal/ledger"
 	"github.com/tollhq/toll/internal/rail"
 	"github.com/tollhq/toll/internal/store"
@@ -68,6 +69,16 @@ func (s *shop) settleDown(i int) {
 		}
 	}
 	s.Fatal("orders stay open")
+}
+
+// jobs runs the jobs that are due, as a process does, and returns how many there were.
+func (s *shop) jobs(i int) int {
+	s.Helper()
+	q := jobs.NewQueue(s.store, s.clock, nil)
+	q.Handle(store.JobEndDelegation, s.at(i).FinishRevocation)
+	n, err := q.RunDue(s.ctx)
+	s.must(err)
+	return n
 }
 
 // until waits for what happens beside the test.

@@ -182,7 +182,9 @@ func (c *Checkout) RemovePaymentMethod(ctx context.Context, caller Owner, id str
 	if isWallet {
 		return toll.Errorf(toll.CodeForbidden, "The wallet cannot be removed.").WithHint("Revoke the delegations that pay with it.")
 	}
+	var revoked []*store.Delegation
 	err := c.store.Tx(ctx, func(tx *store.Tx) error {
+		revoked = nil
 		m, err := store.PaymentMethodForUpdate(ctx, tx, caller.Address, id)
 		if errors.Is(err, store.ErrNotFound) {
 			return toll.NewError(toll.CodePaymentMethodNotFound)
@@ -194,7 +196,7 @@ func (c *Checkout) RemovePaymentMethod(ctx context.Context, caller Owner, id str
 		if err := store.PutPaymentMethod(ctx, tx, m); err != nil {
 			return err
 		}
-		revoked, err := store.RevokeDelegationsOf(ctx, tx, caller.Address, id, m.RevokedAt)
+		revoked, err = store.RevokeDelegationsOf(ctx, tx, caller.Address, id, m.RevokedAt)
 		if err != nil {
 			return err
 		}
@@ -207,5 +209,10 @@ func (c *Checkout) RemovePaymentMethod(ctx context.Context, caller Owner, id str
 	if err != nil {
 		return fault(err)
 	}
-	return fault(c.finishRevocations(ctx))
+	c.failpoint("revoked")
+	var errs []error
+	for _, d := range revoked {
+		errs = append(errs, c.revokePermissions(context.WithoutCancel(ctx), d))
+	}
+	return fault(errors.Join(errs...))
 }

@@ -17,10 +17,9 @@ const (
 	turnTime = 5 * time.Second
 )
 
-// Reconcile goes on with what a crash or a rail left open: orders without a decision, revoked delegations whose permissions are
-// not all revoked or that the chain does not know to be revoked, and credits that are to be taken back when holds end. It works off
-// one slice and returns how many orders it went on with; any number of
-// processes may do this on one database. A rail that hangs holds up its own orders and no others.
+// Reconcile goes on with what a crash or a rail left open: orders without a decision, revoked delegations that the chain does not
+// know to be revoked, and credits that are to be taken back when holds end. It works off one slice and returns how many orders it
+// went on with; any number of processes may do this on one database. A rail that hangs holds up its own orders and no others.
 func (c *Checkout) Reconcile(ctx context.Context) (int, error) {
 	turn, cancel := context.WithTimeout(ctx, turnTime)
 	defer cancel()
@@ -44,7 +43,7 @@ func (c *Checkout) Reconcile(ctx context.Context) (int, error) {
 		all = append(all, err)
 	})
 	wg.Wait()
-	return n, fault(errors.Join(append(all, c.finishRevocations(ctx), c.finishTakeBacks(ctx))...))
+	return n, fault(errors.Join(append(all, c.finishTakeBacks(ctx))...))
 }
 
 func (c *Checkout) reconcileRail(ctx, turn context.Context, name string) (int, error) {

@@ -66,12 +66,12 @@ func (c *Checkout) revoke(ctx context.Context, id string, onChain bool) (d *stor
 		if !d.RevokedAt.IsZero() {
 			return nil
 		}
-		d.RevokedAt, d.Revoking = c.now(), true
+		d.RevokedAt = c.now()
 		// The service signs a delegation when an order needs it, so that there is nothing to disable before the first.
 		if onChain && d.Provider == toll.ProviderCrypto && d.OwnerAccount.IsZero() && !d.LastUsedAt.IsZero() && d.RevokedAt.Before(d.ExpiresAt) {
 			d.DisableAt = d.RevokedAt
 		}
-		if err := store.UpdateDelegation(ctx, tx, d); err != nil {
+		if err := store.RevokeDelegation(ctx, tx, d); err != nil {
 			return err
 		}
 		if d.Pending() {
@@ -84,7 +84,7 @@ func (c *Checkout) revoke(ctx context.Context, id string, onChain bool) (d *stor
 	}
 	c.failpoint("revoked")
 	if err == nil && d.Revoking {
-		err = c.revokePermissions(ctx, d)
+		err = c.revokePermissions(context.WithoutCancel(ctx), d) // a caller who leaves keeps no permission alive
 	}
 	return d, fault(err)
 }
@@ -107,7 +107,16 @@ func (c *Checkout) revocation(ctx context.Context, d *store.Delegation) map[stri
 	}
 }
 
-// revokePermissions revokes the permissions that name a revoked delegation. What a crash leaves, the reconciler finds.
+// FinishRevocation revokes the permissions of a revoked delegation whose revocation was interrupted ([store.JobEndDelegation]).
+func (c *Checkout) FinishRevocation(ctx context.Context, id []byte) error {
+	d, err := store.DelegationByID(ctx, c.store, string(id))
+	if err != nil {
+		return err
+	}
+	return c.revokePermissions(ctx, d)
+}
+
+// revokePermissions revokes the permissions that name a revoked delegation. A job does so when the process dies meanwhile.
 func (c *Checkout) revokePermissions(ctx context.Context, d *store.Delegation) error {
 	for {
 		list, err := c.ledger.PermissionsOfDelegation(ctx, d.Owner, d.ID, revokeSlice)
@@ -131,26 +140,7 @@ func (c *Checkout) revokePermissions(ctx context.Context, d *store.Delegation) e
 			break
 		}
 	}
-	return c.store.Tx(ctx, func(tx *store.Tx) error {
-		now, err := store.DelegationForUpdate(ctx, tx, d.ID)
-		if err != nil {
-			return err
-		}
-		now.Revoking = false
-		return store.UpdateDelegation(ctx, tx, now)
-	})
-}
-
-func (c *Checkout) finishRevocations(ctx context.Context) error {
-	left, err := store.RevokingDelegations(ctx, c.store, dueOrders)
-	if err != nil {
-		return err
-	}
-	var errs []error
-	for _, d := range left {
-		errs = append(errs, c.revokePermissions(ctx, d))
-	}
-	return errors.Join(errs...)
+	return c.store.Tx(ctx, func(tx *store.Tx) error { return store.EndDelegation(ctx, tx, d.ID) })
 }
 
 // disableOnChain has the rail disable revoked delegations whose account the service holds. What it cannot do now, it is asked

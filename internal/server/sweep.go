@@ -52,6 +52,7 @@ func (s *Server) newQueue(ctx context.Context) (*jobs.Queue, error) {
 	q := jobs.NewQueue(s.base.store, s.base.clock.now, s.cfg.Log)
 	q.Handle(store.JobEndKey, s.base.auth.FinishKey)
 	q.Handle(store.JobEndGrant, s.oauth.FinishGrant)
+	q.Handle(store.JobEndDelegation, s.checkout.FinishRevocation)
 	if s.base.store.Engine() == store.SQLite { // there is one service on a directory
 		return q, s.base.store.Tx(ctx, func(tx *store.Tx) error { return store.FreeJobs(ctx, tx) })
 	}

@@ -111,16 +111,38 @@ func DelegationsOfOwner(ctx context.Context, q Querier, owner toll.Address, usab
 	return delegations.list(ctx, q, l, p)
 }
 
-// RevokeDelegationsOf revokes the delegations that pay with a payment method, and returns them.
+// RevokeDelegation writes a delegation that the caller has just revoked. The caller revokes the permissions that name it after that, up
+// to [EndDelegation]; the job [JobEndDelegation] does so in its place when it does not get there.
+func RevokeDelegation(ctx context.Context, tx *Tx, d *Delegation) error {
+	d.Revoking = true
+	if err := UpdateDelegation(ctx, tx, d); err != nil {
+		return err
+	}
+	return putOwnJob(ctx, tx, JobEndDelegation, []byte(d.ID), d.RevokedAt)
+}
+
+// EndDelegation notes that every permission which names a revoked delegation is revoked.
+func EndDelegation(ctx context.Context, tx *Tx, id string) error {
+	if _, err := tx.Exec(ctx, "UPDATE delegations SET revoking = $2 WHERE delegation_id = $1", id, false); err != nil {
+		return err
+	}
+	return DropJob(ctx, tx, JobEndDelegation, []byte(id))
+}
+
+// RevokeDelegationsOf revokes the delegations that pay with a payment method like [RevokeDelegation], and returns them.
 func RevokeDelegationsOf(ctx context.Context, tx *Tx, owner toll.Address, method string, at time.Time) ([]*Delegation, error) {
 	rows, err := tx.Query(ctx, `UPDATE delegations SET revoked_at = $3, revoking = TRUE
 		WHERE owner = $1 AND payment_method_id = $2 AND revoked_at = 0 RETURNING `+delegations.columns, owner.Lower(), method, Micros(at))
-	return scanAll(rows, err, delegations.scan)
-}
-
-// RevokingDelegations returns revoked delegations whose permissions may still have to be revoked, at most limit.
-func RevokingDelegations(ctx context.Context, q Querier, limit int) ([]*Delegation, error) {
-	return delegations.all(ctx, q, "WHERE revoking LIMIT $1", int64(limit))
+	revoked, err := scanAll(rows, err, delegations.scan)
+	if err != nil {
+		return nil, err
+	}
+	for _, d := range revoked {
+		if err := putOwnJob(ctx, tx, JobEndDelegation, []byte(d.ID), at); err != nil {
+			return nil, err
+		}
+	}
+	return revoked, nil
 }
 
 // DisablingDelegations returns revoked delegations that are to be disabled on the chain by now, at most limit, the longest

@@ -9,6 +9,8 @@ import (
 const (
 	JobEndKey   = "auth.end_key"    // ends what a revoked API key made
 	JobEndGrant = "oauth.end_grant" // ends what was issued because of a revoked consent
+	// JobEndDelegation revokes the permissions that name a revoked delegation.
+	JobEndDelegation = "checkout.end_delegation"
 )
 
 // callerTime is how long the call that wrote a job of its own has to finish it before the queue does.
@@ -77,9 +79,14 @@ func ReleaseJob(ctx context.Context, tx *Tx, j Job, due time.Time) error {
 
 // AdoptJobs makes jobs of what calls of earlier releases were interrupted in, which left flags in their records only.
 func AdoptJobs(ctx context.Context, tx *Tx, now time.Time) error {
+	delegation := "CAST(delegation_id AS BLOB)"
+	if tx.Engine() == Postgres {
+		delegation = "convert_to(delegation_id, 'UTF8')"
+	}
 	for _, work := range []struct{ kind, id, flagged string }{
 		{JobEndKey, "id", "api_keys WHERE ending"},
 		{JobEndGrant, "grant_id", "oauth_grants WHERE revoking"},
+		{JobEndDelegation, delegation, "delegations WHERE revoking"},
 	} {
 		_, err := tx.Exec(ctx, "INSERT INTO jobs (kind, key, due, attempt, holder, held_until) SELECT CAST($1 AS TEXT), "+work.id+
 			", CAST($2 AS BIGINT), 0, '', 0 FROM "+work.flagged+" AND revoked_at < $3 ON CONFLICT (kind, key) DO NOTHING",

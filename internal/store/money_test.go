@@ -1,6 +1,7 @@
 package store_test
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -113,10 +114,30 @@ func TestDelegations(t *testing.T) {
 			_, err := store.RevokeDelegationsOf(ctx, tx, bob, bob.Lower(), noon)
 			return err
 		})
-		left := must[[]*store.Delegation](t)(store.RevokingDelegations(ctx, st, 9))
-		if len(left) != 1 || left[0].Status(noon) != toll.StatusRevoked || list(&store.Usable{At: noon, Key: key}) != 0 {
+		later := noon.Add(2 * time.Minute)
+		left := must[*store.Delegation](t)(store.DelegationByID(ctx, st, d.ID))
+		if !left.Revoking || left.Status(noon) != toll.StatusRevoked || list(&store.Usable{At: noon, Key: key}) != 0 {
 			t.Fatalf("%+v", left)
 		}
+		same(t, len(must[[]string](t)(store.DueJobs(ctx, st, noon))), 0) // the caller does it
+		same(t, must[[]string](t)(store.DueJobs(ctx, st, later)), []string{store.JobEndDelegation})
+
+		// An earlier release leaves the flag and no job.
+		write(t, st, func(tx *store.Tx) error {
+			return errors.Join(store.DropJob(ctx, tx, store.JobEndDelegation, []byte(d.ID)), store.AdoptJobs(ctx, tx, later))
+		})
+		var claimed []store.Job
+		write(t, st, func(tx *store.Tx) (err error) {
+			claimed, err = store.ClaimJobs(ctx, tx, store.JobEndDelegation, "a", later, later.Add(time.Minute), 9)
+			return err
+		})
+		if len(claimed) != 1 || string(claimed[0].Key) != d.ID {
+			t.Fatalf("%+v", claimed)
+		}
+		write(t, st, func(tx *store.Tx) error {
+			return errors.Join(store.EndDelegation(ctx, tx, d.ID), store.AdoptJobs(ctx, tx, later.Add(time.Hour)))
+		})
+		same(t, len(must[[]string](t)(store.DueJobs(ctx, st, later.Add(time.Hour)))), 0)
 	})
 }
 
