@@ -66,7 +66,7 @@ func (l *ledger) has(id string, credits bool, grants int) {
 
 // crashing pays an order in a process that ends at a step, the nth time it comes there, without another word: it gives no lease
 // back and no answer.
-func (w *world) crashing(p chain.Purchase, step string, nth int, change ...func(*chain.Config)) {
+func (w *world) crashing(p rail.Purchase, step string, nth int, change ...func(*chain.Config)) {
 	w.Helper()
 	w.crashes(func(ctx context.Context, r *chain.Rail) { _, _ = r.Pay(ctx, p) }, step, nth, change...)
 }
@@ -198,7 +198,7 @@ func TestDecide_DatabaseAway(t *testing.T) {
 	sink := &deaf{ledger: w.ledger(), refuse: 1 << 30, why: toll.NewError(toll.CodeDatabaseUnavailable)}
 	r := w.running(func(c *chain.Config) { c.Orders = sink })
 	p := purchase(w.account(usdc, 1_000_000), usdc, receiver(1), 1_000_000)
-	paid := make(chan chain.Outcome, 1)
+	paid := make(chan rail.Payment, 1)
 	go func() { paid <- w.pay(r, p) }()
 	w.eventually("the order was to be decided some times", func() bool {
 		sink.mu.Lock()
@@ -212,8 +212,8 @@ func TestDecide_DatabaseAway(t *testing.T) {
 	sink.mu.Lock()
 	sink.refuse = 0
 	sink.mu.Unlock()
-	if o := <-paid; o.State != chain.Confirmed && o.State != chain.Final {
-		t.Errorf("the order is %s (%+v)", o.State, o.Failure)
+	if o := <-paid; o.Status != toll.OrderConfirmed && o.Status != toll.OrderFinal {
+		t.Errorf("the order is %s (%+v)", o.Status, o)
 	}
 	w.idle()
 	sink.has(p.OrderID, true, 1)

@@ -8,13 +8,14 @@ import (
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/chain"
 	"github.com/tollhq/toll/internal/chain/chaintest"
+	"github.com/tollhq/toll/internal/rail"
 )
 
 // killed is the panic of a process that ends at a step.
 type killed struct{}
 
 // dies has a process end when it comes to a step of an order.
-func (w *world) dies(step string, p chain.Purchase) {
+func (w *world) dies(step string, p rail.Purchase) {
 	w.Helper()
 	var at atomic.Bool
 	r := w.rail(func(c *chain.Config) {
@@ -47,9 +48,9 @@ func TestF10_KilledBeforeItIsSent(t *testing.T) {
 		w := newWorld(t, c)
 		owner := w.account(usdc, 100_000_000)
 		d := w.delegation(owner, 10_000)
-		var killed []chain.Purchase
+		var killed []rail.Purchase
 		for _, step := range []string{"order", "created", "signing", "signed"} {
-			for _, p := range []chain.Purchase{purchase(owner, usdc, receiver(1), 1_000_000), by(d, purchase(owner, usdc, receiver(2), 1_000_000))} {
+			for _, p := range []rail.Purchase{purchase(owner, usdc, receiver(1), 1_000_000), by(d, purchase(owner, usdc, receiver(2), 1_000_000))} {
 				w.dies(step, p)
 				w.dies("order", p) // and the next one, too
 				killed = append(killed, p)

@@ -78,14 +78,17 @@ func (r *Rail) accountOf(ctx context.Context, op *Op) ([16]byte, error) {
 	return [16]byte{}, err
 }
 
-// outcome is what an operation that is confirmed, final or failed says to its order.
+// outcome is how an operation stands, as its order takes it. The states of operations have the words of orders.
 func (o *Op) outcome() rail.Outcome {
-	said := outcomeOf(o)
 	out := rail.Outcome{Status: toll.OrderStatus(o.State)}
-	if said.Tx != (common.Hash{}) {
-		out.TxHash = said.Tx.Hex()
+	tx := o.Tx
+	if o.Place.Tx != (common.Hash{}) {
+		tx = o.Place.Tx
 	}
-	if f := said.Failure; f != nil {
+	if tx != (common.Hash{}) {
+		out.TxHash = tx.Hex()
+	}
+	if f := o.Failure; f != nil && o.State == Failed {
 		out.FailureCode, out.FailureReason, out.Params, out.Ended = f.Code, f.Reason, f.Params, f.Place != (Place{})
 	}
 	return out

@@ -18,36 +18,37 @@ import (
 	"github.com/tollhq/toll/internal/chain/endpoints"
 	"github.com/tollhq/toll/internal/chain/signer"
 	"github.com/tollhq/toll/internal/chain/userop"
+	"github.com/tollhq/toll/internal/rail"
 )
 
 // centUnits are the base units of a cent of USDC and EURC.
 const centUnits = 10_000
 
-// delegator is the account whose money a delegation is about.
-func (d *Delegation) delegator() common.Address {
+// delegatorOf is the account whose money a delegation is about.
+func delegatorOf(d *rail.Delegation) common.Address {
 	if d.OwnerAccount.IsZero() {
 		return common.Address(d.Owner)
 	}
 	return common.Address(d.OwnerAccount)
 }
 
-func (d *Delegation) native() bool { return !d.NativeUnits.IsZero() }
+func isNative(d *rail.Delegation) bool { return !d.NativeUnits.IsZero() }
 
 // onChain is the delegation that the delegator signs. Everything in it follows from the record, so that it can be made again
 // at any time, with the same hash.
-func (r *Rail) onChain(d *Delegation) (*userop.Delegation, error) {
+func (r *Rail) onChain(d *rail.Delegation) (*userop.Delegation, error) {
 	t := userop.Terms{
-		ID: d.ID, Delegate: r.cfg.Service, Delegator: d.delegator(), Token: r.cfg.token(d.Currency),
+		ID: d.ID, Delegate: r.cfg.Service, Delegator: delegatorOf(d), Token: r.cfg.token(d.Currency),
 		Limit:  new(big.Int).Mul(big.NewInt(d.LimitCents), big.NewInt(centUnits)),
 		Before: uint64(max(d.ExpiresAt.Unix(), 0)),
 	}
 	switch {
 	case d.ID == "" || t.Delegator == common.Address{} || t.Before == 0:
 		return nil, errors.New("chain: a delegation lacks its id, account or end")
-	case d.native() && d.Calls > 0 && d.Currency == "" && d.LimitCents == 0:
+	case isNative(d) && d.Calls > 0 && d.Currency == "" && d.LimitCents == 0:
 		t.Limit, t.Calls = d.NativeUnits.Int(), uint64(d.Calls)
 		return userop.NewNativeDelegation(t), nil
-	case d.native() || t.Token == common.Address{} || d.LimitCents <= 0:
+	case isNative(d) || t.Token == common.Address{} || d.LimitCents <= 0:
 		return nil, fmt.Errorf("chain: delegation %s is not a limit on one token", d.ID)
 	}
 	if len(d.AllowedRecipients) == 1 {
@@ -58,7 +59,7 @@ func (r *Rail) onChain(d *Delegation) (*userop.Delegation, error) {
 }
 
 // signed is the delegation with its signature: the one that was given, or one by the key that the service holds.
-func (r *Rail) signed(ctx context.Context, d *Delegation, made *userop.Delegation) (*userop.SignedDelegation, error) {
+func (r *Rail) signed(ctx context.Context, d *rail.Delegation, made *userop.Delegation) (*userop.SignedDelegation, error) {
 	switch {
 	case len(d.Signature) > 0:
 		return &userop.SignedDelegation{Delegation: *made, Signature: d.Signature}, nil
@@ -68,29 +69,24 @@ func (r *Rail) signed(ctx context.Context, d *Delegation, made *userop.Delegatio
 	return r.cfg.Signer.Delegation(ctx, signer.Delegation{Delegation: made})
 }
 
-// Request is what the holder of an account signs.
-type Request struct {
-	TypedData    map[string]any // EIP-712, as wallets take it for eth_signTypedData_v4
-	Account      common.Address
-	CodeRequired bool // the account has no code yet: a signed EIP-7702 authorization belongs to the signature
-}
-
-// DelegationRequest returns what the holder of the account signs for a delegation. It reads the chain and sends nothing.
+// SignatureRequest returns what the holder of the account signs for a delegation. It reads the chain and sends nothing.
 // Errors: [toll.CodeChainForeignCode], and those with status 503.
-func (r *Rail) DelegationRequest(ctx context.Context, d Delegation) (Request, error) {
-	made, err := r.onChain(&d)
+func (r *Rail) SignatureRequest(ctx context.Context, d *rail.Delegation) (*rail.SignatureRequest, error) {
+	made, err := r.onChain(d)
 	if err != nil {
-		return Request{}, err
+		return nil, err
 	}
 	all, err := r.accounts(ctx, made.Delegator)
 	if err != nil {
-		return Request{}, err
+		return nil, err
 	}
 	is := all[made.Delegator]
 	if is.code == codeForeign {
-		return Request{}, foreignCode(made.Delegator)
+		return nil, foreignCode(made.Delegator)
 	}
-	return Request{TypedData: made.TypedData(r.chainID), Account: made.Delegator, CodeRequired: is.code == codeNone}, nil
+	return &rail.SignatureRequest{
+		TypedData: made.TypedData(r.chainID), Account: toll.Address(made.Delegator), CodeRequired: is.code == codeNone,
+	}, nil
 }
 
 func foreignCode(account common.Address) *toll.Error {
@@ -102,8 +98,8 @@ func foreignCode(account common.Address) *toll.Error {
 // would: it tries a payment of nothing with it. Errors: [toll.CodeChainSignature] when one of them does not verify,
 // [toll.CodeChainForeignCode] when the account does not have our code and the authorization does not give it, and those with
 // status 503.
-func (r *Rail) CheckSignature(ctx context.Context, d Delegation) error {
-	made, err := r.onChain(&d)
+func (r *Rail) CheckSignature(ctx context.Context, d *rail.Delegation) error {
+	made, err := r.onChain(d)
 	if err != nil {
 		return err
 	}
@@ -122,16 +118,16 @@ func (r *Rail) CheckSignature(ctx context.Context, d Delegation) error {
 		if len(d.Authorization) == 0 {
 			return foreignCode(made.Delegator).WithHint("The account has no code yet: hand in a signed EIP-7702 authorization, too.")
 		}
-		if _, err := r.authorization(&d, all[made.Delegator].nonce); err != nil {
+		if _, err := r.authorization(d, all[made.Delegator].nonce); err != nil {
 			return err
 		}
 	}
-	return r.redeems(ctx, signed, &d, all)
+	return r.redeems(ctx, signed, d, all)
 }
 
 // redeems tries to pay the smallest amount with a delegation. The manager checks the signature first, so that an account
 // without money shows it as well.
-func (r *Rail) redeems(ctx context.Context, by *userop.SignedDelegation, d *Delegation, all map[common.Address]account) error {
+func (r *Rail) redeems(ctx context.Context, by *userop.SignedDelegation, d *rail.Delegation, all map[common.Address]account) error {
 	op := &Op{
 		ID: d.ID, Sender: r.cfg.Service, Payer: by.Delegator, Token: r.cfg.token(d.Currency), DelegationID: d.ID,
 		Payments: []Payment{{To: r.cfg.Service, Amount: big.NewInt(1)}},
@@ -172,14 +168,14 @@ func (r *Rail) redeems(ctx context.Context, by *userop.SignedDelegation, d *Dele
 
 // authorization reads the one that was handed in with a delegation and checks that it gives the account our code on this
 // chain when its nonce is this.
-func (r *Rail) authorization(d *Delegation, nonce uint64) (*types.SetCodeAuthorization, error) {
+func (r *Rail) authorization(d *rail.Delegation, nonce uint64) (*types.SetCodeAuthorization, error) {
 	a, err := ParseAuthorization(d.Authorization)
 	if err != nil {
 		return nil, err
 	}
 	by, err := a.Authority()
-	if err != nil || by != d.delegator() {
-		return nil, toll.NewError(toll.CodeChainSignature).WithDetails("the authorization is not signed by %s", toll.Address(d.delegator())).WithCause(err)
+	if err != nil || by != delegatorOf(d) {
+		return nil, toll.NewError(toll.CodeChainSignature).WithDetails("the authorization is not signed by %s", toll.Address(delegatorOf(d))).WithCause(err)
 	}
 	wrong := ""
 	switch {
@@ -192,7 +188,7 @@ func (r *Rail) authorization(d *Delegation, nonce uint64) (*types.SetCodeAuthori
 	default:
 		return a, nil
 	}
-	e := foreignCode(d.delegator())
+	e := foreignCode(delegatorOf(d))
 	e.Details = wrong
 	return nil, e
 }

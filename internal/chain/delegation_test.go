@@ -17,17 +17,18 @@ import (
 	"github.com/tollhq/toll/internal/chain/contracts"
 	"github.com/tollhq/toll/internal/chain/signer"
 	"github.com/tollhq/toll/internal/chain/userop"
+	"github.com/tollhq/toll/internal/rail"
 )
 
-func TestDelegationRequest(t *testing.T) {
+func TestSignatureRequest(t *testing.T) {
 	w := newWorld(t, chaintest.New(t))
 	r := w.rail()
 	u := w.userHeld()
 	d := u.delegation(500)
 	d.AllowedRecipients = []toll.Address{toll.Address(receiver(1))}
-	request, err := r.DelegationRequest(t.Context(), *d)
-	if err != nil || request.Account != u.account || !request.CodeRequired {
-		t.Fatalf("DelegationRequest: %+v, %v", request, err)
+	request, err := r.SignatureRequest(t.Context(), d)
+	if err != nil || common.Address(request.Account) != u.account || !request.CodeRequired {
+		t.Fatalf("SignatureRequest: %+v, %v", request, err)
 	}
 	// What a wallet signs is what the manager checks.
 	text, err := json.Marshal(request.TypedData)
@@ -44,20 +45,20 @@ func TestDelegationRequest(t *testing.T) {
 	}
 	is(t, "hash", common.BytesToHash(hash).Hex(), w.onChain(d).SigningHash(w.chainID()).Hex())
 	d.Signature = u.keys.Sign(t, u.account, common.Hash(hash))
-	if err := r.CheckSignature(t.Context(), *d); err != nil {
+	if err := r.CheckSignature(t.Context(), d); err != nil {
 		t.Errorf("CheckSignature: %v", err)
 	}
 
 	w.send(u.account, nil, w.account()) // somebody else's
-	if request, err = r.DelegationRequest(t.Context(), *d); err != nil || !request.CodeRequired {
-		t.Errorf("DelegationRequest: %+v, %v", request, err)
+	if request, err = r.SignatureRequest(t.Context(), d); err != nil || !request.CodeRequired {
+		t.Errorf("SignatureRequest: %+v, %v", request, err)
 	}
 	u.installs(contracts.AccountCode)
-	if request, err = r.DelegationRequest(t.Context(), *d); err != nil || request.CodeRequired {
+	if request, err = r.SignatureRequest(t.Context(), d); err != nil || request.CodeRequired {
 		t.Errorf("with code: %+v, %v", request, err)
 	}
 	u.installs(contracts.DelegationManager)
-	if _, err = r.DelegationRequest(t.Context(), *d); err == nil || toll.AsError(err).Code != toll.CodeChainForeignCode {
+	if _, err = r.SignatureRequest(t.Context(), d); err == nil || toll.AsError(err).Code != toll.CodeChainForeignCode {
 		t.Errorf("with other code: %v", err)
 	}
 }
@@ -84,38 +85,38 @@ func TestCheckSignature(t *testing.T) {
 		native := u.native(500, 2)
 		u.sign(native)
 		poor := w.userHeld().delegation(100)
-		for what, d := range map[string]*chain.Delegation{"a limit": good, "pinned": pinned, "native": native, "without money": poor} {
-			if err := r.CheckSignature(t.Context(), *d); err != nil {
+		for what, d := range map[string]*rail.Delegation{"a limit": good, "pinned": pinned, "native": native, "without money": poor} {
+			if err := r.CheckSignature(t.Context(), d); err != nil {
 				t.Errorf("%s: %v", what, err)
 			}
 		}
 
-		bad := func(what string, code toll.Code, change func(d *chain.Delegation)) {
+		bad := func(what string, code toll.Code, change func(d *rail.Delegation)) {
 			t.Helper()
 			d := *good
 			change(&d)
-			err := r.CheckSignature(t.Context(), d)
+			err := r.CheckSignature(t.Context(), &d)
 			if err == nil || toll.AsError(err).Code != code {
 				t.Errorf("%s: %v, want %s", what, err, code)
 			}
 		}
 		hash := w.onChain(good).SigningHash(w.chainID())
-		signature := func(s []byte) func(d *chain.Delegation) { return func(d *chain.Delegation) { d.Signature = s } }
+		signature := func(s []byte) func(d *rail.Delegation) { return func(d *rail.Delegation) { d.Signature = s } }
 		bad("no signature", toll.CodeChainSignature, signature(nil))
 		bad("short", toll.CodeChainSignature, signature(good.Signature[:64]))
 		bad("another key", toll.CodeChainSignature, signature(stranger.keys.Sign(t, stranger.account, hash)))
 		bad("another chain", toll.CodeChainSignature, signature(u.keys.Sign(t, u.account, w.onChain(good).SigningHash(big.NewInt(contracts.Base)))))
-		bad("v of 0 or 1", toll.CodeChainSignature, func(d *chain.Delegation) {
+		bad("v of 0 or 1", toll.CodeChainSignature, func(d *rail.Delegation) {
 			d.Signature = append([]byte(nil), d.Signature...)
 			d.Signature[64] -= 27
 		})
-		bad("another limit", toll.CodeChainSignature, func(d *chain.Delegation) { d.LimitCents++ })
-		bad("another id", toll.CodeChainSignature, func(d *chain.Delegation) { d.ID = toll.NewUUID() })
-		bad("another end", toll.CodeChainSignature, func(d *chain.Delegation) { d.ExpiresAt = d.ExpiresAt.Add(time.Second) })
-		bad("another receiver", toll.CodeChainSignature, func(d *chain.Delegation) { d.AllowedRecipients = pinned.AllowedRecipients })
+		bad("another limit", toll.CodeChainSignature, func(d *rail.Delegation) { d.LimitCents++ })
+		bad("another id", toll.CodeChainSignature, func(d *rail.Delegation) { d.ID = toll.NewUUID() })
+		bad("another end", toll.CodeChainSignature, func(d *rail.Delegation) { d.ExpiresAt = d.ExpiresAt.Add(time.Second) })
+		bad("another receiver", toll.CodeChainSignature, func(d *rail.Delegation) { d.AllowedRecipients = pinned.AllowedRecipients })
 
-		authorization := func(text []byte) func(d *chain.Delegation) {
-			return func(d *chain.Delegation) { d.Authorization = text }
+		authorization := func(text []byte) func(d *rail.Delegation) {
+			return func(d *rail.Delegation) { d.Authorization = text }
 		}
 		bad("no authorization", toll.CodeChainForeignCode, authorization(nil))
 		bad("authorization for another chain", toll.CodeChainForeignCode, authorization(u.authorization(big.NewInt(contracts.Base), contracts.AccountCode, 0)))
@@ -133,14 +134,14 @@ func TestCheckSignature(t *testing.T) {
 		}
 		u.installs(contracts.AccountCode)
 		good.Authorization = nil
-		if err := r.CheckSignature(t.Context(), *good); err != nil {
+		if err := r.CheckSignature(t.Context(), good); err != nil {
 			t.Errorf("with code: %v", err)
 		}
 		w.paid(w.running(), by(good, purchase(u.owner, usdc, receiver(1), 1)))
 		w.revokesAs(u, good)
-		bad("revoked", toll.CodeDelegationRevoked, func(*chain.Delegation) {})
+		bad("revoked", toll.CodeDelegationRevoked, func(*rail.Delegation) {})
 		u.installs(contracts.EntryPoint)
-		bad("other code", toll.CodeChainForeignCode, func(*chain.Delegation) {})
+		bad("other code", toll.CodeChainForeignCode, func(*rail.Delegation) {})
 	})
 }
 
@@ -210,8 +211,8 @@ func TestRevoke(t *testing.T) {
 		w.paid(r, by(used, purchase(owner, usdc, receiver(1), 1)))
 		w.revokes(owner, outside)
 		for range 2 {
-			for _, d := range []*chain.Delegation{used, unused, outside} {
-				if _, err := r.Revoke(t.Context(), *d); err != nil {
+			for _, d := range []*rail.Delegation{used, unused, outside} {
+				if _, err := r.Revoke(t.Context(), d); err != nil {
 					t.Fatalf("Revoke: %v", err)
 				}
 			}
@@ -219,8 +220,8 @@ func TestRevoke(t *testing.T) {
 		w.eventually("the revocations are on the chain", func() bool {
 			return w.op("revoke:"+used.ID).Place != chain.Place{} && w.op("revoke:"+unused.ID).Place != chain.Place{}
 		})
-		for _, d := range []*chain.Delegation{used, unused, outside} {
-			if done, err := r.Revoke(t.Context(), *d); err != nil || !done {
+		for _, d := range []*rail.Delegation{used, unused, outside} {
+			if done, err := r.Revoke(t.Context(), d); err != nil || !done {
 				t.Errorf("Revoke, when it is done: %t, %v", done, err)
 			}
 		}
@@ -236,17 +237,18 @@ func TestRevoke(t *testing.T) {
 
 		u := w.userHeld(usdc, 1_000_000)
 		d := u.delegation(100)
-		if _, err := r.Revoke(t.Context(), *d); err != signer.ErrNoKey {
+		if _, err := r.Revoke(t.Context(), d); err != signer.ErrNoKey {
 			t.Errorf("Revoke of an account that its user holds: %v", err)
 		}
-		call, err := r.Revocation(*d)
+		call, err := r.Revocation(t.Context(), d)
 		if err != nil {
 			t.Fatal(err)
 		}
-		is(t, "target", call.To.Hex(), contracts.DelegationManager.Hex())
+		to := common.Address(call.To)
+		is(t, "target", to.Hex(), contracts.DelegationManager.Hex())
 		w.paid(r, by(d, purchase(u.owner, usdc, receiver(1), 1)))
-		is(t, "the call by somebody else", w.reason(w.outside, call.To, call.Data), "InvalidDelegator()")
-		is(t, "the call", w.reason(u.account, call.To, call.Data), "")
+		is(t, "the call by somebody else", w.reason(w.outside, to, call.Data), "InvalidDelegator()")
+		is(t, "the call", w.reason(u.account, to, call.Data), "")
 	})
 }
 
@@ -256,7 +258,7 @@ func TestRevoke_Again(t *testing.T) {
 	w := newWorld(t, chaintest.New(t))
 	owner := w.account(usdc, 1_000_000)
 	d := w.delegation(owner, 500)
-	if done, err := w.rail().Revoke(t.Context(), *d); err != nil || done {
+	if done, err := w.rail().Revoke(t.Context(), d); err != nil || done {
 		t.Fatalf("Revoke: %t, %v", done, err)
 	}
 	w.redelegates(owner)
@@ -265,7 +267,7 @@ func TestRevoke_Again(t *testing.T) {
 	w.countsUp(owner, userop.RevokeKey(d.ID, 1))
 	r := w.running()
 	w.eventually("it is done", func() bool {
-		done, err := r.Revoke(t.Context(), *d)
+		done, err := r.Revoke(t.Context(), d)
 		if err != nil {
 			t.Fatalf("Revoke: %v", err)
 		}
@@ -295,7 +297,7 @@ func TestWallet(t *testing.T) {
 }
 
 // revokesAs has the user disable a delegation.
-func (w *world) revokesAs(u *user, d *chain.Delegation) {
+func (w *world) revokesAs(u *user, d *rail.Delegation) {
 	w.Helper()
 	op := userop.New(u.account, userop.OrderKey("outside "+d.ID), userop.RevokeCall(*w.onChain(d)), 1_000_000)
 	op.Signature = u.keys.Sign(w, u.account, op.SigningHash(w.chainID()))

@@ -14,6 +14,7 @@ import (
 	"github.com/tollhq/toll/internal/chain/chaintest"
 	"github.com/tollhq/toll/internal/chain/contracts"
 	"github.com/tollhq/toll/internal/chain/userop"
+	"github.com/tollhq/toll/internal/rail"
 )
 
 // TestT55_OrderRunTwice brings the stored bytes of an order to the chain again and again.
@@ -25,7 +26,7 @@ func TestT55_OrderRunTwice(t *testing.T) {
 	direct := purchase(owner, usdc, receiver(1), 1_000_000)
 	delegated := by(w.delegation(owner, 1_000), purchase(owner, usdc, receiver(2), 2_000_000))
 	r := w.running(change)
-	for _, p := range []chain.Purchase{direct, delegated} {
+	for _, p := range []rail.Purchase{direct, delegated} {
 		w.paid(r, p)
 		op := w.op(p.OrderID).Operation
 		w.idle()
@@ -69,7 +70,7 @@ func TestT55_StrangerIsFirst(t *testing.T) {
 	sink := w.ledger()
 	owner := w.account(usdc, 10_000_000)
 	quiet := w.rail()
-	var orders []chain.Purchase
+	var orders []rail.Purchase
 	for range 3 {
 		orders = append(orders, purchase(owner, usdc, receiver(1), 1_000_000))
 		w.signs(quiet, orders[len(orders)-1])

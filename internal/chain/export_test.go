@@ -8,6 +8,7 @@ import (
 	"github.com/ethereum/go-ethereum/common"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/rail"
 	"github.com/tollhq/toll/internal/store"
 )
 
@@ -126,3 +127,6 @@ var (
 func (r *Rail) Turns(address common.Address) func(ctx context.Context) (time.Duration, error) {
 	return r.newRelayer(address).turn
 }
+
+// Outcome is how an operation stands, as its order takes it.
+func (o *Op) Outcome() rail.Outcome { return o.outcome() }

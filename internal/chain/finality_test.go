@@ -13,6 +13,7 @@ import (
 	"github.com/tollhq/toll/internal/chain"
 	"github.com/tollhq/toll/internal/chain/chaintest"
 	"github.com/tollhq/toll/internal/chain/contracts"
+	"github.com/tollhq/toll/internal/rail"
 )
 
 // remote makes a rail take the chain for one that others run.
@@ -41,18 +42,18 @@ func (w *world) stays(id string, s chain.State) {
 // Credits are granted at the depth that the price asks for, and an order is final with its block.
 func TestFinality(t *testing.T) {
 	for what, row := range map[string]struct {
-		p      func(owner common.Address) chain.Purchase
+		p      func(owner common.Address) rail.Purchase
 		blocks int
 	}{
-		"small price": {func(a common.Address) chain.Purchase { return purchase(a, usdc, receiver(1), 1_000_000) }, 3},
-		"top-up": {func(a common.Address) chain.Purchase {
+		"small price": {func(a common.Address) rail.Purchase { return purchase(a, usdc, receiver(1), 1_000_000) }, 3},
+		"top-up": {func(a common.Address) rail.Purchase {
 			p := purchase(a, usdc, receiver(1), 20_000_000)
 			p.TopUp = true
 			return p
 		}, 1},
 		// The head of this chain is safe.
-		"large price":   {func(a common.Address) chain.Purchase { return purchase(a, usdc, receiver(1), 20_000_000) }, 0},
-		"native, price": {func(a common.Address) chain.Purchase { return purchase(a, wei, receiver(1), 20) }, 0},
+		"large price":   {func(a common.Address) rail.Purchase { return purchase(a, usdc, receiver(1), 20_000_000) }, 0},
+		"native, price": {func(a common.Address) rail.Purchase { return purchase(a, wei, receiver(1), 20) }, 0},
 	} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
@@ -168,9 +169,9 @@ func TestT69_GasAbuse(t *testing.T) {
 			reenters := w.contract("5f5f5f5f5f335af1505f5f5f5f5f7f" +         // calls the account back,
 				common.Bytes2Hex(common.LeftPadBytes(contracts.EntryPoint[:], 32)) + "5af100") // and the EntryPoint
 			quiet := w.rail()
-			good := []chain.Purchase{purchase(owner, wei, receiver(1), 10), purchase(owner, wei, reenters, 20), purchase(owner, wei, receiver(2), 30)}
-			bad := []chain.Purchase{purchase(owner, wei, burns, 100), purchase(owner, wei, reverts, 200)}
-			for _, p := range []chain.Purchase{good[0], bad[0], good[1], bad[1], good[2]} {
+			good := []rail.Purchase{purchase(owner, wei, receiver(1), 10), purchase(owner, wei, reenters, 20), purchase(owner, wei, receiver(2), 30)}
+			bad := []rail.Purchase{purchase(owner, wei, burns, 100), purchase(owner, wei, reverts, 200)}
+			for _, p := range []rail.Purchase{good[0], bad[0], good[1], bad[1], good[2]} {
 				w.signs(quiet, p)
 			}
 			w.send(burns, []byte{1})

@@ -16,6 +16,7 @@ import (
 	"github.com/tollhq/toll/internal/chain/chaintest"
 	"github.com/tollhq/toll/internal/chain/contracts"
 	"github.com/tollhq/toll/internal/chain/endpoints"
+	"github.com/tollhq/toll/internal/rail"
 )
 
 // unhurried is the time of an attempt that no endpoint which speaks runs out of. What gets lost is asked for again in time.
@@ -123,7 +124,7 @@ func TestT68_LyingEndpointHoldsNothingUp(t *testing.T) {
 }
 
 // paidAtLast is [world.paid] where attempts are so short that on a busy machine honest endpoints run out of them, too.
-func (w *world) paidAtLast(r *chain.Rail, p chain.Purchase) common.Hash {
+func (w *world) paidAtLast(r *chain.Rail, p rail.Purchase) common.Hash {
 	w.Helper()
 	w.comesTrue("an endpoint answers in time", func() bool {
 		ctx, cancel := context.WithTimeout(w.Context(), patience)
@@ -149,14 +150,14 @@ func TestT68_InventedPayment(t *testing.T) {
 	p := purchase(payer, usdc, receiver(1), 1_000_000)
 	waiting, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	over := make(chan chain.Outcome, 1)
+	over := make(chan rail.Payment, 1)
 	go func() {
 		o, _ := r.Pay(waiting, p)
 		over <- o
 	}()
 	w.comesTrue("the order is sent", func() bool {
 		o, err := r.Outcome(t.Context(), p.OrderID)
-		return err == nil && o.State == chain.Sent
+		return err == nil && o.Status == toll.OrderSent
 	})
 	op, err := w.records.Op(t.Context(), p.OrderID)
 	if err != nil {
@@ -196,8 +197,8 @@ func TestT68_InventedPayment(t *testing.T) {
 
 	liar.Clear()
 	honest.Clear()
-	if o := <-over; o.State != chain.Confirmed && o.State != chain.Final {
-		t.Errorf("the order is %s (%+v), want it paid", o.State, o.Failure)
+	if o := <-over; o.Status != toll.OrderConfirmed && o.Status != toll.OrderFinal {
+		t.Errorf("the order is %s (%+v), want it paid", o.Status, o)
 	}
 	w.has(payer, usdc, 0, receiver(1), usdc, 1_000_000)
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/tollhq/toll/internal/chain/contracts"
 	"github.com/tollhq/toll/internal/chain/endpoints"
 	"github.com/tollhq/toll/internal/chain/userop"
+	"github.com/tollhq/toll/internal/rail"
 )
 
 func at(d *chaintest.Double) func(*world) *endpoints.Pool {
@@ -38,7 +39,7 @@ func TestT64_DelegationOverrun(t *testing.T) {
 		}
 		w.books.Spent(t.Context(), d.ID, toll.Units{})
 		f := w.fails(r, by(d, purchase(owner, usdc, receiver(2), 20_000_000)), toll.CodeDelegationInsufficient)
-		is(t, "reason", f.Reason, "ERC20TransferAmountEnforcer:allowance-exceeded")
+		is(t, "reason", f.FailureReason, "ERC20TransferAmountEnforcer:allowance-exceeded")
 		is(t, "spent units", w.books.spentOf(d.ID), "40000000")
 		w.paid(r, by(d, purchase(owner, usdc, receiver(2), 10_000_000)))
 		w.has(receiver(2), usdc, 50_000_000)
@@ -48,20 +49,20 @@ func TestT64_DelegationOverrun(t *testing.T) {
 		both := []*chain.Rail{r, w.running()}
 		var wg sync.WaitGroup
 		var mu sync.Mutex
-		states := map[chain.State]int{}
+		states := map[toll.OrderStatus]int{}
 		for i := range 8 {
 			wg.Go(func() {
 				o := w.pay(both[i%2], by(three, purchase(owner, usdc, receiver(3), 1_000_000)))
-				if o.State == chain.Failed && o.Failure.Code != toll.CodeDelegationInsufficient {
-					t.Errorf("failure: %+v", o.Failure)
+				if o.Status == toll.OrderFailed && o.FailureCode != toll.CodeDelegationInsufficient {
+					t.Errorf("failure: %+v", o)
 				}
 				mu.Lock()
 				defer mu.Unlock()
-				states[o.State]++
+				states[o.Status]++
 			})
 		}
 		wg.Wait()
-		if paid := states[chain.Confirmed] + states[chain.Final]; paid != 3 || states[chain.Failed] != 5 {
+		if paid := states[toll.OrderConfirmed] + states[toll.OrderFinal]; paid != 3 || states[toll.OrderFailed] != 5 {
 			t.Errorf("outcomes: %v, want 3 paid and 5 failed", states)
 		}
 		w.has(receiver(3), usdc, 3_000_000)
@@ -78,7 +79,7 @@ func TestT65_DelegationMisuse(t *testing.T) {
 		pinned, listed := w.delegation(owner, 1_000), w.delegation(owner, 1_000)
 		pinned.AllowedRecipients = []toll.Address{toll.Address(receiver(1))}
 		listed.AllowedRecipients = []toll.Address{toll.Address(receiver(1)), toll.Address(receiver(2))}
-		for _, d := range []*chain.Delegation{pinned, listed} {
+		for _, d := range []*rail.Delegation{pinned, listed} {
 			w.fails(r, by(d, purchase(owner, usdc, receiver(3), 1)), toll.CodeDelegationPlanMismatch)
 			w.fails(r, by(d, purchase(owner, usdc, receiver(1), 1, receiver(3), 1)), toll.CodeDelegationPlanMismatch)
 			w.paid(r, by(d, purchase(owner, usdc, receiver(1), 1)))
@@ -98,12 +99,12 @@ func TestT65_DelegationMisuse(t *testing.T) {
 			t.Fatal(err)
 		}
 		f := w.fails(r, by(short, purchase(owner, usdc, receiver(4), 1)), toll.CodeDelegationExpired)
-		is(t, "reason", f.Reason, "TimestampEnforcer:expired-delegation")
+		is(t, "reason", f.FailureReason, "TimestampEnforcer:expired-delegation")
 
 		revoked := w.delegation(owner, 1_000)
 		w.revokes(owner, revoked)
 		f = w.fails(r, by(revoked, purchase(owner, usdc, receiver(4), 1)), toll.CodeDelegationRevoked)
-		is(t, "reason", f.Reason, "CannotUseADisabledDelegation()")
+		is(t, "reason", f.FailureReason, "CannotUseADisabledDelegation()")
 		w.has(receiver(4), usdc, 1)
 	})
 }
@@ -130,12 +131,13 @@ func TestT65_RevokedBeforeItLands(t *testing.T) {
 		})
 		r := w.running(func(c *chain.Config) { c.Pool = at(double)(w) })
 		f := w.fails(r, p, toll.CodeDelegationRevoked)
-		is(t, "reason", f.Reason, "CannotUseADisabledDelegation()")
+		is(t, "reason", f.FailureReason, "CannotUseADisabledDelegation()")
 		op := w.op(p.OrderID)
-		if f.Place.Tx == (common.Hash{}) || f.Place.Hash == (common.Hash{}) || op.SentAt.IsZero() {
-			t.Fatalf("the failure has no evidence: %+v", f.Place)
+		at := op.Failure.Place
+		if at.Tx == (common.Hash{}) || at.Hash == (common.Hash{}) || op.SentAt.IsZero() {
+			t.Fatalf("the failure has no evidence: %+v", at)
 		}
-		if e := w.eventOf(f.Place.Tx, op.Hash); e != (event{false, "CannotUseADisabledDelegation()"}) {
+		if e := w.eventOf(at.Tx, op.Hash); e != (event{false, "CannotUseADisabledDelegation()"}) {
 			t.Errorf("event: %+v", e)
 		}
 		w.has(owner, usdc, 1_000_000, receiver(1), usdc, 0)
@@ -143,7 +145,7 @@ func TestT65_RevokedBeforeItLands(t *testing.T) {
 }
 
 // revokes disables a delegation from outside of the service.
-func (w *world) revokes(owner common.Address, d *chain.Delegation) {
+func (w *world) revokes(owner common.Address, d *rail.Delegation) {
 	w.Helper()
 	var need []common.Address
 	code, err := w.Eth().CodeAt(w.Context(), owner, nil)
@@ -170,7 +172,7 @@ func TestT70_WalletRedelegated(t *testing.T) {
 		idle := w.rail()
 		direct, delegator, before := w.account(usdc, 1_000_000), w.account(usdc, 1_000_000), w.account(usdc, 1_000_000)
 		// Replaced between signing and sending.
-		orders := []chain.Purchase{
+		orders := []rail.Purchase{
 			purchase(direct, usdc, receiver(1), 1_000_000),
 			by(w.delegation(delegator, 100), purchase(delegator, usdc, receiver(1), 1_000_000)),
 		}
@@ -210,15 +212,15 @@ func TestPay_PausedManager(t *testing.T) {
 		for range 2 {
 			o, err := r.Pay(t.Context(), p)
 			unusable(t, err, toll.CodeChainPaused, 60)
-			if o.State != chain.Created || w.op(p.OrderID).State != chain.Created {
-				t.Errorf("the order is %s, want created", o.State)
+			if o.Status != toll.OrderCreated || w.op(p.OrderID).State != chain.Created {
+				t.Errorf("the order is %s, want created", o.Status)
 			}
 		}
 		w.paid(r, purchase(owner, usdc, receiver(2), 1_000_000))
 		w.has(owner, usdc, 9_000_000, receiver(1), usdc, 0, receiver(2), usdc, 1_000_000)
 
 		user := w.userHeld()
-		unusable(t, r.CheckSignature(t.Context(), *user.delegation(100)), toll.CodeChainPaused, 60)
+		unusable(t, r.CheckSignature(t.Context(), user.delegation(100)), toll.CodeChainPaused, 60)
 		double.Clear()
 		w.paid(r, p)
 		w.has(owner, usdc, 8_000_000, receiver(1), usdc, 1_000_000)
@@ -266,16 +268,16 @@ func TestReady(t *testing.T) {
 			p := purchase(owner, usdc, receiver(1), 1)
 			o, err := r.Pay(t.Context(), p)
 			unusable(t, err, one.code, one.after)
-			if o.State != chain.Created {
-				t.Errorf("the order is %s, want created", o.State)
+			if o.Status != toll.OrderCreated {
+				t.Errorf("the order is %s, want created", o.Status)
 			}
 			w.signs(w.rail(), p) // nothing is lost
 
 			// A signed order that cannot be sent says so, too.
 			o, err = w.rail(one.change).Pay(t.Context(), p)
 			unusable(t, err, one.code, one.after)
-			if o.State != chain.Signed {
-				t.Errorf("the order is %s, want signed", o.State)
+			if o.Status != toll.OrderSigned {
+				t.Errorf("the order is %s, want signed", o.Status)
 			}
 		})
 	}
@@ -295,7 +297,7 @@ func TestPay_PoorEndpoints(t *testing.T) {
 	for _, method := range []string{"eth_call", "eth_estimateGas"} {
 		for _, text := range []string{"header not found", "missing trie node", "rate limit exceeded", "daily request count exceeded"} {
 			double.Refuse(-1, method, text)
-			if o, err := r.Pay(t.Context(), p); err == nil || o.State != chain.Created {
+			if o, err := r.Pay(t.Context(), p); err == nil || o.Status != toll.OrderCreated {
 				t.Fatalf("%s answers %q: %+v, %v", method, text, o, err)
 			}
 			double.Clear()

@@ -17,6 +17,7 @@ import (
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/chain/signer"
 	"github.com/tollhq/toll/internal/chain/userop"
+	"github.com/tollhq/toll/internal/rail"
 	"github.com/tollhq/toll/internal/store"
 )
 
@@ -32,10 +33,10 @@ const maxRemembered = 1 << 16
 // An error decides nothing. Errors: [toll.CodeChainOrderConflict] for an order id that was used with other content; with
 // status 503 and RetryAfterSecs, when it cannot go on now, [toll.CodeChainUnreachable], [toll.CodeChainContracts],
 // [toll.CodeChainRelayerLow], [toll.CodeChainFeeCap], [toll.CodeChainPaused], [toll.CodeChainSignerCap].
-func (r *Rail) Pay(ctx context.Context, p Purchase) (Outcome, error) {
+func (r *Rail) Pay(ctx context.Context, p rail.Purchase) (rail.Payment, error) {
 	op, err := r.order(&p)
 	if err != nil {
-		return Outcome{}, err
+		return created, err
 	}
 	return r.pursue(ctx, op, func(ctx context.Context, op *Op) (*userop.Operation, *Failure, error) {
 		return r.build(ctx, op, p.Delegation)
@@ -47,36 +48,36 @@ func (r *Rail) Pay(ctx context.Context, p Purchase) (Outcome, error) {
 type builder func(ctx context.Context, op *Op) (*userop.Operation, *Failure, error)
 
 // pursue starts a payment, or goes on with the one that was started, until it is decided or ctx ends.
-func (r *Rail) pursue(ctx context.Context, op *Op, build builder) (Outcome, error) {
+func (r *Rail) pursue(ctx context.Context, op *Op, build builder) (rail.Payment, error) {
 	var err error
 	digest := op.Digest
 	changed, stop := r.watch(op.ID)
 	defer func() { stop() }()
 	r.cfg.At("order")
 	if op, err = r.addOp(ctx, op); err != nil {
-		return Outcome{State: Created}, err
+		return created, err
 	}
 	r.cfg.At("created")
 	if op.Digest != digest {
-		return outcomeOf(op), conflict(op.ID)
+		return paymentOf(op), conflict(op.ID)
 	}
 	var looked time.Time
 	for {
 		switch op.State {
 		case Confirmed, Final, Failed:
-			return outcomeOf(op), nil
+			return paymentOf(op), nil
 		case Created:
 			err = r.sign(ctx, op, build)
 			if err != nil && ctx.Err() == nil && !errors.Is(err, ErrChanged) && !errors.Is(err, errEarly) {
 				// Another process may have gone on with it meanwhile, and be the reason.
 				if next, e := r.op(ctx, op.ID); e != nil || next.Version == op.Version {
-					return outcomeOf(op), err
+					return paymentOf(op), err
 				}
 			}
 		case Signed:
 			if now := r.cfg.Clock(); now.Sub(looked) >= readyFor {
 				if err := r.Ready(ctx); err != nil && ctx.Err() == nil {
-					return outcomeOf(op), err
+					return paymentOf(op), err
 				}
 				looked = now
 			}
@@ -91,23 +92,23 @@ func (r *Rail) pursue(ctx context.Context, op *Op, build builder) (Outcome, erro
 			tick.Stop()
 		}
 		if ctx.Err() != nil {
-			return outcomeOf(op), nil
+			return paymentOf(op), nil
 		}
 		stop()
 		changed, stop = r.watch(op.ID)
 		next, err := r.op(ctx, op.ID)
 		if ctx.Err() != nil {
-			return outcomeOf(op), nil
+			return paymentOf(op), nil
 		}
 		if err != nil {
-			return outcomeOf(op), err
+			return paymentOf(op), err
 		}
 		op = next
 	}
 }
 
 // order makes the operation of a purchase, in the state Created, or Failed when it can never be paid so.
-func (r *Rail) order(p *Purchase) (*Op, error) {
+func (r *Rail) order(p *rail.Purchase) (*Op, error) {
 	now := r.cfg.Clock()
 	op := &Op{
 		ID: p.OrderID, Account: p.Account, Kind: KindOrder, State: Created, Sender: common.Address(p.Subscriber), Payer: common.Address(p.Subscriber),
@@ -143,16 +144,16 @@ func (r *Rail) order(p *Purchase) (*Op, error) {
 	op.Digest = digest(op)
 	native := op.Token == common.Address{}
 	switch {
-	case native && d != nil && !d.native():
+	case native && d != nil && !isNative(d):
 		op.fail(&Failure{Code: toll.CodeChainNativeDelegation, Reason: "a limit in cents does not cover the native token"})
 	case !native && currency == "" && !slices.Contains(r.cfg.Tokens, op.Token):
 		op.fail(&Failure{Code: toll.CodeChainToken, Reason: "the token is not on the operator's list", Params: map[string]any{"token": p.Token.String()}})
 	case d == nil:
 	case d.Owner != p.Subscriber:
 		op.fail(&Failure{Code: toll.CodeDelegationNotFound, Reason: "the delegation is another account's"})
-	case !native && d.Currency != currency || native != d.native():
+	case !native && d.Currency != currency || native != isNative(d):
 		op.fail(&Failure{Code: toll.CodeUnsupportedScheme, Reason: "the delegation is in another currency"})
-	case !slices.ContainsFunc(op.Payments, func(to Payment) bool { return !d.pays(to.To) }):
+	case !slices.ContainsFunc(op.Payments, func(to Payment) bool { return !pays(d, to.To) }):
 	default:
 		op.fail(&Failure{Code: toll.CodeDelegationPlanMismatch, Reason: "the delegation does not pay a receiver of the plan"})
 	}
@@ -168,7 +169,7 @@ func orderedAt(at, now time.Time) time.Time {
 	return at
 }
 
-func (d *Delegation) pays(to common.Address) bool {
+func pays(d *rail.Delegation, to common.Address) bool {
 	return len(d.AllowedRecipients) == 0 || slices.Contains(d.AllowedRecipients, toll.Address(to))
 }
 
@@ -249,7 +250,7 @@ func (r *Rail) sign(ctx context.Context, op *Op, build builder) error {
 }
 
 // build makes the signed operation of an order after a clean simulation, or says why there is none.
-func (r *Rail) build(ctx context.Context, op *Op, d *Delegation) (*userop.Operation, *Failure, error) {
+func (r *Rail) build(ctx context.Context, op *Op, d *rail.Delegation) (*userop.Operation, *Failure, error) {
 	pay := userop.DirectCall
 	request := signer.Order{
 		OrderID: op.ID, Sender: op.Sender, Token: op.Token, Transfers: transfersOf(op.Payments), Total: new(big.Int), Cents: op.Cents,
@@ -346,7 +347,7 @@ func (r *Rail) tokenThere(ctx context.Context, op *Op) (*Failure, error) {
 
 // ableAccounts reads the accounts of an order and refuses those that cannot pay it. It keeps the authorization that an account
 // needs which its user holds.
-func (r *Rail) ableAccounts(ctx context.Context, op *Op, d *Delegation) (map[common.Address]account, *Failure, error) {
+func (r *Rail) ableAccounts(ctx context.Context, op *Op, d *rail.Delegation) (map[common.Address]account, *Failure, error) {
 	all, err := r.accounts(ctx, op.Sender, op.Payer)
 	if err != nil {
 		return nil, nil, err
@@ -361,34 +362,28 @@ func (r *Rail) ableAccounts(ctx context.Context, op *Op, d *Delegation) (map[com
 }
 
 // given is the authorization that was handed in with a delegation, for an account without code.
-func (r *Rail) given(d *Delegation, nonce uint64) (*types.SetCodeAuthorization, error) {
+func (r *Rail) given(d *rail.Delegation, nonce uint64) (*types.SetCodeAuthorization, error) {
 	if len(d.Authorization) == 0 {
-		e := foreignCode(d.delegator())
+		e := foreignCode(delegatorOf(d))
 		e.Message = "The account has no code, and no authorization gives it ours."
 		return nil, e
 	}
 	return r.authorization(d, nonce)
 }
 
-func outcomeOf(op *Op) Outcome {
-	o := Outcome{State: op.State, Tx: op.Tx}
-	if op.Place.Tx != (common.Hash{}) {
-		o.Tx = op.Place.Tx
-	}
-	if op.State == Failed {
-		o.Failure = op.Failure
-	}
-	return o
-}
+// created is the payment of an order that the rail has not begun: nothing was paid.
+var created = rail.Payment{Outcome: rail.Outcome{Status: toll.OrderCreated}}
 
-// Outcome tells how an order stands, without waiting. An order that the rail has not heard of is Created: nothing was paid.
-func (r *Rail) Outcome(ctx context.Context, orderID string) (Outcome, error) {
+func paymentOf(op *Op) rail.Payment { return rail.Payment{Outcome: op.outcome()} }
+
+// Outcome tells how an order stands, without waiting. An order that the rail has not heard of is created: nothing was paid.
+func (r *Rail) Outcome(ctx context.Context, orderID string) (rail.Payment, error) {
 	op, err := r.op(ctx, orderID)
 	switch {
 	case errors.Is(err, store.ErrNotFound):
-		return Outcome{State: Created}, nil
+		return created, nil
 	case err != nil:
-		return Outcome{}, err
+		return created, err
 	}
-	return outcomeOf(op), nil
+	return paymentOf(op), nil
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/tollhq/toll/internal/chain/contracts"
 	"github.com/tollhq/toll/internal/chain/signer"
 	"github.com/tollhq/toll/internal/chain/userop"
+	"github.com/tollhq/toll/internal/rail"
 	"github.com/tollhq/toll/internal/store"
 )
 
@@ -138,7 +139,7 @@ func TestPay_NativeOneShot(t *testing.T) {
 		w.paid(r, by(d, purchase(common.Address(d.Owner), wei, receiver(1), 300, receiver(2), 200)))
 		w.has(user.account, wei, 500, receiver(1), wei, 300, receiver(2), wei, 200)
 		again := w.fails(r, by(d, purchase(common.Address(d.Owner), wei, receiver(1), 1)), toll.CodeDelegationInsufficient)
-		is(t, "reason", again.Reason, "NativeTokenTransferAmountEnforcer:allowance-exceeded")
+		is(t, "reason", again.FailureReason, "NativeTokenTransferAmountEnforcer:allowance-exceeded")
 	})
 }
 
@@ -155,7 +156,7 @@ func TestPay_Refused(t *testing.T) {
 		narrow := w.delegation(owner, 600)
 		narrow.AllowedRecipients = []toll.Address{toll.Address(receiver(1)), toll.Address(receiver(2))}
 		for what, one := range map[string]struct {
-			p    chain.Purchase
+			p    rail.Purchase
 			code toll.Code
 		}{
 			"token that is not on the list":    {purchase(owner, strange, receiver(1), 1), toll.CodeChainToken},
@@ -217,7 +218,7 @@ func TestPay_LowBalance(t *testing.T) {
 			}
 		}
 		for what, one := range map[string]struct {
-			p    chain.Purchase
+			p    rail.Purchase
 			want map[string]any
 		}{
 			"direct":             {purchase(owner, usdc, receiver(1), 2_000_000), want(usdc, "2000000", "1999999")},
@@ -246,7 +247,7 @@ func TestPay_Idempotent(t *testing.T) {
 		rails := []*chain.Rail{w.running(), w.running()}
 		owner := w.account(usdc, 10_000_000)
 		d := w.delegation(owner, 1_000)
-		orders := []chain.Purchase{purchase(owner, usdc, receiver(1), 1_000_000), by(d, purchase(owner, usdc, receiver(2), 2_000_000))}
+		orders := []rail.Purchase{purchase(owner, usdc, receiver(1), 1_000_000), by(d, purchase(owner, usdc, receiver(2), 2_000_000))}
 		var mu sync.Mutex
 		txs := map[string]bool{}
 		var wg sync.WaitGroup
@@ -256,12 +257,12 @@ func TestPay_Idempotent(t *testing.T) {
 				defer cancel()
 				p := orders[i%2]
 				o, err := rails[i/2%2].Pay(ctx, p)
-				if err != nil || o.State != chain.Confirmed && o.State != chain.Final {
+				if err != nil || o.Status != toll.OrderConfirmed && o.Status != toll.OrderFinal {
 					t.Errorf("Pay: %+v, %v", o, err)
 				}
 				mu.Lock()
 				defer mu.Unlock()
-				txs[p.OrderID+o.Tx.Hex()] = true
+				txs[p.OrderID+o.TxHash] = true
 			})
 		}
 		wg.Wait()
@@ -274,17 +275,17 @@ func TestPay_Idempotent(t *testing.T) {
 		other.Amounts, other.Total = []toll.Units{toll.UnitsOf(1_000_001)}, toll.UnitsOf(1_000_001)
 		moved := orders[0]
 		moved.Receivers = []toll.Address{toll.Address(receiver(3))}
-		for what, p := range map[string]chain.Purchase{"amount": other, "receiver": moved, "way": by(d, orders[0])} {
+		for what, p := range map[string]rail.Purchase{"amount": other, "receiver": moved, "way": by(d, orders[0])} {
 			_, err := rails[0].Pay(t.Context(), p)
 			if e, ok := errors.AsType[*toll.Error](err); !ok || e.Code != toll.CodeChainOrderConflict || e.HTTPStatus() != 409 {
 				t.Errorf("the order with another %s: %v", what, err)
 			}
 		}
 		w.has(owner, usdc, 7_000_000)
-		if o, err := rails[1].Outcome(t.Context(), orders[0].OrderID); err != nil || o.State != chain.Confirmed && o.State != chain.Final {
+		if o, err := rails[1].Outcome(t.Context(), orders[0].OrderID); err != nil || o.Status != toll.OrderConfirmed && o.Status != toll.OrderFinal {
 			t.Errorf("Outcome: %+v, %v", o, err)
 		}
-		if o, err := rails[1].Outcome(t.Context(), toll.NewUUID()); err != nil || o.State != chain.Created {
+		if o, err := rails[1].Outcome(t.Context(), toll.NewUUID()); err != nil || o.Status != toll.OrderCreated {
 			t.Errorf("Outcome of an order that nobody asked for: %+v, %v", o, err)
 		}
 	})
@@ -320,8 +321,8 @@ func TestPay_SignerCap(t *testing.T) {
 	if err == nil || e.Code != toll.CodeChainSignerCap || e.HTTPStatus() != 503 || e.RetryAfterSecs < 3500 || e.RetryAfterSecs > 3601 {
 		t.Fatalf("Pay: %+v (Retry-After %d)", err, e.RetryAfterSecs)
 	}
-	if o.State != chain.Created {
-		t.Errorf("the order is %s, want created", o.State)
+	if o.Status != toll.OrderCreated {
+		t.Errorf("the order is %s, want created", o.Status)
 	}
 	if err := w.Advance(time.Hour + time.Second); err != nil {
 		t.Fatal(err)
@@ -330,7 +331,7 @@ func TestPay_SignerCap(t *testing.T) {
 }
 
 // signs has an order signed by a rail that does not send.
-func (w *world) signs(r *chain.Rail, p chain.Purchase) {
+func (w *world) signs(r *chain.Rail, p rail.Purchase) {
 	w.Helper()
 	ctx, cancel := context.WithCancel(w.Context())
 	defer cancel()

@@ -2,60 +2,15 @@ package chain
 
 import (
 	"context"
-	"encoding/json"
 	"log/slog"
 	"math/big"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/ethereum/go-ethereum/common"
 
-	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/rail"
 )
-
-// Purchase is an order to be paid.
-type Purchase struct {
-	OrderID    string
-	Account    [16]byte       // of the order: that of the plan and the subscriber
-	OrderedAt  time.Time      // zero: now
-	Subscriber toll.Address   // owns the credits; its account pays, unless the delegation names another
-	Token      toll.Address   // zero: the native token
-	Receivers  []toll.Address // of Amounts
-	Amounts    []toll.Units   // base units
-	Total      toll.Units     // sum of Amounts
-	Delegation *Delegation    // limit on money to pay with; nil for a direct order
-	TopUp      bool           // a request waits for it
-}
-
-// Delegation is a limit on money as the service records it. With the keys of the accounts it says all that is signed.
-type Delegation struct {
-	ID                string // UUID
-	Owner             toll.Address
-	OwnerAccount      toll.Address // account that the user holds; zero: the wallet that the service holds for Owner
-	Currency          string       // "usdc" or "eurc"
-	LimitCents        int64
-	CreatedAt         time.Time
-	ExpiresAt         time.Time
-	AllowedRecipients []toll.Address // empty: any
-	Signature         []byte         // of OwnerAccount, 65 bytes; nil: the service signs, or the signature is still to come
-
-	// Authorization is the signed EIP-7702 authorization of OwnerAccount as it was handed in, JSON; nil: none was. It goes
-	// along with the first order that finds the account without code.
-	Authorization json.RawMessage
-
-	// NativeUnits make it a limit in wei for one order in the native token, which pays Calls receivers; Currency is then ""
-	// and LimitCents 0.
-	NativeUnits toll.Units
-	Calls       int
-}
-
-// Outcome is how an order stands. Confirmed, Final and Failed decide it.
-type Outcome struct {
-	State   State
-	Tx      common.Hash // zero while none exists
-	Failure *Failure    // set when State is Failed
-}
 
 // Rail is the crypto rail of one environment. Its methods may be called at the same time, and in several processes that share
 // a database.
@@ -78,6 +33,11 @@ type Rail struct {
 
 // maxReads is how many reads of the chain are under way at a time.
 const maxReads = 8
+
+var (
+	_ rail.Rail      = (*Rail)(nil)
+	_ rail.Delegator = (*Rail)(nil)
+)
 
 // New returns a rail, or an error when the configuration cannot be used. It asks no endpoint.
 func New(cfg Config) (*Rail, error) {

@@ -19,6 +19,7 @@ import (
 	"github.com/tollhq/toll/internal/chain/chaintest"
 	"github.com/tollhq/toll/internal/chain/endpoints"
 	"github.com/tollhq/toll/internal/chain/signer"
+	"github.com/tollhq/toll/internal/rail"
 )
 
 // decided waits until an order is in one of these states.
@@ -111,7 +112,7 @@ func (w *world) nonces() {
 
 // again pays as the order machine does: it asks again while the rail cannot be used. Where the machine stands still, the only endpoint
 // rests for a while.
-func again(ctx context.Context, r *chain.Rail, p chain.Purchase) (chain.Outcome, error) {
+func again(ctx context.Context, r *chain.Rail, p rail.Purchase) (rail.Payment, error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*patience)
 	defer cancel()
 	for {
@@ -129,7 +130,7 @@ func TestRelay_ManyOrders(t *testing.T) {
 	pool := w.pool(endpoints.Config{Clients: []*rpc.Client{w.Client()}, Timeout: 5 * time.Second}) // as a service has it
 	r := w.running(func(c *chain.Config) { c.Pool = pool })
 	const owners, each = 20, 10
-	orders := make([]chain.Purchase, 0, owners*each)
+	orders := make([]rail.Purchase, 0, owners*each)
 	accounts := make([]common.Address, owners)
 	for i := range owners {
 		accounts[i] = w.account(usdc, 10_000_000)
@@ -146,8 +147,8 @@ func TestRelay_ManyOrders(t *testing.T) {
 	var began time.Time
 	for range 2 { // the first one brings code along
 		began = time.Now()
-		if o, err := again(t.Context(), r, purchase(first, usdc, receiver(99), 1)); err != nil || o.State != chain.Final {
-			t.Fatalf("%+v (%+v), %v", o, o.Failure, err)
+		if o, err := again(t.Context(), r, purchase(first, usdc, receiver(99), 1)); err != nil || o.Status != toll.OrderFinal {
+			t.Fatalf("%+v, %v", o, err)
 		}
 	}
 	single := time.Since(began)
@@ -156,8 +157,8 @@ func TestRelay_ManyOrders(t *testing.T) {
 	var wg sync.WaitGroup
 	for _, p := range orders {
 		wg.Go(func() {
-			if o, err := again(t.Context(), r, p); err != nil || o.State != chain.Final {
-				t.Errorf("order %s: %+v (%+v), %v", p.OrderID, o, o.Failure, err)
+			if o, err := again(t.Context(), r, p); err != nil || o.Status != toll.OrderFinal {
+				t.Errorf("order %s: %+v, %v", p.OrderID, o, err)
 			}
 		})
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/chain"
 	"github.com/tollhq/toll/internal/chain/chaintest"
+	"github.com/tollhq/toll/internal/rail"
 )
 
 func (w *world) reorg(n int, drop bool) {
@@ -87,7 +88,8 @@ func TestT56_ReorgOfFailure(t *testing.T) {
 		t.Fatal("the order has money")
 	}
 	r := w.running(change)
-	if f := w.fails(r, p, toll.CodeChainBalance); f.Place.Tx == (common.Hash{}) {
+	w.fails(r, p, toll.CodeChainBalance)
+	if f := w.op(p.OrderID).Failure; f.Place.Tx == (common.Hash{}) {
 		t.Errorf("failure without evidence: %+v", f)
 	}
 	w.idle()
@@ -121,7 +123,7 @@ func TestReorg_WhileDown(t *testing.T) {
 
 // More than 64 blocks are replaced, or the chain is another one: nothing is taken back and nothing is sent.
 func TestTracker_OtherChain(t *testing.T) {
-	paid := func(t *testing.T) (*world, *ledger, chain.Purchase) {
+	paid := func(t *testing.T) (*world, *ledger, rail.Purchase) {
 		// All anvils have one genesis.
 		w := newWorld(t, chaintest.Embedded(t))
 		sink := w.ledger()
@@ -130,7 +132,7 @@ func TestTracker_OtherChain(t *testing.T) {
 		w.crashing(p, "event stored", 1, func(c *chain.Config) { c.Orders = sink })
 		return w, sink, p
 	}
-	stays := func(w *world, sink *ledger, p chain.Purchase, c *chaintest.Chain) {
+	stays := func(w *world, sink *ledger, p rail.Purchase, c *chaintest.Chain) {
 		w.Helper()
 		w.Chain = c
 		r := w.running(func(c *chain.Config) { c.Orders = sink })

@@ -8,8 +8,10 @@ import (
 
 	"github.com/ethereum/go-ethereum/common/hexutil"
 
+	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/chain"
 	"github.com/tollhq/toll/internal/chain/chaintest"
+	"github.com/tollhq/toll/internal/rail"
 )
 
 // blockByBlock is an endpoint that refuses queries for logs of more than one block: a search reads no block beyond the one at which
@@ -52,7 +54,7 @@ func TestSell_RestoredHoursLater(t *testing.T) {
 	w := newWorld(t, chaintest.New(t))
 	sink := w.ledger()
 	keys, buyer := w.stranger(usdc, 1_000_000)
-	s := w.sale(keys, buyer, receiver(1), 1_000_000, func(s *chain.Sale) {
+	s := w.sale(keys, buyer, receiver(1), 1_000_000, func(s *rail.Sale) {
 		s.Authorization.ValidBefore = uint64(w.Now().Add(150 * time.Minute).Unix())
 	})
 	w.submit(s)
@@ -77,8 +79,8 @@ func TestPay_RestoredHoursLater(t *testing.T) {
 	w.idle()
 	w.waits(4 * time.Hour)
 	w.forget()
-	if o, err := w.rail(w.blockByBlock()).Pay(t.Context(), p); err == nil || o.State != chain.Created {
-		t.Errorf("Pay: %+v (%+v), %v", o, o.Failure, err)
+	if o, err := w.rail(w.blockByBlock()).Pay(t.Context(), p); err == nil || o.Status != toll.OrderCreated {
+		t.Errorf("Pay: %+v, %v", o, err)
 	}
 	w.has(owner, usdc, 2_000_000, receiver(1), usdc, 1_000_000)
 }

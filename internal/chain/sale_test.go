@@ -21,6 +21,7 @@ import (
 	"github.com/tollhq/toll/internal/chain/contracts"
 	"github.com/tollhq/toll/internal/chain/signer"
 	"github.com/tollhq/toll/internal/chain/userop"
+	"github.com/tollhq/toll/internal/rail"
 	"github.com/tollhq/toll/internal/store"
 )
 
@@ -43,10 +44,10 @@ func (w *world) stranger(money ...any) (*chaintest.Keys, common.Address) {
 }
 
 // sale is an order that a wallet pays: base units of USDC, from now on, for some minutes. It is signed after the changes.
-func (w *world) sale(keys *chaintest.Keys, from, to common.Address, units int64, change ...func(*chain.Sale)) chain.Sale {
+func (w *world) sale(keys *chaintest.Keys, from, to common.Address, units int64, change ...func(*rail.Sale)) rail.Sale {
 	w.Helper()
 	now := uint64(w.Now().Unix())
-	s := chain.Sale{OrderID: toll.NewUUID(), Account: account, Token: toll.Address(usdc), Authorization: evm.Authorization{
+	s := rail.Sale{OrderID: toll.NewUUID(), Account: account, Token: toll.Address(usdc), Authorization: evm.Authorization{
 		From: toll.Address(from), To: toll.Address(to), Value: big.NewInt(units), ValidAfter: now - 600, ValidBefore: now + 300,
 	}}
 	_, _ = rand.Read(s.Authorization.Nonce[:])
@@ -61,7 +62,7 @@ func (w *world) sale(keys *chaintest.Keys, from, to common.Address, units int64,
 }
 
 // submit lets somebody else have the token carry an authorization out.
-func (w *world) submit(s chain.Sale) {
+func (w *world) submit(s rail.Sale) {
 	w.Helper()
 	data, err := userop.AuthorizedTransfer(&s.Authorization, s.Signature)
 	if err != nil {
@@ -73,7 +74,7 @@ func (w *world) submit(s chain.Sale) {
 }
 
 // cancels has the wallet use the nonce of an authorization up.
-func (w *world) cancels(keys *chaintest.Keys, s chain.Sale) {
+func (w *world) cancels(keys *chaintest.Keys, s rail.Sale) {
 	w.Helper()
 	domain, _ := chain.TokenDomain(w.ChainID(), toll.Address(usdc))
 	a, separator := &s.Authorization, domain.Separator()
@@ -87,7 +88,7 @@ func (w *world) cancels(keys *chaintest.Keys, s chain.Sale) {
 	}
 }
 
-func (w *world) sell(r *chain.Rail, s chain.Sale) chain.Outcome {
+func (w *world) sell(r *chain.Rail, s rail.Sale) rail.Payment {
 	w.Helper()
 	ctx, cancel := context.WithTimeout(w.Context(), patience)
 	defer cancel()
@@ -99,27 +100,27 @@ func (w *world) sell(r *chain.Rail, s chain.Sale) chain.Outcome {
 }
 
 // sold fails the test unless the sale is paid.
-func (w *world) sold(r *chain.Rail, s chain.Sale) common.Hash {
+func (w *world) sold(r *chain.Rail, s rail.Sale) common.Hash {
 	w.Helper()
 	o := w.sell(r, s)
-	if o.State != chain.Confirmed && o.State != chain.Final || o.Tx == (common.Hash{}) {
-		w.Fatalf("the sale is %s (%+v) in %s, want it paid", o.State, o.Failure, o.Tx)
+	if o.Status != toll.OrderConfirmed && o.Status != toll.OrderFinal || o.TxHash == "" {
+		w.Fatalf("the sale is %s (%+v) in %s, want it paid", o.Status, o, o.TxHash)
 	}
-	return o.Tx
+	return common.HexToHash(o.TxHash)
 }
 
 // unsold fails the test unless the sale has failed with this word.
-func (w *world) unsold(r *chain.Rail, s chain.Sale, word string) *chain.Failure {
+func (w *world) unsold(r *chain.Rail, s rail.Sale, word string) rail.Payment {
 	w.Helper()
 	o := w.sell(r, s)
-	if o.State != chain.Failed || o.Failure == nil || o.Failure.Params["reason"] != word {
-		w.Fatalf("the sale is %s (%+v), want it failed with %s", o.State, o.Failure, word)
+	if o.Status != toll.OrderFailed || o.Params["reason"] != word {
+		w.Fatalf("the sale is %s (%+v), want it failed with %s", o.Status, o, word)
 	}
-	return o.Failure
+	return o
 }
 
 // signsSale brings a sale to Signed on a rail that sends nothing.
-func (w *world) signsSale(r *chain.Rail, s chain.Sale) *chain.Op {
+func (w *world) signsSale(r *chain.Rail, s rail.Sale) *chain.Op {
 	w.Helper()
 	ctx, cancel := context.WithCancel(w.Context())
 	done := make(chan struct{})
@@ -133,7 +134,7 @@ func (w *world) signsSale(r *chain.Rail, s chain.Sale) *chain.Op {
 	return op
 }
 
-func checks(t *testing.T, r *chain.Rail, s chain.Sale, word string) {
+func checks(t *testing.T, r *chain.Rail, s rail.Sale, word string) {
 	t.Helper()
 	_, err := r.CheckSale(t.Context(), s)
 	switch e, ok := errors.AsType[*toll.Error](err); {
@@ -173,14 +174,14 @@ func TestSell(t *testing.T) {
 		w.send(usdc, move(transfer, receiver(9), 0), buyerCode(w, keys, buyer))
 		w.sold(r, w.sale(keys, buyer, receiver(1), 1_000_000))
 
-		_, err := r.Sell(t.Context(), w.sale(keys, buyer, receiver(1), 2_000_000, func(other *chain.Sale) { other.OrderID = s.OrderID }))
+		_, err := r.Sell(t.Context(), w.sale(keys, buyer, receiver(1), 2_000_000, func(other *rail.Sale) { other.OrderID = s.OrderID }))
 		if !errors.Is(err, toll.NewError(toll.CodeChainOrderConflict)) {
 			t.Errorf("another sale with the id: %v", err)
 		}
 		poor := w.sale(keys, buyer, receiver(1), 3_000_001)
 		checks(t, r, poor, wordBalance)
 		f := w.unsold(r, poor, wordBalance)
-		if f.Code != toll.CodeChainBalance || f.Params["needed"] != "3000001" || f.Params["available"] != "3000000" {
+		if f.FailureCode != toll.CodeChainBalance || f.Params["needed"] != "3000001" || f.Params["available"] != "3000000" {
 			t.Errorf("failure: %+v", f)
 		}
 		w.has(buyer, usdc, 3_000_000)
@@ -209,7 +210,7 @@ func TestT58_SubmittedByOthers(t *testing.T) {
 		r := w.running(change)
 		keys, buyer := w.stranger(usdc, 9_000_000)
 		to := 0
-		once := func(s chain.Sale) {
+		once := func(s rail.Sale) {
 			t.Helper()
 			w.idle()
 			w.has(common.Address(s.Authorization.To), usdc, 1_000_000)
@@ -218,7 +219,7 @@ func TestT58_SubmittedByOthers(t *testing.T) {
 				t.Errorf("the sale is %s (%+v)", got.State, got.Failure)
 			}
 		}
-		next := func() chain.Sale {
+		next := func() rail.Sale {
 			to++
 			return w.sale(keys, buyer, receiver(to), 1_000_000)
 		}
@@ -323,34 +324,34 @@ func TestT60_OneAuthorization(t *testing.T) {
 	s := w.sale(keys, buyer, receiver(1), 1_000_000)
 	var wg sync.WaitGroup
 	var mu sync.Mutex
-	states := map[chain.State]int{}
+	states := map[toll.OrderStatus]int{}
 	for i := range 24 {
 		wg.Go(func() {
 			mine := s
 			mine.OrderID = toll.NewUUID()
 			o := w.sell(both[i%2], mine)
-			if o.State == chain.Failed && o.Failure.Params["reason"] != wordNonce {
-				t.Errorf("failure: %+v", o.Failure)
+			if o.Status == toll.OrderFailed && o.Params["reason"] != wordNonce {
+				t.Errorf("failure: %+v", o)
 			}
 			mu.Lock()
 			defer mu.Unlock()
-			states[o.State]++
+			states[o.Status]++
 		})
 	}
 	wg.Wait()
-	if paid := states[chain.Confirmed] + states[chain.Final]; paid != 1 || states[chain.Failed] != 23 {
+	if paid := states[toll.OrderConfirmed] + states[toll.OrderFinal]; paid != 1 || states[toll.OrderFailed] != 23 {
 		t.Errorf("outcomes: %v", states)
 	}
 	w.idle()
 	w.has(buyer, usdc, 8_000_000, receiver(1), usdc, 1_000_000)
 
 	// The same nonce, signed for other content.
-	again := w.sale(keys, buyer, receiver(2), 2_000_000, func(other *chain.Sale) { other.Authorization.Nonce = s.Authorization.Nonce })
+	again := w.sale(keys, buyer, receiver(2), 2_000_000, func(other *rail.Sale) { other.Authorization.Nonce = s.Authorization.Nonce })
 	w.unsold(both[0], again, wordNonce)
 	checks(t, both[0], again, wordNonce)
 
 	// What was signed for another chain.
-	w.unsold(both[0], w.sale(keys, buyer, receiver(2), 1_000_000, func(s *chain.Sale) {
+	w.unsold(both[0], w.sale(keys, buyer, receiver(2), 1_000_000, func(s *rail.Sale) {
 		live, _ := chain.TokenDomain(contracts.Base, toll.Address(contracts.USDC(contracts.Base)))
 		s.Signature = keys.Sign(w, buyer, s.Authorization.Digest(live))
 	}), wordSignature)
@@ -364,31 +365,31 @@ func TestT61_NothingIsSigned(t *testing.T) {
 	keys, buyer := w.stranger(usdc, 9_000_000)
 	good := w.sale(keys, buyer, receiver(1), 1_000_000)
 	half, _ := new(big.Int).SetString("fffffffffffffffffffffffffffffffebaaedce6af48a03bbfd25e8cd0364141", 16)
-	for what, change := range map[string]func(s *chain.Sale){
-		"high s": func(s *chain.Sale) {
+	for what, change := range map[string]func(s *rail.Sale){
+		"high s": func(s *rail.Sale) {
 			n := new(big.Int).SetBytes(s.Signature[32:64])
 			n.Sub(half, n).FillBytes(s.Signature[32:64])
 			s.Signature[64] ^= 27 ^ 28
 		},
-		"v 0":           func(s *chain.Sale) { s.Signature[64] -= 27 },
-		"v 29":          func(s *chain.Sale) { s.Signature[64] = 29 },
-		"64 bytes":      func(s *chain.Sale) { s.Signature = s.Signature[:64] },
-		"66 bytes":      func(s *chain.Sale) { s.Signature = append(s.Signature, 0) },
-		"r 0":           func(s *chain.Sale) { clear(s.Signature[:32]) },
-		"s 0":           func(s *chain.Sale) { clear(s.Signature[32:64]) },
-		"other sender":  func(s *chain.Sale) { s.Authorization.From = toll.Address(receiver(7)) },
-		"other value":   func(s *chain.Sale) { s.Authorization.Value = big.NewInt(1) },
-		"other token":   func(s *chain.Sale) { s.Token = toll.Address(eurc) },
-		"other end":     func(s *chain.Sale) { s.Authorization.ValidBefore++ },
-		"other version": func(s *chain.Sale) { w.signsFor(keys, s, func(d *evm.Domain) { d.Version = "1" }) },
-		"other name":    func(s *chain.Sale) { w.signsFor(keys, s, func(d *evm.Domain) { d.Name = "USD Coin" }) },
-		"other chain":   func(s *chain.Sale) { w.signsFor(keys, s, func(d *evm.Domain) { d.ChainID = big.NewInt(8453) }) },
+		"v 0":           func(s *rail.Sale) { s.Signature[64] -= 27 },
+		"v 29":          func(s *rail.Sale) { s.Signature[64] = 29 },
+		"64 bytes":      func(s *rail.Sale) { s.Signature = s.Signature[:64] },
+		"66 bytes":      func(s *rail.Sale) { s.Signature = append(s.Signature, 0) },
+		"r 0":           func(s *rail.Sale) { clear(s.Signature[:32]) },
+		"s 0":           func(s *rail.Sale) { clear(s.Signature[32:64]) },
+		"other sender":  func(s *rail.Sale) { s.Authorization.From = toll.Address(receiver(7)) },
+		"other value":   func(s *rail.Sale) { s.Authorization.Value = big.NewInt(1) },
+		"other token":   func(s *rail.Sale) { s.Token = toll.Address(eurc) },
+		"other end":     func(s *rail.Sale) { s.Authorization.ValidBefore++ },
+		"other version": func(s *rail.Sale) { w.signsFor(keys, s, func(d *evm.Domain) { d.Version = "1" }) },
+		"other name":    func(s *rail.Sale) { w.signsFor(keys, s, func(d *evm.Domain) { d.Name = "USD Coin" }) },
+		"other chain":   func(s *rail.Sale) { w.signsFor(keys, s, func(d *evm.Domain) { d.ChainID = big.NewInt(8453) }) },
 	} {
 		bad := good
 		bad.OrderID, bad.Signature = toll.NewUUID(), bytes.Clone(good.Signature)
 		change(&bad)
 		checks(t, r, bad, wordSignature)
-		if f := w.unsold(r, bad, wordSignature); f.Code != toll.CodePaymentRequired {
+		if f := w.unsold(r, bad, wordSignature); f.FailureCode != toll.CodePaymentRequired {
 			t.Errorf("%s: %+v", what, f)
 		}
 		if _, err := w.records.Op(t.Context(), bad.OrderID); !errors.Is(err, store.ErrNotFound) {
@@ -404,7 +405,7 @@ func TestT61_NothingIsSigned(t *testing.T) {
 }
 
 // signsFor signs a sale for a domain that is changed.
-func (w *world) signsFor(keys *chaintest.Keys, s *chain.Sale, change func(*evm.Domain)) {
+func (w *world) signsFor(keys *chaintest.Keys, s *rail.Sale, change func(*evm.Domain)) {
 	w.Helper()
 	domain, _ := chain.TokenDomain(w.ChainID(), toll.Address(usdc))
 	change(&domain)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/tollhq/toll/internal/chain"
 	"github.com/tollhq/toll/internal/chain/chaintest"
+	"github.com/tollhq/toll/internal/rail"
 )
 
 // TestF13_ExactSale ends the process after each step of a sale: one transfer and one grant, also when others carry the
@@ -73,7 +74,7 @@ func TestF13_AwayForLong(t *testing.T) {
 	with := func(c *chain.Config) { c.Orders = sink }
 	keys, buyer := w.stranger(usdc, 3_000_000)
 	paid, unpaid, canceled := w.sale(keys, buyer, receiver(1), 1_000_000), w.sale(keys, buyer, receiver(2), 1_000_000), w.sale(keys, buyer, receiver(3), 1_000_000)
-	for _, s := range []chain.Sale{paid, unpaid, canceled} {
+	for _, s := range []rail.Sale{paid, unpaid, canceled} {
 		w.signsSale(w.rail(with), s)
 	}
 	w.submit(paid)

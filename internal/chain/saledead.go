@@ -4,11 +4,13 @@ import (
 	"context"
 
 	"github.com/ethereum/go-ethereum/common"
+
+	"github.com/tollhq/toll/internal/rail"
 )
 
 // Dead reports whether an authorization has moved nothing and never will: a finalized block is past its end, and its nonce is not used.
 // It needs no OrderID and no Signature, and asks the chain alone, on live two endpoints.
-func (r *Rail) Dead(ctx context.Context, s Sale) (bool, error) {
+func (r *Rail) Dead(ctx context.Context, s rail.Sale) (bool, error) {
 	t := &tracker{rail: r}
 	called := "finalized"
 	if r.cfg.Embedded {

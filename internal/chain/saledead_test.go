@@ -4,8 +4,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tollhq/toll/internal/chain"
 	"github.com/tollhq/toll/internal/chain/chaintest"
+	"github.com/tollhq/toll/internal/rail"
 )
 
 // An authorization is dead when its end is in a finalized block and nobody has used its nonce: not before, and not when somebody has.
@@ -20,7 +20,7 @@ func TestT62_Dead(t *testing.T) {
 		t.Helper()
 		for _, row := range []struct {
 			what string
-			sale chain.Sale
+			sale rail.Sale
 			want bool
 		}{{"nobody's", left, want}, {"one that was carried out", used, false}, {"one that was cancelled", canceled, false}} {
 			bare := row.sale

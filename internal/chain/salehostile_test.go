@@ -20,6 +20,7 @@ import (
 	"github.com/tollhq/toll/internal/chain/chaintest"
 	"github.com/tollhq/toll/internal/chain/contracts"
 	"github.com/tollhq/toll/internal/chain/userop"
+	"github.com/tollhq/toll/internal/rail"
 	"github.com/tollhq/toll/internal/store"
 )
 
@@ -51,11 +52,11 @@ func TestT63_OtherTokens(t *testing.T) {
 	for what, token := range map[string]common.Address{
 		"without code": receiver(50), "that answers true": silent, "native": wei, "of the other network": contracts.USDC(contracts.Base),
 	} {
-		s := w.sale(keys, buyer, receiver(1), 1_000_000, func(s *chain.Sale) { s.Token = toll.Address(token) })
+		s := w.sale(keys, buyer, receiver(1), 1_000_000, func(s *rail.Sale) { s.Token = toll.Address(token) })
 		if _, err := r.CheckSale(t.Context(), s); !errors.Is(err, toll.NewError(toll.CodeChainToken)) {
 			t.Errorf("%s: CheckSale: %v", what, err)
 		}
-		if f := w.unsold(r, s, "invalid_payment_requirements"); f.Code != toll.CodeChainToken {
+		if f := w.unsold(r, s, "invalid_payment_requirements"); f.FailureCode != toll.CodeChainToken {
 			t.Errorf("%s: %+v", what, f)
 		}
 		if _, err := w.records.Op(t.Context(), s.OrderID); !errors.Is(err, store.ErrNotFound) {
@@ -173,7 +174,7 @@ func TestSell_TransferOfAnOrder(t *testing.T) {
 	quiet := w.rail(change)
 	w.signs(quiet, p)
 	w.signsSale(quiet, s)
-	other := w.sale(&w.keys, owner, receiver(2), 1, func(o *chain.Sale) { o.Authorization.Nonce = s.Authorization.Nonce })
+	other := w.sale(&w.keys, owner, receiver(2), 1, func(o *rail.Sale) { o.Authorization.Nonce = s.Authorization.Nonce })
 	data, err := userop.AuthorizedTransfer(&other.Authorization, other.Signature)
 	if err != nil {
 		t.Fatal(err)
@@ -239,8 +240,8 @@ func TestT68_InventedSale(t *testing.T) {
 	keys, buyer := w.stranger(usdc, 1_000_000)
 	liar.Swallow()
 	honest.Swallow()
-	s := w.sale(keys, buyer, receiver(1), 1_000_000, func(s *chain.Sale) { s.Authorization.ValidBefore += 3000 })
-	over := make(chan chain.Outcome, 1)
+	s := w.sale(keys, buyer, receiver(1), 1_000_000, func(s *rail.Sale) { s.Authorization.ValidBefore += 3000 })
+	over := make(chan rail.Payment, 1)
 	go func() {
 		o, _ := r.Sell(t.Context(), s)
 		over <- o
@@ -271,8 +272,8 @@ func TestT68_InventedSale(t *testing.T) {
 	liar.Clear()
 	honest.Clear()
 	w.arrives(s.OrderID)
-	if o := <-over; o.State != chain.Confirmed && o.State != chain.Final {
-		t.Errorf("the sale is %s (%+v), want it paid", o.State, o.Failure)
+	if o := <-over; o.Status != toll.OrderConfirmed && o.Status != toll.OrderFinal {
+		t.Errorf("the sale is %s (%+v), want it paid", o.Status, o)
 	}
 	w.has(buyer, usdc, 0, receiver(1), usdc, 1_000_000)
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"math/big"
-	"time"
 
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/ethereum/go-ethereum/common/hexutil"
@@ -15,18 +14,8 @@ import (
 	"github.com/tollhq/toll/internal/chain/endpoints"
 	"github.com/tollhq/toll/internal/chain/signer"
 	"github.com/tollhq/toll/internal/chain/userop"
+	"github.com/tollhq/toll/internal/rail"
 )
-
-// Sale is an order that a wallet without an account pays: it has signed an authorization of a token (EIP-3009), and the service
-// account has the token carry it out.
-type Sale struct {
-	OrderID       string
-	Account       [16]byte     // of the order; zero for a sale of another server
-	OrderedAt     time.Time    // zero: now
-	Token         toll.Address // USDC or EURC of the chain
-	Authorization evm.Authorization
-	Signature     []byte // of From: 65 bytes of its key, or what its code takes, at most [evm.MaxSignature] bytes
-}
 
 // Bounds of [Rail.CheckSale] for the end of an authorization, in seconds after the present of the chain.
 const (
@@ -42,7 +31,7 @@ func TokenDomain(chainID uint64, token toll.Address) (evm.Domain, bool) {
 
 // sale makes the operation of a sale, in the state Created, or says why it is none. Nothing is asked of the chain: whether code
 // of the payer takes a signature that its key has not made, [Rail.disowned] tells.
-func (r *Rail) sale(s *Sale) (*Op, *Failure) {
+func (r *Rail) sale(s *rail.Sale) (*Op, *Failure) {
 	a, token := &s.Authorization, common.Address(s.Token)
 	_, ok := TokenDomain(r.cfg.ChainID, s.Token)
 	switch {
@@ -82,29 +71,32 @@ func (o *Op) authorization() *evm.Authorization {
 // A failure has the reason word of the protocol in Params, as "reason". One of an authorization that is no payment at all, or
 // that pays another order, leaves no trace. Whether code of the payer takes the signature is asked before the order is begun;
 // afterwards the token says so.
-func (r *Rail) Sell(ctx context.Context, s Sale) (Outcome, error) {
+func (r *Rail) Sell(ctx context.Context, s rail.Sale) (rail.Payment, error) {
 	if s.OrderID == "" {
-		return Outcome{}, errors.New("chain: a sale without an order")
+		return created, errors.New("chain: a sale without an order")
 	}
 	op, f := r.sale(&s)
 	if f == nil {
 		var err error
 		if f, err = r.strange(ctx, op); err != nil {
-			return Outcome{State: Created}, err
+			return created, err
 		}
 	}
 	if f != nil {
-		return Outcome{State: Failed, Failure: f}, nil
+		return failed(f), nil
 	}
 	o, err := r.pursue(ctx, op, r.buildSale)
 	switch {
 	case errors.Is(err, ErrSold):
-		return Outcome{State: Failed, Failure: takenNonce("the authorization pays another order")}, nil
-	case err != nil || o.State != Failed || o.Failure.Place != (Place{}) || !r.reopen(ctx, s.OrderID):
+		return failed(takenNonce("the authorization pays another order")), nil
+	case err != nil || o.Status != toll.OrderFailed || o.Ended || !r.reopen(ctx, s.OrderID):
 		return o, err
 	}
 	return r.pursue(ctx, op, r.buildSale)
 }
+
+// failed is the payment of a sale that leaves no trace.
+func failed(f *Failure) rail.Payment { return paymentOf(&Op{State: Failed, Failure: f}) }
 
 // reopen takes a sale that had failed before anything was sent to Included when others have had its authorization carried out
 // since, and reports whether it did.
@@ -211,7 +203,7 @@ func (r *Rail) buildSale(ctx context.Context, op *Op) (*userop.Operation, *Failu
 // sends and stores nothing. used says that the chain has carried the authorization out already, by whomever: everybody can know
 // it then. Errors: those with status 503, and with status 402 or 400 and a Reason why it cannot be paid,
 // [toll.CodeChainToken], [toll.CodeChainBalance], [toll.CodePaymentRequired] or [toll.CodeChainFailed].
-func (r *Rail) CheckSale(ctx context.Context, s Sale) (used bool, err error) {
+func (r *Rail) CheckSale(ctx context.Context, s rail.Sale) (used bool, err error) {
 	s.OrderID = "check" // of no order: nothing is stored
 	op, f := r.sale(&s)
 	if f != nil {

@@ -19,6 +19,7 @@ import (
 	"github.com/tollhq/toll/internal/chain"
 	"github.com/tollhq/toll/internal/chain/chaintest"
 	"github.com/tollhq/toll/internal/chain/signer"
+	"github.com/tollhq/toll/internal/rail"
 	"github.com/tollhq/toll/internal/store"
 )
 
@@ -26,13 +27,13 @@ import (
 var wrapper = bytes.Repeat([]byte{0x64, 0x92}, 16)
 
 // contractSale is a sale that a contract pays.
-func (w *world) contractSale(from common.Address, units int64, signature []byte) chain.Sale {
+func (w *world) contractSale(from common.Address, units int64, signature []byte) rail.Sale {
 	w.Helper()
-	return w.sale(nil, from, receiver(1), units, func(s *chain.Sale) { s.Signature = append([]byte{}, signature...) })
+	return w.sale(nil, from, receiver(1), units, func(s *rail.Sale) { s.Signature = append([]byte{}, signature...) })
 }
 
 // ownerSigns makes the signature of a contract with code of [chaintest.CodeOfOwner].
-func (w *world) ownerSigns(owner common.Address, s *chain.Sale, first byte) {
+func (w *world) ownerSigns(owner common.Address, s *rail.Sale, first byte) {
 	w.Helper()
 	domain, _ := chain.TokenDomain(w.ChainID(), s.Token)
 	s.Signature = append([]byte{first}, w.keys.Sign(w, owner, s.Authorization.Digest(domain))...)
@@ -112,10 +113,10 @@ func TestT61_ContractThatRefuses(t *testing.T) {
 	owner, thief := w.keys.New(t), w.keys.New(t)
 	_, nobody := w.stranger()
 	agrees, owned := w.contract(chaintest.CodeAgrees), w.contract(chaintest.CodeOfOwner(owner))
-	refused := func(what string, s chain.Sale) {
+	refused := func(what string, s rail.Sale) {
 		t.Helper()
 		checks(t, r, s, wordSignature)
-		if f := w.unsold(r, s, wordSignature); f.Code != toll.CodePaymentRequired {
+		if f := w.unsold(r, s, wordSignature); f.FailureCode != toll.CodePaymentRequired {
 			t.Errorf("%s: %+v", what, f)
 		}
 		if _, err := w.records.Op(t.Context(), s.OrderID); !errors.Is(err, store.ErrNotFound) {
@@ -134,10 +135,10 @@ func TestT61_ContractThatRefuses(t *testing.T) {
 	refused("code that answers the question", w.contractSale(common.BytesToAddress([]byte{4}), 1_000_000, long))
 	refused("wrapped", w.contractSale(agrees, 1_000_000, slices.Concat(long, wrapper)))
 	refused("too long", w.contractSale(agrees, 1_000_000, make([]byte, evm.MaxSignature+1)))
-	for what, change := range map[string]func(s *chain.Sale){
-		"by another key":  func(s *chain.Sale) { w.ownerSigns(thief, s, 1) },
-		"without a byte":  func(s *chain.Sale) { w.ownerSigns(owner, s, 1); s.Signature = s.Signature[1:] },
-		"of another time": func(s *chain.Sale) { w.ownerSigns(owner, s, 1); s.Authorization.ValidBefore++ },
+	for what, change := range map[string]func(s *rail.Sale){
+		"by another key":  func(s *rail.Sale) { w.ownerSigns(thief, s, 1) },
+		"without a byte":  func(s *rail.Sale) { w.ownerSigns(owner, s, 1); s.Signature = s.Signature[1:] },
+		"of another time": func(s *rail.Sale) { w.ownerSigns(owner, s, 1); s.Authorization.ValidBefore++ },
 	} {
 		s := w.contractSale(owned, 1_000_000, nil)
 		change(&s)
@@ -228,8 +229,8 @@ func TestSell_SignatureTakenBack(t *testing.T) {
 			}
 		}
 	})
-	if o, err := again.Sell(ctx, lost); err != nil || o.State != chain.Signed {
-		t.Errorf("one that was begun is %s, %v", o.State, err)
+	if o, err := again.Sell(ctx, lost); err != nil || o.Status != toll.OrderSigned {
+		t.Errorf("one that was begun is %s, %v", o.Status, err)
 	}
 	r := w.running(with)
 	w.sold(r, paid)

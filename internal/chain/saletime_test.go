@@ -5,8 +5,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/chain"
 	"github.com/tollhq/toll/internal/chain/chaintest"
+	"github.com/tollhq/toll/internal/rail"
 )
 
 // TestT62_ChainTime hands in authorizations with other windows, at processes whose clocks are off: the last block has the time.
@@ -33,7 +35,7 @@ func TestT62_ChainTime(t *testing.T) {
 			{-600, 0, wordBefore},
 		} {
 			t.Logf("clock %s, %+d to %+d seconds", what, row.after, row.before)
-			checks(t, r, w.sale(keys, buyer, receiver(1), 1_000_000, func(s *chain.Sale) {
+			checks(t, r, w.sale(keys, buyer, receiver(1), 1_000_000, func(s *rail.Sale) {
 				s.Authorization.ValidAfter = uint64(int64(head.Time) + row.after)
 				s.Authorization.ValidBefore = uint64(int64(head.Time) + row.before)
 			}), row.word)
@@ -46,8 +48,8 @@ func TestT62_StartsNow(t *testing.T) {
 	w := newWorld(t, chaintest.New(t))
 	r := w.running()
 	keys, buyer := w.stranger(usdc, 1_000_000)
-	s := w.sale(keys, buyer, receiver(1), 1_000_000, func(s *chain.Sale) { s.Authorization.ValidAfter = uint64(w.Now().Unix()) })
-	done := make(chan chain.Outcome, 1)
+	s := w.sale(keys, buyer, receiver(1), 1_000_000, func(s *rail.Sale) { s.Authorization.ValidAfter = uint64(w.Now().Unix()) })
+	done := make(chan rail.Payment, 1)
 	go func() {
 		o, _ := r.Sell(t.Context(), s)
 		done <- o
@@ -56,10 +58,10 @@ func TestT62_StartsNow(t *testing.T) {
 	if err := w.Advance(2 * time.Second); err != nil {
 		t.Fatal(err)
 	}
-	if o := <-done; o.State != chain.Confirmed && o.State != chain.Final {
-		t.Errorf("the sale is %s (%+v)", o.State, o.Failure)
+	if o := <-done; o.Status != toll.OrderConfirmed && o.Status != toll.OrderFinal {
+		t.Errorf("the sale is %s (%+v)", o.Status, o)
 	}
-	w.unsold(r, w.sale(keys, buyer, receiver(1), 1, func(s *chain.Sale) { s.Authorization.ValidAfter = uint64(w.Now().Unix()) + 60 }), wordAfter)
+	w.unsold(r, w.sale(keys, buyer, receiver(1), 1, func(s *rail.Sale) { s.Authorization.ValidAfter = uint64(w.Now().Unix()) + 60 }), wordAfter)
 }
 
 // TestT62_LateInclusion lets the operation of a sale land after its authorization has ended: the order fails when a finalized block

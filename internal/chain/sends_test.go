@@ -15,12 +15,14 @@ import (
 	"github.com/ethereum/go-ethereum/common/hexutil"
 	"github.com/ethereum/go-ethereum/core/types"
 
+	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/chain"
 	"github.com/tollhq/toll/internal/chain/chaintest"
 	"github.com/tollhq/toll/internal/chain/contracts"
 	"github.com/tollhq/toll/internal/chain/endpoints"
 	"github.com/tollhq/toll/internal/chain/signer"
 	"github.com/tollhq/toll/internal/chain/userop"
+	"github.com/tollhq/toll/internal/rail"
 )
 
 // through is a change that lets a rail speak to the chain through a double.
@@ -57,7 +59,7 @@ func TestSend_Answers(t *testing.T) {
 			w.decided(beside.OrderID, chain.Signed, chain.Sent, chain.Included, chain.Final)
 			faults(double)
 			p := purchase(owner, usdc, receiver(1), 1_000_000)
-			done := make(chan chain.Outcome, 1)
+			done := make(chan rail.Payment, 1)
 			go func() {
 				ctx, cancel := context.WithTimeout(context.Background(), patience)
 				defer cancel()
@@ -69,7 +71,7 @@ func TestSend_Answers(t *testing.T) {
 				}
 			}()
 			// Time passes on the chain: what is not in a block after three is sent again.
-			var o chain.Outcome
+			var o rail.Payment
 			for decided := false; !decided; {
 				select {
 				case o = <-done:
@@ -80,8 +82,8 @@ func TestSend_Answers(t *testing.T) {
 					}
 				}
 			}
-			if o.State != chain.Final {
-				t.Fatalf("the order is %s (%+v)", o.State, o.Failure)
+			if o.Status != toll.OrderFinal {
+				t.Fatalf("the order is %s (%+v)", o.Status, o)
 			}
 			w.idle()
 			w.has(owner, usdc, 1_999_999, receiver(1), usdc, 1_000_000, receiver(9), usdc, 1)
@@ -249,7 +251,7 @@ func TestSend_Caps(t *testing.T) {
 	owner := w.account(usdc, 100_000_000)
 	d := w.delegation(owner, 9_000)
 	quiet := w.rail()
-	var orders []chain.Purchase
+	var orders []rail.Purchase
 	for k := range 70 {
 		orders = append(orders, by(d, purchase(owner, usdc, receiver(k%5), 10_000)))
 	}
@@ -328,7 +330,7 @@ func TestSend_Halved(t *testing.T) {
 	})
 	owner := w.account(usdc, 3_000_000)
 	quiet := w.rail()
-	var orders []chain.Purchase
+	var orders []rail.Purchase
 	for range 9 {
 		orders = append(orders, purchase(owner, usdc, receiver(1), 100_000))
 		w.signs(quiet, orders[len(orders)-1])

@@ -7,10 +7,10 @@ import (
 	"github.com/ethereum/go-ethereum/common"
 
 	"github.com/tollhq/toll"
-	"github.com/tollhq/toll/internal/chain"
 	"github.com/tollhq/toll/internal/chain/chaintest"
 	"github.com/tollhq/toll/internal/chain/contracts"
 	"github.com/tollhq/toll/internal/chain/userop"
+	"github.com/tollhq/toll/internal/rail"
 )
 
 // user is an account whose key the service does not have.
@@ -30,7 +30,7 @@ func (w *world) userHeld(money ...any) *user {
 }
 
 // delegation is a signed limit in cents on USDC, with an authorization.
-func (u *user) delegation(cents int64) *chain.Delegation {
+func (u *user) delegation(cents int64) *rail.Delegation {
 	d := u.w.delegation(u.owner, cents)
 	d.OwnerAccount = toll.Address(u.account)
 	u.sign(d)
@@ -38,13 +38,13 @@ func (u *user) delegation(cents int64) *chain.Delegation {
 }
 
 // native is an unsigned limit in wei for one order.
-func (u *user) native(units, calls int) *chain.Delegation {
+func (u *user) native(units, calls int) *rail.Delegation {
 	d := u.w.delegation(u.owner, 0)
 	d.OwnerAccount, d.Currency, d.NativeUnits, d.Calls = toll.Address(u.account), "", toll.UnitsOf(int64(units)), calls
 	return d
 }
 
-func (u *user) sign(d *chain.Delegation) {
+func (u *user) sign(d *rail.Delegation) {
 	u.w.Helper()
 	made := u.w.onChain(d)
 	if !d.NativeUnits.IsZero() {

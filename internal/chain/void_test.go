@@ -10,11 +10,12 @@ import (
 	"github.com/tollhq/toll/internal/chain/chaintest"
 	"github.com/tollhq/toll/internal/chain/endpoints"
 	"github.com/tollhq/toll/internal/chain/userop"
+	"github.com/tollhq/toll/internal/rail"
 )
 
 // swallowed pays an order through an endpoint that takes transactions and tells nobody, so that the order is sent and does not
 // land. The process has ended when it returns.
-func (w *world) swallowed(p chain.Purchase, change ...func(*chain.Config)) {
+func (w *world) swallowed(p rail.Purchase, change ...func(*chain.Config)) {
 	w.Helper()
 	double := chaintest.NewDouble(w, w.Client())
 	double.Swallow()

@@ -17,6 +17,7 @@ import (
 	"github.com/tollhq/toll/internal/chain/endpoints"
 	"github.com/tollhq/toll/internal/chain/signer"
 	"github.com/tollhq/toll/internal/chain/userop"
+	"github.com/tollhq/toll/internal/rail"
 )
 
 // Wallet is what an account has, at the latest block.
@@ -167,8 +168,8 @@ const maxRevocations = 8
 // error false says that the operation that does it is stored and will be sent; as it may fail, Revoke is to be asked again then,
 // too, and makes another one. A repeat does no harm. [signer.ErrNoKey] for an account that its user holds, for which
 // [Rail.Revocation] is.
-func (r *Rail) Revoke(ctx context.Context, d Delegation) (done bool, err error) {
-	made, err := r.onChain(&d)
+func (r *Rail) Revoke(ctx context.Context, d *rail.Delegation) (done bool, err error) {
+	made, err := r.onChain(d)
 	if err != nil {
 		return false, err
 	}
@@ -256,18 +257,12 @@ func (r *Rail) signRevocation(ctx context.Context, op *Op, made *userop.Delegati
 	return nil
 }
 
-// Call is a transaction for the holder of an account to send.
-type Call struct {
-	To   common.Address
-	Data []byte
-}
-
 // Revocation returns the call with which the holder of an account disables a delegation: from the account itself, without
 // value. It sends nothing.
-func (r *Rail) Revocation(d Delegation) (Call, error) {
-	made, err := r.onChain(&d)
+func (r *Rail) Revocation(_ context.Context, d *rail.Delegation) (*rail.Call, error) {
+	made, err := r.onChain(d)
 	if err != nil {
-		return Call{}, err
+		return nil, err
 	}
-	return Call{To: contracts.DelegationManager, Data: userop.RevokeCall(*made)}, nil
+	return &rail.Call{To: toll.Address(contracts.DelegationManager), Data: userop.RevokeCall(*made)}, nil
 }

@@ -205,7 +205,7 @@ func (w *world) has(want ...any) {
 const patience = 2 * time.Minute
 
 // pay pays an order that is decided in time.
-func (w *world) pay(r *chain.Rail, p chain.Purchase) chain.Outcome {
+func (w *world) pay(r *chain.Rail, p rail.Purchase) rail.Payment {
 	w.Helper()
 	ctx, cancel := context.WithTimeout(w.Context(), patience)
 	defer cancel()
@@ -217,34 +217,34 @@ func (w *world) pay(r *chain.Rail, p chain.Purchase) chain.Outcome {
 }
 
 // paid fails the test unless the order is paid.
-func (w *world) paid(r *chain.Rail, p chain.Purchase) common.Hash {
+func (w *world) paid(r *chain.Rail, p rail.Purchase) common.Hash {
 	w.Helper()
 	o := w.pay(r, p)
-	if o.State != chain.Confirmed && o.State != chain.Final {
-		w.Fatalf("the order is %s (%+v), want it paid", o.State, o.Failure)
+	if o.Status != toll.OrderConfirmed && o.Status != toll.OrderFinal {
+		w.Fatalf("the order is %s (%+v), want it paid", o.Status, o)
 	}
-	if o.Tx == (common.Hash{}) {
+	if o.TxHash == "" {
 		w.Fatal("a paid order has no transaction")
 	}
-	return o.Tx
+	return common.HexToHash(o.TxHash)
 }
 
 // fails fails the test unless the order has failed with this code, and returns the failure.
-func (w *world) fails(r *chain.Rail, p chain.Purchase, code toll.Code) *chain.Failure {
+func (w *world) fails(r *chain.Rail, p rail.Purchase, code toll.Code) rail.Payment {
 	w.Helper()
 	o := w.pay(r, p)
-	if o.State != chain.Failed || o.Failure == nil || o.Failure.Code != code {
-		w.Fatalf("the order is %s (%+v), want it failed with %s", o.State, o.Failure, code)
+	if o.Status != toll.OrderFailed || o.FailureCode != code {
+		w.Fatalf("the order is %s (%+v), want it failed with %s", o.Status, o, code)
 	}
-	return o.Failure
+	return o
 }
 
 // account is that of the orders of all tests.
 var account = [16]byte{1}
 
 // purchase is a new order: pairs of a receiver and base units.
-func purchase(from, token common.Address, to ...any) chain.Purchase {
-	p := chain.Purchase{OrderID: toll.NewUUID(), Account: account, Subscriber: toll.Address(from), Token: toll.Address(token)}
+func purchase(from, token common.Address, to ...any) rail.Purchase {
+	p := rail.Purchase{OrderID: toll.NewUUID(), Account: account, Subscriber: toll.Address(from), Token: toll.Address(token)}
 	sum := int64(0)
 	for i := 0; i < len(to); i += 2 {
 		n := int64(to[i+1].(int))
@@ -256,21 +256,21 @@ func purchase(from, token common.Address, to ...any) chain.Purchase {
 }
 
 // by has the order paid with a delegation.
-func by(d *chain.Delegation, p chain.Purchase) chain.Purchase {
+func by(d *rail.Delegation, p rail.Purchase) rail.Purchase {
 	p.Delegation = d
 	return p
 }
 
 // delegation is a new limit in cents on USDC, for a day.
-func (w *world) delegation(owner common.Address, cents int64) *chain.Delegation {
+func (w *world) delegation(owner common.Address, cents int64) *rail.Delegation {
 	now := w.Now()
-	return &chain.Delegation{
+	return &rail.Delegation{
 		ID: toll.NewUUID(), Owner: toll.Address(owner), Currency: "usdc", LimitCents: cents, CreatedAt: now, ExpiresAt: now.Add(24 * time.Hour),
 	}
 }
 
 // onChain is the delegation that the account signs, as the design says.
-func (w *world) onChain(d *chain.Delegation) *userop.Delegation {
+func (w *world) onChain(d *rail.Delegation) *userop.Delegation {
 	t := userop.Terms{
 		ID: d.ID, Delegate: w.service, Delegator: common.Address(d.Owner), Token: usdc,
 		Limit: big.NewInt(d.LimitCents * 10_000), Before: uint64(d.ExpiresAt.Unix()),

@@ -65,9 +65,9 @@ type Seller interface {
 
 // Sale is an order that an authorization pays: the wallet From owns the credits.
 type Sale struct {
-	OrderID       string   // UUID
-	Account       [16]byte // of the order; zero for a sale of another server
-	OrderedAt     time.Time
+	OrderID       string    // UUID
+	Account       [16]byte  // of the order; zero for a sale of another server
+	OrderedAt     time.Time // zero: now
 	Token         toll.Address
 	Authorization evm.Authorization
 	Signature     []byte // of From: 65 bytes of its key, or what its code takes, at most [evm.MaxSignature] bytes
@@ -83,9 +83,16 @@ type Delegation struct {
 	LimitCents        int64
 	CreatedAt         time.Time
 	ExpiresAt         time.Time
-	AllowedRecipients []toll.Address  // empty: any
-	Signature         []byte          // of OwnerAccount; nil: the service signs, or the signature is still to come
-	Authorization     json.RawMessage // signed EIP-7702 authorization of OwnerAccount as it was handed in; nil: none was
+	AllowedRecipients []toll.Address // empty: any
+	Signature         []byte         // of OwnerAccount; nil: the service signs, or the signature is still to come
+	// Authorization is the signed EIP-7702 authorization of OwnerAccount as it was handed in; nil: none was. It goes along with
+	// the first order that finds the account without code.
+	Authorization json.RawMessage
+
+	// NativeUnits make it a limit in wei for one order in the native token, which pays Calls receivers; Currency is then ""
+	// and LimitCents 0.
+	NativeUnits toll.Units
+	Calls       int
 }
 
 // SignatureRequest is what the holder of an account signs.
@@ -103,9 +110,9 @@ type Call struct {
 
 // Purchase is an order to be paid.
 type Purchase struct {
-	OrderID       string   // UUID
-	Account       [16]byte // ledger account of the order
-	OrderedAt     time.Time
+	OrderID       string    // UUID
+	Account       [16]byte  // ledger account of the order
+	OrderedAt     time.Time // zero: now
 	Plan          *toll.Plan
 	Token         toll.Address // of a crypto plan; zero: the native token
 	Subscriber    toll.Address
