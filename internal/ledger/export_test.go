@@ -1,5 +1,7 @@
 package ledger
 
+import "time"
+
 // SetFailpoint makes the writer call f at its steps: begin, locked, decided, written (not on PostgreSQL,
 // which gets what is written and the commit in one trip), committed; and a handle at locked and written.
 func SetFailpoint(l *Ledger, f func(at string)) { l.onFailpoint.Store(&f) }
@@ -18,8 +20,8 @@ func Waiting(l *Ledger) int {
 // Failpoint returns what [SetFailpoint] set.
 func Failpoint(l *Ledger) func(at string) { return *l.onFailpoint.Load() }
 
-// BatchTimeout bounds an attempt of the writer.
-const BatchTimeout = batchTimeout
+// SetBatchTimeout bounds an attempt of the writer; set it before the first operation.
+func SetBatchTimeout(l *Ledger, d time.Duration) { l.batchTimeout = d }
 
 // PermissionsOfKeySQL reads the permissions that an API key made.
 const PermissionsOfKeySQL = sqlPermissionsOfKey

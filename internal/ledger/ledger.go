@@ -36,8 +36,10 @@ type Ledger struct {
 	log      *slog.Logger
 	ids      requestIDs
 	flushers []*flusher
-	changed  func(AccountID)      // may be nil
-	timer    func() (stop func()) // may be nil
+	// batchTimeout bounds one attempt of the writer, so that a store that hangs becomes an error.
+	batchTimeout time.Duration
+	changed      func(AccountID)      // may be nil
+	timer        func() (stop func()) // may be nil
 	// onFailpoint is set by tests that stop or kill the process at a step.
 	onFailpoint atomic.Pointer[func(step string)]
 }
@@ -45,7 +47,8 @@ type Ledger struct {
 // New starts the writer of a store. Close stops it.
 func New(st *store.Store, cfg Config) *Ledger {
 	l := &Ledger{
-		st: st, clock: cfg.Clock, log: cfg.Log, ids: requestIDs{cfg.MACKey}, changed: cfg.Changed, timer: cfg.Timer,
+		st: st, clock: cfg.Clock, log: cfg.Log, ids: requestIDs{cfg.MACKey}, batchTimeout: batchTimeout, changed: cfg.Changed,
+		timer: cfg.Timer,
 	}
 	if l.clock == nil {
 		l.clock = time.Now

@@ -308,7 +308,7 @@ func passing(err error) bool {
 }
 
 func (w *writer) attempt(gs []*group, depth int, retried bool) ([][]outcome, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), batchTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), w.l.batchTimeout)
 	defer cancel()
 	now := w.l.clock().UnixMicro()
 	for _, g := range gs {
