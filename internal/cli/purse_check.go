@@ -6,6 +6,8 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
+	"net/http"
 	"strconv"
 	"strings"
 	"time"
@@ -197,13 +199,31 @@ func (e endpoint) used(ctx context.Context, p *client.Payment, at chainHead) (bo
 
 // call asks for one result.
 func (e endpoint) call(ctx context.Context, result any, method string, params ...any) error {
-	c, err := rpc.DialContext(ctx, string(e))
+	c, err := rpc.DialOptions(ctx, string(e), rpc.WithHTTPClient(&http.Client{Transport: boundedAnswers{}}))
 	if err != nil {
 		return errors.New("the address of the endpoint is wrong")
 	}
 	defer c.Close()
-	if err := c.CallContext(ctx, result, method, params...); err != nil {
+	err = c.CallContext(ctx, result, method, params...)
+	if refused, ok := errors.AsType[rpc.HTTPError](err); ok {
+		err = errors.New(refused.Status) // without the body
+	}
+	if err != nil {
 		return fmt.Errorf("the endpoint does not answer %s: %w", method, cause(err))
 	}
 	return nil
+}
+
+// boundedAnswers cuts bodies after 1 MiB, as the RPC client reads all that an endpoint sends.
+type boundedAnswers struct{}
+
+func (boundedAnswers) RoundTrip(r *http.Request) (*http.Response, error) {
+	res, err := http.DefaultTransport.RoundTrip(r)
+	if err == nil {
+		res.Body = struct {
+			io.Reader
+			io.Closer
+		}{io.LimitReader(res.Body, maxArgument), res.Body}
+	}
+	return res, err
 }
