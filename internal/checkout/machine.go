@@ -283,8 +283,8 @@ func (c *Checkout) lastRead(o *store.Order) (*store.Order, error) {
 	return c.progress(now), nil
 }
 
-// progress has the rail say how an order stands that is under way, for a caller that is told to come again. What it does not
-// say is left as it is.
+// progress asks the rail for status and transaction of an open order, for a caller that gets 202. An order of which the rail
+// knows no transaction stays unchanged.
 func (c *Checkout) progress(o *store.Order) *store.Order {
 	by := c.rails.byName(o.Rail)
 	select {
@@ -328,7 +328,7 @@ func (c *Checkout) resume(ctx context.Context, o *store.Order) (*run, error) {
 	return c.claim(ctx, o)
 }
 
-// claim goes on with an order that is due, unless another process has just begun to; then it returns nil.
+// claim starts an order that is due, unless another process has just claimed it; then it returns nil.
 func (c *Checkout) claim(ctx context.Context, o *store.Order) (*run, error) {
 	if r := c.runOf(o.ID); r != nil {
 		return r, nil

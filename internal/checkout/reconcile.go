@@ -17,9 +17,10 @@ const (
 	turnTime = 5 * time.Second
 )
 
-// Reconcile goes on with what a crash or a rail left open: orders without a decision, revoked delegations that the chain does not
-// know to be revoked, and credits that are to be taken back when holds end. It works off one slice and returns how many orders it
-// went on with; any number of processes may do this on one database. A rail that hangs holds up its own orders and no others.
+// Reconcile resumes what a crash or a rail left open: orders without a decision, revoked delegations that are not disabled on the
+// chain yet, and credits to take back when holds end. One call handles at most 128 orders of each rail and returns how many it
+// resumed. Any number of processes may call it on one database. A rail that hangs delays its own orders and no others. Errors
+// are those of the database.
 func (c *Checkout) Reconcile(ctx context.Context) (int, error) {
 	turn, cancel := context.WithTimeout(ctx, turnTime)
 	defer cancel()

@@ -1,4 +1,4 @@
-// Package jobs runs the work in the background: [Loop] for what goes on all the time, [Queue] for rare work that is due at a time.
+// Package jobs runs background work: [Loop] for continuous work, [Queue] for rare work that is due at a time.
 // A [Group] starts it, watches it, and stops it in order.
 package jobs
 

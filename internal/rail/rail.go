@@ -19,7 +19,7 @@ import (
 // that the rail cannot be used now and is shown to the caller; any other error means that the outcome is not known. What is
 // decided is in the Payment.
 type Rail interface {
-	// Pay starts the payment of a recorded order, or goes on with the one that was started: the order id is its
+	// Pay starts the payment of a recorded order, or resumes the one that was started: the order id is its
 	// idempotency key, so that an order is paid at most once whatever crashes between, also when several processes ask at
 	// the same time. It returns when the payment is decided, when a person must act (CheckoutURL), or when ctx ends.
 	Pay(ctx context.Context, p Purchase) (Payment, error)

@@ -20,7 +20,7 @@ import (
 // DefaultTimeout bounds each call to the facilitator where a transport does not choose.
 const DefaultTimeout = 30 * time.Second
 
-// ErrNoHold says that a verdict is good and still nothing to work for.
+// ErrNoHold says that the payment is valid, but the facilitator set no credits aside for it.
 var ErrNoHold = errors.New("the facilitator confirmed a payment without an id or without its hold")
 
 // Seller is what the sales of one transport share. Its fields do not change after [Seller.SetDefaults], and it is safe for
@@ -66,7 +66,7 @@ func (s *Seller) SetDefaults() {
 	}
 }
 
-// Price returns what to verify and what to ask for, of a price within the bounds of its plan; nil is the maximum of the plan.
+// Price clamps a price to the bounds of its plan and returns the credits to verify and those to show; nil is the plan's maximum.
 // A plan for a period takes no credits.
 func Price(t *x402.Terms, most *toll.Credits) (verified, asked *toll.Credits) {
 	if most != nil {
@@ -120,8 +120,8 @@ type Sale struct {
 	tries int // of a settlement
 }
 
-// Open verifies a payment with a hold. It goes on when the caller leaves meanwhile, so that no hold stays behind that nobody knows
-// of; the hold is then given back, and the refusal is [CallerLeft].
+// Open verifies a payment with a hold. It does not stop when the caller leaves, so that every hold is known; the hold is then
+// released, and the refusal is [CallerLeft].
 func (s *Seller) Open(ctx context.Context, o Offer, token string) (*Sale, *Refusal) {
 	p := &Sale{Seller: s, Offer: o, Token: token, AgentID: s.AgentID}
 	req := &x402.VerifyRequest{PaymentRequired: *o.Required, AccessToken: token, MaxAmount: o.Max, Hold: !o.Unheld}
@@ -150,7 +150,7 @@ func (s *Seller) Open(ctx context.Context, o Offer, token string) (*Sale, *Refus
 	return p.unlessLeft(ctx)
 }
 
-// OpenStock is Open for the payment of a wallet, of which nothing can be held. p has Stock, Payer, Amount and, if needed, About.
+// OpenStock is [Seller.Open] for the payment of a wallet, which cannot be held. p has Stock, Payer, Amount and, if needed, About.
 // The refusal is [Unavailable] where it is about what the seller asks for: no payment would be taken then.
 func (s *Seller) OpenStock(ctx context.Context, o Offer, p Sale) (*Sale, *Refusal) {
 	p.Seller, p.Offer, p.AgentID = s, o, s.AgentID
@@ -214,10 +214,10 @@ type Class int
 
 // Classes of refusals. A transport without words of its own for Conflict, Limited and Pending answers them as Unpaid.
 const (
-	Unpaid      Class = iota // the payment is not good: say what is asked for
+	Unpaid      Class = iota // the payment is refused: answer with the price
 	Conflict                 // the request was made before with other content
-	Limited                  // too many requests or holds: later
-	Pending                  // an earlier request of this name is not decided yet: later
+	Limited                  // too many requests or holds: retry later
+	Pending                  // an earlier request with this id is not decided yet: retry later
 	Unavailable              // the service cannot be asked, or refuses the seller; the log says why, and nobody else is told
 	CallerLeft               // nobody waits for an answer
 )
