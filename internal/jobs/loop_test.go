@@ -24,10 +24,13 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func TestLoop_Turns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
+		var mu sync.Mutex
 		var at []time.Duration
 		wake := jobs.NewSignal()
 		g := jobs.NewGroup(nil)
 		g.Start(jobs.Loop{Name: "a", Every: time.Minute, Wake: wake, Gather: time.Second, Turn: func(context.Context) (time.Duration, error) {
+			mu.Lock()
+			defer mu.Unlock()
 			at = append(at, time.Since(began))
 			if len(at) == 1 {
 				return jobs.AtOnce, nil
@@ -40,14 +43,18 @@ func TestLoop_Turns(t *testing.T) {
 		}
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
+		mu.Lock()
 		if len(at) != 3 || at[1] > time.Millisecond || at[2] != 2*time.Second {
 			t.Errorf("turns at %v", at)
 		}
+		mu.Unlock()
 		time.Sleep(10 * time.Minute)
 		synctest.Wait()
+		mu.Lock()
 		if n := len(at); n < 9 || n > 16 {
 			t.Errorf("%d turns in ten minutes", n)
 		}
+		mu.Unlock()
 		if err := g.Stop(t.Context()); err != nil {
 			t.Error(err)
 		}
