@@ -119,6 +119,12 @@ func process() *exec.Cmd {
 // priced puts an upstream behind prices: 2 credits for tools, 3 for resources, 1 for prompts, and reveal is free.
 func priced(t testing.TB, svc *tolltest.Service, u *paidmcp.Upstream) *hosted {
 	t.Helper()
+	return pricedAt(t, svc, u, svc.Now)
+}
+
+// pricedAt is priced with a server whose rate of completions follows clock.
+func pricedAt(t testing.TB, svc *tolltest.Service, u *paidmcp.Upstream, clock func() time.Time) *hosted {
+	t.Helper()
 	if err := u.Connect(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -130,7 +136,7 @@ func priced(t testing.TB, svc *tolltest.Service, u *paidmcp.Upstream) *hosted {
 	h.pay.Price(paidmcp.Resources, "*", paidmcp.Credits(3))
 	h.pay.Price(paidmcp.Prompts, "*", paidmcp.Credits(1))
 	var err error
-	if h.server, err = paidmcp.NewServer(h.pay, h.mcp, paidmcp.ServerConfig{Clock: svc.Now}); err != nil {
+	if h.server, err = paidmcp.NewServer(h.pay, h.mcp, paidmcp.ServerConfig{Clock: clock}); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
