@@ -18,6 +18,7 @@ import (
 	"github.com/tollhq/toll/internal/chain/contracts"
 	"github.com/tollhq/toll/internal/chain/endpoints"
 	"github.com/tollhq/toll/internal/chain/userop"
+	"github.com/tollhq/toll/internal/rail"
 )
 
 const reasonNonce = "the account has used the nonce of the order for something else"
@@ -180,6 +181,9 @@ func (t *tracker) spoiled(ctx context.Context, op *Op, final *types.Header) (boo
 	}
 	t.asked.add(op.ID)
 	uses, err := r.uses(ctx, op, final.Number)
+	if err == nil && uses == 0 {
+		err = t.blocked(ctx, op, final.Number)
+	}
 	if err != nil || uses == 0 {
 		delete(t.spoilt, op.ID)
 		return false, err
@@ -195,8 +199,7 @@ func (t *tracker) spoiled(ctx context.Context, op *Op, final *types.Header) (boo
 		t.spoilt[op.ID] = true
 		return twice, nil
 	}
-	r.unexplained(op)
-	return false, nil
+	return false, t.unexplained(ctx, op)
 }
 
 // conclusive reports whether it says something that no event of an operation was found: one endpoint alone may hide it.
@@ -205,8 +208,41 @@ func (t *tracker) conclusive(op *Op) bool {
 	return op.Sender != r.cfg.Service && (op.Tx == common.Hash{} || r.cfg.Embedded || r.cfg.Pool.Agrees())
 }
 
-func (r *Rail) unexplained(op *Op) {
-	r.log.Error("alarm: the nonce of an order is used, and no endpoint tells for what", "order", op.ID)
+func (t *tracker) unexplained(ctx context.Context, op *Op) error {
+	t.rail.log.Error("alarm: the nonce of an order is used, and no endpoint tells for what", "order", op.ID)
+	return t.yield(ctx, op)
+}
+
+// blocked looks whether other code of its account, at a finalized block, keeps an operation from being decided.
+func (t *tracker) blocked(ctx context.Context, op *Op, block *big.Int) error {
+	code, err := t.rail.cfg.Pool.Agree(ctx, func(ctx context.Context, c *endpoints.Conn) (common.Hash, error) {
+		code, err := c.CodeAt(ctx, op.Sender, block)
+		return common.BytesToHash([]byte{byte(codeOf(code))}), err
+	})
+	if err != nil || code != common.BytesToHash([]byte{byte(codeForeign)}) {
+		return away(err)
+	}
+	return t.yield(ctx, op)
+}
+
+// yieldAfter is how long an order that was sent keeps its place while its account keeps it from being decided.
+const yieldAfter = 24 * time.Hour
+
+// yield has an order that cannot be decided give its place among the orders of its plan back, once it was sent long ago. What goes
+// wrong with it holds up no other order.
+func (t *tracker) yield(ctx context.Context, op *Op) error {
+	r := t.rail
+	if op.Kind != KindOrder || r.cfg.Clock().Sub(op.SentAt) < yieldAfter {
+		return nil
+	}
+	account, err := r.accountOf(ctx, op)
+	if err == nil && account != ([16]byte{}) {
+		err = r.cfg.Orders.Change(ctx, account, func(t *rail.Tx) error { return t.Yield(op.ID) })
+	}
+	if err != nil {
+		r.log.Warn("an order could not give its place back", "order", op.ID, "err", err)
+	}
+	return ctx.Err()
 }
 
 // voided reports whether a void whose block is final has made its order impossible. The nonce of the order says so, and not that
@@ -241,6 +277,5 @@ func (t *tracker) voided(ctx context.Context, void *Op) (bool, error) {
 	case found, t.conclusive(order):
 		return true, nil // its holder has counted it up
 	}
-	r.unexplained(order)
-	return false, nil
+	return false, t.unexplained(ctx, order)
 }

@@ -368,6 +368,7 @@ type sink interface {
 	Paid(id string, tx common.Hash)
 	Failed(id string, f chain.Failure)
 	Final(id string)
+	Yielded(id string)
 }
 
 // orders decide orders in transactions of the database of a rail, and tell a sink.
@@ -381,16 +382,22 @@ func (o *orders) Change(ctx context.Context, of [16]byte, f func(t *rail.Tx) err
 		return fmt.Errorf("there is no account %x", of)
 	}
 	return o.store.Tx(ctx, func(tx *store.Tx) error {
-		decided := map[string]rail.Outcome{}
+		decided, yielded := map[string]rail.Outcome{}, []string(nil)
 		err := f(rail.NewTx(tx, func(id string, out rail.Outcome) error {
 			decided[id] = out
 			return o.refuses(id, out)
+		}, func(id string) error {
+			yielded = append(yielded, id)
+			return nil
 		}))
 		if err != nil {
 			return err
 		}
 		for id, out := range decided {
 			o.hear(id, out)
+		}
+		for _, id := range yielded {
+			o.Yielded(id)
 		}
 		return nil
 	})
@@ -415,13 +422,14 @@ type books struct {
 	paid     map[string]common.Hash
 	failed   map[string]chain.Failure
 	final    map[string]bool
+	yielded  map[string]int
 	spent    map[string]toll.Units
 	disabled map[string]bool
 }
 
 func newBooks() *books {
 	return &books{
-		paid: map[string]common.Hash{}, failed: map[string]chain.Failure{}, final: map[string]bool{}, spent: map[string]toll.Units{},
+		paid: map[string]common.Hash{}, failed: map[string]chain.Failure{}, final: map[string]bool{}, yielded: map[string]int{}, spent: map[string]toll.Units{},
 		disabled: map[string]bool{},
 	}
 }
@@ -444,6 +452,19 @@ func (b *books) Final(id string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.final[id] = true
+}
+
+func (b *books) Yielded(id string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.yielded[id]++
+}
+
+// yields is how often an order was told to give its place back.
+func (b *books) yields(id string) int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.yielded[id]
 }
 
 func (b *books) Spent(_ context.Context, id string, units toll.Units) error {

@@ -33,7 +33,7 @@ func (c *Checkout) change(ctx context.Context, account [16]byte, seen *store.Ord
 		return f(rail.NewTx(t.Tx, func(orderID string, out rail.Outcome) error {
 			decided = append(decided, orderID)
 			return c.decide(ctx, t, account, orderID, seen, &out)
-		}))
+		}, func(orderID string) error { return c.yield(ctx, t, account, orderID) }))
 	})
 	if err == nil {
 		c.waiters.wake(decided...)
@@ -41,12 +41,31 @@ func (c *Checkout) change(ctx context.Context, account [16]byte, seen *store.Ord
 	return err
 }
 
-// decide compares an outcome with the row of its order, under the lock of the account, and writes what follows.
-func (c *Checkout) decide(ctx context.Context, t *ledger.Tx, account [16]byte, id string, seen *store.Order, out *rail.Outcome) error {
+// yield has an open order give its place back.
+func (c *Checkout) yield(ctx context.Context, t *ledger.Tx, account [16]byte, id string) error {
+	o, err := orderToDecide(ctx, t, account, id)
+	if err != nil || !o.Open {
+		return err
+	}
+	first, err := store.ReturnPlace(ctx, t.Tx, o)
+	if first {
+		c.log.Warn("an order whose payment nobody can decide gives its place back", "order", o.ID, "plan", o.Plan)
+	}
+	return err
+}
+
+// orderToDecide is [store.OrderForUpdate] with the error that a rail gets.
+func orderToDecide(ctx context.Context, t *ledger.Tx, account [16]byte, id string) (*store.Order, error) {
 	o, err := store.OrderForUpdate(ctx, t.Tx, account, id)
 	if errors.Is(err, store.ErrNotFound) {
-		return toll.NewError(toll.CodeOrderNotFound).WithDetails("orderId %s", id)
+		err = toll.NewError(toll.CodeOrderNotFound).WithDetails("orderId %s", id)
 	}
+	return o, err
+}
+
+// decide compares an outcome with the row of its order, under the lock of the account, and writes what follows.
+func (c *Checkout) decide(ctx context.Context, t *ledger.Tx, account [16]byte, id string, seen *store.Order, out *rail.Outcome) error {
+	o, err := orderToDecide(ctx, t, account, id)
 	if err != nil {
 		return err
 	}

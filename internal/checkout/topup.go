@@ -208,7 +208,7 @@ func (c *Checkout) CanTopUp(ctx context.Context, t TopUp) error {
 		return toll.NewError(toll.CodeOrderLimit)
 	}
 	if current.MaxOrders > 0 {
-		n, err := store.OrdersOfPlan(ctx, c.store, current.ID)
+		n, err := store.PlacesOfPlan(ctx, c.store, current.ID)
 		if err != nil {
 			return fault(err)
 		}

@@ -161,10 +161,13 @@ type Orders interface {
 type Tx struct {
 	*store.Tx
 	decide func(orderID string, o Outcome) error
+	yield  func(orderID string) error
 }
 
-// NewTx returns a transaction whose orders decide decides.
-func NewTx(tx *store.Tx, decide func(orderID string, o Outcome) error) *Tx { return &Tx{tx, decide} }
+// NewTx returns a transaction whose orders decide and yield write.
+func NewTx(tx *store.Tx, decide func(orderID string, o Outcome) error, yield func(orderID string) error) *Tx {
+	return &Tx{tx, decide, yield}
+}
 
 // Decide writes what became of the payment of an order of the account, with its credits. An outcome that the order already
 // has changes nothing. A failed order that is paid after all gets its credits, and a confirmed one that failed loses them
@@ -172,6 +175,11 @@ func NewTx(tx *store.Tx, decide func(orderID string, o Outcome) error) *Tx { ret
 // transaction of its own and tries again later. Errors: [toll.CodeOrderNotFound], refusals of the ledger, those of the
 // database.
 func (t *Tx) Decide(orderID string, o Outcome) error { return t.decide(orderID, o) }
+
+// Yield has an open order of the account give its place among the orders of its plan to others, because nobody can tell when
+// its payment is decided. It keeps all else that it took: the payment may still succeed, and is then an order of the plan beyond
+// its limit. A repeat changes nothing, and neither does a decided order. Errors: [toll.CodeOrderNotFound], those of the database.
+func (t *Tx) Yield(orderID string) error { return t.yield(orderID) }
 
 // Outcome is what became of a payment.
 type Outcome struct {

@@ -7,9 +7,38 @@ import (
 	"github.com/tollhq/toll"
 )
 
-// CountOrder counts one more order of a plan, unless it has limit orders already (0: no limit), and reports whether it
+// returnedPlace is an order that has given its place back. It means nothing once the order is decided.
+type returnedPlace struct {
+	Plan    toll.PlanID `db:"plan_id"`
+	OrderID string      `db:"order_id"`
+	Account [16]byte    `db:"account_id"`
+}
+
+var returnedPlaces = newRecord[*returnedPlace]("returned_places")
+
+// CountOrder counts one more order of a plan, unless limit places are taken already (0: no limit), and reports whether it
 // did. Orders of one plan run one after the other from here to the end of their transactions.
 func CountOrder(ctx context.Context, tx *Tx, plan toll.PlanID, limit int64) (orders int64, ok bool, err error) {
+	if orders, ok, err = countOrder(ctx, tx, plan, limit); ok || err != nil {
+		return orders, ok, err
+	}
+	// The row is locked from here on, so that of two callers one gets a place that was given back.
+	open, ended, err := returned(ctx, tx, plan)
+	if err != nil {
+		return 0, false, err
+	}
+	for _, id := range ended {
+		if _, err := tx.Exec(ctx, "DELETE FROM returned_places WHERE plan_id = $1 AND order_id = $2", string(plan), id); err != nil {
+			return 0, false, err
+		}
+	}
+	if open == 0 {
+		return limit, false, nil
+	}
+	return countOrder(ctx, tx, plan, limit+open)
+}
+
+func countOrder(ctx context.Context, tx *Tx, plan toll.PlanID, limit int64) (orders int64, ok bool, err error) {
 	err = tx.QueryRow(ctx, `INSERT INTO plan_orders (plan_id, orders) VALUES ($1, 1)
 		ON CONFLICT (plan_id) DO UPDATE SET orders = plan_orders.orders + 1 WHERE plan_orders.orders < CAST($2 AS BIGINT) OR $2 = 0
 		RETURNING orders`, string(plan), limit).Scan(&orders)
@@ -19,14 +48,49 @@ func CountOrder(ctx context.Context, tx *Tx, plan toll.PlanID, limit int64) (ord
 	return orders, err == nil, err
 }
 
+// returned returns how many open orders of a plan have given their place back, and the ids of those that were decided since.
+func returned(ctx context.Context, q Querier, plan toll.PlanID) (open int64, ended []string, err error) {
+	places, err := returnedPlaces.all(ctx, q, "WHERE plan_id = $1", string(plan))
+	if err != nil {
+		return 0, nil, err
+	}
+	for _, p := range places {
+		o, err := OrderOfAccount(ctx, q, p.Account, p.OrderID)
+		switch {
+		case err == nil && o.Open:
+			open++
+		case err == nil || errors.Is(err, ErrNotFound):
+			ended = append(ended, p.OrderID)
+		default:
+			return 0, nil, err
+		}
+	}
+	return open, ended, nil
+}
+
 // OrdersOfPlan returns how often a plan was ordered.
 func OrdersOfPlan(ctx context.Context, q Querier, plan toll.PlanID) (int64, error) {
-	var n int64
-	err := q.QueryRow(ctx, "SELECT orders FROM plan_orders WHERE plan_id = $1", string(plan)).Scan(&n)
+	n, err := value[int64](ctx, q, "SELECT orders FROM plan_orders WHERE plan_id = $1", string(plan))
 	if errors.Is(err, ErrNotFound) {
 		return 0, nil
 	}
 	return n, err
+}
+
+// PlacesOfPlan returns how many places of a plan are taken: its orders but for open ones that have given theirs back.
+func PlacesOfPlan(ctx context.Context, q Querier, plan toll.PlanID) (int64, error) {
+	n, err := OrdersOfPlan(ctx, q, plan)
+	if err != nil {
+		return 0, err
+	}
+	open, _, err := returned(ctx, q, plan)
+	return n - open, err
+}
+
+// ReturnPlace gives the place of an open order back, so that another order can have it, and reports whether it still had it.
+// Nothing else changes: the order stays counted, and once it is decided it has its place, or has none, like every other order.
+func ReturnPlace(ctx context.Context, tx *Tx, o *Order) (bool, error) {
+	return returnedPlaces.insertOr(ctx, tx, &returnedPlace{o.Plan, o.ID, o.Account}, "ON CONFLICT (plan_id, order_id) DO NOTHING")
 }
 
 // UncountOrder gives the place of a failed order back.

@@ -15,7 +15,7 @@ import (
 
 // lockOrder is the order in which a transaction locks rows, by table. What belongs to an account is locked with its row.
 var lockOrder = [][]string{
-	{"accounts", "lots", "entries", "requests", "request_keys", "permissions"}, {"orders"}, {"plan_orders"},
+	{"accounts", "lots", "entries", "requests", "request_keys", "permissions"}, {"orders"}, {"plan_orders", "returned_places"},
 	{"delegations", "delegation_transactions"}, {"authorizations", "sale_identifiers"}, {"chain_leases"}, {"chain_ops", "chain_txs"},
 	{"jobs"}, {"idempotency_keys"}, {"event_streams", "event_objects", "events"},
 }
