@@ -11,7 +11,7 @@ import (
 type returnedPlace struct {
 	Plan    toll.PlanID `db:"plan_id"`
 	OrderID string      `db:"order_id"`
-	Account [16]byte    `db:"account_id"`
+	Account [16]byte    `db:"order_account"`
 }
 
 var returnedPlaces = newRecord[*returnedPlace]("returned_places")
