@@ -178,7 +178,7 @@ var rooms = map[string]room{
 	"internal/chain": {
 		what:  "the crypto rail: orders, simulation, relayers, the tracker that follows the chain; its records",
 		lines: 6700,
-		ours: "toll evm internal/backoff internal/store internal/rail internal/chain/contracts internal/chain/userop " +
+		ours: "toll evm internal/backoff internal/store internal/jobs internal/rail internal/chain/contracts internal/chain/userop " +
 			"internal/chain/signer internal/chain/endpoints",
 		third: []string{"github.com/ethereum/go-ethereum"},
 	},

@@ -44,9 +44,8 @@ type Config struct {
 	BatchWindow  time.Duration // for which a relayer waits for more operations
 	VoidAfter    time.Duration // after which an order that was sent and does not land is made impossible; 0: 10 minutes
 
-	Holder string           // name of this process in leases
-	Clock  func() time.Time // nil: the clock of the machine
-	Log    *slog.Logger     // nil: nothing is logged
+	Clock func() time.Time // nil: the clock of the machine
+	Log   *slog.Logger     // nil: nothing is logged
 	// At is called at the steps between which a process may end, by name. Tests panic in it.
 	At func(step string)
 }
@@ -70,8 +69,6 @@ func (c *Config) set() error {
 		return errors.New("chain: no endpoints, store, signer or orders")
 	case c.Service == common.Address{} || len(c.Relayers) == 0 || slices.Contains(c.Relayers, c.Service):
 		return errors.New("chain: the service account and at least one relayer are needed, and they are different accounts")
-	case c.Holder == "":
-		return errors.New("chain: this process has no name for its leases")
 	case c.FastLimitCents < 0 || c.BatchOps < 0 || c.BatchBytes < 0 || c.BatchWindow < 0 || c.VoidAfter < 0:
 		return errors.New("chain: a setting is negative")
 	}

@@ -55,7 +55,7 @@ type noOrders struct{ rail.Orders }
 func TestNew(t *testing.T) {
 	good := Config{
 		Environment: toll.Live, Pool: new(endpoints.Pool), Store: new(store.Store), Signer: new(signer.Signer), Orders: noOrders{},
-		Service: common.Address{1}, Relayers: []common.Address{{2}}, Holder: "a",
+		Service: common.Address{1}, Relayers: []common.Address{{2}},
 	}
 	r, err := New(good)
 	if err != nil {
@@ -75,7 +75,6 @@ func TestNew(t *testing.T) {
 		"no service account":              func(c *Config) { c.Service = common.Address{} },
 		"no relayer":                      func(c *Config) { c.Relayers = nil },
 		"a relayer that is the service":   func(c *Config) { c.Relayers = []common.Address{c.Service} },
-		"a process without a name":        func(c *Config) { c.Holder = "" },
 		"a negative limit of fast ones":   func(c *Config) { c.FastLimitCents = -1 },
 		"a negative number of operations": func(c *Config) { c.BatchOps = -1 },
 	} {

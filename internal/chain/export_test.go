@@ -8,6 +8,7 @@ import (
 	"github.com/ethereum/go-ethereum/common"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/jobs"
 	"github.com/tollhq/toll/internal/rail"
 	"github.com/tollhq/toll/internal/store"
 )
@@ -48,11 +49,11 @@ func (r *Records) Undecided(ctx context.Context, limit int) ([]*Op, error) {
 	return r.rail.undecided(ctx, limit)
 }
 
-func (r *Records) AddTx(ctx context.Context, lease store.ChainLease, tx *Tx, replaces common.Hash, ops ...*Op) error {
+func (r *Records) AddTx(ctx context.Context, lease *jobs.Lease, tx *Tx, replaces common.Hash, ops ...*Op) error {
 	return r.rail.addTx(ctx, lease, tx, replaces, ops...)
 }
 
-func (r *Records) UpdateTx(ctx context.Context, lease store.ChainLease, tx *Tx, ops ...*Op) error {
+func (r *Records) UpdateTx(ctx context.Context, lease *jobs.Lease, tx *Tx, ops ...*Op) error {
 	return r.rail.updateTx(ctx, lease, tx, ops...)
 }
 
@@ -66,21 +67,8 @@ func (r *Records) TxsFrom(ctx context.Context, relayer common.Address, nonce uin
 
 func (r *Records) Cursor(ctx context.Context) (Cursor, error) { return r.rail.cursor(ctx) }
 
-func (r *Records) SetCursor(ctx context.Context, lease store.ChainLease, c Cursor) error {
+func (r *Records) SetCursor(ctx context.Context, lease *jobs.Lease, c Cursor) error {
 	return r.rail.setCursor(ctx, lease, c)
-}
-
-// Acquire takes a lease as [Rail.acquire] does, for any holder and time.
-func (r *Records) Acquire(ctx context.Context, name, holder string, now time.Time, ttl time.Duration) (lease store.ChainLease, err error) {
-	err = r.Store.Tx(ctx, func(tx *store.Tx) (err error) {
-		lease, err = store.AcquireChainLease(ctx, tx, name, holder, now, now.Add(ttl))
-		return err
-	})
-	return lease, err
-}
-
-func (r *Records) Release(ctx context.Context, lease store.ChainLease) error {
-	return r.rail.release(ctx, lease)
 }
 
 func (r *Records) AddOrphan(ctx context.Context, o *Orphan) (bool, error) {
@@ -122,6 +110,14 @@ var (
 	RowOfTx = rowOfTx
 	TxOfRow = txOfRow
 )
+
+// Run runs the loops of a rail until ctx ends.
+func (r *Rail) Run(ctx context.Context) error {
+	g := jobs.NewGroup(r.log)
+	g.Start(r.Loops()...)
+	<-ctx.Done()
+	return g.Stop(context.WithoutCancel(ctx))
+}
 
 // Turns returns a function that takes one turn of a relayer that does not run.
 func (r *Rail) Turns(address common.Address) func(ctx context.Context) (time.Duration, error) {

@@ -76,7 +76,7 @@ func (t *tracker) verify(ctx context.Context) (gone int, behind bool, err error)
 	}
 	if gone > 0 {
 		t.seen = common.Hash{}
-		t.rail.work.fire()
+		t.rail.work.Fire()
 	}
 	return gone, false, nil
 }
@@ -288,7 +288,7 @@ func (t *tracker) write(ctx context.Context, op *Op) error {
 	r.cfg.At(stepFound)
 	r.changed(ids(ops)...)
 	if op.Kind == KindVoid && op.State == Failed {
-		r.work.fire() // its order is sent again
+		r.work.Fire() // its order is sent again
 	}
 	return nil
 }

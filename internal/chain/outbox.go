@@ -126,7 +126,7 @@ func (w *relayer) judge(ctx context.Context, op *Op) {
 // wait leaves an operation alone that cannot be sent now; the error may be nil.
 func (w *relayer) wait(ctx context.Context, op *Op, why error) {
 	if errors.Is(why, errNonceUsed) || errors.Is(why, errUsed) {
-		w.rail.moved.fire()
+		w.rail.moved.Fire()
 		if (op.Kind == KindOrder || op.Kind == KindVoid) && op.SentAt.IsZero() {
 			w.exposed(ctx, op)
 		}
@@ -181,7 +181,7 @@ func (w *relayer) end(ctx context.Context, op *Op, f *Failure) {
 		return
 	}
 	r.changed(op.ID)
-	r.moved.fire()
+	r.moved.Fire()
 }
 
 // freed returns the operations of a transaction that can be in another one, in state [Signed]: they are still said to be in

@@ -242,9 +242,9 @@ func (r *Rail) sign(ctx context.Context, op *Op, build builder) error {
 		r.log.Info("an order cannot be paid", "order", op.ID, "code", f.Code, "reason", f.Reason)
 	}
 	r.changed(op.ID)
-	r.work.fire()
+	r.work.Fire()
 	if next.State != Signed {
-		r.moved.fire()
+		r.moved.Fire()
 	}
 	return nil
 }

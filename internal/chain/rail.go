@@ -1,7 +1,7 @@
 package chain
 
 import (
-	"context"
+	"fmt"
 	"log/slog"
 	"math/big"
 	"sync"
@@ -9,6 +9,7 @@ import (
 
 	"github.com/ethereum/go-ethereum/common"
 
+	"github.com/tollhq/toll/internal/jobs"
 	"github.com/tollhq/toll/internal/rail"
 )
 
@@ -18,8 +19,8 @@ type Rail struct {
 	cfg     Config
 	chainID *big.Int
 	log     *slog.Logger
-	work    signal // there are operations to send, or transactions that may be mined
-	moved   signal // the chain, or what is looked for on it, may have moved
+	work    signals     // of the relayers: there are operations to send, or transactions that may be mined
+	moved   jobs.Signal // of the tracker: the chain, or what is looked for on it, may have moved
 	outbox  outbox
 	lanes   chan struct{} // reads of the chain under way
 	stopped atomic.Pointer[error]
@@ -44,22 +45,30 @@ func New(cfg Config) (*Rail, error) {
 	if err := cfg.set(); err != nil {
 		return nil, err
 	}
-	return &Rail{
+	r := &Rail{
 		cfg: cfg, chainID: new(big.Int).SetUint64(cfg.ChainID), log: cfg.Log, watches: map[string]map[chan struct{}]struct{}{},
-		lanes: make(chan struct{}, maxReads), ready: readiness{low: map[common.Address]bool{}}, delegations: map[common.Hash]struct{}{},
-	}, nil
+		work: make(signals, len(cfg.Relayers)), moved: jobs.NewSignal(), lanes: make(chan struct{}, maxReads),
+		ready: readiness{low: map[common.Address]bool{}}, delegations: map[common.Hash]struct{}{},
+	}
+	for i := range r.work {
+		r.work[i] = jobs.NewSignal()
+	}
+	return r, nil
 }
 
-// Run sends operations and follows the chain until ctx ends. Any number of processes may run; leases say which of them is at
-// what. It returns nil when ctx ended.
-func (r *Rail) Run(ctx context.Context) error {
-	var wg sync.WaitGroup
-	for _, relayer := range r.cfg.Relayers {
-		wg.Go(func() { r.relay(ctx, relayer) })
+// Loops returns what sends operations and follows the chain. Any number of processes may run them; leases say which of them is at
+// what.
+func (r *Rail) Loops() []jobs.Loop {
+	t := r.newTracker()
+	loops := []jobs.Loop{
+		{Name: "chain.heads", Turn: jobs.Do(r.listen)},
+		{Name: "chain.tracker", Wake: r.moved, Lease: t.lease, Turn: t.turn},
 	}
-	wg.Go(func() { r.track(ctx) })
-	wg.Wait()
-	return nil
+	for i, address := range r.cfg.Relayers {
+		w := r.newRelayer(address)
+		loops = append(loops, jobs.Loop{Name: fmt.Sprintf("chain.relayer.%d", i+1), Wake: r.work[i], Lease: w.lease, Turn: w.turn})
+	}
+	return loops
 }
 
 // watch returns a channel that is closed at the next change of an operation by this process. The caller calls stop.
@@ -92,27 +101,11 @@ func (r *Rail) changed(ids ...string) {
 	}
 }
 
-// signal wakes all who wait for it.
-type signal struct {
-	mu sync.Mutex
-	c  chan struct{}
-}
+// signals wake several loops.
+type signals []jobs.Signal
 
-// next returns a channel that is closed by the next call of fire.
-func (s *signal) next() <-chan struct{} {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.c == nil {
-		s.c = make(chan struct{})
-	}
-	return s.c
-}
-
-func (s *signal) fire() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.c != nil {
-		close(s.c)
-		s.c = nil
+func (s signals) Fire() {
+	for _, one := range s {
+		one.Fire()
 	}
 }

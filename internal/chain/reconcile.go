@@ -157,7 +157,7 @@ func (t *tracker) follow(ctx context.Context, open []*Op) error {
 		if err := t.scan(ctx, open); err != nil {
 			return err
 		}
-		r.work.fire() // relayers look which of their transactions are mined
+		r.work.Fire() // relayers look which of their transactions are mined
 	}
 	if t.pass.doubt {
 		if t.pass.again, err = t.overtaken(ctx); err != nil || t.pass.again {

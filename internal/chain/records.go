@@ -10,6 +10,7 @@ import (
 	"github.com/ethereum/go-ethereum/common"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/jobs"
 	"github.com/tollhq/toll/internal/store"
 )
 
@@ -45,7 +46,7 @@ func (r *Rail) addOp(ctx context.Context, op *Op) (*Op, error) {
 	}
 	stored, err := opOf(there, err)
 	if err == nil && stored.undecided() {
-		r.moved.fire() // it failed as it was made
+		r.moved.Fire() // it failed as it was made
 	}
 	return stored, err
 }
@@ -163,15 +164,15 @@ func all[R, V any](rows []*R, err error, of func(*R) (*V, error)) ([]*V, error) 
 	return values, nil
 }
 
-// addTx stores a transaction and its operations, all or nothing, as update does; [store.ErrLeased] when the lease is no longer
-// the newest of its name. replaces is the transaction with the same nonce that it takes the place of, or zero.
-func (r *Rail) addTx(ctx context.Context, lease store.ChainLease, t *Tx, replaces common.Hash, ops ...*Op) error {
+// addTx stores a transaction and its operations, all or nothing, as update does; [store.ErrLeased] when the lease is not held
+// any more. replaces is the transaction with the same nonce that it takes the place of, or zero.
+func (r *Rail) addTx(ctx context.Context, lease *jobs.Lease, t *Tx, replaces common.Hash, ops ...*Op) error {
 	row, err := rowOfTx(t)
 	if err != nil {
 		return err
 	}
 	return counted(ops, r.cfg.Store.Tx(ctx, func(tx *store.Tx) error {
-		if err := store.HoldChainLease(ctx, tx, lease); err != nil {
+		if err := lease.Check(ctx, tx); err != nil {
 			return err
 		}
 		if replaces != (common.Hash{}) {
@@ -187,13 +188,13 @@ func (r *Rail) addTx(ctx context.Context, lease store.ChainLease, t *Tx, replace
 }
 
 // updateTx stores state, place and SentBlock of a transaction and its operations, all or nothing, as addTx does.
-func (r *Rail) updateTx(ctx context.Context, lease store.ChainLease, t *Tx, ops ...*Op) error {
+func (r *Rail) updateTx(ctx context.Context, lease *jobs.Lease, t *Tx, ops ...*Op) error {
 	row, err := rowOfTx(t)
 	if err != nil {
 		return err
 	}
 	return counted(ops, r.cfg.Store.Tx(ctx, func(tx *store.Tx) error {
-		if err := store.HoldChainLease(ctx, tx, lease); err != nil {
+		if err := lease.Check(ctx, tx); err != nil {
 			return err
 		}
 		if err := store.UpdateChainTx(ctx, tx, row); err != nil {
@@ -225,21 +226,6 @@ func (r *Rail) txOf(ctx context.Context, hash common.Hash) (*Tx, error) {
 	return txOfRow(row)
 }
 
-// acquire takes or prolongs a lease for this process, from now on, or returns [store.ErrLeased].
-func (r *Rail) acquire(ctx context.Context, name string) (lease store.ChainLease, err error) {
-	now := r.cfg.Clock()
-	err = r.cfg.Store.Tx(ctx, func(tx *store.Tx) (err error) {
-		lease, err = store.AcquireChainLease(ctx, tx, name, r.cfg.Holder, now, now.Add(leaseTime))
-		return err
-	})
-	return lease, err
-}
-
-// release gives a lease back before its end.
-func (r *Rail) release(ctx context.Context, lease store.ChainLease) error {
-	return r.cfg.Store.Tx(ctx, func(tx *store.Tx) error { return store.ReleaseChainLease(ctx, tx, lease) })
-}
-
 // cursor returns where the tracker is, the zero value at the first start.
 func (r *Rail) cursor(ctx context.Context) (Cursor, error) {
 	c, err := store.ReadChainCursor(ctx, r.cfg.Store, cursorReader)
@@ -252,12 +238,12 @@ func (r *Rail) cursor(ctx context.Context) (Cursor, error) {
 }
 
 // setCursor stores where the tracker is, under its lease.
-func (r *Rail) setCursor(ctx context.Context, lease store.ChainLease, c Cursor) error {
+func (r *Rail) setCursor(ctx context.Context, lease *jobs.Lease, c Cursor) error {
 	if _, err := stored(max(c.Block, c.Base)); err != nil {
 		return err
 	}
 	return r.cfg.Store.Tx(ctx, func(tx *store.Tx) error {
-		if err := store.HoldChainLease(ctx, tx, lease); err != nil {
+		if err := lease.Check(ctx, tx); err != nil {
 			return err
 		}
 		return store.PutChainCursor(ctx, tx, cursorReader, store.ChainCursor{

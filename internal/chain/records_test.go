@@ -18,6 +18,7 @@ import (
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/chain"
 	"github.com/tollhq/toll/internal/chain/userop"
+	"github.com/tollhq/toll/internal/jobs"
 	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/internal/store/storetest"
 )
@@ -34,9 +35,7 @@ func TestRecords(t *testing.T) {
 		"writers at once":  testWriters,
 		"transactions":     testTxs,
 		"all or nothing":   testAtomic,
-		"leases":           testLeases,
 		"fences":           testFences,
-		"holders at once":  testHolders,
 		"cursor":           testCursor,
 		"orphans":          testOrphans,
 		"hashes of limits": testDelegations,
@@ -280,10 +279,11 @@ func testWriters(t *testing.T, j *chain.Records) {
 	}
 }
 
-func lease(t *testing.T, j *chain.Records, holder string) store.ChainLease {
+// lease is held by a process whose clock says this.
+func lease(t *testing.T, j *chain.Records, now time.Time) *jobs.Lease {
 	t.Helper()
-	l, err := j.Acquire(t.Context(), "relayer:1", holder, noon, time.Hour)
-	must(t, err)
+	l := jobs.NewLease(j.Store, func() time.Time { return now }, "relayer:1")
+	must(t, l.Take(t.Context()))
 	return l
 }
 
@@ -306,7 +306,7 @@ func hashes(txs []*chain.Tx, err error) string {
 }
 
 func testTxs(t *testing.T, j *chain.Records) {
-	ctx, l := t.Context(), lease(t, j, "one")
+	ctx, l := t.Context(), lease(t, j, noon)
 	relayer := common.Address{1}
 	_, any, err := store.MaxChainNonce(ctx, j.Store, toll.Address(relayer))
 	if must(t, err); any {
@@ -354,7 +354,7 @@ func testTxs(t *testing.T, j *chain.Records) {
 }
 
 func testAtomic(t *testing.T, j *chain.Records) {
-	ctx, l := t.Context(), lease(t, j, "one")
+	ctx, l := t.Context(), lease(t, j, noon)
 	a, b := add(t, j, opOf("a")), add(t, j, opOf("b"))
 	stale := *b
 	update(t, j, b, func(op *chain.Op) { op.Cents = 1 })
@@ -389,58 +389,17 @@ func testAtomic(t *testing.T, j *chain.Records) {
 	}
 }
 
-func testLeases(t *testing.T, j *chain.Records) {
-	ctx := t.Context()
-	acquire := func(holder string, at time.Duration) (store.ChainLease, error) {
-		return j.Acquire(ctx, "tracker", holder, noon.Add(at), time.Minute)
-	}
-	one, err := acquire("one", 0)
-	must(t, err)
-	if one.Name != "tracker" || one.Holder != "one" || !one.Until.Equal(noon.Add(time.Minute)) || one.Fence < 1 {
-		t.Errorf("lease: %+v", one)
-	}
-	_, err = acquire("two", 30*time.Second)
-	wants(t, "a lease of another one", err, store.ErrLeased)
-	again, err := acquire("one", 50*time.Second)
-	must(t, err)
-	if again.Fence != one.Fence || !again.Until.Equal(noon.Add(110*time.Second)) {
-		t.Errorf("prolonged: %+v", again)
-	}
-	_, err = acquire("two", 109*time.Second)
-	wants(t, "a prolonged lease of another one", err, store.ErrLeased)
-	two, err := acquire("two", 111*time.Second)
-	must(t, err)
-	if two.Fence <= one.Fence {
-		t.Errorf("the fence went from %d to %d", one.Fence, two.Fence)
-	}
-	must(t, j.Release(ctx, one)) // no longer its own
-	_, err = acquire("three", 112*time.Second)
-	wants(t, "a lease that a former holder gave back", err, store.ErrLeased)
-	must(t, j.Release(ctx, two))
-	three, err := acquire("three", 112*time.Second)
-	must(t, err)
-	if three.Fence <= two.Fence {
-		t.Errorf("the fence went from %d to %d", two.Fence, three.Fence)
-	}
-	other, err := j.Acquire(ctx, "mirror", "one", noon, time.Minute)
-	must(t, err)
-	if other.Name != "mirror" {
-		t.Errorf("another lease: %+v", other)
-	}
-}
-
 // testFences lets a holder go on whose lease is over.
 func testFences(t *testing.T, j *chain.Records) {
 	ctx := t.Context()
-	old := lease(t, j, "one")
+	old := lease(t, j, noon)
 	op := add(t, j, opOf("a"))
 	tx := txOf(1, 7)
 	must(t, j.AddTx(ctx, old, tx, common.Hash{}))
-	now, err := j.Acquire(ctx, old.Name, "two", noon.Add(2*time.Hour), time.Hour)
-	must(t, err)
+	now := lease(t, j, noon.Add(2*time.Hour))
 	changed := *op
 	changed.Cents = 1
-	for what, l := range map[string]store.ChainLease{"over": old, "made up": {Name: "relayer:9", Holder: "one", Fence: 1}} {
+	for what, l := range map[string]*jobs.Lease{"over": old, "never taken": jobs.NewLease(j.Store, time.Now, "relayer:9")} {
 		wants(t, what+": AddTx", j.AddTx(ctx, l, txOf(2, 8), common.Hash{}, &changed), store.ErrLeased)
 		wants(t, what+": UpdateTx", j.UpdateTx(ctx, l, tx, &changed), store.ErrLeased)
 		wants(t, what+": SetCursor", j.SetCursor(ctx, l, chain.Cursor{Block: 1}), store.ErrLeased)
@@ -452,34 +411,12 @@ func testFences(t *testing.T, j *chain.Records) {
 	must(t, err)
 	same(t, "the operation", left, op)
 	must(t, j.AddTx(ctx, now, txOf(2, 8), common.Hash{}))
-	must(t, j.Release(ctx, now))
+	must(t, now.Release(ctx))
 	wants(t, "given back: AddTx", j.AddTx(ctx, now, txOf(3, 9), common.Hash{}), store.ErrLeased)
 }
 
-func testHolders(t *testing.T, j *chain.Records) {
-	var mu sync.Mutex
-	var got []store.ChainLease
-	var wg sync.WaitGroup
-	for i := range 6 {
-		wg.Go(func() {
-			l, err := j.Acquire(t.Context(), "tracker", fmt.Sprint(i), noon, time.Minute)
-			mu.Lock()
-			defer mu.Unlock()
-			if err == nil {
-				got = append(got, l)
-			} else if !errors.Is(err, store.ErrLeased) {
-				t.Error(err)
-			}
-		})
-	}
-	wg.Wait()
-	if len(got) != 1 {
-		t.Errorf("%d hold the lease", len(got))
-	}
-}
-
 func testCursor(t *testing.T, j *chain.Records) {
-	ctx, l := t.Context(), lease(t, j, "one")
+	ctx, l := t.Context(), lease(t, j, noon)
 	c, err := j.Cursor(ctx)
 	must(t, err)
 	same(t, "the first cursor", c, chain.Cursor{})

@@ -13,12 +13,13 @@ import (
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/backoff"
 	"github.com/tollhq/toll/internal/chain/endpoints"
+	"github.com/tollhq/toll/internal/jobs"
 	"github.com/tollhq/toll/internal/store"
 )
 
 const (
-	// leaseTime is for how long a process that ends without a word keeps others from its work.
-	leaseTime = 15 * time.Second
+	// changedPause is the pause after another worker wrote a record first.
+	changedPause = 20 * time.Millisecond
 	// idle is how often a process that has nothing to do looks for what another one has left.
 	idle = 15 * time.Second
 	// maxInFlight bounds the transactions of one relayer that are not in a block. Pools promise to keep 16.
@@ -42,7 +43,7 @@ type relayer struct {
 	rail    *Rail
 	address common.Address
 
-	lease   store.ChainLease
+	lease   *jobs.Lease
 	checked bool      // this is the chain of the database, and the account has no code
 	plainTo time.Time // no endpoint is asked to simulate blocks before
 	most    int       // operations in a transaction
@@ -54,66 +55,31 @@ type relayer struct {
 }
 
 func (r *Rail) newRelayer(address common.Address) *relayer {
-	return &relayer{rail: r, address: address, most: r.cfg.BatchOps, sent: map[common.Hash]time.Time{}, missing: map[uint64]int{}}
-}
-
-// relay is one relayer until ctx ends.
-func (r *Rail) relay(ctx context.Context, address common.Address) {
-	w := r.newRelayer(address)
-	failures := 0
-	for ctx.Err() == nil {
-		wake := r.work.next()
-		pause, err := w.turn(ctx)
-		if err != nil && ctx.Err() == nil {
-			failures++
-			pause = backoff.Delay(200*time.Millisecond, 5*time.Second, failures)
-			if !errors.Is(err, ErrChanged) && !errors.Is(err, store.ErrLeased) {
-				r.log.Warn("a relayer cannot go on now", "relayer", address, "err", err)
-			}
-			if errors.Is(err, store.ErrLeased) {
-				w.lease = store.ChainLease{}
-			}
-		} else {
-			failures = 0
-		}
-		sleep(ctx, pause, wake)
-	}
-	if w.lease.Name != "" {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
-		defer cancel()
-		_ = r.release(ctx, w.lease) // it ends by itself, too
-	}
-}
-
-// sleep waits for d, for wake or for the end of ctx.
-func sleep(ctx context.Context, d time.Duration, wake <-chan struct{}) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-wake:
-	case <-ctx.Done():
-	}
+	lease := jobs.NewLease(r.cfg.Store, r.cfg.Clock, "relayer:"+address.Hex())
+	return &relayer{rail: r, address: address, lease: lease, most: r.cfg.BatchOps, sent: map[common.Hash]time.Time{}, missing: map[uint64]int{}}
 }
 
 // hold takes or prolongs the lease of this relayer.
 func (w *relayer) hold(ctx context.Context) error {
-	if w.lease.Until.Sub(w.rail.cfg.Clock()) > leaseTime/2 {
-		return nil
-	}
-	lease, err := w.rail.acquire(ctx, "relayer:"+w.address.Hex())
-	if err != nil {
-		return err
-	}
-	if lease.Fence != w.lease.Fence {
+	before := w.lease.Fence()
+	err := w.lease.Take(ctx)
+	if w.lease.Fence() != before {
 		w.checked = false
 	}
-	w.lease = lease
-	return nil
+	return err
 }
 
-// turn does what there is to do, and says when to look again if nothing happens until then.
+// turn is [relayer.run], which another worker may interfere with.
 func (w *relayer) turn(ctx context.Context) (time.Duration, error) {
+	pause, err := w.run(ctx)
+	if errors.Is(err, ErrChanged) {
+		return changedPause, nil
+	}
+	return pause, err
+}
+
+// run does what there is to do, and says when to look again if nothing happens until then.
+func (w *relayer) run(ctx context.Context) (time.Duration, error) {
 	r := w.rail
 	if r.halted() != nil {
 		return idle, nil
@@ -132,14 +98,10 @@ func (w *relayer) turn(ctx context.Context) (time.Duration, error) {
 	}
 	if len(waiting) == 0 && len(pending) == 0 && len(out) == 0 {
 		w.quick = 0
-		return pause, w.rest(ctx)
+		return pause, w.lease.Release(ctx)
 	}
-	switch err := w.hold(ctx); {
-	case errors.Is(err, store.ErrLeased):
-		w.lease = store.ChainLease{}
-		return 250 * time.Millisecond, nil // that process sees the operation, or its lease ends
-	case err != nil:
-		return 0, err
+	if err := w.hold(ctx); err != nil {
+		return 0, err // a process that has the lease sees the operation, or its lease ends
 	}
 	now, err := w.look(ctx)
 	if err != nil {
@@ -154,16 +116,6 @@ func (w *relayer) turn(ctx context.Context) (time.Duration, error) {
 		return 0, err
 	}
 	return min(pause, later), nil
-}
-
-// rest gives the lease back while there is nothing to do.
-func (w *relayer) rest(ctx context.Context) error {
-	if w.lease.Name == "" {
-		return nil
-	}
-	lease := w.lease
-	w.lease = store.ChainLease{}
-	return w.rail.release(ctx, lease)
 }
 
 // patience is the pause until the next look at transactions that are in no block yet. New heads wake before it ends.
@@ -230,7 +182,7 @@ func (w *relayer) send(ctx context.Context, now outlook, open int) (time.Duratio
 		case err != nil:
 			return 0, err
 		case len(waiting) == 0 && open == 0:
-			return pause, w.rest(ctx)
+			return pause, w.lease.Release(ctx)
 		case len(waiting) == 0, open >= maxInFlight:
 			return min(pause, w.patience()), nil
 		case now.head.BaseFee != nil && now.head.BaseFee.Cmp(r.cfg.MaxBaseFee) > 0:
@@ -293,7 +245,7 @@ func (w *relayer) next(ctx context.Context, chain uint64) (uint64, error) {
 func (w *relayer) beg() {
 	w.rail.log.Error("alarm: the balance of a relayer is too low to send", "relayer", w.address)
 	w.poorTo = time.Now().Add(poor)
-	w.rail.work.fire()
+	w.rail.work.Fire()
 }
 
 // warn says something at most once a minute.

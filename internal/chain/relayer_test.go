@@ -19,6 +19,7 @@ import (
 	"github.com/tollhq/toll/internal/chain/chaintest"
 	"github.com/tollhq/toll/internal/chain/endpoints"
 	"github.com/tollhq/toll/internal/chain/signer"
+	"github.com/tollhq/toll/internal/jobs"
 	"github.com/tollhq/toll/internal/rail"
 )
 
@@ -190,6 +191,7 @@ func TestRelay_GivesItsLeaseBack(t *testing.T) {
 	p := purchase(w.account(usdc, 1), usdc, receiver(1), 1)
 	w.signs(r, p)
 	turn := r.Turns(w.relayer)
+	another := jobs.NewLease(w.records.Store, w.Now, "relayer:"+w.relayer.Hex())
 	w.eventually("the transaction is concluded", func() bool {
 		if _, err := turn(t.Context()); err != nil {
 			t.Fatal(err)
@@ -198,7 +200,7 @@ func TestRelay_GivesItsLeaseBack(t *testing.T) {
 		if err != nil || len(txs) != 1 {
 			t.Fatal(txs, err)
 		}
-		_, err = w.records.Acquire(t.Context(), "relayer:"+w.relayer.Hex(), "another", w.Now(), 0)
+		err = another.Take(t.Context())
 		if done := txs[0].State == chain.TxMined; done != (err == nil) {
 			t.Fatalf("the transaction is %s, and the lease of another process: %v", txs[0].State, err)
 		}

@@ -125,7 +125,7 @@ func (r *Rail) reopen(ctx context.Context, id string) bool {
 		return false
 	}
 	r.log.Warn("a sale that had failed was paid by others", "order", id, "tx", op.Tx)
-	r.moved.fire()
+	r.moved.Fire()
 	return true
 }
 

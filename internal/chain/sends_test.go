@@ -22,6 +22,7 @@ import (
 	"github.com/tollhq/toll/internal/chain/endpoints"
 	"github.com/tollhq/toll/internal/chain/signer"
 	"github.com/tollhq/toll/internal/chain/userop"
+	"github.com/tollhq/toll/internal/jobs"
 	"github.com/tollhq/toll/internal/rail"
 )
 
@@ -181,8 +182,8 @@ func TestSend_Nonces(t *testing.T) {
 	t.Run("a hole", func(t *testing.T) {
 		w := newWorld(t, chaintest.New(t))
 		owner := w.account(usdc, 3_000_000)
-		lease, err := w.records.Acquire(t.Context(), "relayer:"+w.relayer.Hex(), "before", w.Now(), time.Second)
-		if err != nil {
+		lease := jobs.NewLease(w.records.Store, w.Now, "relayer:"+w.relayer.Hex())
+		if err := lease.Take(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		// A transaction with nonce 2 is left of three.
@@ -195,7 +196,7 @@ func TestSend_Nonces(t *testing.T) {
 			t.Fatal(err)
 		}
 		tx := &chain.Tx{Hash: left.Hash(), Relayer: w.relayer, Nonce: 2, Raw: raw, State: chain.TxPending, CreatedAt: w.Now()}
-		if err := errors.Join(w.records.AddTx(t.Context(), lease, tx, common.Hash{}), w.records.Release(t.Context(), lease)); err != nil {
+		if err := errors.Join(w.records.AddTx(t.Context(), lease, tx, common.Hash{}), lease.Release(t.Context())); err != nil {
 			t.Fatal(err)
 		}
 		w.paid(w.running(), purchase(owner, usdc, receiver(1), 1_000_000))

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/ethereum/go-ethereum"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/tollhq/toll/internal/backoff"
 	"github.com/tollhq/toll/internal/chain/endpoints"
+	"github.com/tollhq/toll/internal/jobs"
 	"github.com/tollhq/toll/internal/store"
 )
 
@@ -25,8 +25,6 @@ const (
 	maxOpen = 20_000
 )
 
-const trackerLease = "tracker"
-
 // underWay are the states of operations whose event is looked for or gets deeper.
 var underWay = []State{Signed, Sent, Included}
 
@@ -38,7 +36,7 @@ var ErrOtherChain = errors.New("chain: the chain is not the one that was followe
 // process at a time does so, under a lease.
 type tracker struct {
 	rail    *Rail
-	lease   store.ChainLease
+	lease   *jobs.Lease
 	cursor  Cursor
 	fresh   bool            // the lease is new: what others have noted is looked at again
 	seen    common.Hash     // head up to which all is done
@@ -51,7 +49,7 @@ type tracker struct {
 	asked   rests           // operations whose nonce was looked at
 	spoilt  map[string]bool // operations whose nonce somebody else has used, as the last look says
 	unread  map[string]bool // operations of which a log was not understood: it is owed
-	fence   int64           // of the last lease
+	fence   int64           // of the lease when it was last held; 0: what is known here may be old
 	quick   int
 	final0  common.Hash // finalized block for which all paid operations were looked at
 	pass    *pass
@@ -88,94 +86,77 @@ func (r *Rail) halt(why error) error {
 	return why
 }
 
-// track follows the chain until ctx ends.
-func (r *Rail) track(ctx context.Context) {
-	t := &tracker{rail: r, chunk: maxChunk, done: map[logID]uint64{}, refused: rests{}, unclear: rests{}, asked: rests{}, spoilt: map[string]bool{}}
-	var listening sync.WaitGroup
-	listening.Go(func() { r.listen(ctx) })
-	defer listening.Wait()
-	failures := 0
-	for ctx.Err() == nil && r.halted() == nil {
-		wake := r.moved.next()
-		pause, err := t.turn(ctx)
-		switch {
-		case err == nil:
-			failures = 0
-		case errors.Is(err, ErrChanged), errors.Is(err, store.ErrLeased):
-			t.forget()
-			pause = 20 * time.Millisecond
-		case ctx.Err() == nil && !errors.Is(err, ErrOtherChain):
-			failures++
-			pause = backoff.Delay(200*time.Millisecond, 10*time.Second, failures)
-			r.log.Warn("the chain cannot be followed now", "err", err)
-		}
-		sleep(ctx, pause, wake)
-	}
-	if t.lease.Name != "" {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
-		defer cancel()
-		_ = r.release(ctx, t.lease) // it ends by itself, too
+func (r *Rail) newTracker() *tracker {
+	return &tracker{
+		rail: r, lease: jobs.NewLease(r.cfg.Store, r.cfg.Clock, "tracker"), chunk: maxChunk, done: map[logID]uint64{}, refused: rests{},
+		unclear: rests{}, asked: rests{}, spoilt: map[string]bool{},
 	}
 }
 
-// listen fires at each new head, where an endpoint tells them by itself, as the one in this process does.
-func (r *Rail) listen(ctx context.Context) {
-	for ctx.Err() == nil {
-		heads := make(chan *types.Header, 16)
-		var subscription ethereum.Subscription
-		err := r.cfg.Pool.Read(ctx, func(_ context.Context, c *endpoints.Conn) (err error) {
-			if !c.RPC.SupportsSubscriptions() {
-				return nil
-			}
-			// It lives longer than this read.
-			subscription, err = c.SubscribeNewHead(ctx, heads)
-			return err
-		})
-		if err == nil && subscription == nil {
-			return
+// listen wakes the tracker at each new head, where an endpoint sends them by itself, as the one in this process does.
+func (r *Rail) listen(ctx context.Context) error {
+	heads := make(chan *types.Header, 16)
+	var subscription ethereum.Subscription
+	err := r.cfg.Pool.Read(ctx, func(_ context.Context, c *endpoints.Conn) (err error) {
+		if !c.RPC.SupportsSubscriptions() {
+			return nil
 		}
-		for err == nil {
-			select {
-			case <-heads:
-				r.moved.fire()
-			case err = <-subscription.Err():
-				err = fmt.Errorf("chain: no more heads: %w", err)
-			case <-ctx.Done():
-				subscription.Unsubscribe()
-				return
-			}
-		}
-		sleep(ctx, time.Second, nil)
-	}
-}
-
-// forget lets go of what is known under a lease that is over.
-func (t *tracker) forget() {
-	t.lease, t.seen, t.fence = store.ChainLease{}, common.Hash{}, 0
-}
-
-// hold takes or prolongs the lease.
-func (t *tracker) hold(ctx context.Context) error {
-	if t.lease.Until.Sub(t.rail.cfg.Clock()) > leaseTime/2 {
-		return nil
-	}
-	lease, err := t.rail.acquire(ctx, trackerLease)
-	if err != nil {
+		// It lives longer than this read.
+		subscription, err = c.SubscribeNewHead(ctx, heads)
+		return err
+	})
+	if err != nil || subscription == nil {
 		return err
 	}
-	// The same fence, or the next one: no other process had the lease since.
-	if t.fence == 0 || lease.Fence > t.fence+1 {
-		t.fresh, t.seen = true, common.Hash{}
-		if t.cursor, err = t.rail.cursor(ctx); err != nil {
-			return err
+	defer subscription.Unsubscribe()
+	for {
+		select {
+		case <-heads:
+			r.moved.Fire()
+		case err := <-subscription.Err():
+			return fmt.Errorf("chain: no more heads: %w", err)
+		case <-ctx.Done():
+			return nil
 		}
 	}
-	t.lease, t.fence = lease, lease.Fence
+}
+
+// hold takes or prolongs the lease. What others have noted since this process had it is looked at again.
+func (t *tracker) hold(ctx context.Context) error {
+	if err := t.lease.Take(ctx); err != nil {
+		return err
+	}
+	fence := t.lease.Fence()
+	// The same fence, or the next one: no other process had the lease since.
+	if t.fence == 0 || fence > t.fence+1 {
+		cursor, err := t.rail.cursor(ctx)
+		if err != nil {
+			return err
+		}
+		t.fresh, t.seen, t.cursor = true, common.Hash{}, cursor
+	}
+	t.fence = fence
 	return nil
 }
 
-// turn looks once, and says when to look again if nothing happens until then.
+// turn is [tracker.run]. What is known here counts no more when another worker interfered.
 func (t *tracker) turn(ctx context.Context) (time.Duration, error) {
+	if err := t.rail.halted(); err != nil {
+		return 0, err
+	}
+	pause, err := t.run(ctx)
+	switch {
+	case errors.Is(err, ErrChanged):
+		t.seen, t.fence = common.Hash{}, 0
+		return changedPause, nil
+	case errors.Is(err, store.ErrLeased):
+		t.seen, t.fence = common.Hash{}, 0
+	}
+	return pause, err
+}
+
+// run looks once, and says when to look again if nothing happens until then.
+func (t *tracker) run(ctx context.Context) (time.Duration, error) {
 	r := t.rail
 	head, err := r.cfg.Pool.Head(ctx, "latest")
 	if err != nil {
@@ -202,11 +183,7 @@ func (t *tracker) turn(ctx context.Context) (time.Duration, error) {
 		}
 	}
 	if err := t.hold(ctx); err != nil {
-		if errors.Is(err, store.ErrLeased) {
-			t.forget()
-			return 250 * time.Millisecond, nil // that process sees the operations, too, or its lease ends
-		}
-		return 0, err
+		return 0, err // a process that has the lease sees the operations, too, or its lease ends
 	}
 	if err := t.follow(ctx, open); err != nil {
 		return 0, err
@@ -225,9 +202,7 @@ func (t *tracker) turn(ctx context.Context) (time.Duration, error) {
 	case len(paid) > 0:
 		return min(5*time.Second, due), nil // they only get older
 	}
-	lease := t.lease
-	t.lease = store.ChainLease{}
-	return due, r.release(ctx, lease)
+	return due, t.lease.Release(ctx)
 }
 
 // quiet reports whether nothing of ours has happened: the head is known, or the blocks since the cursor hold no log of ours.

@@ -77,7 +77,7 @@ func (w *relayer) broadcast(ctx context.Context, now outlook, tx *Tx) error {
 	for range 8 {
 		err := r.cfg.Pool.Send(ctx, tx.Raw)
 		r.cfg.At(stepSent)
-		r.moved.fire()
+		r.moved.Fire()
 		answer := understand(err)
 		if answer != other {
 			w.sent[tx.Hash] = time.Now()
@@ -122,7 +122,7 @@ func (w *relayer) abandon(ctx context.Context, tx *Tx) error {
 		return err
 	}
 	w.rail.changed(ids(ops)...)
-	w.rail.work.fire()
+	w.rail.work.Fire()
 	return nil
 }
 

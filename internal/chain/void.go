@@ -30,7 +30,7 @@ func (r *Rail) void(ctx context.Context, op *Op) (*Op, error) {
 		if err := r.update(ctx, old); err != nil && !errors.Is(err, ErrChanged) {
 			return nil, err
 		}
-		r.work.fire()
+		r.work.Fire()
 		return old, nil
 	case !errors.Is(err, store.ErrNotFound):
 		return old, err
@@ -48,8 +48,8 @@ func (r *Rail) void(ctx context.Context, op *Op) (*Op, error) {
 		return nil, err
 	}
 	r.log.Warn("an order is made impossible", "order", op.ID, "sent_at", op.SentAt)
-	r.work.fire()
-	r.moved.fire()
+	r.work.Fire()
+	r.moved.Fire()
 	return void, nil
 }
 

@@ -253,7 +253,7 @@ func (r *Rail) signRevocation(ctx context.Context, op *Op, made *userop.Delegati
 	if err := r.update(ctx, op); err != nil {
 		return err
 	}
-	r.work.fire()
+	r.work.Fire()
 	return nil
 }
 

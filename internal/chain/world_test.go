@@ -84,7 +84,7 @@ func (w *world) rail(change ...func(*chain.Config)) *chain.Rail {
 	w.Helper()
 	cfg := chain.Config{
 		Environment: toll.Sandbox, Embedded: true, Store: w.records.Store, Orders: w.books, Service: w.service, Relayers: []common.Address{w.relayer},
-		Clock: w.Now, Holder: toll.NewUUID(), Log: slog.New(slog.NewTextHandler(w.Output(), nil)),
+		Clock: w.Now, Log: slog.New(slog.NewTextHandler(w.Output(), nil)),
 	}
 	for _, f := range change {
 		f(&cfg)

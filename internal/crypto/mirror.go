@@ -41,36 +41,31 @@ func (n *Network) newBurns(ctx context.Context) (*burns, error) {
 }
 
 const (
-	leaseMirror     = "mirror" // held by the process that closes and publishes periods
-	mirrorLease     = time.Minute
+	leaseMirror     = "mirror"        // held by the process that publishes periods
 	mirrorBusy      = 2 * time.Second // between steps while periods are open
 	mirrorBusyLocal = 50 * time.Millisecond
 	mirrorIdle      = 15 * time.Second
 	mirrorIdleLocal = time.Second
 )
 
-// publish returns the loop that closes periods and brings their roots onto the chain, in one process of all.
+// publish returns the loop that closes periods and brings their roots onto the chain. One process of all does the latter.
 func (n *Network) publish(r *runningChain) jobs.Loop {
-	name, busy, idle := holder(), mirrorBusy, mirrorIdle
+	busy, idle := mirrorBusy, mirrorIdle
 	if r.dev != nil {
 		busy, idle = mirrorBusyLocal, mirrorIdleLocal
 	}
-	var lease store.ChainLease
 	turn := func(ctx context.Context) (time.Duration, error) {
-		var held store.ChainLease
-		now := n.deps.Machine()
-		err := n.deps.Store.Tx(ctx, func(tx *store.Tx) (err error) {
-			held, err = store.AcquireChainLease(ctx, tx, leaseMirror, name, now, now.Add(mirrorLease))
-			return err
-		})
-		if errors.Is(err, store.ErrLeased) {
-			return 0, nil // another process does it
+		if err := n.burns.close(ctx); err != nil {
+			return 0, err
 		}
+		open, err := store.OpenMirrorPeriods(ctx, n.deps.Store, 1)
 		if err != nil {
 			return 0, err
 		}
-		lease = held
-		if err := n.burns.close(ctx); err != nil {
+		if len(open) == 0 {
+			return 0, r.lease.Release(ctx)
+		}
+		if err := r.lease.Take(ctx); err != nil {
 			return 0, err
 		}
 		if more, err := r.mirror.Step(ctx); err != nil || !more {
@@ -78,16 +73,7 @@ func (n *Network) publish(r *runningChain) jobs.Loop {
 		}
 		return busy, nil
 	}
-	release := func(ctx context.Context) error {
-		if lease.Name == "" {
-			return nil
-		}
-		ctx, cancel := context.WithTimeout(ctx, time.Second)
-		defer cancel()
-		_ = n.deps.Store.Tx(ctx, func(tx *store.Tx) error { return store.ReleaseChainLease(ctx, tx, lease) }) // it ends by itself
-		return nil
-	}
-	return jobs.Loop{Name: "chain.mirror", Every: idle, Turn: turn, End: release}
+	return jobs.Loop{Name: "chain.mirror", Every: idle, Turn: turn, Lease: r.lease}
 }
 
 // fixLength refuses another length of a period than that of the first start.
@@ -228,8 +214,11 @@ func (b *burns) unpublished(ctx context.Context, transaction toll.Hash) (*toll.B
 	return &toll.BurnProof{Status: toll.ProofOpen}, nil
 }
 
-// mirrorJournal is the memory of the publisher.
-type mirrorJournal struct{ store *store.Store }
+// mirrorJournal is the memory of the publisher. It writes under the lease of this one.
+type mirrorJournal struct {
+	store *store.Store
+	lease *jobs.Lease
+}
 
 func (j mirrorJournal) Open(ctx context.Context, limit int) ([]*mirror.Period, error) {
 	rows, err := store.OpenMirrorPeriods(ctx, j.store, limit)
@@ -252,6 +241,9 @@ func (j mirrorJournal) Open(ctx context.Context, limit int) ([]*mirror.Period, e
 
 func (j mirrorJournal) Update(ctx context.Context, p *mirror.Period) error {
 	return j.store.Tx(ctx, func(tx *store.Tx) error {
+		if err := j.lease.Check(ctx, tx); err != nil {
+			return err
+		}
 		return store.UpdateMirrorPeriod(ctx, tx, &store.MirrorPeriod{
 			Period: int64(p.Number), State: string(p.State), TxHash: toll.Hash(p.Tx), Raw: p.Raw, Nonce: int64(p.Nonce), SentBlock: int64(p.SentBlock),
 			Block: int64(p.Block), BlockHash: toll.Hash(p.BlockHash),

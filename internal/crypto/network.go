@@ -4,7 +4,6 @@ package crypto
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -93,6 +92,7 @@ type runningChain struct {
 	rail *chain.Rail
 
 	mirror *mirror.Publisher // nil: nothing is mirrored
+	lease  *jobs.Lease       // of mirror
 }
 
 // New checks the settings, and the endpoints as far as they answer, and makes the accounts of the service at the first
@@ -281,12 +281,7 @@ func (n *Network) start() {
 	} else {
 		n.running, n.failure = r, nil
 		n.work.Go(func() { r.pool.Run(n.life) })
-		n.work.Go(func() {
-			if err := r.rail.Run(n.life); err != nil && n.life.Err() == nil {
-				n.deps.Log.Error("the crypto rail stopped", "error", err.Error())
-			}
-		})
-		n.deps.Jobs.Start(n.watch(r))
+		n.deps.Jobs.Start(append(r.rail.Loops(), n.watch(r))...)
 		if r.mirror != nil {
 			n.deps.Jobs.Start(n.publish(r))
 		}
@@ -297,12 +292,6 @@ func (n *Network) start() {
 
 // open builds the chain, without anything that runs but the embedded chain itself.
 func (n *Network) open(ctx context.Context) (_ *runningChain, err error) {
-	if n.deps.Store.Engine() == store.SQLite {
-		// There is one service on a directory.
-		if err := n.deps.Store.Tx(ctx, func(tx *store.Tx) error { return store.FreeChainLeases(ctx, tx) }); err != nil {
-			return nil, err
-		}
-	}
 	r := &runningChain{}
 	defer func() {
 		if err != nil {
@@ -331,8 +320,9 @@ func (n *Network) open(ctx context.Context) (_ *runningChain, err error) {
 	}
 	if n.burns != nil {
 		cfg := n.cfg.rail(r.dev != nil)
+		r.lease = jobs.NewLease(n.deps.Store, n.deps.Machine, leaseMirror)
 		r.mirror = mirror.NewPublisher(mirror.Config{
-			Pool: r.pool, Signer: sign, Operator: n.keys.mirror, Journal: mirrorJournal{n.deps.Store}, Tip: cfg.Tip, MaxFee: cfg.MaxBaseFee,
+			Pool: r.pool, Signer: sign, Operator: n.keys.mirror, Journal: mirrorJournal{n.deps.Store, r.lease}, Tip: cfg.Tip, MaxFee: cfg.MaxBaseFee,
 			AtOnce: r.dev != nil, Log: n.deps.Log,
 		})
 	}
@@ -353,7 +343,7 @@ func (n *Network) connect(r *runningChain, k *keys) (*signer.Signer, error) {
 	cfg := n.cfg.rail(r.dev != nil)
 	cfg.Environment, cfg.ChainID, cfg.Pool, cfg.Store, cfg.Signer = n.env(), n.chainID(), r.pool, n.deps.Store, sign
 	cfg.Orders, cfg.Service, cfg.Relayers = n.checkout, k.service, k.relayers
-	cfg.Holder, cfg.Clock, cfg.Log, cfg.At = holder(), n.deps.Clock, n.deps.Log, n.deps.At
+	cfg.Clock, cfg.Log, cfg.At = n.deps.Clock, n.deps.Log, n.deps.At
 	r.rail, err = chain.New(cfg)
 	return sign, err
 }
@@ -382,12 +372,6 @@ func (n *Network) identify(ctx context.Context, dev *devchain.Chain) (common.Has
 		return common.Hash{}, n.foreign()
 	}
 	return genesis, n.remember(ctx, genesis)
-}
-
-// holder is the name of this process in leases, which no other one has.
-func holder() string {
-	host, _ := os.Hostname() // a name is for who reads the table
-	return fmt.Sprintf("%s/%d/%s", host, os.Getpid(), rand.Text()[:8])
 }
 
 func (r *runningChain) close() error {

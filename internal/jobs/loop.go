@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/tollhq/toll/internal/backoff"
+	"github.com/tollhq/toll/internal/store"
 )
 
 const (
@@ -45,6 +46,9 @@ type Loop struct {
 	// Turn does what is due. It returns when the next turn is due: 0 after Every, [AtOnce] when there is more to do. Errors are
 	// logged, and the next turn follows after a back-off. ctx ends when the group stops.
 	Turn func(ctx context.Context) (next time.Duration, err error)
+	// Lease is that of Turn, which returns [store.ErrLeased] while another process has it: no failure. It is given back after the
+	// last turn. May be nil.
+	Lease *Lease
 	// End runs after the last turn. ctx has the deadline of the shutdown. May be nil.
 	End func(ctx context.Context) error
 }
@@ -141,6 +145,11 @@ func (g *Group) Start(loops ...Loop) {
 		go func() {
 			defer close(r.done)
 			r.run(ctx)
+			if r.Lease != nil {
+				give, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+				_ = r.Lease.Release(give) // it ends by itself, too
+				cancel()
+			}
 			if r.End != nil {
 				r.endErr = r.End(end)
 			}
@@ -217,6 +226,9 @@ func (r *running) run(ctx context.Context) {
 		next, err := r.turn(ctx)
 		if ctx.Err() != nil {
 			err = nil // the turn was interrupted
+		}
+		if r.Lease != nil && errors.Is(err, store.ErrLeased) {
+			next, err = max(r.Every, leasedPause), nil
 		}
 		since := r.end(time.Now(), err)
 		switch {

@@ -2,11 +2,9 @@ package jobs
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"sync"
 	"time"
 
@@ -52,10 +50,8 @@ func NewQueue(st *store.Store, clock func() time.Time, log *slog.Logger) *Queue 
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	host, _ := os.Hostname() // a name is for who reads the table
 	q := &Queue{
-		store: st, clock: clock, log: log, wake: NewSignal(), handlers: map[string]handler{},
-		holder: fmt.Sprintf("%s/%d/%s", host, os.Getpid(), rand.Text()[:8]),
+		store: st, clock: clock, log: log, wake: NewSignal(), handlers: map[string]handler{}, holder: newHolder(),
 	}
 	q.work, q.stop = context.WithCancel(context.Background())
 	return q

@@ -113,10 +113,10 @@ func New(ctx context.Context, cfg Config) (_ *Server, err error) {
 		TestClock: &api.TestClock{Ahead: base.clock.ahead, Advance: s.advance}, Chain: s.shownChain(), Proof: s.chain.Proof(),
 		Seal: base.ring.Seal, Open: base.ring.Open, Quotas: cfg.Quotas, Limits: limits, OrderWait: s.orderWait(), CloseReads: cfg.CloseReads,
 	}))
-	if err := s.chain.Start(ctx, s.checkout); err != nil {
+	if s.queue, err = s.newQueue(ctx); err != nil {
 		return nil, err
 	}
-	if s.queue, err = s.newQueue(ctx); err != nil {
+	if err := s.chain.Start(ctx, s.checkout); err != nil {
 		return nil, err
 	}
 	s.jobs.OnStop("oauth", func(context.Context) error { s.oauth.Close(); return nil })

@@ -54,7 +54,7 @@ func (s *Server) newQueue(ctx context.Context) (*jobs.Queue, error) {
 	q.Handle(store.JobEndGrant, s.oauth.FinishGrant)
 	q.Handle(store.JobEndDelegation, s.checkout.FinishRevocation)
 	if s.base.store.Engine() == store.SQLite { // there is one service on a directory
-		return q, s.base.store.Tx(ctx, func(tx *store.Tx) error { return store.FreeJobs(ctx, tx) })
+		return q, s.base.store.Tx(ctx, func(tx *store.Tx) error { return store.FreeHeld(ctx, tx) })
 	}
 	return q, nil
 }

@@ -73,3 +73,28 @@ func NoteExport(ctx context.Context, tx *Tx, a toll.Address, now time.Time) erro
 	}
 	return ErrExported
 }
+
+// ChainCursor is how far a reader has read the chain.
+type ChainCursor struct {
+	Genesis  toll.Hash `db:"genesis"`
+	Block    int64     `db:"block"`
+	Hash     toll.Hash `db:"block_hash"` // of the block
+	Base     int64     `db:"base"`       // a block so far below that a chain without it is another one
+	BaseHash toll.Hash `db:"base_hash"`
+}
+
+var chainCursors = newRecord[ChainCursor]("chain_cursor")
+
+// ReadChainCursor returns where a reader is, or [ErrNotFound].
+func ReadChainCursor(ctx context.Context, q Querier, reader string) (ChainCursor, error) {
+	return chainCursors.one(ctx, q, "WHERE reader = $1", reader)
+}
+
+// PutChainCursor stores where a reader is.
+func PutChainCursor(ctx context.Context, tx *Tx, reader string, c ChainCursor) error {
+	_, err := tx.Exec(ctx, `INSERT INTO chain_cursor (reader, genesis, block, block_hash, base, base_hash) VALUES ($1, $2, $3, $4, $5, $6)
+		ON CONFLICT (reader) DO UPDATE SET genesis = excluded.genesis, block = excluded.block, block_hash = excluded.block_hash,
+			base = excluded.base, base_hash = excluded.base_hash`,
+		reader, c.Genesis[:], c.Block, c.Hash[:], c.Base, c.BaseHash[:])
+	return err
+}

@@ -97,9 +97,3 @@ func AdoptJobs(ctx context.Context, tx *Tx, now time.Time) error {
 	}
 	return nil
 }
-
-// FreeJobs gives back what others claimed, for a process that knows that it is alone: the jobs of one that was killed would wait.
-func FreeJobs(ctx context.Context, tx *Tx) error {
-	_, err := tx.Exec(ctx, "UPDATE jobs SET holder = '', held_until = 0 WHERE holder <> ''")
-	return err
-}
