@@ -41,12 +41,7 @@ type Authorization struct {
 	RedirectURI  string
 	RedirectHost string // host of RedirectURI with its port; of a scheme of a program also the scheme
 	State        string
-	Scope        string // words with blanks between; "" for none
-	Resource     string // what the access token is for; "" for the service alone
-	PlanID       toll.PlanID
-	AgentID      toll.AgentID
-	Kind         Kind
-	Rights       toll.Rights // with an API key: the rights that it is to have
+	Asked
 
 	challenge, nonce string
 	registered       string // address that RedirectURI matches
@@ -110,14 +105,14 @@ func (o *OAuth) Authorize(ctx context.Context, q url.Values) (*Authorization, er
 		a.State = ""
 		return nil, o.back(a, refused("invalid_request", "state must be at most 2048 visible characters."))
 	}
-	if no := o.readRequest(ctx, client, a, q); no != nil {
-		return nil, o.back(a, no)
+	if err := o.readRequest(ctx, client, a, q); err != nil {
+		return nil, o.back(a, o.refusalOf(ctx, err))
 	}
 	return a, nil
 }
 
 // readRequest reads what does not decide where the answer goes.
-func (o *OAuth) readRequest(ctx context.Context, client *knownClient, a *Authorization, q url.Values) *refusal {
+func (o *OAuth) readRequest(ctx context.Context, client *knownClient, a *Authorization, q url.Values) (err error) {
 	for name, values := range q {
 		if len(values) > 1 && name != "resource" {
 			return refused("invalid_request", "A parameter is there twice.")
@@ -146,12 +141,8 @@ func (o *OAuth) readRequest(ctx context.Context, client *knownClient, a *Authori
 		return refused("interaction_required", "A person always decides.")
 	}
 	a.challenge, a.nonce = q.Get("code_challenge"), q.Get("nonce")
-	w, no := o.want(ctx, client, q)
-	if no != nil {
-		return no
-	}
-	a.Scope, a.Resource, a.PlanID, a.AgentID, a.Kind, a.Rights = w.scope, w.resource, w.plan, w.agent, w.kind, w.rights
-	return nil
+	a.Asked, err = o.read(ctx, client, q)
+	return err
 }
 
 // back returns the refusal of a request to its client.
@@ -195,70 +186,88 @@ func (o *OAuth) Deny(a *Authorization) string {
 // consent ends with it. Errors: those of a permission that cannot be made, as [*toll.Error]; [toll.CodeRightMissing]; those of the
 // database.
 func (o *OAuth) Approve(ctx context.Context, a *Authorization, person auth.Caller, c Choice) (redirect string, err error) {
-	g, err := o.grant(ctx, a.Client, a.asked(), person, c)
+	g, err := o.grant(ctx, a.Client, a.Asked, person, c)
 	if err != nil {
 		return "", err
 	}
-	if e := o.consents.Take(person.Address, 1); e != nil {
-		return "", e
-	}
 	g.Nonce = a.nonce
-	code := random()
-	row := store.OAuthCode{Hash: sumOf(code), GrantID: g.ID, Redirect: a.RedirectURI, Challenge: a.challenge, ExpiresAt: g.CreatedAt.Add(codeLife)}
-	g.EndsAt = row.ExpiresAt
-	err = o.Store.Tx(ctx, func(tx *store.Tx) error {
-		if err := o.insertGrant(ctx, tx, g); err != nil {
-			return err
-		}
-		if err := store.GrantOAuthClient(ctx, tx, a.Client.ID, a.registered, g.CreatedAt); err != nil {
-			return err
-		}
-		return store.InsertOAuthCode(ctx, tx, row)
-	})
+	code, err := o.insertCode(ctx, g, a.RedirectURI, a.challenge, a.registered)
 	if err != nil {
 		return "", err
 	}
 	return o.answer(a, url.Values{"code": {code}}), nil
 }
 
-func (a *Authorization) asked() want {
-	return want{scope: a.Scope, resource: a.Resource, plan: a.PlanID, agent: a.AgentID, kind: a.Kind, rights: a.Rights}
+// insertCode records a grant with a code, and returns that. The code is for the program that is answered at redirect and has the
+// verifier of the challenge; registered is the address that redirect matches.
+func (o *OAuth) insertCode(
+	ctx context.Context, g store.OAuthGrant, redirect, challenge, registered string,
+) (string, error) {
+	code := random()
+	g.EndsAt = g.CreatedAt.Add(codeLife)
+	row := store.OAuthCode{
+		Hash: sumOf(code), GrantID: g.ID, Redirect: redirect, Challenge: challenge, ExpiresAt: g.EndsAt,
+	}
+	return code, o.Store.Tx(ctx, func(tx *store.Tx) error {
+		if err := o.insertGrant(ctx, tx, g, registered); err != nil {
+			return err
+		}
+		return store.InsertOAuthCode(ctx, tx, row)
+	})
 }
 
-// insertGrant adds a grant, unless the API key with which the person agreed has ended meanwhile.
-func (o *OAuth) insertGrant(ctx context.Context, tx *store.Tx, g store.OAuthGrant) error {
+// insertGrant adds a grant, unless the API key with which the person agreed has ended meanwhile. Its client, if it is registered,
+// is in use from now on; registered is the address at which it is answered, "" for none.
+func (o *OAuth) insertGrant(ctx context.Context, tx *store.Tx, g store.OAuthGrant, registered string) error {
 	if !g.Parent.IsZero() {
 		if err := o.Auth.LockKey(ctx, tx, g.Parent); err != nil {
 			return err
 		}
 	}
-	return store.InsertOAuthGrant(ctx, tx, g)
+	if err := store.InsertOAuthGrant(ctx, tx, g); err != nil || g.ClientID == "" {
+		return err
+	}
+	return store.GrantOAuthClient(ctx, tx, g.ClientID, registered, g.CreatedAt)
 }
 
-// grant returns what a person agrees to, proved to be possible now. Its end is the caller's to set.
-func (o *OAuth) grant(ctx context.Context, client Client, w want, person auth.Caller, c Choice) (store.OAuthGrant, error) {
+// grant returns what a person agrees to, proved to be possible now and counted. Its end is the caller's to set.
+func (o *OAuth) grant(ctx context.Context, client Client, w Asked, person auth.Caller, c Choice) (store.OAuthGrant, error) {
 	g := store.OAuthGrant{
-		ID: toll.NewHash(), ClientID: client.ID, ClientName: client.Name, Digest: client.digest, Owner: person.Address, Kind: string(w.kind),
-		Scope: w.scope, Resource: w.resource, CreatedAt: o.Clock(), Life: life(c.Lifetime, grantLife), Parent: person.KeyID,
+		ID: toll.NewHash(), ClientID: client.ID, ClientName: client.Name, Digest: client.digest, Owner: person.Address, Kind: w.Kind,
+		Scope: w.Scope, Resource: w.Resource, CreatedAt: o.Clock(), Life: life(c.Lifetime, grantLife), Parent: person.KeyID,
 	}
-	if err := mayLetIn(person, w.kind); err != nil {
+	if err := mayLetIn(person, w.Kind); err != nil {
 		return g, err
 	}
-	if w.kind == KindAPIKey {
+	if w.Kind == KindAPIKey {
 		g.Life = life(c.Lifetime, keyLife)
 		var err error
-		g.Rights, err = rightsOf(person, w.rights, c.Rights)
-		g.Scope = scopeOf(w.scope, g.Rights)
-		return g, err
+		if g.Rights, err = rightsOf(person, w.Rights, c.Rights); err != nil {
+			return g, err
+		}
+		g.Scope = scopeOf(w.Scope, g.Rights)
+		return g, o.count(person)
 	}
-	if w.plan != "" && w.plan != c.PlanID {
+	if w.PlanID != "" && w.PlanID != c.PlanID {
 		return g, toll.Errorf(toll.CodeBadRequest, "The program asks for another plan.")
 	}
 	if c.RedemptionLimit != nil && *c.RedemptionLimit < 1 {
 		return g, toll.Errorf(toll.CodeBadNumber, "The limit must be 1 credit at least.")
 	}
-	g.PlanID, g.AgentID, g.DelegationID = c.PlanID, w.agent, c.DelegationID
+	g.PlanID, g.AgentID, g.DelegationID = c.PlanID, w.AgentID, c.DelegationID
 	g.RedemptionLimit, g.OrderLimit = c.RedemptionLimit, c.OrderLimit
 	g.Refreshes = client.refreshes
-	return g, o.Facilitator.CheckPermission(ctx, auth.Caller{Address: g.Owner}, permission(&g, g.Life))
+	err := o.Facilitator.CheckPermission(ctx, auth.Caller{Address: g.Owner}, permission(&g, g.Life))
+	if err == nil {
+		err = o.count(person)
+	}
+	return g, err
+}
+
+// count refuses a person who lets too many programs in.
+func (o *OAuth) count(person auth.Caller) error {
+	if e := o.consents.Take(person.Address, 1); e != nil {
+		return e
+	}
+	return nil
 }

@@ -6,9 +6,7 @@ import (
 	"net/url"
 	"strconv"
 
-	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/auth"
-	"github.com/tollhq/toll/internal/store"
 )
 
 // StartError is a sign-in that does not begin as it must; its text says why and is safe to show.
@@ -99,26 +97,11 @@ func callbackHost(callback string) (string, error) {
 // but export and members. Once, within 60 s. Errors: [toll.CodeRightMissing], [toll.CodeRateLimited] when the person lets too many
 // programs in, those of the database.
 func (o *OAuth) Issue(ctx context.Context, person auth.Caller, s Start) (string, error) {
-	if err := mayLetIn(person, KindAPIKey); err != nil {
-		return "", err
-	}
-	if e := o.consents.Take(person.Address, 1); e != nil {
-		return "", e
-	}
-	code, now := random(), o.Clock()
-	g := store.OAuthGrant{
-		ID: toll.NewHash(), Owner: person.Address, Kind: string(KindAPIKey), Resource: o.Resource, CreatedAt: now, Life: keyLife,
-		EndsAt: now.Add(codeLife), Parent: person.KeyID, Rights: person.Gives(),
-	}
-	row := store.OAuthCode{Hash: sumOf(code), GrantID: g.ID, Redirect: s.Callback, Challenge: s.Challenge, ExpiresAt: g.EndsAt}
-	err := o.Store.Tx(ctx, func(tx *store.Tx) error {
-		if err := o.insertGrant(ctx, tx, g); err != nil {
-			return err
-		}
-		return store.InsertOAuthCode(ctx, tx, row)
-	})
+	asks := Asked{Kind: KindAPIKey, Resource: o.Resource, Rights: person.Gives()}
+	g, err := o.grant(ctx, Client{}, asks, person, Choice{})
 	if err != nil {
 		return "", err
 	}
-	return code, nil
+	g.Scope = "" // the program named none
+	return o.insertCode(ctx, g, s.Callback, s.Challenge, "")
 }

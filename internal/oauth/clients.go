@@ -244,7 +244,7 @@ type credentials struct {
 }
 
 // credentialsOf reads them from the form, or from the Authorization line (RFC 6749, section 2.3.1), but not from both.
-func credentialsOf(r *http.Request, form url.Values) (credentials, *refusal) {
+func credentialsOf(r *http.Request, form url.Values) (credentials, error) {
 	c := credentials{id: form.Get("client_id"), secret: form.Get("client_secret")}
 	lines := r.Header["Authorization"]
 	if len(lines) == 0 {
@@ -263,7 +263,7 @@ func credentialsOf(r *http.Request, form url.Values) (credentials, *refusal) {
 }
 
 // proved returns the client of the credentials.
-func (o *OAuth) proved(ctx context.Context, c credentials) (*knownClient, *refusal) {
+func (o *OAuth) proved(ctx context.Context, c credentials) (*knownClient, error) {
 	client, err := o.client(ctx, c.id)
 	switch {
 	case errors.Is(err, errUnknownClient):
@@ -273,7 +273,7 @@ func (o *OAuth) proved(ctx context.Context, c credentials) (*knownClient, *refus
 	case errors.Is(err, errDocument):
 		return nil, unknownClient("The document of the client cannot be used.")
 	case err != nil:
-		return nil, o.failed(ctx, err)
+		return nil, err
 	}
 	if client.method == methodNone {
 		if c.secret != "" {

@@ -37,15 +37,10 @@ const (
 
 // DeviceRequest is what a device asks a person for.
 type DeviceRequest struct {
-	Client    Client
-	UserCode  string // as it is shown: XXXX-XXXX
-	Source    string // network address of who asked
-	Scope     string
-	Resource  string
-	PlanID    toll.PlanID
-	AgentID   toll.AgentID
-	Kind      Kind
-	Rights    toll.Rights // as in [Authorization]
+	Client   Client
+	UserCode string // as it is shown: XXXX-XXXX
+	Source   string // network address of who asked
+	Asked
 	CreatedAt time.Time
 	ExpiresAt time.Time
 }
@@ -63,51 +58,48 @@ type device struct {
 // DeviceAuthorization is POST /oauth/device_authorization: a device gets a code that a person types into a browser.
 func (o *OAuth) DeviceAuthorization() http.Handler { return o.endpoint(o.beginDevice) }
 
-func (o *OAuth) beginDevice(w http.ResponseWriter, r *http.Request) (any, *refusal) {
-	form, no := readForm(w, r)
-	if no != nil {
-		return nil, no
+func (o *OAuth) beginDevice(w http.ResponseWriter, r *http.Request) (any, error) {
+	form, err := readForm(w, r)
+	if err != nil {
+		return nil, err
 	}
-	who, no := credentialsOf(r, form)
-	if no != nil {
-		return nil, no
+	who, err := credentialsOf(r, form)
+	if err != nil {
+		return nil, err
 	}
 	ctx := r.Context()
 	source := o.source(r)
 	if !o.devices.allow(counted(source)) {
 		return nil, tooMany("Too many devices ask from here.")
 	}
-	client, no := o.proved(ctx, who)
-	if no != nil {
-		return nil, no
+	client, err := o.proved(ctx, who)
+	if err != nil {
+		return nil, err
 	}
 	if !slices.Contains(client.grants, grantDevice) {
 		return nil, refused("unauthorized_client", "The client is not registered for devices.")
 	}
-	ask, no := o.want(ctx, client, form)
-	if no != nil {
-		return nil, no
+	ask, err := o.read(ctx, client, form)
+	if err != nil {
+		return nil, err
 	}
 	code, user := random(), userCode()
 	now := o.Clock()
-	err := o.Store.Tx(ctx, func(tx *store.Tx) error {
+	err = o.Store.Tx(ctx, func(tx *store.Tx) error {
 		n, err := store.CountOAuthDevices(ctx, tx, now, maxDevices)
 		if err != nil {
 			return err
 		}
 		if n == maxDevices {
-			return errManyDevices
+			return tooMany("Too many devices wait.")
 		}
 		return store.InsertOAuthDevice(ctx, tx, store.OAuthDevice{
-			Hash: sumOf(code), UserHash: sumOf(bareCode(user)), ClientID: client.ID, Scope: ask.scope, Resource: ask.resource,
-			PlanID: ask.plan, AgentID: ask.agent, Source: source, CreatedAt: now, ExpiresAt: now.Add(deviceLife), PollSecs: pollSecs,
+			Hash: sumOf(code), UserHash: sumOf(bareCode(user)), ClientID: client.ID, Scope: ask.Scope, Resource: ask.Resource,
+			PlanID: ask.PlanID, AgentID: ask.AgentID, Source: source, CreatedAt: now, ExpiresAt: now.Add(deviceLife), PollSecs: pollSecs,
 		})
 	})
-	if errors.Is(err, errManyDevices) {
-		return nil, tooMany("Too many devices wait.")
-	}
 	if err != nil {
-		return nil, o.failed(ctx, err)
+		return nil, err
 	}
 	page := o.Issuer + "/device"
 	return &device{
@@ -115,8 +107,6 @@ func (o *OAuth) beginDevice(w http.ResponseWriter, r *http.Request) (any, *refus
 		ExpiresIn: int64(deviceLife / time.Second), Interval: pollSecs,
 	}, nil
 }
-
-var errManyDevices = errors.New("too many devices wait")
 
 // userCode returns a fresh code for a person: 20^8 of them exist.
 func userCode() string {
@@ -173,28 +163,32 @@ func (o *OAuth) Device(ctx context.Context, owner toll.Address, userCode string)
 	if err != nil {
 		return nil, err
 	}
-	client, err := o.client(ctx, row.ClientID)
-	if errors.Is(err, errUnknownClient) || errors.Is(err, errDocument) {
-		return nil, errNoDevice
-	}
+	client, err := o.clientOn(ctx, row)
 	if err != nil {
 		return nil, err
 	}
 	code := bareCode(userCode)
-	ask := o.askedOn(row)
-	d := &DeviceRequest{
-		Client: client.Client, UserCode: code[:userLetters/2] + "-" + code[userLetters/2:], Source: row.Source, Scope: row.Scope, Resource: row.Resource,
-		PlanID: row.PlanID, AgentID: row.AgentID, Kind: ask.kind, Rights: ask.rights, CreatedAt: row.CreatedAt, ExpiresAt: row.ExpiresAt,
+	return &DeviceRequest{
+		Client: client.Client, UserCode: code[:userLetters/2] + "-" + code[userLetters/2:], Source: row.Source,
+		Asked: o.askedOn(row), CreatedAt: row.CreatedAt, ExpiresAt: row.ExpiresAt,
+	}, nil
+}
+
+// clientOn returns the client of a device, or errNoDevice when it is not known any more.
+func (o *OAuth) clientOn(ctx context.Context, row store.OAuthDevice) (*knownClient, error) {
+	client, err := o.client(ctx, row.ClientID)
+	if errors.Is(err, errUnknownClient) || errors.Is(err, errDocument) {
+		err = errNoDevice
 	}
-	return d, nil
+	return client, err
 }
 
 // askedOn returns what a device asks for.
-func (o *OAuth) askedOn(row store.OAuthDevice) want {
-	w := want{scope: row.Scope, resource: row.Resource, plan: row.PlanID, agent: row.AgentID, kind: KindPermission}
+func (o *OAuth) askedOn(row store.OAuthDevice) Asked {
+	w := Asked{Scope: row.Scope, Resource: row.Resource, PlanID: row.PlanID, AgentID: row.AgentID, Kind: KindPermission}
 	if row.Resource == o.Resource {
-		w.kind = KindAPIKey
-		w.rights, _ = askedRights(row.Scope) // it was read when the device asked
+		w.Kind = KindAPIKey
+		w.Rights, _ = askedRights(row.Scope) // it was read when the device asked
 	}
 	return w
 }
@@ -219,10 +213,7 @@ func (o *OAuth) ApproveDevice(ctx context.Context, userCode string, person auth.
 	if err != nil {
 		return err
 	}
-	client, err := o.client(ctx, row.ClientID)
-	if errors.Is(err, errUnknownClient) || errors.Is(err, errDocument) {
-		return errNoDevice
-	}
+	client, err := o.clientOn(ctx, row)
 	if err != nil {
 		return err
 	}
@@ -230,18 +221,12 @@ func (o *OAuth) ApproveDevice(ctx context.Context, userCode string, person auth.
 	if err != nil {
 		return err
 	}
-	if e := o.consents.Take(person.Address, 1); e != nil {
-		return e
-	}
 	g.EndsAt = row.ExpiresAt
 	return o.Store.Tx(ctx, func(tx *store.Tx) error {
 		if err := decideDevice(ctx, tx, row, g.ID); err != nil {
 			return err
 		}
-		if err := o.insertGrant(ctx, tx, g); err != nil {
-			return err
-		}
-		return store.GrantOAuthClient(ctx, tx, client.ID, "", g.CreatedAt)
+		return o.insertGrant(ctx, tx, g, "")
 	})
 }
 
@@ -264,7 +249,7 @@ func decideDevice(ctx context.Context, tx *store.Tx, row store.OAuthDevice, gran
 }
 
 // poll is the grant of devices (RFC 8628, section 3.4).
-func (o *OAuth) poll(ctx context.Context, client *knownClient, form url.Values) (*granted, *refusal) {
+func (o *OAuth) poll(ctx context.Context, client *knownClient, form url.Values) (*granted, error) {
 	code := form.Get("device_code")
 	if code == "" {
 		return nil, refused("invalid_request", "device_code is missing.")
@@ -275,7 +260,7 @@ func (o *OAuth) poll(ctx context.Context, client *knownClient, form url.Values) 
 	case errors.Is(err, store.ErrNotFound), err == nil && row.ClientID != client.ID:
 		return nil, unknown
 	case err != nil:
-		return nil, o.failed(ctx, err)
+		return nil, err
 	}
 	now := o.Clock()
 	if !row.UsedAt.IsZero() {
@@ -296,7 +281,7 @@ func (o *OAuth) poll(ctx context.Context, client *knownClient, form url.Values) 
 	})
 	switch {
 	case err != nil:
-		return nil, o.failed(ctx, err)
+		return nil, err
 	case early:
 		return nil, refused("slow_down", "The device asks too often: it must wait 5 seconds longer from now on.")
 	case row.Denied:
@@ -305,17 +290,17 @@ func (o *OAuth) poll(ctx context.Context, client *knownClient, form url.Values) 
 		return nil, refused("authorization_pending", "The person has not decided.")
 	}
 	g, err := store.OAuthGrantByID(ctx, o.Store, row.GrantID)
-	if errors.Is(err, store.ErrNotFound) {
-		return nil, unknown
+	if isNotFound(err) {
+		err = unknown
+	}
+	if err == nil {
+		err = o.sameClient(ctx, g, client)
+	}
+	if err == nil {
+		err = o.sameTarget(g, form)
 	}
 	if err != nil {
-		return nil, o.failed(ctx, err)
-	}
-	if no := o.sameClient(ctx, g, client); no != nil {
-		return nil, no
-	}
-	if no := o.sameTarget(g, form); no != nil {
-		return nil, no
+		return nil, err
 	}
 	return o.issue(ctx, client, g, store.OAuthIssue{Device: row.Hash})
 }

@@ -30,12 +30,14 @@ const (
 	maxCalls = 60
 )
 
-// refusal is an error of an endpoint (RFC 6749, section 5.2).
+// refusal is an error of an endpoint (RFC 6749, section 5.2). All other errors are faults of the service.
 type refusal struct {
 	status      int
 	Word        string `json:"error"`
 	Description string `json:"error_description"`
 }
+
+func (r *refusal) Error() string { return r.Description }
 
 func refused(word, description string) *refusal {
 	return &refusal{http.StatusBadRequest, word, description}
@@ -45,8 +47,11 @@ func tooMany(description string) *refusal {
 	return &refusal{http.StatusTooManyRequests, "temporarily_unavailable", description}
 }
 
-// failed is the answer to what is not the fault of the caller.
-func (o *OAuth) failed(ctx context.Context, err error) *refusal {
+// refusalOf returns the answer to an error. The log has the cause of what is not the fault of the caller.
+func (o *OAuth) refusalOf(ctx context.Context, err error) *refusal {
+	if no, ok := errors.AsType[*refusal](err); ok {
+		return no
+	}
 	o.Log.ErrorContext(ctx, "oauth", slog.Any("err", err))
 	if toll.AsError(err).HTTPStatus() == http.StatusServiceUnavailable || errors.Is(err, store.ErrUnknownOutcome) {
 		return &refusal{http.StatusServiceUnavailable, "temporarily_unavailable", "The service cannot answer now."}
@@ -58,9 +63,9 @@ func (o *OAuth) failed(ctx context.Context, err error) *refusal {
 type created struct{ body any }
 
 // endpoint serves an act in the manner of RFC 6749, section 5.
-func (o *OAuth) endpoint(act func(http.ResponseWriter, *http.Request) (any, *refusal)) http.Handler {
+func (o *OAuth) endpoint(act func(http.ResponseWriter, *http.Request) (any, error)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		answer, no := act(w, r.WithContext(o.From(r)))
+		answer, err := act(w, r.WithContext(o.From(r)))
 		h := w.Header()
 		h.Set("Content-Type", "application/json")
 		h.Set("Cache-Control", "no-store")
@@ -69,7 +74,8 @@ func (o *OAuth) endpoint(act func(http.ResponseWriter, *http.Request) (any, *ref
 		if made, ok := answer.(created); ok {
 			answer, status = made.body, http.StatusCreated
 		}
-		if no != nil {
+		if err != nil {
+			no := o.refusalOf(r.Context(), err)
 			answer, status = no, no.status
 			switch status {
 			case http.StatusUnauthorized:
@@ -89,7 +95,7 @@ func (o *OAuth) endpoint(act func(http.ResponseWriter, *http.Request) (any, *ref
 
 // readForm returns the parameters of the body; each may be there once (RFC 6749, section 3.2), but resource, which has an
 // error of its own. Those of the query do not count, as secrets have no place there.
-func readForm(w http.ResponseWriter, r *http.Request) (url.Values, *refusal) {
+func readForm(w http.ResponseWriter, r *http.Request) (url.Values, error) {
 	media, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	if err != nil || media != "application/x-www-form-urlencoded" {
 		return nil, refused("invalid_request", "The body must be application/x-www-form-urlencoded.")

@@ -3,7 +3,6 @@ package oauth
 import (
 	"context"
 	"errors"
-	"time"
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/auth"
@@ -12,19 +11,8 @@ import (
 
 // Grant is what a person let a program in for.
 type Grant struct {
-	ID              toll.Hash
-	Owner           toll.Address
-	ClientID        string
-	ClientName      string
-	Kind            Kind
-	Resource        string        // "" for the service alone
-	PlanID          toll.PlanID   // "" with an API key
-	DelegationID    string        // "": no orders
-	RedemptionLimit *toll.Credits // for the whole consent; nil: no limit
-	CreatedAt       time.Time
-	EndsAt          time.Time
-	Rights          toll.Rights // of the API key
-	Access          toll.Hash   // of the last access token, or the id of the API key; zero while none was issued
+	store.OAuthGrant
+	Access toll.Hash // of the last access token, or the id of the API key; zero while none was issued
 }
 
 // Grants lists what the owner let in and what is not over, newest first, at most n.
@@ -35,11 +23,7 @@ func (o *OAuth) Grants(ctx context.Context, owner toll.Address, n int) ([]Grant,
 	}
 	out := make([]Grant, 0, len(rows))
 	for _, g := range rows {
-		one := Grant{
-			ID: g.ID, Owner: g.Owner, ClientID: g.ClientID, ClientName: g.ClientName, Kind: Kind(g.Kind), Resource: g.Resource, PlanID: g.PlanID,
-			DelegationID: g.DelegationID, RedemptionLimit: g.RedemptionLimit, CreatedAt: g.CreatedAt, EndsAt: g.EndsAt,
-			Rights: g.Rights,
-		}
+		one := Grant{OAuthGrant: g}
 		access, err := store.OAuthAccess(ctx, o.Store, g.ID, 1)
 		if err != nil {
 			return nil, err
@@ -60,7 +44,7 @@ func (o *OAuth) EndGrant(ctx context.Context, person auth.Caller, id toll.Hash) 
 		return toll.Ended{}, toll.NewError(toll.CodePermissionNotFound)
 	}
 	if err == nil {
-		err = mayLetIn(person, Kind(g.Kind))
+		err = mayLetIn(person, g.Kind)
 	}
 	if err != nil {
 		return toll.Ended{}, err

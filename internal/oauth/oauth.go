@@ -40,13 +40,10 @@ const (
 	defaultMaxLetIn = 1_000_000
 )
 
-// Kind says what a program gets.
-type Kind string
-
-// Kinds.
+// Kinds of what a program gets.
 const (
-	KindPermission Kind = "permission" // an access token with which agents are paid
-	KindAPIKey     Kind = "api_key"    // rights of the account, one by one
+	KindPermission = "permission" // an access token with which agents are paid
+	KindAPIKey     = "api_key"    // rights of the account, one by one
 )
 
 // Deps is what the room is built on.

@@ -6,7 +6,6 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"encoding/json"
-	"errors"
 	"io"
 	"mime"
 	"net/http"
@@ -64,7 +63,7 @@ type registered struct {
 // Register is POST /oauth/register (RFC 7591): a program makes itself known. It gets no right by it.
 func (o *OAuth) Register() http.Handler { return o.endpoint(o.register) }
 
-func (o *OAuth) register(w http.ResponseWriter, r *http.Request) (any, *refusal) {
+func (o *OAuth) register(w http.ResponseWriter, r *http.Request) (any, error) {
 	source := sourceOf(r.Context())
 	if !o.registers.allow(source) {
 		return nil, tooMany("Too many clients register from here.")
@@ -77,32 +76,24 @@ func (o *OAuth) register(w http.ResponseWriter, r *http.Request) (any, *refusal)
 	if err != nil {
 		return nil, refused("invalid_request", "The body could not be read, or is larger than 16 KiB.")
 	}
-	in, no := readRegistration(body)
-	if no != nil {
-		return nil, no
+	in, err := readRegistration(body)
+	if err != nil {
+		return nil, err
 	}
 	ctx := r.Context()
 	if in.Agent != "" {
-		_, err := store.AgentByID(ctx, o.Store, in.Agent)
-		if no := o.asked(ctx, err, "agent_id names no agent."); no != nil {
-			return nil, no
+		if _, err := store.AgentByID(ctx, o.Store, in.Agent); err != nil {
+			return nil, unknownRecord(err, "agent_id names no agent.")
 		}
 	}
 	out, err := o.enrol(ctx, in, source)
-	switch {
-	case errors.Is(err, errManyOfSource):
-		return nil, tooMany("Too many clients of your network are registered and not in use: at most " + strconv.Itoa(maxOfSource) + " addresses.")
-	case errors.Is(err, errManyClients):
-		return nil, tooMany("Too many clients are registered.")
-	case err != nil:
-		return nil, o.failed(ctx, err)
-	}
-	return created{out}, nil
+	return created{out}, err
 }
 
 var (
-	errManyClients  = errors.New("too many clients are registered")
-	errManyOfSource = errors.New("too many clients of one source are registered")
+	errManyClients  = tooMany("Too many clients are registered.")
+	errManyOfSource = tooMany("Too many clients of your network are registered and not in use: at most " +
+		strconv.Itoa(maxOfSource) + " addresses.")
 )
 
 // enrol stores a client. One that stands for an agent shares its id with others, so it has no secret and no name that others
@@ -173,7 +164,7 @@ func makeRoom(ctx context.Context, tx *store.Tx, source string, now time.Time, n
 }
 
 // readRegistration reads and judges a registration.
-func readRegistration(body []byte) (*registration, *refusal) {
+func readRegistration(body []byte) (*registration, error) {
 	var members map[string]json.RawMessage
 	if err := json.Unmarshal(body, &members); err != nil || members == nil {
 		return nil, refused("invalid_request", "The body must be a JSON object.")
@@ -210,7 +201,7 @@ func readRegistration(body []byte) (*registration, *refusal) {
 }
 
 // judge proves a registration, and leaves of it what is granted.
-func (in *registration) judge() *refusal {
+func (in *registration) judge() (err error) {
 	if len(in.RedirectURIs) == 0 {
 		return refused("invalid_request", "redirect_uris is missing or empty.")
 	}
@@ -222,7 +213,7 @@ func (in *registration) judge() *refusal {
 			return refused("invalid_redirect_uri", "A redirect must be https, http on this computer, or of a scheme of the program, without fragment and user.")
 		}
 	}
-	bad := func(text string) *refusal { return refused("invalid_client_metadata", text) }
+	bad := func(text string) error { return refused("invalid_client_metadata", text) }
 	var ok bool
 	if in.GrantTypes, ok = only(in.GrantTypes, []string{grantCode, grantRefresh, grantDevice}, "client_credentials"); !ok {
 		return bad("grant_types must be authorization_code, refresh_token or " + grantDevice + ".")
@@ -241,9 +232,8 @@ func (in *registration) judge() *refusal {
 	if !validName(in.Name) {
 		return bad("client_name must be one line of at most 256 characters that are seen.")
 	}
-	var no *refusal
-	if in.Scope, no = readScope(in.Scope); no != nil {
-		return bad(no.Description)
+	if in.Scope, err = readScope(in.Scope); err != nil {
+		return bad(err.Error())
 	}
 	for _, text := range append([]string{in.ClientURI, in.LogoURI}, in.Contacts...) {
 		if len(text) > maxText || !printable(text) {

@@ -59,7 +59,7 @@ func (o *OAuth) FinishGrant(ctx context.Context, id []byte) error {
 
 // endAccess ends an access token, or an API key with all that it made.
 func (o *OAuth) endAccess(ctx context.Context, g store.OAuthGrant, id toll.Hash) (toll.Ended, error) {
-	if Kind(g.Kind) != KindAPIKey {
+	if g.Kind != KindAPIKey {
 		var ended toll.Ended
 		active, err := o.active(ctx, g.Owner, id)
 		if active {
@@ -100,10 +100,10 @@ func (o *OAuth) Sweep(ctx context.Context) (more bool, err error) {
 // API key ends that alone: every server that is called with one holds it. What is not known is ended already.
 func (o *OAuth) Revoke() http.Handler { return o.endpoint(o.revoke) }
 
-func (o *OAuth) revoke(w http.ResponseWriter, r *http.Request) (any, *refusal) {
-	form, no := readForm(w, r)
-	if no != nil {
-		return nil, no
+func (o *OAuth) revoke(w http.ResponseWriter, r *http.Request) (any, error) {
+	form, err := readForm(w, r)
+	if err != nil {
+		return nil, err
 	}
 	token := form.Get("token")
 	if token == "" {
@@ -117,10 +117,7 @@ func (o *OAuth) revoke(w http.ResponseWriter, r *http.Request) (any, *refusal) {
 	case isNotFound(err):
 		err = o.revokeAccess(ctx, token)
 	}
-	if err != nil {
-		return nil, o.failed(ctx, err)
-	}
-	return struct{}{}, nil
+	return struct{}{}, err
 }
 
 // revokeAccess ends an access token or an API key. Where the family goes on without it, a permission that nobody has a token

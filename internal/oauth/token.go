@@ -38,39 +38,32 @@ var errManyKeys = errors.New("the account has too many keys")
 // Token is POST /oauth/token: codes, refresh tokens and devices become access tokens.
 func (o *OAuth) Token() http.Handler { return o.endpoint(o.token) }
 
-func (o *OAuth) token(w http.ResponseWriter, r *http.Request) (any, *refusal) {
-	form, no := readForm(w, r)
-	if no != nil {
-		return nil, no
+func (o *OAuth) token(w http.ResponseWriter, r *http.Request) (any, error) {
+	form, err := readForm(w, r)
+	if err != nil {
+		return nil, err
 	}
-	who, no := credentialsOf(r, form)
-	if no != nil {
-		return nil, no
+	who, err := credentialsOf(r, form)
+	if err != nil {
+		return nil, err
 	}
 	ctx := r.Context()
-	var g *granted
 	switch form.Get("grant_type") {
 	case "":
 		return nil, refused("invalid_request", "grant_type is missing.")
 	case grantCode:
-		g, no = o.exchange(ctx, who, form)
+		return o.exchange(ctx, who, form)
 	case grantRefresh, grantDevice:
-		var client *knownClient
-		if client, no = o.proved(ctx, who); no != nil {
-			return nil, no
+		client, err := o.proved(ctx, who)
+		if err != nil {
+			return nil, err
 		}
 		if form.Get("grant_type") == grantRefresh {
-			g, no = o.refresh(ctx, client, form)
-		} else {
-			g, no = o.poll(ctx, client, form)
+			return o.refresh(ctx, client, form)
 		}
-	default:
-		return nil, refused("unsupported_grant_type", "Granted are authorization_code, refresh_token and "+grantDevice+".")
+		return o.poll(ctx, client, form)
 	}
-	if no != nil {
-		return nil, no
-	}
-	return g, nil
+	return nil, refused("unsupported_grant_type", "Granted are authorization_code, refresh_token and "+grantDevice+".")
 }
 
 // errGrant is the answer to a code that is not good, for whatever reason.
@@ -78,7 +71,7 @@ var errGrant = refused("invalid_grant", "The code is unknown, used or expired, o
 
 // exchange is the grant of codes (RFC 6749, section 4.1.3). A code that is presented wrongly is gone as well: who guesses a
 // verifier has one try.
-func (o *OAuth) exchange(ctx context.Context, who credentials, form url.Values) (*granted, *refusal) {
+func (o *OAuth) exchange(ctx context.Context, who credentials, form url.Values) (*granted, error) {
 	for _, name := range []string{"code", "redirect_uri", "code_verifier"} {
 		if form.Get(name) == "" {
 			return nil, refused("invalid_request", name+" is missing.")
@@ -88,23 +81,23 @@ func (o *OAuth) exchange(ctx context.Context, who credentials, form url.Values) 
 	if !verifierForm.MatchString(verifier) {
 		return nil, refused("invalid_request", "code_verifier must be 43 to 128 unreserved characters.")
 	}
-	if _, _, no := o.readResource(form["resource"]); no != nil {
-		return nil, no
+	if _, _, err := o.readResource(form["resource"]); err != nil {
+		return nil, err
 	}
 	row, g, err := o.codeOf(ctx, form.Get("code"))
-	unknown := errors.Is(err, store.ErrNotFound)
+	unknown := isNotFound(err)
 	if err != nil && !unknown {
-		return nil, o.failed(ctx, err)
+		return nil, err
 	}
-	client, no := o.exchanging(ctx, who, g)
+	client, err := o.exchanging(ctx, who, g)
 	switch {
-	case no != nil:
-		return nil, no
+	case err != nil:
+		return nil, err
 	case unknown:
 		return nil, errGrant
 	}
-	if no := o.sameTarget(g, form); no != nil {
-		return nil, no
+	if err := o.sameTarget(g, form); err != nil {
+		return nil, err
 	}
 	if !row.UsedAt.IsZero() {
 		return nil, o.reused(ctx, g.ID)
@@ -115,13 +108,13 @@ func (o *OAuth) exchange(ctx context.Context, who credentials, form url.Values) 
 		now.Before(row.ExpiresAt) && client.ID == cmp.Or(g.ClientID, client.ID) && bytes.Equal(client.digest, g.Digest)
 	if !good {
 		err := o.Store.Tx(ctx, func(tx *store.Tx) error { return (&store.OAuthIssue{Code: row.Hash, At: now}).Use(ctx, tx) })
-		if errors.Is(err, store.ErrUsed) {
-			return nil, o.reused(ctx, g.ID)
+		switch {
+		case errors.Is(err, store.ErrUsed):
+			err = o.reused(ctx, g.ID)
+		case err == nil:
+			err = errGrant
 		}
-		if err != nil {
-			return nil, o.failed(ctx, err)
-		}
-		return nil, errGrant
+		return nil, err
 	}
 	return o.issue(ctx, client, g, store.OAuthIssue{Code: row.Hash})
 }
@@ -136,7 +129,7 @@ func (o *OAuth) codeOf(ctx context.Context, code string) (store.OAuthCode, store
 }
 
 // exchanging returns the client that presents a code. The code of a sign-in is of whoever has its verifier, under any name.
-func (o *OAuth) exchanging(ctx context.Context, who credentials, g store.OAuthGrant) (*knownClient, *refusal) {
+func (o *OAuth) exchanging(ctx context.Context, who credentials, g store.OAuthGrant) (*knownClient, error) {
 	if g.ClientID != "" || g.ID.IsZero() {
 		return o.proved(ctx, who)
 	}
@@ -147,40 +140,42 @@ func (o *OAuth) exchanging(ctx context.Context, who credentials, g store.OAuthGr
 }
 
 // sameTarget refuses a resource that is not the one that the person agreed to (RFC 8707, section 2.2).
-func (o *OAuth) sameTarget(g store.OAuthGrant, form url.Values) *refusal {
+func (o *OAuth) sameTarget(g store.OAuthGrant, form url.Values) error {
 	if !form.Has("resource") {
 		return nil
 	}
-	_, resource, no := o.readResource(form["resource"])
-	if no == nil && resource != g.Resource {
-		no = refused("invalid_target", "The resource must be the one of the consent.")
+	_, resource, err := o.readResource(form["resource"])
+	if err == nil && resource != g.Resource {
+		err = refused("invalid_target", "The resource must be the one of the consent.")
 	}
-	return no
+	return err
 }
 
 // sameClient ends the family of a client that is not what the person was shown any more. The document of one that is stays
 // remembered longer than others.
-func (o *OAuth) sameClient(ctx context.Context, g store.OAuthGrant, client *knownClient) *refusal {
+func (o *OAuth) sameClient(ctx context.Context, g store.OAuthGrant, client *knownClient) error {
 	if bytes.Equal(client.digest, g.Digest) {
 		o.documents.needs(client.ID)
 		return nil
 	}
-	if _, err := o.end(ctx, g.ID); err != nil {
-		return o.failed(ctx, err)
+	return o.endWith(ctx, g.ID, "The client is not what the person agreed to any more. Ask again.")
+}
+
+// endWith ends the family of a grant, and says why.
+func (o *OAuth) endWith(ctx context.Context, grant toll.Hash, why string) error {
+	if _, err := o.end(ctx, grant); err != nil {
+		return err
 	}
-	return refused("invalid_grant", "The client is not what the person agreed to any more. Ask again.")
+	return refused("invalid_grant", why)
 }
 
 // reused ends the family of what was presented a second time: it has been stolen, or what came of it has.
-func (o *OAuth) reused(ctx context.Context, grant toll.Hash) *refusal {
-	if _, err := o.end(ctx, grant); err != nil {
-		return o.failed(ctx, err)
-	}
-	return refused("invalid_grant", "It was used before. What came of it is revoked.")
+func (o *OAuth) reused(ctx context.Context, grant toll.Hash) error {
+	return o.endWith(ctx, grant, "It was used before. What came of it is revoked.")
 }
 
 // issue makes the first token of a grant. uses says which code or device is used up by it.
-func (o *OAuth) issue(ctx context.Context, client *knownClient, g store.OAuthGrant, uses store.OAuthIssue) (*granted, *refusal) {
+func (o *OAuth) issue(ctx context.Context, client *knownClient, g store.OAuthGrant, uses store.OAuthIssue) (*granted, error) {
 	now := o.Clock()
 	ends, err := o.endOf(ctx, g, now)
 	if err != nil {
@@ -192,7 +187,7 @@ func (o *OAuth) issue(ctx context.Context, client *knownClient, g store.OAuthGra
 	}
 	issue := o.newIssue(&g, ends, out.RefreshToken)
 	issue.Code, issue.Device = uses.Code, uses.Device
-	if Kind(g.Kind) == KindAPIKey {
+	if g.Kind == KindAPIKey {
 		var key toll.APIKey
 		maker := makerOf(g)
 		params := auth.KeyParams{Name: keyName(client), ExpiresAt: ends, Rights: maker.Rights, Issue: issue}
@@ -254,7 +249,7 @@ func (o *OAuth) newIssue(g *store.OAuthGrant, ends time.Time, refresh string) *s
 }
 
 // unissued is the answer when nothing was issued.
-func (o *OAuth) unissued(ctx context.Context, g store.OAuthGrant, err error) *refusal {
+func (o *OAuth) unissued(ctx context.Context, g store.OAuthGrant, err error) error {
 	var e *toll.Error
 	switch {
 	case errors.Is(err, store.ErrUsed):
@@ -264,16 +259,13 @@ func (o *OAuth) unissued(ctx context.Context, g store.OAuthGrant, err error) *re
 	case errors.Is(err, errManyKeys):
 		return refused("access_denied", "The account has as many API keys as it may have. Revoke what is no longer needed.")
 	case errors.Is(err, errEnded):
-		if _, err := o.end(ctx, g.ID); err != nil {
-			return o.failed(ctx, err)
-		}
-		return refused("invalid_grant", "The access was revoked, or its limits are used up. Ask the person again.")
+		return o.endWith(ctx, g.ID, "The access was revoked, or its limits are used up. Ask the person again.")
 	case errors.As(err, &e) && e.HTTPStatus() == http.StatusTooManyRequests:
 		return tooMany(e.Text())
 	case errors.As(err, &e) && e.HTTPStatus() < http.StatusInternalServerError:
 		return refused("invalid_grant", "What the person agreed to cannot be had: "+e.Text())
 	}
-	return o.failed(ctx, err)
+	return err
 }
 
 // keyName is what a key is called: the name of its program.
@@ -298,7 +290,7 @@ func (o *OAuth) quota(owner toll.Address) *store.Quota {
 }
 
 // refresh is the grant of refresh tokens (RFC 6749, section 6). Each is good once: the answer has the next.
-func (o *OAuth) refresh(ctx context.Context, client *knownClient, form url.Values) (*granted, *refusal) {
+func (o *OAuth) refresh(ctx context.Context, client *knownClient, form url.Values) (*granted, error) {
 	token := form.Get("refresh_token")
 	if token == "" {
 		return nil, refused("invalid_request", "refresh_token is missing.")
@@ -313,11 +305,11 @@ func (o *OAuth) refresh(ctx context.Context, client *knownClient, form url.Value
 	if err == nil {
 		access, err = store.OAuthAccess(ctx, o.Store, g.ID, 1)
 	}
-	if errors.Is(err, store.ErrNotFound) || err == nil && len(access) == 0 {
+	if isNotFound(err) || err == nil && len(access) == 0 {
 		return nil, unknown
 	}
 	if err != nil {
-		return nil, o.failed(ctx, err)
+		return nil, err
 	}
 	if !row.UsedAt.IsZero() || client.ID != g.ClientID {
 		return nil, o.reused(ctx, g.ID)
@@ -327,15 +319,15 @@ func (o *OAuth) refresh(ctx context.Context, client *knownClient, form url.Value
 	if !g.RevokedAt.IsZero() || left < shortestLife {
 		return nil, unknown
 	}
-	if no := o.sameClient(ctx, g, client); no != nil {
-		return nil, no
+	if err := o.sameClient(ctx, g, client); err != nil {
+		return nil, err
 	}
-	if no := o.sameTarget(g, form); no != nil {
-		return nil, no
+	if err := o.sameTarget(g, form); err != nil {
+		return nil, err
 	}
-	scope, no := narrowed(g.Scope, form)
-	if no != nil {
-		return nil, no
+	scope, err := narrowed(g.Scope, form)
+	if err != nil {
+		return nil, err
 	}
 	out := &granted{TokenType: "Bearer", RefreshToken: random(), Scope: scope}
 	issue := o.newIssue(&g, g.EndsAt, out.RefreshToken)
@@ -369,10 +361,10 @@ func (o *OAuth) renewNewest(
 }
 
 // narrowed returns the scope of a refresh: words of the consent.
-func narrowed(scope string, form url.Values) (string, *refusal) {
-	asked, no := readScope(form.Get("scope"))
-	if no != nil || asked == "" {
-		return scope, no
+func narrowed(scope string, form url.Values) (string, error) {
+	asked, err := readScope(form.Get("scope"))
+	if err != nil || asked == "" {
+		return scope, err
 	}
 	words := strings.Fields(scope)
 	for _, w := range strings.Fields(asked) {

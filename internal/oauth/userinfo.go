@@ -36,7 +36,7 @@ func (o *OAuth) user(ctx context.Context, g store.OAuthGrant) (user, error) {
 }
 
 // withIdentity adds an identity token to an answer when the person agreed to it (OpenID Connect Core 1.0, section 3.1.3.3).
-func (o *OAuth) withIdentity(ctx context.Context, out *granted, g store.OAuthGrant) (*granted, *refusal) {
+func (o *OAuth) withIdentity(ctx context.Context, out *granted, g store.OAuthGrant) (*granted, error) {
 	if !inScope(out.Scope, "openid") {
 		return out, nil
 	}
@@ -47,10 +47,7 @@ func (o *OAuth) withIdentity(ctx context.Context, out *granted, g store.OAuthGra
 			"iss": o.Issuer, "sub": u.Subject, "aud": g.ClientID, "iat": now.Unix(), "exp": now.Add(accessLife).Unix(),
 		}, map[string]string{"nonce": g.Nonce, "name": u.Name})
 	}
-	if err != nil {
-		return nil, o.failed(ctx, err)
-	}
-	return out, nil
+	return out, err
 }
 
 // UserInfo is GET and POST /oauth/userinfo (OpenID Connect Core 1.0, section 5.3).
@@ -90,7 +87,7 @@ func (o *OAuth) userInfo(r *http.Request) (answer any, status int, challenge str
 		u, err = o.user(ctx, g)
 	}
 	if err != nil {
-		no := o.failed(ctx, err)
+		no := o.refusalOf(ctx, err)
 		return no, no.status, ""
 	}
 	return u, http.StatusOK, ""
@@ -106,7 +103,7 @@ func (o *OAuth) bearer(ctx context.Context, token string) (store.OAuthGrant, err
 	if err != nil {
 		return g, err
 	}
-	if Kind(g.Kind) == KindAPIKey {
+	if g.Kind == KindAPIKey {
 		return g, nil
 	}
 	active, err := o.active(ctx, g.Owner, id)

@@ -14,34 +14,33 @@ import (
 	"github.com/tollhq/toll/internal/store"
 )
 
-// want is what a program asks for, in a browser or for a device.
-type want struct {
-	scope, resource string
-	plan            toll.PlanID
-	agent           toll.AgentID
-	kind            Kind
-	rights          toll.Rights // of an API key
+// Asked is what a program asks for, in a browser or for a device.
+type Asked struct {
+	Scope    string // words with blanks between; "" for none
+	Resource string // what the access token is for; "" for the service alone
+	PlanID   toll.PlanID
+	AgentID  toll.AgentID
+	Kind     string
+	Rights   toll.Rights // with an API key: the rights that it is to have
 }
 
-// want reads the members that say what a program asks for.
-func (o *OAuth) want(ctx context.Context, client *knownClient, q url.Values) (want, *refusal) {
-	var w want
-	var no *refusal
-	if w.scope, no = readScope(q.Get("scope")); no != nil {
-		return w, no
+// read reads the members that say what a program asks for.
+func (o *OAuth) read(ctx context.Context, client *knownClient, q url.Values) (w Asked, err error) {
+	if w.Scope, err = readScope(q.Get("scope")); err != nil {
+		return w, err
 	}
-	if w.kind, w.resource, no = o.readResource(q["resource"]); no != nil {
-		return w, no
+	if w.Kind, w.Resource, err = o.readResource(q["resource"]); err != nil {
+		return w, err
 	}
-	if w.kind == KindAPIKey {
+	if w.Kind == KindAPIKey {
 		if q.Get("plan_id") != "" || q.Get("agent_id") != "" {
 			return w, refused("invalid_request", "An API key is for no plan and no agent.")
 		}
 		if client.Agent != nil {
 			return w, refused("invalid_target", "A program that is not registered gets no API key.")
 		}
-		w.rights, no = askedRights(w.scope)
-		return w, no
+		w.Rights, err = askedRights(w.Scope)
+		return w, err
 	}
 	if client.Ours {
 		return w, refused("invalid_target", "The resource must be "+o.Resource+".")
@@ -51,42 +50,38 @@ func (o *OAuth) want(ctx context.Context, client *knownClient, q url.Values) (wa
 		if err == nil {
 			_, err = store.AgentByID(ctx, o.Store, agent)
 		}
-		if no := o.asked(ctx, err, "agent_id names no agent."); no != nil {
-			return w, no
+		if err != nil {
+			return w, unknownRecord(err, "agent_id names no agent.")
 		}
 		if client.Agent != nil && agent != client.Agent.ID {
 			return w, refused("invalid_request", "agent_id must be the agent that client_id names.")
 		}
-		w.agent = agent
+		w.AgentID = agent
 	}
 	if text := q.Get("plan_id"); text != "" {
 		plan, err := toll.ParsePlanID(text)
 		if err == nil {
 			_, err = store.PlanByID(ctx, o.Store, plan)
 		}
-		if no := o.asked(ctx, err, "plan_id names no plan."); no != nil {
-			return w, no
+		if err != nil {
+			return w, unknownRecord(err, "plan_id names no plan.")
 		}
-		w.plan = plan
+		w.PlanID = plan
 	}
 	return w, nil
 }
 
-// asked turns the error of a record that a program named into a refusal.
-func (o *OAuth) asked(ctx context.Context, err error, text string) *refusal {
-	var e *toll.Error
-	switch {
-	case err == nil:
-		return nil
-	case errors.Is(err, store.ErrNotFound), errors.As(err, &e) && e.HTTPStatus() < http.StatusInternalServerError:
+// unknownRecord refuses a record that a program named and that is not there. Other errors stay as they are.
+func unknownRecord(err error, text string) error {
+	if e, ok := errors.AsType[*toll.Error](err); isNotFound(err) || ok && e.HTTPStatus() < http.StatusInternalServerError {
 		return refused("invalid_request", text)
 	}
-	return o.failed(ctx, err)
+	return err
 }
 
 // readScope reads words with single blanks between (RFC 6749, section 3.3). Any word is taken: what an MCP server calls its
 // scopes is its own matter, and none of them widens what the person agrees to.
-func readScope(scope string) (string, *refusal) {
+func readScope(scope string) (string, error) {
 	words := strings.Fields(scope)
 	for _, w := range words {
 		if !visible(w) || strings.ContainsAny(w, `"\`) {
@@ -101,7 +96,7 @@ func readScope(scope string) (string, *refusal) {
 }
 
 // askedRights returns the rights that a scope asks for, of those that a program can have: without any, all four.
-func askedRights(scope string) (toll.Rights, *refusal) {
+func askedRights(scope string) (toll.Rights, error) {
 	words := strings.Fields(scope)
 	asked := slices.DeleteFunc(toll.AllRights(), func(r toll.Right) bool { return !slices.Contains(words, string(r)) })
 	can := toll.ProgramRights()
@@ -122,7 +117,7 @@ func scopeOf(scope string, rights toll.Rights) string {
 }
 
 // mayLetIn returns nil when a person has the right to let programs in that get this.
-func mayLetIn(person auth.Caller, kind Kind) error {
+func mayLetIn(person auth.Caller, kind string) error {
 	needs := toll.RightSpend
 	if kind == KindAPIKey {
 		needs = toll.RightKeys
@@ -150,14 +145,14 @@ func rightsOf(person auth.Caller, asked, chosen toll.Rights) (toll.Rights, error
 
 // readResource reads what the access token is to be for (RFC 8707): the API, a server of somebody, or with none the
 // service alone.
-func (o *OAuth) readResource(values []string) (Kind, string, *refusal) {
+func (o *OAuth) readResource(values []string) (kind, resource string, err error) {
 	if len(values) > 1 {
 		return "", "", refused("invalid_target", "Only one resource can be asked for.")
 	}
 	if len(values) == 0 || values[0] == "" {
 		return KindPermission, "", nil
 	}
-	resource := values[0]
+	resource = values[0]
 	if strings.TrimSuffix(resource, "/") == o.Resource {
 		return KindAPIKey, o.Resource, nil
 	}

@@ -11,8 +11,10 @@ import (
 
 // asksFor is what a program asks for by a redirect.
 func (w *Web) asksFor(ctx context.Context, who auth.Caller, request string, in *oauth.Authorization) (*asked, error) {
-	a := asks(in.Client)
-	a.rights(who, in.Rights)
+	a, err := w.asks(ctx, who, in.Client, in.Asked)
+	if err != nil {
+		return nil, err
+	}
 	a.Action, a.Request = PathAuthorize, request
 	a.Answer, a.leads = addressText(in.RedirectHost), leadsTo(in.RedirectURI)
 	if agent := in.Client.Agent; agent != nil {
@@ -20,20 +22,18 @@ func (w *Web) asksFor(ctx context.Context, who auth.Caller, request string, in *
 		a.NamesUs = namesUs(agent.Metadata.Name)
 		a.AnswerURL = addressText(in.RedirectURI)
 	}
-	a.Resource, a.Scope, a.Key = addressText(in.Resource), in.Scope, in.Kind == oauth.KindAPIKey
-	a.named = in.PlanID != "" || in.AgentID != ""
-	return a, w.offerIn(ctx, a, who.Address, in.PlanID, in.AgentID, in.Resource)
+	return a, nil
 }
 
 // asksOn is what a program on a device asks for.
 func (w *Web) asksOn(ctx context.Context, who auth.Caller, d *oauth.DeviceRequest) (*asked, error) {
-	a := asks(d.Client)
-	a.rights(who, d.Rights)
+	a, err := w.asks(ctx, who, d.Client, d.Asked)
+	if err != nil {
+		return nil, err
+	}
 	a.Action, a.Request = PathDevice, d.UserCode
 	a.Device, a.Origin = d.UserCode, addressText(d.Source)
-	a.Resource, a.Scope, a.Key = addressText(d.Resource), d.Scope, d.Kind == oauth.KindAPIKey
-	a.named = d.PlanID != "" || d.AgentID != ""
-	return a, w.offerIn(ctx, a, who.Address, d.PlanID, d.AgentID, d.Resource)
+	return a, nil
 }
 
 // rights says which rights of an API key a person can give, of those that are asked for.
@@ -46,35 +46,21 @@ func (a *asked) rights(who auth.Caller, asked toll.Rights) {
 	}
 }
 
-func asks(c oauth.Client) *asked {
-	return &asked{
-		Name: cmp.Or(plainText(c.Name), "A program without a name"), NamesUs: !c.Ours && namesUs(c.Name), ClientID: c.ID, Site: addressText(c.Site),
-		Website: addressText(c.URI),
+// asks is what a program asks for, with the plans and the delegations among which the person chooses.
+func (w *Web) asks(ctx context.Context, who auth.Caller, c oauth.Client, in oauth.Asked) (a *asked, err error) {
+	a = &asked{
+		Name: cmp.Or(plainText(c.Name), "A program without a name"), NamesUs: !c.Ours && namesUs(c.Name),
+		ClientID: c.ID, Site: addressText(c.Site), Website: addressText(c.URI),
+		Resource: addressText(in.Resource), Scope: in.Scope, Key: in.Kind == oauth.KindAPIKey,
+		named: in.PlanID != "" || in.AgentID != "",
 	}
-}
-
-// offerIn adds the plans and the delegations among which the owner chooses.
-func (w *Web) offerIn(
-	ctx context.Context,
-	a *asked,
-	owner toll.Address,
-	plan toll.PlanID,
-	agent toll.AgentID,
-	resource string,
-) (err error) {
+	a.rights(who, in.Rights)
 	if a.Key {
-		return nil
+		return a, nil
 	}
-	if a.Offers, err = w.offers(
-		ctx,
-		owner,
-		plan,
-		agent,
-		resource,
-	); err != nil ||
-		len(a.Offers) == 0 {
-		return err
+	a.Offers, err = w.offers(ctx, who.Address, in)
+	if err == nil && len(a.Offers) > 0 {
+		a.Purses, err = w.purses(ctx, who.Address)
 	}
-	a.Purses, err = w.purses(ctx, owner)
-	return err
+	return a, err
 }

@@ -116,10 +116,7 @@ func (a *asked) suggested() choice {
 	}
 	o := a.Offers[0]
 	c.Limit = cmp.Or(o.Available, o.Grants, 1).String()
-	otherSeller := slices.ContainsFunc(
-		a.Offers,
-		func(b *offer) bool { return b.Server && b.Owner != o.Owner },
-	)
+	otherSeller := slices.ContainsFunc(a.Offers, func(b *offer) bool { return b.Server && b.Owner != o.Owner })
 	if a.named || len(a.Offers) == 1 || o.Server && !otherSeller {
 		c.Plan = o.ID
 	}
@@ -141,15 +138,11 @@ func (w *Web) read(ctx context.Context, owner toll.Address, a *asked, c choice) 
 	if a.Key {
 		return a.readRights(c)
 	}
-	var plan *offer
-	for _, o := range a.Offers {
-		if o.ID == c.Plan {
-			plan = o
-		}
-	}
-	if plan == nil {
+	at := slices.IndexFunc(a.Offers, func(o *offer) bool { return o.ID == c.Plan })
+	if at < 0 {
 		return out, "Choose one of the plans.", nil
 	}
+	plan := a.Offers[at]
 	out.PlanID = plan.ID
 	if !plan.Time {
 		limit, err := toll.ParseCredits(c.Limit)
@@ -169,11 +162,7 @@ func (w *Web) read(ctx context.Context, owner toll.Address, a *asked, c choice) 
 	if c.Delegation == "" {
 		return out, "", nil
 	}
-	known := false
-	for _, p := range a.Purses {
-		known = known || p.ID == c.Delegation
-	}
-	if !known {
+	if !slices.ContainsFunc(a.Purses, func(p purse) bool { return p.ID == c.Delegation }) {
 		return out, "Choose one of the delegations, or none.", nil
 	}
 	if err := w.Checkout.UsableDelegation(ctx, owner, nil, c.Delegation, plan.plan); err != nil {

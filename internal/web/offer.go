@@ -13,6 +13,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/checkout"
+	"github.com/tollhq/toll/internal/oauth"
 	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/x402"
 )
@@ -43,37 +44,24 @@ func (o *offer) Ready() bool { return o.Free || o.Until != "" || !o.Time && o.Av
 // says are the terms that a person agrees to with the plan.
 func (o *offer) says() []string {
 	return []string{
-		"plan",
-		string(o.ID),
-		o.Name,
-		o.Owner.String(),
-		o.Price,
-		o.Buys,
-		o.Request,
-		strconv.FormatBool(o.Time),
-		strconv.FormatBool(o.Server),
+		"plan", string(o.ID), o.Name, o.Owner.String(), o.Price, o.Buys, o.Request,
+		strconv.FormatBool(o.Time), strconv.FormatBool(o.Server),
 	}
 }
 
 // offers returns the plans among which a person can choose: the one that is asked for, else those
 // of the agent, else those of which the person has something. Plans of the server at the resource
 // come first, then those that can be paid with.
-func (w *Web) offers(
-	ctx context.Context,
-	owner toll.Address,
-	plan toll.PlanID,
-	agent toll.AgentID,
-	resource string,
-) ([]*offer, error) {
-	plans, err := w.plansFor(ctx, owner, plan, agent)
+func (w *Web) offers(ctx context.Context, owner toll.Address, in oauth.Asked) ([]*offer, error) {
+	plans, err := w.plansFor(ctx, owner, in.PlanID, in.AgentID)
 	if err != nil {
 		return nil, err
 	}
 	out := make([]*offer, 0, len(plans))
 	for _, p := range plans {
 		o, err := w.offer(ctx, owner, p)
-		if err == nil && plan == "" && agent == "" && resource != "" {
-			o.Server, err = w.isOfServer(ctx, p.ID, resource)
+		if err == nil && in.PlanID == "" && in.AgentID == "" && in.Resource != "" {
+			o.Server, err = w.isOfServer(ctx, p.ID, in.Resource)
 		}
 		if err != nil {
 			return nil, err
@@ -140,12 +128,7 @@ const mostServers = 5
 // isOfServer reports whether an agent with the plan has an endpoint at the resource, or below it.
 // Whoever owns the agent says so, and nobody has checked it.
 func (w *Web) isOfServer(ctx context.Context, plan toll.PlanID, resource string) (bool, error) {
-	agents, err := store.AgentsOfPlan(
-		ctx,
-		w.Store,
-		plan,
-		store.Page{Size: mostServers, Ascending: true},
-	)
+	agents, err := store.AgentsOfPlan(ctx, w.Store, plan, store.Page{Size: mostServers, Ascending: true})
 	if err != nil {
 		return false, err
 	}
@@ -167,8 +150,7 @@ func isAt(endpoint, resource string) bool {
 	e, err1 := url.Parse(endpoint)
 	r, err2 := url.Parse(resource)
 	if err1 != nil || err2 != nil || e.Scheme != "http" && e.Scheme != "https" ||
-		e.Scheme != r.Scheme ||
-		hostPort(e) != hostPort(r) {
+		e.Scheme != r.Scheme || hostPort(e) != hostPort(r) {
 		return false
 	}
 	if below := strings.TrimSuffix(r.Path, "/") + "/"; strings.HasPrefix(e.Path+"/", below) {

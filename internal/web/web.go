@@ -205,12 +205,8 @@ const (
 
 // refuse says why something cannot go on. The text is safe to show.
 func (v *visit) refuse(status int, why string) {
-	v.show(
-		status,
-		"message",
-		shown{Title: titleRefused, Body: message{Text: why, Fault: true, Next: startAgain}},
-		"",
-	)
+	body := message{Text: why, Fault: true, Next: startAgain}
+	v.show(status, "message", shown{Title: titleRefused, Body: body}, "")
 }
 
 // fail answers an error that is not the person's.
