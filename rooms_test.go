@@ -218,7 +218,7 @@ var rooms = map[string]room{
 	"internal/chain/endpoints": {
 		what:  "JSON-RPC endpoints, their health and their agreement",
 		lines: 1050,
-		ours:  "toll internal/backoff",
+		ours:  "toll internal/backoff internal/jobs",
 		third: []string{"github.com/ethereum/go-ethereum"},
 	},
 	// The embedded chain is the only room that runs a node.

@@ -16,6 +16,7 @@ import (
 	"github.com/tollhq/toll/internal/chain/chaintest"
 	"github.com/tollhq/toll/internal/chain/contracts"
 	"github.com/tollhq/toll/internal/chain/endpoints"
+	"github.com/tollhq/toll/internal/jobs"
 	"github.com/tollhq/toll/internal/rail"
 )
 
@@ -33,16 +34,13 @@ func (w *world) overNetwork(attempt time.Duration, doubles ...*chaintest.Double)
 	if err != nil {
 		w.Fatal(err)
 	}
-	ctx, stop := context.WithCancel(context.Background())
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		pool.Run(ctx)
-	}()
+	g := jobs.NewGroup(nil)
+	g.OnStop("pool", func(context.Context) error { pool.Close(); return nil })
+	g.Start(pool.Loop())
 	w.Cleanup(func() {
-		stop()
-		<-ended
-		pool.Close()
+		if err := g.Stop(context.Background()); err != nil {
+			w.Errorf("Stop: %v", err)
+		}
 	})
 	w.growing()
 	return w.running(func(c *chain.Config) {

@@ -35,7 +35,7 @@ const (
 	settingGenesis = "chain_genesis"
 
 	probeChain   = 3 * time.Second  // how long a start waits for the endpoints
-	retryChain   = 5 * time.Second  // between attempts to start
+	retryChain   = 5 * time.Second  // when a caller may try again whose chain was not started
 	startChain   = 60 * time.Second // of one attempt
 	lookEmbedded = 5 * time.Second  // between looks at the chain for /ready
 	lookRPC      = 15 * time.Second
@@ -60,8 +60,8 @@ type Deps struct {
 	At func(step string)
 }
 
-// Network is the chain of a service. It is started when it is first needed, or by [Network.Start], and runs until
-// [Network.Close]. A service without a chain has one, too, which is off. Its methods may be called at the same time.
+// Network is the chain of a service. It is started when it is first needed, or by [Network.Start], and runs until its group stops;
+// [Network.Close] comes after. A service without a chain has one, too, which is off. Its methods may be called at the same time.
 type Network struct {
 	cfg     Config
 	deps    Deps
@@ -72,17 +72,15 @@ type Network struct {
 
 	checkout *checkout.Checkout // set by Start
 
-	life context.Context // of all that runs
-	end  context.CancelFunc
-	work sync.WaitGroup
+	wake jobs.Signal // of the loop that starts the chain
 
-	mu       sync.Mutex
-	running  *runningChain // nil: not started
-	starting chan struct{} // closed when the attempt to start is over; nil when there is none
-	failure  error         // of the last attempt
-	failedAt time.Time
-	closed   bool
-	fault    error // of the last look
+	mu      sync.Mutex
+	needed  bool          // the chain is started as soon as possible
+	running *runningChain // nil: not started
+	attempt chan struct{} // closed when the next attempt to start has ended, and by Stop
+	failure error         // of the last attempt
+	closed  bool
+	fault   error // of the last look
 }
 
 // runningChain is a chain that was started.
@@ -98,9 +96,8 @@ type runningChain struct {
 // New checks the settings, and the endpoints as far as they answer, and makes the accounts of the service at the first
 // start. It starts nothing.
 func New(ctx context.Context, cfg Config, deps Deps) (*Network, error) {
-	n := &Network{cfg: cfg, deps: deps}
+	n := &Network{cfg: cfg, deps: deps, wake: jobs.NewSignal(), attempt: make(chan struct{})}
 	n.source, n.missing = cfg.source(n.env(), deps.Data)
-	n.life, n.end = context.WithCancel(context.WithoutCancel(ctx))
 	if n.source == sourceNone {
 		if cfg.Mode == Embedded {
 			return nil, errors.New("the embedded chain needs a data directory: set TOLL_DATA (--data), or name endpoints with TOLL_CHAIN_RPC_URLS (--chain-rpc-urls)")
@@ -220,36 +217,26 @@ func genesisOf(ctx context.Context, pool *endpoints.Pool) (common.Hash, error) {
 func (n *Network) need(ctx context.Context) (*runningChain, error) {
 	for {
 		n.mu.Lock()
+		r, attempt, failure, closed := n.running, n.attempt, n.failure, n.closed
+		n.needed = true
+		n.mu.Unlock()
 		switch {
-		case n.running != nil:
-			defer n.mu.Unlock()
-			return n.running, nil
-		case n.closed:
-			n.mu.Unlock()
+		case r != nil:
+			return r, nil
+		case closed:
 			return nil, toll.NewError(toll.CodeUnavailable)
 		case n.source == sourceNone:
-			n.mu.Unlock()
 			return nil, toll.NewError(toll.CodeChainUnreachable).WithHint(n.missing)
-		case n.failure != nil && (lasting(n.failure) || time.Since(n.failedAt) < retryChain):
-			defer n.mu.Unlock()
-			return nil, unusableChain(n.failure)
-		case n.starting == nil:
-			n.starting = make(chan struct{})
-			n.work.Go(n.start)
+		case failure != nil:
+			return nil, unusableChain(failure)
 		}
-		over := n.starting
-		n.mu.Unlock()
+		n.wake.Fire()
 		select {
-		case <-over:
+		case <-attempt:
 		case <-ctx.Done():
 			return nil, unusableChain(ctx.Err())
 		}
 	}
-}
-
-// lasting reports whether another attempt to start would fail as well.
-func lasting(err error) bool {
-	return errors.Is(err, errForeign) || errors.Is(err, devchain.ErrAbsent) || errors.Is(err, devchain.ErrForeign)
 }
 
 // unusableChain is what callers hear of a chain that could not be started.
@@ -267,27 +254,32 @@ func unusableChain(err error) error {
 	return e
 }
 
-func (n *Network) start() {
-	ctx, cancel := context.WithTimeout(n.life, startChain)
+// start is one attempt to start the chain, if it is needed and does not run.
+func (n *Network) start(ctx context.Context) error {
+	n.mu.Lock()
+	due := n.needed && n.running == nil
+	n.mu.Unlock()
+	if !due {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, startChain)
 	defer cancel()
 	r, err := n.open(ctx)
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if err != nil {
-		n.failure, n.failedAt = err, time.Now()
-		if n.life.Err() == nil {
-			n.deps.Log.Error("the chain was not started", "error", err.Error())
-		}
-	} else {
-		n.running, n.failure = r, nil
-		n.work.Go(func() { r.pool.Run(n.life) })
-		n.deps.Jobs.Start(append(r.rail.Loops(), n.watch(r))...)
+	n.failure = err
+	if err == nil {
+		n.running = r
+		n.deps.Jobs.Start(append(r.rail.Loops(), r.pool.Loop(), n.watch(r))...)
 		if r.mirror != nil {
 			n.deps.Jobs.Start(n.publish(r))
 		}
 	}
-	close(n.starting)
-	n.starting = nil
+	if !n.closed {
+		close(n.attempt)
+		n.attempt = make(chan struct{})
+	}
+	return err
 }
 
 // open builds the chain, without anything that runs but the embedded chain itself.
@@ -384,24 +376,19 @@ func (r *runningChain) close() error {
 	return nil
 }
 
-// Stop ends what runs on the chain and waits for nothing; calls that need the chain fail from then on.
+// Stop makes calls that need the chain fail from now on, also those that wait for its start.
 func (n *Network) Stop() {
 	n.mu.Lock()
-	n.closed = true
-	n.mu.Unlock()
-	n.end()
+	defer n.mu.Unlock()
+	if !n.closed {
+		n.closed = true
+		close(n.attempt)
+	}
 }
 
-// Close is [Network.Stop], and waits until everything has ended, the embedded chain last, at most until ctx ends.
-func (n *Network) Close(ctx context.Context) error {
+// Close closes the chain, whose loops have stopped before.
+func (n *Network) Close(context.Context) error {
 	n.Stop()
-	ended := make(chan struct{})
-	go func() { n.work.Wait(); close(ended) }()
-	select {
-	case <-ended:
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 	n.mu.Lock()
 	r := n.running
 	n.running = nil

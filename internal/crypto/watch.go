@@ -3,7 +3,6 @@ package crypto
 import (
 	"context"
 	"errors"
-	"time"
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/chain"
@@ -16,17 +15,20 @@ import (
 // left from before. It returns at once. What the chain says of orders goes to c. Nothing calls the rail before.
 func (n *Network) Start(ctx context.Context, c *checkout.Checkout) error {
 	n.checkout = c
-	wanted := n.source == sourceRPC || n.source == sourceEmbedded && (n.cfg.Mode == Embedded || n.cfg.HTTP != "" || n.burns != nil)
-	if n.source == sourceEmbedded && !wanted {
-		left, err := n.unfinished(ctx)
-		if err != nil {
+	if n.source == sourceNone {
+		return nil
+	}
+	wanted := n.source == sourceRPC || n.cfg.Mode == Embedded || n.cfg.HTTP != "" || n.burns != nil
+	if !wanted {
+		var err error
+		if wanted, err = n.unfinished(ctx); err != nil {
 			return err
 		}
-		wanted = left
 	}
-	if wanted {
-		n.work.Go(n.insist)
-	}
+	n.mu.Lock()
+	n.needed = wanted
+	n.mu.Unlock()
+	n.deps.Jobs.Start(jobs.Loop{Name: "chain.start", Wake: n.wake, Turn: jobs.Do(n.start)})
 	return nil
 }
 
@@ -38,21 +40,6 @@ func (n *Network) unfinished(ctx context.Context) (bool, error) {
 	}
 	undecided, err := store.UndecidedChainOps(ctx, n.deps.Store, 1)
 	return len(undecided) > 0, err
-}
-
-// insist tries to start the chain until it runs, or cannot.
-func (n *Network) insist() {
-	for {
-		_, err := n.need(n.life)
-		if err == nil || lasting(err) {
-			return
-		}
-		select {
-		case <-n.life.Done():
-			return
-		case <-time.After(retryChain):
-		}
-	}
 }
 
 // watch returns the loop that asks whether the chain can be used, so that a caller of /ready causes no request.

@@ -175,6 +175,10 @@ func TestGroup_Stop(t *testing.T) {
 			t.Errorf("a loop was started after the shutdown: %v", order)
 		}
 	})
+}
+
+// F22: a turn that hangs delays a shutdown up to its deadline, and the error says so.
+func TestF22_StopEndsAtItsDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
 		var closed atomic.Bool

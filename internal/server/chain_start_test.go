@@ -3,6 +3,7 @@ package server_test
 import (
 	"encoding/json"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -17,6 +18,7 @@ import (
 	"github.com/tollhq/toll/internal/chain/contracts"
 	"github.com/tollhq/toll/internal/chain/devchain"
 	"github.com/tollhq/toll/internal/crypto"
+	"github.com/tollhq/toll/internal/jobs"
 	"github.com/tollhq/toll/internal/server"
 	"github.com/tollhq/toll/internal/server/servertest"
 	"github.com/tollhq/toll/internal/store"
@@ -304,5 +306,42 @@ func TestTwoProcessesOneChain(t *testing.T) {
 	}
 	if err := st.QueryRow(ctx, "SELECT COUNT(DISTINCT nonce), COUNT(*) FROM chain_txs WHERE state = 'mined'").Scan(&nonces, &used); err != nil || nonces != used || used == 0 {
 		t.Errorf("%d transactions with %d nonces, %v", used, nonces, err)
+	}
+}
+
+// A chain that cannot be started is tried again without a caller, as a background loop that an operator sees.
+func TestChainStart_IsRetried(t *testing.T) {
+	t.Parallel() // it mostly waits
+	double := chaintest.NewDouble(t, chaintest.New(t).Client())
+	double.Drop(-1)
+	cfg := outside(double.URL)
+	cfg.Data = storetest.Dir(t)
+	s, url := start(t, cfg)
+	loops := func() map[string]jobs.Status {
+		w := httptest.NewRecorder()
+		s.Metrics().ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/loops", nil))
+		var all []jobs.Status
+		if err := json.Unmarshal(w.Body.Bytes(), &all); err != nil {
+			t.Fatal(err)
+		}
+		named := map[string]jobs.Status{}
+		for _, l := range all {
+			named[l.Name] = l
+		}
+		return named
+	}
+	eventually(t, "the start fails", func() bool { return loops()["chain.start"].Failures > 1 })
+	if l := loops()["chain.start"]; l.Error == "" || checks(t, url)["chain"] != "failing" {
+		t.Errorf("loop %+v", l)
+	}
+	double.Clear()
+	eventually(t, "the chain is started", func() bool { return loops()["chain.tracker"].Turns > 0 })
+	for _, name := range []string{"chain.heads", "chain.endpoints", "chain.watch", "chain.relayer.1"} {
+		if _, there := loops()[name]; !there {
+			t.Errorf("no loop %s", name)
+		}
+	}
+	if l := loops()["chain.start"]; l.Error != "" {
+		t.Errorf("loop %+v", l)
 	}
 }

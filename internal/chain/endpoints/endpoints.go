@@ -16,6 +16,8 @@ import (
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/ethereum/go-ethereum/ethclient"
 	"github.com/ethereum/go-ethereum/rpc"
+
+	"github.com/tollhq/toll/internal/jobs"
 )
 
 var (
@@ -139,18 +141,12 @@ func New(cfg Config) (*Pool, error) {
 	return p, nil
 }
 
-// Run checks the health of all endpoints until the context ends.
-func (p *Pool) Run(ctx context.Context) {
-	tick := time.NewTicker(p.cfg.Every)
-	defer tick.Stop()
-	for {
+// Loop returns what checks the health of all endpoints.
+func (p *Pool) Loop() jobs.Loop {
+	return jobs.Loop{Name: "chain.endpoints", Every: p.cfg.Every, Turn: jobs.Do(func(ctx context.Context) error {
 		p.Check(ctx)
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-	}
+		return nil
+	})}
 }
 
 // Check asks every endpoint now, at most for the time of one attempt.

@@ -22,6 +22,7 @@ import (
 
 	"github.com/tollhq/toll/internal/chain/chaintest"
 	"github.com/tollhq/toll/internal/chain/endpoints"
+	"github.com/tollhq/toll/internal/jobs"
 )
 
 func TestMain(m *testing.M) {
@@ -434,17 +435,16 @@ func TestBreaker_All(t *testing.T) {
 	s.number(t)
 }
 
-// Run finds out that an endpoint has gone, or come back, without anybody who asks.
-func TestRun(t *testing.T) {
+// The loop finds out that an endpoint has gone, or come back, without anybody who asks.
+func TestLoop(t *testing.T) {
 	t.Parallel()
 	s := two(t, func(cfg *endpoints.Config) {
 		cfg.Every = 20 * time.Millisecond
 		cfg.Rest = 100 * time.Millisecond
 		cfg.Clock, cfg.Idle = time.Now, true // the chain makes no block, however long it takes
 	})
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan struct{})
-	go func() { defer close(done); s.pool.Run(ctx) }()
+	g := jobs.NewGroup(nil)
+	g.Start(s.pool.Loop())
 	usable := func(d *chaintest.Double) func() bool { return func() bool { return s.health(t, d).Usable } }
 	eventually(t, "the first is used", usable(s.first))
 	s.first.ChainID(1)
@@ -454,6 +454,7 @@ func TestRun(t *testing.T) {
 	s.first.Clear()
 	s.next.Clear()
 	eventually(t, "both are back", func() bool { return usable(s.first)() && usable(s.next)() })
-	cancel()
-	<-done
+	if err := g.Stop(t.Context()); err != nil {
+		t.Error(err)
+	}
 }
