@@ -216,12 +216,25 @@ func (c *checking) node(n ast.Node) bool {
 		}
 	case *ast.SelectorExpr:
 		c.selector(n, rules)
+	case *ast.GoStmt:
+		c.background(n)
 	case *ast.CallExpr:
+		if s, ok := n.Fun.(*ast.SelectorExpr); ok && (s.Sel.Name == "Go" || c.is(s, "time", "NewTicker", "Tick", "AfterFunc")) {
+			c.background(n)
+		}
 		if s, ok := n.Fun.(*ast.SelectorExpr); ok && rules && c.is(s, "time", "Now", "Since", "Until") {
 			c.fault(n, "time.%s in a room of rules: take a clock", s.Sel.Name)
 		}
 	}
 	return true
+}
+
+// background takes what starts something that goes on by itself for a fault, unless the file may.
+func (c *checking) background(n ast.Node) {
+	if c.test || c.in == "internal/jobs" || c.in == "bench" || slices.Contains(testRooms, c.in) || goroutines[c.name] != "" {
+		return
+	}
+	c.fault(n, "work in the background is a jobs.Loop: see goroutines")
 }
 
 func (c *checking) text(n *ast.BasicLit) {

@@ -408,6 +408,44 @@ var skips = map[string]string{
 	"interop/mcp_test.go":                                "a newer node from npm, for this processor",
 }
 
+// goroutines are the files outside of internal/jobs that start goroutines or have tickers, with what for. What goes on in the
+// background of the service is a [jobs.Loop], so that one shutdown ends it, and the operator sees it.
+var goroutines = map[string]string{
+	"internal/server/server.go":             "listeners",
+	"internal/cli/serve.go":                 "listeners",
+	"internal/cli/gate.go":                  "listeners",
+	"internal/cli/dev.go":                   "listeners",
+	"internal/cli/login.go":                 "the listener of one sign-in",
+	"internal/pace/unread.go":               "the time of one connection",
+	"internal/ledger/ledger.go":             "the writer: it has requests of callers and no turns",
+	"internal/ledger/reads.go":              "parallel reads of one call",
+	"internal/events/deliver.go":            "slots of receivers, whom their loop waits for",
+	"internal/facilitator/cache.go":         "one read for several callers",
+	"internal/facilitator/ended.go":         "one read for several callers",
+	"internal/checkout/machine.go":          "runs of orders, whom callers wait for",
+	"internal/checkout/reconcile.go":        "parallel parts of a turn, and its slots",
+	"internal/checkout/checkout.go":         "a wait with a deadline",
+	"internal/chain/simulate.go":            "parallel reads of one call",
+	"internal/chain/endpoints/head.go":      "parallel reads of one call",
+	"internal/chain/endpoints/send.go":      "parallel sends of one call",
+	"internal/chain/endpoints/endpoints.go": "parallel checks of one turn",
+	"internal/chain/devchain/mine.go":       "the node, which stands for one of others",
+
+	// In the programs of builders, which have no jobs.
+	"internal/sale/queue.go":   "settlements that are repeated later",
+	"client/events.go":         "the silence of one stream",
+	"paid/gate.go":             "the end of one hold",
+	"paidmcp/call.go":          "the end of one hold",
+	"paidmcp/server.go":        "listeners",
+	"paidmcp/session.go":       "one session",
+	"paidmcp/backlog.go":       "one session",
+	"paidmcp/proxy.go":         "one session",
+	"paidmcp/proxy_shelf.go":   "what a server behind the proxy offers",
+	"paidmcp/proxy_process.go": "the end of one process",
+	"paida2a/work.go":          "one task",
+	"paida2a/send.go":          "one task",
+}
+
 func TestRooms(t *testing.T) {
 	for _, f := range newHouse(module, rooms).check(t, ".") {
 		t.Error(f)

@@ -4,6 +4,7 @@ import (
 	"database/sql" // want `SQL outside of store and ledger`
 	"fmt"
 	"log/slog"
+	"sync"
 	"testing" // want `a helper of tests in a production file`
 	"time"
 
@@ -22,4 +23,8 @@ func all(t *testing.T, db *sql.DB) {
 	_ = "Select a plan from the list, or update it; set a limit."
 	fmt.Println(time.Now(), below.Word, alloweds.Word, util.Word) // want `this room does not write to the terminal`
 	slog.Info("hello")                                            // want `slog.Info is a global: take a *slog.Logger`
+	go fmt.Sprint()                                               // want `work in the background is a jobs.Loop: see goroutines`
+	_ = time.NewTicker(1)                                         // want `work in the background is a jobs.Loop: see goroutines`
+	new(sync.WaitGroup).Go(nil)                                   // want `work in the background is a jobs.Loop: see goroutines`
+	time.Sleep(1)
 }
