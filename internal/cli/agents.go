@@ -22,12 +22,12 @@ func (a *app) agentsCommand() *cobra.Command {
 	metadata := flag{"agent-metadata", "metadataAttributes", object, "name, description and so on, as JSON"}
 	api := flag{"agent-api", "agentApiAttributes", object, "endpoints and so on, as JSON"}
 	return group("agents", "Agents that take payment", "",
-		a.list(list{
+		a.resource(call{
 			use: "list", short: "List your agents", aliases: []string{"get-agents"},
 			path: "/protocol/agents", member: "agents", columns: agentColumns,
 		}),
 		a.get("get AGENT", "Show an agent", "/protocol/agents/AGENT", "get-agent"),
-		a.list(list{
+		a.resource(call{
 			use: "plans AGENT", short: "List the plans of an agent", aliases: []string{"get-agent-plans"},
 			path: "/protocol/agents/AGENT/plans", member: "plans", columns: planColumns,
 		}),
@@ -139,7 +139,7 @@ func (a *app) updateAgent(ctx context.Context, id toll.AgentID, in body, version
 	if len(removed) > 0 {
 		a.say("note", "the agent no longer has %s", endpointTexts(removed))
 	}
-	return a.record(got)
+	return a.show(got)
 }
 
 // endpointsWithout returns the endpoints that an update of the API takes away; nothing for one that

@@ -22,9 +22,12 @@ func (a *app) clockAdvance(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return usagef("the clock moves forward by whole seconds, or a time such as 36h")
 	}
-	err = a.send(cmd.Context(), http.MethodPost, "/sandbox/clock", body{"advanceSecs": int64(d / time.Second)})
+	got, err := a.call(cmd.Context(), http.MethodPost, "/sandbox/clock", nil, body{"advanceSecs": int64(d / time.Second)})
 	if e, ok := errors.AsType[*toll.Error](err); ok && e.Code == toll.CodeForbidden {
 		return e.WithHint("Beside the service, toll keys create --local --operator --account NAME --data DIR -q prints the API key of an operator: set it as TOLL_API_KEY.")
 	}
-	return err
+	if err != nil {
+		return err
+	}
+	return a.show(got)
 }

@@ -26,7 +26,7 @@ no code yet (account.codeRequired) signs an EIP-7702 authorization as well.`,
 			},
 			require: []string{"signature"},
 		}),
-		a.list(list{
+		a.resource(call{
 			use: "list", short: "List your delegations", path: "/delegation", member: "delegations",
 			columns: []column{
 				{"DELEGATION", "delegationId"}, {"PROVIDER", "provider"}, {"STATUS", "status"}, {"LIMIT", "spendingLimitCents"},
@@ -36,7 +36,7 @@ no code yet (account.codeRequired) signs an EIP-7702 authorization as well.`,
 		}),
 		a.get("get ID", "Show a delegation", "/delegation/ID"),
 		a.act("revoke ID", "End a delegation, and the access tokens that use it", http.MethodDelete, "/delegation/ID"),
-		a.list(list{
+		a.resource(call{
 			use: "transactions ID", short: "List the orders that a delegation paid",
 			path: "/delegation/ID/transactions", member: "transactions",
 			columns: []column{
@@ -132,7 +132,7 @@ func (a *app) cardsList(use string) *cobra.Command {
 			{"accessible", "accessible", toggle, "only those that this API key can use now"},
 		},
 		show: func(_ *cobra.Command, got json.RawMessage) error {
-			return a.array(got, []column{
+			return a.showPage(got, "", []column{
 				{"ID", "id"}, {"TYPE", "type"}, {"BRAND", "brand"}, {"LAST 4", "last4"}, {"ALIAS", "alias"},
 				{"PROVIDER", "provider"}, {"STATUS", "status"},
 			})

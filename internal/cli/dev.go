@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -12,6 +13,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -65,26 +67,19 @@ func (a *app) dev(ctx context.Context, f devFlags) (err error) {
 		return err
 	}
 	// The people in the demonstration call over HTTP, so what serves them ends after them.
-	serving, stop := context.WithCancel(context.WithoutCancel(ctx))
-	ended := make(chan error, 2)
-	go func() { ended <- m.service.Serve(serving, m.serviceListener) }()
-	go func() { ended <- m.serveAgent(serving) }()
-	defer func() {
-		stop()
-		err = errors.Join(err, <-ended, <-ended, m.queue.Drain(context.WithoutCancel(ctx)), m.service.Close(context.WithoutCancel(ctx)))
-	}()
+	endService := background(ctx, func(ctx context.Context) error { return m.service.Serve(ctx, m.serviceListener) })
+	defer func() { err = errors.Join(err, endService(), m.service.Close(context.WithoutCancel(ctx))) }()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	shown := &watchedWriter{Writer: a.out, lost: cancel}
 	a.out = shown
-	defer func() {
-		if shown.err != nil {
-			err = shown.err
-		}
-	}()
-	if err := m.seed(ctx); err != nil {
-		return err
+	defer func() { err = cmp.Or(shown.err, err) }()
+	agent, err := m.seed(ctx)
+	if err != nil {
+		return errors.Join(err, m.agentListener.Close())
 	}
+	endAgent := background(ctx, func(ctx context.Context) error { return serveGate(ctx, m.agentListener, agent, m.queue) })
+	defer func() { err = errors.Join(err, endAgent()) }()
 	if err := m.awaitChain(ctx); err != nil {
 		return err
 	}
@@ -100,6 +95,17 @@ func (a *app) dev(ctx context.Context, f devFlags) (err error) {
 	a.say("", "Everything stays up. Ctrl-C ends it.")
 	<-ctx.Done()
 	return nil
+}
+
+// background starts serve, which outlives ctx. The function that it returns ends it, and returns its error.
+func background(ctx context.Context, serve func(context.Context) error) (end func() error) {
+	ctx, stop := context.WithCancel(context.WithoutCancel(ctx))
+	ended := make(chan error, 1)
+	go func() { ended <- serve(ctx) }()
+	return func() error {
+		stop()
+		return <-ended
+	}
 }
 
 // watchedWriter keeps the first error of a writer, and tells of it.
@@ -124,11 +130,9 @@ type market struct {
 	service         *server.Server
 	serviceListener net.Listener
 	agentListener   net.Listener
-	agent           http.Handler // set by seed
-	agentReady      chan struct{}
 	queue           *paid.Queue
 	log             *slog.Logger
-	runs            chan struct{} // one for each time the agent worked
+	worked          atomic.Int32 // how often the agent did
 
 	builder, subscriber, visitor person
 	planID                       toll.PlanID
@@ -148,7 +152,7 @@ func (m *market) url() string      { return "http://" + m.serviceListener.Addr()
 func (m *market) agentURL() string { return "http://" + m.agentListener.Addr().String() + devAgentPath }
 
 func (a *app) openMarket(ctx context.Context, f devFlags, log *slog.Logger) (_ *market, err error) {
-	m := &market{dir: f.data, queue: paid.NewQueue(), log: log, agentReady: make(chan struct{}), runs: make(chan struct{}, 1024)}
+	m := &market{dir: f.data, queue: paid.NewQueue(), log: log}
 	if m.serviceListener, err = listen(ctx, f.listen); err != nil {
 		return nil, err
 	}
@@ -166,32 +170,12 @@ func (a *app) openMarket(ctx context.Context, f devFlags, log *slog.Logger) (_ *
 	return m, nil
 }
 
-func (m *market) serveAgent(ctx context.Context) error {
-	h := &http.Server{ReadHeaderTimeout: 15 * time.Second, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		select {
-		case <-m.agentReady:
-			m.agent.ServeHTTP(w, r)
-		case <-r.Context().Done():
-		}
-	})}
-	failed := make(chan error, 1)
-	go func() { failed <- h.Serve(m.agentListener) }()
-	select {
-	case err := <-failed:
-		return err
-	case <-ctx.Done():
-	}
-	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
-	defer cancel()
-	return h.Shutdown(end)
-}
-
-// seed makes the people, the plan and the agent.
-func (m *market) seed(ctx context.Context) error {
+// seed makes the people, the plan and the agent, and returns what serves it.
+func (m *market) seed(ctx context.Context) (http.Handler, error) {
 	for name, p := range map[string]*person{"builder": &m.builder, "subscriber": &m.subscriber, "visitor": &m.visitor} {
 		key, err := m.service.CreateKey(ctx, server.KeyRequest{Account: "dev-" + name, Name: "toll dev", ExpiresIn: 7 * 24 * time.Hour, Operator: true})
 		if err != nil {
-			return err
+			return nil, err
 		}
 		p.address = key.Address
 		p.keyFile = filepath.Join(m.dir, name+".key")
@@ -204,7 +188,7 @@ func (m *market) seed(ctx context.Context) error {
 			client.WithMaxRetryWait(15*time.Second),
 		)
 		if err := os.WriteFile(p.keyFile, []byte(key.Key+"\n"), 0o600); err != nil {
-			return err
+			return nil, err
 		}
 	}
 	c := m.builder.client
@@ -222,27 +206,19 @@ func (m *market) seed(ctx context.Context) error {
 			Credits: toll.CreditsConfig{Amount: 100, MinAmount: 1, MaxAmount: devMaxCredits},
 		})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	m.planID, m.agentID = registered.PlanID, registered.AgentID
 	mux := http.NewServeMux()
-	mux.Handle("POST "+devAgentPath, paid.Handler(c, m.counted(http.HandlerFunc(statisticsAgent)),
+	agent := func(w http.ResponseWriter, r *http.Request) {
+		m.worked.Add(1)
+		statisticsAgent(w, r)
+	}
+	mux.Handle("POST "+devAgentPath, paid.Handler(c, http.HandlerFunc(agent),
 		paid.Plan(m.planID), paid.Agent(m.agentID), paid.CreditsFunc(statisticsPrice), paid.MaxCredits(devMaxCredits),
 		paid.PublicURL("http://"+m.agentListener.Addr().String()), paid.Description("Statistics of a text"), paid.MimeType("application/json"),
 		paid.Log(m.log), paid.WithQueue(m.queue), paid.Namespace(m.service.Namespace())))
-	m.agent = mux
-	close(m.agentReady)
-	return nil
-}
-
-func (m *market) counted(h http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		select {
-		case m.runs <- struct{}{}:
-		default: // nobody counts any more
-		}
-		h.ServeHTTP(w, r)
-	})
+	return mux, nil
 }
 
 // program is how the person who reads this started the program, for commands to paste.

@@ -31,17 +31,19 @@ type stage struct {
 	step   int
 }
 
-func (s *stage) style(text string, of func(lipgloss.Style) lipgloss.Style) string {
+var (
+	bold  = lipgloss.NewStyle().Bold(true)
+	faint = lipgloss.NewStyle().Faint(true)
+	green = lipgloss.NewStyle().Foreground(lipgloss.Green)
+	red   = lipgloss.NewStyle().Foreground(lipgloss.Red)
+)
+
+func (s *stage) style(text string, as lipgloss.Style) string {
 	if !s.colour {
 		return text
 	}
-	return of(lipgloss.NewStyle()).Render(text)
+	return as.Render(text)
 }
-
-func bold(st lipgloss.Style) lipgloss.Style  { return st.Bold(true) }
-func faint(st lipgloss.Style) lipgloss.Style { return st.Faint(true) }
-func green(st lipgloss.Style) lipgloss.Style { return st.Foreground(lipgloss.Green) }
-func red(st lipgloss.Style) lipgloss.Style   { return st.Foreground(lipgloss.Red) }
 
 func (s *stage) title(text string) { fmt.Fprintf(s.out, "\n%s\n\n", s.style(text, bold)) }
 
@@ -62,9 +64,7 @@ func (s *stage) facts(pairs ...string) {
 }
 
 func (s *stage) block(text string) {
-	for line := range strings.SplitSeq(strings.TrimRight(text, "\n"), "\n") {
-		fmt.Fprintf(s.out, "   %s\n", line)
-	}
+	fmt.Fprintf(s.out, "   %s\n", strings.ReplaceAll(strings.TrimRight(text, "\n"), "\n", "\n   "))
 }
 
 func (s *stage) status(res *answer) {
@@ -79,8 +79,8 @@ func (s *stage) status(res *answer) {
 type answer struct {
 	status  int
 	body    []byte
-	terms   *x402.PaymentRequired // what it asks for, nil when it asks for nothing
-	receipt *x402.SettleResponse  // nil without one
+	terms   x402.PaymentRequired // what it asks for
+	receipt x402.SettleResponse
 }
 
 // ask calls the agent. An empty token pays nothing.
@@ -102,22 +102,13 @@ func (m *market) ask(ctx context.Context, token string) (*answer, error) {
 	if out.body, err = io.ReadAll(res.Body); err != nil {
 		return nil, err
 	}
-	if v := res.Header.Get(x402.HeaderRequired); v != "" {
-		out.terms = new(x402.PaymentRequired)
-		if err := x402.DecodeHeader(v, out.terms); err != nil {
-			return nil, err
+	for name, into := range map[string]any{x402.HeaderRequired: &out.terms, x402.HeaderResponse: &out.receipt} {
+		if v := res.Header.Get(name); v != "" {
+			err = errors.Join(err, x402.DecodeHeader(v, into))
 		}
 	}
-	if v := res.Header.Get(x402.HeaderResponse); v != "" {
-		out.receipt = new(x402.SettleResponse)
-		if err := x402.DecodeHeader(v, out.receipt); err != nil {
-			return nil, err
-		}
-	}
-	return out, nil
+	return out, err
 }
-
-func (m *market) worked() int { return len(m.runs) }
 
 // demonstrate shows one paid call and two refused ones, and prints what to paste. That a step does not do what it shows is
 // an error, so that the demonstration is a test as well.
@@ -149,7 +140,7 @@ func (m *market) showUnpaid(ctx context.Context, s *stage) error {
 		return err
 	}
 	s.status(res)
-	if res.status != http.StatusPaymentRequired || res.terms == nil || len(res.terms.Accepts) == 0 || m.worked() != 0 {
+	if res.status != http.StatusPaymentRequired || len(res.terms.Accepts) == 0 || m.worked.Load() != 0 {
 		return fmt.Errorf("an unpaid call was answered %d", res.status)
 	}
 	r := res.terms.Accepts[0]
@@ -181,7 +172,7 @@ func (m *market) showPaid(ctx context.Context, s *stage) error {
 		return err
 	}
 	r := res.receipt
-	if res.status != http.StatusOK || r == nil || !r.Success || r.CreditsRedeemed == nil || r.Extra == nil || m.worked() != 1 {
+	if res.status != http.StatusOK || !r.Success || r.CreditsRedeemed == nil || r.Extra == nil || m.worked.Load() != 1 {
 		return fmt.Errorf("the paid call was answered %d", res.status)
 	}
 	fmt.Fprintln(s.out)
@@ -204,10 +195,10 @@ func (m *market) showBroke(ctx context.Context, s *stage) error {
 		return err
 	}
 	s.status(res)
-	if res.status != http.StatusPaymentRequired || res.terms == nil || m.worked() != 1 {
+	if res.status != http.StatusPaymentRequired || len(res.terms.Accepts) == 0 || m.worked.Load() != 1 {
 		return fmt.Errorf("the call without credits was answered %d", res.status)
 	}
-	s.facts("error", res.terms.Error, "agent ran", fmt.Sprintf("%d time, for the paid call", m.worked()))
+	s.facts("error", res.terms.Error, "agent ran", "1 time, for the paid call")
 	return nil
 }
 

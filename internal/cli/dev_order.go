@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/big"
+	"slices"
 	"time"
 
 	"github.com/tollhq/toll"
@@ -52,7 +53,7 @@ func (m *market) awaitChain(ctx context.Context) error {
 // showOrder has the subscriber buy the plan on the chain, through a delegation.
 func (m *market) showOrder(ctx context.Context, s *stage) error {
 	s.heading("The subscriber buys the plan on the chain, through a delegation")
-	subscriber, builder := m.subscriber, m.builder
+	subscriber := m.subscriber
 	if _, err := subscriber.client.Faucet(ctx, client.FaucetParams{USDC: devFunds}); err != nil {
 		return err
 	}
@@ -62,11 +63,7 @@ func (m *market) showOrder(ctx context.Context, s *stage) error {
 	if err != nil {
 		return err
 	}
-	buyerBefore, err := usdc(ctx, subscriber)
-	if err != nil {
-		return err
-	}
-	sellerBefore, err := usdc(ctx, builder)
+	before, err := m.holdings(ctx)
 	if err != nil {
 		return err
 	}
@@ -92,37 +89,39 @@ func (m *market) showOrder(ctx context.Context, s *stage) error {
 	if err != nil {
 		return fmt.Errorf("the transaction of the order is not on the chain: %w", err)
 	}
-	buyerAfter, err := usdc(ctx, subscriber)
+	after, err := m.holdings(ctx)
 	if err != nil {
 		return err
 	}
-	sellerAfter, err := usdc(ctx, builder)
-	if err != nil {
-		return err
+	change := func(before, after toll.Units) string {
+		return toll.FormatAmount(before, usdcDecimals) + " USDC  ->  " + toll.FormatAmount(after, usdcDecimals) + " USDC"
 	}
 	s.facts("order", fmt.Sprintf("%s   %s after %d ms", order.OrderID, order.Status, took.Milliseconds()),
 		"transaction", tx.String(), "block", fmt.Sprint(block), "credits", order.CreditsGranted.Text(),
-		"subscriber", toll.FormatAmount(buyerBefore, usdcDecimals)+" USDC  ->  "+toll.FormatAmount(buyerAfter, usdcDecimals)+" USDC",
-		"builder", toll.FormatAmount(sellerBefore, usdcDecimals)+" USDC  ->  "+toll.FormatAmount(sellerAfter, usdcDecimals)+" USDC")
+		"subscriber", change(before.subscriber, after.subscriber), "builder", change(before.builder, after.builder))
 	price := big.NewInt(devPrice)
-	paid := new(big.Int).Sub(buyerBefore.Int(), buyerAfter.Int())
-	got := new(big.Int).Sub(sellerAfter.Int(), sellerBefore.Int())
+	paid := new(big.Int).Sub(before.subscriber.Int(), after.subscriber.Int())
+	got := new(big.Int).Sub(after.builder.Int(), before.builder.Int())
 	if paid.Cmp(price) != 0 || got.Cmp(price) != 0 {
 		return fmt.Errorf("the plan costs %s, the subscriber paid %s and the builder got %s", price, paid, got)
 	}
 	return nil
 }
 
-// usdc returns what the wallet of a person holds, in base units.
-func usdc(ctx context.Context, p person) (toll.Units, error) {
-	w, err := p.client.Wallet(ctx)
-	if err != nil {
-		return toll.Units{}, err
-	}
-	for _, b := range w.Balances {
-		if b.Symbol == "USDC" {
-			return b.Amount, nil
+// holdings are what wallets hold, in base units of USDC.
+type holdings struct{ subscriber, builder toll.Units }
+
+func (m *market) holdings(ctx context.Context) (h holdings, err error) {
+	for p, into := range map[*person]*toll.Units{&m.subscriber: &h.subscriber, &m.builder: &h.builder} {
+		w, err := p.client.Wallet(ctx)
+		if err != nil {
+			return h, err
 		}
+		i := slices.IndexFunc(w.Balances, func(b toll.TokenBalance) bool { return b.Symbol == toll.CurrencyUSDC })
+		if i < 0 {
+			return h, errors.New("the balances of the wallet cannot be read")
+		}
+		*into = w.Balances[i].Amount
 	}
-	return toll.Units{}, errors.New("the balances of the wallet cannot be read")
+	return h, nil
 }

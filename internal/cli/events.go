@@ -25,7 +25,7 @@ func (a *app) eventsCommand() *cobra.Command {
 		}
 		return text, nil
 	})}
-	c := a.list(list{
+	c := a.resource(call{
 		use: "events", short: "What happened to your agents, plans, credits and keys",
 		path: "/events", member: "events", columns: eventColumns,
 		flags: []flag{

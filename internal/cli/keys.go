@@ -16,7 +16,7 @@ import (
 func (a *app) keysCommand() *cobra.Command {
 	return group("keys", "API keys", "",
 		a.keysCreate(),
-		a.list(list{
+		a.resource(call{
 			use: "list", short: "List your API keys", path: "/api-keys", member: "apiKeys",
 			columns: []column{
 				{"ID", "id"}, {"NAME", "name"}, {"KEY", "prefix"}, {"TAIL", "tail"}, {"VERSION", "version"}, {"STATUS", "status"},
@@ -126,7 +126,7 @@ one, never members or export, ends no later, and ends with it.`
 		if err != nil {
 			return err
 		}
-		return a.showMade(record, "key")
+		return a.made(record, "key")
 	}
 	return c
 }

@@ -29,7 +29,7 @@ func (a *app) ordersGet() *cobra.Command {
 		use: "get ORDER", short: "Show what became of an order", path: "/protocol/orders/ORDER",
 		long: "Show what became of an order. Exit codes: 0 the credits are there, 7 it is under way, 4 it failed.",
 		show: func(cmd *cobra.Command, got json.RawMessage) error {
-			return a.order(cmd.Context(), got, wait, a.record)
+			return a.order(cmd.Context(), got, wait, "")
 		},
 	})
 	waitFlag(c, &wait)
@@ -60,7 +60,7 @@ Exit codes: 0 the credits are there, 7 the order is under way or its outcome is 
 			got, err := a.call(ctx, http.MethodPost, segments("protocol", "plans", args[0], "order"), nil, in)
 			switch {
 			case err == nil:
-				return a.order(cmd.Context(), got, time.Until(end), func(got []byte) error { return a.made(got, "orderId") })
+				return a.order(cmd.Context(), got, time.Until(end), "orderId")
 			case !isUnknown(err):
 				return err
 			case time.Now().Add(orderPoll).After(end):
@@ -89,8 +89,8 @@ func waitFlag(c *cobra.Command, wait *time.Duration) {
 	c.Flags().Lookup("wait").NoOptDefVal = defaultOrderWait.String()
 }
 
-// order prints an order, after it is decided or the time is over.
-func (a *app) order(ctx context.Context, got json.RawMessage, wait time.Duration, show func([]byte) error) error {
+// order prints an order, after it is decided or the time is over. Quiet, it prints the member alone.
+func (a *app) order(ctx context.Context, got json.RawMessage, wait time.Duration, member string) error {
 	end := time.Now().Add(wait)
 	told := ""
 	for isUnderWay(got) && time.Now().Before(end) {
@@ -114,7 +114,7 @@ func (a *app) order(ctx context.Context, got json.RawMessage, wait time.Duration
 	if told != "" {
 		a.progress(got, told)
 	}
-	if err := show(a.withWholeAmount(got)); err != nil {
+	if err := a.made(a.withWholeAmount(got), member); err != nil {
 		return err
 	}
 	switch {
@@ -160,7 +160,7 @@ func isUnderWay(order json.RawMessage) bool {
 
 func (a *app) requestsCommand() *cobra.Command {
 	request := flag{"request-id", "agentRequestId", word, "the request"}
-	subTasks := a.list(list{
+	subTasks := a.resource(call{
 		use: "list", short: "List the sub-tasks of a request", path: "/protocol/agent-sub-tasks", member: "subTasks",
 		columns: []column{
 			{"ID", "subTaskId"}, {"TAG", "tag"}, {"STATUS", "status"}, {"CREDITS", "creditsToRedeem"},

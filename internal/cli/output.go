@@ -43,68 +43,87 @@ func (a *app) asJSON() bool {
 	return output == formatJSON || output == formatNDJSON
 }
 
-// record writes one record. body is an answer as received.
-func (a *app) record(body []byte) error {
+// encoded is the JSON of a value. An answer of the service stays as it was received.
+func encoded(v any) (json.RawMessage, error) {
+	if got, ok := v.(json.RawMessage); ok {
+		return got, nil
+	}
+	return x402.Encode(v)
+}
+
+// show writes a value, or an answer as it was received, as one record.
+func (a *app) show(v any) error {
+	got, err := encoded(v)
+	if err != nil {
+		return err
+	}
 	switch a.set.output {
 	case formatQuiet:
 		return nil
 	case formatJSON:
-		return a.writeJSON(body)
+		return a.writeJSON(got)
 	case formatNDJSON:
-		return a.writeCompact(body)
+		return a.writeCompact(got)
 	}
-	members, err := membersOf(body)
+	members, err := membersOf(got)
 	if err != nil {
 		return err
 	}
-	if a.set.output == formatCSV {
-		var names, values []string
-		for _, m := range members {
-			names, values = append(names, m.name), append(values, text(m.value))
-		}
-		return writeCSV(a.out, [][]string{names, values})
-	}
-	rows := make([][]string, 0, len(members))
+	var names, values []string
+	var rows [][]string
 	for _, m := range members {
+		names, values = append(names, m.name), append(values, text(m.value))
 		rows = append(rows, []string{m.name, text(m.value)})
+	}
+	if a.set.output == formatCSV {
+		return writeCSV(a.out, [][]string{names, values})
 	}
 	return a.writeRows(nil, rows)
 }
 
-// show writes a value as one record.
-func (a *app) show(v any) error {
-	b, err := x402.Encode(v)
+// made is show for what was made. Quiet, it prints the member alone by which others name it.
+func (a *app) made(v any, member string) error {
+	if a.set.output != formatQuiet || member == "" {
+		return a.show(v)
+	}
+	got, err := encoded(v)
 	if err != nil {
 		return err
 	}
-	return a.record(b)
+	_, err = fmt.Fprintln(a.out, clean(at(got, member)))
+	return err
 }
 
-// showPage writes a member of a value as a list.
+// built is show for what a command made without the service. In a pipe it is JSON, for the flags
+// that take it, unless another form is asked for.
+func (a *app) built(v any) error {
+	if a.set.terminal || a.set.output == formatQuiet || cmp.Or(a.flags.output, a.getenv("TOLL_OUTPUT")) != "" {
+		return a.show(v)
+	}
+	got, err := encoded(v)
+	if err != nil {
+		return err
+	}
+	return a.writeCompact(got)
+}
+
+// showPage writes a list: whole as JSON, else its records, which are the member with this name, or
+// the value itself.
 func (a *app) showPage(v any, member string, columns []column) error {
-	b, err := x402.Encode(v)
+	got, err := encoded(v)
 	if err != nil {
 		return err
 	}
-	return a.page(b, member, columns)
-}
-
-// page writes a page of records, the member of body with this name.
-func (a *app) page(body []byte, member string, columns []column) error {
-	return a.records(body, rawOf(body, member), columns)
-}
-
-// array writes a list whose answer is a bare array.
-func (a *app) array(body []byte, columns []column) error { return a.records(body, body, columns) }
-
-// records writes a list: whole as JSON, else its records.
-func (a *app) records(whole, list []byte, columns []column) error {
+	list := got
+	if member != "" {
+		list = rawOf(got, member)
+	}
 	var items []json.RawMessage
 	if err := json.Unmarshal(list, &items); err != nil {
 		return unreadable(err)
 	}
 	if a.set.output == formatJSON {
-		return a.writeJSON(whole)
+		return a.writeJSON(got)
 	}
 	titles := make([]string, len(columns))
 	for i, c := range columns {
@@ -167,21 +186,20 @@ func unreadable(err error) error {
 
 func (a *app) writeJSON(body []byte) error {
 	var b bytes.Buffer
-	if err := json.Indent(&b, body, "", "  "); err != nil {
-		return unreadable(err)
-	}
-	b.WriteByte('\n')
-	_, err := a.out.Write(b.Bytes())
-	return err
+	return a.writeLine(&b, json.Indent(&b, body, "", "  "))
 }
 
 func (a *app) writeCompact(body []byte) error {
 	var b bytes.Buffer
-	if err := json.Compact(&b, body); err != nil {
+	return a.writeLine(&b, json.Compact(&b, body))
+}
+
+func (a *app) writeLine(b *bytes.Buffer, err error) error {
+	if err != nil {
 		return unreadable(err)
 	}
 	b.WriteByte('\n')
-	_, err := a.out.Write(b.Bytes())
+	_, err = a.out.Write(b.Bytes())
 	return err
 }
 

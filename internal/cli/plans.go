@@ -76,7 +76,7 @@ func (a *app) plansCommand() *cobra.Command {
 		return hidden(use, a.plansCreate(kind, trial))
 	}
 	c := group("plans", "Plans: what agents sell", "",
-		a.list(list{
+		a.resource(call{
 			use: "list", short: "List your plans", aliases: []string{"get-plans"},
 			path: "/protocol/plans", member: "plans", columns: planColumns,
 		}),
@@ -93,7 +93,7 @@ func (a *app) plansCommand() *cobra.Command {
 				return nil
 			},
 		}),
-		a.list(list{
+		a.resource(call{
 			use: "agents PLAN", short: "List the agents of a plan", aliases: []string{"get-agents-associated-to-a-plan"},
 			path: "/protocol/plans/PLAN/agents", member: "agents", columns: agentColumns,
 		}),
@@ -204,7 +204,7 @@ func (a *app) plansCheckout() *cobra.Command {
 					{"paymentStatus", rawOf(got, "result.paymentStatus")}, {"linkExpiresAt", rawOf(got, "result.linkExpiresAt")},
 				})
 			}
-			if err := a.record(shown); err != nil || !open {
+			if err := a.show(shown); err != nil || !open {
 				return err
 			}
 			return a.browse(cmd.Context(), at(got, "result.checkoutUrl"))

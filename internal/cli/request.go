@@ -3,16 +3,8 @@ package cli
 import (
 	"context"
 	"encoding/json"
-	"fmt"
-	"maps"
-	"net/http"
 	"net/url"
 	"strconv"
-
-	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
-
-	"github.com/tollhq/toll/x402"
 )
 
 const apiBase = "/api/v1"
@@ -24,122 +16,56 @@ func (a *app) call(ctx context.Context, method, path string, query url.Values, i
 	return body, err
 }
 
-// send makes a change and prints its answer.
-func (a *app) send(ctx context.Context, method, path string, in any) error {
-	body, err := a.call(ctx, method, path, nil, in)
-	if err != nil {
-		return err
-	}
-	return a.record(body)
+// pageFlags are the flags of lists.
+var pageFlags = []flag{
+	{"page", "page", digits, "page number, from 1"},
+	{"offset", "pageSize", digits, "records a page, 1 to 100"},
+	{"sort-by", "sortBy", word, "created, updated or name"},
+	{"sort-order", "sortOrder", word, "asc or desc"},
+	{"all", allPages, toggle, "every page"},
+	{"pagination", pagination, object, `page and size as JSON: {"page":1,"offset":10}`},
+	{"org-id", orgID, word, "accepted and ignored"},
 }
 
-// showMade is [app.made] for a value.
-func (a *app) showMade(v any, member string) error {
-	b, err := x402.Encode(v)
-	if err != nil {
-		return err
-	}
-	return a.made(b, member)
-}
+// Members of flags that the service does not get as they are.
+const (
+	allPages   = "all"
+	pagination = "pagination"
+	orgID      = "orgId"
+)
 
-// made prints a record that was made; quiet, it prints the member alone by which others name it.
-func (a *app) made(got json.RawMessage, member string) error {
-	if a.set.output != formatQuiet {
-		return a.record(got)
-	}
-	_, err := fmt.Fprintln(a.out, clean(at(got, member)))
-	return err
-}
-
-// paging are the flags of lists.
-type paging struct {
-	page, size        int
-	sortBy, sortOrder string
-	all               bool
-	pagination        string // JSON {"page":1,"offset":10}
-}
-
-func (p *paging) bind(f *pflag.FlagSet) {
-	f.IntVar(&p.page, "page", 0, "page number, from 1")
-	f.IntVar(&p.size, "offset", 0, "records a page, 1 to 100")
-	f.StringVar(&p.sortBy, "sort-by", "", "created, updated or name")
-	f.StringVar(&p.sortOrder, "sort-order", "", "asc or desc")
-	f.BoolVar(&p.all, "all", false, "every page")
-	f.StringVar(&p.pagination, "pagination", "", `page and size as JSON: {"page":1,"offset":10}`)
-	f.String("org-id", "", "accepted and ignored")
-}
-
-func (p *paging) query(a *app) (url.Values, error) {
-	q := url.Values{}
-	if p.pagination != "" {
-		raw, err := a.objectArgument("pagination", p.pagination)
-		if err != nil {
-			return nil, err
-		}
+// list prints one page, or all pages.
+func (a *app) list(ctx context.Context, r *request, member string, columns []column) error {
+	all := r.in[allPages] == true
+	if raw, ok := r.in[pagination].(json.RawMessage); ok {
 		members, err := membersOf(raw)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		for _, m := range members {
-			q.Set(m.name, text(m.value))
+			if r.in[m.name] == nil {
+				r.in[m.name] = text(m.value)
+			}
 		}
 	}
-	set := func(name, value string) {
-		if value != "" && value != "0" {
-			q.Set(name, value)
-		}
+	if all && r.in["pageSize"] == nil {
+		r.in["pageSize"] = 100
 	}
-	set("page", strconv.Itoa(p.page))
-	set("pageSize", strconv.Itoa(p.size))
-	set("sortBy", p.sortBy)
-	set("sortOrder", p.sortOrder)
-	if p.all && !q.Has("pageSize") {
-		q.Set("pageSize", "100")
+	for _, own := range []string{allPages, pagination, orgID} {
+		delete(r.in, own)
 	}
-	return q, nil
-}
-
-// list is a command that prints a list.
-type list struct {
-	use, short string
-	aliases    []string
-	path       string // in which the words of use stand for the arguments
-	member     string // of the answer, that holds the records
-	columns    []column
-	flags      []flag // by which it filters
-}
-
-func (a *app) list(l list) *cobra.Command {
-	var p paging
-	c := command(l.use, l.short, nil)
-	c.Aliases = l.aliases
-	filters := a.inputs(c, l.flags)
-	c.RunE = func(cmd *cobra.Command, args []string) error {
-		q, err := p.query(a)
-		if err != nil {
-			return err
-		}
-		in, err := filters()
-		if err != nil {
-			return err
-		}
-		maps.Copy(q, in.query())
-		path := pathOf(l.path, l.use, args)
-		if p.all {
-			return a.listAll(cmd.Context(), path, q, l.member, l.columns)
-		}
-		body, err := a.call(cmd.Context(), http.MethodGet, path, q, nil)
-		if err != nil {
-			return err
-		}
-		if err := a.page(body, l.member, l.columns); err != nil {
-			return err
-		}
-		a.cutOff(body, l.member)
-		return nil
+	if all {
+		return a.listAll(ctx, r, member, columns)
 	}
-	p.bind(c.Flags())
-	return c
+	got, err := a.request(ctx, r)
+	if err != nil {
+		return err
+	}
+	if err := a.showPage(got, member, columns); err != nil {
+		return err
+	}
+	a.cutOff(got, member)
+	return nil
 }
 
 // cutOff says when a page is not the whole list.
@@ -158,33 +84,24 @@ func (a *app) cutOff(page json.RawMessage, member string) {
 }
 
 // listAll follows the cursors. As JSON the answer is one object with the member alone.
-func (a *app) listAll(ctx context.Context, path string, q url.Values, member string, columns []column) error {
+func (a *app) listAll(ctx context.Context, r *request, member string, columns []column) error {
 	items := []json.RawMessage{}
 	for {
-		body, err := a.call(ctx, http.MethodGet, path, q, nil)
+		page, err := a.request(ctx, r)
 		if err != nil {
 			return err
 		}
-		var page map[string]json.RawMessage
 		var some []json.RawMessage
-		var next *string
-		if err := json.Unmarshal(body, &page); err != nil {
+		if err := json.Unmarshal(rawOf(page, member), &some); err != nil {
 			return unreadable(err)
-		}
-		if err := json.Unmarshal(page[member], &some); err != nil {
-			return unreadable(err)
-		}
-		if raw, ok := page["nextCursor"]; ok {
-			if err := json.Unmarshal(raw, &next); err != nil {
-				return unreadable(err)
-			}
 		}
 		items = append(items, some...)
-		if next == nil || *next == "" || len(some) == 0 {
+		next := at(page, "nextCursor")
+		if next == "" || len(some) == 0 {
 			break
 		}
-		q.Del("page")
-		q.Set("cursor", *next)
+		delete(r.in, "page")
+		r.in["cursor"] = next
 	}
 	return a.showPage(map[string]any{member: items, "total": len(items)}, member, columns)
 }

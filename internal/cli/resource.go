@@ -28,9 +28,13 @@ type call struct {
 	oneOf   bool     // at least one of the flags must be given
 	made    string   // member that names what was made: when quiet, it alone is printed
 	fixed   bool     // what is made never changes: members that the service does not know are refused
+	member  string   // of the answer, that holds the records of a list; such a command has the flags of pages
+	columns []column // of a list
 
 	// change may change the request before it is sent.
 	change func(cmd *cobra.Command, r *request) error
+	// local makes the answer in place of the service.
+	local func(ctx context.Context, r *request) (any, error)
 	// show prints the answer in another way.
 	show func(cmd *cobra.Command, got json.RawMessage) error
 }
@@ -47,7 +51,11 @@ type request struct {
 func (a *app) resource(r call) *cobra.Command {
 	c := command(r.use, r.short, nil)
 	c.Long, c.Example, c.Aliases = r.long, r.example, r.aliases
-	inputs := a.inputs(c, r.flags)
+	flags := r.flags
+	if r.member != "" {
+		flags = append(pageFlags, flags...)
+	}
+	inputs := a.inputs(c, flags)
 	require(c, r.require...)
 	if r.oneOf {
 		c.MarkFlagsOneRequired(names(r.flags)...)
@@ -62,22 +70,30 @@ func (a *app) resource(r call) *cobra.Command {
 				return err
 			}
 		}
-		q := request{method: cmp.Or(r.method, http.MethodGet), path: pathOf(r.path, r.use, args), args: args, in: in}
+		q := &request{cmp.Or(r.method, http.MethodGet), pathOf(r.path, r.use, args), args, in, nil}
 		if r.change != nil {
-			if err := r.change(cmd, &q); err != nil {
+			if err := r.change(cmd, q); err != nil {
 				return err
 			}
 		}
-		got, err := a.request(cmd.Context(), &q)
+		if r.local != nil {
+			made, err := r.local(cmd.Context(), q)
+			if err != nil {
+				return err
+			}
+			return a.built(made)
+		}
+		if r.member != "" {
+			return a.list(cmd.Context(), q, r.member, r.columns)
+		}
+		got, err := a.request(cmd.Context(), q)
 		switch {
 		case err != nil:
 			return err
 		case r.show != nil:
 			return r.show(cmd, got)
-		case r.made != "":
-			return a.made(got, r.made)
 		}
-		return a.record(got)
+		return a.made(got, r.made)
 	}
 	return c
 }
@@ -122,6 +138,9 @@ type flag struct {
 	kind         kind
 	usage        string
 }
+
+// hiddenFlag is the usage of a flag that help leaves out.
+const hiddenFlag = "not used"
 
 func names(flags []flag) []string {
 	var all []string
@@ -181,6 +200,29 @@ func oneOf(words ...string) kind {
 	})}
 }
 
+// readEach reads all values, an empty one too.
+func readEach[T any](parse func(string) (T, error)) func(*app, string, []string) (any, error) {
+	return func(_ *app, flag string, given []string) (any, error) {
+		list := make([]T, len(given))
+		for i, text := range given {
+			var err error
+			if list[i], err = parse(text); err != nil {
+				return nil, flagError(flag, err)
+			}
+		}
+		return list, nil
+	}
+}
+
+// last is the last value of a member that [readEach] has read.
+func last[T any](in body, member string, otherwise T) T {
+	if list, ok := in[member].([]T); ok {
+		return list[len(list)-1]
+	}
+	return otherwise
+}
+
+// readLast reads the last value. An empty one is none.
 func readLast[T any](parse func(string) (T, error)) func(*app, string, []string) (any, error) {
 	return func(_ *app, flag string, given []string) (any, error) {
 		text := given[len(given)-1]
@@ -250,6 +292,7 @@ func (a *app) inputs(c *cobra.Command, flags []flag) func() (body, error) {
 		if f.kind.name == toggle.name {
 			added.NoOptDefVal = "true"
 		}
+		added.Hidden = f.usage == hiddenFlag
 	}
 	return func() (body, error) {
 		if len(flags) == 0 {

@@ -19,7 +19,7 @@ func (a *app) tokensCommand() *cobra.Command {
 	const path = "/x402/permissions/HASH"
 	return group("tokens", "Access tokens, and the permissions behind them", "",
 		a.tokensCreate("create"),
-		a.list(list{
+		a.resource(call{
 			use: "list", short: "List your permissions", path: "/x402/permissions", member: "permissions",
 			columns: []column{
 				{"PERMISSION", "permissionHash"}, {"PLAN", "planId"}, {"STATUS", "status"}, {"USED", "usedCredits"},

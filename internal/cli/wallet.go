@@ -16,7 +16,7 @@ func (a *app) walletCommand() *cobra.Command {
 			use: "show", short: "Show its address, and what is in it", path: "/wallet",
 			show: func(_ *cobra.Command, got json.RawMessage) error {
 				if a.set.output != formatTable {
-					return a.record(got)
+					return a.show(got)
 				}
 				return a.showWallet(got)
 			},
@@ -90,7 +90,7 @@ that.`
 		if err != nil {
 			return err
 		}
-		return a.showMade(key, "privateKey")
+		return a.made(key, "privateKey")
 	}
 	return c
 }

@@ -22,7 +22,7 @@ func (a *app) webhooksCommand() *cobra.Command {
 			},
 			require: []string{"to"},
 		}),
-		a.list(list{
+		a.resource(call{
 			use: "list", short: "List your webhooks", path: "/webhooks", member: "webhooks", flags: status,
 			columns: []column{
 				{"ID", "id"}, {"URL", "url"}, {"STATUS", "status"}, {"TYPES", "types"},
@@ -42,7 +42,7 @@ func (a *app) webhooksCommand() *cobra.Command {
 		a.act("delete ID", "Send no more events to an address", http.MethodDelete, path),
 		a.act("test ID", "Send an event for trying", http.MethodPost, path+"/test"),
 		a.act("rotate ID", "Get a new secret; both are valid for a day", http.MethodPost, path+"/rotate"),
-		a.list(list{
+		a.resource(call{
 			use: "deliveries ID", short: "List what was sent, or shall be",
 			path: path + "/deliveries", member: "deliveries", flags: status,
 			columns: []column{

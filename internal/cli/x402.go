@@ -143,7 +143,7 @@ func (a *app) paymentCommand(use, short, path string, show func(*cobra.Command, 
 
 func (a *app) x402Verify(use string) *cobra.Command {
 	show := func(_ *cobra.Command, got json.RawMessage) error {
-		if err := a.record(got); err != nil {
+		if err := a.show(got); err != nil {
 			return err
 		}
 		if at(got, "isValid") != "true" {
@@ -160,7 +160,7 @@ func (a *app) x402Verify(use string) *cobra.Command {
 
 func (a *app) x402Settle(use string) *cobra.Command {
 	show := func(_ *cobra.Command, got json.RawMessage) error {
-		if err := a.record(got); err != nil {
+		if err := a.show(got); err != nil {
 			return err
 		}
 		return settled(got)
@@ -229,7 +229,7 @@ Listed are the endpoints of listed agents with a listed plan. Paths without a ho
 		if err != nil {
 			return err
 		}
-		err = a.page(got, member, []column{
+		err = a.showPage(got, member, []column{
 			{"RESOURCE", "resource"}, {"TYPE", "type"}, {"DESCRIPTION", "description"}, {"UPDATED", "lastUpdatedAt"},
 		})
 		if err == nil && a.set.output == formatTable && string(rawOf(got, member)) == "[]" {
