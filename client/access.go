@@ -96,24 +96,20 @@ func (c *Client) RevokePermission(ctx context.Context, hash toll.Hash) error {
 
 // KeyParams is an API key to create.
 type KeyParams struct {
-	Name      string        // at most 100 characters
-	ExpiresIn time.Duration // at least 60 s; 0: never
-	Version   string        // pinned API version; "": the current one
-	Prefix    string        // one of the prefixes of the service; "": the operator's
-	Rights    toll.Rights   // nil: those of the caller's key but export and members
+	Name      string        `json:"name,omitempty"`    // at most 100 characters
+	ExpiresIn time.Duration `json:"-"`                 // at least 60 s; 0: never
+	Version   string        `json:"version,omitempty"` // pinned API version; "": the current one
+	Prefix    string        `json:"prefix,omitempty"`  // one of the prefixes of the service; "": the operator's
+	Rights    toll.Rights   `json:"rights,omitzero"`   // nil: those of the caller's key but export and members
 }
 
 // CreateKey creates an API key for the caller. Key is in this answer only. The new key has at most the rights of the caller's key
 // and ends no later; it ends with that key, too.
 func (c *Client) CreateKey(ctx context.Context, p KeyParams) (*toll.APIKey, error) {
-	in := struct {
-		Name    string      `json:"name,omitempty"`
-		Secs    int64       `json:"expiresInSecs,omitzero"`
-		Version string      `json:"version,omitempty"`
-		Prefix  string      `json:"prefix,omitempty"`
-		Rights  toll.Rights `json:"rights,omitzero"`
-	}{p.Name, int64(p.ExpiresIn / time.Second), p.Version, p.Prefix, p.Rights}
-	return create[toll.APIKey](ctx, c, api("/api-keys"), in)
+	return create[toll.APIKey](ctx, c, api("/api-keys"), struct {
+		KeyParams
+		Secs int64 `json:"expiresInSecs,omitzero"`
+	}{p, int64(p.ExpiresIn / time.Second)})
 }
 
 // Keys lists the API keys of the caller.

@@ -3,12 +3,11 @@ package client
 import (
 	"context"
 	"errors"
-	"net/http"
 	"net/url"
 	"strings"
 	"time"
 
-	"github.com/tollhq/toll/x402"
+	"github.com/tollhq/toll"
 )
 
 // DeviceSignIn is how a program gets an API key of a person when there is no browser on its computer (RFC 8628): it shows
@@ -36,30 +35,20 @@ func (c *Client) StartDevice(ctx context.Context, clientID string) (*DeviceSignI
 	if err != nil {
 		return nil, err
 	}
-	a, err := c.send(ctx, call{method: http.MethodPost, path: "/oauth/device_authorization", exempt: true, form: url.Values{
-		"client_id": {clientID}, "resource": {info.APIBase},
-	}})
+	var out struct {
+		DeviceCode string `json:"device_code"`
+		UserCode   string `json:"user_code"`
+		URI        string `json:"verification_uri"`
+		Complete   string `json:"verification_uri_complete"`
+		ExpiresIn  int64  `json:"expires_in"`
+		Interval   int64  `json:"interval"`
+	}
+	a, err := c.oauth(ctx, "/oauth/device_authorization", url.Values{"client_id": {clientID}, "resource": {info.APIBase}}, &out)
 	if err != nil {
 		return nil, err
 	}
-	var out struct {
-		DeviceCode  string `json:"device_code"`
-		UserCode    string `json:"user_code"`
-		URI         string `json:"verification_uri"`
-		Complete    string `json:"verification_uri_complete"`
-		ExpiresIn   int64  `json:"expires_in"`
-		Interval    int64  `json:"interval"`
-		Error       string `json:"error"`
-		Description string `json:"error_description"`
-	}
-	broken := x402.Decode(a.body, &out)
-	switch {
-	case broken == nil && out.Error != "":
-		return nil, refusedBy(a, out.Error, out.Description)
-	case a.status != http.StatusOK:
-		return nil, a.err()
-	case broken != nil || out.DeviceCode == "" || !showable(out.UserCode, 64) || !showable(out.URI, 2048) || out.ExpiresIn <= 0:
-		return nil, unreadable(a, broken)
+	if out.DeviceCode == "" || !showable(out.UserCode, 64) || !showable(out.URI, 2048) || out.ExpiresIn <= 0 {
+		return nil, unreadable(a, nil)
 	}
 	if out.Interval <= 0 {
 		out.Interval = 5
@@ -76,24 +65,19 @@ func (c *Client) StartDevice(ctx context.Context, clientID string) (*DeviceSignI
 // ExchangeDevice asks whether the person has decided, and returns the API key and how long it lives. Errors: [ErrUndecided]
 // to ask again after the interval; a refusal and a code that ended have the word of OAuth in params.error.
 func (c *Client) ExchangeDevice(ctx context.Context, d *DeviceSignIn) (key string, life time.Duration, err error) {
-	a, err := c.send(ctx, call{method: http.MethodPost, path: "/oauth/token", exempt: true, form: url.Values{
+	key, life, err = c.exchange(ctx, url.Values{
 		"grant_type": {"urn:ietf:params:oauth:grant-type:device_code"}, "device_code": {d.code}, "client_id": {d.clientID},
-	}})
-	if err != nil {
-		return "", 0, err
+	})
+	if e, ok := errors.AsType[*toll.Error](err); ok {
+		switch e.Params["error"] {
+		case "slow_down":
+			d.Interval += slowDown
+			err = ErrUndecided
+		case "authorization_pending":
+			err = ErrUndecided
+		}
 	}
-	key, life, e := keyOf(a)
-	if e == nil {
-		return key, life, nil
-	}
-	switch e.Params["error"] {
-	case "slow_down":
-		d.Interval += slowDown
-		return "", 0, ErrUndecided
-	case "authorization_pending":
-		return "", 0, ErrUndecided
-	}
-	return "", 0, e
+	return key, life, err
 }
 
 // showable reports whether a text can be printed on a terminal as it is.

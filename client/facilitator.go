@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 
@@ -82,36 +83,44 @@ func (c *Client) home(ctx context.Context) (toll.Environment, string, error) {
 // body), after an answer that says that nothing was done.
 func (c *Client) Verify(ctx context.Context, req *x402.VerifyRequest) (*x402.VerifyResponse, error) {
 	stock := req.Stock != nil
-	a, err := c.send(ctx, call{
-		method: http.MethodPost, path: api("/x402/verify"), body: req, again: stock || !req.Hold || req.AgentRequestID != "",
+	var v x402.VerifyResponse
+	_, e, err := c.judged(ctx, call{
+		path: api("/x402/verify"), body: req, again: stock || !req.Hold || req.AgentRequestID != "",
 		// A hold whose answer was lost is in flight, and a repeat would be refused for that.
 		refused: stock || req.Hold,
-	})
+	}, &v)
 	if err != nil {
 		return nil, err
 	}
-	if !verdict(a.status) {
-		return nil, a.err()
-	}
-	var v x402.VerifyResponse
-	if err := x402.Decode(a.body, &v); err != nil {
-		if a.status == http.StatusOK {
-			return nil, unreadable(a, err)
-		}
-		return nil, a.err()
-	}
-	if a.status != http.StatusOK {
-		e := a.err()
-		if failed(v.InvalidReason) {
+	if e != nil {
+		if e.Status == http.StatusServiceUnavailable || failed(v.InvalidReason) {
 			return nil, e
 		}
-		v.IsValid = false
-		v.Code = e.Code
-		if v.InvalidMessage == "" {
-			v.InvalidMessage = e.Text()
-		}
+		v.IsValid, v.Code = false, e.Code
+		v.InvalidMessage = cmp.Or(v.InvalidMessage, e.Text())
 	}
 	return &v, nil
+}
+
+// judged sends a verify or a settle and reads its verdict. e is the error of an answer that is not 200.
+func (c *Client) judged(ctx context.Context, cl call, verdict any) (a *answer, e *toll.Error, err error) {
+	cl.method = http.MethodPost
+	if a, err = c.send(ctx, cl); err != nil {
+		return nil, nil, err
+	}
+	if a.status != http.StatusOK {
+		e = a.err()
+	}
+	switch a.status {
+	case http.StatusOK, http.StatusBadRequest, http.StatusPaymentRequired, http.StatusForbidden, http.StatusNotFound,
+		http.StatusConflict, http.StatusTooManyRequests, http.StatusServiceUnavailable:
+	default: // a failure of the call: the key of the caller, a limit, the service
+		return nil, nil, e
+	}
+	if err := x402.Decode(a.body, verdict); err != nil {
+		return nil, nil, cmp.Or(e, unreadable(a, err))
+	}
+	return a, e, nil
 }
 
 // failed says whether a reason is about the call and not about the payment.
@@ -119,48 +128,24 @@ func failed(reason string) bool {
 	return reason == "" || reason == x402.ReasonRateLimited || reason == x402.ReasonUnauthorizedServer
 }
 
-// verdict says whether an answer of verify or settle with this status can judge the payment. All others are failures of
-// the call: the key of the caller, a limit, the service.
-func verdict(status int) bool {
-	switch status {
-	case http.StatusOK, http.StatusBadRequest, http.StatusPaymentRequired, http.StatusForbidden,
-		http.StatusNotFound, http.StatusConflict, http.StatusTooManyRequests:
-		return true
-	}
-	return false
-}
-
 // Settle burns credits. With an AgentRequestID it is repeated as often as is needed: the service burns once. An error means
 // that the outcome is unknown; so does errorReason settlement_pending.
 func (c *Client) Settle(ctx context.Context, req *x402.SettleRequest) (*x402.SettleResponse, error) {
-	a, err := c.send(ctx, call{
-		method: http.MethodPost, path: api("/x402/settle"), body: req, again: req.AgentRequestID != "" || req.Stock != nil,
+	var s x402.SettleResponse
+	a, e, err := c.judged(ctx, call{
+		path: api("/x402/settle"), body: req, again: req.AgentRequestID != "" || req.Stock != nil,
 		// The repeat of a stock body is a duplicate unless a verify opened the request, which only the caller knows.
 		refused: req.Stock != nil,
-	})
+	}, &s)
 	if err != nil {
 		return nil, err
 	}
-	if !verdict(a.status) && a.status != http.StatusServiceUnavailable {
-		return nil, a.err()
-	}
-	var s x402.SettleResponse
-	if err := x402.Decode(a.body, &s); err != nil {
-		if a.status == http.StatusOK {
-			return nil, unreadable(a, err)
-		}
-		return nil, a.err()
-	}
-	if a.status != http.StatusOK {
-		e := a.err()
-		if failed(s.ErrorReason) || (a.status == http.StatusServiceUnavailable && s.ErrorReason != x402.ReasonPending) {
+	if e != nil {
+		if failed(s.ErrorReason) || e.Status == http.StatusServiceUnavailable && s.ErrorReason != x402.ReasonPending {
 			return nil, e
 		}
-		s.Success = false
-		s.Code, s.Details = e.Code, e.Details
-		if s.ErrorMessage == "" {
-			s.ErrorMessage = e.Text()
-		}
+		s.Success, s.Code, s.Details = false, e.Code, e.Details
+		s.ErrorMessage = cmp.Or(s.ErrorMessage, e.Text())
 	}
 	s.Raw = a.body
 	s.Replayed = a.header.Get("Idempotency-Replayed") == "true"

@@ -13,48 +13,29 @@ import (
 
 // DelegationParams is a new delegation: a limit on the money that access tokens may spend.
 type DelegationParams struct {
-	Provider      toll.Provider
-	SpendingLimit toll.Cents
-	Lifetime      time.Duration // 60 s to 365 days
-	Currency      string        // usdc (default) or eurc (erc4337), usd (default) or eur (stripe)
+	Provider      toll.Provider `json:"provider"`
+	SpendingLimit toll.Cents    `json:"spendingLimitCents"`
+	Lifetime      time.Duration `json:"-"`        // 60 s to 365 days
+	Currency      string        `json:"currency"` // usdc (default) or eurc (erc4337), usd (default) or eur (stripe)
 	// PaymentMethodID is one of [Client.PaymentMethods], required for cards.
-	PaymentMethodID string
-	PlanID          toll.PlanID // binds it to one plan; "": any
-	MaxTransactions int64       // 0 = no limit
-	APIKeyID        *toll.Hash  // only this key may use it
+	PaymentMethodID string      `json:"providerPaymentMethodId,omitempty"`
+	PlanID          toll.PlanID `json:"planId,omitempty"`         // binds it to one plan; "": any
+	MaxTransactions int64       `json:"maxTransactions,omitzero"` // 0 = no limit
+	APIKeyID        *toll.Hash  `json:"apiKeyId,omitzero"`        // only this key may use it
 	// AllowedRecipients are the only addresses that are paid; nil for any. erc4337 only.
-	AllowedRecipients []toll.Address
-	MerchantAccountID string // only this account; stripe only
+	AllowedRecipients []toll.Address `json:"allowedRecipients,omitempty"`
+	MerchantAccountID string         `json:"merchantAccountId,omitempty"` // only this account; stripe only
 	// OwnerAccount is an account that the caller holds and whose money is spent; zero for the wallet that the service holds. The
 	// delegation then waits for the signature of the account: see [Client.SignDelegation]. erc4337 only.
-	OwnerAccount toll.Address
-}
-
-type delegationParams struct {
-	Provider                toll.Provider  `json:"provider"`
-	SpendingLimitCents      toll.Cents     `json:"spendingLimitCents"`
-	DurationSecs            int64          `json:"durationSecs"`
-	Currency                string         `json:"currency"`
-	ProviderPaymentMethodID string         `json:"providerPaymentMethodId,omitempty"`
-	PlanID                  toll.PlanID    `json:"planId,omitempty"`
-	MaxTransactions         int64          `json:"maxTransactions,omitzero"`
-	APIKeyID                *toll.Hash     `json:"apiKeyId,omitzero"`
-	AllowedRecipients       []toll.Address `json:"allowedRecipients,omitempty"`
-	MerchantAccountID       string         `json:"merchantAccountId,omitempty"`
-	OwnerAccount            *toll.Address  `json:"ownerAccount,omitzero"`
+	OwnerAccount toll.Address `json:"ownerAccount,omitzero"`
 }
 
 // CreateDelegation makes a delegation of the caller. [WithDelegation] and [PaidBy] spend it.
 func (c *Client) CreateDelegation(ctx context.Context, p DelegationParams) (*toll.DelegationCreated, error) {
-	var account *toll.Address
-	if !p.OwnerAccount.IsZero() {
-		account = &p.OwnerAccount
-	}
-	return create[toll.DelegationCreated](ctx, c, api("/delegation/create"), delegationParams{
-		Provider: p.Provider, SpendingLimitCents: p.SpendingLimit, DurationSecs: int64(p.Lifetime / time.Second), Currency: p.Currency,
-		ProviderPaymentMethodID: p.PaymentMethodID, PlanID: p.PlanID, MaxTransactions: p.MaxTransactions, APIKeyID: p.APIKeyID,
-		AllowedRecipients: p.AllowedRecipients, MerchantAccountID: p.MerchantAccountID, OwnerAccount: account,
-	})
+	return create[toll.DelegationCreated](ctx, c, api("/delegation/create"), struct {
+		DelegationParams
+		DurationSecs int64 `json:"durationSecs"`
+	}{p, int64(p.Lifetime / time.Second)})
 }
 
 // SignDelegation hands in what OwnerAccount of a new delegation signed: signature is over the TypedData of its creation, with 0x

@@ -69,7 +69,11 @@ func list[T any](ctx context.Context, c *Client, path, member string, opts []Lis
 			}
 			var items []T
 			var next *string
-			if err := errors.Join(x402.Decode(p[member], &items), decodeOptional(p["nextCursor"], &next)); err != nil {
+			err = x402.Decode(p[member], &items)
+			if p["nextCursor"] != nil {
+				err = errors.Join(err, x402.Decode(p["nextCursor"], &next))
+			}
+			if err != nil {
 				yield(nil, unreadable(a, err))
 				return
 			}
@@ -89,11 +93,4 @@ func list[T any](ctx context.Context, c *Client, path, member string, opts []Lis
 			q.Set("cursor", *next)
 		}
 	}
-}
-
-func decodeOptional(b json.RawMessage, out any) error {
-	if len(b) == 0 {
-		return nil
-	}
-	return x402.Decode(b, out)
 }

@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"encoding/json"
 
 	"github.com/tollhq/toll"
@@ -8,71 +9,48 @@ import (
 
 // PlanParams is a plan to register (wire contract, sections 8 and 10).
 type PlanParams struct {
-	Metadata    toll.Metadata
-	Price       toll.Price         // the zero value is a free plan
-	Credits     toll.CreditsConfig // zero Amount, MinAmount and MaxAmount: 1; zero RedemptionType: 4
-	AccessLimit toll.AccessLimit   // "": time when Credits.DurationSecs is above 0, else credits
-	MaxOrders   int64              // 0 = no limit
-	IsTrial     bool
+	Metadata    toll.Metadata      `json:"metadataAttributes"`
+	Price       toll.Price         `json:"-"`                     // the zero value is a free plan
+	Credits     toll.CreditsConfig `json:"creditsConfig"`         // zero Amount, MinAmount and MaxAmount: 1; zero RedemptionType: 4
+	AccessLimit toll.AccessLimit   `json:"accessLimit,omitempty"` // "": time when Credits.DurationSecs is above 0, else credits
+	MaxOrders   int64              `json:"maxOrders,omitzero"`    // 0 = no limit
+	IsTrial     bool               `json:"isTrialPlan,omitzero"`
 	// Nonce makes the registration repeatable: the same caller, nonce and content gives the same plan. A decimal uint256.
-	Nonce string
+	Nonce string `json:"nonce,omitempty"`
 }
 
 type planBody struct {
-	MetadataAttributes toll.Metadata      `json:"metadataAttributes"`
-	PriceConfig        priceBody          `json:"priceConfig"`
-	CreditsConfig      toll.CreditsConfig `json:"creditsConfig"`
-	AccessLimit        toll.AccessLimit   `json:"accessLimit,omitempty"`
-	MaxOrders          int64              `json:"maxOrders,omitzero"`
-	IsTrialPlan        bool               `json:"isTrialPlan,omitzero"`
-	Nonce              string             `json:"nonce,omitempty"`
+	PlanParams
+	PriceConfig priceBody `json:"priceConfig"`
 }
 
+// priceBody is a price without the members that it does not need.
 type priceBody struct {
-	TokenAddress         toll.Address   `json:"tokenAddress"`
-	Amounts              []toll.Units   `json:"amounts"`
+	toll.Price
 	Receivers            []toll.Address `json:"receivers,omitempty"` // absent: the caller, when there is one amount
 	ContractAddress      toll.Address   `json:"contractAddress,omitzero"`
 	FeeController        toll.Address   `json:"feeController,omitzero"`
 	ExternalPriceAddress toll.Address   `json:"externalPriceAddress,omitzero"`
-	TemplateAddress      toll.Address   `json:"templateAddress"`
-	IsCrypto             bool           `json:"isCrypto"`
-	Currency             string         `json:"currency,omitempty"`
 }
 
-func (p *PlanParams) body() planBody {
-	price := priceBody{
-		TokenAddress: p.Price.TokenAddress, Amounts: p.Price.Amounts, Receivers: p.Price.Receivers,
-		ContractAddress: p.Price.ContractAddress, FeeController: p.Price.FeeController, ExternalPriceAddress: p.Price.ExternalPriceAddress,
-		TemplateAddress: p.Price.TemplateAddress, IsCrypto: p.Price.IsCrypto, Currency: p.Price.Currency,
-	}
+func (p PlanParams) body() planBody {
 	if p.Price.IsFree() {
-		price.IsCrypto = true
-		price.Amounts, price.Receivers = []toll.Units{}, []toll.Address{}
+		p.Price.IsCrypto, p.Price.Amounts, p.Price.Receivers = true, []toll.Units{}, nil
 	}
-	cr := p.Credits
-	if cr.Amount == 0 {
-		cr.Amount = 1
-	}
-	if cr.MinAmount == 0 {
-		cr.MinAmount = 1
-	}
-	if cr.MaxAmount == 0 {
-		cr.MaxAmount = cr.MinAmount
-	}
+	cr := &p.Credits
+	cr.Amount, cr.MinAmount = cmp.Or(cr.Amount, 1), cmp.Or(cr.MinAmount, 1)
+	cr.MaxAmount = cmp.Or(cr.MaxAmount, cr.MinAmount)
 	// The builders of package toll set the redemption type, and so what they made goes as it is; a configuration that was
 	// written by hand gets what the service would take for its missing members.
-	byHand := cr.RedemptionType == 0
-	if byHand {
+	if cr.RedemptionType == 0 {
 		cr.RedemptionType = toll.RedemptionSubscriber
+		if cr.MinAmount == cr.MaxAmount && p.AccessLimit != toll.LimitTime && cr.DurationSecs.IsZero() {
+			cr.IsRedemptionAmountFixed = true
+		}
 	}
-	if byHand && cr.MinAmount == cr.MaxAmount && p.AccessLimit != toll.LimitTime && cr.DurationSecs.IsZero() {
-		cr.IsRedemptionAmountFixed = true
-	}
-	return planBody{
-		MetadataAttributes: p.Metadata, PriceConfig: price, CreditsConfig: cr, AccessLimit: p.AccessLimit,
-		MaxOrders: p.MaxOrders, IsTrialPlan: p.IsTrial, Nonce: p.Nonce,
-	}
+	return planBody{p, priceBody{
+		p.Price, p.Price.Receivers, p.Price.ContractAddress, p.Price.FeeController, p.Price.ExternalPriceAddress,
+	}}
 }
 
 // AgentParams is an agent to register (wire contract, section 9).
@@ -91,28 +69,18 @@ type agentBody struct {
 }
 
 type agentAPIBody struct {
-	Endpoints          []map[string]string `json:"endpoints"`
-	OpenEndpoints      []string            `json:"openEndpoints,omitempty"`
-	AgentDefinitionURL string              `json:"agentDefinitionUrl,omitempty"`
-	AuthType           string              `json:"authType,omitempty"`
-	Username           string              `json:"username,omitempty"`
-	Password           string              `json:"password,omitempty"`
-	Token              string              `json:"token,omitempty"`
-	APIKey             string              `json:"apiKey,omitempty"`
-	Headers            map[string]string   `json:"headers,omitempty"`
-	StrictEndpoints    bool                `json:"strictEndpoints,omitzero"`
+	Endpoints          toll.EndpointList `json:"endpoints"`
+	OpenEndpoints      []string          `json:"openEndpoints,omitempty"`
+	AgentDefinitionURL string            `json:"agentDefinitionUrl,omitempty"`
+	AuthType           string            `json:"authType,omitempty"`
+	toll.Credentials
+	StrictEndpoints bool `json:"strictEndpoints,omitzero"`
 }
 
-func (p *AgentParams) body() agentBody {
-	b := agentBody{MetadataAttributes: p.Metadata, Plans: p.Plans, AgentAPIAttributes: agentAPIBody{
-		Endpoints: []map[string]string{}, OpenEndpoints: p.API.OpenEndpoints, AgentDefinitionURL: p.API.AgentDefinitionURL,
-		AuthType: p.API.AuthType, StrictEndpoints: p.API.StrictEndpoints, Username: p.Credentials.Username,
-		Password: p.Credentials.Password, Token: p.Credentials.Token, APIKey: p.Credentials.APIKey, Headers: p.Credentials.Headers,
-	}}
-	for _, e := range p.API.Endpoints {
-		b.AgentAPIAttributes.Endpoints = append(b.AgentAPIAttributes.Endpoints, map[string]string{e.Verb: e.URL})
-	}
-	return b
+func (p AgentParams) body() agentBody {
+	return agentBody{p.Metadata, agentAPIBody{
+		p.API.Endpoints, p.API.OpenEndpoints, p.API.AgentDefinitionURL, p.API.AuthType, p.Credentials, p.API.StrictEndpoints,
+	}, p.Plans}
 }
 
 // Registered names what a registration made.

@@ -44,41 +44,44 @@ func (s *SignIn) URL(c *Client) string {
 // ExchangeCode makes an API key of the code of a sign-in, and says how long it lives. Once, within 60 s of the code; it is
 // not repeated.
 func (c *Client) ExchangeCode(ctx context.Context, s *SignIn, code string) (key string, life time.Duration, err error) {
-	a, err := c.send(ctx, call{method: http.MethodPost, path: "/oauth/token", exempt: true, form: url.Values{
+	return c.exchange(ctx, url.Values{
 		"grant_type": {"authorization_code"}, "code": {code}, "redirect_uri": {s.Callback}, "code_verifier": {s.Verifier}, "client_id": {s.ClientID},
-	}})
-	if err != nil {
-		return "", 0, err
-	}
-	key, life, e := keyOf(a)
-	if e != nil {
-		return "", 0, e
-	}
-	return key, life, nil
+	})
 }
 
-// keyOf reads the answer of the token endpoint. An error of OAuth has its word in params.error.
-func keyOf(a *answer) (key string, life time.Duration, _ *toll.Error) {
+// exchange makes an API key of what a person allowed.
+func (c *Client) exchange(ctx context.Context, form url.Values) (key string, life time.Duration, err error) {
 	var out struct {
 		AccessToken string `json:"access_token"`
 		ExpiresIn   int64  `json:"expires_in"`
+	}
+	a, err := c.oauth(ctx, "/oauth/token", form, &out)
+	if err == nil && out.AccessToken == "" {
+		err = unreadable(a, nil)
+	}
+	return out.AccessToken, time.Duration(out.ExpiresIn) * time.Second, err
+}
+
+// oauth makes a call of the authorization server. A refusal has the word of OAuth in params.error.
+func (c *Client) oauth(ctx context.Context, path string, form url.Values, out any) (*answer, error) {
+	a, err := c.send(ctx, call{method: http.MethodPost, path: path, exempt: true, form: form})
+	if err != nil {
+		return nil, err
+	}
+	var refused struct {
 		Error       string `json:"error"`
 		Description string `json:"error_description"`
 	}
-	broken := x402.Decode(a.body, &out)
-	switch {
-	case broken == nil && out.Error != "":
-		return "", 0, refusedBy(a, out.Error, out.Description)
-	case a.status != http.StatusOK:
-		return "", 0, toll.AsError(a.err())
-	case broken != nil || out.AccessToken == "":
-		return "", 0, unreadable(a, broken)
+	if x402.Decode(a.body, &refused) == nil && refused.Error != "" {
+		e := toll.Errorf(codeOfStatus(a.status), "%s", refused.Description).WithParam("error", refused.Error)
+		e.Status, e.CorrelationID = a.status, a.correlationID()
+		return nil, e
 	}
-	return out.AccessToken, time.Duration(out.ExpiresIn) * time.Second, nil
-}
-
-func refusedBy(a *answer, word, description string) *toll.Error {
-	e := toll.Errorf(codeOfStatus(a.status), "%s", description).WithParam("error", word)
-	e.Status, e.CorrelationID = a.status, a.correlationID()
-	return e
+	if a.status != http.StatusOK {
+		return nil, a.err()
+	}
+	if err := x402.Decode(a.body, out); err != nil {
+		return nil, unreadable(a, err)
+	}
+	return a, nil
 }

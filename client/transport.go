@@ -93,12 +93,9 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	if req.Header.Get(x402.HeaderSignature) != "" {
 		return t.base.RoundTrip(req)
 	}
-	body, err := keep(req)
+	first, err := keep(req)
 	if err != nil {
-		return nil, err
-	}
-	first, err := body.request(req)
-	if err != nil {
+		req.Body.Close()
 		return nil, err
 	}
 	res, err := t.base.RoundTrip(first)
@@ -112,15 +109,15 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	refuse := func(reason error) (*http.Response, error) {
 		return nil, &PaymentError{Host: req.URL.Host, Challenge: ask, Reason: reason}
 	}
-	if !body.again {
+	if first.GetBody == nil {
 		return refuse(errors.New("the body of the request cannot be sent twice: set GetBody"))
 	}
 	p, err := t.pay(req, ask)
 	if err != nil {
 		return refuse(err)
 	}
-	second, err := body.request(req)
-	if err != nil {
+	second := first.Clone(req.Context())
+	if second.Body, err = first.GetBody(); err != nil {
 		return nil, err
 	}
 	second.Header.Set(x402.HeaderSignature, p.header)
@@ -196,16 +193,17 @@ func (t *Transport) finish(req *http.Request, ask *x402.Challenge, p *payment) (
 	// The record outlives a caller who has gone away.
 	ctx := context.WithoutCancel(req.Context())
 	res, err := t.base.RoundTrip(req)
-	if err != nil {
-		p.State = PaymentUnknown
-		if lost := t.purse.Close(ctx, p.Payment); lost != nil {
-			err = errors.Join(err, lost)
-		}
-		return nil, &PaymentError{Host: req.URL.Host, Sent: true, Payment: &p.Payment, Challenge: ask, Reason: err}
+	p.State = PaymentUnknown
+	if err == nil {
+		p.settle(ctx, res)
 	}
-	p.settle(ctx, res)
-	if err := t.purse.Close(ctx, p.Payment); err != nil {
-		res.Body.Close()
+	if lost := t.purse.Close(ctx, p.Payment); lost != nil {
+		if err == nil {
+			res.Body.Close()
+		}
+		err = errors.Join(err, lost)
+	}
+	if err != nil {
 		return nil, &PaymentError{Host: req.URL.Host, Sent: true, Payment: &p.Payment, Challenge: ask, Reason: err}
 	}
 	return res, nil
@@ -213,7 +211,6 @@ func (t *Transport) finish(req *http.Request, ask *x402.Challenge, p *payment) (
 
 // settle reads how a payment ended out of the answer. What is not sure to be unspent counts as spent.
 func (p *payment) settle(ctx context.Context, res *http.Response) {
-	p.State = PaymentUnknown
 	r, err := x402.ReadSettlement(res.Header)
 	if err != nil {
 		if res.StatusCode/100 == 2 {
@@ -243,54 +240,40 @@ func challenged(res *http.Response) (*x402.Challenge, *http.Response, error) {
 	}
 	ask, err := x402.ReadChallenge(res.Header, text)
 	if err != nil {
-		res.Body = struct {
-			io.Reader
-			io.Closer
-		}{io.MultiReader(bytes.NewReader(text), res.Body), res.Body}
+		res.Body = behind(text, res.Body)
 		return nil, res, nil
 	}
 	return ask, res, res.Body.Close()
 }
 
-// kept is the body of a request that may be sent twice.
-type kept struct {
-	again bool
-	get   func() (io.ReadCloser, error)
+// behind is a body of which a beginning was read.
+func behind(beginning []byte, rest io.ReadCloser) io.ReadCloser {
+	return struct {
+		io.Reader
+		io.Closer
+	}{io.MultiReader(bytes.NewReader(beginning), rest), rest}
 }
 
-// keep makes sure that the body of a request can be sent twice, as long as it is not too long for that.
-func keep(req *http.Request) (*kept, error) {
-	if req.Body == nil || req.Body == http.NoBody {
-		return &kept{again: true}, nil
-	}
-	if req.GetBody != nil {
-		return &kept{again: true, get: func() (io.ReadCloser, error) { return req.GetBody() }}, req.Body.Close()
-	}
-	text, err := io.ReadAll(io.LimitReader(req.Body, maxPaidBody+1))
-	if err != nil {
-		req.Body.Close()
-		return nil, err
-	}
-	if len(text) > maxPaidBody {
-		rest := io.MultiReader(bytes.NewReader(text), req.Body)
-		return &kept{get: func() (io.ReadCloser, error) {
-			return struct {
-				io.Reader
-				io.Closer
-			}{rest, req.Body}, nil
-		}}, nil
-	}
-	return &kept{again: true, get: func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(text)), nil }}, req.Body.Close()
-}
-
-// request returns a copy of a request with the body from its beginning.
-func (k *kept) request(req *http.Request) (*http.Request, error) {
+// keep returns a request whose body can be sent again, as its GetBody says, as long as it is not
+// too long for that.
+func keep(req *http.Request) (*http.Request, error) {
 	r := req.Clone(req.Context())
-	if k.get == nil {
+	if req.Body == nil || req.Body == http.NoBody {
+		r.Body, r.GetBody = nil, func() (io.ReadCloser, error) { return nil, nil }
 		return r, nil
 	}
-	var err error
-	r.Body, err = k.get()
+	if req.GetBody == nil {
+		text, err := io.ReadAll(io.LimitReader(req.Body, maxPaidBody+1))
+		if err != nil || len(text) > maxPaidBody {
+			r.Body = behind(text, req.Body)
+			return r, err
+		}
+		r.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(text)), nil }
+	}
+	err := req.Body.Close()
+	if err == nil {
+		r.Body, err = r.GetBody()
+	}
 	return r, err
 }
 

@@ -22,18 +22,14 @@ func (c *Client) ExportWallet(ctx context.Context) (*toll.WalletKey, error) {
 // FaucetParams ask for money of the embedded chain, in whole units of each token, such as "12.50". Without any amount it is
 // 100 USDC, 100 EURC and 0.1 ETH.
 type FaucetParams struct {
-	Address         toll.Address // zero: the wallet of the caller
-	USDC, EURC, ETH string       // "": none
+	Address toll.Address `json:"address,omitzero"` // zero: the wallet of the caller
+	USDC    string       `json:"usdc,omitzero"`    // "": none
+	EURC    string       `json:"eurc,omitzero"`
+	ETH     string       `json:"eth,omitzero"`
 }
 
 // Faucet fills an account with money of the embedded chain, which is worth nothing. A service with another chain, and a live
 // one, has no such route. The call is not repeated.
 func (c *Client) Faucet(ctx context.Context, p FaucetParams) (*toll.ActResult, error) {
-	in := struct {
-		Address toll.Address `json:"address,omitzero"`
-		USDC    string       `json:"usdc,omitzero"`
-		EURC    string       `json:"eurc,omitzero"`
-		ETH     string       `json:"eth,omitzero"`
-	}{p.Address, p.USDC, p.EURC, p.ETH}
-	return fetch[toll.ActResult](ctx, c, call{method: http.MethodPost, path: api("/sandbox/faucet"), body: in})
+	return fetch[toll.ActResult](ctx, c, call{method: http.MethodPost, path: api("/sandbox/faucet"), body: p})
 }

@@ -3,15 +3,14 @@ package cli
 import (
 	"context"
 	"errors"
-	"net/url"
 	"os/exec"
 	"runtime"
 )
 
 // browse opens a page in the browser of the person. BROWSER names another program.
 func (a *app) browse(ctx context.Context, page string) error {
-	u, err := url.Parse(page)
-	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+	u, err := httpURL(page)
+	if err != nil {
 		return errors.New("the service named no page that a browser could open") // and is not asked to start anything else
 	}
 	words := []string{"xdg-open"}

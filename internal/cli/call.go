@@ -121,9 +121,12 @@ func (a *app) callRequest(ctx context.Context, address string, f callFlags) (*ht
 		content = bytes.NewReader(data)
 		method = cmp.Or(method, http.MethodPost)
 	}
+	if _, err := httpURL(address); err != nil {
+		return nil, usagef("URL %w", err)
+	}
 	req, err := http.NewRequestWithContext(ctx, cmp.Or(method, http.MethodGet), address, content)
-	if err != nil || req.URL.Host == "" || req.URL.Scheme != "http" && req.URL.Scheme != "https" {
-		return nil, usagef("the url is not an absolute http or https url")
+	if err != nil {
+		return nil, usageError{err}
 	}
 	req.Header.Set("User-Agent", "toll-cli/"+release())
 	if content != nil {

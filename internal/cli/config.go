@@ -156,8 +156,7 @@ func checkSetting(name, value string) error {
 			return usagef("the environment is sandbox or live")
 		}
 	case settingURL:
-		u, err := url.Parse(value)
-		if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || u.User != nil {
+		if u, err := httpURL(value); err != nil || u.User != nil {
 			return usagef("the url is an absolute http or https url")
 		}
 	case settingKey:
@@ -166,6 +165,15 @@ func checkSetting(name, value string) error {
 		}
 	}
 	return nil
+}
+
+// httpURL reads the address of a server or a page. What an error says does not repeat it: it may hold a password.
+func httpURL(text string) (*url.URL, error) {
+	u, err := url.Parse(text)
+	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+		return nil, errors.New("must be an absolute http or https url")
+	}
+	return u, nil
 }
 
 func (a *app) configInit() *cobra.Command {

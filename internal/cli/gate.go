@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/url"
@@ -19,11 +20,76 @@ import (
 	"github.com/tollhq/toll/x402"
 )
 
-type gateFlags struct {
-	upstream, plan, agent, credits, listen, publicURL, callerGone, logLevel string
+// sellerFlags are those of every command that puts a price on a server.
+type sellerFlags struct {
+	upstream, plan, agent, listen, publicURL, callerGone, logLevel string
 
-	routes, free []string
-	holdSecs     int
+	free     []string
+	holdSecs int
+}
+
+func (f *sellerFlags) add(c *cobra.Command, listen string) {
+	fl := c.Flags()
+	fl.StringVar(&f.plan, "plan", "", "plan whose credits pay")
+	fl.StringVar(&f.agent, "agent", "", "agent that takes the payment")
+	fl.StringVar(&f.listen, "listen", listen, "address to listen on")
+	fl.IntVar(&f.holdSecs, "hold-secs", paid.DefaultHoldSecs, "longest time that a call may take, 1 to 900")
+	fl.StringVar(&f.logLevel, "log-level", "info", "debug, info, warn or error")
+	require(c, "plan")
+}
+
+// seller is what sellerFlags say.
+type seller struct {
+	plan  toll.PlanID
+	agent toll.AgentID // "" for none
+	gone  paid.Gone
+	log   *slog.Logger
+}
+
+func (a *app) seller(f sellerFlags) (s seller, err error) {
+	if s.log, err = newLog(a.err, f.logLevel); err != nil {
+		return s, err
+	}
+	if f.holdSecs < 1 || f.holdSecs > paid.MaxHoldSecs {
+		return s, usagef("--hold-secs must be 1 to %d; got %d", paid.MaxHoldSecs, f.holdSecs)
+	}
+	var known bool
+	s.gone, known = map[string]paid.Gone{"": paid.GoneByMethod, "settle": paid.Settle, "release": paid.Release}[f.callerGone]
+	if !known {
+		return s, usagef("--caller-gone must be settle or release; got %q", f.callerGone)
+	}
+	if s.plan, err = toll.ParsePlanID(f.plan); err == nil && f.agent != "" {
+		s.agent, err = toll.ParseAgentID(f.agent)
+	}
+	return s, err
+}
+
+// check finds out before the first caller comes whether the key and the prices are those of the plan. Callers would see a
+// missing, wrong or foreign key as a service that cannot be reached.
+func (s *seller) check(ctx context.Context, c *client.Client, prices ...flagPrice) (*x402.Terms, error) {
+	terms, err := c.Terms(ctx, s.plan)
+	if err != nil {
+		return nil, err
+	}
+	plan, err := c.Plan(ctx, s.plan)
+	if err != nil {
+		return nil, err
+	}
+	caller, err := callerAddress(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	if caller != plan.Owner {
+		return nil, toll.NewError(toll.CodeNotPlanOwner).
+			WithHint("The gate takes payment with the API key of the builder who owns the plan.")
+	}
+	return terms, inPlan(terms, prices...)
+}
+
+type gateFlags struct {
+	sellerFlags
+	credits string
+	routes  []string
 }
 
 func (a *app) gateCommand() *cobra.Command {
@@ -46,54 +112,37 @@ A caller has 10 s to send a request and to read an answer, and a second more for
 which a stream has nothing to send does not count.`
 	c.Example = `toll gate --upstream http://127.0.0.1:3000 --plan 4474 --route "POST /ask=2" --route "GET /files/:name=1" --free "GET /health"
 toll gate --upstream http://127.0.0.1:3000 --plan 4474 --credits 2 --free "GET /public/*" --public-url https://paid.example.com`
+	f.add(c, "127.0.0.1:8403")
 	fl := c.Flags()
 	fl.StringVar(&f.upstream, "upstream", "", "address of the service behind")
-	fl.StringVar(&f.plan, "plan", "", "plan whose credits pay")
-	fl.StringVar(&f.agent, "agent", "", "agent that takes the payment")
 	fl.StringVar(&f.credits, "credits", "", "price of a request that no route names")
 	fl.StringArrayVar(&f.routes, "route", nil, `price of a route, as "POST /path=2"`)
 	fl.StringArrayVar(&f.free, "free", nil, `route without a price, as "GET /health"`)
-	fl.StringVar(&f.listen, "listen", "127.0.0.1:8403", "address to listen on")
 	fl.StringVar(&f.publicURL, "public-url", "", "address under which callers reach the gate")
 	fl.StringVar(&f.callerGone, "caller-gone", "", "what becomes of work whose caller hung up: settle or release; default settle, but release for GET, HEAD and OPTIONS")
-	fl.IntVar(&f.holdSecs, "hold-secs", paid.DefaultHoldSecs, "longest time that an answer may take, 1 to 900")
-	fl.StringVar(&f.logLevel, "log-level", "info", "debug, info, warn or error")
-	require(c, "upstream", "plan")
+	require(c, "upstream")
 	c.RunE = func(cmd *cobra.Command, _ []string) error { return a.gate(cmd.Context(), f) }
 	return c
 }
 
 func (a *app) gate(ctx context.Context, f gateFlags) error {
-	log, err := newLog(a.err, f.logLevel)
+	g, err := a.gateSettings(f)
 	if err != nil {
 		return err
 	}
-	g, err := f.read()
+	c, queue := a.client(), paid.NewQueue()
+	terms, err := g.check(ctx, c, g.prices...)
 	if err != nil {
-		return err
-	}
-	queue := paid.NewQueue()
-	options := append(g.options, paid.Log(log), paid.WithQueue(queue), paid.Namespace(a.set.names))
-
-	c := a.client()
-	// A key or a plan that is wrong should be known before the first caller comes.
-	terms, err := c.Terms(ctx, g.plan)
-	if err != nil {
-		return err
-	}
-	if err := ownsPlan(ctx, c, g.plan); err != nil {
-		return err
-	}
-	if err := inPlan(terms, g.prices...); err != nil {
 		return err
 	}
 	ln, err := listen(ctx, f.listen)
 	if err != nil {
 		return err
 	}
-	log.Info("gate", "listen", ln.Addr().String(), "upstream", g.upstream.Scheme+"://"+g.upstream.Host,
+	g.log.Info("gate", "listen", ln.Addr().String(), "upstream", g.upstream.Scheme+"://"+g.upstream.Host,
 		"service", c.URL(), "plan", terms.PlanID, "name", terms.PlanName)
-	return serveGate(ctx, ln, paid.Proxy(c, g.upstream, append(g.routes, paid.With(options...))...), queue)
+	proxy := paid.Proxy(c, g.upstream, append(g.routes, paid.With(append(g.options, paid.WithQueue(queue))...))...)
+	return serveGate(ctx, ln, proxy, queue)
 }
 
 // serveGate serves until ctx ends, and then lets what runs finish and settle for up to 20 s. Callers who send or read too slowly
@@ -119,20 +168,6 @@ func serveGate(ctx context.Context, ln net.Listener, proxy http.Handler, queue *
 	return errors.Join(h.Shutdown(end), queue.Drain(end))
 }
 
-// ownsPlan tells a missing, wrong or foreign key at the start. Callers would see it as a service that cannot be reached.
-func ownsPlan(ctx context.Context, c *client.Client, id toll.PlanID) error {
-	plan, err := c.Plan(ctx, id)
-	if err != nil {
-		return err
-	}
-	caller, err := callerAddress(ctx, c)
-	if err == nil && caller != plan.Owner {
-		err = toll.NewError(toll.CodeNotPlanOwner).
-			WithHint("The gate takes payment with the API key of the builder who owns the plan.")
-	}
-	return err
-}
-
 // callerAddress returns the address of the account whose API key is used, which is that of its
 // wallet.
 func callerAddress(ctx context.Context, c *client.Client) (toll.Address, error) {
@@ -147,20 +182,11 @@ func callerAddress(ctx context.Context, c *client.Client) (toll.Address, error) 
 
 // gateSettings are what the flags of a gate say.
 type gateSettings struct {
+	seller
 	upstream *url.URL
-	plan     toll.PlanID
 	options  []paid.Option // of all routes
 	routes   []paid.Route
 	prices   []flagPrice
-}
-
-// callerGone reads --caller-gone.
-func callerGone(s string) (paid.Gone, error) {
-	gone, ok := map[string]paid.Gone{"": paid.GoneByMethod, "settle": paid.Settle, "release": paid.Release}[s]
-	if !ok {
-		return gone, usagef("--caller-gone must be settle or release; got %q", s)
-	}
-	return gone, nil
 }
 
 // flagPrice is a price, and the flag that names it.
@@ -169,30 +195,17 @@ type flagPrice struct {
 	credits toll.Credits
 }
 
-// read reads the flags. Everything that the gate could not do is a usage error.
-func (f gateFlags) read() (g gateSettings, err error) {
-	if g.upstream, err = url.Parse(f.upstream); err != nil || g.upstream.Host == "" || g.upstream.Scheme != "http" && g.upstream.Scheme != "https" {
-		return g, usagef("--upstream must be an absolute http or https url; got %q", f.upstream)
+// gateSettings reads the flags. Everything that the gate could not do is a usage error.
+func (a *app) gateSettings(f gateFlags) (g gateSettings, err error) {
+	if g.upstream, err = httpURL(f.upstream); err != nil {
+		return g, usagef("--upstream %w", err)
 	}
-	if g.plan, err = toll.ParsePlanID(f.plan); err != nil {
+	if g.seller, err = a.seller(f.sellerFlags); err != nil {
 		return g, err
-	}
-	gone, err := callerGone(f.callerGone)
-	switch {
-	case err != nil:
-		return g, err
-	case f.holdSecs < 1 || f.holdSecs > paid.MaxHoldSecs:
-		return g, usagef("--hold-secs must be 1 to %d; got %d", paid.MaxHoldSecs, f.holdSecs)
 	}
 	g.options = []paid.Option{
-		paid.Plan(g.plan), paid.HoldSecs(f.holdSecs), paid.CallerGone(gone), paid.TokenHeaders(x402.HeaderSignature, "authorization"),
-	}
-	if f.agent != "" {
-		agent, err := toll.ParseAgentID(f.agent)
-		if err != nil {
-			return g, err
-		}
-		g.options = append(g.options, paid.Agent(agent))
+		paid.Plan(g.plan), paid.Agent(g.agent), paid.HoldSecs(f.holdSecs), paid.CallerGone(g.gone),
+		paid.TokenHeaders(x402.HeaderSignature, "authorization"), paid.Log(g.log), paid.Namespace(a.set.names),
 	}
 	if f.publicURL != "" {
 		if err := paid.CheckPublicURL(f.publicURL); err != nil {

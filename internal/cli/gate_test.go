@@ -2,6 +2,7 @@ package cli
 
 import (
 	"errors"
+	"io"
 	"strings"
 	"testing"
 
@@ -22,11 +23,10 @@ func FuzzGateFlags(f *testing.F) {
 	}
 	c := client.New("", client.WithURL("http://127.0.0.1:1"))
 	f.Fuzz(func(t *testing.T, upstream, route, free, credits, public, gone string) {
-		flags := gateFlags{
-			upstream: upstream, plan: plan, credits: credits, publicURL: public, callerGone: gone, holdSecs: 60, routes: []string{route},
-			free: []string{free},
-		}
-		g, err := flags.read()
+		flags := gateFlags{credits: credits, routes: []string{route}, sellerFlags: sellerFlags{
+			upstream: upstream, plan: plan, publicURL: public, callerGone: gone, holdSecs: 60, free: []string{free}, logLevel: "info",
+		}}
+		g, err := quietApp().gateSettings(flags)
 		if err != nil {
 			if !errors.As(err, new(usageError)) {
 				t.Errorf("%+v: %v is not a usage error", flags, err)
@@ -37,8 +37,10 @@ func FuzzGateFlags(f *testing.F) {
 	})
 }
 
+func quietApp() *app { return &app{err: io.Discard, set: settings{names: x402.Default}} }
+
 func TestGateFlags(t *testing.T) {
-	good := gateFlags{upstream: "http://127.0.0.1:3000", plan: "7", holdSecs: 60}
+	good := gateFlags{sellerFlags: sellerFlags{upstream: "http://127.0.0.1:3000", plan: "7", holdSecs: 60, logLevel: "info"}}
 	for name, c := range map[string]struct {
 		change func(*gateFlags)
 		says   string // "" is no error
@@ -66,7 +68,7 @@ func TestGateFlags(t *testing.T) {
 	} {
 		flags := good
 		c.change(&flags)
-		_, err := flags.read()
+		_, err := quietApp().gateSettings(flags)
 		if (err == nil) != (c.says == "") || err != nil && (!strings.Contains(err.Error(), c.says) || !errors.As(err, new(usageError))) {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -91,8 +93,10 @@ func TestGatePricesInPlan(t *testing.T) {
 		"exactly":     {"7", nil, &x402.Terms{MinAmount: 3, MaxAmount: 3}, "--credits must be 3, the price of the plan; got 7"},
 		"a period":    {"7", nil, &x402.Terms{MinAmount: 1, MaxAmount: 1, IsTime: true}, ""},
 	} {
-		flags := gateFlags{upstream: "http://127.0.0.1:3000", plan: "7", holdSecs: 60, credits: c.credits, routes: c.routes}
-		g, err := flags.read()
+		flags := gateFlags{credits: c.credits, routes: c.routes, sellerFlags: sellerFlags{
+			upstream: "http://127.0.0.1:3000", plan: "7", holdSecs: 60, logLevel: "info",
+		}}
+		g, err := quietApp().gateSettings(flags)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
-	"net/url"
 	"os/exec"
 	"slices"
 	"strings"
@@ -17,17 +16,14 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/client"
-	"github.com/tollhq/toll/paid"
 	"github.com/tollhq/toll/paidmcp"
 )
 
 type mcpFlags struct {
-	upstream, upstreamToken                            string
-	plan, agent, credits, name, listen, publicURL, log string
-	callerGone                                         string
-	prices, free, origins, hosts                       []string
-	holdSecs                                           int
-	register, signIn, stream                           bool
+	sellerFlags
+	upstreamToken, credits, name string
+	prices, origins, hosts       []string
+	register, signIn, stream     bool
 }
 
 func (a *app) mcpCommand() *cobra.Command {
@@ -42,22 +38,15 @@ never reaches the server, and its answers pass unchanged. All callers share one 
 Clients find it at /mcp. With --register the agent takes payments for it, under mcp://NAME/tools/* and so on.`
 	c.Example = `toll mcp --plan 4474 --agent 5063 --credits 2 --price tools/search=5 --register -- npx -y some-mcp-server
 toll mcp --plan 4474 --upstream https://tools.example.com/mcp --free tools/ping --public-url https://paid.example.com`
+	f.add(c, "127.0.0.1:8404")
 	fl := c.Flags()
 	fl.StringVar(&f.upstream, "upstream", "", "url of the server behind, in place of a command")
 	secret(c, &f.upstreamToken, "upstream-token")
-	fl.StringVar(&f.plan, "plan", "", "plan whose credits pay")
-	fl.StringVar(&f.agent, "agent", "", "agent that takes the payment")
 	fl.StringVar(&f.credits, "credits", "1", "price of a call that no --price names")
 	fl.StringArrayVar(&f.prices, "price", nil, `price of an item, as "tools/search=5", "resources/file:///a=1" or "prompts/*=0"`)
 	fl.StringArrayVar(&f.free, "free", nil, `item without a price, as "tools/ping"`)
 	fl.StringVar(&f.name, "name", "", "name in urls of items; default what the server calls itself")
-	fl.BoolVar(
-		&f.register,
-		"register",
-		false,
-		"add its address and the urls of its items to the agent",
-	)
-	fl.StringVar(&f.listen, "listen", "127.0.0.1:8404", "address to listen on")
+	fl.BoolVar(&f.register, "register", false, "add its address and the urls of its items to the agent")
 	fl.StringVar(&f.publicURL, "public-url", "", "address under which clients reach it, without /mcp")
 	fl.BoolVar(&f.signIn, "require-sign-in", false, "refuse requests without an access token, also to what is free")
 	fl.StringArrayVar(&f.origins, "allow-origin", nil, "origin of web pages that may call; default this machine and --public-url")
@@ -65,9 +54,6 @@ toll mcp --plan 4474 --upstream https://tools.example.com/mcp --free tools/ping 
 	fl.BoolVar(&f.stream, "stream", false, "pass progress on while a call runs, before it is settled")
 	fl.StringVar(&f.callerGone, "caller-gone", "",
 		"what becomes of work whose caller left: settle or release; default settle for tools without readOnlyHint")
-	fl.IntVar(&f.holdSecs, "hold-secs", paid.DefaultHoldSecs, "longest time that a call may take, 1 to 900")
-	fl.StringVar(&f.log, "log-level", "info", "debug, info, warn or error")
-	require(c, "plan")
 	c.Args = func(cmd *cobra.Command, args []string) error {
 		if at := cmd.ArgsLenAtDash(); at > 0 || at < 0 && len(args) > 0 {
 			return usagef("%s takes the command behind -- only, not %q", cmd.CommandPath(), args[0])
@@ -79,29 +65,15 @@ toll mcp --plan 4474 --upstream https://tools.example.com/mcp --free tools/ping 
 }
 
 func (a *app) mcp(ctx context.Context, f mcpFlags, command []string) error {
-	log, err := newLog(a.err, f.log)
+	seller, err := a.seller(f.sellerFlags)
 	if err != nil {
 		return err
 	}
+	log := seller.log
 	u, err := a.behind(ctx, f, command, log)
-	if err != nil {
-		return err
-	}
-	cfg := paidmcp.Config{HoldSecs: f.holdSecs, Namespace: a.set.names, Log: log}
-	if cfg.PlanID, err = toll.ParsePlanID(f.plan); err != nil {
-		return err
-	}
-	if cfg.CallerGone, err = callerGone(f.callerGone); err != nil {
-		return err
-	}
-	if f.agent != "" {
-		if cfg.AgentID, err = toll.ParseAgentID(f.agent); err != nil {
-			return err
-		}
-	}
 	switch {
-	case f.holdSecs < 1 || f.holdSecs > paid.MaxHoldSecs:
-		return usagef("--hold-secs is 1 to %d", paid.MaxHoldSecs)
+	case err != nil:
+		return err
 	case f.register && f.agent == "":
 		return usagef("--register needs --agent")
 	case f.name != "" && f.name != serverName(f.name):
@@ -112,19 +84,14 @@ func (a *app) mcp(ctx context.Context, f mcpFlags, command []string) error {
 		return err
 	}
 
+	var flagPrices []flagPrice
+	for _, p := range prices {
+		flagPrices = append(flagPrices, p.flagPrice)
+	}
 	c := a.client()
-	// A key or a plan that is wrong should be known before the first caller comes.
-	terms, err := c.Terms(ctx, cfg.PlanID)
+	terms, err := seller.check(ctx, c, flagPrices...)
 	if err != nil {
 		return err
-	}
-	if err := ownsPlan(ctx, c, cfg.PlanID); err != nil {
-		return err
-	}
-	for _, p := range prices {
-		if err := inPlan(terms, p.flagPrice); err != nil {
-			return err
-		}
 	}
 	info, err := c.Info(ctx)
 	if err != nil {
@@ -136,8 +103,9 @@ func (a *app) mcp(ctx context.Context, f mcpFlags, command []string) error {
 	if err := a.namesItems(ctx, u, prices); err != nil {
 		return err
 	}
-	if cfg.ServerName = f.name; cfg.ServerName == "" {
-		cfg.ServerName = serverName(u.Name())
+	cfg := paidmcp.Config{
+		PlanID: seller.plan, AgentID: seller.agent, ServerName: cmp.Or(f.name, serverName(u.Name())), HoldSecs: f.holdSecs,
+		CallerGone: seller.gone, Namespace: a.set.names, Log: log,
 	}
 	pay, m := paidmcp.New(c, cfg), u.Server()
 	for _, p := range prices {
@@ -189,9 +157,8 @@ func (a *app) behind(ctx context.Context, f mcpFlags, command []string, log *slo
 			return c
 		}), nil
 	}
-	u, err := url.Parse(f.upstream)
-	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || u.User != nil {
-		return nil, usagef("--upstream must be an absolute http or https url")
+	if u, err := httpURL(f.upstream); err != nil || u.User != nil {
+		return nil, usagef("--upstream must be an absolute http or https url without user")
 	}
 	return paidmcp.Remote(log, f.upstream, f.upstreamToken), nil
 }
@@ -324,10 +291,7 @@ func (a *app) registerItems(
 	defer cancel()
 	var in toll.EndpointsInput
 	for _, kind := range itemTypes {
-		in.Endpoints = append(
-			in.Endpoints,
-			toll.Endpoint{Verb: "POST", URL: pay.LogicalURL(kind, "*")},
-		)
+		in.Endpoints = append(in.Endpoints, toll.Endpoint{Verb: "POST", URL: pay.LogicalURL(kind, "*")})
 	}
 	if address != "" {
 		in.OpenEndpoints = []string{address}
