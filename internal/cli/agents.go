@@ -72,30 +72,24 @@ func (a *app) agentsCreateWithPlan() *cobra.Command {
 
 func (a *app) agentsUpdate(flags ...flag) *cobra.Command {
 	var version int64
-	c := command("update AGENT", "Change an agent", nil)
-	c.Aliases = []string{"update-agent-metadata"}
-	c.Long = `Change an agent. A member that is given replaces the one that is stored, null clears it, and what is left out stays.
+	c := a.resource(call{
+		use: "update AGENT", short: "Change an agent", aliases: []string{"update-agent-metadata"},
+		long: `Change an agent. A member that is given replaces the one that is stored, null clears it, and what is left out stays.
 
 The agent is read first, and changed only if it still is what was read; otherwise both are repeated, a few times. Endpoints that a new list
-takes away are named. add-endpoints adds without taking any away. --if-version refuses when the agent is no longer the one that you read.`
-	c.Example = `toll agents update 5063 --agent-api '{"endpoints":[{"POST":"https://agent.example.com/ask"}]}'`
-	inputs := a.inputs(c, flags)
-	c.MarkFlagsOneRequired(names(flags)...)
+takes away are named. add-endpoints adds without taking any away. --if-version refuses when the agent is no longer the one that you read.`,
+		example: `toll agents update 5063 --agent-api '{"endpoints":[{"POST":"https://agent.example.com/ask"}]}'`,
+		flags:   flags, oneOf: true,
+		change: func(cmd *cobra.Command, _ *request) error { return checkIfVersion(cmd, version) },
+		local: func(ctx context.Context, r *request) (any, error) {
+			id, err := toll.ParseAgentID(r.args[0])
+			if err != nil {
+				return nil, err
+			}
+			return a.updateAgent(ctx, id, r.in, version)
+		},
+	})
 	ifVersion(c, &version)
-	c.RunE = func(cmd *cobra.Command, args []string) error {
-		in, err := inputs()
-		if err != nil {
-			return err
-		}
-		id, err := toll.ParseAgentID(args[0])
-		if err != nil {
-			return err
-		}
-		if err := checkIfVersion(cmd, version); err != nil {
-			return err
-		}
-		return a.updateAgent(cmd.Context(), id, in, version)
-	}
 	return c
 }
 
@@ -114,7 +108,7 @@ func checkIfVersion(cmd *cobra.Command, version int64) error {
 
 // updateAgent sends a change of an agent under the wanted version, or, for 0, under the one that it
 // reads.
-func (a *app) updateAgent(ctx context.Context, id toll.AgentID, in body, version int64) error {
+func (a *app) updateAgent(ctx context.Context, id toll.AgentID, in body, version int64) (json.RawMessage, error) {
 	var got json.RawMessage
 	var removed toll.EndpointList
 	change := func(ctx context.Context, agent *toll.Agent) (err error) {
@@ -122,24 +116,18 @@ func (a *app) updateAgent(ctx context.Context, id toll.AgentID, in body, version
 		removed = endpointsWithout(agent.API.Endpoints, in["agentApiAttributes"])
 		return err
 	}
-	c := a.client()
-	if version == 0 {
-		if err := c.EditAgent(ctx, id, change); err != nil {
-			return err
-		}
+	var err error
+	if c := a.client(); version == 0 {
+		err = c.EditAgent(ctx, id, change)
+	} else if agent, e := c.Agent(ctx, id); e != nil {
+		err = e
 	} else {
-		agent, err := c.Agent(ctx, id)
-		if err != nil {
-			return err
-		}
-		if err := change(client.WithIfMatch(ctx, version), agent); err != nil {
-			return err
-		}
+		err = change(client.WithIfMatch(ctx, version), agent)
 	}
-	if len(removed) > 0 {
+	if err == nil && len(removed) > 0 {
 		a.say("note", "the agent no longer has %s", endpointTexts(removed))
 	}
-	return a.show(got)
+	return got, err
 }
 
 // endpointsWithout returns the endpoints that an update of the API takes away; nothing for one that

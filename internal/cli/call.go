@@ -24,11 +24,14 @@ import (
 const callTokenLife = 5 * time.Minute
 
 type callFlags struct {
-	method, data, token, plan, agent, limit string
-	headers                                 []string
-	timeout                                 time.Duration
-	pay                                     payFlags
+	method, data, token string
+	headers             []string
+	timeout             time.Duration
+	pay                 bool
+	in                  body // the others, by their names
 }
+
+func (f *callFlags) plan() toll.PlanID { return value[toll.PlanID](f.in, "plan") }
 
 func (a *app) callCommand() *cobra.Command {
 	var f callFlags
@@ -49,21 +52,24 @@ toll call https://api.example.org/report --pay --wallet-key-file wallet.key --ma
 	fl.StringVarP(&f.method, "method", "X", "", "HTTP method; default GET, or POST with data")
 	fl.StringVarP(&f.data, "data", "d", "", "body; @path reads it from a file, - from stdin")
 	fl.StringArrayVarP(&f.headers, "header", "H", nil, "further header, as 'name: value'")
-	fl.StringVar(&f.plan, "plan", "", "plan that pays")
 	fl.StringVar(&f.token, "token", "", "access token that pays; - reads it from stdin, @path from a file")
-	fl.StringVar(&f.agent, "agent-id", "", "the one agent at which the access token shall be good")
-	fl.StringVar(&f.limit, "max-credits", "", "most credits that the call may cost; default the most that the plan asks for a request, with --pay 100")
 	fl.DurationVar(&f.timeout, "timeout", 2*time.Minute, "time for the whole call")
-	f.pay.add(fl)
-	c.RunE = func(cmd *cobra.Command, args []string) error { return a.callURL(cmd.Context(), args[0], f) }
+	fl.BoolVar(&f.pay, "pay", false, "pay what the server asks for, within limits")
+	inputs := a.inputs(c, append(payFlags,
+		flag{"plan", "plan", planID, "plan that pays"},
+		flag{"agent-id", "agent", agentID, "the one agent at which the access token shall be good"},
+		flag{"max-credits", "credits", credits, "most credits that the call may cost; default the most that the plan asks for a request, with --pay 100"}))
+	c.RunE = func(cmd *cobra.Command, args []string) (err error) {
+		if f.in, err = inputs(); err != nil {
+			return err
+		}
+		return a.callURL(cmd.Context(), args[0], f)
+	}
 	return c
 }
 
 func (a *app) callURL(ctx context.Context, address string, f callFlags) error {
-	if f.plan != "" && f.token != "" {
-		return usagef("give --plan or --token, not both")
-	}
-	if err := f.pay.check(f); err != nil {
+	if err := f.check(); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, f.timeout)
@@ -75,7 +81,7 @@ func (a *app) callURL(ctx context.Context, address string, f callFlags) error {
 	// A redirect would carry the token to another address, and the answer would come from it.
 	h := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	var unit string // of what was paid
-	if f.pay.on {
+	if f.pay {
 		closed := func(p client.Payment) {
 			unit = p.Unit
 			a.mayBeTaken(p)
@@ -144,31 +150,19 @@ func (a *app) callRequest(ctx context.Context, address string, f callFlags) (*ht
 
 func (a *app) callToken(ctx context.Context, f callFlags) (string, error) {
 	if f.token != "" {
-		b, _, err := a.argument(f.token, false)
-		return strings.TrimSpace(string(b)), err
+		return a.textArgument(f.token)
 	}
-	if f.plan == "" {
+	plan := f.plan()
+	if plan == "" {
 		return "", nil
 	}
-	plan, err := toll.ParsePlanID(f.plan)
-	if err != nil {
-		return "", flagError("plan", err)
-	}
 	opts := []client.TokenOption{client.WithExpiry(callTokenLife)}
-	if f.agent != "" {
-		agent, err := toll.ParseAgentID(f.agent)
-		if err != nil {
-			return "", flagError("agent-id", err)
-		}
+	if agent := value[toll.AgentID](f.in, "agent"); agent != "" {
 		opts = append(opts, client.WithAgent(agent))
 	}
 	c := a.client()
-	if f.limit != "" {
-		n, err := toll.ParseCredits(f.limit)
-		if err != nil {
-			return "", flagError("max-credits", err)
-		}
-		opts = append(opts, client.WithRedemptionLimit(n))
+	if f.in["credits"] != nil {
+		opts = append(opts, client.WithRedemptionLimit(last[toll.Credits](f.in, "credits", 0)))
 	} else {
 		// The token goes to a server that may keep it; what it can burn is one request.
 		terms, err := c.Terms(ctx, plan)

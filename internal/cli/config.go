@@ -107,7 +107,7 @@ func (d document) set(name, value string) {
 
 // active is the profile that commands use: that of the flag, of the environment, of the file.
 func (a *app) active(c *configuration) string {
-	return cmp.Or(a.flags.profile, a.getenv("TOLL_PROFILE"), c.top.text("activeProfile"), defaultProfile)
+	return cmp.Or(a.flags.profile, a.used(c))
 }
 
 // used is the profile of commands that name none.
@@ -197,11 +197,10 @@ func (a *app) configInit() *cobra.Command {
 				return err
 			}
 		case key != "":
-			b, _, err := a.argument(key, false)
-			if err != nil {
+			var err error
+			if key, err = a.textArgument(key); err != nil {
 				return err
 			}
-			key = strings.TrimSpace(string(b))
 		}
 		if ask {
 			in := bufio.NewReader(a.in)
@@ -239,11 +238,8 @@ func (a *app) configInit() *cobra.Command {
 		if file.top.text("activeProfile") == "" {
 			file.top.set("activeProfile", name)
 		}
-		if err := file.save(); err != nil {
-			return err
-		}
 		a.hintUse(file, name)
-		return a.showProfile(name)
+		return a.saveProfile(file, name)
 	}
 	return c
 }
@@ -292,11 +288,10 @@ takes the setting away.`
 		if err != nil {
 			return err
 		}
-		b, _, err := a.argument(args[1], false)
+		value, err := a.textArgument(args[1])
 		if err != nil {
 			return err
 		}
-		value := strings.TrimSpace(string(b))
 		if name == "activeProfile" {
 			return a.useProfile(value)
 		}
@@ -306,10 +301,7 @@ takes the setting away.`
 			}
 		}
 		c.profile(profile).set(name, value)
-		if err := c.save(); err != nil {
-			return err
-		}
-		return a.showProfile(profile)
+		return a.saveProfile(c, profile)
 	}
 	return c
 }
@@ -327,10 +319,7 @@ func (a *app) useProfile(name string) error {
 		return noProfile(c.path, name, c.names())
 	}
 	c.top.set("activeProfile", name)
-	if err := c.save(); err != nil {
-		return err
-	}
-	return a.showProfile(name)
+	return a.saveProfile(c, name)
 }
 
 func (a *app) configShow() *cobra.Command {
@@ -350,7 +339,7 @@ func (a *app) configShow() *cobra.Command {
 			if len(c.profiles) > 1 && a.set.output != formatQuiet {
 				a.say("profiles", "%s; --all shows every one", strings.Join(c.names(), ", "))
 			}
-			return a.showProfile(name)
+			return a.show(a.shown(c, name))
 		}
 		var all []shownProfile
 		for _, name := range c.names() {
@@ -381,9 +370,9 @@ func (a *app) shown(c *configuration, name string) shownProfile {
 	}
 }
 
-func (a *app) showProfile(name string) error {
-	c, err := a.openConfig()
-	if err != nil {
+// saveProfile writes the file and shows one of its profiles.
+func (a *app) saveProfile(c *configuration, name string) error {
+	if err := c.save(); err != nil {
 		return err
 	}
 	return a.show(a.shown(c, name))

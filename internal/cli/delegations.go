@@ -81,7 +81,7 @@ typedData of the answer, and hand the signature in with toll delegations sign.`,
 		},
 		require: []string{"spending-limit-cents", "duration-secs", "currency"},
 		change: func(_ *cobra.Command, r *request) error {
-			currency, _ := r.in["currency"].(string)
+			currency := value[string](r.in, "currency")
 			by, err := providerOf(currency)
 			if err != nil {
 				return err
@@ -90,8 +90,7 @@ typedData of the answer, and hand the signature in with toll delegations sign.`,
 			if r.in["provider"] == nil {
 				r.in["provider"] = by
 			}
-			recipients, _ := r.in["allowedRecipients"].([]string)
-			for _, to := range recipients {
+			for _, to := range value[[]string](r.in, "allowedRecipients") {
 				if _, err := toll.ParseAddress(to); err != nil {
 					return flagError("allowed-recipients", err)
 				}

@@ -156,16 +156,23 @@ func serveGate(ctx context.Context, ln net.Listener, proxy http.Handler, queue *
 		ReadHeaderTimeout: pace.Patience,
 		IdleTimeout:       2 * time.Minute,
 	}
+	return serveUntil(ctx, h, pace.Listen(ln, pace.Patience, pace.MinRate), 20*time.Second, queue.Drain)
+}
+
+// serveUntil serves until ctx ends, and then lets what runs, and what comes last, finish within the grace.
+func serveUntil(
+	ctx context.Context, h *http.Server, ln net.Listener, grace time.Duration, last func(context.Context) error,
+) error {
 	failed := make(chan error, 1)
-	go func() { failed <- h.Serve(pace.Listen(ln, pace.Patience, pace.MinRate)) }()
+	go func() { failed <- h.Serve(ln) }()
 	select {
 	case err := <-failed:
 		return err
 	case <-ctx.Done():
 	}
-	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), 20*time.Second)
+	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace)
 	defer cancel()
-	return errors.Join(h.Shutdown(end), queue.Drain(end))
+	return errors.Join(h.Shutdown(end), last(end))
 }
 
 // callerAddress returns the address of the account whose API key is used, which is that of its

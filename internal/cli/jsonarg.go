@@ -12,13 +12,8 @@ import (
 const maxArgument = 1 << 20
 
 // jsonArgument reads JSON that is given inline, as a path that ends in .json, as @path, or as - for stdin. Its bytes are
-// kept, so that numbers stay exact.
-func (a *app) jsonArgument(flag, arg string) (json.RawMessage, error) {
-	return a.jsonNamed("--"+flag, arg)
-}
-
-// jsonNamed is jsonArgument for what errors name so.
-func (a *app) jsonNamed(name, arg string) (json.RawMessage, error) {
+// kept, so that numbers stay exact. Errors give the argument its name.
+func (a *app) jsonArgument(name, arg string) (json.RawMessage, error) {
 	b, from, err := a.argument(arg, strings.HasSuffix(strings.ToLower(strings.TrimSpace(arg)), ".json"))
 	if err != nil {
 		return nil, err
@@ -31,7 +26,7 @@ func (a *app) jsonNamed(name, arg string) (json.RawMessage, error) {
 
 // objectArgument is jsonArgument for an object.
 func (a *app) objectArgument(flag, arg string) (json.RawMessage, error) {
-	b, err := a.jsonArgument(flag, arg)
+	b, err := a.jsonArgument("--"+flag, arg)
 	if err != nil {
 		return nil, err
 	}
@@ -40,6 +35,12 @@ func (a *app) objectArgument(flag, arg string) (json.RawMessage, error) {
 	}
 	a.warnUnknown(flag, b)
 	return b, nil
+}
+
+// textArgument reads one word as argument does.
+func (a *app) textArgument(arg string) (string, error) {
+	b, _, err := a.argument(arg, false)
+	return strings.TrimSpace(string(b)), err
 }
 
 // argument reads text that is given inline, as @path, as - for stdin, or, when isPath, as a path.

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -47,87 +48,75 @@ With --keep what it made stays, and your own key becomes its parent: it must hav
 }
 
 func (a *app) keysCreate() *cobra.Command {
-	var (
-		cfg       server.Config
-		local     bool
-		key       server.KeyRequest
-		expiresIn string
-		rights    []string
-		ends      string
-	)
-	c := command("create", "Create an API key", nil)
-	c.Long = `Create an API key. It is shown this once.
+	var cfg server.Config
+	var local bool
+	var key server.KeyRequest
+	rights := kind{name: "list", read: func(_ *app, _ string, given []string) (any, error) {
+		rights, err := toll.ParseRights(idList(given))
+		if err != nil || len(rights) == 0 {
+			return nil, usagef("--rights must be words of %s", strings.Join(strings.Fields(toll.AllRights().String()), ","))
+		}
+		return rights, nil
+	}}
+	end := kind{name: "time", read: readLast(func(s string) (time.Time, error) {
+		end, err := time.Parse(time.RFC3339, s)
+		if err != nil {
+			err = fmt.Errorf("must be a time such as 2027-01-31T00:00:00Z; got %q", s)
+		}
+		return end, err
+	})}
+	c := a.resource(call{
+		use: "create", short: "Create an API key",
+		long: `Create an API key. It is shown this once.
 
 With --local the key is made on the database itself, beside the service or while it is stopped; the account is made on its
 first use. --init makes a database that does not exist, before the first start of the service. An older one is not
 migrated.
 
 The rights are read, sell, spend, manage, money, keys, members and export. A key that another key makes has at most the rights of that
-one, never members or export, ends no later, and ends with it.`
-	c.Example = "toll keys create --name ci --rights read,sell\ntoll keys create --local --data ./toll-data --account alice -o json"
+one, never members or export, ends no later, and ends with it.`,
+		example: "toll keys create --name ci --rights read,sell\ntoll keys create --local --data ./toll-data --account alice -o json",
+		method:  http.MethodPost, path: "/api-keys", made: "key",
+		flags: []flag{
+			{"name", "name", word, "name of the key"},
+			{"expires-in", "expiresInSecs", span, "life: seconds, or 12h, 30m; default without end"},
+			{"rights", "rights", rights, "rights of the key, with commas between; default all that can be given"},
+			{"ends", "ends", end, "end of the key, such as 2027-01-31T00:00:00Z, in place of --expires-in"},
+			{"api-version", "version", word, "pinned API version; default the current one"},
+			{"prefix", "prefix", word, "prefix of the key, one that the service uses"},
+		},
+		change: func(cmd *cobra.Command, r *request) error {
+			switch {
+			case r.in["ends"] != nil && r.in["expiresInSecs"] != nil:
+				return usagef("--ends stands beside --expires-in")
+			case !local:
+				return onlyLocal(cmd, "account", "operator", "init")
+			case key.Account == "":
+				return usagef("toll keys create --local needs --account")
+			}
+			return nil
+		},
+		local: func(ctx context.Context, r *request) (any, error) {
+			if !local {
+				return nil, nil
+			}
+			key.Name, key.Version, key.Prefix = value[string](r.in, "name"), value[string](r.in, "version"), value[string](r.in, "prefix")
+			key.Rights, key.Ends = value[toll.Rights](r.in, "rights"), value[time.Time](r.in, "ends")
+			key.ExpiresIn = time.Duration(value[int64](r.in, "expiresInSecs")) * time.Second
+			cfg.Release = release()
+			record, err := server.CreateLocalKey(ctx, cfg, key)
+			if errors.Is(err, server.ErrNoDatabase) || errors.Is(err, server.ErrNoSchema) {
+				err = fmt.Errorf("%w: start toll serve first, correct --data, or make one with --init", err)
+			}
+			return record, err
+		},
+	})
 	f := c.Flags()
-	f.StringVar(&key.Name, "name", "", "name of the key")
-	f.StringVar(&expiresIn, "expires-in", "", "life: seconds, or 12h, 30m; default without end")
-	f.StringSliceVar(&rights, "rights", nil, "rights of the key, with commas between; default all that can be given")
-	f.StringVar(&ends, "ends", "", "end of the key, such as 2027-01-31T00:00:00Z, in place of --expires-in")
-	f.StringVar(&key.Version, "api-version", "", "pinned API version; default the current one")
-	f.StringVar(&key.Prefix, "prefix", "", "prefix of the key, one that the service uses")
 	f.BoolVar(&local, "local", false, "work on the database of this machine")
 	f.StringVar(&key.Account, "account", "", "name of the account, with --local")
 	f.BoolVar(&key.Operator, "operator", false, "make the account an operator, who may move the clock of a sandbox, with --local")
 	f.BoolVar(&key.Init, "init", false, "make the database when there is none, with --local")
 	storeFlags(c, &cfg)
-	c.RunE = func(cmd *cobra.Command, _ []string) error {
-		life, err := seconds("expires-in", expiresIn)
-		if err != nil {
-			return err
-		}
-		if key.Rights, err = rightsIn(cmd, rights); err != nil {
-			return err
-		}
-		if ends != "" {
-			if life > 0 {
-				return usagef("--ends stands beside --expires-in")
-			}
-			if key.Ends, err = time.Parse(time.RFC3339, ends); err != nil {
-				return usagef("--ends must be a time such as 2027-01-31T00:00:00Z; got %q", ends)
-			}
-		}
-		if !local {
-			if err := onlyLocal(cmd, "account", "operator", "init"); err != nil {
-				return err
-			}
-			in := body{}
-			in.text("name", key.Name)
-			in.text("version", key.Version)
-			in.text("prefix", key.Prefix)
-			if key.Rights != nil {
-				in["rights"] = key.Rights
-			}
-			in.text("ends", ends)
-			if life > 0 {
-				in["expiresInSecs"] = int64(life / time.Second)
-			}
-			got, err := a.call(cmd.Context(), http.MethodPost, "/api-keys", nil, in)
-			if err != nil {
-				return err
-			}
-			return a.made(got, "key")
-		}
-		if key.Account == "" {
-			return usagef("toll keys create --local needs --account")
-		}
-		key.ExpiresIn = life
-		cfg.Release = release()
-		record, err := server.CreateLocalKey(cmd.Context(), cfg, key)
-		if errors.Is(err, server.ErrNoDatabase) || errors.Is(err, server.ErrNoSchema) {
-			return fmt.Errorf("%w: start toll serve first, correct --data, or make one with --init", err)
-		}
-		if err != nil {
-			return err
-		}
-		return a.made(record, "key")
-	}
 	return c
 }
 
@@ -139,21 +128,6 @@ func onlyLocal(cmd *cobra.Command, names ...string) error {
 		}
 	}
 	return nil
-}
-
-// rightsIn reads the words of --rights; nil without the flag.
-func rightsIn(cmd *cobra.Command, words []string) (toll.Rights, error) {
-	if !cmd.Flags().Changed("rights") {
-		return nil, nil
-	}
-	for i := range words {
-		words[i] = strings.TrimSpace(words[i])
-	}
-	rights, err := toll.ParseRights(words)
-	if err != nil || len(rights) == 0 {
-		return nil, usagef("--rights must be words of %s", strings.Join(strings.Fields(toll.AllRights().String()), ","))
-	}
-	return rights, nil
 }
 
 // keysRotate has --local only so that nobody takes it for a change of an API key of theirs.
@@ -185,24 +159,17 @@ The change happens two minutes from now or later, as no key signs before it has 
 
 func (a *app) keysSetPrefix() *cobra.Command {
 	var local bool
-	c := a.storeCommand(
-		"set-prefix PREFIX",
-		"Change the prefix of new API keys",
-		func(cmd *cobra.Command, args []string, cfg server.Config) error {
-			if !local {
-				return usagef("the prefix is changed on the database itself: add --local")
-			}
-			if err := server.SetKeyPrefix(cmd.Context(), cfg, args[0]); err != nil {
-				return err
-			}
-			a.say(
-				"",
-				"New API keys begin with %s: once the service has been restarted. Keys that exist stay valid.",
-				args[0],
-			)
-			return nil
-		},
-	)
+	run := func(cmd *cobra.Command, args []string, cfg server.Config) error {
+		if !local {
+			return usagef("the prefix is changed on the database itself: add --local")
+		}
+		if err := server.SetKeyPrefix(cmd.Context(), cfg, args[0]); err != nil {
+			return err
+		}
+		a.say("", "New API keys begin with %s: once the service has been restarted. Keys that exist stay valid.", args[0])
+		return nil
+	}
+	c := a.storeCommand("set-prefix PREFIX", "Change the prefix of new API keys", run)
 	c.Long = `Change the prefix of new API keys, which the first start of the service stored. Services use it from their next start on.
 
 A prefix is not signed and carries no authority, so keys that exist stay valid. Deployed clients send a key with the prefix sandbox or live to

@@ -43,17 +43,17 @@ func (a *app) asJSON() bool {
 	return output == formatJSON || output == formatNDJSON
 }
 
-// encoded is the JSON of a value. An answer of the service stays as it was received.
-func encoded(v any) (json.RawMessage, error) {
-	if got, ok := v.(json.RawMessage); ok {
-		return got, nil
+// encoded is the JSON of a value, or the error. An answer of the service stays as it was received.
+func encoded(v any, err error) (json.RawMessage, error) {
+	if got, ok := v.(json.RawMessage); ok || err != nil {
+		return got, err
 	}
 	return x402.Encode(v)
 }
 
 // show writes a value, or an answer as it was received, as one record.
 func (a *app) show(v any) error {
-	got, err := encoded(v)
+	got, err := encoded(v, nil)
 	if err != nil {
 		return err
 	}
@@ -86,7 +86,7 @@ func (a *app) made(v any, member string) error {
 	if a.set.output != formatQuiet || member == "" {
 		return a.show(v)
 	}
-	got, err := encoded(v)
+	got, err := encoded(v, nil)
 	if err != nil {
 		return err
 	}
@@ -100,7 +100,7 @@ func (a *app) built(v any) error {
 	if a.set.terminal || a.set.output == formatQuiet || cmp.Or(a.flags.output, a.getenv("TOLL_OUTPUT")) != "" {
 		return a.show(v)
 	}
-	got, err := encoded(v)
+	got, err := encoded(v, nil)
 	if err != nil {
 		return err
 	}
@@ -110,7 +110,7 @@ func (a *app) built(v any) error {
 // showPage writes a list: whole as JSON, else its records, which are the member with this name, or
 // the value itself.
 func (a *app) showPage(v any, member string, columns []column) error {
-	got, err := encoded(v)
+	got, err := encoded(v, nil)
 	if err != nil {
 		return err
 	}

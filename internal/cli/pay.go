@@ -1,100 +1,90 @@
 package cli
 
 import (
-	"cmp"
 	"fmt"
 	"net/http"
 	"net/url"
 	"strings"
 	"time"
 
-	"github.com/spf13/pflag"
-
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/client"
 	"github.com/tollhq/toll/evm"
 )
 
-// payFlags say what toll call --pay may spend.
-type payFlags struct {
-	on              bool
-	keyFile         string
-	creditsDay      string
-	price, priceDay string
-	delegation      string
-	names           []string // of flags that say something about paying
-	flags           *pflag.FlagSet
+// payFlags go with toll call --pay, and say what it may spend.
+var payFlags = []flag{
+	{"wallet-key-file", "keyFile", word, "file with the private key of a wallet that pays tokens; default TOLL_WALLET_KEY"},
+	{"max-price", "price", money(evm.Decimals), "most that the call may cost in a token, in whole units, with --pay; default 1.00"},
+	{"max-price-per-day", "priceDay", money(evm.Decimals), "the same for all calls of a day; default 10.00"},
+	{"max-credits-per-day", "creditsDay", credits, fmt.Sprintf("most credits that all calls of a day may cost, with --pay; "+
+		"default %d, and %d without --plan", planCreditsPerDay, payCreditsPerDay)},
+	{"delegation-id", "delegation", word, "delegation that buys credits of --plan when they are short, with --pay: one order at most, at the price of the plan"},
 }
 
-func (p *payFlags) add(fl *pflag.FlagSet) {
-	p.flags = fl
-	fl.BoolVar(&p.on, "pay", false, "pay what the server asks for, within limits")
-	fl.StringVar(&p.keyFile, "wallet-key-file", "", "file with the private key of a wallet that pays tokens; default TOLL_WALLET_KEY")
-	fl.StringVar(&p.price, "max-price", "1.00", "most that the call may cost in a token, in whole units, with --pay")
-	fl.StringVar(&p.priceDay, "max-price-per-day", "10.00", "the same for all calls of a day")
-	fl.StringVar(&p.creditsDay, "max-credits-per-day", "", "most credits that all calls of a day "+
-		"may cost, with --pay; default "+planCreditsPerDay+", and "+payCreditsPerDay+" without --plan")
-	fl.StringVar(&p.delegation, "delegation-id", "", "delegation that buys credits of --plan when they are short, with --pay: one order at most, at the price of the plan")
-	p.names = []string{"wallet-key-file", "max-price", "max-price-per-day", "max-credits-per-day", "delegation-id"}
-}
-
-// Limits of credits with --pay that hold unless a flag says otherwise.
+// Limits with --pay that hold unless a flag says otherwise.
 const (
-	payCreditsPerCall = "100"
-	payCreditsPerDay  = "1000"  // when any plan may pay
-	planCreditsPerDay = "10000" // when the caller names the plan
+	payCreditsPerCall = 100
+	payCreditsPerDay  = 1000  // when any plan may pay
+	planCreditsPerDay = 10000 // when the caller names the plan
 )
 
-func (p *payFlags) check(f callFlags) error {
-	if !p.on {
-		for _, name := range p.names {
-			if p.flags.Changed(name) {
-				return usagef("--%s goes with --pay", name)
-			}
-		}
-		return nil
+func (f *callFlags) check() error {
+	if f.plan() != "" && f.token != "" {
+		return usagef("give --plan or --token, not both")
 	}
-	if f.token != "" {
+	for _, p := range payFlags {
+		if !f.pay && f.in[p.member] != nil {
+			return usagef("--%s goes with --pay", p.name)
+		}
+	}
+	if f.pay && f.token != "" {
 		return usagef("give --pay or --token, not both")
 	}
-	if p.delegation != "" && f.plan == "" {
+	if f.in["delegation"] != nil && f.plan() == "" {
 		return usagef("--delegation-id goes with --plan: a server must not choose what it buys")
 	}
 	return nil
 }
 
+// limits bound what a call to this host may cost.
+func (f *callFlags) limits(host string) client.Limits {
+	perDay := toll.Credits(payCreditsPerDay)
+	if f.plan() != "" {
+		perDay = planCreditsPerDay
+	}
+	price := func(member string, otherwise int64) toll.Units {
+		if n, ok := f.in[member].(toll.Units); ok {
+			return n
+		}
+		return toll.UnitsOf(otherwise)
+	}
+	return client.Limits{
+		Hosts: []string{host}, CreditsPerCall: last[toll.Credits](f.in, "credits", payCreditsPerCall),
+		Credits: last(f.in, "creditsDay", perDay), MoneyPerCall: price("price", 1_000_000), Money: price("priceDay", 10_000_000),
+	}
+}
+
 // payingTransport returns the transport that pays for a call to this url, and tells of each payment that has ended.
 func (a *app) payingTransport(to *url.URL, f callFlags, closed func(client.Payment)) (http.RoundTripper, error) {
-	limits, err := f.pay.limits(f)
-	if err != nil {
-		return nil, err
-	}
 	path, err := a.pursePath()
 	if err != nil {
 		return nil, err
 	}
 	host := client.HostOf(to)
-	limits.Hosts = []string{host}
+	limits := f.limits(host)
 	var payers []client.Payer
 	if a.set.key != "" {
-		var plans []toll.PlanID
-		if f.plan != "" {
-			plan, err := toll.ParsePlanID(f.plan)
-			if err != nil {
-				return nil, flagError("plan", err)
-			}
-			plans = []toll.PlanID{plan}
+		payer := a.client().Payer()
+		if plan := f.plan(); plan != "" {
+			payer = a.client().Payer(plan).At(host) // the caller names both
 		}
-		payer := a.client().Payer(plans...)
-		if f.plan != "" {
-			payer = payer.At(host) // the caller names both
-		}
-		if f.pay.delegation != "" {
-			payer = payer.Topped(f.pay.delegation)
+		if id := value[string](f.in, "delegation"); id != "" {
+			payer = payer.Topped(id)
 		}
 		payers = append(payers, payer)
 	}
-	key, err := a.walletKey(f.pay.keyFile)
+	key, err := a.walletKey(value[string](f.in, "keyFile"))
 	if err != nil {
 		return nil, err
 	}
@@ -104,24 +94,23 @@ func (a *app) payingTransport(to *url.URL, f callFlags, closed func(client.Payme
 	if len(payers) == 0 {
 		return nil, usagef("there is nothing to pay with: sign in with toll login, or give --wallet-key-file")
 	}
-	f.pay.sayDefaults(a, f, &limits, a.set.key != "", key != nil)
+	f.sayDefaults(a, limits, a.set.key != "", key != nil)
 	return client.NewTransport(&filePurse{path: path, limits: limits, now: time.Now, closed: closed}, payers...), nil
 }
 
 // sayDefaults tells which limits hold that the caller has not chosen: those of credits when any
 // plan may pay, and those of a wallet.
-func (p *payFlags) sayDefaults(a *app, f callFlags, l *client.Limits, credits, wallet bool) {
+func (f *callFlags) sayDefaults(a *app, l client.Limits, credits, wallet bool) {
 	if a.asJSON() {
 		return
 	}
-	if credits && f.plan == "" && (f.limit == "" || p.creditsDay == "") {
+	if credits && f.plan() == "" && (f.in["credits"] == nil || f.in["creditsDay"] == nil) {
 		a.say("note", "without --plan any of your plans may pay: "+
 			"at most %s for this call, %s in 24 hours", l.CreditsPerCall.Text(), l.Credits.Text())
 	}
-	if wallet && !(p.flags.Changed("max-price") && p.flags.Changed("max-price-per-day")) {
-		call, day := l.MoneyPerCall, l.Money
+	if wallet && (f.in["price"] == nil || f.in["priceDay"] == nil) {
 		a.say("note", "the wallet may pay at most %s USDC or EURC for this call, %s of each in 24 hours",
-			toll.FormatAmount(call, evm.Decimals), toll.FormatAmount(day, evm.Decimals))
+			toll.FormatAmount(l.MoneyPerCall, evm.Decimals), toll.FormatAmount(l.Money, evm.Decimals))
 	}
 }
 
@@ -137,16 +126,8 @@ func (a *app) mayBeTaken(p client.Payment) {
 			amountIn(p.Unit, p.Most), p.Unit)
 	case p.Permission != nil:
 		a.say("note", "%s count as spent for 24 hours, as the server can still take them; "+
-			"toll payments check asks the service", creditsText(p.Most))
+			"toll payments check asks the service", count(p.Most.String(), "credit"))
 	}
-}
-
-func creditsText(n toll.Units) string {
-	c, err := toll.ParseCredits(n.String())
-	if err != nil {
-		return n.String() + " credits"
-	}
-	return c.Text()
 }
 
 // walletKey reads the key of a wallet, nil when there is none. Its text is in no error.
@@ -168,43 +149,16 @@ func (a *app) walletKey(file string) (*evm.Key, error) {
 	return key, nil
 }
 
-func (p *payFlags) limits(f callFlags) (client.Limits, error) {
-	var l client.Limits
-	perDay := payCreditsPerDay
-	if f.plan != "" {
-		perDay = planCreditsPerDay
-	}
-	for _, n := range []struct {
-		flag, value string
-		into        *toll.Credits
-	}{
-		{"max-credits", cmp.Or(f.limit, payCreditsPerCall), &l.CreditsPerCall},
-		{"max-credits-per-day", cmp.Or(p.creditsDay, perDay), &l.Credits},
-	} {
-		var err error
-		if *n.into, err = toll.ParseCredits(n.value); err != nil {
-			return l, flagError(n.flag, err)
+// money is an amount in whole units.
+func money(decimals int) kind {
+	return kind{name: "amount", read: func(_ *app, flag string, given []string) (any, error) {
+		text := given[len(given)-1]
+		n, err := toll.ParseAmount(text, decimals)
+		if err != nil {
+			return nil, usagef("--%s is an amount in whole units with at most %d decimals, such as 0.05, and not %.40q", flag, decimals, text)
 		}
-	}
-	for _, n := range []struct {
-		flag, value string
-		into        *toll.Units
-	}{{"max-price", p.price, &l.MoneyPerCall}, {"max-price-per-day", p.priceDay, &l.Money}} {
-		var err error
-		if *n.into, err = wholeUnits(n.flag, n.value, evm.Decimals); err != nil {
-			return l, err
-		}
-	}
-	return l, nil
-}
-
-// wholeUnits reads the value of a flag that is an amount in whole units.
-func wholeUnits(flag, value string, decimals int) (toll.Units, error) {
-	n, err := toll.ParseAmount(value, decimals)
-	if err != nil {
-		return n, usagef("--%s is an amount in whole units with at most %d decimals, such as 0.05, and not %.40q", flag, decimals, value)
-	}
-	return n, nil
+		return n, nil
+	}}
 }
 
 // unpaid reports a call that asked for payment and has no answer.

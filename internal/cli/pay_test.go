@@ -1,14 +1,19 @@
 package cli
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/tollhq/toll"
+)
 
 // TestReview5_DelegationsNeedAPlan: what a delegation buys is for the caller to choose, and not for the server that is called.
 func TestReview5_DelegationsNeedAPlan(t *testing.T) {
-	p := payFlags{on: true, delegation: "purse"}
-	if err := p.check(callFlags{}); err == nil {
+	f := callFlags{pay: true, in: body{"delegation": "purse"}}
+	if err := f.check(); err == nil {
 		t.Error("a delegation without a plan is taken")
 	}
-	if err := p.check(callFlags{plan: "4474"}); err != nil {
+	f.in["plan"] = toll.PlanID("4474")
+	if err := f.check(); err != nil {
 		t.Error(err)
 	}
 }

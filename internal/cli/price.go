@@ -24,11 +24,18 @@ toll price free | toll plans create --price-config - --plan-metadata meta.json -
 func (a *app) builderGroup(name, long, example string, builders []call) *cobra.Command {
 	short := "Make " + name + " configurations"
 	c := group(name, short, short+long)
-	c.Annotations, c.Example = withoutProfile, example
+	c.Example = example
 	for _, b := range builders {
 		b.aliases = nil // which lie under plans
-		c.AddCommand(a.resource(b))
+		c.AddCommand(a.builder(b))
 	}
+	return c
+}
+
+func (a *app) builder(b call) *cobra.Command {
+	b.show = func(_ *cobra.Command, got json.RawMessage) error { return a.built(got) }
+	c := a.resource(b)
+	c.Annotations = withoutProfile
 	return c
 }
 
@@ -51,8 +58,8 @@ func (a *app) deployedBuilders() []*cobra.Command {
 	var all []*cobra.Command
 	for _, b := range append(a.priceBuilders(), a.creditsBuilders()...) {
 		if len(b.aliases) > 0 {
-			c := hidden(b.aliases[0], a.resource(b))
-			c.Aliases, c.Annotations = nil, withoutProfile
+			c := hidden(b.aliases[0], a.builder(b))
+			c.Aliases = nil
 			all = append(all, c)
 		}
 	}
@@ -80,9 +87,8 @@ func (a *app) priceBuilders() []call {
 	fiat := paidBy("fiat", "A price that is paid by card", "get-fiat-price-config", nil,
 		flag{"currency", "currency", word, "USD (default) or EUR"})
 	fiat.local = func(_ context.Context, r *request) (any, error) {
-		currency, _ := r.in["currency"].(string)
 		return a.price(r.in, func(n toll.Units, to, _ toll.Address) (toll.Price, error) {
-			return toll.PriceFiat(n, to, currency)
+			return toll.PriceFiat(n, to, value[string](r.in, "currency"))
 		})
 	}
 	erc20 := paidBy("erc20", "A price in an ERC-20 token", "get-erc20-price-config",
@@ -137,9 +143,7 @@ type share func(amount toll.Units, receiver, token toll.Address) (toll.Price, er
 
 // price makes a price of the amounts, the receivers and the token that were given.
 func (a *app) price(in body, make share) (toll.Price, error) {
-	amounts, _ := in["amounts"].([]toll.Units)
-	receivers, _ := in["receivers"].([]toll.Address)
-	token, _ := in["token"].(toll.Address)
+	amounts, receivers := value[[]toll.Units](in, "amounts"), value[[]toll.Address](in, "receivers")
 	if len(amounts) != len(receivers) {
 		return toll.Price{}, usagef("--amount and --receiver belong together: give as many of the one as of the other")
 	}
@@ -148,7 +152,7 @@ func (a *app) price(in body, make share) (toll.Price, error) {
 	}
 	var made toll.Price
 	for i, amount := range amounts {
-		one, err := make(amount, receivers[i], token)
+		one, err := make(amount, receivers[i], value[toll.Address](in, "token"))
 		if err != nil {
 			return toll.Price{}, err
 		}
@@ -296,8 +300,7 @@ func (a *app) creditsBuilders() []call {
 // edited returns a credits configuration with some members changed. Everything else of it stays as
 // it was written, so that a file of any dialect can be changed.
 func edited(in body, change ...jsonMember) (json.RawMessage, error) {
-	raw, _ := in["config"].(json.RawMessage)
-	members, err := membersOf(raw)
+	members, err := membersOf(value[json.RawMessage](in, "config"))
 	if err != nil {
 		return nil, fmt.Errorf("--credits-config: %w", err)
 	}

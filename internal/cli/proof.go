@@ -66,7 +66,7 @@ func (a *app) proofArgument(cmd *cobra.Command, arg string) (*toll.BurnProof, er
 	if hash, err := toll.ParseHash(arg); err == nil {
 		return a.client().BurnProof(cmd.Context(), hash)
 	}
-	b, err := a.jsonNamed("PROOF", arg)
+	b, err := a.jsonArgument("PROOF", arg)
 	if err != nil {
 		return nil, err
 	}
@@ -79,7 +79,7 @@ func (a *app) proofArgument(cmd *cobra.Command, arg string) (*toll.BurnProof, er
 
 // sameBurn refuses a proof that is of another burn than the receipt.
 func (a *app) sameBurn(arg string, p *toll.BurnProof) error {
-	b, err := a.jsonArgument("receipt", arg)
+	b, err := a.jsonArgument("--receipt", arg)
 	if err != nil {
 		return err
 	}

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"math/big"
 	"os"
 	"path/filepath"
 	"time"
@@ -46,18 +45,16 @@ func (f *filePurse) Take(ctx context.Context, p client.Payment) error {
 		if err != nil {
 			return err
 		}
-		spent := new(big.Int)
+		var spent toll.Units
 		for _, old := range payments {
 			if old.Unit == p.Unit && f.now().Sub(old.At) < payDay {
-				n := old.Counts()
-				spent.Add(spent, n.Int())
+				var fits bool
+				if spent, fits = spent.Add(old.Counts()); !fits {
+					return errors.New("record of payments: they are more than can be counted")
+				}
 			}
 		}
-		sum, err := toll.ParseUnits(spent.String())
-		if err != nil {
-			return err
-		}
-		if err := f.limits.Allows(&p, sum); err != nil {
+		if err := f.limits.Allows(&p, spent); err != nil {
 			return err
 		}
 		return f.append(p)

@@ -3,15 +3,13 @@ package cli
 import (
 	"bytes"
 	"context"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
-	"strconv"
-	"strings"
 	"time"
 
+	"github.com/ethereum/go-ethereum/common/hexutil"
 	"github.com/ethereum/go-ethereum/rpc"
 	"github.com/spf13/cobra"
 
@@ -152,28 +150,26 @@ type endpoint string
 // chainHead is a block that stays.
 type chainHead struct {
 	network string
-	number  string // in hex, as the endpoint has it
+	number  *hexutil.Big
 	time    uint64 // seconds since 1970
 }
 
 func (e endpoint) head(ctx context.Context) (h chainHead, err error) {
-	var id string
-	var block struct{ Number, Timestamp string }
+	var id hexutil.Uint64
+	var block struct {
+		Number    *hexutil.Big
+		Timestamp hexutil.Uint64
+	}
 	if err := e.call(ctx, &id, "eth_chainId"); err != nil {
 		return h, err
 	}
 	if err := e.call(ctx, &block, "eth_getBlockByNumber", "safe", false); err != nil {
 		return h, err
 	}
-	chain, err := strconv.ParseUint(id, 0, 64)
-	if err == nil {
-		h.time, err = strconv.ParseUint(block.Timestamp, 0, 64)
-	}
-	if err != nil {
+	if id == 0 || block.Number == nil {
 		return h, errors.New("the endpoint tells no chain, or no safe block")
 	}
-	h.network, h.number = fmt.Sprintf("eip155:%d", chain), block.Number
-	return h, nil
+	return chainHead{fmt.Sprintf("eip155:%d", id), block.Number, uint64(block.Timestamp)}, nil
 }
 
 // authorizationState is the selector of authorizationState(address,bytes32) of EIP-3009.
@@ -186,15 +182,14 @@ func (e endpoint) used(ctx context.Context, p *client.Payment, at chainHead) (bo
 		"to":   p.Asset,
 		"data": fmt.Sprintf("%s%024d%x%x", authorizationState, 0, p.Authorization.From[:], p.Authorization.Nonce[:]),
 	}
-	var word string
+	var word hexutil.Bytes
 	if err := e.call(ctx, &word, "eth_call", call, at.number); err != nil {
 		return false, err
 	}
-	b, err := hex.DecodeString(strings.TrimPrefix(word, "0x"))
-	if err != nil || len(b) != 32 || len(bytes.Trim(b[:31], "\x00")) > 0 || b[31] > 1 {
+	if len(word) != 32 || len(bytes.Trim(word[:31], "\x00")) > 0 || word[31] > 1 {
 		return false, fmt.Errorf("the endpoint does not tell whether the token %s took an authorization", p.Asset)
 	}
-	return b[31] == 1, nil
+	return word[31] == 1, nil
 }
 
 // call asks for one result.

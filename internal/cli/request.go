@@ -37,7 +37,7 @@ const (
 // list prints one page, or all pages.
 func (a *app) list(ctx context.Context, r *request, member string, columns []column) error {
 	all := r.in[allPages] == true
-	if raw, ok := r.in[pagination].(json.RawMessage); ok {
+	if raw := value[json.RawMessage](r.in, pagination); raw != nil {
 		members, err := membersOf(raw)
 		if err != nil {
 			return err

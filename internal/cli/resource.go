@@ -33,7 +33,7 @@ type call struct {
 
 	// change may change the request before it is sent.
 	change func(cmd *cobra.Command, r *request) error
-	// local makes the answer in place of the service.
+	// local makes the answer in place of the service, which is asked when it makes none.
 	local func(ctx context.Context, r *request) (any, error)
 	// show prints the answer in another way.
 	show func(cmd *cobra.Command, got json.RawMessage) error
@@ -76,17 +76,10 @@ func (a *app) resource(r call) *cobra.Command {
 				return err
 			}
 		}
-		if r.local != nil {
-			made, err := r.local(cmd.Context(), q)
-			if err != nil {
-				return err
-			}
-			return a.built(made)
-		}
 		if r.member != "" {
 			return a.list(cmd.Context(), q, r.member, r.columns)
 		}
-		got, err := a.request(cmd.Context(), q)
+		got, err := a.answer(cmd.Context(), q, r.local)
 		switch {
 		case err != nil:
 			return err
@@ -96,6 +89,18 @@ func (a *app) resource(r call) *cobra.Command {
 		return a.made(got, r.made)
 	}
 	return c
+}
+
+// answer is what local makes, else what the service answers.
+func (a *app) answer(
+	ctx context.Context, r *request, local func(context.Context, *request) (any, error),
+) (json.RawMessage, error) {
+	if local != nil {
+		if made, err := local(ctx, r); err != nil || made != nil {
+			return encoded(made, err)
+		}
+	}
+	return a.request(ctx, r)
 }
 
 // request makes a call. What a GET or DELETE has been given goes into the query.
@@ -216,7 +221,7 @@ func readEach[T any](parse func(string) (T, error)) func(*app, string, []string)
 
 // last is the last value of a member that [readEach] has read.
 func last[T any](in body, member string, otherwise T) T {
-	if list, ok := in[member].([]T); ok {
+	if list := value[[]T](in, member); len(list) > 0 {
 		return list[len(list)-1]
 	}
 	return otherwise
@@ -322,6 +327,12 @@ func (b body) text(name, value string) {
 	if value != "" {
 		b[name] = value
 	}
+}
+
+// value is a member, zero when it was not given.
+func value[T any](in body, member string) T {
+	v, _ := in[member].(T)
+	return v
 }
 
 // query returns the members as parameters.

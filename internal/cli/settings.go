@@ -134,10 +134,7 @@ func (a *app) configPath() (path string, named bool) {
 
 // noConfig is TOLL_CONFIG at a file that does not exist.
 func noConfig(path string) error {
-	return fmt.Errorf(
-		"configuration: TOLL_CONFIG names %s, and there is no such file; toll config init makes it",
-		path,
-	)
+	return fmt.Errorf("configuration: TOLL_CONFIG names %s, and there is no such file; toll config init makes it", path)
 }
 
 // readConfig returns what is configured, which may be nothing.

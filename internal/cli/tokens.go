@@ -53,11 +53,11 @@ func (a *app) tokensDecode() *cobra.Command {
 
 Nothing is sent. The signature is checked with the public keys of the service in your settings when it can be reached.`
 	c.RunE = func(cmd *cobra.Command, args []string) error {
-		raw, _, err := a.argument(args[0], false)
+		text, err := a.textArgument(args[0])
 		if err != nil {
 			return err
 		}
-		token, err := x402.DecodeToken(strings.TrimSpace(string(raw)))
+		token, err := x402.DecodeToken(text)
 		if err != nil {
 			return err
 		}

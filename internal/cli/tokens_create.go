@@ -25,20 +25,30 @@ type delegationFlags struct {
 
 func (a *app) tokensCreate(use string) *cobra.Command {
 	var d delegationFlags
-	c := command(use+" PLAN", "Create an access token for a plan", nil)
-	c.Long = `Create an access token for a plan. It is shown this once: whoever has it can spend the credits within its limits.
+	makers := []string{"spending-limit-cents", "delegation-duration-secs", "payment-method-id"}
+	c := a.resource(call{
+		use: use + " PLAN", short: "Create an access token for a plan",
+		long: `Create an access token for a plan. It is shown this once: whoever has it can spend the credits within its limits.
 
 It spends credits that are there, and buys none unless a delegation lets it: --delegation-id names one, --spending-limit-cents makes one
-for this plan alone. So do --delegation-duration-secs and --payment-method-id.`
-	c.Example = "toll tokens create 4474 --agent-id 5063 --redemption-limit 100 --expiration 3600\ntoll tokens create 4474 --spending-limit-cents 1000"
-	inputs := a.inputs(c, []flag{
-		{"agent-id", "agentId", agentID, "the one agent at which it is good"},
-		{"redemption-limit", "redemptionLimit", digits, "most credits that it may burn"},
-		{"order-limit", "orderLimit", digits, "most orders that it may cause; 0 buys nothing"},
-		{"expiration", "expiration", span, "life: seconds, or 12h, 30m; default a day"},
-		{"token-format", "tokenFormat", oneOf(x402.RenderingJWT, x402.RenderingX402), "jwt or x402"},
-		{"resource", "resource", word, "url for which it is good as well"},
-		{"metadata", "metadata", object, "anything to keep with it, as JSON"},
+for this plan alone. So do --delegation-duration-secs and --payment-method-id.`,
+		example: "toll tokens create 4474 --agent-id 5063 --redemption-limit 100 --expiration 3600\ntoll tokens create 4474 --spending-limit-cents 1000",
+		made:    "accessToken",
+		flags: []flag{
+			{"agent-id", "agentId", agentID, "the one agent at which it is good"},
+			{"redemption-limit", "redemptionLimit", digits, "most credits that it may burn"},
+			{"order-limit", "orderLimit", digits, "most orders that it may cause; 0 buys nothing"},
+			{"expiration", "expiration", span, "life: seconds, or 12h, 30m; default a day"},
+			{"token-format", "tokenFormat", oneOf(x402.RenderingJWT, x402.RenderingX402), "jwt or x402"},
+			{"resource", "resource", word, "url for which it is good as well"},
+			{"metadata", "metadata", object, "anything to keep with it, as JSON"},
+		},
+		change: func(cmd *cobra.Command, r *request) error {
+			r.in["planId"] = r.args[0]
+			d.make = slices.ContainsFunc(makers, cmd.Flags().Changed)
+			return d.scheme(a.set.names, r.in)
+		},
+		local: func(ctx context.Context, r *request) (any, error) { return a.createToken(ctx, r.in, d) },
 	})
 	f := c.Flags()
 	f.StringVar(&d.id, "delegation-id", "", "delegation that buys missing credits")
@@ -47,21 +57,8 @@ for this plan alone. So do --delegation-duration-secs and --payment-method-id.`
 	f.StringVar(&d.limit, "spending-limit-cents", "1000", "make a delegation, which may spend so much")
 	f.StringVar(&d.duration, "delegation-duration-secs", "3600", "make a delegation, which lives so long")
 	f.BoolVar(&d.resolve, "auto-resolve-scheme", true, "take the scheme of the plan")
-	makers := []string{"spending-limit-cents", "delegation-duration-secs", "payment-method-id"}
 	for _, name := range makers {
 		c.MarkFlagsMutuallyExclusive("delegation-id", name)
-	}
-	c.RunE = func(cmd *cobra.Command, args []string) error {
-		in, err := inputs()
-		if err != nil {
-			return err
-		}
-		in["planId"] = args[0]
-		if err := d.scheme(a.set.names, in); err != nil {
-			return err
-		}
-		d.make = slices.ContainsFunc(makers, f.Changed)
-		return a.createToken(cmd.Context(), in, d)
 	}
 	return c
 }
@@ -86,12 +83,12 @@ func (d *delegationFlags) scheme(names x402.Namespace, in body) error {
 	return nil
 }
 
-func (a *app) createToken(ctx context.Context, in body, d delegationFlags) error {
+func (a *app) createToken(ctx context.Context, in body, d delegationFlags) (json.RawMessage, error) {
 	made := false
 	if d.make && in["orderLimit"] != "0" {
 		var err error
-		if d.id, err = a.makeDelegation(ctx, in["planId"].(string), d); err != nil {
-			return err
+		if d.id, err = a.makeDelegation(ctx, value[string](in, "planId"), d); err != nil {
+			return nil, err
 		}
 		made = d.id != ""
 	}
@@ -99,15 +96,12 @@ func (a *app) createToken(ctx context.Context, in body, d delegationFlags) error
 		in["delegationConfig"] = body{"delegationId": d.id}
 	}
 	got, err := a.call(ctx, http.MethodPost, "/x402/permissions", nil, in)
-	if err == nil {
-		return a.made(got, "accessToken")
-	}
-	if made {
+	if err != nil && made {
 		// Nobody would spend it, and nobody asked for it.
 		_, undo := a.call(context.WithoutCancel(ctx), http.MethodDelete, segments("delegation", d.id), nil, nil)
 		err = errors.Join(err, undo)
 	}
-	return err
+	return got, err
 }
 
 // sale is what matters about a plan to who wants to buy it.

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"encoding/json"
 	"net/http"
 
@@ -57,50 +58,49 @@ func (a *app) walletExport() *cobra.Command {
 		local   bool
 		account string
 	)
-	c := command("export", "Print its private key, once", nil)
-	c.Long = `Print the private key of a wallet. It is printed once: later the service refuses, and the custody is shared for ever.
+	c := a.resource(call{
+		use: "export", short: "Print its private key, once",
+		long: `Print the private key of a wallet. It is printed once: later the service refuses, and the custody is shared for ever.
 
 With --local it is the wallet of an account in the database itself, beside the service or while it is stopped. Without it is your own,
 and your API key must be one of toll keys create --local with the right export: no key of a sign-in, of a program or of another key has
-that.`
-	c.Example = "(umask 077; toll wallet export --local --account alice --yes -q >wallet.key)"
+that.`,
+		example: "(umask 077; toll wallet export --local --account alice --yes -q >wallet.key)",
+		method:  http.MethodPost, path: "/wallet/export", made: "privateKey",
+		change: func(cmd *cobra.Command, _ *request) error {
+			if local && account == "" {
+				return usagef("toll wallet export --local needs --account")
+			}
+			if !local {
+				if err := onlyLocal(cmd, "account"); err != nil {
+					return err
+				}
+			}
+			if !a.flags.yes {
+				return usagef("whoever has the key can spend what is in the wallet, and it is printed once: repeat the command with --yes")
+			}
+			return nil
+		},
+		local: func(ctx context.Context, _ *request) (any, error) {
+			if !local {
+				return nil, nil
+			}
+			cfg.Release = release()
+			return server.ExportLocalWallet(ctx, cfg, account)
+		},
+	})
 	c.Flags().BoolVar(&local, "local", false, "work on the database of this machine")
 	c.Flags().StringVar(&account, "account", "", "name of the account, with --local")
 	storeFlags(c, &cfg)
-	c.RunE = func(cmd *cobra.Command, _ []string) error {
-		if !local {
-			if err := onlyLocal(cmd, "account"); err != nil {
-				return err
-			}
-		} else if account == "" {
-			return usagef("toll wallet export --local needs --account")
-		}
-		if !a.flags.yes {
-			return usagef("whoever has the key can spend what is in the wallet, and it is printed once: repeat the command with --yes")
-		}
-		if !local {
-			got, err := a.call(cmd.Context(), http.MethodPost, "/wallet/export", nil, nil)
-			if err != nil {
-				return err
-			}
-			return a.made(got, "privateKey")
-		}
-		cfg.Release = release()
-		key, err := server.ExportLocalWallet(cmd.Context(), cfg, account)
-		if err != nil {
-			return err
-		}
-		return a.made(key, "privateKey")
-	}
 	return c
 }
 
 func (a *app) faucetCommand() *cobra.Command {
-	money := func(decimals int) kind {
-		return kind{name: "amount", read: func(_ *app, flag string, given []string) (any, error) {
-			text := given[len(given)-1]
-			_, err := wholeUnits(flag, text, decimals)
-			return text, err
+	whole := func(decimals int) kind {
+		exact := money(decimals)
+		return kind{name: exact.name, read: func(a *app, flag string, given []string) (any, error) {
+			_, err := exact.read(a, flag, given)
+			return given[len(given)-1], err
 		}}
 	}
 	return a.resource(call{
@@ -110,9 +110,9 @@ an amount 100 USDC, 100 EURC and 0.1 ETH.`,
 		example: "toll faucet 0x5B38Da6a701c568545dCfcB03FcB875f56beddC4 --usdc 25 --eth 0.1",
 		method:  http.MethodPost, path: "/sandbox/faucet",
 		flags: []flag{
-			{"usdc", "usdc", money(6), "USDC, such as 12.50"},
-			{"eurc", "eurc", money(6), "EURC, such as 12.50"},
-			{"eth", "eth", money(18), "ETH, such as 0.1"},
+			{"usdc", "usdc", whole(6), "USDC, such as 12.50"},
+			{"eurc", "eurc", whole(6), "EURC, such as 12.50"},
+			{"eth", "eth", whole(18), "ETH, such as 0.1"},
 		},
 		change: func(_ *cobra.Command, r *request) error {
 			if len(r.args) == 0 {

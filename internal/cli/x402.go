@@ -3,7 +3,9 @@ package cli
 import (
 	"cmp"
 	"context"
+	"encoding/base64"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"strconv"
 	"strings"
@@ -77,31 +79,23 @@ func (a *app) required(ctx context.Context, plan string, r resourceFlags, amount
 }
 
 func (a *app) x402Require() *cobra.Command {
-	var r resourceFlags
+	var of resourceFlags
 	var amount string
 	var header bool
-	c := command("require PLAN", "Print what a server asks for when a payment is missing", nil)
-	r.bind(c.Flags())
+	c := a.resource(call{
+		use: "require PLAN", short: "Print what a server asks for when a payment is missing",
+		local: func(ctx context.Context, r *request) (any, error) { return a.required(ctx, r.args[0], of, amount) },
+		show: func(_ *cobra.Command, got json.RawMessage) error {
+			if !header || a.set.output == formatQuiet {
+				return a.show(got)
+			}
+			_, err := fmt.Fprintln(a.out, base64.StdEncoding.EncodeToString(got))
+			return err
+		},
+	})
+	of.bind(c.Flags())
 	c.Flags().StringVar(&amount, "amount", "", "most credits that the request may burn")
 	c.Flags().BoolVar(&header, "header", false, "print the value of the payment-required header")
-	c.RunE = func(cmd *cobra.Command, args []string) error {
-		p, err := a.required(cmd.Context(), args[0], r, amount)
-		if err != nil {
-			return err
-		}
-		if header {
-			if a.set.output == formatQuiet {
-				return nil
-			}
-			value, err := x402.EncodeHeader(p)
-			if err != nil {
-				return err
-			}
-			_, err = a.out.Write([]byte(value + "\n"))
-			return err
-		}
-		return a.show(p)
-	}
 	return c
 }
 
@@ -124,11 +118,10 @@ func (a *app) paymentCommand(use, short, path string, show func(*cobra.Command, 
 			if token == "" || plan == "" {
 				return usagef("give --params, or --token and --plan")
 			}
-			text, _, err := a.argument(token, false)
-			if err != nil {
+			var err error
+			if r.in["x402AccessToken"], err = a.textArgument(token); err != nil {
 				return err
 			}
-			r.in["x402AccessToken"] = strings.TrimSpace(string(text))
 			r.in["paymentRequired"], err = a.required(cmd.Context(), plan, resource, "")
 			return err
 		},
@@ -196,46 +189,43 @@ func (a *app) x402Settlement() *cobra.Command {
 
 func (a *app) x402Discover() *cobra.Command {
 	var limit, offset int
-	c := command("discover [WORDS...]", "List what can be paid for through the service", nil)
-	c.Long = `List what can be paid for through the service, last updated first. With words: what has each of them in its name, its
+	member := "items"
+	c := a.resource(call{
+		use: "discover [WORDS...]", short: "List what can be paid for through the service",
+		long: `List what can be paid for through the service, last updated first. With words: what has each of them in its name, its
 description, a tag, the name of a plan, or its url.
 
-Listed are the endpoints of listed agents with a listed plan. Paths without a host, wildcards and what is free are not.`
-	c.Example = "toll x402 discover --type mcp\ntoll x402 discover weather -o json"
-	c.Args = cobra.ArbitraryArgs
-	filters := a.inputs(c, []flag{
-		{"type", "type", word, "http or mcp"},
-		{"pay-to", "payTo", word, "address that is paid"},
-		{"scheme", "scheme", word, "payment scheme"},
-		{"network", "network", word, "network of the payment"},
-		{"cursor", "cursor", word, "continues where an earlier answer ended, with words"},
+Listed are the endpoints of listed agents with a listed plan. Paths without a host, wildcards and what is free are not.`,
+		example: "toll x402 discover --type mcp\ntoll x402 discover weather -o json",
+		path:    "/x402/discovery/resources",
+		flags: []flag{
+			{"type", "type", word, "http or mcp"},
+			{"pay-to", "payTo", word, "address that is paid"},
+			{"scheme", "scheme", word, "payment scheme"},
+			{"network", "network", word, "network of the payment"},
+			{"cursor", "cursor", word, "continues where an earlier answer ended, with words"},
+		},
+		change: func(_ *cobra.Command, r *request) error {
+			r.in["limit"] = limit
+			if len(r.args) == 0 {
+				r.in["offset"] = offset
+				return nil
+			}
+			r.path, member = "/x402/discovery/search", "resources"
+			r.in["query"] = strings.Join(r.args, " ")
+			return nil
+		},
+		show: func(_ *cobra.Command, got json.RawMessage) error {
+			if a.set.output == formatTable && string(rawOf(got, member)) == "[]" {
+				a.say("note", "nothing was found: listed agents with a listed plan have their endpoints here, by whole urls; wildcards and what is free are not listed")
+			}
+			return a.showPage(got, member, []column{
+				{"RESOURCE", "resource"}, {"TYPE", "type"}, {"DESCRIPTION", "description"}, {"UPDATED", "lastUpdatedAt"},
+			})
+		},
 	})
+	c.Args = cobra.ArbitraryArgs
 	c.Flags().IntVar(&limit, "limit", 20, "most resources, 1 to 100")
 	c.Flags().IntVar(&offset, "offset", 0, "resources to skip, without words")
-	c.RunE = func(cmd *cobra.Command, args []string) error {
-		in, err := filters()
-		if err != nil {
-			return err
-		}
-		in["limit"] = limit
-		path, member := "/x402/discovery/resources", "items"
-		if len(args) > 0 {
-			path, member = "/x402/discovery/search", "resources"
-			in["query"] = strings.Join(args, " ")
-		} else {
-			in["offset"] = offset
-		}
-		got, err := a.call(cmd.Context(), http.MethodGet, path, in.query(), nil)
-		if err != nil {
-			return err
-		}
-		err = a.showPage(got, member, []column{
-			{"RESOURCE", "resource"}, {"TYPE", "type"}, {"DESCRIPTION", "description"}, {"UPDATED", "lastUpdatedAt"},
-		})
-		if err == nil && a.set.output == formatTable && string(rawOf(got, member)) == "[]" {
-			a.say("note", "nothing was found: listed agents with a listed plan have their endpoints here, by whole urls; wildcards and what is free are not listed")
-		}
-		return err
-	}
 	return c
 }
