@@ -2,6 +2,7 @@ package client
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -150,24 +151,17 @@ func (c *Client) again(ctx context.Context, cl call, attempt int, a *answer, err
 	if refused && (a.status == http.StatusBadGateway || a.status == http.StatusGatewayTimeout) {
 		return 0, false
 	}
-	switch a.status {
-	case http.StatusConflict:
-		if cl.key != "" && a.err().Code == toll.CodeIdempotencyRunning {
-			return wait, true
-		}
-	case http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
-		if secs := a.retryAfter(); secs > 0 {
-			wait = time.Duration(secs) * time.Second
-			if wait > c.maxWait {
-				return 0, false
-			}
-		}
-		if end, ok := ctx.Deadline(); ok && time.Until(end) <= wait {
+	if !passing(a.status) {
+		return wait, a.status == http.StatusConflict && cl.key != "" && a.err().Code == toll.CodeIdempotencyRunning
+	}
+	if secs := a.retryAfter(); secs > 0 {
+		wait = time.Duration(secs) * time.Second
+		if wait > c.maxWait {
 			return 0, false
 		}
-		return wait, true
 	}
-	return 0, false
+	end, ok := ctx.Deadline()
+	return wait, !ok || time.Until(end) > wait
 }
 
 func (c *Client) once(ctx context.Context, cl call, body []byte) (*answer, error) {
@@ -279,26 +273,19 @@ func (a *answer) err() *toll.Error {
 	return e
 }
 
+// codeOfStatus is the code of an answer without an error of its own.
 func codeOfStatus(status int) toll.Code {
-	switch status {
-	case http.StatusBadRequest:
-		return toll.CodeBadRequest
-	case http.StatusUnauthorized:
-		return toll.CodeNotAuthenticated
-	case http.StatusForbidden:
-		return toll.CodeForbidden
-	case http.StatusPaymentRequired:
-		return toll.CodePaymentRequired
-	case http.StatusNotFound:
-		return toll.CodePathNotFound
-	case http.StatusMethodNotAllowed:
-		return toll.CodeMethodNotAllowed
-	case http.StatusRequestEntityTooLarge:
-		return toll.CodeBodyTooLarge
-	case http.StatusTooManyRequests:
-		return toll.CodeRateLimited
-	case http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
-		return toll.CodeUnavailable
-	}
-	return toll.CodeInternal
+	return cmp.Or(map[int]toll.Code{
+		http.StatusBadRequest:            toll.CodeBadRequest,
+		http.StatusUnauthorized:          toll.CodeNotAuthenticated,
+		http.StatusForbidden:             toll.CodeForbidden,
+		http.StatusPaymentRequired:       toll.CodePaymentRequired,
+		http.StatusNotFound:              toll.CodePathNotFound,
+		http.StatusMethodNotAllowed:      toll.CodeMethodNotAllowed,
+		http.StatusRequestEntityTooLarge: toll.CodeBodyTooLarge,
+		http.StatusTooManyRequests:       toll.CodeRateLimited,
+		http.StatusBadGateway:            toll.CodeUnavailable,
+		http.StatusServiceUnavailable:    toll.CodeUnavailable,
+		http.StatusGatewayTimeout:        toll.CodeUnavailable,
+	}[status], toll.CodeInternal)
 }

@@ -92,8 +92,8 @@ func (l *Limits) Allows(p *Payment, spent toll.Units) error {
 	if p.Unit == x402.UnitCredits {
 		call, total = big.NewInt(int64(l.CreditsPerCall)), big.NewInt(int64(l.Credits))
 		show = func(n *big.Int) string {
-			if n.IsInt64() && n.Int64() == 1 {
-				return "1 credit"
+			if n.IsInt64() {
+				return toll.Credits(n.Int64()).Text()
 			}
 			return n.String() + " credits"
 		}

@@ -15,28 +15,20 @@ import (
 // Call is the way to an operation that has no method here: path begins with "/", in is sent as JSON (nil: no body) and a
 // 2xx body is decoded into out (nil: ignored; *json.RawMessage: as sent). GET is repeated when that is safe, nothing else.
 func (c *Client) Call(
-	ctx context.Context,
-	method, path string,
-	query url.Values,
-	in, out any,
+	ctx context.Context, method, path string, query url.Values, in, out any,
 ) error {
 	cl := call{
-		method:  method,
-		path:    path,
-		query:   query,
-		body:    in,
-		again:   method == http.MethodGet,
-		key:     idempotencyKey(ctx),
-		ifMatch: ifMatch(ctx),
+		method: method, path: path, query: query, body: in, again: method == http.MethodGet,
+		key: idempotencyKey(ctx), ifMatch: ifMatch(ctx),
 	}
-	if raw, ok := out.(*json.RawMessage); ok {
-		a, err := c.do(ctx, cl, nil)
-		if err == nil {
-			*raw = a.body
-		}
-		return err
+	raw, isRaw := out.(*json.RawMessage)
+	if isRaw {
+		out = nil
 	}
-	_, err := c.do(ctx, cl, out)
+	a, err := c.do(ctx, cl, out)
+	if isRaw && err == nil {
+		*raw = a.body
+	}
 	return err
 }
 

@@ -45,9 +45,7 @@ func ifMatch(ctx context.Context) int64 {
 // Errors: those of edit, [toll.CodeRecordChanged] from the last attempt among them. A service of an
 // older release gives records no version; there the change is unconditional.
 func (c *Client) EditAgent(
-	ctx context.Context,
-	id toll.AgentID,
-	edit func(ctx context.Context, a *toll.Agent) error,
+	ctx context.Context, id toll.AgentID, edit func(context.Context, *toll.Agent) error,
 ) error {
 	return c.edit(ctx, func() error {
 		a, err := c.Agent(ctx, id)
@@ -60,9 +58,7 @@ func (c *Client) EditAgent(
 
 // EditPlan is [Client.EditAgent] for a plan.
 func (c *Client) EditPlan(
-	ctx context.Context,
-	id toll.PlanID,
-	edit func(ctx context.Context, p *toll.Plan) error,
+	ctx context.Context, id toll.PlanID, edit func(context.Context, *toll.Plan) error,
 ) error {
 	return c.edit(ctx, func() error {
 		p, err := c.Plan(ctx, id)
@@ -103,9 +99,7 @@ func (c *Client) UpdateAgent(ctx context.Context, id toll.AgentID, u toll.AgentU
 // it has is not added again, so the call can be repeated. An agent has at most [toll.MaxEndpoints]
 // of a kind.
 func (c *Client) AddEndpoints(
-	ctx context.Context,
-	id toll.AgentID,
-	in toll.EndpointsInput,
+	ctx context.Context, id toll.AgentID, in toll.EndpointsInput,
 ) (*toll.ActResult, error) {
 	return c.act(ctx, http.MethodPost, api("/protocol/agents/%s/endpoints", string(id)), in)
 }
