@@ -7,8 +7,6 @@ import (
 	"strings"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
-
-	"github.com/tollhq/toll/x402"
 )
 
 // requiredSchema describes a [x402.PaymentRequired] loosely, as versions of x402 add members.
@@ -43,7 +41,7 @@ func (p *Payments) listed(res mcp.Result) mcp.Result {
 }
 
 // eitherSchema returns {"type":"object","anyOf":[own, PaymentRequired]}, nil for a schema that is
-// not strict JSON. What the whole document depends on stays at its top: the dialect, and pointers into it
+// no JSON object. What the whole document depends on stays at its top: the dialect, and pointers into it
 // are moved.
 func eitherSchema(own any) json.RawMessage {
 	text, ok := own.(json.RawMessage)
@@ -53,21 +51,23 @@ func eitherSchema(own any) json.RawMessage {
 			return nil
 		}
 	}
-	top := map[string]json.RawMessage{"type": json.RawMessage(`"object"`)}
+	top := map[string]any{"type": "object"}
+	var moved any = json.RawMessage(text)
 	if bytes.Contains(text, []byte(`"$`)) {
-		var schema map[string]json.RawMessage
-		if x402.Decode(text, &schema) != nil {
+		var schema map[string]any
+		in := json.NewDecoder(bytes.NewReader(text))
+		in.UseNumber() // bounds stay exact
+		if in.Decode(&schema) != nil {
 			return nil
 		}
-		if dialect := schema["$schema"]; dialect != nil {
+		if dialect, ok := schema["$schema"]; ok {
 			top["$schema"] = dialect
 			delete(schema, "$schema")
 		}
-		if text = moved(schema); text == nil {
-			return nil
-		}
+		move(schema, false)
+		moved = schema
 	}
-	top["anyOf"] = slices.Concat([]byte(`[`), text, []byte(`,`+requiredSchema+`]`))
+	top["anyOf"] = []any{moved, json.RawMessage(requiredSchema)}
 	out, err := json.Marshal(top)
 	if err != nil {
 		return nil
@@ -75,74 +75,35 @@ func eitherSchema(own any) json.RawMessage {
 	return out
 }
 
-// moved returns a schema, or a list of them, with its references to places of itself rewritten for
-// its new place, {"anyOf": [schema]}; nil when it cannot be read. Values that are data are left
-// alone, and so are schemas with an $id of their own.
-func moved(schema map[string]json.RawMessage) json.RawMessage {
-	if schema["$id"] == nil {
-		for name, part := range schema {
+// move rewrites the references of a schema to places of itself for its new place, {"anyOf": [schema]}.
+// Values that are data are left alone, and so are schemas with an $id of their own. named says that
+// the names of v are no keywords.
+func move(v any, named bool) {
+	switch v := v.(type) {
+	case []any:
+		for _, part := range v {
+			move(part, false)
+		}
+	case map[string]any:
+		if !named && v["$id"] != nil {
+			return
+		}
+		for name, part := range v {
+			if named {
+				move(part, false)
+				continue
+			}
 			switch name {
 			case "$ref":
-				var to string
-				if x402.Decode(part, &to) == nil && (to == "#" || strings.HasPrefix(to, "#/")) {
-					part, _ = x402.Encode("#/anyOf/0" + strings.TrimPrefix(to, "#"))
+				if to, _ := part.(string); to == "#" || strings.HasPrefix(to, "#/") {
+					v[name] = "#/anyOf/0" + strings.TrimPrefix(to, "#")
 				}
 			case "const", "enum", "default", "examples":
 			case "properties", "patternProperties", "$defs", "definitions", "dependentSchemas":
-				part = movedEach(part) // whose names are no keywords
+				move(part, true)
 			default:
-				part = movedPart(part)
-			}
-			if part == nil {
-				return nil
-			}
-			schema[name] = part
-		}
-	}
-	out, err := x402.Encode(schema)
-	if err != nil {
-		return nil
-	}
-	return out
-}
-
-func movedEach(raw json.RawMessage) json.RawMessage {
-	var parts map[string]json.RawMessage
-	if x402.Decode(raw, &parts) != nil {
-		return raw
-	}
-	for name, part := range parts {
-		if parts[name] = movedPart(part); parts[name] == nil {
-			return nil
-		}
-	}
-	out, err := x402.Encode(parts)
-	if err != nil {
-		return nil
-	}
-	return out
-}
-
-func movedPart(raw json.RawMessage) json.RawMessage {
-	if !bytes.Contains(raw, []byte(`"$ref"`)) {
-		return raw
-	}
-	var schema map[string]json.RawMessage
-	var list []json.RawMessage
-	switch {
-	case x402.Decode(raw, &schema) == nil:
-		return moved(schema)
-	case x402.Decode(raw, &list) == nil:
-		for i := range list {
-			if list[i] = movedPart(list[i]); list[i] == nil {
-				return nil
+				move(part, false)
 			}
 		}
-		out, err := x402.Encode(list)
-		if err != nil {
-			return nil
-		}
-		return out
 	}
-	return raw
 }
