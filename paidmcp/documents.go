@@ -2,6 +2,7 @@ package paidmcp
 
 import (
 	"context"
+	"iter"
 	"net/http"
 	"slices"
 	"time"
@@ -37,18 +38,6 @@ func (s *Server) serveDocument(w http.ResponseWriter, r *http.Request, document 
 	writeJSON(w, http.StatusOK, document(base))
 }
 
-// endpointDocument is the document of the MCP endpoint as a protected resource.
-type endpointDocument struct {
-	oauthmeta.Resource
-	Required     []string     `json:"scopes_required,omitempty"`
-	Capabilities capabilities `json:"mcp_capabilities"`
-}
-
-type capabilities struct {
-	Tools           []string `json:"tools"`
-	ProtocolVersion string   `json:"protocol_version"` // the newest
-}
-
 func (s *Server) resource(base string) oauthmeta.Resource {
 	servers := []string{}
 	if s.service != "" {
@@ -61,12 +50,15 @@ func (s *Server) resource(base string) oauthmeta.Resource {
 
 func (s *Server) resourceDocument(base string) any { return s.resource(base) }
 
+// endpointDocument is the document of the MCP endpoint as a protected resource.
 func (s *Server) endpointDocument(base string) any {
 	r := s.resource(base)
 	r.Resource += pathMCP
-	return endpointDocument{
-		Resource: r, Required: s.cfg.Scopes, Capabilities: capabilities{Tools: s.items().tools, ProtocolVersion: mcp.SupportedProtocolVersions()[0]},
-	}
+	return struct {
+		oauthmeta.Resource
+		Required     []string       `json:"scopes_required,omitempty"`
+		Capabilities map[string]any `json:"mcp_capabilities"`
+	}{r, s.cfg.Scopes, map[string]any{"tools": s.items().tools, "protocol_version": mcp.SupportedProtocolVersions()[0]}}
 }
 
 // authorization is the document of the authorization server. It is served here too for clients of the older era, which look for
@@ -83,58 +75,36 @@ func (s *Server) authorization(base string) oauthmeta.Server {
 
 func (s *Server) authorizationDocument(base string) any { return s.authorization(base) }
 
-// healthDocument is the answer of a server that lives.
-type healthDocument struct {
-	Status    string    `json:"status"`
-	Service   string    `json:"service"`
-	Timestamp toll.Time `json:"timestamp"`
-}
-
+// health is the answer of a server that lives.
 func (s *Server) health(string) any {
-	return healthDocument{"ok", s.pay.cfg.ServerName, toll.At(s.clock())}
+	return map[string]any{"status": "ok", "service": s.pay.cfg.ServerName, "timestamp": toll.At(s.clock())}
 }
 
-// infoDocument says what a server is.
-type infoDocument struct {
-	Name        string   `json:"name"`
-	Version     string   `json:"version"`
-	Description string   `json:"description"`
-	Endpoints   infoURLs `json:"endpoints"`
-	OAuth       infoAuth `json:"oauth"`
-	Tools       []string `json:"tools"`
-	Resources   []string `json:"resources"`
-	Prompts     []string `json:"prompts"`
-}
-
-type infoURLs struct {
-	MCP      string `json:"mcp"`
-	Health   string `json:"health"`
-	Register string `json:"register"`
-}
-
-type infoAuth struct {
-	Authorization         string       `json:"authorization_server_metadata"`
-	Resource              string       `json:"protected_resource_metadata"`
-	OpenID                string       `json:"openid_configuration"`
-	AuthorizationEndpoint string       `json:"authorization_endpoint"`
-	TokenEndpoint         string       `json:"token_endpoint"`
-	JWKS                  string       `json:"jwks_uri"`
-	RegistrationEndpoint  string       `json:"registration_endpoint"`
-	ClientID              toll.AgentID `json:"client_id,omitempty"`
-	Scopes                []string     `json:"scopes"`
-}
-
+// info says what the server is.
 func (s *Server) info(base string) any {
 	as, items := s.authorization(base), s.items()
-	return infoDocument{
-		Name: s.pay.cfg.ServerName, Version: s.cfg.Version, Description: s.cfg.Description,
-		Endpoints: infoURLs{base + pathMCP, base + pathHealth, base + pathRegister},
-		OAuth: infoAuth{
-			Authorization: base + pathAuthorization, Resource: base + pathResource, OpenID: base + pathOpenID,
-			AuthorizationEndpoint: as.AuthorizationEndpoint, TokenEndpoint: as.TokenEndpoint, JWKS: as.JWKSURI,
-			RegistrationEndpoint: as.RegistrationEndpoint, ClientID: s.pay.seller.AgentID, Scopes: s.cfg.Scopes,
-		},
-		Tools: items.tools, Resources: items.resources, Prompts: items.prompts,
+	oauth := map[string]any{
+		"authorization_server_metadata": base + pathAuthorization,
+		"protected_resource_metadata":   base + pathResource,
+		"openid_configuration":          base + pathOpenID,
+		"authorization_endpoint":        as.AuthorizationEndpoint,
+		"token_endpoint":                as.TokenEndpoint,
+		"jwks_uri":                      as.JWKSURI,
+		"registration_endpoint":         as.RegistrationEndpoint,
+		"scopes":                        s.cfg.Scopes,
+	}
+	if agent := s.pay.seller.AgentID; agent != "" {
+		oauth["client_id"] = agent
+	}
+	return map[string]any{
+		"name":        s.pay.cfg.ServerName,
+		"version":     s.cfg.Version,
+		"description": s.cfg.Description,
+		"endpoints":   map[string]string{"mcp": base + pathMCP, "health": base + pathHealth, "register": base + pathRegister},
+		"oauth":       oauth,
+		"tools":       items.tools,
+		"resources":   items.resources,
+		"prompts":     items.prompts,
 	}
 }
 
@@ -181,23 +151,20 @@ func (s *Server) list(ctx context.Context) items {
 		return it
 	}
 	defer client.Close()
-	for tool, err := range client.Tools(ctx, nil) {
-		if err != nil {
-			break
-		}
-		it.tools = append(it.tools, tool.Name)
-	}
-	for resource, err := range client.Resources(ctx, nil) {
-		if err != nil {
-			break
-		}
-		it.resources = append(it.resources, resource.URI)
-	}
-	for prompt, err := range client.Prompts(ctx, nil) {
-		if err != nil {
-			break
-		}
-		it.prompts = append(it.prompts, prompt.Name)
-	}
+	it.tools = named(client.Tools(ctx, nil), func(t *mcp.Tool) string { return t.Name })
+	it.resources = named(client.Resources(ctx, nil), func(r *mcp.Resource) string { return r.URI })
+	it.prompts = named(client.Prompts(ctx, nil), func(p *mcp.Prompt) string { return p.Name })
 	return it
+}
+
+// named returns the names of what is listed, up to an error.
+func named[T any](listed iter.Seq2[*T, error], name func(*T) string) []string {
+	names := []string{}
+	for one, err := range listed {
+		if err != nil {
+			break
+		}
+		names = append(names, name(one))
+	}
+	return names
 }

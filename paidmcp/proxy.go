@@ -14,6 +14,8 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/tollhq/toll/internal/cache"
 )
 
 const (
@@ -132,6 +134,7 @@ func newUpstream(log *slog.Logger) *Upstream {
 		log = slog.New(slog.DiscardHandler)
 	}
 	u := &Upstream{log: log, changed: make(chan struct{}, 1), ready: make(chan struct{}), asking: make(map[string]*asker)}
+	u.suspects.byName = cache.New[string, *suspect](maxSuspects)
 	close(u.ready)
 	return u
 }

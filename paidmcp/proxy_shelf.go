@@ -55,57 +55,79 @@ func (u *Upstream) Items(ctx context.Context, t Type) (Items, error) {
 	defer cancel()
 	out := Items{Type: t}
 	session := u.current()
-	if session == nil || u.first == nil {
+	if session == nil {
 		return out, errBehind
 	}
-	caps := u.first.Capabilities
-	var err error
-	switch {
-	case caps == nil:
-	case t == Tools && caps.Tools != nil:
-		out.Changes = caps.Tools.ListChanged
-		out.Names, err = named(out.Names, session.Tools(ctx, nil), func(t *mcp.Tool) string { return t.Name })
-	case t == Prompts && caps.Prompts != nil:
-		out.Changes = caps.Prompts.ListChanged
-		out.Names, err = named(out.Names, session.Prompts(ctx, nil), func(p *mcp.Prompt) string { return p.Name })
-	case t == Resources && caps.Resources != nil:
-		out.Changes = caps.Resources.ListChanged
-		out.Names, err = named(out.Names, session.Resources(ctx, nil), func(r *mcp.Resource) string { return r.URI })
-		if err == nil {
-			out.Names, err = named(out.Names, templatesOf(ctx, session), func(t *mcp.ResourceTemplate) string { return t.URITemplate })
-		}
+	list, changes, err := u.list(ctx, session, t)
+	for _, it := range list {
+		out.Names = append(out.Names, it.name)
 	}
+	out.Changes = changes
 	return out, err
 }
 
-// templatesOf lists the templates of resources. A server that has resources and does not know the
-// method has no templates: many servers leave it out.
-func templatesOf(ctx context.Context, session *mcp.ClientSession) iter.Seq2[*mcp.ResourceTemplate, error] {
-	return func(yield func(*mcp.ResourceTemplate, error) bool) {
-		for t, err := range session.ResourceTemplates(ctx, nil) {
-			if e, ok := wireError(err); ok && e.Code == jsonrpc.CodeMethodNotFound {
-				return
-			}
-			if !yield(t, err) {
-				return
-			}
-		}
-	}
+// item is one that the server behind has.
+type item struct {
+	kind, name string
+	text       string // as it was listed
+	add        func(*mcp.Server)
+	remove     func(s *mcp.Server, names ...string)
 }
 
-func named[T any](names []string, listed iter.Seq2[*T, error], name func(*T) string) ([]string, error) {
-	for item, err := range listed {
+// list returns what the server behind has of a type, and whether it says that there may be others later.
+func (u *Upstream) list(ctx context.Context, session *mcp.ClientSession, t Type) (items []item, changes bool, err error) {
+	switch caps := session.InitializeResult().Capabilities; {
+	case caps == nil:
+	case t == Tools && caps.Tools != nil:
+		changes = caps.Tools.ListChanged
+		items, err = take(u, "tool", session.Tools(ctx, nil), func(t *mcp.Tool) item {
+			return item{name: t.Name, add: func(s *mcp.Server) { s.AddTool(t, u.callTool) }, remove: (*mcp.Server).RemoveTools}
+		})
+	case t == Prompts && caps.Prompts != nil:
+		changes = caps.Prompts.ListChanged
+		items, err = take(u, "prompt", session.Prompts(ctx, nil), func(p *mcp.Prompt) item {
+			return item{name: p.Name, add: func(s *mcp.Server) { s.AddPrompt(p, u.prompt) }, remove: (*mcp.Server).RemovePrompts}
+		})
+	case t == Resources && caps.Resources != nil:
+		changes = caps.Resources.ListChanged
+		items, err = take(u, "resource", session.Resources(ctx, nil), func(r *mcp.Resource) item {
+			return item{name: r.URI, add: func(s *mcp.Server) { s.AddResource(r, u.readResource) }, remove: (*mcp.Server).RemoveResources}
+		})
 		if err != nil {
-			return nil, err
-		}
-		if len(names) >= maxItems {
 			break
 		}
-		if item != nil {
-			names = append(names, name(item))
+		var templates []item
+		templates, err = take(u, "resource template", session.ResourceTemplates(ctx, nil), func(t *mcp.ResourceTemplate) item {
+			add := func(s *mcp.Server) { s.AddResourceTemplate(t, u.readResource) }
+			return item{name: t.URITemplate, add: add, remove: (*mcp.Server).RemoveResourceTemplates}
+		})
+		if e, ok := wireError(err); ok && e.Code == jsonrpc.CodeMethodNotFound {
+			err = nil // many servers that have resources leave the method out
 		}
+		items = append(items, templates...)
 	}
-	return names, nil
+	return items, changes, err
+}
+
+// take reads one list of the server behind, to its end or up to an error.
+func take[T any](u *Upstream, kind string, listed iter.Seq2[*T, error], read func(*T) item) (items []item, err error) {
+	for one, err := range listed {
+		if err != nil {
+			return items, err
+		}
+		if len(items) >= maxItems {
+			u.log.Warn("mcp: the server behind has too many items; the rest is left out", "kind", kind, "taken", maxItems)
+			break
+		}
+		text, err := json.Marshal(one)
+		if one == nil || err != nil {
+			continue
+		}
+		it := read(one)
+		it.kind, it.text = kind, string(text)
+		items = append(items, it)
+	}
+	return items, nil
 }
 
 // Server returns a server of the SDK for what the server behind has: the same name, instructions and completions, and no items
@@ -141,7 +163,7 @@ func (u *Upstream) Server() *mcp.Server {
 // the connection as well, s follows the server behind, and the connection is made again when it breaks. ended is closed when
 // nothing of that runs any more.
 func (u *Upstream) Offer(ctx context.Context, s *mcp.Server) (ended <-chan struct{}, err error) {
-	sh := &shelf{u: u, s: s, tools: map[string]string{}, resources: map[string]string{}, templates: map[string]string{}, prompts: map[string]string{}}
+	sh := &shelf{u: u, s: s, have: map[string]item{}}
 	if err := sh.fill(ctx); err != nil {
 		return nil, err
 	}
@@ -169,14 +191,15 @@ func (sh *shelf) follow(ctx context.Context) {
 	}
 }
 
-// shelf is what of an upstream is on a server: the text of each item by its name.
+// shelf is what of an upstream is on a server.
 type shelf struct {
-	u                                    *Upstream
-	s                                    *mcp.Server
-	tools, resources, templates, prompts map[string]string
+	u    *Upstream
+	s    *mcp.Server
+	have map[string]item // by kind and name
 }
 
-// fill brings the shelf to what the server behind has now. What was listed whole is taken over whole, and nothing otherwise.
+// fill brings the shelf to what the server behind has now. What was listed whole is taken over whole, and nothing otherwise. Only
+// what changed is touched, as every change is told to the clients.
 func (sh *shelf) fill(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, connectTime)
 	defer cancel()
@@ -184,72 +207,33 @@ func (sh *shelf) fill(ctx context.Context) error {
 	if session == nil {
 		return errBehind
 	}
-	caps := session.InitializeResult().Capabilities
-	if caps == nil {
-		caps = &mcp.ServerCapabilities{}
-	}
-	if err := stock(sh, "tool", sh.tools, caps.Tools != nil, session.Tools(ctx, nil),
-		func(t *mcp.Tool) string { return t.Name },
-		func(t *mcp.Tool) { sh.s.AddTool(t, sh.u.callTool) }, sh.s.RemoveTools); err != nil {
-		return err
-	}
-	if err := stock(sh, "resource", sh.resources, caps.Resources != nil, session.Resources(ctx, nil),
-		func(r *mcp.Resource) string { return r.URI },
-		func(r *mcp.Resource) { sh.s.AddResource(r, sh.u.readResource) }, sh.s.RemoveResources); err != nil {
-		return err
-	}
-	if err := stock(sh, "resource template", sh.templates, caps.Resources != nil, templatesOf(ctx, session),
-		func(t *mcp.ResourceTemplate) string { return t.URITemplate },
-		func(t *mcp.ResourceTemplate) { sh.s.AddResourceTemplate(t, sh.u.readResource) }, sh.s.RemoveResourceTemplates); err != nil {
-		return err
-	}
-	return stock(sh, "prompt", sh.prompts, caps.Prompts != nil, session.Prompts(ctx, nil),
-		func(p *mcp.Prompt) string { return p.Name },
-		func(p *mcp.Prompt) { sh.s.AddPrompt(p, sh.u.prompt) }, sh.s.RemovePrompts)
-}
-
-// stock brings one kind of items up to date. Only what changed is touched, as every change is told to the clients.
-func stock[T any](sh *shelf, kind string, have map[string]string, has bool, listed iter.Seq2[*T, error], name func(*T) string,
-	add func(*T), remove func(...string),
-) error {
-	now := map[string]string{}
-	items := map[string]*T{}
-	if has {
-		for item, err := range listed {
-			if err != nil {
-				return fmt.Errorf("paidmcp: the %ss of the server behind: %w", kind, err)
-			}
-			if len(now) >= maxItems {
-				sh.u.log.Warn("mcp: the server behind has too many items; the rest is left out", "kind", kind, "taken", maxItems)
-				break
-			}
-			if item == nil {
-				continue
-			}
-			text, err := json.Marshal(item)
-			if err != nil {
-				continue
-			}
-			now[name(item)], items[name(item)] = string(text), item
+	now := map[string]item{}
+	for _, t := range []Type{Tools, Resources, Prompts} {
+		list, _, err := sh.u.list(ctx, session, t)
+		if err != nil {
+			return fmt.Errorf("paidmcp: the %s of the server behind: %w", t, err)
+		}
+		for _, it := range list {
+			now[it.kind+" "+it.name] = it
 		}
 	}
-	for n := range have {
-		if _, stays := now[n]; !stays {
-			remove(n)
-			delete(have, n)
+	for key, old := range sh.have {
+		if _, stays := now[key]; !stays {
+			old.remove(sh.s, old.name)
+			delete(sh.have, key)
 		}
 	}
-	for n, text := range now {
-		if have[n] == text {
+	for key, it := range now {
+		if sh.have[key].text == it.text {
 			continue
 		}
-		if why := offered(func() { add(items[n]) }); why != nil {
-			sh.u.log.Warn("mcp: an item of the server behind cannot be offered", "kind", kind, "name", shown(n), "error", why)
-			remove(n)
-			delete(have, n)
+		if why := offered(func() { it.add(sh.s) }); why != nil {
+			sh.u.log.Warn("mcp: an item of the server behind cannot be offered", "kind", it.kind, "name", shown(it.name), "error", why)
+			it.remove(sh.s, it.name)
+			delete(sh.have, key)
 			continue
 		}
-		have[n] = text
+		sh.have[key] = it
 	}
 	return nil
 }

@@ -1,7 +1,6 @@
 package paidmcp
 
 import (
-	"container/list"
 	"context"
 	"fmt"
 	"math/rand/v2"
@@ -9,6 +8,8 @@ import (
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+
+	"github.com/tollhq/toll/internal/cache"
 )
 
 const (
@@ -22,42 +23,26 @@ const (
 	spread       = 200 * time.Millisecond
 )
 
-// suspects holds back callers whose calls ended the server behind. It knows a bounded number of callers; those that called
-// longest ago make room.
+// suspects holds back callers whose calls ended the server behind. It knows a bounded number of callers.
 type suspects struct {
 	mu     sync.Mutex
-	byName map[string]*list.Element
-	recent list.List // of *suspect, the latest first
+	byName *cache.Cache[string, *suspect]
 }
 
 type suspect struct {
-	name            string
 	ended, answered int  // connections that ended, calls that were answered
 	apart           bool // the last call was not answered: the next must not coincide with those of others
-	until, last     time.Time
+	until           time.Time
 }
 
 // of returns what is known of a caller. The lock is held.
 func (s *suspects) of(name string) *suspect {
 	now := time.Now()
-	if at := s.byName[name]; at != nil {
-		c := at.Value.(*suspect)
-		if now.Sub(c.last) > suspectLife {
-			*c = suspect{name: name}
-		}
-		c.last = now
-		s.recent.MoveToFront(at)
-		return c
+	c, known := s.byName.Get(name, now)
+	if !known {
+		c = new(suspect)
 	}
-	if s.byName == nil {
-		s.byName = make(map[string]*list.Element)
-	}
-	if len(s.byName) >= maxSuspects {
-		oldest := s.recent.Back()
-		delete(s.byName, s.recent.Remove(oldest).(*suspect).name)
-	}
-	c := &suspect{name: name, last: now}
-	s.byName[name] = s.recent.PushFront(c)
+	s.byName.Put(name, c, now.Add(suspectLife), now)
 	return c
 }
 
