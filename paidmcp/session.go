@@ -1,6 +1,7 @@
 package paidmcp
 
 import (
+	"cmp"
 	"container/list"
 	"context"
 	"crypto/rand"
@@ -23,6 +24,7 @@ const (
 	maxSessions  = 10_000
 	sessionLife  = 4 * time.Hour   // without a request or an open stream
 	strangerLife = 5 * time.Minute // the same, of a session that never was initialized
+	sweepEvery   = time.Minute     // how often all sessions are looked at, when there is room for others
 )
 
 // session is one of the older era. It belongs to the credential that opened it: to everybody else its id means nothing.
@@ -38,9 +40,11 @@ type session struct {
 	ended     bool // nobody finds it any more
 	closing   bool
 	last      time.Time
-	at        *list.Element // in a list of idle sessions, nil while it is used
-	kept      kept          // streams that a client can come back to
+	turn      int  // the higher, the later it became idle
+	kept      kept // streams that a client can come back to
 }
+
+func (s *session) isIdle() bool { return s.streams == 0 && s.messages == 0 }
 
 func (s *session) life() time.Duration {
 	if s.stranger {
@@ -72,18 +76,17 @@ type sessions struct {
 	clock   func() time.Time
 	log     *slog.Logger
 
-	mu        sync.Mutex
-	byID      map[string]*session
-	groups    map[string]*group
-	idle      *list.List // longest first
-	strangers *list.List // the same, of those that were not initialized
-	closed    bool
-	ending    sync.WaitGroup
+	mu     sync.Mutex
+	byID   map[string]*session
+	groups map[string]*group
+	turn   int
+	swept  time.Time // when those that were idle for too long ended
+	closed bool
+	ending sync.WaitGroup
 }
 
 func newSessions(m *mcp.Server, most int, b *backlog, clock func() time.Time, log *slog.Logger) *sessions {
-	return &sessions{mcp: m, most: most, backlog: b, clock: clock, log: log, byID: make(map[string]*session),
-		groups: make(map[string]*group), idle: list.New(), strangers: list.New()}
+	return &sessions{mcp: m, most: most, backlog: b, clock: clock, log: log, byID: make(map[string]*session), groups: make(map[string]*group)}
 }
 
 // open makes a session and takes it into use. A client that does not initialize gets the state that this would have left.
@@ -121,13 +124,12 @@ func (ss *sessions) enter(s *session, room string) bool {
 	if ss.closed {
 		return false
 	}
-	for _, idle := range []*list.List{ss.strangers, ss.idle} {
-		for at := idle.Front(); at != nil; at = idle.Front() {
-			old := at.Value.(*session)
-			if ss.clock().Sub(old.last) < old.life() {
-				break
+	if now := ss.clock(); len(ss.byID) >= ss.most || now.Sub(ss.swept) >= sweepEvery {
+		ss.swept = now
+		for _, old := range ss.byID {
+			if old.isIdle() && now.Sub(old.last) >= old.life() {
+				ss.endLocked(old)
 			}
-			ss.endLocked(old)
 		}
 	}
 	for len(ss.byID) >= ss.most {
@@ -153,40 +155,35 @@ func (ss *sessions) enter(s *session, room string) bool {
 // these it is the one that has been idle for longest. Where none is idle, one goes that only listens,
 // of another group with more than its share.
 func (ss *sessions) victim(room string) *session {
-	var chosen *session
-	var best [4]int
+	var chosen, listens *session
+	var best [5]int
 	ss.backlog.mu.Lock()
 	defer ss.backlog.mu.Unlock()
-	for _, idle := range []*list.List{ss.strangers, ss.idle} {
-		for at := idle.Front(); at != nil; at = at.Next() {
-			s := at.Value.(*session)
-			var rank [4]int // the lowest goes
-			if s.kept.paid > 0 {
-				rank[0] = 1
-			}
-			if ss.hasMore(s.group) {
-				rank[1] = -s.group.size
-			}
-			if s.group.known {
-				rank[2] = 1
-			}
-			if !s.stranger {
-				rank[3] = 1
-			}
-			if chosen == nil || slices.Compare(rank[:], best[:]) < 0 {
-				chosen, best = s, rank
-			}
-		}
-	}
-	if chosen != nil {
-		return chosen
-	}
 	for _, s := range ss.byID {
-		if s.messages == 0 && s.group.name != room && ss.hasMore(s.group) {
-			return s
+		if !s.isIdle() {
+			if s.messages == 0 && s.group.name != room && ss.hasMore(s.group) {
+				listens = s
+			}
+			continue
+		}
+		rank := [5]int{4: s.turn} // the lowest goes
+		if s.kept.paid > 0 {
+			rank[0] = 1
+		}
+		if ss.hasMore(s.group) {
+			rank[1] = -s.group.size
+		}
+		if s.group.known {
+			rank[2] = 1
+		}
+		if !s.stranger {
+			rank[3] = 1
+		}
+		if chosen == nil || slices.Compare(rank[:], best[:]) < 0 {
+			chosen, best = s, rank
 		}
 	}
-	return nil
+	return cmp.Or(chosen, listens)
 }
 
 // hasMore reports whether a group has more sessions than its share.
@@ -200,12 +197,9 @@ func (ss *sessions) use(id, owner string, stream bool) *session {
 	if s == nil || s.owner != owner {
 		return nil
 	}
-	if s.at != nil {
-		if ss.clock().Sub(s.last) >= s.life() {
-			ss.endLocked(s)
-			return nil
-		}
-		ss.rest(s, false)
+	if s.isIdle() && ss.clock().Sub(s.last) >= s.life() {
+		ss.endLocked(s)
+		return nil
 	}
 	if stream {
 		s.streams++
@@ -213,21 +207,6 @@ func (ss *sessions) use(id, owner string, stream bool) *session {
 		s.messages++
 	}
 	return s
-}
-
-// rest enters a session among the idle ones, or takes it out.
-func (ss *sessions) rest(s *session, on bool) {
-	idle := ss.idle
-	if s.stranger {
-		idle = ss.strangers
-	}
-	switch {
-	case on:
-		s.at = idle.PushBack(s)
-	case s.at != nil:
-		idle.Remove(s.at)
-		s.at = nil
-	}
 }
 
 // done gives a session back after a message. Without keep it ends.
@@ -251,12 +230,10 @@ func (ss *sessions) left(s *session) {
 }
 
 func (ss *sessions) restedLocked(s *session) {
-	s.last = ss.clock()
-	switch {
-	case s.ended && s.messages == 0:
+	ss.turn++
+	s.last, s.turn = ss.clock(), ss.turn
+	if s.ended && s.messages == 0 {
 		ss.closeLocked(s)
-	case !s.ended && s.messages == 0 && s.streams == 0:
-		ss.rest(s, true)
 	}
 }
 
@@ -279,7 +256,6 @@ func (ss *sessions) endLocked(s *session) {
 	if s.group.size--; s.group.size == 0 {
 		delete(ss.groups, s.group.name)
 	}
-	ss.rest(s, false)
 	s.ended = true
 	ss.backlog.closed(s)
 	ss.ending.Add(1)
