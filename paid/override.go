@@ -10,7 +10,6 @@ import (
 	"net/http"
 	"net/url"
 	"os"
-	"slices"
 	"strings"
 
 	"github.com/tollhq/toll"
@@ -40,9 +39,6 @@ func (t *table) refuseOverride(r *http.Request, e *entry, segments []string) *to
 
 // hasOtherPrice reports whether the path has a paid route for another method whose price is not the one of e.
 func (t *table) hasOtherPrice(e *entry, segments []string) bool {
-	if e != nil && e != t.others {
-		return e.otherPrice
-	}
 	if t.others.differs(e) {
 		return true
 	}
@@ -52,27 +48,6 @@ func (t *table) hasOtherPrice(e *entry, segments []string) bool {
 		}
 	}
 	return false
-}
-
-// findOtherPrices notes for each route whether a path of it may have another price with another method.
-func (t *table) findOtherPrices() {
-	for e := range t.all() {
-		e.otherPrice = t.others.differs(e)
-		for o := range t.all() {
-			e.otherPrice = e.otherPrice || o.differs(e) && o.overlaps(e)
-		}
-	}
-}
-
-// overlaps reports whether some path belongs to both routes.
-func (e *entry) overlaps(o *entry) bool {
-	n := min(len(e.segments), len(o.segments))
-	if n < len(e.segments) && !o.rest || n < len(o.segments) && !e.rest {
-		return false
-	}
-	return slices.EqualFunc(e.segments[:n], o.segments[:n], func(a, b string) bool {
-		return a == b || a[0] == ':' || b[0] == ':'
-	})
 }
 
 // differs reports whether e is another paid route than o, with another price. Both may be nil: there is no such route.

@@ -14,8 +14,5 @@ type Unsettled = sale.Unsettled
 //	Drain(ctx context.Context) error  // settle them now; call it before the program exits
 type Queue = sale.Queue
 
-// Attempt is one try of a settlement, for other transports that use [Queue] and its method Add.
-type Attempt = sale.Attempt
-
 // NewQueue returns an empty queue. One queue may serve many routes.
 func NewQueue() *Queue { return sale.NewQueue() }

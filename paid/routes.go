@@ -75,8 +75,6 @@ type entry struct {
 	gate  *gate // nil: free
 	table *table
 	next  http.Handler
-	// otherPrice says that some path of the route may have another price with another method.
-	otherPrice bool
 }
 
 func (e *entry) serve(w http.ResponseWriter, r *http.Request) {
@@ -141,7 +139,6 @@ func newTable(f x402.Facilitator, next http.Handler, routes []Route, proxy bool)
 		}
 	}
 	slices.SortStableFunc(t.wild, func(a, b *entry) int { return len(b.segments) - len(a.segments) })
-	t.findOtherPrices()
 	return t
 }
 

@@ -77,11 +77,8 @@ func paymentOf(v any) (token string, ok bool) {
 		}
 		return v, true
 	case map[string]any:
-		if !shallow(v, x402.MaxDepth) {
-			return "", false
-		}
 		b, err := x402.Encode(v)
-		if err != nil || len(b) > maxPaymentBytes {
+		if err != nil || len(b) > maxPaymentBytes || x402.Decode(b, new(json.RawMessage)) != nil { // too deep
 			return "", false
 		}
 		if len(b) > plainPayload {
@@ -105,31 +102,6 @@ func isPayment(raw json.RawMessage) bool {
 	}
 	_, ok := paymentOf(v)
 	return ok
-}
-
-// shallow reports whether v nests at most depth arrays and objects.
-func shallow(v any, depth int) bool {
-	switch v := v.(type) {
-	case map[string]any:
-		if depth == 0 {
-			return false
-		}
-		for _, m := range v {
-			if !shallow(m, depth-1) {
-				return false
-			}
-		}
-	case []any:
-		if depth == 0 {
-			return false
-		}
-		for _, m := range v {
-			if !shallow(m, depth-1) {
-				return false
-			}
-		}
-	}
-	return true
 }
 
 // needed returns the members of a PaymentPayload that payments depend on.

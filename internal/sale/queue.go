@@ -74,21 +74,9 @@ func (q *Queue) Drain(ctx context.Context) error {
 	}
 }
 
-// Attempt is one try of a settlement. again says that its outcome is unknown and that a repeat may tell, and wait how long
-// to pause before one at least.
-type Attempt func(ctx context.Context) (s *x402.SettleResponse, again bool, wait time.Duration)
-
-// Add takes over work that was delivered and whose settlement has no outcome, and goes on trying in the background for up to
-// 24 hours; it only raises the alarm when u is final. try must repeat one settlement under the id of its request. told is
-// called when the queue takes u over, and once more, with Final set, when it gives up; settled hears of a late success.
-// Both may be nil. [Handler] adds by itself: this is for other transports that stream on a hold.
-func (q *Queue) Add(u Unsettled, try Attempt, told func(Unsettled), settled func(*x402.SettleResponse)) {
-	if told == nil {
-		told = func(Unsettled) {}
-	}
-	if settled == nil {
-		settled = func(*x402.SettleResponse) {}
-	}
+// add takes over a sale that was delivered and whose settlement has no outcome, and goes on trying in the background for up to 24
+// hours, each time under the id of its request. When u is final it only raises the alarm.
+func (q *Queue) add(p *Sale, u Unsettled) {
 	q.mu.Lock()
 	if !u.Final && q.waiting >= maxUnsettled {
 		u.Final, u.Reason = true, "the queue of unsettled streams is full"
@@ -100,13 +88,13 @@ func (q *Queue) Add(u Unsettled, try Attempt, told func(Unsettled), settled func
 		q.waiting++
 	}
 	q.mu.Unlock()
-	told(u) // before the work begins, so that the alarm of its end is never the first
+	p.unsettled(u) // before the work begins, so that the alarm of its end is never the first
 	if !u.Final {
-		go q.work(u, try, told, settled)
+		go q.work(p, u)
 	}
 }
 
-func (q *Queue) work(u Unsettled, try Attempt, told func(Unsettled), settled func(*x402.SettleResponse)) {
+func (q *Queue) work(p *Sale, u Unsettled) {
 	defer func() {
 		q.mu.Lock()
 		if q.waiting--; q.waiting == 0 {
@@ -118,11 +106,12 @@ func (q *Queue) work(u Unsettled, try Attempt, told func(Unsettled), settled fun
 	for tries, waited := 2, time.Duration(0); waited < queueLife; tries, waited = tries+1, waited+delay {
 		q.pause(delay)
 		q.slots <- struct{}{}
-		s, again, wait := try(context.Background())
+		s, again, wait := p.settleOnce(context.Background(), u.Credits)
 		<-q.slots
 		u.Attempts++
 		if s.Success {
-			settled(s)
+			p.Log.Info(p.Room+": a stream is settled late", p.about()...)
+			p.outcome(context.Background(), s)
 			return
 		}
 		u.Reason = s.ErrorReason
@@ -132,7 +121,7 @@ func (q *Queue) work(u Unsettled, try Attempt, told func(Unsettled), settled fun
 		delay = max(backoff.Double(queueFirstDelay, queueMaxDelay, tries), min(wait, queueMaxDelay))
 	}
 	u.Final = true
-	told(u)
+	p.unsettled(u)
 }
 
 func (q *Queue) pause(d time.Duration) {

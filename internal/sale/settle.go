@@ -55,23 +55,19 @@ func (p *Sale) outcome(ctx context.Context, s *x402.SettleResponse) {
 // Later hands what was delivered to the queue, after a settlement that had no outcome, and raises the alarm when it was refused
 // (known).
 func (p *Sale) Later(amount toll.Credits, delivered int64, s *x402.SettleResponse, known bool) {
-	u := Unsettled{
+	p.Queue.add(p, Unsettled{
 		AgentRequestID: p.AgentRequestID, PlanID: p.PlanID, Payer: p.Payer, Credits: amount, Bytes: delivered, Attempts: p.tries,
 		Since: p.Clock(), Reason: s.ErrorReason, Final: known,
-	}
-	try := func(ctx context.Context) (*x402.SettleResponse, bool, time.Duration) {
-		return p.settleOnce(ctx, amount)
-	}
-	p.Queue.Add(u, try, func(u Unsettled) {
-		p.Log.Error(p.Room+": a delivered stream is not settled", p.about("plan", string(u.PlanID), "payer", u.Payer, "credits", u.Credits.String(),
-			"bytes", u.Bytes, "attempts", u.Attempts, "reason", u.Reason, "final", u.Final)...)
-		if p.OnUnsettled != nil {
-			p.OnUnsettled(u)
-		}
-	}, func(s *x402.SettleResponse) {
-		p.Log.Info(p.Room+": a stream is settled late", p.about()...)
-		p.outcome(context.Background(), s)
 	})
+}
+
+// unsettled raises the alarm for what was delivered and is not settled.
+func (p *Sale) unsettled(u Unsettled) {
+	p.Log.Error(p.Room+": a delivered stream is not settled", p.about("plan", string(u.PlanID), "payer", u.Payer, "credits", u.Credits.String(),
+		"bytes", u.Bytes, "attempts", u.Attempts, "reason", u.Reason, "final", u.Final)...)
+	if p.OnUnsettled != nil {
+		p.OnUnsettled(u)
+	}
 }
 
 // decided reports whether a refusal is about what the chain made of the payment of a wallet. Others are about the call: a key that was
