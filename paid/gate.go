@@ -15,12 +15,9 @@ import (
 )
 
 // Handler puts a price on h: every request that reaches it is paid. See the package documentation for the order of steps.
-// It panics without [Plan], and with [Transport], which is for proxies.
+// It panics without [Plan].
 func Handler(f x402.Facilitator, h http.Handler, opts ...Option) http.Handler {
 	c := newConfig(opts)
-	if c.transport != nil {
-		panic(misplacedTransport)
-	}
 	return newGate(f, h, c, sale.NewTermsCache(f, c.Timeout, c.Clock))
 }
 

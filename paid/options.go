@@ -64,8 +64,6 @@ type config struct {
 	afterSettle    func(*http.Request, *x402.SettleResponse)
 	onPaymentError func(http.ResponseWriter, *http.Request, *toll.Error) bool
 
-	transport http.RoundTripper
-
 	// flushEventsOnly is set for the proxy, whose reverse proxy flushes every answer without a length: only event streams
 	// are streams there, so that all other answers keep their receipt.
 	flushEventsOnly bool
@@ -225,11 +223,6 @@ func OnUnsettled(f func(Unsettled)) Option { return func(c *config) { c.OnUnsett
 
 // WithQueue shares a queue of unsettled streams, so that a program can drain it before it exits.
 func WithQueue(q *Queue) Option { return func(c *config) { c.Queue = q } }
-
-const misplacedTransport = "paid: Transport belongs into the With of a Proxy; nothing else has an upstream"
-
-// Transport is how [Proxy] reaches its upstream. It belongs into [With]: every other place panics.
-func Transport(t http.RoundTripper) Option { return func(c *config) { c.transport = t } }
 
 // Log receives what the builder should know: above all, why the service refuses the agent's own key, plan or agent, which
 // callers only see as 503. The default writes warnings and errors to stderr. Access tokens are never logged.

@@ -19,7 +19,7 @@ import (
 //
 // The upstream sees the path as it was priced, its own Host, and X-Forwarded-For, -Proto and (with [PublicURL]) -Host as this
 // proxy knows them; what the client sent there is dropped, as are the payment and headers that rewrite paths or methods.
-// Options of the proxy itself (transport, log, public address) are those of [With].
+// Options of the proxy itself (log, public address) are those of [With].
 //
 // Only event streams stream; other answers wait for their settlement up to [MaxBuffer].
 func Proxy(f x402.Facilitator, upstream *url.URL, routes ...Route) http.Handler {
@@ -88,12 +88,8 @@ func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 type proxiedBody struct{}
 
 func (p *proxy) reverse() http.Handler {
-	transport := p.c.transport
-	if transport == nil {
-		t := http.DefaultTransport.(*http.Transport).Clone()
-		t.MaxIdleConnsPerHost = 64
-		transport = t
-	}
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport.MaxIdleConnsPerHost = 64
 	return &httputil.ReverseProxy{
 		Transport: transport,
 		ErrorLog:  slog.NewLogLogger(p.c.Log.Handler(), slog.LevelWarn),

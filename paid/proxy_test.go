@@ -191,7 +191,6 @@ func TestProxyLateBody(t *testing.T) {
 
 func TestMisconfigurationPanics(t *testing.T) {
 	d := newDesk(1)
-	up, transport := &url.URL{Scheme: "http", Host: "a"}, paid.Transport(http.DefaultTransport)
 	for name, f := range map[string]func(){
 		"no plan":       func() { paid.Handler(d, http.NotFoundHandler()) },
 		"bad plan":      func() { paid.Handler(d, http.NotFoundHandler(), paid.Plan("0x1")) },
@@ -205,12 +204,6 @@ func TestMisconfigurationPanics(t *testing.T) {
 		"two defaults":  func() { paid.Routes(d, nil, paid.Default(paid.Plan(plan)), paid.Default(paid.Plan(plan))) },
 		"upstream":      func() { paid.Proxy(d, &url.URL{Path: "/"}) },
 		"caller gone":   func() { paid.CallerGone(paid.Release + 1) },
-		// A transport that nobody would use.
-		"transport of a handler": func() { paid.Handler(d, http.NotFoundHandler(), paid.Plan(plan), transport) },
-		"transport of routes":    func() { paid.Routes(d, nil, paid.With(paid.Plan(plan), transport), paid.Default()) },
-		"transport, all free":    func() { paid.Routes(d, nil, paid.With(transport), paid.Free("GET /a")) },
-		"transport of a route":   func() { paid.Proxy(d, up, paid.With(paid.Plan(plan)), paid.At("GET /a", transport)) },
-		"transport of a default": func() { paid.Proxy(d, up, paid.With(paid.Plan(plan)), paid.Default(transport)) },
 	} {
 		func() {
 			defer func() {

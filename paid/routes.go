@@ -117,9 +117,6 @@ type table struct {
 func newTable(f x402.Facilitator, next http.Handler, routes []Route, proxy bool) *table {
 	shared := slices.Concat([]Option{WithQueue(NewQueue())}, sharedOptions(routes), []Option{func(c *config) { c.flushEventsOnly = proxy }})
 	c := newConfig(shared)
-	if c.transport != nil && !proxy {
-		panic(misplacedTransport)
-	}
 	t := &table{keys: map[string]bool{}, exact: map[string]*entry{}, tokenHeaders: c.tokenHeaders, strip: stripPayment}
 	terms := sale.NewTermsCache(f, c.Timeout, c.Clock)
 	for _, r := range routes {
@@ -127,9 +124,6 @@ func newTable(f x402.Facilitator, next http.Handler, routes []Route, proxy bool)
 			continue
 		}
 		e := &entry{table: t, next: next}
-		if newConfig(r.opts).transport != nil {
-			panic(misplacedTransport)
-		}
 		if r.kind != routeFree {
 			e.gate = newGate(f, next, newConfig(append(slices.Clone(shared), r.opts...)), terms)
 			t.gates = append(t.gates, e.gate)

@@ -122,21 +122,21 @@ func priced(t testing.TB, svc *tolltest.Service, u *paidmcp.Upstream) *hosted {
 	return pricedAt(t, svc, u, svc.Now)
 }
 
-// pricedAt is priced with a server whose rate of completions follows clock.
+// pricedAt is priced with payments and a server that follow clock.
 func pricedAt(t testing.TB, svc *tolltest.Service, u *paidmcp.Upstream, clock func() time.Time) *hosted {
 	t.Helper()
 	if err := u.Connect(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	h := &hosted{t: t, svc: svc, mcp: u.Server()}
-	h.pay = paidmcp.New(svc.Client(), paidmcp.Config{PlanID: svc.Plan(), AgentID: svc.Agent(), ServerName: u.Name(), Clock: svc.Now})
+	h.pay = paidmcp.New(svc.Client(), paidmcp.Config{PlanID: svc.Plan(), AgentID: svc.Agent(), ServerName: u.Name(), Clock: clock})
 	h.pay.Price(paidmcp.Tools, "*", paidmcp.Credits(2))
 	h.pay.Price(paidmcp.Tools, "reveal", paidmcp.Credits(0))
 	h.pay.Price(paidmcp.Tools, "slow", paidmcp.Credits(2), paidmcp.Stream())
 	h.pay.Price(paidmcp.Resources, "*", paidmcp.Credits(3))
 	h.pay.Price(paidmcp.Prompts, "*", paidmcp.Credits(1))
 	var err error
-	if h.server, err = paidmcp.NewServer(h.pay, h.mcp, paidmcp.ServerConfig{Clock: clock}); err != nil {
+	if h.server, err = paidmcp.NewServer(h.pay, h.mcp, paidmcp.ServerConfig{}); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())

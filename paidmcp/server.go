@@ -54,12 +54,6 @@ type ServerConfig struct {
 	AllowedHosts []string
 	// MaxBody bounds a request in bytes, 0 for 1 MiB.
 	MaxBody int64
-	// MaxBodies bounds the bodies of requests that are in memory at a time, in bytes, 0 for 64 MiB. The first 64 KiB of each do not
-	// count, so small requests pass when the others are refused.
-	MaxBodies int64
-	// MaxConns bounds the connections of Serve, 0 for 2,000. One address has 100 of them; those of this machine and of private
-	// networks, which may be proxies, have all.
-	MaxConns int
 	// MaxSessions bounds the sessions that are open at a time, 0 for 10,000. Room is made by
 	// subscribers and addresses that have more than a sixteenth of them, then by callers without a
 	// subscriber, and last by sessions with a paid result that waits to be fetched.
@@ -72,15 +66,6 @@ type ServerConfig struct {
 	// ResumeTime is how long a client has to come back for a stream, 0 for 5 minutes. After that the stream is forgotten, and its
 	// call cancelled where it still runs.
 	ResumeTime time.Duration
-	// CompletionRate is how many calls of completion/complete, which have no price, each caller has a minute: 0 for 120, below 0 for
-	// any number. A caller is the holder of a bearer token, or an address.
-	CompletionRate int
-	// HTTPClient fetches the keys of the service and passes registrations on; nil for one with a timeout of 10 s.
-	HTTPClient *http.Client
-	// Log hears of faults, nil for the log of the payments. No token is logged.
-	Log *slog.Logger
-	// Clock is the time, nil for that of the payments.
-	Clock func() time.Time
 }
 
 // Server is an MCP server over HTTP: the endpoint of both eras of the protocol, its sessions, the OAuth documents and the
@@ -109,22 +94,11 @@ type Server struct {
 
 // NewServer puts a server of the SDK behind HTTP, with the payments that take its prices. Both may be in use elsewhere, too.
 func NewServer(p *Payments, m *mcp.Server, cfg ServerConfig) (*Server, error) {
-	s := &Server{cfg: cfg, pay: p, mcp: m, log: cfg.Log, clock: cfg.Clock}
-	if s.log == nil {
-		s.log = p.seller.Log
-	}
-	if s.clock == nil {
-		s.clock = p.seller.Clock
-	}
+	s := &Server{cfg: cfg, pay: p, mcp: m, log: p.seller.Log, clock: p.seller.Clock}
 	if s.cfg.MaxBody <= 0 {
 		s.cfg.MaxBody = DefaultMaxBody
 	}
-	if s.bodies.free = cfg.MaxBodies; cfg.MaxBodies <= 0 {
-		s.bodies.free = maxBodies
-	}
-	if s.cfg.MaxConns <= 0 {
-		s.cfg.MaxConns = pace.MaxConns
-	}
+	s.bodies.free = maxBodies
 	if s.cfg.Host == "" {
 		s.cfg.Host = DefaultHost
 	}
@@ -134,12 +108,11 @@ func NewServer(p *Payments, m *mcp.Server, cfg ServerConfig) (*Server, error) {
 	if s.cfg.Scopes == nil {
 		s.cfg.Scopes = strings.Fields("openid profile credits mcp:read mcp:write mcp:tools")
 	}
-	if s.cfg.HTTPClient == nil {
-		s.cfg.HTTPClient = &http.Client{Timeout: 10 * time.Second}
-	}
 	// The keys decide who is let in, so they come from the configured address and from nowhere that it points to.
-	direct := *s.cfg.HTTPClient
-	direct.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	direct := &http.Client{
+		Timeout:       10 * time.Second,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
 
 	var err error
 	if cfg.BaseURL != "" {
@@ -165,8 +138,8 @@ func NewServer(p *Payments, m *mcp.Server, cfg ServerConfig) (*Server, error) {
 	if s.guard, err = newGuard(cfg.AllowedHosts, cfg.AllowedOrigins, s.base); err != nil {
 		return nil, err
 	}
-	s.bearers = newBearers(p, newKeys(near+"/.well-known/jwks.json", &direct, s.clock), s.clock)
-	s.register = registrar{to: near + "/oauth/register", client: &direct, limit: perMinute[struct{}](registerRate)}
+	s.bearers = newBearers(p, newKeys(near+"/.well-known/jwks.json", direct, s.clock), s.clock)
+	s.register = registrar{to: near + "/oauth/register", client: direct, limit: perMinute[struct{}](registerRate)}
 	if s.cfg.MaxSessions <= 0 {
 		s.cfg.MaxSessions = maxSessions
 	}
@@ -177,7 +150,7 @@ func NewServer(p *Payments, m *mcp.Server, cfg ServerConfig) (*Server, error) {
 		Stateless: true, DisableLocalhostProtection: true, MaxRequestBodyBytes: s.cfg.MaxBody, PropagateRequestCancellation: true,
 	})
 	p.Protect(m)
-	m.AddReceivingMiddleware(s.sessions.backlog.closable, withoutCredentials, limitCompletions(cfg.CompletionRate, s.clock))
+	m.AddReceivingMiddleware(s.sessions.backlog.closable, withoutCredentials, limitCompletions(s.clock))
 	if p.cfg.EndpointURL == "" && s.base != nil {
 		p.cfg.EndpointURL = s.base.String() + pathMCP
 	}
@@ -296,7 +269,7 @@ var patience = pace.Patience
 // than 128 MiB of large answers wait to be read, the slowest reader loses its connection.
 func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 	h := &http.Server{Handler: s.Handler(), ReadHeaderTimeout: patience, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10}
-	ln = pace.Listen(pace.Limit(ln, s.cfg.MaxConns, pace.MaxConnsOf), patience, pace.MinRate)
+	ln = pace.Listen(pace.Limit(ln, pace.MaxConns, pace.MaxConnsOf), patience, pace.MinRate)
 	failed := make(chan error, 1)
 	go func() { failed <- h.Serve(ln) }()
 	select {

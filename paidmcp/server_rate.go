@@ -26,16 +26,10 @@ func perMinute[K comparable](most int) *meter.Meter[K] {
 func now(clock func() time.Time) time.Duration { return time.Duration(clock().UnixNano()) }
 
 // limitCompletions is the middleware that lets each caller make so many calls of completion/complete a minute, which have no
-// price; below 0 any number.
-func limitCompletions(most int, clock func() time.Time) mcp.Middleware {
-	if most == 0 {
-		most = completionRate
-	}
+// price.
+func limitCompletions(clock func() time.Time) mcp.Middleware {
+	calls := perMinute[string](completionRate)
 	return func(next mcp.MethodHandler) mcp.MethodHandler {
-		if most < 0 {
-			return next
-		}
-		calls := perMinute[string](most)
 		return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
 			if method == methodComplete && !calls.Take(callerOf(ctx), 1, now(clock)).OK {
 				return nil, &jsonrpc.Error{Code: codeLimit, Message: "There are too many completions. Retry in a minute."}

@@ -69,9 +69,6 @@ func hostOn(t testing.TB, svc *tolltest.Service, f x402.Facilitator, cfg paidmcp
 	}
 	h.pay.AddResource(h.mcp, &mcp.Resource{Name: "index", URI: "docs://all/index"}, read, paidmcp.Credits(0))
 	h.pay.AddResourceTemplate(h.mcp, &mcp.ResourceTemplate{Name: "page", URITemplate: "docs://all/{page}"}, paidRead, paidmcp.Credits(3))
-	if cfg.Clock == nil {
-		cfg.Clock = svc.Now
-	}
 	var err error
 	if h.server, err = paidmcp.NewServer(h.pay, h.mcp, cfg); err != nil {
 		t.Fatal(err)

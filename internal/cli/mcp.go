@@ -113,7 +113,7 @@ func (a *app) mcp(ctx context.Context, f mcpFlags, command []string) error {
 	}
 	s, err := paidmcp.NewServer(pay, m, paidmcp.ServerConfig{
 		BaseURL: f.publicURL, ServiceURL: info.APIBase, RequireSignIn: f.signIn, AllowedOrigins: f.origins, AllowedHosts: f.hosts,
-		Description: "Priced by Toll", Log: log,
+		Description: "Priced by Toll",
 	})
 	if err != nil {
 		return usageError{err}
