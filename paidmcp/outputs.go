@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/tollhq/toll/x402"
 )
 
 // requiredSchema describes a [x402.PaymentRequired] loosely, as versions of x402 add members.
@@ -41,7 +43,7 @@ func (p *Payments) listed(res mcp.Result) mcp.Result {
 }
 
 // eitherSchema returns {"type":"object","anyOf":[own, PaymentRequired]}, nil for a schema that is
-// no JSON object. What the whole document depends on stays at its top: the dialect, and pointers into it
+// not strict JSON. What the whole document depends on stays at its top: the dialect, and pointers into it
 // are moved.
 func eitherSchema(own any) json.RawMessage {
 	text, ok := own.(json.RawMessage)
@@ -51,23 +53,20 @@ func eitherSchema(own any) json.RawMessage {
 			return nil
 		}
 	}
-	top := map[string]any{"type": "object"}
-	var moved any = json.RawMessage(text)
+	top := map[string]json.RawMessage{"type": json.RawMessage(`"object"`)}
 	if bytes.Contains(text, []byte(`"$`)) {
-		var schema map[string]any
-		in := json.NewDecoder(bytes.NewReader(text))
-		in.UseNumber() // bounds stay exact
-		if in.Decode(&schema) != nil {
+		var schema map[string]json.RawMessage
+		if x402.Decode(text, &schema) != nil {
 			return nil
 		}
-		if dialect, ok := schema["$schema"]; ok {
+		if dialect := schema["$schema"]; dialect != nil {
 			top["$schema"] = dialect
 			delete(schema, "$schema")
 		}
-		move(schema, false)
-		moved = schema
+		text, _ = x402.Encode(schema)
+		text = moved(text, false)
 	}
-	top["anyOf"] = []any{moved, json.RawMessage(requiredSchema)}
+	top["anyOf"] = slices.Concat([]byte(`[`), text, []byte(`,`+requiredSchema+`]`))
 	out, err := json.Marshal(top)
 	if err != nil {
 		return nil
@@ -75,35 +74,43 @@ func eitherSchema(own any) json.RawMessage {
 	return out
 }
 
-// move rewrites the references of a schema to places of itself for its new place, {"anyOf": [schema]}.
-// Values that are data are left alone, and so are schemas with an $id of their own. named says that
-// the names of v are no keywords.
-func move(v any, named bool) {
-	switch v := v.(type) {
-	case []any:
-		for _, part := range v {
-			move(part, false)
+// moved returns a schema, or a list of them, with its references to places of itself rewritten for
+// its new place, {"anyOf": [schema]}. Values that are data are left alone, and so are schemas with an
+// $id of their own. named says that raw has schemas by names, which are no keywords.
+func moved(raw json.RawMessage, named bool) json.RawMessage {
+	var list []json.RawMessage
+	var schema map[string]json.RawMessage
+	switch {
+	case !bytes.Contains(raw, []byte(`"$ref"`)):
+		return raw
+	case x402.Decode(raw, &list) == nil:
+		for i := range list {
+			list[i] = moved(list[i], false)
 		}
-	case map[string]any:
-		if !named && v["$id"] != nil {
-			return
-		}
-		for name, part := range v {
-			if named {
-				move(part, false)
-				continue
+		raw, _ = x402.Encode(list)
+		return raw
+	case x402.Decode(raw, &schema) != nil, !named && schema["$id"] != nil:
+		return raw
+	}
+	for name, part := range schema {
+		switch {
+		case named:
+			schema[name] = moved(part, false)
+		case name == "$ref":
+			var to string
+			if x402.Decode(part, &to) == nil && (to == "#" || strings.HasPrefix(to, "#/")) {
+				schema[name], _ = x402.Encode("#/anyOf/0" + strings.TrimPrefix(to, "#"))
 			}
-			switch name {
-			case "$ref":
-				if to, _ := part.(string); to == "#" || strings.HasPrefix(to, "#/") {
-					v[name] = "#/anyOf/0" + strings.TrimPrefix(to, "#")
-				}
-			case "const", "enum", "default", "examples":
-			case "properties", "patternProperties", "$defs", "definitions", "dependentSchemas":
-				move(part, true)
-			default:
-				move(part, false)
-			}
+		case slices.Contains(dataKeywords, name):
+		default:
+			schema[name] = moved(part, slices.Contains(namingKeywords, name))
 		}
 	}
+	raw, _ = x402.Encode(schema)
+	return raw
 }
+
+var (
+	dataKeywords   = []string{"const", "enum", "default", "examples"}
+	namingKeywords = []string{"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"}
+)
