@@ -183,7 +183,7 @@ func (a *Auth) CreateKey(
 		if err := store.PutAnswer(ctx, tx, once, &k); err != nil {
 			return err
 		}
-		return a.tell(ctx, tx, toll.EventAPIKeyCreated, &row, now)
+		return a.tell(ctx, tx, toll.EventAPIKeyCreated, row)
 	})
 	if err != nil {
 		return toll.APIKey{}, err
@@ -267,10 +267,17 @@ func (a *Auth) UpdateKey(ctx context.Context, owner toll.Address, id toll.Hash, 
 }
 
 // tell writes the event of a key, as the last thing of the transaction.
-func (a *Auth) tell(ctx context.Context, tx *store.Tx, t toll.EventType, row *store.APIKey, at time.Time) error {
-	return store.InsertEvent(ctx, tx, store.NewEvent{
-		Principal: row.Address, Type: t, Kind: "api_key", ID: row.ID.String(), Data: a.record(row), At: at,
-	})
+func (a *Auth) tell(ctx context.Context, tx *store.Tx, t toll.EventType, rows ...store.APIKey) error {
+	events := make([]store.NewEvent, len(rows))
+	for i := range rows {
+		row := &rows[i]
+		at := row.RevokedAt
+		if at.IsZero() {
+			at = row.CreatedAt
+		}
+		events[i] = store.NewEvent{Principal: row.Address, Type: t, Kind: "api_key", ID: row.ID.String(), Data: a.record(row), At: at}
+	}
+	return store.InsertEvent(ctx, tx, events...)
 }
 
 // changeKey runs a change while no read of the key can bring an older row into the cache.

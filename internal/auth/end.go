@@ -41,7 +41,10 @@ func (a *Auth) EndKey(ctx context.Context, owner toll.Address, id toll.Hash) (to
 		if err != nil {
 			return err
 		}
-		return a.endFamily(ctx, tx, key, &all)
+		if err := a.endFamily(ctx, tx, key, &all); err != nil {
+			return err
+		}
+		return a.tell(ctx, tx, toll.EventAPIKeyRevoked, all.keys...)
 	})
 	a.forget(ctx, all)
 	if err != nil {
@@ -110,13 +113,10 @@ func (a *Auth) endFamily(ctx context.Context, tx *store.Tx, key store.APIKey, al
 	return nil
 }
 
-// revoke notes the end of one key and tells of it.
+// revoke notes the end of one key.
 func (a *Auth) revoke(ctx context.Context, tx *store.Tx, key *store.APIKey) (first bool, err error) {
 	key.RevokedAt = a.clock()
-	if first, err = store.RevokeAPIKey(ctx, tx, key.ID, key.RevokedAt); err != nil || !first {
-		return false, err
-	}
-	return true, a.tell(ctx, tx, toll.EventAPIKeyRevoked, key, key.RevokedAt)
+	return store.RevokeAPIKey(ctx, tx, key.ID, key.RevokedAt)
 }
 
 // forget drops what this process remembers of ended keys. It waits for readers that may have read an older row.
@@ -203,8 +203,10 @@ func (a *Auth) EndKeyOnly(ctx context.Context, c Caller, id toll.Hash) (toll.Key
 		if err != nil {
 			return err
 		}
-		kept, err = a.adopt(ctx, tx, c, key)
-		return err
+		if kept, err = a.adopt(ctx, tx, c, key); err != nil {
+			return err
+		}
+		return a.tell(ctx, tx, toll.EventAPIKeyRevoked, key)
 	})
 	if err != nil {
 		return toll.KeyRevoked{}, err

@@ -61,15 +61,7 @@ func testConfig() (Config, *testClock) {
 
 func sqliteStore(t testing.TB) *store.Store {
 	t.Helper()
-	st, err := store.Open(context.Background(), store.Config{Data: storetest.Dir(t)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := st.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	st, _ := storetest.Open(t, store.SQLite)
 	return st
 }
 

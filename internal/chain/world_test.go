@@ -103,10 +103,17 @@ func (w *world) rail(change ...func(*chain.Config)) *chain.Rail {
 	return r
 }
 
-// pool is a set of endpoints that all answer at last, so that a machine that stands still for some seconds closes none of them.
+// pool is a set of endpoints that all answer at last, so that a machine that stands still for some seconds closes none of them. It
+// fails the test when they are asked inside a transaction.
 func (w *world) pool(cfg endpoints.Config) *endpoints.Pool {
 	w.Helper()
-	cfg.ChainID, cfg.Idle, cfg.Clock = w.ChainID(), true, w.Now
+	cfg.ChainID, cfg.Idle = w.ChainID(), true
+	cfg.Clock = func() time.Time { // read with every request
+		if storetest.InTransaction() {
+			w.Error("an endpoint is asked inside a transaction")
+		}
+		return w.Now()
+	}
 	if cfg.Timeout == 0 {
 		cfg.Timeout = unhurried
 	}

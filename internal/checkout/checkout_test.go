@@ -32,7 +32,6 @@ type shop struct {
 	rooms   []*checkout.Checkout
 	rail    *railtest.Rail // nil: there is none
 	now     atomic.Int64   // microseconds
-	txs     []*storetest.Transactions
 }
 
 // refusing undoes what creates.
@@ -68,7 +67,6 @@ func eachWith(t *testing.T, rail func() *railtest.Rail, f func(s *shop)) {
 			}
 			for range processes {
 				s.store = storetest.OpenConfig(t, cfg)
-				s.txs = append(s.txs, storetest.Follow(t, s.store))
 				l := ledger.New(s.store, ledger.Config{Clock: s.clock, MACKey: []byte("0123456789abcdef0123456789abcdef")})
 				s.ledgers = append(s.ledgers, l)
 				t.Cleanup(func() {

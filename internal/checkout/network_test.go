@@ -7,6 +7,7 @@ import (
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/checkout/railtest"
 	"github.com/tollhq/toll/internal/rail"
+	"github.com/tollhq/toll/internal/store/storetest"
 )
 
 // outside is a rail that fails the test when it is called inside a transaction: what it does may reach the network.
@@ -17,10 +18,8 @@ type outside struct {
 
 func (o outside) check() {
 	o.s.Helper()
-	for _, txs := range o.s.txs {
-		if txs.Inside() {
-			o.s.Error("a rail is called inside a transaction")
-		}
+	if storetest.InTransaction() {
+		o.s.Error("a rail is called inside a transaction")
 	}
 }
 

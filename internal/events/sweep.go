@@ -78,9 +78,9 @@ func (e *Events) expire(ctx context.Context) error {
 				Principal: d.Owner, Type: toll.EventDelegationExpired, Kind: "delegation", ID: d.ID, Data: rawJSON(data), At: d.ExpiresAt,
 			})
 		}
-		if err := store.InsertEvent(ctx, tx, events...); err != nil {
+		if err := store.PutSetting(ctx, tx, settingExpired, []byte(strconv.FormatInt(until.UnixMicro(), 10))); err != nil {
 			return err
 		}
-		return store.PutSetting(ctx, tx, settingExpired, []byte(strconv.FormatInt(until.UnixMicro(), 10)))
+		return store.InsertEvent(ctx, tx, events...)
 	})
 }

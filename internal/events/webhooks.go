@@ -116,6 +116,9 @@ func (e *Events) CreateWebhook(ctx context.Context, owner toll.Address, p Webhoo
 	w.Secret = sealed
 	out := &toll.WebhookSecret{Webhook: *record(w), Secret: plain}
 	err = e.st.Tx(ctx, func(tx *store.Tx) error {
+		if err := store.PutAnswer(ctx, tx, once, out); err != nil { // before the stream is locked
+			return err
+		}
 		n, err := store.CountWebhooks(ctx, tx, owner)
 		if err != nil {
 			return err
@@ -123,10 +126,7 @@ func (e *Events) CreateWebhook(ctx context.Context, owner toll.Address, p Webhoo
 		if n >= int64(e.cfg.MaxWebhooks) {
 			return toll.NewError(toll.CodeWebhookTooMany).WithParam("limit", e.cfg.MaxWebhooks)
 		}
-		if err := store.InsertWebhook(ctx, tx, w); err != nil {
-			return err
-		}
-		return store.PutAnswer(ctx, tx, once, out)
+		return store.InsertWebhook(ctx, tx, w)
 	})
 	if err != nil {
 		return nil, err

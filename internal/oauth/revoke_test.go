@@ -29,6 +29,7 @@ func TestRevoke_NotKnownNow(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		storetest.Follow(t, st)
 		t.Cleanup(func() { _ = st.Close() })
 		return st
 	}

@@ -50,6 +50,7 @@ func open(t *testing.T, cfg server.Config) *server.Server {
 	if err != nil {
 		t.Fatal(err)
 	}
+	storetest.Follow(t, s.Store())
 	return s
 }
 

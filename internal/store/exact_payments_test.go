@@ -20,13 +20,11 @@ func TestDropExactPayments(t *testing.T) {
 		keep := func(ends time.Time, op *store.ChainOp) *store.ExactPayment {
 			n++
 			p := &store.ExactPayment{ID: toll.NewUUID(), Server: bob, Content: toll.Hash{n}, Opened: n%2 == 0, EndsAt: ends}
+			if op != nil {
+				op.ID, op.Kind, op.NonceKey, op.UpdatedAt, op.Data = p.ID, "sale", []byte{n}, noon, []byte("{}")
+				write(t, st, func(tx *store.Tx) error { _, err := store.InsertChainOp(ctx, tx, op); return err })
+			}
 			write(t, st, func(tx *store.Tx) error {
-				if op != nil {
-					op.ID, op.Kind, op.NonceKey, op.UpdatedAt, op.Data = p.ID, "sale", []byte{n}, noon, []byte("{}")
-					if _, err := store.InsertChainOp(ctx, tx, op); err != nil {
-						return err
-					}
-				}
 				return errors.Join(store.InsertExactPayment(ctx, tx, p), store.InsertAuthorization(ctx, tx, &store.Authorization{
 					ChainID: 84532, Asset: toll.USDCSandbox, Payer: bob, Nonce: [32]byte{n}, OrderID: p.ID, Receiver: toll.Address{7},
 					Value: toll.UnitsOf(1), ValidBefore: ends.Unix(), Signature: []byte{n}, CreatedAt: noon,
@@ -76,13 +74,11 @@ func TestDropDeadAuthorizations(t *testing.T) {
 		keep := func(ends time.Time, op *store.ChainOp, answer string) string {
 			n++
 			p := &store.ExactPayment{ID: toll.NewUUID(), Server: bob, EndsAt: ends}
+			if op != nil {
+				op.ID, op.Kind, op.NonceKey, op.UpdatedAt, op.Data = p.ID, "sale", []byte{n}, noon, []byte("{}")
+				write(t, st, func(tx *store.Tx) error { _, err := store.InsertChainOp(ctx, tx, op); return err })
+			}
 			write(t, st, func(tx *store.Tx) error {
-				if op != nil {
-					op.ID, op.Kind, op.NonceKey, op.UpdatedAt, op.Data = p.ID, "sale", []byte{n}, noon, []byte("{}")
-					if _, err := store.InsertChainOp(ctx, tx, op); err != nil {
-						return err
-					}
-				}
 				err := errors.Join(store.InsertExactPayment(ctx, tx, p), store.InsertAuthorization(ctx, tx, &store.Authorization{
 					ChainID: 84532, Asset: toll.USDCSandbox, Payer: bob, Nonce: [32]byte{n}, OrderID: p.ID, Receiver: toll.Address{7},
 					Value: toll.UnitsOf(1), ValidBefore: ends.Unix(), Signature: []byte{n}, CreatedAt: noon,

@@ -224,10 +224,10 @@ func TestAuditOrders(t *testing.T) {
 		expect("a delegation does not count", "a plan does not count", "an order and its credits", "an order and the payment")
 		d.Reserved, d.Transactions, d.Beyond = 0, 0, 7
 		write(t, st, func(tx *store.Tx) error {
-			if err := store.UpdateDelegation(ctx, tx, d); err != nil {
+			if err := store.UncountOrder(ctx, tx, "5"); err != nil {
 				return err
 			}
-			return store.UncountOrder(ctx, tx, "5")
+			return store.UpdateDelegation(ctx, tx, d)
 		})
 		expect("the sums of a delegation", "an order and its credits", "an order and the payment")
 		d.Spent = 7

@@ -13,20 +13,46 @@ import (
 	"github.com/tollhq/toll/internal/store"
 )
 
-// lockOrder is the order in which a transaction locks rows, by table. What belongs to an account is locked with its row.
+// lockOrder is the order in which a transaction locks rows, by table. What belongs to an account is locked with its row. What the room
+// of events keeps for itself comes with the events: its cursors move, and its webhooks begin, where a stream ends.
 var lockOrder = [][]string{
 	{"accounts", "lots", "entries", "requests", "request_keys", "permissions"}, {"orders"}, {"plan_orders", "returned_places"},
 	{"delegations", "delegation_transactions"}, {"authorizations", "sale_identifiers"}, {"chain_leases"}, {"chain_ops", "chain_txs"},
-	{"jobs"}, {"idempotency_keys"}, {"event_streams", "event_objects", "events"},
+	{"jobs"}, {"idempotency_keys"},
+	{"event_streams", "event_objects", "events", "event_cursors", "webhooks", "webhook_deliveries"},
 }
 
 var lockingStatements = []*regexp.Regexp{
 	regexp.MustCompile(`(?is)^\s*UPDATE\s+(\w+)`), regexp.MustCompile(`(?is)^\s*DELETE\s+FROM\s+(\w+)`),
 	regexp.MustCompile(`(?is)^\s*INSERT\s+INTO\s+(\w+).*\bON\s+CONFLICT\b`), regexp.MustCompile(`(?is)\bFROM\s+(\w+)\b.*\bFOR\s+(?:UPDATE|SHARE)\b`),
+	regexp.MustCompile(`(?is)\bFROM\s+(accounts)\s+WHERE\s+account_id = \$1\s*$`), // SQLite has no FOR UPDATE
 }
 
 // written is what a statement adds or changes.
 var written = regexp.MustCompile(`(?is)^\s*(?:UPDATE|DELETE\s+FROM|INSERT\s+INTO)\s+(\w+)`)
+
+// access is what a statement does to which table, "" for none.
+type access struct{ locks, writes string }
+
+var accesses sync.Map // of statements, which are many times the same
+
+func accessOf(statement string) access {
+	if a, ok := accesses.Load(statement); ok {
+		return a.(access)
+	}
+	var a access
+	if m := written.FindStringSubmatch(statement); m != nil {
+		a.writes = strings.ToLower(m[1])
+	}
+	for _, form := range lockingStatements {
+		if m := form.FindStringSubmatch(statement); m != nil {
+			a.locks = strings.ToLower(m[1])
+			break
+		}
+	}
+	accesses.Store(statement, a)
+	return a
+}
 
 // OutOfOrder returns what the statements of one transaction do against the lock order, "" when nothing: they lock a row after one
 // that comes later, change an account without its row, or write after the events.
@@ -34,81 +60,68 @@ func OutOfOrder(statements []string) string {
 	events := len(lockOrder) - 1
 	most, account := -1, false
 	for i, s := range statements {
-		if m := written.FindStringSubmatch(s); m != nil && most == events && rank(m[1]) != events {
-			return fmt.Sprintf("%s is written after the events", m[1])
+		a := accessOf(s)
+		if a.writes != "" && most == events && rank(a.writes) != events {
+			return fmt.Sprintf("%s is written after the events", a.writes)
 		}
-		for _, form := range lockingStatements {
-			m := form.FindStringSubmatch(s)
-			if m == nil {
-				continue
-			}
-			r := rank(m[1])
-			switch {
-			case r < 0 || r == 0 && account:
-			case r < most && !slices.ContainsFunc(statements[:i], locks(m[1])):
-				return fmt.Sprintf("%s is locked after %s", m[1], strings.Join(lockOrder[most], " or "))
-			}
-			most = max(most, r)
-			account = account || strings.EqualFold(m[1], "accounts")
-			break
+		if a.locks == "" {
+			continue
 		}
+		r := rank(a.locks)
+		if r < most && r >= 0 && !(r == 0 && account) &&
+			!slices.ContainsFunc(statements[:i], func(s string) bool { return accessOf(s).locks == a.locks }) {
+			return fmt.Sprintf("%s is locked after %s", a.locks, strings.Join(lockOrder[most], " or "))
+		}
+		most = max(most, r)
+		account = account || a.locks == "accounts"
 	}
 	return ""
 }
 
-// locks returns whether a statement locks rows of a table.
-func locks(table string) func(statement string) bool {
-	return func(s string) bool {
-		return slices.ContainsFunc(lockingStatements, func(form *regexp.Regexp) bool {
-			m := form.FindStringSubmatch(s)
-			return m != nil && strings.EqualFold(m[1], table)
-		})
-	}
-}
-
 func rank(table string) int {
-	return slices.IndexFunc(lockOrder, func(tables []string) bool { return slices.Contains(tables, strings.ToLower(table)) })
+	return slices.IndexFunc(lockOrder, func(tables []string) bool { return slices.Contains(tables, table) })
 }
 
-// Transactions follows the transactions of a store.
-type Transactions struct {
-	mu   sync.Mutex
-	open map[uint64][]string
-	at   map[string]int // transactions that are open, by goroutine
-}
+// running has the goroutines that run a transaction of a followed store, with its number.
+var running sync.Map
 
-// Follow fails the test when a transaction of the store locks out of order. It takes the trace of the store.
-func Follow(t testing.TB, st *store.Store) *Transactions {
-	f := &Transactions{open: map[uint64][]string{}, at: map[string]int{}}
+// Follow fails the test when a transaction of the store locks out of order. It takes the trace of the store. The stores that this
+// package opens are followed, except those of benchmarks.
+func Follow(t testing.TB, st *store.Store) {
+	var mu sync.Mutex
+	open := map[uint64][]string{}
 	st.Trace(func(tx uint64, statement string) {
 		if tx == 0 {
 			return
 		}
-		f.mu.Lock()
-		defer f.mu.Unlock()
 		switch statement {
 		case "begin":
-			f.open[tx] = []string{}
-			f.at[goroutine()]++
+			running.Store(goroutine(), tx)
+			mu.Lock()
+			open[tx] = []string{}
+			mu.Unlock()
 		case "end":
-			if fault := OutOfOrder(f.open[tx]); fault != "" {
-				t.Errorf("a transaction locks out of order: %s: %s", fault, strings.Join(f.open[tx], ";\n"))
+			mu.Lock()
+			statements := open[tx]
+			delete(open, tx)
+			mu.Unlock()
+			running.Delete(goroutine())
+			if fault := OutOfOrder(statements); fault != "" {
+				t.Errorf("a transaction locks out of order: %s: %s", fault, strings.Join(statements, ";\n"))
 			}
-			delete(f.open, tx)
-			f.at[goroutine()]--
 		default:
-			f.open[tx] = append(f.open[tx], statement)
+			mu.Lock()
+			open[tx] = append(open[tx], statement)
+			mu.Unlock()
 		}
 	})
-	t.Cleanup(func() { st.Trace(nil) })
-	return f
 }
 
-// Inside reports whether the calling goroutine runs a transaction.
-func (f *Transactions) Inside() bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.at[goroutine()] > 0
+// InTransaction reports whether the calling goroutine runs a transaction of a followed store, so that it must not wait for the
+// network.
+func InTransaction() bool {
+	_, ok := running.Load(goroutine())
+	return ok
 }
 
 func goroutine() string {

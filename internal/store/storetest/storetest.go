@@ -59,7 +59,7 @@ func OpenVariant(t testing.TB, v Variant) (*store.Store, store.Config) {
 	return OpenConfig(t, cfg), cfg
 }
 
-// OpenConfig opens the store of cfg and closes it when the test ends.
+// OpenConfig opens the store of cfg and closes it when the test ends. Its transactions are followed: see [Follow].
 func OpenConfig(t testing.TB, cfg store.Config) *store.Store {
 	t.Helper()
 	st, err := store.Open(t.Context(), cfg)
@@ -71,6 +71,9 @@ func OpenConfig(t testing.TB, cfg store.Config) *store.Store {
 			t.Errorf("close store: %v", err)
 		}
 	})
+	if _, benchmark := t.(*testing.B); !benchmark {
+		Follow(t, st)
+	}
 	return st
 }
 
