@@ -60,12 +60,11 @@ func ReleaseLease(ctx context.Context, tx *Tx, l Lease) error {
 // FreeHeld gives back all leases and jobs, for a process that knows that it is alone: those of one that was killed would wait. The
 // fences of leases stay.
 func FreeHeld(ctx context.Context, tx *Tx) error {
-	for _, table := range []string{"chain_leases", "jobs"} {
-		if _, err := tx.Exec(ctx, "UPDATE "+table+" SET holder = '', held_until = 0 WHERE holder <> ''"); err != nil {
-			return err
-		}
+	if _, err := tx.Exec(ctx, "UPDATE chain_leases SET holder = '', held_until = 0 WHERE holder <> ''"); err != nil {
+		return err
 	}
-	return nil
+	_, err := tx.Exec(ctx, "UPDATE jobs SET holder = '', held_until = 0 WHERE holder <> ''")
+	return err
 }
 
 func lockLease(ctx context.Context, tx *Tx, name string) (Lease, error) {
