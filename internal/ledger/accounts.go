@@ -33,6 +33,14 @@ const (
 
 type scanFunc = func(dest ...any) error
 
+// into makes a reader of rows that returns what it read.
+func into[T any](read func(scan scanFunc, v *T) error) func(scan scanFunc) (T, error) {
+	return func(scan scanFunc) (v T, err error) {
+		err = read(scan, &v)
+		return v, err
+	}
+}
+
 func scanAccount(scan scanFunc, a *Account) error {
 	var id, commitment []byte
 	var subscriber string

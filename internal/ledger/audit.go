@@ -3,8 +3,10 @@ package ledger
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/store"
 )
 
 // Finding is a broken invariant.
@@ -23,19 +25,11 @@ func (f Finding) String() string {
 // a writer was at it meanwhile, so it may run beside traffic.
 func (l *Ledger) Audit(ctx context.Context) ([]Finding, error) {
 	var findings []Finding
-	var after []byte
+	after := []byte{}
 	for {
-		rows, err := l.st.Query(ctx, `SELECT `+accountColumns+` FROM accounts WHERE account_id > $1 ORDER BY account_id LIMIT 500`, bytesOrEmpty(after))
+		page, err := store.All(ctx, l.st, into(scanAccount),
+			`SELECT `+accountColumns+` FROM accounts WHERE account_id > $1 ORDER BY account_id LIMIT 500`, after)
 		if err != nil {
-			return nil, err
-		}
-		var page []Account
-		if err := each(rows, func() error {
-			var a Account
-			err := scanAccount(rows.Scan, &a)
-			page = append(page, a)
-			return err
-		}); err != nil {
 			return nil, err
 		}
 		if len(page) == 0 {
@@ -63,13 +57,6 @@ func (l *Ledger) auditOrphans(ctx context.Context) ([]Finding, error) {
 		return nil, err
 	}
 	return []Finding{{Invariant: "I5", Detail: fmt.Sprintf("%d settlements have no burn of their amount", n)}}, nil
-}
-
-func bytesOrEmpty(b []byte) []byte {
-	if b == nil {
-		return []byte{}
-	}
-	return b
 }
 
 // auditTries bounds the audits of an account that never stands still.
@@ -121,20 +108,13 @@ func (l *Ledger) auditEntries(ctx context.Context, x *auditor) error {
 	sums := map[Kind]toll.Credits{}
 	burns := map[string]int{}
 	for {
-		rows, err := l.st.Query(ctx, sqlEntriesAfter, x.a.ID[:], previous.Seq, 1000)
+		page, err := store.All(ctx, l.st, into(scanEntry), sqlEntriesAfter, x.a.ID[:], previous.Seq, 1000)
 		if err != nil {
 			return err
 		}
-		n := 0
-		if err := each(rows, func() error {
-			var e Entry
-			if err := scanEntry(rows.Scan, &e); err != nil {
-				return err
-			}
-			if e.Seq > x.a.Seq {
-				return nil
-			}
-			n++
+		// What was written since the account was read is not looked at.
+		page = slices.DeleteFunc(page, func(e Entry) bool { return e.Seq > x.a.Seq })
+		for _, e := range page {
 			x.check(e.Seq == previous.Seq+1, "I19", "entry %d follows entry %d", e.Seq, previous.Seq)
 			x.check(e.AtMicros >= previous.AtMicros, "I19", "entry %d is earlier than the one before", e.Seq)
 			x.check(e.Commitment == e.commit(previous.Commitment), "I19", "the commitment of entry %d does not recompute", e.Seq)
@@ -145,11 +125,8 @@ func (l *Ledger) auditEntries(ctx context.Context, x *auditor) error {
 				x.check(burns[e.Ref] == 1, "I5", "request %s was burned twice", e.Ref)
 			}
 			previous = e
-			return nil
-		}); err != nil {
-			return err
 		}
-		if n < 1000 {
+		if len(page) < 1000 {
 			break
 		}
 	}
@@ -195,7 +172,16 @@ func (l *Ledger) auditRequests(ctx context.Context, x *auditor) error {
 }
 
 func (l *Ledger) auditPermissions(ctx context.Context, x *auditor) error {
-	rows, err := l.st.Query(ctx, `SELECT p.redemption_limit, p.redeemed, p.held, p.open_holds,
+	_, err := store.All(ctx, l.st, func(scan func(dest ...any) error) (limit *int64, err error) {
+		var redeemed, held, open, burns, holds, count int64
+		if err := scan(&limit, &redeemed, &held, &open, &burns, &holds, &count); err != nil {
+			return nil, err
+		}
+		x.check(redeemed == burns, "I10", "a permission counts %d redeemed, its burns sum to %d", redeemed, burns)
+		x.check(held == holds && open == count, "I10", "a permission counts %d held in %d holds, there are %d in %d", held, open, holds, count)
+		x.check(limit == nil || redeemed+held <= *limit, "I10", "a permission used %d and holds %d of %v", redeemed, held, limit)
+		return limit, nil
+	}, `SELECT p.redemption_limit, p.redeemed, p.held, p.open_holds,
 		CAST(COALESCE(b.burns, 0) AS BIGINT), CAST(COALESCE(h.held, 0) AS BIGINT), CAST(COALESCE(h.open, 0) AS BIGINT)
 		FROM permissions p
 		LEFT JOIN (SELECT r.permission_hash AS hash, SUM(r.amount) AS burns FROM entries e JOIN requests r
@@ -204,18 +190,5 @@ func (l *Ledger) auditPermissions(ctx context.Context, x *auditor) error {
 		LEFT JOIN (SELECT permission_hash AS hash, SUM(held) AS held, COUNT(*) AS open FROM requests
 			WHERE account_id = $1 AND state = 1 GROUP BY permission_hash) h ON h.hash = p.permission_hash
 		WHERE p.account_id = $1`, x.a.ID[:])
-	if err != nil {
-		return err
-	}
-	return each(rows, func() error {
-		var limit *int64
-		var redeemed, held, open, burns, holds, count int64
-		if err := rows.Scan(&limit, &redeemed, &held, &open, &burns, &holds, &count); err != nil {
-			return err
-		}
-		x.check(redeemed == burns, "I10", "a permission counts %d redeemed, its burns sum to %d", redeemed, burns)
-		x.check(held == holds && open == count, "I10", "a permission counts %d held in %d holds, there are %d in %d", held, open, holds, count)
-		x.check(limit == nil || redeemed+held <= *limit, "I10", "a permission used %d and holds %d of %v", redeemed, held, limit)
-		return nil
-	})
+	return err
 }

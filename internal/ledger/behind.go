@@ -56,34 +56,31 @@ type BehindEntry struct {
 // EntriesBehind returns the entries of accounts behind the given ones, at most limit of each account, by account and in order.
 func (l *Ledger) EntriesBehind(ctx context.Context, tx *store.Tx, from []Behind, limit int) (map[AccountID][]BehindEntry, error) {
 	out := make(map[AccountID][]BehindEntry, len(from))
-	read := func(rows *store.Rows, err error) error {
-		if err != nil {
-			return err
-		}
-		return each(rows, func() error {
-			var e BehindEntry
+	read := func(statement string, args ...any) error {
+		entries, err := store.All(ctx, tx, func(scan func(dest ...any) error) (e BehindEntry, err error) {
 			var permission []byte
 			var used int64
-			if err := scanEntry(func(dest ...any) error { return rows.Scan(append(dest, &permission, &used)...) }, &e.Entry); err != nil {
-				return err
-			}
+			err = scanEntry(func(dest ...any) error { return scan(append(dest, &permission, &used)...) }, &e.Entry)
 			copy(e.Permission[:], permission)
 			e.Exhausts = used > 0 && e.Amount > 0
+			return e, err
+		}, statement, args...)
+		for _, e := range entries {
 			out[e.Account] = append(out[e.Account], e)
-			return nil
-		})
+		}
+		return err
 	}
 	if tx.Engine() == store.Postgres {
 		ids, seqs := make([][]byte, len(from)), make([]int64, len(from))
 		for i, f := range from {
 			ids[i], seqs[i] = f.Account[:], f.Seq
 		}
-		if err := read(tx.Query(ctx, sqlEntriesBehindOf, ids, seqs, int64(limit))); err != nil {
+		if err := read(sqlEntriesBehindOf, ids, seqs, int64(limit)); err != nil {
 			return nil, err
 		}
 	} else {
 		for _, f := range from {
-			if err := read(tx.Query(ctx, sqlEntriesBehind, f.Account[:], f.Seq, int64(limit))); err != nil {
+			if err := read(sqlEntriesBehind, f.Account[:], f.Seq, int64(limit)); err != nil {
 				return nil, err
 			}
 		}
@@ -97,10 +94,7 @@ func (l *Ledger) EntriesBehind(ctx context.Context, tx *store.Tx, from []Behind,
 		}
 		for i := range entries {
 			e := &entries[i]
-			if !e.Exhausts {
-				continue
-			}
-			if e.Exhausts = last[e.Permission] == i; !e.Exhausts {
+			if e.Exhausts = e.Exhausts && last[e.Permission] == i; !e.Exhausts {
 				continue
 			}
 			// Used up by now is not used up by this burn: later ones may have taken more.

@@ -170,12 +170,12 @@ func (t *Tx) Mint(op MintOp) (Minted, error) {
 // when they end. The account and the permission, if the order counts on one, have one order less, so that a trial can be
 // bought again. A repeat moves nothing. Refusals: NotMinted.
 func (t *Tx) TakeBack(order string, permission toll.Hash) (TakenBack, error) {
-	return t.move(takeBack{t.id, order, permission})
+	return t.move(takeBack{lotMove{t.id, order, permission}})
 }
 
 // Return undoes a [Tx.TakeBack]. A repeat moves nothing. Refusals: NotMinted, Overflow.
 func (t *Tx) Return(order string, permission toll.Hash) (TakenBack, error) {
-	return t.move(giveBack{t.id, order, permission})
+	return t.move(giveBack{lotMove{t.id, order, permission}})
 }
 
 func (t *Tx) move(op operation) (TakenBack, error) {

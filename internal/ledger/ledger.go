@@ -108,16 +108,8 @@ func do[T any](ctx context.Context, l *Ledger, op operation) (T, error) {
 // Mint grants credits. Refusals: Overflow, NotFirst, Conflict (same ref, other amount).
 func (l *Ledger) Mint(ctx context.Context, op MintOp) (Minted, error) {
 	m, err := do[Minted](ctx, l, mint{op})
-	if err != nil {
+	if err != nil || !m.Replayed {
 		return m, err
-	}
-	return l.withTransaction(ctx, op, m)
-}
-
-// withTransaction names the entry of a mint that was there already.
-func (l *Ledger) withTransaction(ctx context.Context, op MintOp, m Minted) (Minted, error) {
-	if !m.Replayed {
-		return m, nil
 	}
 	e, err := l.Entry(ctx, NewAccountID(op.Plan, op.Subscriber), m.seq)
 	m.Transaction = e.Commitment

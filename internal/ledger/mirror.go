@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/store"
 )
 
 // sqlMirrorBurns reads what the mirror has not published. The time of entries never decreases within an account, so what is
@@ -31,25 +32,17 @@ type MirrorBurn struct {
 
 // MirrorBurns returns the burns of mirrored plans before a time that are in no period yet, by time and commitment.
 func (l *Ledger) MirrorBurns(ctx context.Context, before time.Time) ([]MirrorBurn, error) {
-	rows, err := l.st.Query(ctx, sqlMirrorBurns, before.UnixMicro())
-	if err != nil {
-		return nil, err
-	}
-	var out []MirrorBurn
-	err = each(rows, func() error {
-		var b MirrorBurn
+	return store.All(ctx, l.st, func(scan func(dest ...any) error) (b MirrorBurn, err error) {
 		var account, commitment []byte
-		var plan, subscriber string
+		var subscriber string
 		var at int64
-		if err := rows.Scan(&account, &plan, &subscriber, &b.Seq, &b.Amount, &b.Request, &at, &commitment); err != nil {
-			return err
+		if err = scan(&account, &b.Plan, &subscriber, &b.Seq, &b.Amount, &b.Request, &at, &commitment); err != nil {
+			return b, err
 		}
 		copy(b.Account[:], account)
 		copy(b.Commitment[:], commitment)
-		b.Plan, b.At = toll.PlanID(plan), time.UnixMicro(at).UTC()
+		b.At = micro(at)
 		b.Subscriber, err = toll.ParseAddress(subscriber)
-		out = append(out, b)
-		return err
-	})
-	return out, err
+		return b, err
+	}, sqlMirrorBurns, before.UnixMicro())
 }

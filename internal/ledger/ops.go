@@ -378,19 +378,22 @@ type revoked struct {
 	replayed bool // an earlier attempt was committed
 }
 
-// takeBack takes the lot of an order back, as its payment was reversed. What open holds need follows when they end.
-type takeBack struct {
+// lotMove names the lot of an order whose payment was reversed, or paid after all.
+type lotMove struct {
 	account    AccountID
 	ref        string
-	permission toll.Hash // the order no longer counts on it; zero for none
+	permission toll.Hash // on which the order counts; zero for none
 }
 
-func (o takeBack) accountID() AccountID { return o.account }
+func (o lotMove) accountID() AccountID { return o.account }
 
-func (o takeBack) needs(n *needs) {
+func (o lotMove) needs(n *needs) {
 	n.refs, n.ends = append(n.refs, o.ref), true
 	n.permission(o.permission)
 }
+
+// takeBack takes the lot of an order back, as its payment was reversed. What open holds need follows when they end.
+type takeBack struct{ lotMove }
 
 func (o takeBack) apply(s *state, _ bool) (any, error) {
 	l := s.refs[o.ref]
@@ -419,18 +422,7 @@ func (o takeBack) apply(s *state, _ bool) (any, error) {
 }
 
 // giveBack undoes a takeBack: what was taken back returns, until the end that the lot had.
-type giveBack struct {
-	account    AccountID
-	ref        string
-	permission toll.Hash // the order counts on it again; zero for none
-}
-
-func (o giveBack) accountID() AccountID { return o.account }
-
-func (o giveBack) needs(n *needs) {
-	n.refs, n.ends = append(n.refs, o.ref), true
-	n.permission(o.permission)
-}
+type giveBack struct{ lotMove }
 
 func (o giveBack) apply(s *state, _ bool) (any, error) {
 	l := s.refs[o.ref]

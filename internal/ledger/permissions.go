@@ -46,58 +46,43 @@ const (
 		WHERE p.account_id = u.account_id AND p.permission_hash = u.permission_hash`
 )
 
-type permissionScan struct {
-	hash                          []byte
-	subscriber, agents, key, meta string
-	limit, orders                 *int64
-	created, expires, revoked     int64
-}
-
-func (s *permissionScan) into(p *Permission) []any {
-	return []any{
-		&s.hash, &p.Plan, &s.subscriber, &p.Agent, &s.agents, &p.Scheme, &p.Network, &p.DelegationID, &s.limit, &s.orders,
-		&p.Redeemed, &p.Held, &p.OpenHolds, &p.Orders, &s.meta, &s.key, &s.created, &s.expires, &s.revoked,
-		&p.lastBurn,
-	}
-}
-
-func (s *permissionScan) finish(p *Permission) (err error) {
-	copy(p.Hash[:], s.hash)
-	if p.Subscriber, err = toll.ParseAddress(s.subscriber); err != nil {
+func scanPermission(scan scanFunc, p *Permission) error {
+	var hash []byte
+	var subscriber, agents, key, metadata string
+	var limit *int64
+	var created, expires, revoked int64
+	err := scan(&hash, &p.Plan, &subscriber, &p.Agent, &agents, &p.Scheme, &p.Network, &p.DelegationID, &limit, &p.OrderLimit,
+		&p.Redeemed, &p.Held, &p.OpenHolds, &p.Orders, &metadata, &key, &created, &expires, &revoked, &p.lastBurn)
+	if err != nil {
 		return err
 	}
-	if s.agents != "" {
-		if err := json.Unmarshal([]byte(s.agents), &p.AllowedAgents); err != nil {
+	copy(p.Hash[:], hash)
+	if p.Subscriber, err = toll.ParseAddress(subscriber); err != nil {
+		return err
+	}
+	if agents != "" {
+		if err := json.Unmarshal([]byte(agents), &p.AllowedAgents); err != nil {
 			return err
 		}
 	}
-	if s.limit != nil {
-		p.RedemptionLimit = toll.Credits(*s.limit).Ptr()
+	if limit != nil {
+		p.RedemptionLimit = toll.Credits(*limit).Ptr()
 	}
-	p.OrderLimit = s.orders
-	if s.meta != "" {
-		p.Metadata = []byte(s.meta)
+	if metadata != "" {
+		p.Metadata = []byte(metadata)
 	}
-	if s.key != "" {
-		h, err := toll.ParseHash(s.key)
+	if key != "" {
+		h, err := toll.ParseHash(key)
 		if err != nil {
 			return err
 		}
 		p.APIKeyID = &h
 	}
-	p.CreatedAt, p.ExpiresAt = micro(s.created), micro(s.expires)
-	if s.revoked != 0 {
-		p.RevokedAt = micro(s.revoked)
+	p.CreatedAt, p.ExpiresAt = micro(created), micro(expires)
+	if revoked != 0 {
+		p.RevokedAt = micro(revoked)
 	}
 	return nil
-}
-
-func scanPermission(scan scanFunc, p *Permission, before ...any) error {
-	var s permissionScan
-	if err := scan(append(before, s.into(p)...)...); err != nil {
-		return err
-	}
-	return s.finish(p)
 }
 
 // row returns all columns, in the order of sqlPermissionAdd.

@@ -9,14 +9,18 @@ import (
 )
 
 // pipelined decides and writes a batch in two trips to PostgreSQL: lock and read, write and commit.
-func (w *writer) pipelined(ctx context.Context, gs []*group, depth int, retried bool) ([][]outcome, error) {
+func (w *writer) pipelined(ctx context.Context, gs []*group, depth int, retried bool) (outcomes [][]outcome, err error) {
+	committed := false
+	defer func() {
+		if !committed {
+			w.pipe.Reset()
+		}
+	}()
 	if err := w.makeAccounts(ctx, gs); err != nil {
-		w.pipe.Reset()
 		return nil, err
 	}
 	read := newReading(gs)
 	if err := w.pipe.Run(ctx, read.statements(depth)...); err != nil {
-		w.pipe.Reset()
 		return nil, err
 	}
 	for _, g := range gs {
@@ -24,37 +28,31 @@ func (w *writer) pipelined(ctx context.Context, gs []*group, depth int, retried 
 	}
 	if due := read.due(); due != nil {
 		if err := w.pipe.Run(ctx, due...); err != nil {
-			w.pipe.Reset()
 			return nil, err
 		}
 		if more := read.ofDue(); more != nil {
 			if err := w.pipe.Run(ctx, more...); err != nil {
-				w.pipe.Reset()
 				return nil, err
 			}
 		}
 	}
 	w.l.failpoint("locked")
-	outcomes := make([][]outcome, len(gs))
+	outcomes = make([][]outcome, len(gs))
 	changed := false
 	for i, g := range gs {
-		out, err := decide(g, retried)
-		if err != nil {
-			w.pipe.Reset()
+		if outcomes[i], err = decide(g, retried); err != nil {
 			return nil, err
 		}
-		outcomes[i] = out
 		changed = changed || g.changed()
 	}
 	if !changed {
-		w.pipe.Reset()
 		return outcomes, nil
 	}
 	w.l.failpoint("decided")
 	if err := w.pipe.Run(ctx, append(writing(gs), store.Stmt{SQL: "commit"})...); err != nil {
-		w.pipe.Reset()
 		return outcomes, store.MapCommitError(err)
 	}
+	committed = true
 	w.l.st.Wrote(nil)
 	w.l.failpoint("committed")
 	return outcomes, nil
@@ -118,7 +116,7 @@ func (r *reading) statements(depth int) []store.Stmt {
 		}},
 	}
 	if accounts, ids := pairs(r.gs, func(n *needs) []string { return n.requests }); ids != nil {
-		stmts = append(stmts, store.Stmt{SQL: sqlRequestsOf, Args: []any{accounts, ids}, Row: r.request})
+		stmts = append(stmts, store.Stmt{SQL: sqlRequestsOf, Args: []any{accounts, ids}, Row: r.requestOf((*group).addRequest)})
 	}
 	if accounts, ids := pairs(r.gs, func(n *needs) []string { return n.releases }); ids != nil {
 		stmts = append(stmts, store.Stmt{SQL: sqlPermissionsOfRequests, Args: []any{accounts, ids}, Row: r.permission})
@@ -126,7 +124,7 @@ func (r *reading) statements(depth int) []store.Stmt {
 	if accounts, keys := pairs(r.gs, func(n *needs) []string { return n.keys }); keys != nil {
 		stmts = append(stmts,
 			store.Stmt{SQL: sqlKeysOf, Args: []any{accounts, keys}, Row: r.key},
-			store.Stmt{SQL: sqlRequestsByKey, Args: []any{accounts, keys}, Row: r.request})
+			store.Stmt{SQL: sqlRequestsByKey, Args: []any{accounts, keys}, Row: r.requestOf((*group).addRequest)})
 	}
 	if accounts, hashes := pairs(r.gs, func(n *needs) [][]byte { return n.permBytes() }); hashes != nil {
 		stmts = append(stmts, store.Stmt{SQL: sqlPermissionsOf, Args: []any{accounts, hashes}, Row: r.permission})
@@ -176,16 +174,11 @@ func (r *reading) lot(scan func(...any) error, add func(*group, *lotRow)) error 
 	return err
 }
 
-func (r *reading) request(scan func(...any) error) error {
-	row := &requestRow{stored: true}
-	if err := scanRequest(scan, &row.Request); err != nil {
-		return err
+// addRequest keeps one value per request, whichever query found it.
+func (g *group) addRequest(r *requestRow) {
+	if g.state.requests[r.ID] == nil {
+		g.state.requests[r.ID] = r
 	}
-	g, err := r.group(row.Account[:])
-	if err == nil && g.state.requests[row.ID] == nil {
-		g.state.requests[row.ID] = row
-	}
-	return err
 }
 
 // requestOf reads a request and adds it to its group.
@@ -219,7 +212,7 @@ func (r *reading) key(scan func(...any) error) error {
 func (r *reading) permission(scan func(...any) error) error {
 	var id []byte
 	p := &permissionRow{}
-	if err := scanPermission(scan, &p.Permission, &id); err != nil {
+	if err := scanPermission(func(dest ...any) error { return scan(append([]any{&id}, dest...)...) }, &p.Permission); err != nil {
 		return err
 	}
 	g, err := r.group(id)
@@ -324,46 +317,14 @@ func (c *columns) args() []any {
 
 // writing returns the statements that write what the batch changed.
 func writing(gs []*group) []store.Stmt {
-	var accounts, lots, entries, added, ended, keys, perms columns
+	changed := make([]columns, len(writes))
 	for _, g := range gs {
-		s := g.state
-		if s.accountChanged {
-			accounts.add(s.account.row())
-		}
-		for _, l := range s.changedLots() {
-			lots.add(l.row(g.id[:]))
-		}
-		for i := range s.entries {
-			entries.add(s.entries[i].row())
-		}
-		for _, r := range s.requests {
-			switch {
-			case !r.changed:
-			case r.stored:
-				ended.add(r.end())
-			default:
-				added.add(r.row())
-			}
-		}
-		for _, k := range s.newKeys {
-			keys.add([]any{g.id[:], k.key, k.requestID})
-		}
-		for _, p := range s.perms {
-			if p.changed {
-				perms.add(p.use(g.id[:]))
-			}
-		}
+		g.state.rows(g.id[:], func(kind int, row []any) { changed[kind].add(row) })
 	}
 	var stmts []store.Stmt
-	for _, w := range []struct {
-		sql string
-		c   columns
-	}{
-		{sqlAccountsSave, accounts}, {sqlLotsSave, lots}, {sqlEntriesAdd, entries}, {sqlRequestsAdd, added},
-		{sqlRequestsEnd, ended}, {sqlKeysAdd, keys}, {sqlPermissionsSave, perms},
-	} {
-		if w.c.cols != nil {
-			stmts = append(stmts, store.Stmt{SQL: w.sql, Args: w.c.args()})
+	for kind, c := range changed {
+		if c.cols != nil {
+			stmts = append(stmts, store.Stmt{SQL: writes[kind].many, Args: c.args()})
 		}
 	}
 	return stmts

@@ -159,53 +159,60 @@ func loadPermissions(run func(stmts ...store.Stmt) error, g *group) error {
 	return run(stmts...)
 }
 
-// rows is what both engines give back for a query.
-type rows interface {
-	Next() bool
-	Err() error
-	Close()
+// writes are the statements that write a row of each kind, and many rows.
+var writes = []struct{ one, many string }{
+	writesAccount:    {sqlAccountSave, sqlAccountsSave},
+	writesLot:        {sqlLotSave, sqlLotsSave},
+	writesEntry:      {sqlEntryAdd, sqlEntriesAdd},
+	writesRequest:    {sqlRequestAdd, sqlRequestsAdd},
+	writesEnd:        {sqlRequestEnd, sqlRequestsEnd},
+	writesKey:        {sqlKeyAdd, sqlKeysAdd},
+	writesPermission: {sqlPermissionSave, sqlPermissionsSave},
 }
 
-func each(r rows, f func() error) error {
-	for r.Next() {
-		if err := f(); err != nil {
-			r.Close()
-			return err
-		}
-	}
-	r.Close()
-	return r.Err()
-}
+const (
+	writesAccount = iota
+	writesLot
+	writesEntry
+	writesRequest
+	writesEnd
+	writesKey
+	writesPermission
+)
 
-// changes returns the statements that write what the operations on one account changed.
-func (s *state) changes(id []byte) []store.Stmt {
-	stmts := make([]store.Stmt, 0, 8)
-	exec := func(sql string, args []any) { stmts = append(stmts, store.Stmt{SQL: sql, Args: args}) }
+// rows calls add for each row that the operations on one account changed, with its place in writes.
+func (s *state) rows(id []byte, add func(kind int, row []any)) {
 	if s.accountChanged {
-		exec(sqlAccountSave, s.account.row())
+		add(writesAccount, s.account.row())
 	}
 	for _, l := range s.changedLots() {
-		exec(sqlLotSave, l.row(id))
+		add(writesLot, l.row(id))
 	}
 	for i := range s.entries {
-		exec(sqlEntryAdd, s.entries[i].row())
+		add(writesEntry, s.entries[i].row())
 	}
 	for _, r := range s.requests {
 		switch {
 		case !r.changed:
 		case r.stored:
-			exec(sqlRequestEnd, r.end())
+			add(writesEnd, r.end())
 		default:
-			exec(sqlRequestAdd, r.row())
+			add(writesRequest, r.row())
 		}
 	}
 	for _, k := range s.newKeys {
-		exec(sqlKeyAdd, []any{id, k.key, k.requestID})
+		add(writesKey, []any{id, k.key, k.requestID})
 	}
 	for _, p := range s.perms {
 		if p.changed {
-			exec(sqlPermissionSave, p.use(id))
+			add(writesPermission, p.use(id))
 		}
 	}
+}
+
+// changes returns the statements that write what the operations on one account changed.
+func (s *state) changes(id []byte) []store.Stmt {
+	stmts := make([]store.Stmt, 0, 8)
+	s.rows(id, func(kind int, row []any) { stmts = append(stmts, store.Stmt{SQL: writes[kind].one, Args: row}) })
 	return stmts
 }

@@ -12,9 +12,6 @@ import (
 )
 
 const (
-	sqlSnapshot = `SELECT a.account_id, a.plan_id, a.subscriber, a.balance, a.held, a.open_holds, a.minted, a.burned, a.expired,
-			a.taken_back, a.returned, a.seq, a.commitment, a.next_lot_end, a.next_hold_end, a.period_end, a.orders, a.updated_at
-		FROM accounts a WHERE a.account_id = $1`
 	sqlPermissionUses = `WITH RECURSIVE uses(seq, n) AS (
 			SELECT last_burn, CAST(1 AS BIGINT) FROM permissions WHERE account_id = $1 AND permission_hash = $2 AND last_burn > 0
 			UNION ALL
@@ -31,8 +28,7 @@ const (
 // Account returns an account as last written, the zero value when it does not exist. What time has done to it since is
 // not in it: see [Account.Stale].
 func (l *Ledger) Account(ctx context.Context, id AccountID) (Account, error) {
-	var a Account
-	err := scanAccount(l.st.QueryRow(ctx, sqlSnapshot, id[:]).Scan, &a)
+	a, err := into(scanAccount)(l.st.QueryRow(ctx, sqlAccount, id[:]).Scan)
 	if errors.Is(err, store.ErrNotFound) {
 		return Account{}, nil
 	}
@@ -42,40 +38,19 @@ func (l *Ledger) Account(ctx context.Context, id AccountID) (Account, error) {
 // AccountsOf returns the accounts of a subscriber as last written, those that changed last first, at most limit. It names no
 // account: on a sharded store it asks every shard.
 func (l *Ledger) AccountsOf(ctx context.Context, subscriber toll.Address, limit int) ([]Account, error) {
-	rows, err := l.st.Query(ctx, sqlAccountsOf, subscriber.Lower(), limit)
-	if err != nil {
-		return nil, err
-	}
-	var out []Account
-	err = each(rows, func() error {
-		var a Account
-		err := scanAccount(rows.Scan, &a)
-		out = append(out, a)
-		return err
-	})
-	return out, err
+	return store.All(ctx, l.st, into(scanAccount), sqlAccountsOf, subscriber.Lower(), limit)
 }
 
 // Lots returns the lots of an account with credits left, in burn order, at most 1,024.
 func (l *Ledger) Lots(ctx context.Context, id AccountID) ([]Lot, error) {
-	rows, err := l.st.Query(ctx, sqlLotsTo[lotDepths[1]], id[:])
-	if err != nil {
-		return nil, err
-	}
-	var out []Lot
-	err = each(rows, func() error {
+	return store.All(ctx, l.st, func(scan func(dest ...any) error) (lot Lot, err error) {
 		var r lotRow
-		if err := rows.Scan(r.scanInto()...); err != nil {
-			return err
-		}
-		lot := Lot{ID: r.id, Ref: r.ref, Granted: r.granted, Remaining: r.remaining}
-		if r.endsAt != never {
+		err = scan(r.scanInto()...)
+		if lot = (Lot{ID: r.id, Ref: r.ref, Granted: r.granted, Remaining: r.remaining}); r.endsAt != never {
 			lot.EndsAt = micro(r.endsAt)
 		}
-		out = append(out, lot)
-		return nil
-	})
-	return out, err
+		return lot, err
+	}, sqlLotsTo[lotDepths[1]], id[:])
 }
 
 // Snapshot returns an account and one permission of it: zero values for what does not exist.
@@ -84,8 +59,7 @@ func (l *Ledger) Snapshot(ctx context.Context, id AccountID, permission toll.Has
 	if err != nil {
 		return a, Permission{}, err
 	}
-	var p Permission
-	err = scanPermission(l.st.QueryRow(ctx, sqlPermission, id[:], permission[:]).Scan, &p)
+	p, err := into(scanPermission)(l.st.QueryRow(ctx, sqlPermission, id[:], permission[:]).Scan)
 	if errors.Is(err, store.ErrNotFound) {
 		return a, Permission{}, nil
 	}
@@ -110,9 +84,7 @@ func (l *Ledger) InsertPermission(ctx context.Context, tx *store.Tx, p Permissio
 // PermissionByHash returns a permission, store.ErrNotFound when there is none. It names no account: on a sharded store it
 // asks every shard.
 func (l *Ledger) PermissionByHash(ctx context.Context, hash toll.Hash) (Permission, error) {
-	var p Permission
-	err := scanPermission(l.st.QueryRow(ctx, sqlPermissionByHash, hash[:]).Scan, &p)
-	return p, err
+	return into(scanPermission)(l.st.QueryRow(ctx, sqlPermissionByHash, hash[:]).Scan)
 }
 
 // PermissionFilter selects permissions of a subscriber.
@@ -160,40 +132,28 @@ func (l *Ledger) Permissions(ctx context.Context, f PermissionFilter, page store
 		Table: "permissions", Columns: permissionColumns, Where: where, Args: args, ID: "permission_hash",
 		Sorts: map[store.Sort]string{store.SortCreated: "created_at"},
 	}
-	return store.Select(ctx, l.st, listing, page, func(scan func(dest ...any) error) (Permission, error) {
-		var p Permission
-		err := scanPermission(scan, &p)
-		return p, err
-	})
+	return store.Select(ctx, l.st, listing, page, into(scanPermission))
 }
 
 // PermissionUses returns the last n settlements under a permission, newest first.
 func (l *Ledger) PermissionUses(ctx context.Context, id AccountID, hash toll.Hash, n int) ([]toll.PermissionUse, error) {
-	rows, err := l.st.Query(ctx, sqlPermissionUses, id[:], hash[:], n)
-	if err != nil {
-		return nil, err
-	}
-	out := []toll.PermissionUse{}
-	err = each(rows, func() error {
-		var u toll.PermissionUse
+	uses, err := store.All(ctx, l.st, func(scan func(dest ...any) error) (u toll.PermissionUse, err error) {
 		var commitment []byte
 		var at int64
-		if err := rows.Scan(&commitment, &u.AgentRequestID, &u.CreditsRedeemed, &at); err != nil {
-			return err
-		}
+		err = scan(&commitment, &u.AgentRequestID, &u.CreditsRedeemed, &at)
 		copy(u.Transaction[:], commitment)
 		u.CreatedAt = toll.At(micro(at))
-		out = append(out, u)
-		return nil
-	})
-	return out, err
+		return u, err
+	}, sqlPermissionUses, id[:], hash[:], n)
+	if uses == nil {
+		uses = []toll.PermissionUse{}
+	}
+	return uses, err
 }
 
 // Request returns a request, store.ErrNotFound when there is none.
 func (l *Ledger) Request(ctx context.Context, id AccountID, requestID string) (Request, error) {
-	var r Request
-	err := scanRequest(l.st.QueryRow(ctx, sqlRequest, id[:], requestID).Scan, &r)
-	return r, err
+	return into(scanRequest)(l.st.QueryRow(ctx, sqlRequest, id[:], requestID).Scan)
 }
 
 // RequestOfKey returns the request that a payload nonce ("n:" + nonce) or a payment identifier ("p:" + id) names,
@@ -210,25 +170,14 @@ func (l *Ledger) RequestOfKey(ctx context.Context, id AccountID, key string) (Re
 // is their subscriber or owns their plan: newest first, at most limit. It names no account: on a sharded store it asks
 // every shard.
 func (l *Ledger) RequestsByID(ctx context.Context, requestID string, party toll.Address, limit int) ([]Request, error) {
-	rows, err := l.st.Query(ctx, sqlRequestsByID, requestID, party.Lower(), limit)
-	if err != nil {
-		return nil, err
-	}
-	var out []Request
-	err = each(rows, func() error {
-		var r Request
-		err := scanRequest(rows.Scan, &r)
-		out = append(out, r)
-		return err
-	})
-	return out, err
+	return store.All(ctx, l.st, into(scanRequest), sqlRequestsByID, requestID, party.Lower(), limit)
 }
 
 // RequestByTransaction returns the request that an entry settled, store.ErrNotFound when there is none. It names no
 // account: on a sharded store it asks every shard.
 func (l *Ledger) RequestByTransaction(ctx context.Context, tx toll.Hash) (Request, error) {
-	var e Entry
-	if err := scanEntry(l.st.QueryRow(ctx, sqlEntryByTx, txPrefix(tx), tx[:]).Scan, &e); err != nil {
+	e, err := into(scanEntry)(l.st.QueryRow(ctx, sqlEntryByTx, txPrefix(tx), tx[:]).Scan)
+	if err != nil {
 		return Request{}, err
 	}
 	if e.Kind != KindBurn {
@@ -239,9 +188,7 @@ func (l *Ledger) RequestByTransaction(ctx context.Context, tx toll.Hash) (Reques
 
 // Entry returns an entry of an account, store.ErrNotFound when there is none.
 func (l *Ledger) Entry(ctx context.Context, id AccountID, seq int64) (Entry, error) {
-	var e Entry
-	err := scanEntry(l.st.QueryRow(ctx, sqlEntry, id[:], seq).Scan, &e)
-	return e, err
+	return into(scanEntry)(l.st.QueryRow(ctx, sqlEntry, id[:], seq).Scan)
 }
 
 // sweepSlice bounds the accounts that one sweep touches, so that a mass expiry is worked off in slices beside the traffic.
@@ -250,19 +197,13 @@ const sweepSlice = 256
 // Sweep lapses the holds and ends the lots that are over, of at most 256 accounts, and returns how many it touched. An
 // account whose ended lot is kept by an open hold is found again until the hold ends.
 func (l *Ledger) Sweep(ctx context.Context) (int, error) {
-	rows, err := l.st.Query(ctx, sqlStale, l.clock().UnixMicro(), sweepSlice)
-	if err != nil {
-		return 0, err
-	}
-	var ids []AccountID
-	if err := each(rows, func() error {
+	ids, err := store.All(ctx, l.st, func(scan func(dest ...any) error) (id AccountID, err error) {
 		var b []byte
-		if err := rows.Scan(&b); err != nil {
-			return err
-		}
-		ids = append(ids, AccountID(b))
-		return nil
-	}); err != nil {
+		err = scan(&b)
+		copy(id[:], b)
+		return id, err
+	}, sqlStale, l.clock().UnixMicro(), sweepSlice)
+	if err != nil {
 		return 0, err
 	}
 	errs := make(chan error, len(ids))
@@ -278,13 +219,13 @@ func (l *Ledger) Sweep(ctx context.Context) (int, error) {
 // PermissionsOfDelegation returns permissions of a subscriber that name the delegation and are not revoked, at most limit. It
 // names no account: on a sharded store it asks every shard.
 func (l *Ledger) PermissionsOfDelegation(ctx context.Context, subscriber toll.Address, delegation string, limit int) ([]Permission, error) {
-	return l.permissions(ctx, sqlPermissionsOfDelegation, subscriber.Lower(), delegation, limit)
+	return store.All(ctx, l.st, into(scanPermission), sqlPermissionsOfDelegation, subscriber.Lower(), delegation, limit)
 }
 
 // PermissionsOfKey returns permissions that an API key made and that are neither revoked nor over, in the order of their hashes
 // after one, at most limit. It names no account: on a sharded store it asks every shard.
 func (l *Ledger) PermissionsOfKey(ctx context.Context, key, after toll.Hash, limit int) ([]Permission, error) {
-	return l.permissions(ctx, sqlPermissionsOfKey, key.String(), after[:], l.clock().UnixMicro(), limit)
+	return store.All(ctx, l.st, into(scanPermission), sqlPermissionsOfKey, key.String(), after[:], l.clock().UnixMicro(), limit)
 }
 
 // MovePermission makes an API key the maker of a permission.
@@ -294,19 +235,4 @@ func (l *Ledger) MovePermission(ctx context.Context, p Permission, key toll.Hash
 		_, err := tx.Exec(ctx, sqlPermissionToKey, account[:], p.Hash[:], key.String())
 		return err
 	})
-}
-
-func (l *Ledger) permissions(ctx context.Context, query string, args ...any) ([]Permission, error) {
-	rows, err := l.st.Query(ctx, query, args...)
-	if err != nil {
-		return nil, err
-	}
-	var out []Permission
-	err = each(rows, func() error {
-		var p Permission
-		err := scanPermission(rows.Scan, &p)
-		out = append(out, p)
-		return err
-	})
-	return out, err
 }

@@ -89,8 +89,7 @@ func value[T any](ctx context.Context, q Querier, statement string, args ...any)
 
 // values reads the values of a query with one column.
 func values[T any](ctx context.Context, q Querier, statement string, args ...any) ([]T, error) {
-	rows, err := q.Query(ctx, statement, args...)
-	return scanAll(rows, err, func(scan func(dest ...any) error) (v T, err error) { return v, scan(&v) })
+	return All(ctx, q, func(scan func(dest ...any) error) (v T, err error) { return v, scan(&v) }, statement, args...)
 }
 
 // changed reports whether a statement changed a row.
@@ -102,6 +101,14 @@ func found(n int64, err error) error {
 		return ErrNotFound
 	}
 	return err
+}
+
+// All reads the rows of a query with scan.
+func All[T any](
+	ctx context.Context, q Querier, scan func(scan func(dest ...any) error) (T, error), statement string, args ...any,
+) ([]T, error) {
+	rows, err := q.Query(ctx, statement, args...)
+	return scanAll(rows, err, scan)
 }
 
 func scanAll[T any](rows *Rows, err error, scan func(func(dest ...any) error) (T, error)) ([]T, error) {
