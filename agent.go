@@ -2,6 +2,7 @@ package toll
 
 import (
 	"log/slog"
+	"slices"
 	"time"
 )
 
@@ -64,10 +65,5 @@ type Agent struct {
 
 // HasPlan reports whether the plan is attached.
 func (a *Agent) HasPlan(id PlanID) bool {
-	for _, p := range a.Plans {
-		if p.PlanID == id {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(a.Plans, func(p PlanRef) bool { return p.PlanID == id })
 }

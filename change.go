@@ -4,7 +4,9 @@ import (
 	"encoding/json"
 	"errors"
 	"maps"
+	"reflect"
 	"slices"
+	"strings"
 )
 
 // Change is a member of an update (PUT and PATCH): the zero value keeps what is stored, [Clear] clears it, [SetTo] replaces
@@ -68,9 +70,14 @@ type clearer interface{ clear() }
 
 func (c *Change[T]) clear() { *c = Change[T]{IsSet: true} }
 
-// decodeChanges reads an object of changes; null clears each of them. Names are compared exactly, which encoding/json does
-// not do. The error names every wrong member.
-func decodeChanges(b []byte, members map[string]any) error {
+// decodeChanges reads an object of changes into a struct of them; null clears each. Names are compared exactly, which
+// encoding/json does not do. The error names every wrong member.
+func decodeChanges(b []byte, changes any) error {
+	members := map[string]any{}
+	for field, value := range reflect.ValueOf(changes).Elem().Fields() {
+		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+		members[name] = value.Addr().Interface()
+	}
 	if string(b) == "null" {
 		for _, m := range members {
 			if c, ok := m.(clearer); ok {

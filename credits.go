@@ -1,6 +1,7 @@
 package toll
 
 import (
+	"cmp"
 	"strconv"
 	"strings"
 )
@@ -148,9 +149,10 @@ func normalizeCredits(in CreditsInput, fileAmount *Credits, limit AccessLimit, p
 	if file == LimitTime {
 		fileAmount = nil
 	}
+	one := Credits(1).Ptr()
 	c := CreditsConfig{
 		RedemptionType: RedemptionSubscriber, OnchainMirror: in.OnchainMirror != nil && bool(*in.OnchainMirror),
-		Amount: first(1, in.Amount, fileAmount), MinAmount: first(1, in.MinAmount, in.MinCreditsToCharge), NFTAddress: in.NFTAddress,
+		Amount: *cmp.Or(in.Amount, fileAmount, one), MinAmount: *cmp.Or(in.MinAmount, in.MinCreditsToCharge, one), NFTAddress: in.NFTAddress,
 	}
 	most := "maxAmount"
 	switch {
@@ -219,16 +221,6 @@ func normalizeCredits(in CreditsInput, fileAmount *Credits, limit AccessLimit, p
 			most, c.MinAmount, c.MaxAmount)
 	}
 	return c, limit
-}
-
-// first returns the first value that is there.
-func first(def Credits, values ...*Credits) Credits {
-	for _, v := range values {
-		if v != nil {
-			return *v
-		}
-	}
-	return def
 }
 
 // creditsKind returns FIXED, EXPIRABLE, or "" when dialect A does not say.

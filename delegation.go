@@ -19,19 +19,13 @@ func (c Cents) MarshalJSON() ([]byte, error) { return []byte(`"` + c.String() + 
 
 // UnmarshalJSON takes a decimal string or a JSON integer, 0 to [MaxCents].
 func (c *Cents) UnmarshalJSON(b []byte) error {
-	if string(b) == "null" {
-		return nil
-	}
-	s := jsonDigits(b)
-	if !decimal(s) || len(s) > len("1000000000000") {
-		return badNumber("A sum in cents", s)
-	}
-	n, err := strconv.ParseInt(s, 10, 64)
-	if err != nil || Cents(n) > MaxCents {
-		return badNumber("A sum in cents", s)
-	}
-	*c = Cents(n)
-	return nil
+	return readNumber(b, func(s string) (Cents, error) {
+		n, err := parseInt("A sum in cents", s)
+		if Cents(n) > MaxCents {
+			err = badNumber("A sum in cents", s)
+		}
+		return Cents(n), err
+	}, c)
 }
 
 // Provider is how a delegation pays.

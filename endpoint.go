@@ -24,20 +24,11 @@ type EndpointList []Endpoint
 
 // MarshalJSON writes one object per verb.
 func (l EndpointList) MarshalJSON() ([]byte, error) {
-	var b bytes.Buffer
-	b.WriteByte('[')
+	list := make([]map[string]string, len(l))
 	for i, e := range l {
-		if i > 0 {
-			b.WriteByte(',')
-		}
-		b.WriteByte('{')
-		writeString(&b, e.Verb)
-		b.WriteByte(':')
-		writeString(&b, e.URL)
-		b.WriteByte('}')
+		list[i] = map[string]string{e.Verb: e.URL}
 	}
-	b.WriteByte(']')
-	return b.Bytes(), nil
+	return encode(list)
 }
 
 // UnmarshalJSON takes every shape, and checks no more than the shape: verbs become upper case, urls stay as they are.
@@ -143,12 +134,4 @@ func checkURL(s, path string, f *faultList) {
 	case !validURL(s):
 		f.add(path, "must be an absolute http, https or mcp url, or a path that starts with /")
 	}
-}
-
-// writeString writes s as JSON without the HTML escapes of encoding/json.
-func writeString(b *bytes.Buffer, s string) {
-	e := json.NewEncoder(b)
-	e.SetEscapeHTML(false)
-	_ = e.Encode(s) // a string always encodes, into a buffer
-	b.Truncate(b.Len() - 1)
 }

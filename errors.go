@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"regexp"
 	"strings"
 )
@@ -113,9 +114,7 @@ func (e *Error) WithDetails(format string, args ...any) *Error {
 func (e *Error) WithParam(name string, value any) *Error {
 	c := *e
 	c.Params = make(map[string]any, len(e.Params)+1)
-	for k, v := range e.Params {
-		c.Params[k] = v
-	}
+	maps.Copy(c.Params, e.Params)
 	c.Params[name] = value
 	return &c
 }
@@ -144,14 +143,11 @@ func (e *Error) HTTPStatus() int {
 
 // Error implements error. It holds no cause, so that printing it leaks nothing.
 func (e *Error) Error() string {
-	var b strings.Builder
-	b.WriteString(string(e.Code))
-	b.WriteString(": ")
-	b.WriteString(e.Text())
+	text := string(e.Code) + ": " + e.Text()
 	if e.Details != "" {
-		b.WriteString(" (" + e.Details + ")")
+		text += " (" + e.Details + ")"
 	}
-	return b.String()
+	return text
 }
 
 // Unwrap returns the cause.

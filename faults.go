@@ -17,6 +17,14 @@ func at(path, member string) string {
 	return path + "." + member
 }
 
+// pathIf is the path of an object that is there, else "".
+func pathIf(path string, there bool) string {
+	if !there {
+		return ""
+	}
+	return path
+}
+
 func (f *faultList) add(path, format string, args ...any) {
 	f.faults = append(f.faults, Fault{Path: path, Message: fmt.Sprintf(format, args...)})
 }

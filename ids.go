@@ -20,17 +20,12 @@ var maxUint256 = new(big.Int).Sub(new(big.Int).Lsh(big.NewInt(1), 256), big.NewI
 
 const maxUint256Text = "115792089237316195423570985008687907853269984665640564039457584007913129639935"
 
-func validID(s string) bool {
-	if s == "" || s[0] == '0' || len(s) > len(maxUint256Text) {
-		return false
-	}
-	for i := range len(s) {
-		if s[i] < '0' || s[i] > '9' {
-			return false
-		}
-	}
-	return len(s) < len(maxUint256Text) || s <= maxUint256Text
+// isUint256 reports whether s is the decimal text of a uint256, without leading zeros.
+func isUint256(s string) bool {
+	return decimal(s) && (len(s) < len(maxUint256Text) || len(s) == len(maxUint256Text) && s <= maxUint256Text)
 }
+
+func validID(s string) bool { return s != "0" && isUint256(s) }
 
 func badID(kind, s string) *Error {
 	return Errorf(CodeBadID, "The %s is not the decimal text of a uint256 above zero.", kind).WithDetails("%s %s", kind, clip(s))
@@ -69,23 +64,17 @@ func NewPlanID() PlanID { return PlanID(newID()) }
 func NewAgentID() AgentID { return AgentID(newID()) }
 
 // UnmarshalJSON takes a string only: 2^53 would round an id sent as a JSON number. null means absent.
-func (id *PlanID) UnmarshalJSON(b []byte) error {
-	s, absent, err := jsonString(b, "planId")
-	if err != nil || absent {
-		return err
-	}
-	*id, err = ParsePlanID(s)
-	return err
-}
+func (id *PlanID) UnmarshalJSON(b []byte) error { return readID(b, "planId", ParsePlanID, id) }
 
 // UnmarshalJSON takes a string only: 2^53 would round an id sent as a JSON number. null means absent.
-func (id *AgentID) UnmarshalJSON(b []byte) error {
-	s, absent, err := jsonString(b, "agentId")
+func (id *AgentID) UnmarshalJSON(b []byte) error { return readID(b, "agentId", ParseAgentID, id) }
+
+func readID[T any](b []byte, kind string, parse func(string) (T, error), into *T) error {
+	s, absent, err := jsonString(b, kind)
 	if err != nil || absent {
 		return err
 	}
-	*id, err = ParseAgentID(s)
-	return err
+	return read(s, parse, into)
 }
 
 func jsonString(b []byte, kind string) (s string, absent bool, err error) {
@@ -105,13 +94,23 @@ type Address [20]byte
 // The EIP-55 checksum is not required, as callers send any case.
 func ParseAddress(s string) (Address, error) {
 	var a Address
-	if len(s) != 42 || s[0] != '0' || s[1] != 'x' {
-		return a, Errorf(CodeBadAddress, "An address is 0x and 40 hexadecimal digits.").WithDetails("address %s", clip(s))
-	}
-	if _, err := hex.Decode(a[:], []byte(s[2:])); err != nil {
-		return Address{}, Errorf(CodeBadAddress, "An address is 0x and 40 hexadecimal digits.").WithDetails("address %s", clip(s))
+	if !unhex(a[:], s) {
+		return Address{}, badAddress(s)
 	}
 	return a, nil
+}
+
+func badAddress(s string) error {
+	return Errorf(CodeBadAddress, "An address is 0x and 40 hexadecimal digits.").WithDetails("address %s", clip(s))
+}
+
+// unhex fills b, and reports whether s is 0x and the hexadecimal digits of so many bytes.
+func unhex(b []byte, s string) bool {
+	if len(s) != 2+2*len(b) || s[:2] != "0x" {
+		return false
+	}
+	_, err := hex.Decode(b, []byte(s[2:]))
+	return err == nil
 }
 
 // MustAddress is ParseAddress for constants; it panics on malformed text.
@@ -158,13 +157,7 @@ func (a Address) IsZero() bool { return a == Address{} }
 func (a Address) MarshalText() ([]byte, error) { return []byte(a.String()), nil }
 
 // UnmarshalText takes any case.
-func (a *Address) UnmarshalText(b []byte) error {
-	v, err := ParseAddress(string(b))
-	if err == nil {
-		*a = v
-	}
-	return err
-}
+func (a *Address) UnmarshalText(b []byte) error { return read(string(b), ParseAddress, a) }
 
 // UnmarshalJSON takes a string only, so that a number is an error of the same code as malformed text. null means absent.
 func (a *Address) UnmarshalJSON(b []byte) error {
@@ -172,7 +165,7 @@ func (a *Address) UnmarshalJSON(b []byte) error {
 		return nil
 	}
 	if len(b) < 2 || b[0] != '"' {
-		return Errorf(CodeBadAddress, "An address is 0x and 40 hexadecimal digits.").WithDetails("address %s", clip(string(b)))
+		return badAddress(string(b))
 	}
 	return a.UnmarshalText(b[1 : len(b)-1])
 }
@@ -190,10 +183,7 @@ func NewHash() Hash {
 // ParseHash returns the hash in s, of any case, or an error with [CodeBadRequest].
 func ParseHash(s string) (Hash, error) {
 	var h Hash
-	if len(s) != 66 || s[0] != '0' || s[1] != 'x' {
-		return h, Errorf(CodeBadRequest, "A hash is 0x and 64 hexadecimal digits.").WithDetails("hash %s", clip(s))
-	}
-	if _, err := hex.Decode(h[:], []byte(s[2:])); err != nil {
+	if !unhex(h[:], s) {
 		return Hash{}, Errorf(CodeBadRequest, "A hash is 0x and 64 hexadecimal digits.").WithDetails("hash %s", clip(s))
 	}
 	return h, nil
@@ -209,13 +199,7 @@ func (h Hash) IsZero() bool { return h == Hash{} }
 func (h Hash) MarshalText() ([]byte, error) { return []byte(h.String()), nil }
 
 // UnmarshalText takes any case.
-func (h *Hash) UnmarshalText(b []byte) error {
-	v, err := ParseHash(string(b))
-	if err == nil {
-		*h = v
-	}
-	return err
-}
+func (h *Hash) UnmarshalText(b []byte) error { return read(string(b), ParseHash, h) }
 
 // Time is a moment on the wire: ISO 8601 in UTC with milliseconds, for example 2026-11-21T01:52:18.322Z.
 type Time struct{ time.Time }

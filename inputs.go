@@ -44,12 +44,7 @@ func (in PlanInput) Plan(caller Address, now time.Time) (Plan, error) {
 	return p, nil
 }
 
-func (in PlanInput) metadataPath() string {
-	if in.Metadata != nil {
-		return "metadataAttributes"
-	}
-	return ""
-}
+func (in PlanInput) metadataPath() string { return pathIf("metadataAttributes", in.Metadata != nil) }
 
 // planPaths are where the parts of a plan lie in a body, to name them in errors.
 type planPaths struct{ metadata, root string }
@@ -200,19 +195,9 @@ func (in AgentInput) Agent(caller Address, now time.Time) (Agent, *Credentials, 
 	return a, secrets, nil
 }
 
-func (in AgentInput) metadataPath() string {
-	if in.Metadata != nil {
-		return "metadataAttributes"
-	}
-	return ""
-}
+func (in AgentInput) metadataPath() string { return pathIf("metadataAttributes", in.Metadata != nil) }
 
-func (in AgentInput) apiPath() string {
-	if in.API != nil {
-		return "agentApiAttributes"
-	}
-	return ""
-}
+func (in AgentInput) apiPath() string { return pathIf("agentApiAttributes", in.API != nil) }
 
 type agentPaths struct{ metadata, api string }
 

@@ -118,12 +118,8 @@ func customData(b json.RawMessage, path string, f *faultList) json.RawMessage {
 	if len(b) == 0 || string(b) == "null" {
 		return nil
 	}
-	if b[0] != '{' || !json.Valid(b) {
-		f.add(path, "must be an object")
-		return nil
-	}
 	var c bytes.Buffer
-	if err := json.Compact(&c, b); err != nil {
+	if b[0] != '{' || json.Compact(&c, b) != nil {
 		f.add(path, "must be an object")
 		return nil
 	}

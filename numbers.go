@@ -39,14 +39,36 @@ func jsonDigits(b []byte) string {
 	return string(b)
 }
 
-// ParseCredits returns the credits in s, or an error with [CodeBadNumber].
-func ParseCredits(s string) (Credits, error) {
-	if decimal(s) && len(s) <= 19 {
+// read sets a value to what parse makes of a text, and leaves it alone after an error.
+func read[T any](text string, parse func(string) (T, error), into *T) error {
+	v, err := parse(text)
+	if err == nil {
+		*into = v
+	}
+	return err
+}
+
+// readNumber is [read] for a JSON integer or a decimal string; null leaves the value alone.
+func readNumber[T any](b []byte, parse func(string) (T, error), into *T) error {
+	if string(b) == "null" {
+		return nil
+	}
+	return read(jsonDigits(b), parse, into)
+}
+
+func parseInt(what, s string) (int64, error) {
+	if decimal(s) {
 		if n, err := strconv.ParseInt(s, 10, 64); err == nil {
-			return Credits(n), nil
+			return n, nil
 		}
 	}
-	return 0, badNumber("An amount of credits", s)
+	return 0, badNumber(what, s)
+}
+
+// ParseCredits returns the credits in s, or an error with [CodeBadNumber].
+func ParseCredits(s string) (Credits, error) {
+	n, err := parseInt("An amount of credits", s)
+	return Credits(n), err
 }
 
 // String returns the decimal text.
@@ -67,16 +89,7 @@ func (c Credits) Ptr() *Credits { return &c }
 func (c Credits) MarshalJSON() ([]byte, error) { return []byte(`"` + c.String() + `"`), nil }
 
 // UnmarshalJSON takes a decimal string or a JSON integer.
-func (c *Credits) UnmarshalJSON(b []byte) error {
-	if string(b) == "null" {
-		return nil
-	}
-	v, err := ParseCredits(jsonDigits(b))
-	if err == nil {
-		*c = v
-	}
-	return err
-}
+func (c *Credits) UnmarshalJSON(b []byte) error { return readNumber(b, ParseCredits, c) }
 
 // Units is an amount of a token in its base units, 0 to 2^256-1 (6 decimals for USDC, EURC and fiat, 18 for the native
 // token). The zero value is 0. On the wire it is a decimal string; a JSON integer is accepted and read exactly.
@@ -84,7 +97,7 @@ type Units struct{ n *big.Int }
 
 // ParseUnits returns the units in s, or an error with [CodeBadNumber].
 func ParseUnits(s string) (Units, error) {
-	if !decimal(s) || len(s) > len(maxUint256Text) || (len(s) == len(maxUint256Text) && s > maxUint256Text) {
+	if !isUint256(s) {
 		return Units{}, badNumber("An amount of token units", s)
 	}
 	n, _ := new(big.Int).SetString(s, 10)
@@ -126,35 +139,17 @@ func (u Units) String() string {
 func (u Units) MarshalJSON() ([]byte, error) { return []byte(`"` + u.String() + `"`), nil }
 
 // UnmarshalJSON takes a decimal string or a JSON integer.
-func (u *Units) UnmarshalJSON(b []byte) error {
-	if string(b) == "null" {
-		return nil
-	}
-	v, err := ParseUnits(jsonDigits(b))
-	if err == nil {
-		*u = v
-	}
-	return err
-}
+func (u *Units) UnmarshalJSON(b []byte) error { return readNumber(b, ParseUnits, u) }
 
 // Int is a whole number 0 to 2^63-1 that is a JSON number in answers and is accepted as a number or a decimal string.
 type Int int64
 
 // UnmarshalJSON takes a JSON integer or a decimal string.
 func (i *Int) UnmarshalJSON(b []byte) error {
-	if string(b) == "null" {
-		return nil
-	}
-	s := jsonDigits(b)
-	if !decimal(s) || len(s) > 19 {
-		return badNumber("The value", s)
-	}
-	n, err := strconv.ParseInt(s, 10, 64)
-	if err != nil {
-		return badNumber("The value", s)
-	}
-	*i = Int(n)
-	return nil
+	return readNumber(b, func(s string) (Int, error) {
+		n, err := parseInt("The value", s)
+		return Int(n), err
+	}, i)
 }
 
 // ExactInt is the digits of a whole number of any size that is a JSON integer on the wire, in answers that froze that form.
@@ -171,15 +166,12 @@ func (i ExactInt) MarshalJSON() ([]byte, error) {
 
 // UnmarshalJSON takes a JSON integer or a decimal string.
 func (i *ExactInt) UnmarshalJSON(b []byte) error {
-	if string(b) == "null" {
-		return nil
-	}
-	s := jsonDigits(b)
-	if !decimal(s) {
-		return badNumber("The value", s)
-	}
-	*i = ExactInt(s)
-	return nil
+	return readNumber(b, func(s string) (ExactInt, error) {
+		if !decimal(s) {
+			return "", badNumber("The value", s)
+		}
+		return ExactInt(s), nil
+	}, i)
 }
 
 // Bool is a boolean that is accepted as a JSON boolean or as "true" or "false".

@@ -26,13 +26,7 @@ type MetadataUpdate struct {
 }
 
 // UnmarshalJSON tells null from absent, for the object and for its members.
-func (u *MetadataUpdate) UnmarshalJSON(b []byte) error {
-	return decodeChanges(b, map[string]any{
-		"name": &u.Name, "description": &u.Description, "author": &u.Author, "license": &u.License, "tags": &u.Tags,
-		"integration": &u.Integration, "sampleLink": &u.SampleLink, "apiDescription": &u.APIDescription, "dateCreated": &u.DateCreated,
-		"customData": &u.CustomData, "isTrialPlan": &u.IsTrialPlan, "accessLimit": &u.AccessLimit,
-	})
-}
+func (u *MetadataUpdate) UnmarshalJSON(b []byte) error { return decodeChanges(b, u) }
 
 // apply returns the metadata with the changes; those of dialect A have been filled in.
 func (u MetadataUpdate) apply(m Metadata, path string, created time.Time, f *faultList) Metadata {
@@ -87,10 +81,7 @@ type PlanUpdate struct {
 // Errors: 400 [CodeBadRequest] with every malformed member, 400 [CodeBadNumber], 409 [CodePlanTermsFixed] with params.path.
 func (in PlanUpdate) Apply(p Plan) (Plan, error) {
 	var f faultList
-	path := ""
-	if in.Metadata != (MetadataUpdate{}) {
-		path = "metadataAttributes"
-	}
+	path := pathIf("metadataAttributes", in.Metadata != (MetadataUpdate{}))
 	u := in.Metadata
 	u.Name, u.Description, u.Tags = u.Name.or(in.Name), u.Description.or(in.Description), u.Tags.or(in.Tags)
 	orders := in.MaxOrders
@@ -169,18 +160,9 @@ func sameUnits(sent *Units, stored Units) bool { return sent == nil || sent.Cmp(
 
 // differs returns the first member, of any dialect, that is not what the plan has.
 func (in PriceInput) differs(p *Plan) string {
-	amounts := in.Amounts == nil || len(in.Amounts) == len(p.Price.Amounts) || (Price{Amounts: in.Amounts}).IsFree() && p.Price.IsFree()
-	if in.Amounts != nil && len(in.Amounts) == len(p.Price.Amounts) {
-		for i, a := range in.Amounts {
-			amounts = amounts && a.Cmp(p.Price.Amounts[i]) == 0
-		}
-	}
-	receivers := in.Receivers == nil || len(in.Receivers) == len(p.Price.Receivers)
-	if in.Receivers != nil && receivers {
-		for i, r := range in.Receivers {
-			receivers = receivers && r == p.Price.Receivers[i]
-		}
-	}
+	amounts := in.Amounts == nil || (Price{Amounts: in.Amounts}).IsFree() && p.Price.IsFree() ||
+		slices.EqualFunc(in.Amounts, p.Price.Amounts, func(a, b Units) bool { return a.Cmp(b) == 0 })
+	receivers := in.Receivers == nil || slices.Equal(in.Receivers, p.Price.Receivers)
 	kind := "FIXED_PRICE"
 	if p.Price.IsFree() {
 		kind = "FREE"
@@ -247,13 +229,7 @@ type AgentAPIUpdate struct {
 }
 
 // UnmarshalJSON tells null from absent, for the object and for its members.
-func (u *AgentAPIUpdate) UnmarshalJSON(b []byte) error {
-	return decodeChanges(b, map[string]any{
-		"endpoints": &u.Endpoints, "openEndpoints": &u.OpenEndpoints, "agentDefinitionUrl": &u.AgentDefinitionURL, "authType": &u.AuthType,
-		"username": &u.Username, "password": &u.Password, "token": &u.Token, "apiKey": &u.APIKey, "headers": &u.Headers,
-		"strictEndpoints": &u.StrictEndpoints,
-	})
-}
+func (u *AgentAPIUpdate) UnmarshalJSON(b []byte) error { return decodeChanges(b, u) }
 
 // AgentUpdate is the body that changes an agent, in both dialects: flat in A, in metadataAttributes and agentApiAttributes
 // in B, and B beats A.
@@ -282,13 +258,8 @@ func (in AgentUpdate) ChangesCredentials() bool {
 // Errors are 400: [CodeBadRequest] with every malformed member.
 func (in AgentUpdate) Apply(a Agent, stored *Credentials) (Agent, *Credentials, error) {
 	var f faultList
-	metadataPath, apiPath := "", ""
-	if in.Metadata != (MetadataUpdate{}) {
-		metadataPath = "metadataAttributes"
-	}
-	if in.API != (AgentAPIUpdate{}) {
-		apiPath = "agentApiAttributes"
-	}
+	metadataPath := pathIf("metadataAttributes", in.Metadata != (MetadataUpdate{}))
+	apiPath := pathIf("agentApiAttributes", in.API != (AgentAPIUpdate{}))
 	m, u := in.Metadata, in.API
 	m.Name, m.Description, m.Tags = m.Name.or(in.Name), m.Description.or(in.Description), m.Tags.or(in.Tags)
 	a.Metadata = m.apply(a.Metadata, metadataPath, a.CreatedAt, &f)
@@ -341,20 +312,8 @@ func (in EndpointsInput) Apply(a Agent) (_ Agent, changed bool, _ error) {
 	if len(in.Endpoints)+len(in.OpenEndpoints) == 0 {
 		f.add("endpoints", "is required and must name at least one endpoint")
 	}
-	all := addNew(
-		a.API.Endpoints,
-		in.Endpoints,
-		"endpoints",
-		func(e Endpoint) string { return e.URL },
-		&f,
-	)
-	open := addNew(
-		a.API.OpenEndpoints,
-		in.OpenEndpoints,
-		"openEndpoints",
-		func(u string) string { return u },
-		&f,
-	)
+	all := addNew(a.API.Endpoints, in.Endpoints, "endpoints", func(e Endpoint) string { return e.URL }, &f)
+	open := addNew(a.API.OpenEndpoints, in.OpenEndpoints, "openEndpoints", func(u string) string { return u }, &f)
 	if err := f.err(); err != nil {
 		return Agent{}, false, err
 	}
@@ -364,12 +323,7 @@ func (in EndpointsInput) Apply(a Agent) (_ Agent, changed bool, _ error) {
 }
 
 // addNew returns a list of endpoints with those behind it that are not in it yet.
-func addNew[S ~[]E, E comparable](
-	has, more S,
-	member string,
-	urlOf func(E) string,
-	f *faultList,
-) S {
+func addNew[S ~[]E, E comparable](has, more S, member string, urlOf func(E) string, f *faultList) S {
 	if len(more) > MaxEndpoints {
 		f.add(member, "has more than %d endpoints", MaxEndpoints)
 		return has
@@ -382,12 +336,7 @@ func addNew[S ~[]E, E comparable](
 		}
 	}
 	if len(all) > MaxEndpoints {
-		f.add(
-			member,
-			"would give the agent %d endpoints; it may have at most %d",
-			len(all),
-			MaxEndpoints,
-		)
+		f.add(member, "would give the agent %d endpoints; it may have at most %d", len(all), MaxEndpoints)
 	}
 	return all
 }
