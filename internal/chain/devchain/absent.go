@@ -23,7 +23,6 @@ func (*Chain) ChainID() uint64             { return 0 }
 func (*Chain) Genesis() common.Hash        { return common.Hash{} }
 func (*Chain) Advance(time.Duration) error { return ErrAbsent }
 func (*Chain) Reorg(int, bool) error       { return ErrAbsent }
-func (*Chain) Crash() error                { return ErrAbsent }
 func (*Chain) Close() error                { return nil }
 
 func (*Chain) Mint(context.Context, common.Address, common.Address, *big.Int) (common.Hash, error) {

@@ -16,7 +16,7 @@ var (
 	ErrInUse = errors.New("devchain: another process runs the chain of this directory")
 	// ErrAbsent is returned by a program that was built with the tag nodevchain.
 	ErrAbsent = errors.New("devchain: this program was built without the embedded chain")
-	// ErrClosed is returned by the methods of a Chain after Close or Crash.
+	// ErrClosed is returned by the methods of a Chain after Close.
 	ErrClosed = errors.New("devchain: the chain is closed")
 	// ErrForeign is returned for a directory that holds a chain with another id.
 	ErrForeign = errors.New("devchain: the directory holds another chain")
@@ -52,6 +52,5 @@ var _ interface {
 	Fund(ctx context.Context, to common.Address, wei *big.Int) (common.Hash, error)
 	Advance(d time.Duration) error
 	Reorg(n int, drop bool) error
-	Crash() error
 	Close() error
 } = (*Chain)(nil)

@@ -142,37 +142,6 @@ func TestRestart(t *testing.T) {
 	}
 }
 
-func TestCrash(t *testing.T) {
-	dir := t.TempDir()
-	c := start(t, Config{Dir: dir})
-	for round := range 5 {
-		s := newSender(t, c)
-		tx := s.pay(t, payee, 1, 1e9)
-		send(t, c, tx)
-		mined(t, c, tx.Hash())
-		before := keep(t, c)
-		if err := c.Crash(); err != nil {
-			t.Fatal(err)
-		}
-		c = start(t, Config{Dir: dir, Funded: []common.Address{s.address()}})
-		before.check(t, c, mostLost)
-
-		if _, err := client(c).TransactionReceipt(t.Context(), tx.Hash()); err != nil {
-			send(t, c, tx)
-			mined(t, c, tx.Hash())
-		}
-		if got := balance(t, c, payee).Int64(); got != int64(round+1) {
-			t.Fatalf("round %d: balance %d", round, got)
-		}
-		// What this round did is older than what the next one may lose.
-		for range mostLost {
-			if err := c.Advance(0); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
-}
-
 func TestKilledProcess(t *testing.T) {
 	dir := t.TempDir()
 	for round := range 3 {

@@ -26,12 +26,7 @@ func (s *Signer) Delegation(ctx context.Context, r Delegation) (*userop.SignedDe
 	case t.Delegator == s.service || s.sends(t.Delegator):
 		return nil, s.refuse(kind, id, ForeignAccount)
 	}
-	k, err := s.key(ctx, t.Delegator)
-	if err != nil {
-		return nil, err
-	}
-	defer k.Zero()
-	signature, err := sign(k, r.Delegation.SigningHash(s.chainID))
+	signature, err := s.signature(ctx, t.Delegator, r.Delegation.SigningHash(s.chainID))
 	if err != nil {
 		return nil, err
 	}

@@ -72,11 +72,8 @@ func (s *Signer) PlaceMirror(ctx context.Context, p PlaceMirror) (*types.Transac
 }
 
 func (s *Signer) checkOperator(tip, feeCap *big.Int) Reason {
-	switch {
-	case s.mirror == common.Address{}:
+	if s.mirror == (common.Address{}) {
 		return ForeignAccount
-	case tip == nil || feeCap == nil || tip.Sign() < 0 || feeCap.Sign() <= 0 || tip.Cmp(feeCap) > 0 || feeCap.BitLen() > 256:
-		return Malformed
 	}
-	return ""
+	return checkFee(tip, feeCap)
 }

@@ -51,15 +51,20 @@ func (s *Signer) Order(ctx context.Context, o Order) (*userop.Operation, error) 
 	if o.VerificationGas != 0 {
 		op.AccountGasLimits = userop.GasLimits(o.VerificationGas, o.CallGas)
 	}
-	k, err := s.key(ctx, o.Sender)
+	return s.admitted(ctx, kind, o.OrderID, op, &s.limits.accounts, s.cents(&o))
+}
+
+// admitted signs the operation of an order or a sale, and counts it once on a purse. Its calldata says all but the sender: token,
+// receivers, amounts, delegation.
+func (s *Signer) admitted(ctx context.Context, kind, id string, op *userop.Operation, on *purse, cents int64) (*userop.Operation, error) {
+	k, err := s.key(ctx, op.Sender)
 	if err != nil {
 		return nil, err
 	}
 	defer k.Zero()
-	// The calldata says all but the sender: token, receivers, amounts, delegation.
-	content := crypto.Keccak256Hash(o.Sender[:], callData)
-	if reason, wait := s.limits.admit(&s.limits.accounts, userop.OrderKey(o.OrderID), content, s.cents(&o)); reason != "" {
-		return nil, s.refused(o.OrderID, &Refusal{Request: kind, Reason: reason, RetryAfter: wait})
+	content := crypto.Keccak256Hash(op.Sender[:], op.CallData)
+	if reason, wait := s.limits.admit(on, userop.OrderKey(id), content, cents); reason != "" {
+		return nil, s.refused(id, &Refusal{Request: kind, Reason: reason, RetryAfter: wait})
 	}
 	op.Signature, err = sign(k, op.SigningHash(s.chainID))
 	return op, err
@@ -164,11 +169,7 @@ func (s *Signer) Void(ctx context.Context, v Void) (*userop.Operation, error) {
 }
 
 func (s *Signer) operation(ctx context.Context, op *userop.Operation) (*userop.Operation, error) {
-	k, err := s.key(ctx, op.Sender)
-	if err != nil {
-		return nil, err
-	}
-	defer k.Zero()
-	op.Signature, err = sign(k, op.SigningHash(s.chainID))
+	signature, err := s.signature(ctx, op.Sender, op.SigningHash(s.chainID))
+	op.Signature = signature
 	return op, err
 }

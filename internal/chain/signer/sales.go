@@ -5,7 +5,6 @@ import (
 	"math/big"
 
 	"github.com/ethereum/go-ethereum/common"
-	"github.com/ethereum/go-ethereum/crypto"
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/evm"
@@ -52,20 +51,11 @@ func (s *Signer) Sale(ctx context.Context, r Sale) (*userop.Operation, error) {
 		return nil, s.refuse(kind, r.OrderID, Malformed)
 	}
 	op := userop.New(s.service, userop.OrderKey(r.OrderID), callData, r.CallGas)
-	k, err := s.key(ctx, s.service)
-	if err != nil {
-		return nil, err
-	}
-	defer k.Zero()
-	content, cents := crypto.Keccak256Hash(s.service[:], callData), hundredths(r.Authorization.Value)
+	cents := hundredths(r.Authorization.Value)
 	if r.Contract || r.CallGas > plainGas {
 		cents = max(cents, codeCents)
 	}
-	if reason, wait := s.limits.admit(&s.limits.sales, userop.OrderKey(r.OrderID), content, cents); reason != "" {
-		return nil, s.refused(r.OrderID, &Refusal{Request: kind, Reason: reason, RetryAfter: wait})
-	}
-	op.Signature, err = sign(k, op.SigningHash(s.chainID))
-	return op, err
+	return s.admitted(ctx, kind, r.OrderID, op, &s.limits.sales, cents)
 }
 
 func (s *Signer) checkSale(r *Sale) Reason {

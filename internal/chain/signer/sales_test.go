@@ -65,7 +65,7 @@ func TestSale(t *testing.T) {
 		if err != nil || !bytes.Equal(op.CallData, callData) || op.Sender != b.service || op.Nonce.Cmp(userop.Nonce(userop.OrderKey(s.OrderID))) != 0 {
 			t.Errorf("operation: %+v, %v", op, err)
 		}
-		if by, err := userop.Recover(op.SigningHash(big.NewInt(contracts.BaseSepolia)), op.Signature); err != nil || by != b.service {
+		if by, err := evm.Recover(op.SigningHash(big.NewInt(contracts.BaseSepolia)), op.Signature); err != nil || common.Address(by) != b.service {
 			t.Errorf("it is signed by %s, %v", by, err)
 		}
 	}

@@ -93,6 +93,16 @@ func (s *Signer) key(ctx context.Context, account common.Address) (*secp256k1.Pr
 	return k, nil
 }
 
+// signature signs a hash with the key of an account.
+func (s *Signer) signature(ctx context.Context, account common.Address, hash common.Hash) ([]byte, error) {
+	k, err := s.key(ctx, account)
+	if err != nil {
+		return nil, err
+	}
+	defer k.Zero()
+	return sign(k, hash)
+}
+
 func addressOf(k *secp256k1.PrivateKey) common.Address {
 	return common.BytesToAddress(crypto.Keccak256(k.PubKey().SerializeUncompressed()[1:]))
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/ethereum/go-ethereum/core/types"
 	"github.com/ethereum/go-ethereum/crypto"
 
+	"github.com/tollhq/toll/evm"
 	"github.com/tollhq/toll/internal/chain/contracts"
 	"github.com/tollhq/toll/internal/chain/signer"
 	"github.com/tollhq/toll/internal/chain/userop"
@@ -182,7 +183,7 @@ func TestRequests(t *testing.T) {
 	chain := big.NewInt(contracts.BaseSepolia)
 	signedBy := func(name string, op *userop.Operation, account common.Address, key [24]byte) {
 		t.Helper()
-		if by, err := userop.Recover(op.SigningHash(chain), op.Signature); err != nil || by != account || op.Sender != account {
+		if by, err := evm.Recover(op.SigningHash(chain), op.Signature); err != nil || common.Address(by) != account || op.Sender != account {
 			t.Errorf("%s of %s is signed by %s, %v", name, op.Sender, by, err)
 		}
 		if userop.KeyOf(op.Nonce) != key || op.Nonce.Cmp(userop.Nonce(key)) != 0 {

@@ -25,12 +25,7 @@ func (s *Signer) Authorization(ctx context.Context, a Authorization) (types.SetC
 	if s.sends(a.Account) {
 		return types.SetCodeAuthorization{}, s.refuse("authorization", a.Account.Hex(), ForeignAccount)
 	}
-	k, err := s.key(ctx, a.Account)
-	if err != nil {
-		return types.SetCodeAuthorization{}, err
-	}
-	defer k.Zero()
-	signature, err := sign(k, userop.AuthorizationHash(s.chainID, contracts.AccountCode, a.Nonce))
+	signature, err := s.signature(ctx, a.Account, userop.AuthorizationHash(s.chainID, contracts.AccountCode, a.Nonce))
 	if err != nil {
 		return types.SetCodeAuthorization{}, err
 	}
@@ -123,23 +118,22 @@ func (s *Signer) Fill(ctx context.Context, f Fill) (*types.Transaction, error) {
 
 // checkFees also says who sends transactions: relayers, and nobody else.
 func (s *Signer) checkFees(relayer common.Address, tip, feeCap *big.Int) Reason {
-	switch {
-	case !slices.Contains(s.relayers, relayer):
+	if !slices.Contains(s.relayers, relayer) {
 		return ForeignAccount
-	case tip == nil || feeCap == nil || tip.Sign() < 0 || feeCap.Sign() <= 0 || tip.Cmp(feeCap) > 0 || feeCap.BitLen() > 256:
+	}
+	return checkFee(tip, feeCap)
+}
+
+func checkFee(tip, feeCap *big.Int) Reason {
+	if tip == nil || feeCap == nil || tip.Sign() < 0 || feeCap.Sign() <= 0 || tip.Cmp(feeCap) > 0 || feeCap.BitLen() > 256 {
 		return Malformed
 	}
 	return ""
 }
 
 func (s *Signer) transaction(ctx context.Context, from common.Address, data types.TxData) (*types.Transaction, error) {
-	k, err := s.key(ctx, from)
-	if err != nil {
-		return nil, err
-	}
-	defer k.Zero()
 	tx, form := types.NewTx(data), types.LatestSignerForChainID(s.chainID)
-	signature, err := sign(k, form.Hash(tx))
+	signature, err := s.signature(ctx, from, form.Hash(tx))
 	if err != nil {
 		return nil, err
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/ethereum/go-ethereum/common/hexutil"
 	"github.com/ethereum/go-ethereum/crypto"
 
+	"github.com/tollhq/toll/evm"
 	"github.com/tollhq/toll/internal/chain/contracts"
 )
 
@@ -200,8 +201,8 @@ func (s *SignedDelegation) Context() []byte { return tuple(array(s.structure(s.S
 
 // Check reports an error unless the signature is the delegator's, on this chain.
 func (s *SignedDelegation) Check(chainID *big.Int) error {
-	by, err := Recover(s.SigningHash(chainID), s.Signature)
-	if err == nil && by != s.Delegator {
+	by, err := evm.Recover(s.SigningHash(chainID), s.Signature)
+	if err == nil && common.Address(by) != s.Delegator {
 		err = fmt.Errorf("userop: the delegation is signed by %s, not by %s, or for another chain", by, s.Delegator)
 	}
 	return err

@@ -17,6 +17,8 @@ import (
 	"github.com/ethereum/go-ethereum/common/hexutil"
 	"github.com/ethereum/go-ethereum/crypto"
 
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/evm"
 	"github.com/tollhq/toll/internal/chain/contracts"
 )
 
@@ -71,10 +73,8 @@ func hashed(b []byte) part { return word(crypto.Keccak256(b)) }
 
 // typedHash is the digest of EIP-712 for a struct hash in a domain of version 1.
 func typedHash(domain string, chainID *big.Int, contract common.Address, inner []byte) common.Hash {
-	separator := crypto.Keccak256(tuple(
-		word(crypto.Keccak256([]byte("EIP712Domain(string name,string version,uint256 chainId,address verifyingContract)"))),
-		word(crypto.Keccak256([]byte(domain))), word(crypto.Keccak256([]byte("1"))), uint256(chainID), address(contract)))
-	return crypto.Keccak256Hash([]byte{0x19, 0x01}, separator, inner)
+	separator := evm.Domain{Name: domain, Version: "1", ChainID: chainID, Contract: toll.Address(contract)}.Separator()
+	return crypto.Keccak256Hash([]byte{0x19, 0x01}, separator[:], inner)
 }
 
 // GasLimits packs the gas of the verification and of the inner call.

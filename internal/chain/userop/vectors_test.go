@@ -137,25 +137,3 @@ func TestAccountCode(t *testing.T) {
 		}
 	}
 }
-
-func TestRecover(t *testing.T) {
-	hash := vectorOrder(t).SigningHash(chainID)
-	good := sign(t, hash)
-	if by, err := userop.Recover(hash, good); err != nil || by != subscriber {
-		t.Errorf("%s, %v", by, err)
-	}
-	if by, err := userop.Recover(common.Hash{1}, good); err == nil && by == subscriber {
-		t.Error("it verifies another hash")
-	}
-	order, _ := new(big.Int).SetString("fffffffffffffffffffffffffffffffebaaedce6af48a03bbfd25e8cd0364141", 16)
-	high := bytes.Clone(good)
-	order.Sub(order, new(big.Int).SetBytes(good[32:64])).FillBytes(high[32:64])
-	high[64] ^= 27 ^ 28
-	short, low := good[:64], bytes.Clone(good)
-	low[64] -= 27
-	for name, sig := range map[string][]byte{"none": nil, "short": short, "v 0 or 1": low, "high s": high, "zero": make([]byte, 65)} {
-		if by, err := userop.Recover(hash, sig); err == nil {
-			t.Errorf("%s: recovers %s", name, by)
-		}
-	}
-}
