@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net"
@@ -12,21 +13,19 @@ import (
 // origin returns scheme, host and port of a url in the form in which they are compared: in lower
 // case, with the port that the scheme implies. The names of the loopback interface are one host.
 func origin(u *url.URL) string {
-	scheme, host, port := strings.ToLower(u.Scheme), strings.ToLower(u.Hostname()), u.Port()
+	host := strings.ToLower(u.Hostname())
 	if ip, err := netip.ParseAddr(host); err == nil {
 		host = ip.Unmap().String()
 	}
 	if host == "127.0.0.1" || host == "::1" {
 		host = "localhost"
 	}
-	switch {
-	case port != "":
-	case scheme == "https":
-		port = "443"
-	case scheme == "http":
-		port = "80"
-	}
-	return scheme + "://" + net.JoinHostPort(host, port)
+	return strings.ToLower(u.Scheme) + "://" + net.JoinHostPort(host, portOf(u))
+}
+
+// portOf returns the port of a url, or the one that its scheme implies.
+func portOf(u *url.URL) string {
+	return cmp.Or(u.Port(), map[string]string{"http": "80", "https": "443"}[strings.ToLower(u.Scheme)])
 }
 
 // checkResource refuses a resource that is not at the url that was called: a server that repeats

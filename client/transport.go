@@ -2,6 +2,7 @@ package client
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -279,17 +280,14 @@ func keep(req *http.Request) (*http.Request, error) {
 
 // HostOf names the other side as [Limits] do: the port is left out where it is that of https.
 func HostOf(u *url.URL) string {
-	host, port := strings.ToLower(u.Hostname()), u.Port()
-	if port == "" && u.Scheme != "https" {
-		port = "80"
+	host, port := strings.ToLower(u.Hostname()), portOf(u)
+	switch {
+	case port != "443" || u.Scheme != "https":
+		return net.JoinHostPort(host, cmp.Or(port, "80"))
+	case strings.Contains(host, ":"):
+		return "[" + host + "]"
 	}
-	if port == "" || port == "443" && u.Scheme == "https" {
-		if strings.Contains(host, ":") {
-			return "[" + host + "]"
-		}
-		return host
-	}
-	return net.JoinHostPort(host, port)
+	return host
 }
 
 func newPayment(req *http.Request, e *x402.Entry, q x402.Quote, now time.Time) Payment {

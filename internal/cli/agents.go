@@ -142,10 +142,7 @@ func endpointsWithout(stored toll.EndpointList, update any) toll.EndpointList {
 	if u.Endpoints.Value != nil {
 		kept = *u.Endpoints.Value
 	}
-	return slices.DeleteFunc(
-		slices.Clone(stored),
-		func(e toll.Endpoint) bool { return slices.Contains(kept, e) },
-	)
+	return slices.DeleteFunc(slices.Clone(stored), func(e toll.Endpoint) bool { return slices.Contains(kept, e) })
 }
 
 // maxShownEndpoints bounds how many endpoints a message names.

@@ -189,11 +189,11 @@ func (a *app) callAnswer(res *http.Response, unit string) error {
 		return fmt.Errorf("the answer was cut off: %w", err)
 	}
 	if res.Header.Get(x402.HeaderResponse) == "" && res.Header.Get(a.set.names.HeaderRequestID()) == "" {
-		if unit != "" {
-			a.say("note", "the server sent no receipt")
-		} else {
+		if unit == "" {
 			a.say("note", "the server asked for no payment, and sent no receipt")
+			return nil
 		}
+		a.say("note", "the server sent no receipt")
 		return nil
 	}
 	a.receipt(res.Header, unit)
@@ -228,14 +228,9 @@ func (a *app) receipt(h http.Header, unit string) {
 		a.say("receipt", "%s, transaction %s", taken(*s.Amount, unit), s.Transaction)
 		return
 	}
-	var burned, left toll.Credits
-	if s.CreditsRedeemed != nil {
-		burned = *s.CreditsRedeemed
-	}
-	if s.RemainingBalance != nil {
-		left = *s.RemainingBalance
-	}
-	a.say("receipt", "%s, %s left, transaction %s", burned.Text(), left, s.Transaction)
+	none := new(toll.Credits)
+	a.say("receipt", "%s, %s left, transaction %s",
+		cmp.Or(s.CreditsRedeemed, none).Text(), cmp.Or(s.RemainingBalance, none), s.Transaction)
 }
 
 // taken is the amount of a receipt that speaks of no credits: base units of a token, or of whatever else the server took.

@@ -82,21 +82,13 @@ Exit codes: 0 done, 1 failed, 2 usage, 3 not signed in, 4 payment required, 5 no
 	f.StringVarP(&a.flags.profile, "profile", "p", "", "profile of the configuration file")
 	f.StringVarP(&a.flags.output, "output", "o", "", "table (default), json, ndjson, csv or quiet")
 	f.StringVarP(&a.flags.output, "format", "f", "", "the same as --output")
-	f.BoolVarP(
-		&a.flags.quiet,
-		"quiet",
-		"q",
-		false,
-		"print no data; of what was made only its id, API key or access token, and of a call its answer",
-	)
+	f.BoolVarP(&a.flags.quiet, "quiet", "q", false,
+		"print no data; of what was made only its id, API key or access token, and of a call its answer")
 	f.BoolVarP(&a.flags.verbose, "verbose", "v", false, "say more on stderr")
 	f.StringVar(&a.flags.url, "url", "", "address of the service")
 	f.StringVar(&a.flags.keyFile, "api-key-file", "", "file that holds the API key and that nobody else can touch")
-	f.Var(
-		&a.flags.namespace,
-		"namespace",
-		"brand words of the service: scheme prefix, header prefix and word, with commas",
-	)
+	f.Var(&a.flags.namespace, "namespace",
+		"brand words of the service: scheme prefix, header prefix and word, with commas")
 	env(f, "namespace")
 	f.BoolVar(&a.flags.yes, "yes", false, "do not ask")
 	f.BoolVar(&a.flags.noColor, "no-color", false, "no colour")
@@ -115,7 +107,7 @@ Exit codes: 0 done, 1 failed, 2 usage, 3 not signed in, 4 payment required, 5 no
 		if err := errors.Join(cmd.ValidateRequiredFlags(), cmd.ValidateFlagGroups()); err != nil {
 			return usageError{err}
 		}
-		if a.flags.url != "" && checkSetting(settingURL, a.flags.url) != nil {
+		if checkSetting(settingURL, a.flags.url) != nil {
 			return usagef("--url: %q is not an absolute http or https url", a.flags.url)
 		}
 		a.set.names = namespaceOf(cmd)

@@ -119,7 +119,7 @@ func (a *app) used(c *configuration) string {
 func (a *app) named(c *configuration) (string, error) {
 	name := a.active(c)
 	if c.profiles[name] == nil && cmp.Or(a.flags.profile, a.getenv("TOLL_PROFILE")) != "" {
-		return "", noProfile(c.path, name, c.names())
+		return "", c.noProfile(name)
 	}
 	return name, nil
 }
@@ -127,11 +127,11 @@ func (a *app) named(c *configuration) (string, error) {
 // names are those of all profiles.
 func (c *configuration) names() []string { return slices.Sorted(maps.Keys(c.profiles)) }
 
-func noProfile(path, name string, there []string) error {
-	if len(there) == 0 {
-		return usagef("%s has no profile %q, and no other", path, name)
+func (c *configuration) noProfile(name string) error {
+	if len(c.profiles) == 0 {
+		return usagef("%s has no profile %q, and no other", c.path, name)
 	}
-	return usagef("%s has no profile %q; there are %s", path, name, strings.Join(there, ", "))
+	return usagef("%s has no profile %q; there are %s", c.path, name, strings.Join(c.names(), ", "))
 }
 
 // profile returns a profile, which is made when it is missing.
@@ -149,7 +149,11 @@ const (
 	settingURL         = "url"
 )
 
+// checkSetting refuses what a setting cannot be. Empty is always possible.
 func checkSetting(name, value string) error {
+	if value == "" {
+		return nil
+	}
 	switch name {
 	case settingEnvironment:
 		if e := toll.Environment(value); e != toll.Sandbox && e != toll.Live {
@@ -188,20 +192,17 @@ func (a *app) configInit() *cobra.Command {
 	f.StringVar(&address, "url", "", "address of the service")
 	f.BoolVarP(&ask, "interactive", "i", false, "ask for what is not given")
 	c.RunE = func(cmd *cobra.Command, _ []string) error {
-		switch {
-		case key != "" && a.flags.keyFile != "":
+		given, err := a.keyInFile()
+		if key != "" && given != "" {
 			return usagef("give --api-key or --api-key-file, not both")
-		case a.flags.keyFile != "":
-			var err error
-			if key, err = readKey("API key file", a.flags.keyFile); err != nil {
-				return err
-			}
-		case key != "":
-			var err error
-			if key, err = a.textArgument(key); err != nil {
-				return err
-			}
 		}
+		if err == nil && given == "" {
+			given, err = a.textArgument(key)
+		}
+		if err != nil {
+			return err
+		}
+		key = given
 		if ask {
 			in := bufio.NewReader(a.in)
 			for _, q := range []struct {
@@ -227,13 +228,10 @@ func (a *app) configInit() *cobra.Command {
 		profile := file.profile(name)
 		environment = strings.ToLower(cmp.Or(environment, profile.text(settingEnvironment), string(toll.Sandbox)))
 		for setting, value := range map[string]string{settingKey: key, settingEnvironment: environment, settingURL: address} {
-			if value == "" {
-				continue // it stays as it is
-			}
 			if err := checkSetting(setting, value); err != nil {
 				return err
 			}
-			profile.set(setting, value)
+			profile.set(setting, cmp.Or(value, profile.text(setting)))
 		}
 		if file.top.text("activeProfile") == "" {
 			file.top.set("activeProfile", name)
@@ -295,10 +293,8 @@ takes the setting away.`
 		if name == "activeProfile" {
 			return a.useProfile(value)
 		}
-		if value != "" {
-			if err := checkSetting(name, value); err != nil {
-				return err
-			}
+		if err := checkSetting(name, value); err != nil {
+			return err
 		}
 		c.profile(profile).set(name, value)
 		return a.saveProfile(c, profile)
@@ -316,7 +312,7 @@ func (a *app) useProfile(name string) error {
 		return err
 	}
 	if c.profiles[name] == nil {
-		return noProfile(c.path, name, c.names())
+		return c.noProfile(name)
 	}
 	c.top.set("activeProfile", name)
 	return a.saveProfile(c, name)

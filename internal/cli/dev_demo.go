@@ -133,19 +133,30 @@ func (a *app) demonstrate(ctx context.Context, m *market) error {
 	return nil
 }
 
+// refused asks the agent and shows that it asks for payment. worked is how often it has worked.
+func (m *market) refused(
+	ctx context.Context, s *stage, heading, token string, worked int32,
+) (*x402.PaymentRequired, error) {
+	s.heading(heading)
+	res, err := m.ask(ctx, token)
+	if err != nil {
+		return nil, err
+	}
+	s.status(res)
+	if res.status != http.StatusPaymentRequired || len(res.terms.Accepts) == 0 || m.worked.Load() != worked {
+		return nil, fmt.Errorf("a call that does not pay was answered %d", res.status)
+	}
+	return &res.terms, nil
+}
+
 func (m *market) showUnpaid(ctx context.Context, s *stage) error {
-	s.heading("A call without payment is answered with the price")
-	res, err := m.ask(ctx, "")
+	asks, err := m.refused(ctx, s, "A call without payment is answered with the price", "", 0)
 	if err != nil {
 		return err
 	}
-	s.status(res)
-	if res.status != http.StatusPaymentRequired || len(res.terms.Accepts) == 0 || m.worked.Load() != 0 {
-		return fmt.Errorf("an unpaid call was answered %d", res.status)
-	}
-	r := res.terms.Accepts[0]
-	s.facts("error", res.terms.Error, "scheme", r.Scheme+" on "+r.Network, "amount", "at most "+r.Amount+" "+r.Asset,
-		"pay to", r.PayTo, "plan", shortID(cmp.Or(r.PlanID, r.Extra.PlanID)), "resource", res.terms.Resource.URL)
+	r := asks.Accepts[0]
+	s.facts("error", asks.Error, "scheme", r.Scheme+" on "+r.Network, "amount", "at most "+r.Amount+" "+r.Asset,
+		"pay to", r.PayTo, "plan", shortID(cmp.Or(r.PlanID, r.Extra.PlanID)), "resource", asks.Resource.URL)
 	return nil
 }
 
@@ -185,21 +196,15 @@ func (m *market) showPaid(ctx context.Context, s *stage) error {
 }
 
 func (m *market) showBroke(ctx context.Context, s *stage) error {
-	s.heading("A visitor without credits is refused, and the agent does not work for nothing")
 	token, err := m.token(ctx, m.visitor)
 	if err != nil {
 		return err
 	}
-	res, err := m.ask(ctx, token.AccessToken)
-	if err != nil {
-		return err
+	asks, err := m.refused(ctx, s, "A visitor without credits is refused, and the agent does not work for nothing", token.AccessToken, 1)
+	if err == nil {
+		s.facts("error", asks.Error, "agent ran", "1 time, for the paid call")
 	}
-	s.status(res)
-	if res.status != http.StatusPaymentRequired || len(res.terms.Accepts) == 0 || m.worked.Load() != 1 {
-		return fmt.Errorf("the call without credits was answered %d", res.status)
-	}
-	s.facts("error", res.terms.Error, "agent ran", "1 time, for the paid call")
-	return nil
+	return err
 }
 
 func (m *market) token(ctx context.Context, p person) (*toll.AccessToken, error) {

@@ -136,13 +136,13 @@ func (d *doctor) service(ctx context.Context) {
 			d.add("clock", server.CheckOK, "at most %s from that of the service", max(skew.Abs(), time.Second))
 		}
 	}
-	var ready struct {
-		Status string            `json:"status"`
-		Checks map[string]string `json:"checks"`
-	}
-	if _, err := fetch(ctx, c.URL()+"/ready", &ready); err != nil || ready.Status != "ready" {
-		d.add("ready", server.CheckFailed, "the service is not ready: database %s; its log says why",
-			cmp.Or(ready.Checks["database"], "unknown"))
+	ready, err := c.Ready(ctx)
+	if err != nil || ready.Status != "ready" {
+		checks := ""
+		if err == nil {
+			checks = ready.Checks["database"]
+		}
+		d.add("ready", server.CheckFailed, "the service is not ready: database %s; its log says why", cmp.Or(checks, "unknown"))
 	} else {
 		d.add("ready", server.CheckOK, "database %s, chain %s, card %s", ready.Checks["database"], ready.Checks["chain"], ready.Checks["card"])
 		switch ready.Checks["chain"] {
@@ -206,13 +206,13 @@ func (d *doctor) key(ctx context.Context, c *client.Client) {
 		d.add("API key", server.CheckWarning, "none is set: open reads work, nothing else")
 		return
 	}
-	var versions json.RawMessage
-	if err := c.Call(ctx, http.MethodGet, apiBase+"/meta/versions", nil, nil, &versions); err != nil {
+	versions, err := c.Versions(ctx)
+	if err != nil {
 		d.add("API key", server.CheckFailed, "%s", err)
 		return
 	}
 	d.add("API key", server.CheckOK, "%s is taken", masked(d.app.set.key))
-	d.add("API versions", server.CheckOK, "this program speaks %s, the service %s to %s", client.Version, at(versions, "floor"), at(versions, "current"))
+	d.add("API versions", server.CheckOK, "this program speaks %s, the service %s to %s", client.Version, versions.Floor, versions.Current)
 }
 
 func (d *doctor) report() error {

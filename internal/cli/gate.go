@@ -234,9 +234,8 @@ func (g *gateSettings) readPrices(f gateFlags) error {
 	}
 	for _, r := range f.routes {
 		flag := fmt.Sprintf("--route %q", r)
-		key, price, ok := cutLast(r, "=")
-		n, err := toll.ParseCredits(strings.TrimSpace(price))
-		if !ok || err != nil {
+		key, n, ok := priced(r)
+		if !ok {
 			return usagef(`%s: a route is written as "POST /path=2"`, flag)
 		}
 		g.prices = append(g.prices, flagPrice{flag, n})
@@ -276,6 +275,13 @@ func inPlan(t *x402.Terms, prices ...flagPrice) error {
 		}
 	}
 	return nil
+}
+
+// priced takes apart what is written as NAME=CREDITS.
+func priced(s string) (name string, n toll.Credits, ok bool) {
+	name, price, ok := cutLast(s, "=")
+	n, err := toll.ParseCredits(strings.TrimSpace(price))
+	return name, n, ok && err == nil
 }
 
 func cutLast(s, sep string) (before, after string, ok bool) {

@@ -62,9 +62,7 @@ func (a *app) hintFor(e *toll.Error) string {
 
 var (
 	// ofHTTP is what hints for programs speak of, and a command line does not show.
-	ofHTTP = regexp.MustCompile(
-		`params\.|pageSize|(GET|POST|PUT|PATCH|DELETE) /|Authorization|address in params`,
-	)
+	ofHTTP = regexp.MustCompile(`params\.|pageSize|(GET|POST|PUT|PATCH|DELETE) /|Authorization|address in params`)
 	// placeholder is a word of a hint that stands for an id.
 	placeholder = regexp.MustCompile(`\b(PLAN|AGENT|ORDER|REQUEST|HASH)\b`)
 	// concerned is what an error of the service is about.
@@ -99,8 +97,5 @@ func (a *app) aboutCommand(cmd *cobra.Command, args []string) {
 
 // withIDs puts the ids that are known in place of the words that stand for them.
 func (a *app) withIDs(hint string) string {
-	return placeholder.ReplaceAllStringFunc(
-		hint,
-		func(word string) string { return cmp.Or(a.ids[word], word) },
-	)
+	return placeholder.ReplaceAllStringFunc(hint, func(word string) string { return cmp.Or(a.ids[word], word) })
 }

@@ -130,13 +130,22 @@ func onlyLocal(cmd *cobra.Command, names ...string) error {
 	return nil
 }
 
-// keysRotate has --local only so that nobody takes it for a change of an API key of theirs.
-func (a *app) keysRotate() *cobra.Command {
-	var local, statements bool
-	c := a.storeCommand("rotate-signing", "Change the key that signs API keys and access tokens", func(cmd *cobra.Command, _ []string, cfg server.Config) error {
+// localCommand works on the database itself, and has --local only so that nobody takes it for a change of something of theirs.
+func (a *app) localCommand(use, short, what string, run func(*cobra.Command, []string, server.Config) error) *cobra.Command {
+	var local bool
+	c := a.storeCommand(use, short, func(cmd *cobra.Command, args []string, cfg server.Config) error {
 		if !local {
-			return usagef("signing keys are rotated on the database itself: add --local")
+			return usagef("%s on the database itself: add --local", what)
 		}
+		return run(cmd, args, cfg)
+	})
+	c.Flags().BoolVar(&local, "local", false, "work on the database of this machine")
+	return c
+}
+
+func (a *app) keysRotate() *cobra.Command {
+	var statements bool
+	run := func(cmd *cobra.Command, _ []string, cfg server.Config) error {
 		rotate := server.RotateSigningKey
 		if statements {
 			rotate = server.RotateStatementKey
@@ -146,36 +155,31 @@ func (a *app) keysRotate() *cobra.Command {
 			return err
 		}
 		return a.show(rotation)
-	})
+	}
+	c := a.localCommand("rotate-signing", "Change the key that signs API keys and access tokens", "signing keys are rotated", run)
 	c.Long = `Let the next signing key take over, and publish another one for the time after. Nothing has to be restarted, and nobody
 notices: what the retiring key signed stays valid until its own end. What carries its signature and a later date is refused.
 
 The change happens two minutes from now or later, as no key signs before it has been published for ten minutes.`
 	c.Example = "toll keys rotate-signing --local --data ./toll-data"
-	c.Flags().BoolVar(&local, "local", false, "work on the database of this machine")
 	c.Flags().BoolVar(&statements, "statements", false, "change the key of signed offers and receipts instead")
 	return c
 }
 
 func (a *app) keysSetPrefix() *cobra.Command {
-	var local bool
 	run := func(cmd *cobra.Command, args []string, cfg server.Config) error {
-		if !local {
-			return usagef("the prefix is changed on the database itself: add --local")
-		}
 		if err := server.SetKeyPrefix(cmd.Context(), cfg, args[0]); err != nil {
 			return err
 		}
 		a.say("", "New API keys begin with %s: once the service has been restarted. Keys that exist stay valid.", args[0])
 		return nil
 	}
-	c := a.storeCommand("set-prefix PREFIX", "Change the prefix of new API keys", run)
+	c := a.localCommand("set-prefix PREFIX", "Change the prefix of new API keys", "the prefix is changed", run)
 	c.Long = `Change the prefix of new API keys, which the first start of the service stored. Services use it from their next start on.
 
 A prefix is not signed and carries no authority, so keys that exist stay valid. Deployed clients send a key with the prefix sandbox or live to
 a fixed address of theirs; another prefix makes them use the address that they are configured with.`
 	c.Example = "toll keys set-prefix local --local --data ./toll-data"
-	c.Flags().BoolVar(&local, "local", false, "work on the database of this machine")
 	return c
 }
 

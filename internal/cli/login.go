@@ -8,10 +8,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -78,10 +78,8 @@ type signedIn struct {
 
 // login keeps the API key that ask got from a person.
 func (a *app) login(ctx context.Context, environment string, ask func(context.Context, *client.Client) (string, time.Duration, error)) error {
-	if environment != "" {
-		if err := checkSetting(settingEnvironment, environment); err != nil {
-			return err
-		}
+	if err := checkSetting(settingEnvironment, environment); err != nil {
+		return err
 	}
 	config, err := a.openConfig()
 	if err != nil {
@@ -172,37 +170,24 @@ func (a *app) askPerson(ctx context.Context, service *client.Client, noBrowser b
 // callback takes one answer to a sign-in. Other programs and web pages of this computer can reach it too: without the
 // state they get nothing done.
 func callback(in *client.SignIn, host string, codes chan<- string) http.Handler {
-	done := make(chan struct{}, 1)
-	done <- struct{}{}
+	var done atomic.Bool
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		h := w.Header()
-		h.Set("Content-Type", "text/plain; charset=utf-8")
-		h.Set("Cache-Control", "no-store")
-		h.Set("Referrer-Policy", "no-referrer")
-		refuse := func(status int, why string) {
-			w.WriteHeader(status)
-			_, _ = io.WriteString(w, why+"\n") // the browser has gone; there is nobody to tell
-		}
+		w.Header().Set("Cache-Control", "no-store")
+		w.Header().Set("Referrer-Policy", "no-referrer")
 		q := r.URL.Query()
-		if r.URL.Path != "/callback" || r.Host != host {
-			refuse(http.StatusNotFound, "There is nothing here.")
-			return
-		}
-		if r.Method != http.MethodGet {
-			refuse(http.StatusMethodNotAllowed, "A sign-in ends with GET.")
-			return
-		}
-		if len(q["state"]) != 1 || len(q["code"]) != 1 || q.Get("code") == "" ||
-			subtle.ConstantTimeCompare([]byte(q.Get("state")), []byte(in.State)) != 1 {
-			refuse(http.StatusBadRequest, "This is no answer to the sign-in that waits here.")
-			return
-		}
-		select {
-		case <-done:
-			codes <- q.Get("code")
-			refuse(http.StatusOK, "Signed in. You can close this page.")
+		switch {
+		case r.URL.Path != "/callback" || r.Host != host:
+			http.Error(w, "There is nothing here.", http.StatusNotFound)
+		case r.Method != http.MethodGet:
+			http.Error(w, "A sign-in ends with GET.", http.StatusMethodNotAllowed)
+		case len(q["state"]) != 1 || len(q["code"]) != 1 || q.Get("code") == "" ||
+			subtle.ConstantTimeCompare([]byte(q.Get("state")), []byte(in.State)) != 1:
+			http.Error(w, "This is no answer to the sign-in that waits here.", http.StatusBadRequest)
+		case !done.CompareAndSwap(false, true):
+			http.Error(w, "This sign-in is over.", http.StatusGone)
 		default:
-			refuse(http.StatusGone, "This sign-in is over.")
+			codes <- q.Get("code")
+			http.Error(w, "Signed in. You can close this page.", http.StatusOK)
 		}
 	})
 }

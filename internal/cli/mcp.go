@@ -212,9 +212,8 @@ func itemPrices(f mcpFlags) ([]itemPrice, error) {
 		return nil
 	}
 	for _, p := range f.prices {
-		item, text, ok := cutLast(p, "=")
-		n, err := toll.ParseCredits(strings.TrimSpace(text))
-		if !ok || err != nil {
+		item, n, ok := priced(p)
+		if !ok {
 			return nil, usagef(`a price is written as "tools/NAME=5": %q`, p)
 		}
 		if err := one(fmt.Sprintf("--price %q", p), item, n); err != nil {

@@ -68,10 +68,8 @@ Exit codes: 0 the credits are there, 7 the order is under way or its outcome is 
 				a.say("hint", "It is not known whether there is an order: repeat with --idempotency-key %s, which finds it or makes it.", key)
 				return printed(exitTryAgain)
 			}
-			select {
-			case <-ctx.Done():
-				return ctx.Err()
-			case <-time.After(orderPoll):
+			if err := a.wait(ctx, orderPoll); err != nil {
+				return err
 			}
 		}
 	}
@@ -98,10 +96,8 @@ func (a *app) order(ctx context.Context, got json.RawMessage, wait time.Duration
 			a.say("", "Order %s is under way, waiting at most %s.", at(got, "orderId"), wait)
 		}
 		told = a.progress(got, told)
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(min(orderPoll, time.Until(end))):
+		if err := a.wait(ctx, min(orderPoll, time.Until(end))); err != nil {
+			return err
 		}
 		next, err := a.call(ctx, http.MethodGet, segments("protocol", "orders", at(got, "orderId")), nil, nil)
 		switch {

@@ -205,31 +205,21 @@ func (a *app) writeLine(b *bytes.Buffer, err error) error {
 
 // writeRows writes rows aligned and titled on a terminal, and separated by tabs without a title in a pipe.
 func (a *app) writeRows(titles []string, rows [][]string) error {
-	var b strings.Builder
-	if !a.set.terminal {
-		for _, row := range rows {
-			for i, cell := range row {
-				if i > 0 {
-					b.WriteByte('\t')
-				}
-				b.WriteString(clean(cell))
-			}
-			b.WriteByte('\n')
+	var lines strings.Builder
+	for _, row := range rows {
+		for i, cell := range row {
+			row[i] = clean(cell)
 		}
-		_, err := io.WriteString(a.out, b.String())
+		lines.WriteString(strings.Join(row, "\t") + "\n")
+	}
+	if !a.set.terminal {
+		_, err := io.WriteString(a.out, lines.String())
 		return err
 	}
 	t := table.New().Border(lipgloss.HiddenBorder()).BorderTop(false).BorderBottom(false).BorderLeft(false).
-		BorderRight(false).BorderHeader(false).Wrap(false)
+		BorderRight(false).BorderHeader(false).Wrap(false).Rows(rows...)
 	if titles != nil {
 		t.Headers(titles...)
-	}
-	for _, row := range rows {
-		cells := make([]string, len(row))
-		for i, cell := range row {
-			cells[i] = clean(cell)
-		}
-		t.Row(cells...)
 	}
 	t.StyleFunc(func(row, column int) lipgloss.Style {
 		isTitle := row == table.HeaderRow || titles == nil && column == 0
@@ -240,18 +230,12 @@ func (a *app) writeRows(titles []string, rows [][]string) error {
 }
 
 func writeCSV(w io.Writer, rows [][]string) error {
-	c := csv.NewWriter(w)
 	for _, row := range rows {
-		cells := make([]string, len(row))
 		for i, cell := range row {
-			cells[i] = inert(cell)
-		}
-		if err := c.Write(cells); err != nil {
-			return err
+			row[i] = inert(cell)
 		}
 	}
-	c.Flush()
-	return c.Error()
+	return csv.NewWriter(w).WriteAll(rows)
 }
 
 // number is a cell that a spreadsheet takes for a number, whatever its sign.

@@ -274,26 +274,15 @@ func idList(given []string) []string {
 	return ids
 }
 
-// given are the values of a flag, as they were written.
-type given struct {
-	kind   string
-	values []string
-}
-
-func (g *given) Type() string   { return g.kind }
-func (g *given) String() string { return strings.Join(g.values, ",") }
-
-func (g *given) Set(s string) error {
-	g.values = append(g.values, s)
-	return nil
-}
-
 // inputs adds flags to a command and returns what reads the values that were given.
 func (a *app) inputs(c *cobra.Command, flags []flag) func() (body, error) {
-	values := make([]given, len(flags))
+	given := make([][]string, len(flags))
 	for i, f := range flags {
-		values[i].kind = f.kind.name
-		added := c.Flags().VarPF(&values[i], f.name, "", f.usage)
+		keep := func(s string) error {
+			given[i] = append(given[i], s)
+			return nil
+		}
+		added := c.Flags().VarPF(&parsed{f.kind.name, "", keep}, f.name, "", f.usage)
 		if f.kind.name == toggle.name {
 			added.NoOptDefVal = "true"
 		}
@@ -305,10 +294,10 @@ func (a *app) inputs(c *cobra.Command, flags []flag) func() (body, error) {
 		}
 		in := body{}
 		for i, f := range flags {
-			if len(values[i].values) == 0 {
+			if len(given[i]) == 0 {
 				continue
 			}
-			v, err := f.kind.read(a, f.name, values[i].values)
+			v, err := f.kind.read(a, f.name, given[i])
 			if err != nil {
 				return nil, err
 			}

@@ -21,22 +21,15 @@ import (
 func storeFlags(cmd *cobra.Command, cfg *server.Config) {
 	f := pflag.NewFlagSet("store", pflag.ContinueOnError)
 	f.StringVar((*string)(&cfg.Environment), "environment", "", "sandbox or live; default that of the database, else sandbox")
-	f.StringVar(
-		&cfg.KeyPrefix,
-		"key-prefix",
-		"",
-		"prefix of new API keys; default that of the database, at the first start the environment, with a --namespace \"local\"",
-	)
+	f.StringVar(&cfg.KeyPrefix, "key-prefix", "", "prefix of new API keys; default that of the database, "+
+		"at the first start the environment, with a --namespace \"local\"")
 	f.StringVar(&cfg.Data, "data", "", "data directory; default "+server.DefaultData+" unless --database is set")
 	f.StringVar(&cfg.Database, "database", "", "postgres:// address")
 	f.StringVar(&cfg.MasterKeyFile, "master-key-file", "", "file with the key that seals secrets; TOLL_MASTER_KEY holds the key itself")
 	f.BoolVar(&cfg.LocalMasterKey, "allow-local-master-key", false, "let live use the master key that was made in the data directory")
 	secret(cmd, &cfg.MasterKey, "master-key")
-	f.Var(
-		&cfg.Namespace,
-		"namespace",
-		"brand words on the wire: scheme prefix, header prefix and word, with commas; default those of the database",
-	)
+	f.Var(&cfg.Namespace, "namespace", "brand words on the wire: scheme prefix, header prefix and word, with commas; "+
+		"default those of the database")
 	addWithEnv(cmd, f)
 }
 

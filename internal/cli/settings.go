@@ -77,19 +77,25 @@ func (a *app) loadProfile() error {
 		return err
 	}
 	profile := c.profiles[name]
-	var keyInFile string
-	if a.flags.keyFile != "" {
-		if keyInFile, err = readKey("API key file", a.flags.keyFile); err != nil {
-			return err
-		}
+	keyInFile, err := a.keyInFile()
+	if err != nil {
+		return err
 	}
 	s.key = cmp.Or(keyInFile, strings.TrimSpace(a.getenv("TOLL_API_KEY")), profile.text(settingKey))
 	s.url = cmp.Or(a.flags.url, a.getenv("TOLL_URL"), profile.text(settingURL))
 	s.environment = strings.ToLower(cmp.Or(a.getenv("TOLL_ENVIRONMENT"), profile.text(settingEnvironment)))
-	if a.flags.url == "" && a.getenv("TOLL_URL") != "" && checkSetting(settingURL, s.url) != nil {
+	if checkSetting(settingURL, a.getenv("TOLL_URL")) != nil && a.flags.url == "" {
 		return usagef("TOLL_URL is not an absolute http or https url")
 	}
 	return nil
+}
+
+// keyInFile is the API key of --api-key-file, "" without it.
+func (a *app) keyInFile() (string, error) {
+	if a.flags.keyFile == "" {
+		return "", nil
+	}
+	return readKey("API key file", a.flags.keyFile)
 }
 
 // readKey reads the key in a file, which neither group nor others may touch. What the file is stands in errors; its text does not.

@@ -6,13 +6,13 @@ import (
 	"errors"
 	"math/big"
 	"net/http"
-	"net/url"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/client"
 	"github.com/tollhq/toll/x402"
 )
 
@@ -113,40 +113,31 @@ type sale struct {
 
 // saleOf reads how a plan is bought. Nil means that no delegation helps: it is free, or its currency has no cents, or there is
 // no such plan, which the service tells better.
-func (a *app) saleOf(ctx context.Context, plan string) (*sale, error) {
-	got, err := a.call(ctx, http.MethodGet, segments("protocol", "plans", plan), nil, nil)
-	if exit := exitCode(err); err != nil {
-		if exit == exitNotFound || exit == exitFailed {
+func (a *app) saleOf(ctx context.Context, id toll.PlanID) (*sale, error) {
+	plan, err := a.client().Plan(ctx, id)
+	if err != nil {
+		if exit := exitCode(err); exit == exitNotFound || exit == exitFailed {
 			return nil, nil
 		}
 		return nil, err
 	}
-	var price toll.Price
-	if err := x402.Decode(rawOf(got, "registry.price"), &price); err != nil {
-		return nil, unreadable(err)
-	}
-	total := price.Total()
-	if total.IsZero() {
-		a.say("note", "plan %s is free, so no delegation was made", plan)
+	if plan.Price.IsFree() {
+		a.say("note", "plan %s is free, so no delegation was made", id)
 		return nil, nil
 	}
-	s := &sale{currency: strings.ToLower(at(got, "metadata.plan.currency"))}
+	s := &sale{currency: strings.ToLower(plan.Price.CurrencyName())}
 	if s.provider, err = providerOf(s.currency); err != nil {
 		a.say("note", "a plan in the native token, or in one without a currency, is bought by ordering it: the access token spends credits that are there")
 		return nil, nil
 	}
 	cent := big.NewInt(10_000) // all currencies of delegations have 6 decimals
-	s.cents.Div(s.cents.Add(total.Int(), big.NewInt(9_999)), cent)
+	s.cents.Div(s.cents.Add(plan.Price.Total().Int(), big.NewInt(9_999)), cent)
 	return s, nil
 }
 
 // makeDelegation makes a delegation that can buy the plan. Its id is empty when none could.
-func (a *app) makeDelegation(
-	ctx context.Context,
-	plan string,
-	d delegationFlags,
-) (id string, err error) {
-	s, err := a.saleOf(ctx, plan)
+func (a *app) makeDelegation(ctx context.Context, plan string, d delegationFlags) (id string, err error) {
+	s, err := a.saleOf(ctx, toll.PlanID(plan))
 	if err != nil || s == nil {
 		return "", err
 	}
@@ -162,13 +153,15 @@ func (a *app) makeDelegation(
 		return "", nil
 	}
 	if s.provider == toll.ProviderCard && d.method == "" {
-		if d.method, err = a.firstCard(ctx); err != nil {
+		cards, err := a.client().PaymentMethods(ctx, client.Accessible(), client.OfProvider(toll.ProviderCard))
+		switch {
+		case err != nil:
 			return "", err
-		}
-		if d.method == "" && d.paymentType == "fiat" {
+		case len(cards) > 0:
+			d.method = cards[0].ID
+		case d.paymentType == "fiat":
 			return "", errors.New("no card is enrolled that this API key can use")
-		}
-		if d.method == "" {
+		default:
 			a.say("note", "no card is enrolled that this API key can use: the access token spends credits that are there")
 			return "", nil
 		}
@@ -184,19 +177,4 @@ func (a *app) makeDelegation(
 	id = at(got, "delegationId")
 	a.say("note", "delegation %s was made: for this plan alone, at most %s of %s, until %s", id, count(d.limit, "cent"), s.currency, at(got, "expiresAt"))
 	return id, nil
-}
-
-func (a *app) firstCard(ctx context.Context) (string, error) {
-	got, err := a.call(ctx, http.MethodGet, "/payment-methods", url.Values{"accessible": {"true"}, "provider": {string(toll.ProviderCard)}}, nil)
-	if err != nil {
-		return "", err
-	}
-	var cards []json.RawMessage
-	if err := json.Unmarshal(got, &cards); err != nil {
-		return "", unreadable(err)
-	}
-	if len(cards) == 0 {
-		return "", nil
-	}
-	return at(cards[0], "id"), nil
 }
