@@ -49,7 +49,7 @@ var rooms = map[string]room{
 
 	"client": {
 		what:  "Go SDK over HTTP",
-		lines: 3150,
+		lines: 3100,
 		ours:  "toll x402 internal/cache internal/backoff",
 	},
 	"paid": {
@@ -319,7 +319,7 @@ var rooms = map[string]room{
 	},
 	"internal/cli": {
 		what:  "the commands; they talk through the client, except serve, dev and local administration",
-		lines: 7900,
+		lines: 7750,
 		ours: "toll x402 evm client paid paidmcp internal/tempfile internal/pace internal/jobs " +
 			"internal/crypto internal/server",
 		third: []string{

@@ -71,16 +71,14 @@ func (a *app) follow(ctx context.Context, kind, after string) error {
 		if err != nil {
 			return err
 		}
-		if err := a.event(b); err != nil {
+		if a.set.output == formatJSON {
+			err = a.writeCompact(b)
+		} else {
+			err = a.rows([]json.RawMessage{b}, nil, eventColumns)
+		}
+		if err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-func (a *app) event(event []byte) error {
-	if a.set.output == formatJSON {
-		return a.writeCompact(event)
-	}
-	return a.rows([]json.RawMessage{event}, nil, eventColumns)
 }

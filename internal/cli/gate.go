@@ -159,9 +159,9 @@ func serveGate(ctx context.Context, ln net.Listener, proxy http.Handler, queue *
 	return serveUntil(ctx, h, pace.Listen(ln, pace.Patience, pace.MinRate), 20*time.Second, queue.Drain)
 }
 
-// serveUntil serves until ctx ends, and then lets what runs, and what comes last, finish within the grace.
+// serveUntil serves until ctx ends. What is running then, and what comes last, ends within the grace.
 func serveUntil(
-	ctx context.Context, h *http.Server, ln net.Listener, grace time.Duration, last func(context.Context) error,
+	ctx context.Context, h *http.Server, ln net.Listener, grace time.Duration, last ...func(context.Context) error,
 ) error {
 	failed := make(chan error, 1)
 	go func() { failed <- h.Serve(ln) }()
@@ -172,7 +172,11 @@ func serveUntil(
 	}
 	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace)
 	defer cancel()
-	return errors.Join(h.Shutdown(end), last(end))
+	err := h.Shutdown(end)
+	for _, f := range last {
+		err = errors.Join(err, f(end))
+	}
+	return err
 }
 
 // callerAddress returns the address of the account whose API key is used, which is that of its

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strings"
@@ -88,27 +89,26 @@ func (a *app) sameBurn(arg string, p *toll.BurnProof) error {
 		return err
 	}
 	f := p.Fields
-	differs := func(what string) error { return fmt.Errorf("the receipt has another %s than the proof", what) }
 	if !strings.EqualFold(r.Transaction, f.Commitment.String()) {
 		return errors.New("the proof is of another transaction than the receipt")
 	}
-	for _, n := range []*toll.Credits{r.CreditsRedeemed, r.Amount} {
+	extra := cmp.Or(r.Extra, new(x402.SettleExtra))
+	for _, n := range []*toll.Credits{r.CreditsRedeemed, r.Amount, extra.CreditsRedeemed} {
 		if n != nil && *n != f.Credits {
 			return fmt.Errorf("the receipt says %s, and the proof %d", n.Text(), f.Credits)
 		}
 	}
-	switch {
-	case r.Payer != "" && !strings.EqualFold(r.Payer, f.Holder.String()):
-		return errors.New("the proof is of another payer than the receipt")
-	case r.Network != "" && r.Network != p.Network:
-		return differs("network")
-	case r.Extra == nil:
-	case r.Extra.PlanID != "" && r.Extra.PlanID != f.PlanID:
-		return differs("plan")
-	case r.Extra.AgentRequestID != "" && toll.Hash(toll.Keccak256([]byte(r.Extra.AgentRequestID))) != f.RequestHash:
-		return differs("request")
-	case r.Extra.CreditsRedeemed != nil && *r.Extra.CreditsRedeemed != f.Credits:
-		return differs("number of credits")
+	request := ""
+	if extra.AgentRequestID != "" {
+		request = toll.Hash(toll.Keccak256([]byte(extra.AgentRequestID))).String()
+	}
+	for _, member := range []struct{ name, receipt, proof string }{
+		{"payer", r.Payer, f.Holder.String()}, {"network", r.Network, p.Network},
+		{"plan", string(extra.PlanID), string(f.PlanID)}, {"request", request, f.RequestHash.String()},
+	} {
+		if member.receipt != "" && !strings.EqualFold(member.receipt, member.proof) {
+			return fmt.Errorf("the receipt has another %s than the proof", member.name)
+		}
 	}
 	return nil
 }

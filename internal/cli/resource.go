@@ -16,7 +16,8 @@ import (
 	"github.com/tollhq/toll"
 )
 
-// call is a command that makes one call of the API and prints its answer.
+// call is a command that makes one call of the API and prints its answer. A new command of a resource is one more of these
+// in the group of its resource.
 type call struct {
 	use, short, long, example string
 
