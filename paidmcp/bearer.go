@@ -2,11 +2,8 @@ package paidmcp
 
 import (
 	"context"
-	"crypto/ed25519"
 	"crypto/sha256"
-	"encoding/base64"
 	"encoding/hex"
-	"encoding/json"
 	"net/http"
 	"strings"
 	"time"
@@ -153,31 +150,16 @@ func (b *bearers) check(ctx context.Context, token, base string) (*caller, strin
 // signed returns the claims of a JWS when a key of the service signed it. The header chooses among those keys and nothing
 // else (RFC 8725, section 3.1).
 func (b *bearers) signed(ctx context.Context, jws string) (*claims, string) {
-	parts := strings.Split(jws, ".")
-	if len(parts) != 3 {
+	id := x402.KeyID(jws)
+	if id == "" || len(id) > 128 {
 		return nil, problemSignature
-	}
-	var head struct {
-		Algorithm string          `json:"alg"`
-		KeyID     string          `json:"kid"`
-		Critical  json.RawMessage `json:"crit"`
 	}
 	var c claims
-	raw := base64.RawURLEncoding.Strict()
-	header, err1 := raw.DecodeString(parts[0])
-	body, err2 := raw.DecodeString(parts[1])
-	signature, err3 := raw.DecodeString(parts[2])
-	if err1 != nil || err2 != nil || err3 != nil || x402.Decode(header, &head) != nil || head.Algorithm != "EdDSA" || head.Critical != nil ||
-		head.KeyID == "" || len(head.KeyID) > 128 {
-		return nil, problemSignature
-	}
-	key, err := b.keys.find(ctx, head.KeyID)
+	key, err := b.keys.find(ctx, id)
 	switch {
 	case err != nil:
 		return nil, problemKeys
-	case key == nil || !ed25519.Verify(key, []byte(parts[0]+"."+parts[1]), signature):
-		return nil, problemSignature
-	case x402.Decode(body, &c) != nil || c.X402Version != x402.Version || c.PlanID == "" || c.Issuer == "":
+	case x402.VerifyJWS(jws, key, &c) != nil || c.X402Version != x402.Version || c.PlanID == "" || c.Issuer == "":
 		return nil, problemSignature // the service signs API keys, offers and receipts as well
 	}
 	return &c, ""

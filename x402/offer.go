@@ -133,14 +133,17 @@ func ReceiptOf(extensions map[string]json.RawMessage) (SignedReceipt, bool) {
 	return e.Info.Receipt, e.Info.Receipt.Signature != ""
 }
 
-// KeyID returns the DID URL under which the key of a statement is found, "" when it names none or is not signed with EdDSA.
+// KeyID returns the id under which the key of a signed text is found, of a statement its DID URL. It is "" when the text names
+// none, is not signed with EdDSA, or wants extensions to be understood (crit).
 func KeyID(jws string) string {
 	var h struct {
-		Algorithm string `json:"alg"`
-		KeyID     string `json:"kid"`
+		Algorithm string          `json:"alg"`
+		KeyID     string          `json:"kid"`
+		Critical  json.RawMessage `json:"crit"`
 	}
 	part, _, _ := strings.Cut(jws, ".")
-	if b, err := base64.RawURLEncoding.Strict().DecodeString(part); err != nil || Decode(b, &h) != nil || h.Algorithm != "EdDSA" {
+	b, err := base64.RawURLEncoding.Strict().DecodeString(part)
+	if err != nil || Decode(b, &h) != nil || h.Algorithm != "EdDSA" || h.Critical != nil {
 		return ""
 	}
 	return h.KeyID
@@ -186,18 +189,29 @@ func (r SignedReceipt) Verify(key ed25519.PublicKey) (*Receipt, error) {
 }
 
 func verifyStatement(format, jws string, key ed25519.PublicKey, v any) error {
-	bad := toll.Errorf(toll.CodeTokenSignature, "The statement does not verify.")
-	if format != FormatJWS || !isJWS(jws) || KeyID(jws) == "" || len(key) != ed25519.PublicKeySize {
-		return bad
+	if format != FormatJWS {
+		return badStatement()
+	}
+	return VerifyJWS(jws, key, v)
+}
+
+func badStatement() error {
+	return toll.Errorf(toll.CodeTokenSignature, "The statement does not verify.")
+}
+
+// VerifyJWS decodes what the key signed with EdDSA into v. Errors: [toll.CodeTokenSignature].
+func VerifyJWS(jws string, key ed25519.PublicKey, v any) error {
+	if !isJWS(jws) || KeyID(jws) == "" || len(key) != ed25519.PublicKeySize {
+		return badStatement()
 	}
 	end := strings.LastIndexByte(jws, '.')
 	signature, err := base64.RawURLEncoding.Strict().DecodeString(jws[end+1:])
 	if err != nil || !ed25519.Verify(key, []byte(jws[:end]), signature) {
-		return bad
+		return badStatement()
 	}
 	payload, err := base64.RawURLEncoding.Strict().DecodeString(jws[strings.IndexByte(jws, '.')+1 : end])
 	if err != nil || Decode(payload, v) != nil {
-		return bad
+		return badStatement()
 	}
 	return nil
 }
