@@ -25,13 +25,12 @@ type keys struct {
 	client *http.Client
 	clock  func() time.Time
 
-	reading sync.Mutex // held by the one who reads them again
-
 	mu      sync.Mutex
 	byID    map[string]ed25519.PublicKey
 	readAt  time.Time // zero: never
 	triedAt time.Time
-	failed  bool // at triedAt
+	failed  bool          // at triedAt
+	reading chan struct{} // closed at the end of the reading under way, nil without one
 }
 
 func newKeys(url string, c *http.Client, clock func() time.Time) *keys {
@@ -39,43 +38,30 @@ func newKeys(url string, c *http.Client, clock func() time.Time) *keys {
 }
 
 // find returns the key of this id, nil when the service has none. A key that is new to us is asked for once in a while, so
-// that tokens with invented ids cause no requests. An error means that nothing is known: the service may have the key since it
-// was last asked, and did not answer now.
+// that tokens with invented ids cause no requests. Callers whose key is known never wait. An error means that nothing is known: the
+// service may have the key since it was last asked, and did not answer now.
 func (k *keys) find(ctx context.Context, id string) (ed25519.PublicKey, error) {
-	key, due := k.look(id)
-	if due && k.take(key != nil) {
-		defer k.reading.Unlock()
-		// Somebody else may have read them while this one waited.
-		if key, due = k.look(id); due {
-			k.refresh(ctx)
-			key, _ = k.look(id)
-		}
-	}
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if key == nil && k.failed {
-		return nil, errors.New("paidmcp: the keys of the service could not be read")
-	}
-	return key, nil
-}
-
-// look returns the key as it is known, and whether the keys are to be read again.
-func (k *keys) look(id string) (key ed25519.PublicKey, due bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	now := k.clock()
 	passed := func(at time.Time, d time.Duration) bool { return at.IsZero() || now.Sub(at) >= d || now.Before(at) }
-	key = k.byID[id]
-	return key, (key == nil || passed(k.readAt, keysLife)) && passed(k.triedAt, keysPause)
-}
-
-// take waits for the turn to read, but for those who have a key that serves.
-func (k *keys) take(served bool) bool {
-	if served {
-		return k.reading.TryLock()
+	if k.reading == nil && (k.byID[id] == nil || passed(k.readAt, keysLife)) && passed(k.triedAt, keysPause) {
+		k.reading = make(chan struct{})
+		go k.refresh(context.WithoutCancel(ctx)) // the reading serves everybody
 	}
-	k.reading.Lock()
-	return true
+	if reading := k.reading; reading != nil && k.byID[id] == nil {
+		k.mu.Unlock()
+		select {
+		case <-reading:
+		case <-ctx.Done():
+		}
+		k.mu.Lock()
+	}
+	key := k.byID[id]
+	if key == nil && (k.failed || ctx.Err() != nil) {
+		return nil, errors.New("paidmcp: the keys of the service could not be read")
+	}
+	return key, nil
 }
 
 func (k *keys) refresh(ctx context.Context) {
@@ -86,11 +72,12 @@ func (k *keys) refresh(ctx context.Context) {
 	if err == nil {
 		k.byID, k.readAt = read, k.triedAt
 	}
+	close(k.reading)
+	k.reading = nil
 }
 
 func (k *keys) read(ctx context.Context) (map[string]ed25519.PublicKey, error) {
-	// The reading serves everybody, so that the caller who happened to cause it cannot end it.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, k.url, nil)
 	if err != nil {

@@ -12,11 +12,11 @@ import (
 // anyName is the name of the price that counts for items without one.
 const anyName = "*"
 
-// priceList holds the prices of the items, by type and name.
+// priceList holds the prices of the items.
 type priceList struct {
 	mu        sync.RWMutex
-	exact     map[Type]map[string]*price
-	same      map[string]map[string]*price // of resources, by what their uri can be read as, and by uri
+	exact     map[Type]map[string]*price   // by type and name, of resources "*" alone
+	resources map[string]map[string]*price // by what their uri can be read as, and by uri
 	templates map[string]template          // of uris of resources, by their text
 }
 
@@ -28,30 +28,29 @@ type template struct {
 func (l *priceList) set(t Type, name string, pr *price) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if t == Resources && name != anyName && expression.MatchString(name) {
+	switch {
+	case t != Resources || name == anyName:
+		l.exact = put(l.exact, t, name, pr)
+	case expression.MatchString(name):
 		if l.templates == nil {
 			l.templates = map[string]template{}
 		}
 		l.templates[name] = template{matches: templateRegexp(name), price: pr}
-		return
+	default:
+		l.resources = put(l.resources, readAs(name), name, pr)
 	}
-	if l.exact == nil {
-		l.exact = map[Type]map[string]*price{}
+}
+
+// put sets a price in a map of maps, which may be nil.
+func put[K comparable](m map[K]map[string]*price, k K, name string, pr *price) map[K]map[string]*price {
+	if m == nil {
+		m = map[K]map[string]*price{}
 	}
-	if l.exact[t] == nil {
-		l.exact[t] = map[string]*price{}
+	if m[k] == nil {
+		m[k] = map[string]*price{}
 	}
-	l.exact[t][name] = pr
-	if t == Resources && name != anyName {
-		if l.same == nil {
-			l.same = map[string]map[string]*price{}
-		}
-		key := readAs(name)
-		if l.same[key] == nil {
-			l.same[key] = map[string]*price{}
-		}
-		l.same[key][name] = pr
-	}
+	m[k][name] = pr
+	return m
 }
 
 func (l *priceList) remove(t Type, name string) {
@@ -60,7 +59,7 @@ func (l *priceList) remove(t Type, name string) {
 	delete(l.exact[t], name)
 	if t == Resources {
 		delete(l.templates, name)
-		delete(l.same[readAs(name)], name)
+		delete(l.resources[readAs(name)], name)
 	}
 }
 
@@ -83,7 +82,7 @@ func (l *priceList) of(t Type, name string) *price {
 			bare = readAs(bare[:i])
 		}
 		for _, key := range []string{whole, bare} {
-			for _, pr := range l.same[key] {
+			for _, pr := range l.resources[key] {
 				dearest(pr)
 			}
 		}

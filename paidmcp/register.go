@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 
@@ -95,11 +96,5 @@ func (g *registrar) pass(ctx context.Context, body []byte) (int, http.Header, []
 			return res.StatusCode, res.Header, answer, nil
 		}
 	}
-	return 0, nil, nil, &statusError{res.StatusCode}
-}
-
-type statusError struct{ status int }
-
-func (e *statusError) Error() string {
-	return "the authorization server answered " + http.StatusText(e.status)
+	return 0, nil, nil, fmt.Errorf("the authorization server answered %s", http.StatusText(res.StatusCode))
 }
