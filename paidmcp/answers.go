@@ -215,10 +215,6 @@ func (c *call) withMeta(res mcp.Result, s *x402.SettleResponse, credits *credits
 	return res
 }
 
-func internalError() error {
-	return &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "internal error"}
-}
-
 func wireError(err error) (*jsonrpc.Error, bool) { return errors.AsType[*jsonrpc.Error](err) }
 
 // quoted returns a name that somebody else chose as data for a model: one line of at most 80 characters, between quotes that

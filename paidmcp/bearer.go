@@ -209,7 +209,7 @@ func withoutCredentials(next mcp.MethodHandler) mcp.MethodHandler {
 			return next(ctx, method, req)
 		}
 		if token := bearerToken(extra.Header); token != "" {
-			ctx = withBearer(ctx, token)
+			ctx = context.WithValue(ctx, bearerKey{}, token)
 		}
 		h := extra.Header.Clone()
 		if who := h[headerCaller]; len(who) > 0 {

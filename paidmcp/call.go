@@ -248,7 +248,7 @@ func (c *call) settleCut(ctx context.Context, sent int64) {
 	}
 }
 
-var errInternal = internalError()
+var errInternal error = &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "internal error"}
 
 func isNil(res mcp.Result) bool {
 	switch r := res.(type) {

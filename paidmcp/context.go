@@ -22,7 +22,7 @@ type Payment struct {
 type (
 	paymentKey struct{}
 	callKey    struct{}
-	bearerKey  struct{}
+	bearerKey  struct{} // of the bearer token of a request, for the layer of payments
 	streamKey  struct{}
 )
 
@@ -30,9 +30,4 @@ type (
 func FromContext(ctx context.Context) (Payment, bool) {
 	p, ok := ctx.Value(paymentKey{}).(Payment)
 	return p, ok
-}
-
-// withBearer brings the bearer token of a request to the layer of payments, where no header does.
-func withBearer(ctx context.Context, token string) context.Context {
-	return context.WithValue(ctx, bearerKey{}, token)
 }

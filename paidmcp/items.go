@@ -109,9 +109,6 @@ func Stream() Option { return func(pr *price) { pr.stream = true } }
 // Description describes the item in a demand for payment, by default as it is registered.
 func Description(s string) Option { return func(pr *price) { pr.description = s } }
 
-// MimeType names the type of what the item answers in a demand for payment.
-func MimeType(s string) Option { return func(pr *price) { pr.mimeType = s } }
-
 // AddTool adds a tool with typed arguments and results, and its price, to s. See [mcp.AddTool].
 func AddTool[In, Out any](p *Payments, s *mcp.Server, t *mcp.Tool, h mcp.ToolHandlerFor[In, Out], opts ...Option) {
 	p.Protect(s)

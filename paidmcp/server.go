@@ -16,6 +16,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/tollhq/toll/internal/pace"
+	"github.com/tollhq/toll/internal/plain"
 )
 
 // Defaults and bounds of a managed server.
@@ -69,7 +70,7 @@ type ServerConfig struct {
 }
 
 // Server is an MCP server over HTTP: the endpoint of both eras of the protocol, its sessions, the OAuth documents and the
-// registration of clients. Items with prices are registered on its [Payments], others on [Server.MCP].
+// registration of clients. Items with prices are registered on its [Payments], others on the server of the SDK.
 type Server struct {
 	cfg      ServerConfig
 	pay      *Payments
@@ -169,9 +170,6 @@ func origin(what, address string) (*url.URL, error) {
 	return u, nil
 }
 
-// MCP returns the server of the SDK, for items and middleware without a price.
-func (s *Server) MCP() *mcp.Server { return s.mcp }
-
 // Handler serves everything: /mcp, the documents, the registration, / and /health. It is also what a larger web application
 // mounts under those paths; it looks at the path of the request, so a prefix has to be stripped before.
 func (s *Server) Handler() http.Handler { return http.HandlerFunc(s.serve) }
@@ -238,18 +236,8 @@ func notFound(w http.ResponseWriter, r *http.Request) {
 	refuse(w, http.StatusNotFound, "not_found", "Endpoint not found: "+shown(r.Method)+" "+shown(r.URL.EscapedPath()))
 }
 
-// shown bounds a piece of a request that an answer repeats.
-func shown(s string) string {
-	if len(s) > 200 {
-		s = s[:200]
-	}
-	return strings.Map(func(r rune) rune {
-		if r < ' ' || r > '~' {
-			return '?'
-		}
-		return r
-	}, s)
-}
+// shown is a piece of a request that an answer repeats.
+func shown(s string) string { return plain.Text(s, 200) }
 
 // ListenAndServe serves until the context ends, and then lets calls that run finish for up to 20 s.
 func (s *Server) ListenAndServe(ctx context.Context) error {

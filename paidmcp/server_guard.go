@@ -52,7 +52,7 @@ func (g *guard) host(host string) bool {
 		return true
 	}
 	host = strings.ToLower(host)
-	name := hostname(host)
+	name := (&url.URL{Host: host}).Hostname()
 	if g.hosts != nil {
 		return slices.Contains(g.hosts, host) || slices.Contains(g.hosts, name)
 	}
@@ -83,14 +83,7 @@ func (g *guard) origin(origin string) bool {
 	if g.base != nil && origin == strings.ToLower(g.base.Scheme+"://"+g.base.Host) {
 		return true
 	}
-	return (u.Scheme == "http" || u.Scheme == "https") && isLoopback(hostname(strings.ToLower(u.Host)))
-}
-
-func hostname(host string) string {
-	if name, _, err := net.SplitHostPort(host); err == nil {
-		return name
-	}
-	return strings.TrimSuffix(strings.TrimPrefix(host, "["), "]")
+	return (u.Scheme == "http" || u.Scheme == "https") && isLoopback(strings.ToLower(u.Hostname()))
 }
 
 func isLoopback(name string) bool {
