@@ -8,7 +8,6 @@ import (
 	"io"
 	"iter"
 	"net/http"
-	"net/url"
 	"strings"
 	"time"
 
@@ -23,7 +22,7 @@ const maxSilence = 2 * time.Minute
 const maxEvent = 4 << 20
 
 // OfType keeps the events of one type.
-func OfType(t toll.EventType) ListOption { return func(q url.Values) { q.Set("type", string(t)) } }
+func OfType(t toll.EventType) ListOption { return Filter("type", string(t)) }
 
 // Events returns what happened to what the caller has, newest first; [Ascending] for the order in which it happened.
 // [OfType] and [Since] narrow it.

@@ -73,17 +73,13 @@ func (c *Client) Checkout(ctx context.Context, id toll.PlanID, p CheckoutParams)
 
 // Mint grants credits of the caller's own plan to a holder. They end after life; 0 means never.
 func (c *Client) Mint(ctx context.Context, id toll.PlanID, holder toll.Address, amount toll.Credits, life time.Duration) (*toll.ActResult, error) {
-	if life <= 0 {
-		return create[toll.ActResult](ctx, c, api("/protocol/plans/mint"), struct {
-			PlanID   toll.PlanID  `json:"planId"`
-			Amount   toll.Credits `json:"amount"`
-			Receiver toll.Address `json:"creditsReceiver"`
-		}{id, amount, holder})
+	in := map[string]any{"planId": id, "amount": amount, "creditsReceiver": holder}
+	path := api("/protocol/plans/mint")
+	if life > 0 {
+		in = map[string]any{
+			"planId": id, "creditsAmount": amount, "creditsReceiver": holder, "creditsDuration": max(int64(life/time.Second), 1),
+		}
+		path = api("/protocol/plans/mintExpirable")
 	}
-	return create[toll.ActResult](ctx, c, api("/protocol/plans/mintExpirable"), struct {
-		PlanID   toll.PlanID  `json:"planId"`
-		Amount   toll.Credits `json:"creditsAmount"`
-		Receiver toll.Address `json:"creditsReceiver"`
-		Secs     int64        `json:"creditsDuration"`
-	}{id, amount, holder, max(int64(life/time.Second), 1)})
+	return create[toll.ActResult](ctx, c, path, in)
 }

@@ -18,39 +18,33 @@ import (
 type ListOption func(url.Values)
 
 // PageSize sets how many records one call fetches, 1 to 100, default 100.
-func PageSize(n int) ListOption {
-	return func(q url.Values) { q.Set("pageSize", strconv.Itoa(min(max(n, 1), 100))) }
-}
+func PageSize(n int) ListOption { return Filter("pageSize", strconv.Itoa(min(max(n, 1), 100))) }
 
 // SortBy orders by "created" (default), "updated" or "name".
-func SortBy(member string) ListOption { return func(q url.Values) { q.Set("sortBy", member) } }
+func SortBy(member string) ListOption { return Filter("sortBy", member) }
 
 // Ascending turns the order around: the default is newest first.
-func Ascending() ListOption { return func(q url.Values) { q.Set("sortOrder", "asc") } }
+func Ascending() ListOption { return Filter("sortOrder", "asc") }
 
 // OfPlan keeps the permissions of one plan.
-func OfPlan(id toll.PlanID) ListOption { return func(q url.Values) { q.Set("planId", string(id)) } }
+func OfPlan(id toll.PlanID) ListOption { return Filter("planId", string(id)) }
 
 // Accessible keeps what this API key can use now: active delegations with a budget, payment methods that it may charge.
-func Accessible() ListOption { return func(q url.Values) { q.Set("accessible", "true") } }
+func Accessible() ListOption { return Filter("accessible", "true") }
 
 // OfProvider keeps the payment methods of one provider.
-func OfProvider(p toll.Provider) ListOption {
-	return func(q url.Values) { q.Set("provider", string(p)) }
-}
+func OfProvider(p toll.Provider) ListOption { return Filter("provider", string(p)) }
 
 // Since keeps the events from this moment on.
 func Since(t time.Time) ListOption {
-	return func(q url.Values) { q.Set("since", t.UTC().Format("2006-01-02T15:04:05.000Z")) }
+	return Filter("since", t.UTC().Format("2006-01-02T15:04:05.000Z"))
 }
 
 // Filter sets a parameter of a list that has no option of its own.
 func Filter(name, value string) ListOption { return func(q url.Values) { q.Set(name, value) } }
 
 // WithStatus keeps the permissions in one state.
-func WithStatus(s toll.PermissionStatus) ListOption {
-	return func(q url.Values) { q.Set("status", string(s)) }
-}
+func WithStatus(s toll.PermissionStatus) ListOption { return Filter("status", string(s)) }
 
 // list follows the cursors of a list. An error ends it, after the records before it.
 func list[T any](ctx context.Context, c *Client, path, member string, opts []ListOption) iter.Seq2[*T, error] {

@@ -159,7 +159,11 @@ func (t *Transport) pay(req *http.Request, ask *x402.Challenge) (*payment, error
 				reasons = append(reasons, err)
 				continue
 			}
-			err = p.make(ctx, payer, ask, e, q)
+			made, err := payer.Pay(ctx, e, q)
+			if err == nil {
+				p.spent, p.Authorization, p.Permission = made.Spent, made.Authorization, made.Permission
+				p.header, err = ask.Answer(e, made.Payload, p.ID)
+			}
 			if err == nil && (p.Authorization != nil || p.Permission != nil) {
 				err = t.purse.Close(ctx, p.Payment)
 			}
@@ -177,16 +181,6 @@ func (t *Transport) pay(req *http.Request, ask *x402.Challenge) (*payment, error
 		reasons = append(reasons, errors.New("it names no way to pay"))
 	}
 	return nil, errors.Join(reasons...)
-}
-
-func (p *payment) make(ctx context.Context, payer Payer, ask *x402.Challenge, e *x402.Entry, q x402.Quote) error {
-	made, err := payer.Pay(ctx, e, q)
-	if err != nil {
-		return err
-	}
-	p.spent, p.Authorization, p.Permission = made.Spent, made.Authorization, made.Permission
-	p.header, err = ask.Answer(e, made.Payload, p.ID)
-	return err
 }
 
 // finish sends the paid request and records how the payment ended. What was not said to have failed counts as spent.

@@ -32,24 +32,20 @@ type printed int
 func (printed) Error() string { return "" }
 
 func exitCode(err error) int {
-	var shown printed
-	var usage usageError
-	var e *toll.Error
-	switch {
-	case err == nil:
+	if err == nil {
 		return exitDone
-	case errors.As(err, &shown):
+	}
+	if shown, ok := errors.AsType[printed](err); ok {
 		return int(shown)
-	case errors.As(err, &usage):
+	}
+	if _, ok := errors.AsType[usageError](err); ok {
 		return exitUsage
-	case errors.As(err, &e):
-		if e.Code == toll.CodeUnavailable && e.Status == 0 {
-			return exitFailed // nothing answered
-		}
-		return exitOfStatus(e.HTTPStatus())
-	default:
+	}
+	e, ok := errors.AsType[*toll.Error](err)
+	if !ok || e.Code == toll.CodeUnavailable && e.Status == 0 { // nothing answered
 		return exitFailed
 	}
+	return exitOfStatus(e.HTTPStatus())
 }
 
 func exitOfStatus(status int) int {
@@ -76,17 +72,16 @@ func (a *app) report(err error) {
 	if _, ok := errors.AsType[printed](err); ok {
 		return
 	}
-	var usage usageError
-	var e *toll.Error
-	isTyped := errors.As(err, &e)
+	_, isUsage := errors.AsType[usageError](err)
+	e, isTyped := errors.AsType[*toll.Error](err)
+	isTyped = isTyped && !isUsage
 	if a.asJSON() {
-		body := map[string]any{"code": "CLI.FAILED", "message": err.Error()}
-		isUsage := errors.As(err, &usage)
+		code := "CLI.FAILED"
 		if isUsage {
-			body["code"] = "CLI.USAGE"
+			code = "CLI.USAGE"
 		}
-		var out any = body
-		if isTyped && !isUsage {
+		var out any = map[string]any{"code": code, "message": err.Error()}
+		if isTyped {
 			out = e.Body(e.CorrelationID, "")
 		}
 		var text bytes.Buffer
@@ -95,7 +90,7 @@ func (a *app) report(err error) {
 			return
 		}
 	}
-	if isUsage := errors.As(err, &usage); isUsage || !isTyped {
+	if !isTyped {
 		a.say("error", "%s", err)
 		if isUsage {
 			a.say("", "Run with --help to see what is possible.")
