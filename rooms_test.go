@@ -49,7 +49,7 @@ var rooms = map[string]room{
 
 	"client": {
 		what:  "Go SDK over HTTP",
-		lines: 3100,
+		lines: 3050,
 		ours:  "toll x402 internal/cache internal/backoff",
 	},
 	"paid": {
