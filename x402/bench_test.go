@@ -54,7 +54,7 @@ func BenchmarkMatchEndpoint(b *testing.B) {
 	b.Run("once", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
-			x402.MatchEndpoint(list, "https://agent.example.com/ask", "POST")
+			x402.NewEndpoints(list).Match("https://agent.example.com/ask", "POST")
 		}
 	})
 }

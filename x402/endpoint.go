@@ -268,8 +268,3 @@ func (es *Endpoints) Match(url, verb string) (pattern, matchedVerb string, ok bo
 	}
 	return pattern, matchedVerb, ok
 }
-
-// MatchEndpoint is [Endpoints.Match] for one url.
-func MatchEndpoint(endpoints []toll.Endpoint, url, verb string) (pattern, matchedVerb string, ok bool) {
-	return NewEndpoints(endpoints).Match(url, verb)
-}

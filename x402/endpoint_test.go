@@ -30,7 +30,7 @@ func TestT34_ResourceAndVerb(t *testing.T) {
 		"mcp://a.example/ask": false, "mcp://a.example/tools/ask": false, "https://a.example/" + strings.Repeat("a", 9000): false,
 		"https://a.example/\uff41sk": false, "https://\uff41.example/ask": false,
 	} {
-		pattern, verb, ok := x402.MatchEndpoint(registered, url, "POST")
+		pattern, verb, ok := x402.NewEndpoints(registered).Match(url, "POST")
 		if ok != want {
 			t.Errorf("%.60q matches: %v", url, ok)
 		}
@@ -39,13 +39,13 @@ func TestT34_ResourceAndVerb(t *testing.T) {
 		}
 	}
 	for verb, want := range map[string]bool{"POST": true, "post": true, "": true, "GET": false, "HEAD": false, "POſT": false, "POST ": false, "PUT": false} {
-		if _, got, ok := x402.MatchEndpoint(registered, "https://a.example/ask", verb); ok != want || ok && got != "POST" {
+		if _, got, ok := x402.NewEndpoints(registered).Match("https://a.example/ask", verb); ok != want || ok && got != "POST" {
 			t.Errorf("verb %q: %v %q", verb, ok, got)
 		}
 	}
 	// U+212A and U+0130 are no k and i in a host.
 	kelvin := []toll.Endpoint{{Verb: "GET", URL: "https://k.example/"}}
-	if _, _, ok := x402.MatchEndpoint(kelvin, "https://\u212a.example/", "GET"); ok {
+	if _, _, ok := x402.NewEndpoints(kelvin).Match("https://\u212a.example/", "GET"); ok {
 		t.Error("a Kelvin sign passes for a k")
 	}
 }
@@ -117,7 +117,7 @@ func TestMatchEndpoint_Order(t *testing.T) {
 		{"/t/one", "GET", "/t/one", "GET"}, {"/t/one", "POST", "/t/one", "POST"}, {"/t/one", "", "/t/one", "POST"}, {"/t/two", "GET", "/t/:id", "GET"},
 		{"/t/two/x", "GET", "/t/*", "GET"}, {"/t/two", "POST", "", ""}, {"mcp://s/prompts/a", "GET", "mcp://s/tools/a", "POST"}, {"not a url", "GET", "", ""},
 	} {
-		p, v, ok := x402.MatchEndpoint(list, c[0], c[1])
+		p, v, ok := x402.NewEndpoints(list).Match(c[0], c[1])
 		if p != c[2] || v != c[3] || ok != (c[2] != "") {
 			t.Errorf("%s %s: %q %q %v", c[1], c[0], p, v, ok)
 		}

@@ -65,15 +65,21 @@ func TestTracker_LogOfOneNotUnderstood(t *testing.T) {
 	w := newWorld(t, chaintest.New(t))
 	sink := w.ledger()
 	double := chaintest.NewDouble(t, w.Client())
-	double.Refuse(-1, "eth_getBlockByHash", "it is somewhere else") // a payment of the native token is read from its block
+	// Whether a payment has moved is read from the logs of its token in its block.
+	double.Answer("eth_getLogs", func(params []json.RawMessage) (any, error) {
+		if asked := strings.ToLower(string(params[0])); strings.Contains(asked, "blockhash") && strings.Contains(asked, strings.ToLower(eurc.Hex())) {
+			return nil, &chaintest.Refusal{Code: -32000, Message: "it is somewhere else"}
+		}
+		return nil, chaintest.ErrPass
+	})
 	r := w.running(w.through(double), func(c *chain.Config) { c.Orders = sink })
-	user := w.userHeld(wei, 1_000)
-	d := user.native(500, 1)
-	d.ExpiresAt = w.Now().Add(10 * time.Minute)
+	user := w.userHeld(eurc, 5_000_000)
+	d := user.delegation(500)
+	d.Currency, d.ExpiresAt = "eurc", w.Now().Add(10*time.Minute)
 	user.sign(d)
-	unclear := by(d, purchase(common.Address(d.Owner), wei, receiver(1), 500))
+	unclear := by(d, purchase(common.Address(d.Owner), eurc, receiver(1), 5_000_000))
 	go r.Pay(t.Context(), unclear)
-	w.eventually("the money has moved", func() bool { return w.balance(wei, receiver(1)) == 500 })
+	w.eventually("the money has moved", func() bool { return w.balance(eurc, receiver(1)) == 5_000_000 })
 	if err := w.Advance(11 * time.Minute); err != nil {
 		t.Fatal(err)
 	}

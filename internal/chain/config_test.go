@@ -89,19 +89,17 @@ func TestNew(t *testing.T) {
 // What a paid contract says about delegations means nothing for a direct order.
 func TestCodeOfReason(t *testing.T) {
 	for reason, want := range map[string][2]toll.Code{
-		"ERC20TransferAmountEnforcer:allowance-exceeded":       {toll.CodeDelegationInsufficient, toll.CodeChainFailed},
-		"NativeTokenTransferAmountEnforcer:allowance-exceeded": {toll.CodeDelegationInsufficient, toll.CodeChainFailed},
-		"TimestampEnforcer:expired-delegation":                 {toll.CodeDelegationExpired, toll.CodeChainFailed},
-		"CannotUseADisabledDelegation()":                       {toll.CodeDelegationRevoked, toll.CodeChainFailed},
-		"LimitedCallsEnforcer:limit-exceeded":                  {toll.CodeDelegationExhausted, toll.CodeChainFailed},
-		"AllowedCalldataEnforcer:invalid-calldata":             {toll.CodeDelegationPlanMismatch, toll.CodeChainFailed},
-		"InvalidERC1271Signature()":                            {toll.CodeChainSignature, toll.CodeChainFailed},
-		"ECDSAInvalidSignatureLength(0)":                       {toll.CodeChainSignature, toll.CodeChainFailed},
-		"ERC20: transfer amount exceeds balance":               {toll.CodeChainBalance, toll.CodeChainBalance},
-		"ERC20InsufficientBalance(0x01, 1, 2)":                 {toll.CodeChainBalance, toll.CodeChainBalance},
-		"TimestampEnforcer:early-delegation":                   {toll.CodeChainFailed, toll.CodeChainFailed},
-		"InvalidDelegate()":                                    {toll.CodeChainFailed, toll.CodeChainFailed},
-		"":                                                     {toll.CodeChainFailed, toll.CodeChainFailed},
+		"ERC20TransferAmountEnforcer:allowance-exceeded": {toll.CodeDelegationInsufficient, toll.CodeChainFailed},
+		"TimestampEnforcer:expired-delegation":           {toll.CodeDelegationExpired, toll.CodeChainFailed},
+		"CannotUseADisabledDelegation()":                 {toll.CodeDelegationRevoked, toll.CodeChainFailed},
+		"AllowedCalldataEnforcer:invalid-calldata":       {toll.CodeDelegationPlanMismatch, toll.CodeChainFailed},
+		"InvalidERC1271Signature()":                      {toll.CodeChainSignature, toll.CodeChainFailed},
+		"ECDSAInvalidSignatureLength(0)":                 {toll.CodeChainSignature, toll.CodeChainFailed},
+		"ERC20: transfer amount exceeds balance":         {toll.CodeChainBalance, toll.CodeChainBalance},
+		"ERC20InsufficientBalance(0x01, 1, 2)":           {toll.CodeChainBalance, toll.CodeChainBalance},
+		"TimestampEnforcer:early-delegation":             {toll.CodeChainFailed, toll.CodeChainFailed},
+		"InvalidDelegate()":                              {toll.CodeChainFailed, toll.CodeChainFailed},
+		"":                                               {toll.CodeChainFailed, toll.CodeChainFailed},
 	} {
 		if got := [2]toll.Code{codeOfReason(reason, true), codeOfReason(reason, false)}; got != want {
 			t.Errorf("%q: %s, want %s", reason, got, want)

@@ -32,8 +32,6 @@ func delegatorOf(d *rail.Delegation) common.Address {
 	return common.Address(d.OwnerAccount)
 }
 
-func isNative(d *rail.Delegation) bool { return !d.NativeUnits.IsZero() }
-
 // onChain is the delegation that the delegator signs. Everything in it follows from the record, so that it can be made again
 // at any time, with the same hash.
 func (r *Rail) onChain(d *rail.Delegation) (*userop.Delegation, error) {
@@ -45,10 +43,7 @@ func (r *Rail) onChain(d *rail.Delegation) (*userop.Delegation, error) {
 	switch {
 	case d.ID == "" || t.Delegator == common.Address{} || t.Before == 0:
 		return nil, errors.New("chain: a delegation lacks its id, account or end")
-	case isNative(d) && d.Calls > 0 && d.Currency == "" && d.LimitCents == 0:
-		t.Limit, t.Calls = d.NativeUnits.Int(), uint64(d.Calls)
-		return userop.NewNativeDelegation(t), nil
-	case isNative(d) || t.Token == common.Address{} || d.LimitCents <= 0:
+	case t.Token == common.Address{} || d.LimitCents <= 0:
 		return nil, fmt.Errorf("chain: delegation %s is not a limit on one token", d.ID)
 	}
 	if len(d.AllowedRecipients) == 1 {

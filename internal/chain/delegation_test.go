@@ -82,10 +82,8 @@ func TestCheckSignature(t *testing.T) {
 		pinned := u.delegation(500)
 		pinned.AllowedRecipients = []toll.Address{toll.Address(receiver(1))}
 		u.sign(pinned)
-		native := u.native(500, 2)
-		u.sign(native)
 		poor := w.userHeld().delegation(100)
-		for what, d := range map[string]*rail.Delegation{"a limit": good, "pinned": pinned, "native": native, "without money": poor} {
+		for what, d := range map[string]*rail.Delegation{"a limit": good, "pinned": pinned, "without money": poor} {
 			if err := r.CheckSignature(t.Context(), d); err != nil {
 				t.Errorf("%s: %v", what, err)
 			}

@@ -204,17 +204,6 @@ func TestFramework_Limit(t *testing.T) {
 			t.Errorf("30 and 30 of 50: %+v", e)
 		}
 		w.has(owner, usdc, 50_000_000, receiver(2), usdc, 0, receiver(3), usdc, 0)
-
-		w.give(owner, wei, 1_000)
-		native := w.signedBy(owner, userop.NewNativeDelegation(userop.Terms{
-			ID: "native", Delegate: w.service, Delegator: owner, Limit: big.NewInt(500), Before: uint64(w.Now().Unix() + 600), Calls: 2,
-		}))
-		is(t, "one wei over", w.redeems(native, simple, single(receiver(4), 501, nil)), "NativeTokenTransferAmountEnforcer:allowance-exceeded")
-		if e := w.lands(w.operation(w.service, "native", pays(t, native, wei, receiver(4), 300, receiver(5), 200))); e != (event{true, "none"}) {
-			t.Errorf("exactly the limit: %+v", e)
-		}
-		w.has(owner, wei, 500, receiver(4), wei, 300, receiver(5), wei, 200)
-		is(t, "a third redemption", w.redeems(native, simple, single(receiver(4), 0, nil)), "LimitedCallsEnforcer:limit-exceeded")
 	})
 }
 

@@ -144,14 +144,14 @@ func (r *Rail) order(p *rail.Purchase) (*Op, error) {
 	op.Digest = digest(op)
 	native := op.Token == common.Address{}
 	switch {
-	case native && d != nil && !isNative(d):
+	case native && d != nil:
 		op.fail(&Failure{Code: toll.CodeChainNativeDelegation, Reason: "a limit in cents does not cover the native token"})
 	case !native && currency == "" && !slices.Contains(r.cfg.Tokens, op.Token):
 		op.fail(&Failure{Code: toll.CodeChainToken, Reason: "the token is not on the operator's list", Params: map[string]any{"token": p.Token.String()}})
 	case d == nil:
 	case d.Owner != p.Subscriber:
 		op.fail(&Failure{Code: toll.CodeDelegationNotFound, Reason: "the delegation is another account's"})
-	case !native && d.Currency != currency || native != isNative(d):
+	case d.Currency != currency:
 		op.fail(&Failure{Code: toll.CodeUnsupportedScheme, Reason: "the delegation is in another currency"})
 	case !slices.ContainsFunc(op.Payments, func(to Payment) bool { return !pays(d, to.To) }):
 	default:

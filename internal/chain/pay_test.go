@@ -126,23 +126,6 @@ func TestPay_UserHeldAccount(t *testing.T) {
 	})
 }
 
-// A delegation for one order in the native token, of a user who holds the account.
-func TestPay_NativeOneShot(t *testing.T) {
-	chaintest.Each(t, func(t *testing.T, c *chaintest.Chain) {
-		w := newWorld(t, c)
-		r := w.running()
-		user := w.userHeld(wei, 1_000)
-		d := user.native(500, 2)
-		d.ExpiresAt = w.Now().Add(10 * time.Minute)
-		user.sign(d)
-		w.fails(r, by(d, purchase(common.Address(d.Owner), wei, receiver(1), 300, receiver(2), 201)), toll.CodeDelegationInsufficient)
-		w.paid(r, by(d, purchase(common.Address(d.Owner), wei, receiver(1), 300, receiver(2), 200)))
-		w.has(user.account, wei, 500, receiver(1), wei, 300, receiver(2), wei, 200)
-		again := w.fails(r, by(d, purchase(common.Address(d.Owner), wei, receiver(1), 1)), toll.CodeDelegationInsufficient)
-		is(t, "reason", again.FailureReason, "NativeTokenTransferAmountEnforcer:allowance-exceeded")
-	})
-}
-
 func TestPay_Refused(t *testing.T) {
 	chaintest.Each(t, func(t *testing.T, c *chaintest.Chain) {
 		w := newWorld(t, c)

@@ -31,16 +31,14 @@ func unusable(code toll.Code, cause error) *toll.Error {
 
 // Reverts of the framework around a delegation, and what they mean to who pays. The texts are those of the contracts.
 var delegationReasons = map[string]toll.Code{
-	"ERC20TransferAmountEnforcer:allowance-exceeded":       toll.CodeDelegationInsufficient,
-	"NativeTokenTransferAmountEnforcer:allowance-exceeded": toll.CodeDelegationInsufficient,
-	"LimitedCallsEnforcer:limit-exceeded":                  toll.CodeDelegationExhausted,
-	"TimestampEnforcer:expired-delegation":                 toll.CodeDelegationExpired,
-	"CannotUseADisabledDelegation()":                       toll.CodeDelegationRevoked,
-	"AllowedCalldataEnforcer:invalid-calldata":             toll.CodeDelegationPlanMismatch,
-	"InvalidEOASignature()":                                toll.CodeChainSignature,
-	"InvalidERC1271Signature()":                            toll.CodeChainSignature,
-	"EmptySignature()":                                     toll.CodeChainSignature,
-	"ECDSAInvalidSignature()":                              toll.CodeChainSignature,
+	"ERC20TransferAmountEnforcer:allowance-exceeded": toll.CodeDelegationInsufficient,
+	"TimestampEnforcer:expired-delegation":           toll.CodeDelegationExpired,
+	"CannotUseADisabledDelegation()":                 toll.CodeDelegationRevoked,
+	"AllowedCalldataEnforcer:invalid-calldata":       toll.CodeDelegationPlanMismatch,
+	"InvalidEOASignature()":                          toll.CodeChainSignature,
+	"InvalidERC1271Signature()":                      toll.CodeChainSignature,
+	"EmptySignature()":                               toll.CodeChainSignature,
+	"ECDSAInvalidSignature()":                        toll.CodeChainSignature,
 }
 
 // Reverts of a token whose owner has too little of it. Whatever a token says, the balance is read, too.

@@ -37,21 +37,9 @@ func (u *user) delegation(cents int64) *rail.Delegation {
 	return d
 }
 
-// native is an unsigned limit in wei for one order.
-func (u *user) native(units, calls int) *rail.Delegation {
-	d := u.w.delegation(u.owner, 0)
-	d.OwnerAccount, d.Currency, d.NativeUnits, d.Calls = toll.Address(u.account), "", toll.UnitsOf(int64(units)), calls
-	return d
-}
-
 func (u *user) sign(d *rail.Delegation) {
 	u.w.Helper()
 	made := u.w.onChain(d)
-	if !d.NativeUnits.IsZero() {
-		made = userop.NewNativeDelegation(userop.Terms{
-			ID: d.ID, Delegate: u.w.service, Delegator: u.account, Limit: d.NativeUnits.Int(), Before: uint64(d.ExpiresAt.Unix()), Calls: uint64(d.Calls),
-		})
-	}
 	d.Signature = u.keys.Sign(u.w, u.account, made.SigningHash(u.w.chainID()))
 	d.Authorization = u.authorization(u.w.chainID(), contracts.AccountCode, u.w.nonce(u.account))
 }

@@ -8,13 +8,9 @@ func SetFailpoint(l *Ledger, f func(at string)) { l.onFailpoint.Store(&f) }
 
 // Waiting returns how many operations wait for the writer.
 func Waiting(l *Ledger) int {
-	n := 0
-	for _, f := range l.flushers {
-		f.mu.Lock()
-		n += len(f.queue)
-		f.mu.Unlock()
-	}
-	return n
+	l.flusher.mu.Lock()
+	defer l.flusher.mu.Unlock()
+	return len(l.flusher.queue)
 }
 
 // Failpoint returns what [SetFailpoint] set.

@@ -20,8 +20,6 @@ type Config struct {
 	MACKey []byte
 	// QueueSize bounds the operations that wait for the writer; 0 is 8,192. Beyond it operations fail with ErrBusy.
 	QueueSize int
-	// Flushers is the number of writers on PostgreSQL; an account always goes to the same one. 0 is 1. SQLite has one.
-	Flushers int
 	// Changed is called after a commit that may have added entries to the account. The writer waits for it, so it must return
 	// at once. Entries of a process that ended between commit and call are never told. nil: nobody wants to know.
 	Changed func(AccountID)
@@ -31,11 +29,11 @@ type Config struct {
 
 // Ledger is the only writer of credits. Many may work on one PostgreSQL database, in any number of processes.
 type Ledger struct {
-	st       *store.Store
-	clock    func() time.Time
-	log      *slog.Logger
-	ids      requestIDs
-	flushers []*flusher
+	st      *store.Store
+	clock   func() time.Time
+	log     *slog.Logger
+	ids     requestIDs
+	flusher *flusher
 	// batchTimeout bounds one attempt of the writer, so that a store that hangs becomes an error.
 	batchTimeout time.Duration
 	changed      func(AccountID)      // may be nil
@@ -60,35 +58,20 @@ func New(st *store.Store, cfg Config) *Ledger {
 	if queue <= 0 {
 		queue = 8192
 	}
-	n := 1
-	if st.Engine() == store.Postgres && cfg.Flushers > 1 {
-		n = cfg.Flushers
-	}
-	for range n {
-		f := newFlusher(l, queue)
-		l.flushers = append(l.flushers, f)
-		go f.run()
-	}
+	l.flusher = newFlusher(l, queue)
+	go l.flusher.run()
 	return l
 }
 
 // Close lets the waiting operations finish and stops the writer. Operations that come later fail with ErrClosed.
 func (l *Ledger) Close(ctx context.Context) error {
-	for _, f := range l.flushers {
-		f.close()
+	l.flusher.close()
+	select {
+	case <-l.flusher.done:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
 	}
-	for _, f := range l.flushers {
-		select {
-		case <-f.done:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
-	return nil
-}
-
-func (l *Ledger) flusherOf(id AccountID) *flusher {
-	return l.flushers[int(id[15])%len(l.flushers)]
 }
 
 func (l *Ledger) failpoint(step string) {
@@ -100,7 +83,7 @@ func (l *Ledger) failpoint(step string) {
 // do hands an operation to the writer and waits until it is committed or refused. Beside ErrUnknownOutcome stands the answer
 // that was to be committed, as far as there was one.
 func do[T any](ctx context.Context, l *Ledger, op operation) (T, error) {
-	answer, err := l.flusherOf(op.accountID()).submit(ctx, op)
+	answer, err := l.flusher.submit(ctx, op)
 	t, _ := answer.(T) // operations without an answer give nil
 	return t, err
 }

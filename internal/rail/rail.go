@@ -88,11 +88,6 @@ type Delegation struct {
 	// Authorization is the signed EIP-7702 authorization of OwnerAccount as it was handed in; nil: none was. It goes along with
 	// the first order that finds the account without code.
 	Authorization json.RawMessage
-
-	// NativeUnits make it a limit in wei for one order in the native token, which pays Calls receivers; Currency is then ""
-	// and LimitCents 0.
-	NativeUnits toll.Units
-	Calls       int
 }
 
 // SignatureRequest is what the holder of an account signs.

@@ -10,11 +10,13 @@ import (
 
 // StoredAnswer is what a call with an Idempotency-Key was answered.
 type StoredAnswer struct {
-	Scope     toll.Hash // of caller, operation, path and key
-	Body      toll.Hash // of the request
-	Answer    []byte    // sealed
-	CreatedAt time.Time
+	Scope     toll.Hash `db:"scope"`  // of caller, operation, path and key
+	Body      toll.Hash `db:"body"`   // of the request
+	Answer    []byte    `db:"answer"` // sealed
+	CreatedAt time.Time `db:"created_at"`
 }
+
+var storedAnswers = newRecord[StoredAnswer]("idempotency_keys")
 
 // Once is what a call that creates has written in the transaction that creates. A nil Once writes nothing.
 type Once struct {
@@ -51,31 +53,18 @@ func PutAnswer(ctx context.Context, tx *Tx, once *Once, answer any) error {
 	if err != nil {
 		return err
 	}
-	n, err := tx.Exec(ctx, `INSERT INTO idempotency_keys (scope, body, answer, created_at) VALUES ($1, $2, $3, $4)
-		ON CONFLICT (scope) DO UPDATE SET body = excluded.body, answer = excluded.answer, created_at = excluded.created_at
-		WHERE idempotency_keys.created_at < $5`, once.Scope[:], once.Body[:], sealed, Micros(once.At), Micros(once.Since))
-	if err != nil {
-		return err
+	once.Stored, err = storedAnswers.insertOr(ctx, tx, StoredAnswer{once.Scope, once.Body, sealed, once.At}, `ON CONFLICT (scope)
+		DO UPDATE SET body = excluded.body, answer = excluded.answer, created_at = excluded.created_at
+		WHERE idempotency_keys.created_at < $5`, Micros(once.Since))
+	if err == nil && !once.Stored {
+		once.Lost, err = true, ErrAnswered
 	}
-	if once.Stored, once.Lost = n == 1, n != 1; once.Lost {
-		return ErrAnswered
-	}
-	return nil
+	return err
 }
 
 // Answer returns what is stored under a scope, or [ErrNotFound], also for what was stored before since.
 func Answer(ctx context.Context, q Querier, scope toll.Hash, since time.Time) (StoredAnswer, error) {
-	a := StoredAnswer{Scope: scope}
-	var body []byte
-	var created int64
-	err := q.QueryRow(ctx, "SELECT body, answer, created_at FROM idempotency_keys WHERE scope = $1 AND created_at >= $2", scope[:], Micros(since)).
-		Scan(&body, &a.Answer, &created)
-	if err != nil {
-		return StoredAnswer{}, err
-	}
-	copy(a.Body[:], body)
-	a.CreatedAt = FromMicros(created)
-	return a, nil
+	return storedAnswers.one(ctx, q, "WHERE scope = $1 AND created_at >= $2", scope[:], Micros(since))
 }
 
 // DropAnswers removes at most limit answers that were stored before since, and returns how many it removed.

@@ -2,21 +2,23 @@ package store
 
 import (
 	"context"
-	"strings"
 	"time"
 )
 
 // OAuthClient is a program that registered itself.
 type OAuthClient struct {
-	ID         string
-	Name       string
-	AuthMethod string
-	Secret     []byte   // SHA-256 of the client secret; empty for none
-	Grants     []string // words of grants
-	Scope      string
-	Details    string // JSON of what is only shown
-	CreatedAt  time.Time
+	ID         string    `db:"client_id"`
+	Name       string    `db:"name"`
+	AuthMethod string    `db:"auth_method"`
+	Secret     []byte    `db:"secret"` // SHA-256 of the client secret; empty for none
+	Grants     []string  `db:"grants"` // words of grants
+	Scope      string    `db:"scope"`
+	Details    string    `db:"details"` // JSON of what is only shown
+	CreatedAt  time.Time `db:"created_at"`
+	UsedAt     time.Time `db:"used_at"` // [InsertOAuthClient] sets it
 }
+
+var oauthClients = newRecord[OAuthClient]("oauth_clients")
 
 // OAuthRedirect is where answers to a client may go, and how the program there calls itself.
 type OAuthRedirect struct {
@@ -29,9 +31,8 @@ type OAuthRedirect struct {
 // InsertOAuthClient adds a client. One that stands for something known, which many programs register for, may be there
 // already, and stays as it is.
 func InsertOAuthClient(ctx context.Context, tx *Tx, c OAuthClient) error {
-	_, err := tx.Exec(ctx, `INSERT INTO oauth_clients (client_id, name, auth_method, secret, grants, scope, details, created_at, used_at)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $8) ON CONFLICT (client_id) DO NOTHING`,
-		c.ID, c.Name, c.AuthMethod, blob(c.Secret), strings.Join(c.Grants, " "), c.Scope, c.Details, Micros(c.CreatedAt))
+	c.UsedAt = c.CreatedAt
+	_, err := oauthClients.insertOr(ctx, tx, c, "ON CONFLICT (client_id) DO NOTHING")
 	return err
 }
 
@@ -45,13 +46,7 @@ func InsertOAuthRedirect(ctx context.Context, tx *Tx, client string, r OAuthRedi
 
 // OAuthClientByID returns a client, or [ErrNotFound].
 func OAuthClientByID(ctx context.Context, q Querier, id string) (OAuthClient, error) {
-	c := OAuthClient{ID: id}
-	var grants string
-	var created int64
-	err := q.QueryRow(ctx, "SELECT name, auth_method, secret, grants, scope, details, created_at FROM oauth_clients WHERE client_id = $1", id).
-		Scan(&c.Name, &c.AuthMethod, &c.Secret, &grants, &c.Scope, &c.Details, &created)
-	c.Grants, c.CreatedAt = strings.Fields(grants), FromMicros(created)
-	return c, err
+	return oauthClients.one(ctx, q, "WHERE client_id = $1", id)
 }
 
 // OAuthRedirectsNear returns the address of a client that is uri, if it has it, and those that begin with prefix, none when that

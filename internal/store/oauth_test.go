@@ -15,7 +15,7 @@ func TestOAuthClients(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, st *store.Store) {
 		ctx := t.Context()
 		one := store.OAuthClient{
-			ID: "one", Name: "One", AuthMethod: "none", Secret: []byte{9}, Grants: []string{"authorization_code", "refresh_token"}, Scope: "a b", Details: "{}", CreatedAt: noon,
+			ID: "one", Name: "One", AuthMethod: "none", Secret: []byte{9}, Grants: []string{"authorization_code", "refresh_token"}, Scope: "a b", Details: "{}", CreatedAt: noon, UsedAt: noon,
 		}
 		shared := one
 		shared.ID, shared.Secret = "shared", []byte{1, 2}
@@ -35,6 +35,7 @@ func TestOAuthClients(t *testing.T) {
 		again.Name, again.Secret = "Thief", []byte{3}
 		enrol(again, noon.Add(time.Hour), store.OAuthRedirect{URI: "https://a/", Name: "Thief", Shared: true}, b)
 		same(t, must[store.OAuthClient](t)(store.OAuthClientByID(ctx, st, "one")), one)
+		shared.UsedAt = noon.Add(time.Hour) // by the second one
 		same(t, must[store.OAuthClient](t)(store.OAuthClientByID(ctx, st, "shared")), shared)
 		near := func(client, uri, prefix string, n int) []store.OAuthRedirect {
 			return must[[]store.OAuthRedirect](t)(store.OAuthRedirectsNear(ctx, st, client, uri, prefix, n))

@@ -127,13 +127,14 @@ func (r *record[T]) insert(ctx context.Context, tx *Tx, v T) error {
 	return err
 }
 
-// insertOr adds a row unless conflict, the end of the statement, says otherwise. It reports whether a row changed.
-func (r *record[T]) insertOr(ctx context.Context, tx *Tx, v T, conflict string) (did bool, err error) {
+// insertOr adds a row unless conflict, the end of the statement, says otherwise; its parameters follow those of the columns. It
+// reports whether a row changed.
+func (r *record[T]) insertOr(ctx context.Context, tx *Tx, v T, conflict string, more ...any) (did bool, err error) {
 	args, err := r.args(nil, v, r.fields)
 	if err != nil {
 		return false, err
 	}
-	return changed(tx.Exec(ctx, r.inserts+r.values+" "+conflict, args...))
+	return changed(tx.Exec(ctx, r.inserts+r.values+" "+conflict, append(args, more...)...))
 }
 
 // insertAll adds rows, many with one statement.

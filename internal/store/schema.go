@@ -53,25 +53,18 @@ type Schema struct {
 }
 
 // Pending returns the versions of the migrations that the database lacks.
-func (s Schema) Pending() []int64 {
-	var pending []int64
-	for _, m := range migrationList {
-		if m.version > s.Version {
-			pending = append(pending, m.version)
-		}
-	}
-	return pending
-}
+func (s Schema) Pending() []int64 { return s.pending(false) }
 
 // Unsafe returns the pending migrations that a release of the present schema cannot work with.
-func (s Schema) Unsafe() []int64 {
-	var unsafe []int64
+func (s Schema) Unsafe() []int64 { return s.pending(true) }
+
+func (s Schema) pending(unsafe bool) (versions []int64) {
 	for _, m := range migrationList {
-		if m.version > s.Version && !m.online {
-			unsafe = append(unsafe, m.version)
+		if m.version > s.Version && !(unsafe && m.online) {
+			versions = append(versions, m.version)
 		}
 	}
-	return unsafe
+	return versions
 }
 
 // Usable returns nil when this release can read and write a database of this schema, else

@@ -19,35 +19,23 @@ import (
 // With [Config.Agree], "safe" and "finalized" are the newest block that one endpoint names so and that another one, which is
 // as far, has at the same height with the same hash; [ErrDisagree] when there is none.
 func (p *Pool) Head(ctx context.Context, tag string) (*types.Header, error) {
-	number, err := tagged(tag)
-	if err != nil {
-		return nil, err
+	number, ok := tags[tag]
+	if !ok {
+		return nil, fmt.Errorf("endpoints: no block is called %q", tag)
 	}
 	if p.cfg.Agree && tag != "latest" {
-		return p.agreed(ctx, number)
+		return p.agreed(ctx, big.NewInt(int64(number)))
 	}
-	var head *types.Header
-	err = p.Read(ctx, func(ctx context.Context, c *Conn) error {
-		h, err := c.HeaderByNumber(ctx, number)
-		head = h
-		return err
-	})
-	if err != nil {
-		return nil, err
-	}
-	return head, nil
+	return Get(ctx, p, header(big.NewInt(int64(number))))
 }
 
-func tagged(tag string) (*big.Int, error) {
-	switch tag {
-	case "latest":
-		return big.NewInt(int64(rpc.LatestBlockNumber)), nil
-	case "safe":
-		return big.NewInt(int64(rpc.SafeBlockNumber)), nil
-	case "finalized":
-		return big.NewInt(int64(rpc.FinalizedBlockNumber)), nil
-	}
-	return nil, fmt.Errorf("endpoints: no block is called %q", tag)
+var tags = map[string]rpc.BlockNumber{
+	"latest": rpc.LatestBlockNumber, "safe": rpc.SafeBlockNumber, "finalized": rpc.FinalizedBlockNumber,
+}
+
+// header asks for the header of a block.
+func header(number *big.Int) func(ctx context.Context, c *Conn) (*types.Header, error) {
+	return func(ctx context.Context, c *Conn) (*types.Header, error) { return c.HeaderByNumber(ctx, number) }
 }
 
 // divided notes whether the endpoints agreed, and logs when that changed.
@@ -64,14 +52,8 @@ func (p *Pool) divided(now bool) {
 	}
 }
 
-// view is what one endpoint says a tag names.
-type view struct {
-	e    *endpoint
-	head *types.Header
-}
-
 func (p *Pool) agreed(ctx context.Context, number *big.Int) (*types.Header, error) {
-	views, answer := p.views(ctx, number)
+	views, answer := all(ctx, p, header(number))
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -81,25 +63,20 @@ func (p *Pool) agreed(ctx context.Context, number *big.Int) (*types.Header, erro
 	if len(views) == 0 {
 		return nil, fmt.Errorf("%w (none of %d)", ErrNone, len(p.endpoints))
 	}
-	slices.SortStableFunc(views, func(a, b view) int { return b.head.Number.Cmp(a.head.Number) })
+	slices.SortStableFunc(views, func(a, b found[*types.Header]) int { return b.value.Number.Cmp(a.value.Number) })
 	for i, v := range views {
 		for j, w := range views {
 			// Only one that is as far can confirm: what lies beyond its own safe block may still change.
-			if i == j || w.head.Number.Cmp(v.head.Number) < 0 {
+			if i == j || w.value.Number.Cmp(v.value.Number) < 0 {
 				continue
 			}
-			var there *types.Header
-			why, err := w.e.read(ctx, func(ctx context.Context, c *Conn) error {
-				h, err := c.HeaderByNumber(ctx, v.head.Number)
-				there = h
-				return err
-			})
+			there, why, err := get(ctx, w.from, header(v.value.Number))
 			if ctx.Err() != nil {
 				return nil, ctx.Err()
 			}
-			if err == nil && why == "" && there.Hash() == v.head.Hash() {
+			if err == nil && why == "" && there.Hash() == v.value.Hash() {
 				p.divided(false)
-				return v.head, nil
+				return v.value, nil
 			}
 		}
 	}
@@ -109,18 +86,17 @@ func (p *Pool) agreed(ctx context.Context, number *big.Int) (*types.Header, erro
 	return nil, fmt.Errorf("%w (%d of %d answered)", ErrDisagree, len(views), len(p.endpoints))
 }
 
-// views asks all endpoints. The error is an answer in place of a block, when one gave it.
-func (p *Pool) views(ctx context.Context, number *big.Int) ([]view, error) {
+// found is what one endpoint answered.
+type found[T any] struct {
+	from  *endpoint
+	value T
+}
+
+// all asks all endpoints at once. The error is an answer in place of a value, when one gave it.
+func all[T any](ctx context.Context, p *Pool, f func(ctx context.Context, c *Conn) (T, error)) (values []found[T], answer error) {
 	var mu sync.Mutex
-	var views []view
-	var answer error
 	p.each(func(e *endpoint) {
-		var head *types.Header
-		why, err := e.read(ctx, func(ctx context.Context, c *Conn) error {
-			h, err := c.HeaderByNumber(ctx, number)
-			head = h
-			return err
-		})
+		v, why, err := get(ctx, e, f)
 		mu.Lock()
 		defer mu.Unlock()
 		switch {
@@ -128,10 +104,10 @@ func (p *Pool) views(ctx context.Context, number *big.Int) ([]view, error) {
 		case err != nil:
 			answer = err
 		default:
-			views = append(views, view{e, head})
+			values = append(values, found[T]{e, v})
 		}
 	})
-	return views, answer
+	return values, answer
 }
 
 // each runs f with all endpoints at once and waits.
@@ -151,34 +127,13 @@ func (p *Pool) Agrees() bool { return p.cfg.Agree }
 // value than the one that is returned rest for a while. It is [ErrDisagree] when there is no such value.
 func (p *Pool) Agree(ctx context.Context, f func(ctx context.Context, c *Conn) (common.Hash, error)) (common.Hash, error) {
 	if !p.cfg.Agree {
-		var found common.Hash
-		err := p.Read(ctx, func(ctx context.Context, c *Conn) error {
-			h, err := f(ctx, c)
-			found = h
-			return err
-		})
-		return found, err
+		return Get(ctx, p, f)
 	}
-	var mu sync.Mutex
+	values, answer := all(ctx, p, f)
 	said := map[common.Hash][]*endpoint{}
-	var answer error
-	p.each(func(e *endpoint) {
-		var found common.Hash
-		why, err := e.read(ctx, func(ctx context.Context, c *Conn) error {
-			h, err := f(ctx, c)
-			found = h
-			return err
-		})
-		mu.Lock()
-		defer mu.Unlock()
-		switch {
-		case why != "":
-		case err != nil:
-			answer = err
-		default:
-			said[found] = append(said[found], e)
-		}
-	})
+	for _, v := range values {
+		said[v.value] = append(said[v.value], v.from)
+	}
 	if err := ctx.Err(); err != nil {
 		return common.Hash{}, err
 	}

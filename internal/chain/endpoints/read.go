@@ -44,6 +44,24 @@ func (p *Pool) Read(ctx context.Context, f func(ctx context.Context, c *Conn) er
 	return none(whys)
 }
 
+// Get is [Pool.Read] for what has one result.
+func Get[T any](ctx context.Context, p *Pool, f func(ctx context.Context, c *Conn) (T, error)) (v T, err error) {
+	err = p.Read(ctx, func(ctx context.Context, c *Conn) (err error) {
+		v, err = f(ctx, c)
+		return err
+	})
+	return v, err
+}
+
+// get is [endpoint.read] for what has one result.
+func get[T any](ctx context.Context, e *endpoint, f func(ctx context.Context, c *Conn) (T, error)) (v T, why string, err error) {
+	why, err = e.read(ctx, func(ctx context.Context, c *Conn) (err error) {
+		v, err = f(ctx, c)
+		return err
+	})
+	return v, why, err
+}
+
 func none(whys []string) error { return fmt.Errorf("%w (%s)", ErrNone, strings.Join(whys, "; ")) }
 
 // order lists the endpoints, the best first. The one that answered last stays in front of those that are a little better,

@@ -218,10 +218,8 @@ func (p *Publisher) anchor(ctx context.Context, period *Period) error {
 		tip, feeCap = raised(&pending, tip, feeCap)
 	}
 	call := signer.AnchorCall(period.Number, period.Root, period.Leaves, period.Credits)
-	var gas uint64
-	err = p.cfg.Pool.Read(ctx, func(ctx context.Context, c *endpoints.Conn) (err error) {
-		gas, err = c.EstimateGas(ctx, ethereum.CallMsg{From: p.cfg.Operator, To: &p.contract, Data: call})
-		return err
+	gas, err := endpoints.Get(ctx, p.cfg.Pool, func(ctx context.Context, c *endpoints.Conn) (uint64, error) {
+		return c.EstimateGas(ctx, ethereum.CallMsg{From: p.cfg.Operator, To: &p.contract, Data: call})
 	})
 	if err != nil {
 		return fmt.Errorf("mirror: period %d: %w", period.Number, err)
@@ -268,10 +266,8 @@ func raised(tx *types.Transaction, tip, feeCap *big.Int) (*big.Int, *big.Int) {
 // landed looks for the receipt of the stored transaction. A receipt alone proves nothing: the event has to be that of the
 // contract, in a block that the chain has.
 func (p *Publisher) landed(ctx context.Context, period *Period) (bool, error) {
-	var receipt *types.Receipt
-	err := p.cfg.Pool.Read(ctx, func(ctx context.Context, c *endpoints.Conn) (err error) {
-		receipt, err = c.TransactionReceipt(ctx, period.Tx)
-		return err
+	receipt, err := endpoints.Get(ctx, p.cfg.Pool, func(ctx context.Context, c *endpoints.Conn) (*types.Receipt, error) {
+		return c.TransactionReceipt(ctx, period.Tx)
 	})
 	if errors.Is(err, ethereum.NotFound) {
 		return false, nil
@@ -285,10 +281,8 @@ func (p *Publisher) landed(ctx context.Context, period *Period) (bool, error) {
 
 // find looks for the event of the period in the whole chain, if the contract says that it has come to it.
 func (p *Publisher) find(ctx context.Context, period *Period) (bool, error) {
-	var last []byte
-	err := p.cfg.Pool.Read(ctx, func(ctx context.Context, c *endpoints.Conn) (err error) {
-		last, err = c.CallContract(ctx, ethereum.CallMsg{To: &p.contract, Data: crypto.Keccak256([]byte("lastPeriod()"))[:4]}, nil)
-		return err
+	last, err := endpoints.Get(ctx, p.cfg.Pool, func(ctx context.Context, c *endpoints.Conn) ([]byte, error) {
+		return c.CallContract(ctx, ethereum.CallMsg{To: &p.contract, Data: crypto.Keccak256([]byte("lastPeriod()"))[:4]}, nil)
 	})
 	if err == nil && len(last) == 0 {
 		return false, errGone
@@ -320,22 +314,16 @@ func (p *Publisher) found(ctx context.Context, period *Period, in ethereum.Filte
 }
 
 // events returns the Anchored events of a period in some blocks; the contract emits at most one.
-func events(ctx context.Context, pool *endpoints.Pool, contract common.Address, period uint64, in ethereum.FilterQuery) (logs []types.Log, err error) {
+func events(ctx context.Context, pool *endpoints.Pool, contract common.Address, period uint64, in ethereum.FilterQuery) ([]types.Log, error) {
 	in.Addresses = []common.Address{contract}
 	in.Topics = [][]common.Hash{{anchored}, {common.BigToHash(new(big.Int).SetUint64(period))}}
-	err = pool.Read(ctx, func(ctx context.Context, c *endpoints.Conn) (err error) {
-		logs, err = c.FilterLogs(ctx, in)
-		return err
-	})
-	return logs, err
+	return endpoints.Get(ctx, pool, func(ctx context.Context, c *endpoints.Conn) ([]types.Log, error) { return c.FilterLogs(ctx, in) })
 }
 
 // settle makes an anchored period final, or takes it back when its block is gone.
 func (p *Publisher) settle(ctx context.Context, period *Period) error {
-	var header *types.Header
-	err := p.cfg.Pool.Read(ctx, func(ctx context.Context, c *endpoints.Conn) (err error) {
-		header, err = c.HeaderByNumber(ctx, new(big.Int).SetUint64(period.Block))
-		return err
+	header, err := endpoints.Get(ctx, p.cfg.Pool, func(ctx context.Context, c *endpoints.Conn) (*types.Header, error) {
+		return c.HeaderByNumber(ctx, new(big.Int).SetUint64(period.Block))
 	})
 	switch {
 	case errors.Is(err, ethereum.NotFound):
@@ -354,20 +342,14 @@ func (p *Publisher) settle(ctx context.Context, period *Period) error {
 	return p.cfg.Journal.Update(ctx, period)
 }
 
-func (p *Publisher) code(ctx context.Context) (code []byte, err error) {
-	err = p.cfg.Pool.Read(ctx, func(ctx context.Context, c *endpoints.Conn) (err error) {
-		code, err = c.CodeAt(ctx, p.contract, nil)
-		return err
-	})
-	return code, err
+func (p *Publisher) code(ctx context.Context) ([]byte, error) {
+	return endpoints.Get(ctx, p.cfg.Pool, func(ctx context.Context, c *endpoints.Conn) ([]byte, error) { return c.CodeAt(ctx, p.contract, nil) })
 }
 
-func (p *Publisher) nonce(ctx context.Context) (nonce uint64, err error) {
-	err = p.cfg.Pool.Read(ctx, func(ctx context.Context, c *endpoints.Conn) (err error) {
-		nonce, err = c.NonceAt(ctx, p.cfg.Operator, nil)
-		return err
+func (p *Publisher) nonce(ctx context.Context) (uint64, error) {
+	return endpoints.Get(ctx, p.cfg.Pool, func(ctx context.Context, c *endpoints.Conn) (uint64, error) {
+		return c.NonceAt(ctx, p.cfg.Operator, nil)
 	})
-	return nonce, err
 }
 
 func (p *Publisher) feeCap(ctx context.Context) (*big.Int, error) {

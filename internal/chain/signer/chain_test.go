@@ -215,14 +215,6 @@ func TestOnChain(t *testing.T) {
 		t.Errorf("another receiver than the pinned one: %s", got)
 	}
 
-	shot := c.terms()
-	shot.ID, shot.Token, shot.Limit, shot.Calls = "shot", common.Address{}, big.NewInt(100), 2
-	once := c.delegated(t, "order-5", userop.NewNativeDelegation(shot))
-	once.Token, once.CallGas = common.Address{}, 600_000
-	once.Transfers = []userop.Transfer{{To: receiver, Amount: big.NewInt(40)}, {To: receiver, Amount: big.NewInt(60)}}
-	once.Total = big.NewInt(100)
-	expect("a native delegation", c.send([]*userop.Operation{op(c.Order(ctx, once))}), true)
-
 	void := op(c.Void(ctx, signer.Void{OrderID: "order-6", Sender: c.subscriber, CallGas: 100_000}))
 	expect("a void", c.send([]*userop.Operation{void}), true)
 	if got := c.simulate(op(c.Order(ctx, c.direct("order-6")))); got != `FailedOp(0, "AA25 invalid account nonce")` {

@@ -11,8 +11,8 @@ type Delegation struct {
 	Delegation *userop.Delegation
 }
 
-// Delegation signs a delegation to the service account. It has to be one that [userop.NewDelegation] or
-// [userop.NewNativeDelegation] makes: a delegation to another account or without a limit would give the money away.
+// Delegation signs a delegation to the service account. It has to be one that [userop.NewDelegation] makes:
+// a delegation to another account or without a limit would give the money away.
 func (s *Signer) Delegation(ctx context.Context, r Delegation) (*userop.SignedDelegation, error) {
 	const kind = "delegation"
 	if r.Delegation == nil {

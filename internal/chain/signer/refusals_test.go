@@ -33,11 +33,7 @@ func TestT66_Refusals(t *testing.T) {
 		return func(t *testing.T, b *bench) (any, error) {
 			limit := b.terms()
 			terms(b, &limit)
-			d := userop.NewDelegation(limit)
-			if limit.Calls > 0 {
-				d = userop.NewNativeDelegation(limit)
-			}
-			o := b.delegated(t, "order-1", d)
+			o := b.delegated(t, "order-1", userop.NewDelegation(limit))
 			change(b, &o)
 			b.keys.given = nil
 			return b.Order(t.Context(), o)
@@ -118,10 +114,6 @@ func TestT66_Refusals(t *testing.T) {
 		"delegated: other token":     {signer.OtherToken, delegated(same, func(_ *bench, o *signer.Order) { o.Token = contracts.EURC(contracts.BaseSepolia) })},
 		"delegated: native":          {signer.OtherToken, delegated(same, func(_ *bench, o *signer.Order) { o.Token = common.Address{} })},
 		"delegated: above the limit": {signer.OverLimit, delegated(func(_ *bench, d *userop.Terms) { d.Limit = big.NewInt(999_999) }, asIs)},
-		"delegated: native, too many receivers": {signer.OverLimit, delegated(func(_ *bench, d *userop.Terms) { d.Token, d.Calls = common.Address{}, 1 }, func(_ *bench, o *signer.Order) {
-			o.Token, o.Total = common.Address{}, big.NewInt(1_000_001)
-			o.Transfers = append(o.Transfers, userop.Transfer{To: other, Amount: big.NewInt(1)})
-		})},
 		"delegated: signed for another chain": {signer.ForeignChain, delegated(same, func(b *bench, o *signer.Order) {
 			live := newBench(t, func(c *signer.Config) { c.ChainID = big.NewInt(contracts.Base) })
 			signed, err := live.Delegation(t.Context(), signer.Delegation{Delegation: &o.Delegation.Delegation})

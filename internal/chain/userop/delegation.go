@@ -35,40 +35,21 @@ type Delegation struct {
 type Terms struct {
 	ID                  string         // of the delegation; one id has one salt
 	Delegate, Delegator common.Address // who may pay, and whose money it is
-	Token               common.Address // zero: the native token
+	Token               common.Address // an ERC-20 token
 	Limit               *big.Int       // base units in total, up to 2^256-1
 	After, Before       uint64         // Unix seconds, both exclusive; 0: open
 	Receiver            *common.Address
-	Calls               uint64 // how many redemptions, that is receivers, at most; 0: any number
 }
 
-// NewDelegation makes the delegation of a limit on an ERC-20 token. With a Receiver the chain lets it pay nobody else. Calls
-// is not used.
+// NewDelegation makes the delegation of a limit on an ERC-20 token. With a Receiver the chain lets it pay nobody else.
 func NewDelegation(t Terms) *Delegation {
 	amount := append(t.Token.Bytes(), uint256(t.Limit).data...)
-	caveats := []Caveat{{contracts.ERC20TransferAmountEnforcer, amount}, t.time()}
+	times := GasLimits(t.After, t.Before) // the same packing: two numbers of 16 bytes
+	caveats := []Caveat{{contracts.ERC20TransferAmountEnforcer, amount}, {contracts.TimestampEnforcer, times[:]}}
 	if t.Receiver != nil {
 		// The first argument of transfer(address,uint256) stands behind the selector.
 		caveats = append(caveats, Caveat{contracts.AllowedCalldataEnforcer, append(length(4), address(*t.Receiver).data...)})
 	}
-	return t.delegation(caveats)
-}
-
-// NewNativeDelegation makes the delegation of a limit on the native token for one order: Limit is its price and Calls the
-// number of its receivers. Token and Receiver are not used.
-func NewNativeDelegation(t Terms) *Delegation {
-	calls := uint256(new(big.Int).SetUint64(t.Calls)).data
-	return t.delegation([]Caveat{
-		{contracts.NativeTokenTransferAmountEnforcer, uint256(t.Limit).data}, t.time(), {contracts.LimitedCallsEnforcer, calls},
-	})
-}
-
-func (t Terms) time() Caveat {
-	both := GasLimits(t.After, t.Before) // the same packing: two numbers of 16 bytes
-	return Caveat{contracts.TimestampEnforcer, both[:]}
-}
-
-func (t Terms) delegation(caveats []Caveat) *Delegation {
 	return &Delegation{Delegate: t.Delegate, Delegator: t.Delegator, Authority: Root, Caveats: caveats, Salt: Salt(t.ID)}
 }
 
@@ -77,38 +58,27 @@ func Salt(delegationID string) *big.Int {
 	return new(big.Int).SetBytes(crypto.Keccak256([]byte("delegation:" + delegationID)))
 }
 
-// ErrTerms says that a delegation is not one that [NewDelegation] or [NewNativeDelegation] makes.
+// ErrTerms says that a delegation is not one that [NewDelegation] makes.
 var ErrTerms = errors.New("userop: not a delegation of ours")
 
-// Terms reads the limit of a delegation back, all but its id. It takes only what [NewDelegation] and [NewNativeDelegation]
-// make, byte for byte; else [ErrTerms].
+// Terms reads the limit of a delegation back, all but its id. It takes only what [NewDelegation] makes, byte for byte; else
+// [ErrTerms].
 func (d *Delegation) Terms() (Terms, error) {
-	t := Terms{Delegate: d.Delegate, Delegator: d.Delegator}
-	if len(d.Caveats) < 2 || d.Salt == nil || d.Salt.Sign() < 0 || d.Salt.BitLen() > 256 {
+	if len(d.Caveats) < 2 || len(d.Caveats[0].Terms) != 52 || len(d.Caveats[1].Terms) != 32 || d.Salt == nil || d.Salt.Sign() < 0 ||
+		d.Salt.BitLen() > 256 {
 		return Terms{}, ErrTerms
 	}
-	made := NewDelegation
-	switch amount := d.Caveats[0]; {
-	case amount.Enforcer == contracts.ERC20TransferAmountEnforcer && len(amount.Terms) == 52:
-		t.Token, t.Limit = common.Address(amount.Terms[:20]), new(big.Int).SetBytes(amount.Terms[20:])
-		if len(d.Caveats) > 2 && len(d.Caveats[2].Terms) == 64 {
-			to := common.BytesToAddress(d.Caveats[2].Terms[32:])
-			t.Receiver = &to
-		}
-	case amount.Enforcer == contracts.NativeTokenTransferAmountEnforcer && len(amount.Terms) == 32:
-		t.Limit, made = new(big.Int).SetBytes(amount.Terms), NewNativeDelegation
-		if len(d.Caveats) > 2 {
-			t.Calls = new(big.Int).SetBytes(d.Caveats[2].Terms).Uint64()
-		}
-	default:
-		return Terms{}, ErrTerms
+	amount := d.Caveats[0].Terms
+	t := Terms{
+		Delegate: d.Delegate, Delegator: d.Delegator, Token: common.Address(amount[:20]), Limit: new(big.Int).SetBytes(amount[20:]),
 	}
-	if len(d.Caveats[1].Terms) != 32 {
-		return Terms{}, ErrTerms
+	if len(d.Caveats) > 2 && len(d.Caveats[2].Terms) == 64 {
+		to := common.BytesToAddress(d.Caveats[2].Terms[32:])
+		t.Receiver = &to
 	}
 	times := Operation{AccountGasLimits: [32]byte(d.Caveats[1].Terms)}
 	t.After, t.Before = times.Gas()
-	same := made(t)
+	same := NewDelegation(t)
 	same.Salt = d.Salt
 	if !same.equal(d) {
 		return Terms{}, ErrTerms

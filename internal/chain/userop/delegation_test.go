@@ -21,8 +21,7 @@ func TestDelegation_TypedData(t *testing.T) {
 	pinned := userop.NewDelegation(userop.Terms{
 		ID: "pinned", Delegate: service, Delegator: subscriber, Token: usdc, Limit: big.NewInt(1), After: 5, Before: 6, Receiver: &receiver,
 	})
-	native := userop.NewNativeDelegation(userop.Terms{ID: "native", Delegate: service, Delegator: subscriber, Limit: big.NewInt(1), Before: 6, Calls: 2})
-	for name, d := range map[string]*userop.Delegation{"vector": vectorDelegation(), "pinned": pinned, "native": native} {
+	for name, d := range map[string]*userop.Delegation{"vector": vectorDelegation(), "pinned": pinned} {
 		b, err := json.Marshal(d.TypedData(chainID))
 		if err != nil {
 			t.Fatal(err)
@@ -45,7 +44,7 @@ func TestDelegation_TypedData(t *testing.T) {
 func TestDelegation_Terms(t *testing.T) {
 	const word = "000000000000000000000000000000000000000000000000000000000000000"
 	terms := userop.Terms{
-		ID: "id", Delegate: service, Delegator: subscriber, Token: usdc, Limit: big.NewInt(0x0a), After: 1, Before: 2, Receiver: &receiver, Calls: 3,
+		ID: "id", Delegate: service, Delegator: subscriber, Token: usdc, Limit: big.NewInt(0x0a), After: 1, Before: 2, Receiver: &receiver,
 	}
 	type caveats []struct {
 		enforcer common.Address
@@ -60,11 +59,6 @@ func TestDelegation_Terms(t *testing.T) {
 			{contracts.ERC20TransferAmountEnforcer, "036cbd53842c5426634e7929541ec2318f3dcf7e" + word + "a"},
 			{contracts.TimestampEnforcer, time},
 			{contracts.AllowedCalldataEnforcer, word + "4" + "0000000000000000000000001111111111111111111111111111111111111111"},
-		}},
-		"native": {userop.NewNativeDelegation(terms), caveats{
-			{contracts.NativeTokenTransferAmountEnforcer, word + "a"},
-			{contracts.TimestampEnforcer, time},
-			{contracts.LimitedCallsEnforcer, word + "3"},
 		}},
 	} {
 		if v.d.Authority != userop.Root || v.d.Authority.Hex() != "0xffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff" {
@@ -86,19 +80,13 @@ func TestDelegation_ReadTerms(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		in := userop.Terms{
 			ID: rapid.String().Draw(t, "id"), Delegate: addresses.Draw(t, "delegate"), Delegator: addresses.Draw(t, "delegator"),
-			Limit: numbers.Draw(t, "limit"), After: rapid.Uint64().Draw(t, "after"), Before: rapid.Uint64().Draw(t, "before"),
+			Token: addresses.Draw(t, "token"), Limit: numbers.Draw(t, "limit"), After: rapid.Uint64().Draw(t, "after"), Before: rapid.Uint64().Draw(t, "before"),
 		}
-		d := userop.NewNativeDelegation
-		if rapid.Bool().Draw(t, "native") {
-			in.Calls = rapid.Uint64().Draw(t, "calls")
-		} else {
-			d, in.Token = userop.NewDelegation, addresses.Draw(t, "token")
-			if rapid.Bool().Draw(t, "pinned") {
-				to := addresses.Draw(t, "receiver")
-				in.Receiver = &to
-			}
+		if rapid.Bool().Draw(t, "pinned") {
+			to := addresses.Draw(t, "receiver")
+			in.Receiver = &to
 		}
-		made := d(in)
+		made := userop.NewDelegation(in)
 		out, err := made.Terms()
 		if err != nil {
 			t.Fatal(err)
