@@ -33,7 +33,7 @@ fuzz: ## fuzz every target for 30 seconds
 	sh scripts/fuzz.sh 30s
 
 bench: ## side-by-side benchmarks: a table, and JSON in bench/results
-	go run ./bench
+	sh scripts/postgres.sh run go run ./bench
 
 lint: ## gofmt, vet, staticcheck
 	sh scripts/test.sh -lint

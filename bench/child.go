@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -233,32 +234,18 @@ func keysOf(ctx context.Context, svc *server.Server, names []string) ([]holder, 
 
 // together calls f for 0 to n-1, 32 at a time, and returns the first error.
 func together(n int, f func(i int) error) error {
-	next := make(chan int)
-	faults := make(chan error, 32)
+	faults := make([]error, n)
+	slots := make(chan struct{}, 32)
 	var wg sync.WaitGroup
-	for range cap(faults) {
+	for i := range n {
+		slots <- struct{}{}
 		wg.Go(func() {
-			var fault error
-			for i := range next {
-				if fault == nil {
-					fault = f(i)
-				}
-			}
-			faults <- fault
+			faults[i] = f(i)
+			<-slots
 		})
 	}
-	for i := range n {
-		next <- i
-	}
-	close(next)
 	wg.Wait()
-	close(faults)
-	for err := range faults {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
+	return cmp.Or(faults...)
 }
 
 // audit reads the database of a service that has ended.

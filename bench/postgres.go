@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net/url"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -21,70 +20,24 @@ type cluster struct {
 	admin    string // the address that may create databases
 	name     string
 	database string // the address of ours
-	stop     func() error
 }
 
-// openCluster makes a database on the cluster of TOLL_TEST_POSTGRES, or on one of its own.
+// openCluster makes a database on the cluster of TOLL_TEST_POSTGRES.
 func openCluster(ctx context.Context) (*cluster, error) {
-	c := &cluster{admin: os.Getenv("TOLL_TEST_POSTGRES"), stop: func() error { return nil }}
+	c := &cluster{admin: os.Getenv("TOLL_TEST_POSTGRES"), name: fmt.Sprintf("toll_bench_%d", os.Getpid())}
 	if c.admin == "" {
-		if err := c.start(ctx); err != nil {
-			return nil, err
-		}
+		return nil, errors.New("TOLL_TEST_POSTGRES is not set; run this with make bench")
 	}
 	u, err := url.Parse(c.admin)
 	if err != nil {
-		return nil, errors.Join(errors.New("TOLL_TEST_POSTGRES is not an address"), c.stop())
-	}
-	c.name = fmt.Sprintf("toll_bench_%d", os.Getpid())
-	if err := c.exec(ctx, "CREATE DATABASE "+c.name); err != nil {
-		return nil, errors.Join(err, c.stop())
+		return nil, errors.New("TOLL_TEST_POSTGRES is not an address")
 	}
 	u.Path = "/" + c.name
 	c.database = u.String()
+	if err := c.exec(ctx, "CREATE DATABASE "+c.name); err != nil {
+		return nil, err
+	}
 	return c, nil
-}
-
-func (c *cluster) start(ctx context.Context) error {
-	script, err := find(filepath.Join("scripts", "postgres.sh"))
-	if err != nil {
-		return err
-	}
-	parent, err := os.MkdirTemp("", "toll-bench-pg-")
-	if err != nil {
-		return err
-	}
-	if err := os.Chmod(parent, 0o755); err != nil { // the cluster runs as another user when we are root
-		return err
-	}
-	dir := filepath.Join(parent, "cluster")
-	c.stop = func() error {
-		return errors.Join(exec.Command(script, "stop", dir).Run(), os.RemoveAll(parent))
-	}
-	cmd := exec.CommandContext(ctx, script, "start", dir)
-	var out bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, os.Stderr
-	if err := cmd.Run(); err != nil {
-		return errors.Join(fmt.Errorf("scripts/postgres.sh: %w", err), os.RemoveAll(parent))
-	}
-	c.admin = strings.TrimSpace(out.String())
-	return nil
-}
-
-// find looks for a file of the repository in this directory and those above it.
-func find(name string) (string, error) {
-	dir, err := os.Getwd()
-	for err == nil {
-		path := filepath.Join(dir, name)
-		if _, e := os.Stat(path); e == nil {
-			return path, nil
-		}
-		if dir == filepath.Dir(dir) {
-			break
-		}
-		dir = filepath.Dir(dir)
-	}
-	return "", errors.Join(fmt.Errorf("%s is not here; run this inside of the repository or set TOLL_TEST_POSTGRES", name), err)
 }
 
 func (c *cluster) exec(ctx context.Context, statement string) error {
@@ -99,8 +52,7 @@ func (c *cluster) exec(ctx context.Context, statement string) error {
 func (c *cluster) close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
-	err := c.exec(ctx, "DROP DATABASE IF EXISTS "+c.name+" WITH (FORCE)")
-	return errors.Join(err, c.stop())
+	return c.exec(ctx, "DROP DATABASE IF EXISTS "+c.name+" WITH (FORCE)")
 }
 
 // cpuTime is what the backends that serve our database have used of the processors, 0 where that cannot be seen. The

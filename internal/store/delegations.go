@@ -131,9 +131,8 @@ func EndDelegation(ctx context.Context, tx *Tx, id string) error {
 
 // RevokeDelegationsOf revokes the delegations that pay with a payment method like [RevokeDelegation], and returns them.
 func RevokeDelegationsOf(ctx context.Context, tx *Tx, owner toll.Address, method string, at time.Time) ([]*Delegation, error) {
-	rows, err := tx.Query(ctx, `UPDATE delegations SET revoked_at = $3, revoking = TRUE
+	revoked, err := All(ctx, tx, delegations.scan, `UPDATE delegations SET revoked_at = $3, revoking = TRUE
 		WHERE owner = $1 AND payment_method_id = $2 AND revoked_at = 0 RETURNING `+delegations.columns, owner.Lower(), method, Micros(at))
-	revoked, err := scanAll(rows, err, delegations.scan)
 	if err != nil {
 		return nil, err
 	}

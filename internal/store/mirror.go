@@ -34,8 +34,7 @@ type MirrorLeaf struct {
 
 // MarkMirrored marks the plans of older releases whose burns are mirrored.
 func MarkMirrored(ctx context.Context, tx *Tx) error {
-	rows, err := tx.Query(ctx, "SELECT "+planColumns+" FROM plans p WHERE p.mirrored IS NULL")
-	plans, err := scanAll(rows, err, scanPlan)
+	plans, err := All(ctx, tx, scanPlan, "SELECT "+planColumns+" FROM plans p WHERE p.mirrored IS NULL")
 	for _, p := range plans {
 		if err == nil {
 			_, err = tx.Exec(ctx, "UPDATE plans SET mirrored = $2 WHERE plan_id = $1", string(p.ID), p.Credits.OnchainMirror)

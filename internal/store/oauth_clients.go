@@ -109,10 +109,9 @@ func dropOAuthRedirects(ctx context.Context, tx *Tx, q string, args ...any) (int
 		client, uri string
 		shared      bool
 	}
-	rows, err := tx.Query(ctx, q, args...)
-	list, err := scanAll(rows, err, func(scan func(dest ...any) error) (a address, err error) {
+	list, err := All(ctx, tx, func(scan func(dest ...any) error) (a address, err error) {
 		return a, scan(&a.client, &a.uri, &a.shared)
-	})
+	}, q, args...)
 	if err != nil {
 		return 0, err
 	}

@@ -103,12 +103,12 @@ func InsertOAuthAccess(ctx context.Context, tx *Tx, access, grant toll.Hash, now
 
 // OAuthAccess returns the last n permissions or API keys that were made of a grant, the newest first.
 func OAuthAccess(ctx context.Context, q Querier, grant toll.Hash, n int) ([]toll.Hash, error) {
-	rows, err := q.Query(ctx, "SELECT id FROM oauth_access WHERE grant_id = $1 ORDER BY created_at DESC, id LIMIT $2", grant[:], int64(n))
-	return scanAll(rows, err, func(scan func(dest ...any) error) (toll.Hash, error) {
+	return All(ctx, q, func(scan func(dest ...any) error) (access toll.Hash, err error) {
 		var id []byte
-		err := scan(&id)
-		return toll.Hash(id), err
-	})
+		err = scan(&id)
+		copy(access[:], id)
+		return access, err
+	}, "SELECT id FROM oauth_access WHERE grant_id = $1 ORDER BY created_at DESC, id LIMIT $2", grant[:], int64(n))
 }
 
 // OAuthIssue is what is recorded with a permission or an API key that is made of a grant.

@@ -190,8 +190,7 @@ func (r *record[T]) one(ctx context.Context, q Querier, rest string, args ...any
 
 // all reads all rows; rest is the statement behind the name of the table.
 func (r *record[T]) all(ctx context.Context, q Querier, rest string, args ...any) ([]T, error) {
-	rows, err := q.Query(ctx, r.query(rest), args...)
-	return scanAll(rows, err, r.scan)
+	return All(ctx, q, r.scan, r.query(rest), args...)
 }
 
 func (r *record[T]) query(rest string) string { return r.selects + rest }

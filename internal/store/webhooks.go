@@ -199,12 +199,11 @@ func Deliveries(ctx context.Context, q Querier, webhook string, status toll.Deli
 
 // ForgetDeliveries removes deliveries that were done before a time, at most limit, and returns how many.
 func ForgetDeliveries(ctx context.Context, tx *Tx, before time.Time, limit int) (int64, error) {
-	rows, err := tx.Query(ctx, `SELECT webhook_id, delivery_id FROM webhook_deliveries WHERE status <> 'pending' AND done_at < $1
-		ORDER BY done_at LIMIT $2`, Micros(before), int64(limit))
-	keys, err := scanAll(rows, err, func(scan func(dest ...any) error) (k [2]string, err error) {
+	keys, err := All(ctx, tx, func(scan func(dest ...any) error) (k [2]string, err error) {
 		err = scan(&k[0], &k[1])
 		return k, err
-	})
+	}, `SELECT webhook_id, delivery_id FROM webhook_deliveries WHERE status <> 'pending' AND done_at < $1
+		ORDER BY done_at LIMIT $2`, Micros(before), int64(limit))
 	if err != nil {
 		return 0, err
 	}

@@ -1,6 +1,10 @@
 package contracts
 
-import "github.com/ethereum/go-ethereum/common"
+import (
+	"github.com/ethereum/go-ethereum/common"
+
+	"github.com/tollhq/toll"
+)
 
 // Chains that the contracts are known for.
 const (
@@ -28,26 +32,21 @@ var (
 // Decimals of USDC and EURC on both chains.
 const Decimals = 6
 
+// environments are those of the chains.
+var environments = map[uint64]toll.Environment{Base: toll.Live, BaseSepolia: toll.Sandbox}
+
 // USDC is the token of Circle on the chain, or the zero address on a chain that is not known.
-func USDC(chainID uint64) common.Address {
-	switch chainID {
-	case Base:
-		return common.HexToAddress("0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913")
-	case BaseSepolia:
-		return common.HexToAddress("0x036CbD53842c5426634e7929541eC2318f3dCF7e")
-	}
-	return common.Address{}
-}
+func USDC(chainID uint64) common.Address { return token(chainID, toll.Environment.USDC) }
 
 // EURC is the token of Circle on the chain, or the zero address on a chain that is not known.
-func EURC(chainID uint64) common.Address {
-	switch chainID {
-	case Base:
-		return common.HexToAddress("0x60a3E35Cc302bFA44Cb288Bc5a4F316Fdb1adb42")
-	case BaseSepolia:
-		return common.HexToAddress("0x808456652fdb597867f38412077A9182bf77359F")
+func EURC(chainID uint64) common.Address { return token(chainID, toll.Environment.EURC) }
+
+func token(chainID uint64, of func(toll.Environment) toll.Address) common.Address {
+	e, known := environments[chainID]
+	if !known {
+		return common.Address{}
 	}
-	return common.Address{}
+	return common.Address(of(e))
 }
 
 // TokenDomain returns the name and the version that USDC and EURC have in signatures of their holders (EIP-712). ok is false for
