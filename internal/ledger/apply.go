@@ -85,11 +85,12 @@ func (n *needs) request(id string, issued bool, keys []string, permission toll.H
 		n.requests = append(n.requests, id)
 	}
 	n.keys = append(n.keys, keys...)
-	n.perms = append(n.perms, permission)
+	n.permission(permission)
 }
 
+// permission adds a permission once; the zero hash is none.
 func (n *needs) permission(h toll.Hash) {
-	if !h.IsZero() {
+	if !h.IsZero() && !slices.Contains(n.perms, h) {
 		n.perms = append(n.perms, h)
 	}
 }

@@ -353,7 +353,7 @@ func (o revoke) accountID() AccountID { return o.account }
 // needs makes the account of a subscriber who never ordered: its row is the lock of its permissions.
 func (o revoke) needs(n *needs) {
 	n.plan, n.subscriber = o.plan, o.subscriber
-	n.perms = append(n.perms, o.permission)
+	n.permission(o.permission)
 }
 
 func (o revoke) apply(s *state, retried bool) (any, error) {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/store"
 )
 
@@ -138,13 +137,9 @@ func (r *reading) statements(depth int) []store.Stmt {
 }
 
 func (n *needs) permBytes() [][]byte {
-	seen := make(map[toll.Hash]bool, len(n.perms))
-	var out [][]byte
+	out := make([][]byte, len(n.perms))
 	for i := range n.perms {
-		if !seen[n.perms[i]] {
-			seen[n.perms[i]] = true
-			out = append(out, n.perms[i][:])
-		}
+		out[i] = n.perms[i][:]
 	}
 	return out
 }

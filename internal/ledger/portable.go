@@ -2,7 +2,6 @@ package ledger
 
 import (
 	"context"
-	"slices"
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/store"
@@ -87,7 +86,7 @@ func loadRequests(run func(stmts ...store.Stmt) error, g *group) error {
 		stmts = append(stmts, store.Stmt{SQL: sqlRequest, Args: []any{g.id[:], requestID}, Row: requestInto(func(r *requestRow) {
 			if g.state.requests[r.ID] == nil {
 				g.state.requests[r.ID] = r
-				g.needs.perms = append(g.needs.perms, r.Permission)
+				g.needs.permission(r.Permission)
 			}
 		})})
 	}
@@ -138,13 +137,13 @@ func (g *group) addDue(r *requestRow) {
 	}
 	g.state.requests[r.ID] = r
 	g.state.due = append(g.state.due, r)
-	g.needs.perms = append(g.needs.perms, r.Permission)
+	g.needs.permission(r.Permission)
 }
 
 func loadPermissions(run func(stmts ...store.Stmt) error, g *group) error {
 	var stmts []store.Stmt
-	for i, hash := range g.needs.perms {
-		if g.state.perms[hash] != nil || slices.Contains(g.needs.perms[:i], hash) {
+	for _, hash := range g.needs.perms {
+		if g.state.perms[hash] != nil {
 			continue
 		}
 		stmts = append(stmts, store.Stmt{SQL: sqlPermission, Args: []any{g.id[:], hash[:]}, Row: func(scan func(...any) error) error {

@@ -21,8 +21,7 @@ type limits struct {
 
 	mu     sync.Mutex
 	orders map[[24]byte]common.Hash // content by nonce key
-	ring   [][24]byte               // the keys of orders, and where the oldest of them is once it is full
-	next   int
+	keys   [][24]byte               // the keys of orders, the oldest first
 
 	accounts purse // what accounts of the service pay
 	sales    purse // what wallets of strangers pay: they must not use up the cap of the others
@@ -56,13 +55,10 @@ func (l *limits) admit(on *purse, key [24]byte, content common.Hash, cents int64
 		}
 	}
 	l.orders[key] = content
-	if len(l.ring) < remembered {
-		l.ring = append(l.ring, key)
-		return "", 0
+	if l.keys = append(l.keys, key); len(l.keys) > remembered {
+		delete(l.orders, l.keys[0])
+		l.keys = l.keys[1:]
 	}
-	delete(l.orders, l.ring[l.next])
-	l.ring[l.next] = key
-	l.next = (l.next + 1) % remembered
 	return "", 0
 }
 
