@@ -20,6 +20,7 @@ import (
 	"github.com/tollhq/toll/internal/checkout/railtest"
 	"github.com/tollhq/toll/internal/events"
 	"github.com/tollhq/toll/internal/facilitator"
+	"github.com/tollhq/toll/internal/jobs"
 	"github.com/tollhq/toll/internal/ledger"
 	"github.com/tollhq/toll/internal/outbound"
 	"github.com/tollhq/toll/internal/seal"
@@ -135,8 +136,9 @@ func newStackWith(t testing.TB, st *store.Store, rails checkout.Rails) *stack {
 	})
 	must(t, err)
 	s.ledger = ledger.New(st, ledger.Config{Clock: s.clock.now, Log: log, MACKey: s.auth.MACKey()})
+	queue := jobs.NewQueue(st, s.clock.now, log)
 	desk := checkout.New(checkout.Deps{
-		Store: st, Ledger: s.ledger, Rails: rails, Clock: s.clock.now, Log: log, SignReference: s.auth.SignReference, OpenReference: s.auth.OpenReference,
+		Store: st, Ledger: s.ledger, Queue: queue, Rails: rails, Clock: s.clock.now, Log: log, SignReference: s.auth.SignReference, OpenReference: s.auth.OpenReference,
 	})
 	s.fac = facilitator.New(facilitator.Deps{
 		Store: st, Ledger: s.ledger, Auth: s.auth, Checkout: desk, Environment: toll.Sandbox, Clock: s.clock.now, Log: log, TopUpWait: long,
@@ -156,8 +158,8 @@ func newStackWith(t testing.TB, st *store.Store, rails checkout.Rails) *stack {
 	s.url = server.URL
 	t.Cleanup(func() {
 		server.Close()
-		if err := desk.Close(ctx); err != nil {
-			t.Errorf("close checkout: %v", err)
+		if err := queue.Close(ctx); err != nil {
+			t.Errorf("close queue: %v", err)
 		}
 		if err := s.ledger.Close(ctx); err != nil {
 			t.Errorf("close ledger: %v", err)

@@ -1,6 +1,7 @@
 package chain
 
 import (
+	"context"
 	"errors"
 	"log/slog"
 	"math/big"
@@ -23,12 +24,14 @@ type Config struct {
 	ChainID     uint64 // 0: that of the environment; another one is refused
 	Embedded    bool   // the chain is inside this program; refused for [toll.Live]
 	Pool        *endpoints.Pool
-	Store       *store.Store
-	Signer      *signer.Signer
-	Orders      rail.Orders
-	Service     common.Address   // delegate of every delegation
-	Relayers    []common.Address // one at least
-	Tokens      []common.Address // ERC-20 tokens of direct orders, beside USDC and EURC; they must revert when they move nothing
+	// Start makes the chain usable before something is asked of it, and calls [Rail.Open]. nil: it is, over Pool.
+	Start    func(ctx context.Context) error
+	Store    *store.Store
+	Signer   *signer.Signer
+	Orders   rail.Orders      // see [Rail.Connect]
+	Service  common.Address   // delegate of every delegation
+	Relayers []common.Address // one at least
+	Tokens   []common.Address // ERC-20 tokens of direct orders, beside USDC and EURC; they must revert when they move nothing
 
 	// Confirmations are the blocks on top of the including one before credits are granted. A price above FastLimitCents, or
 	// without cents, waits for a safe block instead. A top-up waits for TopUpConfirmations. The embedded chain waits for none.
@@ -65,8 +68,8 @@ func (c *Config) set() error {
 		return errors.New("chain: the chain id is not the one of the environment")
 	case c.Embedded && c.Environment == toll.Live:
 		return errors.New("chain: the embedded chain cannot serve the live environment")
-	case c.Pool == nil || c.Store == nil || c.Signer == nil || c.Orders == nil:
-		return errors.New("chain: no endpoints, store, signer or orders")
+	case c.Pool == nil && c.Start == nil || c.Store == nil || c.Signer == nil:
+		return errors.New("chain: no endpoints, store or signer")
 	case c.Service == common.Address{} || len(c.Relayers) == 0 || slices.Contains(c.Relayers, c.Service):
 		return errors.New("chain: the service account and at least one relayer are needed, and they are different accounts")
 	case c.FastLimitCents < 0 || c.BatchOps < 0 || c.BatchBytes < 0 || c.BatchWindow < 0 || c.VoidAfter < 0:
@@ -97,6 +100,9 @@ func (c *Config) set() error {
 	}
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
+	}
+	if c.Start == nil {
+		c.Start = func(context.Context) error { return nil }
 	}
 	if c.At == nil {
 		c.At = func(string) {}

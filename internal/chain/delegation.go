@@ -67,6 +67,9 @@ func (r *Rail) signed(ctx context.Context, d *rail.Delegation, made *userop.Dele
 // SignatureRequest returns what the holder of the account signs for a delegation. It reads the chain and sends nothing.
 // Errors: [toll.CodeChainForeignCode], and those with status 503.
 func (r *Rail) SignatureRequest(ctx context.Context, d *rail.Delegation) (*rail.SignatureRequest, error) {
+	if err := r.start(ctx); err != nil {
+		return nil, err
+	}
 	made, err := r.onChain(d)
 	if err != nil {
 		return nil, err
@@ -94,6 +97,9 @@ func foreignCode(account common.Address) *toll.Error {
 // [toll.CodeChainForeignCode] when the account does not have our code and the authorization does not give it, and those with
 // status 503.
 func (r *Rail) CheckSignature(ctx context.Context, d *rail.Delegation) error {
+	if err := r.start(ctx); err != nil {
+		return err
+	}
 	made, err := r.onChain(d)
 	if err != nil {
 		return err

@@ -3,6 +3,7 @@ package chain
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"time"
 
 	"github.com/ethereum/go-ethereum/common"
@@ -126,3 +127,30 @@ func (r *Rail) Turns(address common.Address) func(ctx context.Context) (time.Dur
 
 // Outcome is how an operation stands, as its order takes it.
 func (o *Op) Outcome() rail.Outcome { return o.outcome() }
+
+// Pay has an order begun and carried on as checkout does, and returns when it is decided or ctx ends.
+func (r *Rail) Pay(ctx context.Context, p rail.Purchase) (rail.Payment, error) {
+	op, err := r.order(&p)
+	if err != nil {
+		return rail.Payment{}, err
+	}
+	r.cfg.At("order")
+	want := op.Digest
+	if op, err = r.addOp(ctx, op); err != nil {
+		return rail.Payment{Outcome: rail.Outcome{Status: toll.OrderCreated}}, err
+	}
+	r.cfg.At("created")
+	if op.Digest != want {
+		return paymentOf(op), conflict(op.ID)
+	}
+	return r.pursue(ctx, op, p.Delegation)
+}
+
+// Outcome is how an order stands, created for one that was not begun.
+func (r *Rail) Outcome(ctx context.Context, orderID string) (rail.Payment, error) {
+	p, err := r.Payment(ctx, r.cfg.Store, orderID)
+	if errors.Is(err, store.ErrNotFound) {
+		return rail.Payment{Outcome: rail.Outcome{Status: toll.OrderCreated}}, nil
+	}
+	return p, err
+}

@@ -37,7 +37,7 @@ func TestT64_DelegationOverrun(t *testing.T) {
 		if e := w.lands(elsewhere, w.service); !e.success {
 			t.Fatalf("%+v", e)
 		}
-		w.books.Spent(t.Context(), d.ID, toll.Units{})
+		w.books.Spent(t.Context(), nil, d.ID, toll.Units{})
 		f := w.fails(r, by(d, purchase(owner, usdc, receiver(2), 20_000_000)), toll.CodeDelegationInsufficient)
 		is(t, "reason", f.FailureReason, "ERC20TransferAmountEnforcer:allowance-exceeded")
 		is(t, "spent units", w.books.spentOf(d.ID), "40000000")

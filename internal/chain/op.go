@@ -11,6 +11,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/chain/userop"
+	"github.com/tollhq/toll/internal/rail"
 )
 
 // State is where an operation stands. A change of state is one transaction of the database.
@@ -73,6 +74,8 @@ type Op struct {
 	Tx        common.Hash       `json:"tx,omitzero"`         // transaction in which it is, or was last sent; zero before Sent
 	Place     Place             `json:"place,omitzero"`      // of its event
 	Failure   *Failure          `json:"failure,omitempty"`   // of Failed; of Sent: an event, success=false, that is not deep enough to count
+
+	Delay *rail.Delay `json:"delay,omitempty"` // of Created and Signed: why it cannot be carried on now
 
 	Decided   State     `json:"told,omitempty"` // what its order has taken: "", Confirmed, Final or Failed
 	SentAt    time.Time `json:"-"`              // when it was first sent, since its evidence was last undone; zero: nobody but us has seen its bytes

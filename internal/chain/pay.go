@@ -15,95 +15,149 @@ import (
 	"github.com/ethereum/go-ethereum/crypto"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/backoff"
 	"github.com/tollhq/toll/internal/chain/signer"
 	"github.com/tollhq/toll/internal/chain/userop"
 	"github.com/tollhq/toll/internal/rail"
 	"github.com/tollhq/toll/internal/store"
 )
 
-// poll is how often who waits for an operation reads it: another process may be at it.
-const poll = 150 * time.Millisecond
+const (
+	// readEvery is how often who waits for an operation reads it: another process may be at it. What this one does wakes it.
+	readEvery = time.Second
+	// earlyPause is how long a sale waits whose authorization counts from the next block on.
+	earlyPause = 150 * time.Millisecond
+	// maxRemembered is how many delegations a process knows to be stored.
+	maxRemembered = 1 << 16
+)
 
-// maxRemembered is how many delegations a process knows to be stored.
-const maxRemembered = 1 << 16
-
-// Pay starts the payment of an order, or goes on with the one that was started, and returns when it is decided or when ctx
-// ends: the outcome says which. Any number of calls, in any number of processes, pay an order id once.
-//
-// An error decides nothing. Errors: [toll.CodeChainOrderConflict] for an order id that was used with other content; with
-// status 503 and RetryAfterSecs, when it cannot go on now, [toll.CodeChainUnreachable], [toll.CodeChainContracts],
-// [toll.CodeChainRelayerLow], [toll.CodeChainFeeCap], [toll.CodeChainPaused], [toll.CodeChainSignerCap].
-func (r *Rail) Pay(ctx context.Context, p rail.Purchase) (rail.Payment, error) {
-	op, err := r.order(&p)
-	if err != nil {
-		return created, err
+// Prepare implements [rail.Rail]. It asks nobody.
+func (r *Rail) Prepare(_ context.Context, p *rail.Purchase) error {
+	op, err := r.purchased(p)
+	if err == nil && op.Failure != nil {
+		return op.Failure.asError()
 	}
-	return r.pursue(ctx, op, func(ctx context.Context, op *Op) (*userop.Operation, *Failure, error) {
-		return r.build(ctx, op, p.Delegation)
-	})
+	return err
 }
 
-// builder makes the signed operation of one that is Created, or says why there is none. It may set what belongs to it, and
-// Place when it was paid before.
-type builder func(ctx context.Context, op *Op) (*userop.Operation, *Failure, error)
+// Begin implements [rail.Rail]. Errors: [toll.CodeChainOrderConflict] for an order id that was used with other content, [ErrSold].
+func (r *Rail) Begin(ctx context.Context, tx *store.Tx, p *rail.Purchase) error {
+	op, err := r.purchased(p)
+	if err != nil {
+		return err
+	}
+	there, err := r.insertOp(ctx, tx, op)
+	if err == nil && there.Digest != op.Digest {
+		err = conflict(op.ID)
+	}
+	return err
+}
 
-// pursue starts a payment, or goes on with the one that was started, until it is decided or ctx ends.
-func (r *Rail) pursue(ctx context.Context, op *Op, build builder) (rail.Payment, error) {
+// purchased makes the operation of an order, in the state Created, or Failed when it can never be paid so.
+func (r *Rail) purchased(p *rail.Purchase) (*Op, error) {
+	if p.Sale == nil {
+		return r.order(p)
+	}
+	op, f := r.sale(p.Sale)
+	if f != nil {
+		return &Op{State: Failed, Failure: f}, nil
+	}
+	return op, nil
+}
+
+// Payment implements [rail.Rail].
+func (r *Rail) Payment(ctx context.Context, q store.Querier, orderID string) (rail.Payment, error) {
+	op, err := opOf(store.ChainOpByID(ctx, q, orderID))
+	if err != nil {
+		return rail.Payment{}, err
+	}
+	return paymentOf(op), nil
+}
+
+// Resume implements [rail.Rail]: it signs an order that is not signed yet. The relayers and the tracker do the rest, in whatever
+// process.
+//
+// Errors: [toll.CodeChainOrderConflict] for an order that was begun with other content; with status 503 and RetryAfterSecs
+// [toll.CodeChainUnreachable], [toll.CodeChainContracts], [toll.CodeChainRelayerLow], [toll.CodeChainFeeCap],
+// [toll.CodeChainPaused], [toll.CodeChainSignerCap].
+func (r *Rail) Resume(ctx context.Context, p *rail.Purchase) error {
+	want, err := r.purchased(p)
+	if err != nil {
+		return err
+	}
+	op, err := r.op(ctx, p.OrderID)
+	if err == nil && op.Digest != want.Digest {
+		err = conflict(op.ID)
+	}
+	if err != nil {
+		return err
+	}
+	return r.resume(ctx, op, p.Delegation)
+}
+
+// resume is [Rail.Resume] for an operation. d is its delegation. What another process does with it meanwhile is no error.
+func (r *Rail) resume(ctx context.Context, op *Op, d *rail.Delegation) error {
 	var err error
-	digest := op.Digest
-	changed, stop := r.watch(op.ID)
-	defer func() { stop() }()
-	r.cfg.At("order")
-	if op, err = r.addOp(ctx, op); err != nil {
-		return created, err
+	switch op.State {
+	case Created:
+		err = r.start(ctx)
+		for first := true; err == nil && (first || backoff.Sleep(ctx, earlyPause)); first = false {
+			if err = r.sign(ctx, op, d); !errors.Is(err, errEarly) {
+				break
+			}
+			err = nil
+		}
+	case Signed:
+		if err = r.start(ctx); err == nil {
+			err = r.Ready(ctx)
+		}
 	}
-	r.cfg.At("created")
-	if op.Digest != digest {
-		return paymentOf(op), conflict(op.ID)
+	if err == nil || ctx.Err() != nil {
+		return ctx.Err()
 	}
-	var looked time.Time
+	if now, e := r.op(ctx, op.ID); errors.Is(err, ErrChanged) || e == nil && now.Version != op.Version {
+		return nil // another process may be the reason, too
+	}
+	if delay := rail.NewDelay(err, r.cfg.Clock()); delay != nil {
+		next := *op
+		next.Delay = delay
+		if e := r.update(ctx, &next); e != nil && !errors.Is(e, ErrChanged) {
+			return e
+		}
+		r.changed(op.ID)
+	}
+	return err
+}
+
+// pursue has an operation that was stored carried on until it is decided or ctx ends. It reads it once a second.
+func (r *Rail) pursue(ctx context.Context, op *Op, d *rail.Delegation) (rail.Payment, error) {
 	for {
-		switch op.State {
-		case Confirmed, Final, Failed:
-			return paymentOf(op), nil
-		case Created:
-			err = r.sign(ctx, op, build)
-			if err != nil && ctx.Err() == nil && !errors.Is(err, ErrChanged) && !errors.Is(err, errEarly) {
-				// Another process may have gone on with it meanwhile, and be the reason.
-				if next, e := r.op(ctx, op.ID); e != nil || next.Version == op.Version {
-					return paymentOf(op), err
-				}
-			}
-		case Signed:
-			if now := r.cfg.Clock(); now.Sub(looked) >= readyFor {
-				if err := r.Ready(ctx); err != nil && ctx.Err() == nil {
-					return paymentOf(op), err
-				}
-				looked = now
-			}
-		}
-		if op.State != Created || errors.Is(err, errEarly) {
-			tick := time.NewTimer(poll)
-			select {
-			case <-changed:
-			case <-tick.C:
-			case <-ctx.Done():
-			}
-			tick.Stop()
-		}
-		if ctx.Err() != nil {
-			return paymentOf(op), nil
-		}
-		stop()
-		changed, stop = r.watch(op.ID)
+		changed, stop := r.watch(op.ID)
 		next, err := r.op(ctx, op.ID)
-		if ctx.Err() != nil {
-			return paymentOf(op), nil
+		if err == nil {
+			op = next
+			switch op.State {
+			case Confirmed, Final, Failed:
+				stop()
+				return paymentOf(op), nil
+			}
+			err = r.resume(ctx, op, d)
 		}
-		if err != nil {
+		if err != nil && ctx.Err() == nil {
+			stop()
 			return paymentOf(op), err
 		}
-		op = next
+		tick := time.NewTimer(readEvery)
+		select {
+		case <-changed:
+		case <-tick.C:
+		case <-ctx.Done():
+		}
+		tick.Stop()
+		stop()
+		if ctx.Err() != nil {
+			return paymentOf(op), nil
+		}
 	}
 }
 
@@ -207,12 +261,20 @@ func transfersOf(payments []Payment) []userop.Transfer {
 
 // sign takes an order from Created to Signed, or to Failed when it cannot be paid. Until then nothing has left this process, so
 // any process may do it again.
-func (r *Rail) sign(ctx context.Context, op *Op, build builder) error {
+func (r *Rail) sign(ctx context.Context, op *Op, d *rail.Delegation) error {
 	if err := r.Ready(ctx); err != nil {
 		return err
 	}
 	next := *op
-	operation, f, err := build(ctx, &next)
+	next.Delay = nil
+	var operation *userop.Operation
+	var f *Failure
+	var err error
+	if op.Kind == KindSale {
+		operation, f, err = r.buildSale(ctx, &next)
+	} else {
+		operation, f, err = r.build(ctx, &next, d)
+	}
 	if f != nil && err == nil {
 		if err = r.decidedBefore(ctx, &next); err != nil {
 			f = nil
@@ -371,19 +433,10 @@ func (r *Rail) given(d *rail.Delegation, nonce uint64) (*types.SetCodeAuthorizat
 	return r.authorization(d, nonce)
 }
 
-// created is the payment of an order that the rail has not begun: nothing was paid.
-var created = rail.Payment{Outcome: rail.Outcome{Status: toll.OrderCreated}}
-
-func paymentOf(op *Op) rail.Payment { return rail.Payment{Outcome: op.outcome()} }
-
-// Outcome tells how an order stands, without waiting. An order that the rail has not heard of is created: nothing was paid.
-func (r *Rail) Outcome(ctx context.Context, orderID string) (rail.Payment, error) {
-	op, err := r.op(ctx, orderID)
-	switch {
-	case errors.Is(err, store.ErrNotFound):
-		return created, nil
-	case err != nil:
-		return created, err
+func paymentOf(op *Op) rail.Payment {
+	p := rail.Payment{Outcome: op.outcome()}
+	if op.State == Created || op.State == Signed {
+		p.Delay = op.Delay
 	}
-	return paymentOf(op), nil
+	return p
 }

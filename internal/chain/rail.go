@@ -1,6 +1,7 @@
 package chain
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 	"math/big"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/ethereum/go-ethereum/common"
 
+	"github.com/tollhq/toll/internal/chain/endpoints"
 	"github.com/tollhq/toll/internal/jobs"
 	"github.com/tollhq/toll/internal/rail"
 )
@@ -38,6 +40,7 @@ const maxReads = 8
 var (
 	_ rail.Rail      = (*Rail)(nil)
 	_ rail.Delegator = (*Rail)(nil)
+	_ rail.Seller    = (*Rail)(nil)
 )
 
 // New returns a rail, or an error when the configuration cannot be used. It asks no endpoint.
@@ -55,6 +58,15 @@ func New(cfg Config) (*Rail, error) {
 	}
 	return r, nil
 }
+
+// Connect implements [rail.Rail].
+func (r *Rail) Connect(o rail.Orders) { r.cfg.Orders = o }
+
+// Open gives the rail the endpoints over which it reaches the chain, once, before its loops run.
+func (r *Rail) Open(pool *endpoints.Pool) { r.cfg.Pool = pool }
+
+// start makes the chain usable. Errors have status 503.
+func (r *Rail) start(ctx context.Context) error { return r.cfg.Start(ctx) }
 
 // Loops returns what sends operations and follows the chain. Any number of processes may run them; leases say which of them is at
 // what.

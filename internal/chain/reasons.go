@@ -12,6 +12,7 @@ import (
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/chain/contracts"
 	"github.com/tollhq/toll/internal/chain/signer"
+	"github.com/tollhq/toll/internal/store"
 )
 
 // retryAfter says when it makes sense to ask again, in seconds.
@@ -128,7 +129,7 @@ func (r *Rail) tellSpent(ctx context.Context, delegationID string, units *big.In
 	if err != nil {
 		return err
 	}
-	return r.cfg.Orders.Spent(ctx, delegationID, amount)
+	return r.cfg.Store.Tx(ctx, func(tx *store.Tx) error { return r.cfg.Orders.Spent(ctx, tx, delegationID, amount) })
 }
 
 // errNonceUsed says that the chain has run the nonce of an operation already. Its event tells what became of it.

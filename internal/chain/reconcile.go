@@ -398,9 +398,9 @@ func (t *tracker) heard(ctx context.Context, l *types.Log) error {
 	case spent:
 		err = r.tellSpent(ctx, known, units)
 	default:
-		err = r.cfg.Orders.Disabled(ctx, known)
+		err = r.cfg.Store.Tx(ctx, func(tx *store.Tx) error { return r.cfg.Orders.Disabled(ctx, tx, known) })
 	}
-	if errors.Is(err, toll.NewError(toll.CodeUnknownDelegation)) || errors.Is(err, toll.NewError(toll.CodeDelegationNotFound)) {
+	if errors.Is(err, toll.NewError(toll.CodeUnknownDelegation)) {
 		r.log.Error("alarm: the chain tells of a delegation that is not there", "delegation", known)
 		err = nil // to ask again would not bring it back
 	}

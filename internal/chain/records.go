@@ -20,35 +20,39 @@ import (
 // cursorReader is the reader whose cursor the tracker moves.
 const cursorReader = "tracker"
 
-// addOp stores a new operation and returns what is stored under its id: the given one, or an older one as it is. Of a sale it
+// addOp is insertOp in a transaction of its own.
+func (r *Rail) addOp(ctx context.Context, op *Op) (stored *Op, err error) {
+	err = r.cfg.Store.Tx(ctx, func(tx *store.Tx) error {
+		stored, err = r.insertOp(ctx, tx, op)
+		return err
+	})
+	if err == nil && stored.undecided() {
+		r.moved.Fire() // it failed as it was made
+	}
+	return stored, err
+}
+
+// insertOp stores a new operation and returns what is stored under its id: the given one, or an older one as it is. Of a sale it
 // stores, too, that the authorization (token, payer, nonce) pays its order, for ever; [ErrSold] when it pays another one.
-func (r *Rail) addOp(ctx context.Context, op *Op) (*Op, error) {
+func (r *Rail) insertOp(ctx context.Context, tx *store.Tx, op *Op) (*Op, error) {
 	row, err := rowOfOp(op)
 	if err != nil {
 		return nil, err
 	}
 	row.Version = 1
-	var there *store.ChainOp
-	err = r.cfg.Store.Tx(ctx, func(tx *store.Tx) error {
-		if op.Kind == KindSale {
-			if there, err = store.ChainOpByID(ctx, tx, op.ID); !errors.Is(err, store.ErrNotFound) {
-				return err
-			}
-			if err = r.recordSale(ctx, tx, op); err != nil {
-				return err
-			}
+	if op.Kind == KindSale {
+		if there, err := opOf(store.ChainOpByID(ctx, tx, op.ID)); !errors.Is(err, store.ErrNotFound) {
+			return there, err
 		}
-		there, err = store.InsertChainOp(ctx, tx, row)
-		return err
-	})
+		if err := r.recordSale(ctx, tx, op); err != nil {
+			return nil, err
+		}
+	}
+	there, err := opOf(store.InsertChainOp(ctx, tx, row))
 	if errors.Is(err, store.ErrNotFound) {
 		return nil, fmt.Errorf("chain: the nonce key of %s belongs to another operation", op.ID)
 	}
-	stored, err := opOf(there, err)
-	if err == nil && stored.undecided() {
-		r.moved.Fire() // it failed as it was made
-	}
-	return stored, err
+	return there, err
 }
 
 // recordSale stores that an authorization pays its order. Checkout has done so with the order, as a rule.

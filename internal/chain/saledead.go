@@ -11,6 +11,9 @@ import (
 // Dead reports whether an authorization has moved nothing and never will: a finalized block is past its end, and its nonce is not used.
 // It needs no OrderID and no Signature, and asks the chain alone, on live two endpoints.
 func (r *Rail) Dead(ctx context.Context, s rail.Sale) (bool, error) {
+	if err := r.start(ctx); err != nil {
+		return false, err
+	}
 	t := &tracker{rail: r}
 	called := "finalized"
 	if r.cfg.Embedded {

@@ -29,6 +29,11 @@ func TokenDomain(chainID uint64, token toll.Address) (evm.Domain, bool) {
 	return evm.Domain{Name: name, Version: version, ChainID: new(big.Int).SetUint64(chainID), Contract: token}, ok
 }
 
+// Domain implements [rail.Seller]. It does not start the chain: what is sold is told while nobody buys.
+func (r *Rail) Domain(token toll.Address) (evm.Domain, bool) {
+	return TokenDomain(r.cfg.ChainID, token)
+}
+
 // sale makes the operation of a sale, in the state Created, or says why it is none. Nothing is asked of the chain: whether code
 // of the payer takes a signature that its key has not made, [Rail.disowned] tells.
 func (r *Rail) sale(s *rail.Sale) (*Op, *Failure) {
@@ -63,70 +68,80 @@ func (o *Op) authorization() *evm.Authorization {
 	}
 }
 
-// Sell is [Rail.Pay] for a sale. The order is paid when the token has carried the authorization out, whoever sent it, also before
-// it was asked for here; an authorization pays one order. One that was sent fails when it cannot be carried out any more: its
-// nonce was used otherwise, or a finalized block is past its end. One that failed before is looked at again: others may have had
-// its authorization carried out since.
+// Sell implements [rail.Seller]. The payment is made when the token has carried the authorization out, whoever sent it, also before
+// it was asked for here. One that was sent fails when it cannot be carried out any more: its nonce was used otherwise, or a
+// finalized block is past its end. One that failed before is looked at again.
 //
 // A failure has the reason word of the protocol in Params, as "reason". One of an authorization that is no payment at all, or
-// that pays another order, leaves no trace. Whether code of the payer takes the signature is asked before the order is begun;
-// afterwards the token says so.
+// that pays something else, leaves no trace. Whether code of the payer takes the signature is asked before the payment is begun;
+// afterwards the token says so. Errors: those of [Rail.Resume].
 func (r *Rail) Sell(ctx context.Context, s rail.Sale) (rail.Payment, error) {
 	if s.OrderID == "" {
-		return created, errors.New("chain: a sale without an order")
+		return rail.Payment{}, errors.New("chain: a sale without an order")
+	}
+	if err := r.start(ctx); err != nil {
+		return rail.Payment{}, err
 	}
 	op, f := r.sale(&s)
 	if f == nil {
 		var err error
 		if f, err = r.strange(ctx, op); err != nil {
-			return created, err
+			return rail.Payment{}, err
 		}
 	}
 	if f != nil {
 		return failed(f), nil
 	}
-	o, err := r.pursue(ctx, op, r.buildSale)
+	r.cfg.At("order")
+	there, err := r.addOp(ctx, op)
+	r.cfg.At("created")
 	switch {
 	case errors.Is(err, ErrSold):
 		return failed(takenNonce("the authorization pays another order")), nil
-	case err != nil || o.Status != toll.OrderFailed || o.Ended || !r.reopen(ctx, s.OrderID):
+	case err != nil:
+		return rail.Payment{}, err
+	case there.Digest != op.Digest:
+		return paymentOf(there), conflict(op.ID)
+	}
+	o, err := r.pursue(ctx, there, nil)
+	if err != nil || o.Status != toll.OrderFailed || o.Ended {
 		return o, err
 	}
-	return r.pursue(ctx, op, r.buildSale)
+	if again, err := r.Again(ctx, s.OrderID); err != nil || !again {
+		return o, nil
+	}
+	return r.pursue(ctx, there, nil)
 }
 
 // failed is the payment of a sale that leaves no trace.
 func failed(f *Failure) rail.Payment { return paymentOf(&Op{State: Failed, Failure: f}) }
 
-// reopen takes a sale that had failed before anything was sent to Included when others have had its authorization carried out
-// since, and reports whether it did.
-func (r *Rail) reopen(ctx context.Context, id string) bool {
-	op, err := r.op(ctx, id)
+// Again implements [rail.Seller]: it takes a sale that failed before anything was sent to Included when others have had its
+// authorization carried out since. true, too: it is not failed any more.
+func (r *Rail) Again(ctx context.Context, orderID string) (bool, error) {
+	if err := r.start(ctx); err != nil {
+		return false, err
+	}
+	op, err := r.op(ctx, orderID)
 	if err != nil || op.State != Failed {
-		return err == nil
+		return err == nil, err
 	}
 	used, err := r.used(ctx, op)
 	if err != nil || !used {
-		return false
+		return false, err
 	}
 	operation, f, err := r.buildSale(ctx, op)
-	if err == nil && f == nil && op.Place == (Place{}) {
-		return false // the chain has gone back meanwhile
+	if err != nil || f != nil || op.Place == (Place{}) {
+		return false, err // without a place the chain has gone back meanwhile
 	}
-	if err == nil && f == nil {
-		op.include(operation, r.chainID)
-		op.Failure, op.UpdatedAt = nil, r.cfg.Clock()
-		err = r.update(ctx, op)
+	op.include(operation, r.chainID)
+	op.Failure, op.UpdatedAt = nil, r.cfg.Clock()
+	if err := r.update(ctx, op); err != nil {
+		return false, err
 	}
-	if err != nil {
-		r.log.Warn("a sale that had failed could not be looked at again", "order", id, "err", err)
-	}
-	if err != nil || f != nil {
-		return false
-	}
-	r.log.Warn("a sale that had failed was paid by others", "order", id, "tx", op.Tx)
+	r.log.Warn("a sale that had failed was paid by others", "order", orderID, "tx", op.Tx)
 	r.moved.Fire()
-	return true
+	return true, nil
 }
 
 // buildSale makes the signed operation of a sale after a clean simulation, or says why there is none. When others have had the
@@ -204,6 +219,9 @@ func (r *Rail) buildSale(ctx context.Context, op *Op) (*userop.Operation, *Failu
 // it then. Errors: those with status 503, and with status 402 or 400 and a Reason why it cannot be paid,
 // [toll.CodeChainToken], [toll.CodeChainBalance], [toll.CodePaymentRequired] or [toll.CodeChainFailed].
 func (r *Rail) CheckSale(ctx context.Context, s rail.Sale) (used bool, err error) {
+	if err := r.start(ctx); err != nil {
+		return false, err
+	}
 	s.OrderID = "check" // of no order: nothing is stored
 	op, f := r.sale(&s)
 	if f != nil {

@@ -38,9 +38,12 @@ func signatureForm(signature []byte) bool {
 // has no code, its code fails, answers otherwise than the standard says or needs more than 500,000 gas, and the signature is
 // wrapped (ERC-6492) or longer than [evm.MaxSignature]. Where endpoints have to agree, two at least say so and none denies it.
 // Errors have status 503.
-func (r *Rail) Accepts(ctx context.Context, account toll.Address, digest common.Hash, signature []byte) (bool, error) {
+func (r *Rail) Accepts(ctx context.Context, account toll.Address, digest [32]byte, signature []byte) (bool, error) {
 	if !signatureForm(signature) {
 		return false, nil
+	}
+	if err := r.start(ctx); err != nil {
+		return false, err
 	}
 	select {
 	case r.lanes <- struct{}{}:

@@ -50,7 +50,7 @@ func (w *relayer) store(ctx context.Context, now outlook, nonce uint64, b *batch
 		SentBlock: now.head.Number.Uint64(), CreatedAt: at,
 	}
 	for _, op := range b.ops {
-		op.State, op.Tx, op.UpdatedAt = Sent, tx.Hash, at
+		op.State, op.Tx, op.UpdatedAt, op.Delay = Sent, tx.Hash, at, nil
 		if op.SentAt.IsZero() {
 			op.SentAt = at
 		}

@@ -169,6 +169,9 @@ const maxRevocations = 8
 // too, and makes another one. A repeat does no harm. [signer.ErrNoKey] for an account that its user holds, for which
 // [Rail.Revocation] is.
 func (r *Rail) Revoke(ctx context.Context, d *rail.Delegation) (done bool, err error) {
+	if err := r.start(ctx); err != nil {
+		return false, err
+	}
 	made, err := r.onChain(d)
 	if err != nil {
 		return false, err

@@ -474,14 +474,14 @@ func (b *books) yields(id string) int {
 	return b.yielded[id]
 }
 
-func (b *books) Spent(_ context.Context, id string, units toll.Units) error {
+func (b *books) Spent(_ context.Context, _ *store.Tx, id string, units toll.Units) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.spent[id] = units
 	return nil
 }
 
-func (b *books) Disabled(_ context.Context, id string) error {
+func (b *books) Disabled(_ context.Context, _ *store.Tx, id string) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.disabled[id] = true

@@ -97,29 +97,25 @@ func (c *Checkout) changeBudget(ctx context.Context, tx *store.Tx, id string, ch
 	return []store.NewEvent{c.delegationEvent(d, toll.EventDelegationExhausted, c.now())}, nil
 }
 
-// Spent corrects what is spent of a delegation by a reading of the chain: units is all that it has counted against the
-// delegation, in base units of its currency. What was spent elsewhere counts from then on; orders of ours count what they
-// took, rounded up to a cent each. A reading may come twice, and in whatever order with what becomes of orders. Errors:
-// [toll.CodeUnknownDelegation].
-func (c *Checkout) Spent(ctx context.Context, delegationID string, units toll.Units) error {
+// Spent implements [rail.Orders]. What was spent elsewhere counts from then on; orders of ours count what they took, rounded up to a
+// cent each. A reading may come twice, and in whatever order with what becomes of orders.
+func (c *Checkout) Spent(ctx context.Context, tx *store.Tx, delegationID string, units toll.Units) error {
 	cents, ok := centsOf(units)
 	if !ok {
 		cents = int64(toll.MaxCents)
 	}
-	return fault(c.store.Tx(ctx, func(tx *store.Tx) error {
-		events, err := c.changeBudget(ctx, tx, delegationID, func(b budget) {
-			was := b.Spent
-			if b.count(cents); b.Spent > was {
-				c.log.Warn("a delegation was spent elsewhere", "delegation", b.ID, "cents", b.Spent-was)
-			}
-			c.failpoint("counting")
-		})
-		if errors.Is(err, store.ErrNotFound) {
-			return toll.NewError(toll.CodeUnknownDelegation).WithDetails("delegationId %s", delegationID)
+	events, err := c.changeBudget(ctx, tx, delegationID, func(b budget) {
+		was := b.Spent
+		if b.count(cents); b.Spent > was {
+			c.log.Warn("a delegation was spent elsewhere", "delegation", b.ID, "cents", b.Spent-was)
 		}
-		if err != nil {
-			return err
-		}
-		return store.InsertEvent(ctx, tx, events...)
-	}))
+		c.failpoint("counting")
+	})
+	if errors.Is(err, store.ErrNotFound) {
+		return toll.NewError(toll.CodeUnknownDelegation).WithDetails("delegationId %s", delegationID)
+	}
+	if err != nil {
+		return err
+	}
+	return store.InsertEvent(ctx, tx, events...)
 }

@@ -1,14 +1,13 @@
 // Package checkout sells plans: orders, top-ups, delegations, mints by the owner, balances. Money comes in over a [Rail]; free
 // plans need none.
 //
-// A paid order is two transactions around the payment. The first records the order and takes everything that it needs: a
-// place among the orders of the plan, a count of the permission, cents of the delegation. The second mints the credits and
-// turns what was taken into what is spent, or gives it all back. Between them the order is open, and whoever finds it goes on
-// with the same id, which the rail pays at most once and the ledger mints at most once.
+// A paid order is two transactions. The first records the order with the row of its rail and takes everything that it needs: a
+// place among the orders of the plan, a count of the permission, cents of the delegation. The second is the rail's, which
+// decides: it mints the credits and turns what was taken into what is spent, or gives it all back. Between them the order is
+// open, and only the row of the rail moves. A job of the queue has the rail carry on with it, in this process or another one.
 package checkout
 
 import (
-	"context"
 	"errors"
 	"log/slog"
 	"sync"
@@ -16,7 +15,9 @@ import (
 	"time"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/jobs"
 	"github.com/tollhq/toll/internal/ledger"
+	"github.com/tollhq/toll/internal/rail"
 	"github.com/tollhq/toll/internal/store"
 )
 
@@ -24,6 +25,7 @@ import (
 type Deps struct {
 	Store       *store.Store
 	Ledger      *ledger.Ledger
+	Queue       *jobs.Queue // whose loops run after New
 	Rails       Rails
 	Environment toll.Environment // zero: toll.Sandbox
 	Clock       func() time.Time // nil: the clock of the system
@@ -47,27 +49,21 @@ type Checkout struct {
 	log    *slog.Logger
 	deps   Deps
 
+	queue *jobs.Queue
+
 	waiters     waiters
 	stopping    chan struct{} // closed by StopWaiting
 	stopWaiting sync.Once
-	work        context.Context // ends with Close
-	stop        context.CancelFunc
-	running     sync.WaitGroup
-	mu          sync.Mutex
-	closed      bool
-	runs        map[string]*run          // orders on which this process works
-	slots       map[string]chan struct{} // of the reconciler, by rail
 
 	// onFailpoint is set by tests that stop the process at a step.
 	onFailpoint atomic.Pointer[func(step string)]
 }
 
-// New returns a checkout. Close stops what it does in the background.
+// New returns a checkout, connects the rails to it, and has the queue run its jobs.
 func New(d Deps) *Checkout {
 	c := &Checkout{
-		store: d.Store, ledger: d.Ledger, rails: d.Rails, env: d.Environment, clock: d.Clock, log: d.Log, deps: d, runs: map[string]*run{},
+		store: d.Store, ledger: d.Ledger, rails: d.Rails, env: d.Environment, clock: d.Clock, log: d.Log, deps: d, queue: d.Queue,
 		stopping: make(chan struct{}),
-		slots:    map[string]chan struct{}{railCrypto: make(chan struct{}, runsAtOnce), railCard: make(chan struct{}, runsAtOnce)},
 	}
 	if c.env == "" {
 		c.env = toll.Sandbox
@@ -84,32 +80,20 @@ func New(d Deps) *Checkout {
 	if c.deps.MaxDelegationSecs == 0 {
 		c.deps.MaxDelegationSecs = 365 * toll.DaySecs
 	}
-	c.work, c.stop = context.WithCancel(context.Background())
+	for name, by := range map[string]rail.Rail{railCrypto: d.Rails.Crypto, railCard: d.Rails.Card} {
+		c.queue.Handle(store.JobPay+name, c.payJob)
+		if by != nil {
+			by.Connect(c)
+		}
+	}
+	c.queue.Handle(store.JobEndDelegation, c.endDelegation)
+	c.queue.Handle(store.JobDisable, c.disable)
+	c.queue.Handle(store.JobTakeBack, c.finishTakeBack)
 	return c
 }
 
-// StopWaiting answers callers that wait for an order with how it stands now, for a shutdown. Payments are worked on until
-// Close.
+// StopWaiting answers callers that wait for an order with how it stands now, for a shutdown.
 func (c *Checkout) StopWaiting() { c.stopWaiting.Do(func() { close(c.stopping) }) }
-
-// Close ends the waiting for rails. Orders that are not decided stay open; the next start goes on with them.
-func (c *Checkout) Close(ctx context.Context) error {
-	c.mu.Lock()
-	c.closed = true
-	c.mu.Unlock()
-	c.stop()
-	done := make(chan struct{})
-	go func() {
-		c.running.Wait()
-		close(done)
-	}()
-	select {
-	case <-done:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
 
 func (c *Checkout) failpoint(step string) {
 	if f := c.onFailpoint.Load(); f != nil {

@@ -11,6 +11,7 @@ import (
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/checkout"
 	"github.com/tollhq/toll/internal/checkout/railtest"
+	"github.com/tollhq/toll/internal/jobs"
 	"github.com/tollhq/toll/internal/ledger"
 	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/internal/store/storetest"
@@ -30,6 +31,7 @@ type shop struct {
 	store   *store.Store
 	ledgers []*ledger.Ledger
 	rooms   []*checkout.Checkout
+	queues  map[*checkout.Checkout]*jobs.Queue
 	rail    *railtest.Rail // nil: there is none
 	now     atomic.Int64   // microseconds
 }
@@ -58,7 +60,7 @@ func eachWith(t *testing.T, rail func() *railtest.Rail, f func(s *shop)) {
 	t.Helper()
 	for _, v := range storetest.Variants() {
 		t.Run(string(v), func(t *testing.T) {
-			s := &shop{T: t, ctx: context.Background(), rail: rail()}
+			s := &shop{T: t, ctx: context.Background(), rail: rail(), queues: map[*checkout.Checkout]*jobs.Queue{}}
 			s.now.Store(start.UnixMicro())
 			cfg := storetest.Config(t, v)
 			processes := 2
@@ -86,7 +88,7 @@ func eachWith(t *testing.T, rail func() *railtest.Rail, f func(s *shop)) {
 // start makes a checkout, as a process that starts would.
 func (s *shop) start(st *store.Store, l *ledger.Ledger) *checkout.Checkout {
 	d := checkout.Deps{
-		Store: st, Ledger: l, Clock: s.clock,
+		Store: st, Ledger: l, Clock: s.clock, Queue: jobs.NewQueue(st, s.clock, nil),
 		SignReference: func(use string, owner toll.Address, id string, _ time.Time) (string, error) {
 			return use + "." + owner.Lower() + "." + id, nil
 		},
@@ -104,15 +106,28 @@ func (s *shop) start(st *store.Store, l *ledger.Ledger) *checkout.Checkout {
 		},
 	}
 	if s.rail != nil {
-		d.Rails = checkout.Rails{Crypto: outside{s.rail, s}, Card: outside{s.rail, s}}
+		o := &outside{Rail: s.rail, s: s}
+		d.Rails = checkout.Rails{Crypto: o, Card: o}
+	}
+	return s.open(d)
+}
+
+// open makes a checkout that is closed at the end of the test.
+func (s *shop) open(d checkout.Deps) *checkout.Checkout {
+	if d.Queue == nil {
+		d.Queue = jobs.NewQueue(d.Store, s.clock, nil)
 	}
 	c := checkout.New(d)
-	s.Cleanup(func() {
-		if err := c.Close(context.Background()); err != nil {
-			s.Error(err)
-		}
-	})
+	s.queues[c] = d.Queue
+	s.Cleanup(func() { s.close(c) })
 	return c
+}
+
+// close ends the process of a checkout.
+func (s *shop) close(c *checkout.Checkout) {
+	s.Helper()
+	c.StopWaiting()
+	s.must(s.queues[c].Close(context.Background()))
 }
 
 // audit proves that money and credits agree.

@@ -4,39 +4,45 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
+	"time"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/jobs"
 	"github.com/tollhq/toll/internal/ledger"
 	"github.com/tollhq/toll/internal/rail"
 	"github.com/tollhq/toll/internal/store"
 )
 
-// decideTries bounds how often an act is begun anew because somebody decided the order meanwhile.
-const decideTries = 4
-
-// errElsewhere says that an order is not as it was when it was read. Nothing was written.
-var errElsewhere = errors.New("checkout: the order was decided elsewhere")
+// takeBackEvery is how often credits are looked at that holds keep from being taken back.
+const takeBackEvery = 2 * time.Second
 
 func isPaid(s toll.OrderStatus) bool { return s == toll.OrderConfirmed || s == toll.OrderFinal }
 
 // Change implements [rail.Orders]. Callers that wait for the decided orders are woken after the commit.
 func (c *Checkout) Change(ctx context.Context, account [16]byte, f func(t *rail.Tx) error) error {
-	return c.change(ctx, account, nil, f)
-}
-
-// change is Change. If seen is not nil, an order that is not as seen says is left alone: errElsewhere.
-func (c *Checkout) change(ctx context.Context, account [16]byte, seen *store.Order, f func(t *rail.Tx) error) error {
-	var decided []string
+	var decided []*store.Order
+	c.failpoint("finish")
 	err := c.ledger.Do(ctx, account, func(t *ledger.Tx) error {
 		decided = decided[:0]
-		return f(rail.NewTx(t.Tx, func(orderID string, out rail.Outcome) error {
-			decided = append(decided, orderID)
-			return c.decide(ctx, t, account, orderID, seen, &out)
+		err := f(rail.NewTx(t.Tx, func(orderID string, out rail.Outcome) error {
+			o, err := c.decide(ctx, t, account, orderID, &out)
+			if err == nil {
+				decided = append(decided, o)
+			}
+			return err
 		}, func(orderID string) error { return c.yield(ctx, t, account, orderID) }))
+		for _, o := range decided {
+			if err == nil {
+				err = c.afterDecision(ctx, t.Tx, o)
+			}
+		}
+		return err
 	})
+	c.failpoint("finished")
 	if err == nil {
-		c.waiters.wake(decided...)
+		for _, o := range decided {
+			c.waiters.wake(o.ID)
+		}
 	}
 	return err
 }
@@ -54,6 +60,16 @@ func (c *Checkout) yield(ctx context.Context, t *ledger.Tx, account [16]byte, id
 	return err
 }
 
+// afterDecision changes the jobs of a decided order: the rows of its rail are locked before.
+func (c *Checkout) afterDecision(ctx context.Context, tx *store.Tx, o *store.Order) error {
+	if o.HeldBack > 0 {
+		if err := store.PutJob(ctx, tx, store.Job{Kind: store.JobTakeBack, Key: []byte(o.ID), Due: c.now()}); err != nil {
+			return err
+		}
+	}
+	return store.DropJob(ctx, tx, store.JobPay+o.Rail, []byte(o.ID))
+}
+
 // orderToDecide is [store.OrderForUpdate] with the error that a rail gets.
 func orderToDecide(ctx context.Context, t *ledger.Tx, account [16]byte, id string) (*store.Order, error) {
 	o, err := store.OrderForUpdate(ctx, t.Tx, account, id)
@@ -63,36 +79,34 @@ func orderToDecide(ctx context.Context, t *ledger.Tx, account [16]byte, id strin
 	return o, err
 }
 
-// decide compares an outcome with the row of its order, under the lock of the account, and writes what follows.
-func (c *Checkout) decide(ctx context.Context, t *ledger.Tx, account [16]byte, id string, seen *store.Order, out *rail.Outcome) error {
+// decide compares an outcome with the row of its order, under the lock of the account, and writes what follows. It returns the
+// order as it is then.
+func (c *Checkout) decide(ctx context.Context, t *ledger.Tx, account [16]byte, id string, out *rail.Outcome) (*store.Order, error) {
 	o, err := orderToDecide(ctx, t, account, id)
 	if err != nil {
-		return err
-	}
-	if seen != nil && (o.Status != seen.Status && !(o.Open && seen.Open) || o.Open != seen.Open || o.Reversed != seen.Reversed) {
-		return errElsewhere
+		return nil, err
 	}
 	plan, err := store.PlanByID(ctx, t, o.Plan)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	switch {
 	case !out.Decided():
-		return toll.Errorf(toll.CodeInternal, "The outcome %q decides no order.", out.Status)
+		return nil, toll.Errorf(toll.CodeInternal, "The outcome %q decides no order.", out.Status)
 	case out.Status == toll.OrderFailed:
-		return c.decideFailed(ctx, t, plan, o, out)
+		return o, c.decideFailed(ctx, t, plan, o, out)
 	case !isPaid(o.Status):
 		if err := c.confirm(ctx, t, plan, o, out); err != nil {
-			return err
+			return nil, err
 		}
 	case o.Status == out.Status, o.Status == toll.OrderFinal:
-		return nil
+		return o, nil
 	}
 	if out.Status != toll.OrderFinal {
-		return nil
+		return o, nil
 	}
 	o.Status, o.UpdatedAt = toll.OrderFinal, c.now()
-	return store.UpdateOrder(ctx, t.Tx, o)
+	return o, store.UpdateOrder(ctx, t.Tx, o)
 }
 
 // confirm mints the credits of a paid order. An order that had failed gets them too, and those that were taken back
@@ -242,87 +256,40 @@ func (c *Checkout) changeBudgetOf(ctx context.Context, t *ledger.Tx, o *store.Or
 	return store.UpdateDelegationTransaction(ctx, t.Tx, o.DelegationID, o.ID, status, provider, o.FailureReason)
 }
 
-// decideAs decides an order as a rail said, on its word as it is then if the order was decided before, since an answer may
-// be late.
-func (c *Checkout) decideAs(ctx context.Context, o *store.Order, p *rail.Payment) error {
-	for range decideTries {
-		if o.Status == p.Status || isPaid(o.Status) && isPaid(p.Status) && p.Status != toll.OrderFinal {
-			return nil
-		}
-		if !o.Open && o.Status != toll.OrderFinal && isPaid(o.Status) != isPaid(p.Status) {
-			latest, err := c.latest(ctx, o, p)
-			if err != nil {
-				return err
-			}
-			if isPaid(latest.Status) != isPaid(p.Status) || !latest.Decided() {
-				c.log.Warn("what was said of a decided order is not so", "order", o.ID, "status", o.Status, "said", p.Status)
-				return nil
-			}
-			if isPaid(p.Status) {
-				p = latest
-			} else {
-				p.Ended = latest.Ended
-			}
-		}
-		err := c.change(ctx, o.Account, o, func(t *rail.Tx) error { return t.Decide(o.ID, p.Outcome) })
-		if err != nil && !errors.Is(err, errElsewhere) && isPaid(p.Status) {
-			c.log.Error("a paid order has no credits yet", "order", o.ID, "err", err)
-		}
-		if !errors.Is(err, errElsewhere) {
-			return err
-		}
-		if o, err = store.OrderOfAccount(ctx, c.store, o.Account, o.ID); err != nil {
-			return err
-		}
-	}
-	return fmt.Errorf("%w: order %s", errElsewhere, o.ID)
-}
-
-// latest asks the rail again before what was decided is decided otherwise. Without a rail the given word counts.
-func (c *Checkout) latest(ctx context.Context, o *store.Order, p *rail.Payment) (*rail.Payment, error) {
-	from := c.rails.byName(o.Rail)
-	if from == nil {
-		return p, nil
-	}
-	latest, err := from.Outcome(ctx, o.ID)
-	return &latest, err
-}
-
 // account notes what has become of the credits of an order that was undone.
 func account(o *store.Order, t ledger.TakenBack) {
 	o.TakenBack, o.HeldBack = t.Taken, t.Left
 	o.Loss = t.Granted - t.Taken - t.Left
 }
 
-// finishTakeBacks follows credits that holds kept from being taken back, until the holds have ended.
-func (c *Checkout) finishTakeBacks(ctx context.Context) error {
-	due, err := store.OrdersHeldBack(ctx, c.store, dueOrders)
+// finishTakeBack follows credits that holds kept from being taken back, until the holds have ended ([store.JobTakeBack]).
+func (c *Checkout) finishTakeBack(ctx context.Context, id []byte) error {
+	found, err := store.OrderByID(ctx, c.store, string(id))
 	if err != nil {
 		return err
 	}
-	var errs []error
-	for _, o := range due {
-		errs = append(errs, c.ledger.Do(ctx, o.Account, func(t *ledger.Tx) error { return c.finishTakeBack(ctx, t, o.ID) }))
+	left := toll.Credits(0)
+	err = c.ledger.Do(ctx, found.Account, func(t *ledger.Tx) error {
+		a, err := t.Account()
+		if err != nil {
+			return err
+		}
+		o, err := store.OrderForUpdate(ctx, t.Tx, a.ID, found.ID)
+		if left = 0; err != nil || !o.Reversed {
+			return err
+		}
+		moved, err := t.TakeBack(o.ID, toll.Hash{})
+		if left = moved.Left; err != nil || o.HeldBack == moved.Left {
+			return err
+		}
+		if account(o, moved); o.HeldBack == 0 {
+			c.log.Error("the credits of an order that the chain undid are accounted for", "order", o.ID, "taken_back", o.TakenBack,
+				"loss", o.Loss)
+		}
+		return store.UpdateOrder(ctx, t.Tx, o)
+	})
+	if err == nil && left > 0 {
+		return &jobs.Again{After: takeBackEvery}
 	}
-	return errors.Join(errs...)
-}
-
-func (c *Checkout) finishTakeBack(ctx context.Context, t *ledger.Tx, id string) error {
-	a, err := t.Account()
-	if err != nil {
-		return err
-	}
-	o, err := store.OrderForUpdate(ctx, t.Tx, a.ID, id)
-	if err != nil || !o.Reversed {
-		return err
-	}
-	moved, err := t.TakeBack(o.ID, toll.Hash{})
-	if err != nil || o.HeldBack == moved.Left {
-		return err
-	}
-	if account(o, moved); o.HeldBack == 0 {
-		c.log.Error("the credits of an order that the chain undid are accounted for", "order", o.ID, "taken_back", o.TakenBack,
-			"loss", o.Loss)
-	}
-	return store.UpdateOrder(ctx, t.Tx, o)
+	return err
 }

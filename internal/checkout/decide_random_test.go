@@ -79,8 +79,7 @@ func TestT56_RandomDecisions(t *testing.T) {
 				}
 			case n == 9:
 				s.now.Add((time.Duration(r.IntN(30)) * time.Minute).Microseconds())
-				_, err := s.at(i).Reconcile(s.ctx)
-				s.must(err)
+				s.jobs(i)
 			}
 			s.audit()
 			if a := s.account(p, holder); a.Balance < a.Held || a.Held < 0 {
@@ -88,8 +87,7 @@ func TestT56_RandomDecisions(t *testing.T) {
 			}
 		}
 		s.now.Add(2 * time.Hour.Microseconds())
-		_, err := s.at(0).Reconcile(s.ctx)
-		s.must(err)
+		s.jobs(0)
 		for id, want := range state {
 			if o := s.state(id); o.Status != want || o.HeldBack != 0 {
 				s.Errorf("%s is %s, want %s: %+v", id, o.Status, want, o)

@@ -99,8 +99,7 @@ func TestT53_TakeBackAfterSpending(t *testing.T) {
 			}
 			s.audit()
 			s.undo(0, o.OrderID) // told again
-			_, err = s.at(0).Reconcile(s.ctx)
-			s.must(err)
+			s.later(0)
 			if now := s.state(o.OrderID); now.HeldBack != 20 || now.Loss != 70 {
 				s.Fatalf("%+v", now)
 			}
@@ -112,8 +111,7 @@ func TestT53_TakeBackAfterSpending(t *testing.T) {
 				_, err := s.ledgers[0].Release(s.ctx, perm.Account(), held)
 				s.must(err)
 			}
-			_, err = s.at(1).Reconcile(s.ctx)
-			s.must(err)
+			s.later(1)
 			now = s.state(o.OrderID)
 			if a := s.account(p, holder); now.TakenBack != taken || now.Loss != loss || now.HeldBack != 0 || a.Balance != 0 || a.Held != 0 || a.TakenBack != taken {
 				s.Fatalf("settles=%v: %+v %+v", settles, now, a)
@@ -137,8 +135,7 @@ func TestT53_HoldLapses(t *testing.T) {
 			s.Fatalf("%+v", now)
 		}
 		s.now.Add(time.Hour.Microseconds())
-		_, err = s.at(0).Reconcile(s.ctx)
-		s.must(err)
+		s.jobs(0)
 		if now := s.state(o.OrderID); now.HeldBack != 0 || now.TakenBack != 100 || now.Loss != 0 {
 			s.Fatalf("%+v", now)
 		}
@@ -290,7 +287,7 @@ func TestDecideOpenOrders(t *testing.T) {
 		}
 		p, q := s.plan(usdc(100)), s.plan(usdc(100))
 		id := open(p)
-		s.rail.Complete(id)
+		s.must(s.rail.Complete(id))
 		s.rail.Finalize(id)
 		s.must(s.decides(s.at(1), id, rail.Outcome{Status: toll.OrderFinal}))
 		if a := s.account(p, holder); a.Balance != 100 || s.state(id).Status != toll.OrderFinal {
@@ -420,7 +417,7 @@ func TestTakeBackIsLogged(t *testing.T) {
 		var mu sync.Mutex
 		var text bytes.Buffer
 		log := slog.New(slog.NewTextHandler(lockedWriter{&mu, &text}, &slog.HandlerOptions{Level: slog.LevelError}))
-		room := checkout.New(checkout.Deps{Store: s.store, Ledger: s.ledgers[0], Clock: s.clock, Log: log, Rails: checkout.Rails{Crypto: s.rail}})
+		room := s.open(checkout.Deps{Store: s.store, Ledger: s.ledgers[0], Clock: s.clock, Log: log, Rails: checkout.Rails{Crypto: s.rail}})
 		p := s.plan(usdc(100))
 		perm := s.permission(p, "", nil)
 		o, err := s.order(0, holder, p)
@@ -428,7 +425,7 @@ func TestTakeBackIsLogged(t *testing.T) {
 		s.settle(p, perm, "", 70)
 		s.rail.Undo(o.OrderID, toll.CodeChainFailed, gone)
 		s.must(s.decides(room, o.OrderID, undone))
-		s.must(room.Close(s.ctx))
+		s.close(room)
 		mu.Lock()
 		defer mu.Unlock()
 		for _, want := range []string{o.OrderID, "level=ERROR", "taken_back=30", "loss=70"} {
@@ -469,7 +466,10 @@ func TestFailureOfOperation(t *testing.T) {
 		}
 		s.rail.Behave(railtest.Behaviour{Steps: 1 << 20})
 		o := s.begin(p, "")
-		s.undo(0, o.OrderID)
+		s.rail.Undo(o.OrderID, toll.CodeChainFailed, gone)
+		sent := undone
+		sent.TxHash = o.TxHash
+		s.must(s.decides(s.at(0), o.OrderID, sent))
 		_, err = s.at(0).OrderAgain(s.ctx, holder, o.OrderID, soon)
 		if e := toll.AsError(err); !errors.Is(err, toll.NewError(toll.CodeChainFailed)) || e.HTTPStatus() != 502 {
 			s.Fatalf("%+v", e)

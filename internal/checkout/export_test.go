@@ -1,12 +1,5 @@
 package checkout
 
-// Idle reports whether this process is at work on no order.
-func (c *Checkout) Idle() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return len(c.runs) == 0
-}
-
 // Failpoint has f called at every step of an order, so that a test stops the machine there; nil ends that.
 func (c *Checkout) Failpoint(f func(at string)) {
 	if f == nil {

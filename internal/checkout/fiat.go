@@ -2,6 +2,7 @@ package checkout
 
 import (
 	"context"
+	"encoding/json"
 	"net/url"
 	"time"
 
@@ -47,7 +48,7 @@ func (c *Checkout) Fiat(ctx context.Context, r FiatRequest, once *store.Once) (*
 
 // page waits for the page of an order.
 func (c *Checkout) page(ctx context.Context, o *store.Order, wait time.Duration) (*toll.Checkout, error) {
-	o, err := c.await(ctx, o, wait)
+	o, p, err := c.await(ctx, o, wait)
 	if err != nil {
 		return nil, toll.AsError(err).WithParam("orderId", o.ID)
 	}
@@ -58,26 +59,38 @@ func (c *Checkout) page(ctx context.Context, o *store.Order, wait time.Duration)
 		}
 		return nil, e
 	}
-	return c.checkoutOf(o)
-}
-
-// checkoutOf renders the page of an order.
-func (c *Checkout) checkoutOf(o *store.Order) (*toll.Checkout, error) {
-	pg, err := pageOf(o)
-	if err != nil {
-		return nil, fault(err)
-	}
-	if pg.URL == "" && o.Open {
+	if p.CheckoutURL == "" && o.Open {
 		return nil, toll.NewError(toll.CodeCardUnreachable).WithParam("orderId", o.ID).
 			WithHint("The order is recorded; repeat the call with the same Idempotency-Key, or begin anew.")
+	}
+	if !o.Open {
+		if now, err := c.payment(ctx, o); err == nil { // only the page is missing otherwise
+			p = &now
+		}
 	}
 	paid := "unpaid"
 	if o.Status == toll.OrderConfirmed || o.Status == toll.OrderFinal {
 		paid = "paid"
 	}
 	return &toll.Checkout{OrderID: o.ID, Result: toll.CheckoutSession{
-		SessionID: pg.ID, Link: pg.URL, URL: pg.URL, ClientReferenceID: o.ID, PaymentStatus: paid, CreatedAt: pg.CreatedAt, ExpiresAt: pg.ExpiresAt,
+		SessionID: p.SessionID, Link: p.CheckoutURL, URL: p.CheckoutURL, ClientReferenceID: o.ID, PaymentStatus: paid,
+		CreatedAt: p.CreatedAt.Unix(), ExpiresAt: p.ExpiresAt.Unix(),
 	}}, nil
+}
+
+// session is how [store.Order] keeps what was asked of the page on which a person pays.
+type session struct {
+	Input rail.SessionInput `json:"input"`
+}
+
+// sessionOf returns what was asked of the page of an order, nil when nobody is to pay on one.
+func sessionOf(o *store.Order) (*rail.SessionInput, error) {
+	if o.Session == "" {
+		return nil, nil
+	}
+	var s session
+	err := json.Unmarshal([]byte(o.Session), &s)
+	return &s.Input, err
 }
 
 // checkSession refuses addresses that no person could be sent to.

@@ -162,6 +162,16 @@ func TestHeldAccount_Refusals(t *testing.T) {
 	})
 }
 
+// disabled has a rail say that a delegation is disabled.
+func (s *shop) disabled(i int, d string) error {
+	return s.store.Tx(s.ctx, func(tx *store.Tx) error { return s.at(i).Disabled(s.ctx, tx, d) })
+}
+
+// spent has a rail say what is spent of a delegation in all.
+func (s *shop) spent(i int, d string, units toll.Units) error {
+	return s.store.Tx(s.ctx, func(tx *store.Tx) error { return s.at(i).Spent(s.ctx, tx, d, units) })
+}
+
 // A delegation of a wallet that the service holds is disabled on the chain once it was used there, however often the rail is
 // away or the process dies on the way.
 func TestRevocationReachesTheChain(t *testing.T) {
@@ -176,7 +186,7 @@ func TestRevocationReachesTheChain(t *testing.T) {
 		}
 		reconcile := func(c *checkout.Checkout) {
 			s.Helper()
-			_, err := c.Reconcile(s.ctx)
+			_, err := s.queues[c].RunDue(s.ctx)
 			s.must(err)
 		}
 		s.rail.Behave(railtest.Behaviour{Unreachable: toll.CodeChainUnreachable})
@@ -206,7 +216,7 @@ func TestRevocationReachesTheChain(t *testing.T) {
 		s.must(err)
 		perm := s.permission(p, third, nil)
 		for i := range 2 {
-			s.must(s.at(i).Disabled(s.ctx, third))
+			s.must(s.disabled(i, third))
 		}
 		reconcile(s.at(0))
 		got, err := s.ledgers[0].PermissionByHash(s.ctx, perm.Hash)
@@ -217,7 +227,7 @@ func TestRevocationReachesTheChain(t *testing.T) {
 			!slices.Equal(s.events(third), []toll.EventType{toll.EventDelegationCreated, toll.EventDelegationRevoked}) {
 			s.Fatalf("%+v, %+v, %v", got, r, s.events(third))
 		}
-		s.code(s.at(0).Disabled(s.ctx, toll.NewUUID()), toll.CodeUnknownDelegation)
+		s.code(s.disabled(0, toll.NewUUID()), toll.CodeUnknownDelegation)
 	})
 }
 
@@ -244,7 +254,8 @@ func TestT65_DelegationMisuse(t *testing.T) {
 		s.code(order(plain), toll.CodeDelegationRevoked)
 		_, err := s.request(0, p, perm, s.ledgers[0].NewRequestID(perm.Account()), 1)
 		s.code(err, toll.CodeDelegationRevoked)
-		s.must(s.at(1).Disabled(s.ctx, plain))
+		s.must(s.disabled(1, plain))
+		s.jobs(1)
 		if a := s.account(p, holder); a.Seq != 0 || s.orders(p) != 0 || s.remaining(plain) != 1000 {
 			s.Fatalf("%+v", a)
 		}
@@ -279,7 +290,7 @@ func TestT64_SpentElsewhere(t *testing.T) {
 		o := s.begin(s.plan(usdc(100)), d)
 		counted := toll.UnitsOf(1_000_000 + 1_200_001)
 		for i := range 3 {
-			s.must(s.at(i).Spent(s.ctx, d, counted))
+			s.must(s.spent(i, d, counted))
 		}
 		if n := spent(); n != 121 { // it may have counted the order that is open
 			s.Fatalf("%d cents are spent", n)
@@ -305,22 +316,22 @@ func TestT64_SpentElsewhere(t *testing.T) {
 			s.Fatalf("%+v", e)
 		}
 		// A reading that is all ours changes nothing; one of everything uses the delegation up.
-		s.must(s.at(0).Spent(s.ctx, d, toll.UnitsOf(3_200_001)))
+		s.must(s.spent(0, d, toll.UnitsOf(3_200_001)))
 		if n := spent(); n != 321 {
 			s.Fatalf("%d cents are spent", n)
 		}
-		s.must(s.at(0).Spent(s.ctx, d, toll.UnitsOf(3_500_000)))
+		s.must(s.spent(0, d, toll.UnitsOf(3_500_000)))
 		_, err = order()
 		s.code(err, toll.CodeDelegationExhausted)
 		if all := s.events(d); all[len(all)-1] != toll.EventDelegationExhausted || len(all) != 2 {
 			s.Fatalf("events %v", all)
 		}
 		// Of what the chain undoes it says less.
-		s.must(s.at(0).Spent(s.ctx, d, toll.UnitsOf(2_000_000)))
+		s.must(s.spent(0, d, toll.UnitsOf(2_000_000)))
 		if n := spent(); n != 200 {
 			s.Fatalf("%d cents are spent", n)
 		}
-		s.code(s.at(0).Spent(s.ctx, toll.NewUUID(), counted), toll.CodeUnknownDelegation)
+		s.code(s.spent(0, toll.NewUUID(), counted), toll.CodeUnknownDelegation)
 	})
 }
 
@@ -331,7 +342,7 @@ func TestT64_ReadingsAmongOrders(t *testing.T) {
 		var paid atomic.Int64
 		atOnce(30, func(i int) {
 			if i%3 == 0 {
-				if err := s.at(i).Spent(s.ctx, d, toll.UnitsOf(2_000_000)); err != nil {
+				if err := s.spent(i, d, toll.UnitsOf(2_000_000)); err != nil {
 					s.Error(err)
 				}
 				return
@@ -345,7 +356,7 @@ func TestT64_ReadingsAmongOrders(t *testing.T) {
 		})
 		s.audit()
 		_, sum := s.rail.Charges()
-		s.must(s.at(0).Spent(s.ctx, d, sum))
+		s.must(s.spent(0, d, sum))
 		r, err := s.at(0).Delegation(s.ctx, holder, d)
 		s.must(err)
 		if r.AmountSpentCents != toll.Cents(100*paid.Load()) || r.TransactionCount != paid.Load() || paid.Load() > 10 {

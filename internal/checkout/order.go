@@ -59,7 +59,7 @@ func (c *Checkout) Order(ctx context.Context, r OrderRequest, once *store.Once) 
 
 // answer waits for an order and renders it.
 func (c *Checkout) answer(ctx context.Context, plan *toll.Plan, o *store.Order, wait time.Duration) (*toll.Order, error) {
-	o, err := c.await(ctx, o, wait)
+	o, _, err := c.await(ctx, o, wait)
 	if err != nil {
 		e := toll.AsError(err)
 		return nil, e.WithParam("orderId", o.ID).WithHint("The order is recorded and goes on by itself: read it. To repeat the call, send its " +
@@ -192,6 +192,9 @@ func (c *Checkout) OrderByID(ctx context.Context, caller toll.Address, id string
 	}
 	if caller != o.Subscriber && caller != plan.Owner {
 		return nil, none
+	}
+	if _, err := c.current(ctx, o); err != nil {
+		return nil, fault(err)
 	}
 	return c.render(ctx, plan, o), nil
 }

@@ -12,7 +12,6 @@ import (
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/checkout"
 	"github.com/tollhq/toll/internal/checkout/railtest"
-	"github.com/tollhq/toll/internal/jobs"
 	"github.com/tollhq/toll/internal/ledger"
 	"github.com/tollhq/toll/internal/rail"
 	"github.com/tollhq/toll/internal/store"
@@ -60,8 +59,7 @@ func (s *shop) settleDown(i int) {
 	s.Helper()
 	for range 30 {
 		s.now.Add(time.Minute.Microseconds())
-		n, err := s.at(i).Reconcile(s.ctx)
-		s.must(err)
+		n := s.jobs(i)
 		var open int
 		s.must(s.store.QueryRow(s.ctx, "SELECT COUNT(*) FROM orders WHERE open_key IS NOT NULL").Scan(&open))
 		if n == 0 && open == 0 {
@@ -74,11 +72,16 @@ func (s *shop) settleDown(i int) {
 // jobs runs the jobs that are due, as a process does, and returns how many there were.
 func (s *shop) jobs(i int) int {
 	s.Helper()
-	q := jobs.NewQueue(s.store, s.clock, nil)
-	q.Handle(store.JobEndDelegation, s.at(i).FinishRevocation)
-	n, err := q.RunDue(s.ctx)
+	n, err := s.queues[s.at(i)].RunDue(s.ctx)
 	s.must(err)
 	return n
+}
+
+// later is jobs after some seconds.
+func (s *shop) later(i int) {
+	s.Helper()
+	s.now.Add((10 * time.Second).Microseconds())
+	s.jobs(i)
 }
 
 // until waits for what happens beside the test.
@@ -97,7 +100,7 @@ func (s *shop) begin(p *toll.Plan, delegation string) *toll.Order {
 	r := checkout.OrderRequest{Caller: holder, Plan: p, DelegationID: delegation, Wait: time.Millisecond}
 	_, err := s.at(0).Order(s.ctx, r, nil)
 	s.must(err)
-	s.until("the process is idle", s.at(0).Idle)
+	s.jobs(0)
 	o, err := s.at(0).Order(s.ctx, r, nil)
 	s.must(err)
 	return o
@@ -284,48 +287,22 @@ func TestOrderPaidAfterAll(t *testing.T) {
 	eachRail(t, func(s *shop) {
 		p := s.plan(usdc(100))
 		d := s.delegation(1000)
-		l := s.ledgers[len(s.ledgers)-1]
-		flip := &flippingRail{}
-		a := checkout.New(checkout.Deps{Store: s.store, Ledger: l, Clock: s.clock, Rails: checkout.Rails{Crypto: flip}})
-		b := checkout.New(checkout.Deps{Store: s.store, Ledger: l, Clock: s.clock, Rails: checkout.Rails{Crypto: flip}})
-		failed := make(chan struct{})
-		b.Failpoint(func(at string) {
-			if at == "finish" {
-				<-failed
-			}
-		})
-		arrived := make(chan struct{})
-		a.Failpoint(func(at string) {
-			if at == "finish" {
-				<-arrived
-			}
-		})
-		done := make(chan error)
-		go func() {
-			_, err := a.Order(s.ctx, checkout.OrderRequest{Caller: holder, Plan: p, DelegationID: d, Wait: soon}, nil)
-			done <- err
-		}()
-		s.until("the rail is asked", func() bool { return flip.calls.Load() > 0 })
-		s.now.Add(time.Minute.Microseconds())
-		go func() {
-			_, err := b.Reconcile(s.ctx)
-			done <- err
-		}()
-		s.until("the rail is asked again", func() bool { return flip.calls.Load() > 1 })
-		close(arrived)
-		s.code(<-done, toll.CodeOrderLacksMoney)
+		s.rail.Behave(railtest.Behaviour{Decline: true})
+		a, b := s.start(s.store, s.ledgers[0]), s.start(s.store, s.ledgers[len(s.ledgers)-1])
+		_, err := a.Order(s.ctx, checkout.OrderRequest{Caller: holder, Plan: p, DelegationID: d, Wait: soon}, nil)
+		s.code(err, toll.CodeOrderLacksMoney)
 		if r, err := s.at(0).Delegation(s.ctx, holder, d); err != nil || r.RemainingBudgetCents != 1000 {
 			s.Fatalf("%+v %v", r, err)
 		}
-		close(failed)
-		s.must(<-done)
+		id := s.rail.Purchases()[0].OrderID
+		s.must(s.rail.Complete(id))
+		s.must(s.decides(b, id, redone))
 		if acc := s.account(p, holder); acc.Balance != 100 || s.orders(p) != 1 {
 			s.Fatalf("%+v", acc)
 		}
 		if r, err := s.at(0).Delegation(s.ctx, holder, d); err != nil || r.AmountSpentCents != 100 {
 			s.Fatalf("%+v %v", r, err)
 		}
-		s.must(errors.Join(a.Close(s.ctx), b.Close(s.ctx)))
 	})
 }
 
@@ -476,8 +453,8 @@ func TestFiat(t *testing.T) {
 		if second.OrderID == out.OrderID {
 			s.Fatal("two pages of one order")
 		}
-		s.rail.Complete(out.OrderID)
-		s.rail.Expire(second.OrderID)
+		s.must(s.rail.Complete(out.OrderID))
+		s.must(s.rail.Expire(second.OrderID))
 		s.settleDown(0)
 		if a := s.account(p, holder); a.Balance != 100 || s.orders(p) != 1 || s.state(second.OrderID).Status != toll.OrderFailed {
 			s.Fatalf("%+v", a)
@@ -509,7 +486,7 @@ func TestFiat(t *testing.T) {
 			Plan: once, Subscriber: holder, Permission: s.permission(once, d, nil).Hash, DelegationID: d, Needed: 1, Wait: soon,
 		})
 		s.code(err, toll.CodeTrialUsed)
-		s.rail.Complete(first.OrderID)
+		s.must(s.rail.Complete(first.OrderID))
 		s.settleDown(1)
 		_, err = s.at(0).Fiat(s.ctx, r, nil)
 		s.code(err, toll.CodeTrialUsed)
@@ -532,17 +509,18 @@ func TestOrderWithoutItsRail(t *testing.T) {
 		going := s.start(s.store, l)
 		_, err := going.Order(s.ctx, checkout.OrderRequest{Caller: holder, Plan: p, Wait: 20 * time.Millisecond}, nil)
 		s.must(err)
-		s.must(going.Close(s.ctx))
+		s.close(going)
 		s.rail.Behave(railtest.Behaviour{})
 		s.now.Add(time.Minute.Microseconds())
-		bare := checkout.New(checkout.Deps{Store: s.store, Ledger: l, Clock: s.clock})
-		if n, err := bare.Reconcile(s.ctx); n != 0 || err != nil {
-			s.Fatal(n, err)
+		bare := s.open(checkout.Deps{Store: s.store, Ledger: l, Clock: s.clock})
+		for range 2 {
+			n, err := s.queues[bare].RunDue(s.ctx)
+			s.must(err)
+			if due, err := store.DueJobs(s.ctx, s.store, s.clock()); err != nil || len(due) != 0 || n > 1 {
+				s.Fatal(n, due, err)
+			}
 		}
-		if due, err := store.DueOrders(s.ctx, s.store, "crypto", s.clock(), 9); err != nil || len(due) != 0 {
-			s.Fatal(due, err)
-		}
-		s.must(bare.Close(s.ctx))
+		s.close(bare)
 		s.settleDown(0)
 		s.charges(1)
 	})
@@ -576,7 +554,7 @@ func TestOrderOverRestart(t *testing.T) {
 		s.rail.Behave(railtest.Behaviour{Hang: true})
 		o, err := stopping.Order(s.ctx, checkout.OrderRequest{Caller: holder, Plan: p, Wait: 20 * time.Millisecond}, nil)
 		s.must(err)
-		s.must(stopping.Close(s.ctx))
+		s.close(stopping)
 		s.rail.Behave(railtest.Behaviour{Steps: 2})
 		s.settleDown(0)
 		if s.state(o.OrderID).Status != toll.OrderConfirmed || s.account(p, holder).Balance != 100 {

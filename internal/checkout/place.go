@@ -14,8 +14,8 @@ import (
 	"github.com/tollhq/toll/internal/store"
 )
 
-// lease is how long an order is left to the process that works on it. Two that work on one order do no harm: the rail and
-// the ledger know it by its id.
+// lease is how long an order is left to the process that placed it. Two that work on one order do no harm: the rail and the
+// ledger know it by its id.
 const lease = 10 * time.Second
 
 // intent is an order that somebody wants.
@@ -54,9 +54,9 @@ func (in *intent) openKey(id string) string {
 
 var errEnough = errors.New("checkout: the account has what the request needs")
 
-// place records an order and takes what it needs, in one transaction, and has it paid in the background. It returns an open
-// order of the account instead when there is one, or what was bought for the request of a top-up; nil when a top-up is not
-// needed any more.
+// place records an order with the row of its rail and takes what it needs, in one transaction, and has it paid in the background.
+// It returns an open order of the account instead when there is one, or what was bought for the request of a top-up; nil when a
+// top-up is not needed any more. An order that the rail refuses is recorded, and fails.
 func (c *Checkout) place(ctx context.Context, in *intent) (*store.Order, error) {
 	plan := in.plan
 	name, by := c.rails.of(plan)
@@ -76,8 +76,14 @@ func (c *Checkout) place(ctx context.Context, in *intent) (*store.Order, error) 
 	if in.topUp != nil {
 		permission = in.topUp.Permission
 	}
+	refused, err := c.prepare(ctx, by, in, account, id, delegation)
+	if err != nil {
+		return nil, fault(err)
+	}
+	var p *rail.Purchase
+	var job store.Job
 	c.failpoint("place")
-	err := c.ledger.DoNew(ctx, plan.ID, in.subscriber, func(t *ledger.Tx) (err error) {
+	err = c.ledger.DoNew(ctx, plan.ID, in.subscriber, func(t *ledger.Tx) (err error) {
 		if tried {
 			// The commit of an attempt got lost, or nothing came of it.
 			if found, err = store.OrderOfAccount(ctx, t, account, id); !errors.Is(err, store.ErrNotFound) {
@@ -90,9 +96,20 @@ func (c *Checkout) place(ctx context.Context, in *intent) (*store.Order, error) 
 		if found == nil {
 			tried = true
 			found = &store.Order{ID: id, Account: account, Rail: name, DelegationID: delegation}
-			if err := c.insert(ctx, t, in, found, permission); err != nil {
+			d, err := c.insert(ctx, t, in, found, permission)
+			if err != nil {
 				return err
 			}
+			if p = in.purchase(c, found, d); !refused {
+				if err := by.Begin(ctx, t.Tx, p); err != nil {
+					return err
+				}
+			}
+			job = c.queue.Own(store.JobPay+name, []byte(found.ID), lease)
+			if err := store.PutJob(ctx, t.Tx, job); err != nil {
+				return err
+			}
+			c.failpoint("placing")
 		}
 		return store.PutAnswer(ctx, t.Tx, in.once, OrderRef{found.ID})
 	})
@@ -104,25 +121,68 @@ func (c *Checkout) place(ctx context.Context, in *intent) (*store.Order, error) 
 	}
 	c.failpoint("placed")
 	if in.recorded = found.ID == id; in.recorded {
-		c.start(found)
+		c.queue.Start(job, func(ctx context.Context) error {
+			if refused {
+				return c.payJob(ctx, job.Key)
+			}
+			return c.resume(ctx, by, p)
+		})
 	}
 	return found, nil
 }
 
+// prepare asks the rail whether it refuses an order, before the order is recorded.
+func (c *Checkout) prepare(ctx context.Context, by rail.Rail, in *intent, account ledger.AccountID, id, delegation string) (refused bool, err error) {
+	o := &store.Order{
+		ID: id, Account: account, Subscriber: in.subscriber, Credits: max(in.credits, 1), Amount: in.amount, DelegationID: delegation, CreatedAt: c.now(),
+	}
+	var d *store.Delegation
+	if delegation != "" {
+		if d, err = store.DelegationByID(ctx, c.store, delegation); errors.Is(err, store.ErrNotFound) {
+			return false, nil // the transaction says so
+		}
+		if err != nil {
+			return false, err
+		}
+	}
+	err = by.Prepare(ctx, in.purchase(c, o, d))
+	if refusal(err) != nil {
+		return true, nil
+	}
+	return false, err
+}
+
+// purchase is what comes of an intent, as the rail pays it. d is the delegation of the order, nil for none.
+func (in *intent) purchase(c *Checkout, o *store.Order, d *store.Delegation) *rail.Purchase {
+	p := c.purchaseOf(in.plan, o)
+	p.TopUp, p.Session = in.topUp != nil, in.session
+	if in.sale != nil {
+		sale := in.sale.Sale
+		sale.OrderID, sale.Account, sale.OrderedAt = o.ID, o.Account, o.CreatedAt
+		p.Sale = &sale
+	}
+	if d != nil {
+		p.PaymentMethod, p.Delegation = d.PaymentMethod, details(d)
+	}
+	return p
+}
+
 // insert writes a new order with what it takes: a count of the permission, a place among the orders of the plan, cents of the
-// delegation. o has its identity and what pays it.
-func (c *Checkout) insert(ctx context.Context, t *ledger.Tx, in *intent, o *store.Order, permission toll.Hash) error {
+// delegation. o has its identity and what pays it. It returns the delegation as it is under its lock, nil when there is none.
+func (c *Checkout) insert(
+	ctx context.Context, t *ledger.Tx, in *intent, o *store.Order, permission toll.Hash,
+) (d *store.Delegation, err error) {
 	plan, now := in.plan, c.now()
 	a, err := t.CountOrder(permission, plan.IsTrial)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	o.Plan, o.Subscriber, o.Status, o.Credits = plan.ID, in.subscriber, toll.OrderCreated, in.credits
 	o.Amount, o.Currency, o.CreatedAt, o.UpdatedAt = in.amount, plan.Price.CurrencyName(), now, now
 	o.Open, o.OpenKey, o.TryAt, o.Tries = true, in.openKey(o.ID), now.Add(lease), 1
 	if top := in.topUp; top != nil {
 		if !top.lacks(&a, now) {
-			return errEnough
+			return nil, errEnough
 		}
 		o.RequestID = top.RequestID
 		if !now.After(in.after) {
@@ -137,34 +197,33 @@ func (c *Checkout) insert(ctx context.Context, t *ledger.Tx, in *intent, o *stor
 		}
 	}
 	if o.Credits > toll.MaxCredits-a.Balance || o.Credits > toll.MaxCredits-a.Minted-a.Returned {
-		return toll.NewError(toll.CodeCreditsOverflow)
+		return nil, toll.NewError(toll.CodeCreditsOverflow)
 	}
 	if in.session != nil {
-		text, err := json.Marshal(page{Input: *in.session})
+		text, err := json.Marshal(session{*in.session})
 		if err != nil {
-			return err
+			return nil, err
 		}
 		o.Session = string(text)
 	}
 	if err := takePlace(ctx, t.Tx, plan.ID); err != nil {
-		return err
+		return nil, err
 	}
 	if o.DelegationID != "" {
-		if err := c.reserve(ctx, t.Tx, in, o); err != nil {
-			return err
+		if d, err = c.reserve(ctx, t.Tx, in, o); err != nil {
+			return nil, err
 		}
 	}
 	if err := store.InsertOrder(ctx, t.Tx, o); err != nil {
-		return err
+		return nil, err
 	}
 	if in.sale != nil {
 		if err := insertSale(ctx, t.Tx, in.sale, o); err != nil {
-			return err
+			return nil, err
 		}
 	}
 	t.Event(orderEvents(o, plan.Owner, toll.EventOrderCreated)...)
-	c.failpoint("placing")
-	return nil
+	return d, nil
 }
 
 func railMissing(name string) *toll.Error {
@@ -241,30 +300,30 @@ func centsOf(u toll.Units) (int64, bool) {
 	return n.Int64(), n.IsInt64() && n.Int64() <= int64(toll.MaxCents)
 }
 
-// reserve takes what an order costs from its delegation.
-func (c *Checkout) reserve(ctx context.Context, tx *store.Tx, in *intent, o *store.Order) error {
+// reserve takes what an order costs from its delegation, and returns it.
+func (c *Checkout) reserve(ctx context.Context, tx *store.Tx, in *intent, o *store.Order) (*store.Delegation, error) {
 	d, err := store.DelegationForUpdate(ctx, tx, o.DelegationID)
 	if errors.Is(err, store.ErrNotFound) {
-		return toll.NewError(toll.CodeDelegationNotFound)
+		return nil, toll.NewError(toll.CodeDelegationNotFound)
 	}
 	if err != nil {
-		return err
+		return nil, err
 	}
 	now := c.now()
 	if err := c.usable(ctx, tx, d, in.subscriber, in.key, in.plan, now); err != nil {
-		return err
+		return nil, err
 	}
 	cents, err := affords(d, o.Amount)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	o.Cents = cents
 	budget{d}.reserve(o)
 	d.LastUsedAt = now
 	if err := store.UpdateDelegation(ctx, tx, d); err != nil {
-		return err
+		return nil, err
 	}
-	return store.InsertDelegationTransaction(ctx, tx, &toll.DelegationTransaction{
+	return d, store.InsertDelegationTransaction(ctx, tx, &toll.DelegationTransaction{
 		ID: toll.NewUUID(), DelegationID: d.ID, AmountCents: toll.Cents(cents), Currency: d.Currency, Status: toll.TransactionPending,
 		OrderID: o.ID, CreatedAt: toll.At(now),
 	})

@@ -158,9 +158,11 @@ func TestReconcile_HungRail(t *testing.T) {
 		}
 		crypto, card := railtest.New(), railtest.New()
 		crypto.Behave(railtest.Behaviour{Hang: true})
-		card.Behave(railtest.Behaviour{Person: true})
-		d := checkout.Deps{Store: s.store, Ledger: s.ledgers[0], Clock: s.clock, Rails: checkout.Rails{Crypto: crypto, Card: card}}
-		before, after := checkout.New(d), checkout.New(d)
+		card.Behave(railtest.Behaviour{Person: true, Silent: true})
+		deps := func() checkout.Deps {
+			return checkout.Deps{Store: s.store, Ledger: s.ledgers[0], Clock: s.clock, Rails: checkout.Rails{Crypto: crypto, Card: card}}
+		}
+		before, after := s.open(deps()), s.open(deps())
 		p, f := s.plan(usdc(100)), s.plan(fiat)
 		const many = 17 // more than are driven at once
 		for i := range many {
@@ -169,23 +171,25 @@ func TestReconcile_HungRail(t *testing.T) {
 		}
 		page, err := before.Fiat(s.ctx, checkout.FiatRequest{Caller: holder, Plan: f, Wait: soon}, nil)
 		s.must(err)
-		s.must(before.Close(s.ctx))
-		card.Complete(page.OrderID)
+		s.close(before)
+		s.must(card.Complete(page.OrderID))
 		s.now.Add(time.Minute.Microseconds())
-		_, err = after.Reconcile(s.ctx)
-		s.must(err)
-		if s.state(page.OrderID).Open {
-			t.Error("the page that is paid waits for the other rail")
-		}
+		run := make(chan error)
+		go func() {
+			_, err := s.queues[after].RunDue(s.ctx)
+			run <- err
+		}()
+		s.until("the page is paid beside the other rail", func() bool { return !s.state(page.OrderID).Open })
 		crypto.Behave(railtest.Behaviour{})
-		for range 50 {
+		s.must(<-run)
+		for range 5 {
 			s.now.Add(time.Minute.Microseconds())
-			_, err = after.Reconcile(s.ctx)
+			_, err = s.queues[after].RunDue(s.ctx)
 			s.must(err)
 		}
 		if n, _ := crypto.Charges(); n != many || len(crypto.Faults()) > 0 {
 			t.Errorf("%d of %d orders are paid, %v", n, many, crypto.Faults())
 		}
-		s.must(after.Close(s.ctx))
+		s.close(after)
 	})
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/jobs"
 	"github.com/tollhq/toll/internal/ledger"
 	"github.com/tollhq/toll/internal/rail"
 	"github.com/tollhq/toll/internal/store"
@@ -29,7 +30,7 @@ func (c *Checkout) RevokeDelegation(ctx context.Context, owner toll.Address, id 
 	if err != nil {
 		return nil, err
 	}
-	if d, err = c.revoke(ctx, d.ID, true); err != nil {
+	if d, err = c.revoke(ctx, d.ID); err != nil {
 		return nil, err
 	}
 	data := map[string]any{"delegationId": d.ID, "status": toll.StatusRevoked}
@@ -44,40 +45,36 @@ func (c *Checkout) RevokeDelegation(ctx context.Context, owner toll.Address, id 
 	}, nil
 }
 
-// Disabled revokes a delegation that was disabled on the chain, and the permissions that name it. Errors:
-// [toll.CodeUnknownDelegation].
-func (c *Checkout) Disabled(ctx context.Context, delegationID string) error {
-	_, err := c.revoke(ctx, delegationID, false)
-	return err
+// Disabled implements [rail.Orders]. A job revokes the permissions that name the delegation.
+func (c *Checkout) Disabled(ctx context.Context, tx *store.Tx, delegationID string) error {
+	d, err := store.DelegationForUpdate(ctx, tx, delegationID)
+	if errors.Is(err, store.ErrNotFound) {
+		return toll.NewError(toll.CodeUnknownDelegation).WithDetails("delegationId %s", delegationID)
+	}
+	if err != nil {
+		return err
+	}
+	if !d.DisableAt.IsZero() {
+		d.DisableAt = time.Time{}
+		if err := store.UpdateDelegation(ctx, tx, d); err != nil {
+			return err
+		}
+	}
+	return c.markRevoked(ctx, tx, d, false)
 }
 
-// revoke ends a delegation. onChain says that the chain does not know yet.
-func (c *Checkout) revoke(ctx context.Context, id string, onChain bool) (d *store.Delegation, err error) {
+// revoke ends a delegation, and the permissions that name it.
+func (c *Checkout) revoke(ctx context.Context, id string) (d *store.Delegation, err error) {
 	err = c.store.Tx(ctx, func(tx *store.Tx) error {
 		if d, err = store.DelegationForUpdate(ctx, tx, id); err != nil {
 			return err
 		}
-		if !onChain && !d.DisableAt.IsZero() {
-			d.DisableAt = time.Time{}
-			if err := store.UpdateDelegation(ctx, tx, d); err != nil {
-				return err
-			}
-		}
-		if !d.RevokedAt.IsZero() {
-			return nil
-		}
-		d.RevokedAt = c.now()
 		// The service signs a delegation when an order needs it, so that there is nothing to disable before the first.
-		if onChain && d.Provider == toll.ProviderCrypto && d.OwnerAccount.IsZero() && !d.LastUsedAt.IsZero() && d.RevokedAt.Before(d.ExpiresAt) {
-			d.DisableAt = d.RevokedAt
+		now := c.now()
+		if d.RevokedAt.IsZero() && d.Provider == toll.ProviderCrypto && d.OwnerAccount.IsZero() && !d.LastUsedAt.IsZero() && now.Before(d.ExpiresAt) {
+			d.DisableAt = now
 		}
-		if err := store.RevokeDelegation(ctx, tx, d); err != nil {
-			return err
-		}
-		if d.Pending() {
-			return nil
-		}
-		return store.InsertEvent(ctx, tx, c.delegationEvent(d, toll.EventDelegationRevoked, d.RevokedAt))
+		return c.markRevoked(ctx, tx, d, true)
 	})
 	if errors.Is(err, store.ErrNotFound) {
 		return nil, toll.NewError(toll.CodeUnknownDelegation).WithDetails("delegationId %s", id)
@@ -87,6 +84,23 @@ func (c *Checkout) revoke(ctx context.Context, id string, onChain bool) (d *stor
 		err = c.revokePermissions(context.WithoutCancel(ctx), d) // a caller who leaves keeps no permission alive
 	}
 	return d, fault(err)
+}
+
+// markRevoked writes that a delegation is revoked, unless it was. finishes says that the caller revokes its permissions.
+func (c *Checkout) markRevoked(ctx context.Context, tx *store.Tx, d *store.Delegation, finishes bool) error {
+	if !d.RevokedAt.IsZero() {
+		return nil
+	}
+	d.RevokedAt = c.now()
+	if err := store.RevokeDelegation(ctx, tx, d, finishes); err != nil || d.Pending() {
+		return err
+	}
+	if !d.DisableAt.IsZero() {
+		if err := store.PutJob(ctx, tx, store.Job{Kind: store.JobDisable, Key: []byte(d.ID), Due: d.DisableAt}); err != nil {
+			return err
+		}
+	}
+	return store.InsertEvent(ctx, tx, c.delegationEvent(d, toll.EventDelegationRevoked, d.RevokedAt))
 }
 
 // revocation is what the holder of the account sends to disable the delegation on the chain, in the words of
@@ -107,8 +121,8 @@ func (c *Checkout) revocation(ctx context.Context, d *store.Delegation) map[stri
 	}
 }
 
-// FinishRevocation revokes the permissions of a revoked delegation whose revocation was interrupted ([store.JobEndDelegation]).
-func (c *Checkout) FinishRevocation(ctx context.Context, id []byte) error {
+// endDelegation revokes the permissions of a revoked delegation ([store.JobEndDelegation]).
+func (c *Checkout) endDelegation(ctx context.Context, id []byte) error {
 	d, err := store.DelegationByID(ctx, c.store, string(id))
 	if err != nil {
 		return err
@@ -143,65 +157,29 @@ func (c *Checkout) revokePermissions(ctx context.Context, d *store.Delegation) e
 	return c.store.Tx(ctx, func(tx *store.Tx) error { return store.EndDelegation(ctx, tx, d.ID) })
 }
 
-// disableOnChain has the rail disable revoked delegations whose account the service holds. What it cannot do now, it is asked
-// for again.
-func (c *Checkout) disableOnChain(ctx, turn context.Context) error {
-	by, ok := c.rails.Crypto.(rail.Delegator)
-	if !ok {
-		return nil
-	}
-	due, err := store.DisablingDelegations(ctx, c.store, c.now(), dueOrders)
-	if err != nil {
+// disable has the rail disable a revoked delegation whose account the service holds ([store.JobDisable]), until it is.
+func (c *Checkout) disable(ctx context.Context, id []byte) error {
+	d, err := store.DelegationByID(ctx, c.store, string(id))
+	if err != nil || d.DisableAt.IsZero() {
 		return err
 	}
-	var errs []error
-	for _, d := range due {
-		if turn.Err() != nil {
-			break
+	if c.now().Before(d.ExpiresAt) { // after that the chain refuses it by itself
+		by, err := c.delegator()
+		if err != nil {
+			return &jobs.Again{After: disableEvery, Err: err}
 		}
-		errs = append(errs, c.disable(ctx, turn, by, d.ID))
-	}
-	return errors.Join(errs...)
-}
-
-func (c *Checkout) disable(ctx, turn context.Context, by rail.Delegator, id string) error {
-	var mine *store.Delegation
-	set := func(change func(d *store.Delegation) bool) error {
-		return c.store.Tx(ctx, func(tx *store.Tx) error {
-			d, err := store.DelegationForUpdate(ctx, tx, id)
-			if err != nil || !change(d) {
-				return err
-			}
-			return store.UpdateDelegation(ctx, tx, d)
-		})
-	}
-	err := set(func(d *store.Delegation) bool {
-		mine = nil
-		now := c.now()
-		switch {
-		case d.DisableAt.IsZero(), d.DisableAt.After(now):
-			return false
-		case !now.Before(d.ExpiresAt):
-			d.DisableAt = time.Time{} // the chain refuses it by itself
-			return true
+		c.failpoint("disable")
+		if done, err := by.Revoke(ctx, details(d)); err != nil || !done {
+			return &jobs.Again{After: disableEvery, Err: err}
 		}
-		d.DisableAt, mine = now.Add(disableEvery), d
-		return true
-	})
-	if err != nil || mine == nil {
-		return err
+		c.failpoint("disabled")
 	}
-	c.failpoint("disable")
-	done, err := by.Revoke(turn, details(mine))
-	if err != nil {
-		c.log.Warn("a revoked delegation is not disabled on the chain yet", "delegation", id, "err", err)
-	}
-	if err != nil || !done {
-		return nil
-	}
-	c.failpoint("disabled")
-	return set(func(d *store.Delegation) bool {
+	return c.store.Tx(ctx, func(tx *store.Tx) error {
+		d, err := store.DelegationForUpdate(ctx, tx, string(id))
+		if err != nil {
+			return err
+		}
 		d.DisableAt = time.Time{}
-		return true
+		return store.UpdateDelegation(ctx, tx, d)
 	})
 }

@@ -75,30 +75,26 @@ func (c *Checkout) Sell(ctx context.Context, r SaleRequest) (*Sold, error) {
 			}
 		}
 		if o.Status == toll.OrderFailed && o.TxHash == "" {
-			o = c.landed(ctx, o, r.Wait)
+			o = c.landed(ctx, seller, o, r.Wait)
 		}
 		out.Order, err = c.answer(ctx, r.Plan, o, r.Wait)
 		return out, err
 	}
 }
 
-// landed asks the rail once more about a sale that failed before anything was sent, and returns the order as it is then: others
-// may have had the authorization carried out since, and what is paid is paid.
-func (c *Checkout) landed(ctx context.Context, o *store.Order, wait time.Duration) *store.Order {
+// landed has the rail look once more at a sale that failed before anything was sent, and returns the order as it is then: others may
+// have had the authorization carried out since, and what is paid is paid.
+func (c *Checkout) landed(ctx context.Context, seller rail.Seller, o *store.Order, wait time.Duration) *store.Order {
 	ctx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
-	p, err := c.paySale(ctx, o)
-	if err != nil || !isPaid(p.Status) {
+	if again, err := seller.Again(ctx, o.ID); err != nil || !again {
 		return o // when it is paid later, the rail says so by itself
 	}
-	if err := c.finish(o, &p); err != nil {
-		c.log.Warn("a sale that had failed is paid, which is not written yet", "order", o.ID, "err", err)
+	now, _, err := c.awaitWhile(ctx, o, wait, func(o *store.Order) bool { return !isPaid(o.Status) })
+	if err != nil {
 		return o
 	}
-	if now, err := store.OrderOfAccount(ctx, c.store, o.Account, o.ID); err == nil {
-		return now
-	}
-	return o
+	return now
 }
 
 // Seller returns the rail on which plans are sold for authorizations, nil when there is none.
@@ -193,21 +189,6 @@ func insertSale(ctx context.Context, tx *store.Tx, r *SaleRequest, o *store.Orde
 const saleKey = "sale/"
 
 func isSale(o *store.Order) bool { return strings.HasPrefix(o.OpenKey, saleKey) }
-
-// paySale has the authorization of an order carried out, or goes on with that.
-func (c *Checkout) paySale(ctx context.Context, o *store.Order) (rail.Payment, error) {
-	seller := c.Seller()
-	if seller == nil {
-		return rail.Payment{}, railMissing(o.Rail)
-	}
-	a, err := store.AuthorizationOfOrder(ctx, c.store, o.ID)
-	if err != nil {
-		return rail.Payment{}, err
-	}
-	s := SaleOf(a)
-	s.Account = o.Account
-	return seller.Sell(ctx, s)
-}
 
 // SaleOf returns what a recorded authorization pays for.
 func SaleOf(a *store.Authorization) rail.Sale {

@@ -146,7 +146,7 @@ func TestF13_SaleGoesOn(t *testing.T) {
 			<-gone                                           // who is dead asks for nothing more
 			s.now.Add(int64(time.Minute / time.Microsecond)) // past the lease of the dead one
 			alive := s.start(s.store, s.ledgers[0])
-			_, err := alive.Reconcile(s.ctx)
+			_, err := s.queues[alive].RunDue(s.ctx)
 			s.must(err)
 			out, err := alive.Sell(s.ctx, r)
 			if err != nil || out.Recorded || out.First || out.Order.CreditsGranted != 100 || s.rail.Transfers() != i+1 || s.credits(plan) != 100 {
@@ -228,8 +228,7 @@ func TestT36_IdentifierAfterAFailure(t *testing.T) {
 			"pay_told_by_the_rail": func(id string) { s.must(s.decides(s.at(1), id, ended("ended"))) },
 			"pay_asked_again": func(string) {
 				s.now.Add(int64(time.Minute / time.Microsecond)) // past the lease
-				_, err := s.at(1).Reconcile(s.ctx)
-				s.must(err)
+				s.jobs(1)
 			},
 		} {
 			plan, moved := s.sold(), s.rail.Transfers()
@@ -245,7 +244,8 @@ func TestT36_IdentifierAfterAFailure(t *testing.T) {
 			if err != nil || open.Order.HTTPStatus != 202 || same.Recorded || same.Order.OrderID != open.Order.OrderID {
 				s.Fatalf("%s: %+v, %+v, %v", name, open.Order, same, err)
 			}
-			s.until("nobody is at work on it", func() bool { return s.at(0).Idle() && s.at(1).Idle() })
+			s.jobs(0)
+			s.jobs(1)
 			s.rail.Undo(open.Order.OrderID, toll.CodePaymentRequired, "ended")
 			s.rail.Behave(railtest.Behaviour{})
 			end(open.Order.OrderID)

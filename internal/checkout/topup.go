@@ -71,13 +71,13 @@ func (c *Checkout) TopUp(ctx context.Context, t *TopUp) (orderTx string, err err
 	if err == nil && o == nil {
 		o, err = c.place(ctx, &in)
 	}
+	if errors.Is(err, toll.NewError(toll.CodeChainOrderConflict)) {
+		return "", toll.NewError(toll.CodeTopUpRefused).WithDetails("%s", toll.CodeChainOrderConflict)
+	}
 	if err != nil || o == nil {
 		return "", err
 	}
-	if o, err = c.await(ctx, o, t.Wait); err != nil {
-		if errors.Is(err, toll.NewError(toll.CodeChainOrderConflict)) {
-			return "", toll.NewError(toll.CodeTopUpRefused).WithDetails("%s", toll.CodeChainOrderConflict).WithParam("orderId", o.ID)
-		}
+	if o, _, err = c.await(ctx, o, t.Wait); err != nil {
 		return "", err
 	}
 	switch {

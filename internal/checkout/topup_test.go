@@ -313,7 +313,7 @@ func TestTopUpPending(t *testing.T) {
 		if tx := toll.AsError(err).Params["transaction"]; tx != "" {
 			s.Fatal(tx)
 		}
-		s.until("the process is idle", s.at(0).Idle)
+		s.jobs(0)
 		s.rail.Behave(railtest.Behaviour{Unreachable: toll.CodeChainFeeCap})
 		s.now.Add(time.Minute.Microseconds())
 		t.Wait = soon
@@ -328,7 +328,7 @@ func TestTopUpPending(t *testing.T) {
 		for range 2 {
 			_, err = s.at(0).TopUp(s.ctx, &u)
 			s.code(err, toll.CodeSettlementPending)
-			s.until("the process is idle", s.at(0).Idle)
+			s.jobs(0)
 		}
 		if tx := toll.AsError(err).Params["transaction"]; tx == "" {
 			s.Fatal("no transaction")

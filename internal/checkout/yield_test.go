@@ -32,7 +32,7 @@ func TestYield(t *testing.T) {
 			s.rail.Behave(railtest.Behaviour{Steps: 1 << 30})
 			_, err := s.at(0).Order(s.ctx, checkout.OrderRequest{Caller: holder, Plan: p, DelegationID: d, Wait: time.Millisecond}, nil)
 			s.must(err)
-			s.until("the process is idle", s.at(0).Idle)
+			s.jobs(0)
 			first := s.rail.Purchases()[0]
 			s.rail.Behave(railtest.Behaviour{})
 			buy := func(who byte, want error) {
@@ -72,9 +72,9 @@ func TestYield(t *testing.T) {
 			}
 
 			if decline {
-				s.rail.Expire(first.OrderID)
+				s.must(s.rail.Expire(first.OrderID))
 			} else {
-				s.rail.Complete(first.OrderID)
+				s.must(s.rail.Complete(first.OrderID))
 			}
 			s.settleDown(0)
 			o, orders, cents := s.state(first.OrderID), int64(3), toll.Cents(200)

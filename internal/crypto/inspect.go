@@ -131,9 +131,8 @@ func (n *Network) lookingRail(ctx context.Context, pool *endpoints.Pool) (*chain
 	if err != nil {
 		return nil, nil, err
 	}
-	r := &runningChain{pool: pool}
-	_, err = n.connect(r, keys)
-	return r.rail, keys.relayers, err
+	err = n.connect(keys, pool)
+	return n.rail, keys.relayers, err
 }
 
 func ether(wei *big.Int) string {

@@ -23,9 +23,9 @@ import (
 	"github.com/tollhq/toll/internal/chain/endpoints"
 	"github.com/tollhq/toll/internal/chain/mirror"
 	"github.com/tollhq/toll/internal/chain/signer"
-	"github.com/tollhq/toll/internal/checkout"
 	"github.com/tollhq/toll/internal/jobs"
 	"github.com/tollhq/toll/internal/ledger"
+	"github.com/tollhq/toll/internal/rail"
 	"github.com/tollhq/toll/internal/seal"
 	"github.com/tollhq/toll/internal/store"
 )
@@ -69,8 +69,8 @@ type Network struct {
 	missing string // what to set when source is sourceNone
 	keys    *keys  // nil: source is sourceNone
 	burns   *burns // nil: nothing is mirrored
-
-	checkout *checkout.Checkout // set by Start
+	signer  *signer.Signer
+	rail    *chain.Rail // nil: source is sourceNone
 
 	wake jobs.Signal // of the loop that starts the chain
 
@@ -87,7 +87,6 @@ type Network struct {
 type runningChain struct {
 	dev  *devchain.Chain // nil: not the embedded one
 	pool *endpoints.Pool
-	rail *chain.Rail
 
 	mirror *mirror.Publisher // nil: nothing is mirrored
 	lease  *jobs.Lease       // of mirror
@@ -122,10 +121,21 @@ func New(ctx context.Context, cfg Config, deps Deps) (*Network, error) {
 	if n.keys, err = openKeys(ctx, &n.deps, cfg.Relayers, cfg.Mirror); err != nil {
 		return nil, fmt.Errorf("keys of the chain: %w", err)
 	}
+	if err := n.connect(n.keys, nil); err != nil {
+		return nil, err
+	}
 	if cfg.Mirror {
 		n.burns, err = n.newBurns(ctx)
 	}
 	return n, err
+}
+
+// Rail returns the chain as checkout sees it, nil when it is off. What needs the chain starts it.
+func (n *Network) Rail() rail.Rail {
+	if n.rail == nil {
+		return nil
+	}
+	return n.rail
 }
 
 func (n *Network) env() toll.Environment { return n.deps.Auth.Environment() }
@@ -270,7 +280,7 @@ func (n *Network) start(ctx context.Context) error {
 	n.failure = err
 	if err == nil {
 		n.running = r
-		n.deps.Jobs.Start(append(r.rail.Loops(), r.pool.Loop(), n.watch(r))...)
+		n.deps.Jobs.Start(append(n.rail.Loops(), r.pool.Loop(), n.watch(r))...)
 		if r.mirror != nil {
 			n.deps.Jobs.Start(n.publish(r))
 		}
@@ -306,15 +316,12 @@ func (n *Network) open(ctx context.Context) (_ *runningChain, err error) {
 	if r.pool, err = n.pool(r.dev, genesis); err != nil {
 		return nil, err
 	}
-	sign, err := n.connect(r, n.keys)
-	if err != nil {
-		return nil, err
-	}
+	n.rail.Open(r.pool)
 	if n.burns != nil {
 		cfg := n.cfg.rail(r.dev != nil)
 		r.lease = jobs.NewLease(n.deps.Store, n.deps.Machine, leaseMirror)
 		r.mirror = mirror.NewPublisher(mirror.Config{
-			Pool: r.pool, Signer: sign, Operator: n.keys.mirror, Journal: mirrorJournal{n.deps.Store, r.lease}, Tip: cfg.Tip, MaxFee: cfg.MaxBaseFee,
+			Pool: r.pool, Signer: n.signer, Operator: n.keys.mirror, Journal: mirrorJournal{n.deps.Store, r.lease}, Tip: cfg.Tip, MaxFee: cfg.MaxBaseFee,
 			AtOnce: r.dev != nil, Log: n.deps.Log,
 		})
 	}
@@ -323,21 +330,27 @@ func (n *Network) open(ctx context.Context) (_ *runningChain, err error) {
 	return r, nil
 }
 
-// connect builds the rail on the pool of r, with the accounts of k, and returns what signs for it.
-func (n *Network) connect(r *runningChain, k *keys) (*signer.Signer, error) {
-	sign, err := signer.New(signer.Config{
+// connect builds the rail with the accounts of k, and what signs for it. Without a pool it starts the chain when it needs it.
+func (n *Network) connect(k *keys, pool *endpoints.Pool) (err error) {
+	n.signer, err = signer.New(signer.Config{
 		ChainID: new(big.Int).SetUint64(n.chainID()), Keys: k, Service: k.service, Relayers: k.relayers, Mirror: k.mirror,
 		HourlyCents: n.cfg.hourlyCents(n.env()), Clock: n.deps.Clock, Log: n.deps.Log,
 	})
 	if err != nil {
-		return nil, err
+		return err
 	}
-	cfg := n.cfg.rail(r.dev != nil)
-	cfg.Environment, cfg.ChainID, cfg.Pool, cfg.Store, cfg.Signer = n.env(), n.chainID(), r.pool, n.deps.Store, sign
-	cfg.Orders, cfg.Service, cfg.Relayers = n.checkout, k.service, k.relayers
+	cfg := n.cfg.rail(n.source == sourceEmbedded)
+	cfg.Environment, cfg.ChainID, cfg.Pool, cfg.Store, cfg.Signer = n.env(), n.chainID(), pool, n.deps.Store, n.signer
+	cfg.Service, cfg.Relayers = k.service, k.relayers
 	cfg.Clock, cfg.Log, cfg.At = n.deps.Clock, n.deps.Log, n.deps.At
-	r.rail, err = chain.New(cfg)
-	return sign, err
+	if pool == nil {
+		cfg.Start = func(ctx context.Context) error {
+			_, err := n.need(ctx)
+			return err
+		}
+	}
+	n.rail, err = chain.New(cfg)
+	return err
 }
 
 // identify makes sure that the chain is the one that this database knows.

@@ -82,11 +82,10 @@ func (n *Network) BlockOf(ctx context.Context, tx toll.Hash) (uint64, error) {
 
 // Balances returns what an account has. Errors have status 503.
 func (n *Network) Balances(ctx context.Context, account toll.Address) ([]toll.TokenBalance, error) {
-	r, err := n.need(ctx)
-	if err != nil {
+	if _, err := n.need(ctx); err != nil {
 		return nil, err
 	}
-	w, err := r.rail.Wallet(ctx, common.Address(account))
+	w, err := n.rail.Wallet(ctx, common.Address(account))
 	if err != nil {
 		return nil, err
 	}

@@ -6,15 +6,13 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/chain"
-	"github.com/tollhq/toll/internal/checkout"
 	"github.com/tollhq/toll/internal/jobs"
 	"github.com/tollhq/toll/internal/store"
 )
 
 // Start starts the chain with the service: one that endpoints serve, an embedded one that was asked for, and one that has work
-// left from before. It returns at once. What the chain says of orders goes to c. Nothing calls the rail before.
-func (n *Network) Start(ctx context.Context, c *checkout.Checkout) error {
-	n.checkout = c
+// left from before. It returns at once. The rail is connected before.
+func (n *Network) Start(ctx context.Context) error {
 	if n.source == sourceNone {
 		return nil
 	}
@@ -51,7 +49,7 @@ func (n *Network) watch(r *runningChain) jobs.Loop {
 	return jobs.Loop{Name: "chain.watch", Every: every, Turn: jobs.Do(func(turn context.Context) error {
 		ctx, cancel := context.WithTimeout(turn, lookRPC)
 		defer cancel()
-		err := r.rail.Ready(ctx)
+		err := n.rail.Ready(ctx)
 		if turn.Err() != nil {
 			return nil // the service stops
 		}

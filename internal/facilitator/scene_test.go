@@ -16,6 +16,7 @@ import (
 	"github.com/tollhq/toll/internal/checkout"
 	"github.com/tollhq/toll/internal/checkout/railtest"
 	"github.com/tollhq/toll/internal/facilitator"
+	"github.com/tollhq/toll/internal/jobs"
 	"github.com/tollhq/toll/internal/ledger"
 	"github.com/tollhq/toll/internal/seal"
 	"github.com/tollhq/toll/internal/store"
@@ -89,8 +90,9 @@ func newScene(t testing.TB, v storetest.Variant, instances int) *scene {
 		})
 		s.must(err)
 		l := ledger.New(st, ledger.Config{Clock: s.clock.now, MACKey: a.MACKey()})
+		queue := jobs.NewQueue(st, s.clock.now, nil)
 		c := checkout.New(checkout.Deps{
-			Store: st, Ledger: l, Rails: checkout.Rails{Crypto: s.rail}, Clock: s.clock.now,
+			Store: st, Ledger: l, Queue: queue, Rails: checkout.Rails{Crypto: s.rail}, Clock: s.clock.now,
 			SignReference: a.SignReference, OpenReference: a.OpenReference,
 		})
 		f := facilitator.New(facilitator.Deps{
@@ -100,7 +102,7 @@ func newScene(t testing.TB, v storetest.Variant, instances int) *scene {
 		i := &instance{store: st, auth: a, ledger: l, checkout: c, Facilitator: f}
 		s.inst = append(s.inst, i)
 		t.Cleanup(func() {
-			if err := errors.Join(c.Close(context.Background()), l.Close(context.Background())); err != nil {
+			if err := errors.Join(queue.Close(context.Background()), l.Close(context.Background())); err != nil {
 				t.Error(err)
 			}
 		})

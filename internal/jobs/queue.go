@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -17,9 +19,9 @@ const (
 	pollEvery = time.Second
 	// holdTime is how long a claim lasts, and jobTime how long a run may take: it ends before somebody else claims the job.
 	holdTime, jobTime = time.Minute, 45 * time.Second
-	// jobsAtOnce bounds the runs of one kind in a process, so that a kind that hangs holds up no other.
-	jobsAtOnce = 4
-	// firstRetry and maxRetry bound the back-off of a job that failed.
+	// jobsAtOnce bounds the claimed runs of one kind in a process, so that a kind that hangs holds up no other.
+	jobsAtOnce = 16
+	// firstRetry and maxRetry bound the back-off of a job that failed. [Queue.Take] may bring it forward to firstRetry.
 	firstRetry, maxRetry = time.Second, time.Minute
 	// adoptEvery is how often the flags of earlier releases are read.
 	adoptEvery = time.Minute
@@ -35,10 +37,24 @@ type Queue struct {
 	wake   Signal
 
 	handlers map[string]handler
-	runs     sync.WaitGroup
 	work     context.Context // of the runs
 	stop     context.CancelFunc
+
+	mu     sync.Mutex
+	closed bool
+	runs   sync.WaitGroup
+	here   map[string]chan struct{} // runs of this process, by kind and key; closed when they end
 }
+
+// Again is the error of a run whose job is not done. Without Err it is no failure.
+type Again struct {
+	// After is when it is due again, at least. 0: after a back-off; without Err when its hold ends, without a write.
+	After time.Duration
+	Err   error
+}
+
+func (a *Again) Error() string { return fmt.Sprintf("not done: %v", a.Err) }
+func (a *Again) Unwrap() error { return a.Err }
 
 type handler struct {
 	run   func(ctx context.Context, key []byte) error
@@ -52,6 +68,7 @@ func NewQueue(st *store.Store, clock func() time.Time, log *slog.Logger) *Queue 
 	}
 	q := &Queue{
 		store: st, clock: clock, log: log, wake: NewSignal(), handlers: map[string]handler{}, holder: newHolder(),
+		here: map[string]chan struct{}{},
 	}
 	q.work, q.stop = context.WithCancel(context.Background())
 	return q
@@ -72,24 +89,91 @@ func (q *Queue) Loops() []Loop {
 		{Name: "jobs.run", Every: pollEvery, Wake: q.wake, Turn: Do(func(ctx context.Context) error {
 			_, err := q.claim(ctx)
 			return err
-		}), End: func(ctx context.Context) error {
-			q.stop()
-			ended := make(chan struct{})
-			go func() { q.runs.Wait(); close(ended) }()
-			select {
-			case <-ended:
-				return nil
-			case <-ctx.Done():
-				return ctx.Err()
-			}
-		}},
+		}), End: q.Close},
 	}
 }
 
-// RunDue runs the jobs that are due now, as far as there are slots, and returns when they have ended, with their number.
+// Close interrupts the runs, gives their jobs back, and waits for that until ctx ends. Nothing runs afterwards.
+func (q *Queue) Close(ctx context.Context) error {
+	q.mu.Lock()
+	q.closed = true
+	q.mu.Unlock()
+	q.stop()
+	ended := make(chan struct{})
+	go func() { q.runs.Wait(); close(ended) }()
+	select {
+	case <-ended:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// Own returns a job that this process holds until a time from now. The caller stores it with what it is about, and calls
+// [Queue.Start] after the commit.
+func (q *Queue) Own(kind string, key []byte, hold time.Duration) store.Job {
+	now := q.clock()
+	return store.Job{Kind: kind, Key: key, Due: now, Attempt: 1, Holder: q.holder, Until: now.Add(hold)}
+}
+
+// Start runs a job of [Queue.Own] at once.
+func (q *Queue) Start(j store.Job, run func(ctx context.Context) error) {
+	q.begin(j, func(ctx context.Context, _ []byte) error { return run(ctx) }, func() {})
+}
+
+// Take runs a job at once for a caller that waits for it, also before it is due, at most once a second in all processes. It
+// returns what is closed when the run of this process ends; nil when there is none.
+func (q *Queue) Take(ctx context.Context, kind string, key []byte) (<-chan struct{}, error) {
+	q.mu.Lock()
+	over, h := q.here[kind+string(key)], q.handlers[kind]
+	q.mu.Unlock()
+	if over != nil || h.run == nil {
+		return over, nil
+	}
+	var claimed []store.Job
+	err := q.store.Tx(ctx, func(tx *store.Tx) (err error) {
+		now := q.clock()
+		claimed, err = store.TakeJob(ctx, tx, kind, key, q.holder, now, now.Add(holdTime))
+		return err
+	})
+	if err != nil || len(claimed) == 0 {
+		return nil, err
+	}
+	return q.begin(claimed[0], h.run, func() {}), nil
+}
+
+// begin runs a job that this process holds.
+func (q *Queue) begin(j store.Job, run func(ctx context.Context, key []byte) error, ended func()) <-chan struct{} {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.closed {
+		ended()
+		return nil
+	}
+	id, over := j.Kind+string(j.Key), make(chan struct{})
+	q.here[id] = over
+	q.runs.Go(func() {
+		q.run(run, j)
+		q.mu.Lock()
+		if q.here[id] == over {
+			delete(q.here, id)
+		}
+		q.mu.Unlock()
+		close(over)
+		ended()
+	})
+	return over
+}
+
+// RunDue runs the jobs that are due now, as far as there are slots, and returns their number when all runs have ended.
 func (q *Queue) RunDue(ctx context.Context) (int, error) {
 	n, err := q.claim(ctx)
-	q.runs.Wait()
+	q.mu.Lock()
+	here := slices.Collect(maps.Values(q.here))
+	q.mu.Unlock()
+	for _, over := range here {
+		<-over
+	}
 	return n, err
 }
 
@@ -119,8 +203,7 @@ func (q *Queue) claim(ctx context.Context) (n int, err error) {
 		n += len(claimed)
 		for _, j := range claimed {
 			h.slots <- struct{}{} // one loop claims, so there is room
-			q.runs.Go(func() {
-				q.run(h, j)
+			q.begin(j, h.run, func() {
 				<-h.slots
 				q.wake.Fire() // there may be more
 			})
@@ -130,7 +213,7 @@ func (q *Queue) claim(ctx context.Context) (n int, err error) {
 }
 
 // run runs a claimed job and ends it, or gives it back for a later try.
-func (q *Queue) run(h handler, j store.Job) {
+func (q *Queue) run(run func(ctx context.Context, key []byte) error, j store.Job) {
 	ctx, cancel := context.WithTimeout(q.work, jobTime)
 	defer cancel()
 	failed := func() (err error) {
@@ -139,13 +222,25 @@ func (q *Queue) run(h handler, j store.Job) {
 				err = fmt.Errorf("panic: %v", p)
 			}
 		}()
-		return h.run(ctx, j.Key)
+		return run(ctx, j.Key)
 	}()
+	again, _ := errors.AsType[*Again](failed)
+	if again == nil {
+		again = &Again{Err: failed}
+	} else if *again == (Again{}) && q.work.Err() == nil {
+		return
+	}
 	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), holdTime-jobTime)
 	defer cancel()
-	due := q.clock()
+	due, idle := q.clock(), q.clock()
 	if failed != nil && q.work.Err() == nil {
-		due = due.Add(backoff.Delay(firstRetry, maxRetry, int(min(j.Attempt, 32))))
+		pause := again.After
+		if again.Err != nil {
+			pause = max(pause, backoff.Delay(firstRetry, maxRetry, int(min(j.Attempt, 32))))
+		}
+		due, idle = due.Add(pause), idle.Add(min(pause, firstRetry))
+	}
+	if again.Err != nil && q.work.Err() == nil {
 		q.log.Warn("a job failed", "kind", j.Kind, "key", fmt.Sprintf("%x", j.Key), "attempt", j.Attempt, "error", failed.Error())
 	}
 	err := q.store.Tx(end, func(tx *store.Tx) error {
@@ -154,7 +249,7 @@ func (q *Queue) run(h handler, j store.Job) {
 				return err
 			}
 		}
-		return store.ReleaseJob(end, tx, j, due)
+		return store.ReleaseJob(end, tx, j, due, idle)
 	})
 	if err != nil {
 		q.log.Warn("the end of a job was not written; it runs again", "kind", j.Kind, "key", fmt.Sprintf("%x", j.Key), "error", err.Error())

@@ -171,7 +171,7 @@ func TestQueue_KilledHolder(t *testing.T) {
 			if ended {
 				t.Error("the killed process ended a job of another one")
 			}
-			return errors.Join(err, store.ReleaseJob(ctx, tx, dead[0], t.clock()))
+			return errors.Join(err, store.ReleaseJob(ctx, tx, dead[0], t.clock(), t.clock()))
 		})
 		t.runs(q, 0) // it backs off
 		fails.Store(false)

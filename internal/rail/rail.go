@@ -6,6 +6,7 @@ package rail
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"time"
 
 	"github.com/tollhq/toll"
@@ -15,16 +16,23 @@ import (
 
 // Rail pays orders. Orders of plans whose rail is not there are refused.
 //
-// An error of either method decides nothing: the order stays open and is tried again. A *toll.Error with status 503 says
-// that the rail cannot be used now and is shown to the caller; any other error means that the outcome is not known. What is
-// decided is in the Payment.
+// The rail has one row for an order, under the order's id. [Rail.Begin] inserts it in the transaction that records the order;
+// from then on the rail moves it, and decides the order through [Orders] in the transaction that stores what decides it. Any
+// number of processes may do so: the order id is the idempotency key of the payment.
 type Rail interface {
-	// Pay starts the payment of a recorded order, or resumes the one that was started: the order id is its
-	// idempotency key, so that an order is paid at most once whatever crashes between, also when several processes ask at
-	// the same time. It returns when the payment is decided, when a person must act (CheckoutURL), or when ctx ends.
-	Pay(ctx context.Context, p Purchase) (Payment, error)
-	// Outcome tells what became of a payment that was started, without waiting for it.
-	Outcome(ctx context.Context, orderID string) (Payment, error)
+	// Connect hands over the orders that the rail decides. It is called once, before the rail is used.
+	Connect(o Orders)
+	// Prepare refuses what can never be paid: a *toll.Error with code, details and params of the failed order. Of a
+	// pay-as-you-go plan the purchase is that of one credit. It reaches no network. Other errors refuse to record the order.
+	Prepare(ctx context.Context, p *Purchase) error
+	// Begin inserts the row of a purchase that was prepared, and does nothing else. A repeat changes nothing.
+	Begin(ctx context.Context, tx *store.Tx, p *Purchase) error
+	// Resume carries an open order on as far as that takes a caller: what it begins goes on by itself after that. A repeat does no
+	// harm. An error decides nothing. A *toll.Error with status 503 says that the rail cannot go on now; it is kept as the
+	// [Delay] of the payment.
+	Resume(ctx context.Context, p *Purchase) error
+	// Payment reads the row of an order, and nothing else. [store.ErrNotFound]: it was not begun.
+	Payment(ctx context.Context, q store.Querier, orderID string) (Payment, error)
 }
 
 // Delegator is a crypto rail on which a delegation is more than a record: a signature that the chain enforces.
@@ -55,9 +63,13 @@ type Seller interface {
 	// OrderID. used says that the chain has carried it out already, so that everybody can know it. Errors: those of a sale that
 	// cannot be paid, with Reason, and those with status 503.
 	CheckSale(ctx context.Context, s Sale) (used bool, err error)
-	// Sell is Pay for an order that an authorization pays. The order is paid when the chain has carried the authorization out,
-	// whoever sent it; an authorization pays one order. A failure has its reason word in Params, as "reason".
+	// Sell has an authorization carried out that settles for another server, for which there is no order, and returns when that is
+	// decided, or ctx ends. It is paid when the chain has carried the authorization out, whoever sent it; an authorization pays
+	// once. A failure has its reason word in Params, as "reason". An error decides nothing.
 	Sell(ctx context.Context, s Sale) (Payment, error)
+	// Again looks at a sale that failed before anything was sent: others may have had its authorization carried out since. true:
+	// they have, and what the chain says decides the order once more.
+	Again(ctx context.Context, orderID string) (bool, error)
 	// Dead tells whether an authorization has moved nothing and never will: nobody had it carried out before its end, which is in
 	// a block that stays. It uses neither OrderID nor Signature. Errors are those of a chain that cannot be asked now.
 	Dead(ctx context.Context, s Sale) (bool, error)
@@ -109,6 +121,7 @@ type Purchase struct {
 	Account       [16]byte  // ledger account of the order
 	OrderedAt     time.Time // zero: now
 	Plan          *toll.Plan
+	Sale          *Sale        // the authorization that pays; nil for other orders
 	Token         toll.Address // of a crypto plan; zero: the native token
 	Subscriber    toll.Address
 	Credits       toll.Credits   // what the order grants
@@ -129,13 +142,36 @@ type SessionInput struct {
 	CancelURL  string `json:"cancelUrl,omitempty"`
 }
 
-// Payment is the state of a payment. A decided [Outcome] decides its order; every other one leaves it open.
+// Payment is the state of a payment.
 type Payment struct {
 	Outcome
+	Delay       *Delay    // why it cannot go on now; nil when it can
 	CheckoutURL string    // where a person pays, "" when nobody must act
 	SessionID   string    // of the page
 	CreatedAt   time.Time // of the page
 	ExpiresAt   time.Time // of the page
+}
+
+// Delay says why a payment cannot be carried on now.
+type Delay struct {
+	Code  toll.Code `json:"code"`
+	Until time.Time `json:"until"` // before which another try is of no use
+}
+
+// NewDelay returns the delay that the error of a rail which cannot be used asks for; nil for other errors.
+func NewDelay(err error, now time.Time) *Delay {
+	e, ok := errors.AsType[*toll.Error](err)
+	if !ok || e.HTTPStatus() != 503 {
+		return nil
+	}
+	return &Delay{Code: e.Code, Until: now.Add(time.Duration(max(e.RetryAfterSecs, 1)) * time.Second)}
+}
+
+// Err returns the error for callers.
+func (d *Delay) Err(now time.Time) *toll.Error {
+	e := toll.NewError(d.Code)
+	e.RetryAfterSecs = max(int(d.Until.Sub(now)/time.Second), 1)
+	return e
 }
 
 // Orders is how a rail decides orders.
@@ -144,12 +180,12 @@ type Orders interface {
 	// together. f may run several times, so it changes nothing outside the database; what the rail keeps in memory moves after
 	// Change has returned nil. f must not reach the network. The error is that of f, or of the database.
 	Change(ctx context.Context, account [16]byte, f func(t *Tx) error) error
-	// Spent says how many base units have been spent of a delegation in all. A repeat changes nothing. Errors:
+	// Spent says in a transaction of the rail how many base units have been spent of a delegation in all. A repeat changes nothing.
+	// It is the last that the transaction does, as Disabled is. Errors: [toll.CodeUnknownDelegation].
+	Spent(ctx context.Context, tx *store.Tx, delegationID string, units toll.Units) error
+	// Disabled says in a transaction of the rail that a delegation was revoked there. A repeat changes nothing. Errors:
 	// [toll.CodeUnknownDelegation].
-	Spent(ctx context.Context, delegationID string, units toll.Units) error
-	// Disabled says that a delegation was revoked at the rail. A repeat changes nothing. Errors: [toll.CodeUnknownDelegation],
-	// [toll.CodeDelegationNotFound].
-	Disabled(ctx context.Context, delegationID string) error
+	Disabled(ctx context.Context, tx *store.Tx, delegationID string) error
 }
 
 // Tx is a transaction that holds the lock of an account.

@@ -77,13 +77,12 @@ func New(ctx context.Context, cfg Config) (_ *Server, err error) {
 	}
 	s.jobs.OnStop("chain", s.chain.Close)
 	cfg = s.cfg
+	s.queue = jobs.NewQueue(base.store, base.clock.now, cfg.Log)
 	s.checkout = checkout.New(checkout.Deps{
-		Store: base.store, Ledger: s.ledger, Rails: cfg.Rails, Environment: a.Environment(), Clock: cfg.Clock, Log: cfg.Log,
+		Store: base.store, Ledger: s.ledger, Queue: s.queue, Rails: cfg.Rails, Environment: a.Environment(), Clock: cfg.Clock, Log: cfg.Log,
 		SignReference: a.SignReference, OpenReference: a.OpenReference,
 		MaxSpendingCents: cfg.Chain.MaxLimitCents, MaxDelegationSecs: int64(cfg.Chain.MaxDuration / time.Second),
 	})
-	s.jobs.OnStop("checkout", s.checkout.Close)
-	s.jobs.OnStop("chain", func(context.Context) error { s.chain.Stop(); return nil }) // checkout waits for its answers
 	treasury, err := cfg.treasury()
 	if err != nil {
 		return nil, err
@@ -113,10 +112,14 @@ func New(ctx context.Context, cfg Config) (_ *Server, err error) {
 		TestClock: &api.TestClock{Ahead: base.clock.ahead, Advance: s.advance}, Chain: s.shownChain(), Proof: s.chain.Proof(),
 		Seal: base.ring.Seal, Open: base.ring.Open, Quotas: cfg.Quotas, Limits: limits, OrderWait: s.orderWait(), CloseReads: cfg.CloseReads,
 	}))
-	if s.queue, err = s.newQueue(ctx); err != nil {
-		return nil, err
+	s.queue.Handle(store.JobEndKey, a.FinishKey)
+	s.queue.Handle(store.JobEndGrant, s.oauth.FinishGrant)
+	if base.store.Engine() == store.SQLite { // there is one service on a directory
+		if err := base.store.Tx(ctx, func(tx *store.Tx) error { return store.FreeHeld(ctx, tx) }); err != nil {
+			return nil, err
+		}
 	}
-	if err := s.chain.Start(ctx, s.checkout); err != nil {
+	if err := s.chain.Start(ctx); err != nil {
 		return nil, err
 	}
 	s.jobs.OnStop("oauth", func(context.Context) error { s.oauth.Close(); return nil })

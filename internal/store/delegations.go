@@ -111,12 +111,15 @@ func DelegationsOfOwner(ctx context.Context, q Querier, owner toll.Address, usab
 	return delegations.list(ctx, q, l, p)
 }
 
-// RevokeDelegation writes a delegation that the caller has just revoked. The caller revokes the permissions that name it after that, up
-// to [EndDelegation]; the job [JobEndDelegation] does so in its place when it does not get there.
-func RevokeDelegation(ctx context.Context, tx *Tx, d *Delegation) error {
+// RevokeDelegation writes a delegation that the caller has just revoked. A caller who finishes revokes the permissions that name it
+// after that, up to [EndDelegation]; the job [JobEndDelegation] does so in its place when it does not get there, or does not finish.
+func RevokeDelegation(ctx context.Context, tx *Tx, d *Delegation, finishes bool) error {
 	d.Revoking = true
 	if err := UpdateDelegation(ctx, tx, d); err != nil {
 		return err
+	}
+	if !finishes {
+		return PutJob(ctx, tx, Job{Kind: JobEndDelegation, Key: []byte(d.ID), Due: d.RevokedAt})
 	}
 	return putOwnJob(ctx, tx, JobEndDelegation, []byte(d.ID), d.RevokedAt)
 }
@@ -142,12 +145,6 @@ func RevokeDelegationsOf(ctx context.Context, tx *Tx, owner toll.Address, method
 		}
 	}
 	return revoked, nil
-}
-
-// DisablingDelegations returns revoked delegations that are to be disabled on the chain by now, at most limit, the longest
-// waiting first.
-func DisablingDelegations(ctx context.Context, q Querier, now time.Time, limit int) ([]*Delegation, error) {
-	return delegations.all(ctx, q, "WHERE disable_at > 0 AND disable_at <= $1 ORDER BY disable_at LIMIT $2", Micros(now), int64(limit))
 }
 
 // ExpiredDelegations returns the delegations that ended by time after from and not after until, neither revoked nor used up

@@ -9,8 +9,13 @@ import (
 const (
 	JobEndKey   = "auth.end_key"    // ends what a revoked API key made
 	JobEndGrant = "oauth.end_grant" // ends what was issued because of a revoked consent
-	// JobEndDelegation revokes the permissions that name a revoked delegation.
+	// JobPay and the rail of an order has a rail carry on with the order. The decision removes it.
+	JobPay = "checkout.pay."
+	// JobEndDelegation revokes the permissions that name a revoked delegation, JobDisable disables it on the chain.
 	JobEndDelegation = "checkout.end_delegation"
+	JobDisable       = "checkout.disable"
+	// JobTakeBack takes back the credits of an undone order that holds have kept.
+	JobTakeBack = "checkout.take_back"
 )
 
 // callerTime is how long the call that wrote a job of its own has to finish it before the queue does.
@@ -65,32 +70,48 @@ func ClaimJobs(ctx context.Context, tx *Tx, kind, holder string, now, until time
 	return scanAll(rows, err, jobs.scan)
 }
 
+// TakeJob is [ClaimJobs] for one job, which need not be due.
+func TakeJob(ctx context.Context, tx *Tx, kind string, key []byte, holder string, now, until time.Time) ([]Job, error) {
+	rows, err := tx.Query(ctx, "UPDATE jobs SET holder = $3, held_until = $4, attempt = attempt + 1 WHERE kind = $1 AND key = $2 AND held_until <= $5 "+
+		"RETURNING "+jobs.columns, kind, key, holder, Micros(until), Micros(now))
+	return scanAll(rows, err, jobs.scan)
+}
+
 // EndJob removes a claimed job, unless another holder has it or it was put again meanwhile.
 func EndJob(ctx context.Context, tx *Tx, j Job) (ended bool, err error) {
 	return changed(tx.Exec(ctx, "DELETE FROM jobs WHERE kind = $1 AND key = $2 AND holder = $3 AND attempt = $4", j.Kind, j.Key, j.Holder, j.Attempt))
 }
 
-// ReleaseJob gives a claimed job back. It is due again at the given time, or when it was put again meanwhile.
-func ReleaseJob(ctx context.Context, tx *Tx, j Job, due time.Time) error {
-	_, err := tx.Exec(ctx, `UPDATE jobs SET holder = '', held_until = 0, due = CASE WHEN attempt = $4 THEN $5 ELSE due END
-		WHERE kind = $1 AND key = $2 AND holder = $3`, j.Kind, j.Key, j.Holder, j.Attempt, Micros(due))
+// ReleaseJob gives a claimed job back. It is due again at the given time, or when it was put again meanwhile; nobody claims or takes it
+// while it is idle.
+func ReleaseJob(ctx context.Context, tx *Tx, j Job, due, idle time.Time) error {
+	_, err := tx.Exec(ctx, `UPDATE jobs SET holder = '', held_until = $6, due = CASE WHEN attempt = $4 THEN $5 ELSE due END
+		WHERE kind = $1 AND key = $2 AND holder = $3`, j.Kind, j.Key, j.Holder, j.Attempt, Micros(due), Micros(idle))
 	return err
 }
 
-// AdoptJobs makes jobs of what calls of earlier releases were interrupted in, which left flags in their records only.
+// AdoptJobs makes jobs of what calls of earlier releases were interrupted in, and of what these left to a reconciler: flags in records.
 func AdoptJobs(ctx context.Context, tx *Tx, now time.Time) error {
-	delegation := "CAST(delegation_id AS BLOB)"
-	if tx.Engine() == Postgres {
-		delegation = "convert_to(delegation_id, 'UTF8')"
+	text := func(column string) string {
+		if tx.Engine() == Postgres {
+			return "convert_to(" + column + ", 'UTF8')"
+		}
+		return "CAST(" + column + " AS BLOB)"
 	}
-	for _, work := range []struct{ kind, id, flagged string }{
-		{JobEndKey, "id", "api_keys WHERE ending"},
-		{JobEndGrant, "grant_id", "oauth_grants WHERE revoking"},
-		{JobEndDelegation, delegation, "delegations WHERE revoking"},
+	for _, work := range []struct {
+		kind, id, flagged string
+		before            time.Time
+	}{
+		{"'" + JobEndKey + "'", "id", "api_keys WHERE ending AND revoked_at", now.Add(-callerTime)},
+		{"'" + JobEndGrant + "'", "grant_id", "oauth_grants WHERE revoking AND revoked_at", now.Add(-callerTime)},
+		{"'" + JobEndDelegation + "'", text("delegation_id"), "delegations WHERE revoking AND revoked_at", now.Add(-callerTime)},
+		{"'" + JobDisable + "'", text("delegation_id"), "delegations WHERE disable_at > 0 AND disable_at", now},
+		{"'" + JobPay + "' || rail", text("order_id"), "orders WHERE open_key IS NOT NULL AND rail IS NOT NULL AND try_at", now},
+		{"'" + JobTakeBack + "'", text("order_id"), "orders WHERE held_back > 0 AND updated_at", now},
 	} {
-		_, err := tx.Exec(ctx, "INSERT INTO jobs (kind, key, due, attempt, holder, held_until) SELECT CAST($1 AS TEXT), "+work.id+
-			", CAST($2 AS BIGINT), 0, '', 0 FROM "+work.flagged+" AND revoked_at < $3 ON CONFLICT (kind, key) DO NOTHING",
-			work.kind, Micros(now), Micros(now.Add(-callerTime)))
+		_, err := tx.Exec(ctx, "INSERT INTO jobs (kind, key, due, attempt, holder, held_until) SELECT "+work.kind+", "+work.id+
+			", CAST($1 AS BIGINT), 0, '', 0 FROM "+work.flagged+" < $2 ON CONFLICT (kind, key) DO NOTHING",
+			Micros(now), Micros(work.before))
 		if err != nil {
 			return err
 		}

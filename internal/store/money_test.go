@@ -2,6 +2,7 @@ package store_test
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -37,31 +38,14 @@ func TestOpenOrders(t *testing.T) {
 		if err := insert(second); err != nil {
 			t.Fatal(err)
 		}
-		if due := must[[]*store.Order](t)(store.DueOrders(ctx, st, "crypto", noon, 9)); len(due) != 0 {
-			t.Fatalf("due too early: %+v", due)
-		}
-		if due := must[[]*store.Order](t)(store.DueOrders(ctx, st, "crypto", noon.Add(time.Second), 1)); len(due) != 1 {
-			t.Fatalf("%+v", due)
-		}
-		for _, first := range []bool{true, false} { // of two processes that read the same, one gets it
-			write(t, st, func(tx *store.Tx) error {
-				got, err := store.ClaimOrder(ctx, tx, o, noon.Add(time.Minute))
-				if got != first {
-					t.Errorf("claimed %v", got)
-				}
-				return err
-			})
-		}
+		// Orders that an earlier release has placed get their jobs.
+		adopted(t, st, noon.Add(time.Second))
+		adopted(t, st, noon.Add(2*time.Second), store.JobPay+"crypto")
 		o.Open, o.Status, o.FailureCode, o.FailureParams, o.TryAt, o.Tries = false, toll.OrderFailed, toll.CodeChainBalance, "{}", noon, 2
 		o.Reversed, o.TakenBack, o.Loss, o.HeldBack = true, 1, 2, 7
 		write(t, st, func(tx *store.Tx) error { return store.UpdateOrder(ctx, tx, o) })
 		same(t, must[*store.Order](t)(store.OrderByID(ctx, st, o.ID)), o)
-		same(t, must[[]*store.Order](t)(store.OrdersHeldBack(ctx, st, 9)), []*store.Order{o})
-		o.HeldBack = 0
-		write(t, st, func(tx *store.Tx) error { return store.UpdateOrder(ctx, tx, o) })
-		if left := must[[]*store.Order](t)(store.OrdersHeldBack(ctx, st, 9)); len(left) != 0 {
-			t.Fatalf("%+v", left)
-		}
+		adopted(t, st, noon.Add(time.Minute), store.JobPay+"crypto", store.JobTakeBack)
 		_, err := store.OpenOrder(ctx, st, o.Account, "")
 		notFound(t, err)
 		third := *o
@@ -165,11 +149,18 @@ func TestHeldDelegations(t *testing.T) {
 		check(toll.StatusActive, 1, 1)
 		d.RevokedAt, d.DisableAt = noon, noon.Add(time.Minute)
 		write(t, st, func(tx *store.Tx) error { return store.UpdateDelegation(ctx, tx, d) })
-		if due := must[[]*store.Delegation](t)(store.DisablingDelegations(ctx, st, noon, 9)); len(due) != 0 {
-			t.Fatalf("due too early: %+v", due)
-		}
-		same(t, must[[]*store.Delegation](t)(store.DisablingDelegations(ctx, st, noon.Add(time.Minute), 9)), []*store.Delegation{d})
+		adopted(t, st, noon.Add(time.Minute))
+		adopted(t, st, noon.Add(2*time.Minute), store.JobDisable)
 	})
+}
+
+// adopted fails the test unless there are jobs of these kinds when those of earlier releases were made.
+func adopted(t *testing.T, st *store.Store, now time.Time, kinds ...string) {
+	t.Helper()
+	write(t, st, func(tx *store.Tx) error { return store.AdoptJobs(t.Context(), tx, now) })
+	if got := slices.Sorted(slices.Values(must[[]string](t)(store.DueJobs(t.Context(), st, now)))); !slices.Equal(got, kinds) {
+		t.Errorf("jobs %q, want %q", got, kinds)
+	}
 }
 
 // The audit sees each way in which money and credits can disagree.

@@ -36,8 +36,9 @@ type Order struct {
 	Session       string     `db:"session,null,set"`        // JSON of the page on which a person pays, "" for none
 	FailureCode   toll.Code  `db:"failure_code,null,set"`   // of a failure; of an open order, why its rail could not be used
 	FailureParams string     `db:"failure_params,null,set"` // JSON, or ""
-	TryAt         time.Time  `db:"try_at,set"`              // when it is to be looked at while it is open
-	Tries         int64      `db:"tries,set"`
+	// TryAt and Tries are for processes of the release before, which look at open orders by them.
+	TryAt time.Time `db:"try_at,set"`
+	Tries int64     `db:"tries,set"`
 
 	Reading int64 `db:"reading"` // how often the chain had been read for the delegation when the order was made
 	// Of an order whose credits were taken back: what came back, what had been used up, and what open holds keep for now.
@@ -72,14 +73,6 @@ func UpdateOrder(ctx context.Context, tx *Tx, o *Order) error {
 	return orders.update(ctx, tx, o)
 }
 
-// ClaimOrder moves the time at which an open order is looked at again, counts the try, and forgets why the last one came to
-// nothing. It reports whether the order was still to be looked at when it was read: of several processes one gets it.
-func ClaimOrder(ctx context.Context, tx *Tx, o *Order, until time.Time) (bool, error) {
-	return changed(tx.Exec(ctx, `UPDATE orders SET try_at = $3, tries = tries + 1, failure_code = NULL
-		WHERE account_id = $1 AND order_id = $2 AND open_key IS NOT NULL AND try_at = $4`,
-		o.Account[:], o.ID, Micros(until), Micros(o.TryAt)))
-}
-
 // OrderOfAccount returns an order of an account, or [ErrNotFound].
 func OrderOfAccount(ctx context.Context, q Querier, account [16]byte, id string) (*Order, error) {
 	return orders.one(ctx, q, "WHERE account_id = $1 AND order_id = $2", account[:], id)
@@ -99,19 +92,6 @@ func OpenOrder(ctx context.Context, q Querier, account [16]byte, key string) (*O
 func OrdersOfRequest(ctx context.Context, q Querier, account [16]byte, requestID string) ([]*Order, error) {
 	return orders.all(ctx, q, "WHERE account_id = $1 AND request_id = $2 ORDER BY created_at, order_id",
 		account[:], requestID)
-}
-
-// DueOrders returns open orders of a rail that are to be looked at, at most limit, the longest waiting first. It asks every part
-// of a distributed database.
-func DueOrders(ctx context.Context, q Querier, rail string, now time.Time, limit int) ([]*Order, error) {
-	return orders.all(ctx, q, "WHERE open_key IS NOT NULL AND rail = $1 AND try_at <= $2 ORDER BY try_at LIMIT $3",
-		rail, Micros(now), int64(limit))
-}
-
-// OrdersHeldBack returns orders whose credits were taken back but for what open holds keep, at most limit, the one that was looked
-// at longest ago first. It asks every part of a distributed database.
-func OrdersHeldBack(ctx context.Context, q Querier, limit int) ([]*Order, error) {
-	return orders.all(ctx, q, "WHERE held_back > 0 ORDER BY updated_at LIMIT $1", int64(limit))
 }
 
 // OrderByID returns an order of whatever account, or [ErrNotFound]. It asks every part of a distributed database.

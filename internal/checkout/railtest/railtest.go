@@ -1,9 +1,11 @@
-// Package railtest has a rail for tests: it keeps what it was paid, as a chain or a card processor would, and can decline,
-// hang, be away, lose its answers, wait for a person, and change its mind.
+// Package railtest is a rail for tests that behaves as one for cards does: behind it is a processor that keeps what it was paid,
+// and can refuse, decline, hang, be away, lose its answers, wait for a person, refund, and say late what became of a payment.
+// The row of an order is in the database of its service.
 package railtest
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math/big"
@@ -14,10 +16,12 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/rail"
+	"github.com/tollhq/toll/internal/store"
 )
 
 // Behaviour is how a rail takes what it is asked. The zero value pays at once.
 type Behaviour struct {
+	Refuse      toll.Code // with which Prepare refuses; "" for none
 	Decline     bool      // refuses to pay
 	DeclineNext int       // refuses so many orders that are new
 	Code        toll.Code // of the refusal
@@ -27,6 +31,7 @@ type Behaviour struct {
 	LoseAnswers int       // so many answers get lost after the rail has acted
 	Steps       int       // so many answers of an order say sent before it is paid
 	Hang        bool      // answers when its caller gives up, or when it stops hanging; it has not acted before
+	Silent      bool      // says nothing by itself: it has to be asked
 	Person      bool      // opens a page and waits for Complete or Expire
 	BadAccount  toll.Code // with which it refuses signatures of delegations, and accounts of users; "" for none
 	// Time is the time of the chain, at which authorizations end; nil: they do not.
@@ -39,6 +44,7 @@ type Rail struct {
 	now    Behaviour
 	change chan struct{} // closed when the behaviour changes
 	orders map[string]*order
+	way    rail.Orders // back to the service that was connected last
 	calls  int
 	faults []string
 
@@ -77,60 +83,139 @@ func (r *Rail) Behave(b Behaviour) {
 
 var errLost = errors.New("railtest: the answer is lost")
 
-// Pay implements rail.Rail.
-func (r *Rail) Pay(ctx context.Context, p rail.Purchase) (rail.Payment, error) {
+// Connect implements rail.Rail.
+func (r *Rail) Connect(o rail.Orders) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.way = o
+}
+
+// Prepare implements rail.Rail.
+func (r *Rail) Prepare(_ context.Context, p *rail.Purchase) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.now.Refuse != "" {
+		return toll.NewError(r.now.Refuse).WithDetails("%s", r.now.Reason)
+	}
+	return nil
+}
+
+// rowName names the row of an order in the database of its service.
+func rowName(orderID string) string { return "railtest/" + orderID }
+
+// Begin implements rail.Rail.
+func (r *Rail) Begin(ctx context.Context, tx *store.Tx, p *rail.Purchase) error {
+	text, err := json.Marshal(rail.Payment{Outcome: rail.Outcome{Status: toll.OrderCreated}})
+	if err == nil {
+		_, err = store.PutSettingIfAbsent(ctx, tx, rowName(p.OrderID), text)
+	}
+	return err
+}
+
+// Payment implements rail.Rail.
+func (r *Rail) Payment(ctx context.Context, q store.Querier, orderID string) (rail.Payment, error) {
+	var p rail.Payment
+	text, err := store.Setting(ctx, q, rowName(orderID))
+	if err == nil {
+		err = json.Unmarshal(text, &p)
+	}
+	return p, err
+}
+
+// Resume implements rail.Rail.
+func (r *Rail) Resume(ctx context.Context, p *rail.Purchase) error {
+	r.mu.Lock()
+	way := r.way
+	r.mu.Unlock()
+	return r.ResumeBy(ctx, way, p)
+}
+
+// ResumeBy is Resume in the process that has this way back.
+func (r *Rail) ResumeBy(ctx context.Context, way rail.Orders, p *rail.Purchase) error {
+	r.mu.Lock()
+	o, err := r.order(ctx, p)
+	var payment rail.Payment
+	if err == nil {
+		r.act(o)
+		payment, err = r.answer(o)
+	}
+	r.mu.Unlock()
+	if err == nil {
+		return write(ctx, way, p.OrderID, p.Account, payment)
+	}
+	delay := rail.NewDelay(err, p.OrderedAt)
+	if delay == nil {
+		return err
+	}
+	return errors.Join(way.Change(ctx, p.Account, func(t *rail.Tx) error {
+		now, err := r.Payment(ctx, t, p.OrderID)
+		if err != nil {
+			return err
+		}
+		now.Delay = delay
+		return put(ctx, t.Tx, p.OrderID, now)
+	}), err)
+}
+
+// write stores what is known of a payment, and decides its order with it.
+func write(ctx context.Context, way rail.Orders, orderID string, account [16]byte, payment rail.Payment) error {
+	return way.Change(ctx, account, func(t *rail.Tx) error {
+		if payment.Decided() {
+			if err := t.Decide(orderID, payment.Outcome); err != nil {
+				return err
+			}
+		}
+		return put(ctx, t.Tx, orderID, payment)
+	})
+}
+
+func put(ctx context.Context, tx *store.Tx, orderID string, payment rail.Payment) error {
+	text, err := json.Marshal(payment)
+	if err != nil {
+		return err
+	}
+	return store.PutSetting(ctx, tx, rowName(orderID), text)
+}
+
+// order waits while the processor hangs, and returns an order as the processor knows it; nil when it was not reached.
+func (r *Rail) order(ctx context.Context, p *rail.Purchase) (*order, error) {
 	r.calls++
 	for r.now.Hang {
 		change := r.change
 		r.mu.Unlock()
 		select {
 		case <-change:
-			r.mu.Lock()
 		case <-ctx.Done():
-			r.mu.Lock()
-			return rail.Payment{}, ctx.Err()
+		}
+		r.mu.Lock()
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
 		}
 	}
-	if r.now.Unreachable != "" {
-		return rail.Payment{}, toll.NewError(r.now.Unreachable)
-	}
 	o := r.orders[p.OrderID]
+	if r.now.Unreachable != "" {
+		return o, toll.NewError(r.now.Unreachable)
+	}
 	if o == nil {
-		o = &order{purchase: p, steps: r.now.Steps, payment: rail.Payment{Outcome: rail.Outcome{Status: toll.OrderCreated}}}
+		o = &order{purchase: *p, steps: r.now.Steps, payment: rail.Payment{Outcome: rail.Outcome{Status: toll.OrderCreated}}}
 		r.orders[p.OrderID] = o
 		if r.now.DeclineNext > 0 {
 			r.now.DeclineNext--
 			r.decline(o)
 		}
 	}
-	if f := differs(o.purchase, p); f != "" {
+	if f := differs(o.purchase, *p); f != "" {
 		r.faults = append(r.faults, fmt.Sprintf("order %s: another %s", p.OrderID, f))
 	}
-	r.act(o)
-	return r.answer(o)
-}
-
-// Outcome implements rail.Rail.
-func (r *Rail) Outcome(_ context.Context, orderID string) (rail.Payment, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.calls++
-	if r.now.Unreachable != "" {
-		return rail.Payment{}, toll.NewError(r.now.Unreachable)
-	}
-	o := r.orders[orderID]
-	if o == nil {
-		return rail.Payment{}, fmt.Errorf("railtest: no order %s", orderID)
-	}
-	return r.answer(o)
+	return o, nil
 }
 
 // act moves an undecided order on.
 func (r *Rail) act(o *order) {
 	switch {
 	case paid(o) || o.payment.Status == toll.OrderFailed:
+	case o.purchase.Sale != nil:
+		r.sell(o, *o.purchase.Sale)
 	case r.now.Person || o.payment.CheckoutURL != "":
 		o.payment.CheckoutURL = "https://pay.example/" + o.purchase.OrderID
 		o.payment.SessionID = "cs_" + o.purchase.OrderID
@@ -172,7 +257,7 @@ func (r *Rail) answer(o *order) (rail.Payment, error) {
 
 func differs(a, b rail.Purchase) string {
 	switch {
-	case a.Plan.ID != b.Plan.ID:
+	case (a.Plan == nil) != (b.Plan == nil), a.Plan != nil && a.Plan.ID != b.Plan.ID:
 		return "plan"
 	case a.Subscriber != b.Subscriber:
 		return "subscriber"
@@ -192,22 +277,49 @@ func differs(a, b rail.Purchase) string {
 	return ""
 }
 
-// Complete is a person who pays the page of an order.
-func (r *Rail) Complete(orderID string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if o := r.orders[orderID]; o != nil && !paid(o) {
-		charge(o)
-	}
+// Complete is a person who pays the page of an order. The processor says so by itself.
+func (r *Rail) Complete(orderID string) error {
+	return r.happens(orderID, func(o *order) {
+		if !paid(o) {
+			charge(o)
+		}
+	})
 }
 
 // Expire is the end of the page of an order that nobody paid.
-func (r *Rail) Expire(orderID string) {
+func (r *Rail) Expire(orderID string) error {
+	return r.happens(orderID, func(o *order) {
+		if !paid(o) {
+			o.payment.Status, o.payment.FailureReason = toll.OrderFailed, "the page has expired"
+		}
+	})
+}
+
+// Refund gives the money of a paid order back.
+func (r *Rail) Refund(orderID, reason string) error {
+	return r.happens(orderID, func(o *order) {
+		if paid(o) {
+			o.charges--
+			o.payment.Outcome = rail.Outcome{Status: toll.OrderFailed, FailureReason: reason, Ended: true}
+		}
+	})
+}
+
+// happens changes an order at the processor, which tells the service that was connected last.
+func (r *Rail) happens(orderID string, what func(o *order)) error {
 	r.mu.Lock()
-	defer r.mu.Unlock()
-	if o := r.orders[orderID]; o != nil && !paid(o) {
-		o.payment.Status, o.payment.FailureReason = toll.OrderFailed, "the page has expired"
+	o := r.orders[orderID]
+	if o == nil {
+		r.mu.Unlock()
+		return fmt.Errorf("railtest: no order %s", orderID)
 	}
+	what(o)
+	way, payment, silent := r.way, o.payment, r.now.Silent
+	r.mu.Unlock()
+	if silent {
+		return nil
+	}
+	return write(context.Background(), way, orderID, o.purchase.Account, payment)
 }
 
 // Charges returns how often money moved, and the sum.

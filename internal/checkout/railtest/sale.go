@@ -129,44 +129,46 @@ func (r *Rail) payable(s rail.Sale) (used bool, err error) {
 
 // Sell implements rail.Seller.
 func (r *Rail) Sell(ctx context.Context, s rail.Sale) (rail.Payment, error) {
+	total, err := toll.ParseUnits(s.Authorization.Value.String())
+	if err != nil {
+		return rail.Payment{}, err
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.calls++
-	for r.now.Hang {
-		change := r.change
-		r.mu.Unlock()
-		select {
-		case <-change:
-			r.mu.Lock()
-		case <-ctx.Done():
-			r.mu.Lock()
-			return rail.Payment{}, ctx.Err()
-		}
+	o, err := r.order(ctx, &rail.Purchase{OrderID: s.OrderID, Subscriber: s.Authorization.From, Total: total, Sale: &s})
+	if err != nil {
+		return rail.Payment{}, err
 	}
-	if r.now.Unreachable != "" {
-		return rail.Payment{}, toll.NewError(r.now.Unreachable)
-	}
-	o := r.orders[s.OrderID]
-	if o == nil {
-		total, err := toll.ParseUnits(s.Authorization.Value.String())
-		if err != nil {
-			return rail.Payment{}, err
-		}
-		o = &order{
-			purchase: rail.Purchase{OrderID: s.OrderID, Subscriber: s.Authorization.From, Total: total}, steps: r.now.Steps,
-			payment: rail.Payment{Outcome: rail.Outcome{Status: toll.OrderCreated}},
-		}
-		r.orders[s.OrderID] = o
-	}
-	_, carriedOut := r.spent[nonceOf(s)]
-	switch {
-	case paid(o):
-	case o.payment.Status != toll.OrderFailed:
-		r.sell(o, s)
-	case carriedOut:
-		charge(o) // by others, after it had failed
-	}
+	r.act(o)
+	r.landed(o)
 	return r.answer(o)
+}
+
+// Again implements rail.Seller.
+func (r *Rail) Again(ctx context.Context, orderID string) (bool, error) {
+	r.mu.Lock()
+	o := r.orders[orderID]
+	if r.now.Unreachable != "" || o == nil {
+		defer r.mu.Unlock()
+		return false, toll.NewError(toll.CodeChainUnreachable)
+	}
+	again := r.landed(o)
+	way, payment := r.way, o.payment
+	r.mu.Unlock()
+	if !again {
+		return false, nil
+	}
+	return true, write(ctx, way, orderID, o.purchase.Account, payment)
+}
+
+// landed pays a sale that had failed when others had its authorization carried out since.
+func (r *Rail) landed(o *order) bool {
+	if _, carriedOut := r.spent[nonceOf(*o.purchase.Sale)]; !carriedOut || o.payment.Status != toll.OrderFailed {
+		return false
+	}
+	o.payment.Outcome = rail.Outcome{}
+	charge(o)
+	return true
 }
 
 // sell moves an undecided order of a sale on.

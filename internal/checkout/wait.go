@@ -1,0 +1,131 @@
+package checkout
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/rail"
+	"github.com/tollhq/toll/internal/store"
+)
+
+const (
+	// readEvery is how often a waiting caller reads an order that another process may decide. What this process does wakes it.
+	readEvery = time.Second
+	// lastReadTimeout bounds the last read for a caller whose wait has ended. When the database is slower, the caller gets an error
+	// that it can retry.
+	lastReadTimeout = 2 * time.Second
+)
+
+// current completes an open order with status and transaction from the row of its rail, and returns that row.
+func (c *Checkout) current(ctx context.Context, o *store.Order) (rail.Payment, error) {
+	if !o.Open {
+		return rail.Payment{}, nil
+	}
+	p, err := c.payment(ctx, o)
+	// What is decided at the rail but not yet here has its credits to come.
+	if err == nil && !p.Decided() {
+		o.Status, o.TxHash = p.Status, p.TxHash
+	}
+	return p, err
+}
+
+// payment reads the row of an order at its rail. Without one it is that of an order that was not begun.
+func (c *Checkout) payment(ctx context.Context, o *store.Order) (rail.Payment, error) {
+	none := rail.Payment{Outcome: rail.Outcome{Status: toll.OrderCreated}}
+	by := c.rails.byName(o.Rail)
+	if by == nil {
+		return none, nil
+	}
+	p, err := by.Payment(ctx, c.store, o.ID)
+	if errors.Is(err, store.ErrNotFound) {
+		return none, nil
+	}
+	return p, err
+}
+
+// await returns an order when it is decided, when a person must act, at shutdown, or when the wait is over. The error is that
+// of a rail which cannot go on now; the order is then open, and is returned too.
+func (c *Checkout) await(ctx context.Context, o *store.Order, wait time.Duration) (*store.Order, *rail.Payment, error) {
+	return c.awaitWhile(ctx, o, wait, func(o *store.Order) bool { return o.Open })
+}
+
+// awaitWhile is await as long as an order is to be waited for.
+func (c *Checkout) awaitWhile(
+	ctx context.Context, o *store.Order, wait time.Duration, undecided func(o *store.Order) bool,
+) (*store.Order, *rail.Payment, error) {
+	ctx, cancel := context.WithTimeout(ctx, wait)
+	defer cancel()
+	changed, leave := c.waiters.join(o.ID)
+	defer leave()
+	for {
+		now, p, err := c.read(ctx, o)
+		if ctx.Err() != nil {
+			return c.lastRead(ctx, o)
+		}
+		if err != nil {
+			return o, nil, fault(err)
+		}
+		o = now
+		if !undecided(o) || p.CheckoutURL != "" {
+			return o, p, nil
+		}
+		var run <-chan struct{}
+		if o.Open && (p.Delay != nil || p.Status == toll.OrderCreated) {
+			// A caller that waits moves the next try forward.
+			if run, err = c.queue.Take(ctx, store.JobPay+o.Rail, []byte(o.ID)); err != nil && ctx.Err() == nil {
+				return o, nil, fault(err)
+			}
+		}
+		switch {
+		case run != nil:
+		case o.Open && c.rails.byName(o.Rail) == nil:
+			return o, p, railMissing(o.Rail)
+		case p.Delay != nil:
+			return o, p, p.Delay.Err(c.now())
+		}
+		tick := time.NewTimer(readEvery)
+		select {
+		case <-changed:
+		case <-run:
+		case <-tick.C:
+		case <-c.stopping:
+		case <-ctx.Done():
+		}
+		tick.Stop()
+		if c.stops() || ctx.Err() != nil {
+			return c.lastRead(ctx, o)
+		}
+	}
+}
+
+// read returns an order as it is now, and the row of its rail.
+func (c *Checkout) read(ctx context.Context, o *store.Order) (*store.Order, *rail.Payment, error) {
+	now, err := store.OrderOfAccount(ctx, c.store, o.Account, o.ID)
+	if err != nil {
+		return o, nil, err
+	}
+	p, err := c.current(ctx, now)
+	return now, &p, err
+}
+
+// lastRead is read for a caller whose wait is over.
+func (c *Checkout) lastRead(ctx context.Context, o *store.Order) (*store.Order, *rail.Payment, error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastReadTimeout)
+	defer cancel()
+	now, p, err := c.read(ctx, o)
+	if err != nil {
+		return o, nil, toll.NewError(toll.CodeDatabaseUnavailable).WithCause(err)
+	}
+	return now, p, nil
+}
+
+func (c *Checkout) stops() bool {
+	select {
+	case <-c.stopping:
+		return true
+	default:
+		return false
+	}
+}

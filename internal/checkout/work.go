@@ -1,0 +1,128 @@
+package checkout
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/backoff"
+	"github.com/tollhq/toll/internal/jobs"
+	"github.com/tollhq/toll/internal/rail"
+	"github.com/tollhq/toll/internal/store"
+)
+
+const (
+	// payTries is how often a run asks a rail whose answer is lost, with pauses between the other two.
+	payTries                   = 3
+	payFirstRetry, payMaxRetry = 20 * time.Millisecond, 80 * time.Millisecond
+)
+
+// payJob carries an open order on that nobody in this process works on: its process died, its rail was away, or an earlier
+// release placed it.
+func (c *Checkout) payJob(ctx context.Context, id []byte) error {
+	o, err := store.OrderByID(ctx, c.store, string(id))
+	if errors.Is(err, store.ErrNotFound) || err == nil && !o.Open {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	by := c.rails.byName(o.Rail)
+	if by == nil {
+		return railMissing(o.Rail)
+	}
+	p, err := c.purchase(ctx, o)
+	if err != nil {
+		return err
+	}
+	if _, err = by.Payment(ctx, c.store, o.ID); errors.Is(err, store.ErrNotFound) {
+		err = c.begin(ctx, by, o, p)
+	}
+	if err != nil {
+		return err
+	}
+	return c.resume(ctx, by, p)
+}
+
+// begin begins the payment of an order of an earlier release, which recorded orders before their rails knew them.
+func (c *Checkout) begin(ctx context.Context, by rail.Rail, o *store.Order, p *rail.Purchase) error {
+	err := by.Prepare(ctx, p)
+	if refused := refusal(err); refused != nil {
+		return c.Change(ctx, o.Account, func(t *rail.Tx) error { return t.Decide(o.ID, *refused) })
+	}
+	if err != nil {
+		return err
+	}
+	return c.store.Tx(ctx, func(tx *store.Tx) error { return by.Begin(ctx, tx, p) })
+}
+
+// resume has a rail carry an order on. What the rail has begun goes on without a job: this one stays, held, until the order is
+// decided.
+func (c *Checkout) resume(ctx context.Context, by rail.Rail, p *rail.Purchase) error {
+	for try := 1; ; try++ {
+		c.failpoint("pay")
+		err := by.Resume(ctx, p)
+		c.failpoint("paid")
+		delay := rail.NewDelay(err, c.now())
+		switch {
+		case err == nil:
+			return &jobs.Again{}
+		case delay != nil:
+			return &jobs.Again{Err: err, After: delay.Until.Sub(c.now())}
+		case try == payTries || !backoff.Sleep(ctx, backoff.Double(payFirstRetry, payMaxRetry, 2*try-1)):
+			return err // an answer that was lost was asked for again at once
+		}
+	}
+}
+
+// refusal returns the outcome of an order that its rail refuses to begin; nil for other errors.
+func refusal(err error) *rail.Outcome {
+	e, ok := errors.AsType[*toll.Error](err)
+	if !ok || e.HTTPStatus() >= 500 {
+		return nil
+	}
+	return &rail.Outcome{Status: toll.OrderFailed, FailureCode: e.Code, FailureReason: e.Details, Params: e.Params}
+}
+
+// purchase is a recorded order as its rail pays it.
+func (c *Checkout) purchase(ctx context.Context, o *store.Order) (*rail.Purchase, error) {
+	plan, err := store.PlanByID(ctx, c.store, o.Plan)
+	if err != nil {
+		return nil, err
+	}
+	p := c.purchaseOf(plan, o)
+	if isSale(o) {
+		a, err := store.AuthorizationOfOrder(ctx, c.store, o.ID)
+		if err != nil {
+			return nil, err
+		}
+		sale := SaleOf(a)
+		sale.Account, p.Sale = o.Account, &sale
+	}
+	if p.Session, err = sessionOf(o); err != nil || o.DelegationID == "" {
+		return p, err
+	}
+	d, err := store.DelegationByID(ctx, c.store, o.DelegationID)
+	if err != nil {
+		return nil, err
+	}
+	p.PaymentMethod, p.Delegation = d.PaymentMethod, details(d)
+	return p, nil
+}
+
+// purchaseOf is what an order says of its payment by itself. Of a pay-as-you-go plan each credit has its price.
+func (c *Checkout) purchaseOf(plan *toll.Plan, o *store.Order) *rail.Purchase {
+	p := &rail.Purchase{
+		OrderID: o.ID, Account: o.Account, OrderedAt: o.CreatedAt, Plan: plan, Token: plan.Price.PayToken(c.env), Subscriber: o.Subscriber,
+		Credits: o.Credits, Amounts: plan.Price.Amounts, Receivers: plan.Price.Receivers, Total: o.Amount,
+		DelegationID: o.DelegationID, TopUp: o.RequestID != "" || o.Permission != nil,
+	}
+	if plan.IsPayAsYouGo() {
+		p.Amounts = make([]toll.Units, len(plan.Price.Amounts))
+		for i, a := range plan.Price.Amounts {
+			p.Amounts[i] = times(a, o.Credits)
+		}
+	}
+	return p
+}
