@@ -204,9 +204,8 @@ func TestDocs_Threats(t *testing.T) {
 func TestDocs_StatesOfOrders(t *testing.T) {
 	change := regexp.MustCompile(`(?m)\b(?:op|o|now|next|order)\.(?:State|Status)\b[^=\n:(!<]* = `)
 	others := []string{
-		"checkout/machine.go", // copies the state of the rail's row
-		"chain/documents.go",  // reads rows
-		"chain/wallet.go",     // revocations of delegations
+		"chain/documents.go", // reads rows
+		"chain/wallet.go",    // revocations of delegations
 	}
 	var changes []string
 	for _, room := range []string{"checkout", "chain"} {

@@ -131,20 +131,19 @@ func (r *Rail) resume(ctx context.Context, op *Op, d *rail.Delegation) error {
 
 // pursue has an operation that was stored carried on until it is decided or ctx ends. It reads it once a second.
 func (r *Rail) pursue(ctx context.Context, op *Op, d *rail.Delegation) (rail.Payment, error) {
-	for {
-		changed, stop := r.watch(op.ID)
+	changed, leave := r.waiters.Join(op.ID)
+	defer leave()
+	for ctx.Err() == nil {
 		next, err := r.op(ctx, op.ID)
 		if err == nil {
 			op = next
 			switch op.State {
 			case Confirmed, Final, Failed:
-				stop()
 				return paymentOf(op), nil
 			}
 			err = r.resume(ctx, op, d)
 		}
 		if err != nil && ctx.Err() == nil {
-			stop()
 			return paymentOf(op), err
 		}
 		tick := time.NewTimer(readEvery)
@@ -154,11 +153,8 @@ func (r *Rail) pursue(ctx context.Context, op *Op, d *rail.Delegation) (rail.Pay
 		case <-ctx.Done():
 		}
 		tick.Stop()
-		stop()
-		if ctx.Err() != nil {
-			return paymentOf(op), nil
-		}
 	}
+	return paymentOf(op), nil
 }
 
 // order makes the operation of a purchase, in the state Created, or Failed when it can never be paid so.

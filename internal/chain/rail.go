@@ -27,8 +27,9 @@ type Rail struct {
 	lanes   chan struct{} // reads of the chain under way
 	stopped atomic.Pointer[error]
 
+	waiters rail.Waiters // for operations
+
 	mu      sync.Mutex
-	watches map[string]map[chan struct{}]struct{} // by operation
 	ready   readiness
 
 	delegations map[common.Hash]struct{} // that are stored
@@ -49,7 +50,7 @@ func New(cfg Config) (*Rail, error) {
 		return nil, err
 	}
 	r := &Rail{
-		cfg: cfg, chainID: new(big.Int).SetUint64(cfg.ChainID), log: cfg.Log, watches: map[string]map[chan struct{}]struct{}{},
+		cfg: cfg, chainID: new(big.Int).SetUint64(cfg.ChainID), log: cfg.Log,
 		work: make(signals, len(cfg.Relayers)), moved: jobs.NewSignal(), lanes: make(chan struct{}, maxReads),
 		ready: readiness{low: map[common.Address]bool{}}, delegations: map[common.Hash]struct{}{},
 	}
@@ -83,35 +84,8 @@ func (r *Rail) Loops() []jobs.Loop {
 	return loops
 }
 
-// watch returns a channel that is closed at the next change of an operation by this process. The caller calls stop.
-func (r *Rail) watch(id string) (changed <-chan struct{}, stop func()) {
-	c := make(chan struct{})
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.watches[id] == nil {
-		r.watches[id] = map[chan struct{}]struct{}{}
-	}
-	r.watches[id][c] = struct{}{}
-	return c, func() {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		if delete(r.watches[id], c); len(r.watches[id]) == 0 {
-			delete(r.watches, id)
-		}
-	}
-}
-
 // changed wakes who waits for these operations.
-func (r *Rail) changed(ids ...string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, id := range ids {
-		for c := range r.watches[id] {
-			close(c)
-		}
-		delete(r.watches, id)
-	}
-}
+func (r *Rail) changed(ids ...string) { r.waiters.Wake(ids...) }
 
 // signals wake several loops.
 type signals []jobs.Signal

@@ -51,7 +51,7 @@ type Checkout struct {
 
 	queue *jobs.Queue
 
-	waiters     waiters
+	waiters     rail.Waiters
 	stopping    chan struct{} // closed by StopWaiting
 	stopWaiting sync.Once
 

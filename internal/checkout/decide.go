@@ -41,7 +41,7 @@ func (c *Checkout) Change(ctx context.Context, account [16]byte, f func(t *rail.
 	c.failpoint("finished")
 	if err == nil {
 		for _, o := range decided {
-			c.waiters.wake(o.ID)
+			c.waiters.Wake(o.ID)
 		}
 	}
 	return err

@@ -193,7 +193,7 @@ func (c *Checkout) OrderByID(ctx context.Context, caller toll.Address, id string
 	if caller != o.Subscriber && caller != plan.Owner {
 		return nil, none
 	}
-	if _, err := c.current(ctx, o); err != nil {
+	if o, _, err = c.current(ctx, o); err != nil {
 		return nil, fault(err)
 	}
 	return c.render(ctx, plan, o), nil

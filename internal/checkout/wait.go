@@ -18,17 +18,18 @@ const (
 	lastReadTimeout = 2 * time.Second
 )
 
-// current completes an open order with status and transaction from the row of its rail, and returns that row.
-func (c *Checkout) current(ctx context.Context, o *store.Order) (rail.Payment, error) {
+// current returns an open order with status and transaction from the row of its rail, and that row. What is decided there but not
+// here has its credits to come.
+func (c *Checkout) current(ctx context.Context, o *store.Order) (*store.Order, *rail.Payment, error) {
 	if !o.Open {
-		return rail.Payment{}, nil
+		return o, &rail.Payment{}, nil
 	}
 	p, err := c.payment(ctx, o)
-	// What is decided at the rail but not yet here has its credits to come.
+	shown := *o
 	if err == nil && !p.Decided() {
-		o.Status, o.TxHash = p.Status, p.TxHash
+		shown.Status, shown.TxHash = p.Status, p.TxHash
 	}
-	return p, err
+	return &shown, &p, err
 }
 
 // payment reads the row of an order at its rail. Without one it is that of an order that was not begun.
@@ -57,7 +58,7 @@ func (c *Checkout) awaitWhile(
 ) (*store.Order, *rail.Payment, error) {
 	ctx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
-	changed, leave := c.waiters.join(o.ID)
+	changed, leave := c.waiters.Join(o.ID)
 	defer leave()
 	for {
 		now, p, err := c.read(ctx, o)
@@ -106,8 +107,7 @@ func (c *Checkout) read(ctx context.Context, o *store.Order) (*store.Order, *rai
 	if err != nil {
 		return o, nil, err
 	}
-	p, err := c.current(ctx, now)
-	return now, &p, err
+	return c.current(ctx, now)
 }
 
 // lastRead is read for a caller whose wait is over.

@@ -1,16 +1,16 @@
-package checkout
+package rail
 
 import "sync"
 
-// waiters are the callers of this process that wait for orders. A caller joins before it reads its order, so that no change
-// is missed.
-type waiters struct {
+// Waiters are the callers of this process that wait for orders, or for their rows at a rail. A caller joins before it reads its
+// order, so that no change is missed. The zero value has none.
+type Waiters struct {
 	mu   sync.Mutex
 	byID map[string]map[chan struct{}]bool
 }
 
-// join returns a channel that holds a value once the order has changed, and what ends the waiting.
-func (w *waiters) join(orderID string) (changed <-chan struct{}, leave func()) {
+// Join returns a channel that holds a value once the order has changed, and what ends the waiting.
+func (w *Waiters) Join(orderID string) (changed <-chan struct{}, leave func()) {
 	c := make(chan struct{}, 1)
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -30,8 +30,8 @@ func (w *waiters) join(orderID string) (changed <-chan struct{}, leave func()) {
 	}
 }
 
-// wake tells the callers that wait for orders that these have changed. It comes after the commit.
-func (w *waiters) wake(orderIDs ...string) {
+// Wake tells the callers that wait for orders that these have changed. It comes after the commit.
+func (w *Waiters) Wake(orderIDs ...string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, id := range orderIDs {
