@@ -29,8 +29,8 @@ type Rail struct {
 
 	waiters rail.Waiters // for operations
 
-	mu      sync.Mutex
-	ready   readiness
+	mu    sync.Mutex
+	ready readiness
 
 	delegations map[common.Hash]struct{} // that are stored
 }
