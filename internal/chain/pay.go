@@ -46,6 +46,7 @@ func (r *Rail) Begin(ctx context.Context, tx *store.Tx, p *rail.Purchase) error 
 	if err != nil {
 		return err
 	}
+	r.cfg.At("order")
 	there, err := r.insertOp(ctx, tx, op)
 	if err == nil && there.Digest != op.Digest {
 		err = conflict(op.ID)
@@ -85,6 +86,7 @@ func (r *Rail) Resume(ctx context.Context, p *rail.Purchase) error {
 	if err != nil {
 		return err
 	}
+	r.cfg.At("created")
 	op, err := r.op(ctx, p.OrderID)
 	if err == nil && op.Digest != want.Digest {
 		err = conflict(op.ID)
@@ -112,21 +114,34 @@ func (r *Rail) resume(ctx context.Context, op *Op, d *rail.Delegation) error {
 			err = r.Ready(ctx)
 		}
 	}
-	if err == nil || ctx.Err() != nil {
+	if ctx.Err() != nil {
 		return ctx.Err()
+	}
+	if err == nil {
+		return r.delay(ctx, op, nil)
 	}
 	if now, e := r.op(ctx, op.ID); errors.Is(err, ErrChanged) || e == nil && now.Version != op.Version {
 		return nil // another process may be the reason, too
 	}
 	if delay := rail.NewDelay(err, r.cfg.Clock()); delay != nil {
-		next := *op
-		next.Delay = delay
-		if e := r.update(ctx, &next); e != nil && !errors.Is(e, ErrChanged) {
+		if e := r.delay(ctx, op, delay); e != nil {
 			return e
 		}
-		r.changed(op.ID)
 	}
 	return err
+}
+
+// delay stores why an operation cannot be carried on now, or that it can. What another process stores meanwhile stays.
+func (r *Rail) delay(ctx context.Context, op *Op, d *rail.Delay) error {
+	if op.State != Created && op.State != Signed || d == nil && (op.Delay == nil || op.State == Created) {
+		return nil // whoever signs forgets it
+	}
+	next := *op
+	next.Delay = d
+	if err := r.update(ctx, &next); !errors.Is(err, ErrChanged) {
+		return err
+	}
+	return nil
 }
 
 // pursue has an operation that was stored carried on until it is decided or ctx ends. It reads it once a second.

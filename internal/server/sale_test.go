@@ -407,7 +407,7 @@ func word(a saleAnswer) string {
 func TestF13_SaleKilledAtEachStep(t *testing.T) {
 	t.Parallel()
 	eachAmbush(t, func(a *ambush) {
-		steps := []string{"order", "transaction sent"} // the authorization is stored; the transaction is out
+		steps := []string{"created", "transaction sent"} // the authorization is stored; the transaction is out
 		if a.public == nil {
 			steps = []string{"event stored", "deciding"} // it is included; the answer is next
 		}
