@@ -10,9 +10,6 @@ import (
 // RunDueJobs runs the jobs that are due now beside the loop of the service.
 func (s *Server) RunDueJobs(ctx context.Context) (int, error) { return s.queue.RunDue(ctx) }
 
-// Store returns the store of the service.
-func (s *Server) Store() *store.Store { return s.base.store }
-
 // JobsLeft returns how many jobs there are.
 func (s *Server) JobsLeft(t testing.TB) (n int64) {
 	t.Helper()

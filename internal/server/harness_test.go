@@ -50,7 +50,7 @@ func open(t *testing.T, cfg server.Config) *server.Server {
 	if err != nil {
 		t.Fatal(err)
 	}
-	storetest.Follow(t, s.Store())
+	storetest.Follow(t, server.StoreOf(s))
 	return s
 }
 
