@@ -51,8 +51,8 @@ func commits(t *testing.T, o servertest.Options) func() (n int64, epoch uint64) 
 	}
 }
 
-// An order on a chain outside takes no more commits than before an order and its payment became one machine (14 direct, 15
-// delegated on SQLite), with what follows from it in the background: events, leases. TOLL_TEST_PROGRAM measures another release.
+// An order on a chain outside takes no more commits than before an order and its payment became one machine (14 and 15 on
+// SQLite, 15 and 17 on PostgreSQL), with what follows from it in the background: events, leases. TOLL_TEST_PROGRAM measures another release.
 func TestCommitsOfAnOrder(t *testing.T) {
 	if !rounds.All() {
 		return // it waits for most of a minute: make test-all
@@ -99,7 +99,7 @@ func TestCommitsOfAnOrder(t *testing.T) {
 			}
 			slices.Sort(taken)
 			t.Logf("%s: %d commits an order (median of %d: %v)", way, taken[len(taken)/2], len(taken), taken)
-			if taken[len(taken)/2] > 15 {
+			if taken[len(taken)/2] > 17 {
 				t.Errorf("%s: more commits than ever", way)
 			}
 		}
