@@ -78,7 +78,12 @@ func (l *fileLock) pass(ctx context.Context, limit time.Duration) error {
 }
 
 func (l *fileLock) unlock() {
-	_ = syscall.Flock(int(l.f.Fd()), syscall.LOCK_UN) // closing the file unlocks as well
+	_ = syscall.Flock(int(l.f.Fd()), syscall.LOCK_UN) // fails on a file that is closed, which is unlocked
 }
 
-func (l *fileLock) close() error { return l.f.Close() }
+// close unlocks before it closes: a process that this one starts at the same moment has a copy of the file until it runs its
+// own program, and would keep the lock as long.
+func (l *fileLock) close() error {
+	l.unlock()
+	return l.f.Close()
+}
