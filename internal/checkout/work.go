@@ -36,25 +36,28 @@ func (c *Checkout) payJob(ctx context.Context, id []byte) error {
 	if err != nil {
 		return err
 	}
+	begun := true
 	if _, err = by.Payment(ctx, c.store, o.ID); errors.Is(err, store.ErrNotFound) {
-		err = c.begin(ctx, by, o, p)
+		begun, err = c.begin(ctx, by, o, p)
 	}
-	if err != nil {
+	if err != nil || !begun {
 		return err
 	}
 	return c.resume(ctx, by, p)
 }
 
-// begin begins the payment of an order of an earlier release, which recorded orders before their rails knew them.
-func (c *Checkout) begin(ctx context.Context, by rail.Rail, o *store.Order, p *rail.Purchase) error {
-	err := by.Prepare(ctx, p)
+// begin begins the payment of an order that has no row at its rail: the rail refuses it, which decides the order, or an earlier
+// release recorded it.
+func (c *Checkout) begin(ctx context.Context, by rail.Rail, o *store.Order, p *rail.Purchase) (begun bool, err error) {
+	err = by.Prepare(ctx, p)
 	if refused := refusal(err); refused != nil {
-		return c.Change(ctx, o.Account, func(t *rail.Tx) error { return t.Decide(o.ID, *refused) })
+		return false, c.Change(ctx, o.Account, func(t *rail.Tx) error { return t.Decide(o.ID, *refused) })
 	}
 	if err != nil {
-		return err
+		return false, err
 	}
-	return c.store.Tx(ctx, func(tx *store.Tx) error { return by.Begin(ctx, tx, p) })
+	err = c.store.Tx(ctx, func(tx *store.Tx) error { return by.Begin(ctx, tx, p) })
+	return err == nil, err
 }
 
 // resume has a rail carry an order on. What the rail has begun goes on without a job: this one stays, held, until the order is
