@@ -112,9 +112,6 @@ func (h *handler) sealCredentials(id toll.AgentID, secrets *toll.Credentials) ([
 	if secrets == nil {
 		return nil, nil
 	}
-	if h.Seal == nil {
-		return nil, toll.Errorf(toll.CodeInternal, "This service cannot store upstream credentials.")
-	}
 	plain, err := json.Marshal(secrets)
 	if err != nil {
 		return nil, err
@@ -211,8 +208,13 @@ func (h *handler) listPlansOfAgent(c *call, p store.Page, _ url.Values) (*PlanLi
 // agentByID returns the agent, or an error with the code for one that is not there.
 func agentByID(ctx context.Context, q store.Querier, id toll.AgentID, none toll.Code) (*toll.Agent, error) {
 	a, err := store.AgentByID(ctx, q, id)
+	return a, found(err, none, "agentId %s", id)
+}
+
+// found returns err, with the code none in place of [store.ErrNotFound].
+func found(err error, none toll.Code, details string, args ...any) error {
 	if errors.Is(err, store.ErrNotFound) {
-		return nil, toll.NewError(none).WithDetails("agentId %s", id)
+		return toll.NewError(none).WithDetails(details, args...)
 	}
-	return a, err
+	return err
 }

@@ -3,6 +3,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"net/http"
@@ -35,8 +36,7 @@ type Deps struct {
 	Checkout    *checkout.Checkout
 	Ledger      *ledger.Ledger
 	Events      *events.Events
-	// Seal hides upstream secrets of agents at rest, bound to the second argument, and Open reads them again. nil: agents
-	// with such secrets are refused.
+	// Seal hides upstream secrets of agents and kept answers at rest, bound to the second argument, and Open reads them again.
 	Seal        func(plain, aad []byte) ([]byte, error)
 	Open        func(sealed, aad []byte) ([]byte, error)
 	Namespace   x402.Namespace   // zero: x402.Default
@@ -47,7 +47,7 @@ type Deps struct {
 	Release   string                                  // version of the program
 	Clock     func() time.Time                        // nil: the clock of the machine
 	Log       *slog.Logger                            // nil: silence
-	Ready     func(context.Context) map[string]string // words ok, failing and off by check; nil: the database alone
+	Ready     func(context.Context) map[string]string // words ok, failing and off by check
 	// Proof proves that a burn is in the mirror on the chain; one that is not there yet has the status open alone. nil: nothing
 	// is mirrored.
 	Proof func(context.Context, toll.Hash) (*toll.BurnProof, error)
@@ -77,7 +77,6 @@ type handler struct {
 	gatekeeper   *gatekeeper // nil: no limits
 	network      string
 	docsBase     string
-	patience     time.Duration
 	flows        map[string]*meter.Quota // by their names
 	large        chan struct{}           // a place for each large answer that is being made
 
@@ -97,31 +96,19 @@ func New(d Deps) http.Handler {
 }
 
 func newHandler(d Deps, routes []route) *handler {
-	if d.Namespace == (x402.Namespace{}) {
-		d.Namespace = x402.Default
-	}
-	if d.Environment == "" {
-		d.Environment = toll.Sandbox
-	}
+	d.Namespace = cmp.Or(d.Namespace, x402.Default)
+	d.Environment = cmp.Or(d.Environment, toll.Sandbox)
 	if d.Clock == nil {
 		d.Clock = time.Now
 	}
-	if d.OrderWait == 0 {
-		d.OrderWait = orderWait
-	}
+	d.OrderWait, d.Patience = cmp.Or(d.OrderWait, orderWait), cmp.Or(d.Patience, pace.Patience)
 	if d.CloseReads {
 		routes = closeReads(routes)
 	}
-	if d.Patience == 0 {
-		d.Patience = pace.Patience
-	}
 	d.PublicURL = strings.TrimRight(d.PublicURL, "/")
 	h := &handler{
-		Deps: d, log: d.Log, network: d.Environment.Network(), docsBase: d.PublicURL + "/docs/errors", patience: d.Patience,
+		Deps: d, log: cmp.Or(d.Log, slog.New(slog.DiscardHandler)), network: d.Environment.Network(), docsBase: d.PublicURL + "/docs/errors",
 		flows: newFlows(d.Quotas), large: make(chan struct{}, maxLarge), routes: newRouter(slices.Concat(routesFor(routes, d.Environment == toll.Sandbox && d.TestClock != nil), pageRoutes(d.Pages))),
-	}
-	if h.log == nil {
-		h.log = slog.New(slog.DiscardHandler)
 	}
 	h.gatekeeper = newGatekeeper(d.Limits)
 	h.prepareHeaders()

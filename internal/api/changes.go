@@ -58,11 +58,7 @@ func changeRoutes() []route {
 // acted is the answer to a change of a record. Its transaction names the state that the record has now: the hash of what it
 // is and of when it last changed.
 func (h *handler) acted(
-	kind, id string,
-	changed time.Time,
-	version int64,
-	message string,
-	data map[string]any,
+	kind, id string, changed time.Time, version int64, message string, data map[string]any,
 ) *toll.ActResult {
 	data[kind+"Id"], data["version"] = id, version
 	return &toll.ActResult{
@@ -96,14 +92,9 @@ func (c *call) ifMatch() (int64, error) {
 			return n, nil
 		}
 	}
-	return 0, toll.Faults(
-		[]toll.Fault{
-			{
-				Path:    "If-Match",
-				Message: `must be one header with the version of the record, such as "3", or *`,
-			},
-		},
-	)
+	return 0, toll.Faults([]toll.Fault{{
+		Path: "If-Match", Message: `must be one header with the version of the record, such as "3", or *`,
+	}})
 }
 
 // checkVersion refuses to change a record whose version is not the wanted one; 0 wants any.
@@ -112,8 +103,7 @@ func checkVersion(want, has int64) error {
 		return nil
 	}
 	return toll.NewError(toll.CodeRecordChanged).
-		WithDetails("it is version %d, the change expects %d", has, want).
-		WithParam("version", has)
+		WithDetails("it is version %d, the change expects %d", has, want).WithParam("version", has)
 }
 
 // changeAgent runs a change of an agent of the caller in a transaction, while nobody else changes it. The change reports
@@ -134,11 +124,8 @@ func (h *handler) changeAgent(c *call, event toll.EventType, change func(ctx con
 	ctx := c.r.Context()
 	err = h.Store.Tx(ctx, func(tx *store.Tx) error {
 		a, err := store.AgentForUpdate(ctx, tx, id)
-		if errors.Is(err, store.ErrNotFound) {
-			return toll.NewError(toll.CodeAgentNotFound).WithDetails("agentId %s", id)
-		}
 		if err != nil {
-			return err
+			return found(err, toll.CodeAgentNotFound, "agentId %s", id)
 		}
 		if a.Owner != c.caller.Address {
 			return toll.NewError(toll.CodeNotAgentOwner).WithDetails("agentId %s", id)
@@ -176,11 +163,8 @@ func (h *handler) changePlan(c *call, event toll.EventType, change func(p *toll.
 	ctx := c.r.Context()
 	err = h.Store.Tx(ctx, func(tx *store.Tx) error {
 		p, err := store.PlanForUpdate(ctx, tx, id)
-		if errors.Is(err, store.ErrNotFound) {
-			return toll.NewError(toll.CodePlanNotFound).WithDetails("planId %s", id)
-		}
 		if err != nil {
-			return err
+			return found(err, toll.CodePlanNotFound, "planId %s", id)
 		}
 		if p.Owner != c.caller.Address {
 			return toll.NewError(toll.CodeNotPlanOwner).WithDetails("planId %s", id)
@@ -206,11 +190,10 @@ func (h *handler) changePlan(c *call, event toll.EventType, change func(p *toll.
 // after returns the time of a change that follows one at t, later than that whatever the clock says, so that two states of a
 // record never have one time.
 func (h *handler) after(t time.Time) time.Time {
-	now := h.now()
-	if !now.After(t) {
-		now = t.Add(time.Microsecond)
+	if now := h.now(); now.After(t) {
+		return now
 	}
-	return now
+	return t.Add(time.Microsecond)
 }
 
 func (h *handler) updateAgent(c *call, in *toll.AgentUpdate) (*toll.ActResult, error) {
@@ -254,9 +237,6 @@ func (h *handler) openCredentials(ctx context.Context, q store.Querier, id toll.
 	sealed, err := store.AgentCredentials(ctx, q, id)
 	if err != nil || sealed == nil {
 		return nil, err
-	}
-	if h.Open == nil {
-		return nil, toll.Errorf(toll.CodeInternal, "This service cannot read upstream credentials.")
 	}
 	plain, err := h.Open(sealed, credentialsOf(id))
 	if err != nil {
@@ -319,11 +299,7 @@ func (h *handler) setAgentListed(c *call, want bool) (*toll.ActResult, error) {
 		return nil, err
 	}
 	message, data := listedAs("agent", want)
-	return alreadyListed(
-		h.agentChanged(agent, message, data),
-		already,
-		toll.CodeAgentListedAlready,
-	), nil
+	return alreadyListed(h.agentChanged(agent, message, data), already, toll.CodeAgentListedAlready), nil
 }
 
 func (h *handler) setPlanListed(c *call, want bool) (*toll.ActResult, error) {
@@ -337,11 +313,7 @@ func (h *handler) setPlanListed(c *call, want bool) (*toll.ActResult, error) {
 		return nil, err
 	}
 	message, data := listedAs("plan", want)
-	return alreadyListed(
-		h.planChanged(plan, message, data),
-		already,
-		toll.CodePlanListedAlready,
-	), nil
+	return alreadyListed(h.planChanged(plan, message, data), already, toll.CodePlanListedAlready), nil
 }
 
 // listedAs says which listing state a record of the kind has now.
@@ -363,17 +335,13 @@ func alreadyListed(r *toll.ActResult, already bool, code toll.Code) *toll.ActRes
 
 // addEndpoints adds endpoints to an agent. Those that it has already are not added again.
 func (h *handler) addEndpoints(c *call, in *toll.EndpointsInput) (*toll.ActResult, error) {
-	agent, err := h.changeAgent(
-		c,
-		toll.EventAgentUpdated,
-		func(_ context.Context, _ *store.Tx, a *toll.Agent) (bool, error) {
-			updated, changed, err := in.Apply(*a)
-			if err == nil {
-				*a = updated
-			}
-			return changed, err
-		},
-	)
+	agent, err := h.changeAgent(c, toll.EventAgentUpdated, func(_ context.Context, _ *store.Tx, a *toll.Agent) (bool, error) {
+		updated, changed, err := in.Apply(*a)
+		if err == nil {
+			*a = updated
+		}
+		return changed, err
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -415,9 +383,5 @@ func (h *handler) detachPlan(c *call, planID toll.PlanID) (*toll.ActResult, erro
 	if err != nil {
 		return nil, err
 	}
-	return h.agentChanged(
-		agent,
-		"The agent has the plan no more.",
-		map[string]any{"planId": planID},
-	), nil
+	return h.agentChanged(agent, "The agent has the plan no more.", map[string]any{"planId": planID}), nil
 }

@@ -4,6 +4,7 @@ import (
 	"net/url"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/auth"
 	"github.com/tollhq/toll/x402"
 )
 
@@ -20,7 +21,7 @@ func discoveryRoutes() []route {
 	return []route{
 		{
 			op: "readDID", method: "GET", path: "/.well-known/did.json", auth: open, right: public, tag: "Service",
-			summary: "Public keys of signed offers and receipts (did:web)", action: readsAs[DIDDocument]((*handler).did),
+			summary: "Public keys of signed offers and receipts (did:web)", action: readsAs[auth.DIDDocument]((*handler).did),
 		},
 		{
 			op: "listResources", method: "GET", path: at + "/resources", auth: open, right: public, tag: "Discovery", summary: "What can be paid for here, last updated first",
@@ -41,26 +42,6 @@ func discoveryRoutes() []route {
 			},
 		},
 	}
-}
-
-// DIDDocument is a set of public keys with the names under which they sign (did:web).
-type DIDDocument struct {
-	Context             []string    `json:"@context"`
-	ID                  string      `json:"id"`
-	VerificationMethods []DIDMethod `json:"verificationMethod"`
-	AssertionMethods    []string    `json:"assertionMethod"`
-}
-
-// DIDMethod is one public key.
-type DIDMethod struct {
-	ID         string `json:"id"`
-	Type       string `json:"type"`
-	Controller string `json:"controller"`
-	PublicKey  struct {
-		Curve   string `json:"crv"`
-		X       string `json:"x"`
-		KeyType string `json:"kty"`
-	} `json:"publicKeyJwk"`
 }
 
 func (h *handler) did(c *call) (stored, error) {

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/tollhq/toll/internal/api"
+	"github.com/tollhq/toll/internal/auth"
 	"github.com/tollhq/toll/x402"
 )
 
@@ -52,7 +53,7 @@ func TestKeysOfStatements(t *testing.T) {
 	if a.status != 200 || a.header.Get("Cache-Control") != "public, max-age=3600" || a.header.Get("Content-Type") != "application/json" || a.text(t, "id") != "did:web:pay.example.com" {
 		t.Fatalf("%d %v %s", a.status, a.header, a.body)
 	}
-	var doc api.DIDDocument
+	var doc auth.DIDDocument
 	must(t, json.Unmarshal(a.body, &doc))
 	var keys api.JWKS
 	must(t, json.Unmarshal(s.do(actor{}, "GET", "/.well-known/jwks.json", "").body, &keys))

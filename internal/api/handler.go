@@ -2,7 +2,6 @@ package api
 
 import (
 	"errors"
-	"math/rand/v2"
 	"net/http"
 	"runtime/debug"
 	"slices"
@@ -69,7 +68,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c.apply(gate.Floor, gate.FromFallback)
 
 	asked := r.Header[h.versionHeader]
-	pace.Body(c.w, r, maxBodyBytes, h.patience, pace.MinRate)
+	pace.Body(c.w, r, maxBodyBytes, h.Patience, pace.MinRate)
 	if closeAfter(r) {
 		header["Connection"] = closing
 	}
@@ -251,7 +250,7 @@ func checkMessage(r *http.Request) error {
 	return nil
 }
 
-// correlationID returns the caller's id when it is 1 to 128 visible ASCII characters, sent once, else a fresh one.
+// correlationID returns the caller's id when it is 1 to 128 visible ASCII characters, sent once, else a new one.
 func correlationID(h http.Header) string {
 	values, ok := h["X-Correlation-Id"]
 	if !ok {
@@ -260,28 +259,7 @@ func correlationID(h http.Header) string {
 	if len(values) == 1 && len(values[0]) > 0 && len(values[0]) <= 128 && strings.IndexFunc(values[0], invisible) < 0 {
 		return values[0]
 	}
-	return freshID()
-}
-
-// freshID returns a random UUID (version 4). It names a line of the log and guards nothing, so the fast generator will do.
-func freshID() string {
-	const digits = "0123456789abcdef"
-	hi, lo := rand.Uint64()&^0xf000|0x4000, rand.Uint64()&^(0xc<<60)|0x8<<60
-	var b [36]byte
-	at := 0
-	for i := range 32 {
-		if i == 8 || i == 12 || i == 16 || i == 20 {
-			b[at] = '-'
-			at++
-		}
-		word := hi
-		if i >= 16 {
-			word = lo
-		}
-		b[at] = digits[word>>(60-4*(i%16))&0xf]
-		at++
-	}
-	return string(b[:])
+	return toll.NewUUID()
 }
 
 func invisible(r rune) bool { return r <= ' ' || r > '~' }

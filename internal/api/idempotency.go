@@ -109,9 +109,6 @@ func idempotencyKey(h http.Header) (string, error) {
 }
 
 func newAttempt(h *handler, c *call, key string) (*attempt, error) {
-	if h.Seal == nil || h.Open == nil {
-		return nil, toll.Errorf(toll.CodeInternal, "This service cannot keep answers.")
-	}
 	body, err := normalJSON(c.body)
 	if err != nil {
 		return nil, err

@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -137,23 +138,14 @@ func Source(r *http.Request, proxies []netip.Prefix) netip.Addr {
 	if err != nil || !contained(proxies, peer) {
 		return peer
 	}
-	lines := r.Header["X-Forwarded-For"]
-	for i := len(lines) - 1; i >= 0; i-- {
-		rest := lines[i]
-		for rest != "" {
-			var entry string
-			if at := strings.LastIndexByte(rest, ','); at >= 0 {
-				rest, entry = rest[:at], rest[at+1:]
-			} else {
-				rest, entry = "", rest
-			}
-			a, err := parseIP(strings.TrimSpace(entry))
-			if err != nil {
-				return peer
-			}
-			if peer = a; !contained(proxies, peer) {
-				return peer
-			}
+	entries := strings.Split(strings.Join(r.Header["X-Forwarded-For"], ","), ",")
+	for _, entry := range slices.Backward(entries) {
+		a, err := parseIP(strings.TrimSpace(entry))
+		if err != nil {
+			return peer
+		}
+		if peer = a; !contained(proxies, peer) {
+			return peer
 		}
 	}
 	return peer
@@ -176,10 +168,5 @@ func parseIP(text string) (netip.Addr, error) {
 }
 
 func contained(in []netip.Prefix, a netip.Addr) bool {
-	for _, p := range in {
-		if p.Contains(a) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(in, func(p netip.Prefix) bool { return p.Contains(a) })
 }

@@ -209,13 +209,13 @@ func pathParameters(r *route) []*huma.Param {
 		var schema *huma.Schema
 		switch m[1] {
 		case "planId":
-			schema = planIDShape{}.Schema(nil)
+			schema = shape[toll.PlanID]{}.Schema(nil)
 		case "agentId":
-			schema = agentIDShape{}.Schema(nil)
+			schema = shape[toll.AgentID]{}.Schema(nil)
 		case "address":
-			schema = addressShape{}.Schema(nil)
+			schema = shape[toll.Address]{}.Schema(nil)
 		case "hash", "id":
-			schema = hashShape{}.Schema(nil)
+			schema = shape[toll.Hash]{}.Schema(nil)
 		case "state":
 			schema = &huma.Schema{Type: huma.TypeString, Enum: []any{"true", "false"}}
 		case "orderId", "webhookId", "deliveryId":

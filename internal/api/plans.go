@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
-	"errors"
 	"net/url"
 	"slices"
 	"time"
@@ -179,10 +178,7 @@ func (h *handler) plan(c *call, none toll.Code) (*toll.Plan, error) {
 // planByID returns the plan, or an error with the code for one that is not there.
 func planByID(ctx context.Context, q store.Querier, id toll.PlanID, none toll.Code) (*toll.Plan, error) {
 	p, err := store.PlanByID(ctx, q, id)
-	if errors.Is(err, store.ErrNotFound) {
-		return nil, toll.NewError(none).WithDetails("planId %s", id)
-	}
-	return p, err
+	return p, found(err, none, "planId %s", id)
 }
 
 func (h *handler) listAgentsOfPlan(c *call, p store.Page, _ url.Values) (*AgentList, error) {

@@ -3,6 +3,7 @@ package api
 import (
 	"encoding/json"
 	"reflect"
+	"slices"
 	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -12,28 +13,101 @@ import (
 	"github.com/tollhq/toll/x402"
 )
 
-// Types of the wire that reflection cannot see through, as schemas. What a member may be in a request beyond that stands
-// in its description.
-type (
-	creditsShape   struct{}
-	unitsShape     struct{}
-	centsShape     struct{}
-	exactShape     struct{}
-	intShape       struct{}
-	boolShape      struct{}
-	planIDShape    struct{}
-	agentIDShape   struct{}
-	addressShape   struct{}
-	hashShape      struct{}
-	timeShape      struct{}
-	rawShape       struct{}
-	limitShape     struct{}
-	typeShape      struct{}
-	endpointsShape struct{}
-	planIDsShape   struct{}
-	eventTypeShape struct{}
-	anyObjectShape struct{}
-)
+// schemaOf makes a schema, a new one at each call.
+type schemaOf func(huma.Registry) *huma.Schema
+
+// shape is a type of the wire that reflection cannot see through. Its schema is that of [shapes].
+type shape[T any] struct{}
+
+func (shape[T]) Schema(r huma.Registry) *huma.Schema {
+	at := slices.IndexFunc(shapes, func(s shaped) bool { return s.of == reflect.TypeFor[T]() })
+	return shapes[at].schema(r)
+}
+
+// shaped is a type with its schema.
+type shaped struct {
+	of, as reflect.Type // as is the [shape] of the type
+	schema schemaOf
+}
+
+func as[T any](schema schemaOf) shaped {
+	return shaped{reflect.TypeFor[T](), reflect.TypeFor[shape[T]](), schema}
+}
+
+// shapes have what a member may be in a request beyond its schema in their descriptions.
+var shapes = []shaped{
+	as[toll.Credits](text(`^(0|[1-9][0-9]{0,18})$`, "Credits, 0 to 2^63-1. A request may also send a JSON integer.")),
+	as[toll.Units](text(`^(0|[1-9][0-9]{0,77})$`, "Token base units or seconds, 0 to 2^256-1. A request may also send a JSON integer.")),
+	as[toll.Cents](text(`^(0|[1-9][0-9]{0,12})$`, "Cents, up to 10^12. A request may also send a JSON integer.")),
+	as[toll.ExactInt](one(huma.Schema{
+		Type: huma.TypeInteger, Description: "An integer of up to 78 digits, to be read exactly.",
+	})),
+	as[toll.Int](one(huma.Schema{
+		Type: huma.TypeInteger, Minimum: new(0.0), Description: "A request may also send it as a decimal string.",
+	})),
+	as[toll.Bool](one(huma.Schema{
+		Type: huma.TypeBoolean, Description: `A request may also send "true" or "false".`,
+	})),
+	as[toll.PlanID](text(`^[1-9][0-9]{0,77}$`, "Id of a plan: a uint256 above zero as decimal text.")),
+	as[toll.AgentID](text(`^[1-9][0-9]{0,77}$`, "Id of an agent: a uint256 above zero as decimal text.")),
+	as[toll.Address](text(`^0x[0-9a-fA-F]{40}$`, "Address with the case of EIP-55. A request may use any case.")),
+	as[toll.Hash](text(`^0x[0-9a-f]{64}$`, "32 bytes in lower-case hex. A request may use any case.")),
+	as[toll.Time](one(huma.Schema{
+		Type: huma.TypeString, Format: "date-time", Description: "ISO 8601. Answers are in UTC with milliseconds.",
+	})),
+	as[json.RawMessage](one(huma.Schema{})),
+	as[toll.RawInput](one(huma.Schema{})),
+	as[map[string]any](one(huma.Schema{Type: huma.TypeObject, AdditionalProperties: true})),
+	as[toll.LimitInput](oneOf("A word is the access limit, a number is maxOrders.",
+		&huma.Schema{Type: huma.TypeString, Enum: []any{string(toll.LimitCredits), string(toll.LimitTime)}}, &huma.Schema{Type: huma.TypeInteger})),
+	as[toll.RedemptionInput](oneOf("Recorded; fixed and dynamic also set isRedemptionAmountFixed.",
+		&huma.Schema{Type: huma.TypeInteger, Enum: []any{0, 1, 2, 4}}, &huma.Schema{Type: huma.TypeString})),
+	as[toll.EndpointList](one(huma.Schema{
+		Type: huma.TypeArray, Description: `One object per verb, {"POST": "https://..."}. A request may also send {"verb": "POST", "url": "https://..."}.`,
+		Items: &huma.Schema{Type: huma.TypeObject, AdditionalProperties: &huma.Schema{Type: huma.TypeString}},
+	})),
+	as[toll.PlanIDs](func(r huma.Registry) *huma.Schema {
+		return oneOf("An array, or one string with commas.",
+			&huma.Schema{Type: huma.TypeArray, Items: r.Schema(reflect.TypeFor[toll.PlanID](), true, "")}, &huma.Schema{Type: huma.TypeString})(r)
+	}),
+	// The type of what is received: a webhook gets its test as well.
+	as[toll.EventType](func(r huma.Registry) *huma.Schema {
+		return enumeration(r, "EventType", "What happened. Later releases may add types. webhook.test comes in the delivery that tests a webhook alone.",
+			append(toll.EventTypes(), toll.EventWebhookTest))
+	}),
+	as[x402.Margin](one(huma.Schema{
+		Type: huma.TypeNumber, Minimum: new(0.0), Maximum: new(10.0), Description: "Percent, with at most 4 decimals.",
+	})),
+	as[toll.Warning](oneOf(
+		"The path of a member of the request that is not known and was passed over, or an object about a form that is deprecated.",
+		&huma.Schema{Type: huma.TypeString},
+		&huma.Schema{
+			Type: huma.TypeObject, Required: []string{"code", "message"},
+			Properties: map[string]*huma.Schema{"code": {Type: huma.TypeString}, "message": {Type: huma.TypeString}},
+		})),
+	// The two bodies of verify, settle and release.
+	as[x402.VerifyRequest](stockOr[verifyShape]),
+	as[x402.SettleRequest](stockOr[settleShape]),
+	as[x402.ReleaseRequest](stockOr[releaseShape]),
+}
+
+// one is a schema that stands for itself.
+func one(s huma.Schema) schemaOf {
+	return func(huma.Registry) *huma.Schema { return new(s) }
+}
+
+func text(pattern, description string) schemaOf {
+	return one(huma.Schema{Type: huma.TypeString, Pattern: pattern, Description: description})
+}
+
+func oneOf(description string, of ...*huma.Schema) schemaOf {
+	return one(huma.Schema{OneOf: of, Description: description})
+}
+
+// stockOr is the body T or that of standard x402 software.
+func stockOr[T any](r huma.Registry) *huma.Schema {
+	return oneOf("", r.Schema(reflect.TypeFor[T](), true, ""), r.Schema(reflect.TypeFor[stockShape](), true, ""))(r)
+}
 
 // nullable is a member of an update.
 type nullable[T any] struct{}
@@ -42,93 +116,6 @@ func (nullable[T]) Schema(r huma.Registry) *huma.Schema {
 	s := *r.Schema(reflect.TypeFor[T](), true, "")
 	s.Nullable = s.Type != ""
 	return &s
-}
-
-func text(pattern, description string) *huma.Schema {
-	return &huma.Schema{Type: huma.TypeString, Pattern: pattern, Description: description}
-}
-
-func oneOf(description string, of ...*huma.Schema) *huma.Schema {
-	return &huma.Schema{OneOf: of, Description: description}
-}
-
-func (creditsShape) Schema(huma.Registry) *huma.Schema {
-	return text(`^(0|[1-9][0-9]{0,18})$`, "Credits, 0 to 2^63-1. A request may also send a JSON integer.")
-}
-
-func (unitsShape) Schema(huma.Registry) *huma.Schema {
-	return text(`^(0|[1-9][0-9]{0,77})$`, "Token base units or seconds, 0 to 2^256-1. A request may also send a JSON integer.")
-}
-
-func (centsShape) Schema(huma.Registry) *huma.Schema {
-	return text(`^(0|[1-9][0-9]{0,12})$`, "Cents, up to 10^12. A request may also send a JSON integer.")
-}
-
-func (exactShape) Schema(huma.Registry) *huma.Schema {
-	return &huma.Schema{Type: huma.TypeInteger, Description: "An integer of up to 78 digits, to be read exactly."}
-}
-
-func (intShape) Schema(huma.Registry) *huma.Schema {
-	zero := 0.0
-	return &huma.Schema{Type: huma.TypeInteger, Minimum: &zero, Description: "A request may also send it as a decimal string."}
-}
-
-func (boolShape) Schema(huma.Registry) *huma.Schema {
-	return &huma.Schema{Type: huma.TypeBoolean, Description: `A request may also send "true" or "false".`}
-}
-
-func (planIDShape) Schema(huma.Registry) *huma.Schema {
-	return text(`^[1-9][0-9]{0,77}$`, "Id of a plan: a uint256 above zero as decimal text.")
-}
-
-func (agentIDShape) Schema(huma.Registry) *huma.Schema {
-	return text(`^[1-9][0-9]{0,77}$`, "Id of an agent: a uint256 above zero as decimal text.")
-}
-
-func (addressShape) Schema(huma.Registry) *huma.Schema {
-	return text(`^0x[0-9a-fA-F]{40}$`, "Address with the case of EIP-55. A request may use any case.")
-}
-
-func (hashShape) Schema(huma.Registry) *huma.Schema {
-	return text(`^0x[0-9a-f]{64}$`, "32 bytes in lower-case hex. A request may use any case.")
-}
-
-func (timeShape) Schema(huma.Registry) *huma.Schema {
-	return &huma.Schema{Type: huma.TypeString, Format: "date-time", Description: "ISO 8601. Answers are in UTC with milliseconds."}
-}
-
-func (rawShape) Schema(huma.Registry) *huma.Schema { return &huma.Schema{} }
-
-func (anyObjectShape) Schema(huma.Registry) *huma.Schema {
-	return &huma.Schema{Type: huma.TypeObject, AdditionalProperties: true}
-}
-
-func (limitShape) Schema(huma.Registry) *huma.Schema {
-	return oneOf("A word is the access limit, a number is maxOrders.",
-		&huma.Schema{Type: huma.TypeString, Enum: []any{string(toll.LimitCredits), string(toll.LimitTime)}}, &huma.Schema{Type: huma.TypeInteger})
-}
-
-func (typeShape) Schema(huma.Registry) *huma.Schema {
-	return oneOf("Recorded; fixed and dynamic also set isRedemptionAmountFixed.",
-		&huma.Schema{Type: huma.TypeInteger, Enum: []any{0, 1, 2, 4}}, &huma.Schema{Type: huma.TypeString})
-}
-
-func (endpointsShape) Schema(huma.Registry) *huma.Schema {
-	return &huma.Schema{
-		Type: huma.TypeArray, Description: `One object per verb, {"POST": "https://..."}. A request may also send {"verb": "POST", "url": "https://..."}.`,
-		Items: &huma.Schema{Type: huma.TypeObject, AdditionalProperties: &huma.Schema{Type: huma.TypeString}},
-	}
-}
-
-func (planIDsShape) Schema(r huma.Registry) *huma.Schema {
-	return oneOf("An array, or one string with commas.",
-		&huma.Schema{Type: huma.TypeArray, Items: planIDShape{}.Schema(r)}, &huma.Schema{Type: huma.TypeString})
-}
-
-// eventTypeShape is the type of what is received: a webhook gets its test as well.
-func (eventTypeShape) Schema(r huma.Registry) *huma.Schema {
-	return enumeration(r, "EventType", "What happened. Later releases may add types. webhook.test comes in the delivery that tests a webhook alone.",
-		append(toll.EventTypes(), toll.EventWebhookTest))
 }
 
 // eventFilter is a type that can be asked for.
@@ -144,25 +131,6 @@ func enumeration[T ~string](r huma.Registry, name, description string, words []T
 	}
 	r.Map()[name] = s
 	return &huma.Schema{Ref: schemaPrefix + name}
-}
-
-// payShape, burnShape and giveBackShape are the two bodies of verify, settle and release.
-type (
-	payShape      struct{}
-	burnShape     struct{}
-	giveBackShape struct{}
-)
-
-func (payShape) Schema(r huma.Registry) *huma.Schema {
-	return oneOf("", r.Schema(reflect.TypeFor[verifyShape](), true, ""), r.Schema(reflect.TypeFor[stockShape](), true, ""))
-}
-
-func (burnShape) Schema(r huma.Registry) *huma.Schema {
-	return oneOf("", r.Schema(reflect.TypeFor[settleShape](), true, ""), r.Schema(reflect.TypeFor[stockShape](), true, ""))
-}
-
-func (giveBackShape) Schema(r huma.Registry) *huma.Schema {
-	return oneOf("", r.Schema(reflect.TypeFor[releaseShape](), true, ""), r.Schema(reflect.TypeFor[stockShape](), true, ""))
 }
 
 // stockShape is the body of standard x402 software.
@@ -188,27 +156,6 @@ type releaseShape struct {
 	AgentRequestID string `json:"agentRequestId"`
 }
 
-// marginShape is a percentage.
-type marginShape struct{}
-
-func (marginShape) Schema(huma.Registry) *huma.Schema {
-	least, most := 0.0, 10.0
-	return &huma.Schema{Type: huma.TypeNumber, Minimum: &least, Maximum: &most, Description: "Percent, with at most 4 decimals."}
-}
-
-// warningShape is a text, or an object with a code.
-type warningShape struct{}
-
-func (warningShape) Schema(huma.Registry) *huma.Schema {
-	return &huma.Schema{
-		Description: "The path of a member of the request that is not known and was passed over, or an object about a form that is deprecated.",
-		OneOf: []*huma.Schema{{Type: huma.TypeString}, {
-			Type: huma.TypeObject, Required: []string{"code", "message"},
-			Properties: map[string]*huma.Schema{"code": {Type: huma.TypeString}, "message": {Type: huma.TypeString}},
-		}},
-	}
-}
-
 // verifyShape and settleShape are the bodies that their decoders take.
 type verifyShape struct {
 	PaymentRequired x402.PaymentRequired `json:"paymentRequired" doc:"An object, or a string with its JSON or the base64 of its JSON."`
@@ -230,35 +177,11 @@ type settleShape struct {
 
 var errorType = reflect.TypeFor[verdict]()
 
-// aliases maps a type to what its schema is made of.
+// aliases maps a type to what its schema is made of, beside [shapes].
 func aliases() map[reflect.Type]reflect.Type {
 	return map[reflect.Type]reflect.Type{
-		reflect.TypeFor[toll.Credits]():         reflect.TypeFor[creditsShape](),
-		reflect.TypeFor[toll.Units]():           reflect.TypeFor[unitsShape](),
-		reflect.TypeFor[toll.Cents]():           reflect.TypeFor[centsShape](),
-		reflect.TypeFor[toll.ExactInt]():        reflect.TypeFor[exactShape](),
-		reflect.TypeFor[toll.Int]():             reflect.TypeFor[intShape](),
-		reflect.TypeFor[toll.Bool]():            reflect.TypeFor[boolShape](),
-		reflect.TypeFor[toll.PlanID]():          reflect.TypeFor[planIDShape](),
-		reflect.TypeFor[toll.AgentID]():         reflect.TypeFor[agentIDShape](),
-		reflect.TypeFor[toll.Address]():         reflect.TypeFor[addressShape](),
-		reflect.TypeFor[toll.Hash]():            reflect.TypeFor[hashShape](),
-		reflect.TypeFor[toll.Time]():            reflect.TypeFor[timeShape](),
-		reflect.TypeFor[json.RawMessage]():      reflect.TypeFor[rawShape](),
-		reflect.TypeFor[toll.RawInput]():        reflect.TypeFor[rawShape](),
-		reflect.TypeFor[toll.LimitInput]():      reflect.TypeFor[limitShape](),
-		reflect.TypeFor[toll.RedemptionInput](): reflect.TypeFor[typeShape](),
-		reflect.TypeFor[toll.EndpointList]():    reflect.TypeFor[endpointsShape](),
-		reflect.TypeFor[toll.PlanIDs]():         reflect.TypeFor[planIDsShape](),
-		reflect.TypeFor[toll.EventType]():       reflect.TypeFor[eventTypeShape](),
-		reflect.TypeFor[toll.Warning]():         reflect.TypeFor[warningShape](),
-		reflect.TypeFor[toll.Plan]():            reflect.TypeFor[toll.PlanRecord](),
-		reflect.TypeFor[toll.Agent]():           reflect.TypeFor[toll.AgentRecord](),
-		reflect.TypeFor[x402.VerifyRequest]():   reflect.TypeFor[payShape](),
-		reflect.TypeFor[x402.SettleRequest]():   reflect.TypeFor[burnShape](),
-		reflect.TypeFor[x402.ReleaseRequest]():  reflect.TypeFor[giveBackShape](),
-		reflect.TypeFor[x402.Margin]():          reflect.TypeFor[marginShape](),
-		reflect.TypeFor[map[string]any]():       reflect.TypeFor[anyObjectShape](),
+		reflect.TypeFor[toll.Plan]():  reflect.TypeFor[toll.PlanRecord](),
+		reflect.TypeFor[toll.Agent](): reflect.TypeFor[toll.AgentRecord](),
 
 		reflect.TypeFor[toll.Change[string]]():            reflect.TypeFor[nullable[string]](),
 		reflect.TypeFor[toll.Change[[]string]]():          reflect.TypeFor[nullable[[]string]](),
@@ -293,8 +216,11 @@ func newSchemas() schemas {
 		}
 		return huma.DefaultSchemaNamer(t, hint)
 	})
-	for t, shape := range aliases() {
-		r.RegisterTypeAlias(t, shape)
+	for _, s := range shapes {
+		r.RegisterTypeAlias(s.of, s.as)
+	}
+	for t, alias := range aliases() {
+		r.RegisterTypeAlias(t, alias)
 	}
 	return schemas{r}
 }

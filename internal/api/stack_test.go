@@ -152,6 +152,9 @@ func newStackWith(t testing.TB, st *store.Store, rails checkout.Rails) *stack {
 		Store: st, Auth: s.auth, Facilitator: s.fac, Checkout: desk, Ledger: s.ledger, Seal: ring.Seal, Open: ring.Open, Environment: toll.Sandbox,
 		TestClock: &api.TestClock{Ahead: s.clock.offset, Advance: func(_ context.Context, d time.Duration) error { s.clock.advance(d); return nil }},
 		PublicURL: publicURL, Release: "1.1.0", Clock: s.clock.now, Log: log, Patience: long, OrderWait: long,
+		Ready: func(context.Context) map[string]string {
+			return map[string]string{"database": "ok", "chain": "off", "card": "off"}
+		},
 	}
 	s.handler = api.New(s.built)
 	server := s.serve(s.handler)

@@ -160,7 +160,7 @@ func readsLarge[Out any](f func(h *handler, c *call) (Out, error)) action {
 	a := reads(f)
 	read := a.run
 	a.run = func(h *handler, c *call) (any, error) {
-		ctx, cancel := context.WithTimeout(c.r.Context(), h.patience)
+		ctx, cancel := context.WithTimeout(c.r.Context(), h.Patience)
 		defer cancel()
 		select {
 		case h.large <- struct{}{}:

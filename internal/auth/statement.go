@@ -40,31 +40,35 @@ func didOf(issuer string) string {
 	return "did:web:" + strings.ReplaceAll(u.Host, ":", "%3A")
 }
 
-type didMethod struct {
+// DIDDocument is a set of public keys with the names under which they sign (did:web).
+type DIDDocument struct {
+	Context             []string    `json:"@context"`
+	ID                  string      `json:"id"`
+	VerificationMethods []DIDMethod `json:"verificationMethod"`
+	AssertionMethods    []string    `json:"assertionMethod"`
+}
+
+// DIDMethod is one public key.
+type DIDMethod struct {
 	ID         string `json:"id"`
 	Type       string `json:"type"`
 	Controller string `json:"controller"`
-	Key        didKey `json:"publicKeyJwk"`
-}
-
-type didKey struct {
-	Curve string `json:"crv"`
-	X     string `json:"x"`
-	Type  string `json:"kty"`
+	PublicKey  struct {
+		Curve   string `json:"crv"`
+		X       string `json:"x"`
+		KeyType string `json:"kty"`
+	} `json:"publicKeyJwk"`
 }
 
 func didDocument(did string, keys []*signingKey) []byte {
-	doc := struct {
-		Context []string    `json:"@context"`
-		ID      string      `json:"id"`
-		Methods []didMethod `json:"verificationMethod"`
-		Asserts []string    `json:"assertionMethod"`
-	}{[]string{"https://www.w3.org/ns/did/v1"}, did, []didMethod{}, []string{}}
+	doc := DIDDocument{
+		Context: []string{"https://www.w3.org/ns/did/v1"}, ID: did, VerificationMethods: []DIDMethod{}, AssertionMethods: []string{},
+	}
 	for _, k := range keys {
-		doc.Methods = append(doc.Methods, didMethod{
-			k.kid, "JsonWebKey2020", did, didKey{"Ed25519", base64.RawURLEncoding.EncodeToString(k.public), "OKP"},
-		})
-		doc.Asserts = append(doc.Asserts, k.kid)
+		m := DIDMethod{ID: k.kid, Type: "JsonWebKey2020", Controller: did}
+		m.PublicKey.Curve, m.PublicKey.X, m.PublicKey.KeyType = "Ed25519", base64.RawURLEncoding.EncodeToString(k.public), "OKP"
+		doc.VerificationMethods = append(doc.VerificationMethods, m)
+		doc.AssertionMethods = append(doc.AssertionMethods, k.kid)
 	}
 	text, err := encodeExact(doc)
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -56,41 +57,19 @@ func Parse(s string) (Version, error) {
 }
 
 func scan(s string) (v Version, ok bool) {
-	if len(s) > maxVersionBytes {
+	parts := strings.Split(strings.TrimPrefix(s, "v"), ".")
+	if len(s) > maxVersionBytes || len(parts) < 2 || len(parts) > 3 {
 		return v, false
 	}
-	rest := strings.TrimPrefix(s, "v")
-	parts := [3]int{}
-	n := 0
-	for {
-		head, tail, more := strings.Cut(rest, ".")
-		if n == len(parts) {
+	var n [3]int
+	for i, part := range parts { // 0 to 99999 without leading zeros
+		var err error
+		n[i], err = strconv.Atoi(part)
+		if err != nil || n[i] < 0 || len(part) > 5 || strconv.Itoa(n[i]) != part {
 			return v, false
 		}
-		if parts[n], ok = number(head); !ok {
-			return v, false
-		}
-		n++
-		if !more {
-			break
-		}
-		rest = tail
 	}
-	return Version{parts[0], parts[1]}, n >= 2
-}
-
-// number reads 0 to 99999 without leading zeros.
-func number(s string) (n int, ok bool) {
-	if s == "" || len(s) > 5 || len(s) > 1 && s[0] == '0' {
-		return 0, false
-	}
-	for i := range len(s) {
-		if s[i] < '0' || s[i] > '9' {
-			return 0, false
-		}
-		n = n*10 + int(s[i]-'0')
-	}
-	return n, true
+	return Version{n[0], n[1]}, true
 }
 
 // Resolve returns the version that applies to a request: the one of its version header, else the pin of its API key,
