@@ -156,7 +156,7 @@ func (f *Facilitator) renewCatalogue(ctx context.Context, last *catalogue, stale
 	if last == nil || all {
 		last = &catalogue{}
 	}
-	agents, err := store.ListedAgents(ctx, f.store, catalogueAgents)
+	agents, err := store.ListedAgents(ctx, f.Store, catalogueAgents)
 	if err != nil {
 		return nil, err
 	}
@@ -179,14 +179,14 @@ func (f *Facilitator) renewCatalogue(ctx context.Context, last *catalogue, stale
 		}
 	}
 	said := map[toll.AgentID][]store.Discovered{}
-	err = store.EachDiscovered(ctx, f.store, described, func(d store.Discovered) error {
+	err = store.EachDiscovered(ctx, f.Store, described, func(d store.Discovered) error {
 		said[d.Agent] = append(said[d.Agent], d)
 		return nil
 	})
 	if err != nil {
 		return nil, err
 	}
-	err = store.EachAgent(ctx, f.store, ids, func(a *toll.Agent) error {
+	err = store.EachAgent(ctx, f.Store, ids, func(a *toll.Agent) error {
 		l := changed[a.ID]
 		for _, p := range l.stamp.Plans {
 			if known := c.plans[p.ID]; known != nil { // else it has gone meanwhile
@@ -218,7 +218,7 @@ func (f *Facilitator) renewPlans(ctx context.Context, c, last *catalogue, stale 
 			}
 		}
 	}
-	return store.EachPlan(ctx, f.store, slices.Sorted(maps.Keys(missing)), func(p *toll.Plan) error {
+	return store.EachPlan(ctx, f.Store, slices.Sorted(maps.Keys(missing)), func(p *toll.Plan) error {
 		if p.IsListed {
 			c.plans[p.ID] = &listedPlan{store.Micros(p.UpdatedAt), f.termsOf(p), strings.ToLower(p.Metadata.Name)}
 		}

@@ -64,7 +64,7 @@ func (f *Facilitator) declared(ctx context.Context, p *payment, valid bool, d *d
 	if err := f.declare(ctx, p, valid, d); err != nil {
 		status = bazaarStatus{Status: "rejected", Reason: toll.AsError(err).Text()}
 		if toll.AsError(err).HTTPStatus() >= 500 {
-			f.log.WarnContext(ctx, "the catalogue did not take what a payment said", "error", err)
+			f.Log.WarnContext(ctx, "the catalogue did not take what a payment said", "error", err)
 			status.Reason = "the catalogue is out of reach"
 		}
 	}
@@ -116,7 +116,7 @@ func (f *Facilitator) declare(ctx context.Context, p *payment, valid bool, d *de
 		return err
 	}
 	return f.putDeclared(ctx, store.Discovered{
-		Agent: k.agent, Verb: verb, URL: url, MimeType: d.mimeType, Info: string(info), UpdatedAt: f.clock(),
+		Agent: k.agent, Verb: verb, URL: url, MimeType: d.mimeType, Info: string(info), UpdatedAt: f.Clock(),
 	}, d.owners)
 }
 
@@ -129,7 +129,7 @@ func printable(s string) bool {
 }
 
 func (f *Facilitator) putDeclared(ctx context.Context, d store.Discovered, owners bool) error {
-	err := f.store.Tx(ctx, func(tx *store.Tx) error {
+	err := f.Store.Tx(ctx, func(tx *store.Tx) error {
 		if !owners {
 			if first, err := store.InsertDiscovered(ctx, tx, d); err != nil || first {
 				return err
@@ -158,7 +158,7 @@ func (f *Facilitator) putDeclared(ctx context.Context, d store.Discovered, owner
 
 // readDeclared is the zero value for an endpoint of which no payment said anything.
 func (f *Facilitator) readDeclared(ctx context.Context, k declaredKey) (store.Discovered, error) {
-	d, err := store.DiscoveredOf(ctx, f.store, k.agent, k.verb, k.url)
+	d, err := store.DiscoveredOf(ctx, f.Store, k.agent, k.verb, k.url)
 	if errors.Is(err, store.ErrNotFound) {
 		return store.Discovered{}, nil
 	}

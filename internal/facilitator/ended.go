@@ -3,6 +3,8 @@ package facilitator
 import (
 	"context"
 	"errors"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/tollhq/toll"
@@ -18,7 +20,7 @@ func (f *Facilitator) lockMaker(ctx context.Context, tx *store.Tx, p *ledger.Per
 	if p.APIKeyID == nil {
 		return nil
 	}
-	return f.auth.LockKey(ctx, tx, *p.APIKeyID)
+	return f.Auth.LockKey(ctx, tx, *p.APIKeyID)
 }
 
 // RevokeOfKey ends the access tokens that an API key made, and returns how many. Open holds of them still settle.
@@ -44,7 +46,7 @@ func (f *Facilitator) MoveToKey(ctx context.Context, from, to toll.Hash, until t
 		if !until.IsZero() && p.ExpiresAt.After(until) {
 			return false, nil
 		}
-		err := f.ledger.MovePermission(ctx, *p, to)
+		err := f.Ledger.MovePermission(ctx, *p, to)
 		f.changed(p.Account(), p.Hash)
 		return err == nil, err
 	})
@@ -52,32 +54,26 @@ func (f *Facilitator) MoveToKey(ctx context.Context, from, to toll.Hash, until t
 
 // eachOfKey does something with the access tokens of an API key that are not over, those of a slice at once, and returns for how
 // many it was done.
-func (f *Facilitator) eachOfKey(ctx context.Context, key toll.Hash, act func(*ledger.Permission) (bool, error)) (n int64, err error) {
-	type outcome struct {
-		done bool
-		err  error
-	}
+func (f *Facilitator) eachOfKey(ctx context.Context, key toll.Hash, act func(*ledger.Permission) (bool, error)) (int64, error) {
+	var done atomic.Int64
 	for after := (toll.Hash{}); ; {
-		list, err := f.ledger.PermissionsOfKey(ctx, key, after, endSlice)
+		list, err := f.Ledger.PermissionsOfKey(ctx, key, after, endSlice)
 		if err != nil {
-			return n, err
+			return done.Load(), err
 		}
-		outcomes := make(chan outcome, len(list))
+		var slice sync.WaitGroup
+		errs := make([]error, len(list))
 		for i := range list {
-			go func() {
-				done, err := act(&list[i])
-				outcomes <- outcome{done, err}
-			}()
+			slice.Go(func() {
+				var was bool
+				if was, errs[i] = act(&list[i]); was {
+					done.Add(1)
+				}
+			})
 		}
-		for range list {
-			o := <-outcomes
-			if o.done {
-				n++
-			}
-			err = errors.Join(err, o.err)
-		}
-		if err != nil || len(list) < endSlice {
-			return n, err
+		slice.Wait()
+		if err := errors.Join(errs...); err != nil || len(list) < endSlice {
+			return done.Load(), err
 		}
 		after = list[len(list)-1].Hash
 	}

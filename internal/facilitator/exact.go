@@ -37,7 +37,7 @@ type exactPayment struct {
 
 // isExact reports whether a stock body is about a payment by a wallet that this service takes.
 func (f *Facilitator) isExact(stock *x402.StockPayment) bool {
-	return f.exact == ExactOpen && stock != nil && stock.Requirements.Scheme == x402.SchemeExact
+	return f.Exact == ExactOpen && stock != nil && stock.Requirements.Scheme == x402.SchemeExact
 }
 
 // readExact makes the checks of a payment that need no chain. What was settled before is repeated whatever the time.
@@ -104,12 +104,12 @@ func (f *Facilitator) keepExact(ctx context.Context, p *exactPayment, opened boo
 	if err := f.saleFits(p.terms, p.payment, p.signed); err != nil {
 		return nil, false, toll.AsError(err)
 	}
-	used, err := f.checkout.Seller().CheckSale(ctx, rail.Sale{Token: p.token, Authorization: *p.signed, Signature: p.signature})
+	used, err := f.Checkout.Seller().CheckSale(ctx, rail.Sale{Token: p.token, Authorization: *p.signed, Signature: p.signature})
 	if err == nil && used {
 		err = refuse(toll.CodeRequestUsed, x402.ReasonExactNonceUsed, "The chain has carried this authorization out already.")
 	}
 	if err != nil {
-		if known, e := f.before(ctx, f.store, p); e != nil || known != nil {
+		if known, e := f.before(ctx, f.Store, p); e != nil || known != nil {
 			return known, false, e // the money may have moved for another call
 		}
 		return nil, false, toll.AsError(err)
@@ -119,11 +119,11 @@ func (f *Facilitator) keepExact(ctx context.Context, p *exactPayment, opened boo
 		return nil, false, toll.AsError(err)
 	}
 	k = &store.ExactPayment{ID: toll.NewUUID(), Server: p.server, Content: p.content, Opened: opened, EndsAt: time.Unix(int64(p.signed.ValidBefore), 0)}
-	err = f.store.Tx(ctx, func(tx *store.Tx) error {
+	err = f.Store.Tx(ctx, func(tx *store.Tx) error {
 		err := store.InsertAuthorization(ctx, tx, &store.Authorization{
 			ChainID: f.env.ChainID(), Asset: p.token, Payer: p.signed.From, Nonce: p.signed.Nonce, OrderID: k.ID, Receiver: p.signed.To,
 			Value: value, ValidAfter: int64(p.signed.ValidAfter), ValidBefore: int64(p.signed.ValidBefore), Signature: p.signature,
-			CreatedAt: f.clock().UTC().Truncate(time.Microsecond),
+			CreatedAt: f.Clock().UTC().Truncate(time.Microsecond),
 		})
 		if err != nil {
 			return err
@@ -134,7 +134,7 @@ func (f *Facilitator) keepExact(ctx context.Context, p *exactPayment, opened boo
 		return p.name(ctx, tx, k.ID)
 	})
 	if _, taken := errors.AsType[*store.AuthorizationTaken](err); taken || store.IsUnique(err) {
-		known, e := f.before(ctx, f.store, p)
+		known, e := f.before(ctx, f.Store, p)
 		return known, false, e
 	}
 	if err != nil {
@@ -150,7 +150,7 @@ func (f *Facilitator) verifyExact(ctx context.Context, caller toll.Address, stoc
 	if e != nil {
 		return nil, e
 	}
-	known, e := f.before(ctx, f.store, p)
+	known, e := f.before(ctx, f.Store, p)
 	if e == nil && known == nil {
 		var first bool
 		known, first, e = f.keepExact(ctx, p, !p.settlesFirst)
@@ -182,7 +182,7 @@ func (f *Facilitator) settleExact(ctx context.Context, caller toll.Address, stoc
 	if e != nil {
 		return nil, e
 	}
-	known, e := f.before(ctx, f.store, p)
+	known, e := f.before(ctx, f.Store, p)
 	if e == nil && known == nil {
 		known, _, e = f.keepExact(ctx, p, false)
 	}
@@ -197,21 +197,21 @@ func (f *Facilitator) settleExact(ctx context.Context, caller toll.Address, stoc
 		return f.settledBefore(known)
 	}
 	// What the payment was begun with: a wallet can sign again under the same nonce.
-	kept, err := store.AuthorizationOfOrder(ctx, f.store, known.ID)
+	kept, err := store.AuthorizationOfOrder(ctx, f.Store, known.ID)
 	if err != nil {
 		return nil, toll.AsError(err)
 	}
 	if kept.Nonce != p.signed.Nonce {
 		return nil, refuse(toll.CodeRequestUsed, x402.ReasonInFlight, "Another authorization pays under this payment identifier.")
 	}
-	wait, cancel := context.WithTimeout(ctx, f.topUpWait)
+	wait, cancel := context.WithTimeout(ctx, f.TopUpWait)
 	defer cancel()
-	paid, err := f.checkout.Seller().Sell(wait, checkout.SaleOf(kept))
+	paid, err := f.Checkout.Seller().Sell(wait, checkout.SaleOf(kept))
 	switch {
 	case err == nil && paid.Status == toll.OrderFailed:
 		if paid.Ended {
 			free := func(tx *store.Tx) error { return store.FreeSaleIdentifier(ctx, tx, p.signed.From, known.ID) }
-			if err := f.store.Tx(ctx, free); err != nil {
+			if err := f.Store.Tx(ctx, free); err != nil {
 				return nil, toll.AsError(err)
 			}
 		}
@@ -224,7 +224,7 @@ func (f *Facilitator) settleExact(ctx context.Context, caller toll.Address, stoc
 		return f.answerExact(ctx, p, known, paid.TxHash)
 	}
 	if err != nil {
-		f.log.Warn("the outcome of a payment by a wallet is not known", "payment", known.ID, "err", err)
+		f.Log.Warn("the outcome of a payment by a wallet is not known", "payment", known.ID, "err", err)
 	}
 	about := paid.TxHash
 	if about == "" {
@@ -242,7 +242,7 @@ func (f *Facilitator) answerExact(ctx context.Context, p *exactPayment, known *s
 		return nil, toll.AsError(err)
 	}
 	first := false
-	err = f.store.Tx(ctx, func(t *store.Tx) (err error) {
+	err = f.Store.Tx(ctx, func(t *store.Tx) (err error) {
 		first, err = store.AnswerExactPayment(ctx, t, known.ID, raw)
 		return err
 	})
@@ -253,7 +253,7 @@ func (f *Facilitator) answerExact(ctx context.Context, p *exactPayment, known *s
 		out.Raw = raw
 		return out, nil
 	}
-	if known, err = store.ExactPaymentByID(ctx, f.store, known.ID); err != nil {
+	if known, err = store.ExactPaymentByID(ctx, f.Store, known.ID); err != nil {
 		return nil, toll.AsError(err)
 	}
 	return f.settledBefore(known)

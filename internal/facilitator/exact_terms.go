@@ -11,11 +11,11 @@ import (
 // exactTerms returns what a server of the caller asks of a wallet, without the names of its entry, when payments of that are settled
 // here.
 func (f *Facilitator) exactTerms(ctx context.Context, caller toll.Address, asked *x402.Requirements) (*saleTerms, *toll.Error) {
-	if f.exact != ExactOpen {
+	if f.Exact != ExactOpen {
 		return nil, refuse(toll.CodeUnsupportedScheme, x402.ReasonUnsupportedScheme, "This service settles payments of wallets for its own plans alone.").
 			WithHint("Its operator opens it with x402.exact = open.")
 	}
-	seller := f.checkout.Seller()
+	seller := f.Checkout.Seller()
 	if seller == nil {
 		return nil, toll.NewError(toll.CodeChainUnreachable)
 	}
@@ -32,7 +32,7 @@ func (f *Facilitator) exactTerms(ctx context.Context, caller toll.Address, asked
 	if err1 != nil || err2 != nil || amount == 0 {
 		return nil, refuse(toll.CodeBadRequirements, x402.ReasonInvalidRequirements, "payTo or amount cannot be used.")
 	}
-	ours, err := store.IsReceiver(ctx, f.store, caller, payTo)
+	ours, err := store.IsReceiver(ctx, f.Store, caller, payTo)
 	if err != nil {
 		return nil, toll.AsError(err)
 	}

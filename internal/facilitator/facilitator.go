@@ -7,6 +7,7 @@
 package facilitator
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"time"
@@ -60,20 +61,9 @@ type Quotas struct {
 // Facilitator verifies and settles payments. It keeps nothing that another process could not have changed, but for what
 // its caches hold for at most a second.
 type Facilitator struct {
-	store       *store.Store
-	ledger      *ledger.Ledger
-	auth        *auth.Auth
-	checkout    *checkout.Checkout
-	ns          x402.Namespace
-	env         toll.Environment
-	clock       func() time.Time
-	log         *slog.Logger
-	tokenFormat string
-	topUpWait   time.Duration
-	exact       ExactPolicy
-	treasury    toll.Address
-	receipts    bool
-	service     toll.Address
+	Deps
+	ns  x402.Namespace
+	env toll.Environment
 
 	plans    *reader[toll.PlanID, *toll.Plan]
 	agents   *reader[toll.AgentID, *agentRecord]
@@ -106,61 +96,41 @@ type permissionKey struct {
 
 // New returns a facilitator.
 func New(d Deps) *Facilitator {
+	d.Exact, d.TopUpWait = cmp.Or(d.Exact, ExactPlans), cmp.Or(d.TopUpWait, topUpWait)
+	d.TokenFormat, d.Log = cmp.Or(d.TokenFormat, formatJWT), cmp.Or(d.Log, slog.New(slog.DiscardHandler))
+	if d.Clock == nil {
+		d.Clock = time.Now
+	}
 	f := &Facilitator{
-		store: d.Store, ledger: d.Ledger, auth: d.Auth, checkout: d.Checkout, ns: d.Namespace, env: d.Environment,
-		clock: d.Clock, log: d.Log, tokenFormat: d.TokenFormat,
-		searching: make(chan struct{}, 1), topUpWait: d.TopUpWait, exact: d.Exact, treasury: d.Treasury, receipts: d.Receipts, service: d.Service,
+		Deps: d, ns: cmp.Or(d.Namespace, x402.Default), env: cmp.Or(d.Environment, toll.Sandbox), searching: make(chan struct{}, 1),
 	}
-	if f.exact == "" {
-		f.exact = ExactPlans
-	}
-	if f.topUpWait == 0 {
-		f.topUpWait = topUpWait
-	}
-	if f.ns == (x402.Namespace{}) {
-		f.ns = x402.Default
-	}
-	if f.env == "" {
-		f.env = toll.Sandbox
-	}
-	if f.clock == nil {
-		f.clock = time.Now
-	}
-	if f.log == nil {
-		f.log = slog.New(slog.DiscardHandler)
-	}
-	if f.tokenFormat == "" {
-		f.tokenFormat = formatJWT
-	}
-	f.plans = newReader(f.clock, snapshotTTL, planBound, func(ctx context.Context, id toll.PlanID) (*toll.Plan, error) {
-		return store.PlanByID(ctx, f.store, id)
+	f.plans = newReader(f.Clock, snapshotTTL, planBound, func(ctx context.Context, id toll.PlanID) (*toll.Plan, error) {
+		return store.PlanByID(ctx, f.Store, id)
 	})
-	f.agents = newReader(f.clock, snapshotTTL, agentBound, func(ctx context.Context, id toll.AgentID) (*agentRecord, error) {
-		a, err := store.AgentByID(ctx, f.store, id)
+	f.agents = newReader(f.Clock, snapshotTTL, agentBound, func(ctx context.Context, id toll.AgentID) (*agentRecord, error) {
+		a, err := store.AgentByID(ctx, f.Store, id)
 		if err != nil {
 			return nil, err
 		}
 		return &agentRecord{a, x402.NewEndpoints(a.API.Endpoints)}, nil
 	})
-	f.agentsOf = newReader(f.clock, snapshotTTL, planBound, func(ctx context.Context, id toll.PlanID) ([]toll.AgentID, error) {
-		return store.AgentIDsOfPlan(ctx, f.store, id, 2)
+	f.agentsOf = newReader(f.Clock, snapshotTTL, planBound, func(ctx context.Context, id toll.PlanID) ([]toll.AgentID, error) {
+		return store.AgentIDsOfPlan(ctx, f.Store, id, 2)
 	})
-	f.accounts = newReader(f.clock, snapshotTTL, accountBound, f.readAccount)
-	f.permissions = newReader(f.clock, snapshotTTL, permissionBound, func(ctx context.Context, k permissionKey) (ledger.Permission, error) {
-		_, p, err := f.ledger.Snapshot(ctx, k.account, k.hash)
+	f.accounts = newReader(f.Clock, snapshotTTL, accountBound, f.readAccount)
+	f.permissions = newReader(f.Clock, snapshotTTL, permissionBound, func(ctx context.Context, k permissionKey) (ledger.Permission, error) {
+		_, p, err := f.Ledger.Snapshot(ctx, k.account, k.hash)
 		return p, err
 	})
-	f.bound = newReader(f.clock, boundTTL, permissionBound, func(ctx context.Context, k permissionKey) ([]toll.AgentID, error) {
-		_, p, err := f.ledger.Snapshot(ctx, k.account, k.hash)
+	f.bound = newReader(f.Clock, boundTTL, permissionBound, func(ctx context.Context, k permissionKey) ([]toll.AgentID, error) {
+		_, p, err := f.Ledger.Snapshot(ctx, k.account, k.hash)
 		return p.AllowedAgents, err
 	})
-	f.catalogue = newReader(f.clock, catalogueTTL, 1, f.readCatalogue)
+	f.catalogue = newReader(f.Clock, catalogueTTL, 1, f.readCatalogue)
 	f.newPermissions = meter.NewQuota("permissions", d.Quotas.Permissions, 36_000)
 	f.freeHolds = meter.NewQuota("holds that burn nothing", d.Quotas.FreeHolds, 36_000)
-	f.declarations = newReader(f.clock, declaredEvery, declaredBound, f.readDeclared)
-	if f.auth != nil {
-		f.auth.EndTokensBy(f)
-	}
+	f.declarations = newReader(f.Clock, declaredEvery, declaredBound, f.readDeclared)
+	f.Auth.EndTokensBy(f)
 	return f
 }
 
@@ -213,7 +183,7 @@ func (a as) Offers(ctx context.Context, req *x402.OffersRequest) (*x402.OffersRe
 // AgentPlanIDs returns the listed plans of an agent, the oldest first and at most 100: those with which a server that names
 // none itself may be paid.
 func (a as) AgentPlanIDs(ctx context.Context, agent toll.AgentID) ([]toll.PlanID, error) {
-	plans, err := store.PlansOfAgent(ctx, a.f.store, agent, store.Page{Size: 100, Ascending: true})
+	plans, err := store.PlansOfAgent(ctx, a.f.Store, agent, store.Page{Size: 100, Ascending: true})
 	if err != nil {
 		return nil, toll.AsError(err)
 	}
@@ -233,7 +203,7 @@ func (f *Facilitator) Terms(ctx context.Context, id toll.PlanID) (*x402.Terms, e
 		return nil, err
 	}
 	t := f.termsOf(p)
-	t.ServiceURL = f.auth.Issuer()
+	t.ServiceURL = f.Auth.Issuer()
 	if _, e := f.saleTerms(p); e == nil {
 		t.OrderURL = f.saleURL(p.ID)
 	}
@@ -261,14 +231,14 @@ func (f *Facilitator) schemeOf(p *toll.Plan) (scheme, network string) {
 // readAccount writes what time has done to the account first, so that ended credits do not count and those of lapsed holds
 // do.
 func (f *Facilitator) readAccount(ctx context.Context, id ledger.AccountID) (ledger.Account, error) {
-	a, err := f.ledger.Account(ctx, id)
-	if err != nil || !a.Stale(f.clock()) || a.Seq == 0 {
+	a, err := f.Ledger.Account(ctx, id)
+	if err != nil || !a.Stale(f.Clock()) || a.Seq == 0 {
 		return a, err
 	}
-	if err := f.ledger.Touch(ctx, id); err != nil {
+	if err := f.Ledger.Touch(ctx, id); err != nil {
 		return a, err
 	}
-	return f.ledger.Account(ctx, id)
+	return f.Ledger.Account(ctx, id)
 }
 
 // changed forgets what this process has just changed.

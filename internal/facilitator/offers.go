@@ -29,7 +29,7 @@ func (f *Facilitator) signStatement(statement any) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return f.auth.SignStatement(payload)
+	return f.Auth.SignStatement(payload)
 }
 
 // Offers signs what a server asks for, an offer for each entry of accepts, which must be that of plans of the caller, or one that a
@@ -47,7 +47,7 @@ func (f *Facilitator) Offers(ctx context.Context, caller toll.Address, req *x402
 	if e := checkURL(required.Resource.URL); e != nil {
 		return nil, e
 	}
-	resp := &x402.OffersResponse{Offers: []x402.SignedOffer{}, ValidUntil: f.clock().Add(offerLife).Unix()}
+	resp := &x402.OffersResponse{Offers: []x402.SignedOffer{}, ValidUntil: f.Clock().Add(offerLife).Unix()}
 	for i := range required.Accepts {
 		r := &required.Accepts[i]
 		if e := f.mayOffer(ctx, caller, r); e != nil {
@@ -91,10 +91,10 @@ func (f *Facilitator) offerSale(r *x402.SaleRequired) {
 	for i, e := range r.Accepts {
 		signed, err := f.SignOffer(x402.Offer{
 			Version: 1, ResourceURL: r.Resource.URL, Scheme: e.Scheme, Network: e.Network, Asset: e.Asset, PayTo: e.PayTo, Amount: e.Amount,
-			ValidUntil: f.clock().Add(offerLife).Unix(),
+			ValidUntil: f.Clock().Add(offerLife).Unix(),
 		}, i)
 		if err != nil {
-			f.log.Error("an offer cannot be signed", "error", err)
+			f.Log.Error("an offer cannot be signed", "error", err)
 			return
 		}
 		offers = append(offers, signed)
@@ -104,14 +104,14 @@ func (f *Facilitator) offerSale(r *x402.SaleRequired) {
 
 // receiptOf returns the extension with a signed receipt, nil where receipts are off or nothing can be signed.
 func (f *Facilitator) receiptOf(url, network, payer, transaction string, at time.Time) map[string]json.RawMessage {
-	if !f.receipts {
+	if !f.Receipts {
 		return nil
 	}
 	signed, err := f.SignReceipt(x402.Receipt{
 		Version: 1, Network: network, ResourceURL: url, Payer: payer, IssuedAt: at.Unix(), Transaction: transaction,
 	})
 	if err != nil {
-		f.log.Error("a receipt cannot be signed", "error", err)
+		f.Log.Error("a receipt cannot be signed", "error", err)
 		return nil
 	}
 	return map[string]json.RawMessage{x402.ExtensionOfferReceipt: x402.ReceiptExtension(signed)}

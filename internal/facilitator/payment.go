@@ -93,7 +93,7 @@ func (f *Facilitator) read(ctx context.Context, caller toll.Address, in *asked) 
 		return p, e
 	}
 	// The claims are needed before the signature counts, because a wrong plan or a wrong caller is told first.
-	claims, signature := f.auth.VerifyToken(p.token.JWS)
+	claims, signature := f.Auth.VerifyToken(p.token.JWS)
 	switch {
 	case signature == nil:
 		p.claims = *claims
@@ -314,7 +314,7 @@ func (f *Facilitator) afterToken(ctx context.Context, p *payment, e *toll.Error)
 	if err != nil {
 		return toll.AsError(err)
 	}
-	if refusal := perm.Usable(f.clock()); refusal != nil {
+	if refusal := perm.Usable(f.Clock()); refusal != nil {
 		return f.refusedBy(refusal)
 	}
 	return e
@@ -428,20 +428,20 @@ func (f *Facilitator) foreign(account ledger.AccountID, id string) bool {
 	if !strings.HasPrefix(id, ledger.RequestPrefix) {
 		return false
 	}
-	of, ours := f.ledger.AccountOfRequestID(id)
+	of, ours := f.Ledger.AccountOfRequestID(id)
 	return !ours || of != account
 }
 
 // known returns the request that the id or one of the keys names, if it has left the state new.
 func (f *Facilitator) known(ctx context.Context, p *payment, id string) (ledger.Request, bool, error) {
 	if id != "" {
-		r, err := f.ledger.Request(ctx, p.account, id)
+		r, err := f.Ledger.Request(ctx, p.account, id)
 		if err == nil || !errors.Is(err, store.ErrNotFound) {
 			return r, err == nil, err
 		}
 	}
 	for _, k := range p.keys {
-		r, err := f.ledger.RequestOfKey(ctx, p.account, k)
+		r, err := f.Ledger.RequestOfKey(ctx, p.account, k)
 		if err == nil || !errors.Is(err, store.ErrNotFound) {
 			return r, err == nil, err
 		}

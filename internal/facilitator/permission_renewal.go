@@ -7,7 +7,6 @@ import (
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/auth"
 	"github.com/tollhq/toll/internal/checkout"
-	"github.com/tollhq/toll/internal/ledger"
 )
 
 // ErrSpent is a permission of which nothing is left to renew.
@@ -41,19 +40,14 @@ func (f *Facilitator) RenewPermission(
 	if err := f.countPermission(p); err != nil {
 		return nil, err
 	}
-	at := f.clock().UTC().Truncate(time.Microsecond)
+	at := f.Clock().UTC().Truncate(time.Microsecond)
 	// Limits are known under the lock only, so the token is signed after it; this one shows that there is a key to sign with.
 	if _, err := f.signPermission(p, plan, req); err != nil {
 		return nil, err
 	}
-	next, err := f.checkout.RenewPermission(ctx, old, *p, at, req.Issue)
-	switch {
-	case ledger.IsRefused(err, ledger.PermissionRevoked):
-		return nil, toll.NewError(toll.CodePermissionAlreadyRevoked)
-	case ledger.IsRefused(err, ledger.PermissionUnknown):
-		return nil, toll.NewError(toll.CodePermissionNotFound)
-	case err != nil:
-		return nil, f.refusedBy(err)
+	next, err := f.Checkout.RenewPermission(ctx, old, *p, at, req.Issue)
+	if err != nil {
+		return nil, f.notRevoked(err)
 	}
 	f.changed(old.Account(), earlier)
 	jws, err := f.signPermission(next, plan, req)

@@ -2,6 +2,7 @@ package facilitator
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"maps"
 	"slices"
@@ -133,7 +134,8 @@ func (r *PermissionRequest) UnmarshalJSON(data []byte) error {
 		return err
 	}
 	*r = PermissionRequest{
-		AllowedAgents: b.AllowedAgents, RedemptionLimit: b.RedemptionLimit, Nested: b.Accepted != nil,
+		AllowedAgents: b.AllowedAgents, RedemptionLimit: cmp.Or(b.RedemptionLimit, b.MaxCredits), OrderLimit: (*int64)(b.OrderLimit),
+		ExpiresInSecs: (*int64)(cmp.Or(b.Expiration, b.ExpiresInSecs)), Nested: b.Accepted != nil,
 	}
 	var faults []toll.Fault
 	bad := func(path, message string) { faults = append(faults, toll.Fault{Path: path, Message: message}) }
@@ -155,19 +157,6 @@ func (r *PermissionRequest) UnmarshalJSON(data []byte) error {
 	}
 	if len(r.AllowedAgents) > maxAllowedAgents {
 		bad("allowedAgents", "holds more than 64 agents")
-	}
-	if r.RedemptionLimit == nil {
-		r.RedemptionLimit = b.MaxCredits
-	}
-	if b.OrderLimit != nil {
-		n := int64(*b.OrderLimit)
-		r.OrderLimit = &n
-	}
-	for _, secs := range []*toll.Int{b.Expiration, b.ExpiresInSecs} {
-		if secs != nil && r.ExpiresInSecs == nil {
-			n := int64(*secs)
-			r.ExpiresInSecs = &n
-		}
 	}
 	if b.ExpiresAt != nil {
 		r.ExpiresAt = b.ExpiresAt.Time

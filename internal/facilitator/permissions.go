@@ -60,7 +60,7 @@ func (f *Facilitator) CreatePermission(
 		p.DelegationID = draft.Created.DelegationID
 	}
 	out := f.accessToken(p, req, jws)
-	err = f.store.Tx(ctx, func(tx *store.Tx) error {
+	err = f.Store.Tx(ctx, func(tx *store.Tx) error {
 		out.Warnings = warnings
 		return f.insertPermission(ctx, tx, p, plan, draft, req.Issue, once, out)
 	})
@@ -82,7 +82,7 @@ func (f *Facilitator) insertPermission(
 		if events, err = draft.Insert(ctx, tx); err != nil {
 			return err
 		}
-		shortfall, err := f.checkout.TokenDelegation(ctx, tx, p.Subscriber, p.APIKeyID, p.DelegationID, plan)
+		shortfall, err := f.Checkout.TokenDelegation(ctx, tx, p.Subscriber, p.APIKeyID, p.DelegationID, plan)
 		if err != nil {
 			return err
 		}
@@ -94,7 +94,7 @@ func (f *Facilitator) insertPermission(
 	if err := f.lockMaker(ctx, tx, p); err != nil {
 		return err
 	}
-	if err := f.ledger.InsertPermission(ctx, tx, *p); err != nil {
+	if err := f.Ledger.InsertPermission(ctx, tx, *p); err != nil {
 		return err
 	}
 	if err := store.PutOAuthIssue(ctx, tx, issue, p.Hash); err != nil {
@@ -138,7 +138,7 @@ func (f *Facilitator) planned(
 		return nil, nil, nil, err
 	}
 	// Claims count whole seconds, and the ledger ends the permission in the same moment as the access token.
-	now := f.clock().UTC()
+	now := f.Clock().UTC()
 	p.CreatedAt = now.Truncate(time.Microsecond)
 	if p.ExpiresAt, err = req.end(now.Truncate(time.Second)); err != nil {
 		return nil, nil, nil, err
@@ -168,7 +168,7 @@ func (f *Facilitator) signPermission(p *ledger.Permission, plan *toll.Plan, req 
 	if req.Resource != "" {
 		claims.Audience = []string{req.Resource}
 	}
-	jws, err := f.auth.SignToken(claims)
+	jws, err := f.Auth.SignToken(claims)
 	if err != nil {
 		return "", toll.AsError(err)
 	}
@@ -183,10 +183,10 @@ func (f *Facilitator) nameDelegation(
 		return nil, toll.Errorf(toll.CodePaymentMethodNotAllowed, "delegationConfig.apiKeyId is not the API key of this call.")
 	}
 	var err error
-	if p.DelegationID, err = f.checkout.DelegationID(p.Subscriber, d.ID); err != nil {
+	if p.DelegationID, err = f.Checkout.DelegationID(p.Subscriber, d.ID); err != nil {
 		return nil, err
 	}
-	shortfall, err := f.checkout.TokenDelegation(ctx, f.store, p.Subscriber, p.APIKeyID, p.DelegationID, plan)
+	shortfall, err := f.Checkout.TokenDelegation(ctx, f.Store, p.Subscriber, p.APIKeyID, p.DelegationID, plan)
 	return shortfallWarnings(shortfall), err
 }
 
@@ -227,7 +227,7 @@ func (f *Facilitator) draftDelegation(
 	if p.APIKeyID != nil {
 		owner.KeyID = *p.APIKeyID
 	}
-	return f.checkout.DraftTokenDelegation(ctx, owner, in)
+	return f.Checkout.DraftTokenDelegation(ctx, owner, in)
 }
 
 func (f *Facilitator) accessToken(p *ledger.Permission, req *PermissionRequest, jws string) *toll.AccessToken {
@@ -243,7 +243,7 @@ func (f *Facilitator) accessToken(p *ledger.Permission, req *PermissionRequest, 
 		t.DelegationID = &p.DelegationID
 	}
 	if t.TokenFormat == "" {
-		t.TokenFormat = f.tokenFormat
+		t.TokenFormat = f.TokenFormat
 		// Clients that ask in the nested form decode base64 JSON.
 		if req.Nested {
 			t.TokenFormat = formatX402
@@ -317,11 +317,11 @@ func (f *Facilitator) Permissions(ctx context.Context, caller toll.Address, q Pe
 		}
 		filter.Status = permissionStates[i]
 	}
-	list, err := f.ledger.Permissions(ctx, filter, q.Page)
+	list, err := f.Ledger.Permissions(ctx, filter, q.Page)
 	if err != nil {
 		return none, toll.AsError(err)
 	}
-	return store.Map(list, func(p ledger.Permission) *toll.Permission { return f.record(&p, nil) }), nil
+	return store.Map(list, func(p ledger.Permission) *toll.Permission { return p.Record(f.Clock(), nil) }), nil
 }
 
 var permissionStates = []toll.PermissionStatus{
@@ -348,11 +348,11 @@ func (f *Facilitator) Permission(ctx context.Context, caller toll.Address, hash 
 	if err != nil {
 		return nil, err
 	}
-	uses, err := f.ledger.PermissionUses(ctx, p.Account(), hash, recentUses)
+	uses, err := f.Ledger.PermissionUses(ctx, p.Account(), hash, recentUses)
 	if err != nil {
 		return nil, toll.AsError(err)
 	}
-	return f.record(p, uses), nil
+	return p.Record(f.Clock(), uses), nil
 }
 
 // RevokePermission ends a permission of the caller: in this process at once, in others within a second. Open holds under
@@ -362,22 +362,27 @@ func (f *Facilitator) RevokePermission(ctx context.Context, caller toll.Address,
 	if err != nil {
 		return err
 	}
-	at := f.clock().UTC().Truncate(time.Microsecond)
-	err = f.checkout.RevokePermission(ctx, p, at)
-	switch {
-	case ledger.IsRefused(err, ledger.PermissionRevoked):
-		return toll.NewError(toll.CodePermissionAlreadyRevoked)
-	case ledger.IsRefused(err, ledger.PermissionUnknown):
-		return toll.NewError(toll.CodePermissionNotFound)
-	case err != nil:
-		return f.refusedBy(err)
+	at := f.Clock().UTC().Truncate(time.Microsecond)
+	if err := f.Checkout.RevokePermission(ctx, p, at); err != nil {
+		return f.notRevoked(err)
 	}
 	f.changed(p.Account(), hash)
 	return nil
 }
 
+// notRevoked says why a permission was not ended.
+func (f *Facilitator) notRevoked(err error) error {
+	switch {
+	case ledger.IsRefused(err, ledger.PermissionRevoked):
+		return toll.NewError(toll.CodePermissionAlreadyRevoked)
+	case ledger.IsRefused(err, ledger.PermissionUnknown):
+		return toll.NewError(toll.CodePermissionNotFound)
+	}
+	return f.refusedBy(err)
+}
+
 func (f *Facilitator) permissionOf(ctx context.Context, caller toll.Address, hash toll.Hash) (*ledger.Permission, error) {
-	p, err := f.ledger.PermissionByHash(ctx, hash)
+	p, err := f.Ledger.PermissionByHash(ctx, hash)
 	if errors.Is(err, store.ErrNotFound) || err == nil && p.Subscriber != caller {
 		return nil, toll.NewError(toll.CodePermissionNotFound)
 	}
@@ -387,17 +392,13 @@ func (f *Facilitator) permissionOf(ctx context.Context, caller toll.Address, has
 	return &p, nil
 }
 
-func (f *Facilitator) record(p *ledger.Permission, uses []toll.PermissionUse) *toll.Permission {
-	return p.Record(f.clock(), uses)
-}
-
 // Balance returns what a holder has of a plan; see [checkout.Checkout.Balance]. Errors: [toll.CodePlanNotFound].
 func (f *Facilitator) Balance(ctx context.Context, id toll.PlanID, holder toll.Address, withLots bool) (*toll.Balance, error) {
 	plan, e := f.plan(ctx, id, toll.CodePlanNotFound)
 	if e != nil {
 		return nil, e
 	}
-	return f.checkout.Balance(ctx, plan, holder, withLots)
+	return f.Checkout.Balance(ctx, plan, holder, withLots)
 }
 
 func validResource(s string) bool {

@@ -45,34 +45,35 @@ func (f *Facilitator) refusedBy(err error) *toll.Error {
 			e.Message = "The subscriber has never ordered this time plan."
 		}
 		return e
-	case ledger.RedemptionLimit:
-		return refuse(toll.CodeRedemptionLimit, x402.ReasonRedemptionLimit, "")
+	case ledger.ExceedsHold:
+		return refuse(toll.CodeAmountOutOfRange, x402.ReasonExceedsAmount, fmt.Sprintf("%d asked, %d held.", r.Needed, r.Available))
+	case ledger.TooManyHolds:
+		e := refuse(toll.CodeTooManyHolds, x402.ReasonTooManyHolds, "")
+		e.RetryAfterSecs = 1
+		return e
 	case ledger.PermissionUnknown:
 		return refuse(toll.CodePermissionUnknown, f.ns.ReasonUnknown(), "")
 	case ledger.PermissionRevoked:
 		return refuse(toll.CodePermissionRevoked, f.ns.ReasonRevoked(), "")
 	case ledger.PermissionExpired:
 		return refuse(toll.CodePermissionExpired, f.ns.ReasonExpired(), "")
-	case ledger.InFlight:
-		return refuse(toll.CodeRequestUsed, x402.ReasonInFlight, "")
-	case ledger.Duplicate:
-		return refuse(toll.CodeRequestUsed, x402.ReasonDuplicate, "")
-	case ledger.Conflict:
-		return refuse(toll.CodeSettleConflict, x402.ReasonConflict, "")
-	case ledger.IdentifierConflict:
-		return refuse(toll.CodeSettleConflict, x402.ReasonIdentifierConflict, "This payment identifier was used before with other content.")
-	case ledger.Replay:
-		return refuse(toll.CodeRequestUsed, x402.ReasonDuplicate, "This request is settled, and was not verified before.")
-	case ledger.ExceedsHold:
-		return refuse(toll.CodeAmountOutOfRange, x402.ReasonExceedsAmount, fmt.Sprintf("%d asked, %d held.", r.Needed, r.Available))
-	case ledger.HoldExpired:
-		return refuse(toll.CodeHoldExpired, x402.ReasonHoldExpired, "")
-	case ledger.TooManyHolds:
-		e := refuse(toll.CodeTooManyHolds, x402.ReasonTooManyHolds, "")
-		e.RetryAfterSecs = 1
-		return e
+	}
+	if e, ok := refusals[r.Kind]; ok {
+		return refuse(e.Code, e.Reason, e.Message)
 	}
 	return toll.NewError(toll.CodeInternal).WithCause(err)
+}
+
+// refusals are those of the ledger that always have the same words.
+var refusals = map[ledger.Refused]*toll.Error{
+	ledger.RedemptionLimit: refuse(toll.CodeRedemptionLimit, x402.ReasonRedemptionLimit, ""),
+	ledger.InFlight:        refuse(toll.CodeRequestUsed, x402.ReasonInFlight, ""),
+	ledger.Duplicate:       refuse(toll.CodeRequestUsed, x402.ReasonDuplicate, ""),
+	ledger.Replay:          refuse(toll.CodeRequestUsed, x402.ReasonDuplicate, "This request is settled, and was not verified before."),
+	ledger.Conflict:        refuse(toll.CodeSettleConflict, x402.ReasonConflict, ""),
+	ledger.HoldExpired:     refuse(toll.CodeHoldExpired, x402.ReasonHoldExpired, ""),
+	ledger.IdentifierConflict: refuse(toll.CodeSettleConflict, x402.ReasonIdentifierConflict,
+		"This payment identifier was used before with other content."),
 }
 
 // isVerdict reports whether a failed verify is answered 200 with isValid false. The others leave 200: the caller is wrong

@@ -34,7 +34,7 @@ func (f *Facilitator) Release(ctx context.Context, caller toll.Address, req *x40
 	if err != nil {
 		return nil, err
 	}
-	out, err := f.ledger.Release(ctx, r.Request.Account, r.ID)
+	out, err := f.Ledger.Release(ctx, r.Request.Account, r.ID)
 	switch {
 	case ledger.IsRefused(err, ledger.SettledAlready):
 		return nil, toll.NewError(toll.CodeReleaseOfSettled).WithDetails("agentRequestId %s", r.ID)
@@ -87,11 +87,11 @@ func (f *Facilitator) Settlement(ctx context.Context, caller toll.Address, id st
 
 // awaited is the record of a request that is not held or settled yet because an order for it is not decided.
 func (f *Facilitator) awaited(ctx context.Context, caller toll.Address, id string) (*toll.Settlement, error) {
-	account, ours := f.ledger.AccountOfRequestID(id)
+	account, ours := f.Ledger.AccountOfRequestID(id)
 	if !ours {
 		return nil, noSettlement()
 	}
-	o, err := f.checkout.OrderOfRequest(ctx, account, id)
+	o, err := f.Checkout.OrderOfRequest(ctx, account, id)
 	if errors.Is(err, store.ErrNotFound) || err == nil && (!o.Open || o.Permission == nil) {
 		return nil, noSettlement()
 	}
@@ -118,7 +118,7 @@ const statusPending = "pending"
 
 // SettlementByTransaction is [Facilitator.Settlement] by the transaction in the receipt.
 func (f *Facilitator) SettlementByTransaction(ctx context.Context, caller toll.Address, tx toll.Hash) (*toll.Settlement, error) {
-	found, err := f.ledger.RequestByTransaction(ctx, tx)
+	found, err := f.Ledger.RequestByTransaction(ctx, tx)
 	if errors.Is(err, store.ErrNotFound) {
 		return nil, noSettlement()
 	}
@@ -146,9 +146,9 @@ func (f *Facilitator) lookup(ctx context.Context, caller toll.Address, id string
 		return nil, noSettlement()
 	}
 	var candidates []ledger.Request
-	account, ours := f.ledger.AccountOfRequestID(id)
+	account, ours := f.Ledger.AccountOfRequestID(id)
 	if ours {
-		r, err := f.ledger.Request(ctx, account, id)
+		r, err := f.Ledger.Request(ctx, account, id)
 		if err == nil {
 			candidates = append(candidates, r)
 		} else if !errors.Is(err, store.ErrNotFound) {
@@ -156,7 +156,7 @@ func (f *Facilitator) lookup(ctx context.Context, caller toll.Address, id string
 		}
 	} else if !f.foreign(account, id) {
 		var err error
-		if candidates, err = f.ledger.RequestsByID(ctx, id, caller, maxSameID); err != nil {
+		if candidates, err = f.Ledger.RequestsByID(ctx, id, caller, maxSameID); err != nil {
 			return nil, toll.AsError(err)
 		}
 	}
@@ -199,7 +199,7 @@ func toRelease(all []*request) (*request, error) {
 const maxSameID = 64
 
 func (f *Facilitator) allowed(ctx context.Context, r ledger.Request, may func(subscriber, owner toll.Address) bool) (*request, error) {
-	a, err := f.ledger.Account(ctx, r.Account)
+	a, err := f.Ledger.Account(ctx, r.Account)
 	if err != nil {
 		return nil, toll.AsError(err)
 	}
@@ -217,7 +217,7 @@ func (f *Facilitator) allowed(ctx context.Context, r ledger.Request, may func(su
 }
 
 func (f *Facilitator) settlement(ctx context.Context, r *request) (*toll.Settlement, error) {
-	_, perm, err := f.ledger.Snapshot(ctx, r.Request.Account, r.Permission)
+	_, perm, err := f.Ledger.Snapshot(ctx, r.Request.Account, r.Permission)
 	if err != nil {
 		return nil, toll.AsError(err)
 	}
@@ -241,7 +241,7 @@ func (f *Facilitator) settlement(ctx context.Context, r *request) (*toll.Settlem
 	switch r.State {
 	case ledger.StateHeld:
 		// The ledger writes the lapse when it next touches the account; for readers it is over already.
-		if !f.clock().Before(r.HoldEndsAt) {
+		if !f.Clock().Before(r.HoldEndsAt) {
 			s.Status = ledger.StateLapsed.String()
 		}
 	case ledger.StateSettled:
@@ -259,7 +259,7 @@ func (f *Facilitator) settlement(ctx context.Context, r *request) (*toll.Settlem
 			s.OrderTx = &h
 		}
 		if r.plan.Credits.OnchainMirror {
-			if s.MirrorTx, err = store.MirrorTransaction(ctx, f.store, tx); err != nil {
+			if s.MirrorTx, err = store.MirrorTransaction(ctx, f.Store, tx); err != nil {
 				return nil, toll.AsError(err)
 			}
 		}

@@ -74,7 +74,7 @@ type saleTerms struct {
 // [toll.CodeFiatPlanOnCryptoRoute], [toll.CodeBadRequirements] for a plan that cannot be sold like this, and
 // [toll.CodeChainUnreachable].
 func (f *Facilitator) saleTerms(plan *toll.Plan) (*saleTerms, *toll.Error) {
-	if f.exact == ExactOff {
+	if f.Exact == ExactOff {
 		return nil, toll.NewError(toll.CodePathNotFound).WithHint("This service sells nothing to wallets that have no account.")
 	}
 	price := plan.Price
@@ -92,14 +92,14 @@ func (f *Facilitator) saleTerms(plan *toll.Plan) (*saleTerms, *toll.Error) {
 	case price.IsFree():
 		return not("it is free")
 	}
-	payTo := f.treasury
+	payTo := f.Treasury
 	if payTo.IsZero() {
 		if len(price.Receivers) != 1 {
 			return not("its price has several receivers")
 		}
 		payTo = price.Receivers[0]
 	}
-	seller := f.checkout.Seller()
+	seller := f.Checkout.Seller()
 	if seller == nil {
 		return nil, toll.NewError(toll.CodeChainUnreachable)
 	}
@@ -123,7 +123,7 @@ func (f *Facilitator) saleTerms(plan *toll.Plan) (*saleTerms, *toll.Error) {
 
 // saleURL returns the address where a plan is sold to wallets.
 func (f *Facilitator) saleURL(id toll.PlanID) string {
-	return f.auth.Issuer() + "/x402/plans/" + string(id) + "/order"
+	return f.Auth.Issuer() + "/x402/plans/" + string(id) + "/order"
 }
 
 func (f *Facilitator) saleRequired(plan *toll.Plan, t *saleTerms, url string) *x402.SaleRequired {
@@ -207,7 +207,7 @@ func (f *Facilitator) sellPlan(
 	if e != nil {
 		return nil, unpaid(required, e)
 	}
-	sold, err := f.checkout.Sell(ctx, checkout.SaleRequest{
+	sold, err := f.Checkout.Sell(ctx, checkout.SaleRequest{
 		Plan: plan, Sale: rail.Sale{Token: terms.token, Authorization: *signed, Signature: p.Signature}, ChainID: f.env.ChainID(),
 		Identifier: p.PaymentIdentifier, Content: f.saleContent(plan, terms), Wait: wait,
 		Check: func() error { return f.saleFits(terms, p, signed) },
@@ -231,7 +231,7 @@ func (f *Facilitator) sellPlan(
 		b.AccessToken, err = f.walletToken(ctx, plan.ID, signed.From, limit)
 		if err != nil {
 			// The plan is bought: the wallet signs in for its access token.
-			f.log.Warn("a wallet got no access token with its purchase", "order", sold.Order.OrderID, "err", err)
+			f.Log.Warn("a wallet got no access token with its purchase", "order", sold.Order.OrderID, "err", err)
 		}
 	}
 	return b, nil
@@ -270,7 +270,7 @@ func (f *Facilitator) signedSale(ctx context.Context, t *saleTerms, p *x402.Exac
 
 // saleFits compares a payment with the price as it is now.
 func (f *Facilitator) saleFits(t *saleTerms, p *x402.ExactPayment, a *evm.Authorization) error {
-	now := f.clock()
+	now := f.Clock()
 	after, before := new(big.Int).SetUint64(a.ValidAfter), new(big.Int).SetUint64(a.ValidBefore)
 	at := func(d time.Duration) *big.Int { return big.NewInt(now.Add(d).Unix()) }
 	switch {
@@ -340,11 +340,11 @@ func (f *Facilitator) saleReceipt(ctx context.Context, plan *toll.Plan, b *Bough
 	balance := b.Order.Balance
 	if balance == nil {
 		var err error
-		if balance, err = f.checkout.Balance(ctx, plan, b.Subscriber, false); err != nil {
+		if balance, err = f.Checkout.Balance(ctx, plan, b.Subscriber, false); err != nil {
 			return 0, nil, err
 		}
 	}
-	kept, err := store.SaleReceipt(ctx, f.store, b.Order.OrderID)
+	kept, err := store.SaleReceipt(ctx, f.Store, b.Order.OrderID)
 	if err == nil || !errors.Is(err, store.ErrNotFound) {
 		return balance.Balance, kept, fault(err)
 	}
@@ -353,12 +353,12 @@ func (f *Facilitator) saleReceipt(ctx context.Context, plan *toll.Plan, b *Bough
 		Extra: &x402.ExactGrant{
 			OrderID: b.Order.OrderID, PlanID: plan.ID, CreditsGranted: b.Order.CreditsGranted, RemainingBalance: balance.Balance,
 		},
-		Extensions: f.receiptOf(f.saleURL(plan.ID), f.env.Network(), b.Subscriber.String(), b.Order.TxHash, f.clock()),
+		Extensions: f.receiptOf(f.saleURL(plan.ID), f.env.Network(), b.Subscriber.String(), b.Order.TxHash, f.Clock()),
 	})
 	if err != nil {
 		return 0, nil, err
 	}
-	err = f.store.Tx(ctx, func(tx *store.Tx) (err error) {
+	err = f.Store.Tx(ctx, func(tx *store.Tx) (err error) {
 		kept, err = store.KeepSaleReceipt(ctx, tx, b.Order.OrderID, receipt)
 		return err
 	})

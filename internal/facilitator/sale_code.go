@@ -20,7 +20,7 @@ func (f *Facilitator) signedByCode(ctx context.Context, t *saleTerms, a *evm.Aut
 			WithHint("Deploy the account, and sign without the wrapper.")
 	}
 	digest := a.Digest(t.domain)
-	known, err := store.AuthorizationByNonce(ctx, f.store, f.env.ChainID(), t.token, a.From, a.Nonce)
+	known, err := store.AuthorizationByNonce(ctx, f.Store, f.env.ChainID(), t.token, a.From, a.Nonce)
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
 		return toll.AsError(err)
 	}
@@ -41,7 +41,7 @@ func (f *Facilitator) signedByCode(ctx context.Context, t *saleTerms, a *evm.Aut
 
 // accepts asks the chain whether code of an account takes a signature for its own. Without a chain none does.
 func (f *Facilitator) accepts(ctx context.Context, account toll.Address, digest [32]byte, signature []byte) (bool, error) {
-	seller := f.checkout.Seller()
+	seller := f.Checkout.Seller()
 	if seller == nil || len(signature) > evm.MaxSignature {
 		return false, nil
 	}

@@ -56,14 +56,14 @@ func (f *Facilitator) Settle(ctx context.Context, caller toll.Address, req *x402
 	}
 	resp := new(x402.SettleResponse)
 	op := f.settleOp(p, in.requestID, w, resp)
-	settled, err := f.ledger.Settle(ctx, op)
+	settled, err := f.Ledger.Settle(ctx, op)
 	id := settled.RequestID
 	if err != nil && !errors.Is(err, ledger.ErrUnknownOutcome) {
 		lack := f.lacking(p, in.requestID)
 		for err != nil && e == nil {
 			if e = f.remedy(ctx, lack, err); e == nil {
 				op.RequestID, op.OrderTx = lack.id, lack.orderTx
-				settled, err = f.ledger.Settle(ctx, op)
+				settled, err = f.Ledger.Settle(ctx, op)
 			}
 		}
 		if id = settled.RequestID; id == "" {
@@ -249,7 +249,7 @@ func (f *Facilitator) refusedSettle(ctx context.Context, p *payment, e *toll.Err
 		return nil, f.fault(x402.ActSettle, e)
 	}
 	if e.HTTPStatus() >= 500 && e.Err != nil && ctx.Err() == nil {
-		f.log.ErrorContext(ctx, "settle pending", "error", e.Err.Error()) // its cause leaves with no answer
+		f.Log.ErrorContext(ctx, "settle pending", "error", e.Err.Error()) // its cause leaves with no answer
 	}
 	e = f.fault(x402.ActSettle, e)
 	resp := &x402.SettleResponse{ErrorReason: e.Reason, ErrorMessage: e.Text(), Code: e.Code, Details: e.Details}

@@ -41,11 +41,11 @@ func (f *Facilitator) PlanToken(ctx context.Context, id toll.PlanID, payment, si
 	if e != nil {
 		return nil, nil, e
 	}
-	if f.exact == ExactOff {
+	if f.Exact == ExactOff {
 		return nil, nil, toll.NewError(toll.CodePathNotFound).WithHint("This service knows no wallets without an account.")
 	}
 	terms, notSold := f.saleTerms(plan)
-	route := f.auth.Issuer() + "/x402/plans/" + string(id) + "/token"
+	route := f.Auth.Issuer() + "/x402/plans/" + string(id) + "/token"
 	if payment != "" {
 		if notSold != nil {
 			return nil, nil, notSold
@@ -92,7 +92,7 @@ func (f *Facilitator) withSignIn(plan *toll.Plan, route string, err error) error
 	if !ok {
 		return err
 	}
-	now := f.clock().UTC()
+	now := f.Clock().UTC()
 	info := x402.SignInInfo{
 		Domain: hostOf(route), URI: route, Version: "1", Nonce: f.signInNonce(plan.ID, now), IssuedAt: x402.SignInTime(now),
 		ExpirationTime: x402.SignInTime(now.Add(signInLife)), Statement: "Get an access token for this plan",
@@ -130,7 +130,7 @@ func (f *Facilitator) signInNonce(plan toll.PlanID, at time.Time) string {
 }
 
 func (f *Facilitator) signInMAC(plan toll.PlanID, head []byte) []byte {
-	key := hmac.New(sha256.New, f.auth.MACKey())
+	key := hmac.New(sha256.New, f.Auth.MACKey())
 	key.Write([]byte("toll/sign-in-with-x"))
 	mac := hmac.New(sha256.New, key.Sum(nil))
 	mac.Write(head)
@@ -153,13 +153,13 @@ func (f *Facilitator) admit(ctx context.Context, plan *toll.Plan, route, signIn 
 	if err != nil {
 		return nil, toll.AsError(err)
 	}
-	now := f.clock().UTC()
+	now := f.Clock().UTC()
 	wallet, nonce, ends, e := f.proved(ctx, plan, route, p, now)
 	if e != nil {
 		return nil, e
 	}
 	var first bool
-	err = f.store.Tx(ctx, func(tx *store.Tx) (err error) {
+	err = f.Store.Tx(ctx, func(tx *store.Tx) (err error) {
 		first, err = store.UseWalletNonce(ctx, tx, nonce, ends.Add(nonceGrace), now)
 		return err
 	})
@@ -169,7 +169,7 @@ func (f *Facilitator) admit(ctx context.Context, plan *toll.Plan, route, signIn 
 	if !first {
 		return nil, f.badProof("its nonce was used before")
 	}
-	balance, err := f.checkout.Balance(ctx, plan, wallet, false)
+	balance, err := f.Checkout.Balance(ctx, plan, wallet, false)
 	if err != nil {
 		return nil, toll.AsError(err)
 	}

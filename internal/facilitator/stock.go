@@ -80,15 +80,15 @@ func (f *Facilitator) Supported() *x402.Supported {
 		Kinds:      []x402.SupportedKind{{X402Version: x402.Version, Scheme: f.ns.SchemeCrypto(), Network: f.env.Network(), Extra: extra}},
 		Extensions: []string{x402.ExtensionBazaar, x402.ExtensionPaymentIdentifier}, Signers: map[string][]string{},
 	}
-	if !f.service.IsZero() {
-		s.Signers["eip155:*"] = []string{f.service.String()}
+	if !f.Service.IsZero() {
+		s.Signers["eip155:*"] = []string{f.Service.String()}
 	}
-	if f.checkout.TakesCards() {
+	if f.Checkout.TakesCards() {
 		s.Kinds = append(s.Kinds, x402.SupportedKind{
 			X402Version: x402.Version, Scheme: f.ns.SchemeCard(), Network: f.env.CardNetwork(), Extra: extra,
 		})
 	}
-	if f.exact == ExactOpen && f.checkout.Seller() != nil {
+	if f.Exact == ExactOpen && f.Checkout.Seller() != nil {
 		s.Kinds = append(s.Kinds, x402.SupportedKind{X402Version: x402.Version, Scheme: x402.SchemeExact, Network: f.env.Network()})
 	}
 	return s

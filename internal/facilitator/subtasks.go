@@ -37,13 +37,13 @@ func (f *Facilitator) RecordSubTask(
 	if err != nil {
 		return nil, err
 	}
-	now := f.clock().UTC().Truncate(time.Microsecond)
+	now := f.Clock().UTC().Truncate(time.Microsecond)
 	t.ID, t.CreatedAt = toll.NewUUID(), toll.At(now)
 	out := &toll.ActResult{
 		Success: true, Message: "The sub-task is recorded.", TxHash: toll.NewHash(), HTTPStatus: 200, When: t.CreatedAt,
 		Data: map[string]any{"subTaskId": t.ID, "agentRequestId": t.AgentRequestID},
 	}
-	err = f.store.Tx(ctx, func(tx *store.Tx) error {
+	err = f.Store.Tx(ctx, func(tx *store.Tx) error {
 		if err := subTaskRoom(ctx, tx, account, t.AgentRequestID); err != nil {
 			return err
 		}
@@ -65,7 +65,7 @@ func (f *Facilitator) SubTasks(ctx context.Context, caller toll.Address, request
 	if err != nil {
 		return store.List[*toll.SubTask]{}, err
 	}
-	list, err := store.SubTasks(ctx, f.store, account, requestID, p)
+	list, err := store.SubTasks(ctx, f.Store, account, requestID, p)
 	if err != nil {
 		return list, toll.AsError(err)
 	}
@@ -76,7 +76,7 @@ func (f *Facilitator) SubTasks(ctx context.Context, caller toll.Address, request
 // counts from the verify on, which stores nothing without a hold; one that a caller chose, from the hold or settle on.
 func (f *Facilitator) worksFor(ctx context.Context, caller toll.Address, id string) (ledger.AccountID, error) {
 	unknown := toll.NewError(toll.CodeSubTaskRequestUnknown).WithHint("Send the agentRequestId that verify or settle answered.")
-	account, ours := f.ledger.AccountOfRequestID(id)
+	account, ours := f.Ledger.AccountOfRequestID(id)
 	if !ours {
 		all, err := f.lookup(ctx, caller, id, ownerOnly(caller))
 		if errors.Is(err, noSettlement()) {
@@ -116,7 +116,7 @@ func (f *Facilitator) withMargin(ctx context.Context, p *payment, id string, m x
 		}
 		id = r.ID
 	}
-	sum, err := store.SubTaskCredits(ctx, f.store, p.account, id)
+	sum, err := store.SubTaskCredits(ctx, f.Store, p.account, id)
 	if err != nil {
 		return nil, toll.AsError(err)
 	}

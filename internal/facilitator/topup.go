@@ -99,7 +99,7 @@ func (f *Facilitator) lookUp(ctx context.Context, l *lack, r *ledger.Refusal) *t
 }
 
 func (f *Facilitator) orderOf(ctx context.Context, l *lack) (tx string, open bool, e *toll.Error) {
-	o, err := f.checkout.OrderOfRequest(ctx, l.p.account, l.name)
+	o, err := f.Checkout.OrderOfRequest(ctx, l.p.account, l.name)
 	if errors.Is(err, store.ErrNotFound) {
 		return "", false, nil
 	}
@@ -113,17 +113,17 @@ func (f *Facilitator) orderOf(ctx context.Context, l *lack) (tx string, open boo
 func (f *Facilitator) buy(ctx context.Context, l *lack, r *ledger.Refusal) *toll.Error {
 	if l.topUp == nil {
 		if l.name == "" {
-			l.id = f.ledger.NewRequestID(l.p.account)
+			l.id = f.Ledger.NewRequestID(l.p.account)
 			l.name = l.id
 		}
 		l.topUp = f.topUp(l.p, l.name, r)
-		l.until = f.clock().Add(f.topUpWait)
+		l.until = f.Clock().Add(f.TopUpWait)
 	}
 	l.topUp.Needed = r.Uncovered
-	if l.topUp.Wait = l.until.Sub(f.clock()); l.topUp.Wait <= 0 {
+	if l.topUp.Wait = l.until.Sub(f.Clock()); l.topUp.Wait <= 0 {
 		return l.pending("")
 	}
-	tx, err := f.checkout.TopUp(ctx, l.topUp)
+	tx, err := f.Checkout.TopUp(ctx, l.topUp)
 	f.changed(l.p.account, l.p.claims.Hash)
 	if err != nil {
 		return f.notBought(l, err)
@@ -144,7 +144,7 @@ func (f *Facilitator) buy(ctx context.Context, l *lack, r *ledger.Refusal) *toll
 func (f *Facilitator) topUp(p *payment, name string, r *ledger.Refusal) *checkout.TopUp {
 	return &checkout.TopUp{
 		Plan: p.plan, Subscriber: p.claims.Subscriber, Permission: p.claims.Hash, DelegationID: r.DelegationID, APIKeyID: r.APIKeyID,
-		Needed: r.Uncovered, RequestID: name, Wait: f.topUpWait,
+		Needed: r.Uncovered, RequestID: name, Wait: f.TopUpWait,
 	}
 }
 
@@ -155,7 +155,7 @@ func (f *Facilitator) couldBuy(ctx context.Context, p *payment, id string, refus
 		return f.refusedBy(refusal)
 	}
 	l := f.lacking(p, id)
-	if err := f.checkout.CanTopUp(ctx, *f.topUp(p, l.name, r)); err != nil {
+	if err := f.Checkout.CanTopUp(ctx, *f.topUp(p, l.name, r)); err != nil {
 		return f.notBought(l, err)
 	}
 	return nil

@@ -97,12 +97,12 @@ func (f *Facilitator) verifyWithHold(ctx context.Context, p *payment, id string,
 	op := ledger.HoldOp{
 		Plan: p.plan.ID, Subscriber: p.claims.Subscriber, Agent: p.agentID, Permission: p.claims.Hash,
 		RequestID: id, Keys: p.keys, Resource: p.url, Amount: amount, IsTime: p.plan.IsTime(),
-		Until: f.clock().Add(life).Truncate(time.Microsecond),
+		Until: f.Clock().Add(life).Truncate(time.Microsecond),
 	}
 	if e := f.takeHold(p); e != nil {
 		return nil, e
 	}
-	held, err := f.ledger.Hold(ctx, op)
+	held, err := f.Ledger.Hold(ctx, op)
 	if err != nil {
 		lack := f.lacking(p, id)
 		for err != nil {
@@ -112,8 +112,8 @@ func (f *Facilitator) verifyWithHold(ctx context.Context, p *payment, id string,
 			}
 			op.RequestID, op.OrderTx = lack.id, lack.orderTx
 			// Buying took its time; the hold gets its whole life.
-			op.Until = f.clock().Add(life).Truncate(time.Microsecond)
-			held, err = f.ledger.Hold(ctx, op)
+			op.Until = f.Clock().Add(life).Truncate(time.Microsecond)
+			held, err = f.Ledger.Hold(ctx, op)
 		}
 	}
 	f.changed(p.account, p.claims.Hash)
@@ -142,7 +142,7 @@ func (f *Facilitator) verifyNow(ctx context.Context, p *payment, id string, amou
 		switch {
 		case err != nil:
 			return nil, toll.AsError(err)
-		case ok && r.State == ledger.StateHeld && f.clock().Before(r.HoldEndsAt): // else it has lapsed, and nobody wrote it yet
+		case ok && r.State == ledger.StateHeld && f.Clock().Before(r.HoldEndsAt): // else it has lapsed, and nobody wrote it yet
 			return nil, refuse(toll.CodeRequestUsed, x402.ReasonInFlight, "")
 		case ok:
 			return nil, refuse(toll.CodeRequestUsed, x402.ReasonDuplicate, "")
@@ -187,14 +187,14 @@ func (f *Facilitator) verifyNow(ctx context.Context, p *payment, id string, amou
 		}
 	}
 	if id == "" {
-		id = f.ledger.NewRequestID(p.account)
+		id = f.Ledger.NewRequestID(p.account)
 	}
 	return f.valid(p, &account, id, amount), nil
 }
 
 // advise judges as the ledger would: nil, or a *ledger.Refusal.
 func (f *Facilitator) advise(a *ledger.Account, perm *ledger.Permission, p *payment, amount toll.Credits) error {
-	return ledger.Judge(a, perm, amount, p.plan.IsTime(), f.clock())
+	return ledger.Judge(a, perm, amount, p.plan.IsTime(), f.Clock())
 }
 
 // adviseAnew reads again what may have changed elsewhere.
@@ -219,7 +219,7 @@ func (f *Facilitator) orderFree(ctx context.Context, p *payment, refusal error) 
 	if !lacksOrder(refusal) {
 		return false, nil
 	}
-	a, err := f.ledger.Account(ctx, p.account)
+	a, err := f.Ledger.Account(ctx, p.account)
 	if err != nil {
 		return false, toll.AsError(err)
 	}
@@ -227,9 +227,9 @@ func (f *Facilitator) orderFree(ctx context.Context, p *payment, refusal error) 
 		// The order may have come from another request between the refusal and this read.
 		var r *ledger.Refusal
 		errors.As(refusal, &r)
-		return r.Kind == ledger.PeriodOver && a.Subscribed(f.clock()) || r.Kind == ledger.Insufficient && a.Available() >= r.Needed, nil
+		return r.Kind == ledger.PeriodOver && a.Subscribed(f.Clock()) || r.Kind == ledger.Insufficient && a.Available() >= r.Needed, nil
 	}
-	err = f.checkout.EnsureFree(ctx, p.plan, p.claims.Subscriber)
+	err = f.Checkout.EnsureFree(ctx, p.plan, p.claims.Subscriber)
 	if err == nil {
 		f.changed(p.account, p.claims.Hash)
 		return true, nil
@@ -255,7 +255,7 @@ func (f *Facilitator) valid(p *payment, a *ledger.Account, requestID string, amo
 	if p.agent != nil {
 		resp.AgentRequest = &x402.AgentRequest{
 			AgentRequestID: requestID, AgentName: p.agent.Metadata.Name, AgentID: p.agent.ID,
-			Balance:     checkout.BalanceOf(p.plan, p.claims.Subscriber, a, f.clock()),
+			Balance:     checkout.BalanceOf(p.plan, p.claims.Subscriber, a, f.Clock()),
 			URLMatching: p.urlMatching, VerbMatching: p.verbMatching,
 		}
 	}
