@@ -34,7 +34,7 @@ func (h *handler) errorsPage(c *call) (document, error) {
 }
 
 func render(name string, data any) []byte {
-	t := template.Must(template.New(name).Funcs(template.FuncMap{"anchor": anchor, "typeOf": typeOf, "refOf": refOf, "prose": prose, "slug": slug}).ParseFS(pages, name))
+	t := template.Must(template.New(name).Funcs(template.FuncMap{"anchor": anchor, "typeOf": typeOf, "refOf": refOf, "prose": prose, "slug": slug, "bodyOf": bodyOf, "has": slices.Contains[[]string]}).ParseFS(pages, name))
 	var b bytes.Buffer
 	if err := t.Execute(&b, data); err != nil {
 		panic(err) // the template and its data are both part of the program
@@ -88,32 +88,12 @@ type docsOperation struct {
 	Method, Path string
 	*huma.Operation
 	Parameters []*huma.Param // references resolved
-	Body       *huma.Schema
-	Responses  []docsResponse
-}
-
-type docsResponse struct {
-	Status string
-	*huma.Response
-	Body *huma.Schema
 }
 
 type docsGroup struct {
 	Tag        string
 	About      string
 	Operations []docsOperation
-}
-
-type docsSchema struct {
-	Name, About string
-	Words       []any // of an enumeration
-	Members     []docsMember
-}
-
-type docsMember struct {
-	Name     string
-	Required bool
-	*huma.Schema
 }
 
 func renderDocs(api *huma.OpenAPI) []byte {
@@ -134,13 +114,6 @@ func renderDocs(api *huma.OpenAPI) []byte {
 				}
 				d.Parameters = append(d.Parameters, p)
 			}
-			if o.op.RequestBody != nil {
-				d.Body = bodyOf(o.op.RequestBody.Content)
-			}
-			for _, status := range slices.Sorted(maps.Keys(o.op.Responses)) {
-				r := o.op.Responses[status]
-				d.Responses = append(d.Responses, docsResponse{Status: status, Response: r, Body: bodyOf(r.Content)})
-			}
 			tag := o.op.Tags[0]
 			i := slices.IndexFunc(groups, func(g docsGroup) bool { return g.Tag == tag })
 			if i < 0 {
@@ -150,16 +123,7 @@ func renderDocs(api *huma.OpenAPI) []byte {
 			groups[i].Operations = append(groups[i].Operations, d)
 		}
 	}
-	all := api.Components.Schemas.Map()
-	records := make([]docsSchema, 0, len(all))
-	for _, name := range slices.Sorted(maps.Keys(all)) {
-		s := docsSchema{Name: name, About: all[name].Description, Words: all[name].Enum}
-		for _, member := range slices.Sorted(maps.Keys(all[name].Properties)) {
-			s.Members = append(s.Members, docsMember{member, slices.Contains(all[name].Required, member), all[name].Properties[member]})
-		}
-		records = append(records, s)
-	}
-	return render("docs.html", map[string]any{"Info": api.Info, "Access": accessWords, "Groups": groups, "Schemas": records})
+	return render("docs.html", map[string]any{"Info": api.Info, "Access": accessWords, "Groups": groups, "Schemas": api.Components.Schemas.Map()})
 }
 
 func aboutTag(api *huma.OpenAPI, name string) string {
