@@ -180,10 +180,7 @@ type AgentList struct {
 
 func (h *handler) listAgents(c *call, p store.Page, _ url.Values) (*AgentList, error) {
 	list, err := store.AgentsOfOwner(c.r.Context(), h.Store, c.caller.Address, p)
-	if err != nil {
-		return nil, err
-	}
-	return &AgentList{Agents: list.Items, Paging: pagingOf(p, list)}, nil
+	return &AgentList{Agents: list.Items, Paging: pagingOf(p, list)}, err
 }
 
 func (h *handler) readAgent(c *call, id toll.AgentID) (*toll.Agent, error) {
@@ -199,10 +196,7 @@ func (h *handler) listPlansOfAgent(c *call, p store.Page, _ url.Values) (*PlanLi
 		return nil, err
 	}
 	list, err := store.PlansOfAgent(c.r.Context(), h.Store, id, p)
-	if err != nil {
-		return nil, err
-	}
-	return &PlanList{Plans: list.Items, Paging: pagingOf(p, list)}, nil
+	return &PlanList{Plans: list.Items, Paging: pagingOf(p, list)}, err
 }
 
 // agentByID returns the agent, or an error with the code for one that is not there.

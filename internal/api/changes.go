@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"maps"
 	"strconv"
 	"time"
 
@@ -57,22 +58,20 @@ func changeRoutes() []route {
 
 // acted is the answer to a change of a record. Its transaction names the state that the record has now: the hash of what it
 // is and of when it last changed.
-func (h *handler) acted(
-	kind, id string, changed time.Time, version int64, message string, data map[string]any,
-) *toll.ActResult {
-	data[kind+"Id"], data["version"] = id, version
+func (h *handler) acted(kind, id string, changed time.Time, version int64, says said) *toll.ActResult {
+	data := map[string]any{kind + "Id": id, "version": version}
+	maps.Copy(data, says.data)
 	return &toll.ActResult{
-		Success: true, Message: message, HTTPStatus: 200, Data: data, When: toll.At(h.now()),
+		Success: true, Message: says.message, HTTPStatus: 200, Data: data, When: toll.At(h.now()),
 		TxHash: recordID(kind, id+"/"+strconv.FormatInt(changed.UnixMicro(), 10)),
 	}
 }
 
-func (h *handler) agentChanged(a *toll.Agent, message string, data map[string]any) *toll.ActResult {
-	return h.acted("agent", string(a.ID), a.UpdatedAt, a.Version, message, data)
-}
-
-func (h *handler) planChanged(p *toll.Plan, message string, data map[string]any) *toll.ActResult {
-	return h.acted("plan", string(p.ID), p.UpdatedAt, p.Version, message, data)
+// said is what a change tells: an event, and what its answer says beside the record.
+type said struct {
+	event   toll.EventType
+	message string
+	data    map[string]any
 }
 
 // ifMatch returns the version that the If-Match header names, 0 for any: without the header and for
@@ -106,12 +105,14 @@ func checkVersion(want, has int64) error {
 		WithDetails("it is version %d, the change expects %d", has, want).WithParam("version", has)
 }
 
-// changeAgent runs a change of an agent of the caller in a transaction, while nobody else changes it. The change reports
-// whether it changed anything; only then the record is written, as the next version.
+// changeAgent runs a change of an agent of the caller in a transaction, while nobody else changes it, and returns the answer. The
+// change reports whether it changed anything; only then the record is written, as the next version.
 //
 // Errors: [toll.CodeAgentNotFound], [toll.CodeNotAgentOwner], [toll.CodeRecordChanged], and those
 // of the change.
-func (h *handler) changeAgent(c *call, event toll.EventType, change func(ctx context.Context, tx *store.Tx, a *toll.Agent) (bool, error)) (*toll.Agent, error) {
+func (h *handler) changeAgent(
+	c *call, says said, change func(ctx context.Context, tx *store.Tx, a *toll.Agent) (bool, error),
+) (*toll.ActResult, error) {
 	id, err := toll.ParseAgentID(c.param("agentId"))
 	if err != nil {
 		return nil, err
@@ -142,15 +143,18 @@ func (h *handler) changeAgent(c *call, event toll.EventType, change func(ctx con
 		if err := store.UpdateAgent(ctx, tx, a); err != nil {
 			return err
 		}
-		return h.tellAgent(ctx, tx, a.ID, event)
+		return h.tellAgent(ctx, tx, a.ID, says.event)
 	})
 	// Also after an error: the commit may have happened.
 	h.Facilitator.ForgetAgent(id)
-	return agent, err
+	if err != nil {
+		return nil, err
+	}
+	return h.acted("agent", string(id), agent.UpdatedAt, agent.Version, says), nil
 }
 
 // changePlan is [handler.changeAgent] for a plan.
-func (h *handler) changePlan(c *call, event toll.EventType, change func(p *toll.Plan) (bool, error)) (*toll.Plan, error) {
+func (h *handler) changePlan(c *call, says said, change func(p *toll.Plan) (bool, error)) (*toll.ActResult, error) {
 	id, err := toll.ParsePlanID(c.param("planId"))
 	if err != nil {
 		return nil, err
@@ -181,10 +185,13 @@ func (h *handler) changePlan(c *call, event toll.EventType, change func(p *toll.
 		if err := store.UpdatePlan(ctx, tx, p); err != nil {
 			return err
 		}
-		return h.tellPlan(ctx, tx, p, event)
+		return h.tellPlan(ctx, tx, p, says.event)
 	})
 	h.Facilitator.ForgetPlan(id)
-	return plan, err
+	if err != nil {
+		return nil, err
+	}
+	return h.acted("plan", string(id), plan.UpdatedAt, plan.Version, says), nil
 }
 
 // after returns the time of a change that follows one at t, later than that whatever the clock says, so that two states of a
@@ -197,7 +204,8 @@ func (h *handler) after(t time.Time) time.Time {
 }
 
 func (h *handler) updateAgent(c *call, in *toll.AgentUpdate) (*toll.ActResult, error) {
-	agent, err := h.changeAgent(c, toll.EventAgentUpdated, func(ctx context.Context, tx *store.Tx, a *toll.Agent) (bool, error) {
+	says := said{event: toll.EventAgentUpdated, message: "The agent is updated."}
+	return h.changeAgent(c, says, func(ctx context.Context, tx *store.Tx, a *toll.Agent) (bool, error) {
 		var stored *toll.Credentials
 		if in.ChangesCredentials() && a.API.HasCredentials {
 			var err error
@@ -226,10 +234,6 @@ func (h *handler) updateAgent(c *call, in *toll.AgentUpdate) (*toll.ActResult, e
 		*a = updated
 		return changed, nil
 	})
-	if err != nil {
-		return nil, err
-	}
-	return h.agentChanged(agent, "The agent is updated.", map[string]any{}), nil
 }
 
 // openCredentials returns the upstream secrets of an agent.
@@ -262,7 +266,8 @@ func differ(a, b any) (bool, error) {
 }
 
 func (h *handler) updatePlan(c *call, in *toll.PlanUpdate) (*toll.ActResult, error) {
-	plan, err := h.changePlan(c, toll.EventPlanUpdated, func(p *toll.Plan) (bool, error) {
+	says := said{event: toll.EventPlanUpdated, message: "The plan is updated."}
+	return h.changePlan(c, says, func(p *toll.Plan) (bool, error) {
 		updated, err := in.Apply(*p)
 		if err != nil {
 			return false, err
@@ -271,10 +276,6 @@ func (h *handler) updatePlan(c *call, in *toll.PlanUpdate) (*toll.ActResult, err
 		*p = updated
 		return changed, err
 	})
-	if err != nil {
-		return nil, err
-	}
-	return h.planChanged(plan, "The plan is updated.", map[string]any{}), nil
 }
 
 // listState reads the wanted listing state in the path.
@@ -290,44 +291,38 @@ func listState(text string) (bool, error) {
 
 func (h *handler) setAgentListed(c *call, want bool) (*toll.ActResult, error) {
 	already := false
-	agent, err := h.changeAgent(c, listing(want, toll.EventAgentListed, toll.EventAgentUnlisted), func(_ context.Context, _ *store.Tx, a *toll.Agent) (bool, error) {
+	says := listedAs("agent", want, toll.EventAgentListed, toll.EventAgentUnlisted)
+	out, err := h.changeAgent(c, says, func(_ context.Context, _ *store.Tx, a *toll.Agent) (bool, error) {
 		already = a.IsListed == want
 		a.IsListed = want
 		return !already, nil
 	})
-	if err != nil {
-		return nil, err
-	}
-	message, data := listedAs("agent", want)
-	return alreadyListed(h.agentChanged(agent, message, data), already, toll.CodeAgentListedAlready), nil
+	return alreadyListed(out, already, toll.CodeAgentListedAlready), err
 }
 
 func (h *handler) setPlanListed(c *call, want bool) (*toll.ActResult, error) {
 	already := false
-	plan, err := h.changePlan(c, listing(want, toll.EventPlanListed, toll.EventPlanUnlisted), func(p *toll.Plan) (bool, error) {
+	says := listedAs("plan", want, toll.EventPlanListed, toll.EventPlanUnlisted)
+	out, err := h.changePlan(c, says, func(p *toll.Plan) (bool, error) {
 		already = p.IsListed == want
 		p.IsListed = want
 		return !already, nil
 	})
-	if err != nil {
-		return nil, err
-	}
-	message, data := listedAs("plan", want)
-	return alreadyListed(h.planChanged(plan, message, data), already, toll.CodePlanListedAlready), nil
+	return alreadyListed(out, already, toll.CodePlanListedAlready), err
 }
 
 // listedAs says which listing state a record of the kind has now.
-func listedAs(kind string, listed bool) (message string, data map[string]any) {
-	message = "The " + kind + " is listed."
-	if !listed {
-		message = "The " + kind + " is unlisted."
+func listedAs(kind string, want bool, listed, unlisted toll.EventType) said {
+	data := map[string]any{"isListed": want}
+	if want {
+		return said{listed, "The " + kind + " is listed.", data}
 	}
-	return message, map[string]any{"isListed": listed}
+	return said{unlisted, "The " + kind + " is unlisted.", data}
 }
 
 // alreadyListed gives the answer the code of a record that was in the wanted state before.
 func alreadyListed(r *toll.ActResult, already bool, code toll.Code) *toll.ActResult {
-	if already {
+	if r != nil && already {
 		r.Code, r.Message = code, code.Info().Message
 	}
 	return r
@@ -335,21 +330,19 @@ func alreadyListed(r *toll.ActResult, already bool, code toll.Code) *toll.ActRes
 
 // addEndpoints adds endpoints to an agent. Those that it has already are not added again.
 func (h *handler) addEndpoints(c *call, in *toll.EndpointsInput) (*toll.ActResult, error) {
-	agent, err := h.changeAgent(c, toll.EventAgentUpdated, func(_ context.Context, _ *store.Tx, a *toll.Agent) (bool, error) {
+	says := said{event: toll.EventAgentUpdated, message: "The agent has the endpoints."}
+	return h.changeAgent(c, says, func(_ context.Context, _ *store.Tx, a *toll.Agent) (bool, error) {
 		updated, changed, err := in.Apply(*a)
 		if err == nil {
 			*a = updated
 		}
 		return changed, err
 	})
-	if err != nil {
-		return nil, err
-	}
-	return h.agentChanged(agent, "The agent has the endpoints.", map[string]any{}), nil
 }
 
 func (h *handler) attachPlan(c *call, planID toll.PlanID) (*toll.ActResult, error) {
-	agent, err := h.changeAgent(c, toll.EventAgentUpdated, func(ctx context.Context, tx *store.Tx, a *toll.Agent) (bool, error) {
+	says := said{toll.EventAgentUpdated, "The agent has the plan.", map[string]any{"planId": planID}}
+	out, err := h.changeAgent(c, says, func(ctx context.Context, tx *store.Tx, a *toll.Agent) (bool, error) {
 		if err := ownPlans(ctx, tx, c.caller.Address, []toll.PlanRef{{PlanID: planID}}); err != nil {
 			return false, err
 		}
@@ -362,14 +355,12 @@ func (h *handler) attachPlan(c *call, planID toll.PlanID) (*toll.ActResult, erro
 		return store.AttachPlan(ctx, tx, a.ID, planID)
 	})
 	h.Facilitator.ForgetPlan(planID)
-	if err != nil {
-		return nil, err
-	}
-	return h.agentChanged(agent, "The agent has the plan.", map[string]any{"planId": planID}), nil
+	return out, err
 }
 
 func (h *handler) detachPlan(c *call, planID toll.PlanID) (*toll.ActResult, error) {
-	agent, err := h.changeAgent(c, toll.EventAgentUpdated, func(ctx context.Context, tx *store.Tx, a *toll.Agent) (bool, error) {
+	says := said{toll.EventAgentUpdated, "The agent has the plan no more.", map[string]any{"planId": planID}}
+	out, err := h.changeAgent(c, says, func(ctx context.Context, tx *store.Tx, a *toll.Agent) (bool, error) {
 		if _, err := planByID(ctx, tx, planID, toll.CodePlanNotFound); err != nil {
 			return false, err
 		}
@@ -380,8 +371,5 @@ func (h *handler) detachPlan(c *call, planID toll.PlanID) (*toll.ActResult, erro
 		return removed, err
 	})
 	h.Facilitator.ForgetPlan(planID)
-	if err != nil {
-		return nil, err
-	}
-	return h.agentChanged(agent, "The agent has the plan no more.", map[string]any{"planId": planID}), nil
+	return out, err
 }

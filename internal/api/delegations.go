@@ -102,10 +102,7 @@ func (h *handler) listDelegations(c *call, p store.Page, q url.Values) (*Delegat
 		return nil, err
 	}
 	list, err := h.Checkout.Delegations(c.r.Context(), c.owner(), usable, p)
-	if err != nil {
-		return nil, err
-	}
-	return &DelegationList{Delegations: list.Items, Paging: pagingOf(p, list)}, nil
+	return &DelegationList{Delegations: list.Items, Paging: pagingOf(p, list)}, err
 }
 
 func (h *handler) readDelegation(c *call) (*toll.Delegation, error) {
@@ -126,10 +123,7 @@ type DelegationTransactionList struct {
 
 func (h *handler) listDelegationTransactions(c *call, p store.Page, _ url.Values) (*DelegationTransactionList, error) {
 	list, err := h.Checkout.DelegationTransactions(c.r.Context(), c.caller.Address, c.param("delegationId"), p)
-	if err != nil {
-		return nil, err
-	}
-	return &DelegationTransactionList{Transactions: list.Items, Paging: pagingOf(p, list)}, nil
+	return &DelegationTransactionList{Transactions: list.Items, Paging: pagingOf(p, list)}, err
 }
 
 func (h *handler) listPaymentMethods(c *call) ([]toll.PaymentMethod, error) {
@@ -162,10 +156,7 @@ type PaymentMethodRemoved struct {
 func (h *handler) deletePaymentMethod(c *call) (*PaymentMethodRemoved, error) {
 	err := h.Checkout.RemovePaymentMethod(c.r.Context(), c.owner(), c.param("paymentMethodId"))
 	h.Facilitator.ForgetPermissions()
-	if err != nil {
-		return nil, err
-	}
-	return &PaymentMethodRemoved{Success: true}, nil
+	return &PaymentMethodRemoved{Success: true}, err
 }
 
 // flag reads a parameter that is true or false; absent is false.

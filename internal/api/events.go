@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/tollhq/toll"
-	"github.com/tollhq/toll/internal/events"
 	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/x402"
 )
@@ -47,7 +46,7 @@ type EventList struct {
 }
 
 func (h *handler) listEvents(c *call, p store.Page, q url.Values) (*EventList, error) {
-	var f events.Filter
+	f := store.EventFilter{Principal: c.caller.Address}
 	var faults []toll.Fault
 	if text, ok := single(q, "type", &faults); ok {
 		if f.Type, ok = eventType(text); !ok {
@@ -63,11 +62,8 @@ func (h *handler) listEvents(c *call, p store.Page, q url.Values) (*EventList, e
 	if len(faults) > 0 {
 		return nil, toll.Faults(faults)
 	}
-	list, err := h.Events.List(c.r.Context(), c.caller.Address, f, p)
-	if err != nil {
-		return nil, err
-	}
-	return &EventList{Events: list.Items, Paging: pagingOf(p, list)}, nil
+	list, err := h.Events.List(c.r.Context(), f, p)
+	return &EventList{Events: list.Items, Paging: pagingOf(p, list)}, err
 }
 
 // single returns a parameter of the query string that may be there once.
@@ -185,12 +181,4 @@ func tell(ctx context.Context, tx *store.Tx, owner toll.Address, t toll.EventTyp
 		return err
 	}
 	return store.InsertEvent(ctx, tx, store.NewEvent{Principal: owner, Type: t, Kind: kind, ID: id, Data: json.RawMessage(data), At: at})
-}
-
-// listing chooses the event of a listing state.
-func listing(want bool, listed, unlisted toll.EventType) toll.EventType {
-	if want {
-		return listed
-	}
-	return unlisted
 }

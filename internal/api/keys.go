@@ -93,10 +93,7 @@ func (h *handler) createKey(c *call, in *KeyInput, once *store.Once) (*toll.APIK
 	}
 	once.Quota = h.quota(store.KindAPIKey, c.caller.Address)
 	k, err := h.Auth.CreateKey(c.r.Context(), c.caller.Maker(), p, once)
-	if err != nil {
-		return nil, err
-	}
-	return &k, nil
+	return &k, err
 }
 
 // KeyList is a list of API keys.
@@ -107,10 +104,7 @@ type KeyList struct {
 
 func (h *handler) listKeys(c *call, p store.Page, _ url.Values) (*KeyList, error) {
 	list, err := h.Auth.Keys(c.r.Context(), c.caller.Address, p)
-	if err != nil {
-		return nil, err
-	}
-	return &KeyList{APIKeys: list.Items, Paging: pagingOf(p, list)}, nil
+	return &KeyList{APIKeys: list.Items, Paging: pagingOf(p, list)}, err
 }
 
 func (h *handler) readKey(c *call, id toll.Hash) (*toll.APIKey, error) {

@@ -66,10 +66,7 @@ func (h *handler) listPermissions(c *call, p store.Page, q url.Values) (*Permiss
 		}
 	}
 	list, err := h.Facilitator.Permissions(c.r.Context(), c.caller.Address, asked)
-	if err != nil {
-		return nil, err
-	}
-	return &PermissionList{Permissions: list.Items, Paging: pagingOf(p, list)}, nil
+	return &PermissionList{Permissions: list.Items, Paging: pagingOf(p, list)}, err
 }
 
 func (h *handler) readPermission(c *call, hash toll.Hash) (*toll.Permission, error) {
@@ -84,10 +81,8 @@ type PermissionRevoked struct {
 }
 
 func (h *handler) revokePermission(c *call, hash toll.Hash) (*PermissionRevoked, error) {
-	if err := h.Facilitator.RevokePermission(c.r.Context(), c.caller.Address, hash); err != nil {
-		return nil, err
-	}
-	return &PermissionRevoked{Success: true, PermissionHash: hash, Status: toll.StatusRevoked}, nil
+	err := h.Facilitator.RevokePermission(c.r.Context(), c.caller.Address, hash)
+	return &PermissionRevoked{Success: true, PermissionHash: hash, Status: toll.StatusRevoked}, err
 }
 
 // delegationShape names a delegation. Members of createDelegation in its place make one; that is deprecated.

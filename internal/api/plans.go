@@ -158,10 +158,7 @@ type PlanList struct {
 
 func (h *handler) listPlans(c *call, p store.Page, _ url.Values) (*PlanList, error) {
 	list, err := store.PlansOfOwner(c.r.Context(), h.Store, c.caller.Address, p)
-	if err != nil {
-		return nil, err
-	}
-	return &PlanList{Plans: list.Items, Paging: pagingOf(p, list)}, nil
+	return &PlanList{Plans: list.Items, Paging: pagingOf(p, list)}, err
 }
 
 func (h *handler) readPlan(c *call) (*toll.Plan, error) { return h.plan(c, toll.CodePlanNotFound) }
@@ -187,10 +184,7 @@ func (h *handler) listAgentsOfPlan(c *call, p store.Page, _ url.Values) (*AgentL
 		return nil, err
 	}
 	list, err := store.AgentsOfPlan(c.r.Context(), h.Store, plan.ID, p)
-	if err != nil {
-		return nil, err
-	}
-	return &AgentList{Agents: list.Items, Paging: pagingOf(p, list)}, nil
+	return &AgentList{Agents: list.Items, Paging: pagingOf(p, list)}, err
 }
 
 func (h *handler) readBalance(c *call) (*toll.Balance, error) {

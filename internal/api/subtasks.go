@@ -39,8 +39,5 @@ func (h *handler) listSubTasks(c *call, p store.Page, q url.Values) (*SubTaskLis
 		return nil, toll.Faults([]toll.Fault{{Path: "agentRequestId", Message: "is required in the query"}})
 	}
 	list, err := h.Facilitator.SubTasks(c.r.Context(), c.caller.Address, id, p)
-	if err != nil {
-		return nil, err
-	}
-	return &SubTaskList{SubTasks: list.Items, Paging: pagingOf(p, list)}, nil
+	return &SubTaskList{SubTasks: list.Items, Paging: pagingOf(p, list)}, err
 }

@@ -102,10 +102,7 @@ func (h *handler) listWebhooks(c *call, p store.Page, q url.Values) (*WebhookLis
 		return nil, toll.Faults([]toll.Fault{{Path: "status", Message: "must be active or paused"}})
 	}
 	list, err := h.Events.Webhooks(c.r.Context(), c.caller.Address, status, p)
-	if err != nil {
-		return nil, err
-	}
-	return &WebhookList{Webhooks: list.Items, Paging: pagingOf(p, list)}, nil
+	return &WebhookList{Webhooks: list.Items, Paging: pagingOf(p, list)}, err
 }
 
 func (h *handler) readWebhook(c *call) (*toll.Webhook, error) {
@@ -162,10 +159,8 @@ type WebhookDeleted struct {
 }
 
 func (h *handler) deleteWebhook(c *call, id string) (*WebhookDeleted, error) {
-	if err := h.Events.DeleteWebhook(c.r.Context(), c.caller.Address, id); err != nil {
-		return nil, err
-	}
-	return &WebhookDeleted{Success: true, ID: id}, nil
+	err := h.Events.DeleteWebhook(c.r.Context(), c.caller.Address, id)
+	return &WebhookDeleted{Success: true, ID: id}, err
 }
 
 func (h *handler) testWebhook(c *call) (*toll.WebhookDelivery, error) {
@@ -190,10 +185,7 @@ func (h *handler) listDeliveries(c *call, p store.Page, q url.Values) (*Delivery
 		return nil, toll.Faults([]toll.Fault{{Path: "status", Message: "must be pending, succeeded or failed"}})
 	}
 	list, err := h.Events.Deliveries(c.r.Context(), c.caller.Address, c.param("webhookId"), status, p)
-	if err != nil {
-		return nil, err
-	}
-	return &DeliveryList{Deliveries: list.Items, Paging: pagingOf(p, list)}, nil
+	return &DeliveryList{Deliveries: list.Items, Paging: pagingOf(p, list)}, err
 }
 
 func (h *handler) resendDelivery(c *call) (*toll.WebhookDelivery, error) {

@@ -2,6 +2,7 @@ package auth
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
@@ -105,15 +106,9 @@ func (a *Auth) otherBrand(members map[string]json.RawMessage) *toll.Error {
 		if memberSyntax.MatchString(name) && !reserved[name] &&
 			decodeStrict(members[name], &env) == nil &&
 			(env.Environment == toll.Sandbox || env.Environment == toll.Live) {
-			e := toll.Errorf(
-				toll.CodeKeyForeign,
-				"This API key is of the namespace %q; the namespace here is %q.",
-				name,
-				a.claimObject,
-			)
-			return e.WithHint(
-				"Use a key of this service, or the address of the service that made this one.",
-			)
+			return toll.Errorf(toll.CodeKeyForeign, "This API key is of the namespace %q; the namespace here is %q.",
+				name, a.claimObject).
+				WithHint("Use a key of this service, or the address of the service that made this one.")
 		}
 	}
 	return toll.NewError(toll.CodeKeyForeign)
@@ -129,14 +124,9 @@ func (a *Auth) CreateKey(
 	if !validName(p.Name) {
 		return toll.APIKey{}, toll.Errorf(toll.CodeBadRequest, "A name is at most 100 printable characters.")
 	}
-	if p.Prefix == "" {
-		p.Prefix = a.prefix
-	}
+	p.Prefix, p.Version = cmp.Or(p.Prefix, a.prefix), cmp.Or(p.Version, a.version)
 	if p.Prefix != a.prefix && p.Prefix != string(a.environment) {
 		return toll.APIKey{}, toll.Errorf(toll.CodeBadRequest, "The prefix must be one that this service uses.")
-	}
-	if p.Version == "" {
-		p.Version = a.version
 	}
 	ends := p.ExpiresAt.Truncate(time.Second)
 	if !p.ExpiresAt.IsZero() && (!ends.After(now) || ends.Unix() > lastSecond) {
@@ -229,10 +219,7 @@ func (a *Auth) Key(ctx context.Context, owner toll.Address, id toll.Hash) (toll.
 // Keys lists the API keys of the owner, revoked and expired ones too.
 func (a *Auth) Keys(ctx context.Context, owner toll.Address, page store.Page) (store.List[toll.APIKey], error) {
 	rows, err := store.APIKeys(ctx, a.store, owner, page)
-	if err != nil {
-		return store.List[toll.APIKey]{}, err
-	}
-	return store.Map(rows, func(k store.APIKey) toll.APIKey { return a.record(&k) }), nil
+	return store.Map(rows, func(k store.APIKey) toll.APIKey { return a.record(&k) }), err
 }
 
 func ownedKey(ctx context.Context, q store.Querier, owner toll.Address, id toll.Hash) (store.APIKey, error) {

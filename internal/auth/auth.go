@@ -1,6 +1,7 @@
 package auth
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -102,8 +103,8 @@ var (
 // what is sealed, and a missing issuer are errors that say what to do.
 func Bootstrap(ctx context.Context, st *store.Store, ring *seal.Ring, first Config) (*Auth, error) {
 	a := &Auth{
-		store: st, ring: ring, log: first.Log, clock: first.Clock,
-		claimObject: first.ClaimObject, prefix: first.Prefix, version: first.Version,
+		store: st, ring: ring, log: cmp.Or(first.Log, slog.New(slog.DiscardHandler)), clock: first.Clock,
+		claimObject: first.ClaimObject, prefix: first.Prefix, version: cmp.Or(first.Version, "1.0"),
 		tokens:     cache.OfHashes[*Claims](tokenCacheEntries),
 		signatures: cache.OfHashes[*keyClaims](keyCacheEntries),
 		records:    cache.OfHashes[*store.APIKey](keyCacheEntries),
@@ -114,14 +115,8 @@ func Bootstrap(ctx context.Context, st *store.Store, ring *seal.Ring, first Conf
 	for i := range a.reads {
 		a.reads[i] = make(chan struct{}, 1)
 	}
-	if a.log == nil {
-		a.log = slog.New(slog.DiscardHandler)
-	}
 	if a.clock == nil {
 		a.clock = time.Now
-	}
-	if a.version == "" {
-		a.version = "1.0"
 	}
 	if !memberSyntax.MatchString(a.claimObject) {
 		return nil, fmt.Errorf("auth: the claim object %q is not a word", a.claimObject)

@@ -58,10 +58,7 @@ func NewWalletKey() ([]byte, toll.Address, error) {
 // PrincipalByName returns the address of a principal, or store.ErrNotFound.
 func (a *Auth) PrincipalByName(ctx context.Context, name string) (toll.Address, error) {
 	p, err := store.PrincipalByName(ctx, a.store, name)
-	if err != nil {
-		return toll.Address{}, err
-	}
-	return p.Address, nil
+	return p.Address, err
 }
 
 // MakeOperator makes a principal an operator, who may move the clock of a sandbox. It cannot be asked for over the network.

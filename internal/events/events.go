@@ -37,8 +37,6 @@ type Config struct {
 	Namespace x402.Namespace
 	Clock     func() time.Time
 	Log       *slog.Logger // nil: silence
-	// MaxWebhooks is how many webhooks an address may have, 0 = [MaxWebhooks].
-	MaxWebhooks int
 }
 
 // MaxWebhooks is how many webhooks an address may have (wire contract, section 20).
@@ -65,18 +63,8 @@ func New(cfg Config) *Events {
 	if cfg.Clock == nil {
 		cfg.Clock = time.Now
 	}
-	if cfg.Log == nil {
-		cfg.Log = slog.New(slog.DiscardHandler)
-	}
-	if cfg.Namespace == (x402.Namespace{}) {
-		cfg.Namespace = x402.Default
-	}
-	if cfg.Notes == nil {
-		cfg.Notes = NewNotes()
-	}
-	if cfg.MaxWebhooks == 0 {
-		cfg.MaxWebhooks = MaxWebhooks
-	}
+	cfg.Log, cfg.Namespace = cmp.Or(cfg.Log, slog.New(slog.DiscardHandler)), cmp.Or(cfg.Namespace, x402.Default)
+	cfg.Notes = cmp.Or(cfg.Notes, NewNotes())
 	cfg.Outbound.Timeout, cfg.Outbound.IgnoreBody = cmp.Or(cfg.Outbound.Timeout, deliveryTimeout), true
 	e := &Events{cfg: cfg, st: cfg.Store, clock: cfg.Clock, log: cfg.Log, client: outbound.New(cfg.Outbound), maxPending: maxPending}
 	e.hub = newHub(e)
@@ -102,16 +90,10 @@ func (e *Events) at(step string) {
 	}
 }
 
-// Filter selects events of a principal.
-type Filter struct {
-	Type  toll.EventType // "": all
-	Since time.Time      // zero: all
-}
-
 // List returns a part of the stream of a principal.
-func (e *Events) List(ctx context.Context, principal toll.Address, f Filter, p store.Page) (store.List[*toll.Event], error) {
+func (e *Events) List(ctx context.Context, f store.EventFilter, p store.Page) (store.List[*toll.Event], error) {
 	out := store.List[*toll.Event]{Items: []*toll.Event{}}
-	list, err := store.Events(ctx, e.st, store.EventFilter{Principal: principal, Type: f.Type, Since: f.Since}, p)
+	list, err := store.Events(ctx, e.st, f, p)
 	if err != nil {
 		return out, err
 	}

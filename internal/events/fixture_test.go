@@ -165,7 +165,7 @@ func (m *market) stream(who toll.Address) []*toll.Event {
 	objects := map[string]int64{}
 	p := store.Page{Size: 100, Ascending: true}
 	for {
-		l, err := m.events.List(m.t.Context(), who, Filter{}, p)
+		l, err := m.events.List(m.t.Context(), store.EventFilter{Principal: who}, p)
 		must(m.t, err)
 		for _, e := range l.Items {
 			out = append(out, e)

@@ -123,15 +123,12 @@ func (e *Events) CreateWebhook(ctx context.Context, owner toll.Address, p Webhoo
 		if err != nil {
 			return err
 		}
-		if n >= int64(e.cfg.MaxWebhooks) {
-			return toll.NewError(toll.CodeWebhookTooMany).WithParam("limit", e.cfg.MaxWebhooks)
+		if n >= MaxWebhooks {
+			return toll.NewError(toll.CodeWebhookTooMany).WithParam("limit", MaxWebhooks)
 		}
 		return store.InsertWebhook(ctx, tx, w)
 	})
-	if err != nil {
-		return nil, err
-	}
-	return out, nil
+	return out, err
 }
 
 func (e *Events) now() time.Time { return e.clock().UTC().Truncate(time.Microsecond) }

@@ -12,16 +12,10 @@ import (
 // offerLife is how long a signed offer is good, beyond the time that a request may take: a client reads, decides and pays.
 const offerLife = 5 * time.Minute
 
-// SignOffer signs the terms of an entry of accepts, index counting from 0. An offer is no credential.
-func (f *Facilitator) SignOffer(o x402.Offer, index int) (x402.SignedOffer, error) {
+// signOffer signs the terms of an entry of accepts, index counting from 0. An offer is no credential.
+func (f *Facilitator) signOffer(o x402.Offer, index int) (x402.SignedOffer, error) {
 	jws, err := f.signStatement(&o)
 	return x402.SignedOffer{Format: x402.FormatJWS, AcceptIndex: index, Signature: jws}, err
-}
-
-// SignReceipt signs that a resource was paid. A receipt is no credential.
-func (f *Facilitator) SignReceipt(r x402.Receipt) (x402.SignedReceipt, error) {
-	jws, err := f.signStatement(&r)
-	return x402.SignedReceipt{Format: x402.FormatJWS, Signature: jws}, err
 }
 
 func (f *Facilitator) signStatement(statement any) (string, error) {
@@ -53,7 +47,7 @@ func (f *Facilitator) Offers(ctx context.Context, caller toll.Address, req *x402
 		if e := f.mayOffer(ctx, caller, r); e != nil {
 			return nil, e
 		}
-		signed, err := f.SignOffer(x402.OfferOf(required.Resource.URL, r, resp.ValidUntil), i)
+		signed, err := f.signOffer(x402.OfferOf(required.Resource.URL, r, resp.ValidUntil), i)
 		if err != nil {
 			return nil, toll.AsError(err)
 		}
@@ -89,7 +83,7 @@ func (f *Facilitator) mayOffer(ctx context.Context, caller toll.Address, r *x402
 func (f *Facilitator) offerSale(r *x402.SaleRequired) {
 	var offers []x402.SignedOffer
 	for i, e := range r.Accepts {
-		signed, err := f.SignOffer(x402.Offer{
+		signed, err := f.signOffer(x402.Offer{
 			Version: 1, ResourceURL: r.Resource.URL, Scheme: e.Scheme, Network: e.Network, Asset: e.Asset, PayTo: e.PayTo, Amount: e.Amount,
 			ValidUntil: f.Clock().Add(offerLife).Unix(),
 		}, i)
@@ -107,12 +101,12 @@ func (f *Facilitator) receiptOf(url, network, payer, transaction string, at time
 	if !f.Receipts {
 		return nil
 	}
-	signed, err := f.SignReceipt(x402.Receipt{
+	jws, err := f.signStatement(&x402.Receipt{ // no credential
 		Version: 1, Network: network, ResourceURL: url, Payer: payer, IssuedAt: at.Unix(), Transaction: transaction,
 	})
 	if err != nil {
 		f.Log.Error("a receipt cannot be signed", "error", err)
 		return nil
 	}
-	return map[string]json.RawMessage{x402.ExtensionOfferReceipt: x402.ReceiptExtension(signed)}
+	return map[string]json.RawMessage{x402.ExtensionOfferReceipt: x402.ReceiptExtension(x402.SignedReceipt{Format: x402.FormatJWS, Signature: jws})}
 }

@@ -318,10 +318,7 @@ func (f *Facilitator) Permissions(ctx context.Context, caller toll.Address, q Pe
 		filter.Status = permissionStates[i]
 	}
 	list, err := f.Ledger.Permissions(ctx, filter, q.Page)
-	if err != nil {
-		return none, toll.AsError(err)
-	}
-	return store.Map(list, func(p ledger.Permission) *toll.Permission { return p.Record(f.Clock(), nil) }), nil
+	return store.Map(list, func(p ledger.Permission) *toll.Permission { return p.Record(f.Clock(), nil) }), fault(err)
 }
 
 var permissionStates = []toll.PermissionStatus{
@@ -349,10 +346,7 @@ func (f *Facilitator) Permission(ctx context.Context, caller toll.Address, hash 
 		return nil, err
 	}
 	uses, err := f.Ledger.PermissionUses(ctx, p.Account(), hash, recentUses)
-	if err != nil {
-		return nil, toll.AsError(err)
-	}
-	return p.Record(f.Clock(), uses), nil
+	return p.Record(f.Clock(), uses), fault(err)
 }
 
 // RevokePermission ends a permission of the caller: in this process at once, in others within a second. Open holds under
@@ -386,10 +380,7 @@ func (f *Facilitator) permissionOf(ctx context.Context, caller toll.Address, has
 	if errors.Is(err, store.ErrNotFound) || err == nil && p.Subscriber != caller {
 		return nil, toll.NewError(toll.CodePermissionNotFound)
 	}
-	if err != nil {
-		return nil, toll.AsError(err)
-	}
-	return &p, nil
+	return &p, fault(err)
 }
 
 // Balance returns what a holder has of a plan; see [checkout.Checkout.Balance]. Errors: [toll.CodePlanNotFound].

@@ -52,10 +52,7 @@ func (f *Facilitator) RecordSubTask(
 		}
 		return store.PutAnswer(ctx, tx, once, out)
 	})
-	if err != nil {
-		return nil, toll.AsError(err)
-	}
-	return out, nil
+	return out, fault(err)
 }
 
 // SubTasks lists the recorded parts of a request for the owner of its plan. Errors: [toll.CodeSubTaskRequestUnknown],
@@ -66,10 +63,7 @@ func (f *Facilitator) SubTasks(ctx context.Context, caller toll.Address, request
 		return store.List[*toll.SubTask]{}, err
 	}
 	list, err := store.SubTasks(ctx, f.Store, account, requestID, p)
-	if err != nil {
-		return list, toll.AsError(err)
-	}
-	return list, nil
+	return list, fault(err)
 }
 
 // worksFor returns the account of a request that the caller, the owner of its plan, works for. An id that this service issued
