@@ -29,7 +29,7 @@ func ValidRedirect(uri string) bool {
 	case u.Scheme == "https":
 		return u.Opaque == "" && u.Hostname() != "" && !strings.HasSuffix(u.Host, ":")
 	case u.Scheme == "http":
-		return u.Opaque == "" && isLoopback(u.Hostname()) && !strings.HasSuffix(u.Host, ":")
+		return u.Opaque == "" && IsLoopback(u.Hostname()) && !strings.HasSuffix(u.Host, ":")
 	case isHandled(u.Scheme):
 		return false
 	case strings.Contains(u.Scheme, "."):
@@ -38,7 +38,8 @@ func ValidRedirect(uri string) bool {
 	return u.Scheme != "" && u.Opaque == "" && (u.Host != "" || len(u.Path) > 1)
 }
 
-func isLoopback(host string) bool {
+// IsLoopback reports whether a host without a port is this machine.
+func IsLoopback(host string) bool {
 	if host == "localhost" {
 		return true
 	}

@@ -558,7 +558,7 @@ func TestT18_Rotations(t *testing.T) {
 		a := start(t, st, cfg)
 		var turns []string
 		for range 4 {
-			r, err := a.RotateSigningKey(t.Context())
+			r, err := a.RotateKey(t.Context(), "")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -569,7 +569,7 @@ func TestT18_Rotations(t *testing.T) {
 			if n := len(turns); n > 0 && turns[n-1] != r.Retiring {
 				t.Errorf("%s was to sign next, but %s did", turns[n-1], r.Retiring)
 			}
-			again, err := a.RotateSigningKey(t.Context())
+			again, err := a.RotateKey(t.Context(), "")
 			if r.Added = ""; err != nil || again != r {
 				t.Errorf("at once again: %+v, %v, not %+v", again, err, r)
 			}

@@ -180,25 +180,19 @@ func (a *Auth) load(ctx context.Context, old *keySet) (*keySet, error) {
 	}
 	for _, row := range rows {
 		k := &signingKey{
-			id: row.KID, kid: row.KID, public: row.Public, header: headerSegment(row.KID),
+			id: row.KID, kid: row.KID, public: row.Public, private: old.opened(row), header: headerSegment(row.KID),
 			createdAt: row.CreatedAt, retiredAt: row.RetiredAt,
+		}
+		if k.private == nil {
+			if k.private, err = a.openSigningKey(row); err != nil {
+				return nil, err
+			}
 		}
 		if row.Purpose == store.StatementKey {
 			k.kid = did + "#" + k.id
 			k.header = statementHeader(k.kid)
-			if k.private = old.opened(k.id, true); k.private == nil {
-				k.private, err = a.openSigningKey(row)
-			}
-			if err != nil {
-				return nil, err
-			}
 			set.statements = append(set.statements, k)
 			continue
-		}
-		if k.private = old.opened(k.id, false); k.private == nil {
-			if k.private, err = a.openSigningKey(row); err != nil {
-				return nil, err
-			}
 		}
 		set.keys = append(set.keys, k)
 		set.byID[k.id] = k
@@ -213,27 +207,20 @@ func (a *Auth) load(ctx context.Context, old *keySet) (*keySet, error) {
 
 // inTurn orders keys by when they sign.
 func inTurn(x, y *signingKey) int {
-	if c := x.createdAt.Compare(y.createdAt); c != 0 {
-		return c
-	}
-	return strings.Compare(x.id, y.id)
+	return cmp.Or(x.createdAt.Compare(y.createdAt), strings.Compare(x.id, y.id))
 }
 
-// opened returns the private key that an earlier reading has, nil when it has none.
-func (ks *keySet) opened(id string, statement bool) ed25519.PrivateKey {
+// opened returns the private key that an earlier reading has for the purpose of a row, nil when it has none.
+func (ks *keySet) opened(row store.SigningKey) ed25519.PrivateKey {
 	if ks == nil {
 		return nil
 	}
-	if !statement {
-		if k := ks.byID[id]; k != nil {
-			return k.private
-		}
-		return nil
+	keys := ks.keys
+	if row.Purpose == store.StatementKey {
+		keys = ks.statements
 	}
-	for _, k := range ks.statements {
-		if k.id == id {
-			return k.private
-		}
+	if i := slices.IndexFunc(keys, func(k *signingKey) bool { return k.id == row.KID }); i >= 0 {
+		return keys[i].private
 	}
 	return nil
 }
@@ -336,17 +323,10 @@ type Rotation struct {
 	Added    string    `json:"added,omitempty"` // published now, to sign after Next; none while a rotation is under way
 }
 
-// RotateSigningKey lets the next signing key take over from the one that signs, and publishes another one for the time
+// RotateKey lets the next signing key of a purpose take over from the one that signs, and publishes another one for the time
 // after. No key signs before it has been published for ten minutes. While a rotation is under way, that one is told and
-// nothing changes.
-func (a *Auth) RotateSigningKey(ctx context.Context) (Rotation, error) { return a.rotate(ctx, "") }
-
-// RotateStatementKey is [Auth.RotateSigningKey] for the key of offers and receipts.
-func (a *Auth) RotateStatementKey(ctx context.Context) (Rotation, error) {
-	return a.rotate(ctx, store.StatementKey)
-}
-
-func (a *Auth) rotate(ctx context.Context, purpose string) (Rotation, error) {
+// nothing changes. The purpose is "" for API keys and access tokens, [store.StatementKey] for offers and receipts.
+func (a *Auth) RotateKey(ctx context.Context, purpose string) (Rotation, error) {
 	var r Rotation
 	err := a.store.Tx(ctx, func(tx *store.Tx) error {
 		rows, err := keysFor(ctx, tx, purpose)

@@ -134,7 +134,7 @@ func TestT18_StatementKeyRotation(t *testing.T) {
 	}
 	const did = "did:web:pay.example.com#"
 	credentials := tokenKeys(t, a)
-	r, err := a.RotateStatementKey(t.Context())
+	r, err := a.RotateKey(t.Context(), store.StatementKey)
 	if err != nil || r.Retiring != testKID || r.Next == "" || r.Next != r.Added {
 		t.Fatalf("%+v, %v", r, err)
 	}

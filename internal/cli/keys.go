@@ -146,11 +146,7 @@ func (a *app) localCommand(use, short, what string, run func(*cobra.Command, []s
 func (a *app) keysRotate() *cobra.Command {
 	var statements bool
 	run := func(cmd *cobra.Command, _ []string, cfg server.Config) error {
-		rotate := server.RotateSigningKey
-		if statements {
-			rotate = server.RotateStatementKey
-		}
-		rotation, err := rotate(cmd.Context(), cfg)
+		rotation, err := server.RotateKey(cmd.Context(), cfg, statements)
 		if err != nil {
 			return err
 		}

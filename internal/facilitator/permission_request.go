@@ -182,14 +182,18 @@ func (r *PermissionRequest) UnmarshalJSON(data []byte) error {
 			bad("resource", "must be an absolute url without user and fragment, at most 2048 characters")
 		}
 	}
-	b.spelledOtherwise(data, bad)
+	var members map[string]json.RawMessage
+	if err := x402.Decode(data, &members); err != nil {
+		return err
+	}
+	b.spelledOtherwise(members, bad)
 	if b.Delegation != nil {
 		r.Delegation = b.Delegation.config(bad)
 	}
 	if len(faults) > 0 {
 		return toll.Faults(faults)
 	}
-	if b.Delegation != nil && r.Delegation == nil && !emptyDelegation(data) {
+	if b.Delegation != nil && r.Delegation == nil && !emptyDelegation(members) {
 		return errNoDelegation
 	}
 	return nil
@@ -197,11 +201,7 @@ func (r *PermissionRequest) UnmarshalJSON(data []byte) error {
 
 // emptyDelegation reports whether delegationConfig has no member but null and "": clients that pay with existing credits
 // send it so.
-func emptyDelegation(data []byte) bool {
-	var members map[string]json.RawMessage
-	if err := x402.Decode(data, &members); err != nil {
-		return false
-	}
+func emptyDelegation(members map[string]json.RawMessage) bool {
 	for name, config := range members {
 		if !isDelegationConfig(name) || !isGiven(config) {
 			continue
@@ -220,11 +220,7 @@ func emptyDelegation(data []byte) bool {
 }
 
 // spelledOtherwise takes delegationConfig in snake case and in other spellings of the same letters.
-func (b *PermissionBody) spelledOtherwise(data []byte, bad func(path, message string)) {
-	var members map[string]json.RawMessage
-	if err := x402.Decode(data, &members); err != nil {
-		return // the body was decoded before
-	}
+func (b *PermissionBody) spelledOtherwise(members map[string]json.RawMessage, bad func(path, message string)) {
 	for _, name := range slices.Sorted(maps.Keys(members)) {
 		if name == "delegationConfig" || !isDelegationConfig(name) || !isGiven(members[name]) {
 			continue

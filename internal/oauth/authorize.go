@@ -151,7 +151,7 @@ func (o *OAuth) back(a *Authorization, no *refusal) *RedirectError {
 	return &RedirectError{
 		URL:  o.answer(a, url.Values{"error": {no.Word}, "error_description": {no.Description}}),
 		Host: a.RedirectHost, Text: no.Description, Status: no.status,
-		Local: err == nil && u.Scheme == "http" && isLoopback(u.Hostname()),
+		Local: err == nil && u.Scheme == "http" && toll.IsLoopback(u.Hostname()),
 	}
 }
 
@@ -171,7 +171,7 @@ func (o *OAuth) answer(a *Authorization, members url.Values) string {
 // Shown notes that a person reads a request: so that they can decide, its registration gives way as late as a fresh one. That is done
 // for the first maxShown requests of a person in a minute, as nobody is to keep the room from others.
 func (o *OAuth) Shown(ctx context.Context, a *Authorization, person toll.Address) error {
-	if !a.stored || !o.shown.allow(person.String()) {
+	if !a.stored || !o.allows(o.shown, person.String()) {
 		return nil
 	}
 	return o.Store.Tx(ctx, func(tx *store.Tx) error { return store.RenewOAuthClient(ctx, tx, a.Client.ID, a.registered, o.Clock()) })

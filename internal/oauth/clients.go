@@ -5,7 +5,6 @@ import (
 	"crypto/subtle"
 	"encoding/json"
 	"errors"
-	"net"
 	"net/http"
 	"net/url"
 	"slices"
@@ -141,7 +140,7 @@ func sameServer(a, b *url.URL) bool {
 		return map[string]string{"http": "80", "https": "443"}[u.Scheme]
 	}
 	return port(a) == port(b) &&
-		(strings.EqualFold(a.Hostname(), b.Hostname()) || isLoopback(a.Hostname()) && isLoopback(b.Hostname()))
+		(strings.EqualFold(a.Hostname(), b.Hostname()) || toll.IsLoopback(a.Hostname()) && toll.IsLoopback(b.Hostname()))
 }
 
 // shownOnPage returns the error of [OAuth.client] as a page shows it.
@@ -204,14 +203,6 @@ func withoutPort(uri string) (host, rest string, local bool) {
 		return host, rest, true
 	}
 	return "", "", false
-}
-
-func isLoopback(host string) bool {
-	if host == "localhost" {
-		return true
-	}
-	ip := net.ParseIP(host)
-	return ip != nil && ip.IsLoopback()
 }
 
 // hostOf returns what is shown of an address: its host, or of one of a program its scheme, and the host if there is one.

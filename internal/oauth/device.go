@@ -69,7 +69,7 @@ func (o *OAuth) beginDevice(w http.ResponseWriter, r *http.Request) (any, error)
 	}
 	ctx := r.Context()
 	source := o.source(r)
-	if !o.devices.allow(counted(source)) {
+	if !o.allows(o.devices, counted(source)) {
 		return nil, tooMany("Too many devices ask from here.")
 	}
 	client, err := o.proved(ctx, who)

@@ -255,7 +255,7 @@ func readDocument(id string, body []byte) (*knownClient, error) {
 		if err != nil || !toll.ValidRedirect(uri) || len(uris) == maxURIs {
 			continue
 		}
-		if to.Scheme == u.Scheme && to.Host == u.Host || to.Scheme == "http" && isLoopback(to.Hostname()) {
+		if to.Scheme == u.Scheme && to.Host == u.Host || to.Scheme == "http" && toll.IsLoopback(to.Hostname()) {
 			c.redirects = append(c.redirects, store.OAuthRedirect{URI: uri})
 			uris = append(uris, uri)
 		}

@@ -130,19 +130,12 @@ func counted(source string) string {
 // window is how long it takes until a caller may call as often as ever.
 const window = time.Minute
 
-// calls counts the calls of callers, in this process alone.
-type calls struct {
-	meter *meter.Meter[string]
-	clock func() time.Time
-	began time.Time
+// newCalls counts the calls of callers, in this process alone, and lets each through so many times in a window.
+func newCalls(most int64) *meter.Meter[string] {
+	return meter.New[string](window/time.Duration(most), most)
 }
 
-// newCalls lets a caller through so many times in a window.
-func newCalls(most int64, clock func() time.Time) calls {
-	return calls{meter.New[string](window/time.Duration(most), most), clock, clock()}
-}
-
-// allow counts a call and reports whether it is within the limit.
-func (c calls) allow(who string) bool {
-	return c.meter.Take(who, 1, c.clock().Sub(c.began)).OK
+// allows counts a call and reports whether it is within the limit.
+func (o *OAuth) allows(calls *meter.Meter[string], who string) bool {
+	return calls.Take(who, 1, time.Duration(o.Clock().UnixNano())).OK
 }

@@ -76,9 +76,9 @@ type Deps struct {
 type OAuth struct {
 	Deps
 	documents *documents
-	registers calls // by source
-	devices   calls // by source
-	shown     calls // by person
+	registers *meter.Meter[string] // by source
+	devices   *meter.Meter[string] // by source
+	shown     *meter.Meter[string] // by person
 	consents  *meter.Quota
 }
 
@@ -92,7 +92,7 @@ func New(d Deps) *OAuth {
 	}
 	return &OAuth{
 		Deps: d, documents: newDocuments(d.Documents, d.Clock),
-		registers: newCalls(maxCalls, d.Clock), devices: newCalls(maxCalls, d.Clock), shown: newCalls(maxShown, d.Clock),
+		registers: newCalls(maxCalls), devices: newCalls(maxCalls), shown: newCalls(maxShown),
 		consents: meter.NewQuota("programs that it lets in", 0, maxConsents),
 	}
 }

@@ -65,7 +65,7 @@ func (o *OAuth) Register() http.Handler { return o.endpoint(o.register) }
 
 func (o *OAuth) register(w http.ResponseWriter, r *http.Request) (any, error) {
 	source := sourceOf(r.Context())
-	if !o.registers.allow(source) {
+	if !o.allows(o.registers, source) {
 		return nil, tooMany("Too many clients register from here.")
 	}
 	media, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))

@@ -161,7 +161,7 @@ func (o *OAuth) readResource(values []string) (kind, resource string, err error)
 	if err != nil || len(resource) > maxResource || !visible(resource) || u.Opaque != "" || u.User != nil || u.Hostname() == "" || strings.Contains(resource, "#") {
 		return "", "", bad
 	}
-	if u.Scheme != "https" && (u.Scheme != "http" || !isLoopback(u.Hostname())) {
+	if u.Scheme != "https" && (u.Scheme != "http" || !toll.IsLoopback(u.Hostname())) {
 		return "", "", bad
 	}
 	// What lies at this service is for its API alone: an access token for another part of it would be for a door that is not

@@ -3,6 +3,7 @@
 package server
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -114,18 +115,11 @@ func (c Config) withDefaults() Config {
 	if c.Data == "" && c.Database == "" {
 		c.Data = DefaultData
 	}
-	if c.Listen == "" {
-		c.Listen = DefaultListen
-	}
-	if c.Release == "" {
-		c.Release = "dev"
-	}
+	c.Listen, c.Release = cmp.Or(c.Listen, DefaultListen), cmp.Or(c.Release, "dev")
 	if c.Clock == nil {
 		c.Clock = time.Now
 	}
-	if c.Log == nil {
-		c.Log = slog.New(slog.DiscardHandler)
-	}
+	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
 	return c
 }
 
@@ -219,15 +213,10 @@ func (c Config) checkLive(publicURL string) error {
 		return err
 	}
 	u, err := url.Parse(publicURL)
-	if err != nil || u.Scheme != "https" && !isLoopback(u.Hostname()) {
+	if err != nil || u.Scheme != "https" && !toll.IsLoopback(u.Hostname()) {
 		return fmt.Errorf("live needs a public address with https, and this one is %s: set TOLL_PUBLIC_URL (--public-url)", publicURL)
 	}
 	return nil
-}
-
-func isLoopback(host string) bool {
-	ip := net.ParseIP(host)
-	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
 // ownMasterKey reports whether the operator named a master key.

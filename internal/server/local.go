@@ -131,20 +131,15 @@ func ExportLocalWallet(ctx context.Context, cfg Config, account string) (out tol
 	return out, err
 }
 
-// RotateSigningKey lets the next signing key take over, on the database itself and beside running services: they read of it
-// within half a minute, minutes before it happens.
-func RotateSigningKey(ctx context.Context, cfg Config) (auth.Rotation, error) {
-	return rotate(ctx, cfg, (*auth.Auth).RotateSigningKey)
-}
-
-// RotateStatementKey is [RotateSigningKey] for the key of offers and receipts.
-func RotateStatementKey(ctx context.Context, cfg Config) (auth.Rotation, error) {
-	return rotate(ctx, cfg, (*auth.Auth).RotateStatementKey)
-}
-
-func rotate(ctx context.Context, cfg Config, by func(*auth.Auth, context.Context) (auth.Rotation, error)) (r auth.Rotation, err error) {
+// RotateKey lets the next signing key take over, of offers and receipts with statements, on the database itself and beside
+// running services: they read of it within half a minute, minutes before it happens.
+func RotateKey(ctx context.Context, cfg Config, statements bool) (r auth.Rotation, err error) {
+	purpose := ""
+	if statements {
+		purpose = store.StatementKey
+	}
 	err = administer(ctx, cfg, writing, func(_ Config, f *foundation) error {
-		r, err = by(f.auth, ctx)
+		r, err = f.auth.RotateKey(ctx, purpose)
 		return err
 	})
 	return r, err

@@ -82,14 +82,14 @@ func TestT18_RotationBesideInstances(t *testing.T) {
 	first := kidOf(t, stands[0].token.AccessToken)
 	admin := cfg
 	admin.Clock = clock(0)
-	r, err := server.RotateSigningKey(t.Context(), admin)
+	r, err := server.RotateKey(t.Context(), admin, false)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if r.Retiring != first || r.Next == "" || r.Added == "" || r.Next == r.Added {
 		t.Errorf("rotation %+v, signing %s", r, first)
 	}
-	if again, err := server.RotateSigningKey(t.Context(), admin); err != nil || again.Added != "" || again.Next != r.Next || !again.At.Equal(r.At.Time) {
+	if again, err := server.RotateKey(t.Context(), admin, false); err != nil || again.Added != "" || again.Next != r.Next || !again.At.Equal(r.At.Time) {
 		t.Errorf("a second rotation while one is under way: %+v, %v", again, err)
 	}
 	pass(40 * time.Second)
