@@ -79,15 +79,12 @@ func (a *Auth) endFamily(ctx context.Context, tx *store.Tx, key store.APIKey, al
 	now := a.clock()
 	for next := []store.APIKey{key}; len(next) > 0; {
 		key, next = next[0], next[1:]
-		first, err := a.revoke(ctx, tx, &key)
+		err := a.revoke(ctx, tx, &key)
+		if len(all.keys) > 0 && errors.Is(err, toll.NewError(toll.CodeKeyAlreadyRevoked)) {
+			continue // another call ends it
+		}
 		if err != nil {
 			return err
-		}
-		if !first {
-			if len(all.keys) == 0 {
-				return toll.NewError(toll.CodeKeyAlreadyRevoked).WithDetails("id %s", key.ID)
-			}
-			continue // another call ends it
 		}
 		all.keys = append(all.keys, key)
 		children, err := store.KeysOfParent(ctx, tx, key.ID, now)
@@ -113,10 +110,14 @@ func (a *Auth) endFamily(ctx context.Context, tx *store.Tx, key store.APIKey, al
 	return nil
 }
 
-// revoke notes the end of one key.
-func (a *Auth) revoke(ctx context.Context, tx *store.Tx, key *store.APIKey) (first bool, err error) {
+// revoke notes the end of one key. Errors: [toll.CodeKeyAlreadyRevoked].
+func (a *Auth) revoke(ctx context.Context, tx *store.Tx, key *store.APIKey) error {
 	key.RevokedAt = a.clock()
-	return store.RevokeAPIKey(ctx, tx, key.ID, key.RevokedAt)
+	first, err := store.RevokeAPIKey(ctx, tx, key.ID, key.RevokedAt)
+	if err == nil && !first {
+		err = toll.NewError(toll.CodeKeyAlreadyRevoked).WithDetails("id %s", key.ID)
+	}
+	return err
 }
 
 // forget drops what this process remembers of ended keys. It waits for readers that may have read an older row.
@@ -196,11 +197,7 @@ func (a *Auth) EndKeyOnly(ctx context.Context, c Caller, id toll.Hash) (toll.Key
 		if err := a.LockKey(ctx, tx, c.KeyID); err != nil {
 			return err
 		}
-		first, err := a.revoke(ctx, tx, &key)
-		if err == nil && !first {
-			err = toll.NewError(toll.CodeKeyAlreadyRevoked).WithDetails("id %s", id)
-		}
-		if err != nil {
+		if err := a.revoke(ctx, tx, &key); err != nil {
 			return err
 		}
 		if kept, err = a.adopt(ctx, tx, c, key); err != nil {

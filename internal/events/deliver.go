@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"net/http"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -86,18 +87,28 @@ func (s *sender) end(ctx context.Context) error {
 
 // fanOut makes the deliveries of new events.
 func (s *sender) fanOut(ctx context.Context) error {
-	after := ""
-	for {
-		hooks, err := store.WebhooksBehind(ctx, s.e.st, after, hooksInOne)
+	behind := func(after string) ([]*store.Webhook, error) {
+		return store.WebhooksBehind(ctx, s.e.st, after, hooksInOne)
+	}
+	return each(behind, func(w *store.Webhook) (err error) {
+		for more := true; more && err == nil; {
+			more, err = s.e.fanOut(ctx, w.ID)
+		}
+		return err
+	})
+}
+
+// each does something with all webhooks of a list, which is read in parts.
+func each(list func(after string) ([]*store.Webhook, error), do func(*store.Webhook) error) error {
+	for after := ""; ; {
+		hooks, err := list(after)
 		if err != nil {
 			return err
 		}
 		for _, w := range hooks {
 			after = w.ID
-			for more := true; more; {
-				if more, err = s.e.fanOut(ctx, w.ID); err != nil {
-					return err
-				}
+			if err := do(w); err != nil {
+				return err
 			}
 		}
 		if len(hooks) < hooksInOne {
@@ -147,35 +158,15 @@ func (e *Events) fanOut(ctx context.Context, webhook string) (more bool, err err
 }
 
 func wants(w *store.Webhook, t toll.EventType) bool {
-	if len(w.Types) == 0 {
-		return true
-	}
-	for _, want := range w.Types {
-		if want == t {
-			return true
-		}
-	}
-	return false
+	return len(w.Types) == 0 || slices.Contains(w.Types, t)
 }
 
 // send starts what is due, as far as there are slots.
 func (s *sender) send(ctx context.Context) error {
-	after := ""
-	for {
-		hooks, err := store.WebhooksDue(ctx, s.e.st, s.e.clock(), after, hooksInOne)
-		if err != nil {
-			return err
-		}
-		for _, w := range hooks {
-			after = w.ID
-			if err := s.sendTo(ctx, w); err != nil {
-				return err
-			}
-		}
-		if len(hooks) < hooksInOne {
-			return nil
-		}
+	due := func(after string) ([]*store.Webhook, error) {
+		return store.WebhooksDue(ctx, s.e.st, s.e.clock(), after, hooksInOne)
 	}
+	return each(due, func(w *store.Webhook) error { return s.sendTo(ctx, w) })
 }
 
 func (s *sender) sendTo(ctx context.Context, w *store.Webhook) error {

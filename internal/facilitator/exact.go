@@ -143,52 +143,44 @@ func (f *Facilitator) keepExact(ctx context.Context, p *exactPayment, opened boo
 	return k, true, nil
 }
 
-// verifyExact says whether a wallet pays: one verify of an authorization is valid. It opens the payment, unless the server settles
-// before it works.
+// beginExact reads a payment, and keeps it unless it is known already. first says that it was not. A verify opens the payment, unless
+// the server settles before it works.
+func (f *Facilitator) beginExact(
+	ctx context.Context, caller toll.Address, stock *x402.StockPayment, verify bool,
+) (p *exactPayment, known *store.ExactPayment, first bool, e *toll.Error) {
+	if p, e = f.readExact(ctx, caller, stock); e != nil {
+		return nil, nil, false, e
+	}
+	if known, e = f.before(ctx, f.Store, p); e == nil && known == nil {
+		known, first, e = f.keepExact(ctx, p, verify && !p.settlesFirst)
+	}
+	if e != nil && e.Reason == "" && e.HTTPStatus() == 402 {
+		e = e.WithReason(exactReason(e.Code)) // an error of the chain gets the word of the standard
+	}
+	return p, known, first, e
+}
+
+// verifyExact says whether a wallet pays: one verify of an authorization is valid.
 func (f *Facilitator) verifyExact(ctx context.Context, caller toll.Address, stock *x402.StockPayment) (*x402.VerifyResponse, *toll.Error) {
-	p, e := f.readExact(ctx, caller, stock)
-	if e != nil {
-		return nil, e
-	}
-	known, e := f.before(ctx, f.Store, p)
-	if e == nil && known == nil {
-		var first bool
-		known, first, e = f.keepExact(ctx, p, !p.settlesFirst)
-		if first {
-			return &x402.VerifyResponse{IsValid: true, Payer: p.signed.From.String(), Network: f.env.Network()}, nil
-		}
-	}
+	p, known, first, e := f.beginExact(ctx, caller, stock, true)
 	switch {
 	case e != nil:
-		return nil, f.exactRefusal(e)
+		return nil, e
+	case first:
+		return &x402.VerifyResponse{IsValid: true, Payer: p.signed.From.String(), Network: f.env.Network()}, nil
 	case known != nil && known.Answer == nil:
 		return nil, refuse(toll.CodeRequestUsed, x402.ReasonInFlight, "")
 	}
 	return nil, refuse(toll.CodeRequestUsed, x402.ReasonDuplicate, "")
 }
 
-// exactRefusal gives an error of the chain the word of the standard.
-func (f *Facilitator) exactRefusal(e *toll.Error) *toll.Error {
-	if e.Reason == "" && e.HTTPStatus() == 402 {
-		return e.WithReason(exactReason(e.Code))
-	}
-	return e
-}
-
 // settleExact has the authorization of a wallet carried out. A success is answered once, unless a verify opened the payment:
 // servers that never verify run their handler for each success.
 func (f *Facilitator) settleExact(ctx context.Context, caller toll.Address, stock *x402.StockPayment) (*x402.SettleResponse, *toll.Error) {
-	p, e := f.readExact(ctx, caller, stock)
-	if e != nil {
-		return nil, e
-	}
-	known, e := f.before(ctx, f.Store, p)
-	if e == nil && known == nil {
-		known, _, e = f.keepExact(ctx, p, false)
-	}
+	p, known, _, e := f.beginExact(ctx, caller, stock, false)
 	switch {
 	case e != nil:
-		return nil, f.exactRefusal(e)
+		return nil, e
 	case known == nil:
 		return nil, refuse(toll.CodeRequestUsed, x402.ReasonExactNonceUsed, "This authorization has paid something else.")
 	case known.Content != p.content:

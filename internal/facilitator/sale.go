@@ -150,12 +150,19 @@ func (f *Facilitator) saleRequired(plan *toll.Plan, t *saleTerms, url string) *x
 // unpaid refuses a call for which the wallet has not paid. The reason is that of the error; without one it says that a payment
 // is required.
 func unpaid(required *x402.SaleRequired, e *toll.Error) *Unpaid {
-	if e.Reason != "" {
-		required.Error = e.Reason + ": " + e.Text()
-	}
+	u := &Unpaid{Required: required}
+	u.Cause, required.Error = paymentRequired(e, required.Error)
+	return u
+}
+
+// paymentRequired returns an error with status 402, and what the answer says of it: usual for one without a reason.
+func paymentRequired(e *toll.Error, usual string) (*toll.Error, string) {
 	c := *e
 	c.Status = 402
-	return &Unpaid{Cause: &c, Required: required}
+	if e.Reason != "" {
+		usual = e.Reason + ": " + e.Text()
+	}
+	return &c, usual
 }
 
 // BuyPlan sells a plan to the wallet that signed the payment, the value of payment-signature; "" asks for the price, which

@@ -75,15 +75,10 @@ func (f *Facilitator) PlanToken(ctx context.Context, id toll.PlanID, payment, si
 func (f *Facilitator) creditsOnly(plan *toll.Plan, route string, e *toll.Error) *Unpaid {
 	t := x402.Terms{PlanID: plan.ID, PayTo: plan.PayTo().String(), MaxAmount: plan.Credits.MaxAmount}
 	t.Scheme, t.Network = f.schemeOf(plan)
-	c := *e
-	c.Status = 402
-	required := x402.NewPaymentRequired([]*x402.Terms{&t}, x402.Options{
-		Namespace: f.ns, Environment: f.env, Endpoint: route, MimeType: "application/json", Error: "Payment required",
-	})
-	if e.Reason != "" {
-		required.Error = e.Reason + ": " + e.Text()
-	}
-	return &Unpaid{Cause: &c, Required: required}
+	cause, text := paymentRequired(e, "Payment required")
+	return &Unpaid{Cause: cause, Required: x402.NewPaymentRequired([]*x402.Terms{&t}, x402.Options{
+		Namespace: f.ns, Environment: f.env, Endpoint: route, MimeType: "application/json", Error: text,
+	})}
 }
 
 // withSignIn adds what a wallet signs to a refusal. Other errors stay as they are.

@@ -35,22 +35,6 @@ const (
 
 // registration is what a client says of itself (RFC 7591, section 2), of what is read.
 type registration struct {
-	RedirectURIs  []string
-	GrantTypes    []string
-	ResponseTypes []string
-	AuthMethod    string
-	Name          string
-	Scope         string
-	details
-	Agent toll.AgentID // that the client is to stand for
-}
-
-// registered is the answer to a registration (RFC 7591, section 3.2.1).
-type registered struct {
-	ClientID      string   `json:"client_id"`
-	IssuedAt      int64    `json:"client_id_issued_at"` // seconds since 1970
-	Secret        string   `json:"client_secret,omitempty"`
-	SecretEnd     *int64   `json:"client_secret_expires_at,omitempty"`
 	Name          string   `json:"client_name"`
 	RedirectURIs  []string `json:"redirect_uris"`
 	Scope         string   `json:"scope,omitempty"`
@@ -58,6 +42,16 @@ type registered struct {
 	ResponseTypes []string `json:"response_types"`
 	AuthMethod    string   `json:"token_endpoint_auth_method"`
 	details
+	Agent toll.AgentID `json:"-"` // that the client is to stand for
+}
+
+// registered is the answer to a registration (RFC 7591, section 3.2.1).
+type registered struct {
+	ClientID  string `json:"client_id"`
+	IssuedAt  int64  `json:"client_id_issued_at"` // seconds since 1970
+	Secret    string `json:"client_secret,omitempty"`
+	SecretEnd *int64 `json:"client_secret_expires_at,omitempty"`
+	registration
 }
 
 // Register is POST /oauth/register (RFC 7591): a program makes itself known. It gets no right by it.
@@ -100,10 +94,7 @@ var (
 // would see: the name belongs to the address.
 func (o *OAuth) enrol(ctx context.Context, in *registration, source string) (*registered, error) {
 	now := o.Clock()
-	out := &registered{
-		IssuedAt: now.Unix(), Name: in.Name, RedirectURIs: in.RedirectURIs, Scope: in.Scope, GrantTypes: in.GrantTypes, ResponseTypes: in.ResponseTypes,
-		AuthMethod: in.AuthMethod, details: in.details,
-	}
+	out := &registered{IssuedAt: now.Unix(), registration: *in}
 	row := store.OAuthClient{Name: in.Name, Scope: in.Scope, CreatedAt: now}
 	shown := in.details
 	if in.Agent != "" {
