@@ -109,7 +109,7 @@ var rooms = map[string]room{
 	},
 	"internal/gate": {
 		what:  "API versions: which one applies, changes of JSON between them",
-		lines: 450,
+		lines: 400,
 	},
 	"internal/tempfile": {
 		what:  "temporary files that are removed after a process was killed",
@@ -155,7 +155,7 @@ var rooms = map[string]room{
 	// secp256k1 makes the wallet key of a principal, whose address it has from the first moment.
 	"internal/auth": {
 		what:  "principals, API keys, access tokens, first start",
-		lines: 2800,
+		lines: 2700,
 		ours:  "toll internal/cache internal/seal internal/store internal/jobs",
 		third: []string{"github.com/go-jose/go-jose/v4", "github.com/decred/dcrd/dcrec/secp256k1/v4"},
 	},
@@ -248,7 +248,7 @@ var rooms = map[string]room{
 	},
 	"internal/events": {
 		what:  "events of entries, lists and live streams, webhooks and their delivery",
-		lines: 1500,
+		lines: 1450,
 		ours:  "toll x402 internal/store internal/ledger internal/jobs internal/outbound",
 	},
 	// schema checks values and schemas of strangers, in bounded work.
@@ -259,13 +259,13 @@ var rooms = map[string]room{
 	},
 	"internal/facilitator": {
 		what:  "verify, settle, release in both bodies, top-ups on the way, permissions, sub-tasks, sales to wallets, the catalogue, offers and receipts; caches",
-		lines: 5600,
+		lines: 5500,
 		ours: "toll x402 evm internal/cache internal/schema internal/meter internal/store " +
 			"internal/ledger internal/auth internal/rail internal/checkout",
 	},
 	"internal/oauth": {
 		what:  "the authorization server: clients, consents, codes, devices, refresh tokens, documents",
-		lines: 3200,
+		lines: 3000,
 		ours: "toll internal/meter internal/store internal/auth internal/facilitator " +
 			"internal/oauthmeta internal/outbound",
 	},
@@ -278,7 +278,7 @@ var rooms = map[string]room{
 	},
 	"internal/api": {
 		what:  "the table of routes, errors, messages, OpenAPI, pages about the API",
-		lines: 6500,
+		lines: 6200,
 		ours: "toll x402 internal/gate internal/pace internal/meter internal/store internal/ledger " +
 			"internal/auth internal/facilitator internal/checkout internal/events",
 		third: []string{"github.com/danielgtaylor/huma/v2"},
