@@ -3,7 +3,7 @@ package toll
 import (
 	"crypto/rand"
 	"encoding/binary"
-	"fmt"
+	"encoding/hex"
 	"strings"
 	"time"
 )
@@ -13,7 +13,8 @@ type UUID [16]byte
 
 // String returns the text of a UUID in lower case.
 func (u UUID) String() string {
-	return fmt.Sprintf("%x-%x-%x-%x-%x", u[:4], u[4:6], u[6:8], u[8:10], u[10:])
+	t := hex.EncodeToString(u[:])
+	return t[:8] + "-" + t[8:12] + "-" + t[12:16] + "-" + t[16:20] + "-" + t[20:]
 }
 
 // NewUUID returns a new random UUID: version 4.

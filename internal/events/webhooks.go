@@ -50,8 +50,10 @@ func (e *Events) set(w *store.Webhook, p WebhookParams) error {
 	var faults []toll.Fault
 	if p.Types != nil {
 		w.Types = nil
-		for _, t := range *p.Types { // the API has read them
-			if !slices.Contains(w.Types, t) {
+		for i, t := range *p.Types {
+			if !slices.Contains(toll.EventTypes(), t) {
+				faults = append(faults, toll.Fault{Path: "types." + strconv.Itoa(i), Message: "is no type of event"})
+			} else if !slices.Contains(w.Types, t) {
 				w.Types = append(w.Types, t)
 			}
 		}
