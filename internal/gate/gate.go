@@ -115,6 +115,9 @@ type Change struct {
 // changes holds every change, oldest release first. One file per release fills it.
 var changes = slices.Concat(release1_1)
 
+// Changes returns every change, oldest release first.
+func Changes() []Change { return slices.Clone(changes) }
+
 // Gated returns the versions that brought at least one change, oldest first.
 func Gated() []Version {
 	var out []Version
