@@ -3,7 +3,6 @@ package chain
 import (
 	"context"
 	"errors"
-	"time"
 
 	"github.com/ethereum/go-ethereum/common"
 
@@ -21,14 +20,13 @@ func (o *Op) undecided() bool {
 	return false
 }
 
-// decide runs f, which stores what decides the order of an operation, in one transaction with the order and its credits. If the
-// order cannot take it, f runs alone: what the chain says is stored, the operation stays undecided, and the tracker tries again
-// later. It holds up no other operation. A database that cannot be used concerns all of them: that error is returned, and nothing
-// is stored.
-func (r *Rail) decide(ctx context.Context, op *Op, f func(tx *store.Tx) error) error {
+// decide runs f, which stores what decides the order of an operation, in one transaction with the order and its credits. refused
+// reports that the order cannot take it; then nothing is stored, as with every error. A database that cannot be used concerns all
+// operations, and is no refusal.
+func (r *Rail) decide(ctx context.Context, op *Op, f func(tx *store.Tx) error) (refused bool, err error) {
 	account, err := r.accountOf(ctx, op)
 	if err != nil {
-		return err
+		return false, err
 	}
 	before := op.Decided
 	op.Decided = op.State
@@ -47,15 +45,44 @@ func (r *Rail) decide(ctx context.Context, op *Op, f func(tx *store.Tx) error) e
 			return nil
 		})
 	}
-	if err == nil {
+	if err != nil {
+		op.Decided = before
+	}
+	unusable := ctx.Err() != nil || errors.Is(err, toll.NewError(toll.CodeDatabaseUnavailable)) || errors.Is(err, store.ErrFlush)
+	return err != nil && refusal != nil && !unusable, err
+}
+
+// decideLater stores what decides the order of an operation, which cannot take it now, and a job that tries again. It holds up no
+// other operation.
+func (r *Rail) decideLater(ctx context.Context, op *Op, why error, f func(tx *store.Tx) error) error {
+	r.log.Error("alarm: an order cannot take what became of its payment, which is kept", "order", op.ID, "state", op.State, "err", why)
+	return r.cfg.Store.Tx(ctx, func(tx *store.Tx) error {
+		if err := f(tx); err != nil {
+			return err
+		}
+		return putDecision(ctx, tx, op)
+	})
+}
+
+// putDecision stores that the order of an operation has yet to be decided.
+func putDecision(ctx context.Context, tx *store.Tx, op *Op) error {
+	return store.PutJob(ctx, tx, store.Job{Kind: store.JobDecide, Key: []byte(op.ID), Due: op.UpdatedAt})
+}
+
+// DecideAgain runs a job of kind [store.JobDecide]. An error says that the order still cannot take what became of its payment.
+func (r *Rail) DecideAgain(ctx context.Context, key []byte) error {
+	op, err := r.op(ctx, string(key))
+	if errors.Is(err, store.ErrNotFound) || err == nil && !op.undecided() {
 		return nil
 	}
-	op.Decided = before
-	if refusal == nil || ctx.Err() != nil || errors.Is(err, toll.NewError(toll.CodeDatabaseUnavailable)) || errors.Is(err, store.ErrFlush) {
+	if err != nil {
 		return err
 	}
-	r.log.Error("alarm: an order cannot take what became of its payment, which is kept", "order", op.ID, "state", op.State, "err", err)
-	return r.cfg.Store.Tx(ctx, f)
+	_, err = r.decide(ctx, op, func(tx *store.Tx) error { return updateOps(ctx, tx, []*Op{op}) })
+	if errors.Is(err, ErrChanged) {
+		return nil // who changed it has decided it, or put the job again
+	}
+	return err
 }
 
 // accountOf is the account of the order of an operation, the zero value when there is no order: the sale of another server. The
@@ -92,37 +119,4 @@ func (o *Op) outcome() rail.Outcome {
 		out.FailureCode, out.FailureReason, out.Params, out.Ended = f.Code, f.Reason, f.Params, f.Place != (Place{})
 	}
 	return out
-}
-
-// decideAgain has orders take what they could not take before, beginning with those that wait longest. One that cannot rests, each
-// time for longer, and holds up no other. It says when the next of them is due.
-func (t *tracker) decideAgain(ctx context.Context) (time.Duration, error) {
-	const page = 200
-	for {
-		most := page + len(t.refused)
-		ops, err := t.rail.undecided(ctx, most)
-		if err != nil {
-			return 0, err
-		}
-		due, now := idle, time.Now()
-		for _, op := range ops {
-			if left := t.refused.left(op.ID, now); left > 0 {
-				due = min(due, left)
-				continue
-			}
-			switch err := t.rail.update(ctx, op); {
-			case errors.Is(err, ErrChanged):
-			case err != nil:
-				return 0, err
-			case op.undecided():
-				due = min(due, t.refused.add(op.ID))
-			default:
-				delete(t.refused, op.ID)
-			}
-		}
-		if len(ops) < most {
-			t.refused.forget(now)
-			return due, nil
-		}
-	}
 }

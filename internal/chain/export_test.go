@@ -46,8 +46,27 @@ func (r *Records) OpsAt(ctx context.Context, from uint64) ([]*Op, error) {
 	return r.rail.opsAt(ctx, from)
 }
 
-func (r *Records) Undecided(ctx context.Context, limit int) ([]*Op, error) {
-	return r.rail.undecided(ctx, limit)
+// Undecided are the operations whose orders have yet to take what became of them, those that have waited longest first.
+func (r *Records) Undecided(ctx context.Context, limit int) (ops []*Op, err error) {
+	rows, err := r.Store.Query(ctx, "SELECT op_id FROM chain_ops WHERE untold ORDER BY updated_at, op_id LIMIT $1", int64(limit))
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var found []string
+	for rows.Next() {
+		var id string
+		if err := rows.Scan(&id); err != nil {
+			return nil, err
+		}
+		found = append(found, id)
+	}
+	rows.Close()
+	for _, id := range found {
+		op, e := r.Op(ctx, id)
+		ops, err = append(ops, op), errors.Join(err, e)
+	}
+	return ops, errors.Join(err, rows.Err())
 }
 
 func (r *Records) AddTx(ctx context.Context, lease *jobs.Lease, tx *Tx, replaces common.Hash, ops ...*Op) error {
@@ -112,10 +131,12 @@ var (
 	TxOfRow = txOfRow
 )
 
-// Run runs the loops of a rail until ctx ends.
+// Run runs the loops and jobs of a rail until ctx ends.
 func (r *Rail) Run(ctx context.Context) error {
 	g := jobs.NewGroup(r.log)
-	g.Start(r.Loops()...)
+	q := jobs.NewQueue(r.cfg.Store, r.cfg.Clock, r.log)
+	q.Handle(store.JobDecide, r.DecideAgain)
+	g.Start(append(r.Loops(), q.Loops()...)...)
 	<-ctx.Done()
 	return g.Stop(context.WithoutCancel(ctx))
 }

@@ -26,9 +26,6 @@ func (r *Rail) addOp(ctx context.Context, op *Op) (stored *Op, err error) {
 		stored, err = r.insertOp(ctx, tx, op)
 		return err
 	})
-	if err == nil && stored.undecided() {
-		r.moved.Fire() // it failed as it was made
-	}
 	return stored, err
 }
 
@@ -51,6 +48,9 @@ func (r *Rail) insertOp(ctx context.Context, tx *store.Tx, op *Op) (*Op, error) 
 	there, err := opOf(store.InsertChainOp(ctx, tx, row))
 	if errors.Is(err, store.ErrNotFound) {
 		return nil, fmt.Errorf("chain: the nonce key of %s belongs to another operation", op.ID)
+	}
+	if err == nil && there.undecided() {
+		err = putDecision(ctx, tx, op) // it failed as it was made
 	}
 	return there, err
 }
@@ -85,7 +85,11 @@ func (r *Rail) recordSale(ctx context.Context, tx *store.Tx, op *Op) error {
 func (r *Rail) update(ctx context.Context, ops ...*Op) error {
 	f := func(tx *store.Tx) error { return updateOps(ctx, tx, ops) }
 	if i := slices.IndexFunc(ops, (*Op).undecided); i >= 0 {
-		return counted(ops, r.decide(ctx, ops[i], f))
+		refused, err := r.decide(ctx, ops[i], f)
+		if refused {
+			err = r.decideLater(ctx, ops[i], err, f)
+		}
+		return counted(ops, err)
 	}
 	return counted(ops, r.cfg.Store.Tx(ctx, f))
 }
@@ -136,12 +140,6 @@ func (r *Rail) opsAt(ctx context.Context, from uint64) ([]*Op, error) {
 		return nil, err
 	}
 	return opsOf(store.ChainOpsFrom(ctx, r.cfg.Store, block))
-}
-
-// undecided lists operations whose orders have yet to take what became of them, those that have waited longest first, at most
-// limit.
-func (r *Rail) undecided(ctx context.Context, limit int) ([]*Op, error) {
-	return opsOf(store.UndecidedChainOps(ctx, r.cfg.Store, limit))
 }
 
 func opOf(row *store.ChainOp, err error) (*Op, error) {

@@ -44,7 +44,6 @@ type tracker struct {
 	chunk   uint64          // blocks in one query for logs
 	done    map[logID]uint64
 	owed    uint64          // block of the first log whose effect is still to come; 0: none
-	refused rests           // orders that did not take what became of them
 	unclear rests           // operations about which the chain does not tell now
 	asked   rests           // operations whose nonce was looked at
 	spoilt  map[string]bool // operations whose nonce somebody else has used, as the last look says
@@ -88,7 +87,7 @@ func (r *Rail) halt(why error) error {
 
 func (r *Rail) newTracker() *tracker {
 	return &tracker{
-		rail: r, lease: jobs.NewLease(r.cfg.Store, r.cfg.Clock, "tracker"), chunk: maxChunk, done: map[logID]uint64{}, refused: rests{},
+		rail: r, lease: jobs.NewLease(r.cfg.Store, r.cfg.Clock, "tracker"), chunk: maxChunk, done: map[logID]uint64{},
 		unclear: rests{}, asked: rests{}, spoilt: map[string]bool{},
 	}
 }
@@ -171,12 +170,8 @@ func (t *tracker) run(ctx context.Context) (time.Duration, error) {
 	if err != nil {
 		return 0, err
 	}
-	undecided, err := r.undecided(ctx, 1)
-	if err != nil {
-		return 0, err
-	}
 	t.pass = &pass{head: head, tags: map[string]*types.Header{"latest": head}, hashes: map[uint64]common.Hash{head.Number.Uint64(): head.Hash()}}
-	if len(open)+len(paid)+len(undecided) == 0 {
+	if len(open)+len(paid) == 0 {
 		t.quick = 0
 		if quiet, err := t.quiet(ctx); err != nil || quiet {
 			return idle, err
@@ -188,21 +183,17 @@ func (t *tracker) run(ctx context.Context) (time.Duration, error) {
 	if err := t.follow(ctx, open); err != nil {
 		return 0, err
 	}
-	due, err := t.decideAgain(ctx)
-	if err != nil {
-		return 0, err
-	}
 	switch {
 	case len(open) > 0 || t.pass.again:
 		t.quick++
 		if r.cfg.Embedded {
-			return min(backoff.Double(20*time.Millisecond, time.Second, t.quick), due), nil
+			return backoff.Double(20*time.Millisecond, time.Second, t.quick), nil
 		}
-		return min(backoff.Double(500*time.Millisecond, time.Second, t.quick), due), nil
+		return backoff.Double(500*time.Millisecond, time.Second, t.quick), nil
 	case len(paid) > 0:
-		return min(5*time.Second, due), nil // they only get older
+		return 5 * time.Second, nil // they only get older
 	}
-	return due, t.lease.Release(ctx)
+	return idle, t.lease.Release(ctx)
 }
 
 // quiet reports whether nothing of ours has happened: the head is known, or the blocks since the cursor hold no log of ours.

@@ -33,11 +33,12 @@ func (n *Network) Start(ctx context.Context) error {
 // unfinished reports whether operations wait for the chain.
 func (n *Network) unfinished(ctx context.Context) (bool, error) {
 	open, err := store.ChainOpsIn(ctx, n.deps.Store, 1, string(chain.Created), string(chain.Signed), string(chain.Sent), string(chain.Included), string(chain.Confirmed))
-	if err != nil || len(open) > 0 {
-		return len(open) > 0, err
-	}
-	undecided, err := store.UndecidedChainOps(ctx, n.deps.Store, 1)
-	return len(undecided) > 0, err
+	return len(open) > 0, err
+}
+
+// DecideAgain runs a job of kind [store.JobDecide].
+func (n *Network) DecideAgain(ctx context.Context, key []byte) error {
+	return n.rail.DecideAgain(ctx, key)
 }
 
 // watch returns the loop that asks whether the chain can be used, so that a caller of /ready causes no request.

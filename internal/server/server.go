@@ -114,6 +114,9 @@ func New(ctx context.Context, cfg Config) (_ *Server, err error) {
 	}))
 	s.queue.Handle(store.JobEndKey, a.FinishKey)
 	s.queue.Handle(store.JobEndGrant, s.oauth.FinishGrant)
+	if s.chain.Rail() != nil {
+		s.queue.Handle(store.JobDecide, s.chain.DecideAgain)
+	}
 	if base.store.Engine() == store.SQLite { // there is one service on a directory
 		if err := base.store.Tx(ctx, func(tx *store.Tx) error { return store.FreeHeld(ctx, tx) }); err != nil {
 			return nil, err

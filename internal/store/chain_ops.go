@@ -10,6 +10,9 @@ import (
 	"github.com/tollhq/toll"
 )
 
+// JobDecide is the kind of jobs that have an order take what became of its operation, which it could not take before.
+const JobDecide = "chain.decide"
+
 // ChainOp is a user operation of the crypto rail. What the rail knows of it beside these columns is Data.
 type ChainOp struct {
 	ID        string    `db:"op_id"`
@@ -72,11 +75,6 @@ func ChainOpsIn(ctx context.Context, q Querier, limit int, states ...string) ([]
 // ChainOpsFrom returns the operations whose evidence is in this block or a later one, by block.
 func ChainOpsFrom(ctx context.Context, q Querier, block int64) ([]*ChainOp, error) {
 	return chainOps.all(ctx, q, "WHERE evidence >= $1 ORDER BY evidence, op_id", block)
-}
-
-// UndecidedChainOps returns the operations whose orders have yet to take what became of them, those that were updated longest ago first, at most limit.
-func UndecidedChainOps(ctx context.Context, q Querier, limit int) ([]*ChainOp, error) {
-	return chainOps.all(ctx, q, "WHERE untold ORDER BY updated_at, op_id LIMIT $1", int64(limit))
 }
 
 // nullable returns b so that no bytes are stored as NULL.

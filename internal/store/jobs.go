@@ -108,6 +108,7 @@ func AdoptJobs(ctx context.Context, tx *Tx, now time.Time) error {
 		{"'" + JobDisable + "'", text("delegation_id"), "delegations WHERE disable_at > 0 AND disable_at", now},
 		{"'" + JobPay + "' || rail", text("order_id"), "orders WHERE open_key IS NOT NULL AND rail IS NOT NULL AND try_at", now},
 		{"'" + JobTakeBack + "'", text("order_id"), "orders WHERE held_back > 0 AND updated_at", now},
+		{"'" + JobDecide + "'", text("op_id"), "chain_ops WHERE untold AND updated_at", now.Add(-callerTime)},
 	} {
 		_, err := tx.Exec(ctx, "INSERT INTO jobs (kind, key, due, attempt, holder, held_until) SELECT "+work.kind+", "+work.id+
 			", CAST($1 AS BIGINT), 0, '', 0 FROM "+work.flagged+" < $2 ON CONFLICT (kind, key) DO NOTHING",
