@@ -389,20 +389,13 @@ func (r *runningChain) close() error {
 	return nil
 }
 
-// Stop makes calls that need the chain fail from now on, also those that wait for its start.
-func (n *Network) Stop() {
+// Close closes the chain, whose loops have stopped before. Calls that need it fail from now on, also those that wait for its start.
+func (n *Network) Close(context.Context) error {
 	n.mu.Lock()
-	defer n.mu.Unlock()
 	if !n.closed {
 		n.closed = true
 		close(n.attempt)
 	}
-}
-
-// Close closes the chain, whose loops have stopped before.
-func (n *Network) Close(context.Context) error {
-	n.Stop()
-	n.mu.Lock()
 	r := n.running
 	n.running = nil
 	n.mu.Unlock()

@@ -34,7 +34,7 @@ type Order struct {
 	Permission    *toll.Hash `db:"permission_hash"`         // the permission on which it counts
 	RequestID     string     `db:"request_id,null"`         // the request for which it was made, "" for none
 	Session       string     `db:"session,null,set"`        // JSON of the page on which a person pays, "" for none
-	FailureCode   toll.Code  `db:"failure_code,null,set"`   // of a failure; of an open order, why its rail could not be used
+	FailureCode   toll.Code  `db:"failure_code,null,set"`   // of a failure
 	FailureParams string     `db:"failure_params,null,set"` // JSON, or ""
 	// TryAt and Tries are for processes of the release before, which look at open orders by them.
 	TryAt time.Time `db:"try_at,set"`
