@@ -11,7 +11,7 @@ import (
 	"github.com/tollhq/toll/internal/store"
 )
 
-// undecided reports whether the order of an operation has yet to take what became of it.
+// undecided reports whether the order of an operation has yet to take its outcome.
 func (o *Op) undecided() bool {
 	switch o.State {
 	case Confirmed, Final, Failed:
@@ -20,9 +20,9 @@ func (o *Op) undecided() bool {
 	return false
 }
 
-// decide runs f, which stores what decides the order of an operation, in one transaction with the order and its credits. refused
-// reports that the order cannot take it; then nothing is stored, as with every error. A database that cannot be used concerns all
-// operations, and is no refusal.
+// decide stores the outcome of an operation, which f writes, in one transaction with its order and
+// its credits. refused reports that the order cannot take the outcome; then nothing is stored, as
+// with every error. An unavailable database concerns all operations, and is not a refusal.
 func (r *Rail) decide(ctx context.Context, op *Op, f func(tx *store.Tx) error) (refused bool, err error) {
 	account, err := r.accountOf(ctx, op)
 	if err != nil {
@@ -85,8 +85,8 @@ func (r *Rail) DecideAgain(ctx context.Context, key []byte) error {
 	return err
 }
 
-// accountOf is the account of the order of an operation, the zero value when there is no order: the sale of another server. The
-// operations of an earlier release have none of their own.
+// accountOf returns the account of the order of an operation. It is zero for a sale of another
+// server, which has no order. Operations of an earlier release do not store their account.
 func (r *Rail) accountOf(ctx context.Context, op *Op) ([16]byte, error) {
 	if op.Account != ([16]byte{}) {
 		return op.Account, nil
@@ -105,7 +105,7 @@ func (r *Rail) accountOf(ctx context.Context, op *Op) ([16]byte, error) {
 	return [16]byte{}, err
 }
 
-// outcome is how an operation stands, as its order takes it. The states of operations have the words of orders.
+// outcome is the state of an operation as its order takes it. Both use the same words for states.
 func (o *Op) outcome() rail.Outcome {
 	out := rail.Outcome{Status: toll.OrderStatus(o.State)}
 	tx := o.Tx

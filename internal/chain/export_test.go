@@ -151,7 +151,7 @@ func (o *Op) Outcome() rail.Outcome { return o.outcome() }
 
 // Pay has an order begun and carried on as checkout does, and returns when it is decided or ctx ends.
 func (r *Rail) Pay(ctx context.Context, p rail.Purchase) (rail.Payment, error) {
-	op, err := r.order(&p)
+	op, err := r.newOrderOp(&p)
 	if err != nil {
 		return rail.Payment{}, err
 	}
@@ -164,7 +164,7 @@ func (r *Rail) Pay(ctx context.Context, p rail.Purchase) (rail.Payment, error) {
 	if op.Digest != want {
 		return paymentOf(op), conflict(op.ID)
 	}
-	return r.pursue(ctx, op, p.Delegation)
+	return r.awaitOutcome(ctx, op, p.Delegation)
 }
 
 // Outcome is how an order stands, created for one that was not begun.

@@ -23,26 +23,29 @@ import (
 )
 
 const (
-	// readEvery is how often who waits for an operation reads it: another process may be at it. What this one does wakes it.
+	// readEvery is how often a waiting caller reads an operation that another process may change.
+	// Changes by this process wake the caller.
 	readEvery = time.Second
-	// earlyPause is how long a sale waits whose authorization counts from the next block on.
+	// earlyPause is the pause before a sale is signed whose authorization is valid from the next
+	// block on.
 	earlyPause = 150 * time.Millisecond
-	// maxRemembered is how many delegations a process knows to be stored.
+	// maxRemembered bounds the cache of delegations that are already stored.
 	maxRemembered = 1 << 16
 )
 
-// Prepare implements [rail.Rail]. It asks nobody.
+// Prepare implements [rail.Rail]. It reads neither the chain nor the database.
 func (r *Rail) Prepare(_ context.Context, p *rail.Purchase) error {
-	op, err := r.purchased(p)
+	op, err := r.newOp(p)
 	if err == nil && op.Failure != nil {
 		return op.Failure.asError()
 	}
 	return err
 }
 
-// Begin implements [rail.Rail]. Errors: [toll.CodeChainOrderConflict] for an order id that was used with other content, [ErrSold].
+// Begin implements [rail.Rail]. Errors: [toll.CodeChainOrderConflict] for an order id that was used
+// with other content, [ErrSold].
 func (r *Rail) Begin(ctx context.Context, tx *store.Tx, p *rail.Purchase) error {
-	op, err := r.purchased(p)
+	op, err := r.newOp(p)
 	if err != nil {
 		return err
 	}
@@ -54,12 +57,13 @@ func (r *Rail) Begin(ctx context.Context, tx *store.Tx, p *rail.Purchase) error 
 	return err
 }
 
-// purchased makes the operation of an order, in the state Created, or Failed when it can never be paid so.
-func (r *Rail) purchased(p *rail.Purchase) (*Op, error) {
+// newOp makes the operation of any purchase, in the state Created, or Failed when it can never be
+// paid. It stores nothing.
+func (r *Rail) newOp(p *rail.Purchase) (*Op, error) {
 	if p.Sale == nil {
-		return r.order(p)
+		return r.newOrderOp(p)
 	}
-	op, f := r.sale(p.Sale)
+	op, f := r.newSaleOp(p.Sale)
 	if f != nil {
 		return &Op{State: Failed, Failure: f}, nil
 	}
@@ -75,14 +79,14 @@ func (r *Rail) Payment(ctx context.Context, q store.Querier, orderID string) (ra
 	return paymentOf(op), nil
 }
 
-// Resume implements [rail.Rail]: it signs an order that is not signed yet. The relayers and the tracker do the rest, in whatever
-// process.
+// Resume implements [rail.Rail]: it signs an order that is not signed yet. The relayers and the
+// tracker do the rest, in any process.
 //
 // Errors: [toll.CodeChainOrderConflict] for an order that was begun with other content; with status 503 and RetryAfterSecs
 // [toll.CodeChainUnreachable], [toll.CodeChainContracts], [toll.CodeChainRelayerLow], [toll.CodeChainFeeCap],
 // [toll.CodeChainPaused], [toll.CodeChainSignerCap].
 func (r *Rail) Resume(ctx context.Context, p *rail.Purchase) error {
-	want, err := r.purchased(p)
+	want, err := r.newOp(p)
 	if err != nil {
 		return err
 	}
@@ -97,7 +101,8 @@ func (r *Rail) Resume(ctx context.Context, p *rail.Purchase) error {
 	return r.resume(ctx, op, p.Delegation)
 }
 
-// resume is [Rail.Resume] for an operation. d is its delegation. What another process does with it meanwhile is no error.
+// resume is [Rail.Resume] for an operation. d is its delegation. It returns nil if another process
+// has changed the operation meanwhile.
 func (r *Rail) resume(ctx context.Context, op *Op, d *rail.Delegation) error {
 	var err error
 	switch op.State {
@@ -121,7 +126,7 @@ func (r *Rail) resume(ctx context.Context, op *Op, d *rail.Delegation) error {
 		return r.delay(ctx, op, nil)
 	}
 	if now, e := r.op(ctx, op.ID); errors.Is(err, ErrChanged) || e == nil && now.Version != op.Version {
-		return nil // another process may be the reason, too
+		return nil // the error may come from what the other process did
 	}
 	if delay := rail.NewDelay(err, r.cfg.Clock()); delay != nil {
 		if e := r.delay(ctx, op, delay); e != nil {
@@ -131,10 +136,11 @@ func (r *Rail) resume(ctx context.Context, op *Op, d *rail.Delegation) error {
 	return err
 }
 
-// delay stores why an operation cannot be carried on now, or that it can. What another process stores meanwhile stays.
+// delay stores why an operation cannot be carried on now; nil clears it. A write of another process
+// takes precedence.
 func (r *Rail) delay(ctx context.Context, op *Op, d *rail.Delay) error {
 	if op.State != Created && op.State != Signed || d == nil && (op.Delay == nil || op.State == Created) {
-		return nil // whoever signs forgets it
+		return nil // sign and store (transactions.go) clear it themselves
 	}
 	next := *op
 	next.Delay = d
@@ -144,8 +150,9 @@ func (r *Rail) delay(ctx context.Context, op *Op, d *rail.Delay) error {
 	return nil
 }
 
-// pursue has an operation that was stored carried on until it is decided or ctx ends. It reads it once a second.
-func (r *Rail) pursue(ctx context.Context, op *Op, d *rail.Delegation) (rail.Payment, error) {
+// awaitOutcome resumes a stored operation until it is decided or ctx ends. It reads it at least
+// once a second.
+func (r *Rail) awaitOutcome(ctx context.Context, op *Op, d *rail.Delegation) (rail.Payment, error) {
 	changed, leave := r.waiters.Join(op.ID)
 	defer leave()
 	for ctx.Err() == nil {
@@ -172,8 +179,8 @@ func (r *Rail) pursue(ctx context.Context, op *Op, d *rail.Delegation) (rail.Pay
 	return paymentOf(op), nil
 }
 
-// order makes the operation of a purchase, in the state Created, or Failed when it can never be paid so.
-func (r *Rail) order(p *rail.Purchase) (*Op, error) {
+// newOrderOp is newOp for a purchase that the wallet of the subscriber or a delegation pays.
+func (r *Rail) newOrderOp(p *rail.Purchase) (*Op, error) {
 	now := r.cfg.Clock()
 	op := &Op{
 		ID: p.OrderID, Account: p.Account, Kind: KindOrder, State: Created, Sender: common.Address(p.Subscriber), Payer: common.Address(p.Subscriber),
@@ -225,8 +232,8 @@ func (r *Rail) order(p *rail.Purchase) (*Op, error) {
 	return op, nil
 }
 
-// orderedAt is from when on a payment may be on the chain: since its order was placed, which may be long before its operation is
-// recorded. A backup may hold the one without the other.
+// orderedAt is the earliest time at which a payment may be on the chain: when its order was placed.
+// The operation of an order of an earlier release is recorded later.
 func orderedAt(at, now time.Time) time.Time {
 	if at.IsZero() || at.After(now) {
 		return now
@@ -249,7 +256,8 @@ func cents(units *big.Int) int64 {
 	return n.Int64()
 }
 
-// digest is what makes two orders with one id the same: who pays whom how much of what, and under which delegation.
+// digest tells whether two orders with the same id are equal: payer, receivers, amounts, token and
+// delegation.
 func digest(op *Op) common.Hash {
 	content := []any{op.ID, op.Sender, op.Payer, op.Token, op.Payments, op.DelegationID, op.Delegation}
 	if op.Kind == KindSale {
@@ -270,8 +278,9 @@ func transfersOf(payments []Payment) []userop.Transfer {
 	return out
 }
 
-// sign takes an order from Created to Signed, or to Failed when it cannot be paid. Until then nothing has left this process, so
-// any process may do it again.
+// sign takes an operation from Created to Signed; to Failed when it cannot be paid, which decides
+// its order; or to Included when others have carried the authorization of a sale out already.
+// Nothing has left this process before, so any process may repeat it.
 func (r *Rail) sign(ctx context.Context, op *Op, d *rail.Delegation) error {
 	if err := r.Ready(ctx); err != nil {
 		return err
@@ -355,9 +364,9 @@ func (r *Rail) build(ctx context.Context, op *Op, d *rail.Delegation) (*userop.O
 	if err != nil {
 		return nil, nil, err
 	}
-	all, f, err := r.ableAccounts(ctx, op, d)
+	all, f, err := r.payingAccounts(ctx, op, d)
 	if f == nil && err == nil {
-		f, err = r.tokenThere(ctx, op)
+		f, err = r.checkToken(ctx, op)
 	}
 	if f != nil || err != nil {
 		return nil, f, err
@@ -385,7 +394,8 @@ func (r *Rail) build(ctx context.Context, op *Op, d *rail.Delegation) (*userop.O
 	return operation, nil, nil
 }
 
-// remember stores of which delegation a hash is, before anything is signed with it. Most orders are of one that was used before.
+// remember stores the id of a delegation by its hash, before anything is signed with it. Most
+// orders find it in the cache.
 func (r *Rail) remember(ctx context.Context, hash common.Hash, id string) error {
 	r.mu.Lock()
 	_, known := r.delegations[hash]
@@ -405,9 +415,10 @@ func (r *Rail) remember(ctx context.Context, hash common.Hash, id string) error 
 	return nil
 }
 
-// tokenThere looks at a token of the operator's list: a transfer of one without code would succeed and move nothing, as would
-// one of a token that answers false instead of reverting.
-func (r *Rail) tokenThere(ctx context.Context, op *Op) (*Failure, error) {
+// checkToken checks that a token of the operator's list exists on the chain and pays: a transfer of
+// a token without code would succeed and move nothing, and so would a transfer of a token that
+// answers false instead of reverting.
+func (r *Rail) checkToken(ctx context.Context, op *Op) (*Failure, error) {
 	if op.Token == (common.Address{}) || r.cfg.currency(op.Token) != "" {
 		return nil, nil
 	}
@@ -418,15 +429,17 @@ func (r *Rail) tokenThere(ctx context.Context, op *Op) (*Failure, error) {
 	return f, err
 }
 
-// ableAccounts reads the accounts of an order and refuses those that cannot pay it. It keeps the authorization that an account
-// needs which its user holds.
-func (r *Rail) ableAccounts(ctx context.Context, op *Op, d *rail.Delegation) (map[common.Address]account, *Failure, error) {
+// payingAccounts reads the accounts of an order and refuses those that cannot pay it. It sets the
+// EIP-7702 authorization of the operation if the user's account still needs one.
+func (r *Rail) payingAccounts(
+	ctx context.Context, op *Op, d *rail.Delegation,
+) (map[common.Address]account, *Failure, error) {
 	all, err := r.accounts(ctx, op.Sender, op.Payer)
 	if err != nil {
 		return nil, nil, err
 	}
 	if d != nil && !d.OwnerAccount.IsZero() && all[op.Payer].code == codeNone {
-		if op.Authorization, err = r.given(d, all[op.Payer].nonce); err != nil {
+		if op.Authorization, err = r.givenAuthorization(d, all[op.Payer].nonce); err != nil {
 			e := toll.AsError(err)
 			return nil, &Failure{Code: e.Code, Reason: e.Text() + " " + e.Details, Params: e.Params}, nil
 		}
@@ -434,8 +447,11 @@ func (r *Rail) ableAccounts(ctx context.Context, op *Op, d *rail.Delegation) (ma
 	return all, foreign(op, all), nil
 }
 
-// given is the authorization that was handed in with a delegation, for an account without code.
-func (r *Rail) given(d *rail.Delegation, nonce uint64) (*types.SetCodeAuthorization, error) {
+// givenAuthorization returns the authorization that was handed in with a delegation, for an account
+// without code.
+func (r *Rail) givenAuthorization(
+	d *rail.Delegation, nonce uint64,
+) (*types.SetCodeAuthorization, error) {
 	if len(d.Authorization) == 0 {
 		e := foreignCode(delegatorOf(d))
 		e.Message = "The account has no code, and no authorization gives it ours."

@@ -21,10 +21,10 @@ type Rail struct {
 	cfg     Config
 	chainID *big.Int
 	log     *slog.Logger
-	work    signals     // of the relayers: there are operations to send, or transactions that may be mined
-	moved   jobs.Signal // of the tracker: the chain, or what is looked for on it, may have moved
+	work    signals     // wake the relayers: there are operations to send, or transactions may be mined
+	moved   jobs.Signal // wakes the tracker: there is a new block, or a new operation to look for
 	outbox  outbox
-	lanes   chan struct{} // reads of the chain under way
+	lanes   chan struct{} // bounds concurrent reads of the chain
 	stopped atomic.Pointer[error]
 
 	waiters rail.Waiters // for operations
@@ -32,10 +32,10 @@ type Rail struct {
 	mu    sync.Mutex
 	ready readiness
 
-	delegations map[common.Hash]struct{} // that are stored
+	delegations map[common.Hash]struct{} // known to be stored; a cache
 }
 
-// maxReads is how many reads of the chain are under way at a time.
+// maxReads bounds concurrent reads of the chain.
 const maxReads = 8
 
 var (
@@ -69,8 +69,8 @@ func (r *Rail) Open(pool *endpoints.Pool) { r.cfg.Pool = pool }
 // start makes the chain usable. Errors have status 503.
 func (r *Rail) start(ctx context.Context) error { return r.cfg.Start(ctx) }
 
-// Loops returns what sends operations and follows the chain. Any number of processes may run them; leases say which of them is at
-// what.
+// Loops returns the relayers, which send operations, and the tracker, which follows the chain. Any
+// number of processes may run them; a lease lets one of them work at a time.
 func (r *Rail) Loops() []jobs.Loop {
 	t := r.newTracker()
 	loops := []jobs.Loop{
@@ -84,7 +84,7 @@ func (r *Rail) Loops() []jobs.Loop {
 	return loops
 }
 
-// changed wakes who waits for these operations.
+// changed wakes the callers of this process that wait for these operations.
 func (r *Rail) changed(ids ...string) { r.waiters.Wake(ids...) }
 
 // signals wake several loops.

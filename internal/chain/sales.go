@@ -29,14 +29,15 @@ func TokenDomain(chainID uint64, token toll.Address) (evm.Domain, bool) {
 	return evm.Domain{Name: name, Version: version, ChainID: new(big.Int).SetUint64(chainID), Contract: token}, ok
 }
 
-// Domain implements [rail.Seller]. It does not start the chain: what is sold is told while nobody buys.
+// Domain implements [rail.Seller]. It does not start the chain: prices are listed before anybody
+// buys.
 func (r *Rail) Domain(token toll.Address) (evm.Domain, bool) {
 	return TokenDomain(r.cfg.ChainID, token)
 }
 
-// sale makes the operation of a sale, in the state Created, or says why it is none. Nothing is asked of the chain: whether code
-// of the payer takes a signature that its key has not made, [Rail.disowned] tells.
-func (r *Rail) sale(s *rail.Sale) (*Op, *Failure) {
+// newSaleOp is newOp for a sale, or says why it cannot be paid. It does not read the chain:
+// [Rail.disowned] checks a signature that the key of the payer has not made.
+func (r *Rail) newSaleOp(s *rail.Sale) (*Op, *Failure) {
 	a, token := &s.Authorization, common.Address(s.Token)
 	_, ok := TokenDomain(r.cfg.ChainID, s.Token)
 	switch {
@@ -60,7 +61,7 @@ func (r *Rail) sale(s *rail.Sale) (*Op, *Failure) {
 	return op, nil
 }
 
-// authorization is the one of an operation of a sale.
+// authorization returns the authorization that pays a sale.
 func (o *Op) authorization() *evm.Authorization {
 	return &evm.Authorization{
 		From: toll.Address(o.Payer), To: toll.Address(o.Payments[0].To), Value: o.Payments[0].Amount,
@@ -68,13 +69,15 @@ func (o *Op) authorization() *evm.Authorization {
 	}
 }
 
-// Sell implements [rail.Seller]. The payment is made when the token has carried the authorization out, whoever sent it, also before
-// it was asked for here. One that was sent fails when it cannot be carried out any more: its nonce was used otherwise, or a
-// finalized block is past its end. One that failed before is looked at again.
+// Sell implements [rail.Seller]. The payment is made when the token has carried the authorization
+// out, whoever sent it, even before this call. A payment that was sent fails when it cannot be
+// carried out any more: its nonce was used otherwise, or a finalized block is past its end. A
+// payment that failed before anything was sent is checked again.
 //
-// A failure has the reason word of the protocol in Params, as "reason". One of an authorization that is no payment at all, or
-// that pays something else, leaves no trace. Whether code of the payer takes the signature is asked before the payment is begun;
-// afterwards the token says so. Errors: those of [Rail.Resume].
+// A failure has the reason word of the protocol in Params, as "reason". An authorization that is
+// not a valid payment, or that pays another order, is not stored. A signature by code of the payer
+// is checked before the payment begins; afterwards the token checks it. Errors: those of
+// [Rail.Resume].
 func (r *Rail) Sell(ctx context.Context, s rail.Sale) (rail.Payment, error) {
 	if s.OrderID == "" {
 		return rail.Payment{}, errors.New("chain: a sale without an order")
@@ -82,7 +85,7 @@ func (r *Rail) Sell(ctx context.Context, s rail.Sale) (rail.Payment, error) {
 	if err := r.start(ctx); err != nil {
 		return rail.Payment{}, err
 	}
-	op, f := r.sale(&s)
+	op, f := r.newSaleOp(&s)
 	if f == nil {
 		var err error
 		if f, err = r.strange(ctx, op); err != nil {
@@ -103,21 +106,22 @@ func (r *Rail) Sell(ctx context.Context, s rail.Sale) (rail.Payment, error) {
 	case there.Digest != op.Digest:
 		return paymentOf(there), conflict(op.ID)
 	}
-	o, err := r.pursue(ctx, there, nil)
+	o, err := r.awaitOutcome(ctx, there, nil)
 	if err != nil || o.Status != toll.OrderFailed || o.Ended {
 		return o, err
 	}
 	if again, err := r.Again(ctx, s.OrderID); err != nil || !again {
 		return o, nil
 	}
-	return r.pursue(ctx, there, nil)
+	return r.awaitOutcome(ctx, there, nil)
 }
 
-// failed is the payment of a sale that leaves no trace.
+// failed is the payment of a sale that is not stored.
 func failed(f *Failure) rail.Payment { return paymentOf(&Op{State: Failed, Failure: f}) }
 
-// Again implements [rail.Seller]: it takes a sale that failed before anything was sent to Included when others have had its
-// authorization carried out since. true, too: it is not failed any more.
+// Again implements [rail.Seller]: it takes a sale that failed before anything was sent to Included
+// when others have had its authorization carried out since. It returns true, too, for a sale that
+// is not failed any more.
 func (r *Rail) Again(ctx context.Context, orderID string) (bool, error) {
 	if err := r.start(ctx); err != nil {
 		return false, err
@@ -223,7 +227,7 @@ func (r *Rail) CheckSale(ctx context.Context, s rail.Sale) (used bool, err error
 		return false, err
 	}
 	s.OrderID = "check" // of no order: nothing is stored
-	op, f := r.sale(&s)
+	op, f := r.newSaleOp(&s)
 	if f != nil {
 		return false, f.asError()
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/tollhq/toll/internal/store"
 )
 
-// takeBackEvery is how often credits are looked at that holds keep from being taken back.
+// takeBackEvery is how often the service tries to take back credits that are on hold.
 const takeBackEvery = 2 * time.Second
 
 func isPaid(s toll.OrderStatus) bool { return s == toll.OrderConfirmed || s == toll.OrderFinal }
@@ -47,7 +47,7 @@ func (c *Checkout) Change(ctx context.Context, account [16]byte, f func(t *rail.
 	return err
 }
 
-// yield has an open order give its place back.
+// yield makes an open order give its place among the orders of its plan back.
 func (c *Checkout) yield(ctx context.Context, t *ledger.Tx, account [16]byte, id string) error {
 	o, err := orderToDecide(ctx, t, account, id)
 	if err != nil || !o.Open {
@@ -60,7 +60,8 @@ func (c *Checkout) yield(ctx context.Context, t *ledger.Tx, account [16]byte, id
 	return err
 }
 
-// afterDecision changes the jobs of a decided order: the rows of its rail are locked before.
+// afterDecision changes the jobs of a decided order. It comes last in the transaction, because rows
+// of the rail are locked before jobs.
 func (c *Checkout) afterDecision(ctx context.Context, tx *store.Tx, o *store.Order) error {
 	if o.HeldBack > 0 {
 		if err := store.PutJob(ctx, tx, store.Job{Kind: store.JobTakeBack, Key: []byte(o.ID), Due: c.now()}); err != nil {
@@ -70,7 +71,7 @@ func (c *Checkout) afterDecision(ctx context.Context, tx *store.Tx, o *store.Ord
 	return store.DropJob(ctx, tx, store.JobPay+o.Rail, []byte(o.ID))
 }
 
-// orderToDecide is [store.OrderForUpdate] with the error that a rail gets.
+// orderToDecide is [store.OrderForUpdate] with [toll.CodeOrderNotFound] as its error for rails.
 func orderToDecide(ctx context.Context, t *ledger.Tx, account [16]byte, id string) (*store.Order, error) {
 	o, err := store.OrderForUpdate(ctx, t.Tx, account, id)
 	if errors.Is(err, store.ErrNotFound) {
@@ -79,8 +80,8 @@ func orderToDecide(ctx context.Context, t *ledger.Tx, account [16]byte, id strin
 	return o, err
 }
 
-// decide compares an outcome with the row of its order, under the lock of the account, and writes what follows. It returns the
-// order as it is then.
+// decide compares an outcome with the order, under the lock of the account, and writes the change:
+// see confirm and decideFailed. It returns the order as it is then.
 func (c *Checkout) decide(ctx context.Context, t *ledger.Tx, account [16]byte, id string, out *rail.Outcome) (*store.Order, error) {
 	o, err := orderToDecide(ctx, t, account, id)
 	if err != nil {
@@ -109,8 +110,8 @@ func (c *Checkout) decide(ctx context.Context, t *ledger.Tx, account [16]byte, i
 	return o, store.UpdateOrder(ctx, t.Tx, o)
 }
 
-// confirm mints the credits of a paid order. An order that had failed gets them too, and those that were taken back
-// return: the money moved.
+// confirm mints the credits of a paid order. An order that had failed before gets them too, or gets
+// those back that were taken: the money moved.
 func (c *Checkout) confirm(ctx context.Context, t *ledger.Tx, plan *toll.Plan, o *store.Order, out *rail.Outcome) error {
 	c.failpoint("confirming")
 	now, late := c.now(), !o.Open
@@ -193,7 +194,7 @@ func (c *Checkout) decideFailed(ctx context.Context, t *ledger.Tx, plan *toll.Pl
 			return err
 		}
 		o.Reversed = true
-		account(o, moved)
+		setTakenBack(o, moved)
 		giveBack = budget.undo
 		c.log.Error("a paid order was undone by the chain", "order", o.ID, "reason", out.FailureReason, "credits", o.Credits,
 			"taken_back", o.TakenBack, "loss", o.Loss, "held", o.HeldBack)
@@ -211,7 +212,8 @@ func (c *Checkout) decideFailed(ctx context.Context, t *ledger.Tx, plan *toll.Pl
 	if err := c.changeBudgetOf(ctx, t, o, out, func(b budget) { giveBack(b, o) }); err != nil || !out.Ended {
 		return err
 	}
-	// Under the name of a sale the wallet may buy with another authorization now: this one can never pay as well.
+	// The wallet may use the payment identifier of the sale again: this authorization can never
+	// pay.
 	return store.FreeSaleIdentifier(ctx, t.Tx, o.Subscriber, o.ID)
 }
 
@@ -256,13 +258,14 @@ func (c *Checkout) changeBudgetOf(ctx context.Context, t *ledger.Tx, o *store.Or
 	return store.UpdateDelegationTransaction(ctx, t.Tx, o.DelegationID, o.ID, status, provider, o.FailureReason)
 }
 
-// account notes what has become of the credits of an order that was undone.
-func account(o *store.Order, t ledger.TakenBack) {
+// setTakenBack sets what became of the credits of an order that was undone.
+func setTakenBack(o *store.Order, t ledger.TakenBack) {
 	o.TakenBack, o.HeldBack = t.Taken, t.Left
 	o.Loss = t.Granted - t.Taken - t.Left
 }
 
-// finishTakeBack follows credits that holds kept from being taken back, until the holds have ended ([store.JobTakeBack]).
+// finishTakeBack takes back credits that were on hold, until all holds have ended
+// ([store.JobTakeBack]).
 func (c *Checkout) finishTakeBack(ctx context.Context, id []byte) error {
 	found, err := store.OrderByID(ctx, c.store, string(id))
 	if err != nil {
@@ -282,7 +285,7 @@ func (c *Checkout) finishTakeBack(ctx context.Context, id []byte) error {
 		if left = moved.Left; err != nil || o.HeldBack == moved.Left {
 			return err
 		}
-		if account(o, moved); o.HeldBack == 0 {
+		if setTakenBack(o, moved); o.HeldBack == 0 {
 			c.log.Error("the credits of an order that the chain undid are accounted for", "order", o.ID, "taken_back", o.TakenBack,
 				"loss", o.Loss)
 		}

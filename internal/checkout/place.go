@@ -14,8 +14,8 @@ import (
 	"github.com/tollhq/toll/internal/store"
 )
 
-// lease is how long an order is left to the process that placed it. Two that work on one order do no harm: the rail and the
-// ledger know it by its id.
+// lease is how long the process that placed an order holds its job. Two processes that work on one
+// order do no harm: the rail and the ledger know it by its id.
 const lease = 10 * time.Second
 
 // intent is an order that somebody wants.
@@ -35,8 +35,9 @@ type intent struct {
 	recorded bool // the order that came of it was made for it
 }
 
-// openKey keeps orders apart that may be open at the same time. An account has one, but for pages, on which a person may
-// never act, and for pay-as-you-go plans, whose orders are as large as their requests.
+// openKey is unique among the open orders of an account. It is "", so that an account has one open
+// order, except for sales, for pages, on which a person may never act, and for pay-as-you-go plans,
+// whose orders are as large as their requests.
 func (in *intent) openKey(id string) string {
 	switch {
 	case in.topUp != nil && in.plan.IsPayAsYouGo():
@@ -54,9 +55,10 @@ func (in *intent) openKey(id string) string {
 
 var errEnough = errors.New("checkout: the account has what the request needs")
 
-// place records an order with the row of its rail and takes what it needs, in one transaction, and has it paid in the background.
-// It returns an open order of the account instead when there is one, or what was bought for the request of a top-up; nil when a
-// top-up is not needed any more. An order that the rail refuses is recorded, and fails.
+// place records an order with the row of its rail and takes what it needs, in one transaction, and
+// starts its job. It returns an open order of the account instead when there is one, or what was
+// bought for the request of a top-up; nil when a top-up is not needed any more. An order that the
+// rail refuses is recorded without that row, and its job fails it, with the code of the refusal.
 func (c *Checkout) place(ctx context.Context, in *intent) (*store.Order, error) {
 	plan := in.plan
 	name, by := c.rails.of(plan)
@@ -85,7 +87,7 @@ func (c *Checkout) place(ctx context.Context, in *intent) (*store.Order, error) 
 	c.failpoint("place")
 	err = c.ledger.DoNew(ctx, plan.ID, in.subscriber, func(t *ledger.Tx) (err error) {
 		if tried {
-			// The commit of an attempt got lost, or nothing came of it.
+			// The transaction ran before. Its outcome is unknown: the order may be recorded.
 			if found, err = store.OrderOfAccount(ctx, t, account, id); !errors.Is(err, store.ErrNotFound) {
 				return cmp.Or(err, ledger.ErrRecorded)
 			}
@@ -131,7 +133,8 @@ func (c *Checkout) place(ctx context.Context, in *intent) (*store.Order, error) 
 	return found, nil
 }
 
-// prepare asks the rail whether it refuses an order, before the order is recorded.
+// prepare asks the rail whether it refuses an order, before the order is recorded. A missing
+// delegation is left to the transaction, which refuses it.
 func (c *Checkout) prepare(ctx context.Context, by rail.Rail, in *intent, account ledger.AccountID, id, delegation string) (refused bool, err error) {
 	o := &store.Order{
 		ID: id, Account: account, Subscriber: in.subscriber, Credits: max(in.credits, 1), Amount: in.amount, DelegationID: delegation, CreatedAt: c.now(),
@@ -139,7 +142,7 @@ func (c *Checkout) prepare(ctx context.Context, by rail.Rail, in *intent, accoun
 	var d *store.Delegation
 	if delegation != "" {
 		if d, err = store.DelegationByID(ctx, c.store, delegation); errors.Is(err, store.ErrNotFound) {
-			return false, nil // the transaction says so
+			return false, nil
 		}
 		if err != nil {
 			return false, err
@@ -152,7 +155,8 @@ func (c *Checkout) prepare(ctx context.Context, by rail.Rail, in *intent, accoun
 	return false, err
 }
 
-// purchase is what comes of an intent, as the rail pays it. d is the delegation of the order, nil for none.
+// purchase is the order of an intent as the rail pays it. d is the delegation of the order, nil for
+// none.
 func (in *intent) purchase(c *Checkout, o *store.Order, d *store.Delegation) *rail.Purchase {
 	p := c.purchaseOf(in.plan, o)
 	p.TopUp, p.Session = in.topUp != nil, in.session
@@ -179,7 +183,8 @@ func (c *Checkout) insert(
 	}
 	o.Plan, o.Subscriber, o.Status, o.Credits = plan.ID, in.subscriber, toll.OrderCreated, in.credits
 	o.Amount, o.Currency, o.CreatedAt, o.UpdatedAt = in.amount, plan.Price.CurrencyName(), now, now
-	o.Open, o.OpenKey, o.TryAt, o.Tries = true, in.openKey(o.ID), now.Add(lease), 1
+	o.Open, o.OpenKey = true, in.openKey(o.ID)
+	o.TryAt, o.Tries = now.Add(lease), 1 // read by the release before this one alone
 	if top := in.topUp; top != nil {
 		if !top.lacks(&a, now) {
 			return nil, errEnough

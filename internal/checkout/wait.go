@@ -11,15 +11,16 @@ import (
 )
 
 const (
-	// readEvery is how often a waiting caller reads an order that another process may decide. What this process does wakes it.
+	// readEvery is how often a waiting caller reads an order that another process may decide.
+	// Decisions of this process wake the caller.
 	readEvery = time.Second
 	// lastReadTimeout bounds the last read for a caller whose wait has ended. When the database is slower, the caller gets an error
 	// that it can retry.
 	lastReadTimeout = 2 * time.Second
 )
 
-// current returns an open order with status and transaction from the row of its rail, and that row. What is decided there but not
-// here has its credits to come.
+// current returns an open order with status and transaction from the row of its rail, and that row.
+// A row that is decided before its order is not shown: the credits are not there yet.
 func (c *Checkout) current(ctx context.Context, o *store.Order) (*store.Order, *rail.Payment, error) {
 	if !o.Open {
 		return o, &rail.Payment{}, nil
@@ -32,7 +33,7 @@ func (c *Checkout) current(ctx context.Context, o *store.Order) (*store.Order, *
 	return &shown, &p, err
 }
 
-// payment reads the row of an order at its rail. Without one it is that of an order that was not begun.
+// payment reads the row of an order at its rail. Without a row the payment has the status created.
 func (c *Checkout) payment(ctx context.Context, o *store.Order) (rail.Payment, error) {
 	none := rail.Payment{Outcome: rail.Outcome{Status: toll.OrderCreated}}
 	by := c.rails.byName(o.Rail)
@@ -46,13 +47,13 @@ func (c *Checkout) payment(ctx context.Context, o *store.Order) (rail.Payment, e
 	return p, err
 }
 
-// await returns an order when it is decided, when a person must act, at shutdown, or when the wait is over. The error is that
-// of a rail which cannot go on now; the order is then open, and is returned too.
+// await returns an order when it is decided, when a person must act, at shutdown, or after wait. An
+// error says that the rail is unavailable now; the order is then open, and is returned too.
 func (c *Checkout) await(ctx context.Context, o *store.Order, wait time.Duration) (*store.Order, *rail.Payment, error) {
 	return c.awaitWhile(ctx, o, wait, func(o *store.Order) bool { return o.Open })
 }
 
-// awaitWhile is await as long as an order is to be waited for.
+// awaitWhile is await with a condition: it waits while undecided reports true.
 func (c *Checkout) awaitWhile(
 	ctx context.Context, o *store.Order, wait time.Duration, undecided func(o *store.Order) bool,
 ) (*store.Order, *rail.Payment, error) {
@@ -74,7 +75,7 @@ func (c *Checkout) awaitWhile(
 		}
 		var run <-chan struct{}
 		if o.Open && (p.Delay != nil || p.Status == toll.OrderCreated) {
-			// A caller that waits moves the next try forward.
+			// A waiting caller brings the next run of the job forward.
 			if run, err = c.queue.Take(ctx, store.JobPay+o.Rail, []byte(o.ID)); err != nil && ctx.Err() == nil {
 				return o, nil, fault(err)
 			}

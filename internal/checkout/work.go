@@ -13,13 +13,13 @@ import (
 )
 
 const (
-	// payTries is how often a run asks a rail whose answer is lost, with pauses between the other two.
+	// payTries is how often a run calls a rail whose answer is lost, with pauses in between.
 	payTries                   = 3
 	payFirstRetry, payMaxRetry = 20 * time.Millisecond, 80 * time.Millisecond
 )
 
-// payJob carries an open order on that nobody in this process works on: its process died, its rail was away, or an earlier
-// release placed it.
+// payJob runs the job of an open order that was claimed: its process died, its rail was unavailable
+// or refused it, or an earlier release placed it.
 func (c *Checkout) payJob(ctx context.Context, id []byte) error {
 	o, err := store.OrderByID(ctx, c.store, string(id))
 	if errors.Is(err, store.ErrNotFound) || err == nil && !o.Open {
@@ -32,7 +32,7 @@ func (c *Checkout) payJob(ctx context.Context, id []byte) error {
 	if by == nil {
 		return railMissing(o.Rail)
 	}
-	p, err := c.purchase(ctx, o)
+	p, err := c.readPurchase(ctx, o)
 	if err != nil {
 		return err
 	}
@@ -46,9 +46,11 @@ func (c *Checkout) payJob(ctx context.Context, id []byte) error {
 	return c.resume(ctx, by, p)
 }
 
-// begin begins the payment of an order that has no row at its rail: the rail refuses it, which decides the order, or an earlier
-// release recorded it.
-func (c *Checkout) begin(ctx context.Context, by rail.Rail, o *store.Order, p *rail.Purchase) (begun bool, err error) {
+// begin begins the payment of an order without a row at its rail: the rail refuses it, which decides
+// the order, or an earlier release placed it. begun is false for a refused order.
+func (c *Checkout) begin(
+	ctx context.Context, by rail.Rail, o *store.Order, p *rail.Purchase,
+) (begun bool, err error) {
 	err = by.Prepare(ctx, p)
 	if refused := refusal(err); refused != nil {
 		return false, c.Change(ctx, o.Account, func(t *rail.Tx) error { return t.Decide(o.ID, *refused) })
@@ -60,8 +62,8 @@ func (c *Checkout) begin(ctx context.Context, by rail.Rail, o *store.Order, p *r
 	return err == nil, err
 }
 
-// resume has a rail carry an order on. What the rail has begun goes on without a job: this one stays, held, until the order is
-// decided.
+// resume calls the rail to carry an order on. After a success the job stays, held without a write,
+// so that another process claims it if nobody decides the order; the decision removes it.
 func (c *Checkout) resume(ctx context.Context, by rail.Rail, p *rail.Purchase) error {
 	for try := 1; ; try++ {
 		c.failpoint("pay")
@@ -88,8 +90,8 @@ func refusal(err error) *rail.Outcome {
 	return &rail.Outcome{Status: toll.OrderFailed, FailureCode: e.Code, FailureReason: e.Details, Params: e.Params}
 }
 
-// purchase is a recorded order as its rail pays it.
-func (c *Checkout) purchase(ctx context.Context, o *store.Order) (*rail.Purchase, error) {
+// readPurchase returns a recorded order as its rail pays it.
+func (c *Checkout) readPurchase(ctx context.Context, o *store.Order) (*rail.Purchase, error) {
 	plan, err := store.PlanByID(ctx, c.store, o.Plan)
 	if err != nil {
 		return nil, err
@@ -114,7 +116,8 @@ func (c *Checkout) purchase(ctx context.Context, o *store.Order) (*rail.Purchase
 	return p, nil
 }
 
-// purchaseOf is what an order says of its payment by itself. Of a pay-as-you-go plan each credit has its price.
+// purchaseOf is the part of a purchase that plan and order alone determine. The price of a
+// pay-as-you-go plan is that of one credit.
 func (c *Checkout) purchaseOf(plan *toll.Plan, o *store.Order) *rail.Purchase {
 	p := &rail.Purchase{
 		OrderID: o.ID, Account: o.Account, OrderedAt: o.CreatedAt, Plan: plan, Token: plan.Price.PayToken(c.env), Subscriber: o.Subscriber,

@@ -12,14 +12,15 @@ import (
 )
 
 const (
-	// leaseTime is how long a process that died keeps others from its work.
+	// leaseTime is how long the lease of a dead process blocks others.
 	leaseTime = 15 * time.Second
 	// leasedPause is how long a loop waits when another process has its lease.
 	leasedPause = time.Second
 )
 
-// Lease keeps all processes but one from some work. The worker takes it when there is work, takes it again while it works, which
-// prolongs it, gives it back when it is idle, and checks it in its own transactions. It is for one goroutine at a time.
+// Lease lets one process at a time do some work. The worker takes it when there is work, takes it
+// again while it works, which prolongs it, checks it in its own transactions, and releases it when
+// idle. It is not safe for concurrent use.
 type Lease struct {
 	store  *store.Store
 	clock  func() time.Time

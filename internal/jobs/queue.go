@@ -27,8 +27,9 @@ const (
 	adoptEvery = time.Minute
 )
 
-// Queue runs the due jobs of a database. Any number of processes may do so; each job runs in one of them. A run may be repeated after
-// a crash, so that handlers must be idempotent. It is safe for concurrent use.
+// Queue runs the due jobs of a database. Any number of processes may do so; each job runs in one of
+// them. A run may be repeated after a crash, so handlers must be idempotent. It is safe for
+// concurrent use.
 type Queue struct {
 	store  *store.Store
 	clock  func() time.Time
@@ -46,9 +47,10 @@ type Queue struct {
 	here   map[string]chan struct{} // runs of this process, by kind and key; closed when they end
 }
 
-// Again is the error of a run whose job is not done. Without Err it is no failure.
+// Again is the error of a run whose job is not done. It is a failure only with Err.
 type Again struct {
-	// After is when it is due again, at least. 0: after a back-off; without Err when its hold ends, without a write.
+	// After is the shortest pause before the next run. With 0 and Err the pause is a back-off. With
+	// 0 and no Err the job stays held, without a write, until its hold ends or somebody drops it.
 	After time.Duration
 	Err   error
 }
@@ -80,7 +82,8 @@ func (q *Queue) Handle(kind string, run func(ctx context.Context, key []byte) er
 	q.handlers[kind] = handler{run, make(chan struct{}, jobsAtOnce)}
 }
 
-// Loops returns what runs due jobs. A shutdown interrupts them and gives them back.
+// Loops returns the loops that claim and run due jobs. A shutdown interrupts the runs and gives
+// their jobs back.
 func (q *Queue) Loops() []Loop {
 	return []Loop{
 		{Name: "jobs.adopt", Every: adoptEvery, Turn: Do(func(ctx context.Context) error {
@@ -109,8 +112,8 @@ func (q *Queue) Close(ctx context.Context) error {
 	}
 }
 
-// Own returns a job that this process holds until a time from now. The caller stores it with what it is about, and calls
-// [Queue.Start] after the commit.
+// Own returns a new job that this process holds for a time from now. The caller stores it in the
+// transaction that needs it, and calls [Queue.Start] after the commit.
 func (q *Queue) Own(kind string, key []byte, hold time.Duration) store.Job {
 	now := q.clock()
 	return store.Job{Kind: kind, Key: key, Due: now, Attempt: 1, Holder: q.holder, Until: now.Add(hold)}
@@ -121,8 +124,9 @@ func (q *Queue) Start(j store.Job, run func(ctx context.Context) error) {
 	q.begin(j, func(ctx context.Context, _ []byte) error { return run(ctx) }, func() {})
 }
 
-// Take runs a job at once for a caller that waits for it, also before it is due, at most once a second in all processes. It
-// returns what is closed when the run of this process ends; nil when there is none.
+// Take runs a job at once for a waiting caller, also before it is due, at most once a second in all
+// processes. It returns a channel that is closed when the run of this process ends, or nil if this
+// process does not run the job.
 func (q *Queue) Take(ctx context.Context, kind string, key []byte) (<-chan struct{}, error) {
 	q.mu.Lock()
 	over, h := q.here[kind+string(key)], q.handlers[kind]
@@ -177,7 +181,7 @@ func (q *Queue) RunDue(ctx context.Context) (int, error) {
 	return n, err
 }
 
-// claim starts what is due, as far as there are slots.
+// claim claims and starts due jobs, as far as there are slots, and returns their number.
 func (q *Queue) claim(ctx context.Context) (n int, err error) {
 	kinds, err := store.DueJobs(ctx, q.store, q.clock())
 	if err != nil {

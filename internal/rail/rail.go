@@ -22,14 +22,16 @@ import (
 type Rail interface {
 	// Connect hands over the orders that the rail decides. It is called once, before the rail is used.
 	Connect(o Orders)
-	// Prepare refuses what can never be paid: a *toll.Error with code, details and params of the failed order. Of a
-	// pay-as-you-go plan the purchase is that of one credit. It reaches no network. Other errors refuse to record the order.
+	// Prepare refuses a purchase that can never be paid: a *toll.Error below status 500 with code,
+	// details and params of the failed order. After any other error the order is not recorded. For
+	// a pay-as-you-go plan the purchase is that of one credit. It reaches no network.
 	Prepare(ctx context.Context, p *Purchase) error
-	// Begin inserts the row of a purchase that was prepared, and does nothing else. A repeat changes nothing.
+	// Begin inserts the row of a prepared purchase, and does nothing else. A repeat changes
+	// nothing.
 	Begin(ctx context.Context, tx *store.Tx, p *Purchase) error
-	// Resume carries an open order on as far as that takes a caller: what it begins goes on by itself after that. A repeat does no
-	// harm. An error decides nothing. A *toll.Error with status 503 says that the rail cannot go on now; it is kept as the
-	// [Delay] of the payment.
+	// Resume does the steps of an open order that need a caller; the rail does the rest in the
+	// background. A repeat does no harm. An error decides nothing. A *toll.Error with status 503
+	// says that the rail is unavailable now; the rail keeps it as the [Delay] of the payment.
 	Resume(ctx context.Context, p *Purchase) error
 	// Payment reads the row of an order, and nothing else. [store.ErrNotFound]: it was not begun.
 	Payment(ctx context.Context, q store.Querier, orderID string) (Payment, error)
@@ -67,8 +69,8 @@ type Seller interface {
 	// decided, or ctx ends. It is paid when the chain has carried the authorization out, whoever sent it; an authorization pays
 	// once. A failure has its reason word in Params, as "reason". An error decides nothing.
 	Sell(ctx context.Context, s Sale) (Payment, error)
-	// Again looks at a sale that failed before anything was sent: others may have had its authorization carried out since. true:
-	// they have, and what the chain says decides the order once more.
+	// Again checks a sale that failed before anything was sent: others may have had its
+	// authorization carried out since. true: they have, and the chain decides the order once more.
 	Again(ctx context.Context, orderID string) (bool, error)
 	// Dead tells whether an authorization has moved nothing and never will: nobody had it carried out before its end, which is in
 	// a block that stays. It uses neither OrderID nor Signature. Errors are those of a chain that cannot be asked now.
@@ -180,8 +182,9 @@ type Orders interface {
 	// together. f may run several times, so it changes nothing outside the database; what the rail keeps in memory moves after
 	// Change has returned nil. f must not reach the network. The error is that of f, or of the database.
 	Change(ctx context.Context, account [16]byte, f func(t *Tx) error) error
-	// Spent says in a transaction of the rail how many base units have been spent of a delegation in all. A repeat changes nothing.
-	// It is the last that the transaction does, as Disabled is. Errors: [toll.CodeUnknownDelegation].
+	// Spent says in a transaction of the rail how many base units have been spent of a delegation
+	// in all. A repeat changes nothing. It must be the last write of the transaction, as Disabled
+	// is. Errors: [toll.CodeUnknownDelegation].
 	Spent(ctx context.Context, tx *store.Tx, delegationID string, units toll.Units) error
 	// Disabled says in a transaction of the rail that a delegation was revoked there. A repeat changes nothing. Errors:
 	// [toll.CodeUnknownDelegation].
@@ -218,11 +221,11 @@ type Outcome struct {
 	TxHash        string           // chain transaction, "" for none
 	ProviderID    string           // id of the payment at the rail; "" for TxHash
 	FailureReason string           // of a failure
-	// FailureCode is what the caller is told of a failure; "" is [toll.CodeOrderLacksMoney].
+	// FailureCode is the code that the caller gets; "" is [toll.CodeOrderLacksMoney].
 	FailureCode toll.Code
 	Params      map[string]any // details of the failure for machines; JSON
-	// Ended says of a failure that the chain itself has decided it. Nobody can have the authorization of a sale carried out any
-	// more then, as they can of one that failed before anything was sent.
+	// Ended: the chain itself has decided the failure, so nobody can have the authorization of a
+	// sale carried out any more. After a failure before anything was sent they still can.
 	Ended bool
 }
 

@@ -2,14 +2,16 @@ package rail
 
 import "sync"
 
-// Waiters are the callers of this process that wait for orders, or for their rows at a rail. A caller joins before it reads its
-// order, so that no change is missed. The zero value has none.
+// Waiters are the callers of this process that wait for orders, or for their rows at a rail. A
+// caller joins before it reads its order, so that no change is missed. The zero value is ready to
+// use.
 type Waiters struct {
 	mu   sync.Mutex
 	byID map[string]map[chan struct{}]bool
 }
 
-// Join returns a channel that holds a value once the order has changed, and what ends the waiting.
+// Join returns a channel that gets a value when the order has changed, and a function that ends the
+// waiting.
 func (w *Waiters) Join(orderID string) (changed <-chan struct{}, leave func()) {
 	c := make(chan struct{}, 1)
 	w.mu.Lock()
@@ -30,7 +32,7 @@ func (w *Waiters) Join(orderID string) (changed <-chan struct{}, leave func()) {
 	}
 }
 
-// Wake tells the callers that wait for orders that these have changed. It comes after the commit.
+// Wake wakes the callers that wait for these orders. Call it after the commit.
 func (w *Waiters) Wake(orderIDs ...string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
