@@ -199,7 +199,6 @@ func (w *relayer) send(ctx context.Context, now outlook, open int) (time.Duratio
 			return 50 * time.Millisecond, nil // another relayer has them
 		}
 		sent, err := w.dispatch(ctx, now, mine)
-		r.outbox.release(mine)
 		if err != nil {
 			return 0, err
 		}
@@ -210,8 +209,9 @@ func (w *relayer) send(ctx context.Context, now outlook, open int) (time.Duratio
 	}
 }
 
-// dispatch brings operations into one new transaction: it is stored, and then sent.
+// dispatch brings operations that were claimed into one new transaction: it is stored, and then sent.
 func (w *relayer) dispatch(ctx context.Context, now outlook, ops []*Op) (bool, error) {
+	defer w.rail.outbox.release(ops) // also after a panic, which ends the turn and not the process
 	b, err := w.assemble(ctx, ops)
 	if err != nil || b == nil {
 		return false, err

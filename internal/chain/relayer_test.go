@@ -238,3 +238,30 @@ func TestRelay_KeyOfOneDoesNotOpen(t *testing.T) {
 		t.Errorf("the order whose key does not open is %s (%+v)", op.State, op.Failure)
 	}
 }
+
+// panicky are keys of which the first opening panics.
+type panicky struct {
+	*chaintest.Keys
+	once *sync.Once
+}
+
+func (k panicky) Open(ctx context.Context, account common.Address) ([]byte, error) {
+	k.once.Do(func() { panic("the store of keys") })
+	return k.Keys.Open(ctx, account)
+}
+
+// A panic of a turn that has an order in hand does not keep it from the next turns.
+func TestRelay_TurnPanics(t *testing.T) {
+	w := newWorld(t, chaintest.New(t))
+	p := purchase(w.account(usdc, 1), usdc, receiver(1), 1)
+	w.signs(w.rail(), p)
+	s, err := signer.New(signer.Config{
+		ChainID: w.chainID(), Keys: panicky{&w.keys, new(sync.Once)}, Service: w.service, Relayers: []common.Address{w.relayer}, Clock: w.Now,
+		Log: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.running(func(c *chain.Config) { c.Signer = s })
+	w.decided(p.OrderID, chain.Confirmed, chain.Final)
+}

@@ -43,7 +43,7 @@ type Loop struct {
 	Gather time.Duration
 	// Rest is how many times longer than its turn a loop pauses at least, up to 2 s, also when Wake fires.
 	Rest int
-	// Turn does what is due. It returns when the next turn is due: 0 after Every, [AtOnce] when there is more to do. Errors are
+	// Turn does what is due. It returns when the next turn is due: 0 after Every, [AtOnce] or less when there is more to do. Errors are
 	// logged, and the next turn follows after a back-off. ctx ends when the group stops.
 	Turn func(ctx context.Context) (next time.Duration, err error)
 	// Lease is that of Turn, which returns [store.ErrLeased] while another process has it: no failure. It is given back after the
@@ -264,10 +264,10 @@ func (r *running) turn(ctx context.Context) (next time.Duration, err error) {
 	return r.Turn(ctx)
 }
 
-// wait returns after d, or for ever with 0, and when the loop is woken or ctx ends.
+// wait returns after d, or never with 0, and when the loop is woken or ctx ends.
 func (r *running) wait(ctx context.Context, d time.Duration) {
 	var after <-chan time.Time
-	if d > 0 {
+	if d != 0 {
 		t := time.NewTimer(d)
 		defer t.Stop()
 		after = t.C

@@ -20,6 +20,28 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
+// A turn that is due at a time that is over comes at once, also when only Wake starts others.
+func TestLoop_DueBefore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var turns atomic.Int64
+		g := jobs.NewGroup(nil)
+		g.Start(jobs.Loop{Name: "a", Turn: func(context.Context) (time.Duration, error) {
+			if turns.Add(1) == 1 {
+				return -time.Microsecond, nil
+			}
+			return 0, nil
+		}})
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		if n := turns.Load(); n != 2 {
+			t.Errorf("%d turns", n)
+		}
+		if err := g.Stop(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // Turns follow each other after Every, at once when there is more to do, and when the loop is woken.
 func TestLoop_Turns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
