@@ -103,6 +103,36 @@ func TestF24_OrderOfTheReleaseBefore(t *testing.T) {
 	})
 }
 
+// An order that was decided while this process prepared it, by one whose rail refuses it, is not begun and costs nothing.
+func TestF24_DecidedWhilePrepared(t *testing.T) {
+	eachRail(t, func(s *shop) {
+		p := s.plan(usdc(100))
+		s.rail.Behave(railtest.Behaviour{Hang: true})
+		o, err := s.at(0).Order(s.ctx, checkout.OrderRequest{Caller: holder, Plan: p, Wait: time.Millisecond}, nil)
+		s.must(err)
+		s.close(s.at(0))
+		s.rail.Behave(railtest.Behaviour{})
+		s.must(s.store.Tx(s.ctx, func(tx *store.Tx) error {
+			_, err := tx.Exec(s.ctx, "DELETE FROM settings WHERE name LIKE 'railtest/%'")
+			return err
+		}))
+		s.now.Add(time.Minute.Microseconds())
+		later := s.start(s.store, s.ledgers[len(s.ledgers)-1])
+		s.prepared = func(p *rail.Purchase) {
+			s.must(later.Change(s.ctx, p.Account, func(t *rail.Tx) error {
+				return t.Decide(p.OrderID, rail.Outcome{Status: toll.OrderFailed, FailureCode: toll.CodeChainToken})
+			}))
+		}
+		_, err = s.queues[later].RunDue(s.ctx)
+		s.must(err)
+		jobs, begun := s.rows(o.OrderID)
+		if now := s.state(o.OrderID); now.Status != toll.OrderFailed || jobs != 0 || begun {
+			s.Fatalf("%+v, %d jobs, begun %t", now, jobs, begun)
+		}
+		s.charges(0)
+	})
+}
+
 // What a rail says of the next try is kept on its row: another process answers with it, and tries again at most once a second.
 func TestWait_Delay(t *testing.T) {
 	eachRail(t, func(s *shop) {

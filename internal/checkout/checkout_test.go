@@ -13,6 +13,7 @@ import (
 	"github.com/tollhq/toll/internal/checkout/railtest"
 	"github.com/tollhq/toll/internal/jobs"
 	"github.com/tollhq/toll/internal/ledger"
+	"github.com/tollhq/toll/internal/rail"
 	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/internal/store/storetest"
 )
@@ -34,6 +35,8 @@ type shop struct {
 	queues  map[*checkout.Checkout]*jobs.Queue
 	rail    *railtest.Rail // nil: there is none
 	now     atomic.Int64   // microseconds
+
+	prepared func(p *rail.Purchase) // happens before Prepare; nil for nothing
 }
 
 // refusing undoes what creates.

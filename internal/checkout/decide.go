@@ -268,6 +268,9 @@ func setTakenBack(o *store.Order, t ledger.TakenBack) {
 // ([store.JobTakeBack]).
 func (c *Checkout) finishTakeBack(ctx context.Context, id []byte) error {
 	found, err := store.OrderByID(ctx, c.store, string(id))
+	if errors.Is(err, store.ErrNotFound) {
+		return nil
+	}
 	if err != nil {
 		return err
 	}

@@ -40,6 +40,9 @@ func (o *outside) Connect(way rail.Orders) {
 
 func (o *outside) Prepare(ctx context.Context, p *rail.Purchase) error {
 	o.check()
+	if o.s.prepared != nil {
+		o.s.prepared(p)
+	}
 	return o.Rail.Prepare(ctx, p)
 }
 

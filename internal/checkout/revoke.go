@@ -124,6 +124,9 @@ func (c *Checkout) revocation(ctx context.Context, d *store.Delegation) map[stri
 // endDelegation revokes the permissions of a revoked delegation ([store.JobEndDelegation]).
 func (c *Checkout) endDelegation(ctx context.Context, id []byte) error {
 	d, err := store.DelegationByID(ctx, c.store, string(id))
+	if errors.Is(err, store.ErrNotFound) {
+		return nil
+	}
 	if err != nil {
 		return err
 	}
@@ -160,7 +163,10 @@ func (c *Checkout) revokePermissions(ctx context.Context, d *store.Delegation) e
 // disable has the rail disable a revoked delegation whose account the service holds ([store.JobDisable]), until it is.
 func (c *Checkout) disable(ctx context.Context, id []byte) error {
 	d, err := store.DelegationByID(ctx, c.store, string(id))
-	if err != nil || d.DisableAt.IsZero() {
+	if errors.Is(err, store.ErrNotFound) || err == nil && d.DisableAt.IsZero() {
+		return nil
+	}
+	if err != nil {
 		return err
 	}
 	if c.now().Before(d.ExpiresAt) { // after that the chain refuses it by itself

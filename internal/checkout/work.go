@@ -58,8 +58,14 @@ func (c *Checkout) begin(
 	if err != nil {
 		return false, err
 	}
-	err = c.store.Tx(ctx, func(tx *store.Tx) error { return by.Begin(ctx, tx, p) })
-	return err == nil, err
+	err = c.Change(ctx, o.Account, func(t *rail.Tx) error {
+		now, err := store.OrderForUpdate(ctx, t.Tx, o.Account, o.ID)
+		if begun = err == nil && now.Open; !begun {
+			return err // another process, whose rail refused the order, has decided it meanwhile
+		}
+		return by.Begin(ctx, t.Tx, p)
+	})
+	return begun && err == nil, err
 }
 
 // resume calls the rail to carry an order on. After a success the job stays, held without a write,
@@ -117,7 +123,7 @@ func (c *Checkout) readPurchase(ctx context.Context, o *store.Order) (*rail.Purc
 }
 
 // purchaseOf is the part of a purchase that plan and order alone determine. The price of a
-// pay-as-you-go plan is that of one credit.
+// pay-as-you-go plan is that of one credit, so its amounts are multiplied by the credits.
 func (c *Checkout) purchaseOf(plan *toll.Plan, o *store.Order) *rail.Purchase {
 	p := &rail.Purchase{
 		OrderID: o.ID, Account: o.Account, OrderedAt: o.CreatedAt, Plan: plan, Token: plan.Price.PayToken(c.env), Subscriber: o.Subscriber,
