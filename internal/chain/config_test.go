@@ -71,7 +71,6 @@ func TestNew(t *testing.T) {
 		"no endpoints":                    func(c *Config) { c.Pool = nil },
 		"no database":                     func(c *Config) { c.Store = nil },
 		"no signer":                       func(c *Config) { c.Signer = nil },
-		"no orders":                       func(c *Config) { c.Orders = nil },
 		"no service account":              func(c *Config) { c.Service = common.Address{} },
 		"no relayer":                      func(c *Config) { c.Relayers = nil },
 		"a relayer that is the service":   func(c *Config) { c.Relayers = []common.Address{c.Service} },

@@ -143,7 +143,8 @@ func TestF13_SaleGoesOn(t *testing.T) {
 				_, _ = dead.Sell(s.ctx, quick)
 			}()
 			<-stopped
-			<-gone                                           // who is dead asks for nothing more
+			<-gone
+			s.close(dead)                                    // it writes nothing more
 			s.now.Add(int64(time.Minute / time.Microsecond)) // past the lease of the dead one
 			alive := s.start(s.store, s.ledgers[0])
 			_, err := s.queues[alive].RunDue(s.ctx)

@@ -94,6 +94,7 @@ func TestF12_TopUpKilledAtEachStep(t *testing.T) {
 				})
 			}()
 			s.until(step+" is reached", reached.Load)
+			s.close(dying) // it writes nothing more
 			s.now.Add(time.Minute.Microseconds())
 			tx, err := s.request(0, p, perm, request, 4)
 			s.must(err)

@@ -38,9 +38,7 @@ var fanOut = map[string]string{
 	"auditTakenBack":      "the auditor goes through all accounts",
 	"auditPermissions":    "the auditor goes through all accounts",
 	"auditTransactions":   "the auditor goes through all accounts",
-	"DueOrders":           "the reconciler looks for orders that are not decided",
 	"sqlMirrorBurns":      "the mirror goes through the accounts of mirrored plans",
-	"OrdersHeldBack":      "the reconciler looks for credits that holds keep from being taken back",
 
 	"sqlPermissionsOfKey":        "an API key that is revoked ends permissions of several plans",
 	"sqlPermissionsOfDelegation": "a delegation that is revoked ends permissions of several plans",
