@@ -272,11 +272,12 @@ func signalCluster(t *testing.T, dir string, s syscall.Signal) {
 	if _, err := fmt.Sscan(string(text), &pid); err != nil {
 		t.Fatal(err)
 	}
+	_ = syscall.Kill(pid, s) // first, so that it starts no process that is not on the list
 	children, err := exec.Command("pgrep", "-P", fmt.Sprint(pid)).Output()
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, each := range append(strings.Fields(string(children)), fmt.Sprint(pid)) {
+	for _, each := range strings.Fields(string(children)) {
 		var id int
 		if _, err := fmt.Sscan(each, &id); err != nil {
 			t.Fatal(err)
