@@ -224,7 +224,7 @@ func TestT137_CallerLeavesBeforeCrash(t *testing.T) {
 
 // TestT137_Completions: completions have no price, and so a rate for each caller.
 func TestT137_Completions(t *testing.T) {
-	// The clock stands still: on a slow machine 125 calls take long enough for a further one to be allowed.
+	// The clock is fixed: a slow machine takes so long for 125 calls that the rate allows one more.
 	var now atomic.Int64
 	now.Store(time.Now().UnixNano())
 	h := pricedAt(t, service(t), paidmcp.Command(nil, process), func() time.Time { return time.Unix(0, now.Load()) })

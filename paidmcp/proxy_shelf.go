@@ -199,7 +199,7 @@ type shelf struct {
 }
 
 // fill brings the shelf to what the server behind has now. What was listed whole is taken over whole, and nothing otherwise. Only
-// what changed is touched, as every change is told to the clients.
+// changed items are replaced, because each replacement notifies the clients.
 func (sh *shelf) fill(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, connectTime)
 	defer cancel()

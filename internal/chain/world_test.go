@@ -103,7 +103,7 @@ func (w *world) rail(change ...func(*chain.Config)) *chain.Rail {
 	return r
 }
 
-// pool is a set of endpoints that all answer at last, so that a machine that stands still for some seconds closes none of them. It
+// pool is a set of endpoints with long time-outs, so that a slow machine does not close any of them. It
 // fails the test when they are asked inside a transaction.
 func (w *world) pool(cfg endpoints.Config) *endpoints.Pool {
 	w.Helper()
