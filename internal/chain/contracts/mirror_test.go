@@ -10,8 +10,8 @@ import (
 	"github.com/ethereum/go-ethereum/common/hexutil"
 	"github.com/ethereum/go-ethereum/crypto"
 
+	"github.com/tollhq/toll/internal/chain/chaintest"
 	"github.com/tollhq/toll/internal/chain/contracts"
-	"github.com/tollhq/toll/internal/chain/contracts/bindings"
 )
 
 func TestCreditMirror(t *testing.T) {
@@ -24,27 +24,26 @@ func TestCreditMirror(t *testing.T) {
 		t.Fatalf("the code at %s is %d bytes with the hash %s, want %s (%v)", m.Address, len(code), crypto.Keccak256Hash(code), m.CodeHash, err)
 	}
 
-	contract := bindings.NewCreditMirror()
-	if got := c.reverts("", stranger, m.Address, contract.PackOperator()); common.BytesToAddress(got) != operator.Address {
+	anchoring := func(period uint64, root [32]byte, leaves uint64, credits int64) []byte {
+		return chaintest.Call("anchor(uint64,bytes32,uint64,uint128)", period, root, leaves, big.NewInt(credits))
+	}
+	if got := c.reverts("", stranger, m.Address, chaintest.Call("operator()")); common.BytesToAddress(got) != operator.Address {
 		t.Errorf("operator() = %x, want %s", got, operator)
 	}
 	root := [32]byte{1, 2, 3}
-	anchor := contract.PackAnchor(7, root, 3, big.NewInt(250))
+	anchor := anchoring(7, root, 3, 250)
 	c.reverts(hexutil.Encode(errorID("NotOperator()")), stranger, m.Address, anchor)
 	receipt := c.does(operator, m.Address, anchor)
 	if len(receipt.Logs) != 1 {
 		t.Fatalf("%d logs", len(receipt.Logs))
 	}
-	event, err := contract.UnpackAnchoredEvent(receipt.Logs[0])
-	if err != nil || event.Period != 7 || event.Root != root || event.Leaves != 3 || event.Credits.Int64() != 250 {
-		t.Errorf("event %+v, %v", event, err)
-	}
+	logged(t, receipt, "Anchored(uint64,bytes32,uint64,uint128)", [][]byte{{7}}, root[:], []byte{3}, []byte{250})
 	last := append(errorID("PeriodNotAfter(uint64)"), common.LeftPadBytes([]byte{7}, 32)...)
 	for _, period := range []uint64{0, 6, 7} {
-		c.reverts(hexutil.Encode(last), operator, m.Address, contract.PackAnchor(period, root, 3, big.NewInt(250)))
+		c.reverts(hexutil.Encode(last), operator, m.Address, anchoring(period, root, 3, 250))
 	}
-	c.does(operator, m.Address, contract.PackAnchor(9, root, 1, big.NewInt(1)))
-	if got := c.reverts("", stranger, m.Address, contract.PackLastPeriod()); new(big.Int).SetBytes(got).Int64() != 9 {
+	c.does(operator, m.Address, anchoring(9, root, 1, 1))
+	if got := c.reverts("", stranger, m.Address, chaintest.Call("lastPeriod()")); new(big.Int).SetBytes(got).Int64() != 9 {
 		t.Errorf("lastPeriod() = %x", got)
 	}
 
@@ -70,7 +69,7 @@ func TestCreditMirror(t *testing.T) {
 		{top, leaves[0], [][32]byte{leaves[1]}, false},
 		{top, crypto.Keccak256Hash([]byte("d")), [][32]byte{leaves[1], leaves[2]}, false},
 	} {
-		got := c.reverts("", stranger, m.Address, contract.PackCheck(one.root, one.leaf, one.proof))
+		got := c.reverts("", stranger, m.Address, chaintest.Call("check(bytes32,bytes32,bytes32[])", one.root, one.leaf, one.proof))
 		if new(big.Int).SetBytes(got).Int64() == 1 != one.want {
 			t.Errorf("check(%x, %x, %x) = %x, want %v", one.root, one.leaf, one.proof, got, one.want)
 		}

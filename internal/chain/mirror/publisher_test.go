@@ -18,7 +18,6 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/chain/chaintest"
-	"github.com/tollhq/toll/internal/chain/contracts/bindings"
 	"github.com/tollhq/toll/internal/chain/endpoints"
 	"github.com/tollhq/toll/internal/chain/mirror"
 	"github.com/tollhq/toll/internal/chain/signer"
@@ -222,7 +221,7 @@ func TestPublishAndVerify(t *testing.T) {
 					proof[i] = h
 				}
 				answer, err := s.Eth().CallContract(t.Context(), ethereum.CallMsg{
-					To: &contract, Data: bindings.NewCreditMirror().PackCheck(p.Root, p.Leaf, proof),
+					To: &contract, Data: chaintest.Call("check(bytes32,bytes32,bytes32[])", p.Root, p.Leaf, proof),
 				}, nil)
 				if err != nil || len(answer) != 32 || answer[31] != 1 {
 					t.Errorf("the contract does not take leaf %d of %d: %x %v", i, len(c.Leaves), answer, err)

@@ -9,11 +9,12 @@ import (
 	"github.com/ethereum/go-ethereum"
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/ethereum/go-ethereum/core/types"
+	"github.com/ethereum/go-ethereum/crypto"
 	"github.com/ethereum/go-ethereum/ethclient"
 	"github.com/ethereum/go-ethereum/rpc"
 
+	"github.com/tollhq/toll/internal/chain/chaintest"
 	"github.com/tollhq/toll/internal/chain/contracts"
-	"github.com/tollhq/toll/internal/chain/contracts/bindings"
 	"github.com/tollhq/toll/internal/chain/devchain"
 	"github.com/tollhq/toll/internal/chain/signer"
 	"github.com/tollhq/toll/internal/chain/userop"
@@ -65,14 +66,14 @@ func (c *onChain) send(ops []*userop.Operation, accounts ...common.Address) []bo
 	}
 	var success []bool
 	for _, log := range c.mined(tx).Logs {
-		event, err := bindings.NewEntryPoint().UnpackUserOperationEventEvent(log)
-		if err != nil || log.Address != contracts.EntryPoint {
+		ran := crypto.Keccak256Hash([]byte("UserOperationEvent(bytes32,address,address,uint256,bool,uint256,uint256)"))
+		if log.Address != contracts.EntryPoint || log.Topics[0] != ran {
 			continue
 		}
-		if want := ops[len(success)].Hash(big.NewInt(contracts.BaseSepolia)); event.UserOpHash != want {
-			c.t.Errorf("the event is of %x, want %s", event.UserOpHash, want)
+		if want := ops[len(success)].Hash(big.NewInt(contracts.BaseSepolia)); log.Topics[1] != want {
+			c.t.Errorf("the event is of %s, want %s", log.Topics[1], want)
 		}
-		success = append(success, event.Success)
+		success = append(success, log.Data[63] == 1)
 	}
 	return success
 }
@@ -131,7 +132,7 @@ func (c *onChain) reason(err error) string {
 
 func (c *onChain) balance(account common.Address) int64 {
 	c.t.Helper()
-	out, err := c.eth.CallContract(c.t.Context(), ethereum.CallMsg{To: &c.usdc, Data: bindings.NewToken().PackBalanceOf(account)}, nil)
+	out, err := c.eth.CallContract(c.t.Context(), ethereum.CallMsg{To: &c.usdc, Data: chaintest.Call("balanceOf(address)", account)}, nil)
 	if err != nil {
 		c.t.Fatal(err)
 	}

@@ -1,16 +1,47 @@
 package userop_test
 
 import (
+	"math/big"
 	"testing"
 
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/ethereum/go-ethereum/common/hexutil"
 	"pgregory.net/rapid"
 
+	"github.com/tollhq/toll/internal/chain/chaintest"
 	"github.com/tollhq/toll/internal/chain/contracts"
-	"github.com/tollhq/toll/internal/chain/contracts/bindings"
 	"github.com/tollhq/toll/internal/chain/devchain"
 	"github.com/tollhq/toll/internal/chain/userop"
+)
+
+const operationTuple = "(address,uint256,bytes,bytes,bytes32,uint256,bytes32,bytes,bytes)"
+
+// Structs of the contracts, as [chaintest.Call] takes them.
+type (
+	packedOperation struct {
+		Name0 common.Address
+		Name1 *big.Int
+		Name2 []byte
+		Name3 []byte
+		Name4 [32]byte
+		Name5 *big.Int
+		Name6 [32]byte
+		Name7 []byte
+		Name8 []byte
+	}
+	signedDelegation struct {
+		Name0 common.Address
+		Name1 common.Address
+		Name2 [32]byte
+		Name3 []signedCaveat
+		Name4 *big.Int
+		Name5 []byte
+	}
+	signedCaveat struct {
+		Name0 common.Address
+		Name1 []byte
+		Name2 []byte
+	}
 )
 
 // The contracts themselves make the same hashes.
@@ -33,19 +64,22 @@ func TestHashes_OnChain(t *testing.T) {
 		return common.Hash(answer)
 	}
 	check := func(t rapid.TB, op *userop.Operation, d *userop.Delegation) {
-		packed := bindings.PackedUserOperation(*op)
-		if got, want := op.Hash(chainID), ask(t, contracts.EntryPoint, bindings.NewEntryPoint().PackGetUserOpHash(packed)); got != want {
+		packed := packedOperation{
+			op.Sender, op.Nonce, op.InitCode, op.CallData, op.AccountGasLimits, op.PreVerificationGas, op.GasFees, op.PaymasterAndData, op.Signature,
+		}
+		if got, want := op.Hash(chainID), ask(t, contracts.EntryPoint, chaintest.Call("getUserOpHash("+operationTuple+")", packed)); got != want {
 			t.Fatalf("userOpHash %s, want %s", got, want)
 		}
-		account := bindings.NewEIP7702StatelessDeleGator()
-		if got, want := op.SigningHash(chainID), ask(t, op.Sender, account.PackGetPackedUserOperationTypedDataHash(packed)); got != want {
+		typed := chaintest.Call("getPackedUserOperationTypedDataHash("+operationTuple+")", packed)
+		if got, want := op.SigningHash(chainID), ask(t, op.Sender, typed); got != want {
 			t.Fatalf("the account wants a signature of %s, we make one of %s", want, got)
 		}
-		theirs := bindings.Delegation{Delegate: d.Delegate, Delegator: d.Delegator, Authority: d.Authority, Salt: d.Salt}
+		theirs := signedDelegation{Name0: d.Delegate, Name1: d.Delegator, Name2: d.Authority, Name4: d.Salt}
 		for _, c := range d.Caveats {
-			theirs.Caveats = append(theirs.Caveats, bindings.Caveat{Enforcer: c.Enforcer, Terms: c.Terms})
+			theirs.Name3 = append(theirs.Name3, signedCaveat{Name0: c.Enforcer, Name1: c.Terms})
 		}
-		if got, want := d.Hash(), ask(t, contracts.DelegationManager, bindings.NewDelegationManager().PackGetDelegationHash(theirs)); got != want {
+		hashed := chaintest.Call("getDelegationHash((address,address,bytes32,(address,bytes,bytes)[],uint256,bytes))", theirs)
+		if got, want := d.Hash(), ask(t, contracts.DelegationManager, hashed); got != want {
 			t.Fatalf("the hash of the delegation is %s, want %s", got, want)
 		}
 	}

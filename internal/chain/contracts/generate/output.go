@@ -4,9 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"slices"
 
-	"github.com/ethereum/go-ethereum/accounts/abi/abigen"
 	"github.com/ethereum/go-ethereum/common/hexutil"
 )
 
@@ -33,57 +31,4 @@ func encode(published []deployment, ours map[string]compiled) ([]byte, error) {
 	e.SetIndent("", "\t")
 	err := e.Encode(document)
 	return out.Bytes(), err
-}
-
-// bound lists the functions, events and errors that the bindings have.
-var bound = []struct {
-	name  string
-	names []string
-}{
-	{"EntryPoint", []string{"handleOps", "incrementNonce", "getNonce", "getUserOpHash", "UserOperationEvent", "UserOperationRevertReason",
-		"FailedOp", "FailedOpWithRevert"}},
-	{"DelegationManager", []string{"redeemDelegations", "disableDelegation", "disabledDelegations", "getDelegationHash", "getDomainHash",
-		"paused", "RedeemedDelegation", "DisabledDelegation", "AlreadyDisabled", "BatchDataLengthMismatch", "CannotUseADisabledDelegation",
-		"EnforcedPause", "InvalidDelegate", "InvalidEOASignature", "InvalidERC1271Signature"}},
-	{"EIP7702StatelessDeleGator", []string{"execute", "disableDelegation", "isValidSignature", "getPackedUserOperationTypedDataHash",
-		"NotEntryPointOrSelf", "ECDSAInvalidSignature", "ECDSAInvalidSignatureLength"}},
-	{"ERC20TransferAmountEnforcer", []string{"spentMap", "IncreasedSpentMap"}},
-	{"NativeTokenTransferAmountEnforcer", []string{"spentMap", "IncreasedSpentMap"}},
-	{"LimitedCallsEnforcer", []string{"callCounts"}},
-	{"Token", []string{"name", "symbol", "decimals", "version", "totalSupply", "balanceOf", "allowance", "nonces", "authorizationState",
-		"DOMAIN_SEPARATOR", "mint", "transfer", "transferFrom", "approve", "permit", "transferWithAuthorization",
-		"receiveWithAuthorization", "cancelAuthorization", "Transfer", "Approval", "AuthorizationUsed", "AuthorizationCanceled"}},
-	{"CreditMirror", []string{"operator", "lastPeriod", "anchor", "check", "Anchored", "NotOperator", "PeriodNotAfter"}},
-}
-
-// bind makes the file that `abigen --v2` of this version of go-ethereum makes, from the bound part of each ABI.
-func bind(abis map[string][]byte) ([]byte, error) {
-	var types, texts, codes []string
-	for _, b := range bound {
-		var all []map[string]any
-		if err := json.Unmarshal(abis[b.name], &all); err != nil {
-			return nil, fmt.Errorf("ABI of %s: %w", b.name, err)
-		}
-		var kept []map[string]any
-		seen := make(map[string]bool)
-		for _, one := range all {
-			name, _ := one["name"].(string)
-			if slices.Contains(b.names, name) {
-				kept = append(kept, one)
-				seen[name] = true
-			}
-		}
-		for _, name := range b.names {
-			if !seen[name] {
-				return nil, fmt.Errorf("ABI of %s has no %s", b.name, name)
-			}
-		}
-		text, err := json.Marshal(kept)
-		if err != nil {
-			return nil, err
-		}
-		types, texts, codes = append(types, b.name), append(texts, string(text)), append(codes, "")
-	}
-	code, err := abigen.BindV2(types, texts, codes, "bindings", nil, nil)
-	return []byte(code), err
 }

@@ -46,44 +46,43 @@ func (d *deployment) create2() common.Address {
 	return crypto.CreateAddress2(create2Deployer, d.Salt, crypto.Keccak256(d.CreationCode, d.Arguments))
 }
 
-func fetchEntryPoint(ctx context.Context, dir string) (deployment, []byte, error) {
+func fetchEntryPoint(ctx context.Context, dir string) (deployment, error) {
 	const file = "artifacts/EntryPoint.json"
 	files, err := accountAbstraction.fetch(ctx, dir, file)
 	if err != nil {
-		return deployment{}, nil, err
+		return deployment{}, err
 	}
 	var artifact struct {
-		ABI      json.RawMessage `json:"abi"`
-		Bytecode hexutil.Bytes   `json:"bytecode"`
+		Bytecode hexutil.Bytes `json:"bytecode"`
 	}
 	if err := json.Unmarshal(files[file], &artifact); err != nil {
-		return deployment{}, nil, fmt.Errorf("%s: %w", file, err)
+		return deployment{}, fmt.Errorf("%s: %w", file, err)
 	}
 	d := deployment{Name: "EntryPoint", Package: accountAbstraction.name, Salt: entryPointSalt, CreationCode: artifact.Bytecode}
 	d.Address = d.create2()
 	if want := common.HexToAddress("0x0000000071727De22E5E9d8BAf0edAc6f37da032"); d.Address != want {
-		return deployment{}, nil, fmt.Errorf("the code of the EntryPoint belongs at %s, want %s", d.Address, want)
+		return deployment{}, fmt.Errorf("the code of the EntryPoint belongs at %s, want %s", d.Address, want)
 	}
-	return d, artifact.ABI, nil
+	return d, nil
 }
 
 // fetchFramework takes the addresses from the list that the authors publish.
-func fetchFramework(ctx context.Context, dir string) ([]deployment, map[string][]byte, error) {
+func fetchFramework(ctx context.Context, dir string) ([]deployment, error) {
 	const list = "dist/index.cjs"
 	files, err := delegationDeployments.fetch(ctx, dir, list)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	addresses, err := deployed(files[list])
 	if err != nil {
-		return nil, nil, fmt.Errorf("%s: %w", delegationDeployments.name, err)
+		return nil, fmt.Errorf("%s: %w", delegationDeployments.name, err)
 	}
 	var wanted []string
 	for _, c := range framework {
-		wanted = append(wanted, "dist/bytecode/"+c.name+".cjs", "dist/abis/"+c.name+".cjs")
+		wanted = append(wanted, "dist/bytecode/"+c.name+".cjs")
 	}
 	if files, err = delegationABIs.fetch(ctx, dir, wanted...); err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	arguments := map[string][]byte{
 		"DelegationManager": common.LeftPadBytes(managerOwner[:], 32),
@@ -91,27 +90,23 @@ func fetchFramework(ctx context.Context, dir string) ([]deployment, map[string][
 			common.LeftPadBytes(addresses["EntryPoint"].Bytes(), 32)...),
 	}
 	var out []deployment
-	abis := make(map[string][]byte)
 	for _, c := range framework {
 		d := deployment{
 			Name: c.name, Package: delegationABIs.name, Address: addresses[c.deployed], Salt: frameworkSalt,
 			Metadata: common.FromHex(c.metadata), Arguments: arguments[c.name],
 		}
 		if d.CreationCode, err = bytecode(files["dist/bytecode/"+c.name+".cjs"]); err != nil {
-			return nil, nil, fmt.Errorf("%s: %w", c.name, err)
+			return nil, fmt.Errorf("%s: %w", c.name, err)
 		}
 		if err := exchange(d.CreationCode, d.Metadata); err != nil {
-			return nil, nil, fmt.Errorf("%s: %w", c.name, err)
+			return nil, fmt.Errorf("%s: %w", c.name, err)
 		}
 		if got := d.create2(); got != d.Address {
-			return nil, nil, fmt.Errorf("the code of the %s belongs at %s, but it is at %s", c.name, got, d.Address)
-		}
-		if abis[c.name], err = literal(files["dist/abis/"+c.name+".cjs"], "const abi = ", "\n];", 2); err != nil {
-			return nil, nil, fmt.Errorf("%s: %w", c.name, err)
+			return nil, fmt.Errorf("the code of the %s belongs at %s, but it is at %s", c.name, got, d.Address)
 		}
 		out = append(out, d)
 	}
-	return out, abis, nil
+	return out, nil
 }
 
 // exchange puts the hash of the source into the CBOR metadata at the end of the code (Solidity, "Contract Metadata"). It
@@ -126,18 +121,18 @@ func exchange(code, hash []byte) error {
 	return nil
 }
 
-// literal returns what stands between two texts of a script, with the first bytes of the second one.
-func literal(script []byte, before, after string, include int) ([]byte, error) {
+// literal returns what stands between two texts of a script.
+func literal(script []byte, before, after string) ([]byte, error) {
 	_, rest, found := bytes.Cut(script, []byte(before))
 	end := bytes.Index(rest, []byte(after))
 	if !found || end < 0 {
 		return nil, fmt.Errorf("no %q in the file", before)
 	}
-	return rest[:end+include], nil
+	return rest[:end], nil
 }
 
 func bytecode(script []byte) ([]byte, error) {
-	text, err := literal(script, "const bytecode = \"0x", "\"", 0)
+	text, err := literal(script, "const bytecode = \"0x", "\"")
 	if err != nil {
 		return nil, err
 	}
@@ -147,7 +142,7 @@ func bytecode(script []byte) ([]byte, error) {
 var entry = regexp.MustCompile(`(\w+): "(0x[0-9a-fA-F]{40})"`)
 
 func deployed(script []byte) (map[string]common.Address, error) {
-	text, err := literal(script, "var DEPLOYMENTS_1_3_0 = {", "};", 0)
+	text, err := literal(script, "var DEPLOYMENTS_1_3_0 = {", "};")
 	if err != nil {
 		return nil, err
 	}

@@ -14,7 +14,6 @@ import (
 
 // compiled is a contract of ours.
 type compiled struct {
-	ABI        json.RawMessage
 	Creation   []byte
 	Runtime    []byte // with zeros where immutables go
 	Immutables []int  // offsets of words in Runtime
@@ -76,7 +75,7 @@ func standardInput(sources string) ([]byte, error) {
 			"evmVersion":      "cancun",
 			"optimizer":       map[string]any{"enabled": true, "runs": 200},
 			"metadata":        map[string]any{"appendCBOR": false},
-			"outputSelection": map[string]any{"*": map[string]any{"*": []string{"abi", "evm.bytecode.object", "evm.deployedBytecode"}}},
+			"outputSelection": map[string]any{"*": map[string]any{"*": []string{"evm.bytecode.object", "evm.deployedBytecode"}}},
 		},
 	})
 }
@@ -93,7 +92,6 @@ func parseOutput(out []byte) (map[string]compiled, error) {
 			Message string `json:"formattedMessage"`
 		} `json:"errors"`
 		Contracts map[string]map[string]struct {
-			ABI json.RawMessage `json:"abi"`
 			EVM struct {
 				Bytecode object `json:"bytecode"`
 				Deployed object `json:"deployedBytecode"`
@@ -117,7 +115,7 @@ func parseOutput(out []byte) (map[string]compiled, error) {
 			if err != nil {
 				return nil, fmt.Errorf("%s: %w", name, err)
 			}
-			one := compiled{ABI: c.ABI, Creation: creation, Runtime: runtime}
+			one := compiled{Creation: creation, Runtime: runtime}
 			if len(c.EVM.Deployed.References) > 1 {
 				return nil, fmt.Errorf("%s has more than one immutable", name)
 			}
