@@ -28,7 +28,7 @@ var (
 type event struct {
 	op      common.Hash
 	sender  common.Address
-	nonce   *big.Int
+	nonce   common.Hash // key and sequence
 	success bool
 	place   Place
 }
@@ -39,7 +39,7 @@ func parseEvent(l *types.Log) (e event, ok bool) {
 		return event{}, false
 	}
 	return event{
-		op: l.Topics[1], sender: common.BytesToAddress(l.Topics[2][:]), nonce: new(big.Int).SetBytes(l.Data[:32]),
+		op: l.Topics[1], sender: common.BytesToAddress(l.Topics[2][:]), nonce: common.Hash(l.Data[:32]),
 		success: new(big.Int).SetBytes(l.Data[32:64]).Sign() != 0, place: placeOf(l),
 	}, true
 }
@@ -50,17 +50,7 @@ func placeOf(l *types.Log) Place {
 
 // of reports whether an event is the one of an operation: the hash, the account and the whole nonce.
 func (e *event) of(op *Op) bool {
-	return op.Operation != nil && e.op == op.Hash && e.sender == op.Sender && e.nonce.Cmp(op.Operation.Nonce) == 0
-}
-
-// digest names all that an event says, so that two endpoints can be asked for the same.
-func (e *event) digest() common.Hash {
-	ok := byte(0)
-	if e.success {
-		ok = 1
-	}
-	return crypto.Keccak256Hash(e.op[:], e.sender[:], common.BigToHash(e.nonce).Bytes(), []byte{ok}, e.place.Hash[:], e.place.Tx[:],
-		new(big.Int).SetUint64(e.place.Block).FillBytes(make([]byte, 8)), new(big.Int).SetUint64(uint64(e.place.LogIndex)).FillBytes(make([]byte, 8)))
+	return op.Operation != nil && e.op == op.Hash && e.sender == op.Sender && e.nonce == common.BigToHash(op.Operation.Nonce)
 }
 
 // parseReason reads a UserOperationRevertReason: the text of what the inner call reverted with. The data begins with the nonce

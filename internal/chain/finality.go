@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"math/big"
-	"slices"
 	"time"
 
 	"github.com/ethereum/go-ethereum"
@@ -206,40 +205,23 @@ func (t *tracker) agreed(ctx context.Context, op *Op, success bool) (bool, error
 		return true, nil
 	}
 	place := op.Evidence()
-	want := evidence(op, place, success)
-	found, err := t.rail.cfg.Pool.Agree(ctx, func(ctx context.Context, c *endpoints.Conn) (common.Hash, error) {
+	found, err := endpoints.Agree(ctx, t.rail.cfg.Pool, func(ctx context.Context, c *endpoints.Conn) (fate, error) {
 		header, err := c.HeaderByNumber(ctx, new(big.Int).SetUint64(place.Block))
-		if errors.Is(err, ethereum.NotFound) || err == nil && header.Hash() != place.Hash {
-			return common.Hash{}, nil
+		switch {
+		case errors.Is(err, ethereum.NotFound), err == nil && header.Hash() != place.Hash:
+			return unused, nil
+		case err != nil:
+			return unused, err
+		case op.Kind == KindSale:
+			return fateAt(ctx, c, op, place)
 		}
-		if err != nil {
-			return common.Hash{}, err
-		}
-		if op.Kind == KindSale {
-			what, err := fateAt(ctx, c, op, place)
-			return saleEvidence(op, place, what), err
-		}
-		logs, err := c.FilterLogs(ctx, ethereum.FilterQuery{
-			BlockHash: &place.Hash, Addresses: []common.Address{contracts.EntryPoint}, Topics: [][]common.Hash{{topicRun}, {op.Hash}},
-		})
-		if err != nil {
-			return common.Hash{}, err
-		}
-		for i := range logs {
-			if e, ok := parseEvent(&logs[i]); ok && e.place == place {
-				if e.success {
-					e.success, err = moved(ctx, c, t.rail.chainID, op, place)
-				}
-				return e.digest(), err
-			}
-		}
-		return common.Hash{}, nil
+		return ranAt(ctx, c, t.rail.chainID, op, place)
 	})
 	if errors.Is(err, endpoints.ErrDisagree) || errors.Is(err, endpoints.ErrNone) {
 		t.rail.log.Warn("the endpoints do not agree on an event", "op", op.ID, "block", place.Block, "err", err)
 		return false, nil
 	}
-	if err == nil && !slices.Contains(want, found) {
+	if err == nil && (found == unused || success != (found == carried)) {
 		t.rail.log.Error("alarm: an event that one endpoint told is not there for others", "op", op.ID, "block", place.Block)
 		t.seen = common.Hash{}
 		return false, t.undo(ctx, op)
@@ -247,16 +229,25 @@ func (t *tracker) agreed(ctx context.Context, op *Op, success bool) (bool, error
 	return err == nil, err
 }
 
-// evidence are the digests of what decides about an operation at a place, of which one has to be found.
-func evidence(op *Op, at Place, success bool) []common.Hash {
-	switch {
-	case op.Kind != KindSale:
-		e := event{op.Hash, op.Sender, op.Operation.Nonce, success, at}
-		return []common.Hash{e.digest()}
-	case success:
-		return []common.Hash{saleEvidence(op, at, carried)}
+// ranAt reads what the event of an operation at a place says became of it: [carried] when it made its payments, else [otherwise].
+func ranAt(ctx context.Context, c *endpoints.Conn, chainID *big.Int, op *Op, at Place) (fate, error) {
+	logs, err := c.FilterLogs(ctx, ethereum.FilterQuery{
+		BlockHash: &at.Hash, Addresses: []common.Address{contracts.EntryPoint}, Topics: [][]common.Hash{{topicRun}, {op.Hash}},
+	})
+	for i := range logs {
+		e, ok := parseEvent(&logs[i])
+		if !ok || e.place != at || !e.of(op) {
+			continue
+		}
+		if e.success {
+			e.success, err = moved(ctx, c, chainID, op, at)
+		}
+		if e.success && err == nil {
+			return carried, nil
+		}
+		return otherwise, err
 	}
-	return []common.Hash{saleEvidence(op, at, otherwise), saleEvidence(op, at, canceled)}
+	return unused, err
 }
 
 // write stores an operation that has moved on. With a void that is final, its order fails in the same write.

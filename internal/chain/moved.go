@@ -129,14 +129,7 @@ func (r *Rail) made(ctx context.Context, op *Op, at Place) (paid bool, err error
 
 // madeForAll is [Rail.made], on live as two endpoints say it: one that hides a transfer must not make an order fail.
 func (r *Rail) madeForAll(ctx context.Context, op *Op, at Place) (bool, error) {
-	paid, err := r.cfg.Pool.Agree(ctx, func(ctx context.Context, c *endpoints.Conn) (common.Hash, error) {
-		paid, err := moved(ctx, c, r.chainID, op, at)
-		if err != nil || !paid {
-			return common.Hash{}, err
-		}
-		return common.Hash{31: 1}, nil
-	})
-	return paid != common.Hash{}, away(err)
+	return agree(ctx, r, func(ctx context.Context, c *endpoints.Conn) (bool, error) { return moved(ctx, c, r.chainID, op, at) })
 }
 
 // movedNothing is the failure of an operation that ran and made no payment.

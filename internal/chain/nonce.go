@@ -3,16 +3,13 @@ package chain
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"math/big"
-	"sync"
 	"time"
 
 	"github.com/ethereum/go-ethereum"
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/ethereum/go-ethereum/core/types"
-	"github.com/ethereum/go-ethereum/rpc"
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/chain/contracts"
@@ -26,12 +23,12 @@ const reasonNonce = "the account has used the nonce of the order for something e
 // uses reads how often the EntryPoint has counted the nonce key of an operation up (ERC-4337, "Semi-abstracted Nonce Support"),
 // up to a block or, for nil, to the last one; on live as two endpoints say it.
 func (r *Rail) uses(ctx context.Context, op *Op, block *big.Int) (uint64, error) {
-	nonce, err := r.cfg.Pool.Agree(ctx, func(ctx context.Context, c *endpoints.Conn) (common.Hash, error) {
+	nonce, err := agree(ctx, r, func(ctx context.Context, c *endpoints.Conn) (common.Hash, error) {
 		n, err := viewAt(ctx, c, block, contracts.EntryPoint, "getNonce(address,uint192)", common.LeftPadBytes(op.Sender[:], 32), common.LeftPadBytes(op.NonceKey[:], 32))
 		return common.BigToHash(n), err
 	})
 	if err != nil {
-		return 0, away(err)
+		return 0, err
 	}
 	n := new(big.Int).Sub(nonce.Big(), userop.Nonce(op.NonceKey))
 	if !n.IsUint64() {
@@ -40,75 +37,30 @@ func (r *Rail) uses(ctx context.Context, op *Op, block *big.Int) (uint64, error)
 	return n.Uint64(), nil
 }
 
-// ran looks for the event of the operation that used the nonce of an order, whosever operation it was, from a block, or the head for
-// nil, back to some time before the order. On live two endpoints have to say the same of each block. There is none of a nonce that
-// the account has counted up without an operation.
+// ran looks for the event of the operation that used the nonce of an order, whosever operation it was, from a block, or the newest
+// one for nil, back to some time before the order. There is none of a nonce that the account has counted up without an operation.
 func (r *Rail) ran(ctx context.Context, op *Op, head *types.Header) (e event, found bool, err error) {
-	last := (*big.Int)(nil) // of each endpoint: none can say that the head is an old block
-	if head != nil {
-		last = head.Number
-	} else if head, err = r.cfg.Pool.Head(ctx, "latest"); err != nil {
-		return event{}, false, away(err)
-	}
-	since := min(head.Time, uint64(max(op.CreatedAt.Unix(), 0)))
-	since -= min(since, uint64(searchBack/time.Second))
-	nonce := userop.Nonce(op.NonceKey)
-	for to, chunk := head.Number.Uint64(), uint64(maxChunk); ; {
-		from := to - min(to, chunk-1)
-		query := ethereum.FilterQuery{
-			FromBlock: new(big.Int).SetUint64(from), ToBlock: last, Addresses: []common.Address{contracts.EntryPoint},
-			Topics: [][]common.Hash{{topicRun}, nil, {common.BytesToHash(op.Sender[:])}},
-		}
-		var mu sync.Mutex
-		said := map[common.Hash]event{}
-		digest, err := r.cfg.Pool.Agree(ctx, func(ctx context.Context, c *endpoints.Conn) (common.Hash, error) {
-			logs, err := c.FilterLogs(ctx, query)
-			for i := range logs {
-				if e, ok := parseEvent(&logs[i]); ok && e.sender == op.Sender && e.nonce.Cmp(nonce) == 0 {
-					mu.Lock()
-					defer mu.Unlock()
-					said[e.digest()] = e
-					return e.digest(), nil
-				}
-			}
-			return common.Hash{}, err
-		})
-		if _, refused := errors.AsType[rpc.Error](err); refused && chunk > 1 {
-			chunk /= 2
-			continue
-		}
-		if err != nil {
+	toHead := head == nil
+	if toHead {
+		if head, err = r.cfg.Pool.Head(ctx, "latest"); err != nil {
 			return event{}, false, away(err)
 		}
-		if e, ok := said[digest]; ok {
-			return e, true, nil
-		}
-		first, err := r.headerForAll(ctx, from)
-		if err != nil || from == 0 || first.Time < since {
-			return event{}, false, err
-		}
-		to, last = from-1, new(big.Int).SetUint64(from-1)
 	}
-}
-
-// headerForAll is [Rail.header], on live as two endpoints say it: one that lies about a time must not end a search.
-func (r *Rail) headerForAll(ctx context.Context, number uint64) (*types.Header, error) {
-	var mu sync.Mutex
-	said := map[common.Hash]*types.Header{}
-	hash, err := r.cfg.Pool.Agree(ctx, func(ctx context.Context, c *endpoints.Conn) (common.Hash, error) {
-		header, err := c.HeaderByNumber(ctx, new(big.Int).SetUint64(number))
-		if err != nil {
-			return common.Hash{}, err
+	nonce := common.BigToHash(userop.Nonce(op.NonceKey))
+	look := func(ctx context.Context, c *endpoints.Conn, from, to *big.Int) (event, error) {
+		logs, err := c.FilterLogs(ctx, ethereum.FilterQuery{
+			FromBlock: from, ToBlock: to, Addresses: []common.Address{contracts.EntryPoint},
+			Topics: [][]common.Hash{{topicRun}, nil, {common.BytesToHash(op.Sender[:])}},
+		})
+		for i := range logs {
+			if e, ok := parseEvent(&logs[i]); ok && e.sender == op.Sender && e.nonce == nonce {
+				return e, nil
+			}
 		}
-		mu.Lock()
-		defer mu.Unlock()
-		said[header.Hash()] = header
-		return header.Hash(), nil
-	})
-	if err != nil {
-		return nil, away(err)
+		return event{}, err
 	}
-	return said[hash], nil
+	e, err = backwards(ctx, r, head.Number.Uint64(), toHead, orderedBefore(op, head), look)
+	return e, e != event{}, err
 }
 
 // decidedBefore is [errNonceUsed] when the chain has run the nonce of an order that could not be paid as the chain is now: it may
@@ -215,12 +167,12 @@ func (t *tracker) unexplained(ctx context.Context, op *Op) error {
 
 // blocked looks whether other code of its account, at a finalized block, keeps an operation from being decided.
 func (t *tracker) blocked(ctx context.Context, op *Op, block *big.Int) error {
-	code, err := t.rail.cfg.Pool.Agree(ctx, func(ctx context.Context, c *endpoints.Conn) (common.Hash, error) {
+	code, err := agree(ctx, t.rail, func(ctx context.Context, c *endpoints.Conn) (codeState, error) {
 		code, err := c.CodeAt(ctx, op.Sender, block)
-		return common.BytesToHash([]byte{byte(codeOf(code))}), err
+		return codeOf(code), err
 	})
-	if err != nil || code != common.BytesToHash([]byte{byte(codeForeign)}) {
-		return away(err)
+	if err != nil || code != codeForeign {
+		return err
 	}
 	return t.yield(ctx, op)
 }

@@ -57,7 +57,7 @@ func (r *Rail) mismatch(ctx context.Context, number uint64, known common.Hash, w
 	if r.cfg.Embedded {
 		return r.halt(why)
 	}
-	found, err := r.cfg.Pool.Agree(ctx, func(ctx context.Context, c *endpoints.Conn) (common.Hash, error) {
+	found, err := endpoints.Agree(ctx, r.cfg.Pool, func(ctx context.Context, c *endpoints.Conn) (common.Hash, error) {
 		header, err := c.HeaderByNumber(ctx, new(big.Int).SetUint64(number))
 		if errors.Is(err, ethereum.NotFound) {
 			return common.Hash{}, nil
@@ -359,10 +359,7 @@ func (t *tracker) applyOne(ctx context.Context, l *types.Log, reasons map[common
 
 // orphan keeps an event that nothing explains. Nothing is granted for it.
 func (t *tracker) orphan(ctx context.Context, l *types.Log, e *event, why string) error {
-	var key [24]byte
-	if e.nonce != nil {
-		key = userop.KeyOf(e.nonce)
-	}
+	key := userop.KeyOf(e.nonce.Big())
 	o := &Orphan{Block: l.BlockHash, LogIndex: l.Index, Number: l.BlockNumber, Tx: l.TxHash, OpHash: e.op, NonceKey: key[:], Reason: why}
 	added, err := t.rail.addOrphan(ctx, o)
 	if added {

@@ -14,7 +14,6 @@ func (r *Rail) Dead(ctx context.Context, s rail.Sale) (bool, error) {
 	if err := r.start(ctx); err != nil {
 		return false, err
 	}
-	t := &tracker{rail: r}
 	called := "finalized"
 	if r.cfg.Embedded {
 		called = "latest" // as in [tracker.tag]
@@ -23,7 +22,7 @@ func (r *Rail) Dead(ctx context.Context, s rail.Sale) (bool, error) {
 	if err != nil || final.Time < s.Authorization.ValidBefore {
 		return false, err
 	}
-	used, err := t.usedForAll(ctx, &Op{
+	used, err := r.usedForAll(ctx, &Op{
 		ID: s.OrderID, Token: common.Address(s.Token), Payer: common.Address(s.Authorization.From), Sale: &SaleTerms{Nonce: s.Authorization.Nonce},
 	})
 	return err == nil && !used, err

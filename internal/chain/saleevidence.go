@@ -4,18 +4,13 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"maps"
 	"math/big"
 	"slices"
-	"sync"
-	"time"
 
 	"github.com/ethereum/go-ethereum"
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/ethereum/go-ethereum/core/types"
-	"github.com/ethereum/go-ethereum/crypto"
-	"github.com/ethereum/go-ethereum/rpc"
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/chain/endpoints"
@@ -27,10 +22,6 @@ var (
 	topicUsed     = topic("AuthorizationUsed(address,bytes32)")
 	topicCanceled = topic("AuthorizationCanceled(address,bytes32)")
 )
-
-// searchBack is how long before a sale was ordered, and before its end, its authorization may have been carried out. One that
-// ends within an hour is hardly older.
-const searchBack = 2 * time.Hour
 
 // saleKey names an authorization on the chain: a token takes each nonce of a payer once.
 type saleKey struct {
@@ -50,15 +41,21 @@ func parseAuthorization(l *types.Log) (saleKey, bool) {
 
 // used reads whether a token has used up the nonce of an authorization. [errAnswer] where there is no such token.
 func (r *Rail) used(ctx context.Context, op *Op) (bool, error) {
-	var n *big.Int
+	var used bool
 	err := r.read(ctx, func(ctx context.Context, c *endpoints.Conn) (err error) {
-		n, err = view(ctx, c, op.Token, "authorizationState(address,bytes32)", common.LeftPadBytes(op.Payer[:], 32), op.Sale.Nonce[:])
+		used, err = authorizationUsed(ctx, c, op)
 		return err
 	})
+	return used, err
+}
+
+// authorizationUsed is [Rail.used] as one endpoint says it.
+func authorizationUsed(ctx context.Context, c *endpoints.Conn, op *Op) (bool, error) {
+	n, err := view(ctx, c, op.Token, "authorizationState(address,bytes32)", common.LeftPadBytes(op.Payer[:], 32), op.Sale.Nonce[:])
 	return err == nil && n.Sign() != 0, err
 }
 
-// fate is what the logs of a token say became of an authorization.
+// fate is what the logs of a token say became of an authorization; of any other operation, its event and its transfers.
 type fate byte
 
 const (
@@ -108,95 +105,36 @@ func transfers(l *types.Log, from common.Address, p Payment) bool {
 		new(big.Int).SetBytes(l.Data).Cmp(p.Amount) == 0
 }
 
-// search looks for the transaction that has carried an authorization out.
-func (r *Rail) search(ctx context.Context, op *Op) (at Place, found bool, err error) {
-	err = r.read(ctx, func(ctx context.Context, c *endpoints.Conn) (err error) {
-		at, found, err = carriedOut(ctx, c, op)
-		return err
-	})
-	return at, found, err
-}
-
-// searchForAll is [Rail.search], on live as two endpoints say it: one that hides a log must not end a sale that is paid.
-func (r *Rail) searchForAll(ctx context.Context, op *Op) (at Place, found bool, err error) {
-	var mu sync.Mutex
-	said := map[common.Hash]Place{}
-	digest, err := r.cfg.Pool.Agree(ctx, func(ctx context.Context, c *endpoints.Conn) (common.Hash, error) {
-		at, found, err := carriedOut(ctx, c, op)
-		if err != nil || !found {
-			return common.Hash{}, err
-		}
-		digest := saleEvidence(op, at, carried)
-		mu.Lock()
-		defer mu.Unlock()
-		said[digest] = at
-		return digest, nil
-	})
+// search looks for the transaction that has carried an authorization out; the zero place says that none has. It goes back from the
+// end of the authorization, or the head. A sale may be begun long after its end, when its process had stopped.
+func (r *Rail) search(ctx context.Context, op *Op) (Place, error) {
+	head, err := r.cfg.Pool.Head(ctx, "latest")
 	if err != nil {
-		return Place{}, false, away(err)
+		return Place{}, away(err)
 	}
-	at, found = said[digest]
-	return at, found, nil
-}
-
-// carriedOut is [Rail.search] as one endpoint says it: from the end of the authorization, or the head, back to some time before the
-// sale and before that end. A sale may be begun long after its end, when its process had stopped.
-func carriedOut(ctx context.Context, c *endpoints.Conn, op *Op) (at Place, found bool, err error) {
+	newest := head.Number.Uint64()
+	to := newest
+	if head.Time >= op.Before {
+		if to, err = r.lastBefore(ctx, newest, op.Before); err != nil {
+			return Place{}, err
+		}
+	}
 	topics := [][]common.Hash{{topicUsed}, {common.BytesToHash(op.Payer[:])}, {op.Sale.Nonce}}
-	head, err := c.HeaderByNumber(ctx, nil)
-	if err != nil {
-		return Place{}, false, err
-	}
-	since := min(head.Time, op.Before, uint64(max(op.CreatedAt.Unix(), 0)))
-	since -= min(since, uint64(searchBack/time.Second))
-	to, err := lastBefore(ctx, c, head, op.Before)
-	if err != nil {
-		return Place{}, false, err
-	}
-	for chunk := uint64(maxChunk); ; {
-		from := to - min(to, chunk-1)
-		logs, err := c.FilterLogs(ctx, ethereum.FilterQuery{
-			FromBlock: new(big.Int).SetUint64(from), ToBlock: new(big.Int).SetUint64(to), Addresses: []common.Address{op.Token}, Topics: topics,
-		})
-		if _, refused := errors.AsType[rpc.Error](err); refused && chunk > 1 {
-			chunk /= 2
-			continue
-		}
-		if err != nil {
-			return Place{}, false, err
-		}
-		for _, l := range logs {
-			if what, err := fateAt(ctx, c, op, placeOf(&l)); err != nil || what == carried {
-				return placeOf(&l), err == nil, err
+	look := func(ctx context.Context, c *endpoints.Conn, from, to *big.Int) (Place, error) {
+		logs, err := c.FilterLogs(ctx, ethereum.FilterQuery{FromBlock: from, ToBlock: to, Addresses: []common.Address{op.Token}, Topics: topics})
+		for i := range logs {
+			at := placeOf(&logs[i])
+			what, err := fateAt(ctx, c, op, at)
+			if err != nil {
+				return Place{}, err
+			}
+			if what == carried {
+				return at, nil
 			}
 		}
-		if from == 0 || len(logs) > 0 {
-			return Place{}, false, nil
-		}
-		first, err := c.HeaderByNumber(ctx, new(big.Int).SetUint64(from))
-		if err != nil || first.Time < since {
-			return Place{}, false, err
-		}
-		to = from - 1
+		return Place{}, err
 	}
-}
-
-// lastBefore returns the number of the last block before a time, or one at most [maxChunk] after it.
-func lastBefore(ctx context.Context, c *endpoints.Conn, head *types.Header, end uint64) (uint64, error) {
-	low, high := uint64(0), head.Number.Uint64()
-	for head.Time >= end && high-low > maxChunk {
-		middle := low + (high-low)/2
-		h, err := c.HeaderByNumber(ctx, new(big.Int).SetUint64(middle))
-		if err != nil {
-			return 0, err
-		}
-		if h.Time < end {
-			low = middle
-		} else {
-			high = middle
-		}
-	}
-	return high, nil
+	return backwards(ctx, r, to, to == newest, min(orderedBefore(op, head), op.Before), look)
 }
 
 // wanted are the authorizations of sales that are under way.
@@ -285,15 +223,6 @@ func (t *tracker) ran(op *Op, e *event, reason string) {
 	}
 }
 
-// saleEvidence is what two endpoints are asked for: the fate of an authorization at a place.
-func saleEvidence(op *Op, at Place, what fate) common.Hash {
-	if what == unused {
-		return common.Hash{}
-	}
-	return crypto.Keccak256Hash([]byte{byte(what)}, []byte(op.ID), at.Hash[:], at.Tx[:],
-		new(big.Int).SetUint64(at.Block).FillBytes(make([]byte, 8)), new(big.Int).SetUint64(uint64(at.LogIndex)).FillBytes(make([]byte, 8)))
-}
-
 // ended ends a sale without storing it when a finalized block is past the end of its authorization, which nobody has had carried
 // out: until then anybody can.
 func (t *tracker) ended(ctx context.Context, op *Op) (bool, error) {
@@ -305,16 +234,16 @@ func (t *tracker) ended(ctx context.Context, op *Op) (bool, error) {
 	if final == nil || final.Time < op.Before {
 		return false, nil
 	}
-	used, err := t.usedForAll(ctx, op)
+	used, err := r.usedForAll(ctx, op)
 	if err != nil {
 		return false, err
 	}
 	if used {
-		at, found, err := r.searchForAll(ctx, op)
+		at, err := r.search(ctx, op)
 		if err != nil {
 			return false, err
 		}
-		if found {
+		if at != (Place{}) {
 			op.State, op.Place, op.Tx = Included, at, at.Tx
 			return true, nil
 		}
@@ -325,30 +254,16 @@ func (t *tracker) ended(ctx context.Context, op *Op) (bool, error) {
 	return true, nil
 }
 
-// usedForAll is [Rail.used], on live as two endpoints say it: one that lies must not end a sale that is paid.
-func (t *tracker) usedForAll(ctx context.Context, op *Op) (bool, error) {
-	r := t.rail
-	if r.cfg.Embedded {
-		used, err := r.used(ctx, op)
+// usedForAll is [Rail.used], on live as two endpoints say it: one that lies must not end a sale that is paid. A token that is not
+// there has moved nothing.
+func (r *Rail) usedForAll(ctx context.Context, op *Op) (bool, error) {
+	return agree(ctx, r, func(ctx context.Context, c *endpoints.Conn) (bool, error) {
+		used, err := authorizationUsed(ctx, c, op)
 		if errors.Is(err, errAnswer) {
-			return false, nil // a token that is not there has moved nothing
+			err = nil
 		}
 		return used, err
-	}
-	found, err := r.cfg.Pool.Agree(ctx, func(ctx context.Context, c *endpoints.Conn) (common.Hash, error) {
-		n, err := view(ctx, c, op.Token, "authorizationState(address,bytes32)", common.LeftPadBytes(op.Payer[:], 32), op.Sale.Nonce[:])
-		if errors.Is(err, errAnswer) {
-			return common.Hash{}, nil
-		}
-		if err != nil {
-			return common.Hash{}, err
-		}
-		return common.BigToHash(n), nil
 	})
-	if err != nil {
-		return false, fmt.Errorf("whether the authorization of %s is used: %w", op.ID, err)
-	}
-	return found != (common.Hash{}), nil
 }
 
 // include takes a signed operation whose payment is on the chain already to Included.

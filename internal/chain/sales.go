@@ -193,11 +193,11 @@ func (r *Rail) buildSale(ctx context.Context, op *Op) (*userop.Operation, *Failu
 		}
 	}
 	if used {
-		at, found, err := r.searchForAll(ctx, op)
+		at, err := r.search(ctx, op)
 		if err != nil {
 			return nil, nil, err
 		}
-		if !found {
+		if at == (Place{}) {
 			return nil, takenNonce("the nonce of the authorization is used or cancelled"), nil
 		}
 		op.Place = at
@@ -269,8 +269,8 @@ func (r *Rail) CheckSale(ctx context.Context, s rail.Sale) (used bool, err error
 
 // soldBefore is [Rail.CheckSale] for an authorization whose nonce is used.
 func (r *Rail) soldBefore(ctx context.Context, op *Op) error {
-	_, found, err := r.search(ctx, op)
-	if err != nil || found {
+	at, err := r.search(ctx, op)
+	if err != nil || at != (Place{}) {
 		return err
 	}
 	return takenNonce("the nonce of the authorization is used or cancelled").asError()

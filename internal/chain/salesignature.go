@@ -56,15 +56,14 @@ func (r *Rail) Accepts(ctx context.Context, account toll.Address, digest [32]byt
 	said := map[string]bool{} // by endpoint
 	// What a stranger's code says of itself may differ between good endpoints, which must not rest for that: they agree that they
 	// have answered.
-	_, err := r.cfg.Pool.Agree(ctx, func(ctx context.Context, c *endpoints.Conn) (common.Hash, error) {
+	_, err := endpoints.Agree(ctx, r.cfg.Pool, func(ctx context.Context, c *endpoints.Conn) (struct{}, error) {
 		yes, err := accepts(ctx, c, m)
-		if err != nil {
-			return common.Hash{}, err
+		if err == nil {
+			mu.Lock()
+			defer mu.Unlock()
+			said[c.Name] = yes
 		}
-		mu.Lock()
-		defer mu.Unlock()
-		said[c.Name] = yes
-		return accepted, nil
+		return struct{}{}, err
 	})
 	if err != nil {
 		if ctx.Err() != nil {

@@ -214,7 +214,7 @@ func (n *Network) pool(dev *devchain.Chain, genesis common.Hash) (*endpoints.Poo
 // genesisOf asks for the hash of block 0, on live two endpoints: one alone must not make a service remember another chain, or
 // take its own for a foreign one.
 func genesisOf(ctx context.Context, pool *endpoints.Pool) (common.Hash, error) {
-	return pool.Agree(ctx, func(ctx context.Context, c *endpoints.Conn) (common.Hash, error) {
+	return endpoints.Agree(ctx, pool, func(ctx context.Context, c *endpoints.Conn) (common.Hash, error) {
 		head, err := c.HeaderByNumber(ctx, new(big.Int))
 		if err != nil {
 			return common.Hash{}, err

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/ethereum/go-ethereum/common"
 	"github.com/ethereum/go-ethereum/core/types"
 	"github.com/ethereum/go-ethereum/rpc"
 )
@@ -123,21 +122,21 @@ func (p *Pool) each(f func(e *endpoint)) {
 func (p *Pool) Agrees() bool { return p.cfg.Agree }
 
 // Agree runs f with all endpoints at once and returns the value that most of them give: with [Config.Agree] at least two, else
-// the only one there is. f puts what it found under the value, for example the hash of it. Endpoints that gave another
-// value than the one that is returned rest for a while. It is [ErrDisagree] when there is no such value.
-func (p *Pool) Agree(ctx context.Context, f func(ctx context.Context, c *Conn) (common.Hash, error)) (common.Hash, error) {
+// the only one there is. Endpoints that gave another value than the one that is returned rest for a while. It is [ErrDisagree]
+// when there is no such value.
+func Agree[T comparable](ctx context.Context, p *Pool, f func(ctx context.Context, c *Conn) (T, error)) (most T, err error) {
 	if !p.cfg.Agree {
 		return Get(ctx, p, f)
 	}
+	var none T
 	values, answer := all(ctx, p, f)
-	said := map[common.Hash][]*endpoint{}
+	said := map[T][]*endpoint{}
 	for _, v := range values {
 		said[v.value] = append(said[v.value], v.from)
 	}
 	if err := ctx.Err(); err != nil {
-		return common.Hash{}, err
+		return none, err
 	}
-	var most common.Hash
 	counts := make([]int, 0, len(said))
 	for h, from := range said {
 		counts = append(counts, len(from))
@@ -148,14 +147,14 @@ func (p *Pool) Agree(ctx context.Context, f func(ctx context.Context, c *Conn) (
 	slices.SortFunc(counts, func(a, b int) int { return cmp.Compare(b, a) })
 	switch {
 	case len(said) == 0 && answer != nil:
-		return common.Hash{}, answer
+		return none, answer
 	case len(said) == 0:
-		return common.Hash{}, fmt.Errorf("%w (none of %d)", ErrNone, len(p.endpoints))
+		return none, fmt.Errorf("%w (none of %d)", ErrNone, len(p.endpoints))
 	case len(counts) == 1 && counts[0] < 2:
-		return common.Hash{}, fmt.Errorf("%w (1 of %d answered)", ErrDisagree, len(p.endpoints))
+		return none, fmt.Errorf("%w (1 of %d answered)", ErrDisagree, len(p.endpoints))
 	case counts[0] < 2 || len(counts) > 1 && counts[1] == counts[0]:
 		p.divided(true)
-		return common.Hash{}, ErrDisagree
+		return none, ErrDisagree
 	}
 	p.divided(false)
 	for h, from := range said {

@@ -173,12 +173,12 @@ func TestT68_InventedLogOrReceipt(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	truth, err := s.pool.Agree(t.Context(), proof(receipt.BlockHash))
+	truth, err := endpoints.Agree(t.Context(), s.pool, proof(receipt.BlockHash))
 	if err != nil {
 		t.Fatalf("two that say the same: %v", err)
 	}
 	s.first.InventLogs(types.Log{Address: common.Address{2}, BlockHash: receipt.BlockHash, BlockNumber: receipt.BlockNumber.Uint64(), TxHash: hash})
-	if h, err := s.pool.Agree(t.Context(), proof(receipt.BlockHash)); !errors.Is(err, endpoints.ErrDisagree) {
+	if h, err := endpoints.Agree(t.Context(), s.pool, proof(receipt.BlockHash)); !errors.Is(err, endpoints.ErrDisagree) {
 		t.Errorf("an invented log was believed: %v, %v", h, err)
 	}
 	if h := s.health(t, s.first); !h.Usable {
@@ -189,7 +189,7 @@ func TestT68_InventedLogOrReceipt(t *testing.T) {
 	invented := *receipt
 	invented.TxHash = common.Hash{3}
 	s.first.InventReceipt(&invented)
-	_, err = s.pool.Agree(t.Context(), func(ctx context.Context, c *endpoints.Conn) (common.Hash, error) {
+	_, err = endpoints.Agree(t.Context(), s.pool, func(ctx context.Context, c *endpoints.Conn) (common.Hash, error) {
 		r, err := c.TransactionReceipt(ctx, common.Hash{3})
 		if errors.Is(err, ethereum.NotFound) {
 			return common.Hash{}, nil
@@ -202,7 +202,7 @@ func TestT68_InventedLogOrReceipt(t *testing.T) {
 	if !errors.Is(err, endpoints.ErrDisagree) {
 		t.Errorf("an invented receipt was believed: %v", err)
 	}
-	if h, err := s.pool.Agree(t.Context(), proof(receipt.BlockHash)); err != nil || h != truth {
+	if h, err := endpoints.Agree(t.Context(), s.pool, proof(receipt.BlockHash)); err != nil || h != truth {
 		t.Errorf("the truth is not found again: %v, %v; %+v", h, err, s.pool.Health())
 	}
 }
@@ -226,7 +226,7 @@ func TestT68_OneOfThree(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.first.InventLogs(types.Log{Address: common.Address{2}, BlockHash: head.Hash(), TxHash: common.Hash{4}})
-	if _, err := pool.Agree(t.Context(), proof(head.Hash())); err != nil {
+	if _, err := endpoints.Agree(t.Context(), pool, proof(head.Hash())); err != nil {
 		t.Fatalf("two of three say the same: %v", err)
 	}
 	s.expectOnly(t, s.next, s.first)
