@@ -85,19 +85,12 @@ func (c Config) seller(f x402.Facilitator) (*sale.Seller, Config) {
 	s.SetDefaults()
 	s.Terms = sale.NewTermsCache(f, s.Timeout, s.Clock)
 	c.EndpointURL = cmp.Or(c.EndpointURL, c.Card.URL)
-	c.Credits = positive(c.Credits, 1)
-	c.MaxTasks = positive(c.MaxTasks, DefaultMaxTasks)
-	c.MaxBytes = positive(c.MaxBytes, DefaultMaxBytes)
-	c.TaskLife = positive(c.TaskLife, DefaultTaskLife)
-	c.MaxBodyBytes = positive(c.MaxBodyBytes, DefaultMaxBodyBytes)
+	c.Credits = cmp.Or(max(c.Credits, 0), 1)
+	c.MaxTasks = cmp.Or(max(c.MaxTasks, 0), DefaultMaxTasks)
+	c.MaxBytes = cmp.Or(max(c.MaxBytes, 0), DefaultMaxBytes)
+	c.TaskLife = cmp.Or(max(c.TaskLife, 0), DefaultTaskLife)
+	c.MaxBodyBytes = cmp.Or(max(c.MaxBodyBytes, 0), DefaultMaxBodyBytes)
 	return s, c
-}
-
-func positive[N ~int | ~int64](n, otherwise N) N {
-	if n <= 0 {
-		return otherwise
-	}
-	return n
 }
 
 // card is the one that is served.

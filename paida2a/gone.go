@@ -56,22 +56,14 @@ func (d *desk) cancelWork(ctx context.Context, t *task) (*a2a.Task, error) {
 	d.mu.Lock()
 	d.stop(ctx, t)
 	d.mu.Unlock()
-	for {
-		d.mu.Lock()
-		told, busy, changed := t.told, t.busy(), t.changed
-		d.mu.Unlock()
-		switch {
-		case !busy && told.Status.State == a2a.TaskStateCanceled:
-			return told, nil
-		case !busy:
-			return nil, a2a.ErrTaskNotCancelable
-		}
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		}
+	told, err := d.await(ctx, t, true)
+	switch {
+	case told == nil:
+		return nil, err
+	case told.Status.State != a2a.TaskStateCanceled:
+		return nil, a2a.ErrTaskNotCancelable
 	}
+	return told, nil
 }
 
 // finish waits for an agent that was told to stop, at most as long as the hold can last. Work that is

@@ -16,6 +16,7 @@ import (
 
 // desk answers the methods of the protocol. It is an [a2asrv.RequestHandler].
 type desk struct {
+	a2asrv.RequestHandler // refuses push notifications and an extended card
 	*sale.Seller
 	agent a2asrv.AgentExecutor
 	cfg   Config
@@ -26,7 +27,9 @@ type desk struct {
 
 func newDesk(f x402.Facilitator, agent a2asrv.AgentExecutor, cfg Config) *desk {
 	s, cfg := cfg.seller(f)
-	return &desk{Seller: s, agent: agent, cfg: cfg, book: newBook(cfg.MaxTasks, cfg.MaxBytes, cfg.TaskLife)}
+	return &desk{
+		RequestHandler: a2asrv.NewHandler(nil), Seller: s, agent: agent, cfg: cfg, book: newBook(cfg.MaxTasks, cfg.MaxBytes, cfg.TaskLife),
+	}
 }
 
 func invalid(why string) error { return fmt.Errorf("%s: %w", why, a2a.ErrInvalidParams) }
@@ -39,15 +42,25 @@ func (d *desk) OnSendMessage(ctx context.Context, params *a2a.MessageSendParams)
 	wait := params.Config == nil || params.Config.Blocking == nil || *params.Config.Blocking
 	d.enter(t, wait)
 	defer d.leave(ctx, t)
+	told, err := d.await(ctx, t, wait)
+	if err != nil {
+		return nil, err
+	}
+	return shortened(told, historyLength(params)), nil
+}
+
+// await returns what is told of a task, and why its latest run ended without an outcome. With wait it returns when the task no
+// longer changes by itself.
+func (d *desk) await(ctx context.Context, t *task, wait bool) (*a2a.Task, error) {
 	for {
 		d.mu.Lock()
 		told, busy, problem, changed := t.told, t.busy(), t.problem, t.changed
 		d.mu.Unlock()
 		switch {
-		case !busy && problem != nil:
-			return nil, problem
-		case !busy || !wait:
-			return shortened(told, historyLength(params)), nil
+		case !busy:
+			return told, problem
+		case !wait:
+			return told, nil
 		}
 		select {
 		case <-changed:
@@ -173,24 +186,4 @@ func shortened(t *a2a.Task, history *int) *a2a.Task {
 	out := *t
 	out.History = t.History[len(t.History)-max(*history, 0):]
 	return &out
-}
-
-func (d *desk) OnGetTaskPushConfig(context.Context, *a2a.GetTaskPushConfigParams) (*a2a.TaskPushConfig, error) {
-	return nil, a2a.ErrPushNotificationNotSupported
-}
-
-func (d *desk) OnListTaskPushConfig(context.Context, *a2a.ListTaskPushConfigParams) ([]*a2a.TaskPushConfig, error) {
-	return nil, a2a.ErrPushNotificationNotSupported
-}
-
-func (d *desk) OnSetTaskPushConfig(context.Context, *a2a.TaskPushConfig) (*a2a.TaskPushConfig, error) {
-	return nil, a2a.ErrPushNotificationNotSupported
-}
-
-func (d *desk) OnDeleteTaskPushConfig(context.Context, *a2a.DeleteTaskPushConfigParams) error {
-	return a2a.ErrPushNotificationNotSupported
-}
-
-func (d *desk) OnGetExtendedAgentCard(context.Context) (*a2a.AgentCard, error) {
-	return nil, a2a.ErrAuthenticatedExtendedCardNotConfigured
 }
