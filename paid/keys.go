@@ -56,17 +56,24 @@ func parseKey(key string) (k routeKey, err error) {
 	return k, nil
 }
 
-// exact is the text by which keys without names are compared.
-func (k *routeKey) exact() string {
-	text := exactKey(k.method, k.segments)
+// text is that by which keys without names are compared.
+func (k *routeKey) text() string {
+	text := k.method + " /" + strings.Join(k.segments, "/")
 	if k.rest {
 		text += "/*"
 	}
 	return text
 }
 
-func exactKey(method string, segments []string) string {
-	return method + " /" + strings.Join(segments, "/")
+// class orders keys: exact ones win over those with names, and those over keys with "*".
+func (k *routeKey) class() int {
+	switch {
+	case k.rest:
+		return 2
+	case k.named:
+		return 1
+	}
+	return 0
 }
 
 // fits reports whether a path falls under the key, and the values of its names.

@@ -103,11 +103,8 @@ func sharedOptions(routes []Route) (opts []Option) {
 }
 
 type table struct {
-	keys   map[string]bool // of all routes without names
-	exact  map[string]*entry
-	named  []*entry
-	wild   []*entry // the longest first
-	others *entry   // the default, may be nil
+	entries []*entry // by their class; those with "*" the longest first
+	others  *entry   // the default, may be nil
 
 	gates        []*gate // of the paid routes
 	tokenHeaders []string
@@ -117,7 +114,7 @@ type table struct {
 func newTable(f x402.Facilitator, next http.Handler, routes []Route, proxy bool) *table {
 	shared := slices.Concat([]Option{WithQueue(NewQueue())}, sharedOptions(routes), []Option{func(c *config) { c.flushEventsOnly = proxy }})
 	c := newConfig(shared)
-	t := &table{keys: map[string]bool{}, exact: map[string]*entry{}, tokenHeaders: c.tokenHeaders, strip: stripPayment}
+	t := &table{tokenHeaders: c.tokenHeaders, strip: stripPayment}
 	terms := sale.NewTermsCache(f, c.Timeout, c.Clock)
 	for _, r := range routes {
 		if r.kind == routeOptions {
@@ -132,14 +129,19 @@ func newTable(f x402.Facilitator, next http.Handler, routes []Route, proxy bool)
 			panic("paid: " + err.Error())
 		}
 	}
-	slices.SortStableFunc(t.wild, func(a, b *entry) int { return len(b.segments) - len(a.segments) })
+	slices.SortStableFunc(t.entries, func(a, b *entry) int {
+		if a.rest && b.rest {
+			return len(b.segments) - len(a.segments)
+		}
+		return a.class() - b.class()
+	})
 	return t
 }
 
 // CheckRoutes returns why [Routes] and [Proxy] would panic over the keys of a price list: a key that is malformed or there
 // twice, or two defaults. Other options are not looked at.
 func CheckRoutes(routes ...Route) error {
-	t := &table{keys: map[string]bool{}, exact: map[string]*entry{}}
+	t := new(table)
 	for _, r := range routes {
 		if r.kind == routeOptions {
 			continue
@@ -163,21 +165,11 @@ func (t *table) add(r Route, e *entry) (err error) {
 	if e.routeKey, err = parseKey(r.key); err != nil {
 		return err
 	}
-	if !e.named {
-		k := e.exact()
-		if t.keys[k] {
-			return fmt.Errorf("route key %q: another route has it", r.key)
-		}
-		t.keys[k] = true
+	same := func(o *entry) bool { return !o.named && o.text() == e.text() }
+	if !e.named && slices.ContainsFunc(t.entries, same) {
+		return fmt.Errorf("route key %q: another route has it", r.key)
 	}
-	switch {
-	case e.rest:
-		t.wild = append(t.wild, e)
-	case e.named:
-		t.named = append(t.named, e)
-	default:
-		t.exact[e.exact()] = e
-	}
+	t.entries = append(t.entries, e)
 	return nil
 }
 
@@ -187,21 +179,22 @@ func (t *table) match(method string, segments []string) (*entry, []string) {
 	if methods[0] == http.MethodHead {
 		methods = append(methods, http.MethodGet)
 	}
+	var found *entry
+	var values []string
 	for _, m := range methods {
-		if e := t.exact[exactKey(m, segments)]; e != nil {
-			return e, nil
-		}
-	}
-	for _, list := range [][]*entry{t.named, t.wild} {
-		for _, m := range methods {
-			for _, e := range list {
-				if values, ok := e.fits(segments); ok && e.method == m {
-					return e, values
-				}
+		for _, e := range t.entries {
+			if found != nil && e.class() >= found.class() {
+				break
+			}
+			if v, ok := e.fits(segments); ok && e.method == m {
+				found, values = e, v
 			}
 		}
 	}
-	return t.others, nil
+	if found == nil {
+		found = t.others
+	}
+	return found, values
 }
 
 // paidPath reports whether some method of the path is paid.
@@ -217,26 +210,9 @@ func (t *table) paidPath(segments []string) bool {
 // fitting returns the routes of a path, whatever their methods.
 func (t *table) fitting(segments []string) iter.Seq[*entry] {
 	return func(yield func(*entry) bool) {
-		for e := range t.all() {
+		for _, e := range t.entries {
 			if _, ok := e.fits(segments); ok && !yield(e) {
 				return
-			}
-		}
-	}
-}
-
-func (t *table) all() iter.Seq[*entry] {
-	return func(yield func(*entry) bool) {
-		for _, e := range t.exact {
-			if !yield(e) {
-				return
-			}
-		}
-		for _, list := range [][]*entry{t.named, t.wild} {
-			for _, e := range list {
-				if !yield(e) {
-					return
-				}
 			}
 		}
 	}
