@@ -18,7 +18,6 @@ const (
 	resumeTime  = 5 * time.Minute
 	resumeShare = 4    // a group has at most this part of the whole
 	streamBytes = 1024 // what a stream takes besides its events, generously
-	catchUp     = 256 << 10
 )
 
 // backlog bounds what is kept of streams, so that a client whose connection broke can come back for it. A stream is kept as a
@@ -129,7 +128,7 @@ func (b *backlog) pay(st *stream) {
 	st.paid = true
 }
 
-// drop forgets a stream that is kept. Who reads it goes on, unless much is missing yet.
+// drop forgets a stream that is kept. Who reads it goes on, unless more is missing yet than the event that is being sent.
 func (b *backlog) drop(st *stream) {
 	k := &st.session.kept
 	st.state = lost
@@ -141,7 +140,7 @@ func (b *backlog) drop(st *stream) {
 	b.bytes -= st.bytes
 	st.bytes = 0
 	b.wake(st)
-	if st.unread() > catchUp {
+	if st.reader != nil && st.reader.read < st.last()-1 {
 		st.reader = nil // what it lacks is counted no longer
 	}
 	st.trim()

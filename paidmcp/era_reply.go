@@ -17,7 +17,6 @@ type reply struct {
 	streams bool   // the client takes events
 	always  bool   // the client takes nothing else
 	begun   bool   // the headers have left, or status is an error that passes as it is
-	held    []byte // bytes of the event that may be the only one
 	answer  []byte // the answer of the call, when it came first
 	status  int
 	before  func(h http.Header) // sees the headers before they leave
@@ -83,38 +82,27 @@ func (a *reply) begin(status int) {
 	}
 }
 
-func (a *reply) Write(b []byte) (int, error) {
-	switch {
-	case !a.isStream():
-		a.begin(http.StatusOK)
-		return a.w.Write(b)
-	case a.begun, a.always:
-		a.begin(http.StatusOK)
-		return a.w.Write(b)
-	}
-	rest := b // large events are not copied more often than they must
-	if len(a.held) > 0 {
-		rest = append(a.held, b...)
-	}
-	for {
-		end := bytes.Index(rest, []byte("\n\n"))
-		if end < 0 {
-			a.held = append(a.held[:0:0], rest...)
-			return len(b), nil
+// Write takes bytes of an answer that is no stream, or one event: the SDK writes each event whole.
+func (a *reply) Write(b []byte) (int, error) { return a.write(nil, b) }
+
+// write is Write for an event with the line of its id, which goes before it when the answer is a stream.
+func (a *reply) write(id, event []byte) (int, error) {
+	if a.isStream() && !a.begun && !a.always {
+		if text := eventData(event); isAnswer(text) {
+			a.answer = bytes.Clone(text)
+			return len(event), nil
 		}
-		if text := eventData(rest[:end+2]); isAnswer(text) {
-			a.answer, a.held = bytes.Clone(text), nil
-			return len(b), nil
+		if !a.streams {
+			return len(event), nil // the client cannot take what comes before the answer
 		}
-		if a.streams {
-			break
-		}
-		rest = rest[end+2:] // the client cannot take what comes before the answer
 	}
-	a.held = nil
 	a.begin(http.StatusOK)
-	_, err := a.w.Write(rest)
-	return len(b), err
+	if len(id) > 0 {
+		if _, err := a.w.Write(id); err != nil {
+			return 0, err
+		}
+	}
+	return a.w.Write(event)
 }
 
 // Flush passes on what may leave.

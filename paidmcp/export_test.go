@@ -23,7 +23,7 @@ func (s *Server) Kept() int64 {
 	return b.bytes
 }
 
-// Held returns how many bytes of events, and for events to come, are in memory, of streams that are kept and have ended.
+// Held returns how many bytes of events are in memory, of streams that are kept and have ended.
 func (s *Server) Held() (n int64) {
 	b := s.sessions.backlog
 	b.mu.Lock()
@@ -31,7 +31,6 @@ func (s *Server) Held() (n int64) {
 	for _, l := range []*list.List{&b.resting, &b.paid} {
 		for at := l.Front(); at != nil; at = at.Next() {
 			st := at.Value.(*stream)
-			n += int64(cap(st.part))
 			for _, e := range st.events {
 				n += int64(len(e))
 			}

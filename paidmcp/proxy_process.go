@@ -109,18 +109,10 @@ func (p *process) Close() error { return p.end() }
 
 func (p *process) terminate() error {
 	_ = p.WriteCloser.Close()
-	ended := make(chan error, 1)
-	go func() { ended <- p.command.Wait() }()
-	for _, force := range []func() error{
-		func() error { return p.command.Process.Signal(syscall.SIGTERM) },
-		p.command.Process.Kill,
-	} {
-		select {
-		case err := <-ended:
-			return err
-		case <-time.After(terminateTime):
-			_ = force() // the process may have ended meanwhile
-		}
-	}
-	return <-ended
+	// The process may end at any of these steps; what they return is of no use.
+	asked := time.AfterFunc(terminateTime, func() { _ = p.command.Process.Signal(syscall.SIGTERM) })
+	defer asked.Stop()
+	forced := time.AfterFunc(2*terminateTime, func() { _ = p.command.Process.Kill() })
+	defer forced.Stop()
+	return p.command.Wait()
 }

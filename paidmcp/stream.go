@@ -36,7 +36,6 @@ type stream struct {
 	state  streamState
 	status int
 	plain  []byte   // an answer that is no stream
-	part   []byte   // of an event
 	events [][]byte // as the SDK writes them
 	before int      // events that came before these
 	reader *reader
@@ -81,7 +80,8 @@ func (s *stream) answered() int {
 	return s.status
 }
 
-// Write returns when the reader, if there is one, has sent the event, so a slow client slows its call.
+// Write takes a whole event, as the SDK writes it, and returns when the reader, if there is one, has sent it: a slow client
+// slows its call.
 func (s *stream) Write(b []byte) (int, error) {
 	s.backlog.mu.Lock()
 	defer s.backlog.mu.Unlock()
@@ -92,23 +92,10 @@ func (s *stream) Write(b []byte) (int, error) {
 	if s.reader == nil && s.state != resumable {
 		return 0, errNoReader
 	}
-	rest := b // large events are not copied more often than they must
-	if len(s.part) > 0 {
-		rest = append(s.part, b...)
+	s.events = append(s.events, bytes.Clone(b))
+	if s.state == resumable {
+		s.backlog.charge(s, int64(len(b)))
 	}
-	for {
-		end := bytes.Index(rest, []byte("\n\n"))
-		if end < 0 {
-			break
-		}
-		event := bytes.Clone(rest[:end+2])
-		rest = rest[end+2:]
-		s.events = append(s.events, event)
-		if s.state == resumable {
-			s.backlog.charge(s, int64(len(event)))
-		}
-	}
-	s.part = bytes.Clone(rest) // what a large event took is not counted
 	s.moved.Broadcast()
 	for s.reader != nil && s.reader.read < s.last() {
 		s.moved.Wait()
@@ -131,17 +118,6 @@ func (s *stream) trim() {
 	}
 	s.events = s.events[s.reader.read-s.before:]
 	s.before = s.reader.read
-}
-
-// unread returns how many bytes the reader lacks before the last event, which may be the one that is being sent.
-func (s *stream) unread() (n int) {
-	if s.reader == nil {
-		return 0
-	}
-	for i := s.reader.read - s.before; i < len(s.events)-1; i++ {
-		n += len(s.events[i])
-	}
-	return n
 }
 
 // follow hands the events that come to the reader until there are no more, another reader comes, or this one leaves.
@@ -222,10 +198,9 @@ func (s *stream) answer(ctx context.Context, r *reader, w *reply) {
 		if !w.begun {
 			maps.Copy(w.Header(), s.header)
 		}
-		_, err1 := w.Write(number)
-		_, err2 := w.Write(event)
+		_, err := w.write(number, event)
 		w.Flush()
-		return errors.Join(err1, err2)
+		return err
 	})
 	s.backlog.mu.Lock()
 	ended, status, plain := s.ended, s.status, s.plain
