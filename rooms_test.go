@@ -232,7 +232,7 @@ var rooms = map[string]room{
 	"internal/chain/mirror": {
 		what:  "burned credits as a Merkle tree per period: publisher, and the check of a proof",
 		lines: 700,
-		ours:  "toll internal/chain/contracts internal/chain/endpoints internal/chain/signer",
+		ours:  "toll internal/store internal/jobs internal/chain/contracts internal/chain/endpoints internal/chain/signer",
 		third: []string{"github.com/ethereum/go-ethereum"},
 	},
 	"internal/outbound": {

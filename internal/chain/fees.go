@@ -4,6 +4,7 @@ import (
 	"math/big"
 
 	"github.com/ethereum/go-ethereum/core/types"
+	"github.com/tollhq/toll/internal/chain/signer"
 )
 
 // maxRaise bounds what a transaction that does not land may come to cost: this many times the highest price of a new one.
@@ -15,23 +16,10 @@ func (c *Config) fees(base *big.Int) (tip, feeCap *big.Int) {
 	return tip, new(big.Int).Add(new(big.Int).Lsh(base, 1), tip)
 }
 
-// raised are the fees of a transaction that takes the place of another one: an eighth more of both, rounded up, which is what
-// pools ask for, or those of a new one. ok is false when they would be beyond all bounds.
+// raised are the fees of a transaction that takes the place of another one. ok is false when they would be beyond all bounds.
 func (c *Config) raised(old *types.Transaction, base *big.Int) (tip, feeCap *big.Int, ok bool) {
 	tip, feeCap = c.fees(base)
-	tip, feeCap = larger(tip, eighthMore(old.GasTipCap())), larger(feeCap, eighthMore(old.GasFeeCap()))
+	tip, feeCap = signer.Raised(old, tip, feeCap)
 	_, most := c.fees(c.MaxBaseFee)
 	return tip, feeCap, feeCap.Cmp(most.Mul(most, big.NewInt(maxRaise))) <= 0
-}
-
-func eighthMore(n *big.Int) *big.Int {
-	more := new(big.Int).Mul(n, big.NewInt(9))
-	return more.Rsh(more.Add(more, big.NewInt(7)), 3)
-}
-
-func larger(a, b *big.Int) *big.Int {
-	if a.Cmp(b) < 0 {
-		return b
-	}
-	return a
 }

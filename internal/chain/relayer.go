@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"math/big"
-	"strings"
 	"time"
 
 	"github.com/ethereum/go-ethereum/common"
@@ -255,37 +254,4 @@ func (w *relayer) warn(text string, args ...any) {
 	}
 	w.warned = time.Now()
 	w.rail.log.Warn(text, append(args, "relayer", w.address)...)
-}
-
-// said is what an endpoint says about a transaction.
-type said int
-
-const (
-	took said = iota
-	nonceUsed
-	underpriced
-	unpaid
-	tooLarge
-	other
-)
-
-func understand(err error) said {
-	if err == nil {
-		return took
-	}
-	text := strings.ToLower(err.Error())
-	for _, t := range []struct {
-		text string
-		is   said
-	}{
-		{"already known", took}, {"already imported", took}, {"known transaction", took},
-		{"nonce too low", nonceUsed}, {"underpriced", underpriced},
-		{"less than block base fee", underpriced}, {"insufficient funds", unpaid},
-		{"oversized data", tooLarge}, {"transaction gas limit too high", tooLarge}, {"exceeds block gas limit", tooLarge},
-	} {
-		if strings.Contains(text, t.text) {
-			return t.is
-		}
-	}
-	return other
 }

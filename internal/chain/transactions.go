@@ -78,27 +78,27 @@ func (w *relayer) broadcast(ctx context.Context, now outlook, tx *Tx) error {
 		err := r.cfg.Pool.Send(ctx, tx.Raw)
 		r.cfg.At(stepSent)
 		r.moved.Fire()
-		answer := understand(err)
-		if answer != other {
+		answer := endpoints.Understand(err)
+		if answer != endpoints.Other {
 			w.sent[tx.Hash] = time.Now()
 		}
 		switch answer {
-		case took, nonceUsed: // the nonce may be used by this very transaction: the chain will tell
+		case endpoints.Took, endpoints.NonceUsed: // the nonce may be used by this very transaction: the chain will tell
 			return nil
-		case underpriced:
+		case endpoints.Underpriced:
 			next, err := w.replace(ctx, now, tx, len(tx.Ops))
 			if err != nil || next == nil {
 				return err
 			}
 			tx = next
-		case tooLarge:
+		case endpoints.TooLarge:
 			w.most = max(1, len(tx.Ops)/2)
 			r.log.Warn("a transaction is too large", "relayer", w.address, "ops", len(tx.Ops), "err", err)
 			keep := len(tx.Ops) / 2
 			if tx, err = w.replace(ctx, now, tx, keep); err != nil || tx == nil {
 				return err
 			}
-		case unpaid:
+		case endpoints.Unpaid:
 			w.beg()
 			return w.abandon(ctx, tx)
 		default:

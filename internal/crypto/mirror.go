@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/big"
 	"time"
 
 	"github.com/ethereum/go-ethereum/common"
@@ -125,7 +124,7 @@ func (b *burns) close(ctx context.Context) error {
 	err = b.store.Tx(ctx, func(tx *store.Tx) error {
 		for _, c := range closed {
 			p := store.MirrorPeriod{
-				Period: c.Number, Root: c.Root, Leaves: int64(len(c.Leaves)), Credits: c.Credits.String(), State: string(mirror.IsClosed),
+				Period: c.Number, Root: c.Root, Leaves: int64(len(c.Leaves)), Credits: c.Credits.String(), State: mirror.IsClosed,
 			}
 			if err := store.InsertMirrorPeriod(ctx, tx, &p, c.Leaves, c.Above); err != nil {
 				return err
@@ -169,7 +168,7 @@ func (b *burns) proof(ctx context.Context, transaction toll.Hash) (*toll.BurnPro
 		Status: toll.ProofOpen, Period: p.Period, Root: p.Root, Index: leaf.Index, Leaf: leaf.Leaf(), Fields: leaf.BurnFields,
 		Network: b.network, Contract: toll.Address(b.contract), AnchorTransaction: p.TxHash,
 	}
-	switch mirror.State(p.State) {
+	switch p.State {
 	case mirror.IsAnchored:
 		out.Status = toll.ProofAnchored
 	case mirror.IsFinal:
@@ -212,41 +211,4 @@ func (b *burns) unpublished(ctx context.Context, transaction toll.Hash) (*toll.B
 		return nil, none
 	}
 	return &toll.BurnProof{Status: toll.ProofOpen}, nil
-}
-
-// mirrorJournal is the memory of the publisher. It writes under the lease of this one.
-type mirrorJournal struct {
-	store *store.Store
-	lease *jobs.Lease
-}
-
-func (j mirrorJournal) Open(ctx context.Context, limit int) ([]*mirror.Period, error) {
-	rows, err := store.OpenMirrorPeriods(ctx, j.store, limit)
-	if err != nil {
-		return nil, err
-	}
-	out := make([]*mirror.Period, len(rows))
-	for i, r := range rows {
-		credits, ok := new(big.Int).SetString(r.Credits, 10)
-		if !ok {
-			return nil, fmt.Errorf("period %d of the mirror has %q credits", r.Period, r.Credits)
-		}
-		out[i] = &mirror.Period{
-			Number: uint64(r.Period), Root: common.Hash(r.Root), Leaves: uint64(r.Leaves), Credits: credits, State: mirror.State(r.State),
-			Tx: common.Hash(r.TxHash), Raw: r.Raw, Nonce: uint64(r.Nonce), SentBlock: uint64(r.SentBlock), Block: uint64(r.Block), BlockHash: common.Hash(r.BlockHash),
-		}
-	}
-	return out, nil
-}
-
-func (j mirrorJournal) Update(ctx context.Context, p *mirror.Period) error {
-	return j.store.Tx(ctx, func(tx *store.Tx) error {
-		if err := j.lease.Check(ctx, tx); err != nil {
-			return err
-		}
-		return store.UpdateMirrorPeriod(ctx, tx, &store.MirrorPeriod{
-			Period: int64(p.Number), State: string(p.State), TxHash: toll.Hash(p.Tx), Raw: p.Raw, Nonce: int64(p.Nonce), SentBlock: int64(p.SentBlock),
-			Block: int64(p.Block), BlockHash: toll.Hash(p.BlockHash),
-		})
-	})
 }

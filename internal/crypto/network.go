@@ -321,7 +321,7 @@ func (n *Network) open(ctx context.Context) (_ *runningChain, err error) {
 		cfg := n.cfg.rail(r.dev != nil)
 		r.lease = jobs.NewLease(n.deps.Store, n.deps.Machine, leaseMirror)
 		r.mirror = mirror.NewPublisher(mirror.Config{
-			Pool: r.pool, Signer: n.signer, Operator: n.keys.mirror, Journal: mirrorJournal{n.deps.Store, r.lease}, Tip: cfg.Tip, MaxFee: cfg.MaxBaseFee,
+			Pool: r.pool, Signer: n.signer, Operator: n.keys.mirror, Store: n.deps.Store, Lease: r.lease, Tip: cfg.Tip, MaxFee: cfg.MaxBaseFee,
 			AtOnce: r.dev != nil, Log: n.deps.Log,
 		})
 	}

@@ -70,16 +70,47 @@ func (e *endpoint) send(ctx context.Context, raw []byte) (string, error) {
 	})
 }
 
+// Said is what an endpoint says about a transaction.
+type Said int
+
+// What an endpoint says.
+const (
+	Other Said = iota
+	Took
+	NonceUsed
+	Underpriced
+	Unpaid
+	TooLarge
+)
+
+// answers are the texts of endpoints, what tells most first.
+var answers = []struct {
+	text string
+	is   Said
+}{
+	{"already known", Took}, {"already imported", Took}, {"known transaction", Took}, {"nonce too low", NonceUsed},
+	{"underpriced", Underpriced}, {"less than block base fee", Underpriced}, {"insufficient funds", Unpaid},
+	{"oversized data", TooLarge}, {"gas limit too high", TooLarge}, {"gas_limit_cap", TooLarge}, {"exceeds block gas limit", TooLarge},
+}
+
 // telling ranks what endpoints say about a transaction: the lower, the more it tells.
 func telling(err error) int {
-	said := strings.ToLower(err.Error())
-	for i, text := range []string{
-		"already known", "already imported", "nonce too low", "replacement transaction underpriced", "insufficient funds",
-		"oversized data", "gas limit too high", "gas_limit_cap",
-	} {
-		if strings.Contains(said, text) {
+	text := strings.ToLower(err.Error())
+	for i, a := range answers {
+		if strings.Contains(text, a.text) {
 			return i
 		}
 	}
-	return 100
+	return len(answers)
+}
+
+// Understand reads what [Pool.Send] returns.
+func Understand(err error) Said {
+	if err == nil {
+		return Took
+	}
+	if i := telling(err); i < len(answers) {
+		return answers[i].is
+	}
+	return Other
 }

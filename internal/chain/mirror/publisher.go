@@ -6,62 +6,38 @@ import (
 	"fmt"
 	"log/slog"
 	"math/big"
-	"strings"
 
 	"github.com/ethereum/go-ethereum"
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/ethereum/go-ethereum/core/types"
 	"github.com/ethereum/go-ethereum/crypto"
 
+	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/chain/contracts"
 	"github.com/tollhq/toll/internal/chain/endpoints"
 	"github.com/tollhq/toll/internal/chain/signer"
+	"github.com/tollhq/toll/internal/jobs"
+	"github.com/tollhq/toll/internal/store"
 )
-
-// State is where a period stands.
-type State string
 
 // States of a period.
 const (
-	IsClosed   State = "closed"   // leaves and root are fixed
-	IsSent     State = "sent"     // the transaction that anchors it is stored
-	IsAnchored State = "anchored" // its event is in a block
-	IsFinal    State = "final"    // and that block is finalized
+	IsClosed   = "closed"   // leaves and root are fixed
+	IsSent     = "sent"     // the transaction that anchors it is stored
+	IsAnchored = "anchored" // its event is in a block
+	IsFinal    = "final"    // and that block is finalized
 )
-
-// Period is a closed period on its way onto the chain.
-type Period struct {
-	Number  uint64
-	Root    common.Hash
-	Leaves  uint64
-	Credits *big.Int
-	State   State
-
-	Tx        common.Hash // of the transaction that anchors it; zero before it is sent
-	Raw       []byte      // its bytes
-	Nonce     uint64
-	SentBlock uint64 // head when it was sent
-	Block     uint64 // of the event
-	BlockHash common.Hash
-}
-
-// Journal is the memory of the publisher.
-type Journal interface {
-	// Open lists the periods that are not final, the oldest first, at most limit.
-	Open(ctx context.Context, limit int) ([]*Period, error)
-	// Update stores a period; it is on disk when it returns nil.
-	Update(ctx context.Context, p *Period) error
-}
 
 // Config is what a publisher works with.
 type Config struct {
 	Pool     *endpoints.Pool
 	Signer   *signer.Signer
 	Operator common.Address
-	Journal  Journal
-	Tip      *big.Int // wei for each unit of gas; nil: 1,000,000
-	MaxFee   *big.Int // base fee above which nothing is sent, in wei for each unit of gas; nil: 1,000,000,000
-	AtOnce   bool     // a block is final as soon as it is there, as on the embedded chain
+	Store    *store.Store
+	Lease    *jobs.Lease // who does not hold it writes nothing
+	Tip      *big.Int    // wei for each unit of gas; nil: 1,000,000
+	MaxFee   *big.Int    // base fee above which nothing is sent, in wei for each unit of gas; nil: 1,000,000,000
+	AtOnce   bool        // a block is final as soon as it is there, as on the embedded chain
 	Log      *slog.Logger
 }
 
@@ -106,7 +82,7 @@ var (
 
 // Step moves the open periods on as far as it goes without waiting, and reports whether there are any left to look at soon.
 func (p *Publisher) Step(ctx context.Context) (busy bool, err error) {
-	open, err := p.cfg.Journal.Open(ctx, window)
+	open, err := store.OpenMirrorPeriods(ctx, p.cfg.Store, window)
 	if err != nil || len(open) == 0 {
 		return false, err
 	}
@@ -155,7 +131,7 @@ func (p *Publisher) place(ctx context.Context) (bool, error) {
 		}
 		tip := p.cfg.Tip
 		if pending {
-			tip, feeCap = raised(p.placing, tip, feeCap)
+			tip, feeCap = signer.Raised(p.placing, tip, feeCap)
 		}
 		tx, err := p.cfg.Signer.PlaceMirror(ctx, signer.PlaceMirror{Nonce: nonce, Gas: placeGas, Tip: tip, FeeCap: feeCap})
 		if err != nil {
@@ -175,7 +151,7 @@ func (p *Publisher) place(ctx context.Context) (bool, error) {
 }
 
 // anchor moves a period that is closed or sent.
-func (p *Publisher) anchor(ctx context.Context, period *Period) error {
+func (p *Publisher) anchor(ctx context.Context, period *store.MirrorPeriod) error {
 	if period.State == IsSent {
 		if done, err := p.landed(ctx, period); err != nil || done {
 			return err
@@ -190,19 +166,19 @@ func (p *Publisher) anchor(ctx context.Context, period *Period) error {
 		return err
 	}
 	var pending types.Transaction
-	waits := period.State == IsSent && nonce == period.Nonce
+	waits := period.State == IsSent && nonce == uint64(period.Nonce)
 	if waits {
 		if err := pending.UnmarshalBinary(period.Raw); err != nil {
 			return err
 		}
-		if !p.slow(&pending, period.SentBlock, head) {
+		if !p.slow(&pending, uint64(period.SentBlock), head) {
 			return p.send(ctx, period.Raw)
 		}
 	}
 	// A root that the chain has already, from before a backup of the database was restored, is not sent again.
 	found, err := p.find(ctx, period)
 	if errors.Is(err, errGone) {
-		p.cfg.Log.Warn(err.Error(), "period", period.Number)
+		p.cfg.Log.Warn(err.Error(), "period", period.Period)
 		p.placed = false
 		return nil
 	}
@@ -215,26 +191,31 @@ func (p *Publisher) anchor(ctx context.Context, period *Period) error {
 	}
 	tip := p.cfg.Tip
 	if waits {
-		tip, feeCap = raised(&pending, tip, feeCap)
+		tip, feeCap = signer.Raised(&pending, tip, feeCap)
 	}
-	call := signer.AnchorCall(period.Number, period.Root, period.Leaves, period.Credits)
+	credits, ok := new(big.Int).SetString(period.Credits, 10)
+	if !ok {
+		return fmt.Errorf("mirror: period %d has %q credits", period.Period, period.Credits)
+	}
+	anchor := signer.Anchor{
+		Nonce: nonce, Period: uint64(period.Period), Root: common.Hash(period.Root), Leaves: uint64(period.Leaves), Credits: credits, Tip: tip, FeeCap: feeCap,
+	}
 	gas, err := endpoints.Get(ctx, p.cfg.Pool, func(ctx context.Context, c *endpoints.Conn) (uint64, error) {
-		return c.EstimateGas(ctx, ethereum.CallMsg{From: p.cfg.Operator, To: &p.contract, Data: call})
+		return c.EstimateGas(ctx, ethereum.CallMsg{From: p.cfg.Operator, To: &p.contract, Data: anchor.Call()})
 	})
 	if err != nil {
-		return fmt.Errorf("mirror: period %d: %w", period.Number, err)
+		return fmt.Errorf("mirror: period %d: %w", period.Period, err)
 	}
-	tx, err := p.cfg.Signer.Anchor(ctx, signer.Anchor{
-		Nonce: nonce, Period: period.Number, Root: period.Root, Leaves: period.Leaves, Credits: period.Credits, Gas: gas + gas/5, Tip: tip, FeeCap: feeCap,
-	})
+	anchor.Gas = gas + gas/5
+	tx, err := p.cfg.Signer.Anchor(ctx, anchor)
 	if err != nil {
 		return err
 	}
 	if period.Raw, err = tx.MarshalBinary(); err != nil {
 		return err
 	}
-	period.State, period.Tx, period.Nonce, period.SentBlock = IsSent, tx.Hash(), nonce, head.Number.Uint64()
-	if err := p.cfg.Journal.Update(ctx, period); err != nil {
+	period.State, period.TxHash, period.Nonce, period.SentBlock = IsSent, toll.Hash(tx.Hash()), int64(nonce), head.Number.Int64()
+	if err := p.update(ctx, period); err != nil {
 		return err
 	}
 	if err := p.send(ctx, period.Raw); err != nil {
@@ -250,24 +231,11 @@ func (p *Publisher) slow(tx *types.Transaction, sent uint64, head *types.Header)
 	return head.Number.Uint64() >= sent+bumpAfter && tx.GasFeeCap().Cmp(new(big.Int).Lsh(p.cfg.MaxFee, 1)) < 0
 }
 
-// raised returns fees with which a transaction takes the place of tx: an eighth more, rounded up.
-func raised(tx *types.Transaction, tip, feeCap *big.Int) (*big.Int, *big.Int) {
-	more := func(was, now *big.Int) *big.Int {
-		up := new(big.Int).Mul(was, big.NewInt(9))
-		up.Add(up, big.NewInt(7)).Rsh(up, 3)
-		if up.Cmp(now) < 0 {
-			return now
-		}
-		return up
-	}
-	return more(tx.GasTipCap(), tip), more(tx.GasFeeCap(), feeCap)
-}
-
 // landed looks for the receipt of the stored transaction. A receipt alone proves nothing: the event has to be that of the
 // contract, in a block that the chain has.
-func (p *Publisher) landed(ctx context.Context, period *Period) (bool, error) {
+func (p *Publisher) landed(ctx context.Context, period *store.MirrorPeriod) (bool, error) {
 	receipt, err := endpoints.Get(ctx, p.cfg.Pool, func(ctx context.Context, c *endpoints.Conn) (*types.Receipt, error) {
-		return c.TransactionReceipt(ctx, period.Tx)
+		return c.TransactionReceipt(ctx, common.Hash(period.TxHash))
 	})
 	if errors.Is(err, ethereum.NotFound) {
 		return false, nil
@@ -280,66 +248,76 @@ func (p *Publisher) landed(ctx context.Context, period *Period) (bool, error) {
 }
 
 // find looks for the event of the period in the whole chain, if the contract says that it has come to it.
-func (p *Publisher) find(ctx context.Context, period *Period) (bool, error) {
+func (p *Publisher) find(ctx context.Context, period *store.MirrorPeriod) (bool, error) {
 	last, err := endpoints.Get(ctx, p.cfg.Pool, func(ctx context.Context, c *endpoints.Conn) ([]byte, error) {
 		return c.CallContract(ctx, ethereum.CallMsg{To: &p.contract, Data: crypto.Keccak256([]byte("lastPeriod()"))[:4]}, nil)
 	})
 	if err == nil && len(last) == 0 {
 		return false, errGone
 	}
-	if err != nil || new(big.Int).SetBytes(last).Cmp(new(big.Int).SetUint64(period.Number)) < 0 {
+	if err != nil || new(big.Int).SetBytes(last).Cmp(big.NewInt(period.Period)) < 0 {
 		return false, err
 	}
 	found, err := p.found(ctx, period, ethereum.FilterQuery{FromBlock: new(big.Int)})
 	if err == nil && !found {
-		return false, fmt.Errorf("period %d: %w", period.Number, ErrConflict)
+		return false, fmt.Errorf("period %d: %w", period.Period, ErrConflict)
 	}
 	return found, err
 }
 
-func (p *Publisher) found(ctx context.Context, period *Period, in ethereum.FilterQuery) (bool, error) {
-	logs, err := events(ctx, p.cfg.Pool, p.contract, period.Number, in)
+func (p *Publisher) found(ctx context.Context, period *store.MirrorPeriod, in ethereum.FilterQuery) (bool, error) {
+	logs, err := events(ctx, p.cfg.Pool, p.contract, period.Period, in)
 	if err != nil || len(logs) == 0 {
 		return false, err
 	}
 	log := logs[0]
-	if len(log.Data) < 32 || common.BytesToHash(log.Data[:32]) != period.Root {
-		return false, fmt.Errorf("period %d: %w", period.Number, ErrConflict)
+	if len(log.Data) < 32 || toll.Hash(log.Data[:32]) != period.Root {
+		return false, fmt.Errorf("period %d: %w", period.Period, ErrConflict)
 	}
-	period.State, period.Tx, period.Block, period.BlockHash = IsAnchored, log.TxHash, log.BlockNumber, log.BlockHash
+	period.State, period.TxHash, period.Block, period.BlockHash = IsAnchored, toll.Hash(log.TxHash), int64(log.BlockNumber), toll.Hash(log.BlockHash)
 	if p.cfg.AtOnce {
 		period.State = IsFinal
 	}
-	return true, p.cfg.Journal.Update(ctx, period)
+	return true, p.update(ctx, period)
 }
 
 // events returns the Anchored events of a period in some blocks; the contract emits at most one.
-func events(ctx context.Context, pool *endpoints.Pool, contract common.Address, period uint64, in ethereum.FilterQuery) ([]types.Log, error) {
+func events(ctx context.Context, pool *endpoints.Pool, contract common.Address, period int64, in ethereum.FilterQuery) ([]types.Log, error) {
 	in.Addresses = []common.Address{contract}
-	in.Topics = [][]common.Hash{{anchored}, {common.BigToHash(new(big.Int).SetUint64(period))}}
+	in.Topics = [][]common.Hash{{anchored}, {common.BigToHash(big.NewInt(period))}}
 	return endpoints.Get(ctx, pool, func(ctx context.Context, c *endpoints.Conn) ([]types.Log, error) { return c.FilterLogs(ctx, in) })
 }
 
 // settle makes an anchored period final, or takes it back when its block is gone.
-func (p *Publisher) settle(ctx context.Context, period *Period) error {
+func (p *Publisher) settle(ctx context.Context, period *store.MirrorPeriod) error {
 	header, err := endpoints.Get(ctx, p.cfg.Pool, func(ctx context.Context, c *endpoints.Conn) (*types.Header, error) {
-		return c.HeaderByNumber(ctx, new(big.Int).SetUint64(period.Block))
+		return c.HeaderByNumber(ctx, big.NewInt(period.Block))
 	})
 	switch {
 	case errors.Is(err, ethereum.NotFound):
 	case err != nil:
 		return err
-	case header.Hash() == period.BlockHash:
+	case header.Hash() == common.Hash(period.BlockHash):
 		finalized, err := p.cfg.Pool.Head(ctx, "finalized")
-		if err != nil || finalized.Number.Uint64() < period.Block {
+		if err != nil || finalized.Number.Int64() < period.Block {
 			return nil // a chain may not have a finalized block yet
 		}
 		period.State, period.Raw = IsFinal, nil
-		return p.cfg.Journal.Update(ctx, period)
+		return p.update(ctx, period)
 	}
-	p.cfg.Log.Warn("a root of burns is no longer on the chain", "period", period.Number)
-	period.State, period.Block, period.BlockHash = IsSent, 0, common.Hash{}
-	return p.cfg.Journal.Update(ctx, period)
+	p.cfg.Log.Warn("a root of burns is no longer on the chain", "period", period.Period)
+	period.State, period.Block, period.BlockHash = IsSent, 0, toll.Hash{}
+	return p.update(ctx, period)
+}
+
+// update stores a period, under the lease.
+func (p *Publisher) update(ctx context.Context, period *store.MirrorPeriod) error {
+	return p.cfg.Store.Tx(ctx, func(tx *store.Tx) error {
+		if err := p.cfg.Lease.Check(ctx, tx); err != nil {
+			return err
+		}
+		return store.UpdateMirrorPeriod(ctx, tx, period)
+	})
 }
 
 func (p *Publisher) code(ctx context.Context) ([]byte, error) {
@@ -368,13 +346,9 @@ func (p *Publisher) feeCap(ctx context.Context) (*big.Int, error) {
 // asked next.
 func (p *Publisher) send(ctx context.Context, raw []byte) error {
 	err := p.cfg.Pool.Send(ctx, raw)
-	if err == nil {
+	switch endpoints.Understand(err) {
+	case endpoints.Took, endpoints.NonceUsed, endpoints.Underpriced:
 		return nil
-	}
-	for _, known := range []string{"already known", "already imported", "nonce too low", "replacement transaction underpriced"} {
-		if strings.Contains(err.Error(), known) {
-			return nil
-		}
 	}
 	return err
 }

@@ -1,13 +1,11 @@
 package mirror_test
 
 import (
-	"context"
 	"errors"
 	"log/slog"
 	"math/big"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -21,53 +19,82 @@ import (
 	"github.com/tollhq/toll/internal/chain/endpoints"
 	"github.com/tollhq/toll/internal/chain/mirror"
 	"github.com/tollhq/toll/internal/chain/signer"
+	"github.com/tollhq/toll/internal/jobs"
+	"github.com/tollhq/toll/internal/store"
+	"github.com/tollhq/toll/internal/store/storetest"
 )
 
 // patience is how long a test waits for what has to come.
 const patience = 2 * time.Minute
 
-// journal keeps periods in memory, as a database does: by value.
+// journal is the database, and the lease under which publishers write.
 type journal struct {
-	mu      sync.Mutex
-	periods []mirror.Period
-	fail    error // of the next updates
+	t     *testing.T
+	st    *store.Store
+	lease *jobs.Lease
+	now   time.Time // of leases
 }
 
-func (j *journal) Open(context.Context, int) ([]*mirror.Period, error) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	var out []*mirror.Period
-	for _, p := range j.periods {
-		if p.State != mirror.IsFinal {
-			out = append(out, &p)
-		}
-	}
-	return out, nil
+func newJournal(t *testing.T) *journal {
+	st, _ := storetest.Open(t, store.SQLite)
+	j := &journal{t: t, st: st, now: time.Now()}
+	j.lease = j.newLease()
+	return j
 }
 
-func (j *journal) Update(_ context.Context, p *mirror.Period) error {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	if j.fail != nil {
-		return j.fail
+// newLease takes the lease from whoever has it.
+func (j *journal) newLease() *jobs.Lease {
+	j.t.Helper()
+	j.now = j.now.Add(time.Minute)
+	l := jobs.NewLease(j.st, func() time.Time { return j.now }, "mirror")
+	if err := l.Take(j.t.Context()); err != nil {
+		j.t.Fatal(err)
 	}
-	for i := range j.periods {
-		if j.periods[i].Number == p.Number {
-			j.periods[i] = *p
-		}
-	}
-	return nil
+	return l
 }
 
-func (j *journal) of(number uint64) mirror.Period {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	for _, p := range j.periods {
-		if p.Number == number {
-			return p
+// back gives publishers the lease that another process has had.
+func (j *journal) back() {
+	j.t.Helper()
+	j.now = j.now.Add(time.Minute)
+	if err := j.lease.Take(j.t.Context()); err != nil {
+		j.t.Fatal(err)
+	}
+}
+
+func (j *journal) all() []*store.MirrorPeriod {
+	j.t.Helper()
+	var all []*store.MirrorPeriod
+	for n := range int64(200) {
+		p, err := store.MirrorPeriodByNumber(j.t.Context(), j.st, n)
+		if err == nil {
+			all = append(all, p)
+		} else if !errors.Is(err, store.ErrNotFound) {
+			j.t.Fatal(err)
 		}
 	}
-	return mirror.Period{}
+	return all
+}
+
+func (j *journal) of(number int64) *store.MirrorPeriod {
+	j.t.Helper()
+	p, err := store.MirrorPeriodByNumber(j.t.Context(), j.st, number)
+	if err != nil {
+		j.t.Fatal(err)
+	}
+	return p
+}
+
+// set changes a period behind the back of publishers.
+func (j *journal) set(number int64, columns string, args ...any) {
+	j.t.Helper()
+	err := j.st.Tx(j.t.Context(), func(tx *store.Tx) error {
+		_, err := tx.Exec(j.t.Context(), "UPDATE mirror_periods SET "+columns+" WHERE period = $1", append([]any{number}, args...)...)
+		return err
+	})
+	if err != nil {
+		j.t.Fatal(err)
+	}
 }
 
 type scene struct {
@@ -75,13 +102,13 @@ type scene struct {
 	keys     chaintest.Keys
 	operator common.Address
 	pool     *endpoints.Pool
-	journal  journal
+	journal  *journal
 	signer   *signer.Signer
 }
 
 func newScene(t *testing.T, c *chaintest.Chain) *scene {
 	t.Helper()
-	s := &scene{Chain: c}
+	s := &scene{Chain: c, journal: newJournal(t)}
 	s.operator = s.keys.New(t)
 	if _, err := c.Fund(t.Context(), s.operator, big.NewInt(1e18)); err != nil {
 		t.Fatal(err)
@@ -111,7 +138,8 @@ func (s *scene) connect(t *testing.T, client *rpc.Client) {
 // publisher is one process that publishes.
 func (s *scene) publisher(atOnce bool) *mirror.Publisher {
 	return mirror.NewPublisher(mirror.Config{
-		Pool: s.pool, Signer: s.signer, Operator: s.operator, Journal: &s.journal, Tip: big.NewInt(1e6), AtOnce: atOnce, Log: slog.New(slog.DiscardHandler),
+		Pool: s.pool, Signer: s.signer, Operator: s.operator, Store: s.journal.st, Lease: s.journal.lease, Tip: big.NewInt(1e6), AtOnce: atOnce,
+		Log: slog.New(slog.DiscardHandler),
 	})
 }
 
@@ -124,9 +152,15 @@ func (s *scene) add(number, n int64) mirror.Closed {
 		}}
 	}
 	c := mirror.Close(burns, time.Hour, number-1)[0]
-	s.journal.periods = append(s.journal.periods, mirror.Period{
-		Number: uint64(c.Number), Root: common.Hash(c.Root), Leaves: uint64(n), Credits: c.Credits, State: mirror.IsClosed,
+	j := s.journal
+	err := j.st.Tx(j.t.Context(), func(tx *store.Tx) error {
+		return store.InsertMirrorPeriod(j.t.Context(), tx, &store.MirrorPeriod{
+			Period: c.Number, Root: c.Root, Leaves: n, Credits: c.Credits.String(), State: mirror.IsClosed,
+		}, nil, nil)
 	})
+	if err != nil {
+		j.t.Fatal(err)
+	}
 	return c
 }
 
@@ -153,10 +187,7 @@ func (s *scene) latest(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s.journal.mu.Lock()
-		there := !slices.ContainsFunc(s.journal.periods, func(p mirror.Period) bool { return p.Block > head })
-		s.journal.mu.Unlock()
-		if there {
+		if !slices.ContainsFunc(s.journal.all(), func(p *store.MirrorPeriod) bool { return uint64(p.Block) > head }) {
 			return
 		}
 		if time.Now().After(end) {
@@ -186,10 +217,10 @@ func (s *scene) proof(t *testing.T, c mirror.Closed, i int) *toll.BurnProof {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := s.journal.of(uint64(c.Number))
+	p := s.journal.of(c.Number)
 	return &toll.BurnProof{
 		Status: toll.ProofFinal, Period: c.Number, Root: c.Root, Index: int64(i), Leaf: hashes[i], Fields: c.Leaves[i], Proof: path,
-		Network: "eip155:84532", Contract: toll.Address(s.publisher(true).Contract()), AnchorTransaction: toll.Hash(p.Tx),
+		Network: "eip155:84532", Contract: toll.Address(s.publisher(true).Contract()), AnchorTransaction: p.TxHash,
 	}
 }
 
@@ -257,14 +288,13 @@ func TestCrash(t *testing.T) {
 	if err := s.run(t, s.publisher(true)); err != nil {
 		t.Fatal(err)
 	}
-	crash := errors.New("crash")
 
 	s.add(51, 3)
-	s.journal.fail = crash // before the transaction is stored: nothing was sent
-	if err := s.run(t, s.publisher(true)); !errors.Is(err, crash) || len(s.anchors(t)) != 1 {
+	s.journal.newLease() // the transaction cannot be stored: nothing is sent
+	if err := s.run(t, s.publisher(true)); !errors.Is(err, store.ErrLeased) || len(s.anchors(t)) != 1 {
 		t.Fatalf("%v, %d roots", err, len(s.anchors(t)))
 	}
-	s.journal.fail = nil
+	s.journal.back()
 	if err := s.run(t, s.publisher(true)); err != nil {
 		t.Fatal(err)
 	}
@@ -275,11 +305,11 @@ func TestCrash(t *testing.T) {
 		t.Fatal(err)
 	}
 	was := s.journal.of(52)
-	s.journal.periods[2].State, s.journal.periods[2].Tx, s.journal.periods[2].Raw = mirror.IsClosed, common.Hash{}, nil
+	s.journal.set(52, "state = $2, tx_hash = NULL, raw = NULL", mirror.IsClosed)
 	if err := s.run(t, s.publisher(true)); err != nil {
 		t.Fatal(err)
 	}
-	if now := s.journal.of(52); now.State != mirror.IsFinal || now.Tx != was.Tx {
+	if now := s.journal.of(52); now.State != mirror.IsFinal || now.TxHash != was.TxHash {
 		t.Errorf("found again: %+v, was %+v", now, was)
 	}
 
@@ -292,7 +322,8 @@ func TestCrash(t *testing.T) {
 		t.Errorf("%d roots for 4 periods", len(logs))
 	}
 	// Another root for a period that the chain has is never sent.
-	s.journal.periods[3].State, s.journal.periods[3].Root = mirror.IsClosed, common.Hash{9}
+	root := toll.Hash{9}
+	s.journal.set(53, "state = $2, root = $3", mirror.IsClosed, root[:])
 	if err := s.run(t, s.publisher(true)); !errors.Is(err, mirror.ErrConflict) {
 		t.Errorf("another root: %v", err)
 	}
@@ -323,7 +354,7 @@ func TestReorg(t *testing.T) {
 		time.Sleep(10 * time.Millisecond)
 		now = s.journal.of(50)
 	}
-	if now.State != mirror.IsAnchored || now.Tx != was.Tx || now.BlockHash == was.BlockHash || len(s.anchors(t)) != 1 {
+	if now.State != mirror.IsAnchored || now.TxHash != was.TxHash || now.BlockHash == was.BlockHash || len(s.anchors(t)) != 1 {
 		t.Errorf("after the reorganisation: %+v, %d roots", now, len(s.anchors(t)))
 	}
 }
@@ -333,8 +364,8 @@ func TestReorg_Contract(t *testing.T) {
 	s := newScene(t, chaintest.New(t))
 	s.add(50, 2)
 	p := s.publisher(true)
-	s.journal.fail = errors.New("crash")
-	if err := s.run(t, p); !errors.Is(err, s.journal.fail) {
+	s.journal.newLease()
+	if err := s.run(t, p); !errors.Is(err, store.ErrLeased) {
 		t.Fatal(err)
 	}
 	if err := s.Reorg(1, true); err != nil {
@@ -343,7 +374,7 @@ func TestReorg_Contract(t *testing.T) {
 	if code, err := s.Eth().CodeAt(t.Context(), p.Contract(), nil); err != nil || len(code) > 0 {
 		t.Fatalf("the contract is still there: %v", err)
 	}
-	s.journal.fail = nil
+	s.journal.back()
 	if err := s.run(t, p); err != nil {
 		t.Fatal(err)
 	}
@@ -364,7 +395,8 @@ func TestContract(t *testing.T) {
 	}
 	contract := s.publisher(true).Contract()
 	call := func(from common.Address, period uint64) string {
-		_, err := s.Eth().CallContract(t.Context(), ethereum.CallMsg{From: from, To: &contract, Data: signer.AnchorCall(period, common.Hash{1}, 1, big.NewInt(1))}, nil)
+		anchor := signer.Anchor{Period: period, Root: common.Hash{1}, Leaves: 1, Credits: big.NewInt(1)}
+		_, err := s.Eth().CallContract(t.Context(), ethereum.CallMsg{From: from, To: &contract, Data: anchor.Call()}, nil)
 		if err == nil {
 			return ""
 		}

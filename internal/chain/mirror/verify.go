@@ -62,7 +62,7 @@ func Verify(ctx context.Context, pool *endpoints.Pool, p *toll.BurnProof) (*Veri
 	if len(code) == 0 || len(operator) != 32 || contracts.CreditMirror(common.BytesToAddress(operator)) != contract {
 		return nil, fmt.Errorf("%s is not a mirror of burns", p.Contract)
 	}
-	logs, err := events(ctx, pool, contract, uint64(p.Period), ethereum.FilterQuery{BlockHash: &receipt.BlockHash})
+	logs, err := events(ctx, pool, contract, p.Period, ethereum.FilterQuery{BlockHash: &receipt.BlockHash})
 	if err != nil {
 		return nil, fmt.Errorf("the chain: %w", err)
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/ethereum/go-ethereum/core/types"
 	"github.com/ethereum/go-ethereum/rpc"
 
+	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/chain/chaintest"
 	"github.com/tollhq/toll/internal/chain/mirror"
 )
@@ -160,7 +161,7 @@ func TestSlowBlocks(t *testing.T) {
 	if err := s.run(t, p); err != nil {
 		t.Fatal(err)
 	}
-	if now := s.journal.of(50); now.State != mirror.IsFinal || now.Tx != held.Hash() || len(s.anchors(t)) != 1 {
+	if now := s.journal.of(50); now.State != mirror.IsFinal || now.TxHash != toll.Hash(held.Hash()) || len(s.anchors(t)) != 1 {
 		t.Errorf("%+v, %d roots", now, len(s.anchors(t)))
 	}
 
@@ -173,8 +174,8 @@ func TestSlowBlocks(t *testing.T) {
 	}
 	ceiling := new(big.Int).Add(head.BaseFee, big.NewInt(1e6))
 	p = mirror.NewPublisher(mirror.Config{
-		Pool: s.pool, Signer: s.signer, Operator: s.operator, Journal: &s.journal, Tip: big.NewInt(1e6), MaxFee: ceiling, AtOnce: true,
-		Log: slog.New(slog.DiscardHandler),
+		Pool: s.pool, Signer: s.signer, Operator: s.operator, Store: s.journal.st, Lease: s.journal.lease, Tip: big.NewInt(1e6), MaxFee: ceiling,
+		AtOnce: true, Log: slog.New(slog.DiscardHandler),
 	})
 	blocks(p, 60)
 	if held == nil || held.Hash() == seen[0].Hash() || held.GasFeeCap().Cmp(new(big.Int).Mul(ceiling, big.NewInt(3))) > 0 {

@@ -35,14 +35,14 @@ func (s *Signer) Anchor(ctx context.Context, a Anchor) (*types.Transaction, erro
 	to := contracts.CreditMirror(s.mirror)
 	return s.transaction(ctx, s.mirror, &types.DynamicFeeTx{
 		ChainID: s.chainID, Nonce: a.Nonce, GasTipCap: a.Tip, GasFeeCap: a.FeeCap, Gas: a.Gas, To: &to,
-		Data: AnchorCall(a.Period, a.Root, a.Leaves, a.Credits),
+		Data: a.Call(),
 	})
 }
 
-// AnchorCall returns the calldata of anchor(uint64 period, bytes32 root, uint64 leaves, uint128 credits).
-func AnchorCall(period uint64, root common.Hash, leaves uint64, credits *big.Int) []byte {
+// Call returns the calldata of anchor(uint64 period, bytes32 root, uint64 leaves, uint128 credits).
+func (a *Anchor) Call() []byte {
 	data := crypto.Keccak256([]byte("anchor(uint64,bytes32,uint64,uint128)"))[:4]
-	for _, word := range []*big.Int{new(big.Int).SetUint64(period), root.Big(), new(big.Int).SetUint64(leaves), credits} {
+	for _, word := range []*big.Int{new(big.Int).SetUint64(a.Period), a.Root.Big(), new(big.Int).SetUint64(a.Leaves), a.Credits} {
 		data = append(data, common.BigToHash(word).Bytes()...)
 	}
 	return data

@@ -140,3 +140,16 @@ func (s *Signer) transaction(ctx context.Context, from common.Address, data type
 	signature[64] -= 27
 	return tx.WithSignature(form, signature)
 }
+
+// Raised returns the fees of a transaction that takes the place of another one: an eighth more of both, rounded up, which is what
+// pools ask for, or those of a new one if they are higher.
+func Raised(old *types.Transaction, tip, feeCap *big.Int) (*big.Int, *big.Int) {
+	more := func(was, now *big.Int) *big.Int {
+		up := new(big.Int).Mul(was, big.NewInt(9))
+		if up.Add(up, big.NewInt(7)).Rsh(up, 3).Cmp(now) < 0 {
+			return now
+		}
+		return up
+	}
+	return more(old.GasTipCap(), tip), more(old.GasFeeCap(), feeCap)
+}

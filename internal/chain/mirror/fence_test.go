@@ -1,30 +1,30 @@
-package crypto
+package mirror
 
 import (
 	"errors"
 	"testing"
 	"time"
 
-	"github.com/tollhq/toll/internal/chain/mirror"
 	"github.com/tollhq/toll/internal/jobs"
 	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/internal/store/storetest"
 )
 
 // A publisher whose lease another process has taken over writes nothing.
-func TestMirrorJournal_Fence(t *testing.T) {
+func TestFence(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, st *store.Store) {
 		ctx, now := t.Context(), time.Now()
 		clock := func() time.Time { return now }
-		one, two := jobs.NewLease(st, clock, leaseMirror), jobs.NewLease(st, clock, leaseMirror)
+		one, two := jobs.NewLease(st, clock, "mirror"), jobs.NewLease(st, clock, "mirror")
 		err := st.Tx(ctx, func(tx *store.Tx) error {
-			return store.InsertMirrorPeriod(ctx, tx, &store.MirrorPeriod{Period: 1, Credits: "0", State: string(mirror.IsClosed)}, nil, nil)
+			return store.InsertMirrorPeriod(ctx, tx, &store.MirrorPeriod{Period: 1, Credits: "0", State: IsClosed}, nil, nil)
 		})
 		if err != nil {
 			t.Fatal(err)
 		}
-		sent := func(l *jobs.Lease, nonce uint64) error {
-			return mirrorJournal{st, l}.Update(ctx, &mirror.Period{Number: 1, State: mirror.IsSent, Nonce: nonce})
+		sent := func(l *jobs.Lease, nonce int64) error {
+			p := &Publisher{cfg: Config{Store: st, Lease: l}}
+			return p.update(ctx, &store.MirrorPeriod{Period: 1, State: IsSent, Nonce: nonce})
 		}
 		if err := errors.Join(one.Take(ctx), sent(one, 1)); err != nil {
 			t.Fatal(err)
@@ -36,7 +36,7 @@ func TestMirrorJournal_Fence(t *testing.T) {
 		if err := sent(one, 2); !errors.Is(err, store.ErrLeased) {
 			t.Errorf("the former holder writes: %v", err)
 		}
-		open, err := mirrorJournal{st, two}.Open(ctx, 2)
+		open, err := store.OpenMirrorPeriods(ctx, st, 2)
 		if err != nil || len(open) != 1 || open[0].Nonce != 1 {
 			t.Errorf("periods: %+v, %v", open, err)
 		}
