@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"net/http"
 	"os"
 	"os/exec"
@@ -20,9 +19,10 @@ import (
 )
 
 // rough is a server whose tools can be called so that they harm it: huge answers with 17 MiB, litter writes lines that are
-// no messages, crash ends the process.
+// no messages, crash ends the process, and crash-later does once end is called; taken answers when crash-later is there.
 func rough() *mcp.Server {
 	s := mcp.NewServer(&mcp.Implementation{Name: "rough", Version: "1"}, nil)
+	taken, end := make(chan struct{}), make(chan struct{})
 	text := func(text string) (*mcp.CallToolResult, error) {
 		return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: text}}}, nil
 	}
@@ -38,14 +38,21 @@ func rough() *mcp.Server {
 			return nil, nil
 		},
 		"crash-later": func() (*mcp.CallToolResult, error) {
-			time.Sleep(time.Second)
+			close(taken)
+			<-end
+			time.Sleep(500 * time.Millisecond) // until the caller is seen to have left, and end is answered
 			os.Exit(3)
 			return nil, nil
 		},
-		"nap": func() (*mcp.CallToolResult, error) {
-			time.Sleep(200 * time.Millisecond)
-			return text("rested")
+		"taken": func() (*mcp.CallToolResult, error) {
+			<-taken
+			return text("taken")
 		},
+		"end": func() (*mcp.CallToolResult, error) {
+			close(end)
+			return text("soon")
+		},
+		"pid": func() (*mcp.CallToolResult, error) { return text(fmt.Sprint(os.Getpid())) },
 	} {
 		s.AddTool(&mcp.Tool{Name: name, InputSchema: json.RawMessage(`{"type":"object"}`)},
 			func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) { return run() })
@@ -194,21 +201,37 @@ func TestT137_CallerLeavesBeforeCrash(t *testing.T) {
 	h := roughHost(t)
 	const header = "X-Forwarded-For: 203.0.113.9"
 	for range 3 {
-		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+		before := h.post(call(1, "pid", "", "")).text(t)
+		ctx, hangUp := context.WithCancel(t.Context())
 		req, err := http.NewRequestWithContext(ctx, http.MethodPost, h.url+"/mcp", strings.NewReader(call(1, "crash-later", "", "")))
 		if err != nil {
 			t.Fatal(err)
 		}
 		req.Header.Set("Content-Type", "application/json")
 		req.Header.Set("X-Forwarded-For", "203.0.113.9")
-		if res, err := http.DefaultClient.Do(req); err == nil {
-			text, _ := io.ReadAll(res.Body)
-			res.Body.Close()
-			t.Fatalf("the call was answered: %s", text)
+		left := make(chan error)
+		go func() {
+			res, err := http.DefaultClient.Do(req)
+			if err == nil {
+				res.Body.Close()
+			}
+			left <- err
+		}()
+		if got := h.post(call(1, "taken", "", "")).text(t); got != "taken" {
+			t.Fatalf("%q", got)
 		}
-		cancel()
-		// The next answer comes from the next process.
-		for end := time.Now().Add(long); h.post(call(1, "nap", "", "")).rpc(t).Error.Code == 0; {
+		hangUp()
+		if <-left == nil {
+			t.Fatal("the call was answered")
+		}
+		if got := h.post(call(1, "end", "", "")).text(t); got != "soon" {
+			t.Fatalf("%q", got)
+		}
+		for end := time.Now().Add(long); ; time.Sleep(10 * time.Millisecond) {
+			r := h.post(call(1, "pid", "", "")).rpc(t)
+			if r.Error.Code == 0 && len(r.Result.Content) == 1 && r.Result.Content[0].Text != before {
+				break
+			}
 			if time.Now().After(end) {
 				t.Fatal("the server does not end")
 			}
