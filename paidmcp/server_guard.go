@@ -5,11 +5,12 @@ import (
 	"errors"
 	"net"
 	"net/http"
-	"net/netip"
 	"net/url"
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/tollhq/toll"
 )
 
 // plainHost is a Host that may stand in an answer: a name or an address, and a port.
@@ -56,7 +57,7 @@ func (g *guard) host(host string) bool {
 	if g.hosts != nil {
 		return slices.Contains(g.hosts, host) || slices.Contains(g.hosts, name)
 	}
-	return isLoopback(name) || g.base != nil && withPort(host, g.base.Scheme) == withPort(strings.ToLower(g.base.Host), g.base.Scheme)
+	return toll.IsLoopback(name) || g.base != nil && withPort(host, g.base.Scheme) == withPort(strings.ToLower(g.base.Host), g.base.Scheme)
 }
 
 // withPort writes out the port that a scheme implies.
@@ -83,15 +84,7 @@ func (g *guard) origin(origin string) bool {
 	if g.base != nil && origin == strings.ToLower(g.base.Scheme+"://"+g.base.Host) {
 		return true
 	}
-	return (u.Scheme == "http" || u.Scheme == "https") && isLoopback(strings.ToLower(u.Hostname()))
-}
-
-func isLoopback(name string) bool {
-	if name == "localhost" {
-		return true
-	}
-	ip, err := netip.ParseAddr(name)
-	return err == nil && ip.IsLoopback()
+	return (u.Scheme == "http" || u.Scheme == "https") && toll.IsLoopback(strings.ToLower(u.Hostname()))
 }
 
 // admit refuses a foreign Host, whatever is asked for.

@@ -167,6 +167,7 @@ type report struct {
 	faults   []toll.Fault
 	specific *toll.Error // first fault with a code of its own
 	at       string      // path of specific
+	unknown  []string    // paths of members that have no place, at most maxUnknown
 	fields   map[reflect.Type]map[string]reflect.Type
 }
 
@@ -232,6 +233,18 @@ var (
 	unmarshalerType     = reflect.TypeFor[stdjson.Unmarshaler]()
 )
 
+// maxUnknown bounds what UnknownMembers returns, so that a hostile body cannot make a large answer.
+const maxUnknown = 16
+
+// UnknownMembers returns the paths of the members of data that [Decode] passes over, as v, a pointer to a struct, has no
+// place for them. data is an object that was decoded before. At most 16 are returned, in the order of the text; long names
+// are cut. Members of values that decode themselves are not looked at.
+func UnknownMembers(data []byte, v any) []string {
+	var r report
+	r.walk(bytes.TrimSpace(data), reflect.TypeOf(v).Elem(), "")
+	return r.unknown
+}
+
 // walk compares raw, which is valid JSON, with the type member by member.
 func (r *report) walk(raw []byte, t reflect.Type, path string) {
 	if r.full() || isNull(raw) {
@@ -294,8 +307,11 @@ func (r *report) walkObject(raw []byte, path string, typeOf func(name string) re
 		return
 	}
 	eachMember(raw, func(name string, value []byte) bool {
+		at := join(path, clip(name))
 		if t := typeOf(name); t != nil {
-			r.walk(value, t, join(path, clip(name)))
+			r.walk(value, t, at)
+		} else if len(r.unknown) < maxUnknown {
+			r.unknown = append(r.unknown, at)
 		}
 		return !r.full()
 	})
