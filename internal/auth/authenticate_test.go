@@ -233,6 +233,27 @@ func TestT16_ExistenceOracle(t *testing.T) {
 	}
 }
 
+// TestLastUse_Stopped: a turn that has uses in hand when the service stops writes them.
+func TestLastUse_Stopped(t *testing.T) {
+	storetest.Each(t, func(t *testing.T, st *store.Store) {
+		cfg, clock := testConfig()
+		a := start(t, st, cfg)
+		stop(t, a)
+		k := newKey(t, a, KeyParams{})
+		if got := try(t, a, "Bearer "+k.Key); got != "" {
+			t.Fatal(got)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if _, err := a.writeUses(ctx); err != nil {
+			t.Error(err)
+		}
+		if row, err := store.APIKeyByID(t.Context(), st, k.ID); err != nil || !row.LastUsedAt.Equal(clock.now()) {
+			t.Errorf("last use %v, %v", row, err)
+		}
+	})
+}
+
 func TestLastUse(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, st *store.Store) {
 		cfg, clock := testConfig()

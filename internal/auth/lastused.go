@@ -73,7 +73,8 @@ func (a *Auth) writeUses(ctx context.Context) (next time.Duration, err error) {
 	}
 	// Two processes that write the same keys do it in one order.
 	slices.SortFunc(batch, func(x, y touch) int { return bytes.Compare(x.id[:], y.id[:]) })
-	ctx, cancel := context.WithTimeout(ctx, touchTime)
+	// What was taken from the queue is written, also when the service stops meanwhile.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), touchTime)
 	defer cancel()
 	err = a.store.Tx(ctx, func(tx *store.Tx) error {
 		for _, t := range batch {
