@@ -47,7 +47,7 @@ func TestSessions_Bounded(t *testing.T) {
 	one := host(t, svc, paidmcp.ServerConfig{MaxSessions: 1})
 	id := one.session()
 	listening := make(chan struct{})
-	go func() { defer close(listening); one.listen(ctx, "Mcp-Session-Id: "+id) }()
+	go func(id string) { defer close(listening); one.listen(ctx, "Mcp-Session-Id: "+id) }(id)
 	for end := time.Now().Add(long); ; {
 		a := one.post(initialize)
 		if a.status == http.StatusServiceUnavailable && a.header.Get("Retry-After") != "" && a.header.Get("Mcp-Session-Id") == "" {
