@@ -59,7 +59,7 @@ var rooms = map[string]room{
 	},
 	"paidmcp": {
 		what:  "prices on the tools, resources and prompts of an MCP server; the managed server over HTTP",
-		lines: 5800,
+		lines: 5900,
 		ours: "toll x402 paid internal/cache internal/sale internal/plain internal/pace " +
 			"internal/meter internal/oauthmeta",
 		third: []string{"github.com/modelcontextprotocol/go-sdk", "github.com/google/jsonschema-go"},
@@ -434,6 +434,7 @@ var goroutines = map[string]string{
 	"paidmcp/server.go":        "listeners",
 	"paidmcp/session.go":       "one session",
 	"paidmcp/backlog.go":       "one session",
+	"paidmcp/bearer_keys.go":   "one reading of keys, for which callers wait",
 	"paidmcp/proxy.go":         "one session",
 	"paidmcp/proxy_shelf.go":   "what a server behind the proxy offers",
 	"paidmcp/proxy_process.go": "the end of one process",

@@ -18,11 +18,11 @@ import (
 
 // caller is who sent a request: the holder of its bearer token.
 type caller struct {
-	subscriber toll.Address // zero when the service did not confirm the token
+	subscriber toll.Address // zero when the keys of the service could not be had
 	digest     string       // of the token
 }
 
-// owner names to whom a session belongs: the subscriber, with whichever of their tokens. A token that was not confirmed is
+// owner names to whom a session belongs: the subscriber, with whichever of their tokens. A token that could not be checked is
 // only itself. A nil caller owns what was opened without a credential.
 func (c *caller) owner() string {
 	switch {
@@ -55,15 +55,15 @@ func (s *Server) signedIn(w http.ResponseWriter, r *http.Request) (*caller, bool
 	}
 	who, problem := s.bearers.check(r.Context(), token, s.baseOf(r))
 	switch {
-	case problem == "", !s.cfg.RequireSignIn && (problem == problemAway || problem == problemForeign):
-		return who, true
-	case problem == problemAway:
+	case problem == problemKeys && s.cfg.RequireSignIn:
 		w.Header().Set("Retry-After", "5")
 		refuse(w, http.StatusServiceUnavailable, "temporarily_unavailable", "The service that issues access tokens cannot be reached.")
 		return nil, false
+	case problem != "" && problem != problemKeys:
+		s.challenge(w, r, "invalid_token", problem)
+		return nil, false
 	}
-	s.challenge(w, r, "invalid_token", problem)
-	return nil, false
+	return who, true
 }
 
 // challenge is a 401 (RFC 6750, section 3; RFC 9728, section 5.1). A request without a credential gets no error code.
@@ -85,80 +85,92 @@ const (
 	problemRevoked   = "The access token was revoked"
 	problemSignature = "The access token is not one of the service"
 	problemAudience  = "The access token is for another resource"
-	problemForeign   = "The access token is for another server"
-	problemAway      = "away" // not told: the service could not be asked
+	problemKeys      = "keys" // not told: nothing is known against the token
 )
 
 const (
 	maxVerdicts = 10_000
 	verdictLife = 5 * time.Second // how late a revocation may be seen
-	holderLife  = time.Hour       // how long a holder is known while the service cannot be asked
 )
 
-// bearers check bearer tokens by asking the service, which alone knows its keys and what was revoked.
+// bearers check bearer tokens: the signature and what is signed here, by the published keys of the service, and what may
+// have happened since by asking it.
 type bearers struct {
 	f     x402.Facilitator
+	keys  *keys
 	agent toll.AgentID
 	names x402.Namespace
 	clock func() time.Time
 
-	verdicts *cache.Cache[string, verdict] // by digest of the token
+	verdicts *cache.Cache[string, string] // what is wrong, by digest of the token
 }
 
-// verdict is what the service said of a bearer token.
-type verdict struct {
-	holder  toll.Address // zero when it was not confirmed
-	problem string
-	at      time.Time
-}
-
-func newBearers(p *Payments) *bearers {
-	s := p.seller
-	return &bearers{f: s.Facilitator, agent: s.AgentID, names: s.Namespace, clock: s.Clock, verdicts: cache.New[string, verdict](maxVerdicts)}
+func newBearers(p *Payments, k *keys, clock func() time.Time) *bearers {
+	return &bearers{f: p.seller.Facilitator, keys: k, agent: p.seller.AgentID, names: p.seller.Namespace, clock: clock, verdicts: cache.New[string, string](maxVerdicts)}
 }
 
 // claims are what the HTTP layer reads of an access token (wire contract, section 14).
 type claims struct {
 	sale.Claims
+	Subject  string            `json:"sub"`
 	Expiry   toll.Int          `json:"exp"`
 	Accepted x402.Requirements `json:"accepted"`
 }
 
-// check returns who sent the token, and what is wrong with it. base is the address of this server, "" when it is unknown. The
-// claims are not verified here, so they can only refuse a token; the service confirms the holder.
+// check returns who sent the token, or what is wrong with it. base is the address of this server, "" when it is unknown.
 func (b *bearers) check(ctx context.Context, token, base string) (*caller, string) {
-	var c claims
+	sum := sha256.Sum256([]byte(token))
+	who := &caller{digest: hex.EncodeToString(sum[:])}
 	t, err := x402.DecodeToken(token)
-	// The service signs API keys, offers and receipts as well.
-	if err != nil || !sale.ReadClaims(t, &c) || c.X402Version != x402.Version || c.PlanID == "" || c.Issuer == "" {
+	if err != nil {
 		return nil, problemSignature
 	}
-	now := b.clock()
+	c, problem := b.signed(ctx, t.JWS)
+	if problem == problemKeys {
+		return who, problemKeys
+	}
+	if problem != "" {
+		return nil, problem
+	}
 	switch {
-	case now.Unix() >= int64(c.Expiry):
+	case b.clock().Unix() >= int64(c.Expiry):
 		return nil, problemExpired
 	case !c.IsFor(base, base+pathMCP):
 		return nil, problemAudience
 	}
-	sum := sha256.Sum256([]byte(token))
-	who := &caller{digest: hex.EncodeToString(sum[:])}
-	v, known := b.verdicts.Get(who.digest, now)
-	if !known || now.Sub(v.at) >= verdictLife {
-		said := b.ask(ctx, token, &c)
-		if said.problem != problemAway || !known {
-			v = said
-		}
+	if who.subscriber, err = toll.ParseAddress(c.Subject); err != nil {
+		return nil, problemSignature
 	}
-	if v.problem != problemAway {
-		b.verdicts.Put(who.digest, v, v.at.Add(holderLife), now)
+	if problem := b.revoked(ctx, who.digest, token, c); problem != "" {
+		return nil, problem
 	}
-	who.subscriber = v.holder
-	return who, v.problem
+	return who, ""
 }
 
-// ask has the service verify a token for no credits and without a hold. What it says of agent and balance is for the call that
-// is to be paid: those checks come after that of the signature, so they confirm the holder.
-func (b *bearers) ask(ctx context.Context, token string, c *claims) verdict {
+// signed returns the claims of a JWS when a key of the service signed it. The header chooses among those keys and nothing
+// else (RFC 8725, section 3.1).
+func (b *bearers) signed(ctx context.Context, jws string) (*claims, string) {
+	id := x402.KeyID(jws)
+	if id == "" || len(id) > 128 {
+		return nil, problemSignature
+	}
+	var c claims
+	key, err := b.keys.find(ctx, id)
+	switch {
+	case err != nil:
+		return nil, problemKeys
+	case x402.VerifyJWS(jws, key, &c) != nil || c.X402Version != x402.Version || c.PlanID == "" || c.Issuer == "":
+		return nil, problemSignature // the service signs API keys, offers and receipts as well
+	}
+	return &c, ""
+}
+
+// revoked asks the service whether the token still counts. What else it has to say, about plan, agent or balance, is for the
+// call that is to be paid; when it cannot be reached, that call will find out.
+func (b *bearers) revoked(ctx context.Context, digest, token string, c *claims) string {
+	if problem, known := b.verdicts.Get(digest, b.clock()); known {
+		return problem
+	}
 	required := x402.PaymentRequired{
 		X402Version: x402.Version,
 		Accepts: []x402.Requirements{{
@@ -166,29 +178,25 @@ func (b *bearers) ask(ctx context.Context, token string, c *claims) verdict {
 			Extra: x402.RequirementsExtra{Version: "1", PlanID: c.PlanID, AgentID: string(b.agent)},
 		}},
 	}
-	v := verdict{problem: problemForeign, at: b.clock()}
-	answer, err := b.f.Verify(ctx, &x402.VerifyRequest{PaymentRequired: required, AccessToken: token, MaxAmount: new(toll.Credits)})
+	none := toll.Credits(0)
+	answer, err := b.f.Verify(ctx, &x402.VerifyRequest{PaymentRequired: required, AccessToken: token, MaxAmount: &none})
 	if err != nil {
-		switch toll.AsError(err).HTTPStatus() {
-		case http.StatusBadRequest, http.StatusForbidden, http.StatusNotFound:
-		default:
-			v.problem = problemAway
-		}
-		return v
+		return ""
 	}
-	switch reason := answer.InvalidReason; {
-	case reason == b.names.ReasonExpired():
-		v.problem = problemExpired
-	case reason == b.names.ReasonRevoked(), reason == b.names.ReasonUnknown():
-		v.problem = problemRevoked
-	case reason == b.names.ReasonSignature():
-		v.problem = problemSignature
-	case answer.IsValid, reason == b.names.ReasonAgentMismatch(), reason == x402.ReasonAgentInactive, sale.Lacks(reason):
-		if holder, err := toll.ParseAddress(answer.Payer); err == nil && !holder.IsZero() {
-			v.problem, v.holder = "", holder
+	problem := ""
+	if !answer.IsValid {
+		switch answer.InvalidReason {
+		case b.names.ReasonExpired():
+			problem = problemExpired
+		case b.names.ReasonRevoked(), b.names.ReasonUnknown():
+			problem = problemRevoked
+		case b.names.ReasonSignature():
+			problem = problemSignature
 		}
 	}
-	return v
+	now := b.clock()
+	b.verdicts.Put(digest, problem, now.Add(verdictLife), now)
+	return problem
 }
 
 // withoutCredentials hands the bearer token of each message to the layer of payments and takes the headers of credentials

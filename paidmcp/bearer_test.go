@@ -1,90 +1,106 @@
 package paidmcp_test
 
 import (
-	"context"
 	"encoding/base64"
-	"errors"
+	"fmt"
 	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/tollhq/toll"
-	"github.com/tollhq/toll/client"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
 	"github.com/tollhq/toll/paidmcp"
-	"github.com/tollhq/toll/x402"
 )
 
-// TestBearers: the service decides about a bearer token, once in a while. While it is away, a token that it has confirmed keeps
-// its holder, and another one is not held against its bearer, unless sign-in is required.
-func TestBearers(t *testing.T) {
+// TestKeys: the keys of the service are read once, again for a new one, and never for every invented one; while they cannot
+// be had, a token is not held against its bearer, unless sign-in is required.
+func TestKeys(t *testing.T) {
 	svc := service(t)
+	target, err := url.Parse(svc.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var reads atomic.Int64
 	var away atomic.Bool
-	f := &teller{Facilitator: svc.Client()}
-	f.verify = func(r *x402.VerifyRequest) (*x402.VerifyResponse, error) {
+	service := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/.well-known/jwks.json" {
+			reads.Add(1)
+		}
 		if away.Load() {
-			return nil, errors.New("away")
+			w.WriteHeader(http.StatusBadGateway)
+			return
 		}
-		return f.Facilitator.Verify(context.Background(), r)
-	}
-	lax, strict := hostOn(t, svc, f, paidmcp.ServerConfig{}), hostOn(t, svc, f, paidmcp.ServerConfig{RequireSignIn: true})
-	ann, ben := svc.Subscriber(5), svc.Subscriber(0)
-	wants := func(what, token string, atLax, atStrict int) {
-		t.Helper()
-		ping := message(1, "ping", nil)
-		if a, b := lax.post(ping, bearer(token)).status, strict.post(ping, bearer(token)).status; a != atLax || b != atStrict {
-			t.Errorf("%s: %d, with sign-in %d; want %d and %d", what, a, b, atLax, atStrict)
+		httputil.NewSingleHostReverseProxy(target).ServeHTTP(w, r)
+	}))
+	defer service.Close()
+	open := func(signIn bool) *hosted {
+		h := &hosted{t: t, svc: svc, mcp: mcp.NewServer(&mcp.Implementation{Name: "demo", Version: "1"}, nil)}
+		// The facilitator is in the process, so that only the keys come over the network.
+		h.pay = paidmcp.New(svc.Facilitator(), paidmcp.Config{PlanID: svc.Plan(), AgentID: svc.Agent(), ServerName: "demo", Clock: svc.Now})
+		server, err := paidmcp.NewServer(h.pay, h.mcp, paidmcp.ServerConfig{ServiceURL: service.URL, RequireSignIn: signIn})
+		if err != nil {
+			t.Fatal(err)
 		}
+		ts := httptest.NewServer(server.Handler())
+		t.Cleanup(ts.Close)
+		h.url = ts.URL
+		return h
 	}
-	wants("a token", ann.AccessToken, http.StatusOK, http.StatusOK)
-	wants("without credits", ben.AccessToken, http.StatusOK, http.StatusOK)
-	before := f.called("verify")
-	wants("again", ann.AccessToken, http.StatusOK, http.StatusOK)
-	if n := f.called("verify") - before; n > 0 {
-		t.Errorf("%d questions about a token that was just confirmed", n)
-	}
+	ann := svc.Subscriber(5)
+	ping := message(1, "ping", nil)
+	status := func(h *hosted, token string) int { return h.post(ping, bearer(token)).status }
 
-	parts := strings.Split(ann.AccessToken, ".")
-	for _, head := range []string{
-		`{"alg":"none"}`, `{"alg":"HS256","kid":"x"}`, `{"alg":"EdDSA"}`, `{"alg":"EdDSA","typ":"JWT","kid":"invented"}`,
-		`{"alg":"EdDSA","kid":"x","crit":["exp"]}`, `{"alg":"EdDSA","alg":"EdDSA","kid":"x"}`, "{",
-	} {
-		token := base64.RawURLEncoding.EncodeToString([]byte(head)) + "." + parts[1] + "." + parts[2]
-		wants(head, token, http.StatusUnauthorized, http.StatusUnauthorized)
-	}
-
-	// The service does not tell the builder of one plan whether the token of another one's is good.
-	plan, err := ann.Client.RegisterPlan(t.Context(), client.PlanParams{
-		Metadata: toll.Metadata{Name: "hers"}, Price: toll.PriceFree(), Credits: toll.CreditsFixed(10, 1),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	hers, err := ann.Client.AccessToken(t.Context(), plan.PlanID)
-	if err != nil {
-		t.Fatal(err)
-	}
-	wants("of another builder's plan", hers.AccessToken, http.StatusOK, http.StatusUnauthorized)
-	body, err := base64.RawURLEncoding.DecodeString(parts[1])
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, id := range []toll.PlanID{plan.PlanID, "12345"} {
-		forged := base64.RawURLEncoding.EncodeToString([]byte(strings.ReplaceAll(string(body), string(svc.Plan()), string(id))))
-		wants("forged for plan "+string(id), parts[0]+"."+forged+"."+parts[2], http.StatusOK, http.StatusUnauthorized)
-	}
-
-	session := "Mcp-Session-Id: " + lax.session(bearer(ann.AccessToken))
 	away.Store(true)
-	svc.Advance(time.Minute)
-	wants("confirmed, away", ann.AccessToken, http.StatusOK, http.StatusOK)
-	if a := lax.post(message(1, "ping", nil), session, bearer(ann.AccessToken)); a.status != http.StatusOK {
-		t.Errorf("the session while the service is away: %d", a.status)
+	lax, strict := open(false), open(true)
+	if a, b := status(lax, ann.AccessToken), status(strict, ann.AccessToken); a != http.StatusOK || b != http.StatusServiceUnavailable {
+		t.Errorf("without keys: %d, with sign-in %d", a, b)
 	}
-	wants("new, away", svc.Subscriber(5).AccessToken, http.StatusOK, http.StatusServiceUnavailable)
-	svc.Advance(2 * time.Hour)
-	wants("confirmed long ago, away", ann.AccessToken, http.StatusOK, http.StatusServiceUnavailable)
+	if n := reads.Load(); n != 2 {
+		t.Errorf("%d reads", n)
+	}
 	away.Store(false)
-	wants("back", ann.AccessToken, http.StatusOK, http.StatusOK)
+	svc.Advance(11 * time.Second)
+	if a, b := status(lax, ann.AccessToken), status(strict, ann.AccessToken); a != http.StatusOK || b != http.StatusOK {
+		t.Errorf("with keys: %d, with sign-in %d", a, b)
+	}
+	parts := strings.Split(ann.AccessToken, ".")
+	// invented asks with keys that the service never had. The time of the service goes on meanwhile, also while nobody works.
+	invented := func(what string, want int) {
+		t.Helper()
+		reads.Store(0)
+		began := svc.Now()
+		for i := range 40 {
+			head := base64.RawURLEncoding.EncodeToString(fmt.Appendf(nil, `{"alg":"EdDSA","typ":"JWT","kid":"invented-%d"}`, i))
+			if s := status(strict, head+"."+parts[1]+"."+parts[2]); s != want {
+				t.Errorf("%s, an invented key: %d, want %d", what, s, want)
+			}
+		}
+		if n, most := reads.Load(), 1+int64(svc.Now().Sub(began)/(10*time.Second)); n > most {
+			t.Errorf("%s, invented keys caused %d reads, want %d at most", what, n, most)
+		}
+	}
+	invented("with keys", http.StatusUnauthorized)
+	for _, head := range []string{
+		`{"alg":"none"}`, `{"alg":"HS256","kid":"x"}`, `{"alg":"EdDSA"}`, `{"alg":"EdDSA","kid":"x","crit":["exp"]}`, `{"alg":"EdDSA","alg":"EdDSA","kid":"x"}`, "{",
+	} {
+		if s := status(strict, base64.RawURLEncoding.EncodeToString([]byte(head))+"."+parts[1]+"."+parts[2]); s != http.StatusUnauthorized {
+			t.Errorf("%s: %d", head, s)
+		}
+	}
+	// A service that goes away later changes nothing for keys that are known.
+	away.Store(true)
+	svc.Advance(2 * time.Hour)
+	if s := status(strict, ann.AccessToken); s != http.StatusOK {
+		t.Errorf("with old keys: %d", s)
+	}
+	// Nobody knows whether it has made a key since: the token of one is refused for now, and not for good.
+	invented("away", http.StatusServiceUnavailable)
+	away.Store(false)
+	svc.Advance(11 * time.Second)
+	invented("back", http.StatusUnauthorized)
 }

@@ -109,7 +109,7 @@ func NewServer(p *Payments, m *mcp.Server, cfg ServerConfig) (*Server, error) {
 	if s.cfg.Scopes == nil {
 		s.cfg.Scopes = strings.Fields("openid profile credits mcp:read mcp:write mcp:tools")
 	}
-	// Registrations go to the configured address and to nowhere that it points to.
+	// The keys decide who is let in, so they come from the configured address and from nowhere that it points to.
 	direct := &http.Client{
 		Timeout:       10 * time.Second,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
@@ -139,7 +139,7 @@ func NewServer(p *Payments, m *mcp.Server, cfg ServerConfig) (*Server, error) {
 	if s.guard, err = newGuard(cfg.AllowedHosts, cfg.AllowedOrigins, s.base); err != nil {
 		return nil, err
 	}
-	s.bearers = newBearers(p)
+	s.bearers = newBearers(p, newKeys(near+"/.well-known/jwks.json", direct, s.clock), s.clock)
 	s.register = registrar{to: near + "/oauth/register", client: direct, limit: perMinute[struct{}](registerRate)}
 	if s.cfg.MaxSessions <= 0 {
 		s.cfg.MaxSessions = maxSessions

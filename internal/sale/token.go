@@ -23,16 +23,10 @@ type Claims struct {
 
 // ClaimsOf reads the claims of a token; false if they are not those of an access token.
 func ClaimsOf(t *x402.Token) (c Claims, ok bool) {
-	ok = ReadClaims(t, &c)
-	return c, ok
-}
-
-// ReadClaims decodes the claims of a token into v, and reports whether they fit.
-func ReadClaims(t *x402.Token, v any) bool {
 	_, rest, _ := strings.Cut(t.JWS, ".")
 	body, _, _ := strings.Cut(rest, ".")
 	b, err := base64.RawURLEncoding.DecodeString(body)
-	return err == nil && x402.Decode(b, v) == nil
+	return c, err == nil && x402.Decode(b, &c) == nil
 }
 
 // ReadToken reads an access token as a caller sent it, in whatever form.
