@@ -4,6 +4,7 @@ import (
 	"math/big"
 
 	"github.com/ethereum/go-ethereum/core/types"
+
 	"github.com/tollhq/toll/internal/chain/signer"
 )
 

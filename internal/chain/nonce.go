@@ -38,7 +38,7 @@ func (r *Rail) uses(ctx context.Context, op *Op, block *big.Int) (uint64, error)
 }
 
 // ran looks for the event of the operation that used the nonce of an order, whosever operation it was, from a block, or the newest
-// one for nil, back to some time before the order. There is none of a nonce that the account has counted up without an operation.
+// one for nil, back to some time before the order. An account can use up a nonce without an operation; then there is no event.
 func (r *Rail) ran(ctx context.Context, op *Op, head *types.Header) (e event, found bool, err error) {
 	toHead := head == nil
 	if toHead {

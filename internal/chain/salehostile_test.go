@@ -8,6 +8,7 @@ import (
 	"math/big"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -19,6 +20,7 @@ import (
 	"github.com/tollhq/toll/internal/chain"
 	"github.com/tollhq/toll/internal/chain/chaintest"
 	"github.com/tollhq/toll/internal/chain/contracts"
+	"github.com/tollhq/toll/internal/chain/endpoints"
 	"github.com/tollhq/toll/internal/chain/userop"
 	"github.com/tollhq/toll/internal/rail"
 	"github.com/tollhq/toll/internal/store"
@@ -276,4 +278,38 @@ func TestT68_InventedSale(t *testing.T) {
 		t.Errorf("the sale is %s (%+v), want it paid", o.Status, o)
 	}
 	w.has(buyer, usdc, 0, receiver(1), usdc, 1_000_000)
+}
+
+// One endpoint hides that an authorization was carried out: it is not refused as one that is used up, and it is found when the
+// endpoints say the same again.
+func TestT68_HiddenUse(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, chaintest.New(t))
+	liar, honest := chaintest.NewDouble(t, w.Client()), chaintest.NewDouble(t, w.Client())
+	pool := w.pool(endpoints.Config{URLs: []string{liar.URL, honest.URL}, Agree: true})
+	r := w.rail(remote, func(c *chain.Config) { c.Pool = pool })
+	if err := r.Ready(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	keys, buyer := w.stranger(usdc, 1_000_000)
+	s := w.sale(keys, buyer, receiver(1), 1_000_000)
+	w.submit(s)
+	var lied atomic.Int64
+	liar.Answer("eth_getLogs", func(params []json.RawMessage) (any, error) {
+		if strings.Contains(string(params[0]), topicUsed) {
+			lied.Add(1)
+			return []types.Log{}, nil
+		}
+		return nil, chaintest.ErrPass
+	})
+	if used, err := r.CheckSale(t.Context(), s); !used || !errors.Is(err, toll.NewError(toll.CodeChainUnreachable)) {
+		t.Errorf("CheckSale: used %t, %v", used, err)
+	}
+	if lied.Load() == 0 {
+		t.Error("the endpoint was not asked")
+	}
+	liar.Clear()
+	if used, err := r.CheckSale(t.Context(), s); !used || err != nil {
+		t.Errorf("CheckSale when the endpoints agree: used %t, %v", used, err)
+	}
 }

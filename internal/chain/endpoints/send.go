@@ -75,12 +75,12 @@ type Said int
 
 // What an endpoint says.
 const (
-	Other Said = iota
-	Took
-	NonceUsed
-	Underpriced
-	Unpaid
-	TooLarge
+	Other       Said = iota // nothing of what follows
+	Took                    // it has the transaction
+	NonceUsed               // a transaction with this nonce is on the chain
+	Underpriced             // its fees are below those of the block or of the transaction that it replaces
+	Unpaid                  // its account cannot pay the fees
+	TooLarge                // its bytes or its gas are beyond a limit
 )
 
 // answers are the texts of endpoints, what tells most first.
@@ -104,7 +104,7 @@ func telling(err error) int {
 	return len(answers)
 }
 
-// Understand reads what [Pool.Send] returns.
+// Understand returns what the error of [Pool.Send] says about the transaction; nil is [Took].
 func Understand(err error) Said {
 	if err == nil {
 		return Took
