@@ -1,6 +1,7 @@
 package chain
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -60,9 +61,7 @@ const (
 
 // set fills in defaults and checks the rest.
 func (c *Config) set() error {
-	if c.ChainID == 0 {
-		c.ChainID = uint64(c.Environment.ChainID())
-	}
+	c.ChainID = cmp.Or(c.ChainID, uint64(c.Environment.ChainID()))
 	switch {
 	case c.ChainID != uint64(c.Environment.ChainID()):
 		return errors.New("chain: the chain id is not the one of the environment")
@@ -76,31 +75,19 @@ func (c *Config) set() error {
 		return errors.New("chain: a setting is negative")
 	}
 	c.Relayers, c.Tokens = slices.Clone(c.Relayers), slices.Clone(c.Tokens)
-	if c.MaxBaseFee == nil {
-		c.MaxBaseFee = big.NewInt(1_000_000_000)
-	}
-	if c.Tip == nil {
-		c.Tip = big.NewInt(1_000_000)
-	}
+	c.MaxBaseFee = cmp.Or(c.MaxBaseFee, big.NewInt(1_000_000_000))
+	c.Tip = cmp.Or(c.Tip, big.NewInt(1_000_000))
 	if c.RelayerFloor == nil {
 		price := new(big.Int).Add(c.MaxBaseFee, c.Tip)
 		c.RelayerFloor = price.Mul(price, big.NewInt(orderGas*floorOrders))
 	}
-	if c.BatchOps == 0 {
-		c.BatchOps = 20
-	}
-	if c.BatchBytes == 0 {
-		c.BatchBytes = 96 << 10
-	}
-	if c.VoidAfter == 0 {
-		c.VoidAfter = 10 * time.Minute
-	}
+	c.BatchOps = cmp.Or(c.BatchOps, 20)
+	c.BatchBytes = cmp.Or(c.BatchBytes, 96<<10)
+	c.VoidAfter = cmp.Or(c.VoidAfter, 10*time.Minute)
 	if c.Clock == nil {
 		c.Clock = time.Now
 	}
-	if c.Log == nil {
-		c.Log = slog.New(slog.DiscardHandler)
-	}
+	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
 	if c.Start == nil {
 		c.Start = func(context.Context) error { return nil }
 	}

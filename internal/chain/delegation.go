@@ -156,11 +156,12 @@ func (r *Rail) redeems(ctx context.Context, by *userop.SignedDelegation, d *rail
 	}
 	code := codeOfReason(v.reason, true)
 	if code == toll.CodeChainBalance || code == toll.CodeChainFailed {
-		switch low, err := r.lacks(ctx, op); {
-		case err != nil:
-			return err
-		case low != nil:
+		err := r.lacks(ctx, op)
+		if _, low := errors.AsType[*Failure](err); low {
 			return nil
+		}
+		if err != nil {
+			return err
 		}
 		code = toll.CodeChainSignature
 	}

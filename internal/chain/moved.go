@@ -119,12 +119,8 @@ func kept(ctx context.Context, c *endpoints.Conn, chainID *big.Int, of common.Ad
 }
 
 // made is [moved], asked of the best endpoint.
-func (r *Rail) made(ctx context.Context, op *Op, at Place) (paid bool, err error) {
-	err = r.read(ctx, func(ctx context.Context, c *endpoints.Conn) (err error) {
-		paid, err = moved(ctx, c, r.chainID, op, at)
-		return err
-	})
-	return paid, err
+func (r *Rail) made(ctx context.Context, op *Op, at Place) (bool, error) {
+	return ask(ctx, r, func(ctx context.Context, c *endpoints.Conn) (bool, error) { return moved(ctx, c, r.chainID, op, at) })
 }
 
 // madeForAll is [Rail.made], on live as two endpoints say it: one that hides a transfer must not make an order fail.

@@ -76,14 +76,14 @@ func (r *Rail) decidedBefore(ctx context.Context, op *Op) error {
 	return err
 }
 
-// usedUp says that the account of an order that nobody was shown has used its nonce for something else. It is [errNonceUsed] when it
+// usedUp is a [*Failure] when the account of an order that nobody was shown has used its nonce for something else. It is [errNonceUsed] when it
 // may be that the order was paid, by a process whose records are lost, and a person has to look.
-func (r *Rail) usedUp(ctx context.Context, op *Op) (*Failure, error) {
+func (r *Rail) usedUp(ctx context.Context, op *Op) error {
 	switch now, err := r.op(ctx, op.ID); {
 	case err != nil:
-		return nil, err
+		return err
 	case now.Version != op.Version:
-		return nil, ErrChanged // another process has had it run
+		return ErrChanged // another process has had it run
 	}
 	perhaps := op.Sender == r.cfg.Service
 	if !perhaps {
@@ -95,14 +95,14 @@ func (r *Rail) usedUp(ctx context.Context, op *Op) (*Failure, error) {
 			perhaps, err = r.mayPay(ctx, op, e.place.Tx)
 		}
 		if err != nil {
-			return nil, err
+			return err
 		}
 	}
 	if perhaps {
 		r.log.Error("alarm: an order that is not signed here may have been paid, as its nonce is used", "order", op.ID, "account", op.Sender)
-		return nil, errNonceUsed
+		return errNonceUsed
 	}
-	return &Failure{Code: toll.CodeChainFailed, Reason: reasonNonce}, nil
+	return &Failure{Code: toll.CodeChainFailed, Reason: reasonNonce}
 }
 
 // mayPay reports whether a transaction may hold the payment of an order: the native token leaves no logs that tell. The EntryPoint
@@ -112,10 +112,9 @@ func (r *Rail) mayPay(ctx context.Context, op *Op, in common.Hash) (bool, error)
 	if err != nil {
 		return false, err
 	}
-	var tx *types.Transaction
-	err = r.read(ctx, func(ctx context.Context, c *endpoints.Conn) (err error) {
-		tx, _, err = c.TransactionByHash(ctx, in)
-		return err
+	tx, err := ask(ctx, r, func(ctx context.Context, c *endpoints.Conn) (*types.Transaction, error) {
+		tx, _, err := c.TransactionByHash(ctx, in)
+		return tx, err
 	})
 	if err != nil {
 		return false, err

@@ -123,7 +123,8 @@ type Place struct {
 	Tx       common.Hash `json:"tx"`
 }
 
-// Failure says why an operation did not move money, and what proves it.
+// Failure says why an operation did not move money, and what proves it. As an error it decides about the operation, which other
+// errors do not.
 type Failure struct {
 	Code   toll.Code      `json:"code"`
 	Reason string         `json:"reason"`
@@ -132,6 +133,8 @@ type Failure struct {
 	// Place is that of the evidence. It is zero when nothing was ever sent, and without LogIndex and Tx when it is a block whose time ends all.
 	Place Place `json:"place,omitzero"`
 }
+
+func (f *Failure) Error() string { return string(f.Code) + ": " + f.Reason }
 
 // TxState is where a transaction of a relayer stands.
 type TxState string

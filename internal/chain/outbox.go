@@ -115,8 +115,8 @@ func (o *outbox) rest(op *Op) {
 
 // judge decides about an operation that does not go through beside others: alone it may.
 func (w *relayer) judge(ctx context.Context, op *Op) {
-	f, err := w.rail.check(ctx, op)
-	if f != nil {
+	err := w.rail.check(ctx, op)
+	if f, ok := errors.AsType[*Failure](err); ok {
 		w.refuse(ctx, op, f)
 		return
 	}

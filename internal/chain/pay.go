@@ -1,6 +1,7 @@
 package chain
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -63,11 +64,11 @@ func (r *Rail) newOp(p *rail.Purchase) (*Op, error) {
 	if p.Sale == nil {
 		return r.newOrderOp(p)
 	}
-	op, f := r.newSaleOp(p.Sale)
-	if f != nil {
+	op, err := r.newSaleOp(p.Sale)
+	if f, ok := errors.AsType[*Failure](err); ok {
 		return &Op{State: Failed, Failure: f}, nil
 	}
-	return op, nil
+	return op, err
 }
 
 // Payment implements [rail.Rail].
@@ -288,27 +289,25 @@ func (r *Rail) sign(ctx context.Context, op *Op, d *rail.Delegation) error {
 	next := *op
 	next.Delay = nil
 	var operation *userop.Operation
-	var f *Failure
 	var err error
 	if op.Kind == KindSale {
-		operation, f, err = r.buildSale(ctx, &next)
+		operation, err = r.buildSale(ctx, &next)
 	} else {
-		operation, f, err = r.build(ctx, &next, d)
+		operation, err = r.build(ctx, &next, d)
 	}
-	if f != nil && err == nil {
-		if err = r.decidedBefore(ctx, &next); err != nil {
-			f = nil
-		}
+	if _, fails := errors.AsType[*Failure](err); fails {
+		err = cmp.Or(r.decidedBefore(ctx, &next), err)
 	}
 	if errors.Is(err, errNonceUsed) {
-		f, err = r.usedUp(ctx, &next)
+		err = r.usedUp(ctx, &next)
 	}
-	if err != nil {
+	f, fails := errors.AsType[*Failure](err)
+	if err != nil && !fails {
 		return err
 	}
 	next.UpdatedAt = r.cfg.Clock()
 	switch {
-	case f != nil:
+	case fails:
 		next.fail(f)
 	case next.Place != (Place{}):
 		next.include(operation, r.chainID)
@@ -331,8 +330,8 @@ func (r *Rail) sign(ctx context.Context, op *Op, d *rail.Delegation) error {
 	return nil
 }
 
-// build makes the signed operation of an order after a clean simulation, or says why there is none.
-func (r *Rail) build(ctx context.Context, op *Op, d *rail.Delegation) (*userop.Operation, *Failure, error) {
+// build makes the signed operation of an order after a clean simulation. A [*Failure] says why there is none.
+func (r *Rail) build(ctx context.Context, op *Op, d *rail.Delegation) (*userop.Operation, error) {
 	pay := userop.DirectCall
 	request := signer.Order{
 		OrderID: op.ID, Sender: op.Sender, Token: op.Token, Transfers: transfersOf(op.Payments), Total: new(big.Int), Cents: op.Cents,
@@ -344,17 +343,16 @@ func (r *Rail) build(ctx context.Context, op *Op, d *rail.Delegation) (*userop.O
 	if d != nil {
 		made, err := r.onChain(d)
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
 		if request.Delegation, err = r.signed(ctx, d, made); err != nil {
-			f, err := refused(op, err)
-			return nil, f, err
+			return nil, refused(op, err)
 		}
 		for _, to := range d.AllowedRecipients {
 			request.AllowedRecipients = append(request.AllowedRecipients, common.Address(to))
 		}
 		if err := r.remember(ctx, op.Delegation, d.ID); err != nil {
-			return nil, nil, err
+			return nil, err
 		}
 		pay = func(token common.Address, to []userop.Transfer) ([]byte, error) {
 			return userop.DelegatedCall(token, to, request.Delegation)
@@ -362,36 +360,43 @@ func (r *Rail) build(ctx context.Context, op *Op, d *rail.Delegation) (*userop.O
 	}
 	callData, err := pay(op.Token, request.Transfers)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	all, f, err := r.payingAccounts(ctx, op, d)
-	if f == nil && err == nil {
-		f, err = r.checkToken(ctx, op)
+	all, err := r.payingAccounts(ctx, op, d)
+	if err == nil {
+		err = r.checkToken(ctx, op)
 	}
-	if f != nil || err != nil {
-		return nil, f, err
+	if err != nil {
+		return nil, err
 	}
-	request.CallGas, err = r.inner(ctx, op.Sender, callData, all)
+	return r.simulated(ctx, op, callData, all, func(gas uint64) (*userop.Operation, error) {
+		request.CallGas = gas
+		return r.cfg.Signer.Order(ctx, request)
+	})
+}
+
+// simulated returns the operation that sign makes with the gas for its call, after a clean simulation of the call before, and of the
+// operation itself.
+func (r *Rail) simulated(
+	ctx context.Context, op *Op, callData []byte, all map[common.Address]account, sign func(gas uint64) (*userop.Operation, error),
+) (*userop.Operation, error) {
+	gas, err := r.inner(ctx, op.Sender, callData, all)
 	if errors.Is(err, errNoOverrides) {
-		request.CallGas = guess(op)
-		if f, err = r.lacks(ctx, op); f != nil {
-			return nil, f, nil
-		}
+		gas, err = r.guess(op), r.lacks(ctx, op)
+	} else {
+		err = r.verdict(ctx, op, err)
 	}
 	if err != nil {
-		f, err := r.verdict(ctx, op, err)
-		return nil, f, err
+		return nil, err
 	}
-	operation, err := r.cfg.Signer.Order(ctx, request)
+	operation, err := sign(gas)
 	if err != nil {
-		f, err := refused(op, err)
-		return nil, f, err
+		return nil, refused(op, err)
 	}
 	if err := r.outer(ctx, operation, all); err != nil && !errors.Is(err, errNoOverrides) {
-		f, err := r.verdict(ctx, op, err)
-		return nil, f, err
+		return nil, r.verdict(ctx, op, err)
 	}
-	return operation, nil, nil
+	return operation, nil
 }
 
 // remember stores the id of a delegation by its hash, before anything is signed with it. Most
@@ -418,33 +423,34 @@ func (r *Rail) remember(ctx context.Context, hash common.Hash, id string) error 
 // checkToken checks that a token of the operator's list exists on the chain and pays: a transfer of
 // a token without code would succeed and move nothing, and so would a transfer of a token that
 // answers false instead of reverting.
-func (r *Rail) checkToken(ctx context.Context, op *Op) (*Failure, error) {
+func (r *Rail) checkToken(ctx context.Context, op *Op) error {
 	if op.Token == (common.Address{}) || r.cfg.currency(op.Token) != "" {
-		return nil, nil
+		return nil
 	}
-	f, err := r.lacks(ctx, op)
+	err := r.lacks(ctx, op)
 	if errors.Is(err, errAnswer) {
-		return &Failure{Code: toll.CodeChainToken, Reason: "there is no such token on the chain", Params: map[string]any{"token": toll.Address(op.Token).String()}}, nil
+		return &Failure{Code: toll.CodeChainToken, Reason: "there is no such token on the chain", Params: map[string]any{"token": toll.Address(op.Token).String()}}
 	}
-	return f, err
+	return err
 }
 
 // payingAccounts reads the accounts of an order and refuses those that cannot pay it. It sets the
 // EIP-7702 authorization of the operation if the user's account still needs one.
-func (r *Rail) payingAccounts(
-	ctx context.Context, op *Op, d *rail.Delegation,
-) (map[common.Address]account, *Failure, error) {
+func (r *Rail) payingAccounts(ctx context.Context, op *Op, d *rail.Delegation) (map[common.Address]account, error) {
 	all, err := r.accounts(ctx, op.Sender, op.Payer)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	if d != nil && !d.OwnerAccount.IsZero() && all[op.Payer].code == codeNone {
 		if op.Authorization, err = r.givenAuthorization(d, all[op.Payer].nonce); err != nil {
 			e := toll.AsError(err)
-			return nil, &Failure{Code: e.Code, Reason: e.Text() + " " + e.Details, Params: e.Params}, nil
+			return nil, &Failure{Code: e.Code, Reason: e.Text() + " " + e.Details, Params: e.Params}
 		}
 	}
-	return all, foreign(op, all), nil
+	if f := foreign(op, all); f != nil {
+		return nil, f
+	}
+	return all, nil
 }
 
 // givenAuthorization returns the authorization that was handed in with a delegation, for an account

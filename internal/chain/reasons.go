@@ -75,12 +75,12 @@ func (r *Rail) failure(ctx context.Context, op *Op, reason string) *Failure {
 	}
 	switch f.Code {
 	case toll.CodeChainBalance, toll.CodeChainFailed:
-		low, err := r.lacks(ctx, op)
-		switch {
+		err := r.lacks(ctx, op)
+		switch low, isLow := errors.AsType[*Failure](err); {
+		case isLow:
+			f.Code, f.Params = low.Code, low.Params
 		case err != nil:
 			r.log.Warn("the balance of an account could not be read", "account", op.Payer, "order", op.ID, "err", err)
-		case low != nil:
-			f.Code, f.Params = low.Code, low.Params
 		case f.Code == toll.CodeChainBalance:
 			f.Code = toll.CodeChainFailed // what it says is not so
 		}
@@ -93,20 +93,24 @@ func (r *Rail) failure(ctx context.Context, op *Op, reason string) *Failure {
 	return f
 }
 
-// lacks returns the failure of a payer that has less than an order needs now, else nil.
-func (r *Rail) lacks(ctx context.Context, op *Op) (*Failure, error) {
+// lacks returns a [*Failure] for a payer that has less than an order needs now, with the word of the protocol for a sale.
+func (r *Rail) lacks(ctx context.Context, op *Op) error {
 	needed := new(big.Int)
 	for _, p := range op.Payments {
 		needed.Add(needed, p.Amount)
 	}
 	available, err := r.balance(ctx, op.Token, op.Payer)
 	if err != nil || available.Cmp(needed) >= 0 {
-		return nil, err
+		return err
 	}
-	return &Failure{Code: toll.CodeChainBalance, Reason: "the balance of the account is too low", Params: map[string]any{
+	f := &Failure{Code: toll.CodeChainBalance, Reason: "the balance of the account is too low", Params: map[string]any{
 		"address": toll.Address(op.Payer).String(), "token": toll.Address(op.Token).String(),
 		"needed": needed.String(), "available": available.String(),
-	}}, nil
+	}}
+	if op.Kind == KindSale {
+		f.Params[paramReason] = wordBalance
+	}
+	return f
 }
 
 // correct says how much of a delegation the chain has counted: it was spent elsewhere. What fails here, the events of
@@ -135,38 +139,42 @@ func (r *Rail) tellSpent(ctx context.Context, delegationID string, units *big.In
 // errNonceUsed says that the chain has run the nonce of an operation already. Its event tells what became of it.
 var errNonceUsed = errors.New("chain: the nonce of the operation is used")
 
-// verdict reads the error of a simulation: a failure decides, an error does not, and neither is a clean run.
-func (r *Rail) verdict(ctx context.Context, op *Op, err error) (*Failure, error) {
+// verdict reads the error of a simulation: a [*Failure] decides, and other errors do not.
+func (r *Rail) verdict(ctx context.Context, op *Op, err error) error {
 	v, ok := errors.AsType[*reverted](err)
-	if !ok {
-		return nil, err
+	if !ok && op.Kind == KindSale && halted(err) && !r.signedByKey(op) {
+		v, ok = &reverted{reason: "its code uses up the gas"}, true
 	}
 	switch {
+	case !ok:
+		return err
+	case !v.outer && op.Kind == KindSale:
+		return r.saleVerdict(ctx, op, v.reason)
 	case !v.outer && v.reason == paused && op.DelegationID != "":
-		return nil, unusable(toll.CodeChainPaused, err)
+		return unusable(toll.CodeChainPaused, err)
 	case !v.outer:
-		return r.failure(ctx, op, v.reason), nil
+		return r.failure(ctx, op, v.reason)
 	case strings.Contains(v.reason, "AA25 "):
 		r.log.Error("alarm: the nonce of an operation is used, and its event is not known yet", "op", op.ID)
-		return nil, errNonceUsed
+		return errNonceUsed
 	case strings.Contains(v.reason, "AA95 "):
-		return nil, err // of this gas; another try has another estimate
+		return err // of this gas; another try has another estimate
 	}
 	r.log.Error("alarm: the EntryPoint refuses an operation of ours", "op", op.ID, "reason", v.reason)
-	return &Failure{Code: toll.CodeChainFailed, Reason: "the EntryPoint refuses the operation: " + v.reason}, nil
+	return &Failure{Code: toll.CodeChainFailed, Reason: "the EntryPoint refuses the operation: " + v.reason}
 }
 
 // refused reads the error of the signer as [Rail.verdict] does one of the chain. Nothing was signed.
-func refused(op *Op, err error) (*Failure, error) {
+func refused(op *Op, err error) error {
 	if errors.Is(err, signer.ErrNoKey) {
 		if op.DelegationID == "" {
-			return &Failure{Code: toll.CodeDelegationNotFound, Reason: "the user holds the key of the account, so only a delegation pays from it"}, nil
+			return &Failure{Code: toll.CodeDelegationNotFound, Reason: "the user holds the key of the account, so only a delegation pays from it"}
 		}
-		return &Failure{Code: toll.CodeChainSignature, Reason: "the delegation is not signed, and the user holds the key of the account"}, nil
+		return &Failure{Code: toll.CodeChainSignature, Reason: "the delegation is not signed, and the user holds the key of the account"}
 	}
 	v, ok := errors.AsType[*signer.Refusal](err)
 	if !ok {
-		return nil, err
+		return err
 	}
 	code := toll.CodeChainFailed
 	switch v.Reason {
@@ -175,9 +183,9 @@ func refused(op *Op, err error) (*Failure, error) {
 		if v.RetryAfter > 0 {
 			e.RetryAfterSecs = int((v.RetryAfter + time.Second - 1) / time.Second)
 		}
-		return nil, e
+		return e
 	case signer.OtherContent:
-		return nil, conflict(op.ID).WithCause(err)
+		return conflict(op.ID).WithCause(err)
 	case signer.ForeignReceiver:
 		code = toll.CodeDelegationPlanMismatch
 	case signer.OtherToken:
@@ -187,7 +195,7 @@ func refused(op *Op, err error) (*Failure, error) {
 	case signer.ForeignChain:
 		code = toll.CodeChainSignature
 	}
-	return &Failure{Code: code, Reason: v.Error()}, nil
+	return &Failure{Code: code, Reason: v.Error()}
 }
 
 func conflict(orderID string) *toll.Error {

@@ -26,22 +26,13 @@ const (
 	maxTopics = 200
 )
 
-func (r *Rail) header(ctx context.Context, number uint64) (*types.Header, error) {
-	var header *types.Header
-	err := r.read(ctx, func(ctx context.Context, c *endpoints.Conn) (err error) {
-		header, err = c.HeaderByNumber(ctx, new(big.Int).SetUint64(number))
-		return err
-	})
-	return header, err
-}
-
 // sameChain compares the first block with that of the cursor.
 func (r *Rail) sameChain(ctx context.Context) error {
 	cursor, err := r.cursor(ctx)
 	if err != nil || cursor.Genesis == (common.Hash{}) {
 		return err
 	}
-	first, err := r.header(ctx, 0)
+	first, err := r.header(ctx, new(big.Int))
 	if err != nil {
 		return err
 	}
@@ -79,7 +70,7 @@ func (r *Rail) mismatch(ctx context.Context, number uint64, known common.Hash, w
 // begin sets the cursor of a database that has none: at the first block of the embedded chain, and near the head of another one,
 // but before the first block that can have an open operation. What lies before is not ours, unless the database was lost.
 func (t *tracker) begin(ctx context.Context, open []*Op) error {
-	first, err := t.rail.header(ctx, 0)
+	first, err := t.rail.header(ctx, new(big.Int))
 	if err != nil {
 		return err
 	}
@@ -94,7 +85,7 @@ func (t *tracker) begin(ctx context.Context, open []*Op) error {
 	block := t.pass.head.Number.Uint64()
 	for step := uint64(overlap); ; step *= 2 {
 		block -= min(block, step)
-		at, err := t.rail.header(ctx, block)
+		at, err := t.rail.header(ctx, new(big.Int).SetUint64(block))
 		if err != nil {
 			return err
 		}
@@ -186,7 +177,7 @@ func (t *tracker) follow(ctx context.Context, open []*Op) error {
 
 // overtaken reports whether the chain has another block in the place of the head of this pass.
 func (t *tracker) overtaken(ctx context.Context) (bool, error) {
-	header, err := t.rail.header(ctx, t.pass.head.Number.Uint64())
+	header, err := t.rail.header(ctx, t.pass.head.Number)
 	if errors.Is(err, ethereum.NotFound) {
 		return true, nil
 	}

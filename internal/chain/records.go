@@ -169,28 +169,23 @@ func all[R, V any](rows []*R, err error, of func(*R) (*V, error)) ([]*V, error) 
 // addTx stores a transaction and its operations, all or nothing, as update does; [store.ErrLeased] when the lease is not held
 // any more. replaces is the transaction with the same nonce that it takes the place of, or zero.
 func (r *Rail) addTx(ctx context.Context, lease *jobs.Lease, t *Tx, replaces common.Hash, ops ...*Op) error {
-	row, err := rowOfTx(t)
-	if err != nil {
-		return err
-	}
-	return counted(ops, r.cfg.Store.Tx(ctx, func(tx *store.Tx) error {
-		if err := lease.Check(ctx, tx); err != nil {
-			return err
-		}
+	return r.writeTx(ctx, lease, t, ops, func(tx *store.Tx, row *store.ChainTx) error {
 		if replaces != (common.Hash{}) {
 			if err := store.SetChainTxState(ctx, tx, toll.Hash(replaces), string(TxReplaced)); err != nil {
 				return err
 			}
 		}
-		if err := store.InsertChainTx(ctx, tx, row); err != nil {
-			return err
-		}
-		return updateOps(ctx, tx, ops)
-	}))
+		return store.InsertChainTx(ctx, tx, row)
+	})
 }
 
 // updateTx stores state, place and SentBlock of a transaction and its operations, all or nothing, as addTx does.
 func (r *Rail) updateTx(ctx context.Context, lease *jobs.Lease, t *Tx, ops ...*Op) error {
+	return r.writeTx(ctx, lease, t, ops, func(tx *store.Tx, row *store.ChainTx) error { return store.UpdateChainTx(ctx, tx, row) })
+}
+
+// writeTx stores operations, and by write the row of a transaction, under a lease.
+func (r *Rail) writeTx(ctx context.Context, lease *jobs.Lease, t *Tx, ops []*Op, write func(*store.Tx, *store.ChainTx) error) error {
 	row, err := rowOfTx(t)
 	if err != nil {
 		return err
@@ -199,7 +194,7 @@ func (r *Rail) updateTx(ctx context.Context, lease *jobs.Lease, t *Tx, ops ...*O
 		if err := lease.Check(ctx, tx); err != nil {
 			return err
 		}
-		if err := store.UpdateChainTx(ctx, tx, row); err != nil {
+		if err := write(tx, row); err != nil {
 			return err
 		}
 		return updateOps(ctx, tx, ops)

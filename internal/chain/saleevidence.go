@@ -41,12 +41,7 @@ func parseAuthorization(l *types.Log) (saleKey, bool) {
 
 // used reads whether a token has used up the nonce of an authorization. [errAnswer] where there is no such token.
 func (r *Rail) used(ctx context.Context, op *Op) (bool, error) {
-	var used bool
-	err := r.read(ctx, func(ctx context.Context, c *endpoints.Conn) (err error) {
-		used, err = authorizationUsed(ctx, c, op)
-		return err
-	})
-	return used, err
+	return ask(ctx, r, func(ctx context.Context, c *endpoints.Conn) (bool, error) { return authorizationUsed(ctx, c, op) })
 }
 
 // authorizationUsed is [Rail.used] as one endpoint says it.
@@ -173,11 +168,7 @@ func (t *tracker) sold(ctx context.Context, op *Op, at Place) error {
 	if op.State == Created || landed && op.Place == at || op.Failure != nil && op.Failure.Place == at {
 		return nil
 	}
-	var what fate
-	err := r.read(ctx, func(ctx context.Context, c *endpoints.Conn) (err error) {
-		what, err = fateAt(ctx, c, op, at)
-		return err
-	})
+	what, err := ask(ctx, r, func(ctx context.Context, c *endpoints.Conn) (fate, error) { return fateAt(ctx, c, op, at) })
 	if err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 package chain
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"strings"
@@ -71,66 +72,37 @@ func (f *Failure) asError() error {
 	return e
 }
 
-// or is the failure as an error, or the error when there is none.
-func (f *Failure) or(err error) error {
-	if f != nil {
-		return f.asError()
-	}
-	return err
-}
-
-// saleVerdict is [Rail.verdict] for a sale. The errors [errUsed] and [errEarly] decide nothing either.
-func (r *Rail) saleVerdict(ctx context.Context, op *Op, err error) (*Failure, error) {
-	v, ok := errors.AsType[*reverted](err)
-	if !ok && halted(err) && !r.signedByKey(op) {
-		v, ok = &reverted{reason: "its code uses up the gas"}, true
-	}
-	switch {
-	case !ok:
-		return nil, err
-	case v.outer:
-		return r.verdict(ctx, op, err)
-	case v.reason == revertUsed:
-		return nil, errUsed
+// saleVerdict is [Rail.verdict] for a revert of the token. The errors [errUsed] and [errEarly] decide nothing either.
+func (r *Rail) saleVerdict(ctx context.Context, op *Op, reason string) error {
+	if reason == revertUsed {
+		return errUsed
 	}
 	// A token looks at the times first: one that was carried out has ended as well.
 	if used, err := r.used(ctx, op); used || err != nil && !errors.Is(err, errAnswer) {
-		if err == nil {
-			err = errUsed
-		}
-		return nil, err
+		return cmp.Or(err, errUsed)
 	}
 	switch {
-	case v.reason == revertEarly:
+	case reason == revertEarly:
 		now, err := r.present(ctx)
 		if err == nil && op.Sale.After <= now {
 			err = errEarly
 		}
 		if err != nil {
-			return nil, err
+			return err
 		}
-		return saleFailed(toll.CodePaymentRequired, wordAfter, "the authorization is not valid yet"), nil
-	case saysTooLittle(v.reason):
-		if f, err := r.saleLacks(ctx, op); f != nil || err != nil {
-			return f, err
+		return saleFailed(toll.CodePaymentRequired, wordAfter, "the authorization is not valid yet")
+	case saysTooLittle(reason):
+		if err := r.lacks(ctx, op); err != nil {
+			return err
 		}
 	}
-	if word, ok := saleReasons[v.reason]; ok {
-		return saleFailed(toll.CodePaymentRequired, word, v.reason), nil
+	if word, ok := saleReasons[reason]; ok {
+		return saleFailed(toll.CodePaymentRequired, word, reason)
 	}
 	if !r.signedByKey(op) {
 		// Code of the payer runs in the token, and may use up the gas of it.
-		return saleFailed(toll.CodePaymentRequired, wordSignature, strings.TrimSpace("the token does not take the signature of the account: "+v.reason)), nil
+		return saleFailed(toll.CodePaymentRequired, wordSignature, strings.TrimSpace("the token does not take the signature of the account: "+reason))
 	}
-	r.log.Error("alarm: a token refuses an authorization for a reason that is not the payer's", "order", op.ID, "token", op.Token, "reason", v.reason)
-	return saleFailed(toll.CodeChainFailed, wordState, strings.TrimSpace("the token refuses the authorization: "+v.reason)), nil
-}
-
-// saleLacks is [Rail.lacks] with the word of the protocol.
-func (r *Rail) saleLacks(ctx context.Context, op *Op) (*Failure, error) {
-	f, err := r.lacks(ctx, op)
-	if f != nil {
-		f.Params[paramReason] = wordBalance
-	}
-	return f, err
+	r.log.Error("alarm: a token refuses an authorization for a reason that is not the payer's", "order", op.ID, "token", op.Token, "reason", reason)
+	return saleFailed(toll.CodeChainFailed, wordState, strings.TrimSpace("the token refuses the authorization: "+reason))
 }

@@ -35,9 +35,9 @@ func (r *Rail) Domain(token toll.Address) (evm.Domain, bool) {
 	return TokenDomain(r.cfg.ChainID, token)
 }
 
-// newSaleOp is newOp for a sale, or says why it cannot be paid. It does not read the chain:
-// [Rail.disowned] checks a signature that the key of the payer has not made.
-func (r *Rail) newSaleOp(s *rail.Sale) (*Op, *Failure) {
+// newSaleOp is newOp for a sale; a [*Failure] says why it cannot be paid. It does not read the
+// chain: [Rail.disowned] checks a signature that the key of the payer has not made.
+func (r *Rail) newSaleOp(s *rail.Sale) (*Op, error) {
 	a, token := &s.Authorization, common.Address(s.Token)
 	_, ok := TokenDomain(r.cfg.ChainID, s.Token)
 	switch {
@@ -85,15 +85,15 @@ func (r *Rail) Sell(ctx context.Context, s rail.Sale) (rail.Payment, error) {
 	if err := r.start(ctx); err != nil {
 		return rail.Payment{}, err
 	}
-	op, f := r.newSaleOp(&s)
-	if f == nil {
-		var err error
-		if f, err = r.strange(ctx, op); err != nil {
-			return rail.Payment{}, err
-		}
+	op, err := r.newSaleOp(&s)
+	if err == nil {
+		err = r.strange(ctx, op)
 	}
-	if f != nil {
+	if f, ok := errors.AsType[*Failure](err); ok {
 		return failed(f), nil
+	}
+	if err != nil {
+		return rail.Payment{}, err
 	}
 	r.cfg.At("order")
 	there, err := r.addOp(ctx, op)
@@ -134,8 +134,11 @@ func (r *Rail) Again(ctx context.Context, orderID string) (bool, error) {
 	if err != nil || !used {
 		return false, err
 	}
-	operation, f, err := r.buildSale(ctx, op)
-	if err != nil || f != nil || op.Place == (Place{}) {
+	operation, err := r.buildSale(ctx, op)
+	if _, fails := errors.AsType[*Failure](err); fails {
+		return false, nil
+	}
+	if err != nil || op.Place == (Place{}) {
 		return false, err // without a place the chain has gone back meanwhile
 	}
 	op.include(operation, r.chainID)
@@ -148,74 +151,65 @@ func (r *Rail) Again(ctx context.Context, orderID string) (bool, error) {
 	return true, nil
 }
 
-// buildSale makes the signed operation of a sale after a clean simulation, or says why there is none. When others have had the
-// authorization carried out, the operation has their place: it is signed nevertheless, for a reorganisation may take theirs away.
-func (r *Rail) buildSale(ctx context.Context, op *Op) (*userop.Operation, *Failure, error) {
+// buildSale is build for a sale. When others have had the authorization carried out, the operation has their place: it is signed
+// nevertheless, for a reorganisation may take theirs away.
+func (r *Rail) buildSale(ctx context.Context, op *Op) (*userop.Operation, error) {
 	all, err := r.accounts(ctx, op.touched()...)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	if f := foreign(op, all); f != nil {
-		return nil, f, nil
+		return nil, f
 	}
-	used, err := r.used(ctx, op)
-	if errors.Is(err, errAnswer) {
-		return nil, refusedToken(op.Token, "there is no such token on the chain"), nil
-	}
+	used, err := r.isUsed(ctx, op)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	a := op.authorization()
 	callData, err := userop.SaleCall(op.Token, a, op.Sale.Signature)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	gas, contract := guess(op), !r.signedByKey(op)
-	if contract {
-		gas = signer.MaxSaleGas
+	sign := func(gas uint64) (*userop.Operation, error) {
+		if gas > signer.MaxSaleGas {
+			return nil, saleFailed(toll.CodePaymentRequired, wordSignature, "the account of the payer needs too much gas to take its signature")
+		}
+		return r.cfg.Signer.Sale(ctx, signer.Sale{
+			OrderID: op.ID, Token: op.Token, Authorization: *a, Signature: op.Sale.Signature, Contract: !r.signedByKey(op), CallGas: gas,
+		})
 	}
 	if !used {
-		tried, err := r.inner(ctx, op.Sender, callData, all)
-		f, err := r.saleVerdict(ctx, op, err)
-		switch {
-		case errors.Is(err, errUsed):
-			used = true
-		case errors.Is(err, errNoOverrides):
-			if f, err := r.saleLacks(ctx, op); f != nil || err != nil {
-				return nil, f, err
-			}
-		case f != nil || err != nil:
-			return nil, f, err
-		case tried > signer.MaxSaleGas:
-			return nil, saleFailed(toll.CodePaymentRequired, wordSignature, "the account of the payer needs too much gas to take its signature"), nil
-		default:
-			gas = tried
+		operation, err := r.simulated(ctx, op, callData, all, sign)
+		if !errors.Is(err, errUsed) {
+			return operation, err
 		}
 	}
-	if used {
-		at, err := r.search(ctx, op)
-		if err != nil {
-			return nil, nil, err
-		}
-		if at == (Place{}) {
-			return nil, takenNonce("the nonce of the authorization is used or cancelled"), nil
-		}
-		op.Place = at
+	if op.Place, err = r.soldAt(ctx, op); err != nil {
+		return nil, err
 	}
-	request := signer.Sale{OrderID: op.ID, Token: op.Token, Authorization: *a, Signature: op.Sale.Signature, Contract: contract, CallGas: gas}
-	operation, err := r.cfg.Signer.Sale(ctx, request)
+	operation, err := sign(r.guess(op))
 	if err != nil {
-		f, err := refused(op, err)
-		return nil, f, err
+		err = refused(op, err)
 	}
-	if used {
-		return operation, nil, nil
+	return operation, err
+}
+
+// isUsed is [Rail.used], with a [*Failure] where there is no such token.
+func (r *Rail) isUsed(ctx context.Context, op *Op) (bool, error) {
+	used, err := r.used(ctx, op)
+	if errors.Is(err, errAnswer) {
+		err = refusedToken(op.Token, "there is no such token on the chain")
 	}
-	if err := r.outer(ctx, operation, all); err != nil && !errors.Is(err, errNoOverrides) {
-		f, err := r.saleVerdict(ctx, op, err)
-		return nil, f, err
+	return used, err
+}
+
+// soldAt returns where the token has carried an authorization out whose nonce is used.
+func (r *Rail) soldAt(ctx context.Context, op *Op) (Place, error) {
+	at, err := r.search(ctx, op)
+	if err == nil && at == (Place{}) {
+		err = takenNonce("the nonce of the authorization is used or cancelled")
 	}
-	return operation, nil, nil
+	return at, err
 }
 
 // CheckSale tells whether a sale would be paid as the chain is now: the time of the chain counts, not that of this machine. It
@@ -226,28 +220,34 @@ func (r *Rail) CheckSale(ctx context.Context, s rail.Sale) (used bool, err error
 	if err := r.start(ctx); err != nil {
 		return false, err
 	}
+	used, err = r.checkSale(ctx, s)
+	if f, ok := errors.AsType[*Failure](err); ok {
+		err = f.asError()
+	}
+	return used, err
+}
+
+func (r *Rail) checkSale(ctx context.Context, s rail.Sale) (used bool, err error) {
 	s.OrderID = "check" // of no order: nothing is stored
-	op, f := r.newSaleOp(&s)
-	if f != nil {
-		return false, f.asError()
+	op, err := r.newSaleOp(&s)
+	if err == nil {
+		err = r.Ready(ctx)
 	}
-	if err := r.Ready(ctx); err != nil {
+	if err == nil {
+		err = r.disowned(ctx, op)
+	}
+	if err == nil {
+		used, err = r.isUsed(ctx, op)
+	}
+	if used {
+		_, err = r.soldAt(ctx, op)
+		return true, err
+	}
+	if err == nil {
+		err = r.inTime(ctx, op)
+	}
+	if err != nil {
 		return false, err
-	}
-	if f, err := r.disowned(ctx, op); f != nil || err != nil {
-		return false, f.or(err)
-	}
-	used, err = r.used(ctx, op)
-	switch {
-	case errors.Is(err, errAnswer):
-		return false, refusedToken(op.Token, "there is no such token on the chain").asError()
-	case err != nil:
-		return false, err
-	case used:
-		return true, r.soldBefore(ctx, op)
-	}
-	if f, err = r.inTime(ctx, op); f != nil || err != nil {
-		return false, f.or(err)
 	}
 	data, err := userop.AuthorizedTransfer(op.authorization(), op.Sale.Signature)
 	if err != nil {
@@ -257,52 +257,41 @@ func (r *Rail) CheckSale(ctx context.Context, s rail.Sale) (used bool, err error
 		var answer hexutil.Bytes
 		return try(ctx, c, "eth_call", &answer, message{From: r.cfg.Service, To: op.Token, Gas: maxTransferGas, Data: data}, nil)
 	})
-	f, err = r.saleVerdict(ctx, op, err)
+	err = r.verdict(ctx, op, err)
 	switch {
 	case errors.Is(err, errUsed):
-		return true, r.soldBefore(ctx, op)
+		_, err = r.soldAt(ctx, op)
+		return true, err
 	case errors.Is(err, errEarly):
 		return false, nil // it is in time, and only the last block is not
 	}
-	return false, f.or(err)
-}
-
-// soldBefore is [Rail.CheckSale] for an authorization whose nonce is used.
-func (r *Rail) soldBefore(ctx context.Context, op *Op) error {
-	at, err := r.search(ctx, op)
-	if err != nil || at != (Place{}) {
-		return err
-	}
-	return takenNonce("the nonce of the authorization is used or cancelled").asError()
+	return false, err
 }
 
 // inTime refuses an authorization that is not valid yet, or ends too soon or too late.
-func (r *Rail) inTime(ctx context.Context, op *Op) (*Failure, error) {
+func (r *Rail) inTime(ctx context.Context, op *Op) error {
 	now, err := r.present(ctx)
 	switch {
 	case err != nil:
-		return nil, err
+		return err
 	case op.Sale.After > now:
-		return saleFailed(toll.CodePaymentRequired, wordAfter, "the authorization is not valid yet"), nil
+		return saleFailed(toll.CodePaymentRequired, wordAfter, "the authorization is not valid yet")
 	case op.Before < now+minSaleLife:
-		return saleFailed(toll.CodePaymentRequired, wordBefore, "the authorization ends before it can be carried out"), nil
+		return saleFailed(toll.CodePaymentRequired, wordBefore, "the authorization ends before it can be carried out")
 	case op.Before > now+maxSaleLife:
-		return saleFailed(toll.CodePaymentRequired, wordBefore, "the authorization is valid for more than an hour"), nil
+		return saleFailed(toll.CodePaymentRequired, wordBefore, "the authorization is valid for more than an hour")
 	}
-	return nil, nil
+	return nil
 }
 
 // present is the time of the last block, in Unix seconds. The embedded chain makes its next block at the time of the service.
-func (r *Rail) present(ctx context.Context) (now uint64, err error) {
-	err = r.read(ctx, func(ctx context.Context, c *endpoints.Conn) error {
-		head, err := c.HeaderByNumber(ctx, nil)
-		if err == nil {
-			now = head.Time
-		}
-		return err
-	})
-	if r.cfg.Embedded {
-		now = max(now, uint64(max(r.cfg.Clock().Unix(), 0)))
+func (r *Rail) present(ctx context.Context) (uint64, error) {
+	head, err := r.header(ctx, nil)
+	switch {
+	case err != nil:
+		return 0, err
+	case r.cfg.Embedded:
+		return max(head.Time, uint64(max(r.cfg.Clock().Unix(), 0))), nil
 	}
-	return now, err
+	return head.Time, nil
 }

@@ -107,35 +107,34 @@ func (r *Rail) saleDigest(op *Op) common.Hash {
 }
 
 // disowned refuses a sale whose authorization neither the key of the payer has signed nor its code takes.
-func (r *Rail) disowned(ctx context.Context, op *Op) (*Failure, error) {
+func (r *Rail) disowned(ctx context.Context, op *Op) error {
 	if r.signedByKey(op) {
-		return nil, nil
+		return nil
 	}
 	ok, err := r.Accepts(ctx, toll.Address(op.Payer), r.saleDigest(op), op.Sale.Signature)
 	if ok || err != nil {
-		return nil, err
+		return err
 	}
-	return unsigned(), nil
+	return unsigned()
 }
 
 // strange is [Rail.disowned] for a sale that was not begun yet. One that was begun goes on whatever code of the payer says now, as
 // its operation may be on the way; and what the token has carried out, its logs decide.
-func (r *Rail) strange(ctx context.Context, op *Op) (*Failure, error) {
+func (r *Rail) strange(ctx context.Context, op *Op) error {
 	if r.signedByKey(op) {
-		return nil, nil
+		return nil
 	}
 	if _, err := r.op(ctx, op.ID); !errors.Is(err, store.ErrNotFound) {
-		return nil, err
+		return err
 	}
-	f, err := r.disowned(ctx, op)
-	if f == nil || err != nil {
-		return nil, err
+	err := r.disowned(ctx, op)
+	if _, fails := errors.AsType[*Failure](err); !fails {
+		return err
 	}
-	used, err := r.used(ctx, op)
-	if used || err != nil && !errors.Is(err, errAnswer) {
-		return nil, err
+	if used, e := r.used(ctx, op); used || e != nil && !errors.Is(e, errAnswer) {
+		return e
 	}
-	return f, nil
+	return err
 }
 
 func unsigned() *Failure {

@@ -1,6 +1,7 @@
 package chain
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,12 +13,14 @@ import (
 	"github.com/ethereum/go-ethereum"
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/ethereum/go-ethereum/common/hexutil"
+	"github.com/ethereum/go-ethereum/core/types"
 	"github.com/ethereum/go-ethereum/crypto"
 	"github.com/ethereum/go-ethereum/rpc"
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/chain/contracts"
 	"github.com/tollhq/toll/internal/chain/endpoints"
+	"github.com/tollhq/toll/internal/chain/signer"
 	"github.com/tollhq/toll/internal/chain/userop"
 )
 
@@ -69,6 +72,15 @@ func (r *Rail) read(ctx context.Context, f func(ctx context.Context, c *endpoint
 	return away(r.cfg.Pool.Read(ctx, f))
 }
 
+// ask is [Rail.read] for one value.
+func ask[T any](ctx context.Context, r *Rail, f func(ctx context.Context, c *endpoints.Conn) (T, error)) (v T, err error) {
+	err = r.read(ctx, func(ctx context.Context, c *endpoints.Conn) (err error) {
+		v, err = f(ctx, c)
+		return err
+	})
+	return v, err
+}
+
 // away is [toll.CodeChainUnreachable] for the errors of endpoints of which none can be used, or that do not agree.
 func away(err error) error {
 	if errors.Is(err, endpoints.ErrNone) || errors.Is(err, endpoints.ErrDisagree) {
@@ -114,12 +126,7 @@ func together(jobs ...func() error) error {
 		wg.Go(func() { errs[i] = f() })
 	}
 	wg.Wait()
-	for _, err := range errs {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
+	return cmp.Or(errs...)
 }
 
 // message is a call that is tried and not sent.
@@ -251,10 +258,12 @@ func (r *Rail) outer(ctx context.Context, op *userop.Operation, all map[common.A
 }
 
 // guess is the gas of the inner call where no endpoint can estimate it: above what a fresh receiver and the first use of a
-// delegation need.
-func guess(op *Op) uint64 {
+// delegation need, and all that code of the payer of a sale may use.
+func (r *Rail) guess(op *Op) uint64 {
 	n := uint64(len(op.Payments))
 	switch {
+	case op.Kind == KindSale && !r.signedByKey(op):
+		return signer.MaxSaleGas
 	case op.Kind != KindOrder:
 		return 200_000
 	case op.DelegationID != "":
@@ -263,38 +272,36 @@ func guess(op *Op) uint64 {
 	return 60_000 + 60_000*n
 }
 
+// header reads the header of a block, of the last one for nil.
+func (r *Rail) header(ctx context.Context, number *big.Int) (*types.Header, error) {
+	return ask(ctx, r, func(ctx context.Context, c *endpoints.Conn) (*types.Header, error) {
+		return c.HeaderByNumber(ctx, number)
+	})
+}
+
 // balance reads what an account has of a token, base units; the zero address is the native token.
 func (r *Rail) balance(ctx context.Context, token, of common.Address) (*big.Int, error) {
-	var n *big.Int
-	err := r.read(ctx, func(ctx context.Context, c *endpoints.Conn) (err error) {
+	return ask(ctx, r, func(ctx context.Context, c *endpoints.Conn) (*big.Int, error) {
 		if token == (common.Address{}) {
-			n, err = c.BalanceAt(ctx, of, nil)
-			return err
+			return c.BalanceAt(ctx, of, nil)
 		}
-		n, err = view(ctx, c, token, "balanceOf(address)", common.LeftPadBytes(of[:], 32))
-		return err
+		return view(ctx, c, token, "balanceOf(address)", common.LeftPadBytes(of[:], 32))
 	})
-	return n, err
 }
 
 // spent reads how many base units the enforcer has counted against a delegation.
 func (r *Rail) spent(ctx context.Context, enforcer common.Address, delegation common.Hash) (*big.Int, error) {
-	var n *big.Int
-	err := r.read(ctx, func(ctx context.Context, c *endpoints.Conn) (err error) {
-		n, err = view(ctx, c, enforcer, "spentMap(address,bytes32)", common.LeftPadBytes(contracts.DelegationManager[:], 32), delegation[:])
-		return err
+	return ask(ctx, r, func(ctx context.Context, c *endpoints.Conn) (*big.Int, error) {
+		return view(ctx, c, enforcer, "spentMap(address,bytes32)", common.LeftPadBytes(contracts.DelegationManager[:], 32), delegation[:])
 	})
-	return n, err
 }
 
 // disabled reads whether a delegation was disabled on the chain.
 func (r *Rail) disabled(ctx context.Context, delegation common.Hash) (bool, error) {
-	var n *big.Int
-	err := r.read(ctx, func(ctx context.Context, c *endpoints.Conn) (err error) {
-		n, err = view(ctx, c, contracts.DelegationManager, "disabledDelegations(bytes32)", delegation[:])
-		return err
+	return ask(ctx, r, func(ctx context.Context, c *endpoints.Conn) (bool, error) {
+		n, err := view(ctx, c, contracts.DelegationManager, "disabledDelegations(bytes32)", delegation[:])
+		return err == nil && n.Sign() != 0, err
 	})
-	return err == nil && n.Sign() != 0, err
 }
 
 // errAnswer says that a contract does not answer as it should: it is not the one that was meant.
@@ -320,15 +327,15 @@ func viewAt(ctx context.Context, c *endpoints.Conn, block *big.Int, of common.Ad
 	return new(big.Int).SetBytes(out), err
 }
 
-// check tries an operation that is signed as it would run now. A failure says that it cannot: nil when it can, and when
-// the chain has run its nonce, which only its event explains ([errNonceUsed]). Other errors decide nothing.
-func (r *Rail) check(ctx context.Context, op *Op) (*Failure, error) {
+// check tries an operation that is signed as it would run now. A [*Failure] says that it cannot, and [errNonceUsed] that the chain
+// has run its nonce, which only its event explains. Other errors decide nothing.
+func (r *Rail) check(ctx context.Context, op *Op) error {
 	all, err := r.accounts(ctx, op.touched()...)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if f := foreign(op, all); f != nil {
-		return f, nil
+		return f
 	}
 	_, err = r.inner(ctx, op.Sender, op.Operation.CallData, all)
 	// An operation that has run already may fail because of that, so the nonce comes first.
@@ -337,9 +344,6 @@ func (r *Rail) check(ctx context.Context, op *Op) (*Failure, error) {
 	}
 	if errors.Is(err, errNoOverrides) {
 		return r.lacks(ctx, op)
-	}
-	if op.Kind == KindSale {
-		return r.saleVerdict(ctx, op, err)
 	}
 	return r.verdict(ctx, op, err)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/big"
 	"time"
 
 	"github.com/ethereum/go-ethereum"
@@ -229,7 +230,7 @@ func (t *tracker) hashAt(ctx context.Context, number uint64) (hash common.Hash, 
 	if hash, ok = t.pass.hashes[number]; ok {
 		return hash, true, nil
 	}
-	header, err := t.rail.header(ctx, number)
+	header, err := t.rail.header(ctx, new(big.Int).SetUint64(number))
 	if errors.Is(err, ethereum.NotFound) {
 		return common.Hash{}, false, nil
 	}

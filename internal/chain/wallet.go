@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/ethereum/go-ethereum/common"
-	"github.com/ethereum/go-ethereum/core/types"
 	"github.com/ethereum/go-ethereum/rpc"
 
 	"github.com/tollhq/toll"
@@ -124,11 +123,7 @@ func (r *Rail) contractsMatch(ctx context.Context) error {
 }
 
 func (r *Rail) feeInBounds(ctx context.Context) error {
-	var head *types.Header
-	err := r.read(ctx, func(ctx context.Context, c *endpoints.Conn) (err error) {
-		head, err = c.HeaderByNumber(ctx, nil)
-		return err
-	})
+	head, err := r.header(ctx, nil)
 	if err == nil && head.BaseFee != nil && head.BaseFee.Cmp(r.cfg.MaxBaseFee) > 0 {
 		err = unusable(toll.CodeChainFeeCap, fmt.Errorf("chain: the base fee is %s, the cap is %s wei", head.BaseFee, r.cfg.MaxBaseFee))
 	}
@@ -235,7 +230,7 @@ func (r *Rail) signRevocation(ctx context.Context, op *Op, made *userop.Delegati
 	}
 	gas, err := r.inner(ctx, op.Sender, userop.RevokeCall(*made), all)
 	if errors.Is(err, errNoOverrides) {
-		gas, err = guess(op), nil
+		gas, err = r.guess(op), nil
 	}
 	if err != nil {
 		return err
