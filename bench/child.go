@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -14,8 +13,9 @@ import (
 	"os/signal"
 	"runtime/pprof"
 	"strconv"
-	"sync"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/client"
@@ -234,18 +234,12 @@ func keysOf(ctx context.Context, svc *server.Server, names []string) ([]holder, 
 
 // together calls f for 0 to n-1, 32 at a time, and returns the first error.
 func together(n int, f func(i int) error) error {
-	faults := make([]error, n)
-	slots := make(chan struct{}, 32)
-	var wg sync.WaitGroup
+	var g errgroup.Group
+	g.SetLimit(32)
 	for i := range n {
-		slots <- struct{}{}
-		wg.Go(func() {
-			faults[i] = f(i)
-			<-slots
-		})
+		g.Go(func() error { return f(i) })
 	}
-	wg.Wait()
-	return cmp.Or(faults...)
+	return g.Wait()
 }
 
 // audit reads the database of a service that has ended.

@@ -7,12 +7,13 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"strconv"
+	"net/http"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
+	"golang.org/x/sync/errgroup"
 )
 
 // message is a request, ready to be written. A connection writes its own messages only, so it may change their ids.
@@ -164,31 +165,27 @@ func (l *load) work(lane int, c *connection, w *stretch, out *slice) {
 
 // once sends every message once, outside of what is measured.
 func (l *load) once() error {
-	faults := make([]error, len(l.lanes))
-	var wg sync.WaitGroup
-	for i, mine := range l.lanes {
-		wg.Go(func() {
-			if len(mine) == 0 {
-				return
-			}
+	var g errgroup.Group
+	for _, mine := range l.lanes {
+		g.Go(func() error {
 			c, err := dial(l.addr, time.Now().Add(5*time.Minute))
 			if err != nil {
-				faults[i] = err
-				return
+				return err
 			}
 			defer c.close()
 			for _, m := range mine {
-				if _, faults[i] = c.exchange(m.raw, l.want); faults[i] != nil {
-					return
+				if _, err := c.exchange(m.raw, l.want); err != nil {
+					return err
 				}
 			}
+			return nil
 		})
 	}
-	wg.Wait()
-	return errors.Join(faults...)
+	return g.Wait()
 }
 
-// connection is HTTP/1.1 with keep-alive and nothing else: the generator shares its processors with the service.
+// connection is HTTP/1.1 with keep-alive, without the goroutines and copies of a client: the generator shares its processors with
+// the service.
 type connection struct {
 	net.Conn
 	r *bufio.Reader
@@ -210,60 +207,23 @@ func (c *connection) exchange(raw, want []byte) ([]byte, error) {
 	if _, err := c.Write(raw); err != nil {
 		return nil, err
 	}
-	status, length, err := c.head()
+	res, err := http.ReadResponse(c.r, nil)
 	if err != nil {
 		return nil, err
 	}
-	body, err := c.r.Peek(length)
+	length := int(res.ContentLength)
+	if length < 0 {
+		return nil, errors.New("an answer without Content-Length")
+	}
+	body, err := c.r.Peek(length) // where res.Body would read it
 	if err != nil {
 		return nil, fmt.Errorf("body of %d bytes: %w", length, err)
 	}
 	if _, err := c.r.Discard(length); err != nil {
 		return nil, err
 	}
-	if status < 200 || status > 299 || !bytes.Contains(body, want) {
-		return nil, fmt.Errorf("answer %d: %.300s", status, body)
+	if res.StatusCode < 200 || res.StatusCode > 299 || !bytes.Contains(body, want) {
+		return nil, fmt.Errorf("answer %d: %.300s", res.StatusCode, body)
 	}
 	return body, nil
-}
-
-var (
-	contentLength = []byte("content-length:")
-	encoding      = []byte("transfer-encoding:")
-)
-
-func (c *connection) head() (status, length int, err error) {
-	line, err := c.r.ReadSlice('\n')
-	if err != nil {
-		return 0, 0, err
-	}
-	if len(line) < 12 || !bytes.HasPrefix(line, []byte("HTTP/1.1 ")) {
-		return 0, 0, fmt.Errorf("not a status line: %.80q", line)
-	}
-	if status, err = strconv.Atoi(string(line[9:12])); err != nil {
-		return 0, 0, err
-	}
-	length = -1
-	for {
-		if line, err = c.r.ReadSlice('\n'); err != nil {
-			return 0, 0, err
-		}
-		line = bytes.TrimRight(line, "\r\n")
-		switch {
-		case len(line) == 0 && length < 0:
-			return 0, 0, errors.New("an answer without Content-Length")
-		case len(line) == 0:
-			return status, length, nil
-		case hasFold(line, contentLength):
-			if length, err = strconv.Atoi(string(bytes.TrimSpace(line[len(contentLength):]))); err != nil {
-				return 0, 0, err
-			}
-		case hasFold(line, encoding):
-			return 0, 0, errors.New("an answer in chunks")
-		}
-	}
-}
-
-func hasFold(line, lower []byte) bool {
-	return len(line) > len(lower) && bytes.EqualFold(line[:len(lower)], lower)
 }
