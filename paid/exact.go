@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"sync"
 	"time"
 
 	"github.com/tollhq/toll"
@@ -130,41 +129,13 @@ func (x *exchange) withExact(entries []x402.ExactRequirements) *x402.PaymentRequ
 	return &p
 }
 
-// exactCheck remembers whether the service settles the entries of a route.
-type exactCheck struct {
-	mu     sync.Mutex
-	taken  bool
-	until  time.Time     // zero before the first answer
-	asking chan struct{} // is closed when the question under way has its answer; nil without one
-}
-
 // listed returns the entries of wallets that stand in a 402: none while the service would refuse their payments, as nobody could
 // satisfy them then. One request asks at a time, and the others go by what was known before; at the start they wait.
 func (x *exchange) listed() []x402.ExactRequirements {
 	if len(x.exact) == 0 {
 		return nil
 	}
-	k := &x.gate.exactCheck
-	k.mu.Lock()
-	taken, known, fresh, asking := k.taken, !k.until.IsZero(), x.c.Clock().Before(k.until), k.asking
-	if !fresh && asking == nil {
-		k.asking = make(chan struct{})
-	}
-	k.mu.Unlock()
-	switch {
-	case fresh:
-	case asking == nil:
-		taken = x.askExact(k)
-	case !known:
-		select {
-		case <-asking:
-		case <-x.r.Context().Done():
-		}
-		k.mu.Lock()
-		taken = k.taken
-		k.mu.Unlock()
-	}
-	if !taken {
+	if taken, _ := x.gate.takesExact.By(x.r.Context(), struct{}{}, x.askExact); !taken {
 		return nil
 	}
 	return x.exact
@@ -172,42 +143,22 @@ func (x *exchange) listed() []x402.ExactRequirements {
 
 // askExact asks whether the service settles the entries of the route: it signs offers of such alone. Nothing of the request goes into
 // the question, as the answer counts for all.
-func (x *exchange) askExact(k *exactCheck) (taken bool) {
+func (x *exchange) askExact(ctx context.Context, _ struct{}) (taken bool, keep time.Duration, err error) {
 	asked := x.withExact(x.exact)
 	asked.Accepts = asked.Accepts[len(x.required.Accepts):]
 	for i := range asked.Accepts {
 		asked.Accepts[i].Extra.HTTPVerb = ""
 	}
 	asked.Resource.URL = x.c.publicURL + "/"
-	var err error = toll.NewError(toll.CodeInternal)
-	defer func() { // also when the facilitator panics
-		k.mu.Lock()
-		defer k.mu.Unlock()
-		close(k.asking)
-		k.asking = nil
-		k.answered(x.c, err)
-		taken = k.taken
-	}()
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(x.r.Context()), x.c.Timeout)
-	defer cancel()
 	_, err = x.c.Facilitator.(x402.Offerer).Offers(ctx, &x402.OffersRequest{PaymentRequired: *asked})
-	return
-}
-
-// answered takes over what the service said. The time counts from the answer, as it may have been long in coming.
-func (k *exactCheck) answered(c *config, err error) {
-	now := c.Clock()
 	if err == nil {
-		k.taken, k.until = true, now.Add(exactLife)
-		return
+		return true, exactLife, nil
 	}
 	e := toll.AsError(err)
 	if away := e.HTTPStatus() >= 500 || e.HTTPStatus() == http.StatusTooManyRequests; away {
-		k.until = now.Add(exactRecovery)
-		c.Log.Warn("paid: the service could not be asked whether it settles payments of wallets", "plan", string(c.plan), "error", e.Error(),
-			"listed", k.taken)
-		return
+		x.c.Log.Warn("paid: the service could not be asked whether it settles payments of wallets", "plan", string(x.c.plan), "error", e.Error())
+		return false, exactRecovery, err
 	}
-	k.taken, k.until = false, now.Add(exactPause)
-	c.Log.Error("paid: the service refuses the entries of PerCall, and the 402 goes without them", "plan", string(c.plan), "error", e.Error())
+	x.c.Log.Error("paid: the service refuses the entries of PerCall, and the 402 goes without them", "plan", string(x.c.plan), "error", e.Error())
+	return false, exactPause, nil
 }

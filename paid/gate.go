@@ -31,8 +31,9 @@ type gate struct {
 	// unlisted is done when the builder was told that the entries of wallets cannot be made.
 	unlisted sync.Once
 	// unnamed is done when the builder was told that the public address is missing.
-	unnamed    sync.Once
-	exactCheck exactCheck
+	unnamed sync.Once
+	// takesExact says whether the service settles the entries of wallets.
+	takesExact *sale.Cache[struct{}, bool]
 }
 
 func newGate(f x402.Facilitator, next http.Handler, c *config, terms *sale.TermsCache) *gate {
@@ -43,7 +44,7 @@ func newGate(f x402.Facilitator, next http.Handler, c *config, terms *sale.Terms
 		panic("paid: PerCall needs a facilitator that signs offers, as client.Client does")
 	}
 	c.Facilitator, c.Terms = f, terms
-	g := &gate{next: next, c: c}
+	g := &gate{next: next, c: c, takesExact: sale.NewCache[struct{}, bool](nil, nil, c.Timeout, c.Clock)}
 	g.offers.kept = cache.New[offerKey, []x402.SignedOffer](maxOffers)
 	return g
 }

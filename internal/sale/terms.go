@@ -23,9 +23,9 @@ func NewTermsCache(f x402.Facilitator, timeout time.Duration, clock func() time.
 	return NewCache(f.Terms, toll.ErrPlanNotFound, timeout, clock)
 }
 
-// Cache keeps records of the service for five minutes. Older ones serve while the service cannot be asked.
+// Cache keeps records of the service. Older ones serve while the service is asked, and while it cannot be.
 type Cache[K comparable, V any] struct {
-	ask     func(context.Context, K) (V, error)
+	ask     Ask[K, V]
 	gone    error // says that there is no such record any more
 	timeout time.Duration
 	clock   func() time.Time
@@ -35,9 +35,13 @@ type Cache[K comparable, V any] struct {
 	asking map[K]*question[V]
 }
 
+// Ask gets a record, and says for how long it counts, or the error in its place.
+type Ask[K comparable, V any] func(ctx context.Context, key K) (v V, keep time.Duration, err error)
+
 type record[V any] struct {
-	v  V
-	at time.Time
+	v     V
+	err   error
+	until time.Time
 }
 
 // question is a call to the service. Its answer is for all who wait for it.
@@ -47,32 +51,41 @@ type question[V any] struct {
 	err  error
 }
 
-// NewCache returns an empty cache of what ask returns. timeout bounds each call, and after the error gone an older record does
-// not serve.
+// NewCache returns an empty cache of what ask returns, each for five minutes. timeout bounds each call, and after the error gone an
+// older record does not serve.
 func NewCache[K comparable, V any](
 	ask func(context.Context, K) (V, error), gone error, timeout time.Duration, clock func() time.Time,
 ) *Cache[K, V] {
-	return &Cache[K, V]{ask: ask, gone: gone, timeout: timeout, clock: clock, known: map[K]record[V]{}, asking: map[K]*question[V]{}}
+	c := &Cache[K, V]{gone: gone, timeout: timeout, clock: clock, known: map[K]record[V]{}, asking: map[K]*question[V]{}}
+	c.ask = func(ctx context.Context, key K) (v V, keep time.Duration, err error) {
+		if v, err = ask(ctx, key); err == nil {
+			keep = cacheLife
+		}
+		return v, keep, err
+	}
+	return c
 }
 
-// Of returns a record. Concurrent callers share one call; each waits until its own ctx ends. The record is shared: treat it as
-// read-only.
-func (c *Cache[K, V]) Of(ctx context.Context, key K) (V, error) {
-	now := c.clock()
+// Of returns a record. Concurrent callers share one call; where nothing is known, each waits until its own ctx ends. The record is
+// shared: treat it as read-only.
+func (c *Cache[K, V]) Of(ctx context.Context, key K) (V, error) { return c.By(ctx, key, c.ask) }
+
+// By is [Cache.Of] with an ask of the caller.
+func (c *Cache[K, V]) By(ctx context.Context, key K, ask Ask[K, V]) (V, error) {
 	c.mu.Lock()
-	older, has := c.known[key]
-	if has && now.Sub(older.at) < cacheLife {
-		c.mu.Unlock()
-		return older.v, nil
-	}
+	r, has := c.known[key]
 	q, asked := c.asking[key]
+	if has && (c.clock().Before(r.until) || asked && r.err == nil) {
+		c.mu.Unlock()
+		return r.v, r.err
+	}
 	if !asked {
 		q = &question[V]{done: make(chan struct{}), err: toll.NewError(toll.CodeInternal)}
 		c.asking[key] = q
 	}
 	c.mu.Unlock()
 	if !asked {
-		c.put(ctx, key, q, now)
+		c.put(ctx, key, q, ask)
 		return q.v, q.err
 	}
 	select {
@@ -85,7 +98,7 @@ func (c *Cache[K, V]) Of(ctx context.Context, key K) (V, error) {
 }
 
 // put puts a question, and answers it by an older record when the service does not.
-func (c *Cache[K, V]) put(ctx context.Context, key K, q *question[V], now time.Time) {
+func (c *Cache[K, V]) put(ctx context.Context, key K, q *question[V], ask Ask[K, V]) {
 	defer func() { // also when ask panics: the next caller asks again
 		c.mu.Lock()
 		defer c.mu.Unlock()
@@ -95,19 +108,18 @@ func (c *Cache[K, V]) put(ctx context.Context, key K, q *question[V], now time.T
 	// Others wait for the answer, so it does not end with the request that happened to ask.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.timeout)
 	defer cancel()
-	v, err := c.ask(ctx, key)
+	v, keep, err := ask(ctx, key)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if err != nil {
-		q.err = err
-		if older, has := c.known[key]; has && !errors.Is(err, c.gone) {
-			q.v, q.err = older.v, nil
-		}
+	if older, has := c.known[key]; err != nil && has && older.err == nil && !errors.Is(err, c.gone) {
+		v, err = older.v, nil
+	}
+	q.v, q.err = v, err
+	if err != nil && keep == 0 {
 		return
 	}
-	q.v, q.err = v, nil
 	if len(c.known) >= maxCached {
 		clear(c.known)
 	}
-	c.known[key] = record[V]{v: v, at: now}
+	c.known[key] = record[V]{v: v, err: err, until: c.clock().Add(keep)} // from the answer on, which may have been long in coming
 }
