@@ -62,7 +62,7 @@ var rooms = map[string]room{
 		lines: 5900,
 		ours: "toll x402 paid internal/cache internal/sale internal/plain internal/pace " +
 			"internal/meter internal/oauthmeta",
-		third: []string{"github.com/modelcontextprotocol/go-sdk", "github.com/google/jsonschema-go"},
+		third: []string{"github.com/modelcontextprotocol/go-sdk", "github.com/google/jsonschema-go", "golang.org/x/sync/semaphore"},
 	},
 	"paida2a": {
 		what:  "a price on an agent of A2A: tasks that are paid by x402 messages",

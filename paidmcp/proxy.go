@@ -43,7 +43,7 @@ type Upstream struct {
 	link   *link         // nil while there is no connection
 	ready  chan struct{} // closed while nobody tries to connect again at once
 	serial int64
-	asking map[string]*asker // by progress token
+	asking map[string]chan<- *mcp.ProgressNotificationParams // of calls, by progress token
 }
 
 // link is one connection to the server behind, and who has calls there.
@@ -133,7 +133,7 @@ func newUpstream(log *slog.Logger) *Upstream {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	u := &Upstream{log: log, changed: make(chan struct{}, 1), ready: make(chan struct{}), asking: make(map[string]*asker)}
+	u := &Upstream{log: log, changed: make(chan struct{}, 1), ready: make(chan struct{}), asking: make(map[string]chan<- *mcp.ProgressNotificationParams)}
 	u.suspects.byName = cache.New[string, *suspect](maxSuspects)
 	close(u.ready)
 	return u
@@ -160,12 +160,11 @@ func (u *Upstream) connect(ctx context.Context) (*link, error) {
 	}
 	c := mcp.NewClient(&mcp.Implementation{Name: "toll", Version: defaultVersion}, &mcp.ClientOptions{
 		// Questions of the server to its client could not be passed to one caller among many.
-		Capabilities:                &mcp.ClientCapabilities{},
-		MultiRoundTrip:              &mcp.MultiRoundTripOptions{Disabled: true},
-		ToolListChangedHandler:      func(context.Context, *mcp.ToolListChangedRequest) { changed() },
-		PromptListChangedHandler:    func(context.Context, *mcp.PromptListChangedRequest) { changed() },
-		ResourceListChangedHandler:  func(context.Context, *mcp.ResourceListChangedRequest) { changed() },
-		ProgressNotificationHandler: u.progress,
+		Capabilities:               &mcp.ClientCapabilities{},
+		MultiRoundTrip:             &mcp.MultiRoundTripOptions{Disabled: true},
+		ToolListChangedHandler:     func(context.Context, *mcp.ToolListChangedRequest) { changed() },
+		PromptListChangedHandler:   func(context.Context, *mcp.PromptListChangedRequest) { changed() },
+		ResourceListChangedHandler: func(context.Context, *mcp.ResourceListChangedRequest) { changed() },
 	})
 	// Servers of the older era need not know the question with which the newer one begins, and some never answer it.
 	l := &link{began: time.Now(), callers: make(map[string]int), left: make(map[string]time.Time)}

@@ -17,93 +17,56 @@ const (
 	progressTime = time.Second
 )
 
-// asker is the call that a progress token of ours stands for.
-type asker struct {
-	ctx     context.Context
-	session *mcp.ServerSession
-	token   any // of the caller
-
-	came, passed int           // notifications that arrived, and that went on
-	moved        chan struct{} // one of them went on
-}
-
-// track gives a call that wants to hear of its progress a token of our own, as callers choose theirs alike. What it returns
-// ends that, once all that came before the result has gone on.
+// track gives a call that wants to hear of its progress a token of our own, as callers choose theirs alike, and passes on what comes
+// under it. What it returns ends that, once all that came before the result has gone on.
 func (u *Upstream) track(ctx context.Context, session *mcp.ServerSession, in, out mcp.RequestParams) (done func()) {
 	token := in.GetProgressToken()
 	if token == nil {
 		return func() {}
 	}
-	a := &asker{ctx: ctx, session: session, token: token, moved: make(chan struct{}, 1)}
+	// A caller who reads slowly must not hold up others, so what is beyond the bound is dropped.
+	came, passed := make(chan *mcp.ProgressNotificationParams, maxNotices), make(chan struct{})
 	u.mu.Lock()
 	u.serial++
 	own := "toll-" + strconv.FormatInt(u.serial, 10)
-	u.asking[own] = a
+	u.asking[own] = came
 	u.mu.Unlock()
 	out.SetProgressToken(own)
+	go func() {
+		defer close(passed)
+		for p := range came {
+			p.Meta, p.ProgressToken = homeward(p.Meta), token
+			if err := session.NotifyProgress(ctx, p); err != nil {
+				u.log.Debug("mcp: progress could not be passed on", "error", err)
+			}
+		}
+	}()
 	return func() {
-		u.await(a)
 		u.mu.Lock()
-		defer u.mu.Unlock()
 		delete(u.asking, own)
-	}
-}
-
-// await waits until what came has gone on: the SDK hands notifications on beside the results that follow them.
-func (u *Upstream) await(a *asker) {
-	late := time.NewTimer(progressTime)
-	defer late.Stop()
-	for {
-		u.mu.Lock()
-		passed := a.passed >= a.came
+		close(came)
 		u.mu.Unlock()
-		if passed {
-			return
-		}
+		late := time.NewTimer(progressTime)
+		defer late.Stop()
 		select {
-		case <-a.moved:
+		case <-passed:
 		case <-late.C:
-			return
-		case <-a.ctx.Done():
-			return
+		case <-ctx.Done():
 		}
 	}
 }
 
-// came counts a notification of progress as it arrives.
+// came takes a notification of progress as it arrives, before the SDK reads the result that may follow.
 func (u *Upstream) came(params json.RawMessage) {
-	var p struct {
-		Token string `json:"progressToken"`
-	}
-	if x402.Decode(params, &p) != nil {
-		return // none of our tokens
-	}
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	if a := u.asking[p.Token]; a != nil {
-		a.came++
-	}
-}
-
-// progress passes what the server says of a call on to who asked for it.
-func (u *Upstream) progress(_ context.Context, req *mcp.ProgressNotificationClientRequest) {
-	token, _ := req.Params.ProgressToken.(string)
-	u.mu.Lock()
-	a := u.asking[token]
-	u.mu.Unlock()
-	if a == nil {
+	p := new(mcp.ProgressNotificationParams)
+	if x402.Decode(params, p) != nil {
 		return
 	}
-	p := *req.Params
-	p.Meta, p.ProgressToken = homeward(p.Meta), a.token
-	if err := a.session.NotifyProgress(a.ctx, &p); err != nil {
-		u.log.Debug("mcp: progress could not be passed on", "error", err)
-	}
+	token, _ := p.ProgressToken.(string)
 	u.mu.Lock()
-	a.passed++
-	u.mu.Unlock()
+	defer u.mu.Unlock()
 	select {
-	case a.moved <- struct{}{}:
+	case u.asking[token] <- p: // of a call that is not there: nil
 	default:
 	}
 }

@@ -1,6 +1,7 @@
 package paidmcp
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,6 +15,7 @@ import (
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"golang.org/x/sync/semaphore"
 
 	"github.com/tollhq/toll/internal/pace"
 	"github.com/tollhq/toll/internal/plain"
@@ -82,7 +84,7 @@ type Server struct {
 	sessions *sessions
 	modern   http.Handler // the era without sessions
 	register registrar
-	bodies   room
+	bodies   *semaphore.Weighted
 	log      *slog.Logger
 	clock    func() time.Time
 
@@ -95,17 +97,11 @@ type Server struct {
 
 // NewServer puts a server of the SDK behind HTTP, with the payments that take its prices. Both may be in use elsewhere, too.
 func NewServer(p *Payments, m *mcp.Server, cfg ServerConfig) (*Server, error) {
-	s := &Server{cfg: cfg, pay: p, mcp: m, log: p.seller.Log, clock: p.seller.Clock}
-	if s.cfg.MaxBody <= 0 {
-		s.cfg.MaxBody = DefaultMaxBody
-	}
-	s.bodies.free = maxBodies
-	if s.cfg.Host == "" {
-		s.cfg.Host = DefaultHost
-	}
-	if s.cfg.Version == "" {
-		s.cfg.Version = defaultVersion
-	}
+	s := &Server{cfg: cfg, pay: p, mcp: m, log: p.seller.Log, clock: p.seller.Clock, bodies: semaphore.NewWeighted(maxBodies)}
+	s.cfg.MaxBody = cmp.Or(max(cfg.MaxBody, 0), DefaultMaxBody)
+	s.cfg.MaxSessions = cmp.Or(max(cfg.MaxSessions, 0), maxSessions)
+	s.cfg.Host = cmp.Or(cfg.Host, DefaultHost)
+	s.cfg.Version = cmp.Or(cfg.Version, defaultVersion)
 	if s.cfg.Scopes == nil {
 		s.cfg.Scopes = strings.Fields("openid profile credits mcp:read mcp:write mcp:tools")
 	}
@@ -141,9 +137,6 @@ func NewServer(p *Payments, m *mcp.Server, cfg ServerConfig) (*Server, error) {
 	}
 	s.bearers = newBearers(p, newKeys(near+"/.well-known/jwks.json", direct, s.clock), s.clock)
 	s.register = registrar{to: near + "/oauth/register", client: direct, limit: perMinute[struct{}](registerRate)}
-	if s.cfg.MaxSessions <= 0 {
-		s.cfg.MaxSessions = maxSessions
-	}
 	s.sessions = newSessions(s.mcp, s.cfg.MaxSessions, newBacklog(cfg.ResumeBytes, cfg.ResumeTime), s.clock, s.log)
 	s.ending, s.end = context.WithCancel(context.Background())
 	s.modern = mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return s.mcp }, &mcp.StreamableHTTPOptions{

@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
-	"sync"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -56,25 +55,9 @@ func invalid(id json.RawMessage, text string) *messageFault {
 }
 
 const (
-	maxBodies = 64 << 20 // bytes of bodies in memory
+	maxBodies = 64 << 20 // bytes of bodies in memory, which requests share
 	freeBody  = 64 << 10 // bytes of each that do not count
 )
-
-// room is memory that requests share.
-type room struct {
-	mu   sync.Mutex
-	free int64
-}
-
-func (r *room) take(n int64) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if n > r.free {
-		return false
-	}
-	r.free -= n
-	return true
-}
 
 // readBody reads the body of a request whose type is JSON, within the bound. The room that it takes is free again after done.
 func (s *Server) readBody(w http.ResponseWriter, r *http.Request, most int64) (body []byte, done func(), ok bool) {
@@ -86,13 +69,13 @@ func (s *Server) readBody(w http.ResponseWriter, r *http.Request, most int64) (b
 		return nil, nil, false
 	}
 	var taken int64
-	done = func() { s.bodies.take(-taken) }
+	done = func() { s.bodies.Release(taken) }
 	for in := http.MaxBytesReader(w, r.Body, most); err == nil; {
 		if len(body) == cap(body) {
 			// It grows as the caller sends, and not by what the caller announces.
 			size := min(max(4<<10, 2*int64(cap(body))), most+512)
 			more := max(size-freeBody, 0) - taken
-			if !s.bodies.take(more) {
+			if !s.bodies.TryAcquire(more) {
 				done()
 				w.Header().Set("Connection", "close")
 				w.Header().Set("Retry-After", "5")
