@@ -5,11 +5,11 @@ import (
 	"math/big"
 
 	"github.com/ethereum/go-ethereum/common"
+	"github.com/ethereum/go-ethereum/core/types"
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/chain/chaintest"
 	"github.com/tollhq/toll/internal/chain/contracts"
-	"github.com/tollhq/toll/internal/chain/userop"
 	"github.com/tollhq/toll/internal/rail"
 )
 
@@ -47,6 +47,8 @@ func (u *user) sign(d *rail.Delegation) {
 // authorization is one as wallets give it.
 func (u *user) authorization(chainID *big.Int, code common.Address, nonce uint64) []byte {
 	u.w.Helper()
-	s := u.keys.Sign(u.w, u.account, userop.AuthorizationHash(chainID, code, nonce))
+	auth := types.SetCodeAuthorization{Address: code, Nonce: nonce}
+	auth.ChainID.SetFromBig(chainID)
+	s := u.keys.Sign(u.w, u.account, auth.SigHash())
 	return fmt.Appendf(nil, `{"chainId":%s,"address":%q,"nonce":%d,"yParity":%d,"r":"0x%x","s":"0x%x"}`, chainID, code, nonce, s[64]-27, s[:32], s[32:64])
 }

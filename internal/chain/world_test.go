@@ -505,7 +505,7 @@ func (w *world) gives(a, code common.Address, nonce uint64) types.SetCodeAuthori
 	w.Helper()
 	auth := types.SetCodeAuthorization{Address: code, Nonce: nonce}
 	auth.ChainID.SetFromBig(w.chainID())
-	signature := w.keys.Sign(w, a, userop.AuthorizationHash(w.chainID(), code, nonce))
+	signature := w.keys.Sign(w, a, auth.SigHash())
 	auth.V = signature[64] - 27
 	auth.R.SetBytes(signature[:32])
 	auth.S.SetBytes(signature[32:64])

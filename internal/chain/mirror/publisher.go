@@ -1,6 +1,7 @@
 package mirror
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -52,12 +53,7 @@ type Publisher struct {
 
 // NewPublisher returns a publisher for the mirror of the operator.
 func NewPublisher(cfg Config) *Publisher {
-	if cfg.Tip == nil {
-		cfg.Tip = big.NewInt(1_000_000)
-	}
-	if cfg.MaxFee == nil {
-		cfg.MaxFee = big.NewInt(1_000_000_000)
-	}
+	cfg.Tip, cfg.MaxFee = cmp.Or(cfg.Tip, big.NewInt(1_000_000)), cmp.Or(cfg.MaxFee, big.NewInt(1_000_000_000))
 	return &Publisher{cfg: cfg, contract: contracts.CreditMirror(cfg.Operator)}
 }
 

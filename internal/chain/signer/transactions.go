@@ -25,14 +25,15 @@ func (s *Signer) Authorization(ctx context.Context, a Authorization) (types.SetC
 	if s.sends(a.Account) {
 		return types.SetCodeAuthorization{}, s.refuse("authorization", a.Account.Hex(), ForeignAccount)
 	}
-	signature, err := s.signature(ctx, a.Account, userop.AuthorizationHash(s.chainID, contracts.AccountCode, a.Nonce))
+	out := types.SetCodeAuthorization{ChainID: *uint256.MustFromBig(s.chainID), Address: contracts.AccountCode, Nonce: a.Nonce}
+	signature, err := s.signature(ctx, a.Account, out.SigHash())
 	if err != nil {
 		return types.SetCodeAuthorization{}, err
 	}
-	return types.SetCodeAuthorization{
-		ChainID: *uint256.MustFromBig(s.chainID), Address: contracts.AccountCode, Nonce: a.Nonce, V: signature[64] - 27,
-		R: *new(uint256.Int).SetBytes(signature[:32]), S: *new(uint256.Int).SetBytes(signature[32:64]),
-	}, nil
+	out.V = signature[64] - 27
+	out.R.SetBytes(signature[:32])
+	out.S.SetBytes(signature[32:64])
+	return out, nil
 }
 
 // RelayerTx asks for the transaction with which a relayer brings operations to the EntryPoint.

@@ -61,7 +61,9 @@ func sign(t *testing.T, hash common.Hash) []byte {
 func TestVectors(t *testing.T) {
 	op, d := vectorOrder(t), vectorDelegation()
 	void := userop.VoidKey("order-1")
-	authorization := sign(t, userop.AuthorizationHash(chainID, contracts.AccountCode, 0))
+	unsigned := types.SetCodeAuthorization{Address: contracts.AccountCode}
+	unsigned.ChainID.SetFromBig(chainID)
+	authorization := sign(t, unsigned.SigHash())
 	for name, v := range map[string]struct{ got, want string }{
 		"operation nonce":      {hex.EncodeToString(common.BigToHash(op.Nonce).Bytes()), "1c1105e0173648541bbdfb05ce2389c32a8f888536146c540000000000000000"},
 		"userOpHash":           {op.Hash(chainID).Hex(), "0x5c80ed947d82d41fff31354f180b3952000024aea3462eb32b2bc965d7906987"},
@@ -104,16 +106,6 @@ func TestSelectors(t *testing.T) {
 	} {
 		if got := hex.EncodeToString(v.got[:min(len(v.got), len(v.want)/2)]); got != v.want {
 			t.Errorf("%s: %s, want %s", name, got, v.want)
-		}
-	}
-}
-
-func TestAuthorizationHash(t *testing.T) {
-	for _, nonce := range []uint64{0, 1, 127, 128, 1 << 40} {
-		theirs := types.SetCodeAuthorization{Address: contracts.AccountCode, Nonce: nonce}
-		theirs.ChainID.SetFromBig(chainID)
-		if got, want := userop.AuthorizationHash(chainID, contracts.AccountCode, nonce), theirs.SigHash(); got != want {
-			t.Errorf("nonce %d: %s, want %s", nonce, got, want)
 		}
 	}
 }
