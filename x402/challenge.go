@@ -4,11 +4,9 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
-	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
 	"net/http"
-	"strings"
 
 	"github.com/tollhq/toll"
 )
@@ -46,21 +44,11 @@ const maxEntries = 16
 // Entries that cannot be read are left out, and so are those after the sixteenth. Errors: [toll.CodeBadRequest] when there is
 // no PaymentRequired of version 2, or one of more than 64 KiB.
 func ReadChallenge(h http.Header, body []byte) (*Challenge, error) {
-	if value := h.Get(HeaderRequired); value != "" {
-		if len(value) > maxChallengeBytes {
-			return nil, errNoChallenge
-		}
-		text := []byte(value)
-		if !strings.HasPrefix(value, "{") {
-			b, ok := decodeBase64(value)
-			if !ok {
-				return nil, errNoChallenge
-			}
-			text = b
-		}
-		return decodeChallenge(text)
+	value := h.Get(HeaderRequired)
+	if value != "" {
+		body, _ = headerText(value) // no text is no challenge
 	}
-	if len(body) > maxChallengeBytes {
+	if len(value) > maxChallengeBytes || len(body) > maxChallengeBytes {
 		return nil, errNoChallenge
 	}
 	return decodeChallenge(body)
@@ -122,17 +110,13 @@ func (c *Challenge) Answer(e *Entry, payload any, identifier string) (string, er
 		}
 		extensions[name] = raw
 	}
-	b, err := Encode(&struct {
+	return EncodeHeader(&struct {
 		X402Version int                        `json:"x402Version"`
 		Resource    json.RawMessage            `json:"resource,omitempty"`
 		Accepted    json.RawMessage            `json:"accepted"`
 		Payload     any                        `json:"payload"`
 		Extensions  map[string]json.RawMessage `json:"extensions,omitempty"`
 	}{Version, c.Resource, e.Raw, payload, extensions})
-	if err != nil {
-		return "", err
-	}
-	return base64.StdEncoding.EncodeToString(b), nil
 }
 
 // withIdentifier adds the id to info of an extension, and changes nothing else of it.

@@ -157,6 +157,16 @@ func parseTarget(s string) (target, error) {
 	return t, checkPath(t.path)
 }
 
+// Above reports whether two absolute http or https urls are equal, or the first one is above the second in its path. The case of
+// scheme and host, a port that the scheme implies, queries and a slash at the end mean nothing. A url that two readers could read
+// differently, see [Pattern.Match], or with a fragment is neither.
+func Above(above, below string) bool {
+	a, errA := parseTarget(above)
+	b, errB := parseTarget(below)
+	return errA == nil && errB == nil && strings.HasPrefix(a.scheme, "http") && a.scheme == b.scheme && a.host == b.host &&
+		(b.path == a.path || strings.HasPrefix(b.path, a.path+"/")) && !strings.Contains(above+below, "#")
+}
+
 // checkPath refuses paths that the agent behind may read differently.
 func checkPath(path string) error {
 	if path == "" {

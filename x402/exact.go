@@ -121,13 +121,9 @@ func DecodeExact(s string) (*ExactPayment, error) {
 	if len(s) > MaxTokenBytes && !strings.HasPrefix(s, "{") || len(s) > maxPayloadBytes {
 		return nil, badPayment("it is too large")
 	}
-	text := []byte(s)
-	if !strings.HasPrefix(s, "{") {
-		b, ok := decodeBase64(s)
-		if !ok || len(b) == 0 || b[0] != '{' {
-			return nil, badPayment("it is neither base64 of a JSON object nor a JSON object")
-		}
-		text = b
+	text, ok := headerText(s)
+	if !ok || text[0] != '{' {
+		return nil, badPayment("it is neither base64 of a JSON object nor a JSON object")
 	}
 	var head struct {
 		X402Version toll.Int `json:"x402Version"`

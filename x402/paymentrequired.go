@@ -30,15 +30,8 @@ type Options struct {
 
 // NewPaymentRequired returns what a server asks for: one entry per plan in this order, or one entry without a plan.
 func NewPaymentRequired(terms []*Terms, o Options) *PaymentRequired {
-	if o.Namespace == (Namespace{}) {
-		o.Namespace = Default
-	}
-	if o.Environment == "" {
-		o.Environment = toll.Sandbox
-	}
-	if o.MaxTimeoutSecs == 0 {
-		o.MaxTimeoutSecs = 60
-	}
+	o.Namespace, o.Environment = cmp.Or(o.Namespace, Default), cmp.Or(o.Environment, toll.Sandbox)
+	o.MaxTimeoutSecs = cmp.Or(o.MaxTimeoutSecs, DefaultHoldSecs)
 	if len(terms) == 0 {
 		terms = []*Terms{{}}
 	}
@@ -102,14 +95,20 @@ func EncodeHeader(v any) (string, error) {
 
 // DecodeHeader reads a header value into v: base64 of JSON in either alphabet, padded or not, or the JSON itself.
 func DecodeHeader(s string, v any) error {
-	if strings.HasPrefix(s, "{") {
-		return Decode([]byte(s), v)
-	}
-	b, ok := decodeBase64(s)
-	if !ok || len(b) == 0 {
+	b, ok := headerText(s)
+	if !ok {
 		return toll.Errorf(toll.CodeBadRequest, "The header is neither base64 of JSON nor JSON.")
 	}
 	return Decode(b, v)
+}
+
+// headerText returns what is in a header value, see [DecodeHeader].
+func headerText(s string) ([]byte, bool) {
+	if strings.HasPrefix(s, "{") {
+		return []byte(s), true
+	}
+	b, ok := decodeBase64(s)
+	return b, ok && len(b) > 0
 }
 
 // DecodePaymentRequired takes the object, a JSON string that holds its JSON, or a JSON string that holds the base64 of

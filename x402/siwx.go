@@ -1,7 +1,6 @@
 package x402
 
 import (
-	"encoding/base64"
 	"encoding/hex"
 	"strings"
 	"time"
@@ -177,10 +176,4 @@ func (p *SignIn) SignatureBytes() []byte {
 }
 
 // Encode returns the value of the header: base64 (standard alphabet, padded) of the proof.
-func (p *SignIn) Encode() (string, error) {
-	b, err := Encode(p)
-	if err != nil {
-		return "", err
-	}
-	return base64.StdEncoding.EncodeToString(b), nil
-}
+func (p *SignIn) Encode() (string, error) { return EncodeHeader(p) }

@@ -69,20 +69,16 @@ type paymentPayload struct {
 // of a PaymentPayload, or its JSON text. The signature is not looked at. Errors: [toll.CodeTokenUndecodable],
 // [toll.CodeBadX402Version].
 func DecodeToken(s string) (*Token, error) {
-	if strings.HasPrefix(s, "{") {
-		if len(s) > maxPayloadBytes {
-			return nil, undecodable("it is larger than 16 KiB")
-		}
-		return decodePayload([]byte(s))
-	}
-	if len(s) > MaxTokenBytes {
+	switch isJSON := strings.HasPrefix(s, "{"); {
+	case isJSON && len(s) > maxPayloadBytes:
+		return nil, undecodable("it is larger than 16 KiB")
+	case !isJSON && len(s) > MaxTokenBytes:
 		return nil, undecodable("it is larger than 8 KiB")
-	}
-	if isJWS(s) {
+	case isJWS(s):
 		return &Token{JWS: s, Rendering: RenderingJWT}, nil
 	}
-	b, ok := decodeBase64(s)
-	if !ok || len(b) == 0 || b[0] != '{' {
+	b, ok := headerText(s)
+	if !ok || b[0] != '{' {
 		return nil, undecodable("it is neither a JWS, nor base64 of a JSON object, nor a JSON object")
 	}
 	return decodePayload(b)
@@ -263,17 +259,16 @@ func SameNetwork(a, b string, env toll.Environment) bool {
 // EncodeToken returns the x402 rendering of a JWS: base64 of a PaymentPayload with this nonce, which for the token as it
 // is issued is its jti.
 func EncodeToken(jws string, accepted Requirements, auth Authorization, nonce string) string {
-	p := struct {
+	value, err := EncodeHeader(&struct {
 		X402Version int            `json:"x402Version"`
 		Accepted    Requirements   `json:"accepted"`
 		Payload     CreditsPayload `json:"payload"`
 		Extensions  struct{}       `json:"extensions"`
-	}{Version, accepted, CreditsPayload{jws, &auth, nonce}, struct{}{}}
-	b, err := Encode(&p)
+	}{Version, accepted, CreditsPayload{jws, &auth, nonce}, struct{}{}})
 	if err != nil {
 		panic(err) // strings and integers always encode
 	}
-	return base64.StdEncoding.EncodeToString(b)
+	return value
 }
 
 // WithNonce returns the x402 rendering of a token of any form with another nonce, so that it pays for one request only.
@@ -321,9 +316,19 @@ func unverified(token string) (jws string, c *claimed, err error) {
 		return "", nil, err
 	}
 	c = new(claimed)
-	b, err := base64.RawURLEncoding.DecodeString(strings.Split(t.JWS, ".")[1])
-	if err != nil || Decode(b, c) != nil {
+	if t.Claims(c) != nil {
 		return "", nil, undecodable("its claims are not JSON")
 	}
 	return t.JWS, c, nil
+}
+
+// Claims decodes what the token says of itself into v. Its signature is not looked at.
+func (t *Token) Claims(v any) error {
+	_, rest, _ := strings.Cut(t.JWS, ".")
+	body, _, _ := strings.Cut(rest, ".")
+	b, err := base64.RawURLEncoding.DecodeString(body)
+	if err != nil {
+		return err
+	}
+	return Decode(b, v)
 }

@@ -4,6 +4,7 @@
 package sale
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -45,22 +46,11 @@ type Seller struct {
 // SetDefaults fills in what is zero and brings HoldSecs into its bounds. It panics over an unknown CallerGone.
 func (s *Seller) SetDefaults() {
 	s.CallerGone.Check(s.Room)
-	if s.HoldSecs == 0 {
-		s.HoldSecs = x402.DefaultHoldSecs
-	}
-	s.HoldSecs = min(max(s.HoldSecs, 1), x402.MaxHoldSecs)
-	if s.Timeout <= 0 {
-		s.Timeout = DefaultTimeout
-	}
-	if s.Namespace == (x402.Namespace{}) {
-		s.Namespace = x402.Default
-	}
-	if s.Queue == nil {
-		s.Queue = NewQueue()
-	}
-	if s.Log == nil {
-		s.Log = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
-	}
+	s.HoldSecs = min(max(cmp.Or(s.HoldSecs, x402.DefaultHoldSecs), 1), x402.MaxHoldSecs)
+	s.Timeout = cmp.Or(max(s.Timeout, 0), DefaultTimeout)
+	s.Namespace = cmp.Or(s.Namespace, x402.Default)
+	s.Queue = cmp.Or(s.Queue, NewQueue())
+	s.Log = cmp.Or(s.Log, slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})))
 	if s.Clock == nil {
 		s.Clock = time.Now
 	}

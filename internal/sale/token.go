@@ -1,10 +1,7 @@
 package sale
 
 import (
-	"encoding/base64"
 	"encoding/json"
-	"net/url"
-	"slices"
 	"strings"
 
 	"github.com/tollhq/toll"
@@ -23,10 +20,7 @@ type Claims struct {
 
 // ClaimsOf reads the claims of a token; false if they are not those of an access token.
 func ClaimsOf(t *x402.Token) (c Claims, ok bool) {
-	_, rest, _ := strings.Cut(t.JWS, ".")
-	body, _, _ := strings.Cut(rest, ".")
-	b, err := base64.RawURLEncoding.DecodeString(body)
-	return c, err == nil && x402.Decode(b, &c) == nil
+	return c, t.Claims(&c) == nil
 }
 
 // ReadToken reads an access token as a caller sent it, in whatever form.
@@ -104,46 +98,7 @@ func (c *Claims) IsFor(base, resource string) bool {
 			continue
 		}
 		others++
-		here = here || base != "" && holds(base, aud) && holds(aud, resource)
+		here = here || base != "" && x402.Above(base, aud) && x402.Above(aud, resource)
 	}
 	return ours && (others == 0 || here)
-}
-
-// holds reports whether two URLs are equal, or the first one is above the second in its path. The case of scheme and host, a
-// port that the scheme implies and slashes at the end mean nothing.
-func holds(above, below string) bool {
-	a, okA := readAddress(above)
-	b, okB := readAddress(below)
-	if !okA || !okB || a.origin != b.origin || len(a.path) > len(b.path) {
-		return false
-	}
-	for i, segment := range a.path {
-		if segment != b.path[i] {
-			return false
-		}
-	}
-	return true
-}
-
-type address struct {
-	origin string
-	path   []string // decoded segments
-}
-
-func readAddress(s string) (a address, ok bool) {
-	u, err := url.Parse(s)
-	if err != nil || u.Hostname() == "" || u.User != nil || u.Fragment != "" || u.Scheme != "http" && u.Scheme != "https" ||
-		strings.Contains(strings.ToLower(u.RawPath), "%2f") {
-		return a, false
-	}
-	port := u.Port()
-	if port == "" || u.Scheme == "http" && port == "80" || u.Scheme == "https" && port == "443" {
-		port = "implied"
-	}
-	a.origin = u.Scheme + "://" + strings.ToLower(u.Hostname()) + ":" + port
-	if path := strings.Trim(u.Path, "/"); path != "" {
-		a.path = strings.Split(path, "/")
-	}
-	// Servers do not agree about what a dot segment leads to.
-	return a, !slices.Contains(a.path, ".") && !slices.Contains(a.path, "..")
 }
