@@ -109,10 +109,7 @@ func (s *Server) info(base string) any {
 }
 
 // items are the names of what the server has.
-type items struct {
-	tools, resources, prompts []string
-	until                     time.Time
-}
+type items struct{ tools, resources, prompts []string }
 
 const (
 	// itemsLife bounds how often the documents ask the server what it has, and itemsTime how long.
@@ -123,23 +120,20 @@ const (
 // items lists what the server has as a client would see it, whoever registered it. While it does not answer in time, what it said
 // before serves on.
 func (s *Server) items() items {
-	s.listing.Lock()
-	defer s.listing.Unlock()
-	now := s.clock()
-	if now.Before(s.listed.until) {
-		return s.listed
+	it, err := s.listed.By(context.Background(), struct{}{}, func(ctx context.Context, _ struct{}) (items, time.Duration, error) {
+		it := s.list(ctx)
+		return it, itemsLife, ctx.Err()
+	})
+	if err != nil {
+		return noItems
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), itemsTime)
-	defer cancel()
-	if it := s.list(ctx); ctx.Err() == nil || s.listed.until.IsZero() {
-		s.listed = it
-	}
-	s.listed.until = now.Add(itemsLife)
-	return s.listed
+	return it
 }
 
+var noItems = items{[]string{}, []string{}, []string{}}
+
 func (s *Server) list(ctx context.Context) items {
-	it := items{tools: []string{}, resources: []string{}, prompts: []string{}}
+	it := noItems
 	near, far := mcp.NewInMemoryTransports()
 	server, err := s.mcp.Connect(ctx, far, nil)
 	if err != nil {

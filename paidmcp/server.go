@@ -11,7 +11,6 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -19,6 +18,7 @@ import (
 
 	"github.com/tollhq/toll/internal/pace"
 	"github.com/tollhq/toll/internal/plain"
+	"github.com/tollhq/toll/internal/sale"
 )
 
 // Defaults and bounds of a managed server.
@@ -91,8 +91,7 @@ type Server struct {
 	ending context.Context // done once the server closes
 	end    context.CancelFunc
 
-	listing sync.Mutex
-	listed  items
+	listed *sale.Cache[struct{}, items]
 }
 
 // NewServer puts a server of the SDK behind HTTP, with the payments that take its prices. Both may be in use elsewhere, too.
@@ -129,15 +128,14 @@ func NewServer(p *Payments, m *mcp.Server, cfg ServerConfig) (*Server, error) {
 		}
 		s.service = u.String()
 	}
-	if near == "" {
-		near = s.service
-	}
+	near = cmp.Or(near, s.service)
 	if s.guard, err = newGuard(cfg.AllowedHosts, cfg.AllowedOrigins, s.base); err != nil {
 		return nil, err
 	}
 	s.bearers = newBearers(p, newKeys(near+"/.well-known/jwks.json", direct, s.clock), s.clock)
 	s.register = registrar{to: near + "/oauth/register", client: direct, limit: perMinute[struct{}](registerRate)}
 	s.sessions = newSessions(s.mcp, s.cfg.MaxSessions, newBacklog(cfg.ResumeBytes, cfg.ResumeTime), s.clock, s.log)
+	s.listed = sale.NewCache[struct{}, items](nil, nil, itemsTime, s.clock)
 	s.ending, s.end = context.WithCancel(context.Background())
 	s.modern = mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return s.mcp }, &mcp.StreamableHTTPOptions{
 		// Host and origin are checked before, by the lists of the configuration.
