@@ -179,9 +179,7 @@ func normalizeCredits(in CreditsInput, fileAmount *Credits, limit AccessLimit, p
 		bad("duration", "A time plan needs a duration above 0.")
 	}
 
-	if limit == "" {
-		limit = file
-	}
+	limit = cmp.Or(limit, file)
 	if limit == "" {
 		limit = LimitCredits
 		if !c.DurationSecs.IsZero() {

@@ -70,9 +70,7 @@ func (in PlanInput) plan(paths planPaths, caller Address, now time.Time, f *faul
 		return p
 	}
 	price := *in.PriceConfig
-	if price.Currency == nil {
-		price.Currency = in.Currency
-	}
+	price.Currency = cmp.Or(price.Currency, in.Currency)
 	p.Price = normalizePrice(price, caller, pricePath, f)
 	p.Credits, p.AccessLimit = normalizeCredits(*in.CreditsConfig, price.AmountOfCredits, limit, creditsPath, f)
 	checkTopUp(&p, creditsPath, f)
@@ -90,9 +88,7 @@ func (in PlanInput) limits(meta MetadataInput, paths planPaths, f *faultList) (A
 		if l.value == nil {
 			continue
 		}
-		if limit == "" {
-			limit = l.value.Limit
-		}
+		limit = cmp.Or(limit, l.value.Limit)
 		if n := l.value.MaxOrders; n != nil {
 			if orders != nil && *orders != *n {
 				f.contradiction(CodeBadCreditsConfig, l.path, "The number in accessLimit differs from maxOrders.")

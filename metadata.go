@@ -2,6 +2,7 @@ package toll
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"time"
 	"unicode/utf8"
@@ -65,12 +66,8 @@ type MetadataInput struct {
 
 // or fills the members that are missing from the flat members of dialect A.
 func (in MetadataInput) or(name, description *string, tags []string) MetadataInput {
-	if in.Name == nil {
-		in.Name = name
-	}
-	if in.Description == nil {
-		in.Description = description
-	}
+	in.Name = cmp.Or(in.Name, name)
+	in.Description = cmp.Or(in.Description, description)
 	if in.Tags == nil {
 		in.Tags = tags
 	}

@@ -1,6 +1,7 @@
 package toll
 
 import (
+	"cmp"
 	"math/big"
 	"strconv"
 	"strings"
@@ -22,9 +23,7 @@ func ParseAmount(s string, decimals int) (Units, error) {
 		}
 	}
 	digits := strings.TrimLeft(whole+frac+strings.Repeat("0", decimals-len(frac)), "0")
-	if digits == "" {
-		digits = "0"
-	}
+	digits = cmp.Or(digits, "0")
 	return ParseUnits(digits)
 }
 

@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"log/slog"
 	"net/http"
 	"net/url"
@@ -96,18 +97,14 @@ func WithLog(l *slog.Logger) Option {
 // New returns a client for an API key; an empty key is read from TOLL_API_KEY, and without that only open reads work.
 // It does not call the service.
 func New(key string, opts ...Option) *Client {
-	if key == "" {
-		key = os.Getenv("TOLL_API_KEY")
-	}
+	key = cmp.Or(key, os.Getenv("TOLL_API_KEY"))
 	c := &Client{
 		key: strings.TrimSpace(key), http: &http.Client{Transport: newTransport()}, timeout: defaultTimeout, version: Version,
 		userAgent: defaultAgent, retries: 2, maxWait: 5 * time.Second, names: x402.Default,
 		log: slog.New(slog.DiscardHandler), sleep: time.After, now: time.Now,
 	}
 	address := os.Getenv("TOLL_URL")
-	if address == "" {
-		address = defaultURL
-	}
+	address = cmp.Or(address, defaultURL)
 	c.base, c.baseErr = parseBase(address)
 	for _, o := range opts {
 		if o != nil {

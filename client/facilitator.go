@@ -71,9 +71,7 @@ func (c *Client) home(ctx context.Context) (toll.Environment, string, error) {
 	if err != nil {
 		return "", "", err
 	}
-	if i.Network == "" {
-		i.Network = i.Environment.Network()
-	}
+	i.Network = cmp.Or(i.Network, i.Environment.Network())
 	c.info.Store(i)
 	return i.Environment, i.Network, nil
 }

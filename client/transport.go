@@ -62,9 +62,7 @@ func NewTransport(purse Purse, payers ...Payer) *Transport {
 
 // Over returns a transport over another one, and over that of net/http for nil.
 func (t *Transport) Over(base http.RoundTripper) *Transport {
-	if base == nil {
-		base = http.DefaultTransport
-	}
+	base = cmp.Or(base, http.DefaultTransport)
 	o := *t
 	o.base = base
 	return &o

@@ -1,6 +1,7 @@
 package paid
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -87,9 +88,7 @@ func (c *config) exactEntry(t *x402.Terms, p Exact) (x402.ExactRequirements, err
 		}
 	}
 	secs := p.TimeoutSecs
-	if secs == 0 {
-		secs = c.HoldSecs + exactChainSecs
-	}
+	secs = cmp.Or(secs, c.HoldSecs+exactChainSecs)
 	asset, domain := tokenOf(env, p.Currency)
 	return x402.ExactRequirements{
 		Scheme: x402.SchemeExact, Network: env.Network(), Amount: p.Amount.String(), Asset: asset.String(), PayTo: payTo.String(),

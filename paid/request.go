@@ -1,6 +1,7 @@
 package paid
 
 import (
+	"cmp"
 	"errors"
 	"io"
 	"net/http"
@@ -76,9 +77,7 @@ func cleanPath(u *url.URL) (segments []string, err *toll.Error) {
 		return nil, toll.Errorf(toll.CodeBadRequest, "The path is malformed.")
 	}
 	raw := u.EscapedPath()
-	if raw == "" {
-		raw = "/"
-	}
+	raw = cmp.Or(raw, "/")
 	lower := strings.ToLower(raw)
 	if raw[0] != '/' || strings.Contains(lower, "%2f") || strings.Contains(lower, "%5c") || strings.Contains(raw, `\`) {
 		return bad()

@@ -105,12 +105,8 @@ func (c *Config) card() *a2a.AgentCard {
 	card.Capabilities.Extensions = append(card.Capabilities.Extensions, a2a.AgentExtension{
 		URI: ExtensionURI, Description: "Tasks are paid by x402 payments.", Required: true,
 	})
-	if card.ProtocolVersion == "" {
-		card.ProtocolVersion = protocolVersion
-	}
-	if card.PreferredTransport == "" {
-		card.PreferredTransport = a2a.TransportProtocolJSONRPC
-	}
+	card.ProtocolVersion = cmp.Or(card.ProtocolVersion, protocolVersion)
+	card.PreferredTransport = cmp.Or(card.PreferredTransport, a2a.TransportProtocolJSONRPC)
 	// Required arrays are never null: clients in other languages read them without asking whether
 	// they are there.
 	card.DefaultInputModes = notNil(card.DefaultInputModes)

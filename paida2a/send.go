@@ -1,6 +1,7 @@
 package paida2a
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"slices"
@@ -87,9 +88,7 @@ func (d *desk) begin(ctx context.Context, msg *a2a.Message) (*task, error) {
 	}
 	t := &task{id: a2a.NewTaskID(), context: msg.ContextID, demand: demand, asked: msg, changed: make(chan struct{})}
 	t.source, _ = ctx.Value(sourceKey{}).(string)
-	if t.context == "" {
-		t.context = a2a.NewContextID()
-	}
+	t.context = cmp.Or(t.context, a2a.NewContextID())
 	msg.TaskID, msg.ContextID = t.id, t.context
 	t.told = &a2a.Task{ID: t.id, ContextID: t.context, History: []*a2a.Message{msg}, Status: d.offer(t)}
 	t.bytes = sizeOf(t.told)

@@ -1,6 +1,7 @@
 package paidmcp
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"maps"
@@ -45,9 +46,7 @@ func takePayment(params mcp.Params) (token string) {
 func takeCredential(ctx context.Context, req mcp.Request, token string) credential {
 	bearer, _ := ctx.Value(bearerKey{}).(string)
 	if extra := req.GetExtra(); extra != nil && extra.Header != nil {
-		if bearer == "" {
-			bearer = bearerToken(extra.Header)
-		}
+		bearer = cmp.Or(bearer, bearerToken(extra.Header))
 		h := extra.Header.Clone()
 		h.Del("Authorization")
 		h.Del(x402.HeaderSignature)

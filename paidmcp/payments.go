@@ -1,6 +1,7 @@
 package paidmcp
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"runtime"
@@ -76,9 +77,7 @@ var bearerWarned atomic.Bool
 
 // New returns payments that f decides about: a client.Client of a service, or the service itself in the same process.
 func New(f x402.Facilitator, cfg Config) *Payments {
-	if cfg.ServerName == "" {
-		cfg.ServerName = DefaultServerName
-	}
+	cfg.ServerName = cmp.Or(cfg.ServerName, DefaultServerName)
 	s := &sale.Seller{
 		Facilitator: f, AgentID: cfg.AgentID, HoldSecs: cfg.HoldSecs, Timeout: cfg.Timeout, Namespace: cfg.Namespace, CallerGone: cfg.CallerGone,
 		Queue: cfg.Queue, OnUnsettled: cfg.OnUnsettled, Log: cfg.Log, Clock: cfg.Clock, Room: "paidmcp", Item: "item",

@@ -1,6 +1,7 @@
 package paidmcp
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -130,9 +131,7 @@ func Remote(log *slog.Logger, endpoint, token string) *Upstream {
 }
 
 func newUpstream(log *slog.Logger) *Upstream {
-	if log == nil {
-		log = slog.New(slog.DiscardHandler)
-	}
+	log = cmp.Or(log, slog.New(slog.DiscardHandler))
 	u := &Upstream{log: log, changed: make(chan struct{}, 1), ready: make(chan struct{}), asking: make(map[string]chan<- *mcp.ProgressNotificationParams)}
 	u.suspects.byName = cache.New[string, *suspect](maxSuspects)
 	close(u.ready)

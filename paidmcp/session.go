@@ -100,9 +100,7 @@ func (ss *sessions) open(owner, room string, m *message, version string) (*sessi
 	s.transport = &mcp.StreamableServerTransport{SessionID: s.id}
 	state := &mcp.ServerSessionState{}
 	if s.stranger {
-		if version == "" {
-			version = "2025-03-26" // what a request without the header means (MCP 2025-06-18, transports)
-		}
+		version = cmp.Or(version, "2025-03-26") // what a request without the header means (MCP 2025-06-18, transports)
 		state.InitializeParams = &mcp.InitializeParams{ProtocolVersion: version}
 		state.InitializedParams = &mcp.InitializedParams{}
 	}

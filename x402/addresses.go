@@ -1,6 +1,7 @@
 package x402
 
 import (
+	"cmp"
 	"strings"
 
 	"github.com/tollhq/toll"
@@ -52,18 +53,14 @@ func (r *Requirements) Advice() string {
 // TokenHint says how to get an access token and in which of these headers to send it.
 func (t *Terms) TokenHint(headers ...string) string {
 	base := t.base()
-	if base == "" {
-		base = apiPath
-	}
+	base = cmp.Or(base, apiPath)
 	return "Get an access token with POST " + base + "/x402/permissions and send it in " + strings.Join(headers, " or ") + "."
 }
 
 // Hint returns the hint of e, or the one of its code, with absolute addresses: whoever reads a 402 is not at the service.
 func (t *Terms) Hint(e *toll.Error) string {
 	hint := e.Hint
-	if hint == "" {
-		hint = e.Code.Info().Hint
-	}
+	hint = cmp.Or(hint, e.Code.Info().Hint)
 	if base := t.base(); base != "" {
 		hint = strings.ReplaceAll(hint, " "+apiPath+"/", " "+base+"/")
 	}

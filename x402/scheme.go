@@ -1,6 +1,7 @@
 package x402
 
 import (
+	"cmp"
 	"context"
 	"maps"
 	"strings"
@@ -122,9 +123,7 @@ func (s *ServerScheme) EnhanceRequirements(r StandardRequirements) (StandardRequ
 	if r.text("planId") == "" {
 		return StandardRequirements{}, toll.Errorf(toll.CodeBadRequest, "Name the plan that pays: PlanID of the scheme, or extra.planId of the route.")
 	}
-	if r.PayTo == "" {
-		r.PayTo = noReceiver
-	}
+	r.PayTo = cmp.Or(r.PayTo, noReceiver)
 	return r, nil
 }
 

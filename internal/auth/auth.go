@@ -144,9 +144,7 @@ func Bootstrap(ctx context.Context, st *store.Store, ring *seal.Ring, first Conf
 	if err != nil {
 		return nil, fmt.Errorf("auth: start: %w", err)
 	}
-	if a.prefix == "" {
-		a.prefix = string(a.environment)
-	}
+	a.prefix = cmp.Or(a.prefix, string(a.environment))
 	if err := CheckPrefix(a.prefix, a.environment); err != nil {
 		return nil, err
 	}
@@ -176,9 +174,7 @@ func CheckPrefix(prefix string, env toll.Environment) error {
 // two first starts meet at its row, and the later one finds all that the earlier one wrote.
 func (a *Auth) settle(ctx context.Context, tx *store.Tx, env toll.Environment, issuer string) error {
 	wanted := env
-	if wanted == "" {
-		wanted = toll.Sandbox
-	}
+	wanted = cmp.Or(wanted, toll.Sandbox)
 	if wanted != toll.Sandbox && wanted != toll.Live {
 		return fmt.Errorf("the environment %q is neither sandbox nor live", wanted)
 	}

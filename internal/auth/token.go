@@ -1,6 +1,7 @@
 package auth
 
 import (
+	"cmp"
 	"errors"
 	"slices"
 	"strings"
@@ -25,9 +26,7 @@ func audienceOf(issuer string) string { return issuer + "/x402" }
 // added when missing; an issue time of zero is now. Fractions of seconds are cut off.
 func (a *Auth) SignToken(c Claims) (string, error) {
 	now := a.clock()
-	if c.Issuer == "" {
-		c.Issuer = a.Issuer()
-	}
+	c.Issuer = cmp.Or(c.Issuer, a.Issuer())
 	if own := audienceOf(c.Issuer); !slices.Contains(c.Audience, own) {
 		c.Audience = append([]string{own}, c.Audience...)
 	}

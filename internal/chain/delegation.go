@@ -2,6 +2,7 @@ package chain
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -209,9 +210,7 @@ func ParseAuthorization(text json.RawMessage) (*types.SetCodeAuthorization, erro
 	if err := dec.Decode(&in); err != nil {
 		return nil, bad.WithCause(err)
 	}
-	if in.Address == nil {
-		in.Address = in.Contract
-	}
+	in.Address = cmp.Or(in.Address, in.Contract)
 	parity, ok := number(in.YParity)
 	if !ok && in.YParity == nil {
 		if parity, ok = number(in.V); ok && parity.IsUint64() && parity.Uint64() >= 27 {

@@ -1,6 +1,7 @@
 package chain
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"math/big"
@@ -70,9 +71,7 @@ func codeOfReason(reason string, delegated bool) toll.Code {
 // what belongs to it (balance, spent units) as far as it answers.
 func (r *Rail) failure(ctx context.Context, op *Op, reason string) *Failure {
 	f := &Failure{Code: codeOfReason(reason, op.DelegationID != ""), Reason: reason}
-	if f.Reason == "" {
-		f.Reason = "the call failed without a reason"
-	}
+	f.Reason = cmp.Or(f.Reason, "the call failed without a reason")
 	switch f.Code {
 	case toll.CodeChainBalance, toll.CodeChainFailed:
 		err := r.lacks(ctx, op)

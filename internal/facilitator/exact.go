@@ -1,6 +1,7 @@
 package facilitator
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -208,9 +209,7 @@ func (f *Facilitator) settleExact(ctx context.Context, caller toll.Address, stoc
 			}
 		}
 		word, _ := paid.Params["reason"].(string)
-		if word == "" {
-			word = exactReason(paid.FailureCode)
-		}
+		word = cmp.Or(word, exactReason(paid.FailureCode))
 		return nil, &toll.Error{Code: toll.CodePaymentRequired, Reason: word, Message: "The payment was not carried out.", Details: paid.FailureReason}
 	case err == nil && (paid.Status == toll.OrderConfirmed || paid.Status == toll.OrderFinal):
 		return f.answerExact(ctx, p, known, paid.TxHash)
@@ -219,9 +218,7 @@ func (f *Facilitator) settleExact(ctx context.Context, caller toll.Address, stoc
 		f.Log.Warn("the outcome of a payment by a wallet is not known", "payment", known.ID, "err", err)
 	}
 	about := paid.TxHash
-	if about == "" {
-		about = p.content.String()
-	}
+	about = cmp.Or(about, p.content.String())
 	return nil, toll.NewError(toll.CodeSettlementPending).WithParam("transaction", about)
 }
 

@@ -1,6 +1,7 @@
 package facilitator
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"time"
@@ -63,9 +64,7 @@ func (f *Facilitator) mayOffer(ctx context.Context, caller toll.Address, r *x402
 		return e
 	}
 	id := r.PlanID
-	if id == "" {
-		id = r.Extra.PlanID
-	}
+	id = cmp.Or(id, r.Extra.PlanID)
 	plan, e := f.plan(ctx, toll.PlanID(id), toll.CodePaymentPlanNotFound)
 	if e != nil {
 		return e

@@ -217,9 +217,7 @@ func (f *Facilitator) match(p *payment, accepts []x402.Requirements) *toll.Error
 	for i := range accepts {
 		r := &accepts[i]
 		id := r.PlanID
-		if id == "" {
-			id = r.Extra.PlanID
-		}
+		id = cmp.Or(id, r.Extra.PlanID)
 		if id != string(p.claims.PlanID) || (r.Extra.PlanID != "" && r.Extra.PlanID != id) {
 			continue
 		}

@@ -73,9 +73,7 @@ func (b *DelegationBody) config(bad func(path, message string)) *DelegationConfi
 		at(f.Path, f.Message)
 	}
 	c.APIKeyID = in.APIKeyID
-	if c.ID == "" {
-		c.ID = token
-	}
+	c.ID = cmp.Or(c.ID, token)
 	if c.ID != "" {
 		return c
 	}

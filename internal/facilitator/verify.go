@@ -1,6 +1,7 @@
 package facilitator
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -72,9 +73,7 @@ func (f *Facilitator) verify(ctx context.Context, caller toll.Address, req *x402
 		return p, nil, e
 	}
 	orders := max == nil || *max > 0
-	if max == nil {
-		max = &p.plan.Credits.MaxAmount
-	}
+	max = cmp.Or(max, &p.plan.Credits.MaxAmount)
 	amount := p.plan.Effective(*max)
 	var resp *x402.VerifyResponse
 	if hold {
@@ -86,9 +85,7 @@ func (f *Facilitator) verify(ctx context.Context, caller toll.Address, req *x402
 }
 
 func holdLife(secs int) time.Duration {
-	if secs == 0 {
-		secs = x402.DefaultHoldSecs
-	}
+	secs = cmp.Or(secs, x402.DefaultHoldSecs)
 	return time.Duration(secs) * time.Second
 }
 

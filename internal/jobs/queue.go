@@ -1,6 +1,7 @@
 package jobs
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -65,9 +66,7 @@ type handler struct {
 
 // NewQueue returns the queue of a database. clock is that of those who write jobs; log may be nil.
 func NewQueue(st *store.Store, clock func() time.Time, log *slog.Logger) *Queue {
-	if log == nil {
-		log = slog.New(slog.DiscardHandler)
-	}
+	log = cmp.Or(log, slog.New(slog.DiscardHandler))
 	q := &Queue{
 		store: st, clock: clock, log: log, wake: NewSignal(), handlers: map[string]handler{}, holder: newHolder(),
 		here: map[string]chan struct{}{},

@@ -1,6 +1,7 @@
 package meter
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/tollhq/toll"
@@ -17,9 +18,7 @@ type Quota struct {
 // NewQuota returns the quota of so many an hour; 0 stands for usual, and for a negative number it returns nil. what names them in
 // the plural.
 func NewQuota(what string, perHour, usual int64) *Quota {
-	if perHour == 0 {
-		perHour = usual
-	}
+	perHour = cmp.Or(perHour, usual)
 	if perHour < 0 {
 		return nil
 	}

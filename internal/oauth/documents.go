@@ -241,9 +241,7 @@ func readDocument(id string, body []byte) (*knownClient, error) {
 		Client: Client{ID: id, Name: strings.TrimSpace(in.Name), Site: u.Host, URI: in.ClientURI, refreshes: slices.Contains(in.GrantTypes, grantRefresh)},
 		method: methodNone, grants: []string{grantCode},
 	}
-	if c.Name == "" {
-		c.Name = u.Host
-	}
+	c.Name = cmp.Or(c.Name, u.Host)
 	for _, word := range []string{grantRefresh, grantDevice} {
 		if slices.Contains(in.GrantTypes, word) {
 			c.grants = append(c.grants, word)

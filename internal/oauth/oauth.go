@@ -4,6 +4,7 @@
 package oauth
 
 import (
+	"cmp"
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
@@ -129,8 +130,6 @@ func challenged(challenge string) bool {
 
 // life cuts a time that a person chose to its bounds and to whole seconds.
 func life(chosen, usual time.Duration) time.Duration {
-	if chosen == 0 {
-		chosen = usual
-	}
+	chosen = cmp.Or(chosen, usual)
 	return min(max(chosen, shortestLife), longestLife).Truncate(time.Second)
 }

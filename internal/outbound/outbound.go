@@ -4,6 +4,7 @@
 package outbound
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -64,9 +65,7 @@ func New(cfg Config) *Client {
 	if cfg.Resolver == nil {
 		cfg.Resolver = net.DefaultResolver
 	}
-	if cfg.Timeout == 0 {
-		cfg.Timeout = DefaultTimeout
-	}
+	cfg.Timeout = cmp.Or(cfg.Timeout, DefaultTimeout)
 	c := &Client{cfg: cfg}
 	t := &http.Transport{
 		Proxy:                  nil, // a proxy would dial what is checked here

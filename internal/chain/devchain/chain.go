@@ -3,6 +3,7 @@
 package devchain
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -50,18 +51,12 @@ type Chain struct {
 // Errors: [ErrInUse], [ErrForeign], [ErrAbsent], and those of the directory and of the address.
 func Start(ctx context.Context, cfg Config) (*Chain, error) {
 	c := &Chain{cfg: cfg, id: cfg.ChainID, log: cfg.Log}
-	if c.id == 0 {
-		c.id = contracts.BaseSepolia
-	}
-	if c.log == nil {
-		c.log = slog.New(slog.DiscardHandler)
-	}
+	c.id = cmp.Or(c.id, contracts.BaseSepolia)
+	c.log = cmp.Or(c.log, slog.New(slog.DiscardHandler))
 	if c.cfg.Now == nil {
 		c.cfg.Now = time.Now
 	}
-	if c.cfg.Idle == 0 {
-		c.cfg.Idle = time.Minute
-	}
+	c.cfg.Idle = cmp.Or(c.cfg.Idle, time.Minute)
 	began := time.Now()
 	if err := c.open(); err != nil {
 		if c.node != nil {

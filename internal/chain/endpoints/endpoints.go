@@ -84,9 +84,7 @@ func New(cfg Config) (*Pool, error) {
 	if cfg.Clock == nil {
 		cfg.Clock = time.Now
 	}
-	if cfg.Log == nil {
-		cfg.Log = slog.New(slog.DiscardHandler)
-	}
+	cfg.Log = cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))
 	cfg.Tries = cmp.Or(cfg.Tries, 3)
 	cfg.Timeout = cmp.Or(cfg.Timeout, 5*time.Second)
 	cfg.Rest = cmp.Or(cfg.Rest, 10*time.Second)
