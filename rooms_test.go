@@ -191,7 +191,8 @@ var rooms = map[string]room{
 	},
 	"internal/chain/contracts/generate": {
 		what:  "the program that makes them from pinned packages, run by hand",
-		lines: 500,
+		lines: 450,
+		ours:  "internal/chain/contracts",
 		third: []string{"github.com/ethereum/go-ethereum"},
 	},
 	"internal/chain/userop": {

@@ -55,27 +55,31 @@ func everywhere(hash string) map[uint64]string {
 //go:embed contracts.gen.json
 var generated []byte
 
-// artifacts is contracts.gen.json; see the program in the folder generate.
-type artifacts struct {
-	Contracts []struct {
-		Name         string
-		Address      common.Address
-		Salt         common.Hash
-		Metadata     hexutil.Bytes
-		Arguments    hexutil.Bytes
-		CreationCode hexutil.Bytes
-	}
-	Tokens       map[string]hexutil.Bytes
+// Artifacts is contracts.gen.json, which the program in the folder generate makes.
+type Artifacts struct {
+	Contracts    []Artifact               `json:"contracts"`
+	Tokens       map[string]hexutil.Bytes `json:"tokens"` // runtime code
 	CreditMirror struct {
-		CreationCode hexutil.Bytes
-		RuntimeCode  hexutil.Bytes
-		Operator     []int
-	}
+		CreationCode hexutil.Bytes `json:"creationCode"`
+		RuntimeCode  hexutil.Bytes `json:"runtimeCode"`
+		Operator     []int         `json:"operator"` // offsets of the immutable in RuntimeCode
+	} `json:"creditMirror"`
+}
+
+// Artifact is a contract of others.
+type Artifact struct {
+	Name         string         `json:"name"`
+	Package      string         `json:"package"`
+	Address      common.Address `json:"address"`
+	Salt         common.Hash    `json:"salt"`
+	Metadata     hexutil.Bytes  `json:"metadata,omitempty"` // the hash that was put in; none when the package has the deployed code
+	Arguments    hexutil.Bytes  `json:"arguments"`          // of the constructor, ABI encoded
+	CreationCode hexutil.Bytes  `json:"creationCode"`
 }
 
 // load panics when the file that is built into the program is broken.
-var load = sync.OnceValue(func() *artifacts {
-	a := new(artifacts)
+var load = sync.OnceValue(func() *Artifacts {
+	a := new(Artifacts)
 	if err := json.Unmarshal(generated, a); err != nil {
 		panic(fmt.Sprintf("contracts: contracts.gen.json: %v", err))
 	}

@@ -1,6 +1,6 @@
 // Command generate makes contracts.gen.json: it fetches the pinned npm packages, puts back the metadata
 // hashes that the deployed code has, checks that the code belongs to its address, and compiles the Solidity of this
-// repository. It runs by hand, from the root of the repository, and needs node and npm:
+// repository. It runs by hand, from the root of the repository, and needs node, npm and tar:
 //
 //	go run ./internal/chain/contracts/generate
 package main
@@ -11,6 +11,8 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+
+	"github.com/tollhq/toll/internal/chain/contracts"
 )
 
 func main() {
@@ -53,5 +55,5 @@ func generate(ctx context.Context, room string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return encode(append([]deployment{entryPoint}, framework...), ours)
+	return encode(append([]contracts.Artifact{entryPoint}, framework...), ours)
 }

@@ -1,16 +1,13 @@
 package main
 
 import (
-	"archive/tar"
 	"bytes"
-	"compress/gzip"
 	"context"
 	"crypto/sha512"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -63,32 +60,15 @@ func (p pinned) unpack(archive []byte, wanted ...string) (map[string][]byte, err
 	if got := "sha512-" + base64.StdEncoding.EncodeToString(sum[:]); got != p.integrity {
 		return nil, fmt.Errorf("%s has the integrity %s, want %s", p.name, got, p.integrity)
 	}
-	plain, err := gzip.NewReader(bytes.NewReader(archive))
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", p.name, err)
-	}
 	files := make(map[string][]byte)
-	reader := tar.NewReader(plain)
-	for {
-		header, err := reader.Next()
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", p.name, err)
-		}
-		for _, name := range wanted {
-			if header.Name == "package/"+name {
-				if files[name], err = io.ReadAll(reader); err != nil {
-					return nil, fmt.Errorf("%s: %s: %w", p.name, name, err)
-				}
-			}
-		}
-	}
 	for _, name := range wanted {
-		if files[name] == nil {
-			return nil, fmt.Errorf("%s has no file %s", p.name, name)
+		tar := exec.Command("tar", "-xzOf", "-", "package/"+name)
+		tar.Stdin = bytes.NewReader(archive)
+		file, err := tar.Output()
+		if err != nil {
+			return nil, fmt.Errorf("%s has no file %s: %w", p.name, name, err)
 		}
+		files[name] = file
 	}
 	return files, nil
 }

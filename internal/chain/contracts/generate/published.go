@@ -11,24 +11,14 @@ import (
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/ethereum/go-ethereum/common/hexutil"
 	"github.com/ethereum/go-ethereum/crypto"
+
+	"github.com/tollhq/toll/internal/chain/contracts"
 )
 
-// deployment is a contract of others, as contracts.gen.json holds it.
-type deployment struct {
-	Name         string         `json:"name"`
-	Package      string         `json:"package"`
-	Address      common.Address `json:"address"`
-	Salt         common.Hash    `json:"salt"`
-	Metadata     hexutil.Bytes  `json:"metadata,omitempty"` // the hash that was put in; none when the package has the deployed code
-	Arguments    hexutil.Bytes  `json:"arguments"`          // of the constructor, ABI encoded
-	CreationCode hexutil.Bytes  `json:"creationCode"`
-}
-
 var (
-	create2Deployer = common.HexToAddress("0x4e59b44847b379578588920cA78FbF26c0B4956C")
-	entryPointSalt  = common.HexToHash("0x90d8084deab30c2a37c45e8d47f49f2f7965183cb6990a98943ef94940681de3")
-	frameworkSalt   = common.BytesToHash(common.RightPadBytes([]byte("GATOR"), 32))
-	managerOwner    = common.HexToAddress("0xB0403B32f54d0Bd752113f4009e8B534C6669f44")
+	entryPointSalt = common.HexToHash("0x90d8084deab30c2a37c45e8d47f49f2f7965183cb6990a98943ef94940681de3")
+	frameworkSalt  = common.BytesToHash(common.RightPadBytes([]byte("GATOR"), 32))
+	managerOwner   = common.HexToAddress("0xB0403B32f54d0Bd752113f4009e8B534C6669f44")
 )
 
 // framework lists the contracts of the delegation framework, version 1.3.0, with the metadata hashes of the deployed code.
@@ -42,32 +32,31 @@ var framework = []struct{ name, deployed, metadata string }{
 	{"AllowedCalldataEnforcer", "AllowedCalldataEnforcer", "860b8be6a7e9f218173e7b97e4f7d5d6522ab0118af89a815fcf60520e952ed4"},
 }
 
-func (d *deployment) create2() common.Address {
-	return crypto.CreateAddress2(create2Deployer, d.Salt, crypto.Keccak256(d.CreationCode, d.Arguments))
+func create2(d *contracts.Artifact) common.Address {
+	return crypto.CreateAddress2(contracts.Create2Deployer, d.Salt, crypto.Keccak256(d.CreationCode, d.Arguments))
 }
 
-func fetchEntryPoint(ctx context.Context, dir string) (deployment, error) {
+func fetchEntryPoint(ctx context.Context, dir string) (d contracts.Artifact, err error) {
 	const file = "artifacts/EntryPoint.json"
 	files, err := accountAbstraction.fetch(ctx, dir, file)
 	if err != nil {
-		return deployment{}, err
+		return d, err
 	}
 	var artifact struct {
 		Bytecode hexutil.Bytes `json:"bytecode"`
 	}
 	if err := json.Unmarshal(files[file], &artifact); err != nil {
-		return deployment{}, fmt.Errorf("%s: %w", file, err)
+		return d, fmt.Errorf("%s: %w", file, err)
 	}
-	d := deployment{Name: "EntryPoint", Package: accountAbstraction.name, Salt: entryPointSalt, CreationCode: artifact.Bytecode}
-	d.Address = d.create2()
-	if want := common.HexToAddress("0x0000000071727De22E5E9d8BAf0edAc6f37da032"); d.Address != want {
-		return deployment{}, fmt.Errorf("the code of the EntryPoint belongs at %s, want %s", d.Address, want)
+	d = contracts.Artifact{Name: "EntryPoint", Package: accountAbstraction.name, Salt: entryPointSalt, CreationCode: artifact.Bytecode}
+	if d.Address = create2(&d); d.Address != contracts.EntryPoint {
+		err = fmt.Errorf("the code of the EntryPoint belongs at %s, want %s", d.Address, contracts.EntryPoint)
 	}
-	return d, nil
+	return d, err
 }
 
 // fetchFramework takes the addresses from the list that the authors publish.
-func fetchFramework(ctx context.Context, dir string) ([]deployment, error) {
+func fetchFramework(ctx context.Context, dir string) ([]contracts.Artifact, error) {
 	const list = "dist/index.cjs"
 	files, err := delegationDeployments.fetch(ctx, dir, list)
 	if err != nil {
@@ -89,9 +78,9 @@ func fetchFramework(ctx context.Context, dir string) ([]deployment, error) {
 		"EIP7702StatelessDeleGator": append(common.LeftPadBytes(addresses["DelegationManager"].Bytes(), 32),
 			common.LeftPadBytes(addresses["EntryPoint"].Bytes(), 32)...),
 	}
-	var out []deployment
+	var out []contracts.Artifact
 	for _, c := range framework {
-		d := deployment{
+		d := contracts.Artifact{
 			Name: c.name, Package: delegationABIs.name, Address: addresses[c.deployed], Salt: frameworkSalt,
 			Metadata: common.FromHex(c.metadata), Arguments: arguments[c.name],
 		}
@@ -101,7 +90,7 @@ func fetchFramework(ctx context.Context, dir string) ([]deployment, error) {
 		if err := exchange(d.CreationCode, d.Metadata); err != nil {
 			return nil, fmt.Errorf("%s: %w", c.name, err)
 		}
-		if got := d.create2(); got != d.Address {
+		if got := create2(&d); got != d.Address {
 			return nil, fmt.Errorf("the code of the %s belongs at %s, but it is at %s", c.name, got, d.Address)
 		}
 		out = append(out, d)
