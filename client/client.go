@@ -97,15 +97,12 @@ func WithLog(l *slog.Logger) Option {
 // New returns a client for an API key; an empty key is read from TOLL_API_KEY, and without that only open reads work.
 // It does not call the service.
 func New(key string, opts ...Option) *Client {
-	key = cmp.Or(key, os.Getenv("TOLL_API_KEY"))
 	c := &Client{
-		key: strings.TrimSpace(key), http: &http.Client{Transport: newTransport()}, timeout: defaultTimeout, version: Version,
+		key: strings.TrimSpace(cmp.Or(key, os.Getenv("TOLL_API_KEY"))), http: &http.Client{Transport: newTransport()}, timeout: defaultTimeout, version: Version,
 		userAgent: defaultAgent, retries: 2, maxWait: 5 * time.Second, names: x402.Default,
 		log: slog.New(slog.DiscardHandler), sleep: time.After, now: time.Now,
 	}
-	address := os.Getenv("TOLL_URL")
-	address = cmp.Or(address, defaultURL)
-	c.base, c.baseErr = parseBase(address)
+	c.base, c.baseErr = parseBase(cmp.Or(os.Getenv("TOLL_URL"), defaultURL))
 	for _, o := range opts {
 		if o != nil {
 			o(c)

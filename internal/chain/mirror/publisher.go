@@ -119,15 +119,14 @@ func (p *Publisher) place(ctx context.Context) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	pending := p.placing != nil && p.placing.Nonce() == nonce
-	if !pending || p.slow(p.placing, p.since, head) {
-		feeCap, err := p.feeCap(ctx)
+	pending := p.placing
+	if pending != nil && pending.Nonce() != nonce {
+		pending = nil
+	}
+	if pending == nil || p.slow(pending, p.since, head) {
+		tip, feeCap, err := p.fees(head, pending)
 		if err != nil {
 			return false, err
-		}
-		tip := p.cfg.Tip
-		if pending {
-			tip, feeCap = signer.Raised(p.placing, tip, feeCap)
 		}
 		tx, err := p.cfg.Signer.PlaceMirror(ctx, signer.PlaceMirror{Nonce: nonce, Gas: placeGas, Tip: tip, FeeCap: feeCap})
 		if err != nil {
@@ -161,13 +160,13 @@ func (p *Publisher) anchor(ctx context.Context, period *store.MirrorPeriod) erro
 	if err != nil {
 		return err
 	}
-	var pending types.Transaction
-	waits := period.State == IsSent && nonce == uint64(period.Nonce)
-	if waits {
+	var pending *types.Transaction
+	if period.State == IsSent && nonce == uint64(period.Nonce) {
+		pending = new(types.Transaction)
 		if err := pending.UnmarshalBinary(period.Raw); err != nil {
 			return err
 		}
-		if !p.slow(&pending, uint64(period.SentBlock), head) {
+		if !p.slow(pending, uint64(period.SentBlock), head) {
 			return p.send(ctx, period.Raw)
 		}
 	}
@@ -181,13 +180,9 @@ func (p *Publisher) anchor(ctx context.Context, period *store.MirrorPeriod) erro
 	if err != nil || found {
 		return err
 	}
-	feeCap, err := p.feeCap(ctx)
+	tip, feeCap, err := p.fees(head, pending)
 	if err != nil {
 		return err
-	}
-	tip := p.cfg.Tip
-	if waits {
-		tip, feeCap = signer.Raised(&pending, tip, feeCap)
 	}
 	credits, ok := new(big.Int).SetString(period.Credits, 10)
 	if !ok {
@@ -326,16 +321,17 @@ func (p *Publisher) nonce(ctx context.Context) (uint64, error) {
 	})
 }
 
-func (p *Publisher) feeCap(ctx context.Context) (*big.Int, error) {
-	head, err := p.cfg.Pool.Head(ctx, "latest")
-	if err != nil {
-		return nil, err
-	}
+// fees are those of the next transaction, which takes the place of pending, nil for none.
+func (p *Publisher) fees(head *types.Header, pending *types.Transaction) (tip, feeCap *big.Int, err error) {
 	if head.BaseFee.Cmp(p.cfg.MaxFee) > 0 {
-		return nil, errFee
+		return nil, nil, errFee
 	}
-	feeCap := new(big.Int).Lsh(head.BaseFee, 1)
-	return feeCap.Add(feeCap, p.cfg.Tip), nil
+	tip, feeCap = p.cfg.Tip, new(big.Int).Lsh(head.BaseFee, 1)
+	feeCap.Add(feeCap, tip)
+	if pending != nil {
+		tip, feeCap = signer.Raised(pending, tip, feeCap)
+	}
+	return tip, feeCap, nil
 }
 
 // send sends a transaction, and takes the answers that say that it, or one in its place, is known for none: the chain is
