@@ -3,6 +3,7 @@ package paid
 import (
 	"bytes"
 	"errors"
+	"maps"
 	"mime"
 	"net/http"
 	"strconv"
@@ -285,9 +286,7 @@ func (a *writer) trailers() http.Header {
 
 func (a *writer) putTrailers(t http.Header) {
 	h := a.w.Header()
-	for name, values := range t {
-		h[name] = values
-	}
+	maps.Copy(h, t)
 }
 
 // putHeader replaces all of to by what the handler answered, without what is not its own to say.

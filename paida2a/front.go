@@ -85,12 +85,8 @@ func validID(raw json.RawMessage) bool {
 }
 
 func activates(h http.Header) bool {
-	for _, line := range h.Values(a2asrv.ExtensionsMetaKey) {
-		if slices.ContainsFunc(strings.Split(line, ","), func(uri string) bool { return strings.TrimSpace(uri) == ExtensionURI }) {
-			return true
-		}
-	}
-	return false
+	all := strings.Split(strings.Join(h.Values(a2asrv.ExtensionsMetaKey), ","), ",")
+	return slices.ContainsFunc(all, func(uri string) bool { return strings.TrimSpace(uri) == ExtensionURI })
 }
 
 func refuse(w http.ResponseWriter, status int, id json.RawMessage, code int, message string) {

@@ -2,6 +2,7 @@ package x402
 
 import (
 	"encoding/hex"
+	"slices"
 	"strings"
 	"time"
 
@@ -118,10 +119,8 @@ func DecodeSignIn(s string) (*SignIn, error) {
 		return nil, badSignIn("it names too many resources")
 	}
 	words := []string{p.Domain, p.Address, p.URI, p.Version, p.ChainID, p.Type, p.Nonce, p.IssuedAt, p.Signature}
-	for _, w := range words {
-		if w == "" {
-			return nil, badSignIn("a member is missing")
-		}
+	if slices.Contains(words, "") {
+		return nil, badSignIn("a member is missing")
 	}
 	words = append(words, p.ExpirationTime, p.NotBefore, p.RequestID)
 	for _, w := range append(words, p.Resources...) {

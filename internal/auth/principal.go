@@ -3,6 +3,7 @@ package auth
 import (
 	"context"
 	"errors"
+	"strings"
 	"unicode"
 	"unicode/utf8"
 
@@ -85,13 +86,5 @@ func walletAddress(pub *secp256k1.PublicKey) toll.Address {
 }
 
 func validName(s string) bool {
-	if !utf8.ValidString(s) || utf8.RuneCountInString(s) > 100 {
-		return false
-	}
-	for _, r := range s {
-		if !unicode.IsPrint(r) {
-			return false
-		}
-	}
-	return true
+	return utf8.ValidString(s) && utf8.RuneCountInString(s) <= 100 && !strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) })
 }

@@ -8,10 +8,12 @@ import (
 	"context"
 	"errors"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/netip"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -182,12 +184,7 @@ func public(a netip.Addr) bool {
 	if !a.IsValid() || !a.IsGlobalUnicast() || a.IsPrivate() || a.Is6() && !given.Contains(a) {
 		return false
 	}
-	for _, p := range special {
-		if p.Contains(a) {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(special, func(p netip.Prefix) bool { return p.Contains(a) })
 }
 
 // dial resolves, checks every address and connects to the first: the address that was checked is the one that is dialled. A
@@ -245,9 +242,7 @@ func (c *Client) Do(ctx context.Context, method, raw string, header http.Header,
 	if err != nil {
 		return nil, ErrRefused
 	}
-	for name, values := range header {
-		req.Header[name] = values
-	}
+	maps.Copy(req.Header, header)
 	res, err := c.http.Do(req)
 	if err != nil {
 		if errors.Is(err, ErrRefused) {

@@ -216,12 +216,7 @@ func (c *checker) isType(arg, v any) bool {
 }
 
 func (c *checker) contains(list []any, v any) bool {
-	for _, e := range list {
-		if c.equal(e, v) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(list, func(e any) bool { return c.equal(e, v) })
 }
 
 // equal compares JSON values.
@@ -235,15 +230,7 @@ func (c *checker) equal(a, b any) bool {
 		return ok && a == b && c.spend(len(a)/64)
 	case []any:
 		b, ok := b.([]any)
-		if !ok || len(a) != len(b) {
-			return false
-		}
-		for i := range a {
-			if !c.equal(a[i], b[i]) {
-				return false
-			}
-		}
-		return true
+		return ok && slices.EqualFunc(a, b, c.equal)
 	case map[string]any:
 		b, ok := b.(map[string]any)
 		same := ok && len(a) == len(b)

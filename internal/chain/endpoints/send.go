@@ -23,16 +23,14 @@ func (p *Pool) Send(ctx context.Context, raw []byte) error {
 	life, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Duration(p.cfg.Tries)*p.cfg.Timeout)
 	stop := context.AfterFunc(p.life, cancel)
 	answers := make(chan answer, len(p.endpoints))
-	p.work.Add(1)
-	go func() {
-		defer p.work.Done()
+	p.work.Go(func() {
 		defer stop()
 		defer cancel()
 		p.each(func(e *endpoint) {
 			fault, err := e.send(life, raw)
 			answers <- answer{err, fault, e.conn.Name}
 		})
-	}()
+	})
 	var best error
 	var whys []string
 	for range p.endpoints {

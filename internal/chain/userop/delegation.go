@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/big"
+	"slices"
 
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/ethereum/go-ethereum/common/hexutil"
@@ -87,15 +88,8 @@ func (d *Delegation) Terms() (Terms, error) {
 }
 
 func (d *Delegation) equal(e *Delegation) bool {
-	if d.Delegate != e.Delegate || d.Delegator != e.Delegator || d.Authority != e.Authority || d.Salt.Cmp(e.Salt) != 0 || len(d.Caveats) != len(e.Caveats) {
-		return false
-	}
-	for i, c := range d.Caveats {
-		if c.Enforcer != e.Caveats[i].Enforcer || !bytes.Equal(c.Terms, e.Caveats[i].Terms) {
-			return false
-		}
-	}
-	return true
+	return d.Delegate == e.Delegate && d.Delegator == e.Delegator && d.Authority == e.Authority && d.Salt.Cmp(e.Salt) == 0 &&
+		slices.EqualFunc(d.Caveats, e.Caveats, func(a, b Caveat) bool { return a.Enforcer == b.Enforcer && bytes.Equal(a.Terms, b.Terms) })
 }
 
 const (
