@@ -236,6 +236,12 @@ var rooms = map[string]room{
 		ours:  "toll internal/store internal/jobs internal/chain/contracts internal/chain/endpoints internal/chain/signer",
 		third: []string{"github.com/ethereum/go-ethereum"},
 	},
+	// Of its lines about 900 are the objects of Stripe, member by member.
+	"internal/card/double": {
+		what:  "a stateful double of Stripe over HTTP: test cards, pages, webhooks, faults, books",
+		lines: 4450,
+		tests: []string{"github.com/stripe/stripe-go/v85", "github.com/stripe/stripe-mock"},
+	},
 	"internal/outbound": {
 		what:  "requests to addresses that others chose: checked, pinned, bounded",
 		lines: 300,
@@ -373,7 +379,7 @@ var publicRooms = []string{"toll", "x402", "evm", "client", "paid", "paidmcp", "
 // numbers are exact.
 var rulesRooms = []string{
 	"toll", "x402", "evm", "internal/gate", "internal/seal", "internal/store", "internal/ledger", "internal/auth", "internal/checkout",
-	"internal/rail", "internal/facilitator", "internal/oauth",
+	"internal/rail", "internal/facilitator", "internal/oauth", "internal/card/double",
 }
 
 // strictRooms read messages of others, with the one strict decoder.
@@ -427,6 +433,7 @@ var goroutines = map[string]string{
 	"internal/chain/endpoints/send.go":      "parallel sends of one call",
 	"internal/chain/endpoints/endpoints.go": "parallel checks of one turn",
 	"internal/chain/devchain/mine.go":       "the node, which stands for one of others",
+	"internal/card/double/double.go":        "webhooks of the double, which stands for a service of others",
 
 	// In the programs of builders, which have no jobs.
 	"internal/sale/queue.go":    "settlements that are repeated later",

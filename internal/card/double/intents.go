@@ -1,0 +1,229 @@
+package double
+
+import (
+	"strings"
+)
+
+// intent is a payment intent: one payment, however many cards are tried.
+type intent struct {
+	base
+	Amount                    int64             `json:"amount"`
+	AmountCapturable          int64             `json:"amount_capturable"`
+	AmountReceived            int64             `json:"amount_received"`
+	CanceledAt                stamp             `json:"canceled_at"`
+	CancellationReason        text              `json:"cancellation_reason"`
+	CaptureMethod             string            `json:"capture_method"`
+	ClientSecret              string            `json:"client_secret"`
+	ConfirmationMethod        string            `json:"confirmation_method"`
+	Currency                  string            `json:"currency"`
+	Customer                  text              `json:"customer"`
+	Description               text              `json:"description"`
+	LastPaymentError          *failure          `json:"last_payment_error"`
+	LatestCharge              text              `json:"latest_charge"`
+	Livemode                  bool              `json:"livemode"`
+	Metadata                  map[string]string `json:"metadata"`
+	NextAction                *nextAction       `json:"next_action"`
+	PaymentMethod             text              `json:"payment_method"`
+	PaymentMethodTypes        []string          `json:"payment_method_types"`
+	ReceiptEmail              text              `json:"receipt_email"`
+	SetupFutureUsage          text              `json:"setup_future_usage"`
+	StatementDescriptor       text              `json:"statement_descriptor"`
+	StatementDescriptorSuffix text              `json:"statement_descriptor_suffix"`
+	Status                    string            `json:"status"`
+}
+
+// Bounds on amounts, in cents.
+const (
+	minAmount = 50
+	maxAmount = 99_999_999
+)
+
+const intentParams = "amount:int! currency:currency! customer payment_method confirm:bool " +
+	"payment_method_types.* off_session:bool return_url error_on_requires_action:bool " +
+	"capture_method:automatic|automatic_async confirmation_method:automatic use_stripe_sdk:bool " +
+	"automatic_payment_methods.enabled:bool " +
+	"automatic_payment_methods.allow_redirects:always|never " + intentDataParams
+
+const cancelParams = "cancellation_reason:abandoned|duplicate|fraudulent|requested_by_customer"
+
+// intentDataParams are those that a session passes on to its payment intent, too.
+const intentDataParams = "description metadata:map receipt_email " +
+	"setup_future_usage:on_session|off_session statement_descriptor_suffix "
+
+func (c *call) createIntent() (any, error) {
+	amount, currency := c.p.number("amount"), string(c.p.text("currency"))
+	if err := checkAmount("amount", amount, currency); err != nil {
+		return nil, err
+	}
+	for _, kind := range c.p.list("payment_method_types") {
+		if kind != "card" {
+			return nil, invalidParam("payment_method_types", "",
+				"The payment method type %s is invalid. Use card", kind)
+		}
+	}
+	if err := checkSuffix(c.p, "statement_descriptor_suffix"); err != nil {
+		return nil, err
+	}
+	confirm, off := c.p.flag("confirm"), c.p.flag("off_session")
+	if off && !confirm {
+		return nil, invalidParam("off_session", "",
+			"The off_session parameter can only be used when confirm is true.")
+	}
+	owner := c.p.text("customer")
+	if owner != "" {
+		if _, err := c.customer(string(owner), "customer"); err != nil {
+			return nil, err
+		}
+	}
+	var m *paymentMethod
+	if id := string(c.p.text("payment_method")); id != "" {
+		var err error
+		if m, err = c.usable(id, owner); err != nil {
+			return nil, err
+		}
+	}
+	if confirm && m == nil {
+		return nil, invalidRequest("", "payment_intent_unexpected_state",
+			"You cannot confirm this PaymentIntent because it's missing a payment method.")
+	}
+	pi := c.newIntent(amount, currency, owner, c.p)
+	if m == nil {
+		return pi, nil
+	}
+	pi.PaymentMethod, pi.Status = text(m.ID), "requires_confirmation"
+	if !confirm {
+		return pi, nil
+	}
+	if f := c.confirm(pi, m, off, c.p.text("return_url")); f != nil {
+		f.PaymentIntent = clone(pi)
+		return nil, f
+	}
+	return pi, nil
+}
+
+func checkAmount(param string, amount int64, currency string) error {
+	switch {
+	case amount < minAmount:
+		return invalidParam(param, "amount_too_small", "Amount must be at least %s %s",
+			byNumber(minAmount), currency)
+	case amount > maxAmount:
+		return invalidParam(param, "amount_too_large", "Amount must be no more than %s %s",
+			byNumber(maxAmount), currency)
+	}
+	return nil
+}
+
+// checkSuffix refuses a suffix of the text on a bank statement that card networks do not take.
+func checkSuffix(p params, path string) error {
+	suffix := string(p.text(path))
+	if len(suffix) > 22 || strings.ContainsAny(suffix, `<>\'"*`) {
+		return invalidParam(bracketed(path), "",
+			"The statement descriptor suffix must be at most 22 characters, "+
+				`and cannot contain any of <, >, \, ', ", *`)
+	}
+	return nil
+}
+
+func (c *call) newIntent(amount int64, currency string, customer text, data params) *intent {
+	id := newID("pi_3", 23)
+	pi := &intent{
+		base:                      base{id, "payment_intent", c.now},
+		Amount:                    amount,
+		CaptureMethod:             "automatic_async",
+		ClientSecret:              newID(id+"_secret_", 25),
+		ConfirmationMethod:        "automatic",
+		Currency:                  currency,
+		Customer:                  customer,
+		Description:               data.text("description"),
+		Metadata:                  data.setMetadata(nil),
+		PaymentMethodTypes:        []string{"card"},
+		ReceiptEmail:              data.text("receipt_email"),
+		SetupFutureUsage:          data.text("setup_future_usage"),
+		StatementDescriptorSuffix: data.text("statement_descriptor_suffix"),
+		Status:                    "requires_payment_method",
+	}
+	c.st.add(pi)
+	c.emit("payment_intent.created", pi)
+	return pi
+}
+
+// confirm tries a card for a payment intent. The status of the intent says whether its owner has to
+// authenticate, or whether the payment takes longer.
+func (c *call) confirm(pi *intent, m *paymentMethod, off bool, back text) *failure {
+	t, h := c.testCard(m), c.st.hide(m.ID)
+	pi.PaymentMethod = text(m.ID)
+	if m.Customer == "" {
+		h.Used = true
+	}
+	if t.auth == authAlways || t.auth == authUnlessSetUp && !(off && h.SetUp) {
+		if off {
+			const code = "authentication_required"
+			return c.paymentFailed(pi, m, cardError(code, code,
+				"Your card was declined. This transaction requires authentication."))
+		}
+		pi.Status, pi.NextAction = "requires_action", c.authenticateAt(pi.ClientSecret, back)
+		c.emit("payment_intent.requires_action", pi)
+		return nil
+	}
+	return c.charge(pi, m)
+}
+
+// charge takes the money of an intent whose owner needs no more authentication.
+func (c *call) charge(pi *intent, m *paymentMethod) *failure {
+	if f := c.testCard(m).decline(); f != nil {
+		return c.paymentFailed(pi, m, f)
+	}
+	if f := c.checkExpiry(m.Card.ExpMonth, m.Card.ExpYear); f != nil {
+		return c.paymentFailed(pi, m, cardError("expired_card", "", "Your card has expired."))
+	}
+	pi.NextAction, pi.LastPaymentError = nil, nil
+	if f := c.takeFault("processing", ""); f != nil {
+		pi.Status = "processing"
+		c.emit("payment_intent.processing", pi)
+		c.later("capture_"+f.Reason, pi.ID)
+		return nil
+	}
+	c.capture(pi, m)
+	return nil
+}
+
+// paymentFailed records a charge that failed, and returns its failure for the answer.
+func (c *call) paymentFailed(pi *intent, m *paymentMethod, f *failure) *failure {
+	ch := c.newCharge(pi, m)
+	ch.Status, ch.FailureCode, ch.FailureMessage = "failed", text(f.Code), text(f.Message)
+	ch.Outcome = outcomeOf(f)
+	f.Charge = ch.ID
+	f.PaymentMethod = clone(m)
+	kept := *f
+	pi.LastPaymentError, pi.LatestCharge = &kept, text(ch.ID)
+	pi.Status, pi.PaymentMethod, pi.NextAction = "requires_payment_method", "", nil
+	c.emit("charge.failed", ch)
+	c.emit("payment_intent.payment_failed", pi)
+	return f
+}
+
+func (c *call) cancelIntent() (any, error) {
+	id := c.r.PathValue("id")
+	pi, ok := find[*intent](c.st, id)
+	if !ok {
+		return nil, missing("payment_intent", id, "id")
+	}
+	if pi.Status == "succeeded" || pi.Status == "canceled" {
+		f := invalidRequest("", "payment_intent_unexpected_state",
+			"You cannot cancel this PaymentIntent because it has a status of %s.", pi.Status)
+		f.PaymentIntent = clone(pi)
+		return nil, f
+	}
+	if _, ok := c.sessionOf(pi); ok {
+		return nil, invalidRequest("", "payment_intent_unexpected_state",
+			"You cannot cancel a PaymentIntent of a Checkout Session. Expire the session instead.")
+	}
+	c.cancelPayment(pi, c.p.text("cancellation_reason"))
+	return pi, nil
+}
+
+func (c *call) cancelPayment(pi *intent, reason text) {
+	pi.Status, pi.CancellationReason, pi.CanceledAt = "canceled", reason, stamp(c.now)
+	pi.NextAction = nil
+	c.emit("payment_intent.canceled", pi)
+}

@@ -1,0 +1,275 @@
+package double
+
+import (
+	"embed"
+	"html/template"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+)
+
+//go:embed page.html stripe.js
+var files embed.FS
+
+var pageTemplate = template.Must(template.ParseFS(files, "page.html"))
+
+// formFields are what the forms of the pages have.
+var formFields = takes("number expiry cvc name email saved result")
+
+// view is a page, or where the browser goes instead.
+type view struct {
+	Status   int
+	Redirect string
+
+	Title    string
+	Message  string
+	Error    string
+	Action   string // of the form; empty for a page without one
+	Embedded bool
+	Session  *session
+	Total    string
+	Items    []*lineItem
+	AskEmail bool
+	Saved    []savedCard
+	Step     bool // the 3-D Secure step
+	parent   string
+}
+
+type savedCard struct{ ID, Label string }
+
+func notice(status int, title, message string) view {
+	return view{Status: status, Title: title, Message: message}
+}
+
+var noPage = notice(http.StatusNotFound, "There is no such page", "The link is wrong, or too old.")
+
+// page serves a page for people. There is no script on it.
+func (d *Double) page(run func(*call) view) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		p := params{}
+		if r.Method == http.MethodPost {
+			b, err := readAll(w, r, 8<<10)
+			if err == nil {
+				var f *failure
+				if p, f = parseParams(string(b)); f == nil {
+					f = formFields.check(p)
+				}
+				if f != nil {
+					err = f
+				}
+			}
+			if err != nil {
+				show(w, notice(http.StatusBadRequest, "The form could not be read",
+					"Go back and try again."))
+				return
+			}
+		}
+		show(w, d.runPage(r, p, run))
+	}
+}
+
+func (d *Double) runPage(r *http.Request, p params, run func(*call) view) view {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	c := d.newCall(r)
+	c.p = p
+	changed := c.advance()
+	if r.Method == http.MethodPost && c.st.size() >= d.opts.MaxRows {
+		return notice(http.StatusTooManyRequests, "The double is full",
+			"It holds as many rows as it may.")
+	}
+	v := run(c)
+	if changed || r.Method == http.MethodPost {
+		if d.save() != nil {
+			return notice(http.StatusInternalServerError, "The double cannot save its state",
+				"Try again later.")
+		}
+		d.wakeAll()
+	}
+	return v
+}
+
+func show(w http.ResponseWriter, v view) {
+	h := w.Header()
+	h.Set("Cache-Control", "no-store")
+	h.Set("Referrer-Policy", "no-referrer")
+	if v.Redirect != "" {
+		h.Set("Location", v.Redirect)
+		w.WriteHeader(http.StatusSeeOther)
+		return
+	}
+	frames := "'none'"
+	if v.parent != "" {
+		frames = v.parent
+	}
+	h.Set("Content-Type", "text/html; charset=utf-8")
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Content-Security-Policy",
+		"default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; frame-ancestors "+frames)
+	w.WriteHeader(v.Status)
+	_ = pageTemplate.Execute(w, v)
+}
+
+// shownSession finds the session of a page: by its id, or by its secret when it is embedded.
+func (c *call) shownSession() (*session, bool) {
+	secret := c.r.PathValue("secret")
+	id, _, _ := strings.Cut(c.r.PathValue("id")+secret, "_secret_")
+	s, ok := find[*session](c.st, id)
+	return s, ok && (secret == "" || secret == string(s.ClientSecret))
+}
+
+func (c *call) showSession() view {
+	s, ok := c.shownSession()
+	if !ok {
+		return noPage
+	}
+	return c.sessionView(s, http.StatusOK, "")
+}
+
+func (c *call) sessionView(s *session, status int, message string) view {
+	switch s.Status {
+	case "complete":
+		return view{Redirect: s.back()}
+	case "expired":
+		return notice(http.StatusGone, "This page has expired",
+			"Go back to where you came from, and start again.")
+	}
+	if f := c.lastError(s); f != nil && message == "" {
+		message = f.Message
+	}
+	v := view{
+		Status:  status,
+		Title:   "Save a card",
+		Error:   message,
+		Action:  c.base + "/c/pay/" + s.ID,
+		Session: s,
+		Items:   c.st.hide(s.ID).Items,
+	}
+	if s.Mode == "payment" {
+		v.AskEmail = s.Customer == "" && s.CustomerEmail == ""
+		v.Title, v.Total = "Pay", byNumber(*s.AmountTotal)+" "+strings.ToUpper(string(s.Currency))
+	}
+	if c.r.PathValue("secret") != "" {
+		v.Embedded = true
+		if u, err := url.Parse(s.ReturnURL); err == nil {
+			v.parent = u.Scheme + "://" + u.Host
+		}
+	}
+	for _, m := range c.offered(s) {
+		v.Saved = append(v.Saved, savedCard{m.ID, m.label()})
+	}
+	return v
+}
+
+// lastError is why the last card of a session was not taken, or nil.
+func (c *call) lastError(s *session) *failure {
+	if pi, ok := find[*intent](c.st, string(s.PaymentIntent)); ok {
+		return pi.LastPaymentError
+	}
+	if si, ok := find[*setupIntent](c.st, string(s.SetupIntent)); ok {
+		return si.LastSetupError
+	}
+	return nil
+}
+
+func (c *call) submitSession() view {
+	s, ok := c.shownSession()
+	if !ok || s.Status != "open" {
+		return c.showSession()
+	}
+	h := c.st.hide(s.ID)
+	if h.Attempts++; h.Attempts > maxAttempts {
+		return c.sessionView(s, http.StatusTooManyRequests, "Too many cards were tried.")
+	}
+	m, f := c.typedCard(s)
+	if f == nil {
+		f = c.pay(s, m)
+	}
+	if f != nil {
+		return c.sessionView(s, http.StatusPaymentRequired, f.Message)
+	}
+	if pi, ok := find[*intent](c.st, string(s.PaymentIntent)); ok && pi.NextAction != nil {
+		return view{Redirect: pi.NextAction.RedirectToURL.URL}
+	}
+	if si, ok := find[*setupIntent](c.st, string(s.SetupIntent)); ok && si.NextAction != nil {
+		return view{Redirect: si.NextAction.RedirectToURL.URL}
+	}
+	return c.sessionView(s, http.StatusOK, "")
+}
+
+// typedCard makes a payment method of what a person typed, or takes the saved card that was chosen.
+func (c *call) typedCard(s *session) (*paymentMethod, *failure) {
+	if id := string(c.p.text("saved")); id != "" {
+		for _, m := range c.offered(s) {
+			if m.ID == id {
+				return m, nil
+			}
+		}
+		return nil, cardError("card_declined", "", "This card is not saved.")
+	}
+	t, f := cardNumbered(string(c.p.text("number")))
+	if f != nil {
+		return nil, f
+	}
+	month, year, _ := strings.Cut(string(c.p.text("expiry")), "/")
+	m, _ := strconv.ParseInt(strings.TrimSpace(month), 10, 64)
+	y, _ := strconv.ParseInt(strings.TrimSpace(year), 10, 64)
+	if y < 100 {
+		y += int64(time.Unix(c.now, 0).UTC().Year()) / 100 * 100
+	}
+	if f := c.checkExpiry(m, y); f != nil {
+		return nil, f
+	}
+	if cvc := string(c.p.text("cvc")); len(cvc) < 3 || len(cvc) > 4 || !digits(cvc) {
+		return nil, cardError("invalid_cvc", "", "Your card's security code is invalid.")
+	}
+	return c.newMethod(t, m, y, billing{Email: c.p.text("email"), Name: c.p.text("name")}), nil
+}
+
+func (c *call) showAuthentication() view {
+	ch, ok := c.challenge(c.r.PathValue("secret"))
+	switch {
+	case !ok:
+		return noPage
+	case ch.action == nil:
+		return c.afterChallenge(ch, "")
+	}
+	return view{Status: http.StatusOK, Title: "3-D Secure", Step: true,
+		Message: "Your bank asks whether this is you.", Action: ch.action.RedirectToURL.URL}
+}
+
+func (c *call) submitAuthentication() view {
+	ch, ok := c.challenge(c.r.PathValue("secret"))
+	if !ok || ch.action == nil {
+		return c.showAuthentication()
+	}
+	c.answer(ch, c.p.text("result") == "approve")
+	return c.afterChallenge(ch, string(ch.action.RedirectToURL.ReturnURL))
+}
+
+// afterChallenge leads back to the page that the person came from.
+func (c *call) afterChallenge(ch challenge, back string) view {
+	switch {
+	case ch.session != nil && ch.session.Status == "complete":
+		return view{Redirect: ch.session.back()}
+	case ch.session != nil:
+		return view{Redirect: c.base + "/c/pay/" + ch.session.ID}
+	case back != "":
+		return view{Redirect: back}
+	}
+	return notice(http.StatusOK, "Done", "You can close this page.")
+}
+
+// script stands in for Stripe.js: it mounts the page of an embedded session in a frame.
+func script(w http.ResponseWriter, _ *http.Request) {
+	b, err := files.ReadFile("stripe.js")
+	if err != nil {
+		http.Error(w, "no script", http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "text/javascript; charset=utf-8")
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	_, _ = w.Write(b)
+}

@@ -1,0 +1,91 @@
+package double
+
+import (
+	"net/http"
+)
+
+// apiRoutes are the paths of Stripe that the double has, by the permission that they need.
+func apiRoutes() map[string][]*route {
+	const read, post = http.MethodGet, http.MethodPost
+	none := takes("")
+	return map[string][]*route{
+		"account": {
+			{read, "account", none, (*call).getAccount},
+		},
+		"customer": {
+			{post, "customers", takes(customerParams), (*call).createCustomer},
+			{read, "customers", pages("email"), listing("customer", "cus_")},
+			{read, "customers/{id}", none, get("customer", "cus_")},
+			{post, "customers/{id}", takes(customerParams), (*call).updateCustomer},
+		},
+		"payment_method": {
+			{read, "payment_methods", pages(methodFilters), listing("PaymentMethod", "pm_")},
+			{read, "payment_methods/{id}", none, get("PaymentMethod", "pm_")},
+			{post, "payment_methods/{id}", takes(updateMethodParams), (*call).updateMethod},
+			{post, "payment_methods/{id}/attach", takes("customer!"), (*call).attachMethod},
+			{post, "payment_methods/{id}/detach", none, (*call).detachMethod},
+		},
+		"checkout_session": {
+			{post, "checkout/sessions", takesSession(), (*call).createSession},
+			{read, "checkout/sessions", pages(sessionFilters), listing("checkout.session", "cs_")},
+			{read, "checkout/sessions/{id}", none, get("checkout.session", "cs_")},
+			{post, "checkout/sessions/{id}/expire", none, (*call).expireSession},
+		},
+		"setup_intent": {
+			{read, "setup_intents/{id}", none, get("setupintent", "seti_")},
+			{read, "setup_attempts", pages("setup_intent!"), listing("setupattempt", "setatt_")},
+		},
+		"payment_intent": {
+			{post, "payment_intents", takes(intentParams), (*call).createIntent},
+			{read, "payment_intents", pages("customer"), listing("payment_intent", "pi_")},
+			{read, "payment_intents/{id}", none, get("payment_intent", "pi_")},
+			{post, "payment_intents/{id}/cancel", takes(cancelParams), (*call).cancelIntent},
+		},
+		"charge": {
+			{read, "charges", pages("customer payment_intent"), listing("charge", "ch_")},
+			{read, "charges/{id}", none, get("charge", "ch_")},
+			{post, "refunds", takes(refundParams), (*call).createRefund},
+			{read, "refunds", pages("charge payment_intent"), listing("refund", "re_")},
+			{read, "refunds/{id}", none, get("refund", "re_")},
+		},
+		"dispute": {
+			{read, "disputes", pages("charge payment_intent"), listing("dispute", "dp_")},
+			{read, "disputes/{id}", none, get("dispute", "dp_")},
+			{post, "disputes/{id}", takes(updateDisputeParams()), (*call).updateDispute},
+			{post, "disputes/{id}/close", none, (*call).closeDispute},
+		},
+		"balance": {
+			{read, "balance_transactions/{id}", none, get("balance transaction", "txn_")},
+		},
+		"event": {
+			{read, "events", pages("type types.*"), listing("event", "evt_")},
+			{read, "events/{id}", none, get("event", "evt_")},
+		},
+		"webhook": {
+			{read, "webhook_endpoints", pages(""), (*call).listWebhooks},
+		},
+	}
+}
+
+func (d *Double) routes() http.Handler {
+	mux := http.NewServeMux()
+	for permission, routes := range apiRoutes() {
+		for _, rt := range routes {
+			mux.HandleFunc(rt.method+" /v1/"+rt.path, d.serve(rt, permission))
+		}
+	}
+	mux.HandleFunc("/v1/", func(w http.ResponseWriter, r *http.Request) {
+		f := invalidParam("", "", "Unrecognized request URL (%s: %s).", r.Method, r.URL.Path)
+		f.status = http.StatusNotFound
+		writeJSON(w, nil, f)
+	})
+	mux.HandleFunc("GET /c/pay/{id}", d.page((*call).showSession))
+	mux.HandleFunc("POST /c/pay/{id}", d.page((*call).submitSession))
+	mux.HandleFunc("GET /c/embed/{secret}", d.page((*call).showSession))
+	mux.HandleFunc("GET /c/authenticate/{secret}", d.page((*call).showAuthentication))
+	mux.HandleFunc("POST /c/authenticate/{secret}", d.page((*call).submitAuthentication))
+	mux.HandleFunc("GET /dahlia/stripe.js", script)
+	mux.HandleFunc("POST /_double/faults", d.command(d.postFault))
+	mux.HandleFunc("GET /_double/books", d.command(d.getBooks))
+	return mux
+}
