@@ -102,6 +102,7 @@ const (
 	CodeBadProvider              Code = "BCK.DELEGATION.0003" // The provider is unknown.
 	CodeDelegationIncomplete     Code = "BCK.DELEGATION.0004" // A required member of the delegation is missing.
 	CodeProviderMismatch         Code = "BCK.DELEGATION.0007" // The provider does not fit the stored payment method.
+	CodeDelegationFrozen         Code = "BCK.DELEGATION.0905" // The delegation is frozen.
 	CodeChainUnreachable         Code = "BCK.CHAIN.0001"      // No chain endpoint is available, so crypto plans cannot be ordered now.
 	CodeChainContracts           Code = "BCK.CHAIN.0002"      // The contracts on the chain do not match.
 	CodeChainBalance             Code = "BCK.CHAIN.0003"      // The balance of the account on the chain is too low.
@@ -121,6 +122,9 @@ const (
 	CodeCardUnreachable          Code = "BCK.STRIPE.0023"     // The card processor is not reachable.
 	CodeCardOff                  Code = "BCK.STRIPE.0024"     // Card payments are not configured here.
 	CodeWebhookSignature         Code = "BCK.STRIPE.0901"     // The webhook signature is wrong or too old.
+	CodeCardDeclined             Code = "BCK.STRIPE.0902"     // The card was declined.
+	CodeCardAuthentication       Code = "BCK.STRIPE.0903"     // The bank wants the owner of the card to confirm the payment.
+	CodeRefundRefused            Code = "BCK.STRIPE.0904"     // The order cannot be refunded.
 	CodeWebhookNotFound          Code = "BCK.WEBHOOK.0901"    // The caller has no webhook with this id.
 	CodeWebhookURL               Code = "BCK.WEBHOOK.0902"    // The webhook url is not allowed.
 	CodeWebhookTooMany           Code = "BCK.WEBHOOK.0903"    // There are too many webhooks.

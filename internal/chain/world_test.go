@@ -396,7 +396,7 @@ func (o *orders) Change(ctx context.Context, of [16]byte, f func(t *rail.Tx) err
 		}, func(id string) error {
 			yielded = append(yielded, id)
 			return nil
-		}))
+		}, nil))
 		if err != nil {
 			return err
 		}

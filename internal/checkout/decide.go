@@ -30,7 +30,8 @@ func (c *Checkout) Change(ctx context.Context, account [16]byte, f func(t *rail.
 				decided = append(decided, o)
 			}
 			return err
-		}, func(orderID string) error { return c.yield(ctx, t, account, orderID) }))
+		}, func(orderID string) error { return c.yield(ctx, t, account, orderID) },
+			func(orderID string, a rail.Adjustment) error { return c.adjust(ctx, t, account, orderID, a) }))
 		for _, o := range decided {
 			if err == nil {
 				err = c.afterDecision(ctx, t.Tx, o)

@@ -76,7 +76,10 @@ func (c *Checkout) resume(ctx context.Context, by rail.Rail, p *rail.Purchase) e
 		err := by.Resume(ctx, p)
 		c.failpoint("paid")
 		delay := rail.NewDelay(err, c.now())
+		later, isLater := errors.AsType[*rail.Later](err)
 		switch {
+		case isLater:
+			return &jobs.Again{After: later.After}
 		case err == nil:
 			return &jobs.Again{}
 		case delay != nil:

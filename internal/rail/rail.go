@@ -31,7 +31,8 @@ type Rail interface {
 	Begin(ctx context.Context, tx *store.Tx, p *Purchase) error
 	// Resume does the steps of an open order that need a caller; the rail does the rest in the
 	// background. A repeat does no harm. An error decides nothing. A *toll.Error with status 503
-	// says that the rail is unavailable now; the rail keeps it as the [Delay] of the payment.
+	// says that the rail is unavailable now; the rail keeps it as the [Delay] of the payment. A
+	// *[Later] is no failure.
 	Resume(ctx context.Context, p *Purchase) error
 	// Payment reads the row of an order, and nothing else. [store.ErrNotFound]: it was not begun.
 	Payment(ctx context.Context, q store.Querier, orderID string) (Payment, error)
@@ -196,11 +197,16 @@ type Tx struct {
 	*store.Tx
 	decide func(orderID string, o Outcome) error
 	yield  func(orderID string) error
+	adjust func(orderID string, a Adjustment) error
 }
 
-// NewTx returns a transaction whose orders decide and yield write.
-func NewTx(tx *store.Tx, decide func(orderID string, o Outcome) error, yield func(orderID string) error) *Tx {
-	return &Tx{tx, decide, yield}
+// NewTx returns a transaction whose orders decide, yield and adjust write. adjust is nil where no
+// rail adjusts.
+func NewTx(
+	tx *store.Tx, decide func(orderID string, o Outcome) error, yield func(orderID string) error,
+	adjust func(orderID string, a Adjustment) error,
+) *Tx {
+	return &Tx{tx, decide, yield, adjust}
 }
 
 // Decide writes what became of the payment of an order of the account, with its credits. An outcome that the order already
@@ -215,6 +221,11 @@ func (t *Tx) Decide(orderID string, o Outcome) error { return t.decide(orderID, 
 // its limit. A repeat changes nothing, and neither does a decided order. Errors: [toll.CodeOrderNotFound], those of the database.
 func (t *Tx) Yield(orderID string) error { return t.yield(orderID) }
 
+// Adjust writes what became of the money of a confirmed order of the account: refunds and disputes. Credits are taken back or
+// returned, the delegation is frozen, and events are added, by the difference to what the order has. The order stays confirmed.
+// Errors: [toll.CodeOrderNotFound], refusals of the ledger, those of the database.
+func (t *Tx) Adjust(orderID string, a Adjustment) error { return t.adjust(orderID, a) }
+
 // Outcome is what became of a payment.
 type Outcome struct {
 	Status        toll.OrderStatus // confirmed, final or failed; of a [Payment] any
@@ -227,7 +238,16 @@ type Outcome struct {
 	// Ended: the chain itself has decided the failure, so nobody can have the authorization of a
 	// sale carried out any more. After a failure before anything was sent they still can.
 	Ended bool
+	// Declined says of a failure that the bank refused the charge. Three in a row freeze the
+	// delegation.
+	Declined bool
+	// WithinLimits refuses an outcome that confirms a failed order when its plan has no place for
+	// it: the error is [ErrNoPlace], and the rail gives the money back.
+	WithinLimits bool
 }
+
+// ErrNoPlace says that a failed order which was paid late does not fit into the limits of its plan.
+var ErrNoPlace = errors.New("rail: the plan has no place for an order that was paid late")
 
 // Decided reports whether the status is one that decides an order.
 func (o *Outcome) Decided() bool {

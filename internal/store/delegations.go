@@ -39,7 +39,17 @@ type Delegation struct {
 	Beyond   int64 `db:"beyond_cents,set"`  // how much more than Paid the chain had counted when it was read last; negative for less
 	Unclear  int64 `db:"unclear_cents,set"` // cents of the orders that were open when the chain was read last, and still are
 	Readings int64 `db:"readings,set"`      // how often the chain was read
+
+	FrozenAt  time.Time `db:"frozen_at,set"`       // zero: not frozen; of cards only
+	FrozenFor string    `db:"frozen_for,null,set"` // "", or one of the words below
+	Declines  int64     `db:"declines,set"`        // charges in a row that were declined
 }
+
+// What [Delegation.FrozenFor] says.
+const (
+	FrozenForDeclines = "declines" // its owner may unfreeze it
+	FrozenForDispute  = "dispute"  // its owner may unfreeze it once no dispute is open
+)
 
 var delegations = newRecord[*Delegation]("delegations")
 

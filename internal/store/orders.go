@@ -46,7 +46,20 @@ type Order struct {
 	TakenBack toll.Credits `db:"taken_back,set"`
 	Loss      toll.Credits `db:"loss,set"`
 	HeldBack  toll.Credits `db:"held_back,set"`
+
+	// Of a confirmed order of the card rail: what was given back since, which the order survives.
+	RefundedCents   int64        `db:"refunded_cents,set"`
+	RefundedCredits toll.Credits `db:"refunded_credits,set"`
+	Dispute         string       `db:"dispute,null,set"` // "", or one of the words below
+	Replaces        string       `db:"replaces,null"`    // the failed order in whose place a person pays this one; "" for none
 }
+
+// What [Order.Dispute] says of a payment that was contested.
+const (
+	DisputeOpen = "open" // the money is withdrawn, and nobody has decided
+	DisputeWon  = "won"
+	DisputeLost = "lost"
+)
 
 var orders = newRecord[*Order]("orders")
 

@@ -20,6 +20,7 @@ type PaymentMethod struct {
 	AllowedKeys []toll.Hash   `db:"allowed_keys,json"` // empty: every key
 	CreatedAt   time.Time     `db:"created_at"`
 	RevokedAt   time.Time     `db:"revoked_at"` // zero: not revoked
+	ExpiredAt   time.Time     `db:"expired_at"` // when the processor said that it is past its date; zero: it did not
 }
 
 var paymentMethods = newRecord[*PaymentMethod]("payment_methods")

@@ -17,7 +17,9 @@ import (
 // of events keeps for itself comes with the events: its cursors move, and its webhooks begin, where a stream ends.
 var lockOrder = [][]string{
 	{"accounts", "lots", "entries", "requests", "request_keys", "permissions"}, {"orders"}, {"plan_orders", "returned_places"},
-	{"delegations", "delegation_transactions"}, {"authorizations", "sale_identifiers"}, {"chain_leases"}, {"chain_ops", "chain_txs"},
+	{"delegations", "delegation_transactions"}, {"authorizations", "sale_identifiers"}, {"chain_leases"},
+	{"chain_ops", "chain_txs", "card_payments", "card_calls", "card_customers", "card_setups", "card_methods", "card_refunds", "card_disputes",
+		"card_moves", "card_events", "card_orphans"},
 	{"jobs"}, {"idempotency_keys"},
 	{"event_streams", "event_objects", "events", "event_cursors", "webhooks", "webhook_deliveries"},
 }

@@ -1,0 +1,67 @@
+package rail
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/tollhq/toll"
+)
+
+// Later is the error of [Rail.Resume] with which a rail asks for another run after a time, although nothing failed: a person has
+// not paid yet, or the processor has not decided. Without it the job stays held until its hold ends.
+type Later struct{ After time.Duration }
+
+func (l *Later) Error() string { return fmt.Sprintf("not decided yet; look again after %s", l.After) }
+
+// Adjustment is what became of the money of a confirmed order after it was paid. It is the whole state, not a change: the same
+// adjustment again changes nothing, and a smaller one gives credits back.
+type Adjustment struct {
+	RefundedCents int64  // of all refunds that have not failed
+	Dispute       string // "", or a word of store.Order.Dispute
+	// Inquiry says that the bank began to ask. It notifies, and changes nothing. Set it once, with the row of the inquiry.
+	Inquiry bool
+}
+
+// Refund is money of a paid order that its seller gives back.
+type Refund struct {
+	ID      string // UUID
+	OrderID string
+	Cents   int64
+	By      toll.Address
+}
+
+// Refunder is a rail that gives money back.
+type Refunder interface {
+	// BeginRefund inserts the row of a refund and the job that sends it. The credits are taken back when the processor has made
+	// the refund. Errors: [toll.CodeRefundRefused] while a dispute is open, and for more than is left.
+	BeginRefund(ctx context.Context, t *Tx, r Refund) error
+	// Refunded reads a refund: how many cents of the order are given back, and whether this one is decided, failed included.
+	Refunded(ctx context.Context, refundID string) (decided bool, failure string, err error)
+}
+
+// Enroller is a rail on which persons enrol what they pay with, on pages of the processor.
+type Enroller interface {
+	// Enroll returns the address of a page on which the owner enrols a card. back is where the browser goes afterwards. source
+	// names who asks, for the limit of attempts. Errors: [toll.CodeRateLimited], [toll.CodeCardUnreachable].
+	Enroll(ctx context.Context, owner toll.Address, source, back string) (setupID, page string, err error)
+	// Enrolled fetches an enrolment of the owner: the id of the payment method once the card works, "" before. failure says why
+	// it never will. Errors: [toll.CodePaymentMethodNotFound], [toll.CodeCardUnreachable].
+	Enrolled(ctx context.Context, owner toll.Address, setupID string) (methodID, failure string, err error)
+}
+
+// Pages is a rail on whose pages persons pay.
+type Pages interface {
+	// Page returns how the page of an open order is shown: an address of the processor to send the browser to, or the secret and
+	// the key with which the page of ours embeds it. hosted asks for an address: an embedded page is ended first, and its result
+	// is shown if it was paid. Both fields of Shown are "" when nothing is to be paid any more.
+	Page(ctx context.Context, orderID string, hosted bool) (Shown, error)
+}
+
+// Shown is the page of an order. It is never stored or logged.
+type Shown struct {
+	URL            string // of the processor
+	ClientSecret   string // of an embedded page
+	PublishableKey string
+	Script         string // address of the script of the processor
+}

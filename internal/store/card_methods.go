@@ -1,0 +1,122 @@
+package store
+
+import (
+	"context"
+	"time"
+
+	"github.com/tollhq/toll"
+)
+
+// CardCustomer is the customer of a principal at the card processor.
+type CardCustomer struct {
+	Owner     toll.Address `db:"owner,key"`
+	RowID     string       `db:"row_id"`               // UUID: the idempotency key with which it is made
+	ID        string       `db:"customer_id,null,set"` // "" until it is made
+	CreatedAt time.Time    `db:"created_at"`
+}
+
+var cardCustomers = newRecord[*CardCustomer]("card_customers")
+
+// EnsureCardCustomer adds the customer of a principal unless there is one, and returns the one that is there.
+func EnsureCardCustomer(ctx context.Context, tx *Tx, c *CardCustomer) (*CardCustomer, error) {
+	if _, err := cardCustomers.insertOr(ctx, tx, c, "ON CONFLICT (owner) DO NOTHING"); err != nil {
+		return nil, err
+	}
+	return CardCustomerOf(ctx, tx, c.Owner)
+}
+
+// SetCardCustomer stores the id that the processor gave a customer. [ErrNotFound] when there is no such row.
+func SetCardCustomer(ctx context.Context, tx *Tx, c *CardCustomer) error {
+	return cardCustomers.update(ctx, tx, c)
+}
+
+// CardCustomerOf returns the customer of a principal, or [ErrNotFound].
+func CardCustomerOf(ctx context.Context, q Querier, owner toll.Address) (*CardCustomer, error) {
+	return cardCustomers.one(ctx, q, "WHERE owner = $1", owner.Lower())
+}
+
+// CardSetup is an enrolment of a card, from the first request on.
+type CardSetup struct {
+	ID        string       `db:"setup_id,key"` // UUID: the idempotency key
+	Owner     toll.Address `db:"owner"`
+	Source    string       `db:"source"` // hash of the address that asked
+	State     string       `db:"state,set"`
+	Session   string       `db:"session_id,null,set"`
+	Intent    string       `db:"intent_id,null,set"`
+	Failures  int64        `db:"failures,set"` // cards that were declined in it
+	CreatedAt time.Time    `db:"created_at"`
+	ExpiresAt time.Time    `db:"expires_at,set"`
+}
+
+var cardSetups = newRecord[*CardSetup]("card_setups")
+
+// InsertCardSetup adds an enrolment.
+func InsertCardSetup(ctx context.Context, tx *Tx, s *CardSetup) error {
+	return cardSetups.insert(ctx, tx, s)
+}
+
+// UpdateCardSetup stores how an enrolment stands. [ErrNotFound] when there is no such row.
+func UpdateCardSetup(ctx context.Context, tx *Tx, s *CardSetup) error {
+	return cardSetups.update(ctx, tx, s)
+}
+
+// CardSetupByID returns an enrolment, or [ErrNotFound].
+func CardSetupByID(ctx context.Context, q Querier, id string) (*CardSetup, error) {
+	return cardSetups.one(ctx, q, "WHERE setup_id = $1", id)
+}
+
+// CardSetupBySession returns the enrolment with this checkout session, or [ErrNotFound].
+func CardSetupBySession(ctx context.Context, q Querier, session string) (*CardSetup, error) {
+	return cardSetups.one(ctx, q, "WHERE session_id = $1", session)
+}
+
+// CardTries returns how many enrolments, and declined cards in them, a principal and a source have made since a moment.
+func CardTries(ctx context.Context, q Querier, owner toll.Address, source string, since time.Time) (byOwner, bySource int64, err error) {
+	const count = "SELECT CAST(COALESCE(SUM(1 + failures), 0) AS BIGINT) FROM card_setups WHERE "
+	if err = q.QueryRow(ctx, count+"owner = $1 AND created_at >= $2", owner.Lower(), Micros(since)).Scan(&byOwner); err != nil {
+		return 0, 0, err
+	}
+	err = q.QueryRow(ctx, count+"source = $1 AND created_at >= $2", source, Micros(since)).Scan(&bySource)
+	return byOwner, bySource, err
+}
+
+// CardMethod is what is behind an enrolled card.
+type CardMethod struct {
+	Owner       toll.Address `db:"owner,key"`
+	ID          string       `db:"method_id,key"` // of its [PaymentMethod]; it never changes
+	StripeID    string       `db:"stripe_id,set"` // the payment method that is charged now
+	Customer    string       `db:"customer_id,set"`
+	Fingerprint string       `db:"fingerprint,null,set"` // "" once the card was removed
+	CheckedAt   time.Time    `db:"checked_at,set"`       // when it was fetched last
+}
+
+var cardMethods = newRecord[*CardMethod]("card_methods")
+
+// PutCardMethod adds what is behind an enrolled card, or replaces it. The error is [IsUnique] when another card of the owner has
+// the fingerprint.
+func PutCardMethod(ctx context.Context, tx *Tx, m *CardMethod) error {
+	_, err := cardMethods.insertOr(ctx, tx, m, `ON CONFLICT (owner, method_id) DO UPDATE SET stripe_id = excluded.stripe_id,
+		customer_id = excluded.customer_id, fingerprint = excluded.fingerprint, checked_at = excluded.checked_at`)
+	return err
+}
+
+// CardMethodByID returns what is behind a card of an owner, or [ErrNotFound].
+func CardMethodByID(ctx context.Context, q Querier, owner toll.Address, id string) (*CardMethod, error) {
+	return cardMethods.one(ctx, q, "WHERE owner = $1 AND method_id = $2", owner.Lower(), id)
+}
+
+// CardMethodByStripeID returns the card behind which this payment method of the processor is, or [ErrNotFound].
+func CardMethodByStripeID(ctx context.Context, q Querier, id string) (*CardMethod, error) {
+	return cardMethods.one(ctx, q, "WHERE stripe_id = $1", id)
+}
+
+// CardMethodLike returns the card of an owner with this fingerprint that was not removed, or [ErrNotFound].
+func CardMethodLike(ctx context.Context, q Querier, owner toll.Address, fingerprint string) (*CardMethod, error) {
+	return cardMethods.one(ctx, q, "WHERE owner = $1 AND fingerprint = $2", owner.Lower(), fingerprint)
+}
+
+// RefreshPaymentMethod stores what the processor says of a card: brand, digits and date. ExpiredAt is zero for one that works.
+func RefreshPaymentMethod(ctx context.Context, tx *Tx, m *PaymentMethod) error {
+	return found(tx.Exec(ctx, `UPDATE payment_methods SET brand = $3, last4 = $4, exp_month = $5, exp_year = $6, expired_at = $7
+		WHERE owner = $1 AND id = $2`, m.Owner.Lower(), m.ID, m.Brand, m.Last4, m.ExpMonth, m.ExpYear, Micros(m.ExpiredAt)))
+}

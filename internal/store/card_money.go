@@ -1,0 +1,168 @@
+package store
+
+import (
+	"context"
+	"time"
+
+	"github.com/tollhq/toll"
+)
+
+// CardRefund is money of a payment that goes back.
+type CardRefund struct {
+	ID        string    `db:"refund_id,key"` // UUID: the idempotency key of one that we make
+	OrderID   string    `db:"order_id"`
+	Account   [16]byte  `db:"order_account"` // of the order
+	Origin    string    `db:"origin"`        // seller, processor, or rejected: the money bought nothing
+	State     string    `db:"state,set"`
+	Cents     int64     `db:"cents"`
+	Intent    string    `db:"intent_id"`          // the payment that it is of; an order may have a second one
+	StripeID  string    `db:"stripe_id,null,set"` // "" until the processor has made it
+	Reason    string    `db:"reason,set"`         // why it was made, or failed
+	CreatedAt time.Time `db:"created_at"`
+	UpdatedAt time.Time `db:"updated_at,set"`
+}
+
+var cardRefunds = newRecord[*CardRefund]("card_refunds")
+
+// InsertCardRefund adds a refund. The error is [IsUnique] when there is one with its id, or with that of the processor.
+func InsertCardRefund(ctx context.Context, tx *Tx, r *CardRefund) error {
+	return cardRefunds.insert(ctx, tx, r)
+}
+
+// UpdateCardRefund stores how a refund stands. [ErrNotFound] when there is no such row.
+func UpdateCardRefund(ctx context.Context, tx *Tx, r *CardRefund) error {
+	return cardRefunds.update(ctx, tx, r)
+}
+
+// CardRefundByID returns a refund, or [ErrNotFound].
+func CardRefundByID(ctx context.Context, q Querier, id string) (*CardRefund, error) {
+	return cardRefunds.one(ctx, q, "WHERE refund_id = $1", id)
+}
+
+// CardRefundsOf returns the refunds of an order, the oldest first.
+func CardRefundsOf(ctx context.Context, q Querier, orderID string) ([]*CardRefund, error) {
+	return cardRefunds.all(ctx, q, "WHERE order_id = $1 ORDER BY created_at, refund_id", orderID)
+}
+
+// CardDispute is a payment that the holder of the card contests.
+type CardDispute struct {
+	ID        string    `db:"dispute_id"`
+	OrderID   string    `db:"order_id"`
+	Account   [16]byte  `db:"order_account"` // of the order
+	State     string    `db:"state"`         // the word of the processor
+	Cents     int64     `db:"cents"`
+	Reason    string    `db:"reason"`
+	Withdrawn bool      `db:"withdrawn"` // the money has left, and has not come back
+	DueAt     time.Time `db:"due_at"`    // of an answer; zero: none is possible
+	CreatedAt time.Time `db:"created_at"`
+	UpdatedAt time.Time `db:"updated_at"`
+}
+
+var cardDisputes = newRecord[*CardDispute]("card_disputes")
+
+// PutCardDispute adds a dispute, or stores how it stands.
+func PutCardDispute(ctx context.Context, tx *Tx, d *CardDispute) error {
+	_, err := cardDisputes.insertOr(ctx, tx, d, `ON CONFLICT (dispute_id) DO UPDATE SET state = excluded.state, cents = excluded.cents,
+		reason = excluded.reason, withdrawn = excluded.withdrawn, due_at = excluded.due_at, updated_at = excluded.updated_at`)
+	return err
+}
+
+// CardDisputesOf returns the disputes of an order, the oldest first.
+func CardDisputesOf(ctx context.Context, q Querier, orderID string) ([]*CardDispute, error) {
+	return cardDisputes.all(ctx, q, "WHERE order_id = $1 ORDER BY created_at, dispute_id", orderID)
+}
+
+// CardMove is a change of the operator's balance at the processor.
+type CardMove struct {
+	ID       string    `db:"move_id"` // of the balance transaction
+	OrderID  string    `db:"order_id"`
+	Kind     string    `db:"kind"`  // charge, refund, refund_failure, dispute, reinstated
+	Cents    int64     `db:"cents"` // negative when money left
+	Fee      int64     `db:"fee"`
+	Currency string    `db:"currency"`
+	At       time.Time `db:"at"`
+}
+
+var cardMoves = newRecord[*CardMove]("card_moves")
+
+// InsertCardMove adds a move. A repeat changes nothing.
+func InsertCardMove(ctx context.Context, tx *Tx, m *CardMove) error {
+	_, err := cardMoves.insertOr(ctx, tx, m, "ON CONFLICT (move_id) DO NOTHING")
+	return err
+}
+
+// CardMovesOf returns the moves of an order, the oldest first.
+func CardMovesOf(ctx context.Context, q Querier, orderID string) ([]*CardMove, error) {
+	return cardMoves.all(ctx, q, "WHERE order_id = $1 ORDER BY at, move_id", orderID)
+}
+
+// CardEvent is an event of the processor. Of its object only the id counts.
+type CardEvent struct {
+	ID        string    `db:"event_id"`
+	Type      string    `db:"type"`
+	Object    string    `db:"object_id"`
+	CreatedAt time.Time `db:"created_at"` // by the clock of the processor
+}
+
+var cardEvents = newRecord[*CardEvent]("card_events")
+
+// TakeCardEvent stores an event, and the job that fetches its object, due at now. first is false for one that was taken before:
+// nothing is stored then.
+func TakeCardEvent(ctx context.Context, tx *Tx, e *CardEvent, now time.Time) (first bool, err error) {
+	if first, err = cardEvents.insertOr(ctx, tx, e, "ON CONFLICT (event_id) DO NOTHING"); err != nil || !first {
+		return false, err
+	}
+	return true, PutJob(ctx, tx, Job{Kind: JobCardSync, Key: []byte(e.Object), Due: now})
+}
+
+// DropCardEvents removes at most limit events that were created before a moment, and returns how many.
+func DropCardEvents(ctx context.Context, tx *Tx, before time.Time, limit int64) (int64, error) {
+	return tx.Exec(ctx, `DELETE FROM card_events WHERE event_id IN
+		(SELECT event_id FROM card_events WHERE created_at < $1 ORDER BY created_at LIMIT $2)`, Micros(before), limit)
+}
+
+// CardOrphan is money at the processor that no order explains.
+type CardOrphan struct {
+	Object     string    `db:"object_id"` // a payment intent, refund or dispute
+	OrderID    string    `db:"order_id"`  // what the object claims, "" for nothing
+	Cents      int64     `db:"cents"`
+	Currency   string    `db:"currency"`
+	Reason     string    `db:"reason"`
+	SeenAt     time.Time `db:"seen_at"`
+	ResolvedAt time.Time `db:"resolved_at"` // zero: an operator has to look at it
+}
+
+var cardOrphans = newRecord[*CardOrphan]("card_orphans")
+
+// InsertCardOrphan adds an orphan, and reports whether it is a new one.
+func InsertCardOrphan(ctx context.Context, tx *Tx, o *CardOrphan) (first bool, err error) {
+	return cardOrphans.insertOr(ctx, tx, o, "ON CONFLICT (object_id) DO NOTHING")
+}
+
+// CardOrphans returns the orphans that nobody has dealt with, the oldest first, at most limit.
+func CardOrphans(ctx context.Context, q Querier, limit int64) ([]*CardOrphan, error) {
+	return cardOrphans.all(ctx, q, "WHERE resolved_at = 0 ORDER BY seen_at, object_id LIMIT $1", limit)
+}
+
+// CardPayout is money that the operator paid to a seller by other means.
+type CardPayout struct {
+	ID       string       `db:"payout_id"` // UUID
+	Seller   toll.Address `db:"seller"`
+	Month    string       `db:"month"` // YYYY-MM in UTC
+	Currency string       `db:"currency"`
+	Cents    int64        `db:"cents"`
+	Note     string       `db:"note"`
+	PaidAt   time.Time    `db:"paid_at"`
+}
+
+var cardPayouts = newRecord[*CardPayout]("card_payouts")
+
+// InsertCardPayout adds a payout.
+func InsertCardPayout(ctx context.Context, tx *Tx, p *CardPayout) error {
+	return cardPayouts.insert(ctx, tx, p)
+}
+
+// CardPayouts returns the payouts for a month, by seller.
+func CardPayouts(ctx context.Context, q Querier, month string) ([]*CardPayout, error) {
+	return cardPayouts.all(ctx, q, "WHERE month = $1 ORDER BY seller, currency, paid_at, payout_id", month)
+}

@@ -1,0 +1,123 @@
+package store
+
+import (
+	"context"
+	"time"
+
+	"github.com/tollhq/toll"
+)
+
+// Kinds of jobs of the card rail. The job that carries an open order on is [JobPay] and "card".
+const (
+	// JobCardSync fetches an object of the processor, whose id is the key, and acts on its state.
+	JobCardSync = "card.sync"
+	// JobCardDecide has an order take what became of its payment, which it could not take before.
+	JobCardDecide = "card.decide"
+	// JobCardRefund sends a refund, whose refund_id is the key.
+	JobCardRefund = "card.refund"
+	// JobCardDetach detaches a removed card. The key is the id of its payment method.
+	JobCardDetach = "card.detach"
+)
+
+// CardPayment is the payment of an order by card.
+type CardPayment struct {
+	OrderID    string       `db:"order_id"`
+	Account    [16]byte     `db:"order_account"` // of the order
+	Seller     toll.Address `db:"seller"`        // owner of the plan
+	Payer      toll.Address `db:"payer"`
+	State      string       `db:"state"`
+	Version    int64        `db:"version"` // counts the writes; [UpdateCardPayment] is conditional on it
+	Attempt    int64        `db:"attempt"` // from 1; part of the idempotency key
+	Cents      int64        `db:"cents"`
+	Currency   string       `db:"currency"`           // in lower case
+	Customer   string       `db:"customer_id,null"`   // "" when the page knows nobody
+	Method     string       `db:"method_id,null"`     // record of the card that is charged; "" when a person pays
+	Delegation string       `db:"delegation_id,null"` // "" when a person pays
+	Session    string       `db:"session_id,null"`    // of the page that is live, or was last
+	Intent     string       `db:"intent_id,null"`
+	Charge     string       `db:"charge_id,null"`
+	Undecided  bool         `db:"undecided"` // its order has yet to take what became of it
+	CreatedAt  time.Time    `db:"created_at"`
+	UpdatedAt  time.Time    `db:"updated_at"`
+	PaidAt     time.Time    `db:"paid_at"`   // by the clock of the processor; zero: not paid
+	Data       []byte       `db:"data,text"` // JSON
+}
+
+var cardPayments = newRecord[*CardPayment]("card_payments")
+
+// InsertCardPayment adds the payment of an order. A repeat changes nothing.
+func InsertCardPayment(ctx context.Context, tx *Tx, p *CardPayment) error {
+	_, err := cardPayments.insertOr(ctx, tx, p, "ON CONFLICT (order_id) DO NOTHING")
+	return err
+}
+
+// UpdateCardPayment stores a payment whose Version is still the stored one, and counts that up there, not in p. [ErrNotFound]
+// when it is another one: read the payment again.
+func UpdateCardPayment(ctx context.Context, tx *Tx, p *CardPayment) error {
+	return found(tx.Exec(ctx, `UPDATE card_payments SET state = $3, version = version + 1, attempt = $4, customer_id = $5, session_id = $6,
+		intent_id = $7, charge_id = $8, undecided = $9, updated_at = $10, paid_at = $11, data = $12 WHERE order_id = $1 AND version = $2`,
+		p.OrderID, p.Version, p.State, p.Attempt, nullText(p.Customer), nullText(p.Session), nullText(p.Intent), nullText(p.Charge),
+		p.Undecided, Micros(p.UpdatedAt), Micros(p.PaidAt), string(p.Data)))
+}
+
+// CardPaymentByOrder returns the payment of an order, or [ErrNotFound].
+func CardPaymentByOrder(ctx context.Context, q Querier, orderID string) (*CardPayment, error) {
+	return cardPayments.one(ctx, q, "WHERE order_id = $1", orderID)
+}
+
+// CardPaymentByIntent returns the payment with this payment intent, or [ErrNotFound].
+func CardPaymentByIntent(ctx context.Context, q Querier, intentID string) (*CardPayment, error) {
+	return cardPayments.one(ctx, q, "WHERE intent_id = $1", intentID)
+}
+
+// CardPaymentsPaid returns the payments that were paid in [from, until), the oldest first.
+func CardPaymentsPaid(ctx context.Context, q Querier, from, until time.Time) ([]*CardPayment, error) {
+	return cardPayments.all(ctx, q, "WHERE paid_at > 0 AND paid_at >= $1 AND paid_at < $2 ORDER BY paid_at, order_id",
+		Micros(from), Micros(until))
+}
+
+// CardCall is a request to the processor that changes something there.
+type CardCall struct {
+	Key        string    `db:"call_key,key"` // idempotency key
+	Subject    string    `db:"subject"`      // what it is for: an order, a refund, a setup, a customer row
+	Path       string    `db:"path"`         // below /v1/
+	Params     string    `db:"params,set"`   // form-encoded, byte for byte; "" once Status is known
+	Status     int64     `db:"status,set"`   // of the HTTP answer; 0: not known
+	Object     string    `db:"object_id,set"`
+	CreatedAt  time.Time `db:"created_at"`
+	AnsweredAt time.Time `db:"answered_at,set"` // zero: not known
+}
+
+var cardCalls = newRecord[*CardCall]("card_calls")
+
+// EnsureCardCall stores a call before it is sent, and returns the one that is there under its key: a repeat sends those bytes.
+func EnsureCardCall(ctx context.Context, tx *Tx, c *CardCall) (*CardCall, error) {
+	if _, err := cardCalls.insertOr(ctx, tx, c, "ON CONFLICT (call_key) DO NOTHING"); err != nil {
+		return nil, err
+	}
+	return CardCallByKey(ctx, tx, c.Key)
+}
+
+// AnswerCardCall stores the answer to a call. [ErrNotFound] when there is no such call.
+func AnswerCardCall(ctx context.Context, tx *Tx, c *CardCall) error {
+	return cardCalls.update(ctx, tx, c)
+}
+
+// CardCallByKey returns the call with this idempotency key, or [ErrNotFound].
+func CardCallByKey(ctx context.Context, q Querier, key string) (*CardCall, error) {
+	return cardCalls.one(ctx, q, "WHERE call_key = $1", key)
+}
+
+// DropCardCalls removes at most limit calls that were answered before a moment, and returns how many.
+func DropCardCalls(ctx context.Context, tx *Tx, before time.Time, limit int64) (int64, error) {
+	return tx.Exec(ctx, `DELETE FROM card_calls WHERE call_key IN
+		(SELECT call_key FROM card_calls WHERE answered_at > 0 AND answered_at < $1 ORDER BY answered_at LIMIT $2)`, Micros(before), limit)
+}
+
+// nullText returns s so that a text of length 0 is stored as NULL.
+func nullText(s string) any {
+	if s == "" {
+		return nil
+	}
+	return s
+}
