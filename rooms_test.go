@@ -299,6 +299,12 @@ var rooms = map[string]room{
 			"internal/chain/endpoints internal/chain/devchain internal/chain/mirror",
 		third: []string{"github.com/ethereum/go-ethereum"},
 	},
+	// fiat is to the card rail what crypto is to the chain.
+	"internal/fiat": {
+		what:  "starts, checks and reports the card rail: settings, keys, the account, the double in a sandbox",
+		lines: 700,
+		ours:  "toll internal/seal internal/store internal/jobs internal/auth internal/rail internal/card internal/card/double",
+	},
 	"internal/metrics": {
 		what:  "what an operator watches: counts of requests, of background work, of the database",
 		lines: 250,

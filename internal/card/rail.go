@@ -127,8 +127,10 @@ type Account struct {
 // Check asks Stripe what doctor reports. It changes nothing there.
 func (r *Rail) Check(ctx context.Context) (*Account, error) { return nil, errUnbuilt }
 
-// Evidence returns what an operator hands in for a dispute of an order.
-func (r *Rail) Evidence(ctx context.Context, orderID string) (*Story, error) { return nil, errUnbuilt }
+// StoryOf returns the payment of an order as the records tell it, for the answer to a dispute. It asks nobody.
+func StoryOf(ctx context.Context, q store.Querier, orderID string) (*Story, error) {
+	return nil, errUnbuilt
+}
 
 // Story is the payment of an order as the rail knows it; checkout adds requests and receipts.
 type Story struct {
@@ -146,5 +148,7 @@ type Owed struct {
 	Charged, Refunded, Disputed, Fees, PaidOut int64
 }
 
-// Owed adds up a month, YYYY-MM in UTC. Each move counts in the month in which it happened.
-func (r *Rail) Owed(ctx context.Context, month string) ([]Owed, error) { return nil, errUnbuilt }
+// OwedOf adds up a month, YYYY-MM in UTC. Each move counts in the month in which it happened. It asks nobody.
+func OwedOf(ctx context.Context, q store.Querier, month string) ([]Owed, error) {
+	return nil, errUnbuilt
+}
