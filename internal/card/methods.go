@@ -1,0 +1,8 @@
+package card
+
+import (
+	"context"
+)
+
+// Detach runs a job of kind [store.JobCardDetach]. A card that is detached already is no error.
+func (r *Rail) Detach(ctx context.Context, methodID []byte) error { return errUnbuilt }
