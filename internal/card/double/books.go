@@ -58,7 +58,7 @@ func (d *Double) Books() Books {
 		})
 	}
 	for re := range each[*refund](d.st) {
-		if re.Status != "failed" {
+		if !re.void() {
 			sums(re.Currency).Refunded += re.Amount
 			b.Payments[at[string(re.Charge)]].Refunded += re.Amount
 		}

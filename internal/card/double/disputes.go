@@ -1,6 +1,7 @@
 package double
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 )
@@ -60,11 +61,24 @@ func updateDisputeParams() string {
 	return "submit:bool metadata:map evidence." + strings.Join(evidenceTexts, " evidence.")
 }
 
-// dispute opens a dispute or an inquiry about a charge.
-func (c *call) dispute(ch *charge, reason string, inquiry bool) *dispute {
+// left is what is neither refunded of a charge nor away because of a dispute.
+func (c *call) left(ch *charge) int64 {
+	left := ch.Amount - ch.AmountRefunded
+	for dp := range each[*dispute](c.st) {
+		if dp.Charge == ch.ID {
+			for _, move := range dp.BalanceTransactions {
+				left += move.Amount
+			}
+		}
+	}
+	return left
+}
+
+// dispute opens a dispute or an inquiry about a charge, about all that is left when amount is zero.
+func (c *call) dispute(ch *charge, reason string, inquiry bool, amount int64) *dispute {
 	dp := &dispute{
 		base:                     base{newID("dp_1", 23), "dispute", c.now},
-		Amount:                   ch.Amount - ch.AmountRefunded,
+		Amount:                   cmp.Or(amount, c.left(ch)),
 		BalanceTransactions:      []*balanceTransaction{},
 		Charge:                   ch.ID,
 		Currency:                 ch.Currency,
@@ -108,7 +122,7 @@ func (c *call) withdraw(dp *dispute) {
 func (dp *dispute) inquiry() bool { return strings.HasPrefix(dp.Status, "warning_") }
 
 func (dp *dispute) closed() bool {
-	return slices.Contains([]string{"won", "lost", "warning_closed"}, dp.Status)
+	return slices.Contains([]string{"won", "lost", "warning_closed", "prevented"}, dp.Status)
 }
 
 // decide closes a dispute. Closing an inquiry moves no money.
@@ -130,13 +144,23 @@ func (c *call) decide(dp *dispute, won bool) {
 	c.emit("charge.dispute.closed", dp)
 }
 
+// prevent closes a dispute before anybody had to answer it. No more money moves.
+func (c *call) prevent(dp *dispute) {
+	if dp.closed() {
+		return
+	}
+	dp.Status = "prevented"
+	c.emit("charge.dispute.updated", dp)
+	c.emit("charge.dispute.closed", dp)
+}
+
 // escalate turns an inquiry into a dispute.
 func (c *call) escalate(dp *dispute) {
 	if dp.Status != "warning_needs_response" && dp.Status != "warning_under_review" {
 		return
 	}
 	ch, _ := find[*charge](c.st, dp.Charge)
-	dp.Amount = ch.Amount - ch.AmountRefunded
+	dp.Amount = min(dp.Amount, c.left(ch))
 	dp.Status, dp.PaymentMethodDetails.Card.CaseType = "needs_response", "chargeback"
 	c.withdraw(dp)
 	c.emit("charge.dispute.updated", dp)

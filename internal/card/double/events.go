@@ -101,11 +101,11 @@ func (c *call) carryOut(t task) {
 	case *charge:
 		m, _ := find[*paymentMethod](c.st, string(v.PaymentMethod))
 		if card := c.testCard(m); !v.Disputed && !v.Refunded {
-			c.dispute(v, card.dispute, card.inquiry)
+			c.dispute(v, card.dispute, card.inquiry, 0)
 		}
 	case *refund:
 		if t.Kind == "refund_fails" {
-			c.refundFailed(v)
+			c.refundFailed(v, "failed")
 		} else {
 			c.refundSucceeded(v)
 		}

@@ -35,12 +35,16 @@ import (
 // These happen at once. Object is the id of what they happen to.
 //
 //	clock        the double's clock moves by Seconds
-//	dispute      a charge is disputed, with Reason (fraudulent when empty)
+//	dispute      a charge is disputed, with Reason (fraudulent when empty), by Amount (the rest of
+//	             it when zero; another dispute of the same charge needs an amount)
 //	inquiry      a charge is inquired about
 //	escalate     an inquiry becomes a dispute
 //	won, lost    a dispute ends
+//	prevented    a dispute of a charge is over as soon as it begins, and its money stays away;
+//	             or a dispute or inquiry ends in this way, and no more money moves
 //	refund       a charge is refunded by Amount, as on Stripe's page
 //	refund_fails a refund fails
+//	refund_ends  a refund that is pending is canceled, as on Stripe's page
 //	update_card  the bank renews a payment method: it is valid until Month and Year
 //	amount       a session that is open asks for Amount in Currency instead
 //	clear        the faults that wait are dropped
@@ -128,10 +132,17 @@ func (c *call) act(f Fault) error {
 		case "escalate":
 			c.escalate(v)
 			return nil
+		case "prevented":
+			c.prevent(v)
+			return nil
 		}
 	case *refund:
-		if f.Kind == "refund_fails" {
-			c.refundFailed(v)
+		switch {
+		case f.Kind == "refund_fails":
+			c.refundFailed(v, "failed")
+			return nil
+		case f.Kind == "refund_ends" && v.Status == "pending":
+			c.refundFailed(v, "canceled")
 			return nil
 		}
 	case *paymentMethod:
@@ -152,12 +163,16 @@ func (c *call) act(f Fault) error {
 }
 
 func (c *call) actOnCharge(ch *charge, f Fault) error {
-	left := ch.Amount - ch.AmountRefunded
+	left := c.left(ch)
+	contest := f.Kind == "dispute" || f.Kind == "inquiry" || f.Kind == "prevented"
 	switch {
 	case !ch.Paid:
 		return fmt.Errorf("charge %s took no money", ch.ID)
-	case left > 0 && !ch.Disputed && (f.Kind == "dispute" || f.Kind == "inquiry"):
-		c.dispute(ch, cmp.Or(f.Reason, "fraudulent"), f.Kind == "inquiry")
+	case contest && left > 0 && (!ch.Disputed || f.Amount > 0) && f.Amount >= 0 && f.Amount <= left:
+		dp := c.dispute(ch, cmp.Or(f.Reason, "fraudulent"), f.Kind == "inquiry", f.Amount)
+		if f.Kind == "prevented" {
+			c.prevent(dp)
+		}
 	case f.Kind == "refund" && f.Amount > 0 && f.Amount <= left:
 		c.refund(ch, f.Amount)
 	default:

@@ -314,6 +314,61 @@ func TestDisputes(t *testing.T) {
 	}
 }
 
+// A charge may be contested twice, in part, and a dispute may be over before anybody had to answer.
+func TestDisputes_PartsAndPrevented(t *testing.T) {
+	s := start(t)
+	ch := s.charge("pm_card_visa", 1000)
+	s.fault(double.Fault{Kind: "dispute", Object: ch.ID, Amount: 300})
+	for _, refused := range []double.Fault{{Kind: "dispute"}, {Kind: "dispute", Amount: 701}, {Kind: "refund", Amount: 701}} {
+		refused.Object = ch.ID
+		if err := s.d.Fault(refused); err == nil {
+			t.Errorf("%+v has happened", refused)
+		}
+	}
+	s.fault(double.Fault{Kind: "prevented", Object: ch.ID, Amount: 700})
+	var states []string
+	for d, err := range s.sc.V1Disputes.List(s.ctx, &stripe.DisputeListParams{Charge: &ch.ID}).All(s.ctx) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		states = append(states, fmt.Sprint(d.Status, d.Amount, len(d.BalanceTransactions)))
+	}
+	if want := []string{"prevented700 1", "needs_response300 1"}; !slices.Equal(states, want) {
+		t.Errorf("got %v, want %v", states, want)
+	}
+	if b := s.d.Books().Currencies["usd"]; b.Disputed != 1000 {
+		t.Errorf("the books are %+v", b)
+	}
+
+	asked := s.charge("pm_card_visa", 500)
+	s.fault(double.Fault{Kind: "inquiry", Object: asked.ID})
+	for d, err := range s.sc.V1Disputes.List(s.ctx, &stripe.DisputeListParams{Charge: &asked.ID}).All(s.ctx) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.fault(double.Fault{Kind: "prevented", Object: d.ID})
+		if d = must(s.sc.V1Disputes.Retrieve(s.ctx, d.ID, nil))(t); d.Status != "prevented" || len(d.BalanceTransactions) != 0 {
+			t.Errorf("got %+v", d)
+		}
+	}
+}
+
+// A refund that is pending can be canceled: its money stays with the account.
+func TestRefunds_Canceled(t *testing.T) {
+	s := start(t)
+	ch := s.charge("pm_card_pendingRefund", 1000)
+	re := must(s.sc.V1Refunds.Create(s.ctx, &stripe.RefundCreateParams{Charge: &ch.ID}))(t)
+	s.fault(double.Fault{Kind: "refund_ends", Object: re.ID})
+	s.later()
+	re = must(s.sc.V1Refunds.Retrieve(s.ctx, re.ID, nil))(t)
+	if b := s.d.Books().Currencies["usd"]; re.Status != "canceled" || b.Refunded != 0 || b.Net != 1000-59 {
+		t.Errorf("got %+v, and the books %+v", re, b)
+	}
+	if err := s.d.Fault(double.Fault{Kind: "refund_ends", Object: re.ID}); err == nil {
+		t.Error("a refund ends twice")
+	}
+}
+
 func TestEventsAndAccount(t *testing.T) {
 	s := start(t, func(o *double.Options) {
 		o.Webhooks = []double.Webhook{{URL: "http://127.0.0.1:1/hook", Secrets: []string{"whsec_a"}, Events: []string{"charge.refunded"}}}

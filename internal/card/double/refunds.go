@@ -127,17 +127,25 @@ func (c *call) refundSucceeded(re *refund) {
 	c.emit("charge.refund.updated", re)
 }
 
-// refundFailed gives the money of a refund back to the account.
-func (c *call) refundFailed(re *refund) {
-	if re.Status == "failed" {
+// refundFailed gives the money of a refund back to the account. status is failed or canceled.
+func (c *call) refundFailed(re *refund, status string) {
+	if re.void() {
 		return
 	}
 	ch, _ := find[*charge](c.st, string(re.Charge))
-	re.Status, re.PendingReason, re.FailureReason = "failed", "", "expired_or_canceled_card"
+	re.Status, re.PendingReason, re.FailureReason = status, "", "expired_or_canceled_card"
+	if status == "canceled" {
+		re.FailureReason = "merchant_request"
+	}
 	re.FailureBalanceTransaction = c.move("refund_failure", re.ID, re.Currency, re.Amount, 0).ID
 	ch.AmountRefunded -= re.Amount
 	ch.Refunded = false
-	c.emit("refund.failed", re)
+	if status == "failed" {
+		c.emit("refund.failed", re)
+	}
 	c.emit("refund.updated", re)
 	c.emit("charge.refund.updated", re)
 }
+
+// void reports whether a refund gave nothing back in the end.
+func (re *refund) void() bool { return re.Status == "failed" || re.Status == "canceled" }
