@@ -40,6 +40,10 @@ const (
 // StatusPending is the state of a delegation that waits for its signature; the other states are those of a permission.
 const StatusPending PermissionStatus = "Pending"
 
+// StatusFrozen is the state of a delegation that pays nothing for now: its card was declined three
+// times in a row, or a payment of it is disputed.
+const StatusFrozen PermissionStatus = "Frozen"
+
 // Delegation is a limit on money: who holds it lets access tokens buy plans up to it (wire contract, section 11).
 type Delegation struct {
 	DelegationID            string           `json:"delegationId"` // UUID

@@ -19,6 +19,8 @@ const (
 	EventOrderPaid           EventType = "order.paid"
 	EventOrderFailed         EventType = "order.failed"
 	EventOrderRefunded       EventType = "order.refunded"
+	EventOrderDisputed       EventType = "order.disputed"
+	EventOrderDisputeClosed  EventType = "order.dispute_closed"
 	EventCreditsMinted       EventType = "credits.minted"
 	EventCreditsExpired      EventType = "credits.expired"
 	EventCreditsTakenBack    EventType = "credits.taken_back"
@@ -31,6 +33,8 @@ const (
 	EventDelegationRevoked   EventType = "delegation.revoked"
 	EventDelegationExpired   EventType = "delegation.expired"
 	EventDelegationExhausted EventType = "delegation.exhausted"
+	EventDelegationFrozen    EventType = "delegation.frozen"
+	EventDelegationUnfrozen  EventType = "delegation.unfrozen"
 	EventAPIKeyCreated       EventType = "api_key.created"
 	EventAPIKeyRevoked       EventType = "api_key.revoked"
 	EventWalletExported      EventType = "wallet.exported"
@@ -46,10 +50,11 @@ func EventTypes() []EventType {
 	return []EventType{
 		EventAgentCreated, EventAgentUpdated, EventAgentListed, EventAgentUnlisted,
 		EventPlanCreated, EventPlanUpdated, EventPlanListed, EventPlanUnlisted,
-		EventOrderCreated, EventOrderPaid, EventOrderFailed, EventOrderRefunded,
+		EventOrderCreated, EventOrderPaid, EventOrderFailed, EventOrderRefunded, EventOrderDisputed, EventOrderDisputeClosed,
 		EventCreditsMinted, EventCreditsExpired, EventCreditsTakenBack, EventCreditsLow, EventSettlementSettled,
 		EventPermissionCreated, EventPermissionRevoked, EventPermissionExhausted,
 		EventDelegationCreated, EventDelegationRevoked, EventDelegationExpired, EventDelegationExhausted,
+		EventDelegationFrozen, EventDelegationUnfrozen,
 		EventAPIKeyCreated, EventAPIKeyRevoked, EventWalletExported, EventWebhookDisabled,
 	}
 }

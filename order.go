@@ -60,6 +60,19 @@ type Order struct {
 	HTTPStatus     int            `json:"httpStatus"`
 	Data           map[string]any `json:"data"`
 	When           Time           `json:"when"`
+
+	RefundedCents   Cents   `json:"refundedCents"`   // of a card payment: what went back, in cents of Currency
+	RefundedCredits Credits `json:"refundedCredits"` // what was taken back of the credits, for refunds and a dispute
+	Disputed        bool    `json:"disputed"`        // the holder of the card contests the payment, or has won that
+	Replaces        *string `json:"replaces"`        // the failed order in whose place a person pays this one
+}
+
+// OrderDispute is the data of the events about a contested card payment: the order, and what
+// happened.
+type OrderDispute struct {
+	Order
+	Inquiry bool   `json:"inquiry"`           // the bank only asks: no money has moved
+	Outcome string `json:"outcome,omitempty"` // won or lost, from the view of the seller; "" while it is open
 }
 
 // ActResult is the answer to a change that returns no record (wire contract, section 4).
