@@ -40,23 +40,33 @@ func (a *Auth) SignReference(use string, owner toll.Address, id string, ends tim
 // OpenReference returns whose record a text of [Auth.SignReference] stands for. An ended one still tells: whether the record
 // can be used is its own matter. An error that is [toll.CodeDatabaseUnavailable] says nothing of the text.
 func (a *Auth) OpenReference(use, text string) (owner toll.Address, id string, err error) {
+	owner, id, _, err = a.OpenLink(use, text)
+	return owner, id, err
+}
+
+// OpenLink is [Auth.OpenReference] for references that count until they end, and returns when that is: zero for one without an
+// end. The caller compares it with the clock by which the end was set.
+func (a *Auth) OpenLink(use, text string) (owner toll.Address, id string, ends time.Time, err error) {
 	ks := a.keys()
 	payload, key, err := ks.open(text)
 	if err != nil {
-		return toll.Address{}, "", err
+		return toll.Address{}, "", time.Time{}, err
 	}
 	var r reference
 	if err := decodeStrict(payload, &r); err != nil || r.Subject.IsZero() || r.ID == "" || r.IssuedAt == nil {
-		return toll.Address{}, "", errReference
+		return toll.Address{}, "", time.Time{}, errReference
 	}
 	switch ours, err := a.knows(ks, r.Issuer); {
 	case err != nil:
-		return toll.Address{}, "", err
+		return toll.Address{}, "", time.Time{}, err
 	case !ours:
-		return toll.Address{}, "", errForeignIssuer
+		return toll.Address{}, "", time.Time{}, errForeignIssuer
 	}
 	if r.Audience != referenceAudience(r.Issuer, use) || !key.passes(time.Unix(*r.IssuedAt, 0)) {
-		return toll.Address{}, "", errReference
+		return toll.Address{}, "", time.Time{}, errReference
 	}
-	return r.Subject, r.ID, nil
+	if r.ExpiresAt != nil {
+		ends = time.Unix(*r.ExpiresAt, 0)
+	}
+	return r.Subject, r.ID, ends, nil
 }

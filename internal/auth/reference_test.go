@@ -29,6 +29,9 @@ func TestReference(t *testing.T) {
 	if owner, got := open("delegation", text); owner != exampleClaims.Subscriber || got != id {
 		t.Fatalf("%s of %s", got, owner)
 	}
+	if _, _, ends, err := a.OpenLink("delegation", text); err != nil || !ends.Equal(clock.now().Add(time.Hour).Truncate(time.Second)) {
+		t.Errorf("it ends at %s, %v", ends, err)
+	}
 	clock.add(2 * time.Hour)
 	if _, got := open("delegation", text); got != id {
 		t.Error("an ended reference names nothing")

@@ -6,15 +6,8 @@ import (
 	"time"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/rail"
 	"github.com/tollhq/toll/internal/store"
-)
-
-// Use is what a signed link of ours leads to.
-type Use string
-
-const (
-	UsePage  Use = "checkout"       // the page of an open order; valid as long as its session
-	UseAgain Use = "checkout-again" // a new order in the place of one that needed its owner; valid an hour
 )
 
 // Config is what the rail is built on.
@@ -29,9 +22,9 @@ type Config struct {
 	URL            string   // of the API; "" is Stripe's
 	HTTP           *http.Client
 
-	// PublicURL is where browsers reach the service. Link signs an address of ours: the path ends in it.
-	PublicURL string
-	Link      func(use Use, owner toll.Address, orderID string, ends time.Time) (string, error)
+	// Link returns the signed address of a page of ours: the public address of the service, [rail.Use.Path], and "?t=" with the
+	// signature, which is valid until ends, by the clock of the machine.
+	Link func(use rail.Use, owner toll.Address, orderID string, ends time.Time) (string, error)
 
 	Tax        bool   // Stripe Tax; prices are without tax then
 	Descriptor string // suffix on bank statements, "" for none

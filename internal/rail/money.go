@@ -40,10 +40,32 @@ type Refunder interface {
 	Refunded(ctx context.Context, refundID string) (decided bool, failure string, err error)
 }
 
+// Use is what a signed link of ours leads to. It is good for nothing else.
+type Use string
+
+const (
+	UsePage  Use = "checkout"       // the page of an open order; valid as long as its session
+	UseDone  Use = "checkout-done"  // what became of it, where the processor sends the browser; valid a day longer
+	UseAgain Use = "checkout-again" // a new order in the place of one that needed its owner; valid an hour
+)
+
+// Path returns the path of the page of an order.
+func (u Use) Path(orderID string) string {
+	path := "/checkout/" + orderID
+	switch u {
+	case UseDone:
+		return path + "/done"
+	case UseAgain:
+		return path + "/again"
+	}
+	return path
+}
+
 // Enroller is a rail on which persons enrol what they pay with, on pages of the processor.
 type Enroller interface {
-	// Enroll returns the address of a page on which the owner enrols a card. back is where the browser goes afterwards. source
-	// names who asks, for the limit of attempts. Errors: [toll.CodeRateLimited], [toll.CodeCardUnreachable].
+	// Enroll returns the address of a page on which the owner enrols a card. back is an address of ours, without a query, where
+	// the browser goes afterwards with the query setup=ID. source names who asks, for the limit of attempts: a hash of a network
+	// address. Errors: [toll.CodeRateLimited], [toll.CodeCardUnreachable].
 	Enroll(ctx context.Context, owner toll.Address, source, back string) (setupID, page string, err error)
 	// Enrolled fetches an enrolment of the owner: the id of the payment method once the card works, "" before. failure says why
 	// it never will. Errors: [toll.CodePaymentMethodNotFound], [toll.CodeCardUnreachable].

@@ -43,7 +43,8 @@ type CardSetup struct {
 	State     string       `db:"state,set"`
 	Session   string       `db:"session_id,null,set"`
 	Intent    string       `db:"intent_id,null,set"`
-	Failures  int64        `db:"failures,set"` // cards that were declined in it
+	Method    string       `db:"method_id,null,set"` // record of the card that was enrolled, "" before
+	Failures  int64        `db:"failures,set"`       // cards that were declined in it
 	CreatedAt time.Time    `db:"created_at"`
 	ExpiresAt time.Time    `db:"expires_at,set"`
 }
@@ -68,6 +69,30 @@ func CardSetupByID(ctx context.Context, q Querier, id string) (*CardSetup, error
 // CardSetupBySession returns the enrolment with this checkout session, or [ErrNotFound].
 func CardSetupBySession(ctx context.Context, q Querier, session string) (*CardSetup, error) {
 	return cardSetups.one(ctx, q, "WHERE session_id = $1", session)
+}
+
+// CardSetupByIntent returns the enrolment with this setup intent, or [ErrNotFound].
+func CardSetupByIntent(ctx context.Context, q Querier, intent string) (*CardSetup, error) {
+	return cardSetups.one(ctx, q, "WHERE intent_id = $1", intent)
+}
+
+// CardSetupForUpdate returns an enrolment and locks it, or returns [ErrNotFound].
+func CardSetupForUpdate(ctx context.Context, tx *Tx, id string) (*CardSetup, error) {
+	return cardSetups.one(ctx, tx, "WHERE setup_id = $1"+tx.ForUpdate(), id)
+}
+
+// CardSetupsOpen returns the enrolments in a state that an owner or a source have begun since a moment, the oldest first, at
+// most limit.
+func CardSetupsOpen(ctx context.Context, q Querier, state string, owner toll.Address, source string, since time.Time, limit int64) ([]*CardSetup, error) {
+	return cardSetups.all(ctx, q, `WHERE state = $1 AND setup_id IN (
+		SELECT setup_id FROM card_setups WHERE owner = $2 AND created_at >= $4 UNION
+		SELECT setup_id FROM card_setups WHERE source = $3 AND created_at >= $4) ORDER BY created_at, setup_id LIMIT $5`,
+		state, owner.Lower(), source, Micros(since), limit)
+}
+
+// DropCardSetup removes an enrolment that was refused before anything was asked.
+func DropCardSetup(ctx context.Context, tx *Tx, id string) error {
+	return found(tx.Exec(ctx, "DELETE FROM card_setups WHERE setup_id = $1", id))
 }
 
 // CardTries returns how many enrolments, and declined cards in them, a principal and a source have made since a moment.
@@ -108,6 +133,12 @@ func CardMethodByID(ctx context.Context, q Querier, owner toll.Address, id strin
 // CardMethodByStripeID returns the card behind which this payment method of the processor is, or [ErrNotFound].
 func CardMethodByStripeID(ctx context.Context, q Querier, id string) (*CardMethod, error) {
 	return cardMethods.one(ctx, q, "WHERE stripe_id = $1", id)
+}
+
+// CardMethodOf returns what is behind the record with this id, whoever its owner is, or [ErrNotFound]. Ids of records are unique
+// at the processor.
+func CardMethodOf(ctx context.Context, q Querier, id string) (*CardMethod, error) {
+	return cardMethods.one(ctx, q, "WHERE method_id = $1", id)
 }
 
 // CardMethodLike returns the card of an owner with this fingerprint that was not removed, or [ErrNotFound].

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/internal/store/storetest"
 )
@@ -57,12 +58,35 @@ func TestCardRecords(t *testing.T) {
 		if own, source, err := store.CardTries(ctx, st, alice, "b", noon); own != 3 || source != 0 || err != nil {
 			t.Errorf("%d, %d, %v", own, source, err)
 		}
+		setup.Intent, setup.Method = "seti_1", "pm_1"
+		write(t, st, func(tx *store.Tx) error {
+			got, err := store.CardSetupForUpdate(ctx, tx, "s1")
+			if err != nil || got.Intent != "" {
+				t.Errorf("%+v, %v", got, err)
+			}
+			return store.UpdateCardSetup(ctx, tx, setup)
+		})
+		same(t, must[*store.CardSetup](t)(store.CardSetupByIntent(ctx, st, "seti_1")), setup)
+		for _, c := range []struct {
+			owner  toll.Address
+			source string
+			since  time.Time
+			want   int
+		}{{alice, "b", noon, 1}, {bob, "a", noon, 1}, {alice, "a", noon, 1}, {bob, "b", noon, 0}, {alice, "a", noon.Add(time.Second), 0}} {
+			open, err := store.CardSetupsOpen(ctx, st, "open", c.owner, c.source, c.since, 9)
+			if err != nil || len(open) != c.want {
+				t.Errorf("%+v: %d, %v", c, len(open), err)
+			}
+		}
+		write(t, st, func(tx *store.Tx) error { return store.DropCardSetup(ctx, tx, "s1") })
+		notFound(t, st.Tx(ctx, func(tx *store.Tx) error { return store.DropCardSetup(ctx, tx, "s1") }))
 
 		m := &store.CardMethod{Owner: alice, ID: "pm_1", StripeID: "pm_1", Customer: "cus_1", Fingerprint: "f", CheckedAt: noon}
 		write(t, st, func(tx *store.Tx) error { return store.PutCardMethod(ctx, tx, m) })
 		m.StripeID = "pm_2"
 		write(t, st, func(tx *store.Tx) error { return store.PutCardMethod(ctx, tx, m) })
 		same(t, must[*store.CardMethod](t)(store.CardMethodLike(ctx, st, alice, "f")), m)
+		same(t, must[*store.CardMethod](t)(store.CardMethodOf(ctx, st, "pm_1")), m)
 		other := *m
 		other.ID, other.StripeID = "pm_3", "pm_3"
 		if err := st.Tx(ctx, func(tx *store.Tx) error { return store.PutCardMethod(ctx, tx, &other) }); !store.IsUnique(err) {

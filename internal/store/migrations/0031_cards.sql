@@ -26,7 +26,8 @@ CREATE TABLE card_customers (
 ){{ROWID}};
 CREATE UNIQUE INDEX card_customers_id ON card_customers (customer_id) WHERE customer_id IS NOT NULL;
 
--- Enrolments of cards, which also count for the limit of T84. source is a hash of the address that asked.
+-- Enrolments of cards, which also count for the limit of T84. source is a hash of the address that asked. method_id is the record
+-- of the card that was enrolled, NULL before.
 CREATE TABLE card_setups (
     setup_id   {{TEXT}} NOT NULL,
     owner      {{TEXT}} NOT NULL,
@@ -34,6 +35,7 @@ CREATE TABLE card_setups (
     state      TEXT     NOT NULL,
     session_id {{TEXT}},
     intent_id  {{TEXT}},
+    method_id  {{TEXT}},
     failures   BIGINT   NOT NULL,
     created_at BIGINT   NOT NULL,
     expires_at BIGINT   NOT NULL,
@@ -55,6 +57,7 @@ CREATE TABLE card_methods (
     checked_at  BIGINT   NOT NULL,
     PRIMARY KEY (owner, method_id)
 ){{ROWID}};
+CREATE INDEX card_methods_id ON card_methods (method_id);
 CREATE UNIQUE INDEX card_methods_stripe ON card_methods (stripe_id);
 CREATE UNIQUE INDEX card_methods_same ON card_methods (owner, fingerprint) WHERE fingerprint IS NOT NULL;
 
