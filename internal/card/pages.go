@@ -15,5 +15,5 @@ func (r *Rail) Page(ctx context.Context, orderID string, hosted bool) (rail.Show
 
 // Again implements [rail.Pages].
 func (r *Rail) Again(owner toll.Address, orderID string, ends time.Time) (string, error) {
-	return r.cfg.Link(UseAgain, owner, orderID, ends)
+	return r.cfg.Link(rail.UseAgain, owner, orderID, ends)
 }
