@@ -421,6 +421,7 @@ var skips = map[string]string{
 	"internal/chain/chaintest/chain.go":                  "nothing: it ran before, on the chain that it is about",
 	"internal/server/whole_test.go":                      "nothing: an answer was lost, and rapid draws another sequence for that one",
 	"interop/main_test.go":                               "node, or an npm registry",
+	"interop/browser_test.go":                            "chromium",
 	"interop/mcp_test.go":                                "a newer node from npm, for this processor",
 }
 

@@ -112,6 +112,17 @@ if [ -z "$lint" ] && { [ -z "$lane" ] || [ "$lane" = chain ] || [ "$lane" = inte
     fi
 fi
 
+# The browser of a person who pays.
+if [ -z "$lint" ] && { [ -z "$lane" ] || [ "$lane" = interop ]; } && ! command -v chromium >/dev/null; then
+    if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
+        say "installing chromium, in which pages are tested"
+        apt-get update -qq >&2 && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium >&2 ||
+            say "chromium is not to be had: the suite chromium is SKIPPED"
+    else
+        say "chromium is missing: the suite chromium is SKIPPED"
+    fi
+fi
+
 # What is released is built without C, and so is everything here but the race detector, which needs it: dependencies are
 # then compiled twice and not three times.
 export CGO_ENABLED=0
@@ -167,7 +178,7 @@ watched='^(TestLinearizable|TestClockMovedAtOnce|TestChainEndsWithTheService|Tes
 large='^(TestT137_OversizedAnswer|TestT137_IDOfLargeMessage|TestT173_SlowReadersInMemory)$'
 # A lane is some of the packages, and within them subtests by the names of stores.
 skip=
-suites="sqlite postgres partitioned embedded anvil"
+suites="sqlite postgres partitioned embedded anvil chromium"
 chain='/internal/(chain|crypto)(/|$)'
 case $lane in
 '') packages() { cat; } ;;
@@ -185,7 +196,7 @@ chain)
     ;;
 interop)
     packages() { grep '/interop$'; }
-    suites=
+    suites=chromium
     ;;
 esac
 # go vet has run, and nobody debugs these binaries: without symbols they are linked sooner, and panics read the same.

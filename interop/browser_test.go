@@ -1,0 +1,118 @@
+package interop
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// browser is a person with chromium.
+type browser struct {
+	*testing.T
+	*role
+	program string
+}
+
+// inBrowser runs a test with a browser, which is closed when the test ends. Its name is that of the suite in scripts/test.sh.
+func inBrowser(t *testing.T, f func(b *browser)) {
+	t.Run("chromium", func(t *testing.T) {
+		n := findNode(t)
+		program, err := exec.LookPath("chromium")
+		if err != nil {
+			t.Skip("not run: chromium is not installed")
+		}
+		b := &browser{t, n.start(t, n.workDir(t), "browser"), program}
+		t.Cleanup(func() {
+			if err := b.do("close", nil, nil); err != nil {
+				t.Error(err)
+			}
+		})
+		f(b)
+	})
+}
+
+func (b *browser) must(command string, args map[string]any, out any) {
+	b.Helper()
+	if err := b.do(command, args, out); err != nil {
+		b.Fatal(err)
+	}
+}
+
+// begin opens an empty browser, with or without scripts. What goes wrong in it fails the test.
+func (b *browser) begin(scripts bool) {
+	b.Helper()
+	b.sane()
+	b.must("open", map[string]any{"program": b.program, "scripts": scripts}, nil)
+	b.Cleanup(b.sane)
+}
+
+func (b *browser) sane() {
+	b.Helper()
+	var faults []string
+	if err := b.do("faults", nil, &faults); err != nil {
+		b.Error(err)
+	}
+	for _, f := range faults {
+		b.Errorf("in the browser: %s", f)
+	}
+}
+
+// visit goes to an address, which has to answer with a status.
+func (b *browser) visit(url string, status int) {
+	b.Helper()
+	var got int
+	if b.must("visit", map[string]any{"url": url}, &got); got != status {
+		b.Fatalf("GET %s: status %d, want %d", url, got, status)
+	}
+}
+
+func (b *browser) typeInto(label, text string) {
+	b.Helper()
+	b.must("type", map[string]any{"label": label, "text": text}, nil)
+}
+
+func (b *browser) press(name string) {
+	b.Helper()
+	b.must("press", map[string]any{"name": name}, nil)
+}
+
+// read waits until the page shows a text, and returns its address.
+func (b *browser) read(text string) (url string) {
+	b.Helper()
+	b.must("read", map[string]any{"text": text}, &url)
+	return url
+}
+
+// shown is what the browser has.
+type shown struct{ URL, Title, Text, HTML string }
+
+func (b *browser) content() (s shown) {
+	b.Helper()
+	b.must("content", nil, &s)
+	return s
+}
+
+// look examines the page light, dark and narrow. TOLL_TEST_PICTURES names a directory for pictures of it.
+func (b *browser) look(name string) {
+	b.Helper()
+	file := os.Getenv("TOLL_TEST_PICTURES")
+	if file != "" {
+		file = filepath.Join(file, strings.ReplaceAll(name, " ", "-"))
+	}
+	var wrong []string
+	b.must("look", map[string]any{"file": file}, &wrong)
+	for _, w := range wrong {
+		b.Errorf("page %q: %s", name, w)
+	}
+}
+
+// fillCard types a card into a page of the double and sends the form.
+func (b *browser) fillCard(number, button string) {
+	b.Helper()
+	b.typeInto("Number of a test card", number)
+	b.typeInto("Valid until", "12/34")
+	b.typeInto("Security code", "123")
+	b.press(button)
+}
