@@ -26,7 +26,8 @@ type Config struct {
 	// signature, which is valid until ends, by the clock of the machine.
 	Link func(use rail.Use, owner toll.Address, orderID string, ends time.Time) (string, error)
 
-	Tax        bool   // Stripe Tax; prices are without tax then
+	Tax        bool   // Stripe Tax computes and reports the tax that prices include
+	Invoices   bool   // Stripe makes an invoice of each page
 	Descriptor string // suffix on bank statements, "" for none
 
 	// Clock is that of the service, for rows and jobs. Machine is that of the machine, for everything that Stripe compares

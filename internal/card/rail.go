@@ -2,8 +2,16 @@ package card
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
+	"log/slog"
+	"math/big"
+	"strings"
+	"sync/atomic"
+	"time"
 
+	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/jobs"
 	"github.com/tollhq/toll/internal/rail"
 	"github.com/tollhq/toll/internal/store"
@@ -16,8 +24,12 @@ var errUnbuilt = errors.New("card: not built yet")
 // share a database.
 type Rail struct {
 	cfg    Config
+	api    *api
+	log    *slog.Logger
 	orders rail.Orders
 	wake   jobs.Signal // of the loop that reads events
+
+	deniedAt atomic.Int64 // when Stripe refused the key last, in Unix nanoseconds; 0: it did not
 }
 
 var (
@@ -28,24 +40,183 @@ var (
 )
 
 // New returns a rail. It asks nobody. Errors: a key of another environment, more than two webhook secrets.
-func New(cfg Config) (*Rail, error) { return &Rail{cfg: cfg, wake: jobs.NewSignal()}, nil }
+func New(cfg Config) (*Rail, error) {
+	key, live := keyMode(cfg.SecretKey)
+	switch {
+	case !key:
+		return nil, errors.New("the secret key of the card processor must start with sk_ or rk_, and then test_ or live_")
+	case live != (cfg.Environment == toll.Live):
+		return nil, fmt.Errorf("the secret key of the card processor does not fit the environment %s", cfg.Environment)
+	case len(cfg.WebhookSecrets) > 2:
+		return nil, errors.New("at most two webhook secrets can be in use at a time")
+	}
+	if cfg.Clock == nil {
+		cfg.Clock = time.Now
+	}
+	if cfg.Machine == nil {
+		cfg.Machine = time.Now
+	}
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	return &Rail{cfg: cfg, api: newAPI(&cfg), log: cfg.Log, wake: jobs.NewSignal()}, nil
+}
+
+// keyMode reports whether a secret key has the form of one, and whether it is of the live mode.
+func keyMode(key string) (ok, live bool) {
+	mode, _ := strings.CutPrefix(key, "sk_")
+	mode, _ = strings.CutPrefix(mode, "rk_")
+	live = strings.HasPrefix(mode, "live_")
+	return mode != key && (live || strings.HasPrefix(mode, "test_")), live
+}
+
+// now is the time of rows and jobs.
+func (r *Rail) now() time.Time { return r.cfg.Clock().UTC().Truncate(time.Microsecond) }
+
+func (r *Rail) failpoint(step string) {
+	if r.cfg.At != nil {
+		r.cfg.At(step)
+	}
+}
 
 // Connect implements [rail.Rail].
 func (r *Rail) Connect(o rail.Orders) { r.orders = o }
 
 // Prepare implements [rail.Rail]. It refuses an amount that is not whole cents from 1.00 up, another currency than USD and EUR,
 // and a delegation whose card has nothing behind it.
-func (r *Rail) Prepare(ctx context.Context, p *rail.Purchase) error { return errUnbuilt }
+func (r *Rail) Prepare(ctx context.Context, p *rail.Purchase) error {
+	if _, err := centsOf(p.Total); err != nil {
+		return err
+	}
+	if c := p.Plan.Price.CurrencyName(); c != toll.CurrencyUSD && c != toll.CurrencyEUR {
+		return toll.NewError(toll.CodeCheckoutWrongPlan).WithDetails("currency %s", c)
+	}
+	if p.DelegationID == "" {
+		if p.Session == nil {
+			return toll.Errorf(toll.CodeCheckoutWrongPlan, "A person pays this plan on a page, or a delegation with a card.")
+		}
+		return nil
+	}
+	m, err := store.CardMethodByID(ctx, r.cfg.Store, p.Subscriber, p.PaymentMethod)
+	if errors.Is(err, store.ErrNotFound) || err == nil && m.Fingerprint == "" {
+		return toll.NewError(toll.CodePaymentMethodUnusable)
+	}
+	return err
+}
 
 // Begin implements [rail.Rail]: it inserts the row in state [Created].
-func (r *Rail) Begin(ctx context.Context, tx *store.Tx, p *rail.Purchase) error { return errUnbuilt }
+func (r *Rail) Begin(ctx context.Context, tx *store.Tx, p *rail.Purchase) error {
+	cents, err := centsOf(p.Total)
+	if err != nil {
+		return err
+	}
+	d := details{Session: p.Session, Name: p.Plan.Metadata.Name}
+	if p.Session != nil {
+		d.Hosted = p.Session.Hosted || r.cfg.PublishableKey == ""
+	}
+	data, err := json.Marshal(d)
+	if err != nil {
+		return err
+	}
+	now := r.now()
+	row := &store.CardPayment{
+		OrderID: p.OrderID, Account: p.Account, Seller: p.Plan.Owner, Payer: p.Subscriber, State: string(Created), Attempt: 1,
+		Cents: cents, Currency: strings.ToLower(p.Plan.Price.CurrencyName()), Delegation: p.DelegationID,
+		CreatedAt: now, UpdatedAt: now, Data: data,
+	}
+	if p.Session == nil {
+		row.Method = p.PaymentMethod
+	}
+	return store.InsertCardPayment(ctx, tx, row)
+}
+
+// centsOf returns an amount of 6 decimals in cents. It refuses one that is not whole cents, and one
+// below 1.00.
+func centsOf(u toll.Units) (int64, error) {
+	const unitsPerCent = 10_000
+	cents, rest := new(big.Int).QuoRem(u.Int(), big.NewInt(unitsPerCent), new(big.Int))
+	if rest.Sign() != 0 || !cents.IsInt64() || cents.Int64() < toll.MinFiatUnits/unitsPerCent {
+		return 0, toll.NewError(toll.CodeFiatPriceTooLow).WithDetails("amount %s", u)
+	}
+	return cents.Int64(), nil
+}
 
 // Payment implements [rail.Rail]. The address of a page is one of ours, signed anew, so that it is not stored.
 func (r *Rail) Payment(ctx context.Context, q store.Querier, orderID string) (rail.Payment, error) {
-	return rail.Payment{}, errUnbuilt
+	p, err := store.CardPaymentByOrder(ctx, q, orderID)
+	if err != nil {
+		return rail.Payment{}, err
+	}
+	d, err := detailsOf(p)
+	if err != nil {
+		return rail.Payment{}, err
+	}
+	out := rail.Payment{Outcome: outcomeOf(p, d), Delay: d.Delay, SessionID: p.Session, CreatedAt: d.TriedAt, ExpiresAt: d.PageEnd}
+	if State(p.State) == Page {
+		out.CheckoutURL, err = r.cfg.Link(rail.UsePage, p.Payer, p.OrderID, d.PageEnd)
+	}
+	return out, err
+}
+
+// maxSteps bounds the steps of one run.
+const maxSteps = 12
+
+// read reads a payment.
+func (r *Rail) read(ctx context.Context, orderID string) (*store.CardPayment, *details, error) {
+	p, err := store.CardPaymentByOrder(ctx, r.cfg.Store, orderID)
+	if err != nil {
+		return nil, nil, err
+	}
+	d, err := detailsOf(p)
+	return p, d, err
 }
 
 // Resume implements [rail.Rail]: it does the next steps of an open payment until it is decided, or until somebody else has to
 // act. Then it returns a [*rail.Later], so that this job is also what reconciles the order: after 5, 10, 20, and then every 30
 // seconds. A repeat does no harm; several processes at a time are told apart by the version of the row and by Stripe's keys.
-func (r *Rail) Resume(ctx context.Context, p *rail.Purchase) error { return errUnbuilt }
+func (r *Rail) Resume(ctx context.Context, purchase *rail.Purchase) error {
+	for range maxSteps {
+		p, d, err := r.read(ctx, purchase.OrderID)
+		switch {
+		case err != nil:
+			return err
+		case p.Undecided:
+			return &rail.Later{After: lookEvery} // the job card.decide works on it
+		case !State(p.State).open():
+			return nil
+		}
+		again, err := r.step(ctx, p, d)
+		if a, ok := errors.AsType[*answer](err); ok && a.kind == busy {
+			return &rail.Later{After: a.pause()}
+		}
+		u := r.unavailable(err)
+		switch {
+		case errors.Is(err, errChanged):
+		case u != nil:
+			return r.delay(ctx, purchase.OrderID, u)
+		case err != nil:
+			return err
+		case again > 0 && State(p.State).open():
+			if d.Delay != nil {
+				if err := r.write(ctx, p, d, nil); err != nil && !errors.Is(err, errChanged) {
+					return err
+				}
+			}
+			return &rail.Later{After: again}
+		}
+	}
+	return &rail.Later{After: busyPause}
+}
+
+// delay keeps why a payment cannot go on now, and returns that.
+func (r *Rail) delay(ctx context.Context, orderID string, unavailable error) error {
+	p, d, err := r.read(ctx, orderID)
+	if err != nil || !State(p.State).open() {
+		return err
+	}
+	d.Delay = rail.NewDelay(unavailable, r.now())
+	if err := r.writeAll(ctx, p, d, nil); err != nil && !errors.Is(err, errChanged) {
+		return err
+	}
+	return unavailable
+}

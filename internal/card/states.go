@@ -37,13 +37,17 @@ func (s State) status() toll.OrderStatus {
 	return toll.OrderCreated
 }
 
+// open reports whether the payment is undecided.
+func (s State) open() bool { return s != Paid && s != Failed && s != Rejected }
+
 // details is the JSON of a card_payments row: what no query asks for. Documents are permanent, later releases read them.
 type details struct {
 	Session *rail.SessionInput `json:"session,omitempty"` // how a person pays; nil: a card is charged
 	Name    string             `json:"name,omitempty"`    // of the plan, as it was ordered
 	Hosted  bool               `json:"hosted,omitempty"`  // the live session is a page of Stripe
-	PageAt  time.Time          `json:"pageAt,omitzero"`   // when the live session was made, by Stripe's clock
-	PageEnd time.Time          `json:"pageEnd,omitzero"`  // when it ends
+	TriedAt time.Time          `json:"triedAt,omitzero"`  // when this attempt was prepared, by the clock of the machine
+	PageEnd time.Time          `json:"pageEnd,omitzero"`  // when the live session ends, by the clock of the machine
+	Missing time.Time          `json:"missing,omitzero"`  // since when Stripe does not list the attempt, by the clock of the machine
 	Then    State              `json:"then,omitempty"`    // of Ending: Failed, or Created for another page
 	Delay   *rail.Delay        `json:"delay,omitempty"`   // why it cannot go on now
 	Failure *failure           `json:"failure,omitempty"` // of Failed, Rejected, and of Ending before Failed

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strconv"
+	"time"
 
 	"github.com/stripe/stripe-go/v85"
 	"github.com/stripe/stripe-go/v85/form"
@@ -16,18 +18,61 @@ import (
 type api struct {
 	backend stripe.Backend
 	key     string
+	slots   chan struct{} // requests at a time
 }
 
+const (
+	apiTimeout = 20 * time.Second // of one request
+	apiSlots   = 8                // requests at a time, of one process
+	apiAnswer  = 1 << 20          // bytes of an answer
+)
+
 func newAPI(cfg *Config) *api {
+	client := http.Client{}
+	if cfg.HTTP != nil {
+		client = *cfg.HTTP
+	}
+	client.Transport = bounded{client.Transport}
+	client.Timeout = apiTimeout
+	client.CheckRedirect = func(*http.Request, []*http.Request) error { return errRedirect }
 	c := &stripe.BackendConfig{
-		HTTPClient: cfg.HTTP, MaxNetworkRetries: stripe.Int64(0), EnableTelemetry: stripe.Bool(false),
+		HTTPClient: &client, MaxNetworkRetries: stripe.Int64(0), EnableTelemetry: stripe.Bool(false),
 		// Its log lines have errors in full, and so the client secrets in them.
 		LeveledLogger: &stripe.LeveledLogger{Level: stripe.LevelNull},
 	}
 	if cfg.URL != "" {
 		c.URL = stripe.String(cfg.URL)
 	}
-	return &api{stripe.GetBackendWithConfig(stripe.APIBackend, c), cfg.SecretKey}
+	return &api{stripe.GetBackendWithConfig(stripe.APIBackend, c), cfg.SecretKey, make(chan struct{}, apiSlots)}
+}
+
+var errRedirect = errors.New("card: the processor redirects, which it never does")
+
+// bounded reads at most [apiAnswer] bytes of an answer.
+type bounded struct{ by http.RoundTripper }
+
+func (b bounded) RoundTrip(r *http.Request) (*http.Response, error) {
+	by := b.by
+	if by == nil {
+		by = http.DefaultTransport
+	}
+	a, err := by.RoundTrip(r)
+	if err == nil {
+		a.Body = http.MaxBytesReader(nil, a.Body, apiAnswer)
+	}
+	return a, err
+}
+
+// do sends one request when there is a slot for it.
+func (a *api) do(ctx context.Context, method, path string, body []byte, params *stripe.Params, into stripe.LastResponseSetter) error {
+	select {
+	case a.slots <- struct{}{}:
+	case <-ctx.Done():
+		return &answer{kind: unclear, code: "not_sent"}
+	}
+	defer func() { <-a.slots }()
+	params.Context = ctx
+	return answerOf(a.backend.CallRaw(method, "/v1/"+path, a.key, body, params, into))
 }
 
 // encode returns the parameters of a call as the bytes that are stored and sent.
@@ -39,8 +84,7 @@ func encode(params any) string {
 
 // post sends a stored call, under its key and with its bytes, and reads the object that it made or changed.
 func (a *api) post(ctx context.Context, c *store.CardCall, into stripe.LastResponseSetter) error {
-	params := &stripe.Params{Context: ctx, IdempotencyKey: &c.Key}
-	return answerOf(a.backend.CallRaw(http.MethodPost, "/v1/"+c.Path, a.key, []byte(c.Params), params, into))
+	return a.do(ctx, http.MethodPost, c.Path, []byte(c.Params), &stripe.Params{IdempotencyKey: &c.Key}, into)
 }
 
 // get fetches an object or a list.
@@ -49,7 +93,7 @@ func (a *api) get(ctx context.Context, path string, params any, into stripe.Last
 	if params != nil {
 		query = encode(params)
 	}
-	return answerOf(a.backend.CallRaw(http.MethodGet, "/v1/"+path, a.key, []byte(query), &stripe.Params{Context: ctx}, into))
+	return a.do(ctx, http.MethodGet, path, []byte(query), &stripe.Params{}, into)
 }
 
 // kind is what an answer without success means for what was asked.
@@ -74,7 +118,20 @@ type answer struct {
 	code, declineCode, param string
 	request                  string
 	intent, charge           string // ids, of a payment that was tried
+	wait                     time.Duration
 }
+
+// pause is how long to wait before the same request is sent again.
+func (e *answer) pause() time.Duration {
+	pause := busyPause
+	if e.kind == denied {
+		pause = deniedPause
+	}
+	return min(max(e.wait, pause), maxPause)
+}
+
+// maxPause bounds the pause that an answer may ask for.
+const maxPause = 5 * time.Minute
 
 func (e *answer) Error() string {
 	return fmt.Sprintf("stripe answered %d %s %s (request %s)", e.status, e.code, e.declineCode, e.request)
@@ -95,6 +152,10 @@ func answerOf(err error) error {
 	}
 	if e.PaymentIntent != nil {
 		a.intent = e.PaymentIntent.ID
+	}
+	if e.LastResponse != nil {
+		seconds, _ := strconv.Atoi(e.LastResponse.Header.Get("Retry-After"))
+		a.wait = time.Duration(min(max(seconds, 0), int(maxPause/time.Second))) * time.Second
 	}
 	switch {
 	case e.HTTPStatusCode >= 500:

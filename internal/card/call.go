@@ -1,0 +1,173 @@
+package card
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/stripe/stripe-go/v85"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/store"
+)
+
+const (
+	// keyLife is how long an idempotency key is used. Stripe keeps the outcome of a key for at
+	// least 24 hours.
+	keyLife = 23 * time.Hour
+	// callTries is how often one run sends a call whose answer is unclear.
+	callTries = 3
+	// busyPause is the pause after an answer that asks for one, deniedPause after one that only an
+	// operator can change.
+	busyPause, deniedPause = time.Second, time.Minute
+)
+
+// errForgotten says that a call without an answer is so old that Stripe may have forgotten its key.
+// The caller looks the object up by list.
+var errForgotten = errors.New("card: Stripe may have forgotten the key of a call without an answer")
+
+// call sends a request that changes something at Stripe, under the key of c, and reads the object
+// into into. It stores the call before it sends it; build makes the parameters of a new one. A
+// repeat sends the stored bytes, or, once the answer is stored, fetches the object. A path with an
+// action, such as "refunds/re_1/cancel", has the object before the action.
+//
+// Errors: [*answer], errForgotten, those of the database.
+func (r *Rail) call(ctx context.Context, c *store.CardCall, build func() any, into stripe.LastResponseSetter) error {
+	stored, err := store.CardCallByKey(ctx, r.cfg.Store, c.Key)
+	if errors.Is(err, store.ErrNotFound) {
+		c.Params, c.CreatedAt = encode(build()), r.now()
+		err = r.cfg.Store.Tx(ctx, func(tx *store.Tx) (err error) {
+			stored, err = store.EnsureCardCall(ctx, tx, c)
+			return err
+		})
+	}
+	if err != nil {
+		return err
+	}
+	if *c = *stored; c.Status != 0 {
+		return r.again(ctx, c, into)
+	}
+	r.failpoint(atCalling)
+	err = r.send(ctx, c, into)
+	r.failpoint(atAnswered)
+	if c.Status == 0 {
+		return err
+	}
+	if stored := r.cfg.Store.Tx(ctx, func(tx *store.Tx) error { return store.AnswerCardCall(ctx, tx, c) }); stored != nil {
+		return stored
+	}
+	return err
+}
+
+// send sends a stored call, up to [callTries] times while the answer is unclear. When the answer is
+// clear it sets Status, Object and AnsweredAt of c, and empties Params; storing that is up to the
+// caller.
+func (r *Rail) send(ctx context.Context, c *store.CardCall, into stripe.LastResponseSetter) error {
+	now := r.now()
+	if now.Sub(c.CreatedAt) >= keyLife {
+		return errForgotten
+	}
+	var a *answer
+	for try := 1; ; try++ {
+		err := r.api.post(ctx, c, into)
+		a, _ = errors.AsType[*answer](err)
+		if err == nil && idOf(into) == "" {
+			a = &answer{kind: unclear, code: "no_object"}
+		}
+		if a == nil || a.kind != unclear || try == callTries || ctx.Err() != nil {
+			break
+		}
+	}
+	if a != nil {
+		r.log.Info("the card processor did not do what it was asked", "call", c.Key, "path", c.Path, "answer", a)
+	}
+	switch {
+	case a == nil:
+		c.Status, c.Object = http.StatusOK, idOf(into)
+	case a.kind == unclear, a.kind == busy, a.kind == denied:
+		r.noteDenied(a)
+		return a
+	case a.kind == conflict:
+		// The first request under the key had other bytes, and its outcome is not in this answer.
+		r.log.Error("alarm: an idempotency key was used with other parameters", "call", c.Key, "answer", a)
+		return a
+	default:
+		c.Status, c.Object = int64(a.status), a.intent
+	}
+	r.deniedAt.Store(0)
+	c.Params, c.AnsweredAt = "", now
+	if a != nil {
+		return a
+	}
+	return nil
+}
+
+// again fetches the object of a call that was answered before.
+func (r *Rail) again(ctx context.Context, c *store.CardCall, into stripe.LastResponseSetter) error {
+	switch {
+	case c.Status == http.StatusPaymentRequired:
+		return &answer{kind: card, status: int(c.Status), intent: c.Object}
+	case c.Status == http.StatusNotFound:
+		return &answer{kind: missing, status: int(c.Status)}
+	case c.Status >= 300 || c.Object == "":
+		return &answer{kind: refused, status: int(c.Status), intent: c.Object}
+	}
+	path, _, _ := strings.Cut(c.Path, "/"+c.Object)
+	return r.get(ctx, path+"/"+c.Object, nil, into)
+}
+
+// get fetches an object or a list. path is below /v1/. Errors: [*answer].
+func (r *Rail) get(ctx context.Context, path string, params any, into stripe.LastResponseSetter) error {
+	err := r.api.get(ctx, path, params, into)
+	if a, ok := errors.AsType[*answer](err); ok {
+		r.log.Info("the card processor did not return an object", "path", path, "answer", a)
+		r.noteDenied(a)
+	}
+	return err
+}
+
+// unavailable returns the error for callers when Stripe cannot be used now, with the time after
+// which another try is of use: [toll.CodeCardUnreachable]. It is nil for other errors.
+func (r *Rail) unavailable(err error) error {
+	a, ok := errors.AsType[*answer](err)
+	if !ok || a.kind != busy && a.kind != denied && a.kind != unclear {
+		return nil
+	}
+	e := toll.NewError(toll.CodeCardUnreachable).WithCause(a)
+	e.RetryAfterSecs = int(a.pause() / time.Second)
+	return e
+}
+
+// noteDenied remembers that Stripe refuses the key of the service, with an alarm once a minute.
+func (r *Rail) noteDenied(a *answer) {
+	if a.kind != denied {
+		return
+	}
+	now := r.cfg.Machine().UnixNano()
+	last := r.deniedAt.Load()
+	if now-last >= int64(time.Minute) && r.deniedAt.CompareAndSwap(last, now) {
+		r.log.Error("alarm: the card processor refuses the key of this service", "answer", a)
+	}
+}
+
+// Failing reports whether Stripe refused the key of the service when it was asked last.
+func (r *Rail) Failing() bool { return r.deniedAt.Load() != 0 }
+
+// idOf returns the id of an object of Stripe, "" for one without.
+func idOf(v stripe.LastResponseSetter) string {
+	switch v := v.(type) {
+	case *stripe.Customer:
+		return v.ID
+	case *stripe.PaymentIntent:
+		return v.ID
+	case *stripe.CheckoutSession:
+		return v.ID
+	case *stripe.Refund:
+		return v.ID
+	case *stripe.PaymentMethod:
+		return v.ID
+	}
+	return ""
+}

@@ -1,0 +1,329 @@
+package card
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/stripe/stripe-go/v85"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/store"
+)
+
+// Suffixes of the idempotency keys of calls that end an attempt.
+const (
+	keyCancel = "-cancel"
+	keyExpire = "-expire"
+)
+
+const (
+	// missingTime is how long Stripe may not list an attempt whose answer was lost before the order
+	// fails. missingSends is how long the same call is still sent in this time.
+	missingTime, missingSends = 10 * time.Minute, 9 * time.Minute
+	// listBefore is how much earlier than its call an object may have been made, by the clocks of
+	// both machines.
+	listBefore = time.Minute
+	// listPages bounds the pages of 100 objects that one look-up reads.
+	listPages = 20
+	// retryPage is how old a call may be whose page Stripe refuses because it would end too early.
+	retryPage = time.Minute
+)
+
+// errLookup says that a list was too long to find an object in it.
+var errLookup = errors.New("card: too many objects in a list to find one")
+
+// withMoves are the members of a payment intent that are expanded.
+var withMoves = []*string{stripe.String("latest_charge.balance_transaction")}
+
+// step does the next step of an open payment. again is the time after which another look is of use,
+// and 0 when the next step can be done at once. Errors: errChanged, [*answer], those of the
+// database.
+func (r *Rail) step(ctx context.Context, p *store.CardPayment, d *details) (again time.Duration, err error) {
+	switch State(p.State) {
+	case Created:
+		return 0, r.prepareAttempt(ctx, p, d)
+	case Calling:
+		return 0, r.attempt(ctx, p, d)
+	case Page, Pending:
+		if d.Session != nil {
+			return r.lookAtPage(ctx, p, d)
+		}
+		pi, err := r.intent(ctx, p.Intent)
+		if err != nil {
+			return 0, err
+		}
+		return pauseOf(p, d, r.cfg.Machine()), r.judge(ctx, p, d, nil, pi)
+	case Ending:
+		return 0, r.endAttempt(ctx, p, d)
+	}
+	return 0, nil
+}
+
+// pauseOf returns the time to the next look at a payment: 5, 10, 20, and then 30 seconds.
+func pauseOf(p *store.CardPayment, d *details, now time.Time) time.Duration {
+	age := now.Sub(d.TriedAt)
+	for _, s := range []time.Duration{5, 10, 20} {
+		if age < s*time.Second {
+			return s * time.Second
+		}
+	}
+	return lookEvery
+}
+
+// lookEvery is how often a payment is looked at that somebody else has to carry on.
+const lookEvery = 30 * time.Second
+
+// attemptKey is the idempotency key of the attempt of a payment.
+func attemptKey(p *store.CardPayment) string {
+	return p.OrderID + "-" + strconv.FormatInt(p.Attempt, 10)
+}
+
+// prepareAttempt stores the call of the next attempt.
+func (r *Rail) prepareAttempt(ctx context.Context, p *store.CardPayment, d *details) error {
+	c := &store.CardCall{Key: attemptKey(p), Subject: p.OrderID, CreatedAt: r.now()}
+	d.TriedAt, d.Missing = r.cfg.Machine().UTC().Truncate(time.Second), time.Time{}
+	if d.Session != nil {
+		params, err := r.pageParams(p, d)
+		if err != nil {
+			return err
+		}
+		c.Path, c.Params = "checkout/sessions", encode(params)
+	} else {
+		m, err := store.CardMethodByID(ctx, r.cfg.Store, p.Payer, p.Method)
+		if errors.Is(err, store.ErrNotFound) || err == nil && m.Fingerprint == "" {
+			return r.settle(ctx, p, evidence{failure: &failure{Code: toll.CodePaymentMethodUnusable, Reason: "The card was removed."}})
+		}
+		if err != nil {
+			return err
+		}
+		p.Customer = m.Customer
+		c.Path, c.Params = "payment_intents", encode(r.chargeParams(p, m))
+	}
+	p.State = string(Calling)
+	return r.write(ctx, p, d, func(tx *store.Tx) error {
+		_, err := store.EnsureCardCall(ctx, tx, c)
+		return err
+	})
+}
+
+// chargeParams are those of a charge off session.
+func (r *Rail) chargeParams(p *store.CardPayment, m *store.CardMethod) *stripe.PaymentIntentCreateParams {
+	in := &stripe.PaymentIntentCreateParams{
+		Amount: &p.Cents, Currency: &p.Currency, Customer: &m.Customer, PaymentMethod: &m.StripeID,
+		PaymentMethodTypes: []*string{stripe.String("card")}, Confirm: stripe.Bool(true), OffSession: stripe.Bool(true),
+		Metadata: r.metadata(p), Expand: withMoves,
+	}
+	if r.cfg.Descriptor != "" {
+		in.StatementDescriptorSuffix = &r.cfg.Descriptor
+	}
+	return in
+}
+
+// attempt sends the call of an attempt, and acts on its answer.
+func (r *Rail) attempt(ctx context.Context, p *store.CardPayment, d *details) error {
+	c, err := store.CardCallByKey(ctx, r.cfg.Store, attemptKey(p))
+	if err != nil {
+		return err
+	}
+	now := r.cfg.Machine()
+	if !d.Missing.IsZero() && now.Sub(d.Missing) >= missingSends {
+		return r.lookUp(ctx, p, d, c, &answer{kind: unclear, code: "not_sent"})
+	}
+	pi, s := &stripe.PaymentIntent{}, &stripe.CheckoutSession{}
+	var into stripe.LastResponseSetter = pi
+	if d.Session != nil {
+		into = s
+	}
+	r.failpoint(atCalling)
+	err = r.send(ctx, c, into)
+	r.failpoint(atAnswered)
+	a, refusedIt := errors.AsType[*answer](err)
+	switch {
+	case err == nil && d.Session != nil:
+		return r.openPage(ctx, p, d, c, s)
+	case err == nil:
+		return r.judge(ctx, p, d, c, pi)
+	case errors.Is(err, errForgotten):
+		return r.lookUp(ctx, p, d, c, nil)
+	case !refusedIt:
+		return err
+	}
+	switch a.kind {
+	case busy, denied:
+		return a
+	case unclear, conflict:
+		return r.lookUp(ctx, p, d, c, a)
+	case card:
+		return r.settle(ctx, p, evidence{failure: failureOf(a), tried: a.intent, call: c})
+	case owner:
+		if a.intent != "" {
+			p.Intent = a.intent
+			return r.end(ctx, p, d, c, Failed, failureOf(a))
+		}
+		return r.settle(ctx, p, evidence{failure: failureOf(a), call: c})
+	}
+	if a.param == "expires_at" && now.Sub(d.TriedAt) >= retryPage {
+		// The page was prepared long ago, and was never made: this attempt has ended.
+		p.Attempt, p.State = p.Attempt+1, string(Created)
+		return r.write(ctx, p, d, func(tx *store.Tx) error { return answerCall(ctx, tx, c) })
+	}
+	f := &failure{Code: toll.CodeCheckoutFailed, Reason: "The card processor refused the request."}
+	if a.kind == missing || a.param == "payment_method" || a.param == "customer" {
+		f = &failure{Code: toll.CodePaymentMethodUnusable, Reason: "The card processor does not know the card any more."}
+	}
+	r.log.Error("alarm: the card processor refuses a payment that this service asked for", "order", p.OrderID, "answer", a)
+	return r.settle(ctx, p, evidence{failure: f, call: c})
+}
+
+// judge acts on the state of the payment intent of an attempt off session. c is the call whose
+// answer it is, nil for none.
+func (r *Rail) judge(ctx context.Context, p *store.CardPayment, d *details, c *store.CardCall, pi *stripe.PaymentIntent) error {
+	switch pi.Status {
+	case stripe.PaymentIntentStatusSucceeded:
+		return r.settle(ctx, p, evidence{intent: pi, call: c})
+	case stripe.PaymentIntentStatusProcessing:
+		if State(p.State) == Pending {
+			return nil
+		}
+		p.State, p.Intent, d.Then, d.Failure = string(Pending), pi.ID, "", nil
+		return r.write(ctx, p, d, func(tx *store.Tx) error { return answerCall(ctx, tx, c) })
+	case stripe.PaymentIntentStatusCanceled:
+		f := d.Failure
+		if f == nil {
+			f = failureOf(answerOfError(pi.LastPaymentError))
+		}
+		return r.settle(ctx, p, evidence{failure: f, tried: pi.ID, call: c})
+	}
+	// It needs another card, or its owner: nobody is there to act, and nothing was captured.
+	a := answerOfError(pi.LastPaymentError)
+	if pi.Status == stripe.PaymentIntentStatusRequiresAction {
+		a = &answer{kind: owner}
+	}
+	p.Intent = pi.ID
+	return r.end(ctx, p, d, c, Failed, failureOf(a))
+}
+
+// intent fetches a payment intent with its charge and its balance transaction.
+func (r *Rail) intent(ctx context.Context, id string) (*stripe.PaymentIntent, error) {
+	pi := &stripe.PaymentIntent{}
+	return pi, r.get(ctx, "payment_intents/"+id, &stripe.PaymentIntentRetrieveParams{Expand: withMoves}, pi)
+}
+
+// end begins to end an attempt: its intent is cancelled, or its session expired. then is what
+// follows: [Failed] for f, or [Created] for another attempt.
+func (r *Rail) end(ctx context.Context, p *store.CardPayment, d *details, answered *store.CardCall, then State, f *failure) error {
+	p.State, d.Then, d.Failure = string(Ending), then, f
+	c := &store.CardCall{Key: attemptKey(p) + keyCancel, Subject: p.OrderID, Path: "payment_intents/" + p.Intent + "/cancel", CreatedAt: r.now()}
+	if d.Session != nil {
+		c.Key, c.Path = attemptKey(p)+keyExpire, "checkout/sessions/"+p.Session+"/expire"
+	}
+	return r.write(ctx, p, d, func(tx *store.Tx) error {
+		if err := answerCall(ctx, tx, answered); err != nil {
+			return err
+		}
+		_, err := store.EnsureCardCall(ctx, tx, c)
+		return err
+	})
+}
+
+// endAttempt ends an attempt. If it was paid meanwhile, that counts.
+func (r *Rail) endAttempt(ctx context.Context, p *store.CardPayment, d *details) error {
+	r.failpoint(atEnding)
+	if d.Session != nil {
+		return r.expirePage(ctx, p, d)
+	}
+	pi := &stripe.PaymentIntent{}
+	c := &store.CardCall{Key: attemptKey(p) + keyCancel}
+	err := r.call(ctx, c, nil, pi)
+	a, isAnswer := errors.AsType[*answer](err)
+	switch {
+	case errors.Is(err, errForgotten), isAnswer && r.unavailable(a) == nil:
+		// It cannot be cancelled, or was cancelled before: its state says which.
+		if pi, err = r.intent(ctx, p.Intent); err != nil {
+			return err
+		}
+		if pi.Status != stripe.PaymentIntentStatusSucceeded && pi.Status != stripe.PaymentIntentStatusProcessing {
+			pi.Status = stripe.PaymentIntentStatusCanceled // nobody can confirm it
+		}
+	case err != nil:
+		return err
+	}
+	return r.judge(ctx, p, d, nil, pi)
+}
+
+// lookUp finds an attempt whose answer was lost, by list. a is the answer, nil for a call that is
+// too old to be sent. When Stripe lists nothing for [missingTime] the order fails.
+func (r *Rail) lookUp(ctx context.Context, p *store.CardPayment, d *details, c *store.CardCall, a *answer) error {
+	var err error
+	c.Params, c.AnsweredAt, c.Status = "", r.now(), http.StatusOK
+	if d.Session != nil {
+		var s *stripe.CheckoutSession
+		if s, err = r.findSession(ctx, p, d); s != nil {
+			c.Object = s.ID
+			return r.openPage(ctx, p, d, c, s)
+		}
+	} else {
+		var pi *stripe.PaymentIntent
+		if pi, err = r.findIntent(ctx, p, d); pi != nil {
+			c.Object = pi.ID
+			return r.judge(ctx, p, d, c, pi)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	now := r.cfg.Machine()
+	switch {
+	case d.Missing.IsZero():
+		d.Missing = now.UTC()
+		if err := r.writeAll(ctx, p, d, nil); err != nil {
+			return err
+		}
+	case now.Sub(d.Missing) >= missingTime:
+		r.log.Error("alarm: the card processor does not know a payment whose answer was lost; the order fails", "order", p.OrderID)
+		c.Status = http.StatusNotFound
+		return r.settle(ctx, p, evidence{call: c, failure: &failure{
+			Code: toll.CodeCardUnreachable, Reason: "The card processor did not answer, and does not know the payment.",
+		}})
+	}
+	if a == nil || a.kind == conflict {
+		a = &answer{kind: unclear, code: "not_listed"}
+	}
+	return a
+}
+
+// findIntent looks for the payment intent of an attempt; nil when Stripe lists none.
+func (r *Rail) findIntent(ctx context.Context, p *store.CardPayment, d *details) (*stripe.PaymentIntent, error) {
+	in := &stripe.PaymentIntentListParams{Customer: &p.Customer, CreatedRange: since(d)}
+	in.Limit = stripe.Int64(100)
+	for range listPages {
+		var page stripe.PaymentIntentList
+		if err := r.get(ctx, "payment_intents", in, &page); err != nil {
+			return nil, err
+		}
+		for _, pi := range page.Data {
+			if r.isAttempt(p, pi.Metadata) {
+				return r.intent(ctx, pi.ID)
+			}
+		}
+		if !page.HasMore || len(page.Data) == 0 {
+			return nil, nil
+		}
+		in.StartingAfter = &page.Data[len(page.Data)-1].ID
+	}
+	return nil, errLookup
+}
+
+// since returns the range of time in which an attempt was made, by Stripe's clock.
+func since(d *details) *stripe.RangeQueryParams {
+	return &stripe.RangeQueryParams{GreaterThanOrEqual: d.TriedAt.Add(-listBefore).Unix()}
+}
+
+// isAttempt reports whether an object with this metadata was made by the attempt of a payment.
+func (r *Rail) isAttempt(p *store.CardPayment, meta map[string]string) bool {
+	return meta[metaInstallation] == r.cfg.Installation && meta[metaOrder] == p.OrderID &&
+		meta[metaAttempt] == strconv.FormatInt(p.Attempt, 10)
+}

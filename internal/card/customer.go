@@ -1,0 +1,49 @@
+package card
+
+import (
+	"context"
+	"errors"
+	"strconv"
+
+	"github.com/stripe/stripe-go/v85"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/store"
+)
+
+// customer returns the customer of a principal at Stripe, which it makes on first use.
+//
+// A call without an answer whose key Stripe may have forgotten is replaced by one with another key,
+// the same in all processes. The customer that the first one may have made stays unused. Errors:
+// [*answer], those of the database.
+func (r *Rail) customer(ctx context.Context, owner toll.Address) (id string, err error) {
+	c, err := store.CardCustomerOf(ctx, r.cfg.Store, owner)
+	if errors.Is(err, store.ErrNotFound) {
+		err = r.cfg.Store.Tx(ctx, func(tx *store.Tx) (err error) {
+			c, err = store.EnsureCardCustomer(ctx, tx, &store.CardCustomer{
+				Owner: owner, RowID: toll.NewUUID(), CreatedAt: r.now(),
+			})
+			return err
+		})
+	}
+	if err != nil || c.ID != "" {
+		return c.ID, err
+	}
+	key := c.RowID
+	if n := int64(r.now().Sub(c.CreatedAt) / keyLife); n > 0 {
+		key += "-" + strconv.FormatInt(n, 10)
+	}
+	var made stripe.Customer
+	call := &store.CardCall{Key: key, Subject: owner.Lower(), Path: "customers"}
+	err = r.call(ctx, call, func() any {
+		p := &stripe.CustomerCreateParams{}
+		p.AddMetadata("installation", r.cfg.Installation)
+		p.AddMetadata("address", owner.Lower())
+		return p
+	}, &made)
+	if err != nil {
+		return "", err
+	}
+	c.ID = made.ID
+	return c.ID, r.cfg.Store.Tx(ctx, func(tx *store.Tx) error { return store.SetCardCustomer(ctx, tx, c) })
+}

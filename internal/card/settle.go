@@ -1,0 +1,383 @@
+package card
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"time"
+
+	"github.com/stripe/stripe-go/v85"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/rail"
+	"github.com/tollhq/toll/internal/store"
+)
+
+// Origins of a refund.
+const (
+	originSeller    = "seller"
+	originProcessor = "processor"
+	originRejected  = "rejected" // the money bought nothing
+)
+
+// moveCharge is the kind of a move that a captured charge makes.
+const moveCharge = "charge"
+
+// errChanged says that somebody else wrote the row of a payment since it was read.
+var errChanged = errors.New("card: the payment was changed meanwhile")
+
+// errNotCaptured says that an intent is not captured, so that there is nothing to settle.
+var errNotCaptured = errors.New("card: the payment intent is not captured")
+
+// evidence is what Stripe says of a payment. One of intent and failure is set.
+type evidence struct {
+	// intent is captured. Its latest charge has its balance transaction, as far as there is one.
+	intent *stripe.PaymentIntent
+	// session is the page on which it was paid; nil for a charge off session.
+	session *stripe.CheckoutSession
+	// failure is why nothing was captured for the order, and nothing will be.
+	failure *failure
+	// tried is the id of the intent that failed, "" for none.
+	tried string
+	// call is the call whose answer this is, stored in the same transaction; nil for none.
+	call *store.CardCall
+}
+
+// settle writes what became of a payment, in one transaction with its order, and is the only place
+// that does. p is read again when it has changed, and is as it is stored afterwards. A repeat
+// changes nothing.
+//
+// A payment with other terms, a late one without a place, and a second one are refunded. If the
+// order cannot take the outcome now, the row keeps it, with a job that tries again, and an alarm.
+func (r *Rail) settle(ctx context.Context, p *store.CardPayment, e evidence) error {
+	for {
+		err := r.settleOnce(ctx, p, e)
+		if !errors.Is(err, errChanged) {
+			return err
+		}
+		now, err := store.CardPaymentByOrder(ctx, r.cfg.Store, p.OrderID)
+		if err != nil {
+			return err
+		}
+		*p = *now
+	}
+}
+
+func (r *Rail) settleOnce(ctx context.Context, p *store.CardPayment, e evidence) error {
+	state := State(p.State)
+	if e.failure != nil {
+		if !state.open() {
+			return nil
+		}
+		return r.fail(ctx, p, e)
+	}
+	pi := e.intent
+	if pi.Status != stripe.PaymentIntentStatusSucceeded {
+		return errNotCaptured
+	}
+	if state == Paid || state == Rejected {
+		if p.Intent == pi.ID {
+			return r.keepMove(ctx, p, pi)
+		}
+		return r.reject(ctx, p, pi, "a second payment of the order")
+	}
+	if member := wrong(r.termsOf(p), pi, e.session); member != "" {
+		return r.rejectFor(ctx, p, pi, "other terms: "+member, e.call)
+	}
+	err := r.pay(ctx, p, e)
+	if errors.Is(err, rail.ErrNoPlace) {
+		return r.rejectFor(ctx, p, pi, "paid late, and the plan has no place", e.call)
+	}
+	return err
+}
+
+// pay confirms an order. Errors: [rail.ErrNoPlace].
+func (r *Rail) pay(ctx context.Context, p *store.CardPayment, e evidence) error {
+	d, err := detailsOf(p)
+	if err != nil {
+		return err
+	}
+	next, pi := *p, e.intent
+	if State(p.State) == Failed {
+		r.log.Error("alarm: a payment of an order that had failed is captured", "order", p.OrderID, "intent", pi.ID)
+	}
+	next.State, next.Intent, next.Charge, next.PaidAt = string(Paid), pi.ID, chargeOf(pi), capturedAt(pi)
+	if e.session != nil {
+		next.Session = e.session.ID
+	}
+	d.Then, d.Failure = "", nil
+	return r.decide(ctx, p, &next, d, func(tx *store.Tx) error {
+		if err := putMove(ctx, tx, p.OrderID, moveCharge, balanceOf(pi)); err != nil {
+			return err
+		}
+		return answerCall(ctx, tx, e.call)
+	})
+}
+
+// fail fails an order for which nothing was captured.
+func (r *Rail) fail(ctx context.Context, p *store.CardPayment, e evidence) error {
+	d, err := detailsOf(p)
+	if err != nil {
+		return err
+	}
+	next := *p
+	if next.State = string(Failed); e.tried != "" {
+		next.Intent = e.tried
+	}
+	d.Then, d.Failure = "", e.failure
+	return r.decide(ctx, p, &next, d, func(tx *store.Tx) error { return answerCall(ctx, tx, e.call) })
+}
+
+// reject refunds a captured payment that buys nothing, and fails the order unless another payment
+// paid it. The refund is stored before it is sent.
+func (r *Rail) reject(ctx context.Context, p *store.CardPayment, pi *stripe.PaymentIntent, why string) error {
+	return r.rejectFor(ctx, p, pi, why, nil)
+}
+
+func (r *Rail) rejectFor(ctx context.Context, p *store.CardPayment, pi *stripe.PaymentIntent, why string, c *store.CardCall) error {
+	d, err := detailsOf(p)
+	if err != nil {
+		return err
+	}
+	r.log.Error("alarm: a captured payment buys nothing and is refunded", "order", p.OrderID, "intent", pi.ID, "why", why)
+	now := r.now()
+	refund := &store.CardRefund{
+		ID: toll.NewUUID(), OrderID: p.OrderID, Account: p.Account, Origin: originRejected, State: refundCreated,
+		Cents: pi.AmountReceived, Intent: pi.ID, Reason: why, CreatedAt: now, UpdatedAt: now,
+	}
+	keep := func(tx *store.Tx) error {
+		if err := putMove(ctx, tx, p.OrderID, moveCharge, balanceOf(pi)); err != nil {
+			return err
+		}
+		if err := answerCall(ctx, tx, c); err != nil {
+			return err
+		}
+		return putRejected(ctx, tx, refund)
+	}
+	if state := State(p.State); state == Paid || state == Rejected { // another payment decided the order
+		return r.orders.Change(ctx, p.Account, func(t *rail.Tx) error { return keep(t.Tx) })
+	}
+	next := *p
+	next.State, next.Intent, next.Charge = string(Rejected), pi.ID, chargeOf(pi)
+	d.Then, d.Failure = "", &failure{
+		Code:   toll.CodeCheckoutFailed,
+		Reason: "The payment does not fit the order and buys nothing. The money goes back to the card.",
+	}
+	return r.decide(ctx, p, &next, d, keep)
+}
+
+// putRejected stores the refund of a payment that buys nothing, with the job that sends it, unless
+// it is there. It needs the lock of the account.
+func putRejected(ctx context.Context, tx *store.Tx, refund *store.CardRefund) error {
+	all, err := store.CardRefundsOf(ctx, tx, refund.OrderID)
+	if err != nil {
+		return err
+	}
+	for _, other := range all {
+		if other.Origin == originRejected && other.Intent == refund.Intent {
+			return nil
+		}
+	}
+	if refund.Cents <= 0 {
+		return nil
+	}
+	if err := store.InsertCardRefund(ctx, tx, refund); err != nil {
+		return err
+	}
+	return store.PutJob(ctx, tx, store.Job{Kind: store.JobCardRefund, Key: []byte(refund.ID), Due: refund.CreatedAt})
+}
+
+// keepMove stores the move of a captured charge, which Stripe may make after the capture.
+func (r *Rail) keepMove(ctx context.Context, p *store.CardPayment, pi *stripe.PaymentIntent) error {
+	b := balanceOf(pi)
+	if b == nil {
+		return nil
+	}
+	return r.cfg.Store.Tx(ctx, func(tx *store.Tx) error { return putMove(ctx, tx, p.OrderID, moveCharge, b) })
+}
+
+// decide stores the outcome next of a payment, and what f writes, in one transaction with its
+// order. p becomes next. Errors: [rail.ErrNoPlace], errChanged.
+func (r *Rail) decide(ctx context.Context, p, next *store.CardPayment, d *details, f func(tx *store.Tx) error) error {
+	d.Delay, next.Undecided = nil, false
+	var refusal error
+	err := r.orders.Change(ctx, p.Account, func(t *rail.Tx) error {
+		if refusal = t.Decide(p.OrderID, outcomeOf(next, d)); refusal != nil {
+			return refusal
+		}
+		if err := r.update(ctx, t.Tx, next, d); err != nil {
+			return err
+		}
+		if err := f(t.Tx); err != nil {
+			return err
+		}
+		r.failpoint(atDeciding)
+		return nil
+	})
+	r.failpoint(atDecided)
+	if err != nil && refusal != nil && !errors.Is(refusal, rail.ErrNoPlace) && !unusable(ctx, err) {
+		err = r.decideLater(ctx, next, d, refusal, f)
+	}
+	if err == nil {
+		next.Version++
+		*p = *next
+	}
+	return err
+}
+
+// decideLater stores the outcome of a payment whose order cannot take it now, and a job that tries
+// again.
+func (r *Rail) decideLater(ctx context.Context, next *store.CardPayment, d *details, why error, f func(tx *store.Tx) error) error {
+	r.log.Error("alarm: an order cannot take what became of its payment, which is kept", "order", next.OrderID, "state", next.State,
+		"err", why)
+	next.Undecided = true
+	return r.cfg.Store.Tx(ctx, func(tx *store.Tx) error {
+		if err := r.update(ctx, tx, next, d); err != nil {
+			return err
+		}
+		if err := f(tx); err != nil {
+			return err
+		}
+		return store.PutJob(ctx, tx, store.Job{Kind: store.JobCardDecide, Key: []byte(next.OrderID), Due: next.UpdatedAt})
+	})
+}
+
+// unusable reports whether a transaction failed for the database, which concerns all orders.
+func unusable(ctx context.Context, err error) bool {
+	return ctx.Err() != nil || errors.Is(err, toll.NewError(toll.CodeDatabaseUnavailable)) || errors.Is(err, store.ErrFlush)
+}
+
+// DecideAgain runs a job of kind [store.JobCardDecide]: the order takes what became of its payment.
+// An error says that it still cannot.
+func (r *Rail) DecideAgain(ctx context.Context, orderID []byte) error {
+	p, err := store.CardPaymentByOrder(ctx, r.cfg.Store, string(orderID))
+	if errors.Is(err, store.ErrNotFound) || err == nil && !p.Undecided {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	d, err := detailsOf(p)
+	if err != nil {
+		return err
+	}
+	next := *p
+	next.Undecided = false
+	err = r.orders.Change(ctx, p.Account, func(t *rail.Tx) error {
+		if err := t.Decide(p.OrderID, outcomeOf(&next, d)); err != nil {
+			return err
+		}
+		return r.update(ctx, t.Tx, &next, d)
+	})
+	switch {
+	case errors.Is(err, errChanged):
+		return nil // who changed it has decided it, or put the job again
+	case errors.Is(err, rail.ErrNoPlace):
+		return r.rejectUndecided(ctx, p)
+	}
+	return err
+}
+
+// rejectUndecided rejects a late payment whose order was busy when it came, and has no place now.
+func (r *Rail) rejectUndecided(ctx context.Context, p *store.CardPayment) error {
+	pi, err := r.intent(ctx, p.Intent)
+	if err != nil {
+		return err
+	}
+	p.State = string(Failed) // its order is: without this the payment would count as one that paid it
+	return r.reject(ctx, p, pi, "paid late, and the plan has no place")
+}
+
+// outcomeOf is the state of a payment as its order takes it.
+func outcomeOf(p *store.CardPayment, d *details) rail.Outcome {
+	out := rail.Outcome{Status: State(p.State).status(), ProviderID: p.Intent}
+	if out.Status == toll.OrderConfirmed {
+		out.WithinLimits = true // counts for an order that had failed
+		return out
+	}
+	if f := d.Failure; f != nil && out.Status == toll.OrderFailed {
+		out.FailureCode, out.FailureReason, out.Declined = f.Code, f.Reason, f.Declined
+		if f.Class != "" {
+			out.Params = map[string]any{"class": string(f.Class)}
+		}
+	}
+	return out
+}
+
+// update stores a payment whose version is still the stored one; else the error is errChanged. It
+// leaves the version in p as it is.
+func (r *Rail) update(ctx context.Context, tx *store.Tx, p *store.CardPayment, d *details) (err error) {
+	p.UpdatedAt = r.now()
+	if p.Data, err = json.Marshal(d); err != nil {
+		return err
+	}
+	if err = store.UpdateCardPayment(ctx, tx, p); errors.Is(err, store.ErrNotFound) {
+		return errChanged
+	}
+	return err
+}
+
+// write stores a payment that stays open, with the call that belongs to its state.
+func (r *Rail) write(ctx context.Context, p *store.CardPayment, d *details, calls func(tx *store.Tx) error) error {
+	d.Delay = nil
+	return r.writeAll(ctx, p, d, calls)
+}
+
+func (r *Rail) writeAll(ctx context.Context, p *store.CardPayment, d *details, calls func(tx *store.Tx) error) error {
+	err := r.cfg.Store.Tx(ctx, func(tx *store.Tx) error {
+		if err := r.update(ctx, tx, p, d); err != nil || calls == nil {
+			return err
+		}
+		return calls(tx)
+	})
+	if err == nil {
+		p.Version++
+	}
+	return err
+}
+
+func detailsOf(p *store.CardPayment) (*details, error) {
+	d := &details{}
+	return d, json.Unmarshal(p.Data, d)
+}
+
+func answerCall(ctx context.Context, tx *store.Tx, c *store.CardCall) error {
+	if c == nil || c.Status == 0 {
+		return nil
+	}
+	return store.AnswerCardCall(ctx, tx, c)
+}
+
+// putMove stores a change of the operator's balance; nil for one that is not there yet.
+func putMove(ctx context.Context, tx *store.Tx, orderID, kind string, b *stripe.BalanceTransaction) error {
+	if b == nil {
+		return nil
+	}
+	return store.InsertCardMove(ctx, tx, &store.CardMove{
+		ID: b.ID, OrderID: orderID, Kind: kind, Cents: b.Amount, Fee: b.Fee, Currency: string(b.Currency),
+		At: time.Unix(b.Created, 0).UTC(),
+	})
+}
+
+func chargeOf(pi *stripe.PaymentIntent) string {
+	if pi.LatestCharge == nil {
+		return ""
+	}
+	return pi.LatestCharge.ID
+}
+
+// capturedAt is when an intent was captured, by Stripe's clock.
+func capturedAt(pi *stripe.PaymentIntent) time.Time {
+	if pi.LatestCharge != nil && pi.LatestCharge.Created > 0 {
+		return time.Unix(pi.LatestCharge.Created, 0).UTC()
+	}
+	return time.Unix(pi.Created, 0).UTC()
+}
+
+// balanceOf returns the balance transaction of an intent that was fetched with it, nil for none.
+func balanceOf(pi *stripe.PaymentIntent) *stripe.BalanceTransaction {
+	if pi.LatestCharge == nil || pi.LatestCharge.BalanceTransaction == nil || pi.LatestCharge.BalanceTransaction.Created == 0 {
+		return nil
+	}
+	return pi.LatestCharge.BalanceTransaction
+}

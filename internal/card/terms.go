@@ -1,0 +1,146 @@
+package card
+
+import (
+	"strconv"
+
+	"github.com/stripe/stripe-go/v85"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/store"
+)
+
+// Members of the metadata of sessions and payment intents.
+const (
+	metaInstallation = "installation"
+	metaOrder        = "order_id"
+	metaAttempt      = "attempt"
+)
+
+// terms are what a payment must have been made with to pay an order.
+type terms struct {
+	cents        int64
+	currency     string // in lower case
+	customer     string // "" when a person paid who is nobody's customer
+	orderID      string
+	installation string
+	live         bool
+}
+
+// termsOf returns the terms of a payment.
+func (r *Rail) termsOf(p *store.CardPayment) terms {
+	return terms{
+		cents: p.Cents, currency: p.Currency, customer: p.Customer, orderID: p.OrderID, installation: r.cfg.Installation,
+		live: r.cfg.Environment == toll.Live,
+	}
+}
+
+// wrong compares a captured payment with the terms of its order, and returns the first member that
+// differs, "" when all fit. s is nil when no page was paid.
+func wrong(want terms, pi *stripe.PaymentIntent, s *stripe.CheckoutSession) (member string) {
+	switch {
+	case pi.Status != stripe.PaymentIntentStatusSucceeded:
+		return "status"
+	case pi.Livemode != want.live:
+		return "livemode"
+	case pi.Amount != want.cents:
+		return "amount"
+	case pi.AmountReceived != want.cents:
+		return "amount_received"
+	case string(pi.Currency) != want.currency:
+		return "currency"
+	case customerOf(pi.Customer) != want.customer:
+		return "customer"
+	case pi.Metadata[metaOrder] != want.orderID:
+		return "metadata." + metaOrder
+	case pi.Metadata[metaInstallation] != want.installation:
+		return "metadata." + metaInstallation
+	case s == nil:
+		return ""
+	case s.Mode != stripe.CheckoutSessionModePayment:
+		return "session.mode"
+	case s.PaymentStatus != stripe.CheckoutSessionPaymentStatusPaid:
+		return "session.payment_status"
+	case s.PaymentIntent == nil || s.PaymentIntent.ID != pi.ID:
+		return "session.payment_intent"
+	case s.Livemode != want.live:
+		return "session.livemode"
+	case s.AmountTotal != want.cents:
+		return "session.amount_total"
+	case string(s.Currency) != want.currency:
+		return "session.currency"
+	case s.TotalDetails != nil && s.TotalDetails.AmountDiscount != 0:
+		return "session.total_details.amount_discount"
+	case customerOf(s.Customer) != want.customer:
+		return "session.customer"
+	case s.ClientReferenceID != want.orderID:
+		return "session.client_reference_id"
+	case s.Metadata[metaOrder] != want.orderID:
+		return "session.metadata." + metaOrder
+	case s.Metadata[metaInstallation] != want.installation:
+		return "session.metadata." + metaInstallation
+	}
+	return ""
+}
+
+func customerOf(c *stripe.Customer) string {
+	if c == nil {
+		return ""
+	}
+	return c.ID
+}
+
+// metadata is what every session and payment intent of a payment carries.
+func (r *Rail) metadata(p *store.CardPayment) map[string]string {
+	return map[string]string{
+		metaInstallation: r.cfg.Installation, metaOrder: p.OrderID, metaAttempt: strconv.FormatInt(p.Attempt, 10),
+	}
+}
+
+// classOf returns why a bank declined, as far as callers are told, and the code for them.
+func classOf(a *answer) (class, toll.Code) {
+	if a.kind == owner {
+		return "", toll.CodeCardAuthentication
+	}
+	code := a.declineCode
+	if code == "" {
+		code = a.code
+	}
+	switch code {
+	case "insufficient_funds", "withdrawal_count_limit_exceeded", "card_velocity_exceeded":
+		return insufficientFunds, toll.CodeCardDeclined
+	case "lost_card", "stolen_card", "pickup_card", "restricted_card":
+		return cardLost, toll.CodeCardDeclined
+	case "expired_card":
+		return cardExpired, toll.CodeCardDeclined
+	}
+	return declined, toll.CodeCardDeclined
+}
+
+// reasons are what callers read about a decline.
+var reasons = map[class]string{
+	insufficientFunds: "The card has insufficient funds.",
+	cardLost:          "The card was reported lost or stolen, or is blocked.",
+	cardExpired:       "The card has expired.",
+	declined:          "The bank declined the card.",
+}
+
+// failureOf returns the failure that a decline means.
+func failureOf(a *answer) *failure {
+	why, code := classOf(a)
+	if code == toll.CodeCardAuthentication {
+		return &failure{Code: code, Reason: "The bank wants the owner of the card to confirm the payment."}
+	}
+	return &failure{Code: code, Reason: reasons[why], Class: why, Declined: true}
+}
+
+// answerOfError reads the last error of a payment intent, as if it had been the answer.
+func answerOfError(e *stripe.Error) *answer {
+	if e == nil {
+		return &answer{kind: card}
+	}
+	a := &answer{kind: card, code: string(e.Code), declineCode: string(e.DeclineCode)}
+	if e.Code == stripe.ErrorCodeAuthenticationRequired || a.declineCode == "authentication_required" {
+		a.kind = owner
+	}
+	return a
+}
