@@ -1,0 +1,471 @@
+package card_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"maps"
+	"net/http"
+	"net/http/cookiejar"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stripe/stripe-go/v85"
+	"go.uber.org/goleak"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/card"
+	"github.com/tollhq/toll/internal/card/double"
+	"github.com/tollhq/toll/internal/checkout"
+	"github.com/tollhq/toll/internal/jobs"
+	"github.com/tollhq/toll/internal/ledger"
+	"github.com/tollhq/toll/internal/rail"
+	"github.com/tollhq/toll/internal/store"
+	"github.com/tollhq/toll/internal/store/storetest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+var (
+	seller = toll.MustAddress("0x70997970C51812dc3A010C7d01b50e0d17dc79C8")
+	buyer  = toll.MustAddress("0xf39Fd6e51aad88F6F4ce6aB8827279cffFb92266")
+	noon   = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+)
+
+const (
+	secretKey    = "sk_test_scene0123456789"
+	hookSecret   = "whsec_scene"
+	installation = "6b1f9a52-6b0e-4a83-8a1e-1f0d3c5b7a90"
+	public       = "https://toll.example"
+	soon         = time.Minute // what has to come is waited for as long
+)
+
+// scene is a service with a card rail, real but for Stripe, which is the double over HTTP. At the
+// end of a test the ledger and the orders are audited, and the books of both sides compared.
+type scene struct {
+	*testing.T
+	ctx    context.Context
+	store  *store.Store
+	ledger *ledger.Ledger
+	double *double.Double
+	url    string // of the double
+	stripe *stripe.Client
+	http   *http.Client // a browser that does not follow redirects
+	log    *logs
+
+	now, machine atomic.Int64 // both clocks, in microseconds
+	processes    []*process
+	steps        sync.Map // failpoint -> what happens there once, a func()
+
+	embedded bool // the rail has a publishable key
+}
+
+// process is one process of the service.
+type process struct {
+	*checkout.Checkout
+	s     *scene
+	rail  *card.Rail
+	queue *jobs.Queue
+}
+
+// each runs a test on each store, with one process.
+func each(t *testing.T, f func(s *scene)) {
+	t.Helper()
+	storetest.Each(t, func(t *testing.T, st *store.Store) { f(newScene(t, st)) })
+}
+
+func newScene(t *testing.T, st *store.Store, change ...func(*double.Options)) *scene {
+	t.Helper()
+	s := &scene{T: t, ctx: t.Context(), store: st, log: &logs{}}
+	s.now.Store(noon.UnixMicro())
+	s.machine.Store(noon.UnixMicro())
+	opts := double.Options{Now: s.machineClock, SecretKey: secretKey}
+	for _, c := range change {
+		c(&opts)
+	}
+	d, err := double.New(opts)
+	s.must(err)
+	server := httptest.NewServer(d.Handler())
+	t.Cleanup(func() {
+		d.Close()
+		server.Close()
+	})
+	s.double, s.url = d, server.URL
+	jar, _ := cookiejar.New(nil)
+	s.http = &http.Client{
+		Jar: jar, Transport: s.transport(),
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+	backend := stripe.GetBackendWithConfig(stripe.APIBackend, &stripe.BackendConfig{
+		URL: &s.url, HTTPClient: &http.Client{Transport: s.transport()}, MaxNetworkRetries: stripe.Int64(0),
+		LeveledLogger: &stripe.LeveledLogger{Level: stripe.LevelNull},
+	})
+	s.stripe = stripe.NewClient(secretKey, stripe.WithBackends(&stripe.Backends{API: backend, Connect: backend, Uploads: backend}))
+	s.ledger = ledger.New(st, ledger.Config{Clock: s.clock, MACKey: []byte("0123456789abcdef0123456789abcdef")})
+	t.Cleanup(func() {
+		s.audit()
+		s.must(s.ledger.Close(context.Background()))
+	})
+	s.start()
+	return s
+}
+
+// transport opens a connection for each request, because net/http itself repeats a request with an
+// idempotency key on one that breaks.
+func (s *scene) transport() *http.Transport {
+	t := &http.Transport{DisableKeepAlives: true}
+	s.Cleanup(t.CloseIdleConnections)
+	return t
+}
+
+func (s *scene) clock() time.Time        { return time.UnixMicro(s.now.Load()).UTC() }
+func (s *scene) machineClock() time.Time { return time.UnixMicro(s.machine.Load()).UTC() }
+
+// pass moves both clocks.
+func (s *scene) pass(d time.Duration) {
+	s.now.Add(d.Microseconds())
+	s.machine.Add(d.Microseconds())
+}
+
+// start starts a process of the service.
+func (s *scene) start() *process {
+	s.Helper()
+	cfg := card.Config{
+		Store: s.store, Environment: toll.Sandbox, Installation: installation, SecretKey: secretKey, URL: s.url,
+		WebhookSecrets: []string{hookSecret}, HTTP: &http.Client{Transport: s.transport()}, PublicURL: public, Clock: s.clock, Machine: s.machineClock,
+		Log: slog.New(slog.NewTextHandler(s.log, nil)), At: s.reached,
+		Link: func(use card.Use, owner toll.Address, id string, ends time.Time) (string, error) {
+			return fmt.Sprintf("%s.%s.%s.%d", use, owner.Lower(), id, ends.Unix()), nil
+		},
+	}
+	if s.embedded {
+		cfg.PublishableKey = "pk_test_scene"
+	}
+	r, err := card.New(cfg)
+	s.must(err)
+	p := &process{s: s, rail: r, queue: jobs.NewQueue(s.store, s.clock, nil)}
+	p.Checkout = checkout.New(checkout.Deps{
+		Store: s.store, Ledger: s.ledger, Clock: s.clock, Queue: p.queue, Rails: checkout.Rails{Card: r},
+	})
+	p.queue.Handle(store.JobCardSync, r.Sync)
+	p.queue.Handle(store.JobCardDecide, r.DecideAgain)
+	p.queue.Handle(store.JobCardRefund, r.SendRefund)
+	p.queue.Handle(store.JobCardDetach, r.Detach)
+	s.processes = append(s.processes, p)
+	s.Cleanup(p.close)
+	return p
+}
+
+// close ends a process in order.
+func (p *process) close() {
+	p.StopWaiting()
+	if err := p.queue.Close(context.Background()); err != nil {
+		p.s.Error(err)
+	}
+}
+
+// at returns the process that was started last.
+func (s *scene) at() *process { return s.processes[len(s.processes)-1] }
+
+// reached is every failpoint of every process.
+func (s *scene) reached(step string) {
+	if f, ok := s.steps.LoadAndDelete(step); ok {
+		f.(func())()
+	}
+}
+
+// errKilled is the panic of a process that ends at a failpoint.
+var errKilled = errors.New("killed")
+
+// kill ends the run that reaches a failpoint next, as a crash would.
+func (s *scene) kill(step string) { s.steps.Store(step, func() { panic(errKilled) }) }
+
+// run runs due jobs of a process until none is due for the moment.
+func (p *process) run() {
+	p.s.Helper()
+	for range 100 {
+		n, err := p.queue.RunDue(p.s.ctx)
+		p.s.must(err)
+		if n == 0 {
+			return
+		}
+	}
+	p.s.Fatal("jobs do not end")
+}
+
+// later lets time pass, in steps of a minute, and runs what is due.
+func (s *scene) later(d time.Duration) {
+	s.Helper()
+	for ; d > 0; d -= time.Minute {
+		s.pass(min(d, time.Minute))
+		s.at().run()
+	}
+}
+
+// fault is a command to the double.
+func (s *scene) fault(f double.Fault) {
+	s.Helper()
+	s.must(s.double.Fault(f))
+}
+
+// plan registers a plan of 100 credits at 5.00 USD, as f changes it.
+func (s *scene) plan(f ...func(p *toll.Plan)) *toll.Plan {
+	s.Helper()
+	p := &toll.Plan{
+		ID: toll.NewPlanID(), Owner: seller, Metadata: toll.Metadata{Name: "Hundred calls"},
+		Price: toll.Price{
+			Currency: toll.CurrencyUSD, Amounts: []toll.Units{toll.UnitsOf(5_000_000)}, Receivers: []toll.Address{seller},
+		},
+		Credits:     toll.CreditsConfig{RedemptionType: 4, Amount: 100, MinAmount: 1, MaxAmount: 1},
+		AccessLimit: toll.LimitCredits, IsListed: true, CreatedAt: s.clock(), UpdatedAt: s.clock(),
+	}
+	for _, f := range f {
+		f(p)
+	}
+	s.must(s.store.Tx(s.ctx, func(tx *store.Tx) error { return store.InsertPlan(s.ctx, tx, p, "", nil) }))
+	return p
+}
+
+// order places an order that a person pays on a page, and returns its id.
+func (s *scene) order(p *toll.Plan) string {
+	s.Helper()
+	out, err := s.at().Fiat(s.ctx, checkout.FiatRequest{Caller: buyer, Plan: p, Session: rail.SessionInput{Hosted: true}, Wait: soon}, nil)
+	s.must(err)
+	if !strings.HasPrefix(out.Result.URL, public+"/checkout/checkout.") || out.Result.SessionID == "" {
+		s.Fatalf("no page: %+v", out.Result)
+	}
+	return out.OrderID
+}
+
+// page returns the address of Stripe's page for an order.
+func (s *scene) page(orderID string) string {
+	s.Helper()
+	shown, err := s.at().rail.Page(s.ctx, orderID, true)
+	s.must(err)
+	return shown.URL
+}
+
+// pay pays a page with a card, as a person in a browser does. It returns the status of the answer
+// and where it leads.
+func (s *scene) pay(page, number string) (status int, location string) {
+	s.Helper()
+	form := url.Values{"number": {number}, "expiry": {"12/30"}, "cvc": {"123"}, "name": {"Ada"}, "email": {"ada@example.com"}}
+	return s.submit(page, form)
+}
+
+func (s *scene) submit(page string, form url.Values) (status int, location string) {
+	s.Helper()
+	r, err := http.NewRequestWithContext(s.ctx, http.MethodPost, page, strings.NewReader(form.Encode()))
+	s.must(err)
+	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	a, err := s.http.Do(r)
+	s.must(err)
+	defer func() { _ = a.Body.Close() }()
+	_, err = io.Copy(io.Discard, a.Body)
+	s.must(err)
+	return a.StatusCode, a.Header.Get("Location")
+}
+
+// card enrols a test card of the buyer by its name, such as pm_card_visa, and returns the id of the
+// payment method.
+func (s *scene) card(name string) string {
+	s.Helper()
+	u, err := s.stripe.V1Customers.Create(s.ctx, &stripe.CustomerCreateParams{})
+	s.must(err)
+	m, err := s.stripe.V1PaymentMethods.Attach(s.ctx, name, &stripe.PaymentMethodAttachParams{Customer: &u.ID})
+	s.must(err)
+	id := toll.NewUUID()
+	s.must(s.store.Tx(s.ctx, func(tx *store.Tx) error {
+		err := store.PutCardMethod(s.ctx, tx, &store.CardMethod{
+			Owner: buyer, ID: id, StripeID: m.ID, Customer: u.ID, Fingerprint: m.Card.Fingerprint, CheckedAt: s.clock(),
+		})
+		if err != nil {
+			return err
+		}
+		return store.PutPaymentMethod(s.ctx, tx, &store.PaymentMethod{
+			Owner: buyer, ID: id, Provider: toll.ProviderCard, Brand: string(m.Card.Brand), Last4: m.Card.Last4, ExpMonth: m.Card.ExpMonth,
+			ExpYear: m.Card.ExpYear, CreatedAt: s.clock(),
+		})
+	}))
+	return id
+}
+
+// delegation makes one of the buyer with a card and a limit in cents.
+func (s *scene) delegation(method string, cents int64) string {
+	s.Helper()
+	d := &store.Delegation{
+		ID: toll.NewUUID(), Owner: buyer, Provider: toll.ProviderCard, PaymentMethod: method, Currency: "usd", Limit: cents,
+		CreatedAt: s.clock(), ExpiresAt: s.clock().Add(30 * 24 * time.Hour),
+	}
+	s.must(s.store.Tx(s.ctx, func(tx *store.Tx) error { return store.InsertDelegation(s.ctx, tx, d) }))
+	return d.ID
+}
+
+// topUp buys the plan once through a delegation, for a request.
+func (p *process) topUp(plan *toll.Plan, delegation, request string) error {
+	_, err := p.TopUp(p.s.ctx, &checkout.TopUp{
+		Plan: plan, Subscriber: buyer, DelegationID: delegation, Needed: toll.MaxCredits, RequestID: request, Wait: soon,
+	})
+	return err
+}
+
+// state returns the row of an order.
+func (s *scene) state(orderID string) *store.Order {
+	s.Helper()
+	o, err := store.OrderByID(s.ctx, s.store, orderID)
+	s.must(err)
+	return o
+}
+
+// row returns the payment of an order.
+func (s *scene) row(orderID string) *store.CardPayment {
+	s.Helper()
+	p, err := store.CardPaymentByOrder(s.ctx, s.store, orderID)
+	s.must(err)
+	return p
+}
+
+// granted fails the test unless an order is confirmed, with its credits.
+func (s *scene) granted(orderID string) {
+	s.Helper()
+	o, p := s.state(orderID), s.row(orderID)
+	if o.Status != toll.OrderConfirmed || o.Open || p.State != string(card.Paid) || p.Charge == "" || p.PaidAt.IsZero() {
+		s.Fatalf("the order is not paid: %+v, %+v, %s", o, p, p.Data)
+	}
+}
+
+// failed fails the test unless an order failed with a code.
+func (s *scene) failed(orderID string, code toll.Code) {
+	s.Helper()
+	if o := s.state(orderID); o.Status != toll.OrderFailed || o.Open || o.FailureCode != code {
+		s.Fatalf("the order has not failed with %s: %+v, %s", code, o, s.row(orderID).Data)
+	}
+}
+
+// balance returns the credits of the buyer.
+func (s *scene) balance(p *toll.Plan) toll.Credits {
+	s.Helper()
+	a, err := s.ledger.Account(s.ctx, ledger.NewAccountID(p.ID, buyer))
+	s.must(err)
+	return a.Balance
+}
+
+// charges returns how often the double took money, and the sum in cents of USD.
+func (s *scene) charges() (n int, cents int64) {
+	if sums := s.double.Books().Currencies["usd"]; sums != nil {
+		return sums.Charges, sums.Captured
+	}
+	return 0, 0
+}
+
+// alarms returns the log lines of alarms so far.
+func (s *scene) alarms() []string { return s.log.with("alarm: ") }
+
+func (s *scene) must(err error) {
+	s.Helper()
+	if err != nil {
+		s.Fatal(err)
+	}
+}
+
+func (s *scene) code(err error, want toll.Code) {
+	s.Helper()
+	if err == nil || toll.AsError(err).Code != want {
+		s.Fatalf("got the error %v, want %s", err, want)
+	}
+}
+
+// count runs a statement that returns a number.
+func (s *scene) count(statement string, args ...any) (n int64) {
+	s.Helper()
+	s.must(s.store.QueryRow(s.ctx, statement, args...).Scan(&n))
+	return n
+}
+
+// audit proves that credits, orders and money agree on both sides, to the cent.
+func (s *scene) audit() {
+	s.Helper()
+	ctx := context.Background()
+	found, err := s.ledger.Audit(ctx)
+	orders, err2 := store.AuditOrders(ctx, s.store)
+	if err := errors.Join(err, err2); err != nil || len(found) > 0 || len(orders) > 0 {
+		s.Error(err, found, orders)
+	}
+	books := s.double.Books()
+	type sum struct{ net, fees int64 }
+	ours, theirs := map[string]sum{}, map[string]sum{}
+	for currency, b := range books.Currencies {
+		theirs[currency] = sum{b.Net, b.Fees}
+	}
+	rows, err := s.store.Query(ctx, "SELECT currency, CAST(SUM(cents - fee) AS BIGINT), CAST(SUM(fee) AS BIGINT) FROM card_moves GROUP BY currency")
+	if err != nil {
+		s.Error(err)
+		return
+	}
+	for rows.Next() {
+		var currency string
+		var v sum
+		if err := rows.Scan(&currency, &v.net, &v.fees); err != nil {
+			s.Error(err)
+		}
+		ours[currency] = v
+	}
+	if rows.Close(); rows.Err() != nil {
+		s.Error(rows.Err())
+	}
+	if !maps.Equal(ours, theirs) {
+		s.Errorf("the books differ: ours %+v, of the double %+v", ours, theirs)
+	}
+	// I13: each captured payment is that of an order, goes back, or is an orphan.
+	for _, b := range books.Payments {
+		n := s.countOf(ctx, `SELECT (SELECT COUNT(*) FROM card_payments WHERE intent_id = $1 AND state = 'paid')
+			+ (SELECT COUNT(*) FROM card_refunds WHERE intent_id = $1 AND origin = 'rejected')
+			+ (SELECT COUNT(*) FROM card_orphans WHERE object_id = $1)`, b.PaymentIntent)
+		if n == 0 {
+			s.Errorf("nothing explains the payment %+v", b)
+		}
+	}
+	// I12: each paid order is one mint, and each mint one paid order.
+	if n := s.countOf(ctx, `SELECT COUNT(*) FROM card_payments p LEFT JOIN orders o ON o.order_id = p.order_id
+		WHERE NOT p.undecided AND (p.state = 'paid') <> (COALESCE(o.status, '') IN ('confirmed', 'final'))`); n != 0 {
+		s.Errorf("%d payments and their orders disagree", n)
+	}
+}
+
+func (s *scene) countOf(ctx context.Context, statement string, args ...any) (n int64) {
+	if err := s.store.QueryRow(ctx, statement, args...).Scan(&n); err != nil {
+		s.Error(err)
+	}
+	return n
+}
+
+// logs keeps log lines.
+type logs struct {
+	mu    sync.Mutex
+	lines []string
+}
+
+func (l *logs) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.lines = append(l.lines, string(b))
+	return len(b), nil
+}
+
+func (l *logs) with(text string) (out []string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, line := range l.lines {
+		if strings.Contains(line, text) {
+			out = append(out, line)
+		}
+	}
+	return out
+}
