@@ -139,10 +139,10 @@ func (s *scene) start() *process {
 	s.Helper()
 	cfg := card.Config{
 		Store: s.store, Environment: toll.Sandbox, Installation: installation, SecretKey: secretKey, URL: s.url,
-		WebhookSecrets: []string{hookSecret}, HTTP: &http.Client{Transport: s.transport()}, PublicURL: public, Clock: s.clock, Machine: s.machineClock,
+		WebhookSecrets: []string{hookSecret}, HTTP: &http.Client{Transport: s.transport()}, Clock: s.clock, Machine: s.machineClock,
 		Log: slog.New(slog.NewTextHandler(s.log, nil)), At: s.reached,
-		Link: func(use card.Use, owner toll.Address, id string, ends time.Time) (string, error) {
-			return fmt.Sprintf("%s.%s.%s.%d", use, owner.Lower(), id, ends.Unix()), nil
+		Link: func(use rail.Use, owner toll.Address, id string, ends time.Time) (string, error) {
+			return fmt.Sprintf("%s%s?t=%s.%s.%d", public, use.Path(id), use, owner.Lower(), ends.Unix()), nil
 		},
 	}
 	if s.embedded {
@@ -238,7 +238,7 @@ func (s *scene) order(p *toll.Plan) string {
 	s.Helper()
 	out, err := s.at().Fiat(s.ctx, checkout.FiatRequest{Caller: buyer, Plan: p, Session: rail.SessionInput{Hosted: true}, Wait: soon}, nil)
 	s.must(err)
-	if !strings.HasPrefix(out.Result.URL, public+"/checkout/checkout.") || out.Result.SessionID == "" {
+	if !strings.HasPrefix(out.Result.URL, public+"/checkout/") || out.Result.SessionID == "" {
 		s.Fatalf("no page: %+v", out.Result)
 	}
 	return out.OrderID
