@@ -99,37 +99,38 @@ func (c *call) decode(v any) error {
 	return x402.Decode(body, v)
 }
 
-// readBody returns the body, at most 1 MiB, that arrives in time. A body that is refused closes the connection, as what
-// follows it there cannot be trusted to be a request.
+// readBody returns the body, at most 1 MiB, that arrives in time.
 func (c *call) readBody() ([]byte, error) {
-	n := c.r.ContentLength
-	if n == 0 {
-		return nil, nil
+	body, err := c.readRaw(maxBodyBytes)
+	if err != nil || len(body) == 0 {
+		return nil, err
 	}
-	if n > maxBodyBytes {
-		c.w.Header()["Connection"] = closing
-		return nil, toll.NewError(toll.CodeBodyTooLarge)
-	}
-	var body []byte
-	var err error
-	if n > 0 {
+	return body, checkMediaType(c.r.Header)
+}
+
+// readRaw returns a body of at most limit bytes that arrives in time. A body that is refused closes the connection, as what
+// follows it there cannot be trusted to be a request.
+func (c *call) readRaw(limit int64) (body []byte, err error) {
+	switch n := c.r.ContentLength; {
+	case n > limit:
+		err = toll.NewError(toll.CodeBodyTooLarge)
+	case n > 0:
 		body = make([]byte, n)
-		_, err = io.ReadFull(c.r.Body, body)
-	} else {
-		body, err = io.ReadAll(io.LimitReader(c.r.Body, maxBodyBytes+1))
+		if _, err = io.ReadFull(c.r.Body, body); err != nil {
+			err = bodyError(err)
+		}
+	case n < 0:
+		if body, err = io.ReadAll(io.LimitReader(c.r.Body, limit+1)); err != nil {
+			err = bodyError(err)
+		} else if int64(len(body)) > limit {
+			err = toll.NewError(toll.CodeBodyTooLarge)
+		}
 	}
 	if err != nil {
 		c.w.Header()["Connection"] = closing
-		return nil, bodyError(err)
+		return nil, err
 	}
-	if len(body) > maxBodyBytes {
-		c.w.Header()["Connection"] = closing
-		return nil, toll.NewError(toll.CodeBodyTooLarge)
-	}
-	if len(body) == 0 {
-		return nil, nil
-	}
-	return body, checkMediaType(c.r.Header)
+	return body, nil
 }
 
 func bodyError(err error) error {

@@ -39,7 +39,9 @@ func orderRoutes() []route {
 		},
 		{
 			op: "receiveStripeEvent", method: "POST", path: Base + "/fiat/stripe/webhook", auth: open, right: public, tag: "Orders",
-			summary: "Events of the card processor", action: reads((*handler).receiveStripeEvent), codes: []toll.Code{toll.CodeCardOff},
+			anyVersion: true, summary: "Events of the card processor",
+			action: raw(maxStripeEvent, (*handler).stripeHead, (*handler).receiveStripeEvent),
+			codes:  []toll.Code{toll.CodeCardOff, toll.CodeWebhookSignature, toll.CodeBodyTooLarge, toll.CodeDatabaseUnavailable},
 		},
 		{
 			op: "readOrder", method: "GET", path: Base + "/protocol/orders/{orderId}", auth: ends, right: toll.RightRead, tag: "Orders", summary: "One order",
@@ -165,16 +167,6 @@ func (h *handler) openPage(c *call, plan *toll.Plan, in *CheckoutInput, once *st
 		r.Session.CancelURL = *in.CancelURL
 	}
 	return h.Checkout.Fiat(c.r.Context(), r, once)
-}
-
-// StripeEventReceived is the answer to an event of the card processor.
-type StripeEventReceived struct {
-	Received bool `json:"received"`
-}
-
-// receiveStripeEvent refuses: without a card rail nobody could check the signature of an event.
-func (h *handler) receiveStripeEvent(*call) (*StripeEventReceived, error) {
-	return nil, toll.NewError(toll.CodeCardOff)
 }
 
 func (h *handler) readOrder(c *call) (*toll.Order, error) {

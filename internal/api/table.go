@@ -2,10 +2,12 @@ package api
 
 import (
 	"context"
+	"encoding/json"
 	"net/http"
 	"net/url"
 	"reflect"
 	"slices"
+	"time"
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/store"
@@ -183,6 +185,25 @@ func page(f func(h *handler, c *call) (document, error)) action {
 	a := reads(f)
 	a.out = nil
 	return a
+}
+
+// raw makes an action of a function that takes the body byte for byte, of any media type and encoding. before judges the
+// head alone: nothing of a request that it refuses is read. limit bounds the body, in bytes.
+func raw[Out any](limit int64, before func(h *handler, c *call) error, f func(h *handler, c *call, body []byte) (Out, error)) action {
+	return action{in: reflect.TypeFor[json.RawMessage](), out: reflect.TypeFor[Out](), run: func(h *handler, c *call) (any, error) {
+		err := before(h, c)
+		var body []byte
+		if err != nil {
+			c.w.Header()["Connection"] = closing
+			_ = http.NewResponseController(c.w).SetReadDeadline(time.Unix(1, 0)) // else net/http waits for the rest of the body
+		} else {
+			body, err = c.readRaw(limit)
+		}
+		if err != nil {
+			return nil, err
+		}
+		return f(h, c, body)
+	}}
 }
 
 var paging = []query{

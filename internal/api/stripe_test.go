@@ -1,0 +1,137 @@
+package api_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/api"
+)
+
+// cards is a stack whose card rail takes every event that reaches it, and remembers them.
+type cards struct {
+	*stack
+	mu     sync.Mutex
+	events []string // signature and body
+	fails  error
+}
+
+func newCards(t *testing.T) *cards {
+	t.Helper()
+	c := &cards{stack: newStack(t)}
+	c.handler = api.New(c.deps(func(d *api.Deps) {
+		d.Machine = c.clock.now
+		d.StripeEvent = func(_ context.Context, signature string, body []byte) error {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			c.events = append(c.events, signature+"\n"+string(body))
+			return c.fails
+		}
+	}))
+	server := c.serve(c.handler)
+	t.Cleanup(server.Close)
+	c.url = server.URL
+	return c
+}
+
+// taken returns the events that have reached the rail since it was asked last.
+func (c *cards) taken() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	defer func() { c.events = nil }()
+	return c.events
+}
+
+const stripePath = base + "/fiat/stripe/webhook"
+
+func (c *cards) signature(age time.Duration) string {
+	return fmt.Sprintf("t=%d,v1=%064x", c.clock.now().Add(-age).Unix(), 1)
+}
+
+// An event whose head says that it cannot be verified is refused before its body is read, whatever it is. What the head allows
+// reaches the card rail byte for byte.
+func TestT74_StripeEventHead(t *testing.T) {
+	c := newCards(t)
+	c.clock.advance(128 * time.Millisecond) // to a whole second
+	for name, tt := range map[string]struct {
+		headers []string
+		ok      bool
+	}{
+		"none":         {nil, false},
+		"empty":        {[]string{""}, false},
+		"two":          {[]string{c.signature(0), c.signature(0)}, false},
+		"no time":      {[]string{"v1=00"}, false},
+		"bad time":     {[]string{"t=yesterday,v1=00"}, false},
+		"huge time":    {[]string{"t=99999999999999999999,v1=00"}, false},
+		"last time":    {[]string{"t=9223372036854775807,v1=00"}, false},
+		"first time":   {[]string{"t=-9223372036854775808,v1=00"}, false},
+		"301 s old":    {[]string{c.signature(301 * time.Second)}, false},
+		"301 s ahead":  {[]string{c.signature(-301 * time.Second)}, false},
+		"300 s old":    {[]string{c.signature(300 * time.Second)}, true},
+		"300 s ahead":  {[]string{c.signature(-300 * time.Second)}, true},
+		"now":          {[]string{c.signature(0)}, true},
+		"spaces":       {[]string{" v1=00, " + c.signature(0)}, true},
+		"other scheme": {[]string{strings.Replace(c.signature(0), "v1", "v0", 1)}, true}, // which the rail refuses
+	} {
+		t.Run(name, func(t *testing.T) {
+			head := "POST " + stripePath + " HTTP/1.1\r\nHost: x\r\n"
+			for _, h := range tt.headers {
+				head += "Stripe-Signature: " + h + "\r\n"
+			}
+			if !tt.ok { // the body never comes
+				answers, closed := c.raw(t, head+"Content-Length: 100000\r\n\r\n")
+				if len(answers) != 1 || !closed || answers[0].status != 400 || answers[0].code() != string(toll.CodeWebhookSignature) {
+					t.Fatalf("%+v, closed %t", answers, closed)
+				}
+				if got := c.taken(); got != nil {
+					t.Errorf("the rail has got %q", got)
+				}
+				return
+			}
+			const body = " { \"id\": \"evt_1\",\n\"id\":1} "
+			answers, _ := c.raw(t, head+"Content-Type: text/plain\r\nContent-Encoding: gzip\r\nService-Version: 9.9\r\nConnection: close\r\n"+
+				fmt.Sprintf("Content-Length: %d\r\n\r\n", len(body)), body)
+			if len(answers) != 1 || answers[0].status != 200 || string(answers[0].body) != `{"received":true}` {
+				t.Fatalf("%+v", answers)
+			}
+			if got := c.taken(); len(got) != 1 || got[0] != strings.TrimSpace(tt.headers[0])+"\n"+body {
+				t.Errorf("the rail has got %q", got)
+			}
+		})
+	}
+	c.fails = toll.NewError(toll.CodeWebhookSignature)
+	if a := c.do(actor{}, "POST", stripePath, "{}", "Stripe-Signature", c.signature(0)); a.status != 400 || a.code() != string(toll.CodeWebhookSignature) {
+		t.Errorf("refused by the rail: %d %s", a.status, a.body)
+	}
+}
+
+// A body of more than 512 KiB is refused: by its announced length before it is read, else when it has become too long.
+func TestT86_StripeEventSize(t *testing.T) {
+	c := newCards(t)
+	const most = 512 << 10
+	head := "POST " + stripePath + " HTTP/1.1\r\nHost: x\r\nStripe-Signature: " + c.signature(0) + "\r\n"
+	for _, n := range []int{most + 1, 2 << 20} {
+		answers, closed := c.raw(t, head+fmt.Sprintf("Content-Length: %d\r\n\r\n", n))
+		if len(answers) != 1 || !closed || answers[0].status != 413 {
+			t.Errorf("%d bytes: %+v, closed %t", n, answers, closed)
+		}
+		answers, closed = c.raw(t, head+fmt.Sprintf("Transfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n0\r\n\r\n", n, strings.Repeat("x", n)))
+		if len(answers) != 1 || !closed || answers[0].status != 413 {
+			t.Errorf("%d bytes in chunks: %+v, closed %t", n, answers, closed)
+		}
+	}
+	if got := c.taken(); got != nil {
+		t.Errorf("the rail has got %d events", len(got))
+	}
+	body := strings.Repeat("x", most)
+	if a := c.do(actor{}, "POST", stripePath, body, "Stripe-Signature", c.signature(0)); a.status != 200 {
+		t.Errorf("at the limit: %d %s", a.status, a.body)
+	}
+	if got := c.taken(); len(got) != 1 || len(got[0]) != len(c.signature(0))+1+most {
+		t.Error("the body at the limit has not come in whole")
+	}
+}
