@@ -13,6 +13,3 @@ func (r *Rail) BeginRefund(ctx context.Context, t *rail.Tx, in rail.Refund) erro
 func (r *Rail) Refunded(ctx context.Context, refundID string) (decided bool, failure string, err error) {
 	return false, "", errUnbuilt
 }
-
-// SendRefund runs a job of kind [store.JobCardRefund].
-func (r *Rail) SendRefund(ctx context.Context, refundID []byte) error { return errUnbuilt }

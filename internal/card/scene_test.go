@@ -112,6 +112,9 @@ func newScene(t *testing.T, st *store.Store, change ...func(*double.Options)) *s
 	t.Cleanup(func() {
 		s.audit()
 		s.must(s.ledger.Close(context.Background()))
+		if t.Failed() {
+			t.Log(strings.Join(s.log.with(""), ""))
+		}
 	})
 	s.start()
 	return s
@@ -150,7 +153,7 @@ func (s *scene) start() *process {
 	}
 	r, err := card.New(cfg)
 	s.must(err)
-	p := &process{s: s, rail: r, queue: jobs.NewQueue(s.store, s.clock, nil)}
+	p := &process{s: s, rail: r, queue: jobs.NewQueue(s.store, s.clock, cfg.Log)}
 	p.Checkout = checkout.New(checkout.Deps{
 		Store: s.store, Ledger: s.ledger, Clock: s.clock, Queue: p.queue, Rails: checkout.Rails{Card: r},
 	})
@@ -207,6 +210,24 @@ func (s *scene) later(d time.Duration) {
 		s.pass(min(d, time.Minute))
 		s.at().run()
 	}
+}
+
+// until waits for something that has to come.
+func (s *scene) until(f func() bool) {
+	s.Helper()
+	for end := time.Now().Add(soon); !f(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			s.Fatal("it did not come")
+		}
+	}
+}
+
+// intent returns the payment intent of an order, as the double has it.
+func (s *scene) intent(orderID string) *stripe.PaymentIntent {
+	s.Helper()
+	pi, err := s.stripe.V1PaymentIntents.Retrieve(s.ctx, s.row(orderID).Intent, nil)
+	s.must(err)
+	return pi
 }
 
 // fault is a command to the double.
@@ -316,6 +337,21 @@ func (p *process) topUp(plan *toll.Plan, delegation, request string) error {
 	return err
 }
 
+// lastOrder returns the id of the order that was placed last.
+func (s *scene) lastOrder() (id string) {
+	s.Helper()
+	s.must(s.store.QueryRow(s.ctx, "SELECT order_id FROM orders ORDER BY created_at DESC, order_id DESC LIMIT 1").Scan(&id))
+	return id
+}
+
+// remaining returns the cents that are left of a delegation.
+func (s *scene) remaining(delegation string) int64 {
+	s.Helper()
+	d, err := store.DelegationByID(s.ctx, s.store, delegation)
+	s.must(err)
+	return d.Remaining()
+}
+
 // state returns the row of an order.
 func (s *scene) state(orderID string) *store.Order {
 	s.Helper()
@@ -346,6 +382,21 @@ func (s *scene) failed(orderID string, code toll.Code) {
 	s.Helper()
 	if o := s.state(orderID); o.Status != toll.OrderFailed || o.Open || o.FailureCode != code {
 		s.Fatalf("the order has not failed with %s: %+v, %s", code, o, s.row(orderID).Data)
+	}
+}
+
+// rejected fails the test unless so many payments of an order were given back as a whole.
+func (s *scene) rejected(orderID string, n int64) {
+	s.Helper()
+	got := s.count("SELECT COUNT(*) FROM card_refunds WHERE order_id = $1 AND origin = 'rejected' AND state = 'succeeded'", orderID)
+	back := int64(0)
+	for _, p := range s.double.Books().Payments {
+		if p.Metadata["order_id"] == orderID && p.Refunded == p.Captured {
+			back++
+		}
+	}
+	if got != n || back != n {
+		s.Fatalf("%d payments were refunded, %d at the double, want %d", got, back, n)
 	}
 }
 

@@ -376,8 +376,8 @@ func capturedAt(pi *stripe.PaymentIntent) time.Time {
 
 // balanceOf returns the balance transaction of an intent that was fetched with it, nil for none.
 func balanceOf(pi *stripe.PaymentIntent) *stripe.BalanceTransaction {
-	if pi.LatestCharge == nil || pi.LatestCharge.BalanceTransaction == nil || pi.LatestCharge.BalanceTransaction.Created == 0 {
+	if pi.LatestCharge == nil {
 		return nil
 	}
-	return pi.LatestCharge.BalanceTransaction
+	return fetched(pi.LatestCharge.BalanceTransaction)
 }
