@@ -142,7 +142,7 @@ func (s *scene) start() *process {
 	s.Helper()
 	cfg := card.Config{
 		Store: s.store, Environment: toll.Sandbox, Installation: installation, SecretKey: secretKey, URL: s.url,
-		WebhookSecrets: []string{hookSecret}, HTTP: &http.Client{Transport: s.transport()}, Clock: s.clock, Machine: s.machineClock,
+		WebhookSecrets: []string{hookSecret}, HTTP: &http.Client{Transport: shaped{s.T, s.transport()}}, Clock: s.clock, Machine: s.machineClock,
 		Log: slog.New(slog.NewTextHandler(s.log, nil)), At: s.reached,
 		Link: func(use rail.Use, owner toll.Address, id string, ends time.Time) (string, error) {
 			return fmt.Sprintf("%s%s?t=%s.%s.%d", public, use.Path(id), use, owner.Lower(), ends.Unix()), nil
