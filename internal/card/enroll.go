@@ -16,3 +16,6 @@ func (r *Rail) Enroll(ctx context.Context, owner toll.Address, source, back stri
 func (r *Rail) Enrolled(ctx context.Context, owner toll.Address, setupID string) (methodID, failure string, err error) {
 	return "", "", errUnbuilt
 }
+
+// syncSetup fetches an enrolment, by the id of its session or of its setup intent.
+func (r *Rail) syncSetup(ctx context.Context, id string) error { return errUnbuilt }

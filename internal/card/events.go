@@ -2,32 +2,376 @@ package card
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
 	"time"
 
+	"github.com/stripe/stripe-go/v85"
+	"github.com/stripe/stripe-go/v85/webhook"
+
+	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/jobs"
+	"github.com/tollhq/toll/internal/store"
 )
+
+const (
+	// eventsEvery is how often the events of Stripe are read.
+	eventsEvery = 30 * time.Second
+	// overlap is how much is read again in each turn, because an event may be listed late or with
+	// the time of another machine. Every wholeEvery, and at the start of a process, it is
+	// wholeOverlap. A turn that is behind by more than window reads only so much.
+	overlap, wholeOverlap, wholeEvery = 2 * time.Minute, time.Hour, 15 * time.Minute
+	window                            = time.Hour
+	// listedFor is how far back the list of events is relied upon. Stripe keeps it for 30 days.
+	listedFor = 28 * 24 * time.Hour
+	// keepEvents and keepCalls are how long rows are kept, and dropAtOnce how many a turn removes.
+	keepEvents, keepCalls = 31 * 24 * time.Hour, 35 * 24 * time.Hour
+	dropAtOnce            = 500
+	// perPage is how many objects a list returns at a time, each of them up to some kilobytes.
+	perPage = 50
+
+	// signatureAge is how old a webhook may be, and how far ahead of the clock of the machine.
+	signatureAge = 300 * time.Second
+	// maxSignature and maxEvent bound the header and the body of a webhook, in bytes.
+	maxSignature, maxEvent = 1 << 10, 512 << 10
+
+	// cursorSetting is the setting that has the cursor.
+	cursorSetting = "card_events"
+)
+
+// eventTypes are the types of events that say something here; a list of events takes 20 at most.
+var eventTypes = []string{
+	"checkout.session.completed", "checkout.session.expired",
+	"checkout.session.async_payment_succeeded", "checkout.session.async_payment_failed",
+	"payment_intent.succeeded", "payment_intent.payment_failed", "payment_intent.canceled",
+	"payment_intent.processing",
+	"refund.created", "refund.updated", "refund.failed",
+	"charge.dispute.created", "charge.dispute.updated", "charge.dispute.closed",
+	"charge.dispute.funds_withdrawn", "charge.dispute.funds_reinstated",
+	"setup_intent.succeeded", "setup_intent.setup_failed",
+	"payment_method.automatically_updated", "payment_method.detached",
+}
+
+// event is what is read of an event. Everything else comes from the object itself. Of the objects
+// of other lists only ID and Created are there.
+type event struct {
+	ID       string `json:"id"`
+	Type     string `json:"type"`
+	Account  string `json:"account"` // of Connect; "" for the account of the key
+	Livemode bool   `json:"livemode"`
+	Created  int64  `json:"created"`
+	Data     struct {
+		Object struct {
+			ID string `json:"id"`
+		} `json:"object"`
+	} `json:"data"`
+}
+
+// objectID is what ids of Stripe look like.
+var objectID = regexp.MustCompile(`^[A-Za-z0-9]{2,20}_[A-Za-z0-9_]{1,200}$`)
+
+// record returns the row of an event, nil for one that says nothing here.
+func (e *event) record() *store.CardEvent {
+	if !slices.Contains(eventTypes, e.Type) || !objectID.MatchString(e.ID) || !objectID.MatchString(e.Data.Object.ID) {
+		return nil
+	}
+	return &store.CardEvent{ID: e.ID, Type: e.Type, Object: e.Data.Object.ID, CreatedAt: time.Unix(e.Created, 0)}
+}
+
+// signedAt returns the time in a header Stripe-Signature, which is there once.
+func signedAt(header string) (at time.Time, ok bool) {
+	if len(header) > maxSignature {
+		return at, false
+	}
+	for part := range strings.SplitSeq(header, ",") {
+		name, value, _ := strings.Cut(part, "=")
+		if name != "t" {
+			continue
+		}
+		seconds, err := strconv.ParseInt(value, 10, 64)
+		if err != nil || ok || seconds < 0 || seconds > 1<<40 {
+			return at, false
+		}
+		at, ok = time.Unix(seconds, 0), true
+	}
+	return at, ok
+}
 
 // Receive takes a webhook: the header Stripe-Signature and the raw body. It stores the event with the job that works on it, and
 // returns. It returns nil for events that were taken before, are of another account or mode, or of a type that says nothing
-// here. Errors: [toll.CodeWebhookSignature], before anything else is read of the body; [toll.CodeDatabaseUnavailable].
-func (r *Rail) Receive(ctx context.Context, signature string, body []byte) error { return errUnbuilt }
+// here. Errors: [toll.CodeWebhookSignature], before anything else is read of the body; those of the database.
+func (r *Rail) Receive(ctx context.Context, signature string, body []byte) error {
+	at, ok := signedAt(signature)
+	age := r.cfg.Machine().Sub(at)
+	if !ok || age > signatureAge || age < -signatureAge || len(body) > maxEvent || !slices.ContainsFunc(r.cfg.WebhookSecrets, func(secret string) bool {
+		return webhook.ValidatePayloadIgnoringTolerance(body, signature, secret) == nil
+	}) {
+		return toll.NewError(toll.CodeWebhookSignature)
+	}
+	var e event
+	if err := json.Unmarshal(body, &e); err != nil {
+		r.alarm(&r.oddEvent, "an event of the card processor cannot be read")
+		return nil
+	}
+	if foreign, err := r.foreign(ctx, &e); foreign || err != nil {
+		return err
+	}
+	row := e.record()
+	if row == nil {
+		return nil
+	}
+	err := r.cfg.Store.Tx(ctx, func(tx *store.Tx) error {
+		_, err := store.TakeCardEvents(ctx, tx, r.now(), row)
+		return err
+	})
+	r.failpoint(atEvent)
+	return err
+}
+
+// foreign reports whether an event is of another mode, or of another account than that of the key.
+func (r *Rail) foreign(ctx context.Context, e *event) (bool, error) {
+	if e.Livemode != (r.cfg.Environment == toll.Live) {
+		r.alarm(&r.oddEvent, "an event of the card processor is of another mode", "event", e.ID, "live", e.Livemode)
+		return true, nil
+	}
+	if e.Account == "" {
+		return false, nil
+	}
+	ours, err := store.Setting(ctx, r.cfg.Store, accountSetting)
+	if err != nil && !errors.Is(err, store.ErrNotFound) {
+		return false, err
+	}
+	if e.Account == string(ours) {
+		return false, nil
+	}
+	r.alarm(&r.oddEvent, "an event of the card processor is of another account", "event", e.ID, "account", e.Account)
+	return true, nil
+}
+
+// accountSetting is the setting that has the id of the account at Stripe.
+const accountSetting = "card_account"
+
+// alarm logs what an operator has to look at, once a minute at most. at is when it did so last.
+func (r *Rail) alarm(at *atomic.Int64, msg string, args ...any) {
+	now, last := r.cfg.Machine().UnixNano(), at.Load()
+	if (last == 0 || now-last >= int64(time.Minute)) && at.CompareAndSwap(last, now) {
+		r.log.Error("alarm: "+msg, args...)
+	}
+}
 
 // Loops returns the loop that reads the events of Stripe from a stored cursor. Any number of processes may run it; a lease lets
 // one of them work at a time.
 func (r *Rail) Loops() []jobs.Loop {
 	lease := jobs.NewLease(r.cfg.Store, r.cfg.Clock, "card.events")
-	return []jobs.Loop{{Name: "card.events", Every: eventsEvery, Wake: r.wake, Lease: lease, Turn: r.readEvents}}
+	l := &eventReader{Rail: r, lease: lease}
+	return []jobs.Loop{{Name: "card.events", Every: eventsEvery, Wake: r.wake, Lease: lease, Turn: l.turn}}
 }
 
-// eventsEvery is how often the events of Stripe are read.
-const eventsEvery = 30 * time.Second
+// eventReader reads the list of events in one process.
+type eventReader struct {
+	*Rail
+	lease *jobs.Lease
+	whole time.Time // when the overlap was read in full
+}
 
-// readEvents is a turn of the loop: one window of events, and its cursor.
-func (r *Rail) readEvents(ctx context.Context) (next time.Duration, err error) { return 0, errUnbuilt }
-
-// cursor is the setting that says how far events were read, by Stripe's clock.
+// cursor is the setting that says how far events were read, by the clock of the machine.
 type cursor struct {
-	At   time.Time `json:"at"`   // everything that was created before is stored
-	Last string    `json:"last"` // id of the newest event that is stored
-	Full time.Time `json:"full"` // when the overlap of an hour was read last
+	At time.Time `json:"at"`
+}
+
+// span is what one turn reads.
+type span struct {
+	from, until time.Time // when it was created; until is the zero time for everything since
+	at          time.Time // the cursor afterwards
+	whole       bool      // with the overlap in full
+	more        bool      // there is more to read at once
+	lost        bool      // events of this time are not listed any more: the objects are
+}
+
+// spanOf returns what the next turn reads, and when the overlap was read in full before.
+func spanOf(at, whole, now time.Time) span {
+	if at.After(now) { // the clock of the machine has gone back
+		at = now
+	}
+	s := span{from: at.Add(-overlap), at: now, whole: now.Sub(whole) >= wholeEvery || whole.After(now)}
+	if s.whole {
+		s.from = at.Add(-wholeOverlap)
+	}
+	switch behind := now.Sub(at); {
+	case behind > listedFor:
+		s.from, s.whole, s.lost = at.Add(-wholeOverlap), true, true
+	case behind > window:
+		s.until, s.more = at.Add(window), true
+		s.at = s.until
+	}
+	return s
+}
+
+// turn reads one span of events and moves the cursor. The cursor of a new database is now.
+func (l *eventReader) turn(ctx context.Context) (next time.Duration, err error) {
+	if err := l.lease.Take(ctx); err != nil {
+		return 0, err
+	}
+	now := l.cfg.Machine()
+	at, err := l.cursor(ctx, now)
+	if err != nil {
+		return 0, err
+	}
+	s := spanOf(at, l.whole, now)
+	if s.lost {
+		err = l.readObjects(ctx, s)
+	} else {
+		err = l.readList(ctx, "events", s, l.take)
+	}
+	if err == nil {
+		l.failpoint(atCursor)
+		err = l.move(ctx, s.at)
+	}
+	if err != nil {
+		return 0, err
+	}
+	if s.whole {
+		l.whole = now
+	}
+	dropped, err := l.drop(ctx, now)
+	if s.more || dropped >= dropAtOnce {
+		return jobs.AtOnce, err
+	}
+	return 0, err
+}
+
+// cursor returns how far events were read.
+func (l *eventReader) cursor(ctx context.Context, now time.Time) (time.Time, error) {
+	text, err := store.Setting(ctx, l.cfg.Store, cursorSetting)
+	if errors.Is(err, store.ErrNotFound) {
+		return now, l.move(ctx, now)
+	}
+	var c cursor
+	if err == nil {
+		err = json.Unmarshal(text, &c)
+	}
+	return c.At, err
+}
+
+// move stores how far events were read.
+func (l *eventReader) move(ctx context.Context, at time.Time) error {
+	text, err := json.Marshal(cursor{At: at.UTC()})
+	if err != nil {
+		return err
+	}
+	return l.write(ctx, func(tx *store.Tx) error { return store.PutSetting(ctx, tx, cursorSetting, text) })
+}
+
+// write runs a transaction of the process that has the lease.
+func (l *eventReader) write(ctx context.Context, f func(tx *store.Tx) error) error {
+	if err := l.lease.Take(ctx); err != nil {
+		return err
+	}
+	return l.cfg.Store.Tx(ctx, func(tx *store.Tx) error {
+		if err := l.lease.Check(ctx, tx); err != nil {
+			return err
+		}
+		return f(tx)
+	})
+}
+
+// readObjects puts a job for each object that may have changed while no events were read for so
+// long that Stripe has forgotten some: those that it lists as made since, and those of the database
+// that may still change.
+func (l *eventReader) readObjects(ctx context.Context, s span) error {
+	l.log.Error("alarm: no events of the card processor were read for more than 28 days; its objects are compared instead", "since", s.from)
+	ids, err := store.UnsettledCardObjects(ctx, l.cfg.Store, s.from.Add(-listedFor))
+	for part := range slices.Chunk(ids, perPage) {
+		if err == nil {
+			err = l.syncAll(ctx, part)
+		}
+	}
+	for _, path := range []string{"payment_intents", "refunds", "disputes"} {
+		if err == nil {
+			err = l.readList(ctx, path, s, func(ctx context.Context, page []event) error {
+				ids := make([]string, len(page))
+				for i, o := range page {
+					ids[i] = o.ID
+				}
+				return l.syncAll(ctx, ids)
+			})
+		}
+	}
+	return err
+}
+
+func (l *eventReader) syncAll(ctx context.Context, ids []string) error {
+	return l.write(ctx, func(tx *store.Tx) error { return store.SyncCardObjects(ctx, tx, l.now(), ids...) })
+}
+
+// take stores a page of events.
+func (l *eventReader) take(ctx context.Context, page []event) error {
+	var rows []*store.CardEvent
+	for _, e := range page {
+		if foreign, err := l.foreign(ctx, &e); err != nil {
+			return err
+		} else if foreign {
+			continue
+		}
+		if row := e.record(); row != nil {
+			rows = append(rows, row)
+		}
+	}
+	if len(rows) == 0 {
+		return nil
+	}
+	err := l.write(ctx, func(tx *store.Tx) error {
+		_, err := store.TakeCardEvents(ctx, tx, l.now(), rows...)
+		return err
+	})
+	l.failpoint(atEvent)
+	return err
+}
+
+// readList reads a list of Stripe page by page, the newest first.
+func (l *eventReader) readList(ctx context.Context, path string, s span, f func(ctx context.Context, page []event) error) error {
+	p := &stripe.EventListParams{CreatedRange: &stripe.RangeQueryParams{GreaterThanOrEqual: s.from.Unix()}}
+	p.Limit = stripe.Int64(perPage)
+	if !s.until.IsZero() {
+		p.CreatedRange.LesserThanOrEqual = s.until.Unix() + 1
+	}
+	if path == "events" {
+		p.Types = stripe.StringSlice(eventTypes)
+	}
+	for {
+		var page struct {
+			stripe.APIResource
+			HasMore bool    `json:"has_more"`
+			Data    []event `json:"data"`
+		}
+		if err := l.get(ctx, path, p, &page); err != nil {
+			return err
+		}
+		if len(page.Data) == 0 {
+			return nil
+		}
+		if err := f(ctx, page.Data); err != nil || !page.HasMore {
+			return err
+		}
+		p.StartingAfter = &page.Data[len(page.Data)-1].ID
+	}
+}
+
+// drop removes old rows, and returns the higher number of a table.
+func (l *eventReader) drop(ctx context.Context, now time.Time) (n int64, err error) {
+	err = l.write(ctx, func(tx *store.Tx) error {
+		calls, err := store.DropCardCalls(ctx, tx, l.now().Add(-keepCalls), dropAtOnce)
+		if err != nil {
+			return err
+		}
+		n, err = store.DropCardEvents(ctx, tx, now.Add(-keepEvents), dropAtOnce)
+		n = max(n, calls)
+		return err
+	})
+	return n, err
 }

@@ -1,15 +1,24 @@
 package card
 
 import (
+	"cmp"
 	"context"
+	"slices"
+	"time"
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/store"
 )
 
-// StoryOf returns the payment of an order as the records tell it, for the answer to a dispute. It asks nobody.
+// StoryOf returns the payment of an order as the records tell it, for the answer to a dispute. It asks nobody. Errors:
+// [store.ErrNotFound] for an order without a payment by card.
 func StoryOf(ctx context.Context, q store.Querier, orderID string) (*Story, error) {
-	return nil, errUnbuilt
+	m, err := moneyOf(ctx, q, orderID)
+	if err != nil {
+		return nil, err
+	}
+	moves, err := store.CardMovesOf(ctx, q, orderID)
+	return &Story{Payment: m.payment, Refunds: m.refunds, Disputes: m.disputes, Moves: moves}, err
 }
 
 // Story is the payment of an order as the rail knows it; checkout adds requests and receipts.
@@ -20,7 +29,8 @@ type Story struct {
 	Moves    []*store.CardMove
 }
 
-// Owed is what one seller is owed of a month in a currency, in cents: sums of moves by kind, and what was paid out.
+// Owed is what one seller is owed of a month in a currency, in cents. Refunded and Disputed are what went back, less what came
+// back from failed refunds and won disputes. PaidOut is what the operator has paid to the seller for the month.
 type Owed struct {
 	Seller                                     toll.Address
 	Month, Currency                            string
@@ -28,7 +38,57 @@ type Owed struct {
 	Charged, Refunded, Disputed, Fees, PaidOut int64
 }
 
-// OwedOf adds up a month, YYYY-MM in UTC. Each move counts in the month in which it happened. It asks nobody.
+// Due is what is left to be paid to the seller, negative when too much was paid.
+func (o *Owed) Due() int64 { return o.Charged - o.Refunded - o.Disputed - o.Fees - o.PaidOut }
+
+// OwedOf adds up a month, YYYY-MM in UTC, by seller and currency. Each move counts in the month in which it happened, by Stripe's
+// clock; money that bought nothing does not count. It asks nobody. Errors: a month of another form.
 func OwedOf(ctx context.Context, q store.Querier, month string) ([]Owed, error) {
-	return nil, errUnbuilt
+	from, err := time.Parse("2006-01", month)
+	if err != nil {
+		return nil, toll.Errorf(toll.CodeBadRequest, "The month must have the form YYYY-MM; got %q.", month)
+	}
+	sums, err := store.CardMoveSums(ctx, q, from, from.AddDate(0, 1, 0))
+	if err != nil {
+		return nil, err
+	}
+	payouts, err := store.CardPayouts(ctx, q, month)
+	if err != nil {
+		return nil, err
+	}
+	type key struct {
+		seller   toll.Address
+		currency string
+	}
+	rows := map[key]*Owed{}
+	row := func(seller toll.Address, currency string) *Owed {
+		k := key{seller, currency}
+		if rows[k] == nil {
+			rows[k] = &Owed{Seller: seller, Month: month, Currency: currency}
+		}
+		return rows[k]
+	}
+	for _, s := range sums {
+		o := row(s.Seller, s.Currency)
+		o.Fees += s.Fee
+		switch s.Kind {
+		case moveCharge:
+			o.Orders, o.Charged = o.Orders+s.Moves, o.Charged+s.Cents
+		case moveRefund, moveRefundFailure:
+			o.Refunded -= s.Cents
+		default:
+			o.Disputed -= s.Cents
+		}
+	}
+	for _, p := range payouts {
+		row(p.Seller, p.Currency).PaidOut += p.Cents
+	}
+	all := make([]Owed, 0, len(rows))
+	for _, o := range rows {
+		all = append(all, *o)
+	}
+	slices.SortFunc(all, func(a, b Owed) int {
+		return cmp.Or(cmp.Compare(a.Seller.Lower(), b.Seller.Lower()), cmp.Compare(a.Currency, b.Currency))
+	})
+	return all, nil
 }

@@ -30,6 +30,7 @@ type Rail struct {
 	wake   jobs.Signal // of the loop that reads events
 
 	deniedAt atomic.Int64 // when Stripe refused the key last, in Unix nanoseconds; 0: it did not
+	oddEvent atomic.Int64 // when an event that is not ours raised an alarm last
 }
 
 var (

@@ -2,14 +2,254 @@ package card
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"time"
 
+	"github.com/stripe/stripe-go/v85"
+
+	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/rail"
+	"github.com/tollhq/toll/internal/store"
 )
 
+const (
+	// metaRefund is the member of the metadata of a refund that has its id here.
+	metaRefund = "refund_id"
+	// refundCalls bounds how many idempotency keys a refund uses, one a day.
+	refundCalls = 30
+
+	moveRefund        = "refund"
+	moveRefundFailure = "refund_failure"
+	// moveRejected is the kind of each move of another payment than that which paid the order.
+	moveRejected = "rejected"
+)
+
+// refundStates are the states of refunds by the words of Stripe. One that waits for its payer
+// is under way, and one that the operator has canceled gave nothing back.
+var refundStates = map[stripe.RefundStatus]string{
+	stripe.RefundStatusPending: refundPending, stripe.RefundStatusRequiresAction: refundPending,
+	stripe.RefundStatusSucceeded: refundSucceeded,
+	stripe.RefundStatusFailed:    refundFailed, stripe.RefundStatusCanceled: refundFailed,
+}
+
+// refundRank orders the states of a refund. It never goes back: what was read before may be written
+// after what was read later.
+var refundRank = map[string]int{refundCreated: 0, refundPending: 1, refundSucceeded: 2, refundFailed: 3}
+
 // BeginRefund implements [rail.Refunder].
-func (r *Rail) BeginRefund(ctx context.Context, t *rail.Tx, in rail.Refund) error { return errUnbuilt }
+func (r *Rail) BeginRefund(ctx context.Context, t *rail.Tx, in rail.Refund) error {
+	m, err := moneyOf(ctx, t, in.OrderID)
+	if errors.Is(err, store.ErrNotFound) {
+		return refundRefused("The order is not paid by card.")
+	}
+	if err != nil {
+		return err
+	}
+	for _, re := range m.refunds {
+		if re.ID == in.ID {
+			return nil
+		}
+	}
+	cents, err := m.beginRefund(in.Cents)
+	if err != nil {
+		return err
+	}
+	now := r.now()
+	return putRefund(ctx, t.Tx, &store.CardRefund{
+		ID: in.ID, OrderID: in.OrderID, Account: m.payment.Account, Origin: originSeller, State: refundCreated,
+		Cents: cents, Intent: m.payment.Intent, Reason: "refunded by " + in.By.String(), CreatedAt: now, UpdatedAt: now,
+	})
+}
+
+// putRefund stores a refund with the job that sends it.
+func putRefund(ctx context.Context, tx *store.Tx, re *store.CardRefund) error {
+	if err := store.InsertCardRefund(ctx, tx, re); err != nil {
+		return err
+	}
+	return store.PutJob(ctx, tx, store.Job{Kind: store.JobCardRefund, Key: []byte(re.ID), Due: re.CreatedAt})
+}
 
 // Refunded implements [rail.Refunder].
 func (r *Rail) Refunded(ctx context.Context, refundID string) (decided bool, failure string, err error) {
-	return false, "", errUnbuilt
+	re, err := store.CardRefundByID(ctx, r.cfg.Store, refundID)
+	if err != nil {
+		return false, "", err
+	}
+	if re.State == refundFailed {
+		failure = re.Reason
+	}
+	return re.State != refundCreated, failure, nil
+}
+
+// SendRefund runs a job of kind [store.JobCardRefund]: it has Stripe make a refund, once, and has
+// the order take it.
+func (r *Rail) SendRefund(ctx context.Context, refundID []byte) error {
+	re, err := store.CardRefundByID(ctx, r.cfg.Store, string(refundID))
+	if errors.Is(err, store.ErrNotFound) || err == nil && re.State != refundCreated {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	r.failpoint(atRefunding)
+	id, err := r.makeRefund(ctx, re)
+	if a, ok := errors.AsType[*answer](err); ok && a.final() {
+		return r.refuseRefund(ctx, re, a)
+	}
+	if err != nil {
+		return later(err)
+	}
+	r.failpoint(atRefunded)
+	return r.syncRefund(ctx, id)
+}
+
+// makeRefund returns the id of a refund at Stripe, which it makes unless it is there.
+func (r *Rail) makeRefund(ctx context.Context, re *store.CardRefund) (id string, err error) {
+	for n := range refundCalls {
+		c := &store.CardCall{Key: re.ID, Subject: re.ID, Path: "refunds"}
+		if n > 0 {
+			c.Key += fmt.Sprintf("-%d", n+1)
+		}
+		var made stripe.Refund
+		err = r.call(ctx, c, func() any {
+			return &stripe.RefundCreateParams{
+				PaymentIntent: &re.Intent, Amount: &re.Cents, Metadata: map[string]string{
+					metaInstallation: r.cfg.Installation, metaOrder: re.OrderID, metaRefund: re.ID,
+				},
+			}
+		}, &made)
+		if err == nil {
+			return made.ID, nil
+		}
+		a, _ := errors.AsType[*answer](err)
+		forgotten := errors.Is(err, errForgotten)
+		if !forgotten && (a == nil || a.kind != conflict && a.kind != unclear) {
+			return "", err
+		}
+		// The key has no answer, or one that Stripe repeats for a day. Its list says whether the
+		// refund is there.
+		found, lookup := r.findRefund(ctx, re)
+		if found != "" || lookup != nil {
+			return found, lookup
+		}
+		if !forgotten {
+			return "", err
+		}
+	}
+	return "", fmt.Errorf("card: refund %s was not answered for %d days", re.ID, refundCalls)
+}
+
+// findRefund returns the id of a refund that Stripe has made, "" for none. A payment has few.
+func (r *Rail) findRefund(ctx context.Context, re *store.CardRefund) (string, error) {
+	p := &stripe.RefundListParams{PaymentIntent: &re.Intent}
+	p.Limit = stripe.Int64(100)
+	var list stripe.RefundList
+	if err := r.get(ctx, "refunds", p, &list); err != nil {
+		return "", err
+	}
+	for _, made := range list.Data {
+		if made.Metadata[metaRefund] == re.ID {
+			return made.ID, nil
+		}
+	}
+	return "", nil
+}
+
+// refuseRefund stores that Stripe will not make a refund. Money that bought nothing and stays here
+// is an orphan.
+func (r *Rail) refuseRefund(ctx context.Context, re *store.CardRefund, a *answer) error {
+	p, err := store.CardPaymentByOrder(ctx, r.cfg.Store, re.OrderID)
+	if err != nil {
+		return err
+	}
+	back := a.code == string(stripe.ErrorCodeChargeAlreadyRefunded)
+	r.log.Error("alarm: the card processor refuses a refund", "order", re.OrderID, "refund", re.ID, "origin", re.Origin, "answer", a)
+	re.State, re.Reason, re.UpdatedAt = refundFailed, "The card processor refused the refund.", r.now()
+	if back {
+		re.Reason = "The payment was refunded already."
+	}
+	return r.cfg.Store.Tx(ctx, func(tx *store.Tx) error {
+		if err := store.UpdateCardRefund(ctx, tx, re); err != nil || re.Origin != originRejected || back {
+			return err
+		}
+		_, err := store.InsertCardOrphan(ctx, tx, &store.CardOrphan{
+			Object: re.Intent, OrderID: re.OrderID, Cents: re.Cents, Currency: p.Currency, SeenAt: r.now(),
+			Reason: "it bought nothing, and its refund was refused",
+		})
+		return err
+	})
+}
+
+// syncRefund fetches a refund and has its order take it. It may have been made on Stripe's page.
+func (r *Rail) syncRefund(ctx context.Context, id string) error {
+	p := &stripe.RefundParams{}
+	p.AddExpand("balance_transaction")
+	p.AddExpand("failure_balance_transaction")
+	var re stripe.Refund
+	if err := r.get(ctx, "refunds/"+url.PathEscape(id), p, &re); err != nil || re.PaymentIntent == nil {
+		return ignoreMissing(err)
+	}
+	payment, err := r.paymentOf(ctx, re.PaymentIntent.ID)
+	if err != nil || payment == nil {
+		return err
+	}
+	if s := State(payment.State); s != Paid && s != Rejected {
+		return r.unexplained(ctx, payment, re.ID, re.Amount, string(re.Currency), re.Created)
+	}
+	state, known := refundStates[re.Status]
+	if !known {
+		return fmt.Errorf("card: refund %s has the unknown status %q", re.ID, re.Status)
+	}
+	now := r.now()
+	row := &store.CardRefund{
+		ID: re.Metadata[metaRefund], OrderID: payment.OrderID, Account: payment.Account, Origin: originProcessor, State: state,
+		Cents: re.Amount, Intent: re.PaymentIntent.ID, StripeID: re.ID, Reason: "made at the card processor",
+		CreatedAt: time.Unix(re.Created, 0).UTC(), UpdatedAt: now,
+	}
+	if state == refundFailed {
+		row.Reason = "The card processor says: " + string(re.FailureReason) + "."
+		if re.FailureReason == "" {
+			row.Reason = "The card processor says: " + string(re.Status) + "."
+		}
+	}
+	c := change{refund: row}
+	c.add(payment, row.Intent, moveRefund, re.BalanceTransaction)
+	c.add(payment, row.Intent, moveRefundFailure, re.FailureBalanceTransaction)
+	return r.adjust(ctx, payment, c)
+}
+
+// takeRefund merges a refund as Stripe has it. A row that was made here is found by the id in the
+// metadata until it has that of Stripe.
+func (m *money) takeRefund(re store.CardRefund) {
+	for i, stored := range m.refunds {
+		mine := stored.StripeID == "" && stored.ID == re.ID && stored.Intent == re.Intent && stored.Cents == re.Cents
+		if stored.StripeID != re.StripeID && !mine {
+			continue
+		}
+		if stored.StripeID != "" && refundRank[re.State] <= refundRank[stored.State] {
+			return
+		}
+		now := *stored
+		now.State, now.StripeID, now.UpdatedAt = re.State, re.StripeID, re.UpdatedAt
+		if re.State == refundFailed {
+			now.Reason = re.Reason
+		}
+		m.refunds[i], m.refund = &now, &now
+		return
+	}
+	re.ID = toll.NewUUID()
+	m.refunds, m.refund, m.newRefund = append(m.refunds, &re), &re, true
+}
+
+// add adds a move of the operator's balance. Stripe may make it later than the object.
+func (c *change) add(p *store.CardPayment, intent, kind string, b *stripe.BalanceTransaction) {
+	if fetched(b) == nil {
+		return
+	}
+	if intent != p.Intent {
+		kind = moveRejected
+	}
+	c.moves = append(c.moves, moveOf(p.OrderID, kind, b))
 }

@@ -353,10 +353,15 @@ func putMove(ctx context.Context, tx *store.Tx, orderID, kind string, b *stripe.
 	if b == nil {
 		return nil
 	}
-	return store.InsertCardMove(ctx, tx, &store.CardMove{
+	return store.InsertCardMove(ctx, tx, moveOf(orderID, kind, b))
+}
+
+// moveOf returns the row of a balance transaction.
+func moveOf(orderID, kind string, b *stripe.BalanceTransaction) *store.CardMove {
+	return &store.CardMove{
 		ID: b.ID, OrderID: orderID, Kind: kind, Cents: b.Amount, Fee: b.Fee, Currency: string(b.Currency),
 		At: time.Unix(b.Created, 0).UTC(),
-	})
+	}
 }
 
 func chargeOf(pi *stripe.PaymentIntent) string {
@@ -380,4 +385,12 @@ func balanceOf(pi *stripe.PaymentIntent) *stripe.BalanceTransaction {
 		return nil
 	}
 	return fetched(pi.LatestCharge.BalanceTransaction)
+}
+
+// fetched returns a balance transaction that was expanded; nil for one of which only the id is known.
+func fetched(b *stripe.BalanceTransaction) *stripe.BalanceTransaction {
+	if b == nil || b.Created == 0 {
+		return nil
+	}
+	return b
 }

@@ -97,6 +97,7 @@ const (
 	atEnding    = "card.ending"    // Ending is stored, nothing is cancelled
 	atRefunding = "card.refunding" // the refund is stored, not sent
 	atRefunded  = "card.refunded"  // Stripe has refunded, no credits are taken back
+	atAdjusting = "card.adjusting" // in the transaction that stores a refund or a dispute
 	atEvent     = "card.event"     // the event is stored, its object is not fetched
 	atCursor    = "card.cursor"    // a page of events is stored, the cursor has not moved
 )

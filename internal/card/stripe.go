@@ -130,6 +130,11 @@ func (e *answer) pause() time.Duration {
 	return min(max(e.wait, pause), maxPause)
 }
 
+// final reports whether the same request would never be granted.
+func (e *answer) final() bool {
+	return e.kind == missing || e.kind == refused || e.kind == card || e.kind == owner
+}
+
 // maxPause bounds the pause that an answer may ask for.
 const maxPause = 5 * time.Minute
 

@@ -2,8 +2,147 @@ package card
 
 import (
 	"context"
+	"errors"
+	"net/url"
+	"strings"
+
+	"github.com/stripe/stripe-go/v85"
+
+	"github.com/tollhq/toll/internal/jobs"
+	"github.com/tollhq/toll/internal/store"
 )
 
-// Sync runs a job of kind [store.JobCardSync]: it fetches the object with this id, and acts on its state. An object that no row
-// explains yet is kept and tried again for a day, and is then an orphan.
-func (r *Rail) Sync(ctx context.Context, objectID []byte) error { return errUnbuilt }
+// Sync runs a job of kind [store.JobCardSync]: it fetches the object with this id, and acts on its state. What no row explains
+// yet is kept and tried again for a day, and is then an orphan.
+func (r *Rail) Sync(ctx context.Context, objectID []byte) error {
+	id := string(objectID)
+	kind, _, _ := strings.Cut(id, "_")
+	sync := map[string]func(context.Context, string) error{
+		"pi": r.syncIntent, "cs": r.syncSession, "re": r.syncRefund, "pyr": r.syncRefund, "dp": r.syncDispute, "du": r.syncDispute,
+		"seti": r.syncSetup, "pm": r.syncMethod,
+	}[kind]
+	if sync == nil {
+		r.log.Warn("an event of the card processor is about an unknown object", "object", id)
+		return nil
+	}
+	return later(sync(ctx, id))
+}
+
+// later returns the error of a job that Stripe could not do now, with the pause before the next run.
+func later(err error) error {
+	if a, ok := errors.AsType[*answer](err); ok {
+		return &jobs.Again{After: a.pause(), Err: err}
+	}
+	return err
+}
+
+// ignoreMissing returns nil for an object that Stripe does not have in this account.
+func ignoreMissing(err error) error {
+	if a, ok := errors.AsType[*answer](err); ok && a.kind == missing {
+		return nil
+	}
+	return err
+}
+
+// syncIntent fetches a payment intent, and settles its order when it is captured. Otherwise the
+// order's own job looks at it.
+func (r *Rail) syncIntent(ctx context.Context, id string) error {
+	_, err := r.settleIntent(ctx, id)
+	return err
+}
+
+// paymentOf returns the payment that a payment intent belongs to, nil for none here. It settles the
+// payment first, because a refund or a dispute may be seen before the payment is.
+func (r *Rail) paymentOf(ctx context.Context, intentID string) (*store.CardPayment, error) {
+	p, err := store.CardPaymentByIntent(ctx, r.cfg.Store, intentID)
+	if err == nil && (State(p.State) == Paid || State(p.State) == Rejected) {
+		return p, nil
+	}
+	if err != nil && !errors.Is(err, store.ErrNotFound) {
+		return nil, err
+	}
+	return r.settleIntent(ctx, intentID)
+}
+
+func (r *Rail) settleIntent(ctx context.Context, id string) (*store.CardPayment, error) {
+	pi, err := r.intent(ctx, id)
+	if err != nil {
+		return nil, ignoreMissing(err)
+	}
+	p, ours, err := r.rowOf(ctx, pi.ID, pi.Metadata)
+	switch {
+	case err != nil || p == nil && !ours:
+		return nil, err
+	case pi.Status != stripe.PaymentIntentStatusSucceeded && p == nil:
+		return nil, nil
+	case pi.Status != stripe.PaymentIntentStatusSucceeded:
+		return p, r.wakeOrder(ctx, p)
+	case p == nil:
+		return nil, r.orphan(ctx, &store.CardOrphan{
+			Object: pi.ID, OrderID: pi.Metadata[metaOrder], Cents: pi.AmountReceived, Currency: string(pi.Currency),
+			Reason: "a captured payment of an order that is not here",
+		})
+	}
+	return p, r.settle(ctx, p, evidence{intent: pi})
+}
+
+// syncSession fetches a page. Its state settles an order that is paid; the order's own job looks at
+// all others.
+func (r *Rail) syncSession(ctx context.Context, id string) error {
+	params := &stripe.CheckoutSessionParams{}
+	params.AddExpand("payment_intent.latest_charge.balance_transaction")
+	var s stripe.CheckoutSession
+	if err := r.get(ctx, "checkout/sessions/"+url.PathEscape(id), params, &s); err != nil {
+		return ignoreMissing(err)
+	}
+	if s.Mode == stripe.CheckoutSessionModeSetup {
+		return r.syncSetup(ctx, id)
+	}
+	intent := ""
+	if s.PaymentIntent != nil {
+		intent = s.PaymentIntent.ID
+	}
+	p, ours, err := r.rowOf(ctx, intent, s.Metadata)
+	if p == nil || err != nil {
+		if ours && err == nil && intent != "" {
+			return r.syncIntent(ctx, intent)
+		}
+		return err
+	}
+	if s.PaymentStatus == stripe.CheckoutSessionPaymentStatusNoPaymentRequired {
+		r.log.Error("alarm: a page asked for no money", "order", p.OrderID, "session", s.ID)
+	}
+	if s.PaymentIntent == nil || s.PaymentIntent.Status != stripe.PaymentIntentStatusSucceeded {
+		return r.wakeOrder(ctx, p)
+	}
+	return r.settle(ctx, p, evidence{intent: s.PaymentIntent, session: &s})
+}
+
+// rowOf returns the payment that an object belongs to: by its payment intent, else by its metadata.
+// ours reports that the metadata says that it was made here. Other programs may use the account.
+func (r *Rail) rowOf(ctx context.Context, intentID string, metadata map[string]string) (p *store.CardPayment, ours bool, err error) {
+	if intentID != "" {
+		p, err = store.CardPaymentByIntent(ctx, r.cfg.Store, intentID)
+		if !errors.Is(err, store.ErrNotFound) {
+			return p, true, err
+		}
+	}
+	if metadata[metaInstallation] != r.cfg.Installation {
+		return nil, false, nil
+	}
+	p, err = store.CardPaymentByOrder(ctx, r.cfg.Store, metadata[metaOrder])
+	if errors.Is(err, store.ErrNotFound) {
+		return nil, true, nil
+	}
+	return p, true, err
+}
+
+// wakeOrder has the job of an open order run at once.
+func (r *Rail) wakeOrder(ctx context.Context, p *store.CardPayment) error {
+	if !State(p.State).open() {
+		return nil
+	}
+	return r.cfg.Store.Tx(ctx, func(tx *store.Tx) error {
+		return store.PutJob(ctx, tx, store.Job{Kind: store.JobPay + "card", Key: []byte(p.OrderID), Due: r.now()})
+	})
+}

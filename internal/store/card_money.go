@@ -2,6 +2,8 @@ package store
 
 import (
 	"context"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/tollhq/toll"
@@ -37,6 +39,11 @@ func UpdateCardRefund(ctx context.Context, tx *Tx, r *CardRefund) error {
 // CardRefundByID returns a refund, or [ErrNotFound].
 func CardRefundByID(ctx context.Context, q Querier, id string) (*CardRefund, error) {
 	return cardRefunds.one(ctx, q, "WHERE refund_id = $1", id)
+}
+
+// CardRefundByStripeID returns the refund that has this id at the processor, or [ErrNotFound].
+func CardRefundByStripeID(ctx context.Context, q Querier, id string) (*CardRefund, error) {
+	return cardRefunds.one(ctx, q, "WHERE stripe_id = $1", id)
 }
 
 // CardRefundsOf returns the refunds of an order, the oldest first.
@@ -76,7 +83,7 @@ func CardDisputesOf(ctx context.Context, q Querier, orderID string) ([]*CardDisp
 type CardMove struct {
 	ID       string    `db:"move_id"` // of the balance transaction
 	OrderID  string    `db:"order_id"`
-	Kind     string    `db:"kind"`  // charge, refund, refund_failure, dispute, reinstated
+	Kind     string    `db:"kind"`  // charge, refund, refund_failure, dispute, reinstated, or rejected: of another payment than that of the order
 	Cents    int64     `db:"cents"` // negative when money left
 	Fee      int64     `db:"fee"`
 	Currency string    `db:"currency"`
@@ -96,6 +103,29 @@ func CardMovesOf(ctx context.Context, q Querier, orderID string) ([]*CardMove, e
 	return cardMoves.all(ctx, q, "WHERE order_id = $1 ORDER BY at, move_id", orderID)
 }
 
+// CardMoveSum adds up the moves of a kind that belong to the orders of a seller.
+type CardMoveSum struct {
+	Seller         toll.Address
+	Currency, Kind string
+	Moves          int64
+	Cents, Fee     int64
+}
+
+// CardMoveSums adds up what moved in [from, until) for orders that were paid, by seller, currency and kind. Money that bought
+// nothing is left out.
+func CardMoveSums(ctx context.Context, q Querier, from, until time.Time) ([]CardMoveSum, error) {
+	return All(ctx, q, func(scan func(dest ...any) error) (s CardMoveSum, err error) {
+		var seller string
+		if err = scan(&seller, &s.Currency, &s.Kind, &s.Moves, &s.Cents, &s.Fee); err == nil {
+			s.Seller, err = toll.ParseAddress(seller)
+		}
+		return s, err
+	}, `SELECT p.seller, m.currency, m.kind, COUNT(*), CAST(SUM(m.cents) AS BIGINT), CAST(SUM(m.fee) AS BIGINT)
+		FROM card_moves m JOIN card_payments p ON p.order_id = m.order_id WHERE m.at >= $1 AND m.at < $2
+		AND p.state = 'paid' AND m.kind <> 'rejected'
+		GROUP BY p.seller, m.currency, m.kind ORDER BY p.seller, m.currency, m.kind`, Micros(from), Micros(until))
+}
+
 // CardEvent is an event of the processor. Of its object only the id counts.
 type CardEvent struct {
 	ID        string    `db:"event_id"`
@@ -106,13 +136,41 @@ type CardEvent struct {
 
 var cardEvents = newRecord[*CardEvent]("card_events")
 
-// TakeCardEvent stores an event, and the job that fetches its object, due at now. first is false for one that was taken before:
-// nothing is stored then.
-func TakeCardEvent(ctx context.Context, tx *Tx, e *CardEvent, now time.Time) (first bool, err error) {
-	if first, err = cardEvents.insertOr(ctx, tx, e, "ON CONFLICT (event_id) DO NOTHING"); err != nil || !first {
-		return false, err
+// TakeCardEvents stores the events that were not taken before, and for each of their objects the job that fetches it, due at now.
+// It returns how many events are new.
+func TakeCardEvents(ctx context.Context, tx *Tx, now time.Time, events ...*CardEvent) (taken int, err error) {
+	// Transactions that take the same events lock in the same order.
+	events = slices.SortedFunc(slices.Values(events), func(a, b *CardEvent) int { return strings.Compare(a.ID, b.ID) })
+	var objects []string
+	for _, e := range events {
+		first, err := cardEvents.insertOr(ctx, tx, e, "ON CONFLICT (event_id) DO NOTHING")
+		if err != nil {
+			return 0, err
+		}
+		if first {
+			taken++
+			objects = append(objects, e.Object)
+		}
 	}
-	return true, PutJob(ctx, tx, Job{Kind: JobCardSync, Key: []byte(e.Object), Due: now})
+	return taken, SyncCardObjects(ctx, tx, now, objects...)
+}
+
+// SyncCardObjects puts the jobs that fetch these objects of the processor, due at now.
+func SyncCardObjects(ctx context.Context, tx *Tx, now time.Time, ids ...string) error {
+	ids = slices.Compact(slices.Sorted(slices.Values(ids)))
+	for _, id := range ids {
+		if err := PutJob(ctx, tx, Job{Kind: JobCardSync, Key: []byte(id), Due: now}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// UnsettledCardObjects returns the ids of disputes that are not closed, and of refunds that may still change: those of which the
+// processor has not said the last word, and those that were made since a moment.
+func UnsettledCardObjects(ctx context.Context, q Querier, since time.Time) ([]string, error) {
+	return values[string](ctx, q, `SELECT dispute_id FROM card_disputes WHERE state NOT IN ('won', 'lost', 'warning_closed', 'prevented')
+		UNION SELECT stripe_id FROM card_refunds WHERE stripe_id IS NOT NULL AND (state = 'pending' OR created_at >= $1) ORDER BY 1`, Micros(since))
 }
 
 // DropCardEvents removes at most limit events that were created before a moment, and returns how many.

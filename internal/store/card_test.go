@@ -42,16 +42,32 @@ func TestCardRecords(t *testing.T) {
 		write(t, st, func(tx *store.Tx) error { return store.AnswerCardCall(ctx, tx, call) })
 		same(t, must[*store.CardCall](t)(store.CardCallByKey(ctx, st, "o1-1")), call)
 
-		for i, want := range []bool{true, false} {
+		for i, want := range []int{2, 0} {
 			write(t, st, func(tx *store.Tx) error {
-				e := &store.CardEvent{ID: "evt_1", Type: "payment_intent.succeeded", Object: "pi_1", CreatedAt: noon}
-				if first, err := store.TakeCardEvent(ctx, tx, e, noon); first != want || err != nil {
-					t.Errorf("event %d: %t, %v", i, first, err)
+				one := &store.CardEvent{ID: "evt_1", Type: "payment_intent.succeeded", Object: "pi_1", CreatedAt: noon}
+				two := &store.CardEvent{ID: "evt_0", Type: "payment_intent.processing", Object: "pi_1", CreatedAt: noon}
+				if taken, err := store.TakeCardEvents(ctx, tx, noon, one, two, one); taken != want || err != nil {
+					t.Errorf("take %d: %d, %v", i, taken, err)
 				}
 				return nil
 			})
 		}
 		same(t, must[[]string](t)(store.DueJobs(ctx, st, noon)), []string{store.JobCardSync})
+		write(t, st, func(tx *store.Tx) error {
+			claimed, err := store.ClaimJobs(ctx, tx, store.JobCardSync, "h", noon, noon, 9)
+			if len(claimed) != 1 || err != nil {
+				t.Errorf("the jobs of two events of one object: %v, %v", claimed, err)
+			}
+			return err
+		})
+		for i, want := range []int64{1, 1, 0} {
+			write(t, st, func(tx *store.Tx) error {
+				if n, err := store.DropCardEvents(ctx, tx, noon.Add(time.Second), 1); n != want || err != nil {
+					t.Errorf("drop %d: %d, %v", i, n, err)
+				}
+				return nil
+			})
+		}
 
 		setup := &store.CardSetup{ID: "s1", Owner: alice, Source: "a", State: "open", Failures: 2, CreatedAt: noon, ExpiresAt: noon}
 		write(t, st, func(tx *store.Tx) error { return store.InsertCardSetup(ctx, tx, setup) })
@@ -92,5 +108,41 @@ func TestCardRecords(t *testing.T) {
 		if err := st.Tx(ctx, func(tx *store.Tx) error { return store.PutCardMethod(ctx, tx, &other) }); !store.IsUnique(err) {
 			t.Errorf("two cards with one fingerprint: %v", err)
 		}
+
+		re := &store.CardRefund{
+			ID: "r1", OrderID: "o1", Account: account, Origin: "seller", State: "created", Cents: 200, Intent: "pi_1", CreatedAt: noon,
+			UpdatedAt: noon,
+		}
+		write(t, st, func(tx *store.Tx) error { return store.InsertCardRefund(ctx, tx, re) })
+		_, err = store.CardRefundByStripeID(ctx, st, "re_1")
+		notFound(t, err)
+		re.StripeID, re.State = "re_1", "pending"
+		write(t, st, func(tx *store.Tx) error { return store.UpdateCardRefund(ctx, tx, re) })
+		same(t, must[*store.CardRefund](t)(store.CardRefundByStripeID(ctx, st, "re_1")), re)
+		for i, state := range []string{"needs_response", "lost"} {
+			d := &store.CardDispute{
+				ID: []string{"dp_1", "dp_2"}[i], OrderID: "o1", Account: account, State: state, Cents: 300, CreatedAt: noon, UpdatedAt: noon,
+			}
+			write(t, st, func(tx *store.Tx) error { return store.PutCardDispute(ctx, tx, d) })
+		}
+		later := noon.Add(time.Hour)
+		same(t, must[[]string](t)(store.UnsettledCardObjects(ctx, st, later)), []string{"dp_1", "re_1"})
+		re.State = "succeeded"
+		write(t, st, func(tx *store.Tx) error { return store.UpdateCardRefund(ctx, tx, re) })
+		same(t, must[[]string](t)(store.UnsettledCardObjects(ctx, st, later)), []string{"dp_1"})
+		same(t, must[[]string](t)(store.UnsettledCardObjects(ctx, st, noon)), []string{"dp_1", "re_1"})
+
+		for _, move := range []store.CardMove{
+			{ID: "txn_1", Kind: "charge", Cents: 500, Fee: 44, At: noon}, {ID: "txn_2", Kind: "refund", Cents: -200, At: noon},
+			{ID: "txn_3", Kind: "refund", Cents: -100, At: noon}, {ID: "txn_4", Kind: "refund", Cents: -50, At: later},
+			{ID: "txn_2", Kind: "refund", Cents: -999, At: noon}, // a repeat
+		} {
+			move.OrderID, move.Currency = "o1", "usd"
+			write(t, st, func(tx *store.Tx) error { return store.InsertCardMove(ctx, tx, &move) })
+		}
+		same(t, must[[]store.CardMoveSum](t)(store.CardMoveSums(ctx, st, noon, later)), []store.CardMoveSum{
+			{Seller: bob, Currency: "usd", Kind: "charge", Moves: 1, Cents: 500, Fee: 44},
+			{Seller: bob, Currency: "usd", Kind: "refund", Moves: 2, Cents: -300},
+		})
 	})
 }

@@ -211,7 +211,7 @@ func (c *call) expandAt(node any, path []string) bool {
 		}
 	}
 	if !known {
-		return false
+		return name == "failure_balance_transaction" // which is there only after a failure
 	}
 	object[name] = child
 	return len(path) == 1 || c.expandAt(child, path[1:])

@@ -152,6 +152,7 @@ CREATE TABLE card_moves (
     PRIMARY KEY (move_id)
 ){{ROWID}};
 CREATE INDEX card_moves_order ON card_moves (order_id);
+CREATE INDEX card_moves_at ON card_moves (at);
 
 -- Events of the processor that were taken, so that each is worked on once. They are kept as long as the processor lists them.
 CREATE TABLE card_events (

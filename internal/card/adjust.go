@@ -1,0 +1,190 @@
+package card
+
+import (
+	"context"
+	"errors"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/rail"
+	"github.com/tollhq/toll/internal/store"
+)
+
+// change is what Stripe says of the money of a captured payment.
+type change struct {
+	refund  *store.CardRefund  // ID is "" for one that was not made here
+	dispute *store.CardDispute // UpdatedAt is when the object was asked for
+	moves   []*store.CardMove
+}
+
+// adjust stores a change, and has the order take the state of its money that follows, in one
+// transaction. The lock of the account keeps changes of one order apart. If the order cannot take
+// it now, the rows keep it, with a job that tries again, and an alarm. A repeat changes nothing.
+func (r *Rail) adjust(ctx context.Context, p *store.CardPayment, c change) error {
+	for {
+		err := r.adjustOnce(ctx, p, c)
+		if !errors.Is(err, errChanged) {
+			return err
+		}
+	}
+}
+
+func (r *Rail) adjustOnce(ctx context.Context, p *store.CardPayment, c change) error {
+	var refusal error
+	err := r.orders.Change(ctx, p.Account, func(t *rail.Tx) error {
+		refusal = nil
+		m, err := moneyOf(ctx, t, p.OrderID)
+		if err != nil {
+			return err
+		}
+		m.take(c)
+		if refusal = m.tell(t); refusal != nil {
+			return refusal
+		}
+		if err := m.write(ctx, t.Tx, c.moves); err != nil {
+			return err
+		}
+		r.failpoint(atAdjusting)
+		return nil
+	})
+	if err == nil || refusal == nil || unusable(ctx, err) {
+		return err
+	}
+	r.log.Error("alarm: an order cannot take what became of its money, which is kept", "order", p.OrderID, "err", refusal)
+	return r.cfg.Store.Tx(ctx, func(tx *store.Tx) error {
+		m, err := moneyOf(ctx, tx, p.OrderID)
+		if err != nil {
+			return err
+		}
+		m.take(c)
+		d, err := detailsOf(m.payment)
+		if err != nil {
+			return err
+		}
+		m.payment.Undecided = true
+		if err := r.update(ctx, tx, m.payment, d); err != nil {
+			return err
+		}
+		if err := m.write(ctx, tx, c.moves); err != nil {
+			return err
+		}
+		return store.PutJob(ctx, tx, store.Job{Kind: store.JobCardDecide, Key: []byte(p.OrderID), Due: r.now()})
+	})
+}
+
+// money is what the records say of the money of an order, with a change that is not stored yet.
+type money struct {
+	payment  *store.CardPayment
+	refunds  []*store.CardRefund
+	disputes []*store.CardDispute
+
+	refund    *store.CardRefund // to be stored
+	newRefund bool
+	dispute   *store.CardDispute // to be stored
+	inquiry   bool               // dispute is an inquiry, and a new one
+}
+
+func moneyOf(ctx context.Context, q store.Querier, orderID string) (*money, error) {
+	m := &money{}
+	var err error
+	if m.payment, err = store.CardPaymentByOrder(ctx, q, orderID); err != nil {
+		return nil, err
+	}
+	if m.refunds, err = store.CardRefundsOf(ctx, q, orderID); err != nil {
+		return nil, err
+	}
+	m.disputes, err = store.CardDisputesOf(ctx, q, orderID)
+	return m, err
+}
+
+// take merges a change.
+func (m *money) take(c change) {
+	if c.refund != nil {
+		m.takeRefund(*c.refund)
+	}
+	if c.dispute != nil {
+		m.takeDispute(*c.dispute)
+	}
+}
+
+// tell has the order take its state. Only the payment that paid it counts.
+func (m *money) tell(t *rail.Tx) error {
+	if State(m.payment.State) != Paid || len(m.refunds)+len(m.disputes) == 0 {
+		return nil
+	}
+	a := m.adjustment()
+	a.Inquiry = m.inquiry
+	return t.Adjust(m.payment.OrderID, a)
+}
+
+// write stores what take has found to be new.
+func (m *money) write(ctx context.Context, tx *store.Tx, moves []*store.CardMove) (err error) {
+	switch {
+	case m.refund == nil:
+	case m.newRefund:
+		err = store.InsertCardRefund(ctx, tx, m.refund)
+	default:
+		err = store.UpdateCardRefund(ctx, tx, m.refund)
+	}
+	if err == nil && m.dispute != nil {
+		err = store.PutCardDispute(ctx, tx, m.dispute)
+	}
+	for _, move := range moves {
+		if err == nil {
+			err = store.InsertCardMove(ctx, tx, move)
+		}
+	}
+	return err
+}
+
+// adjustment is the state of the money of the order.
+func (m *money) adjustment() (a rail.Adjustment) {
+	for _, re := range m.refunds {
+		if m.counts(re) && re.State != refundCreated {
+			a.RefundedCents += re.Cents
+		}
+	}
+	for _, d := range m.disputes {
+		if word := disputeWord(d); severity[word] > severity[a.Dispute] {
+			a.Dispute = word
+		}
+	}
+	return a
+}
+
+// counts reports whether a refund is one of the payment that paid the order, and has not failed.
+func (m *money) counts(re *store.CardRefund) bool {
+	return re.Origin != originRejected && re.Intent == m.payment.Intent && re.State != refundFailed
+}
+
+// severity orders what disputes of one order say: an open one counts most.
+var severity = map[string]int{store.DisputeWon: 1, store.DisputeLost: 2, store.DisputeOpen: 3}
+
+// beginRefund returns how many cents a new refund gives back: all that is left when cents is 0.
+func (m *money) beginRefund(cents int64) (int64, error) {
+	if State(m.payment.State) != Paid {
+		return 0, refundRefused("The order is not paid by card.")
+	}
+	switch m.adjustment().Dispute {
+	case store.DisputeOpen:
+		return 0, refundRefused("The payment is disputed, and the bank decides about the money.")
+	case store.DisputeLost:
+		return 0, refundRefused("A dispute of the payment was lost, so the money has gone back already.")
+	}
+	left := m.payment.Cents
+	for _, re := range m.refunds {
+		if m.counts(re) {
+			left -= re.Cents
+		}
+	}
+	if cents == 0 {
+		cents = left
+	}
+	if cents <= 0 || cents > left {
+		return 0, refundRefused("Of the payment, %d cents are left.", max(left, 0))
+	}
+	return cents, nil
+}
+
+func refundRefused(format string, args ...any) error {
+	return toll.Errorf(toll.CodeRefundRefused, format, args...)
+}
