@@ -84,6 +84,9 @@ func (r *Rail) settleOnce(ctx context.Context, p *store.CardPayment, e evidence)
 	if member := wrong(r.termsOf(p), pi, e.session); member != "" {
 		return r.rejectFor(ctx, p, pi, "other terms: "+member, e.call)
 	}
+	if pi.LatestCharge != nil && pi.LatestCharge.Refunded {
+		return r.rejectFor(ctx, p, pi, "refunded before it was seen", e.call)
+	}
 	err := r.pay(ctx, p, e)
 	if errors.Is(err, rail.ErrNoPlace) {
 		return r.rejectFor(ctx, p, pi, "paid late, and the plan has no place", e.call)
@@ -145,8 +148,16 @@ func (r *Rail) rejectFor(ctx context.Context, p *store.CardPayment, pi *stripe.P
 		ID: toll.NewUUID(), OrderID: p.OrderID, Account: p.Account, Origin: originRejected, State: refundCreated,
 		Cents: pi.AmountReceived, Intent: pi.ID, Reason: why, CreatedAt: now, UpdatedAt: now,
 	}
+	if pi.LatestCharge != nil {
+		refund.Cents -= pi.LatestCharge.AmountRefunded
+	}
+	state, kind := State(p.State), moveCharge
+	second := state == Paid || state == Rejected // another payment decided the order
+	if second {
+		kind = moveRejected
+	}
 	keep := func(tx *store.Tx) error {
-		if err := putMove(ctx, tx, p.OrderID, moveCharge, balanceOf(pi)); err != nil {
+		if err := putMove(ctx, tx, p.OrderID, kind, balanceOf(pi)); err != nil {
 			return err
 		}
 		if err := answerCall(ctx, tx, c); err != nil {
@@ -154,7 +165,7 @@ func (r *Rail) rejectFor(ctx context.Context, p *store.CardPayment, pi *stripe.P
 		}
 		return putRejected(ctx, tx, refund)
 	}
-	if state := State(p.State); state == Paid || state == Rejected { // another payment decided the order
+	if second {
 		return r.orders.Change(ctx, p.Account, func(t *rail.Tx) error { return keep(t.Tx) })
 	}
 	next := *p
@@ -247,8 +258,8 @@ func unusable(ctx context.Context, err error) bool {
 	return ctx.Err() != nil || errors.Is(err, toll.NewError(toll.CodeDatabaseUnavailable)) || errors.Is(err, store.ErrFlush)
 }
 
-// DecideAgain runs a job of kind [store.JobCardDecide]: the order takes what became of its payment.
-// An error says that it still cannot.
+// DecideAgain runs a job of kind [store.JobCardDecide]: the order takes what became of its payment, and
+// of its money afterwards. An error says that it still cannot.
 func (r *Rail) DecideAgain(ctx context.Context, orderID []byte) error {
 	p, err := store.CardPaymentByOrder(ctx, r.cfg.Store, string(orderID))
 	if errors.Is(err, store.ErrNotFound) || err == nil && !p.Undecided {
@@ -265,6 +276,13 @@ func (r *Rail) DecideAgain(ctx context.Context, orderID []byte) error {
 	next.Undecided = false
 	err = r.orders.Change(ctx, p.Account, func(t *rail.Tx) error {
 		if err := t.Decide(p.OrderID, outcomeOf(&next, d)); err != nil {
+			return err
+		}
+		m, err := moneyOf(ctx, t, p.OrderID)
+		if err != nil {
+			return err
+		}
+		if err := m.tell(t); err != nil {
 			return err
 		}
 		return r.update(ctx, t.Tx, &next, d)
