@@ -374,9 +374,13 @@ func (s *stack) cardUntil(who actor, id string, year int64) {
 	s.t.Helper()
 	ctx := context.Background()
 	must(s.t, s.store.Tx(ctx, func(tx *store.Tx) error {
-		return store.PutPaymentMethod(ctx, tx, &store.PaymentMethod{
+		m := &store.PaymentMethod{
 			Owner: who.address, ID: id, Provider: toll.ProviderCard, Brand: "visa", Last4: "4242", ExpMonth: 12, ExpYear: year, CreatedAt: s.clock.now(),
-		})
+		}
+		if m.ExpYear < int64(m.CreatedAt.Year()) {
+			m.ExpiredAt = m.CreatedAt
+		}
+		return store.PutPaymentMethod(ctx, tx, m)
 	}))
 }
 

@@ -232,7 +232,7 @@ func (r *Rail) shown(d *details, s *stripe.CheckoutSession) rail.Shown {
 	return out
 }
 
-// Again implements [rail.Pages].
-func (r *Rail) Again(owner toll.Address, orderID string, ends time.Time) (string, error) {
+// ReplaceURL implements [rail.Pages].
+func (r *Rail) ReplaceURL(owner toll.Address, orderID string, ends time.Time) (string, error) {
 	return r.cfg.Link(rail.UseAgain, owner, orderID, ends)
 }

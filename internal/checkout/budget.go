@@ -79,22 +79,30 @@ func usedUp(d *store.Delegation) bool {
 	return d.Reserved == 0 && (d.Spent >= d.Limit || d.MaxTransactions > 0 && d.Transactions >= d.MaxTransactions)
 }
 
-// changeBudget changes the money of a delegation and returns its event, when it is used up from now on. It comes after the
-// row of the account and that of the plan's orders.
+// changeBudget changes the money of a delegation and what freezes it, and returns its events: used up, frozen or unfrozen
+// from now on. It comes after the row of the account and that of the plan's orders.
 func (c *Checkout) changeBudget(ctx context.Context, tx *store.Tx, id string, change func(b budget)) ([]store.NewEvent, error) {
 	d, err := store.DelegationForUpdate(ctx, tx, id)
 	if err != nil {
 		return nil, err
 	}
-	before := usedUp(d)
+	usedUpBefore, frozenBefore := usedUp(d), d.Frozen()
 	change(budget{d})
 	if err := store.UpdateDelegation(ctx, tx, d); err != nil {
 		return nil, err
 	}
-	if before || !usedUp(d) {
-		return nil, nil
+	var events []store.NewEvent
+	if !usedUpBefore && usedUp(d) {
+		events = append(events, c.delegationEvent(d, toll.EventDelegationExhausted, c.now()))
 	}
-	return []store.NewEvent{c.delegationEvent(d, toll.EventDelegationExhausted, c.now())}, nil
+	switch {
+	case frozenBefore == d.Frozen():
+	case d.Frozen():
+		events = append(events, c.delegationEvent(d, toll.EventDelegationFrozen, c.now()))
+	default:
+		events = append(events, c.delegationEvent(d, toll.EventDelegationUnfrozen, c.now()))
+	}
+	return events, nil
 }
 
 // Spent implements [rail.Orders]. What was spent elsewhere counts from then on; orders of ours count what they took, rounded up to a

@@ -117,6 +117,9 @@ func (c *Checkout) confirm(ctx context.Context, t *ledger.Tx, plan *toll.Plan, o
 	c.failpoint("confirming")
 	now, late := c.now(), !o.Open
 	if late {
+		if err := c.countLate(ctx, t, plan, o, out); err != nil {
+			return err
+		}
 		c.log.Error("an order that had failed is paid", "order", o.ID, "transaction", out.TxHash)
 	}
 	entry, err := c.credit(t, plan, o, late)
@@ -132,19 +135,41 @@ func (c *Checkout) confirm(ctx context.Context, t *ledger.Tx, plan *toll.Plan, o
 	if err := store.UpdateOrder(ctx, t.Tx, o); err != nil {
 		return err
 	}
-	if late {
-		if _, _, err := store.CountOrder(ctx, t.Tx, o.Plan, 0); err != nil {
-			return err
-		}
-	}
 	t.Event(orderEvents(o, plan.Owner, toll.EventOrderPaid)...)
 	return c.changeBudgetOf(ctx, t, o, out, func(b budget) {
+		b.Declines = 0
 		if late {
 			b.payLate(o)
 		} else {
 			b.pay(o)
 		}
 	})
+}
+
+// countLate counts an order that had failed among those of its plan again. It writes nothing when
+// the outcome is bound by the limits of the plan and does not fit: the error is [rail.ErrNoPlace],
+// and the transaction may go on.
+func (c *Checkout) countLate(ctx context.Context, t *ledger.Tx, plan *toll.Plan, o *store.Order, out *rail.Outcome) error {
+	limit := int64(0)
+	if out.WithinLimits {
+		limit = plan.MaxOrders
+		a, err := t.Account()
+		if err != nil {
+			return err
+		}
+		if plan.IsTrial && a.Orders > 0 {
+			return rail.ErrNoPlace
+		}
+	}
+	// This writes nothing new: an order is locked before the orders of its plan, on SQLite by a write.
+	if err := store.UpdateOrder(ctx, t.Tx, o); err != nil {
+		return err
+	}
+	_, ok, err := store.CountOrder(ctx, t.Tx, plan.ID, limit)
+	if err == nil && !ok {
+		err = rail.ErrNoPlace
+	}
+	return err
 }
 
 // credit grants the credits of an order, or returns them, and returns the entry.
@@ -210,7 +235,13 @@ func (c *Checkout) decideFailed(ctx context.Context, t *ledger.Tx, plan *toll.Pl
 		return err
 	}
 	t.Event(orderEvents(o, plan.Owner, toll.EventOrderFailed)...)
-	if err := c.changeBudgetOf(ctx, t, o, out, func(b budget) { giveBack(b, o) }); err != nil || !out.Ended {
+	declined := out.Declined && !o.Reversed
+	if err := c.changeBudgetOf(ctx, t, o, out, func(b budget) {
+		giveBack(b, o)
+		if declined {
+			b.decline(o.UpdatedAt)
+		}
+	}); err != nil || !out.Ended {
 		return err
 	}
 	// The wallet may use the payment identifier of the sale again: this authorization can never

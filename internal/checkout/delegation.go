@@ -272,7 +272,7 @@ func (c *Checkout) chooseMethod(ctx context.Context, caller Owner, d *store.Dele
 			return toll.NewError(toll.CodeProviderMismatch)
 		}
 	}
-	return c.methodUsable(ctx, c.store, d, &caller.KeyID, c.now())
+	return c.methodUsable(ctx, c.store, d, &caller.KeyID)
 }
 
 // record is a delegation as its owner sees it.
@@ -333,7 +333,7 @@ func (c *Checkout) Delegations(ctx context.Context, caller Owner, usable bool, p
 			return store.List[*toll.Delegation]{}, fault(err)
 		}
 		for _, m := range methods {
-			if methodRefused(m, &caller.KeyID, c.now()) != nil {
+			if methodRefused(m, &caller.KeyID) != nil {
 				only.Without = append(only.Without, m.ID)
 			}
 		}
@@ -392,7 +392,7 @@ func (c *Checkout) UsableDelegation(ctx context.Context, owner toll.Address, key
 // plan, of which nothing is bought. A token with a shortfall still spends credits that exist.
 //
 // Errors: [toll.CodeBadUUID], [toll.CodeDelegationNotFound] (also for a pending one), [toll.CodeDelegationRevoked],
-// [toll.CodeDelegationExpired], [toll.CodeDelegationPlanMismatch] for one of another plan,
+// [toll.CodeDelegationExpired], [toll.CodeDelegationFrozen], [toll.CodeDelegationPlanMismatch] for one of another plan,
 // [toll.CodePaymentMethodUnusable], [toll.CodePaymentMethodRevoked], and [toll.CodePaymentMethodNotAllowed] for another API
 // key.
 func (c *Checkout) TokenDelegation(
@@ -464,6 +464,8 @@ func (c *Checkout) authorized(
 		return refuse(toll.CodeDelegationRevoked)
 	case !now.Before(d.ExpiresAt):
 		return refuse(toll.CodeDelegationExpired)
+	case d.Frozen():
+		return refuse(toll.CodeDelegationFrozen)
 	case d.Pending():
 		return toll.Errorf(toll.CodeDelegationNotFound, "The delegation waits for the signature of its account.").WithDetails("delegationId %s", d.ID).
 			WithHint("Sign its typed data with the account, and hand the signature in.")
@@ -472,7 +474,7 @@ func (c *Checkout) authorized(
 	case d.APIKeyID != nil && (key == nil || *key != *d.APIKeyID):
 		return refuse(toll.CodePaymentMethodNotAllowed)
 	}
-	return c.methodUsable(ctx, q, d, key, now)
+	return c.methodUsable(ctx, q, d, key)
 }
 
 // reaches reports whether a delegation pays all receivers of a plan.

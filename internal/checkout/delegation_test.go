@@ -127,7 +127,7 @@ func TestCreateDelegation_Refusals(t *testing.T) {
 	each(t, func(s *shop) {
 		s.card("pm_1", nil)
 		s.card("pm_gone", func(m *store.PaymentMethod) { m.RevokedAt = s.clock() })
-		s.card("pm_old", func(m *store.PaymentMethod) { m.ExpMonth, m.ExpYear = 10, 2026 })
+		s.card("pm_old", func(m *store.PaymentMethod) { m.ExpiredAt = s.clock() })
 		s.card("pm_kept", func(m *store.PaymentMethod) { m.AllowedKeys = []toll.Hash{{9}} })
 		foreign := s.key(other)
 		dollars, wei := s.plan(usdc(250)), s.plan(func(p *toll.Plan) { p.Price.Amounts = []toll.Units{toll.UnitsOf(1)} })

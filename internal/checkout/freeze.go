@@ -2,13 +2,78 @@ package checkout
 
 import (
 	"context"
+	"errors"
+	"time"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/store"
 )
+
+// maxDeclines is how many charges in a row a bank may decline before their delegation is frozen, so
+// that an agent in a loop does not have the card blocked.
+const maxDeclines = 3
+
+// decline counts a charge that the bank refused.
+func (b budget) decline(now time.Time) {
+	if b.Declines++; b.Declines >= maxDeclines {
+		b.freeze(store.FrozenForDeclines, now)
+	}
+}
+
+// freeze stops a delegation from paying. A dispute counts more than declines, because it has to end
+// before the owner may unfreeze.
+func (b budget) freeze(why string, now time.Time) {
+	if !b.Frozen() {
+		b.FrozenAt = now
+	}
+	if b.FrozenFor != store.FrozenForDispute {
+		b.FrozenFor = why
+	}
+}
+
+// disputeWon lets a delegation pay again that was frozen for disputes alone.
+func (b budget) disputeWon() {
+	switch {
+	case b.FrozenFor != store.FrozenForDispute:
+	case b.Declines >= maxDeclines:
+		b.FrozenFor = store.FrozenForDeclines
+	default:
+		b.FrozenAt, b.FrozenFor = time.Time{}, ""
+	}
+}
 
 // Unfreeze lets a frozen delegation of the owner pay again. One that is not frozen stays as it is.
 // Errors: [toll.CodeBadUUID], [toll.CodeUnknownDelegation], and [toll.CodeDelegationFrozen] while a
 // payment of it is disputed.
 func (c *Checkout) Unfreeze(ctx context.Context, owner toll.Address, id string) (*toll.Delegation, error) {
-	return nil, toll.Errorf(toll.CodeInternal, "Freezing is not built yet.")
+	d, err := c.ownDelegation(ctx, owner, id)
+	if err != nil {
+		return nil, err
+	}
+	err = c.store.Tx(ctx, func(tx *store.Tx) error {
+		if d, err = store.DelegationForUpdate(ctx, tx, d.ID); err != nil || !d.Frozen() {
+			return err
+		}
+		open, err := store.OpenDisputes(ctx, tx, d.ID)
+		if err != nil {
+			return err
+		}
+		if len(open) > 0 {
+			return toll.Errorf(toll.CodeDelegationFrozen, "A payment of the delegation is disputed.").
+				WithDetails("delegationId %s, orderId %s", d.ID, open[0]).
+				WithHint("Wait until the dispute is closed, or make another delegation.")
+		}
+		d.FrozenAt, d.FrozenFor, d.Declines = time.Time{}, "", 0
+		if err := store.UpdateDelegation(ctx, tx, d); err != nil {
+			return err
+		}
+		return store.InsertEvent(ctx, tx, c.delegationEvent(d, toll.EventDelegationUnfrozen, c.now()))
+	})
+	if errors.Is(err, store.ErrNotFound) {
+		return nil, toll.NewError(toll.CodeUnknownDelegation).WithDetails("delegationId %s", id)
+	}
+	if err != nil {
+		return nil, fault(err)
+	}
+	return c.record(d), nil
 }

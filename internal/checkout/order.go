@@ -16,7 +16,7 @@ type OrderRequest struct {
 	Caller       toll.Address
 	APIKeyID     toll.Hash // the key of the caller, which a delegation may ask for
 	Plan         *toll.Plan
-	DelegationID string        // limit on money to pay with, or its signed reference; "": the wallet of the caller pays
+	DelegationID string        // limit on money to pay with, or its signed reference; "": the wallet of the caller pays a crypto plan
 	Wait         time.Duration // how long the answer may wait for the credits
 }
 
@@ -28,7 +28,7 @@ type OrderRef struct {
 // Order buys a plan for the caller. The answer of a paid plan has status 202 in it while the payment is not decided after
 // Wait. once, which may be nil, keeps an [OrderRef]. While an order of the caller for this plan is open, a second one is answered with it.
 //
-// Errors: [toll.CodeFiatPlanOnCryptoRoute], [toll.CodePlanUnlisted], [toll.CodePlanSoldOut], [toll.CodeTrialUsed],
+// Errors: [toll.CodeFiatPlanOnCryptoRoute] for a fiat plan without a delegation, [toll.CodePlanUnlisted], [toll.CodePlanSoldOut], [toll.CodeTrialUsed],
 // [toll.CodeCreditsOverflow], [toll.CodeChainUnreachable], those of [Checkout.UsableDelegation], and the code with which the
 // rail refused.
 func (c *Checkout) Order(ctx context.Context, r OrderRequest, once *store.Once) (*toll.Order, error) {
@@ -36,7 +36,7 @@ func (c *Checkout) Order(ctx context.Context, r OrderRequest, once *store.Once) 
 	switch {
 	case !plan.IsListed:
 		return nil, unlisted(plan)
-	case !plan.Price.IsCrypto:
+	case !plan.Price.IsCrypto && r.DelegationID == "":
 		return nil, toll.NewError(toll.CodeFiatPlanOnCryptoRoute).WithDetails("planId %s", plan.ID)
 	case plan.IsPayAsYouGo():
 		return c.orderFree(ctx, plan, r.Caller, 0, false, once)
@@ -47,7 +47,7 @@ func (c *Checkout) Order(ctx context.Context, r OrderRequest, once *store.Once) 
 		plan: plan, subscriber: r.Caller, credits: plan.Credits.Amount, amount: plan.Price.Total(), delegation: r.DelegationID,
 		key: &r.APIKeyID, once: once,
 	}
-	if in.delegation != "" && plan.Price.TokenAddress.IsZero() {
+	if in.delegation != "" && plan.Price.IsCrypto && plan.Price.TokenAddress.IsZero() {
 		return nil, toll.NewError(toll.CodeChainNativeDelegation).WithDetails("planId %s", plan.ID)
 	}
 	o, err := c.place(ctx, &in)

@@ -19,11 +19,11 @@ const (
 )
 
 // methodRefused says why a payment method cannot pay for a key, nil when it can.
-func methodRefused(m *store.PaymentMethod, key *toll.Hash, now time.Time) *toll.Error {
+func methodRefused(m *store.PaymentMethod, key *toll.Hash) *toll.Error {
 	switch {
 	case !m.RevokedAt.IsZero():
 		return toll.NewError(toll.CodePaymentMethodRevoked)
-	case m.ExpYear > 0 && !now.Before(time.Date(int(m.ExpYear), time.Month(m.ExpMonth)+1, 1, 0, 0, 0, 0, time.UTC)):
+	case !m.ExpiredAt.IsZero(): // the date of the card alone says nothing: banks renew cards without a new number
 		return toll.Errorf(toll.CodePaymentMethodUnusable, "The card has expired.")
 	case len(m.AllowedKeys) > 0 && (key == nil || !slices.Contains(m.AllowedKeys, *key)):
 		return toll.NewError(toll.CodePaymentMethodNotAllowed)
@@ -31,7 +31,7 @@ func methodRefused(m *store.PaymentMethod, key *toll.Hash, now time.Time) *toll.
 	return nil
 }
 
-func (c *Checkout) methodUsable(ctx context.Context, q store.Querier, d *store.Delegation, key *toll.Hash, now time.Time) error {
+func (c *Checkout) methodUsable(ctx context.Context, q store.Querier, d *store.Delegation, key *toll.Hash) error {
 	m, err := store.PaymentMethodByID(ctx, q, d.Owner, d.PaymentMethod)
 	if errors.Is(err, store.ErrNotFound) {
 		if d.Provider == toll.ProviderCrypto {
@@ -42,7 +42,7 @@ func (c *Checkout) methodUsable(ctx context.Context, q store.Querier, d *store.D
 	if err != nil {
 		return fault(err)
 	}
-	if e := methodRefused(m, key, now); e != nil {
+	if e := methodRefused(m, key); e != nil {
 		return e
 	}
 	return nil
@@ -92,7 +92,7 @@ func (c *Checkout) PaymentMethods(ctx context.Context, caller Owner, usable bool
 	})
 	out := []toll.PaymentMethod{}
 	for _, m := range append(cards, own) {
-		if (provider == "" || m.Provider == provider) && (!usable || methodRefused(m, &caller.KeyID, c.now()) == nil) {
+		if (provider == "" || m.Provider == provider) && (!usable || methodRefused(m, &caller.KeyID) == nil) {
 			out = append(out, summary(m))
 		}
 	}

@@ -46,7 +46,7 @@ func (t *TopUp) buyable() bool {
 // nothing is missing any more. orderTx is the transaction of the order, "" when none was made. Afterwards the ledger decides.
 //
 // Errors: [toll.CodeDelegationNotFound], [toll.CodeDelegationRevoked], [toll.CodeDelegationExpired],
-// [toll.CodeDelegationExhausted], [toll.CodeDelegationInsufficient], [toll.CodeDelegationPlanMismatch],
+// [toll.CodeDelegationFrozen], [toll.CodeDelegationExhausted], [toll.CodeDelegationInsufficient], [toll.CodeDelegationPlanMismatch],
 // [toll.CodeUnsupportedScheme], [toll.CodePaymentMethodUnusable], [toll.CodePaymentMethodRevoked],
 // [toll.CodePaymentMethodNotAllowed], [toll.CodeOrderLimit], [toll.CodePermissionUnknown], [toll.CodePermissionRevoked],
 // [toll.CodePermissionExpired], [toll.CodePlanUnlisted], [toll.CodePlanSoldOut], [toll.CodeTrialUsed],
@@ -137,8 +137,8 @@ func isBudget(err error) bool {
 func topUpRefused(o *store.Order) *toll.Error {
 	e := failure(o)
 	switch e.Code {
-	case toll.CodeDelegationNotFound, toll.CodeDelegationRevoked, toll.CodeDelegationExpired, toll.CodeDelegationExhausted,
-		toll.CodeDelegationInsufficient, toll.CodeUnsupportedScheme:
+	case toll.CodeDelegationNotFound, toll.CodeDelegationRevoked, toll.CodeDelegationExpired, toll.CodeDelegationFrozen,
+		toll.CodeDelegationExhausted, toll.CodeDelegationInsufficient, toll.CodeUnsupportedScheme:
 		return e
 	}
 	refused := toll.NewError(toll.CodeTopUpRefused).WithDetails("%s: %s", e.Code, o.FailureReason)

@@ -78,9 +78,9 @@ type Pages interface {
 	// the key with which the page of ours embeds it. hosted asks for an address: an embedded page is ended first, and its result
 	// is shown if it was paid. Both fields of Shown are "" when nothing is to be paid any more.
 	Page(ctx context.Context, orderID string, hosted bool) (Shown, error)
-	// Again returns the address of a page of ours on which the owner makes a new order in the place of a failed one. It is
+	// ReplaceURL returns the address of a page of ours on which the owner makes a new order in the place of a failed one. It is
 	// signed, and valid until ends. It asks nobody.
-	Again(owner toll.Address, orderID string, ends time.Time) (string, error)
+	ReplaceURL(owner toll.Address, orderID string, ends time.Time) (string, error)
 }
 
 // Shown is the page of an order. It is never stored or logged.

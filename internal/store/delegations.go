@@ -56,6 +56,9 @@ var delegations = newRecord[*Delegation]("delegations")
 // Pending reports whether it still waits for the signature of its account.
 func (d *Delegation) Pending() bool { return !d.OwnerAccount.IsZero() && len(d.Signature) == 0 }
 
+// Frozen reports whether it pays nothing for now.
+func (d *Delegation) Frozen() bool { return !d.FrozenAt.IsZero() }
+
 // Remaining is what new orders may take, in cents.
 func (d *Delegation) Remaining() int64 { return max(d.Limit-d.Spent-d.Reserved, 0) }
 
@@ -66,6 +69,8 @@ func (d *Delegation) Status(t time.Time) toll.PermissionStatus {
 		return toll.StatusRevoked
 	case !t.Before(d.ExpiresAt):
 		return toll.StatusExpired
+	case d.Frozen():
+		return toll.StatusFrozen
 	case d.Pending():
 		return toll.StatusPending
 	case d.Remaining() == 0, d.MaxTransactions > 0 && d.Transactions >= d.MaxTransactions:
@@ -79,8 +84,8 @@ func InsertDelegation(ctx context.Context, tx *Tx, d *Delegation) error {
 	return delegations.insert(ctx, tx, d)
 }
 
-// UpdateDelegation stores what is spent, reserved and counted, the last use, the signature, and the revocation. [ErrNotFound] when
-// there is no such delegation.
+// UpdateDelegation stores what is spent, reserved and counted, the last use, the signature, the
+// revocation, and what froze it. [ErrNotFound] when there is no such delegation.
 func UpdateDelegation(ctx context.Context, tx *Tx, d *Delegation) error {
 	return delegations.update(ctx, tx, d)
 }
@@ -111,7 +116,8 @@ func DelegationsOfOwner(ctx context.Context, q Querier, owner toll.Address, usab
 	}
 	if usable != nil {
 		l.Where += ` AND revoked_at = 0 AND (owner_account = '' OR signature IS NOT NULL) AND expires_at > $2 AND spent_cents + reserved_cents < limit_cents
-			AND (max_transactions = 0 OR transactions < max_transactions) AND (api_key_id = '' OR api_key_id = $3)`
+			AND (max_transactions = 0 OR transactions < max_transactions) AND (api_key_id = '' OR api_key_id = $3)
+			AND COALESCE(frozen_at, 0) = 0`
 		l.Args = append(l.Args, Micros(usable.At), usable.Key.String())
 		for _, method := range usable.Without {
 			l.Args = append(l.Args, method)
@@ -119,6 +125,13 @@ func DelegationsOfOwner(ctx context.Context, q Querier, owner toll.Address, usab
 		}
 	}
 	return delegations.list(ctx, q, l, p)
+}
+
+// OpenDisputes returns the orders that a delegation has paid and whose payment is disputed now. It
+// asks every part of a distributed database.
+func OpenDisputes(ctx context.Context, q Querier, delegation string) ([]string, error) {
+	return values[string](ctx, q, `SELECT o.order_id FROM delegation_transactions t JOIN orders o ON o.order_id = t.order_id
+		WHERE t.delegation_id = $1 AND o.dispute = $2 ORDER BY o.order_id`, delegation, DisputeOpen)
 }
 
 // RevokeDelegation writes a delegation that the caller has just revoked. A caller who finishes revokes the permissions that name it

@@ -23,6 +23,7 @@ import (
 type Behaviour struct {
 	Refuse      toll.Code // with which Prepare refuses; "" for none
 	Decline     bool      // refuses to pay
+	ByBank      bool      // says of refusals that the bank declined the charge
 	DeclineNext int       // refuses so many orders that are new
 	Code        toll.Code // of the refusal
 	Reason      string    // of the refusal
@@ -232,6 +233,7 @@ func (r *Rail) act(o *order) {
 
 func (r *Rail) decline(o *order) {
 	o.payment.Status, o.payment.FailureCode, o.payment.FailureReason = toll.OrderFailed, r.now.Code, r.now.Reason
+	o.payment.Declined = r.now.ByBank
 }
 
 func paid(o *order) bool {
