@@ -93,8 +93,7 @@ func TestCharge_Processing(t *testing.T) {
 			each(t, func(s *scene) {
 				p, d := s.plan(), s.delegation(s.card("pm_card_visa"), 1000)
 				s.fault(double.Fault{Kind: "processing", Reason: reason})
-				ended := make(chan error, 1)
-				go func() { ended <- s.at().topUp(p, d, "") }()
+				ended := s.inBackground(func() error { return s.at().topUp(p, d, "") })
 				s.until(func() bool {
 					return s.count("SELECT COUNT(*) FROM card_payments WHERE state = $1", string(card.Pending)) == 1
 				})

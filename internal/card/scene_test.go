@@ -64,8 +64,9 @@ type scene struct {
 	processes    []*process
 	steps        sync.Map // failpoint -> what happens there once, a func()
 
-	embedded bool // the rail has a publishable key
-	others   bool // the double took money for other programs, which our books do not have
+	embedded bool   // the rail has a publishable key
+	others   bool   // the double took money for other programs, which our books do not have
+	secret   string // of the processes that start
 }
 
 // process is one process of the service.
@@ -84,7 +85,7 @@ func each(t *testing.T, f func(s *scene)) {
 
 func newScene(t *testing.T, st *store.Store, change ...func(*double.Options)) *scene {
 	t.Helper()
-	s := &scene{T: t, ctx: t.Context(), store: st, log: &logs{}}
+	s := &scene{T: t, ctx: t.Context(), store: st, log: &logs{}, secret: secretKey}
 	s.now.Store(noon.UnixMicro())
 	s.machine.Store(noon.UnixMicro())
 	opts := double.Options{Now: s.machineClock, SecretKey: secretKey}
@@ -142,7 +143,7 @@ func (s *scene) pass(d time.Duration) {
 func (s *scene) start() *process {
 	s.Helper()
 	cfg := card.Config{
-		Store: s.store, Environment: toll.Sandbox, Installation: installation, SecretKey: secretKey, URL: s.url,
+		Store: s.store, Environment: toll.Sandbox, Installation: installation, SecretKey: s.secret, URL: s.url,
 		WebhookSecrets: []string{hookSecret}, HTTP: &http.Client{Transport: shaped{s.T, s.transport()}}, Clock: s.clock, Machine: s.machineClock,
 		Log: slog.New(slog.NewTextHandler(s.log, nil)), At: s.reached,
 		Link: func(use rail.Use, owner toll.Address, id string, ends time.Time) (string, error) {
@@ -220,6 +221,24 @@ func (s *scene) until(f func() bool) {
 		if time.Now().After(end) {
 			s.Fatal("it did not come")
 		}
+	}
+}
+
+// inBackground runs f beside the test.
+func (s *scene) inBackground(f func() error) <-chan error {
+	ended := make(chan error, 1)
+	go func() { ended <- f() }()
+	return ended
+}
+
+// decided lets time pass until an order is decided, at most so much.
+func (s *scene) decided(orderID string, within time.Duration) {
+	s.Helper()
+	for ; s.state(orderID).Open; within -= time.Minute {
+		if within <= 0 {
+			s.Fatalf("the order is open: %+v, %s", s.row(orderID), s.row(orderID).Data)
+		}
+		s.later(time.Minute)
 	}
 }
 

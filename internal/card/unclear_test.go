@@ -1,0 +1,194 @@
+package card_test
+
+import (
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/card"
+	"github.com/tollhq/toll/internal/card/double"
+	"github.com/tollhq/toll/internal/checkout"
+	"github.com/tollhq/toll/internal/rail"
+)
+
+const (
+	intents  = "/v1/payment_intents"
+	sessions = "/v1/checkout/sessions"
+)
+
+// post is a fault of the next requests that make something at a path.
+func post(kind, path string, count int, after bool) double.Fault {
+	return double.Fault{Kind: kind, Method: "POST", Path: path, Count: count, After: after}
+}
+
+// lostAnswers are answers that tell nothing, and whether the processor executed the request.
+var lostAnswers = map[string]struct {
+	fault    func(path string) double.Fault
+	executed bool
+}{
+	"cut once":           {func(path string) double.Fault { return post("cut", path, 1, false) }, true},
+	"cut once after":     {func(path string) double.Fault { return post("cut", path, 1, true) }, true},
+	"cut in a run":       {func(path string) double.Fault { return post("cut", path, 3, false) }, true},
+	"cut in a run after": {func(path string) double.Fault { return post("cut", path, 3, true) }, true},
+	"cut in runs":        {func(path string) double.Fault { return post("cut", path, 8, false) }, true},
+	"429":                {func(path string) double.Fault { return post("429", path, 4, false) }, true},
+	"500 after":          {func(path string) double.Fault { return post("500", path, 1, true) }, true},
+	"500":                {func(path string) double.Fault { return post("500", path, 1, false) }, false},
+}
+
+// An answer that is lost ends in one charge and one grant, or in none of both when the processor
+// says that there is nothing.
+func TestT80_LostAnswerOfCharge(t *testing.T) {
+	for name, c := range lostAnswers {
+		t.Run(name, func(t *testing.T) {
+			each(t, func(s *scene) {
+				p, d := s.plan(), s.delegation(s.card("pm_card_visa"), 1000)
+				s.fault(c.fault(intents))
+				ended := s.inBackground(func() error { return s.at().topUp(p, d, "") })
+				s.until(func() bool { return s.count("SELECT COUNT(*) FROM orders") == 1 })
+				id := s.lastOrder()
+				s.decided(id, 20*time.Minute)
+				err := <-ended
+				if !c.executed {
+					s.failed(id, toll.CodeCardUnreachable)
+					if n, _ := s.charges(); n != 0 || s.remaining(d) != 1000 || err == nil {
+						s.Fatalf("%d charges, %d left, %v", n, s.remaining(d), err)
+					}
+					return
+				}
+				s.granted(id)
+				if n, cents := s.charges(); n != 1 || cents != 500 || s.remaining(d) != 500 || s.balance(p) != 100 {
+					s.Fatalf("%d charges of %d cents, %d left, %d credits", n, cents, s.remaining(d), s.balance(p))
+				}
+				if n := s.count("SELECT COUNT(*) FROM card_calls WHERE call_key = $1 AND status = 200", id+"-1"); n != 1 {
+					s.Error("the call is not stored under the order and its attempt")
+				}
+			})
+		})
+	}
+}
+
+// The same for the page of an order: one session, which a person pays.
+func TestT80_LostAnswerOfPage(t *testing.T) {
+	for name, c := range lostAnswers {
+		t.Run(name, func(t *testing.T) {
+			each(t, func(s *scene) {
+				p := s.plan()
+				s.fault(c.fault(sessions))
+				ended := s.inBackground(func() error {
+					_, err := s.at().Fiat(s.ctx, checkout.FiatRequest{
+						Caller: buyer, Plan: p, Session: rail.SessionInput{Hosted: true}, Wait: soon,
+					}, nil)
+					return err
+				})
+				s.until(func() bool { return s.count("SELECT COUNT(*) FROM orders") == 1 })
+				id := s.lastOrder()
+				for range 20 {
+					if state := s.row(id).State; state == string(card.Page) || state == string(card.Failed) {
+						break
+					}
+					s.later(time.Minute)
+				}
+				err := <-ended
+				if !c.executed {
+					s.failed(id, toll.CodeCardUnreachable)
+					return
+				}
+				if u, ok := errors.AsType[*toll.Error](err); err != nil && (!ok || u.Code != toll.CodeCardUnreachable) {
+					s.Fatal(err)
+				}
+				s.pay(s.page(id), "4242424242424242")
+				s.decided(id, 2*time.Minute)
+				s.granted(id)
+				if n, cents := s.charges(); n != 1 || cents != 500 || s.balance(p) != 100 {
+					s.Fatalf("%d charges of %d cents, %d credits", n, cents, s.balance(p))
+				}
+			})
+		})
+	}
+}
+
+// Several processes that work on one order at the same time charge once.
+func TestT80_TwoProcesses(t *testing.T) {
+	each(t, func(s *scene) {
+		p, d := s.plan(), s.delegation(s.card("pm_card_visa"), 1000)
+		s.fault(post("cut", intents, 3, false))
+		s.kill("card.calling")
+		ended := s.inBackground(func() error { return s.at().topUp(p, d, "") })
+		s.until(func() bool {
+			return s.count("SELECT COUNT(*) FROM card_payments WHERE state = $1", string(card.Calling)) == 1
+		})
+		s.start()
+		id := s.lastOrder()
+		var group sync.WaitGroup
+		for i := range 8 {
+			group.Go(func() {
+				if err := s.processes[i%2].rail.Resume(s.ctx, &rail.Purchase{OrderID: id}); err != nil {
+					s.Logf("process %d: %v", i%2, err)
+				}
+			})
+		}
+		group.Wait()
+		s.decided(id, 20*time.Minute)
+		s.must(<-ended)
+		s.granted(id)
+		if n, _ := s.charges(); n != 1 || s.balance(p) != 100 {
+			s.Fatalf("%d charges, %d credits", n, s.balance(p))
+		}
+	})
+}
+
+// After a day the processor may have forgotten the key, so the attempt is looked up, not sent.
+func TestT80_ForgottenKey(t *testing.T) {
+	for name, executed := range map[string]bool{"executed": true, "not executed": false} {
+		t.Run(name, func(t *testing.T) {
+			each(t, func(s *scene) {
+				p, d := s.plan(), s.delegation(s.card("pm_card_visa"), 1000)
+				s.fault(post("cut", intents, 3, executed))
+				s.fault(double.Fault{Kind: "cut", Method: "GET", Path: intents})
+				ended := s.inBackground(func() error { return s.at().topUp(p, d, "") })
+				s.until(func() bool {
+					return s.count("SELECT COUNT(*) FROM card_payments WHERE state = $1", string(card.Calling)) == 1
+				})
+				s.at().close()
+				<-ended
+				s.fault(double.Fault{Kind: "clear"})
+				s.pass(25 * time.Hour)
+				s.start()
+				id := s.lastOrder()
+				s.decided(id, 20*time.Minute)
+				n, _ := s.charges()
+				if executed {
+					s.granted(id)
+				} else {
+					s.failed(id, toll.CodeCardUnreachable)
+				}
+				if want := map[bool]int{true: 1}[executed]; n != want {
+					s.Fatalf("%d charges, want %d", n, want)
+				}
+			})
+		})
+	}
+}
+
+// While the processor refuses the key of the service, orders wait, callers are told for how long,
+// and there is an alarm a minute at most.
+func TestT80_KeyRefused(t *testing.T) {
+	each(t, func(s *scene) {
+		p, d := s.plan(), s.delegation(s.card("pm_card_visa"), 1000)
+		s.secret = "sk_test_another0123456789"
+		s.start()
+		err := s.at().topUp(p, d, "")
+		s.code(err, toll.CodeCardUnreachable)
+		if wait := toll.AsError(err).RetryAfterSecs; wait < 50 || !s.at().rail.Failing() || len(s.alarms()) != 1 {
+			s.Fatalf("wait %d s, failing %t, alarms %q", wait, s.at().rail.Failing(), s.alarms())
+		}
+		s.at().close()
+		s.secret = secretKey
+		s.start()
+		s.decided(s.lastOrder(), 10*time.Minute)
+		s.granted(s.lastOrder())
+	})
+}
