@@ -149,9 +149,7 @@ func TestT80_ForgottenKey(t *testing.T) {
 				s.fault(post("cut", intents, 3, executed))
 				s.fault(double.Fault{Kind: "cut", Method: "GET", Path: intents})
 				ended := s.inBackground(func() error { return s.at().topUp(p, d, "") })
-				s.until(func() bool {
-					return s.count("SELECT COUNT(*) FROM card_payments WHERE state = $1", string(card.Calling)) == 1
-				})
+				s.until(func() bool { return len(s.log.with("did not return an object")) > 0 }) // it was sent, and looked up
 				s.at().close()
 				<-ended
 				s.fault(double.Fault{Kind: "clear"})
