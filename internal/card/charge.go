@@ -128,6 +128,9 @@ func (r *Rail) attempt(ctx context.Context, p *store.CardPayment, d *details) er
 	if err != nil {
 		return err
 	}
+	if c.Status != 0 {
+		return errChanged // by another process, with the row of the payment; the bytes of the call are gone
+	}
 	now := r.cfg.Machine()
 	if !d.Missing.IsZero() && now.Sub(d.Missing) >= missingSends {
 		return r.lookUp(ctx, p, d, c, &answer{kind: unclear, code: "not_sent"})

@@ -117,9 +117,7 @@ func TestT80_TwoProcesses(t *testing.T) {
 		s.fault(post("cut", intents, 3, false))
 		s.kill("card.calling")
 		ended := s.inBackground(func() error { return s.at().topUp(p, d, "") })
-		s.until(func() bool {
-			return s.count("SELECT COUNT(*) FROM card_payments WHERE state = $1", string(card.Calling)) == 1
-		})
+		s.until(func() bool { _, alive := s.steps.Load("card.calling"); return !alive })
 		s.start()
 		id := s.lastOrder()
 		var group sync.WaitGroup

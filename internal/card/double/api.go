@@ -121,7 +121,7 @@ func (d *Double) perform(
 	}
 	if key != "" {
 		if a, done := d.begin(r, p, key); done {
-			return a, true
+			return a, !f.is("cut")
 		}
 		defer d.end(key)
 	}
