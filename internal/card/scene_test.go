@@ -11,6 +11,7 @@ import (
 	"net/http/cookiejar"
 	"net/http/httptest"
 	"net/url"
+	"regexp"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -113,6 +114,7 @@ func newScene(t *testing.T, st *store.Store, change ...func(*double.Options)) *s
 	s.ledger = ledger.New(st, ledger.Config{Clock: s.clock, MACKey: []byte("0123456789abcdef0123456789abcdef")})
 	t.Cleanup(func() {
 		s.audit()
+		s.silent()
 		s.must(s.ledger.Close(context.Background()))
 		if t.Failed() {
 			t.Log(strings.Join(s.log.with(""), ""))
@@ -510,6 +512,38 @@ func (s *scene) audit() {
 	if n := s.countOf(ctx, `SELECT COUNT(*) FROM card_payments p LEFT JOIN orders o ON o.order_id = p.order_id
 		WHERE NOT p.undecided AND (p.state = 'paid') <> (COALESCE(o.status, '') IN ('confirmed', 'final'))`); n != 0 {
 		s.Errorf("%d payments and their orders disagree", n)
+	}
+}
+
+// secrets are what nothing may hold after it: client secrets, keys and webhook secrets of Stripe, addresses of its pages, and
+// numbers of cards.
+var secrets = regexp.MustCompile(`_secret_[0-9A-Za-z]|sk_test_|whsec_|/c/(?:pay|embed|authenticate)/|\b(?:4\d{3} ?(?:\d{4} ?){3})\b`)
+
+// silent proves that no log line, no record and no event has a secret, whatever the test did.
+func (s *scene) silent() {
+	s.Helper()
+	places := s.log.with("")
+	rows, err := s.store.Query(context.Background(), `SELECT data FROM card_payments UNION ALL SELECT params FROM card_calls
+		UNION ALL SELECT reason FROM card_refunds UNION ALL SELECT reason FROM card_disputes UNION ALL SELECT reason FROM card_orphans
+		UNION ALL SELECT failure_reason FROM orders UNION ALL SELECT COALESCE(failure_params, '') FROM orders UNION ALL SELECT data FROM events`)
+	if err != nil {
+		s.Error(err)
+		return
+	}
+	for rows.Next() {
+		var text string
+		if err := rows.Scan(&text); err != nil {
+			s.Error(err)
+		}
+		places = append(places, text)
+	}
+	if rows.Close(); rows.Err() != nil {
+		s.Error(rows.Err())
+	}
+	for _, text := range places {
+		if found := secrets.FindString(text); found != "" {
+			s.Errorf("a secret (%q) is in %s", found, text)
+		}
 	}
 }
 
