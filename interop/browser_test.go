@@ -85,15 +85,6 @@ func (b *browser) read(text string) (url string) {
 	return url
 }
 
-// shown is what the browser has.
-type shown struct{ URL, Title, Text, HTML string }
-
-func (b *browser) content() (s shown) {
-	b.Helper()
-	b.must("content", nil, &s)
-	return s
-}
-
 // look examines the page light, dark and narrow. TOLL_TEST_PICTURES names a directory for pictures of it.
 func (b *browser) look(name string) {
 	b.Helper()

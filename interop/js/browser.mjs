@@ -67,20 +67,6 @@ serve({
     return page.url();
   },
 
-  async back() {
-    await page.goBack({ timeout: patience });
-    return page.url();
-  },
-
-  /** Returns the page as the browser has it. */
-  async content() {
-    const text = [];
-    for (const frame of page.frames()) {
-      text.push(await frame.locator("body").innerText().catch(() => ""));
-    }
-    return { url: page.url(), title: await page.title(), text: text.join("\n"), html: await page.content() };
-  },
-
   /** Shows the page light, dark and on a telephone, takes pictures of it when file is given, and returns what is wrong with it. */
   async look({ file }) {
     const wrong = [];
