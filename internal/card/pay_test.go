@@ -4,8 +4,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stripe/stripe-go/v85"
+
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/card/double"
+	"github.com/tollhq/toll/internal/checkout"
+	"github.com/tollhq/toll/internal/store"
 )
 
 // A person pays on the page of an order, and the job of the order sees it.
@@ -44,6 +48,78 @@ func TestT78_OtherAmount(t *testing.T) {
 				if s.balance(p) != 0 || len(s.alarms()) == 0 {
 					s.Fatalf("%d credits, alarms %q", s.balance(p), s.alarms())
 				}
+			})
+		})
+	}
+}
+
+// What the seller changes between page and payment does not count for the order.
+func TestT85_PlanChanged(t *testing.T) {
+	each(t, func(s *scene) {
+		p := s.plan()
+		id := s.order(p)
+		changed := *p
+		changed.Price.Amounts, changed.Credits.Amount, changed.IsListed = []toll.Units{toll.UnitsOf(9_000_000)}, 1, false
+		s.must(s.store.Tx(s.ctx, func(tx *store.Tx) error { return store.UpdatePlan(s.ctx, tx, &changed) }))
+		s.pay(s.page(id), "4242424242424242")
+		s.later(time.Minute)
+		s.granted(id)
+		if n, cents := s.charges(); n != 1 || cents != 500 || s.balance(p) != 100 {
+			s.Fatalf("%d charges, %d cents, %d credits", n, cents, s.balance(p))
+		}
+	})
+}
+
+// A page that nobody pays ends, and its order with it.
+func TestPage_Expires(t *testing.T) {
+	each(t, func(s *scene) {
+		id := s.order(s.plan())
+		s.later(65 * time.Minute)
+		s.failed(id, toll.CodeCheckoutFailed)
+		if n, _ := s.charges(); n != 0 {
+			s.Fatalf("%d charges", n)
+		}
+	})
+}
+
+// A browser without scripts gets another page, after the embedded one was ended. Whatever step is
+// the last one of a process, one page can be paid.
+func TestPage_EmbeddedToHosted(t *testing.T) {
+	for _, step := range []string{"", "card.ending", "card.calling", "card.answered"} {
+		t.Run("killed at "+step, func(t *testing.T) {
+			each(t, func(s *scene) {
+				s.embedded = true
+				s.start()
+				p := s.plan()
+				out, err := s.at().Fiat(s.ctx, checkout.FiatRequest{Caller: buyer, Plan: p, Wait: soon}, nil)
+				s.must(err)
+				id := out.OrderID
+				shown, err := s.at().rail.Page(s.ctx, id, false)
+				s.must(err)
+				first := s.row(id).Session
+				if shown.ClientSecret == "" || shown.PublishableKey == "" || shown.URL != "" {
+					s.Fatal("the page is not embedded")
+				}
+				if step != "" {
+					s.kill(step)
+					func() {
+						defer func() { _ = recover() }()
+						_, _ = s.at().rail.Page(s.ctx, id, true)
+					}()
+					s.wasKilled(step)
+				}
+				page := s.page(id)
+				if again := s.page(id); again != page || page == "" || s.row(id).Attempt != 2 {
+					s.Fatalf("another page: %t, attempt %d", again != page, s.row(id).Attempt)
+				}
+				old, err := s.stripe.V1CheckoutSessions.Retrieve(s.ctx, first, nil)
+				s.must(err)
+				if old.Status != stripe.CheckoutSessionStatusExpired {
+					s.Fatalf("the first page is %s", old.Status)
+				}
+				s.pay(page, "4242424242424242")
+				s.later(time.Minute)
+				s.granted(id)
 			})
 		})
 	}
