@@ -2,10 +2,108 @@ package card
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/stripe/stripe-go/v85"
+
+	"github.com/tollhq/toll/internal/jobs"
+	"github.com/tollhq/toll/internal/store"
 )
 
-// Detach runs a job of kind [store.JobCardDetach]. A card that is detached already is no error.
-func (r *Rail) Detach(ctx context.Context, methodID []byte) error { return errUnbuilt }
+// syncMethod fetches the payment method behind a record, and stores its date: whether a card is
+// past it is known from Stripe alone. A card that was detached on Stripe's own page is taken for
+// one past its date, because it cannot be charged any more. Payment methods of others are ignored.
+func (r *Rail) syncMethod(ctx context.Context, id string) error {
+	m, err := store.CardMethodByStripeID(ctx, r.cfg.Store, id)
+	if errors.Is(err, store.ErrNotFound) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	var method stripe.PaymentMethod
+	err = r.get(ctx, "payment_methods/"+id, nil, &method)
+	if a, ok := errors.AsType[*answer](err); ok && a.kind == missing {
+		method, err = stripe.PaymentMethod{}, nil
+	}
+	if err != nil {
+		return err
+	}
+	return r.cfg.Store.Tx(ctx, func(tx *store.Tx) error {
+		record, err := store.PaymentMethodForUpdate(ctx, tx, m.Owner, m.ID)
+		if err != nil {
+			return err
+		}
+		now, err := store.CardMethodByID(ctx, tx, m.Owner, m.ID)
+		if err != nil || now.StripeID != id { // a newer one is behind the record by now
+			return err
+		}
+		if now.CheckedAt = r.now(); method.Card == nil || method.Customer == nil || method.Customer.ID != m.Customer {
+			record.ExpiredAt = r.now()
+		} else {
+			record = r.recordOf(m, &method)
+		}
+		if err := store.RefreshPaymentMethod(ctx, tx, record); err != nil {
+			return err
+		}
+		return store.PutCardMethod(ctx, tx, now)
+	})
+}
 
-// syncMethod fetches a payment method, whose card may have been renewed or detached.
-func (r *Rail) syncMethod(ctx context.Context, id string) error { return errUnbuilt }
+// Detach runs a job of kind [store.JobCardDetach]. Its key is the id of a record that was removed,
+// or of a payment method in whose place a newer one is. A card that is detached already is no
+// error.
+func (r *Rail) Detach(ctx context.Context, methodID []byte) error {
+	id := string(methodID)
+	m, err := store.CardMethodOf(ctx, r.cfg.Store, id)
+	if errors.Is(err, store.ErrNotFound) {
+		m, err = nil, nil
+	}
+	if err != nil {
+		return err
+	}
+	removed := false
+	if m != nil {
+		record, err := store.PaymentMethodByID(ctx, r.cfg.Store, m.Owner, m.ID)
+		if err != nil {
+			return err
+		}
+		removed = !record.RevokedAt.IsZero()
+	}
+	if m != nil && m.StripeID == id && !removed {
+		return nil // it is in use
+	}
+	ids := []string{id}
+	if removed && m.StripeID != id {
+		ids = append(ids, m.StripeID)
+	}
+	for _, id := range ids {
+		if err := r.detach(ctx, id); err != nil {
+			return err
+		}
+	}
+	if !removed || m.Fingerprint == "" {
+		return nil
+	}
+	m.Fingerprint = "" // the same card may be enrolled again
+	return r.cfg.Store.Tx(ctx, func(tx *store.Tx) error { return store.PutCardMethod(ctx, tx, m) })
+}
+
+// detach takes a payment method from its customer. Its key changes every 12 hours, so that Stripe
+// never has to remember it for longer: a second detachment is refused, and does nothing.
+func (r *Rail) detach(ctx context.Context, id string) error {
+	key := fmt.Sprintf("detach-%s-%d", id, r.now().Unix()/int64(12*time.Hour/time.Second))
+	call := &store.CardCall{Key: key, Subject: id, Path: "payment_methods/" + id + "/detach"}
+	var method stripe.PaymentMethod
+	err := r.call(ctx, call, func() any { return &stripe.PaymentMethodDetachParams{} }, &method)
+	a, ok := errors.AsType[*answer](err)
+	switch {
+	case ok && (a.kind == refused || a.kind == missing): // it is of no customer
+		return nil
+	case ok && a.kind != conflict:
+		return &jobs.Again{After: a.pause(), Err: a}
+	}
+	return err
+}

@@ -1,6 +1,7 @@
 package double
 
 import (
+	"cmp"
 	"embed"
 	"html/template"
 	"net/http"
@@ -225,7 +226,9 @@ func (c *call) typedCard(s *session) (*paymentMethod, *failure) {
 	if cvc := string(c.p.text("cvc")); len(cvc) < 3 || len(cvc) > 4 || !digits(cvc) {
 		return nil, cardError("invalid_cvc", "", "Your card's security code is invalid.")
 	}
-	return c.newMethod(t, m, y, billing{Email: c.p.text("email"), Name: c.p.text("name")}), nil
+	made := c.newMethod(t, m, y, billing{Email: c.p.text("email"), Name: c.p.text("name")})
+	made.AllowRedisplay = cmp.Or(c.st.hide(s.ID).Redisplay, made.AllowRedisplay)
+	return made, nil
 }
 
 func (c *call) showAuthentication() view {

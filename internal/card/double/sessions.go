@@ -94,6 +94,7 @@ const sessionParams = "mode:payment|setup! ui_mode:hosted_page|embedded_page met
 	"saved_payment_method_options.allow_redisplay_filters.*:always|limited|unspecified " +
 	"saved_payment_method_options.payment_method_save:enabled|disabled " +
 	"setup_intent_data.description setup_intent_data.metadata:map " +
+	"payment_method_data.allow_redisplay:always|limited|unspecified " +
 	"line_items.*.quantity:int line_items.*.adjustable_quantity.enabled:bool " +
 	"line_items.*.price_data.currency:currency line_items.*.price_data.unit_amount:int " +
 	"line_items.*.price_data.tax_behavior:exclusive|inclusive|unspecified " +
@@ -165,6 +166,7 @@ func (c *call) createSession() (any, error) {
 		s.SetupIntent = text(si.ID)
 	}
 	c.st.hide(id).IntentData = c.p.below("payment_intent_data")
+	c.st.hide(id).Redisplay = string(c.p.text("payment_method_data.allow_redisplay"))
 	c.st.add(s)
 	c.at(s.ExpiresAt, "expire", id)
 	return s, nil

@@ -42,6 +42,7 @@ type hidden struct {
 	Attempts   int         `json:",omitempty"` // of a session: cards that were tried
 	Items      []*lineItem `json:",omitempty"`
 	IntentData params      `json:",omitempty"` // payment_intent_data of a session
+	Redisplay  string      `json:",omitempty"` // payment_method_data[allow_redisplay] of a session
 }
 
 // row is one object of Stripe.

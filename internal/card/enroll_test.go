@@ -1,0 +1,375 @@
+package card_test
+
+import (
+	"fmt"
+	"net/url"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stripe/stripe-go/v85"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/card/double"
+	"github.com/tollhq/toll/internal/checkout"
+	"github.com/tollhq/toll/internal/store"
+)
+
+const (
+	cardsPage = public + "/cards/enroll"
+	source    = "a hash of an address"
+)
+
+// enroll begins an enrolment of the buyer.
+func (s *scene) enroll() (id, page string) {
+	s.Helper()
+	id, page, err := s.at().rail.Enroll(s.ctx, buyer, source, cardsPage)
+	s.must(err)
+	return id, page
+}
+
+// enrolled enrols a card of the buyer on its page, and returns the id of its record.
+func (s *scene) enrolled(number string) string {
+	s.Helper()
+	id, page := s.enroll()
+	status, location := s.pay(page, number)
+	if strings.Contains(location, "/c/authenticate/") {
+		status, location = s.submit(location, url.Values{"result": {"approve"}})
+	}
+	if want := cardsPage + "?setup=" + id; location != want {
+		s.Fatalf("the page answered %d, %q, want %q", status, location, want)
+	}
+	method, failure, err := s.at().rail.Enrolled(s.ctx, buyer, id)
+	if s.must(err); method == "" || failure != "" {
+		s.Fatalf("the card is not enrolled: %q, %q", method, failure)
+	}
+	return method
+}
+
+// cardRecords returns the records of a card of the buyer.
+func (s *scene) cardRecords(id string) (*store.PaymentMethod, *store.CardMethod) {
+	s.Helper()
+	record, err := store.PaymentMethodByID(s.ctx, s.store, buyer, id)
+	s.must(err)
+	m, err := store.CardMethodByID(s.ctx, s.store, buyer, id)
+	s.must(err)
+	return record, m
+}
+
+// stripeMethod returns a payment method as the double has it.
+func (s *scene) stripeMethod(id string) *stripe.PaymentMethod {
+	s.Helper()
+	m, err := s.stripe.V1PaymentMethods.Retrieve(s.ctx, id, nil)
+	s.must(err)
+	return m
+}
+
+// A card is enrolled when Stripe says that its setup succeeded, and can be charged off session.
+func TestEnroll(t *testing.T) {
+	each(t, func(s *scene) {
+		id, page := s.enroll()
+		for range 2 { // the browser has come back, or says so
+			if method, failure, err := s.at().rail.Enrolled(s.ctx, buyer, id); method != "" || failure != "" || err != nil {
+				s.Fatalf("enrolled before a card was typed: %q, %q, %v", method, failure, err)
+			}
+		}
+		s.pay(page, "4000002500003155")
+		if method, _, err := s.at().rail.Enrolled(s.ctx, buyer, id); method != "" || err != nil {
+			s.Fatalf("enrolled before the bank agreed: %q, %v", method, err)
+		}
+		method := s.enrolled("4000002500003155")
+		record, m := s.cardRecords(method)
+		if record.Brand != "visa" || record.Last4 != "3155" || record.ExpMonth != 12 || record.ExpYear != 2030 || record.Provider != toll.ProviderCard ||
+			!record.ExpiredAt.IsZero() || !record.RevokedAt.IsZero() {
+			s.Errorf("got %+v", record)
+		}
+		behind := s.stripeMethod(m.StripeID)
+		if m.ID != method || behind.AllowRedisplay != stripe.PaymentMethodAllowRedisplayLimited || behind.Customer.ID != m.Customer {
+			s.Errorf("got %+v, %+v", m, behind)
+		}
+		p := s.plan()
+		s.must(s.at().topUp(p, s.delegation(method, 500), "r1"))
+		if n, cents := s.charges(); n != 1 || cents != 500 {
+			s.Errorf("%d charges, %d cents", n, cents)
+		}
+		if alarms := s.alarms(); len(alarms) > 0 {
+			s.Error(alarms)
+		}
+	})
+}
+
+// The newer payment method is put behind the record of the same card; a card that was removed gets
+// a new record.
+func TestEnroll_SameCard(t *testing.T) {
+	each(t, func(s *scene) {
+		first := s.enrolled("4242424242424242")
+		_, before := s.cardRecords(first)
+		if again := s.enrolled("4242424242424242"); again != first {
+			s.Errorf("the same card has the records %s and %s", first, again)
+		}
+		_, after := s.cardRecords(first)
+		if after.StripeID == before.StripeID || after.Fingerprint != before.Fingerprint {
+			s.Errorf("got %+v after %+v", after, before)
+		}
+		s.at().run()
+		if s.stripeMethod(before.StripeID).Customer != nil || s.stripeMethod(after.StripeID).Customer == nil {
+			s.Error("the older payment method is attached, or the newer is not")
+		}
+		if other := s.enrolled("5555555555554444"); other == first {
+			s.Error("another card has the same record")
+		}
+		s.pass(triesTime)
+		s.must(s.at().RemovePaymentMethod(s.ctx, checkout.Owner{Address: buyer}, first))
+		newer := s.enrolled("4242424242424242") // before the job has run, which detaches the removed one
+		s.must(s.at().rail.Detach(s.ctx, []byte(first)))
+		s.must(s.at().rail.Detach(s.ctx, []byte(first)))
+		record, _ := s.cardRecords(first)
+		now, m := s.cardRecords(newer)
+		if newer == first || record.RevokedAt.IsZero() || !now.RevokedAt.IsZero() || s.stripeMethod(after.StripeID).Customer != nil ||
+			s.stripeMethod(m.StripeID).Customer == nil {
+			s.Errorf("got %+v, %+v, %+v", record, now, m)
+		}
+		s.must(s.at().rail.Detach(s.ctx, []byte(newer))) // a job that came too late
+		if s.stripeMethod(m.StripeID).Customer == nil {
+			s.Error("a card in use was detached")
+		}
+	})
+}
+
+const triesTime = 10 * time.Minute
+
+// Two enrolments of one card that end at the same time make one record.
+func TestEnroll_SameCardAtOnce(t *testing.T) {
+	each(t, func(s *scene) {
+		var setups []string
+		for range 3 {
+			id, page := s.enroll()
+			s.pay(page, "4242424242424242")
+			setups = append(setups, id)
+		}
+		var all sync.WaitGroup
+		for _, id := range append(setups, setups...) {
+			all.Go(func() {
+				if _, failure, err := s.at().rail.Enrolled(s.ctx, buyer, id); failure != "" || err != nil {
+					s.Errorf("%q, %v", failure, err)
+				}
+			})
+		}
+		all.Wait()
+		s.at().run()
+		if n := s.count("SELECT COUNT(*) FROM payment_methods"); n != 1 {
+			s.Errorf("%d records", n)
+		}
+		attached := 0
+		for m, err := range s.stripe.V1PaymentMethods.List(s.ctx, &stripe.PaymentMethodListParams{Customer: stripe.String(s.customer())}).All(s.ctx) {
+			if s.must(err); m.Customer != nil {
+				attached++
+			}
+		}
+		if attached != 1 {
+			s.Errorf("%d payment methods are attached", attached)
+		}
+	})
+}
+
+func (s *scene) customer() string {
+	s.Helper()
+	c, err := store.CardCustomerOf(s.ctx, s.store, buyer)
+	s.must(err)
+	return c.ID
+}
+
+// T84: who tries cards is stopped before Stripe is asked, by owner and by address.
+func TestT84_CardTesting(t *testing.T) {
+	each(t, func(s *scene) {
+		stopped := func(owner toll.Address, source string) bool {
+			s.Helper()
+			calls := s.count("SELECT COUNT(*) FROM card_calls")
+			_, _, err := s.at().rail.Enroll(s.ctx, owner, source, cardsPage)
+			if err == nil {
+				return false
+			}
+			s.code(err, toll.CodeRateLimited)
+			if toll.AsError(err).RetryAfterSecs == 0 || s.count("SELECT COUNT(*) FROM card_calls") != calls {
+				s.Errorf("%v, and Stripe was asked", err)
+			}
+			return true
+		}
+		other := func(n int) toll.Address { return toll.Address{0: 9, 19: byte(n)} }
+		// Five enrolments of an owner, from many addresses.
+		for n := range 100 {
+			if got := stopped(buyer, fmt.Sprint("address ", n)); got != (n >= 5) {
+				s.Fatalf("enrolment %d: %t", n, got)
+			}
+		}
+		// Five from an address, of many owners.
+		for n := range 100 {
+			if got := stopped(other(n), source); got != (n >= 5) {
+				s.Fatalf("owner %d: %t", n, got)
+			}
+		}
+		if stopped(seller, "another address") {
+			s.Error("somebody else is stopped")
+		}
+		s.pass(triesTime - time.Second)
+		if !stopped(buyer, "elsewhere") {
+			s.Error("let in too early")
+		}
+		s.pass(2 * time.Second)
+		if stopped(buyer, "elsewhere") {
+			s.Error("stopped for longer than ten minutes")
+		}
+	})
+}
+
+// T84: cards that were declined inside an enrolment count, and end it.
+func TestT84_Declines(t *testing.T) {
+	each(t, func(s *scene) {
+		_, page := s.enroll()
+		for range 3 {
+			s.pay(page, "4000000000000002")
+		}
+		_, _, err := s.at().rail.Enroll(s.ctx, buyer, "elsewhere", cardsPage) // the second, with three declines
+		s.must(err)
+		_, _, err = s.at().rail.Enroll(s.ctx, buyer, "elsewhere", cardsPage)
+		s.code(err, toll.CodeRateLimited)
+
+		s.pass(triesTime + time.Second)
+		id, page := s.enroll()
+		for range 5 {
+			s.pay(page, "4000000000000002")
+		}
+		method, failure, err := s.at().rail.Enrolled(s.ctx, buyer, id)
+		if s.must(err); method != "" || failure == "" {
+			s.Errorf("%q, %q", method, failure)
+		}
+		if status, _ := s.pay(page, "4242424242424242"); status != 410 {
+			s.Errorf("the page of an enrolment with five declines answers %d", status)
+		}
+	})
+}
+
+// T84: of enrolments at the same time, in several processes, no more are let in.
+func TestT84_AtOnce(t *testing.T) {
+	each(t, func(s *scene) {
+		s.start()
+		var in, all sync.WaitGroup
+		var mu sync.Mutex
+		admitted := 0
+		in.Add(1)
+		for n := range 20 {
+			all.Go(func() {
+				in.Wait()
+				_, _, err := s.processes[n%2].rail.Enroll(s.ctx, buyer, source, cardsPage)
+				if mu.Lock(); err == nil {
+					admitted++
+				} else if toll.AsError(err).Code != toll.CodeRateLimited {
+					s.Error(err)
+				}
+				mu.Unlock()
+			})
+		}
+		in.Done()
+		all.Wait()
+		if calls := s.count("SELECT COUNT(*) FROM card_calls WHERE path = 'checkout/sessions'"); admitted > 5 || calls != int64(admitted) {
+			s.Errorf("%d were let in, %d sessions were asked for", admitted, calls)
+		}
+	})
+}
+
+// An enrolment is known to its owner alone, and only under its id.
+func TestEnrolled_OfOthers(t *testing.T) {
+	each(t, func(s *scene) {
+		id, page := s.enroll()
+		s.pay(page, "4242424242424242")
+		for owner, ids := range map[toll.Address][]string{seller: {id}, buyer: {toll.NewUUID(), "", "x", "a\x00b", "' OR 1=1"}} {
+			for _, id := range ids {
+				method, failure, err := s.at().rail.Enrolled(s.ctx, owner, id)
+				if s.code(err, toll.CodePaymentMethodNotFound); method != "" || failure != "" {
+					s.Errorf("%q: %q, %q", id, method, failure)
+				}
+			}
+		}
+		if s.count("SELECT COUNT(*) FROM payment_methods") != 0 {
+			s.Error("a card was enrolled")
+		}
+	})
+}
+
+// A setup whose terms are others than those that were asked for enrols nothing, with an alarm.
+func TestEnroll_OtherTerms(t *testing.T) {
+	each(t, func(s *scene) {
+		id, page := s.enroll()
+		setup, err := store.CardSetupByID(s.ctx, s.store, id)
+		s.must(err)
+		s.pay(page, "4242424242424242")
+		s.must(s.store.Tx(s.ctx, func(tx *store.Tx) error { // the row is that of another principal
+			_, err := tx.Exec(s.ctx, "UPDATE card_setups SET owner = $1 WHERE setup_id = $2", seller.Lower(), setup.ID)
+			return err
+		}))
+		method, failure, err := s.at().rail.Enrolled(s.ctx, seller, id)
+		if s.must(err); method != "" || failure == "" || len(s.alarms()) != 1 || s.count("SELECT COUNT(*) FROM payment_methods") != 0 {
+			s.Errorf("%q, %q, %v", method, failure, s.alarms())
+		}
+	})
+}
+
+// The page of an enrolment ends, and so does the enrolment.
+func TestEnroll_Expires(t *testing.T) {
+	each(t, func(s *scene) {
+		id, page := s.enroll()
+		s.pass(32 * time.Minute)
+		method, failure, err := s.at().rail.Enrolled(s.ctx, buyer, id)
+		if s.must(err); method != "" || failure == "" {
+			s.Errorf("%q, %q", method, failure)
+		}
+		if status, _ := s.pay(page, "4242424242424242"); status != 410 {
+			s.Errorf("the page answers %d", status)
+		}
+	})
+}
+
+// While Stripe does not answer nothing is enrolled. A lost answer is asked for again with the same
+// bytes, and a process that ends in between leaves one try.
+func TestEnroll_Away(t *testing.T) {
+	each(t, func(s *scene) {
+		s.enroll()
+		s.fault(double.Fault{Kind: "500", Count: 3})
+		_, _, err := s.at().rail.Enroll(s.ctx, buyer, source, cardsPage) // it reads the first one
+		s.code(err, toll.CodeCardUnreachable)
+		s.fault(double.Fault{Kind: "clear"})
+		if n := s.count("SELECT COUNT(*) FROM card_setups"); n != 1 {
+			s.Errorf("%d rows", n)
+		}
+		const sessions = "/v1/checkout/sessions"
+		s.fault(double.Fault{Kind: "cut", After: true, Method: "POST", Path: sessions, Count: 2})
+		if _, page := s.enroll(); page == "" {
+			s.Error("no page")
+		}
+		for _, step := range []string{"card.calling", "card.answered"} {
+			s.kill(step)
+			func() {
+				defer func() { _ = recover() }()
+				_, _, err := s.at().rail.Enroll(s.ctx, buyer, source, cardsPage)
+				s.Errorf("%s: it went on, %v", step, err)
+			}()
+		}
+		if n := s.count("SELECT COUNT(*) FROM card_setups WHERE state = 'created'"); n != 2 {
+			s.Errorf("%d rows of enrolments that were cut off", n)
+		}
+		open := 0
+		for _, err := range s.stripe.V1CheckoutSessions.List(s.ctx, &stripe.CheckoutSessionListParams{Customer: stripe.String(s.customer())}).All(s.ctx) {
+			s.must(err)
+			open++
+		}
+		if open != 3 { // one of them nobody was sent to
+			s.Errorf("%d sessions", open)
+		}
+		if id, _ := s.enroll(); id == "" {
+			s.Error("no enrolment")
+		}
+		_, _, err = s.at().rail.Enroll(s.ctx, buyer, source, cardsPage)
+		s.code(err, toll.CodeRateLimited)
+	})
+}
