@@ -302,7 +302,7 @@ var rooms = map[string]room{
 	// fiat is to the card rail what crypto is to the chain.
 	"internal/fiat": {
 		what:  "starts, checks and reports the card rail: settings, keys, the account, the double in a sandbox",
-		lines: 700,
+		lines: 750, // 50 of them read the files of keys
 		ours:  "toll internal/seal internal/store internal/jobs internal/auth internal/rail internal/card internal/card/double",
 	},
 	"internal/metrics": {
@@ -313,11 +313,11 @@ var rooms = map[string]room{
 	},
 	"internal/server": {
 		what:  "composition, start and shutdown, local administration; it alone knows all rooms",
-		lines: 1900,
+		lines: 2000, // the card rail, and what is owed to sellers
 		ours: "toll x402 internal/tempfile internal/gate internal/seal internal/store " +
 			"internal/ledger internal/jobs internal/auth internal/facilitator internal/checkout " +
 			"internal/api internal/backup internal/oauth internal/web internal/events " +
-			"internal/outbound internal/pace internal/metrics internal/crypto",
+			"internal/outbound internal/pace internal/metrics internal/crypto internal/fiat",
 		tests: []string{
 			"github.com/jackc/pgx/v5",
 			"golang.org/x/sys/unix",
@@ -335,7 +335,7 @@ var rooms = map[string]room{
 		what:  "the commands; they talk through the client, except serve, dev and local administration",
 		lines: 7750,
 		ours: "toll x402 evm client paid paidmcp internal/tempfile internal/pace internal/jobs " +
-			"internal/crypto internal/server",
+			"internal/crypto internal/card/double internal/fiat internal/server",
 		third: []string{
 			"github.com/ethereum/go-ethereum",
 			"github.com/go-jose/go-jose/v4",

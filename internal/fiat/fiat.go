@@ -4,10 +4,15 @@ package fiat
 
 import (
 	"context"
-	"errors"
+	"crypto/hmac"
+	"crypto/sha256"
 	"log/slog"
+	"net/http"
+	"net/netip"
+	"sync/atomic"
 	"time"
 
+	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/auth"
 	"github.com/tollhq/toll/internal/card"
 	"github.com/tollhq/toll/internal/jobs"
@@ -16,38 +21,6 @@ import (
 	"github.com/tollhq/toll/internal/store"
 )
 
-// Mode says whether fiat plans can be bought.
-type Mode string
-
-// Modes of the card rail.
-const (
-	Auto Mode = ""    // the keys; without them the double in a sandbox, off on live
-	Off  Mode = "off" // no fiat plans
-)
-
-// Config says through which account fiat plans are paid. The zero value is the double in a sandbox, and off on live.
-type Config struct {
-	Mode Mode
-	// SecretKey is that of the account, or a restricted one; SecretKeyFile names a file with it, of mode 0600. One of them.
-	SecretKey, SecretKeyFile string
-	PublishableKey           string // "": every page is Stripe's own
-	// WebhookSecrets are one or two, the second while they are rotated. None: events are read by polling alone.
-	WebhookSecrets []string
-	// URL is that of a double (toll card-double); live refuses it. Empty is Stripe's, or the double in this process.
-	URL string
-	// DoubleListen is a loopback address for the pages of the double in this process; empty is a free port.
-	DoubleListen string
-	Tax          bool   // Stripe computes taxes, which prices include
-	Invoices     bool   // Stripe makes an invoice of each page
-	Descriptor   string // suffix on statements of the bank, at most 10 characters
-}
-
-// Check refuses settings that are wrong in every environment.
-func (c *Config) Check() error { return errUnbuilt }
-
-// CheckLive refuses keys of the test mode, the double, and a missing webhook secret on a public address.
-func (c *Config) CheckLive() error { return errUnbuilt }
-
 // Deps is what the rail has of the service.
 type Deps struct {
 	Store          *store.Store
@@ -55,27 +28,103 @@ type Deps struct {
 	Auth           *auth.Auth // signs links, and has the key of hashes
 	Clock, Machine func() time.Time
 	Log            *slog.Logger
-	Jobs           *jobs.Group // runs the loop, and ends the double
+	Jobs           *jobs.Group // runs the loops, and ends the double
 	Data           string      // directory of the double's state, "" for none
-	PublicURL      string
-	Webhook        string // path of the route of events, where the double sends them
+	PublicURL      string      // origin of the service as browsers reach it
+	Listen         string      // origin of the service on this machine
+	Webhook        string      // path of the route of events
 	At             func(step string)
 }
 
 // Processor is the card rail of a service. A service without one has one, too, which is off. Its methods may be called at the
 // same time.
 type Processor struct {
-	rail *card.Rail // nil: off
+	cfg    Config
+	deps   Deps
+	source source
+	rail   *card.Rail     // nil: off
+	double *runningDouble // nil: none in this process
+
+	wake   jobs.Signal  // of the loop that asks for the account
+	pinned atomic.Bool  // the account is the one of this database
+	fault  atomic.Value // an error in a slot: why the account could not be asked, or is not ours
 }
 
-var errUnbuilt = errors.New("fiat: not built yet")
+// settingInstallation is the UUID of this database at Stripe, where several may share an account.
+const settingInstallation = "card_installation"
 
 // New checks keys and environment, and makes the rail. It asks nobody, and starts nothing but the listener of a double.
-func New(ctx context.Context, cfg Config, deps Deps) (*Processor, error) { return nil, errUnbuilt }
+func New(ctx context.Context, cfg Config, deps Deps) (*Processor, error) {
+	p := &Processor{cfg: cfg, deps: deps, source: sourceNone, wake: jobs.NewSignal()}
+	if cfg.Mode == Off {
+		return p, nil
+	}
+	k, err := cfg.keys()
+	if err != nil {
+		return nil, err
+	}
+	var missing string
+	if p.source, missing = cfg.source(deps.Auth.Environment(), k, deps.embedded()); p.source == sourceNone {
+		deps.Log.Warn("fiat plans cannot be ordered", "reason", missing)
+		return p, nil
+	}
+	url := cfg.URL
+	if p.source == sourceDouble {
+		if p.double, err = startDouble(ctx, cfg.DoubleListen, &deps); err != nil {
+			return nil, err
+		}
+		k, url = p.double.keys, p.double.url
+	} else if len(k.webhook) == 0 {
+		deps.Log.Warn("webhooks of the card processor cannot be verified; payments are found within a minute", "missing", setWebhookSecret)
+	}
+	return p, p.connect(ctx, k, url)
+}
 
-// Start pins the account of the database, as far as Stripe answers, and starts the loop. Errors: a database that was used with
-// another account.
-func (p *Processor) Start(ctx context.Context) error { return errUnbuilt }
+// embedded reports whether this is the only process of its database, which may run the double.
+func (d *Deps) embedded() bool { return d.Store.Engine() == store.SQLite && d.Data != "" }
+
+// connect makes the rail with the keys of an account.
+func (p *Processor) connect(ctx context.Context, k keys, url string) error {
+	d := &p.deps
+	id, err := installation(ctx, d.Store)
+	if err != nil {
+		return err
+	}
+	p.rail, err = card.New(card.Config{
+		Store: d.Store, Environment: d.Auth.Environment(), Installation: id, SecretKey: k.secret, PublishableKey: k.publishable,
+		WebhookSecrets: k.webhook, URL: url, HTTP: &http.Client{Transport: p.guarded()}, Link: d.link,
+		Tax: p.cfg.Tax, Invoices: p.cfg.Invoices, Descriptor: p.cfg.Descriptor, Clock: d.Clock, Machine: d.Machine, Log: d.Log, At: d.At,
+	})
+	return err
+}
+
+// installation returns the id of this database at Stripe, which the first start makes.
+func installation(ctx context.Context, st *store.Store) (string, error) {
+	var id []byte
+	err := st.Tx(ctx, func(tx *store.Tx) (err error) {
+		id, err = store.PutSettingIfAbsent(ctx, tx, settingInstallation, []byte(toll.NewUUID()))
+		return err
+	})
+	return string(id), err
+}
+
+// link returns the signed address of a page of ours.
+func (d *Deps) link(use rail.Use, owner toll.Address, orderID string, ends time.Time) (string, error) {
+	text, err := d.Auth.SignReference(string(use), owner, orderID, ends)
+	return d.PublicURL + use.Path(orderID) + "?t=" + text, err
+}
+
+// Source returns a name of a network address for the limit of attempts, which does not tell the address: of IPv6 that of its
+// /64, as the rest is chosen by its holder.
+func (d *Deps) Source(a netip.Addr) string {
+	if a = a.Unmap(); a.Is6() {
+		prefix, _ := a.Prefix(64) // 64 bits fit
+		a = prefix.Addr()
+	}
+	mac := hmac.New(sha256.New, d.Auth.MACKey())
+	_, _ = mac.Write([]byte("toll/card-source/" + a.String()))
+	return toll.Hash(mac.Sum(nil)).String()
+}
 
 // Rail returns the rail as checkout sees it, nil when it is off.
 func (p *Processor) Rail() rail.Rail {
@@ -103,12 +152,10 @@ func (p *Processor) Receive() func(ctx context.Context, signature string, body [
 	return p.rail.Receive
 }
 
-// State is what /ready says: ok, double, failing, off.
-func (p *Processor) State() string { return "off" }
-
-// Finding is one line of doctor.
-type Finding struct{ Level, Text string }
-
-// Inspect checks keys, mode, account, permissions, webhook endpoints against the public address, version, orphans, and orders
-// that could not take their payment.
-func Inspect(ctx context.Context, cfg Config, deps Deps) []Finding { return nil }
+// Double returns the address of the double in this process, "" for none.
+func (p *Processor) Double() string {
+	if p.double == nil {
+		return ""
+	}
+	return p.double.url
+}

@@ -121,3 +121,15 @@ func nullText(s string) any {
 	}
 	return s
 }
+
+// CardUsed reports whether a record is about an object at the card processor.
+func CardUsed(ctx context.Context, q Querier) (bool, error) {
+	n, err := value[int64](ctx, q, `SELECT CASE WHEN EXISTS (SELECT 1 FROM card_customers) OR EXISTS (SELECT 1 FROM card_payments)
+		THEN 1 ELSE 0 END`)
+	return n == 1, err
+}
+
+// CardPaymentsUndecided counts the payments that their orders could not take yet, at most limit.
+func CardPaymentsUndecided(ctx context.Context, q Querier, limit int64) (int64, error) {
+	return value[int64](ctx, q, "SELECT COUNT(*) FROM (SELECT 1 FROM card_payments WHERE undecided LIMIT $1) u", limit)
+}

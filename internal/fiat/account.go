@@ -1,0 +1,117 @@
+package fiat
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/tollhq/toll/internal/jobs"
+	"github.com/tollhq/toll/internal/store"
+)
+
+const (
+	// settingAccount is the id of the account at Stripe that the records of this database are about, as text.
+	settingAccount = "card_account"
+
+	probeAccount = 3 * time.Second  // how long a start waits for the processor
+	askAccount   = 20 * time.Second // how long a later look may take
+	lookAgain    = 5 * time.Second  // between looks until the account is known
+	look         = time.Minute      // between later looks, for /ready
+)
+
+// errForeign says that the account is not the one that the records of this database are about.
+var errForeign = errors.New("the database was used with another account of the card processor")
+
+// errUnknown says that a request was not sent.
+var errUnknown = errors.New("fiat: the account of the secret key is not known yet")
+
+// Start pins the account of the database, as far as the processor answers, and starts the loops. The rail is connected before.
+// Errors: a database that was used with another account.
+func (p *Processor) Start(ctx context.Context) error {
+	if p.rail == nil {
+		return nil
+	}
+	probe, cancel := context.WithTimeout(ctx, probeAccount)
+	defer cancel()
+	if err := p.ask(probe); errors.Is(err, errForeign) {
+		return err
+	}
+	p.deps.Jobs.Start(append(p.rail.Loops(), jobs.Loop{Name: "card.account", Every: lookAgain, Wake: p.wake, Turn: p.watch})...)
+	return nil
+}
+
+// watch asks whether the processor can be used, so that a caller of /ready causes no request.
+func (p *Processor) watch(ctx context.Context) (time.Duration, error) {
+	ctx, cancel := context.WithTimeout(ctx, askAccount)
+	defer cancel()
+	if err := p.ask(ctx); err != nil {
+		return 0, errors.Join(err, errors.Unwrap(err)) // for the log: the code, and its cause
+	}
+	return look, nil
+}
+
+// slot holds an error, nil for none.
+type slot struct{ err error }
+
+// ask asks whose account the key is of, and refuses one that is not ours.
+func (p *Processor) ask(ctx context.Context) error {
+	id, err := p.rail.AccountID(ctx)
+	if err == nil && !p.pinned.Load() {
+		if err = p.pin(ctx, id); err == nil {
+			p.pinned.Store(true)
+		}
+	}
+	p.fault.Store(slot{err})
+	return err
+}
+
+// pin remembers the account at the first start, and refuses another one as soon as a record is about objects of the first.
+func (p *Processor) pin(ctx context.Context, id string) error {
+	return p.deps.Store.Tx(ctx, func(tx *store.Tx) error {
+		known, err := store.PutSettingIfAbsent(ctx, tx, settingAccount, []byte(id))
+		if err != nil || string(known) == id {
+			return err
+		}
+		used, err := store.CardUsed(ctx, tx)
+		switch {
+		case err != nil:
+			return err
+		case used:
+			return fmt.Errorf("%w (%s) than this one (%s): set %s as it was then, or use a new database; TOLL_CARD=off (--card off) starts "+
+				"without fiat plans", errForeign, known, id, setSecretKey)
+		}
+		return store.PutSetting(ctx, tx, settingAccount, []byte(id))
+	})
+}
+
+// guarded is the way to the processor. Until the account is known to be ours, nothing passes but the question for it: the objects
+// of our records do not exist in another account, and payments would fail for that.
+func (p *Processor) guarded() http.RoundTripper {
+	by := http.DefaultTransport.(*http.Transport).Clone()
+	p.deps.Jobs.OnStop("card processor", func(context.Context) error { by.CloseIdleConnections(); return nil })
+	return roundTrip(func(r *http.Request) (*http.Response, error) {
+		if !p.pinned.Load() && !strings.HasSuffix(r.URL.Path, "/v1/account") {
+			p.wake.Fire()
+			return nil, errUnknown
+		}
+		return by.RoundTrip(r)
+	})
+}
+
+type roundTrip func(*http.Request) (*http.Response, error)
+
+func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// State is the word of /ready: off, ok or failing.
+func (p *Processor) State() string {
+	if p.rail == nil {
+		return "off"
+	}
+	if s, _ := p.fault.Load().(slot); s.err != nil || !p.pinned.Load() || p.rail.Failing() {
+		return "failing"
+	}
+	return "ok"
+}

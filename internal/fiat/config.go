@@ -1,0 +1,208 @@
+package fiat
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"regexp"
+	"runtime"
+	"strings"
+
+	"github.com/tollhq/toll"
+)
+
+// Mode says whether fiat plans can be bought.
+type Mode string
+
+// Modes of the card rail.
+const (
+	Auto Mode = ""    // the keys; without them the double in a sandbox, off on live
+	Off  Mode = "off" // no fiat plans
+)
+
+// Config says through which account fiat plans are paid. The zero value is the double in a sandbox, and off on live.
+type Config struct {
+	Mode Mode
+	// SecretKey is that of the account, or a restricted one; SecretKeyFile names a file with it, of mode 0600. One of them.
+	SecretKey, SecretKeyFile string
+	PublishableKey           string // "": every page is Stripe's own
+	// WebhookSecrets are one or two, the second while they are rotated; WebhookSecretFile names a file of mode 0600 with one a
+	// line. None: events are read by polling alone.
+	WebhookSecrets    []string
+	WebhookSecretFile string
+	// URL is that of a double (toll card-double); live refuses it. Empty is Stripe's, or the double in this process.
+	URL string
+	// DoubleListen is a loopback address for the pages of the double in this process; empty is a free port, which is kept.
+	DoubleListen string
+	Tax          bool   // Stripe computes taxes, which prices include
+	Invoices     bool   // Stripe makes an invoice of each page
+	Descriptor   string // suffix on statements of the bank, at most 10 characters
+}
+
+// Names of the settings, for errors.
+const (
+	setSecretKey      = "TOLL_STRIPE_SECRET_KEY_FILE (--stripe-secret-key-file)"
+	setPublishableKey = "TOLL_STRIPE_PUBLISHABLE_KEY (--stripe-publishable-key)"
+	setWebhookSecret  = "TOLL_STRIPE_WEBHOOK_SECRET_FILE (--stripe-webhook-secret-file)"
+	setURL            = "TOLL_STRIPE_URL (--stripe-url)"
+	setDoubleListen   = "TOLL_CARD_DOUBLE_LISTEN (--card-double-listen)"
+	setDescriptor     = "TOLL_CARD_DESCRIPTOR (--card-descriptor)"
+)
+
+// maxSecrets is how many webhook secrets may be in use at a time: two while one is rotated.
+const maxSecrets = 2
+
+var (
+	secretKeys      = regexp.MustCompile(`^(sk|rk)_(test|live)_[0-9A-Za-z_]{8,250}$`)
+	publishableKeys = regexp.MustCompile(`^pk_(test|live)_[0-9A-Za-z_]{1,250}$`)
+	webhookSecrets  = regexp.MustCompile(`^whsec_[0-9A-Za-z_+/=-]{1,250}$`)
+	descriptors     = regexp.MustCompile(`^[0-9A-Za-z .-]{0,9}[A-Za-z][0-9A-Za-z .-]{0,9}$`)
+)
+
+// Check refuses settings that are wrong in every environment. No error has a key in it.
+func (c *Config) Check() error {
+	switch c.Mode {
+	case Auto, Off:
+	default:
+		return fmt.Errorf("the card rail %q is not off: leave TOLL_CARD (--card) empty for the one that fits the keys", c.Mode)
+	}
+	keyed := c.SecretKey != "" || c.SecretKeyFile != ""
+	switch {
+	case c.SecretKey != "" && c.SecretKeyFile != "":
+		return errors.New("the secret key of the card processor is in a file or in the environment: set one of " + setSecretKey + " and TOLL_STRIPE_SECRET_KEY")
+	case !keyed && (c.PublishableKey != "" || len(c.WebhookSecrets) > 0 || c.WebhookSecretFile != "" || c.URL != ""):
+		return errors.New("the card processor needs a secret key beside its other settings: set " + setSecretKey)
+	case len(c.WebhookSecrets) > 0 && c.WebhookSecretFile != "":
+		return errors.New("webhook secrets are in a file or in the environment: set one of " + setWebhookSecret + " and TOLL_STRIPE_WEBHOOK_SECRETS")
+	case c.PublishableKey != "" && !publishableKeys.MatchString(c.PublishableKey):
+		return errors.New("a publishable key begins with pk_test_ or pk_live_: correct " + setPublishableKey)
+	case c.Descriptor != "" && (len(c.Descriptor) > 10 || !descriptors.MatchString(c.Descriptor)):
+		return errors.New("a suffix on bank statements has at most 10 letters, digits, spaces, dots and hyphens, and a letter: correct " + setDescriptor)
+	}
+	if c.URL != "" {
+		u, err := url.Parse(c.URL)
+		if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || strings.Trim(u.Path, "/") != "" || u.RawQuery != "" {
+			return errors.New("the address of a card double is http:// or https:// and a host, without a path: correct " + setURL)
+		}
+	}
+	if c.DoubleListen != "" {
+		host, _, err := net.SplitHostPort(c.DoubleListen)
+		if err != nil || !toll.IsLoopback(host) {
+			return errors.New("the card double listens on an address of this machine, such as 127.0.0.1:8403: correct " + setDoubleListen)
+		}
+	}
+	_, err := c.keys()
+	return err
+}
+
+// CheckLive refuses keys of the test mode and every double.
+func (c *Config) CheckLive() error {
+	if c.Mode == Off {
+		return nil
+	}
+	k, err := c.keys()
+	switch {
+	case err != nil:
+		return err
+	case c.URL != "" || c.DoubleListen != "":
+		return errors.New("live does not take payments of a card double, whose money is worth nothing: unset " + setURL + " and " + setDoubleListen)
+	case k.secret != "" && !k.live:
+		return errors.New("live needs a secret key of the live mode, and this one is of the test mode: correct " + setSecretKey)
+	}
+	return nil
+}
+
+// keys are the keys of an account. The zero value is none.
+type keys struct {
+	secret, publishable string
+	webhook             []string
+	live                bool
+}
+
+// keys reads the keys of the settings and of the files that they name.
+func (c *Config) keys() (k keys, err error) {
+	k.secret, k.publishable, k.webhook = c.SecretKey, c.PublishableKey, c.WebhookSecrets
+	if c.SecretKeyFile != "" {
+		lines, err := secretLines(c.SecretKeyFile, setSecretKey)
+		if err != nil {
+			return keys{}, err
+		}
+		if len(lines) != 1 {
+			return keys{}, fmt.Errorf("the file %s must hold one secret key, on a line of its own: correct %s", c.SecretKeyFile, setSecretKey)
+		}
+		k.secret = lines[0]
+	}
+	if c.WebhookSecretFile != "" {
+		if k.webhook, err = secretLines(c.WebhookSecretFile, setWebhookSecret); err != nil {
+			return keys{}, err
+		}
+	}
+	if k.secret == "" {
+		return k, nil
+	}
+	if !secretKeys.MatchString(k.secret) {
+		return keys{}, errors.New("a secret key of the card processor begins with sk_ or rk_, and then test_ or live_: correct " + setSecretKey)
+	}
+	k.live = strings.HasPrefix(k.secret[len("sk_"):], "live_")
+	if k.publishable != "" && strings.HasPrefix(k.publishable, "pk_live_") != k.live {
+		return keys{}, errors.New("the publishable key is of another mode (test or live) than the secret key: correct " + setPublishableKey)
+	}
+	if len(k.webhook) > maxSecrets {
+		return keys{}, fmt.Errorf("at most %d webhook secrets can be in use, the second while they are rotated: correct %s", maxSecrets, setWebhookSecret)
+	}
+	for _, s := range k.webhook {
+		if !webhookSecrets.MatchString(s) {
+			return keys{}, errors.New("a webhook secret begins with whsec_: correct " + setWebhookSecret)
+		}
+	}
+	return k, nil
+}
+
+// maxSecretFile bounds a file with keys, in bytes.
+const maxSecretFile = 4096
+
+// secretLines returns the lines of a file that nobody else can touch.
+func secretLines(path, setting string) ([]string, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", setting, err)
+	}
+	if mode := info.Mode().Perm(); mode&0o077 != 0 && runtime.GOOS != "windows" {
+		return nil, fmt.Errorf("the file %s has mode %04o; others can read the secrets in it: chmod 600 it", path, mode)
+	}
+	if info.Size() > maxSecretFile {
+		return nil, fmt.Errorf("the file %s is larger than %d bytes: correct %s", path, maxSecretFile, setting)
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", setting, err)
+	}
+	return strings.Fields(string(text)), nil
+}
+
+// source is which processor a service has.
+type source string
+
+const (
+	sourceNone   source = "none"
+	sourceStripe source = "stripe"
+	sourceDouble source = "double" // in this process
+)
+
+// source returns the processor, and what to set when there is none.
+func (c *Config) source(env toll.Environment, k keys, embedded bool) (s source, missing string) {
+	switch {
+	case c.Mode == Off:
+		return sourceNone, "The operator has switched card payments off (TOLL_CARD, --card)."
+	case k.secret != "":
+		return sourceStripe, ""
+	case env == toll.Live:
+		return sourceNone, "The operator has to set " + setSecretKey + " to a file with the secret key of a Stripe account."
+	case !embedded:
+		return sourceNone, "Several processes may share this database, so none of them runs a card double: the operator sets " + setSecretKey +
+			", and " + setURL + " for a double of its own (toll card-double)."
+	}
+	return sourceDouble, ""
+}

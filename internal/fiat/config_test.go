@@ -1,0 +1,93 @@
+package fiat
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/tollhq/toll"
+)
+
+func TestConfig_Check(t *testing.T) {
+	const test, live = "sk_test_0123456789", "rk_live_0123456789"
+	dir := t.TempDir()
+	file := func(name, text string, mode os.FileMode) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(text), mode); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	hooks := []string{"whsec_1", "whsec_2", "whsec_3"}
+	for name, tt := range map[string]struct {
+		cfg       Config
+		all, live string // what the error must say, "" for none
+	}{
+		"nothing":                {Config{}, "", ""},
+		"off":                    {Config{Mode: Off}, "", ""},
+		"another mode":           {Config{Mode: "on"}, "TOLL_CARD", "-"},
+		"a test key":             {Config{SecretKey: test}, "", "of the test mode"},
+		"a live key":             {Config{SecretKey: live}, "", ""},
+		"off with a test key":    {Config{Mode: Off, SecretKey: test}, "", ""},
+		"a wrong key":            {Config{SecretKey: "pk_test_0123456789"}, "begins with sk_ or rk_", "-"},
+		"two keys":               {Config{SecretKey: test, SecretKeyFile: "x"}, "set one of", "-"},
+		"a file":                 {Config{SecretKeyFile: file("one", live+"\n", 0o600)}, "", ""},
+		"an open file":           {Config{SecretKeyFile: file("open", live, 0o644)}, "chmod 600", "-"},
+		"a file with two":        {Config{SecretKeyFile: file("two", live+"\n"+live, 0o600)}, "one secret key", "-"},
+		"a huge file":            {Config{SecretKeyFile: file("huge", strings.Repeat("x", maxSecretFile+1), 0o600)}, "larger than", "-"},
+		"no file":                {Config{SecretKeyFile: filepath.Join(dir, "none")}, "no such file", "-"},
+		"publishable":            {Config{SecretKey: live, PublishableKey: "pk_live_1"}, "", ""},
+		"publishable of another": {Config{SecretKey: live, PublishableKey: "pk_test_1"}, "another mode", "-"},
+		"a wrong publishable":    {Config{SecretKey: live, PublishableKey: live}, "begins with pk_", "-"},
+		"only publishable":       {Config{PublishableKey: "pk_live_1"}, "needs a secret key", "-"},
+		"two hooks":              {Config{SecretKey: live, WebhookSecrets: hooks[:2]}, "", ""},
+		"three hooks":            {Config{SecretKey: live, WebhookSecrets: hooks}, "at most 2", "-"},
+		"hooks in a file":        {Config{SecretKey: live, WebhookSecretFile: file("hooks", "whsec_1\nwhsec_2\n", 0o600)}, "", ""},
+		"hooks twice":            {Config{SecretKey: live, WebhookSecrets: hooks[:1], WebhookSecretFile: "x"}, "set one of", "-"},
+		"a wrong hook":           {Config{SecretKey: live, WebhookSecrets: []string{test}}, "begins with whsec_", "-"},
+		"a double":               {Config{SecretKey: test, URL: "http://127.0.0.1:8403"}, "", "card double"},
+		"a double of a live key": {Config{SecretKey: live, URL: "http://127.0.0.1:8403"}, "", "card double"},
+		"a double without key":   {Config{URL: "http://127.0.0.1:8403"}, "needs a secret key", "-"},
+		"a path":                 {Config{SecretKey: test, URL: "http://127.0.0.1:8403/v1"}, "without a path", "-"},
+		"a double to listen":     {Config{DoubleListen: "127.0.0.1:0"}, "", "card double"},
+		"a double for all":       {Config{DoubleListen: ":8403"}, "of this machine", "-"},
+		"a descriptor":           {Config{Descriptor: "TOLL.CALLS"}, "", ""},
+		"a long descriptor":      {Config{Descriptor: "TOLL CALLS "}, "at most 10", "-"},
+		"a descriptor of digits": {Config{Descriptor: "123"}, "a letter", "-"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			check := func(err error, want string) {
+				t.Helper()
+				if (err == nil) != (want == "") || err != nil && want != "-" && !strings.Contains(err.Error(), want) {
+					t.Errorf("%v, want %q", err, want)
+				}
+				if err != nil && (strings.Contains(err.Error(), "0123456789") || strings.Contains(err.Error(), "whsec_1")) {
+					t.Errorf("the error has a key: %v", err)
+				}
+			}
+			check(tt.cfg.Check(), tt.all)
+			if tt.live != "-" {
+				check(tt.cfg.CheckLive(), tt.live)
+			}
+		})
+	}
+	for _, tt := range []struct {
+		cfg      Config
+		env      toll.Environment
+		embedded bool
+		want     source
+	}{
+		{Config{}, toll.Sandbox, true, sourceDouble},
+		{Config{}, toll.Sandbox, false, sourceNone},
+		{Config{}, toll.Live, true, sourceNone},
+		{Config{Mode: Off}, toll.Sandbox, true, sourceNone},
+		{Config{SecretKey: test}, toll.Sandbox, false, sourceStripe},
+		{Config{SecretKey: live}, toll.Live, false, sourceStripe},
+	} {
+		k, err := tt.cfg.keys()
+		if got, missing := tt.cfg.source(tt.env, k, tt.embedded); err != nil || got != tt.want || (missing == "") != (got != sourceNone) {
+			t.Errorf("%+v in %s: %s, %q, %v", tt.cfg, tt.env, got, missing, err)
+		}
+	}
+}

@@ -1,0 +1,119 @@
+package fiat
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"path/filepath"
+
+	"github.com/tollhq/toll/internal/card/double"
+	"github.com/tollhq/toll/internal/jobs"
+	"github.com/tollhq/toll/internal/store"
+)
+
+const (
+	// settingDouble holds the sealed keys of the double, and where it listened last.
+	settingDouble = "card_double"
+	doubleAAD     = "toll/card-double"
+	doubleFile    = "card-double.json" // its state, in the data directory
+)
+
+// doubleSetting is what the double has from the first start on.
+type doubleSetting struct {
+	Key    string `json:"key"`    // secret key
+	Secret string `json:"secret"` // of its webhooks
+	Listen string `json:"listen"` // host:port, so that pages which are open survive a restart
+}
+
+// runningDouble is the double of Stripe in this process, on a loopback listener of its own.
+type runningDouble struct {
+	keys keys
+	url  string
+
+	double *double.Double
+}
+
+// startDouble starts the double of a data directory. It ends with the group of the service.
+func startDouble(ctx context.Context, listen string, deps *Deps) (*runningDouble, error) {
+	set, err := deps.doubleSetting(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("keys of the card double: %w", err)
+	}
+	ln, err := listenOn(ctx, listen, set.Listen)
+	if err != nil {
+		return nil, err
+	}
+	d := &runningDouble{url: "http://" + ln.Addr().String()}
+	d.keys = keys{secret: set.Key, publishable: "pk_test_double", webhook: []string{set.Secret}}
+	d.double, err = double.New(double.Options{
+		Now: deps.Machine, File: filepath.Join(deps.Data, doubleFile), SecretKey: set.Key, PublicURL: d.url,
+		Webhooks:  []double.Webhook{{URL: deps.Listen + deps.Webhook, Secrets: []string{set.Secret}}},
+		Transport: http.DefaultTransport.(*http.Transport).Clone(), Logger: deps.Log,
+	})
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("card double: %w", err), ln.Close())
+	}
+	deps.Jobs.OnStop("card double", func(context.Context) error { d.double.Close(); return nil })
+	deps.Jobs.Start(jobs.Loop{Name: "card.double", Turn: jobs.Do(func(ctx context.Context) error { return d.double.Serve(ctx, ln) })})
+	if set.Listen != ln.Addr().String() {
+		set.Listen = ln.Addr().String()
+		err = deps.putDouble(ctx, set)
+	}
+	deps.Log.Info("card double", "url", d.url, "file", doubleFile)
+	return d, err
+}
+
+// listenOn listens on an address, else where the double listened last, else on a free port of this machine.
+func listenOn(ctx context.Context, wanted, last string) (net.Listener, error) {
+	var c net.ListenConfig
+	ln, err := c.Listen(ctx, "tcp", cmp.Or(wanted, last, "127.0.0.1:0"))
+	if err != nil && wanted == "" { // somebody else has the port by now
+		ln, err = c.Listen(ctx, "tcp", "127.0.0.1:0")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("card double: %w: correct %s", err, setDoubleListen)
+	}
+	return ln, nil
+}
+
+// doubleSetting returns the keys of the double, which the first start makes.
+func (d *Deps) doubleSetting(ctx context.Context) (set doubleSetting, err error) {
+	sealed, err := store.Setting(ctx, d.Store, settingDouble)
+	if errors.Is(err, store.ErrNotFound) {
+		set = doubleSetting{Key: "sk_test_" + random(), Secret: "whsec_" + random()}
+		return set, d.putDouble(ctx, set)
+	}
+	if err != nil {
+		return set, err
+	}
+	text, err := d.Ring.Open(sealed, []byte(doubleAAD))
+	if err == nil {
+		err = json.Unmarshal(text, &set)
+	}
+	return set, err
+}
+
+func (d *Deps) putDouble(ctx context.Context, set doubleSetting) error {
+	text, err := json.Marshal(set)
+	if err != nil {
+		return err
+	}
+	sealed, err := d.Ring.Seal(text, []byte(doubleAAD))
+	if err != nil {
+		return err
+	}
+	return d.Store.Tx(ctx, func(tx *store.Tx) error { return store.PutSetting(ctx, tx, settingDouble, sealed) })
+}
+
+// random returns 128 random bits in hexadecimal.
+func random() string {
+	b := make([]byte, 16)
+	_, _ = rand.Read(b) // which never fails
+	return hex.EncodeToString(b)
+}

@@ -1,0 +1,125 @@
+package fiat
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/card"
+	"github.com/tollhq/toll/internal/store"
+)
+
+// inspectTime bounds what [Inspect] asks of the processor, and inspectRows how many records it counts.
+const (
+	inspectTime = 20 * time.Second
+	inspectRows = 1000
+)
+
+// Words of a [Report].
+const (
+	ok      = "ok"
+	warning = "warning"
+	failed  = "failed"
+)
+
+// Report takes a line of toll doctor: the part, how it is (ok, warning or failed), and what to do.
+type Report func(name, status, format string, args ...any)
+
+// Inspect reports what is missing for fiat plans: keys and their mode, the account, permissions, webhook endpoints, the version
+// of the API, and money that no order explains. It changes nothing, here and at the processor.
+func Inspect(ctx context.Context, cfg Config, deps Deps, add Report) {
+	const name = "cards"
+	ctx, cancel := context.WithTimeout(ctx, inspectTime)
+	defer cancel()
+	k, err := cfg.keys()
+	if err == nil && deps.Auth.Environment() == toll.Live {
+		err = cfg.CheckLive()
+	}
+	if err != nil {
+		add(name, failed, "%s", err)
+		return
+	}
+	switch from, missing := cfg.source(deps.Auth.Environment(), k, deps.embedded()); {
+	case cfg.Mode == Off:
+		add(name, ok, "off; fiat plans cannot be ordered")
+		return
+	case from == sourceNone:
+		add(name, warning, "fiat plans cannot be ordered. %s", missing)
+		return
+	case from == sourceDouble:
+		add(name, ok, "test cards only, on the double of Stripe in the service; no money moves")
+	default:
+		inspectAccount(ctx, cfg, &deps, k, add)
+	}
+	inspectRecords(ctx, deps.Store, add)
+}
+
+// inspectAccount reports what the processor says of the key.
+func inspectAccount(ctx context.Context, cfg Config, deps *Deps, k keys, add Report) {
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	defer transport.CloseIdleConnections()
+	rail, err := card.New(card.Config{
+		Store: deps.Store, Environment: deps.Auth.Environment(), SecretKey: k.secret, WebhookSecrets: k.webhook, URL: cfg.URL,
+		HTTP: &http.Client{Transport: transport}, Clock: deps.Clock, Machine: deps.Machine, Log: deps.Log,
+	})
+	var found *card.Account
+	if err == nil {
+		found, err = rail.Check(ctx)
+	}
+	if err != nil {
+		add("cards", failed, "the processor does not take the secret key: %s. Correct %s, or look for Stripe at status.stripe.com", err, setSecretKey)
+		return
+	}
+	mode := "test mode"
+	if found.Live {
+		mode = "live mode"
+	}
+	known, err := store.Setting(ctx, deps.Store, settingAccount)
+	switch {
+	case err != nil && !errors.Is(err, store.ErrNotFound):
+		add("cards", failed, "%s", err)
+	case err == nil && string(known) != found.ID:
+		add("cards", failed, "the key is of the account %s, and this database was used with %s: correct %s", found.ID, known, setSecretKey)
+	default:
+		add("cards", ok, "account %s in %s, %s, API version %s", found.ID, found.Country, mode, found.Version)
+	}
+	if len(found.Missing) > 0 {
+		add("card permissions", failed, "the restricted key lacks %s: add them on Stripe's page of keys", strings.Join(found.Missing, ", "))
+	}
+	inspectWebhooks(deps.PublicURL+deps.Webhook, k, found, add)
+}
+
+// inspectWebhooks compares the endpoints of the account with the address of this service.
+func inspectWebhooks(address string, k keys, found *card.Account, add Report) {
+	const name = "card webhooks"
+	switch {
+	case found.Webhooks == nil:
+		add(name, warning, "the key may not read the webhook endpoints, so nothing is known about %s", address)
+	case !slices.Contains(found.Webhooks, address):
+		add(name, warning, "the account sends no events to %s; payments are found within a minute. Add that endpoint on Stripe's page of webhooks", address)
+	case len(k.webhook) == 0:
+		add(name, warning, "events come to %s and cannot be verified: set %s", address, setWebhookSecret)
+	default:
+		add(name, ok, "%s", address)
+	}
+}
+
+// inspectRecords reports money that waits for an operator.
+func inspectRecords(ctx context.Context, st *store.Store, add Report) {
+	orphans, err := store.CardOrphans(ctx, st, inspectRows)
+	if err == nil && len(orphans) > 0 {
+		add("card money", warning, "%d payments, refunds or disputes at the processor belong to no order, such as %s: %s",
+			len(orphans), orphans[0].Object, orphans[0].Reason)
+	}
+	undecided, e := store.CardPaymentsUndecided(ctx, st, inspectRows)
+	if e == nil && undecided > 0 {
+		add("card money", failed, "%d payments could not be written to their orders; the log says why", undecided)
+	}
+	if err = errors.Join(err, e); err != nil {
+		add("card money", failed, "%s", err)
+	}
+}
