@@ -38,7 +38,7 @@ func orderRoutes() []route {
 			summary: "Open a page on which a person pays a fiat plan", action: createsLive((*handler).openStripePayment, (*handler).checkoutAgain), codes: checkoutCodes,
 		},
 		{
-			op: "receiveStripeEvent", method: "POST", path: Base + "/fiat/stripe/webhook", auth: open, right: public, tag: "Orders",
+			op: "receiveStripeEvent", method: "POST", path: PathStripeEvent, auth: open, right: public, tag: "Orders",
 			anyVersion: true, summary: "Events of the card processor",
 			action: raw(maxStripeEvent, (*handler).stripeHead, (*handler).receiveStripeEvent),
 			codes:  []toll.Code{toll.CodeCardOff, toll.CodeWebhookSignature, toll.CodeBodyTooLarge, toll.CodeDatabaseUnavailable},

@@ -8,6 +8,9 @@ import (
 	"github.com/tollhq/toll"
 )
 
+// PathStripeEvent is where the card processor sends its events.
+const PathStripeEvent = Base + "/fiat/stripe/webhook"
+
 const (
 	// maxStripeEvent bounds an event of the card processor, in bytes.
 	maxStripeEvent = 512 << 10

@@ -21,6 +21,7 @@ import (
 	"github.com/tollhq/toll/internal/checkout"
 	"github.com/tollhq/toll/internal/crypto"
 	"github.com/tollhq/toll/internal/facilitator"
+	"github.com/tollhq/toll/internal/fiat"
 	"github.com/tollhq/toll/internal/seal"
 	"github.com/tollhq/toll/x402"
 )
@@ -92,6 +93,8 @@ type Config struct {
 	Rails checkout.Rails
 	// Chain says where crypto plans are paid. It means nothing when Rails.Crypto is given.
 	Chain crypto.Config
+	// Card says through which account fiat plans are paid. It means nothing when Rails.Card is given.
+	Card fiat.Config
 	// RateLimitKey is how many calls a second an API key may make, RateLimitIP those of an address without a valid one, of
 	// IPv6 those of a /64. Four times as many may come at once. 0 is no limit. Each process counts for itself.
 	RateLimitKey, RateLimitIP int
@@ -105,7 +108,7 @@ type Config struct {
 	// Log is where the service reports; nil is silence. No line carries a key or a token.
 	Log *slog.Logger
 
-	// Tests set these. at is called between the steps of the crypto rail; topUpWait is how long a request waits for the order of
+	// Tests set these. at is called between the steps of the rails; topUpWait is how long a request waits for the order of
 	// missing credits, 0 for the default of the facilitator.
 	at        func(step string)
 	topUpWait time.Duration
@@ -146,7 +149,7 @@ func (c Config) check() error {
 	default:
 		return fmt.Errorf("the token format %q is neither jwt nor x402", c.TokenFormat)
 	}
-	if err := c.Chain.Check(); err != nil {
+	if err := errors.Join(c.Chain.Check(), c.Card.Check()); err != nil {
 		return err
 	}
 	switch facilitator.ExactPolicy(c.Exact) {
@@ -209,7 +212,7 @@ func (c Config) checkLive(publicURL string) error {
 			"digits and mode 0600, kept outside the data directory and its backups, or TOLL_MASTER_KEY to the digits; " +
 			"TOLL_ALLOW_LOCAL_MASTER_KEY=true takes the one that is made in the data directory")
 	}
-	if err := c.Chain.CheckLive(); err != nil {
+	if err := errors.Join(c.Chain.CheckLive(), c.Card.CheckLive()); err != nil {
 		return err
 	}
 	u, err := url.Parse(publicURL)

@@ -20,6 +20,7 @@ import (
 	"github.com/tollhq/toll/internal/checkout"
 	"github.com/tollhq/toll/internal/checkout/railtest"
 	"github.com/tollhq/toll/internal/crypto"
+	"github.com/tollhq/toll/internal/fiat"
 	"github.com/tollhq/toll/internal/server"
 	"github.com/tollhq/toll/internal/store/storetest"
 	"github.com/tollhq/toll/x402"
@@ -35,8 +36,8 @@ var disagreements = map[string]string{}
 var unreachable = map[string]string{
 	"buyPlan success":             "needs the signature of a wallet, which a file cannot make",
 	"signInToPlan success":        "needs the signature of a wallet, which a file cannot make",
-	"receiveStripeEvent success":  "needs the card rail, which checks the signature",
-	"deletePaymentMethod success": "cards are enrolled on a page that comes with the card rail",
+	"receiveStripeEvent success":  "needs an event that the card processor has signed",
+	"deletePaymentMethod success": "needs a card, which a person enrols on a page",
 }
 
 // suite is what the passes have in common: the table of codes, and what has been seen of each operation.
@@ -203,10 +204,10 @@ func (s *suite) all(t *testing.T, v storetest.Variant, brand x402.Namespace, pre
 		need string
 		cfg  server.Config
 	}{
-		{"", server.Config{Chain: crypto.Config{Mode: crypto.Off}}},
+		{"", server.Config{Chain: crypto.Config{Mode: crypto.Off}, Card: fiat.Config{Mode: fiat.Off}}},
 		{"embedded-chain", server.Config{Chain: crypto.Config{Mode: crypto.Embedded, Mirror: true}}},
 		{"rail", server.Config{Rails: checkout.Rails{Crypto: railtest.New(), Card: page}}},
-		{"rate-limit", server.Config{RateLimitKey: 1, RateLimitIP: 1, Chain: crypto.Config{Mode: crypto.Off}}},
+		{"rate-limit", server.Config{RateLimitKey: 1, RateLimitIP: 1, Chain: crypto.Config{Mode: crypto.Off}, Card: fiat.Config{Mode: fiat.Off}}},
 	} {
 		service := s.start(t, v, brand, prefix, kind.cfg)
 		service.run(t, slices.DeleteFunc(slices.Clone(files), func(f conformanceFile) bool {

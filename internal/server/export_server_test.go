@@ -4,6 +4,7 @@ import (
 	"context"
 	"testing"
 
+	"github.com/tollhq/toll/internal/rail"
 	"github.com/tollhq/toll/internal/store"
 )
 
@@ -31,3 +32,6 @@ func KeepBrand(
 ) error {
 	return c.keepBrand(ctx, st, "")
 }
+
+// CardRailOf returns the card rail of a service.
+func CardRailOf(s *Server) rail.Rail { return s.cards.Rail() }

@@ -75,11 +75,22 @@ func closeService(s *server.Server) error {
 // start runs a service in this process until the test ends, and returns its address.
 func start(t *testing.T, cfg server.Config) (*server.Server, string) {
 	t.Helper()
-	s := open(t, cfg)
+	return startOn(t, cfg, listenAnywhere(t))
+}
+
+func listenAnywhere(t *testing.T) net.Listener {
+	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
+	return ln
+}
+
+// startOn is start on a listener, whose address the configuration may have.
+func startOn(t *testing.T, cfg server.Config, ln net.Listener) (*server.Server, string) {
+	t.Helper()
+	s := open(t, cfg)
 	ctx, stop := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- s.Serve(ctx, ln) }()

@@ -9,6 +9,7 @@ import (
 
 	"github.com/tollhq/toll/internal/backup"
 	"github.com/tollhq/toll/internal/crypto"
+	"github.com/tollhq/toll/internal/fiat"
 	"github.com/tollhq/toll/internal/store"
 )
 
@@ -63,6 +64,7 @@ func Inspect(ctx context.Context, cfg Config) []Check {
 		add("public address", CheckOK, "%s", address)
 	}
 	crypto.Inspect(ctx, cfg.Chain, f.chainDeps(cfg, nil), add)
+	fiat.Inspect(ctx, cfg.Card, f.cardDeps(cfg), add)
 	return checks
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/tollhq/toll/internal/crypto"
 	"github.com/tollhq/toll/internal/events"
 	"github.com/tollhq/toll/internal/facilitator"
+	"github.com/tollhq/toll/internal/fiat"
 	"github.com/tollhq/toll/internal/jobs"
 	"github.com/tollhq/toll/internal/ledger"
 	"github.com/tollhq/toll/internal/metrics"
@@ -40,6 +41,7 @@ type Server struct {
 	events      *events.Events
 	oauth       *oauth.OAuth
 	chain       *crypto.Network // off when the crypto rail was given
+	cards       *fiat.Processor // off when the card rail was given
 	handler     http.Handler
 	metrics     *metrics.Metrics // nil: not wanted
 	probe       probe
@@ -75,7 +77,6 @@ func New(ctx context.Context, cfg Config) (_ *Server, err error) {
 	if err := s.connect(ctx); err != nil {
 		return nil, err
 	}
-	s.jobs.OnStop("chain", s.chain.Close)
 	cfg = s.cfg
 	s.queue = jobs.NewQueue(base.store, base.clock.now, cfg.Log)
 	s.checkout = checkout.New(checkout.Deps{
@@ -110,6 +111,7 @@ func New(ctx context.Context, cfg Config) (_ *Server, err error) {
 		Store: base.store, Auth: a, Facilitator: s.facilitator, Checkout: s.checkout, Ledger: s.ledger, Events: s.events, Namespace: cfg.Namespace,
 		Environment: a.Environment(), PublicURL: s.PublicURL(), Release: cfg.Release, Clock: cfg.Clock, Log: cfg.Log, Ready: s.ready,
 		TestClock: &api.TestClock{Ahead: base.clock.ahead, Advance: s.advance}, Chain: s.shownChain(), Proof: s.chain.Proof(),
+		StripeEvent: s.cards.Receive(), Machine: base.clock.machine,
 		Seal: base.ring.Seal, Open: base.ring.Open, Quotas: cfg.Quotas, Limits: limits, OrderWait: s.orderWait(), CloseReads: cfg.CloseReads,
 	}))
 	s.queue.Handle(store.JobEndKey, a.FinishKey)
@@ -117,12 +119,13 @@ func New(ctx context.Context, cfg Config) (_ *Server, err error) {
 	if s.chain.Rail() != nil {
 		s.queue.Handle(store.JobDecide, s.chain.DecideAgain)
 	}
+	s.cards.Handle(s.queue)
 	if base.store.Engine() == store.SQLite { // there is one service on a directory
 		if err := base.store.Tx(ctx, func(tx *store.Tx) error { return store.FreeHeld(ctx, tx) }); err != nil {
 			return nil, err
 		}
 	}
-	if err := s.chain.Start(ctx); err != nil {
+	if err := errors.Join(s.chain.Start(ctx), s.cards.Start(ctx)); err != nil {
 		return nil, err
 	}
 	s.jobs.OnStop("oauth", func(context.Context) error { s.oauth.Close(); return nil })
@@ -132,18 +135,33 @@ func New(ctx context.Context, cfg Config) (_ *Server, err error) {
 	return s, nil
 }
 
-// connect opens the chain of the settings, and takes it as the crypto rail, unless one was given.
+// connect opens the chain and the card processor of the settings, and takes them as rails, unless those were given.
 func (s *Server) connect(ctx context.Context) (err error) {
-	settings := s.cfg.Chain
+	chain, cards := s.cfg.Chain, s.cfg.Card
 	if s.cfg.Rails.Crypto != nil {
-		settings = crypto.Config{Mode: crypto.Off}
+		chain = crypto.Config{Mode: crypto.Off}
+	}
+	if s.cfg.Rails.Card != nil {
+		cards = fiat.Config{Mode: fiat.Off}
 	}
 	deps := s.base.chainDeps(s.cfg, s.ledger)
 	deps.Jobs = s.jobs
-	if s.chain, err = crypto.New(ctx, settings, deps); err == nil && s.cfg.Rails.Crypto == nil {
+	if s.chain, err = crypto.New(ctx, chain, deps); err != nil {
+		return err
+	}
+	s.jobs.OnStop("chain", s.chain.Close)
+	cardDeps := s.base.cardDeps(s.cfg)
+	cardDeps.Jobs = s.jobs
+	if s.cards, err = fiat.New(ctx, cards, cardDeps); err != nil {
+		return err
+	}
+	if s.cfg.Rails.Crypto == nil {
 		s.cfg.Rails.Crypto = s.chain.Rail()
 	}
-	return err
+	if s.cfg.Rails.Card == nil {
+		s.cfg.Rails.Card = s.cards.Rail()
+	}
+	return nil
 }
 
 // chainDeps is what the chain has of a database; books are nil where nothing is mirrored.
@@ -151,6 +169,14 @@ func (f *foundation) chainDeps(cfg Config, books *ledger.Ledger) crypto.Deps {
 	return crypto.Deps{
 		Store: f.store, Ring: f.ring, Auth: f.auth, Ledger: books,
 		Clock: f.clock.now, Machine: f.clock.machine, Log: cfg.Log, Data: cfg.Data, At: cfg.at,
+	}
+}
+
+// cardDeps is what the card rail has of a database.
+func (f *foundation) cardDeps(cfg Config) fiat.Deps {
+	return fiat.Deps{
+		Store: f.store, Ring: f.ring, Auth: f.auth, Clock: f.clock.now, Machine: f.clock.machine, Log: cfg.Log, Data: cfg.Data, At: cfg.at,
+		PublicURL: publicURL(f.auth.Issuer()), Listen: cfg.listenURL(), Webhook: api.PathStripeEvent,
 	}
 }
 
@@ -186,6 +212,9 @@ func (s *Server) PublicURL() string { return publicURL(s.base.auth.Issuer()) }
 // Chain returns the chain of the service, which may be off.
 func (s *Server) Chain() *crypto.Network { return s.chain }
 
+// CardDouble returns the address of the double of the card processor in this process, "" when there is none.
+func (s *Server) CardDouble() string { return s.cards.Double() }
+
 // Environment returns the environment of the database.
 func (s *Server) Environment() toll.Environment { return s.base.auth.Environment() }
 
@@ -201,7 +230,7 @@ func (s *Server) Facilitator(caller toll.Address) x402.Facilitator { return s.fa
 // ready says what works, from memory: it waits for nothing. Only the database decides whether
 // requests can be served.
 func (s *Server) ready(context.Context) map[string]string {
-	checks := map[string]string{"database": "ok", "chain": s.chain.State(), "card": "off"}
+	checks := map[string]string{"database": "ok", "chain": s.chain.State(), "card": s.cards.State()}
 	if s.databaseFailure() != nil {
 		checks["database"] = "failing"
 	}
