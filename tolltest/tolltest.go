@@ -119,6 +119,7 @@ func Start(opts ...Option) (_ *Service, err error) {
 	ctx, stop := context.WithCancel(context.Background())
 	s.stop = stop
 	cfg := server.Config{Data: s.dir, Listen: ln.Addr().String(), Clock: s.clock, LoopbackWebhooks: true}
+	cfg.Card.Mode = "off"
 	if s.rail != nil {
 		card := railtest.New()
 		card.Behave(railtest.Behaviour{Person: true})

@@ -170,6 +170,11 @@ func addWithEnv(cmd *cobra.Command, flags *pflag.FlagSet) {
 // secret takes a value from an environment variable alone.
 func secret(cmd *cobra.Command, into *string, name string) {
 	cmd.Flags().StringVar(into, name, "", "")
+	ofEnvironment(cmd, name)
+}
+
+// ofEnvironment has a flag be set by its environment variable alone.
+func ofEnvironment(cmd *cobra.Command, name string) {
 	env(cmd.Flags(), name)
 	annotate(cmd.Flags(), name, annotationSecret, "yes")
 	cmd.Flags().Lookup(name).Hidden = true

@@ -39,6 +39,7 @@ Nothing is changed. Exit code 1 when something does not work; warnings do not co
 	storeFlags(c, &cfg)
 	c.Flags().Lookup("key-prefix").Hidden = true
 	whereFlags(c, &cfg.Chain)
+	cardFlags(c, &cfg.Card)
 	c.Flags().StringVar(&operator, "metrics-listen", "", "address of the operator's listener, to look at the background work of the service")
 	env(c.Flags(), "metrics-listen")
 	c.Annotations = withoutProfile

@@ -50,6 +50,7 @@ all of them need the same master key file. SIGTERM ends it in order: what is in 
 	storeFlags(c, &f.cfg)
 	quotaFlags(c, &f.cfg)
 	chainFlags(c, &f.cfg.Chain)
+	cardFlags(c, &f.cfg.Card)
 	fl := pflag.NewFlagSet("serve", pflag.ContinueOnError)
 	fl.StringVar(&f.cfg.Listen, "listen", server.DefaultListen, "address to listen on")
 	fl.StringVar(&f.cfg.PublicURL, "public-url", "", "address under which callers reach the service; default that of the first start")
