@@ -126,7 +126,7 @@ func (s *scene) audit() {
 		"orders without their lot": `SELECT count(*) FROM orders o LEFT JOIN lots l ON l.account_id = o.account_id AND l.ref = o.order_id
 			AND l.granted = o.credits WHERE o.status IN ('confirmed', 'final') AND l.lot_id IS NULL`,
 		"lots without their order": `SELECT count(*) FROM lots l LEFT JOIN orders o ON o.account_id = l.account_id AND l.ref = o.order_id
-			WHERE substr(l.ref, 1, 5) <> 'mint:' AND o.order_id IS NULL`,
+			WHERE substr(l.ref, 1, 5) NOT IN ('mint:', 'back:') AND o.order_id IS NULL`,
 		"plans whose orders are miscounted": `SELECT count(*) FROM plan_orders p WHERE p.orders <>
 			(SELECT count(*) FROM orders o WHERE o.plan_id = p.plan_id AND o.status <> 'failed')`,
 		"accounts whose orders are miscounted": `SELECT count(*) FROM accounts a WHERE a.orders <>

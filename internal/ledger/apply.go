@@ -3,6 +3,7 @@ package ledger
 import (
 	"errors"
 	"slices"
+	"strings"
 
 	"github.com/tollhq/toll"
 )
@@ -154,7 +155,7 @@ func (s *state) endLots() error {
 		l.changed = true
 		if l.oldEnd != 0 {
 			l.taken += lose
-			s.enter(KindTakeBack, lose, l.ref)
+			s.enter(KindTakeBack, lose, strings.TrimPrefix(l.ref, backRef))
 		} else {
 			s.enter(KindExpire, lose, l.ref)
 		}

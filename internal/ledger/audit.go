@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/store"
@@ -81,6 +82,7 @@ func (l *Ledger) auditAccount(ctx context.Context, a Account) ([]Finding, error)
 type auditor struct {
 	a     Account
 	found []Finding
+	taken map[string]toll.Credits // taken back less returned, by the order that the entries name
 }
 
 func (x *auditor) check(ok bool, invariant, format string, args ...any) {
@@ -90,7 +92,7 @@ func (x *auditor) check(ok bool, invariant, format string, args ...any) {
 }
 
 func (l *Ledger) auditOnce(ctx context.Context, a Account) ([]Finding, error) {
-	x := &auditor{a: a}
+	x := &auditor{a: a, taken: map[string]toll.Credits{}}
 	x.check(a.ID == NewAccountID(a.Plan, a.Subscriber), "I1", "id does not belong to plan %s and subscriber %s", a.Plan, a.Subscriber)
 	x.check(a.Minted-a.Burned-a.Expired-a.TakenBack+a.Returned == a.Balance, "I1", "minted %d + returned %d != balance %d + burned %d + expired %d + taken back %d",
 		a.Minted, a.Returned, a.Balance, a.Burned, a.Expired, a.TakenBack)
@@ -120,6 +122,12 @@ func (l *Ledger) auditEntries(ctx context.Context, x *auditor) error {
 			x.check(e.Commitment == e.commit(previous.Commitment), "I19", "the commitment of entry %d does not recompute", e.Seq)
 			x.check(e.BalanceAfter == previous.BalanceAfter+toll.Credits(e.Kind.sign())*e.Amount, "I2", "balance after entry %d is %d", e.Seq, e.BalanceAfter)
 			sums[e.Kind] += e.Amount
+			switch order := strings.TrimPrefix(e.Ref, backRef); e.Kind { // an earlier release names the lot
+			case KindTakeBack:
+				x.taken[order] += e.Amount
+			case KindReturn:
+				x.taken[order] -= e.Amount
+			}
 			if e.Kind == KindBurn {
 				burns[e.Ref]++
 				x.check(burns[e.Ref] == 1, "I5", "request %s was burned twice", e.Ref)
@@ -148,7 +156,42 @@ func (l *Ledger) auditLots(ctx context.Context, x *auditor) error {
 		FROM lots WHERE account_id = $1`, x.a.ID[:]).Scan(&sum, &n, &bad)
 	x.check(sum == int64(x.a.Balance), "I2", "%d lots sum to %d, the balance is %d", n, sum, x.a.Balance)
 	x.check(bad == 0, "I3", "%d lots are out of range", bad)
-	return err
+	if err != nil {
+		return err
+	}
+	return l.auditTaken(ctx, x)
+}
+
+// auditTaken proves that what entries took back of an order is what its lots say, and that a lot and the one to which credits
+// of it were moved hold no more than was granted.
+func (l *Ledger) auditTaken(ctx context.Context, x *auditor) error {
+	lots, err := store.All(ctx, l.st, func(scan func(dest ...any) error) (*lotRow, error) {
+		r := &lotRow{}
+		return r, scan(r.scanInto()...)
+	}, `SELECT `+lotColumns+` FROM lots WHERE account_id = $1 AND (taken <> 0 OR lot_id < 0
+		OR lot_id IN (SELECT -lot_id FROM lots WHERE account_id = $1 AND lot_id < 0)) ORDER BY lot_id DESC`, x.a.ID[:])
+	if err != nil {
+		return err
+	}
+	byRef := map[string]*lotRow{}
+	for _, r := range lots { // moved ones come last
+		order, isBack := strings.CutPrefix(r.ref, backRef)
+		x.check(isBack == (r.id < 0), "I1", "lot %s has the number %d", r.ref, r.id)
+		x.taken[order] -= r.taken
+		byRef[r.ref] = r
+		if !isBack {
+			continue
+		}
+		of := byRef[order]
+		x.check(of != nil && of.id == -r.id && of.granted == r.granted, "I1", "lot %s belongs to no order", r.ref)
+		if of != nil {
+			x.check(of.remaining+of.taken+r.remaining+r.taken <= of.granted, "I3", "lots of order %s hold more than its %d", order, of.granted)
+		}
+	}
+	for order, n := range x.taken {
+		x.check(n == 0, "I1", "entries take back %d more of order %s than its lots say", n, order)
+	}
+	return nil
 }
 
 // Requests are found by the entries that settled them and by their open holds, as no index leads from an account to all

@@ -178,6 +178,18 @@ func (t *Tx) Return(order string, permission toll.Hash) (TakenBack, error) {
 	return t.move(giveBack{lotMove{t.id, order, permission}})
 }
 
+// TakeBackTo sets how many credits of an order are out of use because money of it went back, up or
+// down: as far as they are unspent, and what open holds need when these end. The order stays paid, and
+// account and permission keep their counts. All of its credits end the lot; with fewer it has the end
+// that it was granted with. A repeat moves nothing, but finds what holds have left since.
+//
+// Amount of the answer is negative when credits returned. Taken and Left are what is taken back and
+// what open holds keep of it. Refusals: NotMinted, also for a lot that was taken back whole by
+// [Tx.TakeBack], and Overflow.
+func (t *Tx) TakeBackTo(order string, total toll.Credits) (TakenBack, error) {
+	return t.move(takeBackTo{t.id, order, total})
+}
+
 func (t *Tx) move(op operation) (TakenBack, error) {
 	answer, err := t.do(op)
 	moved, _ := answer.(TakenBack)

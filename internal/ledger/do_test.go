@@ -35,6 +35,14 @@ func (b *bench) giveBack(ref string) (moved ledger.TakenBack, err error) {
 	return moved, err
 }
 
+func (b *bench) takeBackTo(ref string, total toll.Credits) (moved ledger.TakenBack, err error) {
+	err = b.Do(b.ctx, ledger.NewAccountID(plan, subscriber), func(t *ledger.Tx) error {
+		moved, err = t.TakeBackTo(ref, total)
+		return err
+	})
+	return moved, err
+}
+
 // An error of the function rolls the credits back, and a mint says whether its lot was there already.
 func TestDo_MintRollsBackWithItsRecords(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, st *store.Store) {

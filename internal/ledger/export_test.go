@@ -1,6 +1,10 @@
 package ledger
 
-import "time"
+import (
+	"time"
+
+	"github.com/tollhq/toll"
+)
 
 // SetFailpoint makes the writer call f at its steps: begin, locked, decided, written (not on PostgreSQL,
 // which gets what is written and the commit in one trip), committed; and a handle at locked and written.
@@ -24,3 +28,6 @@ const PermissionsOfKeySQL = sqlPermissionsOfKey
 
 // Trips returns how many round trips a handle has made.
 func Trips(t *Tx) int { return t.trips }
+
+// Commit returns the commitment of an entry after another one.
+func Commit(e Entry, previous toll.Hash) toll.Hash { return e.commit(previous) }

@@ -28,6 +28,7 @@ type model struct {
 }
 
 type modelLot struct {
+	id       int
 	ref      string
 	granted  toll.Credits
 	left     toll.Credits
@@ -35,6 +36,7 @@ type modelLot struct {
 	reversed bool
 	oldEnd   time.Time
 	taken    toll.Credits
+	back     *modelLot // what money that went back took out of use; nil: nothing
 }
 
 type modelRequest struct {
@@ -54,7 +56,7 @@ type modelPermission struct {
 }
 
 func (m *model) balance() (n toll.Credits) {
-	for _, l := range m.lots {
+	for _, l := range m.ordered() {
 		n += l.left
 	}
 	return n
@@ -75,10 +77,15 @@ func (m *model) available() toll.Credits { h, _ := m.held(nil); return m.balance
 // ordered returns the lots soonest end first, never-ending last, ties in order of creation.
 func (m *model) ordered() []*modelLot {
 	ls := slices.Clone(m.lots)
-	slices.SortStableFunc(ls, func(a, b *modelLot) int {
+	for _, l := range m.lots {
+		if l.back != nil {
+			ls = append(ls, l.back)
+		}
+	}
+	slices.SortFunc(ls, func(a, b *modelLot) int {
 		switch {
 		case a.end.Equal(b.end):
-			return 0
+			return a.id - b.id
 		case a.end.IsZero():
 			return 1
 		case b.end.IsZero():
@@ -152,6 +159,46 @@ func (m *model) endLots(at time.Time) {
 			}
 		}
 	}
+}
+
+// takeBackTo moves one credit after the other.
+func (m *model) takeBackTo(l *modelLot, total toll.Credits) ledger.Refused {
+	if l.reversed {
+		return ledger.NotMinted
+	}
+	total = min(max(total, 0), l.granted)
+	whole := total == l.granted
+	soonest := func(end time.Time) time.Time {
+		if end.IsZero() || end.After(m.now) {
+			return m.now
+		}
+		return end
+	}
+	if b := l.back; b == nil && (whole || total > 0 && l.left > 0) {
+		l.back = &modelLot{id: -l.id, ref: "back:" + l.ref, end: soonest(l.end), reversed: true, oldEnd: l.end}
+	} else if b == nil {
+		return ""
+	}
+	b := l.back
+	for b.taken+b.left < total && l.left > 0 {
+		l.left--
+		b.left++
+	}
+	for b.taken+b.left > total {
+		if b.left > 0 {
+			b.left--
+		} else {
+			b.taken--
+		}
+		l.left++
+	}
+	if whole {
+		l.end = soonest(l.end)
+	} else {
+		l.end = b.oldEnd
+	}
+	m.tick()
+	return ""
 }
 
 func (m *model) over(l *modelLot) bool { return !l.end.IsZero() && !l.end.After(m.now) }
@@ -319,10 +366,28 @@ func runModel(b *bench, rnd *rand.Rand, steps int) {
 		var what string
 		var err error
 		var want ledger.Refused
-		switch k := rnd.IntN(100); {
+		switch k := rnd.IntN(105); {
+		case k >= 100 && len(m.lots) > 0:
+			l := m.lots[max(0, len(m.lots)-1-rnd.IntN(6))]
+			total := toll.Credits(rnd.IntN(int(l.granted) + 1))
+			if rnd.IntN(3) == 0 {
+				total = []toll.Credits{-1, 0, l.granted, l.granted + 1}[rnd.IntN(4)]
+			}
+			what = fmt.Sprintf("take back %s to %d", l.ref, total)
+			want = m.takeBackTo(l, total)
+			var moved ledger.TakenBack
+			moved, err = b.takeBackTo(l.ref, total)
+			for range rnd.IntN(2) { // a repeat moves nothing
+				if moved, err = b.takeBackTo(l.ref, total); err == nil && moved.Amount != 0 {
+					b.Fatalf("step %d: %s: moved %d again", step, what, moved.Amount)
+				}
+			}
+			if back := l.back; err == nil && back != nil && (moved.Taken != back.taken || moved.Left != back.left || moved.Granted != l.granted) {
+				b.Fatalf("step %d: %s: %+v, want %+v", step, what, moved, back)
+			}
 		case k < 10:
 			n, ref := toll.Credits(1+rnd.IntN(60)), fmt.Sprint("o", len(m.lots))
-			l := &modelLot{ref: ref, granted: n, left: n}
+			l := &modelLot{id: len(m.lots) + 1, ref: ref, granted: n, left: n}
 			if rnd.IntN(3) > 0 {
 				l.end = m.now.Add(time.Duration(1+rnd.IntN(4)) * 20 * time.Second)
 			}
@@ -435,7 +500,7 @@ func (m *model) compare(b *bench, step int, what string) {
 	b.must(err)
 	var want []*modelLot
 	for _, l := range m.ordered() {
-		if l.left > 0 {
+		if l.left > 0 && l.id > 0 {
 			want = append(want, l)
 		}
 	}

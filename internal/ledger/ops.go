@@ -453,6 +453,77 @@ func (o giveBack) apply(s *state, _ bool) (any, error) {
 	return answer, s.endLots()
 }
 
+// backRef begins the ref of a lot that holds the credits which money took out of use while their
+// order stays paid. The rest of the ref is that of the lot that they came from. Such a lot has ended,
+// so what open holds need of it is taken when they end, as of every ended lot. Its number is that of
+// the other lot, negative, granted is what it can ever hold, and oldEnd is the end of the other lot.
+const backRef = "back:"
+
+// takeBackTo sets how many credits of an order are out of use.
+type takeBackTo struct {
+	account AccountID
+	ref     string
+	total   toll.Credits
+}
+
+func (o takeBackTo) accountID() AccountID { return o.account }
+
+func (o takeBackTo) needs(n *needs) {
+	n.refs, n.ends = append(n.refs, o.ref, backRef+o.ref), true
+}
+
+func (o takeBackTo) apply(s *state, _ bool) (any, error) {
+	l, b := s.refs[o.ref], s.refs[backRef+o.ref]
+	if l == nil || l.oldEnd != 0 {
+		return nil, refuse(NotMinted)
+	}
+	total := min(max(o.total, 0), l.granted)
+	whole := total > 0 && total == l.granted
+	if b == nil {
+		b = &lotRow{id: -l.id, ref: backRef + l.ref, granted: l.granted, endsAt: min(l.endsAt, s.now), oldEnd: l.endsAt}
+	}
+	// What was burned out of b is out of use no more: it was used.
+	out, taken := b.taken+b.remaining, b.taken
+	more := min(max(total-out, 0), l.remaining)
+	fewer := max(out-total, 0)
+	back := max(fewer-b.remaining, 0)
+	if back > math.MaxInt64-s.account.Balance || back > toll.MaxCredits-s.account.Minted-s.account.Returned {
+		return nil, refuse(Overflow)
+	}
+	end := b.oldEnd
+	if whole {
+		end = min(l.endsAt, s.now)
+	}
+	if more > 0 || fewer > 0 || end != l.endsAt {
+		s.refs[b.ref], l.changed, b.changed, s.accountChanged = b, true, true, true
+		s.dropLot(l)
+		s.dropLot(b)
+		l.remaining += fewer - more
+		b.remaining += more - (fewer - back)
+		b.taken -= back
+		if end != l.endsAt {
+			l.endsAt = end
+			s.movePeriod(l)
+		}
+		if back > 0 {
+			s.enter(KindReturn, back, l.ref)
+		}
+		for _, lot := range []*lotRow{l, b} {
+			if lot.remaining > 0 {
+				s.addLot(lot)
+			}
+		}
+		if err := s.endLots(); err != nil {
+			return nil, err
+		}
+	}
+	t := TakenBack{Amount: b.taken - taken, Balance: s.account.Balance, Granted: l.granted, Taken: b.taken, Left: b.remaining}
+	if t.Amount != 0 {
+		t.Transaction = s.account.Commitment
+	}
+	return t, nil
+}
+
 // movePeriod sets the end of the period anew after the end of a lot was moved.
 func (s *state) movePeriod(l *lotRow) {
 	s.ends[l.id] = l.endsAt

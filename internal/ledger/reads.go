@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -41,9 +42,10 @@ func (l *Ledger) AccountsOf(ctx context.Context, subscriber toll.Address, limit 
 	return store.All(ctx, l.st, into(scanAccount), sqlAccountsOf, subscriber.Lower(), limit)
 }
 
-// Lots returns the lots of an account with credits left, in burn order, at most 1,024.
+// Lots returns the lots of an account with credits left, in burn order, at most 1,024. What open holds
+// keep of credits that [Tx.TakeBackTo] takes is not among them.
 func (l *Ledger) Lots(ctx context.Context, id AccountID) ([]Lot, error) {
-	return store.All(ctx, l.st, func(scan func(dest ...any) error) (lot Lot, err error) {
+	lots, err := store.All(ctx, l.st, func(scan func(dest ...any) error) (lot Lot, err error) {
 		var r lotRow
 		err = scan(r.scanInto()...)
 		if lot = (Lot{ID: r.id, Ref: r.ref, Granted: r.granted, Remaining: r.remaining}); r.endsAt != never {
@@ -51,6 +53,7 @@ func (l *Ledger) Lots(ctx context.Context, id AccountID) ([]Lot, error) {
 		}
 		return lot, err
 	}, sqlLotsTo[lotDepths[1]], id[:])
+	return slices.DeleteFunc(lots, func(l Lot) bool { return strings.HasPrefix(l.Ref, backRef) }), err
 }
 
 // Snapshot returns an account and one permission of it: zero values for what does not exist.

@@ -38,6 +38,9 @@ var fanOut = map[string]string{
 	"auditTakenBack":      "the auditor goes through all accounts",
 	"auditPermissions":    "the auditor goes through all accounts",
 	"auditTransactions":   "the auditor goes through all accounts",
+	"auditRefunded":       "the auditor goes through all accounts",
+	"auditBack":           "the auditor goes through all accounts",
+	"OpenDisputes":        "a delegation pays orders of several accounts",
 	"sqlMirrorBurns":      "the mirror goes through the accounts of mirrored plans",
 
 	"sqlPermissionsOfKey":        "an API key that is revoked ends permissions of several plans",

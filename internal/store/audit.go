@@ -26,6 +26,12 @@ const (
 	auditTakenBack = `SELECT o.order_id FROM orders o JOIN lots l ON l.account_id = o.account_id AND l.ref = o.order_id
 		WHERE o.reversed = 1 AND (o.taken_back + o.loss + o.held_back <> l.granted OR o.taken_back > l.taken
 			OR o.held_back = 0 AND (o.taken_back <> l.taken OR l.remaining <> 0))`
+	auditRefunded = `SELECT o.order_id FROM orders o LEFT JOIN lots b ON b.account_id = o.account_id AND b.ref = 'back:' || o.order_id
+		WHERE (o.refunded_cents > 0 OR o.dispute IS NOT NULL) AND (o.status <> 'confirmed' OR o.refunded_credits > COALESCE(b.taken, 0)
+			OR o.refunded_credits + o.loss + o.held_back > o.credits
+			OR o.held_back = 0 AND (o.refunded_credits <> COALESCE(b.taken, 0) OR COALESCE(b.remaining, 0) <> 0))`
+	auditBack = `SELECT b.ref FROM lots b LEFT JOIN orders o ON o.account_id = b.account_id AND b.ref = 'back:' || o.order_id
+		WHERE b.lot_id < 0 AND b.taken + b.remaining > 0 AND (o.order_id IS NULL OR COALESCE(o.refunded_cents, 0) = 0 AND o.dispute IS NULL)`
 	auditPermissions = `SELECT p.scheme FROM permissions p
 		LEFT JOIN (SELECT account_id, permission_hash, COUNT(*) AS n FROM orders
 			WHERE permission_hash IS NOT NULL AND status <> 'failed' GROUP BY account_id, permission_hash) o
@@ -47,6 +53,8 @@ func AuditOrders(ctx context.Context, q Querier) ([]string, error) {
 		{"a plan does not count its orders: ", auditPlaces},
 		{"an order and its credits disagree: ", auditMints},
 		{"an order and what was taken back of its credits disagree: ", auditTakenBack},
+		{"an order and what went back of its money disagree: ", auditRefunded},
+		{"credits are out of use for an order whose money did not go back: ", auditBack},
 		{"a permission does not count its orders, of scheme ", auditPermissions},
 		{"an order and the payment under its delegation disagree: ", auditTransactions},
 	} {

@@ -1,0 +1,242 @@
+package ledger_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/ledger"
+	"github.com/tollhq/toll/internal/store"
+	"github.com/tollhq/toll/internal/store/storetest"
+)
+
+// sold mints 100 credits of an order until a time.
+func (b *bench) sold(ref string, end time.Time) {
+	b.Helper()
+	_, err := b.Mint(b.ctx, ledger.MintOp{Plan: plan, Subscriber: subscriber, Amount: 100, EndsAt: end, Ref: ref, Order: true})
+	b.must(err)
+}
+
+// back sets what is out of use of an order, twice, and compares what became of its credits.
+func (b *bench) back(ref string, total, taken, left toll.Credits) {
+	b.Helper()
+	for range 2 {
+		got, err := b.takeBackTo(ref, total)
+		b.must(err)
+		if got.Taken != taken || got.Left != left || got.Granted != 100 {
+			b.Fatalf("%+v, want %d taken and %d left", got, taken, left)
+		}
+	}
+	audit(b, b.Ledger)
+}
+
+// T83: credits go as far as they are unspent; what holds need goes when they end, or was used by then.
+func TestT83_TakeBackTo(t *testing.T) {
+	storetest.Each(t, func(t *testing.T, st *store.Store) {
+		b := open(t, st)
+		perm := b.permission(0)
+		account := ledger.NewAccountID(plan, subscriber)
+		settle := func(id string, n toll.Credits) {
+			t.Helper()
+			_, err := b.Settle(b.ctx, settleOp(perm, id, n))
+			b.must(err)
+		}
+		hold := func(n toll.Credits) string {
+			t.Helper()
+			h, err := b.Hold(b.ctx, b.holdOp(perm, n))
+			b.must(err)
+			return h.RequestID
+		}
+		// 60 are left of 100, 30 of them held, 50 are to go.
+		b.sold("a", time.Time{})
+		settle("a1", 40)
+		held := hold(30)
+		b.back("a", 50, 30, 20)
+		b.balance(30, 30)
+		if lots, err := b.Lots(b.ctx, account); err != nil || len(lots) != 1 || lots[0].Ref != "a" || lots[0].Remaining != 10 {
+			t.Fatalf("%+v, %v", lots, err)
+		}
+		settle(held, 30) // 20 of those that were to go, and 10 of the others
+		b.back("a", 50, 30, 0)
+		b.balance(0, 0)
+		// The money comes back: so do the credits that were taken, and no others.
+		b.back("a", 0, 0, 0)
+		b.balance(30, 0)
+		b.back("a", 100, 30, 0)
+		b.balance(0, 0)
+		if a, err := b.Account(b.ctx, account); err != nil || a.Subscribed(b.clock.now()) || a.Orders != 1 {
+			t.Fatalf("%+v, %v", a, err)
+		}
+
+		// A hold that settles less than it held leaves credits that a repeat finds.
+		b.sold("b", time.Time{})
+		settle("b1", 40)
+		held = hold(60)
+		b.back("b", 50, 0, 50)
+		settle(held, 10)
+		b.balance(10, 0)
+		b.back("b", 50, 50, 0)
+		b.balance(0, 0)
+
+		// Down again while holds keep credits: first what they keep, then what is taken.
+		b.sold("c", time.Time{})
+		held = hold(40)
+		b.back("c", 80, 60, 20)
+		before, err := b.Account(b.ctx, account)
+		b.must(err)
+		b.back("c", 70, 60, 10)
+		if a, err := b.Account(b.ctx, account); err != nil || a.Returned != before.Returned || a.Seq != before.Seq {
+			t.Fatalf("%+v, %v", a, err)
+		}
+		b.back("c", 20, 20, 0)
+		b.balance(80, 40)
+		_, err = b.Release(b.ctx, account, held)
+		b.must(err)
+		b.back("c", 20, 20, 0)
+		b.balance(80, 0)
+
+		// Other credits stand in for what a hold needs.
+		held = hold(60)
+		b.sold("d", b.clock.now().Add(time.Hour))
+		b.back("c", 100, 100, 0)
+		b.balance(100, 60)
+		_, err = b.Release(b.ctx, account, held)
+		b.must(err)
+
+		// All of the credits end the period of an order, and fewer bring it back. After its end what returns expires.
+		b.back("b", 100, 50, 0)
+		b.back("d", 100, 100, 0)
+		if a, err := b.Account(b.ctx, account); err != nil || a.Subscribed(b.clock.now()) {
+			t.Fatalf("%+v, %v", a, err)
+		}
+		b.back("d", 99, 99, 0)
+		if a, err := b.Account(b.ctx, account); err != nil || !a.Subscribed(b.clock.now()) {
+			t.Fatalf("%+v, %v", a, err)
+		}
+		b.clock.add(2 * time.Hour)
+		b.back("d", 0, 0, 0)
+		b.balance(0, 0)
+		if a, err := b.Account(b.ctx, account); err != nil || a.Expired != 100 {
+			t.Fatalf("%+v, %v", a, err)
+		}
+	})
+}
+
+func TestTakeBackTo_Refusals(t *testing.T) {
+	storetest.Each(t, func(t *testing.T, st *store.Store) {
+		b := open(t, st)
+		b.sold("a", time.Time{})
+		if _, err := b.takeBackTo("none", 1); !ledger.IsRefused(err, ledger.NotMinted) {
+			t.Fatal(err)
+		}
+		_, err := b.takeBack("a")
+		b.must(err)
+		if _, err := b.takeBackTo("a", 1); !ledger.IsRefused(err, ledger.NotMinted) {
+			t.Fatal(err)
+		}
+		_, err = b.giveBack("a")
+		b.must(err)
+		b.back("a", 60, 60, 0)
+		_, err = b.Mint(b.ctx, ledger.MintOp{Plan: plan, Subscriber: subscriber, Amount: toll.MaxCredits - 230, Ref: "rest"})
+		b.must(err)
+		if _, err := b.takeBackTo("a", 0); !ledger.IsRefused(err, ledger.Overflow) {
+			t.Fatal(err)
+		}
+		b.balance(toll.MaxCredits-190, 0)
+	})
+}
+
+// Before an account has more lots than are read at first, and after it.
+func TestTakeBackTo_ManyLots(t *testing.T) {
+	storetest.Each(t, func(t *testing.T, st *store.Store) {
+		b := open(t, st)
+		for i := range 80 {
+			b.sold(toll.NewUUID(), b.clock.now().Add(time.Duration(i+1)*time.Hour))
+		}
+		b.sold("last", time.Time{})
+		b.back("last", 30, 30, 0)
+		b.back("last", 100, 100, 0)
+		b.back("last", 10, 10, 0)
+		b.balance(8090, 0)
+		b.clock.add(79*time.Hour + 30*time.Minute)
+		b.back("last", 0, 0, 0)
+		b.balance(200, 0)
+	})
+}
+
+// F24: the release before this one takes what holds set free as of every ended lot. Its entry names the lot.
+func TestF24_EntryOfTheReleaseBefore(t *testing.T) {
+	storetest.Each(t, func(t *testing.T, st *store.Store) {
+		b := open(t, st)
+		perm := b.permission(0)
+		b.sold("a", time.Time{})
+		_, err := b.Hold(b.ctx, b.holdOp(perm, 100))
+		b.must(err)
+		b.back("a", 50, 0, 50)
+		b.clock.add(time.Hour) // the hold lapses
+		account := ledger.NewAccountID(plan, subscriber)
+		b.must(b.Touch(b.ctx, account))
+		previous, err := b.Entry(b.ctx, account, 1)
+		b.must(err)
+		last, err := b.Entry(b.ctx, account, 2)
+		b.must(err)
+		if last.Kind != ledger.KindTakeBack || last.Ref != "a" || last.Amount != 50 {
+			t.Fatalf("%+v", last)
+		}
+		last.Ref = "back:a"
+		commitment := ledger.Commit(last, previous.Commitment)
+		b.must(st.Tx(b.ctx, func(tx *store.Tx) error {
+			if _, err := tx.Exec(b.ctx, "UPDATE entries SET ref = $1, commitment = $2 WHERE seq = $3", last.Ref, commitment[:], last.Seq); err != nil {
+				return err
+			}
+			_, err := tx.Exec(b.ctx, "UPDATE accounts SET commitment = $1", commitment[:])
+			return err
+		}))
+		b.back("a", 50, 50, 0)
+		b.back("a", 0, 0, 0)
+		b.balance(100, 0)
+	})
+}
+
+// TestAudit_TakenBack plants faults in what was taken back.
+func TestAudit_TakenBack(t *testing.T) {
+	for fault, want := range map[string]string{
+		"UPDATE lots SET taken = taken + 1 WHERE lot_id < 0":                               "I1",
+		"UPDATE lots SET taken = taken - 1, remaining = remaining + 1 WHERE lot_id < 0":    "I1",
+		"UPDATE lots SET granted = granted + 1 WHERE lot_id < 0":                           "I1",
+		"UPDATE lots SET ref = 'back:other' WHERE lot_id < 0":                              "I1",
+		"UPDATE lots SET remaining = remaining + 60, granted = 200 WHERE lot_id > 0":       "I1",
+		"UPDATE entries SET ref = 'other' WHERE kind = 4":                                  "I1",
+		"UPDATE lots SET remaining = 90 WHERE lot_id > 0":                                  "I3",
+		"DELETE FROM lots WHERE lot_id < 0":                                                "I1",
+		"UPDATE lots SET lot_id = 900 WHERE lot_id < 0":                                    "I1",
+		"UPDATE lots SET taken = 0, old_end = 0, remaining = remaining + 30 WHERE taken>0": "I1",
+	} {
+		t.Run(fault, func(t *testing.T) {
+			st, _ := storetest.Open(t, store.SQLite)
+			l := ledger.New(st, ledger.Config{MACKey: make([]byte, 32)})
+			defer l.Close(context.Background())
+			b := &bench{t, l, newClock(), context.Background()}
+			b.sold("a", time.Time{})
+			_, err := b.takeBackTo("a", 30)
+			b.must(err)
+			if found, err := b.Audit(b.ctx); err != nil || len(found) > 0 {
+				t.Fatal(found, err)
+			}
+			b.must(st.Tx(b.ctx, func(tx *store.Tx) error {
+				_, err := tx.Exec(b.ctx, fault)
+				return err
+			}))
+			found, err := b.Audit(b.ctx)
+			b.must(err)
+			for _, f := range found {
+				if f.Invariant == want && (strings.Contains(f.Detail, "lot") || strings.Contains(f.Detail, "order")) {
+					return
+				}
+			}
+			t.Fatalf("found %v, want %s", found, want)
+		})
+	}
+}
