@@ -72,8 +72,8 @@ var rooms = map[string]room{
 	},
 	"tolltest": {
 		what:  "a whole service inside a test",
-		lines: 350,
-		ours:  "toll x402 client internal/checkout/railtest internal/server",
+		lines: 450,
+		ours:  "toll x402 client internal/checkout/railtest internal/rail internal/card/double internal/server",
 	},
 
 	// What the middlewares share; public rooms link it, so it is as light as they are.
@@ -246,7 +246,7 @@ var rooms = map[string]room{
 	// Of its lines about 900 are the objects of Stripe, member by member.
 	"internal/card/double": {
 		what:  "a stateful double of Stripe over HTTP: test cards, pages, webhooks, faults, books",
-		lines: 4500,
+		lines: 4600, // 70 of them are a person who fills its pages
 		tests: []string{"github.com/stripe/stripe-go/v85", "github.com/stripe/stripe-mock"},
 	},
 	"internal/outbound": {
@@ -301,8 +301,8 @@ var rooms = map[string]room{
 	},
 	// fiat is to the card rail what crypto is to the chain.
 	"internal/fiat": {
-		what:  "starts, checks and reports the card rail: settings, keys, the account, the double in a sandbox",
-		lines: 750, // 50 of them read the files of keys
+		what:  "starts, checks and reports the card rail: settings, keys, the account, the double in a sandbox; what sellers are owed",
+		lines: 960, // 50 of them read the files of keys, 200 say what sellers are owed
 		ours:  "toll internal/seal internal/store internal/jobs internal/auth internal/rail internal/card internal/card/double",
 	},
 	"internal/metrics": {
@@ -333,7 +333,7 @@ var rooms = map[string]room{
 	},
 	"internal/cli": {
 		what:  "the commands; they talk through the client, except serve, dev and local administration",
-		lines: 7750,
+		lines: 8000,
 		ours: "toll x402 evm client paid paidmcp internal/tempfile internal/pace internal/jobs " +
 			"internal/crypto internal/card/double internal/fiat internal/server",
 		third: []string{

@@ -34,11 +34,13 @@ type options struct {
 	agent client.AgentParams
 	start time.Time
 	rail  *railtest.Rail
+	cards bool
+	own   bool // the plan was named
 }
 
 // WithPlan replaces the plan of the builder, by default one with a price, 100 credits an order and 1 to 10 credits a
 // request. Subscribers of a plan with a price have what [Service.Subscriber] gives them; a free one is ordered on demand.
-func WithPlan(p client.PlanParams) Option { return func(o *options) { o.plan = p } }
+func WithPlan(p client.PlanParams) Option { return func(o *options) { o.plan, o.own = p, true } }
 
 // WithAgent replaces the agent of the builder, by default one without endpoints, which may be paid for anything.
 func WithAgent(a client.AgentParams) Option { return func(o *options) { o.agent = a } }
@@ -104,6 +106,9 @@ func Start(opts ...Option) (_ *Service, err error) {
 	for _, opt := range opts {
 		opt(&o)
 	}
+	if o.cards && !o.own {
+		o.plan.Price = toll.Price{Amounts: []toll.Units{toll.UnitsOf(5_000_000)}, Currency: toll.CurrencyUSD}
+	}
 	s := &Service{base: o.start, rail: o.rail, stopped: make(chan error, 1)}
 	began := time.Now()
 	s.clock = func() time.Time { return s.base.Add(time.Since(began) + time.Duration(s.offset.Load())) }
@@ -119,11 +124,15 @@ func Start(opts ...Option) (_ *Service, err error) {
 	ctx, stop := context.WithCancel(context.Background())
 	s.stop = stop
 	cfg := server.Config{Data: s.dir, Listen: ln.Addr().String(), Clock: s.clock, LoopbackWebhooks: true}
-	cfg.Card.Mode = "off"
+	if !o.cards {
+		cfg.Card.Mode = "off"
+	}
 	if s.rail != nil {
 		card := railtest.New()
 		card.Behave(railtest.Behaviour{Person: true})
-		cfg.Rails.Crypto, cfg.Rails.Card = s.rail, card
+		if cfg.Rails.Crypto = s.rail; !o.cards {
+			cfg.Rails.Card = card
+		}
 	}
 	if s.server, err = server.New(ctx, cfg); err != nil {
 		stop()
@@ -179,6 +188,9 @@ func (s *Service) Client() *client.Client { return s.client }
 // Facilitator returns the facilitator as the builder sees it, without a network between. [Service.Client] is one as well,
 // over HTTP.
 func (s *Service) Facilitator() x402.Facilitator { return s.server.Facilitator(s.builder.Address) }
+
+// Data returns the directory of the service's database, for commands that work on it such as toll audit.
+func (s *Service) Data() string { return s.dir }
 
 // Advance moves the clock of the service forward: access tokens and holds end, credits expire.
 func (s *Service) Advance(d time.Duration) {

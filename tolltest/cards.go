@@ -1,0 +1,112 @@
+package tolltest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/client"
+	"github.com/tollhq/toll/internal/card/double"
+	"github.com/tollhq/toll/internal/rail"
+)
+
+// WithCards sells plans in dollars and euros, which test cards pay: with a double of Stripe in the service, no money moves. The
+// plan of the builder is 100 credits for 5.00 USD then, unless [WithPlan] says otherwise.
+//
+//	svc := tolltest.New(t, tolltest.WithCards())
+//	page, err := svc.Subscriber(0).Client.Checkout(ctx, svc.Plan(), client.CheckoutParams{})
+//	order := svc.PayPage(page.Result.URL, "4242 4242 4242 4242")
+//
+// 4242 4242 4242 4242 pays, 4000 0000 0000 9995 has no money, 4000 0000 0000 0341 is enrolled and then declined; docs/CARDS.md has
+// the others.
+func WithCards() Option { return func(o *options) { o.cards = true } }
+
+// PayPage pays the page of an order, as a person in a browser does, and returns the order once it is decided. A card that the page
+// does not take fails the test.
+func (s *Service) PayPage(page, number string) *toll.Order {
+	s.helper()
+	o, err := s.payPage(page, number)
+	if err != nil {
+		s.fail(err)
+	}
+	return o
+}
+
+func (s *Service) payPage(page, number string) (*toll.Order, error) {
+	ctx := context.Background()
+	u, err := url.Parse(page)
+	if err != nil {
+		return nil, err
+	}
+	pages, ok := s.server.Cards().Rail().(rail.Pages)
+	if !ok {
+		return nil, errNoCards
+	}
+	id := strings.TrimPrefix(u.Path, rail.UsePage.Path(""))
+	shown, err := pages.Page(ctx, id, true)
+	if err != nil {
+		return nil, err
+	}
+	if shown.URL != "" { // else it is paid already, or over
+		if _, err := double.Fill(ctx, shown.URL, number); err != nil {
+			return nil, err
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, decided)
+	defer cancel()
+	return s.client.WaitOrder(ctx, id)
+}
+
+// decided is how long an order may take whose page was paid.
+const decided = 2 * time.Minute
+
+var errNoCards = errors.New("the service takes no cards: start it with WithCards")
+
+// EnrollCard enrols a test card of an account, as a person in a browser does, and returns its id for [Subscriber.DelegateCard]. An
+// account can do so 5 times in 10 minutes.
+func (s *Service) EnrollCard(owner toll.Address, number string) string {
+	s.helper()
+	id, err := s.enroll(owner, number)
+	if err != nil {
+		s.fail(err)
+	}
+	return id
+}
+
+func (s *Service) enroll(owner toll.Address, number string) (string, error) {
+	ctx := context.Background()
+	enroller, ok := s.server.Cards().Rail().(rail.Enroller)
+	if !ok {
+		return "", errNoCards
+	}
+	setup, page, err := enroller.Enroll(ctx, owner, toll.NewUUID(), s.url+"/cards/enroll")
+	if err != nil {
+		return "", err
+	}
+	if _, err := double.Fill(ctx, page, number); err != nil {
+		return "", err
+	}
+	id, failure, err := enroller.Enrolled(ctx, owner, setup)
+	if err == nil && id == "" {
+		err = fmt.Errorf("the card was not enrolled: %s", failure)
+	}
+	return id, err
+}
+
+// DelegateCard lets access tokens of the subscriber charge a card up to this many cents of USD, for a day of the service's clock,
+// and returns the id for [client.WithDelegation] and [client.PaidBy].
+func (sub *Subscriber) DelegateCard(card string, limit toll.Cents) string {
+	sub.svc.helper()
+	d, err := sub.Client.CreateDelegation(context.Background(), client.DelegationParams{
+		Provider: toll.ProviderCard, PaymentMethodID: card, SpendingLimit: limit, Lifetime: 24 * time.Hour, Currency: "usd",
+	})
+	if err != nil {
+		sub.svc.fail(err)
+		return ""
+	}
+	return d.DelegationID
+}
