@@ -35,11 +35,10 @@ type doubleSetting struct {
 type runningDouble struct {
 	keys keys
 	url  string
-
-	double *double.Double
 }
 
-// startDouble starts the double of a data directory. It ends with the group of the service.
+// startDouble starts the double of a data directory. It ends with the group of the service. When its file cannot be written it is
+// tried again: the rest of the service does not need it.
 func startDouble(ctx context.Context, listen string, deps *Deps) (*runningDouble, error) {
 	set, err := deps.doubleSetting(ctx)
 	if err != nil {
@@ -49,24 +48,36 @@ func startDouble(ctx context.Context, listen string, deps *Deps) (*runningDouble
 	if err != nil {
 		return nil, err
 	}
+	deps.Jobs.OnStop("card double", func(context.Context) error {
+		_ = ln.Close() // it is closed already unless the double never ran
+		return nil
+	})
 	d := &runningDouble{url: "http://" + ln.Addr().String()}
 	d.keys = keys{secret: set.Key, publishable: "pk_test_double", webhook: []string{set.Secret}}
-	d.double, err = double.New(double.Options{
+	o := double.Options{
 		Now: deps.Machine, File: filepath.Join(deps.Data, doubleFile), SecretKey: set.Key, PublicURL: d.url,
-		Webhooks:  []double.Webhook{{URL: deps.Listen + deps.Webhook, Secrets: []string{set.Secret}}},
-		Transport: http.DefaultTransport.(*http.Transport).Clone(), Logger: deps.Log,
-	})
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("card double: %w", err), ln.Close())
+		Webhooks: []double.Webhook{{URL: deps.Listen + deps.Webhook, Secrets: []string{set.Secret}}}, Logger: deps.Log,
 	}
-	deps.Jobs.OnStop("card double", func(context.Context) error { d.double.Close(); return nil })
-	deps.Jobs.Start(jobs.Loop{Name: "card.double", Turn: jobs.Do(func(ctx context.Context) error { return d.double.Serve(ctx, ln) })})
+	deps.Jobs.Start(jobs.Loop{Name: "card.double", Every: lookAgain, Turn: jobs.Do(func(ctx context.Context) error { return serveDouble(ctx, ln, o) })})
 	if set.Listen != ln.Addr().String() {
 		set.Listen = ln.Addr().String()
-		err = deps.putDouble(ctx, set)
+		if err := deps.putDouble(ctx, set); err != nil {
+			deps.Log.Warn("the card double will not listen where it does now after a restart", "err", err)
+		}
 	}
 	deps.Log.Info("card double", "url", d.url, "file", doubleFile)
-	return d, err
+	return d, nil
+}
+
+// serveDouble runs a double until ctx ends.
+func serveDouble(ctx context.Context, ln net.Listener, o double.Options) error {
+	o.Transport = http.DefaultTransport.(*http.Transport).Clone()
+	d, err := double.New(o)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	return d.Serve(ctx, ln)
 }
 
 // listenOn listens on an address, else where the double listened last, else on a free port of this machine.

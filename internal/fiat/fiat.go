@@ -6,6 +6,7 @@ import (
 	"context"
 	"crypto/hmac"
 	"crypto/sha256"
+	"errors"
 	"log/slog"
 	"net/http"
 	"net/netip"
@@ -100,11 +101,13 @@ func (p *Processor) connect(ctx context.Context, k keys, url string) error {
 
 // installation returns the id of this database at Stripe, which the first start makes.
 func installation(ctx context.Context, st *store.Store) (string, error) {
-	var id []byte
-	err := st.Tx(ctx, func(tx *store.Tx) (err error) {
-		id, err = store.PutSettingIfAbsent(ctx, tx, settingInstallation, []byte(toll.NewUUID()))
-		return err
-	})
+	id, err := store.Setting(ctx, st, settingInstallation)
+	if errors.Is(err, store.ErrNotFound) {
+		err = st.Tx(ctx, func(tx *store.Tx) (err error) {
+			id, err = store.PutSettingIfAbsent(ctx, tx, settingInstallation, []byte(toll.NewUUID()))
+			return err
+		})
+	}
 	return string(id), err
 }
 

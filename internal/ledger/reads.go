@@ -21,6 +21,9 @@ const (
 				WHERE r.previous_burn > 0 AND u.n < $3)
 		SELECT e.commitment, e.ref, e.amount, e.at FROM uses u JOIN entries e ON e.account_id = $1 AND e.seq = u.seq
 		ORDER BY e.seq DESC`
+	sqlBurned = `SELECT r.agent_request_id, r.agent_id, r.resource, r.amount, r.ended_at, e.commitment
+		FROM requests r JOIN entries e ON e.account_id = $1 AND e.seq = r.entry_seq
+		WHERE r.account_id = $1 AND r.state = 2 AND r.ended_at >= $2 ORDER BY r.ended_at, r.agent_request_id LIMIT $3`
 	sqlStale = `SELECT account_id FROM accounts WHERE next_lot_end <= $1
 		UNION SELECT account_id FROM accounts WHERE next_hold_end <= $1 LIMIT $2`
 	sqlAccountsOf = `SELECT ` + accountColumns + ` FROM accounts WHERE subscriber = $1 AND seq > 0 ORDER BY updated_at DESC, account_id LIMIT $2`
@@ -152,6 +155,28 @@ func (l *Ledger) PermissionUses(ctx context.Context, id AccountID, hash toll.Has
 		uses = []toll.PermissionUse{}
 	}
 	return uses, err
+}
+
+// Burned is what one settled request has burned.
+type Burned struct {
+	Request     string
+	Agent       toll.AgentID
+	Resource    string
+	Credits     toll.Credits
+	At          time.Time
+	Transaction toll.Hash
+}
+
+// BurnedSince returns what the requests of an account have burned since a moment, the oldest first, at most limit.
+func (l *Ledger) BurnedSince(ctx context.Context, id AccountID, since time.Time, limit int) ([]Burned, error) {
+	return store.All(ctx, l.st, func(scan func(dest ...any) error) (r Burned, err error) {
+		var commitment []byte
+		var at int64
+		err = scan(&r.Request, &r.Agent, &r.Resource, &r.Credits, &at, &commitment)
+		copy(r.Transaction[:], commitment)
+		r.At = micro(at)
+		return r, err
+	}, sqlBurned, id[:], store.Micros(since), limit)
 }
 
 // Request returns a request, store.ErrNotFound when there is none.

@@ -2,14 +2,15 @@ package server_test
 
 import (
 	"context"
-	"io"
+	"errors"
 	"net/http"
-	"net/url"
 	"strings"
 	"testing"
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/client"
+	"github.com/tollhq/toll/internal/card/double"
+	"github.com/tollhq/toll/internal/fiat"
 	"github.com/tollhq/toll/internal/rail"
 	"github.com/tollhq/toll/internal/server"
 	"github.com/tollhq/toll/internal/store/storetest"
@@ -18,7 +19,7 @@ import (
 // processorPage is the page of the card processor on which an order is paid, as our page shows it.
 func processorPage(t *testing.T, s *server.Server, orderID string) string {
 	t.Helper()
-	pages, ok := server.CardRailOf(s).(rail.Pages)
+	pages, ok := s.Cards().Rail().(rail.Pages)
 	if !ok {
 		t.Fatal("there is no card rail")
 	}
@@ -27,23 +28,6 @@ func processorPage(t *testing.T, s *server.Server, orderID string) string {
 		t.Fatalf("%+v, %v", page, err)
 	}
 	return page.URL
-}
-
-// payPage fills the page of the double in, as a browser does.
-func payPage(t *testing.T, page, number string) {
-	t.Helper()
-	browser := http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
-	res, err := browser.PostForm(page, url.Values{
-		"number": {number}, "expiry": {"12/34"}, "cvc": {"123"}, "name": {"Ada"}, "email": {"ada@example.com"},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	text, err := io.ReadAll(res.Body)
-	_ = res.Body.Close()
-	if err != nil || res.StatusCode != http.StatusSeeOther {
-		t.Fatalf("%d %s, %v", res.StatusCode, text, err)
-	}
 }
 
 // A sandbox sells a plan in dollars without any keys: a person pays on a page of the double in the program, which sends an event
@@ -76,14 +60,17 @@ func TestCardsInASandbox(t *testing.T) {
 				t.Errorf("the page is %q", page.Result.URL)
 			}
 			at := processorPage(t, s, page.OrderID)
-			if !strings.HasPrefix(at, s.CardDouble()+"/c/pay/cs_test_") {
+			if !strings.HasPrefix(at, s.Cards().Double()+"/c/pay/cs_test_") {
 				t.Fatalf("the page of the processor is %q", at)
 			}
-			payPage(t, at, "4242 4242 4242 4242")
+			if _, err := double.Fill(ctx, at, "4242 4242 4242 4242"); err != nil {
+				t.Fatal(err)
+			}
 			o, err := buyer.WaitOrder(ctx, page.OrderID)
 			if err != nil || o.Status != toll.OrderConfirmed || o.CreditsGranted != 100 || o.Balance == nil || o.Balance.Balance != 100 {
 				t.Errorf("%+v, %v", o, err)
 			}
+			audited(t, cfg, builder.Address, page.OrderID, int64(i)+1)
 			if r, err := buyer.Ready(ctx); err != nil || r.Checks["card"] != "ok" {
 				t.Errorf("%+v, %v", r, err)
 			}
@@ -100,5 +87,44 @@ func TestCardsInASandbox(t *testing.T) {
 				t.Errorf("an event without a signature: %d", res.StatusCode)
 			}
 		})
+	}
+}
+
+// audited compares what is owed to a seller with his orders, and reads the story of one.
+func audited(t *testing.T, cfg server.Config, seller toll.Address, orderID string, orders int64) {
+	t.Helper()
+	ctx := t.Context()
+	var owed []fiat.Owed
+	eventually(t, "what is owed", func() bool {
+		var err error
+		if owed, err = server.Owed(ctx, cfg, ""); err != nil {
+			t.Fatal(err)
+		}
+		return len(owed) == 1 && owed[0].Orders == orders
+	})
+	o := owed[0]
+	if o.Seller != seller || o.Currency != "usd" || o.Charged != toll.Cents(500*orders) || o.Fees < 1 || o.Due != o.Charged-o.Fees-o.PaidOut {
+		t.Errorf("%+v", o)
+	}
+	p := fiat.Payout{ID: toll.NewUUID(), Seller: seller, Month: o.Month, Currency: "usd", Cents: o.Due + 1}
+	if _, err := server.MarkPayout(ctx, cfg, p, false); !errors.Is(err, fiat.ErrNotOwed) {
+		t.Errorf("more than is owed: %v", err)
+	}
+	p.Cents--
+	for range 2 { // the second is a repeat
+		if _, err := server.MarkPayout(ctx, cfg, p, false); err != nil {
+			t.Error(err)
+		}
+	}
+	if owed, err := server.Owed(ctx, cfg, o.Month); err != nil || len(owed) != 1 || owed[0].Due != 0 {
+		t.Errorf("after the payout: %+v, %v", owed, err)
+	}
+	story, err := server.Evidence(ctx, cfg, strings.ToUpper(orderID))
+	if err != nil || story.OrderID != orderID || story.Payment.Cents != 500 || !story.Payment.ByPage || story.Payment.PaidAt == nil ||
+		len(story.Payment.Moves) != 1 || story.Payment.Moves[0].Fee < 1 || len(story.Receipts) != 0 {
+		t.Errorf("%+v, %v", story, err)
+	}
+	if _, err := server.Evidence(ctx, cfg, toll.NewUUID()); !errors.Is(err, toll.NewError(toll.CodeOrderNotFound)) {
+		t.Errorf("another order: %v", err)
 	}
 }

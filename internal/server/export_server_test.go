@@ -4,7 +4,6 @@ import (
 	"context"
 	"testing"
 
-	"github.com/tollhq/toll/internal/rail"
 	"github.com/tollhq/toll/internal/store"
 )
 
@@ -32,6 +31,3 @@ func KeepBrand(
 ) error {
 	return c.keepBrand(ctx, st, "")
 }
-
-// CardRailOf returns the card rail of a service.
-func CardRailOf(s *Server) rail.Rail { return s.cards.Rail() }

@@ -212,8 +212,8 @@ func (s *Server) PublicURL() string { return publicURL(s.base.auth.Issuer()) }
 // Chain returns the chain of the service, which may be off.
 func (s *Server) Chain() *crypto.Network { return s.chain }
 
-// CardDouble returns the address of the double of the card processor in this process, "" when there is none.
-func (s *Server) CardDouble() string { return s.cards.Double() }
+// Cards returns the card rail of the service, which may be off.
+func (s *Server) Cards() *fiat.Processor { return s.cards }
 
 // Environment returns the environment of the database.
 func (s *Server) Environment() toll.Environment { return s.base.auth.Environment() }

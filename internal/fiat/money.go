@@ -1,0 +1,206 @@
+package fiat
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/card"
+	"github.com/tollhq/toll/internal/store"
+)
+
+// Owed is what one seller is owed of a month in a currency. Refunded and Disputed are what went back in the month, and Due is
+// negative when too much was paid out.
+type Owed struct {
+	Seller   toll.Address `json:"seller"`
+	Month    string       `json:"month"` // YYYY-MM in UTC
+	Currency string       `json:"currency"`
+	Orders   int64        `json:"orders"`
+	Charged  toll.Cents   `json:"charged"`
+	Refunded toll.Cents   `json:"refunded"`
+	Disputed toll.Cents   `json:"disputed"`
+	Fees     toll.Cents   `json:"fees"` // of the processor
+	PaidOut  toll.Cents   `json:"paidOut"`
+	Due      toll.Cents   `json:"due"`
+}
+
+// OwedOf returns what is owed of a month, YYYY-MM in UTC, by seller and currency.
+func OwedOf(ctx context.Context, q store.Querier, month string) ([]Owed, error) {
+	sums, err := card.OwedOf(ctx, q, month)
+	all := make([]Owed, len(sums))
+	for i, o := range sums {
+		all[i] = Owed{
+			o.Seller, o.Month, o.Currency, o.Orders, toll.Cents(o.Charged), toll.Cents(o.Refunded), toll.Cents(o.Disputed), toll.Cents(o.Fees),
+			toll.Cents(o.PaidOut), toll.Cents(o.Due()),
+		}
+	}
+	return all, err
+}
+
+// Payout is money that the operator paid to a seller by other means.
+type Payout struct {
+	ID       string       `json:"payoutId"` // UUID
+	Seller   toll.Address `json:"seller"`
+	Month    string       `json:"month"` // what it is for, YYYY-MM in UTC
+	Currency string       `json:"currency"`
+	Cents    toll.Cents   `json:"amountCents"`
+	Note     string       `json:"note"`
+	PaidAt   toll.Time    `json:"paidAt"`
+}
+
+// ErrNotOwed says that a payout is more than its seller is owed.
+var ErrNotOwed = errors.New("the seller is owed less")
+
+// maxNote bounds the note of a payout, in bytes.
+const maxNote = 1000
+
+var months = regexp.MustCompile(`^[0-9]{4}-(0[1-9]|1[0-2])$`)
+
+// MarkPayout records a payout. A repeat with its id changes nothing. Errors: faults of the members, [ErrNotOwed] unless beyond.
+func MarkPayout(ctx context.Context, st *store.Store, p Payout, beyond bool) error {
+	switch {
+	case !months.MatchString(p.Month):
+		return fmt.Errorf("the month must have the form YYYY-MM; got %q", p.Month)
+	case p.Currency != "usd" && p.Currency != "eur":
+		return fmt.Errorf("the currency must be usd or eur; got %q", p.Currency)
+	case p.Cents < 1 || p.Cents > toll.MaxCents:
+		return fmt.Errorf("the amount must be 1 to %s cents; got %s", toll.MaxCents, p.Cents)
+	case len(p.Note) > maxNote:
+		return fmt.Errorf("the note must have at most %d bytes", maxNote)
+	}
+	row := store.CardPayout{
+		ID: p.ID, Seller: p.Seller, Month: p.Month, Currency: p.Currency, Cents: int64(p.Cents), Note: p.Note, PaidAt: p.PaidAt.Time,
+	}
+	return st.Tx(ctx, func(tx *store.Tx) error {
+		// Two payouts at a time must not both find the same money unpaid.
+		if _, err := store.PutSettingIfAbsent(ctx, tx, settingPayouts, nil); err != nil {
+			return err
+		}
+		if _, err := store.LockSetting(ctx, tx, settingPayouts); err != nil {
+			return err
+		}
+		known, err := store.CardPayouts(ctx, tx, p.Month)
+		if err != nil {
+			return err
+		}
+		for _, k := range known {
+			if k.ID != p.ID {
+				continue
+			}
+			if k.Seller != p.Seller || k.Currency != p.Currency || k.Cents != row.Cents {
+				return fmt.Errorf("another payout was recorded with the id %s", p.ID)
+			}
+			return nil
+		}
+		if !beyond {
+			if err := owes(ctx, tx, &p); err != nil {
+				return err
+			}
+		}
+		return store.InsertCardPayout(ctx, tx, &row)
+	})
+}
+
+// settingPayouts is locked while a payout is recorded.
+const settingPayouts = "card_payouts"
+
+// owes refuses a payout of more than is owed.
+func owes(ctx context.Context, tx *store.Tx, p *Payout) error {
+	all, err := OwedOf(ctx, tx, p.Month)
+	due := toll.Cents(0)
+	for _, o := range all {
+		if o.Seller == p.Seller && o.Currency == p.Currency {
+			due = o.Due
+		}
+	}
+	if err == nil && p.Cents > due {
+		err = fmt.Errorf("%w: %s cents in %s of %s, and this payout is %s", ErrNotOwed, due, strings.ToUpper(p.Currency), p.Month, p.Cents)
+	}
+	return err
+}
+
+// Evidence is the story of a payment by card, for the answer to a dispute.
+type Evidence struct {
+	Seller    toll.Address `json:"seller"`
+	Payer     toll.Address `json:"payer"`
+	State     string       `json:"state"`
+	Cents     toll.Cents   `json:"amountCents"`
+	Currency  string       `json:"currency"`
+	Attempts  int64        `json:"attempts"`
+	ByPage    bool         `json:"byPage"` // a person paid on a page; else a card was charged within a delegation
+	Session   string       `json:"checkoutSession,omitempty"`
+	Intent    string       `json:"paymentIntent,omitempty"`
+	Charge    string       `json:"charge,omitempty"`
+	CreatedAt toll.Time    `json:"createdAt"`
+	PaidAt    *toll.Time   `json:"paidAt"` // by the clock of the processor; null: not paid
+	Refunds   []Refund     `json:"refunds"`
+	Disputes  []Dispute    `json:"disputes"`
+	Moves     []Move       `json:"moves"`
+}
+
+// Refund is money that went back, or is to go back.
+type Refund struct {
+	ID        string     `json:"refundId"`
+	Origin    string     `json:"origin"` // seller, processor, or rejected
+	State     string     `json:"state"`
+	Cents     toll.Cents `json:"amountCents"`
+	Processor string     `json:"processorId,omitempty"`
+	CreatedAt toll.Time  `json:"createdAt"`
+}
+
+// Dispute is a payment that the holder of the card contests.
+type Dispute struct {
+	ID        string     `json:"disputeId"`
+	State     string     `json:"state"` // the word of the processor
+	Cents     toll.Cents `json:"amountCents"`
+	Reason    string     `json:"reason"`
+	Withdrawn bool       `json:"withdrawn"`
+	DueAt     *toll.Time `json:"dueAt"` // of an answer; null: none is possible
+	CreatedAt toll.Time  `json:"createdAt"`
+}
+
+// Move is a change of the operator's balance at the processor; negative when money left.
+type Move struct {
+	ID    string     `json:"moveId"`
+	Kind  string     `json:"kind"`
+	Cents toll.Cents `json:"amountCents"`
+	Fee   toll.Cents `json:"feeCents"`
+	At    toll.Time  `json:"at"`
+}
+
+// EvidenceOf returns the payment of an order as the records tell it. It asks nobody. Errors: [store.ErrNotFound].
+func EvidenceOf(ctx context.Context, q store.Querier, orderID string) (*Evidence, error) {
+	s, err := card.StoryOf(ctx, q, orderID)
+	if err != nil {
+		return nil, err
+	}
+	p := s.Payment
+	e := &Evidence{
+		Seller: p.Seller, Payer: p.Payer, State: p.State, Cents: toll.Cents(p.Cents), Currency: p.Currency, Attempts: p.Attempt,
+		ByPage: p.Delegation == "", Session: p.Session, Intent: p.Intent, Charge: p.Charge, CreatedAt: toll.At(p.CreatedAt),
+		PaidAt: moment(p.PaidAt), Refunds: []Refund{}, Disputes: []Dispute{}, Moves: []Move{},
+	}
+	for _, r := range s.Refunds {
+		e.Refunds = append(e.Refunds, Refund{r.ID, r.Origin, r.State, toll.Cents(r.Cents), r.StripeID, toll.At(r.CreatedAt)})
+	}
+	for _, d := range s.Disputes {
+		e.Disputes = append(e.Disputes, Dispute{d.ID, d.State, toll.Cents(d.Cents), d.Reason, d.Withdrawn, moment(d.DueAt), toll.At(d.CreatedAt)})
+	}
+	for _, m := range s.Moves {
+		e.Moves = append(e.Moves, Move{m.ID, m.Kind, toll.Cents(m.Cents), toll.Cents(m.Fee), toll.At(m.At)})
+	}
+	return e, nil
+}
+
+// moment is a time that may be missing.
+func moment(t time.Time) *toll.Time {
+	if t.IsZero() {
+		return nil
+	}
+	at := toll.At(t)
+	return &at
+}

@@ -1,0 +1,102 @@
+package server
+
+import (
+	"context"
+	"errors"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/fiat"
+	"github.com/tollhq/toll/internal/ledger"
+	"github.com/tollhq/toll/internal/store"
+)
+
+// Owed returns what is owed to sellers of a month, YYYY-MM in UTC, "" for this one; beside a running service or not.
+func Owed(ctx context.Context, cfg Config, month string) (owed []fiat.Owed, err error) {
+	err = administer(ctx, cfg, reading, func(cfg Config, f *foundation) error {
+		if month == "" {
+			month = f.clock.machine().UTC().Format("2006-01") // as the processor counts
+		}
+		owed, err = fiat.OwedOf(ctx, f.store, month)
+		return err
+	})
+	return owed, err
+}
+
+// MarkPayout records what was paid to a seller by other means. Errors: those of [fiat.MarkPayout].
+func MarkPayout(ctx context.Context, cfg Config, p fiat.Payout, beyond bool) (fiat.Payout, error) {
+	err := administer(ctx, cfg, writing, func(cfg Config, f *foundation) error {
+		p.PaidAt = toll.At(f.clock.machine())
+		return fiat.MarkPayout(ctx, f.store, p, beyond)
+	})
+	return p, err
+}
+
+// maxReceipts bounds the receipts of [Evidence].
+const maxReceipts = 10_000
+
+// OrderEvidence is the story of an order that was paid by card: what an answer to a dispute needs.
+type OrderEvidence struct {
+	OrderID         string           `json:"orderId"`
+	PlanID          toll.PlanID      `json:"planId"`
+	PlanName        string           `json:"planName"`
+	Status          toll.OrderStatus `json:"status"`
+	CreditsGranted  toll.Credits     `json:"creditsGranted"`
+	RefundedCents   toll.Cents       `json:"refundedCents"`
+	RefundedCredits toll.Credits     `json:"refundedCredits"`
+	Payment         *fiat.Evidence   `json:"payment"`
+	Receipts        []Receipt        `json:"receipts"` // of the payer for this plan since the order; at most 10,000
+}
+
+// Receipt is a request that was answered, and what it burned.
+type Receipt struct {
+	AgentRequestID string       `json:"agentRequestId"`
+	AgentID        toll.AgentID `json:"agentId,omitempty"`
+	Resource       string       `json:"resource,omitempty"`
+	Credits        toll.Credits `json:"creditsRedeemed"`
+	Transaction    toll.Hash    `json:"transaction"`
+	At             toll.Time    `json:"at"`
+}
+
+// Evidence tells the story of an order. Errors: [toll.CodeOrderNotFound] for one that was not paid by card.
+func Evidence(ctx context.Context, cfg Config, orderID string) (out *OrderEvidence, err error) {
+	orderID, err = toll.ParseUUID(orderID)
+	if err != nil {
+		return nil, err
+	}
+	err = administer(ctx, cfg, reading, func(cfg Config, f *foundation) error {
+		out, err = f.evidence(ctx, cfg, orderID)
+		if errors.Is(err, store.ErrNotFound) {
+			err = toll.NewError(toll.CodeOrderNotFound).WithDetails("orderId %s", orderID)
+		}
+		return err
+	})
+	return out, err
+}
+
+func (f *foundation) evidence(ctx context.Context, cfg Config, orderID string) (*OrderEvidence, error) {
+	payment, err := fiat.EvidenceOf(ctx, f.store, orderID)
+	if err != nil {
+		return nil, err
+	}
+	o, err := store.OrderByID(ctx, f.store, orderID)
+	if err != nil {
+		return nil, err
+	}
+	plan, err := store.PlanByID(ctx, f.store, o.Plan)
+	if err != nil {
+		return nil, err
+	}
+	books := ledger.New(f.store, ledger.Config{Clock: cfg.Clock, Log: cfg.Log, MACKey: f.auth.MACKey()})
+	receipts, err := books.BurnedSince(ctx, o.Account, o.CreatedAt, maxReceipts)
+	if err = errors.Join(err, books.Close(context.WithoutCancel(ctx))); err != nil {
+		return nil, err
+	}
+	out := &OrderEvidence{
+		OrderID: o.ID, PlanID: o.Plan, PlanName: plan.Metadata.Name, Status: o.Status, CreditsGranted: o.Credits,
+		RefundedCents: toll.Cents(o.RefundedCents), RefundedCredits: o.RefundedCredits, Payment: payment, Receipts: []Receipt{},
+	}
+	for _, r := range receipts {
+		out.Receipts = append(out.Receipts, Receipt{r.Request, r.Agent, r.Resource, r.Credits, r.Transaction, toll.At(r.At)})
+	}
+	return out, nil
+}
