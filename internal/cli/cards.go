@@ -2,8 +2,11 @@ package cli
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"net"
+	"net/http"
+	"net/url"
 	"os"
 	"time"
 
@@ -14,6 +17,103 @@ import (
 	"github.com/tollhq/toll/internal/card/double"
 	"github.com/tollhq/toll/internal/fiat"
 )
+
+func (a *app) cardsCommand() *cobra.Command {
+	return group("cards", "Payment methods: cards and the wallet", "",
+		a.cardsList("list"),
+		a.cardsEnroll(),
+		a.resource(call{
+			use: "update ID", short: "Name a payment method, or say which API keys may use it",
+			method: http.MethodPatch, path: "/payment-methods/ID", oneOf: true,
+			flags: []flag{
+				{"alias", "alias", cleared(word), "its name; empty takes it away"},
+				{"allowed-keys", "allowedApiKeyIds", cleared(words), "ids of API keys, with commas; empty lets every key"},
+			},
+		}),
+		a.act("revoke ID", "Take a card away, and end the delegations that use it", http.MethodDelete, "/payment-methods/ID"),
+		hidden("delegate", a.delegationsCreate("create")),
+	)
+}
+
+func (a *app) cardsList(use string) *cobra.Command {
+	return a.resource(call{
+		use: use, short: "List your cards, then your wallet", path: "/payment-methods",
+		flags: []flag{
+			{"provider", "provider", word, "stripe or erc4337"},
+			{"accessible", "accessible", toggle, "only those that this API key can use now"},
+		},
+		show: func(_ *cobra.Command, got json.RawMessage) error {
+			return a.showPage(got, "", []column{
+				{"ID", "id"}, {"TYPE", "type"}, {"BRAND", "brand"}, {"LAST 4", "last4"}, {"ALIAS", "alias"},
+				{"PROVIDER", "provider"}, {"STATUS", "status"},
+			})
+		},
+	})
+}
+
+const (
+	enrollTime = 10 * time.Minute // that a person may take
+	enrollPath = "/cards/enroll"
+)
+
+func (a *app) cardsEnroll() *cobra.Command {
+	var noBrowser bool
+	c := command("enroll", "Enrol a card on a page of the service, and show it", nil)
+	c.Aliases = []string{"setup"}
+	c.Long = `Enrol a card on a page of the service, which leads to the card processor, and show it. The page asks who you are. The number of
+the card is typed there alone.
+
+Exit code 7 when no card was enrolled for 10 minutes; toll cards list shows one that is enrolled later.`
+	c.Flags().BoolVar(&noBrowser, "no-browser", false, "print the address of the page, and start no browser")
+	c.RunE = func(cmd *cobra.Command, _ []string) error {
+		ctx := cmd.Context()
+		before, err := a.cards(ctx)
+		if err != nil {
+			return err
+		}
+		page := a.client().URL() + enrollPath
+		a.say("", "Enrol a card at %s", page)
+		if !noBrowser {
+			if err := a.browse(ctx, page); err != nil {
+				return err
+			}
+		}
+		for end := time.Now().Add(enrollTime); time.Now().Before(end); {
+			if err := a.wait(ctx, orderPoll); err != nil {
+				return err
+			}
+			now, err := a.cards(ctx)
+			if err != nil && !isUnknown(err) {
+				return err
+			}
+			for id, card := range now {
+				if string(before[id]) != string(card) {
+					return a.made(card, "id")
+				}
+			}
+		}
+		a.say("hint", "toll cards list shows your cards.")
+		return printed(exitTryAgain)
+	}
+	return c
+}
+
+// cards returns the caller's cards by their ids.
+func (a *app) cards(ctx context.Context) (map[string]json.RawMessage, error) {
+	got, err := a.call(ctx, http.MethodGet, "/payment-methods", url.Values{"provider": {"stripe"}}, nil)
+	if err != nil {
+		return nil, err
+	}
+	var list []json.RawMessage
+	if err := json.Unmarshal(got, &list); err != nil {
+		return nil, unreadable(err)
+	}
+	cards := map[string]json.RawMessage{}
+	for _, card := range list {
+		cards[at(card, "id")] = card
+	}
+	return cards, nil
+}
 
 // cardFlags say through which account fiat plans are paid.
 func cardFlags(c *cobra.Command, cfg *fiat.Config) {

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"encoding/json"
 	"net/http"
 	"strings"
 
@@ -105,36 +104,4 @@ typedData of the answer, and hand the signature in with toll delegations sign.`,
 		return pflag.NormalizedName(name)
 	})
 	return c
-}
-
-func (a *app) cardsCommand() *cobra.Command {
-	return group("cards", "Payment methods: cards and the wallet", "",
-		a.cardsList("list"),
-		a.resource(call{
-			use: "update ID", short: "Name a payment method, or say which API keys may use it",
-			method: http.MethodPatch, path: "/payment-methods/ID", oneOf: true,
-			flags: []flag{
-				{"alias", "alias", cleared(word), "its name; empty takes it away"},
-				{"allowed-keys", "allowedApiKeyIds", cleared(words), "ids of API keys, with commas; empty lets every key"},
-			},
-		}),
-		a.act("revoke ID", "Take a card away, and end the delegations that use it", http.MethodDelete, "/payment-methods/ID"),
-		hidden("delegate", a.delegationsCreate("create")),
-	)
-}
-
-func (a *app) cardsList(use string) *cobra.Command {
-	return a.resource(call{
-		use: use, short: "List your cards, then your wallet", path: "/payment-methods",
-		flags: []flag{
-			{"provider", "provider", word, "stripe or erc4337"},
-			{"accessible", "accessible", toggle, "only those that this API key can use now"},
-		},
-		show: func(_ *cobra.Command, got json.RawMessage) error {
-			return a.showPage(got, "", []column{
-				{"ID", "id"}, {"TYPE", "type"}, {"BRAND", "brand"}, {"LAST 4", "last4"}, {"ALIAS", "alias"},
-				{"PROVIDER", "provider"}, {"STATUS", "status"},
-			})
-		},
-	})
 }

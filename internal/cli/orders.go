@@ -12,6 +12,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/client"
+	"github.com/tollhq/toll/internal/server"
 )
 
 const (
@@ -20,7 +21,24 @@ const (
 )
 
 func (a *app) ordersCommand() *cobra.Command {
-	return group("orders", "Orders of plans", "", a.ordersGet())
+	return group("orders", "Orders of plans", "", a.ordersGet(), a.ordersEvidence())
+}
+
+func (a *app) ordersEvidence() *cobra.Command {
+	c := a.storeCommand("evidence ORDER", "Tell the story of a card payment, for the answer to a dispute", func(cmd *cobra.Command, args []string, cfg server.Config) error {
+		story, err := server.Evidence(cmd.Context(), cfg, args[0])
+		if err != nil {
+			return err
+		}
+		if a.flags.output == "" && a.getenv("TOLL_OUTPUT") == "" {
+			a.set.output = formatJSON // a table would lose most of it
+		}
+		return a.show(story)
+	})
+	c.Long = `Tell the story of an order that was paid by card, from the database itself, while the service runs or not: the payment with its
+times, refunds and disputes, and the requests that were answered since, with their receipts. It is JSON unless another output is asked for.`
+	c.Example = "toll orders evidence 6fa1c0de-0000-4000-8000-000000000000 --data ./toll-data > story.json"
+	return c
 }
 
 func (a *app) ordersGet() *cobra.Command {

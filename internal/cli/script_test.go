@@ -18,6 +18,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/cli"
 	"github.com/tollhq/toll/internal/server/servertest"
 	"github.com/tollhq/toll/paid"
@@ -39,6 +40,10 @@ func TestScript(t *testing.T) { run(t, "testdata/script") }
 // rail pays, declines or stalls says how it takes orders from then on.
 func TestScript_Payments(t *testing.T) { run(t, "testdata/payments", tolltest.WithPayments()) }
 
+// TestScript_Cards runs those in testdata/cards, whose service sells plans in dollars: enrolls ADDRESS NUMBER VARIABLE enrols a test
+// card, and pays URL NUMBER pays the page of an order, both as a person in a browser does.
+func TestScript_Cards(t *testing.T) { run(t, "testdata/cards", tolltest.WithCards()) }
+
 func run(t *testing.T, dir string, opts ...tolltest.Option) {
 	testscript.Run(t, testscript.Params{
 		Dir:                 dir,
@@ -46,7 +51,7 @@ func run(t *testing.T, dir string, opts ...tolltest.Option) {
 		Setup:               func(env *testscript.Env) error { return setup(env, opts) },
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"exits": exits, "capture": capture, "member": member, "healthy": healthy, "appears": appears, "rail": rail,
-			"tool": tool,
+			"tool": tool, "enrolls": enrolls, "pays": pays,
 		},
 	})
 }
@@ -69,6 +74,22 @@ func rail(ts *testscript.TestScript, neg bool, args []string) {
 	default:
 		ts.Fatalf("usage: rail pays|declines|stalls")
 	}
+}
+
+func enrolls(ts *testscript.TestScript, neg bool, args []string) {
+	svc, _ := ts.Value(serviceOfScript{}).(*tolltest.Service)
+	if neg || len(args) != 3 || svc == nil {
+		ts.Fatalf("usage: enrolls ADDRESS NUMBER VARIABLE")
+	}
+	ts.Setenv(args[2], svc.EnrollCard(toll.MustAddress(args[0]), args[1]))
+}
+
+func pays(ts *testscript.TestScript, neg bool, args []string) {
+	svc, _ := ts.Value(serviceOfScript{}).(*tolltest.Service)
+	if neg || len(args) != 2 || svc == nil {
+		ts.Fatalf("usage: pays URL NUMBER")
+	}
+	svc.PayPage(args[0], args[1])
 }
 
 func setup(env *testscript.Env, opts []tolltest.Option) error {
@@ -107,6 +128,7 @@ func setup(env *testscript.Env, opts []tolltest.Option) error {
 	}
 	env.Setenv("HOME", env.WorkDir)
 	env.Setenv("TOLL_URL", svc.URL())
+	env.Setenv("DATA", svc.Data())
 	env.Setenv("TOLL_API_KEY", builder.Key)
 	env.Setenv("SUBSCRIBER_KEY", subscriber.Key)
 	env.Setenv("SUBSCRIBER", subscriber.Address.String())

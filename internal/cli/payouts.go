@@ -1,0 +1,71 @@
+package cli
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/fiat"
+	"github.com/tollhq/toll/internal/server"
+)
+
+func (a *app) payoutsCommand() *cobra.Command {
+	return group("payouts", "What sellers are owed for plans that were paid by card", `What sellers are owed for plans that were paid by card. All money of cards is in the operator's account: these
+commands work on the database, and move none.`, a.payoutsList(), a.payoutsMark())
+}
+
+func (a *app) payoutsList() *cobra.Command {
+	var month string
+	c := a.storeCommand("list", "List what is owed of a month, by seller and currency", func(cmd *cobra.Command, _ []string, cfg server.Config) error {
+		owed, err := server.Owed(cmd.Context(), cfg, month)
+		if err != nil {
+			return err
+		}
+		return a.showPage(owed, "", []column{
+			{"SELLER", "seller"}, {"MONTH", "month"}, {"CURRENCY", "currency"}, {"ORDERS", "orders"}, {"CHARGED", "charged"}, {"REFUNDED", "refunded"},
+			{"DISPUTED", "disputed"}, {"FEES", "fees"}, {"PAID OUT", "paidOut"}, {"DUE", "due"},
+		})
+	})
+	c.Flags().StringVar(&month, "month", "", "YYYY-MM in UTC; default this month")
+	c.Long = `List what is owed of a month, by seller and currency, in cents. Each payment, refund and dispute counts in the month in which it
+happened, so that a month which was paid does not change. FEES are those of the card processor.`
+	c.Example = "toll payouts list --month 2026-11 --data ./toll-data -o csv"
+	return c
+}
+
+func (a *app) payoutsMark() *cobra.Command {
+	var seller, cents string
+	p := fiat.Payout{}
+	c := a.storeCommand("mark", "Record what was paid to a seller by other means", func(cmd *cobra.Command, _ []string, cfg server.Config) (err error) {
+		if p.Seller, err = toll.ParseAddress(seller); err != nil {
+			return flagError("seller", err)
+		}
+		if err := p.Cents.UnmarshalJSON([]byte(`"` + cents + `"`)); err != nil {
+			return flagError("amount-cents", err)
+		}
+		if p.ID == "" {
+			p.ID = toll.NewUUID()
+		} else if p.ID, err = toll.ParseUUID(p.ID); err != nil {
+			return flagError("id", err)
+		}
+		p.Currency = strings.ToLower(p.Currency)
+		made, err := server.MarkPayout(cmd.Context(), cfg, p, a.flags.yes)
+		if err != nil {
+			return fmt.Errorf("%w; nothing was recorded", err)
+		}
+		return a.built(made)
+	})
+	f := c.Flags()
+	f.StringVar(&seller, "seller", "", "address of the seller")
+	f.StringVar(&p.Month, "month", "", "the month that it is for, YYYY-MM in UTC")
+	f.StringVar(&p.Currency, "currency", "", "usd or eur")
+	f.StringVar(&cents, "amount-cents", "", "what was paid, in cents")
+	f.StringVar(&p.Note, "note", "", "anything to find it again by, such as a bank reference")
+	f.StringVar(&p.ID, "id", "", "UUID under which a repeat finds this payout; default a new one")
+	require(c, "seller", "month", "currency", "amount-cents")
+	c.Long = `Record what was paid to a seller by other means. It moves no money. More than is owed is refused without --yes.`
+	c.Example = "toll payouts mark --seller 0x… --month 2026-11 --currency usd --amount-cents 1250 --note 'SEPA 4711'"
+	return c
+}
