@@ -2,14 +2,173 @@ package checkout
 
 import (
 	"context"
+	"errors"
+	"math/big"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/jobs"
 	"github.com/tollhq/toll/internal/ledger"
 	"github.com/tollhq/toll/internal/rail"
+	"github.com/tollhq/toll/internal/store"
 )
 
-// adjust implements [rail.Tx.Adjust] under the lock of the account: it compares refunds and disputes with the order's row, sets
-// what is taken back of its credits, freezes the delegation during a dispute, and adds the events.
-func (c *Checkout) adjust(context.Context, *ledger.Tx, [16]byte, string, rail.Adjustment) error {
-	return toll.Errorf(toll.CodeInternal, "Refunds and disputes are not built yet.")
+// adjust implements [rail.Tx.Adjust] under the lock of the account. It compares refunds and disputes
+// with the row of the order, sets how many of its credits are out of use, freezes or unfreezes the
+// delegation, and adds the events. It returns the order as it is then.
+func (c *Checkout) adjust(ctx context.Context, t *ledger.Tx, account [16]byte, id string, a *rail.Adjustment) (*store.Order, error) {
+	o, err := orderToDecide(ctx, t, account, id)
+	if err != nil {
+		return nil, err
+	}
+	if o.Status != toll.OrderConfirmed {
+		return nil, toll.Errorf(toll.CodeInternal, "Money of an order that is not paid went back.").
+			WithDetails("orderId %s is %s", id, o.Status)
+	}
+	plan, err := store.PlanByID(ctx, t, o.Plan)
+	if err != nil {
+		return nil, err
+	}
+	cents, dispute := o.RefundedCents, o.Dispute
+	if a.RefundedCents != cents || a.Dispute != dispute {
+		c.failpoint("adjusting")
+		o.RefundedCents, o.Dispute, o.UpdatedAt = a.RefundedCents, a.Dispute, c.now()
+		if err := takeBackDue(t, plan, o); err != nil {
+			return nil, err
+		}
+		if err := store.UpdateOrder(ctx, t.Tx, o); err != nil {
+			return nil, err
+		}
+		c.log.Info("money of a paid order went back, or came back", "order", o.ID, "cents", o.RefundedCents, "dispute", o.Dispute,
+			"taken_back", o.RefundedCredits, "loss", o.Loss, "held", o.HeldBack)
+	}
+	if a.Dispute != dispute {
+		if err := c.freezeFor(ctx, t, o, dispute); err != nil {
+			return nil, err
+		}
+	}
+	tell := func(typ toll.EventType, data any) {
+		for _, e := range orderEvents(o, plan.Owner, typ) {
+			e.Data = data
+			t.Event(e)
+		}
+	}
+	if o.RefundedCents != cents {
+		tell(toll.EventOrderRefunded, rendered(o))
+	}
+	switch {
+	case o.Dispute == dispute && a.Inquiry, o.Dispute == store.DisputeOpen && dispute != store.DisputeOpen:
+		tell(toll.EventOrderDisputed, toll.OrderDispute{Order: *rendered(o), Inquiry: a.Inquiry && o.Dispute == dispute})
+	case o.Dispute != dispute:
+		outcome := o.Dispute
+		if outcome == "" {
+			outcome = store.DisputeWon // the money came back without a word
+		}
+		tell(toll.EventOrderDisputeClosed, toll.OrderDispute{Order: *rendered(o), Outcome: outcome})
+	}
+	return o, nil
+}
+
+// freezeFor freezes the delegation of an order whose payment is disputed now, and unfreezes it when
+// the dispute was won and no other one is open. was is what the order said of its dispute before.
+func (c *Checkout) freezeFor(ctx context.Context, t *ledger.Tx, o *store.Order, was string) error {
+	if o.DelegationID == "" || o.Dispute == store.DisputeLost {
+		return nil
+	}
+	events, err := c.changeBudget(ctx, t.Tx, o.DelegationID, func(b budget) error {
+		if o.Dispute == store.DisputeOpen {
+			b.freeze(store.FrozenForDispute, o.UpdatedAt)
+			return nil
+		}
+		open, err := store.OpenDisputes(ctx, t.Tx, o.DelegationID)
+		if err == nil && len(open) == 0 && was == store.DisputeOpen {
+			b.disputeWon()
+		}
+		return err
+	})
+	t.Event(events...)
+	return err
+}
+
+// due returns how many credits of an order should be out of use for what went back of its money: all
+// during a dispute and after a lost one, else the share of the price that was refunded, rounded down.
+// A period of time has no shares: it ends when the whole price is back.
+func due(plan *toll.Plan, o *store.Order) toll.Credits {
+	price, _ := centsOf(o.Amount)
+	switch {
+	case o.Dispute == store.DisputeOpen, o.Dispute == store.DisputeLost:
+		return o.Credits
+	case o.RefundedCents <= 0:
+		return 0
+	case o.RefundedCents >= price:
+		return o.Credits
+	case plan.IsTime():
+		return 0
+	}
+	n := new(big.Int).Mul(big.NewInt(int64(o.Credits)), big.NewInt(o.RefundedCents))
+	return toll.Credits(n.Quo(n, big.NewInt(price)).Int64())
+}
+
+// takeBackDue has the ledger take what is due of an order, and sets what became of it.
+func takeBackDue(t *ledger.Tx, plan *toll.Plan, o *store.Order) error {
+	n := due(plan, o)
+	if n == 0 && o.RefundedCredits+o.HeldBack+o.Loss == 0 {
+		return nil
+	}
+	moved, err := t.TakeBackTo(o.ID, n)
+	o.RefundedCredits, o.HeldBack = moved.Taken, moved.Left
+	o.Loss = n - moved.Taken - moved.Left
+	return err
+}
+
+// finishTakeBack takes back credits that were on hold, until all holds have ended
+// ([store.JobTakeBack]).
+func (c *Checkout) finishTakeBack(ctx context.Context, id []byte) error {
+	found, err := store.OrderByID(ctx, c.store, string(id))
+	if errors.Is(err, store.ErrNotFound) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	left := toll.Credits(0)
+	err = c.ledger.Do(ctx, found.Account, func(t *ledger.Tx) error {
+		a, err := t.Account()
+		if err != nil {
+			return err
+		}
+		o, err := store.OrderForUpdate(ctx, t.Tx, a.ID, found.ID)
+		if left = 0; err != nil || o.HeldBack == 0 {
+			return err
+		}
+		before := *o
+		if err := takeBackAgain(ctx, t, o); err != nil {
+			return err
+		}
+		if left = o.HeldBack; *o == before {
+			return nil
+		}
+		if left == 0 {
+			c.log.Info("the credits of an order that holds have kept are accounted for", "order", o.ID,
+				"taken_back", o.TakenBack+o.RefundedCredits, "loss", o.Loss)
+		}
+		return store.UpdateOrder(ctx, t.Tx, o)
+	})
+	if err == nil && left > 0 {
+		return &jobs.Again{After: takeBackEvery}
+	}
+	return err
+}
+
+// takeBackAgain takes what holds have set free since credits of an order were taken back.
+func takeBackAgain(ctx context.Context, t *ledger.Tx, o *store.Order) error {
+	if o.Reversed {
+		moved, err := t.TakeBack(o.ID, toll.Hash{})
+		setTakenBack(o, moved)
+		return err
+	}
+	plan, err := store.PlanByID(ctx, t, o.Plan)
+	if err != nil {
+		return err
+	}
+	return takeBackDue(t, plan, o)
 }

@@ -81,13 +81,15 @@ func usedUp(d *store.Delegation) bool {
 
 // changeBudget changes the money of a delegation and what freezes it, and returns its events: used up, frozen or unfrozen
 // from now on. It comes after the row of the account and that of the plan's orders.
-func (c *Checkout) changeBudget(ctx context.Context, tx *store.Tx, id string, change func(b budget)) ([]store.NewEvent, error) {
+func (c *Checkout) changeBudget(ctx context.Context, tx *store.Tx, id string, change func(b budget) error) ([]store.NewEvent, error) {
 	d, err := store.DelegationForUpdate(ctx, tx, id)
 	if err != nil {
 		return nil, err
 	}
 	usedUpBefore, frozenBefore := usedUp(d), d.Frozen()
-	change(budget{d})
+	if err := change(budget{d}); err != nil {
+		return nil, err
+	}
 	if err := store.UpdateDelegation(ctx, tx, d); err != nil {
 		return nil, err
 	}
@@ -112,12 +114,13 @@ func (c *Checkout) Spent(ctx context.Context, tx *store.Tx, delegationID string,
 	if !ok {
 		cents = int64(toll.MaxCents)
 	}
-	events, err := c.changeBudget(ctx, tx, delegationID, func(b budget) {
+	events, err := c.changeBudget(ctx, tx, delegationID, func(b budget) error {
 		was := b.Spent
 		if b.count(cents); b.Spent > was {
 			c.log.Warn("a delegation was spent elsewhere", "delegation", b.ID, "cents", b.Spent-was)
 		}
 		c.failpoint("counting")
+		return nil
 	})
 	if errors.Is(err, store.ErrNotFound) {
 		return toll.NewError(toll.CodeUnknownDelegation).WithDetails("delegationId %s", delegationID)

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/tollhq/toll"
-	"github.com/tollhq/toll/internal/jobs"
 	"github.com/tollhq/toll/internal/ledger"
 	"github.com/tollhq/toll/internal/rail"
 	"github.com/tollhq/toll/internal/store"
@@ -24,14 +23,16 @@ func (c *Checkout) Change(ctx context.Context, account [16]byte, f func(t *rail.
 	c.failpoint("finish")
 	err := c.ledger.Do(ctx, account, func(t *ledger.Tx) error {
 		decided = decided[:0]
-		err := f(rail.NewTx(t.Tx, func(orderID string, out rail.Outcome) error {
-			o, err := c.decide(ctx, t, account, orderID, &out)
+		changed := func(o *store.Order, err error) error {
 			if err == nil {
 				decided = append(decided, o)
 			}
 			return err
-		}, func(orderID string) error { return c.yield(ctx, t, account, orderID) },
-			func(orderID string, a rail.Adjustment) error { return c.adjust(ctx, t, account, orderID, a) }))
+		}
+		err := f(rail.NewTx(t.Tx,
+			func(id string, out rail.Outcome) error { return changed(c.decide(ctx, t, account, id, &out)) },
+			func(id string) error { return c.yield(ctx, t, account, id) },
+			func(id string, a rail.Adjustment) error { return changed(c.adjust(ctx, t, account, id, &a)) }))
 		for _, o := range decided {
 			if err == nil {
 				err = c.afterDecision(ctx, t.Tx, o)
@@ -61,7 +62,7 @@ func (c *Checkout) yield(ctx context.Context, t *ledger.Tx, account [16]byte, id
 	return err
 }
 
-// afterDecision changes the jobs of a decided order. It comes last in the transaction, because rows
+// afterDecision changes the jobs of a decided or adjusted order. It comes last in the transaction, because rows
 // of the rail are locked before jobs.
 func (c *Checkout) afterDecision(ctx context.Context, tx *store.Tx, o *store.Order) error {
 	if o.HeldBack > 0 {
@@ -275,7 +276,7 @@ func (c *Checkout) changeBudgetOf(ctx context.Context, t *ledger.Tx, o *store.Or
 	if o.DelegationID == "" {
 		return nil
 	}
-	events, err := c.changeBudget(ctx, t.Tx, o.DelegationID, change)
+	events, err := c.changeBudget(ctx, t.Tx, o.DelegationID, func(b budget) error { change(b); return nil })
 	if err != nil {
 		return err
 	}
@@ -294,40 +295,4 @@ func (c *Checkout) changeBudgetOf(ctx context.Context, t *ledger.Tx, o *store.Or
 func setTakenBack(o *store.Order, t ledger.TakenBack) {
 	o.TakenBack, o.HeldBack = t.Taken, t.Left
 	o.Loss = t.Granted - t.Taken - t.Left
-}
-
-// finishTakeBack takes back credits that were on hold, until all holds have ended
-// ([store.JobTakeBack]).
-func (c *Checkout) finishTakeBack(ctx context.Context, id []byte) error {
-	found, err := store.OrderByID(ctx, c.store, string(id))
-	if errors.Is(err, store.ErrNotFound) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	left := toll.Credits(0)
-	err = c.ledger.Do(ctx, found.Account, func(t *ledger.Tx) error {
-		a, err := t.Account()
-		if err != nil {
-			return err
-		}
-		o, err := store.OrderForUpdate(ctx, t.Tx, a.ID, found.ID)
-		if left = 0; err != nil || !o.Reversed {
-			return err
-		}
-		moved, err := t.TakeBack(o.ID, toll.Hash{})
-		if left = moved.Left; err != nil || o.HeldBack == moved.Left {
-			return err
-		}
-		if setTakenBack(o, moved); o.HeldBack == 0 {
-			c.log.Error("the credits of an order that the chain undid are accounted for", "order", o.ID, "taken_back", o.TakenBack,
-				"loss", o.Loss)
-		}
-		return store.UpdateOrder(ctx, t.Tx, o)
-	})
-	if err == nil && left > 0 {
-		return &jobs.Again{After: takeBackEvery}
-	}
-	return err
 }

@@ -20,9 +20,12 @@ func (b budget) decline(now time.Time) {
 	}
 }
 
-// freeze stops a delegation from paying. A dispute counts more than declines, because it has to end
+// freeze stops a delegation from paying, unless it is revoked. A dispute counts more than declines, because it has to end
 // before the owner may unfreeze.
 func (b budget) freeze(why string, now time.Time) {
+	if !b.RevokedAt.IsZero() {
+		return
+	}
 	if !b.Frozen() {
 		b.FrozenAt = now
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/ledger"
+	"github.com/tollhq/toll/internal/rail"
 	"github.com/tollhq/toll/internal/store"
 )
 
@@ -66,7 +67,7 @@ func (c *Checkout) answer(ctx context.Context, plan *toll.Plan, o *store.Order, 
 			"Idempotency-Key again; without one a repeat gives this order only while it is open, and then buys once more.")
 	}
 	if o.Status == toll.OrderFailed {
-		return nil, failure(o)
+		return nil, c.failure(o)
 	}
 	out := c.render(ctx, plan, o)
 	if o.Open {
@@ -91,6 +92,22 @@ func failure(o *store.Order) *toll.Error {
 		e.Status = 500 // nothing was sent, so the fault is ours
 	}
 	return e.WithParam("orderId", o.ID)
+}
+
+// failure is [failure] with the address of a page on which the owner of the card pays what the bank
+// wanted confirmed, while that is possible.
+func (c *Checkout) failure(o *store.Order) *toll.Error {
+	e := failure(o)
+	pages, ok := c.rails.Card.(rail.Pages)
+	if !ok || !replaceable(o, c.now()) {
+		return e
+	}
+	page, err := pages.ReplaceURL(o.Subscriber, o.ID, o.UpdatedAt.Add(replaceTime))
+	if err != nil {
+		c.log.Error("the address of a page for a failed order cannot be signed", "order", o.ID, "err", err)
+		return e
+	}
+	return e.WithParam("checkoutUrl", page)
 }
 
 // EnsureFree makes the first order of a free plan for a holder who has none. Any number of callers, in any number of
@@ -174,29 +191,38 @@ func unlisted(plan *toll.Plan) *toll.Error {
 // OrderByID returns an order to its subscriber and to the owner of its plan; for everybody else it does not exist:
 // [toll.CodeOrderNotFound].
 func (c *Checkout) OrderByID(ctx context.Context, caller toll.Address, id string) (*toll.Order, error) {
-	id, err := toll.ParseUUID(id)
+	o, plan, err := c.orderFor(ctx, caller, id)
 	if err != nil {
 		return nil, err
-	}
-	none := toll.NewError(toll.CodeOrderNotFound).WithDetails("orderId %s", id)
-	o, err := store.OrderByID(ctx, c.store, id)
-	if errors.Is(err, store.ErrNotFound) {
-		return nil, none
-	}
-	if err != nil {
-		return nil, fault(err)
-	}
-	plan, err := store.PlanByID(ctx, c.store, o.Plan)
-	if err != nil {
-		return nil, fault(err)
-	}
-	if caller != o.Subscriber && caller != plan.Owner {
-		return nil, none
 	}
 	if o, _, err = c.current(ctx, o); err != nil {
 		return nil, fault(err)
 	}
 	return c.render(ctx, plan, o), nil
+}
+
+// orderFor returns an order and its plan to its subscriber and to the owner of the plan.
+func (c *Checkout) orderFor(ctx context.Context, caller toll.Address, id string) (*store.Order, *toll.Plan, error) {
+	id, err := toll.ParseUUID(id)
+	if err != nil {
+		return nil, nil, err
+	}
+	none := toll.NewError(toll.CodeOrderNotFound).WithDetails("orderId %s", id)
+	o, err := store.OrderByID(ctx, c.store, id)
+	if errors.Is(err, store.ErrNotFound) {
+		return nil, nil, none
+	}
+	if err != nil {
+		return nil, nil, fault(err)
+	}
+	plan, err := store.PlanByID(ctx, c.store, o.Plan)
+	if err != nil {
+		return nil, nil, fault(err)
+	}
+	if caller != o.Subscriber && caller != plan.Owner {
+		return nil, nil, none
+	}
+	return o, plan, nil
 }
 
 // render returns an order with the balance of its subscriber, when it brought credits.

@@ -175,7 +175,7 @@ func printable(s string) bool {
 	return utf8.ValidString(s) && strings.IndexFunc(s, func(r rune) bool { return r < ' ' || r == 0x7f }) < 0
 }
 
-// RemovePaymentMethod revokes a card and the delegations that pay with it; a repeat changes nothing. Errors:
+// RemovePaymentMethod revokes a card and the delegations that pay with it, and has the processor forget it; a repeat changes nothing. Errors:
 // [toll.CodePaymentMethodNotFound], and [toll.CodeForbidden] for the wallet.
 func (c *Checkout) RemovePaymentMethod(ctx context.Context, caller Owner, id string) error {
 	id, isWallet := methodID(caller.Address, id)
@@ -199,6 +199,12 @@ func (c *Checkout) RemovePaymentMethod(ctx context.Context, caller Owner, id str
 		revoked, err = store.RevokeDelegationsOf(ctx, tx, caller.Address, id, m.RevokedAt)
 		if err != nil {
 			return err
+		}
+		if m.Provider == toll.ProviderCard {
+			detach := store.Job{Kind: store.JobCardDetach, Key: []byte(m.ID), Due: m.RevokedAt}
+			if err := store.PutJob(ctx, tx, detach); err != nil {
+				return err
+			}
 		}
 		events := make([]store.NewEvent, len(revoked))
 		for i, d := range revoked {

@@ -30,6 +30,7 @@ type intent struct {
 	once       *store.Once
 	topUp      *TopUp       // nil: somebody asked for the order
 	sale       *SaleRequest // nil: no authorization pays it
+	replaces   string       // the failed order in whose place a person pays this one; "" for none
 	after      time.Time    // when the last order for the request was made
 
 	recorded bool // the order that came of it was made for it
@@ -45,6 +46,8 @@ func (in *intent) openKey(id string) string {
 			return "request/" + in.topUp.RequestID
 		}
 		return "order/" + id
+	case in.replaces != "" && !in.plan.IsTrial:
+		return "replaces/" + in.replaces
 	case in.session != nil && !in.plan.IsTrial:
 		return "order/" + id
 	case in.sale != nil:
@@ -183,7 +186,7 @@ func (c *Checkout) insert(
 	}
 	o.Plan, o.Subscriber, o.Status, o.Credits = plan.ID, in.subscriber, toll.OrderCreated, in.credits
 	o.Amount, o.Currency, o.CreatedAt, o.UpdatedAt = in.amount, plan.Price.CurrencyName(), now, now
-	o.Open, o.OpenKey = true, in.openKey(o.ID)
+	o.Open, o.OpenKey, o.Replaces = true, in.openKey(o.ID), in.replaces
 	o.TryAt, o.Tries = now.Add(lease), 1 // read by the release before this one alone
 	if top := in.topUp; top != nil {
 		if !top.lacks(&a, now) {
@@ -243,6 +246,11 @@ func railMissing(name string) *toll.Error {
 func (c *Checkout) findOrder(ctx context.Context, tx *store.Tx, in *intent, account ledger.AccountID, id *string) (*store.Order, error) {
 	if in.sale != nil {
 		return c.soldBefore(ctx, tx, in.sale)
+	}
+	if in.replaces != "" {
+		if o, err := in.replacement(ctx, tx, account); err != nil || o != nil {
+			return o, err
+		}
 	}
 	if t := in.topUp; t != nil && t.RequestID != "" {
 		o, n, err := in.orderOfRequest(ctx, tx, account)

@@ -2,9 +2,11 @@ package checkout
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/rail"
 	"github.com/tollhq/toll/internal/store"
 )
 
@@ -26,10 +28,116 @@ type RefundRef struct {
 func (c *Checkout) Refund(
 	ctx context.Context, caller toll.Address, orderID string, cents *toll.Cents, once *store.Once, wait time.Duration,
 ) (*toll.Order, error) {
-	return nil, toll.Errorf(toll.CodeInternal, "Refunds are not built yet.")
+	o, plan, by, err := c.refundable(ctx, caller, orderID)
+	if err != nil {
+		return nil, err
+	}
+	r := rail.Refund{ID: toll.NewUUID(), OrderID: o.ID, By: caller}
+	if cents != nil {
+		if r.Cents = int64(*cents); r.Cents <= 0 {
+			return nil, toll.Errorf(toll.CodeBadNumber, "A refund is of at least one cent.").WithParam("path", "amountCents")
+		}
+	}
+	ref := RefundRef{OrderID: o.ID, RefundID: r.ID}
+	err = c.Change(ctx, o.Account, func(t *rail.Tx) error {
+		// The row of the order is locked before those of the rail.
+		now, err := store.OrderForUpdate(ctx, t.Tx, o.Account, o.ID)
+		switch {
+		case err != nil:
+			return err
+		case now.Status != toll.OrderConfirmed:
+			return toll.Errorf(toll.CodeRefundRefused, "The order is %s, so no money of it can go back.", now.Status)
+		}
+		if err := by.BeginRefund(ctx, t, r); err != nil {
+			return err
+		}
+		return store.PutAnswer(ctx, t.Tx, once, ref)
+	})
+	if err != nil {
+		return nil, fault(err)
+	}
+	c.failpoint("refunding")
+	return c.refunded(ctx, plan, o, by, ref, wait)
 }
 
 // RefundAgain answers as [Checkout.Refund] did, or would by now, when it made this refund.
 func (c *Checkout) RefundAgain(ctx context.Context, caller toll.Address, earlier RefundRef, wait time.Duration) (*toll.Order, error) {
-	return nil, toll.Errorf(toll.CodeInternal, "Refunds are not built yet.")
+	o, plan, by, err := c.refundable(ctx, caller, earlier.OrderID)
+	if err != nil {
+		return nil, err
+	}
+	return c.refunded(ctx, plan, o, by, earlier, wait)
+}
+
+// refundable returns an order whose money the caller may give back, its plan, and its rail.
+func (c *Checkout) refundable(ctx context.Context, caller toll.Address, orderID string) (*store.Order, *toll.Plan, rail.Refunder, error) {
+	o, plan, err := c.orderFor(ctx, caller, orderID)
+	switch {
+	case err != nil:
+		return nil, nil, nil, err
+	case caller != plan.Owner:
+		return nil, nil, nil, toll.NewError(toll.CodeNotPlanOwner).WithDetails("planId %s", plan.ID)
+	case o.Rail != railCard:
+		return nil, nil, nil, toll.Errorf(toll.CodeRefundRefused, "The order is not paid by card.")
+	}
+	by, ok := c.rails.Card.(rail.Refunder)
+	if !ok {
+		return nil, nil, nil, railMissing(railCard)
+	}
+	return o, plan, by, nil
+}
+
+// refunded waits until the processor has taken a refund, and renders the order.
+func (c *Checkout) refunded(
+	ctx context.Context, plan *toll.Plan, o *store.Order, by rail.Refunder, ref RefundRef, wait time.Duration,
+) (*toll.Order, error) {
+	decided, failure, err := c.awaitRefund(ctx, by, ref, wait)
+	switch {
+	case errors.Is(err, store.ErrNotFound):
+		return nil, toll.NewError(toll.CodeOrderNotFound).WithDetails("refundId %s", ref.RefundID)
+	case err != nil:
+		return nil, fault(err)
+	case failure != "":
+		return nil, toll.Errorf(toll.CodeRefundRefused, "The card processor did not make the refund.").WithDetails("%s", failure).
+			WithParam("orderId", o.ID)
+	}
+	now, err := store.OrderOfAccount(ctx, c.store, o.Account, o.ID)
+	if err != nil {
+		return nil, fault(err)
+	}
+	out := c.render(ctx, plan, now)
+	if !decided {
+		out.HTTPStatus = 202
+	}
+	return out, nil
+}
+
+// awaitRefund returns a refund as it stands when the processor has taken it, at shutdown, or after
+// wait.
+func (c *Checkout) awaitRefund(
+	ctx context.Context, by rail.Refunder, ref RefundRef, wait time.Duration,
+) (decided bool, failure string, err error) {
+	waiting, cancel := context.WithTimeout(ctx, wait)
+	defer cancel()
+	changed, leave := c.waiters.Join(ref.OrderID)
+	defer leave()
+	for {
+		// This read is not bounded by wait: the caller is owed an answer.
+		if decided, failure, err = by.Refunded(ctx, ref.RefundID); decided || err != nil || c.stops() || waiting.Err() != nil {
+			return decided, failure, err
+		}
+		run, err := c.queue.Take(waiting, store.JobCardRefund, []byte(ref.RefundID))
+		if err != nil && waiting.Err() == nil {
+			return false, "", err
+		}
+		tick := time.NewTimer(readEvery)
+		select {
+		case <-changed:
+		case <-run:
+		case <-tick.C:
+		case <-c.stopping:
+		case <-waiting.Done():
+		}
+		tick.Stop()
+	}
 }

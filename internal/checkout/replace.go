@@ -2,16 +2,29 @@ package checkout
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/ledger"
 	"github.com/tollhq/toll/internal/rail"
+	"github.com/tollhq/toll/internal/store"
 )
+
+// replaceTime is how long the owner of a card may pay what the bank wanted confirmed.
+const replaceTime = time.Hour
+
+// replaceable reports whether a person may pay a new order in the place of this one.
+func replaceable(o *store.Order, now time.Time) bool {
+	return o.Status == toll.OrderFailed && o.FailureCode == toll.CodeCardAuthentication && o.Rail == railCard && o.DelegationID != "" &&
+		now.Before(o.UpdatedAt.Add(replaceTime))
+}
 
 // Replace opens a page on which a person pays what an order of the owner was to buy that failed
 // because the bank wanted the owner to confirm it. It is a new order of the same plan, amount and
-// credits, which takes nothing of the delegation. A failed order has one open page at a time: a
-// repeat returns it. The caller has checked the signed link, which names owner and order.
+// credits, which takes nothing of the delegation. A failed order is replaced once: a repeat returns
+// the order that is open or paid. The caller has checked the signed link, which names owner and
+// order.
 //
 // Errors: [toll.CodeOrderNotFound] for an order of others, for one that did not fail in this way,
 // and from an hour after the failure; [toll.CodeRecordChanged] when the plan has another price or
@@ -19,5 +32,46 @@ import (
 func (c *Checkout) Replace(
 	ctx context.Context, owner toll.Address, failedID string, page rail.SessionInput, wait time.Duration,
 ) (*toll.Checkout, error) {
-	return nil, toll.Errorf(toll.CodeInternal, "Orders in the place of failed ones are not built yet.")
+	failed, err := c.ownOrder(ctx, owner, failedID)
+	if err != nil {
+		return nil, err
+	}
+	if !replaceable(failed, c.now()) {
+		return nil, toll.NewError(toll.CodeOrderNotFound).WithDetails("orderId %s", failedID).
+			WithHint("The page of a payment works for an hour. Make the order again.")
+	}
+	if err := checkSession(&page); err != nil {
+		return nil, err
+	}
+	plan, err := store.PlanByID(ctx, c.store, failed.Plan)
+	if err != nil {
+		return nil, fault(err)
+	}
+	in := intent{
+		plan: plan, subscriber: owner, credits: plan.Credits.Amount, amount: plan.Price.Total(), session: &page, replaces: failed.ID,
+	}
+	if plan.IsPayAsYouGo() {
+		in.credits, in.amount = failed.Credits, times(plan.Price.Total(), failed.Credits)
+	}
+	switch {
+	case in.credits != failed.Credits, in.amount.Cmp(failed.Amount) != 0, plan.Price.CurrencyName() != failed.Currency:
+		return nil, toll.NewError(toll.CodeRecordChanged).WithDetails("planId %s", plan.ID)
+	case !plan.IsListed:
+		return nil, unlisted(plan)
+	}
+	o, err := c.place(ctx, &in)
+	if err != nil {
+		return nil, err
+	}
+	return c.page(ctx, o, wait)
+}
+
+// replacement returns the order in the place of a failed one that is open or paid, nil when there is
+// none.
+func (in *intent) replacement(ctx context.Context, q store.Querier, account ledger.AccountID) (*store.Order, error) {
+	o, err := store.OrderReplacing(ctx, q, account, in.replaces)
+	if errors.Is(err, store.ErrNotFound) {
+		return nil, nil
+	}
+	return o, err
 }

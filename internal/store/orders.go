@@ -107,6 +107,13 @@ func OrdersOfRequest(ctx context.Context, q Querier, account [16]byte, requestID
 		account[:], requestID)
 }
 
+// OrderReplacing returns the order of an account that was made in the place of a failed one and did
+// not fail itself, or [ErrNotFound].
+func OrderReplacing(ctx context.Context, q Querier, account [16]byte, failed string) (*Order, error) {
+	return orders.one(ctx, q, "WHERE account_id = $1 AND replaces = $2 AND status <> $3 ORDER BY created_at LIMIT 1",
+		account[:], failed, string(toll.OrderFailed))
+}
+
 // OrderByID returns an order of whatever account, or [ErrNotFound]. It asks every part of a distributed database.
 func OrderByID(ctx context.Context, q Querier, id string) (*Order, error) {
 	return orders.one(ctx, q, "WHERE order_id = $1", id)
