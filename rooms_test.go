@@ -72,8 +72,8 @@ var rooms = map[string]room{
 	},
 	"tolltest": {
 		what:  "a whole service inside a test",
-		lines: 450,
-		ours:  "toll x402 client internal/checkout/railtest internal/rail internal/card/double internal/server",
+		lines: 420,
+		ours:  "toll x402 client internal/checkout/railtest internal/server",
 	},
 
 	// What the middlewares share; public rooms link it, so it is as light as they are.
@@ -302,7 +302,7 @@ var rooms = map[string]room{
 	// fiat is to the card rail what crypto is to the chain.
 	"internal/fiat": {
 		what:  "starts, checks and reports the card rail: settings, keys, the account, the double in a sandbox; what sellers are owed",
-		lines: 960, // 50 of them read the files of keys, 200 say what sellers are owed
+		lines: 1000, // 50 of them read the files of keys, 200 say what sellers are owed
 		ours:  "toll internal/seal internal/store internal/jobs internal/auth internal/rail internal/card internal/card/double",
 	},
 	"internal/metrics": {
@@ -333,7 +333,7 @@ var rooms = map[string]room{
 	},
 	"internal/cli": {
 		what:  "the commands; they talk through the client, except serve, dev and local administration",
-		lines: 8000,
+		lines: 8150,
 		ours: "toll x402 evm client paid paidmcp internal/tempfile internal/pace internal/jobs " +
 			"internal/crypto internal/card/double internal/fiat internal/server",
 		third: []string{

@@ -2,16 +2,12 @@ package tolltest
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"net/url"
-	"strings"
+	"path"
 	"time"
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/client"
-	"github.com/tollhq/toll/internal/card/double"
-	"github.com/tollhq/toll/internal/rail"
 )
 
 // WithCards sells plans in dollars and euros, which test cards pay: with a double of Stripe in the service, no money moves. The
@@ -42,19 +38,9 @@ func (s *Service) payPage(page, number string) (*toll.Order, error) {
 	if err != nil {
 		return nil, err
 	}
-	pages, ok := s.server.Cards().Rail().(rail.Pages)
-	if !ok {
-		return nil, errNoCards
-	}
-	id := strings.TrimPrefix(u.Path, rail.UsePage.Path(""))
-	shown, err := pages.Page(ctx, id, true)
-	if err != nil {
+	id := path.Base(u.Path)
+	if err := s.server.Cards().FillPage(ctx, id, number); err != nil {
 		return nil, err
-	}
-	if shown.URL != "" { // else it is paid already, or over
-		if _, err := double.Fill(ctx, shown.URL, number); err != nil {
-			return nil, err
-		}
 	}
 	ctx, cancel := context.WithTimeout(ctx, decided)
 	defer cancel()
@@ -64,37 +50,15 @@ func (s *Service) payPage(page, number string) (*toll.Order, error) {
 // decided is how long an order may take whose page was paid.
 const decided = 2 * time.Minute
 
-var errNoCards = errors.New("the service takes no cards: start it with WithCards")
-
 // EnrollCard enrols a test card of an account, as a person in a browser does, and returns its id for [Subscriber.DelegateCard]. An
 // account can do so 5 times in 10 minutes.
 func (s *Service) EnrollCard(owner toll.Address, number string) string {
 	s.helper()
-	id, err := s.enroll(owner, number)
+	id, err := s.server.Cards().FillEnrolment(context.Background(), owner, number)
 	if err != nil {
 		s.fail(err)
 	}
 	return id
-}
-
-func (s *Service) enroll(owner toll.Address, number string) (string, error) {
-	ctx := context.Background()
-	enroller, ok := s.server.Cards().Rail().(rail.Enroller)
-	if !ok {
-		return "", errNoCards
-	}
-	setup, page, err := enroller.Enroll(ctx, owner, toll.NewUUID(), s.url+"/cards/enroll")
-	if err != nil {
-		return "", err
-	}
-	if _, err := double.Fill(ctx, page, number); err != nil {
-		return "", err
-	}
-	id, failure, err := enroller.Enrolled(ctx, owner, setup)
-	if err == nil && id == "" {
-		err = fmt.Errorf("the card was not enrolled: %s", failure)
-	}
-	return id, err
 }
 
 // DelegateCard lets access tokens of the subscriber charge a card up to this many cents of USD, for a day of the service's clock,

@@ -34,9 +34,9 @@ type devFlags struct {
 func (a *app) devCommand() *cobra.Command {
 	var f devFlags
 	c := command("dev", "A whole market on this machine: service, builder, subscriber, paid agent", nil)
-	c.Long = `Start a service on an embedded database and an embedded chain, with a builder, a plan, an agent that takes payment, and a
-subscriber. The plan is bought on the chain, one call is paid and one is refused before your eyes; then everything stays up,
-with commands to paste, until Ctrl-C. When what it shows cannot be written, as to a pipe that nobody reads, it ends.`
+	c.Long = `Start a service on an embedded database, an embedded chain and a double of Stripe, with a builder, plans, an agent that takes
+payment, and a subscriber. A plan is bought on the chain, one call is paid and one is refused before your eyes; another plan is
+bought with test cards, on a page and by a call that lacks credits. Then everything stays up, with commands to paste, until Ctrl-C. When what it shows cannot be written, as to a pipe that nobody reads, it ends.`
 	c.Annotations = withoutProfile
 	fl := c.Flags()
 	fl.StringVar(&f.data, "data", "", "data directory to keep; default one that is removed at the end")
@@ -135,8 +135,8 @@ type market struct {
 	worked          atomic.Int32 // how often the agent did
 
 	builder, subscriber, visitor person
-	planID                       toll.PlanID
-	agentID                      toll.AgentID
+	planID, cardPlan             toll.PlanID
+	agentID, cardAgent           toll.AgentID
 }
 
 // person is an account with an API key.
@@ -146,10 +146,16 @@ type person struct {
 	client  *client.Client
 }
 
-const devAgentPath = "/stats"
+// Paths of the agent: paid in tokens, and by card.
+const (
+	devAgentPath = "/stats"
+	devCardPath  = "/stats/card"
+)
 
 func (m *market) url() string      { return "http://" + m.serviceListener.Addr().String() }
-func (m *market) agentURL() string { return "http://" + m.agentListener.Addr().String() + devAgentPath }
+func (m *market) agent() string    { return "http://" + m.agentListener.Addr().String() }
+func (m *market) agentURL() string { return m.agent() + devAgentPath }
+func (m *market) cardURL() string  { return m.agent() + devCardPath }
 
 func (a *app) openMarket(ctx context.Context, f devFlags, log *slog.Logger) (_ *market, err error) {
 	m := &market{dir: f.data, queue: paid.NewQueue(), log: log}
@@ -186,34 +192,51 @@ func (m *market) seed(ctx context.Context) (http.Handler, error) {
 			return nil, err
 		}
 	}
+	inTokens := toll.Price{
+		TokenAddress: toll.Sandbox.USDC(), Amounts: []toll.Units{toll.UnitsOf(devPrice)}, Receivers: []toll.Address{m.builder.address}, IsCrypto: true,
+	}
+	inDollars, err := toll.PriceFiat(toll.UnitsOf(devCardPrice), m.builder.address, toll.CurrencyUSD)
+	if err != nil {
+		return nil, err
+	}
+	mux := http.NewServeMux()
+	m.planID, m.agentID, err = m.sell(ctx, mux, devAgentPath, inTokens, 100)
+	if err == nil {
+		m.cardPlan, m.cardAgent, err = m.sell(ctx, mux, devCardPath, inDollars, devCardCredits)
+	}
+	return mux, err
+}
+
+// sell registers the agent at a path with a plan, and has it take payment there.
+func (m *market) sell(
+	ctx context.Context, mux *http.ServeMux, path string, price toll.Price, credits toll.Credits,
+) (toll.PlanID, toll.AgentID, error) {
 	c := m.builder.client
 	registered, err := c.RegisterAgentWithPlan(ctx,
 		client.AgentParams{
 			Metadata: toll.Metadata{Name: "Text statistics", Description: "Counts what is in a text", Tags: []string{"text"}},
 			// A path without a host, so that the agent may move to another port.
-			API: toll.AgentAPI{Endpoints: toll.EndpointList{{Verb: http.MethodPost, URL: devAgentPath}}},
+			API: toll.AgentAPI{Endpoints: toll.EndpointList{{Verb: http.MethodPost, URL: path}}},
 		},
 		client.PlanParams{
-			Metadata: toll.Metadata{Name: "Text statistics, 100 credits", Description: "One credit for each started 200 characters"},
-			Price: toll.Price{
-				TokenAddress: toll.Sandbox.USDC(), Amounts: []toll.Units{toll.UnitsOf(1_000_000)}, Receivers: []toll.Address{m.builder.address}, IsCrypto: true,
+			Metadata: toll.Metadata{
+				Name: "Text statistics, " + credits.Text(), Description: "One credit for each started 200 characters",
 			},
-			Credits: toll.CreditsConfig{Amount: 100, MinAmount: 1, MaxAmount: devMaxCredits},
+			Price:   price,
+			Credits: toll.CreditsConfig{Amount: credits, MinAmount: 1, MaxAmount: devMaxCredits},
 		})
 	if err != nil {
-		return nil, err
+		return "", "", err
 	}
-	m.planID, m.agentID = registered.PlanID, registered.AgentID
-	mux := http.NewServeMux()
 	agent := func(w http.ResponseWriter, r *http.Request) {
 		m.worked.Add(1)
 		statisticsAgent(w, r)
 	}
-	mux.Handle("POST "+devAgentPath, paid.Handler(c, http.HandlerFunc(agent),
-		paid.Plan(m.planID), paid.Agent(m.agentID), paid.CreditsFunc(statisticsPrice), paid.MaxCredits(devMaxCredits),
-		paid.PublicURL("http://"+m.agentListener.Addr().String()), paid.Description("Statistics of a text"), paid.MimeType("application/json"),
+	mux.Handle("POST "+path, paid.Handler(c, http.HandlerFunc(agent),
+		paid.Plan(registered.PlanID), paid.Agent(registered.AgentID), paid.CreditsFunc(statisticsPrice), paid.MaxCredits(devMaxCredits),
+		paid.PublicURL(m.agent()), paid.Description("Statistics of a text"), paid.MimeType("application/json"),
 		paid.Log(m.log), paid.WithQueue(m.queue), paid.Namespace(m.service.Namespace())))
-	return mux, nil
+	return registered.PlanID, registered.AgentID, nil
 }
 
 // program is how the person who reads this started the program, for commands to paste.

@@ -83,9 +83,9 @@ type answer struct {
 	receipt x402.SettleResponse
 }
 
-// ask calls the agent. An empty token pays nothing.
-func (m *market) ask(ctx context.Context, token string) (*answer, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, m.agentURL(), strings.NewReader(devText))
+// ask calls the agent at an address. An empty token pays nothing.
+func (m *market) ask(ctx context.Context, url, token string) (*answer, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, strings.NewReader(devText))
 	if err != nil {
 		return nil, err
 	}
@@ -121,11 +121,14 @@ func (a *app) demonstrate(ctx context.Context, m *market) error {
 		"plan", string(m.planID)+"   100 credits for 1.00 USDC",
 		"agent id", string(m.agentID),
 		"chain", m.chain(),
+		"cards", "a double of Stripe inside this program   "+m.service.Cards().Double(),
 		"builder", m.builder.address.String()+"   owns plan and agent",
 		"subscriber", m.subscriber.address.String()+"   buys",
 		"data", m.dir,
 	)
-	for _, act := range []func(context.Context, *stage) error{m.showUnpaid, m.showOrder, m.showPaid, m.showBroke} {
+	for _, act := range []func(context.Context, *stage) error{
+		m.showUnpaid, m.showOrder, m.showPaid, m.showBroke, m.showPage, m.showTopUp, m.showDeclined,
+	} {
 		if err := act(ctx, s); err != nil {
 			return err
 		}
@@ -135,10 +138,10 @@ func (a *app) demonstrate(ctx context.Context, m *market) error {
 
 // refused asks the agent and shows that it asks for payment. worked is how often it has worked.
 func (m *market) refused(
-	ctx context.Context, s *stage, heading, token string, worked int32,
+	ctx context.Context, s *stage, heading, url, token string, worked int32,
 ) (*x402.PaymentRequired, error) {
 	s.heading(heading)
-	res, err := m.ask(ctx, token)
+	res, err := m.ask(ctx, url, token)
 	if err != nil {
 		return nil, err
 	}
@@ -150,7 +153,7 @@ func (m *market) refused(
 }
 
 func (m *market) showUnpaid(ctx context.Context, s *stage) error {
-	asks, err := m.refused(ctx, s, "A call without payment is answered with the price", "", 0)
+	asks, err := m.refused(ctx, s, "A call without payment is answered with the price", m.agentURL(), "", 0)
 	if err != nil {
 		return err
 	}
@@ -172,7 +175,7 @@ func (m *market) showPaid(ctx context.Context, s *stage) error {
 	}
 	s.facts("access token", shortToken(token.AccessToken), "permission", token.PermissionHash.String(), "balance before", before.Balance.Text())
 	fmt.Fprintln(s.out)
-	res, err := m.ask(ctx, token.AccessToken)
+	res, err := m.ask(ctx, m.agentURL(), token.AccessToken)
 	if err != nil {
 		return err
 	}
@@ -200,7 +203,7 @@ func (m *market) showBroke(ctx context.Context, s *stage) error {
 	if err != nil {
 		return err
 	}
-	asks, err := m.refused(ctx, s, "A visitor without credits is refused, and the agent does not work for nothing", token.AccessToken, 1)
+	asks, err := m.refused(ctx, s, "A visitor without credits is refused, and the agent does not work for nothing", m.agentURL(), token.AccessToken, 1)
 	if err == nil {
 		s.facts("error", asks.Error, "agent ran", "1 time, for the paid call")
 	}

@@ -1,0 +1,44 @@
+package fiat
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/card/double"
+)
+
+var errNoDouble = errors.New("the service has no double of the card processor")
+
+// FillPage pays an order on its page of the double in this process, as a person in a browser does who agrees to 3-D Secure. A page
+// that is paid already is no error. Errors: [double.ErrDeclined], those of the rail.
+func (p *Processor) FillPage(ctx context.Context, orderID, number string) error {
+	if p.double == nil {
+		return errNoDouble
+	}
+	shown, err := p.rail.Page(ctx, orderID, true)
+	if err == nil && shown.URL != "" {
+		_, err = double.Fill(ctx, shown.URL, number)
+	}
+	return err
+}
+
+// FillEnrolment enrols a test card of an account on the page of the double in this process, and returns its id.
+func (p *Processor) FillEnrolment(ctx context.Context, owner toll.Address, number string) (string, error) {
+	if p.double == nil {
+		return "", errNoDouble
+	}
+	setup, page, err := p.rail.Enroll(ctx, owner, toll.NewUUID(), p.deps.PublicURL+"/cards/enroll")
+	if err != nil {
+		return "", err
+	}
+	if _, err := double.Fill(ctx, page, number); err != nil {
+		return "", err
+	}
+	id, failure, err := p.rail.Enrolled(ctx, owner, setup)
+	if err == nil && id == "" {
+		err = fmt.Errorf("the card was not enrolled: %s", failure)
+	}
+	return id, err
+}
