@@ -82,6 +82,11 @@ func (o *outside) Revocation(ctx context.Context, d *rail.Delegation) (*rail.Cal
 	return o.Rail.Revocation(ctx, d)
 }
 
+func (o *outside) Refunded(ctx context.Context, refundID string) (bool, string, error) {
+	o.check()
+	return o.Rail.Refunded(ctx, refundID)
+}
+
 func (o *outside) Accepts(ctx context.Context, account toll.Address, digest [32]byte, signature []byte) (bool, error) {
 	o.check()
 	return o.Rail.Accepts(ctx, account, digest, signature)

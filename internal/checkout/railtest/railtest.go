@@ -34,6 +34,7 @@ type Behaviour struct {
 	Hang        bool      // answers when its caller gives up, or when it stops hanging; it has not acted before
 	Silent      bool      // says nothing by itself: it has to be asked
 	Person      bool      // opens a page and waits for Complete or Expire
+	NoRefund    string    // why the processor refuses refunds; "" for none
 	BadAccount  toll.Code // with which it refuses signatures of delegations, and accounts of users; "" for none
 	// Time is the time of the chain, at which authorizations end; nil: they do not.
 	Time func() time.Time
@@ -44,6 +45,7 @@ type Rail struct {
 	mu     sync.Mutex
 	now    Behaviour
 	change chan struct{} // closed when the behaviour changes
+	db     *store.Store  // where refunds are read
 	orders map[string]*order
 	way    rail.Orders // back to the service that was connected last
 	calls  int
@@ -293,16 +295,6 @@ func (r *Rail) Expire(orderID string) error {
 	return r.happens(orderID, func(o *order) {
 		if !paid(o) {
 			o.payment.Status, o.payment.FailureReason = toll.OrderFailed, "the page has expired"
-		}
-	})
-}
-
-// Refund gives the money of a paid order back.
-func (r *Rail) Refund(orderID, reason string) error {
-	return r.happens(orderID, func(o *order) {
-		if paid(o) {
-			o.charges--
-			o.payment.Outcome = rail.Outcome{Status: toll.OrderFailed, FailureReason: reason, Ended: true}
 		}
 	})
 }
