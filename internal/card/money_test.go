@@ -1,0 +1,614 @@
+package card_test
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stripe/stripe-go/v85"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/card"
+	"github.com/tollhq/toll/internal/card/double"
+	"github.com/tollhq/toll/internal/ledger"
+	"github.com/tollhq/toll/internal/rail"
+	"github.com/tollhq/toll/internal/store"
+)
+
+// Numbers of cards.
+const (
+	goodCard    = "4242424242424242"
+	declineCard = "4000000000000002"
+	pendingCard = "4000000000007726" // its refunds are pending for a while
+	failingCard = "4000000000005126" // its refunds fail later
+)
+
+// paid places an order and pays it on its page with a card.
+func (s *scene) paid(p *toll.Plan, number string) (orderID string) {
+	s.Helper()
+	id := s.order(p)
+	s.pay(s.page(id), number)
+	s.later(time.Minute)
+	s.granted(id)
+	return id
+}
+
+// beginRefund is what a seller does.
+func (s *scene) beginRefund(orderID string, cents int64) (refundID string, err error) {
+	s.Helper()
+	refundID = toll.NewUUID()
+	err = s.at().Change(s.ctx, s.row(orderID).Account, func(t *rail.Tx) error {
+		return s.at().rail.BeginRefund(s.ctx, t, rail.Refund{ID: refundID, OrderID: orderID, Cents: cents, By: seller})
+	})
+	return refundID, err
+}
+
+// refunded returns the rows of the refunds of an order, as origin, state and cents.
+func (s *scene) refunds(orderID string) (out []string) {
+	s.Helper()
+	all, err := store.CardRefundsOf(s.ctx, s.store, orderID)
+	s.must(err)
+	for _, re := range all {
+		out = append(out, fmt.Sprintf("%s %s %d", re.Origin, re.State, re.Cents))
+	}
+	slices.Sort(out)
+	return out
+}
+
+// has fails the test unless an order has these refunds, and its row says so many cents and this
+// dispute.
+func (s *scene) has(orderID string, cents int64, dispute string, refunds ...string) {
+	s.Helper()
+	if got := s.refunds(orderID); !slices.Equal(got, refunds) {
+		s.Fatalf("the refunds are %q, want %q", got, refunds)
+	}
+	if o := s.state(orderID); o.RefundedCents != cents || o.Dispute != dispute {
+		s.Fatalf("the order says %d cents and %q, want %d and %q", o.RefundedCents, o.Dispute, cents, dispute)
+	}
+}
+
+// read has the loop read the events, and runs what follows.
+func (s *scene) read() {
+	s.Helper()
+	s.pass(20 * time.Second)
+	s.turn(s.at().rail.Loops()[0])
+	s.at().run()
+}
+
+// disputed returns the id of the last dispute of an order.
+func (s *scene) disputed(orderID string) string {
+	s.Helper()
+	intent := s.row(orderID).Intent
+	for d, err := range s.stripe.V1Disputes.List(s.ctx, &stripe.DisputeListParams{PaymentIntent: &intent}).All(s.ctx) {
+		s.must(err)
+		return d.ID
+	}
+	s.Fatal("no dispute")
+	return ""
+}
+
+// hold holds credits of the buyer, and spend uses some of them up.
+func (s *scene) hold(p *toll.Plan, n toll.Credits) string {
+	s.Helper()
+	none := ""
+	h, err := s.ledger.Hold(s.ctx, ledger.HoldOp{
+		Plan: p.ID, Subscriber: buyer, Amount: n, Until: s.clock().Add(24 * time.Hour), OrderTx: &none,
+	})
+	s.must(err)
+	return h.RequestID
+}
+
+func (s *scene) spend(p *toll.Plan, n toll.Credits) {
+	s.Helper()
+	if n > 0 {
+		s.settle(p, s.hold(p, n), n)
+	}
+}
+
+func (s *scene) settle(p *toll.Plan, request string, n toll.Credits) {
+	s.Helper()
+	none := ""
+	_, err := s.ledger.Settle(s.ctx, ledger.SettleOp{
+		Plan: p.ID, Subscriber: buyer, RequestID: request, Amount: n, OrderTx: &none, Render: func(ledger.Receipt) []byte { return nil },
+	})
+	s.must(err)
+}
+
+// webhooks returns the events of the double as webhooks, the oldest first.
+func (s *scene) webhooks() (bodies [][]byte) {
+	s.Helper()
+	p := &stripe.EventListParams{}
+	p.Limit = stripe.Int64(100)
+	for e, err := range s.stripe.V1Events.List(s.ctx, p).All(s.ctx) {
+		s.must(err)
+		id, _ := e.Data.Object["id"].(string)
+		bodies = append(bodies, eventOf(e.ID, string(e.Type), id, ""))
+	}
+	slices.Reverse(bodies)
+	return bodies
+}
+
+// receive delivers a webhook.
+func (s *scene) receive(body []byte) {
+	s.Helper()
+	s.must(s.at().rail.Receive(s.ctx, double.Sign(s.machineClock(), body, hookSecret), body))
+}
+
+// T75: an event that comes again, and other events of the same object, grant once.
+func TestT75_RepeatedEvents(t *testing.T) {
+	each(t, func(s *scene) {
+		p := s.plan()
+		id := s.order(p)
+		s.pay(s.page(id), goodCard)
+		var body []byte
+		for _, b := range s.webhooks() {
+			if strings.Contains(string(b), "payment_intent.succeeded") {
+				body = b
+			}
+		}
+		for range 50 {
+			s.receive(body)
+		}
+		s.took(1, 1) // one job: one fetch
+		s.at().run()
+		s.granted(id)
+		intent := s.row(id).Intent
+		for i := range 50 {
+			s.receive(eventOf(fmt.Sprint("evt_again", i), "payment_intent.succeeded", intent, ""))
+		}
+		s.took(51, 1)
+		s.start() // another process, or the same one after a crash
+		s.receive(body)
+		s.at().run()
+		s.took(51, 0)
+		if s.granted(id); s.balance(p) != 100 {
+			s.Errorf("%d credits", s.balance(p))
+		}
+	})
+}
+
+// T76: the state of the object decides, in whatever order its events come, and whichever are lost.
+func TestT76_OrderOfEvents(t *testing.T) {
+	each(t, func(s *scene) {
+		p := s.plan()
+		for name, c := range map[string]struct {
+			happens func(id, page string)
+			check   func(id string)
+		}{
+			"failed after succeeded": {
+				func(id, page string) { s.pay(page, declineCard); s.pay(page, goodCard) },
+				func(id string) { s.granted(id) },
+			},
+			"succeeded after refunded": {
+				func(id, page string) {
+					s.pay(page, goodCard)
+					s.fault(double.Fault{Kind: "refund", Object: s.lastCharge(), Amount: 500})
+				},
+				func(id string) { s.failed(id, toll.CodeCheckoutFailed) }, // no mint after a full refund
+			},
+			"refunded in part": {
+				func(id, page string) {
+					s.pay(page, goodCard)
+					s.fault(double.Fault{Kind: "refund", Object: s.lastCharge(), Amount: 200})
+				},
+				func(id string) { s.granted(id); s.has(id, 200, "", "processor succeeded 200") },
+			},
+			"a dispute before its charge": {
+				func(id, page string) {
+					s.pay(page, goodCard)
+					s.fault(double.Fault{Kind: "dispute", Object: s.lastCharge()})
+				},
+				func(id string) { s.granted(id); s.has(id, 0, store.DisputeOpen) },
+			},
+			"a dispute that was lost": {
+				func(id, page string) {
+					s.pay(page, goodCard)
+					s.fault(double.Fault{Kind: "dispute", Object: s.lastCharge()})
+					s.fault(double.Fault{Kind: "lost", Object: s.lastDispute()})
+				},
+				func(id string) { s.granted(id); s.has(id, 0, store.DisputeLost) },
+			},
+		} {
+			random := rand.New(rand.NewPCG(76, 1))
+			for round := range 4 {
+				seen := len(s.webhooks())
+				id := s.order(p)
+				c.happens(id, s.page(id))
+				bodies := slices.DeleteFunc(s.webhooks()[seen:], func(b []byte) bool { return bytes.Contains(b, []byte("charge.refunded")) })
+				switch round {
+				case 0:
+					slices.Reverse(bodies)
+				case 1: // all but the last are lost
+					bodies = bodies[len(bodies)-1:]
+				default:
+					random.Shuffle(len(bodies), func(i, j int) { bodies[i], bodies[j] = bodies[j], bodies[i] })
+				}
+				for _, b := range bodies {
+					s.receive(b)
+					s.at().run()
+				}
+				s.receive(eventOf(fmt.Sprintf("evt_%s%d", id, round), "checkout.session.expired", s.row(id).Session, ""))
+				s.at().run()
+				if c.check(id); s.Failed() {
+					s.Fatalf("%s, round %d", name, round)
+				}
+			}
+		}
+	})
+}
+
+// lastCharge returns the charge that took money last.
+func (s *scene) lastCharge() string {
+	s.Helper()
+	all := s.double.Books().Payments
+	return all[len(all)-1].Charge
+}
+
+func (s *scene) lastDispute() string {
+	s.Helper()
+	for d, err := range s.stripe.V1Disputes.List(s.ctx, nil).All(s.ctx) {
+		s.must(err)
+		return d.ID
+	}
+	return ""
+}
+
+// A refund of a seller is sent once, whenever the process ends, and its credits are taken back.
+func TestRefund_Killed(t *testing.T) {
+	each(t, func(s *scene) {
+		p := s.plan()
+		for _, step := range []string{
+			"card.refunding", "card.calling", "card.answered", "card.refunded", "card.adjusting",
+		} {
+			id := s.paid(p, goodCard)
+			_, err := s.beginRefund(id, 200)
+			s.must(err)
+			s.kill(step)
+			s.at().run()
+			if _, there := s.steps.Load(step); there {
+				s.Fatalf("nothing reached %s", step)
+			}
+			s.start()
+			s.later(3 * time.Minute)
+			s.has(id, 200, "", "seller succeeded 200")
+		}
+		if b := s.double.Books().Currencies["usd"]; b.Refunded != 1000 {
+			s.Errorf("the double refunded %d", b.Refunded)
+		}
+		// The event of each refund says nothing new.
+		s.read()
+		if n := s.count("SELECT COUNT(*) FROM card_refunds"); n != 5 {
+			s.Errorf("%d refunds", n)
+		}
+	})
+}
+
+// A refund whose answer is lost is asked for again with the same key; after a day it is looked up,
+// and sent again only when Stripe does not have it.
+func TestRefund_Unclear(t *testing.T) {
+	each(t, func(s *scene) {
+		p := s.plan()
+		for _, f := range []double.Fault{
+			{Kind: "cut"}, {Kind: "cut", After: true}, {Kind: "429"}, {Kind: "500", After: true}, {Kind: "cut", Count: 4}, {Kind: "cut", After: true, Count: 4},
+		} {
+			id := s.paid(p, goodCard)
+			_, err := s.beginRefund(id, 0)
+			s.must(err)
+			f.Method, f.Path = "POST", "/v1/refunds"
+			s.fault(f)
+			s.later(5 * time.Minute)
+			s.fault(double.Fault{Kind: "clear"})
+			s.has(id, 500, "", "seller succeeded 500")
+		}
+		// Stripe repeats this answer for a day.
+		for _, after := range []bool{false, true} {
+			id := s.paid(p, goodCard)
+			_, err := s.beginRefund(id, 100)
+			s.must(err)
+			s.fault(double.Fault{Kind: "500", Count: 3, After: after, Method: "POST", Path: "/v1/refunds"})
+			s.at().run()
+			s.fault(double.Fault{Kind: "clear"})
+			s.pass(23*time.Hour + time.Minute)
+			s.at().run()
+			s.later(2 * time.Minute)
+			s.has(id, 100, "", "seller succeeded 100")
+		}
+		if b := s.double.Books().Currencies["usd"]; b.Refunded != 6*500+2*100 {
+			s.Errorf("the double refunded %d", b.Refunded)
+		}
+	})
+}
+
+// What is refused of a refund, before it is sent and by Stripe.
+func TestRefund_Refused(t *testing.T) {
+	each(t, func(s *scene) {
+		p := s.plan()
+		id := s.paid(p, goodCard)
+		refused := func(id string, cents int64) {
+			s.Helper()
+			_, err := s.beginRefund(id, cents)
+			s.code(err, toll.CodeRefundRefused)
+		}
+		for _, cents := range []int64{-1, 501} {
+			refused(id, cents)
+		}
+		_, err := s.beginRefund(id, 300)
+		s.must(err)
+		refused(id, 201) // the first is not sent yet, and counts
+		first, err := s.beginRefund(id, 0)
+		s.must(err)
+		s.must(s.at().Change(s.ctx, s.row(id).Account, func(t *rail.Tx) error { // a repeat
+			return s.at().rail.BeginRefund(s.ctx, t, rail.Refund{ID: first, OrderID: id, By: seller})
+		}))
+		refused(id, 0)
+		if decided, failure, err := s.at().rail.Refunded(s.ctx, first); decided || failure != "" || err != nil {
+			s.Errorf("not sent: %t %q %v", decided, failure, err)
+		}
+		s.at().run()
+		s.has(id, 500, "", "seller succeeded 200", "seller succeeded 300")
+		if decided, failure, err := s.at().rail.Refunded(s.ctx, first); !decided || failure != "" || err != nil {
+			s.Errorf("sent: %t %q %v", decided, failure, err)
+		}
+
+		disputed := s.paid(p, goodCard)
+		late, err := s.beginRefund(disputed, 100)
+		s.must(err)
+		s.fault(double.Fault{Kind: "dispute", Object: s.row(disputed).Charge})
+		s.at().run() // Stripe refuses it
+		s.has(disputed, 0, "", "seller failed 100")
+		if decided, failure, err := s.at().rail.Refunded(s.ctx, late); !decided || failure == "" || err != nil {
+			s.Errorf("refused: %t %q %v", decided, failure, err)
+		}
+		s.read()
+		s.has(disputed, 0, store.DisputeOpen, "seller failed 100")
+		refused(disputed, 100)
+		s.fault(double.Fault{Kind: "won", Object: s.disputed(disputed)})
+		s.read()
+		s.has(disputed, 0, store.DisputeWon, "seller failed 100")
+		_, err = s.beginRefund(disputed, 500)
+		s.must(err)
+		s.at().run()
+		s.has(disputed, 500, store.DisputeWon, "seller failed 100", "seller succeeded 500")
+
+		open := s.order(p)
+		refused(open, 0)
+	})
+}
+
+// Without webhooks, a refund from Stripe's page is seen by the loop, also one that is pending, and
+// one that fails later or is canceled gives the credits back.
+func TestRefund_AtStripe(t *testing.T) {
+	each(t, func(s *scene) {
+		p := s.plan()
+		s.read()
+		good, pending, failing := s.paid(p, goodCard), s.paid(p, pendingCard), s.paid(p, failingCard)
+		canceled := s.paid(p, pendingCard)
+		for _, id := range []string{good, pending, failing, canceled} {
+			s.fault(double.Fault{Kind: "refund", Object: s.row(id).Charge, Amount: 200})
+		}
+		s.turn(s.at().rail.Loops()[0])
+		s.at().run()
+		s.has(good, 200, "", "processor succeeded 200")
+		s.has(pending, 200, "", "processor pending 200")
+		s.has(failing, 200, "", "processor succeeded 200")
+		s.has(canceled, 200, "", "processor pending 200")
+		intent := s.row(canceled).Intent
+		for re, err := range s.stripe.V1Refunds.List(s.ctx, &stripe.RefundListParams{PaymentIntent: &intent}).All(s.ctx) {
+			s.must(err)
+			s.fault(double.Fault{Kind: "refund_ends", Object: re.ID})
+		}
+		s.read() // 20 s later: the double needs two
+		s.read()
+		s.has(good, 200, "", "processor succeeded 200")
+		s.has(pending, 200, "", "processor succeeded 200")
+		s.has(failing, 0, "", "processor failed 200")
+		s.has(canceled, 0, "", "processor failed 200")
+		for _, id := range []string{good, failing} {
+			s.fault(double.Fault{Kind: "refund", Object: s.row(id).Charge, Amount: 300})
+		}
+		s.read()
+		s.has(good, 500, "", "processor succeeded 200", "processor succeeded 300")
+	})
+}
+
+// An inquiry notifies; a dispute takes the credits away until it is won; of several, the worst
+// counts.
+func TestDisputes(t *testing.T) {
+	each(t, func(s *scene) {
+		p := s.plan()
+		s.read()
+		inquiry, won, lost, two, prevented := s.paid(p, goodCard), s.paid(p, goodCard), s.paid(p, goodCard), s.paid(p, goodCard), s.paid(p, goodCard)
+		contest := func(id, kind string, cents int64) {
+			s.Helper()
+			s.fault(double.Fault{Kind: kind, Object: s.row(id).Charge, Amount: cents})
+		}
+		contest(inquiry, "inquiry", 0)
+		contest(won, "dispute", 0)
+		contest(lost, "dispute", 0)
+		contest(two, "dispute", 200)
+		contest(prevented, "prevented", 0)
+		s.read()
+		s.has(inquiry, 0, "")
+		s.has(won, 0, store.DisputeOpen)
+		s.has(lost, 0, store.DisputeOpen)
+		s.has(two, 0, store.DisputeOpen)
+		s.has(prevented, 0, store.DisputeLost)
+		s.fault(double.Fault{Kind: "escalate", Object: s.disputed(inquiry)})
+		s.fault(double.Fault{Kind: "won", Object: s.disputed(won)})
+		s.fault(double.Fault{Kind: "lost", Object: s.disputed(lost)})
+		s.fault(double.Fault{Kind: "won", Object: s.disputed(two)})
+		contest(two, "dispute", 300)
+		s.read()
+		s.has(inquiry, 0, store.DisputeOpen)
+		s.has(won, 0, store.DisputeWon)
+		s.has(lost, 0, store.DisputeLost)
+		s.has(two, 0, store.DisputeOpen)
+		s.fault(double.Fault{Kind: "won", Object: s.disputed(inquiry)})
+		s.fault(double.Fault{Kind: "lost", Object: s.disputed(two)})
+		s.read()
+		s.has(inquiry, 0, store.DisputeWon)
+		s.has(two, 0, store.DisputeLost)
+
+		quiet := s.paid(p, goodCard)
+		contest(quiet, "inquiry", 0)
+		s.read()
+		s.fault(double.Fault{Kind: "lost", Object: s.disputed(quiet)}) // closed without a dispute
+		s.read()
+		s.has(quiet, 0, "")
+		d, err := store.CardDisputesOf(s.ctx, s.store, quiet)
+		if s.must(err); len(d) != 1 || d[0].State != "warning_closed" || d[0].Withdrawn || d[0].DueAt.IsZero() {
+			s.Errorf("got %+v", d[0])
+		}
+	})
+}
+
+// An order that cannot take what became of its money leaves it with the payment, which tries again.
+func TestAdjust_Undecided(t *testing.T) {
+	each(t, func(s *scene) {
+		p := s.plan()
+		id := s.paid(p, goodCard)
+		s.orderAway(id, true)
+		s.fault(double.Fault{Kind: "refund", Object: s.row(id).Charge, Amount: 200})
+		s.read()
+		if got := s.refunds(id); !slices.Equal(got, []string{"processor succeeded 200"}) || !s.row(id).Undecided || len(s.alarms()) == 0 {
+			s.Fatalf("got %q, %+v, %v", got, s.row(id), s.alarms())
+		}
+		s.orderAway(id, false)
+		s.later(2 * time.Minute)
+		if s.row(id).Undecided {
+			s.Error("it is still undecided")
+		}
+		s.has(id, 200, "", "processor succeeded 200")
+	})
+}
+
+// orderAway hides an order from its payment.
+func (s *scene) orderAway(id string, away bool) {
+	s.Helper()
+	from, to := id, toll.NewUUID()
+	if !away {
+		s.must(s.store.QueryRow(s.ctx, "SELECT order_id FROM orders LIMIT 1").Scan(&from))
+		to = id
+	}
+	s.must(s.store.Tx(s.ctx, func(tx *store.Tx) error {
+		_, err := tx.Exec(s.ctx, "UPDATE orders SET order_id = $2 WHERE order_id = $1", from, to)
+		return err
+	}))
+}
+
+// A second captured payment of an order goes back, and what the bank says of it does not concern
+// the order.
+func TestSecondPayment(t *testing.T) {
+	each(t, func(s *scene) {
+		p := s.plan()
+		id := s.paid(p, goodCard)
+		second, err := s.charge("pm_card_visa", map[string]string{"installation": installation, "order_id": id, "attempt": "1"})
+		s.must(err)
+		s.read()
+		s.rejected(id, 1)
+		s.has(id, 0, "", "rejected succeeded 500")
+		if s.granted(id); s.row(id).Intent == second.ID || s.balance(p) != 100 {
+			s.Errorf("%+v, %d credits", s.row(id), s.balance(p))
+		}
+		s.read()
+		s.rejected(id, 1)
+		owed, err := card.OwedOf(s.ctx, s.store, "2026-11")
+		if s.must(err); len(owed) != 1 || owed[0].Orders != 1 || owed[0].Charged != 500 || owed[0].Refunded != 0 || owed[0].Fees != 44 {
+			s.Errorf("owed: %+v", owed)
+		}
+	})
+}
+
+// Money with our name on it that no order explains is an orphan, once (I13).
+func TestI13_Orphans(t *testing.T) {
+	each(t, func(s *scene) {
+		s.others = true // no order: nothing of it is in our books
+		s.read()
+		gone := toll.NewUUID()
+		pi, err := s.charge("pm_card_visa", map[string]string{"installation": installation, "order_id": gone})
+		s.must(err)
+		s.fault(double.Fault{Kind: "refund", Object: pi.LatestCharge.ID, Amount: 100})
+		_, err = s.charge("pm_card_chargeCustomerFail", map[string]string{"installation": installation, "order_id": gone})
+		if err == nil {
+			s.Fatal("the card was not declined")
+		}
+		s.read()
+		s.read()
+		orphans, err := store.CardOrphans(s.ctx, s.store, 10)
+		if s.must(err); len(orphans) != 1 || orphans[0].Object != pi.ID || orphans[0].OrderID != gone || orphans[0].Cents != 500 {
+			s.Errorf("got %+v", orphans)
+		}
+		if n := len(s.alarms()); n != 1 {
+			s.Errorf("%d alarms: %v", n, s.alarms())
+		}
+	})
+}
+
+// What a seller is owed of a month, and the story of an order for the answer to a dispute.
+func TestOwedAndStory(t *testing.T) {
+	each(t, func(s *scene) {
+		p := s.plan()
+		s.read()
+		refunded, disputed, failing := s.paid(p, goodCard), s.paid(p, goodCard), s.paid(p, failingCard)
+		_, err := s.beginRefund(refunded, 200)
+		s.must(err)
+		_, err = s.beginRefund(failing, 0)
+		s.must(err)
+		s.fault(double.Fault{Kind: "dispute", Object: s.row(disputed).Charge})
+		s.at().run()
+		s.read()
+		s.read()
+		owed := func(month string, want card.Owed) {
+			s.Helper()
+			got, err := card.OwedOf(s.ctx, s.store, month)
+			if s.must(err); len(got) != 1 || got[0] != want {
+				s.Fatalf("got %+v, want %+v", got, want)
+			}
+		}
+		november := card.Owed{
+			Seller: seller, Month: "2026-11", Currency: "usd", Orders: 3, Charged: 1500, Refunded: 200, Disputed: 500, Fees: 3*44 + 1500,
+		}
+		owed("2026-11", november)
+		if due := november.Due(); due != 1500-200-500-3*44-1500 {
+			s.Errorf("due %d", due)
+		}
+		s.pass(14 * 24 * time.Hour) // to December
+		s.fault(double.Fault{Kind: "won", Object: s.disputed(disputed)})
+		s.must(s.store.Tx(s.ctx, func(tx *store.Tx) error {
+			return store.InsertCardPayout(s.ctx, tx, &store.CardPayout{
+				ID: toll.NewUUID(), Seller: seller, Month: "2026-11", Currency: "usd", Cents: 70, PaidAt: s.clock(),
+			})
+		}))
+		for range 400 {
+			s.pass(20 * time.Second)
+			if s.turn(s.at().rail.Loops()[0]) == 0 {
+				break
+			}
+		}
+		s.at().run()
+		november.PaidOut = 70
+		owed("2026-11", november)
+		owed("2026-12", card.Owed{Seller: seller, Month: "2026-12", Currency: "usd", Disputed: -500, Fees: -1500})
+		for _, month := range []string{"", "2026", "2026-13", "2026-1", "2026-11-01"} {
+			_, err := card.OwedOf(s.ctx, s.store, month)
+			s.code(err, toll.CodeBadRequest)
+		}
+		story, err := card.StoryOf(s.ctx, s.store, disputed)
+		s.must(err)
+		var kinds []string
+		for _, m := range story.Moves {
+			kinds = append(kinds, m.Kind)
+		}
+		if story.Payment.OrderID != disputed || len(story.Disputes) != 1 || len(story.Refunds) != 0 ||
+			!slices.Equal(kinds, []string{"charge", "dispute", "reinstated"}) {
+			s.Errorf("got %+v, %v", story, kinds)
+		}
+		if _, err := card.StoryOf(s.ctx, s.store, toll.NewUUID()); err == nil {
+			s.Error("an order without a payment has a story")
+		}
+	})
+}
