@@ -64,6 +64,12 @@ func (c *Client) RevokeDelegation(ctx context.Context, id string) (*toll.ActResu
 	return c.act(ctx, http.MethodDelete, api("/delegation/%s", id), nil)
 }
 
+// UnfreezeDelegation lets a delegation pay again that was frozen after three declined charges or a dispute. Again it is the same
+// answer. While a payment of it is disputed the error has the code [toll.CodeDelegationFrozen].
+func (c *Client) UnfreezeDelegation(ctx context.Context, id string) (*toll.Delegation, error) {
+	return fetch[toll.Delegation](ctx, c, call{method: http.MethodPost, path: api("/delegation/%s/unfreeze", id), again: true})
+}
+
 // DelegationTransactions returns what a delegation paid, or was to pay.
 func (c *Client) DelegationTransactions(ctx context.Context, id string, opts ...ListOption) iter.Seq2[*toll.DelegationTransaction, error] {
 	return list[toll.DelegationTransaction](ctx, c, api("/delegation/%s/transactions", id), "transactions", opts)

@@ -59,6 +59,16 @@ func (c *Client) WaitOrder(ctx context.Context, orderID string) (*toll.Order, er
 	}
 }
 
+// RefundOrder gives the money of a card payment back, for a plan of the caller: cents of the currency of the order, or all that
+// is left when cents is 0. The credits go with it, as far as they were not used. While the card processor has not taken the
+// refund, RefundedCents of the answer lacks it; see [Client.Order].
+func (c *Client) RefundOrder(ctx context.Context, orderID string, cents toll.Cents) (*toll.Order, error) {
+	body := struct {
+		AmountCents toll.Cents `json:"amountCents,omitzero"`
+	}{cents}
+	return create[toll.Order](ctx, c, api("/protocol/orders/%s/refund", orderID), body)
+}
+
 // CheckoutParams asks for a page on which a person pays.
 type CheckoutParams struct {
 	SessionType string `json:"sessionType,omitempty"` // "embedded" (also for "") or "hosted"

@@ -172,6 +172,8 @@ func TestGoldenRequests(t *testing.T) {
 		func() { c.OrderPlan(ctx, plan, client.PaidBy("d-1")) },
 		func() { c.Order(ctx, "o-1") },
 		func() { c.WaitOrder(ctx, "o-1") },
+		func() { c.RefundOrder(ctx, "o-1", 0) },
+		func() { c.RefundOrder(ctx, "o-1", 250) },
 		func() {
 			c.Checkout(ctx, plan, client.CheckoutParams{SessionType: "hosted", SuccessURL: "https://a.example.com/done"})
 		},
@@ -194,6 +196,7 @@ func TestGoldenRequests(t *testing.T) {
 		func() { firstOf(c.Delegations(ctx, client.Accessible())) },
 		func() { c.Delegation(ctx, "d-1") },
 		func() { c.RevokeDelegation(ctx, "d-1") },
+		func() { c.UnfreezeDelegation(ctx, "d-1") },
 		func() { firstOf(c.DelegationTransactions(ctx, "d-1", client.PageSize(5))) },
 		func() { c.PaymentMethods(ctx, client.Accessible(), client.OfProvider(toll.ProviderCard)) },
 		func() {

@@ -45,6 +45,11 @@ func delegationRoutes() []route {
 			summary: "End a delegation and the permissions that name it", action: reads((*handler).revokeDelegation), codes: one,
 		},
 		{
+			op: "unfreezeDelegation", method: "POST", path: at + "/{delegationId}/unfreeze", auth: self, right: toll.RightSpend, tag: "Delegations",
+			summary: "Let a frozen delegation pay again", action: reads((*handler).unfreezeDelegation),
+			codes: append([]toll.Code{toll.CodeDelegationFrozen}, one...),
+		},
+		{
 			op: "listDelegationTransactions", method: "GET", path: at + "/{delegationId}/transactions", auth: self, right: toll.RightRead, tag: "Delegations",
 			summary: "Payments under a delegation", action: lists((*handler).listDelegationTransactions), codes: append([]toll.Code{toll.CodeBadPage}, one...),
 			query: paging,
@@ -107,6 +112,10 @@ func (h *handler) listDelegations(c *call, p store.Page, q url.Values) (*Delegat
 
 func (h *handler) readDelegation(c *call) (*toll.Delegation, error) {
 	return h.Checkout.Delegation(c.r.Context(), c.caller.Address, c.param("delegationId"))
+}
+
+func (h *handler) unfreezeDelegation(c *call) (*toll.Delegation, error) {
+	return h.Checkout.Unfreeze(c.r.Context(), c.caller.Address, c.param("delegationId"))
 }
 
 func (h *handler) revokeDelegation(c *call) (*toll.ActResult, error) {

@@ -93,6 +93,20 @@ func (c *scene) topUp(more string) answer {
 	return c.paid(plan, c.tokenOf(`{"planId":"`+plan+`","delegationConfig":{"delegationId":"`+c.limit("")+`"}`+more+`}`))
 }
 
+// cardLimit returns a delegation of the subscriber that charges a card.
+func (c *scene) cardLimit() string {
+	c.t.Helper()
+	c.stack.card(c.s1, "pm_charged")
+	return c.delegate(`"provider":"stripe","spendingLimitCents":1500,"durationSecs":3600,"currency":"usd","providerPaymentMethodId":"pm_charged"`).text(c.t, "delegationId")
+}
+
+// charged orders with a card that the bank refuses to charge.
+func (c *scene) charged(code toll.Code) answer {
+	c.card.Behave(railtest.Behaviour{Decline: true, Code: code, Reason: "the bank said no"})
+	defer c.card.Behave(railtest.Behaviour{Person: true})
+	return c.order(c.fiat, `{"delegationId":"`+c.cardLimit()+`"}`)
+}
+
 // unreachableCheckout asks for a page while the processor is away.
 func (c *scene) unreachableCheckout(key string) answer {
 	c.card.Behave(railtest.Behaviour{Unreachable: toll.CodeCardUnreachable})
@@ -414,6 +428,21 @@ func provoked() map[toll.Code]func(c *scene) answer {
 			c.card.Behave(railtest.Behaviour{Decline: true, Code: toll.CodeCheckoutFailed, Reason: "no session"})
 			defer c.card.Behave(railtest.Behaviour{Person: true})
 			return c.post("/protocol/plans/"+c.fiat+"/checkout", "")
+		},
+		toll.CodeCardDeclined:       func(c *scene) answer { return c.charged(toll.CodeCardDeclined) },
+		toll.CodeCardAuthentication: func(c *scene) answer { return c.charged(toll.CodeCardAuthentication) },
+		toll.CodeDelegationFrozen: func(c *scene) answer {
+			ctx := context.Background()
+			id := c.cardLimit()
+			must(c.t, c.store.Tx(ctx, func(tx *store.Tx) error {
+				_, err := tx.Exec(ctx, "UPDATE delegations SET frozen_at = 1, frozen_for = 'declines' WHERE delegation_id = $1", id)
+				return err
+			}))
+			return c.order(c.fiat, `{"delegationId":"`+id+`"}`)
+		},
+		toll.CodeRefundRefused: func(c *scene) answer {
+			order := c.order(c.stack.plan(c.b1, freePlan), "").text(c.t, "orderId")
+			return c.post("/protocol/orders/"+order+"/refund", "")
 		},
 		toll.CodeCardUnreachable:    func(c *scene) answer { return c.unreachableCheckout("first") },
 		toll.CodeIdempotencyRunning: func(c *scene) answer { c.unreachableCheckout("again"); return c.unreachableCheckout("again") },

@@ -117,6 +117,7 @@ func TestT17_PrivilegeMatrix(t *testing.T) {
 		"updatePlan":   {owned, `{"description":"changed"}`}, "setPlanListed": {owned, ""},
 		"openCheckout": {keyed, "{}"}, "openStripePayment": {keyed, `{"planId":"` + fiat + `"}`}, "receiveStripeEvent": {[5]int{424, 424, 424, 424, 424}, "{}"},
 		"createDelegation": {created, limit}, "signDelegation": {[5]int{401, 401, 404, 404, 400}, `{"signature":"0x"}`}, "listDelegations": {keyed, ""}, "readDelegation": {mine, ""},
+		"refundOrder": {[5]int{401, 401, 403, 404, 409}, "{}"}, "unfreezeDelegation": {mine, ""},
 		"revokeDelegation": {mine, ""}, "listDelegationTransactions": {mine, ""}, "listPaymentMethods": {keyed, ""}, "updatePaymentMethod": {mine, `{"alias":"y"}`}, "deletePaymentMethod": {mine, ""},
 		"listEvents": {keyed, ""}, "followEvents": {keyed, ""}, "createWebhook": {created, `{"url":"https://hooks.example.com/toll"}`}, "listWebhooks": {keyed, ""},
 		"readWebhook": {mine, ""}, "updateWebhook": {mine, `{"description":"y"}`}, "deleteWebhook": {mine, ""}, "testWebhook": {[5]int{401, 401, 404, 404, 202}, ""},

@@ -48,6 +48,14 @@ func orderRoutes() []route {
 			action: reads((*handler).readOrder), codes: []toll.Code{toll.CodeBadUUID, toll.CodeOrderNotFound},
 		},
 		{
+			op: "refundOrder", further: 202, method: "POST", path: Base + "/protocol/orders/{orderId}/refund", auth: owners, right: toll.RightManage, tag: "Orders",
+			summary: "Give the money of a card payment back, or a part of it", action: createsLive((*handler).refundOrder, (*handler).refundAgain),
+			codes: []toll.Code{
+				toll.CodeBadUUID, toll.CodeBadNumber, toll.CodeOrderNotFound, toll.CodeNotPlanOwner, toll.CodeRefundRefused, toll.CodeCardOff,
+				toll.CodeCardUnreachable,
+			},
+		},
+		{
 			op: "mintCredits", method: "POST", path: at + "/mint", auth: owners, right: toll.RightManage, tag: "Orders", summary: "Grant credits of a plan to an address",
 			action: creates((*handler).mint), codes: mintCodes,
 		},
@@ -184,6 +192,20 @@ func (h *handler) link(o *toll.Order) {
 		return
 	}
 	o.Data["transactionUrl"] = h.Chain.Explorer + "/tx/" + o.TxHash
+}
+
+// RefundInput is the body of a refund.
+type RefundInput struct {
+	AmountCents *toll.Cents `json:"amountCents,omitzero" doc:"Cents of the order's currency that go back, 1 or more. Default all that is left."`
+}
+
+// refundOrder answers 202 while the card processor has not taken the refund.
+func (h *handler) refundOrder(c *call, in *RefundInput, once *store.Once) (*toll.Order, error) {
+	return c.order(h.Checkout.Refund(c.r.Context(), c.caller.Address, c.param("orderId"), in.AmountCents, once, h.OrderWait))
+}
+
+func (h *handler) refundAgain(c *call, earlier checkout.RefundRef) (*toll.Order, error) {
+	return c.order(h.Checkout.RefundAgain(c.r.Context(), c.caller.Address, earlier, h.OrderWait))
 }
 
 // MintInput grants credits.

@@ -36,6 +36,10 @@ no code yet (account.codeRequired) signs an EIP-7702 authorization as well.`,
 		a.get("get ID", "Show a delegation", "/delegation/ID"),
 		a.act("revoke ID", "End a delegation, and the access tokens that use it", http.MethodDelete, "/delegation/ID"),
 		a.resource(call{
+			use: "unfreeze ID", short: "Let a frozen delegation pay again, after declined charges or a dispute",
+			method: http.MethodPost, path: "/delegation/ID/unfreeze",
+		}),
+		a.resource(call{
 			use: "transactions ID", short: "List the orders that a delegation paid",
 			path: "/delegation/ID/transactions", member: "transactions",
 			columns: []column{

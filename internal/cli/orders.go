@@ -21,7 +21,45 @@ const (
 )
 
 func (a *app) ordersCommand() *cobra.Command {
-	return group("orders", "Orders of plans", "", a.ordersGet(), a.ordersEvidence())
+	return group("orders", "Orders of plans", "", a.ordersGet(), a.ordersRefund(), a.ordersEvidence())
+}
+
+func (a *app) ordersRefund() *cobra.Command {
+	var key string
+	c := a.resource(call{
+		use: "refund ORDER", short: "Give the money of a card payment back, or a part of it",
+		long: `Give the money of a card payment back, for a plan of yours. The credits go with it, in proportion and as far as they were not used.
+
+Without an answer it is not known whether there is a refund: the same command with the same --idempotency-key finds it, or makes it.
+Exit code 7: the card processor has not taken the refund yet.`,
+		example: "toll orders refund 6fa1c0de-0000-4000-8000-000000000000 --amount-cents 250",
+		method:  http.MethodPost, path: "/protocol/orders/ORDER/refund",
+		flags: []flag{{"amount-cents", "amountCents", digits, "cents of the order's currency that go back; default all that is left"}},
+		show: func(_ *cobra.Command, got json.RawMessage) error {
+			if err := a.made(a.withWholeAmount(got), "orderId"); err != nil {
+				return err
+			}
+			if at(got, "httpStatus") == "202" {
+				a.say("hint", "The refund is under way: toll orders get %s shows when it is there.", at(got, "orderId"))
+				return printed(exitTryAgain)
+			}
+			return nil
+		},
+	})
+	c.Flags().StringVar(&key, "idempotency-key", "", "name under which a repeat finds this refund; default a new one")
+	run := c.RunE
+	c.RunE = func(cmd *cobra.Command, args []string) error {
+		key := cmp.Or(key, toll.NewUUID())
+		cmd.SetContext(client.WithIdempotencyKey(cmd.Context(), key))
+		err := run(cmd, args)
+		if isUnknown(err) {
+			a.report(err)
+			a.say("hint", "It is not known whether there is a refund: repeat with --idempotency-key %s, which finds it or makes it.", key)
+			return printed(exitTryAgain)
+		}
+		return err
+	}
+	return c
 }
 
 func (a *app) ordersEvidence() *cobra.Command {

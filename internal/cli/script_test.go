@@ -130,6 +130,7 @@ func setup(env *testscript.Env, opts []tolltest.Option) error {
 	env.Setenv("TOLL_URL", svc.URL())
 	env.Setenv("DATA", svc.Data())
 	env.Setenv("TOLL_API_KEY", builder.Key)
+	env.Setenv("BUILDER_KEY", builder.Key)
 	env.Setenv("SUBSCRIBER_KEY", subscriber.Key)
 	env.Setenv("SUBSCRIBER", subscriber.Address.String())
 	env.Setenv("BUILDER", builder.Address.String())

@@ -51,6 +51,23 @@ func TestCardsInASandbox(t *testing.T) {
 				t.Errorf("%+v, %v", o, err)
 			}
 			audited(t, cfg, builder.Address, page.OrderID, int64(i)+1)
+			if i == 1 { // half of it goes back, once, and then the rest
+				for range 2 {
+					o, err = seller.RefundOrder(client.WithIdempotencyKey(ctx, "half"), page.OrderID, 250)
+					if err != nil || o.RefundedCents != 250 || o.RefundedCredits != 50 || o.Status != toll.OrderConfirmed {
+						t.Errorf("%+v, %v", o, err)
+					}
+				}
+				if _, err := seller.RefundOrder(ctx, page.OrderID, 251); !errors.Is(err, toll.NewError(toll.CodeRefundRefused)) {
+					t.Errorf("more than is left: %v", err)
+				}
+				if _, err := buyer.RefundOrder(ctx, page.OrderID, 1); !errors.Is(err, toll.NewError(toll.CodeNotPlanOwner)) {
+					t.Errorf("a refund by the buyer: %v", err)
+				}
+				if o, err = seller.RefundOrder(ctx, page.OrderID, 0); err != nil || o.RefundedCents != 500 || o.RefundedCredits != 100 {
+					t.Errorf("%+v, %v", o, err)
+				}
+			}
 			if r, err := buyer.Ready(ctx); err != nil || r.Checks["card"] != "ok" {
 				t.Errorf("%+v, %v", r, err)
 			}

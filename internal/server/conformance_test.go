@@ -37,6 +37,7 @@ var unreachable = map[string]string{
 	"buyPlan success":             "needs the signature of a wallet, which a file cannot make",
 	"signInToPlan success":        "needs the signature of a wallet, which a file cannot make",
 	"receiveStripeEvent success":  "needs an event that the card processor has signed",
+	"refundOrder success":         "needs a payment by card, which a person makes on a page",
 	"deletePaymentMethod success": "needs a card, which a person enrols on a page",
 }
 
