@@ -277,10 +277,10 @@ var rooms = map[string]room{
 			"internal/oauthmeta internal/outbound",
 	},
 	"internal/web": {
-		what:  "pages for people: sign-in of a browser, consent, devices, what programs were let in",
+		what:  "pages for people: sign-in, consent, devices, what programs were let in, orders, cards",
 		lines: 9000,
 		ours: "toll x402 internal/meter internal/store internal/ledger internal/checkout " +
-			"internal/auth internal/oauth",
+			"internal/auth internal/rail internal/oauth",
 		third: []string{"github.com/alexedwards/scs/v2"},
 	},
 	"internal/api": {

@@ -83,8 +83,8 @@ type session struct {
 	Input rail.SessionInput `json:"input"`
 }
 
-// sessionOf returns what was asked of the page of an order, nil when nobody is to pay on one.
-func sessionOf(o *store.Order) (*rail.SessionInput, error) {
+// SessionOf returns what was asked of the page of an order, nil when nobody is to pay on one.
+func SessionOf(o *store.Order) (*rail.SessionInput, error) {
 	if o.Session == "" {
 		return nil, nil
 	}

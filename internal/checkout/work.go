@@ -114,7 +114,7 @@ func (c *Checkout) readPurchase(ctx context.Context, o *store.Order) (*rail.Purc
 		sale := SaleOf(a)
 		sale.Account, p.Sale = o.Account, &sale
 	}
-	if p.Session, err = sessionOf(o); err != nil || o.DelegationID == "" {
+	if p.Session, err = SessionOf(o); err != nil || o.DelegationID == "" {
 		return p, err
 	}
 	d, err := store.DelegationByID(ctx, c.store, o.DelegationID)

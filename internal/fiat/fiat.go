@@ -129,6 +129,9 @@ func (d *Deps) Source(a netip.Addr) string {
 	return toll.Hash(mac.Sum(nil)).String()
 }
 
+// Source is [Deps.Source].
+func (p *Processor) Source(a netip.Addr) string { return p.deps.Source(a) }
+
 // Rail returns the rail as checkout sees it, nil when it is off.
 func (p *Processor) Rail() rail.Rail {
 	if p.rail == nil {

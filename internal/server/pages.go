@@ -16,9 +16,13 @@ func (s *Server) pages() ([]api.Page, error) {
 
 // peoplePages are the routes for people.
 func (s *Server) peoplePages(o *oauth.OAuth) ([]api.Page, error) {
+	cards, _ := s.cfg.Rails.Card.(web.Cards)
+	proxies := s.cfg.limits().Proxies
 	w, err := web.New(web.Deps{
 		Store: s.base.store, Ledger: s.ledger, Checkout: s.checkout, Auth: s.base.auth, OAuth: o, Seal: s.base.ring.Seal, Open: s.base.ring.Open,
 		PublicURL: s.PublicURL(), Environment: s.base.auth.Environment(), Clock: s.cfg.Clock, Log: s.cfg.Log,
+		Machine: s.base.clock.machine, Cards: cards,
+		Source: func(r *http.Request) string { return s.cards.Source(api.Source(r, proxies)) },
 	})
 	if err != nil {
 		return nil, err
@@ -26,6 +30,7 @@ func (s *Server) peoplePages(o *oauth.OAuth) ([]api.Page, error) {
 	pages := []api.Page{{Method: http.MethodPost, Path: web.PathSignOut, Handler: w.SignOut()}}
 	for path, h := range map[string]http.Handler{
 		web.PathSignIn: w.SignIn(), web.PathAuthorize: w.Authorize(), web.PathDevice: w.Device(), web.PathAccess: w.Access(), web.PathCLI: w.CLI(),
+		web.PathCheckout: w.CheckoutPage(), web.PathCheckoutDone: w.CheckoutDone(), web.PathCheckoutAgain: w.CheckoutAgain(), web.PathEnroll: w.Enroll(),
 	} {
 		pages = append(pages, api.Page{Method: http.MethodGet, Path: path, Handler: h}, api.Page{Method: http.MethodPost, Path: path, Handler: h})
 	}

@@ -32,15 +32,17 @@ func newVisitor(t *testing.T, address string) *visitor {
 
 func (v *visitor) visit(method, path, body string, header []string) shown {
 	v.t.Helper()
+	at := *v.base // a cookie may be for some pages alone
+	at.Path, _, _ = strings.Cut(path, "?")
 	var pairs []string
-	for _, c := range v.jar.Cookies(v.base) {
+	for _, c := range v.jar.Cookies(&at) {
 		pairs = append(pairs, c.Name+"="+c.Value)
 	}
 	if len(pairs) > 0 {
 		header = append([]string{"Cookie", strings.Join(pairs, "; ")}, header...)
 	}
 	res := v.send(method, path, body, header...)
-	v.jar.SetCookies(v.base, (&http.Response{Header: res.header}).Cookies())
+	v.jar.SetCookies(&at, (&http.Response{Header: res.header}).Cookies())
 	return res
 }
 

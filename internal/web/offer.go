@@ -186,7 +186,7 @@ func (w *Web) offer(ctx context.Context, owner toll.Address, p *toll.Plan) (*off
 		Request: burns(p), Available: b.Available, Free: p.Price.IsFree() && !p.IsTrial, Time: p.IsTime(), Grants: p.Credits.Amount, plan: p,
 	}
 	if o.Time {
-		o.Buys = "a time in which requests burn nothing"
+		o.Buys = timeText
 		if b.IsSubscriber {
 			o.Until = "no end"
 			if b.ExpiresAt != nil {
@@ -196,6 +196,9 @@ func (w *Web) offer(ctx context.Context, owner toll.Address, p *toll.Plan) (*off
 	}
 	return o, nil
 }
+
+// timeText is what a time plan buys.
+const timeText = "a time in which requests burn nothing"
 
 func priceOf(p *toll.Plan) string {
 	switch {

@@ -12,7 +12,7 @@ import (
 const formSignOut = "sign-out"
 
 // places are the pages to which a sign-in or sign-out may lead.
-var places = []string{PathSignIn, PathAuthorize, PathDevice, PathCLI, PathAccess}
+var places = []string{PathSignIn, PathAuthorize, PathDevice, PathCLI, PathAccess, PathEnroll}
 
 // Paths of the pages.
 const (

@@ -1,5 +1,6 @@
-// Package web is the pages for people: sign-in of a browser, consent to what programs ask for, and what they got. They work
-// without scripts and ask nothing of others.
+// Package web is the pages for people: sign-in of a browser, consent to what programs ask for, and what they got; the page of a
+// card order, and that on which a card is enrolled. They work without scripts and ask nothing of others, but for the form of the
+// card processor, which the page of an order may have in a frame.
 package web
 
 import (
@@ -36,6 +37,9 @@ var pages embed.FS
 //go:embed style.css
 var style string
 
+//go:embed mount.js
+var mount string
+
 // Deps is what the pages are built on.
 type Deps struct {
 	Store       *store.Store
@@ -48,6 +52,9 @@ type Deps struct {
 	PublicURL   string // origin of the service, whose pages may send its forms
 	Environment toll.Environment
 	Clock       func() time.Time
+	Machine     func() time.Time           // by which the links of orders end, whatever the clock of a sandbox says
+	Cards       Cards                      // nil: no card rail, and its pages say so
+	Source      func(*http.Request) string // names who asks, for the limit of enrolments, without telling the address
 	Log         *slog.Logger
 }
 
@@ -58,6 +65,7 @@ type Web struct {
 	sessions *scs.SessionManager
 	pages    map[string]*template.Template
 	styles   string // source of the style sheet, for the policy
+	mounts   string // the same of the script that shows a form of the card processor
 	signIns  *meter.Quota
 }
 
@@ -81,14 +89,19 @@ func New(d Deps) (*Web, error) {
 	w.sessions.ErrorFunc = func(rw http.ResponseWriter, r *http.Request, err error) {
 		(&visit{w: w, rw: rw, r: r}).fail(err)
 	}
-	sum := sha256.Sum256([]byte(style))
-	w.styles = "'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"
-	for _, name := range []string{"sign_in", "cli", "consent", "device", "access", "message"} {
+	w.styles, w.mounts = sourceOf(style), sourceOf(mount)
+	for _, name := range []string{"sign_in", "cli", "consent", "device", "access", "checkout", "enroll", "message"} {
 		if w.pages[name], err = template.ParseFS(pages, "layout.html", name+".html"); err != nil {
 			return nil, err
 		}
 	}
 	return w, nil
+}
+
+// sourceOf names a text in a page for its policy.
+func sourceOf(text string) string {
+	sum := sha256.Sum256([]byte(text))
+	return "'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"
 }
 
 // visit is one request of a browser.
@@ -162,6 +175,8 @@ type shown struct {
 	Here        string // where that form leads
 	Fault       string // what was wrong with the last form; safe to show
 	Body        any
+	Embedded    *embedded // a form of the card processor in a frame; nil for none
+	Refresh     string    // address to which the browser goes on by itself; "" for none
 }
 
 // show answers with a page. Its forms may lead to the service itself, and to what else leads names: a browser holds the
@@ -182,7 +197,14 @@ func (v *visit) show(status int, name string, s shown, leads string) {
 	if leads != "" {
 		policy += " " + leads
 	}
+	if e := s.Embedded; e != nil {
+		policy += "; script-src " + v.w.mounts + " " + e.hosts.script + "; frame-src " + e.hosts.frame + "; connect-src " + e.hosts.connect +
+			"; img-src " + e.hosts.img
+	}
 	h.Set("Content-Security-Policy", policy+"; frame-ancestors 'none'")
+	if s.Refresh != "" {
+		h.Set("Refresh", "0; url="+s.Refresh)
+	}
 	h.Set("Content-Type", "text/html; charset=utf-8")
 	h.Set("Content-Length", strconv.Itoa(b.Len()))
 	v.rw.WriteHeader(status)
@@ -204,8 +226,11 @@ const (
 )
 
 // refuse says why something cannot go on. The text is safe to show.
-func (v *visit) refuse(status int, why string) {
-	body := message{Text: why, Fault: true, Next: startAgain}
+func (v *visit) refuse(status int, why string) { v.refuseNext(status, why, startAgain) }
+
+// refuseNext is refuse with what to do now.
+func (v *visit) refuseNext(status int, why, next string) {
+	body := message{Text: why, Fault: true, Next: next}
 	v.show(status, "message", shown{Title: titleRefused, Body: body}, "")
 }
 

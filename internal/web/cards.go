@@ -1,0 +1,119 @@
+package web
+
+import (
+	"net/http"
+	"strconv"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/auth"
+	"github.com/tollhq/toll/internal/store"
+)
+
+// PathEnroll is the page on which a person enrols a card.
+const PathEnroll = "/cards/enroll"
+
+// formEnroll is the first word of what the ticket of that form says.
+const formEnroll = "enroll"
+
+// enrollPage is the form that begins an enrolment, and what became of the last one.
+type enrollPage struct {
+	Test   bool   // no money moves
+	Ticket string // "": there is no form
+	Card   string // that was enrolled; "" for none
+	ID     string // of Card
+	Open   bool   // the last enrolment has no card yet
+	Link   string // path and query of this page
+	Page   string // address of the page of the processor, where the browser goes next
+}
+
+// Enroll is GET and POST /cards/enroll: a person who signed in goes to the page of the processor to
+// have a card saved, and comes back with the id of the enrolment, which tells nothing (T79): the rail
+// asks the processor.
+func (w *Web) Enroll() http.Handler {
+	return w.page(func(v *visit) {
+		if !v.mayEnroll() {
+			return
+		}
+		if id := v.r.URL.Query().Get("setup"); id != "" {
+			v.showEnrolled(id)
+			return
+		}
+		v.askEnroll(http.StatusOK, "")
+	}, func(v *visit) {
+		v.at = PathEnroll
+		if !v.mayEnroll() {
+			return
+		}
+		if !w.holds(v.ctx(), v.form.Get("ticket"), formEnroll) {
+			v.askEnroll(http.StatusForbidden, "The form is not one of this session. Send it once more.")
+			return
+		}
+		_, page, err := w.Cards.Enroll(v.ctx(), v.person.Address, w.Source(v.r), w.PublicURL+PathEnroll)
+		if e := toll.AsError(err); err != nil && e.HTTPStatus() == http.StatusTooManyRequests {
+			v.rw.Header().Set("Retry-After", strconv.Itoa(int(e.RetryAfterSecs)))
+			v.refuseNext(e.HTTPStatus(), e.Text(), "Wait, and then try again.")
+			return
+		}
+		if err != nil {
+			v.fail(err)
+			return
+		}
+		// A redirect would have to be within form-action, and the page may be at a host of the operator.
+		body := enrollPage{Test: w.Environment != toll.Live, Page: page}
+		v.show(http.StatusOK, "enroll", shown{Title: "Go on to the card page", Body: body, Refresh: page}, "")
+	})
+}
+
+// mayEnroll reports whether a person may enrol cards. When not, the answer was written.
+func (v *visit) mayEnroll() bool {
+	switch {
+	case v.w.Cards == nil:
+		v.noCards()
+	case v.person == nil:
+		v.askSignIn(http.StatusOK, "Sign in to enrol a card.", v.here(), "")
+	case !v.person.Rights.Has(toll.RightSpend):
+		v.fail(auth.Lacks(toll.RightSpend))
+	default:
+		return true
+	}
+	return false
+}
+
+func (v *visit) askEnroll(status int, fault string) {
+	body := enrollPage{Test: v.w.Environment != toll.Live, Ticket: v.w.ticket(v.ctx(), formEnroll)}
+	v.show(status, "enroll", shown{Title: "Enrol a card", Fault: fault, Body: body}, "")
+}
+
+// showEnrolled shows what became of an enrolment of the person.
+func (v *visit) showEnrolled(id string) {
+	method, failure, err := v.w.Cards.Enrolled(v.ctx(), v.person.Address, id)
+	if err != nil {
+		v.fail(err)
+		return
+	}
+	body := enrollPage{Test: v.w.Environment != toll.Live, Link: v.here()}
+	title := "The card is enrolled"
+	switch {
+	case method != "":
+		m, err := store.PaymentMethodByID(v.ctx(), v.w.Store, v.person.Address, method)
+		if err != nil {
+			v.fail(err)
+			return
+		}
+		body.ID, body.Card = m.ID, cardText(m)
+	case failure != "":
+		title, body.Ticket = "No card is enrolled", v.w.ticket(v.ctx(), formEnroll)
+	default:
+		title, body.Open, body.Ticket = "No card is enrolled yet", true, v.w.ticket(v.ctx(), formEnroll)
+	}
+	v.show(http.StatusOK, "enroll", shown{Title: title, Fault: failure, Body: body}, "")
+}
+
+// cardText is a card as its owner knows it.
+func cardText(m *store.PaymentMethod) string {
+	text := plainText(m.Brand) + " ending in " + plainText(m.Last4)
+	if m.ExpMonth > 0 {
+		text += ", valid until " + strconv.FormatInt(100+m.ExpMonth, 10)[1:] + "/" + strconv.FormatInt(m.ExpYear, 10)
+	}
+	return text
+}
