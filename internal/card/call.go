@@ -96,7 +96,7 @@ func (r *Rail) send(ctx context.Context, c *store.CardCall, into stripe.LastResp
 	default:
 		c.Status, c.Object = int64(a.status), a.intent
 	}
-	r.deniedAt.Store(0)
+	r.denied.Store(false)
 	c.Params, c.AnsweredAt = "", now
 	if a != nil {
 		return a
@@ -125,6 +125,9 @@ func (r *Rail) get(ctx context.Context, path string, params any, into stripe.Las
 		r.log.Info("the card processor did not return an object", "path", path, "answer", a)
 		r.noteDenied(a)
 	}
+	if err == nil {
+		r.denied.Store(false)
+	}
 	return err
 }
 
@@ -145,15 +148,12 @@ func (r *Rail) noteDenied(a *answer) {
 	if a.kind != denied {
 		return
 	}
-	now := r.cfg.Machine().UnixNano()
-	last := r.deniedAt.Load()
-	if now-last >= int64(time.Minute) && r.deniedAt.CompareAndSwap(last, now) {
-		r.log.Error("alarm: the card processor refuses the key of this service", "answer", a)
-	}
+	r.denied.Store(true)
+	r.alarm(&r.deniedAlarm, "the card processor refuses the key of this service", "answer", a)
 }
 
 // Failing reports whether Stripe refused the key of the service when it was asked last.
-func (r *Rail) Failing() bool { return r.deniedAt.Load() != 0 }
+func (r *Rail) Failing() bool { return r.denied.Load() }
 
 // idOf returns the id of an object of Stripe, "" for one without.
 func idOf(v stripe.LastResponseSetter) string {

@@ -97,9 +97,10 @@ func TestCharge_Processing(t *testing.T) {
 				s.until(func() bool {
 					return s.count("SELECT COUNT(*) FROM card_payments WHERE state = $1", string(card.Pending)) == 1
 				})
-				s.later(2 * time.Minute)
+				id := s.lastOrder()
+				s.decided(id, 2*time.Minute)
 				err := <-ended
-				if id := s.lastOrder(); reason == "" {
+				if reason == "" {
 					s.must(err)
 					s.granted(id)
 				} else {

@@ -110,6 +110,7 @@ func TestF11_Rejected(t *testing.T) {
 				s.fault(double.Fault{Kind: "amount", Object: s.row(id).Session, Amount: 100})
 				s.pay(s.page(id), "4242424242424242")
 				s.kill(step)
+				s.decided(id, 5*time.Minute)
 				s.later(5 * time.Minute)
 				s.wasKilled(step)
 				s.failed(id, toll.CodeCheckoutFailed)

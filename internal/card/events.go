@@ -142,7 +142,7 @@ func (r *Rail) foreign(ctx context.Context, e *event) (bool, error) {
 	if e.Account == "" {
 		return false, nil
 	}
-	ours, err := store.Setting(ctx, r.cfg.Store, accountSetting)
+	ours, err := store.Setting(ctx, r.cfg.Store, AccountSetting)
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
 		return false, err
 	}
@@ -152,9 +152,6 @@ func (r *Rail) foreign(ctx context.Context, e *event) (bool, error) {
 	r.alarm(&r.oddEvent, "an event of the card processor is of another account", "event", e.ID, "account", e.Account)
 	return true, nil
 }
-
-// accountSetting is the setting that has the id of the account at Stripe.
-const accountSetting = "card_account"
 
 // alarm logs what an operator has to look at, once a minute at most. at is when it did so last.
 func (r *Rail) alarm(at *atomic.Int64, msg string, args ...any) {

@@ -32,7 +32,7 @@ func (s *scene) paid(p *toll.Plan, number string) (orderID string) {
 	s.Helper()
 	id := s.order(p)
 	s.pay(s.page(id), number)
-	s.later(time.Minute)
+	s.decided(id, time.Minute)
 	s.granted(id)
 	return id
 }
@@ -91,17 +91,36 @@ func (s *scene) disputed(orderID string) string {
 	return ""
 }
 
-// hold holds credits of the buyer, and spend uses some of them up.
+// permission returns a permission of the buyer on a plan.
+func (s *scene) permission(p *toll.Plan) toll.Hash {
+	s.Helper()
+	if s.permissions == nil {
+		s.permissions = map[toll.PlanID]toll.Hash{}
+	}
+	if hash, there := s.permissions[p.ID]; there {
+		return hash
+	}
+	perm := ledger.Permission{
+		Hash: toll.NewHash(), Plan: p.ID, Subscriber: buyer, Scheme: "x", Network: "y", CreatedAt: s.clock(),
+		ExpiresAt: s.clock().Add(90 * 24 * time.Hour),
+	}
+	s.must(s.ledger.CreatePermission(s.ctx, perm))
+	s.permissions[p.ID] = perm.Hash
+	return perm.Hash
+}
+
+// hold holds credits of the buyer, and returns the id of the request.
 func (s *scene) hold(p *toll.Plan, n toll.Credits) string {
 	s.Helper()
 	none := ""
 	h, err := s.ledger.Hold(s.ctx, ledger.HoldOp{
-		Plan: p.ID, Subscriber: buyer, Amount: n, Until: s.clock().Add(24 * time.Hour), OrderTx: &none,
+		Plan: p.ID, Subscriber: buyer, Permission: s.permission(p), Amount: n, Until: s.clock().Add(24 * time.Hour), OrderTx: &none,
 	})
 	s.must(err)
 	return h.RequestID
 }
 
+// spend uses credits of the buyer up.
 func (s *scene) spend(p *toll.Plan, n toll.Credits) {
 	s.Helper()
 	if n > 0 {
@@ -109,11 +128,13 @@ func (s *scene) spend(p *toll.Plan, n toll.Credits) {
 	}
 }
 
+// settle uses credits up that are on hold.
 func (s *scene) settle(p *toll.Plan, request string, n toll.Credits) {
 	s.Helper()
 	none := ""
 	_, err := s.ledger.Settle(s.ctx, ledger.SettleOp{
-		Plan: p.ID, Subscriber: buyer, RequestID: request, Amount: n, OrderTx: &none, Render: func(ledger.Receipt) []byte { return nil },
+		Plan: p.ID, Subscriber: buyer, Permission: s.permission(p), RequestID: request, Amount: n, OrderTx: &none,
+		Render: func(ledger.Receipt) []byte { return nil },
 	})
 	s.must(err)
 }

@@ -20,7 +20,7 @@ func TestPage_Paid(t *testing.T) {
 		if status, location := s.pay(s.page(id), "4242424242424242"); status != 200 && status != 303 || location == "" {
 			s.Fatalf("the page answered %d, %q", status, location)
 		}
-		s.later(time.Minute)
+		s.decided(id, time.Minute)
 		s.granted(id)
 		if n, cents := s.charges(); n != 1 || cents != 500 || s.balance(p) != 100 {
 			s.Fatalf("%d charges, %d cents, %d credits", n, cents, s.balance(p))
@@ -42,6 +42,7 @@ func TestT78_OtherAmount(t *testing.T) {
 				change.Object = s.row(id).Session
 				s.fault(change)
 				s.pay(s.page(id), "4242424242424242")
+				s.decided(id, 2*time.Minute)
 				s.later(2 * time.Minute)
 				s.failed(id, toll.CodeCheckoutFailed)
 				s.rejected(id, 1)
@@ -62,7 +63,7 @@ func TestT85_PlanChanged(t *testing.T) {
 		changed.Price.Amounts, changed.Credits.Amount, changed.IsListed = []toll.Units{toll.UnitsOf(9_000_000)}, 1, false
 		s.must(s.store.Tx(s.ctx, func(tx *store.Tx) error { return store.UpdatePlan(s.ctx, tx, &changed) }))
 		s.pay(s.page(id), "4242424242424242")
-		s.later(time.Minute)
+		s.decided(id, time.Minute)
 		s.granted(id)
 		if n, cents := s.charges(); n != 1 || cents != 500 || s.balance(p) != 100 {
 			s.Fatalf("%d charges, %d cents, %d credits", n, cents, s.balance(p))
@@ -74,7 +75,7 @@ func TestT85_PlanChanged(t *testing.T) {
 func TestPage_Expires(t *testing.T) {
 	each(t, func(s *scene) {
 		id := s.order(s.plan())
-		s.later(65 * time.Minute)
+		s.decided(id, 65*time.Minute)
 		s.failed(id, toll.CodeCheckoutFailed)
 		if n, _ := s.charges(); n != 0 {
 			s.Fatalf("%d charges", n)
@@ -118,7 +119,7 @@ func TestPage_EmbeddedToHosted(t *testing.T) {
 					s.Fatalf("the first page is %s", old.Status)
 				}
 				s.pay(page, "4242424242424242")
-				s.later(time.Minute)
+				s.decided(id, time.Minute)
 				s.granted(id)
 			})
 		})

@@ -17,9 +17,6 @@ import (
 	"github.com/tollhq/toll/internal/store"
 )
 
-// errUnbuilt is what this draft of the room returns.
-var errUnbuilt = errors.New("card: not built yet")
-
 // Rail is the card rail of one account at Stripe. Its methods may be called at the same time, and in several processes that
 // share a database.
 type Rail struct {
@@ -29,8 +26,9 @@ type Rail struct {
 	orders rail.Orders
 	wake   jobs.Signal // of the loop that reads events
 
-	deniedAt atomic.Int64 // when Stripe refused the key last, in Unix nanoseconds; 0: it did not
-	oddEvent atomic.Int64 // when an event that is not ours raised an alarm last
+	denied      atomic.Bool  // Stripe refused the key when it was asked last
+	deniedAlarm atomic.Int64 // when that raised an alarm last, in Unix nanoseconds
+	oddEvent    atomic.Int64 // when an event that is not ours did
 }
 
 var (

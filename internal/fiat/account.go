@@ -8,14 +8,12 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tollhq/toll/internal/card"
 	"github.com/tollhq/toll/internal/jobs"
 	"github.com/tollhq/toll/internal/store"
 )
 
 const (
-	// settingAccount is the id of the account at Stripe that the records of this database are about, as text.
-	settingAccount = "card_account"
-
 	probeAccount = 3 * time.Second  // how long a start waits for the processor
 	askAccount   = 20 * time.Second // how long a later look may take
 	lookAgain    = 5 * time.Second  // between looks until the account is known
@@ -71,7 +69,7 @@ func (p *Processor) ask(ctx context.Context) error {
 // pin remembers the account at the first start, and refuses another one as soon as a record is about objects of the first.
 func (p *Processor) pin(ctx context.Context, id string) error {
 	return p.deps.Store.Tx(ctx, func(tx *store.Tx) error {
-		known, err := store.PutSettingIfAbsent(ctx, tx, settingAccount, []byte(id))
+		known, err := store.PutSettingIfAbsent(ctx, tx, card.AccountSetting, []byte(id))
 		if err != nil || string(known) == id {
 			return err
 		}
@@ -83,7 +81,7 @@ func (p *Processor) pin(ctx context.Context, id string) error {
 			return fmt.Errorf("%w (%s) than this one (%s): set %s as it was then, or use a new database; TOLL_CARD=off (--card off) starts "+
 				"without fiat plans", errForeign, known, id, setSecretKey)
 		}
-		return store.PutSetting(ctx, tx, settingAccount, []byte(id))
+		return store.PutSetting(ctx, tx, card.AccountSetting, []byte(id))
 	})
 }
 

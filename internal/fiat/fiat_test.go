@@ -240,9 +240,9 @@ func TestInspect(t *testing.T) {
 		})
 		return b.String()
 	}
-	const key, restricted = "sk_test_0123456789", "rk_test_0123456789"
+	const key, restricted, blind = "sk_test_0123456789", "rk_test_0123456789", "rk_test_9876543210"
 	s := newStripe(t, double.Options{
-		SecretKey: key, RestrictedKeys: map[string][]string{restricted: {"account_read"}},
+		SecretKey: key, RestrictedKeys: map[string][]string{restricted: {"account_read"}, blind: nil},
 		Webhooks: []double.Webhook{{URL: w.deps.PublicURL + w.deps.Webhook, Secrets: []string{"whsec_1"}}},
 	})
 	bare := newStripe(t, double.Options{SecretKey: key})
@@ -256,6 +256,7 @@ func TestInspect(t *testing.T) {
 		"no secret":   {Config{SecretKey: key, URL: s.url}, "cards ok; card webhooks warning; "},
 		"no webhook":  {Config{SecretKey: key, URL: bare.url, WebhookSecrets: []string{"whsec_1"}}, "cards ok; card webhooks warning; "},
 		"restricted":  {Config{SecretKey: restricted, URL: s.url}, "cards ok; card permissions failed; card webhooks warning; "},
+		"blind":       {Config{SecretKey: blind, URL: s.url}, "cards failed; card permissions failed; card webhooks warning; "},
 		"another key": {Config{SecretKey: "sk_test_9876543210", URL: s.url}, "cards failed; "},
 		"no file":     {Config{SecretKeyFile: "none"}, "cards failed; "},
 	} {

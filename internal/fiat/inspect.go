@@ -78,10 +78,12 @@ func inspectAccount(ctx context.Context, cfg Config, deps *Deps, k keys, add Rep
 	if found.Live {
 		mode = "live mode"
 	}
-	known, err := store.Setting(ctx, deps.Store, settingAccount)
+	known, err := store.Setting(ctx, deps.Store, card.AccountSetting)
 	switch {
 	case err != nil && !errors.Is(err, store.ErrNotFound):
 		add("cards", failed, "%s", err)
+	case found.ID == "":
+		add("cards", failed, "the restricted key may not read the account, and without it the service does not charge cards: see card permissions")
 	case err == nil && string(known) != found.ID:
 		add("cards", failed, "the key is of the account %s, and this database was used with %s: correct %s", found.ID, known, setSecretKey)
 	default:
