@@ -129,7 +129,7 @@ var rooms = map[string]room{
 		what:  "migrations, records, transactions, errors of both engines",
 		lines: 7300, // 450 of them are the records of the card rail
 		ours:  "toll internal/backoff",
-		third: []string{"github.com/jackc/pgx/v5", "modernc.org/sqlite", "github.com/pressly/goose/v3"},
+		third: []string{"github.com/jackc/pgx/v5", "modernc.org/sqlite", "github.com/pressly/goose/v3", "github.com/gofrs/flock"},
 	},
 	"internal/store/storetest": {
 		what:  "databases for tests, and the lock order of their transactions",

@@ -8,30 +8,45 @@ import (
 	"testing"
 )
 
-// TestFileLock_Copied: a copy of the file, as a process has that was started at this moment, does not keep a lock that is closed.
+// TestFileLock_Copied: a copy of the file, as a process has that was started at this moment, does not keep a lock that is released.
 func TestFileLock_Copied(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "lock")
-	first, err := openLock(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if ok, err := first.tryLock(); !ok || err != nil {
+	first, second := newLock(path), newLock(path)
+	if ok, err := first.TryLock(); !ok || err != nil {
 		t.Fatal(ok, err)
 	}
-	fd, err := syscall.Dup(int(first.f.Fd()))
-	if err != nil {
+	copied := copyOpen(t, path)
+	defer func() { _ = syscall.Close(copied) }()
+	if ok, err := second.TryLock(); ok || err != nil {
+		t.Errorf("locked twice: %v, %v", ok, err)
+	}
+	if err := first.Unlock(); err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = syscall.Close(fd) }()
-	if err := first.close(); err != nil {
+	if ok, err := second.TryLock(); !ok || err != nil {
+		t.Errorf("locked after it was released: %v, %v", ok, err)
+	}
+	if err := second.Unlock(); err != nil {
+		t.Error(err)
+	}
+}
+
+// copyOpen copies the descriptor under which this process has a file open.
+func copyOpen(t *testing.T, path string) int {
+	t.Helper()
+	var want, is syscall.Stat_t
+	if err := syscall.Stat(path, &want); err != nil {
 		t.Fatal(err)
 	}
-	second, err := openLock(path)
-	if err != nil {
-		t.Fatal(err)
+	for fd := range 1024 {
+		if syscall.Fstat(fd, &is) == nil && is.Ino == want.Ino && is.Dev == want.Dev {
+			copied, err := syscall.Dup(fd)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return copied
+		}
 	}
-	defer func() { _ = second.close() }()
-	if ok, err := second.tryLock(); !ok || err != nil {
-		t.Errorf("locked after it was closed: %v, %v", ok, err)
-	}
+	t.Fatal("the file is not open")
+	return 0
 }

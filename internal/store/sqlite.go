@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/gofrs/flock"
 	_ "modernc.org/sqlite" // the driver "sqlite"
 )
 
@@ -29,7 +30,7 @@ type lite struct {
 	writer  *writer
 	db      *sql.DB // of the writer
 	readers *sql.DB
-	service *fileLock // nil with Admin
+	service *flock.Flock // nil with Admin
 
 	mu    sync.RWMutex
 	stmts map[string]*sql.Stmt // of the readers
@@ -63,10 +64,7 @@ func openSQLite(ctx context.Context, cfg Config, log *slog.Logger) (_ *lite, err
 		}
 	}()
 
-	turn, err := openLock(filepath.Join(dir, "toll.turn"))
-	if err != nil {
-		return nil, err
-	}
+	turn := newLock(filepath.Join(dir, "toll.turn"))
 	l.writer = &writer{busy: make(chan struct{}, 1), stmts: map[string]*sql.Stmt{}, turn: turn, admin: cfg.Admin,
 		failed: make(chan struct{})}
 
@@ -75,26 +73,21 @@ func openSQLite(ctx context.Context, cfg Config, log *slog.Logger) (_ *lite, err
 		timeout = adminBusyTimeout
 	}
 	// Who opens takes the turn first, so that finding out whether a service runs, and the migration, are not disturbed.
-	if err := turn.lock(ctx, timeout); err != nil {
+	if err := takeLock(ctx, turn, timeout); err != nil {
 		return nil, fmt.Errorf("store: %s is busy: %w", dir, err)
 	}
-	defer turn.unlock()
-	service, err := openLock(filepath.Join(dir, "toll.lock"))
-	if err != nil {
-		return nil, err
-	}
-	free, err := service.tryLock()
+	defer func() { err = errors.Join(err, turn.Unlock()) }()
+	service := newLock(filepath.Join(dir, "toll.lock"))
+	free, err := service.TryLock()
 	switch {
 	case err != nil:
-		_ = service.close() // the first error counts
-		return nil, err
+		return nil, fmt.Errorf("store: lock file: %w", err)
 	case !cfg.Admin && !free:
-		_ = service.close() // the first error counts
 		return nil, fmt.Errorf("store: another service works on %s; stop it first, or use PostgreSQL for several", dir)
 	case !cfg.Admin:
 		l.service = service
 	default:
-		if err := service.close(); err != nil {
+		if err := service.Unlock(); err != nil {
 			return nil, err
 		}
 	}
@@ -230,7 +223,7 @@ func (l *lite) close() error {
 		errs = append(errs, l.db.Close())
 	}
 	if l.service != nil {
-		errs = append(errs, l.service.close())
+		errs = append(errs, l.service.Unlock())
 	}
 	return errors.Join(errs...)
 }

@@ -5,6 +5,8 @@ import (
 	"database/sql"
 	"errors"
 	"time"
+
+	"github.com/gofrs/flock"
 )
 
 // turnWait bounds how long the service waits for local administration before a transaction. A stuck administrator
@@ -23,7 +25,7 @@ type writer struct {
 	busy  chan struct{} // holds one token while a transaction runs
 	conn  *sql.Conn
 	stmts map[string]*sql.Stmt
-	turn  *fileLock
+	turn  *flock.Flock
 	admin bool
 
 	failed chan struct{} // closed when the file can no longer be trusted to keep what is committed
@@ -50,14 +52,14 @@ func (w *writer) tx(ctx context.Context, f func(tx *Tx) error) (err error) {
 	default:
 	}
 	if w.admin {
-		if err := w.turn.lock(ctx, adminBusyTimeout); err != nil {
+		if err := takeLock(ctx, w.turn, adminBusyTimeout); err != nil {
 			return err
 		}
 		defer func() {
-			w.turn.unlock()
+			_ = w.turn.Unlock() // fails on a file that is closed, which is unlocked
 			time.Sleep(adminPause)
 		}()
-	} else if err := w.turn.pass(ctx, turnWait); err != nil {
+	} else if err := pass(ctx, w.turn, turnWait); err != nil {
 		return err
 	}
 	if _, err := w.exec("BEGIN IMMEDIATE", nil); err != nil {
@@ -99,7 +101,7 @@ func (w *writer) close() error {
 		errs = append(errs, w.conn.Close())
 		w.conn = nil
 	}
-	return errors.Join(append(errs, w.turn.close())...)
+	return errors.Join(append(errs, w.turn.Unlock())...)
 }
 
 // prepare returns the statement, and whether it is to be closed after its use.
