@@ -35,6 +35,10 @@ const (
 // errLookup says that a list was too long to find an object in it.
 var errLookup = errors.New("card: too many objects in a list to find one")
 
+// captureNow has Stripe move the money before it says that a payment succeeded. With its default the
+// balance transaction may come an hour later, by an event that is not read here.
+const captureNow = string(stripe.PaymentIntentCaptureMethodAutomatic)
+
 // withMoves are the members of a payment intent that are expanded.
 var withMoves = []*string{stripe.String("latest_charge.balance_transaction")}
 
@@ -113,7 +117,7 @@ func (r *Rail) prepareAttempt(ctx context.Context, p *store.CardPayment, d *deta
 func (r *Rail) chargeParams(p *store.CardPayment, m *store.CardMethod) *stripe.PaymentIntentCreateParams {
 	in := &stripe.PaymentIntentCreateParams{
 		Amount: &p.Cents, Currency: &p.Currency, Customer: &m.Customer, PaymentMethod: &m.StripeID,
-		PaymentMethodTypes: []*string{stripe.String("card")}, Confirm: stripe.Bool(true), OffSession: stripe.Bool(true),
+		PaymentMethodTypes: []*string{stripe.String("card")}, CaptureMethod: stripe.String(captureNow), Confirm: stripe.Bool(true), OffSession: stripe.Bool(true),
 		Metadata: r.metadata(p), Expand: withMoves,
 	}
 	if r.cfg.Descriptor != "" {

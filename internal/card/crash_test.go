@@ -126,7 +126,7 @@ func (s *scene) capture(orderID, method string) string {
 	row := s.row(orderID)
 	in := &stripe.PaymentIntentCreateParams{
 		Amount: &row.Cents, Currency: &row.Currency, Customer: &row.Customer, PaymentMethod: &method, Confirm: stripe.Bool(true),
-		OffSession: stripe.Bool(true), PaymentMethodTypes: []*string{stripe.String("card")},
+		OffSession: stripe.Bool(true), PaymentMethodTypes: []*string{stripe.String("card")}, CaptureMethod: stripe.String("automatic"),
 		Metadata: map[string]string{"installation": installation, "order_id": orderID, "attempt": "1"},
 	}
 	pi, err := s.stripe.V1PaymentIntents.Create(s.ctx, in)

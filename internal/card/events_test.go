@@ -65,6 +65,7 @@ func (s *scene) charge(name string, metadata map[string]string) (*stripe.Payment
 	return s.stripe.V1PaymentIntents.Create(s.ctx, &stripe.PaymentIntentCreateParams{
 		Amount: stripe.Int64(500), Currency: stripe.String("usd"), Customer: &u.ID, PaymentMethod: &m.ID, Confirm: stripe.Bool(true),
 		OffSession: stripe.Bool(true), PaymentMethodTypes: []*string{stripe.String("card")}, Metadata: metadata,
+		CaptureMethod: stripe.String("automatic"),
 	})
 }
 

@@ -49,7 +49,9 @@ func (r *Rail) pageParams(p *store.CardPayment, d *details) (*stripe.CheckoutSes
 		PaymentMethodTypes: []*string{stripe.String("card")},
 		AdaptivePricing:    &stripe.CheckoutSessionCreateAdaptivePricingParams{Enabled: stripe.Bool(false)},
 		ExpiresAt:          stripe.Int64(d.PageEnd.Unix()), ClientReferenceID: &p.OrderID, Metadata: r.metadata(p),
-		PaymentIntentData: &stripe.CheckoutSessionCreatePaymentIntentDataParams{Metadata: r.metadata(p)},
+		PaymentIntentData: &stripe.CheckoutSessionCreatePaymentIntentDataParams{
+			CaptureMethod: stripe.String(captureNow), Metadata: r.metadata(p),
+		},
 	}
 	if r.cfg.Descriptor != "" {
 		in.PaymentIntentData.StatementDescriptorSuffix = &r.cfg.Descriptor

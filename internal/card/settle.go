@@ -44,15 +44,16 @@ type evidence struct {
 }
 
 // settle writes what became of a payment, in one transaction with its order, and is the only place
-// that does. p is read again when it has changed, and is as it is stored afterwards. A repeat
-// changes nothing.
+// that does. A captured payment counts whatever became of the row meanwhile: p is read again when it
+// has changed, and is as it is stored afterwards. A failure is of the attempt that p has; when the row
+// has changed it says nothing, and the error is errChanged. A repeat changes nothing.
 //
 // A payment with other terms, a late one without a place, and a second one are refunded. If the
 // order cannot take the outcome now, the row keeps it, with a job that tries again, and an alarm.
 func (r *Rail) settle(ctx context.Context, p *store.CardPayment, e evidence) error {
 	for {
 		err := r.settleOnce(ctx, p, e)
-		if !errors.Is(err, errChanged) {
+		if !errors.Is(err, errChanged) || e.failure != nil {
 			return err
 		}
 		now, err := store.CardPaymentByOrder(ctx, r.cfg.Store, p.OrderID)

@@ -122,8 +122,11 @@ func (c *call) capture(pi *intent, m *paymentMethod) {
 	ch := c.newCharge(pi, m)
 	ch.Status, ch.Paid, ch.Captured, ch.AmountCaptured = "succeeded", true, true, ch.Amount
 	ch.Outcome = outcomeOf(nil)
-	fee := ch.Amount*29/1000 + 30
-	ch.BalanceTransaction = text(c.move("charge", ch.ID, ch.Currency, ch.Amount, fee).ID)
+	if pi.CaptureMethod == captureAsync {
+		c.later("balance", ch.ID)
+	} else {
+		c.moveCharge(ch)
+	}
 	pi.Status, pi.AmountReceived, pi.LatestCharge = "succeeded", ch.Amount, text(ch.ID)
 	if pi.SetupFutureUsage == "off_session" && pi.Customer != "" {
 		c.st.hide(m.ID).SetUp = true
@@ -134,6 +137,12 @@ func (c *call) capture(pi *intent, m *paymentMethod) {
 	if c.testCard(m).dispute != "" {
 		c.later("dispute", ch.ID)
 	}
+}
+
+// moveCharge books a captured charge.
+func (c *call) moveCharge(ch *charge) {
+	fee := ch.Amount*29/1000 + 30
+	ch.BalanceTransaction = text(c.move("charge", ch.ID, ch.Currency, ch.Amount, fee).ID)
 }
 
 // move writes a change of the account's money: amount less fee.

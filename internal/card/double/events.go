@@ -99,6 +99,11 @@ func (c *call) carryOut(t task) {
 	case *intent:
 		c.processed(v, t.Kind == "capture_fails")
 	case *charge:
+		if t.Kind == "balance" {
+			c.moveCharge(v)
+			c.emit("charge.updated", v)
+			return
+		}
 		m, _ := find[*paymentMethod](c.st, string(v.PaymentMethod))
 		if card := c.testCard(m); !v.Disputed && !v.Refunded {
 			c.dispute(v, card.dispute, card.inquiry, 0)

@@ -141,6 +141,7 @@ func offSession(customer, method string, cents int64) *stripe.PaymentIntentCreat
 		PaymentMethodTypes: []*string{stripe.String("card")},
 		Confirm:            stripe.Bool(true),
 		OffSession:         stripe.Bool(true),
+		CaptureMethod:      stripe.String("automatic"),
 		Metadata:           map[string]string{"order_id": "o1"},
 	}
 }

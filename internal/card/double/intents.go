@@ -1,6 +1,7 @@
 package double
 
 import (
+	"cmp"
 	"strings"
 )
 
@@ -40,14 +41,17 @@ const (
 
 const intentParams = "amount:int! currency:currency! customer payment_method confirm:bool " +
 	"payment_method_types.* off_session:bool return_url error_on_requires_action:bool " +
-	"capture_method:automatic|automatic_async confirmation_method:automatic use_stripe_sdk:bool " +
+	"confirmation_method:automatic use_stripe_sdk:bool " +
 	"automatic_payment_methods.enabled:bool " +
 	"automatic_payment_methods.allow_redirects:always|never " + intentDataParams
+
+// captureAsync is the default: the money of a charge is moved some time after its capture.
+const captureAsync = "automatic_async"
 
 const cancelParams = "cancellation_reason:abandoned|duplicate|fraudulent|requested_by_customer"
 
 // intentDataParams are those that a session passes on to its payment intent, too.
-const intentDataParams = "description metadata:map receipt_email " +
+const intentDataParams = "capture_method:automatic|automatic_async description metadata:map receipt_email " +
 	"setup_future_usage:on_session|off_session statement_descriptor_suffix "
 
 func (c *call) createIntent() (any, error) {
@@ -129,7 +133,7 @@ func (c *call) newIntent(amount int64, currency string, customer text, data para
 	pi := &intent{
 		base:                      base{id, "payment_intent", c.now},
 		Amount:                    amount,
-		CaptureMethod:             "automatic_async",
+		CaptureMethod:             cmp.Or(string(data.text("capture_method")), captureAsync),
 		ClientSecret:              newID(id+"_secret_", 25),
 		ConfirmationMethod:        "automatic",
 		Currency:                  currency,

@@ -158,6 +158,23 @@ func TestSetupIntents(t *testing.T) {
 	}
 }
 
+// Without a capture method the money of a charge moves some time after it has succeeded.
+func TestPaymentIntents_MovedLater(t *testing.T) {
+	s := start(t)
+	u := s.customer()
+	p := offSession(u.ID, s.card(u.ID, "pm_card_visa").ID, 500)
+	p.CaptureMethod = nil
+	p.AddExpand("latest_charge")
+	pi := must(s.sc.V1PaymentIntents.Create(s.ctx, p))(t)
+	if pi.Status != "succeeded" || pi.CaptureMethod != "automatic_async" || pi.LatestCharge.BalanceTransaction != nil {
+		t.Errorf("the money moves at once: %+v, %+v", pi, pi.LatestCharge)
+	}
+	s.later()
+	if ch := must(s.sc.V1Charges.Retrieve(s.ctx, pi.LatestCharge.ID, nil))(t); ch.BalanceTransaction == nil {
+		t.Errorf("the money does not move later: %+v", ch)
+	}
+}
+
 func TestPaymentIntents(t *testing.T) {
 	s := start(t)
 	u := s.customer()
