@@ -362,6 +362,9 @@ func (x *exchange) settleRefused(s *x402.SettleResponse) {
 		e.Code = toll.CodePaymentRequired
 	}
 	e.Message = plain.Text(s.ErrorMessage, maxErrorText)
+	if s.Extra != nil {
+		e = sale.WithPage(e, s.Extra.CheckoutURL)
+	}
 	if s.ErrorReason == x402.ReasonUnauthorizedServer || x.wallet != nil && sale.RefusesSeller(s.ErrorReason) {
 		x.w.Header().Set(x402.HeaderResponse, receiptHeader(s))
 		x.unavailable(x.c.Unavailable("settle", &x.sale.Offer, e))

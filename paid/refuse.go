@@ -79,7 +79,7 @@ func (x *exchange) refuse(reason string, e *toll.Error, receipt *x402.SettleResp
 			p.Extensions[x402.ExtensionOfferReceipt] = x402.OffersExtension(offers)
 		}
 	}
-	if order := sale.OrderExtension(x.terms); order != nil && sale.Lacks(reason) {
+	if order := sale.OrderExtension(x.terms, reason, e); order != nil {
 		p.Extensions[x.c.Namespace.PlanExtension()] = order
 	}
 	hint := x.terms.Hint(e)

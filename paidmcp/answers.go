@@ -46,9 +46,10 @@ const (
 // unpaid is the answer to a call that is not paid.
 type unpaid struct {
 	call   *call
-	word   string // how the error begins
-	reason string // x402 reason word, may be empty
-	text   string // one sentence, may be empty
+	word   string      // how the error begins
+	reason string      // x402 reason word, may be empty
+	text   string      // one sentence, may be empty
+	err    *toll.Error // of the sale that was refused, may be nil
 	meta   *creditsMeta
 	wire   error // a JSON-RPC error in place of the demand
 }
@@ -64,8 +65,8 @@ func (r *unpaid) answer() (mcp.Result, error) {
 	c := r.call
 	pr := *c.demand
 	pr.Error = r.because(r.word)
-	if sale.Lacks(r.reason) {
-		pr.Extensions = c.orderExtension()
+	if order := sale.OrderExtension(c.terms, r.reason, r.err); order != nil {
+		pr.Extensions = map[string]json.RawMessage{c.Namespace.PlanExtension(): order}
 	}
 	b, err := x402.Encode(&pr)
 	if err != nil {
@@ -98,6 +99,9 @@ func (r *unpaid) because(word string) string {
 // in it.
 func (c *call) redeemFailed(s *x402.SettleResponse, known bool) *unpaid {
 	r := c.refuse(wordFailed, s.ErrorReason, s.ErrorMessage)
+	if s.Extra != nil {
+		r.err = sale.WithPage(toll.NewError(s.Code), s.Extra.CheckoutURL)
+	}
 	if !known {
 		r.word = wordPending
 	}
@@ -145,13 +149,6 @@ func (c *call) newToolResult() *mcp.CallToolResult {
 		}
 	}
 	return res
-}
-
-func (c *call) orderExtension() map[string]json.RawMessage {
-	if order := sale.OrderExtension(c.terms); order != nil {
-		return map[string]json.RawMessage{c.Namespace.PlanExtension(): order}
-	}
-	return map[string]json.RawMessage{}
 }
 
 // creditsMeta is what became of the credits of a call, in _meta of its result.

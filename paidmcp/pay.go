@@ -58,7 +58,9 @@ func (c *call) pay(ctx context.Context) *unpaid {
 	case r.Class == sale.Unavailable:
 		return c.refuse(wordUnavailable, "", "")
 	}
-	return c.refuse(wordRequired, r.Reason, r.Err.Text())
+	u := c.refuse(wordRequired, r.Reason, r.Err.Text())
+	u.err = r.Err
+	return u
 }
 
 // payment is what the handler may know.

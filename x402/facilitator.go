@@ -123,9 +123,10 @@ type AgentRequest struct {
 
 // VerifyExtra carries the request id, and the hold when one was taken.
 type VerifyExtra struct {
-	AgentRequestID string        `json:"agentRequestId"`
+	AgentRequestID string        `json:"agentRequestId,omitempty"` // of a good verdict
 	HeldAmount     *toll.Credits `json:"heldAmount,omitempty"`
 	HoldExpiresAt  *toll.Time    `json:"holdExpiresAt,omitempty"`
+	CheckoutURL    string        `json:"checkoutUrl,omitempty"` // of a refusal: the page on which a person can pay instead
 }
 
 // SettleRequest burns credits (wire contract, section 17). With Stock it is the body of standard x402 software, and its
@@ -174,6 +175,7 @@ type SettleExtra struct {
 	RequestedAmount  *toll.Credits `json:"requestedAmount,omitempty"` // only when the bounds of the plan changed it
 	// OriginalTransaction is the settlement that a refused repeat of a stock body was about.
 	OriginalTransaction string `json:"originalTransaction,omitempty"`
+	CheckoutURL         string `json:"checkoutUrl,omitempty"` // of a refusal: the page on which a person can pay instead
 }
 
 // ReleaseRequest gives a hold back without a burn. With Stock it is the body of standard x402 software.

@@ -143,6 +143,9 @@ func (c *Checkout) topUpRefused(o *store.Order) *toll.Error {
 	}
 	refused := toll.NewError(toll.CodeTopUpRefused).WithDetails("%s: %s", e.Code, o.FailureReason)
 	refused.Params = e.Params
+	if e.Code == toll.CodeCardDeclined || e.Code == toll.CodeCardAuthentication {
+		refused.Message = refused.Text() + " " + o.FailureReason // which is a sentence of ours
+	}
 	return refused
 }
 

@@ -77,7 +77,8 @@ func each(t *testing.T, f func(s *scene)) {
 	}
 }
 
-func newScene(t testing.TB, v storetest.Variant, instances int) *scene {
+// newScene starts the instances. change, which may be missing, changes what the checkout of each is built on.
+func newScene(t testing.TB, v storetest.Variant, instances int, change ...func(*scene, *checkout.Deps)) *scene {
 	t.Helper()
 	s := &scene{TB: t, ctx: context.Background(), clock: &clock{}, rail: railtest.New()}
 	s.clock.set(start)
@@ -91,10 +92,14 @@ func newScene(t testing.TB, v storetest.Variant, instances int) *scene {
 		s.must(err)
 		l := ledger.New(st, ledger.Config{Clock: s.clock.now, MACKey: a.MACKey()})
 		queue := jobs.NewQueue(st, s.clock.now, nil)
-		c := checkout.New(checkout.Deps{
+		deps := checkout.Deps{
 			Store: st, Ledger: l, Queue: queue, Rails: checkout.Rails{Crypto: s.rail}, Clock: s.clock.now,
 			SignReference: a.SignReference, OpenReference: a.OpenReference,
-		})
+		}
+		for _, f := range change {
+			f(s, &deps)
+		}
+		c := checkout.New(deps)
 		f := facilitator.New(facilitator.Deps{
 			Store: st, Ledger: l, Auth: a, Checkout: c, Clock: s.clock.now, TopUpWait: time.Minute,
 			Quotas: facilitator.Quotas{Permissions: -1, FreeHolds: -1}, // benchmarks do nothing else

@@ -253,6 +253,9 @@ func (f *Facilitator) refusedSettle(ctx context.Context, p *payment, e *toll.Err
 	}
 	e = f.fault(x402.ActSettle, e)
 	resp := &x402.SettleResponse{ErrorReason: e.Reason, ErrorMessage: e.Text(), Code: e.Code, Details: e.Details}
+	if page := checkoutPage(e); page != "" {
+		resp.Extra = &x402.SettleExtra{CheckoutURL: page}
+	}
 	if !p.claims.Subscriber.IsZero() {
 		resp.Payer, resp.Network = p.claims.Subscriber.String(), f.wireNetwork(p.claims.Network)
 	} else if resp.Network = f.wireNetwork(p.network); resp.Network == "" {

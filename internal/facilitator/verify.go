@@ -265,10 +265,19 @@ func (f *Facilitator) refusedVerify(p *payment, e *toll.Error) (*x402.VerifyResp
 		return nil, f.fault(x402.ActVerify, e)
 	}
 	resp := &x402.VerifyResponse{InvalidReason: x402.ReasonOf(f.ns, e, x402.ActVerify), InvalidMessage: e.Text(), Code: e.Code}
+	if page := checkoutPage(e); page != "" {
+		resp.Extra = &x402.VerifyExtra{CheckoutURL: page}
+	}
 	if !p.claims.Subscriber.IsZero() {
 		resp.Payer, resp.Network = p.claims.Subscriber.String(), f.wireNetwork(p.claims.Network)
 	}
 	return resp, nil
+}
+
+// checkoutPage returns the address of the page on which a person can pay what a delegation could not, "" when there is none.
+func checkoutPage(e *toll.Error) string {
+	page, _ := e.Params["checkoutUrl"].(string)
+	return page
 }
 
 // fault completes an error that leaves verify or settle with a reason word for the union of bodies. Who answers with it logs

@@ -216,7 +216,7 @@ const (
 type Refusal struct {
 	Class  Class
 	Reason string      // x402 reason word, may be empty
-	Err    *toll.Error // code and sentence
+	Err    *toll.Error // code and sentence; params.checkoutUrl is a page on which a person can pay instead
 	Payer  string
 }
 
@@ -227,6 +227,9 @@ func (p *Sale) refused(v *x402.VerifyResponse) *Refusal {
 		e.Code = toll.CodePaymentRequired
 	}
 	e.Message = v.InvalidMessage
+	if v.Extra != nil {
+		e = WithPage(e, v.Extra.CheckoutURL)
+	}
 	r := &Refusal{Reason: v.InvalidReason, Err: e, Payer: v.Payer}
 	switch reason := v.InvalidReason; {
 	case reason == x402.ReasonConflict, reason == x402.ReasonIdentifierConflict:
@@ -274,12 +277,40 @@ func Lacks(reason string) bool {
 	return false
 }
 
-// OrderExtension returns the extension of a demand that says where wallets buy the plan, nil where it is not sold to them.
-func OrderExtension(t *x402.Terms) json.RawMessage {
-	if t == nil || t.OrderURL == "" {
+const (
+	// paramPage is the parameter of an error that has the page on which a person can pay.
+	paramPage = "checkoutUrl"
+	// maxPage bounds such an address, in bytes.
+	maxPage = 2048
+)
+
+// WithPage returns e with the address of a page on which a person can pay instead, if it is one.
+func WithPage(e *toll.Error, page string) *toll.Error {
+	if len(page) > maxPage || !strings.HasPrefix(page, "https://") && !strings.HasPrefix(page, "http://") {
+		return e
+	}
+	return e.WithParam(paramPage, page)
+}
+
+// OrderExtension returns the extension of a demand that says where the plan is bought: by wallets, when credits are missing, and
+// on the page of a refusal, e. It is nil where there is neither. t and e may be nil.
+func OrderExtension(t *x402.Terms, reason string, e *toll.Error) json.RawMessage {
+	info := map[string]string{}
+	if t != nil && t.OrderURL != "" && Lacks(reason) {
+		info["orderUrl"] = t.OrderURL
+	}
+	if e != nil {
+		if page, ok := e.Params[paramPage].(string); ok {
+			info[paramPage] = page
+		}
+	}
+	if len(info) == 0 {
 		return nil
 	}
-	raw, err := x402.Encode(map[string]any{"info": map[string]string{"planId": string(t.PlanID), "orderUrl": t.OrderURL}})
+	if t != nil {
+		info["planId"] = string(t.PlanID)
+	}
+	raw, err := x402.Encode(map[string]any{"info": info})
 	if err != nil {
 		return nil
 	}
