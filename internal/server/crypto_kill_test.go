@@ -21,6 +21,7 @@ import (
 	"github.com/tollhq/toll/client"
 	"github.com/tollhq/toll/internal/chain/chaintest"
 	"github.com/tollhq/toll/internal/crypto"
+	"github.com/tollhq/toll/internal/fiat"
 	"github.com/tollhq/toll/internal/server"
 	"github.com/tollhq/toll/internal/server/servertest"
 	"github.com/tollhq/toll/internal/store"
@@ -33,7 +34,7 @@ const envSteps = "STEPPED_SERVICE"
 
 // stepped says which service a process is. StepFile holds the step at which it ends.
 type stepped struct {
-	Data, Database, MasterKeyFile, Listen, RPC, ChainHTTP, StepFile string
+	Data, Database, MasterKeyFile, Listen, RPC, ChainHTTP, Stripe, StepFile string
 }
 
 func (s *stepped) config() server.Config {
@@ -41,6 +42,10 @@ func (s *stepped) config() server.Config {
 	cfg.Chain.HTTP = s.ChainHTTP
 	if s.RPC != "" {
 		cfg.Chain = outside(s.RPC).Chain
+	}
+	if s.Stripe != "" {
+		cfg.PublicURL = "http://" + s.Listen
+		cfg.Card = fiat.Config{URL: s.Stripe, SecretKey: stripeKey, WebhookSecrets: []string{hookSecret}}
 	}
 	return cfg
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -28,40 +29,42 @@ import (
 // finish.
 const twoMachines = "c677e30ba15c1d19b5ea3565899d795a8530ee42"
 
-// earlier returns the program of twoMachines, which is built once. Without the history of the repository the test is skipped.
+// earlier returns the program of twoMachines.
 func earlier(t *testing.T) string {
+	t.Helper()
+	return releaseOf(t, twoMachines)
+}
+
+// releaseOf returns the program of a commit, which is built once. Without the history of the repository the test is skipped.
+func releaseOf(t *testing.T, commit string) string {
 	t.Helper()
 	mod, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "github.com/tollhq/toll").Output()
 	if err != nil {
 		t.Fatalf("go list: %v", err)
 	}
 	root := strings.TrimSpace(string(mod))
-	if err := exec.Command("git", "-C", root, "cat-file", "-e", twoMachines+"^{commit}").Run(); err != nil {
-		t.Skipf("the history of this clone does not reach commit %.7s: fetch it with git fetch --unshallow", twoMachines)
+	if err := exec.Command("git", "-C", root, "cat-file", "-e", commit+"^{commit}").Run(); err != nil {
+		t.Skipf("the history of this clone does not reach commit %.7s: fetch it with git fetch --unshallow", commit)
 	}
-	path := filepath.Join(filepath.Dir(servertest.Program(t)), "toll-earlier")
-	buildEarlier.Do(func() {
-		dir := t.TempDir()
-		for _, command := range [][]string{
-			{"git", "-C", root, "archive", "--output", dir + ".tar", twoMachines}, {"tar", "-xf", dir + ".tar", "-C", dir},
-			{"go", "build", "-C", dir, "-ldflags=-s -w", "-o", path, "./cmd/toll"},
-		} {
-			if out, err := exec.Command(command[0], command[1:]...).CombinedOutput(); err != nil {
-				earlierFault = fmt.Errorf("%s: %w\n%s", strings.Join(command, " "), err, out)
-				return
-			}
+	path := filepath.Join(filepath.Dir(servertest.Program(t)), "toll-"+commit[:7])
+	dir := t.TempDir()
+	releases.Lock()
+	defer releases.Unlock()
+	if _, err := os.Stat(path); err == nil {
+		return path
+	}
+	for _, command := range [][]string{
+		{"git", "-C", root, "archive", "--output", dir + ".tar", commit}, {"tar", "-xf", dir + ".tar", "-C", dir},
+		{"go", "build", "-C", dir, "-ldflags=-s -w", "-o", path, "./cmd/toll"},
+	} {
+		if out, err := exec.Command(command[0], command[1:]...).CombinedOutput(); err != nil {
+			t.Fatalf("%s: %v\n%s", strings.Join(command, " "), err, out)
 		}
-	})
-	if earlierFault != nil {
-		t.Fatal(earlierFault)
 	}
 	return path
 }
 
-var (
-	buildEarlier sync.Once
-	earlierFault error
-)
+var releases sync.Mutex // builds one at a time
 
 // takeover is a database that goes from one release to the next with what is open in it, and the chain outside.
 type takeover struct {
