@@ -48,7 +48,7 @@ func orderRoutes() []route {
 			action: reads((*handler).readOrder), codes: []toll.Code{toll.CodeBadUUID, toll.CodeOrderNotFound},
 		},
 		{
-			op: "refundOrder", further: 202, method: "POST", path: Base + "/protocol/orders/{orderId}/refund", auth: owners, right: toll.RightManage, tag: "Orders",
+			op: "refundOrder", further: 202, method: "POST", path: Base + "/protocol/orders/{orderId}/refund", auth: owners, right: toll.RightMoney, tag: "Orders",
 			summary: "Give the money of a card payment back, or a part of it", action: createsLive((*handler).refundOrder, (*handler).refundAgain),
 			codes: []toll.Code{
 				toll.CodeBadUUID, toll.CodeBadNumber, toll.CodeOrderNotFound, toll.CodeNotPlanOwner, toll.CodeRefundRefused, toll.CodeCardOff,

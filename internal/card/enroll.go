@@ -140,13 +140,15 @@ func (r *Rail) readSetup(ctx context.Context, s *store.CardSetup) error {
 	if err != nil {
 		return err
 	}
-	failures, err := r.failedTries(ctx, s)
-	if err != nil {
-		return err
+	after, intent := *s, session.SetupIntent
+	if intent != nil { // Stripe may make it when the page is used first
+		after.Intent = intent.ID
+		failures, err := r.failedTries(ctx, intent.ID)
+		if err != nil {
+			return err
+		}
+		after.Failures = max(s.Failures, failures)
 	}
-	after := *s
-	after.Failures = max(s.Failures, failures)
-	intent := session.SetupIntent
 	switch {
 	case intent != nil && intent.Status == stripe.SetupIntentStatusSucceeded:
 		customer, err := r.customer(ctx, s.Owner)
@@ -193,8 +195,8 @@ func (r *Rail) putSetup(ctx context.Context, s, after *store.CardSetup) error {
 }
 
 // failedTries returns how many cards were declined in an enrolment.
-func (r *Rail) failedTries(ctx context.Context, s *store.CardSetup) (n int64, err error) {
-	params := &stripe.SetupAttemptListParams{SetupIntent: &s.Intent}
+func (r *Rail) failedTries(ctx context.Context, intentID string) (n int64, err error) {
+	params := &stripe.SetupAttemptListParams{SetupIntent: &intentID}
 	params.Limit = stripe.Int64(100)
 	var tries stripe.SetupAttemptList
 	if err := r.get(ctx, "setup_attempts", params, &tries); err != nil {

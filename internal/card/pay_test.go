@@ -125,3 +125,18 @@ func TestPage_EmbeddedToHosted(t *testing.T) {
 		})
 	}
 }
+
+// With an invoice the page makes a customer, who is nobody's here.
+func TestPage_Invoice(t *testing.T) {
+	each(t, func(s *scene) {
+		s.invoices = true
+		s.start()
+		id := s.order(s.plan())
+		s.pay(s.page(id), "4242424242424242")
+		s.later(time.Minute)
+		s.granted(id)
+		if s.intent(id).Customer == nil {
+			s.Fatal("the page has made no customer")
+		}
+	})
+}

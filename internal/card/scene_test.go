@@ -64,6 +64,7 @@ type scene struct {
 	steps        sync.Map // failpoint -> what happens there once, a func()
 
 	embedded bool   // the rail has a publishable key
+	invoices bool   // Stripe makes an invoice of each page
 	others   bool   // the double took money for other programs, which our books do not have
 	secret   string // of the processes that start
 
@@ -178,6 +179,7 @@ func (s *scene) start() *process {
 			return fmt.Sprintf("%s%s?t=%s.%s.%d", public, use.Path(id), use, owner.Lower(), ends.Unix()), nil
 		},
 	}
+	cfg.Invoices = s.invoices
 	if s.embedded {
 		cfg.PublishableKey = "pk_test_scene"
 	}

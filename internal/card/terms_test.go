@@ -10,7 +10,7 @@ import (
 
 // Each member that differs from the terms of an order is found by name.
 func TestT78_Terms(t *testing.T) {
-	want := terms{cents: 500, currency: "usd", orderID: "o1", installation: "i1"}
+	want := terms{cents: 500, currency: "usd", customer: "cus_1", orderID: "o1", installation: "i1"}
 	meta := func() map[string]string { return map[string]string{metaOrder: "o1", metaInstallation: "i1"} }
 	for name, change := range map[string]func(pi *stripe.PaymentIntent, s *stripe.CheckoutSession){
 		"":                      func(*stripe.PaymentIntent, *stripe.CheckoutSession) {},
@@ -19,7 +19,7 @@ func TestT78_Terms(t *testing.T) {
 		"amount":                func(pi *stripe.PaymentIntent, _ *stripe.CheckoutSession) { pi.Amount++ },
 		"amount_received":       func(pi *stripe.PaymentIntent, _ *stripe.CheckoutSession) { pi.AmountReceived-- },
 		"currency":              func(pi *stripe.PaymentIntent, _ *stripe.CheckoutSession) { pi.Currency = "eur" },
-		"customer":              func(pi *stripe.PaymentIntent, _ *stripe.CheckoutSession) { pi.Customer = &stripe.Customer{ID: "cus_1"} },
+		"customer":              func(pi *stripe.PaymentIntent, _ *stripe.CheckoutSession) { pi.Customer = nil },
 		"metadata.order_id":     func(pi *stripe.PaymentIntent, _ *stripe.CheckoutSession) { pi.Metadata[metaOrder] = "o2" },
 		"metadata.installation": func(pi *stripe.PaymentIntent, _ *stripe.CheckoutSession) { delete(pi.Metadata, metaInstallation) },
 		"session.mode":          func(_ *stripe.PaymentIntent, s *stripe.CheckoutSession) { s.Mode = "setup" },
@@ -33,14 +33,14 @@ func TestT78_Terms(t *testing.T) {
 		"session.total_details.amount_discount": func(_ *stripe.PaymentIntent, s *stripe.CheckoutSession) {
 			s.TotalDetails = &stripe.CheckoutSessionTotalDetails{AmountDiscount: 1}
 		},
-		"session.customer": func(_ *stripe.PaymentIntent, s *stripe.CheckoutSession) {
-			s.Customer = &stripe.Customer{ID: "cus_1"}
-		},
 		"session.client_reference_id":   func(_ *stripe.PaymentIntent, s *stripe.CheckoutSession) { s.ClientReferenceID = "o2" },
 		"session.metadata.order_id":     func(_ *stripe.PaymentIntent, s *stripe.CheckoutSession) { s.Metadata[metaOrder] = "" },
 		"session.metadata.installation": func(_ *stripe.PaymentIntent, s *stripe.CheckoutSession) { s.Metadata[metaInstallation] = "i2" },
 	} {
-		pi := &stripe.PaymentIntent{ID: "pi_1", Status: "succeeded", Amount: 500, AmountReceived: 500, Currency: "usd", Metadata: meta()}
+		pi := &stripe.PaymentIntent{
+			ID: "pi_1", Status: "succeeded", Amount: 500, AmountReceived: 500, Currency: "usd", Metadata: meta(),
+			Customer: &stripe.Customer{ID: "cus_1"},
+		}
 		s := &stripe.CheckoutSession{
 			Mode: "payment", PaymentStatus: "paid", PaymentIntent: pi, AmountTotal: 500, Currency: "usd", ClientReferenceID: "o1",
 			Metadata: meta(),

@@ -68,14 +68,14 @@ func (c *Checkout) adjust(ctx context.Context, t *ledger.Tx, account [16]byte, i
 	return o, nil
 }
 
-// freezeFor freezes the delegation of an order whose payment is disputed now, and unfreezes it when
-// the dispute was won and no other one is open. was is what the order said of its dispute before.
+// freezeFor freezes the delegation of an order whose payment is disputed now, or lost without having
+// been seen open, and unfreezes it when the dispute was won and no other one is open. was is what the order said of its dispute before.
 func (c *Checkout) freezeFor(ctx context.Context, t *ledger.Tx, o *store.Order, was string) error {
-	if o.DelegationID == "" || o.Dispute == store.DisputeLost {
+	if o.DelegationID == "" {
 		return nil
 	}
 	events, err := c.changeBudget(ctx, t.Tx, o.DelegationID, func(b budget) error {
-		if o.Dispute == store.DisputeOpen {
+		if o.Dispute == store.DisputeOpen || o.Dispute == store.DisputeLost {
 			b.freeze(store.FrozenForDispute, o.UpdatedAt)
 			return nil
 		}

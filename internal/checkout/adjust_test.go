@@ -287,6 +287,24 @@ func TestAdjust_TwoDisputes(t *testing.T) {
 	})
 }
 
+// A dispute that is lost when it is first seen freezes the delegation, until its owner unfreezes it.
+func TestAdjust_LostAtOnce(t *testing.T) {
+	eachRail(t, func(s *shop) {
+		d := s.cardDelegation(10_000)
+		_, id, _ := s.bought(d, 0, nil)
+		s.adjust(id, rail.Adjustment{Dispute: store.DisputeLost})
+		if got := s.status(d); got != toll.StatusFrozen {
+			s.Fatalf("the delegation is %s", got)
+		}
+		_, err := s.at(0).Unfreeze(s.ctx, holder, d)
+		s.must(err)
+		s.adjust(id, rail.Adjustment{Dispute: store.DisputeLost})
+		if got := s.status(d); got != toll.StatusActive {
+			s.Fatalf("the delegation is %s", got)
+		}
+	})
+}
+
 // Money of an order that is not paid cannot go back: the rail keeps what it knows, and says so later.
 func TestAdjust_Unpaid(t *testing.T) {
 	eachRail(t, func(s *shop) {

@@ -23,7 +23,7 @@ func (c *call) pay(s *session, m *paymentMethod) *failure {
 	pi, ok := find[*intent](c.st, string(s.PaymentIntent))
 	if !ok {
 		data := c.st.hide(s.ID).IntentData
-		if s.Customer == "" && (s.CustomerCreation == "always" || data.has("setup_future_usage")) {
+		if s.Customer == "" && (s.CustomerCreation == "always" || data.has("setup_future_usage") || s.InvoiceCreation.Enabled) {
 			s.Customer = text(c.newCustomer().ID) // with email and name of the page's form
 		}
 		pi = c.newIntent(*s.AmountTotal, string(s.Currency), s.Customer, data)
