@@ -27,7 +27,15 @@ type APIKey struct {
 	Rights     toll.Rights   `db:"rights"`
 }
 
-var apiKeys = newRecord[APIKey]("api_keys")
+var (
+	apiKeys      = newRecord[APIKey]("api_keys")
+	InsertAPIKey = apiKeys.insert
+	APIKeyByID   = by[toll.Hash](apiKeys, "id = $1") // revoked and expired ones too
+	// KeysOfParent returns the keys that a key or a consent made and that are neither revoked nor
+	// over.
+	KeysOfParent = listBy2[toll.Hash, time.Time](apiKeys,
+		"parent = $1 AND revoked_at = 0 AND (expires_at = 0 OR expires_at > $2) ORDER BY id")
+)
 
 // loaded gives a key from before there were rights all of them.
 func (k *APIKey) loaded() {
@@ -37,16 +45,6 @@ func (k *APIKey) loaded() {
 			k.Rights = toll.AllRights()
 		}
 	}
-}
-
-// InsertAPIKey adds a key.
-func InsertAPIKey(ctx context.Context, tx *Tx, k APIKey) error {
-	return apiKeys.insert(ctx, tx, k)
-}
-
-// APIKeyByID returns a key, revoked and expired ones too, or [ErrNotFound].
-func APIKeyByID(ctx context.Context, q Querier, id toll.Hash) (APIKey, error) {
-	return apiKeys.one(ctx, q, "WHERE id = $1", id[:])
 }
 
 // APIKeys lists the keys of an address.
@@ -79,12 +77,6 @@ func EndAPIKey(ctx context.Context, tx *Tx, id toll.Hash) error {
 		return err
 	}
 	return DropJob(ctx, tx, JobEndKey, id[:])
-}
-
-// KeysOfParent returns the keys that a key or a consent made and that are neither revoked nor over.
-func KeysOfParent(ctx context.Context, q Querier, parent toll.Hash, now time.Time) ([]APIKey, error) {
-	return apiKeys.all(ctx, q,
-		"WHERE parent = $1 AND revoked_at = 0 AND (expires_at = 0 OR expires_at > $2) ORDER BY id", parent[:], Micros(now))
 }
 
 // SetParentOfKey gives a key another parent; the zero hash is none.

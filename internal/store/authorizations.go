@@ -25,7 +25,10 @@ type Authorization struct {
 	CreatedAt   time.Time    `db:"created_at"`
 }
 
-var authorizations = newRecord[*Authorization]("authorizations")
+var (
+	authorizations       = newRecord[*Authorization]("authorizations")
+	AuthorizationOfOrder = by[string](authorizations, "order_id = $1")
+)
 
 // AuthorizationTaken is the error of an authorization that belongs to another order.
 type AuthorizationTaken struct{ OrderID string }
@@ -58,9 +61,4 @@ func (a *Authorization) same(b *Authorization) bool {
 func AuthorizationByNonce(ctx context.Context, q Querier, chainID int64, asset, payer toll.Address, nonce [32]byte) (*Authorization, error) {
 	return authorizations.one(ctx, q, "WHERE chain_id = $1 AND asset = $2 AND payer = $3 AND nonce = $4",
 		chainID, asset.Lower(), payer.Lower(), nonce[:])
-}
-
-// AuthorizationOfOrder returns the authorization that pays an order, or [ErrNotFound].
-func AuthorizationOfOrder(ctx context.Context, q Querier, orderID string) (*Authorization, error) {
-	return authorizations.one(ctx, q, "WHERE order_id = $1", orderID)
 }

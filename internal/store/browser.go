@@ -13,7 +13,10 @@ type BrowserSession struct {
 	ExpiresAt time.Time `db:"expires_at,set"`
 }
 
-var browserSessions = newRecord[BrowserSession]("browser_sessions")
+var (
+	browserSessions       = newRecord[BrowserSession]("browser_sessions")
+	BrowserSessionByToken = by[string](browserSessions, "token = $1") // ended ones too
+)
 
 // InsertBrowserSession adds a session, and removes those that ended before this moment.
 func InsertBrowserSession(ctx context.Context, tx *Tx, s BrowserSession, now time.Time) error {
@@ -35,11 +38,6 @@ func UpdateBrowserSession(ctx context.Context, tx *Tx, s BrowserSession) error {
 func DeleteBrowserSession(ctx context.Context, tx *Tx, token string) error {
 	_, err := tx.Exec(ctx, "DELETE FROM browser_sessions WHERE token = $1", token)
 	return err
-}
-
-// BrowserSessionByToken returns a session, ended ones too, or [ErrNotFound].
-func BrowserSessionByToken(ctx context.Context, q Querier, token string) (BrowserSession, error) {
-	return browserSessions.one(ctx, q, "WHERE token = $1", token)
 }
 
 // ClaimForm notes that the form is being answered, and removes notes that ended before this moment. It reports false when

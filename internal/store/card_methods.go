@@ -15,7 +15,11 @@ type CardCustomer struct {
 	CreatedAt time.Time    `db:"created_at"`
 }
 
-var cardCustomers = newRecord[*CardCustomer]("card_customers")
+var (
+	cardCustomers   = newRecord[*CardCustomer]("card_customers")
+	SetCardCustomer = cardCustomers.update
+	CardCustomerOf  = by[toll.Address](cardCustomers, "owner = $1")
+)
 
 // EnsureCardCustomer adds the customer of a principal unless there is one, and returns the one that is there.
 func EnsureCardCustomer(ctx context.Context, tx *Tx, c *CardCustomer) (*CardCustomer, error) {
@@ -23,16 +27,6 @@ func EnsureCardCustomer(ctx context.Context, tx *Tx, c *CardCustomer) (*CardCust
 		return nil, err
 	}
 	return CardCustomerOf(ctx, tx, c.Owner)
-}
-
-// SetCardCustomer stores the id that the processor gave a customer. [ErrNotFound] when there is no such row.
-func SetCardCustomer(ctx context.Context, tx *Tx, c *CardCustomer) error {
-	return cardCustomers.update(ctx, tx, c)
-}
-
-// CardCustomerOf returns the customer of a principal, or [ErrNotFound].
-func CardCustomerOf(ctx context.Context, q Querier, owner toll.Address) (*CardCustomer, error) {
-	return cardCustomers.one(ctx, q, "WHERE owner = $1", owner.Lower())
 }
 
 // CardSetup is an enrolment of a card, from the first request on.
@@ -49,37 +43,15 @@ type CardSetup struct {
 	ExpiresAt time.Time    `db:"expires_at,set"`
 }
 
-var cardSetups = newRecord[*CardSetup]("card_setups")
-
-// InsertCardSetup adds an enrolment.
-func InsertCardSetup(ctx context.Context, tx *Tx, s *CardSetup) error {
-	return cardSetups.insert(ctx, tx, s)
-}
-
-// UpdateCardSetup stores how an enrolment stands. [ErrNotFound] when there is no such row.
-func UpdateCardSetup(ctx context.Context, tx *Tx, s *CardSetup) error {
-	return cardSetups.update(ctx, tx, s)
-}
-
-// CardSetupByID returns an enrolment, or [ErrNotFound].
-func CardSetupByID(ctx context.Context, q Querier, id string) (*CardSetup, error) {
-	return cardSetups.one(ctx, q, "WHERE setup_id = $1", id)
-}
-
-// CardSetupBySession returns the enrolment with this checkout session, or [ErrNotFound].
-func CardSetupBySession(ctx context.Context, q Querier, session string) (*CardSetup, error) {
-	return cardSetups.one(ctx, q, "WHERE session_id = $1", session)
-}
-
-// CardSetupByIntent returns the enrolment with this setup intent, or [ErrNotFound].
-func CardSetupByIntent(ctx context.Context, q Querier, intent string) (*CardSetup, error) {
-	return cardSetups.one(ctx, q, "WHERE intent_id = $1", intent)
-}
-
-// CardSetupForUpdate returns an enrolment and locks it, or returns [ErrNotFound].
-func CardSetupForUpdate(ctx context.Context, tx *Tx, id string) (*CardSetup, error) {
-	return cardSetups.one(ctx, tx, "WHERE setup_id = $1"+tx.ForUpdate(), id)
-}
+var (
+	cardSetups         = newRecord[*CardSetup]("card_setups")
+	InsertCardSetup    = cardSetups.insert
+	UpdateCardSetup    = cardSetups.update
+	CardSetupByID      = by[string](cardSetups, "setup_id = $1")
+	CardSetupBySession = by[string](cardSetups, "session_id = $1")
+	CardSetupByIntent  = by[string](cardSetups, "intent_id = $1")
+	CardSetupForUpdate = locked[string](cardSetups, "setup_id = $1")
+)
 
 // CardSetupsOpen returns the enrolments in a state that an owner or a source have begun since a moment, the oldest first, at
 // most limit.
@@ -115,7 +87,17 @@ type CardMethod struct {
 	CheckedAt   time.Time    `db:"checked_at,set"`       // when it was fetched last
 }
 
-var cardMethods = newRecord[*CardMethod]("card_methods")
+var (
+	cardMethods          = newRecord[*CardMethod]("card_methods")
+	CardMethodByID       = by2[toll.Address, string](cardMethods, "owner = $1 AND method_id = $2")
+	CardMethodByStripeID = by[string](cardMethods, "stripe_id = $1")
+	// CardMethodOf returns what is behind the record with this id, whoever its owner is, or
+	// [ErrNotFound]. Ids of records are unique at the processor.
+	CardMethodOf = by[string](cardMethods, "method_id = $1")
+	// CardMethodLike returns the card of an owner with this fingerprint that was not removed, or
+	// [ErrNotFound].
+	CardMethodLike = by2[toll.Address, string](cardMethods, "owner = $1 AND fingerprint = $2")
+)
 
 // PutCardMethod adds what is behind an enrolled card, or replaces it. The error is [IsUnique] when another card of the owner has
 // the fingerprint.
@@ -123,27 +105,6 @@ func PutCardMethod(ctx context.Context, tx *Tx, m *CardMethod) error {
 	_, err := cardMethods.insertOr(ctx, tx, m, `ON CONFLICT (owner, method_id) DO UPDATE SET stripe_id = excluded.stripe_id,
 		customer_id = excluded.customer_id, fingerprint = excluded.fingerprint, checked_at = excluded.checked_at`)
 	return err
-}
-
-// CardMethodByID returns what is behind a card of an owner, or [ErrNotFound].
-func CardMethodByID(ctx context.Context, q Querier, owner toll.Address, id string) (*CardMethod, error) {
-	return cardMethods.one(ctx, q, "WHERE owner = $1 AND method_id = $2", owner.Lower(), id)
-}
-
-// CardMethodByStripeID returns the card behind which this payment method of the processor is, or [ErrNotFound].
-func CardMethodByStripeID(ctx context.Context, q Querier, id string) (*CardMethod, error) {
-	return cardMethods.one(ctx, q, "WHERE stripe_id = $1", id)
-}
-
-// CardMethodOf returns what is behind the record with this id, whoever its owner is, or [ErrNotFound]. Ids of records are unique
-// at the processor.
-func CardMethodOf(ctx context.Context, q Querier, id string) (*CardMethod, error) {
-	return cardMethods.one(ctx, q, "WHERE method_id = $1", id)
-}
-
-// CardMethodLike returns the card of an owner with this fingerprint that was not removed, or [ErrNotFound].
-func CardMethodLike(ctx context.Context, q Querier, owner toll.Address, fingerprint string) (*CardMethod, error) {
-	return cardMethods.one(ctx, q, "WHERE owner = $1 AND fingerprint = $2", owner.Lower(), fingerprint)
 }
 
 // RefreshPaymentMethod stores what the processor says of a card: brand, digits and date. ExpiredAt is zero for one that works.

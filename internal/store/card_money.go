@@ -24,32 +24,16 @@ type CardRefund struct {
 	UpdatedAt time.Time `db:"updated_at,set"`
 }
 
-var cardRefunds = newRecord[*CardRefund]("card_refunds")
-
-// InsertCardRefund adds a refund. The error is [IsUnique] when there is one with its id, or with that of the processor.
-func InsertCardRefund(ctx context.Context, tx *Tx, r *CardRefund) error {
-	return cardRefunds.insert(ctx, tx, r)
-}
-
-// UpdateCardRefund stores how a refund stands. [ErrNotFound] when there is no such row.
-func UpdateCardRefund(ctx context.Context, tx *Tx, r *CardRefund) error {
-	return cardRefunds.update(ctx, tx, r)
-}
-
-// CardRefundByID returns a refund, or [ErrNotFound].
-func CardRefundByID(ctx context.Context, q Querier, id string) (*CardRefund, error) {
-	return cardRefunds.one(ctx, q, "WHERE refund_id = $1", id)
-}
-
-// CardRefundByStripeID returns the refund that has this id at the processor, or [ErrNotFound].
-func CardRefundByStripeID(ctx context.Context, q Querier, id string) (*CardRefund, error) {
-	return cardRefunds.one(ctx, q, "WHERE stripe_id = $1", id)
-}
-
-// CardRefundsOf returns the refunds of an order, the oldest first.
-func CardRefundsOf(ctx context.Context, q Querier, orderID string) ([]*CardRefund, error) {
-	return cardRefunds.all(ctx, q, "WHERE order_id = $1 ORDER BY created_at, refund_id", orderID)
-}
+var (
+	cardRefunds = newRecord[*CardRefund]("card_refunds")
+	// InsertCardRefund adds a refund. The error is [IsUnique] when there is one with its id, or with
+	// that of the processor.
+	InsertCardRefund     = cardRefunds.insert
+	UpdateCardRefund     = cardRefunds.update
+	CardRefundByID       = by[string](cardRefunds, "refund_id = $1")
+	CardRefundByStripeID = by[string](cardRefunds, "stripe_id = $1")
+	CardRefundsOf        = listBy[string](cardRefunds, "order_id = $1 ORDER BY created_at, refund_id")
+)
 
 // CardDispute is a payment that the holder of the card contests.
 type CardDispute struct {
@@ -65,18 +49,17 @@ type CardDispute struct {
 	UpdatedAt time.Time `db:"updated_at"`
 }
 
-var cardDisputes = newRecord[*CardDispute]("card_disputes")
+var (
+	cardDisputes = newRecord[*CardDispute]("card_disputes")
+	// CardDisputesOf returns the disputes of an order, the oldest first.
+	CardDisputesOf = listBy[string](cardDisputes, "order_id = $1 ORDER BY created_at, dispute_id")
+)
 
 // PutCardDispute adds a dispute, or stores how it stands.
 func PutCardDispute(ctx context.Context, tx *Tx, d *CardDispute) error {
 	_, err := cardDisputes.insertOr(ctx, tx, d, `ON CONFLICT (dispute_id) DO UPDATE SET state = excluded.state, cents = excluded.cents,
 		reason = excluded.reason, withdrawn = excluded.withdrawn, due_at = excluded.due_at, updated_at = excluded.updated_at`)
 	return err
-}
-
-// CardDisputesOf returns the disputes of an order, the oldest first.
-func CardDisputesOf(ctx context.Context, q Querier, orderID string) ([]*CardDispute, error) {
-	return cardDisputes.all(ctx, q, "WHERE order_id = $1 ORDER BY created_at, dispute_id", orderID)
 }
 
 // CardMove is a change of the operator's balance at the processor.
@@ -90,17 +73,15 @@ type CardMove struct {
 	At       time.Time `db:"at"`
 }
 
-var cardMoves = newRecord[*CardMove]("card_moves")
+var (
+	cardMoves   = newRecord[*CardMove]("card_moves")
+	CardMovesOf = listBy[string](cardMoves, "order_id = $1 ORDER BY at, move_id")
+)
 
 // InsertCardMove adds a move. A repeat changes nothing.
 func InsertCardMove(ctx context.Context, tx *Tx, m *CardMove) error {
 	_, err := cardMoves.insertOr(ctx, tx, m, "ON CONFLICT (move_id) DO NOTHING")
 	return err
-}
-
-// CardMovesOf returns the moves of an order, the oldest first.
-func CardMovesOf(ctx context.Context, q Querier, orderID string) ([]*CardMove, error) {
-	return cardMoves.all(ctx, q, "WHERE order_id = $1 ORDER BY at, move_id", orderID)
 }
 
 // CardMoveSum adds up the moves of a kind that belong to the orders of a seller.
@@ -190,16 +171,15 @@ type CardOrphan struct {
 	ResolvedAt time.Time `db:"resolved_at"` // zero: an operator has to look at it
 }
 
-var cardOrphans = newRecord[*CardOrphan]("card_orphans")
+var (
+	cardOrphans = newRecord[*CardOrphan]("card_orphans")
+	// CardOrphans returns the orphans that nobody has dealt with, the oldest first, at most limit.
+	CardOrphans = listBy[int64](cardOrphans, "resolved_at = 0 ORDER BY seen_at, object_id LIMIT $1")
+)
 
 // InsertCardOrphan adds an orphan, and reports whether it is a new one.
 func InsertCardOrphan(ctx context.Context, tx *Tx, o *CardOrphan) (first bool, err error) {
 	return cardOrphans.insertOr(ctx, tx, o, "ON CONFLICT (object_id) DO NOTHING")
-}
-
-// CardOrphans returns the orphans that nobody has dealt with, the oldest first, at most limit.
-func CardOrphans(ctx context.Context, q Querier, limit int64) ([]*CardOrphan, error) {
-	return cardOrphans.all(ctx, q, "WHERE resolved_at = 0 ORDER BY seen_at, object_id LIMIT $1", limit)
 }
 
 // CardPayout is money that the operator paid to a seller by other means.
@@ -213,14 +193,10 @@ type CardPayout struct {
 	PaidAt   time.Time    `db:"paid_at"`
 }
 
-var cardPayouts = newRecord[*CardPayout]("card_payouts")
-
-// InsertCardPayout adds a payout.
-func InsertCardPayout(ctx context.Context, tx *Tx, p *CardPayout) error {
-	return cardPayouts.insert(ctx, tx, p)
-}
-
-// CardPayouts returns the payouts for a month, by seller.
-func CardPayouts(ctx context.Context, q Querier, month string) ([]*CardPayout, error) {
-	return cardPayouts.all(ctx, q, "WHERE month = $1 ORDER BY seller, currency, paid_at, payout_id", month)
-}
+var (
+	cardPayouts      = newRecord[*CardPayout]("card_payouts")
+	InsertCardPayout = cardPayouts.insert
+	// CardPayouts returns the payouts for a month, by seller.
+	CardPayouts = listBy[string](cardPayouts,
+		"month = $1 ORDER BY seller, currency, paid_at, payout_id")
+)

@@ -43,7 +43,14 @@ type CardPayment struct {
 	Data       []byte       `db:"data,text"` // JSON
 }
 
-var cardPayments = newRecord[*CardPayment]("card_payments")
+var (
+	cardPayments        = newRecord[*CardPayment]("card_payments")
+	CardPaymentByOrder  = by[string](cardPayments, "order_id = $1")
+	CardPaymentByIntent = by[string](cardPayments, "intent_id = $1")
+	// CardPaymentsPaid returns the payments that were paid in [from, until), the oldest first.
+	CardPaymentsPaid = listBy2[time.Time, time.Time](cardPayments,
+		"paid_at > 0 AND paid_at >= $1 AND paid_at < $2 ORDER BY paid_at, order_id")
+)
 
 // InsertCardPayment adds the payment of an order. A repeat changes nothing.
 func InsertCardPayment(ctx context.Context, tx *Tx, p *CardPayment) error {
@@ -60,22 +67,6 @@ func UpdateCardPayment(ctx context.Context, tx *Tx, p *CardPayment) error {
 		p.Undecided, Micros(p.UpdatedAt), Micros(p.PaidAt), string(p.Data)))
 }
 
-// CardPaymentByOrder returns the payment of an order, or [ErrNotFound].
-func CardPaymentByOrder(ctx context.Context, q Querier, orderID string) (*CardPayment, error) {
-	return cardPayments.one(ctx, q, "WHERE order_id = $1", orderID)
-}
-
-// CardPaymentByIntent returns the payment with this payment intent, or [ErrNotFound].
-func CardPaymentByIntent(ctx context.Context, q Querier, intentID string) (*CardPayment, error) {
-	return cardPayments.one(ctx, q, "WHERE intent_id = $1", intentID)
-}
-
-// CardPaymentsPaid returns the payments that were paid in [from, until), the oldest first.
-func CardPaymentsPaid(ctx context.Context, q Querier, from, until time.Time) ([]*CardPayment, error) {
-	return cardPayments.all(ctx, q, "WHERE paid_at > 0 AND paid_at >= $1 AND paid_at < $2 ORDER BY paid_at, order_id",
-		Micros(from), Micros(until))
-}
-
 // CardCall is a request to the processor that changes something there.
 type CardCall struct {
 	Key        string    `db:"call_key,key"` // idempotency key
@@ -88,7 +79,11 @@ type CardCall struct {
 	AnsweredAt time.Time `db:"answered_at,set"` // zero: not known
 }
 
-var cardCalls = newRecord[*CardCall]("card_calls")
+var (
+	cardCalls      = newRecord[*CardCall]("card_calls")
+	AnswerCardCall = cardCalls.update
+	CardCallByKey  = by[string](cardCalls, "call_key = $1")
+)
 
 // EnsureCardCall stores a call before it is sent, and returns the one that is there under its key: a repeat sends those bytes.
 func EnsureCardCall(ctx context.Context, tx *Tx, c *CardCall) (*CardCall, error) {
@@ -96,16 +91,6 @@ func EnsureCardCall(ctx context.Context, tx *Tx, c *CardCall) (*CardCall, error)
 		return nil, err
 	}
 	return CardCallByKey(ctx, tx, c.Key)
-}
-
-// AnswerCardCall stores the answer to a call. [ErrNotFound] when there is no such call.
-func AnswerCardCall(ctx context.Context, tx *Tx, c *CardCall) error {
-	return cardCalls.update(ctx, tx, c)
-}
-
-// CardCallByKey returns the call with this idempotency key, or [ErrNotFound].
-func CardCallByKey(ctx context.Context, q Querier, key string) (*CardCall, error) {
-	return cardCalls.one(ctx, q, "WHERE call_key = $1", key)
 }
 
 // DropCardCalls removes at most limit calls that were answered before a moment, and returns how many.

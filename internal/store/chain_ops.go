@@ -29,7 +29,13 @@ type ChainOp struct {
 	Account []byte `db:"order_account,null"`
 }
 
-var chainOps = newRecord[*ChainOp]("chain_ops")
+var (
+	chainOps      = newRecord[*ChainOp]("chain_ops")
+	ChainOpByID   = by[string](chainOps, "op_id = $1")
+	ChainOpByHash = by[toll.Hash](chainOps, "op_hash = $1") // by its userOpHash
+	// ChainOpsFrom returns the operations whose evidence is in this block or a later one, by block.
+	ChainOpsFrom = listBy[int64](chainOps, "evidence >= $1 ORDER BY evidence, op_id")
+)
 
 // InsertChainOp adds an operation unless there is one with its id, and returns the one that is there afterwards. The error is
 // [ErrNotFound] when another id has its nonce key or its hash.
@@ -49,16 +55,6 @@ func UpdateChainOp(ctx context.Context, tx *Tx, op *ChainOp) error {
 		op.ID, op.Version, op.State, nullable(op.Hash), op.Undecided, op.Evidence, Micros(op.UpdatedAt), string(op.Data)))
 }
 
-// ChainOpByID returns an operation, or [ErrNotFound].
-func ChainOpByID(ctx context.Context, q Querier, id string) (*ChainOp, error) {
-	return chainOps.one(ctx, q, "WHERE op_id = $1", id)
-}
-
-// ChainOpByHash returns the operation with this userOpHash, or [ErrNotFound].
-func ChainOpByHash(ctx context.Context, q Querier, hash toll.Hash) (*ChainOp, error) {
-	return chainOps.one(ctx, q, "WHERE op_hash = $1", hash[:])
-}
-
 // ChainOpsIn returns the operations in these states, those that were updated longest ago first, at most limit.
 func ChainOpsIn(ctx context.Context, q Querier, limit int, states ...string) ([]*ChainOp, error) {
 	if len(states) == 0 {
@@ -70,11 +66,6 @@ func ChainOpsIn(ctx context.Context, q Querier, limit int, states ...string) ([]
 	}
 	return chainOps.all(ctx, q, "WHERE state IN "+tuples(1, len(states))+fmt.Sprintf(" ORDER BY updated_at, op_id LIMIT $%d", len(states)+1),
 		append(args, int64(limit))...)
-}
-
-// ChainOpsFrom returns the operations whose evidence is in this block or a later one, by block.
-func ChainOpsFrom(ctx context.Context, q Querier, block int64) ([]*ChainOp, error) {
-	return chainOps.all(ctx, q, "WHERE evidence >= $1 ORDER BY evidence, op_id", block)
 }
 
 // nullable returns b so that no bytes are stored as NULL.

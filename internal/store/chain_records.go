@@ -83,12 +83,10 @@ type ChainCursor struct {
 	BaseHash toll.Hash `db:"base_hash"`
 }
 
-var chainCursors = newRecord[ChainCursor]("chain_cursor")
-
-// ReadChainCursor returns where a reader is, or [ErrNotFound].
-func ReadChainCursor(ctx context.Context, q Querier, reader string) (ChainCursor, error) {
-	return chainCursors.one(ctx, q, "WHERE reader = $1", reader)
-}
+var (
+	chainCursors    = newRecord[ChainCursor]("chain_cursor")
+	ReadChainCursor = by[string](chainCursors, "reader = $1")
+)
 
 // PutChainCursor stores where a reader is.
 func PutChainCursor(ctx context.Context, tx *Tx, reader string, c ChainCursor) error {

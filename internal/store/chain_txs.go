@@ -18,38 +18,23 @@ type ChainTx struct {
 	Data      []byte       `db:"data,text,set"` // JSON
 }
 
-var chainTxs = newRecord[*ChainTx]("chain_txs")
-
-// InsertChainTx adds a transaction. The error is [IsUnique] when it is there already.
-func InsertChainTx(ctx context.Context, tx *Tx, t *ChainTx) error {
-	return chainTxs.insert(ctx, tx, t)
-}
-
-// UpdateChainTx stores state and data of a transaction. [ErrNotFound] when there is none.
-func UpdateChainTx(ctx context.Context, tx *Tx, t *ChainTx) error {
-	return chainTxs.update(ctx, tx, t)
-}
+var (
+	chainTxs      = newRecord[*ChainTx]("chain_txs")
+	InsertChainTx = chainTxs.insert
+	UpdateChainTx = chainTxs.update
+	ChainTxByHash = by[toll.Hash](chainTxs, "tx_hash = $1")
+	// PendingChainTxs returns the transactions of a relayer that may still land, by nonce.
+	PendingChainTxs = listBy[toll.Address](chainTxs,
+		"relayer = $1 AND state = 'pending' ORDER BY nonce, created_at, tx_hash")
+	// ChainTxsFrom returns the transactions of a relayer with this nonce or a higher one, by nonce and
+	// time.
+	ChainTxsFrom = listBy2[toll.Address, int64](chainTxs,
+		"relayer = $1 AND nonce >= $2 ORDER BY nonce, created_at, tx_hash")
+)
 
 // SetChainTxState stores the state of a transaction. [ErrNotFound] when there is none.
 func SetChainTxState(ctx context.Context, tx *Tx, hash toll.Hash, state string) error {
 	return found(tx.Exec(ctx, "UPDATE chain_txs SET state = $2 WHERE tx_hash = $1", hash[:], state))
-}
-
-// ChainTxByHash returns a transaction, or [ErrNotFound].
-func ChainTxByHash(ctx context.Context, q Querier, hash toll.Hash) (*ChainTx, error) {
-	return chainTxs.one(ctx, q, "WHERE tx_hash = $1", hash[:])
-}
-
-// PendingChainTxs returns the transactions of a relayer that may still land, by nonce.
-func PendingChainTxs(ctx context.Context, q Querier, relayer toll.Address) ([]*ChainTx, error) {
-	return chainTxs.all(ctx, q, "WHERE relayer = $1 AND state = 'pending' ORDER BY nonce, created_at, tx_hash",
-		relayer.Lower())
-}
-
-// ChainTxsFrom returns the transactions of a relayer with this nonce or a higher one, by nonce and time.
-func ChainTxsFrom(ctx context.Context, q Querier, relayer toll.Address, nonce int64) ([]*ChainTx, error) {
-	return chainTxs.all(ctx, q, "WHERE relayer = $1 AND nonce >= $2 ORDER BY nonce, created_at, tx_hash",
-		relayer.Lower(), nonce)
 }
 
 // MaxChainNonce returns the highest nonce of the stored transactions of a relayer; false when there is none.

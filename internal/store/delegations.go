@@ -51,7 +51,16 @@ const (
 	FrozenForDispute  = "dispute"  // its owner may unfreeze it once no dispute is open
 )
 
-var delegations = newRecord[*Delegation]("delegations")
+var (
+	delegations      = newRecord[*Delegation]("delegations")
+	InsertDelegation = delegations.insert
+	UpdateDelegation = delegations.update
+	DelegationByID   = by[string](delegations, "delegation_id = $1")
+	// DelegationForUpdate is [DelegationByID] for a delegation that the transaction is going to
+	// change: nobody else changes it meanwhile. It comes after the row of the account and that of the
+	// plan's orders.
+	DelegationForUpdate = locked[string](delegations, "delegation_id = $1")
+)
 
 // Pending reports whether it still waits for the signature of its account.
 func (d *Delegation) Pending() bool { return !d.OwnerAccount.IsZero() && len(d.Signature) == 0 }
@@ -77,28 +86,6 @@ func (d *Delegation) Status(t time.Time) toll.PermissionStatus {
 		return toll.StatusExhausted
 	}
 	return toll.StatusActive
-}
-
-// InsertDelegation adds a delegation.
-func InsertDelegation(ctx context.Context, tx *Tx, d *Delegation) error {
-	return delegations.insert(ctx, tx, d)
-}
-
-// UpdateDelegation stores what is spent, reserved and counted, the last use, the signature, the
-// revocation, and what froze it. [ErrNotFound] when there is no such delegation.
-func UpdateDelegation(ctx context.Context, tx *Tx, d *Delegation) error {
-	return delegations.update(ctx, tx, d)
-}
-
-// DelegationByID returns a delegation, or [ErrNotFound].
-func DelegationByID(ctx context.Context, q Querier, id string) (*Delegation, error) {
-	return delegations.one(ctx, q, "WHERE delegation_id = $1", id)
-}
-
-// DelegationForUpdate is [DelegationByID] for a delegation that the transaction is going to change: nobody else changes it
-// meanwhile. It comes after the row of the account and that of the plan's orders.
-func DelegationForUpdate(ctx context.Context, tx *Tx, id string) (*Delegation, error) {
-	return delegations.one(ctx, tx, "WHERE delegation_id = $1"+tx.ForUpdate(), id)
 }
 
 // Usable selects the delegations that an API key can pay with at a time.

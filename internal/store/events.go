@@ -164,7 +164,10 @@ type Event struct {
 	Entry          int64          `db:"entry_seq"`          // 0: none
 }
 
-var eventRows = newRecord[*Event]("events")
+var (
+	eventRows       = newRecord[*Event]("events")
+	EventBySequence = by2[toll.Address, int64](eventRows, "principal = $1 AND seq = $2")
+)
 
 // EventFilter selects events of a principal.
 type EventFilter struct {
@@ -197,11 +200,6 @@ func Events(ctx context.Context, q Querier, f EventFilter, p Page) (List[*Event]
 // EventsAfter returns events of a stream behind a sequence, at most limit, in order.
 func EventsAfter(ctx context.Context, q Querier, principal toll.Address, sequence int64, limit int) ([]*Event, error) {
 	return eventRows.all(ctx, q, "WHERE principal = $1 AND seq > $2 ORDER BY seq LIMIT $3", principal.Lower(), sequence, int64(limit))
-}
-
-// EventBySequence returns an event of a stream, or [ErrNotFound].
-func EventBySequence(ctx context.Context, q Querier, principal toll.Address, sequence int64) (*Event, error) {
-	return eventRows.one(ctx, q, "WHERE principal = $1 AND seq = $2", principal.Lower(), sequence)
 }
 
 // SequenceOfEvent returns the place of an event in a stream by its id, or [ErrNotFound].

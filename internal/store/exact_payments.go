@@ -18,21 +18,15 @@ type ExactPayment struct {
 	Answer  []byte       `db:"answer,null"` // to the settle, nil while there is none
 }
 
-var exactPayments = newRecord[*ExactPayment]("exact_payments")
-
-// InsertExactPayment adds a payment that has no answer yet.
-func InsertExactPayment(ctx context.Context, tx *Tx, p *ExactPayment) error {
-	return exactPayments.insert(ctx, tx, p)
-}
+var (
+	exactPayments      = newRecord[*ExactPayment]("exact_payments")
+	InsertExactPayment = exactPayments.insert // without an answer
+	ExactPaymentByID   = by[string](exactPayments, "payment_id = $1")
+)
 
 // AnswerExactPayment stores the answer to the settle of a payment, and reports whether it is the first.
 func AnswerExactPayment(ctx context.Context, tx *Tx, id string, answer []byte) (first bool, err error) {
 	return changed(tx.Exec(ctx, "UPDATE exact_payments SET answer = $2 WHERE payment_id = $1 AND answer IS NULL", id, blob(answer)))
-}
-
-// ExactPaymentByID returns a payment, or [ErrNotFound].
-func ExactPaymentByID(ctx context.Context, q Querier, id string) (*ExactPayment, error) {
-	return exactPayments.one(ctx, q, "WHERE payment_id = $1", id)
 }
 
 // unasked are the payments that nobody had settled: nothing was sent to the chain, and nothing answered.

@@ -16,7 +16,12 @@ type StoredAnswer struct {
 	CreatedAt time.Time `db:"created_at"`
 }
 
-var storedAnswers = newRecord[StoredAnswer]("idempotency_keys")
+var (
+	storedAnswers = newRecord[StoredAnswer]("idempotency_keys")
+	// Answer returns what is stored under a scope, or [ErrNotFound], also for what was stored before
+	// since.
+	Answer = by2[toll.Hash, time.Time](storedAnswers, "scope = $1 AND created_at >= $2")
+)
 
 // Once is what a call that creates has written in the transaction that creates. A nil Once writes nothing.
 type Once struct {
@@ -60,11 +65,6 @@ func PutAnswer(ctx context.Context, tx *Tx, once *Once, answer any) error {
 		once.Lost, err = true, ErrAnswered
 	}
 	return err
-}
-
-// Answer returns what is stored under a scope, or [ErrNotFound], also for what was stored before since.
-func Answer(ctx context.Context, q Querier, scope toll.Hash, since time.Time) (StoredAnswer, error) {
-	return storedAnswers.one(ctx, q, "WHERE scope = $1 AND created_at >= $2", scope[:], Micros(since))
 }
 
 // DropAnswers removes at most limit answers that were stored before since, and returns how many it removed.

@@ -17,7 +17,10 @@ type Lease struct {
 	Until  time.Time `db:"held_until,set"`
 }
 
-var leases = newRecord[Lease]("chain_leases")
+var (
+	leases    = newRecord[Lease]("chain_leases")
+	lockLease = locked[string](leases, "name = $1")
+)
 
 // AcquireLease takes a lease that nobody holds at this moment, or prolongs that of the same holder. Otherwise the error
 // is [ErrLeased].
@@ -65,8 +68,4 @@ func FreeHeld(ctx context.Context, tx *Tx) error {
 	}
 	_, err := tx.Exec(ctx, "UPDATE jobs SET holder = '', held_until = 0 WHERE holder <> ''")
 	return err
-}
-
-func lockLease(ctx context.Context, tx *Tx, name string) (Lease, error) {
-	return leases.one(ctx, tx, "WHERE name = $1"+tx.ForUpdate(), name)
 }

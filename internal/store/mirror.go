@@ -24,7 +24,13 @@ type MirrorPeriod struct {
 	BlockHash toll.Hash `db:"block_hash,null,set"`
 }
 
-var mirrorPeriods = newRecord[*MirrorPeriod]("mirror_periods")
+var (
+	mirrorPeriods        = newRecord[*MirrorPeriod]("mirror_periods")
+	UpdateMirrorPeriod   = mirrorPeriods.update
+	MirrorPeriodByNumber = by[int64](mirrorPeriods, "period = $1")
+	// OpenMirrorPeriods returns the periods that are not final, the oldest first, at most limit.
+	OpenMirrorPeriods = listBy[int64](mirrorPeriods, "state <> 'final' ORDER BY period LIMIT $1")
+)
 
 // MirrorLeaf is a burn in a period.
 type MirrorLeaf struct {
@@ -75,24 +81,9 @@ func MoveMirrorCursor(ctx context.Context, tx *Tx, account [16]byte, seq int64) 
 	return err
 }
 
-// UpdateMirrorPeriod stores the state of a period and the transaction that anchors it. [ErrNotFound] when there is none.
-func UpdateMirrorPeriod(ctx context.Context, tx *Tx, p *MirrorPeriod) error {
-	return mirrorPeriods.update(ctx, tx, p)
-}
-
 // LastMirrorPeriod returns the newest closed period, or [ErrNotFound].
 func LastMirrorPeriod(ctx context.Context, q Querier) (*MirrorPeriod, error) {
 	return mirrorPeriods.one(ctx, q, "ORDER BY period DESC LIMIT 1")
-}
-
-// MirrorPeriodByNumber returns a period, or [ErrNotFound].
-func MirrorPeriodByNumber(ctx context.Context, q Querier, period int64) (*MirrorPeriod, error) {
-	return mirrorPeriods.one(ctx, q, "WHERE period = $1", period)
-}
-
-// OpenMirrorPeriods returns the periods that are not final, the oldest first, at most limit.
-func OpenMirrorPeriods(ctx context.Context, q Querier, limit int) ([]*MirrorPeriod, error) {
-	return mirrorPeriods.all(ctx, q, "WHERE state <> 'final' ORDER BY period LIMIT $1", int64(limit))
 }
 
 // MirrorLeafByCommitment returns the leaf of a burn, or [ErrNotFound].

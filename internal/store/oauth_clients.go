@@ -18,7 +18,10 @@ type OAuthClient struct {
 	UsedAt     time.Time `db:"used_at"` // [InsertOAuthClient] sets it
 }
 
-var oauthClients = newRecord[OAuthClient]("oauth_clients")
+var (
+	oauthClients    = newRecord[OAuthClient]("oauth_clients")
+	OAuthClientByID = by[string](oauthClients, "client_id = $1")
+)
 
 // OAuthRedirect is where answers to a client may go, and how the program there calls itself.
 type OAuthRedirect struct {
@@ -42,11 +45,6 @@ func InsertOAuthRedirect(ctx context.Context, tx *Tx, client string, r OAuthRedi
 		VALUES ($1, $2, $3, $4, $5, FALSE, $6) ON CONFLICT (client_id, redirect_uri) DO NOTHING`,
 		client, r.URI, r.Name, r.Shared, Micros(now), optional(r.Source))
 	return err
-}
-
-// OAuthClientByID returns a client, or [ErrNotFound].
-func OAuthClientByID(ctx context.Context, q Querier, id string) (OAuthClient, error) {
-	return oauthClients.one(ctx, q, "WHERE client_id = $1", id)
 }
 
 // OAuthRedirectsNear returns the address of a client that is uri, if it has it, and those that begin with prefix, none when that

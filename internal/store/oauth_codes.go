@@ -17,17 +17,11 @@ type OAuthCode struct {
 	UsedAt    time.Time `db:"used_at"` // zero: not used
 }
 
-var oauthCodes = newRecord[OAuthCode]("oauth_codes")
-
-// InsertOAuthCode adds a code.
-func InsertOAuthCode(ctx context.Context, tx *Tx, c OAuthCode) error {
-	return oauthCodes.insert(ctx, tx, c)
-}
-
-// OAuthCodeByHash returns a code, used and ended ones too, or [ErrNotFound].
-func OAuthCodeByHash(ctx context.Context, q Querier, hash []byte) (OAuthCode, error) {
-	return oauthCodes.one(ctx, q, "WHERE hash = $1", blob(hash))
-}
+var (
+	oauthCodes      = newRecord[OAuthCode]("oauth_codes")
+	InsertOAuthCode = oauthCodes.insert
+	OAuthCodeByHash = by[[]byte](oauthCodes, "hash = $1") // used and ended ones too
+)
 
 // UseOAuthCode notes that a code is used, and reports whether this call is the first: of several callers one is.
 func UseOAuthCode(ctx context.Context, tx *Tx, hash []byte, now time.Time) (first bool, err error) {
@@ -42,17 +36,11 @@ type OAuthRefresh struct {
 	UsedAt    time.Time `db:"used_at"` // zero: not used
 }
 
-var oauthRefreshTokens = newRecord[OAuthRefresh]("oauth_refresh_tokens")
-
-// InsertOAuthRefresh adds a refresh token.
-func InsertOAuthRefresh(ctx context.Context, tx *Tx, t OAuthRefresh) error {
-	return oauthRefreshTokens.insert(ctx, tx, t)
-}
-
-// OAuthRefreshByHash returns a refresh token, used ones too, or [ErrNotFound].
-func OAuthRefreshByHash(ctx context.Context, q Querier, hash []byte) (OAuthRefresh, error) {
-	return oauthRefreshTokens.one(ctx, q, "WHERE hash = $1", blob(hash))
-}
+var (
+	oauthRefreshTokens = newRecord[OAuthRefresh]("oauth_refresh_tokens")
+	InsertOAuthRefresh = oauthRefreshTokens.insert
+	OAuthRefreshByHash = by[[]byte](oauthRefreshTokens, "hash = $1") // used ones too
+)
 
 // UseOAuthRefresh notes that a refresh token is used, and reports whether this call is the first: of several callers one is.
 func UseOAuthRefresh(ctx context.Context, tx *Tx, hash []byte, now time.Time) (first bool, err error) {

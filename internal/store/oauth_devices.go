@@ -26,22 +26,12 @@ type OAuthDevice struct {
 	UsedAt    time.Time    `db:"used_at"`   // zero: no token was issued
 }
 
-var oauthDevices = newRecord[OAuthDevice]("oauth_devices")
-
-// InsertOAuthDevice adds a device. When its user code is taken the error is [IsUnique].
-func InsertOAuthDevice(ctx context.Context, tx *Tx, d OAuthDevice) error {
-	return oauthDevices.insert(ctx, tx, d)
-}
-
-// OAuthDeviceByHash returns a device, ended ones too, or [ErrNotFound].
-func OAuthDeviceByHash(ctx context.Context, q Querier, hash []byte) (OAuthDevice, error) {
-	return oauthDevices.one(ctx, q, "WHERE hash = $1", blob(hash))
-}
-
-// OAuthDeviceByUserHash returns the device of a user code, ended ones too, or [ErrNotFound].
-func OAuthDeviceByUserHash(ctx context.Context, q Querier, hash []byte) (OAuthDevice, error) {
-	return oauthDevices.one(ctx, q, "WHERE user_hash = $1", blob(hash))
-}
+var (
+	oauthDevices          = newRecord[OAuthDevice]("oauth_devices")
+	InsertOAuthDevice     = oauthDevices.insert                        // [IsUnique] when its user code is taken
+	OAuthDeviceByHash     = by[[]byte](oauthDevices, "hash = $1")      // ended ones too
+	OAuthDeviceByUserHash = by[[]byte](oauthDevices, "user_hash = $1") // ended ones too
+)
 
 // CountOAuthDevices returns how many devices wait, counted up to most.
 func CountOAuthDevices(ctx context.Context, q Querier, now time.Time, most int64) (int64, error) {

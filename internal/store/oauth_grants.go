@@ -35,22 +35,19 @@ type OAuthGrant struct {
 	Revoking        bool          `db:"revoking"` // what was issued because of it may still have to be ended
 }
 
-var oauthGrants = newRecord[OAuthGrant]("oauth_grants")
-
-// InsertOAuthGrant adds a grant.
-func InsertOAuthGrant(ctx context.Context, tx *Tx, g OAuthGrant) error {
-	return oauthGrants.insert(ctx, tx, g)
-}
-
-// OAuthGrantByID returns a grant, or [ErrNotFound].
-func OAuthGrantByID(ctx context.Context, q Querier, id toll.Hash) (OAuthGrant, error) {
-	return oauthGrants.one(ctx, q, "WHERE grant_id = $1", id[:])
-}
-
-// OAuthGrantOfAccess returns the grant that a permission or an API key was made of, or [ErrNotFound].
-func OAuthGrantOfAccess(ctx context.Context, q Querier, access toll.Hash) (OAuthGrant, error) {
-	return oauthGrants.one(ctx, q, "WHERE grant_id = (SELECT grant_id FROM oauth_access WHERE id = $1)", access[:])
-}
+var (
+	oauthGrants      = newRecord[OAuthGrant]("oauth_grants")
+	InsertOAuthGrant = oauthGrants.insert
+	OAuthGrantByID   = by[toll.Hash](oauthGrants, "grant_id = $1")
+	// OAuthGrantOfAccess returns the grant that a permission or an API key was made of, or
+	// [ErrNotFound].
+	OAuthGrantOfAccess = by[toll.Hash](oauthGrants,
+		"grant_id = (SELECT grant_id FROM oauth_access WHERE id = $1)")
+	// OAuthGrantsOfParent returns the grants that were agreed to with an API key, that are not revoked
+	// and not over.
+	OAuthGrantsOfParent = listBy2[toll.Hash, time.Time](oauthGrants,
+		"parent = $1 AND revoked_at = 0 AND ends_at > $2 ORDER BY grant_id")
+)
 
 // BeginOAuthGrant gives a grant that is not revoked its end, and keeps it from being revoked until the transaction ends;
 // [ErrNotFound] when it is revoked or unknown.
@@ -74,11 +71,6 @@ func EndOAuthGrant(ctx context.Context, tx *Tx, id toll.Hash) error {
 		return err
 	}
 	return DropJob(ctx, tx, JobEndGrant, id[:])
-}
-
-// OAuthGrantsOfParent returns the grants that were agreed to with an API key, that are not revoked and not over.
-func OAuthGrantsOfParent(ctx context.Context, q Querier, parent toll.Hash, now time.Time) ([]OAuthGrant, error) {
-	return oauthGrants.all(ctx, q, "WHERE parent = $1 AND revoked_at = 0 AND ends_at > $2 ORDER BY grant_id", parent[:], Micros(now))
 }
 
 // SetParentOfOAuthGrant gives a grant another parent; the zero hash is none.

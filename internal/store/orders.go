@@ -61,7 +61,19 @@ const (
 	DisputeLost = "lost"
 )
 
-var orders = newRecord[*Order]("orders")
+var (
+	orders         = newRecord[*Order]("orders")
+	InsertOrder    = orders.insert // [IsUnique] when the account has an open order of this key
+	UpdateOrder    = orders.update
+	OrderOfAccount = by2[[16]byte, string](orders, "account_id = $1 AND order_id = $2")
+	OrderForUpdate = locked2[[16]byte, string](orders, "account_id = $1 AND order_id = $2")
+	// OrdersOfRequest returns the orders that were made for a request, the oldest first.
+	OrdersOfRequest = listBy2[[16]byte, string](orders,
+		"account_id = $1 AND request_id = $2 ORDER BY created_at, order_id")
+	// OrderByID returns an order of whatever account, or [ErrNotFound]. It asks every part of a
+	// distributed database.
+	OrderByID = by[string](orders, "order_id = $1")
+)
 
 func (o *Order) storing() {
 	if o.Slot = ""; o.Open {
@@ -74,37 +86,9 @@ func (o *Order) loaded() {
 	o.Slot = ""
 }
 
-// InsertOrder adds an order. The error is [IsUnique] when the account has an open order of this key.
-func InsertOrder(ctx context.Context, tx *Tx, o *Order) error {
-	return orders.insert(ctx, tx, o)
-}
-
-// UpdateOrder stores the status, the transaction, the credits, what is known of a failure, the page, whether it is open, when
-// it is looked at again, what became of credits that were taken back, and the time of the update. [ErrNotFound] when the account
-// has no such order.
-func UpdateOrder(ctx context.Context, tx *Tx, o *Order) error {
-	return orders.update(ctx, tx, o)
-}
-
-// OrderOfAccount returns an order of an account, or [ErrNotFound].
-func OrderOfAccount(ctx context.Context, q Querier, account [16]byte, id string) (*Order, error) {
-	return orders.one(ctx, q, "WHERE account_id = $1 AND order_id = $2", account[:], id)
-}
-
-// OrderForUpdate is [OrderOfAccount] for an order that the transaction is going to change: nobody else changes it meanwhile.
-func OrderForUpdate(ctx context.Context, tx *Tx, account [16]byte, id string) (*Order, error) {
-	return orders.one(ctx, tx, "WHERE account_id = $1 AND order_id = $2"+tx.ForUpdate(), account[:], id)
-}
-
 // OpenOrder returns the open order of an account with this key, or [ErrNotFound].
 func OpenOrder(ctx context.Context, q Querier, account [16]byte, key string) (*Order, error) {
 	return orders.one(ctx, q, "WHERE account_id = $1 AND open_key = $2", account[:], "k"+key)
-}
-
-// OrdersOfRequest returns the orders that were made for a request, the oldest first.
-func OrdersOfRequest(ctx context.Context, q Querier, account [16]byte, requestID string) ([]*Order, error) {
-	return orders.all(ctx, q, "WHERE account_id = $1 AND request_id = $2 ORDER BY created_at, order_id",
-		account[:], requestID)
 }
 
 // OrderReplacing returns the order of an account that was made in the place of a failed one and did
@@ -112,9 +96,4 @@ func OrdersOfRequest(ctx context.Context, q Querier, account [16]byte, requestID
 func OrderReplacing(ctx context.Context, q Querier, account [16]byte, failed string) (*Order, error) {
 	return orders.one(ctx, q, "WHERE account_id = $1 AND replaces = $2 AND status <> $3 ORDER BY created_at LIMIT 1",
 		account[:], failed, string(toll.OrderFailed))
-}
-
-// OrderByID returns an order of whatever account, or [ErrNotFound]. It asks every part of a distributed database.
-func OrderByID(ctx context.Context, q Querier, id string) (*Order, error) {
-	return orders.one(ctx, q, "WHERE order_id = $1", id)
 }

@@ -23,7 +23,13 @@ type PaymentMethod struct {
 	ExpiredAt   time.Time     `db:"expired_at"` // when the processor said that it is past its date; zero: it did not
 }
 
-var paymentMethods = newRecord[*PaymentMethod]("payment_methods")
+var (
+	paymentMethods    = newRecord[*PaymentMethod]("payment_methods")
+	PaymentMethodByID = by2[toll.Address, string](paymentMethods, "owner = $1 AND id = $2")
+	// PaymentMethodForUpdate is [PaymentMethodByID] for one that the transaction is going to change.
+	PaymentMethodForUpdate = locked2[toll.Address, string](paymentMethods, "owner = $1 AND id = $2")
+	PaymentMethods         = listBy[toll.Address](paymentMethods, "owner = $1 ORDER BY created_at, id")
+)
 
 // PutPaymentMethod adds a payment method, or changes alias, keys and revocation of the one that is there.
 func PutPaymentMethod(ctx context.Context, tx *Tx, m *PaymentMethod) error {
@@ -38,19 +44,4 @@ func EnsurePaymentMethod(ctx context.Context, tx *Tx, m *PaymentMethod) (*Paymen
 		return nil, err
 	}
 	return PaymentMethodForUpdate(ctx, tx, m.Owner, m.ID)
-}
-
-// PaymentMethodByID returns a payment method of an owner, or [ErrNotFound].
-func PaymentMethodByID(ctx context.Context, q Querier, owner toll.Address, id string) (*PaymentMethod, error) {
-	return paymentMethods.one(ctx, q, "WHERE owner = $1 AND id = $2", owner.Lower(), id)
-}
-
-// PaymentMethodForUpdate is [PaymentMethodByID] for one that the transaction is going to change.
-func PaymentMethodForUpdate(ctx context.Context, tx *Tx, owner toll.Address, id string) (*PaymentMethod, error) {
-	return paymentMethods.one(ctx, tx, "WHERE owner = $1 AND id = $2"+tx.ForUpdate(), owner.Lower(), id)
-}
-
-// PaymentMethods returns the payment methods of an owner, the oldest first.
-func PaymentMethods(ctx context.Context, q Querier, owner toll.Address) ([]*PaymentMethod, error) {
-	return paymentMethods.all(ctx, q, "WHERE owner = $1 ORDER BY created_at, id", owner.Lower())
 }

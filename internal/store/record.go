@@ -34,6 +34,9 @@ import (
 // A method loaded of the pointer is called after a row was read, and a method storing before one is written, with loaded
 // after it.
 //
+// The functions of a table that need no statement of their own stand beside its record, as values: its insert and its update,
+// and what [by], [locked] and [listBy] make.
+//
 // T is what the functions of this package return: the struct, or a pointer to it. A record is made once and
 // is safe for concurrent use. It costs some microseconds a row; rows of the hot path are scanned by hand.
 type record[T any] struct {
@@ -121,7 +124,7 @@ func newRecord[T any](table string) *record[T] {
 	return r
 }
 
-// insert adds a row.
+// insert adds a row. The error is [IsUnique] when its key, or what else is unique, is taken.
 func (r *record[T]) insert(ctx context.Context, tx *Tx, v T) error {
 	_, err := r.insertOr(ctx, tx, v, "")
 	return err
@@ -194,6 +197,52 @@ func (r *record[T]) all(ctx context.Context, q Querier, rest string, args ...any
 }
 
 func (r *record[T]) query(rest string) string { return r.selects + rest }
+
+// by makes the function that returns the row with a key, or [ErrNotFound]. where is the condition, with $1 for the key.
+func by[K, T any](r *record[T], where string) func(context.Context, Querier, K) (T, error) {
+	return func(ctx context.Context, q Querier, key K) (T, error) { return r.one(ctx, q, "WHERE "+where, arg(key)) }
+}
+
+// by2 is [by] for a key of two values.
+func by2[K, L, T any](r *record[T], where string) func(context.Context, Querier, K, L) (T, error) {
+	return func(ctx context.Context, q Querier, key K, second L) (T, error) {
+		return r.one(ctx, q, "WHERE "+where, arg(key), arg(second))
+	}
+}
+
+// locked is [by] for a row that the transaction is going to change: nobody else changes it meanwhile.
+func locked[K, T any](r *record[T], where string) func(context.Context, *Tx, K) (T, error) {
+	return func(ctx context.Context, tx *Tx, key K) (T, error) {
+		return r.one(ctx, tx, "WHERE "+where+tx.ForUpdate(), arg(key))
+	}
+}
+
+// locked2 is [locked] for a key of two values.
+func locked2[K, L, T any](r *record[T], where string) func(context.Context, *Tx, K, L) (T, error) {
+	return func(ctx context.Context, tx *Tx, key K, second L) (T, error) {
+		return r.one(ctx, tx, "WHERE "+where+tx.ForUpdate(), arg(key), arg(second))
+	}
+}
+
+// listBy is [by] for all rows with a key, in the order that follows the condition.
+func listBy[K, T any](r *record[T], where string) func(context.Context, Querier, K) ([]T, error) {
+	return func(ctx context.Context, q Querier, key K) ([]T, error) {
+		return r.all(ctx, q, "WHERE "+where, arg(key))
+	}
+}
+
+// listBy2 is [listBy] for a key of two values.
+func listBy2[K, L, T any](r *record[T], where string) func(context.Context, Querier, K, L) ([]T, error) {
+	return func(ctx context.Context, q Querier, key K, second L) ([]T, error) {
+		return r.all(ctx, q, "WHERE "+where, arg(key), arg(second))
+	}
+}
+
+// arg is a value as a column without options stores it.
+func arg(v any) any {
+	stored, _ := field{}.encode(reflect.ValueOf(v)) // it fails for options alone
+	return stored
+}
 
 // list reads a part of a list of the table.
 func (r *record[T]) list(ctx context.Context, q Querier, l Listing, p Page) (List[T], error) {

@@ -14,17 +14,14 @@ type SaleIdentifier struct {
 	OrderID    string       `db:"order_id"`
 }
 
-var saleIdentifiers = newRecord[*SaleIdentifier]("sale_identifiers")
-
-// PutSaleIdentifier adds a name. The error is [IsUnique] when the subscriber used it before.
-func PutSaleIdentifier(ctx context.Context, tx *Tx, s *SaleIdentifier) error {
-	return saleIdentifiers.insert(ctx, tx, s)
-}
-
-// SaleByIdentifier returns the purchase that a subscriber gave a name, or [ErrNotFound].
-func SaleByIdentifier(ctx context.Context, q Querier, subscriber toll.Address, identifier string) (*SaleIdentifier, error) {
-	return saleIdentifiers.one(ctx, q, "WHERE subscriber = $1 AND identifier = $2", subscriber.Lower(), identifier)
-}
+var (
+	saleIdentifiers = newRecord[*SaleIdentifier]("sale_identifiers")
+	// PutSaleIdentifier adds a name. The error is [IsUnique] when the subscriber used it before.
+	PutSaleIdentifier = saleIdentifiers.insert
+	// SaleByIdentifier returns the purchase that a subscriber gave a name, or [ErrNotFound].
+	SaleByIdentifier = by2[toll.Address, string](saleIdentifiers,
+		"subscriber = $1 AND identifier = $2")
+)
 
 // FreeSaleIdentifier removes the name that a subscriber gave to a purchase, if it has one.
 func FreeSaleIdentifier(ctx context.Context, tx *Tx, subscriber toll.Address, orderID string) error {

@@ -18,12 +18,10 @@ type SigningKey struct {
 	RetiredAt time.Time `db:"retired_at"` // zero: signs
 }
 
-var signingKeys = newRecord[SigningKey]("signing_keys")
-
-// InsertSigningKey adds a key.
-func InsertSigningKey(ctx context.Context, tx *Tx, k SigningKey) error {
-	return signingKeys.insert(ctx, tx, k)
-}
+var (
+	signingKeys      = newRecord[SigningKey]("signing_keys")
+	InsertSigningKey = signingKeys.insert
+)
 
 // SigningKeys returns the keys of all purposes, retired ones too, oldest first.
 func SigningKeys(ctx context.Context, q Querier) ([]SigningKey, error) {

@@ -24,7 +24,12 @@ type Webhook struct {
 	UpdatedAt      time.Time          `db:"updated_at,set"`
 }
 
-var webhooks = newRecord[*Webhook]("webhooks")
+var (
+	webhooks         = newRecord[*Webhook]("webhooks")
+	UpdateWebhook    = webhooks.update
+	WebhookByID      = by[string](webhooks, "webhook_id = $1")
+	WebhookForUpdate = locked[string](webhooks, "webhook_id = $1")
+)
 
 // InsertWebhook adds a webhook. Its stream begins behind the events that there are.
 func InsertWebhook(ctx context.Context, tx *Tx, w *Webhook) error {
@@ -49,11 +54,6 @@ func CountWebhooks(ctx context.Context, tx *Tx, owner toll.Address) (n int64, er
 	return n, err
 }
 
-// UpdateWebhook stores all of a webhook but its id, owner, place in the stream and time of creation.
-func UpdateWebhook(ctx context.Context, tx *Tx, w *Webhook) error {
-	return webhooks.update(ctx, tx, w)
-}
-
 // DeleteWebhook removes a webhook and its deliveries.
 func DeleteWebhook(ctx context.Context, tx *Tx, id string) error {
 	if _, err := tx.Exec(ctx, "DELETE FROM webhooks WHERE webhook_id = $1", id); err != nil {
@@ -61,16 +61,6 @@ func DeleteWebhook(ctx context.Context, tx *Tx, id string) error {
 	}
 	_, err := tx.Exec(ctx, "DELETE FROM webhook_deliveries WHERE webhook_id = $1", id)
 	return err
-}
-
-// WebhookByID returns a webhook, or [ErrNotFound].
-func WebhookByID(ctx context.Context, q Querier, id string) (*Webhook, error) {
-	return webhooks.one(ctx, q, "WHERE webhook_id = $1", id)
-}
-
-// WebhookForUpdate is [WebhookByID] for a webhook that the transaction is going to change.
-func WebhookForUpdate(ctx context.Context, tx *Tx, id string) (*Webhook, error) {
-	return webhooks.one(ctx, tx, "WHERE webhook_id = $1"+tx.ForUpdate(), id)
 }
 
 // WebhooksOf lists the webhooks of an address; status "" lists all.
@@ -125,7 +115,10 @@ type Delivery struct {
 	DoneAt     time.Time           `db:"done_at"`
 }
 
-var deliveries = newRecord[*Delivery]("webhook_deliveries")
+var (
+	deliveries   = newRecord[*Delivery]("webhook_deliveries")
+	DeliveryByID = by2[string, string](deliveries, "webhook_id = $1 AND delivery_id = $2")
+)
 
 // InsertDelivery adds a delivery that is to be sent at once.
 func InsertDelivery(ctx context.Context, tx *Tx, d *Delivery) error {
@@ -178,11 +171,6 @@ func EndAttempt(ctx context.Context, tx *Tx, d *Delivery, claimed time.Time) (bo
 func ResendDelivery(ctx context.Context, tx *Tx, webhook, id string, at time.Time) error {
 	return found(tx.Exec(ctx, `UPDATE webhook_deliveries SET status = $3, try_at = $4, attempts = 0, first_at = 0, done_at = 0
 		WHERE webhook_id = $1 AND delivery_id = $2`, webhook, id, string(toll.DeliveryPending), Micros(at)))
-}
-
-// DeliveryByID returns a delivery of a webhook, or [ErrNotFound].
-func DeliveryByID(ctx context.Context, q Querier, webhook, id string) (*Delivery, error) {
-	return deliveries.one(ctx, q, "WHERE webhook_id = $1 AND delivery_id = $2", webhook, id)
 }
 
 // Deliveries lists the deliveries of a webhook; status "" lists all.
