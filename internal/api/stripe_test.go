@@ -3,6 +3,8 @@ package api_test
 import (
 	"context"
 	"fmt"
+	"log/slog"
+	"net/http"
 	"strings"
 	"sync"
 	"testing"
@@ -10,6 +12,10 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/api"
+	"github.com/tollhq/toll/internal/card"
+	"github.com/tollhq/toll/internal/card/double"
+	"github.com/tollhq/toll/internal/store"
+	"github.com/tollhq/toll/internal/store/storetest"
 )
 
 // cards is a stack whose card rail takes every event that reaches it, and remembers them.
@@ -134,4 +140,80 @@ func TestT86_StripeEventSize(t *testing.T) {
 	if got := c.taken(); len(got) != 1 || len(got[0]) != len(c.signature(0))+1+most {
 		t.Error("the body at the limit has not come in whole")
 	}
+}
+
+// hook is a stack on a store whose route of events leads to the real rail. The processor is not asked for them.
+type hook struct {
+	*stack
+	rail *card.Rail
+}
+
+func newHook(t *testing.T, st *store.Store, secrets ...string) *hook {
+	t.Helper()
+	h := &hook{stack: newStackOn(t, st)}
+	var err error
+	h.rail, err = card.New(card.Config{
+		Store: st, Environment: toll.Sandbox, SecretKey: "sk_test_0123456789", WebhookSecrets: secrets, URL: "http://127.0.0.1:1",
+		HTTP: &http.Client{}, Clock: h.clock.now, Machine: h.clock.now, Log: slog.New(slog.NewTextHandler(h.log, nil)),
+	})
+	must(t, err)
+	h.handler = api.New(h.deps(func(d *api.Deps) { d.Machine, d.StripeEvent = h.clock.now, h.rail.Receive }))
+	server := h.serve(h.handler)
+	t.Cleanup(server.Close)
+	h.url = server.URL
+	return h
+}
+
+// sent posts an event with a signature of the time after, and fails the test unless its answer has this status and the database so
+// many events.
+func (h *hook) sent(what string, after time.Duration, signed, body string, status, events int, secrets ...string) {
+	h.t.Helper()
+	a := h.do(actor{}, "POST", stripePath, body, "Stripe-Signature", double.Sign(h.clock.now().Add(after), []byte(signed), secrets...))
+	var n int
+	must(h.t, h.store.QueryRow(h.t.Context(), "SELECT COUNT(*) FROM card_events").Scan(&n))
+	if a.status != status || n != events || status == 200 && string(a.body) != `{"received":true}` ||
+		status == 400 && a.code() != string(toll.CodeWebhookSignature) {
+		h.t.Errorf("%s: %d %s, %d events, want %d and %d", what, a.status, a.body, n, status, events)
+	}
+}
+
+func stripeEvent(id, more string) string {
+	return fmt.Sprintf(`{"id":%q,"object":"event","type":"refund.created","livemode":false,"data":{"object":{"id":"re_1"}}%s}`, id, more)
+}
+
+// Only what one of the two secrets has signed in time is stored, and once.
+func TestT74_StripeEventSigned(t *testing.T) {
+	storetest.Each(t, func(t *testing.T, st *store.Store) {
+		const one, two = "whsec_one", "whsec_two"
+		h := newHook(t, st, one, two)
+		h.clock.advance(128 * time.Millisecond) // to a whole second
+		body := stripeEvent("evt_1", "")
+		h.sent("another secret", 0, body, body, 400, 0, "whsec_other")
+		h.sent("no secret", 0, body, body, 400, 0, "")
+		h.sent("a changed byte", 0, body, strings.Replace(body, "re_1", "re_2", 1), 400, 0, one)
+		h.sent("a byte more", 0, body, body+" ", 400, 0, one)
+		h.sent("301 s old", -301*time.Second, body, body, 400, 0, one)
+		h.sent("301 s ahead", 301*time.Second, body, body, 400, 0, two)
+		h.sent("300 s old", -300*time.Second, body, body, 200, 1, one)
+		h.sent("300 s ahead, by the other secret", 300*time.Second, body, body, 200, 1, two) // a repeat
+		next := stripeEvent("evt_2", "")
+		h.sent("while a secret is rotated", 0, next, next, 200, 2, "whsec_next", two)
+	})
+}
+
+// Events of another account or mode, and such that say nothing here, are answered and leave nothing.
+func TestT77_StripeEventsOfOthers(t *testing.T) {
+	storetest.Each(t, func(t *testing.T, st *store.Store) {
+		const secret = "whsec_one"
+		h := newHook(t, st, secret)
+		for _, body := range []string{
+			stripeEvent("evt_1", `,"livemode":true`), stripeEvent("evt_2", `,"account":"acct_other"`), "[]", "", "{",
+			strings.Replace(stripeEvent("evt_3", ""), "refund.created", "customer.created", 1),
+		} {
+			h.sent(body, 0, body, body, 200, 0, secret)
+		}
+		if n := strings.Count(h.log.String(), "alarm: "); n != 1 {
+			t.Errorf("%d alarms in a minute:\n%s", n, h.log.String())
+		}
+	})
 }

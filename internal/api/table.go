@@ -187,17 +187,22 @@ func page(f func(h *handler, c *call) (document, error)) action {
 	return a
 }
 
+// maxSkipped is how long the body of a refused request may be, in bytes, for the connection to stay open: net/http skips it, which
+// costs less than another connection.
+const maxSkipped = 4 << 10
+
 // raw makes an action of a function that takes the body byte for byte, of any media type and encoding. before judges the
-// head alone: nothing of a request that it refuses is read. limit bounds the body, in bytes.
+// head alone: nothing of a request that it refuses is looked at. limit bounds the body, in bytes.
 func raw[Out any](limit int64, before func(h *handler, c *call) error, f func(h *handler, c *call, body []byte) (Out, error)) action {
 	return action{in: reflect.TypeFor[json.RawMessage](), out: reflect.TypeFor[Out](), run: func(h *handler, c *call) (any, error) {
 		err := before(h, c)
 		var body []byte
-		if err != nil {
+		switch {
+		case err == nil:
+			body, err = c.readRaw(limit)
+		case c.r.ContentLength < 0 || c.r.ContentLength > maxSkipped:
 			c.w.Header()["Connection"] = closing
 			_ = http.NewResponseController(c.w).SetReadDeadline(time.Unix(1, 0)) // else net/http waits for the rest of the body
-		} else {
-			body, err = c.readRaw(limit)
 		}
 		if err != nil {
 			return nil, err
