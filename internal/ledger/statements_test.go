@@ -110,7 +110,11 @@ func statements(t *testing.T, dir string) []statement {
 			ast.Inspect(decl, func(n ast.Node) bool {
 				if spec, ok := n.(*ast.ValueSpec); ok && outer == "" {
 					for i, v := range spec.Values {
-						inspect(fset, info, spec.Names[min(i, len(spec.Names)-1)].Name, v, &found)
+						name := spec.Names[min(i, len(spec.Names)-1)].Name
+						if text := records.query(t, info, v); text != "" {
+							found = append(found, statement{position(fset, v), name, text})
+						}
+						inspect(fset, info, name, v, &found)
 					}
 					return false
 				}
@@ -231,6 +235,34 @@ func (l recordList) call(t *testing.T, info *types.Info, call *ast.CallExpr) str
 		}
 		rest = sum.X
 	}
+}
+
+// query returns the statement of a function that by, locked or listBy makes, "" of any other value.
+func (l recordList) query(t *testing.T, info *types.Info, value ast.Expr) string {
+	call, ok := value.(*ast.CallExpr)
+	if !ok {
+		return ""
+	}
+	maker, end := "", ""
+	switch made := call.Fun.(type) {
+	case *ast.IndexExpr:
+		maker = types.ExprString(made.X)
+	case *ast.IndexListExpr:
+		maker = types.ExprString(made.X)
+	}
+	switch maker {
+	case "by", "by2", "listBy", "listBy2":
+	case "locked", "locked2":
+		end = " FOR UPDATE"
+	default:
+		return ""
+	}
+	r, where := l[types.ExprString(call.Args[0])], info.Types[call.Args[1]].Value
+	if r == nil || where == nil {
+		t.Errorf("%s of %s: a function of a table is made of its record and a constant", maker, types.ExprString(call.Args[0]))
+		return ""
+	}
+	return "SELECT * FROM " + r.table + " WHERE " + constant.StringVal(where) + end
 }
 
 func inspect(fset *token.FileSet, info *types.Info, name string, e ast.Expr, found *[]statement) {
