@@ -128,7 +128,7 @@ var rooms = map[string]room{
 	"internal/store": {
 		what:  "migrations, records, transactions, errors of both engines",
 		lines: 7050, // 400 of them are the records of the card rail
-		ours:  "toll internal/backoff",
+		ours:  "toll x402 internal/backoff",
 		third: []string{"github.com/jackc/pgx/v5", "modernc.org/sqlite", "github.com/pressly/goose/v3", "github.com/gofrs/flock"},
 	},
 	"internal/store/storetest": {

@@ -2,7 +2,6 @@ package api
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -167,18 +166,10 @@ func (h *handler) tellAgent(ctx context.Context, tx *store.Tx, id toll.AgentID, 
 	if err != nil {
 		return err
 	}
-	return tell(ctx, tx, a.Owner, t, "agent", string(id), a, a.UpdatedAt)
+	return store.InsertEvent(ctx, tx, store.NewEvent{Principal: a.Owner, Type: t, Kind: "agent", ID: string(id), Data: a, At: a.UpdatedAt})
 }
 
 // tellPlan is tellAgent for a plan.
 func (h *handler) tellPlan(ctx context.Context, tx *store.Tx, p *toll.Plan, t toll.EventType) error {
-	return tell(ctx, tx, p.Owner, t, "plan", string(p.ID), p, p.UpdatedAt)
-}
-
-func tell(ctx context.Context, tx *store.Tx, owner toll.Address, t toll.EventType, kind, id string, record any, at time.Time) error {
-	data, err := x402.Encode(record)
-	if err != nil {
-		return err
-	}
-	return store.InsertEvent(ctx, tx, store.NewEvent{Principal: owner, Type: t, Kind: kind, ID: id, Data: json.RawMessage(data), At: at})
+	return store.InsertEvent(ctx, tx, store.NewEvent{Principal: p.Owner, Type: t, Kind: "plan", ID: string(p.ID), Data: p, At: p.UpdatedAt})
 }

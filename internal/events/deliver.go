@@ -343,15 +343,11 @@ func (e *Events) judge(ctx context.Context, tx *store.Tx, w *store.Webhook, succ
 		w.FailingSince = now
 	case now.Sub(w.FailingSince) >= pauseAfter:
 		w.Status, w.UpdatedAt = toll.WebhookPaused, now
-		data, err := x402.Encode(record(w))
-		if err != nil {
-			return err
-		}
 		if err := store.UpdateWebhook(ctx, tx, w); err != nil {
 			return err
 		}
 		return store.InsertEvent(ctx, tx, store.NewEvent{
-			Principal: w.Principal, Type: toll.EventWebhookDisabled, Kind: "webhook", ID: w.ID, Data: rawJSON(data), At: now,
+			Principal: w.Principal, Type: toll.EventWebhookDisabled, Kind: "webhook", ID: w.ID, Data: record(w), At: now,
 		})
 	default:
 		return nil

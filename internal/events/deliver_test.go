@@ -86,7 +86,7 @@ func (m *market) tell(object string) {
 	m.t.Helper()
 	must(m.t, m.st.Tx(m.t.Context(), func(tx *store.Tx) error {
 		return store.InsertEvent(m.t.Context(), tx, store.NewEvent{
-			Principal: builder, Type: toll.EventPlanUpdated, Kind: "plan", ID: object, Data: rawJSON([]byte(`{"id":"` + object + `"}`)), At: m.clock.now(),
+			Principal: builder, Type: toll.EventPlanUpdated, Kind: "plan", ID: object, Data: map[string]string{"id": object}, At: m.clock.now(),
 		})
 	}))
 }

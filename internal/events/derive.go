@@ -136,7 +136,7 @@ func (e *Events) deriveBatch(ctx context.Context, accounts []ledger.AccountID) (
 		if err != nil {
 			return err
 		}
-		var all []store.DerivedEvent
+		var all []store.NewEvent
 		var moved []*store.EventCursor
 		for _, c := range cursors {
 			news := entries[c.Account]
@@ -154,7 +154,7 @@ func (e *Events) deriveBatch(ctx context.Context, accounts []ledger.AccountID) (
 		if len(moved) == 0 {
 			return nil
 		}
-		if err := store.InsertDerived(ctx, tx, all); err != nil {
+		if err := store.InsertEvent(ctx, tx, all...); err != nil {
 			return err
 		}
 		e.at("written")
@@ -168,13 +168,13 @@ func (e *Events) deriveBatch(ctx context.Context, accounts []ledger.AccountID) (
 }
 
 // follow returns the events that follow from the next entry of an account, and moves the cursor.
-func follow(c *store.EventCursor, entry *ledger.BehindEntry) []store.DerivedEvent {
+func follow(c *store.EventCursor, entry *ledger.BehindEntry) []store.NewEvent {
 	c.Seq = entry.Seq
-	base := store.DerivedEvent{At: time.UnixMicro(entry.AtMicros).UTC(), Account: c.Account, Entry: entry.Seq}
+	base := store.NewEvent{At: time.UnixMicro(entry.AtMicros).UTC(), Account: c.Account, Entry: entry.Seq}
 	balance := base
 	balance.Kind, balance.ID = "balance", string(c.Plan)+"/"+c.Subscriber.String()
-	var out []store.DerivedEvent
-	both := func(e store.DerivedEvent, t toll.EventType) {
+	var out []store.NewEvent
+	both := func(e store.NewEvent, t toll.EventType) {
 		e.Type, e.Principal = t, c.Subscriber
 		out = append(out, e)
 		if !c.Owner.IsZero() && c.Owner != c.Subscriber {

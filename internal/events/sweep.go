@@ -2,14 +2,12 @@ package events
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"strconv"
 	"time"
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/store"
-	"github.com/tollhq/toll/x402"
 )
 
 const (
@@ -20,8 +18,6 @@ const (
 	// settingExpired holds the time up to which delegations that ended have their event.
 	settingExpired = "events_delegations_expired"
 )
-
-func rawJSON(b []byte) json.RawMessage { return b }
 
 // forget removes a slice of the deliveries that are long done.
 func (e *Events) forget(ctx context.Context) (more bool, err error) {
@@ -70,12 +66,8 @@ func (e *Events) expire(ctx context.Context) error {
 		}
 		var events []store.NewEvent
 		for _, d := range ended {
-			data, err := x402.Encode(e.cfg.Delegation(d))
-			if err != nil {
-				return err
-			}
 			events = append(events, store.NewEvent{
-				Principal: d.Owner, Type: toll.EventDelegationExpired, Kind: "delegation", ID: d.ID, Data: rawJSON(data), At: d.ExpiresAt,
+				Principal: d.Owner, Type: toll.EventDelegationExpired, Kind: "delegation", ID: d.ID, Data: e.cfg.Delegation(d), At: d.ExpiresAt,
 			})
 		}
 		if err := store.PutSetting(ctx, tx, settingExpired, []byte(strconv.FormatInt(until.UnixMicro(), 10))); err != nil {

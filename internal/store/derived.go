@@ -2,58 +2,10 @@ package store
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/binary"
 	"slices"
-	"time"
 
 	"github.com/tollhq/toll"
 )
-
-// DerivedEvent is an event that follows from an entry of the ledger. Its id is made of principal, type and entry, and its data
-// when it is read.
-type DerivedEvent struct {
-	Principal toll.Address
-	Type      toll.EventType
-	Kind, ID  string // of the object
-	Single    bool   // the object has no other event: its sequence is 1 and is not counted
-	At        time.Time
-	Account   [16]byte
-	Entry     int64
-}
-
-// InsertDerived adds events as [InsertEvent] does, in their order.
-func InsertDerived(ctx context.Context, tx *Tx, events []DerivedEvent) error {
-	counts := map[string]int64{}
-	principals := make([]string, len(events))
-	for i, e := range events {
-		principals[i] = e.Principal.Lower()
-		counts[principals[i]]++
-	}
-	next, err := allocate(ctx, tx, counts)
-	if err != nil {
-		return err
-	}
-	rows := make([]*Event, len(events))
-	for i, e := range events {
-		p, object := principals[i], int64(1)
-		if !e.Single {
-			if object, err = nextOfObject(ctx, tx, p, e.Kind, e.ID); err != nil {
-				return err
-			}
-		}
-		h := sha256.New()
-		h.Write([]byte(p + "/" + string(e.Type) + "/"))
-		h.Write(e.Account[:])
-		h.Write(binary.BigEndian.AppendUint64(nil, uint64(e.Entry)))
-		rows[i] = &Event{
-			Principal: e.Principal, Sequence: next[p], ID: toll.TimeUUID(e.At, [10]byte(h.Sum(nil))).String(), Type: e.Type, Kind: e.Kind,
-			Object: e.ID, ObjectSequence: object, CreatedAt: e.At, Account: e.Account, Entry: e.Entry,
-		}
-		next[p]++
-	}
-	return eventRows.insertAll(ctx, tx, rows)
-}
 
 // EventCursor says up to which entry the events of an account are made.
 type EventCursor struct {

@@ -1,10 +1,9 @@
 package store
 
 import (
-	"bytes"
 	"context"
+	"crypto/sha256"
 	"encoding/binary"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -12,19 +11,24 @@ import (
 	"time"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/x402"
 )
 
-// NewEvent is a change of a record that a principal is told about.
+// NewEvent is a change of a record, or what follows from an entry of the ledger, that a principal is told about.
 type NewEvent struct {
 	Principal toll.Address
 	Type      toll.EventType
 	Kind, ID  string // of the object
-	Data      any    // the record as it is read; a json.RawMessage is taken as it is; nil: of a permission, read with the event
+	Data      any    // the record as it is read; nil: it is read with the event
 	At        time.Time
+
+	Account [16]byte // of the entry
+	Entry   int64    // 0: none. The id of the event is made of principal, type and entry
+	Single  bool     // the object has no other event: its sequence is 1 and is not counted
 }
 
-// InsertEvent adds events in the transaction of the change. It locks the streams of the principals until the end of the
-// transaction, after every other lock of it; all events of one transaction come in one call, so that two transactions never
+// InsertEvent adds events in the transaction of the change, in their order. It locks the streams of the principals until the end of
+// the transaction, after every other lock of it; all events of one transaction come in one call, so that two transactions never
 // wait for each other. A principal that stands there twice gets both.
 func InsertEvent(ctx context.Context, tx *Tx, events ...NewEvent) error {
 	counts := map[string]int64{}
@@ -35,39 +39,40 @@ func InsertEvent(ctx context.Context, tx *Tx, events ...NewEvent) error {
 	if err != nil {
 		return err
 	}
-	for _, e := range events {
-		data, err := encodeData(e.Data)
-		if err != nil {
-			return err
-		}
+	rows := make([]*Event, len(events))
+	for i, e := range events {
 		principal := e.Principal.Lower()
-		object, err := nextOfObject(ctx, tx, principal, e.Kind, e.ID)
-		if err != nil {
-			return err
+		row := &Event{
+			Principal: e.Principal, Sequence: next[principal], ID: e.id(), Type: e.Type, Kind: e.Kind, Object: e.ID,
+			ObjectSequence: 1, CreatedAt: e.At, Account: e.Account, Entry: e.Entry,
 		}
-		if err := eventRows.insert(ctx, tx, &Event{
-			Principal: e.Principal, Sequence: next[principal], ID: NewEventID(e.At), Type: e.Type, Kind: e.Kind, Object: e.ID,
-			ObjectSequence: object, CreatedAt: e.At, Data: data,
-		}); err != nil {
-			return err
+		if !e.Single {
+			if row.ObjectSequence, err = nextOfObject(ctx, tx, principal, e.Kind, e.ID); err != nil {
+				return err
+			}
 		}
+		if e.Data != nil {
+			data, err := x402.Encode(e.Data)
+			if err != nil {
+				return err
+			}
+			row.Data = string(data)
+		}
+		rows[i] = row
 		next[principal]++
 	}
-	return nil
+	return eventRows.insertAll(ctx, tx, rows)
 }
 
-func encodeData(v any) (string, error) {
-	if v == nil {
-		return "", nil
+func (e *NewEvent) id() string {
+	if e.Entry == 0 {
+		return NewEventID(e.At)
 	}
-	if raw, ok := v.(json.RawMessage); ok {
-		return string(raw), nil
-	}
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	err := e.Encode(v)
-	return strings.TrimSuffix(b.String(), "\n"), err
+	h := sha256.New()
+	h.Write([]byte(e.Principal.Lower() + "/" + string(e.Type) + "/"))
+	h.Write(e.Account[:])
+	h.Write(binary.BigEndian.AppendUint64(nil, uint64(e.Entry)))
+	return toll.TimeUUID(e.At, [10]byte(h.Sum(nil))).String()
 }
 
 // NewEventID returns a fresh id of an event that is in no stream.
