@@ -334,8 +334,7 @@ func (r *Rail) recordOf(m *store.CardMethod, method *stripe.PaymentMethod) *stor
 		Owner: m.Owner, ID: m.ID, Provider: toll.ProviderCard, Brand: string(method.Card.Brand), Last4: method.Card.Last4,
 		ExpMonth: method.Card.ExpMonth, ExpYear: method.Card.ExpYear, CreatedAt: r.now(),
 	}
-	end := time.Date(int(p.ExpYear), time.Month(p.ExpMonth)+1, 1, 0, 0, 0, 0, time.UTC)
-	if now := r.cfg.Machine(); !now.Before(end) {
+	if now := r.cfg.Machine(); !now.Before(p.Ends()) {
 		p.ExpiredAt = now.UTC().Truncate(time.Microsecond)
 	}
 	return p

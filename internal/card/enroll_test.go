@@ -373,3 +373,59 @@ func TestEnroll_Away(t *testing.T) {
 		s.code(err, toll.CodeRateLimited)
 	})
 }
+
+// What Stripe says of a card is known by its events: that its bank renewed it, that it is past its
+// date, that it was removed on Stripe's own page. A card that is not ours changes nothing.
+func TestMethods_Sync(t *testing.T) {
+	each(t, func(s *scene) {
+		id := s.enrolled("4242424242424242")
+		d := s.delegation(id, 5000)
+		_, m := s.cardRecords(id)
+		p := s.plan()
+		refused := func(request, want string) {
+			s.Helper()
+			err := s.at().topUp(p, d, request)
+			if want == "" {
+				s.must(err)
+				return
+			}
+			if s.code(err, toll.CodePaymentMethodUnusable); toll.AsError(err).Text() != want {
+				s.Errorf("the refusal says %q", toll.AsError(err).Text())
+			}
+		}
+		renewed := func(year int64) *store.PaymentMethod {
+			s.Helper()
+			s.fault(double.Fault{Kind: "update_card", Object: m.StripeID, Month: 1, Year: year})
+			s.read()
+			record, _ := s.cardRecords(id)
+			return record
+		}
+		if r := renewed(2041); r.ExpYear != 2041 || r.ExpMonth != 1 || !r.ExpiredAt.IsZero() {
+			s.Errorf("a renewed card is %+v", r)
+		}
+		refused("r1", "")
+		if r := renewed(2020); r.ExpiredAt.IsZero() {
+			s.Errorf("a card past its date is %+v", r)
+		}
+		refused("r2", "The card has expired.")
+		if r := renewed(2042); !r.ExpiredAt.IsZero() {
+			s.Errorf("a renewed card is %+v", r)
+		}
+		refused("r3", "")
+		n, _ := s.charges()
+		_, err := s.stripe.V1PaymentMethods.Detach(s.ctx, m.StripeID, nil)
+		s.must(err)
+		s.read()
+		for range 2 { // a repeat of the event
+			s.must(s.at().rail.Sync(s.ctx, []byte(m.StripeID)))
+		}
+		if r, _ := s.cardRecords(id); r.ExpiredAt.IsZero() || !r.RevokedAt.IsZero() {
+			s.Errorf("a card that was detached is %+v", r)
+		}
+		refused("r4", "The card was removed at the card processor. Enrol it again, or another one.")
+		s.must(s.at().rail.Sync(s.ctx, []byte("pm_somebody_else")))
+		if now, _ := s.charges(); now != n {
+			s.Errorf("%d charges, want %d", now, n)
+		}
+	})
+}

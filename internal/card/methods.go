@@ -13,8 +13,9 @@ import (
 )
 
 // syncMethod fetches the payment method behind a record, and stores its date: whether a card is
-// past it is known from Stripe alone. A card that was detached on Stripe's own page is taken for
-// one past its date, because it cannot be charged any more. Payment methods of others are ignored.
+// past it is known from Stripe alone. A card that was detached on Stripe's own page gets ExpiredAt,
+// too, before its date, because it cannot be charged any more. Payment methods of others are
+// ignored.
 func (r *Rail) syncMethod(ctx context.Context, id string) error {
 	m, err := store.CardMethodByStripeID(ctx, r.cfg.Store, id)
 	if errors.Is(err, store.ErrNotFound) {

@@ -23,6 +23,8 @@ func methodRefused(m *store.PaymentMethod, key *toll.Hash) *toll.Error {
 	switch {
 	case !m.RevokedAt.IsZero():
 		return toll.NewError(toll.CodePaymentMethodRevoked)
+	case !m.ExpiredAt.IsZero() && m.ExpiredAt.Before(m.Ends()):
+		return toll.Errorf(toll.CodePaymentMethodUnusable, "The card was removed at the card processor. Enrol it again, or another one.")
 	case !m.ExpiredAt.IsZero(): // the date of the card alone says nothing: banks renew cards without a new number
 		return toll.Errorf(toll.CodePaymentMethodUnusable, "The card has expired.")
 	case len(m.AllowedKeys) > 0 && (key == nil || !slices.Contains(m.AllowedKeys, *key)):

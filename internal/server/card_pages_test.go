@@ -1,12 +1,20 @@
 package server_test
 
 import (
+	"crypto/sha256"
+	"encoding/base64"
+	"errors"
+	"fmt"
 	"html"
 	"log/slog"
 	"net/http"
 	"net/url"
+	"os"
+	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -15,6 +23,7 @@ import (
 	"github.com/tollhq/toll/client"
 	"github.com/tollhq/toll/internal/card/double"
 	"github.com/tollhq/toll/internal/server"
+	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/internal/store/storetest"
 )
 
@@ -29,7 +38,7 @@ const (
 type cardShop struct {
 	t             *testing.T
 	s             *server.Server
-	url           string
+	url, data     string
 	log           *syncBuffer
 	ahead         atomic.Int64 // of the clock of the service
 	seller, buyer *client.Client
@@ -39,10 +48,10 @@ type cardShop struct {
 
 func newCardShop(t *testing.T) *cardShop {
 	t.Helper()
-	c := &cardShop{t: t, log: &syncBuffer{}}
+	c := &cardShop{t: t, log: &syncBuffer{}, data: storetest.Dir(t)}
 	ln := listenAnywhere(t)
 	c.s, c.url = startOn(t, server.Config{
-		Data: storetest.Dir(t), Listen: ln.Addr().String(), Log: slog.New(slog.NewTextHandler(c.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
+		Data: c.data, Listen: ln.Addr().String(), TrustedProxies: "127.0.0.1", Log: slog.New(slog.NewTextHandler(c.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 		Clock: func() time.Time { return time.Now().Add(time.Duration(c.ahead.Load())) },
 	}, ln)
 	c.owner, c.holder = keys(t, c.s)
@@ -166,6 +175,481 @@ func TestEnrollPage(t *testing.T) {
 		t.Fatalf("%+v, %v", cards, err)
 	}
 	reads(t, res, http.StatusOK, "<h1>The card is enrolled</h1>", "ending in 3155, valid until 12/2039", cards[0].ID)
+}
+
+// state returns what the double has stored.
+func (c *cardShop) state() []byte {
+	c.t.Helper()
+	text, err := os.ReadFile(filepath.Join(c.data, "card-double.json"))
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return text
+}
+
+// backOf returns the path of ours to which the page of an order leads back, as the double has it.
+func (c *cardShop) backOf(orderID string) string {
+	c.t.Helper()
+	text := c.state()
+	m := regexp.MustCompile(`/checkout/` + orderID + `/done\?t=[\w.-]+`).Find(text)
+	if m == nil {
+		c.t.Fatalf("the page of %s leads nowhere", orderID)
+	}
+	return string(m)
+}
+
+// backOfSetup is the same of the enrolment that was made last.
+func (c *cardShop) backOfSetup() string {
+	c.t.Helper()
+	text := c.state()
+	all := regexp.MustCompile(`/cards/enroll\?setup=[\w-]+`).FindAll(text, -1)
+	if len(all) == 0 {
+		c.t.Fatal("no enrolment leads back")
+	}
+	return string(all[len(all)-1])
+}
+
+// sessions returns how many pages the double has made.
+func (c *cardShop) sessions() int {
+	c.t.Helper()
+	text := c.state()
+	seen := map[string]bool{}
+	for _, id := range regexp.MustCompile(`cs_test_[0-9A-Za-z]+`).FindAllString(string(text), -1) {
+		seen[id] = true
+	}
+	return len(seen)
+}
+
+func (c *cardShop) balance() toll.Credits {
+	c.t.Helper()
+	b, err := c.buyer.Balance(c.t.Context(), c.plan)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return b.Balance
+}
+
+// T79: nothing that a browser says pays an order.
+func TestT79_ReturnPages(t *testing.T) {
+	c := newCardShop(t)
+	v := newVisitor(t, c.url)
+	first, page := c.order(client.CheckoutParams{SessionType: "hosted", SuccessURL: successURL})
+	second, other := c.order(client.CheckoutParams{SuccessURL: successURL})
+	done := c.backOf(first)
+	to, _ := linkOf(t, v.get(page))
+	open := func(what, path string) {
+		t.Helper()
+		res := v.get(path)
+		reads(t, res, http.StatusOK, "<h1>The order is not paid yet</h1>", `href="/checkout/`+first+`?t=`)
+		if c.status(first) != toll.OrderCreated || strings.Contains(res.body, successURL) {
+			t.Errorf("%s: %s\n%s", what, c.status(first), mainPart.FindString(res.body))
+		}
+	}
+	open("unpaid", done)
+	for _, claim := range []string{
+		"success=true", "paid=true", "redirect_status=succeeded", "payment_intent=pi_1", "session_id=cs_test_1", "status=complete", "t=x", "setup=x",
+	} {
+		open(claim, done+"&"+claim)
+	}
+	if _, err := double.Fill(t.Context(), to, "4000 0000 0000 9995"); !errors.Is(err, double.ErrDeclined) {
+		t.Errorf("a card without money: %v", err)
+	}
+	open("declined", done)
+
+	// The second order is paid. Its session and its link say nothing of the first.
+	framed := regexp.MustCompile(`data-secret="(cs_test_\w+)_secret_`).FindStringSubmatch(v.get(other).body)
+	if framed == nil {
+		t.Fatal("no frame")
+	}
+	paid := c.fill(c.s.Cards().Double()+"/c/pay/"+framed[1], goodCard)
+	open("the session of another order", done+"&session_id="+framed[1])
+	_, link, _ := strings.Cut(paid, "?")
+	if res := v.get("/checkout/" + first + "/done?" + link); res.status != http.StatusNotFound || c.status(first) != toll.OrderCreated {
+		t.Errorf("the link of another order: %d, %s", res.status, c.status(first))
+	}
+	if res := v.get(paid); res.status != http.StatusSeeOther || res.header.Get("Location") != successURL {
+		t.Errorf("the second order is paid: %d to %q", res.status, res.header.Get("Location"))
+	}
+
+	// The back button, and forms that were sent before.
+	for range 2 {
+		reads(t, v.get(other), http.StatusOK, "<h1>The order is paid</h1>")
+		if res := v.post(other, url.Values{}); res.status != http.StatusSeeOther || res.header.Get("Location") != other {
+			t.Errorf("a form of a paid order: %d to %q", res.status, res.header.Get("Location"))
+		}
+		if back, err := double.Fill(t.Context(), c.s.Cards().Double()+"/c/pay/"+framed[1], goodCard); err != nil || !strings.Contains(back, second) {
+			t.Errorf("a paid page leads to %s, %v", back, err)
+		}
+		open("after the other", done)
+	}
+	if res := v.post(done, url.Values{"success": {"true"}}); res.status != http.StatusMethodNotAllowed {
+		t.Errorf("a form to the page that has none: %d", res.status)
+	}
+	if got := c.balance(); got != 100 {
+		t.Errorf("%s credits", got)
+	}
+	if books := c.books(); books.Currencies["usd"].Charges != 1 || books.Currencies["usd"].Captured != 500 {
+		t.Errorf("the books of the double are %+v", books.Currencies["usd"])
+	}
+}
+
+// books reads the books of the double, from a copy of its file, as it goes on writing it.
+func (c *cardShop) books() double.Books {
+	c.t.Helper()
+	file := filepath.Join(c.t.TempDir(), "double.json")
+	if err := os.WriteFile(file, c.state(), 0o600); err != nil {
+		c.t.Fatal(err)
+	}
+	d, err := double.New(double.Options{File: file})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	defer d.Close()
+	return d.Books()
+}
+
+// A link opens one page of one order until it ends. All others get the same answer, and change nothing.
+func TestLinksOfOrders(t *testing.T) {
+	c := newCardShop(t)
+	v := newVisitor(t, c.url)
+	id, page := c.order(client.CheckoutParams{})
+	other, another := c.order(client.CheckoutParams{})
+	elsewhere := newCardShop(t)
+	_, foreign := elsewhere.order(client.CheckoutParams{})
+	_, link, _ := strings.Cut(page, "?")
+	_, otherLink, _ := strings.Cut(another, "?")
+	_, foreignLink, _ := strings.Cut(foreign, "?")
+	_, done, _ := strings.Cut(c.backOf(id), "?")
+	reads(t, v.get(page), http.StatusOK)
+	at := "/checkout/" + id
+	refused := v.get("/checkout/" + toll.NewUUID() + "?" + link)
+	reads(t, refused, http.StatusNotFound, "This link is wrong, or it has ended.")
+	sessions := c.sessions()
+	check := func(what, path string) {
+		t.Helper()
+		res := v.get(path)
+		if res.status != http.StatusNotFound || res.body != refused.body || strings.Contains(res.header.Get("Set-Cookie"), "checkout-seen") {
+			t.Errorf("%s: %d\n%s", what, res.status, mainPart.FindString(res.body))
+		}
+		if res := v.post(path, url.Values{}); res.status != http.StatusNotFound && !strings.Contains(path, "/done") {
+			t.Errorf("%s, as a form: %d to %q", what, res.status, res.header.Get("Location"))
+		}
+	}
+	for what, path := range map[string]string{
+		"no link": at, "an empty one": at + "?t=", "a guessed id": "/checkout/" + other + "?" + link, "the link of another order": at + "?" + otherLink,
+		"of another service": at + "?" + foreignLink, "a changed one": at + "?" + link + "A", "a cut one": at + "?" + link[:len(link)-8],
+		"two": at + "?t=x&" + link, "a long one": at + "?t=" + strings.Repeat("A", 5000), "another spelling": "/checkout/" + strings.ToUpper(id) + "?" + link,
+		"on the page after it": at + "/done?" + link, "of the page after it": at + "?" + done, "on the page of another order": at + "/again?" + link,
+		"of the page after it there": at + "/again?" + done, "an API key": at + "?t=" + url.QueryEscape(c.holder.Key),
+	} {
+		check(what, path)
+	}
+	if res := v.get("/checkout/" + id + "%2Fdone?" + done); res.status == http.StatusOK {
+		t.Errorf("a slash in the id: %d", res.status)
+	}
+	if c.status(id) != toll.OrderCreated || c.sessions() != sessions {
+		t.Errorf("the order is %s, with %d pages", c.status(id), c.sessions())
+	}
+	c.ahead.Store(int64(61 * time.Minute))
+	check("the page has ended", page)
+	if res := v.get(at + "/done?" + done); res.status != http.StatusOK {
+		t.Errorf("the page after it has ended: %d", res.status)
+	}
+	c.ahead.Store(int64(26 * time.Hour))
+	check("the page after it has ended", at+"/done?"+done)
+}
+
+var policyOfFrames = regexp.MustCompile(`^default-src 'none'; style-src 'sha256-[^']*'; base-uri 'none'; form-action 'self'; ` +
+	`script-src 'sha256-[^']*' (http://127\.0\.0\.1:\d+); frame-src (\S+); connect-src (\S+); img-src (\S+); frame-ancestors 'none'$`)
+
+// The form of the processor is in a frame of one page alone. It ends when a form asks for the page of the processor, and not before.
+func TestFrameOfAnOrder(t *testing.T) {
+	c := newCardShop(t)
+	v := newVisitor(t, c.url)
+	id, page := c.order(client.CheckoutParams{CancelURL: cancelURL})
+	_, hosted := c.order(client.CheckoutParams{SessionType: "hosted"})
+	res := v.get(page)
+	reads(t, res, http.StatusOK, "<h1>Pay an order</h1>", `href="`+cancelURL+`"`, c.s.Cards().Double()+"/dahlia/stripe.js")
+	secret := regexp.MustCompile(`cs_test_\w+_secret_\w+`)
+	shownSecret := secret.FindString(res.body)
+	m := policyOfFrames.FindStringSubmatch(res.header.Get("Content-Security-Policy"))
+	if m == nil || m[1] != c.s.Cards().Double() || m[2] != m[1] || m[3] != m[1] || m[4] != m[1] || shownSecret == "" {
+		t.Errorf("the policy is %q", res.header.Get("Content-Security-Policy"))
+	}
+	sum := sha256.Sum256([]byte(regexp.MustCompile(`(?s)<script>(.*?)</script>`).FindStringSubmatch(res.body)[1]))
+	if want := base64.StdEncoding.EncodeToString(sum[:]); !strings.Contains(res.header.Get("Content-Security-Policy"), want) {
+		t.Errorf("the script of the page is not that of its policy")
+	}
+	for _, path := range []string{hosted, c.backOf(id), "/sign-in", "/cards/enroll", "/checkout/x"} {
+		res := v.get(path)
+		if p := res.header.Get("Content-Security-Policy"); strings.Contains(p, "script-src") || strings.Contains(p, "frame-src") || p == "" {
+			t.Errorf("%s has the policy %q", path, p)
+		}
+		if strings.Contains(res.body, "<script") || secret.MatchString(res.body) || strings.Contains(res.body, "pk_test_") {
+			t.Errorf("%s has a script or a secret:\n%s", path, mainPart.FindString(res.body))
+		}
+		if h := res.header; h.Get("Cache-Control") != "no-store" || h.Get("X-Frame-Options") != "DENY" || h.Get("Referrer-Policy") != "same-origin" {
+			t.Errorf("%s: %v", path, h)
+		}
+	}
+	if again := v.get(page); secret.FindString(again.body) != shownSecret || c.sessions() != 2 {
+		t.Error("a second look made another page")
+	}
+	for what, header := range map[string][]string{
+		"another site": {"Origin", "https://evil.example.com", "Sec-Fetch-Site", "cross-site"}, "no site": {"Origin", "null", "Sec-Fetch-Site", "cross-site"},
+	} {
+		if res := v.post(page, url.Values{}, header...); res.status != http.StatusForbidden {
+			t.Errorf("a form of %s: %d", what, res.status)
+		}
+	}
+	if res := v.get(page); secret.FindString(res.body) != shownSecret {
+		t.Error("a form of another site ended the frame")
+	}
+	form := formOf(t, res)
+	for range 2 {
+		if res := v.submit(form); res.status != http.StatusSeeOther || res.header.Get("Location") != page {
+			t.Errorf("%d to %q", res.status, res.header.Get("Location"))
+		}
+	}
+	res = v.get(page)
+	to, _ := linkOf(t, res)
+	if secret.MatchString(res.body) || c.sessions() != 3 {
+		t.Errorf("%d pages:\n%s", c.sessions(), mainPart.FindString(res.body))
+	}
+	id0, _, _ := strings.Cut(shownSecret, "_secret_")
+	if _, err := double.Fill(t.Context(), c.s.Cards().Double()+"/c/pay/"+id0, goodCard); err == nil {
+		t.Error("the page that was ended takes cards")
+	}
+	v.get(c.fill(to, goodCard))
+	if c.status(id) != toll.OrderConfirmed {
+		t.Errorf("the order is %s", c.status(id))
+	}
+	if !strings.Contains(c.log.String(), "card double") {
+		t.Error("there is no log")
+	}
+	for _, word := range []string{shownSecret, "_secret_", "/c/pay/", strings.TrimPrefix(page, "/checkout/"+id+"?t=")} {
+		if strings.Contains(c.log.String(), word) {
+			t.Errorf("the log has %q", word)
+		}
+	}
+}
+
+// The successUrl of an order is no way to send others on in our name: only a browser that was shown the page of the order goes there
+// by itself, once. Addresses that are not of the web are refused when the order is made.
+func TestReturnIsNoOpenRedirect(t *testing.T) {
+	c := newCardShop(t)
+	for _, bad := range []string{"javascript:alert(1)", "//evil.example.com", "data:text/html,x", "https://user:secret@evil.example.com/", "shop.example.com"} {
+		if _, err := c.buyer.Checkout(t.Context(), c.plan, client.CheckoutParams{SuccessURL: bad}); err == nil {
+			t.Errorf("an order leads to %s", bad)
+		}
+	}
+	const evil = `https://evil.example.com/"><script>alert(1)</script>?a=1&b=2`
+	id, page := c.order(client.CheckoutParams{SessionType: "hosted", SuccessURL: evil})
+	to, _ := linkOf(t, newVisitor(t, c.url).get(page))
+	done := c.fill(to, goodCard)
+	victim := newVisitor(t, c.url)
+	for range 2 {
+		res := victim.get(done)
+		reads(t, res, http.StatusOK, "<h1>The order is paid</h1>", "<code>evil.example.com</code>")
+		if strings.Contains(res.body, "<script") || res.header.Get("Location") != "" || res.header.Get("Refresh") != "" {
+			t.Errorf("%v\n%s", res.header, mainPart.FindString(res.body))
+		}
+	}
+	// The page of another order, and a cookie for all pages of another path, say nothing.
+	_, other := c.order(client.CheckoutParams{SessionType: "hosted"})
+	victim.get(other)
+	if res := victim.get(done); res.status != http.StatusOK {
+		t.Errorf("%d to %q", res.status, res.header.Get("Location"))
+	}
+	if c.status(id) != toll.OrderConfirmed {
+		t.Errorf("the order is %s", c.status(id))
+	}
+}
+
+// A payment that its bank wants confirmed is paid once by a new order, for as long as the terms are the same and for an hour.
+func TestPageOfAnotherOrder(t *testing.T) {
+	c := newCardShop(t)
+	ctx := t.Context()
+	v := newVisitor(t, c.url)
+	card, err := c.s.Cards().FillEnrolment(ctx, c.holder.Address, askedCard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := c.buyer.CreateDelegation(ctx, client.DelegationParams{
+		Provider: toll.ProviderCard, PaymentMethodID: card, SpendingLimit: 5000, Lifetime: 24 * time.Hour, Currency: "usd",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	again := func() (id, page string) {
+		t.Helper()
+		_, err := c.buyer.OrderPlan(ctx, c.plan, client.PaidBy(d.DelegationID))
+		e, ok := errors.AsType[*toll.Error](err)
+		if !ok || e.Code != toll.CodeCardAuthentication {
+			t.Fatalf("the bank asked for nobody: %v", err)
+		}
+		page = pathOf(t, fmt.Sprint(e.Params["checkoutUrl"]))
+		id = strings.Split(page, "/")[2]
+		return id, page
+	}
+	failed, page := again()
+	res := v.get(page)
+	reads(t, res, http.StatusOK, "<h1>Confirm a payment</h1>", "Failed order", failed, "5.00 USD", "Go on to the payment")
+	form := formOf(t, res)
+	if res := v.submit(form, "Origin", "https://evil.example.com", "Sec-Fetch-Site", "cross-site"); res.status != http.StatusForbidden {
+		t.Errorf("a form of another site: %d", res.status)
+	}
+	var all sync.WaitGroup
+	places := make([]string, 6)
+	for i := range places { // a double click, and other tabs
+		all.Go(func() {
+			places[i] = browser{t, c.url}.send(http.MethodPost, form.action, "", "Origin", c.url).header.Get("Location")
+		})
+	}
+	all.Wait()
+	id, _, _ := strings.Cut(strings.TrimPrefix(places[0], "/checkout/"), "?")
+	for _, p := range places {
+		if !strings.HasPrefix(p, "/checkout/"+id+"?t=") {
+			t.Errorf("the forms lead to %q", places)
+		}
+	}
+	if id == failed {
+		t.Error("the failed order goes on")
+	}
+	to, _ := linkOf(t, v.get(places[0]))
+	reads(t, v.get(c.fill(to, askedCard)), http.StatusOK, "<h1>The order is paid</h1>", "You can close this page")
+	o, err := c.buyer.Order(ctx, id)
+	if err != nil || o.Replaces == nil || *o.Replaces != failed || o.Status != toll.OrderConfirmed || c.status(failed) != toll.OrderFailed {
+		t.Errorf("%+v, %v", o, err)
+	}
+	reads(t, v.submit(form), http.StatusOK, "<h1>The order is paid</h1>", id)
+	if limit, err := c.buyer.Delegation(ctx, d.DelegationID); err != nil || limit.AmountSpentCents != 0 {
+		t.Errorf("%+v, %v", limit, err)
+	}
+
+	// Other terms.
+	other, page := again()
+	db := server.StoreOf(c.s)
+	if err := db.Tx(ctx, func(tx *store.Tx) error { // the terms of a plan never change; a database may be mended by hand
+		_, err := tx.Exec(ctx, "UPDATE plans SET credits = REPLACE(credits, '100', '99')")
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	reads(t, v.submit(formOf(t, v.get(page))), http.StatusConflict, "another price or other credits")
+	if got := c.books().Currencies["usd"].Charges; got != 1 || c.balance() != 100 || c.status(other) != toll.OrderFailed {
+		t.Errorf("%d charges, %s credits", got, c.balance())
+	}
+	c.ahead.Store(int64(time.Hour))
+	reads(t, v.get(page), http.StatusNotFound)
+	if res := v.post(page, url.Values{}); res.status != http.StatusNotFound {
+		t.Errorf("a form after an hour: %d", res.status)
+	}
+}
+
+// T84: who tries cards is stopped over HTTP, by account and by network, before the processor is asked.
+func TestT84_EnrollPage(t *testing.T) {
+	c := newCardShop(t)
+	from := func(v *visitor, address string) shown {
+		t.Helper()
+		return v.submit(formOf(t, v.get("/cards/enroll")), "X-Forwarded-For", address)
+	}
+	person := func(key string) *visitor {
+		t.Helper()
+		v := newVisitor(t, c.url)
+		v.signIn(v.get("/cards/enroll"), key)
+		return v
+	}
+	stopped := func(res shown) {
+		t.Helper()
+		reads(t, res, http.StatusTooManyRequests, "Too many cards were tried")
+		if s, err := strconv.Atoi(res.header.Get("Retry-After")); err != nil || s < 1 {
+			t.Errorf("Retry-After %q", res.header.Get("Retry-After"))
+		}
+	}
+	v := person(c.holder.Key)
+	for n := range 100 { // one account, of many networks
+		res := from(v, fmt.Sprintf("2001:db8:%x::1", n))
+		if n < 5 {
+			reads(t, res, http.StatusOK)
+			continue
+		}
+		stopped(res)
+	}
+	if n := c.sessions(); n != 5 {
+		t.Errorf("the double made %d pages", n)
+	}
+	for n := range 6 { // many accounts of one network
+		res := from(person(keyOf(t, c.s, server.KeyRequest{Account: fmt.Sprint("person ", n)}).Key), fmt.Sprintf("2001:db8:ffff:1::%x", n+1))
+		if n < 5 {
+			reads(t, res, http.StatusOK)
+			continue
+		}
+		stopped(res)
+	}
+	neighbour := person(c.owner.Key)
+	reads(t, from(neighbour, "2001:db8:ffff:2::1"), http.StatusOK)
+	if n := c.sessions(); n != 11 {
+		t.Errorf("the double made %d pages", n)
+	}
+	c.ahead.Store(int64(10*time.Minute + time.Second))
+	reads(t, from(v, "2001:db8:ffff:1::1"), http.StatusOK)
+}
+
+// A card is enrolled by its owner, with a form of the own session, and with the right to spend.
+func TestEnrollPage_Refusals(t *testing.T) {
+	c := newCardShop(t)
+	v := newVisitor(t, c.url)
+	res := v.post("/cards/enroll", url.Values{})
+	reads(t, res, http.StatusOK, "Sign in to enrol a card", `name="next" value="/cards/enroll"`)
+	form := formOf(t, v.signIn(res, c.holder.Key))
+	mallory := newVisitor(t, c.url)
+	theirs := formOf(t, mallory.signIn(mallory.get("/cards/enroll"), c.owner.Key))
+	for what, p := range map[string]page{
+		"no ticket": form.with("ticket"), "a wrong one": form.with("ticket", "a.b"), "one of another session": form.with("ticket", theirs.values.Get("ticket")),
+	} {
+		reads(t, v.submit(p), http.StatusForbidden, "The form is not one of this session")
+		_ = what
+	}
+	if res := v.submit(form, "Origin", "https://evil.example.com", "Sec-Fetch-Site", "cross-site"); res.status != http.StatusForbidden {
+		t.Errorf("a form of another site: %d", res.status)
+	}
+	reader, err := c.buyer.CreateKey(t.Context(), client.KeyParams{Rights: toll.Rights{toll.RightRead}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := newVisitor(t, c.url)
+	reads(t, r.signIn(r.get("/cards/enroll"), reader.Key), http.StatusForbidden, "spend")
+	if res := r.post("/cards/enroll", form.values); res.status != http.StatusForbidden {
+		t.Errorf("without the right: %d", res.status)
+	}
+	if n := c.sessions(); n != 0 {
+		t.Errorf("the double made %d pages", n)
+	}
+
+	// What became of it is known to its owner, when the processor knows a card.
+	res = v.submit(form)
+	to, _ := linkOf(t, res)
+	back := c.backOfSetup()
+	reads(t, v.get(back), http.StatusOK, "<h1>No card is enrolled yet</h1>", "Look again", "Continue to the card page")
+	reads(t, v.get(back+"&success=true"), http.StatusOK, "<h1>No card is enrolled yet</h1>")
+	for _, path := range []string{"/cards/enroll?setup=" + toll.NewUUID(), "/cards/enroll?setup=x", "/cards/enroll?setup=%00"} {
+		if res := v.get(path); res.status < 400 || res.status > 404 {
+			t.Errorf("%s: %d", path, res.status)
+		}
+	}
+	c.fill(to, goodCard)
+	reads(t, mallory.get(back), http.StatusNotFound)
+	stranger := newVisitor(t, c.url)
+	res = stranger.get(back)
+	reads(t, res, http.StatusOK, "Sign in to enrol a card")
+	reads(t, stranger.signIn(res, c.holder.Key), http.StatusOK, "<h1>The card is enrolled</h1>", "visa card ending in 4242")
+
+	// A page that ends without a card.
+	reads(t, v.submit(formOf(t, v.get("/cards/enroll"))), http.StatusOK)
+	back = c.backOfSetup()
+	c.ahead.Store(int64(40 * time.Minute))
+	reads(t, v.get(back), http.StatusOK, "<h1>No card is enrolled</h1>", "The page ended before a card was saved.", "Continue to the card page")
 }
 
 // pathOf returns path and query of an address.

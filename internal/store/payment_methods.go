@@ -20,7 +20,12 @@ type PaymentMethod struct {
 	AllowedKeys []toll.Hash   `db:"allowed_keys,json"` // empty: every key
 	CreatedAt   time.Time     `db:"created_at"`
 	RevokedAt   time.Time     `db:"revoked_at"` // zero: not revoked
-	ExpiredAt   time.Time     `db:"expired_at"` // when the processor said that it is past its date; zero: it did not
+	ExpiredAt   time.Time     `db:"expired_at"` // since when the processor cannot charge it; zero: it can
+}
+
+// Ends returns the first moment after the date of a card.
+func (m *PaymentMethod) Ends() time.Time {
+	return time.Date(int(m.ExpYear), time.Month(m.ExpMonth)+1, 1, 0, 0, 0, 0, time.UTC)
 }
 
 var (

@@ -36,7 +36,7 @@ const (
 	maxLink = 4096
 	// againWait is how long a person waits for the page of a new order.
 	againWait = 20 * time.Second
-	// retryPage is what Retry-After of a page says while the processor is away, in seconds.
+	// retryPage is after how many seconds a browser may ask again for a page that cannot tell yet.
 	retryPage = "5"
 	// seenCookie marks a browser that was shown the page of an order. It is sent to the pages of
 	// this order alone, and says nothing else.
@@ -368,7 +368,10 @@ func (v *visit) render(o *store.Order, set func(*checkoutPage), frame *embedded)
 	}
 	set(p)
 	status := http.StatusOK
-	if p.State == orderAway {
+	switch p.State {
+	case orderWaiting:
+		v.rw.Header().Set("Refresh", retryPage)
+	case orderAway:
 		status = http.StatusServiceUnavailable
 		v.rw.Header().Set("Retry-After", retryPage)
 	}
