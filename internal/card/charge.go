@@ -247,7 +247,7 @@ func (r *Rail) endAttempt(ctx context.Context, p *store.CardPayment, d *details)
 	err := r.call(ctx, c, nil, pi)
 	a, isAnswer := errors.AsType[*answer](err)
 	switch {
-	case errors.Is(err, errForgotten), isAnswer && r.unavailable(a) == nil:
+	case errors.Is(err, errForgotten), isAnswer && (r.unavailable(a) == nil || a.failed()):
 		// It cannot be cancelled, or was cancelled before: its state says which.
 		if pi, err = r.intent(ctx, p.Intent); err != nil {
 			return err

@@ -13,9 +13,9 @@ import (
 
 // customer returns the customer of a principal at Stripe, which it makes on first use.
 //
-// A call without an answer whose key Stripe may have forgotten is replaced by one with another key,
-// the same in all processes. The customer that the first one may have made stays unused. Errors:
-// [*answer], those of the database.
+// A call that Stripe failed, and one without an answer whose key Stripe may have forgotten, is
+// replaced by one with another key, the same in all processes. The customer that the first one may
+// have made stays unused. Errors: [*answer], those of the database.
 func (r *Rail) customer(ctx context.Context, owner toll.Address) (id string, err error) {
 	c, err := store.CardCustomerOf(ctx, r.cfg.Store, owner)
 	if errors.Is(err, store.ErrNotFound) {
@@ -34,13 +34,18 @@ func (r *Rail) customer(ctx context.Context, owner toll.Address) (id string, err
 		key += "-" + strconv.FormatInt(n, 10)
 	}
 	var made stripe.Customer
-	call := &store.CardCall{Key: key, Subject: owner.Lower(), Path: "customers"}
-	err = r.call(ctx, call, func() any {
-		p := &stripe.CustomerCreateParams{}
-		p.AddMetadata("installation", r.cfg.Installation)
-		p.AddMetadata("address", owner.Lower())
-		return p
-	}, &made)
+	for _, key := range []string{key, key + "-again"} {
+		call := &store.CardCall{Key: key, Subject: owner.Lower(), Path: "customers"}
+		err = r.call(ctx, call, func() any {
+			p := &stripe.CustomerCreateParams{}
+			p.AddMetadata("installation", r.cfg.Installation)
+			p.AddMetadata("address", owner.Lower())
+			return p
+		}, &made)
+		if a, ok := errors.AsType[*answer](err); !ok || !a.failed() {
+			break
+		}
+	}
 	if err != nil {
 		return "", err
 	}

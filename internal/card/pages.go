@@ -144,7 +144,8 @@ func (r *Rail) judgePage(ctx context.Context, p *store.CardPayment, d *details, 
 // expirePage ends the session of an attempt. If it is complete, its payment counts.
 func (r *Rail) expirePage(ctx context.Context, p *store.CardPayment, d *details) error {
 	err := r.call(ctx, &store.CardCall{Key: attemptKey(p) + keyExpire}, nil, &stripe.CheckoutSession{})
-	if a, ok := errors.AsType[*answer](err); err != nil && !errors.Is(err, errForgotten) && (!ok || r.unavailable(a) != nil) {
+	a, ok := errors.AsType[*answer](err)
+	if err != nil && !errors.Is(err, errForgotten) && (!ok || r.unavailable(a) != nil && !a.failed()) {
 		return err
 	}
 	s, err := r.session(ctx, p.Session) // with the payment, which the answer does not have

@@ -135,6 +135,10 @@ func (e *answer) final() bool {
 	return e.kind == missing || e.kind == refused || e.kind == card || e.kind == owner
 }
 
+// failed reports whether Stripe answered that it failed, which it may do for a day to every repeat
+// of the request, and may have done what was asked.
+func (e *answer) failed() bool { return e.status >= http.StatusInternalServerError }
+
 // maxPause bounds the pause that an answer may ask for.
 const maxPause = 5 * time.Minute
 

@@ -110,6 +110,46 @@ func TestT80_LostAnswerOfPage(t *testing.T) {
 	}
 }
 
+// The processor fails to cancel a payment, and says so to every repeat, whether it has cancelled it
+// or not. The state of the payment ends the order, and nothing is charged.
+func TestT80_FailedCancel(t *testing.T) {
+	for name, after := range map[string]bool{"cancelled": true, "not cancelled": false} {
+		t.Run(name, func(t *testing.T) {
+			each(t, func(s *scene) {
+				p, d := s.plan(), s.delegation(s.card("pm_card_authenticationRequired"), 1000)
+				s.fault(post("500", intents+"/", 1, after))
+				s.code(s.at().topUp(p, d, ""), toll.CodeTopUpRefused)
+				s.failed(s.lastOrder(), toll.CodeCardAuthentication)
+				if n, _ := s.charges(); n != 0 || s.remaining(d) != 1000 {
+					s.Fatalf("%d charges, %d left", n, s.remaining(d))
+				}
+			})
+		})
+	}
+}
+
+// The same for the end of a page: it has ended, and another one follows.
+func TestT80_FailedExpiry(t *testing.T) {
+	each(t, func(s *scene) {
+		s.embedded = true
+		s.start()
+		out, err := s.at().Fiat(s.ctx, checkout.FiatRequest{Caller: buyer, Plan: s.plan(), Wait: soon}, nil)
+		s.must(err)
+		s.fault(post("500", sessions+"/", 1, true))
+		s.pay(s.page(out.OrderID), "4242424242424242")
+		s.decided(out.OrderID, time.Minute)
+		s.granted(out.OrderID)
+	})
+}
+
+// The processor fails to make a customer, and says so to every repeat: the owner gets another one.
+func TestEnroll_FailedCustomer(t *testing.T) {
+	each(t, func(s *scene) {
+		s.fault(post("500", "/v1/customers", 1, true))
+		s.enrolled("4242424242424242")
+	})
+}
+
 // Several processes that work on one order at the same time charge once.
 func TestT80_TwoProcesses(t *testing.T) {
 	each(t, func(s *scene) {
