@@ -21,7 +21,7 @@ var tokenCodes = append([]toll.Code{
 }, bodyCodes...)
 
 // verifyCodes are the errors of a verify; its other refusals are verdicts.
-var verifyCodes = append([]toll.Code{toll.CodeChainUnreachable}, tokenCodes...)
+var verifyCodes = append([]toll.Code{toll.CodeChainUnreachable, toll.CodeCardUnreachable}, tokenCodes...)
 
 func paymentRoutes() []route {
 	const at = Base + "/x402"
@@ -30,9 +30,9 @@ func paymentRoutes() []route {
 		toll.CodeEndpointMismatch, toll.CodeUnsupportedScheme, toll.CodeAgentUnlisted, toll.CodeInsufficientCredits, toll.CodePlanPeriodOver, toll.CodeRedemptionLimit,
 		toll.CodeOrderLimit, toll.CodeRequestUsed, toll.CodeHoldExpired, toll.CodeAmountOutOfRange, toll.CodeAmountAndMargin,
 		toll.CodeMarginOnFixedPlan, toll.CodeMarginWithoutSubTasks, toll.CodeDelegationNotFound, toll.CodeDelegationRevoked,
-		toll.CodeDelegationExpired, toll.CodeDelegationExhausted, toll.CodeDelegationInsufficient, toll.CodeTopUpRefused,
+		toll.CodeDelegationExpired, toll.CodeDelegationFrozen, toll.CodeDelegationExhausted, toll.CodeDelegationInsufficient, toll.CodeTopUpRefused,
 		toll.CodePaymentMethodUnusable, toll.CodePaymentMethodRevoked, toll.CodePaymentMethodNotAllowed, toll.CodePlanUnlisted,
-		toll.CodePlanSoldOut, toll.CodeTrialUsed, toll.CodeCardOff, toll.CodeChainUnreachable,
+		toll.CodePlanSoldOut, toll.CodeTrialUsed, toll.CodeCardOff, toll.CodeCardUnreachable, toll.CodeChainUnreachable,
 	}, tokenCodes...)
 	return []route{
 		{

@@ -17,7 +17,7 @@ func permissionRoutes() []route {
 			codes: []toll.Code{
 				toll.CodeBadID, toll.CodeBadUUID, toll.CodeBadNumber, toll.CodeAgentMismatch, toll.CodeWrongNetwork, toll.CodeUnsupportedScheme,
 				toll.CodePaymentAgentNotFound, toll.CodePaymentPlanNotFound, toll.CodePaymentRequired, toll.CodeDelegationPlanMismatch,
-				toll.CodeDelegationNotFound, toll.CodeDelegationRevoked, toll.CodeDelegationExpired, toll.CodePaymentMethodUnusable,
+				toll.CodeDelegationNotFound, toll.CodeDelegationRevoked, toll.CodeDelegationExpired, toll.CodeDelegationFrozen, toll.CodePaymentMethodUnusable,
 				toll.CodePaymentMethodRevoked, toll.CodePaymentMethodNotAllowed,
 				toll.CodeBadProvider, toll.CodeDelegationIncomplete, toll.CodeProviderMismatch, toll.CodePaymentMethodNotFound, toll.CodeKeyNotFound,
 				toll.CodeRateLimited,

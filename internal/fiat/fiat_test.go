@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -19,6 +20,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/auth"
+	"github.com/tollhq/toll/internal/card"
 	"github.com/tollhq/toll/internal/card/double"
 	"github.com/tollhq/toll/internal/jobs"
 	"github.com/tollhq/toll/internal/rail"
@@ -230,45 +232,108 @@ func TestSource(t *testing.T) {
 	}
 }
 
-// What doctor says of each kind of processor.
+// What doctor says of each kind of processor. No line has a key in it.
 func TestInspect(t *testing.T) {
 	w := newWorld(t)
-	inspect := func(cfg Config) string {
-		var b strings.Builder
-		Inspect(t.Context(), cfg, w.deps, func(name, status, format string, args ...any) {
-			b.WriteString(name + " " + status + "; ")
-		})
-		return b.String()
-	}
-	const key, restricted, blind = "sk_test_0123456789", "rk_test_0123456789", "rk_test_9876543210"
-	s := newStripe(t, double.Options{
-		SecretKey: key, RestrictedKeys: map[string][]string{restricted: {"account_read"}, blind: nil},
-		Webhooks: []double.Webhook{{URL: w.deps.PublicURL + w.deps.Webhook, Secrets: []string{"whsec_1"}}},
-	})
-	bare := newStripe(t, double.Options{SecretKey: key})
-	for name, tt := range map[string]struct {
-		cfg  Config
-		want string
-	}{
-		"off":         {Config{Mode: Off}, "cards ok; "},
-		"the double":  {Config{}, "cards ok; "},
-		"all is well": {Config{SecretKey: key, URL: s.url, WebhookSecrets: []string{"whsec_1"}}, "cards ok; card webhooks ok; "},
-		"no secret":   {Config{SecretKey: key, URL: s.url}, "cards ok; card webhooks warning; "},
-		"no webhook":  {Config{SecretKey: key, URL: bare.url, WebhookSecrets: []string{"whsec_1"}}, "cards ok; card webhooks warning; "},
-		"restricted":  {Config{SecretKey: restricted, URL: s.url}, "cards ok; card permissions failed; card webhooks warning; "},
-		"blind":       {Config{SecretKey: blind, URL: s.url}, "cards failed; card permissions failed; card webhooks warning; "},
-		"another key": {Config{SecretKey: "sk_test_9876543210", URL: s.url}, "cards failed; "},
-		"no file":     {Config{SecretKeyFile: "none"}, "cards failed; "},
-	} {
-		if got := inspect(tt.cfg); got != tt.want {
-			t.Errorf("%s: %s", name, got)
+	const key, other, restricted, live = "sk_test_0123456789", "sk_test_9876543210", "rk_test_0123456789", "rk_live_0123456789"
+	options := func() double.Options {
+		return double.Options{
+			SecretKey: key, RestrictedKeys: map[string][]string{restricted: {"account_read"}},
+			Webhooks: []double.Webhook{{URL: w.deps.PublicURL + w.deps.Webhook, Secrets: []string{"whsec_1"}}},
 		}
 	}
-	err := w.deps.Store.Tx(t.Context(), func(tx *store.Tx) error {
+	s, away := newStripe(t, options()), newStripe(t, options())
+	away.away.Store(true)
+	bare := newStripe(t, double.Options{SecretKey: key})
+	inspect := func(cfg Config, deps Deps) (lines, details string) {
+		Inspect(t.Context(), cfg, deps, func(name, status, format string, args ...any) {
+			lines += name + " " + status + "; "
+			details += fmt.Sprintf(format, args...) + "\n"
+		})
+		for _, secret := range []string{key, other, restricted, live, "whsec_1"} {
+			if strings.Contains(details, secret) {
+				t.Errorf("a key is in %s", details)
+			}
+		}
+		return lines, details
+	}
+	onLive, local, postgres := w.deps, w.deps, w.deps
+	liveStore, _ := storetest.Open(t, store.SQLite)
+	liveAuth, err := auth.Bootstrap(t.Context(), liveStore, w.deps.Ring, auth.Config{
+		Environment: toll.Live, Issuer: "https://pay.example.com/api/v1", ClaimObject: "svc",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	onLive.Auth, local.PublicURL, postgres.Data = liveAuth, "http://127.0.0.1:8402", ""
+	hooks := []string{"whsec_1"}
+	for name, tt := range map[string]struct {
+		cfg         Config
+		deps        Deps
+		want, words string
+	}{
+		"off":                {Config{Mode: Off}, w.deps, "cards ok; ", "off"},
+		"the double":         {Config{}, w.deps, "cards ok; ", "no money moves"},
+		"no double":          {Config{}, postgres, "cards warning; ", "--stripe-url"},
+		"nothing on live":    {Config{}, onLive, "cards warning; ", "TOLL_STRIPE_SECRET_KEY_FILE"},
+		"test key on live":   {Config{SecretKey: key}, onLive, "cards failed; ", "of the test mode"},
+		"live key on test":   {Config{SecretKey: live, URL: s.url}, w.deps, "cards failed; ", "does not fit the environment"},
+		"a double on live":   {Config{SecretKey: live, URL: s.url}, onLive, "cards failed; ", "whose money is worth nothing"},
+		"all is well":        {Config{SecretKey: key, URL: s.url, WebhookSecrets: hooks}, w.deps, "cards ok; card webhooks ok; ", "in US, test mode, API version " + double.Version},
+		"no secret":          {Config{SecretKey: key, URL: s.url}, w.deps, "cards ok; card webhooks warning; ", "cannot be verified"},
+		"no webhook":         {Config{SecretKey: key, URL: bare.url, WebhookSecrets: hooks}, w.deps, "cards ok; card webhooks warning; ", "sends no events to https://pay.example.com/hook"},
+		"restricted":         {Config{SecretKey: restricted, URL: s.url}, w.deps, "cards ok; card permissions failed; card webhooks warning; ", "lacks customers, payment methods"},
+		"another key":        {Config{SecretKey: other, URL: s.url}, w.deps, "cards failed; ", "does not take the secret key"},
+		"Stripe is away":     {Config{SecretKey: key, URL: away.url}, w.deps, "cards failed; ", "status.stripe.com"},
+		"no file":            {Config{SecretKeyFile: "none"}, w.deps, "cards failed; ", "no such file"},
+		"an address of ours": {Config{SecretKey: key, URL: s.url}, local, "cards ok; card webhooks warning; ", "sends no events to http://127.0.0.1:8402/hook"},
+	} {
+		if got, details := inspect(tt.cfg, tt.deps); got != tt.want || !strings.Contains(details, tt.words) {
+			t.Errorf("%s: %s\n%s", name, got, details)
+		}
+	}
+	// Stripe itself could not reach an address of this machine.
+	var lines []string
+	inspectWebhooks(&local, keys{webhook: hooks}, true, &card.Account{Webhooks: []string{}}, func(name, status, format string, args ...any) {
+		lines = append(lines, name+" "+status+" "+fmt.Sprintf(format, args...))
+	})
+	if len(lines) != 1 || !strings.HasPrefix(lines[0], "card webhooks warning Stripe cannot reach http://127.0.0.1:8402/hook") {
+		t.Error(lines)
+	}
+
+	write := func(f func(tx *store.Tx) error) {
+		t.Helper()
+		if err := w.deps.Store.Tx(t.Context(), f); err != nil {
+			t.Fatal(err)
+		}
+	}
+	well := Config{SecretKey: key, URL: s.url, WebhookSecrets: hooks}
+	write(func(tx *store.Tx) error {
+		return store.PutSetting(t.Context(), tx, card.AccountSetting, []byte("acct_first"))
+	})
+	if got, details := inspect(well, w.deps); got != "cards ok; card webhooks ok; " { // nothing is about the first account, and a start takes this one
+		t.Errorf("another account that was not used: %s\n%s", got, details)
+	}
+	write(func(tx *store.Tx) error {
+		_, err := store.EnsureCardCustomer(t.Context(), tx, &store.CardCustomer{Owner: toll.Address{1}, RowID: toll.NewUUID(), CreatedAt: time.Now()})
+		return err
+	})
+	if got, details := inspect(well, w.deps); got != "cards failed; card webhooks ok; " || !strings.Contains(details, "was used with acct_first") {
+		t.Errorf("another account: %s\n%s", got, details)
+	}
+	write(func(tx *store.Tx) error {
 		_, err := store.InsertCardOrphan(t.Context(), tx, &store.CardOrphan{Object: "pi_1", Cents: 100, Currency: "usd", Reason: "unknown", SeenAt: time.Now()})
 		return err
 	})
-	if got := inspect(Config{}); err != nil || got != "cards ok; card money warning; " {
-		t.Errorf("an orphan: %s, %v", got, err)
+	if got, details := inspect(Config{}, w.deps); got != "cards ok; card money warning; " || !strings.Contains(details, "such as pi_1: unknown") {
+		t.Errorf("an orphan: %s\n%s", got, details)
+	}
+	write(func(tx *store.Tx) error {
+		return store.InsertCardPayment(t.Context(), tx, &store.CardPayment{
+			OrderID: toll.NewUUID(), State: "paid", Attempt: 1, Cents: 100, Currency: "usd", Undecided: true, CreatedAt: time.Now(), UpdatedAt: time.Now(), Data: []byte("{}"),
+		})
+	})
+	if got, details := inspect(Config{Mode: Off}, w.deps); got != "cards ok; card money warning; card money failed; " || !strings.Contains(details, "1 payments could not be written") {
+		t.Errorf("an undecided payment: %s\n%s", got, details)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -43,19 +44,17 @@ func Inspect(ctx context.Context, cfg Config, deps Deps, add Report) {
 		add(name, failed, "%s", err)
 		return
 	}
+	defer inspectRecords(ctx, deps.Store, add) // whatever the rail is now, there may be money of earlier
 	switch from, missing := cfg.source(deps.Auth.Environment(), k, deps.embedded()); {
 	case cfg.Mode == Off:
 		add(name, ok, "off; fiat plans cannot be ordered")
-		return
 	case from == sourceNone:
 		add(name, warning, "fiat plans cannot be ordered. %s", missing)
-		return
 	case from == sourceDouble:
 		add(name, ok, "test cards only, on the double of Stripe in the service; no money moves")
 	default:
 		inspectAccount(ctx, cfg, &deps, k, add)
 	}
-	inspectRecords(ctx, deps.Store, add)
 }
 
 // inspectAccount reports what the processor says of the key.
@@ -79,12 +78,19 @@ func inspectAccount(ctx context.Context, cfg Config, deps *Deps, k keys, add Rep
 		mode = "live mode"
 	}
 	known, err := store.Setting(ctx, deps.Store, card.AccountSetting)
+	if errors.Is(err, store.ErrNotFound) {
+		err = nil
+	}
+	used := false
+	if err == nil {
+		used, err = store.CardUsed(ctx, deps.Store)
+	}
 	switch {
-	case err != nil && !errors.Is(err, store.ErrNotFound):
+	case err != nil:
 		add("cards", failed, "%s", err)
 	case found.ID == "":
 		add("cards", failed, "the restricted key may not read the account, and without it the service does not charge cards: see card permissions")
-	case err == nil && string(known) != found.ID:
+	case used && string(known) != found.ID:
 		add("cards", failed, "the key is of the account %s, and this database was used with %s: correct %s", found.ID, known, setSecretKey)
 	default:
 		add("cards", ok, "account %s in %s, %s, API version %s", found.ID, found.Country, mode, found.Version)
@@ -92,13 +98,18 @@ func inspectAccount(ctx context.Context, cfg Config, deps *Deps, k keys, add Rep
 	if len(found.Missing) > 0 {
 		add("card permissions", failed, "the restricted key lacks %s: add them on Stripe's page of keys", strings.Join(found.Missing, ", "))
 	}
-	inspectWebhooks(deps.PublicURL+deps.Webhook, k, found, add)
+	inspectWebhooks(deps, k, cfg.URL == "", found, add)
 }
 
-// inspectWebhooks compares the endpoints of the account with the address of this service.
-func inspectWebhooks(address string, k keys, found *card.Account, add Report) {
+// inspectWebhooks compares the endpoints of the account with the address of this service. Nothing here is a failure, on live
+// neither: without webhooks payments, refunds and disputes are seen by reading the list of events, within a minute.
+func inspectWebhooks(deps *Deps, k keys, real bool, found *card.Account, add Report) {
 	const name = "card webhooks"
+	address := deps.PublicURL + deps.Webhook
+	u, err := url.Parse(address)
 	switch {
+	case real && (err != nil || toll.IsLoopback(u.Hostname())):
+		add(name, warning, "Stripe cannot reach %s; payments are found within a minute. Set TOLL_PUBLIC_URL (--public-url) to the address that others use", address)
 	case found.Webhooks == nil:
 		add(name, warning, "the key may not read the webhook endpoints, so nothing is known about %s", address)
 	case !slices.Contains(found.Webhooks, address):

@@ -2,6 +2,8 @@ package ledger_test
 
 import (
 	"context"
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -239,4 +241,38 @@ func TestAudit_TakenBack(t *testing.T) {
 			t.Fatalf("found %v, want %s", found, want)
 		})
 	}
+}
+
+// The receipts for a dispute are those of one account since a moment, the oldest first.
+func TestBurnedSince(t *testing.T) {
+	storetest.Each(t, func(t *testing.T, st *store.Store) {
+		b := open(t, st)
+		perm := b.permission(0)
+		b.mint(100, time.Time{})
+		var want []toll.Credits
+		for i := range 4 {
+			b.clock.add(time.Minute)
+			n := toll.Credits(i + 1)
+			_, err := b.Settle(b.ctx, settleOp(perm, fmt.Sprint("r", i), n))
+			b.must(err)
+			want = append(want, n)
+		}
+		for limit, first := range map[int]int{9: 1, 2: 1} {
+			got, err := b.BurnedSince(b.ctx, ledger.NewAccountID(plan, subscriber), b.clock.now().Add(-2*time.Minute), limit)
+			b.must(err)
+			var burned []toll.Credits
+			for i, r := range got {
+				burned = append(burned, r.Credits)
+				if r.Request != fmt.Sprint("r", first+i) || r.Resource != "https://a.example/ask" || r.Transaction.IsZero() || r.At.IsZero() {
+					t.Errorf("%+v", r)
+				}
+			}
+			if end := min(first+limit, len(want)); !slices.Equal(burned, want[first:end]) {
+				t.Errorf("limit %d: %v, want %v", limit, burned, want[first:end])
+			}
+		}
+		if got, err := b.BurnedSince(b.ctx, ledger.NewAccountID("12", subscriber), time.Time{}, 9); err != nil || len(got) != 0 {
+			t.Errorf("of another account: %+v, %v", got, err)
+		}
+	})
 }

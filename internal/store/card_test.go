@@ -146,3 +146,60 @@ func TestCardRecords(t *testing.T) {
 		})
 	})
 }
+
+// What doctor and payouts read of the card rail.
+func TestCardCounts(t *testing.T) {
+	storetest.Each(t, func(t *testing.T, st *store.Store) {
+		ctx := t.Context()
+		used := func(want bool) {
+			t.Helper()
+			if got, err := store.CardUsed(ctx, st); got != want || err != nil {
+				t.Errorf("used %t, %v, want %t", got, err, want)
+			}
+		}
+		undecided := func(limit, want int64) {
+			t.Helper()
+			if n, err := store.CardPaymentsUndecided(ctx, st, limit); n != want || err != nil {
+				t.Errorf("%d undecided, %v, want %d", n, err, want)
+			}
+		}
+		used(false)
+		undecided(9, 0)
+		for i := range 3 {
+			p := &store.CardPayment{
+				OrderID: toll.NewUUID(), Seller: bob, Payer: alice, State: "paid", Attempt: 1, Cents: 500, Currency: "usd",
+				Undecided: i > 0, CreatedAt: noon, UpdatedAt: noon, Data: []byte(`{}`),
+			}
+			write(t, st, func(tx *store.Tx) error { return store.InsertCardPayment(ctx, tx, p) })
+		}
+		used(true)
+		undecided(9, 2)
+		undecided(1, 1)
+
+		for i, want := range []bool{true, false} {
+			write(t, st, func(tx *store.Tx) error {
+				o := &store.CardOrphan{Object: "pi_1", Cents: int64(i + 1), Currency: "usd", Reason: "unknown", SeenAt: noon}
+				if first, err := store.InsertCardOrphan(ctx, tx, o); first != want || err != nil {
+					t.Errorf("orphan %d: %t, %v", i, first, err)
+				}
+				return nil
+			})
+		}
+		same(t, must[[]*store.CardOrphan](t)(store.CardOrphans(ctx, st, 9)), []*store.CardOrphan{
+			{Object: "pi_1", Cents: 1, Currency: "usd", Reason: "unknown", SeenAt: noon},
+		})
+
+		var want []*store.CardPayout
+		for i, seller := range []toll.Address{alice, bob} {
+			p := &store.CardPayout{
+				ID: toll.NewUUID(), Seller: seller, Month: []string{"2026-11", "2026-12"}[i], Currency: "usd", Cents: 500, Note: "SEPA", PaidAt: noon,
+			}
+			write(t, st, func(tx *store.Tx) error { return store.InsertCardPayout(ctx, tx, p) })
+			if err := st.Tx(ctx, func(tx *store.Tx) error { return store.InsertCardPayout(ctx, tx, p) }); !store.IsUnique(err) {
+				t.Errorf("a payout twice: %v", err)
+			}
+			want = append(want, p)
+		}
+		same(t, must[[]*store.CardPayout](t)(store.CardPayouts(ctx, st, "2026-11")), want[:1])
+	})
+}
