@@ -29,7 +29,8 @@ const (
 	window                            = time.Hour
 	// listedFor is how far back the list of events is relied upon. Stripe keeps it for 30 days.
 	listedFor = 28 * 24 * time.Hour
-	// keepEvents and keepCalls are how long rows are kept, and dropAtOnce how many a turn removes.
+	// keepEvents, also of enrolments, and keepCalls are how long rows are kept, and dropAtOnce how
+	// many of a table a turn removes.
 	keepEvents, keepCalls = 31 * 24 * time.Hour, 35 * 24 * time.Hour
 	dropAtOnce            = 500
 	// perPage is how many objects a list returns at a time, each of them up to some kilobytes.
@@ -359,15 +360,19 @@ func (l *eventReader) readList(ctx context.Context, path string, s span, f func(
 	}
 }
 
-// drop removes old rows, and returns the higher number of a table.
+// drop removes old rows, and returns the highest number of a table.
 func (l *eventReader) drop(ctx context.Context, now time.Time) (n int64, err error) {
 	err = l.write(ctx, func(tx *store.Tx) error {
 		calls, err := store.DropCardCalls(ctx, tx, l.now().Add(-keepCalls), dropAtOnce)
 		if err != nil {
 			return err
 		}
+		setups, err := store.DropCardSetups(ctx, tx, l.now().Add(-keepEvents), dropAtOnce)
+		if err != nil {
+			return err
+		}
 		n, err = store.DropCardEvents(ctx, tx, now.Add(-keepEvents), dropAtOnce)
-		n = max(n, calls)
+		n = max(n, calls, setups)
 		return err
 	})
 	return n, err

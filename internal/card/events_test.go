@@ -285,11 +285,16 @@ func TestEvents_Drop(t *testing.T) {
 			_, err := store.EnsureCardCall(s.ctx, tx, c)
 			return err
 		}))
+		_, _, err := s.at().rail.Enroll(s.ctx, buyer, "here", public+"/cards/enroll")
+		s.must(err)
 		s.pass(31*24*time.Hour + time.Minute)
 		l = s.at().rail.Loops()[0]
 		s.turn(l)
 		if events, _ := s.taken(); events != 0 {
 			s.Errorf("%d events are left", events)
+		}
+		if n := s.count("SELECT COUNT(*) FROM card_setups"); n != 0 {
+			s.Errorf("%d enrolments are left", n)
 		}
 		s.must(s.store.Tx(s.ctx, func(tx *store.Tx) error { _, err := store.CardCallByKey(s.ctx, tx, "k"); return err }))
 		s.pass(4 * 24 * time.Hour)

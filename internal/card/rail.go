@@ -81,7 +81,7 @@ func (r *Rail) failpoint(step string) {
 // Connect implements [rail.Rail].
 func (r *Rail) Connect(o rail.Orders) { r.orders = o }
 
-// Prepare implements [rail.Rail]. It refuses an amount that is not whole cents from 1.00 up, another currency than USD and EUR,
+// Prepare implements [rail.Rail]. It refuses an amount that is not whole cents from 1.00 to 999,999.99, another currency than USD and EUR,
 // and a delegation whose card has nothing behind it.
 func (r *Rail) Prepare(ctx context.Context, p *rail.Purchase) error {
 	if _, err := centsOf(p.Total); err != nil {
@@ -129,12 +129,15 @@ func (r *Rail) Begin(ctx context.Context, tx *store.Tx, p *rail.Purchase) error 
 	return store.InsertCardPayment(ctx, tx, row)
 }
 
-// centsOf returns an amount of 6 decimals in cents. It refuses one that is not whole cents, and one
-// below 1.00.
+// centsOf returns an amount of 6 decimals in cents. It refuses one that is not whole cents, one
+// below 1.00, and one above what Stripe takes.
 func centsOf(u toll.Units) (int64, error) {
 	const unitsPerCent = 10_000
 	cents, rest := new(big.Int).QuoRem(u.Int(), big.NewInt(unitsPerCent), new(big.Int))
-	if rest.Sign() != 0 || !cents.IsInt64() || cents.Int64() < toll.MinFiatUnits/unitsPerCent {
+	switch {
+	case u.Cmp(toll.UnitsOf(toll.MaxFiatUnits)) > 0:
+		return 0, toll.NewError(toll.CodeFiatPriceTooHigh).WithDetails("amount %s", u)
+	case rest.Sign() != 0, u.Cmp(toll.UnitsOf(toll.MinFiatUnits)) < 0:
 		return 0, toll.NewError(toll.CodeFiatPriceTooLow).WithDetails("amount %s", u)
 	}
 	return cents.Int64(), nil

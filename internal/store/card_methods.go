@@ -67,6 +67,11 @@ func DropCardSetup(ctx context.Context, tx *Tx, id string) error {
 	return found(tx.Exec(ctx, "DELETE FROM card_setups WHERE setup_id = $1", id))
 }
 
+// DropCardSetups removes at most limit enrolments that were begun before a moment, and returns how many.
+func DropCardSetups(ctx context.Context, tx *Tx, before time.Time, limit int64) (int64, error) {
+	return dropOldest(ctx, tx, "card_setups", "setup_id", "created_at", before, limit)
+}
+
 // CardTries returns how many enrolments, and declined cards in them, a principal and a source have made since a moment.
 func CardTries(ctx context.Context, q Querier, owner toll.Address, source string, since time.Time) (byOwner, bySource int64, err error) {
 	const count = "SELECT CAST(COALESCE(SUM(1 + failures), 0) AS BIGINT) FROM card_setups WHERE "

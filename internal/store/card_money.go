@@ -156,8 +156,13 @@ func UnsettledCardObjects(ctx context.Context, q Querier, since time.Time) ([]st
 
 // DropCardEvents removes at most limit events that were created before a moment, and returns how many.
 func DropCardEvents(ctx context.Context, tx *Tx, before time.Time, limit int64) (int64, error) {
-	return tx.Exec(ctx, `DELETE FROM card_events WHERE event_id IN
-		(SELECT event_id FROM card_events WHERE created_at < $1 ORDER BY created_at LIMIT $2)`, Micros(before), limit)
+	return dropOldest(ctx, tx, "card_events", "event_id", "created_at", before, limit)
+}
+
+// dropOldest removes at most limit rows of a table whose time is set and before a moment, and returns how many.
+func dropOldest(ctx context.Context, tx *Tx, table, key, at string, before time.Time, limit int64) (int64, error) {
+	return tx.Exec(ctx, "DELETE FROM "+table+" WHERE "+key+" IN (SELECT "+key+" FROM "+table+" WHERE "+at+" > 0 AND "+at+" < $1 ORDER BY "+
+		at+" LIMIT $2)", Micros(before), limit)
 }
 
 // CardOrphan is money at the processor that no order explains.

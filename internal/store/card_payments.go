@@ -47,9 +47,6 @@ var (
 	cardPayments        = newRecord[*CardPayment]("card_payments")
 	CardPaymentByOrder  = by[string](cardPayments, "order_id = $1")
 	CardPaymentByIntent = by[string](cardPayments, "intent_id = $1")
-	// CardPaymentsPaid returns the payments that were paid in [from, until), the oldest first.
-	CardPaymentsPaid = listBy2[time.Time, time.Time](cardPayments,
-		"paid_at > 0 AND paid_at >= $1 AND paid_at < $2 ORDER BY paid_at, order_id")
 )
 
 // InsertCardPayment adds the payment of an order. A repeat changes nothing.
@@ -95,8 +92,7 @@ func EnsureCardCall(ctx context.Context, tx *Tx, c *CardCall) (*CardCall, error)
 
 // DropCardCalls removes at most limit calls that were answered before a moment, and returns how many.
 func DropCardCalls(ctx context.Context, tx *Tx, before time.Time, limit int64) (int64, error) {
-	return tx.Exec(ctx, `DELETE FROM card_calls WHERE call_key IN
-		(SELECT call_key FROM card_calls WHERE answered_at > 0 AND answered_at < $1 ORDER BY answered_at LIMIT $2)`, Micros(before), limit)
+	return dropOldest(ctx, tx, "card_calls", "call_key", "answered_at", before, limit)
 }
 
 // nullText returns s so that a text of length 0 is stored as NULL.

@@ -43,6 +43,7 @@ CREATE TABLE card_setups (
 ){{ROWID}};
 CREATE INDEX card_setups_owner ON card_setups (owner, created_at);
 CREATE INDEX card_setups_source ON card_setups (source, created_at);
+CREATE INDEX card_setups_created ON card_setups (created_at);
 CREATE UNIQUE INDEX card_setups_session ON card_setups (session_id) WHERE session_id IS NOT NULL;
 CREATE INDEX card_setups_intent ON card_setups (intent_id) WHERE intent_id IS NOT NULL;
 
@@ -88,7 +89,6 @@ CREATE TABLE card_payments (
 ){{ROWID}};
 CREATE UNIQUE INDEX card_payments_session ON card_payments (session_id) WHERE session_id IS NOT NULL;
 CREATE UNIQUE INDEX card_payments_intent ON card_payments (intent_id) WHERE intent_id IS NOT NULL;
-CREATE INDEX card_payments_paid ON card_payments (paid_at, order_id) WHERE paid_at > 0;
 
 -- Requests that change something at the processor, each stored before it is sent. call_key is its idempotency key, and params
 -- are the exact bytes; they are emptied once the answer is known. status is 0 until then.
