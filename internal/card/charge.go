@@ -264,23 +264,25 @@ func (r *Rail) endAttempt(ctx context.Context, p *store.CardPayment, d *details)
 // lookUp finds an attempt whose answer was lost, by list. a is the answer, nil for a call that is
 // too old to be sent. When Stripe lists nothing for [missingTime] the order fails.
 func (r *Rail) lookUp(ctx context.Context, p *store.CardPayment, d *details, c *store.CardCall, a *answer) error {
-	var err error
-	c.Params, c.AnsweredAt, c.Status = "", r.now(), http.StatusOK
-	if d.Session != nil {
-		var s *stripe.CheckoutSession
-		if s, err = r.findSession(ctx, p, d); s != nil {
-			c.Object = s.ID
-			return r.openPage(ctx, p, d, c, s)
-		}
-	} else {
-		var pi *stripe.PaymentIntent
-		if pi, err = r.findIntent(ctx, p, d); pi != nil {
-			c.Object = pi.ID
-			return r.judge(ctx, p, d, c, pi)
-		}
-	}
+	id, err := r.findAttempt(ctx, p, d)
 	if err != nil {
 		return err
+	}
+	c.Params, c.AnsweredAt, c.Status, c.Object = "", r.now(), http.StatusOK, id
+	switch {
+	case id == "":
+	case d.Session != nil:
+		s, err := r.session(ctx, id)
+		if err != nil {
+			return err
+		}
+		return r.openPage(ctx, p, d, c, s)
+	default:
+		pi, err := r.intent(ctx, id)
+		if err != nil {
+			return err
+		}
+		return r.judge(ctx, p, d, c, pi)
 	}
 	now := r.cfg.Machine()
 	switch {
@@ -302,26 +304,45 @@ func (r *Rail) lookUp(ctx context.Context, p *store.CardPayment, d *details, c *
 	return a
 }
 
-// findIntent looks for the payment intent of an attempt; nil when Stripe lists none.
-func (r *Rail) findIntent(ctx context.Context, p *store.CardPayment, d *details) (*stripe.PaymentIntent, error) {
-	in := &stripe.PaymentIntentListParams{Customer: &p.Customer, CreatedRange: since(d)}
-	in.Limit = stripe.Int64(100)
+// find returns the id of the object of a list whose metadata says that it is the one, "" for none. The
+// newest comes first.
+func (r *Rail) find(
+	ctx context.Context, path string, in stripe.ListParamsContainer, is func(metadata map[string]string) bool,
+) (id string, err error) {
+	p := in.GetListParams()
+	p.Limit = stripe.Int64(100)
 	for range listPages {
-		var page stripe.PaymentIntentList
-		if err := r.get(ctx, "payment_intents", in, &page); err != nil {
-			return nil, err
+		var page struct {
+			stripe.APIResource
+			HasMore bool `json:"has_more"`
+			Data    []struct {
+				ID       string            `json:"id"`
+				Metadata map[string]string `json:"metadata"`
+			} `json:"data"`
 		}
-		for _, pi := range page.Data {
-			if r.isAttempt(p, pi.Metadata) {
-				return r.intent(ctx, pi.ID)
+		if err := r.get(ctx, path, in, &page); err != nil {
+			return "", err
+		}
+		for _, o := range page.Data {
+			if p.StartingAfter = &o.ID; is(o.Metadata) {
+				return o.ID, nil
 			}
 		}
 		if !page.HasMore || len(page.Data) == 0 {
-			return nil, nil
+			return "", nil
 		}
-		in.StartingAfter = &page.Data[len(page.Data)-1].ID
 	}
-	return nil, errLookup
+	return "", errLookup
+}
+
+// findAttempt looks for what an attempt has made: a session or a payment intent; "" when Stripe lists
+// none.
+func (r *Rail) findAttempt(ctx context.Context, p *store.CardPayment, d *details) (id string, err error) {
+	is := func(metadata map[string]string) bool { return r.isAttempt(p, metadata) }
+	if d.Session != nil {
+		return r.find(ctx, "checkout/sessions", &stripe.CheckoutSessionListParams{CreatedRange: since(d)}, is)
+	}
+	return r.find(ctx, "payment_intents", &stripe.PaymentIntentListParams{Customer: &p.Customer, CreatedRange: since(d)}, is)
 }
 
 // since returns the range of time in which an attempt was made, by Stripe's clock.

@@ -165,28 +165,6 @@ func succeeded(pi *stripe.PaymentIntent) bool {
 	return pi != nil && pi.Status == stripe.PaymentIntentStatusSucceeded
 }
 
-// findSession looks for the session of an attempt; nil when Stripe lists none.
-func (r *Rail) findSession(ctx context.Context, p *store.CardPayment, d *details) (*stripe.CheckoutSession, error) {
-	in := &stripe.CheckoutSessionListParams{CreatedRange: since(d)}
-	in.Limit = stripe.Int64(100)
-	for range listPages {
-		var page stripe.CheckoutSessionList
-		if err := r.get(ctx, "checkout/sessions", in, &page); err != nil {
-			return nil, err
-		}
-		for _, s := range page.Data {
-			if r.isAttempt(p, s.Metadata) {
-				return s, nil
-			}
-		}
-		if !page.HasMore || len(page.Data) == 0 {
-			return nil, nil
-		}
-		in.StartingAfter = &page.Data[len(page.Data)-1].ID
-	}
-	return nil, errLookup
-}
-
 // Page implements [rail.Pages].
 func (r *Rail) Page(ctx context.Context, orderID string, hosted bool) (rail.Shown, error) {
 	for range maxSteps {

@@ -130,7 +130,9 @@ func (r *Rail) makeRefund(ctx context.Context, re *store.CardRefund) (id string,
 		}
 		// The key has no answer, or one that Stripe repeats for a day. Its list says whether the
 		// refund is there.
-		found, lookup := r.findRefund(ctx, re)
+		found, lookup := r.find(ctx, "refunds", &stripe.RefundListParams{PaymentIntent: &re.Intent}, func(metadata map[string]string) bool {
+			return metadata[metaRefund] == re.ID
+		})
 		if found != "" || lookup != nil {
 			return found, lookup
 		}
@@ -139,22 +141,6 @@ func (r *Rail) makeRefund(ctx context.Context, re *store.CardRefund) (id string,
 		}
 	}
 	return "", fmt.Errorf("card: refund %s was not answered for %d days", re.ID, refundCalls)
-}
-
-// findRefund returns the id of a refund that Stripe has made, "" for none. A payment has few.
-func (r *Rail) findRefund(ctx context.Context, re *store.CardRefund) (string, error) {
-	p := &stripe.RefundListParams{PaymentIntent: &re.Intent}
-	p.Limit = stripe.Int64(100)
-	var list stripe.RefundList
-	if err := r.get(ctx, "refunds", p, &list); err != nil {
-		return "", err
-	}
-	for _, made := range list.Data {
-		if made.Metadata[metaRefund] == re.ID {
-			return made.ID, nil
-		}
-	}
-	return "", nil
 }
 
 // refuseRefund stores that Stripe will not make a refund. Money that bought nothing and stays here

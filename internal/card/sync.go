@@ -3,7 +3,6 @@ package card
 import (
 	"context"
 	"errors"
-	"net/url"
 	"strings"
 
 	"github.com/stripe/stripe-go/v85"
@@ -89,10 +88,8 @@ func (r *Rail) settleIntent(ctx context.Context, id string) (*store.CardPayment,
 // syncSession fetches a page. Its state settles an order that is paid; the order's own job looks at
 // all others.
 func (r *Rail) syncSession(ctx context.Context, id string) error {
-	params := &stripe.CheckoutSessionParams{}
-	params.AddExpand("payment_intent.latest_charge.balance_transaction")
-	var s stripe.CheckoutSession
-	if err := r.get(ctx, "checkout/sessions/"+url.PathEscape(id), params, &s); err != nil {
+	s, err := r.session(ctx, id)
+	if err != nil {
 		return ignoreMissing(err)
 	}
 	if s.Mode == stripe.CheckoutSessionModeSetup {
@@ -115,7 +112,7 @@ func (r *Rail) syncSession(ctx context.Context, id string) error {
 	if s.PaymentIntent == nil || s.PaymentIntent.Status != stripe.PaymentIntentStatusSucceeded {
 		return r.wakeOrder(ctx, p)
 	}
-	return r.settle(ctx, p, evidence{intent: s.PaymentIntent, session: &s})
+	return r.settle(ctx, p, evidence{intent: s.PaymentIntent, session: s})
 }
 
 // rowOf returns the payment that an object belongs to: by its payment intent, else by its metadata.
