@@ -29,17 +29,21 @@ type Story struct {
 	Moves    []*store.CardMove
 }
 
-// Owed is what one seller is owed of a month in a currency, in cents. Refunded and Disputed are what went back, less what came
-// back from failed refunds and won disputes. PaidOut is what the operator has paid to the seller for the month.
+// Owed is what one seller is owed of a month in a currency. Refunded and Disputed are what went back,
+// less what came back from failed refunds and won disputes. PaidOut is what the operator has paid to
+// the seller for the month, and Due what is left, negative when too much was paid.
 type Owed struct {
-	Seller                                     toll.Address
-	Month, Currency                            string
-	Orders                                     int64
-	Charged, Refunded, Disputed, Fees, PaidOut int64
+	Seller   toll.Address `json:"seller"`
+	Month    string       `json:"month"` // YYYY-MM in UTC
+	Currency string       `json:"currency"`
+	Orders   int64        `json:"orders"`
+	Charged  toll.Cents   `json:"charged"`
+	Refunded toll.Cents   `json:"refunded"`
+	Disputed toll.Cents   `json:"disputed"`
+	Fees     toll.Cents   `json:"fees"` // of the processor
+	PaidOut  toll.Cents   `json:"paidOut"`
+	Due      toll.Cents   `json:"due"`
 }
-
-// Due is what is left to be paid to the seller, negative when too much was paid.
-func (o *Owed) Due() int64 { return o.Charged - o.Refunded - o.Disputed - o.Fees - o.PaidOut }
 
 // OwedOf adds up a month, YYYY-MM in UTC, by seller and currency. Each move counts in the month in which it happened, by Stripe's
 // clock; money that bought nothing does not count. It asks nobody. Errors: a month of another form.
@@ -70,21 +74,22 @@ func OwedOf(ctx context.Context, q store.Querier, month string) ([]Owed, error) 
 	}
 	for _, s := range sums {
 		o := row(s.Seller, s.Currency)
-		o.Fees += s.Fee
+		o.Fees += toll.Cents(s.Fee)
 		switch s.Kind {
 		case moveCharge:
-			o.Orders, o.Charged = o.Orders+s.Moves, o.Charged+s.Cents
+			o.Orders, o.Charged = o.Orders+s.Moves, o.Charged+toll.Cents(s.Cents)
 		case moveRefund, moveRefundFailure:
-			o.Refunded -= s.Cents
+			o.Refunded -= toll.Cents(s.Cents)
 		default:
-			o.Disputed -= s.Cents
+			o.Disputed -= toll.Cents(s.Cents)
 		}
 	}
 	for _, p := range payouts {
-		row(p.Seller, p.Currency).PaidOut += p.Cents
+		row(p.Seller, p.Currency).PaidOut += toll.Cents(p.Cents)
 	}
 	all := make([]Owed, 0, len(rows))
 	for _, o := range rows {
+		o.Due = o.Charged - o.Refunded - o.Disputed - o.Fees - o.PaidOut
 		all = append(all, *o)
 	}
 	slices.SortFunc(all, func(a, b Owed) int {

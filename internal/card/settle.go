@@ -80,17 +80,17 @@ func (r *Rail) settleOnce(ctx context.Context, p *store.CardPayment, e evidence)
 		if p.Intent == pi.ID {
 			return r.keepMove(ctx, p, pi)
 		}
-		return r.reject(ctx, p, pi, "a second payment of the order")
+		return r.reject(ctx, p, pi, "a second payment of the order", e.call)
 	}
 	if member := wrong(r.termsOf(p), pi, e.session); member != "" {
-		return r.rejectFor(ctx, p, pi, "other terms: "+member, e.call)
+		return r.reject(ctx, p, pi, "other terms: "+member, e.call)
 	}
 	if pi.LatestCharge != nil && pi.LatestCharge.Refunded {
-		return r.rejectFor(ctx, p, pi, "refunded before it was seen", e.call)
+		return r.reject(ctx, p, pi, "refunded before it was seen", e.call)
 	}
 	err := r.pay(ctx, p, e)
 	if errors.Is(err, rail.ErrNoPlace) {
-		return r.rejectFor(ctx, p, pi, "paid late, and the plan has no place", e.call)
+		return r.reject(ctx, p, pi, "paid late, and the plan has no place", e.call)
 	}
 	return err
 }
@@ -133,12 +133,8 @@ func (r *Rail) fail(ctx context.Context, p *store.CardPayment, e evidence) error
 }
 
 // reject refunds a captured payment that buys nothing, and fails the order unless another payment
-// paid it. The refund is stored before it is sent.
-func (r *Rail) reject(ctx context.Context, p *store.CardPayment, pi *stripe.PaymentIntent, why string) error {
-	return r.rejectFor(ctx, p, pi, why, nil)
-}
-
-func (r *Rail) rejectFor(ctx context.Context, p *store.CardPayment, pi *stripe.PaymentIntent, why string, c *store.CardCall) error {
+// paid it. The refund is stored before it is sent. c is the call whose answer it is, nil for none.
+func (r *Rail) reject(ctx context.Context, p *store.CardPayment, pi *stripe.PaymentIntent, why string, c *store.CardCall) error {
 	d, err := detailsOf(p)
 	if err != nil {
 		return err
@@ -193,10 +189,7 @@ func putRejected(ctx context.Context, tx *store.Tx, refund *store.CardRefund) er
 	if refund.Cents <= 0 {
 		return nil
 	}
-	if err := store.InsertCardRefund(ctx, tx, refund); err != nil {
-		return err
-	}
-	return store.PutJob(ctx, tx, store.Job{Kind: store.JobCardRefund, Key: []byte(refund.ID), Due: refund.CreatedAt})
+	return putRefund(ctx, tx, refund)
 }
 
 // keepMove stores the move of a captured charge, which Stripe may make after the capture.
@@ -304,7 +297,7 @@ func (r *Rail) rejectUndecided(ctx context.Context, p *store.CardPayment) error 
 		return err
 	}
 	p.State = string(Failed) // its order is: without this the payment would count as one that paid it
-	return r.reject(ctx, p, pi, "paid late, and the plan has no place")
+	return r.reject(ctx, p, pi, "paid late, and the plan has no place", nil)
 }
 
 // outcomeOf is the state of a payment as its order takes it.

@@ -155,6 +155,11 @@ func answerOf(err error) error {
 	if !ok {
 		return &answer{kind: unclear, code: "no_answer"}
 	}
+	return answerTo(e)
+}
+
+// answerTo tells what an error of Stripe means.
+func answerTo(e *stripe.Error) *answer {
 	a := &answer{
 		kind: refused, status: e.HTTPStatusCode, code: string(e.Code), declineCode: string(e.DeclineCode), param: e.Param,
 		request: e.RequestID, charge: e.ChargeID,

@@ -129,9 +129,5 @@ func answerOfError(e *stripe.Error) *answer {
 	if e == nil {
 		return &answer{kind: card}
 	}
-	a := &answer{kind: card, code: string(e.Code), declineCode: string(e.DeclineCode)}
-	if e.Code == stripe.ErrorCodeAuthenticationRequired || a.declineCode == "authentication_required" {
-		a.kind = owner
-	}
-	return a
+	return answerTo(e)
 }

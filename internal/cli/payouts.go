@@ -60,7 +60,7 @@ func (a *app) payoutsMark() *cobra.Command {
 	f := c.Flags()
 	f.StringVar(&seller, "seller", "", "address of the seller")
 	f.StringVar(&p.Month, "month", "", "the month that it is for, YYYY-MM in UTC")
-	f.StringVar(&p.Currency, "currency", "", "usd or eur")
+	f.StringVar(&p.Currency, "currency", "", "as toll payouts list shows it, such as usd")
 	f.StringVar(&cents, "amount-cents", "", "what was paid, in cents")
 	f.StringVar(&p.Note, "note", "", "anything to find it again by, such as a bank reference")
 	f.StringVar(&p.ID, "id", "", "UUID under which a repeat finds this payout; default a new one")

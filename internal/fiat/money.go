@@ -13,32 +13,12 @@ import (
 	"github.com/tollhq/toll/internal/store"
 )
 
-// Owed is what one seller is owed of a month in a currency. Refunded and Disputed are what went back in the month, and Due is
-// negative when too much was paid out.
-type Owed struct {
-	Seller   toll.Address `json:"seller"`
-	Month    string       `json:"month"` // YYYY-MM in UTC
-	Currency string       `json:"currency"`
-	Orders   int64        `json:"orders"`
-	Charged  toll.Cents   `json:"charged"`
-	Refunded toll.Cents   `json:"refunded"`
-	Disputed toll.Cents   `json:"disputed"`
-	Fees     toll.Cents   `json:"fees"` // of the processor
-	PaidOut  toll.Cents   `json:"paidOut"`
-	Due      toll.Cents   `json:"due"`
-}
+// Owed is what one seller is owed of a month in a currency.
+type Owed = card.Owed
 
 // OwedOf returns what is owed of a month, YYYY-MM in UTC, by seller and currency.
 func OwedOf(ctx context.Context, q store.Querier, month string) ([]Owed, error) {
-	sums, err := card.OwedOf(ctx, q, month)
-	all := make([]Owed, len(sums))
-	for i, o := range sums {
-		all[i] = Owed{
-			o.Seller, o.Month, o.Currency, o.Orders, toll.Cents(o.Charged), toll.Cents(o.Refunded), toll.Cents(o.Disputed), toll.Cents(o.Fees),
-			toll.Cents(o.PaidOut), toll.Cents(o.Due()),
-		}
-	}
-	return all, err
+	return card.OwedOf(ctx, q, month)
 }
 
 // Payout is money that the operator paid to a seller by other means.
@@ -58,15 +38,18 @@ var ErrNotOwed = errors.New("the seller is owed less")
 // maxNote bounds the note of a payout, in bytes.
 const maxNote = 1000
 
-var months = regexp.MustCompile(`^[0-9]{4}-(0[1-9]|1[0-2])$`)
+var (
+	months     = regexp.MustCompile(`^[0-9]{4}-(0[1-9]|1[0-2])$`)
+	currencies = regexp.MustCompile(`^[a-z]{3}$`) // that in which the account is paid, which may be any
+)
 
 // MarkPayout records a payout. A repeat with its id changes nothing. Errors: faults of the members, [ErrNotOwed] unless beyond.
 func MarkPayout(ctx context.Context, st *store.Store, p Payout, beyond bool) error {
 	switch {
 	case !months.MatchString(p.Month):
 		return fmt.Errorf("the month must have the form YYYY-MM; got %q", p.Month)
-	case p.Currency != "usd" && p.Currency != "eur":
-		return fmt.Errorf("the currency must be usd or eur; got %q", p.Currency)
+	case !currencies.MatchString(p.Currency):
+		return fmt.Errorf("the currency must be three lower-case letters; got %q", p.Currency)
 	case p.Cents < 1 || p.Cents > toll.MaxCents:
 		return fmt.Errorf("the amount must be 1 to %s cents; got %s", toll.MaxCents, p.Cents)
 	case len(p.Note) > maxNote:
