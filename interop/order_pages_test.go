@@ -63,6 +63,8 @@ func TestPagesOfOrders(t *testing.T) {
 		b.press("Approve")
 		b.read("The shop at /thanks")
 		paid(framed.OrderID)
+		b.visit(framed.Result.URL+"x", http.StatusNotFound)
+		b.look("order wrong link")
 		b.visit(framed.Result.URL, http.StatusOK)
 		b.look("order paid")
 
@@ -74,6 +76,11 @@ func TestPagesOfOrders(t *testing.T) {
 		b.press("Pay on the page of the card processor")
 		b.read("Pay 5.00 USD by card")
 		b.look("order hosted")
+		b.press("Pay 5.00 USD by card")
+		b.read("Number of a test card")
+		b.press("Back")
+		b.read("The shop at /basket")
+		b.visit(hosted.Result.URL, http.StatusOK)
 		b.press("Pay 5.00 USD by card")
 		b.fillCard("4242 4242 4242 4242", "Pay")
 		b.read("The shop at /thanks")
@@ -87,10 +94,20 @@ func TestPagesOfOrders(t *testing.T) {
 		b.read("Continue to the card page")
 		b.look("enrol")
 		b.press("Continue to the card page")
+		b.press("Back")
+		b.read("No card is enrolled yet")
+		b.look("enrol not yet")
+		b.press("Continue to the card page")
 		b.fillCard("4000 0027 6000 3184", "Save a card")
 		b.press("Approve")
 		b.read("The card is enrolled")
 		b.look("enrolled")
+		for range 4 {
+			b.visit(s.url+"/cards/enroll", http.StatusOK)
+			b.press("Continue to the card page")
+		}
+		b.read("Too many cards were tried")
+		b.look("enrol too often")
 
 		// Its bank wants a payment confirmed, which is another order on a page.
 		cards, err := buyer.PaymentMethods(ctx, client.OfProvider(toll.ProviderCard))

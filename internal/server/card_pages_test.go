@@ -8,8 +8,10 @@ import (
 	"html"
 	"log/slog"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"os"
+	"path"
 	"path/filepath"
 	"regexp"
 	"strconv"
@@ -22,6 +24,7 @@ import (
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/client"
 	"github.com/tollhq/toll/internal/card/double"
+	"github.com/tollhq/toll/internal/fiat"
 	"github.com/tollhq/toll/internal/server"
 	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/internal/store/storetest"
@@ -46,12 +49,16 @@ type cardShop struct {
 	plan          toll.PlanID
 }
 
-func newCardShop(t *testing.T) *cardShop {
+func newCardShop(t *testing.T, cards ...fiat.Config) *cardShop {
 	t.Helper()
+	var card fiat.Config
+	if len(cards) > 0 {
+		card = cards[0]
+	}
 	c := &cardShop{t: t, log: &syncBuffer{}, data: storetest.Dir(t)}
 	ln := listenAnywhere(t)
 	c.s, c.url = startOn(t, server.Config{
-		Data: c.data, Listen: ln.Addr().String(), TrustedProxies: "127.0.0.1", Log: slog.New(slog.NewTextHandler(c.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
+		Card: card, Data: c.data, Listen: ln.Addr().String(), TrustedProxies: "127.0.0.1", Log: slog.New(slog.NewTextHandler(c.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 		Clock: func() time.Time { return time.Now().Add(time.Duration(c.ahead.Load())) },
 	}, ln)
 	c.owner, c.holder = keys(t, c.s)
@@ -650,6 +657,66 @@ func TestEnrollPage_Refusals(t *testing.T) {
 	back = c.backOfSetup()
 	c.ahead.Store(int64(40 * time.Minute))
 	reads(t, v.get(back), http.StatusOK, "<h1>No card is enrolled</h1>", "The page ended before a card was saved.", "Continue to the card page")
+}
+
+// What a page says while the processor is away, after its page has expired, and on a service that sells nothing by card.
+func TestPagesWithoutPayment(t *testing.T) {
+	d, err := double.New(double.Options{SecretKey: "sk_test_pages0123456789"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	stripe := httptest.NewServer(d.Handler())
+	t.Cleanup(func() { d.Close(); stripe.Close() })
+	c := newCardShop(t, fiat.Config{SecretKey: "sk_test_pages0123456789", URL: stripe.URL})
+	v := newVisitor(t, c.url)
+	id, page := c.order(client.CheckoutParams{CancelURL: cancelURL}) // no publishable key: no frame
+	linkOf(t, v.get(page))
+	fault := func(f double.Fault) {
+		t.Helper()
+		if err := d.Fault(f); err != nil {
+			t.Fatal(err)
+		}
+	}
+	fault(double.Fault{Kind: "500", Count: 1000})
+	res := v.get(page)
+	reads(t, res, http.StatusServiceUnavailable, "<h1>The card processor does not answer</h1>", "Try again", page[:50])
+	if res.header.Get("Retry-After") == "" {
+		t.Errorf("%v", res.header)
+	}
+	if res := v.post(page, url.Values{}); res.status != http.StatusSeeOther {
+		t.Errorf("a form: %d", res.status)
+	}
+	enroll := newVisitor(t, c.url)
+	reads(t, enroll.submit(formOf(t, enroll.signIn(enroll.get("/cards/enroll"), c.holder.Key))), http.StatusServiceUnavailable, "Try again")
+	fault(double.Fault{Kind: "clear"})
+	to, _ := linkOf(t, v.get(page))
+
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, stripe.URL+"/v1/checkout/sessions/"+path.Base(to)+"/expire", http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Authorization", "Bearer sk_test_pages0123456789")
+	req.Header.Set("Stripe-Version", double.Version)
+	answer, err := http.DefaultClient.Do(req)
+	if err != nil || answer.StatusCode != http.StatusOK {
+		t.Fatalf("%+v, %v", answer, err)
+	}
+	_ = answer.Body.Close()
+	for range 2 {
+		res := v.get(page)
+		reads(t, res, http.StatusOK, "<h1>The order is not paid</h1>", "The page has expired without a payment.", `href="`+cancelURL+`"`)
+		if strings.Contains(res.body, "/c/pay/") {
+			t.Errorf("a page that has expired is linked:\n%s", mainPart.FindString(res.body))
+		}
+	}
+	if c.status(id) != toll.OrderFailed {
+		t.Errorf("the order is %s", c.status(id))
+	}
+
+	_, address := start(t, server.Config{Data: storetest.Dir(t), Card: fiat.Config{Mode: fiat.Off}})
+	for _, path := range []string{"/cards/enroll", page, page + "&x=1"} {
+		reads(t, newVisitor(t, address).get(path), http.StatusFailedDependency, "Card payments are not configured here.")
+	}
 }
 
 // pathOf returns path and query of an address.
