@@ -78,7 +78,7 @@ func (e *Events) Loops() []jobs.Loop {
 		{Name: "events.derive", Wake: e.cfg.Notes.wake, Gather: gatherTime, Rest: dutyRest, Turn: e.derive},
 		{Name: "events.repair", Every: lapTime, Rest: dutyRest, Turn: jobs.Sweep(e.repair)},
 		{Name: "events.deliver", Every: deliverEvery, Wake: e.sender.wake, Turn: jobs.Do(e.sender.turn), End: e.sender.end},
-		{Name: "events.streams", Every: hubEvery, Wake: e.hub.wake, Turn: jobs.Do(e.hub.turn), End: e.hub.end},
+		{Name: "events.streams", Every: hubEvery, Wake: e.hub.wake, Turn: jobs.Do(e.hub.turn), End: func(context.Context) error { e.EndStreams(); return nil }},
 		{Name: "events.expire", Every: sweepEvery, Turn: jobs.Do(e.expire)},
 		{Name: "events.forget", Every: sweepEvery, Turn: jobs.Sweep(e.forget)},
 	}

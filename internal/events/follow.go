@@ -26,19 +26,27 @@ type hub struct {
 	e    *Events
 	wake jobs.Signal
 
-	mu      sync.Mutex
-	all     int
-	streams map[toll.Address]map[*Stream]struct{}
-	ended   bool
+	mu        sync.Mutex
+	all       int
+	audiences map[toll.Address]*audience
+
+	end   sync.Once
+	ended chan struct{} // all streams end, and those to come
+}
+
+// audience are the live streams of an address.
+type audience struct {
+	last    int64 // length of what they follow, as the hub saw it
+	streams map[*Stream]struct{}
 }
 
 func newHub(e *Events) *hub {
-	return &hub{e: e, wake: jobs.NewSignal(), streams: map[toll.Address]map[*Stream]struct{}{}}
+	return &hub{e: e, wake: jobs.NewSignal(), audiences: map[toll.Address]*audience{}, ended: make(chan struct{})}
 }
 
 func (h *hub) turn(ctx context.Context) error {
 	h.mu.Lock()
-	principals := slices.Collect(maps.Keys(h.streams))
+	principals := slices.Collect(maps.Keys(h.audiences))
 	h.mu.Unlock()
 	if len(principals) == 0 {
 		return nil
@@ -47,72 +55,62 @@ func (h *hub) turn(ctx context.Context) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for p, n := range last {
-		for s := range h.streams[p] {
-			s.tell(n)
+		if a := h.audiences[p]; a != nil && n > a.last {
+			a.last = n
+			for s := range a.streams {
+				s.tell()
+			}
 		}
 	}
 	return err
 }
 
-// end ends all streams, and those to come.
-func (h *hub) end(context.Context) error {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.ended = true
-	for _, streams := range h.streams {
-		for s := range streams {
-			s.finish()
-		}
-	}
-	return nil
-}
-
 // EndStreams ends all live streams: the process is going to stop, and they would keep it.
-func (e *Events) EndStreams() { _ = e.hub.end(context.Background()) } // it has no error
+func (e *Events) EndStreams() { e.hub.end.Do(func() { close(e.hub.ended) }) }
 
 // Stream is a live stream of events. It is used by one goroutine.
 type Stream struct {
 	e         *Events
 	principal toll.Address
 	at        int64
-
-	mu    sync.Mutex
-	known int64
-	news  chan struct{}
-	over  chan struct{}
-	done  bool
+	news      chan struct{} // there may be events behind at
 }
 
 // Follow begins a live stream behind the event with the id after, which may also be a sequence as decimal digits; "" begins
 // behind the newest one. Errors: [toll.CodeRateLimited] when the address has too many streams;
 // an id that is not in the stream is [toll.CodeBadRequest].
 func (e *Events) Follow(ctx context.Context, principal toll.Address, after string) (*Stream, error) {
-	last, err := store.LastSequences(ctx, e.st, []toll.Address{principal})
+	lengths, err := store.LastSequences(ctx, e.st, []toll.Address{principal})
 	if err != nil {
 		return nil, err
 	}
-	s := &Stream{e: e, principal: principal, at: last[principal], known: last[principal], news: make(chan struct{}, 1), over: make(chan struct{})}
+	last := lengths[principal]
+	s := &Stream{e: e, principal: principal, at: last, news: make(chan struct{}, 1)}
 	if after != "" {
-		if s.at, err = e.position(ctx, principal, after, s.known); err != nil {
+		if s.at, err = e.position(ctx, principal, after, last); err != nil {
 			return nil, err
 		}
 	}
 	h := e.hub
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	switch {
-	case h.ended:
+	a := h.audiences[principal]
+	if a == nil {
+		a = &audience{last: last, streams: map[*Stream]struct{}{}}
+	}
+	select {
+	case <-h.ended:
 		return nil, toll.NewError(toll.CodeUnavailable)
-	case len(h.streams[principal]) >= MaxStreams || h.all >= maxStreamsInAll:
+	default:
+	}
+	if len(a.streams) >= MaxStreams || h.all >= maxStreamsInAll {
 		return nil, toll.Errorf(toll.CodeRateLimited, "There are too many event streams.").WithHint("Close a stream that nobody reads; GET /events reads in pages.")
 	}
-	if h.streams[principal] == nil {
-		h.streams[principal] = map[*Stream]struct{}{}
-	}
-	h.streams[principal][s] = struct{}{}
+	h.audiences[principal] = a
+	a.streams[s] = struct{}{}
 	h.all++
-	if s.at < s.known {
-		s.tell(s.known)
+	if s.at < max(last, a.last) {
+		s.tell()
 	}
 	return s, nil
 }
@@ -122,35 +120,24 @@ func (s *Stream) Close() {
 	h := s.e.hub
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	streams := h.streams[s.principal]
-	if _, ok := streams[s]; !ok {
+	a := h.audiences[s.principal]
+	if a == nil {
 		return
 	}
-	delete(streams, s)
-	h.all--
-	if len(streams) == 0 {
-		delete(h.streams, s.principal)
+	if _, ok := a.streams[s]; ok {
+		delete(a.streams, s)
+		h.all--
+	}
+	if len(a.streams) == 0 {
+		delete(h.audiences, s.principal)
 	}
 }
 
-func (s *Stream) tell(n int64) {
-	s.mu.Lock()
-	s.known = max(s.known, n)
-	fresh := s.known > s.at
-	s.mu.Unlock()
-	if fresh {
-		select {
-		case s.news <- struct{}{}:
-		default:
-		}
-	}
-}
-
-// finish is called under the lock of the hub.
-func (s *Stream) finish() {
-	if !s.done {
-		s.done = true
-		close(s.over)
+// tell says that there may be events.
+func (s *Stream) tell() {
+	select {
+	case s.news <- struct{}{}:
+	default:
 	}
 }
 
@@ -159,31 +146,32 @@ func (s *Stream) finish() {
 func (s *Stream) Next(ctx context.Context, wait time.Duration) (events []*toll.Event, over bool, err error) {
 	t := time.NewTimer(wait)
 	defer t.Stop()
-	select {
-	case <-s.news:
-	case <-t.C:
-		return nil, false, nil
-	case <-s.over:
-		return nil, true, nil
-	case <-ctx.Done():
-		return nil, true, nil
-	}
-	rows, err := store.EventsAfter(ctx, s.e.st, s.principal, s.at, followBatch)
-	if err != nil {
-		s.tell(0) // there may be more than was read
-		return nil, false, err
-	}
-	for _, row := range rows {
-		ev, err := s.e.event(ctx, row)
+	for len(events) == 0 {
+		select {
+		case <-s.news:
+		case <-t.C:
+			return nil, false, nil
+		case <-s.e.hub.ended:
+			return nil, true, nil
+		case <-ctx.Done():
+			return nil, true, nil
+		}
+		rows, err := store.EventsAfter(ctx, s.e.st, s.principal, s.at, followBatch)
+		if err != nil || len(rows) == followBatch {
+			s.tell() // there may be more than was read
+		}
 		if err != nil {
 			return nil, false, err
 		}
-		events = append(events, ev)
-		s.mu.Lock()
-		s.at = row.Sequence
-		s.mu.Unlock()
+		for _, row := range rows {
+			ev, err := s.e.event(ctx, row)
+			if err != nil {
+				return nil, false, err
+			}
+			events = append(events, ev)
+			s.at = row.Sequence
+		}
 	}
-	s.tell(0)
 	return events, false, nil
 }
 
