@@ -428,9 +428,8 @@ var skips = map[string]string{
 // goroutines are the files outside of internal/jobs that start goroutines or have tickers, with what for. What goes on in the
 // background of the service is a [jobs.Loop], so that one shutdown ends it, and the operator sees it.
 var goroutines = map[string]string{
-	"internal/server/server.go":             "listeners",
+	"internal/server/serve.go":              "listeners",
 	"internal/cli/serve.go":                 "listeners",
-	"internal/cli/gate.go":                  "listeners",
 	"internal/cli/dev.go":                   "listeners",
 	"internal/cli/login.go":                 "the listener of one sign-in",
 	"internal/pace/unread.go":               "the time of one connection",

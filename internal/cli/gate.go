@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -16,6 +15,7 @@ import (
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/client"
 	"github.com/tollhq/toll/internal/pace"
+	"github.com/tollhq/toll/internal/server"
 	"github.com/tollhq/toll/paid"
 	"github.com/tollhq/toll/x402"
 )
@@ -156,27 +156,7 @@ func serveGate(ctx context.Context, ln net.Listener, proxy http.Handler, queue *
 		ReadHeaderTimeout: pace.Patience,
 		IdleTimeout:       2 * time.Minute,
 	}
-	return serveUntil(ctx, h, pace.Listen(ln, pace.Patience, pace.MinRate), 20*time.Second, queue.Drain)
-}
-
-// serveUntil serves until ctx ends. What is running then, and what comes last, ends within the grace.
-func serveUntil(
-	ctx context.Context, h *http.Server, ln net.Listener, grace time.Duration, last ...func(context.Context) error,
-) error {
-	failed := make(chan error, 1)
-	go func() { failed <- h.Serve(ln) }()
-	select {
-	case err := <-failed:
-		return err
-	case <-ctx.Done():
-	}
-	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace)
-	defer cancel()
-	err := h.Shutdown(end)
-	for _, f := range last {
-		err = errors.Join(err, f(end))
-	}
-	return err
+	return server.ServeUntil(ctx, h, pace.Listen(ln, pace.Patience, pace.MinRate), 20*time.Second, queue.Drain)
 }
 
 // callerAddress returns the address of the account whose API key is used, which is that of its

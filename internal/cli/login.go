@@ -18,6 +18,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/client"
+	"github.com/tollhq/toll/internal/server"
 )
 
 const (
@@ -144,7 +145,7 @@ func (a *app) askPerson(ctx context.Context, service *client.Client, noBrowser b
 	in := client.NewSignIn("http://"+ln.Addr().String()+"/callback", signInClient)
 	codes := make(chan string, 1)
 	s := &http.Server{Handler: callback(in, ln.Addr().String(), codes), ReadTimeout: 10 * time.Second, WriteTimeout: 10 * time.Second, MaxHeaderBytes: 16 << 10}
-	end := background(ctx, func(ctx context.Context) error { return serveUntil(ctx, s, ln, time.Second) })
+	end := background(ctx, func(ctx context.Context) error { return server.ServeUntil(ctx, s, ln, time.Second) })
 	defer func() { _ = end() }() // the page has its answer, or nobody waits for it
 
 	page := in.URL(service)

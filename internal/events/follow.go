@@ -58,7 +58,7 @@ func (h *hub) turn(ctx context.Context) error {
 		if a := h.audiences[p]; a != nil && n > a.last {
 			a.last = n
 			for s := range a.streams {
-				s.tell()
+				s.news.Fire()
 			}
 		}
 	}
@@ -73,7 +73,7 @@ type Stream struct {
 	e         *Events
 	principal toll.Address
 	at        int64
-	news      chan struct{} // there may be events behind at
+	news      jobs.Signal // there may be events behind at
 }
 
 // Follow begins a live stream behind the event with the id after, which may also be a sequence as decimal digits; "" begins
@@ -85,7 +85,7 @@ func (e *Events) Follow(ctx context.Context, principal toll.Address, after strin
 		return nil, err
 	}
 	last := lengths[principal]
-	s := &Stream{e: e, principal: principal, at: last, news: make(chan struct{}, 1)}
+	s := &Stream{e: e, principal: principal, at: last, news: jobs.NewSignal()}
 	if after != "" {
 		if s.at, err = e.position(ctx, principal, after, last); err != nil {
 			return nil, err
@@ -110,7 +110,7 @@ func (e *Events) Follow(ctx context.Context, principal toll.Address, after strin
 	a.streams[s] = struct{}{}
 	h.all++
 	if s.at < max(last, a.last) {
-		s.tell()
+		s.news.Fire()
 	}
 	return s, nil
 }
@@ -133,14 +133,6 @@ func (s *Stream) Close() {
 	}
 }
 
-// tell says that there may be events.
-func (s *Stream) tell() {
-	select {
-	case s.news <- struct{}{}:
-	default:
-	}
-}
-
 // Next returns the next events, at most 50, as soon as there is one; none when the time is over first; over when the process is
 // going to stop.
 func (s *Stream) Next(ctx context.Context, wait time.Duration) (events []*toll.Event, over bool, err error) {
@@ -158,7 +150,7 @@ func (s *Stream) Next(ctx context.Context, wait time.Duration) (events []*toll.E
 		}
 		rows, err := store.EventsAfter(ctx, s.e.st, s.principal, s.at, followBatch)
 		if err != nil || len(rows) == followBatch {
-			s.tell() // there may be more than was read
+			s.news.Fire() // there may be more than was read
 		}
 		if err != nil {
 			return nil, false, err

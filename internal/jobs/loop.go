@@ -54,13 +54,13 @@ type Loop struct {
 	End func(ctx context.Context) error
 }
 
-// Signal wakes a loop. Calls before the next turn count as one.
+// Signal wakes a loop, or one other reader. Calls before it wakes count as one.
 type Signal chan struct{}
 
-// NewSignal returns a signal for one loop.
+// NewSignal returns a signal for one reader.
 func NewSignal() Signal { return make(Signal, 1) }
 
-// Fire wakes the loop. It does not block.
+// Fire wakes the reader. It does not block.
 func (s Signal) Fire() {
 	select {
 	case s <- struct{}{}:

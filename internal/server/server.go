@@ -3,8 +3,6 @@ package server
 import (
 	"context"
 	"errors"
-	"log/slog"
-	"net"
 	"net/http"
 	"time"
 
@@ -20,7 +18,6 @@ import (
 	"github.com/tollhq/toll/internal/metrics"
 	"github.com/tollhq/toll/internal/oauth"
 	"github.com/tollhq/toll/internal/outbound"
-	"github.com/tollhq/toll/internal/pace"
 	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/x402"
 )
@@ -235,55 +232,6 @@ func (s *Server) ready(context.Context) map[string]string {
 		checks["database"] = "failing"
 	}
 	return checks
-}
-
-// Serve answers requests on the listener until ctx ends. Then it takes no more, lets those in flight finish, settles in
-// the queue included, and returns nil; what takes longer than 18 s is cut off, and is an error. It also ends, with
-// [store.ErrFlush], when the disk can no longer be trusted. Close comes after.
-func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
-	h := api.NewServer(s.handler)
-	h.ErrorLog = slog.NewLogLogger(s.cfg.Log.Handler(), slog.LevelDebug)
-	h.RegisterOnShutdown(s.checkout.StopWaiting)
-	h.RegisterOnShutdown(s.events.EndStreams)
-	ctx, stop := context.WithCancelCause(ctx)
-	defer stop(nil)
-	go func() {
-		select {
-		case <-s.base.store.Failed():
-			stop(store.ErrFlush)
-		case <-ctx.Done():
-		}
-	}()
-	err := serve(ctx, h, api.Listen(pace.Listen(ln, pace.Patience, pace.MinRate)), drainTime)
-	if errors.Is(context.Cause(ctx), store.ErrFlush) {
-		err = errors.Join(store.ErrFlush, err)
-	}
-	return err
-}
-
-// ServeMetrics is [Server.Serve] for the operator's own listener.
-func (s *Server) ServeMetrics(ctx context.Context, ln net.Listener) error {
-	return serve(ctx, &http.Server{Handler: s.Metrics(), ReadHeaderTimeout: 5 * time.Second, WriteTimeout: 30 * time.Second}, ln, drainTime)
-}
-
-func serve(ctx context.Context, h *http.Server, ln net.Listener, most time.Duration) error {
-	failed := make(chan error, 1)
-	go func() { failed <- h.Serve(ln) }()
-	select {
-	case err := <-failed:
-		return err
-	case <-ctx.Done():
-	}
-	drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), most)
-	defer cancel()
-	err := h.Shutdown(drain)
-	if err != nil {
-		err = errors.Join(err, h.Close())
-	}
-	if e := <-failed; !errors.Is(e, http.ErrServerClosed) {
-		err = errors.Join(err, e)
-	}
-	return err
 }
 
 // Close ends the work in the background, empties the queue of the ledger and closes the database. Callers have stopped
