@@ -43,9 +43,21 @@ const captureNow = string(stripe.PaymentIntentCaptureMethodAutomatic)
 var withMoves = []*string{stripe.String("latest_charge.balance_transaction")}
 
 // step does the next step of an open payment. again is the time after which another look is of use,
-// and 0 when the next step can be done at once. Errors: errChanged, [*answer], those of the
+// and 0 when the next step can be done at once. The order of a payment that Stripe does not have any
+// more fails: it may be a double whose state was lost. Errors: errChanged, [*answer], those of the
 // database.
 func (r *Rail) step(ctx context.Context, p *store.CardPayment, d *details) (again time.Duration, err error) {
+	again, err = r.stepOf(ctx, p, d)
+	if a, ok := errors.AsType[*answer](err); ok && a.kind == missing {
+		r.log.Error("alarm: the card processor does not have a payment any more; the order fails", "order", p.OrderID, "state", p.State)
+		return 0, r.settle(ctx, p, evidence{failure: &failure{
+			Code: toll.CodeCheckoutFailed, Reason: "The card processor does not know the payment any more.",
+		}})
+	}
+	return again, err
+}
+
+func (r *Rail) stepOf(ctx context.Context, p *store.CardPayment, d *details) (again time.Duration, err error) {
 	switch State(p.State) {
 	case Created:
 		return 0, r.prepareAttempt(ctx, p, d)

@@ -2,9 +2,12 @@ package card_test
 
 import (
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/card/double"
 	"github.com/tollhq/toll/internal/checkout"
 )
 
@@ -40,4 +43,32 @@ func TestPage_EndedMeanwhile(t *testing.T) {
 			s.Fatal(alarms)
 		}
 	})
+}
+
+// A payment that the processor does not have any more, as after a restored sandbox, fails its order.
+func TestForgottenPayment(t *testing.T) {
+	for _, what := range []string{"page", "charge"} {
+		t.Run(what, func(t *testing.T) {
+			each(t, func(s *scene) {
+				s.others = true // the double keeps what it hides
+				id, p := "", s.plan()
+				if what == "page" {
+					id = s.order(p)
+				}
+				s.put(func(r *http.Request, next http.RoundTripper) (*http.Response, error) {
+					r.URL.Path = strings.NewReplacer("/pi_", "/pi_gone", "/cs_test_", "/cs_test_gone").Replace(r.URL.Path)
+					return next.RoundTrip(r)
+				})
+				if what == "charge" {
+					d := s.delegation(s.card("pm_card_visa"), 1000)
+					s.fault(double.Fault{Kind: "processing"})
+					s.code(s.at().topUp(p, d, ""), toll.CodeTopUpRefused)
+					id = s.lastOrder()
+				}
+				s.decided(id, 2*time.Minute)
+				s.failed(id, toll.CodeCheckoutFailed)
+				s.put(nil)
+			})
+		})
+	}
 }

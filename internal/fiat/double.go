@@ -26,9 +26,10 @@ const (
 
 // doubleSetting is what the double has from the first start on.
 type doubleSetting struct {
-	Key    string `json:"key"`    // secret key
-	Secret string `json:"secret"` // of its webhooks
-	Listen string `json:"listen"` // host:port, so that pages which are open survive a restart
+	Key     string `json:"key"`     // secret key
+	Secret  string `json:"secret"`  // of its webhooks
+	Account string `json:"account"` // stays the same when its file is lost, as after a restored backup
+	Listen  string `json:"listen"`  // host:port, so that pages which are open survive a restart
 }
 
 // runningDouble is the double of Stripe in this process, on a loopback listener of its own.
@@ -55,7 +56,7 @@ func startDouble(ctx context.Context, listen string, deps *Deps) (*runningDouble
 	d := &runningDouble{url: "http://" + ln.Addr().String()}
 	d.keys = keys{secret: set.Key, publishable: "pk_test_double", webhook: []string{set.Secret}}
 	o := double.Options{
-		Now: deps.Machine, File: filepath.Join(deps.Data, doubleFile), SecretKey: set.Key, PublicURL: d.url,
+		Now: deps.Machine, File: filepath.Join(deps.Data, doubleFile), SecretKey: set.Key, Account: set.Account, PublicURL: d.url,
 		Webhooks: []double.Webhook{{URL: deps.Listen + deps.Webhook, Secrets: []string{set.Secret}}}, Logger: deps.Log,
 	}
 	deps.Jobs.Start(jobs.Loop{Name: "card.double", Every: lookAgain, Turn: jobs.Do(func(ctx context.Context) error { return serveDouble(ctx, ln, o) })})
@@ -97,7 +98,7 @@ func listenOn(ctx context.Context, wanted, last string) (net.Listener, error) {
 func (d *Deps) doubleSetting(ctx context.Context) (set doubleSetting, err error) {
 	sealed, err := store.Setting(ctx, d.Store, settingDouble)
 	if errors.Is(err, store.ErrNotFound) {
-		set = doubleSetting{Key: "sk_test_" + random(), Secret: "whsec_" + random()}
+		set = doubleSetting{Key: "sk_test_" + random(), Secret: "whsec_" + random(), Account: "acct_" + random()[:16]}
 		return set, d.putDouble(ctx, set)
 	}
 	if err != nil {

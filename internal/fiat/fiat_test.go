@@ -124,6 +124,21 @@ func TestDouble(t *testing.T) {
 		t.Errorf("%s at %s, was at %s", second.State(), second.Double(), first.Double())
 	}
 	stop()
+	// A backup has the database alone: after it is restored the account is the same, and empty.
+	if err := w.deps.Store.Tx(t.Context(), func(tx *store.Tx) error {
+		_, err := store.EnsureCardCustomer(t.Context(), tx, &store.CardCustomer{Owner: toll.Address{1}, RowID: toll.NewUUID(), CreatedAt: time.Now()})
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(filepath.Join(w.deps.Data, doubleFile)); err != nil {
+		t.Fatal(err)
+	}
+	third, stop, err := w.start(Config{})
+	if err != nil || third.State() != "ok" {
+		t.Fatalf("without the file of the double: %v", err)
+	}
+	stop()
 	files, err := filepath.Glob(filepath.Join(w.deps.Data, "*"))
 	if err != nil || len(files) < 2 {
 		t.Fatal(files, err)

@@ -29,6 +29,9 @@ type Options struct {
 	// set it where others can reach the handler.
 	SecretKey string
 
+	// Account is the id of a new account, acct_…; empty means a random one.
+	Account string
+
 	// RestrictedKeys are keys that start with rk_test_, each with its permissions, such as
 	// "customer_write" or "event_read".
 	RestrictedKeys map[string][]string
@@ -103,7 +106,7 @@ func New(opts Options) (*Double, error) {
 	if opts.SecretKey != "" && !strings.HasPrefix(opts.SecretKey, "sk_test_") {
 		return nil, errors.New("the secret key of the double must start with sk_test_")
 	}
-	st, err := load(opts.File, opts.Now().Unix())
+	st, err := load(opts.File, opts.Account, opts.Now().Unix())
 	if err != nil {
 		return nil, err
 	}

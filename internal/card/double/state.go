@@ -2,6 +2,7 @@ package double
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/rand"
 	"encoding/hex"
 	"encoding/json"
@@ -202,8 +203,8 @@ func (s *state) hide(id string) *hidden {
 }
 
 // load reads the state of a file; an empty name or a missing file gives a new state.
-func load(file string, now int64) (*state, error) {
-	s := &state{Account: newID("acct_", 16), Created: now, FingerprintKey: newID("", 32)}
+func load(file, account string, now int64) (*state, error) {
+	s := &state{Account: cmp.Or(account, newID("acct_", 16)), Created: now, FingerprintKey: newID("", 32)}
 	s.index, s.encoded, s.Hidden = map[string]row{}, map[string][]byte{}, map[string]*hidden{}
 	if file != "" {
 		b, err := os.ReadFile(file)
