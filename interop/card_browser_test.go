@@ -29,27 +29,34 @@ func (s *service) fiveDollars(t *testing.T, agentURL string) (toll.PlanID, toll.
 		t.Fatal(err)
 	}
 	r, err := s.client(s.builder).RegisterAgentWithPlan(t.Context(), client.AgentParams{
-		Metadata: toll.Metadata{Name: "Agent"}, API: toll.AgentAPI{Endpoints: toll.EndpointList{{Verb: "POST", URL: agentURL}}},
-	}, client.PlanParams{Metadata: toll.Metadata{Name: "Five dollars"}, Price: price, Credits: toll.CreditsDynamic(100, 1, 100)})
+		Metadata: toll.Metadata{Name: "Agent"},
+		API:      toll.AgentAPI{Endpoints: toll.EndpointList{{Verb: "POST", URL: agentURL}}},
+	}, client.PlanParams{
+		Metadata: toll.Metadata{Name: "Five dollars"}, Price: price, Credits: toll.CreditsDynamic(100, 1, 100),
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return r.PlanID, r.AgentID
 }
 
-// The card rail from an empty data directory, as people and agents use it: a card is enrolled in a browser with 3-D Secure, an agent spends
-// within a limit of 17.00 until the fourth purchase does not fit, and half of an order is refunded. In the end the audit of the
-// books, the lists and the double of Stripe tell the same.
+// The card rail from an empty data directory, as people and agents use it: a card is enrolled in a
+// browser with 3-D Secure, an agent spends within a limit of 17.00 until the fourth purchase does
+// not fit, and half of an order is refunded. In the end the audit of the books, the lists and the
+// double of Stripe tell the same.
 func TestCardsInABrowser(t *testing.T) {
 	inBrowser(t, func(b *browser) {
 		ctx := b.Context()
 		s := run(b.T, servertest.Options{})
 		var handler http.Handler
-		agent := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { handler.ServeHTTP(w, r) }))
+		agent := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			handler.ServeHTTP(w, r)
+		}))
 		b.Cleanup(agent.Close)
 		plan, id := s.fiveDollars(b.T, agent.URL+"/ask")
 		var runs atomic.Int64
-		handler = paid.Handler(s.client(s.builder), content(&runs), paid.PublicURL(agent.URL), paid.Plan(plan), paid.Agent(id), paid.Credits(80))
+		handler = paid.Handler(s.client(s.builder), content(&runs),
+			paid.PublicURL(agent.URL), paid.Plan(plan), paid.Agent(id), paid.Credits(80))
 
 		// The buyer enrols a card.
 		b.begin(false)
@@ -60,7 +67,11 @@ func TestCardsInABrowser(t *testing.T) {
 			b.Fatalf("%+v, %v", cards, err)
 		}
 		limit, err := buyer.CreateDelegation(ctx, client.DelegationParams{
-			Provider: toll.ProviderCard, PaymentMethodID: cards[0].ID, SpendingLimit: 1700, Lifetime: 24 * time.Hour, Currency: "usd",
+			Provider:        toll.ProviderCard,
+			PaymentMethodID: cards[0].ID,
+			SpendingLimit:   1700,
+			Lifetime:        24 * time.Hour,
+			Currency:        "usd",
 		})
 		if err != nil {
 			b.Fatal(err)
@@ -69,11 +80,13 @@ func TestCardsInABrowser(t *testing.T) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		if inner, err := x402.DecodeToken(token.AccessToken); err != nil || inner.Accepted == nil || inner.Accepted.Scheme != x402.Default.SchemeCard() {
+		inner, err := x402.DecodeToken(token.AccessToken)
+		if err != nil || inner.Accepted == nil || inner.Accepted.Scheme != x402.Default.SchemeCard() {
 			b.Fatalf("the scheme of the token: %+v, %v", inner, err)
 		}
 
-		// 80 credits a call, 100 an order: each of three calls buys, the fourth finds 60 credits and 2.00.
+		// 80 credits a call, 100 an order: each of three calls buys, the fourth finds 60 credits
+		// and 2.00.
 		for i := range 4 {
 			req, err := http.NewRequestWithContext(ctx, http.MethodPost, agent.URL+"/ask", strings.NewReader("{}"))
 			if err != nil {
@@ -114,7 +127,9 @@ func TestCardsInABrowser(t *testing.T) {
 		}
 
 		// The seller gives half of the last order back.
-		last := slices.MaxFunc(spent, func(x, y *toll.DelegationTransaction) int { return x.CreatedAt.Compare(y.CreatedAt.Time) }).OrderID
+		last := slices.MaxFunc(spent, func(x, y *toll.DelegationTransaction) int {
+			return x.CreatedAt.Compare(y.CreatedAt.Time)
+		}).OrderID
 		if _, err := s.client(s.builder).RefundOrder(ctx, last, 250); err != nil {
 			b.Fatal(err)
 		}
@@ -157,8 +172,9 @@ func TestCardsInABrowser(t *testing.T) {
 			Charged, Refunded, Fees, Due toll.Cents
 		}
 		err = json.Unmarshal([]byte(out), &owed)
-		if err != nil || code != 0 || len(owed) != 1 || owed[0].Seller != s.builder.Address || owed[0].Orders != 3 || owed[0].Charged != 1500 ||
-			owed[0].Refunded != 250 || int64(owed[0].Fees) != sums.Fees || int64(owed[0].Due) != sums.Net {
+		if err != nil || code != 0 || len(owed) != 1 || owed[0].Seller != s.builder.Address ||
+			owed[0].Orders != 3 || owed[0].Charged != 1500 || owed[0].Refunded != 250 ||
+			int64(owed[0].Fees) != sums.Fees || int64(owed[0].Due) != sums.Net {
 			b.Errorf("toll payouts list: %d %s, %v; the double has %+v", code, out, err, sums)
 		}
 	})

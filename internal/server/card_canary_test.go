@@ -17,9 +17,10 @@ import (
 	"github.com/tollhq/toll/internal/server/servertest"
 )
 
-// T19 and I23: cards are enrolled, charged, declined, asked for their owner, refunded and disputed at debug level, with every kind of
-// error of the processor. No number of a card, client secret, key of Stripe or address of its pages is in a log line, an answer, an
-// event, the database or a backup.
+// T19 and I23: cards are enrolled, charged, declined, asked for their owner, refunded and disputed
+// at debug level, with every kind of error of the processor. No number of a card, client secret,
+// key of Stripe or address of its pages is in a log line, an answer, an event, the database or a
+// backup.
 func TestT19_I23_NoCardSecretIsLeft(t *testing.T) {
 	t.Parallel()
 	eachDatabase(t, func(t *testing.T, o servertest.Options) {
@@ -47,9 +48,12 @@ func TestT19_I23_NoCardSecretIsLeft(t *testing.T) {
 		for i, limit := range limits {
 			for _, kind := range []string{"", "cut", "500", "429"} {
 				if kind != "" {
-					c.bank.fault(double.Fault{Kind: kind, Method: http.MethodPost, Path: "/v1/payment_intents", After: kind != "429"})
+					c.bank.fault(double.Fault{
+						Kind: kind, Method: http.MethodPost, Path: "/v1/payment_intents", After: kind != "429",
+					})
 				}
-				_, _ = buyer.OrderPlan(client.WithIdempotencyKey(ctx, fmt.Sprintf("order-%d-%s", i, kind)), c.plan, client.PaidBy(limit))
+				once := client.WithIdempotencyKey(ctx, fmt.Sprintf("order-%d-%s", i, kind))
+				_, _ = buyer.OrderPlan(once, c.plan, client.PaidBy(limit))
 			}
 		}
 		// By pages, hosted and embedded, declined first.
@@ -74,8 +78,10 @@ func TestT19_I23_NoCardSecretIsLeft(t *testing.T) {
 			c.bank.fault(double.Fault{Kind: "dispute", Object: p.Charge})
 		}
 		eventually(t, "the disputes are seen", func() bool { return c.count("SELECT COUNT(*) FROM card_disputes") >= 2 })
-		for _, header := range []string{"", "t=1,v1=00", "t=" + strings.Repeat("9", 10) + ",v1=" + strings.Repeat("0", 64)} {
-			req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.services[0].URL+"/api/v1/fiat/stripe/webhook", strings.NewReader(`{"secret":"`+hookSecret+`"}`))
+		hook, future := c.services[0].URL+"/api/v1/fiat/stripe/webhook", "t=9999999999,v1="+strings.Repeat("0", 64)
+		for _, header := range []string{"", "t=1,v1=00", future} {
+			body := strings.NewReader(`{"secret":"` + hookSecret + `"}`)
+			req, err := http.NewRequestWithContext(ctx, http.MethodPost, hook, body)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -118,7 +124,8 @@ func TestT19_I23_NoCardSecretIsLeft(t *testing.T) {
 		c.services[0].Kill()
 		log += c.services[0].Log.String()
 
-		secret := regexp.MustCompile(`(?:cs_test|pi|seti)_[0-9A-Za-z]+_secret_[0-9A-Za-z]+|sk_(?:test|live)_\w+|whsec_\w+|/c/pay/cs_|/c/embed/|/c/authenticate/`)
+		secret := regexp.MustCompile(`(?:cs_test|pi|seti)_[0-9A-Za-z]+_secret_[0-9A-Za-z]+|` +
+			`sk_(?:test|live)_\w+|whsec_\w+|/c/pay/cs_|/c/embed/|/c/authenticate/`)
 		state, err := os.ReadFile(c.bank.file)
 		if err != nil || len(secret.FindAll(state, -1)) < 10 {
 			t.Fatalf("the double has no secrets to look for: %v", err)
@@ -145,7 +152,8 @@ func TestT19_I23_NoCardSecretIsLeft(t *testing.T) {
 				t.Errorf("%s holds %s…", place, found[:min(len(found), 12)])
 			}
 			for _, number := range []string{plainCard, secureCard, askingCard, emptyCard} {
-				for _, as := range []string{number, number[:4] + " " + number[4:8] + " " + number[8:12] + " " + number[12:], number[:12]} {
+				typed := strings.Join([]string{number[:4], number[4:8], number[8:12], number[12:]}, " ")
+				for _, as := range []string{number, typed, number[:12]} {
 					if bytes.Contains(content, []byte(as)) {
 						t.Errorf("%s holds the number of a card that ends in %s", place, number[12:])
 					}

@@ -17,7 +17,8 @@ import (
 	"github.com/tollhq/toll/internal/server/servertest"
 )
 
-// dies runs f again and again until the first process has killed itself at a step, and starts it again.
+// dies runs f again and again until the first process has killed itself at a step, and starts it
+// again.
 func (c *cashier) dies(stepFile, step string, f func()) {
 	c.Helper()
 	if err := os.WriteFile(stepFile, []byte(step), 0o600); err != nil {
@@ -47,8 +48,9 @@ func (c *cashier) dies(stepFile, step string, f func()) {
 	advance(c.T, c.as(c.operator), 20*time.Second) // later than whatever the dead one has leased
 }
 
-// F11: the process ends before and after each write and each call of an order, a refund and an event. After the next start the order is decided
-// although nobody asks, with one charge and one grant, or none of both.
+// F11: the process ends before and after each write and each call of an order, a refund and an
+// event. After the next start the order is decided although nobody asks, with one charge and one
+// grant, or none of both.
 func TestF11_ServiceKilledAtEachStep(t *testing.T) {
 	t.Parallel()
 	eachDatabase(t, func(t *testing.T, o servertest.Options) {
@@ -58,7 +60,12 @@ func TestF11_ServiceKilledAtEachStep(t *testing.T) {
 		stepFile := filepath.Join(t.TempDir(), "step")
 		c.services[0].Kill()
 		text, err := json.Marshal(stepped{
-			Data: c.o.Data, Database: c.o.Database, MasterKeyFile: c.o.MasterKeyFile, Listen: c.o.Listen, Stripe: c.bank.url, StepFile: stepFile,
+			Data:          c.o.Data,
+			Database:      c.o.Database,
+			MasterKeyFile: c.o.MasterKeyFile,
+			Listen:        c.o.Listen,
+			Stripe:        c.bank.url,
+			StepFile:      stepFile,
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -118,7 +125,7 @@ func TestF11_ServiceKilledAtEachStep(t *testing.T) {
 			t.Errorf("%d orders failed that wanted the owner", n)
 		}
 
-		for i, step := range []string{"card.refunding", "card.refunded"} {
+		for i, step := range []string{"card.refunding", "card.refunded", "card.adjusting"} {
 			key := once("refund " + step)
 			c.dies(stepFile, step, func() { _, _ = c.hasty(c.builder, 0).RefundOrder(key, last, 100) })
 			if _, err := c.as(c.builder).RefundOrder(key, last, 100); err != nil {
@@ -129,11 +136,11 @@ func TestF11_ServiceKilledAtEachStep(t *testing.T) {
 				return err == nil && int(o.RefundedCents) == 100*(i+1)
 			})
 		}
-		if n := c.bank.books().Currencies["usd"].Refunded; n != 200 {
+		if n := c.bank.books().Currencies["usd"].Refunded; n != 300 {
 			t.Errorf("%d cents were refunded", n)
 		}
-		if b, err := c.as(k).Balance(ctx, c.plan); err != nil || b.Balance != grants-40 {
-			t.Errorf("%+v, %v, want %s", b, err, fmt.Sprint(grants-40))
+		if b, err := c.as(k).Balance(ctx, c.plan); err != nil || b.Balance != grants-60 {
+			t.Errorf("%+v, %v, want %s", b, err, fmt.Sprint(grants-60))
 		}
 	})
 }

@@ -30,7 +30,8 @@ const (
 // cardRequest is a request whose credits a token pays that may buy by card.
 func cardRequest(plan toll.PlanID, token, id string, n toll.Credits) *x402.SettleRequest {
 	req := settlement(plan, token, id, n)
-	req.PaymentRequired.Accepts[0].Scheme, req.PaymentRequired.Accepts[0].Network = x402.Default.SchemeCard(), "stripe:sandbox"
+	accepted := &req.PaymentRequired.Accepts[0]
+	accepted.Scheme, accepted.Network = x402.Default.SchemeCard(), "stripe:sandbox"
 	return req
 }
 
@@ -124,8 +125,9 @@ func newSchedule(r *rand.Rand) (s schedule) {
 	return s
 }
 
-// I12 and I13: seeded schedules of redirects, webhooks that are lost, late, doubled or out of order, lost answers, the list of
-// events, and kills of the service and of the double. Each order ends in one charge and one grant, or in none of both.
+// I12 and I13: seeded schedules of redirects, webhooks that are lost, late, doubled or out of
+// order, lost answers, the list of events, and kills of the service and of the double. Each order
+// ends in one charge and one grant, or in none of both.
 func TestI12_I13_CardSchedules(t *testing.T) {
 	t.Parallel()
 	eachDatabase(t, func(t *testing.T, o servertest.Options) {
@@ -188,7 +190,8 @@ func TestI12_I13_CardSchedules(t *testing.T) {
 					want = 1
 				}
 				if n, kept := captured(books, id); kept != want || n > 1 || !ended(o) {
-					t.Errorf("order %s is %s (%s), charged %d times, kept %d: %s", id, o.Status, o.FailureReason, n, kept, what)
+					t.Errorf("order %s is %s (%s), charged %d times, kept %d: %s",
+						id, o.Status, o.FailureReason, n, kept, what)
 				}
 			}
 		}
@@ -259,7 +262,8 @@ func (c *cashier) settled() {
 	decided(c.T, st)
 	eventually(c.T, "every payment is seen", func() bool {
 		var n int64
-		err := st.QueryRow(c.Context(), "SELECT COUNT(*) FROM card_payments WHERE undecided OR state NOT IN ('paid', 'failed', 'rejected')").Scan(&n)
+		err := st.QueryRow(c.Context(), `SELECT COUNT(*) FROM card_payments
+			WHERE undecided OR state NOT IN ('paid', 'failed', 'rejected')`).Scan(&n)
 		if err != nil {
 			c.Fatal(err)
 		}
@@ -275,7 +279,13 @@ func processes(o servertest.Options) int {
 	return 2
 }
 
-// T80: the money is taken and the answer is lost, the process dies, and another one goes on beside it: one charge, one mint.
+// cutTwice has the double lose two answers to what it has done.
+func cutTwice(path string) double.Fault {
+	return double.Fault{Kind: "cut", Method: http.MethodPost, Path: path, After: true, Count: 2}
+}
+
+// T80: the money is taken and the answer is lost, the process dies, and another one goes on beside
+// it: one charge, one mint.
 func TestT80_AnswerLostAndKilled(t *testing.T) {
 	t.Parallel()
 	eachDatabase(t, func(t *testing.T, o servertest.Options) {
@@ -286,7 +296,7 @@ func TestT80_AnswerLostAndKilled(t *testing.T) {
 		limit := c.limit(k, method, 100_000)
 		for i := range 4 {
 			once := client.WithIdempotencyKey(t.Context(), fmt.Sprint("order-", i))
-			c.bank.fault(double.Fault{Kind: "cut", Method: http.MethodPost, Path: "/v1/payment_intents", After: true, Count: 2})
+			c.bank.fault(cutTwice("/v1/payment_intents"))
 			_, _ = c.hasty(k, i%n).OrderPlan(once, c.plan, client.PaidBy(limit))
 			c.services[i%n].Kill()
 			c.start(i % n)
@@ -296,7 +306,7 @@ func TestT80_AnswerLostAndKilled(t *testing.T) {
 		}
 		for i := range 2 {
 			once := client.WithIdempotencyKey(t.Context(), fmt.Sprint("page-", i))
-			c.bank.fault(double.Fault{Kind: "cut", Method: http.MethodPost, Path: "/v1/checkout/sessions", After: true, Count: 2})
+			c.bank.fault(cutTwice("/v1/checkout/sessions"))
 			_, _ = c.hasty(k, i%n).Checkout(once, c.plan, client.CheckoutParams{SessionType: "hosted"})
 			c.services[i%n].Kill()
 			c.start(i % n)
@@ -314,7 +324,8 @@ func TestT80_AnswerLostAndKilled(t *testing.T) {
 	})
 }
 
-// T81: a delegation for three charges, and many requests that need credits at once, on two processes: three charges.
+// T81: a delegation for three charges, and many requests that need credits at once, on two
+// processes: three charges.
 func TestT81_TopUpsRaced(t *testing.T) {
 	t.Parallel()
 	for _, variant := range []storetest.Variant{storetest.SQLite, storetest.Postgres} {
@@ -364,8 +375,8 @@ func TestT81_TopUpsRaced(t *testing.T) {
 	}
 }
 
-// F26: the card processor is away. Requests with credits that exist are verified and settled as ever, new orders wait, and go on when it
-// is back.
+// F26: the card processor is away. Requests with credits that exist are verified and settled as
+// ever, new orders wait, and go on when it is back.
 func TestF26_CardProcessorAway(t *testing.T) {
 	t.Parallel()
 	eachDatabase(t, func(t *testing.T, o servertest.Options) {
@@ -408,8 +419,9 @@ func TestF26_CardProcessorAway(t *testing.T) {
 	})
 }
 
-// T82: credits are missing when a request is settled, and the card cannot be charged: it is declined, its bank wants its owner, or it was
-// removed after the verification. Nothing is burned, and the answer says that the payment was declined, or the token revoked.
+// T82: credits are missing when a request is settled, and the card cannot be charged: it is
+// declined, its bank wants its owner, or it was removed after the verification. Nothing is burned,
+// and the answer says that the payment was declined, or the token revoked.
 func TestT82_ChargeRefusedLate(t *testing.T) {
 	t.Parallel()
 	eachDatabase(t, func(t *testing.T, o servertest.Options) {
@@ -417,7 +429,9 @@ func TestT82_ChargeRefusedLate(t *testing.T) {
 		ctx := t.Context()
 		c := newCashier(t, o, 1)
 		for number, want := range map[string]string{
-			emptyCard: x402.ReasonPaymentDeclined, askingCard: x402.ReasonPaymentDeclined, plainCard: x402.Default.ReasonRevoked(),
+			emptyCard:  x402.ReasonPaymentDeclined,
+			askingCard: x402.ReasonPaymentDeclined,
+			plainCard:  x402.Default.ReasonRevoked(),
 		} {
 			k := servertest.Key(t, c.o, "buyer of "+number)
 			method := c.enrolled(k, number)
@@ -456,8 +470,8 @@ func TestT82_ChargeRefusedLate(t *testing.T) {
 	})
 }
 
-// T82: the bank wants the owner of the card. The link of the refused order makes one order, however often it is used, and the limit of the
-// delegation keeps its cents.
+// T82: the bank wants the owner of the card. The link of the refused order makes one order, however
+// often it is used, and the limit of the delegation keeps its cents.
 func TestT82_LinkForTheOwner(t *testing.T) {
 	t.Parallel()
 	eachDatabase(t, func(t *testing.T, o servertest.Options) {

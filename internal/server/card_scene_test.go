@@ -44,7 +44,8 @@ type bank struct {
 
 func newBank(t *testing.T, hooks ...string) *bank {
 	t.Helper()
-	b := &bank{T: t, listen: servertest.FreeAddress(t), file: filepath.Join(t.TempDir(), "double.json"), hooks: hooks}
+	file := filepath.Join(t.TempDir(), "double.json")
+	b := &bank{T: t, listen: servertest.FreeAddress(t), file: file, hooks: hooks}
 	b.url = "http://" + b.listen
 	b.start()
 	t.Cleanup(b.kill)
@@ -57,7 +58,8 @@ func (b *bank) start() {
 	for _, u := range b.hooks {
 		args = append(args, "--webhook", u, "--webhook-secret", hookSecret)
 	}
-	b.cmd, b.exited, b.log = exec.Command(servertest.Program(b.T), args...), make(chan struct{}), &servertest.Log{}
+	b.cmd = exec.Command(servertest.Program(b.T), args...)
+	b.exited, b.log = make(chan struct{}), &servertest.Log{}
 	b.cmd.Stdout, b.cmd.Stderr = b.log, b.log
 	if err := b.cmd.Start(); err != nil {
 		b.Fatal(err)
@@ -114,7 +116,8 @@ func (b *bank) post(path string, form url.Values) (made struct {
 	Card struct{ Last4, Fingerprint string }
 }) {
 	b.Helper()
-	req, err := http.NewRequestWithContext(b.Context(), http.MethodPost, b.url+"/v1/"+path, strings.NewReader(form.Encode()))
+	body := strings.NewReader(form.Encode())
+	req, err := http.NewRequestWithContext(b.Context(), http.MethodPost, b.url+"/v1/"+path, body)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -217,7 +220,9 @@ func (c *cashier) sells(credits toll.CreditsConfig) toll.PlanID {
 	if err != nil {
 		c.Fatal(err)
 	}
-	r, err := c.as(c.builder).RegisterPlan(c.Context(), client.PlanParams{Metadata: toll.Metadata{Name: "Five dollars"}, Price: price, Credits: credits})
+	r, err := c.as(c.builder).RegisterPlan(c.Context(), client.PlanParams{
+		Metadata: toll.Metadata{Name: "Five dollars"}, Price: price, Credits: credits,
+	})
 	if err != nil {
 		c.Fatal(err)
 	}
@@ -231,8 +236,8 @@ func (c *cashier) shops(name, number string) (k toll.APIKey, method string) {
 	return k, c.enrolled(k, number)
 }
 
-// enrolled is a card of a buyer who enrolled it long ago: an account may try five cards in ten minutes on the pages, and so may an
-// address.
+// enrolled is a card of a buyer who enrolled it long ago: an account may try five cards in ten
+// minutes on the pages, and so may an address.
 func (c *cashier) enrolled(k toll.APIKey, number string) (method string) {
 	c.Helper()
 	customer := c.bank.post("customers", nil).ID
@@ -243,13 +248,25 @@ func (c *cashier) enrolled(k toll.APIKey, number string) (method string) {
 	_, err := insist(func() (any, error) {
 		return nil, st.Tx(c.Context(), func(tx *store.Tx) error {
 			err := store.PutCardMethod(c.Context(), tx, &store.CardMethod{
-				Owner: k.Address, ID: id, StripeID: card.ID, Customer: customer, Fingerprint: card.Card.Fingerprint, CheckedAt: now,
+				Owner:       k.Address,
+				ID:          id,
+				StripeID:    card.ID,
+				Customer:    customer,
+				Fingerprint: card.Card.Fingerprint,
+				CheckedAt:   now,
 			})
 			if err != nil {
 				return err
 			}
 			return store.PutPaymentMethod(c.Context(), tx, &store.PaymentMethod{
-				Owner: k.Address, ID: id, Provider: toll.ProviderCard, Brand: "visa", Last4: card.Card.Last4, ExpMonth: 12, ExpYear: 2034, CreatedAt: now,
+				Owner:     k.Address,
+				ID:        id,
+				Provider:  toll.ProviderCard,
+				Brand:     "visa",
+				Last4:     card.Card.Last4,
+				ExpMonth:  12,
+				ExpYear:   2034,
+				CreatedAt: now,
 			})
 		})
 	})
@@ -269,7 +286,11 @@ var testCards = map[string]string{
 func (c *cashier) limit(k toll.APIKey, method string, cents toll.Cents) string {
 	c.Helper()
 	d, err := c.as(k).CreateDelegation(c.Context(), client.DelegationParams{
-		Provider: toll.ProviderCard, PaymentMethodID: method, SpendingLimit: cents, Lifetime: 24 * time.Hour, Currency: "usd",
+		Provider:        toll.ProviderCard,
+		PaymentMethodID: method,
+		SpendingLimit:   cents,
+		Lifetime:        24 * time.Hour,
+		Currency:        "usd",
 	})
 	if err != nil {
 		c.Fatal(err)
@@ -320,7 +341,9 @@ func (c *cashier) audit() {
 	if sums == nil {
 		sums = &double.Sums{}
 	}
-	if net := sum("SELECT CAST(COALESCE(SUM(cents - fee), 0) AS BIGINT) FROM card_moves WHERE currency = 'usd'"); net != sums.Net && !c.orphans {
+	net := sum(`SELECT CAST(COALESCE(SUM(cents - fee), 0) AS BIGINT) FROM card_moves
+		WHERE currency = 'usd'`)
+	if net != sums.Net && !c.orphans {
 		c.Errorf("the moves make %d cents, the double has %d", net, sums.Net)
 	}
 	// I13: each captured payment is that of one order, or goes back.
@@ -404,7 +427,8 @@ var (
 	anyInput = regexp.MustCompile(`<(?:input|button) ?([^>]*)>`)
 )
 
-// submit sends the form of the page whose action holds a text. Fields that the page has keep their values.
+// submit sends the form of the page whose action holds a text. Fields that the page has keep their
+// values.
 func (p *shopper) submit(action string, fill map[string]string) error {
 	for _, form := range anyForm.FindAllStringSubmatch(p.body, -1) {
 		attrs := attributesOf(form[1])
@@ -418,7 +442,8 @@ func (p *shopper) submit(action string, fill map[string]string) error {
 		values := url.Values{}
 		for _, in := range anyInput.FindAllStringSubmatch(form[2], -1) {
 			a := attributesOf(in[1])
-			if name := a["name"]; name != "" && (a["type"] != "radio" || strings.Contains(in[1], "checked")) && name != "result" {
+			chosen := a["type"] != "radio" || strings.Contains(in[1], "checked")
+			if name := a["name"]; name != "" && name != "result" && chosen {
 				values.Set(name, a["value"])
 			}
 		}
@@ -474,8 +499,10 @@ func (p *shopper) pays(link, number string) error {
 			return err
 		}
 	}
-	if strings.Contains(p.body, "<h1>The order is paid</h1>") || strings.Contains(p.body, "<h1>The order is not paid</h1>") {
-		return errDecided
+	for _, title := range []string{"The order is paid", "The order is not paid"} {
+		if strings.Contains(p.body, "<h1>"+title+"</h1>") {
+			return errDecided
+		}
 	}
 	if err := p.follow(); err != nil {
 		return err

@@ -15,8 +15,9 @@ import (
 // withoutCards is the last commit without a card rail.
 const withoutCards = "bc77a3a7e3ae24771b57e2715f546c86b0e85f11"
 
-// F24: the release without a card rail and this one serve a database at the same time. Card orders are placed at this one; the other one
-// meets their jobs, spends their credits, and meets what a refund left of them. Both read each other, and the books agree.
+// F24: the release without a card rail and this one serve a database at the same time. Card orders
+// are placed at this one; the other one meets their jobs, spends their credits, and meets what a
+// refund left of them. Both read each other, and the books agree.
 func TestF24_CardOrdersBesideARelease(t *testing.T) {
 	if !rounds.All() {
 		return // it builds an earlier release and waits for jobs: make test-all
@@ -40,7 +41,8 @@ func TestF24_CardOrdersBesideARelease(t *testing.T) {
 		t.Error(err)
 	}
 
-	// Orders of this release, whose process dies meanwhile: the earlier release finds their jobs and gives them back.
+	// Orders of this release, whose process dies meanwhile: the earlier release finds their jobs
+	// and gives them back.
 	var orders []string
 	for i := range 6 {
 		once := client.WithIdempotencyKey(ctx, fmt.Sprint("order-", i))
