@@ -67,7 +67,11 @@ func (r *Rail) adjustOnce(ctx context.Context, p *store.CardPayment, c change) e
 		if err := m.write(ctx, tx, c.moves); err != nil {
 			return err
 		}
-		return store.PutJob(ctx, tx, store.Job{Kind: store.JobCardDecide, Key: []byte(p.OrderID), Due: r.now()})
+		if err := store.PutJob(ctx, tx, store.Job{Kind: store.JobCardDecide, Key: []byte(p.OrderID), Due: r.now()}); err != nil {
+			return err
+		}
+		r.failpoint(atKeeping)
+		return nil
 	})
 }
 

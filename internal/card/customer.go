@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strconv"
+	"time"
 
 	"github.com/stripe/stripe-go/v85"
 
@@ -11,11 +12,14 @@ import (
 	"github.com/tollhq/toll/internal/store"
 )
 
+// customerTry is how long the idempotency keys of a customer are used.
+const customerTry = 10 * time.Minute
+
 // customer returns the customer of a principal at Stripe, which it makes on first use.
 //
-// A call that Stripe failed, and one without an answer whose key Stripe may have forgotten, is
-// replaced by one with another key, the same in all processes. The customer that the first one may
-// have made stays unused. Errors: [*answer], those of the database.
+// A call that Stripe failed, which it repeats under a key for a day, is made once more under another
+// key, and under new ones every [customerTry], the same in all processes. Customers that calls
+// without an answer may have made stay unused. Errors: [*answer], those of the database.
 func (r *Rail) customer(ctx context.Context, owner toll.Address) (id string, err error) {
 	c, err := store.CardCustomerOf(ctx, r.cfg.Store, owner)
 	if errors.Is(err, store.ErrNotFound) {
@@ -30,7 +34,7 @@ func (r *Rail) customer(ctx context.Context, owner toll.Address) (id string, err
 		return c.ID, err
 	}
 	key := c.RowID
-	if n := int64(r.now().Sub(c.CreatedAt) / keyLife); n > 0 {
+	if n := int64(r.now().Sub(c.CreatedAt) / customerTry); n > 0 {
 		key += "-" + strconv.FormatInt(n, 10)
 	}
 	var made stripe.Customer

@@ -9,7 +9,6 @@ import (
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/card/double"
 	"github.com/tollhq/toll/internal/checkout"
-	"github.com/tollhq/toll/internal/store"
 )
 
 // A person pays on the page of an order, and the job of the order sees it.
@@ -59,9 +58,9 @@ func TestT85_PlanChanged(t *testing.T) {
 	each(t, func(s *scene) {
 		p := s.plan()
 		id := s.order(p)
-		changed := *p
-		changed.Price.Amounts, changed.Credits.Amount, changed.IsListed = []toll.Units{toll.UnitsOf(9_000_000)}, 1, false
-		s.must(s.store.Tx(s.ctx, func(tx *store.Tx) error { return store.UpdatePlan(s.ctx, tx, &changed) }))
+		s.change(p, func(p *toll.Plan) {
+			p.Price.Amounts, p.Credits.Amount, p.IsListed = []toll.Units{toll.UnitsOf(9_000_000)}, 1, false
+		})
 		s.pay(s.page(id), "4242424242424242")
 		s.decided(id, time.Minute)
 		s.granted(id)

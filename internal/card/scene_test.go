@@ -68,7 +68,8 @@ type scene struct {
 	others   bool   // the double took money for other programs, which our books do not have
 	secret   string // of the processes that start
 
-	permissions map[toll.PlanID]toll.Hash
+	permissions map[toll.PlanID]toll.Hash // of the buyer
+	cards       map[string]string         // of the buyer, by the name of a test card
 
 	between atomic.Pointer[middle] // what stands between the rail and the double; nil: nothing
 }
@@ -89,7 +90,7 @@ func each(t *testing.T, f func(s *scene)) {
 
 func newScene(t *testing.T, st *store.Store, change ...func(*double.Options)) *scene {
 	t.Helper()
-	s := &scene{T: t, ctx: t.Context(), store: st, log: &logs{}, secret: secretKey}
+	s := &scene{T: t, ctx: t.Context(), store: st, log: &logs{}, secret: secretKey, permissions: map[toll.PlanID]toll.Hash{}, cards: map[string]string{}}
 	s.now.Store(noon.UnixMicro())
 	s.machine.Store(noon.UnixMicro())
 	opts := double.Options{Now: s.machineClock, SecretKey: secretKey}
@@ -268,7 +269,8 @@ func (s *scene) decided(orderID string, within time.Duration) {
 	for end := time.Now().Add(soon); s.state(orderID).Open; within -= time.Minute {
 		if within <= 0 {
 			if time.Now().After(end) {
-				s.Fatalf("the order is open: %+v, %s", s.row(orderID), s.row(orderID).Data)
+				row := s.row(orderID)
+				s.Fatalf("the order is open: %s, attempt %d, undecided %t, %s", row.State, row.Attempt, row.Undecided, row.Data)
 			}
 			time.Sleep(20 * time.Millisecond)
 		}
@@ -349,9 +351,12 @@ func (s *scene) submit(page string, form url.Values) (status int, location strin
 }
 
 // card enrols a test card of the buyer by its name, such as pm_card_visa, and returns the id of the
-// payment method.
+// payment method. A card is enrolled once.
 func (s *scene) card(name string) string {
 	s.Helper()
+	if id, there := s.cards[name]; there {
+		return id
+	}
 	u, err := s.stripe.V1Customers.Create(s.ctx, &stripe.CustomerCreateParams{})
 	s.must(err)
 	m, err := s.stripe.V1PaymentMethods.Attach(s.ctx, name, &stripe.PaymentMethodAttachParams{Customer: &u.ID})
@@ -369,6 +374,7 @@ func (s *scene) card(name string) string {
 			ExpYear: m.Card.ExpYear, CreatedAt: s.clock(),
 		})
 	}))
+	s.cards[name] = id
 	return id
 }
 

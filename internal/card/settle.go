@@ -163,7 +163,15 @@ func (r *Rail) reject(ctx context.Context, p *store.CardPayment, pi *stripe.Paym
 		return putRejected(ctx, tx, refund)
 	}
 	if second {
-		return r.orders.Change(ctx, p.Account, func(t *rail.Tx) error { return keep(t.Tx) })
+		err := r.orders.Change(ctx, p.Account, func(t *rail.Tx) error {
+			if err := keep(t.Tx); err != nil {
+				return err
+			}
+			r.failpoint(atDeciding)
+			return nil
+		})
+		r.failpoint(atDecided)
+		return err
 	}
 	next := *p
 	next.State, next.Intent, next.Charge = string(Rejected), pi.ID, chargeOf(pi)
@@ -243,7 +251,11 @@ func (r *Rail) decideLater(ctx context.Context, next *store.CardPayment, d *deta
 		if err := f(tx); err != nil {
 			return err
 		}
-		return store.PutJob(ctx, tx, store.Job{Kind: store.JobCardDecide, Key: []byte(next.OrderID), Due: next.UpdatedAt})
+		if err := store.PutJob(ctx, tx, store.Job{Kind: store.JobCardDecide, Key: []byte(next.OrderID), Due: next.UpdatedAt}); err != nil {
+			return err
+		}
+		r.failpoint(atKeeping)
+		return nil
 	})
 }
 
@@ -279,7 +291,11 @@ func (r *Rail) DecideAgain(ctx context.Context, orderID []byte) error {
 		if err := m.tell(t); err != nil {
 			return err
 		}
-		return r.update(ctx, t.Tx, &next, d)
+		if err := r.update(ctx, t.Tx, &next, d); err != nil {
+			return err
+		}
+		r.failpoint(atDeciding)
+		return nil
 	})
 	switch {
 	case errors.Is(err, errChanged):

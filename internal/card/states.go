@@ -94,6 +94,7 @@ const (
 	atAnswered  = "card.answered"  // Stripe has answered, nothing is stored
 	atDeciding  = "card.deciding"  // in the transaction that decides
 	atDecided   = "card.decided"   // after it
+	atKeeping   = "card.keeping"   // in the transaction that keeps what an order cannot take
 	atEnding    = "card.ending"    // Ending is stored, nothing is cancelled
 	atRefunding = "card.refunding" // the refund is stored, not sent
 	atRefunded  = "card.refunded"  // Stripe has refunded, no credits are taken back
