@@ -719,6 +719,32 @@ func TestPagesWithoutPayment(t *testing.T) {
 	}
 }
 
+// Who has a link cannot have the processor asked as often as he likes: it counts for the account of the order, and for nobody else.
+func TestPageOfAnOrder_Flood(t *testing.T) {
+	c := newCardShop(t)
+	v := newVisitor(t, c.url)
+	_, page := c.order(client.CheckoutParams{SessionType: "hosted"})
+	done := c.backOf(strings.Split(page, "/")[2][:36])
+	for n := 0; ; n++ { // 60 at once, and one a second
+		res := v.get([]string{page, done}[n%2])
+		if res.status == http.StatusTooManyRequests {
+			if reads(t, res, http.StatusTooManyRequests, "too often"); n < 60 || res.header.Get("Retry-After") == "" {
+				t.Errorf("after %d: %v", n, res.header)
+			}
+			break
+		}
+		if reads(t, res, http.StatusOK); n > 10_000 {
+			t.Fatal("nothing bounds it")
+		}
+	}
+	other := client.New(keyOf(t, c.s, server.KeyRequest{Account: "other"}).Key, client.WithURL(c.url))
+	made, err := other.Checkout(t.Context(), c.plan, client.CheckoutParams{SessionType: "hosted"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	reads(t, v.get(pathOf(t, made.Result.URL)), http.StatusOK)
+}
+
 // pathOf returns path and query of an address.
 func pathOf(t *testing.T, address string) string {
 	t.Helper()

@@ -50,8 +50,7 @@ func (w *Web) Enroll() http.Handler {
 		}
 		_, page, err := w.Cards.Enroll(v.ctx(), v.person.Address, w.Source(v.r), w.PublicURL+PathEnroll)
 		if e := toll.AsError(err); err != nil && e.HTTPStatus() == http.StatusTooManyRequests {
-			v.rw.Header().Set("Retry-After", strconv.Itoa(int(e.RetryAfterSecs)))
-			v.refuseNext(e.HTTPStatus(), e.Text(), "Wait, and then try again.")
+			v.tooMany(e)
 			return
 		}
 		if err != nil {
@@ -86,6 +85,9 @@ func (v *visit) askEnroll(status int, fault string) {
 
 // showEnrolled shows what became of an enrolment of the person.
 func (v *visit) showEnrolled(id string) {
+	if !v.mayAsk(v.person.Address) {
+		return
+	}
 	method, failure, err := v.w.Cards.Enrolled(v.ctx(), v.person.Address, id)
 	if err != nil {
 		v.fail(err)

@@ -7,6 +7,7 @@ import (
 	"html/template"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 	"time"
 
@@ -38,6 +39,9 @@ const (
 	againWait = 20 * time.Second
 	// retryPage is after how many seconds a browser may ask again for a page that cannot tell yet.
 	retryPage = "5"
+	// mostLooks is how often pages of an account may ask the processor at a time, and lookEvery how soon
+	// they may once more: a link is open to everybody, and the processor takes so many calls of all.
+	mostLooks, lookEvery = 60, time.Second
 	// seenCookie marks a browser that was shown the page of an order. It is sent to the pages of
 	// this order alone, and says nothing else.
 	seenCookie = "checkout-seen"
@@ -152,6 +156,9 @@ func (w *Web) CheckoutPage() http.Handler {
 			return
 		}
 		if o.Open {
+			if !v.mayAsk(o.Subscriber) {
+				return
+			}
 			if _, err := w.Cards.Page(v.ctx(), o.ID, true); err != nil && !isAway(err) {
 				v.fail(err)
 				return
@@ -297,6 +304,9 @@ func (v *visit) ask(o *store.Order) (now *store.Order, to rail.Shown, away bool)
 	if !o.Open {
 		return o, to, false
 	}
+	if !v.mayAsk(o.Subscriber) {
+		return nil, to, false
+	}
 	to, err := v.w.Cards.Page(v.ctx(), o.ID, false)
 	if away = isAway(err); err == nil || away {
 		o, err = store.OrderByID(v.ctx(), v.w.Store, o.ID)
@@ -306,6 +316,24 @@ func (v *visit) ask(o *store.Order) (now *store.Order, to rail.Shown, away bool)
 		return nil, rail.Shown{}, false
 	}
 	return o, to, away
+}
+
+// mayAsk counts a question to the processor for an account. When there were too many, the answer was
+// written.
+func (v *visit) mayAsk(owner toll.Address) bool {
+	r := v.w.looks.Take(owner, 1, time.Since(v.w.began))
+	if !r.OK {
+		e := toll.Errorf(toll.CodeRateLimited, "Pages of this account were opened too often.")
+		e.RetryAfterSecs = int((r.Retry + time.Second - 1) / time.Second)
+		v.tooMany(e)
+	}
+	return r.OK
+}
+
+// tooMany refuses what was done too often.
+func (v *visit) tooMany(e *toll.Error) {
+	v.rw.Header().Set("Retry-After", strconv.Itoa(e.RetryAfterSecs))
+	v.refuseNext(http.StatusTooManyRequests, e.Text(), "Wait, and then try again.")
 }
 
 func isAway(err error) bool {

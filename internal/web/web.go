@@ -67,6 +67,8 @@ type Web struct {
 	styles   string // source of the style sheet, for the policy
 	mounts   string // the same of the script that shows a form of the card processor
 	signIns  *meter.Quota
+	looks    *meter.Meter[toll.Address] // by accounts, of what was asked of the card processor for a page
+	began    time.Time
 }
 
 // maxSignIns is how often an account may sign in within an hour: each is a session that stays for days.
@@ -76,7 +78,7 @@ const maxSignIns = 600
 func New(d Deps) (*Web, error) {
 	w := &Web{
 		Deps: d, origin: http.NewCrossOriginProtection(), pages: map[string]*template.Template{},
-		signIns: meter.NewQuota("sign-ins", 0, maxSignIns),
+		signIns: meter.NewQuota("sign-ins", 0, maxSignIns), looks: meter.New[toll.Address](lookEvery, mostLooks), began: time.Now(),
 	}
 	u, err := url.Parse(d.PublicURL)
 	if err != nil {
