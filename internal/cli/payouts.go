@@ -55,7 +55,7 @@ func (a *app) payoutsMark() *cobra.Command {
 		if err != nil {
 			return fmt.Errorf("%w; nothing was recorded", err)
 		}
-		return a.built(made)
+		return a.made(made, "payoutId")
 	})
 	f := c.Flags()
 	f.StringVar(&seller, "seller", "", "address of the seller")
