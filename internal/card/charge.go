@@ -71,26 +71,34 @@ func (r *Rail) stepOf(ctx context.Context, p *store.CardPayment, d *details) (ag
 		if err != nil {
 			return 0, err
 		}
-		return pauseOf(p, d, r.cfg.Machine()), r.judge(ctx, p, d, nil, pi)
+		return pauseOf(d, r.cfg.Machine()), r.judge(ctx, p, d, nil, pi)
 	case Ending:
 		return 0, r.endAttempt(ctx, p, d)
 	}
 	return 0, nil
 }
 
-// pauseOf returns the time to the next look at a payment: 5, 10, 20, and then 30 seconds.
-func pauseOf(p *store.CardPayment, d *details, now time.Time) time.Duration {
+// pauseOf returns the time to the next look at a payment: 5, 10, 20, and then 30 seconds. A page that
+// nobody pays is looked at less and less, because anybody can have many of them made: the loop that
+// reads events sees the payment anyway.
+func pauseOf(d *details, now time.Time) time.Duration {
 	age := now.Sub(d.TriedAt)
 	for _, s := range []time.Duration{5, 10, 20} {
 		if age < s*time.Second {
 			return s * time.Second
 		}
 	}
-	return lookEvery
+	if d.Session == nil {
+		return lookEvery
+	}
+	return min(max(lookEvery, age/6), pageEvery)
 }
 
 // lookEvery is how often a payment is looked at that somebody else has to carry on.
 const lookEvery = 30 * time.Second
+
+// pageEvery is how often an old page is looked at.
+const pageEvery = 5 * time.Minute
 
 // attemptKey is the idempotency key of the attempt of a payment.
 func attemptKey(p *store.CardPayment) string {

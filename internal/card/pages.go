@@ -108,7 +108,7 @@ func (r *Rail) lookAtPage(ctx context.Context, p *store.CardPayment, d *details)
 	if err != nil {
 		return 0, err
 	}
-	return pauseOf(p, d, r.cfg.Machine()), r.judgePage(ctx, p, d, s)
+	return pauseOf(d, r.cfg.Machine()), r.judgePage(ctx, p, d, s)
 }
 
 // judgePage acts on the state of a session. An open one stays as it is.

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tollhq/toll/internal/rail"
 	"github.com/tollhq/toll/internal/store"
 )
 
@@ -165,4 +166,17 @@ func TestMoney_Refunds(t *testing.T) {
 	check("an inquiry", 300, 4, 200)
 	m.payment.State = string(Rejected)
 	check("not paid", 300, 4, 0)
+}
+
+// T84: a page that nobody pays costs some 30 requests in its hour, a charge two a minute.
+func TestPauseOf(t *testing.T) {
+	for session, want := range map[*rail.SessionInput]int{nil: 122, {}: 29} {
+		d, n := &details{Session: session, TriedAt: time.Unix(0, 0)}, 0
+		for age := time.Duration(0); age < time.Hour; n++ {
+			age += pauseOf(d, d.TriedAt.Add(age))
+		}
+		if n != want {
+			t.Errorf("%d looks in an hour, want %d", n, want)
+		}
+	}
 }

@@ -174,8 +174,8 @@ func (r *Rail) read(ctx context.Context, orderID string) (*store.CardPayment, *d
 }
 
 // Resume implements [rail.Rail]: it does the next steps of an open payment until it is decided, or until somebody else has to
-// act. Then it returns a [*rail.Later], so that this job is also what reconciles the order: after 5, 10, 20, and then every 30
-// seconds. A repeat does no harm; several processes at a time are told apart by the version of the row and by Stripe's keys.
+// act. Then it returns a [*rail.Later], so that this job is also what reconciles the order, after the times of [pauseOf].
+// A repeat does no harm; several processes at a time are told apart by the version of the row and by Stripe's keys.
 func (r *Rail) Resume(ctx context.Context, purchase *rail.Purchase) error {
 	for range maxSteps {
 		p, d, err := r.read(ctx, purchase.OrderID)
