@@ -51,6 +51,7 @@ var (
 	CardSetupBySession = by[string](cardSetups, "session_id = $1")
 	CardSetupByIntent  = by[string](cardSetups, "intent_id = $1")
 	CardSetupForUpdate = locked[string](cardSetups, "setup_id = $1")
+	DropCardSetups     = dropOldest(cardSetups, "setup_id", "created_at")
 )
 
 // CardSetupsOpen returns the enrolments in a state that an owner or a source have begun since a moment, the oldest first, at
@@ -65,11 +66,6 @@ func CardSetupsOpen(ctx context.Context, q Querier, state string, owner toll.Add
 // DropCardSetup removes an enrolment that was refused before anything was asked.
 func DropCardSetup(ctx context.Context, tx *Tx, id string) error {
 	return found(tx.Exec(ctx, "DELETE FROM card_setups WHERE setup_id = $1", id))
-}
-
-// DropCardSetups removes at most limit enrolments that were begun before a moment, and returns how many.
-func DropCardSetups(ctx context.Context, tx *Tx, before time.Time, limit int64) (int64, error) {
-	return dropOldest(ctx, tx, "card_setups", "setup_id", "created_at", before, limit)
 }
 
 // CardTries returns how many enrolments, and declined cards in them, a principal and a source have made since a moment.

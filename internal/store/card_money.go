@@ -115,7 +115,10 @@ type CardEvent struct {
 	CreatedAt time.Time `db:"created_at"` // by the clock of the processor
 }
 
-var cardEvents = newRecord[*CardEvent]("card_events")
+var (
+	cardEvents     = newRecord[*CardEvent]("card_events")
+	DropCardEvents = dropOldest(cardEvents, "event_id", "created_at")
+)
 
 // TakeCardEvents stores the events that were not taken before, and for each of their objects the job that fetches it, due at now.
 // It returns how many events are new.
@@ -152,17 +155,6 @@ func SyncCardObjects(ctx context.Context, tx *Tx, now time.Time, ids ...string) 
 func UnsettledCardObjects(ctx context.Context, q Querier, since time.Time) ([]string, error) {
 	return values[string](ctx, q, `SELECT dispute_id FROM card_disputes WHERE state NOT IN ('won', 'lost', 'warning_closed', 'prevented')
 		UNION SELECT stripe_id FROM card_refunds WHERE stripe_id IS NOT NULL AND (state = 'pending' OR created_at >= $1) ORDER BY 1`, Micros(since))
-}
-
-// DropCardEvents removes at most limit events that were created before a moment, and returns how many.
-func DropCardEvents(ctx context.Context, tx *Tx, before time.Time, limit int64) (int64, error) {
-	return dropOldest(ctx, tx, "card_events", "event_id", "created_at", before, limit)
-}
-
-// dropOldest removes at most limit rows of a table whose time is set and before a moment, and returns how many.
-func dropOldest(ctx context.Context, tx *Tx, table, key, at string, before time.Time, limit int64) (int64, error) {
-	return tx.Exec(ctx, "DELETE FROM "+table+" WHERE "+key+" IN (SELECT "+key+" FROM "+table+" WHERE "+at+" > 0 AND "+at+" < $1 ORDER BY "+
-		at+" LIMIT $2)", Micros(before), limit)
 }
 
 // CardOrphan is money at the processor that no order explains.

@@ -60,7 +60,7 @@ func InsertCardPayment(ctx context.Context, tx *Tx, p *CardPayment) error {
 func UpdateCardPayment(ctx context.Context, tx *Tx, p *CardPayment) error {
 	return found(tx.Exec(ctx, `UPDATE card_payments SET state = $3, version = version + 1, attempt = $4, customer_id = $5, session_id = $6,
 		intent_id = $7, charge_id = $8, undecided = $9, updated_at = $10, paid_at = $11, data = $12 WHERE order_id = $1 AND version = $2`,
-		p.OrderID, p.Version, p.State, p.Attempt, nullText(p.Customer), nullText(p.Session), nullText(p.Intent), nullText(p.Charge),
+		p.OrderID, p.Version, p.State, p.Attempt, optional(p.Customer), optional(p.Session), optional(p.Intent), optional(p.Charge),
 		p.Undecided, Micros(p.UpdatedAt), Micros(p.PaidAt), string(p.Data)))
 }
 
@@ -80,6 +80,7 @@ var (
 	cardCalls      = newRecord[*CardCall]("card_calls")
 	AnswerCardCall = cardCalls.update
 	CardCallByKey  = by[string](cardCalls, "call_key = $1")
+	DropCardCalls  = dropOldest(cardCalls, "call_key", "answered_at")
 )
 
 // EnsureCardCall stores a call before it is sent, and returns the one that is there under its key: a repeat sends those bytes.
@@ -88,19 +89,6 @@ func EnsureCardCall(ctx context.Context, tx *Tx, c *CardCall) (*CardCall, error)
 		return nil, err
 	}
 	return CardCallByKey(ctx, tx, c.Key)
-}
-
-// DropCardCalls removes at most limit calls that were answered before a moment, and returns how many.
-func DropCardCalls(ctx context.Context, tx *Tx, before time.Time, limit int64) (int64, error) {
-	return dropOldest(ctx, tx, "card_calls", "call_key", "answered_at", before, limit)
-}
-
-// nullText returns s so that a text of length 0 is stored as NULL.
-func nullText(s string) any {
-	if s == "" {
-		return nil
-	}
-	return s
 }
 
 // CardUsed reports whether a record is about an object at the card processor.

@@ -20,7 +20,8 @@ var (
 	storedAnswers = newRecord[StoredAnswer]("idempotency_keys")
 	// Answer returns what is stored under a scope, or [ErrNotFound], also for what was stored before
 	// since.
-	Answer = by2[toll.Hash, time.Time](storedAnswers, "scope = $1 AND created_at >= $2")
+	Answer      = by2[toll.Hash, time.Time](storedAnswers, "scope = $1 AND created_at >= $2")
+	dropAnswers = dropOldest(storedAnswers, "scope", "created_at")
 )
 
 // Once is what a call that creates has written in the transaction that creates. A nil Once writes nothing.
@@ -70,8 +71,7 @@ func PutAnswer(ctx context.Context, tx *Tx, once *Once, answer any) error {
 // DropAnswers removes at most limit answers that were stored before since, and returns how many it removed.
 func DropAnswers(ctx context.Context, s *Store, since time.Time, limit int64) (n int64, err error) {
 	err = s.Tx(ctx, func(tx *Tx) error {
-		n, err = tx.Exec(ctx, `DELETE FROM idempotency_keys WHERE scope IN
-			(SELECT scope FROM idempotency_keys WHERE created_at < $1 ORDER BY created_at LIMIT $2)`, Micros(since), limit)
+		n, err = dropAnswers(ctx, tx, since, limit)
 		return err
 	})
 	return n, err

@@ -238,6 +238,15 @@ func listBy2[K, L, T any](r *record[T], where string) func(context.Context, Quer
 	}
 }
 
+// dropOldest makes the function that removes at most limit rows whose time is set and before a moment, and returns how many.
+func dropOldest[T any](r *record[T], key, at string) func(ctx context.Context, tx *Tx, before time.Time, limit int64) (int64, error) {
+	statement := "DELETE FROM " + r.table + " WHERE " + key + " IN (SELECT " + key + " FROM " + r.table +
+		" WHERE " + at + " > 0 AND " + at + " < $1 ORDER BY " + at + " LIMIT $2)"
+	return func(ctx context.Context, tx *Tx, before time.Time, limit int64) (int64, error) {
+		return tx.Exec(ctx, statement, Micros(before), limit)
+	}
+}
+
 // arg is a value as a column without options stores it.
 func arg(v any) any {
 	stored, _ := field{}.encode(reflect.ValueOf(v)) // it fails for options alone
