@@ -97,6 +97,8 @@ func newScene(t *testing.T, st *store.Store, change ...func(*double.Options)) *s
 	for _, c := range change {
 		c(&opts)
 	}
+	_, err := mock() // on a busy machine it takes longer to load than a request may
+	s.must(err)
 	d, err := double.New(opts)
 	s.must(err)
 	server := httptest.NewServer(d.Handler())
