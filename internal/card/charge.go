@@ -155,8 +155,12 @@ func (r *Rail) attempt(ctx context.Context, p *store.CardPayment, d *details) er
 	if c.Status != 0 {
 		return errChanged // by another process, with the row of the payment; the bytes of the call are gone
 	}
+	revoked, err := r.revoked(ctx, p)
+	if err != nil {
+		return err
+	}
 	now := r.cfg.Machine()
-	if !d.Missing.IsZero() && now.Sub(d.Missing) >= missingSends {
+	if revoked || !d.Missing.IsZero() && now.Sub(d.Missing) >= missingSends {
 		return r.lookUp(ctx, p, d, c, &answer{kind: unclear, code: "not_sent"})
 	}
 	pi, s := &stripe.PaymentIntent{}, &stripe.CheckoutSession{}
@@ -203,6 +207,16 @@ func (r *Rail) attempt(ctx context.Context, p *store.CardPayment, d *details) er
 	}
 	r.log.Error("alarm: the card processor refuses a payment that this service asked for", "order", p.OrderID, "answer", a)
 	return r.settle(ctx, p, evidence{failure: f, call: c})
+}
+
+// revoked reports whether the owner has ended the delegation of a payment since it was ordered. It is
+// charged no more, but what was sent before counts.
+func (r *Rail) revoked(ctx context.Context, p *store.CardPayment) (bool, error) {
+	if p.Delegation == "" {
+		return false, nil
+	}
+	d, err := store.DelegationByID(ctx, r.cfg.Store, p.Delegation)
+	return err == nil && !d.RevokedAt.IsZero(), err
 }
 
 // judge acts on the state of the payment intent of an attempt off session. c is the call whose

@@ -215,3 +215,23 @@ func TestT80_KeyRefused(t *testing.T) {
 		s.granted(s.lastOrder())
 	})
 }
+
+// A delegation that its owner ended while Stripe refused the key of the service is not charged later.
+func TestT80_RevokedMeanwhile(t *testing.T) {
+	each(t, func(s *scene) {
+		p, d := s.plan(), s.delegation(s.card("pm_card_visa"), 1000)
+		s.secret = "sk_test_another0123456789"
+		s.start()
+		s.code(s.at().topUp(p, d, ""), toll.CodeCardUnreachable)
+		_, err := s.at().RevokeDelegation(s.ctx, buyer, d)
+		s.must(err)
+		s.at().close()
+		s.secret = secretKey
+		s.start()
+		s.decided(s.lastOrder(), 20*time.Minute)
+		s.failed(s.lastOrder(), toll.CodeCardUnreachable)
+		if n, _ := s.charges(); n != 0 {
+			s.Fatalf("%d charges", n)
+		}
+	})
+}
