@@ -461,3 +461,21 @@ func TestT119_InBand(t *testing.T) {
 		}
 	}
 }
+
+// T82: where a bank wants the owner of a card, the demand names the page; a model sees it.
+func TestT82_PageOfRefusedCharge(t *testing.T) {
+	svc := service(t)
+	const page = "https://pay.example/checkout/1/again?t=a"
+	f := &teller{Facilitator: svc.Facilitator()}
+	f.verify = func(*x402.VerifyRequest) (*x402.VerifyResponse, error) {
+		return &x402.VerifyResponse{
+			InvalidReason: x402.ReasonPaymentDeclined, Code: toll.CodeTopUpRefused, InvalidMessage: "The bank asks.",
+			Extra: &x402.VerifyExtra{CheckoutURL: page},
+		}, nil
+	}
+	s := shopOf(svc, f, paidmcp.Config{PlanID: svc.Plan(), AgentID: svc.Agent()})
+	pr := dial(t, s.server, eras[0]).call("tools/ask", svc.Subscriber(0).AccessToken).demand(t, "tools/ask")
+	if got := string(pr.Extensions[x402.Default.PlanExtension()]); !strings.Contains(got, `"checkoutUrl":"`+page+`"`) {
+		t.Errorf("the demand says %q", got)
+	}
+}

@@ -284,9 +284,10 @@ const (
 	maxPage = 2048
 )
 
-// WithPage returns e with the address of a page on which a person can pay instead, if it is one.
+// WithPage returns e with the address of a page on which a person can pay instead, if it is one, in visible ASCII.
 func WithPage(e *toll.Error, page string) *toll.Error {
-	if len(page) > maxPage || !strings.HasPrefix(page, "https://") && !strings.HasPrefix(page, "http://") {
+	visible := strings.IndexFunc(page, func(r rune) bool { return r <= ' ' || r >= 0x7f }) < 0
+	if !visible || len(page) > maxPage || !strings.HasPrefix(page, "https://") && !strings.HasPrefix(page, "http://") {
 		return e
 	}
 	return e.WithParam(paramPage, page)

@@ -339,3 +339,32 @@ func TestPrice(t *testing.T) {
 		}
 	}
 }
+
+// A demand says where the plan is bought: by wallets when credits are missing, and on the page of a refusal.
+func TestOrderExtension(t *testing.T) {
+	const page = "https://pay.example/checkout/1/again?t=a"
+	sold := &x402.Terms{PlanID: "7", OrderURL: "https://pay.example/order"}
+	refused := func(page string) *toll.Error { return sale.WithPage(toll.NewError(toll.CodeTopUpRefused), page) }
+	for name, c := range map[string]struct {
+		terms  *x402.Terms
+		reason string
+		e      *toll.Error
+		want   string
+	}{
+		"nothing":             {nil, x402.ReasonInsufficientFunds, nil, ""},
+		"not for wallets":     {&x402.Terms{PlanID: "7"}, x402.ReasonInsufficientFunds, refused(""), ""},
+		"for wallets":         {sold, x402.ReasonInsufficientFunds, nil, `{"info":{"orderUrl":"https://pay.example/order","planId":"7"}}`},
+		"credits do not help": {sold, x402.ReasonPaymentDeclined, refused(""), ""},
+		"a page":              {sold, x402.ReasonPaymentDeclined, refused(page), `{"info":{"checkoutUrl":"` + page + `","planId":"7"}}`},
+		"a page, terms away":  {nil, x402.ReasonPaymentDeclined, refused(page), `{"info":{"checkoutUrl":"` + page + `"}}`},
+		"no page of browsers": {sold, x402.ReasonPaymentDeclined, refused("javascript:alert(1)"), ""},
+		"a page for models":   {nil, "", refused("https://pay.example/\u202e"), ""},
+		"a line more":         {nil, "", refused("https://pay.example/\nx"), ""},
+		"the longest":         {nil, "", refused("https://" + strings.Repeat("x", 2040)), `{"info":{"checkoutUrl":"https://` + strings.Repeat("x", 2040) + `"}}`},
+		"longer than allowed": {nil, "", refused("https://" + strings.Repeat("x", 2041)), ""},
+	} {
+		if got := string(sale.OrderExtension(c.terms, c.reason, c.e)); got != c.want {
+			t.Errorf("%s: %s, want %s", name, got, c.want)
+		}
+	}
+}
