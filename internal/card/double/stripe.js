@@ -7,7 +7,7 @@
     const frame = document.createElement('iframe');
     frame.src = base + '/c/embed/' + encodeURIComponent(secret);
     frame.title = 'Payment (test: no money moves)';
-    frame.style.cssText = 'width: 100%; min-height: 58rem; border: 0';
+    frame.style.cssText = 'width: 100%; min-height: 62rem; border: 0';
     return {
       mount: (at) => (typeof at === 'string' ? document.querySelector(at) : at).replaceChildren(frame),
       unmount: () => frame.remove(),
