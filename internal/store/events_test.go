@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -165,4 +166,22 @@ func TestInsertEvent_RollsBack(t *testing.T) {
 			t.Error(err, e, all)
 		}
 	})
+}
+
+// TestInsertEvent_Data: an event has the record as it is read, a list without elements as [].
+func TestInsertEvent_Data(t *testing.T) {
+	st, _ := storetest.Open(t, store.SQLite)
+	ctx := t.Context()
+	if err := st.Tx(ctx, func(tx *store.Tx) error {
+		return store.InsertEvent(ctx, tx, store.NewEvent{
+			Principal: eventAlice, Type: toll.EventDelegationCreated, Kind: "delegation", ID: "1", Data: &toll.Delegation{DelegationID: "<1>"},
+			At: eventTime,
+		})
+	}); err != nil {
+		t.Fatal(err)
+	}
+	e, err := store.EventBySequence(ctx, st, eventAlice, 1)
+	if err != nil || !strings.Contains(e.Data, `"allowedRecipients":[]`) || !strings.Contains(e.Data, `"<1>"`) {
+		t.Errorf("%+v, %v", e, err)
+	}
 }
