@@ -18,13 +18,15 @@ import (
 	"github.com/tollhq/toll/internal/store"
 )
 
-// bill fails the test unless an order is one charge of 5.00 and one grant of 100 credits.
+// bill fails the test unless an order is one charge of 5.00 and one grant of 100 credits, and
+// nothing of it went back.
 func (s *scene) bill(p *toll.Plan, id string) {
 	s.Helper()
 	s.granted(id)
 	if n, cents := s.chargesOf(id); n != 1 || cents != 500 || s.balance(p) != 100 {
 		s.Fatalf("%d charges of %d cents, %d credits", n, cents, s.balance(p))
 	}
+	s.has(id, 0, "")
 }
 
 // chargesOf returns how often the double took money for an order, and the sum in cents.
