@@ -100,6 +100,7 @@ func TestF11_Placed(t *testing.T) {
 	each(t, func(s *scene) {
 		p, d := s.plan(), s.delegation(s.card("pm_card_visa"), 1000)
 		s.must(s.at().queue.Close(s.ctx)) // runs nothing any more
+		s.died.Store(true)
 		_, err := s.at().TopUp(s.ctx, &checkout.TopUp{
 			Plan: p, Subscriber: buyer, DelegationID: d, Needed: toll.MaxCredits, Wait: time.Millisecond,
 		})

@@ -70,6 +70,7 @@ type scene struct {
 
 	permissions map[toll.PlanID]toll.Hash // of the buyer
 	cards       map[string]string         // of the buyer, by the name of a test card
+	died        atomic.Bool               // a process was killed, and holds its jobs until their time
 
 	between atomic.Pointer[middle] // what stands between the rail and the double; nil: nothing
 }
@@ -223,7 +224,9 @@ func (s *scene) reached(step string) {
 var errKilled = errors.New("killed")
 
 // kill ends the run that reaches a failpoint next, as a crash would.
-func (s *scene) kill(step string) { s.steps.Store(step, func() { panic(errKilled) }) }
+func (s *scene) kill(step string) {
+	s.steps.Store(step, func() { s.died.Store(true); panic(errKilled) })
+}
 
 // run runs due jobs of a process until none is due for the moment.
 func (p *process) run() {
@@ -269,6 +272,9 @@ func (s *scene) inBackground(f func() error) <-chan error {
 func (s *scene) decided(orderID string, within time.Duration) {
 	s.Helper()
 	for end := time.Now().Add(soon); s.state(orderID).Open; within -= time.Minute {
+		if !s.died.Load() { // a run that has begun ends before time passes
+			s.until(func() bool { return s.count("SELECT COUNT(*) FROM jobs WHERE holder <> ''") == 0 })
+		}
 		if within <= 0 {
 			if time.Now().After(end) {
 				row := s.row(orderID)
