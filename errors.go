@@ -144,7 +144,7 @@ func (e *Error) HTTPStatus() int {
 // Error implements error. It holds no cause, so that printing it leaks nothing.
 func (e *Error) Error() string {
 	text := string(e.Code) + ": " + e.Text()
-	if e.Details != "" {
+	if e.Details != "" && e.Details != e.Text() {
 		text += " (" + e.Details + ")"
 	}
 	return text

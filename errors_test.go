@@ -92,6 +92,14 @@ func TestError_WithCopies(t *testing.T) {
 	}
 }
 
+// TestError_SaysOnce: details that repeat the message are left out of the text.
+func TestError_SaysOnce(t *testing.T) {
+	e := toll.NewError(toll.CodeCardAuthentication)
+	if got := e.WithDetails("%s", e.Text()).Error(); got != e.Error() {
+		t.Error(got)
+	}
+}
+
 // TestError_HintNamesIDs: a hint whose path has a place for an id has the id there, when the error
 // says it.
 func TestError_HintNamesIDs(t *testing.T) {

@@ -252,8 +252,19 @@ func (a *app) hintOf(p x402.PaymentRequired) string {
 		plan = cmp.Or(p.Accepts[0].PlanID, p.Accepts[0].Extra.PlanID)
 		a.about("PLAN", plan)
 	}
+	byCard := len(p.Accepts) > 0 && p.Accepts[0].Scheme == n.SchemeCard()
 	switch word, _, _ := strings.Cut(p.Error, ":"); word {
+	case x402.ReasonPaymentDeclined, x402.ReasonPaymentUnavailable:
+		return "toll delegations list shows which delegations are Frozen and which card each charges; toll cards list shows the cards."
+	case x402.ReasonDelegationNotFound, x402.ReasonDelegationRevoked, x402.ReasonDelegationExpired, x402.ReasonDelegationExhausted,
+		x402.ReasonDelegationShort, x402.ReasonOrderLimit:
+		return a.withIDs("toll delegations list shows what is left; toll delegations create makes another limit, and " +
+			"toll tokens create PLAN --delegation-id an access token that buys within it.")
 	case x402.ReasonInsufficientFunds, x402.ReasonPlanExpired:
+		if byCard {
+			return a.withIDs("toll plans checkout PLAN gets the page on which a card pays; with --pay and --delegation-id " +
+				"a call buys credits through a limit on a card, see toll delegations create.")
+		}
 		return a.withIDs(
 			"toll plans order PLAN gets more credits: free ones, or for money in your wallet when the plan has a price.",
 		)
@@ -269,6 +280,15 @@ func (a *app) hintOf(p x402.PaymentRequired) string {
 		return "The server takes plan " + plan + ": toll call with --plan " + plan + " pays with your credits of it."
 	}
 	return "toll call with --plan pays with your credits of that plan."
+}
+
+// pageOfCall is the page on which a person can pay instead, as a 402 names it, "" when it does not.
+func (a *app) pageOfCall(p x402.PaymentRequired) string {
+	page := pageIn(at(p.Extensions[a.set.names.PlanExtension()], "info.checkoutUrl"))
+	if page != "" && !strings.HasPrefix(page, a.client().URL()+"/") {
+		a.say("warning", "the page is not of %s: look at its address before you pay", a.client().URL())
+	}
+	return page
 }
 
 // callRefused reports an answer that is no success. Its body is not data, so it goes to stderr.
@@ -299,7 +319,12 @@ func (a *app) callRefused(res *http.Response, unit string) error {
 			}
 			a.say("asks for", "at most %s of plan %s (%s on %s)", most, cmp.Or(r.PlanID, r.Extra.PlanID), r.Scheme, r.Network)
 		}
-		a.say("hint", "%s", a.hintOf(p))
+		if page := a.pageOfCall(p); page != "" {
+			a.say("hint", "%s", pageHint)
+			a.say("page", "%s", page)
+		} else {
+			a.say("hint", "%s", a.hintOf(p))
+		}
 		a.receipt(res.Header, unit)
 		return printed(exitOfStatus(res.StatusCode))
 	}

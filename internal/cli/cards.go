@@ -63,13 +63,18 @@ func (a *app) cardsEnroll() *cobra.Command {
 	c.Long = `Enrol a card on a page of the service, which leads to the card processor, and show it. The page asks who you are. The number of
 the card is typed there alone.
 
-Exit code 7 when no card was enrolled for 10 minutes; toll cards list shows one that is enrolled later.`
+Exit code 7 when no card was enrolled for 10 minutes; toll cards list shows one that is enrolled later, and one that was
+there before and was enrolled once more.`
 	c.Flags().BoolVar(&noBrowser, "no-browser", false, "print the address of the page, and start no browser")
 	c.RunE = func(cmd *cobra.Command, _ []string) error {
 		ctx := cmd.Context()
 		before, err := a.cards(ctx)
 		if err != nil {
 			return err
+		}
+		// A service that does not say whether it takes cards is asked by its page.
+		if ready, err := a.client().Ready(ctx); err == nil && ready.Checks["card"] == "off" {
+			return toll.NewError(toll.CodeCardOff)
 		}
 		page := a.client().URL() + enrollPath
 		a.say("", "Enrol a card at %s", page)
@@ -86,16 +91,27 @@ Exit code 7 when no card was enrolled for 10 minutes; toll cards list shows one 
 			if err != nil && !isUnknown(err) {
 				return err
 			}
-			for id, card := range now {
-				if string(before[id]) != string(card) {
-					return a.made(card, "id")
-				}
+			if card := enrolled(before, now); card != nil {
+				return a.made(card, "id")
 			}
 		}
 		a.say("hint", "toll cards list shows your cards.")
 		return printed(exitTryAgain)
 	}
 	return c
+}
+
+// enrolled returns a card that can be charged now, and could not before or had another date; nil when there is none.
+func enrolled(before, now map[string]json.RawMessage) json.RawMessage {
+	seen := func(card json.RawMessage) string {
+		return at(card, "status") + at(card, "expYear") + "/" + at(card, "expMonth")
+	}
+	for id, card := range now {
+		if at(card, "status") == string(toll.StatusActive) && seen(card) != seen(before[id]) {
+			return card
+		}
+	}
+	return nil
 }
 
 // cards returns the caller's cards by their ids.

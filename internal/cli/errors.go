@@ -107,6 +107,9 @@ func (a *app) report(err error) {
 	} else if hint := a.hintFor(e); hint != "" {
 		a.say("hint", "%s", hint)
 	}
+	if page := pageOf(e); page != "" {
+		a.say("page", "%s", page)
+	}
 	if e.Err != nil {
 		a.say("cause", "%s", e.Err)
 	}

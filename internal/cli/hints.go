@@ -26,7 +26,8 @@ var hints = map[toll.Code]string{
 	toll.CodeNotPlanOwner:          "Use an API key of the owner of the plan; toll plans list shows yours.",
 	toll.CodePlanNotAttached:       "toll agents plans AGENT shows the plans of an agent; toll agents attach PLAN --agent-id AGENT adds one.",
 	toll.CodeMarginWithoutSubTasks: "Record the sub-tasks first with toll requests track.",
-	toll.CodeFiatPlanOnCryptoRoute: "toll plans checkout PLAN gets the page on which a card pays.",
+	toll.CodeFiatPlanOnCryptoRoute: "toll plans checkout PLAN gets the page on which a card pays; --delegation-id names a limit on a card that pays at once.",
+	toll.CodeCardUnreachable:       "Try again later; toll doctor says whether the card processor answers.",
 	toll.CodeTokenSignature:        "toll tokens create PLAN makes a new access token.",
 	toll.CodeTokenUndecodable:      "Give the accessToken as toll tokens create printed it; -q prints it alone.",
 	toll.CodePermissionNotFound:    "toll tokens list shows the hashes of yours.",
@@ -46,9 +47,39 @@ var hints = map[toll.Code]string{
 	toll.CodePathNotFound:          "The service may be older than this program: toll doctor compares them.",
 }
 
+// pageHint is what to do with the page of [pageOf].
+const pageHint = "Open the page in a browser within an hour: there the owner of the card pays a new order of the same plan."
+
+// pageOf is the address of a page on which a person can pay instead, "" when the error has none.
+func pageOf(e *toll.Error) string {
+	page, _ := e.Params["checkoutUrl"].(string)
+	return pageIn(page)
+}
+
+// pageIn is an address that a browser can open, "" for another text. Any server may have written it.
+func pageIn(text string) string {
+	u, err := httpURL(text)
+	if err != nil || len(text) > maxPage {
+		return ""
+	}
+	return u.String()
+}
+
+// maxPage bounds the address of a page that is shown, in bytes.
+const maxPage = 2048
+
 // hintFor is what to do after an error of the service.
 func (a *app) hintFor(e *toll.Error) string {
 	own := hints[e.Code]
+	order, _ := e.Params["orderId"].(string)
+	switch {
+	case pageOf(e) != "":
+		return pageHint
+	case e.Code == toll.CodeCardUnreachable && plainID.MatchString(order):
+		return "The order is recorded, and a repeat makes another one: toll orders get " + order + " --wait shows what becomes of it."
+	case e.Code == toll.CodeCardUnreachable && e.RetryAfterSecs > 0:
+		return "Try again in " + count(e.RetryAfterSecs, "second") + "."
+	}
 	// A hint that the service made for this case knows more than one for every case of its code.
 	special := e.Hint != "" && e.Hint != e.Code.Info().Hint && !ofHTTP.MatchString(e.Hint)
 	if own == "" || special {

@@ -284,13 +284,14 @@ const (
 	maxPage = 2048
 )
 
-// WithPage returns e with the address of a page on which a person can pay instead, if it is one, in visible ASCII.
+// WithPage returns e with the address of a page on which a person can pay instead, if it is one, in visible ASCII, and with the
+// hint to open it.
 func WithPage(e *toll.Error, page string) *toll.Error {
 	visible := strings.IndexFunc(page, func(r rune) bool { return r <= ' ' || r >= 0x7f }) < 0
 	if !visible || len(page) > maxPage || !strings.HasPrefix(page, "https://") && !strings.HasPrefix(page, "http://") {
 		return e
 	}
-	return e.WithParam(paramPage, page)
+	return e.WithParam(paramPage, page).WithHint(toll.CodeCardAuthentication.Info().Hint)
 }
 
 // OrderExtension returns the extension of a demand that says where the plan is bought: by wallets, when credits are missing, and
