@@ -33,7 +33,7 @@ func group(use, short, long string, sub ...*cobra.Command) *cobra.Command {
 // finish makes a group with a wrong word a fault, and wraps texts. Examples are for pasting: they
 // are never cut.
 func finish(c *cobra.Command) {
-	c.Long = lipgloss.Wrap(lineBreak.ReplaceAllString(c.Long, "$1 $2"), 100, "")
+	c.Long = wrapped(lineBreak.ReplaceAllString(c.Long, "$1 $2"))
 	if c.Example != "" {
 		c.Example = "  " + strings.ReplaceAll(c.Example, "\n", "\n  ")
 	}
@@ -57,6 +57,13 @@ func finish(c *cobra.Command) {
 	for _, sub := range c.Commands() {
 		finish(sub)
 	}
+}
+
+// wrapped returns lines of at most 100 columns, broken at spaces alone: names of flags stay whole.
+func wrapped(text string) string {
+	const whole = "\u2011" // a hyphen at which no line ends
+	text = lipgloss.Wrap(strings.ReplaceAll(text, "-", whole), 100, "")
+	return strings.ReplaceAll(text, whole, "-")
 }
 
 // lineBreak is one inside a paragraph.

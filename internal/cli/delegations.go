@@ -30,6 +30,7 @@ no code yet (account.codeRequired) signs an EIP-7702 authorization as well.`,
 			columns: []column{
 				{"DELEGATION", "delegationId"}, {"PROVIDER", "provider"}, {"STATUS", "status"}, {"LIMIT", "spendingLimitCents"},
 				{"SPENT", "amountSpentCents"}, {"LEFT", "remainingBudgetCents"}, {"CURRENCY", "currency"}, {"EXPIRES", "expiresAt"},
+				{"PAID BY", "providerPaymentMethodId"},
 			},
 			flags: []flag{{"accessible", "accessible", toggle, "only those that this API key can spend from now"}},
 		}),
@@ -68,14 +69,15 @@ func (a *app) delegationsCreate(use string) *cobra.Command {
 
 With --owner-account the money is that of an account which you hold. The delegation then waits: let the account sign the
 typedData of the answer, and hand the signature in with toll delegations sign.`,
-		example: "toll delegations create --spending-limit-cents 1000 --duration-secs 604800 --currency usdc",
-		method:  http.MethodPost, path: "/delegation/create", made: "delegationId",
+		example: "toll delegations create --spending-limit-cents 1000 --duration-secs 604800 --currency usdc\n" +
+			"toll delegations create --spending-limit-cents 1000 --duration-secs 604800 --currency usd --card pm_…",
+		method: http.MethodPost, path: "/delegation/create", made: "delegationId",
 		flags: []flag{
 			{"provider", "provider", word, "erc4337 (the wallet) or stripe (a card); default by the currency"},
 			{"spending-limit-cents", "spendingLimitCents", digits, "most that may be spent, in cents of the currency"},
 			{"duration-secs", "durationSecs", digits, "life in seconds, 60 or more"},
 			{"currency", "currency", word, "usdc or eurc for the wallet, usd or eur for a card"},
-			{"payment-method-id", "providerPaymentMethodId", word, "the card, see toll cards list"},
+			{"payment-method-id", "providerPaymentMethodId", word, "the card, see toll cards list; --card is the same"},
 			{"plan-id", "planId", planID, "the one plan that may be bought"},
 			{"max-transactions", "maxTransactions", digits, "most orders that may be paid"},
 			{"api-key-id", "apiKeyId", word, "the one API key that may use it"},

@@ -72,8 +72,12 @@ func (a *app) show(v any) error {
 	var names, values []string
 	var rows [][]string
 	for _, m := range members {
-		names, values = append(names, m.name), append(values, text(m.value))
-		rows = append(rows, []string{m.name, text(m.value)})
+		value := text(m.value)
+		names, values = append(names, m.name), append(values, value)
+		if whole := wholeOf(value); whole != "" && strings.HasSuffix(m.name, "Cents") {
+			value = strings.TrimSpace(value+" ("+whole+" "+at(got, "currency")) + ")"
+		}
+		rows = append(rows, []string{m.name, value})
 	}
 	if a.set.output == formatCSV {
 		return writeCSV(a.out, [][]string{names, values})
@@ -159,7 +163,7 @@ func (a *app) rows(items []json.RawMessage, titles []string, columns []column) e
 	return a.writeRows(titles, rows)
 }
 
-// cell is the text of a column. A table says some of them as people do: plans in words, and the cents of delegations in whole units.
+// cell is the text of a column. A table says some of them as people do: plans in words, and cents in whole units.
 func (a *app) cell(item json.RawMessage, path string) string {
 	value := at(item, path)
 	if a.set.output != formatTable {
@@ -172,12 +176,23 @@ func (a *app) cell(item json.RawMessage, path string) string {
 		}
 	}
 	switch path {
-	case "spendingLimitCents", "amountSpentCents", "remainingBudgetCents":
-		if cents, err := strconv.ParseInt(value, 10, 64); err == nil {
-			return toll.FormatAmount(toll.UnitsOfCents(cents), 6)
-		}
+	case "spendingLimitCents", "amountSpentCents", "remainingBudgetCents", "charged", "refunded", "disputed", "fees", "paidOut", "due":
+		return cmp.Or(wholeOf(value), value)
 	}
 	return value
+}
+
+// wholeOf returns cents in whole units, "" for another text.
+func wholeOf(value string) string {
+	cents, err := strconv.ParseInt(value, 10, 64)
+	if err != nil {
+		return ""
+	}
+	sign := ""
+	if cents < 0 {
+		sign, cents = "-", -cents
+	}
+	return sign + toll.FormatAmount(toll.UnitsOfCents(cents), 6)
 }
 
 func unreadable(err error) error {

@@ -1,6 +1,8 @@
 package cli
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -23,13 +25,16 @@ func (a *app) payoutsList() *cobra.Command {
 		if err != nil {
 			return err
 		}
+		if len(owed) == 0 {
+			a.say("note", "nothing was paid by card or paid out in %s", cmp.Or(month, "this month"))
+		}
 		return a.showPage(owed, "", []column{
 			{"SELLER", "seller"}, {"MONTH", "month"}, {"CURRENCY", "currency"}, {"ORDERS", "orders"}, {"CHARGED", "charged"}, {"REFUNDED", "refunded"},
 			{"DISPUTED", "disputed"}, {"FEES", "fees"}, {"PAID OUT", "paidOut"}, {"DUE", "due"},
 		})
 	})
 	c.Flags().StringVar(&month, "month", "", "YYYY-MM in UTC; default this month")
-	c.Long = `List what is owed of a month, by seller and currency, in cents. Each payment, refund and dispute counts in the month in which it
+	c.Long = `List what is owed of a month, by seller and currency: in whole units in a table, in cents in csv and JSON. Each payment, refund and dispute counts in the month in which it
 happened, so that a month which was paid does not change. FEES are those of the card processor.`
 	c.Example = "toll payouts list --month 2026-11 --data ./toll-data -o csv"
 	return c
@@ -42,8 +47,12 @@ func (a *app) payoutsMark() *cobra.Command {
 		if p.Seller, err = toll.ParseAddress(seller); err != nil {
 			return flagError("seller", err)
 		}
-		if err := p.Cents.UnmarshalJSON([]byte(`"` + cents + `"`)); err != nil {
+		amount, negative := strings.CutPrefix(cents, "-")
+		if err := p.Cents.UnmarshalJSON([]byte(`"` + amount + `"`)); err != nil {
 			return flagError("amount-cents", err)
+		}
+		if negative {
+			p.Cents = -p.Cents
 		}
 		if p.ID == "" {
 			p.ID = toll.NewUUID()
@@ -52,6 +61,9 @@ func (a *app) payoutsMark() *cobra.Command {
 		}
 		p.Currency = strings.ToLower(p.Currency)
 		made, err := server.MarkPayout(cmd.Context(), cfg, p, a.flags.yes)
+		if errors.Is(err, fiat.ErrNotOwed) {
+			return fmt.Errorf("%w; nothing was recorded: --yes records it all the same", err)
+		}
 		if err != nil {
 			return fmt.Errorf("%w; nothing was recorded", err)
 		}
@@ -61,11 +73,15 @@ func (a *app) payoutsMark() *cobra.Command {
 	f.StringVar(&seller, "seller", "", "address of the seller")
 	f.StringVar(&p.Month, "month", "", "the month that it is for, YYYY-MM in UTC")
 	f.StringVar(&p.Currency, "currency", "", "as toll payouts list shows it, such as usd")
-	f.StringVar(&cents, "amount-cents", "", "what was paid, in cents")
+	f.StringVar(&cents, "amount-cents", "", "what was paid, in cents; below 0 it corrects what was recorded")
 	f.StringVar(&p.Note, "note", "", "anything to find it again by, such as a bank reference")
 	f.StringVar(&p.ID, "id", "", "UUID under which a repeat finds this payout; default a new one")
 	require(c, "seller", "month", "currency", "amount-cents")
-	c.Long = `Record what was paid to a seller by other means. It moves no money. More than is owed is refused without --yes.`
-	c.Example = "toll payouts mark --seller 0x… --month 2026-11 --currency usd --amount-cents 1250 --note 'SEPA 4711'"
+	c.Long = `Record what was paid to a seller by other means. It moves no money. More than is owed is refused without --yes.
+
+What was recorded stays. A wrong one is corrected by another with a negative amount and a --note, of at most what is recorded
+for the seller, month and currency.`
+	c.Example = "toll payouts mark --seller 0x… --month 2026-11 --currency usd --amount-cents 1250 --note 'SEPA 4711'\n" +
+		"toll payouts mark --seller 0x… --month 2026-11 --currency usd --amount-cents -1250 --note 'SEPA 4711 was typed twice'"
 	return c
 }

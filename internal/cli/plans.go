@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"math/big"
 	"net/http"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -201,7 +203,7 @@ func (a *app) plansCheckout() *cobra.Command {
 				// What matters lies in the result; the page comes first.
 				shown = objectOf([]jsonMember{
 					{"checkoutUrl", rawOf(got, "result.checkoutUrl")}, {"orderId", rawOf(got, "orderId")},
-					{"paymentStatus", rawOf(got, "result.paymentStatus")}, {"linkExpiresAt", rawOf(got, "result.linkExpiresAt")},
+					{"paymentStatus", rawOf(got, "result.paymentStatus")}, {"linkExpiresAt", timeOf(rawOf(got, "result.linkExpiresAt"))},
 				})
 			}
 			if err := a.show(shown); err != nil || !open {
@@ -212,6 +214,16 @@ func (a *app) plansCheckout() *cobra.Command {
 	})
 	c.Flags().BoolVar(&open, "open", false, "open the page in the browser")
 	return c
+}
+
+// timeOf is a Unix time as the other times of answers are written.
+func timeOf(value json.RawMessage) json.RawMessage {
+	secs, err := strconv.ParseInt(string(value), 10, 64)
+	if err != nil {
+		return value
+	}
+	text, _ := json.Marshal(time.Unix(secs, 0).UTC()) // years that have no JSON are no times of pages
+	return text
 }
 
 func (a *app) plansMint() *cobra.Command {

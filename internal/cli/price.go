@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"math/big"
 	"strconv"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -42,9 +43,9 @@ func (a *app) builder(b call) *cobra.Command {
 func (a *app) priceCommand() *cobra.Command {
 	return a.builderGroup("price", `, for --price-config of plans create. Nothing is sent.
 
-usdc takes whole units. Amounts of the others are base units of the token: 1000000 is 1.00 of USDC, EURC, USD and EUR; the native token has
+usdc, usd and eur take whole units. Amounts of the others are base units of the token: 1000000 is 1.00 of USDC, EURC, USD and EUR; the native token has
 18 decimals.
-In a pipe they print JSON.`, "toll price usdc 1.00\n"+buildersExample, a.priceBuilders())
+In a pipe they print JSON.`, "toll price usdc 1.00\ntoll price usd 5.00\n"+buildersExample, a.priceBuilders())
 }
 
 func (a *app) creditsCommand() *cobra.Command {
@@ -86,6 +87,7 @@ func (a *app) priceBuilders() []call {
 	orNative := flag{"token-address", "token", token, "token; default the native one"}
 	fiat := paidBy("fiat", "A price that is paid by card", "get-fiat-price-config", nil,
 		flag{"currency", "currency", word, "USD (default) or EUR"})
+	fiat.long = "A price that is paid by card. Amounts have six decimals: 5000000 is 5.00. toll price usd 5.00 takes whole units."
 	fiat.local = func(_ context.Context, r *request) (any, error) {
 		return a.price(r.in, func(n toll.Units, to, _ toll.Address) (toll.Price, error) {
 			return toll.PriceFiat(n, to, value[string](r.in, "currency"))
@@ -126,7 +128,7 @@ set; else the environment that is set decides; else it is that of Base, as live 
 		paidBy("native", "A price in the native token", "get-native-token-price-config", toll.PriceCrypto),
 		paidBy("payg", "A price for each credit, bought request by request", "get-pay-as-you-go-price-config",
 			toll.PricePayAsYouGo, orNative),
-		fiat, erc20, eurc,
+		fiat, erc20, eurc, a.priceByCard(toll.CurrencyUSD), a.priceByCard(toll.CurrencyEUR),
 		{
 			use: "usdc AMOUNT", short: "A price in USDC, in whole units", example: "toll price usdc 1.00",
 			long: `A price in USDC, in whole units such as 1.00, exact to six decimals.
@@ -192,13 +194,9 @@ func (a *app) eurc(ctx context.Context) toll.Address {
 // priceUSDC makes a price of whole units: the token is that of the service, and the receiver its
 // caller.
 func (a *app) priceUSDC(ctx context.Context, r *request) (any, error) {
-	amount, err := toll.ParseAmount(r.args[0], usdcDecimals)
+	amount, err := wholeAmount(r.args[0], toll.CurrencyUSDC)
 	if err != nil {
-		return nil, usagef("AMOUNT must be whole USDC with at most %d decimals, such as 1.00; got %q",
-			usdcDecimals, r.args[0])
-	}
-	if amount.IsZero() {
-		return nil, usagef("a plan that costs nothing has the price of: toll price free")
+		return nil, err
 	}
 	if err := a.loadProfile(); err != nil {
 		return nil, err
@@ -207,19 +205,62 @@ func (a *app) priceUSDC(ctx context.Context, r *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	to, given := r.in["receiver"].(toll.Address)
-	switch {
-	case given:
-	case a.set.key == "":
-		return nil, usagef("toll price usdc needs --receiver, or an API key whose wallet is paid")
-	default:
-		if to, err = callerAddress(ctx, a.client()); err != nil {
-			return nil, err
-		}
+	to, err := a.receiver(ctx, r.in, toll.CurrencyUSDC)
+	if err != nil {
+		return nil, err
 	}
 	made, err := toll.PriceERC20(amount, token, to)
 	made.Currency = toll.CurrencyUSDC
 	return made, err
+}
+
+// priceByCard makes prices of whole units of a currency that cards pay.
+func (a *app) priceByCard(currency string) call {
+	name := strings.ToLower(currency)
+	return call{
+		use: name + " AMOUNT", short: "A price in " + currency + ", in whole units, that is paid by card", example: "toll price " + name + " 5.00",
+		long:  "A price in " + currency + ", in whole units such as 5.00, that is paid by card. Without --receiver it is owed to your account.",
+		flags: []flag{{"receiver", "receiver", token, "address that the money is owed to; default your account"}},
+		local: func(ctx context.Context, r *request) (any, error) {
+			amount, err := wholeAmount(r.args[0], currency)
+			if err != nil {
+				return nil, err
+			}
+			if r.in["receiver"] == nil {
+				if err := a.loadProfile(); err != nil {
+					return nil, err
+				}
+			}
+			to, err := a.receiver(ctx, r.in, currency)
+			if err != nil {
+				return nil, err
+			}
+			return toll.PriceFiat(amount, to, currency)
+		},
+	}
+}
+
+// wholeAmount reads a price in whole units.
+func wholeAmount(text, currency string) (toll.Units, error) {
+	amount, err := toll.ParseAmount(text, usdcDecimals)
+	if err != nil {
+		return amount, usagef("AMOUNT must be whole %s with at most %d decimals, such as 1.00; got %q", currency, usdcDecimals, text)
+	}
+	if amount.IsZero() {
+		return amount, usagef("a plan that costs nothing has the price of: toll price free")
+	}
+	return amount, nil
+}
+
+// receiver is the address that was given, else that of the caller.
+func (a *app) receiver(ctx context.Context, in body, currency string) (toll.Address, error) {
+	if to, given := in["receiver"].(toll.Address); given {
+		return to, nil
+	}
+	if a.set.key == "" {
+		return toll.Address{}, usagef("toll price %s needs --receiver, or an API key whose account is paid", strings.ToLower(currency))
+	}
+	return callerAddress(ctx, a.client())
 }
 
 // tokenOfService returns the address of a currency where the service is, else in the environment

@@ -21,7 +21,7 @@ func OwedOf(ctx context.Context, q store.Querier, month string) ([]Owed, error) 
 	return card.OwedOf(ctx, q, month)
 }
 
-// Payout is money that the operator paid to a seller by other means.
+// Payout is money that the operator paid to a seller by other means. A negative one corrects others of its month.
 type Payout struct {
 	ID       string       `json:"payoutId"` // UUID
 	Seller   toll.Address `json:"seller"`
@@ -43,15 +43,19 @@ var (
 	currencies = regexp.MustCompile(`^[a-z]{3}$`) // that in which the account is paid, which may be any
 )
 
-// MarkPayout records a payout. A repeat with its id changes nothing. Errors: faults of the members, [ErrNotOwed] unless beyond.
+// MarkPayout records a payout. A repeat with its id changes nothing. A correction, of -[toll.MaxCents] to -1 cents, needs a note,
+// and takes back at most what is recorded for the seller, month and currency. Errors: faults of the members, [ErrNotOwed]
+// unless beyond.
 func MarkPayout(ctx context.Context, st *store.Store, p Payout, beyond bool) error {
 	switch {
 	case !months.MatchString(p.Month):
 		return fmt.Errorf("the month must have the form YYYY-MM; got %q", p.Month)
 	case !currencies.MatchString(p.Currency):
 		return fmt.Errorf("the currency must be three lower-case letters; got %q", p.Currency)
-	case p.Cents < 1 || p.Cents > toll.MaxCents:
-		return fmt.Errorf("the amount must be 1 to %s cents; got %s", toll.MaxCents, p.Cents)
+	case p.Cents == 0 || p.Cents < -toll.MaxCents || p.Cents > toll.MaxCents:
+		return fmt.Errorf("the amount must be 1 to %s cents, or as many below 0 for a correction; got %s", toll.MaxCents, p.Cents)
+	case p.Cents < 0 && strings.TrimSpace(p.Note) == "":
+		return errors.New("a correction needs a note that says what it corrects")
 	case len(p.Note) > maxNote:
 		return fmt.Errorf("the note must have at most %d bytes", maxNote)
 	}
@@ -79,10 +83,14 @@ func MarkPayout(ctx context.Context, st *store.Store, p Payout, beyond bool) err
 			}
 			return nil
 		}
-		if !beyond {
-			if err := owes(ctx, tx, &p); err != nil {
-				return err
-			}
+		switch {
+		case p.Cents < 0:
+			err = corrects(known, &p)
+		case !beyond:
+			err = owes(ctx, tx, &p)
+		}
+		if err != nil {
+			return err
 		}
 		return store.InsertCardPayout(ctx, tx, &row)
 	})
@@ -90,6 +98,20 @@ func MarkPayout(ctx context.Context, st *store.Store, p Payout, beyond bool) err
 
 // settingPayouts is locked while a payout is recorded.
 const settingPayouts = "card_payouts"
+
+// corrects refuses a correction of more than was paid out.
+func corrects(known []*store.CardPayout, p *Payout) error {
+	paid := toll.Cents(0)
+	for _, k := range known {
+		if k.Seller == p.Seller && k.Currency == p.Currency {
+			paid += toll.Cents(k.Cents)
+		}
+	}
+	if paid+p.Cents < 0 {
+		return fmt.Errorf("payouts of %s cents in %s of %s are recorded, and this correction is %s", paid, strings.ToUpper(p.Currency), p.Month, p.Cents)
+	}
+	return nil
+}
 
 // owes refuses a payout of more than is owed.
 func owes(ctx context.Context, tx *store.Tx, p *Payout) error {

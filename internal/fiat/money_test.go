@@ -91,6 +91,28 @@ func TestMarkPayout(t *testing.T) {
 			if err := pay(st, once, 101); err == nil || errors.Is(err, ErrNotOwed) {
 				t.Errorf("another payout under the same id: %v", err)
 			}
+			// A wrong payout is corrected by a row of its own, of at most what is recorded.
+			correct := func(id string, cents toll.Cents, note string) error {
+				p := Payout{ID: id, Seller: seller, Month: "2026-11", Currency: "usd", Cents: cents, Note: note, PaidAt: toll.At(noon)}
+				return MarkPayout(ctx, st, p, true)
+			}
+			const correction = "6fa1c0de-0000-4000-8000-000000000002"
+			for range 2 {
+				if err := correct(correction, -12, "typed twice"); err != nil {
+					t.Error(err)
+				}
+			}
+			for cents, note := range map[toll.Cents]string{-1: " ", -1001: "too much", -toll.MaxCents - 1: "beyond", 0: "none"} {
+				if err := correct(toll.NewUUID(), cents, note); err == nil {
+					t.Errorf("a correction of %s cents was recorded", cents)
+				}
+			}
+			const after = `[{"seller":"0x70997970C51812dc3A010C7d01b50e0d17dc79C8","month":"2026-11","currency":"usd","orders":3,"charged":"1500","refunded":"0","disputed":"0","fees":"132",`
+			owed(after + `"paidOut":"1000","due":"368"}]`)
+			if err := correct(toll.NewUUID(), -1000, "all of it"); err != nil {
+				t.Error(err)
+			}
+			owed(after + `"paidOut":"0","due":"1368"}]`)
 			if _, err := EvidenceOf(ctx, st, toll.NewUUID()); !errors.Is(err, store.ErrNotFound) {
 				t.Errorf("the story of no order: %v", err)
 			}
