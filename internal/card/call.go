@@ -77,6 +77,9 @@ func (r *Rail) send(ctx context.Context, c *store.CardCall, into stripe.LastResp
 			a = &answer{kind: unclear, code: "no_object"}
 		}
 		if a == nil || a.kind != unclear || try == callTries || ctx.Err() != nil {
+			if a != nil {
+				a.unsent = try == 1 && (a.status == http.StatusTooManyRequests || a.kind == denied)
+			}
 			break
 		}
 	}

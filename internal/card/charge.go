@@ -108,6 +108,12 @@ func attemptKey(p *store.CardPayment) string {
 // prepareAttempt stores the call of the next attempt.
 func (r *Rail) prepareAttempt(ctx context.Context, p *store.CardPayment, d *details) error {
 	c := &store.CardCall{Key: attemptKey(p), Subject: p.OrderID, CreatedAt: r.now()}
+	if revoked, err := r.revoked(ctx, p); err != nil || revoked {
+		if err == nil {
+			err = r.settle(ctx, p, evidence{failure: revokedFailure})
+		}
+		return err
+	}
 	d.TriedAt, d.Missing = r.cfg.Machine().UTC().Truncate(time.Second), time.Time{}
 	if d.Session != nil {
 		params, err := r.pageParams(p, d)
@@ -123,7 +129,7 @@ func (r *Rail) prepareAttempt(ctx context.Context, p *store.CardPayment, d *deta
 		if err != nil {
 			return err
 		}
-		p.Customer = m.Customer
+		p.Customer, d.Unsent = m.Customer, true
 		c.Path, c.Params = "payment_intents", encode(r.chargeParams(p, m))
 	}
 	p.State = string(Calling)
@@ -159,9 +165,19 @@ func (r *Rail) attempt(ctx context.Context, p *store.CardPayment, d *details) er
 	if err != nil {
 		return err
 	}
-	now := r.cfg.Machine()
-	if revoked || !d.Missing.IsZero() && now.Sub(d.Missing) >= missingSends {
+	now, unsent := r.cfg.Machine(), d.Unsent
+	switch {
+	case revoked && unsent:
+		return r.settle(ctx, p, evidence{failure: revokedFailure})
+	case revoked, !d.Missing.IsZero() && now.Sub(d.Missing) >= missingSends:
 		return r.lookUp(ctx, p, d, c, &answer{kind: unclear, code: "not_sent"})
+	}
+	if p.Delegation != "" {
+		// Each request changes the version, so that a refusal of one says nothing once another is sent.
+		d.Unsent = false
+		if err := r.writeAll(ctx, p, d, nil); err != nil {
+			return err
+		}
 	}
 	pi, s := &stripe.PaymentIntent{}, &stripe.CheckoutSession{}
 	var into stripe.LastResponseSetter = pi
@@ -184,6 +200,11 @@ func (r *Rail) attempt(ctx context.Context, p *store.CardPayment, d *details) er
 	}
 	switch a.kind {
 	case busy, denied:
+		if d.Unsent = unsent && a.unsent; d.Unsent {
+			if err := r.writeAll(ctx, p, d, nil); err != nil {
+				return err
+			}
+		}
 		return a
 	case unclear, conflict:
 		return r.lookUp(ctx, p, d, c, a)
@@ -218,6 +239,9 @@ func (r *Rail) revoked(ctx context.Context, p *store.CardPayment) (bool, error) 
 	d, err := store.DelegationByID(ctx, r.cfg.Store, p.Delegation)
 	return err == nil && !d.RevokedAt.IsZero(), err
 }
+
+// revokedFailure is that of an order whose delegation ended before any request of the attempt was executed.
+var revokedFailure = &failure{Code: toll.CodeDelegationRevoked, Reason: "The delegation was revoked before the card was charged."}
 
 // judge acts on the state of the payment intent of an attempt off session. c is the call whose
 // answer it is, nil for none.

@@ -48,6 +48,7 @@ type details struct {
 	TriedAt time.Time          `json:"triedAt,omitzero"`  // when this attempt was prepared, by the clock of the machine
 	PageEnd time.Time          `json:"pageEnd,omitzero"`  // when the live session ends, by the clock of the machine
 	Missing time.Time          `json:"missing,omitzero"`  // since when Stripe does not list the attempt, by the clock of the machine
+	Unsent  bool               `json:"unsent,omitempty"`  // of Calling by a delegation: no request of this attempt can have been executed
 	Then    State              `json:"then,omitempty"`    // of Ending: Failed, or Created for another page
 	Delay   *rail.Delay        `json:"delay,omitempty"`   // why it cannot go on now
 	Failure *failure           `json:"failure,omitempty"` // of Failed, Rejected, and of Ending before Failed

@@ -119,6 +119,7 @@ type answer struct {
 	request                  string
 	intent, charge           string // ids, of a payment that was tried
 	wait                     time.Duration
+	unsent                   bool // no request of this run was executed: each was refused before that
 }
 
 // pause is how long to wait before the same request is sent again.

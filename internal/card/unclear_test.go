@@ -228,8 +228,8 @@ func TestT80_RevokedMeanwhile(t *testing.T) {
 		s.at().close()
 		s.secret = secretKey
 		s.start()
-		s.decided(s.lastOrder(), 20*time.Minute)
-		s.failed(s.lastOrder(), toll.CodeCardUnreachable)
+		s.decided(s.lastOrder(), 3*time.Minute)
+		s.failed(s.lastOrder(), toll.CodeDelegationRevoked)
 		if n, _ := s.charges(); n != 0 {
 			s.Fatalf("%d charges", n)
 		}

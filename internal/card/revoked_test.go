@@ -1,0 +1,53 @@
+package card_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/card/double"
+)
+
+// A charge that Stripe refused before it was executed ends at once when its delegation is revoked,
+// and does not keep another delegation from buying.
+func TestT80_RevokedUnsent(t *testing.T) {
+	each(t, func(s *scene) {
+		p, method := s.plan(), s.card("pm_card_visa")
+		a, b := s.delegation(method, 1000), s.delegation(method, 1000)
+		s.fault(double.Fault{Kind: "429", Method: "POST", Path: "/v1/payment_intents"})
+		ended := s.inBackground(func() error { return s.at().topUp(p, a, "a") })
+		s.until(func() bool { return s.count("SELECT COUNT(*) FROM card_payments WHERE data LIKE '%\"unsent\":true%'") == 1 })
+		first := s.lastOrder()
+		_, err := s.at().RevokeDelegation(s.ctx, buyer, a)
+		s.must(err)
+		s.decided(first, 3*time.Minute)
+		<-ended
+		s.failed(first, toll.CodeDelegationRevoked)
+		s.must(s.at().topUp(p, b, "b"))
+		s.granted(s.lastOrder())
+		if n, _ := s.charges(); n != 1 || len(s.alarms()) != 0 {
+			s.Errorf("%d charges, alarms %q", n, s.alarms())
+		}
+	})
+}
+
+// A charge that was sent before its process was killed is looked up, although its delegation is
+// revoked meanwhile.
+func TestT80_RevokedSent(t *testing.T) {
+	each(t, func(s *scene) {
+		p, d := s.plan(), s.delegation(s.card("pm_card_visa"), 1000)
+		s.kill("card.answered")
+		ended := s.inBackground(func() error { return s.at().topUp(p, d, "a") })
+		s.until(func() bool { _, waits := s.steps.Load("card.answered"); return !waits })
+		s.at().close()
+		<-ended
+		_, err := s.at().RevokeDelegation(s.ctx, buyer, d)
+		s.must(err)
+		s.start()
+		s.decided(s.lastOrder(), 5*time.Minute)
+		s.granted(s.lastOrder())
+		if n, _ := s.charges(); n != 1 {
+			s.Errorf("%d charges", n)
+		}
+	})
+}
