@@ -50,7 +50,7 @@ func describe(routes []route, ns x402.Namespace) *huma.OpenAPI {
 		Info: &huma.Info{
 			Title: "Toll", Version: gate.Current.String(), License: &huma.License{Name: "Apache-2.0", Identifier: "Apache-2.0"},
 			Description: "Plans, credits and payments for agents. Every answer carries `" + ns.HeaderVersion() + "` and `" + ns.HeaderResolvedFrom() +
-				"`; every error has the shape of Error, and clients branch on its code alone (see /docs/errors). Unknown members are ignored, on both sides.",
+				"`; every error has the shape of Error, and clients branch on its code alone (see /docs/errors). Unknown members are ignored, on both sides; only a refund refuses them.",
 		},
 		Servers: []*huma.Server{{URL: "/"}},
 		Tags:    []*huma.Tag{{Name: "Webhooks", Description: deliveries(ns)}},

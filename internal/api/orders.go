@@ -198,11 +198,24 @@ func (h *handler) link(o *toll.Order) {
 
 // RefundInput is the body of a refund.
 type RefundInput struct {
-	AmountCents *toll.Cents `json:"amountCents,omitzero" doc:"Cents of the order's currency that go back, 1 or more. Default all that is left."`
+	AmountCents *toll.Cents `json:"amountCents,omitzero" doc:"Cents of the order's currency that go back, 1 or more. Default all that is left. Null and unknown members are refused."`
 }
 
-// refundOrder answers 202 while the card processor has not taken the refund.
+// refundOrder answers 202 while the card processor has not taken the refund. It refuses unknown members
+// and null, because without amountCents everything goes back.
 func (h *handler) refundOrder(c *call, in *RefundInput, once *store.Once) (*toll.Order, error) {
+	var faults []toll.Fault
+	for _, path := range c.unknown {
+		faults = append(faults, toll.Fault{Path: path, Message: "is not a member of a refund; the amount is amountCents"})
+	}
+	var given map[string]json.RawMessage
+	_ = json.Unmarshal(c.current, &given) // it was decoded before
+	if raw, there := given["amountCents"]; there && string(raw) == "null" {
+		faults = append(faults, toll.Fault{Path: "amountCents", Message: "must be a number of cents; leave it out to give all back"})
+	}
+	if len(faults) > 0 {
+		return nil, toll.Faults(faults)
+	}
 	return c.order(h.Checkout.Refund(c.r.Context(), c.caller.Address, c.param("orderId"), in.AmountCents, once, h.OrderWait))
 }
 
