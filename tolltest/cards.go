@@ -14,8 +14,13 @@ import (
 // plan of the builder is 100 credits for 5.00 USD then, unless [WithPlan] says otherwise.
 //
 //	svc := tolltest.New(t, tolltest.WithCards())
-//	page, err := svc.Subscriber(0).Client.Checkout(ctx, svc.Plan(), client.CheckoutParams{})
-//	order := svc.PayPage(page.Result.URL, "4242 4242 4242 4242")
+//	page, err := svc.Subscriber(0).Client.Checkout(t.Context(), svc.Plan(), client.CheckoutParams{})
+//	if err != nil {
+//		t.Fatal(err)
+//	}
+//	if o := svc.PayPage(page.Result.URL, "4242 4242 4242 4242"); o.Status != toll.OrderConfirmed {
+//		t.Errorf("the order is %s", o.Status)
+//	}
 //
 // 4242 4242 4242 4242 pays, 4000 0000 0000 9995 has no money, 4000 0000 0000 0341 is enrolled and then declined; docs/CARDS.md has
 // the others.

@@ -137,6 +137,7 @@ type market struct {
 	builder, subscriber, visitor person
 	planID, cardPlan             toll.PlanID
 	agentID, cardAgent           toll.AgentID
+	cardLimit                    string // delegation of the subscriber on a card
 }
 
 // person is an account with an API key.

@@ -68,6 +68,7 @@ func (m *market) showTopUp(ctx context.Context, s *stage) error {
 	if err != nil {
 		return err
 	}
+	m.cardLimit = delegation
 	s.facts("card", devAskingCard+"   enrolled once, with 3-D Secure",
 		"delegation", delegation+"   the service may charge 12.00 USD, for an hour", "access token", shortToken(token.AccessToken))
 	for range 2 {

@@ -120,6 +120,7 @@ func (a *app) demonstrate(ctx context.Context, m *market) error {
 		"agent", "POST "+m.agentURL()+"   statistics of a text, 1 credit for each started 200 characters",
 		"plan", string(m.planID)+"   100 credits for 1.00 USDC",
 		"agent id", string(m.agentID),
+		"card plan", string(m.cardPlan)+"   "+toll.Credits(devCardCredits).Text()+" for 5.00 USD, at "+m.cardURL(),
 		"chain", m.chain(),
 		"cards", "a double of Stripe inside this program   "+m.service.Cards().Double(),
 		"builder", m.builder.address.String()+"   owns plan and agent",
@@ -214,7 +215,7 @@ func (m *market) token(ctx context.Context, p person) (*toll.AccessToken, error)
 	return p.client.AccessToken(ctx, m.planID, client.WithAgent(m.agentID), client.WithExpiry(devTokenHours*time.Hour))
 }
 
-// showCommands prints three commands. The access token in the first one and the keys that the others read are made for
+// showCommands prints commands. The access token in the first one and the keys that the others read are made for
 // this market only.
 func (m *market) showCommands(ctx context.Context, s *stage) error {
 	token, err := m.token(ctx, m.subscriber)
@@ -231,6 +232,9 @@ func (m *market) showCommands(ctx context.Context, s *stage) error {
 			m.agentURL(), x402.HeaderSignature, token.AccessToken, quote("Any text will do. Try your own!"))},
 		{"the same with the command line, which gets a token and shows the receipt", fmt.Sprintf("%s call %s --plan %s --data %s%s",
 			program(), m.agentURL(), m.planID, quote("Any text will do. Try your own!"), access)},
+		{"the page on which a person pays the plan in dollars, with " + devCard, fmt.Sprintf("%s plans checkout %s%s", program(), m.cardPlan, access)},
+		{"a call that buys this plan within the limit on the card, when credits are short", fmt.Sprintf("%s call %s --pay --plan %s --delegation-id %s --data %s%s",
+			program(), m.cardURL(), m.cardPlan, m.cardLimit, quote("Any text will do. Try your own!"), access)},
 		{"what is left", fmt.Sprintf("%s plans balance %s%s", program(), m.planID, access)},
 	} {
 		fmt.Fprintf(s.out, "%s\n%s\n\n", s.style("# "+c.what, faint), c.line)
