@@ -71,7 +71,7 @@ func (v *visit) mayEnroll() bool {
 	case v.person == nil:
 		v.askSignIn(http.StatusOK, "Sign in to enrol a card.", v.here(), "")
 	case !v.person.Rights.Has(toll.RightSpend):
-		v.fail(auth.Lacks(toll.RightSpend))
+		v.refuseNext(http.StatusForbidden, auth.Lacks(toll.RightSpend).Text(), "Sign out, and sign in with an API key that has it.")
 	default:
 		return true
 	}

@@ -45,6 +45,8 @@ const (
 	// seenCookie marks a browser that was shown the page of an order. It is sent to the pages of
 	// this order alone, and says nothing else.
 	seenCookie = "checkout-seen"
+	// fiatDecimals are those of amounts in the currencies of cards.
+	fiatDecimals = 6
 	// seenTime is how long that counts.
 	seenTime = 2 * time.Hour
 )
@@ -79,10 +81,11 @@ type checkoutPage struct {
 	OrderID string
 	Test    bool // no money moves
 	State   orderState
-	Why     string // why nothing was paid, of orderFailed
-	Pay     string // address of the page of the processor, of orderPay
-	Link    string // path and query of this page; of orderUnpaid that of the page on which to pay
-	Next    *leave // where the program that made the order wants the person to go on; nil: nowhere
+	Why     string   // why nothing was paid, of orderFailed
+	Back    []string // what went back of a paid order, in sentences; none when all of it stands
+	Pay     string   // address of the page of the processor, of orderPay
+	Link    string   // path and query of this page; of orderUnpaid that of the page on which to pay
+	Next    *leave   // where the program that made the order wants the person to go on; nil: nowhere
 }
 
 // leave is an address that a program chose, to which the person goes on.
@@ -395,6 +398,12 @@ func (v *visit) render(o *store.Order, set func(*checkoutPage), frame *embedded)
 		p.Buys = timeText
 	}
 	set(p)
+	title := orderTitles[p.State]
+	if p.State == orderPaid {
+		var other string
+		p.Back, other = wentBack(o, p.Price, strings.ToUpper(plan.Price.CurrencyName()))
+		title = cmp.Or(other, title)
+	}
 	status := http.StatusOK
 	switch p.State {
 	case orderWaiting:
@@ -403,7 +412,29 @@ func (v *visit) render(o *store.Order, set func(*checkoutPage), frame *embedded)
 		status = http.StatusServiceUnavailable
 		v.rw.Header().Set("Retry-After", retryPage)
 	}
-	v.show(status, "checkout", shown{Title: orderTitles[p.State], Body: p, Embedded: frame}, "")
+	v.show(status, "checkout", shown{Title: title, Body: p, Embedded: frame}, "")
+}
+
+// wentBack says what went back of a paid order, and which title its page has for that; "" for the
+// usual one. Both are empty while all of the order stands.
+func wentBack(o *store.Order, price, currency string) (back []string, title string) {
+	if o.RefundedCents > 0 {
+		sum := toll.UnitsOfCents(o.RefundedCents)
+		back = append(back, "Refunded: "+toll.FormatAmount(sum, fiatDecimals)+" "+currency+" of "+price+".")
+		if title = "The order is refunded in part"; sum.Cmp(o.Amount) >= 0 {
+			title = "The order is refunded"
+		}
+	}
+	switch o.Dispute {
+	case store.DisputeOpen:
+		back, title = append(back, "The payment is disputed. Its bank decides who gets the money."), "The payment is disputed"
+	case store.DisputeLost:
+		back, title = append(back, "The payment was disputed, and its bank took the money back."), "The payment was taken back"
+	}
+	if o.RefundedCredits > 0 {
+		back = append(back, "Taken back: "+o.RefundedCredits.Text()+" of "+o.Credits.Text()+".")
+	}
+	return back, title
 }
 
 // embedded is a form of the processor in a frame of a page of ours.

@@ -1,9 +1,12 @@
 package web
 
 import (
+	"strings"
 	"testing"
 
+	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/rail"
+	"github.com/tollhq/toll/internal/store"
 )
 
 // A page with a frame of the processor names the hosts of Stripe, or the one origin of a double, and
@@ -29,5 +32,27 @@ func TestLeaveTo(t *testing.T) {
 	}
 	if l := leaveTo("https://b\u00fccher.example/a?b"); l == nil || l.Host != `b\u00fccher.example` {
 		t.Errorf("%+v", l)
+	}
+}
+
+// The page of a paid order says what went back of it.
+func TestWentBack(t *testing.T) {
+	for name, tt := range map[string]struct {
+		o           store.Order
+		back, title string
+	}{
+		"nothing":  {store.Order{}, "", ""},
+		"won":      {store.Order{Dispute: store.DisputeWon}, "", ""},
+		"a part":   {store.Order{RefundedCents: 250, RefundedCredits: 50}, "Refunded: 2.50 USD of 5.00 USD. Taken back: 50 credits of 100 credits.", "The order is refunded in part"},
+		"spent":    {store.Order{RefundedCents: 1}, "Refunded: 0.01 USD of 5.00 USD.", "The order is refunded in part"},
+		"all":      {store.Order{RefundedCents: 500, RefundedCredits: 100}, "Refunded: 5.00 USD of 5.00 USD. Taken back: 100 credits of 100 credits.", "The order is refunded"},
+		"disputed": {store.Order{Dispute: store.DisputeOpen}, "The payment is disputed. Its bank decides who gets the money.", "The payment is disputed"},
+		"lost":     {store.Order{Dispute: store.DisputeLost}, "The payment was disputed, and its bank took the money back.", "The payment was taken back"},
+	} {
+		tt.o.Amount, tt.o.Credits = toll.UnitsOfCents(500), 100
+		back, title := wentBack(&tt.o, "5.00 USD", "USD")
+		if got := strings.Join(back, " "); got != tt.back || title != tt.title {
+			t.Errorf("%s: %q, %q", name, got, title)
+		}
 	}
 }
