@@ -48,8 +48,14 @@ func (c *call) log(e *toll.Error, status int) {
 	if status >= http.StatusInternalServerError && !errors.Is(e.Err, context.Canceled) {
 		level = slog.LevelError
 	}
-	c.h.log.LogAttrs(c.r.Context(), level, "call failed", slog.String("code", string(e.Code)), slog.Int("status", status),
-		slog.String("method", c.r.Method), slog.String("op", c.op()), slog.Any("err", e.Err), slog.String("correlationId", c.correlationID))
+	attrs := []slog.Attr{
+		slog.String("code", string(e.Code)), slog.Int("status", status), slog.String("method", c.r.Method), slog.String("op", c.op()),
+		slog.String("correlationId", c.correlationID),
+	}
+	if e.Err != nil {
+		attrs = append(attrs, slog.Any("err", e.Err))
+	}
+	c.h.log.LogAttrs(c.r.Context(), level, "call failed", attrs...)
 }
 
 // verdict is the part of an error body that x402 clients read; stock servers would otherwise hand the whole body on to

@@ -184,7 +184,10 @@ func (m *money) beginRefund(cents int64) (int64, error) {
 		cents = left
 	}
 	if cents <= 0 || cents > left {
-		return 0, refundRefused("Of the payment, %d cents are left.", max(left, 0))
+		if left <= 0 {
+			return 0, refundRefused("The payment is refunded already.")
+		}
+		return 0, refundRefused("At most %d cents of the payment can be refunded.", left)
 	}
 	return cents, nil
 }

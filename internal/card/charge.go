@@ -170,7 +170,7 @@ func (r *Rail) attempt(ctx context.Context, p *store.CardPayment, d *details) er
 	case revoked && unsent:
 		return r.settle(ctx, p, evidence{failure: revokedFailure})
 	case revoked, !d.Missing.IsZero() && now.Sub(d.Missing) >= missingSends:
-		return r.lookUp(ctx, p, d, c, &answer{kind: unclear, code: "not_sent"})
+		return r.lookUp(ctx, p, d, c, &answer{kind: unclear, code: notSent})
 	}
 	if p.Delegation != "" {
 		// Each request changes the version, so that a refusal of one says nothing once another is sent.
@@ -258,7 +258,7 @@ func (r *Rail) judge(ctx context.Context, p *store.CardPayment, d *details, c *s
 	case stripe.PaymentIntentStatusCanceled:
 		f := d.Failure
 		if f == nil {
-			f = failureOf(answerOfError(pi.LastPaymentError))
+			f = cancelled(pi)
 		}
 		return r.settle(ctx, p, evidence{failure: f, tried: pi.ID, call: c})
 	}

@@ -26,6 +26,10 @@ type Config struct {
 	// signature, which is valid until ends, by the clock of the machine.
 	Link func(use rail.Use, owner toll.Address, orderID string, ends time.Time) (string, error)
 
+	// Tries is how many enrolments, and cards declined in them, an owner and a network address may
+	// make in ten minutes (T84); 0 is 5.
+	Tries int64
+
 	Tax        bool   // Stripe Tax computes and reports the tax that prices include
 	Invoices   bool   // Stripe makes an invoice of each page
 	Descriptor string // suffix on bank statements, "" for none

@@ -17,8 +17,8 @@ import (
 // Stripe takes, and a minute for clocks that differ.
 const setupLife = 31 * time.Minute
 
-// Enroll implements [rail.Enroller]. It counts before it asks Stripe: 5 tries in 10 minutes for an owner and for a source, each
-// declined card in them included (T84).
+// Enroll implements [rail.Enroller]. It counts before it asks Stripe: [Config.Tries] in 10 minutes
+// for an owner and for a source, each declined card in them included (T84).
 //
 // A repeat is another enrolment: the address of the page is not stored, so it cannot be returned
 // again.
@@ -163,7 +163,7 @@ func (r *Rail) readSetup(ctx context.Context, s *store.CardSetup) error {
 		return r.keepCard(ctx, s, &after, intent.PaymentMethod, customer)
 	case session.Status == stripe.CheckoutSessionStatusExpired, intent != nil && intent.Status == stripe.SetupIntentStatusCanceled:
 		after.State = setupExpired
-	case after.Failures >= maxTries:
+	case after.Failures >= r.tries():
 		if err := r.expireSetup(ctx, s); err != nil {
 			return err
 		}

@@ -109,9 +109,16 @@ func signedAt(header string) (at time.Time, ok bool) {
 func (r *Rail) Receive(ctx context.Context, signature string, body []byte) error {
 	at, ok := signedAt(signature)
 	age := r.cfg.Machine().Sub(at)
-	if !ok || age > signatureAge || age < -signatureAge || len(body) > maxEvent || !slices.ContainsFunc(r.cfg.WebhookSecrets, func(secret string) bool {
+	if !ok || age > signatureAge || age < -signatureAge || len(body) > maxEvent {
+		return toll.NewError(toll.CodeWebhookSignature)
+	}
+	if !slices.ContainsFunc(r.cfg.WebhookSecrets, func(secret string) bool {
 		return webhook.ValidatePayloadIgnoringTolerance(body, signature, secret) == nil
 	}) {
+		if r.seldom(&r.badSecret) {
+			r.log.Warn("a webhook of the card processor cannot be verified: compare the webhook secret with that of the endpoint at Stripe",
+				"secrets", len(r.cfg.WebhookSecrets))
+		}
 		return toll.NewError(toll.CodeWebhookSignature)
 	}
 	var e event
@@ -156,10 +163,15 @@ func (r *Rail) foreign(ctx context.Context, e *event) (bool, error) {
 
 // alarm logs what an operator has to look at, once a minute at most. at is when it did so last.
 func (r *Rail) alarm(at *atomic.Int64, msg string, args ...any) {
-	now, last := r.cfg.Machine().UnixNano(), at.Load()
-	if (last == 0 || now-last >= int64(time.Minute)) && at.CompareAndSwap(last, now) {
+	if r.seldom(at) {
 		r.log.Error("alarm: "+msg, args...)
 	}
+}
+
+// seldom reports whether a minute has passed since it did for at.
+func (r *Rail) seldom(at *atomic.Int64) bool {
+	now, last := r.cfg.Machine().UnixNano(), at.Load()
+	return (last == 0 || now-last >= int64(time.Minute)) && at.CompareAndSwap(last, now)
 }
 
 // Loops returns the loop that reads the events of Stripe from a stored cursor. Any number of processes may run it; a lease lets

@@ -3,6 +3,7 @@ package card_test
 import (
 	"bytes"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"slices"
 	"strings"
@@ -103,7 +104,10 @@ func eventOf(id, kind, object, more string) []byte {
 func TestT74_ForgedEvents(t *testing.T) {
 	each(t, func(s *scene) {
 		const next = "whsec_next"
-		r := s.rail(func(c *card.Config) { c.WebhookSecrets = []string{hookSecret, next} })
+		r := s.rail(func(c *card.Config) {
+			c.WebhookSecrets = []string{hookSecret, next}
+			c.Log = slog.New(slog.NewTextHandler(s.log, nil))
+		})
 		s.now.Add(time.Hour.Microseconds()) // the clock of the sandbox does not count
 		body := eventOf("evt_1", "refund.created", "re_1", "")
 		sign := func(after time.Duration, body []byte, secrets ...string) string {
@@ -131,6 +135,9 @@ func TestT74_ForgedEvents(t *testing.T) {
 			if err == nil || toll.AsError(err).Code != toll.CodeWebhookSignature {
 				s.Errorf("%s: %v", name, err)
 			}
+		}
+		if lines := s.log.with("cannot be verified"); len(lines) != 1 || strings.Contains(lines[0], "re_") || strings.Contains(lines[0], "whsec") {
+			s.Errorf("the log has %q", lines)
 		}
 		none := s.rail(func(*card.Config) {})
 		s.code(none.Receive(s.ctx, sign(0, body, ""), body), toll.CodeWebhookSignature)

@@ -1,6 +1,7 @@
 package card
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -11,16 +12,21 @@ import (
 const (
 	// maxTries is how many enrolments, and cards declined in them, an owner and a source may make
 	// in triesTime (T84).
+	// unless the configuration has another number.
 	maxTries  = 5
 	triesTime = 10 * time.Minute
-	// triesRetry is what Retry-After of a refused enrolment says, in seconds.
-	triesRetry = 60
+	// triesRetry is what Retry-After of a refused enrolment says, in seconds: all tries have ended
+	// by then.
+	triesRetry = int(triesTime / time.Second)
 )
+
+// tries is [Config.Tries].
+func (r *Rail) tries() int64 { return cmp.Or(r.cfg.Tries, maxTries) }
 
 // admit stores an enrolment, and refuses it when its owner or its source has made too many.
 //
 // It counts after the row is committed, so of those that run at the same time in several processes
-// at most maxTries see a count that admits them. Refused enrolments are removed again, and do not
+// at most [Config.Tries] see a count that admits them. Refused enrolments are removed again, and do not
 // count. Stripe is asked only about cards that were declined in enrolments that are still open.
 // Errors: [toll.CodeRateLimited], [*answer], those of the database.
 func (r *Rail) admit(ctx context.Context, s *store.CardSetup) error {
@@ -47,17 +53,17 @@ func (r *Rail) admit(ctx context.Context, s *store.CardSetup) error {
 
 func (r *Rail) checkTries(ctx context.Context, s *store.CardSetup, since time.Time) error {
 	own, same, err := store.CardTries(ctx, r.cfg.Store, s.Owner, s.Source, since)
-	if err != nil || max(own, same) <= maxTries {
+	if err != nil || max(own, same) <= r.tries() {
 		return err
 	}
-	e := toll.Errorf(toll.CodeRateLimited, "Too many cards were tried. At most %d can be tried in 10 minutes.", maxTries)
+	e := toll.Errorf(toll.CodeRateLimited, "Too many cards were tried. At most %d can be tried in 10 minutes, so wait 10 minutes at most.", r.tries())
 	e.RetryAfterSecs = triesRetry
 	return e
 }
 
 // readOpenSetups reads how many cards were declined in the other enrolments that count.
 func (r *Rail) readOpenSetups(ctx context.Context, s *store.CardSetup, since time.Time) error {
-	open, err := store.CardSetupsOpen(ctx, r.cfg.Store, setupOpen, s.Owner, s.Source, since, 2*maxTries)
+	open, err := store.CardSetupsOpen(ctx, r.cfg.Store, setupOpen, s.Owner, s.Source, since, 2*r.tries())
 	if err != nil {
 		return err
 	}

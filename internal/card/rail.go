@@ -29,6 +29,7 @@ type Rail struct {
 	denied      atomic.Bool  // Stripe refused the key when it was asked last
 	deniedAlarm atomic.Int64 // when that raised an alarm last, in Unix nanoseconds
 	oddEvent    atomic.Int64 // when an event that is not ours did
+	badSecret   atomic.Int64 // when a webhook that no secret verifies was logged
 }
 
 var (

@@ -68,7 +68,7 @@ func (a *api) do(ctx context.Context, method, path string, body []byte, params *
 	select {
 	case a.slots <- struct{}{}:
 	case <-ctx.Done():
-		return &answer{kind: unclear, code: "not_sent"}
+		return &answer{kind: unclear, code: notSent}
 	}
 	defer func() { <-a.slots }()
 	params.Context = ctx
@@ -144,7 +144,38 @@ func (e *answer) failed() bool { return e.status >= http.StatusInternalServerErr
 const maxPause = 5 * time.Minute
 
 func (e *answer) Error() string {
-	return fmt.Sprintf("stripe answered %d %s %s (request %s)", e.status, e.code, e.declineCode, e.request)
+	if e.status == 0 {
+		if e.code == notSent {
+			return "the request to stripe was not sent"
+		}
+		return "stripe gave no answer"
+	}
+	said := fmt.Sprintf("stripe answered %d", e.status)
+	if e.code != "" {
+		said += " " + e.code
+	}
+	if e.declineCode != "" && e.declineCode != e.code {
+		said += " " + e.declineCode
+	}
+	if e.request != "" {
+		said += " (request " + e.request + ")"
+	}
+	return said
+}
+
+// notSent is the code of an answer to a request that was not sent.
+const notSent = "not_sent"
+
+// IsSilence reports whether an error of [Rail.Check] says that nothing answered.
+func IsSilence(err error) bool {
+	a, ok := errors.AsType[*answer](err)
+	return ok && a.status == 0
+}
+
+// IsDenied reports whether an error of [Rail.Check] says that Stripe does not accept the key.
+func IsDenied(err error) bool {
+	a, ok := errors.AsType[*answer](err)
+	return ok && a.kind == denied
 }
 
 // answerOf tells what an error of stripe-go means. The error that it returns does not wrap it.

@@ -73,7 +73,7 @@ func TestAPI_Slots(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if a := is(t, a.get(ctx, "account", nil, &stripe.Account{}), unclear); a.code != "not_sent" {
+		if a := is(t, a.get(ctx, "account", nil, &stripe.Account{}), unclear); a.code != notSent {
 			t.Errorf("got %v", a)
 		}
 		close(let)
@@ -224,6 +224,24 @@ func TestAPI_Kinds(t *testing.T) {
 		}
 		if errors.Unwrap(err) != nil {
 			t.Errorf("%s: the error of stripe-go is in the error", name)
+		}
+	}
+}
+
+// The text of an answer names what is known of it, and nothing else.
+func TestAnswer_Error(t *testing.T) {
+	for want, a := range map[string]*answer{
+		"stripe gave no answer":                                       {code: "no_answer"},
+		"the request to stripe was not sent":                          {code: notSent},
+		"stripe answered 401":                                         {status: 401},
+		"stripe answered 402 authentication_required (request req_1)": {status: 402, code: "authentication_required", declineCode: "authentication_required", request: "req_1"},
+		"stripe answered 402 card_declined lost_card (request req_2)": {status: 402, code: "card_declined", declineCode: "lost_card", request: "req_2"},
+	} {
+		if got := a.Error(); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+		if IsSilence(a) != (a.status == 0) {
+			t.Errorf("%s: %t", want, IsSilence(a))
 		}
 	}
 }

@@ -124,6 +124,15 @@ func failureOf(a *answer) *failure {
 	return &failure{Code: code, Reason: reasons[why], Class: why, Declined: true}
 }
 
+// cancelled returns the failure of an intent that somebody cancelled at Stripe. It is a decline, which
+// counts for the freeze of a delegation, only when the bank declined before.
+func cancelled(pi *stripe.PaymentIntent) *failure {
+	if pi.LastPaymentError != nil {
+		return failureOf(answerTo(pi.LastPaymentError))
+	}
+	return &failure{Code: toll.CodeCardDeclined, Reason: "The payment was cancelled at the card processor.", Class: declined}
+}
+
 // answerOfError reads the last error of a payment intent, as if it had been the answer.
 func answerOfError(e *stripe.Error) *answer {
 	if e == nil {

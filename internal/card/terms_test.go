@@ -52,6 +52,16 @@ func TestT78_Terms(t *testing.T) {
 	}
 }
 
+// A payment that was cancelled at Stripe counts as a decline only when its bank declined it.
+func TestCancelled(t *testing.T) {
+	if f := cancelled(&stripe.PaymentIntent{}); f.Declined || f.Code != toll.CodeCardDeclined || f.Reason == reasons[declined] {
+		t.Errorf("%+v", f)
+	}
+	if f := cancelled(&stripe.PaymentIntent{LastPaymentError: &stripe.Error{Type: stripe.ErrorTypeCard, Code: "card_declined"}}); !f.Declined {
+		t.Errorf("%+v", f)
+	}
+}
+
 // A decline is told in one of few words, whatever the bank says.
 func TestClassOf(t *testing.T) {
 	for declineCode, want := range map[string]class{

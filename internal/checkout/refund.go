@@ -46,7 +46,11 @@ func (c *Checkout) Refund(
 		case err != nil:
 			return err
 		case now.Status != toll.OrderConfirmed:
-			return toll.Errorf(toll.CodeRefundRefused, "The order is %s, so no money of it can go back.", now.Status)
+			said := "The order is not paid yet, so nothing can be refunded."
+			if now.Status == toll.OrderFailed {
+				said = "The order failed, so nothing can be refunded."
+			}
+			return toll.Errorf(toll.CodeRefundRefused, "%s", said)
 		}
 		if err := by.BeginRefund(ctx, t, r); err != nil {
 			return err

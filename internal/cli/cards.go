@@ -160,10 +160,10 @@ same secret key; any program with stripe-go does so by its base URL.
 
 Without --secret-key it takes every key that begins with sk_test_, and listens on this machine alone. POST /_double/faults makes it lose,
 double, delay or reorder webhooks, cut answers, hang, or move its clock; GET /_double/books has what was paid.`
-	c.Example = "toll card-double --file double.json\nTOLL_STRIPE_SECRET_KEY=sk_test_0123456789 toll serve --stripe-url http://127.0.0.1:8403"
+	c.Example = "toll card-double --file double.json\nTOLL_STRIPE_SECRET_KEY=sk_test_0123456789 toll serve --stripe-url http://127.0.0.1:8406"
 	c.Annotations = withoutProfile
 	fl := c.Flags()
-	fl.StringVar(&listenOn, "listen", "127.0.0.1:8403", "address to listen on; port 0 is a free one")
+	fl.StringVar(&listenOn, "listen", "127.0.0.1:8406", "address to listen on; port 0 is a free one")
 	fl.StringVar(&o.File, "file", "", "file that keeps its state; default memory")
 	fl.StringVar(&o.SecretKey, "secret-key", "", "the one key that it takes, sk_test_…")
 	fl.StringVar(&o.PublicURL, "public-url", "", "address at which browsers reach its pages; default that of the call")
@@ -181,7 +181,7 @@ double, delay or reorder webhooks, cut answers, hang, or move its clock; GET /_d
 			return usagef("--webhook needs a --webhook-secret that signs the events")
 		}
 		if host, _, err := net.SplitHostPort(listenOn); err != nil || o.SecretKey == "" && !toll.IsLoopback(host) {
-			return usagef("--listen %s: without --secret-key a double listens on an address of this machine, such as 127.0.0.1:8403", listenOn)
+			return usagef("--listen %s: without --secret-key a double listens on an address of this machine, such as 127.0.0.1:8406", listenOn)
 		}
 		return a.cardDouble(cmd.Context(), listenOn, o)
 	}

@@ -150,7 +150,13 @@ func (d *doctor) service(ctx context.Context) {
 		case "failing":
 			d.add("chain", server.CheckWarning, "crypto plans cannot be ordered now; its log says why, and so does toll doctor on its machine, with --data or --database and its settings of the chain")
 		case "off":
-			d.add("chain", server.CheckOK, "off: only free plans and those that are paid by card can be ordered")
+			d.add("chain", server.CheckOK, "off: crypto plans cannot be ordered")
+		}
+		switch ready.Checks["card"] {
+		case "failing":
+			d.add("card", server.CheckWarning, "plans in USD and EUR cannot be ordered now; its log says why, and so does toll doctor on its machine, with --data or --database and its settings of Stripe")
+		case "off":
+			d.add("card", server.CheckOK, "off: plans in USD and EUR can be made, and not ordered")
 		}
 	}
 	d.key(ctx, c)

@@ -78,8 +78,12 @@ func (p *Processor) pin(ctx context.Context, id string) error {
 		case err != nil:
 			return err
 		case used:
-			return fmt.Errorf("%w (%s) than this one (%s): set %s as it was then, or use a new database; TOLL_CARD=off (--card off) starts "+
-				"without fiat plans", errForeign, known, id, setSecretKey)
+			remedy := "set " + setSecretKey + " as it was then"
+			if p.cfg.URL != "" {
+				remedy = "a card double that lost its state has a new account, so start it with its earlier file (toll card-double --file), or " + remedy
+			}
+			return fmt.Errorf("%w (%s) than this one (%s): %s, or use a new database; TOLL_CARD=off (--card off) starts "+
+				"without fiat plans", errForeign, known, id, remedy)
 		}
 		return store.PutSetting(ctx, tx, card.AccountSetting, []byte(id))
 	})

@@ -66,7 +66,7 @@ func (c *Config) Check() error {
 	switch c.Mode {
 	case Auto, Off:
 	default:
-		return fmt.Errorf("the card rail %q is not off: leave TOLL_CARD (--card) empty for the one that fits the keys", c.Mode)
+		return fmt.Errorf("TOLL_CARD (--card) must be off or empty; got %q. Empty is the card processor that fits the keys", c.Mode)
 	}
 	keyed := c.SecretKey != "" || c.SecretKeyFile != ""
 	switch {
@@ -90,15 +90,15 @@ func (c *Config) Check() error {
 	if c.DoubleListen != "" {
 		host, _, err := net.SplitHostPort(c.DoubleListen)
 		if err != nil || !toll.IsLoopback(host) {
-			return errors.New("the card double listens on an address of this machine, such as 127.0.0.1:8403: correct " + setDoubleListen)
+			return errors.New("the card double listens on an address of this machine, such as 127.0.0.1:8406: correct " + setDoubleListen)
 		}
 	}
 	_, err := c.keys()
 	return err
 }
 
-// CheckLive refuses keys of the test mode and every double.
-func (c *Config) CheckLive() error {
+// CheckIn refuses keys of another mode than that of an environment, and every double on live.
+func (c *Config) CheckIn(env toll.Environment) error {
 	if c.Mode == Off {
 		return nil
 	}
@@ -106,6 +106,11 @@ func (c *Config) CheckLive() error {
 	switch {
 	case err != nil:
 		return err
+	case env != toll.Live && k.live:
+		return errors.New("a sandbox needs a secret key of the test mode, and this one is of the live mode: correct " + setSecretKey +
+			", or start a new database with TOLL_ENVIRONMENT (--environment live)")
+	case env != toll.Live:
+		return nil
 	case c.URL != "" || c.DoubleListen != "":
 		return errors.New("live does not take payments of a card double, whose money is worth nothing: unset " + setURL + " and " + setDoubleListen)
 	case k.secret != "" && !k.live:
@@ -119,6 +124,18 @@ type keys struct {
 	secret, publishable string
 	webhook             []string
 	live                bool
+}
+
+// testTries are the tries of the test mode, in which nobody can find out which cards are good. They
+// are enough for each test card.
+const testTries = 30
+
+// tries returns [card.Config.Tries].
+func (k *keys) tries() int64 {
+	if k.live {
+		return 0
+	}
+	return testTries
 }
 
 // keys reads the keys of the settings and of the files that they name.

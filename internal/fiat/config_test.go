@@ -68,7 +68,12 @@ func TestConfig_Check(t *testing.T) {
 			}
 			check(tt.cfg.Check(), tt.all)
 			if tt.live != "-" {
-				check(tt.cfg.CheckLive(), tt.live)
+				check(tt.cfg.CheckIn(toll.Live), tt.live)
+				sandbox := ""
+				if k, _ := tt.cfg.keys(); k.live {
+					sandbox = "or start a new database with TOLL_ENVIRONMENT (--environment live)"
+				}
+				check(tt.cfg.CheckIn(toll.Sandbox), sandbox)
 			}
 		})
 	}
@@ -88,6 +93,16 @@ func TestConfig_Check(t *testing.T) {
 		k, err := tt.cfg.keys()
 		if got, missing := tt.cfg.source(tt.env, k, tt.embedded); err != nil || got != tt.want || (missing == "") != (got != sourceNone) {
 			t.Errorf("%+v in %s: %s, %q, %v", tt.cfg, tt.env, got, missing, err)
+		}
+	}
+}
+
+// T84: only keys of the test mode have more tries than the five of the rail.
+func TestT84_Tries(t *testing.T) {
+	for key, want := range map[string]int64{"sk_live_0123456789": 0, "rk_live_0123456789": 0, "sk_test_0123456789": testTries} {
+		k, err := (&Config{SecretKey: key}).keys()
+		if err != nil || k.tries() != want {
+			t.Errorf("%.7s: %d, %v", key, k.tries(), err)
 		}
 	}
 }

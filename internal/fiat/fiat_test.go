@@ -194,7 +194,7 @@ func TestAccount(t *testing.T) {
 	}
 	_, stop, err := start(two)
 	stop()
-	if !errors.Is(err, errForeign) || strings.Contains(err.Error(), key) {
+	if !errors.Is(err, errForeign) || strings.Contains(err.Error(), key) || !strings.Contains(err.Error(), "toll card-double --file") {
 		t.Errorf("another account: %v", err)
 	}
 	// While the processor is away nothing is sent to it, as nobody knows whose the key is.
@@ -292,14 +292,14 @@ func TestInspect(t *testing.T) {
 		"no double":          {Config{}, postgres, "cards warning; ", "--stripe-url"},
 		"nothing on live":    {Config{}, onLive, "cards warning; ", "TOLL_STRIPE_SECRET_KEY_FILE"},
 		"test key on live":   {Config{SecretKey: key}, onLive, "cards failed; ", "of the test mode"},
-		"live key on test":   {Config{SecretKey: live, URL: s.url}, w.deps, "cards failed; ", "does not fit the environment"},
+		"live key on test":   {Config{SecretKey: live, URL: s.url}, w.deps, "cards failed; ", "--environment live"},
 		"a double on live":   {Config{SecretKey: live, URL: s.url}, onLive, "cards failed; ", "whose money is worth nothing"},
 		"all is well":        {Config{SecretKey: key, URL: s.url, WebhookSecrets: hooks}, w.deps, "cards ok; card webhooks ok; ", "in US, test mode, API version " + double.Version},
 		"no secret":          {Config{SecretKey: key, URL: s.url}, w.deps, "cards ok; card webhooks warning; ", "cannot be verified"},
 		"no webhook":         {Config{SecretKey: key, URL: bare.url, WebhookSecrets: hooks}, w.deps, "cards ok; card webhooks warning; ", "sends no events to https://pay.example.com/hook"},
 		"restricted":         {Config{SecretKey: restricted, URL: s.url}, w.deps, "cards ok; card permissions failed; card webhooks warning; ", "lacks customers, payment methods"},
-		"another key":        {Config{SecretKey: other, URL: s.url}, w.deps, "cards failed; ", "does not take the secret key"},
-		"Stripe is away":     {Config{SecretKey: key, URL: away.url}, w.deps, "cards failed; ", "status.stripe.com"},
+		"another key":        {Config{SecretKey: other, URL: s.url}, w.deps, "cards failed; ", "does not accept the secret key (stripe answered 401"},
+		"Stripe is away":     {Config{SecretKey: key, URL: away.url}, w.deps, "cards failed; ", "nothing answers at " + away.url},
 		"no file":            {Config{SecretKeyFile: "none"}, w.deps, "cards failed; ", "no such file"},
 		"an address of ours": {Config{SecretKey: key, URL: s.url}, local, "cards ok; card webhooks warning; ", "sends no events to http://127.0.0.1:8402/hook"},
 	} {

@@ -37,8 +37,8 @@ func Inspect(ctx context.Context, cfg Config, deps Deps, add Report) {
 	ctx, cancel := context.WithTimeout(ctx, inspectTime)
 	defer cancel()
 	k, err := cfg.keys()
-	if err == nil && deps.Auth.Environment() == toll.Live {
-		err = cfg.CheckLive()
+	if err == nil {
+		err = cfg.CheckIn(deps.Auth.Environment())
 	}
 	if err != nil {
 		add(name, failed, "%s", err)
@@ -69,8 +69,19 @@ func inspectAccount(ctx context.Context, cfg Config, deps *Deps, k keys, add Rep
 	if err == nil {
 		found, err = rail.Check(ctx)
 	}
-	if err != nil {
-		add("cards", failed, "the processor does not take the secret key: %s. Correct %s, or look for Stripe at status.stripe.com", err, setSecretKey)
+	switch {
+	case err == nil:
+	case card.IsSilence(err) && cfg.URL != "":
+		add("cards", failed, "nothing answers at %s: start the card double there (toll card-double), or correct %s", cfg.URL, setURL)
+		return
+	case card.IsSilence(err):
+		add("cards", failed, "Stripe does not answer: look for it at status.stripe.com, and whether this machine may reach api.stripe.com")
+		return
+	case card.IsDenied(err):
+		add("cards", failed, "the processor does not accept the secret key (%s): correct %s", err, setSecretKey)
+		return
+	default:
+		add("cards", failed, "the processor cannot be used now: %s. Look for Stripe at status.stripe.com", err)
 		return
 	}
 	mode := "test mode"

@@ -244,7 +244,7 @@ func (q *Queue) run(run func(ctx context.Context, key []byte) error, j store.Job
 		due, idle = due.Add(pause), idle.Add(min(pause, firstRetry))
 	}
 	if again.Err != nil && q.work.Err() == nil {
-		q.log.Warn("a job failed", "kind", j.Kind, "key", fmt.Sprintf("%x", j.Key), "attempt", j.Attempt, "error", failed.Error())
+		q.log.Warn("a job failed", "kind", j.Kind, "key", keyText(j.Key), "attempt", j.Attempt, "error", failed.Error())
 	}
 	err := q.store.Tx(end, func(tx *store.Tx) error {
 		if failed == nil {
@@ -255,6 +255,15 @@ func (q *Queue) run(run func(ctx context.Context, key []byte) error, j store.Job
 		return store.ReleaseJob(end, tx, j, due, idle)
 	})
 	if err != nil {
-		q.log.Warn("the end of a job was not written; it runs again", "kind", j.Kind, "key", fmt.Sprintf("%x", j.Key), "error", err.Error())
+		q.log.Warn("the end of a job was not written; it runs again", "kind", j.Kind, "key", keyText(j.Key), "error", err.Error())
 	}
+}
+
+// keyText is a key as the log has it: a key of printable ASCII as it is, such as the id of an order,
+// and each other one in hexadecimal.
+func keyText(key []byte) string {
+	if slices.ContainsFunc(key, func(c byte) bool { return c <= ' ' || c > '~' }) {
+		return fmt.Sprintf("%x", key)
+	}
+	return string(key)
 }

@@ -212,7 +212,7 @@ func (c Config) checkLive(publicURL string) error {
 			"digits and mode 0600, kept outside the data directory and its backups, or TOLL_MASTER_KEY to the digits; " +
 			"TOLL_ALLOW_LOCAL_MASTER_KEY=true takes the one that is made in the data directory")
 	}
-	if err := errors.Join(c.Chain.CheckLive(), c.Card.CheckLive()); err != nil {
+	if err := errors.Join(c.Chain.CheckLive(), c.Card.CheckIn(toll.Live)); err != nil {
 		return err
 	}
 	u, err := url.Parse(publicURL)

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -68,6 +69,12 @@ func open(ctx context.Context, cfg Config, as access) (_ *foundation, err error)
 	if err := cfg.check(); err != nil {
 		return nil, err
 	}
+	wanted := cmp.Or(cfg.Environment, toll.Sandbox)
+	if as == serving && errors.Is(cfg.existing(), ErrNoDatabase) { // a refusal leaves nothing behind
+		if err := cfg.Card.CheckIn(wanted); err != nil {
+			return nil, err
+		}
+	}
 	st, err := store.Open(ctx, cfg.storeConfig(as))
 	if err != nil {
 		return nil, err
@@ -93,6 +100,11 @@ func open(ctx context.Context, cfg Config, as access) (_ *foundation, err error)
 	}
 	if first {
 		environment = string(cfg.Environment)
+	}
+	if as == serving {
+		if err := cfg.Card.CheckIn(toll.Environment(cmp.Or(environment, string(wanted)))); err != nil {
+			return nil, err
+		}
 	}
 	if f.ring, err = cfg.ringOf(toll.Environment(environment), first); err != nil {
 		return nil, err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"io/fs"
 	"net"
 	"net/http"
 	"os"
@@ -18,6 +19,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/client"
+	"github.com/tollhq/toll/internal/fiat"
 	"github.com/tollhq/toll/internal/server"
 	"github.com/tollhq/toll/internal/server/servertest"
 	"github.com/tollhq/toll/internal/store/storetest"
@@ -122,6 +124,18 @@ func TestT170_CarelessConfiguration(t *testing.T) {
 			}
 		})
 	}
+	t.Run("a card key of the other mode", func(t *testing.T) { // nothing is made, so that the right environment starts there
+		dir := filepath.Join(t.TempDir(), "data")
+		for env, key := range map[toll.Environment]string{"": "sk_live_0123456789", toll.Sandbox: "sk_live_0123456789", toll.Live: "sk_test_0123456789"} {
+			_, err := server.New(t.Context(), server.Config{Data: dir, Environment: env, Card: fiat.Config{SecretKey: key}})
+			if err == nil || !strings.Contains(err.Error(), "TOLL_STRIPE_SECRET_KEY_FILE") || strings.Contains(err.Error(), key) {
+				t.Errorf("%q: %v", env, err)
+			}
+			if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) {
+				t.Errorf("%q: the data directory: %v", env, err)
+			}
+		}
+	})
 	t.Run("live as it should be", func(t *testing.T) {
 		s, err := server.New(t.Context(), server.Config{Data: t.TempDir(), Environment: toll.Live, MasterKeyFile: freshMasterKey(t), PublicURL: "https://pay.example.com"})
 		if err != nil {
