@@ -1,6 +1,7 @@
 package card
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/http"
@@ -10,6 +11,7 @@ import (
 	"github.com/stripe/stripe-go/v85"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/plain"
 	"github.com/tollhq/toll/internal/rail"
 	"github.com/tollhq/toll/internal/store"
 )
@@ -73,11 +75,9 @@ func (r *Rail) pageParams(p *store.CardPayment, d *details) (*stripe.CheckoutSes
 	return in, nil
 }
 
-// productName is what a plan is called on a page.
+// productName is what a plan is called on a page of Stripe: the text that our page shows.
 func productName(name string) string {
-	if name == "" {
-		return "Plan"
-	}
+	name = cmp.Or(plain.Name(name), "Plan")
 	for len(name) > maxProductName {
 		_, n := utf8.DecodeLastRuneInString(name)
 		name = name[:len(name)-n]

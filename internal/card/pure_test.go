@@ -180,3 +180,15 @@ func TestPauseOf(t *testing.T) {
 		}
 	}
 }
+
+// Stripe's page names a plan by the text that ours shows, in 250 bytes at most.
+func TestProductName(t *testing.T) {
+	for in, want := range map[string]string{
+		"safe\u202etxt.exe": "safetxt.exe", "zero\u200bwidth": "zerowidth", "\u3164\u2800": "Plan", " \n ": "Plan", "": "Plan",
+		strings.Repeat("\U0001f600", 80): strings.Repeat("\U0001f600", 62),
+	} {
+		if got := productName(in); got != want {
+			t.Errorf("%q: got %q", in, got)
+		}
+	}
+}

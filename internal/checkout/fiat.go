@@ -3,10 +3,14 @@ package checkout
 import (
 	"context"
 	"encoding/json"
+	"net/netip"
 	"net/url"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/outbound"
 	"github.com/tollhq/toll/internal/rail"
 	"github.com/tollhq/toll/internal/store"
 )
@@ -100,13 +104,30 @@ func checkSession(s *rail.SessionInput) error {
 		if a.url == "" {
 			continue
 		}
-		u, err := url.Parse(a.url)
-		if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || u.User != nil || len(a.url) > maxReturnURL {
-			faults = append(faults, toll.Fault{Path: a.path, Message: "must be an absolute http or https url without user, at most 2048 characters"})
+		if !validReturnURL(a.url) {
+			faults = append(faults, toll.Fault{
+				Path:    a.path,
+				Message: "must be an absolute http or https url of an ASCII host or IP address, without user, at most 2048 characters",
+			})
 		}
 	}
 	if len(faults) > 0 {
 		return toll.Faults(faults)
 	}
 	return nil
+}
+
+// validReturnURL reports whether a browser can be sent to an address, and the page can name its host.
+func validReturnURL(address string) bool {
+	u, err := url.Parse(address)
+	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.User != nil || len(address) > maxReturnURL {
+		return false
+	}
+	ip, err := netip.ParseAddr(u.Hostname())
+	isIP, bracket := err == nil && ip.Zone() == "", strings.HasPrefix(u.Host, "[")
+	if bracket != (isIP && ip.Is6()) || !isIP && !outbound.HostName(u.Hostname()) {
+		return false
+	}
+	port, err := strconv.ParseUint(u.Port(), 10, 16)
+	return u.Port() == "" && !strings.HasSuffix(u.Host, ":") || err == nil && port > 0
 }

@@ -140,13 +140,17 @@ func (c *Client) near(u *url.URL) error {
 // odd characters make parsers disagree about where a url leads.
 func odd(r rune) bool { return r <= ' ' || r > '~' || r == '\\' }
 
-// plainName reports whether host is a name of at least two labels whose last one is not a number: what looks like a name but
-// is read as an IP address by some is none.
+// plainName reports whether host is a name of at least two labels that can be one of the public
+// internet.
 func plainName(host string) bool {
+	last := strings.ToLower(host[strings.LastIndexByte(host, '.')+1:])
+	return HostName(host) && strings.Contains(host, ".") && last != "localhost" && last != "local" && last != "internal"
+}
+
+// HostName reports whether host is a host name in ASCII, of labels of letters, digits and hyphens. The
+// last label does not begin with a digit: some programs would read such a name as an IP address.
+func HostName(host string) bool {
 	labels := strings.Split(strings.ToLower(host), ".")
-	if len(labels) < 2 || len(host) > 253 {
-		return false
-	}
 	for _, l := range labels {
 		if l == "" || len(l) > 63 || l[0] == '-' || l[len(l)-1] == '-' {
 			return false
@@ -158,10 +162,7 @@ func plainName(host string) bool {
 		}
 	}
 	last := labels[len(labels)-1]
-	if last == "localhost" || last == "local" || last == "internal" {
-		return false
-	}
-	return last[0] < '0' || last[0] > '9'
+	return len(host) <= 253 && (last[0] < '0' || last[0] > '9')
 }
 
 // networks that are not of the public internet, beside those that netip knows.

@@ -12,6 +12,7 @@ import (
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/ledger"
 	"github.com/tollhq/toll/internal/oauth"
+	"github.com/tollhq/toll/internal/plain"
 	"github.com/tollhq/toll/internal/store"
 )
 
@@ -113,7 +114,7 @@ func (v *visit) showAccess(status int, done, fault string) {
 
 func (w *Web) granted(ctx context.Context, g oauth.Grant) (granted, error) {
 	out := granted{
-		ID: g.ID, Name: cmp.Or(plainText(g.ClientName), "A program without a name"), ClientID: g.ClientID, Resource: addressText(g.Resource),
+		ID: g.ID, Name: cmp.Or(plain.Name(g.ClientName), "A program without a name"), ClientID: g.ClientID, Resource: addressText(g.Resource),
 		Since: date(g.CreatedAt), Until: date(g.EndsAt), LastUse: "not yet",
 	}
 	used := func(t time.Time) {
@@ -147,7 +148,7 @@ func (w *Web) granted(ctx context.Context, g oauth.Grant) (granted, error) {
 	if err != nil {
 		return out, err
 	}
-	out.Has = "the plan " + cmp.Or(plainText(plan.Metadata.Name), string(plan.ID))
+	out.Has = "the plan " + cmp.Or(plain.Name(plan.Metadata.Name), string(plan.ID))
 	if g.RedemptionLimit != nil && p.RedemptionLimit != nil {
 		out.Has += ", of which it may burn " + (*p.RedemptionLimit - p.Redeemed).String() + " more of " + g.RedemptionLimit.Text()
 	}

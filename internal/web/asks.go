@@ -7,6 +7,7 @@ import (
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/auth"
 	"github.com/tollhq/toll/internal/oauth"
+	"github.com/tollhq/toll/internal/plain"
 )
 
 // asksFor is what a program asks for by a redirect.
@@ -18,7 +19,7 @@ func (w *Web) asksFor(ctx context.Context, who auth.Caller, request string, in *
 	a.Action, a.Request = PathAuthorize, request
 	a.Answer, a.leads = addressText(in.RedirectHost), leadsTo(in.RedirectURI)
 	if agent := in.Client.Agent; agent != nil {
-		a.Agent, a.AgentID, a.AgentOwner = cmp.Or(plainText(agent.Metadata.Name), "without a name"), string(agent.ID), agent.Owner.String()
+		a.Agent, a.AgentID, a.AgentOwner = cmp.Or(plain.Name(agent.Metadata.Name), "without a name"), string(agent.ID), agent.Owner.String()
 		a.NamesUs = namesUs(agent.Metadata.Name)
 		a.AnswerURL = addressText(in.RedirectURI)
 	}
@@ -49,7 +50,7 @@ func (a *asked) rights(who auth.Caller, asked toll.Rights) {
 // asks is what a program asks for, with the plans and the delegations among which the person chooses.
 func (w *Web) asks(ctx context.Context, who auth.Caller, c oauth.Client, in oauth.Asked) (a *asked, err error) {
 	a = &asked{
-		Name: cmp.Or(plainText(c.Name), "A program without a name"), NamesUs: !c.Ours && namesUs(c.Name),
+		Name: cmp.Or(plain.Name(c.Name), "A program without a name"), NamesUs: !c.Ours && namesUs(c.Name),
 		ClientID: c.ID, Site: addressText(c.Site), Website: addressText(c.URI),
 		Resource: addressText(in.Resource), Scope: in.Scope, Key: in.Kind == oauth.KindAPIKey,
 		named: in.PlanID != "" || in.AgentID != "",

@@ -6,6 +6,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/auth"
+	"github.com/tollhq/toll/internal/plain"
 	"github.com/tollhq/toll/internal/store"
 )
 
@@ -113,7 +114,7 @@ func (v *visit) showEnrolled(id string) {
 
 // cardText is a card as its owner knows it.
 func cardText(m *store.PaymentMethod) string {
-	text := plainText(m.Brand) + " card ending in " + plainText(m.Last4)
+	text := plain.Name(m.Brand) + " card ending in " + plain.Name(m.Last4)
 	if m.ExpMonth > 0 {
 		text += ", valid until " + strconv.FormatInt(100+m.ExpMonth, 10)[1:] + "/" + strconv.FormatInt(m.ExpYear, 10)
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/checkout"
+	"github.com/tollhq/toll/internal/plain"
 	"github.com/tollhq/toll/internal/rail"
 	"github.com/tollhq/toll/internal/store"
 )
@@ -358,7 +359,7 @@ func (v *visit) decided(o *store.Order) func(*checkoutPage) {
 		return func(p *checkoutPage) { p.State = orderPaid }
 	case toll.OrderFailed:
 		return func(p *checkoutPage) {
-			p.State, p.Why = orderFailed, cmp.Or(plainText(o.FailureReason), "Nothing was paid.")
+			p.State, p.Why = orderFailed, cmp.Or(plain.Name(o.FailureReason), "Nothing was paid.")
 		}
 	}
 	return nil
@@ -390,7 +391,7 @@ func (v *visit) render(o *store.Order, set func(*checkoutPage), frame *embedded)
 		return
 	}
 	p := &checkoutPage{
-		Name: cmp.Or(plainText(plan.Metadata.Name), "without a name"), Buys: o.Credits.Text(), Seller: plan.Owner, OrderID: o.ID,
+		Name: cmp.Or(plain.Name(plan.Metadata.Name), "without a name"), Buys: o.Credits.Text(), Seller: plan.Owner, OrderID: o.ID,
 		Price: toll.FormatAmount(o.Amount, plan.Price.Decimals()) + " " + strings.ToUpper(plan.Price.CurrencyName()),
 		Test:  v.w.Environment != toll.Live, Link: v.ownLink(), Next: next,
 	}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/oauth"
+	"github.com/tollhq/toll/internal/plain"
 )
 
 // formDevice is the first word of what the ticket of that form says.
@@ -82,6 +83,6 @@ func (v *visit) signedInForDevice() bool {
 
 func (v *visit) askCode(status int, code, fault string) {
 	v.show(status, "device", shown{
-		Title: "Let a device in?", Fault: fault, Body: deviceForm{plainText(code), v.w.ticket(v.ctx(), formDevice)},
+		Title: "Let a device in?", Fault: fault, Body: deviceForm{plain.Name(code), v.w.ticket(v.ctx(), formDevice)},
 	}, "")
 }

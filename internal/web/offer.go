@@ -14,6 +14,7 @@ import (
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/checkout"
 	"github.com/tollhq/toll/internal/oauth"
+	"github.com/tollhq/toll/internal/plain"
 	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/x402"
 )
@@ -182,7 +183,7 @@ func (w *Web) offer(ctx context.Context, owner toll.Address, p *toll.Plan) (*off
 		return nil, err
 	}
 	o := &offer{
-		ID: p.ID, Name: cmp.Or(plainText(p.Metadata.Name), "without a name"), Owner: p.Owner, Price: priceOf(p), Buys: p.Credits.Amount.Text(),
+		ID: p.ID, Name: cmp.Or(plain.Name(p.Metadata.Name), "without a name"), Owner: p.Owner, Price: priceOf(p), Buys: p.Credits.Amount.Text(),
 		Request: burns(p), Available: b.Available, Free: p.Price.IsFree() && !p.IsTrial, Time: p.IsTime(), Grants: p.Credits.Amount, plan: p,
 	}
 	if o.Time {

@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 	"unicode/utf8"
+
+	"github.com/tollhq/toll/internal/plain"
 )
 
 // TestT120_NamesOfPrograms: what a program calls itself is one plain line, and cannot pass for this service.
@@ -27,7 +29,7 @@ func TestT120_NamesOfPrograms(t *testing.T) {
 		strings.Repeat("x", 10_000):        strings.Repeat("x", 80) + "…",
 		strings.Repeat("x", 80) + "\u200b": strings.Repeat("x", 80),
 	} {
-		if got := plainText(in); got != want || !utf8.ValidString(got) {
+		if got := plain.Name(in); got != want || !utf8.ValidString(got) {
 			t.Errorf("%.40q: %q, want %q", in, got, want)
 		}
 	}
@@ -41,7 +43,7 @@ func TestT120_NamesOfPrograms(t *testing.T) {
 		"Toll": true, "The TOLL service": true, "T O L L": true, "t0ll": true, "to11": true, "TOIL": true, "Тоll": true, "ｔｏｌｌ": true, "tőll": true,
 		"t.o-l_l Support": true, "tollhq": true, "Notes": false, "Claude": false, "": false, "Tool": false,
 	} {
-		if got := namesUs(plainText(name)); got != want {
+		if got := namesUs(plain.Name(name)); got != want {
 			t.Errorf("%q: %t", name, got)
 		}
 	}
