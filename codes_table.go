@@ -94,7 +94,7 @@ var codes = []CodeInfo{
 	{Code: CodeFiatPriceTooLow, Status: 400, Category: CategoryValidation, Retryable: false, Message: "A fiat price must be at least 1.00.",
 		Hint: "Raise the price: amounts have 6 decimals, so 1.00 is 1000000."},
 	{Code: CodeFiatPlanOnCryptoRoute, Status: 400, Category: CategoryBusiness, Retryable: false, Message: "A fiat plan is bought by checkout, not by this order route.",
-		Hint: "Use POST /api/v1/protocol/plans/{planId}/checkout."},
+		Hint: "Use POST /api/v1/protocol/plans/{planId}/checkout, or name a limit on a card with delegationId."},
 	{Code: CodeWrongNetwork, Status: 400, Category: CategoryValidation, Retryable: false, Message: "The network is not the one of this environment.",
 		Hint: "Send the network that GET / names, or none."},
 	{Code: CodeTrialUsed, Status: 409, Category: CategoryBusiness, Retryable: false, Message: "This address has bought this trial plan before.",

@@ -27,6 +27,7 @@ var hints = map[toll.Code]string{
 	toll.CodePlanNotAttached:       "toll agents plans AGENT shows the plans of an agent; toll agents attach PLAN --agent-id AGENT adds one.",
 	toll.CodeMarginWithoutSubTasks: "Record the sub-tasks first with toll requests track.",
 	toll.CodeFiatPlanOnCryptoRoute: "toll plans checkout PLAN gets the page on which a card pays; --delegation-id names a limit on a card that pays at once.",
+	toll.CodeDelegationFrozen:      "toll delegations unfreeze ID lets it pay again; toll delegations create makes one with another card.",
 	toll.CodeCardUnreachable:       "Try again later; toll doctor says whether the card processor answers.",
 	toll.CodeTokenSignature:        "toll tokens create PLAN makes a new access token.",
 	toll.CodeTokenUndecodable:      "Give the accessToken as toll tokens create printed it; -q prints it alone.",
