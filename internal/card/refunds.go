@@ -151,7 +151,12 @@ func (r *Rail) refuseRefund(ctx context.Context, re *store.CardRefund, a *answer
 		return err
 	}
 	back := a.code == string(stripe.ErrorCodeChargeAlreadyRefunded)
-	r.log.Error("alarm: the card processor refuses a refund", "order", re.OrderID, "refund", re.ID, "origin", re.Origin, "answer", a)
+	disputed := a.code == string(stripe.ErrorCodeChargeDisputed) || a.code == string(stripe.ErrorCodeRefundDisputedPayment)
+	log, text := r.log.Error, "alarm: the card processor refuses a refund"
+	if back || disputed && re.Origin == originSeller {
+		log, text = r.log.Warn, "the card processor refuses a refund of a payment that is disputed or refunded already"
+	}
+	log(text, "order", re.OrderID, "refund", re.ID, "origin", re.Origin, "answer", a)
 	re.State, re.Reason, re.UpdatedAt = refundFailed, "The card processor refused the refund.", r.now()
 	if back {
 		re.Reason = "The payment was refunded already."

@@ -115,6 +115,9 @@ func TestRefund_Refused(t *testing.T) {
 		s.fault(double.Fault{Kind: "dispute", Object: s.row(disputed).Charge})
 		s.at().run() // Stripe refuses it
 		s.has(disputed, 0, "", "seller failed 100")
+		if len(s.alarms()) != 0 { // a race, not a fault
+			s.Errorf("alarms %q", s.alarms())
+		}
 		if decided, failure, err := s.at().rail.Refunded(s.ctx, late); !decided || failure == "" || err != nil {
 			s.Errorf("refused: %t %q %v", decided, failure, err)
 		}
