@@ -649,7 +649,7 @@ func TestEnrollPage_Refusals(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := newVisitor(t, c.url)
-	reads(t, r.signIn(r.get("/cards/enroll"), reader.Key), http.StatusForbidden, "spend")
+	reads(t, r.signIn(r.get("/cards/enroll"), reader.Key), http.StatusForbidden, "the right spend", "sign in with an API key that has it")
 	if res := r.post("/cards/enroll", form.values); res.status != http.StatusForbidden {
 		t.Errorf("without the right: %d", res.status)
 	}
