@@ -268,12 +268,17 @@ func (s *scene) inBackground(f func() error) <-chan error {
 }
 
 // decided lets time pass until an order is decided, at least so much of the clocks. A run of another
-// process that has begun gets a minute to end, as it needs time that no clock of a test moves.
+// process that has begun gets a minute to end, as it needs time that no clock of a test moves. So does
+// a caller who waits and is about to run the job: others pass over it until that is written.
 func (s *scene) decided(orderID string, within time.Duration) {
 	s.Helper()
 	for end := time.Now().Add(soon); s.state(orderID).Open; within -= time.Minute {
-		if !s.died.Load() { // a run that has begun ends before time passes
-			s.until(func() bool { return s.count("SELECT COUNT(*) FROM jobs WHERE holder <> ''") == 0 })
+		if !s.died.Load() {
+			s.until(func() bool {
+				s.at().run()
+				return s.count("SELECT COUNT(*) FROM jobs WHERE holder <> '' OR key = $1 AND due <= $2 AND held_until <= $2",
+					[]byte(orderID), s.now.Load()) == 0
+			})
 		}
 		if within <= 0 {
 			if time.Now().After(end) {
