@@ -15,10 +15,13 @@ import (
 )
 
 // cardDelegation makes a limit of this many cents on the card pm_1, which it enrols.
-func (s *shop) cardDelegation(cents int64) string {
+func (s *shop) cardDelegation(cents int64, f ...func(in *toll.DelegationInput)) string {
 	s.Helper()
 	s.card("pm_1", nil)
 	return s.delegate(input(func(in *toll.DelegationInput) {
+		for _, f := range f {
+			f(in)
+		}
 		in.Provider, in.Currency, in.ProviderPaymentMethodID = ptr("stripe"), ptr("usd"), ptr("pm_1")
 		in.SpendingLimitCents, in.DurationSecs = ptr(toll.Cents(cents)), ptr(toll.Int(30*toll.DaySecs))
 	})).DelegationID
@@ -50,6 +53,9 @@ func TestOrder_CardDelegation(t *testing.T) {
 		s.code(err, toll.CodeUnsupportedScheme)
 		_, err = s.charge(0, s.plan(usdc(100)), d)
 		s.code(err, toll.CodeUnsupportedScheme)
+		ofAccount := s.cardDelegation(1200, func(in *toll.DelegationInput) { in.MerchantAccountID = ptr("acct_1") })
+		_, err = s.charge(0, p, ofAccount) // no plan is paid to an account of its own
+		s.code(err, toll.CodeDelegationPlanMismatch)
 		s.charges(0)
 
 		o, err := s.charge(0, p, "delegation."+holder.Lower()+"."+d)

@@ -471,6 +471,9 @@ func (c *Checkout) authorized(
 			WithHint("Sign its typed data with the account, and hand the signature in.")
 	case d.Plan != "" && d.Plan != plan.ID:
 		return refuse(toll.CodeDelegationPlanMismatch)
+	case d.MerchantAccount != "": // plans name no account of a seller at Stripe
+		return toll.Errorf(toll.CodeDelegationPlanMismatch, "The delegation pays only the account that its merchantAccountId names, which this plan is not paid to.").
+			WithDetails("delegationId %s", d.ID)
 	case d.APIKeyID != nil && (key == nil || *key != *d.APIKeyID):
 		return refuse(toll.CodePaymentMethodNotAllowed)
 	}
