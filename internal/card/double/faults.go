@@ -239,17 +239,17 @@ func local(r *http.Request) bool {
 			return false
 		}
 	}
-	for _, hostPort := range []string{r.RemoteAddr, r.Host} {
-		host, _, err := net.SplitHostPort(hostPort)
-		if err != nil {
-			host = hostPort
-		}
-		ip := net.ParseIP(strings.Trim(host, "[]"))
-		if host != "localhost" && (ip == nil || !ip.IsLoopback()) {
-			return false
-		}
+	return loopback(r.RemoteAddr) && loopback(r.Host)
+}
+
+// loopback reports whether the host of an address, with or without a port, is this machine.
+func loopback(hostPort string) bool {
+	host, _, err := net.SplitHostPort(hostPort)
+	if err != nil {
+		host = hostPort
 	}
-	return true
+	ip := net.ParseIP(strings.Trim(host, "[]"))
+	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
 func (d *Double) postFault(w http.ResponseWriter, r *http.Request) {

@@ -247,6 +247,28 @@ func TestFaults_Requests(t *testing.T) {
 	}
 }
 
+// A page whose name was made to lead to this machine reaches nothing; other machines name the double as they know it.
+func TestOtherHosts(t *testing.T) {
+	d := must(double.New(double.Options{PublicURL: "https://cards.example"}))(t)
+	t.Cleanup(d.Close)
+	for _, c := range []struct {
+		from, host string
+		status     int
+	}{
+		{"127.0.0.1:5", "127.0.0.1:8406", 200}, {"127.0.0.1:5", "localhost", 200}, {"[::1]:5", "[::1]:8406", 200},
+		{"127.0.0.1:5", "cards.example", 200}, {"192.0.2.7:5", "card-double:8406", 200},
+		{"127.0.0.1:5", "evil.example:8406", 403}, {"127.0.0.1:5", "127.0.0.1.evil.example", 403}, {"127.0.0.1:5", "", 403},
+	} {
+		r := httptest.NewRequest("GET", "http://x/v1/account", nil)
+		r.RemoteAddr, r.Host = c.from, c.host
+		r.Header.Set("Authorization", "Bearer "+key)
+		w := httptest.NewRecorder()
+		if d.Handler().ServeHTTP(w, r); w.Code != c.status {
+			t.Errorf("%+v: got %d %s", c, w.Code, w.Body)
+		}
+	}
+}
+
 func TestCommands(t *testing.T) {
 	s := start(t)
 	ch := s.charge("pm_card_visa", 500)

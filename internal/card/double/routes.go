@@ -2,6 +2,7 @@ package double
 
 import (
 	"net/http"
+	"strings"
 )
 
 // apiRoutes are the paths of Stripe that the double has, by the permission that they need.
@@ -87,5 +88,19 @@ func (d *Double) routes() http.Handler {
 	mux.HandleFunc("GET /dahlia/stripe.js", script)
 	mux.HandleFunc("POST /_double/faults", d.command(d.postFault))
 	mux.HandleFunc("GET /_double/books", d.command(d.getBooks))
-	return mux
+	return d.named(mux)
+}
+
+// named refuses requests from this machine that name another host than this machine or PublicURL:
+// those of a page in its browser whose name leads here (DNS rebinding). A double takes any test key,
+// unless it was given one.
+func (d *Double) named(next http.Handler) http.Handler {
+	_, public, _ := strings.Cut(d.opts.PublicURL, "://")
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if loopback(r.RemoteAddr) && !loopback(r.Host) && r.Host != public {
+			writeJSON(w, nil, &failure{status: http.StatusForbidden, Type: "invalid_request_error", Message: "Another host was asked for"})
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
 }
