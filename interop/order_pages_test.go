@@ -102,11 +102,14 @@ func TestPagesOfOrders(t *testing.T) {
 		b.press("Approve")
 		b.read("The card is enrolled")
 		b.look("enrolled")
-		for _, next := range []string{"Number of a test card", "Number of a test card", "Number of a test card", "Too many cards were tried"} {
+		for tried := 2; tried <= 30; tried++ { // 30 is the bound with test keys
 			b.visit(s.url+"/cards/enroll", http.StatusOK)
 			b.press("Continue to the card page")
-			b.read(next) // the browser goes on by itself
+			if tried < 30 {
+				b.read("Number of a test card") // the browser goes on by itself
+			}
 		}
+		b.read("Too many cards were tried")
 		b.look("enrol too often")
 
 		// Its bank wants a payment confirmed, which is another order on a page.
