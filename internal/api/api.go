@@ -52,12 +52,8 @@ type Deps struct {
 	// is mirrored.
 	Proof func(context.Context, toll.Hash) (*toll.BurnProof, error)
 	// Chain is where crypto plans are paid; nil: nowhere.
-	Chain *Chain
-	// StripeEvent takes an event of the card processor: the header Stripe-Signature, and the body byte for byte. nil: there is
-	// no card rail.
-	StripeEvent func(ctx context.Context, signature string, body []byte) error
-	// Machine is the clock of the machine, with which the card processor agrees; nil: time.Now.
-	Machine func() time.Time
+	Chain        *Chain
+	StripeEvents StripeEvents // nil: there is no card rail
 	// Pages are answered by other rooms.
 	Pages []Page
 	// Quotas bound what one account may have, and what it may add in an hour.
@@ -105,9 +101,6 @@ func newHandler(d Deps, routes []route) *handler {
 	d.Environment = cmp.Or(d.Environment, toll.Sandbox)
 	if d.Clock == nil {
 		d.Clock = time.Now
-	}
-	if d.Machine == nil {
-		d.Machine = time.Now
 	}
 	d.OrderWait, d.Patience = cmp.Or(d.OrderWait, orderWait), cmp.Or(d.Patience, pace.Patience)
 	if d.CloseReads {

@@ -1,9 +1,7 @@
 package api
 
 import (
-	"strconv"
-	"strings"
-	"time"
+	"context"
 
 	"github.com/tollhq/toll"
 )
@@ -11,42 +9,29 @@ import (
 // PathStripeEvent is where the card processor sends its events.
 const PathStripeEvent = Base + "/fiat/stripe/webhook"
 
-const (
-	// maxStripeEvent bounds an event of the card processor, in bytes.
-	maxStripeEvent = 512 << 10
-	// maxStripeAge is how far the time in the signature of an event may be from ours, in both directions.
-	maxStripeAge = 5 * time.Minute
-)
+// maxStripeEvent bounds an event of the card processor, in bytes.
+const maxStripeEvent = 512 << 10
 
-// stripeHead refuses events that nobody could verify, by their head alone: what is sent without a signature, or with one of
-// another time, costs no body.
+// StripeEvents takes the events of the card processor. signature is the header Stripe-Signature.
+type StripeEvents interface {
+	// CheckHead refuses an event that nobody could verify, by its header alone. Error:
+	// [toll.CodeWebhookSignature].
+	CheckHead(signature string) error
+	// Receive verifies an event and stores it. body is as it came, byte for byte. Errors:
+	// [toll.CodeWebhookSignature], those of the database.
+	Receive(ctx context.Context, signature string, body []byte) error
+}
+
+// stripeHead refuses an event before its body is read.
 func (h *handler) stripeHead(c *call) error {
-	if h.StripeEvent == nil {
+	if h.StripeEvents == nil {
 		return toll.NewError(toll.CodeCardOff)
 	}
 	lines := c.r.Header["Stripe-Signature"]
 	if len(lines) != 1 {
 		return toll.NewError(toll.CodeWebhookSignature).WithDetails("The request needs one header Stripe-Signature.")
 	}
-	at, ok := stripeTime(lines[0])
-	if !ok {
-		return toll.NewError(toll.CodeWebhookSignature).WithDetails("Stripe-Signature has no time t, in Unix seconds.")
-	}
-	if age := h.Machine().Sub(at); age > maxStripeAge || age < -maxStripeAge {
-		return toll.NewError(toll.CodeWebhookSignature).WithDetails("The time of the signature is more than 300 s from the time of this service.")
-	}
-	return nil
-}
-
-// stripeTime reads the member t of a header Stripe-Signature, whose members are NAME=VALUE with commas between.
-func stripeTime(header string) (at time.Time, ok bool) {
-	for part := range strings.SplitSeq(header, ",") {
-		if text, found := strings.CutPrefix(strings.TrimSpace(part), "t="); found {
-			secs, err := strconv.ParseInt(text, 10, 64)
-			return time.Unix(secs, 0), err == nil
-		}
-	}
-	return time.Time{}, false
+	return h.StripeEvents.CheckHead(lines[0])
 }
 
 // StripeEventReceived is the answer to an event of the card processor.
@@ -55,7 +40,7 @@ type StripeEventReceived struct {
 }
 
 func (h *handler) receiveStripeEvent(c *call, body []byte) (*StripeEventReceived, error) {
-	if err := h.StripeEvent(c.r.Context(), c.r.Header["Stripe-Signature"][0], body); err != nil {
+	if err := h.StripeEvents.Receive(c.r.Context(), c.r.Header["Stripe-Signature"][0], body); err != nil {
 		return nil, err
 	}
 	return &StripeEventReceived{Received: true}, nil

@@ -150,14 +150,6 @@ func (p *Processor) Handle(q *jobs.Queue) {
 	}
 }
 
-// Receive returns what takes the webhooks of Stripe, nil when the rail is off.
-func (p *Processor) Receive() func(ctx context.Context, signature string, body []byte) error {
-	if p.rail == nil {
-		return nil
-	}
-	return p.rail.Receive
-}
-
 // Double returns the address of the double in this process, "" for none.
 func (p *Processor) Double() string {
 	if p.double == nil {

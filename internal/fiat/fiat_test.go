@@ -105,7 +105,7 @@ func TestDouble(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if first.State() != "ok" || first.Rail() == nil || first.Receive() == nil || !strings.HasPrefix(first.Double(), "http://127.0.0.1:") {
+	if first.State() != "ok" || first.Rail() == nil || !strings.HasPrefix(first.Double(), "http://127.0.0.1:") {
 		t.Errorf("%s at %s", first.State(), first.Double())
 	}
 	k := first.double.keys
@@ -162,7 +162,7 @@ func TestDouble(t *testing.T) {
 func TestOff(t *testing.T) {
 	w := newWorld(t)
 	p, stop, err := w.start(Config{Mode: Off, SecretKeyFile: "none"})
-	if err != nil || p.State() != "off" || p.Rail() != nil || p.Receive() != nil || p.Double() != "" {
+	if err != nil || p.State() != "off" || p.Rail() != nil || p.Double() != "" {
 		t.Errorf("%s, %v", p.State(), err)
 	}
 	stop()

@@ -101,6 +101,7 @@ func New(ctx context.Context, cfg Config) (_ *Server, err error) {
 	if err != nil {
 		return nil, err
 	}
+	stripeEvents, _ := s.cards.Rail().(api.StripeEvents) // nil: there is no card rail
 	limits := cfg.limits()
 	limits.Clock = base.clock.machine // who moves the clock of a sandbox gets no more calls
 	s.handler = s.metrics.Count(api.New(api.Deps{
@@ -108,8 +109,8 @@ func New(ctx context.Context, cfg Config) (_ *Server, err error) {
 		Store: base.store, Auth: a, Facilitator: s.facilitator, Checkout: s.checkout, Ledger: s.ledger, Events: s.events, Namespace: cfg.Namespace,
 		Environment: a.Environment(), PublicURL: s.PublicURL(), Release: cfg.Release, Clock: cfg.Clock, Log: cfg.Log, Ready: s.ready,
 		TestClock: &api.TestClock{Ahead: base.clock.ahead, Advance: s.advance}, Chain: s.shownChain(), Proof: s.chain.Proof(),
-		StripeEvent: s.cards.Receive(), Machine: base.clock.machine,
-		Seal: base.ring.Seal, Open: base.ring.Open, Quotas: cfg.Quotas, Limits: limits, OrderWait: s.orderWait(), CloseReads: cfg.CloseReads,
+		StripeEvents: stripeEvents, Seal: base.ring.Seal, Open: base.ring.Open, Quotas: cfg.Quotas, Limits: limits,
+		OrderWait: s.orderWait(), CloseReads: cfg.CloseReads,
 	}))
 	s.queue.Handle(store.JobEndKey, a.FinishKey)
 	s.queue.Handle(store.JobEndGrant, s.oauth.FinishGrant)
