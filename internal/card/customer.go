@@ -12,8 +12,12 @@ import (
 	"github.com/tollhq/toll/internal/store"
 )
 
-// customerTry is how long the idempotency keys of a customer are used.
-const customerTry = 10 * time.Minute
+const (
+	// customerTry is how long the idempotency keys of a customer are used.
+	customerTry = 10 * time.Minute
+	// keyAgain is the suffix of the idempotency key of a second call.
+	keyAgain = "-again"
+)
 
 // customer returns the customer of a principal at Stripe, which it makes on first use.
 //
@@ -38,11 +42,11 @@ func (r *Rail) customer(ctx context.Context, owner toll.Address) (id string, err
 		key += "-" + strconv.FormatInt(n, 10)
 	}
 	var made stripe.Customer
-	for _, key := range []string{key, key + "-again"} {
+	for _, key := range []string{key, key + keyAgain} {
 		call := &store.CardCall{Key: key, Subject: owner.Lower(), Path: "customers"}
 		err = r.call(ctx, call, func() any {
 			p := &stripe.CustomerCreateParams{}
-			p.AddMetadata("installation", r.cfg.Installation)
+			p.AddMetadata(metaInstallation, r.cfg.Installation)
 			p.AddMetadata("address", owner.Lower())
 			return p
 		}, &made)
@@ -55,4 +59,13 @@ func (r *Rail) customer(ctx context.Context, owner toll.Address) (id string, err
 	}
 	c.ID = made.ID
 	return c.ID, r.cfg.Store.Tx(ctx, func(tx *store.Tx) error { return store.SetCardCustomer(ctx, tx, c) })
+}
+
+// forgetCustomer has the next use make a new customer in the place of one that Stripe does not have any
+// more. Its cards cannot be charged: they were detached with it.
+func (r *Rail) forgetCustomer(ctx context.Context, owner toll.Address, id string) error {
+	r.log.Warn("the card processor does not have a customer any more; a new one is made", "owner", owner, "customer", id)
+	return r.cfg.Store.Tx(ctx, func(tx *store.Tx) error {
+		return store.ForgetCardCustomer(ctx, tx, owner, id, toll.NewUUID(), r.now())
+	})
 }

@@ -30,20 +30,37 @@ func (r *Rail) Enroll(ctx context.Context, owner toll.Address, source, back stri
 	if err := r.admit(ctx, s); err != nil {
 		return "", "", r.enrollError(err)
 	}
-	customer, err := r.customer(ctx, owner)
+	session, err := r.openSetup(ctx, s, back)
 	if err != nil {
 		return "", "", r.enrollError(err)
 	}
-	var session stripe.CheckoutSession
-	call := &store.CardCall{Key: s.ID, Subject: s.ID, Path: "checkout/sessions"}
-	if err := r.call(ctx, call, func() any { return r.setupParams(s, customer, back) }, &session); err != nil {
-		return "", "", r.enrollError(err)
-	}
-	s.State, s.Session, s.Intent = setupOpen, session.ID, intentOf(&session)
+	s.State, s.Session, s.Intent = setupOpen, session.ID, intentOf(session)
 	if err := r.cfg.Store.Tx(ctx, func(tx *store.Tx) error { return store.UpdateCardSetup(ctx, tx, s) }); err != nil {
 		return "", "", err
 	}
 	return s.ID, session.URL, nil
+}
+
+// openSetup has Stripe make the page of an enrolment. A customer that was deleted at Stripe is replaced
+// by a new one, once. Errors: [*answer], those of the database.
+func (r *Rail) openSetup(ctx context.Context, s *store.CardSetup, back string) (*stripe.CheckoutSession, error) {
+	session := &stripe.CheckoutSession{}
+	var refusal error
+	for _, key := range []string{s.ID, s.ID + keyAgain} {
+		customer, err := r.customer(ctx, s.Owner)
+		if err != nil {
+			return nil, err
+		}
+		call := &store.CardCall{Key: key, Subject: s.ID, Path: "checkout/sessions"}
+		refusal = r.call(ctx, call, func() any { return r.setupParams(s, customer, back) }, session)
+		if a, ok := errors.AsType[*answer](refusal); !ok || a.kind != missing || a.param != "customer" {
+			break
+		}
+		if err := r.forgetCustomer(ctx, s.Owner, customer); err != nil {
+			return nil, err
+		}
+	}
+	return session, refusal
 }
 
 // enrollError returns the error for callers: that of an enrolment that Stripe did not take.
@@ -62,7 +79,7 @@ func (r *Rail) enrollError(err error) error {
 // setupParams are the parameters of the page of an enrolment. A card that is enrolled is shown
 // again only to its owner.
 func (r *Rail) setupParams(s *store.CardSetup, customer, back string) *stripe.CheckoutSessionCreateParams {
-	metadata := map[string]string{"installation": r.cfg.Installation, "setup": s.ID}
+	metadata := map[string]string{metaInstallation: r.cfg.Installation, metaSetup: s.ID}
 	back += "?" + url.Values{"setup": {s.ID}}.Encode()
 	return &stripe.CheckoutSessionCreateParams{
 		Mode: stripe.String("setup"), UIMode: stripe.String("hosted_page"), Customer: &customer,
@@ -230,7 +247,7 @@ func (r *Rail) wrongSetup(s *store.CardSetup, session *stripe.CheckoutSession, c
 		return "livemode"
 	case string(session.Mode) != "setup":
 		return "mode"
-	case intent.Metadata["installation"] != r.cfg.Installation, intent.Metadata["setup"] != s.ID:
+	case intent.Metadata[metaInstallation] != r.cfg.Installation, intent.Metadata[metaSetup] != s.ID:
 		return "metadata"
 	case session.Customer == nil || session.Customer.ID != customer, intent.Customer == nil || intent.Customer.ID != customer:
 		return "customer"

@@ -173,6 +173,41 @@ func TestEnroll_SameCardAtOnce(t *testing.T) {
 	})
 }
 
+// A customer that was deleted at Stripe is replaced by a new one, also when several enrolments find it
+// missing at the same time; the same card is behind its record again.
+func TestEnroll_CustomerDeleted(t *testing.T) {
+	each(t, func(s *scene) {
+		method := s.enrolled("4242424242424242")
+		before := s.customer()
+		s.must(s.store.Tx(s.ctx, func(tx *store.Tx) error { // the double keeps its customers
+			return store.SetCardCustomer(s.ctx, tx, &store.CardCustomer{Owner: buyer, ID: "cus_deleted"})
+		}))
+		var all sync.WaitGroup
+		for range 3 {
+			all.Go(func() {
+				if _, _, err := s.at().rail.Enroll(s.ctx, buyer, source, cardsPage); err != nil {
+					s.Error(err)
+				}
+			})
+		}
+		all.Wait()
+		if again := s.enrolled("4242424242424242"); again != method {
+			s.Errorf("the record %s became %s", method, again)
+		}
+		after := s.customer()
+		_, m := s.cardRecords(method)
+		if after == before || after == "cus_deleted" || m.Customer != after || s.stripeMethod(m.StripeID).Customer.ID != after {
+			s.Errorf("the customer is %s after %s, and that of the card is %s", after, before, m.Customer)
+		}
+		if n := s.count("SELECT COUNT(*) FROM card_calls WHERE path = 'customers'"); n != 2 {
+			s.Errorf("%d customers were made", n)
+		}
+		if alarms := s.alarms(); len(alarms) > 0 {
+			s.Error(alarms)
+		}
+	})
+}
+
 func (s *scene) customer() string {
 	s.Helper()
 	c, err := store.CardCustomerOf(s.ctx, s.store, buyer)

@@ -15,8 +15,6 @@ import (
 )
 
 const (
-	// metaRefund is the member of the metadata of a refund that has its id here.
-	metaRefund = "refund_id"
 	// refundCalls bounds how many idempotency keys a refund uses, one a day.
 	refundCalls = 30
 

@@ -9,11 +9,13 @@ import (
 	"github.com/tollhq/toll/internal/store"
 )
 
-// Members of the metadata of sessions and payment intents.
+// Members of the metadata of objects at Stripe.
 const (
 	metaInstallation = "installation"
 	metaOrder        = "order_id"
 	metaAttempt      = "attempt"
+	metaRefund       = "refund_id"
+	metaSetup        = "setup"
 )
 
 // terms are what a payment must have been made with to pay an order.

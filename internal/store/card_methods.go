@@ -29,6 +29,14 @@ func EnsureCardCustomer(ctx context.Context, tx *Tx, c *CardCustomer) (*CardCust
 	return CardCustomerOf(ctx, tx, c.Owner)
 }
 
+// ForgetCardCustomer empties the customer of a principal, with a new RowID to make another one. It does
+// nothing when the stored customer is not the one with this id any more.
+func ForgetCardCustomer(ctx context.Context, tx *Tx, owner toll.Address, id, rowID string, now time.Time) error {
+	_, err := tx.Exec(ctx, `UPDATE card_customers SET customer_id = NULL, row_id = $3, created_at = $4
+		WHERE owner = $1 AND customer_id = $2`, owner.Lower(), id, rowID, Micros(now))
+	return err
+}
+
 // CardSetup is an enrolment of a card, from the first request on.
 type CardSetup struct {
 	ID        string       `db:"setup_id,key"` // UUID: the idempotency key
