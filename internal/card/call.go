@@ -24,6 +24,13 @@ const (
 	busyPause, deniedPause = time.Second, time.Minute
 )
 
+// Suffixes of idempotency keys.
+const (
+	keyCancel = "-cancel" // ends the intent of an attempt
+	keyExpire = "-expire" // ends a page
+	keyAgain  = "-again"  // a second call, which may end otherwise
+)
+
 // errForgotten says that a call without an answer is so old that Stripe may have forgotten its key.
 // The caller looks the object up by list.
 var errForgotten = errors.New("card: Stripe may have forgotten the key of a call without an answer")

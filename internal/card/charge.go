@@ -3,7 +3,6 @@ package card
 import (
 	"context"
 	"errors"
-	"net/http"
 	"strconv"
 	"time"
 
@@ -13,27 +12,13 @@ import (
 	"github.com/tollhq/toll/internal/store"
 )
 
-// Suffixes of the idempotency keys of calls that end an attempt.
 const (
-	keyCancel = "-cancel"
-	keyExpire = "-expire"
-)
-
-const (
-	// missingTime is how long Stripe may not list an attempt whose answer was lost before the order
-	// fails. missingSends is how long the same call is still sent in this time.
-	missingTime, missingSends = 10 * time.Minute, 9 * time.Minute
-	// listBefore is how much earlier than its call an object may have been made, by the clocks of
-	// both machines.
-	listBefore = time.Minute
-	// listPages bounds the pages of 100 objects that one look-up reads.
-	listPages = 20
+	// lookEvery is how often a payment is looked at that somebody else has to carry on, and pageEvery
+	// how often an old page is.
+	lookEvery, pageEvery = 30 * time.Second, 5 * time.Minute
 	// retryPage is how old a call may be whose page Stripe refuses because it would end too early.
 	retryPage = time.Minute
 )
-
-// errLookup says that a list was too long to find an object in it.
-var errLookup = errors.New("card: too many objects in a list to find one")
 
 // captureNow has Stripe move the money before it says that a payment succeeded. With its default the
 // balance transaction may come an hour later, by an event that is not read here.
@@ -93,12 +78,6 @@ func pauseOf(d *details, now time.Time) time.Duration {
 	}
 	return min(max(lookEvery, age/6), pageEvery)
 }
-
-// lookEvery is how often a payment is looked at that somebody else has to carry on.
-const lookEvery = 30 * time.Second
-
-// pageEvery is how often an old page is looked at.
-const pageEvery = 5 * time.Minute
 
 // attemptKey is the idempotency key of the attempt of a payment.
 func attemptKey(p *store.CardPayment) string {
@@ -317,99 +296,4 @@ func (r *Rail) endAttempt(ctx context.Context, p *store.CardPayment, d *details)
 		return err
 	}
 	return r.judge(ctx, p, d, nil, pi)
-}
-
-// lookUp finds an attempt whose answer was lost, by list. a is the answer, nil for a call that is
-// too old to be sent. When Stripe lists nothing for [missingTime] the order fails.
-func (r *Rail) lookUp(ctx context.Context, p *store.CardPayment, d *details, c *store.CardCall, a *answer) error {
-	id, err := r.findAttempt(ctx, p, d)
-	if err != nil {
-		return err
-	}
-	c.Params, c.AnsweredAt, c.Status, c.Object = "", r.now(), http.StatusOK, id
-	switch {
-	case id == "":
-	case d.Session != nil:
-		s, err := r.session(ctx, id)
-		if err != nil {
-			return err
-		}
-		return r.openPage(ctx, p, d, c, s)
-	default:
-		pi, err := r.intent(ctx, id)
-		if err != nil {
-			return err
-		}
-		return r.judge(ctx, p, d, c, pi)
-	}
-	now := r.cfg.Machine()
-	switch {
-	case d.Missing.IsZero():
-		d.Missing = now.UTC()
-		if err := r.writeAll(ctx, p, d, nil); err != nil {
-			return err
-		}
-	case now.Sub(d.Missing) >= missingTime:
-		r.log.Error("alarm: the card processor does not know a payment whose answer was lost; the order fails", "order", p.OrderID)
-		c.Status = http.StatusNotFound
-		return r.settle(ctx, p, evidence{call: c, failure: &failure{
-			Code: toll.CodeCardUnreachable, Reason: "The card processor did not answer, and does not know the payment.",
-		}})
-	}
-	if a == nil || a.kind == conflict {
-		a = &answer{kind: unclear, code: "not_listed"}
-	}
-	return a
-}
-
-// find returns the id of the object of a list whose metadata says that it is the one, "" for none. The
-// newest comes first.
-func (r *Rail) find(
-	ctx context.Context, path string, in stripe.ListParamsContainer, is func(metadata map[string]string) bool,
-) (id string, err error) {
-	p := in.GetListParams()
-	p.Limit = stripe.Int64(100)
-	for range listPages {
-		var page struct {
-			stripe.APIResource
-			HasMore bool `json:"has_more"`
-			Data    []struct {
-				ID       string            `json:"id"`
-				Metadata map[string]string `json:"metadata"`
-			} `json:"data"`
-		}
-		if err := r.get(ctx, path, in, &page); err != nil {
-			return "", err
-		}
-		for _, o := range page.Data {
-			if p.StartingAfter = &o.ID; is(o.Metadata) {
-				return o.ID, nil
-			}
-		}
-		if !page.HasMore || len(page.Data) == 0 {
-			return "", nil
-		}
-	}
-	return "", errLookup
-}
-
-// findAttempt looks for what an attempt has made: a session or a payment intent; "" when Stripe lists
-// none.
-func (r *Rail) findAttempt(ctx context.Context, p *store.CardPayment, d *details) (id string, err error) {
-	is := func(metadata map[string]string) bool { return r.isAttempt(p, metadata) }
-	if d.Session != nil {
-		return r.find(ctx, "checkout/sessions", &stripe.CheckoutSessionListParams{CreatedRange: since(d)}, is)
-	}
-	return r.find(ctx, "payment_intents", &stripe.PaymentIntentListParams{Customer: &p.Customer, CreatedRange: since(d)}, is)
-}
-
-// since returns the range of time in which an attempt was made, by Stripe's clock.
-func since(d *details) *stripe.RangeQueryParams {
-	return &stripe.RangeQueryParams{GreaterThanOrEqual: d.TriedAt.Add(-listBefore).Unix()}
-}
-
-// isAttempt reports whether an object with this metadata was made by the attempt of a payment.
-func (r *Rail) isAttempt(p *store.CardPayment, meta map[string]string) bool {
-	return meta[metaInstallation] == r.cfg.Installation && meta[metaOrder] == p.OrderID &&
-		meta[metaAttempt] == strconv.FormatInt(p.Attempt, 10)
 }

@@ -12,12 +12,8 @@ import (
 	"github.com/tollhq/toll/internal/store"
 )
 
-const (
-	// customerTry is how long the idempotency keys of a customer are used.
-	customerTry = 10 * time.Minute
-	// keyAgain is the suffix of the idempotency key of a second call.
-	keyAgain = "-again"
-)
+// customerTry is how long the idempotency keys of a customer are used.
+const customerTry = 10 * time.Minute
 
 // customer returns the customer of a principal at Stripe, which it makes on first use.
 //

@@ -11,11 +11,6 @@ import (
 	"github.com/tollhq/toll/internal/store"
 )
 
-const (
-	moveDispute    = "dispute"
-	moveReinstated = "reinstated"
-)
-
 // disputeWord is what a dispute means for its order: nothing while the bank only asks, and when it
 // has asked. Of one that was prevented, its balance transactions say whether the money left.
 func disputeWord(d *store.CardDispute) string {

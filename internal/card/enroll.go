@@ -229,7 +229,7 @@ func (r *Rail) failedTries(ctx context.Context, intentID string) (n int64, err e
 
 // expireSetup ends the page of an enrolment in which too many cards were declined.
 func (r *Rail) expireSetup(ctx context.Context, s *store.CardSetup) error {
-	call := &store.CardCall{Key: s.ID + "-expire", Subject: s.ID, Path: "checkout/sessions/" + s.Session + "/expire"}
+	call := &store.CardCall{Key: s.ID + keyExpire, Subject: s.ID, Path: "checkout/sessions/" + s.Session + "/expire"}
 	var session stripe.CheckoutSession
 	err := r.call(ctx, call, func() any { return &stripe.CheckoutSessionExpireParams{} }, &session)
 	if a, ok := errors.AsType[*answer](err); ok && a.kind == refused { // it has ended: the next read says how

@@ -164,16 +164,6 @@ func (r *Rail) Payment(ctx context.Context, q store.Querier, orderID string) (ra
 // maxSteps bounds the steps of one run.
 const maxSteps = 12
 
-// read reads a payment.
-func (r *Rail) read(ctx context.Context, orderID string) (*store.CardPayment, *details, error) {
-	p, err := store.CardPaymentByOrder(ctx, r.cfg.Store, orderID)
-	if err != nil {
-		return nil, nil, err
-	}
-	d, err := detailsOf(p)
-	return p, d, err
-}
-
 // Resume implements [rail.Rail]: it does the next steps of an open payment until it is decided, or until somebody else has to
 // act. Then it returns a [*rail.Later], so that this job is also what reconciles the order, after the times of [pauseOf].
 // A repeat does no harm; several processes at a time are told apart by the version of the row and by Stripe's keys.

@@ -14,15 +14,8 @@ import (
 	"github.com/tollhq/toll/internal/store"
 )
 
-const (
-	// refundCalls bounds how many idempotency keys a refund uses, one a day.
-	refundCalls = 30
-
-	moveRefund        = "refund"
-	moveRefundFailure = "refund_failure"
-	// moveRejected is the kind of each move of another payment than that which paid the order.
-	moveRejected = "rejected"
-)
+// refundCalls bounds how many idempotency keys a refund uses, one a day.
+const refundCalls = 30
 
 // refundStates are the states of refunds by the words of Stripe. One that waits for its payer
 // is under way, and one that the operator has canceled gave nothing back.
@@ -230,15 +223,4 @@ func (m *money) takeRefund(re store.CardRefund) {
 	}
 	re.ID = toll.NewUUID()
 	m.refunds, m.refund, m.newRefund = append(m.refunds, &re), &re, true
-}
-
-// add adds a move of the operator's balance. Stripe may make it later than the object.
-func (c *change) add(p *store.CardPayment, intent, kind string, b *stripe.BalanceTransaction) {
-	if fetched(b) == nil {
-		return
-	}
-	if intent != p.Intent {
-		kind = moveRejected
-	}
-	c.moves = append(c.moves, moveOf(p.OrderID, kind, b))
 }

@@ -2,7 +2,6 @@ package card
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"time"
 
@@ -19,12 +18,6 @@ const (
 	originProcessor = "processor"
 	originRejected  = "rejected" // the money bought nothing
 )
-
-// moveCharge is the kind of a move that a captured charge makes.
-const moveCharge = "charge"
-
-// errChanged says that somebody else wrote the row of a payment since it was read.
-var errChanged = errors.New("card: the payment was changed meanwhile")
 
 // errNotCaptured says that an intent is not captured, so that there is nothing to settle.
 var errNotCaptured = errors.New("card: the payment intent is not captured")
@@ -200,15 +193,6 @@ func putRejected(ctx context.Context, tx *store.Tx, refund *store.CardRefund) er
 	return putRefund(ctx, tx, refund)
 }
 
-// keepMove stores the move of a captured charge, which Stripe may make after the capture.
-func (r *Rail) keepMove(ctx context.Context, p *store.CardPayment, pi *stripe.PaymentIntent) error {
-	b := balanceOf(pi)
-	if b == nil {
-		return nil
-	}
-	return r.cfg.Store.Tx(ctx, func(tx *store.Tx) error { return putMove(ctx, tx, p.OrderID, moveCharge, b) })
-}
-
 // decide stores the outcome next of a payment, and what f writes, in one transaction with its
 // order. p becomes next. Errors: [rail.ErrNoPlace], errChanged.
 func (r *Rail) decide(ctx context.Context, p, next *store.CardPayment, d *details, f func(tx *store.Tx) error) error {
@@ -332,66 +316,6 @@ func outcomeOf(p *store.CardPayment, d *details) rail.Outcome {
 	return out
 }
 
-// update stores a payment whose version is still the stored one; else the error is errChanged. It
-// leaves the version in p as it is.
-func (r *Rail) update(ctx context.Context, tx *store.Tx, p *store.CardPayment, d *details) (err error) {
-	p.UpdatedAt = r.now()
-	if p.Data, err = json.Marshal(d); err != nil {
-		return err
-	}
-	if err = store.UpdateCardPayment(ctx, tx, p); errors.Is(err, store.ErrNotFound) {
-		return errChanged
-	}
-	return err
-}
-
-// write stores a payment that stays open, with the call that belongs to its state.
-func (r *Rail) write(ctx context.Context, p *store.CardPayment, d *details, calls func(tx *store.Tx) error) error {
-	d.Delay = nil
-	return r.writeAll(ctx, p, d, calls)
-}
-
-func (r *Rail) writeAll(ctx context.Context, p *store.CardPayment, d *details, calls func(tx *store.Tx) error) error {
-	err := r.cfg.Store.Tx(ctx, func(tx *store.Tx) error {
-		if err := r.update(ctx, tx, p, d); err != nil || calls == nil {
-			return err
-		}
-		return calls(tx)
-	})
-	if err == nil {
-		p.Version++
-	}
-	return err
-}
-
-func detailsOf(p *store.CardPayment) (*details, error) {
-	d := &details{}
-	return d, json.Unmarshal(p.Data, d)
-}
-
-func answerCall(ctx context.Context, tx *store.Tx, c *store.CardCall) error {
-	if c == nil || c.Status == 0 {
-		return nil
-	}
-	return store.AnswerCardCall(ctx, tx, c)
-}
-
-// putMove stores a change of the operator's balance; nil for one that is not there yet.
-func putMove(ctx context.Context, tx *store.Tx, orderID, kind string, b *stripe.BalanceTransaction) error {
-	if b == nil {
-		return nil
-	}
-	return store.InsertCardMove(ctx, tx, moveOf(orderID, kind, b))
-}
-
-// moveOf returns the row of a balance transaction.
-func moveOf(orderID, kind string, b *stripe.BalanceTransaction) *store.CardMove {
-	return &store.CardMove{
-		ID: b.ID, OrderID: orderID, Kind: kind, Cents: b.Amount, Fee: b.Fee, Currency: string(b.Currency),
-		At: time.Unix(b.Created, 0).UTC(),
-	}
-}
-
 func chargeOf(pi *stripe.PaymentIntent) string {
 	if pi.LatestCharge == nil {
 		return ""
@@ -405,20 +329,4 @@ func capturedAt(pi *stripe.PaymentIntent) time.Time {
 		return time.Unix(pi.LatestCharge.Created, 0).UTC()
 	}
 	return time.Unix(pi.Created, 0).UTC()
-}
-
-// balanceOf returns the balance transaction of an intent that was fetched with it, nil for none.
-func balanceOf(pi *stripe.PaymentIntent) *stripe.BalanceTransaction {
-	if pi.LatestCharge == nil {
-		return nil
-	}
-	return fetched(pi.LatestCharge.BalanceTransaction)
-}
-
-// fetched returns a balance transaction that was expanded; nil for one of which only the id is known.
-func fetched(b *stripe.BalanceTransaction) *stripe.BalanceTransaction {
-	if b == nil || b.Created == 0 {
-		return nil
-	}
-	return b
 }
