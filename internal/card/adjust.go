@@ -37,7 +37,7 @@ func (r *Rail) adjustOnce(ctx context.Context, p *store.CardPayment, c change) e
 			return err
 		}
 		m.take(c)
-		if refusal = m.tell(t); refusal != nil {
+		if refusal = m.apply(t); refusal != nil {
 			return refusal
 		}
 		if err := m.write(ctx, t.Tx, c.moves); err != nil {
@@ -110,8 +110,8 @@ func (m *money) take(c change) {
 	}
 }
 
-// tell has the order take its state. Only the payment that paid it counts.
-func (m *money) tell(t *rail.Tx) error {
+// apply has the order take its state. Only the payment that paid it counts.
+func (m *money) apply(t *rail.Tx) error {
 	if State(m.payment.State) != Paid || len(m.refunds)+len(m.disputes) == 0 {
 		return nil
 	}

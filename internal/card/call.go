@@ -54,7 +54,7 @@ func (r *Rail) call(ctx context.Context, c *store.CardCall, build func() any, in
 		return err
 	}
 	if *c = *stored; c.Status != 0 {
-		return r.again(ctx, c, into)
+		return r.refetch(ctx, c, into)
 	}
 	r.failpoint(atCalling)
 	err = r.send(ctx, c, into)
@@ -114,8 +114,8 @@ func (r *Rail) send(ctx context.Context, c *store.CardCall, into stripe.LastResp
 	return nil
 }
 
-// again fetches the object of a call that was answered before.
-func (r *Rail) again(ctx context.Context, c *store.CardCall, into stripe.LastResponseSetter) error {
+// refetch fetches the object of a call that was answered before.
+func (r *Rail) refetch(ctx context.Context, c *store.CardCall, into stripe.LastResponseSetter) error {
 	switch {
 	case c.Status == http.StatusPaymentRequired:
 		return &answer{kind: card, status: int(c.Status), intent: c.Object}

@@ -13,9 +13,9 @@ import (
 )
 
 const (
-	// lookEvery is how often a payment is looked at that somebody else has to carry on, and pageEvery
+	// pollEvery is how often a payment is looked at that somebody else has to carry on, and pollPage
 	// how often an old page is.
-	lookEvery, pageEvery = 30 * time.Second, 5 * time.Minute
+	pollEvery, pollPage = 30 * time.Second, 5 * time.Minute
 	// retryPage is how old a call may be whose page Stripe refuses because it would end too early.
 	retryPage = time.Minute
 )
@@ -33,7 +33,7 @@ var withMoves = []*string{stripe.String("latest_charge.balance_transaction")}
 // database.
 func (r *Rail) step(ctx context.Context, p *store.CardPayment, d *details) (again time.Duration, err error) {
 	again, err = r.stepOf(ctx, p, d)
-	if a, ok := errors.AsType[*answer](err); ok && a.kind == missing {
+	if hasKind(err, missing) {
 		r.log.Error("alarm: the card processor does not have a payment any more; the order fails", "order", p.OrderID, "state", p.State)
 		return 0, r.settle(ctx, p, evidence{failure: &failure{
 			Code: toll.CodeCheckoutFailed, Reason: "The card processor does not know the payment any more.",
@@ -50,7 +50,7 @@ func (r *Rail) stepOf(ctx context.Context, p *store.CardPayment, d *details) (ag
 		return 0, r.attempt(ctx, p, d)
 	case Page, Pending:
 		if d.Session != nil {
-			return r.lookAtPage(ctx, p, d)
+			return r.checkPage(ctx, p, d)
 		}
 		pi, err := r.intent(ctx, p.Intent)
 		if err != nil {
@@ -74,9 +74,9 @@ func pauseOf(d *details, now time.Time) time.Duration {
 		}
 	}
 	if d.Session == nil {
-		return lookEvery
+		return pollEvery
 	}
-	return min(max(lookEvery, age/6), pageEvery)
+	return min(max(pollEvery, age/6), pollPage)
 }
 
 // attemptKey is the idempotency key of the attempt of a payment.

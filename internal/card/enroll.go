@@ -149,7 +149,7 @@ func (r *Rail) readSetup(ctx context.Context, s *store.CardSetup) error {
 	params.AddExpand("setup_intent.payment_method")
 	var session stripe.CheckoutSession
 	err := r.get(ctx, "checkout/sessions/"+s.Session, params, &session)
-	if a, ok := errors.AsType[*answer](err); ok && a.kind == missing {
+	if hasKind(err, missing) {
 		after := *s
 		after.State = setupExpired
 		return r.putSetup(ctx, s, &after)
@@ -232,7 +232,7 @@ func (r *Rail) expireSetup(ctx context.Context, s *store.CardSetup) error {
 	call := &store.CardCall{Key: s.ID + keyExpire, Subject: s.ID, Path: "checkout/sessions/" + s.Session + "/expire"}
 	var session stripe.CheckoutSession
 	err := r.call(ctx, call, func() any { return &stripe.CheckoutSessionExpireParams{} }, &session)
-	if a, ok := errors.AsType[*answer](err); ok && a.kind == refused { // it has ended: the next read says how
+	if hasKind(err, refused) { // it has ended: the next read says how
 		return nil
 	}
 	return err

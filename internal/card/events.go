@@ -142,7 +142,7 @@ func (r *Rail) Receive(ctx context.Context, signature string, body []byte) error
 		r.alarm(&r.oddEvent, "an event of the card processor cannot be read")
 		return nil
 	}
-	if foreign, err := r.foreign(ctx, &e); foreign || err != nil {
+	if other, err := r.otherAccount(ctx, &e); other || err != nil {
 		return err
 	}
 	row := e.record()
@@ -157,8 +157,9 @@ func (r *Rail) Receive(ctx context.Context, signature string, body []byte) error
 	return err
 }
 
-// foreign reports whether an event is of another mode, or of another account than that of the key.
-func (r *Rail) foreign(ctx context.Context, e *event) (bool, error) {
+// otherAccount reports whether an event is of another mode, or of another account than that of the
+// key.
+func (r *Rail) otherAccount(ctx context.Context, e *event) (bool, error) {
 	if e.Livemode != (r.cfg.Environment == toll.Live) {
 		r.alarm(&r.oddEvent, "an event of the card processor is of another mode", "event", e.ID, "live", e.Livemode)
 		return true, nil
@@ -339,9 +340,9 @@ func (l *eventReader) syncAll(ctx context.Context, ids []string) error {
 func (l *eventReader) take(ctx context.Context, page []event) error {
 	var rows []*store.CardEvent
 	for _, e := range page {
-		if foreign, err := l.foreign(ctx, &e); err != nil {
+		if other, err := l.otherAccount(ctx, &e); err != nil {
 			return err
-		} else if foreign {
+		} else if other {
 			continue
 		}
 		if row := e.record(); row != nil {

@@ -26,7 +26,7 @@ func (r *Rail) syncMethod(ctx context.Context, id string) error {
 	}
 	var method stripe.PaymentMethod
 	err = r.get(ctx, "payment_methods/"+id, nil, &method)
-	if a, ok := errors.AsType[*answer](err); ok && a.kind == missing {
+	if hasKind(err, missing) {
 		method, err = stripe.PaymentMethod{}, nil
 	}
 	if err != nil {

@@ -102,8 +102,8 @@ func (r *Rail) session(ctx context.Context, id string) (*stripe.CheckoutSession,
 	}, s)
 }
 
-// lookAtPage acts on the state of the session of a payment.
-func (r *Rail) lookAtPage(ctx context.Context, p *store.CardPayment, d *details) (again time.Duration, err error) {
+// checkPage acts on the state of the session of a payment.
+func (r *Rail) checkPage(ctx context.Context, p *store.CardPayment, d *details) (again time.Duration, err error) {
 	s, err := r.session(ctx, p.Session)
 	if err != nil {
 		return 0, err

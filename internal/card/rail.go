@@ -174,7 +174,7 @@ func (r *Rail) Resume(ctx context.Context, purchase *rail.Purchase) error {
 		case err != nil:
 			return err
 		case p.Undecided:
-			return &rail.Later{After: lookEvery} // the job card.decide works on it
+			return &rail.Later{After: pollEvery} // the job card.decide works on it
 		case !State(p.State).open():
 			return nil
 		}

@@ -272,7 +272,7 @@ func (r *Rail) DecideAgain(ctx context.Context, orderID []byte) error {
 		if err != nil {
 			return err
 		}
-		if err := m.tell(t); err != nil {
+		if err := m.apply(t); err != nil {
 			return err
 		}
 		if err := r.update(ctx, t.Tx, &next, d); err != nil {

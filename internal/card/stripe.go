@@ -173,12 +173,15 @@ func IsSilence(err error) bool {
 }
 
 // IsDenied reports whether an error of [Rail.Check] says that Stripe does not accept the key.
-func IsDenied(err error) bool {
+func IsDenied(err error) bool { return hasKind(err, denied) }
+
+// hasKind reports whether an error is an answer of a kind.
+func hasKind(err error, k kind) bool {
 	a, ok := errors.AsType[*answer](err)
-	return ok && a.kind == denied
+	return ok && a.kind == k
 }
 
-// answerOf tells what an error of stripe-go means. The error that it returns does not wrap it.
+// answerOf returns what an error of stripe-go means. The error that it returns does not wrap it.
 func answerOf(err error) error {
 	if err == nil {
 		return nil
@@ -190,7 +193,7 @@ func answerOf(err error) error {
 	return answerTo(e)
 }
 
-// answerTo tells what an error of Stripe means.
+// answerTo returns what an error of Stripe means.
 func answerTo(e *stripe.Error) *answer {
 	a := &answer{
 		kind: refused, status: e.HTTPStatusCode, code: string(e.Code), declineCode: string(e.DeclineCode), param: e.Param,

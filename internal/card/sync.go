@@ -37,7 +37,7 @@ func later(err error) error {
 
 // ignoreMissing returns nil for an object that Stripe does not have in this account.
 func ignoreMissing(err error) error {
-	if a, ok := errors.AsType[*answer](err); ok && a.kind == missing {
+	if hasKind(err, missing) {
 		return nil
 	}
 	return err
