@@ -14,14 +14,14 @@ import (
 )
 
 const (
-	probeAccount = 3 * time.Second  // how long a start waits for the processor
-	askAccount   = 20 * time.Second // how long a later look may take
-	lookAgain    = 5 * time.Second  // between looks until the account is known
-	look         = time.Minute      // between later looks, for /ready
+	probeTimeout = 3 * time.Second  // how long a start waits for the processor
+	askTimeout   = 20 * time.Second // how long a later check may take
+	retryEvery   = 5 * time.Second  // between checks until the account is known
+	checkEvery   = time.Minute      // between later checks, for /ready
 )
 
-// errForeign says that the account is not the one that the records of this database are about.
-var errForeign = errors.New("the database was used with another account of the card processor")
+// errOtherAccount says that the account is not the one that the records of this database are about.
+var errOtherAccount = errors.New("the database was used with another account of the card processor")
 
 // errUnknown says that a request was not sent.
 var errUnknown = errors.New("fiat: the account of the secret key is not known yet")
@@ -32,23 +32,23 @@ func (p *Processor) Start(ctx context.Context) error {
 	if p.rail == nil {
 		return nil
 	}
-	probe, cancel := context.WithTimeout(ctx, probeAccount)
+	probe, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
-	if err := p.ask(probe); errors.Is(err, errForeign) {
+	if err := p.ask(probe); errors.Is(err, errOtherAccount) {
 		return err
 	}
-	p.deps.Jobs.Start(append(p.rail.Loops(), jobs.Loop{Name: "card.account", Every: lookAgain, Wake: p.wake, Turn: p.watch})...)
+	p.deps.Jobs.Start(append(p.rail.Loops(), jobs.Loop{Name: "card.account", Every: retryEvery, Wake: p.wake, Turn: p.watch})...)
 	return nil
 }
 
 // watch asks whether the processor can be used, so that a caller of /ready causes no request.
 func (p *Processor) watch(ctx context.Context) (time.Duration, error) {
-	ctx, cancel := context.WithTimeout(ctx, askAccount)
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
 	if err := p.ask(ctx); err != nil {
 		return 0, errors.Join(err, errors.Unwrap(err)) // for the log: the code, and its cause
 	}
-	return look, nil
+	return checkEvery, nil
 }
 
 // slot holds an error, nil for none.
@@ -83,7 +83,7 @@ func (p *Processor) pin(ctx context.Context, id string) error {
 				remedy = "a card double that lost its state has a new account, so start it with its earlier file (toll card-double --file), or " + remedy
 			}
 			return fmt.Errorf("%w (%s) than this one (%s): %s, or use a new database; TOLL_CARD=off (--card off) starts "+
-				"without fiat plans", errForeign, known, id, remedy)
+				"without fiat plans", errOtherAccount, known, id, remedy)
 		}
 		return store.PutSetting(ctx, tx, card.AccountSetting, []byte(id))
 	})

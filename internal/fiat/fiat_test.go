@@ -194,7 +194,7 @@ func TestAccount(t *testing.T) {
 	}
 	_, stop, err := start(two)
 	stop()
-	if !errors.Is(err, errForeign) || strings.Contains(err.Error(), key) || !strings.Contains(err.Error(), "toll card-double --file") {
+	if !errors.Is(err, errOtherAccount) || strings.Contains(err.Error(), key) || !strings.Contains(err.Error(), "toll card-double --file") {
 		t.Errorf("another account: %v", err)
 	}
 	// While the processor is away nothing is sent to it, as nobody knows whose the key is.
@@ -209,7 +209,7 @@ func TestAccount(t *testing.T) {
 	two.away.Store(false)
 	for end := time.Now().Add(soon); ; time.Sleep(10 * time.Millisecond) {
 		p.wake.Fire()
-		if f, _ := p.fault.Load().(slot); errors.Is(f.err, errForeign) {
+		if f, _ := p.fault.Load().(slot); errors.Is(f.err, errOtherAccount) {
 			break
 		}
 		if time.Now().After(end) {
