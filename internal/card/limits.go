@@ -11,10 +11,12 @@ import (
 
 const (
 	// maxTries is how many enrolments, and cards declined in them, an owner and a source may make
-	// in triesTime (T84).
-	// unless the configuration has another number.
-	maxTries  = 5
-	triesTime = 10 * time.Minute
+	// in triesTime (T84), unless the configuration has another number.
+	maxTries = 5
+	// failuresPerTry times as many charges by delegations of an owner may fail in triesTime. The owner
+	// can unfreeze delegations and make others, so their own bound of declines in a row is not enough.
+	failuresPerTry = 4
+	triesTime      = 10 * time.Minute
 	// triesRetry is what Retry-After of a refused enrolment says, in seconds: all tries have ended
 	// by then.
 	triesRetry = int(triesTime / time.Second)
@@ -73,4 +75,17 @@ func (r *Rail) readOpenSetups(ctx context.Context, s *store.CardSetup, since tim
 		}
 	}
 	return nil
+}
+
+// admitCharge refuses a charge by a delegation when too many of its owner have failed. Orders that run
+// at the same time are counted once they have failed. Errors: [toll.CodeCardDeclined], those of the
+// database.
+func (r *Rail) admitCharge(ctx context.Context, payer toll.Address) error {
+	most := failuresPerTry * r.tries()
+	failed, err := store.CardChargesFailed(ctx, r.cfg.Store, payer, r.now().Add(-triesTime), most)
+	if err != nil || failed < most {
+		return err
+	}
+	return toll.NewError(toll.CodeCardDeclined).WithDetails(
+		"%d charges of your cards failed in 10 minutes, so no more is tried. Wait 10 minutes at most.", most)
 }

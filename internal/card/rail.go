@@ -101,7 +101,10 @@ func (r *Rail) Prepare(ctx context.Context, p *rail.Purchase) error {
 	if errors.Is(err, store.ErrNotFound) || err == nil && m.Fingerprint == "" {
 		return toll.NewError(toll.CodePaymentMethodUnusable)
 	}
-	return err
+	if err != nil {
+		return err
+	}
+	return r.admitCharge(ctx, p.Subscriber)
 }
 
 // Begin implements [rail.Rail]: it inserts the row in state [Created].

@@ -102,3 +102,9 @@ func CardUsed(ctx context.Context, q Querier) (bool, error) {
 func CardPaymentsUndecided(ctx context.Context, q Querier, limit int64) (int64, error) {
 	return value[int64](ctx, q, "SELECT COUNT(*) FROM (SELECT 1 FROM card_payments WHERE undecided LIMIT $1) u", limit)
 }
+
+// CardChargesFailed counts the charges by delegations of a payer that were placed since a moment and failed, at most limit.
+func CardChargesFailed(ctx context.Context, q Querier, payer toll.Address, since time.Time, limit int64) (int64, error) {
+	return value[int64](ctx, q, `SELECT COUNT(*) FROM (SELECT 1 FROM card_payments WHERE payer = $1 AND created_at >= $2 AND state = 'failed'
+		AND delegation_id IS NOT NULL LIMIT $3) f`, payer.Lower(), Micros(since), limit)
+}

@@ -89,6 +89,7 @@ CREATE TABLE card_payments (
 ){{ROWID}};
 CREATE UNIQUE INDEX card_payments_session ON card_payments (session_id) WHERE session_id IS NOT NULL;
 CREATE UNIQUE INDEX card_payments_intent ON card_payments (intent_id) WHERE intent_id IS NOT NULL;
+CREATE INDEX card_payments_failed ON card_payments (payer, created_at) WHERE state = 'failed';
 
 -- Requests that change something at the processor, each stored before it is sent. call_key is its idempotency key, and params
 -- are the exact bytes; they are emptied once the answer is known. status is 0 until then.
