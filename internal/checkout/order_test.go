@@ -467,6 +467,34 @@ func TestFiat(t *testing.T) {
 		_, err = s.at(0).FiatAgain(s.ctx, other, out.OrderID, soon)
 		s.code(err, toll.CodeOrderNotFound)
 
+		// Pages that nobody pays take one place of a limited plan for each account.
+		limited := s.plan(both(fiat, func(p *toll.Plan) { p.MaxOrders = 2 }))
+		r.Plan = limited
+		pages := map[string]bool{}
+		for i := range 5 {
+			page, err := s.at(i).Fiat(s.ctx, r, nil)
+			s.must(err)
+			pages[page.OrderID] = true
+		}
+		r.Caller = other
+		page, err := s.at(0).Fiat(s.ctx, r, nil)
+		s.must(err)
+		if pages[page.OrderID] || len(pages) != 1 || s.orders(limited) != 2 {
+			s.Fatalf("%d pages of one account, %d places are taken", len(pages), s.orders(limited))
+		}
+		r.Caller, pages[page.OrderID] = holder, true
+		for id := range pages {
+			s.must(s.rail.Expire(id))
+		}
+		s.settleDown(0)
+		page, err = s.at(0).Fiat(s.ctx, r, nil) // the pages have ended, and their places are free again
+		s.must(err)
+		if pages[page.OrderID] || s.orders(limited) != 1 {
+			s.Fatalf("%+v, %d places are taken", page, s.orders(limited))
+		}
+		s.must(s.rail.Complete(page.OrderID))
+		s.settleDown(0)
+
 		// A trial has one page: who comes back gets it again.
 		once := s.plan(both(fiat, trial))
 		r.Plan = once

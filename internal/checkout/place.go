@@ -38,7 +38,8 @@ type intent struct {
 
 // openKey is unique among the open orders of an account. It is "", so that an account has one open
 // order, except for sales, for pages, on which a person may never act, and for pay-as-you-go plans,
-// whose orders are as large as their requests.
+// whose orders are as large as their requests. Of a plan with limited places an account has one open
+// page, as each takes a place.
 func (in *intent) openKey(id string) string {
 	switch {
 	case in.topUp != nil && in.plan.IsPayAsYouGo():
@@ -48,6 +49,8 @@ func (in *intent) openKey(id string) string {
 		return "order/" + id
 	case in.replaces != "" && !in.plan.IsTrial:
 		return "replaces/" + in.replaces
+	case in.session != nil && !in.plan.IsTrial && in.plan.MaxOrders > 0:
+		return "page"
 	case in.session != nil && !in.plan.IsTrial:
 		return "order/" + id
 	case in.sale != nil:
