@@ -101,7 +101,7 @@ func TestF28_OldDatabase(t *testing.T) {
 		page := s.page(open)
 		s.kill("card.answered") // the charge was answered after the backup was made
 		ended := s.inBackground(func() error { return s.at().topUp(p, d, "r") })
-		s.until(func() bool { _, waits := s.steps.Load("card.answered"); return !waits })
+		s.waitKilled("card.answered")
 		s.at().close()
 		<-ended
 		sent := s.lastOrder()

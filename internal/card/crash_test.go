@@ -16,23 +16,43 @@ import (
 func TestF11_Charge(t *testing.T) {
 	atSteps(t, []string{"card.calling", "card.answered", "card.deciding", "card.decided"}, func(s *scene, step string) {
 		p, d := s.plan(), s.delegation(s.card("pm_card_visa"), 1000)
-		s.kill(step)
-		ended := s.inBackground(func() error { return s.at().topUp(p, d, "") })
-		s.until(func() bool { _, waits := s.steps.Load(step); return !waits })
-		s.start()
-		id := s.lastOrder()
-		s.decided(id, 10*time.Minute)
-		s.must(<-ended)
+		id, err := s.topUpKilled(p, d, step)
+		s.must(err)
 		if s.bill(p, id); s.remaining(d) != 500 {
 			s.Fatalf("%d left", s.remaining(d))
 		}
 	})
 }
 
+// topUpKilled buys a plan through a delegation in a process that ends at a failpoint, and has another
+// process decide the order. It returns the order, and the error of the purchase.
+func (s *scene) topUpKilled(p *toll.Plan, delegation, step string) (orderID string, err error) {
+	s.Helper()
+	s.kill(step)
+	ended := s.inBackground(func() error { return s.at().topUp(p, delegation, "") })
+	s.waitKilled(step)
+	s.start()
+	orderID = s.lastOrder()
+	s.decided(orderID, 10*time.Minute)
+	return orderID, <-ended
+}
+
+// isKilled reports whether a run has reached a failpoint.
+func (s *scene) isKilled(step string) bool {
+	_, waits := s.steps.Load(step)
+	return !waits
+}
+
+// waitKilled waits until a run has reached a failpoint.
+func (s *scene) waitKilled(step string) {
+	s.Helper()
+	s.until(func() bool { return s.isKilled(step) })
+}
+
 // wasKilled fails the test when no run has reached a failpoint.
 func (s *scene) wasKilled(step string) {
 	s.Helper()
-	if _, waits := s.steps.Load(step); waits {
+	if !s.isKilled(step) {
 		s.Fatalf("nothing reached %s", step)
 	}
 }
@@ -41,13 +61,8 @@ func (s *scene) wasKilled(step string) {
 func TestF11_Authentication(t *testing.T) {
 	atSteps(t, []string{"card.answered", "card.ending", "card.deciding", "card.decided"}, func(s *scene, step string) {
 		p, d := s.plan(), s.delegation(s.card("pm_card_authenticationRequired"), 1000)
-		s.kill(step)
-		ended := s.inBackground(func() error { return s.at().topUp(p, d, "") })
-		s.until(func() bool { _, waits := s.steps.Load(step); return !waits })
-		s.start()
-		id := s.lastOrder()
-		s.decided(id, 10*time.Minute)
-		s.code(<-ended, toll.CodeTopUpRefused)
+		id, err := s.topUpKilled(p, d, step)
+		s.code(err, toll.CodeTopUpRefused)
 		s.failed(id, toll.CodeCardAuthentication)
 		n, _ := s.charges()
 		if status := s.intent(id).Status; status != stripe.PaymentIntentStatusCanceled || n != 0 || s.remaining(d) != 1000 {
@@ -69,7 +84,7 @@ func TestF11_Page(t *testing.T) {
 			if s.row(id).Session != "" {
 				break
 			}
-			s.until(func() bool { _, waits := s.steps.Load(step); return !waits || s.row(id).Session != "" })
+			s.until(func() bool { return s.isKilled(step) || s.row(id).Session != "" })
 			s.later(time.Minute)
 		}
 		s.must(<-ended)

@@ -40,7 +40,7 @@ func TestT80_RevokedSent(t *testing.T) {
 		p, d := s.plan(), s.delegation(s.card("pm_card_visa"), 1000)
 		s.kill("card.answered")
 		ended := s.inBackground(func() error { return s.at().topUp(p, d, "a") })
-		s.until(func() bool { _, waits := s.steps.Load("card.answered"); return !waits })
+		s.waitKilled("card.answered")
 		s.at().close()
 		<-ended
 		_, err := s.at().RevokeDelegation(s.ctx, buyer, d)

@@ -147,13 +147,8 @@ func TestF11_Restart(t *testing.T) {
 func TestF11_Declined(t *testing.T) {
 	atSteps(t, []string{"card.calling", "card.answered", "card.deciding", "card.decided"}, func(s *scene, step string) {
 		p, d := s.plan(), s.delegation(s.card("pm_card_chargeCustomerFail"), 1000)
-		s.kill(step)
-		ended := s.inBackground(func() error { return s.at().topUp(p, d, "") })
-		s.until(func() bool { _, waits := s.steps.Load(step); return !waits })
-		s.start()
-		id := s.lastOrder()
-		s.decided(id, 10*time.Minute)
-		s.code(<-ended, toll.CodeTopUpRefused)
+		id, err := s.topUpKilled(p, d, step)
+		s.code(err, toll.CodeTopUpRefused)
 		s.failed(id, toll.CodeCardDeclined)
 		row, err := store.DelegationByID(s.ctx, s.store, d)
 		if s.must(err); row.Declines != 1 || row.Remaining() != 1000 {
@@ -234,7 +229,7 @@ func TestF11_ConfirmedMeanwhile(t *testing.T) {
 		s.dies(step)
 		id, ended := s.placed(func() error { return s.at().topUp(p, d, "") })
 		if step != "" {
-			s.until(func() bool { _, waits := s.steps.Load(step); return !waits })
+			s.waitKilled(step)
 			s.start()
 		}
 		s.decided(id, 10*time.Minute)

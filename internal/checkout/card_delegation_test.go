@@ -3,7 +3,6 @@ package checkout_test
 import (
 	"errors"
 	"slices"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -81,21 +80,9 @@ func TestT81_CardDelegationRaced(t *testing.T) {
 	eachRail(t, func(s *shop) {
 		p := s.plan(both(fiat, ten))
 		d := s.cardDelegation(1500)
-		perm := s.permission(p, d, nil)
-		var held, refused atomic.Int64
-		atOnce(60, func(i int) {
-			_, err := s.request(i, p, perm, s.ledgers[0].NewRequestID(perm.Account()), 1)
-			switch {
-			case err == nil:
-				held.Add(1)
-			case errors.Is(err, toll.NewError(toll.CodeDelegationExhausted)):
-				refused.Add(1)
-			default:
-				s.Error(err)
-			}
-		})
-		if a := s.account(p, holder); held.Load() != 30 || refused.Load() != 30 || a.Orders != 3 || s.remaining(d) != 0 {
-			s.Fatalf("%d held, %d refused, %+v", held.Load(), refused.Load(), a)
+		held, refused := s.requestAtOnce(60, p, d)
+		if a := s.account(p, holder); held != 30 || refused != 30 || a.Orders != 3 || s.remaining(d) != 0 {
+			s.Fatalf("%d held, %d refused, %+v", held, refused, a)
 		}
 		s.charges(3)
 	})

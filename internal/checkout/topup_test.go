@@ -58,26 +58,34 @@ func (s *shop) remaining(d string) toll.Cents {
 	return r.RemainingBudgetCents
 }
 
+// requestAtOnce holds a credit for each of n requests at the same time, under a permission that buys
+// through a delegation. It returns how many are held, and how many the spent delegation refused.
+func (s *shop) requestAtOnce(n int, p *toll.Plan, delegation string) (held, refused int64) {
+	s.Helper()
+	perm := s.permission(p, delegation, nil)
+	var ok, no atomic.Int64
+	atOnce(n, func(i int) {
+		_, err := s.request(i, p, perm, s.ledgers[0].NewRequestID(perm.Account()), 1)
+		switch {
+		case err == nil:
+			ok.Add(1)
+		case errors.Is(err, toll.NewError(toll.CodeDelegationExhausted)):
+			no.Add(1)
+		default:
+			s.Error(err)
+		}
+	})
+	return ok.Load(), no.Load()
+}
+
 func TestT37_TopUpRaced(t *testing.T) {
 	eachRail(t, func(s *shop) {
 		p := s.plan(both(usdc(100), ten))
 		d := s.delegation(300)
-		perm := s.permission(p, d, nil)
-		var held, refused atomic.Int64
-		atOnce(50, func(i int) {
-			_, err := s.request(i, p, perm, s.ledgers[0].NewRequestID(perm.Account()), 1)
-			switch {
-			case err == nil:
-				held.Add(1)
-			case errors.Is(err, toll.NewError(toll.CodeDelegationExhausted)):
-				refused.Add(1)
-			default:
-				s.Error(err)
-			}
-		})
+		held, refused := s.requestAtOnce(50, p, d)
 		a := s.account(p, holder)
-		if held.Load() != 30 || refused.Load() != 20 || a.Balance != 30 || a.Held != 30 || a.Orders != 3 {
-			s.Fatalf("%d held, %d refused, %+v", held.Load(), refused.Load(), a)
+		if held != 30 || refused != 20 || a.Balance != 30 || a.Held != 30 || a.Orders != 3 {
+			s.Fatalf("%d held, %d refused, %+v", held, refused, a)
 		}
 		s.charges(3)
 		if s.remaining(d) != 0 {
