@@ -1,16 +1,14 @@
 package interop
 
 import (
-	"encoding/json"
 	"fmt"
-	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
-	"strings"
 	"testing"
 
 	"github.com/tollhq/toll/internal/card/double"
+	"github.com/tollhq/toll/internal/server/servertest"
 )
 
 // shop is a double of Stripe, and the site to which its pages lead back.
@@ -53,25 +51,7 @@ func newShop(t *testing.T) *shop {
 // post asks the API for a new object.
 func (s *shop) post(path string, form url.Values) (made struct{ ID, URL, Client_secret string }) {
 	s.Helper()
-	req, err := http.NewRequestWithContext(s.Context(), http.MethodPost, s.url+"/v1/"+path, strings.NewReader(form.Encode()))
-	if err != nil {
-		s.Fatal(err)
-	}
-	req.Header.Set("Authorization", "Bearer "+shopKey)
-	req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-	req.Header.Set("Stripe-Version", double.Version)
-	res, err := http.DefaultClient.Do(req)
-	if err != nil {
-		s.Fatal(err)
-	}
-	defer res.Body.Close()
-	text, err := io.ReadAll(res.Body)
-	if err != nil || res.StatusCode != http.StatusOK {
-		s.Fatalf("POST %s: %d %s, %v", path, res.StatusCode, text, err)
-	}
-	if err := json.Unmarshal(text, &made); err != nil {
-		s.Fatal(err)
-	}
+	servertest.PostForm(s.T, s.url+"/v1/"+path, shopKey, form, &made)
 	return made
 }
 

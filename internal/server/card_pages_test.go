@@ -5,19 +5,13 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
-	"html"
-	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
-	"os"
 	"path"
-	"path/filepath"
 	"regexp"
-	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -26,115 +20,10 @@ import (
 	"github.com/tollhq/toll/internal/card/double"
 	"github.com/tollhq/toll/internal/fiat"
 	"github.com/tollhq/toll/internal/server"
+	"github.com/tollhq/toll/internal/server/servertest"
 	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/internal/store/storetest"
 )
-
-const (
-	goodCard   = "4242 4242 4242 4242"
-	askedCard  = "4000 0027 6000 3184" // its bank asks for the owner on each charge
-	successURL = "https://shop.example.com/thanks?order=7"
-	cancelURL  = "https://shop.example.com/basket"
-)
-
-// cardShop is a service with the double of Stripe, and a plan of 100 credits for 5.00 USD.
-type cardShop struct {
-	t             *testing.T
-	s             *server.Server
-	url, data     string
-	log           *syncBuffer
-	ahead         atomic.Int64 // of the clock of the service
-	seller, buyer *client.Client
-	owner, holder toll.APIKey
-	plan          toll.PlanID
-}
-
-func newCardShop(t *testing.T, cards ...fiat.Config) *cardShop {
-	t.Helper()
-	var card fiat.Config
-	if len(cards) > 0 {
-		card = cards[0]
-	}
-	c := &cardShop{t: t, log: &syncBuffer{}, data: storetest.Dir(t)}
-	ln := listenAnywhere(t)
-	c.s, c.url = startOn(t, server.Config{
-		Card: card, Data: c.data, Listen: ln.Addr().String(), TrustedProxies: "127.0.0.1", Log: slog.New(slog.NewTextHandler(c.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
-		Clock: func() time.Time { return time.Now().Add(time.Duration(c.ahead.Load())) },
-	}, ln)
-	c.owner, c.holder = keys(t, c.s)
-	c.seller, c.buyer = client.New(c.owner.Key, client.WithURL(c.url)), client.New(c.holder.Key, client.WithURL(c.url))
-	price, err := toll.PriceFiat(toll.UnitsOf(5_000_000), c.owner.Address, "USD")
-	if err != nil {
-		t.Fatal(err)
-	}
-	plan, err := c.seller.RegisterPlan(t.Context(), client.PlanParams{
-		Metadata: toll.Metadata{Name: "Five <b>dollars</b>"}, Price: price, Credits: toll.CreditsDynamic(100, 1, 100),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	c.plan = plan.PlanID
-	return c
-}
-
-// order makes an order of the buyer, and returns its id and the path of its page.
-func (c *cardShop) order(p client.CheckoutParams) (id, page string) {
-	c.t.Helper()
-	made, err := c.buyer.Checkout(c.t.Context(), c.plan, p)
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	return made.OrderID, strings.TrimPrefix(made.Result.URL, c.url)
-}
-
-func (c *cardShop) status(id string) toll.OrderStatus {
-	c.t.Helper()
-	o, err := c.buyer.Order(c.t.Context(), id)
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	return o.Status
-}
-
-// fill pays a page of the double, or saves a card on it, and returns the path of ours where the browser goes.
-func (c *cardShop) fill(page, number string) string {
-	c.t.Helper()
-	back, err := double.Fill(c.t.Context(), page, number)
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	path, ours := strings.CutPrefix(back, c.url)
-	if !ours {
-		c.t.Fatalf("the browser goes to %s", back)
-	}
-	return path
-}
-
-var payLink = regexp.MustCompile(`<a class="button" href="([^"]*)">([^<]*)`)
-
-// linkOf returns where the button of a page leads, which is a link, and what it says.
-func linkOf(t *testing.T, s shown) (to, label string) {
-	t.Helper()
-	m := payLink.FindStringSubmatch(s.body)
-	if m == nil {
-		t.Fatalf("%d, no button:\n%s", s.status, mainPart.FindString(s.body))
-	}
-	return html.UnescapeString(m[1]), m[2]
-}
-
-// reads proves what a page shows.
-func reads(t *testing.T, s shown, status int, texts ...string) {
-	t.Helper()
-	if s.status != status {
-		t.Errorf("%d, want %d to %q:\n%s", s.status, status, s.header.Get("Location"), mainPart.FindString(s.body))
-	}
-	for _, text := range texts {
-		if !strings.Contains(s.body, text) {
-			t.Errorf("no %q:\n%s", text, mainPart.FindString(s.body))
-		}
-	}
-	labelled(t, s.body)
-}
 
 // TestPageOfAnOrder: a person without a key reads an order, pays it on the page of the processor, and goes on to the program.
 func TestPageOfAnOrder(t *testing.T) {
@@ -179,78 +68,6 @@ func TestPageOfAnOrder(t *testing.T) {
 			t.Errorf("what was refunded is there:\n%s", mainPart.FindString(res.body))
 		}
 	}
-}
-
-// TestEnrollPage: a person signs in, has a card saved on the page of the processor, and comes back to a page that tells its id.
-func TestEnrollPage(t *testing.T) {
-	c := newCardShop(t)
-	v := newVisitor(t, c.url)
-	res := v.signIn(v.get("/cards/enroll"), c.holder.Key)
-	reads(t, res, http.StatusOK, "<h1>Enrol a card</h1>", "Continue to the card page")
-	res = v.submit(formOf(t, res))
-	reads(t, res, http.StatusOK)
-	to, _ := linkOf(t, res)
-	if res.header.Get("Refresh") != "0; url="+to || !strings.HasPrefix(to, c.s.Cards().Double()+"/c/pay/") {
-		t.Fatalf("the browser goes to %q", res.header.Get("Refresh"))
-	}
-	res = v.get(c.fill(to, "4000 0025 0000 3155"))
-	cards, err := c.buyer.PaymentMethods(t.Context(), client.OfProvider(toll.ProviderCard))
-	if err != nil || len(cards) != 1 || cards[0].Last4 != "3155" {
-		t.Fatalf("%+v, %v", cards, err)
-	}
-	reads(t, res, http.StatusOK, "<h1>The card is enrolled</h1>", "ending in 3155, valid until 12/2039", cards[0].ID)
-}
-
-// state returns what the double has stored.
-func (c *cardShop) state() []byte {
-	c.t.Helper()
-	text, err := os.ReadFile(filepath.Join(c.data, "card-double.json"))
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	return text
-}
-
-// backOf returns the path of ours to which the page of an order leads back, as the double has it.
-func (c *cardShop) backOf(orderID string) string {
-	c.t.Helper()
-	text := c.state()
-	m := regexp.MustCompile(`/checkout/` + orderID + `/done\?t=[\w.-]+`).Find(text)
-	if m == nil {
-		c.t.Fatalf("the page of %s leads nowhere", orderID)
-	}
-	return string(m)
-}
-
-// backOfSetup is the same of the enrolment that was made last.
-func (c *cardShop) backOfSetup() string {
-	c.t.Helper()
-	text := c.state()
-	all := regexp.MustCompile(`/cards/enroll\?setup=[\w-]+`).FindAll(text, -1)
-	if len(all) == 0 {
-		c.t.Fatal("no enrolment leads back")
-	}
-	return string(all[len(all)-1])
-}
-
-// sessions returns how many pages the double has made.
-func (c *cardShop) sessions() int {
-	c.t.Helper()
-	text := c.state()
-	seen := map[string]bool{}
-	for _, id := range regexp.MustCompile(`cs_test_[0-9A-Za-z]+`).FindAllString(string(text), -1) {
-		seen[id] = true
-	}
-	return len(seen)
-}
-
-func (c *cardShop) balance() toll.Credits {
-	c.t.Helper()
-	b, err := c.buyer.Balance(c.t.Context(), c.plan)
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	return b.Balance
 }
 
 // T79: nothing that a browser says pays an order.
@@ -315,21 +132,6 @@ func TestT79_ReturnPages(t *testing.T) {
 	if books := c.books(); books.Currencies["usd"].Charges != 1 || books.Currencies["usd"].Captured != 500 {
 		t.Errorf("the books of the double are %+v", books.Currencies["usd"])
 	}
-}
-
-// books reads the books of the double, from a copy of its file, as it goes on writing it.
-func (c *cardShop) books() double.Books {
-	c.t.Helper()
-	file := filepath.Join(c.t.TempDir(), "double.json")
-	if err := os.WriteFile(file, c.state(), 0o600); err != nil {
-		c.t.Fatal(err)
-	}
-	d, err := double.New(double.Options{File: file})
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	defer d.Close()
-	return d.Books()
 }
 
 // A link opens one page of one order until it ends. All others get the same answer, and change nothing.
@@ -571,126 +373,16 @@ func TestPageOfAnotherOrder(t *testing.T) {
 	}
 }
 
-// T84: who tries cards is stopped over HTTP, by account and by network, before the processor is
-// asked. With test cards that is after 30 tries; the room card tests the five of the live mode.
-func TestT84_EnrollPage(t *testing.T) {
-	const most, people = 30, 5
-	c := newCardShop(t)
-	from := func(v *visitor, address string) shown {
-		t.Helper()
-		return v.submit(formOf(t, v.get("/cards/enroll")), "X-Forwarded-For", address)
-	}
-	person := func(key string) *visitor {
-		t.Helper()
-		v := newVisitor(t, c.url)
-		v.signIn(v.get("/cards/enroll"), key)
-		return v
-	}
-	stopped := func(res shown) {
-		t.Helper()
-		reads(t, res, http.StatusTooManyRequests, "Too many cards were tried", "wait 10 minutes at most")
-		if s, err := strconv.Atoi(res.header.Get("Retry-After")); err != nil || s < 1 {
-			t.Errorf("Retry-After %q", res.header.Get("Retry-After"))
-		}
-	}
-	v := person(c.holder.Key)
-	for n := range 100 { // one account, of many networks
-		res := from(v, fmt.Sprintf("2001:db8:%x::1", n))
-		if n < most {
-			reads(t, res, http.StatusOK)
-			continue
-		}
-		stopped(res)
-	}
-	if n := c.sessions(); n != most {
-		t.Errorf("the double made %d pages", n)
-	}
-	var visitors []*visitor
-	for n := range people {
-		visitors = append(visitors, person(keyOf(t, c.s, server.KeyRequest{Account: fmt.Sprint("person ", n)}).Key))
-	}
-	for n := range most + people { // many accounts of one network
-		res := from(visitors[n%people], fmt.Sprintf("2001:db8:ffff:1::%x", n+1))
-		if n < most {
-			reads(t, res, http.StatusOK)
-			continue
-		}
-		stopped(res)
-	}
-	neighbour := person(c.owner.Key)
-	reads(t, from(neighbour, "2001:db8:ffff:2::1"), http.StatusOK)
-	if n := c.sessions(); n != 2*most+1 {
-		t.Errorf("the double made %d pages", n)
-	}
-	c.ahead.Store(int64(10*time.Minute + time.Second))
-	reads(t, from(v, "2001:db8:ffff:1::1"), http.StatusOK)
-}
-
-// A card is enrolled by its owner, with a form of the own session, and with the right to spend.
-func TestEnrollPage_Refusals(t *testing.T) {
-	c := newCardShop(t)
-	v := newVisitor(t, c.url)
-	res := v.post("/cards/enroll", url.Values{})
-	reads(t, res, http.StatusOK, "Sign in to enrol a card", `name="next" value="/cards/enroll"`)
-	form := formOf(t, v.signIn(res, c.holder.Key))
-	mallory := newVisitor(t, c.url)
-	theirs := formOf(t, mallory.signIn(mallory.get("/cards/enroll"), c.owner.Key))
-	for what, p := range map[string]page{
-		"no ticket": form.with("ticket"), "a wrong one": form.with("ticket", "a.b"), "one of another session": form.with("ticket", theirs.values.Get("ticket")),
-	} {
-		reads(t, v.submit(p), http.StatusForbidden, "The form is not one of this session")
-		_ = what
-	}
-	if res := v.submit(form, "Origin", "https://evil.example.com", "Sec-Fetch-Site", "cross-site"); res.status != http.StatusForbidden {
-		t.Errorf("a form of another site: %d", res.status)
-	}
-	reader, err := c.buyer.CreateKey(t.Context(), client.KeyParams{Rights: toll.Rights{toll.RightRead}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	r := newVisitor(t, c.url)
-	reads(t, r.signIn(r.get("/cards/enroll"), reader.Key), http.StatusForbidden, "the right spend", "sign in with an API key that has it")
-	if res := r.post("/cards/enroll", form.values); res.status != http.StatusForbidden {
-		t.Errorf("without the right: %d", res.status)
-	}
-	if n := c.sessions(); n != 0 {
-		t.Errorf("the double made %d pages", n)
-	}
-
-	// What became of it is known to its owner, when the processor knows a card.
-	res = v.submit(form)
-	to, _ := linkOf(t, res)
-	back := c.backOfSetup()
-	reads(t, v.get(back), http.StatusOK, "<h1>No card is enrolled yet</h1>", "Look again", "Continue to the card page")
-	reads(t, v.get(back+"&success=true"), http.StatusOK, "<h1>No card is enrolled yet</h1>")
-	for _, path := range []string{"/cards/enroll?setup=" + toll.NewUUID(), "/cards/enroll?setup=x", "/cards/enroll?setup=%00"} {
-		if res := v.get(path); res.status < 400 || res.status > 404 {
-			t.Errorf("%s: %d", path, res.status)
-		}
-	}
-	c.fill(to, goodCard)
-	reads(t, mallory.get(back), http.StatusNotFound)
-	stranger := newVisitor(t, c.url)
-	res = stranger.get(back)
-	reads(t, res, http.StatusOK, "Sign in to enrol a card")
-	reads(t, stranger.signIn(res, c.holder.Key), http.StatusOK, "<h1>The card is enrolled</h1>", "visa card ending in 4242")
-
-	// A page that ends without a card.
-	reads(t, v.submit(formOf(t, v.get("/cards/enroll"))), http.StatusOK)
-	back = c.backOfSetup()
-	c.ahead.Store(int64(40 * time.Minute))
-	reads(t, v.get(back), http.StatusOK, "<h1>No card is enrolled</h1>", "The page ended before a card was saved.", "Continue to the card page")
-}
-
 // What a page says while the processor is away, after its page has expired, and on a service that sells nothing by card.
 func TestPagesWithoutPayment(t *testing.T) {
-	d, err := double.New(double.Options{SecretKey: "sk_test_pages0123456789"})
+	const secret = "sk_test_pages0123456789"
+	d, err := double.New(double.Options{SecretKey: secret})
 	if err != nil {
 		t.Fatal(err)
 	}
 	stripe := httptest.NewServer(d.Handler())
 	t.Cleanup(func() { d.Close(); stripe.Close() })
-	c := newCardShop(t, fiat.Config{SecretKey: "sk_test_pages0123456789", URL: stripe.URL})
+	c := newCardShop(t, fiat.Config{SecretKey: secret, URL: stripe.URL})
 	v := newVisitor(t, c.url)
 	id, page := c.order(client.CheckoutParams{CancelURL: cancelURL}) // no publishable key: no frame
 	linkOf(t, v.get(page))
@@ -714,17 +406,7 @@ func TestPagesWithoutPayment(t *testing.T) {
 	fault(double.Fault{Kind: "clear"})
 	to, _ := linkOf(t, v.get(page))
 
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, stripe.URL+"/v1/checkout/sessions/"+path.Base(to)+"/expire", http.NoBody)
-	if err != nil {
-		t.Fatal(err)
-	}
-	req.Header.Set("Authorization", "Bearer sk_test_pages0123456789")
-	req.Header.Set("Stripe-Version", double.Version)
-	answer, err := http.DefaultClient.Do(req)
-	if err != nil || answer.StatusCode != http.StatusOK {
-		t.Fatalf("%+v, %v", answer, err)
-	}
-	_ = answer.Body.Close()
+	servertest.PostForm(t, stripe.URL+"/v1/checkout/sessions/"+path.Base(to)+"/expire", secret, nil, new(any))
 	for range 2 {
 		res := v.get(page)
 		reads(t, res, http.StatusOK, "<h1>The order is not paid</h1>", "The page has expired without a payment.", `href="`+cancelURL+`"`)
@@ -766,14 +448,4 @@ func TestPageOfAnOrder_Flood(t *testing.T) {
 		t.Fatal(err)
 	}
 	reads(t, v.get(pathOf(t, made.Result.URL)), http.StatusOK)
-}
-
-// pathOf returns path and query of an address.
-func pathOf(t *testing.T, address string) string {
-	t.Helper()
-	u, err := url.Parse(address)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return u.RequestURI()
 }

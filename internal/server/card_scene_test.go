@@ -116,26 +116,7 @@ func (b *bank) post(path string, form url.Values) (made struct {
 	Card struct{ Last4, Fingerprint string }
 }) {
 	b.Helper()
-	body := strings.NewReader(form.Encode())
-	req, err := http.NewRequestWithContext(b.Context(), http.MethodPost, b.url+"/v1/"+path, body)
-	if err != nil {
-		b.Fatal(err)
-	}
-	req.Header.Set("Authorization", "Bearer "+stripeKey)
-	req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-	req.Header.Set("Stripe-Version", double.Version)
-	res, err := http.DefaultClient.Do(req)
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer res.Body.Close()
-	text, err := io.ReadAll(res.Body)
-	if err == nil {
-		err = json.Unmarshal(text, &made)
-	}
-	if err != nil || res.StatusCode != http.StatusOK {
-		b.Fatalf("POST %s: %d %s, %v", path, res.StatusCode, text, err)
-	}
+	servertest.PostForm(b.T, b.url+"/v1/"+path, stripeKey, form, &made)
 	return made
 }
 

@@ -7,9 +7,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"net"
 	"net/http"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -367,4 +369,28 @@ func Patient(c *client.Client) {
 // Client returns a client of the process.
 func (p *Process) Client(key string, opts ...client.Option) *client.Client {
 	return client.New(key, append([]client.Option{client.WithURL(p.URL)}, opts...)...)
+}
+
+// PostForm posts a form with a key as its bearer, and reads the JSON of the answer into out. It fails the test when the status is not
+// 200.
+func PostForm(t testing.TB, address, key string, form url.Values, out any) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, address, strings.NewReader(form.Encode()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Authorization", "Bearer "+key)
+	req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	text, err := io.ReadAll(res.Body)
+	if err == nil && res.StatusCode == http.StatusOK {
+		err = json.Unmarshal(text, out)
+	}
+	if err != nil || res.StatusCode != http.StatusOK {
+		t.Fatalf("POST %s: %d %s, %v", address, res.StatusCode, text, err)
+	}
 }
