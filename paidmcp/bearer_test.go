@@ -85,15 +85,35 @@ func TestKeys(t *testing.T) {
 		}
 	}
 	invented("with keys", http.StatusUnauthorized)
+	refused := func(what, token string) {
+		t.Helper()
+		if a, b := status(lax, token), status(strict, token); a != http.StatusUnauthorized || b != http.StatusUnauthorized {
+			t.Errorf("%s: %d, with sign-in %d", what, a, b)
+		}
+	}
 	for _, head := range []string{
 		`{"alg":"none"}`, `{"alg":"HS256","kid":"x"}`, `{"alg":"EdDSA"}`, `{"alg":"EdDSA","kid":"x","crit":["exp"]}`, `{"alg":"EdDSA","alg":"EdDSA","kid":"x"}`, "{",
 	} {
-		if s := status(strict, base64.RawURLEncoding.EncodeToString([]byte(head))+"."+parts[1]+"."+parts[2]); s != http.StatusUnauthorized {
-			t.Errorf("%s: %d", head, s)
-		}
+		refused(head, base64.RawURLEncoding.EncodeToString([]byte(head))+"."+parts[1]+"."+parts[2])
 	}
+	body, err := base64.RawURLEncoding.DecodeString(parts[1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	forged := strings.ReplaceAll(string(body), string(svc.Plan()), "12345")
+	if forged == string(body) {
+		t.Fatalf("the token names no plan: %s", body)
+	}
+	refused("forged for another plan", parts[0]+"."+base64.RawURLEncoding.EncodeToString([]byte(forged))+"."+parts[2])
 	// A service that goes away later changes nothing for keys that are known.
+	session := "Mcp-Session-Id: " + lax.session(bearer(ann.AccessToken))
 	away.Store(true)
+	if a := lax.post(ping, session, bearer(ann.AccessToken)); a.status != http.StatusOK {
+		t.Errorf("the session while the service is away: %d", a.status)
+	}
+	if s := status(strict, svc.Subscriber(0).AccessToken); s != http.StatusOK {
+		t.Errorf("a new token while the service is away: %d", s)
+	}
 	svc.Advance(2 * time.Hour)
 	if s := status(strict, ann.AccessToken); s != http.StatusOK {
 		t.Errorf("with old keys: %d", s)
