@@ -154,28 +154,41 @@ func TestFreeze_Declines(t *testing.T) {
 	})
 }
 
-// A frozen delegation that is revoked, or ends, says so.
+// A frozen delegation that is revoked or expires has that status, and its orders are refused with that
+// code.
 func TestFreeze_Ended(t *testing.T) {
 	eachRail(t, func(s *shop) {
 		p := s.plan(fiat)
-		d := s.cardDelegation(10_000)
+		frozen := func() string {
+			s.Helper()
+			d := s.cardDelegation(10_000)
+			for i := range 3 {
+				_, err := s.charge(i, p, d)
+				s.code(err, toll.CodeCardDeclined)
+			}
+			return d
+		}
+		ended := func(d string, code toll.Code, status toll.PermissionStatus) {
+			s.Helper()
+			_, err := s.charge(0, p, d)
+			s.code(err, code)
+			if got := s.status(d); got != status {
+				s.Fatalf("the delegation is %s, want %s", got, status)
+			}
+		}
 		s.rail.Behave(declined)
-		for i := range 3 {
-			_, err := s.charge(i, p, d)
-			s.code(err, toll.CodeCardDeclined)
-		}
-		_, err := s.at(0).RevokeDelegation(s.ctx, holder, d)
+		revoked, expired := frozen(), frozen()
+		_, err := s.at(0).RevokeDelegation(s.ctx, holder, revoked)
 		s.must(err)
-		_, err = s.charge(0, p, d)
-		s.code(err, toll.CodeDelegationRevoked)
-		if got := s.status(d); got != toll.StatusRevoked {
-			s.Fatal(got)
-		}
+		ended(revoked, toll.CodeDelegationRevoked, toll.StatusRevoked)
+		ended(expired, toll.CodeDelegationFrozen, toll.StatusFrozen)
+		s.now.Add((31 * 24 * time.Hour).Microseconds())
+		ended(expired, toll.CodeDelegationExpired, toll.StatusExpired)
 	})
 }
 
-// A payment of an order that had failed is taken within the limits of the plan, or not at all. The rail then goes on in
-// the same transaction.
+// A late payment confirms a failed order if the limits of the plan have room, else the order
+// refuses it. The rail continues in the same transaction.
 func TestT76_LatePaymentWithinLimits(t *testing.T) {
 	eachRail(t, func(s *shop) {
 		late := rail.Outcome{Status: toll.OrderConfirmed, TxHash: "pi_1", WithinLimits: true}
@@ -231,7 +244,8 @@ func TestT76_LatePaymentWithinLimits(t *testing.T) {
 	})
 }
 
-// A card is refused once the processor has said that it is past its date, and not before: banks renew cards.
+// A card is refused only after the processor has reported it as expired: banks renew cards, so its
+// printed date alone does not count.
 func TestCard_PastItsDate(t *testing.T) {
 	eachRail(t, func(s *shop) {
 		p := s.plan(fiat)
