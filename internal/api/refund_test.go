@@ -2,7 +2,8 @@ package api_test
 
 import "testing"
 
-// Money leaves by a refund, so a member that is misspelt or null is refused, and never gives everything back.
+// A refund without an amount gives the whole price back. So a request whose amount is misspelt or
+// null is refused, and is not taken for one without an amount.
 func TestRefundStrict(t *testing.T) {
 	s, _, _ := newPaidStack(t)
 	order := s.do(s.s1, "POST", base+"/protocol/plans/"+s.plan(s.b1, freePlan)+"/order", "").text(t, "orderId")

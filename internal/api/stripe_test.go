@@ -72,8 +72,9 @@ func (c *cards) signature(age time.Duration) string {
 	return fmt.Sprintf("t=%d,v1=%064x", c.clock.now().Add(-age).Unix(), 1)
 }
 
-// An event whose head says that it cannot be verified is refused before its body is read, whatever it is. What the head allows
-// reaches the card rail byte for byte.
+// The service refuses an event before it reads the body, unless it has one Stripe-Signature header
+// whose time is within five minutes of the clock. It passes the other events to the card rail byte
+// for byte.
 func TestT74_StripeEventHead(t *testing.T) {
 	c := newCards(t)
 	c.clock.advance(128 * time.Millisecond) // to a whole second
@@ -130,7 +131,8 @@ func TestT74_StripeEventHead(t *testing.T) {
 	}
 }
 
-// A body of more than 512 KiB is refused: by its announced length before it is read, else when it has become too long.
+// The service refuses a body of more than 512 KiB: at once if Content-Length announces it, else
+// after it has read that many bytes.
 func TestT86_StripeEventSize(t *testing.T) {
 	c := newCards(t)
 	const most = 512 << 10
@@ -174,8 +176,8 @@ func newHook(t *testing.T, st *store.Store, secrets ...string) *hook {
 	return h
 }
 
-// sent posts an event with a signature of the time after, and fails the test unless its answer has this status and the database so
-// many events.
+// sent posts an event whose signature is as much later than the clock as after says. It fails the
+// test unless the answer has this status, and the database this number of events.
 func (h *hook) sent(what string, after time.Duration, signed, body string, status, events int, secrets ...string) {
 	h.t.Helper()
 	a := h.do(actor{}, "POST", stripePath, body, "Stripe-Signature", double.Sign(h.clock.now().Add(after), []byte(signed), secrets...))
@@ -191,7 +193,8 @@ func stripeEvent(id, more string) string {
 	return fmt.Sprintf(`{"id":%q,"object":"event","type":"refund.created","livemode":false,"data":{"object":{"id":"re_1"}}%s}`, id, more)
 }
 
-// Only what one of the two secrets has signed in time is stored, and once.
+// The service stores an event once, and only if one of the two secrets signed it within five
+// minutes of the clock.
 func TestT74_StripeEventSigned(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, st *store.Store) {
 		const one, two = "whsec_one", "whsec_two"
@@ -211,7 +214,8 @@ func TestT74_StripeEventSigned(t *testing.T) {
 	})
 }
 
-// Events of another account or mode, and such that say nothing here, are answered and leave nothing.
+// The service answers events of another account, of another mode and of unused types with 200, and
+// malformed ones as well. It stores none of them.
 func TestT77_StripeEventsOfOthers(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, st *store.Store) {
 		const secret = "whsec_one"

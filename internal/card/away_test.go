@@ -24,8 +24,8 @@ func away(*http.Request, http.RoundTripper) (*http.Response, error) { return nil
 
 var errAway = errors.New("no route to host")
 
-// F26: while Stripe is away credits are used as ever, callers of orders are told when to come again,
-// and what was asked for is done once when it is there again.
+// F26: while Stripe is down, credits are used as before, and callers of orders get a time to retry
+// after. When Stripe is up again, each pending order and refund is done once.
 func TestF26_ProcessorAway(t *testing.T) {
 	each(t, func(s *scene) {
 		s.read()
@@ -37,7 +37,7 @@ func TestF26_ProcessorAway(t *testing.T) {
 		_, err := s.beginRefund(refunded, 200)
 		s.must(err)
 
-		// The caller of a page waits until it is told why there is none.
+		// The caller of a page waits for an error with the reason.
 		_, err = s.at().Fiat(s.ctx, checkout.FiatRequest{Caller: seller, Plan: p, Session: rail.SessionInput{Hosted: true}, Wait: soon}, nil)
 		s.code(err, toll.CodeCardUnreachable)
 		if toll.AsError(err).RetryAfterSecs < 1 || toll.AsError(err).HTTPStatus() != 503 {
@@ -88,9 +88,9 @@ func TestF26_ProcessorAway(t *testing.T) {
 	})
 }
 
-// F28: a database that is an hour old learns from Stripe what the hour brought: payments of its
-// orders, refunds, disputes; a call whose answer was lost with the hour is not made twice; payments
-// of orders that it does not have are listed.
+// F28: a restored database lacks the last hour, and reads from Stripe the payments of its orders,
+// the refunds and the disputes of that hour. A call whose answer was lost with the hour is not made
+// twice. Payments of orders that the database lacks are listed as orphans.
 func TestF28_OldDatabase(t *testing.T) {
 	each(t, func(s *scene) {
 		s.others = true // the orders of the lost hour are not in these books
@@ -145,8 +145,8 @@ func TestF28_OldDatabase(t *testing.T) {
 	})
 }
 
-// F28: after more than 28 days Stripe's events are not relied upon: objects are compared instead,
-// also those from before the gap that changed in it.
+// F28: after a gap of more than 28 days the rail does not rely on Stripe's events. It compares the
+// objects instead, including older ones that changed in the gap.
 func TestF28_Gap(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, st *store.Store) {
 		s := newScene(t, st, func(o *double.Options) { o.Later = 24 * time.Hour })
@@ -337,8 +337,9 @@ func TestWithoutWebhooks_JobAlone(t *testing.T) {
 	})
 }
 
-// A restricted key that lacks a permission: what needs it waits, callers are told for how long, there
-// is an alarm a minute at most, and readiness says so until Stripe lets a request through.
+// With a restricted key that lacks a permission, calls that need it wait, and callers get a time to
+// retry after. There is at most one alarm a minute, and readiness reports it until a request
+// succeeds.
 func TestDenied(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, st *store.Store) {
 		const some, all = "rk_test_some", "rk_test_all"

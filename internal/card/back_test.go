@@ -12,8 +12,8 @@ import (
 	"github.com/tollhq/toll/internal/store"
 )
 
-// money fails the test unless so many cents of an order went back, and of its credits so many were
-// taken, lost, and are on hold until then; the buyer has the balance, and both books agree.
+// money fails the test unless this number of cents of an order is refunded, these numbers of its
+// credits are taken back, lost and held, the buyer has this balance, and both books agree.
 func (s *scene) money(p *toll.Plan, id string, cents int64, taken, loss, held, balance toll.Credits) {
 	s.Helper()
 	s.credits(p, id, cents, taken, loss, held, balance)
@@ -32,7 +32,7 @@ func (s *scene) credits(p *toll.Plan, id string, cents int64, taken, loss, held,
 	}
 }
 
-// told fails the test unless the buyer was told this of an object, in this order.
+// told fails the test unless the buyer got these events of an object, in this order.
 func (s *scene) told(object string, want ...toll.EventType) {
 	s.Helper()
 	rows, err := s.store.Query(s.ctx, "SELECT type FROM events WHERE principal = $1 AND object_id = $2 ORDER BY seq", buyer.Lower(), object)
@@ -128,8 +128,8 @@ func TestT83_Refunds(t *testing.T) {
 	})
 }
 
-// T83: a dispute takes all that is not spent, and freezes the delegation until it is won, or until
-// its owner unfreezes it after it was lost.
+// T83: a dispute takes all unspent credits and freezes the delegation. Winning it unfreezes the
+// delegation; after a lost dispute its owner can unfreeze it.
 func TestT83_Disputes(t *testing.T) {
 	each(t, func(s *scene) {
 		s.read()
@@ -173,7 +173,7 @@ func TestT83_Disputes(t *testing.T) {
 	})
 }
 
-// T83: credits that open holds need follow when these end, in as far as they were not spent.
+// T83: credits that open holds need are taken back when the holds end, unless they were spent.
 func TestT83_UnderHolds(t *testing.T) {
 	each(t, func(s *scene) {
 		s.read()

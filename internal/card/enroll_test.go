@@ -215,7 +215,7 @@ func (s *scene) customer() string {
 	return c.ID
 }
 
-// T84: who tries cards is stopped before Stripe is asked, by owner and by address.
+// T84: enrolments are limited by owner and by address, before Stripe is asked.
 func TestT84_CardTesting(t *testing.T) {
 	each(t, func(s *scene) {
 		stopped := func(owner toll.Address, source string) bool {
@@ -285,7 +285,7 @@ func TestT84_Declines(t *testing.T) {
 	})
 }
 
-// T84: of enrolments at the same time, in several processes, no more are let in.
+// T84: concurrent enrolments in several processes do not exceed the limit.
 func TestT84_AtOnce(t *testing.T) {
 	each(t, func(s *scene) {
 		s.start()
@@ -409,8 +409,8 @@ func TestEnroll_Away(t *testing.T) {
 	})
 }
 
-// What Stripe says of a card is known by its events: that its bank renewed it, that it is past its
-// date, that it was removed on Stripe's own page. A card that is not ours changes nothing.
+// Events of Stripe report that a bank has renewed a card, that a card has expired, and that a card
+// was removed on Stripe's own page. Events of unknown cards change nothing.
 func TestMethods_Sync(t *testing.T) {
 	each(t, func(s *scene) {
 		id := s.enrolled("4242424242424242")

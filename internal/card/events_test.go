@@ -56,7 +56,7 @@ func (s *scene) killTurn(l jobs.Loop, step string) {
 	s.pass(20 * time.Second)
 }
 
-// charge has another program use the account: it charges a card, by its name.
+// charge charges a test card by its name, as another program with the same account does.
 func (s *scene) charge(name string, metadata map[string]string) (*stripe.PaymentIntent, error) {
 	s.Helper()
 	u, err := s.stripe.V1Customers.Create(s.ctx, &stripe.CustomerCreateParams{})
@@ -157,7 +157,7 @@ func TestT74_ForgedEvents(t *testing.T) {
 	})
 }
 
-// T77: events of others leave no row, and an alarm once a minute.
+// T77: events of other accounts leave no row, and at most one alarm a minute.
 func TestT77_EventsOfOthers(t *testing.T) {
 	each(t, func(s *scene) {
 		p := s.plan()

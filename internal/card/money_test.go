@@ -37,7 +37,7 @@ func (s *scene) paid(p *toll.Plan, number string) (orderID string) {
 	return id
 }
 
-// beginRefund is what a seller does.
+// beginRefund has the seller refund an order.
 func (s *scene) beginRefund(orderID string, cents int64) (refundID string, err error) {
 	s.Helper()
 	refundID = toll.NewUUID()
@@ -47,7 +47,7 @@ func (s *scene) beginRefund(orderID string, cents int64) (refundID string, err e
 	return refundID, err
 }
 
-// refunded returns the rows of the refunds of an order, as origin, state and cents.
+// refunds returns the rows of the refunds of an order, as origin, state and cents.
 func (s *scene) refunds(orderID string) (out []string) {
 	s.Helper()
 	all, err := store.CardRefundsOf(s.ctx, s.store, orderID)
@@ -59,7 +59,7 @@ func (s *scene) refunds(orderID string) (out []string) {
 	return out
 }
 
-// has fails the test unless an order has these refunds, and its row says so many cents and this
+// has fails the test unless an order has these refunds, this number of refunded cents, and this
 // dispute.
 func (s *scene) has(orderID string, cents int64, dispute string, refunds ...string) {
 	s.Helper()
@@ -189,7 +189,7 @@ func TestT75_RepeatedEvents(t *testing.T) {
 	})
 }
 
-// T76: the state of the object decides, in whatever order its events come, and whichever are lost.
+// T76: the state of the object decides, in any order of its events, and when some of them are lost.
 func TestT76_OrderOfEvents(t *testing.T) {
 	each(t, func(s *scene) {
 		p := s.plan()
@@ -275,8 +275,8 @@ func (s *scene) lastDispute() string {
 	return ""
 }
 
-// An inquiry notifies; a dispute takes the credits away until it is won; of several, the worst
-// counts.
+// An inquiry only sends an event. A dispute takes the credits away until it is won. Of several
+// disputes the worst one counts.
 func TestDisputes(t *testing.T) {
 	each(t, func(s *scene) {
 		p := s.plan()
@@ -326,7 +326,7 @@ func TestDisputes(t *testing.T) {
 	})
 }
 
-// An order that cannot take what became of its money leaves it with the payment, which tries again.
+// While an order refuses a refund, the payment keeps the refund and retries.
 func TestAdjust_Undecided(t *testing.T) {
 	each(t, func(s *scene) {
 		p := s.plan()
@@ -360,8 +360,7 @@ func (s *scene) orderAway(id string, away bool) {
 	}))
 }
 
-// A second captured payment of an order goes back, and what the bank says of it does not concern
-// the order.
+// A second captured payment of an order is refunded, and its refund does not change the order.
 func TestSecondPayment(t *testing.T) {
 	each(t, func(s *scene) {
 		p := s.plan()

@@ -27,7 +27,7 @@ func TestPage_Paid(t *testing.T) {
 	})
 }
 
-// A page is changed behind our back: nothing is granted, and the money goes back.
+// A page that others changed at Stripe is paid: nothing is granted, and the money is refunded.
 func TestT78_OtherAmount(t *testing.T) {
 	for name, change := range map[string]double.Fault{
 		"less":     {Kind: "amount", Amount: 100},
@@ -53,7 +53,7 @@ func TestT78_OtherAmount(t *testing.T) {
 	}
 }
 
-// What the seller changes between page and payment does not count for the order.
+// Changes of the plan between page and payment do not change the order.
 func TestT85_PlanChanged(t *testing.T) {
 	each(t, func(s *scene) {
 		p := s.plan()
@@ -82,8 +82,8 @@ func TestPage_Expires(t *testing.T) {
 	})
 }
 
-// A browser without scripts gets another page, after the embedded one was ended. Whatever step is
-// the last one of a process, one page can be paid.
+// A browser without scripts gets another page, after the embedded one was ended. A process may die
+// at any step: exactly one page can be paid.
 func TestPage_EmbeddedToHosted(t *testing.T) {
 	for _, step := range []string{"", "card.ending", "card.calling", "card.answered"} {
 		t.Run("killed at "+step, func(t *testing.T) {
@@ -125,7 +125,7 @@ func TestPage_EmbeddedToHosted(t *testing.T) {
 	}
 }
 
-// With an invoice the page makes a customer, who is nobody's here.
+// With an invoice the page makes a customer at Stripe, which belongs to no account here.
 func TestPage_Invoice(t *testing.T) {
 	each(t, func(s *scene) {
 		s.invoices = true

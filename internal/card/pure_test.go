@@ -9,8 +9,8 @@ import (
 	"github.com/tollhq/toll/internal/store"
 )
 
-// A turn reads what may be new, twice; after a pause window by window; and after more than 28 days
-// the objects themselves.
+// A turn of the loop reads each recent event twice. After a pause it reads window by window, and
+// after more than 28 days it reads the objects themselves.
 func TestSpanOf(t *testing.T) {
 	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	ago := func(d time.Duration) time.Time { return now.Add(-d) }
@@ -52,8 +52,8 @@ func TestSignedAt(t *testing.T) {
 	}
 }
 
-// What Stripe says of disputes, and what it means for the order: of several, an open one counts
-// most, and then a lost one.
+// The states of disputes at Stripe, and what each means for the order. Of several disputes an open
+// one counts most, then a lost one.
 func TestMoney_Disputes(t *testing.T) {
 	type d = store.CardDispute
 	dispute := func(state string, withdrawn bool) *d { return &d{State: state, Withdrawn: withdrawn} }
@@ -83,7 +83,7 @@ func TestMoney_Disputes(t *testing.T) {
 	}
 }
 
-// A dispute that was read earlier than what is stored changes nothing, and an inquiry is told once.
+// A dispute that was read before the stored one changes nothing, and an inquiry sends one event.
 func TestMoney_TakeDispute(t *testing.T) {
 	at := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	read := func(state string, after time.Duration) *store.CardDispute {
@@ -109,8 +109,8 @@ func TestMoney_TakeDispute(t *testing.T) {
 	}
 }
 
-// Refunds go forward only, count once Stripe has them and until they fail, and those of another
-// payment count never.
+// The state of a refund only moves forward. A refund counts from when Stripe has it until it fails.
+// Refunds of another payment never count.
 func TestMoney_Refunds(t *testing.T) {
 	m := &money{payment: &store.CardPayment{State: string(Paid), Cents: 500, Intent: "pi_1"}}
 	m.refunds = []*store.CardRefund{

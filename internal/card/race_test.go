@@ -11,8 +11,8 @@ import (
 	"github.com/tollhq/toll/internal/checkout"
 )
 
-// What one process has read of an attempt that another one has ended meanwhile says nothing about
-// the next attempt: the order stays open, and its new page can be paid.
+// One process reads an attempt while another one ends it. The result does not decide the next
+// attempt: the order stays open, and its new page can be paid.
 func TestPage_EndedMeanwhile(t *testing.T) {
 	each(t, func(s *scene) {
 		s.embedded = true

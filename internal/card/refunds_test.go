@@ -34,7 +34,7 @@ func TestRefund_Killed(t *testing.T) {
 		if b := s.double.Books().Currencies["usd"]; b.Refunded != 1000 {
 			s.Errorf("the double refunded %d", b.Refunded)
 		}
-		// The event of each refund says nothing new.
+		// The event of each refund changes nothing.
 		s.read()
 		if n := s.count("SELECT COUNT(*) FROM card_refunds"); n != 5 {
 			s.Errorf("%d refunds", n)
@@ -78,7 +78,7 @@ func TestRefund_Unclear(t *testing.T) {
 	})
 }
 
-// What is refused of a refund, before it is sent and by Stripe.
+// The refunds that the rail refuses before it sends them, and those that Stripe refuses.
 func TestRefund_Refused(t *testing.T) {
 	each(t, func(s *scene) {
 		p := s.plan()

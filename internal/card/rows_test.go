@@ -51,7 +51,7 @@ func atSteps(t *testing.T, steps []string, f func(s *scene, step string)) {
 	})
 }
 
-// fresh ends what a part of a test has set up for itself.
+// fresh clears the faults and failpoints that one part of a test has set.
 func (s *scene) fresh() {
 	s.Helper()
 	s.put(nil)
@@ -115,8 +115,8 @@ func TestF11_Placed(t *testing.T) {
 	})
 }
 
-// A process that ends while a page is open, or while Stripe has not decided, leaves nothing but the
-// row: the next one shows the page, and learns what became of it.
+// A process ends while a page is open, or before Stripe has decided. The next process shows the
+// same page, and decides the order from the row alone.
 func TestF11_Restart(t *testing.T) {
 	each(t, func(s *scene) {
 		p := s.plan()
@@ -157,7 +157,7 @@ func TestF11_Declined(t *testing.T) {
 	})
 }
 
-// What an event makes known is granted once, whenever the process ends.
+// A payment that an event reports is granted once, at whatever step the process ends.
 func TestF11_Event(t *testing.T) {
 	atSteps(t, []string{"card.event", "card.deciding", "card.decided"}, func(s *scene, step string) {
 		p := s.plan()
@@ -204,8 +204,8 @@ func TestF11_MoneyBack(t *testing.T) {
 
 var intentID = regexp.MustCompile(`pi_[0-9A-Za-z]+`)
 
-// asksOwner answers the next charge as if the bank wanted the owner, who then pays: what Stripe
-// says of the intent afterwards is the truth.
+// asksOwner answers charges as if the bank wanted the owner to confirm, although the double
+// captures them: the state of the intent at Stripe decides.
 func (s *scene) asksOwner() {
 	s.put(func(r *http.Request, next http.RoundTripper) (*http.Response, error) {
 		a, err := next.RoundTrip(r)
@@ -342,8 +342,8 @@ func TestF11_Second(t *testing.T) {
 		})
 }
 
-// full has the account of the buyer have had so many credits of a plan that no more fit, and
-// returns what makes room. The sums of the account are set for that: without it there is none again.
+// full sets the sums of the buyer's account so high that no more credits of a plan fit. It returns
+// a function that restores the sums, and so makes room.
 func (s *scene) full(p *toll.Plan) (room func()) {
 	s.Helper()
 	account := ledger.NewAccountID(p.ID, buyer)
@@ -361,8 +361,8 @@ func (s *scene) full(p *toll.Plan) (room func()) {
 	return func() { add(-n) }
 }
 
-// isKept fails the test unless the order of a payment could not take what became of it, and there
-// is an alarm.
+// isKept fails the test unless a payment is decided, its order could not take the outcome, and
+// there is an alarm.
 func (s *scene) isKept(id string) {
 	s.Helper()
 	if row := s.row(id); !row.Undecided || len(s.alarms()) == 0 {
@@ -370,7 +370,7 @@ func (s *scene) isKept(id string) {
 	}
 }
 
-// A payment whose credits the ledger refuses is kept, and they come when it takes them.
+// A payment whose credits the ledger refuses is kept, and granted once the ledger has room.
 func TestF11_Undecided(t *testing.T) {
 	atSteps(t, []string{"", "card.decided", "card.keeping"}, func(s *scene, step string) {
 		p := s.plan()
@@ -405,7 +405,7 @@ func TestF11_Undecided(t *testing.T) {
 	})
 }
 
-// Money of a payment that is kept goes back meanwhile: the order takes both when there is room.
+// A payment that is kept is refunded meanwhile: the order takes both once there is room.
 func TestUndecided_RefundedMeanwhile(t *testing.T) {
 	each(t, func(s *scene) {
 		s.read()

@@ -42,8 +42,8 @@ func is(t *testing.T, err error, want kind) *answer {
 	return a
 }
 
-// A process asks Stripe at most apiSlots things at a time. Who waits for a slot and gives up has
-// sent nothing.
+// A process sends at most apiSlots requests to Stripe at a time. A caller whose context ends while
+// it waits for a slot has sent nothing.
 func TestAPI_Slots(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		let, at, most := make(chan struct{}), 0, 0
@@ -84,7 +84,7 @@ func TestAPI_Slots(t *testing.T) {
 	})
 }
 
-// Nothing is waited for longer than apiTimeout: neither the answer, nor the rest of its body.
+// A request fails after apiTimeout, while it waits for the answer or for the rest of its body.
 func TestAPI_Time(t *testing.T) {
 	for name, answer := range map[string]func(r *http.Request) (*http.Response, error){
 		"no answer": func(r *http.Request) (*http.Response, error) {
@@ -120,8 +120,7 @@ func TestAPI_Time(t *testing.T) {
 	}
 }
 
-// An answer of up to apiAnswer bytes is read, and of a longer one not more. What came of it counts
-// as no answer.
+// The rail reads at most apiAnswer bytes of an answer. A longer answer counts as a lost one.
 func TestAPI_Bytes(t *testing.T) {
 	const around = len(`{"id":"pi_1","description":""}`)
 	for _, c := range []struct {
@@ -181,8 +180,8 @@ func TestAPI_Redirect(t *testing.T) {
 	}
 }
 
-// What an answer means, with the pause that it asks for, within bounds. Its text, which may hold a
-// client secret, is nowhere.
+// The kind of each answer, with the pause that it asks for, within bounds. The error never has the
+// text of the answer, which may hold a client secret.
 func TestAPI_Kinds(t *testing.T) {
 	const secret = "pi_1_secret_abc"
 	failure := func(kind, code, decline string) string {

@@ -62,7 +62,7 @@ func TestCancelled(t *testing.T) {
 	}
 }
 
-// A decline is told in one of few words, whatever the bank says.
+// Callers get one of a few classes of declines, and never the words of the bank.
 func TestClassOf(t *testing.T) {
 	for declineCode, want := range map[string]class{
 		"insufficient_funds": insufficientFunds, "lost_card": cardLost, "stolen_card": cardLost, "expired_card": cardExpired,

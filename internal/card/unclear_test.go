@@ -18,13 +18,13 @@ const (
 	sessions = "/v1/checkout/sessions"
 )
 
-// post is a fault of the next requests that make something at a path.
+// post returns a fault of the next POST requests to a path.
 func post(kind, path string, count int, after bool) double.Fault {
 	return double.Fault{Kind: kind, Method: "POST", Path: path, Count: count, After: after}
 }
 
-// eachAnswer runs a test on each store for each answer that tells nothing. executed reports whether
-// the processor did, or does, what it is asked.
+// eachAnswer runs a test on each store for each answer that leaves the outcome unclear. executed
+// reports whether the processor executes the request, or a repeat of it.
 func eachAnswer(t *testing.T, f func(s *scene, fault double.Fault, executed bool)) {
 	t.Helper()
 	each(t, func(s *scene) {
@@ -41,8 +41,8 @@ func eachAnswer(t *testing.T, f func(s *scene, fault double.Fault, executed bool
 	})
 }
 
-// An answer that is lost ends in one charge and one grant, or in none of both when the processor
-// says that there is nothing.
+// After a lost answer there is one charge and one grant, or neither when the processor has no
+// payment.
 func TestT80_LostAnswerOfCharge(t *testing.T) {
 	eachAnswer(t, func(s *scene, fault double.Fault, executed bool) {
 		p, d := s.plan(), s.delegation(s.card("pm_card_visa"), 1000)

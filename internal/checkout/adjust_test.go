@@ -30,7 +30,8 @@ func (s *shop) bought(delegation string, spent toll.Credits, f func(p *toll.Plan
 	return p, o.OrderID, perm
 }
 
-// money compares what became of the money and the credits of an order, and proves the books.
+// money compares the refunded cents of an order, and its credits that were taken back, lost and
+// held, and the balance. Then it audits the books.
 func (s *shop) money(p *toll.Plan, id string, cents int64, taken, loss, held, balance toll.Credits) {
 	s.Helper()
 	o, a := s.state(id), s.account(p, holder)
@@ -46,7 +47,7 @@ func (s *shop) money(p *toll.Plan, id string, cents int64, taken, loss, held, ba
 	}
 }
 
-// adjust says of an order, twice and in two processes, what became of its money.
+// adjust sets the refunds and the dispute of an order, once in each of two processes.
 func (s *shop) adjust(id string, a rail.Adjustment) {
 	s.Helper()
 	for i := range 2 {
@@ -54,8 +55,8 @@ func (s *shop) adjust(id string, a rail.Adjustment) {
 	}
 }
 
-// T83: money goes back after 0, 50 and 100 % are spent. What is not spent goes, the rest is a loss,
-// and money that comes back brings its credits back.
+// T83: an order is refunded or disputed after 0, 50 and 100 % of its credits are spent. The unspent
+// credits are taken back, and the rest is a loss. When the money returns, so do the credits.
 func TestT83_MoneyBack(t *testing.T) {
 	eachRail(t, func(s *shop) {
 		d := s.cardDelegation(100_000)
@@ -163,7 +164,8 @@ func TestF24_HeldBackOfARefund(t *testing.T) {
 	})
 }
 
-// A period of time has no shares: it ends with the last cent, and runs again when a refund fails.
+// A time plan ends when its whole price is refunded, or while the payment is disputed. It runs again
+// when a refund fails or the dispute is won.
 func TestAdjust_TimePlan(t *testing.T) {
 	eachRail(t, func(s *shop) {
 		p, id, _ := s.bought(s.cardDelegation(1000), 0, both(timed, fiat, ten))
@@ -187,7 +189,7 @@ func TestAdjust_TimePlan(t *testing.T) {
 	})
 }
 
-// A refund gives neither a limited place back nor a trial.
+// A refunded order still counts for the limit of orders of a plan, and for the one trial.
 func TestAdjust_Limits(t *testing.T) {
 	eachRail(t, func(s *shop) {
 		d := s.cardDelegation(10_000)
@@ -203,8 +205,8 @@ func TestAdjust_Limits(t *testing.T) {
 	})
 }
 
-// Each side hears once of a refund, of each turn of a dispute, and of an inquiry, which changes
-// nothing.
+// Seller and buyer each get one event for a refund, for each change of a dispute, and for an
+// inquiry, which changes no credits.
 func TestAdjust_Events(t *testing.T) {
 	eachRail(t, func(s *shop) {
 		d := s.cardDelegation(1000)
@@ -254,8 +256,8 @@ func TestAdjust_Events(t *testing.T) {
 	})
 }
 
-// A delegation with two disputed payments pays again when both are won, and not when declines have
-// frozen it as well.
+// A delegation with two disputed payments is unfrozen when both disputes are won, unless declines
+// have frozen it as well.
 func TestAdjust_TwoDisputes(t *testing.T) {
 	eachRail(t, func(s *shop) {
 		d := s.cardDelegation(10_000)
@@ -305,7 +307,7 @@ func TestAdjust_LostAtOnce(t *testing.T) {
 	})
 }
 
-// Money of an order that is not paid cannot go back: the rail keeps what it knows, and says so later.
+// An order that is not paid refuses an adjustment with an error, so that the rail retries later.
 func TestAdjust_Unpaid(t *testing.T) {
 	eachRail(t, func(s *shop) {
 		s.rail.Behave(declined)
@@ -332,7 +334,8 @@ func (s *shop) killed(i int, at string, f func()) {
 	f()
 }
 
-// F11: a process dies before and after the commit of each step. What is said again ends the same.
+// F11: a process dies before and after the commit of each step. A repeated adjustment ends the
+// same.
 func TestF11_AdjustKilled(t *testing.T) {
 	eachRail(t, func(s *shop) {
 		for _, at := range []string{"finish", "adjusting", "finished"} {
@@ -357,8 +360,9 @@ func TestF11_AdjustKilled(t *testing.T) {
 	})
 }
 
-// T83: refunds, disputes, holds and settlements in random order. After each step the books agree, and
-// at the end the credits out of use are those that the money says, as far as they were not spent.
+// T83: refunds, disputes, holds and settlements in random order. The books agree after each step.
+// At the end the credits that were taken back or lost are those that follow from refunds and
+// disputes.
 func TestT83_RandomMoney(t *testing.T) {
 	eachRail(t, func(s *shop) {
 		seed := uint64(time.Now().UnixNano())

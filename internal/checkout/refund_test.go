@@ -13,7 +13,7 @@ import (
 	"github.com/tollhq/toll/internal/store"
 )
 
-// refund asks for a refund by the owner of the plan.
+// refund has the owner of the plan refund an order.
 func (s *shop) refund(id string, cents *toll.Cents) (*toll.Order, error) {
 	return s.at(0).Refund(s.ctx, owner, id, cents, nil, soon)
 }
@@ -53,8 +53,8 @@ func TestRefund(t *testing.T) {
 	})
 }
 
-// A refund that the processor cannot take now is answered with 202, and made once, whoever repeats
-// the call.
+// While the processor is unreachable a refund is answered with 202. It is made once, although two
+// processes repeat the call.
 func TestRefund_Pending(t *testing.T) {
 	eachRail(t, func(s *shop) {
 		p, id, _ := s.bought(s.cardDelegation(1000), 0, nil)
@@ -69,7 +69,7 @@ func TestRefund_Pending(t *testing.T) {
 		if o.HTTPStatus != 202 || o.RefundedCents != 0 || ref.OrderID != id {
 			s.Fatalf("%+v, %+v", o, ref)
 		}
-		// What is asked for counts before it is made.
+		// A pending refund already counts: at most 400 of the 500 cents can still be refunded.
 		_, err = s.refund(id, ptr(toll.Cents(401)))
 		s.code(err, toll.CodeRefundRefused)
 		s.rail.Behave(railtest.Behaviour{})

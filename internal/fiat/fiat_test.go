@@ -197,7 +197,8 @@ func TestAccount(t *testing.T) {
 	if !errors.Is(err, errOtherAccount) || strings.Contains(err.Error(), key) || !strings.Contains(err.Error(), "toll card-double --file") {
 		t.Errorf("another account: %v", err)
 	}
-	// While the processor is away nothing is sent to it, as nobody knows whose the key is.
+	// While the processor is down nothing is sent to it, because the account of the key is not
+	// known.
 	two.away.Store(true)
 	p, stop, err := start(two)
 	if err != nil || p.State() != "failing" {

@@ -33,7 +33,7 @@ func sold(t *testing.T, st *store.Store, cents int64, at time.Time) {
 	}
 }
 
-// What is owed is paid out once, however many say so at the same time, in several processes.
+// A payout is recorded once, although several processes record it at the same time.
 func TestMarkPayout(t *testing.T) {
 	for _, v := range storetest.Variants() {
 		t.Run(string(v), func(t *testing.T) {

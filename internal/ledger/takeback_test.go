@@ -21,7 +21,7 @@ func (b *bench) sold(ref string, end time.Time) {
 	b.must(err)
 }
 
-// back sets what is out of use of an order, twice, and compares what became of its credits.
+// back sets how many credits of an order are out of use, twice, and compares the outcome.
 func (b *bench) back(ref string, total, taken, left toll.Credits) {
 	b.Helper()
 	for range 2 {
@@ -34,7 +34,8 @@ func (b *bench) back(ref string, total, taken, left toll.Credits) {
 	audit(b, b.Ledger)
 }
 
-// T83: credits go as far as they are unspent; what holds need goes when they end, or was used by then.
+// T83: unspent credits are taken back at once. Credits that holds need are taken back when the
+// holds end, unless they were spent.
 func TestT83_TakeBackTo(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, st *store.Store) {
 		b := open(t, st)

@@ -15,7 +15,8 @@ import (
 	"github.com/tollhq/toll/internal/server"
 )
 
-// TestEnrollPage: a person signs in, has a card saved on the page of the processor, and comes back to a page that tells its id.
+// A person signs in and saves a card on the page of the processor. The browser then returns to our
+// page, which shows the id of the card.
 func TestEnrollPage(t *testing.T) {
 	c := newCardShop(t)
 	v := newVisitor(t, c.url)
@@ -35,7 +36,7 @@ func TestEnrollPage(t *testing.T) {
 	reads(t, res, http.StatusOK, "<h1>The card is enrolled</h1>", "ending in 3155, valid until 12/2039", cards[0].ID)
 }
 
-// backOfSetup is the same of the enrolment that was made last.
+// backOfSetup returns the path of ours to which the page of the last enrolment leads back.
 func (c *cardShop) backOfSetup() string {
 	c.t.Helper()
 	text := c.state()
@@ -46,8 +47,8 @@ func (c *cardShop) backOfSetup() string {
 	return string(all[len(all)-1])
 }
 
-// T84: who tries cards is stopped over HTTP, by account and by network, before the processor is
-// asked. With test cards that is after 30 tries; the room card tests the five of the live mode.
+// T84: the service limits enrolments by account and by network, before it asks the processor. The
+// limit of the test mode is 30; the room card tests the 5 of the live mode.
 func TestT84_EnrollPage(t *testing.T) {
 	const most, people = 30, 5
 	c := newCardShop(t)
@@ -101,7 +102,7 @@ func TestT84_EnrollPage(t *testing.T) {
 	reads(t, from(v, "2001:db8:ffff:1::1"), http.StatusOK)
 }
 
-// A card is enrolled by its owner, with a form of the own session, and with the right to spend.
+// An enrolment needs a signed-in account, the form of its own session, and the right to spend.
 func TestEnrollPage_Refusals(t *testing.T) {
 	c := newCardShop(t)
 	v := newVisitor(t, c.url)
@@ -132,7 +133,7 @@ func TestEnrollPage_Refusals(t *testing.T) {
 		t.Errorf("the double made %d pages", n)
 	}
 
-	// What became of it is known to its owner, when the processor knows a card.
+	// Only the owner sees the outcome, and only after the processor has saved a card.
 	res = v.submit(form)
 	to, _ := linkOf(t, res)
 	back := c.backOfSetup()

@@ -17,8 +17,8 @@ import (
 	"github.com/tollhq/toll/internal/server/servertest"
 )
 
-// dies runs f again and again until the first process has killed itself at a step, and starts it
-// again.
+// dies runs f repeatedly until the first process has killed itself at a step. Then it restarts the
+// process.
 func (c *cashier) dies(stepFile, step string, f func()) {
 	c.Helper()
 	if err := os.WriteFile(stepFile, []byte(step), 0o600); err != nil {
@@ -49,8 +49,8 @@ func (c *cashier) dies(stepFile, step string, f func()) {
 }
 
 // F11: the process ends before and after each write and each call of an order, a refund and an
-// event. After the next start the order is decided although nobody asks, with one charge and one
-// grant, or none of both.
+// event. After a restart the service decides the order without a caller. The order then has one
+// charge and one grant, or neither.
 func TestF11_ServiceKilledAtEachStep(t *testing.T) {
 	t.Parallel()
 	eachDatabase(t, func(t *testing.T, o servertest.Options) {

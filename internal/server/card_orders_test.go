@@ -70,7 +70,8 @@ func (c *cashier) checkout(ctx context.Context, k toll.APIKey) (orderID, link st
 // ended reports whether an order is decided.
 func ended(o *toll.Order) bool { return isPaid(o.Status) || o.Status == toll.OrderFailed }
 
-// captured is how often money was taken for an order, and how often it was kept.
+// captured returns how many payments were captured for an order, and how many of them were not
+// fully refunded.
 func captured(books double.Books, orderID string) (n, kept int) {
 	for _, p := range books.Payments {
 		if p.Metadata["order_id"] == orderID {
@@ -198,7 +199,7 @@ func TestI12_I13_CardSchedules(t *testing.T) {
 	})
 }
 
-// happens carries out a schedule, and returns the id of its order.
+// happens runs a schedule, and returns the id of its order.
 func (c *cashier) happens(ctx context.Context, s schedule, k toll.APIKey, limit string) (orderID string) {
 	// Any process may be away for a while, the one of the bank as well.
 	until := func(what string, f func() error) {
@@ -284,8 +285,8 @@ func cutTwice(path string) double.Fault {
 	return double.Fault{Kind: "cut", Method: http.MethodPost, Path: path, After: true, Count: 2}
 }
 
-// T80: the money is taken and the answer is lost, the process dies, and another one goes on beside
-// it: one charge, one mint.
+// T80: the money is taken and the answer is lost. The process dies, and another one resumes the
+// order: one charge, one mint.
 func TestT80_AnswerLostAndKilled(t *testing.T) {
 	t.Parallel()
 	eachDatabase(t, func(t *testing.T, o servertest.Options) {
@@ -375,8 +376,8 @@ func TestT81_TopUpsRaced(t *testing.T) {
 	}
 }
 
-// F26: the card processor is away. Requests with credits that exist are verified and settled as
-// ever, new orders wait, and go on when it is back.
+// F26: while the card processor is down, requests with existing credits are verified and settled as
+// before. New orders wait, and resume when it is up again.
 func TestF26_CardProcessorAway(t *testing.T) {
 	t.Parallel()
 	eachDatabase(t, func(t *testing.T, o servertest.Options) {

@@ -25,7 +25,8 @@ import (
 	"github.com/tollhq/toll/internal/store/storetest"
 )
 
-// TestPageOfAnOrder: a person without a key reads an order, pays it on the page of the processor, and goes on to the program.
+// A person without an API key reads an order and pays it on the page of the processor. The browser
+// then goes to the success URL.
 func TestPageOfAnOrder(t *testing.T) {
 	c := newCardShop(t)
 	v := newVisitor(t, c.url)
@@ -42,7 +43,7 @@ func TestPageOfAnOrder(t *testing.T) {
 	if res.status != http.StatusSeeOther || res.header.Get("Location") != successURL || c.status(id) != toll.OrderConfirmed {
 		t.Errorf("%d to %q:\n%s", res.status, res.header.Get("Location"), mainPart.FindString(res.body))
 	}
-	// Once; after that, and for everybody else, it is a link.
+	// The redirect happens once. Later, and in other browsers, the page has a link in its place.
 	for _, v := range []*visitor{v, newVisitor(t, c.url)} {
 		res = v.get(done)
 		reads(t, res, http.StatusOK, "<h1>The order is paid</h1>")
@@ -70,7 +71,8 @@ func TestPageOfAnOrder(t *testing.T) {
 	}
 }
 
-// T79: nothing that a browser says pays an order.
+// T79: a browser cannot have an order confirmed: parameters, links of other orders and repeated
+// forms change nothing.
 func TestT79_ReturnPages(t *testing.T) {
 	c := newCardShop(t)
 	v := newVisitor(t, c.url)
@@ -134,7 +136,8 @@ func TestT79_ReturnPages(t *testing.T) {
 	}
 }
 
-// A link opens one page of one order until it ends. All others get the same answer, and change nothing.
+// A link opens one page of one order until it expires. Every other link gets the same 404 and
+// changes nothing.
 func TestLinksOfOrders(t *testing.T) {
 	c := newCardShop(t)
 	v := newVisitor(t, c.url)
@@ -188,7 +191,8 @@ func TestLinksOfOrders(t *testing.T) {
 var policyOfFrames = regexp.MustCompile(`^default-src 'none'; style-src 'sha256-[^']*'; base-uri 'none'; form-action 'self'; ` +
 	`script-src 'sha256-[^']*' (http://127\.0\.0\.1:\d+); frame-src (\S+); connect-src (\S+); img-src (\S+); frame-ancestors 'none'$`)
 
-// The form of the processor is in a frame of one page alone. It ends when a form asks for the page of the processor, and not before.
+// Only the page of an embedded order has a frame with the form of the processor. The frame ends
+// when a person asks for the page of the processor instead.
 func TestFrameOfAnOrder(t *testing.T) {
 	c := newCardShop(t)
 	v := newVisitor(t, c.url)
@@ -260,8 +264,9 @@ func TestFrameOfAnOrder(t *testing.T) {
 	}
 }
 
-// The successUrl of an order is no way to send others on in our name: only a browser that was shown the page of the order goes there
-// by itself, once. Addresses that are not of the web are refused when the order is made.
+// The successUrl of an order is not an open redirect: the service redirects only a browser that has
+// opened the page of the order, and only once. An order whose address is not a web address is
+// refused.
 func TestReturnIsNoOpenRedirect(t *testing.T) {
 	c := newCardShop(t)
 	for _, bad := range []string{"javascript:alert(1)", "//evil.example.com", "data:text/html,x", "https://user:secret@evil.example.com/", "shop.example.com"} {
@@ -281,7 +286,7 @@ func TestReturnIsNoOpenRedirect(t *testing.T) {
 			t.Errorf("%v\n%s", res.header, mainPart.FindString(res.body))
 		}
 	}
-	// The page of another order, and a cookie for all pages of another path, say nothing.
+	// A browser that has opened the page of another order is not redirected.
 	_, other := c.order(client.CheckoutParams{SessionType: "hosted"})
 	victim.get(other)
 	if res := victim.get(done); res.status != http.StatusOK {
@@ -292,7 +297,8 @@ func TestReturnIsNoOpenRedirect(t *testing.T) {
 	}
 }
 
-// A payment that its bank wants confirmed is paid once by a new order, for as long as the terms are the same and for an hour.
+// After a bank has asked for confirmation, a new order takes the payment once. That works for an
+// hour, and while the terms are the same.
 func TestPageOfAnotherOrder(t *testing.T) {
 	c := newCardShop(t)
 	ctx := t.Context()
@@ -373,7 +379,8 @@ func TestPageOfAnotherOrder(t *testing.T) {
 	}
 }
 
-// What a page says while the processor is away, after its page has expired, and on a service that sells nothing by card.
+// The pages while the processor is down, after its page has expired, and on a service without card
+// payments.
 func TestPagesWithoutPayment(t *testing.T) {
 	const secret = "sk_test_pages0123456789"
 	d, err := double.New(double.Options{SecretKey: secret})
@@ -424,7 +431,8 @@ func TestPagesWithoutPayment(t *testing.T) {
 	}
 }
 
-// Who has a link cannot have the processor asked as often as he likes: it counts for the account of the order, and for nobody else.
+// The owner of a link can load its pages only at a limited rate. The limit is that of the account
+// of the order, and other accounts keep theirs.
 func TestPageOfAnOrder_Flood(t *testing.T) {
 	c := newCardShop(t)
 	v := newVisitor(t, c.url)

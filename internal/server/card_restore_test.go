@@ -10,9 +10,9 @@ import (
 	"github.com/tollhq/toll/internal/server/servertest"
 )
 
-// F28: a backup is restored that does not know what was paid since. The processor is the truth:
-// orders that the backup has are granted, refunds are seen, and payments of orders that it does not
-// have are listed as orphans. Nothing is charged again.
+// F28: a restored backup lacks the payments of the last hour, and the service reads them from the
+// processor. It grants the orders that the backup has, records refunds, and lists payments of
+// orders that the backup lacks as orphans. Nothing is charged again.
 func TestF28_CardsAfterRestore(t *testing.T) {
 	t.Parallel()
 	c := newCashier(t, servertest.Options{Data: t.TempDir()}, 1, "--order-wait", "1s")

@@ -85,7 +85,7 @@ func (b *bank) kill() {
 	<-b.exited
 }
 
-// call asks the double as an operator does.
+// call sends a command of an operator to the double.
 func (b *bank) call(method, path string, in, out any) error {
 	body := &bytes.Buffer{}
 	if in != nil {
@@ -190,7 +190,7 @@ func (c *cashier) as(k toll.APIKey, opts ...client.Option) *client.Client {
 	return c.services[0].Client(k.Key, append([]client.Option{servertest.Patient}, opts...)...)
 }
 
-// hasty calls once.
+// hasty returns a client without retries.
 func (c *cashier) hasty(k toll.APIKey, process int) *client.Client {
 	return c.services[process].Client(k.Key, client.WithRetries(0))
 }
@@ -210,15 +210,15 @@ func (c *cashier) sells(credits toll.CreditsConfig) toll.PlanID {
 	return r.PlanID
 }
 
-// shops is a buyer with an enrolled card.
+// shops makes a buyer with an enrolled card.
 func (c *cashier) shops(name, number string) (k toll.APIKey, method string) {
 	c.Helper()
 	k = servertest.Key(c.T, c.o, name)
 	return k, c.enrolled(k, number)
 }
 
-// enrolled is a card of a buyer who enrolled it long ago: an account may try five cards in ten
-// minutes on the pages, and so may an address.
+// enrolled writes the records of an enrolled card of a buyer. The pages would limit how many cards
+// an account and an address enrol in ten minutes.
 func (c *cashier) enrolled(k toll.APIKey, number string) (method string) {
 	c.Helper()
 	customer := c.bank.post("customers", nil).ID
@@ -450,7 +450,7 @@ func textOf(page string) string {
 	return strings.Join(strings.Fields(tags.ReplaceAllString(page, " ")), " ")
 }
 
-// types pays, or enrols, with a card on a page of the bank, and approves what its bank asks.
+// types fills in a card on a page of the bank, and approves 3-D Secure.
 func (p *shopper) types(number string) error {
 	err := p.submit("/c/pay/", map[string]string{"number": number, "expiry": "12/34", "cvc": "123"})
 	if err == nil && strings.Contains(p.body, "Your bank asks") {
@@ -459,7 +459,7 @@ func (p *shopper) types(number string) error {
 	return err
 }
 
-// follow goes on to the page of the bank to which a page leads.
+// follow opens the page of the bank to which a page links.
 func (p *shopper) follow() error {
 	link := bankLink.FindStringSubmatch(p.body)
 	if link == nil {

@@ -15,7 +15,7 @@ type rule struct {
 	required bool
 }
 
-// kinds are those of rules; what is none of them are the words of an enum.
+// kinds are the words of a schema that name a kind. Any other word lists the values of an enum.
 var kinds = []string{"int", "bool", "map", "currency"}
 
 // takes reads a schema from words: "amount:int! mode:payment|setup expand.*". The kind is text when
