@@ -92,7 +92,8 @@ func (m *market) showTopUp(ctx context.Context, s *stage) error {
 	if err != nil {
 		return err
 	}
-	s.facts("charged", d.AmountSpentCents.String()+" cents, "+d.RemainingBudgetCents.String()+" are left of the limit")
+	s.facts("charged", wholeOf(d.AmountSpentCents.String())+" USD, "+
+		wholeOf(d.RemainingBudgetCents.String())+" USD are left of the limit")
 	if d.AmountSpentCents != 500 {
 		return errors.New("the second call has not bought the plan once")
 	}
