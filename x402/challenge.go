@@ -45,10 +45,13 @@ const maxEntries = 16
 // no PaymentRequired of version 2, or one of more than 64 KiB.
 func ReadChallenge(h http.Header, body []byte) (*Challenge, error) {
 	value := h.Get(HeaderRequired)
+	if len(value) > maxChallengeBytes {
+		return nil, errNoChallenge
+	}
 	if value != "" {
 		body, _ = headerText(value) // no text is no challenge
 	}
-	if len(value) > maxChallengeBytes || len(body) > maxChallengeBytes {
+	if len(body) > maxChallengeBytes {
 		return nil, errNoChallenge
 	}
 	return decodeChallenge(body)
