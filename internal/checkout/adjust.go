@@ -15,7 +15,9 @@ import (
 // adjust implements [rail.Tx.Adjust] under the lock of the account. It compares refunds and disputes
 // with the row of the order, sets how many of its credits are out of use, freezes or unfreezes the
 // delegation, and adds the events. It returns the order as it is then.
-func (c *Checkout) adjust(ctx context.Context, t *ledger.Tx, account [16]byte, id string, a *rail.Adjustment) (*store.Order, error) {
+func (c *Checkout) adjust(
+	ctx context.Context, t *ledger.Tx, account [16]byte, id string, a *rail.Adjustment,
+) (*store.Order, error) {
 	o, err := orderToDecide(ctx, t, account, id)
 	if err != nil {
 		return nil, err
@@ -46,30 +48,31 @@ func (c *Checkout) adjust(ctx context.Context, t *ledger.Tx, account [16]byte, i
 			return nil, err
 		}
 	}
-	tell := func(typ toll.EventType, data any) {
+	addEvent := func(typ toll.EventType, data any) {
 		for _, e := range orderEvents(o, plan.Owner, typ) {
 			e.Data = data
 			t.Event(e)
 		}
 	}
 	if o.RefundedCents != cents {
-		tell(toll.EventOrderRefunded, rendered(o))
+		addEvent(toll.EventOrderRefunded, rendered(o))
 	}
 	switch {
 	case o.Dispute == dispute && a.Inquiry, o.Dispute == store.DisputeOpen && dispute != store.DisputeOpen:
-		tell(toll.EventOrderDisputed, toll.OrderDispute{Order: *rendered(o), Inquiry: a.Inquiry && o.Dispute == dispute})
+		addEvent(toll.EventOrderDisputed, toll.OrderDispute{Order: *rendered(o), Inquiry: a.Inquiry && o.Dispute == dispute})
 	case o.Dispute != dispute:
 		outcome := o.Dispute
 		if outcome == "" {
 			outcome = store.DisputeWon // the money came back without a word
 		}
-		tell(toll.EventOrderDisputeClosed, toll.OrderDispute{Order: *rendered(o), Outcome: outcome})
+		addEvent(toll.EventOrderDisputeClosed, toll.OrderDispute{Order: *rendered(o), Outcome: outcome})
 	}
 	return o, nil
 }
 
 // freezeFor freezes the delegation of an order whose payment is disputed now, or lost without having
-// been seen open, and unfreezes it when the dispute was won and no other one is open. was is what the order said of its dispute before.
+// been seen open, and unfreezes it when the dispute was won and no other one is open. was is what
+// the order said of its dispute before.
 func (c *Checkout) freezeFor(ctx context.Context, t *ledger.Tx, o *store.Order, was string) error {
 	if o.DelegationID == "" {
 		return nil

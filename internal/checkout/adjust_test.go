@@ -307,6 +307,22 @@ func TestAdjust_LostAtOnce(t *testing.T) {
 	})
 }
 
+// A dispute does not freeze a delegation that is revoked.
+func TestAdjust_RevokedDelegation(t *testing.T) {
+	eachRail(t, func(s *shop) {
+		d := s.cardDelegation(1000)
+		_, id, _ := s.bought(d, 0, nil)
+		_, err := s.at(0).RevokeDelegation(s.ctx, holder, d)
+		s.must(err)
+		s.adjust(id, rail.Adjustment{Dispute: store.DisputeOpen})
+		s.adjust(id, rail.Adjustment{Dispute: store.DisputeWon})
+		want := []toll.EventType{toll.EventDelegationCreated, toll.EventDelegationRevoked}
+		if got := s.events(d); s.status(d) != toll.StatusRevoked || !slices.Equal(got, want) {
+			s.Errorf("%s, %v", s.status(d), got)
+		}
+	})
+}
+
 // An order that is not paid refuses an adjustment with an error, so that the rail retries later.
 func TestAdjust_Unpaid(t *testing.T) {
 	eachRail(t, func(s *shop) {

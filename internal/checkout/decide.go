@@ -236,10 +236,9 @@ func (c *Checkout) decideFailed(ctx context.Context, t *ledger.Tx, plan *toll.Pl
 		return err
 	}
 	t.Event(orderEvents(o, plan.Owner, toll.EventOrderFailed)...)
-	declined := out.Declined && !o.Reversed
 	if err := c.changeBudgetOf(ctx, t, o, out, func(b budget) {
 		giveBack(b, o)
-		if declined {
+		if out.Declined {
 			b.decline(o.UpdatedAt)
 		}
 	}); err != nil || !out.Ended {

@@ -107,6 +107,29 @@ func TestRefund_Refused(t *testing.T) {
 	})
 }
 
+// An order whose payment is not decided, and one that failed, have no money to give back.
+func TestRefund_Unpaid(t *testing.T) {
+	eachRail(t, func(s *shop) {
+		s.rail.Behave(railtest.Behaviour{Person: true})
+		page, err := s.at(0).Fiat(s.ctx, checkout.FiatRequest{Caller: holder, Plan: s.plan(fiat), Wait: soon}, nil)
+		s.must(err)
+		refused := func(want string) {
+			s.Helper()
+			_, err := s.refund(page.OrderID, nil)
+			s.code(err, toll.CodeRefundRefused)
+			if got := toll.AsError(err).Text(); got != want {
+				s.Errorf("%q, want %q", got, want)
+			}
+		}
+		refused("The order is not paid yet, so nothing can be refunded.")
+		s.must(s.rail.Expire(page.OrderID))
+		refused("The order failed, so nothing can be refunded.")
+		if o := s.state(page.OrderID); o.Status != toll.OrderFailed || o.RefundedCents != 0 {
+			s.Errorf("%+v", o)
+		}
+	})
+}
+
 // F11: the process that was asked for a refund dies; another one makes it, once.
 func TestF11_RefundKilled(t *testing.T) {
 	eachRail(t, func(s *shop) {
