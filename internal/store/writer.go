@@ -56,7 +56,7 @@ func (w *writer) tx(ctx context.Context, f func(tx *Tx) error) (err error) {
 			return err
 		}
 		defer func() {
-			_ = w.turn.Unlock() // fails on a file that is closed, which is unlocked
+			_ = w.turn.Unlock() // the transaction has ended; closing the database tries again
 			time.Sleep(adminPause)
 		}()
 	} else if err := pass(ctx, w.turn, turnWait); err != nil {

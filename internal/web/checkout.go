@@ -46,10 +46,10 @@ const (
 	// seenCookie marks a browser that was shown the page of an order. It is sent to the pages of
 	// this order alone, and says nothing else.
 	seenCookie = "checkout-seen"
-	// fiatDecimals are those of amounts in the currencies of cards.
-	fiatDecimals = 6
 	// seenTime is how long that counts.
 	seenTime = 2 * time.Hour
+	// fiatDecimals are those of amounts in the currencies of cards.
+	fiatDecimals = 6
 )
 
 // orderState says which part of the page of an order is shown.
@@ -219,18 +219,12 @@ func (v *visit) replace(o *store.Order) {
 		v.render(o, v.decided(o), nil)
 		return
 	}
-	v.goOn(c.Result.URL)
-}
-
-// goOn leads to a page of ours. Only the path of its address is used, whatever the public address
-// is.
-func (v *visit) goOn(address string) {
-	u, err := url.Parse(address)
+	page, err := url.Parse(c.Result.URL)
 	if err != nil {
 		v.fail(err)
 		return
 	}
-	v.redirect(http.StatusSeeOther, u.RequestURI())
+	v.redirect(http.StatusSeeOther, page.RequestURI()) // ours, whatever the public address is
 }
 
 // ownLink is the path and query of this page.
