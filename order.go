@@ -72,7 +72,7 @@ type Order struct {
 type OrderDispute struct {
 	Order
 	Inquiry bool   `json:"inquiry"`           // the bank only asks: no money has moved
-	Outcome string `json:"outcome,omitempty"` // won or lost, from the view of the seller; "" while it is open
+	Outcome string `json:"outcome,omitempty"` // won or lost, from the view of the builder; "" while it is open
 }
 
 // ActResult is the answer to a change that returns no record (wire contract, section 4).

@@ -301,8 +301,8 @@ var rooms = map[string]room{
 	},
 	// fiat is to the card rail what crypto is to the chain.
 	"internal/fiat": {
-		what:  "starts, checks and reports the card rail: settings, keys, the account, the double in a sandbox; what sellers are owed",
-		lines: 1060, // 50 of them read the files of keys, 200 say what sellers are owed
+		what:  "starts, checks and reports the card rail: settings, keys, the account, the double in a sandbox; what builders are owed",
+		lines: 1060, // 50 of them read the files of keys, 200 say what builders are owed
 		ours:  "toll internal/seal internal/store internal/jobs internal/auth internal/rail internal/card internal/card/double",
 	},
 	"internal/metrics": {
@@ -313,7 +313,7 @@ var rooms = map[string]room{
 	},
 	"internal/server": {
 		what:  "composition, start and shutdown, local administration; it alone knows all rooms",
-		lines: 2000, // the card rail, and what is owed to sellers
+		lines: 2000, // the card rail, and what is owed to builders
 		ours: "toll x402 internal/tempfile internal/gate internal/seal internal/store " +
 			"internal/ledger internal/jobs internal/auth internal/facilitator internal/checkout " +
 			"internal/api internal/backup internal/oauth internal/web internal/events " +

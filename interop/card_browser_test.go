@@ -167,12 +167,12 @@ func TestCardsInABrowser(t *testing.T) {
 		}
 		out, code := servertest.Run(b.T, servertest.Program(b.T), s.options, "payouts", "list", "-o", "json")
 		var owed []struct {
-			Seller                       toll.Address
+			Builder                      toll.Address
 			Orders                       int
 			Charged, Refunded, Fees, Due toll.Cents
 		}
 		err = json.Unmarshal([]byte(out), &owed)
-		if err != nil || code != 0 || len(owed) != 1 || owed[0].Seller != s.builder.Address ||
+		if err != nil || code != 0 || len(owed) != 1 || owed[0].Builder != s.builder.Address ||
 			owed[0].Orders != 3 || owed[0].Charged != 1500 || owed[0].Refunded != 250 ||
 			int64(owed[0].Fees) != sums.Fees || int64(owed[0].Due) != sums.Net {
 			b.Errorf("toll payouts list: %d %s, %v; the double has %+v", code, out, err, sums)

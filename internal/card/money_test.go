@@ -429,7 +429,7 @@ func TestOwedAndStory(t *testing.T) {
 			}
 		}
 		november := card.Owed{
-			Seller: seller, Month: "2026-11", Currency: "usd", Orders: 3, Charged: 1500, Refunded: 200, Disputed: 500, Fees: 3*44 + 1500,
+			Builder: seller, Month: "2026-11", Currency: "usd", Orders: 3, Charged: 1500, Refunded: 200, Disputed: 500, Fees: 3*44 + 1500,
 			Due: 1500 - 200 - 500 - 3*44 - 1500,
 		}
 		owed("2026-11", november)
@@ -449,7 +449,7 @@ func TestOwedAndStory(t *testing.T) {
 		s.at().run()
 		november.PaidOut, november.Due = 70, november.Due-70
 		owed("2026-11", november)
-		owed("2026-12", card.Owed{Seller: seller, Month: "2026-12", Currency: "usd", Disputed: -500, Fees: -1500, Due: 2000})
+		owed("2026-12", card.Owed{Builder: seller, Month: "2026-12", Currency: "usd", Disputed: -500, Fees: -1500, Due: 2000})
 		for _, month := range []string{"", "2026", "2026-13", "2026-1", "2026-11-01"} {
 			_, err := card.OwedOf(s.ctx, s.store, month)
 			s.code(err, toll.CodeBadRequest)

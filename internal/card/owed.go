@@ -29,11 +29,11 @@ type Story struct {
 	Moves    []*store.CardMove
 }
 
-// Owed is what one seller is owed of a month in a currency. Refunded and Disputed are what went back,
+// Owed is what one builder is owed of a month in a currency. Refunded and Disputed are what went back,
 // less what came back from failed refunds and won disputes. PaidOut is what the operator has paid to
-// the seller for the month, and Due what is left, negative when too much was paid.
+// the builder for the month, and Due what is left, negative when too much was paid.
 type Owed struct {
-	Seller   toll.Address `json:"seller"`
+	Builder  toll.Address `json:"builder"`
 	Month    string       `json:"month"` // YYYY-MM in UTC
 	Currency string       `json:"currency"`
 	Orders   int64        `json:"orders"`
@@ -45,7 +45,7 @@ type Owed struct {
 	Due      toll.Cents   `json:"due"`
 }
 
-// OwedOf adds up a month, YYYY-MM in UTC, by seller and currency. Each move counts in the month in which it happened, by Stripe's
+// OwedOf adds up a month, YYYY-MM in UTC, by builder and currency. Each move counts in the month in which it happened, by Stripe's
 // clock; money that bought nothing does not count. It asks nobody. Errors: a month of another form.
 func OwedOf(ctx context.Context, q store.Querier, month string) ([]Owed, error) {
 	from, err := time.Parse("2006-01", month)
@@ -61,14 +61,14 @@ func OwedOf(ctx context.Context, q store.Querier, month string) ([]Owed, error) 
 		return nil, err
 	}
 	type key struct {
-		seller   toll.Address
+		builder  toll.Address
 		currency string
 	}
 	rows := map[key]*Owed{}
-	row := func(seller toll.Address, currency string) *Owed {
-		k := key{seller, currency}
+	row := func(builder toll.Address, currency string) *Owed {
+		k := key{builder, currency}
 		if rows[k] == nil {
-			rows[k] = &Owed{Seller: seller, Month: month, Currency: currency}
+			rows[k] = &Owed{Builder: builder, Month: month, Currency: currency}
 		}
 		return rows[k]
 	}
@@ -93,7 +93,7 @@ func OwedOf(ctx context.Context, q store.Querier, month string) ([]Owed, error) 
 		all = append(all, *o)
 	}
 	slices.SortFunc(all, func(a, b Owed) int {
-		return cmp.Or(cmp.Compare(a.Seller.Lower(), b.Seller.Lower()), cmp.Compare(a.Currency, b.Currency))
+		return cmp.Or(cmp.Compare(a.Builder.Lower(), b.Builder.Lower()), cmp.Compare(a.Currency, b.Currency))
 	})
 	return all, nil
 }

@@ -14,13 +14,13 @@ import (
 )
 
 func (a *app) payoutsCommand() *cobra.Command {
-	return group("payouts", "What sellers are owed for plans that were paid by card", `What sellers are owed for plans that were paid by card. All money of cards is in the operator's account: these
+	return group("payouts", "What builders are owed for plans that were paid by card", `What builders are owed for plans that were paid by card. All money of cards is in the operator's account: these
 commands work on the database, and move none.`, a.payoutsList(), a.payoutsMark())
 }
 
 func (a *app) payoutsList() *cobra.Command {
 	var month string
-	c := a.storeCommand("list", "List what is owed of a month, by seller and currency", func(cmd *cobra.Command, _ []string, cfg server.Config) error {
+	c := a.storeCommand("list", "List what is owed of a month, by builder and currency", func(cmd *cobra.Command, _ []string, cfg server.Config) error {
 		owed, err := server.Owed(cmd.Context(), cfg, month)
 		if err != nil {
 			return err
@@ -29,23 +29,23 @@ func (a *app) payoutsList() *cobra.Command {
 			a.say("note", "nothing was paid by card or paid out in %s", cmp.Or(month, "this month"))
 		}
 		return a.showPage(owed, "", []column{
-			{"SELLER", "seller"}, {"MONTH", "month"}, {"CURRENCY", "currency"}, {"ORDERS", "orders"}, {"CHARGED", "charged"}, {"REFUNDED", "refunded"},
+			{"BUILDER", "builder"}, {"MONTH", "month"}, {"CURRENCY", "currency"}, {"ORDERS", "orders"}, {"CHARGED", "charged"}, {"REFUNDED", "refunded"},
 			{"DISPUTED", "disputed"}, {"FEES", "fees"}, {"PAID OUT", "paidOut"}, {"DUE", "due"},
 		})
 	})
 	c.Flags().StringVar(&month, "month", "", "YYYY-MM in UTC; default this month")
-	c.Long = `List what is owed of a month, by seller and currency: in whole units in a table, in cents in csv and JSON. Each payment, refund and dispute counts in the month in which it
+	c.Long = `List what is owed of a month, by builder and currency: in whole units in a table, in cents in csv and JSON. Each payment, refund and dispute counts in the month in which it
 happened, so that a month which was paid does not change. FEES are those of the card processor.`
 	c.Example = "toll payouts list --month 2026-11 --data ./toll-data -o csv"
 	return c
 }
 
 func (a *app) payoutsMark() *cobra.Command {
-	var seller, cents string
+	var builder, cents string
 	p := fiat.Payout{}
-	c := a.storeCommand("mark", "Record what was paid to a seller by other means", func(cmd *cobra.Command, _ []string, cfg server.Config) (err error) {
-		if p.Seller, err = toll.ParseAddress(seller); err != nil {
-			return flagError("seller", err)
+	c := a.storeCommand("mark", "Record what was paid to a builder by other means", func(cmd *cobra.Command, _ []string, cfg server.Config) (err error) {
+		if p.Builder, err = toll.ParseAddress(builder); err != nil {
+			return flagError("builder", err)
 		}
 		amount, negative := strings.CutPrefix(cents, "-")
 		if err := p.Cents.UnmarshalJSON([]byte(`"` + amount + `"`)); err != nil {
@@ -70,18 +70,18 @@ func (a *app) payoutsMark() *cobra.Command {
 		return a.made(made, "payoutId")
 	})
 	f := c.Flags()
-	f.StringVar(&seller, "seller", "", "address of the seller")
+	f.StringVar(&builder, "builder", "", "address of the builder")
 	f.StringVar(&p.Month, "month", "", "the month that it is for, YYYY-MM in UTC")
 	f.StringVar(&p.Currency, "currency", "", "as toll payouts list shows it, such as usd")
 	f.StringVar(&cents, "amount-cents", "", "what was paid, in cents; below 0 it corrects what was recorded")
 	f.StringVar(&p.Note, "note", "", "anything to find it again by, such as a bank reference")
 	f.StringVar(&p.ID, "id", "", "UUID under which a repeat finds this payout; default a new one")
-	require(c, "seller", "month", "currency", "amount-cents")
-	c.Long = `Record what was paid to a seller by other means. It moves no money. More than is owed is refused without --yes.
+	require(c, "builder", "month", "currency", "amount-cents")
+	c.Long = `Record what was paid to a builder by other means. It moves no money. More than is owed is refused without --yes.
 
 What was recorded stays. A wrong one is corrected by another with a negative amount and a --note, of at most what is recorded
-for the seller, month and currency.`
-	c.Example = "toll payouts mark --seller 0x… --month 2026-11 --currency usd --amount-cents 1250 --note 'SEPA 4711'\n" +
-		"toll payouts mark --seller 0x… --month 2026-11 --currency usd --amount-cents -1250 --note 'SEPA 4711 was typed twice'"
+for the builder, month and currency.`
+	c.Example = "toll payouts mark --builder 0x… --month 2026-11 --currency usd --amount-cents 1250 --note 'SEPA 4711'\n" +
+		"toll payouts mark --builder 0x… --month 2026-11 --currency usd --amount-cents -1250 --note 'SEPA 4711 was typed twice'"
 	return c
 }

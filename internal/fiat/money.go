@@ -13,18 +13,18 @@ import (
 	"github.com/tollhq/toll/internal/store"
 )
 
-// Owed is what one seller is owed of a month in a currency.
+// Owed is what one builder is owed of a month in a currency.
 type Owed = card.Owed
 
-// OwedOf returns what is owed of a month, YYYY-MM in UTC, by seller and currency.
+// OwedOf returns what is owed of a month, YYYY-MM in UTC, by builder and currency.
 func OwedOf(ctx context.Context, q store.Querier, month string) ([]Owed, error) {
 	return card.OwedOf(ctx, q, month)
 }
 
-// Payout is money that the operator paid to a seller by other means. A negative one corrects others of its month.
+// Payout is money that the operator paid to a builder by other means. A negative one corrects others of its month.
 type Payout struct {
 	ID       string       `json:"payoutId"` // UUID
-	Seller   toll.Address `json:"seller"`
+	Builder  toll.Address `json:"builder"`
 	Month    string       `json:"month"` // what it is for, YYYY-MM in UTC
 	Currency string       `json:"currency"`
 	Cents    toll.Cents   `json:"amountCents"`
@@ -32,8 +32,8 @@ type Payout struct {
 	PaidAt   toll.Time    `json:"paidAt"`
 }
 
-// ErrNotOwed says that a payout is more than its seller is owed.
-var ErrNotOwed = errors.New("the seller is owed less")
+// ErrNotOwed says that a payout is more than its builder is owed.
+var ErrNotOwed = errors.New("the builder is owed less")
 
 // maxNote bounds the note of a payout, in bytes.
 const maxNote = 1000
@@ -44,7 +44,7 @@ var (
 )
 
 // MarkPayout records a payout. A repeat with its id changes nothing. A correction, of -[toll.MaxCents] to -1 cents, needs a note,
-// and takes back at most what is recorded for the seller, month and currency. Errors: faults of the members, [ErrNotOwed]
+// and takes back at most what is recorded for the builder, month and currency. Errors: faults of the members, [ErrNotOwed]
 // unless beyond.
 func MarkPayout(ctx context.Context, st *store.Store, p Payout, beyond bool) error {
 	switch {
@@ -60,7 +60,7 @@ func MarkPayout(ctx context.Context, st *store.Store, p Payout, beyond bool) err
 		return fmt.Errorf("the note must have at most %d bytes", maxNote)
 	}
 	row := store.CardPayout{
-		ID: p.ID, Seller: p.Seller, Month: p.Month, Currency: p.Currency, Cents: int64(p.Cents), Note: p.Note, PaidAt: p.PaidAt.Time,
+		ID: p.ID, Seller: p.Builder, Month: p.Month, Currency: p.Currency, Cents: int64(p.Cents), Note: p.Note, PaidAt: p.PaidAt.Time,
 	}
 	return st.Tx(ctx, func(tx *store.Tx) error {
 		// Two payouts at a time must not both find the same money unpaid.
@@ -78,7 +78,7 @@ func MarkPayout(ctx context.Context, st *store.Store, p Payout, beyond bool) err
 			if k.ID != p.ID {
 				continue
 			}
-			if k.Seller != p.Seller || k.Currency != p.Currency || k.Cents != row.Cents {
+			if k.Seller != p.Builder || k.Currency != p.Currency || k.Cents != row.Cents {
 				return fmt.Errorf("another payout was recorded with the id %s", p.ID)
 			}
 			return nil
@@ -103,7 +103,7 @@ const settingPayouts = "card_payouts"
 func corrects(known []*store.CardPayout, p *Payout) error {
 	paid := toll.Cents(0)
 	for _, k := range known {
-		if k.Seller == p.Seller && k.Currency == p.Currency {
+		if k.Seller == p.Builder && k.Currency == p.Currency {
 			paid += toll.Cents(k.Cents)
 		}
 	}
@@ -118,7 +118,7 @@ func owes(ctx context.Context, tx *store.Tx, p *Payout) error {
 	all, err := OwedOf(ctx, tx, p.Month)
 	due := toll.Cents(0)
 	for _, o := range all {
-		if o.Seller == p.Seller && o.Currency == p.Currency {
+		if o.Builder == p.Builder && o.Currency == p.Currency {
 			due = o.Due
 		}
 	}
@@ -130,7 +130,7 @@ func owes(ctx context.Context, tx *store.Tx, p *Payout) error {
 
 // Evidence is the story of a payment by card, for the answer to a dispute.
 type Evidence struct {
-	Seller    toll.Address `json:"seller"`
+	Builder   toll.Address `json:"builder"`
 	Payer     toll.Address `json:"payer"`
 	State     string       `json:"state"`
 	Cents     toll.Cents   `json:"amountCents"`
@@ -185,7 +185,7 @@ func EvidenceOf(ctx context.Context, q store.Querier, orderID string) (*Evidence
 	}
 	p := s.Payment
 	e := &Evidence{
-		Seller: p.Seller, Payer: p.Payer, State: p.State, Cents: toll.Cents(p.Cents), Currency: p.Currency, Attempts: p.Attempt,
+		Builder: p.Seller, Payer: p.Payer, State: p.State, Cents: toll.Cents(p.Cents), Currency: p.Currency, Attempts: p.Attempt,
 		ByPage: p.Delegation == "", Session: p.Session, Intent: p.Intent, Charge: p.Charge, CreatedAt: toll.At(p.CreatedAt),
 		PaidAt: moment(p.PaidAt), Refunds: []Refund{}, Disputes: []Dispute{}, Moves: []Move{},
 	}

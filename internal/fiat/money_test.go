@@ -57,11 +57,11 @@ func TestMarkPayout(t *testing.T) {
 				}
 			}
 			// The count is a number, amounts are text (wire contract, section 1).
-			const begins = `[{"seller":"0x70997970C51812dc3A010C7d01b50e0d17dc79C8","month":"2026-11","currency":"usd","orders":2,"charged":"1000","refunded":"0","disputed":"0","fees":"88",`
+			const begins = `[{"builder":"0x70997970C51812dc3A010C7d01b50e0d17dc79C8","month":"2026-11","currency":"usd","orders":2,"charged":"1000","refunded":"0","disputed":"0","fees":"88",`
 			owed(begins + `"paidOut":"0","due":"912"}]`)
 
 			pay := func(st *store.Store, id string, cents toll.Cents) error {
-				return MarkPayout(ctx, st, Payout{ID: id, Seller: seller, Month: "2026-11", Currency: "usd", Cents: cents, PaidAt: toll.At(noon)}, false)
+				return MarkPayout(ctx, st, Payout{ID: id, Builder: seller, Month: "2026-11", Currency: "usd", Cents: cents, PaidAt: toll.At(noon)}, false)
 			}
 			var paid atomic.Int64
 			var all sync.WaitGroup
@@ -93,7 +93,7 @@ func TestMarkPayout(t *testing.T) {
 			}
 			// A wrong payout is corrected by a row of its own, of at most what is recorded.
 			correct := func(id string, cents toll.Cents, note string) error {
-				p := Payout{ID: id, Seller: seller, Month: "2026-11", Currency: "usd", Cents: cents, Note: note, PaidAt: toll.At(noon)}
+				p := Payout{ID: id, Builder: seller, Month: "2026-11", Currency: "usd", Cents: cents, Note: note, PaidAt: toll.At(noon)}
 				return MarkPayout(ctx, st, p, true)
 			}
 			const correction = "6fa1c0de-0000-4000-8000-000000000002"
@@ -107,7 +107,7 @@ func TestMarkPayout(t *testing.T) {
 					t.Errorf("a correction of %s cents was recorded", cents)
 				}
 			}
-			const after = `[{"seller":"0x70997970C51812dc3A010C7d01b50e0d17dc79C8","month":"2026-11","currency":"usd","orders":3,"charged":"1500","refunded":"0","disputed":"0","fees":"132",`
+			const after = `[{"builder":"0x70997970C51812dc3A010C7d01b50e0d17dc79C8","month":"2026-11","currency":"usd","orders":3,"charged":"1500","refunded":"0","disputed":"0","fees":"132",`
 			owed(after + `"paidOut":"1000","due":"368"}]`)
 			if err := correct(toll.NewUUID(), -1000, "all of it"); err != nil {
 				t.Error(err)

@@ -23,7 +23,7 @@ type Adjustment struct {
 	Inquiry bool
 }
 
-// Refund is money of a paid order that its seller gives back.
+// Refund is money of a paid order that its builder gives back.
 type Refund struct {
 	ID      string // UUID
 	OrderID string

@@ -57,13 +57,13 @@ func TestCardCommands(t *testing.T) {
 			t.Fatalf("%s", text)
 		}
 		mark := []string{
-			"payouts", "mark", "--seller", c.builder.Address.String(), "--month", owed[0].Month, "--currency", "usd", "--amount-cents", owed[0].Due.String(),
+			"payouts", "mark", "--builder", c.builder.Address.String(), "--month", owed[0].Month, "--currency", "usd", "--amount-cents", owed[0].Due.String(),
 			"--id", "6fa1c0de-0000-4000-8000-000000000001",
 		}
 		for range 2 {
 			run(0, nil, mark...)
 		}
-		if out := run(1, nil, append(mark[:len(mark)-1], "6fa1c0de-0000-4000-8000-000000000002")...); !strings.Contains(out, "the seller is owed less: 0 cents") {
+		if out := run(1, nil, append(mark[:len(mark)-1], "6fa1c0de-0000-4000-8000-000000000002")...); !strings.Contains(out, "the builder is owed less: 0 cents") {
 			t.Errorf("%s", out)
 		}
 		if run(0, &owed, "payouts", "list"); len(owed) != 1 || owed[0].Due != 0 {

@@ -87,8 +87,8 @@ func TestCardsInASandbox(t *testing.T) {
 	}
 }
 
-// audited compares what is owed to a seller with his orders, and reads the story of one.
-func audited(t *testing.T, cfg server.Config, seller toll.Address, orderID string, orders int64) {
+// audited compares what is owed to a builder with his orders, and reads the story of one.
+func audited(t *testing.T, cfg server.Config, builder toll.Address, orderID string, orders int64) {
 	t.Helper()
 	ctx := t.Context()
 	var owed []fiat.Owed
@@ -100,10 +100,10 @@ func audited(t *testing.T, cfg server.Config, seller toll.Address, orderID strin
 		return len(owed) == 1 && owed[0].Orders == orders
 	})
 	o := owed[0]
-	if o.Seller != seller || o.Currency != "usd" || o.Charged != toll.Cents(500*orders) || o.Fees < 1 || o.Due != o.Charged-o.Fees-o.PaidOut {
+	if o.Builder != builder || o.Currency != "usd" || o.Charged != toll.Cents(500*orders) || o.Fees < 1 || o.Due != o.Charged-o.Fees-o.PaidOut {
 		t.Errorf("%+v", o)
 	}
-	p := fiat.Payout{ID: toll.NewUUID(), Seller: seller, Month: o.Month, Currency: "usd", Cents: o.Due + 1}
+	p := fiat.Payout{ID: toll.NewUUID(), Builder: builder, Month: o.Month, Currency: "usd", Cents: o.Due + 1}
 	if _, err := server.MarkPayout(ctx, cfg, p, false); !errors.Is(err, fiat.ErrNotOwed) {
 		t.Errorf("more than is owed: %v", err)
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/tollhq/toll/internal/store"
 )
 
-// Owed returns what is owed to sellers of a month, YYYY-MM in UTC, "" for this one; beside a running service or not.
+// Owed returns what is owed to builders of a month, YYYY-MM in UTC, "" for this one; beside a running service or not.
 func Owed(ctx context.Context, cfg Config, month string) (owed []fiat.Owed, err error) {
 	err = administer(ctx, cfg, reading, func(cfg Config, f *foundation) error {
 		if month == "" {
@@ -22,7 +22,7 @@ func Owed(ctx context.Context, cfg Config, month string) (owed []fiat.Owed, err 
 	return owed, err
 }
 
-// MarkPayout records what was paid to a seller by other means. Errors: those of [fiat.MarkPayout].
+// MarkPayout records what was paid to a builder by other means. Errors: those of [fiat.MarkPayout].
 func MarkPayout(ctx context.Context, cfg Config, p fiat.Payout, beyond bool) (fiat.Payout, error) {
 	err := administer(ctx, cfg, writing, func(cfg Config, f *foundation) error {
 		p.PaidAt = toll.At(f.clock.machine())
