@@ -70,6 +70,13 @@ var rooms = map[string]room{
 		ours:  "toll x402 paid internal/sale internal/plain internal/pace",
 		third: []string{"github.com/a2aproject/a2a-go"},
 	},
+	"gateway": {
+		what:  "the core of the chat gateway: tools, confirmations, login, context, paid endpoint, MCP",
+		lines: 6000,
+		ours: "toll x402 client paid internal/backoff internal/cache internal/outbound internal/pace " +
+			"internal/plain internal/seal internal/tempfile",
+		third: []string{"github.com/modelcontextprotocol/go-sdk", "github.com/google/jsonschema-go"},
+	},
 	"tolltest": {
 		what:  "a whole service inside a test",
 		lines: 420,
@@ -334,7 +341,7 @@ var rooms = map[string]room{
 	"internal/cli": {
 		what:  "the commands; they talk through the client, except serve, dev and local administration",
 		lines: 8350,
-		ours: "toll x402 evm client paid paidmcp internal/tempfile internal/pace internal/jobs " +
+		ours: "toll x402 evm client paid paidmcp gateway internal/tempfile internal/pace internal/jobs " +
 			"internal/crypto internal/card/double internal/fiat internal/server",
 		third: []string{
 			"github.com/ethereum/go-ethereum",
@@ -386,7 +393,7 @@ var testLibraries = []string{
 var testRooms = []string{"tolltest", "internal/store/storetest", "internal/server/servertest", "internal/chain/chaintest"}
 
 // publicRooms are imported by other people, so their tests see what those see.
-var publicRooms = []string{"toll", "x402", "evm", "client", "paid", "paidmcp", "paida2a", "tolltest"}
+var publicRooms = []string{"toll", "x402", "evm", "client", "paid", "paidmcp", "paida2a", "gateway", "tolltest"}
 
 // rulesRooms decide about credits, money and access: their time comes from a clock that is given to them, and their
 // numbers are exact.
@@ -396,7 +403,7 @@ var rulesRooms = []string{
 }
 
 // strictRooms read messages of others, with the one strict decoder.
-var strictRooms = []string{"x402", "client", "paid", "paidmcp", "paida2a", "internal/sale", "internal/facilitator"}
+var strictRooms = []string{"x402", "client", "paid", "paidmcp", "paida2a", "gateway", "internal/sale", "internal/facilitator"}
 
 // sqlRooms hold all SQL. Tests and measurements may use it to look behind the rooms.
 var sqlRooms = []string{"internal/store", "internal/store/storetest", "internal/ledger", "bench"}

@@ -1,0 +1,93 @@
+package gateway
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/tollhq/toll"
+)
+
+// Word is the code of an error of the core. Errors of the service keep their own codes (BCK.…).
+type Word string
+
+// Words.
+const (
+	NotAuthenticated   Word = "not_authenticated"
+	PlanRequired       Word = "plan_required"
+	NotOwner           Word = "not_owner"
+	InvalidParams      Word = "invalid_params" // the message names the argument and the form it takes
+	UnknownTool        Word = "unknown_tool"
+	NoPaymentMethod    Word = "no_payment_method"
+	PaymentRequired    Word = "payment_required"
+	AgentError         Word = "agent_error"
+	AgentUnreachable   Word = "agent_unreachable"
+	AgentBlocked       Word = "agent_blocked"
+	AgentTooLarge      Word = "agent_too_large"
+	OrderFailed        Word = "order_failed"
+	OrderPending       Word = "order_pending"
+	OverCap            Word = "over_cap"
+	ServiceUnavailable Word = "service" + "_unavailable" // the word of English, not the brand
+)
+
+// Error is the one error of a tool. Message and Hint are safe to show: they have no key and no
+// access token.
+type Error struct {
+	Code          Word            `json:"code"`
+	Message       string          `json:"message"`
+	Hint          string          `json:"hint,omitempty"`
+	Retryable     bool            `json:"retryable"`
+	Status        int             `json:"status,omitempty"`  // of the agent's answer
+	Details       json.RawMessage `json:"details,omitempty"` // one JSON value
+	CorrelationID string          `json:"correlationId,omitempty"`
+}
+
+// Error returns message, code and hint on one line.
+func (e *Error) Error() string {
+	text := fmt.Sprintf("%s (%s).", strings.TrimSuffix(e.Message, "."), e.Code)
+	if e.Hint != "" {
+		text += " " + e.Hint
+	}
+	return text
+}
+
+func errorf(code Word, format string, args ...any) *Error {
+	return &Error{Code: code, Message: fmt.Sprintf(format, args...)}
+}
+
+func (e *Error) withHint(hint string) *Error {
+	e.Hint = hint
+	return e
+}
+
+// invalid says which argument is wrong and which form it takes.
+func invalid(name, form string, args ...any) *Error {
+	return errorf(InvalidParams, "%s %s", name, fmt.Sprintf(form, args...))
+}
+
+// asError turns any error of a tool into an [Error]. Errors of the service keep code, message and
+// hint; a service that cannot be reached is [ServiceUnavailable].
+func asError(err error) *Error {
+	if e, ok := errors.AsType[*Error](err); ok {
+		return e
+	}
+	e := toll.AsError(err)
+	if e.HTTPStatus() >= 500 {
+		return &Error{
+			Code:          ServiceUnavailable,
+			Message:       "The service cannot be reached or failed.",
+			Hint:          "Retry later.",
+			Retryable:     true,
+			CorrelationID: e.CorrelationID,
+		}
+	}
+	return &Error{
+		Code:          Word(e.Code),
+		Message:       e.Text(),
+		Hint:          cmp.Or(e.Hint, e.Code.Info().Hint),
+		Retryable:     e.Code.Info().Retryable,
+		CorrelationID: e.CorrelationID,
+	}
+}
