@@ -239,7 +239,6 @@ func hooked(t *testing.T, f func(s *scene)) {
 		t.Cleanup(server.Close)
 		s := newScene(t, st, func(o *double.Options) {
 			o.Webhooks = []double.Webhook{{URL: server.URL, Secrets: []string{"whsec_next", hookSecret}}}
-			o.Transport = &http.Transport{DisableKeepAlives: true}
 		})
 		mu.Lock()
 		to = s

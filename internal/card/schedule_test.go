@@ -69,7 +69,6 @@ func TestI12_I13_Schedules(t *testing.T) {
 		t.Cleanup(hook.Close)
 		s := newScene(t, st, func(o *double.Options) {
 			o.Webhooks = []double.Webhook{{URL: hook.URL, Secrets: []string{hookSecret}}}
-			o.Transport = &http.Transport{DisableKeepAlives: true}
 		})
 		now.Store(s)
 		p := s.plan()

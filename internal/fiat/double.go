@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/http"
 	"path/filepath"
 
 	"github.com/tollhq/toll/internal/card/double"
@@ -72,7 +71,6 @@ func startDouble(ctx context.Context, listen string, deps *Deps) (*runningDouble
 
 // serveDouble runs a double until ctx ends.
 func serveDouble(ctx context.Context, ln net.Listener, o double.Options) error {
-	o.Transport = http.DefaultTransport.(*http.Transport).Clone()
 	d, err := double.New(o)
 	if err != nil {
 		return err

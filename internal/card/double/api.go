@@ -177,15 +177,12 @@ func (d *Double) accept(
 	return p, nil
 }
 
-// authorize accepts a key of the test mode, as a bearer token or as the name of a basic login.
+// authorize accepts a key of the test mode, as a bearer token.
 func (d *Double) authorize(r *http.Request, permission string) error {
-	key, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
-	if !ok {
-		key, _, _ = r.BasicAuth()
-	}
+	key, bearer := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 	granted, restricted := d.opts.RestrictedKeys[key]
 	switch {
-	case key == "":
+	case !bearer || key == "":
 		return unauthorized("You did not provide an API key in the Authorization header.")
 	case strings.Contains(key, "_live_"):
 		return unauthorized("Invalid API Key provided: %s. The double has only a test mode",

@@ -48,19 +48,14 @@ type Options struct {
 	// MaxRows bounds the objects, events and idempotency keys that are kept; zero means 20,000.
 	MaxRows int
 
-	// Transport sends webhooks; nil means http.DefaultTransport.
-	Transport http.RoundTripper
-
 	// Logger gets failures of saving and of webhooks, never a secret; nil discards them.
 	Logger *slog.Logger
 }
 
-// Webhook is an endpoint that gets events.
+// Webhook is an endpoint that gets all events.
 type Webhook struct {
 	URL     string
 	Secrets []string // two while a secret is rotated: each signs
-	Events  []string // types; empty means all
-	Thin    bool     // the object of an event has only its id and its type
 }
 
 // Double is a running double of Stripe. Its methods are safe for concurrent use.
@@ -91,9 +86,6 @@ func New(opts Options) (*Double, error) {
 	if opts.MaxRows <= 0 {
 		opts.MaxRows = 20_000
 	}
-	if opts.Transport == nil {
-		opts.Transport = http.DefaultTransport
-	}
 	if opts.Logger == nil {
 		opts.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -115,7 +107,7 @@ func New(opts Options) (*Double, error) {
 		st:   st,
 		busy: map[string]bool{},
 		client: &http.Client{
-			Transport: opts.Transport,
+			Transport: http.DefaultTransport.(*http.Transport).Clone(),
 			Timeout:   webhookTimeout,
 			CheckRedirect: func(*http.Request, []*http.Request) error {
 				return http.ErrUseLastResponse
@@ -141,9 +133,7 @@ func New(opts Options) (*Double, error) {
 func (d *Double) Close() {
 	d.stop()
 	d.running.Wait()
-	if t, ok := d.opts.Transport.(*http.Transport); ok && t != http.DefaultTransport {
-		t.CloseIdleConnections()
-	}
+	d.client.CloseIdleConnections()
 }
 
 // Handler serves Stripe's API below /v1/, the pages below /c/, the script for embedded pages at
@@ -198,9 +188,9 @@ func (d *Double) tick() {
 	}
 }
 
-// wait waits until the real time d0 is over, and reports false when the double is closed first.
-func (d *Double) wait(d0 time.Duration) bool {
-	timer := time.NewTimer(d0)
+// wait waits for a pause of real time, and reports false when the double is closed first.
+func (d *Double) wait(pause time.Duration) bool {
+	timer := time.NewTimer(pause)
 	defer timer.Stop()
 	select {
 	case <-timer.C:

@@ -28,6 +28,9 @@ func TestKeys(t *testing.T) {
 			t.Errorf("%s: got %d %v", name, status, m)
 		}
 	}
+	if status, m := s.raw("GET", "/v1/account", "", "Authorization", key); status != 401 {
+		t.Errorf("no bearer token: got %d %v", status, m)
+	}
 	rk := s.client("rk_test_restricted01")
 	must(rk.V1Customers.Create(s.ctx, nil))(t)
 	for _, err := range rk.V1Events.List(s.ctx, nil).All(s.ctx) {
@@ -186,7 +189,7 @@ func TestServe(t *testing.T) {
 	served := make(chan error, 1)
 	go func() { served <- s.d.Serve(ctx, l) }()
 	r := must(http.NewRequest(http.MethodGet, "http://"+l.Addr().String()+"/v1/account", nil))(t)
-	r.SetBasicAuth(key, "")
+	r.Header.Set("Authorization", "Bearer "+key)
 	if p := s.browse(r); p.status != 200 {
 		t.Errorf("got %+v", p)
 	}

@@ -45,9 +45,6 @@ func (c *call) queue(e *event) {
 	}
 	reorder := c.takeFault("reorder", e.Type)
 	for _, w := range c.d.opts.Webhooks {
-		if len(w.Events) > 0 && !slices.Contains(w.Events, e.Type) {
-			continue
-		}
 		for range copies {
 			e.PendingWebhooks++
 			c.st.Deliveries = append(c.st.Deliveries,
@@ -143,16 +140,7 @@ func (d *Double) due(w *Webhook) (*delivery, []byte) {
 			i--
 			continue
 		}
-		sent := *e
-		if w.Thin {
-			var head struct {
-				ID     string `json:"id"`
-				Object string `json:"object"`
-			}
-			_ = json.Unmarshal(e.Data.Object, &head)
-			sent.Data.Object, _ = json.Marshal(head)
-		}
-		body, err := json.Marshal(sent)
+		body, err := json.Marshal(e)
 		if err != nil {
 			return nil, nil
 		}
@@ -219,19 +207,15 @@ func (c *call) listWebhooks() (any, error) {
 	var rows []row
 	for _, w := range c.d.opts.Webhooks {
 		sum := sha256.Sum256([]byte(w.URL))
-		v := &webhookEndpoint{
-			base: base{"we_1" + hex.EncodeToString(sum[:12]), "webhook_endpoint",
-				c.st.Created},
+		id := "we_1" + hex.EncodeToString(sum[:12])
+		rows = append(rows, &webhookEndpoint{
+			base:          base{id, "webhook_endpoint", c.st.Created},
 			APIVersion:    Version,
 			EnabledEvents: []string{"*"},
 			Metadata:      map[string]string{},
 			Status:        "enabled",
 			URL:           w.URL,
-		}
-		if len(w.Events) > 0 {
-			v.EnabledEvents = w.Events
-		}
-		rows = append(rows, v)
+		})
 	}
 	return c.list("webhook endpoint", rows)
 }
