@@ -14,7 +14,7 @@ type dispute struct {
 	Charge                   string                `json:"charge"`
 	Currency                 string                `json:"currency"`
 	EnhancedEligibilityTypes []string              `json:"enhanced_eligibility_types"`
-	Evidence                 map[string]any        `json:"evidence"`
+	Evidence                 evidence              `json:"evidence"`
 	EvidenceDetails          evidenceDetails       `json:"evidence_details"`
 	IsChargeRefundable       bool                  `json:"is_charge_refundable"`
 	Livemode                 bool                  `json:"livemode"`
@@ -23,6 +23,11 @@ type dispute struct {
 	PaymentMethodDetails     disputedCard          `json:"payment_method_details"`
 	Reason                   string                `json:"reason"`
 	Status                   string                `json:"status"`
+}
+
+// evidence has no texts: a fault decides a dispute.
+type evidence struct {
+	EnhancedEvidence struct{} `json:"enhanced_evidence"`
 }
 
 type evidenceDetails struct {
@@ -46,21 +51,6 @@ type disputedCard struct {
 // disputeFee is what a dispute costs the account, in cents; a dispute that is won costs nothing.
 const disputeFee = 1500
 
-// evidenceTexts are the members of evidence that are texts.
-var evidenceTexts = []string{
-	"access_activity_log", "billing_address", "cancellation_policy_disclosure",
-	"cancellation_rebuttal",
-	"customer_email_address", "customer_name", "customer_purchase_ip",
-	"duplicate_charge_explanation", "duplicate_charge_id",
-	"product_description", "refund_policy_disclosure", "refund_refusal_explanation",
-	"shipping_address",
-	"shipping_carrier", "shipping_date", "shipping_tracking_number", "uncategorized_text",
-}
-
-func updateDisputeParams() string {
-	return "submit:bool metadata:map evidence." + strings.Join(evidenceTexts, " evidence.")
-}
-
 // left is what is neither refunded of a charge nor away because of a dispute.
 func (c *call) left(ch *charge) int64 {
 	left := ch.Amount - ch.AmountRefunded
@@ -83,7 +73,6 @@ func (c *call) dispute(ch *charge, reason string, inquiry bool, amount int64) *d
 		Charge:                   ch.ID,
 		Currency:                 ch.Currency,
 		EnhancedEligibilityTypes: []string{},
-		Evidence:                 map[string]any{},
 		EvidenceDetails:          evidenceDetails{DueBy: c.now + 9*24*60*60},
 		IsChargeRefundable:       inquiry,
 		Metadata:                 map[string]string{},
@@ -91,10 +80,6 @@ func (c *call) dispute(ch *charge, reason string, inquiry bool, amount int64) *d
 		Reason:                   reason,
 		Status:                   "needs_response",
 	}
-	for _, name := range evidenceTexts {
-		dp.Evidence[name] = nil
-	}
-	dp.Evidence["enhanced_evidence"] = struct{}{}
 	brand := ch.PaymentMethodDetails.Card.Brand
 	details := &dp.PaymentMethodDetails
 	details.Type, details.Card.CaseType = "card", "chargeback"
@@ -156,7 +141,7 @@ func (c *call) prevent(dp *dispute) {
 
 // escalate turns an inquiry into a dispute.
 func (c *call) escalate(dp *dispute) {
-	if dp.Status != "warning_needs_response" && dp.Status != "warning_under_review" {
+	if !dp.inquiry() || dp.closed() {
 		return
 	}
 	ch, _ := find[*charge](c.st, dp.Charge)
@@ -164,60 +149,4 @@ func (c *call) escalate(dp *dispute) {
 	dp.Status, dp.PaymentMethodDetails.Card.CaseType = "needs_response", "chargeback"
 	c.withdraw(dp)
 	c.emit("charge.dispute.updated", dp)
-}
-
-// review decides a dispute by its evidence, with the words that Stripe has for tests.
-func (c *call) review(dp *dispute) {
-	switch dp.Evidence["uncategorized_text"] {
-	case "winning_evidence":
-		c.decide(dp, true)
-	case "losing_evidence":
-		c.decide(dp, false)
-	case "escalate_inquiry_evidence":
-		c.escalate(dp)
-	}
-}
-
-func (c *call) openDispute() (*dispute, error) {
-	id := c.r.PathValue("id")
-	dp, ok := find[*dispute](c.st, id)
-	switch {
-	case !ok:
-		return nil, missing("dispute", id, "id")
-	case dp.closed():
-		return nil, invalidRequest("", "", "This dispute is already closed")
-	}
-	return dp, nil
-}
-
-func (c *call) updateDispute() (any, error) {
-	dp, err := c.openDispute()
-	if err != nil {
-		return nil, err
-	}
-	dp.Metadata = c.p.setMetadata(dp.Metadata)
-	evidence := c.p.below("evidence")
-	for name, value := range evidence {
-		dp.Evidence[name] = value
-		dp.EvidenceDetails.HasEvidence = true
-	}
-	if len(evidence) > 0 && (c.p.flag("submit") || !c.p.has("submit")) {
-		dp.EvidenceDetails.SubmissionCount++
-		if dp.inquiry() {
-			dp.Status = "warning_under_review"
-		} else {
-			dp.Status = "under_review"
-		}
-		c.later("review", dp.ID)
-	}
-	c.emit("charge.dispute.updated", dp)
-	return dp, nil
-}
-
-func (c *call) closeDispute() (any, error) {
-	dp, err := c.openDispute()
-	if err == nil {
-		c.decide(dp, false)
-	}
-	return dp, err
 }

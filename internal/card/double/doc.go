@@ -17,8 +17,9 @@
 //
 //	/v1/…              customers, payment_methods, checkout/sessions (mode setup and payment,
 //	                   ui_mode hosted_page and embedded_page), setup_intents, setup_attempts,
-//	                   payment_intents, charges, refunds, disputes, balance_transactions, events,
-//	                   webhook_endpoints, account; the table is in routes.go
+//	                   payment_intents (off session, confirmed at once), charges, refunds,
+//	                   disputes, balance_transactions, events, webhook_endpoints, account; the
+//	                   table is in routes.go
 //	/c/pay/{session}   the page of a session: plain HTML without a script
 //	/c/authenticate/…  the 3-D Secure step
 //	/dahlia/stripe.js  mounts the page of an embedded session in a frame
@@ -26,9 +27,10 @@
 //	/_double/books     GET the [Books]
 //
 // It has one account, test mode only, USD and EUR, cards only, and one version of the API. It has
-// no Connect, invoices, subscriptions, taxes, coupons, search, manual capture, and no fields of the
-// API that are always null. A parameter that the double does not know is refused, even if Stripe
-// knows it: a test must not pass because a parameter was ignored.
+// no Connect, invoices, subscriptions, taxes, coupons, search, manual capture, saved cards on
+// pages, evidence of disputes, and no fields of the API that are always null. A parameter that the
+// double does not know is refused, even if Stripe knows it: a test must not pass because a
+// parameter was ignored.
 //
 // # Cards
 //

@@ -41,8 +41,8 @@ type Options struct {
 
 	Webhooks []Webhook
 
-	// Later is how long refunds, disputes and reviews of evidence take, by the double's clock.
-	// Zero means two seconds.
+	// Later is the delay of refunds that end later and of disputes that begin later, by the double's
+	// clock. Zero means two seconds.
 	Later time.Duration
 
 	// MaxRows bounds the objects, events and idempotency keys that are kept; zero means 20,000.

@@ -114,7 +114,5 @@ func (c *call) carryOut(t task) {
 		} else {
 			c.refundSucceeded(v)
 		}
-	case *dispute:
-		c.review(v)
 	}
 }

@@ -43,7 +43,6 @@ import (
 //	prevented    a dispute of a charge is over as soon as it begins, and its money stays away;
 //	             or a dispute or inquiry ends in this way, and no more money moves
 //	refund       a charge is refunded by Amount, as on Stripe's page
-//	refund_fails a refund fails
 //	refund_ends  a refund that is pending is canceled, as on Stripe's page
 //	update_card  the bank renews a payment method: it is valid until Month and Year
 //	amount       a session that is open asks for Amount in Currency instead
@@ -59,7 +58,7 @@ type Fault struct {
 
 	Object   string `json:"object,omitempty"`
 	Reason   string `json:"reason,omitempty"`
-	Amount   int64  `json:"amount,omitempty"`
+	Amount   int64  `json:"amount,omitempty"` // cents
 	Currency string `json:"currency,omitempty"`
 	Month    int64  `json:"month,omitempty"`
 	Year     int64  `json:"year,omitempty"`
@@ -137,11 +136,7 @@ func (c *call) act(f Fault) error {
 			return nil
 		}
 	case *refund:
-		switch {
-		case f.Kind == "refund_fails":
-			c.refundFailed(v, "failed")
-			return nil
-		case f.Kind == "refund_ends" && v.Status == "pending":
+		if f.Kind == "refund_ends" && v.Status == "pending" {
 			c.refundFailed(v, "canceled")
 			return nil
 		}

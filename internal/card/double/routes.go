@@ -52,8 +52,6 @@ func apiRoutes() map[string][]*route {
 		"dispute": {
 			{read, "disputes", pages("charge payment_intent"), listing("dispute", "dp_")},
 			{read, "disputes/{id}", none, get("dispute", "dp_")},
-			{post, "disputes/{id}", takes(updateDisputeParams()), (*call).updateDispute},
-			{post, "disputes/{id}/close", none, (*call).closeDispute},
 		},
 		"balance": {
 			{read, "balance_transactions/{id}", none, get("balance transaction", "txn_")},
