@@ -13,11 +13,9 @@ type charge struct {
 	Captured                  bool              `json:"captured"`
 	Currency                  string            `json:"currency"`
 	Customer                  text              `json:"customer"`
-	Description               text              `json:"description"`
 	Disputed                  bool              `json:"disputed"`
 	FailureCode               text              `json:"failure_code"`
 	FailureMessage            text              `json:"failure_message"`
-	FraudDetails              struct{}          `json:"fraud_details"`
 	Livemode                  bool              `json:"livemode"`
 	Metadata                  map[string]string `json:"metadata"`
 	Outcome                   *chargeOutcome    `json:"outcome"`
@@ -25,7 +23,6 @@ type charge struct {
 	PaymentIntent             text              `json:"payment_intent"`
 	PaymentMethod             text              `json:"payment_method"`
 	PaymentMethodDetails      chargeDetails     `json:"payment_method_details"`
-	ReceiptEmail              text              `json:"receipt_email"`
 	Refunded                  bool              `json:"refunded"`
 	StatementDescriptorSuffix text              `json:"statement_descriptor_suffix"`
 	Status                    string            `json:"status"`
@@ -90,11 +87,9 @@ func (c *call) newCharge(pi *intent, m *paymentMethod) *charge {
 		BillingDetails:            m.BillingDetails,
 		Currency:                  pi.Currency,
 		Customer:                  pi.Customer,
-		Description:               pi.Description,
 		Metadata:                  pi.Metadata,
 		PaymentIntent:             text(pi.ID),
 		PaymentMethod:             text(m.ID),
-		ReceiptEmail:              pi.ReceiptEmail,
 		StatementDescriptorSuffix: pi.StatementDescriptorSuffix,
 		PaymentMethodDetails: chargeDetails{Type: "card", Card: chargedCard{
 			AmountAuthorized: pi.Amount,
@@ -128,10 +123,6 @@ func (c *call) capture(pi *intent, m *paymentMethod) {
 		c.moveCharge(ch)
 	}
 	pi.Status, pi.AmountReceived, pi.LatestCharge = "succeeded", ch.Amount, text(ch.ID)
-	if pi.SetupFutureUsage == "off_session" && pi.Customer != "" {
-		c.st.hide(m.ID).SetUp = true
-		c.attach(m, string(pi.Customer))
-	}
 	c.emit("charge.succeeded", ch)
 	c.emit("payment_intent.succeeded", pi)
 	if c.testCard(m).dispute != "" {

@@ -9,7 +9,6 @@ import (
 type intent struct {
 	base
 	Amount                    int64             `json:"amount"`
-	AmountCapturable          int64             `json:"amount_capturable"`
 	AmountReceived            int64             `json:"amount_received"`
 	CanceledAt                stamp             `json:"canceled_at"`
 	CancellationReason        text              `json:"cancellation_reason"`
@@ -18,7 +17,6 @@ type intent struct {
 	ConfirmationMethod        string            `json:"confirmation_method"`
 	Currency                  string            `json:"currency"`
 	Customer                  text              `json:"customer"`
-	Description               text              `json:"description"`
 	LastPaymentError          *failure          `json:"last_payment_error"`
 	LatestCharge              text              `json:"latest_charge"`
 	Livemode                  bool              `json:"livemode"`
@@ -26,9 +24,6 @@ type intent struct {
 	NextAction                *nextAction       `json:"next_action"`
 	PaymentMethod             text              `json:"payment_method"`
 	PaymentMethodTypes        []string          `json:"payment_method_types"`
-	ReceiptEmail              text              `json:"receipt_email"`
-	SetupFutureUsage          text              `json:"setup_future_usage"`
-	StatementDescriptor       text              `json:"statement_descriptor"`
 	StatementDescriptorSuffix text              `json:"statement_descriptor_suffix"`
 	Status                    string            `json:"status"`
 }
@@ -39,70 +34,50 @@ const (
 	maxAmount = 99_999_999
 )
 
-const intentParams = "amount:int! currency:currency! customer payment_method confirm:bool " +
-	"payment_method_types.* off_session:bool return_url error_on_requires_action:bool " +
-	"confirmation_method:automatic use_stripe_sdk:bool " +
-	"automatic_payment_methods.enabled:bool " +
-	"automatic_payment_methods.allow_redirects:always|never " + intentDataParams
+// intentParams are those of a payment off session. A page makes the intents of the others.
+const intentParams = "amount:int! currency:currency! customer! payment_method! confirm:true! " +
+	"off_session:true! payment_method_types.* capture_method:automatic|automatic_async " +
+	"metadata:map statement_descriptor_suffix"
 
 // captureAsync is the default: the money of a charge is moved some time after its capture.
 const captureAsync = "automatic_async"
-
-const cancelParams = "cancellation_reason:abandoned|duplicate|fraudulent|requested_by_customer"
-
-// intentDataParams are those that a session passes on to its payment intent, too.
-const intentDataParams = "capture_method:automatic|automatic_async description metadata:map receipt_email " +
-	"setup_future_usage:on_session|off_session statement_descriptor_suffix "
 
 func (c *call) createIntent() (any, error) {
 	amount, currency := c.p.number("amount"), string(c.p.text("currency"))
 	if err := checkAmount("amount", amount, currency); err != nil {
 		return nil, err
 	}
-	for _, kind := range c.p.list("payment_method_types") {
-		if kind != "card" {
-			return nil, invalidParam("payment_method_types", "",
-				"The payment method type %s is invalid. Use card", kind)
-		}
+	if err := c.checkTypes(); err != nil {
+		return nil, err
 	}
 	if err := checkSuffix(c.p, "statement_descriptor_suffix"); err != nil {
 		return nil, err
 	}
-	confirm, off := c.p.flag("confirm"), c.p.flag("off_session")
-	if off && !confirm {
-		return nil, invalidParam("off_session", "",
-			"The off_session parameter can only be used when confirm is true.")
+	u, err := c.customer(string(c.p.text("customer")), "customer")
+	if err != nil {
+		return nil, err
 	}
-	owner := c.p.text("customer")
-	if owner != "" {
-		if _, err := c.customer(string(owner), "customer"); err != nil {
-			return nil, err
-		}
+	m, err := c.usable(string(c.p.text("payment_method")), text(u.ID))
+	if err != nil {
+		return nil, err
 	}
-	var m *paymentMethod
-	if id := string(c.p.text("payment_method")); id != "" {
-		var err error
-		if m, err = c.usable(id, owner); err != nil {
-			return nil, err
-		}
-	}
-	if confirm && m == nil {
-		return nil, invalidRequest("", "payment_intent_unexpected_state",
-			"You cannot confirm this PaymentIntent because it's missing a payment method.")
-	}
-	pi := c.newIntent(amount, currency, owner, c.p)
-	if m == nil {
-		return pi, nil
-	}
-	pi.PaymentMethod, pi.Status = text(m.ID), "requires_confirmation"
-	if !confirm {
-		return pi, nil
-	}
-	if f := c.confirm(pi, m, off, c.p.text("return_url")); f != nil {
+	pi := c.newIntent(amount, currency, text(u.ID), c.p)
+	if f := c.confirm(pi, m, true); f != nil {
 		f.PaymentIntent = clone(pi)
 		return nil, f
 	}
 	return pi, nil
+}
+
+// checkTypes refuses types of payment methods other than cards.
+func (c *call) checkTypes() error {
+	for _, kind := range c.p.list("payment_method_types") {
+		if kind != "card" {
+			return invalidParam("payment_method_types", "",
+				"The payment method type %s is invalid. Use card", kind)
+		}
+	}
+	return nil
 }
 
 func checkAmount(param string, amount int64, currency string) error {
@@ -138,11 +113,8 @@ func (c *call) newIntent(amount int64, currency string, customer text, data para
 		ConfirmationMethod:        "automatic",
 		Currency:                  currency,
 		Customer:                  customer,
-		Description:               data.text("description"),
-		Metadata:                  data.setMetadata(nil),
+		Metadata:                  data.metadata(),
 		PaymentMethodTypes:        []string{"card"},
-		ReceiptEmail:              data.text("receipt_email"),
-		SetupFutureUsage:          data.text("setup_future_usage"),
 		StatementDescriptorSuffix: data.text("statement_descriptor_suffix"),
 		Status:                    "requires_payment_method",
 	}
@@ -153,7 +125,7 @@ func (c *call) newIntent(amount int64, currency string, customer text, data para
 
 // confirm tries a card for a payment intent. The status of the intent says whether its owner has to
 // authenticate, or whether the payment takes longer.
-func (c *call) confirm(pi *intent, m *paymentMethod, off bool, back text) *failure {
+func (c *call) confirm(pi *intent, m *paymentMethod, off bool) *failure {
 	t, h := c.testCard(m), c.st.hide(m.ID)
 	pi.PaymentMethod = text(m.ID)
 	if m.Customer == "" {
@@ -165,7 +137,7 @@ func (c *call) confirm(pi *intent, m *paymentMethod, off bool, back text) *failu
 			return c.paymentFailed(pi, m, cardError(code, code,
 				"Your card was declined. This transaction requires authentication."))
 		}
-		pi.Status, pi.NextAction = "requires_action", c.authenticateAt(pi.ClientSecret, back)
+		pi.Status, pi.NextAction = "requires_action", c.authenticateAt(pi.ClientSecret)
 		c.emit("payment_intent.requires_action", pi)
 		return nil
 	}
@@ -222,7 +194,7 @@ func (c *call) cancelIntent() (any, error) {
 		return nil, invalidRequest("", "payment_intent_unexpected_state",
 			"You cannot cancel a PaymentIntent of a Checkout Session. Expire the session instead.")
 	}
-	c.cancelPayment(pi, c.p.text("cancellation_reason"))
+	c.cancelPayment(pi, "")
 	return pi, nil
 }
 

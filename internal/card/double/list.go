@@ -192,11 +192,6 @@ func (c *call) expandAt(node any, path []string) bool {
 	}
 	name := path[0]
 	child, known := object[name]
-	if id, ok := object["id"].(string); ok {
-		if included, ok := c.includable(id, name); ok {
-			child, known = included, true
-		}
-	}
 	if id, ok := child.(string); ok {
 		found, ok := find[row](c.st, id)
 		if !ok {
@@ -215,33 +210,6 @@ func (c *call) expandAt(node any, path []string) bool {
 	}
 	object[name] = child
 	return len(path) == 1 || c.expandAt(child, path[1:])
-}
-
-// includable returns a list that an object shows only when it is expanded.
-func (c *call) includable(id, name string) (any, bool) {
-	page := listOf{Object: "list", Data: []any{}}
-	switch {
-	case name == "line_items" && strings.HasPrefix(id, "cs_"):
-		page.URL = "/v1/checkout/sessions/" + id + "/line_items"
-		for _, item := range c.st.hide(id).Items {
-			page.Data = append(page.Data, item)
-		}
-	case name == "refunds" && strings.HasPrefix(id, "ch_"):
-		page.URL = "/v1/charges/" + id + "/refunds"
-		for r := range each[*refund](c.st) {
-			if string(r.Charge) == id {
-				page.Data = append([]any{r}, page.Data...)
-			}
-		}
-	default:
-		return nil, false
-	}
-	b, err := json.Marshal(page)
-	if err != nil {
-		return nil, false
-	}
-	tree, err := decodeTree(b)
-	return tree, err == nil
 }
 
 // get answers the object of a path, whose id starts with a prefix.

@@ -2,8 +2,6 @@ package double
 
 import (
 	"cmp"
-	"slices"
-	"strings"
 	"time"
 )
 
@@ -200,11 +198,8 @@ func (c *call) usable(id string, customer text) (*paymentMethod, error) {
 	switch {
 	case err != nil:
 		return nil, err
-	case m.Customer == customer && customer != "":
+	case m.Customer == customer:
 		return m, nil
-	case m.Customer != "" && customer == "":
-		return nil, invalidRequest("payment_method", "",
-			"The PaymentMethod %s belongs to a customer, so the customer must be given too.", id)
 	case m.Customer != "":
 		return nil, invalidRequest("payment_method", "",
 			"The PaymentMethod %s does not belong to the Customer you supplied %s.", id, customer)
@@ -213,27 +208,4 @@ func (c *call) usable(id string, customer text) (*paymentMethod, error) {
 			"This PaymentMethod was used before, or was detached, and may not be used again.")
 	}
 	return m, nil
-}
-
-// offered are the cards of a customer that a page of a session shows.
-func (c *call) offered(s *session) []*paymentMethod {
-	if s.Customer == "" || s.Mode != "payment" {
-		return nil
-	}
-	filters := []string{"always"}
-	if o := s.SavedPaymentMethodOptions; o != nil && len(o.AllowRedisplayFilters) > 0 {
-		filters = o.AllowRedisplayFilters
-	}
-	var out []*paymentMethod
-	for m := range each[*paymentMethod](c.st) {
-		if m.Customer == s.Customer && slices.Contains(filters, m.AllowRedisplay) {
-			out = append(out, m)
-		}
-	}
-	return out
-}
-
-// label is how a card is shown to people.
-func (m *paymentMethod) label() string {
-	return strings.ToUpper(m.Card.Brand) + " ending in " + m.Card.Last4
 }

@@ -190,16 +190,15 @@ func TestPaymentIntents(t *testing.T) {
 	if e := refused(t, err, 400, "payment_intent_unexpected_state"); e.PaymentIntent == nil || e.PaymentIntent.Status != "succeeded" {
 		t.Errorf("got %+v", e)
 	}
-	open := must(s.sc.V1PaymentIntents.Create(s.ctx, &stripe.PaymentIntentCreateParams{
-		Amount: stripe.Int64(100), Currency: stripe.String("eur"), Customer: &u.ID,
-	}))(t)
-	if open.Status != "requires_payment_method" || open.ClientSecret == "" {
+	s.fault(double.Fault{Kind: "processing"})
+	p = offSession(u.ID, m.ID, 100)
+	p.Currency = stripe.String("eur")
+	open := must(s.sc.V1PaymentIntents.Create(s.ctx, p))(t)
+	if open.Status != "processing" || open.ClientSecret == "" {
 		t.Errorf("got %+v", open)
 	}
-	open = must(s.sc.V1PaymentIntents.Cancel(s.ctx, open.ID, &stripe.PaymentIntentCancelParams{
-		CancellationReason: stripe.String("abandoned"),
-	}))(t)
-	if open.Status != "canceled" || open.CancellationReason != "abandoned" || open.CanceledAt == 0 {
+	open = must(s.sc.V1PaymentIntents.Cancel(s.ctx, open.ID, nil))(t)
+	if open.Status != "canceled" || open.CanceledAt == 0 {
 		t.Errorf("got %+v", open)
 	}
 	later := must(s.sc.V1PaymentIntents.Create(s.ctx, offSession(u.ID, m.ID, 200)))(t)
@@ -249,10 +248,8 @@ func TestRefunds(t *testing.T) {
 	_, err = s.sc.V1Refunds.Create(s.ctx, &stripe.RefundCreateParams{})
 	refused(t, err, 400, "parameter_missing")
 
-	p := &stripe.ChargeRetrieveParams{}
-	p.AddExpand("refunds")
-	got := must(s.sc.V1Charges.Retrieve(s.ctx, ch.ID, p))(t)
-	if !got.Refunded || got.AmountRefunded != 1000 || len(got.Refunds.Data) != 3 || got.Refunds.Data[0].Amount != 500 {
+	got := must(s.sc.V1Charges.Retrieve(s.ctx, ch.ID, nil))(t)
+	if !got.Refunded || got.AmountRefunded != 1000 {
 		t.Errorf("got %+v", got)
 	}
 	sum := int64(0)

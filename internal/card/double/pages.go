@@ -1,7 +1,6 @@
 package double
 
 import (
-	"cmp"
 	"embed"
 	"html/template"
 	"net/http"
@@ -17,7 +16,7 @@ var files embed.FS
 var pageTemplate = template.Must(template.ParseFS(files, "page.html"))
 
 // formFields are what the forms of the pages have.
-var formFields = takes("number expiry cvc name email saved result")
+var formFields = takes("number expiry cvc name email result")
 
 // view is a page, or where the browser goes instead.
 type view struct {
@@ -31,14 +30,10 @@ type view struct {
 	Embedded bool
 	Session  *session
 	Total    string
-	Items    []*lineItem
-	AskEmail bool
-	Saved    []savedCard
+	Items    []item
 	Step     bool // the 3-D Secure step
 	parent   string
 }
-
-type savedCard struct{ ID, Label string }
 
 func notice(status int, title, message string) view {
 	return view{Status: status, Title: title, Message: message}
@@ -149,7 +144,6 @@ func (c *call) sessionView(s *session, status int, message string) view {
 		Items:   c.st.hide(s.ID).Items,
 	}
 	if s.Mode == "payment" {
-		v.AskEmail = s.Customer == "" && s.CustomerEmail == ""
 		v.Title, v.Total = "Pay", byNumber(*s.AmountTotal)+" "+strings.ToUpper(string(s.Currency))
 	}
 	if c.r.PathValue("secret") != "" {
@@ -157,9 +151,6 @@ func (c *call) sessionView(s *session, status int, message string) view {
 		if u, err := url.Parse(s.ReturnURL); err == nil {
 			v.parent = u.Scheme + "://" + u.Host
 		}
-	}
-	for _, m := range c.offered(s) {
-		v.Saved = append(v.Saved, savedCard{m.ID, m.label()})
 	}
 	return v
 }
@@ -184,7 +175,7 @@ func (c *call) submitSession() view {
 	if h.Attempts++; h.Attempts > maxAttempts {
 		return c.sessionView(s, http.StatusTooManyRequests, "Too many cards were tried.")
 	}
-	m, f := c.typedCard(s)
+	m, f := c.typedCard()
 	if f == nil {
 		f = c.pay(s, m)
 	}
@@ -200,16 +191,8 @@ func (c *call) submitSession() view {
 	return c.sessionView(s, http.StatusOK, "")
 }
 
-// typedCard makes a payment method of what a person typed, or takes the saved card that was chosen.
-func (c *call) typedCard(s *session) (*paymentMethod, *failure) {
-	if id := string(c.p.text("saved")); id != "" {
-		for _, m := range c.offered(s) {
-			if m.ID == id {
-				return m, nil
-			}
-		}
-		return nil, cardError("card_declined", "", "This card is not saved.")
-	}
+// typedCard makes a payment method of what a person typed.
+func (c *call) typedCard() (*paymentMethod, *failure) {
 	t, f := cardNumbered(string(c.p.text("number")))
 	if f != nil {
 		return nil, f
@@ -226,9 +209,8 @@ func (c *call) typedCard(s *session) (*paymentMethod, *failure) {
 	if cvc := string(c.p.text("cvc")); len(cvc) < 3 || len(cvc) > 4 || !digits(cvc) {
 		return nil, cardError("invalid_cvc", "", "Your card's security code is invalid.")
 	}
-	made := c.newMethod(t, m, y, billing{Email: c.p.text("email"), Name: c.p.text("name")})
-	made.AllowRedisplay = cmp.Or(c.st.hide(s.ID).Redisplay, made.AllowRedisplay)
-	return made, nil
+	owner := billing{Email: c.p.text("email"), Name: c.p.text("name")}
+	return c.newMethod(t, m, y, owner), nil
 }
 
 func (c *call) showAuthentication() view {
@@ -237,7 +219,7 @@ func (c *call) showAuthentication() view {
 	case !ok:
 		return noPage
 	case ch.action == nil:
-		return c.afterChallenge(ch, "")
+		return c.afterChallenge(ch)
 	}
 	return view{Status: http.StatusOK, Title: "3-D Secure", Step: true,
 		Message: "Your bank asks whether this is you.", Action: ch.action.RedirectToURL.URL}
@@ -249,20 +231,15 @@ func (c *call) submitAuthentication() view {
 		return c.showAuthentication()
 	}
 	c.answer(ch, c.p.text("result") == "approve")
-	return c.afterChallenge(ch, string(ch.action.RedirectToURL.ReturnURL))
+	return c.afterChallenge(ch)
 }
 
 // afterChallenge leads back to the page that the person came from.
-func (c *call) afterChallenge(ch challenge, back string) view {
-	switch {
-	case ch.session != nil && ch.session.Status == "complete":
+func (c *call) afterChallenge(ch challenge) view {
+	if ch.session.Status == "complete" {
 		return view{Redirect: ch.session.back()}
-	case ch.session != nil:
-		return view{Redirect: c.base + "/c/pay/" + ch.session.ID}
-	case back != "":
-		return view{Redirect: back}
 	}
-	return notice(http.StatusOK, "Done", "You can close this page.")
+	return view{Redirect: c.base + "/c/pay/" + ch.session.ID}
 }
 
 // script stands in for Stripe.js: it mounts the page of an embedded session in a frame.

@@ -26,10 +26,11 @@ func TestSession_Payment(t *testing.T) {
 	if p.status != http.StatusSeeOther || p.location != "https://shop.example/done?s="+created.ID {
 		t.Errorf("got %d %s", p.status, p.location)
 	}
-	got := s.reload(created.ID, "payment_intent.latest_charge", "line_items")
-	if got.Status != "complete" || got.PaymentStatus != "paid" || got.URL != "" || got.CustomerDetails.Email != "ada@example.com" ||
+	got := s.reload(created.ID, "payment_intent.latest_charge")
+	if got.Status != "complete" || got.PaymentStatus != "paid" || got.URL != "" || got.Customer != nil ||
+		got.PaymentIntent.LatestCharge.BillingDetails.Email != "ada@example.com" ||
 		got.PaymentIntent.LatestCharge.Amount != 500 || got.PaymentIntent.Metadata["order_id"] != "o1" ||
-		got.PaymentIntent.StatementDescriptorSuffix != "PLAN" || got.LineItems.Data[0].Price.UnitAmount != 500 {
+		got.PaymentIntent.StatementDescriptorSuffix != "PLAN" {
 		t.Errorf("got %+v", got)
 	}
 	for range 2 { // the back button, and a form that is sent twice
@@ -69,18 +70,6 @@ func TestSession_Authentication(t *testing.T) {
 	if b := s.d.Books(); len(b.Payments) != 1 || s.reload(pay.ID).PaymentStatus != "paid" {
 		t.Errorf("the books are %+v", b)
 	}
-	// An intent of the API leads back to its return_url.
-	u := s.customer()
-	m := s.card(u.ID, "pm_card_authenticationRequired")
-	p := offSession(u.ID, m.ID, 300)
-	p.OffSession, p.ReturnURL = nil, stripe.String("https://shop.example/back")
-	pi := must(s.sc.V1PaymentIntents.Create(s.ctx, p))(t)
-	if pi.Status != "requires_action" || s.submit(pi.NextAction.RedirectToURL.URL, url.Values{"result": {"approve"}}).location != *p.ReturnURL {
-		t.Errorf("got %+v", pi)
-	}
-	if pi = must(s.sc.V1PaymentIntents.Retrieve(s.ctx, pi.ID, nil))(t); pi.Status != "succeeded" {
-		t.Errorf("got %+v", pi)
-	}
 }
 
 func TestSession_Embedded(t *testing.T) {
@@ -109,36 +98,15 @@ func TestSession_Embedded(t *testing.T) {
 	}
 }
 
-func TestSession_SavedCards(t *testing.T) {
+// A page with an invoice makes a customer of what was typed.
+func TestSession_Invoice(t *testing.T) {
 	s := start(t)
-	u, other := s.customer(), s.customer()
-	m, theirs := s.card(u.ID, "pm_card_visa"), s.card(other.ID, "pm_card_visa")
-	limited := must(s.sc.V1PaymentMethods.Update(s.ctx, m.ID, &stripe.PaymentMethodUpdateParams{AllowRedisplay: stripe.String("limited")}))(t)
 	p := payment(500)
-	p.Customer = &u.ID
-	if strings.Contains(s.open(s.session(p).URL).body, "ending in") {
-		t.Error("a card is offered that is not to be shown")
-	}
-	p.SavedPaymentMethodOptions = &stripe.CheckoutSessionCreateSavedPaymentMethodOptionsParams{
-		AllowRedisplayFilters: stripe.StringSlice([]string{"always", "limited"}),
-	}
-	pay := s.session(p)
-	if !strings.Contains(s.open(pay.URL).body, "VISA ending in 4242") {
-		t.Error("the card is not offered")
-	}
-	if got := s.submit(pay.URL, url.Values{"saved": {theirs.ID}}); got.status != 402 {
-		t.Errorf("somebody else's card pays: %+v", got)
-	}
-	s.submit(pay.URL, url.Values{"saved": {limited.ID}})
-	if got := s.reload(pay.ID, "payment_intent"); got.PaymentStatus != "paid" || got.PaymentIntent.PaymentMethod.ID != m.ID {
-		t.Errorf("got %+v", got)
-	}
-	p.SavedPaymentMethodOptions, p.Customer = nil, nil
-	p.PaymentIntentData.SetupFutureUsage = stripe.String("off_session")
-	saved := s.session(p)
-	s.submit(saved.URL, typed("4242424242424242"))
-	got := s.reload(saved.ID, "payment_intent.payment_method", "customer")
-	if got.Customer == nil || got.Customer.Email != "ada@example.com" || got.PaymentIntent.PaymentMethod.Customer.ID != got.Customer.ID {
+	p.InvoiceCreation = &stripe.CheckoutSessionCreateInvoiceCreationParams{Enabled: stripe.Bool(true)}
+	page := s.session(p)
+	s.submit(page.URL, typed("4242424242424242"))
+	got := s.reload(page.ID, "payment_intent", "customer")
+	if got.Customer == nil || got.Customer.Email != "ada@example.com" || got.PaymentIntent.Customer.ID != got.Customer.ID {
 		t.Errorf("got %+v", got)
 	}
 }
@@ -168,9 +136,6 @@ func TestSession_Expires(t *testing.T) {
 			t.Errorf("got %+v", p)
 		}
 	}
-	for open, err := range s.sc.V1CheckoutSessions.List(s.ctx, &stripe.CheckoutSessionListParams{Status: stripe.String("open")}).All(s.ctx) {
-		t.Errorf("open: %v, %v", open, err)
-	}
 	_, err = s.sc.V1PaymentIntents.Cancel(s.ctx, got.PaymentIntent.ID, nil)
 	refused(t, err, 400, "payment_intent_unexpected_state")
 	if b := s.d.Books(); len(b.Payments) != 0 {
@@ -180,7 +145,6 @@ func TestSession_Expires(t *testing.T) {
 
 func TestSession_Refused(t *testing.T) {
 	s := start(t)
-	u := s.customer()
 	base := "mode=payment&success_url=https://a.example&line_items[0][quantity]=1&line_items[0][price_data][currency]=usd&" +
 		"line_items[0][price_data][unit_amount]=500&line_items[0][price_data][product_data][name]=x"
 	if status, m := s.raw("POST", "/v1/checkout/sessions", base); status != 200 {
@@ -195,9 +159,10 @@ func TestSession_Refused(t *testing.T) {
 		{base + "&line_items[0][amount]=1", "line_items[0][amount]", "parameter_unknown"},
 		{base + "&return_url=https://a.example", "return_url", ""},
 		{base + "&payment_method_types[]=paypal", "payment_method_types", ""},
-		{base + "&setup_intent_data[description]=x", "setup_intent_data", ""},
+		{base + "&setup_intent_data[metadata][k]=v", "setup_intent_data", ""},
+		{base + "&payment_method_data[allow_redisplay]=limited", "payment_method_data", ""},
+		{base + "&adaptive_pricing[enabled]=true", "adaptive_pricing[enabled]", ""},
 		{base + "&customer=cus_none", "customer", "resource_missing"},
-		{base + "&customer=" + u.ID + "&customer_email=a@example.com", "customer_email", ""},
 		{base + "&payment_intent_data[statement_descriptor_suffix]=" + strings.Repeat("x", 23), "payment_intent_data[statement_descriptor_suffix]", ""},
 		{strings.Replace(base, "https://a.example", "javascript:alert(1)", 1), "success_url", "url_invalid"},
 		{strings.Replace(base, "=usd", "=jpy", 1), "line_items[0][price_data][currency]", ""},

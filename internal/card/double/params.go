@@ -151,6 +151,13 @@ func (p params) setMetadata(old map[string]string) map[string]string {
 	return out
 }
 
+// metadata returns the metadata of a new object. As at Stripe, a key without a value is not kept.
+func (p params) metadata() map[string]string {
+	out := p.below("metadata")
+	maps.DeleteFunc(out, func(_, v string) bool { return v == "" })
+	return out
+}
+
 // hash tells two requests apart.
 func (p params) hash() string {
 	h := sha256.New()

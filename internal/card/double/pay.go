@@ -22,22 +22,15 @@ func (c *call) pay(s *session, m *paymentMethod) *failure {
 	}
 	pi, ok := find[*intent](c.st, string(s.PaymentIntent))
 	if !ok {
-		data := c.st.hide(s.ID).IntentData
-		if s.Customer == "" && (s.CustomerCreation == "always" || data.has("setup_future_usage") || s.InvoiceCreation.Enabled) {
-			s.Customer = text(c.newCustomer().ID) // with email and name of the page's form
+		if s.Customer == "" && s.InvoiceCreation.Enabled {
+			s.Customer = text(c.newCustomer().ID)
 		}
+		data := c.st.hide(s.ID).IntentData
 		pi = c.newIntent(*s.AmountTotal, string(s.Currency), s.Customer, data)
 		s.PaymentIntent = text(pi.ID)
 	}
-	if f := c.confirm(pi, m, false, ""); f != nil {
+	if f := c.confirm(pi, m, false); f != nil {
 		return f
-	}
-	s.CustomerDetails = &customerDetails{
-		Email: text(cmp.Or(string(c.p.text("email")), string(s.CustomerEmail))),
-		Name:  c.p.text("name"),
-	}
-	if u, ok := find[*customer](c.st, string(s.Customer)); ok && s.CustomerDetails.Email == "" {
-		s.CustomerDetails.Email = u.Email
 	}
 	c.complete(s)
 	return nil
@@ -80,31 +73,28 @@ func (c *call) processed(pi *intent, failed bool) {
 	}
 }
 
-// challenge is the intent that a person authenticates, with the session that it may belong to.
+// challenge is the intent of a session that a person authenticates.
 type challenge struct {
-	pi      *intent
-	si      *setupIntent
+	session *session
+	pi      *intent      // of a payment
+	si      *setupIntent // of a card that is saved
 	method  string
 	action  *nextAction
-	session *session
 }
 
 // challenge finds an intent by its secret.
 func (c *call) challenge(secret string) (challenge, bool) {
-	var ch challenge
 	id, _, _ := strings.Cut(secret, "_secret_")
 	if pi, ok := find[*intent](c.st, id); ok && pi.ClientSecret == secret {
-		ch = challenge{pi: pi, method: string(pi.PaymentMethod), action: pi.NextAction}
-		ch.session, _ = c.sessionOf(pi)
-		return ch, true
+		s, ok := c.sessionOf(pi)
+		return challenge{session: s, pi: pi, method: string(pi.PaymentMethod), action: pi.NextAction}, ok
 	}
 	si, ok := find[*setupIntent](c.st, id)
 	if !ok || si.ClientSecret != secret {
-		return ch, false
+		return challenge{}, false
 	}
-	ch = challenge{si: si, method: string(si.PaymentMethod), action: si.NextAction}
-	ch.session, _ = first(c.st, func(s *session) bool { return s.SetupIntent == text(si.ID) })
-	return ch, true
+	s, ok := first(c.st, func(s *session) bool { return s.SetupIntent == text(id) })
+	return challenge{session: s, si: si, method: string(si.PaymentMethod), action: si.NextAction}, ok
 }
 
 // sessionOf returns the session whose page made a payment intent.
@@ -129,9 +119,7 @@ func (c *call) answer(ch challenge, approved bool) {
 	default:
 		c.setupFailed(ch.si, authenticationFailure("setup_intent"))
 	}
-	if ch.session != nil {
-		c.complete(ch.session)
-	}
+	c.complete(ch.session)
 }
 
 func authenticationFailure(of string) *failure {

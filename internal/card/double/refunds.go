@@ -89,7 +89,7 @@ func (c *call) refund(ch *charge, amount int64) *refund {
 		Amount:        amount,
 		Charge:        text(ch.ID),
 		Currency:      ch.Currency,
-		Metadata:      c.p.setMetadata(nil),
+		Metadata:      c.p.metadata(),
 		PaymentIntent: ch.PaymentIntent,
 		Reason:        c.p.text("reason"),
 		Status:        "succeeded",

@@ -27,8 +27,8 @@ func apiRoutes() map[string][]*route {
 			{post, "payment_methods/{id}/detach", none, (*call).detachMethod},
 		},
 		"checkout_session": {
-			{post, "checkout/sessions", takesSession(), (*call).createSession},
-			{read, "checkout/sessions", pages(sessionFilters), listing("checkout.session", "cs_")},
+			{post, "checkout/sessions", takes(sessionParams), (*call).createSession},
+			{read, "checkout/sessions", pages("customer"), listing("checkout.session", "cs_")},
 			{read, "checkout/sessions/{id}", none, get("checkout.session", "cs_")},
 			{post, "checkout/sessions/{id}/expire", none, (*call).expireSession},
 		},
@@ -40,7 +40,7 @@ func apiRoutes() map[string][]*route {
 			{post, "payment_intents", takes(intentParams), (*call).createIntent},
 			{read, "payment_intents", pages("customer"), listing("payment_intent", "pi_")},
 			{read, "payment_intents/{id}", none, get("payment_intent", "pi_")},
-			{post, "payment_intents/{id}/cancel", takes(cancelParams), (*call).cancelIntent},
+			{post, "payment_intents/{id}/cancel", none, (*call).cancelIntent},
 		},
 		"charge": {
 			{read, "charges", pages("customer payment_intent"), listing("charge", "ch_")},

@@ -8,46 +8,36 @@ import (
 // session is a Checkout Session: a page on which a person pays, or sets up a card.
 type session struct {
 	base
-	AdaptivePricing           enabled           `json:"adaptive_pricing"`
-	AllowPromotionCodes       bool              `json:"allow_promotion_codes"`
-	AmountSubtotal            *int64            `json:"amount_subtotal"`
-	AmountTotal               *int64            `json:"amount_total"`
-	AutomaticTax              automaticTax      `json:"automatic_tax"`
-	BillingAddressCollection  text              `json:"billing_address_collection"`
-	CancelURL                 text              `json:"cancel_url"`
-	ClientReferenceID         text              `json:"client_reference_id"`
-	ClientSecret              text              `json:"client_secret"`
-	Currency                  text              `json:"currency"`
-	CustomFields              []any             `json:"custom_fields"`
-	CustomText                customText        `json:"custom_text"`
-	Customer                  text              `json:"customer"`
-	CustomerCreation          text              `json:"customer_creation"`
-	CustomerDetails           *customerDetails  `json:"customer_details"`
-	CustomerEmail             text              `json:"customer_email"`
-	ExpiresAt                 int64             `json:"expires_at"`
-	InvoiceCreation           *invoiceCreation  `json:"invoice_creation"`
-	Livemode                  bool              `json:"livemode"`
-	Locale                    text              `json:"locale"`
-	Metadata                  map[string]string `json:"metadata"`
-	Mode                      string            `json:"mode"`
-	PaymentIntent             text              `json:"payment_intent"`
-	PaymentMethodTypes        []string          `json:"payment_method_types"`
-	PaymentStatus             string            `json:"payment_status"`
-	RedirectOnCompletion      string            `json:"redirect_on_completion,omitempty"`
-	ReturnURL                 string            `json:"return_url,omitempty"`
-	SavedPaymentMethodOptions *savedOptions     `json:"saved_payment_method_options"`
-	SetupIntent               text              `json:"setup_intent"`
-	ShippingOptions           []any             `json:"shipping_options"`
-	Status                    string            `json:"status"`
-	SubmitType                text              `json:"submit_type"`
-	SuccessURL                text              `json:"success_url"`
-	TotalDetails              *totalDetails     `json:"total_details"`
-	UIMode                    string            `json:"ui_mode"`
-	URL                       text              `json:"url"`
-}
-
-type enabled struct {
-	Enabled bool `json:"enabled"`
+	AdaptivePricing struct {
+		Enabled bool `json:"enabled"`
+	} `json:"adaptive_pricing"`
+	AmountSubtotal       *int64            `json:"amount_subtotal"`
+	AmountTotal          *int64            `json:"amount_total"`
+	AutomaticTax         automaticTax      `json:"automatic_tax"`
+	CancelURL            text              `json:"cancel_url"`
+	ClientReferenceID    text              `json:"client_reference_id"`
+	ClientSecret         text              `json:"client_secret"`
+	Currency             text              `json:"currency"`
+	CustomFields         []any             `json:"custom_fields"`
+	CustomText           struct{}          `json:"custom_text"`
+	Customer             text              `json:"customer"`
+	ExpiresAt            int64             `json:"expires_at"`
+	InvoiceCreation      *invoiceCreation  `json:"invoice_creation"`
+	Livemode             bool              `json:"livemode"`
+	Metadata             map[string]string `json:"metadata"`
+	Mode                 string            `json:"mode"`
+	PaymentIntent        text              `json:"payment_intent"`
+	PaymentMethodTypes   []string          `json:"payment_method_types"`
+	PaymentStatus        string            `json:"payment_status"`
+	RedirectOnCompletion string            `json:"redirect_on_completion,omitempty"`
+	ReturnURL            string            `json:"return_url,omitempty"`
+	SetupIntent          text              `json:"setup_intent"`
+	ShippingOptions      []any             `json:"shipping_options"`
+	Status               string            `json:"status"`
+	SuccessURL           text              `json:"success_url"`
+	TotalDetails         *totalDetails     `json:"total_details"`
+	UIMode               string            `json:"ui_mode"`
+	URL                  text              `json:"url"`
 }
 
 type automaticTax struct {
@@ -60,93 +50,43 @@ type invoiceCreation struct {
 	InvoiceData struct{} `json:"invoice_data"`
 }
 
-type customText struct {
-	Submit *message `json:"submit"`
-}
-
-type message struct {
-	Message string `json:"message"`
-}
-
-type customerDetails struct {
-	Email text `json:"email"`
-	Name  text `json:"name"`
-}
-
-type savedOptions struct {
-	AllowRedisplayFilters []string `json:"allow_redisplay_filters"`
-	PaymentMethodSave     text     `json:"payment_method_save"`
-}
-
 type totalDetails struct {
 	AmountDiscount int64 `json:"amount_discount"`
 	AmountShipping int64 `json:"amount_shipping"`
 	AmountTax      int64 `json:"amount_tax"`
 }
 
+// sessionParams are those of a new session. Where the double can do only one thing, only its value is
+// allowed.
 const sessionParams = "mode:payment|setup! ui_mode:hosted_page|embedded_page metadata:map " +
-	"customer customer_email customer_creation:always|if_required client_reference_id " +
-	"currency:currency payment_method_types.* expires_at:int locale " +
-	"success_url cancel_url return_url redirect_on_completion:always " +
-	"adaptive_pricing.enabled:bool allow_promotion_codes:bool automatic_tax.enabled:bool " +
-	"billing_address_collection:auto|required submit_type:auto|book|donate|pay " +
-	"invoice_creation.enabled:bool custom_text.submit.message " +
-	"saved_payment_method_options.allow_redisplay_filters.*:always|limited|unspecified " +
-	"saved_payment_method_options.payment_method_save:enabled|disabled " +
-	"setup_intent_data.description setup_intent_data.metadata:map " +
-	"payment_method_data.allow_redisplay:always|limited|unspecified " +
-	"line_items.*.quantity:int line_items.*.adjustable_quantity.enabled:bool " +
+	"customer client_reference_id currency:currency payment_method_types.* expires_at:int " +
+	"success_url cancel_url return_url adaptive_pricing.enabled:false automatic_tax.enabled:bool " +
+	"invoice_creation.enabled:bool setup_intent_data.metadata:map " +
+	"payment_method_data.allow_redisplay:limited payment_intent_data.metadata:map " +
+	"payment_intent_data.capture_method:automatic|automatic_async " +
+	"payment_intent_data.statement_descriptor_suffix line_items.*.quantity:int " +
 	"line_items.*.price_data.currency:currency line_items.*.price_data.unit_amount:int " +
-	"line_items.*.price_data.tax_behavior:exclusive|inclusive|unspecified " +
-	"line_items.*.price_data.product_data.name line_items.*.price_data.product_data.description"
-
-const sessionFilters = "customer payment_intent status:open|complete|expired"
-
-// takesSession is what the creation of a session takes, payment_intent_data included.
-func takesSession() schema {
-	s := takes(sessionParams)
-	for path, r := range takes(intentDataParams) {
-		if path != "expand.*" {
-			s["payment_intent_data."+path] = r
-		}
-	}
-	return s
-}
+	"line_items.*.price_data.tax_behavior:inclusive line_items.*.price_data.product_data.name"
 
 func (c *call) createSession() (any, error) {
 	id := newID("cs_test_", 58)
 	s := &session{
-		base:                     base{id, "checkout.session", c.now},
-		AdaptivePricing:          enabled{c.p.flag("adaptive_pricing.enabled")},
-		AllowPromotionCodes:      c.p.flag("allow_promotion_codes"),
-		AutomaticTax:             automaticTax{Enabled: c.p.flag("automatic_tax.enabled")},
-		BillingAddressCollection: c.p.text("billing_address_collection"),
-		CancelURL:                c.p.text("cancel_url"),
-		ClientReferenceID:        c.p.text("client_reference_id"),
-		Currency:                 c.p.text("currency"),
-		CustomFields:             []any{},
-		Customer:                 c.p.text("customer"),
-		CustomerEmail:            c.p.text("customer_email"),
-		ExpiresAt:                c.now + 24*60*60,
-		Locale:                   c.p.text("locale"),
-		Metadata:                 c.p.setMetadata(nil),
-		Mode:                     string(c.p.text("mode")),
-		PaymentMethodTypes:       []string{"card"},
-		ReturnURL:                string(c.p.text("return_url")),
-		ShippingOptions:          []any{},
-		Status:                   "open",
-		SubmitType:               c.p.text("submit_type"),
-		SuccessURL:               c.p.text("success_url"),
-		UIMode:                   cmp.Or(string(c.p.text("ui_mode")), "hosted_page"),
-	}
-	if text := c.p.text("custom_text.submit.message"); text != "" {
-		s.CustomText.Submit = &message{string(text)}
-	}
-	if options := c.p.below("saved_payment_method_options"); len(options) > 0 {
-		s.SavedPaymentMethodOptions = &savedOptions{
-			AllowRedisplayFilters: options.list("allow_redisplay_filters"),
-			PaymentMethodSave:     options.text("payment_method_save"),
-		}
+		base:               base{id, "checkout.session", c.now},
+		AutomaticTax:       automaticTax{Enabled: c.p.flag("automatic_tax.enabled")},
+		CancelURL:          c.p.text("cancel_url"),
+		ClientReferenceID:  c.p.text("client_reference_id"),
+		Currency:           c.p.text("currency"),
+		CustomFields:       []any{},
+		Customer:           c.p.text("customer"),
+		ExpiresAt:          c.now + 24*60*60,
+		Metadata:           c.p.metadata(),
+		Mode:               string(c.p.text("mode")),
+		PaymentMethodTypes: []string{"card"},
+		ReturnURL:          string(c.p.text("return_url")),
+		ShippingOptions:    []any{},
+		Status:             "open",
+		SuccessURL:         c.p.text("success_url"),
+		UIMode:             cmp.Or(string(c.p.text("ui_mode")), "hosted_page"),
 	}
 	for _, check := range []func(*session) error{c.checkSession, c.checkURLs, c.checkMode} {
 		if err := check(s); err != nil {
@@ -160,13 +100,10 @@ func (c *call) createSession() (any, error) {
 		s.URL = text(c.base + "/c/pay/" + id)
 	}
 	if s.Mode == "setup" {
-		data := c.p.below("setup_intent_data")
-		si := c.newSetupIntent(s.Customer, data.setMetadata(nil))
-		si.Description = data.text("description")
+		si := c.newSetupIntent(s.Customer, c.p.below("setup_intent_data").metadata())
 		s.SetupIntent = text(si.ID)
 	}
 	c.st.hide(id).IntentData = c.p.below("payment_intent_data")
-	c.st.hide(id).Redisplay = string(c.p.text("payment_method_data.allow_redisplay"))
 	c.st.add(s)
 	c.at(s.ExpiresAt, "expire", id)
 	return s, nil
@@ -174,11 +111,8 @@ func (c *call) createSession() (any, error) {
 
 // checkSession checks what both modes have.
 func (c *call) checkSession(s *session) error {
-	for _, kind := range c.p.list("payment_method_types") {
-		if kind != "card" {
-			return invalidParam("payment_method_types", "",
-				"The payment method type provided: %s is invalid. Use card", kind)
-		}
+	if err := c.checkTypes(); err != nil {
+		return err
 	}
 	if c.p.has("expires_at") {
 		s.ExpiresAt = c.p.number("expires_at")
@@ -190,17 +124,13 @@ func (c *call) checkSession(s *session) error {
 	if s.Customer == "" {
 		return nil
 	}
-	if s.CustomerEmail != "" {
-		return invalidParam("customer_email", "",
-			"You may only specify one of these parameters: customer, customer_email.")
-	}
 	_, err := c.customer(string(s.Customer), "customer")
 	return err
 }
 
 // checkURLs checks that the page can lead back, in the way of its kind.
 func (c *call) checkURLs(s *session) error {
-	need, not := "success_url", []string{"return_url", "redirect_on_completion"}
+	need, not := "success_url", []string{"return_url"}
 	if s.UIMode == "embedded_page" {
 		need, not = "return_url", []string{"success_url", "cancel_url"}
 	}
@@ -224,11 +154,10 @@ func (c *call) checkURLs(s *session) error {
 
 // checkMode checks what one mode has and the other has not.
 func (c *call) checkMode(s *session) error {
-	wrong := []string{"setup_intent_data"}
+	wrong := []string{"setup_intent_data", "payment_method_data"}
 	if s.Mode == "setup" {
 		s.PaymentStatus = "no_payment_required"
-		wrong = []string{"line_items", "payment_intent_data", "submit_type",
-			"saved_payment_method_options", "invoice_creation"}
+		wrong = []string{"line_items", "payment_intent_data", "invoice_creation"}
 	}
 	for _, name := range wrong {
 		if c.p.has(name) || len(c.p.below(name)) > 0 {
@@ -239,28 +168,12 @@ func (c *call) checkMode(s *session) error {
 		return nil
 	}
 	s.PaymentStatus = "unpaid"
-	s.CustomerCreation = text(cmp.Or(string(c.p.text("customer_creation")), "if_required"))
-	if s.Customer != "" {
-		s.CustomerCreation = ""
-	}
 	s.InvoiceCreation = &invoiceCreation{Enabled: c.p.flag("invoice_creation.enabled")}
 	if err := checkSuffix(c.p, "payment_intent_data.statement_descriptor_suffix"); err != nil {
 		return err
 	}
-	items, err := c.lineItems()
+	items, total, err := c.items(s)
 	if err != nil {
-		return err
-	}
-	total := int64(0)
-	for _, item := range items {
-		total += item.AmountTotal
-		if s.Currency != "" && string(s.Currency) != item.Currency {
-			return invalidParam("line_items", "",
-				"All line items must have the same currency, which is that of the session.")
-		}
-		s.Currency = text(item.Currency)
-	}
-	if err := checkAmount("line_items", total, string(s.Currency)); err != nil {
 		return err
 	}
 	c.st.hide(s.ID).Items = items

@@ -6,7 +6,6 @@ type setupIntent struct {
 	CancellationReason text              `json:"cancellation_reason"`
 	ClientSecret       string            `json:"client_secret"`
 	Customer           text              `json:"customer"`
-	Description        text              `json:"description"`
 	LastSetupError     *failure          `json:"last_setup_error"`
 	LatestAttempt      text              `json:"latest_attempt"`
 	Livemode           bool              `json:"livemode"`
@@ -43,12 +42,11 @@ type nextAction struct {
 }
 
 type redirectToURL struct {
-	ReturnURL text   `json:"return_url"`
-	URL       string `json:"url"`
+	URL string `json:"url"`
 }
 
-func (c *call) authenticateAt(secret string, back text) *nextAction {
-	return &nextAction{redirectToURL{back, c.base + "/c/authenticate/" + secret}, "redirect_to_url"}
+func (c *call) authenticateAt(secret string) *nextAction {
+	return &nextAction{redirectToURL{c.base + "/c/authenticate/" + secret}, "redirect_to_url"}
 }
 
 func (c *call) newSetupIntent(customer text, metadata map[string]string) *setupIntent {
@@ -87,7 +85,7 @@ func (c *call) setUp(si *setupIntent, m *paymentMethod) *failure {
 		return f
 	}
 	if t.auth != authNever {
-		si.Status, si.NextAction = "requires_action", c.authenticateAt(si.ClientSecret, "")
+		si.Status, si.NextAction = "requires_action", c.authenticateAt(si.ClientSecret)
 		c.emit("setup_intent.requires_action", si)
 		return nil
 	}

@@ -37,13 +37,12 @@ type state struct {
 
 // hidden is what the double knows of an object and its API does not tell.
 type hidden struct {
-	Card       string      `json:",omitempty"` // of a payment method: name of the test card
-	SetUp      bool        `json:",omitempty"` // it was authenticated for off-session payments
-	Used       bool        `json:",omitempty"` // it was detached, or used without a customer
-	Attempts   int         `json:",omitempty"` // of a session: cards that were tried
-	Items      []*lineItem `json:",omitempty"`
-	IntentData params      `json:",omitempty"` // payment_intent_data of a session
-	Redisplay  string      `json:",omitempty"` // payment_method_data[allow_redisplay] of a session
+	Card       string `json:",omitempty"` // of a payment method: name of the test card
+	SetUp      bool   `json:",omitempty"` // it was authenticated for off-session payments
+	Used       bool   `json:",omitempty"` // it was detached, or used without a customer
+	Attempts   int    `json:",omitempty"` // of a session: cards that were tried
+	Items      []item `json:",omitempty"` // of a session
+	IntentData params `json:",omitempty"` // payment_intent_data of a session
 }
 
 // row is one object of Stripe.
