@@ -36,7 +36,6 @@ const (
 var testCards = []testCard{
 	{number: "4242424242424242", name: "pm_card_visa"},
 	{number: "5555555555554444", name: "pm_card_mastercard", brand: "mastercard"},
-	{number: "378282246310005", name: "pm_card_amex", brand: "amex"},
 	{
 		number: "4000002500003155", name: "pm_card_authenticationRequiredOnSetup",
 		auth: authUnlessSetUp,

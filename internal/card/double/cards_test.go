@@ -17,7 +17,7 @@ func TestCards_OffSession(t *testing.T) {
 		name, code, declineCode string
 	}{
 		{"pm_card_visa", "", ""},
-		{"pm_card_amex", "", ""},
+		{"pm_card_mastercard", "", ""},
 		{"pm_card_chargeCustomerFail", "card_declined", "generic_decline"},
 		{"pm_card_authenticationRequired", "authentication_required", "authentication_required"},
 		{"pm_card_authenticationRequiredOnSetup", "authentication_required", "authentication_required"},

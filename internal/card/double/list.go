@@ -10,8 +10,7 @@ import (
 
 // pages is a schema of a list: its filters, and the parameters of every list.
 func pages(filters string) schema {
-	return takes(filters + " limit:int starting_after ending_before created:int created.gt:int " +
-		"created.gte:int created.lt:int created.lte:int")
+	return takes(filters + " limit:int starting_after created.gte:int created.lte:int")
 }
 
 // listOf is a page of a list.
@@ -41,39 +40,23 @@ func (c *call) list(what string, rows []row) (any, error) {
 	if c.p.has("limit") {
 		limit = c.p.number("limit")
 	}
-	after, before := c.p["starting_after"], c.p["ending_before"]
-	switch {
-	case limit < 1 || limit > 100:
+	if limit < 1 || limit > 100 {
 		return nil, invalidParam("limit", "", "Invalid integer: limit must be between 1 and 100")
-	case after != "" && before != "":
-		return nil, invalidParam("ending_before", "",
-			"You can only specify one of these parameters: starting_after, ending_before.")
 	}
-	start, end := 0, len(rows)
-	for name, id := range map[string]string{"starting_after": after, "ending_before": before} {
-		i := slices.IndexFunc(rows, func(r row) bool { return r.key() == id })
-		switch {
-		case id == "":
-		case i < 0:
-			return nil, missing(what, id, name)
-		case id == after:
-			end = i
-		default:
-			start = i + 1
+	if after := c.p["starting_after"]; after != "" {
+		i := slices.IndexFunc(rows, func(r row) bool { return r.key() == after })
+		if i < 0 {
+			return nil, missing(what, after, "starting_after")
 		}
+		rows = rows[:i]
 	}
-	rows, err := c.filter(rows[start:end])
+	rows, err := c.filter(rows)
 	if err != nil {
 		return nil, err
 	}
 	page := listOf{Object: "list", Data: []any{}, URL: c.r.URL.Path}
 	if extra := len(rows) - int(limit); extra > 0 {
-		page.HasMore = true
-		if before != "" {
-			rows = rows[:limit] // those next to the cursor
-		} else {
-			rows = rows[extra:]
-		}
+		page.HasMore, rows = true, rows[extra:]
 	}
 	for _, r := range slices.Backward(rows) {
 		page.Data = append(page.Data, r)
@@ -87,7 +70,7 @@ func (c *call) filter(rows []row) ([]row, error) {
 	wanted := map[string]string{}
 	for name, value := range c.p {
 		switch first, _, _ := strings.Cut(name, "."); first {
-		case "limit", "starting_after", "ending_before", "created", "expand", "types":
+		case "limit", "starting_after", "created", "expand", "types":
 			continue
 		}
 		if what := refersTo[name]; what != "" {
@@ -134,10 +117,7 @@ func has(r row, wanted map[string]string) bool {
 }
 
 func (c *call) createdMatches(t int64) bool {
-	return (!c.p.has("created") || t == c.p.number("created")) &&
-		(!c.p.has("created.gt") || t > c.p.number("created.gt")) &&
-		(!c.p.has("created.gte") || t >= c.p.number("created.gte")) &&
-		(!c.p.has("created.lt") || t < c.p.number("created.lt")) &&
+	return (!c.p.has("created.gte") || t >= c.p.number("created.gte")) &&
 		(!c.p.has("created.lte") || t <= c.p.number("created.lte"))
 }
 

@@ -148,35 +148,6 @@ func (c *call) detach(m *paymentMethod) {
 	c.emit("payment_method.detached", m)
 }
 
-const methodFilters = "customer! type:card allow_redisplay"
-
-const updateMethodParams = "allow_redisplay:always|limited|unspecified " +
-	"card.exp_month:int card.exp_year:int metadata:map"
-
-func (c *call) updateMethod() (any, error) {
-	m, err := c.method(c.r.PathValue("id"), "id")
-	if err != nil {
-		return nil, err
-	}
-	month, year := m.Card.ExpMonth, m.Card.ExpYear
-	if c.p.has("card.exp_month") {
-		month = c.p.number("card.exp_month")
-	}
-	if c.p.has("card.exp_year") {
-		year = c.p.number("card.exp_year")
-	}
-	if month != m.Card.ExpMonth || year != m.Card.ExpYear {
-		if f := c.checkExpiry(month, year); f != nil {
-			return nil, f
-		}
-	}
-	m.Card.ExpMonth, m.Card.ExpYear = month, year
-	m.AllowRedisplay = cmp.Or(string(c.p.text("allow_redisplay")), m.AllowRedisplay)
-	m.Metadata = c.p.setMetadata(m.Metadata)
-	c.emit("payment_method.updated", m)
-	return m, nil
-}
-
 // checkExpiry refuses a date that is none, or is over.
 func (c *call) checkExpiry(month, year int64) *failure {
 	now := time.Unix(c.now, 0).UTC()

@@ -137,20 +137,6 @@ func (p params) below(path string) params {
 	return out
 }
 
-// setMetadata changes metadata as Stripe does: an empty value removes a key, and an empty map all.
-func (p params) setMetadata(old map[string]string) map[string]string {
-	out := maps.Clone(old)
-	if out == nil || p.has("metadata") {
-		out = map[string]string{}
-	}
-	for k, v := range p.below("metadata") {
-		if out[k] = v; v == "" {
-			delete(out, k)
-		}
-	}
-	return out
-}
-
 // metadata returns the metadata of a new object. As at Stripe, a key without a value is not kept.
 func (p params) metadata() map[string]string {
 	out := p.below("metadata")

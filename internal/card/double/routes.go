@@ -15,14 +15,12 @@ func apiRoutes() map[string][]*route {
 		},
 		"customer": {
 			{post, "customers", takes(customerParams), (*call).createCustomer},
-			{read, "customers", pages("email"), listing("customer", "cus_")},
+			{read, "customers", pages(""), listing("customer", "cus_")},
 			{read, "customers/{id}", none, get("customer", "cus_")},
-			{post, "customers/{id}", takes(customerParams), (*call).updateCustomer},
 		},
 		"payment_method": {
-			{read, "payment_methods", pages(methodFilters), listing("PaymentMethod", "pm_")},
+			{read, "payment_methods", pages("customer!"), listing("PaymentMethod", "pm_")},
 			{read, "payment_methods/{id}", none, get("PaymentMethod", "pm_")},
-			{post, "payment_methods/{id}", takes(updateMethodParams), (*call).updateMethod},
 			{post, "payment_methods/{id}/attach", takes("customer!"), (*call).attachMethod},
 			{post, "payment_methods/{id}/detach", none, (*call).detachMethod},
 		},
@@ -43,7 +41,6 @@ func apiRoutes() map[string][]*route {
 			{post, "payment_intents/{id}/cancel", none, (*call).cancelIntent},
 		},
 		"charge": {
-			{read, "charges", pages("customer payment_intent"), listing("charge", "ch_")},
 			{read, "charges/{id}", none, get("charge", "ch_")},
 			{post, "refunds", takes(refundParams), (*call).createRefund},
 			{read, "refunds", pages("charge payment_intent"), listing("refund", "re_")},
