@@ -212,7 +212,7 @@ func (c *Client) request(ctx context.Context, cl call, body []byte) (*http.Reque
 	}
 	h.Set("Accept", "application/json")
 	h.Set("User-Agent", c.userAgent)
-	if c.key != "" {
+	if c.key != "" && cl.form == nil { // a form is for the authorization server, where programs say who they are
 		h.Set("Authorization", "Bearer "+c.key)
 	}
 	if c.version != "" && !cl.exempt {

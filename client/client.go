@@ -63,6 +63,9 @@ func WithHTTPClient(h *http.Client) Option {
 	}
 }
 
+// WithoutKey makes a client that has no API key, not even that of TOLL_API_KEY, for what needs none: open reads and sign-ins.
+func WithoutKey() Option { return func(c *Client) { c.key = "" } }
+
 // WithVersion overrides the API version that is asked for; "" leaves it to the API key.
 func WithVersion(v string) Option { return func(c *Client) { c.version = v } }
 

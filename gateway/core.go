@@ -40,7 +40,8 @@ type Core struct {
 	mu       sync.Mutex
 	plugin   Config   // of the last hello
 	settings settings // Options.Config and plugin, resolved
-	current  *account // nil without a key
+	// current is nil without a key. Whoever changes settings sets it to nil: account makes it anew.
+	current *account
 }
 
 // Call runs a tool by its full name. params is one JSON object or empty. The result is one JSON

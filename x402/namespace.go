@@ -114,6 +114,9 @@ func (n Namespace) HeaderWebhookTimestamp() string { return n.Header + "-Webhook
 // "id.timestamp.body" in hex, one for each valid secret.
 func (n Namespace) HeaderWebhookSignature() string { return n.Header + "-Webhook-Signature" }
 
+// Command returns the slash command of a chat host for an act, without the slash.
+func (n Namespace) Command(act string) string { return n.Scheme + "_" + act }
+
 // MetaCredits is the key in _meta of an MCP result under which its credits stand.
 func (n Namespace) MetaCredits() string { return n.Word + "/credits" }
 

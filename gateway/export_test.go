@@ -1,0 +1,8 @@
+package gateway
+
+// For tests.
+var (
+	SecretPatterns = secretPatterns
+	RedactLog      = redactLog
+	Redact         = redact
+)

@@ -1,0 +1,91 @@
+package gateway
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"regexp"
+	"strings"
+)
+
+// removed stands in texts where a secret was.
+const removed = "[key removed]"
+
+// A JWT is three segments. Header and payload are JSON objects, whose base64 begins with eyJ. The
+// bound on the header keeps the time of engines that backtrack linear in the text.
+const jwtPattern = `eyJ[A-Za-z0-9_-]{8,512}\.eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{16,}`
+
+// secretPatterns are regular expressions of texts that no model, transcript or log may hold: API
+// keys with a prefix, and bare JWTs. Go and JavaScript read them alike. A text is searched for
+// each of them, in this order.
+func secretPatterns() []string {
+	return []string{
+		`[A-Za-z0-9-]{1,32}:` + jwtPattern,
+		jwtPattern,
+	}
+}
+
+// logPatterns are what logs may not hold besides: access tokens in the form of x402, and values of
+// Authorization.
+var logPatterns = []string{
+	`eyJ4NDAy[A-Za-z0-9+/_=-]{40,}`,
+	`(?i:bearer)[ +]+[A-Za-z0-9._~+/=-]{16,}`,
+}
+
+var secrets = regexp.MustCompile(strings.Join(append(secretPatterns(), logPatterns...), "|"))
+
+// redact returns a text without keys and access tokens.
+func redact(text string) string { return secrets.ReplaceAllLiteralString(text, removed) }
+
+// redactLog returns a log without keys and access tokens: every message and every value passes
+// [redact]. Values that are neither numbers, times nor texts are written as text.
+func redactLog(l *slog.Logger) *slog.Logger {
+	if l == nil {
+		l = slog.New(slog.DiscardHandler)
+	}
+	return slog.New(logRedactor{l.Handler()})
+}
+
+type logRedactor struct{ slog.Handler }
+
+func (h logRedactor) Handle(ctx context.Context, r slog.Record) error {
+	clean := slog.NewRecord(r.Time, r.Level, redact(r.Message), r.PC)
+	r.Attrs(func(a slog.Attr) bool {
+		clean.AddAttrs(redactAttr(a))
+		return true
+	})
+	return h.Handler.Handle(ctx, clean)
+}
+
+func (h logRedactor) WithAttrs(attrs []slog.Attr) slog.Handler {
+	clean := make([]slog.Attr, len(attrs))
+	for i, a := range attrs {
+		clean[i] = redactAttr(a)
+	}
+	return logRedactor{h.Handler.WithAttrs(clean)}
+}
+
+func (h logRedactor) WithGroup(name string) slog.Handler {
+	return logRedactor{h.Handler.WithGroup(name)}
+}
+
+func redactAttr(a slog.Attr) slog.Attr {
+	v := a.Value.Resolve()
+	switch v.Kind() {
+	case slog.KindString:
+		return slog.String(a.Key, redact(v.String()))
+	case slog.KindGroup:
+		inner := make([]slog.Attr, len(v.Group()))
+		for i, g := range v.Group() {
+			inner[i] = redactAttr(g)
+		}
+		return slog.Attr{Key: a.Key, Value: slog.GroupValue(inner...)}
+	case slog.KindAny:
+		text := fmt.Sprintf("%+v", v.Any())
+		if b, ok := v.Any().([]byte); ok {
+			text = string(b)
+		}
+		return slog.String(a.Key, redact(text))
+	}
+	return slog.Attr{Key: a.Key, Value: v}
+}
