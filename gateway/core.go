@@ -22,6 +22,9 @@ type Options struct {
 	Handler func(ctx context.Context, r PaidRequest) (any, error)
 	// CoreToken is the core token; "" reads it from Dir, where the first start writes it.
 	CoreToken string
+	// Listen is the address on which the core is served, such as 127.0.0.1:8791. Requests to agents
+	// do not go there.
+	Listen string
 	// Hosts are values of the Host header that are allowed besides those of loopback.
 	Hosts   []string
 	Version string           // of the program, in /gateway/v1/health
@@ -36,6 +39,8 @@ type Core struct {
 	opts Options
 	now  func() time.Time
 	log  *slog.Logger
+
+	reach reach
 
 	mu       sync.Mutex
 	plugin   Config   // of the last hello

@@ -46,6 +46,13 @@ type Resolver interface {
 type Config struct {
 	// Loopback also allows http and https to this machine, at every port. For sandboxes of one developer.
 	Loopback bool
+	// AnyPort also allows http, and every port: for addresses that a person of this machine chose.
+	AnyPort bool
+	// Private also allows this machine and private networks, and names of one label that lead
+	// there. Addresses of the link, where clouds keep their credentials, are never allowed.
+	Private bool
+	// Refuse refuses more addresses; nil refuses none.
+	Refuse func(netip.AddrPort) bool
 	// Resolver is nil for that of the machine.
 	Resolver Resolver
 	// Timeout bounds a whole request, 0 is [DefaultTimeout].
@@ -110,31 +117,26 @@ func (c *Client) parse(raw string) (*url.URL, error) {
 		return nil, ErrRefused
 	}
 	host := u.Hostname()
+	if u.Scheme != "http" && u.Scheme != "https" {
+		return nil, ErrRefused
+	}
 	if addr, err := netip.ParseAddr(host); err == nil {
 		switch {
-		case c.cfg.Loopback && addr.Unmap().IsLoopback() && addr.Zone() == "":
-			return u, c.near(u)
-		case !public(addr):
+		case c.cfg.Loopback && isLoopback(addr):
+			return u, nil
+		case !c.allows(addr):
 			return nil, ErrRefused
 		}
-	} else if !plainName(host) {
+	} else if !plainName(host) && !(c.cfg.Private && HostName(host)) {
 		if c.cfg.Loopback && host == "localhost" {
-			return u, c.near(u)
+			return u, nil
 		}
 		return nil, ErrRefused
 	}
-	if u.Scheme != "https" || !ports[u.Port()] {
+	if !c.cfg.AnyPort && (u.Scheme != "https" || !ports[u.Port()]) {
 		return nil, ErrRefused
 	}
 	return u, nil
-}
-
-// near accepts a url of this machine.
-func (c *Client) near(u *url.URL) error {
-	if u.Scheme != "http" && u.Scheme != "https" {
-		return ErrRefused
-	}
-	return nil
 }
 
 // odd characters make parsers disagree about where a url leads.
@@ -188,6 +190,23 @@ func public(a netip.Addr) bool {
 	return !slices.ContainsFunc(special, func(p netip.Prefix) bool { return p.Contains(a) })
 }
 
+func isLoopback(a netip.Addr) bool { return a.Unmap().IsLoopback() && a.Zone() == "" }
+
+// shared are the addresses between a carrier and its customers: private in all but name.
+var shared = netip.MustParsePrefix("100.64.0.0/10")
+
+// allows reports whether connections to an address are allowed.
+func (c *Client) allows(a netip.Addr) bool {
+	switch {
+	case public(a):
+		return true
+	case isLoopback(a):
+		return c.cfg.Loopback || c.cfg.Private
+	}
+	a = a.Unmap()
+	return c.cfg.Private && a.Zone() == "" && (a.IsPrivate() || shared.Contains(a))
+}
+
 // dial resolves, checks every address and connects to the first: the address that was checked is the one that is dialled. A
 // name with one address that is not allowed is not allowed.
 func (c *Client) dial(ctx context.Context, network, address string) (net.Conn, error) {
@@ -209,7 +228,8 @@ func (c *Client) dial(ctx context.Context, network, address string) (net.Conn, e
 		return nil, ErrNoAnswer
 	}
 	for _, a := range addrs {
-		if !public(a) && !(c.cfg.Loopback && a.Unmap().IsLoopback() && a.Zone() == "") {
+		refused := c.cfg.Refuse != nil && c.cfg.Refuse(netip.AddrPortFrom(a.Unmap(), uint16(number)))
+		if refused || !c.allows(a) {
 			return nil, ErrRefused
 		}
 	}
@@ -221,6 +241,25 @@ func (c *Client) dial(ctx context.Context, network, address string) (net.Conn, e
 		}
 	}
 	return nil, ErrNoAnswer
+}
+
+// RoundTrip is part of [http.RoundTripper]: the answer is as it came, and its body has no bound.
+// The url is checked again. Errors: [ErrRefused] before anything was sent, else [ErrNoAnswer].
+func (c *Client) RoundTrip(req *http.Request) (*http.Response, error) {
+	_, err := c.parse(req.URL.String())
+	var res *http.Response
+	if err == nil {
+		res, err = c.http.Transport.RoundTrip(req)
+	} else if req.Body != nil {
+		_ = req.Body.Close()
+	}
+	switch {
+	case errors.Is(err, ErrRefused):
+		return nil, ErrRefused
+	case err != nil:
+		return nil, ErrNoAnswer
+	}
+	return res, nil
 }
 
 // Answer is what came back: redirects are answers like others.

@@ -28,3 +28,19 @@ func TestText(t *testing.T) {
 		}
 	}
 }
+
+func TestLines(t *testing.T) {
+	for in, want := range map[string]string{
+		"":                          "",
+		"two\n\twords  here":        "two\n\twords  here",
+		"a\x00b\x1b[31mc\x7fd\r\n":  "ab[31mcd\n",
+		"line\u2028para\u2029graph": "line\npara\ngraph",
+		"safe\u202etxt\u200b":       "safetxt",
+		"bad\xff\xfe":               "bad",
+		strings.Repeat("ö", 21):     strings.Repeat("ö", 19) + "…",
+	} {
+		if got := Lines(in, 20); got != want || !utf8.ValidString(got) {
+			t.Errorf("%.40q: %q, want %q", in, got, want)
+		}
+	}
+}

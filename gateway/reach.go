@@ -1,0 +1,187 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/tollhq/toll/internal/cache"
+	"github.com/tollhq/toll/internal/outbound"
+	"github.com/tollhq/toll/internal/plain"
+	"github.com/tollhq/toll/x402"
+)
+
+const (
+	maxAgentURL   = 2048 // characters
+	agentTimeout  = 120 * time.Second
+	cardTimeout   = 5 * time.Second
+	maxWarned     = 256 // hosts without https whose log line is remembered
+	warnedForTime = 24 * time.Hour
+)
+
+// agentURL reads the address of an agent: http or https, a host, no user, at most 2,048 visible
+// ASCII characters. The fragment is removed. warning is a sentence for the user when what is sent
+// there can be read on the way: http to another machine. Whether requests may go there is not
+// checked, as names are not resolved. The error says which form is accepted, without the argument's
+// name; see [call.agentURL].
+func agentURL(raw string) (u *url.URL, warning string, err error) {
+	const form = "must be an absolute URL such as https://agent.example.com/ask"
+	hidden := func(r rune) bool { return r <= ' ' || r > '~' || r == '\\' }
+	switch {
+	case len(raw) > maxAgentURL:
+		return nil, "", fmt.Errorf("has at most %d characters", maxAgentURL)
+	case strings.ContainsFunc(raw, hidden):
+		return nil, "", errors.New(form + ", in visible ASCII characters")
+	}
+	u, err = url.Parse(bracketed(raw))
+	switch {
+	case err != nil:
+		return nil, "", errors.New(form)
+	case !strings.EqualFold(u.Scheme, "https") && !strings.EqualFold(u.Scheme, "http"):
+		return nil, "", fmt.Errorf("%s; its scheme is %q", form, plain.Text(u.Scheme, 20))
+	case u.User != nil:
+		return nil, "", errors.New(form + ", without user and password")
+	case u.Hostname() == "" || u.Opaque != "" || strings.HasSuffix(u.Host, ":"):
+		return nil, "", errors.New(form + ", with a host")
+	}
+	u.Fragment, u.RawFragment = "", ""
+	if u.Scheme == "http" && !isLoopback(u.Hostname()) {
+		warning = fmt.Sprintf("%s is not https: prompt and payment token travel unprotected.", u.Host)
+	}
+	return u, warning, nil
+}
+
+// bracketed puts the brackets around an IPv6 address that is the whole authority of a URL.
+func bracketed(raw string) string {
+	scheme, rest, found := strings.Cut(raw, "://")
+	host := rest
+	if i := strings.IndexAny(rest, "/?#"); i >= 0 {
+		host = rest[:i]
+	}
+	if addr, err := netip.ParseAddr(host); !found || err != nil || !addr.Is6() {
+		return raw
+	}
+	return scheme + "://[" + host + "]" + rest[len(host):]
+}
+
+// isLoopback reports whether a host, without brackets, is this machine by its text.
+func isLoopback(host string) bool {
+	if strings.EqualFold(host, "localhost") {
+		return true
+	}
+	addr, err := netip.ParseAddr(host)
+	return err == nil && addr.Zone() == "" && addr.Unmap().IsLoopback()
+}
+
+// agentURL reads an argument that is the address of an agent, and warns when it is not https.
+func (c *call) agentURL(name string) (*url.URL, error) {
+	u, warning, err := agentURL(c.args.text(name, ""))
+	if err != nil {
+		return nil, invalid(name, "%s", err.Error())
+	}
+	if warning != "" {
+		c.warn(warning)
+		c.core.reach.logPlain(c.core, u.Host)
+	}
+	return u, nil
+}
+
+// reach makes the requests to agents. Its zero value is ready, and safe for concurrent use.
+type reach struct {
+	mu      sync.Mutex
+	clients map[bool]*outbound.Client // by whether private networks are allowed
+	warned  *cache.Cache[string, struct{}]
+	adjust  func(*outbound.Config) // for tests; nil changes nothing
+}
+
+// to returns the client for the agents of an account.
+func (r *reach) to(c *Core, a *account) *outbound.Client {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if o := r.clients[a.privateAgents]; o != nil {
+		return o
+	}
+	cfg := outbound.Config{
+		AnyPort: true,
+		Private: a.privateAgents,
+		Refuse:  c.isSelf,
+		Timeout: agentTimeout,
+	}
+	if r.adjust != nil {
+		r.adjust(&cfg)
+	}
+	if r.clients == nil {
+		r.clients = map[bool]*outbound.Client{}
+	}
+	r.clients[a.privateAgents] = outbound.New(cfg)
+	return r.clients[a.privateAgents]
+}
+
+// isSelf reports whether an address is the one of the core itself: an agent there would be paid
+// with the credits that the core earns, and could ask on without end.
+func (c *Core) isSelf(to netip.AddrPort) bool {
+	self, err := netip.ParseAddrPort(c.opts.Listen)
+	if err != nil || to.Port() != self.Port() {
+		return false
+	}
+	return to.Addr().IsLoopback() || to.Addr() == self.Addr().Unmap()
+}
+
+// logPlain logs once a day that a host is asked without https.
+func (r *reach) logPlain(c *Core, host string) {
+	now := c.now()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.warned == nil {
+		r.warned = cache.New[string, struct{}](maxWarned)
+	}
+	if _, known := r.warned.Get(host, now); known {
+		return
+	}
+	r.warned.Put(host, struct{}{}, now.Add(warnedForTime), now)
+	c.log.Warn("an agent is asked without https", "host", host)
+}
+
+// reachError says why a request to an agent has no answer.
+func reachError(u *url.URL, err error) *Error {
+	if errors.Is(err, outbound.ErrRefused) {
+		return errorf(AgentBlocked, "requests to %s are not allowed", u.Host).
+			withHint("Agents in private networks need allowPrivateAgents; addresses of the link and the gateway itself are never asked.")
+	}
+	e := errorf(AgentUnreachable, "%s does not answer", u.Host).withHint("Check the address, or retry later.")
+	e.Retryable = true
+	return e
+}
+
+// card is what an agent says of itself. Its texts are of a stranger: one line each, bounded.
+type card struct {
+	Name string // at most 80 characters, blanks not counted
+	URL  string // at most 2,048 characters
+}
+
+// agentCard reads <agentUrl>/.well-known/agent.json. The result is nil when the agent has no card
+// that can be read: a card is optional, and nothing depends on it. It takes at most 5 s.
+func (c *Core) agentCard(ctx context.Context, a *account, agent *url.URL) *card {
+	ctx, cancel := context.WithTimeout(ctx, cardTimeout)
+	defer cancel()
+	at := agent.JoinPath(".well-known", "agent.json")
+	at.RawQuery = ""
+	res, err := c.reach.to(c, a).Do(ctx, http.MethodGet, at.String(), http.Header{"Accept": {"application/json"}}, nil)
+	if err != nil || res.Status != http.StatusOK || len(res.Body) == outbound.MaxBody {
+		return nil
+	}
+	var in struct {
+		Name string `json:"name"`
+		URL  string `json:"url"`
+	}
+	if x402.Decode(res.Body, &in) != nil {
+		return nil
+	}
+	return &card{Name: plain.Name(in.Name), URL: plain.Text(in.URL, maxAgentURL)}
+}

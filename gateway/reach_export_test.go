@@ -1,0 +1,68 @@
+package gateway
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"github.com/tollhq/toll/internal/outbound"
+)
+
+// AgentURL is agentURL.
+var AgentURL = agentURL
+
+// Asker is a core with an account, as far as requests to agents need them.
+type Asker struct {
+	c *Core
+	a *account
+}
+
+// NewAsker returns an asker that may reach private networks, whose core is served on listen.
+func NewAsker(private bool, listen string, log *slog.Logger, adjust func(*outbound.Config)) Asker {
+	c := &Core{now: time.Now, log: log, opts: Options{Listen: listen}}
+	c.reach.adjust = adjust
+	a := &account{}
+	a.privateAgents = private
+	return Asker{c, a}
+}
+
+// Close closes connections that are not in use.
+func (k Asker) Close() { k.c.reach.to(k.c, k.a).Close() }
+
+// Get asks an address. Errors are those of a tool.
+func (k Asker) Get(raw string) error {
+	u, _, err := agentURL(raw)
+	if err != nil {
+		return err
+	}
+	req, err := http.NewRequest(http.MethodGet, u.String(), nil)
+	if err != nil {
+		return err
+	}
+	res, err := k.c.reach.to(k.c, k.a).RoundTrip(req)
+	if err == nil {
+		return res.Body.Close()
+	}
+	return reachError(u, err)
+}
+
+// Argument reads an address as a tool does, and returns the warnings of the call.
+func (k Asker) Argument(raw string) ([]string, error) {
+	q := &call{core: k.c, args: arguments{"agentUrl": raw}}
+	_, err := q.agentURL("agentUrl")
+	return q.warnings, err
+}
+
+// Card reads the card of an agent.
+func (k Asker) Card(ctx context.Context, raw string) (name, url string, ok bool) {
+	u, _, err := agentURL(raw)
+	if err != nil {
+		return "", "", false
+	}
+	got := k.c.agentCard(ctx, k.a, u)
+	if got == nil {
+		return "", "", false
+	}
+	return got.Name, got.URL, true
+}
