@@ -1,6 +1,18 @@
 package gateway
 
-import "encoding/json"
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/tollhq/toll/internal/plain"
+	"github.com/tollhq/toll/x402"
+)
 
 // arguments are the checked arguments of a call, by name.
 type arguments map[string]any
@@ -30,8 +42,163 @@ func (a arguments) list(name string) []string { l, _ := a[name].([]string); retu
 // given reports whether the caller gave the argument.
 func (a arguments) given(name string) bool { _, ok := a[name]; return ok }
 
+// Bounds of arguments.
+const (
+	defaultText  = 2000 // characters of a text whose row names no bound
+	maxList      = 10   // entries of a list, as receivers of a price
+	maxEntry     = 200  // characters of an entry
+	maxUnknown   = 10   // unknown arguments that are named
+	maxNameRunes = 40   // of such a name
+)
+
 // check reads params by the rows of a tool: types are checked and coerced as design 4 says;
 // unknown arguments are left out and named in warnings. Errors are [InvalidParams].
 func (t *tool) check(params json.RawMessage) (args arguments, warnings []string, err error) {
-	panic("G1")
+	given := map[string]json.RawMessage{}
+	if len(params) > 0 && x402.Decode(params, &given) != nil {
+		return nil, nil, invalid("params", "must be one JSON object without repeated names")
+	}
+	args = arguments{}
+	for _, p := range t.params {
+		raw := given[p.name]
+		delete(given, p.name)
+		if len(raw) == 0 || string(raw) == "null" {
+			if p.required {
+				return nil, nil, invalid(p.name, "is required: %s", p.form())
+			}
+			continue
+		}
+		value, warning := p.read(raw)
+		if value == nil {
+			return nil, nil, invalid(p.name, "must be %s; got %s", p.form(), shown(raw))
+		}
+		if warning != "" {
+			warnings = append(warnings, warning)
+		}
+		args[p.name] = value
+	}
+	return args, append(warnings, unknownArguments(given)...), nil
+}
+
+// unknownArguments returns one warning for each, up to a bound.
+func unknownArguments(given map[string]json.RawMessage) (warnings []string) {
+	for i, name := range slices.Sorted(maps.Keys(given)) {
+		if i == maxUnknown {
+			return append(warnings, fmt.Sprintf("%d more unknown arguments are ignored.", len(given)-i))
+		}
+		warnings = append(warnings, fmt.Sprintf("The unknown argument %q is ignored.", plain.Text(name, maxNameRunes)))
+	}
+	return warnings
+}
+
+// shown is a wrong argument as its error repeats it.
+func shown(raw json.RawMessage) string { return plain.Text(string(raw), 60) }
+
+// form says which values an argument takes.
+func (p *param) form() string {
+	switch p.kind {
+	case kindID:
+		return "a decimal number, as text"
+	case kindInteger:
+		return fmt.Sprintf("an integer from %d to %d", p.least, p.most)
+	case kindFlag:
+		return "true or false"
+	case kindList:
+		return fmt.Sprintf("an array of 1 to %d texts, or one text with commas", maxList)
+	case kindURL:
+		return "an absolute http or https url"
+	}
+	if p.oneOf != nil {
+		return strings.Join(p.oneOf, " or ")
+	}
+	return fmt.Sprintf("a text of 1 to %d characters", p.mostRunes())
+}
+
+func (p *param) mostRunes() int64 {
+	if p.kind == kindText && p.most > 0 {
+		return p.most
+	}
+	return defaultText
+}
+
+// read returns the value of an argument, nil for one that p does not take.
+func (p *param) read(raw json.RawMessage) (value any, warning string) {
+	var s string
+	isText := x402.Decode(raw, &s) == nil
+	switch p.kind {
+	case kindID:
+		if id := digits(raw, s, isText); isID(id, isText) {
+			return id, ""
+		}
+	case kindInteger:
+		n, err := strconv.ParseInt(digits(raw, s, isText), 10, 64)
+		if err == nil && n >= p.least && n <= p.most {
+			return n, ""
+		}
+	case kindFlag:
+		return p.readFlag(raw, s, isText)
+	case kindList:
+		if list := readList(raw, s, isText); list != nil {
+			return list, ""
+		}
+	case kindText, kindURL:
+		fits := isText && s != "" && int64(utf8.RuneCountInString(s)) <= p.mostRunes()
+		if fits && (p.oneOf == nil || slices.Contains(p.oneOf, s)) {
+			return s, ""
+		}
+	}
+	return nil, ""
+}
+
+// readFlag takes true, false and the text of either. A flag allows something: any other value does
+// not allow it, and says so.
+func (p *param) readFlag(raw json.RawMessage, s string, isText bool) (any, string) {
+	if !isText {
+		s = string(raw)
+	}
+	warning := ""
+	if s != "true" && s != "false" {
+		warning = fmt.Sprintf("%s must be %s; %s counts as false.", p.name, p.form(), shown(raw))
+	}
+	return s == "true", warning
+}
+
+var digitsOnly = regexp.MustCompile(`^(0|[1-9][0-9]{0,77})$`)
+
+// digits returns the digits of a number or of its text, "" for anything else.
+func digits(raw json.RawMessage, s string, isText bool) string {
+	if !isText {
+		s = string(raw)
+	}
+	if !digitsOnly.MatchString(s) {
+		return ""
+	}
+	return s
+}
+
+// isID reports whether s can be an id. A host may have rounded a number above 2^53.
+func isID(s string, isText bool) bool {
+	n, err := strconv.ParseInt(s, 10, 64)
+	return s != "" && s != "0" && (isText || err == nil && n <= maxInteger)
+}
+
+// readList takes an array of texts, or one text with commas; nil for anything else. Spaces around
+// an entry do not count; an empty entry is an error.
+func readList(raw json.RawMessage, s string, isText bool) []string {
+	var list []string
+	if isText {
+		list = strings.Split(s, ",")
+	} else if len(raw) == 0 || raw[0] != '[' || x402.Decode(raw, &list) != nil {
+		return nil
+	}
+	for i := range list {
+		list[i] = strings.TrimSpace(list[i])
+		if list[i] == "" || utf8.RuneCountInString(list[i]) > maxEntry {
+			return nil
+		}
+	}
+	if len(list) == 0 || len(list) > maxList {
+		return nil
+	}
+	return list
 }

@@ -1,9 +1,18 @@
 package gateway
 
 import (
+	"cmp"
 	"encoding/json"
+	"errors"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/plain"
+	"github.com/tollhq/toll/paid"
+	"github.com/tollhq/toll/x402"
 )
 
 // Config is what an operator sets, in the file of the core or in the configuration of the plugin
@@ -50,6 +59,13 @@ type Config struct {
 	CoreBinary    string `json:"coreBinary,omitempty"`
 }
 
+// Kinds of a [HandlerConfig].
+const (
+	HandlerDemo = "demo"
+	HandlerHTTP = "http"
+	HandlerHost = "host"
+)
+
 // HandlerConfig says who answers paid requests.
 type HandlerConfig struct {
 	Kind  string `json:"kind"`            // "demo", "http" or "host"
@@ -77,13 +93,176 @@ type settings struct {
 	delegationSecs                                   int64
 }
 
-// decodeConfig reads a Config strictly: unknown and repeated members are refused by name.
-func decodeConfig(raw json.RawMessage) (Config, error) {
-	panic("G1")
+// ParseConfig reads a Config strictly: a member that is unknown, repeated or of the wrong type is an
+// error that names it. The API key may have either of its two names, not both.
+func ParseConfig(raw []byte, names x402.Namespace) (c Config, err error) {
+	members := map[string]json.RawMessage{}
+	if err := x402.Decode(raw, &members); err != nil {
+		return c, fieldError(err)
+	}
+	if second := names.ConfigAPIKey(); members[second] != nil {
+		if members["apiKey"] != nil {
+			return c, invalid(second, "is another name of apiKey: give one of them")
+		}
+		members["apiKey"] = members[second]
+		delete(members, second)
+	}
+	if raw, err = x402.Encode(members); err != nil {
+		return c, err
+	}
+	if err := x402.Decode(raw, &c); err != nil {
+		return c, fieldError(err)
+	}
+	if unknown := x402.UnknownMembers(raw, &c); unknown != nil {
+		return c, invalid(unknown[0], "is not a field of the configuration")
+	}
+	if members["creditsPerRequest"] != nil && c.CreditsPerRequest < 1 {
+		return c, invalid("creditsPerRequest", "must be at least 1")
+	}
+	return c, nil
+}
+
+// fieldError says which field does not decode, without its value: it may be a key.
+func fieldError(err error) error {
+	e := toll.AsError(err)
+	if faults, _ := e.Params["errors"].([]toll.Fault); len(faults) > 0 && faults[0].Path != "" {
+		return invalid(faults[0].Path, "%s", fieldForm(faults[0]))
+	}
+	return invalid("the configuration", "must be one JSON object")
+}
+
+func fieldForm(f toll.Fault) string {
+	switch strings.TrimSuffix(f.Path, "Id") {
+	case "plan", "agent":
+		return "must be a decimal number"
+	}
+	if strings.HasPrefix(f.Message, "must be") || strings.HasPrefix(f.Message, "is ") {
+		return f.Message
+	}
+	return "must be a whole number, not negative"
 }
 
 // over returns c with what is not set in it taken from lower.
-func (c Config) over(lower Config) Config { panic("G1") }
+func (c Config) over(lower Config) Config {
+	to, from := reflect.ValueOf(&c).Elem(), reflect.ValueOf(lower)
+	for i := range to.NumField() {
+		if to.Field(i).IsZero() {
+			to.Field(i).Set(from.Field(i))
+		}
+	}
+	return c
+}
+
+// Bounds and defaults of the configuration.
+const (
+	maxCents          = 1_000_000_000
+	defaultLimit      = 1000 // cents, of proposal and bound
+	defaultLimitSecs  = 3600
+	minLimitSecs      = 60
+	maxLimitSecs      = 31_536_000
+	maxEndpointPath   = 256
+	maxMethodID       = 128
+	defaultPayment    = "crypto"
+	approvalByConfirm = "confirm"
+	approvalByHost    = "host"
+)
 
 // resolve checks c and fills in the defaults. Errors name the field and the accepted form.
-func (c Config) resolve() (settings, error) { panic("G1") }
+func (c Config) resolve(names x402.Namespace) (s settings, err error) {
+	c.Environment = cmp.Or(environmentOf(c.APIKey), c.Environment, toll.Sandbox)
+	c.CreditsPerRequest = cmp.Or(c.CreditsPerRequest, 1)
+	c.AgentEndpointPath = cmp.Or(c.AgentEndpointPath, names.AgentPath())
+	c.PaymentType = cmp.Or(c.PaymentType, defaultPayment)
+	c.SpendApproval = cmp.Or(c.SpendApproval, approvalByConfirm)
+	sandbox := c.Environment == toll.Sandbox
+	s = settings{
+		Config:         c,
+		paidEndpoint:   or(c.EnablePaidEndpoint, false),
+		ownerOnly:      or(c.OwnerOnlySpending, true),
+		keyPaste:       or(c.AllowKeyPaste, true),
+		privateAgents:  or(c.AllowPrivateAgents, sandbox),
+		maxLimit:       or(c.MaxSpendingLimitCents, defaultLimit),
+		maxOrder:       or(c.MaxOrderCents, 0),
+		delegationSecs: or(c.DefaultDelegationDurationSecs, defaultLimitSecs),
+	}
+	s.proposedLimit = or(c.DefaultSpendingLimitCents, min(s.maxLimit, defaultLimit))
+	switch {
+	case c.AgentHandler != nil:
+		s.handler = *c.AgentHandler
+	case sandbox:
+		s.handler.Kind = HandlerDemo
+	}
+	return s, errors.Join(s.check()...)
+}
+
+func or[T any](p *T, fallback T) T {
+	if p != nil {
+		return *p
+	}
+	return fallback
+}
+
+// check returns what is wrong.
+func (s *settings) check() (errs []error) {
+	refuse := func(wrong bool, field, form string, args ...any) {
+		if wrong {
+			errs = append(errs, invalid(field, form, args...))
+		}
+	}
+	oneOf := func(field, value string, values ...string) {
+		refuse(!slices.Contains(values, value), field, "must be %s; got %q", strings.Join(values, " or "), plain.Text(value, 60))
+	}
+	address := func(field, value string) {
+		refuse(value != "" && paid.CheckPublicURL(value) != nil, field, "must be an absolute http or https url without user, query and fragment")
+	}
+	refuse(!isKeyText(s.APIKey), "apiKey", "must be <prefix>:<jwt> or <jwt>")
+	oneOf("environment", string(s.Environment), string(toll.Sandbox), string(toll.Live))
+	oneOf("paymentType", s.PaymentType, "crypto", "fiat")
+	oneOf("spendApproval", s.SpendApproval, approvalByConfirm, approvalByHost)
+	refuse(s.CreditsPerRequest < 1, "creditsPerRequest", "must be at least 1")
+	refuse(!isEndpointPath(s.AgentEndpointPath), "agentEndpointPath", pathForm, maxEndpointPath)
+	address("publicUrl", s.PublicURL)
+	address("baseUrl", s.BaseURL)
+	address("coreUrl", s.CoreURL)
+	refuse(len(s.PaymentMethodID) > maxMethodID, "paymentMethodId", "must be at most %d characters", maxMethodID)
+	refuse(s.maxLimit < 0 || s.maxLimit > maxCents, "maxSpendingLimitCents", "must be 0 to %d", maxCents)
+	refuse(s.maxOrder < 0 || s.maxOrder > maxCents, "maxOrderCents", "must be 0 to %d", maxCents)
+	refuse(s.proposedLimit < 0 || s.proposedLimit > s.maxLimit, "defaultSpendingLimitCents",
+		"must not be above maxSpendingLimitCents, %d; got %d", s.maxLimit, s.proposedLimit)
+	refuse(s.delegationSecs < minLimitSecs || s.delegationSecs > maxLimitSecs, "defaultDelegationDurationSecs",
+		"must be %d to %d", minLimitSecs, maxLimitSecs)
+	switch h := s.handler; h.Kind {
+	case "":
+		refuse(s.AgentHandler != nil, "agentHandler.kind", "must be demo, http or host")
+	case HandlerDemo:
+		refuse(s.Environment == toll.Live, "agentHandler.kind", "must be http or host on live: demo answers with what it was asked")
+	case HandlerHTTP, HandlerHost:
+		refuse(h.URL == "", "agentHandler.url", "is required for the kind %s", h.Kind)
+		address("agentHandler.url", h.URL)
+		refuse(h.Kind == HandlerHost && h.Agent == "", "agentHandler.agent", "is required for the kind host")
+	default:
+		oneOf("agentHandler.kind", h.Kind, HandlerDemo, HandlerHTTP, HandlerHost)
+	}
+	return errs
+}
+
+// isKeyText reports whether key can be a key, or is none. It says nothing about its validity.
+func isKeyText(key string) bool {
+	return len(key) <= maxKeyText && !strings.ContainsFunc(key, func(r rune) bool { return r <= ' ' || r > '~' })
+}
+
+const (
+	maxKeyText = 8 << 10
+	pathForm   = "must be an absolute path of at most %d letters, digits and ./~_- without a query or .., not below /v1, /tools, /mcp or /gateway"
+)
+
+var endpointPath = regexp.MustCompile(`^(/[A-Za-z0-9_.~-]+)+$`)
+
+// isEndpointPath reports whether path can be that of the paid endpoint: the host and the core serve
+// routes of their own.
+func isEndpointPath(path string) bool {
+	segments := strings.Split(path, "/")
+	return len(path) <= maxEndpointPath && endpointPath.MatchString(path) &&
+		!slices.Contains(segments, "..") && !slices.Contains(segments, ".") &&
+		!slices.Contains([]string{"v1", "tools", "mcp", "gateway"}, strings.ToLower(segments[1]))
+}

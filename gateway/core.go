@@ -2,11 +2,18 @@ package gateway
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
+	"os"
+	"runtime/debug"
+	"slices"
 	"sync"
 	"time"
 
+	"github.com/tollhq/toll/internal/plain"
 	"github.com/tollhq/toll/x402"
 )
 
@@ -36,21 +43,207 @@ type Options struct {
 
 // Core is the core of the chat gateway. It is safe for concurrent use.
 type Core struct {
-	opts Options
-	now  func() time.Time
-	log  *slog.Logger
+	opts  Options
+	now   func() time.Time
+	log   *slog.Logger
+	rows  []*tool          // in their documented order
+	tools map[string]*tool // by full name
+	hash  string           // of the registry
 
 	reach reach
 
 	mu       sync.Mutex
 	plugin   Config   // of the last hello
+	guards   guards   // of the last hello
 	settings settings // Options.Config and plugin, resolved
 	// current is nil without a key. Whoever changes settings sets it to nil: account makes it anew.
 	current *account
 }
 
+// guards say which guards of a host keep keys away from models and transcripts (design 11).
+type guards struct {
+	Write bool `json:"write"` // messages are cleaned before they are written
+	Run   bool `json:"run"`   // a prompt that holds a key is stopped
+}
+
+// New returns a core. It makes the data directory and, unless the options have one, the core token.
+// Errors name the field of the configuration, or the file that cannot be used.
+func New(opts Options) (*Core, error) {
+	if opts.Dir == "" {
+		return nil, errors.New("gateway: Options.Dir is required")
+	}
+	if opts.Names == (x402.Namespace{}) {
+		opts.Names = x402.Default
+	}
+	if opts.Now == nil {
+		opts.Now = time.Now
+	}
+	s, err := opts.Config.resolve(opts.Names)
+	if err != nil {
+		return nil, fmt.Errorf("gateway: %w", err)
+	}
+	if err := os.MkdirAll(opts.Dir, 0o700); err != nil {
+		return nil, fmt.Errorf("gateway: %w", err)
+	}
+	c := &Core{
+		opts:     opts,
+		now:      opts.Now,
+		log:      redactLog(opts.Log),
+		rows:     registry(),
+		settings: s,
+		tools:    map[string]*tool{},
+	}
+	for _, t := range c.rows {
+		c.tools[opts.Names.Tool(t.name)] = t
+	}
+	if c.hash, err = registryHash(opts.Names); err != nil {
+		return nil, err
+	}
+	if opts.CoreToken == "" {
+		_, err = CoreToken(opts.Dir)
+	}
+	return c, err
+}
+
+// configure takes the configuration of a plugin, from its hello. An error leaves everything as it
+// was.
+func (c *Core) configure(plugin Config, g guards) error {
+	s, err := plugin.over(c.opts.Config).resolve(c.opts.Names)
+	if err != nil {
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.plugin, c.guards, c.settings, c.current = plugin, g, s, nil
+	return nil
+}
+
+// set returns the settings that apply now.
+func (c *Core) set() settings {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.settings
+}
+
+// callTime bounds a tool that spends or writes. It exceeds the 120 s that an agent may take.
+const callTime = 150 * time.Second
+
 // Call runs a tool by its full name. params is one JSON object or empty. The result is one JSON
-// object; every error is an [*Error].
+// object, a [json.RawMessage], with the warnings in it; every error is an [*Error].
+//
+// What a tool spends or writes is not stopped by the end of ctx: a host that hangs up would not
+// know what was done.
 func (c *Core) Call(ctx context.Context, name string, params []byte, callID string, caller Caller) (any, error) {
-	panic("G1")
+	result, err := c.call(ctx, name, params, callID, caller)
+	if err != nil {
+		e := asError(err)
+		c.log.Info("tool", "name", plain.Text(name, maxNameRunes), "error", string(e.Code))
+		return nil, e
+	}
+	return result, nil
+}
+
+func (c *Core) call(
+	ctx context.Context, name string, params []byte, callID string, caller Caller,
+) (result json.RawMessage, err error) {
+	// One bad call must not end a core on which paid requests of others run.
+	defer func() {
+		if r := recover(); r != nil {
+			c.log.Error("a tool panicked", "name", name, "panic", fmt.Sprint(r), "stack", string(debug.Stack()))
+			err = errorf(ServiceUnavailable, "The gateway failed.")
+		}
+	}()
+	t := c.tools[name]
+	if t == nil {
+		return nil, errorf(UnknownTool, "There is no tool %q.", plain.Text(name, maxNameRunes))
+	}
+	if err := caller.check(callID); err != nil {
+		return nil, err
+	}
+	if err := c.allow(t, caller); err != nil {
+		return nil, err
+	}
+	a, err := c.account()
+	if err != nil && !t.anonymous {
+		return nil, err
+	}
+	args, warnings, err := t.check(params)
+	if err != nil {
+		return nil, err
+	}
+	if t.run == nil {
+		return nil, errorf(ServiceUnavailable, "The tool is not built yet.")
+	}
+	if t.effect != EffectRead {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), callTime)
+		defer cancel()
+	}
+	one := &call{core: c, account: a, args: args, id: callID, caller: caller, warnings: warnings}
+	value, err := t.run(ctx, one)
+	if err != nil {
+		return nil, err
+	}
+	return resultOf(value, one.warnings)
+}
+
+// allow refuses tools that spend or write to everybody but the owner.
+func (c *Core) allow(t *tool, caller Caller) error {
+	if t.effect == EffectRead || caller.SenderIsOwner || !c.set().ownerOnly {
+		return nil
+	}
+	return errorf(NotOwner, "Only the owner of this gateway can use a tool that spends or changes something.").
+		withHint("Ask the owner, or let the owner set ownerOnlySpending to false.")
+}
+
+// resultOf encodes a result, with the warnings as its last member, each once.
+func resultOf(value any, warnings []string) (json.RawMessage, error) {
+	b, err := x402.Encode(value)
+	if err != nil || len(b) < 2 || b[0] != '{' {
+		return nil, fmt.Errorf("gateway: a result that is no object: %w", err)
+	}
+	if len(warnings) == 0 {
+		return b, nil
+	}
+	var unique []string
+	for _, w := range warnings {
+		if !slices.Contains(unique, w) {
+			unique = append(unique, w)
+		}
+	}
+	more, err := x402.Encode(unique)
+	if err != nil {
+		return nil, err
+	}
+	comma := ","
+	if string(b) == "{}" {
+		comma = ""
+	}
+	return slices.Concat(b[:len(b)-1], []byte(comma+`"warnings":`), more, []byte("}")), nil
+}
+
+// Bounds of what a host says of a caller, in bytes.
+const (
+	maxSession = 256
+	maxSender  = 256
+	maxChannel = 64
+	maxCallID  = 256
+)
+
+// check refuses what is longer than a host would say.
+func (c Caller) check(callID string) error {
+	for _, f := range []struct {
+		name, value string
+		most        int
+	}{
+		{"callId", callID, maxCallID},
+		{"caller.sessionKey", c.SessionKey, maxSession},
+		{"caller.senderId", c.SenderID, maxSender},
+		{"caller.channel", c.Channel, maxChannel},
+	} {
+		if len(f.value) > f.most {
+			return invalid(f.name, "must be at most %d bytes", f.most)
+		}
+	}
+	return nil
 }

@@ -6,3 +6,6 @@ var (
 	RedactLog      = redactLog
 	Redact         = redact
 )
+
+// Settings returns what applies now.
+func (c *Core) Settings() Config { return c.set().Config }

@@ -89,6 +89,24 @@ func (n Namespace) Asset() string { return n.Scheme + ":credits" }
 // ConfigContract is the name under which strict clients look for the configuration contract of the interface.
 func (n Namespace) ConfigContract() string { return strings.ToUpper(n.Scheme) + "Config" }
 
+// Tool is the name under which chat hosts see a tool of the gateway.
+func (n Namespace) Tool(name string) string { return n.Word + "_" + name }
+
+// PluginID is the id of the gateway's plugin in a chat host.
+func (n Namespace) PluginID() string { return n.Scheme + "-gateway" }
+
+// AgentPath is the default path of the gateway's paid endpoint.
+func (n Namespace) AgentPath() string { return "/" + n.Word + "/agent" }
+
+// ConfigAPIKey is the second name of the configuration field apiKey of the gateway. The interface
+// specification spells it with a word of its own.
+func (n Namespace) ConfigAPIKey() string {
+	if n == Default {
+		return "nvmApiKey"
+	}
+	return n.Scheme + "ApiKey"
+}
+
 // PlanExtension is the extension that says where a plan is bought.
 func (n Namespace) PlanExtension() string { return n.Scheme + "-plan" }
 

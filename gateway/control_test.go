@@ -1,0 +1,321 @@
+package gateway_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/tollhq/toll/gateway"
+	"github.com/tollhq/toll/x402"
+)
+
+const testToken = "test-core-token"
+
+// controlled is a core over HTTP.
+type controlled struct {
+	t    *testing.T
+	core *gateway.Core
+	url  string
+}
+
+func newControlled(t *testing.T, opts gateway.Options) *controlled {
+	t.Helper()
+	opts.Dir = t.TempDir()
+	core, err := gateway.New(opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := httptest.NewServer(core.Handler())
+	t.Cleanup(s.Close)
+	return &controlled{t, core, s.URL}
+}
+
+// do sends a request with the core token, unless edit changes that, and returns status and body.
+func (c *controlled) do(method, path, body string, edit ...func(*http.Request)) (int, string) {
+	c.t.Helper()
+	req, err := http.NewRequestWithContext(c.t.Context(), method, c.url+path, strings.NewReader(body))
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	req.Header.Set("Authorization", "Bearer "+testToken)
+	for _, e := range edit {
+		e(req)
+	}
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	defer res.Body.Close()
+	b, err := io.ReadAll(res.Body)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return res.StatusCode, string(b)
+}
+
+func (c *controlled) registry() string {
+	c.t.Helper()
+	_, body := c.do("GET", "/gateway/v1/health", "")
+	var h struct{ Registry string }
+	if err := json.Unmarshal([]byte(body), &h); err != nil || h.Registry == "" {
+		c.t.Fatal(body, err)
+	}
+	return h.Registry
+}
+
+func (c *controlled) hello(config string) (int, string) {
+	c.t.Helper()
+	return c.do("POST", "/gateway/v1/hello",
+		`{"plugin":"p","registry":"`+c.registry()+`","guards":{"write":true,"run":true},"config":`+config+`}`)
+}
+
+// TestT144_CoreToken: control paths answer nobody without the core token, and no web page.
+func TestT144_CoreToken(t *testing.T) {
+	c := newControlled(t, gateway.Options{CoreToken: testToken, Hosts: []string{"core.example.com"}})
+	header := func(name string, values ...string) func(*http.Request) {
+		return func(r *http.Request) { r.Header[name] = values }
+	}
+	host := func(h string) func(*http.Request) { return func(r *http.Request) { r.Host = h } }
+	for name, test := range map[string]struct {
+		path string
+		edit func(*http.Request)
+		want int
+	}{
+		"token":            {"/gateway/v1/tools", header("X", "y"), 200},
+		"lower-case word":  {"/gateway/v1/tools", header("Authorization", "bearer "+testToken), 200},
+		"none":             {"/gateway/v1/tools", header("Authorization"), 401},
+		"empty":            {"/gateway/v1/tools", header("Authorization", "Bearer "), 401},
+		"wrong":            {"/gateway/v1/tools", header("Authorization", "Bearer "+testToken+"x"), 401},
+		"begin of it":      {"/gateway/v1/tools", header("Authorization", "Bearer "+testToken[:5]), 401},
+		"two":              {"/gateway/v1/tools", header("Authorization", "Bearer "+testToken, "Bearer "+testToken), 401},
+		"other kind":       {"/gateway/v1/tools", header("Authorization", "Basic "+testToken), 401},
+		"mcp":              {"/mcp", header("Authorization", "Bearer x"), 401},
+		"unknown path":     {"/x", header("Authorization", "Bearer x"), 401},
+		"health":           {"/gateway/v1/health", header("Authorization"), 200},
+		"foreign host":     {"/gateway/v1/health", host("evil.example.com"), 403},
+		"near host":        {"/gateway/v1/health", host("127.0.0.1.example.com"), 403},
+		"host of options":  {"/gateway/v1/health", host("core.example.com:8791"), 200},
+		"IPv6 loopback":    {"/gateway/v1/health", host("[::1]:8791"), 200},
+		"origin":           {"/gateway/v1/tools", header("Origin", "http://127.0.0.1"), 403},
+		"origin null":      {"/gateway/v1/health", header("Origin", "null"), 403},
+		"origin for mcp":   {"/mcp", header("Origin", "http://localhost"), 403},
+		"path with a dot":  {"/gateway/v1/./tools", header("Authorization"), 401},
+		"no path at all":   {"/gateway/v2", header("X", "y"), 404},
+		"wrong method too": {"/gateway/v1/hello", header("X", "y"), 404},
+	} {
+		if got, body := c.do("GET", test.path, "", test.edit); got != test.want {
+			t.Errorf("%s: %d %s, want %d", name, got, body, test.want)
+		}
+	}
+}
+
+// TestT144_TokenFile: the token is made once, private, and a rotation counts at once.
+func TestT144_TokenFile(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "data")
+	core, err := gateway.New(gateway.Options{Dir: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := httptest.NewServer(core.Handler())
+	defer s.Close()
+	c := &controlled{t, core, s.URL}
+	with := func(token string) func(*http.Request) {
+		return func(r *http.Request) { r.Header.Set("Authorization", "Bearer "+token) }
+	}
+	first, err := gateway.CoreToken(dir)
+	if again, err2 := gateway.CoreToken(dir); err != nil || err2 != nil || again != first || len(first) != 43 {
+		t.Fatal(first, again, err, err2)
+	}
+	if got, body := c.do("GET", "/gateway/v1/tools", "", with(first)); got != 200 {
+		t.Error(got, body)
+	}
+	second, err := gateway.RotateCoreToken(dir)
+	if err != nil || second == first {
+		t.Fatal(second, err)
+	}
+	old, _ := c.do("GET", "/gateway/v1/tools", "", with(first))
+	if now, _ := c.do("GET", "/gateway/v1/tools", "", with(second)); old != 401 || now != 200 {
+		t.Error(old, now)
+	}
+	file := filepath.Join(dir, "gateway.token")
+	if info, err := os.Stat(file); err != nil || info.Mode().Perm() != 0o600 {
+		t.Error(info.Mode(), err)
+	}
+	for name, spoil := range map[string]func() error{
+		"mode 0644": func() error { return os.Chmod(file, 0o644) },
+		"other text": func() error {
+			return os.WriteFile(file, []byte("short"), 0o600)
+		},
+	} {
+		if _, err := gateway.RotateCoreToken(dir); err != nil {
+			t.Fatal(err)
+		}
+		if err := spoil(); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := gateway.New(gateway.Options{Dir: dir}); err == nil || !strings.Contains(err.Error(), file) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if err := os.Chmod(file, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestControl_Bodies pushes the bounds of a control request.
+func TestControl_Bodies(t *testing.T) {
+	c := newControlled(t, gateway.Options{CoreToken: testToken})
+	const tool = "/gateway/v1/tools/service_listPlans"
+	long := strings.Repeat("x", 257)
+	for name, test := range map[string]struct {
+		path, body string
+		status     int
+		want       string
+	}{
+		"largest":           {tool, `{"params":{}}` + strings.Repeat(" ", 1<<20-13), 200, "not_authenticated"},
+		"too large":         {tool, `{"params":{}}` + strings.Repeat(" ", 1<<20-12), 413, "too_large"},
+		"not JSON":          {tool, `{`, 400, "bad_request"},
+		"no object":         {tool, `[]`, 400, "bad_request"},
+		"twice":             {tool, `{"params":{},"params":{}}`, 400, "bad_request"},
+		"unknown tool":      {"/gateway/v1/tools/service_x", `{}`, 404, "unknown_tool"},
+		"short name":        {"/gateway/v1/tools/listPlans", `{}`, 404, "unknown_tool"},
+		"unknown command":   {"/gateway/v1/commands/svc_x", `{}`, 404, "not_found"},
+		"long session":      {tool, `{"caller":{"sessionKey":"` + long + `"}}`, 200, "caller.sessionKey must be at most 256"},
+		"long sender":       {"/gateway/v1/context", `{"caller":{"senderId":"` + long + `"}}`, 400, "caller.senderId must be"},
+		"long channel":      {"/gateway/v1/commands/svc_login", `{"caller":{"channel":"` + long + `"}}`, 400, "caller.channel must be"},
+		"long call id":      {tool, `{"callId":"` + long + `"}`, 200, "callId must be"},
+		"context of nobody": {"/gateway/v1/context", `{}`, 200, `{}`},
+	} {
+		if got, body := c.do("POST", test.path, test.body); got != test.status || !strings.Contains(body, test.want) {
+			t.Errorf("%s: %d %.300s, want %d %s", name, got, body, test.status, test.want)
+		}
+	}
+}
+
+// TestControl_Hello: another registry is refused, and a plugin's configuration counts above that of
+// the core.
+func TestControl_Hello(t *testing.T) {
+	c := newControlled(t, gateway.Options{CoreToken: testToken, Config: gateway.Config{PlanID: "5", PublicURL: "https://a.example.com"}})
+	if got, body := c.do("POST", "/gateway/v1/hello", `{"registry":"sha256:00","config":{"planId":"7"}}`); got != 409 ||
+		!strings.Contains(body, "registry_mismatch") || !strings.Contains(body, "Update the plugin or the core") {
+		t.Error(got, body)
+	}
+	if s := c.core.Settings(); s.PlanID != "5" {
+		t.Errorf("a refused hello has set planId %s", s.PlanID)
+	}
+	if got, body := c.hello(`{"planId":"7"}`); got != 200 || body != `{"ok":true,"warnings":[]}` {
+		t.Error(got, body)
+	}
+	if s := c.core.Settings(); s.PlanID != "7" || s.PublicURL != "https://a.example.com" {
+		t.Errorf("%+v", s)
+	}
+	if got, body := c.hello(`{"planId":"8","nope":1}`); got != 400 || !strings.Contains(body, "nope") {
+		t.Error(got, body)
+	}
+	if got, body := c.hello(`null`); got != 200 || c.core.Settings().PlanID != "5" {
+		t.Error(got, body, c.core.Settings().PlanID)
+	}
+	got, body := c.do("POST", "/gateway/v1/hello", `{"registry":"`+c.registry()+`"}`)
+	if got != 200 || !strings.Contains(body, "guards") {
+		t.Error("without guards:", got, body)
+	}
+}
+
+// TestControl_Tools: the registry as a host gets it.
+func TestControl_Tools(t *testing.T) {
+	c := newControlled(t, gateway.Options{CoreToken: testToken})
+	_, body := c.do("GET", "/gateway/v1/tools", "")
+	var got struct {
+		Registry string
+		Tools    []struct {
+			Name, Title, Description, Effect string
+			InputSchema                      struct {
+				Type       string
+				Properties map[string]any
+				Required   []string
+			}
+		}
+	}
+	if err := json.Unmarshal([]byte(body), &got); err != nil {
+		t.Fatal(err, body)
+	}
+	effects := map[string]string{}
+	for _, tool := range got.Tools {
+		effects[tool.Name] = tool.Effect
+		if tool.InputSchema.Type != "object" || tool.Title == "" || tool.Description == "" || len(tool.Description) > 500 {
+			t.Errorf("%+v", tool)
+		}
+	}
+	want := map[string]string{
+		"service_checkBalance":       "read",
+		"service_getAccessToken":     "spend",
+		"service_orderPlan":          "spend",
+		"service_orderFiatPlan":      "spend",
+		"service_listPaymentMethods": "read",
+		"service_queryAgent":         "spend",
+		"service_registerAgent":      "write",
+		"service_createPlan":         "write",
+		"service_listPlans":          "read",
+	}
+	if a, b := encoded(t, effects), encoded(t, want); a != b || got.Registry != c.registry() {
+		t.Errorf("%s, want %s", a, b)
+	}
+}
+
+// TestControl_OwnerRule: only the owner uses tools that spend or write, unless the operator says
+// otherwise. An unknown sender is not the owner.
+func TestControl_OwnerRule(t *testing.T) {
+	no := false
+	for name, test := range map[string]struct {
+		config gateway.Config
+		tool   string
+		owner  string
+		want   string
+	}{
+		"reads":     {gateway.Config{}, "service_listPlans", "false", "not_authenticated"},
+		"spends":    {gateway.Config{}, "service_orderPlan", "false", "not_owner"},
+		"writes":    {gateway.Config{}, "service_createPlan", "null", "not_owner"},
+		"owner":     {gateway.Config{}, "service_orderPlan", "true", "not_authenticated"},
+		"everybody": {gateway.Config{OwnerOnlySpending: &no}, "service_orderPlan", "false", "not_authenticated"},
+	} {
+		c := newControlled(t, gateway.Options{CoreToken: testToken, Config: test.config})
+		got, body := c.do("POST", "/gateway/v1/tools/"+test.tool, `{"caller":{"senderIsOwner":`+test.owner+`}}`)
+		if got != 200 || !strings.Contains(body, `"code":"`+test.want+`"`) {
+			t.Errorf("%s: %d %s", name, got, body)
+		}
+	}
+	c := newControlled(t, gateway.Options{CoreToken: testToken})
+	if got, body := c.do("POST", "/gateway/v1/tools/service_orderPlan", `{"caller":{"senderIsOwner":"true"}}`); got != 400 {
+		t.Error("a text as owner:", got, body)
+	}
+}
+
+// TestControl_Namespace: another namespace has tools and paths under its own words alone.
+func TestControl_Namespace(t *testing.T) {
+	c := newControlled(t, gateway.Options{
+		CoreToken: testToken,
+		Names:     x402.Namespace{Scheme: "zzz", Header: "Acme", Word: "acme"},
+	})
+	_, body := c.do("GET", "/gateway/v1/tools", "")
+	if !strings.Contains(body, `"acme_checkBalance"`) || strings.Contains(body, "service_") || strings.Contains(body, "svc") {
+		t.Error(body)
+	}
+	if s := c.core.Settings(); s.AgentEndpointPath != "/acme/agent" {
+		t.Error(s.AgentEndpointPath)
+	}
+}
+
+func encoded(t *testing.T, v any) string {
+	t.Helper()
+	var b bytes.Buffer
+	if err := json.NewEncoder(&b).Encode(v); err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}

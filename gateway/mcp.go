@@ -1,0 +1,112 @@
+package gateway
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"net/http"
+	"time"
+
+	"github.com/google/jsonschema-go/jsonschema"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/tollhq/toll/x402"
+)
+
+// firstModern is the protocol version from which on every request stands alone. An absent
+// MCP-Protocol-Version is one of the era before.
+const firstModern = "2026-07-28"
+
+// mcpIdle is how long a session of the older era lasts without a request.
+const mcpIdle = 4 * time.Hour
+
+// mcpHandler serves both eras of streamable HTTP. Host, Origin and token were checked before.
+func (c *Core) mcpHandler() http.Handler {
+	s := c.MCPServer()
+	get := func(*http.Request) *mcp.Server { return s }
+	modern := mcp.NewStreamableHTTPHandler(get, &mcp.StreamableHTTPOptions{
+		Stateless:                  true,
+		DisableLocalhostProtection: true,
+		MaxRequestBodyBytes:        maxControl,
+	})
+	sessions := mcp.NewStreamableHTTPHandler(get, &mcp.StreamableHTTPOptions{
+		SessionTimeout:             mcpIdle,
+		DisableLocalhostProtection: true,
+		MaxRequestBodyBytes:        maxControl,
+	})
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("MCP-Protocol-Version") >= firstModern {
+			modern.ServeHTTP(w, r)
+			return
+		}
+		sessions.ServeHTTP(w, r)
+	})
+}
+
+// MCPServer returns the tools as an MCP server, for a transport of the caller's choice. Whoever
+// calls counts as the owner: it holds the core token, or runs the process.
+func (c *Core) MCPServer() *mcp.Server {
+	s := mcp.NewServer(&mcp.Implementation{
+		Name:    c.opts.Names.PluginID(),
+		Version: c.opts.Version,
+	}, &mcp.ServerOptions{Capabilities: &mcp.ServerCapabilities{}})
+	for _, t := range c.rows {
+		s.AddTool(c.mcpTool(t), c.mcpCall(c.opts.Names.Tool(t.name)))
+	}
+	return s
+}
+
+func (c *Core) mcpTool(t *tool) *mcp.Tool {
+	described := &mcp.Tool{
+		Name:        c.opts.Names.Tool(t.name),
+		Title:       t.title,
+		Description: t.description,
+		InputSchema: t.inputSchema(),
+		Annotations: &mcp.ToolAnnotations{
+			Title:           t.title,
+			ReadOnlyHint:    t.effect == EffectRead,
+			DestructiveHint: jsonschema.Ptr(t.effect == EffectSpend),
+			OpenWorldHint:   jsonschema.Ptr(true),
+		},
+	}
+	if out, err := t.outputSchema(); err == nil && out != nil {
+		described.OutputSchema = out
+	}
+	return described
+}
+
+// mcpCall runs a tool. Text and structured content of its answer are equal, those of errors too.
+func (c *Core) mcpCall(name string) mcp.ToolHandler {
+	return func(ctx context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+		caller := Caller{SessionKey: "mcp", SenderIsOwner: true, Channel: "mcp"}
+		if r.Session != nil && r.Session.ID() != "" {
+			caller.SessionKey = "mcp:" + r.Session.ID()
+		}
+		result, err := c.Call(ctx, name, r.Params.Arguments, "", caller)
+		if err != nil {
+			e := *asError(err)
+			if e.Code == NotAuthenticated { // MCP has no slash commands
+				e.Message, e.Hint = "Not authenticated.", "Sign in with the login tool of this server."
+			}
+			return mcpResult(errorAnswer{&e}, true)
+		}
+		return mcpResult(result, false)
+	}
+}
+
+// mcpResult answers with one JSON object.
+func mcpResult(v any, isError bool) (*mcp.CallToolResult, error) {
+	b, err := x402.Encode(v)
+	if err != nil {
+		return nil, err
+	}
+	var text bytes.Buffer
+	if err := json.Indent(&text, b, "", "  "); err != nil {
+		return nil, err
+	}
+	return &mcp.CallToolResult{
+		Content:           []mcp.Content{&mcp.TextContent{Text: text.String()}},
+		StructuredContent: json.RawMessage(b),
+		IsError:           isError,
+	}, nil
+}

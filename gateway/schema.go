@@ -1,0 +1,181 @@
+package gateway
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"net/http"
+	"reflect"
+	"time"
+
+	"github.com/google/jsonschema-go/jsonschema"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/x402"
+)
+
+// toolEntry is a tool as hosts see it.
+type toolEntry struct {
+	Name         string             `json:"name"`
+	Title        string             `json:"title"`
+	Description  string             `json:"description"`
+	Effect       Effect             `json:"effect"`
+	InputSchema  *jsonschema.Schema `json:"inputSchema"`
+	OutputSchema *jsonschema.Schema `json:"outputSchema,omitempty"`
+}
+
+// entries returns the registry as hosts see it.
+func entries(names x402.Namespace) ([]toolEntry, error) {
+	var list []toolEntry
+	for _, t := range registry() {
+		out, err := t.outputSchema()
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, toolEntry{
+			Name:         names.Tool(t.name),
+			Title:        t.title,
+			Description:  t.description,
+			Effect:       t.effect,
+			InputSchema:  t.inputSchema(),
+			OutputSchema: out,
+		})
+	}
+	return list, nil
+}
+
+// registryHash names the registry: it changes with everything that a plugin tells its host.
+func registryHash(names x402.Namespace) (string, error) {
+	list, err := entries(names)
+	if err != nil {
+		return "", err
+	}
+	for i := range list {
+		list[i].OutputSchema = nil // hosts are not told
+	}
+	b, err := json.Marshal(list)
+	if err != nil {
+		return "", err
+	}
+	sum := sha256.Sum256(b)
+	return "sha256:" + hex.EncodeToString(sum[:]), nil
+}
+
+// inputSchema describes the arguments of a tool.
+func (t *tool) inputSchema() *jsonschema.Schema {
+	s := &jsonschema.Schema{Type: "object", Properties: map[string]*jsonschema.Schema{}}
+	for _, p := range t.params {
+		s.Properties[p.name] = p.schema()
+		s.PropertyOrder = append(s.PropertyOrder, p.name)
+		if p.required {
+			s.Required = append(s.Required, p.name)
+		}
+	}
+	return s
+}
+
+func (p *param) schema() *jsonschema.Schema {
+	s := &jsonschema.Schema{Type: "string", Description: p.description}
+	switch p.kind {
+	case kindID:
+		s.Pattern = idPattern
+	case kindInteger:
+		s.Type, s.Minimum, s.Maximum = "integer", number(p.least), number(p.most)
+	case kindFlag:
+		s.Type = "boolean"
+	case kindList:
+		s.Type = ""
+		s.AnyOf = []*jsonschema.Schema{
+			{Type: "string"},
+			{Type: "array", Items: &jsonschema.Schema{Type: "string"}, MaxItems: jsonschema.Ptr(maxList)},
+		}
+	case kindText, kindURL:
+		for _, v := range p.oneOf {
+			s.Enum = append(s.Enum, v)
+		}
+		if p.oneOf == nil {
+			s.MinLength, s.MaxLength = jsonschema.Ptr(1), jsonschema.Ptr(int(p.mostRunes()))
+		}
+	}
+	if p.fallback != nil {
+		s.Default, _ = json.Marshal(p.fallback) // a text, an integer or a flag
+	}
+	return s
+}
+
+const idPattern = "^[1-9][0-9]{0,77}$"
+
+// number is a bound of a schema. JSON schemas count in floating point; the bounds are exact in it.
+func number(n int64) *float64 { return jsonschema.Ptr(float64(n)) }
+
+// wireTypes are types that encode themselves.
+var wireTypes = map[reflect.Type]*jsonschema.Schema{
+	reflect.TypeFor[toll.Credits]():      {Type: "string"},
+	reflect.TypeFor[toll.Units]():        {Type: "string"},
+	reflect.TypeFor[toll.Cents]():        {Type: "string"},
+	reflect.TypeFor[toll.Address]():      {Type: "string"},
+	reflect.TypeFor[toll.Hash]():         {Type: "string"},
+	reflect.TypeFor[toll.Time]():         {Type: "string"},
+	reflect.TypeFor[toll.Int]():          {Type: "integer"},
+	reflect.TypeFor[time.Time]():         {Type: "string"},
+	reflect.TypeFor[json.RawMessage]():   {},
+	reflect.TypeFor[*toll.PlanID]():      {Type: "string"},
+	reflect.TypeFor[*toll.Address]():     {Type: "string"},
+	reflect.TypeFor[map[string]any]():    {Type: "object"},
+	reflect.TypeFor[[]json.RawMessage](): {Type: "array"},
+}
+
+// outputSchema describes the result of a tool, nil for one without a type. No member is required:
+// an answer is a result, a quote, or an error as {"error": …}. Hosts check answers against it.
+func (t *tool) outputSchema() (*jsonschema.Schema, error) {
+	if t.output == nil {
+		return nil, nil
+	}
+	s, err := jsonschema.ForType(reflect.TypeOf(t.output), &jsonschema.ForOptions{TypeSchemas: wireTypes})
+	if err != nil {
+		return nil, err
+	}
+	loosen(s)
+	if s.Properties == nil {
+		s.Properties = map[string]*jsonschema.Schema{}
+	}
+	s.Properties["warnings"] = &jsonschema.Schema{
+		Type:        "array",
+		Items:       &jsonschema.Schema{Type: "string"},
+		Description: "What the user should know.",
+	}
+	s.Properties["error"] = &jsonschema.Schema{
+		Type:        "object",
+		Description: "Stands alone, in place of a result: code, message, hint, retryable.",
+	}
+	return s, nil
+}
+
+// loosen lets members be left out and added.
+func loosen(s *jsonschema.Schema) {
+	if s == nil {
+		return
+	}
+	s.Required = nil
+	if s.Properties != nil {
+		s.AdditionalProperties = nil
+	}
+	for _, p := range s.Properties {
+		loosen(p)
+	}
+	loosen(s.Items)
+}
+
+type toolsAnswer struct {
+	Registry string      `json:"registry"`
+	Tools    []toolEntry `json:"tools"`
+}
+
+func (c *Core) serveTools(w http.ResponseWriter, _ *http.Request) {
+	list, err := entries(c.opts.Names)
+	if err != nil {
+		fail(w, http.StatusInternalServerError, "internal", "The registry cannot be described.")
+		return
+	}
+	answer(w, http.StatusOK, toolsAnswer{c.hash, list})
+}

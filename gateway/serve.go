@@ -1,0 +1,290 @@
+package gateway
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/pace"
+	"github.com/tollhq/toll/internal/plain"
+	"github.com/tollhq/toll/x402"
+)
+
+// maxControl bounds the body of a control request, in bytes.
+const maxControl = 1 << 20
+
+// Codes of errors of the control paths; tools have those of [Word].
+const (
+	codeForbidden    Word = "forbidden"
+	codeUnauthorized Word = "unauthorized"
+	codeNotFound     Word = "not_found"
+	codeTooLarge     Word = "too_large"
+	codeBadRequest   Word = "bad_request"
+	codeMismatch     Word = "registry_mismatch"
+)
+
+// Handler serves the control paths, MCP and, when it is enabled, the paid endpoint. Control paths
+// are for programs with the core token: a foreign Host and any Origin are refused, so that no web
+// page reaches them.
+func (c *Core) Handler() http.Handler {
+	control := http.NewServeMux()
+	control.HandleFunc("GET /gateway/v1/tools", c.serveTools)
+	control.HandleFunc("POST /gateway/v1/tools/{name}", c.serveTool)
+	control.HandleFunc("POST /gateway/v1/hello", c.serveHello)
+	control.HandleFunc("POST /gateway/v1/approval", c.serveApproval)
+	control.HandleFunc("POST /gateway/v1/commands/{name}", c.serveCommand)
+	control.HandleFunc("POST /gateway/v1/context", c.serveContext)
+	control.Handle("/mcp", c.mcpHandler())
+	control.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		fail(w, http.StatusNotFound, codeNotFound, "There is no such path here.")
+	})
+
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /gateway/v1/health", c.serveHealth)
+	mux.Handle("/", c.withToken(control))
+	guarded := c.guarded(mux)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		// The path is compared as it was sent, so that no two readings of it exist.
+		if s := c.set(); s.paidEndpoint && r.URL.EscapedPath() == s.AgentEndpointPath {
+			c.servePaid(w, r)
+			return
+		}
+		pace.Body(w, r, maxControl, pace.Patience, pace.MinRate)
+		guarded.ServeHTTP(w, r)
+	})
+}
+
+// guarded refuses what may come from a web page.
+func (c *Core) guarded(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case !c.isHost(r.Host):
+			fail(w, http.StatusForbidden, codeForbidden, "The core does not listen to this Host. Its operator can allow it.")
+		case len(r.Header.Values("Origin")) > 0:
+			fail(w, http.StatusForbidden, codeForbidden, "Web pages may not call.")
+		default:
+			next.ServeHTTP(w, r)
+		}
+	})
+}
+
+// isHost reports whether the core listens to this Host: loopback, or one of the options, with or
+// without its port.
+func (c *Core) isHost(host string) bool {
+	host = strings.ToLower(host)
+	name := (&url.URL{Host: host}).Hostname()
+	return toll.IsLoopback(name) || slices.ContainsFunc(c.opts.Hosts, func(h string) bool {
+		return h != "" && (strings.EqualFold(h, host) || strings.EqualFold(h, name))
+	})
+}
+
+// withToken asks for the core token before anything of the body is read.
+func (c *Core) withToken(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		headers := r.Header.Values("Authorization")
+		kind, token, _ := strings.Cut(strings.Join(headers, ","), " ")
+		if len(headers) != 1 || !strings.EqualFold(kind, "Bearer") || !c.isToken(strings.TrimSpace(token)) {
+			w.Header().Set("WWW-Authenticate", "Bearer")
+			fail(w, http.StatusUnauthorized, codeUnauthorized, "The core token is missing or wrong.")
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// readBody decodes a control request into v. It answers and returns false when it cannot.
+func readBody(w http.ResponseWriter, r *http.Request, v any) bool {
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxControl))
+	if _, large := errors.AsType[*http.MaxBytesError](err); large {
+		fail(w, http.StatusRequestEntityTooLarge, codeTooLarge, "The body is larger than 1 MiB.")
+		return false
+	}
+	if err == nil {
+		err = x402.Decode(body, v)
+	}
+	if err != nil {
+		fail(w, http.StatusBadRequest, codeBadRequest, "The body is not the JSON object that this path takes.")
+		return false
+	}
+	return true
+}
+
+// fail answers with an error object.
+func fail(w http.ResponseWriter, status int, code Word, message string) {
+	answer(w, status, errorAnswer{&Error{Code: code, Message: message}})
+}
+
+type errorAnswer struct {
+	Error *Error `json:"error"`
+}
+
+// answer writes JSON that nobody caches.
+func answer(w http.ResponseWriter, status int, body any) {
+	b, err := x402.Encode(body)
+	if err != nil {
+		status, b = http.StatusInternalServerError, []byte(`{"error":{"code":"internal"}}`)
+	}
+	h := w.Header()
+	h.Set("Content-Type", "application/json")
+	h.Set("Cache-Control", "no-store")
+	h.Set("X-Content-Type-Options", "nosniff")
+	w.WriteHeader(status)
+	_, _ = w.Write(b) // a caller that has gone away
+}
+
+type health struct {
+	OK       bool   `json:"ok"`
+	Version  string `json:"version"`
+	Registry string `json:"registry"`
+	LoggedIn bool   `json:"loggedIn"`
+}
+
+func (c *Core) serveHealth(w http.ResponseWriter, _ *http.Request) {
+	_, err := c.account()
+	answer(w, http.StatusOK, health{
+		OK:       true,
+		Version:  c.opts.Version,
+		Registry: c.hash,
+		LoggedIn: err == nil,
+	})
+}
+
+type hello struct {
+	Plugin        string          `json:"plugin"`
+	PluginVersion string          `json:"pluginVersion"`
+	Host          string          `json:"host"`
+	HostVersion   string          `json:"hostVersion"`
+	Registry      string          `json:"registry"`
+	Guards        guards          `json:"guards"`
+	Config        json.RawMessage `json:"config"`
+}
+
+type helloAnswer struct {
+	OK       bool     `json:"ok"`
+	Warnings []string `json:"warnings"`
+}
+
+// serveHello takes the configuration of a plugin. A plugin of another registry would promise models
+// arguments that this core does not know.
+func (c *Core) serveHello(w http.ResponseWriter, r *http.Request) {
+	var h hello
+	if !readBody(w, r, &h) {
+		return
+	}
+	if h.Registry != c.hash {
+		fail(w, http.StatusConflict, codeMismatch, "Plugin and core have different tools. Update the plugin or the core.")
+		return
+	}
+	config := Config{}
+	var err error
+	if len(h.Config) > 0 && string(h.Config) != "null" {
+		config, err = ParseConfig(h.Config, c.opts.Names)
+	}
+	if err == nil {
+		err = c.configure(config, h.Guards)
+	}
+	if err != nil {
+		answer(w, http.StatusBadRequest, errorAnswer{configError(err)})
+		return
+	}
+	c.log.Info("hello", "plugin", plain.Text(h.Plugin, 60), "version", plain.Text(h.PluginVersion, 60),
+		"host", plain.Text(h.Host, 60), "hostVersion", plain.Text(h.HostVersion, 60))
+	answer(w, http.StatusOK, helloAnswer{OK: true, Warnings: c.helloWarnings(h.Guards)})
+}
+
+// configError returns the first of the errors of a configuration.
+func configError(err error) *Error {
+	if e, ok := errors.AsType[*Error](err); ok {
+		return e
+	}
+	return errorf(InvalidParams, "The configuration cannot be used.")
+}
+
+// helloWarnings say what a host lacks, for its log.
+func (c *Core) helloWarnings(g guards) []string {
+	warnings := []string{}
+	if s := c.set(); s.keyPaste && !(g.Write && g.Run) {
+		warnings = append(warnings,
+			"The guards against keys in messages are not both active: keys as arguments of the login command are refused.")
+	}
+	return warnings
+}
+
+type toolRequest struct {
+	Params json.RawMessage `json:"params"`
+	CallID string          `json:"callId"`
+	Caller Caller          `json:"caller"`
+}
+
+type toolAnswer struct {
+	Result any `json:"result"`
+}
+
+func (c *Core) serveTool(w http.ResponseWriter, r *http.Request) {
+	name := r.PathValue("name")
+	if c.tools[name] == nil {
+		fail(w, http.StatusNotFound, UnknownTool, "There is no such tool.")
+		return
+	}
+	var in toolRequest
+	if !readBody(w, r, &in) {
+		return
+	}
+	result, err := c.Call(r.Context(), name, in.Params, in.CallID, in.Caller)
+	if err != nil {
+		answer(w, http.StatusOK, errorAnswer{asError(err)})
+		return
+	}
+	answer(w, http.StatusOK, toolAnswer{result})
+}
+
+type commandRequest struct {
+	Args   string `json:"args"`
+	Caller Caller `json:"caller"`
+}
+
+type textAnswer struct {
+	Text string `json:"text"`
+}
+
+func (c *Core) serveCommand(w http.ResponseWriter, r *http.Request) {
+	name := r.PathValue("name")
+	if name != c.opts.Names.Command(actLogin) && name != c.opts.Names.Command(actLogout) {
+		fail(w, http.StatusNotFound, codeNotFound, "There is no such command.")
+		return
+	}
+	var in commandRequest
+	if !readBody(w, r, &in) {
+		return
+	}
+	if err := in.Caller.check(""); err != nil {
+		answer(w, http.StatusBadRequest, errorAnswer{asError(err)})
+		return
+	}
+	answer(w, http.StatusOK, textAnswer{c.runCommand(r.Context(), name, in.Args, in.Caller)})
+}
+
+type contextRequest struct {
+	Caller Caller `json:"caller"`
+}
+
+type contextAnswer struct {
+	PrependContext string `json:"prependContext,omitempty"`
+}
+
+func (c *Core) serveContext(w http.ResponseWriter, r *http.Request) {
+	var in contextRequest
+	if !readBody(w, r, &in) {
+		return
+	}
+	if err := in.Caller.check(""); err != nil {
+		answer(w, http.StatusBadRequest, errorAnswer{asError(err)})
+		return
+	}
+	answer(w, http.StatusOK, contextAnswer{c.promptContext(r.Context(), in.Caller)})
+}

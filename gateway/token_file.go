@@ -1,0 +1,97 @@
+package gateway
+
+import (
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+
+	"github.com/tollhq/toll/internal/tempfile"
+)
+
+// tokenFile is the name of the core token in the data directory.
+const tokenFile = "gateway.token"
+
+// newToken are the files in which a core token is written before it gets its name.
+var newToken = tempfile.Kind{Prefix: ".gateway-token-"}
+
+// CoreToken returns the core token in a data directory, which the first call makes: 32 random bytes
+// in base64url. A file that group or others can touch is an error.
+func CoreToken(dir string) (string, error) {
+	token, err := readToken(dir)
+	if !errors.Is(err, fs.ErrNotExist) {
+		return token, err
+	}
+	if err := writeToken(dir, false); err != nil && !errors.Is(err, fs.ErrExist) {
+		return "", fmt.Errorf("core token: %w", err)
+	}
+	return readToken(dir) // of two processes that make one, both get the same
+}
+
+// RotateCoreToken replaces the core token and returns the new one. A core that runs takes the new
+// one from its next request on, and the old one no more.
+func RotateCoreToken(dir string) (string, error) {
+	if err := writeToken(dir, true); err != nil {
+		return "", fmt.Errorf("core token: %w", err)
+	}
+	return readToken(dir)
+}
+
+func writeToken(dir string, replace bool) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	f, err := newToken.Create(dir)
+	if err != nil {
+		return err
+	}
+	secret := make([]byte, 32)
+	_, _ = rand.Read(secret) // it never fails
+	_, err = f.WriteString(base64.RawURLEncoding.EncodeToString(secret) + "\n")
+	if err == nil {
+		err = f.Publish(filepath.Join(dir, tokenFile), replace)
+	}
+	return errors.Join(err, f.Remove())
+}
+
+func readToken(dir string) (string, error) {
+	path := filepath.Join(dir, tokenFile)
+	info, err := os.Stat(path)
+	if err != nil {
+		return "", fmt.Errorf("core token: %w", err)
+	}
+	if info.Mode().Perm()&0o077 != 0 && runtime.GOOS != "windows" {
+		return "", fmt.Errorf("core token: %s has mode %04o; others can touch it: chmod 600 it", path, info.Mode().Perm())
+	}
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return "", fmt.Errorf("core token: %w", err)
+	}
+	token := strings.TrimSpace(string(b))
+	if secret, err := base64.RawURLEncoding.DecodeString(token); err != nil || len(secret) != 32 {
+		return "", fmt.Errorf("core token: %s holds no core token; rotate it", path)
+	}
+	return token, nil
+}
+
+// isToken reports whether a caller has the core token. The file is read each time, so that a
+// rotation counts at once.
+func (c *Core) isToken(got string) bool {
+	want := c.opts.CoreToken
+	if want == "" {
+		var err error
+		if want, err = readToken(c.opts.Dir); err != nil {
+			c.log.Error("control", "error", err)
+			return false
+		}
+	}
+	a, b := sha256.Sum256([]byte(got)), sha256.Sum256([]byte(want))
+	return subtle.ConstantTimeCompare(a[:], b[:]) == 1
+}
