@@ -29,8 +29,12 @@ var ErrUndecided = errors.New("client: the person has not decided yet")
 // slowDown is what an answer slow_down adds to the interval (RFC 8628, section 3.5).
 const slowDown = 5 * time.Second
 
-// StartDevice begins a sign-in. clientID is the name of the program, which its keys get.
-func (c *Client) StartDevice(ctx context.Context, clientID string) (*DeviceSignIn, error) {
+// StartDevice begins a sign-in. clientID is the name of the program, which its keys get. rights are
+// what the key is to have, of which the person may give fewer; with none the service proposes those
+// of the program.
+func (c *Client) StartDevice(
+	ctx context.Context, clientID string, rights ...toll.Right,
+) (*DeviceSignIn, error) {
 	info, err := c.Info(ctx)
 	if err != nil {
 		return nil, err
@@ -43,7 +47,11 @@ func (c *Client) StartDevice(ctx context.Context, clientID string) (*DeviceSignI
 		ExpiresIn  int64  `json:"expires_in"`
 		Interval   int64  `json:"interval"`
 	}
-	a, err := c.oauth(ctx, "/oauth/device_authorization", url.Values{"client_id": {clientID}, "resource": {info.APIBase}}, &out)
+	form := url.Values{"client_id": {clientID}, "resource": {info.APIBase}}
+	if len(rights) > 0 {
+		form.Set("scope", toll.Rights(rights).String())
+	}
+	a, err := c.oauth(ctx, "/oauth/device_authorization", form, &out)
 	if err != nil {
 		return nil, err
 	}

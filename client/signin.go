@@ -62,6 +62,14 @@ func (c *Client) exchange(ctx context.Context, form url.Values) (key string, lif
 	return out.AccessToken, time.Duration(out.ExpiresIn) * time.Second, err
 }
 
+// RevokeToken ends an API key that a sign-in made, with what the key made (RFC 7009). Requests that
+// hold credits are still settled. It needs no API key. A token that is unknown or has ended is no
+// error.
+func (c *Client) RevokeToken(ctx context.Context, token string) error {
+	_, err := c.oauth(ctx, "/oauth/revoke", url.Values{"token": {token}}, &struct{}{})
+	return err
+}
+
 // oauth makes a call of the authorization server. A refusal has the word of OAuth in params.error.
 func (c *Client) oauth(ctx context.Context, path string, form url.Values, out any) (*answer, error) {
 	a, err := c.send(ctx, call{method: http.MethodPost, path: path, exempt: true, form: form})

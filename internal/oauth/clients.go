@@ -28,8 +28,11 @@ const (
 	methodBasic = "client_secret_basic"
 )
 
-// CommandLine is the id of the command line of this program, which needs no registration.
-const CommandLine = "toll-cli"
+// Ids of programs of this service, which need no registration. Keys are named after them.
+const (
+	CommandLine = "toll-cli"
+	ChatGateway = "toll-chat" // has no browser on its machine: its person types a code
+)
 
 // Client is a program, as a person is shown it. Everything but ID and Site is what it says of itself.
 type Client struct {
@@ -54,6 +57,8 @@ type knownClient struct {
 	method    string
 	secret    []byte
 	stored    bool
+	// usual are the rights of a request whose scope names none; nil: all that a program can have.
+	usual toll.Rights
 }
 
 // details are what is only shown, as it is stored.
@@ -76,6 +81,13 @@ func (o *OAuth) client(ctx context.Context, id string) (*knownClient, error) {
 			Client:    Client{ID: id, Name: "The command line of Toll", Ours: true},
 			redirects: []store.OAuthRedirect{{URI: "http://127.0.0.1/callback"}, {URI: "http://[::1]/callback"}},
 			grants:    []string{grantCode, grantDevice}, method: methodNone,
+		}, nil
+	case id == ChatGateway:
+		return &knownClient{
+			Client: Client{ID: id, Name: "The chat gateway of Toll", Ours: true},
+			grants: []string{grantDevice},
+			method: methodNone,
+			usual:  toll.Rights{toll.RightRead, toll.RightSpend},
 		}, nil
 	case id == "" || len(id) > maxDocumentURL || !visible(id):
 		return nil, errUnknownClient

@@ -175,6 +175,7 @@ func deviceCodes(t *testing.T, v storetest.Variant) {
 	if a := p.poll(d.Device, "client_id", oauth.CommandLine); !p.opensAPI(a.Access) {
 		t.Errorf("%+v", a)
 	}
+	chatGateway(p, o)
 	limited := 0
 	for range 70 {
 		if p.send(http.MethodPost, "/oauth/device_authorization", url.Values{"client_id": {p.id}}.Encode()).status == http.StatusTooManyRequests {
@@ -186,5 +187,43 @@ func deviceCodes(t *testing.T, v storetest.Variant) {
 	}
 	if log := p.log.String(); strings.Contains(log, d.Device) || strings.Contains(log, d.User) {
 		t.Error("a code is in the log")
+	}
+}
+
+// chatGateway: the chat gateway needs no registration, gets a key for 90 days with the rights that
+// it asks for, read and spend by itself, and none that a person keeps; its key ends where RFC 7009
+// says.
+func chatGateway(p *program, o *oauth.OAuth) {
+	p.t.Helper()
+	as := []string{"client_id", oauth.ChatGateway, "resource", p.s.PublicURL() + "/api/v1", "agent_id", ""}
+	for scope, want := range map[string]string{
+		"": "read spend", "spend": "spend", "read spend manage sell": "read sell spend manage",
+	} {
+		d := p.device(append(as, "scope", scope)...)
+		r, err := o.Device(p.t.Context(), p.buyer, d.User)
+		if err != nil || r.Rights.String() != want || !r.Client.Ours || r.Kind != oauth.KindAPIKey {
+			p.t.Errorf("scope %q: %+v, %v", scope, r, err)
+		}
+		if err := o.ApproveDevice(p.t.Context(), d.User, personOf(p.buyer), oauth.Choice{}); err != nil {
+			p.t.Fatal(err)
+		}
+		got := p.poll(d.Device, "client_id", oauth.ChatGateway)
+		if got.Secs != int64(90*24*time.Hour/time.Second) || !strings.Contains(got.Scope, "spend") {
+			p.t.Errorf("scope %q: %+v", scope, got)
+		}
+		p.revoke(got.Access)
+		if p.opensAPI(got.Access) {
+			p.t.Error("a revoked key opens the API")
+		}
+	}
+	for _, scope := range []string{"money", "read keys", "export", "members spend"} {
+		form := changed(url.Values{"scope": {scope}}, as)
+		if res := p.send(http.MethodPost, "/oauth/device_authorization", form.Encode()); !strings.Contains(res.body, "invalid_scope") {
+			p.t.Errorf("scope %q: %d %s", scope, res.status, res.body)
+		}
+	}
+	q := p.request("client_id", oauth.ChatGateway)
+	if !p.refusedOnPage(q) {
+		p.t.Error("the chat gateway has no address to which a browser could go")
 	}
 }
