@@ -456,6 +456,7 @@ var goroutines = map[string]string{
 	"internal/card/double/double.go":        "webhooks of the double, which stands for a service of others",
 
 	// In the programs of builders, which have no jobs.
+	"gateway/login.go":          "one login, which a person decides",
 	"internal/sale/queue.go":    "settlements that are repeated later",
 	"client/events.go":          "the silence of one stream",
 	"paid/gate.go":              "the end of one hold",

@@ -40,36 +40,74 @@ func (a *account) loginWarning(now time.Time) string {
 func (c *Core) account() (*account, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.readLogin()
+	l := c.signIn.stored
+	switch {
+	case c.signIn.damaged != nil:
+		return nil, errorf(NotAuthenticated, "The stored login cannot be read.").
+			withHint("Run " + c.command(actLogin) + " again, or " + c.command(actLogout) + ".")
+	case l == nil && c.settings.APIKey == "":
+		return nil, c.notAuthenticated()
+	case l == nil:
+		l = &login{
+			Key:         c.settings.APIKey,
+			Environment: c.settings.Environment,
+			BaseURL:     c.settings.BaseURL,
+		}
+	case !l.ends().IsZero() && !c.now().Before(l.ends()):
+		return nil, errorf(NotAuthenticated, "The login has ended. Run %s again.", c.command(actLogin))
+	}
 	if c.current != nil {
 		return c.current, nil
 	}
-	if c.settings.APIKey == "" {
-		return nil, c.notAuthenticated()
-	}
-	a, err := c.accountOf(c.settings.APIKey, c.settings.Environment, c.settings.BaseURL)
+	a, err := c.accountOf(l)
 	if err != nil {
-		return nil, errorf(NotAuthenticated, "The API key of the configuration is not usable: %v", err).
-			withHint("Correct apiKey, or run " + c.command("login") + ".")
+		return nil, errorf(NotAuthenticated, "The API key is not usable: %v", err).
+			withHint("Correct the configuration, or run " + c.command(actLogin) + ".")
 	}
 	c.current = a
 	return a, nil
 }
 
-// accountOf returns the account of a key at a service; c.mu is held. Errors do not hold the key.
-func (c *Core) accountOf(key string, env toll.Environment, baseURL string) (*account, error) {
-	claims, err := claimsOf(key)
+// notAuthenticated says that nobody is logged in, and how the last try ended; c.mu is held.
+func (c *Core) notAuthenticated() *Error {
+	e := errorf(NotAuthenticated, "Not authenticated. Run %s first.", c.command(actLogin))
+	switch {
+	case c.signIn.pending != nil:
+		e.Retryable = true
+		return e.withHint("A login waits: approve it on its page, then try again.")
+	case c.signIn.outcome != "":
+		return e.withHint(c.signIn.outcome)
+	}
+	return e
+}
+
+// accountOf returns the account of a login; c.mu is held. Errors do not hold the key.
+func (c *Core) accountOf(l *login) (*account, error) {
+	claims, err := claimsOf(l.Key)
 	if err != nil {
 		return nil, err
 	}
-	if named := environmentOf(key); named != "" {
-		env = named
+	s, err := c.settingsFor(l)
+	if err != nil {
+		return nil, err
 	}
 	return &account{
-		settings:    c.settings,
-		service:     c.client(key, baseURL),
-		environment: env,
+		settings:    s,
+		service:     c.client(l.Key, l.BaseURL),
+		environment: s.Environment,
 		address:     claims.Address,
+		loginEnds:   l.ends(),
 	}, nil
+}
+
+// settingsFor returns the settings with what a login decides: key, environment and service. Other
+// defaults may follow from the environment. c.mu is held.
+func (c *Core) settingsFor(l *login) (settings, error) {
+	top := Config{APIKey: l.Key, Environment: l.Environment, BaseURL: l.BaseURL}
+	config := c.settings.Config
+	config.APIKey = "" // its prefix does not count for a login
+	return top.over(config).resolve(c.opts.Names)
 }
 
 // client returns a client of a service, without a key for "".
@@ -87,10 +125,6 @@ func (c *Core) client(key, baseURL string) *client.Client {
 		opts = append(opts, client.WithoutKey()) // that of the environment may be of another service
 	}
 	return client.New(key, opts...)
-}
-
-func (c *Core) notAuthenticated() *Error {
-	return errorf(NotAuthenticated, "Not authenticated. Run %s first.", c.command("login"))
 }
 
 // command returns a slash command as a user types it.

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/plain"
 	"github.com/tollhq/toll/x402"
 )
@@ -55,7 +56,7 @@ const (
 // unknown arguments are left out and named in warnings. Errors are [InvalidParams].
 func (t *tool) check(params json.RawMessage) (args arguments, warnings []string, err error) {
 	given := map[string]json.RawMessage{}
-	if len(params) > 0 && x402.Decode(params, &given) != nil {
+	if len(params) > 0 && string(params) != "null" && x402.Decode(params, &given) != nil {
 		return nil, nil, invalid("params", "must be one JSON object without repeated names")
 	}
 	args = arguments{}
@@ -178,8 +179,11 @@ func digits(raw json.RawMessage, s string, isText bool) string {
 
 // isID reports whether s can be an id. A host may have rounded a number above 2^53.
 func isID(s string, isText bool) bool {
+	if _, err := toll.ParsePlanID(s); err != nil {
+		return false
+	}
 	n, err := strconv.ParseInt(s, 10, 64)
-	return s != "" && s != "0" && (isText || err == nil && n <= maxInteger)
+	return isText || err == nil && n <= maxInteger
 }
 
 // readList takes an array of texts, or one text with commas; nil for anything else. Spaces around

@@ -1,6 +1,14 @@
 package gateway
 
-import "context"
+import (
+	"context"
+	"fmt"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	"github.com/tollhq/toll"
+)
 
 // Acts of the chat commands, see [x402.Namespace.Command].
 const (
@@ -8,8 +16,144 @@ const (
 	actLogout = "logout"
 )
 
+// maxCommand bounds the arguments of a command, in bytes.
+const maxCommand = 8 << 10
+
 // runCommand runs a chat command of this name without the slash and returns its answer. No error
-// leaves it.
-func (c *Core) runCommand(ctx context.Context, name, args string, caller Caller) string {
-	return "Not built yet." // G4
+// leaves it, and no answer repeats an argument: it may be a key.
+func (c *Core) runCommand(ctx context.Context, name, args string, caller Caller) (text string) {
+	defer func() {
+		if r := recover(); r != nil {
+			c.log.Error("a command panicked", "panic", fmt.Sprint(r), "stack", string(debug.Stack()))
+			text = "The command failed. Its cause is in the log of the gateway."
+		}
+	}()
+	// Who logs in decides whose money is spent, so this does not depend on ownerOnlySpending.
+	if !caller.SenderIsOwner {
+		return "Only the owner of this gateway can log in or out."
+	}
+	args = strings.TrimSpace(args)
+	switch {
+	case name == c.opts.Names.Command(actLogout) && args == "":
+		return c.logoutText(ctx)
+	case name == c.opts.Names.Command(actLogin) && len(args) <= maxCommand:
+		return c.loginText(ctx, args)
+	}
+	return c.usageText()
+}
+
+// usageText says how the commands are written.
+func (c *Core) usageText() string {
+	login, logout := c.command(actLogin), c.command(actLogout)
+	text := "Write " + login + " to log in with a browser, " +
+		login + " sandbox or " + login + " live to choose the environment, " + logout + " to log out."
+	if c.set().keyPaste {
+		text += " A key can follow its environment: " + login + " sandbox:<key>. The browser is safer."
+	}
+	return text
+}
+
+func (c *Core) loginText(ctx context.Context, args string) string {
+	word := toll.Environment(strings.ToLower(args))
+	switch {
+	case word == "" || word == toll.Sandbox || word == toll.Live:
+		return c.browserText(ctx, word)
+	case strings.Contains(args, ":") && !strings.ContainsAny(args, " \t\r\n"):
+		return c.pasteText(ctx, args)
+	}
+	return c.usageText()
+}
+
+func (c *Core) browserText(ctx context.Context, env toll.Environment) string {
+	started, err := c.startLogin(ctx, env)
+	if err != nil {
+		return c.failureText("The login could not be started.", err)
+	}
+	return fmt.Sprintf("Open %s and check that it shows the code %s. It is valid for %s.\n"+
+		"This logs in to %s at %s. When you have approved it there, go on here: no further message comes.",
+		started.URL, started.Code, minutes(started.ExpiresIn), started.Environment, started.Service)
+}
+
+func minutes(secs int64) string {
+	if n := secs / 60; n != 1 {
+		return fmt.Sprintf("%d minutes", n)
+	}
+	return "1 minute"
+}
+
+// revokeAdvice follows every answer to a key in a chat.
+const revokeAdvice = "The key is in this chat now: revoke it when you can."
+
+func (c *Core) pasteText(ctx context.Context, args string) string {
+	c.mu.Lock()
+	allowed, guards := c.settings.keyPaste, c.guards
+	c.mu.Unlock()
+	browser := "Write " + c.command(actLogin) + " to log in with a browser. " + revokeAdvice
+	switch {
+	case !allowed:
+		return "This gateway takes no keys from chats. " + browser
+	case !guards.Write || !guards.Run:
+		return "This gateway takes no keys from this chat: the guards that keep keys away from models and " +
+			"transcripts are not both active. " + browser
+	}
+	env, key := pasted(args)
+	a, err := c.paste(ctx, env, key)
+	if err != nil {
+		return c.failureText("The key was not stored.", err) + " " + revokeAdvice
+	}
+	return fmt.Sprintf("Logged in to %s as %s. %s Next time write %s without a key.",
+		a.environment, a.address, revokeAdvice, c.command(actLogin))
+}
+
+// pasted splits an environment from a key. A key whose prefix is another word is for the configured
+// environment, "".
+func pasted(args string) (env toll.Environment, key string) {
+	prefix, rest, _ := strings.Cut(args, ":")
+	env = toll.Environment(strings.ToLower(prefix))
+	if env != toll.Sandbox && env != toll.Live {
+		return "", args
+	}
+	if strings.Contains(rest, ":") { // the key has a prefix of its own
+		return env, rest
+	}
+	return env, string(env) + ":" + rest
+}
+
+func (c *Core) logoutText(ctx context.Context) string {
+	out, err := c.logout(ctx)
+	if err != nil {
+		c.log.Error("logout", "error", err)
+		return "The stored key could not be removed. The log of the gateway says why."
+	}
+	text := "Logged out."
+	switch {
+	case out.was == nil:
+	case !out.was.Browser:
+		text += " The key that was pasted stays valid until you revoke it at the service."
+	case out.revoked != nil:
+		c.log.Warn("logout", "error", out.revoked)
+		text += " The service could not be asked to revoke the key" + endText(out.was.ends()) + ". Revoke it there."
+	}
+	if out.other {
+		text += " The key of the configuration is in use now: only the operator can remove it."
+	}
+	return text
+}
+
+func endText(ends time.Time) string {
+	if ends.IsZero() {
+		return ""
+	}
+	return ", which ends on " + ends.UTC().Format("2 January 2006")
+}
+
+// failureText says why a command failed. Causes that are not the user's are for the log.
+func (c *Core) failureText(what string, err error) string {
+	e := asError(err)
+	c.log.Warn("command", "error", err)
+	text := what + " " + strings.TrimSuffix(e.Message, ".") + "."
+	if e.Hint != "" {
+		text += " " + strings.TrimSuffix(e.Hint, ".") + "."
+	}
+	return redact(text)
 }

@@ -132,12 +132,11 @@ func fieldError(err error) error {
 }
 
 func fieldForm(f toll.Fault) string {
-	switch strings.TrimSuffix(f.Path, "Id") {
-	case "plan", "agent":
-		return "must be a decimal number"
-	}
-	if strings.HasPrefix(f.Message, "must be") || strings.HasPrefix(f.Message, "is ") {
+	switch {
+	case strings.HasPrefix(f.Message, "must be"), strings.HasPrefix(f.Message, "is "):
 		return f.Message
+	case f.Path == "planId", f.Path == "agentId":
+		return "must be a decimal number, as text"
 	}
 	return "must be a whole number, not negative"
 }

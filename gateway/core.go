@@ -50,13 +50,13 @@ type Core struct {
 	tools map[string]*tool // by full name
 	hash  string           // of the registry
 
-	reach    reach
-	endpoint endpoint
+	reach reach
 
 	mu       sync.Mutex
 	plugin   Config   // of the last hello
 	guards   guards   // of the last hello
 	settings settings // Options.Config and plugin, resolved
+	signIn   signIn
 	// current is nil without a key. Whoever changes settings sets it to nil: account makes it anew.
 	current *account
 }

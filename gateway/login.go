@@ -1,0 +1,341 @@
+package gateway
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/client"
+	"github.com/tollhq/toll/internal/plain"
+)
+
+// chatClient is the name of this program at the service. Its keys get it, and live for 90 days.
+const chatClient = "toll-chat"
+
+// revokeTime bounds the revocation of a key that is no longer used.
+const revokeTime = 10 * time.Second
+
+// signIn is what the core knows of logins. [Core.mu] guards it.
+type signIn struct {
+	stored  *login        // nil: nobody is logged in
+	damaged error         // why the stored login cannot be read
+	stamp   os.FileInfo   // of the file that stored was read from; nil without one
+	pending *pendingLogin // that waits for a person
+	outcome string        // why the last browser login failed, a sentence; "" when it did not
+	// pause waits between two questions to the service; nil: as long as it says. For tests.
+	pause   func(ctx context.Context, d time.Duration) error
+	waiting sync.WaitGroup // logins that poll
+}
+
+// pendingLogin is a browser login that nobody has decided yet.
+type pendingLogin struct {
+	cancel      context.CancelFunc
+	environment toll.Environment
+	baseURL     string
+}
+
+// loginStarted says what a person has to do to log in. It holds nothing secret: who approves the
+// code decides whose account it is.
+type loginStarted struct {
+	URL         string           `json:"url"`
+	Code        string           `json:"code"`
+	Environment toll.Environment `json:"environment"`
+	Service     string           `json:"serviceUrl"`
+	ExpiresIn   int64            `json:"expiresInSecs"`
+}
+
+// loginRights are what a key of the browser login asks for. The person can give fewer.
+func loginRights(s settings) []toll.Right {
+	rights := []toll.Right{toll.RightRead, toll.RightSpend, toll.RightManage}
+	if s.paidEndpoint {
+		rights = append(rights, toll.RightSell)
+	}
+	return rights
+}
+
+// startLogin begins a browser login (RFC 8628) at the service of an environment, "" for the
+// configured one, and waits in the background until a person has decided. It cancels an earlier one
+// that waits. Errors: [InvalidParams] for an environment that the service is not of, those of the
+// service.
+func (c *Core) startLogin(ctx context.Context, env toll.Environment) (*loginStarted, error) {
+	s, err := c.loginSettings(env)
+	if err != nil {
+		return nil, err
+	}
+	service := c.client("", s.BaseURL)
+	if err := checkEnvironment(ctx, service, s.Environment); err != nil {
+		return nil, err
+	}
+	device, err := service.StartDevice(ctx, chatClient, loginRights(s)...)
+	if err != nil {
+		return nil, err
+	}
+	wait, cancel := context.WithTimeout(context.Background(), device.ExpiresIn)
+	p := &pendingLogin{cancel: cancel, environment: s.Environment, baseURL: service.URL()}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.cancelLogin()
+	c.signIn.pending = p
+	c.signIn.waiting.Go(func() {
+		defer cancel()
+		c.awaitPerson(wait, p, service, device)
+	})
+	return &loginStarted{
+		URL:         cmp.Or(device.FullURL, device.URL),
+		Code:        device.UserCode,
+		Environment: s.Environment,
+		Service:     service.URL(),
+		ExpiresIn:   int64(device.ExpiresIn / time.Second),
+	}, nil
+}
+
+// loginSettings returns the settings that would apply to a login, [InvalidParams] when they are not
+// fit for its environment.
+func (c *Core) loginSettings(env toll.Environment) (settings, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.settingsFor(&login{Environment: cmp.Or(env, c.settings.Environment)})
+}
+
+// checkEnvironment refuses a service of another environment.
+func checkEnvironment(ctx context.Context, service *client.Client, want toll.Environment) error {
+	info, err := service.Info(ctx)
+	if err != nil {
+		return err
+	}
+	if info.Environment != want {
+		return errorf(InvalidParams, "The service at %s is not of the environment %s but of %s.",
+			service.URL(), want, plain.Text(string(info.Environment), 20)).
+			withHint("Set baseUrl to the service of " + string(want) + ", or log in to the other environment.")
+	}
+	return nil
+}
+
+// cancelLogin ends a login that waits; c.mu is held.
+func (c *Core) cancelLogin() {
+	if p := c.signIn.pending; p != nil {
+		p.cancel()
+		c.signIn.pending = nil
+	}
+	c.signIn.outcome = ""
+}
+
+// Close ends a login that waits for a person. It returns when nothing of the core runs any more but
+// calls that others make.
+func (c *Core) Close() {
+	c.mu.Lock()
+	c.cancelLogin()
+	c.mu.Unlock()
+	c.signIn.waiting.Wait()
+}
+
+// awaitPerson asks the service until the person has decided, or ctx ends.
+func (c *Core) awaitPerson(
+	ctx context.Context, p *pendingLogin, service *client.Client, device *client.DeviceSignIn,
+) {
+	pause := c.signIn.pause
+	if pause == nil {
+		pause = wait
+	}
+	for {
+		if pause(ctx, device.Interval) != nil {
+			c.failLogin(p, "Nobody approved the last login in time.")
+			return
+		}
+		key, life, err := service.ExchangeDevice(ctx, device)
+		e := toll.AsError(err)
+		switch {
+		case err == nil:
+			c.finishLogin(p, key, life)
+			return
+		case errors.Is(err, client.ErrUndecided):
+		case e.Params["error"] == "access_denied":
+			c.failLogin(p, "The last login was refused on its page.")
+			return
+		case e.Params["error"] == "expired_token":
+			c.failLogin(p, "Nobody approved the last login in time.")
+			return
+		case e.HTTPStatus() >= 500 || e.HTTPStatus() == 429: // the next question may get through
+		default:
+			c.log.Warn("login", "error", err)
+			c.failLogin(p, "The service ended the last login.")
+			return
+		}
+	}
+}
+
+// wait waits for d. It returns the error of ctx when that ends first.
+func wait(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// failLogin records why a login failed, unless another one took its place.
+func (c *Core) failLogin(p *pendingLogin, outcome string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.signIn.pending == p {
+		c.signIn.pending, c.signIn.outcome = nil, outcome
+	}
+}
+
+// finishLogin keeps the key of a browser login. The key of a login that was cancelled meanwhile is
+// revoked.
+func (c *Core) finishLogin(p *pendingLogin, key string, life time.Duration) {
+	l := &login{
+		Key:         key,
+		Environment: p.environment,
+		BaseURL:     p.baseURL,
+		Browser:     true,
+	}
+	if life > 0 {
+		l.Ends = toll.AtPtr(c.now().Add(life).UTC().Truncate(time.Second))
+	}
+	c.mu.Lock()
+	current := c.signIn.pending == p
+	var old *login
+	err := context.Canceled
+	if current {
+		c.signIn.pending = nil
+		old = c.signIn.stored
+		if err = c.keep(l); err != nil {
+			c.signIn.outcome = "The key of the last login could not be stored."
+		}
+	}
+	c.mu.Unlock()
+	if err != nil {
+		c.log.Error("login", "error", err)
+		_ = c.revoke(context.Background(), l) // nobody can use it
+		return
+	}
+	c.log.Info("logged in", "environment", l.Environment, "url", l.BaseURL)
+	c.replaced(old)
+	if a, err := c.account(); err == nil {
+		c.balanceChanged(a)
+	}
+}
+
+// keep stores a login and makes its account the current one; c.mu is held. An error leaves the
+// earlier login.
+func (c *Core) keep(l *login) error {
+	if _, err := c.accountOf(l); err != nil {
+		return err
+	}
+	store := keyStore{c.opts.Dir}
+	if err := store.write(l); err != nil {
+		return err
+	}
+	c.signIn.stored, c.signIn.damaged, c.signIn.stamp = l, nil, store.stamp()
+	c.signIn.outcome = ""
+	c.current = nil
+	return nil
+}
+
+// replaced revokes the key of a login that another one has replaced.
+func (c *Core) replaced(old *login) {
+	if old == nil || !old.Browser {
+		return
+	}
+	if err := c.revoke(context.Background(), old); err != nil {
+		c.log.Warn("the key of the earlier login could not be revoked", "error", err)
+	}
+}
+
+// revoke ends the key of a login at its service (RFC 7009), with the access tokens that it made.
+func (c *Core) revoke(ctx context.Context, l *login) error {
+	ctx, cancel := context.WithTimeout(ctx, revokeTime)
+	defer cancel()
+	return c.client("", l.BaseURL).RevokeToken(ctx, l.Key)
+}
+
+// readLogin reads the stored login when its file has changed; c.mu is held.
+func (c *Core) readLogin() {
+	store := keyStore{c.opts.Dir}
+	stamp := store.stamp()
+	if sameStamp(stamp, c.signIn.stamp) {
+		return
+	}
+	c.signIn.stored, c.signIn.damaged = store.read()
+	c.signIn.stamp = stamp
+	c.current = nil
+	if c.signIn.damaged != nil {
+		c.log.Error("login", "error", c.signIn.damaged)
+	}
+}
+
+// loggedOut says what a logout did.
+type loggedOut struct {
+	was     *login // nil: nobody was logged in
+	revoked error  // of the revocation at the service
+	other   bool   // the key of the configuration is in use now
+}
+
+// logout forgets the login and ends one that waits. The key of a browser login is revoked at its
+// service. The error says that the stored key could not be removed.
+func (c *Core) logout(ctx context.Context) (out loggedOut, err error) {
+	c.mu.Lock()
+	c.readLogin()
+	c.cancelLogin()
+	out.was = c.signIn.stored
+	out.other = c.settings.APIKey != ""
+	err = keyStore{c.opts.Dir}.remove()
+	if err == nil {
+		c.signIn.stored, c.signIn.damaged, c.signIn.stamp = nil, nil, nil
+		c.current = nil
+	}
+	c.mu.Unlock()
+	if err != nil {
+		return out, err
+	}
+	if out.was != nil && out.was.Browser {
+		out.revoked = c.revoke(context.WithoutCancel(ctx), out.was)
+	}
+	return out, nil
+}
+
+// paste stores a key that somebody wrote into the chat, after the service has accepted it. Errors
+// hold nothing of the key.
+func (c *Core) paste(ctx context.Context, env toll.Environment, key string) (*account, error) {
+	s, err := c.loginSettings(env)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := claimsOf(key); err != nil {
+		return nil, errorf(InvalidParams, "The text after the environment is not an API key.")
+	}
+	service := c.client(key, s.BaseURL)
+	if err := checkEnvironment(ctx, c.client("", s.BaseURL), s.Environment); err != nil {
+		return nil, err
+	}
+	if _, err := service.Versions(ctx); err != nil {
+		if toll.AsError(err).HTTPStatus() == 401 {
+			return nil, errorf(InvalidParams, "The service does not accept this key: it is revoked, expired, or not of %s.", s.Environment)
+		}
+		return nil, err
+	}
+	c.mu.Lock()
+	c.cancelLogin()
+	old := c.signIn.stored
+	err = c.keep(&login{Key: key, Environment: s.Environment, BaseURL: service.URL()})
+	c.mu.Unlock()
+	if err != nil {
+		return nil, fmt.Errorf("login: %w", err)
+	}
+	c.replaced(old)
+	a, err := c.account()
+	if err == nil {
+		c.balanceChanged(a)
+	}
+	return a, err
+}
