@@ -1,0 +1,146 @@
+// The connection to the core: says hello, notices a restart of the core, forwards calls.
+import registry from "./registry.json" with { type: "json" };
+import type { Api } from "./host.js";
+import { Core, Failure, updateNeeded, type CoreError } from "./core.js";
+
+const helloTimeout = 10_000;
+const checkEvery = 15_000;
+const longestPause = 15_000;
+
+/** Link forwards calls to the core and keeps the core informed about this plugin. */
+export class Link {
+  readonly core: Core;
+  readonly #api: Api;
+  readonly #guards: { write: boolean; run: boolean };
+  #instance: unknown; // of the core that knows this plugin; undefined: say hello before the next call
+  #mismatch = false;
+  #hello: Promise<void> | undefined; // the running attempt, which concurrent calls share
+  #timer: NodeJS.Timeout | undefined;
+  #pause = 500;
+  #stopped = false;
+  #logged = "";
+
+  constructor(api: Api, core: Core, guards: { write: boolean; run: boolean }) {
+    this.#api = api;
+    this.core = core;
+    this.#guards = guards;
+  }
+
+  /** start says hello until the core answers, and again whenever the core was restarted. */
+  start(): void {
+    this.#stopped = false;
+    this.#plan(0);
+  }
+
+  stop(): void {
+    this.#stopped = true;
+    clearTimeout(this.#timer);
+  }
+
+  /**
+   * call posts to a control path, after hello. It throws a Failure as Core.post does, and on
+   * every call while plugin and core have different tools.
+   */
+  async call(path: string, body: object, timeout: number, signal?: AbortSignal) {
+    await this.ready();
+    try {
+      return await this.core.post(path, body, timeout, signal);
+    } catch (error) {
+      if (error instanceof Failure && error.code === "core_unreachable") this.#instance = undefined;
+      throw error;
+    }
+  }
+
+  /** ready says hello if the core does not know this plugin yet. Only a full load says hello. */
+  async ready(): Promise<void> {
+    if (this.#api.registrationMode !== "full") return;
+    if (this.#instance === undefined) {
+      this.#hello ??= this.#sayHello().finally(() => (this.#hello = undefined));
+      await this.#hello;
+    }
+    if (this.#mismatch) throw new Failure(updateNeeded);
+  }
+
+  async #sayHello(): Promise<void> {
+    const before = (await this.core.health(helloTimeout))["instance"] ?? true;
+    let answer: Record<string, unknown>;
+    try {
+      answer = await this.core.post(
+        "hello",
+        {
+          plugin: registry.plugin.id,
+          pluginVersion: registry.plugin.version,
+          host: "openclaw",
+          hostVersion: this.#api.runtime?.version ?? "unknown",
+          registry: registry.hash,
+          guards: this.#guards,
+          config: helloConfig(this.#api.pluginConfig ?? {}),
+        },
+        helloTimeout,
+      );
+    } catch (error) {
+      if (!(error instanceof Failure) || error.code !== updateNeeded.code) throw error;
+      this.#mismatch = true;
+      this.#instance = before;
+      this.#log(new Failure(updateNeeded).message);
+      return;
+    }
+    this.#mismatch = false;
+    this.#instance = before;
+    const warnings = answer["warnings"];
+    for (const warning of Array.isArray(warnings) ? warnings : []) this.#api.logger.warn(describe(warning));
+  }
+
+  #plan(pause: number): void {
+    if (this.#stopped) return;
+    this.#timer = setTimeout(() => void this.#check(), pause);
+    this.#timer.unref();
+  }
+
+  async #check(): Promise<void> {
+    try {
+      if (this.#instance !== undefined) {
+        const health = await this.core.health(helloTimeout);
+        const changed = (health["instance"] ?? true) !== this.#instance;
+        if (changed || (this.#mismatch && health["registry"] === registry.hash)) this.#instance = undefined;
+      }
+      await this.ready();
+      this.#pause = 500;
+      this.#logged = "";
+      this.#plan(checkEvery);
+    } catch (error) {
+      const failure = error as Failure;
+      if (failure.code === updateNeeded.code) {
+        this.#plan(checkEvery);
+        return;
+      }
+      this.#instance = undefined;
+      this.#log(failure.message);
+      this.#pause = Math.min(this.#pause * 2, longestPause);
+      this.#plan(this.#pause);
+    }
+  }
+
+  /** log writes a line once while nothing changes. */
+  #log(line: string): void {
+    if (line !== this.#logged && !this.#stopped) this.#api.logger.warn(line);
+    this.#logged = line;
+  }
+}
+
+/**
+ * helloConfig returns the configuration for the core, made for one hello and not kept. Any field
+ * that ends in ApiKey is the API key: clients of the interface have their own spelling.
+ */
+function helloConfig(config: Record<string, unknown>): Record<string, unknown> {
+  const out: Record<string, unknown> = {};
+  for (const [name, value] of Object.entries(config)) {
+    if (!/^(apiKey|[a-z]+ApiKey)$/.test(name)) out[name] = value;
+    else if (typeof value === "string") out["apiKey"] = value; // else a secret that the host could not read
+  }
+  return out;
+}
+
+function describe(warning: unknown): string {
+  return typeof warning === "string" ? warning : ((warning as CoreError | null)?.message ?? "warning of the core");
+}

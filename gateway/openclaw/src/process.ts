@@ -1,0 +1,63 @@
+// The core as a child process of the host (startCore).
+import { spawn, type ChildProcess } from "node:child_process";
+import { randomBytes } from "node:crypto";
+import { createInterface } from "node:readline";
+import { redact } from "./guard.js";
+import type { Logger } from "./host.js";
+
+const stopTimeout = 10_000;
+const restartPause = 5_000;
+
+/** CoreProcess runs the core while the host runs and restarts it when it ends by itself. */
+export class CoreProcess {
+  /** token is the core token, which the core gets through its environment. */
+  readonly token = randomBytes(32).toString("base64url");
+  readonly #binary: string;
+  readonly #listen: string;
+  readonly #log: Logger;
+  #child: ChildProcess | undefined;
+  #timer: NodeJS.Timeout | undefined;
+  #stopped = true;
+
+  constructor(binary: string, url: URL, log: Logger) {
+    this.#binary = binary;
+    this.#listen = `${url.hostname}:${url.port || "80"}`;
+    this.#log = log;
+  }
+
+  start(): void {
+    this.#stopped = false;
+    const child = spawn(this.#binary, ["gateway", "serve", "--listen", this.#listen], {
+      env: { ...process.env, TOLL_GATEWAY_TOKEN: this.token },
+      stdio: ["ignore", "pipe", "pipe"],
+    });
+    this.#child = child;
+    for (const stream of [child.stdout, child.stderr]) {
+      if (stream) createInterface({ input: stream }).on("line", (line) => this.#log.info(`core: ${redact(line)}`));
+    }
+    child.on("error", (error) => this.#ended(child, error.message));
+    child.on("exit", (code, signal) => this.#ended(child, `it ended with ${signal ?? `code ${code}`}`));
+  }
+
+  #ended(child: ChildProcess, why: string): void {
+    if (this.#child !== child) return;
+    this.#child = undefined;
+    if (this.#stopped) return;
+    this.#log.error(`The core does not run: ${why}. Restart in ${restartPause / 1000} s.`);
+    this.#timer = setTimeout(() => this.start(), restartPause);
+    this.#timer.unref();
+  }
+
+  /** stop ends the core and waits for its end; after 10 s it kills it. */
+  async stop(): Promise<void> {
+    this.#stopped = true;
+    clearTimeout(this.#timer);
+    const child = this.#child;
+    if (!child) return;
+    const gone = new Promise((resolve) => child.once("exit", resolve));
+    const kill = setTimeout(() => child.kill("SIGKILL"), stopTimeout);
+    child.kill("SIGTERM");
+    await gone;
+    clearTimeout(kill);
+  }
+}

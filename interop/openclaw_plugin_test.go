@@ -1,0 +1,74 @@
+package interop
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+)
+
+// pluginTools are the packages with which the plugin of the chat gateway is built.
+var pluginTools = &set{from: filepath.Join("..", "gateway", "openclaw")}
+
+// buildPlugin copies the plugin to a directory that is gone after the test, and compiles it there.
+func buildPlugin(t *testing.T) (n node, dir string) {
+	t.Helper()
+	n = pluginTools.find(t)
+	dir, err := os.MkdirTemp(n.packages, "run")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	for _, name := range []string{
+		"LICENSE", "README.md", "openclaw.plugin.json", "package.json", "tsconfig.json", "src", "test",
+	} {
+		if err := copyTree(filepath.Join(pluginTools.from, name), filepath.Join(dir, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	tsc := exec.Command(n.program, filepath.Join(n.packages, "node_modules", "typescript", "bin", "tsc"))
+	tsc.Dir = dir
+	if out, err := tsc.CombinedOutput(); err != nil {
+		t.Fatalf("tsc: %v\n%s", err, out)
+	}
+	return n, dir
+}
+
+// copyTree copies a file or a directory.
+func copyTree(from, to string) error {
+	info, err := os.Stat(from)
+	if err != nil {
+		return err
+	}
+	if info.IsDir() {
+		return os.CopyFS(to, os.DirFS(from))
+	}
+	text, err := os.ReadFile(from)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(to, text, 0o644)
+}
+
+// TestOpenClawPlugin runs the tests of the plugin, which need no host.
+func TestOpenClawPlugin(t *testing.T) {
+	n, dir := buildPlugin(t)
+	t.Run("tests", func(t *testing.T) {
+		run := exec.Command(n.program, "--test", "test/")
+		run.Dir = dir
+		if out, err := run.CombinedOutput(); err != nil {
+			t.Errorf("%v\n%s", err, out)
+		}
+	})
+	t.Run("license", func(t *testing.T) {
+		ours, err := os.ReadFile(filepath.Join("..", "LICENSE"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		packed, err := os.ReadFile(filepath.Join(dir, "LICENSE"))
+		if err != nil || !bytes.Equal(packed, ours) {
+			t.Errorf("the plugin does not carry the license of the repository: %v", err)
+		}
+	})
+}
