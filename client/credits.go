@@ -35,6 +35,8 @@ type CreditsPayer struct {
 	plans      []toll.PlanID
 	at         []string
 	delegation string
+	agent      toll.AgentID
+	token      TokenMaker
 	// agents remembers whether agents are registered at the servers that asked for payment.
 	agents *cache.Cache[directoryKey, registration]
 }
@@ -54,6 +56,28 @@ func (p *CreditsPayer) At(hosts ...string) *CreditsPayer {
 func (p *CreditsPayer) Topped(delegationID string) *CreditsPayer {
 	o := *p
 	o.delegation = delegationID
+	return &o
+}
+
+// TokenMaker makes the access token for one request that may cost at most so many credits, 0 for a
+// plan that takes none. agent is where the token is to be good, "" for every agent of the plan.
+type TokenMaker func(
+	ctx context.Context, plan toll.PlanID, agent toll.AgentID, most toll.Credits,
+) (*toll.AccessToken, error)
+
+// Using returns a payer that pays with access tokens of the caller's making. They are revoked as
+// those of the payer are, where the receipt does not tell what was burned.
+func (p *CreditsPayer) Using(make TokenMaker) *CreditsPayer {
+	o := *p
+	o.token = make
+	return &o
+}
+
+// For returns a payer of one agent: an entry of another one is refused, and one that names none is
+// paid with an access token for this agent alone.
+func (p *CreditsPayer) For(agent toll.AgentID) *CreditsPayer {
+	o := *p
+	o.agent = agent
 	return &o
 }
 
@@ -113,21 +137,15 @@ func environmentOf(network string) toll.Environment {
 
 // Pay is part of [Payer]: it makes an access token.
 func (p *CreditsPayer) Pay(ctx context.Context, e *x402.Entry, q x402.Quote) (*x402.Payment, error) {
-	opts := []TokenOption{WithExpiry(payTokenLife)}
 	most, err := toll.ParseCredits(q.Amount.String())
 	if err != nil {
 		return nil, err
 	}
-	if most > 0 {
-		opts = append(opts, WithRedemptionLimit(most))
+	make := p.token
+	if make == nil {
+		make = p.makeToken
 	}
-	if agent := e.Agent(); agent != "" {
-		opts = append(opts, WithAgent(agent))
-	}
-	if p.delegation != "" {
-		opts = append(opts, WithDelegation(p.delegation), WithOrderLimit(1))
-	}
-	t, err := p.c.AccessToken(ctx, e.Plan(), opts...)
+	t, err := make(ctx, e.Plan(), cmp.Or(e.Agent(), p.agent), most)
 	if err != nil {
 		return nil, err
 	}
@@ -144,6 +162,23 @@ func (p *CreditsPayer) Pay(ctx context.Context, e *x402.Entry, q x402.Quote) (*x
 		return n, final
 	}
 	return &x402.Payment{Payload: payload, Permission: &hash, Spent: spent}, nil
+}
+
+// makeToken is the [TokenMaker] of a payer without one.
+func (p *CreditsPayer) makeToken(
+	ctx context.Context, plan toll.PlanID, agent toll.AgentID, most toll.Credits,
+) (*toll.AccessToken, error) {
+	opts := []TokenOption{WithExpiry(payTokenLife)}
+	if most > 0 {
+		opts = append(opts, WithRedemptionLimit(most))
+	}
+	if agent != "" {
+		opts = append(opts, WithAgent(agent))
+	}
+	if p.delegation != "" {
+		opts = append(opts, WithDelegation(p.delegation), WithOrderLimit(1))
+	}
+	return p.c.AccessToken(ctx, plan, opts...)
 }
 
 // burned revokes an access token and asks the service what it has burned: a server that says that

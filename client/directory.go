@@ -42,12 +42,15 @@ func (p *CreditsPayer) checkAgent(
 ) error {
 	k := directoryKey{called: origin(called), plan: plan}
 	whose := "an agent of plan " + string(plan)
-	if named := e.Agent(); named != "" {
+	if named := cmp.Or(e.Agent(), p.agent); named != "" {
 		var err error
 		if k.agent, err = toll.ParseAgentID(string(named)); err != nil {
 			return fmt.Errorf("the entry names an agent that is none: %.90q", string(named))
 		}
 		whose = "agent " + string(k.agent)
+	}
+	if p.agent != "" && k.agent != p.agent {
+		return fmt.Errorf("it asks payment for %s, and only agent %s is to be paid", whose, p.agent)
 	}
 	r, ok := p.agents.Get(k, p.c.now())
 	if !ok {

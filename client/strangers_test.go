@@ -1,6 +1,7 @@
 package client_test
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"net/http"
@@ -461,5 +462,49 @@ func TestCreditsPayer_Directory(t *testing.T) {
 	}
 	if n := reads.Load(); n > 16 {
 		t.Errorf("%d records were read for one request", n)
+	}
+}
+
+// A payer of one agent pays no other one, and an entry that names none is paid for that agent alone,
+// with the access token of the caller's making.
+func TestCreditsPayer_ForOneAgent(t *testing.T) {
+	s := newSeller(t)
+	buyer := s.svc.Subscriber(20)
+	called, err := url.Parse(s.url + "/ask")
+	s.must(err)
+	other := toll.AgentID("7")
+	entry := func(agent toll.AgentID) *x402.Entry {
+		p := s.required()
+		p.Accepts[0].Extra.AgentID = string(agent)
+		value, err := x402.EncodeHeader(p)
+		s.must(err)
+		ask, err := x402.ReadChallenge(http.Header{"Payment-Required": {value}}, nil)
+		s.must(err)
+		return &ask.Entries[0]
+	}
+	payer := buyer.Client.Payer(s.svc.Plan()).For(s.svc.Agent())
+	if _, err := payer.Quote(t.Context(), called, entry(other)); err == nil || !strings.Contains(err.Error(), "only agent") {
+		t.Errorf("another agent: %v", err)
+	}
+	if _, err := buyer.Client.Payer().For(other).Quote(t.Context(), called, entry("")); err == nil {
+		t.Error("an agent that does not exist")
+	}
+	for _, named := range []toll.AgentID{s.svc.Agent(), ""} {
+		e := entry(named)
+		q, err := payer.Quote(t.Context(), called, e)
+		s.must(err)
+		made := 0
+		maker := func(
+			ctx context.Context, plan toll.PlanID, agent toll.AgentID, most toll.Credits,
+		) (*toll.AccessToken, error) {
+			made++
+			if plan != s.svc.Plan() || agent != s.svc.Agent() || most != 5 {
+				t.Errorf("%q: a token for %s at %s, %d credits", named, plan, agent, most)
+			}
+			return buyer.Client.AccessToken(ctx, plan, client.WithAgent(agent))
+		}
+		if _, err := payer.Using(maker).Pay(t.Context(), e, q); err != nil || made != 1 {
+			t.Errorf("%q: %v, %d tokens", named, err, made)
+		}
 	}
 }

@@ -50,7 +50,8 @@ type Core struct {
 	tools map[string]*tool // by full name
 	hash  string           // of the registry
 
-	reach reach
+	reach    reach
+	endpoint endpoint
 
 	mu       sync.Mutex
 	plugin   Config   // of the last hello

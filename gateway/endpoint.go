@@ -1,8 +1,254 @@
 package gateway
 
-import "net/http"
+import (
+	"context"
+	"errors"
+	"io"
+	"mime"
+	"net/http"
+	"os"
+	"strings"
+	"sync"
+	"time"
+	"unicode/utf8"
 
-// servePaid serves the paid endpoint. It is called for its path alone, when it is enabled.
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/pace"
+	"github.com/tollhq/toll/paid"
+	"github.com/tollhq/toll/x402"
+)
+
+// Bounds of the paid endpoint.
+const (
+	maxPaidRequests = 32      // in progress at once
+	maxPaidBody     = 1 << 20 // bytes of a request
+	maxPaidAnswer   = 4 << 20 // bytes of an answer
+	maxPrompt       = 100_000 // characters
+	handlerTime     = 120 * time.Second
+	paidHoldSecs    = 180 // handlerTime and a minute to settle
+)
+
+// endpoint is the paid endpoint. Its zero value is ready, and safe for concurrent use.
+type endpoint struct {
+	mu      sync.Mutex
+	of      *account     // that handler serves
+	handler http.Handler // nil when the account cannot serve
+	running int          // requests that passed the checks of their body
+}
+
+// paidCall is what the steps of one paid request know of it.
+type paidCall struct {
+	offersPayment bool
+	counted       bool // among endpoint.running
+	prompt        string
+	charge        *toll.Credits // nil: the whole price
+}
+
+type paidCallKey struct{}
+
+func paidCallOf(r *http.Request) *paidCall {
+	c, _ := r.Context().Value(paidCallKey{}).(*paidCall)
+	return c
+}
+
+// servePaid serves the paid endpoint. Checks are in the order of what they cost; nothing is verified
+// before the body is known to be good, and nothing of an answer leaves before it is settled.
 func (c *Core) servePaid(w http.ResponseWriter, r *http.Request) {
-	http.Error(w, "not built yet", http.StatusServiceUnavailable) // G3
+	if r.Method != http.MethodPost {
+		w.Header().Set("Allow", http.MethodPost)
+		answer(w, http.StatusMethodNotAllowed, endpointError{"use POST"})
+		return
+	}
+	h := c.endpointHandler()
+	if h == nil {
+		notConfigured(w)
+		return
+	}
+	pace.Body(w, r, maxPaidBody, pace.Patience, pace.MinRate)
+	p := &paidCall{offersPayment: r.Header.Get(x402.HeaderSignature) != ""}
+	defer c.endpoint.end(p)
+	h.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), paidCallKey{}, p)))
+}
+
+// endpointError is the body of errors that are not those of the payment.
+type endpointError struct {
+	Error string `json:"error"`
+}
+
+func notConfigured(w http.ResponseWriter) {
+	w.Header().Set("Retry-After", "60")
+	answer(w, http.StatusServiceUnavailable, endpointError{"not configured"})
+}
+
+// endpointHandler returns the handler for the account as it is now, nil when key, plan or agent
+// handler are missing.
+func (c *Core) endpointHandler() http.Handler {
+	a, err := c.account()
+	if err != nil {
+		return nil
+	}
+	c.endpoint.mu.Lock()
+	defer c.endpoint.mu.Unlock()
+	if c.endpoint.of != a {
+		c.endpoint.of, c.endpoint.handler = a, c.newEndpoint(a)
+	}
+	return c.endpoint.handler
+}
+
+// newEndpoint puts the price in front of the agent handler of an account.
+func (c *Core) newEndpoint(a *account) http.Handler {
+	handle := c.agentHandler(a)
+	if a.PlanID == "" || handle == nil {
+		return nil
+	}
+	var once sync.Once
+	opts := []paid.Option{
+		paid.Plan(a.PlanID),
+		paid.Agent(a.AgentID),
+		paid.Namespace(c.opts.Names),
+		paid.MaxCredits(a.CreditsPerRequest),
+		paid.CreditsFunc(func(r *http.Request, _ paid.Response) toll.Credits {
+			if p := paidCallOf(r); p.charge != nil {
+				return *p.charge
+			}
+			return a.CreditsPerRequest
+		}),
+		paid.HoldSecs(paidHoldSecs),
+		paid.MaxBody(maxPaidBody),
+		paid.MaxBuffer(2 * maxPaidAnswer), // answers never stream
+		paid.CallerGone(paid.Settle),
+		paid.BeforeVerify(c.readPaid),
+		paid.AfterSettle(func(_ *http.Request, s *x402.SettleResponse) {
+			if s.Success {
+				c.balanceChanged(a)
+			}
+		}),
+		paid.OnOutside(func(w http.ResponseWriter, _ *http.Request, t *x402.Terms) {
+			once.Do(func() { c.log.Error("the paid endpoint is closed", "why", outside(a, t).Message) })
+			notConfigured(w)
+		}),
+		paid.Log(c.log),
+		paid.Clock(c.now),
+	}
+	if a.PublicURL != "" {
+		opts = append(opts, paid.PublicURL(a.PublicURL))
+	}
+	return paid.Handler(a.service, c.answering(handle), opts...)
+}
+
+// readPaid reads the prompt of a request that offers a payment, and counts the request among those
+// in progress. Errors go to the caller; nothing was verified then.
+func (c *Core) readPaid(r *http.Request) error {
+	p := paidCallOf(r)
+	if !p.offersPayment {
+		return nil // it learns the price
+	}
+	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil ||
+		kind != "application/json" && !strings.HasSuffix(kind, "+json") {
+		return toll.NewError(toll.CodeMediaType)
+	}
+	body, err := io.ReadAll(io.LimitReader(r.Body, maxPaidBody+1))
+	switch {
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return toll.NewError(toll.CodeRequestTimeout)
+	case err != nil:
+		return toll.Errorf(toll.CodeBadRequest, "The body could not be read.")
+	case len(body) > maxPaidBody:
+		return toll.NewError(toll.CodeBodyTooLarge)
+	}
+	var in struct {
+		Prompt string `json:"prompt"`
+	}
+	if err := x402.DecodeRequired(body, &in, "prompt"); err != nil {
+		return err
+	}
+	if n := utf8.RuneCountInString(in.Prompt); n == 0 || n > maxPrompt {
+		return toll.Errorf(toll.CodeBadRequest, "prompt must be a string of 1 to %d characters.", maxPrompt)
+	}
+	p.prompt = in.Prompt
+	return c.endpoint.begin(p)
+}
+
+// begin counts a request whose body has arrived, so that slow bodies hold no place.
+func (e *endpoint) begin(p *paidCall) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.running >= maxPaidRequests {
+		busy := toll.Errorf(toll.CodeRateLimited, "%d requests are in progress.", maxPaidRequests)
+		busy.RetryAfterSecs = 1
+		return busy
+	}
+	e.running++
+	p.counted = true
+	return nil
+}
+
+func (e *endpoint) end(p *paidCall) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if p.counted {
+		e.running--
+	}
+}
+
+// answering runs an agent handler for a verified request. Its answer is whole before a byte of it
+// is written; what went wrong is for the log alone.
+func (c *Core) answering(handle agentHandler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		payment, _ := paid.FromContext(r.Context())
+		ctx, cancel := context.WithTimeout(r.Context(), handlerTime)
+		defer cancel()
+		subscriber, err := toll.ParseAddress(payment.Payer)
+		var body []byte
+		if err == nil {
+			p := paidCallOf(r)
+			body, p.charge, err = c.ask(ctx, handle, PaidRequest{
+				Prompt:         p.prompt,
+				AgentRequestID: payment.AgentRequestID,
+				PlanID:         payment.PlanID,
+				Subscriber:     subscriber,
+			})
+		}
+		if err != nil {
+			c.log.Error("the agent handler failed", "agentRequestId", payment.AgentRequestID, "error", err.Error())
+			answer(w, http.StatusBadGateway, endpointError{"agent failed"})
+			return
+		}
+		h := w.Header()
+		h.Set("Content-Type", "application/json")
+		h.Set("Cache-Control", "no-store") // paid makes it private
+		h.Set("X-Content-Type-Options", "nosniff")
+		_, _ = w.Write(body) // kept until it is settled
+	})
+}
+
+// CheckPaidEndpoint reports what keeps the paid endpoint from serving: nil when it is off or ready.
+// Errors are [InvalidParams] for what the configuration lacks, and those of the service.
+func (c *Core) CheckPaidEndpoint(ctx context.Context) error {
+	s := c.set()
+	if !s.paidEndpoint {
+		return nil
+	}
+	a, err := c.account()
+	switch {
+	case err != nil:
+		return err
+	case a.PlanID == "":
+		return invalid("planId", "is required for the paid endpoint")
+	case c.agentHandler(a) == nil:
+		return invalid("agentHandler", "is required for the paid endpoint on %s: kind http or host", a.environment)
+	}
+	t, err := a.service.Terms(ctx, a.PlanID)
+	if err != nil {
+		return asError(err)
+	}
+	if !t.IsTime && t.InBounds(a.CreditsPerRequest) != a.CreditsPerRequest {
+		return outside(a, t)
+	}
+	return nil
+}
+
+func outside(a *account, t *x402.Terms) *Error {
+	return invalid("creditsPerRequest", "must be %d to %d, the bounds of plan %s; got %d",
+		t.MinAmount, t.MaxAmount, a.PlanID, a.CreditsPerRequest)
 }

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/cache"
 	"github.com/tollhq/toll/internal/outbound"
 	"github.com/tollhq/toll/internal/plain"
@@ -51,7 +52,7 @@ func agentURL(raw string) (u *url.URL, warning string, err error) {
 		return nil, "", errors.New(form + ", with a host")
 	}
 	u.Fragment, u.RawFragment = "", ""
-	if u.Scheme == "http" && !isLoopback(u.Hostname()) {
+	if u.Scheme == "http" && !toll.IsLoopback(strings.ToLower(u.Hostname())) {
 		warning = fmt.Sprintf("%s is not https: prompt and payment token travel unprotected.", u.Host)
 	}
 	return u, warning, nil
@@ -68,15 +69,6 @@ func bracketed(raw string) string {
 		return raw
 	}
 	return scheme + "://[" + host + "]" + rest[len(host):]
-}
-
-// isLoopback reports whether a host, without brackets, is this machine by its text.
-func isLoopback(host string) bool {
-	if strings.EqualFold(host, "localhost") {
-		return true
-	}
-	addr, err := netip.ParseAddr(host)
-	return err == nil && addr.Zone() == "" && addr.Unmap().IsLoopback()
 }
 
 // agentURL reads an argument that is the address of an agent, and warns when it is not https.
@@ -104,12 +96,13 @@ type reach struct {
 func (r *reach) to(c *Core, a *account) *outbound.Client {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if o := r.clients[a.privateAgents]; o != nil {
+	private := a.asksPrivate()
+	if o := r.clients[private]; o != nil {
 		return o
 	}
 	cfg := outbound.Config{
 		AnyPort: true,
-		Private: a.privateAgents,
+		Private: private,
 		Refuse:  c.isSelf,
 		Timeout: agentTimeout,
 	}
@@ -119,8 +112,17 @@ func (r *reach) to(c *Core, a *account) *outbound.Client {
 	if r.clients == nil {
 		r.clients = map[bool]*outbound.Client{}
 	}
-	r.clients[a.privateAgents] = outbound.New(cfg)
-	return r.clients[a.privateAgents]
+	r.clients[private] = outbound.New(cfg)
+	return r.clients[private]
+}
+
+// asksPrivate reports whether agents in private networks may be asked. Where the configuration does
+// not say so, the environment of the key decides: a login may be of another one.
+func (a *account) asksPrivate() bool {
+	if a.AllowPrivateAgents == nil {
+		return a.environment == toll.Sandbox
+	}
+	return *a.AllowPrivateAgents
 }
 
 // isSelf reports whether an address is the one of the core itself: an agent there would be paid

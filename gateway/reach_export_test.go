@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"net/http"
+	"runtime"
 	"time"
 
 	"github.com/tollhq/toll/internal/outbound"
@@ -23,7 +24,7 @@ func NewAsker(private bool, listen string, log *slog.Logger, adjust func(*outbou
 	c := &Core{now: time.Now, log: log, opts: Options{Listen: listen}}
 	c.reach.adjust = adjust
 	a := &account{}
-	a.privateAgents = private
+	a.AllowPrivateAgents = &private
 	return Asker{c, a}
 }
 
@@ -65,4 +66,17 @@ func (k Asker) Card(ctx context.Context, raw string) (name, url string, ok bool)
 		return "", "", false
 	}
 	return got.Name, got.URL, true
+}
+
+// Idle waits until no paid request is in progress.
+func (c *Core) Idle() {
+	for {
+		c.endpoint.mu.Lock()
+		n := c.endpoint.running
+		c.endpoint.mu.Unlock()
+		if n == 0 {
+			return
+		}
+		runtime.Gosched()
+	}
 }

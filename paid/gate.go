@@ -130,6 +130,10 @@ func (x *exchange) price() bool {
 	price := x.priced()
 	x.asked, amount = sale.Price(t, price)
 	if price != nil && *x.asked != *price {
+		if x.c.onOutside != nil {
+			x.c.onOutside(x.w, x.r, t)
+			return false
+		}
 		x.gate.outside.Do(func() {
 			x.c.Log.Warn("the price of a route lies outside of its plan, whose bounds count", "credits", int64(*price),
 				"min", int64(t.MinAmount), "max", int64(t.MaxAmount), "planId", string(t.PlanID))

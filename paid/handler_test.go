@@ -479,3 +479,25 @@ func TestPriceOutsideOfThePlan(t *testing.T) {
 		}
 	}
 }
+
+// A route that keeps its price is closed while the plan does not allow it, and open again afterwards.
+func TestOnOutside(t *testing.T) {
+	for price, open := range map[toll.Credits]bool{0: true, 2: false, 3: true, 7: true, 8: false} {
+		d := newDesk(100)
+		d.min, d.max = 3, 7
+		h := paid.Handler(d, &work{t: t}, paid.Plan(plan), paid.Credits(price),
+			paid.OnOutside(func(w http.ResponseWriter, _ *http.Request, terms *x402.Terms) {
+				if terms.MinAmount != 3 || terms.MaxAmount != 7 {
+					t.Errorf("%+v", terms)
+				}
+				w.WriteHeader(http.StatusTeapot)
+			}))
+		w := httptest.NewRecorder()
+		r := httptest.NewRequest(http.MethodPost, "/ask", nil)
+		r.Header.Set(x402.HeaderSignature, token)
+		h.ServeHTTP(w, r)
+		if got := w.Code != http.StatusTeapot; got != open {
+			t.Errorf("a price of %d: %d", price, w.Code)
+		}
+	}
+}

@@ -63,6 +63,7 @@ type config struct {
 	afterVerify    func(*http.Request, *x402.VerifyResponse)
 	afterSettle    func(*http.Request, *x402.SettleResponse)
 	onPaymentError func(http.ResponseWriter, *http.Request, *toll.Error) bool
+	onOutside      func(http.ResponseWriter, *http.Request, *x402.Terms)
 
 	// flushEventsOnly is set for the proxy, whose reverse proxy flushes every answer without a length: only event streams
 	// are streams there, so that all other answers keep their receipt.
@@ -215,6 +216,13 @@ func AfterSettle(f func(r *http.Request, receipt *x402.SettleResponse)) Option {
 // The payment-required and payment-response headers are set before it runs.
 func OnPaymentError(f func(w http.ResponseWriter, r *http.Request, e *toll.Error) bool) Option {
 	return func(c *config) { c.onPaymentError = f }
+}
+
+// OnOutside answers requests in place of the route while its price lies outside the bounds of the
+// plan, as after a change of the plan. Nothing is verified then. Without it the price is brought
+// into the bounds, see [Credits]. The terms are shared: treat them as read-only.
+func OnOutside(f func(w http.ResponseWriter, r *http.Request, t *x402.Terms)) Option {
+	return func(c *config) { c.onOutside = f }
 }
 
 // OnUnsettled is the alarm for streams that were delivered and could not be settled at once. It is called when a stream

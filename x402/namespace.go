@@ -122,6 +122,10 @@ func (n Namespace) HeaderResolvedFrom() string { return n.Header + "-Version-Res
 // HeaderRequestID is the response header of a streamed paid answer.
 func (n Namespace) HeaderRequestID() string { return n.Header + "-Request-Id" }
 
+// HeaderCreditsUsed is the header of an answer of a program behind the paid endpoint of the chat
+// gateway: the credits that the answer costs, at most the price.
+func (n Namespace) HeaderCreditsUsed() string { return n.Header + "-Credits-Used" }
+
 // HeaderWebhookID is the header of a delivery to a webhook that names it.
 func (n Namespace) HeaderWebhookID() string { return n.Header + "-Webhook-Id" }
 
