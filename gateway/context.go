@@ -1,10 +1,157 @@
 package gateway
 
-import "context"
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
 
-// promptContext returns the text that stands before the next prompt, "" for none.
-func (c *Core) promptContext(ctx context.Context, caller Caller) string { return "" } // G3
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/cache"
+	"github.com/tollhq/toll/internal/plain"
+	"github.com/tollhq/toll/x402"
+)
+
+const (
+	contextLife  = 60 * time.Second // of a text
+	contextPause = 10 * time.Second // between reads that fail
+	contextTime  = 1500 * time.Millisecond
+	maxContext   = 500 // characters
+	maxContexts  = 16  // accounts and plans whose text is kept
+)
+
+// contexts are the texts for the next prompts. The zero value has none, and is safe for concurrent
+// use.
+type contexts struct {
+	mu      sync.Mutex
+	known   *cache.Cache[contextKey, contextText]
+	reads   map[contextKey]*contextRead // that are in flight
+	failing bool                        // the last read failed
+}
+
+type contextKey struct {
+	environment toll.Environment
+	address     toll.Address
+	plan        toll.PlanID
+}
+
+type contextText struct {
+	of   *account // a login, a logout and another configuration make a new account
+	text string
+}
+
+type contextRead struct {
+	contextText
+	done chan struct{} // closed when text is there
+}
+
+func (a *account) contextKey() contextKey {
+	return contextKey{a.environment, a.address, a.PlanID}
+}
+
+// promptContext returns the text that stands before the next prompt: the credits of the plan of the
+// configuration. It is "" without a key or a plan, and when the balance cannot be read, which is
+// never shown as 0 credits. It returns within 1.5 s; a text is kept for a minute.
+func (c *Core) promptContext(ctx context.Context, _ Caller) string {
+	a, err := c.account()
+	if err != nil || a.PlanID == "" {
+		return ""
+	}
+	k := a.contextKey()
+	c.contexts.mu.Lock()
+	if c.contexts.known == nil {
+		c.contexts.known = cache.New[contextKey, contextText](maxContexts)
+		c.contexts.reads = map[contextKey]*contextRead{}
+	}
+	if got, ok := c.contexts.known.Get(k, c.now()); ok && got.of == a {
+		c.contexts.mu.Unlock()
+		return got.text
+	}
+	if r := c.contexts.reads[k]; r != nil && r.of == a {
+		c.contexts.mu.Unlock()
+		select {
+		case <-r.done:
+			return r.text
+		case <-ctx.Done():
+			return ""
+		}
+	}
+	r := &contextRead{contextText: contextText{of: a}, done: make(chan struct{})}
+	c.contexts.reads[k] = r
+	c.contexts.mu.Unlock()
+	c.readContext(ctx, a, r)
+	return r.text
+}
+
+// readContext reads the balance for everybody who waits for r.
+func (c *Core) readContext(ctx context.Context, a *account, r *contextRead) {
+	// Others wait for this read, so that it does not end with its first caller.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), contextTime)
+	defer cancel()
+	b, err := a.service.Balance(ctx, a.PlanID)
+	k, life := a.contextKey(), contextLife
+	if err != nil {
+		life = contextPause
+	} else {
+		r.text = contextOf(c.opts.Names, a.environment, b)
+	}
+	now := c.now()
+	c.contexts.mu.Lock()
+	defer c.contexts.mu.Unlock()
+	if c.contexts.reads[k] == r { // the balance did not change meanwhile
+		delete(c.contexts.reads, k)
+		c.contexts.known.Put(k, r.contextText, now.Add(life), now)
+	}
+	if err != nil && !c.contexts.failing {
+		c.log.Warn("the balance for prompts cannot be read", "error", toll.AsError(err).Error())
+	}
+	c.contexts.failing = err != nil
+	close(r.done)
+}
 
 // balanceChanged says that the balance of an account may have changed: the context of the next
 // prompt reads it again.
-func (c *Core) balanceChanged(a *account) {} // G3
+func (c *Core) balanceChanged(a *account) {
+	c.contexts.mu.Lock()
+	defer c.contexts.mu.Unlock()
+	if c.contexts.known == nil {
+		return
+	}
+	c.contexts.known.Drop(a.contextKey())
+	delete(c.contexts.reads, a.contextKey()) // what it reads may be older than the change
+}
+
+// contextOf is one line about a balance. The name of the plan is a stranger's text: it cannot leave
+// its quotes.
+func contextOf(names x402.Namespace, env toll.Environment, b *toll.Balance) string {
+	order := ": ask the user before ordering with " + names.Tool("orderPlan")
+	held := fmt.Sprintf(" available (balance %d, held %d)", b.Balance, b.Held)
+	state := b.Available.Text()
+	switch {
+	case !b.IsSubscriber && b.Balance == 0:
+		state = "not ordered yet"
+	case b.PlanType == toll.LimitTime:
+		state = fmt.Sprintf("subscribed, requests burn no credits, %s", env)
+	case b.Balance == 0:
+		state += order
+	case b.Available == 0:
+		state += held + order
+	case b.IsSubscriber:
+		state += fmt.Sprintf("%s, subscribed, %s", held, env)
+	default:
+		state += fmt.Sprintf("%s, %s", held, env)
+	}
+	return plain.Text(fmt.Sprintf(`[%s] Plan "%s" (%s): %s.`,
+		names.Word, quotable(b.PlanName), b.PlanID, state), maxContext)
+}
+
+// quotable is a name without the characters that end a quote or look like structure.
+func quotable(name string) string {
+	return plain.Name(strings.Map(func(r rune) rune {
+		if strings.ContainsRune("[]{}()<>\"'`\\«»‹›“”„‟‘’‚‛「」『』【】〈〉《》＂＇［］", r) {
+			return -1
+		}
+		return r
+	}, name))
+}

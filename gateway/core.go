@@ -52,6 +52,7 @@ type Core struct {
 
 	reach    reach
 	endpoint endpoint
+	contexts contexts
 
 	mu       sync.Mutex
 	plugin   Config   // of the last hello

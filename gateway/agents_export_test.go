@@ -7,7 +7,9 @@ import (
 	"runtime"
 	"time"
 
+	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/outbound"
+	"github.com/tollhq/toll/x402"
 )
 
 // AgentURL is agentURL.
@@ -80,3 +82,13 @@ func (c *Core) Idle() {
 		runtime.Gosched()
 	}
 }
+
+// BalanceChanged says that the balance of the account may have changed.
+func (c *Core) BalanceChanged() {
+	if a, err := c.account(); err == nil {
+		c.balanceChanged(a)
+	}
+}
+
+// ContextOf is the text about a balance in the sandbox.
+func ContextOf(b *toll.Balance) string { return contextOf(x402.Default, toll.Sandbox, b) }
