@@ -61,6 +61,10 @@ type Core struct {
 	signIn   signIn
 	// current is nil without a key. Whoever changes settings sets it to nil: account makes it anew.
 	current *account
+
+	acts       acts            // what conversations confirmed
+	delegated  delegated       // the delegations that the core made
+	registered map[string]pair // what conversations registered, by [call.subject]; of mu
 }
 
 // guards say which guards of a host keep keys away from models and transcripts (design 11).

@@ -8,6 +8,12 @@ func registry() []*tool {
 	}
 }
 
+// Names of tools in the hints of others.
+const (
+	orderPlanName     = "orderPlan"
+	orderFiatPlanName = "orderFiatPlan"
+)
+
 // Parameters that several tools have.
 var (
 	planParam = param{
@@ -40,6 +46,11 @@ var (
 			description: "How long the limit lasts, in seconds.",
 		},
 	}
+	// receiverParam goes with receivers of a price.
+	receiverParam = param{
+		name: "confirm", kind: kindFlag, fallback: false,
+		description: "Needed when others than the own account get the price: true after the user has seen their addresses and agreed.",
+	}
 	priceParams = []param{
 		{
 			name: "tokenAddress", kind: kindText, most: 42,
@@ -53,6 +64,7 @@ var (
 			name: "description", kind: kindText, most: 2000,
 			description: "Text for buyers.",
 		},
+		receiverParam,
 	}
 )
 
@@ -60,6 +72,8 @@ var checkBalance = &tool{
 	name: "checkBalance", title: "Check balance", effect: EffectRead,
 	description: "Returns the credits of a plan: balance, held and available, and whether it is subscribed.",
 	params:      []param{planParam},
+	output:      balance{},
+	run:         runCheckBalance,
 }
 
 var getAccessToken = &tool{
@@ -80,23 +94,31 @@ var getAccessToken = &tool{
 		},
 		confirmParam,
 	}),
+	output: accessToken{},
+	run:    runGetAccessToken,
 }
 
 var orderPlan = &tool{
-	name: "orderPlan", title: "Order plan", effect: EffectSpend,
+	name: orderPlanName, title: "Order plan", effect: EffectSpend,
 	description: "Orders a plan with crypto. Without confirm it returns a quote and buys nothing: show the quote to the user and ask.",
 	params:      []param{planParam, confirmParam},
+	output:      planOrder{},
+	run:         runOrderPlan,
 }
 
 var orderFiatPlan = &tool{
-	name: "orderFiatPlan", title: "Order plan by card", effect: EffectSpend,
+	name: orderFiatPlanName, title: "Order plan by card", effect: EffectSpend,
 	description: "Makes a page on which the user pays a plan with a card. Without confirm it returns a quote: show the quote to the user and ask.",
 	params:      []param{planParam, confirmParam},
+	output:      checkoutPage{},
+	run:         runOrderFiatPlan,
 }
 
 var listPaymentMethods = &tool{
 	name: "listPaymentMethods", title: "List payment methods", effect: EffectRead,
 	description: "Lists the cards of the account and its wallet.",
+	output:      paymentMethods{},
+	run:         runListPaymentMethods,
 }
 
 var queryAgent = &tool{
@@ -145,6 +167,8 @@ var registerAgent = &tool{
 			description: "Addresses that get the amounts, one for each. Default: the own account.",
 		},
 	}, priceParams),
+	output: registeredAgent{},
+	run:    runRegisterAgent,
 }
 
 var createPlan = &tool{
@@ -170,6 +194,8 @@ var createPlan = &tool{
 			description: "Life of an order in seconds, with accessLimit time.",
 		},
 	}, priceParams),
+	output: registeredAgent{},
+	run:    runCreatePlan,
 }
 
 var listPlans = &tool{
@@ -179,6 +205,8 @@ var listPlans = &tool{
 		{name: "page", kind: kindInteger, least: 1, most: 1_000_000, fallback: int64(1), description: "Page, from 1."},
 		{name: "offset", kind: kindInteger, least: 1, most: 100, fallback: int64(100), description: "Plans on a page."},
 	},
+	output: planPage{},
+	run:    runListPlans,
 }
 
 // maxInteger is the largest integer that every JSON reader keeps exact: 2^53 − 1.

@@ -1,0 +1,171 @@
+package gateway
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/cache"
+)
+
+const (
+	quoteLife  = 10 * time.Minute // for which a quote can be confirmed
+	repeatTime = 30 * time.Second // in which a call without an id counts as the call before it
+	actLife    = 24 * time.Hour   // for which the service knows an Idempotency-Key
+	maxActs    = 8192             // that are remembered
+)
+
+// act is what one conversation did about one thing that needs a confirmation, for example the order
+// of a plan.
+type act struct {
+	shown   string // terms of the last quote; "" after it was confirmed
+	shownAt time.Time
+
+	agreed  string // terms of the last confirmation
+	key     string // its Idempotency-Key
+	callID  string
+	at      time.Time
+	running int    // calls under the key that have no answer yet
+	unknown bool   // whether the service acted is not known
+	orderID string // an order that is not decided
+	made    string // the delegation that was made or chosen
+}
+
+// acts are the acts of all conversations. The zero value has none. Safe for concurrent use.
+type acts struct {
+	mu    sync.Mutex
+	known *cache.Cache[string, act]
+}
+
+// change runs f on an act under the lock.
+func (a *acts) change(id string, now time.Time, f func(*act)) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.known == nil {
+		a.known = cache.New[string, act](maxActs)
+	}
+	one, _ := a.known.Get(id, now)
+	f(&one)
+	a.known.Put(id, one, now.Add(actLife), now)
+}
+
+// permit allows one act, which the caller ends with [permit.end].
+type permit struct {
+	act
+	repeated bool // an earlier call under this key did it, or is doing it
+
+	id   string
+	core *Core
+}
+
+// agree returns a permit for an act on these terms, or nil when its quote is the answer: there is no
+// confirmation, the terms were not shown in this conversation in the last ten minutes, or they were
+// others, which changed says. One quote allows one act: a repeated call finds the act of the first
+// one by its key, and every other call needs a quote of its own.
+//
+// The same subject under other terms is the same act: a plan whose price changed.
+func (c *call) agree(subject, terms string) (p *permit, changed bool) {
+	now := c.core.now()
+	p = &permit{id: c.subject(subject), core: c.core}
+	c.core.acts.change(p.id, now, func(a *act) {
+		recent := !a.shownAt.IsZero() && now.Sub(a.shownAt) <= quoteLife
+		switch {
+		case !c.args.flag("confirm"):
+			a.shown, a.shownAt = terms, now
+			p = nil
+			return
+		case a.orderID != "" || a.agreed == terms && c.repeats(a, now):
+			p.repeated = true
+		case recent && a.shown == terms:
+			if !a.unknown {
+				*a = act{key: c.key(subject, terms, now)}
+			}
+			a.agreed, a.callID, a.at = terms, c.id, now
+			a.shown, a.shownAt = "", time.Time{}
+		default:
+			changed = recent && a.shown != "" && a.shown != terms
+			a.shown, a.shownAt = terms, now
+			p = nil
+			return
+		}
+		a.running++
+		p.act = *a
+	})
+	return p, changed
+}
+
+// repeats reports whether a call is the one before it again: the same call of the host, one without
+// an id soon after it, or one that comes before it has an answer.
+func (c *call) repeats(a *act, now time.Time) bool {
+	if a.key == "" {
+		return false
+	}
+	return a.running > 0 || c.id != "" && c.id == a.callID || c.id == "" && now.Sub(a.at) < repeatTime
+}
+
+// end keeps how an act went: made and orderID of the permit, and whether the outcome is unknown.
+func (p *permit) end(unknown bool) {
+	p.core.acts.change(p.id, p.core.now(), func(a *act) {
+		if a.key != p.key {
+			return // forgotten meanwhile
+		}
+		a.running = max(a.running-1, 0)
+		a.unknown, a.orderID, a.made = unknown, p.orderID, p.made
+	})
+}
+
+// subject names an act of this conversation and account.
+func (c *call) subject(of string) string {
+	return digest("act", string(c.account.environment), c.account.address.Lower(), c.caller.SessionKey, of)
+}
+
+// key is the Idempotency-Key of an act: of the call of the host, else of half a minute.
+func (c *call) key(subject, terms string, now time.Time) string {
+	id := "call " + c.id
+	if c.id == "" {
+		id = "window " + strconv.FormatInt(now.Unix()/int64(repeatTime/time.Second), 10)
+	}
+	return digest("key", c.subject(subject), terms, id)
+}
+
+// once is [call.key] for a creation that needs no confirmation: a repeated call gets the answer of
+// the first one.
+func (c *call) once(subject string) string {
+	now := c.core.now()
+	key := c.key(subject, "", now)
+	c.core.acts.change(c.subject("once "+subject), now, func(a *act) {
+		if c.repeats(a, now) {
+			key = a.key
+			return
+		}
+		*a = act{key: key, callID: c.id, at: now}
+	})
+	return key
+}
+
+// digest is the hash of texts, as 64 hexadecimal digits.
+func digest(parts ...string) string {
+	b, _ := json.Marshal(parts) // texts always have JSON
+	sum := sha256.Sum256(b)
+	return hex.EncodeToString(sum[:])
+}
+
+// termsOf is what a person agrees to: everything of a plan that says who gets how much for what.
+func termsOf(p *toll.Plan, more ...string) string {
+	parts := []string{
+		string(p.ID), p.Price.CurrencyName(), p.Price.TokenAddress.Lower(), p.Credits.Amount.String(),
+		string(p.AccessLimit), p.Credits.DurationSecs.String(),
+		strconv.FormatBool(p.IsPayAsYouGo()),
+	}
+	for i, amount := range p.Price.Amounts {
+		parts = append(parts, amount.String())
+		if i < len(p.Price.Receivers) {
+			parts = append(parts, p.Price.Receivers[i].Lower())
+		}
+	}
+	return digest(append(parts, more...)...)
+}

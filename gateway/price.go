@@ -1,0 +1,213 @@
+package gateway
+
+import (
+	"math/big"
+	"strings"
+
+	"github.com/tollhq/toll"
+)
+
+// nativeDecimals and stableDecimals are the digits behind the point of an amount: of the native
+// token, and of USDC, EURC and prices of cards.
+const (
+	nativeDecimals = 18
+	stableDecimals = 6
+)
+
+// pricing says in what a price is paid, and so how its amounts are read. Amounts are exact: they go
+// from text to big integers, and whatever does not fit is refused, never rounded.
+type pricing struct {
+	card     bool
+	token    toll.Address // zero for the native token and for cards
+	currency string       // ETH, USDC, EURC, USD; the address of any other token
+}
+
+// newPricing reads the arguments pricingType and tokenAddress, "" for one that was not given.
+func newPricing(kind, token string, env toll.Environment) (pricing, error) {
+	var address toll.Address
+	if token != "" {
+		var err error
+		if address, err = toll.ParseAddress(token); err != nil {
+			return pricing{}, invalid("tokenAddress", "must be 0x and 40 hexadecimal digits; got %q", token)
+		}
+	}
+	if kind == "" {
+		kind = "crypto"
+		if !address.IsZero() {
+			kind = "erc20"
+		}
+	}
+	switch {
+	case kind == "erc20" && token == "":
+		address = env.USDC()
+	case kind == "erc20" && address.IsZero():
+		return pricing{}, invalid("tokenAddress", "is the zero address, which is the native token; omit it for USDC")
+	case kind != "erc20" && !address.IsZero():
+		return pricing{}, invalid("tokenAddress", "belongs to pricingType erc20; got pricingType %q", kind)
+	}
+	p := toll.Price{TokenAddress: address, IsCrypto: kind != "fiat"}
+	return pricing{kind == "fiat", address, p.CurrencyName()}, nil
+}
+
+// dollars reports whether amounts may be written as "$1.50".
+func (p pricing) dollars() bool {
+	switch p.currency {
+	case toll.CurrencyUSDC, toll.CurrencyEURC, toll.CurrencyUSD:
+		return true
+	}
+	return false
+}
+
+// read returns the base units of an amount. name is its argument.
+func (p pricing) read(name, text string) (toll.Units, error) {
+	if units, err := toll.ParseUnits(text); err == nil {
+		return units, nil
+	}
+	if sum, ok := strings.CutPrefix(text, "$"); ok && p.dollars() {
+		if units, err := toll.ParseAmount(sum, stableDecimals); err == nil {
+			return units, nil
+		}
+	}
+	if sum, ok := strings.CutSuffix(text, " "+toll.CurrencyETH); ok && p.currency == toll.CurrencyETH {
+		if units, err := toll.ParseAmount(sum, nativeDecimals); err == nil {
+			return units, nil
+		}
+	}
+	return toll.Units{}, invalid(name, "must be %s; got %q", p.forms(), text).withHint(p.hint())
+}
+
+// forms names the accepted spellings.
+func (p pricing) forms() string {
+	switch {
+	case p.dollars():
+		return `a sum like "$1.50" with at most 6 decimals, or base units as digits (1500000 is $1.50)`
+	case p.currency == toll.CurrencyETH:
+		return `a sum like "0.001 ETH" with at most 18 decimals, or base units as digits`
+	}
+	return "base units of the token as digits"
+}
+
+func (p pricing) hint() string {
+	if p.currency == toll.CurrencyETH {
+		return "A price in dollars has pricingType erc20 (USDC) or fiat (card)."
+	}
+	return "Amounts have no sign, exponent or separator of thousands, and are never rounded."
+}
+
+// spell writes an amount so that [pricing.read] reads the same again.
+func (p pricing) spell(u toll.Units) string {
+	switch {
+	case p.dollars():
+		return "$" + toll.FormatAmount(u, stableDecimals)
+	case p.currency == toll.CurrencyETH:
+		return toll.FormatAmount(u, nativeDecimals) + " " + toll.CurrencyETH
+	}
+	return u.String()
+}
+
+// price makes the price of amounts and their receivers; no receivers means own, for one amount.
+// names are the arguments of the amounts and of the receivers.
+func (p pricing) price(amounts, receivers []string, own toll.Address, names [2]string) (toll.Price, error) {
+	out := toll.PriceInput{IsCrypto: new(toll.Bool), TokenAddress: &p.token}
+	*out.IsCrypto = toll.Bool(!p.card)
+	if len(receivers) != 0 && len(receivers) != len(amounts) || len(receivers) == 0 && len(amounts) != 1 {
+		return toll.Price{}, invalid(names[1], "must be as many as %s: %d; got %d", names[0], len(amounts), len(receivers))
+	}
+	for i, text := range amounts {
+		// One "$1,500" in a list with commas is two amounts: they must at least look alike.
+		if signed(text) != signed(amounts[0]) {
+			return toll.Price{}, invalid(names[0], "must be written alike; got %q and %q", amounts[0], text)
+		}
+		units, err := p.read(names[0], text)
+		if err != nil {
+			return toll.Price{}, err
+		}
+		if len(amounts) > 1 && units.IsZero() {
+			return toll.Price{}, invalid(names[0], "must be above 0; amount %d is 0", i+1)
+		}
+		out.Amounts = append(out.Amounts, units)
+	}
+	for _, text := range receivers {
+		to, err := toll.ParseAddress(text)
+		if err != nil || to.IsZero() {
+			return toll.Price{}, invalid(names[1], "must be 0x and 40 hexadecimal digits, not all 0; got %q", text)
+		}
+		out.Receivers = append(out.Receivers, to)
+	}
+	made, _, err := toll.NormalizePrice(out, own)
+	return made, err
+}
+
+// signed reports whether an amount names its currency.
+func signed(amount string) bool { return strings.ContainsAny(amount, "$ ") }
+
+// pricedAs repeats a price in both forms, so that a wrong unit is seen.
+type pricedAs struct {
+	Units     string   `json:"units"`    // in all, in base units
+	Readable  string   `json:"readable"` // for example "1.50 USDC"
+	Amounts   []string `json:"amounts"`  // in base units, one for each receiver
+	Receivers []string `json:"receivers"`
+}
+
+func echo(p toll.Price) pricedAs {
+	out := pricedAs{
+		Units:     p.Total().String(),
+		Readable:  readable(p),
+		Amounts:   []string{},
+		Receivers: []string{},
+	}
+	for i, amount := range p.Amounts {
+		out.Amounts = append(out.Amounts, amount.String())
+		out.Receivers = append(out.Receivers, p.Receivers[i].String())
+	}
+	return out
+}
+
+// readable is a price for people: "1.50 USDC", "0.001 ETH", "free". The decimals of a token without
+// a name are unknown, so its price stays in base units.
+func readable(p toll.Price) string {
+	switch {
+	case p.IsFree():
+		return "free"
+	case !named(p):
+		return p.Total().String() + " base units of " + p.TokenAddress.String()
+	}
+	return p.Text() + " " + p.CurrencyName()
+}
+
+// named reports whether the currency of a price has a name, and so known decimals.
+func named(p toll.Price) bool { return !p.IsCrypto || p.CurrencyName() != p.TokenAddress.String() }
+
+// centsOf returns what a price costs in cents of its currency, rounded up, and false when the
+// currency has no cents. The result is at most [toll.MaxCents] + 1.
+func centsOf(p toll.Price) (toll.Cents, bool) {
+	if p.IsFree() {
+		return 0, true
+	}
+	if !named(p) || p.CurrencyName() == toll.CurrencyETH {
+		return 0, false
+	}
+	cent := toll.UnitsOfCents(1).Int()
+	n := p.Total().Int()
+	n.Add(n, cent).Sub(n, big.NewInt(1)).Quo(n, cent)
+	if !n.IsInt64() || toll.Cents(n.Int64()) > toll.MaxCents {
+		return toll.MaxCents + 1, true
+	}
+	return toll.Cents(n.Int64()), true
+}
+
+// dust is the price in base units below which somebody has probably counted with too few decimals.
+func dust(p toll.Price) toll.Units {
+	if p.CurrencyName() == toll.CurrencyETH {
+		return toll.UnitsOf(1_000_000_000_000)
+	}
+	return toll.UnitsOfCents(1)
+}
+
+// warnOfDust says that a price is hardly anything.
+func (c *call) warnOfDust(p toll.Price) {
+	if p.IsFree() || !named(p) || p.Total().Cmp(dust(p)) >= 0 {
+		return
+	}
+	c.warn("The price is " + readable(p) + ", which is hardly anything: check that its unit is right.")
+}

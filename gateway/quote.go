@@ -1,0 +1,169 @@
+package gateway
+
+import (
+	"context"
+	"strconv"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/plain"
+)
+
+// quote is the answer of a tool that waits for a confirmation. Its message has no text of others.
+type quote struct {
+	PlanID              string `json:"planId,omitempty"`
+	Name                string `json:"name,omitempty"`
+	Price               string `json:"price,omitempty"` // in whole units of the currency
+	PriceUnits          string `json:"priceUnits,omitempty"`
+	Currency            string `json:"currency,omitempty"`
+	Credits             string `json:"credits,omitempty"`
+	AccessLimit         string `json:"accessLimit,omitempty"`
+	DurationSecs        string `json:"durationSecs,omitempty"` // of what is bought
+	FiatPaymentProvider string `json:"fiatPaymentProvider,omitempty"`
+	PaymentType         string `json:"paymentType,omitempty"`
+	Environment         string `json:"environment,omitempty"`
+
+	// Of a spending limit.
+	SpendingLimitCents     string `json:"spendingLimitCents,omitempty"`
+	DelegationDurationSecs int64  `json:"delegationDurationSecs,omitempty"`
+	OrderLimit             int64  `json:"orderLimit,omitempty"`
+	PaymentMethodID        string `json:"paymentMethodId,omitempty"`
+	PaymentMethod          string `json:"paymentMethod,omitempty"` // for example "visa 4242"
+	AgentURL               string `json:"agentUrl,omitempty"`
+
+	RequiresConfirmation bool   `json:"requiresConfirmation,omitempty"`
+	PriceChanged         bool   `json:"priceChanged,omitempty"` // since the last quote
+	Message              string `json:"message,omitempty"`
+}
+
+// paymentTypeOf returns how a plan is bought, as the arguments of tools name it.
+func paymentTypeOf(p toll.Price) string {
+	if p.IsCrypto {
+		return "crypto"
+	}
+	return "fiat"
+}
+
+// planQuote describes a plan for somebody who may buy it.
+func (c *call) planQuote(p *toll.Plan) quote {
+	q := quote{
+		PlanID:               string(p.ID),
+		Name:                 plain.Name(p.Metadata.Name),
+		Price:                p.Price.Text(),
+		PriceUnits:           p.Price.Total().String(),
+		Currency:             p.Price.CurrencyName(),
+		Credits:              p.Credits.Amount.String(),
+		AccessLimit:          string(p.AccessLimit),
+		PaymentType:          paymentTypeOf(p.Price),
+		Environment:          string(c.account.environment),
+		RequiresConfirmation: true,
+	}
+	if !named(p.Price) {
+		q.Price = q.PriceUnits // its decimals are unknown
+	}
+	if !p.Credits.DurationSecs.IsZero() {
+		q.DurationSecs = p.Credits.DurationSecs.String()
+	}
+	if !p.Price.IsCrypto {
+		q.FiatPaymentProvider = string(toll.ProviderCard)
+	}
+	return q
+}
+
+// ask completes a quote with its message.
+func (q *quote) ask(changed bool, what string) *quote {
+	q.PriceChanged, q.Message = changed, request(changed, what)
+	return q
+}
+
+// request asks for the confirmation of what a call would do.
+func request(changed bool, what string) string {
+	begin := "Nothing was done yet. "
+	if changed {
+		begin = "The terms changed since the last quote, and nothing was done. "
+	}
+	return begin + what + " Show this to the user. After the user agreed, repeat the call with confirm true."
+}
+
+// capped refuses a price above the cap of the configuration. A price without cents cannot be
+// compared, and is refused as well when there is a cap.
+func (c *call) capped(p toll.Price) error {
+	most := c.account.maxOrder
+	if most == 0 {
+		return nil
+	}
+	switch cents, ok := centsOf(p); {
+	case !ok:
+		return errorf(OverCap, "The price is %s, which cannot be compared with the cap of %s cents.", readable(p), most).
+			withHint("The operator set maxOrderCents.")
+	case cents > most:
+		return errorf(OverCap, "The price is %s, which is above the cap of %s cents.", readable(p), most).
+			withHint("The operator set maxOrderCents.")
+	}
+	return nil
+}
+
+// plan reads the plan that the call names, or the one of the configuration.
+func (c *call) plan(ctx context.Context) (*toll.Plan, error) {
+	id, err := c.planID()
+	if err != nil {
+		return nil, err
+	}
+	return c.account.service.Plan(ctx, id)
+}
+
+// planID returns the argument planId, else the plan of the configuration, else the one that this
+// conversation registered last; or [PlanRequired].
+func (c *call) planID() (toll.PlanID, error) {
+	if id := c.args.text("planId", string(c.account.PlanID)); id != "" {
+		return toll.PlanID(id), nil
+	}
+	if id := c.registered().plan; id != "" {
+		return id, nil
+	}
+	return "", errorf(PlanRequired, "planId is required: pass planId or set it in the plugin configuration.")
+}
+
+// agentID returns the argument agentId, else the agent that goes with a plan by the configuration or
+// by what this conversation registered; "" for none.
+func (c *call) agentID(plan toll.PlanID) toll.AgentID {
+	if id := c.args.text("agentId", ""); id != "" {
+		return toll.AgentID(id)
+	}
+	if c.account.AgentID != "" && (c.account.PlanID == "" || c.account.PlanID == plan) {
+		return c.account.AgentID
+	}
+	if r := c.registered(); c.account.AgentID == "" && r.plan == plan {
+		return r.agent
+	}
+	return ""
+}
+
+// pair is an agent and its plan.
+type pair struct {
+	agent toll.AgentID
+	plan  toll.PlanID
+}
+
+// registered returns what this conversation registered last.
+func (c *call) registered() pair {
+	c.core.mu.Lock()
+	defer c.core.mu.Unlock()
+	return c.core.registered[c.subject("registered")]
+}
+
+// maxRegistered bounds how many conversations have an agent of their own as default.
+const maxRegistered = 1024
+
+// setRegistered makes a new agent and its plan the defaults of this conversation, where the
+// configuration has none.
+func (c *call) setRegistered(p pair) {
+	c.core.mu.Lock()
+	defer c.core.mu.Unlock()
+	if c.core.registered == nil || len(c.core.registered) >= maxRegistered {
+		c.core.registered = map[string]pair{}
+	}
+	c.core.registered[c.subject("registered")] = p
+}
+
+// secs writes a number of seconds.
+func secs(n int64) string { return strconv.FormatInt(n, 10) + " s" }

@@ -1,0 +1,281 @@
+package gateway
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/client"
+	"github.com/tollhq/toll/internal/plain"
+)
+
+// accessToken is the result of getAccessToken: a quote of a spending limit, or an access token.
+type accessToken struct {
+	quote
+	AccessToken  string `json:"accessToken,omitempty"`
+	Token        string `json:"token,omitempty"` // equal
+	Scheme       string `json:"scheme,omitempty"`
+	Network      string `json:"network,omitempty"`
+	DelegationID string `json:"delegationId,omitempty"`
+	ExpiresAt    string `json:"expiresAt,omitempty"`
+	Notice       string `json:"notice,omitempty"`
+}
+
+const tokenNotice = "This token is a secret: whoever has it can spend the credits within its limits. Do not show it to anybody but the agent that it pays."
+
+func runGetAccessToken(ctx context.Context, c *call) (any, error) {
+	plan, err := c.plan(ctx)
+	if err != nil {
+		return nil, err
+	}
+	ask := tokenAsk{
+		purpose:    "getAccessToken",
+		plan:       plan,
+		agent:      c.agentID(plan.ID),
+		redemption: toll.Credits(c.args.integer("redemptionLimit", 0)),
+		orders:     c.args.integer("orderLimit", -1),
+		life:       time.Duration(c.args.integer("expirationSecs", 3600)) * time.Second,
+	}
+	made, q, err := c.accessToken(ctx, ask)
+	switch {
+	case err != nil:
+		return nil, err
+	case q != nil:
+		return accessToken{quote: *q}, nil
+	}
+	out := accessToken{
+		quote:       quote{PlanID: string(made.PlanID)},
+		AccessToken: made.AccessToken,
+		Token:       made.AccessToken,
+		Scheme:      made.Scheme,
+		Network:     made.Network,
+		ExpiresAt:   made.ExpiresAt.UTC().Format(time.RFC3339),
+		Notice:      tokenNotice,
+	}
+	if made.DelegationID != nil {
+		out.DelegationID = *made.DelegationID
+	} else {
+		c.warnOfNoCredits(ctx, plan)
+	}
+	return out, nil
+}
+
+// warnOfNoCredits says that an access token without a limit pays nothing while there are no credits.
+func (c *call) warnOfNoCredits(ctx context.Context, plan *toll.Plan) {
+	b, err := c.account.service.Balance(ctx, plan.ID)
+	if err != nil || b.Available > 0 || plan.IsTime() && b.IsSubscriber {
+		return
+	}
+	c.warn("The account has no credits of this plan, and this token buys none: order the plan, or ask the user for " +
+		"spendingLimitCents, for example " + c.account.proposedLimit.String() + ".")
+}
+
+// tokenAsk is an access token that a tool wants.
+type tokenAsk struct {
+	// purpose separates confirmations: one for getAccessToken does not count for a query.
+	purpose    string
+	plan       *toll.Plan
+	agent      toll.AgentID  // "": every agent of the plan
+	agentURL   string        // who gets the token; "" when it is not known
+	redemption toll.Credits  // most credits in all; 0: no limit
+	orders     int64         // most orders under a spending limit; below 0: as many as the limit pays
+	life       time.Duration // 60 s to 365 days
+}
+
+// accessToken makes an access token of the account by the arguments paymentType, paymentMethodId,
+// spendingLimitCents and delegationDurationSecs. Without a spending limit it spends credits that
+// exist and causes no order. With one it needs the confirmation of the user: the quote is not nil
+// then, and nothing was made.
+//
+// Errors: [InvalidParams], [OverCap], [NoPaymentMethod], and those of the service.
+func (c *call) accessToken(ctx context.Context, ask tokenAsk) (*toll.AccessToken, *quote, error) {
+	opts := []client.TokenOption{client.WithExpiry(ask.life)}
+	if ask.agent != "" {
+		opts = append(opts, client.WithAgent(ask.agent))
+	}
+	if ask.redemption > 0 {
+		opts = append(opts, client.WithRedemptionLimit(ask.redemption))
+	}
+	if err := c.checkPaymentType(ask.plan.Price); err != nil {
+		return nil, nil, err
+	}
+	limit := toll.Cents(c.args.integer("spendingLimitCents", 0))
+	if limit == 0 || ask.plan.Price.IsFree() {
+		if limit != 0 {
+			c.warn("The plan is free, so no spending limit was made.")
+		}
+		if ask.orders > 0 {
+			c.warn("orderLimit counts only with spendingLimitCents: this token causes no order.")
+		}
+		if err := c.checkCard(ctx, ask.plan); err != nil {
+			return nil, nil, err
+		}
+		made, err := c.account.service.AccessToken(ctx, ask.plan.ID, append(opts, client.WithOrderLimit(0))...)
+		return made, nil, err
+	}
+	return c.limitedToken(ctx, ask, limit, opts)
+}
+
+// checkPaymentType refuses the argument paymentType when the plan is paid otherwise. The type of the
+// configuration is a default only: the plan decides.
+func (c *call) checkPaymentType(p toll.Price) error {
+	if kind := c.args.text("paymentType", ""); kind != "" && kind != paymentTypeOf(p) {
+		return invalid("paymentType", "must be %s, as the plan is paid so; got %q", paymentTypeOf(p), kind)
+	}
+	return nil
+}
+
+// checkCard refuses an access token for a card plan that could pay nothing: no card, and no credits.
+func (c *call) checkCard(ctx context.Context, plan *toll.Plan) error {
+	if plan.Price.IsCrypto {
+		return nil
+	}
+	_, err := c.card(ctx)
+	if e, ok := err.(*Error); !ok || e.Code != NoPaymentMethod {
+		return err
+	}
+	b, failure := c.account.service.Balance(ctx, plan.ID)
+	switch {
+	case failure != nil:
+		return failure
+	case b.Available == 0 && !(plan.IsTime() && b.IsSubscriber):
+		return err
+	}
+	return nil
+}
+
+// limitedToken makes an access token that may buy up to a limit, after the user confirmed.
+func (c *call) limitedToken(
+	ctx context.Context, ask tokenAsk, limit toll.Cents, opts []client.TokenOption,
+) (*toll.AccessToken, *quote, error) {
+	d, err := c.newBudget(ctx, ask, limit)
+	if err != nil {
+		return nil, nil, err
+	}
+	p, changed := c.agree("token "+ask.purpose+" "+string(ask.plan.ID), d.terms(ask))
+	if p == nil {
+		return nil, d.quote(c, ask, changed), nil
+	}
+	made, err := c.spendBudget(ctx, ask, d, p, opts)
+	p.end(err != nil && toll.AsError(err).HTTPStatus() >= 500)
+	return made, nil, err
+}
+
+func (c *call) spendBudget(
+	ctx context.Context, ask tokenAsk, d *budget, p *permit, opts []client.TokenOption,
+) (*toll.AccessToken, error) {
+	if p.made == "" {
+		id, err := c.delegation(ctx, d, p.key)
+		if err != nil {
+			return nil, err
+		}
+		p.made = id
+	}
+	opts = append(opts, client.WithDelegation(p.made))
+	if d.orders > 0 {
+		opts = append(opts, client.WithOrderLimit(d.orders))
+	}
+	return c.account.service.AccessToken(client.WithIdempotencyKey(ctx, digest("token", p.key)), ask.plan.ID, opts...)
+}
+
+// budget is a spending limit that a user confirms.
+type budget struct {
+	plan     *toll.Plan
+	limit    toll.Cents
+	provider toll.Provider
+	currency string         // usdc, eurc, usd or eur
+	card     *paymentMethod // nil for crypto
+	lasts    time.Duration
+	needed   time.Duration // how long an existing delegation must still last
+	orders   int64         // most orders of the access token; 0: no limit but the money
+}
+
+// newBudget checks the limit against plan and configuration.
+func (c *call) newBudget(ctx context.Context, ask tokenAsk, limit toll.Cents) (*budget, error) {
+	price := ask.plan.Price
+	cents, ok := centsOf(price)
+	switch {
+	case !ok:
+		return nil, invalid("spendingLimitCents", "cannot be used: the plan costs %s, which has no cents", readable(price)).
+			withHint("Order the plan instead; an access token without spendingLimitCents then spends its credits.")
+	case limit > c.account.maxLimit:
+		return nil, errorf(OverCap, "spendingLimitCents may be at most %s; got %s.", c.account.maxLimit, limit).
+			withHint("The operator set maxSpendingLimitCents.")
+	case cents > limit && !ask.plan.IsPayAsYouGo():
+		return nil, invalid("spendingLimitCents", "must cover one order, which costs %s cents; got %s", cents, limit)
+	}
+	d := &budget{
+		plan:     ask.plan,
+		limit:    limit,
+		provider: toll.ProviderCrypto,
+		currency: strings.ToLower(price.CurrencyName()),
+		lasts:    time.Duration(c.args.integer("delegationDurationSecs", c.account.delegationSecs)) * time.Second,
+	}
+	d.needed = min(d.lasts, ask.life)
+	if !ask.plan.IsPayAsYouGo() {
+		// An existing delegation may have more left than this limit: orders are counted instead.
+		d.orders = int64(limit / cents)
+		if ask.orders > 0 {
+			d.orders = min(d.orders, ask.orders)
+		}
+	} else if ask.orders > 0 {
+		d.orders = ask.orders
+	}
+	if price.IsCrypto {
+		return d, nil
+	}
+	d.provider = toll.ProviderCard
+	var err error
+	d.card, err = c.card(ctx)
+	return d, err
+}
+
+// terms is what the user agrees to.
+func (d *budget) terms(ask tokenAsk) string {
+	card := ""
+	if d.card != nil {
+		card = d.card.ID
+	}
+	return termsOf(
+		d.plan, d.limit.String(), d.currency, d.lasts.String(), card, ask.redemption.String(),
+		ask.life.String(), string(ask.agent), ask.agentURL, secs(d.orders),
+	)
+}
+
+func (d *budget) quote(c *call, ask tokenAsk, changed bool) *quote {
+	q := c.planQuote(d.plan)
+	q.SpendingLimitCents = d.limit.String()
+	q.DelegationDurationSecs = int64(d.lasts / time.Second)
+	q.OrderLimit = d.orders
+	q.AgentURL = ask.agentURL
+	if d.card != nil {
+		q.PaymentMethodID = d.card.ID
+		q.PaymentMethod = d.card.Brand + " " + d.card.Last4
+	}
+	return q.ask(changed, "The access token may buy credits of this plan, one order for "+readable(d.plan.Price)+
+		", up to "+d.limit.String()+" cents ("+strings.ToUpper(d.currency)+") in all, for "+secs(q.DelegationDurationSecs)+".")
+}
+
+// card returns the card to pay with: the argument, else the one of the configuration, else the first
+// active one; or [NoPaymentMethod].
+func (c *call) card(ctx context.Context) (*paymentMethod, error) {
+	all, err := c.account.service.PaymentMethods(ctx, client.Accessible())
+	if err != nil {
+		return nil, err
+	}
+	wanted := c.args.text("paymentMethodId", c.account.PaymentMethodID)
+	for _, m := range all {
+		if m.Type == toll.PaymentWallet || m.Status != toll.StatusActive || wanted != "" && m.ID != wanted {
+			continue
+		}
+		return &paymentMethod{
+			ID: m.ID, Brand: plain.Text(m.Brand, 40), Last4: plain.Text(m.Last4, 40), Provider: string(m.Provider),
+		}, nil
+	}
+	if wanted != "" {
+		return nil, invalid("paymentMethodId", "must be an active card of the account; got %q", wanted)
+	}
+	return nil, errorf(NoPaymentMethod, "No enrolled payment method found.").
+		withHint("The user enrols a card at " + c.account.service.URL() + "/cards/enroll")
+}

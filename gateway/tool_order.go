@@ -1,0 +1,192 @@
+package gateway
+
+import (
+	"context"
+	"encoding/json"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/client"
+	"github.com/tollhq/toll/internal/plain"
+)
+
+// planOrder is the result of orderPlan: a quote, or an order whose credits are there.
+type planOrder struct {
+	quote
+	Success bool   `json:"success,omitempty"`
+	OrderID string `json:"orderId,omitempty"`
+	TxHash  string `json:"txHash,omitempty"`
+	Balance string `json:"balance,omitempty"`
+	Status  string `json:"status,omitempty"`
+	// Repeated says that an earlier call made this order: nothing was bought again.
+	Repeated bool `json:"repeated,omitempty"`
+}
+
+// checkoutPage is the result of orderFiatPlan: a quote, or a page on which a person pays.
+type checkoutPage struct {
+	quote
+	CheckoutURL string          `json:"checkoutUrl,omitempty"`
+	Result      *checkoutResult `json:"result,omitempty"`
+	OrderID     string          `json:"orderId,omitempty"`
+	Repeated    bool            `json:"repeated,omitempty"`
+}
+
+type checkoutResult struct {
+	CheckoutLink string `json:"checkoutLink"`
+	CheckoutURL  string `json:"checkoutUrl"`
+	ExpiresAt    int64  `json:"expiresAt"` // seconds since 1970
+}
+
+// orderable reads the plan of an order tool and refuses the wrong rail and a price above the cap.
+func (c *call) orderable(ctx context.Context, card bool) (*toll.Plan, error) {
+	plan, err := c.plan(ctx)
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case card && plan.Price.IsCrypto:
+		return nil, invalid("planId", "must be a plan with a card price; %s is paid with crypto", plan.ID).
+			withHint("Order it with " + orderPlanName + ".")
+	case !card && !plan.Price.IsCrypto:
+		return nil, invalid("planId", "must be a plan with a crypto price; %s is paid by card", plan.ID).
+			withHint("Order it with " + orderFiatPlanName + ".")
+	}
+	return plan, c.capped(plan.Price)
+}
+
+func runOrderPlan(ctx context.Context, c *call) (any, error) {
+	plan, err := c.orderable(ctx, false)
+	if err != nil {
+		return nil, err
+	}
+	p, changed := c.agree("order "+string(plan.ID), termsOf(plan))
+	if p == nil {
+		q := c.planQuote(plan)
+		return planOrder{quote: *q.ask(changed, orderMeaning(plan))}, nil
+	}
+	defer c.core.balanceChanged(c.account)
+	return c.order(ctx, plan, p)
+}
+
+// orderMeaning says what the order of a plan would do, without its name, which a stranger chose.
+func orderMeaning(p *toll.Plan) string {
+	switch {
+	case p.IsPayAsYouGo():
+		return "The order costs nothing; every request then buys its credits, each for " + readable(p.Price) + "."
+	case p.Price.IsFree():
+		return "The order costs nothing."
+	case !p.Price.IsCrypto:
+		return "The order makes a page on which the user pays " + readable(p.Price) + "."
+	}
+	return "The order takes " + readable(p.Price) + " from the wallet of the account."
+}
+
+// order orders a plan under a permit, or reads the order that is not decided yet.
+func (c *call) order(ctx context.Context, plan *toll.Plan, p *permit) (any, error) {
+	var o *toll.Order
+	var err error
+	if p.orderID != "" {
+		o, err = c.account.service.Order(ctx, p.orderID)
+	} else {
+		o, err = c.account.service.OrderPlan(client.WithIdempotencyKey(ctx, p.key), plan.ID)
+	}
+	if err != nil && p.orderID == "" {
+		o, err = c.recorded(ctx, p, err)
+	}
+	if err != nil {
+		// A refusal is an outcome. Without an answer the next call uses the same key.
+		p.end(p.orderID != "" || toll.AsError(err).HTTPStatus() >= 500)
+		return nil, err
+	}
+	p.orderID = ""
+	switch o.Status {
+	case toll.OrderConfirmed, toll.OrderFinal:
+		p.end(false)
+		return c.bought(ctx, o, p)
+	case toll.OrderFailed:
+		p.end(false)
+		return nil, orderError(OrderFailed, "The order failed: "+plain.Text(o.FailureReason, 300), o)
+	}
+	p.orderID = o.OrderID
+	p.end(true)
+	e := orderError(OrderPending, "The order is not decided yet.", o).
+		withHint("Nothing was bought twice. Repeat the call later: it reads this order.")
+	e.Retryable = true
+	return nil, e
+}
+
+// recorded returns the order that an error is about, or the error. The service answers an order that
+// failed with an error that names it.
+func (c *call) recorded(ctx context.Context, p *permit, failure error) (*toll.Order, error) {
+	id, _ := toll.AsError(failure).Params["orderId"].(string)
+	if id == "" {
+		return nil, failure
+	}
+	p.orderID = id
+	o, err := c.account.service.Order(ctx, id)
+	if err != nil {
+		return nil, failure
+	}
+	if o.FailureReason == "" {
+		o.FailureReason = toll.AsError(failure).Text()
+	}
+	return o, nil
+}
+
+func orderError(code Word, message string, o *toll.Order) *Error {
+	e := errorf(code, "%s", message)
+	e.Details, _ = json.Marshal(map[string]string{
+		"orderId": o.OrderID,
+		"planId":  string(o.PlanID),
+		"status":  string(o.Status),
+	}) // texts always have JSON
+	return e
+}
+
+// bought is the result of an order whose credits are there.
+func (c *call) bought(ctx context.Context, o *toll.Order, p *permit) (any, error) {
+	out := planOrder{
+		quote:    quote{PlanID: string(o.PlanID)},
+		Success:  true,
+		OrderID:  o.OrderID,
+		TxHash:   o.TxHash,
+		Status:   string(o.Status),
+		Repeated: p.repeated,
+	}
+	balance := o.Balance
+	if balance == nil {
+		var err error
+		if balance, err = c.account.service.Balance(ctx, o.PlanID); err != nil {
+			c.warn("The order is done, but the balance could not be read.")
+			return out, nil
+		}
+	}
+	out.Balance = balance.Balance.String()
+	return out, nil
+}
+
+func runOrderFiatPlan(ctx context.Context, c *call) (any, error) {
+	plan, err := c.orderable(ctx, true)
+	if err != nil {
+		return nil, err
+	}
+	p, changed := c.agree("order "+string(plan.ID), termsOf(plan))
+	if p == nil {
+		q := c.planQuote(plan)
+		return checkoutPage{quote: *q.ask(changed, orderMeaning(plan))}, nil
+	}
+	defer c.core.balanceChanged(c.account)
+	page, err := c.account.service.Checkout(
+		client.WithIdempotencyKey(ctx, p.key), plan.ID, client.CheckoutParams{SessionType: "hosted"},
+	)
+	p.end(err != nil && toll.AsError(err).HTTPStatus() >= 500)
+	if err != nil {
+		return nil, err
+	}
+	return checkoutPage{
+		quote:       quote{PlanID: string(plan.ID)},
+		CheckoutURL: page.Result.URL,
+		Result:      &checkoutResult{page.Result.Link, page.Result.URL, page.Result.ExpiresAt},
+		OrderID:     page.OrderID,
+		Repeated:    p.repeated,
+	}, nil
+}

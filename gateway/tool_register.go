@@ -1,0 +1,148 @@
+package gateway
+
+import (
+	"context"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/client"
+)
+
+// registeredAgent is the result of registerAgent and of createPlan: what was made, or a quote when
+// somebody else would get the money.
+type registeredAgent struct {
+	AgentID string   `json:"agentId,omitempty"`
+	PlanID  string   `json:"planId,omitempty"`
+	TxHash  string   `json:"txHash,omitempty"`
+	Price   pricedAs `json:"price"`
+
+	RequiresConfirmation bool   `json:"requiresConfirmation,omitempty"`
+	Message              string `json:"message,omitempty"`
+}
+
+func runRegisterAgent(ctx context.Context, c *call) (any, error) {
+	agent, err := c.agentURL("agentUrl")
+	if err != nil {
+		return nil, err
+	}
+	w, err := c.newPlan("planName", "priceAmounts", "priceReceivers", toll.LimitCredits)
+	if err != nil {
+		return nil, err
+	}
+	name := c.args.text("name", "")
+	key, q := c.mayCreate("registerAgent", w, name, agent.String())
+	if q != nil {
+		return q, nil
+	}
+	c.compareCard(ctx, agent, name)
+	made, err := c.account.service.RegisterAgentWithPlan(client.WithIdempotencyKey(ctx, key), client.AgentParams{
+		Metadata: toll.Metadata{Name: name, Description: c.args.text("description", "")},
+		API:      toll.AgentAPI{Endpoints: toll.EndpointList{{Verb: "POST", URL: agent.String()}}},
+	}, w)
+	if err != nil {
+		return nil, err
+	}
+	c.setRegistered(pair{made.AgentID, made.PlanID})
+	return c.created(made, w), nil
+}
+
+// compareCard warns when the card of an agent tells another name or address than is registered.
+// Nothing of the card is repeated: a stranger wrote it.
+func (c *call) compareCard(ctx context.Context, agent *url.URL, name string) {
+	card := c.core.agentCard(ctx, c.account, agent)
+	if card == nil {
+		return
+	}
+	if card.Name != "" && !strings.EqualFold(card.Name, name) {
+		c.warn("The agent's own card has another name than the one that is registered.")
+	}
+	if card.URL != "" && strings.TrimSuffix(card.URL, "/") != strings.TrimSuffix(agent.String(), "/") {
+		c.warn("The agent's own card has another address than the one that is registered.")
+	}
+}
+
+func runCreatePlan(ctx context.Context, c *call) (any, error) {
+	w, err := c.newPlan("name", "priceAmount", "receiver", toll.AccessLimit(c.args.text("accessLimit", "credits")))
+	if err != nil {
+		return nil, err
+	}
+	key, q := c.mayCreate("createPlan", w)
+	if q != nil {
+		return q, nil
+	}
+	made, err := c.account.service.RegisterPlan(client.WithIdempotencyKey(ctx, key), w)
+	if err != nil {
+		return nil, err
+	}
+	return c.created(made, w), nil
+}
+
+// newPlan reads a plan to register. name, amount and receiver are the arguments that have those.
+func (c *call) newPlan(name, amount, receiver string, limit toll.AccessLimit) (client.PlanParams, error) {
+	var none client.PlanParams
+	how, err := newPricing(c.args.text("pricingType", ""), c.args.text("tokenAddress", ""), c.account.environment)
+	if err != nil {
+		return none, err
+	}
+	price, err := how.price(c.texts(amount), c.texts(receiver), c.account.address, [2]string{amount, receiver})
+	if err != nil {
+		return none, err
+	}
+	c.warnOfDust(price)
+	granted := toll.Credits(c.args.integer("creditsAmount", 0))
+	made := client.PlanParams{
+		Metadata:    toll.Metadata{Name: c.args.text(name, ""), Description: c.args.text("description", "")},
+		Price:       price,
+		Credits:     toll.CreditsDynamic(granted, 1, granted),
+		AccessLimit: limit,
+	}
+	duration := c.args.integer("durationSecs", 0)
+	switch {
+	case limit == toll.LimitTime && duration == 0:
+		return none, invalid("durationSecs", "is required with accessLimit time, in seconds")
+	case limit != toll.LimitTime && duration != 0:
+		return none, invalid("durationSecs", "needs accessLimit time")
+	}
+	made.Credits.DurationSecs = toll.UnitsOf(duration)
+	return made, nil
+}
+
+// texts returns an argument that is one text or a list of them.
+func (c *call) texts(name string) []string {
+	if s := c.args.text(name, ""); s != "" {
+		return []string{s}
+	}
+	return c.args.list(name)
+}
+
+// mayCreate returns the Idempotency-Key of a registration. Money to anybody but the own account needs
+// a confirmation: the quote is not nil then, and nothing may be created.
+func (c *call) mayCreate(tool string, w client.PlanParams, more ...string) (key string, q *registeredAgent) {
+	terms := termsOf(&toll.Plan{Price: w.Price, Credits: w.Credits, AccessLimit: w.AccessLimit},
+		append(more, w.Metadata.Name, w.Metadata.Description)...)
+	subject := tool + " " + terms
+	if !slices.ContainsFunc(w.Price.Receivers, func(to toll.Address) bool { return to != c.account.address }) {
+		return c.once(subject), nil
+	}
+	p, _ := c.agree(subject, terms)
+	if p != nil {
+		p.end(false)
+		return p.key, nil
+	}
+	return "", &registeredAgent{
+		Price:                echo(w.Price),
+		RequiresConfirmation: true,
+		Message:              request(false, "Others than this account would get the price of the new plan, "+readable(w.Price)+"."),
+	}
+}
+
+func (c *call) created(made *client.Registered, w client.PlanParams) registeredAgent {
+	return registeredAgent{
+		AgentID: string(made.AgentID),
+		PlanID:  string(made.PlanID),
+		TxHash:  made.TxHash.String(),
+		Price:   echo(w.Price),
+	}
+}
