@@ -54,14 +54,9 @@ func (c *Core) serveApproval(w http.ResponseWriter, r *http.Request) {
 }
 
 // acts reports whether a call with these arguments would pay, create or raise something: with a
-// confirmation, or by a tool that takes none and writes.
+// confirmation, or by a tool that writes, which needs none for money to the own account.
 func (t *tool) acts(args arguments) bool {
-	for _, p := range t.params {
-		if p.name == confirmParam.name {
-			return args.flag(p.name)
-		}
-	}
-	return t.effect == EffectWrite
+	return args.flag(confirmParam.name) || t.effect == EffectWrite
 }
 
 // approvalText lists the arguments, in the order of the registry: what is approved is what runs.

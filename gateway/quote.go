@@ -24,14 +24,14 @@ type quote struct {
 
 	// Of a spending limit.
 	SpendingLimitCents     string `json:"spendingLimitCents,omitempty"`
-	DelegationDurationSecs int64  `json:"delegationDurationSecs,omitempty"`
-	OrderLimit             int64  `json:"orderLimit,omitempty"`
+	DelegationDurationSecs int64  `json:"delegationDurationSecs,omitzero"`
+	OrderLimit             int64  `json:"orderLimit,omitzero"`
 	PaymentMethodID        string `json:"paymentMethodId,omitempty"`
 	PaymentMethod          string `json:"paymentMethod,omitempty"` // for example "visa 4242"
 	AgentURL               string `json:"agentUrl,omitempty"`
 
-	RequiresConfirmation bool   `json:"requiresConfirmation,omitempty"`
-	PriceChanged         bool   `json:"priceChanged,omitempty"` // since the last quote
+	RequiresConfirmation bool   `json:"requiresConfirmation,omitzero"`
+	PriceChanged         bool   `json:"priceChanged,omitzero"` // since the last quote
 	Message              string `json:"message,omitempty"`
 }
 

@@ -12,13 +12,13 @@ import (
 // planOrder is the result of orderPlan: a quote, or an order whose credits are there.
 type planOrder struct {
 	quote
-	Success bool   `json:"success,omitempty"`
+	Success bool   `json:"success,omitzero"`
 	OrderID string `json:"orderId,omitempty"`
 	TxHash  string `json:"txHash,omitempty"`
 	Balance string `json:"balance,omitempty"`
 	Status  string `json:"status,omitempty"`
 	// Repeated says that an earlier call made this order: nothing was bought again.
-	Repeated bool `json:"repeated,omitempty"`
+	Repeated bool `json:"repeated,omitzero"`
 }
 
 // checkoutPage is the result of orderFiatPlan: a quote, or a page on which a person pays.
@@ -27,7 +27,7 @@ type checkoutPage struct {
 	CheckoutURL string          `json:"checkoutUrl,omitempty"`
 	Result      *checkoutResult `json:"result,omitempty"`
 	OrderID     string          `json:"orderId,omitempty"`
-	Repeated    bool            `json:"repeated,omitempty"`
+	Repeated    bool            `json:"repeated,omitzero"`
 }
 
 type checkoutResult struct {

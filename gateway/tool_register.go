@@ -18,7 +18,7 @@ type registeredAgent struct {
 	TxHash  string   `json:"txHash,omitempty"`
 	Price   pricedAs `json:"price"`
 
-	RequiresConfirmation bool   `json:"requiresConfirmation,omitempty"`
+	RequiresConfirmation bool   `json:"requiresConfirmation,omitzero"`
 	Message              string `json:"message,omitempty"`
 }
 
