@@ -21,7 +21,7 @@ type rig struct {
 	t       *testing.T
 	svc     *tolltest.Service
 	core    *gateway.Core
-	wire    *wire
+	wire    *recorder
 	address toll.Address
 	moved   atomic.Int64 // nanoseconds by which the clock of the core is ahead
 }
@@ -38,7 +38,7 @@ func rigOf(t *testing.T, svc *tolltest.Service, account string, set func(*gatewa
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &rig{t: t, svc: svc, wire: &wire{}, address: key.Address}
+	r := &rig{t: t, svc: svc, wire: &recorder{}, address: key.Address}
 	cfg := gateway.Config{APIKey: key.Key, BaseURL: svc.URL(), PlanID: svc.Plan()}
 	if set != nil {
 		set(&cfg)
@@ -117,8 +117,8 @@ func (r *rig) refused(code gateway.Word, tool, params string) *gateway.Error {
 	return e
 }
 
-// wire records what the core asks of the service.
-type wire struct {
+// recorder records what the core asks of the service.
+type recorder struct {
 	mu   sync.Mutex
 	seen []string
 	keys map[string]string // the last Idempotency-Key by call
@@ -126,7 +126,7 @@ type wire struct {
 	change func(req *http.Request, body []byte) ([]byte, error)
 }
 
-func (w *wire) RoundTrip(req *http.Request) (*http.Response, error) {
+func (w *recorder) RoundTrip(req *http.Request) (*http.Response, error) {
 	call := req.Method + " " + strings.TrimPrefix(req.URL.Path, "/api/v1")
 	w.mu.Lock()
 	w.seen = append(w.seen, call)
@@ -153,14 +153,14 @@ func (w *wire) RoundTrip(req *http.Request) (*http.Response, error) {
 }
 
 // alter sets what edits answers.
-func (w *wire) alter(f func(*http.Request, []byte) ([]byte, error)) {
+func (w *recorder) alter(f func(*http.Request, []byte) ([]byte, error)) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.change = f
 }
 
 // acts returns the calls that change something, since the last time.
-func (w *wire) acts() []string {
+func (w *recorder) acts() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	var all []string
