@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -50,6 +51,7 @@ type Core struct {
 	tools map[string]*tool // by full name
 	hash  string           // of the registry
 
+	instance string // random, of this core
 	reach    reach
 	endpoint endpoint
 	contexts contexts
@@ -99,6 +101,7 @@ func New(opts Options) (*Core, error) {
 		rows:     registry(),
 		settings: s,
 		tools:    map[string]*tool{},
+		instance: rand.Text(),
 	}
 	for _, t := range c.rows {
 		c.tools[opts.Names.Tool(t.name)] = t

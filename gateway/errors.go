@@ -39,7 +39,7 @@ type Error struct {
 	Message       string          `json:"message"`
 	Hint          string          `json:"hint,omitempty"`
 	Retryable     bool            `json:"retryable"`
-	Status        int             `json:"status,omitempty"`  // of the agent's answer
+	Status        int             `json:"status,omitzero"`   // of the agent's answer
 	Details       json.RawMessage `json:"details,omitempty"` // one JSON value
 	CorrelationID string          `json:"correlationId,omitempty"`
 }

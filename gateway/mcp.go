@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
+	"io"
 	"net/http"
 	"time"
 
@@ -42,6 +44,19 @@ func (c *Core) mcpHandler() http.Handler {
 		sessions.ServeHTTP(w, r)
 	})
 }
+
+// ServeMCP serves the tools over a pair of streams, one message a line, until ctx ends or in does.
+func (c *Core) ServeMCP(ctx context.Context, in io.ReadCloser, out io.Writer) error {
+	err := c.MCPServer().Run(ctx, &mcp.IOTransport{Reader: in, Writer: nopCloser{out}})
+	if ctx.Err() != nil || errors.Is(err, io.EOF) {
+		return nil
+	}
+	return err
+}
+
+type nopCloser struct{ io.Writer }
+
+func (nopCloser) Close() error { return nil }
 
 // MCPServer returns the tools as an MCP server, for a transport of the caller's choice. Whoever
 // calls counts as the owner: it holds the core token, or runs the process.

@@ -142,6 +142,7 @@ type health struct {
 	Version  string `json:"version"`
 	Registry string `json:"registry"`
 	LoggedIn bool   `json:"loggedIn"`
+	Instance string `json:"instance"` // changes when the core is restarted: plugins say hello again
 }
 
 func (c *Core) serveHealth(w http.ResponseWriter, _ *http.Request) {
@@ -151,6 +152,7 @@ func (c *Core) serveHealth(w http.ResponseWriter, _ *http.Request) {
 		Version:  c.opts.Version,
 		Registry: c.hash,
 		LoggedIn: err == nil,
+		Instance: c.instance,
 	})
 }
 

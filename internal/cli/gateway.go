@@ -1,0 +1,253 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/gateway"
+	"github.com/tollhq/toll/internal/pace"
+	"github.com/tollhq/toll/internal/server"
+)
+
+func (a *app) gatewayCommand() *cobra.Command {
+	c := group("gateway", "Let agents in a chat host buy and sell", `Run the core of the chat gateway, to which plugins of chat hosts forward, or give its tools to an MCP host.
+
+The core has one API key: that of a login in the chat, else of the plugin's configuration, else of TOLL_API_KEY and the file of --config.`,
+		a.gatewayServe(), a.gatewayMCP(), a.gatewayToken(), a.gatewayManifest())
+	c.Annotations = withoutProfile // a profile's key may be of another service than the file's address
+	return c
+}
+
+// coreFlags are those of every command that runs a core.
+type coreFlags struct {
+	data, config, logLevel string
+}
+
+func (f *coreFlags) add(c *cobra.Command) {
+	f.addData(c)
+	fl := c.Flags()
+	fl.StringVar(&f.config, "config", "", "file of the configuration: one JSON object with the fields of the plugin")
+	fl.StringVar(&f.logLevel, "log-level", "info", "debug, info, warn or error")
+}
+
+// addData adds the data directory. Its variable is not that of a service on the same machine.
+func (f *coreFlags) addData(c *cobra.Command) {
+	c.Flags().StringVar(&f.data, "data", "",
+		"data directory: core token, login and their key; default ~/.toll/gateway (TOLL_GATEWAY_DATA)")
+	annotate(c.Flags(), "data", annotationEnv, "TOLL_GATEWAY_DATA")
+}
+
+// dir is the data directory.
+func (f *coreFlags) dir(a *app) (string, error) {
+	if f.data != "" {
+		return f.data, nil
+	}
+	home := a.getenv("HOME")
+	if home == "" {
+		return "", usagef("there is no home directory: name the data directory with --data")
+	}
+	return filepath.Join(home, ".toll", "gateway"), nil
+}
+
+// options are those of a core by the flags, the file and the environment, in this order.
+func (f *coreFlags) options(a *app) (opts gateway.Options, err error) {
+	if opts.Log, err = newLog(a.err, f.logLevel); err != nil {
+		return opts, err
+	}
+	if opts.Dir, err = f.dir(a); err != nil {
+		return opts, err
+	}
+	if opts.Config, err = a.gatewayConfig(f.config); err != nil {
+		return opts, err
+	}
+	opts.Names, opts.Version = a.set.names, release()
+	return opts, nil
+}
+
+// gatewayConfig reads the file, and lets the environment win over it.
+func (a *app) gatewayConfig(path string) (c gateway.Config, err error) {
+	if path != "" {
+		b, err := os.ReadFile(path)
+		if err != nil {
+			return c, fmt.Errorf("configuration: %w", err)
+		}
+		if c, err = gateway.ParseConfig(b, a.set.names); err != nil {
+			return c, usagef("%s: %w", path, err)
+		}
+	}
+	key, err := a.keyInFile()
+	if err != nil {
+		return c, err
+	}
+	c.APIKey = cmp.Or(key, strings.TrimSpace(a.getenv("TOLL_API_KEY")), c.APIKey)
+	c.BaseURL = cmp.Or(a.flags.url, a.getenv("TOLL_URL"), c.BaseURL)
+	if e := a.getenv("TOLL_ENVIRONMENT"); e != "" {
+		c.Environment = toll.Environment(strings.ToLower(e))
+	}
+	return c, nil
+}
+
+type gatewayServeFlags struct {
+	coreFlags
+	listen, certFile, keyFile, token string
+	hosts                            []string
+}
+
+func (a *app) gatewayServe() *cobra.Command {
+	var f gatewayServeFlags
+	c := command("serve", "Run the core of the chat gateway", func(cmd *cobra.Command, _ []string) error {
+		return a.serveGateway(cmd.Context(), f)
+	})
+	c.Long = `Run the core of the chat gateway, to which plugins of chat hosts forward. It also serves its tools over MCP at /mcp.
+
+Callers need the core token: gateway.token in the data directory, made at the first start, or TOLL_GATEWAY_TOKEN. The address is
+one of this machine; any other needs a certificate. The paid endpoint needs no core token: a proxy may pass its path alone on.`
+	c.Example = "toll gateway serve\ntoll gateway serve --config gateway.json --data ./gateway-data"
+	f.add(c)
+	fl := c.Flags()
+	fl.StringVar(&f.listen, "listen", gateway.DefaultListen, "address to listen on")
+	fl.StringVar(&f.certFile, "tls-cert", "", "certificate, a PEM file; for addresses other than loopback")
+	fl.StringVar(&f.keyFile, "tls-key", "", "key of the certificate, a PEM file")
+	fl.StringArrayVar(&f.hosts, "allow-host", nil, "value of Host to which it listens besides those of this machine")
+	secret(c, &f.token, "gateway-token")
+	return c
+}
+
+func (a *app) serveGateway(ctx context.Context, f gatewayServeFlags) error {
+	opts, err := f.options(a)
+	if err != nil {
+		return err
+	}
+	certificates, err := f.certificates()
+	if err != nil {
+		return err
+	}
+	opts.CoreToken, opts.Hosts, opts.Listen = f.token, f.hosts, f.listen
+	core, err := gateway.New(opts)
+	if err != nil {
+		return err
+	}
+	defer core.Close()
+	ln, err := listen(ctx, f.listen)
+	if err != nil {
+		return err
+	}
+	opts.Log.Info("gateway", "listen", ln.Addr().String(), "data", opts.Dir, "version", opts.Version)
+	ln = pace.Listen(pace.Limit(ln, pace.MaxConns, pace.MaxConnsOf), pace.Patience, pace.MinRate)
+	if certificates != nil {
+		ln = tls.NewListener(ln, &tls.Config{Certificates: certificates, MinVersion: tls.VersionTLS12})
+	}
+	h := &http.Server{
+		Handler:           core.Handler(),
+		ReadHeaderTimeout: pace.Patience,
+		IdleTimeout:       2 * time.Minute,
+		MaxHeaderBytes:    64 << 10,
+		ErrorLog:          slog.NewLogLogger(opts.Log.Handler(), slog.LevelDebug),
+	}
+	return server.ServeUntil(ctx, h, ln, 20*time.Second)
+}
+
+// certificates reads --tls-cert and --tls-key, which an address that others reach needs.
+func (f *gatewayServeFlags) certificates() ([]tls.Certificate, error) {
+	switch host, _, err := net.SplitHostPort(f.listen); {
+	case err != nil:
+		return nil, usagef("--listen must be an address with a port; got %q", f.listen)
+	case (f.certFile == "") != (f.keyFile == ""):
+		return nil, usagef("--tls-cert and --tls-key go together")
+	case f.certFile == "" && !toll.IsLoopback(host):
+		return nil, usagef("--listen %s is not of this machine alone: it needs --tls-cert and --tls-key", f.listen)
+	case f.certFile == "":
+		return nil, nil
+	}
+	pair, err := tls.LoadX509KeyPair(f.certFile, f.keyFile)
+	if err != nil {
+		return nil, fmt.Errorf("--tls-cert: %w", err)
+	}
+	return []tls.Certificate{pair}, nil
+}
+
+func (a *app) gatewayMCP() *cobra.Command {
+	var f coreFlags
+	c := command("mcp", "Give the tools of the gateway to an MCP host", func(cmd *cobra.Command, _ []string) error {
+		opts, err := f.options(a)
+		if err != nil {
+			return err
+		}
+		core, err := gateway.New(opts)
+		if err != nil {
+			return err
+		}
+		defer core.Close()
+		return core.ServeMCP(cmd.Context(), io.NopCloser(a.in), a.out)
+	})
+	c.Long = `Serve the tools of the chat gateway over standard input and output, for a host that starts MCP servers itself. Whoever starts it
+counts as the owner. A host that takes a url is given that of toll gateway serve, /mcp, with the core token.`
+	c.Example = "toll gateway mcp"
+	f.add(c)
+	return c
+}
+
+func (a *app) gatewayToken() *cobra.Command {
+	var f coreFlags
+	var rotate bool
+	c := command("token", "Print the core token", func(cmd *cobra.Command, _ []string) error {
+		dir, err := f.dir(a)
+		if err != nil {
+			return err
+		}
+		read := gateway.CoreToken
+		if rotate {
+			read = gateway.RotateCoreToken
+		}
+		token, err := read(dir)
+		if err != nil {
+			return err
+		}
+		_, err = fmt.Fprintln(a.out, token)
+		return err
+	})
+	c.Long = `Print the core token, with which plugins and MCP hosts call the core. It is made when there is none.
+
+With --rotate it is replaced at once, also for a core that runs.`
+	c.Example = "toll gateway token\ntoll gateway token --rotate"
+	f.addData(c)
+	c.Flags().BoolVar(&rotate, "rotate", false, "make a new one; the old one counts no more")
+	return c
+}
+
+func (a *app) gatewayManifest() *cobra.Command {
+	var out string
+	c := command("manifest", "Write the files that a plugin needs of the core", func(cmd *cobra.Command, _ []string) error {
+		files, err := gateway.Manifest(a.set.names)
+		if err != nil {
+			return err
+		}
+		for name, text := range files {
+			path := filepath.Join(out, filepath.FromSlash(name))
+			err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, text, 0o644))
+			if err != nil {
+				return fmt.Errorf("manifest: %w", err)
+			}
+		}
+		return nil
+	})
+	c.Long = `Write the manifest of the plugin of OpenClaw and the registry of tools that it reads. With --namespace it is the plugin of another brand.`
+	c.Example = "toll gateway manifest --out gateway/openclaw"
+	c.Flags().StringVar(&out, "out", "", "folder of the plugin")
+	require(c, "out")
+	return c
+}
