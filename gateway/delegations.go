@@ -26,7 +26,7 @@ const (
 // agreed here to what they may spend. It holds ids only. Safe for concurrent use.
 type delegated struct{ mu sync.Mutex }
 
-// read returns the ids by account.
+// read returns the ids by account, none after an error.
 func (d *delegated) read(dir string) (map[string][]string, error) {
 	b, err := os.ReadFile(filepath.Join(dir, delegationsFile))
 	all := map[string][]string{}
@@ -36,17 +36,17 @@ func (d *delegated) read(dir string) (map[string][]string, error) {
 	if err == nil {
 		err = x402.Decode(b, &all)
 	}
-	return all, err
+	if err != nil || all == nil {
+		return map[string][]string{}, err
+	}
+	return all, nil
 }
 
 // add records a delegation; the oldest one of many is forgotten.
 func (d *delegated) add(dir, account, id string) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	all, err := d.read(dir)
-	if err != nil {
-		return err
-	}
+	all, _ := d.read(dir) // one that cannot be read is replaced
 	if slices.Contains(all[account], id) {
 		return nil
 	}

@@ -23,6 +23,8 @@ type rig struct {
 	core    *gateway.Core
 	wire    *recorder
 	address toll.Address
+	account string
+	opts    gateway.Options
 	moved   atomic.Int64 // nanoseconds by which the clock of the core is ahead
 }
 
@@ -38,22 +40,25 @@ func rigOf(t *testing.T, svc *tolltest.Service, account string, set func(*gatewa
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &rig{t: t, svc: svc, wire: &recorder{}, address: key.Address}
+	r := &rig{t: t, svc: svc, wire: &recorder{}, address: key.Address, account: account}
 	cfg := gateway.Config{APIKey: key.Key, BaseURL: svc.URL(), PlanID: svc.Plan()}
 	if set != nil {
 		set(&cfg)
 	}
-	start := time.Now()
-	r.core, err = gateway.New(gateway.Options{
-		Config:        cfg,
-		Dir:           t.TempDir(),
-		Now:           func() time.Time { return start.Add(time.Duration(r.moved.Load())) },
-		ServiceClient: &http.Client{Transport: r.wire},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	r.opts = gateway.Options{Config: cfg, Dir: t.TempDir(), ServiceClient: &http.Client{Transport: r.wire}}
+	r.start()
 	return r
+}
+
+// start makes the core, on the clock of the rig.
+func (r *rig) start() {
+	r.t.Helper()
+	start := time.Now()
+	r.opts.Now = func() time.Time { return start.Add(time.Duration(r.moved.Load())) }
+	var err error
+	if r.core, err = gateway.New(r.opts); err != nil {
+		r.t.Fatal(err)
+	}
 }
 
 func (r *rig) wait(d time.Duration) { r.moved.Add(int64(d)) }

@@ -187,7 +187,7 @@ type budget struct {
 	currency string         // usdc, eurc, usd or eur
 	card     *paymentMethod // nil for crypto
 	lasts    time.Duration
-	needed   time.Duration // how long an existing delegation must still last
+	needed   time.Duration // how long an existing delegation must still last: half of what is asked
 	orders   int64         // most orders of the access token; 0: no limit but the money
 }
 
@@ -212,7 +212,7 @@ func (c *call) newBudget(ctx context.Context, ask tokenAsk, limit toll.Cents) (*
 		currency: strings.ToLower(price.CurrencyName()),
 		lasts:    time.Duration(c.args.integer("delegationDurationSecs", c.account.delegationSecs)) * time.Second,
 	}
-	d.needed = min(d.lasts, ask.life)
+	d.needed = min(d.lasts, ask.life) / 2
 	if !ask.plan.IsPayAsYouGo() {
 		// An existing delegation may have more left than this limit: orders are counted instead.
 		d.orders = int64(limit / cents)

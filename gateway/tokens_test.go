@@ -1,0 +1,310 @@
+package gateway_test
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/client"
+	"github.com/tollhq/toll/gateway"
+	"github.com/tollhq/toll/tolltest"
+)
+
+// permissionOf returns what an access token of the rig's account may spend: the last one that was
+// made.
+func (r *rig) permission() *toll.Permission {
+	r.t.Helper()
+	for p, err := range r.client().Permissions(r.t.Context()) {
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		return p
+	}
+	r.t.Fatal("no permission")
+	return nil
+}
+
+func (r *rig) client() *client.Client {
+	r.t.Helper()
+	key, err := r.svc.NewKey(r.account)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return client.New(key.Key, client.WithURL(r.svc.URL()))
+}
+
+func (r *rig) delegations() (all []*toll.Delegation) {
+	r.t.Helper()
+	for d, err := range r.client().Delegations(r.t.Context()) {
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		all = append(all, d)
+	}
+	return all
+}
+
+// TestToken: without a spending limit a token spends what is there, and causes no order.
+func TestToken(t *testing.T) {
+	r := newRig(t, nil, tolltest.WithPayments())
+	got := r.run("getAccessToken", `{"redemptionLimit":"7","expirationSecs":600,"agentId":"`+string(r.svc.Agent())+`"}`)
+	if got["accessToken"] != got["token"] || got.text(t, "token") == "" || got["planId"] != string(r.svc.Plan()) ||
+		got["scheme"] != "svc:erc4337" || got["network"] != "eip155:84532" || got["delegationId"] != nil ||
+		!strings.Contains(got.text(t, "notice"), "secret") {
+		t.Error(got)
+	}
+	end, err := time.Parse(time.RFC3339, got.text(t, "expiresAt"))
+	if life := end.Sub(r.svc.Now()); err != nil || life > 10*time.Minute || life < 9*time.Minute {
+		t.Error(life, err)
+	}
+	if !strings.Contains(got.warnings(), "no credits") || !strings.Contains(got.warnings(), "1000") {
+		t.Error(got.warnings())
+	}
+	p := r.permission()
+	if p.MaxOrders == nil || *p.MaxOrders != 0 || p.DelegationID != nil || p.MaxCredits == nil || *p.MaxCredits != 7 {
+		t.Errorf("%+v", p)
+	}
+	if acts := r.wire.acts(); !slices.Equal(acts, []string{"POST /x402/permissions"}) {
+		t.Error(acts)
+	}
+	// confirm alone raises nothing.
+	r.svc.Mint(r.address, 3)
+	if got := r.run("getAccessToken", `{"confirm":true,"orderLimit":5}`); got["delegationId"] != nil || !strings.Contains(got.warnings(), "orderLimit") ||
+		strings.Contains(got.warnings(), "no credits") {
+		t.Error(got)
+	}
+	if p := r.permission(); *p.MaxOrders != 0 {
+		t.Errorf("%+v", p)
+	}
+}
+
+// TestToken_Limit: a spending limit is a quote until it is confirmed. A delegation of this core that
+// covers it is used again, also after a restart; others are not.
+func TestToken_Limit(t *testing.T) {
+	r := newRig(t, nil, tolltest.WithPayments())
+	foreign, err := r.client().CreateDelegation(t.Context(), client.DelegationParams{
+		Provider: toll.ProviderCrypto, SpendingLimit: 1000, Lifetime: time.Hour, Currency: "usdc", PlanID: r.svc.Plan(),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const params = `{"spendingLimitCents":"350","delegationDurationSecs":7200}`
+	confirmed := strings.Replace(params, "}", `,"confirm":"true"}`, 1)
+	q := r.run("getAccessToken", params)
+	if q["requiresConfirmation"] != true || q["spendingLimitCents"] != "350" || q["delegationDurationSecs"] != 7200.0 || q["orderLimit"] != 3.0 ||
+		q["price"] != "1.00" || q["currency"] != "USDC" || q["token"] != nil || !strings.Contains(q.text(t, "message"), "350 cents") {
+		t.Error(q)
+	}
+	if acts := r.wire.acts(); acts != nil {
+		t.Error(acts)
+	}
+	// Another limit is another act.
+	if got := r.run("getAccessToken", strings.Replace(confirmed, "350", "400", 1)); got["requiresConfirmation"] != true || got["priceChanged"] != true {
+		t.Error(got)
+	}
+	r.run("getAccessToken", params)
+	got := r.run("getAccessToken", confirmed)
+	id := got.text(t, "delegationId")
+	if acts := r.wire.acts(); !slices.Equal(acts, []string{"POST /delegation/create", "POST /x402/permissions"}) || id == foreign.DelegationID {
+		t.Errorf("%v, %v", acts, got)
+	}
+	made, err := r.client().Delegation(t.Context(), id)
+	if err != nil || made.SpendingLimitCents != 350 || made.PlanID == nil || *made.PlanID != r.svc.Plan() || made.Currency != "usdc" {
+		t.Errorf("%+v, %v", made, err)
+	}
+	if p := r.permission(); p.MaxOrders == nil || *p.MaxOrders != 3 {
+		t.Errorf("%+v", p)
+	}
+
+	// A smaller limit uses it again, with fewer orders.
+	r.wait(time.Minute)
+	r = r.restarted()
+	smaller := strings.Replace(confirmed, "350", "299", 1)
+	r.run("getAccessToken", smaller)
+	again := r.run("getAccessToken", smaller)
+	if acts := r.wire.acts(); !slices.Equal(acts, []string{"POST /x402/permissions"}) || again["delegationId"] != id {
+		t.Errorf("%v, %v", acts, again)
+	}
+	if p := r.permission(); p.MaxOrders == nil || *p.MaxOrders != 2 {
+		t.Errorf("%+v", p)
+	}
+	// A larger one, and one that lasts longer, do not.
+	for _, other := range []string{
+		strings.Replace(confirmed, "350", "351", 1),
+		strings.Replace(confirmed, "7200", `86400,"expirationSecs":86400`, 1),
+	} {
+		r.wait(time.Minute)
+		r.run("getAccessToken", other)
+		if got := r.run("getAccessToken", other); got["delegationId"] == id {
+			t.Error(other, got)
+		}
+	}
+}
+
+// restarted returns the rig with a new core on the same directory.
+func (r *rig) restarted() *rig {
+	r.t.Helper()
+	next := &rig{t: r.t, svc: r.svc, wire: r.wire, address: r.address, account: r.account, opts: r.opts}
+	next.moved.Store(r.moved.Load())
+	next.start()
+	return next
+}
+
+// TestToken_LimitRefused: limits that make no sense or are above the operator's are refused, with
+// and without confirm.
+func TestToken_LimitRefused(t *testing.T) {
+	most := toll.Cents(5000)
+	r := newRig(t, func(c *gateway.Config) { c.MaxSpendingLimitCents = &most }, tolltest.WithPayments())
+	register := func(p toll.Price) string {
+		t.Helper()
+		made, err := r.svc.Client().RegisterPlan(t.Context(), client.PlanParams{Metadata: toll.Metadata{Name: "Other"}, Price: p})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(made.PlanID)
+	}
+	price := func(p toll.Price, err error) toll.Price {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+	to := r.svc.Builder()
+	native := register(price(toll.PriceNative(toll.UnitsOf(1), to)))
+	other := register(price(toll.PriceERC20(toll.UnitsOf(1), toll.MustAddress(otherToken), to)))
+	card := register(price(toll.PriceFiat(toll.UnitsOf(5_000_000), to, "EUR")))
+	for _, confirm := range []string{"", `,"confirm":true`} {
+		for _, w := range []struct {
+			code   gateway.Word
+			params string
+		}{
+			{gateway.OverCap, `{"spendingLimitCents":5001`},
+			{gateway.InvalidParams, `{"spendingLimitCents":99`},
+			{gateway.InvalidParams, `{"spendingLimitCents":0`},
+			{gateway.InvalidParams, `{"spendingLimitCents":1.5`},
+			{gateway.InvalidParams, `{"spendingLimitCents":500,"planId":"` + native + `"`},
+			{gateway.InvalidParams, `{"spendingLimitCents":500,"planId":"` + other + `"`},
+			{gateway.InvalidParams, `{"spendingLimitCents":500,"paymentType":"fiat"`},
+			{gateway.InvalidParams, `{"paymentType":"fiat"`},
+			{gateway.InvalidParams, `{"paymentType":"crypto","planId":"` + card + `"`},
+			{gateway.NoPaymentMethod, `{"spendingLimitCents":500,"planId":"` + card + `"`},
+			{gateway.InvalidParams, `{"spendingLimitCents":500,"paymentMethodId":"pm_none","planId":"` + card + `"`},
+		} {
+			r.refused(w.code, "getAccessToken", w.params+confirm+"}")
+		}
+	}
+	if acts := r.wire.acts(); acts != nil {
+		t.Error(acts)
+	}
+	if got := r.run("getAccessToken", `{"spendingLimitCents":5000}`); got["requiresConfirmation"] != true {
+		t.Error(got)
+	}
+}
+
+// TestToken_Card: the first active card backs the limit, or the one that was named.
+func TestToken_Card(t *testing.T) {
+	r := newRig(t, nil, tolltest.WithCards())
+	e := r.refused(gateway.NoPaymentMethod, "getAccessToken", `{"paymentType":"fiat"}`)
+	if e.Message != "No enrolled payment method found." || !strings.Contains(e.Hint, r.svc.URL()+"/cards/enroll") {
+		t.Error(e)
+	}
+	card := r.svc.EnrollCard(r.address, "4242 4242 4242 4242")
+	r.wire.acts()
+	params := `{"paymentType":"fiat","spendingLimitCents":1000,"confirm":true}`
+	q := r.run("getAccessToken", params)
+	if q["requiresConfirmation"] != true || q["paymentMethodId"] != card || !strings.Contains(q.text(t, "paymentMethod"), "4242") {
+		t.Error(q)
+	}
+	got := r.run("getAccessToken", params)
+	if got["scheme"] != "svc:card-delegation" || !strings.HasPrefix(got.text(t, "network"), "stripe") || got.text(t, "delegationId") == "" {
+		t.Error(got)
+	}
+	d := r.delegations()
+	if len(d) != 1 || d[0].ProviderPaymentMethodID != card || d[0].Currency != "usd" || d[0].SpendingLimitCents != 1000 {
+		t.Errorf("%+v", d)
+	}
+
+	// The token of the limit pays a request, by one order.
+	methods := r.run("listPaymentMethods", `{}`)
+	all, _ := methods["paymentMethods"].([]any)
+	if len(all) != 2 {
+		t.Fatal(methods)
+	}
+	first, _ := all[0].(map[string]any)
+	for _, name := range []string{"id", "type", "brand", "last4", "expMonth", "expYear", "provider", "status"} {
+		if first[name] == nil {
+			t.Errorf("%s is missing: %v", name, first)
+		}
+	}
+	// Credits that exist need no card.
+	s := rigOf(t, r.svc, "bob", nil)
+	r.svc.Mint(s.address, 5)
+	if got := s.run("getAccessToken", `{"paymentType":"fiat"}`); got["scheme"] != "svc:card-delegation" {
+		t.Error(got)
+	}
+}
+
+// TestToken_Concurrent: twenty confirmations at once are one delegation.
+func TestToken_Concurrent(t *testing.T) {
+	r := newRig(t, nil, tolltest.WithPayments())
+	r.run("getAccessToken", `{"spendingLimitCents":500}`)
+	results := make(chan result, 20)
+	for range cap(results) {
+		go func() {
+			got, err := r.try(owner, "", "getAccessToken", `{"spendingLimitCents":500,"confirm":true}`)
+			if err != nil {
+				t.Error(err)
+			}
+			results <- got
+		}()
+	}
+	tokens := map[any]bool{}
+	for range cap(results) {
+		tokens[(<-results)["token"]] = true
+	}
+	if d := r.delegations(); len(d) != 1 || len(tokens) != 1 {
+		t.Errorf("%d delegations, %d tokens", len(d), len(tokens))
+	}
+}
+
+// TestToken_Record: the record of delegations is private and bounded; one that cannot be read is
+// an empty one.
+func TestToken_Record(t *testing.T) {
+	r := newRig(t, nil, tolltest.WithPayments())
+	token := func() string {
+		t.Helper()
+		r.wait(time.Minute)
+		r.run("getAccessToken", `{"spendingLimitCents":500}`)
+		return r.run("getAccessToken", `{"spendingLimitCents":500,"confirm":true}`).text(t, "delegationId")
+	}
+	first := token()
+	path := filepath.Join(r.opts.Dir, "delegations.json")
+	info, err := os.Stat(path)
+	if err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("%v, %v", info.Mode(), err)
+	}
+	if again := token(); again != first {
+		t.Errorf("%s, then %s", first, again)
+	}
+	if err := os.WriteFile(path, []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if again := token(); again == first {
+		t.Error("the delegation is used without a record")
+	}
+	// What others write into the record is not used unless it is a delegation of the account for the plan.
+	sub := r.svc.Subscriber(0)
+	foreign := sub.Delegate(1000)
+	record := `{"sandbox ` + r.address.Lower() + `":["` + foreign + `","x","../.."]}`
+	if err := os.WriteFile(path, []byte(record), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got := token(); got == foreign {
+		t.Error("a delegation of somebody else is used")
+	}
+}
