@@ -186,14 +186,14 @@ func isID(s string, isText bool) bool {
 	return isText || err == nil && n <= maxInteger
 }
 
-// readList takes an array of texts, or one text with commas; nil for anything else. Spaces around
-// an entry do not count; an empty entry is an error.
+// readList takes an array of texts and integers, or one text with commas; nil for anything else.
+// Spaces around an entry do not count; an empty entry is an error.
 func readList(raw json.RawMessage, s string, isText bool) []string {
-	var list []string
-	if isText {
-		list = strings.Split(s, ",")
-	} else if len(raw) == 0 || raw[0] != '[' || x402.Decode(raw, &list) != nil {
-		return nil
+	list := strings.Split(s, ",")
+	if !isText {
+		if list = readArray(raw); list == nil {
+			return nil
+		}
 	}
 	for i := range list {
 		list[i] = strings.TrimSpace(list[i])
@@ -203,6 +203,27 @@ func readList(raw json.RawMessage, s string, isText bool) []string {
 	}
 	if len(list) == 0 || len(list) > maxList {
 		return nil
+	}
+	return list
+}
+
+// readArray returns the entries of an array as text: its texts, and its integers digit by digit. A
+// host may have rounded an integer above 2^53, which is refused.
+func readArray(raw json.RawMessage) []string {
+	var entries []json.RawMessage
+	if len(raw) == 0 || raw[0] != '[' || x402.Decode(raw, &entries) != nil {
+		return nil
+	}
+	list := make([]string, len(entries))
+	for i, e := range entries {
+		if x402.Decode(e, &list[i]) == nil {
+			continue
+		}
+		n, err := strconv.ParseInt(digits(e, "", false), 10, 64)
+		if err != nil || n > maxInteger {
+			return nil
+		}
+		list[i] = strconv.FormatInt(n, 10)
 	}
 	return list
 }

@@ -62,6 +62,30 @@ func TestRegisterAgent(t *testing.T) {
 	}
 }
 
+// TestRegisterAgent_Amounts: amounts are a text with commas, or an array of texts or of integers.
+func TestRegisterAgent_Amounts(t *testing.T) {
+	r := newRig(t, nil)
+	params := func(amounts string) string {
+		return `{"name":"A","agentUrl":"http://127.0.0.1:1/","planName":"P","creditsAmount":1,"pricingType":"erc20","priceAmounts":` + amounts +
+			`,"priceReceivers":["` + r.address.String() + `"," ` + r.address.Lower() + ` "]}`
+	}
+	for _, amounts := range []string{`"$1.50,$0.50"`, `["1500000","500000"]`, `[1500000,500000]`, `"1500000, 500000"`, `[1500000,"500000"]`} {
+		if readable, _, _ := priceOf(t, r.run("registerAgent", params(amounts))); readable != "2.00 USDC" {
+			t.Errorf("%s is %s", amounts, readable)
+		}
+	}
+	r.wire.acts()
+	for _, amounts := range []string{
+		`"1500000"`, `[1500000]`, `[1.5,2]`, `[1e6,2]`, `[9007199254740993,1]`, `[-1,1]`, `[true,1]`, `[null,1]`, `[[1],1]`, `"$1,500"`, `["1","$1"]`, `[]`,
+		`""`, `","`, `{"a":1}`, `12`, `["1","2","3"]`,
+	} {
+		r.refused(gateway.InvalidParams, "registerAgent", params(amounts))
+	}
+	if acts := r.wire.acts(); acts != nil {
+		t.Error(acts)
+	}
+}
+
 // TestRegisterAgent_Card: a card of the agent that tells something else is a warning.
 func TestRegisterAgent_Card(t *testing.T) {
 	r := newRig(t, nil)
