@@ -1,10 +1,13 @@
 package gateway
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
+	"time"
 
 	"github.com/tollhq/toll/internal/plain"
 )
@@ -48,7 +51,7 @@ func (c *Core) serveApproval(w http.ResponseWriter, r *http.Request) {
 	answer(w, http.StatusOK, approvalAnswer{
 		Needed:      true,
 		Title:       plain.Text(t.title, maxApprovalTitle),
-		Description: plain.Text(c.approvalText(t, args), maxApprovalText),
+		Description: plain.Text(c.approvalText(r.Context(), t, args, in.Caller), maxApprovalText),
 		Severity:    "warning",
 	})
 }
@@ -59,21 +62,34 @@ func (t *tool) acts(args arguments) bool {
 	return args.flag(confirmParam.name) || t.effect == EffectWrite
 }
 
-// approvalText lists the arguments, in the order of the registry: what is approved is what runs.
-func (c *Core) approvalText(t *tool, args arguments) string {
+// approvalTime bounds the reading of the plan for an approval. A person waits for it.
+const approvalTime = 5 * time.Second
+
+// approvalText says what a call would do: the plan with its price as it is now, and the arguments in
+// the order of the registry.
+func (c *Core) approvalText(ctx context.Context, t *tool, args arguments, caller Caller) string {
 	s := c.set()
 	parts := []string{string(s.Environment)}
-	for _, p := range t.params {
-		value, given := args[p.name]
-		switch {
-		case p.name == confirmParam.name:
-			continue
-		case !given && p.name == planParam.name && s.PlanID != "":
-			value = s.PlanID
-		case !given:
-			continue
-		}
-		parts = append(parts, fmt.Sprintf("%s: %s", p.name, plain.Text(fmt.Sprint(value), 80)))
+	a, err := c.account()
+	if err == nil {
+		parts[0] = string(a.environment)
 	}
-	return strings.Join(parts, ", ")
+	for _, p := range t.params {
+		if value, given := args[p.name]; given && p.name != confirmParam.name {
+			parts = append(parts, fmt.Sprintf("%s: %s", p.name, plain.Text(fmt.Sprint(value), 80)))
+		}
+	}
+	rest := strings.Join(parts, ", ")
+	if err != nil || !slices.ContainsFunc(t.params, func(p param) bool { return p.name == planParam.name }) {
+		return rest
+	}
+	ctx, cancel := context.WithTimeout(ctx, approvalTime)
+	defer cancel()
+	one := &call{core: c, account: a, args: args, caller: caller}
+	plan, err := one.plan(ctx)
+	if err != nil {
+		return "The plan and its price cannot be read. " + rest
+	}
+	return fmt.Sprintf("Plan %q (%s), %s for %s credits. %s",
+		plain.Name(plan.Metadata.Name), plan.ID, readable(plan.Price), plan.Credits.Amount, rest)
 }

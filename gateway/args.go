@@ -92,8 +92,8 @@ func unknownArguments(given map[string]json.RawMessage) (warnings []string) {
 	return warnings
 }
 
-// shown is a wrong argument as its error repeats it.
-func shown(raw json.RawMessage) string { return plain.Text(string(raw), 60) }
+// shown is a wrong argument as its error repeats it. It may be a key.
+func shown(raw json.RawMessage) string { return plain.Text(redact(string(raw)), 60) }
 
 // form says which values an argument takes.
 func (p *param) form() string {

@@ -22,27 +22,57 @@ const firstModern = "2026-07-28"
 // mcpIdle is how long a session of the older era lasts without a request.
 const mcpIdle = 4 * time.Hour
 
-// mcpHandler serves both eras of streamable HTTP. Host, Origin and token were checked before.
+// Headers of streamable HTTP.
+const (
+	headerVersion = "MCP-Protocol-Version"
+	headerSession = "Mcp-Session-Id"
+)
+
+// mcpHandler serves both eras of streamable HTTP. Host, Origin and token were checked before. A call
+// of the older era without a session is answered as well: it needs none here.
 func (c *Core) mcpHandler() http.Handler {
 	s := c.MCPServer()
 	get := func(*http.Request) *mcp.Server { return s }
-	modern := mcp.NewStreamableHTTPHandler(get, &mcp.StreamableHTTPOptions{
+	alone := mcp.NewStreamableHTTPHandler(get, &mcp.StreamableHTTPOptions{
 		Stateless:                  true,
+		JSONResponse:               true,
 		DisableLocalhostProtection: true,
 		MaxRequestBodyBytes:        maxControl,
 	})
 	sessions := mcp.NewStreamableHTTPHandler(get, &mcp.StreamableHTTPOptions{
+		JSONResponse:               true,
 		SessionTimeout:             mcpIdle,
 		DisableLocalhostProtection: true,
 		MaxRequestBodyBytes:        maxControl,
 	})
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Header.Get("MCP-Protocol-Version") >= firstModern {
-			modern.ServeHTTP(w, r)
+		if r.Method != http.MethodPost {
+			serveEra(w, r, sessions, alone)
 			return
 		}
-		sessions.ServeHTTP(w, r)
+		body, ok := readAll(w, r)
+		if !ok {
+			return
+		}
+		r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
+		r.Header.Set("Accept", "application/json, text/event-stream") // the SDK wants both
+		var message struct {
+			Method string `json:"method"`
+		}
+		isFirst := x402.Decode(body, &message) == nil && message.Method == "initialize"
+		if r.Header.Get(headerSession) == "" && !isFirst {
+			alone.ServeHTTP(w, r)
+			return
+		}
+		serveEra(w, r, sessions, alone)
 	})
+}
+
+func serveEra(w http.ResponseWriter, r *http.Request, older, modern http.Handler) {
+	if r.Header.Get(headerVersion) >= firstModern {
+		older = modern
+	}
+	older.ServeHTTP(w, r)
 }
 
 // ServeMCP serves the tools over a pair of streams, one message a line, until ctx ends or in does.
@@ -68,6 +98,7 @@ func (c *Core) MCPServer() *mcp.Server {
 	for _, t := range c.rows {
 		s.AddTool(c.mcpTool(t), c.mcpCall(c.opts.Names.Tool(t.name)))
 	}
+	c.addLogin(s)
 	return s
 }
 
@@ -99,14 +130,19 @@ func (c *Core) mcpCall(name string) mcp.ToolHandler {
 		}
 		result, err := c.Call(ctx, name, r.Params.Arguments, "", caller)
 		if err != nil {
-			e := *asError(err)
-			if e.Code == NotAuthenticated { // MCP has no slash commands
-				e.Message, e.Hint = "Not authenticated.", "Sign in with the login tool of this server."
-			}
-			return mcpResult(errorAnswer{&e}, true)
+			return mcpError(err)
 		}
 		return mcpResult(result, false)
 	}
+}
+
+// mcpError answers with an error, which names no slash command: MCP has none.
+func mcpError(err error) (*mcp.CallToolResult, error) {
+	e := *asError(err)
+	if e.Code == NotAuthenticated {
+		e.Message, e.Hint = "Not authenticated.", "Log in with the login tool of this server."
+	}
+	return mcpResult(errorAnswer{&e}, true)
 }
 
 // mcpResult answers with one JSON object.

@@ -3,14 +3,17 @@ package gateway_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"net/http"
 	"strings"
 	"testing"
 
+	"github.com/google/jsonschema-go/jsonschema"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/tollhq/toll/gateway"
+	"github.com/tollhq/toll/tolltest"
 )
 
 // bearer adds the core token and, when it is set, the protocol version.
@@ -124,6 +127,17 @@ func TestMCP_Eras(t *testing.T) {
 	if status, body := c.do("GET", "/mcp", "", as("2026-07-28", "")); status != 405 {
 		t.Error("modern GET:", status, body)
 	}
+	for _, version := range []string{"", "2025-06-18"} { // without a session
+		const call = `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"service_listPlans","arguments":{}}}`
+		status, body := c.do("POST", "/mcp", call, as(version, ""), func(r *http.Request) { r.Header.Del("Accept") })
+		if status != 200 || !strings.Contains(body, "not_authenticated") {
+			t.Errorf("version %q: %d %s", version, status, body)
+		}
+		status, body = c.do("POST", "/mcp", strings.Replace(call, `"id":1,`, "", 1), as(version, ""))
+		if status == 200 {
+			t.Errorf("version %q, a notification: %d %s", version, status, body)
+		}
+	}
 	status, body = c.do("POST", "/mcp", `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18",`+
 		`"capabilities":{},"clientInfo":{"name":"t","version":"1"}}}`, as("", ""))
 	if status != 200 || !strings.Contains(body, `"protocolVersion":"2025-06-18"`) {
@@ -134,7 +148,113 @@ func TestMCP_Eras(t *testing.T) {
 	}); status != 404 {
 		t.Error("unknown session:", status, body)
 	}
+	if status, body := c.do("POST", "/mcp", strings.Repeat(" ", 1<<20+1), as("", "")); status != 413 {
+		t.Error("too large:", status, body)
+	}
 	if status, body := c.do("POST", "/mcp", `{`, as("", "")); status != 400 {
 		t.Error("bad JSON:", status, body)
+	}
+}
+
+// overMCP is a session with the tools of a core.
+func overMCP(t *testing.T, core *gateway.Core) *mcp.ClientSession {
+	t.Helper()
+	server, client := mcp.NewInMemoryTransports()
+	serving, err := core.MCPServer().Connect(t.Context(), server, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = serving.Close() })
+	return connected(t, client)
+}
+
+func called(t *testing.T, s *mcp.ClientSession, name, params string) (text string, isError bool) {
+	t.Helper()
+	res, err := s.CallTool(t.Context(), &mcp.CallToolParams{Name: name, Arguments: json.RawMessage(params)})
+	if err != nil {
+		t.Fatal(name, err)
+	}
+	text = res.Content[0].(*mcp.TextContent).Text
+	if encoded(t, res.StructuredContent) != encoded(t, decoded(t, text)) {
+		t.Errorf("%s: text and structured content differ: %s", name, encoded(t, res))
+	}
+	return text, res.IsError
+}
+
+// TestMCP_SameResults: a tool answers over MCP what it answers over HTTP, in the form of its output
+// schema.
+func TestMCP_SameResults(t *testing.T) {
+	r := newRig(t, nil, tolltest.WithPayments())
+	s := overMCP(t, r.core)
+	list, err := s.ListTools(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	schemas := map[string]*jsonschema.Resolved{}
+	for _, tool := range list.Tools {
+		var schema jsonschema.Schema
+		if err := json.Unmarshal([]byte(encoded(t, tool.OutputSchema)), &schema); err != nil {
+			t.Fatal(tool.Name, err)
+		}
+		if schemas[tool.Name], err = schema.Resolve(nil); err != nil {
+			t.Fatal(tool.Name, err)
+		}
+	}
+	for _, test := range []struct {
+		tool, params string
+		isError      bool
+	}{
+		{"checkBalance", `{}`, false},
+		{"checkBalance", `{"planId":"77"}`, true},
+		{"checkBalance", `{"planId":"x"}`, true},
+		{"listPlans", `{"more":1}`, false},
+		{"listPaymentMethods", `{}`, false},
+		{"orderPlan", `{}`, false},
+		{"orderFiatPlan", `{}`, true},
+	} {
+		name := "service_" + test.tool
+		text, isError := called(t, s, name, test.params)
+		got, err := r.try(owner, "", test.tool, test.params)
+		if isError != test.isError || (err != nil) != test.isError {
+			t.Errorf("%s %s: %s, %v", name, test.params, text, err)
+			continue
+		}
+		instance := decoded(t, text).(map[string]any)
+		if err != nil {
+			e, _ := errors.AsType[*gateway.Error](err)
+			got = result{"error": decoded(t, encoded(t, e))}
+			delete(instance["error"].(map[string]any), "correlationId")
+			delete(got["error"].(map[string]any), "correlationId")
+		}
+		if a, b := encoded(t, instance), encoded(t, got); a != b {
+			t.Errorf("%s %s over MCP: %sover HTTP: %s", name, test.params, a, b)
+		}
+		if err := schemas[name].Validate(instance); err != nil {
+			t.Errorf("%s %s: %v", name, test.params, err)
+		}
+	}
+}
+
+// TestMCP_Login: the two tools that stand for slash commands give a page and a code, and take no
+// key.
+func TestMCP_Login(t *testing.T) {
+	r := newRig(t, func(c *gateway.Config) { c.APIKey = "" })
+	defer r.core.Close()
+	s := overMCP(t, r.core)
+	text, isError := called(t, s, "service_login", `{}`)
+	var started struct{ URL, Code, Environment, ServiceURL, Message string }
+	if err := json.Unmarshal([]byte(text), &started); err != nil || isError || !strings.HasPrefix(started.URL, r.svc.URL()) ||
+		started.Code == "" || started.Environment != "sandbox" || !strings.Contains(started.Message, started.Code) {
+		t.Error(text, err)
+	}
+	if text, isError := called(t, s, "service_login", `{"environment":"live"}`); !isError || !strings.Contains(text, "invalid_params") {
+		t.Error(text)
+	}
+	text, isError = called(t, s, "service_login", `{"environment":"sandbox:eyJhbGciOiJFZERTQSJ9.eyJzdWIiOiIweDAwIn0.c2lnbmF0dXJlMTIz"}`)
+	if !isError || strings.Contains(text, "eyJ") {
+		t.Error("a key as an argument:", text)
+	}
+	if text, isError := called(t, s, "service_logout", `{}`); isError || !strings.Contains(text, "Logged out.") {
+		t.Error(text)
 	}
 }

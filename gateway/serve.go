@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"io"
@@ -8,6 +9,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/pace"
@@ -97,21 +99,28 @@ func (c *Core) withToken(next http.Handler) http.Handler {
 	})
 }
 
-// readBody decodes a control request into v. It answers and returns false when it cannot.
-func readBody(w http.ResponseWriter, r *http.Request, v any) bool {
+// readAll reads the body of a control request. It answers and returns false when it cannot.
+func readAll(w http.ResponseWriter, r *http.Request) ([]byte, bool) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxControl))
 	if _, large := errors.AsType[*http.MaxBytesError](err); large {
 		fail(w, http.StatusRequestEntityTooLarge, codeTooLarge, "The body is larger than 1 MiB.")
-		return false
-	}
-	if err == nil {
-		err = x402.Decode(body, v)
+		return nil, false
 	}
 	if err != nil {
+		fail(w, http.StatusBadRequest, codeBadRequest, "The body cannot be read.")
+		return nil, false
+	}
+	return body, true
+}
+
+// readBody decodes a control request into v. It answers and returns false when it cannot.
+func readBody(w http.ResponseWriter, r *http.Request, v any) bool {
+	body, ok := readAll(w, r)
+	if ok && x402.Decode(body, v) != nil {
 		fail(w, http.StatusBadRequest, codeBadRequest, "The body is not the JSON object that this path takes.")
 		return false
 	}
-	return true
+	return ok
 }
 
 // fail answers with an error object.
@@ -196,7 +205,7 @@ func (c *Core) serveHello(w http.ResponseWriter, r *http.Request) {
 	}
 	c.log.Info("hello", "plugin", plain.Text(h.Plugin, 60), "version", plain.Text(h.PluginVersion, 60),
 		"host", plain.Text(h.Host, 60), "hostVersion", plain.Text(h.HostVersion, 60))
-	answer(w, http.StatusOK, helloAnswer{OK: true, Warnings: c.helloWarnings(h.Guards)})
+	answer(w, http.StatusOK, helloAnswer{OK: true, Warnings: c.helloWarnings(r.Context(), h.Guards)})
 }
 
 // configError returns the first of the errors of a configuration.
@@ -207,12 +216,20 @@ func configError(err error) *Error {
 	return errorf(InvalidParams, "The configuration cannot be used.")
 }
 
-// helloWarnings say what a host lacks, for its log.
-func (c *Core) helloWarnings(g guards) []string {
+// helloTime bounds what hello asks the service.
+const helloTime = 5 * time.Second
+
+// helloWarnings say what is missing, for the log of a host.
+func (c *Core) helloWarnings(ctx context.Context, g guards) []string {
+	ctx, cancel := context.WithTimeout(ctx, helloTime)
+	defer cancel()
 	warnings := []string{}
 	if s := c.set(); s.keyPaste && !(g.Write && g.Run) {
 		warnings = append(warnings,
 			"The guards against keys in messages are not both active: keys as arguments of the login command are refused.")
+	}
+	if err := c.CheckPaidEndpoint(ctx); err != nil {
+		warnings = append(warnings, redact("The paid endpoint does not serve: "+asError(err).Error()))
 	}
 	return warnings
 }

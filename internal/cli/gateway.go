@@ -142,6 +142,12 @@ func (a *app) serveGateway(ctx context.Context, f gatewayServeFlags) error {
 		return err
 	}
 	defer core.Close()
+	if err := core.CheckPaidEndpoint(ctx); err != nil {
+		if e, ok := errors.AsType[*gateway.Error](err); ok && e.Code == gateway.InvalidParams {
+			return err
+		}
+		opts.Log.Warn("the paid endpoint does not serve yet", "error", err)
+	}
 	ln, err := listen(ctx, f.listen)
 	if err != nil {
 		return err

@@ -1,0 +1,69 @@
+package gateway
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/google/jsonschema-go/jsonschema"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/tollhq/toll"
+)
+
+// loginAnswer is the result of the login tool. It holds nothing secret.
+type loginAnswer struct {
+	loginStarted
+	Message string `json:"message"`
+}
+
+type logoutAnswer struct {
+	Message string `json:"message"`
+}
+
+var environmentParam = param{
+	name: "environment", kind: kindText, oneOf: []string{string(toll.Sandbox), string(toll.Live)},
+	description: "sandbox or live. Default: the configuration.",
+}
+
+// addLogin adds the tools that stand for the slash commands. They take no key: what a model writes
+// is in a transcript.
+func (c *Core) addLogin(s *mcp.Server) {
+	login := &tool{
+		name: actLogin, title: "Log in",
+		description: "Starts a login and returns a page and a code: the user opens the page and checks the code. " +
+			"It takes no key. Afterwards the other tools work.",
+		params: []param{environmentParam},
+		output: loginAnswer{},
+	}
+	logout := &tool{
+		name: actLogout, title: "Log out",
+		description: "Forgets the login, and revokes its key when it came from a browser.",
+		output:      logoutAnswer{},
+	}
+	s.AddTool(c.mcpOwn(login), func(ctx context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+		args, _, err := login.check(r.Params.Arguments)
+		if err != nil {
+			return mcpError(err)
+		}
+		started, err := c.startLogin(ctx, toll.Environment(args.text(environmentParam.name, "")))
+		if err != nil {
+			return mcpError(err)
+		}
+		return mcpResult(loginAnswer{*started, fmt.Sprintf(
+			"Ask the user to open the page, to check that it shows the code %s, and to approve it there within %s.",
+			started.Code, minutes(started.ExpiresIn))}, false)
+	})
+	s.AddTool(c.mcpOwn(logout), func(ctx context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+		if _, _, err := logout.check(r.Params.Arguments); err != nil {
+			return mcpError(err)
+		}
+		return mcpResult(logoutAnswer{c.logoutText(ctx)}, false)
+	})
+}
+
+// mcpOwn describes a tool that changes only what the core keeps.
+func (c *Core) mcpOwn(t *tool) *mcp.Tool {
+	described := c.mcpTool(t)
+	described.Annotations.DestructiveHint = jsonschema.Ptr(false)
+	return described
+}
