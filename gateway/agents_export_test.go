@@ -92,3 +92,12 @@ func (c *Core) BalanceChanged() {
 
 // ContextOf is the text about a balance in the sandbox.
 func ContextOf(b *toll.Balance) string { return contextOf(x402.Default, toll.Sandbox, b) }
+
+// Foreign is foreign.
+var Foreign = foreign
+
+// AdjustReach adjusts how agents are reached, before the first one is.
+func (c *Core) AdjustReach(f func(*outbound.Config)) { c.reach.adjust = f }
+
+// Context is the text for the next prompt.
+func (c *Core) Context(ctx context.Context) string { return c.promptContext(ctx, Caller{}) }

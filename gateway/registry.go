@@ -145,6 +145,8 @@ var queryAgent = &tool{
 		},
 		confirmParam,
 	}),
+	output: agentAnswer{},
+	run:    runQueryAgent,
 }
 
 var registerAgent = &tool{

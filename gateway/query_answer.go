@@ -1,0 +1,236 @@
+package gateway
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/client"
+	"github.com/tollhq/toll/internal/outbound"
+	"github.com/tollhq/toll/internal/plain"
+	"github.com/tollhq/toll/x402"
+)
+
+const (
+	maxErrorBody  = 2000 // characters of an agent's error that are shown
+	maxForeign    = 300  // characters of other texts of an agent
+	maxForeignKey = 200  // characters of a name in an agent's JSON
+)
+
+// foreign is an answer of an agent as JSON: strict JSON as it is, anything else as a text. Characters
+// that are not seen are removed from all texts.
+func foreign(body []byte) json.RawMessage {
+	if len(body) == 0 {
+		return json.RawMessage(`""`)
+	}
+	var value json.RawMessage
+	if x402.Decode(body, &value) == nil && len(value) > 0 {
+		return clean(value)
+	}
+	return encoded(plain.Lines(string(body), outbound.MaxBody))
+}
+
+// clean removes characters that are not seen from the texts and names of a JSON value, which is
+// valid and not deeper than [x402.MaxDepth]. Of names that are equal then, one stays.
+func clean(value json.RawMessage) json.RawMessage {
+	switch value[0] {
+	case '"':
+		var s string
+		_ = x402.Decode(value, &s)
+		return encoded(plain.Lines(s, outbound.MaxBody))
+	case '[':
+		var list []json.RawMessage
+		_ = x402.Decode(value, &list)
+		for i := range list {
+			list[i] = clean(list[i])
+		}
+		return encoded(list)
+	case '{':
+		members, cleaned := map[string]json.RawMessage{}, map[string]json.RawMessage{}
+		_ = x402.Decode(value, &members)
+		for name, member := range members {
+			cleaned[plain.Lines(name, maxForeignKey)] = clean(member)
+		}
+		return encoded(cleaned)
+	}
+	return value
+}
+
+// encoded is x402.Encode for texts and cleaned JSON, which always encode.
+func encoded(v any) json.RawMessage {
+	b, err := x402.Encode(v)
+	if err != nil {
+		return json.RawMessage("null")
+	}
+	return b
+}
+
+// queryFault is what the details of an error of a query hold: words of a stranger, and what was paid.
+type queryFault struct {
+	Accepts  []offered     `json:"accepts,omitempty"`
+	Error    string        `json:"error,omitempty"`    // of the agent's 402
+	Body     string        `json:"body,omitempty"`     // of the agent's answer
+	Location string        `json:"location,omitempty"` // of a redirect that was not followed
+	Payment  *agentPayment `json:"payment,omitempty"`
+	Notice   string        `json:"notice,omitempty"`
+}
+
+// offered is a way to pay that an agent asks for.
+type offered struct {
+	Scheme  string `json:"scheme"`
+	Network string `json:"network"`
+	Amount  string `json:"amount,omitempty"` // credits, or base units of the asset
+	Asset   string `json:"asset,omitempty"`
+	PayTo   string `json:"payTo,omitempty"`
+	PlanID  string `json:"planId,omitempty"`
+	AgentID string `json:"agentId,omitempty"`
+}
+
+func offersOf(c *x402.Challenge) (all []offered) {
+	line := func(s string) string { return plain.Text(s, maxForeign) }
+	for i := range c.Entries {
+		e := &c.Entries[i]
+		all = append(all, offered{
+			Scheme:  line(e.Scheme),
+			Network: line(e.Network),
+			Amount:  line(e.Amount),
+			Asset:   line(e.Asset),
+			PayTo:   line(e.PayTo),
+			PlanID:  line(string(e.Plan())),
+			AgentID: line(string(e.Agent())),
+		})
+	}
+	return all
+}
+
+// with adds details to an error of a query.
+func (q *query) with(e *Error, f queryFault) *Error {
+	f.Payment = q.paid()
+	if f.Payment != nil && f.Payment.CreditsRedeemed == "" {
+		// A repeat could pay twice.
+		e.Retryable = false
+		e.Hint = strings.TrimSpace(e.Hint + " A payment was sent: up to " + f.Payment.MaxCredits +
+			" credits may be burned. Check the balance before a repeat.")
+	}
+	if f.Error != "" || f.Body != "" || f.Location != "" {
+		f.Notice = foreignNotice
+	}
+	e.Details = encoded(f)
+	return e
+}
+
+func (q *query) withPayment(e *Error) *Error { return q.with(e, queryFault{}) }
+
+// unanswered says why the agent was not asked, not paid, or did not answer.
+func (q *query) unanswered(err error) error {
+	unpaid, ok := errors.AsType[*client.PaymentError](err)
+	switch {
+	case !ok:
+		return q.withPayment(reachError(q.url, err))
+	case unpaid.Sent:
+		e := reachError(q.url, unpaid.Reason)
+		e.Message = q.url.Host + " does not answer after a payment"
+		return q.withPayment(e)
+	}
+	if e, ok := errors.AsType[*Error](unpaid.Reason); ok {
+		return e // no card, a limit that was refused
+	}
+	if e, ok := errors.AsType[*toll.Error](unpaid.Reason); ok && !isRefusal(e) {
+		return asError(e)
+	}
+	e := errorf(PaymentRequired, "%s asks for payment, and nothing was paid: %s",
+		q.url.Host, plain.Text(unpaid.Reason.Error(), 2*maxForeign))
+	e.Status = http.StatusPaymentRequired
+	return q.with(e.withHint(q.guidance(unpaid.Challenge)), queryFault{
+		Accepts: offersOf(unpaid.Challenge),
+		Error:   plain.Text(unpaid.Challenge.Error, maxForeign),
+	})
+}
+
+// isRefusal reports whether the service was asked and said no to what the agent asks for, for example
+// about an agent that does not exist. Other errors are about the service or the key.
+func isRefusal(e *toll.Error) bool {
+	switch s := e.HTTPStatus(); s {
+	case http.StatusUnauthorized, http.StatusForbidden, http.StatusTooManyRequests:
+		return false
+	default:
+		return s < 500
+	}
+}
+
+// guidance says what helps when nothing was paid. The exact scheme takes money of a wallet, which a
+// chat never pays: price and address are for the user.
+func (q *query) guidance(asked *x402.Challenge) string {
+	var plans, exact []string
+	for i := range asked.Entries {
+		e := &asked.Entries[i]
+		switch id, err := toll.ParsePlanID(string(e.Plan())); {
+		case err == nil && id == q.plan.ID:
+			return fmt.Sprintf("At most %s of plan %s may be spent, where its agent is registered. "+
+				"A higher maxCredits, or another agentUrl, needs the user.", q.most.Text(), q.plan.ID)
+		case err == nil:
+			plans = append(plans, string(id))
+		case e.Scheme == x402.SchemeExact:
+			exact = append(exact, fmt.Sprintf("%s base units of %s to %s on %s", plain.Text(e.Amount, 80),
+				plain.Text(e.Asset, 80), plain.Text(e.PayTo, 80), plain.Text(e.Network, 80)))
+		}
+	}
+	switch {
+	case len(plans) > 0:
+		return "It takes credits of plan " + strings.Join(plans, ", ") + ". Another plan is never paid by itself: ask the user, then pass planId."
+	case len(exact) > 0:
+		return "It takes payments of a wallet only, which this gateway does not make: " + strings.Join(exact, "; ") + "."
+	}
+	return "It names no way to pay that is known here."
+}
+
+// refused is an answer other than 2xx.
+func (q *query) refused(res *http.Response, body []byte) *Error {
+	f := queryFault{Body: plain.Lines(string(body), maxErrorBody)}
+	switch {
+	case res.StatusCode == http.StatusPaymentRequired:
+		return q.unsold(res, body)
+	case res.StatusCode/100 == 3:
+		f = queryFault{Location: plain.Text(res.Header.Get("Location"), maxForeign)}
+		e := errorf(AgentError, "%s redirects, which is not followed", q.url.Host).
+			withHint("A redirect to another server is never followed. The user can name the new address.")
+		e.Status = res.StatusCode
+		return q.with(e, f)
+	}
+	e := errorf(AgentError, "%s answers with status %d", q.url.Host, res.StatusCode)
+	e.Status = res.StatusCode
+	e.Retryable = res.StatusCode == http.StatusTooManyRequests || res.StatusCode == http.StatusServiceUnavailable
+	return q.with(e, f)
+}
+
+// unsold is a 402 that did not lead to an answer: one that asks for nothing that is known, or one to
+// a payment.
+func (q *query) unsold(res *http.Response, body []byte) *Error {
+	f := queryFault{}
+	if asked, err := x402.ReadChallenge(res.Header, body); err == nil {
+		f.Accepts, f.Error = offersOf(asked), plain.Text(asked.Error, maxForeign)
+	} else {
+		f.Body = plain.Lines(string(body), maxErrorBody)
+	}
+	e := errorf(PaymentRequired, "%s asks for payment in a way that is not known here", q.url.Host)
+	if len(q.purse.Payments()) > 0 {
+		e = errorf(PaymentRequired, "%s did not take the payment", q.url.Host).withHint(q.shortage())
+	}
+	e.Status = http.StatusPaymentRequired
+	return q.with(e, f)
+}
+
+// shortage says what helps when a payment was not taken, most often for lack of credits.
+func (q *query) shortage() string {
+	check := "Check the balance of plan " + string(q.plan.ID) + ". If credits are missing, "
+	switch {
+	case q.backed != nil:
+		return check + "the limit or its delegation did not cover an order: ask the user for a higher spendingLimitCents."
+	case paymentTypeOf(q.plan.Price) == "fiat":
+		return check + "ask the user to order the plan on its page, or to enrol a card and set spendingLimitCents."
+	}
+	return check + "ask the user whether to order the plan, or to set spendingLimitCents."
+}
