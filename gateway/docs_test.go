@@ -1,0 +1,60 @@
+package gateway_test
+
+import (
+	"encoding/json"
+	"os"
+	"regexp"
+	"slices"
+	"testing"
+
+	"github.com/tollhq/toll/gateway"
+	"github.com/tollhq/toll/x402"
+)
+
+// firstCells returns the words in code quotes of the first cell of each row below a heading.
+func firstCells(t *testing.T, page, heading string) (words []string) {
+	t.Helper()
+	text, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	section := regexp.MustCompile(`(?s)\n## ` + heading + `\n(.*?)(\n## |$)`).FindSubmatch(text)
+	if section == nil {
+		t.Fatalf("%s has no heading %s", page, heading)
+	}
+	for _, row := range regexp.MustCompile("(?m)^\\| (`[^|]*) \\|").FindAllSubmatch(section[1], -1) {
+		for _, word := range regexp.MustCompile("`([^`]+)`").FindAllSubmatch(row[1], -1) {
+			words = append(words, string(word[1]))
+		}
+	}
+	slices.Sort(words)
+	return words
+}
+
+// TestDocs_PluginTables: the page of the plugin lists the tools of the registry and the fields of
+// the configuration, and no others.
+func TestDocs_PluginTables(t *testing.T) {
+	files, err := gateway.Manifest(x402.Default)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var m struct {
+		Contracts    struct{ Tools []string }
+		ConfigSchema struct{ Properties map[string]any }
+	}
+	if err := json.Unmarshal(files[gateway.ManifestFile], &m); err != nil {
+		t.Fatal(err)
+	}
+	var fields []string
+	for name := range m.ConfigSchema.Properties {
+		fields = append(fields, name)
+	}
+	slices.Sort(fields)
+	slices.Sort(m.Contracts.Tools)
+	if got := firstCells(t, "openclaw/README.md", "Tools"); !slices.Equal(got, m.Contracts.Tools) {
+		t.Errorf("tools: %q, want %q", got, m.Contracts.Tools)
+	}
+	if got := firstCells(t, "openclaw/README.md", "Fields"); !slices.Equal(got, fields) {
+		t.Errorf("fields: %q, want %q", got, fields)
+	}
+}
