@@ -243,7 +243,7 @@ func configFields(names x402.Namespace) []configField {
 		sensitive(field("agentHandler.token", "Token of the handler", "Bearer token for the handler of kind host.", nil)),
 		sensitive(field("agentHandler.headers.*", "Headers of the handler", "Headers for the handler of kind http.", nil)),
 		advanced(field("coreUrl", "Address of the core", "Default: http://"+DefaultListen+".", anyText())),
-		advanced(field("coreTokenFile", "Token file of the core", tokenFile+" in the data directory of the core.", anyText())),
+		advanced(field("coreTokenFile", "Token file of the core", TokenFile+" in the data directory of the core.", anyText())),
 		advanced(field("startCore", "Start the core", "Run the core with the host and stop it again. Default: false.", flag())),
 		advanced(field("coreBinary", "Program of the core", "Default: toll.", anyText())),
 	}

@@ -16,8 +16,8 @@ import (
 	"github.com/tollhq/toll/internal/tempfile"
 )
 
-// tokenFile is the name of the core token in the data directory.
-const tokenFile = "gateway.token"
+// TokenFile is the name of the core token in the data directory.
+const TokenFile = "gateway.token"
 
 // newToken are the files in which a core token is written before it gets its name.
 var newToken = tempfile.Kind{Prefix: ".gateway-token-"}
@@ -56,13 +56,13 @@ func writeToken(dir string, replace bool) error {
 	_, _ = rand.Read(secret) // it never fails
 	_, err = f.WriteString(base64.RawURLEncoding.EncodeToString(secret) + "\n")
 	if err == nil {
-		err = f.Publish(filepath.Join(dir, tokenFile), replace)
+		err = f.Publish(filepath.Join(dir, TokenFile), replace)
 	}
 	return errors.Join(err, f.Remove())
 }
 
 func readToken(dir string) (string, error) {
-	path := filepath.Join(dir, tokenFile)
+	path := filepath.Join(dir, TokenFile)
 	info, err := os.Stat(path)
 	if err != nil {
 		return "", fmt.Errorf("core token: %w", err)

@@ -29,6 +29,8 @@ import (
 type devFlags struct {
 	data, listen, agentListen, chainListen, logLevel string
 	once                                             bool
+	gateway                                          bool
+	gatewayListen                                    string
 }
 
 func (a *app) devCommand() *cobra.Command {
@@ -44,6 +46,8 @@ bought with test cards, on a page and by a call that lacks credits. Then everyth
 	fl.StringVar(&f.agentListen, "agent-listen", "127.0.0.1:0", "address of the agent; port 0 is a free one")
 	fl.StringVar(&f.chainListen, "chain-listen", "127.0.0.1:0", "address on this machine where the chain answers JSON-RPC; port 0 is a free one")
 	fl.StringVar(&f.logLevel, "log-level", "warn", "what the service says on stderr: debug, info, warn or error")
+	fl.BoolVar(&f.gateway, "gateway", false, "run a chat gateway as well, with a demo agent")
+	fl.StringVar(&f.gatewayListen, "gateway-listen", "127.0.0.1:0", "address of the chat gateway; port 0 is a free one")
 	fl.BoolVar(&f.once, "once", false, "end after the demonstration")
 	c.RunE = func(cmd *cobra.Command, _ []string) error { return a.dev(cmd.Context(), f) }
 	return c
@@ -83,14 +87,25 @@ func (a *app) dev(ctx context.Context, f devFlags) (err error) {
 	if err := m.awaitChain(ctx); err != nil {
 		return err
 	}
-	if err := a.demonstrate(ctx, m); err != nil {
+	s := &stage{out: a.out, colour: a.set.colour}
+	if err := a.demonstrate(ctx, m, s); err != nil {
 		return err
 	}
+	chat, endChat, err := startChat(ctx, f, m, s)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, endChat()) }()
 	if f.once {
 		return nil // commands to paste would end with what they call
 	}
-	if err := m.showCommands(ctx, &stage{out: a.out, colour: a.set.colour}); err != nil {
+	if err := m.showCommands(ctx, s); err != nil {
 		return err
+	}
+	if chat != nil {
+		if err := m.showHosts(s, chat); err != nil {
+			return err
+		}
 	}
 	a.say("", "Everything stays up. Ctrl-C ends it.")
 	<-ctx.Done()

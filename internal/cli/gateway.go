@@ -27,7 +27,7 @@ func (a *app) gatewayCommand() *cobra.Command {
 	c := group("gateway", "Let agents in a chat host buy and sell", `Run the core of the chat gateway, to which plugins of chat hosts forward, or give its tools to an MCP host.
 
 The core has one API key: that of a login in the chat, else of the plugin's configuration, else of TOLL_API_KEY and the file of --config.`,
-		a.gatewayServe(), a.gatewayMCP(), a.gatewayToken(), a.gatewayManifest())
+		a.gatewayServe(), a.gatewayMCP(), a.gatewayToken(), a.gatewayAsk(), a.gatewayDoctor(), a.gatewayManifest())
 	c.Annotations = withoutProfile // a profile's key may be of another service than the file's address
 	return c
 }
@@ -157,12 +157,17 @@ func (a *app) serveGateway(ctx context.Context, f gatewayServeFlags) error {
 	if certificates != nil {
 		ln = tls.NewListener(ln, &tls.Config{Certificates: certificates, MinVersion: tls.VersionTLS12})
 	}
+	return serveCore(ctx, core, ln, opts.Log)
+}
+
+// serveCore serves a core until ctx ends, and lets requests finish then.
+func serveCore(ctx context.Context, core *gateway.Core, ln net.Listener, log *slog.Logger) error {
 	h := &http.Server{
 		Handler:           core.Handler(),
 		ReadHeaderTimeout: pace.Patience,
 		IdleTimeout:       2 * time.Minute,
 		MaxHeaderBytes:    64 << 10,
-		ErrorLog:          slog.NewLogLogger(opts.Log.Handler(), slog.LevelDebug),
+		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 	}
 	return server.ServeUntil(ctx, h, ln, 20*time.Second)
 }

@@ -1,0 +1,198 @@
+package cli
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tollhq/toll/gateway"
+	"github.com/tollhq/toll/x402"
+)
+
+// coreAddress says where a core runs and how it is called.
+type coreAddress struct {
+	coreFlags
+	url, token string
+}
+
+func (f *coreAddress) add(c *cobra.Command) {
+	f.addData(c)
+	c.Flags().StringVar(&f.url, "core-url", "http://"+gateway.DefaultListen, "address of the core")
+	secret(c, &f.token, "gateway-token")
+}
+
+// coreTime bounds a call of a core that asks nobody else.
+const coreTime = 10 * time.Second
+
+// errNoCore is a core that does not answer.
+var errNoCore = errors.New("the core does not answer: start it with toll gateway serve, or name its address with --core-url")
+
+// do calls a path of the core with the core token and decodes its answer into out. It returns the
+// status of the answer. Errors: [errNoCore], [gateway.Error] of the core.
+func (f *coreAddress) do(ctx context.Context, method, path, token string, in, out any) (int, error) {
+	var body io.Reader
+	if in != nil {
+		b, err := x402.Encode(in)
+		if err != nil {
+			return 0, err
+		}
+		body = bytes.NewReader(b)
+	}
+	req, err := http.NewRequestWithContext(ctx, method, strings.TrimRight(f.url, "/")+path, body)
+	if err != nil {
+		return 0, usagef("--core-url: %q is not an address", f.url)
+	}
+	req.Header.Set("Authorization", "Bearer "+token)
+	h := http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	res, err := h.Do(req)
+	if err != nil {
+		return 0, fmt.Errorf("%s: %w", f.url, errNoCore)
+	}
+	defer res.Body.Close()
+	b, err := io.ReadAll(io.LimitReader(res.Body, maxArgument))
+	if err != nil {
+		return res.StatusCode, fmt.Errorf("%s: %w", f.url, errNoCore)
+	}
+	var failed struct {
+		Error *gateway.Error `json:"error"`
+	}
+	if x402.Decode(b, &failed) == nil && failed.Error != nil {
+		return res.StatusCode, failed.Error
+	}
+	if res.StatusCode != http.StatusOK || x402.Decode(b, out) != nil {
+		return res.StatusCode, fmt.Errorf("what answers %d at %s is not a core of this release", res.StatusCode, f.url)
+	}
+	return res.StatusCode, nil
+}
+
+func (a *app) gatewayAsk() *cobra.Command {
+	var f coreAddress
+	var plan, agent, payment string
+	var most int64
+	c := command("ask URL PROMPT", "Ask a paid agent through a core that runs", func(cmd *cobra.Command, args []string) error {
+		params := map[string]any{"agentUrl": args[0], "prompt": args[1]}
+		for name, value := range map[string]string{"planId": plan, "agentId": agent, "paymentType": payment} {
+			if value != "" {
+				params[name] = value
+			}
+		}
+		if most > 0 {
+			params["maxCredits"] = most
+		}
+		return a.askAgent(cmd.Context(), &f, params)
+	})
+	c.Long = `Ask a paid agent what a chat host would ask it, through a core that runs: the answer goes to stdout, what it cost to stderr.
+It is paid with credits that the account of the core has, and buys none.`
+	c.Example = `toll gateway ask https://agent.example.com/ask "What is in this week's report?"`
+	f.add(c)
+	fl := c.Flags()
+	fl.StringVar(&plan, "plan", "", "plan that pays; default that of the core")
+	fl.StringVar(&agent, "agent-id", "", "agent at which alone the payment is good; default that of the core")
+	fl.StringVar(&payment, "payment-type", "", "crypto or fiat; default that of the core")
+	fl.Int64Var(&most, "max-credits", 0, "most credits to pay; default the most of the plan")
+	return c
+}
+
+// agentAnswer is the result of the tool that asks agents, as far as it is shown here.
+type agentAnswer struct {
+	Response json.RawMessage `json:"response"`
+	Payment  *struct {
+		CreditsRedeemed  string `json:"creditsRedeemed"`
+		RemainingBalance string `json:"remainingBalance"`
+		Transaction      string `json:"transaction"`
+	} `json:"payment"`
+	Warnings []string `json:"warnings"`
+}
+
+func (a *app) askAgent(ctx context.Context, f *coreAddress, params map[string]any) error {
+	token, err := f.coreToken(a)
+	if err != nil {
+		return err
+	}
+	path := "/gateway/v1/tools/" + url.PathEscape(a.set.names.Tool("queryAgent"))
+	in := map[string]any{
+		"params": params,
+		"caller": gateway.Caller{SessionKey: "toll gateway ask", SenderIsOwner: true, Channel: "cli"},
+	}
+	var out struct {
+		Result json.RawMessage `json:"result"`
+	}
+	if _, err := f.do(ctx, http.MethodPost, path, token, in, &out); err != nil {
+		return a.askFailed(err)
+	}
+	var got agentAnswer
+	if err := x402.Decode(out.Result, &got); err != nil {
+		return errors.New("the core answered something that cannot be read")
+	}
+	for _, w := range got.Warnings {
+		a.say("warning", "%s", w)
+	}
+	if p := got.Payment; p != nil {
+		a.say("receipt", "%s credits, %s left, transaction %s",
+			cmp.Or(p.CreditsRedeemed, "?"), cmp.Or(p.RemainingBalance, "?"), cmp.Or(p.Transaction, "?"))
+	}
+	if a.asJSON() {
+		return a.show(out.Result)
+	}
+	var text string
+	if x402.Decode(got.Response, &text) == nil {
+		for line := range strings.Lines(text) {
+			if _, err := fmt.Fprintln(a.out, clean(strings.TrimRight(line, "\r\n"))); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	return a.writeJSON(got.Response)
+}
+
+// coreToken is the token of the environment, else that of the data directory.
+func (f *coreAddress) coreToken(a *app) (string, error) {
+	if f.token != "" {
+		return f.token, nil
+	}
+	dir, err := f.dir(a)
+	if err != nil {
+		return "", err
+	}
+	return gateway.CoreToken(dir)
+}
+
+// askFailed shows an error of a tool, with the exit code of its kind.
+func (a *app) askFailed(err error) error {
+	e, ok := errors.AsType[*gateway.Error](err)
+	if !ok {
+		return err
+	}
+	if a.asJSON() {
+		if b, err := x402.Encode(e); err == nil {
+			fmt.Fprintf(a.err, "%s\n", b)
+		}
+	} else {
+		a.say("error", "%s (%s)", strings.TrimSuffix(e.Message, "."), e.Code)
+		if e.Hint != "" {
+			a.say("hint", "%s", e.Hint)
+		}
+	}
+	switch {
+	case e.Code == gateway.NotAuthenticated:
+		return printed(exitNotSignedIn)
+	case e.Code == gateway.PaymentRequired:
+		return printed(exitPayment)
+	case e.Code == gateway.InvalidParams || e.Code == gateway.PlanRequired:
+		return printed(exitUsage)
+	case e.Retryable:
+		return printed(exitTryAgain)
+	}
+	return printed(exitFailed)
+}

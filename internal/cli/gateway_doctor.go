@@ -1,0 +1,256 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/http"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/gateway"
+	"github.com/tollhq/toll/internal/server"
+	"github.com/tollhq/toll/x402"
+)
+
+func (a *app) gatewayDoctor() *cobra.Command {
+	var f coreAddress
+	var host string
+	c := command("doctor", "Look for what keeps the chat gateway from working", nil)
+	c.Long = `Look for what keeps the chat gateway from working: the core token, a core that runs, its login, plan and paid endpoint, and the
+settings of OpenClaw on this machine. Each finding says what mends it; nothing is changed.
+
+Exit code 1 when something does not work; warnings do not count.`
+	c.Example = "toll gateway doctor\ntoll gateway doctor --config gateway.json --openclaw-config ~/.openclaw/openclaw.json"
+	f.add(c)
+	c.Flags().StringVar(&f.config, "config", "", "file of the configuration of the core")
+	c.Flags().StringVar(&host, "openclaw-config", "", "configuration file of OpenClaw; default OPENCLAW_CONFIG_PATH, else openclaw.json in OPENCLAW_STATE_DIR or ~/.openclaw")
+	c.RunE = func(cmd *cobra.Command, _ []string) error {
+		ctx, cancel := context.WithTimeout(cmd.Context(), askTime)
+		defer cancel()
+		d := &doctor{app: a}
+		dir, err := f.dir(a)
+		if err != nil {
+			return err
+		}
+		config, err := a.gatewayConfig(f.config)
+		if err != nil {
+			return err
+		}
+		plugin := d.openClaw(ctx, host, filepath.Join(dir, gateway.TokenFile))
+		if plugin.CoreURL != "" && !cmd.Flags().Changed("core-url") {
+			f.url = plugin.CoreURL
+		}
+		d.core(ctx, &f, dir)
+		found := gateway.Inspect(ctx, gateway.Options{Config: config, Dir: dir, Names: a.set.names, Version: release()}, plugin)
+		for _, c := range found {
+			d.add(c.Name, c.Status, "%s", c.Detail)
+		}
+		return d.report()
+	}
+	return c
+}
+
+// core looks at the core token and at the core that runs.
+func (d *doctor) core(ctx context.Context, f *coreAddress, dir string) {
+	path := filepath.Join(dir, gateway.TokenFile)
+	token := f.token
+	switch _, err := os.Stat(path); {
+	case token != "":
+		d.add("core token", server.CheckOK, "TOLL_GATEWAY_TOKEN")
+	case errors.Is(err, fs.ErrNotExist):
+		d.add("core token", server.CheckWarning, "there is no %s: the first start of toll gateway serve makes it", path)
+	default:
+		if token, err = gateway.CoreToken(dir); err != nil {
+			d.add("core token", server.CheckFailed, "%s", err)
+			return
+		}
+		d.add("core token", server.CheckOK, "%s", path)
+	}
+	var health struct {
+		Version  string `json:"version"`
+		Registry string `json:"registry"`
+	}
+	if _, err := f.do(ctx, http.MethodGet, "/gateway/v1/health", token, nil, &health); err != nil {
+		d.add("core", server.CheckFailed, "%s", err)
+		return
+	}
+	if health.Version != release() {
+		d.add("core", server.CheckWarning, "release %s at %s; this program is %s: restart the core", health.Version, f.url, release())
+	} else {
+		d.add("core", server.CheckOK, "release %s at %s", health.Version, f.url)
+	}
+	if token == "" {
+		return
+	}
+	var tools json.RawMessage
+	if _, err := f.do(ctx, http.MethodGet, "/gateway/v1/tools", token, nil, &tools); err != nil {
+		d.add("core token", server.CheckFailed, "the core at %s has another token: %s", f.url, err)
+	}
+}
+
+// hostConfig is what matters here of the configuration of OpenClaw.
+type hostConfig struct {
+	Plugins struct {
+		Enabled *bool    `json:"enabled"`
+		Allow   []string `json:"allow"`
+		Deny    []string `json:"deny"`
+		Entries map[string]struct {
+			Enabled *bool `json:"enabled"`
+			Hooks   struct {
+				AllowConversationAccess bool `json:"allowConversationAccess"`
+			} `json:"hooks"`
+			Config map[string]json.RawMessage `json:"config"`
+		} `json:"entries"`
+	} `json:"plugins"`
+	Tools struct {
+		Profile    string          `json:"profile"`
+		ToolSearch json.RawMessage `json:"toolSearch"`
+	} `json:"tools"`
+	Gateway struct {
+		Bind string `json:"bind"`
+	} `json:"gateway"`
+}
+
+// openClaw looks at the settings of OpenClaw, and returns those of the plugin.
+func (d *doctor) openClaw(ctx context.Context, path, tokenFile string) (plugin gateway.Config) {
+	named := path != ""
+	if path == "" {
+		path, named = d.app.openClawConfig()
+	}
+	b, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) && !named {
+		d.add("OpenClaw", server.CheckOK, "there is no %s: nothing of OpenClaw was looked at", path)
+		return plugin
+	}
+	var host hostConfig
+	if err == nil {
+		err = json.Unmarshal(b, &host)
+	}
+	if err != nil {
+		d.add("OpenClaw", server.CheckWarning, "its settings cannot be read, which must be JSON without comments: %s: %s", path, err)
+		return plugin
+	}
+	d.add("OpenClaw", server.CheckOK, "%s", path)
+	d.node(ctx)
+	id := d.app.set.names.PluginID()
+	d.hostSwitches(&host, id)
+	entry := host.Plugins.Entries[id]
+	delete(entry.Config, "apiKey") // it may be a reference to a secret of the host
+	delete(entry.Config, d.app.set.names.ConfigAPIKey())
+	if text, err := x402.Encode(entry.Config); err == nil && entry.Config != nil {
+		if plugin, err = gateway.ParseConfig(text, d.app.set.names); err != nil {
+			d.add("plugin", server.CheckFailed, "plugins.entries.%s.config: %s", id, err)
+		}
+	}
+	d.hostCore(id, plugin, tokenFile)
+	return plugin
+}
+
+// hostSwitches looks at what OpenClaw lets the plugin do.
+func (d *doctor) hostSwitches(host *hostConfig, id string) {
+	p, entry := host.Plugins, host.Plugins.Entries[id]
+	set := func(field, value string) string { return "openclaw config set " + field + " " + value }
+	off := func(b *bool) bool { return b != nil && !*b }
+	switch {
+	case off(p.Enabled):
+		d.add("plugin", server.CheckFailed, "plugins are off: %s", set("plugins.enabled", "true"))
+	case slices.Contains(p.Deny, id):
+		d.add("plugin", server.CheckFailed, "plugins.deny names %s: take it out", id)
+	case off(entry.Enabled):
+		d.add("plugin", server.CheckFailed, "it is off: %s", set("plugins.entries."+id+".enabled", "true"))
+	case !slices.Contains(p.Allow, id):
+		list, _ := json.Marshal(append(slices.Clone(p.Allow), id)) // texts always are JSON
+		d.add("plugin", server.CheckFailed, "plugins.allow does not name it: %s --strict-json", set("plugins.allow", quote(string(list))))
+	default:
+		d.add("plugin", server.CheckOK, "%s is allowed", id)
+	}
+	if !entry.Hooks.AllowConversationAccess {
+		d.add("grant", server.CheckFailed, "without it prompts get no balance and no guard against keys: %s",
+			set("plugins.entries."+id+".hooks.allowConversationAccess", "true"))
+	} else {
+		d.add("grant", server.CheckOK, "allowConversationAccess")
+	}
+	if profile := host.Tools.Profile; profile != "" && !slices.Contains([]string{"coding", "messaging", "full"}, profile) {
+		d.add("tool profile", server.CheckWarning, "the profile %q has no tools of plugins: %s", profile, set("tools.profile", "messaging"))
+	}
+	if string(host.Tools.ToolSearch) != "false" {
+		d.add("tool search", server.CheckWarning, "the model finds the tools only through tool_search: %s", set("tools.toolSearch", "false"))
+	}
+	if bind := host.Gateway.Bind; bind != "" && bind != "loopback" {
+		d.add("address", server.CheckWarning,
+			"gateway.bind is %q: /tools/invoke and /v1 of OpenClaw act for you and must not be public; pass the paid path alone on", bind)
+	}
+}
+
+// hostCore looks at how the plugin reaches the core.
+func (d *doctor) hostCore(id string, plugin gateway.Config, tokenFile string) {
+	if u, err := url.Parse(plugin.CoreURL); err == nil && u.Scheme == "http" && !toll.IsLoopback(u.Hostname()) {
+		d.add("core address", server.CheckFailed, "coreUrl %s sends the core token without protection: use https, or this machine", plugin.CoreURL)
+	}
+	if plugin.StartCore != nil && *plugin.StartCore {
+		return // it gets its token without a file
+	}
+	usual := filepath.Join(d.app.getenv("HOME"), ".toll", "gateway", gateway.TokenFile)
+	if got := cmp.Or(plugin.CoreTokenFile, usual); !sameFile(got, tokenFile) {
+		d.add("core token", server.CheckFailed, "the plugin reads %s, and this core has %s: openclaw config set plugins.entries.%s.config.coreTokenFile %s",
+			got, tokenFile, id, quote(tokenFile))
+	}
+}
+
+func sameFile(a, b string) bool {
+	x, err1 := os.Stat(a)
+	y, err2 := os.Stat(b)
+	return a == b || errors.Join(err1, err2) == nil && os.SameFile(x, y)
+}
+
+// openClawConfig is where OpenClaw has its settings, and whether the environment says so.
+func (a *app) openClawConfig() (path string, named bool) {
+	if p := a.getenv("OPENCLAW_CONFIG_PATH"); p != "" {
+		return p, true
+	}
+	if dir := a.getenv("OPENCLAW_STATE_DIR"); dir != "" {
+		return filepath.Join(dir, "openclaw.json"), true
+	}
+	return filepath.Join(a.getenv("HOME"), ".openclaw", "openclaw.json"), false
+}
+
+var nodeVersion = regexp.MustCompile(`^v(\d+)\.(\d+)\.\d+\s*$`)
+
+// node looks at the Node of the path, which OpenClaw would run on.
+func (d *doctor) node(ctx context.Context) {
+	out, err := exec.CommandContext(ctx, "node", "--version").Output()
+	if err != nil {
+		d.add("Node", server.CheckWarning, "there is no node in the path: OpenClaw needs 24.16 or newer in 24, or 26.1 and newer")
+		return
+	}
+	version := strings.TrimSpace(string(out))
+	if !nodeFits(version) {
+		d.add("Node", server.CheckFailed, "%s is not 24.16 or newer in 24, or 26.1 and newer, as OpenClaw needs", clean(fmt.Sprintf("%.20s", version)))
+		return
+	}
+	d.add("Node", server.CheckOK, "%s", version)
+}
+
+// nodeFits reports whether OpenClaw runs on a version of Node.
+func nodeFits(version string) bool {
+	m := nodeVersion.FindStringSubmatch(version)
+	if m == nil {
+		return false
+	}
+	major, err1 := strconv.Atoi(m[1])
+	minor, err2 := strconv.Atoi(m[2])
+	return errors.Join(err1, err2) == nil && (major == 24 && minor >= 16 || major == 26 && minor >= 1 || major > 26)
+}
