@@ -4,9 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"net/netip"
 	"net/url"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -128,11 +131,27 @@ func (a *account) asksPrivate() bool {
 // isSelf reports whether an address is the one of the core itself: an agent there would be paid
 // with the credits that the core earns, and could ask on without end.
 func (c *Core) isSelf(to netip.AddrPort) bool {
-	self, err := netip.ParseAddrPort(c.opts.Listen)
-	if err != nil || to.Port() != self.Port() {
+	host, port, err := net.SplitHostPort(c.opts.Listen)
+	if err != nil || port != strconv.Itoa(int(to.Port())) {
 		return false
 	}
-	return to.Addr().IsLoopback() || to.Addr() == self.Addr().Unmap()
+	addr, err := netip.ParseAddr(host)
+	switch {
+	case to.Addr().IsLoopback():
+		return true
+	case host == "" || err == nil && addr.IsUnspecified():
+		return isOwn(to.Addr())
+	}
+	return addr.Unmap() == to.Addr()
+}
+
+// isOwn reports whether an address is one of this machine.
+func isOwn(a netip.Addr) bool {
+	own, _ := net.InterfaceAddrs()
+	return slices.ContainsFunc(own, func(n net.Addr) bool {
+		p, err := netip.ParsePrefix(n.String())
+		return err == nil && p.Addr().Unmap() == a
+	})
 }
 
 // logPlain logs once a day that a host is asked without https.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
@@ -157,10 +158,21 @@ func TestT142_Self(t *testing.T) {
 	if err := k.Get(s.URL); err != nil {
 		t.Fatal(err)
 	}
-	k = asker(t, true, s.Listener.Addr().String(), nil)
-	for _, u := range []string{s.URL, strings.Replace(s.URL, "127.0.0.1", "localhost", 1)} {
-		if err := k.Get(u); !isBlocked(err) {
-			t.Errorf("%s: %v", u, err)
+	_, port, err := net.SplitHostPort(s.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, listen := range []string{"127.0.0.1:", "localhost:", "0.0.0.0:", ":", "[::1]:"} {
+		k = asker(t, true, listen+port, nil)
+		for _, u := range []string{s.URL, strings.Replace(s.URL, "127.0.0.1", "localhost", 1)} {
+			if err := k.Get(u); !isBlocked(err) {
+				t.Errorf("%s, on %s: %v", u, listen, err)
+			}
+		}
+	}
+	for _, listen := range []string{"127.0.0.1:1", "", "x"} {
+		if err := asker(t, true, listen, nil).Get(s.URL); err != nil {
+			t.Errorf("on %s: %v", listen, err)
 		}
 	}
 }
