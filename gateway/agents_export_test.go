@@ -101,3 +101,10 @@ func (c *Core) AdjustReach(f func(*outbound.Config)) { c.reach.adjust = f }
 
 // Context is the text for the next prompt.
 func (c *Core) Context(ctx context.Context) string { return c.promptContext(ctx, Caller{}) }
+
+// AsksPrivate is account.asksPrivate.
+func AsksPrivate(set *bool, env toll.Environment) bool {
+	a := &account{environment: env}
+	a.AllowPrivateAgents = set
+	return a.asksPrivate()
+}

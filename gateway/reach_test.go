@@ -14,6 +14,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/gateway"
 	"github.com/tollhq/toll/internal/outbound"
 )
@@ -211,6 +212,25 @@ func TestT140_AgentCard(t *testing.T) {
 	for _, body = range []string{"", "[]", `{"name":1}`, "not found", strings.Repeat(" ", 2<<20) + "{}"} {
 		if name, at, ok := k.Card(t.Context(), u); ok {
 			t.Errorf("%.20q: %q at %q", body, name, at)
+		}
+	}
+}
+
+// A login may be of another environment than the configuration: that of the key counts.
+func TestT142_PrivateByEnvironment(t *testing.T) {
+	yes, no := true, false
+	for _, c := range []struct {
+		set  *bool
+		env  toll.Environment
+		want bool
+	}{
+		{nil, toll.Sandbox, true},
+		{nil, toll.Live, false},
+		{&yes, toll.Live, true},
+		{&no, toll.Sandbox, false},
+	} {
+		if got := gateway.AsksPrivate(c.set, c.env); got != c.want {
+			t.Errorf("%v on %s: %v", c.set, c.env, got)
 		}
 	}
 }
