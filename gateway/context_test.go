@@ -139,6 +139,9 @@ func TestT147_FailedRead(t *testing.T) {
 				t.Errorf("%d: %s", status, got)
 			}
 		}
+		if n := r.wire.count("balance"); n != 1 {
+			t.Errorf("%d: %d reads", status, n)
+		}
 		r.clock.advance(10 * time.Second)
 	}
 	if n := strings.Count(r.lines.String(), "cannot be read"); n != 1 {
