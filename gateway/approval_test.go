@@ -66,7 +66,7 @@ func TestApproval(t *testing.T) {
 	}
 	a := ask("orderPlan", `{"confirm":true}`)
 	if !strings.Contains(a.Description, "1.50 USDC") || !strings.Contains(a.Description, string(svc.Plan())) ||
-		!strings.Contains(a.Description, "100 credits") || !strings.Contains(a.Description, "sandbox") {
+		!strings.Contains(a.Description, "100 credits") || !strings.Contains(a.Description, "sandbox") || strings.Count(a.Description, "x") > 80 {
 		t.Errorf("%+v", a)
 	}
 	if a := ask("orderPlan", `{"confirm":true,"planId":"77"}`); !a.Needed || !strings.Contains(a.Description, "cannot be read") {
