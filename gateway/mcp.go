@@ -77,7 +77,7 @@ func serveEra(w http.ResponseWriter, r *http.Request, older, modern http.Handler
 
 // ServeMCP serves the tools over a pair of streams, one message a line, until ctx ends or in does.
 func (c *Core) ServeMCP(ctx context.Context, in io.ReadCloser, out io.Writer) error {
-	err := c.MCPServer().Run(ctx, &mcp.IOTransport{Reader: in, Writer: nopCloser{out}})
+	err := c.MCPServer().Run(ctx, finishing{&mcp.IOTransport{Reader: in, Writer: nopCloser{out}}})
 	if ctx.Err() != nil || errors.Is(err, io.EOF) {
 		return nil
 	}
