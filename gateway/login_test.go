@@ -531,3 +531,55 @@ func TestLogin_Precedence(t *testing.T) {
 	}
 	using(configured.Address)
 }
+
+// TestT145_AfterLogout: nothing of an account is told once it is logged out, or another one is logged
+// in: no balance in a prompt, and no answer of a tool.
+func TestT145_AfterLogout(t *testing.T) {
+	s := newSigner(t)
+	s.start(t, func(c *gateway.Config) { c.PlanID = s.svc.Plan() })
+	s.svc.Mint(s.mine.Address, 7)
+	other, err := s.svc.NewKey("somebody else")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.svc.Mint(other.Address, 3)
+	context := func() string {
+		t.Helper()
+		status, body := s.do("POST", "/gateway/v1/context", `{"caller":{"sessionKey":"s"}}`)
+		if status != 200 {
+			t.Fatal(body)
+		}
+		return body
+	}
+	login := func(key string) {
+		t.Helper()
+		_, bare, _ := strings.Cut(key, ":")
+		if text := s.command("svc_login", "sandbox:"+bare); !strings.Contains(text, "Logged in") {
+			t.Fatal(text)
+		}
+	}
+	none := func(when string) {
+		t.Helper()
+		if text := context(); text != "{}" {
+			t.Errorf("%s: %s", when, text)
+		}
+		if word, _ := s.balance(); word != "not_authenticated" {
+			t.Errorf("%s: %s", when, word)
+		}
+	}
+	none("before")
+	login(s.mine.Key)
+	if text := context(); !strings.Contains(text, "7 credits") {
+		t.Errorf("logged in: %s", text)
+	}
+	s.command("svc_logout", "")
+	none("logged out")
+	login(other.Key)
+	if text := context(); !strings.Contains(text, "3 credits") {
+		t.Errorf("of another account: %s", text)
+	}
+	login(s.mine.Key)
+	if text := context(); !strings.Contains(text, "7 credits") {
+		t.Errorf("logged in again: %s", text)
+	}
+}
