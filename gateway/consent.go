@@ -56,7 +56,7 @@ func (a *acts) change(id string, now time.Time, f func(*act)) {
 // permit allows one act, which the caller ends with [permit.end].
 type permit struct {
 	act
-	repeated bool // an earlier call under this key did it, or is doing it
+	repeated bool // an earlier call did it, or is doing it
 
 	id   string
 	core *Core
@@ -79,7 +79,7 @@ func (c *call) agree(subject, terms string) (p *permit, changed bool) {
 			p = nil
 			return
 		case a.orderID != "" || a.agreed == terms && c.repeats(a, now):
-			p.repeated = true
+			p.repeated = a.orderID != "" || !a.unknown
 		case recent && a.shown == terms:
 			if !a.unknown {
 				*a = act{key: c.key(subject, terms, now)}
@@ -99,12 +99,18 @@ func (c *call) agree(subject, terms string) (p *permit, changed bool) {
 }
 
 // repeats reports whether a call is the one before it again: the same call of the host, one without
-// an id soon after it, or one that comes before it has an answer.
+// an id soon after it, or one that comes before its outcome is known.
 func (c *call) repeats(a *act, now time.Time) bool {
-	if a.key == "" {
+	since := now.Sub(a.at)
+	switch {
+	case a.key == "":
 		return false
+	case a.running > 0, a.unknown && since <= quoteLife:
+		return true
+	case c.id == "":
+		return since < repeatTime
 	}
-	return a.running > 0 || c.id != "" && c.id == a.callID || c.id == "" && now.Sub(a.at) < repeatTime
+	return c.id == a.callID
 }
 
 // end keeps how an act went: made and orderID of the permit, and whether the outcome is unknown.

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"slices"
+	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
@@ -227,6 +227,29 @@ func TestOrder_LostAnswer(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.wire.alter(nil)
+	again, err := r.try(owner, "soon", "orderPlan", `{"confirm":true}`)
+	if err != nil || again["success"] != true {
+		t.Fatal(again, err) // the quote is not spent, and the key is the same
+	}
+	if orders, _ := r.svc.Paid(); orders != 1 {
+		t.Errorf("%d orders", orders)
+	}
+}
+
+// TestOrder_LostAnswerLater: an hour later it takes a new quote to find the order by its key.
+func TestOrder_LostAnswerLater(t *testing.T) {
+	r := newRig(t, nil, tolltest.WithPayments())
+	r.run("orderPlan", `{}`)
+	r.wire.alter(func(req *http.Request, b []byte) ([]byte, error) {
+		if req.Method == http.MethodPost {
+			return nil, errors.New("the answer is lost")
+		}
+		return b, nil
+	})
+	if got, err := r.try(owner, "first", "orderPlan", `{"confirm":true}`); !isWord(err, gateway.ServiceUnavailable) {
+		t.Fatal(got, err)
+	}
+	r.wire.alter(nil)
 	r.wait(time.Hour)
 	if got, err := r.try(owner, "second", "orderPlan", `{"confirm":true}`); err != nil || got["requiresConfirmation"] != true {
 		t.Fatal(got, err) // consent of an hour ago
@@ -306,6 +329,16 @@ func TestOrder_Cap(t *testing.T) {
 	if acts := r.wire.acts(); acts != nil {
 		t.Error(acts)
 	}
+	odd, err := toll.PriceERC20(toll.UnitsOf(990_001), toll.Sandbox.USDC(), r.svc.Builder())
+	if err != nil {
+		t.Fatal(err)
+	}
+	made, err = r.svc.Client().RegisterPlan(t.Context(), client.PlanParams{Metadata: toll.Metadata{Name: "Odd"}, Price: odd})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.refused(gateway.OverCap, "orderPlan", `{"planId":"`+string(made.PlanID)+`"}`) // 99.0001 cents
+	r.refused(gateway.OverCap, "getAccessToken", `{"spendingLimitCents":500,"confirm":true}`)
 	limit = 100
 	s := rigOf(t, r.svc, "bob", func(c *gateway.Config) { c.MaxOrderCents = &limit })
 	s.run("orderPlan", `{}`)
@@ -342,15 +375,25 @@ func TestOrder_Card(t *testing.T) {
 	}
 }
 
-// TestOrder_OtherAccount: what one account was shown does not count for another one.
-func TestOrder_OtherAccount(t *testing.T) {
+// TestT145_ConfirmationOfOtherAccount: what one account was shown does not count for the next one of the
+// same core and conversation.
+func TestT145_ConfirmationOfOtherAccount(t *testing.T) {
 	r := newRig(t, nil, tolltest.WithPayments())
 	r.run("orderPlan", `{}`)
-	s := rigOf(t, r.svc, "bob", nil)
-	if got := s.run("orderPlan", `{"confirm":true}`); got["requiresConfirmation"] != true {
+	bob, err := r.svc.NewKey("bob")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := httptest.NewServer(r.core.Handler())
+	t.Cleanup(s.Close)
+	c := &controlled{t, r.core, s.URL}
+	if status, body := c.hello(`{"apiKey":"` + bob.Key + `"}`); status != http.StatusOK {
+		t.Fatal(status, body)
+	}
+	if got := r.run("orderPlan", `{"confirm":true}`); got["requiresConfirmation"] != true {
 		t.Error(got)
 	}
-	if acts := slices.Concat(r.wire.acts(), s.wire.acts()); acts != nil {
+	if acts := r.wire.acts(); acts != nil {
 		t.Error(acts)
 	}
 }

@@ -45,7 +45,7 @@ func rigOf(t *testing.T, svc *tolltest.Service, account string, set func(*gatewa
 	if set != nil {
 		set(&cfg)
 	}
-	r.opts = gateway.Options{Config: cfg, Dir: t.TempDir(), ServiceClient: &http.Client{Transport: r.wire}}
+	r.opts = gateway.Options{Config: cfg, Dir: t.TempDir(), CoreToken: testToken, ServiceClient: &http.Client{Transport: r.wire}}
 	r.start()
 	return r
 }

@@ -202,8 +202,15 @@ func (c *call) newBudget(ctx context.Context, ask tokenAsk, limit toll.Cents) (*
 	case limit > c.account.maxLimit:
 		return nil, errorf(OverCap, "spendingLimitCents may be at most %s; got %s.", c.account.maxLimit, limit).
 			withHint("The operator set maxSpendingLimitCents.")
+	case ask.plan.IsPayAsYouGo() && c.account.maxOrder > 0 && limit > c.account.maxOrder:
+		// One order is as large as its request, and so bounded by the limit alone.
+		return nil, errorf(OverCap, "spendingLimitCents may be at most %s for this plan; got %s.", c.account.maxOrder, limit).
+			withHint("The operator set maxOrderCents.")
 	case cents > limit && !ask.plan.IsPayAsYouGo():
 		return nil, invalid("spendingLimitCents", "must cover one order, which costs %s cents; got %s", cents, limit)
+	}
+	if err := c.capped(price); err != nil {
+		return nil, err
 	}
 	d := &budget{
 		plan:     ask.plan,

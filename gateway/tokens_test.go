@@ -132,10 +132,19 @@ func TestToken_Limit(t *testing.T) {
 	if p := r.permission(); p.MaxOrders == nil || *p.MaxOrders != 2 {
 		t.Errorf("%+v", p)
 	}
-	// A larger one, and one that lasts longer, do not.
+	// A larger one, one that lasts longer, and one for another plan do not.
+	price, err := toll.PriceERC20(toll.UnitsOf(1), toll.Sandbox.USDC(), r.svc.Builder())
+	if err != nil {
+		t.Fatal(err)
+	}
+	other, err := r.svc.Client().RegisterPlan(t.Context(), client.PlanParams{Metadata: toll.Metadata{Name: "Other"}, Price: price})
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, other := range []string{
 		strings.Replace(confirmed, "350", "351", 1),
 		strings.Replace(confirmed, "7200", `86400,"expirationSecs":86400`, 1),
+		strings.Replace(confirmed, "{", `{"planId":"`+string(other.PlanID)+`",`, 1),
 	} {
 		r.wait(time.Minute)
 		r.run("getAccessToken", other)

@@ -1,0 +1,116 @@
+package gateway_test
+
+import (
+	"bytes"
+	"errors"
+	"flag"
+	"fmt"
+	"net/http"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/client"
+	"github.com/tollhq/toll/gateway"
+	"github.com/tollhq/toll/tolltest"
+)
+
+// TestT138_AnyOrderOfCalls: whatever a model calls, in any order, with lost answers and changed
+// prices, each payment follows from a quote of its own: of the same conversation, plan and price,
+// shown in the last ten minutes.
+func TestT138_AnyOrderOfCalls(t *testing.T) {
+	svc := tolltest.New(t, tolltest.WithPayments())
+	price, err := toll.PriceERC20(toll.UnitsOf(2_000_000), toll.Sandbox.USDC(), svc.Builder())
+	if err != nil {
+		t.Fatal(err)
+	}
+	other, err := svc.Client().RegisterPlan(t.Context(), client.PlanParams{Metadata: toll.Metadata{Name: "Other"}, Price: price})
+	if err != nil {
+		t.Fatal(err)
+	}
+	plans := []toll.PlanID{svc.Plan(), other.PlanID}
+	// The same few sequences every time; -rapid.seed=N -rapid.checks=N makes others.
+	for name, value := range map[string]string{"rapid.seed": "7", "rapid.checks": "25", "rapid.steps": "40", "rapid.nofailfile": "true"} {
+		if f := flag.Lookup(name); f.Value.String() == f.DefValue {
+			if err := flag.Set(name, value); err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = flag.Set(name, f.DefValue) })
+		}
+	}
+	account := 0
+	rapid.Check(t, func(rt *rapid.T) {
+		account++
+		r := rigOf(t, svc, fmt.Sprint("person ", account), nil)
+		m := model{r: r, shown: map[string]seenQuote{}}
+		rt.Repeat(map[string]func(*rapid.T){
+			"call": func(rt *rapid.T) {
+				m.call(rt,
+					rapid.SampledFrom([]string{"one", "two"}).Draw(rt, "session"),
+					rapid.SampledFrom([]string{"", "", "a", "b", "c"}).Draw(rt, "id"),
+					rapid.SampledFrom(plans).Draw(rt, "plan"),
+					rapid.SampledFrom([]string{`true`, `"true"`, `true`, `false`, `"yes"`, `1`}).Draw(rt, "confirm"))
+			},
+			"wait": func(rt *rapid.T) {
+				r.wait(time.Duration(rapid.SampledFrom([]int{1, 20, 40, 300, 700, 100_000}).Draw(rt, "secs")) * time.Second)
+			},
+			"wire": func(rt *rapid.T) {
+				m.dear = rapid.Bool().Draw(rt, "dear")
+				m.lost = rapid.IntRange(0, 25).Draw(rt, "lost") == 0
+				r.wire.alter(m.answer)
+			},
+		})
+	})
+}
+
+// seenQuote is a quote that no payment followed.
+type seenQuote struct {
+	at   time.Duration
+	dear bool
+}
+
+type model struct {
+	r          *rig
+	shown      map[string]seenQuote
+	dear, lost bool
+}
+
+// answer raises prices and loses answers of changes.
+func (m *model) answer(req *http.Request, b []byte) ([]byte, error) {
+	switch {
+	case m.lost && req.Method != http.MethodGet:
+		return nil, errors.New("lost")
+	case m.dear:
+		return bytes.ReplaceAll(b, []byte(`000000"`), []byte(`000001"`)), nil
+	}
+	return b, nil
+}
+
+func (m *model) call(rt *rapid.T, session, id string, plan toll.PlanID, confirm string) {
+	before, _ := m.r.svc.Paid()
+	caller := gateway.Caller{SessionKey: session, SenderIsOwner: true}
+	got, err := m.r.try(caller, id, "orderPlan", `{"planId":"`+string(plan)+`","confirm":`+confirm+`}`)
+	after, _ := m.r.svc.Paid()
+	now, key := time.Duration(m.r.moved.Load()), session+string(plan)
+	quote, known := m.shown[key]
+	switch paid := after - before; {
+	case paid > 1:
+		rt.Fatalf("%d payments of one call", paid)
+	case paid == 1:
+		if confirm != `true` && confirm != `"true"` || !known || now-quote.at > 10*time.Minute || quote.dear != m.dear {
+			rt.Fatalf("a payment with confirm %s; quote %v %+v, now %s, dear %t: %v, %v", confirm, known, quote, now, m.dear, got, err)
+		}
+		delete(m.shown, key)
+	}
+	if err == nil && got["requiresConfirmation"] == true {
+		m.shown[key] = seenQuote{now, m.dear}
+		if after != before {
+			rt.Fatal("a quote that paid")
+		}
+	}
+	if err != nil && !m.lost && !isWord(err, gateway.ServiceUnavailable) {
+		rt.Fatal(err)
+	}
+}
