@@ -23,6 +23,9 @@ test-chain: ## one lane alone: rooms of the chain, on the embedded chain and on 
 test-interop: ## one lane alone: software of others against the program
 	sh scripts/test.sh -lane interop
 
+test-gateway: ## the plugin in a real chat host, in all its ways (800 MB from npm, once)
+	TOLL_TEST_ALL=1 go test -count=1 -timeout 30m -v -run 'OpenClaw' ./interop
+
 test-short: ## make test without the race detector
 	sh scripts/test.sh -short
 

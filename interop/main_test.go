@@ -22,7 +22,8 @@ type node struct{ program, packages string }
 
 // set is the packages of one package.json, which are installed once a process.
 type set struct {
-	from string // directory of package.json
+	from string   // directory of package.json
+	more []string // flags of npm
 
 	mu      sync.Mutex
 	node    node
@@ -44,7 +45,7 @@ func (s *set) find(t *testing.T) node {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.done {
-		s.node, s.missing, s.err = install(s.from)
+		s.node, s.missing, s.err = install(s.from, s.more)
 		s.done = true
 	}
 	if s.err != nil {
@@ -56,9 +57,12 @@ func (s *set) find(t *testing.T) node {
 	return s.node
 }
 
+// installTime bounds an installation; the largest has 800 MiB.
+const installTime = 6 * time.Minute
+
 // install has the packages of a package-lock.json installed, in a directory that is named after their versions. It appears in one
 // step, so that several test processes may do it at once.
-func install(from string) (n node, missing string, err error) {
+func install(from string, more []string) (n node, missing string, err error) {
 	if n.program, err = exec.LookPath("node"); err != nil {
 		return n, "node is not installed", nil
 	}
@@ -97,10 +101,11 @@ func install(from string) (n node, missing string, err error) {
 			return n, "", err
 		}
 	}
-	ci := exec.Command(npm, "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel", "error", "--fetch-retries", "3")
+	args := []string{"ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel", "error", "--fetch-retries", "3"}
+	ci := exec.Command(npm, append(args, more...)...)
 	ci.Dir = dir
 	ci.WaitDelay = time.Second
-	stop := time.AfterFunc(3*time.Minute, func() { _ = ci.Process.Kill() })
+	stop := time.AfterFunc(installTime, func() { _ = ci.Process.Kill() })
 	out, err := ci.CombinedOutput()
 	stop.Stop()
 	if err != nil {

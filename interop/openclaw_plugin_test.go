@@ -2,10 +2,15 @@ package interop
 
 import (
 	"bytes"
+	"encoding/json"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
+
+	"github.com/tollhq/toll/internal/server/servertest"
+	"github.com/tollhq/toll/tolltest"
 )
 
 // pluginTools are the packages with which the plugin of the chat gateway is built.
@@ -51,24 +56,53 @@ func copyTree(from, to string) error {
 	return os.WriteFile(to, text, 0o644)
 }
 
-// TestOpenClawPlugin runs the tests of the plugin, which need no host.
+// TestOpenClawPlugin runs the tests of the plugin, which need no host: against a stand-in for the
+// core, against a core of this process, and against the program, which the plugin starts.
 func TestOpenClawPlugin(t *testing.T) {
 	n, dir := buildPlugin(t)
-	t.Run("tests", func(t *testing.T) {
-		run := exec.Command(n.program, "--test", "test/")
-		run.Dir = dir
-		if out, err := run.CombinedOutput(); err != nil {
-			t.Errorf("%v\n%s", err, out)
-		}
+	svc := tolltest.New(t, tolltest.WithPayments())
+	builder, err := svc.NewKey("builder")
+	if err != nil {
+		t.Fatal(err)
+	}
+	buyer, err := svc.NewKey("buyer")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := newCore(t)
+	token, err := os.ReadFile(c.tokenFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	given, err := json.Marshal(map[string]any{
+		"config":      c.fields(svc, nil),
+		"token":       strings.TrimSpace(string(token)),
+		"key":         "sandbox:" + buyer.Key[strings.Index(buyer.Key, ":")+1:],
+		"sellerKey":   builder.Key,
+		"accessToken": svc.Subscriber(10).AccessToken,
+		"started": map[string]any{
+			"coreUrl": "http://" + servertest.FreeAddress(t), "coreBinary": servertest.Program(t),
+		},
 	})
-	t.Run("license", func(t *testing.T) {
-		ours, err := os.ReadFile(filepath.Join("..", "LICENSE"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		packed, err := os.ReadFile(filepath.Join(dir, "LICENSE"))
-		if err != nil || !bytes.Equal(packed, ours) {
-			t.Errorf("the plugin does not carry the license of the repository: %v", err)
-		}
-	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	run := exec.Command(n.program, "--test", "test/")
+	run.Dir = dir
+	run.Env = append(os.Environ(), "TOLL_OPENCLAW_TEST="+string(given), "TOLL_GATEWAY_DATA="+t.TempDir())
+	if out, err := run.CombinedOutput(); err != nil || !bytes.Contains(out, []byte("# skipped 0")) {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+// TestOpenClawLicense: the package carries the license of the repository.
+func TestOpenClawLicense(t *testing.T) {
+	ours, err := os.ReadFile(filepath.Join("..", "LICENSE"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	packed, err := os.ReadFile(filepath.Join(pluginTools.from, "LICENSE"))
+	if err != nil || !bytes.Equal(packed, ours) {
+		t.Errorf("the plugin does not carry the license of the repository: %v", err)
+	}
 }

@@ -74,7 +74,7 @@ export class Link {
           hostVersion: this.#api.runtime?.version ?? "unknown",
           registry: registry.hash,
           guards: this.#guards,
-          config: helloConfig(this.#api.pluginConfig ?? {}),
+          config: this.#api.pluginConfig ?? {}, // may hold a key: it is not kept
         },
         helloTimeout,
       );
@@ -126,19 +126,6 @@ export class Link {
     if (line !== this.#logged && !this.#stopped) this.#api.logger.warn(line);
     this.#logged = line;
   }
-}
-
-/**
- * helloConfig returns the configuration for the core, made for one hello and not kept. Any field
- * that ends in ApiKey is the API key: clients of the interface have their own spelling.
- */
-function helloConfig(config: Record<string, unknown>): Record<string, unknown> {
-  const out: Record<string, unknown> = {};
-  for (const [name, value] of Object.entries(config)) {
-    if (!/^(apiKey|[a-z]+ApiKey)$/.test(name)) out[name] = value;
-    else if (typeof value === "string") out["apiKey"] = value; // else a secret that the host could not read
-  }
-  return out;
 }
 
 function describe(warning: unknown): string {

@@ -79,7 +79,7 @@ test("runs tools without a hello in mode tool-discovery", async t => {
 });
 
 test("says hello with guards, versions and configuration, and the key once", async t => {
-  const api = await load(t, { planId: "7", acmeApiKey: keys.prefixed }, { grant: false });
+  const api = await load(t, { planId: "7", apiKey: keys.prefixed }, { grant: false });
   await until(() => core.paths().includes("hello"));
   const { body } = core.seen.find(e => e.path.endsWith("hello"));
   assert.equal(body.plugin, manifest.id);
