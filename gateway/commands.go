@@ -85,6 +85,10 @@ func minutes(secs int64) string {
 const revokeAdvice = "The key is in this chat now: revoke it when you can."
 
 func (c *Core) pasteText(ctx context.Context, args string) string {
+	env, key := pasted(args)
+	if _, err := claimsOf(key); err != nil {
+		return "That is not an API key. " + c.usageText()
+	}
 	c.mu.Lock()
 	allowed, guards := c.settings.keyPaste, c.guards
 	c.mu.Unlock()
@@ -96,7 +100,6 @@ func (c *Core) pasteText(ctx context.Context, args string) string {
 		return "This gateway takes no keys from this chat: the guards that keep keys away from models and " +
 			"transcripts are not both active. " + browser
 	}
-	env, key := pasted(args)
 	a, err := c.paste(ctx, env, key)
 	if err != nil {
 		return c.failureText("The key was not stored.", err) + " " + revokeAdvice

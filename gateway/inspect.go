@@ -4,8 +4,10 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
+	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/x402"
 )
 
@@ -46,11 +48,15 @@ func Inspect(ctx context.Context, opts Options, plugin Config) (found []Check) {
 	if warning := a.loginWarning(c.now()); warning != "" {
 		add("login", "warning", "%s", warning)
 	}
-	if err := c.inspectService(ctx, a); err != nil {
+	lacks, err := c.inspectKey(ctx, a)
+	if err != nil {
 		add("login", "failed", "%s", asError(err))
 		return found
 	}
 	add("login", "ok", "%s on %s at %s", a.address, a.environment, a.service.URL())
+	if len(lacks) > 0 {
+		add("rights", "warning", "the key lacks %s, so that some tools fail: log in again and leave them ticked", lacks)
+	}
 	switch {
 	case a.PlanID == "":
 		add("plan", "warning", "planId is not set: prompts get no balance, and each tool needs a planId")
@@ -74,27 +80,22 @@ func Inspect(ctx context.Context, opts Options, plugin Config) (found []Check) {
 	return found
 }
 
-// inspectService asks the service of an account whether it takes the key.
-func (c *Core) inspectService(ctx context.Context, a *account) error {
+// inspectKey asks the service of an account whether it takes the key, and returns the rights that the
+// key lacks for all that a core can do.
+func (c *Core) inspectKey(ctx context.Context, a *account) (lacks toll.Rights, err error) {
 	if err := checkEnvironment(ctx, c.client("", a.BaseURL), a.environment); err != nil {
-		return err
+		return nil, err
 	}
 	if _, err := a.service.Versions(ctx); err != nil {
-		return err
+		return nil, err
 	}
 	id, err := claimsOf(a.APIKey)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	key, err := a.service.Key(ctx, id.ID)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	for _, right := range loginRights(a.settings) {
-		if !key.Rights.Has(right) {
-			return errorf(InvalidParams, "The key lacks the right %s.", right).
-				withHint("Log in again and leave it ticked, or use another key.")
-		}
-	}
-	return nil
+	return slices.DeleteFunc(loginRights(a.settings), key.Rights.Has), nil
 }

@@ -58,7 +58,7 @@ func TestInspect(t *testing.T) {
 			},
 			want: []string{"configuration ok", "login ok", "plan ok", "paid endpoint warning: publicUrl"},
 		},
-		"key that reads": {config: gateway.Config{APIKey: reader.Key}, want: []string{"configuration ok", "login failed: The key lacks the right spend"}},
+		"key that reads": {config: gateway.Config{APIKey: reader.Key}, want: []string{"configuration ok", "login ok", "rights warning: the key lacks spend manage", "plan warning"}},
 		"key of nobody":  {config: gateway.Config{APIKey: testJWT}, want: []string{"configuration ok", "login failed"}},
 		"live":           {config: gateway.Config{APIKey: key.Key, Environment: toll.Live}, want: []string{"configuration ok", "login ok", "plan warning"}},
 		"bad field":      {plugin: gateway.Config{PaymentType: "cash"}, want: []string{"configuration failed: paymentType"}},

@@ -311,9 +311,6 @@ func (c *Core) paste(ctx context.Context, env toll.Environment, key string) (*ac
 	if err != nil {
 		return nil, err
 	}
-	if _, err := claimsOf(key); err != nil {
-		return nil, errorf(InvalidParams, "The text after the environment is not an API key.")
-	}
 	service := c.client(key, s.BaseURL)
 	if err := checkEnvironment(ctx, c.client("", s.BaseURL), s.Environment); err != nil {
 		return nil, err

@@ -406,7 +406,7 @@ func TestT143_Paste(t *testing.T) {
 	refused("revoked", "sandbox:"+deadJWT, "does not accept this key")
 	refused("forged", "sandbox:"+forged, "does not accept this key")
 	refused("wrong environment", "live:"+bare, "not of the environment live")
-	refused("no key", "sandbox:hello", "is not an API key")
+	refused("no key", "sandbox:hello", "is not an API key. Write /svc_login")
 	refused("bare key", bare, "Write /svc_login")
 	refused("text", "please log me in", "Write /svc_login")
 	refused("key and text", "sandbox:"+bare+" thanks", "Write /svc_login")

@@ -188,7 +188,8 @@ func (m *market) showHosts(s *stage, c *devChat) error {
 			field + "coreUrl " + url + "\n" + field + "coreTokenFile " + quote(filepath.Join(c.buyer.dir, gateway.TokenFile))},
 		{"any MCP host", fmt.Sprintf(`{"mcpServers": {%q: {"type": "http", "url": "%s/mcp", "headers": {"Authorization": "Bearer %s"}}}}`,
 			names.Scheme, url, token)},
-		{"what is missing", fmt.Sprintf("%s gateway doctor --core-url %s --data %s", program(), url, quote(c.buyer.dir))},
+		{"what is missing", fmt.Sprintf("%s gateway doctor --core-url %s --data %s --url %s --api-key-file %s",
+			program(), url, quote(c.buyer.dir), m.url(), quote(m.subscriber.keyFile))},
 	} {
 		if _, err := fmt.Fprintf(s.out, "%s\n%s\n\n", s.style("# "+l.what, faint), l.lines); err != nil {
 			return err

@@ -15,6 +15,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/gateway"
 	"github.com/tollhq/toll/x402"
 )
@@ -138,8 +139,9 @@ func (a *app) askAgent(ctx context.Context, f *coreAddress, params map[string]an
 		a.say("warning", "%s", w)
 	}
 	if p := got.Payment; p != nil {
-		a.say("receipt", "%s credits, %s left, transaction %s",
-			cmp.Or(p.CreditsRedeemed, "?"), cmp.Or(p.RemainingBalance, "?"), cmp.Or(p.Transaction, "?"))
+		burned, _ := toll.ParseCredits(p.CreditsRedeemed) // of a core, which writes numbers
+		a.say("receipt", "%s, %s left, transaction %s",
+			burned.Text(), cmp.Or(p.RemainingBalance, "?"), cmp.Or(p.Transaction, "?"))
 	}
 	if a.asJSON() {
 		return a.show(out.Result)
