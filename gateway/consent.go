@@ -81,8 +81,12 @@ func (c *call) agree(subject, terms string) (p *permit, changed bool) {
 		case a.orderID != "" || a.agreed == terms && c.repeats(a, now):
 			p.repeated = a.orderID != "" || !a.unknown
 		case recent && a.shown == terms:
+			// Without an answer the key stays: an order that was made is found by it. A delegation was
+			// for the terms of its own confirmation.
 			if !a.unknown {
 				*a = act{key: c.key(subject, terms, now)}
+			} else if a.agreed != terms {
+				a.made = ""
 			}
 			a.agreed, a.callID, a.at = terms, c.id, now
 			a.shown, a.shownAt = "", time.Time{}

@@ -165,8 +165,9 @@ func (c *call) limitedToken(
 func (c *call) spendBudget(
 	ctx context.Context, ask tokenAsk, d *budget, p *permit, opts []client.TokenOption,
 ) (*toll.AccessToken, error) {
+	key := digest(p.key, p.agreed) // the key alone may be of an act on other terms, see agree
 	if p.made == "" {
-		id, err := c.delegation(ctx, d, p.key)
+		id, err := c.delegation(ctx, d, key)
 		if err != nil {
 			return nil, err
 		}
@@ -176,7 +177,7 @@ func (c *call) spendBudget(
 	if d.orders > 0 {
 		opts = append(opts, client.WithOrderLimit(d.orders))
 	}
-	return c.account.service.AccessToken(client.WithIdempotencyKey(ctx, digest("token", p.key)), ask.plan.ID, opts...)
+	return c.account.service.AccessToken(client.WithIdempotencyKey(ctx, digest("token", key)), ask.plan.ID, opts...)
 }
 
 // budget is a spending limit that a user confirms.
