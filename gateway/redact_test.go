@@ -12,7 +12,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tollhq/toll/client"
 	"github.com/tollhq/toll/gateway"
+	"github.com/tollhq/toll/tolltest"
 )
 
 // A key of the form that services issue. Its last segment is the canary.
@@ -104,4 +106,23 @@ func TestT143_Log(t *testing.T) {
 		}
 	}
 	gateway.RedactLog(nil).Info("a log that is not there takes lines")
+}
+
+// TestT143_RealKeys: what a service issues is found whole, in each form.
+func TestT143_RealKeys(t *testing.T) {
+	svc := tolltest.New(t)
+	key, err := svc.NewKey("somebody")
+	if err != nil {
+		t.Fatal(err)
+	}
+	buyer := svc.Subscriber(1)
+	rendered, err := buyer.Client.AccessToken(t.Context(), svc.Plan(), client.WithTokenFormat("x402"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, secret := range []string{key.Key, buyer.AccessToken, rendered.AccessToken} {
+		if got := gateway.Redact("a " + secret + " b"); got != "a [key removed] b" {
+			t.Errorf("%.30s… became %q", secret, got)
+		}
+	}
 }
