@@ -49,7 +49,7 @@ type Config struct {
 	// AnyPort also allows http, and every port: for addresses that a person of this machine chose.
 	AnyPort bool
 	// Private also allows this machine and private networks, and names of one label that lead
-	// there. Addresses of the link, where clouds keep their credentials, are never allowed.
+	// there. Addresses of the link and others where clouds keep credentials are never allowed.
 	Private bool
 	// Refuse refuses more addresses; nil refuses none.
 	Refuse func(netip.AddrPort) bool
@@ -176,6 +176,16 @@ var special = []netip.Prefix{
 	netip.MustParsePrefix("2001::/23"), netip.MustParsePrefix("2001:db8::/32"), netip.MustParsePrefix("2002::/16"), netip.MustParsePrefix("3fff::/20"),
 }
 
+// metadata are addresses outside of the link at which clouds give credentials to whoever asks.
+var metadata = []netip.Prefix{
+	netip.MustParsePrefix("100.100.100.200/32"), // Alibaba
+	netip.MustParsePrefix("168.63.129.16/32"),   // Azure
+	netip.MustParsePrefix("fd00:ec2::/32"),      // Amazon
+	netip.MustParsePrefix("fd20:ce::254/128"),   // Google
+	netip.MustParsePrefix("fd00:c1::/32"),       // Oracle
+	netip.MustParsePrefix("fd00:42::42/128"),    // Scaleway
+}
+
 var given = netip.MustParsePrefix("2000::/3")
 
 // public reports whether an address is one of the public internet.
@@ -197,7 +207,10 @@ var shared = netip.MustParsePrefix("100.64.0.0/10")
 
 // allows reports whether connections to an address are allowed.
 func (c *Client) allows(a netip.Addr) bool {
+	in := func(p netip.Prefix) bool { return p.Contains(a.Unmap()) }
 	switch {
+	case slices.ContainsFunc(metadata, in):
+		return false
 	case public(a):
 		return true
 	case isLoopback(a):
