@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -292,13 +293,33 @@ func TestOrder_Pending(t *testing.T) {
 	}
 }
 
+// TestOrder_PendingGone: an order that the service does not know any more does not stop the next one.
+func TestOrder_PendingGone(t *testing.T) {
+	r := newRig(t, nil, tolltest.WithPayments())
+	r.run("orderPlan", `{}`)
+	r.wire.alter(func(_ *http.Request, b []byte) ([]byte, error) {
+		b = bytes.ReplaceAll(b, []byte(`"status":"confirmed"`), []byte(`"status":"sent"`))
+		return regexp.MustCompile(`"orderId":"[^"]*"`).ReplaceAll(b, []byte(`"orderId":"00000000-0000-4000-8000-000000000000"`)), nil
+	})
+	r.refused(gateway.OrderPending, "orderPlan", `{"confirm":true}`)
+	r.wire.alter(nil)
+	r.wait(time.Hour)
+	r.refused("BCK.PROTOCOL.0908", "orderPlan", `{"confirm":true}`)
+	if got := r.run("orderPlan", `{"confirm":true}`); got["requiresConfirmation"] != true {
+		t.Error(got)
+	}
+	if got := r.run("orderPlan", `{"confirm":true}`); got["success"] != true {
+		t.Error(got)
+	}
+}
+
 // TestOrder_Failed: a failed order says so, and the next one needs a quote of its own.
 func TestOrder_Failed(t *testing.T) {
 	r := newRig(t, nil, tolltest.WithPayments())
 	r.svc.Decline(true)
 	r.run("orderPlan", `{}`)
 	e := r.refused(gateway.OrderFailed, "orderPlan", `{"confirm":true}`)
-	if !strings.Contains(string(e.Details), "orderId") || !strings.Contains(e.Message, "declines") {
+	if !strings.Contains(string(e.Details), "orderId") || !strings.Contains(string(e.Details), "BCK.") || !strings.Contains(e.Message, "declines") {
 		t.Error(e, string(e.Details))
 	}
 	r.svc.Decline(false)

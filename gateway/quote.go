@@ -70,16 +70,19 @@ func (c *call) planQuote(p *toll.Plan) quote {
 }
 
 // ask completes a quote with its message.
-func (q *quote) ask(changed bool, what string) *quote {
-	q.PriceChanged, q.Message = changed, request(changed, what)
+func (q *quote) ask(c *call, changed bool, what string) *quote {
+	q.PriceChanged, q.Message = changed, c.request(changed, what)
 	return q
 }
 
 // request asks for the confirmation of what a call would do.
-func request(changed bool, what string) string {
+func (c *call) request(changed bool, what string) string {
 	begin := "Nothing was done yet. "
-	if changed {
+	switch {
+	case changed:
 		begin = "The terms changed since the last quote, and nothing was done. "
+	case c.args.flag("confirm"):
+		begin = "Nothing was done, as a confirmation needs a quote of the last ten minutes, and each quote counts once. "
 	}
 	return begin + what + " Show this to the user. After the user agreed, repeat the call with confirm true."
 }

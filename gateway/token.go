@@ -261,7 +261,7 @@ func (d *budget) quote(c *call, ask tokenAsk, changed bool) *quote {
 		q.PaymentMethodID = d.card.ID
 		q.PaymentMethod = d.card.Brand + " " + d.card.Last4
 	}
-	return q.ask(changed, "The access token may buy credits of this plan, one order for "+readable(d.plan.Price)+
+	return q.ask(c, changed, "The access token may buy credits of this plan, one order for "+readable(d.plan.Price)+
 		", up to "+d.limit.String()+" cents ("+strings.ToUpper(d.currency)+") in all, for "+secs(q.DelegationDurationSecs)+".")
 }
 

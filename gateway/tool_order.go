@@ -3,6 +3,7 @@ package gateway
 import (
 	"context"
 	"encoding/json"
+	"strings"
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/client"
@@ -61,7 +62,7 @@ func runOrderPlan(ctx context.Context, c *call) (any, error) {
 	p, changed := c.agree("order "+string(plan.ID), termsOf(plan))
 	if p == nil {
 		q := c.planQuote(plan)
-		return planOrder{quote: *q.ask(changed, orderMeaning(plan))}, nil
+		return planOrder{quote: *q.ask(c, changed, orderMeaning(plan))}, nil
 	}
 	defer c.core.balanceChanged(c.account)
 	return c.order(ctx, plan, p)
@@ -83,18 +84,22 @@ func orderMeaning(p *toll.Plan) string {
 // order orders a plan under a permit, or reads the order that is not decided yet.
 func (c *call) order(ctx context.Context, plan *toll.Plan, p *permit) (any, error) {
 	var o *toll.Order
-	var err error
+	var err, refusal error
 	if p.orderID != "" {
 		o, err = c.account.service.Order(ctx, p.orderID)
 	} else {
-		o, err = c.account.service.OrderPlan(client.WithIdempotencyKey(ctx, p.key), plan.ID)
-	}
-	if err != nil && p.orderID == "" {
-		o, err = c.recorded(ctx, p, err)
+		o, refusal = c.account.service.OrderPlan(client.WithIdempotencyKey(ctx, p.key), plan.ID)
+		if err = refusal; err != nil {
+			o, err = c.recorded(ctx, p, err)
+		}
 	}
 	if err != nil {
 		// A refusal is an outcome. Without an answer the next call uses the same key.
-		p.end(p.orderID != "" || toll.AsError(err).HTTPStatus() >= 500)
+		lost := toll.AsError(err).HTTPStatus() >= 500 || refusal != nil && p.orderID != ""
+		if !lost {
+			p.orderID = ""
+		}
+		p.end(lost)
 		return nil, err
 	}
 	p.orderID = ""
@@ -104,14 +109,26 @@ func (c *call) order(ctx context.Context, plan *toll.Plan, p *permit) (any, erro
 		return c.bought(ctx, o, p)
 	case toll.OrderFailed:
 		p.end(false)
-		return nil, orderError(OrderFailed, "The order failed: "+plain.Text(o.FailureReason, 300), o)
+		return nil, failed(o, refusal)
 	}
 	p.orderID = o.OrderID
 	p.end(true)
-	e := orderError(OrderPending, "The order is not decided yet.", o).
+	e := orderError(OrderPending, "The order is not decided yet.", o, "").
 		withHint("Nothing was bought twice. Repeat the call later: it reads this order.")
 	e.Retryable = true
 	return nil, e
+}
+
+// failed is the error of an order that failed. The refusal of the service, if there is one, knows
+// code and hint.
+func failed(o *toll.Order, refusal error) error {
+	reason := plain.Text(o.FailureReason, 300)
+	if refusal == nil {
+		return orderError(OrderFailed, "The order failed: "+reason, o, "")
+	}
+	e := asError(refusal)
+	code := toll.AsError(refusal).Code
+	return orderError(OrderFailed, "The order failed: "+toll.AsError(refusal).Text()+" "+reason, o, code).withHint(e.Hint)
 }
 
 // recorded returns the order that an error is about, or the error. The service answers an order that
@@ -126,19 +143,21 @@ func (c *call) recorded(ctx context.Context, p *permit, failure error) (*toll.Or
 	if err != nil {
 		return nil, failure
 	}
-	if o.FailureReason == "" {
-		o.FailureReason = toll.AsError(failure).Text()
-	}
 	return o, nil
 }
 
-func orderError(code Word, message string, o *toll.Order) *Error {
-	e := errorf(code, "%s", message)
-	e.Details, _ = json.Marshal(map[string]string{
+// orderError is an error about an order; reason is the code of the service, "" for none.
+func orderError(code Word, message string, o *toll.Order, reason toll.Code) *Error {
+	e := errorf(code, "%s", strings.TrimSpace(message))
+	details := map[string]string{
 		"orderId": o.OrderID,
 		"planId":  string(o.PlanID),
 		"status":  string(o.Status),
-	}) // texts always have JSON
+	}
+	if reason != "" {
+		details["code"] = string(reason)
+	}
+	e.Details, _ = json.Marshal(details) // texts always have JSON
 	return e
 }
 
@@ -172,7 +191,7 @@ func runOrderFiatPlan(ctx context.Context, c *call) (any, error) {
 	p, changed := c.agree("order "+string(plan.ID), termsOf(plan))
 	if p == nil {
 		q := c.planQuote(plan)
-		return checkoutPage{quote: *q.ask(changed, orderMeaning(plan))}, nil
+		return checkoutPage{quote: *q.ask(c, changed, orderMeaning(plan))}, nil
 	}
 	defer c.core.balanceChanged(c.account)
 	page, err := c.account.service.Checkout(

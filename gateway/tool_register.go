@@ -134,7 +134,7 @@ func (c *call) mayCreate(tool string, w client.PlanParams, more ...string) (key 
 	return "", &registeredAgent{
 		Price:                echo(w.Price),
 		RequiresConfirmation: true,
-		Message:              request(false, "Others than this account would get the price of the new plan, "+readable(w.Price)+"."),
+		Message:              c.request(false, "Others than this account would get the price of the new plan, "+readable(w.Price)+"."),
 	}
 }
 
