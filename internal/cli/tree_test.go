@@ -167,3 +167,37 @@ func TestHelp_Shown(t *testing.T) {
 		}
 	}
 }
+
+// TestDocs_GatewayFlags: docs/CHAT.md lists the flags of toll gateway serve, and no others.
+func TestDocs_GatewayFlags(t *testing.T) {
+	page, err := os.ReadFile("../../docs/CHAT.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, table, found := strings.Cut(string(page), "| Flag of `toll gateway serve` |")
+	table, _, _ = strings.Cut(table, "\n\n")
+	if !found {
+		t.Fatal("docs/CHAT.md has no table of flags")
+	}
+	var got, want []string
+	for row := range strings.SplitSeq(table, "\n") {
+		first, _, _ := strings.Cut(strings.TrimPrefix(row, "| "), " |")
+		for _, m := range regexp.MustCompile("`--([a-z-]+)`").FindAllStringSubmatch(first, -1) {
+			got = append(got, m[1])
+		}
+	}
+	c, _, err := treeOf(t).Find([]string{"gateway", "serve"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.LocalNonPersistentFlags().VisitAll(func(f *pflag.Flag) {
+		if !f.Hidden && f.Name != "help" {
+			want = append(want, f.Name)
+		}
+	})
+	slices.Sort(got)
+	slices.Sort(want)
+	if !slices.Equal(got, want) {
+		t.Errorf("docs/CHAT.md lists %q, the command has %q", got, want)
+	}
+}
