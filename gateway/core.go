@@ -194,7 +194,7 @@ func (c *Core) call(
 	if err != nil {
 		return nil, err
 	}
-	return resultOf(value, one.warnings)
+	return resultOf(value, append(one.warnings, c.announcement(caller)...))
 }
 
 // allow refuses tools that spend or write to everybody but the owner.

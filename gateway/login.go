@@ -27,6 +27,8 @@ type signIn struct {
 	stamp   os.FileInfo   // of the file that stored was read from; nil without one
 	pending *pendingLogin // that waits for a person
 	outcome string        // why the last browser login failed, a sentence; "" when it did not
+	// approved says who approved the last browser login, until a tool has told the owner; "" then.
+	approved string
 	// pause waits between two questions to the service; nil: as long as it says. For tests.
 	pause   func(ctx context.Context, d time.Duration) error
 	waiting sync.WaitGroup // logins that poll
@@ -211,6 +213,9 @@ func (c *Core) finishLogin(p *pendingLogin, key string, life time.Duration) {
 		old = c.signIn.stored
 		if err = c.keep(l); err != nil {
 			c.signIn.outcome = "The key of the last login could not be stored."
+		} else if who, err := claimsOf(key); err == nil {
+			c.signIn.approved = fmt.Sprintf("Logged in to %s as %s. If this is not your account, log out.",
+				l.Environment, who.Address)
 		}
 	}
 	c.mu.Unlock()
@@ -226,6 +231,19 @@ func (c *Core) finishLogin(p *pendingLogin, key string, life time.Duration) {
 	}
 }
 
+// announcement returns, once, whose account a browser login is: in a group anybody could have approved
+// its code. It is for the owner alone.
+func (c *Core) announcement(caller Caller) (warnings []string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.signIn.approved == "" || !caller.SenderIsOwner {
+		return nil
+	}
+	text := c.signIn.approved
+	c.signIn.approved = ""
+	return []string{text}
+}
+
 // keep stores a login and makes its account the current one; c.mu is held. An error leaves the
 // earlier login.
 func (c *Core) keep(l *login) error {
@@ -237,7 +255,7 @@ func (c *Core) keep(l *login) error {
 		return err
 	}
 	c.signIn.stored, c.signIn.damaged, c.signIn.stamp = l, nil, store.stamp()
-	c.signIn.outcome = ""
+	c.signIn.outcome, c.signIn.approved = "", ""
 	c.current = nil
 	return nil
 }
@@ -292,7 +310,7 @@ func (c *Core) logout(ctx context.Context) (out loggedOut, err error) {
 	err = keyStore{c.opts.Dir}.remove()
 	if err == nil {
 		c.signIn.stored, c.signIn.damaged, c.signIn.stamp = nil, nil, nil
-		c.current = nil
+		c.signIn.approved, c.current = "", nil
 	}
 	c.mu.Unlock()
 	if err != nil {

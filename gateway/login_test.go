@@ -254,6 +254,7 @@ func TestLogin_Browser(t *testing.T) {
 		t.Fatalf("%s %s %q %v", environment, address, warning, err)
 	}
 	s.hasRights(key, "read spend manage")
+	s.saysOnce("Logged in to sandbox as " + address.String())
 	s.restart(t, key)
 
 	if text := s.command("svc_logout", ""); text != "Logged out." {
@@ -272,6 +273,18 @@ func TestLogin_Browser(t *testing.T) {
 		t.Errorf("%q", text)
 	}
 	s.holdsNot(key, s.mine.Key)
+}
+
+// saysOnce wants a warning in the first result of the owner, and in no other: somebody else could have
+// approved the code.
+func (s *signer) saysOnce(want string) {
+	s.t.Helper()
+	for i, owner := range []string{"false", "true", "true"} {
+		_, body := s.do("POST", "/gateway/v1/tools/service_listPlans", `{"caller":{"senderIsOwner":`+owner+`}}`)
+		if strings.Contains(body, want) != (i == 1) || strings.Contains(body, `"error"`) {
+			s.t.Errorf("result %d: %s", i, body)
+		}
+	}
 }
 
 func (s *signer) hasRights(key, want string) {
