@@ -14,6 +14,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
 	"github.com/tollhq/toll/internal/plain"
 	"github.com/tollhq/toll/x402"
 )
@@ -52,6 +54,7 @@ type Core struct {
 	hash  string           // of the registry
 
 	instance string // random, of this core
+	mcp      *mcp.Server
 	reach    reach
 	endpoint endpoint
 	contexts contexts
@@ -106,6 +109,7 @@ func New(opts Options) (*Core, error) {
 	for _, t := range c.rows {
 		c.tools[opts.Names.Tool(t.name)] = t
 	}
+	c.mcp = c.newMCPServer()
 	if c.hash, err = registryHash(opts.Names); err != nil {
 		return nil, err
 	}

@@ -31,8 +31,7 @@ const (
 // mcpHandler serves both eras of streamable HTTP. Host, Origin and token were checked before. A call
 // of the older era without a session is answered as well: it needs none here.
 func (c *Core) mcpHandler() http.Handler {
-	s := c.MCPServer()
-	get := func(*http.Request) *mcp.Server { return s }
+	get := func(*http.Request) *mcp.Server { return c.mcp }
 	alone := mcp.NewStreamableHTTPHandler(get, &mcp.StreamableHTTPOptions{
 		Stateless:                  true,
 		JSONResponse:               true,
@@ -77,7 +76,7 @@ func serveEra(w http.ResponseWriter, r *http.Request, older, modern http.Handler
 
 // ServeMCP serves the tools over a pair of streams, one message a line, until ctx ends or in does.
 func (c *Core) ServeMCP(ctx context.Context, in io.ReadCloser, out io.Writer) error {
-	err := c.MCPServer().Run(ctx, finishing{&mcp.IOTransport{Reader: in, Writer: nopCloser{out}}})
+	err := c.mcp.Run(ctx, finishing{&mcp.IOTransport{Reader: in, Writer: nopCloser{out}}})
 	if ctx.Err() != nil || errors.Is(err, io.EOF) {
 		return nil
 	}
@@ -88,9 +87,18 @@ type nopCloser struct{ io.Writer }
 
 func (nopCloser) Close() error { return nil }
 
+// EndSessions ends the sessions of MCP. Their streams would keep a shutdown waiting.
+func (c *Core) EndSessions() {
+	for s := range c.mcp.Sessions() {
+		_ = s.Close() // it ends with its stream at the latest
+	}
+}
+
 // MCPServer returns the tools as an MCP server, for a transport of the caller's choice. Whoever
 // calls counts as the owner: it holds the core token, or runs the process.
-func (c *Core) MCPServer() *mcp.Server {
+func (c *Core) MCPServer() *mcp.Server { return c.mcp }
+
+func (c *Core) newMCPServer() *mcp.Server {
 	s := mcp.NewServer(&mcp.Implementation{
 		Name:    c.opts.Names.PluginID(),
 		Version: c.opts.Version,

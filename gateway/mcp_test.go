@@ -258,3 +258,34 @@ func TestMCP_Login(t *testing.T) {
 		t.Error(text)
 	}
 }
+
+// TestMCP_EndSessions: a shutdown does not wait for the streams of sessions.
+func TestMCP_EndSessions(t *testing.T) {
+	c := newControlled(t, gateway.Options{CoreToken: testToken})
+	send := func(method, body, session string) *http.Response {
+		t.Helper()
+		req, err := http.NewRequestWithContext(t.Context(), method, c.url+"/mcp", strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Authorization", "Bearer "+testToken)
+		req.Header.Set("Content-Type", "application/json")
+		req.Header.Set("Accept", "application/json, text/event-stream")
+		req.Header.Set("Mcp-Session-Id", session)
+		res, err := http.DefaultClient.Do(req)
+		if err != nil || res.StatusCode/100 != 2 {
+			t.Fatal(method, res, err)
+		}
+		t.Cleanup(func() { _ = res.Body.Close() })
+		return res
+	}
+	first := send("POST", `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18",`+
+		`"capabilities":{},"clientInfo":{"name":"t","version":"1"}}}`, "")
+	session := first.Header.Get("Mcp-Session-Id")
+	send("POST", `{"jsonrpc":"2.0","method":"notifications/initialized"}`, session)
+	stream := send("GET", "", session)
+	c.core.EndSessions()
+	if _, err := io.ReadAll(stream.Body); err != nil {
+		t.Error(err)
+	}
+}

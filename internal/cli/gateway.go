@@ -169,6 +169,7 @@ func serveCore(ctx context.Context, core *gateway.Core, ln net.Listener, log *sl
 		MaxHeaderBytes:    64 << 10,
 		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 	}
+	h.RegisterOnShutdown(core.EndSessions)
 	return server.ServeUntil(ctx, h, ln, 20*time.Second)
 }
 
