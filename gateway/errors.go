@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/x402"
 )
 
 // Word is the code of an error of the core. Errors of the service keep their own codes (BCK.…).
@@ -67,8 +68,8 @@ func invalid(name, form string, args ...any) *Error {
 	return errorf(InvalidParams, "%s %s", name, fmt.Sprintf(form, args...))
 }
 
-// asError turns any error of a tool into an [Error]. Errors of the service keep code, message and
-// hint; a service that cannot be reached is [ServiceUnavailable].
+// asError turns any error of a tool into an [Error]. Errors of the service keep code, message, hint
+// and params; a service that cannot be reached is [ServiceUnavailable].
 func asError(err error) *Error {
 	if e, ok := errors.AsType[*Error](err); ok {
 		return e
@@ -83,11 +84,15 @@ func asError(err error) *Error {
 			CorrelationID: e.CorrelationID,
 		}
 	}
-	return &Error{
+	out := &Error{
 		Code:          Word(e.Code),
 		Message:       e.Text(),
 		Hint:          cmp.Or(e.Hint, e.Code.Info().Hint),
 		Retryable:     e.Code.Info().Retryable,
 		CorrelationID: e.CorrelationID,
 	}
+	if len(e.Params) > 0 { // hints refer to them
+		out.Details, _ = x402.Encode(map[string]any{"params": e.Params})
+	}
+	return out
 }

@@ -24,7 +24,7 @@ const (
 // agentAnswer is the result of queryAgent: what an agent answered, or the quote of a spending limit.
 type agentAnswer struct {
 	quote
-	Status   int             `json:"status,omitempty"`
+	Status   int             `json:"status,omitzero"`
 	Response json.RawMessage `json:"response,omitzero"` // JSON of a stranger, or a text
 	Payment  *agentPayment   `json:"payment,omitempty"` // missing when the agent asked for none
 	Notice   string          `json:"notice,omitempty"`

@@ -2,12 +2,12 @@ package gateway
 
 import (
 	"context"
-	"encoding/json"
 	"strings"
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/client"
 	"github.com/tollhq/toll/internal/plain"
+	"github.com/tollhq/toll/x402"
 )
 
 // planOrder is the result of orderPlan: a quote, or an order whose credits are there.
@@ -113,22 +113,21 @@ func (c *call) order(ctx context.Context, plan *toll.Plan, p *permit) (any, erro
 	}
 	p.orderID = o.OrderID
 	p.end(true)
-	e := orderError(OrderPending, "The order is not decided yet.", o, "").
+	e := orderError(OrderPending, "The order is not decided yet.", o, nil).
 		withHint("Nothing was bought twice. Repeat the call later: it reads this order.")
 	e.Retryable = true
 	return nil, e
 }
 
 // failed is the error of an order that failed. The refusal of the service, if there is one, knows
-// code and hint.
+// code, hint and params.
 func failed(o *toll.Order, refusal error) error {
 	reason := plain.Text(o.FailureReason, 300)
 	if refusal == nil {
-		return orderError(OrderFailed, "The order failed: "+reason, o, "")
+		return orderError(OrderFailed, "The order failed: "+reason, o, nil)
 	}
-	e := asError(refusal)
-	code := toll.AsError(refusal).Code
-	return orderError(OrderFailed, "The order failed: "+toll.AsError(refusal).Text()+" "+reason, o, code).withHint(e.Hint)
+	e := toll.AsError(refusal)
+	return orderError(OrderFailed, "The order failed: "+e.Text()+" "+reason, o, e).withHint(asError(e).Hint)
 }
 
 // recorded returns the order that an error is about, or the error. The service answers an order that
@@ -146,18 +145,18 @@ func (c *call) recorded(ctx context.Context, p *permit, failure error) (*toll.Or
 	return o, nil
 }
 
-// orderError is an error about an order; reason is the code of the service, "" for none.
-func orderError(code Word, message string, o *toll.Order, reason toll.Code) *Error {
+// orderError is an error about an order; refusal is that of the service, nil for none.
+func orderError(code Word, message string, o *toll.Order, refusal *toll.Error) *Error {
 	e := errorf(code, "%s", strings.TrimSpace(message))
-	details := map[string]string{
+	details := map[string]any{
 		"orderId": o.OrderID,
-		"planId":  string(o.PlanID),
-		"status":  string(o.Status),
+		"planId":  o.PlanID,
+		"status":  o.Status,
 	}
-	if reason != "" {
-		details["code"] = string(reason)
+	if refusal != nil {
+		details["code"], details["params"] = refusal.Code, refusal.Params
 	}
-	e.Details, _ = json.Marshal(details) // texts always have JSON
+	e.Details, _ = x402.Encode(details) // what came as JSON goes as JSON
 	return e
 }
 
