@@ -240,6 +240,7 @@ func TestControl_Tools(t *testing.T) {
 				Properties map[string]any
 				Required   []string
 			}
+			OutputSchema struct{ Properties map[string]any }
 		}
 	}
 	if err := json.Unmarshal([]byte(body), &got); err != nil {
@@ -250,6 +251,11 @@ func TestControl_Tools(t *testing.T) {
 		effects[tool.Name] = tool.Effect
 		if tool.InputSchema.Type != "object" || tool.Title == "" || tool.Description == "" || len(tool.Description) > 500 {
 			t.Errorf("%+v", tool)
+		}
+		for name, schema := range tool.OutputSchema.Properties {
+			if _, object := schema.(map[string]any); !object {
+				t.Errorf("%s: the schema of %s is %v: MCP clients in TypeScript refuse the whole list", tool.Name, name, schema)
+			}
 		}
 	}
 	want := map[string]string{

@@ -118,7 +118,7 @@ var wireTypes = map[reflect.Type]*jsonschema.Schema{
 	reflect.TypeFor[toll.Time]():         {Type: "string"},
 	reflect.TypeFor[toll.Int]():          {Type: "integer"},
 	reflect.TypeFor[time.Time]():         {Type: "string"},
-	reflect.TypeFor[json.RawMessage]():   {},
+	reflect.TypeFor[json.RawMessage]():   {Description: "Any JSON value."}, // MCP clients refuse true, as {} is written
 	reflect.TypeFor[*toll.PlanID]():      {Type: "string"},
 	reflect.TypeFor[*toll.Address]():     {Type: "string"},
 	reflect.TypeFor[map[string]any]():    {Type: "object"},
