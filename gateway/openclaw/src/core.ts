@@ -45,10 +45,13 @@ export class Core {
     this.#token = token;
   }
 
-  /** open starts a request to a path of the core. */
+  /**
+   * open starts a request to a path of the core, on a connection of its own: one that is kept can be
+   * closed by the core while an order or a payment is written to it.
+   */
   open(path: string, options: RequestOptions) {
     const send = this.url.protocol === "https:" ? httpsRequest : httpRequest;
-    return send(new URL(path, this.url), options);
+    return send(new URL(path, this.url), { ...options, agent: false });
   }
 
   /**

@@ -1,9 +1,11 @@
 // The connection to the core: says hello, notices a restart of the core, forwards calls.
 import registry from "./registry.json" with { type: "json" };
 import type { Api } from "./host.js";
+import { redact } from "./guard.js";
 import { Core, Failure, updateNeeded, type CoreError } from "./core.js";
 
 const helloTimeout = 10_000;
+const seenFor = 1_000; // how long an answer of the core proves that it knows this plugin
 const checkEvery = 15_000;
 const longestPause = 15_000;
 
@@ -12,9 +14,10 @@ export class Link {
   readonly core: Core;
   readonly #api: Api;
   readonly #guards: { write: boolean; run: boolean };
-  #instance: unknown; // of the core that knows this plugin; undefined: say hello before the next call
+  #instance: unknown; // of the core that knows this plugin; undefined: none does
+  #seen = 0; // when the core had this instance last, in ms
   #mismatch = false;
-  #hello: Promise<void> | undefined; // the running attempt, which concurrent calls share
+  #refreshing: Promise<void> | undefined; // which concurrent calls share
   #timer: NodeJS.Timeout | undefined;
   #pause = 500;
   #stopped = false;
@@ -32,14 +35,15 @@ export class Link {
     this.#plan(0);
   }
 
+  /** stop ends that. A plugin that was replaced must not say hello with its old configuration. */
   stop(): void {
     this.#stopped = true;
     clearTimeout(this.#timer);
   }
 
   /**
-   * call posts to a control path, after hello. It throws a Failure as Core.post does, and on
-   * every call while plugin and core have different tools.
+   * call posts to a control path of a core that knows this plugin. It throws a Failure as Core.post
+   * does, and on every call while plugin and core have different tools.
    */
   async call(path: string, body: object, timeout: number, signal?: AbortSignal) {
     await this.ready();
@@ -51,18 +55,28 @@ export class Link {
     }
   }
 
-  /** ready says hello if the core does not know this plugin yet. Only a full load says hello. */
+  /** ready says hello if the core does not know this plugin. Only a full load says hello. */
   async ready(): Promise<void> {
-    if (this.#api.registrationMode !== "full") return;
-    if (this.#instance === undefined) {
-      this.#hello ??= this.#sayHello().finally(() => (this.#hello = undefined));
-      await this.#hello;
+    if (this.#api.registrationMode !== "full" || this.#stopped) return;
+    if (this.#instance === undefined || Date.now() - this.#seen > seenFor) {
+      this.#refreshing ??= this.#refresh().finally(() => (this.#refreshing = undefined));
+      await this.#refreshing;
     }
     if (this.#mismatch) throw new Failure(updateNeeded);
   }
 
+  async #refresh(): Promise<void> {
+    const before = this.#instance;
+    this.#instance = undefined;
+    const health = await this.core.health(helloTimeout);
+    const instance = health["instance"] ?? true;
+    const updated = this.#mismatch && health["registry"] === registry.hash;
+    if (instance !== before || updated) await this.#sayHello();
+    this.#instance = instance;
+    this.#seen = Date.now();
+  }
+
   async #sayHello(): Promise<void> {
-    const before = (await this.core.health(helloTimeout))["instance"] ?? true;
     let answer: Record<string, unknown>;
     try {
       answer = await this.core.post(
@@ -81,12 +95,10 @@ export class Link {
     } catch (error) {
       if (!(error instanceof Failure) || error.code !== updateNeeded.code) throw error;
       this.#mismatch = true;
-      this.#instance = before;
       this.#log(new Failure(updateNeeded).message);
       return;
     }
     this.#mismatch = false;
-    this.#instance = before;
     const warnings = answer["warnings"];
     for (const warning of Array.isArray(warnings) ? warnings : []) this.#api.logger.warn(describe(warning));
   }
@@ -98,23 +110,14 @@ export class Link {
   }
 
   async #check(): Promise<void> {
+    this.#seen = 0;
     try {
-      if (this.#instance !== undefined) {
-        const health = await this.core.health(helloTimeout);
-        const changed = (health["instance"] ?? true) !== this.#instance;
-        if (changed || (this.#mismatch && health["registry"] === registry.hash)) this.#instance = undefined;
-      }
       await this.ready();
       this.#pause = 500;
       this.#logged = "";
       this.#plan(checkEvery);
     } catch (error) {
       const failure = error as Failure;
-      if (failure.code === updateNeeded.code) {
-        this.#plan(checkEvery);
-        return;
-      }
-      this.#instance = undefined;
       this.#log(failure.message);
       this.#pause = Math.min(this.#pause * 2, longestPause);
       this.#plan(this.#pause);
@@ -129,5 +132,6 @@ export class Link {
 }
 
 function describe(warning: unknown): string {
-  return typeof warning === "string" ? warning : ((warning as CoreError | null)?.message ?? "warning of the core");
+  const text = typeof warning === "string" ? warning : (warning as CoreError | null)?.message;
+  return redact(text ?? "The core sent a warning without a text.");
 }

@@ -36,6 +36,7 @@ export function forwarded(raw: string[]): Record<string, string[]> {
 export function paidHandler(link: Link, path: string) {
   return async (req: IncomingMessage, res: ServerResponse): Promise<boolean> => {
     await link.ready().catch(() => {}); // the core says itself that it is not configured
+    if (res.destroyed || req.destroyed) return true; // the caller is gone
     await new Promise<void>((done) => {
       const upstream = link.core.open(path, {
         method: req.method ?? "POST",

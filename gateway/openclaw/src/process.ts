@@ -8,6 +8,9 @@ import type { Logger } from "./host.js";
 const stopTimeout = 10_000;
 const restartPause = 5_000;
 
+// Variables of the host that the core gets. The others may be secrets of the host.
+const passed = /^(PATH|HOME|TMPDIR|TZ|LANG|LC_.*|SSL_CERT_.*|(HTTPS?|NO|ALL)_PROXY|TOLL_.*|SystemRoot|USERPROFILE|TEMP)$/i;
+
 /** CoreProcess runs the core while the host runs and restarts it when it ends by itself. */
 export class CoreProcess {
   /** token is the core token, which the core gets through its environment. */
@@ -28,7 +31,7 @@ export class CoreProcess {
   start(): void {
     this.#stopped = false;
     const child = spawn(this.#binary, ["gateway", "serve", "--listen", this.#listen], {
-      env: { ...process.env, TOLL_GATEWAY_TOKEN: this.token },
+      env: { ...environment(), TOLL_GATEWAY_TOKEN: this.token },
       stdio: ["ignore", "pipe", "pipe"],
     });
     this.#child = child;
@@ -60,4 +63,8 @@ export class CoreProcess {
     await gone;
     clearTimeout(kill);
   }
+}
+
+function environment(): NodeJS.ProcessEnv {
+  return Object.fromEntries(Object.entries(process.env).filter(([name]) => passed.test(name)));
 }

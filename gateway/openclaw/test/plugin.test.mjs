@@ -115,6 +115,32 @@ test("says hello again after a restart of the core", async t => {
   assert.equal(core.paths().filter(p => p === "hello").length, 2);
 });
 
+test("says hello to a core that was restarted between two calls", async t => {
+  let instance = "first";
+  core.on["/gateway/v1/health"] = () => ({ ok: true, registry: "r", instance });
+  const api = fakeApi({ config: core.config });
+  plugin.register(api);
+  await api.run("service_checkBalance");
+  instance = "second";
+  await new Promise(done => setTimeout(done, 1_100));
+  await Promise.all([api.run("service_checkBalance"), api.run("service_listPlans")]);
+  assert.deepEqual(core.paths().slice(3, 5), ["health", "hello"]);
+  assert.equal(core.paths().filter(p => p === "hello").length, 2);
+});
+
+test("says no hello after its end", async t => {
+  const api = fakeApi({ config: core.config });
+  plugin.register(api);
+  await api.services[0].start();
+  await until(() => core.paths().includes("hello"));
+  await api.services[0].stop();
+  await core.stop();
+  await assert.rejects(api.run("service_checkBalance"));
+  await core.start();
+  await api.run("service_checkBalance");
+  assert.equal(core.paths().filter(p => p === "hello").length, 1);
+});
+
 test("refuses calls while plugin and core have different tools", async t => {
   core.on["/gateway/v1/hello"] = (_body, _req, res) => {
     res.writeHead(409, { "content-type": "application/json" });
@@ -320,6 +346,19 @@ test("streams a paid request and its answer, with the headers that may pass", as
   assert.equal(got["x-other"], "stays");
   assert.equal(got.host, new URL(core.config.coreUrl).host);
   assert.equal(raw.filter(name => name.toLowerCase() === "payment-signature").length, 2);
+});
+
+test("ends a paid request whose caller is gone", async t => {
+  let closed;
+  const ended = new Promise(done => (closed = done));
+  core.on["/service/agent"] = Object.assign((_body, req) => void req.on("close", closed), { streams: true });
+  const address = await serve(t, await load(t, { enablePaidEndpoint: true }));
+  const req = request(address, { method: "POST", headers: { "content-length": "100" } });
+  req.on("error", () => {});
+  req.write("half");
+  await until(() => core.paths().includes("/service/agent"));
+  req.destroy();
+  await ended;
 });
 
 test("answers 502 on the paid route while the core is down", async t => {
