@@ -79,6 +79,10 @@ func runQueryAgent(ctx context.Context, c *call) (any, error) {
 		if err != nil || quote != nil {
 			return quoted(quote), err
 		}
+		if !c.core.reach.first(made.PermissionHash, c.core.now()) {
+			return nil, invalid("confirm", "was used for the query before this one").
+				withHint("Leave it out to get a new quote, and show that to the user.")
+		}
 		q.backed = made
 		defer q.revoke(ctx)
 	}

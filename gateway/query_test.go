@@ -559,6 +559,12 @@ func TestT138_QueryWithLimit(t *testing.T) {
 	if len(p) != 1 || p[0].DelegationID == nil || *p[0].MaxOrders != 1 || p[0].Status != toll.StatusRevoked || *p[0].MaxCredits != 10 {
 		t.Errorf("%+v", p)
 	}
+	// One confirmation is for one query, also in the half minute in which a call counts as repeated.
+	a.set(says("asked again"))
+	e := r.refused(gateway.InvalidParams, "queryAgent", ask(a, limit+`,"confirm":true`))
+	if requests, _ := a.seen(); requests != 0 || !strings.Contains(e.Hint, "new quote") {
+		t.Errorf("%v, %d requests", e, requests)
+	}
 	if orders, _ := r.svc.Paid(); orders != 1 {
 		t.Errorf("%d orders", orders)
 	}

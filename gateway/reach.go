@@ -92,7 +92,8 @@ type reach struct {
 	mu      sync.Mutex
 	clients map[bool]*outbound.Client // by whether private networks are allowed
 	warned  *cache.Cache[string, struct{}]
-	adjust  func(*outbound.Config) // for tests; nil changes nothing
+	sent    *cache.Cache[toll.Hash, struct{}] // access tokens with a limit that a query had
+	adjust  func(*outbound.Config)            // for tests; nil changes nothing
 }
 
 // to returns the client for the agents of an account.
@@ -167,6 +168,21 @@ func (r *reach) logPlain(c *Core, host string) {
 	}
 	r.warned.Put(host, struct{}{}, now.Add(warnedForTime), now)
 	c.log.Warn("an agent is asked without https", "host", host)
+}
+
+// first reports whether no query had an access token with a limit before. One confirmation is for
+// one query: a repeated call gets the same token.
+func (r *reach) first(permission toll.Hash, now time.Time) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.sent == nil {
+		r.sent = cache.New[toll.Hash, struct{}](maxActs)
+	}
+	if _, known := r.sent.Get(permission, now); known {
+		return false
+	}
+	r.sent.Put(permission, struct{}{}, now.Add(actLife), now)
+	return true
 }
 
 // reachError says why a request to an agent has no answer.
