@@ -26,13 +26,29 @@ func TestT149_Manifest(t *testing.T) {
 			t.Errorf("%s is not what the registry makes: run toll gateway manifest --out gateway/openclaw", name)
 		}
 	}
-	var pack struct{ Version string }
+}
+
+// TestT149_Package: installing the plugin runs nothing of it and brings nothing of others.
+func TestT149_Package(t *testing.T) {
 	text, err := os.ReadFile("openclaw/package.json")
 	if err != nil {
 		t.Fatal(err)
 	}
+	var pack struct {
+		Version                                                 string
+		Scripts                                                 map[string]string
+		Dependencies, OptionalDependencies, BundledDependencies any
+	}
 	if err := json.Unmarshal(text, &pack); err != nil || pack.Version != gateway.PluginVersion {
 		t.Errorf("package.json has the version %s, gateway.PluginVersion is %s", pack.Version, gateway.PluginVersion)
+	}
+	for _, name := range []string{"preinstall", "install", "postinstall", "prepare", "preprepare", "postprepare", "dependencies"} {
+		if pack.Scripts[name] != "" {
+			t.Errorf("package.json has the script %s: %s", name, pack.Scripts[name])
+		}
+	}
+	if pack.Dependencies != nil || pack.OptionalDependencies != nil || pack.BundledDependencies != nil {
+		t.Error("package.json has dependencies")
 	}
 }
 
