@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"strings"
@@ -288,4 +289,35 @@ func TestMCP_EndSessions(t *testing.T) {
 	if _, err := io.ReadAll(stream.Body); err != nil {
 		t.Error(err)
 	}
+}
+
+// TestMCP_Schemas: members have objects as schemas. JSON Schema allows booleans, and the TypeScript
+// SDK, on which most hosts are built, refuses a list of tools with one.
+func TestMCP_Schemas(t *testing.T) {
+	c := newControlled(t, gateway.Options{CoreToken: testToken})
+	_, text := c.do("GET", "/gateway/v1/tools", "")
+	var registry any
+	if err := json.Unmarshal([]byte(text), &registry); err != nil {
+		t.Fatal(err)
+	}
+	var walk func(at string, v any)
+	walk = func(at string, v any) {
+		switch v := v.(type) {
+		case map[string]any:
+			for name, inner := range v {
+				properties, _ := inner.(map[string]any)
+				for member, schema := range properties {
+					if _, object := schema.(map[string]any); name == "properties" && !object {
+						t.Errorf("%s.%s is %v", at, member, schema)
+					}
+				}
+				walk(at+"."+name, inner)
+			}
+		case []any:
+			for i, inner := range v {
+				walk(fmt.Sprintf("%s[%d]", at, i), inner)
+			}
+		}
+	}
+	walk("registry", registry)
 }

@@ -2,9 +2,11 @@
 import { createInterface } from "node:readline";
 import { UnauthorizedError } from "@modelcontextprotocol/sdk/client/auth.js";
 import { Client } from "@modelcontextprotocol/sdk/client/index.js";
+import { StdioClientTransport } from "@modelcontextprotocol/sdk/client/stdio.js";
 import { StreamableHTTPClientTransport } from "@modelcontextprotocol/sdk/client/streamableHttp.js";
 
-const { url, signIn, calls, reconnect } = JSON.parse(process.argv[2]);
+// url and headers, or command, args and env, are those of an MCP host's settings.
+const { url, headers, command, args, env, signIn, calls, reconnect } = JSON.parse(process.argv[2]);
 const say = (what) => console.log(JSON.stringify(what));
 
 // A provider of the SDK as an application writes it: it keeps what it is given, and a person opens the page.
@@ -28,7 +30,8 @@ const provider = signIn ? new Provider() : undefined;
 const lines = createInterface({ input: process.stdin })[Symbol.asyncIterator]();
 const open = async () => {
   const client = new Client({ name: "interop", version: "1.0.0" });
-  const transport = new StreamableHTTPClientTransport(new URL(url), { authProvider: provider });
+  const transport = command ? new StdioClientTransport({ command, args, env })
+    : new StreamableHTTPClientTransport(new URL(url), { authProvider: provider, requestInit: { headers } });
   try {
     await client.connect(transport);
   } catch (e) {
