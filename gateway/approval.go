@@ -16,6 +16,10 @@ import (
 const (
 	maxApprovalTitle = 80
 	maxApprovalText  = 512
+	maxShortText     = 100 // of a text that counts as short
+	maxShownText     = 80  // of an argument
+	maxShownURL      = 120
+	maxShownList     = 150 // three receivers
 )
 
 type approvalRequest struct {
@@ -62,11 +66,35 @@ func (t *tool) acts(args arguments) bool {
 	return args.flag(confirmParam.name) || t.effect == EffectWrite
 }
 
+// shownArguments returns the arguments for a person to approve, in the order of the registry: those of
+// unbounded length, and ids, or the others. confirm is left out.
+func shownArguments(t *tool, args arguments, long bool) (shown []string) {
+	for _, p := range t.params {
+		value, given := args[p.name]
+		isLong := p.kind == kindID || p.kind == kindURL ||
+			p.kind == kindText && p.oneOf == nil && p.mostRunes() > maxShortText
+		if !given || p.name == confirmParam.name || isLong != long {
+			continue
+		}
+		text, most := fmt.Sprint(value), maxShownText
+		switch p.kind {
+		case kindURL:
+			most = maxShownURL
+		case kindList:
+			most = maxShownList
+			if n := len(args.list(p.name)); n > 1 {
+				text = fmt.Sprintf("%d %s", n, text)
+			}
+		}
+		shown = append(shown, fmt.Sprintf("%s: %s", p.name, plain.Text(text, most)))
+	}
+	return shown
+}
+
 // approvalTime bounds the reading of the plan for an approval. A person waits for it.
 const approvalTime = 5 * time.Second
 
-// approvalText says what a call would do: the plan with its price as it is now, and the arguments in
-// the order of the registry.
+// approvalText says what a call would do: the plan with its price as it is now, and the arguments.
 func (c *Core) approvalText(ctx context.Context, t *tool, args arguments, caller Caller) string {
 	s := c.set()
 	parts := []string{string(s.Environment)}
@@ -74,11 +102,9 @@ func (c *Core) approvalText(ctx context.Context, t *tool, args arguments, caller
 	if err == nil {
 		parts[0] = string(a.environment)
 	}
-	for _, p := range t.params {
-		if value, given := args[p.name]; given && p.name != confirmParam.name {
-			parts = append(parts, fmt.Sprintf("%s: %s", p.name, plain.Text(fmt.Sprint(value), 80)))
-		}
-	}
+	// The host cuts the end off: what moves money stands before the texts that a model can make long.
+	parts = append(parts, shownArguments(t, args, false)...)
+	parts = append(parts, shownArguments(t, args, true)...)
 	rest := strings.Join(parts, ", ")
 	if err != nil || !slices.ContainsFunc(t.params, func(p param) bool { return p.name == planParam.name }) {
 		return rest

@@ -75,6 +75,19 @@ func TestApproval(t *testing.T) {
 	if a := ask("registerAgent", `{`+agent+`,"description":"`+long("y", 2000)+`"}`); !strings.Contains(a.Description, "priceAmounts: [$1.50]") {
 		t.Errorf("%+v", a)
 	}
+	// Long texts of a model push nothing off that says how much, and to whom.
+	filled := long("z", 500)
+	a = ask("queryAgent", `{"agentUrl":"https://`+long("a", 60)+`.`+long("b", 60)+`.`+long("c", 60)+`.example.com/","prompt":"`+filled+`","planId":"`+
+		string(svc.Plan())+`","agentId":"`+long("9", 77)+`","spendingLimitCents":987,"delegationDurationSecs":31536000,"confirm":true}`)
+	if !a.Needed || !strings.Contains(a.Description, "spendingLimitCents: 987") || !strings.Contains(a.Description, "delegationDurationSecs: 31536000") {
+		t.Errorf("%+v", a)
+	}
+	receivers := []string{"0x" + long("a", 40), "0x" + long("b", 40), "0x" + long("c", 40)}
+	a = ask("registerAgent", `{"name":"`+long("n", 200)+`","agentUrl":"https://a.example.com/`+long("u", 200)+`","planName":"`+long("p", 200)+
+		`","priceAmounts":"$1,$2,$3","creditsAmount":5,"priceReceivers":"`+strings.Join(receivers, ",")+`"}`)
+	if !strings.Contains(a.Description, "priceReceivers: 3 [") || !strings.Contains(a.Description, receivers[2]) {
+		t.Errorf("%+v", a)
+	}
 	if got, body := c.do("POST", "/gateway/v1/approval", `{"tool":"service_x"}`); got != 404 {
 		t.Error(got, body)
 	}

@@ -79,7 +79,7 @@ type tokenAsk struct {
 	agent      toll.AgentID  // "": every agent of the plan
 	agentURL   string        // who gets the token; "" when it is not known
 	redemption toll.Credits  // most credits in all; 0: no limit
-	orders     int64         // most orders under a spending limit; below 0: as many as the limit pays
+	orders     int64         // most orders under a spending limit, never 0; below 0: as many as the limit pays
 	life       time.Duration // 60 s to 365 days
 }
 
@@ -200,6 +200,9 @@ func (c *call) newBudget(ctx context.Context, ask tokenAsk, limit toll.Cents) (*
 	case !ok:
 		return nil, invalid("spendingLimitCents", "cannot be used: the plan costs %s, which has no cents", readable(price)).
 			withHint("Order the plan instead; an access token without spendingLimitCents then spends its credits.")
+	case ask.orders == 0:
+		return nil, invalid("orderLimit", "must be at least 1 with spendingLimitCents; got 0").
+			withHint("Omit spendingLimitCents for an access token that causes no order.")
 	case limit > c.account.maxLimit:
 		return nil, errorf(OverCap, "spendingLimitCents may be at most %s; got %s.", c.account.maxLimit, limit).
 			withHint("The operator set maxSpendingLimitCents.")
