@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"unicode"
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/cache"
@@ -149,7 +150,7 @@ func contextOf(names x402.Namespace, env toll.Environment, b *toll.Balance) stri
 // quotable is a name without the characters that end a quote or look like structure.
 func quotable(name string) string {
 	return plain.Name(strings.Map(func(r rune) rune {
-		if strings.ContainsRune("[]{}()<>\"'`\\«»‹›“”„‟‘’‚‛「」『』【】〈〉《》＂＇［］", r) {
+		if unicode.In(r, unicode.Ps, unicode.Pe, unicode.Pi, unicode.Pf) || strings.ContainsRune("<>\"'`\\＂＇＜＞❛❜❝❞", r) {
 			return -1
 		}
 		return r
