@@ -147,6 +147,15 @@ func TestT144_TokenFile(t *testing.T) {
 	if info, err := os.Stat(file); err != nil || info.Mode().Perm() != 0o600 {
 		t.Error(info.Mode(), err)
 	}
+	if err := os.Chmod(dir, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := gateway.New(gateway.Options{Dir: dir}); err == nil || !strings.Contains(err.Error(), "0777") {
+		t.Error("a directory in which others can put a token:", err)
+	}
+	if err := os.Chmod(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
 	for name, spoil := range map[string]func() error{
 		"mode 0644": func() error { return os.Chmod(file, 0o644) },
 		"other text": func() error {

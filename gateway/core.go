@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"os"
 	"runtime/debug"
 	"slices"
 	"sync"
@@ -94,7 +93,7 @@ func New(opts Options) (*Core, error) {
 	if err != nil {
 		return nil, fmt.Errorf("gateway: %w", err)
 	}
-	if err := os.MkdirAll(opts.Dir, 0o700); err != nil {
+	if err := makeDir(opts.Dir); err != nil {
 		return nil, fmt.Errorf("gateway: %w", err)
 	}
 	c := &Core{

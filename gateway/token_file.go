@@ -44,8 +44,21 @@ func RotateCoreToken(dir string) (string, error) {
 	return readToken(dir)
 }
 
-func writeToken(dir string, replace bool) error {
+// makeDir makes a data directory. One that everybody can write to is an error: others could put a
+// core token or a login of theirs in it.
+func makeDir(dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	info, err := os.Stat(dir)
+	if err == nil && info.Mode().Perm()&0o002 != 0 && runtime.GOOS != "windows" {
+		err = fmt.Errorf("the data directory %s has mode %04o; others can put files in it: chmod 700 it", dir, info.Mode().Perm())
+	}
+	return err
+}
+
+func writeToken(dir string, replace bool) error {
+	if err := makeDir(dir); err != nil {
 		return err
 	}
 	f, err := newToken.Create(dir)
