@@ -22,6 +22,10 @@ const firstModern = "2026-07-28"
 // mcpIdle is how long a session of the older era lasts without a request.
 const mcpIdle = 4 * time.Hour
 
+// maxIndented bounds results that are indented, in bytes: the indentation of a nested list, which an
+// agent may answer, is many times as long as the list.
+const maxIndented = 64 << 10
+
 // Headers of streamable HTTP.
 const (
 	headerVersion = "MCP-Protocol-Version"
@@ -160,7 +164,9 @@ func mcpResult(v any, isError bool) (*mcp.CallToolResult, error) {
 		return nil, err
 	}
 	var text bytes.Buffer
-	if err := json.Indent(&text, b, "", "  "); err != nil {
+	if len(b) > maxIndented {
+		text.Write(b)
+	} else if err := json.Indent(&text, b, "", "  "); err != nil {
 		return nil, err
 	}
 	return &mcp.CallToolResult{

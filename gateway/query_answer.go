@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"regexp"
 	"strings"
 
 	"github.com/tollhq/toll"
@@ -115,7 +116,7 @@ func (q *query) with(e *Error, f queryFault) *Error {
 		e.Hint = strings.TrimSpace(e.Hint + " A payment was sent: up to " + f.Payment.MaxCredits +
 			" credits may be burned. Check the balance before a repeat.")
 	}
-	if f.Error != "" || f.Body != "" || f.Location != "" {
+	if f.Error != "" || f.Body != "" || f.Location != "" || len(f.Accepts) > 0 {
 		f.Notice = foreignNotice
 	}
 	e.Details = encoded(f)
@@ -142,12 +143,33 @@ func (q *query) unanswered(err error) error {
 		return asError(e)
 	}
 	e := errorf(PaymentRequired, "%s asks for payment, and nothing was paid: %s",
-		q.url.Host, plain.Text(unpaid.Reason.Error(), 2*maxForeign))
+		q.url.Host, plain.Text(withoutSentences(unpaid.Reason.Error()), 2*maxForeign))
 	e.Status = http.StatusPaymentRequired
 	return q.with(e.withHint(q.guidance(unpaid.Challenge)), queryFault{
 		Accepts: offersOf(unpaid.Challenge),
 		Error:   plain.Text(unpaid.Challenge.Error, maxForeign),
 	})
+}
+
+var (
+	quotedText = regexp.MustCompile(`"(?:[^"\\]|\\.)*"`)
+	oneSymbol  = regexp.MustCompile(`^[A-Za-z0-9:/._?&=%+-]{1,128}$`)
+)
+
+// withoutSentences returns a reason whose quoted texts, which an agent wrote, are one symbol each.
+// Hosts pass the message of an error to the model, and not the notice in its details.
+func withoutSentences(reason string) string {
+	return quotedText.ReplaceAllStringFunc(reason, func(quoted string) string {
+		return `"` + symbol(quoted[1:len(quoted)-1]) + `"`
+	})
+}
+
+// symbol returns a text of an agent that is one symbol, such as an address, else "…".
+func symbol(s string) string {
+	if !oneSymbol.MatchString(s) {
+		return "…"
+	}
+	return s
 }
 
 // isRefusal reports whether the service was asked and said no to what the agent asks for, for example
@@ -174,8 +196,8 @@ func (q *query) guidance(asked *x402.Challenge) string {
 		case err == nil:
 			plans = append(plans, string(id))
 		case e.Scheme == x402.SchemeExact:
-			exact = append(exact, fmt.Sprintf("%s base units of %s to %s on %s", plain.Text(e.Amount, 80),
-				plain.Text(e.Asset, 80), plain.Text(e.PayTo, 80), plain.Text(e.Network, 80)))
+			exact = append(exact, fmt.Sprintf("%s base units of %s to %s on %s",
+				symbol(e.Amount), symbol(e.Asset), symbol(e.PayTo), symbol(e.Network)))
 		}
 	}
 	switch {

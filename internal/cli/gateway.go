@@ -136,7 +136,13 @@ func (a *app) serveGateway(ctx context.Context, f gatewayServeFlags) error {
 	if err != nil {
 		return err
 	}
-	opts.CoreToken, opts.Hosts, opts.Listen = f.token, f.hosts, f.listen
+	ln, err := listen(ctx, f.listen)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = ln.Close() }()
+	opts.CoreToken, opts.Hosts = f.token, f.hosts
+	opts.Listen = ln.Addr().String() // with the port that --listen may leave open
 	core, err := gateway.New(opts)
 	if err != nil {
 		return err
@@ -147,10 +153,6 @@ func (a *app) serveGateway(ctx context.Context, f gatewayServeFlags) error {
 			return err
 		}
 		opts.Log.Warn("the paid endpoint does not serve yet", "error", err)
-	}
-	ln, err := listen(ctx, f.listen)
-	if err != nil {
-		return err
 	}
 	opts.Log.Info("gateway", "listen", ln.Addr().String(), "data", opts.Dir, "version", opts.Version)
 	ln = pace.Listen(pace.Limit(ln, pace.MaxConns, pace.MaxConnsOf), pace.Patience, pace.MinRate)

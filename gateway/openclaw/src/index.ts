@@ -80,10 +80,16 @@ function registerTools(api: Api, link: Link): void {
         const answer = await link.call(`tools/${tool.name}`, body, toolTimeout, signal);
         if (answer["error"]) throw new Failure(answer["error"] as CoreError);
         const result = withWarnings(answer["result"], answer["warnings"]);
-        return { content: [{ type: "text", text: JSON.stringify(result, null, 2) }], details: result };
+        return { content: [{ type: "text", text: textOf(result) }], details: result };
       },
     }));
   api.registerTool(make, { names });
+}
+
+/** textOf indents a result that is short. The indentation of a nested list is many times as long as the list. */
+function textOf(result: unknown): string {
+  const text = JSON.stringify(result);
+  return text.length > 64 * 1024 ? text : JSON.stringify(result, null, 2);
 }
 
 /** withWarnings puts warnings into the result: log lines never reach the user. */
