@@ -424,20 +424,20 @@ func TestT142_Redirects(t *testing.T) {
 		}
 	}
 	for name, h := range map[string]http.HandlerFunc{
-		"other server": redirect(foreign.URL+"/ask", 307, false),
-		"https":        redirect(strings.Replace(a.url, "http:", "https:", 1), 307, false),
-		"as GET":       redirect("/other", 303, false),
-		"for ever":     redirect("/ask", 308, true),
+		"other server": redirect(foreign.URL+"/ask", http.StatusTemporaryRedirect, false),
+		"https":        redirect(strings.Replace(a.url, "http:", "https:", 1), http.StatusTemporaryRedirect, false),
+		"as GET":       redirect("/other", http.StatusSeeOther, false),
+		"for ever":     redirect("/ask", http.StatusPermanentRedirect, true),
 		"paid": func(w http.ResponseWriter, req *http.Request) {
 			if req.Header.Get(x402.HeaderSignature) != "" {
-				http.Redirect(w, req, "/other", 307)
+				http.Redirect(w, req, "/other", http.StatusTemporaryRedirect)
 				return
 			}
 			sold(w, req)
 		},
 		"paid, elsewhere": func(w http.ResponseWriter, req *http.Request) {
 			if req.Header.Get(x402.HeaderSignature) != "" {
-				http.Redirect(w, req, foreign.URL, 307)
+				http.Redirect(w, req, foreign.URL, http.StatusTemporaryRedirect)
 				return
 			}
 			sold(w, req)

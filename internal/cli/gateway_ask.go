@@ -11,7 +11,6 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -31,9 +30,6 @@ func (f *coreAddress) add(c *cobra.Command) {
 	c.Flags().StringVar(&f.url, "core-url", "http://"+gateway.DefaultListen, "address of the core")
 	secret(c, &f.token, "gateway-token")
 }
-
-// coreTime bounds a call of a core that asks nobody else.
-const coreTime = 10 * time.Second
 
 // errNoCore is a core that does not answer.
 var errNoCore = errors.New("the core does not answer: start it with toll gateway serve, or name its address with --core-url")
