@@ -13,6 +13,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/rounds"
+	"github.com/tollhq/toll/internal/server/servertest"
 	"github.com/tollhq/toll/tolltest"
 )
 
@@ -50,7 +51,6 @@ func packed(t *testing.T, svc *tolltest.Service, key toll.APIKey, plugin string)
 	if err != nil || len(archives) != 1 {
 		t.Fatalf("archives: %v %v", archives, err)
 	}
-	core := newCore(t)
 	h := newHost(t, "", nil, func(config map[string]any) { delete(config, "plugins") })
 	source := "npm-pack:" + archives[0]
 	if out, code := h.cli("plugins", "install", source); code == 0 || !strings.Contains(out, "--force") {
@@ -59,26 +59,36 @@ func packed(t *testing.T, svc *tolltest.Service, key toll.APIKey, plugin string)
 	if out, code := h.cli("plugins", "install", source, "--force", "--accept-capabilities"); code != 0 {
 		t.Fatalf("the installation: %d %s", code, out)
 	}
-	field := "plugins.entries." + pluginID + ".config."
+	// This host also starts the core.
+	coreURL := "http://" + servertest.FreeAddress(t)
+	fields, err := json.Marshal(map[string]any{
+		"startCore": true, "coreBinary": servertest.Program(t), "coreUrl": coreURL, "baseUrl": svc.URL(),
+		"apiKey": key.Key, "planId": svc.Plan(),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := "plugins.entries." + pluginID + ".config"
 	for _, set := range [][]string{
 		{"plugins.allow", `["` + pluginID + `"]`, "--strict-json"},
 		{"plugins.entries." + pluginID + ".hooks.allowConversationAccess", "true"},
-		{field + "coreUrl", core.url},
-		{field + "coreTokenFile", core.tokenFile},
-		{field + "baseUrl", svc.URL()},
-		{field + "apiKey", key.Key},
-		{field + "planId", `"` + string(svc.Plan()) + `"`, "--strict-json"},
+		{config, string(fields), "--strict-json"},
 	} {
 		if out, code := h.cli(append([]string{"config", "set"}, set...)...); code != 0 {
 			t.Fatalf("config set %s: %d %s", set[0], code, out)
 		}
 	}
 	for _, wrong := range [][2]string{{"environment", "nowhere"}, {"planId", "7"}, {"unknown", "x"}} {
-		if out, code := h.cli("config", "set", field+wrong[0], wrong[1]); code == 0 || !strings.Contains(out, "invalid config") {
+		if out, code := h.cli("config", "set", config+"."+wrong[0], wrong[1]); code == 0 || !strings.Contains(out, "invalid config") {
 			t.Errorf("config set %s %s: %d %s", wrong[0], wrong[1], code, out)
 		}
 	}
 	h.begin()
+	for end := time.Now().Add(time.Minute); ; time.Sleep(200 * time.Millisecond) { // tools are there first
+		if status, _ := h.tryInvoke(toolWord + "checkBalance"); status == http.StatusOK || time.Now().After(end) {
+			break
+		}
+	}
 	testDirectCalls(t, h)
 	h.context(t, "not ordered yet")
 	want := manifestTools(t, plugin)
@@ -95,6 +105,15 @@ func packed(t *testing.T, svc *tolltest.Service, key toll.APIKey, plugin string)
 	if !slices.Equal(ours, want) {
 		t.Errorf("tools %v, want %v", ours, want)
 	}
+	h.stop()
+	if res, err := http.Get(coreURL + "/gateway/v1/health"); err == nil {
+		_ = res.Body.Close()
+		t.Error("the core outlives the host that started it")
+	}
+	if log := h.log.String(); !strings.Contains(log, "core: ") {
+		t.Errorf("no line of the core in the log: %s", log)
+	}
+	h.secretless(key.Key)
 }
 
 // manifestTools returns the tools that the manifest of a plugin declares.

@@ -11,10 +11,24 @@ const restartPause = 5_000;
 // Variables of the host that the core gets. The others may be secrets of the host.
 const passed = /^(PATH|HOME|TMPDIR|TZ|LANG|LC_.*|SSL_CERT_.*|(HTTPS?|NO|ALL)_PROXY|TOLL_.*|SystemRoot|USERPROFILE|TEMP)$/i;
 
+/**
+ * sharedToken returns the core token of this process for a core. The host registers the plugin more
+ * than once, also for agent runs, and starts the services of one of these instances.
+ */
+function sharedToken(url: URL): string {
+  const store = globalThis as { [tokens]?: Map<string, string> };
+  const known = (store[tokens] ??= new Map());
+  const token = known.get(url.origin) ?? randomBytes(32).toString("base64url");
+  known.set(url.origin, token);
+  return token;
+}
+
+const tokens = Symbol.for("@tollhq/openclaw core tokens");
+
 /** CoreProcess runs the core while the host runs and restarts it when it ends by itself. */
 export class CoreProcess {
   /** token is the core token, which the core gets through its environment. */
-  readonly token = randomBytes(32).toString("base64url");
+  readonly token: string;
   readonly #binary: string;
   readonly #listen: string;
   readonly #log: Logger;
@@ -26,6 +40,7 @@ export class CoreProcess {
     this.#binary = binary;
     this.#listen = `${url.hostname}:${url.port || "80"}`;
     this.#log = log;
+    this.token = sharedToken(url);
   }
 
   start(): void {

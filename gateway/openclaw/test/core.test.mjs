@@ -98,11 +98,8 @@ test("a real core", options, async t => {
 });
 
 test("a core that the plugin starts", options, async t => {
-  const api = await load(t, {
-    ...env.started,
-    startCore: true,
-    apiKey: env.key,
-  });
+  const config = { ...env.started, startCore: true, apiKey: env.key };
+  const api = await load(t, config);
   for (let i = 0; i < 300; i++) {
     try {
       await api.run("service_checkBalance");
@@ -113,6 +110,10 @@ test("a core that the plugin starts", options, async t => {
     }
   }
   assert.equal((await api.run("service_checkBalance")).details.planId, env.config.planId);
+  // The host registers the plugin again for agent runs, and starts no service of that instance.
+  const again = fakeApi({ config: { ...env.config, ...config } });
+  plugin.register(again);
+  assert.equal((await again.run("service_checkBalance")).details.planId, env.config.planId);
   await api.services[0].stop();
   await assert.rejects(api.run("service_checkBalance"), /core_unreachable/);
   assert.ok(api.lines.some(line => line.startsWith("core: ")));
