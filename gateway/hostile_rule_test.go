@@ -13,7 +13,10 @@ import (
 // names a new recipient without a quote of exactly these terms in this conversation, at most ten
 // minutes before, and a confirmation by the owner after it. One quote allows one act.
 type consentRule struct {
-	shown   []shownQuote
+	shown []shownQuote
+	// halves are confirmed limits whose delegation was asked for and whose answer got lost: the call
+	// again asks for the access token under the same confirmation.
+	halves  []shownQuote
 	allowed map[string]string // what was allowed, by its Idempotency-Key: it may be repeated
 	budgets map[string]budget // the delegations that were allowed, by id
 	counts  map[string]int    // acts by kind
@@ -90,22 +93,32 @@ func (r *consentRule) show(t *testing.T, c *toolCall, q result) {
 	r.shown = append(r.shown, shownQuote{c.conversation, is, c.at})
 }
 
+// unanswered notes a call whose answers got lost.
+func (r *consentRule) unanswered(c *toolCall) {
+	if c.taken != "" && (c.tool == "getAccessToken" || c.tool == "queryAgent") {
+		r.halves = append(r.halves, shownQuote{c.conversation, c.taken, c.at})
+	}
+}
+
 // take uses up a quote of these terms, unless the call has used one already.
-func (r *consentRule) take(c *toolCall, is string) bool {
+func (r *consentRule) take(c *toolCall, kind, is string) bool {
 	if !c.owner || !c.confirmed() {
 		return false
 	}
 	if c.taken != "" {
 		return c.taken == is
 	}
-	i := slices.IndexFunc(r.shown, func(q shownQuote) bool {
+	fits := func(q shownQuote) bool {
 		return q.conversation == c.conversation && q.terms == is && c.at-q.at <= 10*time.Minute
-	})
-	if i < 0 {
+	}
+	if i := slices.IndexFunc(r.halves, fits); i >= 0 && kind == "token" {
+		r.halves = slices.Delete(r.halves, i, i+1)
+	} else if i := slices.IndexFunc(r.shown, fits); i >= 0 {
+		r.shown = slices.Delete(r.shown, i, i+1)
+	} else {
 		return false
 	}
 	c.taken = is
-	r.shown = slices.Delete(r.shown, i, i+1)
 	return true
 }
 
@@ -120,7 +133,7 @@ func (r *consentRule) judge(c *toolCall, w write, own string) (why string) {
 	switch {
 	case kind == "":
 		return "an unknown request"
-	case !c.owner, !free && !r.take(c, is):
+	case !c.owner, !free && !r.take(c, kind, is):
 		return kind + " on " + is
 	}
 	r.counts[kind]++

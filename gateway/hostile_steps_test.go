@@ -188,11 +188,12 @@ func (w *hostileWorld) other() {
 	}
 }
 
-// lost says which answers to writes get lost, see lose.
-func (w *hostileWorld) lost(which int) {
+// lost says which answers to writes get lost, see lose, and returns whether any did before.
+func (w *hostileWorld) lost(which int) (before bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.lose = which
+	before, w.lose = w.lose != 0, which
+	return before
 }
 
 // hide keeps so many cards from the core.
@@ -223,12 +224,15 @@ func (w *hostileWorld) call(tool string, args map[string]any, conversation, id s
 	} else {
 		answer = w.overHTTP(c, id)
 	}
-	w.lost(0)
+	lost := w.lost(0)
 	for _, one := range w.taken() {
 		if why := w.rule.judge(c, one, w.own.String()); why != "" {
 			w.t.Errorf("%s %v in %q by owner %v did %s\nrequest %s %s\nanswer %v\nshown %v",
 				tool, args, c.conversation, c.owner, why, one.path, one.body, answer, w.rule.shown)
 		}
+	}
+	if lost {
+		w.rule.unanswered(c)
 	}
 	if answer["requiresConfirmation"] == true {
 		w.rule.show(w.t, c, answer)

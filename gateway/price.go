@@ -41,7 +41,8 @@ func newPricing(kind, token string, env toll.Environment) (pricing, error) {
 	case kind == "erc20" && token == "":
 		address = env.USDC()
 	case kind == "erc20" && address.IsZero():
-		return pricing{}, invalid("tokenAddress", "is the zero address, which is the native token; omit it for USDC")
+		return pricing{}, invalid("tokenAddress",
+			"is the zero address, which is the native token; omit it for USDC")
 	case kind != "erc20" && !address.IsZero():
 		return pricing{}, invalid("tokenAddress", "belongs to pricingType erc20; got pricingType %q", kind)
 	}
@@ -107,11 +108,18 @@ func (p pricing) spell(u toll.Units) string {
 
 // price makes the price of amounts and their receivers; no receivers means own, for one amount.
 // names are the arguments of the amounts and of the receivers.
-func (p pricing) price(amounts, receivers []string, own toll.Address, names [2]string) (toll.Price, error) {
+func (p pricing) price(
+	amounts, receivers []string, own toll.Address, names [2]string,
+) (toll.Price, error) {
 	out := toll.PriceInput{IsCrypto: new(toll.Bool), TokenAddress: &p.token}
 	*out.IsCrypto = toll.Bool(!p.card)
-	if len(receivers) != 0 && len(receivers) != len(amounts) || len(receivers) == 0 && len(amounts) != 1 {
-		return toll.Price{}, invalid(names[1], "must be as many as %s: %d; got %d", names[0], len(amounts), len(receivers))
+	wanted := len(receivers)
+	if wanted == 0 {
+		wanted = 1 // the own account
+	}
+	if len(amounts) != wanted {
+		return toll.Price{}, invalid(names[1],
+			"must be as many as %s: %d; got %d", names[0], len(amounts), len(receivers))
 	}
 	for i, text := range amounts {
 		// One "$1,500" in a list with commas is two amounts: they must at least look alike.
@@ -130,7 +138,8 @@ func (p pricing) price(amounts, receivers []string, own toll.Address, names [2]s
 	for _, text := range receivers {
 		to, err := toll.ParseAddress(text)
 		if err != nil || to.IsZero() {
-			return toll.Price{}, invalid(names[1], "must be 0x and 40 hexadecimal digits, not all 0; got %q", text)
+			return toll.Price{}, invalid(names[1],
+				"must be 0x and 40 hexadecimal digits, not all 0; got %q", text)
 		}
 		out.Receivers = append(out.Receivers, to)
 	}

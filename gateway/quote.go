@@ -82,9 +82,11 @@ func (c *call) request(changed bool, what string) string {
 	case changed:
 		begin = "The terms changed since the last quote, and nothing was done. "
 	case c.args.flag("confirm"):
-		begin = "Nothing was done, as a confirmation needs a quote of the last ten minutes, and each quote counts once. "
+		begin = "Nothing was done, as a confirmation needs a quote of the last ten minutes, " +
+			"and each quote counts once. "
 	}
-	return begin + what + " Show this to the user. After the user agreed, repeat the call with confirm true."
+	return begin + what +
+		" Show this to the user. After the user agreed, repeat the call with confirm true."
 }
 
 // capped refuses a price above the cap of the configuration. A price without cents cannot be
@@ -96,8 +98,9 @@ func (c *call) capped(p toll.Price) error {
 	}
 	switch cents, ok := centsOf(p); {
 	case !ok:
-		return errorf(OverCap, "The price is %s, which cannot be compared with the cap of %s cents.", readable(p), most).
-			withHint("The operator set maxOrderCents.")
+		return errorf(OverCap,
+			"The price is %s, which cannot be compared with the cap of %s cents.", readable(p), most,
+		).withHint("The operator set maxOrderCents.")
 	case cents > most:
 		return errorf(OverCap, "The price is %s, which is above the cap of %s cents.", readable(p), most).
 			withHint("The operator set maxOrderCents.")
@@ -123,7 +126,8 @@ func (c *call) planID() (toll.PlanID, error) {
 	if id := c.registered().plan; id != "" {
 		return id, nil
 	}
-	return "", errorf(PlanRequired, "planId is required: pass planId or set it in the plugin configuration.")
+	return "", errorf(PlanRequired,
+		"planId is required: pass planId or set it in the plugin configuration.")
 }
 
 // agentID returns the argument agentId, else the agent that goes with a plan by the configuration or

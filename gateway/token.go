@@ -22,7 +22,8 @@ type accessToken struct {
 	Notice       string `json:"notice,omitempty"`
 }
 
-const tokenNotice = "This token is a secret: whoever has it can spend the credits within its limits. Do not show it to anybody but the agent that it pays."
+const tokenNotice = "This token is a secret: whoever has it can spend the credits within its limits. " +
+	"Do not show it to anybody but the agent that it pays."
 
 func runGetAccessToken(ctx context.Context, c *call) (any, error) {
 	plan, err := c.plan(ctx)
@@ -67,8 +68,8 @@ func (c *call) warnOfNoCredits(ctx context.Context, plan *toll.Plan) {
 	if err != nil || b.Available > 0 || plan.IsTime() && b.IsSubscriber {
 		return
 	}
-	c.warn("The account has no credits of this plan, and this token buys none: order the plan, or ask the user for " +
-		"spendingLimitCents, for example " + c.account.proposedLimit.String() + ".")
+	c.warn("The account has no credits of this plan, and this token buys none: order the plan, " +
+		"or ask the user for spendingLimitCents, for example " + c.account.proposedLimit.String() + ".")
 }
 
 // tokenAsk is an access token that a tool wants.
@@ -111,7 +112,8 @@ func (c *call) accessToken(ctx context.Context, ask tokenAsk) (*toll.AccessToken
 		if err := c.checkCard(ctx, ask.plan); err != nil {
 			return nil, nil, err
 		}
-		made, err := c.account.service.AccessToken(ctx, ask.plan.ID, append(opts, client.WithOrderLimit(0))...)
+		opts = append(opts, client.WithOrderLimit(0))
+		made, err := c.account.service.AccessToken(ctx, ask.plan.ID, opts...)
 		return made, nil, err
 	}
 	return c.limitedToken(ctx, ask, limit, opts)
@@ -177,7 +179,8 @@ func (c *call) spendBudget(
 	if d.orders > 0 {
 		opts = append(opts, client.WithOrderLimit(d.orders))
 	}
-	return c.account.service.AccessToken(client.WithIdempotencyKey(ctx, digest("token", key)), ask.plan.ID, opts...)
+	ctx = client.WithIdempotencyKey(ctx, digest("token", key))
+	return c.account.service.AccessToken(ctx, ask.plan.ID, opts...)
 }
 
 // budget is a spending limit that a user confirms.
@@ -198,20 +201,24 @@ func (c *call) newBudget(ctx context.Context, ask tokenAsk, limit toll.Cents) (*
 	cents, ok := centsOf(price)
 	switch {
 	case !ok:
-		return nil, invalid("spendingLimitCents", "cannot be used: the plan costs %s, which has no cents", readable(price)).
-			withHint("Order the plan instead; an access token without spendingLimitCents then spends its credits.")
+		return nil, invalid("spendingLimitCents",
+			"cannot be used: the plan costs %s, which has no cents", readable(price),
+		).withHint("Order the plan instead; a token without spendingLimitCents then spends its credits.")
 	case ask.orders == 0:
 		return nil, invalid("orderLimit", "must be at least 1 with spendingLimitCents; got 0").
 			withHint("Omit spendingLimitCents for an access token that causes no order.")
 	case limit > c.account.maxLimit:
-		return nil, errorf(OverCap, "spendingLimitCents may be at most %s; got %s.", c.account.maxLimit, limit).
-			withHint("The operator set maxSpendingLimitCents.")
+		return nil, errorf(OverCap,
+			"spendingLimitCents may be at most %s; got %s.", c.account.maxLimit, limit,
+		).withHint("The operator set maxSpendingLimitCents.")
 	case ask.plan.IsPayAsYouGo() && c.account.maxOrder > 0 && limit > c.account.maxOrder:
 		// One order is as large as its request, and so bounded by the limit alone.
-		return nil, errorf(OverCap, "spendingLimitCents may be at most %s for this plan; got %s.", c.account.maxOrder, limit).
-			withHint("The operator set maxOrderCents.")
+		return nil, errorf(OverCap,
+			"spendingLimitCents may be at most %s for this plan; got %s.", c.account.maxOrder, limit,
+		).withHint("The operator set maxOrderCents.")
 	case cents > limit && !ask.plan.IsPayAsYouGo():
-		return nil, invalid("spendingLimitCents", "must cover one order, which costs %s cents; got %s", cents, limit)
+		return nil, invalid("spendingLimitCents",
+			"must cover one order, which costs %s cents; got %s", cents, limit)
 	}
 	if err := c.capped(price); err != nil {
 		return nil, err
@@ -264,8 +271,9 @@ func (d *budget) quote(c *call, ask tokenAsk, changed bool) *quote {
 		q.PaymentMethodID = d.card.ID
 		q.PaymentMethod = d.card.Brand + " " + d.card.Last4
 	}
-	return q.ask(c, changed, "The access token may buy credits of this plan, one order for "+readable(d.plan.Price)+
-		", up to "+d.limit.String()+" cents ("+strings.ToUpper(d.currency)+") in all, for "+secs(q.DelegationDurationSecs)+".")
+	return q.ask(c, changed, "The access token may buy credits of this plan, one order for "+
+		readable(d.plan.Price)+", up to "+d.limit.String()+" cents ("+strings.ToUpper(d.currency)+
+		") in all, for "+secs(q.DelegationDurationSecs)+".")
 }
 
 // card returns the card to pay with: the argument, else the one of the configuration, else the first
@@ -281,7 +289,10 @@ func (c *call) card(ctx context.Context) (*paymentMethod, error) {
 			continue
 		}
 		return &paymentMethod{
-			ID: m.ID, Brand: plain.Text(m.Brand, 40), Last4: plain.Text(m.Last4, 40), Provider: string(m.Provider),
+			ID:       m.ID,
+			Brand:    plain.Text(m.Brand, 40),
+			Last4:    plain.Text(m.Last4, 40),
+			Provider: string(m.Provider),
 		}, nil
 	}
 	if wanted != "" {

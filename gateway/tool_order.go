@@ -72,7 +72,8 @@ func runOrderPlan(ctx context.Context, c *call) (any, error) {
 func orderMeaning(p *toll.Plan) string {
 	switch {
 	case p.IsPayAsYouGo():
-		return "The order costs nothing; every request then buys its credits, each for " + readable(p.Price) + "."
+		return "The order costs nothing; every request then buys its credits, each for " +
+			readable(p.Price) + "."
 	case p.Price.IsFree():
 		return "The order costs nothing."
 	case !p.Price.IsCrypto:
@@ -127,7 +128,8 @@ func failed(o *toll.Order, refusal error) error {
 		return orderError(OrderFailed, "The order failed: "+reason, o, nil)
 	}
 	e := toll.AsError(refusal)
-	return orderError(OrderFailed, "The order failed: "+e.Text()+" "+reason, o, e).withHint(asError(e).Hint)
+	return orderError(OrderFailed, "The order failed: "+e.Text()+" "+reason, o, e).
+		withHint(asError(e).Hint)
 }
 
 // recorded returns the order that an error is about, or the error. The service answers an order that

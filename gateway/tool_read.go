@@ -96,7 +96,11 @@ type planRow struct {
 }
 
 func runListPlans(ctx context.Context, c *call) (any, error) {
-	out := planPage{Page: c.args.integer("page", 1), Offset: c.args.integer("offset", 100), Plans: []planRow{}}
+	out := planPage{
+		Page:   c.args.integer("page", 1),
+		Offset: c.args.integer("offset", 100),
+		Plans:  []planRow{},
+	}
 	var found struct {
 		Total int64       `json:"total"`
 		Plans []toll.Plan `json:"plans"`

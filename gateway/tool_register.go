@@ -37,7 +37,8 @@ func runRegisterAgent(ctx context.Context, c *call) (any, error) {
 		return q, nil
 	}
 	c.compareCard(ctx, agent, name)
-	made, err := c.account.service.RegisterAgentWithPlan(client.WithIdempotencyKey(ctx, key), client.AgentParams{
+	ctx = client.WithIdempotencyKey(ctx, key)
+	made, err := c.account.service.RegisterAgentWithPlan(ctx, client.AgentParams{
 		Metadata: toll.Metadata{Name: name, Description: c.args.text("description", "")},
 		API:      toll.AgentAPI{Endpoints: toll.EndpointList{{Verb: "POST", URL: agent.String()}}},
 	}, w)
@@ -64,7 +65,8 @@ func (c *call) compareCard(ctx context.Context, agent *url.URL, name string) {
 }
 
 func runCreatePlan(ctx context.Context, c *call) (any, error) {
-	w, err := c.newPlan("name", "priceAmount", "receiver", toll.AccessLimit(c.args.text("accessLimit", "credits")))
+	limit := toll.AccessLimit(c.args.text("accessLimit", "credits"))
+	w, err := c.newPlan("name", "priceAmount", "receiver", limit)
 	if err != nil {
 		return nil, err
 	}
@@ -80,20 +82,28 @@ func runCreatePlan(ctx context.Context, c *call) (any, error) {
 }
 
 // newPlan reads a plan to register. name, amount and receiver are the arguments that have those.
-func (c *call) newPlan(name, amount, receiver string, limit toll.AccessLimit) (client.PlanParams, error) {
+func (c *call) newPlan(
+	name, amount, receiver string, limit toll.AccessLimit,
+) (client.PlanParams, error) {
 	var none client.PlanParams
-	how, err := newPricing(c.args.text("pricingType", ""), c.args.text("tokenAddress", ""), c.account.environment)
+	how, err := newPricing(
+		c.args.text("pricingType", ""), c.args.text("tokenAddress", ""), c.account.environment,
+	)
 	if err != nil {
 		return none, err
 	}
-	price, err := how.price(c.texts(amount), c.texts(receiver), c.account.address, [2]string{amount, receiver})
+	names := [2]string{amount, receiver}
+	price, err := how.price(c.texts(amount), c.texts(receiver), c.account.address, names)
 	if err != nil {
 		return none, err
 	}
 	c.warnOfDust(price)
 	granted := toll.Credits(c.args.integer("creditsAmount", 0))
 	made := client.PlanParams{
-		Metadata:    toll.Metadata{Name: c.args.text(name, ""), Description: c.args.text("description", "")},
+		Metadata: toll.Metadata{
+			Name:        c.args.text(name, ""),
+			Description: c.args.text("description", ""),
+		},
 		Price:       price,
 		Credits:     toll.CreditsDynamic(granted, 1, granted),
 		AccessLimit: limit,
@@ -119,11 +129,14 @@ func (c *call) texts(name string) []string {
 
 // mayCreate returns the Idempotency-Key of a registration. Money to anybody but the own account needs
 // a confirmation: the quote is not nil then, and nothing may be created.
-func (c *call) mayCreate(tool string, w client.PlanParams, more ...string) (key string, q *registeredAgent) {
+func (c *call) mayCreate(
+	tool string, w client.PlanParams, more ...string,
+) (key string, q *registeredAgent) {
 	terms := termsOf(&toll.Plan{Price: w.Price, Credits: w.Credits, AccessLimit: w.AccessLimit},
 		append(more, w.Metadata.Name, w.Metadata.Description)...)
 	subject := tool + " " + terms
-	if !slices.ContainsFunc(w.Price.Receivers, func(to toll.Address) bool { return to != c.account.address }) {
+	other := func(to toll.Address) bool { return to != c.account.address }
+	if !slices.ContainsFunc(w.Price.Receivers, other) {
 		return c.once(subject), nil
 	}
 	p, _ := c.agree(subject, terms)
@@ -134,7 +147,8 @@ func (c *call) mayCreate(tool string, w client.PlanParams, more ...string) (key 
 	return "", &registeredAgent{
 		Price:                echo(w.Price),
 		RequiresConfirmation: true,
-		Message:              c.request(false, "Others than this account would get the price of the new plan, "+readable(w.Price)+"."),
+		Message: c.request(false,
+			"Others than this account would get the price of the new plan, "+readable(w.Price)+"."),
 	}
 }
 
