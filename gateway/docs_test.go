@@ -58,3 +58,19 @@ func TestDocs_PluginTables(t *testing.T) {
 		t.Errorf("fields: %q, want %q", got, fields)
 	}
 }
+
+// TestDocs_Errors: docs/CHAT.md has a row for each code of a tool.
+func TestDocs_Errors(t *testing.T) {
+	source, err := os.ReadFile("errors.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var words []string
+	for _, m := range regexp.MustCompile(`(?m)^\t\w+ +Word = "(\w+)"(?: \+ "(\w+)")?`).FindAllSubmatch(source, -1) {
+		words = append(words, string(m[1])+string(m[2]))
+	}
+	slices.Sort(words)
+	if got := firstCells(t, "../docs/CHAT.md", "Errors"); len(words) < 10 || !slices.Equal(got, words) {
+		t.Errorf("codes: %q, want %q", got, words)
+	}
+}

@@ -61,7 +61,7 @@ func uninstalled(t *testing.T, text string, from *set) string {
 }
 
 func TestGuide(t *testing.T) {
-	for page, from := range map[string]*set{"x402-fetch.md": payments, "wallet.md": payments, "mcp-client.md": mcpClients} {
+	for page, from := range map[string]*set{"x402-fetch.md": payments, "wallet.md": payments, "mcp-client.md": mcpClients, "chat.md": mcpClients} {
 		t.Run(page, func(t *testing.T) {
 			t.Parallel()
 			follow(t, filepath.Join("..", "docs", "guides", page), from)
