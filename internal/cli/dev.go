@@ -231,8 +231,7 @@ func (m *market) sell(
 	registered, err := c.RegisterAgentWithPlan(ctx,
 		client.AgentParams{
 			Metadata: toll.Metadata{Name: "Text statistics", Description: "Counts what is in a text", Tags: []string{"text"}},
-			// A path without a host, so that the agent may move to another port.
-			API: toll.AgentAPI{Endpoints: toll.EndpointList{{Verb: http.MethodPost, URL: path}}},
+			API:      toll.AgentAPI{Endpoints: toll.EndpointList{{Verb: http.MethodPost, URL: m.agent() + path}}},
 		},
 		client.PlanParams{
 			Metadata: toll.Metadata{
