@@ -101,6 +101,9 @@ func (a *app) gatewayConfig(path string) (c gateway.Config, err error) {
 	return c, nil
 }
 
+// minCoreToken is the length of the shortest core token: whoever guesses it spends as the owner.
+const minCoreToken = 32
+
 type gatewayServeFlags struct {
 	coreFlags
 	listen, certFile, keyFile, token string
@@ -135,6 +138,10 @@ func (a *app) serveGateway(ctx context.Context, f gatewayServeFlags) error {
 	certificates, err := f.certificates()
 	if err != nil {
 		return err
+	}
+	if f.token != "" && len(f.token) < minCoreToken {
+		return usagef("TOLL_GATEWAY_TOKEN must have at least %d characters, as that of toll gateway token; it has %d",
+			minCoreToken, len(f.token))
 	}
 	ln, err := listen(ctx, f.listen)
 	if err != nil {
