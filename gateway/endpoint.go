@@ -20,10 +20,12 @@ import (
 
 // Bounds of the paid endpoint.
 const (
-	maxPaidRequests = 32      // in progress at once
-	maxPaidBody     = 1 << 20 // bytes of a request
-	maxPaidAnswer   = 4 << 20 // bytes of an answer
-	maxPrompt       = 100_000 // characters
+	maxPaidRequests = 32       // in progress at once
+	maxPaidBody     = 1 << 20  // bytes of a request
+	shortPaidBody   = 64 << 10 // bytes up to which requests are read without a bound on their number
+	maxLongBodies   = 64       // that are read at once
+	maxPaidAnswer   = 4 << 20  // bytes of an answer
+	maxPrompt       = 100_000  // characters
 	handlerTime     = 120 * time.Second
 	paidHoldSecs    = 180 // handlerTime and a minute to settle
 )
@@ -34,6 +36,7 @@ type endpoint struct {
 	of      *account     // that handler serves
 	handler http.Handler // nil when the account cannot serve
 	running int          // requests that passed the checks of their body
+	long    int          // long bodies that are being read
 }
 
 // paidCall is what the steps of one paid request know of it.
@@ -147,6 +150,12 @@ func (c *Core) readPaid(r *http.Request) error {
 		kind != "application/json" && !strings.HasSuffix(kind, "+json") {
 		return toll.NewError(toll.CodeMediaType)
 	}
+	if r.ContentLength < 0 || r.ContentLength > shortPaidBody {
+		if err := c.endpoint.beginLong(); err != nil {
+			return err
+		}
+		defer c.endpoint.endLong()
+	}
 	body, err := io.ReadAll(io.LimitReader(r.Body, maxPaidBody+1))
 	switch {
 	case errors.Is(err, os.ErrDeadlineExceeded):
@@ -174,13 +183,35 @@ func (e *endpoint) begin(p *paidCall) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.running >= maxPaidRequests {
-		busy := toll.Errorf(toll.CodeRateLimited, "%d requests are in progress.", maxPaidRequests)
-		busy.RetryAfterSecs = 1
-		return busy
+		return busy(maxPaidRequests)
 	}
 	e.running++
 	p.counted = true
 	return nil
+}
+
+func busy(requests int) error {
+	err := toll.Errorf(toll.CodeRateLimited, "%d requests are in progress.", requests)
+	err.RetryAfterSecs = 1
+	return err
+}
+
+// beginLong counts a long body while it is read: nothing is known yet of its payment, and many of
+// them would fill the memory.
+func (e *endpoint) beginLong() error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.long >= maxLongBodies {
+		return busy(maxLongBodies)
+	}
+	e.long++
+	return nil
+}
+
+func (e *endpoint) endLong() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.long--
 }
 
 func (e *endpoint) end(p *paidCall) {

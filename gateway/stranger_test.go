@@ -2,9 +2,11 @@ package gateway_test
 
 import (
 	"io"
+	"net"
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/tollhq/toll/gateway"
 	"github.com/tollhq/toll/tolltest"
@@ -42,6 +44,36 @@ func TestT140_Challenge(t *testing.T) {
 		if strings.Contains(e.Message+e.Hint, bait) || !strings.Contains(string(e.Details), "text of a stranger") {
 			t.Errorf("%s: %v %s", name, e, e.Details)
 		}
+	}
+}
+
+// TestT146_LongBodies: bodies that come slowly, without a payment, do not fill the memory, and do not
+// keep short requests out.
+func TestT146_LongBodies(t *testing.T) {
+	s := newSeller(t, tolltest.New(t), func(*gateway.Options) {})
+	ann := s.svc.Subscriber(40)
+	long := `{"prompt":"` + strings.Repeat("x", 90_000) + `"}`
+	if a := s.ask(ann.AccessToken, long); a.status != 200 {
+		t.Fatalf("%+v", a)
+	}
+	for range 64 {
+		conn, err := net.Dial("tcp", strings.TrimPrefix(s.url, "http://"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		_, _ = io.WriteString(conn, "POST "+paidPath+" HTTP/1.1\r\nHost: h\r\nContent-Type: application/json\r\n"+
+			"Payment-Signature: x\r\nContent-Length: 900000\r\n\r\n{")
+	}
+	status := 0
+	for end := time.Now().Add(10 * time.Second); status != 429 && time.Now().Before(end); {
+		status = s.ask(ann.AccessToken, long).status
+	}
+	if status != 429 {
+		t.Errorf("a long body beside 64 others: %d", status)
+	}
+	if a := s.ask(ann.AccessToken, hi); a.status != 200 {
+		t.Errorf("a short one: %+v", a)
 	}
 }
 
