@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -163,7 +164,7 @@ func (r *consentRule) terms(c *toolCall, w write, body map[string]any, own strin
 			return "token of credits", "", body["orderLimit"] == 0.0
 		}
 		d, ok := r.budgets[textOf(config["delegationId"])]
-		limit, secs := fmt.Sprint(c.args["spendingLimitCents"]), any(c.args["delegationDurationSecs"])
+		limit, secs := digitsOf(c.args["spendingLimitCents"]), any(c.args["delegationDurationSecs"])
 		if secs == nil {
 			secs = "3600"
 		}
@@ -186,7 +187,7 @@ func limitTerms(c *toolCall, d budget, limit string, secs any) string {
 	if c.tool == "queryAgent" {
 		agent = c.text("agentUrl")
 	}
-	return terms(c.tool, d.plan, c.facts(d.plan), limit, fmt.Sprint(secs), d.card, agent)
+	return terms(c.tool, d.plan, c.facts(d.plan), limit, digitsOf(secs), d.card, agent)
 }
 
 // ordersOf completes the terms of a delegation with the number of orders that the quote showed: the
@@ -198,6 +199,14 @@ func (r *consentRule) ordersOf(c *toolCall, begin string) string {
 		}
 	}
 	return begin
+}
+
+// digitsOf writes a number of JSON as the text of it.
+func digitsOf(v any) string {
+	if n, ok := v.(float64); ok {
+		return strconv.FormatFloat(n, 'f', -1, 64)
+	}
+	return fmt.Sprint(v)
 }
 
 func textOf(v any) string { s, _ := v.(string); return s }
