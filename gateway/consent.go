@@ -84,7 +84,7 @@ func (c *call) agree(subject, terms string) (p *permit, changed bool) {
 			// Without an answer the key stays: an order that was made is found by it. A delegation was
 			// for the terms of its own confirmation.
 			if !a.unknown {
-				*a = act{key: c.key(subject, terms, now)}
+				*a = act{key: digest(c.key(subject, terms, now), a.shownAt.String())}
 			} else if a.agreed != terms {
 				a.made = ""
 			}
@@ -103,7 +103,8 @@ func (c *call) agree(subject, terms string) (p *permit, changed bool) {
 }
 
 // repeats reports whether a call is the one before it again: the same call of the host, one without
-// an id soon after it, or one that comes before its outcome is known.
+// an id soon after it, or one that comes before its outcome is known. Some hosts use the ids of
+// calls again in a conversation, so after a newer quote the id counts for a short time only.
 func (c *call) repeats(a *act, now time.Time) bool {
 	since := now.Sub(a.at)
 	switch {
@@ -111,7 +112,7 @@ func (c *call) repeats(a *act, now time.Time) bool {
 		return false
 	case a.running > 0, a.unknown && since <= quoteLife:
 		return true
-	case c.id == "":
+	case c.id == "", a.shown != "" && c.id == a.callID:
 		return since < repeatTime
 	}
 	return c.id == a.callID

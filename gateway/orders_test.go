@@ -169,6 +169,24 @@ func TestOrder_Repeated(t *testing.T) {
 	}
 }
 
+// TestOrder_ReusedID: a host that uses the id of a call again can order again, after another quote.
+func TestOrder_ReusedID(t *testing.T) {
+	r := newRig(t, nil, tolltest.WithPayments())
+	seen := map[any]bool{}
+	for range 3 {
+		r.run("orderPlan", `{}`)
+		got, err := r.try(owner, "call_1", "orderPlan", `{"confirm":true}`)
+		if err != nil || got["repeated"] != nil || seen[got["orderId"]] {
+			t.Errorf("%v, %v", got, err)
+		}
+		seen[got["orderId"]] = true
+		r.wait(31 * time.Second)
+	}
+	if orders, _ := r.svc.Paid(); orders != 3 {
+		t.Errorf("%d orders", orders)
+	}
+}
+
 // TestOrder_Concurrent: twenty confirmations at once are one order, whatever ids the host gives.
 func TestOrder_Concurrent(t *testing.T) {
 	for name, id := range map[string]func(int) string{
