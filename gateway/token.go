@@ -267,6 +267,8 @@ func (d *budget) quote(c *call, ask tokenAsk, changed bool) *quote {
 	q.DelegationDurationSecs = int64(d.lasts / time.Second)
 	q.OrderLimit = d.orders
 	q.AgentURL = ask.agentURL
+	q.AgentID = string(ask.agent)
+	q.ExpirationSecs = int64(ask.life / time.Second)
 	if d.card != nil {
 		q.PaymentMethodID = d.card.ID
 		q.PaymentMethod = d.card.Brand + " " + d.card.Last4

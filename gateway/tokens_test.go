@@ -95,7 +95,7 @@ func TestToken_Limit(t *testing.T) {
 	const params = `{"spendingLimitCents":"350","delegationDurationSecs":7200}`
 	confirmed := strings.Replace(params, "}", `,"confirm":"true"}`, 1)
 	q := r.run("getAccessToken", params)
-	if q["requiresConfirmation"] != true || q["spendingLimitCents"] != "350" || q["delegationDurationSecs"] != 7200.0 || q["orderLimit"] != 3.0 ||
+	if q["requiresConfirmation"] != true || q["spendingLimitCents"] != "350" || q["delegationDurationSecs"] != 7200.0 || q["orderLimit"] != 3.0 || q["expirationSecs"] != 3600.0 ||
 		q["price"] != "1.00" || q["currency"] != "USDC" || q["token"] != nil || !strings.Contains(q.text(t, "message"), "350 cents") {
 		t.Error(q)
 	}
