@@ -29,8 +29,8 @@ type quote struct {
 	PaymentMethodID        string `json:"paymentMethodId,omitempty"`
 	PaymentMethod          string `json:"paymentMethod,omitempty"` // for example "visa 4242"
 	AgentURL               string `json:"agentUrl,omitempty"`
-	AgentID                string `json:"agentId,omitempty"`        // the only one that takes the token
-	ExpirationSecs         int64  `json:"expirationSecs,omitempty"` // life of the token
+	AgentID                string `json:"agentId,omitempty"`       // the only one that takes the token
+	ExpirationSecs         int64  `json:"expirationSecs,omitzero"` // life of the token
 
 	RequiresConfirmation bool   `json:"requiresConfirmation,omitzero"`
 	PriceChanged         bool   `json:"priceChanged,omitzero"` // since the last quote
