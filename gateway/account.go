@@ -75,7 +75,7 @@ func (c *Core) notAuthenticated() *Error {
 	switch {
 	case c.signIn.pending != nil:
 		e.Retryable = true
-		return e.withHint("A login waits: approve it on its page, then try again.")
+		return e.withHint("A login is pending: the user must approve it on its page. Retry afterwards.")
 	case c.signIn.outcome != "":
 		return e.withHint(c.signIn.outcome)
 	}

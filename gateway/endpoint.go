@@ -269,6 +269,12 @@ func (c *Core) CheckPaidEndpoint(ctx context.Context) error {
 	case c.agentHandler(a) == nil:
 		return invalid("agentHandler", "is required for the paid endpoint on %s: kind http or host", a.environment)
 	}
+	if lacks, err := lackingRights(ctx, a); err != nil {
+		return asError(err)
+	} else if lacks.Has(toll.RightSell) {
+		return errorf(NotAuthenticated, "The key lacks the right sell, without which no payment is accepted.").
+			withHint("Log in again while the paid endpoint is enabled, and leave every right ticked.")
+	}
 	t, err := a.service.Terms(ctx, a.PlanID)
 	if err != nil {
 		return asError(err)

@@ -91,6 +91,10 @@ func asError(err error) *Error {
 		Retryable:     e.Code.Info().Retryable,
 		CorrelationID: e.CorrelationID,
 	}
+	if e.Code == toll.CodeNotAuthenticated { // its hint asks for a key, which never belongs in a chat
+		out.Message = "The service does not accept the key: it is unknown, expired or revoked."
+		out.Hint = "The user must log in again. Only the operator can replace a key of the configuration."
+	}
 	if len(e.Params) > 0 { // hints refer to them
 		out.Details, _ = x402.Encode(map[string]any{"params": e.Params})
 	}

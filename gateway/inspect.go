@@ -55,11 +55,11 @@ func Inspect(ctx context.Context, opts Options, plugin Config) (found []Check) {
 	}
 	add("login", "ok", "%s on %s at %s", a.address, a.environment, a.service.URL())
 	if len(lacks) > 0 {
-		add("rights", "warning", "the key lacks %s, so that some tools fail: log in again and leave them ticked", lacks)
+		add("rights", "warning", "the key lacks %s: log in again and leave every right ticked", lacks)
 	}
 	switch {
 	case a.PlanID == "":
-		add("plan", "warning", "planId is not set: prompts get no balance, and each tool needs a planId")
+		add("plan", "warning", "planId is not set here: prompts get no balance, and each tool call must name a planId. Set it in the plugin, or in the file of --config")
 	default:
 		if plan, err := a.service.Plan(ctx, a.PlanID); err != nil {
 			add("plan", "failed", "plan %s: %s", a.PlanID, asError(err))
@@ -80,8 +80,7 @@ func Inspect(ctx context.Context, opts Options, plugin Config) (found []Check) {
 	return found
 }
 
-// inspectKey asks the service of an account whether it takes the key, and returns the rights that the
-// key lacks for all that a core can do.
+// inspectKey asks the service whether it accepts the key of an account, and which rights it lacks.
 func (c *Core) inspectKey(ctx context.Context, a *account) (lacks toll.Rights, err error) {
 	if err := checkEnvironment(ctx, c.client("", a.BaseURL), a.environment); err != nil {
 		return nil, err
@@ -89,6 +88,11 @@ func (c *Core) inspectKey(ctx context.Context, a *account) (lacks toll.Rights, e
 	if _, err := a.service.Versions(ctx); err != nil {
 		return nil, err
 	}
+	return lackingRights(ctx, a)
+}
+
+// lackingRights returns the rights that the key of an account lacks for all that a core can do.
+func lackingRights(ctx context.Context, a *account) (toll.Rights, error) {
 	id, err := claimsOf(a.APIKey)
 	if err != nil {
 		return nil, err

@@ -24,6 +24,19 @@ func TestInspect(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	spender, err := svc.Client().CreateKey(t.Context(), client.KeyParams{
+		Rights: toll.Rights{toll.RightRead, toll.RightSpend, toll.RightManage},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	revoked, err := svc.Client().CreateKey(t.Context(), client.KeyParams{Rights: toll.Rights{toll.RightRead}})
+	if err == nil {
+		_, err = svc.Client().RevokeKey(t.Context(), revoked.ID)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
 	on := true
 	dir := filepath.Join(t.TempDir(), "none")
 	for name, test := range map[string]struct {
@@ -59,10 +72,21 @@ func TestInspect(t *testing.T) {
 			want: []string{"configuration ok", "login ok", "plan ok", "paid endpoint warning: publicUrl"},
 		},
 		"key that reads": {config: gateway.Config{APIKey: reader.Key}, want: []string{"configuration ok", "login ok", "rights warning: the key lacks spend manage", "plan warning"}},
-		"key of nobody":  {config: gateway.Config{APIKey: testJWT}, want: []string{"configuration ok", "login failed"}},
-		"live":           {config: gateway.Config{APIKey: key.Key, Environment: toll.Live}, want: []string{"configuration ok", "login ok", "plan warning"}},
-		"bad field":      {plugin: gateway.Config{PaymentType: "cash"}, want: []string{"configuration failed: paymentType"}},
-		"service away":   {config: gateway.Config{APIKey: key.Key, BaseURL: "http://127.0.0.1:1"}, want: []string{"configuration ok", "login failed: The service cannot be reached"}},
+		"key that cannot sell": {
+			config: gateway.Config{APIKey: spender.Key, PlanID: svc.Plan(), EnablePaidEndpoint: &on},
+			want: []string{
+				"configuration ok", "login ok", "rights warning: the key lacks sell", "plan ok",
+				"paid endpoint failed: The key lacks the right sell",
+			},
+		},
+		"revoked key": {
+			config: gateway.Config{APIKey: revoked.Key},
+			want:   []string{"configuration ok", "login failed: The service does not accept the key"},
+		},
+		"key of nobody": {config: gateway.Config{APIKey: testJWT}, want: []string{"configuration ok", "login failed"}},
+		"live":          {config: gateway.Config{APIKey: key.Key, Environment: toll.Live}, want: []string{"configuration ok", "login ok", "plan warning"}},
+		"bad field":     {plugin: gateway.Config{PaymentType: "cash"}, want: []string{"configuration failed: paymentType"}},
+		"service away":  {config: gateway.Config{APIKey: key.Key, BaseURL: "http://127.0.0.1:1"}, want: []string{"configuration ok", "login failed: The service cannot be reached"}},
 	} {
 		if test.config.BaseURL == "" {
 			test.config.BaseURL = svc.URL()

@@ -241,7 +241,7 @@ func TestLogin_Browser(t *testing.T) {
 		t.Fatal(code)
 	}
 	code := s.begin("")
-	if word, hint := s.balance(); word != "not_authenticated" || !strings.Contains(hint, "A login waits") {
+	if word, hint := s.balance(); word != "not_authenticated" || !strings.Contains(hint, "A login is pending") {
 		t.Errorf("%s %q", word, hint)
 	}
 	s.ticks <- true  // the first question: nobody has decided

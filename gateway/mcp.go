@@ -152,7 +152,10 @@ func (c *Core) mcpCall(name string) mcp.ToolHandler {
 func mcpError(err error) (*mcp.CallToolResult, error) {
 	e := *asError(err)
 	if e.Code == NotAuthenticated {
-		e.Message, e.Hint = "Not authenticated.", "Log in with the login tool of this server."
+		e.Message = "Not authenticated."
+		if !e.Retryable { // otherwise a login is pending
+			e.Hint = "Log in with the login tool of this server."
+		}
 	}
 	return mcpResult(errorAnswer{&e}, true)
 }

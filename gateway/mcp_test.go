@@ -248,6 +248,10 @@ func TestMCP_Login(t *testing.T) {
 		started.Code == "" || started.Environment != "sandbox" || !strings.Contains(started.Message, started.Code) {
 		t.Error(text, err)
 	}
+	if text, isError := called(t, s, "service_listPlans", `{}`); !isError || !strings.Contains(text, "A login is pending") ||
+		strings.Contains(text, "/svc_login") {
+		t.Error("before the approval:", text)
+	}
 	if text, isError := called(t, s, "service_login", `{"environment":"live"}`); !isError || !strings.Contains(text, "invalid_params") {
 		t.Error(text)
 	}
