@@ -191,7 +191,7 @@ func (q *query) guidance(asked *x402.Challenge) string {
 		e := &asked.Entries[i]
 		switch id, err := toll.ParsePlanID(string(e.Plan())); {
 		case err == nil && id == q.plan.ID:
-			return fmt.Sprintf("At most %s of plan %s may be spent, where its agent is registered. "+
+			return fmt.Sprintf("At most %s of plan %s may be spent, at a full address that its agent has registered. "+
 				"A higher maxCredits, or another agentUrl, needs the user.", q.most.Text(), q.plan.ID)
 		case err == nil:
 			plans = append(plans, string(id))

@@ -189,7 +189,7 @@ func (r *reach) first(permission toll.Hash, now time.Time) bool {
 func reachError(u *url.URL, err error) *Error {
 	if errors.Is(err, outbound.ErrRefused) {
 		return errorf(AgentBlocked, "requests to %s are not allowed", u.Host).
-			withHint("Agents in private networks need allowPrivateAgents; addresses of the link and the gateway itself are never asked.")
+			withHint("Agents in private networks need allowPrivateAgents. Link-local addresses and the core itself are always refused.")
 	}
 	e := errorf(AgentUnreachable, "%s does not answer", u.Host).withHint("Check the address, or retry later.")
 	e.Retryable = true

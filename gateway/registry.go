@@ -158,7 +158,7 @@ var registerAgent = &tool{
 		{name: "planName", kind: kindText, required: true, most: 200, description: "Name of the plan."},
 		{
 			name: "priceAmounts", kind: kindList, required: true,
-			description: `Price, as an array or with commas: "0.001 ETH", "$1.50", or base units.`,
+			description: `Price, as an array or with commas: "0.001 ETH", "$1.50" (with pricingType erc20 or fiat), or base units.`,
 		},
 		{
 			name: "creditsAmount", kind: kindInteger, required: true, least: 1, most: maxInteger,
@@ -180,7 +180,7 @@ var createPlan = &tool{
 		{name: "name", kind: kindText, required: true, most: 200, description: "Name of the plan."},
 		{
 			name: "priceAmount", kind: kindText, required: true, most: 100,
-			description: `Price: "0.001 ETH", "$1.50", or base units.`,
+			description: `Price: "0.001 ETH", "$1.50" (with pricingType erc20 or fiat), or base units.`,
 		},
 		{
 			name: "creditsAmount", kind: kindInteger, required: true, least: 1, most: maxInteger,
@@ -202,7 +202,7 @@ var createPlan = &tool{
 
 var listPlans = &tool{
 	name: "listPlans", title: "List plans", effect: EffectRead,
-	description: "Lists the plans of the account.",
+	description: "Lists the plans that the account created and sells. Plans that it ordered are not among them.",
 	params: []param{
 		{name: "page", kind: kindInteger, least: 1, most: 1_000_000, fallback: int64(1), description: "Page, from 1."},
 		{name: "offset", kind: kindInteger, least: 1, most: 100, fallback: int64(100), description: "Plans on a page."},
