@@ -210,7 +210,7 @@ func (d *doctor) hostCore(id string, plugin gateway.Config, tokenFile string) {
 	}
 	usual := filepath.Join(d.app.getenv("HOME"), ".toll", "gateway", gateway.TokenFile)
 	if got := cmp.Or(plugin.CoreTokenFile, usual); !sameFile(got, tokenFile) {
-		d.add("core token", server.CheckFailed, "the plugin reads %s, and this core has %s: openclaw config set plugins.entries.%s.config.coreTokenFile %s",
+		d.add("plugin token", server.CheckFailed, "the plugin reads %s, and this core has %s: openclaw config set plugins.entries.%s.config.coreTokenFile %s",
 			got, tokenFile, id, quote(tokenFile))
 	}
 }
