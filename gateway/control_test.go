@@ -236,6 +236,42 @@ func TestControl_Hello(t *testing.T) {
 	}
 }
 
+// TestControl_Registry: calls of a plugin with other tools are refused on every path, and it spends
+// nothing before the core has its configuration.
+func TestControl_Registry(t *testing.T) {
+	c := newControlled(t, gateway.Options{CoreToken: testToken})
+	from := func(registry string) func(*http.Request) {
+		return func(r *http.Request) { r.Header.Set("Toll-Registry", registry) }
+	}
+	for _, path := range []string{"tools/service_checkBalance", "approval", "commands/svc_login", "context"} {
+		if got, body := c.do("POST", "/gateway/v1/"+path, `{}`, from("sha256:00")); got != 409 || !strings.Contains(body, "registry_mismatch") {
+			t.Error(path, got, body)
+		}
+	}
+	same := from(c.registry())
+	for _, test := range []struct{ tool, before, after string }{
+		{"service_checkBalance", "not_authenticated", "not_authenticated"},
+		{"service_orderPlan", "service_unavailable", "not_authenticated"},
+		{"service_createPlan", "service_unavailable", "not_authenticated"},
+	} {
+		call := func() string {
+			_, body := c.do("POST", "/gateway/v1/tools/"+test.tool, `{"caller":{"senderIsOwner":true}}`, same)
+			return body
+		}
+		if body := call(); !strings.Contains(body, test.before) {
+			t.Error(test.tool, body)
+		}
+		defer func() {
+			if body := call(); !strings.Contains(body, test.after) {
+				t.Error(test.tool, body)
+			}
+		}()
+	}
+	if got, body := c.hello(`{}`); got != 200 {
+		t.Error(got, body)
+	}
+}
+
 // TestControl_Tools: the registry as a host gets it.
 func TestControl_Tools(t *testing.T) {
 	c := newControlled(t, gateway.Options{CoreToken: testToken})

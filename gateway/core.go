@@ -59,6 +59,7 @@ type Core struct {
 	contexts contexts
 
 	mu       sync.Mutex
+	greeted  bool     // since the start of the core
 	plugin   Config   // of the last hello
 	guards   guards   // of the last hello
 	settings settings // Options.Config and plugin, resolved
@@ -127,8 +128,15 @@ func (c *Core) configure(plugin Config, g guards) error {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.plugin, c.guards, c.settings, c.current = plugin, g, s, nil
+	c.greeted, c.plugin, c.guards, c.settings, c.current = true, plugin, g, s, nil
 	return nil
+}
+
+// isGreeted reports whether a plugin has sent its configuration since the start of the core.
+func (c *Core) isGreeted() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.greeted
 }
 
 // set returns the settings that apply now.

@@ -65,6 +65,9 @@ func (c *call) planQuote(p *toll.Plan) quote {
 	if !p.Credits.DurationSecs.IsZero() {
 		q.DurationSecs = p.Credits.DurationSecs.String()
 	}
+	if p.Price.IsFree() {
+		q.Currency = ""
+	}
 	if !p.Price.IsCrypto {
 		q.FiatPaymentProvider = string(toll.ProviderCard)
 	}

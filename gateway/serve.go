@@ -95,6 +95,10 @@ func (c *Core) withToken(next http.Handler) http.Handler {
 			fail(w, http.StatusUnauthorized, codeUnauthorized, "The core token is missing or wrong.")
 			return
 		}
+		if h := r.Header.Get(registryHeader); h != "" && h != c.hash {
+			mismatch(w)
+			return
+		}
 		next.ServeHTTP(w, r)
 	})
 }
@@ -111,6 +115,14 @@ func readAll(w http.ResponseWriter, r *http.Request) ([]byte, bool) {
 		return nil, false
 	}
 	return body, true
+}
+
+// registryHeader is sent with each call of a plugin: the hash of the registry that it knows. Some
+// instances of a plugin call without a hello of their own.
+const registryHeader = "Toll-Registry"
+
+func mismatch(w http.ResponseWriter) {
+	fail(w, http.StatusConflict, codeMismatch, "Plugin and core have different tools. Update the plugin or the core.")
 }
 
 // readBody decodes a control request into v. It answers and returns false when it cannot.
@@ -188,7 +200,7 @@ func (c *Core) serveHello(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if h.Registry != c.hash {
-		fail(w, http.StatusConflict, codeMismatch, "Plugin and core have different tools. Update the plugin or the core.")
+		mismatch(w)
 		return
 	}
 	config := Config{}
@@ -252,6 +264,14 @@ func (c *Core) serveTool(w http.ResponseWriter, r *http.Request) {
 	}
 	var in toolRequest
 	if !readBody(w, r, &in) {
+		return
+	}
+	if r.Header.Get(registryHeader) != "" && c.tools[name].effect != EffectRead && !c.isGreeted() {
+		// The bounds of the plugin's configuration are not known yet.
+		e := errorf(ServiceUnavailable, "The plugin has not sent its configuration since the core started.").
+			withHint("Retry in 15 seconds. The chat host must be running.")
+		e.Retryable = true
+		answer(w, http.StatusOK, errorAnswer{e})
 		return
 	}
 	result, err := c.Call(r.Context(), name, in.Params, in.CallID, in.Caller)

@@ -1,6 +1,7 @@
 package gateway_test
 
 import (
+	"context"
 	"io"
 	"net"
 	"net/http"
@@ -57,23 +58,34 @@ func TestT146_LongBodies(t *testing.T) {
 		t.Fatalf("%+v", a)
 	}
 	for range 64 {
-		conn, err := net.Dial("tcp", strings.TrimPrefix(s.url, "http://"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer conn.Close()
-		_, _ = io.WriteString(conn, "POST "+paidPath+" HTTP/1.1\r\nHost: h\r\nContent-Type: application/json\r\n"+
-			"Payment-Signature: x\r\nContent-Length: 900000\r\n\r\n{")
+		go holdLongBody(t.Context(), strings.TrimPrefix(s.url, "http://"))
 	}
 	status := 0
-	for end := time.Now().Add(10 * time.Second); status != 429 && time.Now().Before(end); {
-		status = s.ask(ann.AccessToken, long).status
+	for end := time.Now().Add(time.Minute); status != 429 && time.Now().Before(end); {
+		status = s.ask("x", long).status
 	}
 	if status != 429 {
 		t.Errorf("a long body beside 64 others: %d", status)
 	}
 	if a := s.ask(ann.AccessToken, hi); a.status != 200 {
 		t.Errorf("a short one: %+v", a)
+	}
+}
+
+// holdLongBody sends a long body to the paid endpoint, a little faster than it must, again and again
+// until ctx ends.
+func holdLongBody(ctx context.Context, address string) {
+	for ctx.Err() == nil {
+		conn, err := net.Dial("tcp", address)
+		if err != nil {
+			return
+		}
+		_, err = io.WriteString(conn, "POST "+paidPath+" HTTP/1.1\r\nHost: h\r\nContent-Type: application/json\r\n"+
+			"Payment-Signature: x\r\nContent-Length: 900000\r\n\r\n{")
+		for tick := time.Tick(100 * time.Millisecond); err == nil && ctx.Err() == nil; <-tick {
+			_, err = io.WriteString(conn, strings.Repeat(" ", 2<<10))
+		}
+		_ = conn.Close()
 	}
 }
 

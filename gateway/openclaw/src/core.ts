@@ -80,6 +80,7 @@ export class Core {
     if (body !== undefined) {
       headers["authorization"] = `Bearer ${await this.#token()}`;
       headers["content-type"] = "application/json";
+      headers["toll-registry"] = registry.hash;
       headers["content-length"] = String(Buffer.byteLength(body));
     }
     const ends = AbortSignal.timeout(timeout);
@@ -121,7 +122,9 @@ export class Core {
       });
     }
     const error = object ? (answer as { error?: CoreError | string; code?: string; message?: string }) : {};
-    if (typeof error.error === "object" && typeof error.error.message === "string") throw new Failure(error.error);
+    if (typeof error.error === "object" && typeof error.error.message === "string") {
+      throw new Failure(error.error.code === updateNeeded.code ? updateNeeded : error.error);
+    }
     const code = typeof error.error === "string" ? error.error : error.code;
     throw new Failure({
       code: code ?? "core_error",

@@ -76,6 +76,12 @@ test("runs tools without a hello in mode tool-discovery", async t => {
   const api = await load(t, {}, { mode: "tool-discovery" });
   await api.run("service_checkBalance");
   assert.deepEqual(core.paths(), ["tools/service_checkBalance"]);
+  assert.equal(core.seen[0].headers["toll-registry"], registry.hash);
+  core.on["/gateway/v1/tools/service_checkBalance"] = (_body, _req, res) => {
+    res.writeHead(409, { "content-type": "application/json" });
+    res.end('{"error":{"code":"registry_mismatch","message":"no"}}');
+  };
+  await assert.rejects(api.run("service_checkBalance"), /Update the plugin or the core/);
 });
 
 test("says hello with guards, versions and configuration, and the key once", async t => {
